@@ -1,0 +1,22 @@
+# One image for origin and node: docker run IMAGE origin …, docker run IMAGE node …
+
+FROM golang:1.26-bookworm AS build
+ARG VERSION=dev
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+RUN make build VERSION=$VERSION && mkdir /state
+
+# No shell, no package manager; the user nonroot is 65532.
+FROM gcr.io/distroless/static-debian12:nonroot
+COPY --from=build /src/build/edge /usr/bin/edge
+# Beside the program, where a node looks for them.
+COPY --from=build /src/build/modules /usr/bin/modules
+COPY --from=build --chown=65532:65532 /state /var/lib/edge
+USER 65532:65532
+VOLUME /var/lib/edge
+# A node's partner API and metrics; the origin's admin API and NATS.
+EXPOSE 8080 9090 8090 4222
+ENTRYPOINT ["/usr/bin/edge"]
+CMD ["help"]

@@ -1,0 +1,86 @@
+# Partner Edge. `make help` lists the targets.
+
+GO      ?= go
+DATA    ?= data
+ARGS    ?=
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+MODULES := $(notdir $(patsubst %/,%,$(dir $(wildcard wasm/modules/*/manifest.json))))
+WASM    := $(MODULES:%=build/modules/%.wasm)
+GUEST   := $(shell find wasm -name '*.go' -not -name '*_test.go') go.mod go.sum
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: build
+build: modules build/sandbox.wasm ## build/edge, build/modules/*.wasm, build/sandbox.wasm
+	$(GO) build -trimpath -buildvcs=false -ldflags='-s -w -X main.version=$(VERSION)' -o build/edge ./edge
+
+.PHONY: modules
+modules: $(WASM) ## build/modules/*.wasm, each with its manifest
+
+build/modules/%.wasm: $(GUEST) wasm/modules/%/main.go wasm/modules/%/manifest.json scripts/build-module
+	scripts/build-module wasm/modules/$* build/modules
+
+build/sandbox.wasm: $(GUEST) scripts/build-module
+	scripts/build-module wasm/modules/sandbox build
+
+.PHONY: run
+run: build ## origin and one node on loopback, ready to be tried (DATA=dir, ARGS=flags)
+	build/edge dev --data $(DATA) $(ARGS)
+
+# Test programs have no versions of their libraries in them: wazero then calls
+# its cache "dev", and so has to be told when it compiles for them.
+PRECOMPILE = $(GO) run -ldflags='-X github.com/tetratelabs/wazero/internal/version.version=dev' ./scripts/precompile
+
+# The race detector needs a C compiler.
+RACE ?= $(if $(shell command -v $(shell $(GO) env CC)),-race)
+
+# What runs the tests; PACKAGES is empty where it has been told of them.
+GOTEST   ?= $(GO) test
+PACKAGES ?= ./...
+
+TRAP := edge/testdata/modules/trap
+
+build/modules-bad/trap.wasm: $(GUEST) $(wildcard $(TRAP)/*) scripts/build-module
+	scripts/build-module $(TRAP) build/modules-bad
+
+.PHONY: test
+test: modules build/sandbox.wasm build/modules-bad/trap.wasm ## every test, with the race detector, then each fuzz target for a moment
+	$(if $(RACE),,@echo 'no C compiler: testing without the race detector')
+	$(PRECOMPILE) build/modules build/modules/.cache
+	$(PRECOMPILE) build/modules-bad build/modules/.cache
+	$(GOTEST) $(RACE) -timeout 15m $(PACKAGES)
+	$(if $(RACE),$(MAKE) test-wasmtime,@echo 'NOT TESTED: the engine wasmtime, which needs a C compiler')
+	scripts/fuzz
+
+.PHONY: test-wasmtime
+test-wasmtime: modules ## the module host's tests under its other engine
+	$(PRECOMPILE) build/modules build/modules/.cache
+	$(GO) test -tags wasmtime $(RACE) -timeout 15m ./host/...
+
+.PHONY: check
+check: ## format, vet, lint, tidy, generated files up to date
+	scripts/check
+
+.PHONY: bench-sandbox bench-http bench-sync bench-webhook bench-release bench-hotset
+bench-sandbox: build ## what a request costs in its sandbox
+	$(GO) run ./scripts/bench-sandbox
+bench-http: build ## requests a second through a node
+	-npm install --silent --no-audit --no-fund --prefix build/workerd workerd@1.20261117.1
+	$(GO) run ./scripts/bench-http
+bench-sync: build ## how fast nodes learn of changes and agree on limits
+	$(GO) run ./scripts/bench-sync
+bench-webhook: build ## deliveries a second, with healthy and hanging endpoints
+	$(GO) run ./scripts/bench-webhook
+bench-release: build build/modules-bad/trap.wasm ## how soon releases serve, and bad ones are gone
+	$(GO) run ./scripts/bench-release
+bench-hotset: ## memory, files and stalls of a node that is given five million keys
+	$(GO) run ./scripts/bench-hotset
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf build

@@ -1,0 +1,139 @@
+// Package archive keeps an origin's files in one: a tar, compressed by gzip,
+// whose first entry says what it is.
+package archive
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+)
+
+// mark is the first entry's name, and format its content.
+const (
+	mark   = "PARTNER-EDGE-BACKUP"
+	format = "1\n"
+)
+
+// ErrNoArchive is wrapped where what is read is none, or is cut off.
+var ErrNoArchive = errors.New("this is no whole backup of an origin")
+
+// Writer writes an archive. Nothing is whole before Close has returned.
+type Writer struct {
+	gzip *gzip.Writer
+	tar  *tar.Writer
+}
+
+// NewWriter begins an archive in w.
+func NewWriter(w io.Writer) (*Writer, error) {
+	a := &Writer{gzip: gzip.NewWriter(w)}
+	a.tar = tar.NewWriter(a.gzip)
+	header := &tar.Header{Name: mark, Typeflag: tar.TypeReg, Mode: 0o600, Size: int64(len(format)), ModTime: time.Now()}
+	if err := a.tar.WriteHeader(header); err != nil {
+		return nil, err
+	}
+	_, err := io.WriteString(a.tar, format)
+	return a, err
+}
+
+// File adds the file at from under a name, which has slashes between its parts.
+func (a *Writer) File(name, from string) error {
+	f, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	header := &tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: int64(info.Mode().Perm()), Size: info.Size(), ModTime: info.ModTime()}
+	if err := a.tar.WriteHeader(header); err != nil {
+		return err
+	}
+	if _, err := io.CopyN(a.tar, f, info.Size()); err != nil { // a log that grows meanwhile is cut where it was
+		return fmt.Errorf("%s: %w", from, err)
+	}
+	return nil
+}
+
+// Close ends the archive.
+func (a *Writer) Close() error {
+	return errors.Join(a.tar.Close(), a.gzip.Close())
+}
+
+// Read writes an archive's files below dir, which is there and empty. When it
+// fails, some may have been written.
+func Read(r io.Reader, dir string) (err error) {
+	unzipped, err := gzip.NewReader(r)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNoArchive, err)
+	}
+	root, err := os.OpenRoot(dir) // out of which no name leads
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	all := tar.NewReader(unzipped)
+	for n := 0; ; n++ {
+		header, err := all.Next()
+		if err == io.EOF && n > 0 {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrNoArchive, err)
+		}
+		if n == 0 {
+			if err := checkMark(header, all); err != nil {
+				return err
+			}
+			continue
+		}
+		if header.Typeflag != tar.TypeReg || !fs.ValidPath(header.Name) {
+			return fmt.Errorf("%w: entry %q", ErrNoArchive, header.Name)
+		}
+		if err := write(root, header, all); err != nil {
+			return err
+		}
+	}
+	// The end of the tar is not yet that of the gzip, with its check sum.
+	if _, err := io.Copy(io.Discard, unzipped); err != nil {
+		return fmt.Errorf("%w: %w", ErrNoArchive, err)
+	}
+	return nil
+}
+
+func checkMark(header *tar.Header, content io.Reader) error {
+	if header.Name != mark {
+		return ErrNoArchive
+	}
+	text, err := io.ReadAll(io.LimitReader(content, 64))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNoArchive, err)
+	}
+	if string(text) != format {
+		return fmt.Errorf("%w: of format %q, not %q", ErrNoArchive, text, format)
+	}
+	return nil
+}
+
+func write(root *os.Root, header *tar.Header, content io.Reader) error {
+	if err := root.MkdirAll(filepath.FromSlash(path.Dir(header.Name)), 0o700); err != nil {
+		return err
+	}
+	f, err := root.OpenFile(filepath.FromSlash(header.Name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, fs.FileMode(header.Mode).Perm()&0o700)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, content)
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, gzip.ErrChecksum) {
+		err = fmt.Errorf("%w: %w", ErrNoArchive, err)
+	}
+	return errors.Join(err, f.Sync(), f.Close())
+}

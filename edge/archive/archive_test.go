@@ -1,0 +1,157 @@
+package archive
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func made(t testing.TB) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	var b bytes.Buffer
+	a, err := NewWriter(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range contents {
+		from := filepath.Join(dir, filepath.Base(name))
+		if err := os.WriteFile(from, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.File(name, from); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+var contents = map[string]string{"admin.token": "secret", "nats/operator.seed": "seed", "releases/blobs/sha256/ab": "blob"}
+
+// holds tells whether dir has what made put into the archive.
+func holds(t testing.TB, dir string) bool {
+	t.Helper()
+	for name, want := range contents {
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
+			return false
+		}
+	}
+	left, err := os.ReadDir(dir)
+	return err == nil && len(left) == len(contents)
+}
+
+func TestWriteAndRead(t *testing.T) {
+	dir := t.TempDir()
+	if err := Read(bytes.NewReader(made(t)), dir); err != nil {
+		t.Fatal(err)
+	}
+	if !holds(t, dir) {
+		t.Error("what was read is not what was written")
+	}
+	for name := range contents {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v: others can read it", name, info, err)
+		}
+	}
+}
+
+// TestCut: no part of an archive is taken for the whole, nor one with a bit
+// turned.
+func TestCut(t *testing.T) {
+	whole := made(t)
+	for n := 0; n < len(whole); n += 5 {
+		if err := Read(bytes.NewReader(whole[:n]), t.TempDir()); !errors.Is(err, ErrNoArchive) {
+			t.Fatalf("%d of %d bytes: %v", n, len(whole), err)
+		}
+	}
+	for i := 10; i < len(whole); i += 7 { // the gzip header's own 10 bytes hold no content
+		turned := bytes.Clone(whole)
+		turned[i] ^= 1
+		dir := t.TempDir()
+		if err := Read(bytes.NewReader(turned), dir); err == nil && !holds(t, dir) { // a few bits mean nothing
+			t.Errorf("byte %d turned: no error", i)
+		}
+	}
+}
+
+// entries makes an archive of anything.
+func entries(t testing.TB, headers ...tar.Header) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	for _, h := range headers {
+		content := []byte("x")
+		if h.Name == mark {
+			content = []byte(format)
+		}
+		if h.Typeflag == tar.TypeReg {
+			h.Size = int64(len(content))
+		}
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if h.Typeflag == tar.TypeReg {
+			if _, err := w.Write(content); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := errors.Join(w.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestReadRefuses(t *testing.T) {
+	first := tar.Header{Name: mark, Typeflag: tar.TypeReg}
+	for name, archive := range map[string][]byte{
+		"nothing":              nil,
+		"an empty tar":         entries(t),
+		"another tar":          entries(t, tar.Header{Name: "a", Typeflag: tar.TypeReg}),
+		"a way out":            entries(t, first, tar.Header{Name: "../out", Typeflag: tar.TypeReg}),
+		"a way out, hidden":    entries(t, first, tar.Header{Name: "a/../../out", Typeflag: tar.TypeReg}),
+		"an absolute name":     entries(t, first, tar.Header{Name: "/out", Typeflag: tar.TypeReg}),
+		"a link":               entries(t, first, tar.Header{Name: "a", Linkname: "/", Typeflag: tar.TypeSymlink}),
+		"the same name twice":  entries(t, first, tar.Header{Name: "a", Typeflag: tar.TypeReg}, tar.Header{Name: "a", Typeflag: tar.TypeReg}),
+		"a file where it goes": entries(t, first, tar.Header{Name: "a", Typeflag: tar.TypeReg}, tar.Header{Name: "a/b", Typeflag: tar.TypeReg}),
+	} {
+		outer := t.TempDir()
+		dir := filepath.Join(outer, "dir")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := Read(bytes.NewReader(archive), dir); err == nil {
+			t.Errorf("%s was read", name)
+		}
+		if left, _ := os.ReadDir(outer); len(left) != 1 {
+			t.Errorf("%s wrote %v", name, left)
+		}
+	}
+}
+
+// FuzzRead: whatever the archive is, nothing is written beside dir.
+func FuzzRead(f *testing.F) {
+	f.Add(made(f))
+	first := tar.Header{Name: mark, Typeflag: tar.TypeReg}
+	f.Add(entries(f, first, tar.Header{Name: "../out", Typeflag: tar.TypeReg}))
+	f.Add(entries(f, first, tar.Header{Name: "a", Linkname: "..", Typeflag: tar.TypeSymlink}))
+	f.Fuzz(func(t *testing.T, archive []byte) {
+		outer := t.TempDir()
+		dir := filepath.Join(outer, "dir")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		_ = Read(bytes.NewReader(archive), dir)
+		if left, err := os.ReadDir(outer); err != nil || len(left) != 1 {
+			t.Errorf("wrote %v, %v", left, err)
+		}
+	})
+}

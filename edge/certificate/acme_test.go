@@ -1,0 +1,164 @@
+package certificate
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/letsencrypt/pebble/v2/ca"
+	"github.com/letsencrypt/pebble/v2/db"
+	"github.com/letsencrypt/pebble/v2/va"
+	"github.com/letsencrypt/pebble/v2/wfe"
+	"github.com/miekg/dns"
+)
+
+// everywhere is a name server to which every name is 127.0.0.1.
+func everywhere(t *testing.T) (addr string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // Pebble asks over TCP
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &dns.Server{Listener: ln, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, asked *dns.Msg) {
+		answer := new(dns.Msg)
+		answer.SetReply(asked)
+		for _, q := range asked.Question {
+			if q.Qtype == dns.TypeA {
+				answer.Answer = append(answer.Answer, &dns.A{
+					Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeA, Class: dns.ClassINET}, A: net.IPv4(127, 0, 0, 1)})
+			}
+		}
+		_ = w.WriteMsg(answer) // who asked asks again
+	})}
+	up, done := make(chan struct{}), make(chan struct{})
+	server.NotifyStartedFunc = func() { close(up) }
+	go func() {
+		defer close(done)
+		_ = server.ActivateAndServe() // ends with Shutdown
+	}()
+	<-up
+	t.Cleanup(func() {
+		_ = server.Shutdown()
+		<-done
+	})
+	return ln.Addr().String()
+}
+
+// authority is Pebble, the ACME server that Let's Encrypt tests clients with. It
+// proves names at tlsPort.
+func authority(t *testing.T, tlsPort int) (directory, caFile string, roots *x509.CertPool) {
+	t.Helper()
+	t.Setenv("PEBBLE_VA_NOSLEEP", "1")
+	t.Setenv("PEBBLE_WFE_NONCEREJECT", "0")
+	quiet := log.New(t.Output(), "", 0)
+	store := db.NewMemoryStore()
+	issuer := ca.New(quiet, store, "", "ecdsa", 0, 1, map[string]ca.Profile{"default": {Description: "the default"}})
+	front := wfe.New(quiet, store, va.New(quiet, 0, tlsPort, false, everywhere(t), store), issuer, nil, false, false, 1, 1)
+	server := httptest.NewTLSServer(front.Handler())
+	t.Cleanup(server.Close)
+	caFile = filepath.Join(t.TempDir(), "acme-ca.pem")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(caFile, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	roots = x509.NewCertPool()
+	roots.AddCert(issuer.GetRootCert(0).Cert)
+	return server.URL + wfe.DirectoryPath, caFile, roots
+}
+
+// TestACME: a certificate is asked for at the first connection, kept on disk,
+// and used by the next start without the authority.
+func TestACME(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	directory, caFile, roots := authority(t, ln.Addr().(*net.TCPAddr).Port)
+	c := ACMEConfig{Hosts: []string{"eu.example.com"}, Dir: filepath.Join(t.TempDir(), "acme"), URL: directory, CA: caFile, Email: "ops@example.com"}
+
+	serve := func(c ACMEConfig, ln net.Listener) (addr string) {
+		t.Helper()
+		config, err := ACME(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := &http.Server{
+			Handler:   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") }),
+			ErrorLog:  log.New(t.Output(), "", 0),
+			TLSConfig: config, ReadHeaderTimeout: time.Minute,
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = server.Serve(tls.NewListener(ln, config)) // ends with Close
+		}()
+		t.Cleanup(func() {
+			_ = server.Close()
+			<-done
+		})
+		return ln.Addr().String()
+	}
+	dial := func(addr, name string) error {
+		dialer := &net.Dialer{Timeout: time.Minute}
+		conn, err := tls.DialWithDialer(dialer, "tcp", addr, &tls.Config{ServerName: name, RootCAs: roots, NextProtos: []string{"h2"}})
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if got := conn.ConnectionState().NegotiatedProtocol; got != "h2" {
+			t.Errorf("the protocol is %q, want h2", got)
+		}
+		return conn.VerifyHostname(name)
+	}
+	first := serve(c, ln)
+	if err := dial(first, "eu.example.com"); err != nil {
+		t.Fatalf("the first connection: %v", err)
+	}
+	if err := dial(first, "us.example.com"); err == nil {
+		t.Error("a name that is not ours got a certificate")
+	}
+	for _, kept := range []string{"eu.example.com", "acme_account+key"} {
+		if info, err := os.Stat(filepath.Join(c.Dir, kept)); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("kept on disk: %v, %v", info, err)
+		}
+	}
+
+	c.URL = "https://127.0.0.1:1/gone"
+	again, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dial(serve(c, again), "eu.example.com"); err != nil {
+		t.Errorf("after a restart, without the authority: %v", err)
+	}
+}
+
+func TestACMERefuses(t *testing.T) {
+	dir := t.TempDir()
+	empty := filepath.Join(dir, "empty.pem")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hosts := []string{"eu.example.com"}
+	for name, c := range map[string]ACMEConfig{
+		"no host":                                {Dir: dir},
+		"no folder":                              {Hosts: hosts},
+		"a folder that is a file":                {Hosts: hosts, Dir: empty},
+		"an authority's file that is not there":  {Hosts: hosts, Dir: dir, CA: filepath.Join(dir, "none")},
+		"an authority's file with nothing in it": {Hosts: hosts, Dir: dir, CA: empty},
+	} {
+		if _, err := ACME(c); err == nil || !strings.HasPrefix(err.Error(), "ACME: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package certificate
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// pair makes a certificate with this serial number for 127.0.0.1, signed by
+// itself, as PEM.
+func pair(t *testing.T, serial int64) (cert, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
+}
+
+// TestFiles replaces the files step by step; each step says which certificate a
+// new connection gets then, and how many lines are in the log by then.
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	c := FilesConfig{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
+	put := func(path string, content []byte) {
+		t.Helper()
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cert1, key1 := pair(t, 1)
+	cert2, key2 := pair(t, 2)
+	cert3, key3 := pair(t, 3)
+	put(c.Cert, cert1)
+	put(c.Key, key1)
+	var log bytes.Buffer
+	now := time.Unix(1_700_000_000, 0)
+	c.Log, c.Now = slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now }
+	f, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		name   string
+		do     func()
+		after  time.Duration
+		serial int64
+		lines  int
+	}{
+		{"nothing has changed", func() {}, time.Minute, 1, 0},
+		{"both are new, too soon to be read", func() { put(c.Cert, cert2); put(c.Key, key2) }, time.Second / 2, 1, 0},
+		{"both are new", func() {}, time.Second / 2, 2, 1},
+		{"the certificate is new, its key is not there yet", func() { put(c.Cert, cert3) }, time.Second, 2, 2},
+		{"the same a while later: not logged again", func() {}, time.Hour, 2, 2},
+		{"the key has come too", func() { put(c.Key, key3) }, time.Second, 3, 3},
+		{"no PEM", func() { put(c.Cert, []byte("nonsense")) }, time.Second, 3, 4},
+		{"still no PEM, other bytes", func() { put(c.Cert, cert1[:len(cert1)/2]) }, time.Second, 3, 5},
+		{"gone", func() { _ = os.Remove(c.Key) }, time.Second, 3, 6},
+		{"still gone", func() {}, time.Second, 3, 6},
+		{"the first again, and the clock was put back", func() { put(c.Cert, cert1); put(c.Key, key1) }, -24 * time.Hour, 1, 7},
+	} {
+		step.do()
+		now = now.Add(step.after)
+		for range 3 {
+			got, err := f.Get(nil)
+			if err != nil {
+				t.Fatalf("%s: %v", step.name, err)
+			}
+			if serial := got.Leaf.SerialNumber.Int64(); serial != step.serial {
+				t.Errorf("%s: certificate %d, want %d", step.name, serial, step.serial)
+			}
+		}
+		if lines := strings.Count(log.String(), "\n"); lines != step.lines {
+			t.Errorf("%s: %d lines of log, want %d:\n%s", step.name, lines, step.lines, &log)
+		}
+	}
+	if strings.Contains(log.String(), "PRIVATE") {
+		t.Error("the log holds a key")
+	}
+}
+
+func TestFilesMustBeGoodAtFirst(t *testing.T) {
+	if _, err := Open(FilesConfig{Cert: "none", Key: "none"}); err == nil || !strings.HasPrefix(err.Error(), "read certificate: ") {
+		t.Errorf("files that are not there: %v", err)
+	}
+}
+
+// TestReplacedUnderConnections: an open connection goes on, a new one gets the
+// new certificate.
+func TestReplacedUnderConnections(t *testing.T) {
+	dir := t.TempDir()
+	c := FilesConfig{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem"), Every: time.Nanosecond}
+	put := func(serial int64) {
+		t.Helper()
+		cert, key := pair(t, serial)
+		if err := os.WriteFile(c.Cert, cert, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(c.Key, key, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(1)
+	f, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := tls.Listen("tcp", "127.0.0.1:0", HTTPS(f.Get))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	echoes := make(chan struct{})
+	go func() {
+		defer close(echoes)
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				b := make([]byte, 1)
+				for {
+					if _, err := conn.Read(b); err != nil {
+						return
+					}
+					if _, err := conn.Write(b); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	open := func(want int64) *tls.Conn {
+		t.Helper()
+		conn, err := tls.Dial("tcp", ln.Addr().String(), &tls.Config{InsecureSkipVerify: true}) // which one it is is what is asked
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		if got := conn.ConnectionState().PeerCertificates[0].SerialNumber.Int64(); got != want {
+			t.Errorf("certificate %d, want %d", got, want)
+		}
+		return conn
+	}
+	old := open(1)
+	put(2)
+	open(2)
+	b := []byte{7}
+	if _, err := old.Write(b); err != nil {
+		t.Errorf("the old connection: %v", err)
+	}
+	if _, err := old.Read(b); err != nil {
+		t.Errorf("the old connection: %v", err)
+	}
+	ln.Close()
+	<-echoes
+}

@@ -1,0 +1,39 @@
+"use strict";
+// Keeps the overview live, asks before what cannot be undone, copies secrets.
+// Every page works without this.
+
+const pulse = document.querySelector("[data-live]");
+if (pulse) {
+  const live = document.getElementById("live");
+  const say = (text, on) => {
+    if (pulse.textContent !== text) pulse.textContent = text;
+    pulse.classList.toggle("on", on);
+  };
+  const source = new EventSource(pulse.dataset.live);
+  source.addEventListener("overview", (event) => {
+    live.innerHTML = event.data;
+    say("live", true);
+  });
+  source.addEventListener("error", () => {
+    if (source.readyState === EventSource.CLOSED) say("not live: load the page again", false);
+    else say("reconnecting", false);
+  });
+}
+
+document.addEventListener("submit", (event) => {
+  const question = event.target.dataset.confirm;
+  if (question && !window.confirm(question)) event.preventDefault();
+});
+
+document.addEventListener("click", async (event) => {
+  const id = event.target.dataset.copy;
+  if (!id) return;
+  const secret = document.getElementById(id);
+  try {
+    await navigator.clipboard.writeText(secret.textContent);
+    event.target.textContent = "Copied";
+  } catch {
+    window.getSelection().selectAllChildren(secret);
+    event.target.textContent = "Selected";
+  }
+});

@@ -1,0 +1,256 @@
+package console_test
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"partneredge/store"
+)
+
+var secretField = regexp.MustCompile(`<pre id="secret"[^>]*>([^<]+)</pre>`)
+
+func TestLoginAndHeaders(t *testing.T) {
+	w := begin(t)
+	b := w.browser()
+	resp, text := b.get("")
+	if resp.Request.URL.Path != "/console/login" || !strings.Contains(text, "Log in") {
+		t.Errorf("without a session: %s", resp.Request.URL)
+	}
+	for name, want := range map[string]string{
+		"Content-Security-Policy": "default-src 'none'", "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff",
+		"X-Frame-Options": "DENY", "Cache-Control": "no-store",
+	} {
+		if got := resp.Header.Get(name); !strings.HasPrefix(got, want) {
+			t.Errorf("%s is %q", name, got)
+		}
+	}
+	if policy := resp.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(policy, "unsafe") {
+		t.Errorf("policy %s", policy)
+	}
+	if resp, text := b.post("login", url.Values{"token": {"edgeadm_wrong"}}); resp.StatusCode != 401 || !strings.Contains(text, "not a token") {
+		t.Errorf("a wrong token: %d", resp.StatusCode)
+	}
+	if resp, _ := b.post("login", url.Values{"token": {w.Token()}, "csrf": {strings.Repeat("0", 64)}}); resp.StatusCode != 403 {
+		t.Errorf("a login form of another: %d", resp.StatusCode)
+	}
+	b.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	resp, _ = b.post("login", url.Values{"token": {w.Token()}})
+	if resp.StatusCode != 303 {
+		t.Fatalf("login: %d", resp.StatusCode)
+	}
+	for _, c := range resp.Cookies() {
+		if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/console/" || strings.Contains(c.Value, w.Token()) {
+			t.Errorf("cookie %s", c)
+		}
+	}
+	b.client.CheckRedirect = nil
+	if _, text := b.get(""); strings.Contains(text, w.Token()) {
+		t.Error("the page shows the token")
+	}
+	if resp, _ := b.get("nowhere"); resp.StatusCode != 404 {
+		t.Errorf("an unknown page: %d", resp.StatusCode)
+	}
+	if resp, _ := b.post("logout", nil); resp.Request.URL.Path != "/console/login" {
+		t.Errorf("logout led to %s", resp.Request.URL)
+	}
+	if resp, _ := b.get("accounts"); resp.Request.URL.Path != "/console/login" {
+		t.Errorf("after logout: %s", resp.Request.URL)
+	}
+	if strings.Contains(w.logs.String(), w.Token()) {
+		t.Error("the log holds the token")
+	}
+}
+
+// TestForms does everything that the pages offer, and finds it in the audit log.
+func TestForms(t *testing.T) {
+	w := begin(t)
+	_, admin := w.token("admin")
+	b := w.login(admin)
+	account := "accounts/" + w.account.ID
+
+	_, text := b.get(account)
+	if !strings.Contains(text, "Harbor Realty &lt;&amp; Söhne&gt;") {
+		t.Error("the account's name is not there, or not escaped")
+	}
+	shownOnce := func(what, path string, form url.Values) string {
+		t.Helper()
+		_, text := b.post(path, form)
+		found := secretField.FindStringSubmatch(text)
+		if found == nil {
+			t.Fatalf("%s shows no secret: %s", what, text)
+		}
+		if _, again := b.get("accounts"); strings.Contains(again, found[1]) {
+			t.Errorf("%s is shown twice", what)
+		}
+		return found[1]
+	}
+	key := shownOnce("a key", account+"/keys", url.Values{"environment": {"live"}, "scope": {"read:agent"}, "label": {"mine"}, "allowlist": {"192.0.2.7, 198.51.100.0/24"}, "rate": {"250"}})
+	if !strings.HasPrefix(key, "svc_live_") {
+		t.Errorf("key %q", key)
+	}
+	keys, _, err := w.db.Keys(t.Context(), w.account.ID, store.Page{})
+	if err != nil || len(keys) != 1 || keys[0].RateLimit != 250 || len(keys[0].Allowlist) != 2 || keys[0].Label != "mine" {
+		t.Fatalf("%+v %v", keys, err)
+	}
+	of := func(more url.Values) url.Values {
+		v := url.Values{"account": {w.account.ID}}
+		for name, values := range more {
+			v[name] = values
+		}
+		return v
+	}
+	shownOnce("a successor", "keys/"+keys[0].ID+"/rotate", of(url.Values{"grace_days": {"1"}}))
+	if _, text := b.post("keys/"+keys[0].ID+"/rotate", of(nil)); !strings.Contains(text, "Not done") {
+		t.Error("rotating twice is not refused in words")
+	}
+	if _, text := b.post("keys/"+keys[0].ID+"/revoke", of(nil)); !strings.Contains(text, "Key revoked") {
+		t.Errorf("revoke: %s", text)
+	}
+	if _, text := b.post(account+"/mode", url.Values{"mode": {"setup"}}); !strings.Contains(text, "Switch live") {
+		t.Error("not in setup")
+	}
+	if _, text := b.post(account+"/mode", url.Values{"mode": {"live"}}); !strings.Contains(text, "Set to setup") {
+		t.Error("not live")
+	}
+	if _, text := b.post("accounts", url.Values{"name": {"Second"}, "full_name": {"Bo"}, "email": {"bo@example.com"}}); !strings.Contains(text, "Account made") {
+		t.Errorf("account: %s", text)
+	}
+	if _, text := b.post("accounts", url.Values{"name": {"Third"}, "full_name": {"Bo"}, "email": {"nonsense"}}); !strings.Contains(text, "not an e-mail address") {
+		t.Error("a bad address is not refused in words")
+	}
+	if _, text := b.get("webhooks"); !strings.Contains(text, w.webhook.TargetURL) || strings.Contains(text, w.webhook.Secret) {
+		t.Error("the subscriptions lack the target, or show a secret")
+	}
+	if _, text := b.get("webhooks/" + w.webhook.ID); !strings.Contains(text, store.EventClientContacted) {
+		t.Error("the log is empty")
+	}
+	if _, text := b.get("webhooks/" + w.webhook.ID + "?outcome=failed"); !strings.Contains(text, "Nothing failed in the log") {
+		t.Error("the outcome picks nothing")
+	}
+	deliveries, _, err := w.db.Deliveries(t.Context(), centralFilter(w.webhook.ID), store.Page{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, text := b.post("deliveries/"+deliveries[0].ID+"/retry", url.Values{"webhook": {w.webhook.ID}}); !strings.Contains(text, "cancelled") {
+		t.Error("retrying a cancelled delivery is not refused in words") // setup has cancelled it
+	}
+	if _, text := b.post("webhooks/"+w.webhook.ID+"/recover", url.Values{"hours": {"2"}}); !strings.Contains(text, "queued again: 0") {
+		t.Error("recover says nothing")
+	}
+	if _, text := b.get("events/" + deliveries[0].EventID); !strings.Contains(text, w.webhook.ID) || !strings.Contains(text, "cancelled") {
+		t.Error("the log of the event lacks the subscription")
+	}
+	secret := shownOnce("a signing secret", "webhooks/"+w.webhook.ID+"/secret", url.Values{"overlap_hours": {"24"}})
+	if s, err := w.db.Subscription(t.Context(), w.webhook.ID); err != nil || s.Secret != secret {
+		t.Errorf("the secret is another: %v", err)
+	}
+	shownOnce("credentials", "nodes", url.Values{"name": {"n"}, "region": {"eu"}})
+	nodes, _, err := w.db.Nodes(t.Context(), store.Page{})
+	if err != nil || len(nodes) != 1 {
+		t.Fatal(nodes, err)
+	}
+	if _, text := b.post("nodes/"+nodes[0].ID+"/revoke", nil); !strings.Contains(text, "Node revoked") {
+		t.Error("node not revoked")
+	}
+	shownOnce("a token", "tokens", url.Values{"name": {"Ben"}, "role": {"viewer"}})
+
+	_, text = b.get("audit")
+	for _, want := range []string{"key.create", "key.rotate", "key.revoke", "account.update", "account.create", "node.enrol", "node.revoke", "token.create", "webhook.rotate_secret", "Kim of admin", "127.0.0.1"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the audit log lacks %s", want)
+		}
+	}
+	if strings.Contains(w.logs.String(), key) || strings.Contains(text, key) {
+		t.Error("a key in the clear is in the log or the audit log")
+	}
+}
+
+// TestReleases rolls a release out and back by the page's forms.
+func TestReleases(t *testing.T) {
+	w := begin(t)
+	b := w.login(w.Token())
+	if _, text := b.get("releases"); !strings.Contains(text, "No release has been pushed yet") {
+		t.Error("there is a release already")
+	}
+	w.serveNode("eu-west", 10)
+	release := w.rollOut("eu-west")
+	_, text := b.get("releases")
+	for _, want := range []string{"1.4.0", "rolling out", "Node of eu-west", "Stage 1 %", `value="eu-west"`, release.Digest} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+	plan := url.Values{"release": {release.ID}, "stages": {"50 100"}, "pause": {"0"}, "canary": {"5"}, "region": {"eu-west"}}
+	if _, text := b.post("rollouts", plan); !strings.Contains(text, "Not done") {
+		t.Error("a second rollout is not refused in words")
+	}
+	if _, text := b.post("releases/"+release.ID+"/rollback", nil); !strings.Contains(text, "Rolling back") || !strings.Contains(text, "by an operator") {
+		t.Error("not rolled back")
+	}
+	plan.Set("stages", "soon")
+	if _, text := b.post("rollouts", plan); !strings.Contains(text, "stages are percentages") {
+		t.Error("bad stages are not refused in words")
+	}
+	plan.Set("stages", "50 100")
+	w.until("the nodes have gone back", func() bool {
+		_, text := b.post("rollouts", plan)
+		return strings.Contains(text, "Rollout of 1.4.0 begun")
+	})
+	_, viewer := w.token("viewer")
+	if _, text := w.login(viewer).get("releases"); strings.Contains(text, "Roll back") || strings.Contains(text, "Roll a release out") {
+		t.Error("a viewer is offered a rollout")
+	}
+}
+
+// TestFormsOfOthers: a form without the session's token, or from another site,
+// does nothing.
+func TestFormsOfOthers(t *testing.T) {
+	w := begin(t)
+	b := w.login(w.Token())
+	for _, csrf := range []string{"", strings.Repeat("0", 64)} {
+		if resp, _ := b.post("accounts/"+w.account.ID+"/mode", url.Values{"mode": {"setup"}, "csrf": {csrf}}); resp.StatusCode != 403 {
+			t.Errorf("csrf %q answered %d", csrf, resp.StatusCode)
+		}
+	}
+	req, err := http.NewRequestWithContext(t.Context(), "POST", w.AdminURL()+"/console/accounts/"+w.account.ID+"/mode",
+		strings.NewReader(url.Values{"mode": {"setup"}, "csrf": {b.csrf}}.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Sec-Fetch-Site", "cross-site")
+	if resp, _ := b.do(req); resp.StatusCode != 403 {
+		t.Errorf("from another site answered %d", resp.StatusCode)
+	}
+	if a, err := w.db.Account(t.Context(), w.account.ID); err != nil || a.Mode != store.ModeLive {
+		t.Errorf("the account is %v, %v", a.Mode, err)
+	}
+}
+
+func TestRolesInTheConsole(t *testing.T) {
+	w := begin(t)
+	id, viewer := w.token("viewer")
+	b := w.login(viewer)
+	_, text := b.get("accounts/" + w.account.ID)
+	for _, never := range []string{"New key", "Set to setup", ">Tokens<"} {
+		if strings.Contains(text, never) {
+			t.Errorf("a viewer is offered %s", never)
+		}
+	}
+	if _, text := b.post("accounts/"+w.account.ID+"/mode", url.Values{"mode": {"setup"}}); !strings.Contains(text, "needs the role operator") {
+		t.Error("a viewer is not refused in words")
+	}
+	if resp, _ := b.get("tokens"); resp.StatusCode != 403 {
+		t.Errorf("a viewer sees the tokens: %d", resp.StatusCode)
+	}
+	w.admin("POST", "/tokens/"+id+"/revoke", nil, nil)
+	if resp, _ := b.get("accounts"); resp.Request.URL.Path != "/console/login" {
+		t.Errorf("with a revoked token: %s", resp.Request.URL)
+	}
+	if a, err := w.db.Account(t.Context(), w.account.ID); err != nil || a.Mode != store.ModeLive {
+		t.Errorf("the account is %v, %v", a.Mode, err)
+	}
+}

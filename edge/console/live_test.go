@@ -1,0 +1,45 @@
+package console_test
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestLiveEndsWithTheOrigin: an open overview gets news, and does not keep the
+// origin from stopping.
+func TestLiveEndsWithTheOrigin(t *testing.T) {
+	w := begin(t)
+	w.serveNode("eu-west", 100)
+	b := w.login(w.Token())
+	req, err := http.NewRequestWithContext(t.Context(), "GET", w.AdminURL()+"/console/live", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := b.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if kind := resp.Header.Get("Content-Type"); kind != "text/event-stream" {
+		t.Fatalf("type %s", kind)
+	}
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	if !lines.Scan() || lines.Text() != "event: overview" || !lines.Scan() || !strings.HasPrefix(lines.Text(), "data: ") {
+		t.Fatalf("read %q, %v", lines.Text(), lines.Err())
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := w.Stop(ctx); err != nil {
+		t.Errorf("stopping with a page open: %v", err)
+	}
+	for lines.Scan() { // to its end
+	}
+	if err := lines.Err(); err != nil {
+		t.Errorf("the stream was cut: %v", err)
+	}
+}

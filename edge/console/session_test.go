@@ -1,0 +1,105 @@
+package console
+
+import (
+	"crypto/tls"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSessionsAreBounded(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	s := newSessions(func() time.Time { return now })
+	request := func(one *session) *http.Request {
+		r := httptest.NewRequest("GET", "/console/", nil)
+		r.AddCookie(&http.Cookie{Name: sessionCookie, Value: one.id})
+		return r
+	}
+	first := s.open("a", who{})
+	second := s.open("b", who{})
+	now = now.Add(time.Second)
+	if s.of(request(first), true) != first || first.csrf == second.csrf || first.id == second.id {
+		t.Fatal("sessions are mixed up")
+	}
+	for range maxSessions - 1 {
+		s.open("c", who{})
+	}
+	if len(s.by) != maxSessions || s.of(request(second), true) != nil || s.of(request(first), true) == nil {
+		t.Errorf("%d sessions; it should be the one longest unused that made room", len(s.by))
+	}
+	now = now.Add(idleTime - time.Second)
+	if s.of(request(first), false) == nil {
+		t.Error("ended before its time")
+	}
+	now = now.Add(2 * time.Second) // what a page asks by itself was no use
+	if s.of(request(first), true) != nil {
+		t.Error("goes on though nobody uses it")
+	}
+	long := s.open("d", who{})
+	for range int(sessionTime / (idleTime / 2)) {
+		now = now.Add(idleTime / 2)
+		s.of(request(long), true)
+	}
+	now = now.Add(time.Second)
+	if s.of(request(long), true) != nil {
+		t.Error("goes on for ever when it is used")
+	}
+	if len(s.by) > maxSessions {
+		t.Errorf("%d sessions", len(s.by))
+	}
+}
+
+func TestDraw(t *testing.T) {
+	nan := math.NaN()
+	c := draw("A <b>", "ms", "1", []line{{"c0", []float64{0, nan, 5, 10}}, {"c1", []float64{nan, nan, nan, nan}}})
+	svg := string(c.SVG)
+	if c.Top != "10" || c.Middle != "5" || !strings.Contains(svg, `class="line c0" d="M0.0 100.0M400.0 50.0L600.0 0.0"`) ||
+		strings.Contains(svg, "c1") || strings.Contains(svg, "<b>") || strings.Contains(svg, "NaN") {
+		t.Errorf("top %s, middle %s: %s", c.Top, c.Middle, svg)
+	}
+	for v, want := range map[float64]float64{0: 1, 0.3: 0.5, 1: 1, 1.1: 2, 4: 5, 7: 10, 450: 500, 1200: 2000} {
+		if got := ceiling(v); math.Abs(got-want) > want*1e-9 {
+			t.Errorf("ceiling of %v is %v, want %v", v, got, want)
+		}
+	}
+}
+
+// TestCookiesAreSecureBehindHTTPS: also where a proxy that may say so speaks it.
+func TestCookiesAreSecureBehindHTTPS(t *testing.T) {
+	c, err := New(Config{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range []struct {
+		name, peer string
+		said       []string
+		tls        *tls.ConnectionState
+		secure     bool
+	}{
+		{name: "plain", peer: "127.0.0.1:9"},
+		{name: "TLS here", peer: "192.0.2.1:9", tls: new(tls.ConnectionState), secure: true},
+		{name: "a proxy by HTTPS", peer: "10.1.2.3:9", said: []string{"https"}, secure: true},
+		{name: "a proxy, mapped into IPv6", peer: "[::ffff:10.1.2.3]:9", said: []string{"HTTPS"}, secure: true},
+		{name: "a proxy by HTTP", peer: "10.1.2.3:9", said: []string{"http"}},
+		{name: "a proxy that says nothing", peer: "10.1.2.3:9"},
+		{name: "a client's own claim, before the proxy's", peer: "10.1.2.3:9", said: []string{"https, http"}},
+		{name: "the same in two headers", peer: "10.1.2.3:9", said: []string{"https", "http"}},
+		{name: "somebody else", peer: "192.0.2.1:9", said: []string{"https"}},
+	} {
+		r := httptest.NewRequest("GET", "/console/login", nil)
+		r.RemoteAddr, r.TLS = one.peer, one.tls
+		if one.said != nil {
+			r.Header["X-Forwarded-Proto"] = one.said
+		}
+		w := httptest.NewRecorder()
+		c.ServeHTTP(w, r)
+		cookies := w.Result().Cookies()
+		if len(cookies) != 1 || cookies[0].Secure != one.secure || !cookies[0].HttpOnly {
+			t.Errorf("%s: %v, want Secure %t", one.name, cookies, one.secure)
+		}
+	}
+}

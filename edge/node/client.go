@@ -1,0 +1,60 @@
+package node
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"partneredge/wasm/serve"
+)
+
+// clientOf returns the true address of who sent a request: the peer, or, when
+// the peer is one of the proxies, the last address in X-Forwarded-For that is
+// not. What stands before that address anybody may have written.
+func clientOf(proxies []netip.Prefix) func(*http.Request) netip.Addr {
+	trusted := func(a netip.Addr) bool {
+		for _, p := range proxies {
+			if p.Contains(a) {
+				return true
+			}
+		}
+		return false
+	}
+	return func(r *http.Request) netip.Addr {
+		client := serve.Peer(r)
+		hops := r.Header["X-Forwarded-For"]
+		for i := len(hops) - 1; i >= 0 && trusted(client); i-- {
+			rest := hops[i]
+			for rest != "" && trusted(client) {
+				cut := strings.LastIndexByte(rest, ',')
+				hop, ok := parseHop(rest[cut+1:])
+				if !ok {
+					return client // a proxy that says nothing sensible is the client itself
+				}
+				client, rest = hop, rest[:max(cut, 0)]
+			}
+		}
+		return client
+	}
+}
+
+// parseHop reads an address, with or without a port.
+func parseHop(s string) (netip.Addr, bool) {
+	s = strings.TrimSpace(s)
+	a, err := netip.ParseAddr(s)
+	if err != nil {
+		ap, err := netip.ParseAddrPort(s)
+		if err != nil {
+			bare := strings.TrimSuffix(strings.TrimPrefix(s, "["), "]")
+			if len(bare) != len(s)-2 {
+				return netip.Addr{}, false
+			}
+			if a, err = netip.ParseAddr(bare); err != nil {
+				return netip.Addr{}, false
+			}
+			return a.Unmap().WithZone(""), true
+		}
+		a = ap.Addr()
+	}
+	return a.Unmap().WithZone(""), true
+}

@@ -1,0 +1,191 @@
+package node
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"time"
+
+	"aead.dev/minisign"
+	"github.com/nats-io/nats.go"
+
+	"partneredge/edge/certificate"
+	"partneredge/edge/release"
+	"partneredge/edge/tracing"
+	"partneredge/store/local"
+)
+
+// Config of a Node. Fields without a default are required.
+type Config struct {
+	// Data is the directory of the node's state and compile cache. It is made
+	// when it is not there. No two nodes share one.
+	Data string
+	// Region the node stands in, such as "eu-west"; told to the origin.
+	Region string
+	// Listen is the address of the partner API, host:port; port 0 picks one.
+	// Default: "127.0.0.1:0".
+	Listen string
+	// Metrics is the address of /metrics, /healthz and /readyz, host:port. They
+	// need no key: not for the world. Default: "127.0.0.1:0".
+	Metrics string
+
+	// Origin is the NATS URL of the origin, or several by comma.
+	Origin string
+	// Credentials is the file with the node's NATS credentials, as the origin
+	// gave them at enrolment. The JWT's name is the node's id.
+	Credentials string
+	// OriginCA is a file of PEM certificates that the origin's is signed by,
+	// for an origin URL with TLS. Default: those the system trusts.
+	OriginCA string
+
+	// Modules is the directory with NAME.wasm and NAME.json for each module: what
+	// the node runs until a release is rolled out to it.
+	Modules string
+	// ReleaseKeys are whose releases the node runs, whatever the origin says.
+	// Default: nobody's.
+	ReleaseKeys []minisign.PublicKey
+	// MinRelease is the least version of a release that the node runs, such as
+	// 1.4.0. Default: any.
+	MinRelease string
+	// Cache is the directory of compiled modules. What lies in it is run: only
+	// the node, and others of the same owner, may write there. Default:
+	// Data/cache.
+	Cache string
+	// Progress, if set, is called while modules are made ready: once for each,
+	// when it begins, as the nth of total. A module that is not in the compile
+	// cache takes seconds.
+	Progress func(module string, nth, total int)
+
+	// CheckDial judges every address that a module with an allow_dial is about
+	// to connect to; an error refuses it. Default: public addresses only.
+	CheckDial func(netip.AddrPort) error
+
+	// TrustedProxies may say in X-Forwarded-For who sent a request. Default:
+	// nobody may.
+	TrustedProxies []netip.Prefix
+	// TLSCert and TLSKey are PEM files. With both, the partner API is HTTPS
+	// (TLS 1.3) with HTTP/2. When they change, new connections get the new
+	// certificate. Default: plain HTTP.
+	TLSCert, TLSKey string
+	// ACME, in place of files, gets certificates from an authority. Default: no
+	// hosts, none.
+	ACME certificate.ACMEConfig
+	// MaxConnections at a time; more wait to be accepted. Default: 16 384.
+	MaxConnections int
+	// ReadHeaderTimeout, from the first byte of a request to the end of its
+	// headers. Default: 5 s.
+	ReadHeaderTimeout time.Duration
+	// ReadTimeout, for a whole request with its body. Default: 15 s.
+	ReadTimeout time.Duration
+	// WriteTimeout, from the end of the headers to the end of the answer.
+	// Default: 30 s.
+	WriteTimeout time.Duration
+	// IdleTimeout of a connection between two requests. Default: 75 s.
+	IdleTimeout time.Duration
+	// RequestTimeout is how long each of the two modules that answer a request
+	// may take, their waiting for the origin counted. Default: 10 s.
+	RequestTimeout time.Duration
+
+	// ReadOrigin is how long a key or a view is asked for. Default: 3 s.
+	ReadOrigin time.Duration
+	// WriteOrigin is the same for what changes something at the origin, which
+	// may have names to look up. Default: 8 s.
+	WriteOrigin time.Duration
+	// StartTimeout is how long a node that holds nothing waits for the origin
+	// before Start fails. One that holds records waits 2 s at most, and then
+	// serves those. Default: 30 s.
+	StartTimeout time.Duration
+	// MaxStale is how long a record may be served after the node last knew
+	// that nothing had changed. Default: 1 h.
+	MaxStale time.Duration
+
+	// Lockout rules; each field has a default.
+	Lockout local.LockoutRules
+	// KeyBytes and ViewBytes bound the records held; see local.Config.
+	KeyBytes, ViewBytes int64
+
+	// Tracer makes spans of requests; the caller stops it. Default: none.
+	Tracer *tracing.Tracer
+	// Release is the version that the node says it is. Default: "dev".
+	Release string
+	// Log gets what happens: never a key, a token or a lead's content.
+	// Default: nothing is logged.
+	Log *slog.Logger
+	// Now is the clock of all rules; timeouts run on the system's. Default:
+	// time.Now.
+	Now func() time.Time
+
+	// dialer reaches the origin; nil for TCP. Tests have one without a network.
+	dialer nats.CustomDialer
+}
+
+// filled is c with its defaults.
+func (c Config) filled() (Config, error) {
+	for name, value := range map[string]string{
+		"Data": c.Data, "Region": c.Region, "Origin": c.Origin, "Credentials": c.Credentials, "Modules": c.Modules,
+	} {
+		if value == "" {
+			return c, fmt.Errorf("%s is not set", name)
+		}
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		return c, errors.New("TLSCert and TLSKey go together")
+	}
+	if len(c.ACME.Hosts) > 0 {
+		if c.TLSCert != "" {
+			return c, errors.New("there are a certificate in files and ACME hosts")
+		}
+		or(&c.ACME.Dir, filepath.Join(c.Data, "acme"))
+	}
+	if c.MinRelease != "" {
+		if err := release.CheckVersion(c.MinRelease); err != nil {
+			return c, fmt.Errorf("MinRelease: %w", err)
+		}
+	}
+	or(&c.Cache, filepath.Join(c.Data, "cache"))
+	or(&c.Listen, "127.0.0.1:0")
+	or(&c.Metrics, "127.0.0.1:0")
+	or(&c.MaxConnections, 16_384)
+	or(&c.ReadHeaderTimeout, 5*time.Second)
+	or(&c.ReadTimeout, 15*time.Second)
+	or(&c.WriteTimeout, 30*time.Second)
+	or(&c.IdleTimeout, 75*time.Second)
+	or(&c.RequestTimeout, 10*time.Second)
+	or(&c.ReadOrigin, 3*time.Second)
+	or(&c.WriteOrigin, 8*time.Second)
+	or(&c.StartTimeout, 30*time.Second)
+	or(&c.MaxStale, time.Hour)
+	or(&c.Release, "dev")
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c, nil
+}
+
+func or[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// tls is nil for plain HTTP.
+func (c Config) tls() (*tls.Config, error) {
+	switch {
+	case len(c.ACME.Hosts) > 0:
+		return certificate.ACME(c.ACME)
+	case c.TLSCert == "":
+		return nil, nil
+	}
+	files, err := certificate.Open(certificate.FilesConfig{Cert: c.TLSCert, Key: c.TLSKey, Log: c.Log, Now: c.Now})
+	if err != nil {
+		return nil, err
+	}
+	return certificate.HTTPS(files.Get), nil
+}

@@ -1,0 +1,118 @@
+package node
+
+import (
+	"time"
+
+	"partneredge/store"
+	"partneredge/wasm/abi"
+)
+
+// micros is a time as frames have it: 0 for the zero time.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+// instant is the reverse of micros.
+func instant(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}
+
+// scopes that this version knows; a gate grants nothing by one it does not.
+func scopeBits(names []string) (bits abi.Scopes) {
+	for _, name := range names {
+		switch name {
+		case store.ScopeReadAgent:
+			bits |= abi.ReadAgent
+		case store.ScopeReadCoaching:
+			bits |= abi.ReadCoaching
+		case store.ScopeReadSentinels:
+			bits |= abi.ReadSentinels
+		case store.ScopeWriteWebhooks:
+			bits |= abi.WriteWebhooks
+		case store.ScopeWriteLeads:
+			bits |= abi.WriteLeads
+		}
+	}
+	return bits
+}
+
+func keyFrame(k *store.Key) []byte {
+	key := abi.Key{
+		ID: k.ID, AccountID: k.AccountID, Environment: abi.Environment(k.Environment),
+		Scopes: scopeBits(k.Scopes), RateLimit: k.RateLimit,
+		Expires: micros(k.ExpiresAt), GraceUntil: micros(k.GraceUntil),
+	}
+	if !k.RevokedAt.IsZero() {
+		key.Revoked = longAgo
+	}
+	for _, network := range k.Allowlist {
+		key.Allowlist = append(key.Allowlist, network.String())
+	}
+	return key.Append(nil)
+}
+
+// longAgo is when a revoked key was revoked, as far as a gate is concerned. The
+// true time would be after that of a request that is already under way, or, by
+// the origin's clock, still to come.
+const longAgo = 1
+
+// revokedFrame is the key's frame, revoked.
+func revokedFrame(frame string) string {
+	var key abi.Key
+	if err := key.Parse([]byte(frame)); err != nil {
+		return frame // it was written by keyFrame, and its bytes are summed
+	}
+	key.Revoked = longAgo
+	return string(key.Append(nil))
+}
+
+func profileFrame(a *store.Account) []byte {
+	p := abi.Profile{
+		AgentID: a.Agent.ID, Email: a.Agent.Email, FullName: a.Agent.FullName, Joined: micros(a.Agent.JoinedAt),
+		AccountID: a.ID, AccountName: a.Name, Mode: string(a.Mode),
+	}
+	return p.Append(nil)
+}
+
+func insightsFrame(items []store.Insight, history bool) []byte {
+	list := abi.Insights{History: history, Items: make([]abi.Insight, len(items))}
+	for i, it := range items {
+		list.Items[i] = abi.Insight{ID: it.ID, Headline: it.Headline, Detail: it.Detail, Created: micros(it.CreatedAt)}
+	}
+	return list.Append(nil)
+}
+
+func firingsFrame(items []store.Firing, more bool) []byte {
+	list := abi.Firings{More: more, Items: make([]abi.Firing, len(items))}
+	for i, it := range items {
+		list.Items[i] = abi.Firing{ID: it.ID, Name: it.Name, Action: it.Action, Triggered: micros(it.TriggeredAt), Data: it.Data}
+	}
+	return list.Append(nil)
+}
+
+// leadOf is a lead of the principal's; its texts are its own.
+func leadOf(p abi.Principal, frame []byte) (store.Lead, error) {
+	var l abi.Lead
+	if err := l.Parse(append([]byte(nil), frame...)); err != nil {
+		return store.Lead{}, err
+	}
+	return store.Lead{
+		ID: l.ID, AccountID: p.AccountID, KeyID: p.KeyID, Environment: store.Environment(p.Environment),
+		FirstName: l.FirstName, LastName: l.LastName, Email: l.Email, Phone: l.Phone,
+		ConsentStatus: l.ConsentStatus, ConsentText: l.ConsentText, CapturedAt: instant(l.Captured),
+		OutreachAllowed: l.ConsentStatus == "express_written", CreatedAt: instant(l.Created),
+	}, nil
+}
+
+func subscriptionOf(p abi.Principal, s *abi.Subscription) store.Subscription {
+	return store.Subscription{
+		ID: s.ID, AccountID: p.AccountID, KeyID: p.KeyID, Environment: store.Environment(p.Environment),
+		TargetURL: s.Target, Events: s.Events, Description: s.Description, Secret: s.Secret, CreatedAt: instant(s.Created),
+	}
+}

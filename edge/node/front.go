@@ -1,0 +1,101 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+
+	"golang.org/x/net/netutil"
+
+	"partneredge/edge/node/openapi"
+)
+
+// maxHeader bounds the bytes of a request's line and headers. net/http adds
+// 4 KiB to what it is told.
+const maxHeader = 12 << 10
+
+// partnerAPI answers partners: the document and its page here, all else by the
+// modules of a release.
+func partnerAPI(c Config, releases *slots) http.Handler {
+	api := traced(c.Tracer, withAge(releases))
+	docs := openapi.Handler()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if openapi.Serves(r.URL.Path) {
+			docs.ServeHTTP(w, r)
+			return
+		}
+		api.ServeHTTP(w, r)
+	})
+}
+
+// listener is an HTTP server and where it listens.
+type listener struct {
+	server *http.Server
+	url    string
+	done   chan struct{} // closed when it accepts no more
+	once   sync.Once
+	err    error
+}
+
+// listen begins to serve handler on addr. tlsConfig is nil for plain HTTP.
+func listen(addr string, tlsConfig *tls.Config, handler http.Handler, c Config) (*listener, error) {
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	l := &listener{done: make(chan struct{}), url: "http://" + ln.Addr().String()}
+	ln = netutil.LimitListener(ln, c.MaxConnections)
+	if tlsConfig != nil {
+		l.url = "https://" + ln.Addr().String()
+		ln = tls.NewListener(ln, tlsConfig)
+	}
+	l.server = &http.Server{
+		Handler: handler,
+		// net/http would answer "OPTIONS *" itself, without asking for a key.
+		DisableGeneralOptionsHandler: true,
+
+		ReadHeaderTimeout: c.ReadHeaderTimeout,
+		ReadTimeout:       c.ReadTimeout,
+		WriteTimeout:      c.WriteTimeout,
+		IdleTimeout:       c.IdleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		TLSConfig:         tlsConfig,
+		ErrorLog:          slog.NewLogLogger(quiet{c.Log.Handler()}, slog.LevelDebug),
+	}
+	go func() {
+		defer close(l.done)
+		if err := l.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			c.Log.Error("listener failed", "addr", addr, "err", err)
+		}
+	}()
+	return l, nil
+}
+
+// stop lets requests under way end, until ctx does. It may be called twice.
+func (l *listener) stop(ctx context.Context) error {
+	l.once.Do(func() {
+		if l.err = l.server.Shutdown(ctx); l.err != nil {
+			l.err = errors.Join(fmt.Errorf("stop listener: %w", l.err), l.server.Close())
+		}
+		<-l.done
+	})
+	return l.err
+}
+
+// quiet drops what net/http logs of clients that do not speak TLS or go away:
+// anybody can cause it, as often as they like.
+type quiet struct{ slog.Handler }
+
+// Handle implements slog.Handler.
+func (q quiet) Handle(ctx context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, "http: TLS handshake error") || strings.HasPrefix(r.Message, "http2: ") {
+		return nil
+	}
+	return q.Handler.Handle(ctx, r)
+}

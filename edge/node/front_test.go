@@ -1,0 +1,148 @@
+package node
+
+import (
+	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestTLSAndHTTP2(t *testing.T) {
+	o := newOrigin(t)
+	c := config(t, o)
+	roots := selfSigned(t, &c)
+	n := startNode(t, c)
+	client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	defer client.CloseIdleConnections()
+	resp, err := client.Get(n.URL() + me)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != 401 || resp.ProtoMajor != 2 || resp.TLS.Version != tls.VersionTLS13 {
+		t.Errorf("status %d, HTTP/%d, TLS %x", resp.StatusCode, resp.ProtoMajor, resp.TLS.Version)
+	}
+	old := &tls.Config{RootCAs: roots, MaxVersion: tls.VersionTLS12}
+	if conn, err := tls.Dial("tcp", strings.TrimPrefix(n.URL(), "https://"), old); err == nil {
+		_ = conn.Close()
+		t.Error("TLS 1.2 is spoken")
+	}
+}
+
+func TestHeadersHaveABound(t *testing.T) {
+	o := newOrigin(t)
+	n := startNode(t, config(t, o))
+	for size, want := range map[int]int{14 << 10: 401, 20 << 10: 431} {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", n.URL()+me, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Long", strings.Repeat("x", size))
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%d bytes of header: %d, want %d", size, resp.StatusCode, want)
+		}
+	}
+}
+
+// No request is answered before the gate has seen it, not even the one that
+// net/http would answer by itself.
+func TestOptionsOfTheWholeServer(t *testing.T) {
+	o := newOrigin(t)
+	n := startNode(t, config(t, o))
+	conn, err := net.Dial("tcp", strings.TrimPrefix(n.URL(), "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != 401 || string(body) != `{"error":"unauthorized","reason":"missing_bearer_token"}` {
+		t.Errorf("status %d, %s", resp.StatusCode, body)
+	}
+}
+
+// TestCertificateIsReplaced: while the node runs, for new connections; files that
+// make no pair change nothing.
+func TestCertificateIsReplaced(t *testing.T) {
+	o := newOrigin(t)
+	c := config(t, o)
+	var clock secondsPassed
+	var log logged
+	c.Now, c.Log = clock.now, slog.New(slog.NewTextHandler(&log, nil))
+	first := selfSigned(t, &c)
+	n := startNode(t, c)
+	answers := func(roots *x509.CertPool) bool {
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(n.URL(), "https://"), &tls.Config{RootCAs: roots})
+		if err != nil {
+			return false
+		}
+		return conn.Close() == nil
+	}
+	if !answers(first) {
+		t.Fatal("the first certificate is not used")
+	}
+	second := selfSigned(t, &c)
+	clock.Add(2)
+	if !answers(second) || answers(first) {
+		t.Error("the second certificate is not used")
+	}
+	if err := os.WriteFile(c.TLSCert, []byte("half a fi"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	clock.Add(2)
+	for range 2 {
+		if !answers(second) {
+			t.Error("a broken file ended the service")
+		}
+	}
+	if said := strings.Count(log.String(), "the new certificate is not used"); said != 1 {
+		t.Errorf("said %d times that the file is broken:\n%s", said, log.String())
+	}
+}
+
+// selfSigned gives c a certificate, and returns who signed it.
+func selfSigned(t *testing.T, c *Config) *x509.CertPool {
+	t.Helper()
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der := must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
+	keyDER := must(x509.MarshalPKCS8PrivateKey(key))(t)
+	c.TLSCert, c.TLSKey = filepath.Join(c.Data, "cert.pem"), filepath.Join(c.Data, "key.pem")
+	for path, block := range map[string]*pem.Block{
+		c.TLSCert: {Type: "CERTIFICATE", Bytes: der}, c.TLSKey: {Type: "PRIVATE KEY", Bytes: keyDER},
+	} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(must(x509.ParseCertificate(der))(t))
+	return pool
+}

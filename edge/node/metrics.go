@@ -1,0 +1,119 @@
+package node
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"partneredge/store/local"
+)
+
+// metrics are the node's own, in a registry of their own.
+type metrics struct {
+	registry *prometheus.Registry
+	traffic  traffic
+	requests *prometheus.CounterVec
+	took     *prometheus.HistogramVec
+	asked    *prometheus.CounterVec
+	asking   *prometheus.HistogramVec
+	keys     *prometheus.CounterVec
+	views    *prometheus.CounterVec
+	leads    *prometheus.CounterVec
+	spending *prometheus.CounterVec
+}
+
+func newMetrics(c Config) *metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "edge", Name: name, Help: help}, labels)
+	}
+	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "edge", Name: name, Help: help,
+			Buckets: []float64{.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10}}, labels)
+	}
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		requests: counter("http_requests_total", "Requests answered, by handler (gate when none was reached) and status.", "handler", "status"),
+		took:     histogram("http_request_duration_seconds", "Time to answer a request.", "handler"),
+		asked:    counter("origin_requests_total", "Requests to the origin, by verb and outcome.", "verb", "outcome"),
+		asking:   histogram("origin_request_duration_seconds", "Time of a request to the origin.", "verb"),
+		keys:     counter("key_lookups_total", "Key look-ups: hit, miss, stale (held, but to be asked for), negative.", "outcome"),
+		views:    counter("view_reads_total", "Reads of views: hit, miss, stale, page (further back than is held), outage.", "outcome"),
+		leads:    counter("leads_total", "Leads accepted, committed at the origin, rejected by it.", "outcome"),
+		spending: counter("spending_total", "Keys whose spending was reported to the origin, of these repeated for want of an answer, shares taken in.", "what"),
+	}
+	for _, what := range []string{"reported", "repeated", "shares"} {
+		m.spending.WithLabelValues(what) // there from the start, as 0
+	}
+	info := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "edge", Name: "node_info", Help: "What the node is; always 1.",
+		ConstLabels: prometheus.Labels{"region": c.Region, "release": c.Release}})
+	info.Set(1)
+	m.registry.MustRegister(m.requests, m.took, m.asked, m.asking, m.keys, m.views, m.leads, m.spending, info,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// watch adds what is read off the node when it is asked for.
+func (m *metrics) watch(s *local.Store, l *link, f *follower, now func() time.Time) {
+	gauge := func(name, help string, value func() float64) {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "edge", Name: name, Help: help}, value))
+	}
+	gauge("origin_connected", "1 while there is a connection to the origin.", func() float64 {
+		if l.up() {
+			return 1
+		}
+		return 0
+	})
+	gauge("sync_change", "Number of the last change taken in.", func() float64 { return float64(s.Cursor().Seq) })
+	gauge("sync_age_seconds", "Time since the node last knew every change; 0 before the first time.", func() float64 {
+		heard := s.Cursor().Heard
+		if heard.IsZero() {
+			return 0
+		}
+		return max(0, now().Sub(heard).Seconds())
+	})
+	gauge("keys_held", "Key records held.", func() float64 { return float64(s.Keys.Len()) })
+	gauge("keys_held_bytes", "Memory that key records take, about.", func() float64 { return float64(s.Keys.Bytes()) })
+	gauge("views_held", "Views of accounts held.", func() float64 { return float64(s.Views.Len()) })
+	gauge("views_held_bytes", "Memory that views take, about.", func() float64 { return float64(s.Views.Bytes()) })
+	gauge("outbox_leads", "Leads that the origin does not have yet.", func() float64 { return float64(s.Outbox.Len()) })
+}
+
+// answered is told of every answer.
+func (m *metrics) answered(handler string, status int, took time.Duration) {
+	if handler == "" {
+		handler = gateName
+	}
+	m.requests.WithLabelValues(handler, strconv.Itoa(status)).Inc()
+	m.took.WithLabelValues(handler).Observe(took.Seconds())
+	m.traffic.answered(status, took)
+}
+
+// originAnswered is told of every request to the origin.
+func (m *metrics) originAnswered(verb, outcome string, took time.Duration) {
+	m.asked.WithLabelValues(verb, outcome).Inc()
+	m.asking.WithLabelValues(verb).Observe(took.Seconds())
+}
+
+func count(c *prometheus.CounterVec) func(string) {
+	return func(outcome string) { c.WithLabelValues(outcome).Inc() }
+}
+
+// operators is the handler of the metrics listener. obstacle is why the node is
+// not ready to serve, "" when it is.
+func (m *metrics) operators(obstacle func() string) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if why := obstacle(); why != "" {
+			http.Error(w, "not ready: "+why, http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write([]byte("ready\n"))
+	})
+	return mux
+}

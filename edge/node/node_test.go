@@ -1,0 +1,253 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"partneredge/store"
+	"partneredge/wasm/abi"
+	"partneredge/wasm/apikey"
+)
+
+// builtModules are the real modules, built once a run.
+var builtModules = sync.OnceValues(func() (string, error) {
+	for _, name := range []string{"gate", "agents", "coaching", "sentinels", "webhooks", "leads"} {
+		out, err := exec.Command("../../scripts/build-module", "wasm/modules/"+name, modulesDir).CombinedOutput()
+		if err != nil {
+			return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
+		}
+	}
+	return modulesDir, nil
+})
+
+func plaintext(id string) string {
+	var random [apikey.RandomSize]byte
+	sum := sha256.Sum256([]byte(id))
+	for i := range random {
+		random[i] = sum[i%len(sum)]
+	}
+	return apikey.Mint(abi.EnvLive, &random)
+}
+
+// secondsPassed is a clock that a test can move on.
+type secondsPassed struct{ atomic.Int64 }
+
+func (s *secondsPassed) now() time.Time {
+	return time.Now().Add(time.Duration(s.Load()) * time.Second)
+}
+
+// logged is what a node logged.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func (l *logged) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Reset()
+}
+
+func config(t *testing.T, o *testOrigin) Config {
+	t.Helper()
+	dir, err := builtModules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Config{
+		Data: t.TempDir(), Region: "test", Origin: o.url, Credentials: o.credentials, Modules: dir,
+		ReadOrigin: 2 * time.Second, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+}
+
+// startNode starts a node whose compile cache all tests share.
+func startNode(t *testing.T, c Config) *Node {
+	t.Helper()
+	shareCache(t, c.Data)
+	n, err := Start(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stopNode(t, n) })
+	return n
+}
+
+func stopNode(t *testing.T, n *Node) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := n.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// answer of a node.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func ask(t *testing.T, n *Node, method, path, key, body string) answer {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, n.URL()+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(text)}
+}
+
+func (a answer) want(t *testing.T, status int, parts ...string) answer {
+	t.Helper()
+	if a.status != status {
+		t.Fatalf("status %d, want %d: %s", a.status, status, a.body)
+	}
+	for _, p := range parts {
+		if !strings.Contains(a.body, p) {
+			t.Fatalf("%s is not in %s", p, a.body)
+		}
+	}
+	return a
+}
+
+// soon polls until ok, or fails.
+func soon(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for tick := time.NewTicker(5 * time.Millisecond); !ok(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+const (
+	me       = "/api/v2/public/agents/me"
+	insights = "/api/v2/public/coaching/insights"
+	firings  = "/api/v2/public/sentinels/firings"
+	webhooks = "/api/v2/public/webhooks/"
+	newLead  = "/api/v2/public/leads"
+	someLead = `{"name":"Jane Doe","email":"jane@example.com"}`
+)
+
+func TestOperatorsView(t *testing.T) {
+	o := newOrigin(t)
+	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
+	key := o.addKey("key_1", nil)
+	n := startNode(t, config(t, o))
+	ask(t, n, "GET", me, key, "").want(t, 200)
+	get := func(path string) string {
+		resp, err := http.Get(n.MetricsURL() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != 200 {
+			t.Fatalf("%s: %d %v", path, resp.StatusCode, err)
+		}
+		return string(text)
+	}
+	get("/healthz")
+	get("/readyz")
+	text := get("/metrics")
+	for _, line := range []string{
+		`edge_http_requests_total{handler="agents",status="200"} 1`, `edge_keys_held 1`, `edge_origin_connected 1`,
+		`edge_key_lookups_total{outcome="miss"} 1`, `edge_node_info{region="test",release="dev"} 1`, `edge_sync_change 1`,
+		`edge_module_calls_total{digest="` + digestOf(t, "agents") + `",module="agents"} 1`,
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("no line %s", line)
+		}
+	}
+	problems, err := testutil.GatherAndLint(n.metrics.registry)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("names against the conventions: %v, %v", problems, err)
+	}
+	ask(t, n, "GET", "/api/v2/public/openapi.json", "", "").want(t, 200, `"openapi"`)
+	ask(t, n, "GET", "/docs", "", "").want(t, 200)
+	soon(t, "the origin knows how the node is", func() bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return o.status != nil && o.status.HotKeys == 1 && o.status.Region == "test" && o.status.Seq == 1 && o.status.Sandboxes > 0
+	})
+}
+
+func digestOf(t *testing.T, module string) string {
+	t.Helper()
+	sum := sha256.Sum256(must(os.ReadFile(filepath.Join(modulesDir, module+".wasm")))(t))
+	return hex.EncodeToString(sum[:])[:12]
+}
+
+func TestStartFails(t *testing.T) {
+	o := newOrigin(t)
+	for name, edit := range map[string]func(*Config){
+		"no region":        func(c *Config) { c.Region = "" },
+		"no credentials":   func(c *Config) { c.Credentials = c.Data + "/none" },
+		"no modules":       func(c *Config) { c.Modules = c.Data },
+		"no certificate":   func(c *Config) { c.TLSCert, c.TLSKey = "none", "none" },
+		"address in use":   func(c *Config) { c.Listen = strings.TrimPrefix(o.url, "nats://") },
+		"origin is not up": func(c *Config) { c.Origin, c.StartTimeout = "nats://127.0.0.1:1", 300*time.Millisecond },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := config(t, o)
+			shareCache(t, c.Data)
+			edit(&c)
+			if n, err := Start(t.Context(), c); err == nil {
+				stopNode(t, n)
+				t.Error("started")
+			}
+		})
+	}
+}
+
+func TestStopTwice(t *testing.T) {
+	o := newOrigin(t)
+	n := startNode(t, config(t, o))
+	stopNode(t, n)
+	stopNode(t, n)
+	if resp, err := http.Get(n.URL()); err == nil {
+		resp.Body.Close()
+		t.Error("answers after it was stopped")
+	}
+}

@@ -1,0 +1,385 @@
+package node
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+	"oras.land/oras-go/v2/content/oci"
+
+	"partneredge/edge/release"
+	"partneredge/edge/wire"
+	"partneredge/store"
+	"partneredge/store/ratelimit"
+)
+
+const testNode = "node_test"
+
+// testOrigin answers a node over a real NATS server from what a test puts in.
+type testOrigin struct {
+	t           *testing.T
+	url         string
+	credentials string // file, of the node
+
+	operator, account nkeys.KeyPair
+	memory            bool // nodes reach it by Dial alone
+	server            *server.Server
+	conn              *nats.Conn
+
+	mu       sync.Mutex
+	keys     map[string]store.Key // by hash
+	accounts map[string]store.Account
+	insights map[string][]store.Insight
+	firings  map[string][]store.Firing
+	subs     map[string]store.Subscription
+	leads    map[string]int // id -> times handed over
+	changes  []store.Change
+	pruned   int64           // changes up to this one are forgotten
+	asked    map[string]int  // verb -> requests
+	mute     map[string]bool // verbs that get no answer
+	fail     map[string]wire.Failure
+	refuse   map[string]string // lead -> why it is rejected
+	status   *wire.Status
+	desk     *ratelimit.Desk
+	hold     func(verb string)                    // called before an answer is sent
+	heard    func(node, verb string, data []byte) // called with each message
+	releases *oci.Store
+	layout   string                                                // of releases
+	ordered  []byte                                                // the last order, told again until it is obeyed
+	spoil    func(*wire.BlobRequest, *wire.BlobReply) wire.Failure // called with each answer of a blob; nil for nothing
+}
+
+func newOrigin(t *testing.T) *testOrigin {
+	t.Helper()
+	o := makeOrigin(t)
+	o.start()
+	t.Cleanup(o.stop)
+	return o
+}
+
+// makeOrigin makes one that has not been started.
+func makeOrigin(t *testing.T) *testOrigin {
+	t.Helper()
+	o := &testOrigin{
+		t: t, keys: map[string]store.Key{}, accounts: map[string]store.Account{}, insights: map[string][]store.Insight{},
+		firings: map[string][]store.Firing{}, subs: map[string]store.Subscription{}, leads: map[string]int{},
+		desk: new(ratelimit.Desk), asked: map[string]int{}, mute: map[string]bool{}, fail: map[string]wire.Failure{}, refuse: map[string]string{},
+		layout: t.TempDir(),
+	}
+	o.releases = must(oci.New(o.layout))(t)
+	o.operator, o.account = must(nkeys.CreateOperator())(t), must(nkeys.CreateAccount())(t)
+	o.credentials = o.enrol(testNode)
+	return o
+}
+
+// enrol makes the file of a node's credentials.
+func (o *testOrigin) enrol(node string) (credentials string) {
+	o.t.Helper()
+	credentials = filepath.Join(o.t.TempDir(), "node.creds")
+	text := o.user(node, func(u *jwt.UserClaims) {
+		u.Pub.Allow.Add(wire.Prefix + node + ".>")
+		u.Sub.Allow.Add(wire.Changes, wire.ToNode+node+".>", wire.Inbox(node)+".>")
+	})
+	if err := os.WriteFile(credentials, text, 0o600); err != nil {
+		o.t.Fatal(err)
+	}
+	return credentials
+}
+
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func (o *testOrigin) user(name string, permit func(*jwt.UserClaims)) []byte {
+	user := must(nkeys.CreateUser())(o.t)
+	claims := jwt.NewUserClaims(must(user.PublicKey())(o.t))
+	claims.Name = name
+	permit(claims)
+	token := must(claims.Encode(o.account))(o.t)
+	return must(jwt.FormatUserConfig(token, must(user.Seed())(o.t)))(o.t)
+}
+
+// start starts the server, on the port that it had before.
+func (o *testOrigin) start() {
+	o.t.Helper()
+	accountID := must(o.account.PublicKey())(o.t)
+	resolver := &server.MemAccResolver{}
+	if err := resolver.Store(accountID, must(jwt.NewAccountClaims(accountID).Encode(o.operator))(o.t)); err != nil {
+		o.t.Fatal(err)
+	}
+	opts := &server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, DontListen: o.memory, NoSigs: true, NoLog: true, MaxPayload: wire.MaxPayload,
+		TrustedKeys: []string{must(o.operator.PublicKey())(o.t)}, AccountResolver: resolver,
+	}
+	if o.url != "" {
+		_, port, _ := net.SplitHostPort(strings.TrimPrefix(o.url, "nats://"))
+		if _, err := fmt.Sscan(port, &opts.Port); err != nil {
+			o.t.Fatal(err)
+		}
+	}
+	started := must(server.NewServer(opts))(o.t)
+	o.do(func() { o.server = started })
+	o.server.Start()
+	if !o.server.ReadyForConnections(10 * time.Second) {
+		o.t.Fatal("NATS is not ready")
+	}
+	o.url = o.server.ClientURL()
+	o.conn = must(nats.Connect(o.url, nats.InProcessServer(o.server),
+		nats.UserCredentialBytes(o.user("origin", func(*jwt.UserClaims) {}))))(o.t)
+	for _, verb := range []string{wire.VerbKey, wire.VerbView, wire.VerbChanges, wire.VerbLeads, wire.VerbSubscribe, wire.VerbRevoke, wire.VerbStatus, wire.VerbSpend, wire.VerbBlob, wire.VerbSignatures} {
+		must(o.conn.Subscribe(wire.AnyNode+verb, func(m *nats.Msg) { o.serve(verb, m) }))(o.t)
+	}
+	if err := o.conn.Flush(); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// stop takes the origin away. It may be called twice.
+func (o *testOrigin) stop() {
+	o.conn.Close()
+	o.server.Shutdown()
+	o.server.WaitForShutdown()
+}
+
+// Dial implements nats.CustomDialer, without a network.
+func (o *testOrigin) Dial(string, string) (net.Conn, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.server.InProcessConn() // fails while the origin is away
+}
+
+func (o *testOrigin) serve(verb string, m *nats.Msg) {
+	node, _, _ := strings.Cut(strings.TrimPrefix(m.Subject, wire.Prefix), ".")
+	o.mu.Lock()
+	o.asked[verb]++
+	if o.heard != nil {
+		o.heard(node, verb, m.Data)
+	}
+	if o.mute[verb] {
+		o.mu.Unlock()
+		return
+	}
+	var reply wire.Message
+	failure := o.fail[verb]
+	if failure == "" {
+		reply, failure = o.answer(node, verb, m.Data)
+	}
+	hold := o.hold
+	o.mu.Unlock()
+	if hold != nil {
+		hold(verb)
+	}
+	if m.Reply == "" {
+		return
+	}
+	if reply == nil {
+		reply = &wire.Head{}
+	}
+	*reply.Header() = wire.Head{V: wire.Version, Failure: failure}
+	body, err := json.Marshal(reply)
+	if err != nil {
+		o.t.Error(err)
+	}
+	_ = m.Respond(body) // the test may have taken the server away
+}
+
+func (o *testOrigin) answer(node, verb string, data []byte) (wire.Message, wire.Failure) {
+	seq := int64(len(o.changes))
+	switch verb {
+	case wire.VerbKey:
+		req := read[wire.KeyRequest](o.t, data)
+		key, ok := o.keys[string(req.Hash)]
+		if !ok {
+			return &wire.KeyReply{Seq: seq}, wire.NotFound
+		}
+		return &wire.KeyReply{Key: &key, Seq: seq}, ""
+	case wire.VerbView:
+		return o.view(read[wire.ViewRequest](o.t, data), seq)
+	case wire.VerbChanges:
+		req := read[wire.ChangesRequest](o.t, data)
+		if req.Since < o.pruned || req.Since > seq {
+			return &wire.ChangesReply{Latest: seq, Reset: true}, ""
+		}
+		changes := o.changes[req.Since:]
+		return &wire.ChangesReply{Changes: changes[:min(len(changes), req.Limit)], Latest: seq}, ""
+	case wire.VerbLeads:
+		reply := &wire.LeadsReply{Rejected: map[string]string{}}
+		for _, l := range read[wire.LeadsRequest](o.t, data).Leads {
+			if why, ok := o.refuse[l.ID]; ok && why == "" {
+				return nil, wire.Invalid
+			} else if ok {
+				reply.Rejected[l.ID] = why
+				continue
+			}
+			o.leads[l.ID]++
+			reply.Committed = append(reply.Committed, l.ID)
+		}
+		return reply, ""
+	case wire.VerbSubscribe:
+		s := read[wire.SubscribeRequest](o.t, data).Subscription
+		if strings.Contains(s.TargetURL, "internal") {
+			return &wire.SubscribeReply{Reason: "host_not_public"}, ""
+		}
+		o.subs[s.ID] = s
+		return &wire.SubscribeReply{}, ""
+	case wire.VerbRevoke:
+		req := read[wire.RevokeRequest](o.t, data)
+		s, ok := o.subs[req.ID]
+		if !ok || s.AccountID != req.AccountID {
+			return nil, wire.NotFound
+		}
+		already := !s.RevokedAt.IsZero()
+		s.RevokedAt = time.Now()
+		o.subs[req.ID] = s
+		return &wire.RevokeReply{Already: already}, ""
+	case wire.VerbBlob:
+		return o.blob(read[wire.BlobRequest](o.t, data))
+	case wire.VerbSignatures:
+		all, err := release.OCI(o.releases).Signatures(context.Background(), read[wire.SignaturesRequest](o.t, data).Digest)
+		if err != nil {
+			return nil, wire.NotFound
+		}
+		return &wire.SignaturesReply{Signatures: all}, ""
+	case wire.VerbStatus:
+		status := read[wire.Status](o.t, data)
+		o.status = &status
+	case wire.VerbSpend:
+		o.share(node, read[wire.Spend](o.t, data))
+	}
+	return nil, ""
+}
+
+// share takes the node's report in and answers it.
+func (o *testOrigin) share(node string, s wire.Spend) {
+	from := ratelimit.Life{Node: node, Boot: s.Boot}
+	body := must(json.Marshal(wire.Share{
+		Head: wire.Head{V: wire.Version}, Boot: s.Boot, Keys: o.desk.Merge(from, s.Keys, time.Now().UnixMicro()),
+	}))(o.t)
+	_ = o.conn.Publish(wire.ToNode+node+"."+wire.VerbShare, body) // the test may have taken the server away
+}
+
+// spend is what the key's bucket lacks, of what another node says too.
+func (o *testOrigin) spend(key string, more int64) (tokens int64) {
+	now := time.Now().UnixMicro()
+	shares := o.desk.Merge(ratelimit.Life{Node: "other"}, map[string]ratelimit.Report{key: {Limit: 100, Spent: more}}, now)
+	return shares[key].Missing / ratelimit.Token
+}
+
+func (o *testOrigin) view(req wire.ViewRequest, seq int64) (wire.Message, wire.Failure) {
+	reply := &wire.ViewReply{Seq: seq}
+	switch req.Kind {
+	case store.ChangeProfile:
+		a, ok := o.accounts[req.AccountID]
+		if !ok {
+			return reply, wire.NotFound
+		}
+		reply.Account = &a
+	case store.ChangeInsights:
+		reply.Insights = o.insights[req.AccountID]
+		reply.Insights = reply.Insights[:min(len(reply.Insights), heldInsights)]
+		reply.History = len(reply.Insights) > 0
+	case store.ChangeFirings:
+		limit := req.Limit
+		if limit == 0 {
+			limit = heldFirings
+		}
+		for _, f := range o.firings[req.AccountID] {
+			if !req.Before.IsZero() && !f.TriggeredAt.Before(req.Before) {
+				continue
+			}
+			if len(reply.Firings) == limit {
+				reply.More = true
+				break
+			}
+			reply.Firings = append(reply.Firings, f)
+		}
+	}
+	return reply, ""
+}
+
+func read[T any](t *testing.T, data []byte) (v T) {
+	if err := json.Unmarshal(data, &v); err != nil {
+		t.Errorf("node sent %s: %v", data, err)
+	}
+	return v
+}
+
+// do changes the origin under its lock.
+func (o *testOrigin) do(change func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	change()
+}
+
+// requests is how often a verb was asked.
+func (o *testOrigin) requests(verb string) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.asked[verb]
+}
+
+// change numbers a change; push tells the nodes.
+func (o *testOrigin) change(kind store.ChangeKind, ref string, gone bool) store.Change {
+	c := store.Change{Seq: int64(len(o.changes)) + 1, Kind: kind, Ref: ref, Gone: gone}
+	o.changes = append(o.changes, c)
+	return c
+}
+
+func (o *testOrigin) push(changes ...store.Change) {
+	o.t.Helper()
+	o.mu.Lock()
+	latest := int64(len(o.changes))
+	o.mu.Unlock()
+	body := must(json.Marshal(wire.Changed{Head: wire.Head{V: wire.Version}, Changes: changes, Latest: latest}))(o.t)
+	if err := o.conn.Publish(wire.Changes, body); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// addKey adds a live key with all scopes and returns its plaintext.
+func (o *testOrigin) addKey(id string, edit func(*store.Key)) string {
+	plain := plaintext(id)
+	k := store.Key{
+		ID: id, AccountID: "acc_1", Hash: sha256.Sum256([]byte(plain)), Environment: store.Live, RateLimit: 100,
+		Scopes:    []string{store.ScopeReadAgent, store.ScopeReadCoaching, store.ScopeReadSentinels, store.ScopeWriteWebhooks, store.ScopeWriteLeads},
+		ExpiresAt: time.Now().Add(24 * time.Hour),
+	}
+	if edit != nil {
+		edit(&k)
+	}
+	o.do(func() {
+		o.keys[string(k.Hash[:])] = k
+		o.change(store.ChangeKey, id, false)
+	})
+	return plain
+}
+
+// editKey changes a key and returns the change, which is not pushed yet.
+func (o *testOrigin) editKey(plain string, gone bool, edit func(*store.Key)) (c store.Change) {
+	hash := sha256.Sum256([]byte(plain))
+	o.do(func() {
+		k := o.keys[string(hash[:])]
+		edit(&k)
+		o.keys[string(hash[:])] = k
+		c = o.change(store.ChangeKey, k.ID, gone)
+	})
+	return c
+}

@@ -1,0 +1,189 @@
+package node
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"partneredge/edge/wire"
+	"partneredge/store"
+	"partneredge/wasm/abi"
+)
+
+func TestOutage(t *testing.T) {
+	o := newOrigin(t)
+	o.accounts["acc_1"] = store.Account{ID: "acc_1", Name: "Acme"}
+	key, revoked := o.addKey("key_1", nil), o.addKey("key_2", nil)
+	var passed secondsPassed
+	c := config(t, o)
+	c.Now = passed.now
+	n := startNode(t, c)
+	ask(t, n, "GET", me, key, "").want(t, 200)
+	ask(t, n, "GET", me, revoked, "").want(t, 200)
+
+	o.stop()
+	soon(t, "the node notices", func() bool { return !n.link.up() })
+	passed.Add(600)
+	if age := ask(t, n, "GET", me, key, "").want(t, 200, "Acme").header.Get("Age"); len(age) != 3 {
+		t.Errorf("Age %q after 10 min", age)
+	}
+	ask(t, n, "GET", me, plaintext("key_3"), "").want(t, 500, "internal_error")
+	ask(t, n, "GET", insights, key, "").want(t, 500, "internal_error")
+	ask(t, n, "POST", webhooks+"subscribe", key, `{"target_url":"https://example.com/h","events":["sentinel.fired"]}`).want(t, 500)
+	ask(t, n, "POST", newLead, key, someLead).want(t, 201, `"Jane"`)
+
+	// A restart changes nothing of that.
+	stopNode(t, n)
+	n = startNode(t, c)
+	ask(t, n, "GET", me, key, "").want(t, 200, "Acme")
+	if n.store.Outbox.Len() != 1 {
+		t.Errorf("%d leads wait", n.store.Outbox.Len())
+	}
+	if status := readiness(t, n); status != 200 {
+		t.Errorf("/readyz while records are trusted: %d", status)
+	}
+	passed.Add(3000) // an hour since the origin was heard
+	ask(t, n, "GET", me, key, "").want(t, 500)
+	if status := readiness(t, n); status != 503 {
+		t.Errorf("/readyz when no record is trusted any more: %d", status)
+	}
+
+	// Back: a key that was revoked meanwhile is never served again.
+	o.editKey(revoked, true, func(k *store.Key) { k.RevokedAt = time.Now() })
+	o.start()
+	soon(t, "connected again", n.link.up)
+	soon(t, "revoked", func() bool { return ask(t, n, "GET", me, revoked, "").want(t, 401, "api_key_revoked").status == 401 })
+	if status := readiness(t, n); status != 200 {
+		t.Errorf("/readyz in step again: %d", status)
+	}
+	a := ask(t, n, "GET", me, key, "").want(t, 200)
+	if age := a.header.Get("Age"); age != "" {
+		t.Errorf("Age %q in step", age)
+	}
+	soon(t, "the lead is handed over", func() bool { return n.store.Outbox.Len() == 0 })
+	o.do(func() {
+		if len(o.leads) != 1 {
+			t.Errorf("leads at the origin: %v", o.leads)
+		}
+	})
+}
+
+func readiness(t *testing.T, n *Node) int {
+	t.Helper()
+	resp, err := http.Get(n.MetricsURL() + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
+func TestChangesThatNobodyCanTellAnyMore(t *testing.T) {
+	o := newOrigin(t)
+	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
+	key := o.addKey("key_1", nil)
+	n := startNode(t, config(t, o))
+	ask(t, n, "GET", me, key, "").want(t, 200)
+	before := o.requests(wire.VerbKey)
+	o.editKey(key, false, func(k *store.Key) { k.Scopes = nil })
+	o.editKey(key, false, func(k *store.Key) { k.Label = "x" })
+	o.do(func() { o.pruned = int64(len(o.changes)) - 1 })
+	o.push()
+	soon(t, "the key is asked for again", func() bool { return ask(t, n, "GET", me, key, "").status == 403 })
+	if o.requests(wire.VerbKey) == before {
+		t.Error("the key was not asked for")
+	}
+}
+
+func TestLeads(t *testing.T) {
+	o := newOrigin(t)
+	key := o.addKey("key_1", func(k *store.Key) { k.RateLimit = 10_000 })
+	var log logged
+	c := config(t, o)
+	c.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	n := startNode(t, c)
+	o.do(func() { o.mute[wire.VerbLeads] = true })
+	var ids []string
+	for range 30 {
+		var got struct{ Lead struct{ ID string } }
+		if err := json.Unmarshal([]byte(ask(t, n, "POST", newLead, key, someLead).want(t, 201).body), &got); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, got.Lead.ID)
+	}
+	o.do(func() {
+		o.refuse[ids[3]] = "unknown_account"
+		o.refuse[ids[7]] = "" // the origin cannot read it
+		o.mute[wire.VerbLeads] = false
+	})
+	n.leads.connected()
+	soon(t, "all but one are gone", func() bool { return n.store.Outbox.Len() == 1 })
+	o.do(func() {
+		if len(o.leads) != 28 {
+			t.Errorf("%d leads at the origin, want 28", len(o.leads))
+		}
+	})
+	if left, err := n.store.Outbox.Pending(9, 1<<20, nil); err != nil || left[0].ID != ids[7] {
+		t.Errorf("what waits: %v, %v", left, err)
+	}
+	for _, secret := range []string{"jane", "Jane", "Doe", key, "Bearer"} {
+		if strings.Contains(log.String(), secret) {
+			t.Errorf("the log has %q in it", secret)
+		}
+	}
+	if !strings.Contains(log.String(), ids[3]) {
+		t.Error("the log does not name the lead that was set aside")
+	}
+}
+
+func TestTestLeadsNeverReachTheOutbox(t *testing.T) {
+	o := newOrigin(t)
+	n := startNode(t, config(t, o))
+	lead := abi.Lead{ID: "lead_1", FirstName: "x", Email: "x@example.com"}
+	err := n.leads.AppendLead(t.Context(), abi.Principal{AccountID: "acc_1", Environment: abi.EnvTest}, lead.Append(nil))
+	if err == nil || n.store.Outbox.Len() != 0 {
+		t.Errorf("error %v, %d wait", err, n.store.Outbox.Len())
+	}
+}
+
+// An origin that is connected and says nothing holds up nobody.
+func TestMuteOrigin(t *testing.T) {
+	o := newOrigin(t)
+	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
+	key := o.addKey("key_1", nil)
+	c := config(t, o)
+	c.ReadOrigin = 200 * time.Millisecond
+	n := startNode(t, c)
+	ask(t, n, "GET", me, key, "").want(t, 200)
+	o.do(func() {
+		for _, verb := range []string{wire.VerbKey, wire.VerbView, wire.VerbChanges, wire.VerbLeads} {
+			o.mute[verb] = true
+		}
+	})
+	soon(t, "silence is noticed", func() bool { return n.follow.age() > 0 })
+	asked := o.requests(wire.VerbKey)
+	began := time.Now()
+	for range 20 {
+		if ask(t, n, "GET", me, key, "").want(t, 200).header.Get("Age") == "" {
+			t.Fatal("no Age")
+		}
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("20 requests took %v", took)
+	}
+	if o.requests(wire.VerbKey) != asked {
+		t.Error("the origin was asked for a key that is held")
+	}
+	ask(t, n, "GET", me, plaintext("key_2"), "").want(t, 500)
+
+	// It speaks again: what it revoked meanwhile is known before anything else
+	// is served.
+	o.editKey(key, true, func(k *store.Key) { k.RevokedAt = time.Now() })
+	o.do(func() { clear(o.mute) })
+	o.push()
+	soon(t, "the beat is heard", func() bool { return n.follow.age() == 0 })
+	ask(t, n, "GET", me, key, "").want(t, 401, "api_key_revoked")
+}

@@ -1,0 +1,392 @@
+package node
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"aead.dev/minisign"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"partneredge/edge/release"
+	"partneredge/edge/release/releasetest"
+	"partneredge/edge/wire"
+	"partneredge/store"
+	"partneredge/store/local"
+)
+
+// order has the node hear of an order, again and again while its end is waited
+// for.
+func (o *testOrigin) order(order wire.Order) {
+	o.t.Helper()
+	order.Head = wire.Head{V: wire.Version}
+	body := must(json.Marshal(order))(o.t)
+	o.do(func() { o.ordered = body })
+}
+
+// told waits until the node has told something of its releases, and returns it.
+func (o *testOrigin) told(what string, ok func(running, candidate *wire.ReleaseStatus) bool) (running, candidate *wire.ReleaseStatus) {
+	o.t.Helper()
+	polls := 0
+	eventually(o.t, what, func() bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if polls++; o.ordered != nil && polls%10 == 1 {
+			_ = o.conn.Publish(wire.ToNode+testNode+"."+wire.VerbRelease, o.ordered) // the node may not be there yet
+		}
+		if o.status == nil || o.status.Running == nil {
+			return false
+		}
+		running, candidate = o.status.Running, o.status.Candidate
+		return ok(running, candidate)
+	})
+	return running, candidate
+}
+
+func (o *testOrigin) runs(digest string) {
+	o.t.Helper()
+	o.told("the node runs "+digest, func(r, c *wire.ReleaseStatus) bool { return r.Digest == digest && c == nil })
+}
+
+// eventually polls for as long as compiling may take on a busy machine.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(90 * time.Second)
+	for tick := time.NewTicker(5 * time.Millisecond); !ok(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 90 s: %s", what)
+		}
+	}
+}
+
+// trusting is a configuration of a node that runs what by has signed.
+func trusting(t *testing.T, o *testOrigin, by operator) Config {
+	c := config(t, o)
+	c.ReleaseKeys = []minisign.PublicKey{by.public}
+	c.Lockout = local.LockoutRules{Failures: 1 << 30}
+	return c
+}
+
+// TestRunsReleases goes with one node through a release's life: tried beside the
+// running one, made the running one, kept over a restart that no origin helps
+// with, rolled back.
+func TestRunsReleases(t *testing.T) {
+	o, by := newOrigin(t), newOperator(t)
+	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
+	key := o.addKey("key_1", func(k *store.Key) { k.RateLimit = 1_000_000 })
+	first, second := o.ship("1.0.0", nil, by), o.ship("1.1.0", nil, by)
+	c := trusting(t, o, by)
+	n := startNode(t, c)
+	o.runs("")
+	ask(t, n, "GET", me, key, "").want(t, 200)
+
+	o.order(wire.Order{Candidate: first, Percent: 50, Rollout: "rol_1"})
+	o.told("a candidate", func(r, c *wire.ReleaseStatus) bool {
+		return r.Digest == "" && c != nil && c.Digest == first && c.Version == "1.0.0" && c.State == wire.ReleaseReady && c.Percent == 50
+	})
+	var running, candidate *wire.ReleaseStatus
+	eventually(t, "both answer", func() bool {
+		ask(t, n, "GET", me, key, "").want(t, 200)
+		running, candidate = n.release.status()
+		return running.Counts.Requests > 3 && candidate.Counts.Requests > 3
+	})
+	if running.Counts.Errors+candidate.Counts.Errors != 0 {
+		t.Errorf("errors: %+v, %+v", running.Counts, candidate.Counts)
+	}
+	o.order(wire.Order{Candidate: first, Percent: 100, Rollout: "rol_1"})
+	o.told("all of it", func(_, c *wire.ReleaseStatus) bool { return c != nil && c.Percent == 100 })
+	o.order(wire.Order{Run: first})
+	o.runs(first)
+	o.order(wire.Order{Run: second})
+	o.runs(second)
+	ask(t, n, "GET", me, key, "").want(t, 200)
+
+	stopNode(t, n)
+	o.stop()
+	n = startNode(t, c)
+	if r, _ := n.release.status(); r.Digest != second || r.Version != "1.1.0" {
+		t.Errorf("after a restart it runs %+v", r)
+	}
+	ask(t, n, "GET", me, key, "").want(t, 200)
+	o.start()
+	o.order(wire.Order{})
+	o.runs("")
+	ask(t, n, "GET", me, key, "").want(t, 200)
+}
+
+// TestPrunesReleases: on a node's disk are the running release, the one before it,
+// and the candidate, and no other.
+func TestPrunesReleases(t *testing.T) {
+	t.Parallel()
+	o, by := newOrigin(t), newOperator(t)
+	var digests []string
+	for _, version := range []string{"1.0.0", "1.1.0", "1.2.0"} {
+		digests = append(digests, o.ship(version, nil, by))
+	}
+	c := trusting(t, o, by)
+	startNode(t, c)
+	for _, tt := range []struct {
+		order wire.Order
+		want  []string
+	}{
+		{wire.Order{Run: digests[0]}, []string{"1.0.0"}},
+		{wire.Order{Run: digests[1]}, []string{"1.0.0", "1.1.0"}},
+		{wire.Order{Run: digests[1], Candidate: digests[2], Percent: 50, Rollout: "rol_1"}, []string{"1.0.0", "1.1.0", "1.2.0"}},
+		{wire.Order{Run: digests[2]}, []string{"1.1.0", "1.2.0"}},
+	} {
+		o.order(tt.order)
+		o.told(fmt.Sprint("what keeps ", tt.want), func(r, c *wire.ReleaseStatus) bool {
+			tried := c != nil && c.Digest == tt.order.Candidate && c.State == wire.ReleaseReady
+			return r.Digest == tt.order.Run && (tried || c == nil && tt.order.Candidate == "")
+		})
+		eventually(t, fmt.Sprint("on disk are ", tt.want), func() bool { return slices.Equal(onDisk(t, c), tt.want) })
+	}
+}
+
+// TestModulesRestForARollback: the release before the running one comes back with
+// the modules that it had, its counts begun anew. While a request of its first
+// time is under way they are not smoke-tested: it would see a made-up world.
+func TestModulesRestForARollback(t *testing.T) {
+	t.Parallel()
+	o, by := newOrigin(t), newOperator(t)
+	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
+	key := o.addKey("key_1", func(k *store.Key) { k.RateLimit = 1_000_000 })
+	first, second := o.ship("1.0.0", nil, by), o.ship("1.1.0", nil, by)
+	n := startNode(t, trusting(t, o, by))
+	run := func(digest string) *lineup {
+		o.order(wire.Order{Run: digest})
+		o.runs(digest)
+		ask(t, n, "GET", me, key, "").want(t, 200)
+		return n.slots.now.Load().running
+	}
+	one, two := run(first), run(second)
+	ask(t, n, "GET", me, key, "").want(t, 200)
+	three := run(first)
+	if three == one || three.crew != one.crew {
+		t.Error("the modules of the first release were opened again")
+	}
+	if got := three.counts().Requests; got != 1 {
+		t.Errorf("the release that came back has answered %d requests, want 1", got)
+	}
+	if four := run(second); four.crew != two.crew {
+		t.Error("the modules of the second release were opened again")
+	}
+
+	five := run(first)
+	if !five.enter() {
+		t.Fatal("the running release is closed")
+	}
+	defer five.leave()
+	run(second)
+	if six := run(first); six.crew == five.crew {
+		t.Error("modules with a request under way were smoke-tested")
+	}
+	if disk := run(""); disk.crew.holders.Load() != 1 {
+		t.Error("somebody keeps the modules of the node's own disk")
+	}
+}
+
+// onDisk are the versions of the releases that a node keeps.
+func onDisk(t *testing.T, c Config) (versions []string) {
+	t.Helper()
+	var index ocispec.Index
+	if err := json.Unmarshal(must(os.ReadFile(filepath.Join(c.Data, "releases", "index.json")))(t), &index); err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range index.Manifests {
+		if one.ArtifactType == release.ArtifactType {
+			versions = append(versions, one.Annotations[ocispec.AnnotationRefName])
+		}
+	}
+	slices.Sort(versions)
+	return versions
+}
+
+// TestRefusesReleases: whatever is wrong with a release, the node says what, and
+// goes on with what it has.
+func TestRefusesReleases(t *testing.T) {
+	t.Parallel()
+	o, by, thief := newOrigin(t), newOperator(t), newOperator(t)
+	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
+	key := o.addKey("key_1", func(k *store.Key) { k.RateLimit = 1_000_000 })
+	built := must(builtModules())(t)
+	coaching := bytes.ReplaceAll(must(os.ReadFile(filepath.Join(built, "coaching.json")))(t), []byte("coaching"), []byte("agents"))
+	wrong := must(os.ReadFile(filepath.Join(built, "coaching.wasm")))(t)
+	c := trusting(t, o, by)
+	c.MinRelease = "1.0.0"
+	n := startNode(t, c)
+	data := func(change func(*wire.BlobReply)) func(*wire.BlobRequest, *wire.BlobReply) wire.Failure {
+		return func(_ *wire.BlobRequest, r *wire.BlobReply) wire.Failure {
+			if len(r.Data) > 100_000 { // of a module
+				change(r)
+			}
+			return ""
+		}
+	}
+	for i, tt := range []struct {
+		name   string
+		digest func() string
+		spoil  func(*wire.BlobRequest, *wire.BlobReply) wire.Failure
+		reason string
+	}{
+		{"unsigned", func() string { return o.ship("1.0.0", nil) }, nil, "not signed"},
+		{"by a thief", func() string { return o.ship("1.1.0", nil, thief) }, nil, "trusted key"},
+		{"downgraded", func() string { return o.ship("0.9.0", nil, by) }, nil, "older than"},
+		{"tampered", func() string { return o.ship("1.2.0", nil, by) }, data(func(r *wire.BlobReply) { r.Data[5000] ^= 1 }), "changed after"},
+		{"truncated", func() string { return o.ship("1.2.0", nil, by) }, data(func(r *wire.BlobReply) { r.Data = nil }), "cut short"},
+		{"unknown", func() string { return "sha256:" + strings.Repeat("0", 64) }, nil, "no such release"},
+		{"no digest", func() string { return "../../etc" }, nil, "no SHA-256"},
+	} {
+		digest := tt.digest()
+		o.do(func() { o.spoil = tt.spoil })
+		rollout := fmt.Sprint("rol_", i)
+		o.order(wire.Order{Candidate: digest, Percent: 100, Rollout: rollout})
+		_, candidate := o.told(tt.name+" is refused", func(_, c *wire.ReleaseStatus) bool {
+			return c != nil && c.Rollout == rollout && c.State == wire.ReleaseRefused
+		})
+		if !strings.Contains(candidate.Reason, tt.reason) {
+			t.Errorf("%s: reason %q, want %q", tt.name, candidate.Reason, tt.reason)
+		}
+		ask(t, n, "GET", me, key, "").want(t, 200)
+	}
+	o.do(func() { o.spoil = nil })
+	for version, replaced := range map[string]map[string][]byte{
+		"1.0.0": {"agents.wasm": append([]byte("\x00asm\x01\x00\x00\x00"), 0xff)}, // no module
+		"1.1.0": {"agents.wasm": wrong, "agents.json": coaching},                  // answers for another path
+		"1.2.0": {"agents.json": []byte(`{"name":"agents","capabilities":[]}`)},   // is not granted what it needs
+	} {
+		digest := o.ship(version, replaced, by)
+		o.order(wire.Order{Candidate: digest, Percent: 100, Rollout: "smoke " + version})
+		_, candidate := o.told("it is refused", func(_, c *wire.ReleaseStatus) bool {
+			return c != nil && c.Digest == digest && c.State == wire.ReleaseRefused
+		})
+		if version != "1.0.0" && !strings.Contains(candidate.Reason, "smoke test") {
+			t.Errorf("refused for %q", candidate.Reason)
+		}
+	}
+	if r, _ := n.release.status(); r.Digest != "" || r.Counts.Errors != 0 {
+		t.Errorf("the node runs %+v", r)
+	}
+}
+
+// Without keys of its own a node runs what lies on its disk, and nothing else.
+func TestTrustsNobodyByDefault(t *testing.T) {
+	t.Parallel()
+	o, by := newOrigin(t), newOperator(t)
+	startNode(t, config(t, o))
+	o.order(wire.Order{Run: o.ship("1.0.0", nil, by)})
+	o.told("it is refused", func(r, c *wire.ReleaseStatus) bool {
+		return r.Digest == "" && c != nil && c.State == wire.ReleaseRefused && strings.Contains(c.Reason, "trusts no release key")
+	})
+}
+
+// A fetch that breaks off goes on where it was: nothing comes twice.
+func TestFetchGoesOn(t *testing.T) {
+	t.Parallel()
+	o, by := newOrigin(t), newOperator(t)
+	digest := o.ship("1.0.0", nil, by)
+	startNode(t, trusting(t, o, by))
+	asked, seen := 0, map[string]int{}
+	o.do(func() {
+		o.spoil = func(req *wire.BlobRequest, r *wire.BlobReply) wire.Failure {
+			if asked++; asked%20 == 0 {
+				return wire.Unavailable
+			}
+			seen[fmt.Sprint(req.Digest, " at ", req.Offset)]++
+			return ""
+		}
+		o.fail[wire.VerbBlob] = wire.Unavailable
+	})
+	o.order(wire.Order{Run: digest})
+	o.told("it waits", func(_, c *wire.ReleaseStatus) bool {
+		return c != nil && c.State == wire.ReleaseFetching && c.Reason != ""
+	})
+	o.do(func() { delete(o.fail, wire.VerbBlob) })
+	o.runs(digest)
+	o.do(func() {
+		for what, times := range seen {
+			if times > 1 {
+				t.Errorf("%s was asked for %d times", what, times)
+			}
+		}
+	})
+}
+
+// TestWithdrawsWhatTraps: a node withdraws a bad candidate by itself, with the
+// origin away, and tells it when it is back.
+func TestWithdrawsWhatTraps(t *testing.T) {
+	o, by := newOrigin(t), newOperator(t)
+	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
+	key := o.addKey("key_1", func(k *store.Key) { k.RateLimit = 1_000_000 })
+	digest := o.ship("1.0.0", map[string][]byte{"agents.wasm": releasetest.Trap(t)}, by)
+	n := startNode(t, trusting(t, o, by))
+	o.runs("")
+	ask(t, n, "GET", me, key, "").want(t, 200)
+	o.order(wire.Order{Candidate: digest, Percent: 50, Rollout: "rol_1"})
+	o.told("a candidate", func(_, c *wire.ReleaseStatus) bool { return c != nil && c.State == wire.ReleaseReady })
+	o.stop()
+	failed, answered := 0, 0
+	eventually(t, "it is withdrawn", func() bool {
+		if ask(t, n, "GET", me, key, "").status != 200 {
+			failed++
+		}
+		answered++
+		_, c := n.release.status()
+		return c.State == wire.ReleaseFailed
+	})
+	for range 50 {
+		ask(t, n, "GET", me, key, "").want(t, 200)
+	}
+	t.Logf("withdrawn after %d of %d requests had failed", failed, answered)
+	o.start()
+	_, c := o.told("it is told", func(_, c *wire.ReleaseStatus) bool { return c != nil && c.State == wire.ReleaseFailed })
+	if !strings.Contains(c.Reason, "failed calls") {
+		t.Errorf("withdrawn for %q", c.Reason)
+	}
+}
+
+// TestDamagedReleases: what a node finds damaged it says and sets aside, and it
+// starts with what is left.
+func TestDamagedReleases(t *testing.T) {
+	t.Parallel()
+	o, by := newOrigin(t), newOperator(t)
+	digest := o.ship("1.0.0", nil, by)
+	c := trusting(t, o, by)
+	n := startNode(t, c)
+	o.order(wire.Order{Run: digest})
+	o.runs(digest)
+	blobs := must(filepath.Glob(filepath.Join(c.Data, "releases", "blobs", "sha256", "*")))(t)
+	for name, damage := range map[string]func(){
+		"its parts": func() {
+			for _, file := range blobs {
+				if err := os.Truncate(file, 100); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+		"what names it": func() {
+			if err := os.WriteFile(filepath.Join(c.Data, "release.json"), []byte("{"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		stopNode(t, n)
+		damage()
+		o.do(func() { o.mute[wire.VerbBlob] = true }) // nobody helps
+		short := c
+		short.WriteOrigin = time.Second
+		n = startNode(t, short)
+		if r, _ := n.release.status(); r.Digest != "" {
+			t.Errorf("%s: it runs %s", name, r.Digest)
+		}
+		o.do(func() { o.mute[wire.VerbBlob], o.status = false, nil })
+		o.order(wire.Order{Run: digest}) // mended from the origin
+		o.runs(digest)
+	}
+}

@@ -1,0 +1,89 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"partneredge/wasm/serve"
+)
+
+// smokeCase is a request that a release must answer as wanted before it serves.
+type smokeCase struct {
+	method, path, body string
+	key                string // "": none
+	status             int
+	wants              string // that the body must hold
+}
+
+// smokeCases are a request of each route, each kind of refusal that all routes
+// share, and a body that is wrong. They are few: what a release is worth shows
+// in its canary; this shows that it can run at all.
+func smokeCases() []smokeCase {
+	const api = "/api/v2/public/"
+	unknown := strings.Replace(smokeToken, "0003z6w65", "0009XXXXX", 1)
+	return []smokeCase{
+		{"GET", api + "agents/me", "", "", 401, `"error"`},
+		{"GET", api + "agents/me", "", unknown, 401, `"error"`},
+		{"GET", api + "nothing/here", "", smokeToken, 404, `"not_found"`},
+		{"DELETE", api + "agents/me", "", smokeToken, 405, `"method_not_allowed"`},
+		{"GET", api + "agents/me", "", smokeToken, 200, smokeEmail},
+		{"GET", api + "coaching/insights?limit=2", "", smokeToken, 200, smokeInsight},
+		{"GET", api + "sentinels/firings?limit=2", "", smokeToken, 200, smokeFiring},
+		{"POST", api + "leads", `{"name":"Smoke Test","email":"smoke@example.com"}`, smokeToken, 201, `"lead`},
+		{"POST", api + "leads", `{"name":`, smokeToken, 400, `"json_parse_failed"`},
+		{"POST", api + "webhooks/subscribe", `{"target_url":"https://example.com/hook","events":["sentinel.fired"]}`, smokeToken, 201, `"secret"`},
+		{"DELETE", api + "webhooks/whs_smoke", "", smokeToken, 200, `"ok"`},
+	}
+}
+
+// smoke has a release that serves nobody yet answer every case, in a world of
+// its own.
+func (l *lineup) smoke(ctx context.Context, c Config) error {
+	l.smoking.on.Store(true)
+	defer l.smoking.on.Store(false)
+	front := serve.New(serve.Config{
+		Modules: func() (*serve.Set, func()) { return l.set, func() {} },
+		Now:     c.Now,
+		Log:     c.Log,
+	})
+	for _, one := range smokeCases() {
+		req, err := http.NewRequestWithContext(ctx, one.method, one.path, strings.NewReader(one.body))
+		if err != nil {
+			return fmt.Errorf("smoke test: %w", err)
+		}
+		req.RemoteAddr = "192.0.2.1:1" // of a network that is for documentation
+		if one.key != "" {
+			req.Header.Set("Authorization", "Bearer "+one.key)
+		}
+		w := &recorder{header: http.Header{}}
+		front.ServeHTTP(w, req)
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("smoke test: %w", ctx.Err())
+		case w.status != one.status:
+			return fmt.Errorf("smoke test: %s %s answered %d, not %d", one.method, one.path, w.status, one.status)
+		case !json.Valid(w.body.Bytes()):
+			return fmt.Errorf("smoke test: %s %s answered what is not JSON", one.method, one.path)
+		case !bytes.Contains(w.body.Bytes(), []byte(one.wants)):
+			return fmt.Errorf("smoke test: %s %s answered without %s", one.method, one.path, one.wants)
+		case one.status == http.StatusOK && w.header.Get("X-Ratelimit-Limit") != "100":
+			return fmt.Errorf("smoke test: %s %s answered without its rate limit", one.method, one.path)
+		}
+	}
+	return nil
+}
+
+// recorder keeps an answer.
+type recorder struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (r *recorder) Header() http.Header         { return r.header }
+func (r *recorder) WriteHeader(status int)      { r.status = status }
+func (r *recorder) Write(b []byte) (int, error) { return r.body.Write(b) }

@@ -1,0 +1,104 @@
+package node
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"partneredge/edge/wire"
+	"partneredge/store"
+)
+
+// remaining is what the node says is left of the key's limit.
+func remaining(t *testing.T, a answer) int {
+	t.Helper()
+	n, err := strconv.Atoi(a.header.Get("x-ratelimit-remaining"))
+	if err != nil {
+		t.Fatalf("x-ratelimit-remaining: %v", err)
+	}
+	return n
+}
+
+func TestSpendingIsSharedWithOtherNodes(t *testing.T) {
+	o := newOrigin(t)
+	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
+	key := o.addKey("key_1", nil)
+	n := startNode(t, config(t, o))
+	for range 5 {
+		ask(t, n, "GET", me, key, "").want(t, 200)
+	}
+	soon(t, "the origin knows what was spent", func() bool { return o.spend("key_1", 0) >= 4 })
+
+	o.spend("key_1", 90) // elsewhere
+	ask(t, n, "GET", me, key, "")
+	soon(t, "the node knows what was spent elsewhere", func() bool {
+		return remaining(t, ask(t, n, "GET", me, key, "")) < 10
+	})
+	soon(t, "the limit is reached", func() bool { return ask(t, n, "GET", me, key, "").status == 429 })
+}
+
+// A report that is lost is sent again; what is not confirmed when the node ends
+// is reported after its next start; neither holds up a request.
+func TestSpendingIsReportedUntilItIsConfirmed(t *testing.T) {
+	o := newOrigin(t)
+	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
+	key := o.addKey("key_1", nil)
+	c := config(t, o)
+	n := startNode(t, c)
+	o.do(func() { o.mute[wire.VerbSpend] = true })
+	began := time.Now()
+	// What n requests since then leave spent at the least: 100 come back a minute.
+	spent := func(n int64) int64 { return n - 2 - int64(time.Since(began)*100/time.Minute) }
+	for range 20 {
+		ask(t, n, "GET", me, key, "").want(t, 200)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("20 requests took %v: they wait for the origin", took)
+	}
+	soon(t, "reports that nobody answers", func() bool { return o.requests(wire.VerbSpend) > 2 })
+	o.do(func() { o.mute[wire.VerbSpend] = false })
+	soon(t, "it is sent again", func() bool { return o.spend("key_1", 0) >= spent(20) })
+
+	o.stop()
+	soon(t, "the node notices", func() bool { return !n.link.up() })
+	for range 20 {
+		ask(t, n, "GET", me, key, "").want(t, 200)
+	}
+	stopNode(t, n)
+	n = startNode(t, c)
+	if left := remaining(t, ask(t, n, "GET", me, key, "")); int64(left) > 100-spent(41) {
+		t.Errorf("%d remain after a restart", left)
+	}
+	o.start()
+	soon(t, "the rest is reported", func() bool { return o.spend("key_1", 0) >= spent(41) })
+}
+
+// What another version says that this one cannot read is left alone.
+func TestSharesOfAnotherVersion(t *testing.T) {
+	o := newOrigin(t)
+	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
+	key := o.addKey("key_1", nil)
+	n := startNode(t, config(t, o))
+	ask(t, n, "GET", me, key, "").want(t, 200)
+	boot := n.store.Buckets.Boot()
+	say := func(text string) {
+		t.Helper()
+		if err := o.conn.Publish(wire.ToNode+testNode+"."+wire.VerbShare, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	soon(t, "the first report is confirmed", func() bool { k, err := n.store.Buckets.Unacked(); return err == nil && len(k) == 0 })
+	o.do(func() { o.mute[wire.VerbSpend] = true })
+	all := `"keys":{"key_1":{"m":6000000000,"c":1,"n":1}}}`
+	say(`{"v":9,"boot":"` + boot + `",` + all)
+	say(`{"v":1,"boot":"another life",` + all)
+	say(`no message`)
+	say(`{"v":2,"boot":"` + boot + `","new":{"x":1},"keys":{"key_1":{"m":3000000000,"c":1,"n":1,"z":7}}}`)
+	soon(t, "the newer version's share is taken in", func() bool {
+		left := remaining(t, ask(t, n, "GET", me, key, ""))
+		if left < 40 {
+			t.Fatalf("%d remain: what cannot be read was taken in", left)
+		}
+		return left < 60
+	})
+}

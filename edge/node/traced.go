@@ -1,0 +1,63 @@
+package node
+
+import (
+	"context"
+	"net/http"
+
+	"partneredge/edge/tracing"
+	"partneredge/host"
+)
+
+// traced makes a trace of each request; it is next where there is no tracer.
+func traced(t *tracing.Tracer, next http.Handler) http.Handler {
+	if t == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, span := t.Serve(r.Context(), "node request", r.Header)
+		defer span.End()
+		span.Set("http.request.method", methodName(r.Method))
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// tracedAnswer adds to a request's span what became of it; nil where there is no
+// tracer.
+func tracedAnswer(t *tracing.Tracer) func(context.Context, string, int) {
+	if t == nil {
+		return nil
+	}
+	return func(ctx context.Context, handler string, status int) {
+		span := tracing.Current(ctx)
+		span.Set("edge.handler", handler)
+		span.SetInt("http.response.status_code", status)
+		if status >= http.StatusInternalServerError {
+			span.Fail("not answered")
+		}
+	}
+}
+
+// methodName is a method as it may be shown: anybody can send another.
+func methodName(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return method
+	}
+	return "_OTHER"
+}
+
+// aroundModules makes a span of each module's call; nil where there is no tracer.
+func aroundModules(t *tracing.Tracer) func(context.Context, string) (context.Context, func(error)) {
+	if t == nil {
+		return nil
+	}
+	return func(ctx context.Context, module string) (context.Context, func(error)) {
+		ctx, span := t.Begin(ctx, "module "+module)
+		return ctx, func(err error) {
+			if err != nil {
+				span.Fail(string(host.ReasonOf(err)))
+			}
+			span.End()
+		}
+	}
+}

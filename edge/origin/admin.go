@@ -1,0 +1,381 @@
+package origin
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"path"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"partneredge/edge/certificate"
+	"partneredge/edge/tracing"
+	"partneredge/store"
+	"partneredge/store/central"
+)
+
+// admin is the API of operators and of the services that feed accounts. Each
+// request carries a token, but for /healthz, /readyz, and /metrics from this
+// machine.
+type admin struct {
+	db        *central.DB
+	now       func() time.Time
+	log       *slog.Logger
+	trace     *tracing.Tracer
+	token     string // of the file; the others are in the database
+	metrics   *metrics
+	authority *authority
+	fleet     *fleet
+	ready     func() bool // whether nodes can be reached
+	wrote     func()      // after a commit that changed what nodes hold
+	decided   func()      // after a commit that changed what nodes are to run
+
+	retries, recoveries *throttle // by subscription
+
+	tail    func() (tries <-chan store.Tried, end func())
+	streams chan struct{}   // a place for each
+	running context.Context // ends when the listener is to
+
+	routes   *http.ServeMux
+	registry http.Handler
+	console  Console // nil: none
+}
+
+// route is one method and path of the admin API.
+type route struct {
+	pattern string // as of http.ServeMux
+	serve   func(*http.Request) (answer, error)
+}
+
+// answer is what is sent when all went well.
+type answer struct {
+	status int
+	body   any
+}
+
+func ok(body any) (answer, error)      { return answer{http.StatusOK, body}, nil }
+func created(body any) (answer, error) { return answer{http.StatusCreated, body}, nil }
+
+// createdIf is 201 when something new arose and 200 when not.
+func createdIf(arose bool, body any) (answer, error) {
+	if arose {
+		return created(body)
+	}
+	return ok(body)
+}
+
+// all routes, each of which is in openapi.json.
+func (a *admin) all() []route {
+	return []route{
+		{"POST /admin/v1/accounts", a.createAccount},
+		{"GET /admin/v1/accounts", a.listAccounts},
+		{"GET /admin/v1/accounts/{id}", a.getAccount},
+		{"PATCH /admin/v1/accounts/{id}", a.patchAccount},
+
+		{"POST /admin/v1/accounts/{id}/keys", a.createKey},
+		{"GET /admin/v1/accounts/{id}/keys", a.listKeys},
+		{"POST /admin/v1/keys/{id}/rotate", a.rotateKey},
+		{"POST /admin/v1/keys/{id}/revoke", a.revokeKey},
+
+		{"POST /admin/v1/accounts/{id}/coaching-runs", a.addCoachingRun},
+		{"POST /admin/v1/accounts/{id}/sentinel-firings", a.addFiring},
+		{"PUT /admin/v1/accounts/{id}/deals/{deal_id}", a.putDeal},
+		{"POST /admin/v1/accounts/{id}/contacts", a.addContact},
+		{"PUT /admin/v1/accounts/{id}/goals/{goal_id}", a.putGoal},
+
+		{"GET /admin/v1/accounts/{id}/leads", a.listLeads},
+		{"GET /admin/v1/accounts/{id}/webhooks", a.listWebhooks},
+		{"GET /admin/v1/webhooks/{id}", a.getWebhook},
+		{"POST /admin/v1/webhooks/{id}/rotate-secret", a.rotateSecret},
+		{"GET /admin/v1/webhooks/{id}/deliveries", a.listDeliveries},
+		{"GET /admin/v1/events/{id}/deliveries", a.listEventDeliveries},
+		{"GET /admin/v1/deliveries/tail", a.tailDeliveries},
+		{"GET /admin/v1/accounts/{id}/events", a.followEvents},
+		{"GET /admin/v1/deliveries/{id}", a.getDelivery},
+		{"POST /admin/v1/deliveries/{id}/retry", a.retryDelivery},
+		{"POST /admin/v1/webhooks/{id}/recover", a.recoverDeliveries},
+
+		{"POST /admin/v1/nodes", a.enrolNode},
+		{"GET /admin/v1/nodes", a.listNodes},
+		{"POST /admin/v1/nodes/{id}/revoke", a.revokeNode},
+		{"DELETE /admin/v1/nodes/{id}", a.revokeNode},
+
+		{"POST /admin/v1/releases", a.createRelease},
+		{"GET /admin/v1/releases", a.listReleases},
+		{"GET /admin/v1/releases/{id}", a.getRelease},
+		{"POST /admin/v1/releases/{id}/promote", a.promoteRelease},
+		{"POST /admin/v1/releases/{id}/rollback", a.rollbackRelease},
+		{"GET /admin/v1/rollouts", a.listRollouts},
+		{"GET /admin/v1/rollouts/{id}", a.getRollout},
+
+		{"POST /admin/v1/tokens", a.createToken},
+		{"GET /admin/v1/tokens", a.listTokens},
+		{"POST /admin/v1/tokens/{id}/revoke", a.revokeToken},
+		{"GET /admin/v1/whoami", a.whoami},
+		{"GET /admin/v1/audit", a.listAudit},
+
+		{"GET /admin/v1/traffic", a.showTraffic},
+		{"GET /admin/v1/outcomes", a.showOutcomes},
+
+		{"GET /admin/v1/openapi.json", a.openAPI},
+	}
+}
+
+// handler of the whole listener.
+func (a *admin) handler() http.Handler {
+	a.routes = http.NewServeMux()
+	for _, r := range a.all() {
+		a.routes.HandleFunc(r.pattern, func(w http.ResponseWriter, req *http.Request) {
+			ctx, span := a.trace.Serve(req.Context(), r.pattern, req.Header)
+			defer span.End()
+			if span != nil {
+				req = req.WithContext(ctx)
+			}
+			answer, err := r.serve(req)
+			if err != nil {
+				if problemOf(err).Kind == kindInternal {
+					span.Fail("not answered")
+				}
+				a.refuse(w, req, err)
+				return
+			}
+			if s, is := answer.body.(stream); is {
+				span.End() // a stream goes on for as long as somebody listens
+				a.writeStream(w, req, s)
+				return
+			}
+			write(w, answer.status, answer.body)
+		})
+	}
+	top := http.NewServeMux()
+	top.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		write(w, http.StatusOK, map[string]string{"status": "ok"})
+	})
+	top.HandleFunc("GET /readyz", a.readyz)
+	top.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		if !fromHere(r) {
+			if _, err := a.actor(r); err != nil {
+				a.refuse(w, r, err)
+				return
+			}
+		}
+		a.metrics.handler.ServeHTTP(w, r)
+	})
+	top.HandleFunc("/", a.authenticated)
+	return a.watched(a.consoled(a.registered(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if path.Clean(r.URL.Path) != r.URL.Path { // which a mux would redirect
+			a.authenticated(w, r)
+			return
+		}
+		top.ServeHTTP(w, r)
+	}))))
+}
+
+// authenticated serves the routes to who has a token of the role that they ask
+// for.
+func (a *admin) authenticated(w http.ResponseWriter, r *http.Request) {
+	actor, err := a.actor(r)
+	if err != nil {
+		a.refuse(w, r, err)
+		return
+	}
+	// The mux would answer in plain text where it has no route.
+	h, pattern := a.routes.Handler(r)
+	r.Pattern = pattern // for metrics: what serves it gets a copy
+	switch {
+	case path.Clean(r.URL.Path) != r.URL.Path:
+		a.refuse(w, r, &problem{Kind: kindNotFound})
+	case pattern == "":
+		probe := &probe{header: make(http.Header)}
+		h.ServeHTTP(probe, r)
+		if probe.status == http.StatusMethodNotAllowed {
+			w.Header().Set("Allow", probe.header.Get("Allow"))
+			a.refuse(w, r, &problem{Kind: kindMethod, Detail: "allowed: " + probe.header.Get("Allow")})
+			return
+		}
+		a.refuse(w, r, &problem{Kind: kindNotFound})
+	case !actor.Role.May(least(pattern)):
+		a.refuse(w, r, &problem{Kind: kindForbidden, Reason: "role_too_low", Detail: "this needs the role " + string(least(pattern))})
+	default:
+		a.routes.ServeHTTP(w, r.WithContext(central.WithActor(r.Context(), actor)))
+	}
+}
+
+// probe takes an answer's status and header and forgets its body.
+type probe struct {
+	header http.Header
+	status int
+}
+
+func (p *probe) Header() http.Header         { return p.header }
+func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
+func (p *probe) WriteHeader(status int)      { p.status = status }
+
+// fromHere tells whether the request comes from this machine, and not through a
+// proxy on it.
+func fromHere(r *http.Request) bool {
+	for _, passed := range []string{"Forwarded", "X-Forwarded-For", "Via"} {
+		if r.Header[passed] != nil {
+			return false
+		}
+	}
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && peer.Addr().Unmap().IsLoopback()
+}
+
+func (a *admin) readyz(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+	defer cancel()
+	_, _, _, err := a.db.ChangesSince(ctx, 0, 1)
+	switch {
+	case err != nil:
+		a.log.Warn("not ready", "err", err)
+		write(w, http.StatusServiceUnavailable, map[string]string{"status": "database unavailable"})
+	case !a.ready():
+		write(w, http.StatusServiceUnavailable, map[string]string{"status": "nats unavailable"})
+	default:
+		write(w, http.StatusOK, map[string]string{"status": "ok"})
+	}
+}
+
+// eventStream is the type of an answer that goes on for as long as a page is
+// open: that time is no request's.
+const eventStream = "text/event-stream"
+
+// watched counts and logs every request, and turns a panic into a 500. It logs
+// neither bodies nor headers.
+func (a *admin) watched(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		seen := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		defer func() {
+			if fault := recover(); fault != nil {
+				if fault == http.ErrAbortHandler { //nolint:errorlint // the server's own sentinel
+					panic(fault)
+				}
+				a.log.Error("admin request panicked", "method", r.Method, "fault", fmt.Sprintf("%T", fault), "stack", string(debug.Stack()))
+				if !seen.wrote {
+					write(seen, http.StatusInternalServerError, &problem{Kind: kindInternal})
+				}
+			}
+			route := r.Pattern
+			if route == "" || route == "/" {
+				route = "none"
+			}
+			took := time.Since(began)
+			if !strings.HasPrefix(seen.Header().Get("Content-Type"), eventStream) {
+				a.metrics.adminRequest(route, seen.status, took)
+			}
+			a.log.Debug("admin request", "route", route, "status", seen.status, "took", took)
+		}()
+		next.ServeHTTP(seen, r)
+	})
+}
+
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+	wrote  bool
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status, w.wrote = status, true
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// refuse answers with the problem that err is.
+func (a *admin) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	p := problemOf(err)
+	if p.Kind == kindUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="admin"`)
+	}
+	switch p.Kind {
+	case kindInternal:
+		a.log.Error("admin request failed", "method", r.Method, "route", r.Pattern, "err", err)
+		w.Header().Set("Retry-After", "1")
+	case kindLimited:
+		setRetryAfter(w.Header(), p.retryAfter)
+	}
+	write(w, p.status(), p)
+}
+
+func write(w http.ResponseWriter, status int, body any) {
+	text, err := encode(body)
+	if err != nil { // a body of ours that cannot be written is a fault of ours
+		panic(err)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n')) // the client may be gone
+}
+
+// adminServer is the listener of the admin API.
+type adminServer struct {
+	*admin
+	url     string
+	server  *http.Server
+	serving sync.WaitGroup
+}
+
+func startAdmin(c Config, a *admin) (*adminServer, error) {
+	get, err := c.certificate(c.AdminCert, c.AdminKey)
+	if err != nil {
+		return nil, fmt.Errorf("starting the admin API: %w", err)
+	}
+	listener, err := net.Listen("tcp", c.AdminAddr)
+	if err != nil {
+		return nil, fmt.Errorf("starting the admin API: %w", err)
+	}
+	s := &adminServer{
+		admin: a,
+		url:   "http://" + listener.Addr().String(),
+		server: &http.Server{
+			Handler:           a.handler(),
+			ReadHeaderTimeout: 5 * time.Second,
+			ReadTimeout:       15 * time.Second,
+			WriteTimeout:      60 * time.Second,
+			IdleTimeout:       60 * time.Second,
+			MaxHeaderBytes:    16 << 10,
+			ErrorLog:          slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
+		},
+	}
+	if get != nil {
+		s.url = "https://" + listener.Addr().String()
+		s.server.TLSConfig = certificate.HTTPS(get)
+		listener = tls.NewListener(listener, s.server.TLSConfig)
+	}
+	running, cancel := context.WithCancel(context.Background())
+	a.running, a.streams = running, make(chan struct{}, maxStreams)
+	s.server.RegisterOnShutdown(cancel)
+	if a.console != nil {
+		s.server.RegisterOnShutdown(a.console.Close)
+	}
+	s.serving.Go(func() {
+		if err := s.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			a.log.Error("admin API ended", "err", err)
+		}
+	})
+	return s, nil
+}
+
+// stop lets requests end, until ctx does.
+func (s *adminServer) stop(ctx context.Context) error {
+	err := s.server.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("stopping the admin API: %w", err), s.server.Close())
+	}
+	s.serving.Wait()
+	return err
+}

@@ -1,0 +1,187 @@
+package origin
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func TestUnknownPathsAndMethods(t *testing.T) {
+	w := begin(t)
+	for _, path := range []string{"/", "/admin", "/admin/v1", "/admin/v1/", "/admin/v2/accounts", "/admin/v1/accounts/", "/admin/v1//accounts", "/admin/v1/../v1/accounts", "/admin/v1/accounts/a/b"} {
+		if status, _, text := w.send("GET", path, nil, "Bearer "+w.Token()); status != 404 || !strings.Contains(string(text), `"not_found"`) {
+			t.Errorf("GET %s answered %d %s", path, status, text)
+		}
+		if status, _, _ := w.send("GET", path, nil, ""); status != 401 {
+			t.Errorf("GET %s without a token answered %d", path, status)
+		}
+	}
+	for call, allow := range map[string]string{
+		"DELETE /admin/v1/accounts": "GET, HEAD, POST", "PUT /admin/v1/accounts/x": "GET, HEAD, PATCH", "GET /admin/v1/keys/x/revoke": "POST",
+	} {
+		method, path, _ := strings.Cut(call, " ")
+		status, header, text := w.send(method, path, nil, "Bearer "+w.Token())
+		if status != 405 || header.Get("Allow") != allow || !strings.Contains(string(text), `"method_not_allowed"`) {
+			t.Errorf("%s answered %d %s, Allow %q", call, status, text, header.Get("Allow"))
+		}
+	}
+}
+
+func TestHealthAndMetrics(t *testing.T) {
+	w := begin(t)
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if status, _, text := w.send("GET", path, nil, ""); status != 200 || string(text) != "{\"status\":\"ok\"}\n" {
+			t.Errorf("%s answered %d %s", path, status, text)
+		}
+	}
+	w.account("live")
+	status, _, text := w.send("GET", "/metrics", nil, "")
+	for _, want := range []string{`edge_origin_admin_request_seconds_count{route="GET /readyz",status="200"} 1`, "edge_origin_nodes_connected 0"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("metrics answered %d without %s:\n%s", status, want, text)
+		}
+	}
+}
+
+// pages is a console with a mux of its own, whose live page goes on for a while.
+type pages struct{ *http.ServeMux }
+
+func (pages) Close() {}
+
+// The console's pages are one route, and an event stream is no long request.
+func TestConsoleInMetrics(t *testing.T) {
+	p := pages{http.NewServeMux()}
+	p.HandleFunc("GET /console/accounts/{id}", func(http.ResponseWriter, *http.Request) {})
+	p.HandleFunc("GET /console/live", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	})
+	registry := prometheus.NewRegistry()
+	w := begin(t, func(c *Config) {
+		c.Metrics, c.Console = registry, func(http.Handler) (Console, error) { return p, nil }
+	})
+	for _, path := range []string{"/console/accounts/acc_1", "/console/live", "/console/nowhere", "/admin/v1/whoami", "/nowhere"} {
+		w.send("GET", path, nil, "Bearer "+w.Token())
+	}
+	w.enrol("n1")
+	_, _, text := w.send("GET", "/metrics", nil, "")
+	for _, want := range []string{
+		`edge_origin_admin_request_seconds_count{route="/console/",status="200"} 1`,
+		`edge_origin_admin_request_seconds_count{route="/console/",status="404"} 1`,
+		`edge_origin_admin_request_seconds_count{route="GET /admin/v1/whoami",status="200"} 1`,
+		`edge_origin_admin_request_seconds_count{route="POST /admin/v1/nodes",status="201"} 1`,
+		`edge_origin_admin_request_seconds_count{route="none",status="404"} 1`,
+		`edge_origin_change `, `edge_origin_info{database="sqlite",release="dev"} 1`, `go_goroutines `, `process_open_fds `,
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+	if strings.Contains(string(text), "accounts/{id}\"") || strings.Contains(string(text), "/live") {
+		t.Errorf("the console's own routes are labels:\n%s", text)
+	}
+	problems, err := testutil.GatherAndLint(registry)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("names against the conventions: %v, %v", problems, err)
+	}
+}
+
+// Metrics tell who feeds how much, so only this machine sees them without the
+// token.
+func TestMetricsFromElsewhere(t *testing.T) {
+	w := begin(t)
+	for peer, want := range map[string]int{"127.0.0.1:5": 200, "[::1]:5": 200, "[::ffff:127.0.0.1]:5": 200, "127.0.0.1:5 by a proxy": 401, "192.0.2.1:5": 401, "": 401} {
+		for _, token := range []string{"", w.Token()} {
+			req := httptest.NewRequest("GET", "/metrics", nil)
+			req.RemoteAddr = peer
+			if proxy, passed := strings.CutSuffix(peer, " by a proxy"); passed {
+				req.RemoteAddr = proxy
+				req.Header.Set("X-Forwarded-For", "192.0.2.1")
+			}
+			if token != "" {
+				req.Header.Set("Authorization", "Bearer "+token)
+				want = 200
+			}
+			recorded := httptest.NewRecorder()
+			w.admin.server.Handler.ServeHTTP(recorded, req)
+			if recorded.Code != want {
+				t.Errorf("from %q with token %v answered %d", peer, token != "", recorded.Code)
+			}
+		}
+	}
+}
+
+func TestFaultsAreNotDescribed(t *testing.T) {
+	w := begin(t)
+	w.account("live")
+	api := *w.admin.admin
+	api.db = nil // any use of it panics
+	handler := api.handler()
+	for path, want := range map[string]int{accounts: 500, "/healthz": 200} {
+		req := httptest.NewRequest("GET", path, nil)
+		req.Header.Set("Authorization", "Bearer "+w.Token())
+		recorded := httptest.NewRecorder()
+		handler.ServeHTTP(recorded, req)
+		if recorded.Code != want || want == 500 && recorded.Body.String() != "{\"error\":\"internal_error\"}\n" {
+			t.Errorf("a panic at %s answered %d %s", path, recorded.Code, recorded.Body)
+		}
+	}
+
+	if err := w.config.DB.Close(); err != nil {
+		t.Fatal(err)
+	}
+	status, header, text := w.send("GET", accounts, nil, "Bearer "+w.Token())
+	if status != 500 || header.Get("Retry-After") == "" || string(text) != "{\"error\":\"internal_error\"}\n" {
+		t.Errorf("without a database answered %d %s", status, text)
+	}
+	if status, _, text := w.send("GET", "/readyz", nil, ""); status != 503 {
+		t.Errorf("without a database /readyz answered %d %s", status, text)
+	}
+}
+
+func TestTokenFile(t *testing.T) {
+	w := begin(t)
+	path := filepath.Join(w.config.Dir, "admin.token")
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", info, err)
+	}
+	text, _ := os.ReadFile(path)
+	if !regexp.MustCompile(`^[0-9a-f]{64}$`).Match(text) || string(text) != w.Token() {
+		t.Error("the file does not hold the token alone")
+	}
+	token := w.Token()
+	w.stop()
+	w.start()
+	if w.Token() != token {
+		t.Error("a restart makes another token")
+	}
+	w.stop()
+
+	own := filepath.Join(t.TempDir(), "own")
+	w.config.AdminTokenFile = own
+	for content, good := range map[string]bool{"correct-horse-battery": true, " correct-horse-battery\r\n\n": true, "short": false, "": false, "two words that are long": false} {
+		if err := os.WriteFile(own, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o, err := Start(t.Context(), w.config)
+		if (err == nil) != good {
+			t.Errorf("a token file of %q: %v", content, err)
+		}
+		if err != nil {
+			continue
+		}
+		if o.Token() != "correct-horse-battery" {
+			t.Errorf("a token file of %q gave %q", content, o.Token())
+		}
+		if err := o.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package origin
+
+import (
+	_ "embed"
+	"encoding/json"
+	"net/http"
+
+	"partneredge/store"
+)
+
+// enrolNode makes a node and its credentials, which nobody can show again.
+func (a *admin) enrolNode(r *http.Request) (answer, error) {
+	var in struct {
+		Name   *string `json:"name"`
+		Region *string `json:"region"`
+	}
+	if err := decode(r, &in); err != nil {
+		return answer{}, err
+	}
+	c := checks{kind: "invalid_node"}
+	node := store.Node{Name: c.text("name", in.Name, maxName), Region: c.word("region", in.Region)}
+	if err := c.err(); err != nil {
+		return answer{}, err
+	}
+	node.ID = store.NewID("node", a.now())
+	credentials, publicKey, err := a.authority.nodeUser(node.ID)
+	if err != nil {
+		return answer{}, err
+	}
+	node.PublicKey = publicKey
+	if node, err = a.db.AddNode(r.Context(), node); err != nil {
+		return answer{}, err
+	}
+	a.fleet.put(node)
+	return created(struct {
+		Node        nodeView `json:"node"`
+		Credentials string   `json:"credentials"`
+	}{viewNode(node, a.fleet), credentials})
+}
+
+func (a *admin) listNodes(r *http.Request) (answer, error) {
+	return list(r, func(p store.Page) ([]store.Node, string, error) {
+		return a.db.Nodes(r.Context(), p)
+	}, shown(func(n store.Node) nodeView { return viewNode(n, a.fleet) }))
+}
+
+// revokeNode voids the node's credentials and ends its connection. What it holds
+// it can go on serving until it takes its records for stale.
+func (a *admin) revokeNode(r *http.Request) (answer, error) {
+	if err := decodeOptional(r, &struct{}{}); err != nil {
+		return answer{}, err
+	}
+	node, _, err := a.db.RevokeNode(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	a.fleet.put(node)
+	if err := a.fleet.refresh(r.Context()); err != nil {
+		// It is revoked all the same: its requests are refused, and the next refresh
+		// tells NATS.
+		a.log.Warn("ending the connection of a revoked node", "node", node.ID, "err", err)
+	}
+	return ok(viewNode(node, a.fleet))
+}
+
+//go:embed openapi.json
+var openAPI []byte
+
+// openAPI is the description of this API.
+func (a *admin) openAPI(*http.Request) (answer, error) { return ok(json.RawMessage(openAPI)) }

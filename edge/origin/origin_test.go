@@ -1,0 +1,386 @@
+package origin
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"partneredge/edge/wire"
+	"partneredge/store"
+)
+
+func TestStopAndStartAgain(t *testing.T) {
+	w := begin(t)
+	id := w.account("live")
+	node := w.enrol("n1")
+	admin := strings.TrimPrefix(w.AdminURL(), "http://")
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(w.stop)
+	}
+	both.Wait()
+	w.stop()
+	if _, err := net.Dial("tcp", admin); err == nil {
+		t.Error("the admin listener is still there")
+	}
+	if _, err := node.connect(nats.MaxReconnects(0)); err == nil {
+		t.Error("NATS is still there")
+	}
+
+	w.start()
+	if w.must(200, "GET", accounts+"/"+id, nil)["id"] != id {
+		t.Error("the account is gone")
+	}
+	conn, err := node.connect()
+	if err != nil {
+		t.Fatalf("credentials from before the restart: %v", err)
+	}
+	node.conn = conn
+	if r := ask[wire.ChangesReply](node, wire.VerbChanges, wire.ChangesRequest{Head: head}); r.Failure != "" {
+		t.Errorf("after the restart: %+v", r)
+	}
+}
+
+func TestStartFails(t *testing.T) {
+	w := begin(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for name, change := range map[string]func(*Config){
+		"no directory":          func(c *Config) { c.Dir = "" },
+		"no database":           func(c *Config) { c.DB = nil },
+		"no guard":              func(c *Config) { c.Guard = nil },
+		"admin address taken":   func(c *Config) { c.AdminAddr = taken.Addr().String() },
+		"NATS address taken":    func(c *Config) { c.NATSListen = taken.Addr().String() },
+		"NATS address nonsense": func(c *Config) { c.NATSListen = "nowhere" },
+		"no certificate":        func(c *Config) { c.NATSCert = "/none" },
+		"no cluster":            func(c *Config) { c.NATSURL = "nats://" + taken.Addr().String() },
+		"keys damaged": func(c *Config) {
+			c.Dir = t.TempDir()
+			if err := os.MkdirAll(filepath.Join(c.Dir, "nats"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(c.Dir, "nats", "operator.seed"), []byte("SO"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := w.config
+			c.Dir = t.TempDir()
+			change(&c)
+			if o, err := Start(t.Context(), c); err == nil {
+				_ = o.Stop(t.Context())
+				t.Error("it started")
+			}
+		})
+	}
+}
+
+func TestKeysOnDisk(t *testing.T) {
+	w := begin(t)
+	for _, file := range []string{"operator.seed", "account.seed", "system.seed"} {
+		info, err := os.Stat(filepath.Join(w.config.Dir, "nats", file))
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v %v", file, info, err)
+		}
+	}
+}
+
+// No secret may reach the log, whatever happens.
+func TestLogsHoldNoSecret(t *testing.T) {
+	w := begin(t)
+	account := w.account("live")
+	keyID, plaintext := w.key(account, "live")
+	rotated := w.must(201, "POST", "/admin/v1/keys/"+keyID+"/rotate", nil)["plaintext"].(string)
+	node := w.enrol("n1")
+	secret := strings.Repeat("5ec0", 16)
+	subscription := store.Subscription{
+		ID: "whs_1", AccountID: account, KeyID: keyID, Environment: store.Live, TargetURL: "https://partner.example/",
+		Events: []string{store.EventSentinelFired}, Secret: secret, CreatedAt: time.Now().UTC(),
+	}
+	ask[wire.SubscribeReply](node, wire.VerbSubscribe, wire.SubscribeRequest{Head: head, Subscription: subscription})
+	subscription.TargetURL = "https://elsewhere.example/"
+	ask[wire.SubscribeReply](node, wire.VerbSubscribe, wire.SubscribeRequest{Head: head, Subscription: subscription})
+	ask[wire.LeadsReply](node, wire.VerbLeads, object{"v": 1, "leads": []object{{"id": "lead_1", "email": "lena.private@example.com", "rate": 1, "created_at": "lena.private"}}})
+	ask[wire.LeadsReply](node, wire.VerbLeads, wire.LeadsRequest{Head: head, Leads: []store.Lead{{ID: "lead_2", AccountID: "acc_none", Environment: store.Live, Email: "lena.private@example.com"}}})
+	w.send("GET", accounts, nil, "Bearer wrong-token-of-someone")
+	w.send("POST", accounts, `{"name":"lena.private"`, "Bearer "+w.Token())
+	if _, err := nats.Connect(w.NATSURL(), nats.Token("stolen-nats-token")); err == nil {
+		t.Error("connected with a token")
+	}
+	w.must(200, "POST", "/admin/v1/nodes/"+node.id+"/revoke", nil)
+	_, _ = node.connect(nats.MaxReconnects(0))
+	w.stop()
+
+	seeds := regexp.MustCompile(`S[UAO][A-Z2-7]{56}|eyJ[A-Za-z0-9_-]{20,}`)
+	logs := w.logs.String()
+	if !strings.Contains(logs, "origin is up") {
+		t.Fatal("nothing was logged")
+	}
+	for _, secret := range []string{plaintext, rotated, secret, w.Token(), "lena.private", "wrong-token-of-someone", "stolen-nats-token"} {
+		if strings.Contains(logs, secret) {
+			t.Errorf("the log holds %q", secret)
+		}
+	}
+	if found := seeds.FindString(logs); found != "" {
+		t.Errorf("the log holds a seed or a JWT: %.20s…", found)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	cert, key := selfSigned(t)
+	w := begin(t, func(c *Config) { c.NATSCert, c.NATSKey = cert, key })
+	if !strings.HasPrefix(w.NATSURL(), "tls://127.0.0.1:") {
+		t.Errorf("NATS is at %s", w.NATSURL())
+	}
+	v := w.must(201, "POST", "/admin/v1/nodes", object{"name": "n", "region": "r"})
+	node := &member{world: w, id: v["node"].(object)["id"].(string), credentials: v["credentials"].(string), errs: make(chan error, 10)}
+	var err error
+	if node.conn, err = node.connect(nats.RootCAs(cert)); err != nil {
+		t.Fatal(err)
+	}
+	if r := ask[wire.ChangesReply](node, wire.VerbChanges, wire.ChangesRequest{Head: head}); r.Failure != "" {
+		t.Errorf("over TLS: %+v", r)
+	}
+	if _, err := node.connect(nats.MaxReconnects(0)); err == nil {
+		t.Error("connected without trusting the certificate")
+	}
+	if _, err := nats.Connect(strings.Replace(w.NATSURL(), "tls:", "nats:", 1), nats.UserCredentialBytes([]byte(node.credentials))); err == nil {
+		t.Error("connected without TLS")
+	}
+}
+
+// TestCertificatesAreReplaced: at the admin API and at the embedded NATS, while
+// the origin runs.
+func TestCertificatesAreReplaced(t *testing.T) {
+	cert, key := selfSigned(t)
+	var passed atomic.Int64
+	w := begin(t, func(c *Config) {
+		c.NATSCert, c.NATSKey, c.AdminCert, c.AdminKey = cert, key, cert, key
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }
+	})
+	admin, ok := strings.CutPrefix(w.AdminURL(), "https://")
+	if !ok {
+		t.Fatalf("the admin API is at %s", w.AdminURL())
+	}
+	credentials, err := w.broker.authority.originUser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := func(what, ca string, want bool) {
+		t.Helper()
+		text, err := os.ReadFile(ca)
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(text)
+		client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}}
+		resp, err := client.Get("https://" + admin + "/healthz")
+		if err == nil {
+			resp.Body.Close()
+		}
+		if (err == nil) != want {
+			t.Errorf("%s: the admin API: %v, want an answer: %t", what, err, want)
+		}
+		conn, err := nats.Connect(w.NATSURL(), nats.UserCredentialBytes([]byte(credentials)), nats.RootCAs(ca), nats.MaxReconnects(0))
+		if err == nil {
+			conn.Close()
+		}
+		if (err == nil) != want {
+			t.Errorf("%s: NATS: %v, want an answer: %t", what, err, want)
+		}
+	}
+	old := filepath.Join(t.TempDir(), "old.pem")
+	if err := os.Rename(cert, old); err != nil {
+		t.Fatal(err)
+	}
+	passed.Add(int64(time.Minute))
+	answers("while the file is gone", old, true)
+	newCert, newKey := selfSigned(t)
+	if err := errors.Join(os.Rename(newCert, cert), os.Rename(newKey, key)); err != nil {
+		t.Fatal(err)
+	}
+	passed.Add(int64(time.Minute))
+	answers("with the new one", cert, true)
+	answers("with the old one", old, false)
+}
+
+// selfSigned certificate of 127.0.0.1, signed by itself.
+func selfSigned(t *testing.T) (certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "origin"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write := func(name, kind string, der []byte) string {
+		var b bytes.Buffer
+		if err := pem.Encode(&b, &pem.Block{Type: kind, Bytes: der}); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", private)
+}
+
+// Two origin processes over one database and one NATS cluster: either answers,
+// what one writes the other's nodes hear of, and a node that one revokes is out.
+func TestTwoOriginsOverACluster(t *testing.T) {
+	first := begin(t) // makes the keys, and is the first of the two once restarted
+	first.stop()
+	cluster, url := startCluster(t, filepath.Join(first.config.Dir, "nats"))
+	first.config.NATSURL = url
+	first.start()
+	second := &world{T: t, config: first.config, logs: first.logs}
+	second.start()
+
+	a, b := first.enrol("a"), second.enrol("b")
+	if a.NATSURL() != url || cluster.NumClients() < 4 {
+		t.Fatalf("they are at %s, with %d clients", a.NATSURL(), cluster.NumClients())
+	}
+	pushed := make(chan wire.Changed, 100)
+	if _, err := b.conn.Subscribe(wire.Changes, func(m *nats.Msg) {
+		var c wire.Changed
+		if err := json.Unmarshal(m.Data, &c); err != nil {
+			t.Error(err)
+		}
+		pushed <- c
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	account := first.account("live")
+	second.must(200, "PATCH", accounts+"/"+account, object{"name": "Changed"})
+	for found := false; !found; {
+		for _, c := range next(second, pushed, "change").Changes {
+			found = found || c.Kind == store.ChangeProfile && c.Ref == account
+		}
+	}
+	for range 20 {
+		if r := ask[wire.ViewReply](a, wire.VerbView, wire.ViewRequest{Head: head, AccountID: account, Kind: store.ChangeProfile}); r.Account == nil || r.Account.Name != "Changed" {
+			t.Fatalf("got %+v", r)
+		}
+	}
+
+	closed := make(chan struct{})
+	a.conn.SetClosedHandler(func(*nats.Conn) { close(closed) })
+	second.must(200, "POST", "/admin/v1/nodes/"+a.id+"/revoke", nil)
+	next(first, closed, "end of the connection")
+	second.stop()
+	if r := ask[wire.ChangesReply](b, wire.VerbChanges, wire.ChangesRequest{Head: head}); r.Failure != "" {
+		t.Errorf("with one origin gone: %+v", r)
+	}
+}
+
+// startCluster runs a NATS server as an operator would set it up from the files
+// that an origin leaves.
+func startCluster(t *testing.T, keys string) (*server.Server, string) {
+	t.Helper()
+	a, err := openAuthority(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.writeClusterConfig(filepath.Join(keys, "cluster.conf"), nil); err != nil {
+		t.Fatal(err)
+	}
+	conf := filepath.Join(keys, "server.conf")
+	if err := os.WriteFile(conf, []byte("listen: \"127.0.0.1:-1\"\ninclude cluster.conf\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir()) // where the resolver's folder is made
+	opts, err := server.ProcessConfigFile(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts.NoSigs, opts.NoLog = true, true
+	s, err := server.NewServer(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("NATS is not ready after 10 s")
+	}
+	return s, s.ClientURL()
+}
+
+// A stop that may not wait cuts requests short, and ends.
+func TestStopCutsShort(t *testing.T) {
+	entered := make(chan struct{})
+	w := begin(t, func(c *Config) { c.Guard = stuckGuard(entered) })
+	account := w.account("live")
+	keyID, _ := w.key(account, "live")
+	node := w.enrol("n1")
+	body, _ := json.Marshal(wire.SubscribeRequest{Head: head, Subscription: store.Subscription{
+		ID: "whs_1", AccountID: account, KeyID: keyID, Environment: store.Live, TargetURL: "https://partner.example/",
+		Events: []string{store.EventSentinelFired}, Secret: strings.Repeat("5e", 32), CreatedAt: time.Now().UTC(),
+	}})
+	if err := node.conn.Publish(wire.Subject(node.id, wire.VerbSubscribe), body); err != nil {
+		t.Fatal(err)
+	}
+	next(w, entered, "call of the guard")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	began := time.Now()
+	_ = w.Stop(ctx)
+	if took := time.Since(began); took > requestTime/2 {
+		t.Errorf("it took %s", took)
+	}
+}
+
+// stuckGuard waits for as long as it is let.
+type stuckGuard chan struct{}
+
+func (g stuckGuard) Check(ctx context.Context, _ string) (string, error) {
+	close(g)
+	<-ctx.Done()
+	return "", ctx.Err()
+}

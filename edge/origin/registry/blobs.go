@@ -1,0 +1,216 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"time"
+
+	"partneredge/edge/release"
+	"partneredge/store"
+)
+
+const (
+	piece     = 1 << 20 // bytes that are read or written at once
+	pieceTime = 30 * time.Second
+)
+
+func (g *registry) getBlob(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("digest")
+	size, err := g.store.BlobSize(r.Context(), name)
+	if err != nil {
+		return unknown(err, "BLOB_UNKNOWN", "there is no such blob")
+	}
+	// The time for an answer is counted by the piece, or a slow line would never get
+	// the largest.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(pieceTime * time.Duration(1+size/piece)))
+	h := w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Docker-Content-Digest", name)
+	h.Set("X-Content-Type-Options", "nosniff")
+	http.ServeContent(w, r, "", time.Time{}, &blobReader{ctx: r.Context(), store: g.store, digest: name, size: size})
+	return nil
+}
+
+// blobReader reads a blob as a file.
+type blobReader struct {
+	ctx    context.Context // of the request that it is read for
+	store  Store
+	digest string
+	size   int64
+
+	at   int64
+	held bytes.Reader // what comes at the offset
+}
+
+func (b *blobReader) Read(p []byte) (int, error) {
+	if b.held.Len() == 0 {
+		next, err := b.store.ReadBlob(b.ctx, b.digest, b.at, piece)
+		if err != nil {
+			return 0, err
+		}
+		b.held.Reset(next)
+	}
+	n, err := b.held.Read(p)
+	b.at += int64(n)
+	return n, err
+}
+
+func (b *blobReader) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += b.at
+	case io.SeekEnd:
+		offset += b.size
+	}
+	if offset < 0 {
+		return 0, fmt.Errorf("seeking to %d", offset)
+	}
+	b.at = offset
+	b.held.Reset(nil)
+	return offset, nil
+}
+
+// beginUpload makes an upload; with ?digest the body is all of it.
+func (g *registry) beginUpload(w http.ResponseWriter, r *http.Request) error {
+	id, err := g.store.BeginUpload(r.Context())
+	if err != nil {
+		return err
+	}
+	if r.URL.Query().Has("digest") {
+		return g.finish(w, r, id)
+	}
+	uploading(w, http.StatusAccepted, id, 0)
+	return nil
+}
+
+func (g *registry) showUpload(w http.ResponseWriter, r *http.Request) error {
+	size, err := g.store.UploadSize(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return uploadUnknown(err)
+	}
+	uploading(w, http.StatusNoContent, r.PathValue("id"), size)
+	return nil
+}
+
+func (g *registry) appendUpload(w http.ResponseWriter, r *http.Request) error {
+	size, err := g.take(w, r, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	uploading(w, http.StatusAccepted, r.PathValue("id"), size)
+	return nil
+}
+
+func (g *registry) finishUpload(w http.ResponseWriter, r *http.Request) error {
+	return g.finish(w, r, r.PathValue("id"))
+}
+
+func (g *registry) cancelUpload(w http.ResponseWriter, r *http.Request) error {
+	if err := g.store.CancelUpload(r.Context(), r.PathValue("id")); err != nil {
+		return uploadUnknown(err)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// finish takes the body as the last of an upload, which becomes a blob.
+func (g *registry) finish(w http.ResponseWriter, r *http.Request, id string) error {
+	name := r.URL.Query().Get("digest")
+	if release.CheckDigest(name) != nil {
+		return &problem{http.StatusBadRequest, "DIGEST_INVALID", "?digest must be sha256: and 64 hexadecimal digits"}
+	}
+	if _, err := g.take(w, r, id); err != nil {
+		return err
+	}
+	err := g.store.FinishUpload(r.Context(), id, name)
+	switch {
+	case errors.Is(err, store.ErrInvalid):
+		return &problem{http.StatusBadRequest, "DIGEST_INVALID", "the content has another digest, or is empty"}
+	case err != nil:
+		return uploadUnknown(err)
+	}
+	w.Header().Set("Location", Root+Repository+"/blobs/"+name)
+	w.Header().Set("Docker-Content-Digest", name)
+	w.WriteHeader(http.StatusCreated)
+	return nil
+}
+
+// rangeForm is a Content-Range as the distribution specification has it.
+var rangeForm = regexp.MustCompile(`^([0-9]{1,18})-([0-9]{1,18})$`)
+
+// take adds the body to an upload, piece by piece, and returns its size then.
+func (g *registry) take(w http.ResponseWriter, r *http.Request, id string) (size int64, err error) {
+	if size, err = g.store.UploadSize(r.Context(), id); err != nil {
+		return 0, uploadUnknown(err)
+	}
+	if text := r.Header.Get("Content-Range"); text != "" {
+		m := rangeForm.FindStringSubmatch(text)
+		if m == nil {
+			return 0, &problem{http.StatusBadRequest, "BLOB_UPLOAD_INVALID", "Content-Range must be FIRST-LAST"}
+		}
+		if first, _ := strconv.ParseInt(m[1], 10, 64); first != size { // has at most 18 digits
+			return 0, outOfOrder(size)
+		}
+	}
+	// Counted by the piece, as in getBlob.
+	deadline := http.NewResponseController(w)
+	buffer := make([]byte, piece)
+	for {
+		_ = deadline.SetReadDeadline(time.Now().Add(pieceTime))
+		_ = deadline.SetWriteDeadline(time.Now().Add(2 * pieceTime))
+		n, err := fill(r.Body, buffer)
+		if size+int64(n) > release.MaxWasm {
+			_ = g.store.CancelUpload(r.Context(), id) // it would be given up anyhow
+			return 0, &problem{http.StatusRequestEntityTooLarge, "SIZE_INVALID", fmt.Sprintf("a blob has at most %d bytes", release.MaxWasm)}
+		}
+		if n > 0 {
+			switch err := g.store.AppendUpload(r.Context(), id, size, buffer[:n]); {
+			case errors.Is(err, store.ErrConflict):
+				return 0, outOfOrder(size)
+			case err != nil:
+				return 0, uploadUnknown(err)
+			}
+			size += int64(n)
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return size, nil
+		case err != nil:
+			return 0, &problem{http.StatusBadRequest, "BLOB_UPLOAD_INVALID", "the body could not be read"}
+		}
+	}
+}
+
+// fill reads until the buffer is full. Unlike io.ReadFull it tells a body that
+// ended from one that was cut off.
+func fill(from io.Reader, buffer []byte) (n int, err error) {
+	for n < len(buffer) && err == nil {
+		var more int
+		more, err = from.Read(buffer[n:])
+		n += more
+	}
+	return n, err
+}
+
+func outOfOrder(size int64) error {
+	return &problem{http.StatusRequestedRangeNotSatisfiable, "BLOB_UPLOAD_INVALID", fmt.Sprintf("the upload has %d bytes: go on from there", size)}
+}
+
+func uploadUnknown(err error) error {
+	return unknown(err, "BLOB_UPLOAD_UNKNOWN", "there is no such upload, or it has ended")
+}
+
+// uploading says how far an upload is.
+func uploading(w http.ResponseWriter, status int, id string, size int64) {
+	h := w.Header()
+	h.Set("Location", Root+Repository+"/blobs/uploads/"+id)
+	h.Set("Docker-Upload-Uuid", id)
+	h.Set("Range", fmt.Sprintf("0-%d", max(size-1, 0)))
+	w.WriteHeader(status)
+}

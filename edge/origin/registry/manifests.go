@@ -1,0 +1,171 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"partneredge/edge/release"
+	"partneredge/store"
+)
+
+// tagForm is what may be a tag, as the distribution specification has it.
+var tagForm = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
+
+// isDigest tells whether a reference is a digest, right or wrong, and no tag.
+func isDigest(reference string) bool { return strings.Contains(reference, ":") }
+
+func (g *registry) getManifest(w http.ResponseWriter, r *http.Request) error {
+	reference := r.PathValue("reference")
+	m, err := g.store.Manifest(r.Context(), reference)
+	if err != nil {
+		return unknown(err, "MANIFEST_UNKNOWN", "there is no such manifest")
+	}
+	h := w.Header()
+	h.Set("Content-Type", m.MediaType)
+	h.Set("Content-Length", strconv.Itoa(len(m.Content)))
+	h.Set("Docker-Content-Digest", m.Digest)
+	h.Set("X-Content-Type-Options", "nosniff")
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(m.Content) // the client may be gone
+	}
+	return nil
+}
+
+// putManifest takes a release, or the signature of one, whose parts are here.
+func (g *registry) putManifest(w http.ResponseWriter, r *http.Request) error {
+	text, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, release.MaxManifest))
+	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
+		return &problem{http.StatusRequestEntityTooLarge, "SIZE_INVALID", fmt.Sprintf("a manifest has at most %d bytes", release.MaxManifest)}
+	}
+	if err != nil {
+		return &problem{http.StatusBadRequest, "MANIFEST_INVALID", "the body could not be read"}
+	}
+	artifact, err := release.Describe(text)
+	if err != nil {
+		return &problem{http.StatusBadRequest, "MANIFEST_INVALID", err.Error()}
+	}
+	if mediaType := r.Header.Get("Content-Type"); mediaType != ocispec.MediaTypeImageManifest {
+		return &problem{http.StatusBadRequest, "MANIFEST_INVALID", "Content-Type must be " + ocispec.MediaTypeImageManifest}
+	}
+	reference, name := r.PathValue("reference"), digest.FromBytes(text).String()
+	tag := ""
+	switch {
+	case reference == name:
+	case isDigest(reference):
+		return &problem{http.StatusBadRequest, "DIGEST_INVALID", "the manifest has the digest " + name}
+	case !tagForm.MatchString(reference):
+		return &problem{http.StatusBadRequest, "TAG_INVALID", "no tag has that form"}
+	case artifact.Type != release.ArtifactType:
+		return &problem{http.StatusBadRequest, "TAG_INVALID", "only releases have tags"}
+	default:
+		tag = reference
+	}
+	if err := g.hasParts(r, artifact); err != nil {
+		return err
+	}
+	if err := g.store.PutManifest(r.Context(), store.Manifest{
+		Digest: name, MediaType: ocispec.MediaTypeImageManifest, ArtifactType: artifact.Type, Subject: artifact.Subject, Content: text,
+	}, tag); err != nil {
+		return err
+	}
+	if artifact.Subject != "" {
+		w.Header().Set("OCI-Subject", artifact.Subject) // else clients keep an index of referrers themselves
+	}
+	w.Header().Set("Location", Root+Repository+"/manifests/"+name)
+	w.Header().Set("Docker-Content-Digest", name)
+	w.WriteHeader(http.StatusCreated)
+	return nil
+}
+
+// hasParts fails unless everything that the artifact names is here.
+func (g *registry) hasParts(r *http.Request, a release.Artifact) error {
+	for _, d := range a.Parts {
+		size, err := g.store.BlobSize(r.Context(), string(d.Digest))
+		if err != nil {
+			return unknown(err, "MANIFEST_BLOB_UNKNOWN", "there is no blob "+string(d.Digest))
+		}
+		if size != d.Size {
+			return &problem{http.StatusBadRequest, "SIZE_INVALID", fmt.Sprintf("%s has %d bytes", d.Digest, size)}
+		}
+	}
+	if a.Subject == "" {
+		return nil
+	}
+	subject, err := g.store.Manifest(r.Context(), a.Subject)
+	if err == nil && subject.ArtifactType != release.ArtifactType {
+		err = fmt.Errorf("%w: its subject is no release", store.ErrNotFound)
+	}
+	return unknown(err, "MANIFEST_UNKNOWN", "there is no release "+a.Subject)
+}
+
+// Bounds of lists.
+const (
+	tagsMost      = 1000
+	referrersMost = 100
+)
+
+func (g *registry) listTags(w http.ResponseWriter, r *http.Request) error {
+	most := tagsMost
+	if text := r.URL.Query().Get("n"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			return &problem{http.StatusBadRequest, "UNSUPPORTED", "n must be a number"}
+		}
+		most = min(n, most)
+	}
+	tags, err := g.store.Tags(r.Context(), r.URL.Query().Get("last"), most+1)
+	if errors.Is(err, store.ErrInvalid) {
+		return &problem{http.StatusBadRequest, "TAG_INVALID", "last is no tag"}
+	}
+	if err != nil {
+		return err
+	}
+	if len(tags) > most {
+		if tags = tags[:most]; most > 0 {
+			more := url.Values{"n": {strconv.Itoa(most)}, "last": {tags[most-1]}}
+			w.Header().Set("Link", fmt.Sprintf(`<%s%s/tags/list?%s>; rel="next"`, Root, Repository, more.Encode()))
+		}
+	}
+	write(w, http.StatusOK, "application/json", struct {
+		Name string   `json:"name"`
+		Tags []string `json:"tags"`
+	}{Repository, tags})
+	return nil
+}
+
+func (g *registry) listReferrers(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("digest")
+	if release.CheckDigest(name) != nil {
+		return &problem{http.StatusBadRequest, "DIGEST_INVALID", "no digest has that form"}
+	}
+	found, err := g.store.Referrers(r.Context(), name, referrersMost)
+	if err != nil {
+		return err
+	}
+	index := ocispec.Index{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{},
+	}
+	want := r.URL.Query().Get("artifactType")
+	for _, m := range found {
+		if want == "" || m.ArtifactType == want {
+			index.Manifests = append(index.Manifests, ocispec.Descriptor{
+				MediaType: m.MediaType, ArtifactType: m.ArtifactType, Digest: digest.Digest(m.Digest), Size: int64(len(m.Content)),
+			})
+		}
+	}
+	if want != "" {
+		w.Header().Set("OCI-Filters-Applied", "artifactType")
+	}
+	write(w, http.StatusOK, ocispec.MediaTypeImageIndex, index)
+	return nil
+}

@@ -1,0 +1,319 @@
+package origin
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"partneredge/edge/wire"
+	"partneredge/store"
+)
+
+func TestKeyVerb(t *testing.T) {
+	w := begin(t)
+	account := w.account("live")
+	id, plaintext := w.key(account, "live")
+	node := w.enrol("n1")
+
+	hash := sha256.Sum256([]byte(plaintext))
+	reply := ask[wire.KeyReply](node, wire.VerbKey, wire.KeyRequest{Head: head, Hash: hash[:]})
+	if reply.V != wire.Version || reply.Failure != "" || reply.Key == nil || reply.Key.ID != id || reply.Key.AccountID != account {
+		t.Fatalf("got %+v", reply)
+	}
+	w.must(200, "POST", "/admin/v1/keys/"+id+"/revoke", nil)
+	after := ask[wire.KeyReply](node, wire.VerbKey, wire.KeyRequest{Head: head, Hash: hash[:]})
+	if after.Key == nil || after.Key.RevokedAt.IsZero() || after.Seq <= reply.Seq {
+		t.Fatalf("after revocation got %+v, before it was at change %d", after, reply.Seq)
+	}
+	other := sha256.Sum256([]byte("no such key"))
+	if reply := ask[wire.KeyReply](node, wire.VerbKey, wire.KeyRequest{Head: head, Hash: other[:]}); reply.Failure != wire.NotFound || reply.Seq != after.Seq {
+		t.Errorf("an unknown key gave %+v", reply)
+	}
+	for _, bad := range [][]byte{nil, hash[:31], append(hash[:], 0)} {
+		if reply := ask[wire.KeyReply](node, wire.VerbKey, wire.KeyRequest{Head: head, Hash: bad}); reply.Failure != wire.Invalid {
+			t.Errorf("a hash of %d bytes gave %+v", len(bad), reply)
+		}
+	}
+}
+
+func TestVersions(t *testing.T) {
+	w := begin(t)
+	node := w.enrol("n1")
+	for v, want := range map[int]wire.Failure{0: wire.Invalid, 1: "", 2: "", 3: wire.Invalid, -1: wire.Invalid} {
+		reply := ask[wire.ChangesReply](node, wire.VerbChanges, object{"v": v, "since": 0, "a_field_of_tomorrow": true})
+		if reply.Failure != want || reply.V != wire.Version {
+			t.Errorf("version %d gave %+v, want failure %q", v, reply, want)
+		}
+	}
+	for _, body := range []any{"text", []int{1}, object{"v": "one"}, object{"v": 1, "since": "x"}} {
+		if reply := ask[wire.ChangesReply](node, wire.VerbChanges, body); reply.Failure != wire.Invalid {
+			t.Errorf("%v gave %+v", body, reply)
+		}
+	}
+}
+
+func TestViewVerb(t *testing.T) {
+	w := begin(t)
+	account := w.account("setup")
+	node := w.enrol("n1")
+	view := func(kind store.ChangeKind, change func(*wire.ViewRequest)) wire.ViewReply {
+		req := wire.ViewRequest{Head: head, AccountID: account, Kind: kind}
+		if change != nil {
+			change(&req)
+		}
+		return ask[wire.ViewReply](node, wire.VerbView, req)
+	}
+	if v := view(store.ChangeInsights, nil); v.Failure != "" || v.History || len(v.Insights) != 0 {
+		t.Errorf("no insights: %+v", v)
+	}
+	w.must(201, "POST", "/admin/v1/accounts/"+account+"/coaching-runs", object{"insights": []object{
+		{"headline": "one", "detail": "d", "created_at": "2026-01-01T00:00:00Z"},
+		{"headline": "two", "detail": "d", "created_at": "2026-01-02T00:00:00Z"},
+	}})
+	for i := range 3 {
+		w.must(201, "POST", "/admin/v1/accounts/"+account+"/sentinel-firings", object{
+			"sentinel_name": fmt.Sprint("s", i), "trigger_data": object{"n": i}, "action_taken": "told", "triggered_at": fmt.Sprintf("2026-01-0%dT00:00:00Z", i+1),
+		})
+	}
+	if v := view(store.ChangeProfile, nil); v.Account == nil || v.Account.ID != account || v.Account.Agent.FullName != "Ana Silva" || v.Seq == 0 {
+		t.Errorf("profile: %+v", v)
+	}
+	v := view(store.ChangeInsights, nil)
+	if !v.History || len(v.Insights) != 2 || v.Insights[0].Headline != "two" {
+		t.Errorf("insights: %+v", v)
+	}
+	v = view(store.ChangeInsights, func(r *wire.ViewRequest) { r.Since = v.Insights[1].CreatedAt })
+	if len(v.Insights) != 1 || v.Insights[0].Headline != "two" {
+		t.Errorf("insights since: %+v", v)
+	}
+	v = view(store.ChangeFirings, func(r *wire.ViewRequest) { r.Limit = 2 })
+	if len(v.Firings) != 2 || !v.More || v.Firings[0].Name != "s2" || string(v.Firings[0].Data) != `{"n":2}` {
+		t.Errorf("firings: %+v", v)
+	}
+	v = view(store.ChangeFirings, func(r *wire.ViewRequest) { r.Before, r.Limit = v.Firings[1].TriggeredAt, 100_000 })
+	if len(v.Firings) != 1 || v.More || v.Firings[0].Name != "s0" {
+		t.Errorf("older firings: %+v", v)
+	}
+	if v := view(store.ChangeKey, nil); v.Failure != wire.Invalid {
+		t.Errorf("a view of a key: %+v", v)
+	}
+	if v := view(store.ChangeProfile, func(r *wire.ViewRequest) { r.AccountID = "acc_none" }); v.Failure != wire.NotFound {
+		t.Errorf("no account: %+v", v)
+	}
+}
+
+// The largest view that the admin API lets arise must fit one message.
+func TestLargestView(t *testing.T) {
+	w := begin(t)
+	account := w.account("setup")
+	node := w.enrol("n1")
+	data := `{"a":"` + strings.Repeat(`<`, maxTriggerData-8) + `"}`
+	body := `{"sentinel_name":"` + strings.Repeat("é", maxSentinel) + `","action_taken":"` + strings.Repeat("😀", maxAction) + `","trigger_data":` + data + `}`
+	for range maxFirings {
+		w.must(201, "POST", "/admin/v1/accounts/"+account+"/sentinel-firings", body)
+	}
+	v := ask[wire.ViewReply](node, wire.VerbView, wire.ViewRequest{Head: head, AccountID: account, Kind: store.ChangeFirings})
+	if len(v.Firings) != maxFirings || string(v.Firings[0].Data) != data {
+		t.Fatalf("got %d firings, failure %q", len(v.Firings), v.Failure)
+	}
+}
+
+func TestChangesArePushed(t *testing.T) {
+	w := begin(t)
+	account := w.account("live")
+	node := w.enrol("n1")
+	pushed := make(chan wire.Changed, 100)
+	if _, err := node.conn.Subscribe(wire.Changes, func(m *nats.Msg) {
+		var c wire.Changed
+		if err := json.Unmarshal(m.Data, &c); err != nil {
+			t.Error(err)
+		}
+		pushed <- c
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := node.conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	start := ask[wire.ChangesReply](node, wire.VerbChanges, wire.ChangesRequest{Head: head, Since: 0}).Latest
+
+	id, _ := w.key(account, "live")
+	w.must(200, "POST", "/admin/v1/keys/"+id+"/revoke", nil)
+	var got []store.Change
+	for !slices.ContainsFunc(got, func(c store.Change) bool { return c.Kind == store.ChangeKey && c.Ref == id && c.Gone }) {
+		got = append(got, next(w, pushed, "change of the key").Changes...)
+	}
+	w.must(200, "PATCH", "/admin/v1/accounts/"+account, object{"name": "New name"})
+	for !slices.ContainsFunc(got, func(c store.Change) bool { return c.Kind == store.ChangeProfile && c.Ref == account }) {
+		got = append(got, next(w, pushed, "change of the profile").Changes...)
+	}
+	// With nothing new there is still a beat, which names the last change.
+	for {
+		if c := next(w, pushed, "beat"); len(c.Changes) == 0 {
+			if c.V != wire.Version || c.Latest != got[len(got)-1].Seq {
+				t.Errorf("the beat is %+v, the last change %+v", c, got[len(got)-1])
+			}
+			break
+		}
+	}
+	asked := ask[wire.ChangesReply](node, wire.VerbChanges, wire.ChangesRequest{Head: head, Since: start})
+	if !slices.Equal(asked.Changes, got) || asked.Reset {
+		t.Errorf("pushed %+v, asked for %+v", got, asked)
+	}
+	if ahead := ask[wire.ChangesReply](node, wire.VerbChanges, wire.ChangesRequest{Head: head, Since: asked.Latest + 1000}); !ahead.Reset {
+		t.Errorf("a cursor from the future gave %+v", ahead)
+	}
+}
+
+func TestLeadsVerb(t *testing.T) {
+	w := begin(t)
+	account := w.account("live")
+	keyID, _ := w.key(account, "live")
+	node := w.enrol("n1")
+	lead := func(change func(*store.Lead)) store.Lead {
+		l := store.Lead{
+			ID: store.NewID("lead", time.Now()), AccountID: account, KeyID: keyID, Environment: store.Live,
+			FirstName: "Lena", Email: "lena.private@example.com", ConsentStatus: "none", CreatedAt: time.Now().UTC(),
+		}
+		if change != nil {
+			change(&l)
+		}
+		return l
+	}
+	good, again := lead(nil), lead(nil)
+	test := lead(func(l *store.Lead) { l.Environment = store.Test })
+	forced := lead(func(l *store.Lead) { l.OutreachAllowed = true })
+	orphan := lead(func(l *store.Lead) { l.AccountID = "acc_none" })
+	reply := ask[wire.LeadsReply](node, wire.VerbLeads, wire.LeadsRequest{Head: head, Leads: []store.Lead{good, again, test, forced, orphan}})
+	if !slices.Equal(reply.Committed, []string{good.ID, again.ID}) {
+		t.Errorf("committed %v", reply.Committed)
+	}
+	if want := []string{forced.ID, orphan.ID, test.ID}; !slices.Equal(slices.Sorted(maps.Keys(reply.Rejected)), slices.Sorted(slices.Values(want))) {
+		t.Errorf("rejected %v", reply.Rejected)
+	}
+	reply = ask[wire.LeadsReply](node, wire.VerbLeads, wire.LeadsRequest{Head: head, Leads: []store.Lead{again}})
+	if !slices.Equal(reply.Committed, []string{again.ID}) {
+		t.Errorf("handed over again: %+v", reply)
+	}
+	list := w.must(200, "GET", "/admin/v1/accounts/"+account+"/leads", nil)
+	if items := list["items"].([]any); len(items) != 2 {
+		t.Errorf("kept %v", items)
+	}
+	if reply := ask[wire.LeadsReply](node, wire.VerbLeads, wire.LeadsRequest{Head: head, Leads: make([]store.Lead, leadsPerRequest+1)}); reply.Failure != wire.Invalid {
+		t.Errorf("too many: %+v", reply)
+	}
+	if strings.Contains(w.logs.String(), "lena.private") {
+		t.Error("a lead is in the log")
+	}
+}
+
+func TestSubscribeAndRevokeVerbs(t *testing.T) {
+	w := begin(t, func(c *Config) {
+		c.Guard = guardFunc(func(url string) (string, error) {
+			switch url {
+			case "https://127.0.0.1/":
+				return "host_not_public", nil
+			case "https://broken.example/":
+				return "", errors.New("no judge")
+			}
+			return "", nil
+		})
+	})
+	account, other := w.account("live"), w.account("live")
+	keyID, _ := w.key(account, "live")
+	node := w.enrol("n1")
+	good := store.Subscription{
+		ID: "whs_1", AccountID: account, KeyID: keyID, Environment: store.Live, TargetURL: "https://partner.example/hook",
+		Events: []string{store.EventSentinelFired}, Secret: strings.Repeat("5e", 32), CreatedAt: time.Now().UTC(),
+	}
+	subscribe := func(change func(*store.Subscription)) wire.SubscribeReply {
+		s := good
+		if change != nil {
+			change(&s)
+		}
+		return ask[wire.SubscribeReply](node, wire.VerbSubscribe, wire.SubscribeRequest{Head: head, Subscription: s})
+	}
+	for range 2 { // idempotent by id
+		if r := subscribe(nil); r.Failure != "" || r.Reason != "" {
+			t.Fatalf("got %+v", r)
+		}
+	}
+	for name, c := range map[string]struct {
+		change  func(*store.Subscription)
+		failure wire.Failure
+		reason  string
+	}{
+		"refused by the guard":  {func(s *store.Subscription) { s.ID, s.TargetURL = "whs_2", "https://127.0.0.1/" }, "", "host_not_public"},
+		"guard cannot tell":     {func(s *store.Subscription) { s.ID, s.TargetURL = "whs_2", "https://broken.example/" }, wire.Internal, ""},
+		"id taken":              {func(s *store.Subscription) { s.TargetURL = "https://elsewhere.example/" }, wire.Invalid, ""},
+		"no id":                 {func(s *store.Subscription) { s.ID = "" }, wire.Invalid, ""},
+		"short secret":          {func(s *store.Subscription) { s.ID, s.Secret = "whs_2", "5e" }, wire.Invalid, ""},
+		"no events":             {func(s *store.Subscription) { s.ID, s.Events = "whs_2", nil }, wire.Invalid, ""},
+		"unknown event":         {func(s *store.Subscription) { s.ID, s.Events = "whs_2", []string{"x"} }, wire.Invalid, ""},
+		"another account's key": {func(s *store.Subscription) { s.ID, s.AccountID = "whs_2", other }, wire.Invalid, ""},
+		"another environment":   {func(s *store.Subscription) { s.ID, s.Environment = "whs_2", store.Test }, wire.Invalid, ""},
+		"unknown key":           {func(s *store.Subscription) { s.ID, s.KeyID = "whs_2", "key_none" }, wire.NotFound, ""},
+	} {
+		if r := subscribe(c.change); r.Failure != c.failure || r.Reason != c.reason {
+			t.Errorf("%s: got %+v", name, r)
+		}
+	}
+	for i := range 99 {
+		if r := subscribe(func(s *store.Subscription) { s.ID = fmt.Sprint("whs_more_", i) }); r.Failure != "" {
+			t.Fatalf("number %d: %+v", i, r)
+		}
+	}
+	if r := subscribe(func(s *store.Subscription) { s.ID = "whs_101" }); r.Failure != wire.Limit {
+		t.Errorf("number 101: %+v", r)
+	}
+
+	revoke := func(account, id string) wire.RevokeReply {
+		return ask[wire.RevokeReply](node, wire.VerbRevoke, wire.RevokeRequest{Head: head, AccountID: account, ID: id})
+	}
+	if r := revoke(other, "whs_1"); r.Failure != wire.NotFound {
+		t.Errorf("revoked by another account: %+v", r)
+	}
+	if r := revoke(account, "whs_1"); r.Failure != "" || r.Already {
+		t.Errorf("revoked: %+v", r)
+	}
+	if r := revoke(account, "whs_1"); r.Failure != "" || !r.Already {
+		t.Errorf("revoked again: %+v", r)
+	}
+
+	_, _, text := w.send("GET", "/admin/v1/accounts/"+account+"/webhooks?limit=200", nil, "Bearer "+w.Token())
+	if !strings.Contains(string(text), "whs_1") || strings.Contains(string(text), "5e5e") || strings.Contains(w.logs.String(), "5e5e") {
+		t.Error("the list lacks a subscription, or a secret is shown")
+	}
+}
+
+func TestStatus(t *testing.T) {
+	w := begin(t)
+	node := w.enrol("n1")
+	shown := func() object {
+		return w.must(200, "GET", "/admin/v1/nodes", nil)["items"].([]any)[0].(object)
+	}
+	if n := shown(); n["connected"] != false || n["status"] != nil || n["region"] != "eu-west" {
+		t.Errorf("before: %v", n)
+	}
+	body, _ := json.Marshal(wire.Status{Head: head, Region: "eu-west", Release: "r1", Seq: 7, Outbox: 3, HotKeys: 2, Sandboxes: 4})
+	if err := node.conn.Publish(wire.Subject(node.id, wire.VerbStatus), body); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the node is connected", func() bool { return shown()["connected"] == true })
+	if s := shown()["status"].(object); s["outbox"] != 3.0 || s["release"] != "r1" {
+		t.Errorf("status: %v", s)
+	}
+	w.eventually("the sign of life is written down", func() bool {
+		n, err := w.config.DB.Node(t.Context(), node.id)
+		return err == nil && !n.LastSeenAt.IsZero() && n.Version == "r1"
+	})
+
+}

@@ -1,0 +1,145 @@
+package origin
+
+import (
+	"encoding/json"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"partneredge/edge/wire"
+	"partneredge/store/ratelimit"
+)
+
+// sharesFor subscribes to what the origin tells a node of its keys.
+func sharesFor(t *testing.T, conn *nats.Conn, id string) func(until func(wire.Share) bool) {
+	t.Helper()
+	sub, err := conn.SubscribeSync(wire.ToNode + id + "." + wire.VerbShare)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return func(until func(wire.Share) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); ; {
+			m, err := sub.NextMsg(time.Until(deadline))
+			if err != nil {
+				t.Fatalf("no such share: %v", err)
+			}
+			var s wire.Share
+			if err := json.Unmarshal(m.Data, &s); err != nil || s.V != wire.Version {
+				t.Fatalf("%s: %v", m.Data, err)
+			}
+			if until(s) {
+				return
+			}
+		}
+	}
+}
+
+func TestSpendIsAnsweredAndShared(t *testing.T) {
+	w := begin(t)
+	key, _ := w.limited(w.account("live"), 1)
+	one, two := w.enrol("n1"), w.enrol("n2")
+	toOne, toTwo := sharesFor(t, one.conn, one.id), sharesFor(t, two.conn, two.id)
+	report := func(n *member, boot string, limit, spent int64) {
+		t.Helper()
+		r := ask[wire.Head](n, wire.VerbSpend, wire.Spend{Head: head, Boot: boot, Keys: map[string]ratelimit.Report{key: {Limit: limit, Spent: spent}}})
+		if r.Failure != "" {
+			t.Fatalf("spend: %+v", r)
+		}
+	}
+	missing := func(boot string, spent, tokens, nodes int64) func(wire.Share) bool {
+		return func(s wire.Share) bool {
+			k := s.Keys[key]
+			back := tokens*ratelimit.Token - k.Missing // it refills meanwhile
+			return s.Boot == boot && k.Spent == spent && k.Nodes == nodes && back >= 0 && back < 2*ratelimit.Token
+		}
+	}
+	report(one, "b1", 1, 5)
+	toOne(missing("b1", 5, 5, 1))
+	report(one, "b1", 1, 3) // late
+	toOne(missing("b1", 5, 5, 1))
+	report(two, "b1", 1, 4)
+	toTwo(missing("b1", 4, 9, 2))
+	toOne(missing("b1", 5, 9, 2)) // without having asked
+	report(one, "b2", 9_999, 2)   // another life of its counters, and a limit that is not the key's
+	toOne(missing("b2", 2, 11, 3))
+
+	for _, s := range []wire.Spend{
+		{Head: head, Keys: map[string]ratelimit.Report{"key_1": {Limit: 1, Spent: 9}}},
+		{Head: head, Boot: strings.Repeat("b", 65)},
+		{Head: head, Boot: "b1", Keys: map[string]ratelimit.Report{"key_1": {Limit: 1, Spent: -9}}},
+		{Head: head, Boot: "b1", Keys: map[string]ratelimit.Report{"key_1": {Limit: 1, Spent: 9, From: -1}}},
+		{Head: head, Boot: "b1", Keys: map[string]ratelimit.Report{"": {Limit: 1, Spent: 9}}},
+		{Head: head, Boot: "b1", Keys: map[string]ratelimit.Report{strings.Repeat("k", 65): {Limit: 1, Spent: 9}}},
+	} {
+		if r := ask[wire.Head](one, wire.VerbSpend, s); r.Failure != wire.Invalid {
+			t.Errorf("%+v gave %+v", s, r)
+		}
+	}
+}
+
+// limited makes a key with this limit a minute.
+func (w *world) limited(account string, limit int) (id, plaintext string) {
+	w.Helper()
+	v := w.must(201, "POST", "/admin/v1/accounts/"+account+"/keys", object{
+		"environment": "live", "scopes": []string{"read:agent"}, "rate_limit": limit,
+	})
+	return v["key"].(object)["id"].(string), v["plaintext"].(string)
+}
+
+// A node's word is not taken for a limit: a key counts by its own, and one that
+// does not exist or is revoked has nothing left and is not kept.
+func TestLimitsAreTheKeysOwn(t *testing.T) {
+	var late atomic.Int64 // of the origin's clock, a time.Duration
+	pass := func(d time.Duration) { late.Add(int64(d)) }
+	began := time.Now()
+	w := begin(t, func(c *Config) { c.Now = func() time.Time { return began.Add(time.Duration(late.Load())) } })
+	key, _ := w.limited(w.account("live"), 2)
+	dead, _ := w.limited(w.account("live"), 2)
+	w.must(200, "POST", "/admin/v1/keys/"+dead+"/revoke", nil)
+	n := w.enrol("n1")
+	shares := sharesFor(t, n.conn, n.id)
+	report := func(spent int64, limit int64) (got wire.Share) {
+		t.Helper()
+		r := ratelimit.Report{Limit: limit, Spent: spent}
+		if a := ask[wire.Head](n, wire.VerbSpend, wire.Spend{Head: head, Boot: "b", Keys: map[string]ratelimit.Report{key: r, dead: r, "key_no": r}}); a.Failure != "" {
+			t.Fatalf("spend: %+v", a)
+		}
+		shares(func(s wire.Share) bool { got = s; return s.Keys[key].Spent == spent })
+		return got
+	}
+	report(2, 1_000_000)
+	pass(30 * time.Second) // one token comes back, and would be half a million
+	got := report(3, 1_000_000)
+	if left := got.Keys[key].Missing; left != 2*ratelimit.Token {
+		t.Errorf("%d grains missing, want two tokens", left)
+	}
+	if got = report(4, 1); got.Keys[key].Missing != 3*ratelimit.Token {
+		t.Errorf("%+v, want three tokens missing", got.Keys[key])
+	}
+	for _, id := range []string{dead, "key_no"} {
+		if s := got.Keys[id]; s.Spent != 4 || s.Missing < ratelimit.Token {
+			t.Errorf("%s: told %+v, want it confirmed and nothing left", id, s)
+		}
+	}
+	if n := w.requests.desk.Len(); n != 1 {
+		t.Errorf("%d keys are kept, want 1", n)
+	}
+
+	// While the database is away, what was read before holds; what was not is
+	// asked again.
+	w.config.DB.Close()
+	pass(limitFor)
+	if got = report(5, 1_000_000); got.Keys[key].Spent != 5 {
+		t.Errorf("%+v", got.Keys[key])
+	}
+	if a := ask[wire.Head](n, wire.VerbSpend, wire.Spend{Head: head, Boot: "b", Keys: map[string]ratelimit.Report{"key_new": {Limit: 9, Spent: 1}}}); a.Failure == "" {
+		t.Error("a key that cannot be looked up was counted")
+	}
+}

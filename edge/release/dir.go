@@ -1,0 +1,197 @@
+package release
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// Dir keeps releases on disk, as an OCI layout that other tools read as well.
+// The content is what counts: what it reads is verified each time, a damaged part
+// is fetched again, and the index is written for others and never read. It is
+// safe for many goroutines of one process.
+type Dir struct {
+	path string
+	mu   sync.Mutex // guards the files against other writers, and manifests
+	// manifests of releases and signatures that are kept, by digest.
+	manifests map[digest.Digest]kept
+}
+
+// kept is a manifest on disk.
+type kept struct {
+	ocispec.Descriptor
+	subject digest.Digest // of a signature
+	parts   []ocispec.Descriptor
+}
+
+// OpenDir opens a directory of releases, and makes it when it is not there.
+func OpenDir(path string) (*Dir, error) {
+	d := &Dir{path: path, manifests: make(map[digest.Digest]kept)}
+	if err := d.open(); err != nil {
+		return nil, fmt.Errorf("opening releases: %w", err)
+	}
+	return d, nil
+}
+
+func (d *Dir) open() error {
+	if err := os.MkdirAll(d.blobs(), 0o700); err != nil {
+		return err
+	}
+	for _, folder := range []string{d.path, d.blobs()} {
+		left, err := filepath.Glob(filepath.Join(folder, unfinished+"*")) // by a process that was killed
+		if err != nil {
+			return err
+		}
+		for _, file := range left {
+			if err := os.Remove(file); err != nil {
+				return err
+			}
+		}
+	}
+	files, err := os.ReadDir(d.blobs())
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		if info, err := file.Info(); err != nil || info.Size() > MaxManifest {
+			continue
+		}
+		name := digest.NewDigestFromEncoded(digest.SHA256, file.Name())
+		text, err := d.read(name, MaxManifest)
+		if err == nil && hasDigest(text, string(name)) == nil {
+			d.note(text)
+		}
+	}
+	if err := d.write(ocispec.ImageLayoutFile, ocispec.ImageLayout{Version: ocispec.ImageLayoutVersion}); err != nil {
+		return err
+	}
+	return d.writeIndex()
+}
+
+func (d *Dir) blobs() string { return filepath.Join(d.path, ocispec.ImageBlobsDir, "sha256") }
+
+// note remembers the manifest that text is, if it is one.
+func (d *Dir) note(text []byte) {
+	var m ocispec.Manifest
+	if json.Unmarshal(text, &m) != nil || m.ArtifactType != ArtifactType && m.ArtifactType != SignatureType {
+		return
+	}
+	one := kept{parts: append(m.Layers, m.Config), Descriptor: ocispec.Descriptor{
+		MediaType: m.MediaType, ArtifactType: m.ArtifactType, Digest: digest.FromBytes(text), Size: int64(len(text)),
+	}}
+	if m.Subject != nil {
+		one.subject = m.Subject.Digest
+	}
+	if v := m.Annotations[ocispec.AnnotationVersion]; CheckVersion(v) == nil {
+		one.Annotations = map[string]string{ocispec.AnnotationRefName: v}
+	}
+	d.manifests[one.Digest] = one
+}
+
+// Manifest reads the OCI manifest that a digest names.
+func (d *Dir) Manifest(_ context.Context, name string) ([]byte, error) {
+	return d.read(digest.Digest(name), MaxManifest)
+}
+
+// Blob reads a part.
+func (d *Dir) Blob(_ context.Context, part ocispec.Descriptor) ([]byte, error) {
+	return d.read(part.Digest, part.Size)
+}
+
+// Signatures reads the signatures of a release.
+func (d *Dir) Signatures(_ context.Context, name string) (all [][]byte, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, digest := range slices.Sorted(maps.Keys(d.manifests)) {
+		one := d.manifests[digest]
+		if one.ArtifactType != SignatureType || string(one.subject) != name || len(one.parts) != 2 || len(all) == MaxSignatures {
+			continue
+		}
+		if text, err := d.read(one.parts[0].Digest, MaxSignature); err == nil {
+			all = append(all, text)
+		}
+	}
+	return all, nil
+}
+
+// read reads at most so many bytes of what a digest names.
+func (d *Dir) read(name digest.Digest, most int64) ([]byte, error) {
+	if err := CheckDigest(string(name)); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(filepath.Join(d.blobs(), name.Encoded()))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s is not on disk", ErrNotFound, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, most))
+	return text, errors.Join(err, f.Close())
+}
+
+// Fetch opens a release: from the directory, and what is missing or damaged there
+// from src, which is asked for nothing else. Once all of it is verified, all of it
+// is on disk. src nil: what is missing is ErrNotFound.
+func (d *Dir) Fetch(ctx context.Context, src Source, name string, p Policy) (*Release, error) {
+	if src == nil {
+		return Open(ctx, d, name, p)
+	}
+	s := &patched{own: d, from: src, policy: p}
+	r, err := Open(ctx, s, name, p)
+	if err != nil || !s.asked {
+		return r, err
+	}
+	if err := d.keep(ctx, r); err != nil {
+		return nil, fmt.Errorf("keeping release %s: %w", name, err)
+	}
+	return r, nil
+}
+
+// patched is a directory whose gaps another source fills.
+type patched struct {
+	own      *Dir
+	from     Source
+	policy   Policy
+	manifest []byte // once read
+	asked    bool   // the other source, for anything
+}
+
+func (s *patched) Manifest(ctx context.Context, name string) (text []byte, err error) {
+	if text, err = s.own.Manifest(ctx, name); err != nil || hasDigest(text, name) != nil {
+		s.asked = true
+		text, err = s.from.Manifest(ctx, name)
+	}
+	s.manifest = text
+	return text, err
+}
+
+func (s *patched) Blob(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
+	if text, err := s.own.Blob(ctx, d); err == nil && hasDigest(text, string(d.Digest)) == nil {
+		return text, nil
+	}
+	s.asked = true
+	return s.from.Blob(ctx, d)
+}
+
+// Signatures are those of the directory if they satisfy the policy: keys may have
+// been changed, and more people may have signed.
+func (s *patched) Signatures(ctx context.Context, name string) ([][]byte, error) {
+	if own, err := s.own.Signatures(ctx, name); err == nil {
+		if _, err := s.policy.judge(&Release{Digest: name, manifest: s.manifest, signatures: own}); err == nil {
+			return own, nil
+		}
+	}
+	s.asked = true
+	return s.from.Signatures(ctx, name)
+}

@@ -1,0 +1,179 @@
+package release
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/content/oci"
+)
+
+// asked is a source that notes what it was asked for.
+type asked struct {
+	Source
+	parts      []digest.Digest
+	signatures int
+}
+
+func (a *asked) Manifest(ctx context.Context, name string) ([]byte, error) {
+	a.parts = append(a.parts, digest.Digest(name))
+	return a.Source.Manifest(ctx, name)
+}
+
+func (a *asked) Blob(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
+	a.parts = append(a.parts, d.Digest)
+	return a.Source.Blob(ctx, d)
+}
+
+func (a *asked) Signatures(ctx context.Context, name string) ([][]byte, error) {
+	a.signatures++
+	return a.Source.Signatures(ctx, name)
+}
+
+func openDir(t *testing.T, path string) *Dir {
+	t.Helper()
+	d, err := OpenDir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func fetch(t *testing.T, d *Dir, src Source, name string, p Policy) *Release {
+	t.Helper()
+	r, err := d.Fetch(t.Context(), src, name, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestDirKeeps: what was fetched once is there without the source, also after a
+// restart; what is damaged, and nothing else, is fetched again.
+func TestDirKeeps(t *testing.T) {
+	s, key := newShelf(t), newPair(t)
+	name := s.pack("1.4.0")
+	s.sign(name, key)
+	path := filepath.Join(t.TempDir(), "releases")
+	src := &asked{Source: OCI(s)}
+	r := fetch(t, openDir(t, path), src, name, trusting(key))
+	if len(src.parts) != 8 || src.signatures != 1 { // manifest, config, three modules with theirs
+		t.Errorf("asked for %d parts and %d times for signatures", len(src.parts), src.signatures)
+	}
+	fetch(t, openDir(t, path), nil, name, trusting(key))
+	_, err := openDir(t, t.TempDir()).Fetch(t.Context(), nil, name, trusting(key))
+	wants(t, err, ErrNotFound)
+
+	file := func(d digest.Digest) string { return filepath.Join(path, "blobs", "sha256", d.Encoded()) }
+	for what, damage := range map[string]func(digest.Digest) error{
+		"gone":    func(d digest.Digest) error { return os.Remove(file(d)) },
+		"emptied": func(d digest.Digest) error { return os.Truncate(file(d), 0) },
+		"replaced": func(d digest.Digest) error {
+			return os.WriteFile(file(d), []byte("\x00asm\x01\x00\x00\x00evil"), 0o600)
+		},
+	} {
+		for _, hit := range []digest.Digest{r.Modules[1].wasm.Digest, r.config.Digest, r.descriptor.Digest} {
+			if err := damage(hit); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := openDir(t, path).Fetch(t.Context(), nil, name, trusting(key)); err == nil {
+				t.Errorf("%s: opened what is damaged", what)
+			}
+			src := &asked{Source: OCI(s)}
+			fetch(t, openDir(t, path), src, name, trusting(key))
+			if len(src.parts) != 1 || src.parts[0] != hit {
+				t.Errorf("%s: asked for %v, want %s", what, src.parts, hit)
+			}
+			fetch(t, openDir(t, path), nil, name, trusting(key))
+		}
+	}
+	// Neither the index nor what a killed process left is relied on.
+	for _, index := range []string{"index.json", "oci-layout", filepath.Join("blobs", "sha256", unfinished+"1")} {
+		writeFile(t, filepath.Join(path, index), "{")
+	}
+	fetch(t, openDir(t, path), nil, name, trusting(key))
+	if left, _ := filepath.Glob(filepath.Join(path, "blobs", "sha256", unfinished+"*")); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+	// Another tool reads it.
+	store, err := oci.New(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), OCI(store), name, trusting(key)); err != nil {
+		t.Error(err)
+	}
+	if d, err := store.Resolve(t.Context(), "1.4.0"); err != nil || string(d.Digest) != name {
+		t.Errorf("tag 1.4.0 is %v, %v", d, err)
+	}
+}
+
+// TestDirShares: of a second release only what is new is asked for; modules that
+// stay are on disk once, until the last that has them goes.
+func TestDirShares(t *testing.T) {
+	s, key := newShelf(t), newPair(t)
+	modules := modulesDir(t, "", "agents", "gate")
+	var names []string
+	for _, version := range []string{"1.0.0", "1.0.1"} {
+		d, err := Pack(t.Context(), s, modules, version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.sign(string(d.Digest), key)
+		names = append(names, string(d.Digest))
+	}
+	d := openDir(t, t.TempDir())
+	fetch(t, d, OCI(s), names[0], trusting(key))
+	src := &asked{Source: OCI(s)}
+	fetch(t, d, src, names[1], trusting(key))
+	if len(src.parts) != 2 { // manifest and config
+		t.Errorf("asked for %d parts", len(src.parts))
+	}
+	if err := d.Prune(names[1]); err != nil {
+		t.Fatal(err)
+	}
+	_, err := d.Fetch(t.Context(), nil, names[0], trusting(key))
+	wants(t, err, ErrNotFound)
+	fetch(t, d, nil, names[1], trusting(key))
+	if err := d.Prune(); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := os.ReadDir(d.blobs()); len(left) != 0 {
+		t.Errorf("%d files are left of no release", len(left))
+	}
+}
+
+// TestDirSignatures: a signature that does not satisfy any more is asked for
+// anew.
+func TestDirSignatures(t *testing.T) {
+	s, before, after := newShelf(t), newPair(t), newPair(t)
+	name := s.pack("1.4.0")
+	s.sign(name, before)
+	d := openDir(t, t.TempDir())
+	fetch(t, d, OCI(s), name, trusting(before))
+	_, err := d.Fetch(t.Context(), OCI(s), name, trusting(after))
+	wants(t, err, ErrWrongKey)
+	s.sign(name, after)
+	fetch(t, d, OCI(s), name, trusting(after))
+	fetch(t, d, nil, name, trusting(after))
+	src := &asked{Source: OCI(s)}
+	fetch(t, d, src, name, trusting(before))
+	if src.signatures != 0 {
+		t.Error("asked for a signature that is on disk")
+	}
+	// A source's own error is passed on.
+	gone := errors.New("gone")
+	_, err = openDir(t, t.TempDir()).Fetch(t.Context(), failing{gone}, name, trusting(before))
+	wants(t, err, gone)
+}
+
+// failing is a source that cannot be reached.
+type failing struct{ err error }
+
+func (f failing) Manifest(context.Context, string) ([]byte, error)         { return nil, f.err }
+func (f failing) Blob(context.Context, ocispec.Descriptor) ([]byte, error) { return nil, f.err }
+func (f failing) Signatures(context.Context, string) ([][]byte, error)     { return nil, f.err }

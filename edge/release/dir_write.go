@@ -1,0 +1,145 @@
+package release
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/errdef"
+)
+
+// keep writes what is missing of a release; what makes it one comes last.
+func (d *Dir) keep(ctx context.Context, r *Release) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, one := range append(r.parts(), part{r.descriptor, r.manifest}) {
+		if err := there(d.push(one.Descriptor, one.bytes)); err != nil {
+			return err
+		}
+	}
+	for _, signature := range r.signatures {
+		if err := attach(ctx, pusher{d}, r.descriptor, signature); err != nil {
+			return err
+		}
+	}
+	return d.writeIndex()
+}
+
+// push writes content; errdef.ErrAlreadyExists when it is there, undamaged.
+func (d *Dir) push(want ocispec.Descriptor, text []byte) error {
+	if have, err := d.read(want.Digest, want.Size+1); err == nil && hasDigest(have, string(want.Digest)) == nil {
+		return errdef.ErrAlreadyExists
+	}
+	if err := writeWhole(filepath.Join(d.blobs(), want.Digest.Encoded()), text); err != nil {
+		return err
+	}
+	d.note(text)
+	return nil
+}
+
+// pusher is a directory that oras writes to. Its user holds mu.
+type pusher struct{ *Dir }
+
+func (p pusher) Push(_ context.Context, want ocispec.Descriptor, from io.Reader) error {
+	text, err := io.ReadAll(io.LimitReader(from, MaxManifest+1))
+	if err != nil {
+		return err
+	}
+	if err := hasDigest(text, string(want.Digest)); err != nil {
+		return err
+	}
+	return p.push(want, text)
+}
+
+// Prune removes all releases but those that the digests name.
+func (d *Dir) Prune(keep ...string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	wanted := make(map[string]bool)
+	maps.DeleteFunc(d.manifests, func(_ digest.Digest, one kept) bool {
+		named := one.Digest
+		if one.ArtifactType == SignatureType {
+			named = one.subject
+		}
+		if !slices.Contains(keep, string(named)) {
+			return true
+		}
+		for _, part := range append(one.parts, one.Descriptor) {
+			wanted[part.Digest.Encoded()] = true
+		}
+		return false
+	})
+	if err := d.writeIndex(); err != nil {
+		return fmt.Errorf("removing releases: %w", err)
+	}
+	files, err := os.ReadDir(d.blobs())
+	if err != nil {
+		return fmt.Errorf("removing releases: %w", err)
+	}
+	for _, file := range files {
+		if !wanted[file.Name()] {
+			err = errors.Join(err, os.Remove(filepath.Join(d.blobs(), file.Name())))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("removing releases: %w", err)
+	}
+	return nil
+}
+
+// writeIndex writes what there is, for other tools.
+func (d *Dir) writeIndex() error {
+	index := ocispec.Index{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex,
+		Manifests: []ocispec.Descriptor{},
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.manifests)) {
+		index.Manifests = append(index.Manifests, d.manifests[name].Descriptor)
+	}
+	return d.write(ocispec.ImageIndexFile, index)
+}
+
+func (d *Dir) write(name string, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if have, err := os.ReadFile(filepath.Join(d.path, name)); err == nil && bytes.Equal(have, text) {
+		return nil
+	}
+	return writeWhole(filepath.Join(d.path, name), text)
+}
+
+// unfinished begins the name of a file that is being written.
+const unfinished = ".part-"
+
+// writeWhole writes a file to the disk, whole or not at all.
+func writeWhole(path string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), unfinished)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // nothing is there any more once renamed
+	_, err = f.Write(text)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	folder, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}

@@ -1,0 +1,138 @@
+package release
+
+import (
+	"context"
+	"fmt"
+
+	"aead.dev/minisign"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// Source is where the parts of releases come from. It is not trusted. Its
+// errors are passed on; that it has no such thing is ErrNotFound.
+type Source interface {
+	// Manifest reads the OCI manifest that a digest names, and no more of it than
+	// MaxManifest bytes.
+	Manifest(ctx context.Context, digest string) ([]byte, error)
+	// Blob reads a part, and no more of it than d.Size bytes.
+	Blob(ctx context.Context, d ocispec.Descriptor) ([]byte, error)
+	// Signatures reads what minisign wrote for the manifest that a digest names:
+	// of each at most MaxSignature bytes, and at most MaxSignatures of them.
+	Signatures(ctx context.Context, digest string) ([][]byte, error)
+}
+
+// Policy says which releases are run.
+type Policy struct {
+	// Keys, one of which must have signed. None: nothing is run.
+	Keys []minisign.PublicKey
+	// Min is the least version. "": any.
+	Min string
+}
+
+// Open reads the release that a digest names, and verifies all of it.
+func Open(ctx context.Context, src Source, name string, p Policy) (*Release, error) {
+	r, err := begin(ctx, src, name)
+	if err != nil {
+		return nil, fmt.Errorf("opening release %s: %w", name, err)
+	}
+	signed, err := p.judge(r)
+	if err == nil {
+		err = r.fill(ctx, src)
+	}
+	if err == nil && r.Version != signed {
+		err = fmt.Errorf("%w: version %s was signed as %s", ErrTampered, r.Version, signed)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening release %s: %w", name, err)
+	}
+	return r, nil
+}
+
+// Inspect reads the release that a digest names without asking who signed it:
+// its bytes are those that the digest names, and that is all.
+func Inspect(ctx context.Context, src Source, name string) (*Release, error) {
+	r, err := begin(ctx, src, name)
+	if err == nil {
+		r.Signers = r.claimed()
+		err = r.fill(ctx, src)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading release %s: %w", name, err)
+	}
+	return r, nil
+}
+
+// begin reads what says who signed: the manifest's bytes and the signatures.
+func begin(ctx context.Context, src Source, name string) (*Release, error) {
+	if err := CheckDigest(name); err != nil {
+		return nil, err
+	}
+	r := &Release{Digest: name}
+	var err error
+	if r.manifest, err = src.Manifest(ctx, name); err != nil {
+		return nil, fmt.Errorf("its manifest: %w", err)
+	}
+	if err := hasDigest(r.manifest, name); err != nil {
+		return nil, fmt.Errorf("its manifest: %w", err)
+	}
+	if r.signatures, err = src.Signatures(ctx, name); err != nil {
+		return nil, fmt.Errorf("its signatures: %w", err)
+	}
+	r.signatures = r.signatures[:min(len(r.signatures), MaxSignatures)]
+	return r, nil
+}
+
+// fill reads the parts that the manifest names.
+func (r *Release) fill(ctx context.Context, src Source) error {
+	m, err := readManifest(r.manifest)
+	if err != nil {
+		return err
+	}
+	r.descriptor = ocispec.Descriptor{
+		MediaType: m.MediaType, ArtifactType: m.ArtifactType, Digest: digest.Digest(r.Digest), Size: int64(len(r.manifest)),
+	}
+	text, err := verified(ctx, src, m.Config)
+	if err != nil {
+		return fmt.Errorf("its config: %w", err)
+	}
+	r.config = part{m.Config, text}
+	c, err := readConfig(text, len(m.Layers)/2)
+	if err != nil {
+		return err
+	}
+	r.Version = c.Version
+	for i, name := range c.Modules {
+		one := Module{Name: name, wasm: m.Layers[2*i], described: m.Layers[2*i+1]}
+		if one.Wasm, err = verified(ctx, src, one.wasm); err != nil {
+			return fmt.Errorf("module %s: %w", name, err)
+		}
+		if one.Manifest, err = verified(ctx, src, one.described); err != nil {
+			return fmt.Errorf("the manifest of module %s: %w", name, err)
+		}
+		if err := checkModule(name, one.Wasm, one.Manifest); err != nil {
+			return err
+		}
+		r.Modules = append(r.Modules, one)
+	}
+	return nil
+}
+
+// verified reads a part, which has then its digest and its size.
+func verified(ctx context.Context, src Source, d ocispec.Descriptor) ([]byte, error) {
+	text, err := src.Blob(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(text)) < d.Size {
+		return nil, fmt.Errorf("%w: %d bytes of %d", ErrTruncated, len(text), d.Size)
+	}
+	return text, hasDigest(text, string(d.Digest))
+}
+
+func hasDigest(text []byte, want string) error {
+	if got := digest.FromBytes(text).String(); got != want {
+		return fmt.Errorf("%w: its digest is %s", ErrTampered, got)
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package release
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"aead.dev/minisign"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2"
+	"oras.land/oras-go/v2/content"
+	"oras.land/oras-go/v2/errdef"
+)
+
+// Signer is who signed a release.
+type Signer struct {
+	KeyID   string // 16 hexadecimal digits, as minisign writes them
+	Comment string // trusted comment
+}
+
+// trustedComment binds a signature to what the signer meant to sign, for people
+// who read it and against a manifest that was signed as something else.
+func trustedComment(version, digest string) string {
+	return "partneredge release " + version + " " + digest
+}
+
+// commentVersion is the version that the trusted comment of a release names.
+func commentVersion(comment, digest string) (version string, found bool) {
+	rest, found := strings.CutPrefix(comment, "partneredge release ")
+	if !found {
+		return "", false
+	}
+	version, named, _ := strings.Cut(rest, " ")
+	return version, named == digest && CheckVersion(version) == nil
+}
+
+// readSignature reads what minisign writes.
+func readSignature(text []byte) (s minisign.Signature, err error) {
+	if len(text) > MaxSignature {
+		return s, fmt.Errorf("a signature of %d bytes", len(text))
+	}
+	if bytes.ContainsRune(text, 0) {
+		return s, errors.New("no text")
+	}
+	return s, s.UnmarshalText(text)
+}
+
+// judge finds the signatures by keys of the policy, and returns the version that
+// the first of them names, once it is new enough. A signature by a trusted key
+// counts, whatever others there are.
+func (p Policy) judge(r *Release) (version string, err error) {
+	if len(r.signatures) == 0 {
+		return "", ErrUnsigned
+	}
+	readable, known := false, false
+	for _, text := range r.signatures {
+		s, err := readSignature(text)
+		if err != nil {
+			continue
+		}
+		readable = true
+		for _, key := range p.Keys {
+			if key.ID() != s.KeyID {
+				continue
+			}
+			known = true
+			signed, ours := commentVersion(s.TrustedComment, r.Digest)
+			if !ours || !minisign.Verify(key, r.manifest, text) {
+				continue
+			}
+			if version == "" {
+				version = signed
+			}
+			r.Signers = append(r.Signers, signerOf(s))
+		}
+	}
+	switch {
+	case version != "" && p.Min != "" && CompareVersions(version, p.Min) < 0:
+		return "", fmt.Errorf("%w: %s is older than %s", ErrDowngrade, version, p.Min)
+	case version != "":
+		return version, nil
+	case known:
+		return "", fmt.Errorf("%w: its signature is not that of its manifest", ErrTampered)
+	case readable:
+		return "", ErrWrongKey
+	default:
+		return "", fmt.Errorf("%w: its signature cannot be read", ErrTampered)
+	}
+}
+
+// claimed are the signers that the signatures name, proved or not.
+func (r *Release) claimed() (all []Signer) {
+	for _, text := range r.signatures {
+		if s, err := readSignature(text); err == nil {
+			all = append(all, signerOf(s))
+		}
+	}
+	return all
+}
+
+func signerOf(s minisign.Signature) Signer {
+	return Signer{KeyID(s.KeyID), s.TrustedComment}
+}
+
+// KeyID is the id of a key as minisign writes it.
+func KeyID(id uint64) string { return fmt.Sprintf("%016X", id) }
+
+// Sign signs the release that a digest names in target, and attaches the
+// signature.
+func Sign(ctx context.Context, target oras.GraphTarget, name string, key minisign.PrivateKey) (Signer, error) {
+	r, err := Inspect(ctx, OCI(target), name)
+	if err != nil {
+		return Signer{}, fmt.Errorf("signing: %w", err)
+	}
+	message := minisign.NewReader(bytes.NewReader(r.manifest))
+	if _, err := io.Copy(io.Discard, message); err != nil {
+		return Signer{}, fmt.Errorf("signing release %s: %w", name, err)
+	}
+	signer := Signer{KeyID(key.ID()), trustedComment(r.Version, r.Digest)}
+	signature := message.SignWithComments(key, signer.Comment, "signature of a release, by key "+signer.KeyID)
+	if err := attach(ctx, target, r.descriptor, signature); err != nil {
+		return Signer{}, fmt.Errorf("signing release %s: %w", name, err)
+	}
+	return signer, nil
+}
+
+// created is when every manifest says that it was made, so that the same content
+// has the same digest.
+var created = map[string]string{ocispec.AnnotationCreated: "1970-01-01T00:00:00Z"}
+
+// attach has a signature refer to the release, in target.
+func attach(ctx context.Context, target content.Pusher, release ocispec.Descriptor, signature []byte) error {
+	layer := content.NewDescriptorFromBytes(SignatureType, signature)
+	if err := push(ctx, target, layer, signature); err != nil {
+		return err
+	}
+	subject := ocispec.Descriptor{MediaType: release.MediaType, Digest: release.Digest, Size: release.Size}
+	_, err := oras.PackManifest(ctx, target, oras.PackManifestVersion1_1, SignatureType, oras.PackManifestOptions{
+		Subject: &subject, Layers: []ocispec.Descriptor{layer}, ManifestAnnotations: created,
+	})
+	return there(err)
+}
+
+// push lays content into target, unless it is there.
+func push(ctx context.Context, target content.Pusher, d ocispec.Descriptor, text []byte) error {
+	return there(target.Push(ctx, d, bytes.NewReader(text)))
+}
+
+// there takes what is there already for done.
+func there(err error) error {
+	if errors.Is(err, errdef.ErrAlreadyExists) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,146 @@
+package webhook
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"partneredge/store/central"
+)
+
+// Store is what a Sender needs of the database.
+type Store interface {
+	Kind() string
+	SetTaker(*central.Taker) error
+	Queues(ctx context.Context) ([]central.Queue, error)
+	ClaimFrom(context.Context, central.ClaimRequest) ([]central.Claim, []central.Queue, error)
+	StandingsVersion() uint64
+	Standings(ctx context.Context, subscriptions []string) (map[string]central.Standing, error)
+	FinishDeliveries(ctx context.Context, outcomes []central.Outcome) error
+	ReleaseDeliveries(ctx context.Context, owner string) (int, error)
+}
+
+// Config of a Sender. Store and Guard are required; the zero value of the rest
+// is the default.
+type Config struct {
+	Store Store
+	Guard *Guard
+	Log   *slog.Logger // default: none
+
+	// CAFile, PEM, holds who may sign endpoints' certificates besides the
+	// system's. Default: none.
+	CAFile string
+
+	// Owner names this process among those that share the database. One that
+	// starts again under its old name takes up at once what it had; of any
+	// other, what it had is taken up when its lease ends. Default: random, but
+	// "origin" where the database has one process only (SQLite).
+	Owner string
+
+	// Schedule is how long after a failed try the next one is due. Default: 5 s,
+	// 30 s, 180 s, so four tries in all. Not nil but empty: one try.
+	Schedule []time.Duration
+	// Jitter is the part of each of these by which it is lengthened or
+	// shortened at random. Default 0.1. Negative: none.
+	Jitter float64
+	// RetryAfterMost is the longest Retry-After that is honoured. Default 10 min.
+	RetryAfterMost time.Duration
+	// Timeout of a try, from looking the name up to the answer's headers.
+	// Default 10 s.
+	Timeout time.Duration
+
+	// PerEndpoint is the most tries under way for one subscription. Default 8.
+	PerEndpoint int
+	// Fast and Slow are the budgets of tries under way for endpoints that
+	// answer and for those that fail or are slow. Default 1024 each.
+	Fast, Slow int
+	// SlowAfter is when a try counts as slow. Default 1 s.
+	SlowAfter time.Duration
+	// HoldMost is the longest that a failing endpoint's state delays a delivery
+	// past its own time. Default 3 s.
+	HoldMost time.Duration
+
+	// Held is the most deliveries in memory. Default 65536.
+	Held int
+	// HeldBytes is the most that their bodies and answers may take together.
+	// Default 64 MiB.
+	HeldBytes int
+	// Window is the most deliveries of one subscription in memory. Default 4096.
+	Window int
+	// Lease of what is in memory. Default 30 s, at least twice the timeout.
+	Lease time.Duration
+	// Poll is how often the database is asked for what no one told of: what
+	// other processes wrote, or left behind. Default 1 s, and 100 ms where there
+	// can be others (PostgreSQL).
+	Poll time.Duration
+	// StandingAge is how old what is known of a subscription may be when
+	// something is sent to it. It matters for what other processes change: what
+	// this one does is known at once. Default 10 ms.
+	StandingAge time.Duration
+
+	writers   int               // transactions at a time that write outcomes
+	transport http.RoundTripper // of tests; nil: newTransport
+}
+
+// flushTime is kept free at a lease's end for the outcome to be written.
+func (c *Config) flushTime() time.Duration { return (c.Lease - c.Timeout) / 4 }
+
+func (c *Config) fill() error {
+	if c.Store == nil || c.Guard == nil {
+		return errors.New("start webhook sender: Store and Guard are required")
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	alone := c.Store.Kind() == "sqlite"
+	if c.Owner == "" {
+		c.Owner = "origin"
+		if !alone {
+			c.Owner += "-" + rand.Text()
+		}
+	}
+	if c.Schedule == nil {
+		c.Schedule = []time.Duration{5 * time.Second, 30 * time.Second, 180 * time.Second}
+	}
+	if c.Jitter == 0 {
+		c.Jitter = 0.1
+	}
+	poll := time.Second
+	c.writers = 1
+	if !alone {
+		poll = 100 * time.Millisecond
+		c.writers = 2 // one works while the other waits for the disk
+	}
+	for _, d := range []struct {
+		is        *time.Duration
+		otherwise time.Duration
+	}{
+		{&c.RetryAfterMost, 10 * time.Minute},
+		{&c.Timeout, 10 * time.Second},
+		{&c.SlowAfter, time.Second},
+		{&c.HoldMost, 3 * time.Second},
+		{&c.Lease, 30 * time.Second},
+		{&c.Poll, poll},
+		{&c.StandingAge, 10 * time.Millisecond},
+	} {
+		if *d.is <= 0 {
+			*d.is = d.otherwise
+		}
+	}
+	c.Lease = max(c.Lease, 2*c.Timeout)
+	for _, n := range []struct {
+		is        *int
+		otherwise int
+	}{
+		{&c.PerEndpoint, 8}, {&c.Fast, 1024}, {&c.Slow, 1024},
+		{&c.Held, 65536}, {&c.HeldBytes, 64 << 20}, {&c.Window, 4096},
+	} {
+		if *n.is <= 0 {
+			*n.is = n.otherwise
+		}
+	}
+	return nil
+}

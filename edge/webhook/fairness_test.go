@@ -1,0 +1,341 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"partneredge/store"
+	"partneredge/store/central"
+)
+
+// These tests run the whole sender over SQLite with a clock that jumps to the
+// next thing to happen, and endpoints that are functions.
+
+// world is the endpoints, by host, and what they were sent.
+type world struct {
+	mu        sync.Mutex
+	endpoints map[string]endpoint
+	sent      []sending
+	underWay  map[string]int
+	most      map[string]int
+}
+
+type endpoint func(*http.Request) (status int, header http.Header, err error)
+
+type sending struct {
+	host, event string
+	at          time.Time
+	end         time.Time
+}
+
+func (w *world) RoundTrip(q *http.Request) (*http.Response, error) {
+	host, at := q.URL.Host, time.Now()
+	w.mu.Lock()
+	answer := w.endpoints[host]
+	w.underWay[host]++
+	w.most[host] = max(w.most[host], w.underWay[host])
+	w.mu.Unlock()
+	status, header, err := answer(q)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.underWay[host]--
+	w.sent = append(w.sent, sending{host, q.Header.Get("X-Svc-Event-Id"), at, time.Now()})
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader("ok"))}, nil
+}
+
+// to lists what was sent to a host, by start.
+func (w *world) to(host string) []sending {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []sending
+	for _, s := range w.sent {
+		if s.host == host {
+			all = append(all, s)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b sending) int { return a.at.Compare(b.at) })
+	return all
+}
+
+func healthy(*http.Request) (int, http.Header, error) { return 200, nil, nil }
+
+func after(d time.Duration, e endpoint) endpoint {
+	return func(q *http.Request) (int, http.Header, error) {
+		if !sleep(q.Context(), d) {
+			return 0, nil, q.Context().Err()
+		}
+		return e(q)
+	}
+}
+
+func hanging(q *http.Request) (int, http.Header, error) {
+	<-q.Context().Done()
+	return 0, nil, q.Context().Err()
+}
+
+func refusing(*http.Request) (int, http.Header, error) {
+	return 0, nil, errors.New("connection refused")
+}
+
+func failing(*http.Request) (int, http.Header, error) { return 500, nil, nil }
+
+// simulate runs a test in a bubble of its own time.
+func simulate(t *testing.T, c Config, test func(*simulation)) {
+	path := filepath.Join(t.TempDir(), "origin.db")
+	synctest.Test(t, func(t *testing.T) {
+		s := &simulation{T: t, world: &world{endpoints: map[string]endpoint{}, underWay: map[string]int{}, most: map[string]int{}}}
+		c.transport = s.world
+		s.rig = newRig(t, path, c)
+		test(s)
+	})
+}
+
+type simulation struct {
+	*testing.T
+	*world
+	rig *rig
+}
+
+// endpoint adds a subscription whose host answers so.
+func (s *simulation) endpoint(account, host string, e endpoint) store.Subscription {
+	s.Helper()
+	s.mu.Lock()
+	s.endpoints[host] = e
+	s.mu.Unlock()
+	sub := subscription(account, "https://"+host+"/hook")
+	must(s.T, s.rig.db.AddSubscription(s.Context(), sub))
+	return sub
+}
+
+// events fires n events, apart from each other, and returns when each was.
+func (s *simulation) events(account string, n int, apart time.Duration) map[string]time.Time {
+	s.Helper()
+	at := map[string]time.Time{}
+	for range n {
+		at[fire(s.T, s.rig.db, account)] = time.Now()
+		if apart > 0 {
+			sleep(context.Background(), apart)
+		}
+	}
+	return at
+}
+
+// latencies of first tries, sorted.
+func (s *simulation) latencies(host string, fired map[string]time.Time) []time.Duration {
+	s.Helper()
+	var all []time.Duration
+	seen := map[string]bool{}
+	for _, sent := range s.to(host) {
+		if at, ok := fired[sent.event]; ok && !seen[sent.event] {
+			seen[sent.event] = true
+			all = append(all, sent.at.Sub(at))
+		}
+	}
+	if len(all) != len(fired) {
+		s.Fatalf("%s got %d of %d events", host, len(all), len(fired))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Every delivery to an endpoint that fails keeps its own schedule: 5, 30 and
+// 180 s, each +-10 %, and at most 4 s more for the breaker; then it is dead.
+func TestScheduleOfAFailingEndpoint(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		endpoint
+		takes time.Duration
+		n     int
+	}{
+		{"500 at once", failing, 0, 40},
+		{"500 after 300 ms", after(300*time.Millisecond, failing), 300 * time.Millisecond, 20},
+		{"refused", refusing, 0, 40},
+		{"redirects", func(*http.Request) (int, http.Header, error) {
+			return 302, http.Header{"Location": {"https://healthy.example.com/"}}, nil
+		}, 0, 5},
+		{"hangs", hanging, 10 * time.Second, 6},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			simulate(t, Config{}, func(s *simulation) {
+				s.endpoint(s.rig.account, "failing.example.com", test.endpoint)
+				fired := s.events(s.rig.account, test.n, 70*time.Millisecond)
+				sleep(s.Context(), 6*time.Minute)
+				tries := map[string][]sending{}
+				for _, sent := range s.to("failing.example.com") {
+					tries[sent.event] = append(tries[sent.event], sent)
+				}
+				for event, at := range fired {
+					if len(tries[event]) != 4 {
+						t.Fatalf("%d tries, want 4", len(tries[event]))
+					}
+					due := at
+					for i, base := range []time.Duration{0, 5 * time.Second, 30 * time.Second, 180 * time.Second} {
+						sent := tries[event][i]
+						if wait := sent.at.Sub(due); wait < base*9/10-time.Millisecond || wait > base*11/10+4*time.Second {
+							t.Errorf("try %d came %v after the one before, want %v", i+1, wait, base)
+						}
+						due = sent.end
+					}
+				}
+				for _, d := range s.rig.deliveries(central.DeliveryFilter{SubscriptionID: s.rig.onlySubscription()}) {
+					if d.State != store.StateDead || d.Attempts != 4 {
+						t.Errorf("delivery %s after %d tries", d.State, d.Attempts)
+					}
+				}
+				if got := len(s.to("healthy.example.com")); got != 0 {
+					t.Errorf("a redirect was followed %d times", got)
+				}
+			})
+		})
+	}
+}
+
+func (r *rig) onlySubscription() string {
+	r.t.Helper()
+	subs, _, err := r.db.Subscriptions(r.t.Context(), r.account, store.Page{})
+	must(r.t, err)
+	if len(subs) != 1 {
+		r.t.Fatalf("%d subscriptions", len(subs))
+	}
+	return subs[0].ID
+}
+
+// An endpoint that comes back is at full speed again within seconds.
+func TestEndpointComesBack(t *testing.T) {
+	simulate(t, Config{}, func(s *simulation) {
+		back := time.Now().Add(2 * time.Minute)
+		s.endpoint(s.rig.account, "a.example.com", func(q *http.Request) (int, http.Header, error) {
+			if time.Now().Before(back) {
+				return 503, nil, nil
+			}
+			return after(20*time.Millisecond, healthy)(q)
+		})
+		s.events(s.rig.account, 240, 500*time.Millisecond)
+		sleep(s.Context(), 10*time.Second)
+		fired := s.events(s.rig.account, 200, 10*time.Millisecond)
+		sleep(s.Context(), 10*time.Second)
+		if l := s.latencies("a.example.com", fired); l[len(l)-1] > 200*time.Millisecond {
+			t.Errorf("worst latency once it is back: %v", l[len(l)-1])
+		}
+		if s.most["a.example.com"] > 8 {
+			t.Errorf("%d tries at a time", s.most["a.example.com"])
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+	})
+}
+
+// Retry-After puts a delivery off, no other one, for ten minutes at most.
+func TestRetryAfterIsHonoured(t *testing.T) {
+	for header, want := range map[string]time.Duration{"60": time.Minute, "86400": 10 * time.Minute, "-5": 5 * time.Second} {
+		simulate(t, Config{Jitter: -1}, func(s *simulation) {
+			first := true
+			s.endpoint(s.rig.account, "a.example.com", func(*http.Request) (int, http.Header, error) {
+				if first {
+					first = false
+					return 429, http.Header{"Retry-After": {header}}, nil
+				}
+				return 200, nil, nil
+			})
+			fired := s.events(s.rig.account, 1, time.Second)
+			other := s.events(s.rig.account, 1, 0)
+			sleep(s.Context(), 11*time.Minute)
+			if l := s.latencies("a.example.com", other); l[0] > 4*time.Second {
+				t.Errorf("Retry-After %s: another delivery came after %v", header, l[0])
+			}
+			var at []time.Time
+			for _, sent := range s.to("a.example.com") {
+				if _, ok := fired[sent.event]; ok {
+					at = append(at, sent.at)
+				}
+			}
+			if len(at) != 2 || at[1].Sub(at[0]) < want || at[1].Sub(at[0]) > want+4*time.Second {
+				t.Errorf("Retry-After %s: tries at %v, want %v between", header, at, want)
+			}
+		})
+	}
+}
+
+// One endpoint of ten hangs, and has a long queue; the rest do not notice.
+func TestHangingEndpointHoldsNobodyUp(t *testing.T) {
+	simulate(t, Config{}, func(s *simulation) {
+		for i := range 9 {
+			s.endpoint(s.rig.account, fmt.Sprintf("h%d.example.com", i), after(5*time.Millisecond, healthy))
+		}
+		s.endpoint(s.rig.account, "hanging.example.com", hanging)
+		fired := s.events(s.rig.account, 1500, 10*time.Millisecond)
+		sleep(s.Context(), time.Second)
+		for i := range 9 {
+			host := fmt.Sprintf("h%d.example.com", i)
+			if l := s.latencies(host, fired); l[len(l)-1] > 20*time.Millisecond {
+				t.Errorf("%s: worst latency %v, median %v", host, l[len(l)-1], l[len(l)/2])
+			}
+		}
+		if s.most["hanging.example.com"] > 8 {
+			t.Errorf("%d tries at a time", s.most["hanging.example.com"])
+		}
+	})
+}
+
+// A thousand dead endpoints, of all kinds, beside one that is healthy.
+func TestThousandDeadEndpoints(t *testing.T) {
+	simulate(t, Config{}, func(s *simulation) {
+		s.endpoint(s.rig.account, "healthy.example.com", after(5*time.Millisecond, healthy))
+		var accounts []string
+		for i := range 10 {
+			a, err := s.rig.db.CreateAccount(s.Context(), store.Account{Name: "B", Mode: store.ModeLive, Agent: store.Agent{Email: "b@example.com", FullName: "B"}})
+			must(t, err)
+			accounts = append(accounts, a.ID)
+			for j := range 100 {
+				s.endpoint(a.ID, fmt.Sprintf("d%d.example.com", 100*i+j), []endpoint{hanging, refusing, failing, after(9*time.Second, failing)}[j%4])
+			}
+		}
+		fired := map[string]time.Time{}
+		for round := range 60 {
+			if round%10 == 0 { // ten to each of the thousand
+				for _, a := range accounts {
+					s.events(a, 2, 0)
+				}
+			}
+			for event, at := range s.events(s.rig.account, 5, 100*time.Millisecond) {
+				fired[event] = at
+			}
+		}
+		sleep(s.Context(), time.Second)
+		if l := s.latencies("healthy.example.com", fired); l[len(l)-1] > 100*time.Millisecond || l[len(l)/2] > 5*time.Millisecond {
+			t.Errorf("healthy endpoint: median %v, worst %v", l[len(l)/2], l[len(l)-1])
+		}
+	})
+}
+
+// A sender's memory has room for a healthy endpoint whatever the dead ones have
+// waiting, and each gets its share.
+func TestFullOfDead(t *testing.T) {
+	simulate(t, Config{Held: 64}, func(s *simulation) {
+		for i := range 20 {
+			s.endpoint(s.rig.account, fmt.Sprintf("d%d.example.com", i), hanging)
+		}
+		s.endpoint(s.rig.account, "healthy.example.com", healthy)
+		fired := s.events(s.rig.account, 100, 50*time.Millisecond)
+		sleep(s.Context(), 2*time.Second)
+		if l := s.latencies("healthy.example.com", fired); l[len(l)-1] > time.Second {
+			t.Errorf("healthy endpoint: median %v, worst %v", l[len(l)/2], l[len(l)-1])
+		}
+		if stats := s.rig.sender.Stats(); stats.Held > 64+21*windowSure {
+			t.Errorf("%d deliveries in memory", stats.Held)
+		}
+	})
+}

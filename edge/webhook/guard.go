@@ -1,0 +1,189 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"syscall"
+	"time"
+
+	"code.dny.dev/ssrf"
+
+	"partneredge/store"
+	"partneredge/wasm/targeturl"
+)
+
+// azureWire is where Azure answers its machines about themselves. The address
+// is public by every registry.
+var azureWire = netip.MustParsePrefix("168.63.129.16/32")
+
+// GuardConfig says what a Guard lets through. The zero value lets through
+// public addresses only.
+type GuardConfig struct {
+	// Allow opens address ranges that are refused otherwise, such as
+	// 127.0.0.0/8 for tests on loopback. Names and ports are judged as ever.
+	// Default: none.
+	Allow []netip.Prefix
+	// Resolver looks names up. It must be Go's own (PreferGo): the C library's
+	// reads 2130706433, 0x7f.1 and 127.1 as loopback. Nil: such a one.
+	Resolver *net.Resolver
+	// LookupTimeout of Check. Zero: 3 s.
+	LookupTimeout time.Duration
+}
+
+// Guard keeps deliveries away from addresses that are not public: Check when a
+// target is registered, Control at every dial, so that a name that is bound
+// anew between the two gains nothing.
+type Guard struct {
+	classifier *ssrf.Guardian
+	resolver   *net.Resolver
+	timeout    time.Duration
+}
+
+// NewGuard returns a Guard, which is safe for concurrent use.
+func NewGuard(config GuardConfig) *Guard {
+	var allow4, allow6 []netip.Prefix
+	for _, prefix := range config.Allow {
+		if prefix.Addr().Is4() {
+			allow4 = append(allow4, prefix)
+		} else {
+			allow6 = append(allow6, prefix)
+		}
+	}
+	g := &Guard{
+		classifier: ssrf.New(
+			ssrf.WithAnyPort(), // judged here: its rule is a list
+			ssrf.WithDeniedV4Prefixes(azureWire),
+			ssrf.WithAllowedV4Prefixes(allow4...),
+			ssrf.WithAllowedV6Prefixes(allow6...),
+		),
+		resolver: config.Resolver,
+		timeout:  config.LookupTimeout,
+	}
+	if g.resolver == nil {
+		g.resolver = &net.Resolver{PreferGo: true}
+	}
+	if g.timeout <= 0 {
+		g.timeout = 3 * time.Second
+	}
+	return g
+}
+
+// RefusedError says that a dial was refused. It is a store.ErrRefused.
+type RefusedError struct {
+	Reason string // of the contract's invalid_target_url
+	Detail string
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("refused by guard: %s: %s", e.Reason, e.Detail)
+}
+
+func (e *RefusedError) Unwrap() error { return store.ErrRefused }
+
+// Check judges a target that is to be registered: its form, then its address,
+// or every address that its name has now. The reason is "" when the target is
+// accepted. An error means that ctx ended before an answer was known; a name
+// that cannot be looked up in time is the reason dns_failure.
+func (g *Guard) Check(ctx context.Context, rawURL string) (reason string, err error) {
+	host, port, reason := targeturl.Parse(rawURL)
+	if reason != "" {
+		return reason, nil
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return targeturl.PortDenied, nil
+	}
+	return g.checkHost(ctx, host, uint16(n))
+}
+
+// checkHost judges a literal address, or every address that a name has now.
+func (g *Guard) checkHost(ctx context.Context, host string, port uint16) (reason string, err error) {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return g.judge(netip.AddrPortFrom(addr, port)), nil
+	}
+	if !allowedPort(port) {
+		return targeturl.PortDenied, nil
+	}
+	lookup, cancel := context.WithTimeout(ctx, g.timeout)
+	defer cancel()
+	// The dot at the end keeps the machine's search domains out of it.
+	addrs, err := g.resolver.LookupNetIP(lookup, "ip", host+".")
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("look up webhook target: %w", ctx.Err())
+	}
+	if err != nil || len(addrs) == 0 {
+		return targeturl.DNSFailure, nil
+	}
+	for _, addr := range addrs {
+		// The resolver may give the answers to A as mapped IPv6 addresses.
+		if reason := g.judge(netip.AddrPortFrom(addr.Unmap(), port)); reason != "" {
+			return reason, nil
+		}
+	}
+	return "", nil
+}
+
+// Control is for net.Dialer: it runs after a name is looked up, for each
+// address that is dialled. Its errors are *RefusedError.
+func (g *Guard) Control(network, address string, _ syscall.RawConn) error {
+	if network != "tcp4" && network != "tcp6" {
+		return &RefusedError{Reason: targeturl.HostNotPublic, Detail: network + " " + address}
+	}
+	addr, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return &RefusedError{Reason: targeturl.HostNotPublic, Detail: address}
+	}
+	if reason := g.judge(addr); reason != "" {
+		return &RefusedError{Reason: reason, Detail: address}
+	}
+	return nil
+}
+
+// CheckAddr judges an address whatever the port, for dials whose ports others
+// rule. Its errors are *RefusedError.
+func (g *Guard) CheckAddr(addr netip.Addr) error {
+	// A zone names an interface of this machine. Every prefix answers no to a
+	// zoned address, the refused ones too, so it is judged first.
+	if addr.Zone() != "" || g.classifier.SafeAddr(addr) != nil {
+		return &RefusedError{Reason: targeturl.HostNotPublic, Detail: addr.String()}
+	}
+	return nil
+}
+
+// judge answers why an address may not be called, "" when it may.
+func (g *Guard) judge(addr netip.AddrPort) (reason string) {
+	if g.CheckAddr(addr.Addr()) != nil {
+		return targeturl.HostNotPublic
+	}
+	if !allowedPort(addr.Port()) {
+		return targeturl.PortDenied
+	}
+	return ""
+}
+
+// allowedPort: HTTPS's own, and those that need no privilege.
+func allowedPort(port uint16) bool { return port == 443 || port >= 1024 }
+
+// Dialer dials what the guard lets through, and looks names up with its
+// resolver.
+func (g *Guard) Dialer(timeout time.Duration) *net.Dialer {
+	return &net.Dialer{
+		Timeout:   timeout,
+		KeepAlive: 30 * time.Second,
+		Resolver:  g.resolver,
+		Control:   g.Control,
+	}
+}
+
+// refusal finds the reason in an error of a try, "" when the guard had no part.
+func refusal(err error) string {
+	var refused *RefusedError
+	if errors.As(err, &refused) {
+		return refused.Reason
+	}
+	return ""
+}

@@ -1,0 +1,227 @@
+package webhook
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/pem"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"partneredge/edge/webhook/signature"
+	"partneredge/store"
+	"partneredge/store/central"
+	"partneredge/store/central/centraltest"
+)
+
+var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+
+// eachStore runs a test over both databases.
+func eachStore(t *testing.T, test func(t *testing.T, url string)) {
+	t.Run("sqlite", func(t *testing.T) { test(t, filepath.Join(t.TempDir(), "origin.db")) })
+	t.Run("postgres", func(t *testing.T) { test(t, centraltest.Postgres(t)) })
+}
+
+// rig is a database with one live account, and a sender.
+type rig struct {
+	t       testing.TB
+	db      *central.DB
+	sender  *Sender
+	account string
+}
+
+// wakeOn is a Committed that wakes a sender once there is one.
+type wakeOn struct {
+	mu     sync.Mutex
+	sender *Sender
+}
+
+func (w *wakeOn) committed(c central.Commit) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.sender != nil && c.Deliveries > 0 {
+		w.sender.Wake()
+	}
+}
+
+func newRig(t testing.TB, url string, c Config) *rig {
+	t.Helper()
+	r := &rig{t: t}
+	wake := &wakeOn{}
+	r.db = openDB(t, url, wake.committed)
+	a, err := r.db.CreateAccount(t.Context(), store.Account{Name: "A", Mode: store.ModeLive, Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
+	must(t, err)
+	r.account = a.ID
+	r.sender = startSender(t, r.db, c)
+	wake.mu.Lock()
+	wake.sender = r.sender
+	wake.mu.Unlock()
+	return r
+}
+
+func openDB(t testing.TB, url string, committed func(central.Commit)) *central.DB {
+	t.Helper()
+	db, err := central.Open(t.Context(), central.Config{URL: url, Committed: committed})
+	must(t, err)
+	t.Cleanup(func() { must(t, db.Close()) })
+	return db
+}
+
+func startSender(t testing.TB, db *central.DB, c Config) *Sender {
+	t.Helper()
+	c.Store = db
+	if c.Guard == nil {
+		c.Guard = NewGuard(GuardConfig{Allow: loopback})
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.NewTextHandler(logTo{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	}
+	s, err := Start(t.Context(), c)
+	must(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		must(t, s.Stop(ctx))
+	})
+	return s
+}
+
+type logTo struct{ t testing.TB }
+
+func (l logTo) Write(b []byte) (int, error) {
+	l.t.Log(strings.TrimSpace(string(b)))
+	return len(b), nil
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *rig) subscribe(target string) store.Subscription {
+	r.t.Helper()
+	s := subscription(r.account, target)
+	must(r.t, r.db.AddSubscription(r.t.Context(), s))
+	return s
+}
+
+func subscription(account, target string) store.Subscription {
+	var secret [32]byte
+	_, _ = rand.Read(secret[:])
+	return store.Subscription{
+		ID: store.NewID("whs", time.Now()), AccountID: account, KeyID: store.NewID("key", time.Now()),
+		Environment: store.Live, TargetURL: target, Events: []string{store.EventSentinelFired},
+		Secret: hex.EncodeToString(secret[:]), CreatedAt: time.Now(),
+	}
+}
+
+// fire makes an event and returns its id.
+func (r *rig) fire() string {
+	r.t.Helper()
+	return fire(r.t, r.db, r.account)
+}
+
+func fire(t testing.TB, db *central.DB, account string) string {
+	t.Helper()
+	_, event, err := db.AddFiring(context.Background(), store.Firing{AccountID: account, Name: "price_drop", Data: []byte(`{}`), Action: "notified"})
+	must(t, err)
+	return event.ID
+}
+
+// until polls a condition; it fails the test when it does not come true.
+func until(t testing.TB, what string, most time.Duration, condition func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(most)
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("%s: not within %v", what, most)
+		}
+	}
+}
+
+// received is one delivery at a receiver.
+type received struct {
+	at     time.Time
+	header http.Header
+	body   []byte
+}
+
+// receiver is a TLS endpoint whose answers a test sets.
+type receiver struct {
+	*httptest.Server
+	mu  sync.Mutex
+	got []received
+}
+
+func newReceiver(t testing.TB, answer http.HandlerFunc) *receiver {
+	t.Helper()
+	r := &receiver{}
+	r.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, err := io.ReadAll(q.Body)
+		if err != nil {
+			return // the sender was killed in the middle of it
+		}
+		r.mu.Lock()
+		r.got = append(r.got, received{time.Now(), q.Header.Clone(), body})
+		r.mu.Unlock()
+		if answer != nil {
+			answer(w, q)
+		}
+	}))
+	r.EnableHTTP2 = true
+	r.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	r.StartTLS()
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) all() []received {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]received(nil), r.got...)
+}
+
+func (r *receiver) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.got)
+}
+
+// caFile holds the certificate that receivers of httptest use, which signs
+// itself.
+func caFile(t testing.TB, r *receiver) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.Certificate().Raw})
+	must(t, os.WriteFile(file, block, 0o600))
+	return file
+}
+
+func verified(t testing.TB, got received, secrets ...string) {
+	t.Helper()
+	if err := signature.Verify(got.header.Get(signature.Header), got.body, signature.DefaultTolerance, time.Now(), secrets...); err != nil {
+		t.Errorf("signature: %v", err)
+	}
+}
+
+func (r *rig) deliveries(f central.DeliveryFilter) []store.Delivery {
+	r.t.Helper()
+	items, _, err := r.db.Deliveries(r.t.Context(), f, store.Page{Limit: 200})
+	must(r.t, err)
+	return items
+}

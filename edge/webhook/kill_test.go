@@ -1,0 +1,271 @@
+package webhook
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"partneredge/store"
+	"partneredge/store/central"
+	"partneredge/store/central/centraltest"
+)
+
+// soon is a schedule that a test has time for.
+var soon = []time.Duration{200 * time.Millisecond, 400 * time.Millisecond, 600 * time.Millisecond}
+
+// childEnv makes the test binary an origin that is killed: "URL CAFILE ACCOUNT".
+const childEnv = "WEBHOOK_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if spec := os.Getenv(childEnv); spec != "" {
+		if err := runChild(strings.Split(spec, " ")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// runChild delivers, and writes events until its input ends, printing the id of
+// each that was accepted.
+func runChild(spec []string) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() { // the parent is gone, or wants no more events
+		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+		cancel()
+	}()
+	wake := &wakeOn{}
+	db, err := central.Open(context.Background(), central.Config{URL: spec[0], Committed: wake.committed})
+	if err != nil {
+		return err
+	}
+	sender, err := Start(context.Background(), Config{
+		Store: db, Guard: NewGuard(GuardConfig{Allow: loopback}), CAFile: spec[1], Timeout: time.Second, Lease: 2 * time.Second, Schedule: soon,
+		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	})
+	if err != nil {
+		return err
+	}
+	wake.mu.Lock()
+	wake.sender = sender
+	wake.mu.Unlock()
+	var writers sync.WaitGroup
+	for range 4 {
+		writers.Go(func() {
+			for ctx.Err() == nil {
+				_, event, err := db.AddFiring(ctx, store.Firing{AccountID: spec[2], Name: "n", Data: []byte("{}"), Action: "a"})
+				if err == nil {
+					fmt.Println(event.ID) // unbuffered: what is printed was accepted
+				}
+			}
+		})
+	}
+	writers.Wait()
+	stop, done := context.WithTimeout(context.Background(), 10*time.Second)
+	defer done()
+	if err := sender.Stop(stop); err != nil {
+		return err
+	}
+	return db.Close()
+}
+
+// child is a process of runChild.
+type child struct {
+	cmd      *exec.Cmd
+	accepted chan string // closed at its end
+	stdin    interface{ Close() error }
+}
+
+func startChild(t *testing.T, url, ca, account string) *child {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{url, ca, account}, " "))
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	must(t, err)
+	stdout, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	c := &child{cmd: cmd, accepted: make(chan string, 1<<20), stdin: stdin}
+	go func() {
+		defer close(c.accepted)
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			if len(lines.Text()) == len("evt_")+26 {
+				c.accepted <- lines.Text()
+			}
+		}
+	}()
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return c
+}
+
+// Every event that was accepted is delivered, through kills at any point. What
+// arrives twice was under way at a kill: it has the same event id and another
+// delivery id.
+func TestNothingIsLostByKills(t *testing.T) {
+	eachStore(t, func(t *testing.T, url string) {
+		endpoint := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) {
+			if rand.IntN(50) == 0 {
+				w.WriteHeader(500) // so that there are retries to lose as well
+			}
+		})
+		ca := caFile(t, endpoint)
+		db := openDB(t, url, nil)
+		a, err := db.CreateAccount(t.Context(), store.Account{Name: "A", Mode: store.ModeLive, Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
+		must(t, err)
+		subs := []store.Subscription{subscription(a.ID, endpoint.URL+"/0"), subscription(a.ID, endpoint.URL+"/1")}
+		for _, s := range subs {
+			must(t, db.AddSubscription(t.Context(), s))
+		}
+		must(t, db.Close())
+
+		accepted := map[string]bool{}
+		const kills = 8
+		for range kills {
+			c := startChild(t, url, ca, a.ID)
+			// Killed after it has accepted some number of events, whatever it is
+			// doing by then.
+			for n := 1 + rand.IntN(150); n > 0; n-- {
+				event, ok := <-c.accepted
+				if !ok {
+					t.Fatal("the process ended")
+				}
+				accepted[event] = true
+			}
+			must(t, c.cmd.Process.Kill())
+			for event := range c.accepted {
+				accepted[event] = true
+			}
+			_ = c.cmd.Wait()
+		}
+		if endpoint.count() == 0 {
+			t.Error("nothing was delivered between the kills")
+		}
+		last := startChild(t, url, ca, a.ID)
+		_ = last.stdin.Close() // no more events
+		for event := range last.accepted {
+			accepted[event] = true
+		}
+		must(t, last.cmd.Wait())
+
+		db = openDB(t, url, nil)
+		startSender(t, db, Config{CAFile: ca, Schedule: soon})
+		arrived := func() (missing int) {
+			got := map[string]bool{}
+			for _, g := range endpoint.all() {
+				got[g.header.Get("X-Svc-Event-Id")] = true
+			}
+			for event := range accepted {
+				if !got[event] {
+					missing++
+				}
+			}
+			return missing
+		}
+		until(t, "all arrived", 60*time.Second, func() bool { return arrived() == 0 })
+		for _, s := range subs {
+			until(t, "the queue is empty", 60*time.Second, func() bool {
+				d, _, err := db.Deliveries(t.Context(), central.DeliveryFilter{SubscriptionID: s.ID, State: store.StatePending}, store.Page{})
+				must(t, err)
+				return len(d) == 0
+			})
+		}
+
+		// Each delivery was tried once, but for what was under way at a kill or
+		// was answered 500; and each try had its own id.
+		ids, twice := map[string]bool{}, 0
+		tries := map[string]int{}
+		for _, g := range endpoint.all() {
+			verified(t, g, subs[0].Secret, subs[1].Secret)
+			id := g.header.Get("X-Svc-Delivery-Id")
+			if ids[id] {
+				t.Errorf("delivery id %s came twice", id)
+			}
+			ids[id] = true
+			tries[g.header.Get("X-Svc-Event-Id")]++
+		}
+		for _, n := range tries {
+			twice += max(0, n-len(subs))
+		}
+		if most := kills*2*8*4 + len(ids)/10; twice > most {
+			t.Errorf("%d tries more than deliveries, want at most %d", twice, most)
+		}
+		t.Logf("%d events accepted, %d tries, %d of them again", len(accepted), len(ids), twice)
+	})
+}
+
+// Several senders on one PostgreSQL share the work, and no delivery is made
+// twice while all live.
+func TestSeveralSenders(t *testing.T) {
+	url := centraltest.Postgres(t)
+	endpoint := newReceiver(t, nil)
+	ca := caFile(t, endpoint)
+	db := openDB(t, url, nil)
+	a, err := db.CreateAccount(t.Context(), store.Account{Name: "A", Mode: store.ModeLive, Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
+	must(t, err)
+	const subs, events = 10, 60
+	for range subs {
+		must(t, db.AddSubscription(t.Context(), subscription(a.ID, endpoint.URL)))
+	}
+	// All is written before anyone sends, so that all of it has to be claimed.
+	for range events {
+		fire(t, db, a.ID)
+	}
+	var senders []*Sender
+	for range 3 {
+		other := openDB(t, url, nil)
+		senders = append(senders, startSender(t, other, Config{CAFile: ca, Window: 8}))
+	}
+	until(t, "all delivered", 30*time.Second, func() bool { return endpoint.count() >= subs*events })
+	for _, s := range senders {
+		if s.Stats().Delivered == 0 {
+			t.Error("a sender had nothing to do")
+		}
+	}
+	// What a process writes that has no sender of its own, others find.
+	fire(t, db, a.ID)
+	until(t, "one more", 30*time.Second, func() bool { return endpoint.count() >= subs*(events+1) })
+	seen := map[string]int{}
+	for _, g := range endpoint.all() {
+		seen[g.header.Get("X-Svc-Event-Id")]++
+	}
+	for event, n := range seen {
+		if n != subs {
+			t.Errorf("event %s came %d times, want %d", event, n, subs)
+		}
+	}
+}
+
+// What a dead process had leased is taken up when the lease ends.
+func TestLeaseOfTheDead(t *testing.T) {
+	url := centraltest.Postgres(t)
+	endpoint := newReceiver(t, nil)
+	db := openDB(t, url, nil)
+	a, err := db.CreateAccount(t.Context(), store.Account{Name: "A", Mode: store.ModeLive, Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
+	must(t, err)
+	s := subscription(a.ID, endpoint.URL)
+	must(t, db.AddSubscription(t.Context(), s))
+	fire(t, db, a.ID)
+	claims, _, err := db.ClaimFrom(t.Context(), central.ClaimRequest{Owner: "dead", Subscriptions: []string{s.ID}, Each: 10, Lease: 700 * time.Millisecond})
+	must(t, err)
+	if len(claims) != 1 {
+		t.Fatalf("%d claims", len(claims))
+	}
+	claimed := time.Now()
+	startSender(t, openDB(t, url, nil), Config{CAFile: caFile(t, endpoint)})
+	until(t, "delivery", 10*time.Second, func() bool { return endpoint.count() == 1 })
+	if at := endpoint.all()[0].at; at.Sub(claimed) < 500*time.Millisecond {
+		t.Errorf("taken from a holder that may be alive, after %v", at.Sub(claimed))
+	}
+}

@@ -1,0 +1,122 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"partneredge/store"
+	"partneredge/store/central"
+)
+
+// conclusion is an outcome that waits to be written, with what it takes.
+type conclusion struct {
+	central.Outcome
+	queue *queue
+	size  int
+}
+
+const (
+	writeMost  = 1000                 // outcomes in one transaction
+	writeSoon  = 200                  // from so many on there is no waiting for more
+	writeDelay = 2 * time.Millisecond // how long fewer wait
+)
+
+// writeLoop writes outcomes in batches. It ends when stop is closed and all are
+// written, or ctx ends.
+func (s *Sender) writeLoop(ctx context.Context, stop <-chan struct{}) {
+	pause := backoff{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.writeNow:
+			if s.unwritten() < writeSoon {
+				sleep(ctx, writeDelay)
+			}
+		case <-stop:
+			if s.unwritten() == 0 {
+				return
+			}
+		}
+		batch := s.nextBatch()
+		for len(batch) > 0 && ctx.Err() == nil {
+			err := s.write(ctx, batch)
+			pause.after(ctx, err)
+			if err == nil {
+				break
+			}
+			s.c.Log.Error("cannot write webhook outcomes", "err", err, "outcomes", len(batch))
+		}
+	}
+}
+
+func (s *Sender) unwritten() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.outcomes)
+}
+
+func (s *Sender) nextBatch() []conclusion {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := min(len(s.outcomes), writeMost)
+	batch := s.outcomes[:n:n]
+	s.outcomes = s.outcomes[n:]
+	if len(s.outcomes) == 0 {
+		s.outcomes = nil
+	} else {
+		signal(s.writeNow)
+	}
+	return batch
+}
+
+// write writes a batch and lets go of its deliveries. What the database calls
+// invalid is found by halves and left, so that it holds nothing else up; its
+// lease ends and it is tried again.
+func (s *Sender) write(ctx context.Context, batch []conclusion) error {
+	outcomes := make([]central.Outcome, len(batch))
+	for i := range batch {
+		outcomes[i] = batch[i].Outcome
+	}
+	err := s.c.Store.FinishDeliveries(ctx, outcomes)
+	switch {
+	case err == nil:
+	case !errors.Is(err, store.ErrInvalid):
+		return err
+	case len(batch) > 1:
+		half := len(batch) / 2
+		if err := s.write(ctx, batch[:half]); err != nil {
+			return err
+		}
+		return s.write(ctx, batch[half:])
+	default:
+		s.c.Log.Error("webhook outcome cannot be kept", "err", err, "delivery", batch[0].Attempt.DeliveryID)
+	}
+	s.release(batch)
+	return nil
+}
+
+// release forgets deliveries whose outcomes are written.
+func (s *Sender) release(batch []conclusion) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for i := range batch {
+		if s.claiming {
+			s.parted = append(s.parted, batch[i].Attempt.DeliveryID)
+		} else {
+			delete(s.held, batch[i].Attempt.DeliveryID)
+		}
+		s.heldBytes -= batch[i].size
+		q := batch[i].queue
+		if q.held--; !q.health.proven {
+			s.unproven--
+		}
+		s.offer(q, now)
+	}
+	s.schedule(now)
+	if s.wanting.len() > 0 {
+		signal(s.claimNow)
+	}
+}

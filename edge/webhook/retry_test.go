@@ -1,0 +1,43 @@
+package webhook
+
+import (
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"partneredge/store"
+	"partneredge/store/central"
+)
+
+// A delivery that waits an hour for its next try is tried at once when an
+// operator asks for it.
+func TestRetryOfWhatWaits(t *testing.T) {
+	eachStore(t, func(t *testing.T, url string) {
+		var calls atomic.Int32
+		endpoint := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) {
+			if calls.Add(1) == 1 {
+				w.WriteHeader(503)
+			}
+		})
+		r := newRig(t, url, Config{CAFile: caFile(t, endpoint), Schedule: []time.Duration{time.Hour}})
+		r.subscribe(endpoint.URL)
+		event := r.fire()
+		var d store.Delivery
+		until(t, "the first try is written", time.Minute, func() bool {
+			all := r.deliveries(central.DeliveryFilter{EventID: event})
+			d = all[0]
+			return d.Attempts == 1
+		})
+		for range 2 {
+			_, err := r.db.RetryDelivery(t.Context(), d.ID)
+			must(t, err)
+		}
+		until(t, "delivered", time.Minute, func() bool {
+			return r.deliveries(central.DeliveryFilter{EventID: event})[0].State == store.StateDelivered
+		})
+		if n := len(r.tries(d)); n < 2 || n > 3 { // the second call may come after the delivery
+			t.Errorf("%d tries", n)
+		}
+	})
+}

@@ -1,0 +1,43 @@
+package webhook
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// next says when a delivery is tried again after its tries-th try failed, with
+// the answer's Retry-After; ok is false when its tries are used up.
+func (c *Config) next(tries int, now time.Time, retryAfter string) (at time.Time, ok bool) {
+	if tries > len(c.Schedule) {
+		return time.Time{}, false
+	}
+	delay := c.Schedule[tries-1]
+	if c.Jitter > 0 {
+		delay += time.Duration((2*rand.Float64() - 1) * c.Jitter * float64(delay))
+	}
+	return now.Add(max(delay, min(parseRetryAfter(retryAfter, now), c.RetryAfterMost))), true
+}
+
+// parseRetryAfter reads the header (RFC 9110, section 10.2.3): seconds or a
+// date. Anything else, and what is past, is 0.
+func parseRetryAfter(value string, now time.Time) time.Duration {
+	value = strings.TrimSpace(value)
+	if value == "" || len(value) > 64 {
+		return 0
+	}
+	if strings.Trim(value, "0123456789") == "" {
+		seconds, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || seconds > 1<<31 {
+			seconds = 1 << 31 // so many digits: a long time
+		}
+		return time.Duration(seconds) * time.Second
+	}
+	date, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	return max(0, date.Sub(now))
+}

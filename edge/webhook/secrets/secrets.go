@@ -1,0 +1,163 @@
+// Package secrets encrypts signing secrets for the database, with AES-256-GCM
+// and the keys of a file.
+//
+// The file has one key a line: its name, a colon, and 64 hex digits. The first
+// key seals, all of them open. To rotate, put a new line first and start the
+// origin again: it seals everything with it (see central.DB.ResealSecrets), and
+// the old line can go. Where several origins share a database, the new line goes
+// last in the files of all of them before it goes first in any.
+//
+// A sealed secret is the text
+//
+//	sealed:<key's name>:<base64 of 12 bytes of nonce, the ciphertext, 16 bytes of tag>
+//
+// bound to the record it belongs to, so that it opens nowhere else.
+package secrets
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+)
+
+const prefix = "sealed:"
+
+// Keys seal and open secrets. They are safe for concurrent use.
+type Keys struct {
+	first  string
+	byName map[string]cipher.AEAD
+}
+
+// Load reads the file of keys, which only its owner may be able to read. Where
+// there is none it makes one, mode 0600, with one key.
+func Load(path string) (*Keys, error) {
+	k, err := load(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return k, err
+	}
+	if err := create(path, time.Now()); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("make key file: %w", err)
+	}
+	return load(path)
+}
+
+func load(path string) (*Keys, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("read key file: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("read key file: %s can be read by others (mode %04o)", path, info.Mode().Perm())
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read key file: %w", err)
+	}
+	k, err := Parse(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("read key file: %s: %w", path, err)
+	}
+	return k, nil
+}
+
+// create writes the file whole or not at all.
+func create(path string, now time.Time) error {
+	var key [32]byte
+	_, _ = rand.Read(key[:])
+	f, err := os.CreateTemp(dirOf(path), ".keys-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	_, err = fmt.Fprintf(f, "k%s:%s\n", now.UTC().Format("20060102"), hex.EncodeToString(key[:]))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Link(f.Name(), path) // fails when another process was first
+}
+
+func dirOf(path string) string {
+	if i := strings.LastIndexByte(path, '/'); i >= 0 {
+		return path[:i+1]
+	}
+	return "."
+}
+
+// Parse reads what a file holds. Empty lines and those that begin with # are
+// left out. Its errors do not repeat what it read.
+func Parse(text string) (*Keys, error) {
+	k := &Keys{byName: make(map[string]cipher.AEAD)}
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		name, digits, _ := strings.Cut(line, ":")
+		key, err := hex.DecodeString(digits)
+		if err != nil || len(key) != 32 || name == "" {
+			return nil, fmt.Errorf("line %d is not a name, a colon and 64 hex digits", n)
+		}
+		if k.byName[name] != nil {
+			return nil, fmt.Errorf("line %d has the name of another key", n)
+		}
+		block, err := aes.NewCipher(key)
+		if err != nil {
+			return nil, err
+		}
+		if k.byName[name], err = cipher.NewGCM(block); err != nil {
+			return nil, err
+		}
+		if k.first == "" {
+			k.first = name
+		}
+	}
+	if k.first == "" {
+		return nil, errors.New("there is no key in it")
+	}
+	return k, nil
+}
+
+// Seal encrypts the secret of a record.
+func (k *Keys) Seal(id, secret string) (string, error) {
+	aead := k.byName[k.first]
+	nonce := make([]byte, aead.NonceSize(), aead.NonceSize()+len(secret)+aead.Overhead())
+	_, _ = rand.Read(nonce)
+	sealed := aead.Seal(nonce, nonce, []byte(secret), []byte(id))
+	return prefix + k.first + ":" + base64.RawStdEncoding.EncodeToString(sealed), nil
+}
+
+// Open decrypts the secret of a record. One that is not sealed, since it was
+// kept before there were keys, is returned as it is.
+func (k *Keys) Open(id, sealed string) (string, error) {
+	rest, ok := strings.CutPrefix(sealed, prefix)
+	if !ok {
+		return sealed, nil
+	}
+	name, text, _ := strings.Cut(rest, ":")
+	aead := k.byName[name]
+	if aead == nil {
+		return "", fmt.Errorf("open secret of %s: the key %q is not in the key file", id, name)
+	}
+	raw, err := base64.RawStdEncoding.DecodeString(text)
+	if err != nil || len(raw) < aead.NonceSize() {
+		return "", fmt.Errorf("open secret of %s: it is damaged", id)
+	}
+	secret, err := aead.Open(nil, raw[:aead.NonceSize()], raw[aead.NonceSize():], []byte(id))
+	if err != nil {
+		return "", fmt.Errorf("open secret of %s: it is damaged, or another record's", id)
+	}
+	return string(secret), nil
+}
+
+// Fresh tells whether a secret is sealed with the first key.
+func (k *Keys) Fresh(sealed string) bool { return strings.HasPrefix(sealed, prefix+k.first+":") }

@@ -1,0 +1,142 @@
+package webhook
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"partneredge/edge/webhook/signature"
+	"partneredge/store"
+	"partneredge/store/central"
+)
+
+func TestDelivery(t *testing.T) {
+	eachStore(t, func(t *testing.T, url string) {
+		endpoint := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("thanks")) })
+		r := newRig(t, url, Config{CAFile: caFile(t, endpoint)})
+		sub := r.subscribe(endpoint.URL + "/hook?a=b")
+		event := r.fire()
+		until(t, "delivery", 5*time.Second, func() bool { return endpoint.count() == 1 })
+
+		got := endpoint.all()[0]
+		verified(t, got, sub.Secret)
+		var envelope struct{ ID, Type, Account_id string }
+		must(t, json.Unmarshal(got.body, &envelope))
+		if envelope.ID != event || envelope.Account_id != r.account {
+			t.Errorf("envelope %s", got.body)
+		}
+		for name, want := range map[string]string{
+			"X-Svc-Event": store.EventSentinelFired, "X-Svc-Event-Id": event, "Content-Type": "application/json", "User-Agent": userAgent,
+		} {
+			if got.header.Get(name) != want {
+				t.Errorf("%s: %q, want %q", name, got.header.Get(name), want)
+			}
+		}
+		if _, err := strconv.ParseInt(got.header.Get("X-Svc-Timestamp"), 10, 64); err != nil {
+			t.Error(err)
+		}
+		until(t, "outcome", 5*time.Second, func() bool {
+			d := r.deliveries(central.DeliveryFilter{SubscriptionID: sub.ID})
+			return len(d) == 1 && d[0].State == store.StateDelivered && d[0].Attempts == 1
+		})
+		d := r.deliveries(central.DeliveryFilter{EventID: event})[0]
+		tries, err := r.db.Attempts(t.Context(), d.ID)
+		must(t, err)
+		a := tries[0]
+		if a.ID != got.header.Get("X-Svc-Delivery-Id") || a.Status != 200 || a.Excerpt != "thanks" || a.Error != "" || a.Latency <= 0 {
+			t.Errorf("attempt %+v", a)
+		}
+		if a.Headers["x-svc-signature"] != got.header.Get("X-Svc-Signature") {
+			t.Errorf("headers %v", a.Headers)
+		}
+		if s, _ := r.db.Subscription(t.Context(), sub.ID); !s.FailingFrom.IsZero() {
+			t.Errorf("failing from %v", s.FailingFrom)
+		}
+	})
+}
+
+func TestRetriesUntilDead(t *testing.T) {
+	eachStore(t, func(t *testing.T, url string) {
+		endpoint := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 500) })
+		r := newRig(t, url, Config{CAFile: caFile(t, endpoint), Schedule: []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 150 * time.Millisecond}})
+		sub := r.subscribe(endpoint.URL)
+		event := r.fire()
+		until(t, "the last try", 10*time.Second, func() bool {
+			d := r.deliveries(central.DeliveryFilter{EventID: event})
+			return len(d) == 1 && d[0].State == store.StateDead
+		})
+		got := endpoint.all()
+		if len(got) != 4 {
+			t.Fatalf("%d tries, want 4", len(got))
+		}
+		ids := map[string]bool{}
+		for i, g := range got {
+			verified(t, g, sub.Secret)
+			ids[g.header.Get("X-Svc-Delivery-Id")] = true
+			if g.header.Get("X-Svc-Event-Id") != event {
+				t.Errorf("try %d: event %s", i, g.header.Get("X-Svc-Event-Id"))
+			}
+		}
+		if len(ids) != 4 {
+			t.Errorf("delivery ids repeat: %v", ids)
+		}
+		if s, _ := r.db.Subscription(t.Context(), sub.ID); s.FailingFrom.IsZero() || !s.RevokedAt.IsZero() {
+			t.Errorf("subscription %v %v", s.FailingFrom, s.RevokedAt)
+		}
+	})
+}
+
+// While a secret is rotated, both sign: a receiver that knows either is served.
+func TestRotatedSecret(t *testing.T) {
+	endpoint := newReceiver(t, nil)
+	r := newRig(t, t.TempDir()+"/origin.db", Config{CAFile: caFile(t, endpoint)})
+	sub := r.subscribe(endpoint.URL)
+	r.fire()
+	until(t, "delivery", 5*time.Second, func() bool { return endpoint.count() == 1 })
+	fresh := strings.Repeat("0123456789abcdef", 4)
+	_, err := r.db.RotateSecret(t.Context(), sub.ID, fresh, time.Now().Add(time.Hour))
+	must(t, err)
+	r.fire()
+	until(t, "delivery", 5*time.Second, func() bool { return endpoint.count() == 2 })
+	got := endpoint.all()
+	verified(t, got[0], sub.Secret)
+	verified(t, got[1], sub.Secret)
+	verified(t, got[1], fresh)
+	if n := strings.Count(got[1].header.Get(signature.Header), "v1="); n != 2 {
+		t.Errorf("%d signatures", n)
+	}
+	if signature.Verify(got[0].header.Get(signature.Header), got[0].body, time.Minute, time.Now(), fresh) == nil {
+		t.Error("the new secret signed before it was made")
+	}
+}
+
+// Who looks on sees every try, and keeps nothing waiting when it does not read.
+func TestTail(t *testing.T) {
+	endpoint := newReceiver(t, nil)
+	r := newRig(t, t.TempDir()+"/origin.db", Config{CAFile: caFile(t, endpoint)})
+	sub := r.subscribe(endpoint.URL)
+	tries, end := r.sender.Tail()
+	_, endOther := r.sender.Tail() // never read
+	defer endOther()
+	event := r.fire()
+	select {
+	case tried := <-tries:
+		if tried.EventID != event || tried.SubscriptionID != sub.ID || tried.State != store.StateDelivered || tried.Attempt.Status != 200 {
+			t.Errorf("saw %+v", tried)
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("saw nothing")
+	}
+	end()
+	end()
+	if _, open := <-tries; open {
+		t.Error("still told after the end")
+	}
+	for range tailMost + 10 {
+		r.fire()
+	}
+	until(t, "all delivered", 20*time.Second, func() bool { return endpoint.count() == tailMost+11 })
+}

@@ -1,0 +1,71 @@
+package webhook
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+)
+
+// Limits of what an endpoint may send.
+const (
+	excerptMost = 4 << 10  // bytes of the body that are kept
+	drainMost   = 64 << 10 // bytes that are read so that the connection can be used again
+	headersMost = 64 << 10
+)
+
+// newTransport calls endpoints through the guard, by no proxy whatever the
+// environment says, and follows nothing.
+func newTransport(guard *Guard, caFile string, timeout time.Duration, perEndpoint int) (*http.Transport, error) {
+	roots, err := loadRoots(caFile)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Transport{
+		Proxy:       nil, // else the guard would see the proxy's address
+		DialContext: guard.Dialer(timeout).DialContext,
+		TLSClientConfig: &tls.Config{
+			RootCAs:            roots,
+			MinVersion:         tls.VersionTLS12,
+			ClientSessionCache: tls.NewLRUClientSessionCache(1024),
+		},
+		TLSHandshakeTimeout: timeout,
+		ForceAttemptHTTP2:   true,
+		HTTP2: &http.HTTP2Config{
+			// What an endpoint can make this process hold.
+			MaxReceiveBufferPerStream:     64 << 10,
+			MaxReceiveBufferPerConnection: 1 << 20,
+			SendPingTimeout:               15 * time.Second, // a connection that died unnoticed
+			PingTimeout:                   5 * time.Second,
+		},
+		MaxIdleConns: 2048,
+		// Many subscriptions can share a host.
+		MaxIdleConnsPerHost:    32 * perEndpoint,
+		IdleConnTimeout:        30 * time.Second,
+		MaxResponseHeaderBytes: headersMost,
+		DisableCompression:     true, // what is kept is what was sent
+	}, nil
+}
+
+// loadRoots is the system's certificates and those of a file; nil for the
+// system's alone.
+func loadRoots(caFile string) (*x509.CertPool, error) {
+	if caFile == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(caFile)
+	if err != nil {
+		return nil, fmt.Errorf("read webhook CA file: %w", err)
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, errors.New("read webhook CA file: it holds no certificate")
+	}
+	return roots, nil
+}

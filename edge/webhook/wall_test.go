@@ -1,0 +1,156 @@
+package webhook
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"partneredge/store"
+	"partneredge/store/central"
+)
+
+// state waits until the only delivery of an event is in a state.
+func (r *rig) state(event string, want store.State) store.Delivery {
+	r.t.Helper()
+	var d []store.Delivery
+	until(r.t, "delivery is "+string(want), 10*time.Second, func() bool {
+		d = r.deliveries(central.DeliveryFilter{EventID: event})
+		return len(d) == 1 && d[0].State == want
+	})
+	return d[0]
+}
+
+func (r *rig) tries(d store.Delivery) []store.Attempt {
+	r.t.Helper()
+	tries, err := r.db.Attempts(r.t.Context(), d.ID)
+	must(r.t, err)
+	return tries
+}
+
+// What waits when a subscription is revoked, or its account leaves live mode,
+// is not sent.
+func TestQueuedIsCancelled(t *testing.T) {
+	setup := store.ModeSetup
+	for name, end := range map[string]func(*rig, store.Subscription) error{
+		"revoked": func(r *rig, s store.Subscription) error {
+			_, err := r.db.RevokeSubscription(r.t.Context(), r.account, s.ID)
+			return err
+		},
+		"account in setup": func(r *rig, _ store.Subscription) error {
+			_, _, err := r.db.UpdateAccount(r.t.Context(), r.account, central.AccountPatch{Mode: &setup})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, url string) {
+				started, finish := make(chan struct{}), make(chan struct{})
+				var first atomic.Bool
+				endpoint := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) {
+					if first.CompareAndSwap(false, true) {
+						close(started)
+						<-finish
+					}
+				})
+				r := newRig(t, url, Config{CAFile: caFile(t, endpoint), PerEndpoint: 1, HoldMost: time.Hour})
+				sub := r.subscribe(endpoint.URL)
+				under := r.fire()
+				<-started
+				waiting := []string{r.fire(), r.fire(), r.fire()} // in memory, behind the first
+				until(t, "all in memory", 5*time.Second, func() bool { return r.sender.Stats().Held == 4 })
+				must(t, end(r, sub))
+				close(finish)
+				for _, event := range waiting {
+					if d := r.state(event, store.StateCancelled); d.Attempts != 0 {
+						t.Errorf("%d tries", d.Attempts)
+					}
+				}
+				until(t, "the try under way is logged", 5*time.Second, func() bool {
+					d := r.deliveries(central.DeliveryFilter{EventID: under})[0]
+					return len(r.tries(d)) == 1
+				})
+				if n := endpoint.count(); n != 1 {
+					t.Errorf("%d requests, want the one that was under way", n)
+				}
+			})
+		})
+	}
+}
+
+// Only live subscriptions that name the type, of a live account, get anything.
+func TestWall(t *testing.T) {
+	eachStore(t, func(t *testing.T, url string) {
+		endpoint := newReceiver(t, nil)
+		r := newRig(t, url, Config{CAFile: caFile(t, endpoint)})
+		wanted := r.subscribe(endpoint.URL + "/wanted")
+		sandbox := subscription(r.account, endpoint.URL+"/sandbox")
+		sandbox.Environment = store.Test
+		must(t, r.db.AddSubscription(t.Context(), sandbox))
+		other := subscription(r.account, endpoint.URL+"/other")
+		other.Events = []string{store.EventGoalChanged}
+		must(t, r.db.AddSubscription(t.Context(), other))
+		setup, err := r.db.CreateAccount(t.Context(), store.Account{Name: "S", Agent: store.Agent{Email: "s@example.com", FullName: "S"}})
+		must(t, err)
+		must(t, r.db.AddSubscription(t.Context(), subscription(setup.ID, endpoint.URL+"/setup")))
+		silenced := fire(t, r.db, setup.ID)
+		event := r.fire()
+		r.state(event, store.StateDelivered)
+		if d := r.deliveries(central.DeliveryFilter{EventID: silenced}); len(d) != 0 {
+			t.Errorf("silenced event has %d deliveries", len(d))
+		}
+		got := endpoint.all()
+		if len(got) != 1 {
+			t.Fatalf("%d requests, want 1", len(got))
+		}
+		verified(t, got[0], wanted.Secret)
+	})
+}
+
+// A sender that allows nothing refuses loopback, by address and by name, and
+// says so in the log; proxies of the environment are not asked.
+func TestRefusedAtDelivery(t *testing.T) {
+	proxied := make(chan string, 100)
+	proxy := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { proxied <- q.Method + " " + q.Host }))
+	t.Cleanup(proxy.Close)
+	for _, name := range []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "ALL_PROXY"} {
+		t.Setenv(name, proxy.URL)
+	}
+	t.Setenv("NO_PROXY", "")
+	endpoint := newReceiver(t, nil)
+	dns := newDNS(t)
+	dns.set("inside.example.com", "127.0.0.1")
+	dns.set("mapped.example.com", "::ffff:127.0.0.1")
+	port := endpoint.URL[strings.LastIndexByte(endpoint.URL, ':'):]
+	r := newRig(t, t.TempDir()+"/origin.db", Config{
+		CAFile: caFile(t, endpoint), Schedule: []time.Duration{}, Guard: NewGuard(GuardConfig{Resolver: dns.resolver()}),
+	})
+	targets := map[string]string{}
+	for _, target := range []string{
+		endpoint.URL, "https://inside.example.com" + port, "https://mapped.example.com" + port, "https://[::1]" + port,
+		"https://localhost" + port, "https://169.254.169.254/", "https://[fe80::1%25lo]" + port, "https://8.8.8.8:22/",
+		"https://u:p@8.8.8.8/", "http://8.8.8.8/",
+	} {
+		targets[r.subscribe(target).ID] = target
+	}
+	event := r.fire()
+	until(t, "all refused", 10*time.Second, func() bool {
+		d := r.deliveries(central.DeliveryFilter{EventID: event})
+		for _, one := range d {
+			if one.State != store.StateDead {
+				return false
+			}
+		}
+		return len(d) == len(targets)
+	})
+	for _, d := range r.deliveries(central.DeliveryFilter{EventID: event}) {
+		tries := r.tries(d)
+		if len(tries) != 1 || tries[0].Status != 0 || !strings.HasPrefix(tries[0].Error, "refused by guard: ") {
+			t.Errorf("%s: %+v", targets[d.SubscriptionID], tries)
+		}
+	}
+	if endpoint.count() != 0 || len(proxied) != 0 {
+		t.Errorf("%d requests arrived, %d at the proxy", endpoint.count(), len(proxied))
+	}
+}

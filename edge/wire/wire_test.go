@@ -1,0 +1,34 @@
+package wire
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+func TestUnderstood(t *testing.T) {
+	for v, want := range map[int]bool{
+		-1: false, 0: false, Version: true, Version + 1: true, Version + 2: false,
+	} {
+		if got := Understood(v); got != want {
+			t.Errorf("Understood(%d) = %v, want %v", v, got, want)
+		}
+	}
+}
+
+func TestEveryMessageHasAHead(t *testing.T) {
+	for _, m := range []Message{
+		&KeyRequest{}, &KeyReply{}, &ViewRequest{}, &ViewReply{}, &ChangesRequest{}, &ChangesReply{}, &Changed{},
+		&LeadsRequest{}, &LeadsReply{}, &SubscribeRequest{}, &SubscribeReply{}, &RevokeRequest{}, &RevokeReply{},
+		&BlobRequest{}, &BlobReply{}, &SignaturesRequest{}, &SignaturesReply{}, &Spend{}, &Share{}, &Status{}, &Order{},
+	} {
+		m.Header().V, m.Header().Failure = Version, Internal
+		text, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(string(text), `{"v":1,"failure":"internal"`) {
+			t.Errorf("%T is %s", m, text)
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package host
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// Build compiles a Go guest to a module, once in a test run.
+func Build(t testing.TB, pkg string) []byte {
+	t.Helper()
+	b, _ := built.LoadOrStore(pkg, sync.OnceValues(func() ([]byte, error) {
+		dir, err := os.MkdirTemp("", "module")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(dir)
+		out := filepath.Join(dir, "m.wasm")
+		cmd := exec.Command("go", "build", "-buildmode=c-shared", "-tags=getaddrinfo", "-o", out, pkg)
+		cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
+		cmd.Stderr = os.Stderr
+		if err := cmd.Run(); err != nil {
+			return nil, err
+		}
+		if err := precompile(dir); err != nil {
+			return nil, err
+		}
+		return os.ReadFile(out)
+	}))
+	wasm, err := b.(func() ([]byte, error))()
+	if err != nil {
+		t.Fatalf("build %s: %v", pkg, err)
+	}
+	return wasm
+}
+
+var built sync.Map
+
+// CacheDir is shared by the whole test run, so that a module is compiled once.
+var CacheDir string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "modules")
+	if err != nil {
+		panic(err)
+	}
+	CacheDir = dir
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}

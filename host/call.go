@@ -1,0 +1,210 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"partneredge/host/memory"
+	"partneredge/wasm/abi"
+)
+
+// call is one request under way in a sandbox. It is the context that the
+// engine hands to host functions, so that they reach it without a look-up; it
+// carries nothing else. A sandbox has one and uses it again.
+type call struct {
+	m         *Module
+	memory    *memory.Map
+	parent    context.Context
+	caps      context.Context // what capabilities get; made when first asked for
+	principal abi.Principal
+	now       int64 // the request's, microseconds since the epoch; 0: ask the clock
+	warm      *warm // not nil while an image is made
+
+	started   time.Duration // since the runtime's start, as all below
+	wall      time.Duration // when the wall deadline is reached
+	inHost    time.Duration // spent in capabilities
+	checked   time.Duration // when last checked; host time taken off
+	computed  time.Duration // spent computing, as charged
+	answer    []byte        // room for what capabilities answer
+	hostCalls int
+	logged    int
+	line      []byte   // a line of standard output or error not ended yet
+	refused   bool     // more memory was refused
+	stopped   *stop    // what a host function ended the call with
+	sockets   *sockets // nil until the guest asks for one
+
+	// When fuel was last given, and others last let run; host time taken off.
+	ticked, yielded time.Duration
+	fuel            int32 // how much was given
+}
+
+func (*call) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (*call) Done() <-chan struct{}       { return nil }
+func (*call) Err() error                  { return nil }
+func (*call) Value(any) any               { return nil }
+
+// begin readies c for a request.
+func (c *call) begin(ctx context.Context, principal abi.Principal, now int64) {
+	c.parent, c.caps = ctx, nil
+	c.principal, c.now = principal, now
+	c.started = c.m.runtime.elapsed()
+	c.wall = c.started + c.m.limits.Wall
+	if c.warm != nil {
+		c.wall = c.started + warmLimit
+	}
+	if t, ok := ctx.Deadline(); ok {
+		c.wall = min(c.wall, t.Sub(c.m.runtime.epoch))
+	}
+	c.inHost, c.hostCalls, c.logged, c.line = 0, 0, 0, c.line[:0]
+	c.refused, c.stopped = false, nil
+	c.checked, c.computed = c.started, 0
+	c.ticked, c.yielded, c.fuel = c.started, c.started, firstFuel
+}
+
+// end lets go of everything that belongs to the request.
+func (c *call) end() {
+	c.flushLine()
+	c.sockets.close()
+	c.sockets = nil
+	if caps, ok := c.caps.(*capContext); ok {
+		caps.cancel()
+	}
+	c.parent, c.caps, c.principal = nil, nil, abi.Principal{}
+}
+
+// stop ends the guest's call.
+func (c *call) stop(reason Reason, err error) {
+	c.stopped = &stop{reason, err}
+	panic(c.stopped)
+}
+
+// count counts n calls to the host.
+func (c *call) count(n int) {
+	c.hostCalls += n
+	if c.hostCalls > c.m.limits.HostCalls && c.warm == nil {
+		c.stop(HostCalls, nil)
+	}
+}
+
+// check ends the call if a deadline has passed, and tells the time.
+func (c *call) check() (now time.Duration) {
+	now = c.m.runtime.elapsed()
+	c.computed += min(now-c.inHost-c.checked, maxStretch)
+	c.checked = now - c.inHost
+	switch {
+	case now > c.wall:
+		c.stop(WallDeadline, nil)
+	case c.computed > c.m.limits.CPU && c.warm == nil:
+		c.stop(CPUDeadline, nil)
+	case c.parent.Err() != nil:
+		c.stop(contextReason(c.parent.Err()), nil)
+	}
+	return now
+}
+
+func contextReason(err error) Reason {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return WallDeadline
+	}
+	return Canceled
+}
+
+// fail is the error of a call that the engine returned err for.
+func (c *call) fail(err error) *Error {
+	if e := c.interrupted(err); e != nil {
+		return e
+	}
+	e := c.m.fault(Trap, err)
+	if c.stopped != nil {
+		e.Reason, e.Err = c.stopped.reason, c.stopped.err
+	}
+	if c.refused && (e.Reason == Trap || e.Reason == Exit) {
+		e.Reason = Memory
+	}
+	return e
+}
+
+// log writes one line of the guest's to the log.
+func (c *call) log(level slog.Level, text []byte) {
+	c.logged += len(text) + 1
+	if c.logged > c.m.limits.Log && c.warm == nil {
+		c.stop(LogBytes, nil)
+	}
+	if c.m.runtime.log.Enabled(c, level) {
+		c.m.runtime.log.LogAttrs(c, level, "module log",
+			slog.String("module", c.m.manifest.Name), slog.String("text", string(text)))
+	}
+}
+
+// flushLine logs what is left of standard output and error.
+func (c *call) flushLine() {
+	if len(c.line) == 0 {
+		return
+	}
+	line := c.line
+	c.line = c.line[:0]
+	if c.logged += len(line) + 1; c.logged > c.m.limits.Log {
+		return
+	}
+	c.m.runtime.log.LogAttrs(c, slog.LevelWarn, "module output",
+		slog.String("module", c.m.manifest.Name), slog.String("text", string(line)))
+}
+
+// capContext is the context of a request's capabilities: the caller's, ended
+// at the call's wall deadline. The timer is only made for one who waits.
+type capContext struct {
+	parent   context.Context
+	deadline time.Time
+	inner    context.Context // nil until someone waits
+	stop     context.CancelFunc
+}
+
+// context is what capabilities get. It is never used again by another call,
+// so one who keeps it too long sees it cancelled, not another's.
+func (c *call) context() context.Context {
+	if c.caps == nil {
+		c.caps = c.parent
+		deadline := c.m.runtime.epoch.Add(c.wall)
+		if t, ok := c.parent.Deadline(); !ok || t.After(deadline) {
+			c.caps = &capContext{parent: c.parent, deadline: deadline}
+		}
+	}
+	return c.caps
+}
+
+func (c *capContext) Deadline() (time.Time, bool) { return c.deadline, true }
+
+func (c *capContext) Done() <-chan struct{} {
+	if c.inner == nil {
+		c.inner, c.stop = context.WithDeadline(c.parent, c.deadline)
+	}
+	return c.inner.Done()
+}
+
+func (c *capContext) Err() error {
+	if c.inner != nil {
+		return c.inner.Err()
+	}
+	if err := c.parent.Err(); err != nil {
+		return err
+	}
+	if time.Now().After(c.deadline) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+func (c *capContext) Value(key any) any {
+	if c.inner != nil {
+		return c.inner.Value(key)
+	}
+	return c.parent.Value(key)
+}
+
+func (c *capContext) cancel() {
+	if c.stop != nil {
+		c.stop()
+	}
+}

@@ -1,0 +1,215 @@
+package host
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"time"
+
+	"partneredge/host/engine"
+	"partneredge/host/prepare"
+	"partneredge/wasm/abi"
+)
+
+// edgeFuncs are the imports of package abi.
+func edgeFuncs() []engine.Func {
+	i32 := func(n int) []engine.ValueType {
+		return []engine.ValueType{engine.I32, engine.I32, engine.I32, engine.I32, engine.I32}[:n]
+	}
+	return []engine.Func{
+		{Module: abi.ImportModule, Name: abi.ImportCall, Params: i32(5), Results: i32(1), Call: edgeCall},
+		{Module: abi.ImportModule, Name: abi.ImportLog, Params: i32(3), Call: edgeLog},
+		{Module: prepare.TickModule, Name: prepare.TickName, Results: i32(1), Call: edgeTick},
+	}
+}
+
+func edgeLog(ctx context.Context, memory []byte, stack []uint64) {
+	c := ctx.(*call)
+	c.count(1)
+	text := c.slice(memory, stack[1], stack[2])
+	c.log(slog.Level(int32(stack[0])), text)
+}
+
+func edgeCall(ctx context.Context, memory []byte, stack []uint64) {
+	c := ctx.(*call)
+	c.count(1)
+	op := abi.Op(int32(stack[0]))
+	in := c.slice(memory, stack[1], stack[2])
+	out := c.slice(memory, stack[3], stack[4])
+	stack[0] = uint64(uint32(c.op(op, in, out)))
+}
+
+// slice is the n bytes at ptr of the guest's memory.
+func (c *call) slice(memory []byte, ptr, n uint64) []byte {
+	start, end := uint64(uint32(ptr)), uint64(uint32(ptr))+uint64(uint32(n))
+	if end > uint64(len(memory)) {
+		c.stop(BadPointer, nil)
+	}
+	return memory[start:end:end]
+}
+
+// op runs an operation of the guest's and returns what edge.call does.
+func (c *call) op(op abi.Op, in, out []byte) int32 {
+	if c.warm != nil {
+		return result(c.warm.answer(op, nil), out)
+	}
+	if !c.m.granted(op) {
+		c.m.denied(op)
+		return int32(abi.CodeDenied)
+	}
+	if need := room(op); len(out) < need {
+		return short(need)
+	}
+	start := c.m.runtime.elapsed()
+	waits := writes(op)
+	if waits {
+		c.memory.Pause()
+	}
+	answer, err := c.perform(c.context(), op, in, c.answer[:0])
+	if waits {
+		c.memory.Resume()
+	}
+	c.inHost += c.m.runtime.elapsed() - start
+	if err != nil {
+		return int32(c.code(op, err))
+	}
+	if cap(answer) <= mostAnswerRoom {
+		c.answer = answer
+	}
+	return result(answer, out)
+}
+
+// writes tells whether an operation is more than a look at what is held, so that
+// it may wait, for a disk or for others that write.
+func writes(op abi.Op) bool {
+	switch op {
+	case abi.OpLockout, abi.OpKey, abi.OpProfile, abi.OpInsights, abi.OpFirings:
+		return false
+	}
+	return true
+}
+
+// room is what the answer to an operation needs before the operation is done,
+// 0 where it does no harm to do it twice.
+func room(op abi.Op) int {
+	switch op {
+	case abi.OpLockout, abi.OpFailure:
+		return 8
+	case abi.OpTake:
+		return 25
+	case abi.OpSubscribe:
+		return reasonSize
+	case abi.OpRevoke:
+		return 1
+	case abi.OpLeadOnce:
+		return keptSize
+	}
+	return 0
+}
+
+// keptSize is the room that an abi.Kept frame needs at most.
+const keptSize = 5 + 64
+
+// reasonSize is the room that a refusal's reason needs at most.
+const reasonSize = 64
+
+// mostAnswerRoom is how much room for answers a sandbox keeps, in bytes.
+const mostAnswerRoom = 64 << 10
+
+// short is the CodeShort for an answer of n bytes.
+func short(n int) int32 { return int32(abi.CodeShort) - int32(min(n, math.MaxInt32>>1)) }
+
+// result gives the guest an answer and tells its length, or the room it needs.
+func result(answer, out []byte) int32 {
+	if len(answer) > len(out) {
+		return short(len(answer))
+	}
+	return int32(copy(out, answer))
+}
+
+// perform runs a granted operation and appends its answer to dst. in is the
+// guest's memory: what a capability may keep is copied. dst is the host's, for
+// only this goroutine may write to a guest's memory (memory.Map.Watch).
+func (c *call) perform(ctx context.Context, op abi.Op, in, dst []byte) (answer []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	caps := &c.m.caps
+	switch op {
+	case abi.OpLockout:
+		d, err := caps.Lockouts.Lockout(ctx, string(in))
+		return appendDuration(dst, d), err
+	case abi.OpFailure:
+		d, err := caps.Lockouts.Failure(ctx, string(in))
+		return appendDuration(dst, d), err
+	case abi.OpKey:
+		return caps.Keys.AppendKey(ctx, dst, in)
+	case abi.OpTake:
+		if len(in) < 4 {
+			return nil, abi.ErrFrame
+		}
+		bucket, err := caps.Buckets.Take(ctx, string(in[4:]), int(binary.LittleEndian.Uint32(in)))
+		return bucket.Append(dst), err
+	case abi.OpProfile:
+		return caps.Views.AppendProfile(ctx, dst, c.principal)
+	case abi.OpInsights, abi.OpFirings:
+		if len(in) != 12 {
+			return nil, abi.ErrFrame
+		}
+		at, limit := int64(binary.LittleEndian.Uint64(in)), int(binary.LittleEndian.Uint32(in[8:]))
+		if op == abi.OpInsights {
+			return caps.Views.AppendInsights(ctx, dst, c.principal, at, limit)
+		}
+		return caps.Views.AppendFirings(ctx, dst, c.principal, at, limit)
+	case abi.OpSubscribe:
+		var s abi.Subscription
+		if err := s.Parse([]byte(string(in))); err != nil {
+			return nil, err
+		}
+		reason, err := caps.Subscriptions.Subscribe(ctx, c.principal, &s)
+		return append(dst, reason[:min(len(reason), reasonSize)]...), err
+	case abi.OpRevoke:
+		already, err := caps.Subscriptions.Revoke(ctx, c.principal, string(in))
+		if already {
+			return append(dst, 1), err
+		}
+		return append(dst, 0), err
+	case abi.OpLead:
+		return dst, caps.Outbox.AppendLead(ctx, c.principal, in)
+	case abi.OpLeadOnce:
+		var once abi.Once
+		if err := once.Parse([]byte(string(in))); err != nil {
+			return nil, err
+		}
+		kept, err := caps.Outbox.LeadOnce(ctx, c.principal, &once)
+		return kept.Append(dst), err
+	}
+	return nil, abi.ErrFrame
+}
+
+func appendDuration(dst []byte, d time.Duration) []byte {
+	return binary.LittleEndian.AppendUint64(dst, uint64(d.Milliseconds()))
+}
+
+// code is what the guest sees of a capability's error.
+func (c *call) code(op abi.Op, err error) abi.Code {
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return abi.CodeNotFound
+	case errors.Is(err, ErrLimit):
+		return abi.CodeLimit
+	case errors.Is(err, abi.ErrFrame):
+		return abi.CodeInvalid
+	case errors.Is(err, ErrUnavailable):
+		return abi.CodeUnavailable
+	}
+	c.m.runtime.log.Error("module capability failed",
+		"module", c.m.manifest.Name, "op", int(op), "error", strings.ToValidUTF8(err.Error(), "?"))
+	return abi.CodeFailed
+}

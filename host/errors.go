@@ -1,0 +1,86 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Reason says why a call failed. The set only grows. All but Canceled and
+// Closed are the module's doing or the node's load, and are answered with 500
+// internal_error.
+type Reason string
+
+// Reasons.
+const (
+	CPUDeadline  Reason = "cpu_deadline"  // ran longer than Limits.CPU
+	WallDeadline Reason = "wall_deadline" // took longer than Limits.Wall, or than the context's deadline
+	Memory       Reason = "memory"        // failed after it was refused more memory
+	ResponseSize Reason = "response_size" // answered more than Limits.Response
+	RequestSize  Reason = "request_size"  // the request does not fit the guest's input buffer
+	HostCalls    Reason = "host_calls"    // called the host more often than Limits.HostCalls
+	LogBytes     Reason = "log_bytes"     // logged more than Limits.Log
+	SocketBytes  Reason = "socket_bytes"  // read from and wrote to sockets more than Limits.SocketBytes
+	Trap         Reason = "trap"          // did what WebAssembly forbids: out of bounds, unreachable, stack overflow…
+	Exit         Reason = "exit"          // called proc_exit
+	BadPointer   Reason = "bad_pointer"   // gave the host an address outside its memory
+	BadResponse  Reason = "bad_response"  // answered what is not a response frame
+	Busy         Reason = "busy"          // no sandbox came free in time: retry later
+	Canceled     Reason = "canceled"      // the context was cancelled
+	Closed       Reason = "closed"        // the module or the runtime is closed
+	Failed       Reason = "failed"        // the host could not make a sandbox
+)
+
+// ErrBusy is wrapped by the error of a call for which no sandbox came free in
+// time.
+var ErrBusy = errors.New("no sandbox free")
+
+// ErrClosed is wrapped by the error of a call on a closed module.
+var ErrClosed = errors.New("module closed")
+
+// Error is the error of every failed call.
+type Error struct {
+	Module string // the manifest's name
+	Reason Reason
+	Err    error // what was known besides; may be nil
+}
+
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("call module %s: %s", e.Module, e.Reason)
+	}
+	return fmt.Sprintf("call module %s: %s: %v", e.Module, e.Reason, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Reasons are all there are.
+func Reasons() []Reason {
+	return []Reason{
+		CPUDeadline, WallDeadline, Memory, ResponseSize, RequestSize, HostCalls, LogBytes, SocketBytes, Trap, Exit,
+		BadPointer, BadResponse, Busy, Canceled, Closed, Failed,
+	}
+}
+
+// ReasonOf is the reason of a call's error, "" when err is not one.
+func ReasonOf(err error) Reason {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Reason
+	}
+	return ""
+}
+
+// stop is what a host function panics with to end the guest's call.
+type stop struct {
+	reason Reason
+	err    error
+}
+
+func (s *stop) Error() string {
+	if s.err == nil {
+		return string(s.reason)
+	}
+	return string(s.reason) + ": " + s.err.Error()
+}
+
+func (s *stop) Unwrap() error { return s.err }

@@ -1,0 +1,83 @@
+package host
+
+import (
+	"context"
+	"encoding/binary"
+	"log/slog"
+	"testing"
+	"time"
+
+	"partneredge/host/engine"
+	"partneredge/wasm/abi"
+)
+
+// FuzzHostFunctions calls everything that a guest can import with any
+// parameters over any memory: it comes back, or ends the guest's call.
+func FuzzHostFunctions(f *testing.F) {
+	funcs := append(edgeFuncs(), wasiFuncs()...)
+	for i := range funcs {
+		f.Add(byte(i), []byte{0, 0, 0, 0, 16, 0, 0, 0, 32, 0, 0, 0, 64, 0, 0, 0, 8, 0, 0, 0}, make([]byte, 256))
+		f.Add(byte(i), []byte{255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255}, []byte{1})
+	}
+	caps := Capabilities{Keys: sample{}, Buckets: sample{}, Lockouts: lockouts{}, Views: fuzzViews{}, Subscriptions: fuzzViews{}, Outbox: fuzzViews{}}
+	manifest := Manifest{Name: "fuzz", Capabilities: []abi.Capability{abi.Keys, abi.Buckets, abi.Lockouts, abi.Views, abi.Subscriptions, abi.Outbox}}
+	r, err := New(context.Background(), Config{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = r.Close(context.Background()) })
+	r.log = slog.New(slog.DiscardHandler)
+	m := &Module{runtime: r, manifest: manifest, caps: caps, grants: grants(manifest, caps),
+		limits: Limits{Wall: 5 * time.Millisecond}.withDefaults()}
+	f.Fuzz(func(t *testing.T, which byte, args, memory []byte) {
+		fn := funcs[int(which)%len(funcs)]
+		stack := make([]uint64, max(len(fn.Params), 1))
+		for i, p := range fn.Params {
+			var word [8]byte
+			n := 4
+			if p == engine.I64 {
+				n = 8
+			}
+			args = args[copy(word[:n], args):]
+			stack[i] = binary.LittleEndian.Uint64(word[:])
+		}
+		c := &call{m: m}
+		c.begin(context.Background(), abi.Principal{AccountID: "acc_1"}, 1)
+		defer c.end()
+		defer func() {
+			if e := recover(); e != nil {
+				if s, ok := e.(*stop); !ok || s != c.stopped {
+					t.Fatalf("%s.%s: panic: %v", fn.Module, fn.Name, e)
+				}
+			}
+		}()
+		fn.Call(c, memory, stack)
+	})
+}
+
+// fuzzViews answers with more than there is room for.
+type fuzzViews struct{}
+
+func (fuzzViews) AppendProfile(_ context.Context, dst []byte, _ abi.Principal) ([]byte, error) {
+	return append(dst, make([]byte, 300)...), nil
+}
+
+func (fuzzViews) AppendInsights(_ context.Context, dst []byte, _ abi.Principal, _ int64, limit int) ([]byte, error) {
+	return append(dst, make([]byte, uint(limit)%1000)...), nil
+}
+
+func (fuzzViews) AppendFirings(_ context.Context, dst []byte, _ abi.Principal, _ int64, _ int) ([]byte, error) {
+	return dst, ErrUnavailable
+}
+
+func (fuzzViews) Subscribe(context.Context, abi.Principal, *abi.Subscription) (string, error) {
+	return "host_not_public", nil
+}
+
+func (fuzzViews) Revoke(context.Context, abi.Principal, string) (bool, error) { return true, ErrLimit }
+
+func (fuzzViews) AppendLead(context.Context, abi.Principal, []byte) error { return ErrNotFound }
+
+func (fuzzViews) LeadOnce(context.Context, abi.Principal, *abi.Once) (abi.Kept, error) {
+	return abi.Kept{}, nil
+}

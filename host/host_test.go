@@ -1,0 +1,137 @@
+package host_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"partneredge/host"
+	"partneredge/wasm/abi"
+)
+
+var fixedNow = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+
+// safeBuffer is a log that goroutines may write to.
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *safeBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *safeBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// newRuntime starts a runtime whose compiled code is shared by the whole test run.
+func newRuntime(t testing.TB, change func(*host.Config)) (*host.Runtime, *safeBuffer) {
+	t.Helper()
+	log := &safeBuffer{}
+	config := host.Config{CacheDir: host.CacheDir, Clock: func() time.Time { return fixedNow },
+		Log: slog.New(slog.NewTextHandler(log, nil))}
+	if change != nil {
+		change(&config)
+	}
+	r, err := host.New(context.Background(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return r, log
+}
+
+func openGuest(t testing.TB, r *host.Runtime, manifest host.Manifest, caps host.Capabilities, limits host.Limits) *host.Module {
+	t.Helper()
+	m, err := r.Open(context.Background(), host.Build(t, "./testdata/guest"), manifest, caps, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// get answers a GET of path.
+func get(t testing.TB, m *host.Module, path string) string {
+	t.Helper()
+	var resp abi.Response
+	if err := m.Call(context.Background(), &abi.Request{Method: "GET", Path: path}, &resp); err != nil {
+		t.Fatal(err)
+	}
+	return string(resp.Body)
+}
+
+type views struct{ host.Views }
+
+func (views) AppendProfile(_ context.Context, dst []byte, p abi.Principal) ([]byte, error) {
+	profile := abi.Profile{FullName: "Agent of " + p.AccountID}
+	return profile.Append(dst), nil
+}
+
+func TestCall(t *testing.T) {
+	r, log := newRuntime(t, nil)
+	m := openGuest(t, r, host.Manifest{Name: "guest", Headers: []string{"x-shown"}}, host.Capabilities{Views: views{}}, host.Limits{})
+
+	req := abi.Request{Method: "POST", Path: "/echo", Query: "q=1", Client: "::1", Body: []byte("hello"), Random: [32]byte{1, 2, 3, 4},
+		Headers: []abi.Header{{Name: "x-hidden", Value: "no"}, {Name: "x-shown", Value: "yes"}}}
+	var resp abi.Response
+	if err := m.Call(context.Background(), &req, &resp); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(resp.Body), "POST /echo?q=1 1772600767000000 01020304 [{x-shown yes}] hello"; got != want {
+		t.Errorf("echo: got %q, want %q", got, want)
+	}
+	if len(resp.Headers) != 1 || resp.Headers[0] != (abi.Header{Name: "x-client", Value: "::1"}) {
+		t.Errorf("headers: got %v", resp.Headers)
+	}
+	for range 3 { // two requests of the warm-up are in the image
+		if got := get(t, m, "/served"); got != "3" {
+			t.Errorf("served: got %s, want 3", got)
+		}
+	}
+	if a, b := get(t, m, "/random"), get(t, m, "/random"); a == b || len(a) != 32 {
+		t.Errorf("random: got %s, then %s", a, b)
+	}
+	if got, want := get(t, m, "/clock"), "2026-03-04T05:06:07Z"; got != want {
+		t.Errorf("clock: got %s, want %s", got, want)
+	}
+	if got := get(t, m, "/sleep"); got != "true" {
+		t.Errorf("sleep: got %s", got)
+	}
+	if got := get(t, m, "/environment"); got != "0 0" {
+		t.Errorf("environment: got %s", got)
+	}
+	for range 2 {
+		if got := get(t, m, "/profile"); !strings.Contains(got, "not granted") {
+			t.Errorf("profile without a grant: got %s", got)
+		}
+	}
+	if n := strings.Count(log.String(), "refused a capability"); n != 1 {
+		t.Errorf("refusal logged %d times, want once: %s", n, log)
+	}
+}
+
+func TestGranted(t *testing.T) {
+	r, _ := newRuntime(t, nil)
+	m := openGuest(t, r, host.Manifest{Name: "guest", Capabilities: []abi.Capability{abi.Views}}, host.Capabilities{Views: views{}}, host.Limits{})
+	var resp abi.Response
+	req := abi.Request{Method: "GET", Path: "/profile", Principal: abi.Principal{AccountID: "acc_1"}}
+	if err := m.Call(context.Background(), &req, &resp); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(resp.Body), "Agent of acc_1"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,242 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"partneredge/host/memory"
+	"partneredge/wasm/abi"
+)
+
+// lines is a log that is looked at while it is written.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) count(s string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.b.String(), s)
+}
+
+type lockouts struct{}
+
+func (lockouts) Lockout(context.Context, string) (time.Duration, error) { return 0, nil }
+func (lockouts) Failure(context.Context, string) (time.Duration, error) { return 0, nil }
+
+func openHostile(t testing.TB, wasm []byte, reset memory.Strategy, limits Limits) (*Runtime, *Module, *lines) {
+	t.Helper()
+	log := &lines{}
+	ctx := context.Background()
+	r, err := New(ctx, Config{CacheDir: CacheDir, Reset: reset,
+		Log:   slog.New(slog.NewTextHandler(log, nil)),
+		Clock: func() time.Time { return time.Unix(1e9, 0) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	m, err := r.Open(ctx, wasm, Manifest{Name: "hostile", Capabilities: []abi.Capability{abi.Lockouts},
+		Warmup: []Warmup{{Method: "GET", Path: "/honest"}}}, Capabilities{Lockouts: lockouts{}}, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, m, log
+}
+
+func ask(m *Module, path, body string) (string, error) {
+	var resp abi.Response
+	err := m.Call(context.Background(), &abi.Request{Method: "GET", Path: path, Body: []byte(body)}, &resp)
+	return fmt.Sprintf("%d %v %s", resp.Status, resp.Headers, resp.Body), err
+}
+
+// pristine checks every idle sandbox: all of its state is the image's, and the
+// memory that is accounted for is what there is.
+func pristine(t *testing.T, m *Module) {
+	t.Helper()
+	m.pool.makers.Wait()
+	m.pool.mu.Lock()
+	defer m.pool.mu.Unlock()
+	if m.pool.count != len(m.pool.idle) || len(m.pool.idle) == 0 {
+		t.Errorf("%d sandboxes, %d idle", m.pool.count, len(m.pool.idle))
+	}
+	for _, s := range m.pool.idle {
+		if err := s.same(); err != nil {
+			t.Errorf("idle sandbox: %v", err)
+		}
+		if !bytes.Equal(s.instance.Memory(), m.image.memory.Bytes()) {
+			t.Error("idle sandbox: memory is not the image's")
+		}
+	}
+	m.runtime.budget.mu.Lock()
+	defer m.runtime.budget.mu.Unlock()
+	if left, want := m.runtime.budget.left, 2<<30-m.pool.count*m.image.size(); left != want {
+		t.Errorf("%d bytes of memory accounted for, want %d", 2<<30-left, 2<<30-want)
+	}
+}
+
+// attacks and how each must end; "" is an answer.
+var attacks = []struct {
+	path string
+	want []Reason
+}{
+	{"/memory", nil}, {"/heap", nil}, {"/goroutines", nil}, {"/timers", nil}, {"/descriptors", nil},
+	{"/environment", nil}, {"/finalizers", nil}, {"/grow", nil},
+	{"/spin", []Reason{CPUDeadline}},
+	{"/spin-goroutines", []Reason{CPUDeadline}},
+	{"/recurse", []Reason{HostCalls, WallDeadline, Exit, Trap, CPUDeadline, LogBytes, Memory}},
+	{"/allocate", []Reason{Memory, CPUDeadline}},
+	{"/sleep", []Reason{WallDeadline}},
+	{"/deadlock", []Reason{Exit, Trap, WallDeadline, LogBytes}},
+	{"/flood-log", []Reason{LogBytes}},
+	{"/flood-stderr", []Reason{LogBytes}},
+	{"/flood-line", []Reason{LogBytes}},
+	{"/flood-host", []Reason{HostCalls}},
+	{"/big", []Reason{ResponseSize}},
+	{"/exit", []Reason{Exit}},
+	{"/exit0", []Reason{Exit}},
+	{"/panic", []Reason{Exit, Trap}},
+	{"/nil", []Reason{Exit, Trap}},
+	{"/wild", []Reason{Trap, Exit}},
+	{"/raze", []Reason{Trap, Exit, CPUDeadline, LogBytes, Memory}},
+}
+
+// TestHostile runs each attack, then 1 000 honest requests: their answers are
+// byte for byte what they were before, and nothing is left behind in memory.
+func TestHostile(t *testing.T) {
+	honest := 1000
+	if testing.Short() {
+		honest = 100
+	}
+	wasm := Build(t, "./testdata/hostile")
+	for _, strategy := range memory.Available() {
+		t.Run(strategy.String(), func(t *testing.T) {
+			_, m, log := openHostile(t, wasm, strategy, Limits{Wall: 300 * time.Millisecond, Sandboxes: 4})
+			want, err := ask(m, "/honest", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			fds, goroutines := descriptors(t), runtime.NumGoroutine()
+			failures := 0
+			for _, a := range attacks {
+				t.Run(a.path[1:], func(t *testing.T) {
+					start := time.Now()
+					_, err := ask(m, a.path, "do not tell")
+					took := time.Since(start)
+					if got := ReasonOf(err); !allowed(got, a.want) {
+						t.Errorf("ended with %q, want %v: %v", got, a.want, err)
+					}
+					if err != nil {
+						failures++
+					}
+					if took > time.Second {
+						t.Errorf("took %v", took)
+					}
+					n := honest
+					if strategy != memory.Available()[0] {
+						n = honest / 10 // the rarer ways share what was shown
+					}
+					for range n {
+						got, err := ask(m, "/honest", "")
+						if err != nil {
+							t.Fatal(err)
+						}
+						if got != want {
+							t.Fatalf("honest answer:\n%s\nwant\n%s", got, want)
+						}
+					}
+					pristine(t, m)
+				})
+			}
+			if n := log.count("module call failed"); n != failures {
+				t.Errorf("%d failures logged, want %d", n, failures)
+			}
+			if n := log.count("do not tell"); n != 0 {
+				t.Errorf("a request's body is in the log %d times", n)
+			}
+			if n := descriptors(t); n > fds+8 { // a page map for each of 4 sandboxes
+				t.Errorf("%d descriptors, %d before", n, fds)
+			}
+			if n := runtime.NumGoroutine(); n > goroutines+2 {
+				t.Errorf("%d goroutines, %d before", n, goroutines)
+			}
+			total := uint64(0)
+			for _, n := range m.Stats().Failed {
+				total += n
+			}
+			if total != uint64(failures) {
+				t.Errorf("%d failures counted, want %d", total, failures)
+			}
+		})
+	}
+}
+
+func allowed(got Reason, want []Reason) bool {
+	if len(want) == 0 {
+		return got == ""
+	}
+	for _, w := range want {
+		if got == w {
+			return true
+		}
+	}
+	return false
+}
+
+// descriptors is how many files the process has open; 0 where it cannot tell.
+func descriptors(t *testing.T) int {
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Logf("open files not counted: %v", err)
+	}
+	return len(list)
+}
+
+// TestHostileTogether runs attacks and honest requests side by side.
+func TestHostileTogether(t *testing.T) {
+	wasm := Build(t, "./testdata/hostile")
+	_, m, _ := openHostile(t, wasm, memory.Auto, Limits{Wall: 300 * time.Millisecond, Sandboxes: 8, Wait: 10 * time.Second})
+	want, err := ask(m, "/honest", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	for i := range 4 {
+		group.Go(func() {
+			for n := range 25 {
+				a := attacks[(i*7+n)%len(attacks)]
+				if _, err := ask(m, a.path, "do not tell"); err != nil && errors.Is(err, ErrBusy) {
+					t.Error(err)
+				}
+			}
+		})
+		group.Go(func() {
+			for range 250 {
+				if got, err := ask(m, "/honest", ""); err != nil || got != want {
+					t.Errorf("honest answer: %s, %v", got, err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	pristine(t, m)
+}

@@ -1,0 +1,95 @@
+package hosttest_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"partneredge/host/engine"
+	"partneredge/host/hosttest"
+	"partneredge/host/wazero"
+	"partneredge/wasm/contract"
+	"partneredge/wasm/memory"
+	"partneredge/wasm/native"
+	"partneredge/wasm/serve"
+)
+
+// named is an engine under test.
+type named struct {
+	name string
+	new  engine.New
+}
+
+// engines are those that the test program has; with the build tag wasmtime
+// there is one more.
+func engines() []named { return append([]named{{"wazero", wazero.New}}, moreEngines()...) }
+
+// transcript runs every case of the contract and returns each exchange as text.
+func transcript(t *testing.T, handler func(w *memory.World, now func() int64) http.Handler) (all []string) {
+	clock := contract.NewClock()
+	world := memory.New(clock.Now)
+	skipped := contract.Run(t, contract.Target{
+		Send:    contract.Handler(handler(world, clock.Now)),
+		Clients: true,
+		Fixture: contract.InMemory(world, clock.Now),
+		Advance: clock.Advance,
+		Outage:  contract.OutageOf(world),
+		Observe: func(_ testing.TB, x contract.Exchange) { all = append(all, told(x)) },
+	})
+	if len(skipped) != 0 {
+		t.Errorf("left out: %q", skipped)
+	}
+	return all
+}
+
+// told is an exchange, the answer with every byte of it.
+func told(x contract.Exchange) string {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s: %s %s\n%d\n", x.Case, x.Request.Method, x.Request.URL.RequestURI(), x.Response.StatusCode)
+	for _, name := range slices.Sorted(maps.Keys(x.Response.Header)) {
+		fmt.Fprintf(&b, "%s: %q\n", name, x.Response.Header[name])
+	}
+	b.Write(x.ResponseBody)
+	return b.String()
+}
+
+// plain is the API without modules, with the clock and the seed of hosttest.
+func plain(w *memory.World, now func() int64) http.Handler {
+	set := native.Set(w)
+	return serve.New(serve.Config{
+		Modules: func() (*serve.Set, func()) { return set, func() {} },
+		Now:     func() time.Time { return time.UnixMicro(now()) },
+		Random:  serve.Seed(1),
+	})
+}
+
+// Every case of the contract under every engine, each answer byte for byte what
+// plain Go answers.
+func TestContract(t *testing.T) {
+	dir := build(t)
+	var want []string
+	t.Run("native", func(t *testing.T) { want = transcript(t, plain) })
+	if cases := contract.Cases(); len(want) < len(cases) {
+		t.Errorf("%d exchanges for %d cases", len(want), len(cases))
+	}
+	for _, e := range engines() {
+		t.Run(e.name, func(t *testing.T) {
+			got := transcript(t, func(w *memory.World, now func() int64) http.Handler {
+				return hosttest.Config{Engine: e.new}.Handler(t, dir, w, now)
+			})
+			if len(got) != len(want) {
+				t.Fatalf("%d exchanges, %d in plain Go", len(got), len(want))
+			}
+			for i := range want {
+				if got[i] != want[i] {
+					t.Errorf("got\n%s\nin plain Go\n%s", got[i], want[i])
+				}
+			}
+			t.Logf("%d exchanges, %d cases", len(got), len(contract.Cases()))
+		})
+	}
+}

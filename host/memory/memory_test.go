@@ -1,0 +1,233 @@
+package memory
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+const testSize = 3 << 20
+
+func newTestImage(t testing.TB) *Image {
+	t.Helper()
+	content := make([]byte, testSize)
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 100 { // a third of the pages stays empty
+		at := random.IntN(testSize / pageSize)
+		for i := range pageSize {
+			content[at*pageSize+i] = byte(random.Uint32())
+		}
+	}
+	image, err := NewImage(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(image.Close)
+	if !bytes.Equal(image.Bytes(), content) {
+		t.Fatal("the image is not what it was made of")
+	}
+	return image
+}
+
+// TestReset runs every strategy that the machine has: whatever was written is
+// gone.
+func TestReset(t *testing.T) {
+	image := newTestImage(t)
+	available := Available()
+	t.Logf("strategies here: %v", available)
+	for s := Track; s <= Copy; s++ {
+		t.Run(s.String(), func(t *testing.T) {
+			if _, err := Choose(s); err != nil {
+				t.Skipf("not shown here: %v", err)
+			}
+			m, err := image.Map(64<<20, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Free()
+			rapid.Check(t, func(rt *rapid.T) {
+				b := m.Resize(testSize)
+				if rapid.Bool().Draw(rt, "watch") {
+					m.Watch()
+					defer m.Unwatch()
+				}
+				for range rapid.IntRange(0, 300).Draw(rt, "writes") {
+					at := rapid.IntRange(0, testSize-1).Draw(rt, "at")
+					n := min(rapid.IntRange(1, 3*pageSize).Draw(rt, "bytes"), testSize-at)
+					for i := range n {
+						b[at+i]++
+					}
+				}
+				if _, err := m.Reset(); err != nil {
+					rt.Fatal(err)
+				}
+				if !bytes.Equal(b, image.Bytes()) {
+					rt.Fatal("memory is not the image")
+				}
+			})
+			if _, err := m.Reset(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestScanWritesOnlyWhatWasWritten(t *testing.T) {
+	if _, err := Choose(Scan); err != nil {
+		t.Skipf("not shown here: %v", err)
+	}
+	image := newTestImage(t)
+	m, err := image.Map(testSize, Scan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Free()
+	b := m.Resize(testSize)
+	var sum byte
+	for i := range b {
+		sum += b[i] // read all: that must not count
+	}
+	for i := range 10 {
+		b[i*100*pageSize/4] = sum
+	}
+	written, err := m.Reset()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if written != 10*pageSize {
+		t.Errorf("wrote %d bytes, want %d", written, 10*pageSize)
+	}
+}
+
+func TestGrow(t *testing.T) {
+	image := newTestImage(t)
+	s, err := Choose(Auto)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := image.Map(testSize+4*pageSize, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Free()
+	asked := 0
+	m.Grow = func(from, to int) bool {
+		asked++
+		return to <= testSize+2*pageSize
+	}
+	if m.Resize(testSize) == nil || asked != 0 {
+		t.Error("the image's size is not granted at once")
+	}
+	b := m.Resize(testSize + 2*pageSize)
+	if b == nil {
+		t.Fatal("growth refused")
+	}
+	b[len(b)-1] = 1
+	if m.Resize(testSize+3*pageSize) != nil {
+		t.Error("growth granted that was refused")
+	}
+	if m.Resize(testSize+8*pageSize) != nil {
+		t.Error("growth beyond the most")
+	}
+	if _, err := m.Reset(); err == nil {
+		t.Error("reset after growth")
+	}
+	m.Free()
+}
+
+func TestLay(t *testing.T) {
+	image := newTestImage(t)
+	s, _ := Choose(Auto)
+	m, err := New(testSize, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Free()
+	b := m.Resize(testSize)
+	if !bytes.Equal(b, make([]byte, testSize)) {
+		t.Fatal("new memory is not empty")
+	}
+	b[5] = 5
+	if err := m.Lay(image); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(b, image.Bytes()) {
+		t.Error("memory is not the image that was laid")
+	}
+	if _, err := Choose(Strategy(99)); !errors.Is(err, ErrStrategy) {
+		t.Errorf("strategy 99: got %v", err)
+	}
+}
+
+// TestWatch: what was found once is filled again without asking, and a page
+// that is written for the first time is found.
+func TestWatch(t *testing.T) {
+	image := newTestImage(t)
+	for _, s := range Available() {
+		t.Run(s.String(), func(t *testing.T) {
+			m, err := image.Map(testSize, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Free()
+			b := m.Resize(testSize)
+			for round := range 200 {
+				m.Watch()
+				for page := range min(round, 50) + 1 {
+					b[page*7*pageSize]++
+					if page%16 == round%16 { // wherever the new page lies, in some round a pause comes after it
+						m.Pause()
+						m.Resume()
+					}
+				}
+				_, err := m.Reset()
+				m.Unwatch()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(b, image.Bytes()) {
+					t.Fatalf("round %d: memory is not the image", round)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkReset is the cost of a reset after 16 scattered pages were written,
+// the pages asked for each time, or known.
+func BenchmarkReset(b *testing.B) {
+	for _, s := range Available() {
+		for _, known := range []bool{false, true} {
+			name := s.String() + "/asking"
+			if known {
+				name = s.String() + "/known"
+			}
+			b.Run(name, func(b *testing.B) {
+				image := newTestImage(b)
+				m, err := image.Map(testSize, s)
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer m.Free()
+				mem := m.Resize(testSize)
+				for b.Loop() {
+					if known {
+						m.Watch()
+					}
+					for i := range 16 {
+						mem[i*20*pageSize]++
+					}
+					if _, err := m.Reset(); err != nil {
+						b.Fatal(err)
+					}
+					if known {
+						m.Unwatch()
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// pool holds a module's sandboxes. The one that was used last is used next,
+// for its memory is in the processor's cache.
+type pool struct {
+	module *Module
+
+	mu      sync.Mutex
+	idle    []*sandbox
+	count   int             // all there are, those being made included
+	waiting []chan *sandbox // calls that wait, the longest first
+	closed  bool
+	quiet   sync.Cond      // count reached 0; set up by close
+	makers  sync.WaitGroup // goroutines that make sandboxes
+}
+
+// take gets a sandbox, or makes one, or waits.
+func (p *pool) take(ctx context.Context) (*sandbox, *Error) {
+	for shrunk := false; ; shrunk = true {
+		p.mu.Lock()
+		if p.closed {
+			p.mu.Unlock()
+			return nil, p.module.fault(Closed, ErrClosed)
+		}
+		if n := len(p.idle); n > 0 {
+			s := p.idle[n-1]
+			p.idle[n-1] = nil
+			p.idle = p.idle[:n-1]
+			p.mu.Unlock()
+			return s, nil
+		}
+		more := p.count < p.module.limits.Sandboxes
+		if more && p.module.runtime.budget.reserve(p.module.image.size(), p) {
+			p.count++
+			p.mu.Unlock()
+			return p.fill()
+		}
+		if more && !shrunk {
+			p.mu.Unlock()
+			p.module.runtime.shrink(p) // others' idle sandboxes make room
+			continue
+		}
+		ch := make(chan *sandbox, 1)
+		p.waiting = append(p.waiting, ch)
+		p.mu.Unlock()
+		return p.wait(ctx, ch)
+	}
+}
+
+// wait waits for a sandbox to be handed over.
+func (p *pool) wait(ctx context.Context, ch chan *sandbox) (*sandbox, *Error) {
+	timer := time.NewTimer(p.module.limits.Wait)
+	defer timer.Stop()
+	var err *Error
+	select {
+	case s := <-ch:
+		if s == nil {
+			return nil, p.module.fault(Closed, ErrClosed)
+		}
+		return s, nil
+	case <-timer.C:
+		err = p.module.fault(Busy, ErrBusy)
+	case <-ctx.Done():
+		err = p.module.fault(contextReason(ctx.Err()), ctx.Err())
+		if err.Reason == WallDeadline {
+			err = p.module.fault(Busy, ErrBusy)
+		}
+	}
+	p.mu.Lock()
+	i := slices.Index(p.waiting, ch)
+	if i >= 0 {
+		p.waiting = slices.Delete(p.waiting, i, i+1)
+	}
+	p.mu.Unlock()
+	if i < 0 { // it was handed over just now
+		if s := <-ch; s != nil {
+			return s, nil
+		}
+	}
+	return nil, err
+}
+
+// fill makes the sandbox that was counted already.
+func (p *pool) fill() (*sandbox, *Error) {
+	s, err := p.module.clone(context.Background())
+	if err != nil {
+		p.gone(p.module.image.size())
+		return nil, p.module.fault(Failed, fmt.Errorf("make a sandbox: %w", err))
+	}
+	return s, nil
+}
+
+// put gives back a sandbox that is the image again.
+func (p *pool) put(s *sandbox) {
+	p.mu.Lock()
+	switch {
+	case p.closed:
+		p.mu.Unlock()
+		p.discard(s)
+		return
+	case len(p.waiting) > 0:
+		p.waiting[0] <- s
+		p.waiting = slices.Delete(p.waiting, 0, 1)
+	default:
+		p.idle = append(p.idle, s)
+	}
+	p.mu.Unlock()
+}
+
+// discard frees a sandbox.
+func (p *pool) discard(s *sandbox) { p.gone(s.close()) }
+
+// gone tells that a sandbox of size bytes is no more.
+func (p *pool) gone(size int) {
+	p.mu.Lock()
+	p.count--
+	if p.closed && p.count == 0 {
+		p.quiet.Broadcast()
+	}
+	p.mu.Unlock()
+	p.module.runtime.budget.release(size)
+	p.wake()
+}
+
+// wake makes one more sandbox, if a call waits for one.
+func (p *pool) wake() {
+	p.mu.Lock()
+	wanted := len(p.waiting) > 0
+	p.mu.Unlock()
+	if wanted {
+		p.replace()
+	}
+}
+
+// replace makes one more sandbox in the background, if there may be one.
+func (p *pool) replace() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.count >= p.module.limits.Sandboxes {
+		return
+	}
+	starved := p
+	if len(p.waiting) == 0 {
+		starved = nil
+	}
+	if !p.module.runtime.budget.reserve(p.module.image.size(), starved) {
+		return
+	}
+	p.count++
+	p.makers.Go(func() {
+		if s, err := p.fill(); err == nil {
+			p.put(s)
+		} else {
+			p.module.report(err)
+		}
+	})
+}
+
+// shrink frees an idle sandbox, if there is one.
+func (p *pool) shrink() bool {
+	p.mu.Lock()
+	if len(p.idle) == 0 {
+		p.mu.Unlock()
+		return false
+	}
+	s := p.idle[0] // the one that was not used for longest
+	p.idle = slices.Delete(p.idle, 0, 1)
+	p.mu.Unlock()
+	p.discard(s)
+	return true
+}
+
+// close frees every sandbox, once it is given back. It may be called twice.
+func (p *pool) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.quiet.L = &p.mu
+	for _, ch := range p.waiting {
+		ch <- nil
+	}
+	p.waiting = nil
+	idle := p.idle
+	p.idle = nil
+	p.mu.Unlock()
+	for _, s := range idle {
+		p.discard(s)
+	}
+	p.makers.Wait()
+	p.mu.Lock()
+	for p.count > 0 {
+		p.quiet.Wait()
+	}
+	p.mu.Unlock()
+}

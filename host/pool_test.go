@@ -1,0 +1,201 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"partneredge/wasm/abi"
+)
+
+// gateway is a capability that holds calls until it is told to let them go.
+type gateway struct {
+	entered chan struct{}
+	leave   chan struct{}
+}
+
+func newGateway() *gateway { return &gateway{make(chan struct{}, 100), make(chan struct{})} }
+
+func (g *gateway) Lockout(ctx context.Context, _ string) (time.Duration, error) {
+	g.entered <- struct{}{}
+	select {
+	case <-g.leave:
+		return 0, nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+func (g *gateway) Failure(context.Context, string) (time.Duration, error) { panic("host bug") }
+
+// asks makes edge.call with an operation on nothing, and tells the result.
+func asks(op abi.Op) []byte {
+	return tell(asm(num(op), num(0), num(0), num(0x8000), num(64), 0x10, 0))
+}
+
+func openGateway(t *testing.T, config Config, op abi.Op, limits Limits) (*Runtime, *Module, *gateway) {
+	t.Helper()
+	ctx := context.Background()
+	g := newGateway()
+	if config.Log == nil {
+		config.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	r, err := New(ctx, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close(ctx) })
+	m, err := r.Open(ctx, handmade(asks(op), nil), Manifest{Name: "gateway", Capabilities: []abi.Capability{abi.Lockouts}},
+		Capabilities{Lockouts: g}, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, m, g
+}
+
+func TestPoolBound(t *testing.T) {
+	_, m, g := openGateway(t, Config{}, abi.OpLockout, Limits{Sandboxes: 2, Wait: 50 * time.Millisecond, Wall: time.Minute})
+	var group sync.WaitGroup
+	for range 2 {
+		group.Go(func() {
+			if _, err := ask(m, "/", ""); err != nil {
+				t.Error(err)
+			}
+		})
+		<-g.entered
+	}
+	_, err := ask(m, "/", "") // none is free
+	if ReasonOf(err) != Busy || !errors.Is(err, ErrBusy) {
+		t.Errorf("third call: got %v, want busy", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := m.Call(ctx, &abi.Request{}, &abi.Response{}); ReasonOf(err) != Canceled {
+		t.Errorf("cancelled call: got %v", err)
+	}
+	if s := m.Stats(); s.Sandboxes != 2 || s.Idle != 0 || s.Waiting != 0 {
+		t.Errorf("stats %+v", s)
+	}
+	close(g.leave)
+	group.Wait()
+	// Those that wait are served in turn.
+	for range 10 {
+		group.Go(func() {
+			if _, err := ask(m, "/", ""); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	pristine(t, m)
+}
+
+func TestWallDeadlineReachesCapabilities(t *testing.T) {
+	_, m, g := openGateway(t, Config{}, abi.OpLockout, Limits{Wall: 30 * time.Millisecond})
+	start := time.Now()
+	if _, err := ask(m, "/", ""); err != nil { // the guest sees a failure, and answers
+		t.Error(err)
+	}
+	<-g.entered
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("took %v", took)
+	}
+}
+
+func TestCapabilityPanics(t *testing.T) {
+	_, m, _ := openGateway(t, Config{}, abi.OpFailure, Limits{})
+	if _, err := ask(m, "/", ""); err != nil {
+		t.Errorf("a panic of the host's ends the guest's call: %v", err)
+	}
+	pristine(t, m)
+}
+
+// TestCeiling: two modules share memory for three sandboxes.
+func TestCeiling(t *testing.T) {
+	ctx := context.Background()
+	const size = 2 * 64 << 10 // of the handmade module's image
+	r, a, g := openGateway(t, Config{Memory: 3 * size}, abi.OpLockout, Limits{Wall: time.Minute, Wait: 5 * time.Second})
+	b, err := r.Open(ctx, handmade(tell(asm(num(0))), nil), Manifest{Name: "b"}, Capabilities{}, Limits{Wait: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ask(b, "/", ""); err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	for range 3 { // the third takes the memory of b's idle sandbox
+		group.Go(func() {
+			if _, err := ask(a, "/", ""); err != nil {
+				t.Error(err)
+			}
+		})
+		<-g.entered
+	}
+	if n := b.Stats().Sandboxes; n != 0 {
+		t.Errorf("b has %d sandboxes, want 0", n)
+	}
+	if _, err := ask(b, "/", ""); !errors.Is(err, ErrBusy) {
+		t.Errorf("call beyond the ceiling: got %v, want busy", err)
+	}
+	// A guest's growth beyond the ceiling fails as well.
+	if r.budget.reserve(1, nil) {
+		t.Error("there is memory left")
+	}
+	close(g.leave)
+	group.Wait()
+	if _, err := ask(b, "/", ""); err != nil {
+		t.Errorf("call after the others: %v", err)
+	}
+}
+
+func TestClose(t *testing.T) {
+	ctx := context.Background()
+	r, m, g := openGateway(t, Config{}, abi.OpLockout, Limits{Sandboxes: 1, Wall: time.Minute, Wait: time.Minute})
+	var group sync.WaitGroup
+	group.Go(func() {
+		if _, err := ask(m, "/", ""); err != nil {
+			t.Error(err)
+		}
+	})
+	<-g.entered
+	group.Go(func() {
+		if _, err := ask(m, "/", ""); !errors.Is(err, ErrClosed) {
+			t.Errorf("waiting call: got %v, want closed", err)
+		}
+	})
+	for m.Stats().Waiting == 0 {
+		runtime.Gosched()
+	}
+	closed := make(chan struct{})
+	go func() {
+		m.Close(ctx)
+		close(closed)
+	}()
+	for {
+		if _, err := ask(m, "/", ""); errors.Is(err, ErrClosed) {
+			break
+		}
+	}
+	select {
+	case <-closed:
+		t.Error("closed while a call is under way")
+	default:
+	}
+	close(g.leave)
+	group.Wait()
+	<-closed
+	m.Close(ctx)
+	for range 2 {
+		if err := r.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := r.Open(ctx, handmade(tell(asm(num(0))), nil), Manifest{}, Capabilities{}, Limits{}); err == nil {
+		t.Error("open on a closed runtime")
+	}
+}

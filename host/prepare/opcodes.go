@@ -1,0 +1,157 @@
+package prepare
+
+// The opcodes of WebAssembly 2.0 (https://www.w3.org/TR/wasm-core-2/, binary
+// format, appendix "Index of Instructions"), each with the shape of what
+// follows it. An opcode that is not here is refused.
+
+// shape is what follows an opcode.
+type shape byte
+
+const (
+	none      shape = iota + 1 // nothing
+	block                      // block type; opens a block
+	loopHead                   // as block, and branches to it go back
+	elseMark                   // else
+	endMark                    // end
+	label                      // label index
+	labels                     // list of label indices, and a default
+	function                   // function index
+	indirect                   // type index, table index
+	typed                      // list of value types
+	local                      // local index
+	globalGet                  // global index
+	globalSet                  // global index
+	table                      // table index
+	tableSet                   // table index; changes the table
+	access                     // alignment, offset
+	zero                       // a zero byte: the memory's index
+	memGrow                    // a zero byte: the memory's index
+	num32                      // signed LEB128, 32 bits
+	num64                      // signed LEB128, 64 bits
+	four                       // 4 bytes
+	eight                      // 8 bytes
+	heapType                   // type of a null reference
+	refFunc                    // function index; may make the engine keep a record
+	lane                       // lane index
+	accessLn                   // alignment, offset, lane index
+	sixteen                    // 16 bytes
+	memInit                    // data index, zero byte; takes a length
+	dataDrop                   // data index
+	memCopy                    // two zero bytes; takes a length
+	memFill                    // zero byte; takes a length
+	tabInit                    // element index, table index; takes a length
+	elemDrop                   // element index
+	tabCopy                    // two table indices; takes a length
+	tabGrow                    // table index; takes a length
+	tabFill                    // table index; takes a length
+)
+
+// shapes of the one-byte opcodes; 0 is unknown.
+var shapes = makeShapes()
+
+func makeShapes() (t [256]shape) {
+	set := func(s shape, from, to int) {
+		for i := from; i <= to; i++ {
+			t[i] = s
+		}
+	}
+	set(none, 0x00, 0x01) // unreachable, nop
+	set(block, 0x02, 0x02)
+	set(loopHead, 0x03, 0x03)
+	set(block, 0x04, 0x04) // if
+	set(elseMark, 0x05, 0x05)
+	set(endMark, 0x0b, 0x0b)
+	set(label, 0x0c, 0x0d) // br, br_if
+	set(labels, 0x0e, 0x0e)
+	set(none, 0x0f, 0x0f) // return
+	set(function, 0x10, 0x10)
+	set(indirect, 0x11, 0x11)
+	set(none, 0x1a, 0x1b) // drop, select
+	set(typed, 0x1c, 0x1c)
+	set(local, 0x20, 0x22)
+	set(globalGet, 0x23, 0x23)
+	set(globalSet, 0x24, 0x24)
+	set(table, 0x25, 0x25)
+	set(tableSet, 0x26, 0x26)
+	set(access, 0x28, 0x3e) // loads and stores
+	set(zero, 0x3f, 0x3f)   // memory.size
+	set(memGrow, 0x40, 0x40)
+	set(num32, 0x41, 0x41)
+	set(num64, 0x42, 0x42)
+	set(four, 0x43, 0x43)
+	set(eight, 0x44, 0x44)
+	set(none, 0x45, 0xc4) // numeric, the last five of them sign extension
+	set(heapType, 0xd0, 0xd0)
+	set(none, 0xd1, 0xd1) // ref.is_null
+	set(refFunc, 0xd2, 0xd2)
+	return t
+}
+
+// miscShapes are those after the prefix 0xfc.
+var miscShapes = [...]shape{
+	none, none, none, none, none, none, none, none, // saturating conversions
+	memInit, dataDrop, memCopy, memFill,
+	tabInit, elemDrop, tabCopy, tabGrow, table, tabFill,
+}
+
+// simdShape is the shape after the prefix 0xfd, 0 when unknown.
+func simdShape(op uint32) shape {
+	switch {
+	case op <= 0x0b, op == 0x5c, op == 0x5d:
+		return access
+	case op == 0x0c, op == 0x0d: // v128.const, i8x16.shuffle
+		return sixteen
+	case op >= 0x15 && op <= 0x22:
+		return lane
+	case op >= 0x54 && op <= 0x5b:
+		return accessLn
+	case op > 0xff:
+		return 0
+	}
+	switch op { // numbers that were given back before the proposal was finished
+	case 0x9a, 0xa2, 0xa5, 0xa6, 0xaf, 0xb0, 0xb2, 0xb3, 0xb4, 0xbb,
+		0xc2, 0xc5, 0xc6, 0xcf, 0xd0, 0xd2, 0xd3, 0xd4, 0xe2, 0xee:
+		return 0
+	}
+	return none
+}
+
+// weight is how many plain instructions an opcode counts as.
+func weight(op byte) int {
+	switch {
+	case op >= 0x6d && op <= 0x70, op >= 0x7f && op <= 0x82: // integer division
+		return 8
+	case op == 0x91, op == 0x9f, op == 0x95, op == 0xa3: // square root, float division
+		return 4
+	case op == 0x10, op == 0x11:
+		return 4
+	case op == 0x40, op == 0xd2: // memory.grow, ref.func: the engine works
+		return 256
+	}
+	return 1
+}
+
+// refused names opcodes of proposals that are not supported.
+func refused(op byte) string {
+	switch op {
+	case 0x06, 0x07, 0x08, 0x09, 0x0a, 0x18, 0x19, 0x1f:
+		return map[byte]string{0x06: "try", 0x07: "catch", 0x08: "throw", 0x09: "rethrow", 0x0a: "throw_ref",
+			0x18: "delegate", 0x19: "catch_all", 0x1f: "try_table"}[op] + " (exception handling)"
+	case 0x12:
+		return "return_call (tail call)"
+	case 0x13:
+		return "return_call_indirect (tail call)"
+	case 0x14:
+		return "call_ref (typed function references)"
+	case 0x15:
+		return "return_call_ref (tail call)"
+	case 0xd3, 0xd4, 0xd5, 0xd6:
+		return map[byte]string{0xd3: "ref.eq", 0xd4: "ref.as_non_null", 0xd5: "br_on_null",
+			0xd6: "br_on_non_null"}[op] + " (typed function references)"
+	case 0xfb:
+		return "0xfb (garbage collection)"
+	case 0xfe:
+		return "0xfe (threads)"
+	}
+	return ""
+}

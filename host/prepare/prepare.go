@@ -1,0 +1,335 @@
+// Package prepare rewrites a WebAssembly module so that a host can give it a
+// known state and take the processor from it:
+//
+//   - Every mutable global of a numeric type is exported, so that the host can
+//     read and set it. A change of any other state that is not memory (tables,
+//     dropped segments, globals of other types) is counted in a global.
+//   - Fuel is spent at each function's entry, at each turn of a loop, and for
+//     each byte of a bulk operation. When it is used up, the module calls the
+//     imported function edge.tick, whose result is the fuel it gets next.
+//   - Active data segments are taken out, for the host to lay into memory.
+//     Passive ones stay where they are.
+//   - The start function is exported instead of run. The memory is exported.
+//   - Memory and tables get a limit, and memory the size that is asked for.
+//   - Custom sections are dropped.
+//
+// What a module does is otherwise unchanged. The rewrite checks every opcode
+// it meets: WebAssembly 2.0 without 128-bit lanes left out (sign extension,
+// saturating conversion, bulk memory, multi-value, reference types, SIMD). What
+// it does not know, it refuses by name and offset. It does not check types: the
+// engine does, on the result. A module cannot reach what was added to it, since
+// every index is checked against what the module itself has.
+package prepare
+
+import (
+	"bytes"
+	"encoding/binary"
+	"unicode/utf8"
+)
+
+// Names of what is added. A module that uses such a name itself is refused.
+const (
+	TickModule = "edge"
+	TickName   = "tick"
+	GrowName   = "grow" // of TickModule: see Options.AskToGrow
+	reserved   = "edge."
+	Fuel       = reserved + "fuel"   // i32 global: fuel left
+	State      = reserved + "state"  // i64 global: changes of state elsewhere
+	Memory     = reserved + "memory" // the memory, if there is one
+	Start      = reserved + "start"  // function: what was the start function
+	globalName = reserved + "global."
+)
+
+// PageSize is the unit of memory, in bytes.
+const PageSize = 64 << 10
+
+// Options of a rewrite.
+type Options struct {
+	// Pages is the size that the memory is declared with, in pages. 0: as the
+	// module has it.
+	Pages uint32
+	// MaxPages is the most pages that the memory may grow to. 0: 65 536.
+	MaxPages uint32
+	// MaxTable is the most elements that a table may have. 0: 65 536, or as
+	// many as it starts with, up to 1 000 000.
+	MaxTable uint32
+	// Globals are values that the globals start with, in the order of
+	// Module.Globals. Nil: as the module has it.
+	Globals []uint64
+	// Unmetered leaves the fuel out. The module cannot be interrupted then.
+	Unmetered bool
+	// AskToGrow makes memory.grow a call of the imported function edge.grow,
+	// which has the same parameter and result, for an engine that would not ask.
+	AskToGrow bool
+}
+
+// Module is a rewritten module.
+type Module struct {
+	Wasm     []byte
+	Pages    uint32 // of memory at the start
+	MaxPages uint32
+	Imports  []Import // the module's own; tick and grow are not among them
+	Data     []Segment
+	Globals  []Global // numeric and mutable
+	HasStart bool     // there is a Start to be called before anything else
+}
+
+// Import is something a module needs.
+type Import struct {
+	Module, Name string
+	Kind         Kind
+}
+
+// Kind of an import or export.
+type Kind byte
+
+// Kinds.
+const (
+	KindFunction Kind = iota
+	KindTable
+	KindMemory
+	KindGlobal
+)
+
+func (k Kind) String() string {
+	switch k {
+	case KindFunction:
+		return "function"
+	case KindTable:
+		return "table"
+	case KindMemory:
+		return "memory"
+	case KindGlobal:
+		return "global"
+	}
+	return "unknown"
+}
+
+// Segment is bytes that belong into memory before anything runs.
+type Segment struct {
+	Offset uint32
+	Bytes  []byte // a part of the module that was given
+}
+
+// Global is an exported mutable global.
+type Global struct {
+	Name string
+	Type byte // 0x7f i32, 0x7e i64, 0x7d f32, 0x7c f64
+}
+
+var header = []byte{0, 'a', 's', 'm', 1, 0, 0, 0}
+
+// Sections of the binary format.
+const (
+	secCustom = iota
+	secType
+	secImport
+	secFunction
+	secTable
+	secMemory
+	secGlobal
+	secExport
+	secStart
+	secElement
+	secCode
+	secData
+	secDataCount
+)
+
+// order in which sections must come.
+var order = [...]int{secType: 1, secImport: 2, secFunction: 3, secTable: 4, secMemory: 5, secGlobal: 6,
+	secExport: 7, secStart: 8, secElement: 9, secDataCount: 10, secCode: 11, secData: 12}
+
+// Rewrite rewrites a module. Its errors are of type *Error.
+func Rewrite(wasm []byte, options Options) (*Module, error) {
+	p := &preparer{options: options, module: &Module{}}
+	r := &reader{b: wasm}
+	if !bytes.HasPrefix(wasm, header) {
+		return nil, &Error{0, "it is not a WebAssembly module of version 1"}
+	}
+	r.at = len(header)
+	p.split(r)
+	if r.ok() {
+		p.out = append(make([]byte, 0, len(wasm)+len(wasm)/4+256), header...)
+		p.rewrite(r)
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	p.module.Wasm = p.out
+	return p.module, nil
+}
+
+// preparer is a rewrite under way.
+type preparer struct {
+	options  Options
+	module   *Module
+	sections [13]*reader
+	out      []byte
+
+	types     []signature
+	typeOf    []uint32 // of each function, the imported ones first
+	imported  int      // functions
+	functions int      // with the imported ones
+	tables    int
+	memories  int
+	globals   []global
+	elements  int
+	dataCount int
+	usesData  bool // memory.init or data.drop is there
+
+	tick, grow    uint32 // functions
+	added         uint32 // how many functions are imported besides the module's
+	fuel, state   uint32 // globals
+	importsMemory bool
+	frames        []frame
+}
+
+type signature struct{ params, results int }
+
+type global struct {
+	kind     byte
+	mutable  bool
+	imported bool
+}
+
+// Value types.
+const (
+	i32       = 0x7f
+	i64       = 0x7e
+	f32       = 0x7d
+	f64       = 0x7c
+	v128      = 0x7b
+	funcref   = 0x70
+	externref = 0x6f
+)
+
+func (g global) numeric() bool { return g.kind >= f64 && g.kind <= i32 }
+
+// moved is the new index of a function: those added come behind the imported ones.
+func (p *preparer) moved(i uint32) uint32 {
+	if int(i) >= p.imported {
+		i += p.added
+	}
+	return i
+}
+
+func (p *preparer) valueType(r *reader) byte {
+	at := r.at
+	switch t := r.byte(); t {
+	case i32, i64, f32, f64, v128, funcref, externref:
+		return t
+	default:
+		r.fail(at, "value type %#x is not known", t)
+		return 0
+	}
+}
+
+func (p *preparer) refType(r *reader) byte {
+	at := r.at
+	switch t := r.byte(); t {
+	case funcref, externref:
+		return t
+	default:
+		r.fail(at, "reference type %#x is not known", t)
+		return 0
+	}
+}
+
+// split finds the sections.
+func (p *preparer) split(r *reader) {
+	last := 0
+	for !r.end() {
+		at := r.at
+		id := r.byte()
+		content := r.sub(int(r.u32()))
+		switch {
+		case !r.ok():
+		case id == secCustom:
+			if name := content.name(); content.ok() && !utf8.ValidString(name) {
+				content.fail(at, "custom section's name is not UTF-8")
+			}
+			r.err = content.err
+		case id == 13:
+			r.fail(at, "tag section (exception handling) is not supported")
+		case int(id) >= len(order):
+			r.fail(at, "section %d is not known", id)
+		case order[id] <= last:
+			r.fail(at, "section %d comes twice, or too late", id)
+		default:
+			last = order[id]
+			p.sections[id] = content
+		}
+	}
+}
+
+// section runs f over a section, which must be read to its end, and adds what
+// f wrote. Without the section f is not run.
+func (p *preparer) section(r *reader, id byte, f func(r *reader, out []byte) []byte) {
+	s := p.sections[id]
+	if s == nil || !r.ok() {
+		return
+	}
+	content := f(s, nil)
+	if s.ok() && s.at != len(s.b) {
+		s.fail(s.at, "section %d is longer than what it holds", id)
+	}
+	r.err = s.err
+	if len(content) > 0 {
+		p.out = appendSection(p.out, id, content)
+	}
+}
+
+// rewrite writes every section in order.
+func (p *preparer) rewrite(r *reader) {
+	for _, id := range [...]byte{secType, secImport, secFunction, secTable, secMemory, secGlobal, secExport} {
+		if p.sections[id] == nil && needed(id) {
+			p.sections[id] = &reader{b: []byte{0}}
+		}
+	}
+	p.section(r, secType, p.typeSection)
+	p.section(r, secImport, p.importSection)
+	p.section(r, secFunction, p.functionSection)
+	p.section(r, secTable, p.tableSection)
+	p.section(r, secMemory, p.memorySection)
+	p.section(r, secGlobal, p.globalSection)
+	p.section(r, secExport, p.exportSection)
+	p.section(r, secStart, p.startSection)
+	p.section(r, secElement, p.elementSection)
+	p.countData(r)
+	before := len(p.out)
+	p.section(r, secCode, p.codeSection)
+	if p.functions > p.imported && p.sections[secCode] == nil {
+		r.fail(r.at, "functions have no code")
+	}
+	after := len(p.out)
+	p.section(r, secData, p.dataSection)
+	if r.ok() && p.usesData {
+		// The count goes before the code, which says whether it is needed.
+		count := appendSection(nil, secDataCount, appendU32(nil, uint32(p.dataCount)))
+		code := append([]byte(nil), p.out[before:after]...)
+		data := append([]byte(nil), p.out[after:]...)
+		p.out = append(append(append(p.out[:before], count...), code...), data...)
+	}
+	if r.ok() && p.options.Globals != nil && len(p.options.Globals) != len(p.module.Globals) {
+		r.fail(r.at, "%d values for %d globals", len(p.options.Globals), len(p.module.Globals))
+	}
+}
+
+// needed tells of the sections that something is added to.
+func needed(id byte) bool {
+	return id == secType || id == secImport || id == secGlobal || id == secExport
+}
+
+// startValue is the constant expression that a global starts with.
+func startValue(kind byte, v uint64) []byte {
+	switch kind {
+	case i32:
+		return append(appendS64([]byte{0x41}, int64(int32(v))), 0x0b)
+	case i64:
+		return append(appendS64([]byte{0x42}, int64(v)), 0x0b)
+	case f32:
+		return append(binary.LittleEndian.AppendUint32([]byte{0x43}, uint32(v)), 0x0b)
+	}
+	return append(binary.LittleEndian.AppendUint64([]byte{0x44}, v), 0x0b)
+}

@@ -1,0 +1,150 @@
+package prepare
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+)
+
+// corpus is some modules of many compilers.
+func corpus(t testing.TB) map[string][]byte {
+	root := engineDir(t)
+	modules := map[string][]byte{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".wasm" || strings.Contains(path, "spectest") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		modules[strings.TrimPrefix(path, root+"/")] = b
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(modules) < 50 {
+		t.Fatalf("only %d modules", len(modules))
+	}
+	return modules
+}
+
+// TestCorpus rewrites what C, Rust, Zig, TinyGo, Go and AssemblyScript
+// compilers made, and has the engine check the result.
+func TestCorpus(t *testing.T) {
+	ctx := t.Context()
+	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(api.CoreFeaturesV2))
+	defer r.Close(ctx)
+	done, refused := 0, 0
+	for name, wasm := range corpus(t) {
+		m, err := Rewrite(wasm, Options{})
+		if err != nil {
+			var e *Error
+			if !errors.As(err, &e) || e.Offset > len(wasm) {
+				t.Errorf("%s: %v", name, err)
+			}
+			refused++
+			t.Logf("%s: %v", name, err)
+			if c, cerr := r.CompileModule(ctx, wasm); cerr == nil {
+				_ = c.Close(ctx)
+				if !strings.Contains(err.Error(), "not supported") {
+					t.Errorf("%s: a valid module is refused: %v", name, err)
+				}
+			}
+			continue
+		}
+		c, err := r.CompileModule(ctx, m.Wasm)
+		if err != nil {
+			if _, perr := r.CompileModule(ctx, wasm); perr == nil {
+				t.Errorf("%s: rewritten, it is no longer valid: %v", name, err)
+			}
+			continue
+		}
+		_ = c.Close(ctx)
+		done++
+	}
+	t.Logf("%d modules rewritten, %d refused", done, refused)
+	if done < 50 {
+		t.Error("too few")
+	}
+}
+
+// FuzzRewrite: no input makes it panic or take long, and what it accepts as
+// valid was valid.
+func FuzzRewrite(f *testing.F) {
+	for name, wasm := range corpus(f) {
+		if len(wasm) < 4096 {
+			f.Add(wasm)
+		} else if strings.Contains(name, "fuzzcases") {
+			f.Add(wasm[:4096])
+		}
+	}
+	r := wazero.NewRuntimeWithConfig(f.Context(), wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(api.CoreFeaturesV2))
+	f.Cleanup(func() { _ = r.Close(f.Context()) })
+	f.Fuzz(func(t *testing.T, wasm []byte) {
+		m, err := Rewrite(wasm, Options{})
+		if err != nil {
+			var e *Error
+			if !errors.As(err, &e) || e.Offset < 0 || e.Offset > len(wasm) || e.What == "" {
+				t.Fatalf("not a clear error: %v", err)
+			}
+			return
+		}
+		if len(m.Wasm) > 64*len(wasm)+1024 {
+			t.Fatalf("%d bytes became %d", len(wasm), len(m.Wasm))
+		}
+		ctx := t.Context()
+		if c, err := r.CompileModule(ctx, wasm); err == nil {
+			_ = c.Close(ctx)
+			c, err := r.CompileModule(ctx, m.Wasm)
+			if err != nil {
+				t.Fatalf("a valid module is no longer valid: %v", err)
+			}
+			_ = c.Close(ctx)
+		}
+	})
+}
+
+// TestOptions: the sizes and values that are asked for are in the result, which
+// starts as it is told.
+func TestOptions(t *testing.T) {
+	// (memory 1 9) (global (mut i32) 1) (global (mut i64) 2) (global (mut f32) 0)
+	// (global (mut f64) 0) (data (i32.const 8) "hi")
+	wasm := []byte("\x00asm\x01\x00\x00\x00" +
+		"\x05\x04\x01\x01\x01\x09" +
+		"\x06\x1f\x04\x7f\x01\x41\x01\x0b\x7e\x01\x42\x02\x0b\x7d\x01\x43\x00\x00\x00\x00\x0b\x7c\x01\x44\x00\x00\x00\x00\x00\x00\x00\x00\x0b" +
+		"\x0b\x08\x01\x00\x41\x08\x0b\x02hi")
+	values := []uint64{0xfffffffe, 1 << 63, 0x3f800000, 0x3ff0000000000000}
+	m, err := Rewrite(wasm, Options{Pages: 3, MaxPages: 5, Globals: values})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Pages != 3 || m.MaxPages != 5 || len(m.Data) != 1 || m.Data[0].Offset != 8 || string(m.Data[0].Bytes) != "hi" {
+		t.Errorf("got %+v", m)
+	}
+	ctx := t.Context()
+	r := wazero.NewRuntime(ctx)
+	defer r.Close(ctx)
+	if _, err := r.NewHostModuleBuilder(TickModule).NewFunctionBuilder().
+		WithFunc(func() uint32 { return 1 }).Export(TickName).Instantiate(ctx); err != nil {
+		t.Fatal(err)
+	}
+	instance, err := r.Instantiate(ctx, m.Wasm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, g := range m.Globals {
+		if got := instance.ExportedGlobal(g.Name).Get(); got != values[i] {
+			t.Errorf("global %d: got %#x, want %#x", i, got, values[i])
+		}
+	}
+	for _, bad := range []Options{{Pages: 10}, {MaxPages: 2, Pages: 3}, {Globals: values[:1]}} {
+		if _, err := Rewrite(wasm, bad); err == nil {
+			t.Errorf("%+v: no error", bad)
+		}
+	}
+}

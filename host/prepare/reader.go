@@ -1,0 +1,165 @@
+package prepare
+
+import "fmt"
+
+// Error says what was wrong in a module, and where.
+type Error struct {
+	Offset int    // bytes from the start of the module
+	What   string // "opcode return_call (tail call) is not supported"
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("prepare module: at offset %#x: %s", e.Offset, e.What)
+}
+
+// reader takes the binary format's pieces off a module. After the first that
+// is not there, err says why and every further piece is zero.
+type reader struct {
+	b   []byte // the whole module, as far as it may be read
+	at  int
+	err *Error
+}
+
+// fail keeps the first error.
+func (r *reader) fail(at int, format string, args ...any) {
+	if r.err == nil {
+		r.err = &Error{at, fmt.Sprintf(format, args...)}
+	}
+}
+
+func (r *reader) ok() bool  { return r.err == nil }
+func (r *reader) end() bool { return r.err != nil || r.at >= len(r.b) }
+
+func (r *reader) byte() byte {
+	if r.err == nil && r.at < len(r.b) {
+		r.at++
+		return r.b[r.at-1]
+	}
+	r.fail(r.at, "it ends too early")
+	return 0
+}
+
+func (r *reader) bytes(n int) []byte {
+	if r.err != nil || n < 0 || n > len(r.b)-r.at {
+		r.fail(r.at, "it ends too early")
+		return nil
+	}
+	p := r.b[r.at : r.at+n : r.at+n]
+	r.at += n
+	return p
+}
+
+// u32 is an unsigned LEB128 of at most 32 bits.
+func (r *reader) u32() uint32 {
+	if r.err == nil && r.at < len(r.b) && r.b[r.at] < 0x80 { // as most are
+		r.at++
+		return uint32(r.b[r.at-1])
+	}
+	return r.long()
+}
+
+func (r *reader) long() uint32 {
+	start := r.at
+	var v uint32
+	for shift := 0; shift < 35; shift += 7 {
+		c := r.byte()
+		if shift == 28 && c > 0x0f {
+			break
+		}
+		v |= uint32(c&0x7f) << shift
+		if c < 0x80 {
+			return v
+		}
+	}
+	r.fail(start, "number too large")
+	return 0
+}
+
+// skipLEB takes a LEB128 of at most n bytes, whatever it says.
+func (r *reader) skipLEB(n int) {
+	start := r.at
+	for range n {
+		if r.byte() < 0x80 {
+			return
+		}
+	}
+	r.fail(start, "number too long")
+}
+
+// s64 is a signed LEB128 of at most size bytes.
+func (r *reader) s64(size int) int64 {
+	start := r.at
+	var v int64
+	for shift := 0; shift < size*7; shift += 7 {
+		c := r.byte()
+		v |= int64(c&0x7f) << shift
+		if c < 0x80 {
+			if c&0x40 != 0 && shift+7 < 64 {
+				v |= -1 << (shift + 7)
+			}
+			return v
+		}
+	}
+	r.fail(start, "number too long")
+	return 0
+}
+
+// count is the length of a list whose items take at least one byte each.
+func (r *reader) count() int {
+	start := r.at
+	n := r.u32()
+	if int64(n) > int64(len(r.b)-r.at) {
+		r.fail(start, "list of %d is longer than the module", n)
+		return 0
+	}
+	return int(n)
+}
+
+func (r *reader) name() string { return string(r.bytes(r.count())) }
+
+// index takes an index that must be below limit.
+func (r *reader) index(what string, limit int) uint32 {
+	start := r.at
+	i := r.u32()
+	if r.err == nil && int64(i) >= int64(limit) {
+		r.fail(start, "%s %d of %d", what, i, limit)
+		return 0
+	}
+	return i
+}
+
+// sub is a reader of the next n bytes, which are taken.
+func (r *reader) sub(n int) *reader {
+	start := r.at
+	if r.bytes(n) == nil && n != 0 {
+		return &reader{err: r.err}
+	}
+	return &reader{b: r.b[:start+n], at: start, err: r.err}
+}
+
+// Writing.
+
+func appendU32(b []byte, v uint32) []byte {
+	for v >= 0x80 {
+		b = append(b, byte(v)|0x80)
+		v >>= 7
+	}
+	return append(b, byte(v))
+}
+
+func appendS64(b []byte, v int64) []byte {
+	for {
+		c := byte(v & 0x7f)
+		v >>= 7
+		if v == 0 && c&0x40 == 0 || v == -1 && c&0x40 != 0 {
+			return append(b, c)
+		}
+		b = append(b, c|0x80)
+	}
+}
+
+func appendName(b []byte, s string) []byte { return append(appendU32(b, uint32(len(s))), s...) }
+
+func appendSection(b []byte, id byte, content []byte) []byte {
+	return append(appendU32(append(b, id), uint32(len(content))), content...)
+}

@@ -1,0 +1,458 @@
+package prepare
+
+import (
+	"fmt"
+	"strings"
+)
+
+func (p *preparer) typeSection(r *reader, out []byte) []byte {
+	n := r.count()
+	body := r.at
+	for range n {
+		at := r.at
+		if form := r.byte(); form != 0x60 {
+			r.fail(at, "type of form %#x is not supported", form)
+			return out
+		}
+		params := r.count()
+		for range params {
+			p.valueType(r)
+		}
+		results := r.count()
+		for range results {
+			p.valueType(r)
+		}
+		p.types = append(p.types, signature{params, results})
+	}
+	if p.added = 1; p.options.AskToGrow {
+		p.added = 2
+	}
+	out = appendU32(out, uint32(n)+p.added)
+	out = append(out, r.b[body:r.at]...)
+	out = append(out, 0x60, 0, 1, i32) // of tick
+	if p.options.AskToGrow {
+		out = append(out, 0x60, 1, i32, 1, i32) // of grow
+	}
+	return out
+}
+
+func (p *preparer) importSection(r *reader, out []byte) []byte {
+	n := r.count()
+	body := r.at
+	for range n {
+		im := Import{Module: r.name(), Name: r.name()}
+		at := r.at
+		im.Kind = Kind(r.byte())
+		switch im.Kind {
+		case KindFunction:
+			p.typeOf = append(p.typeOf, r.index("type", len(p.types)))
+			p.imported++
+		case KindTable:
+			p.refType(r)
+			p.limits(r)
+			p.tables++
+		case KindMemory:
+			p.memoryLimits(r)
+			p.memories++
+			p.importsMemory = true
+		case KindGlobal:
+			kind := p.valueType(r)
+			p.globals = append(p.globals, global{kind, p.mutable(r), true})
+		default:
+			r.fail(at, "import of kind %#x is not supported", byte(im.Kind))
+		}
+		if im.Module == TickModule && (im.Name == TickName || im.Name == GrowName) {
+			r.fail(at, "import %s.%s is reserved", im.Module, im.Name)
+		}
+		if !r.ok() {
+			return out
+		}
+		p.module.Imports = append(p.module.Imports, im)
+	}
+	p.functions = p.imported
+	p.tick, p.grow = uint32(p.imported), uint32(p.imported)+1
+	out = appendU32(out, uint32(n)+p.added)
+	out = append(out, r.b[body:r.at]...)
+	for i, name := range []string{TickName, GrowName}[:p.added] {
+		out = appendName(appendName(out, TickModule), name)
+		out = appendU32(append(out, byte(KindFunction)), uint32(len(p.types)+i))
+	}
+	return out
+}
+
+func (p *preparer) mutable(r *reader) bool {
+	at := r.at
+	switch b := r.byte(); b {
+	case 0, 1:
+		return b == 1
+	default:
+		r.fail(at, "mutability %#x is not known", b)
+		return false
+	}
+}
+
+// limits are those of a table or a memory; max is 1<<32 where there is none.
+func (p *preparer) limits(r *reader) (low uint32, high uint64) {
+	at := r.at
+	flag := r.byte()
+	if flag > 1 {
+		r.fail(at, "limits of kind %#x (shared or 64-bit memory) are not supported", flag)
+		return 0, 0
+	}
+	low, high = r.u32(), 1<<32
+	if flag == 1 {
+		high = uint64(r.u32())
+	}
+	if r.ok() && uint64(low) > high {
+		r.fail(at, "limits of at least %d and at most %d", low, high)
+	}
+	return low, high
+}
+
+const mostPages = 1 << 16
+
+func (p *preparer) memoryLimits(r *reader) (low uint32, high uint64) {
+	at := r.at
+	low, high = p.limits(r)
+	if low > mostPages || high > mostPages && high != 1<<32 {
+		r.fail(at, "memory of %d to %d pages, more than there can be", low, high)
+	}
+	return low, high
+}
+
+func (p *preparer) functionSection(r *reader, out []byte) []byte {
+	start := r.at
+	n := r.count()
+	for range n {
+		p.typeOf = append(p.typeOf, r.index("type", len(p.types)))
+	}
+	p.functions += n
+	return append(out, r.b[start:r.at]...)
+}
+
+const (
+	tableLimit = 1 << 16
+	tableMost  = 1_000_000
+)
+
+func (p *preparer) tableSection(r *reader, out []byte) []byte {
+	n := r.count()
+	out = appendU32(out, uint32(n))
+	for range n {
+		out = append(out, p.refType(r))
+		at := r.at
+		low, high := p.limits(r)
+		limit := p.options.MaxTable
+		if limit == 0 {
+			limit = max(tableLimit, min(low, tableMost))
+		}
+		if low > limit {
+			r.fail(at, "table of %d elements, more than the limit of %d", low, limit)
+		}
+		if !r.ok() {
+			return out
+		}
+		out = appendU32(append(out, 1), low)
+		out = appendU32(out, uint32(min(high, uint64(limit))))
+	}
+	p.tables += n
+	return out
+}
+
+func (p *preparer) memorySection(r *reader, out []byte) []byte {
+	at := r.at
+	n := r.count()
+	if p.memories += n; p.memories > 1 {
+		r.fail(at, "a second memory (multi-memory) is not supported")
+	}
+	if n == 0 || !r.ok() {
+		return out
+	}
+	low, high := p.memoryLimits(r)
+	limit := p.options.MaxPages
+	if limit == 0 {
+		limit = mostPages
+	}
+	if p.options.Pages != 0 {
+		if p.options.Pages < low || uint64(p.options.Pages) > high {
+			r.fail(at, "memory of %d to %d pages cannot start with %d", low, high, p.options.Pages)
+		}
+		low = p.options.Pages
+	}
+	if low > limit {
+		r.fail(at, "memory of %d pages, more than the limit of %d", low, limit)
+	}
+	p.module.Pages, p.module.MaxPages = low, uint32(min(high, uint64(limit)))
+	out = appendU32([]byte{1, 1}, p.module.Pages)
+	return appendU32(out, p.module.MaxPages)
+}
+
+func (p *preparer) globalSection(r *reader, out []byte) []byte {
+	n := r.count()
+	out = appendU32(out, uint32(n)+2)
+	for range n {
+		start := r.at
+		g := global{p.valueType(r), p.mutable(r), false}
+		p.globals = append(p.globals, g)
+		kind := r.at
+		init := p.constant(r, nil)
+		if !r.ok() {
+			return out
+		}
+		out = append(out, r.b[start:kind]...)
+		if g.mutable && g.numeric() {
+			if i := len(p.module.Globals); i < len(p.options.Globals) {
+				init = startValue(g.kind, p.options.Globals[i])
+			}
+			p.module.Globals = append(p.module.Globals,
+				Global{fmt.Sprint(globalName, len(p.globals)-1), g.kind})
+		}
+		out = append(out, init...)
+	}
+	p.fuel, p.state = uint32(len(p.globals)), uint32(len(p.globals))+1
+	out = append(append(out, i32, 1), startValue(i32, 0)...)
+	return append(append(out, i64, 1), startValue(i64, 0)...)
+}
+
+// constant rewrites a constant expression.
+func (p *preparer) constant(r *reader, out []byte) []byte {
+	for r.ok() {
+		start := r.at
+		op := r.byte()
+		switch op {
+		case 0x0b:
+			return append(out, op)
+		case 0x23:
+			r.index("global", len(p.globals))
+		case 0x41:
+			r.skipLEB(5)
+		case 0x42:
+			r.skipLEB(10)
+		case 0x43:
+			r.bytes(4)
+		case 0x44:
+			r.bytes(8)
+		case 0xd0:
+			p.refType(r)
+		case 0xd2:
+			out = appendU32(append(out, op), p.moved(r.index("function", p.functions)))
+			continue
+		case 0xfd:
+			if r.u32() != 0x0c {
+				r.fail(start, "constant expression is not supported")
+			}
+			r.bytes(16)
+		default:
+			r.fail(start, "opcode %#x in a constant expression is not supported", op)
+		}
+		if r.ok() {
+			out = append(out, r.b[start:r.at]...)
+		}
+	}
+	return out
+}
+
+func (p *preparer) exportSection(r *reader, out []byte) []byte {
+	n := r.count()
+	var list []byte
+	for range n {
+		at := r.at
+		name := r.name()
+		if strings.HasPrefix(name, reserved) {
+			r.fail(at, "export name %q is reserved", name)
+		}
+		kind := r.byte()
+		var i uint32
+		switch Kind(kind) {
+		case KindFunction:
+			i = p.moved(r.index("function", p.functions))
+		case KindTable:
+			i = r.index("table", p.tables)
+		case KindMemory:
+			i = r.index("memory", p.memories)
+		case KindGlobal:
+			i = r.index("global", len(p.globals))
+		default:
+			r.fail(at, "export of kind %#x is not supported", kind)
+		}
+		if !r.ok() {
+			return out
+		}
+		list = appendU32(append(appendName(list, name), kind), i)
+	}
+	add := func(name string, kind Kind, i uint32) {
+		list = appendU32(append(appendName(list, name), byte(kind)), i)
+		n++
+	}
+	for i, g := range p.globals {
+		if g.mutable && g.numeric() && !g.imported {
+			add(fmt.Sprint(globalName, i), KindGlobal, uint32(i))
+		}
+	}
+	add(Fuel, KindGlobal, p.fuel)
+	add(State, KindGlobal, p.state)
+	if p.memories > 0 {
+		add(Memory, KindMemory, 0)
+	}
+	if s := p.sections[secStart]; s != nil {
+		start := *s
+		add(Start, KindFunction, p.moved(start.index("function", p.functions)))
+	}
+	return append(appendU32(out, uint32(n)), list...)
+}
+
+// startSection checks the section, which is left out.
+func (p *preparer) startSection(r *reader, out []byte) []byte {
+	at := r.at
+	if i := r.index("function", p.functions); r.ok() && p.types[p.typeOf[i]] != (signature{}) {
+		r.fail(at, "start function takes or gives something")
+	}
+	p.module.HasStart = true
+	return out
+}
+
+// elementSection rewrites the functions that tables start with. A segment
+// begins with three flags: passive or declarative, with a table index or
+// declarative, expressions instead of function indices.
+func (p *preparer) elementSection(r *reader, out []byte) []byte {
+	p.elements = r.count()
+	out = appendU32(out, uint32(p.elements))
+	for range p.elements {
+		at := r.at
+		flags := r.u32()
+		if flags > 7 {
+			r.fail(at, "element segment of kind %#x is not known", flags)
+		}
+		out = appendU32(out, flags)
+		if flags&1 == 0 {
+			if flags&2 != 0 {
+				out = appendU32(out, r.index("table", p.tables))
+			}
+			out = p.constant(r, out)
+		}
+		if flags&3 != 0 {
+			at := r.at
+			if flags&4 != 0 {
+				out = append(out, p.refType(r))
+			} else if kind := r.byte(); kind == 0 {
+				out = append(out, kind)
+			} else {
+				r.fail(at, "element kind %#x is not known", kind)
+			}
+		}
+		n := r.count()
+		out = appendU32(out, uint32(n))
+		for range n {
+			if flags&4 != 0 {
+				out = p.constant(r, out)
+			} else {
+				out = appendU32(out, p.moved(r.index("function", p.functions)))
+			}
+			if !r.ok() {
+				return out
+			}
+		}
+	}
+	return out
+}
+
+// countData learns how many data segments there are, before the code does.
+func (p *preparer) countData(r *reader) {
+	if s := p.sections[secData]; s != nil && r.ok() {
+		peek := *s
+		p.dataCount = peek.count()
+		r.err = peek.err
+	}
+	if s := p.sections[secDataCount]; s != nil && r.ok() {
+		at := s.at
+		if n := s.u32(); s.ok() && int(n) != p.dataCount {
+			s.fail(at, "%d data segments told, %d there", n, p.dataCount)
+		}
+		r.err = s.err
+	}
+}
+
+func (p *preparer) codeSection(r *reader, out []byte) []byte {
+	at := r.at
+	n := r.count()
+	if n != p.functions-p.imported {
+		r.fail(at, "code of %d functions, %d declared", n, p.functions-p.imported)
+		return out
+	}
+	out = make([]byte, 0, len(r.b)-r.at+(len(r.b)-r.at)/4)
+	out = appendU32(out, uint32(n))
+	var body []byte
+	for i := range n {
+		s := r.sub(int(r.u32()))
+		if !r.ok() {
+			return out
+		}
+		body = p.body(s, body[:0], p.types[p.typeOf[p.imported+i]].params)
+		if s.err != nil {
+			r.err = s.err
+			return out
+		}
+		out = appendU32(out, uint32(len(body)))
+		out = append(out, body...)
+	}
+	return out
+}
+
+// dataSection takes the active segments out. In their place stays an empty
+// passive one where code names segments by index; it behaves as an active
+// one does once it is laid in.
+func (p *preparer) dataSection(r *reader, out []byte) []byte {
+	n := r.count()
+	out = appendU32(out, uint32(n))
+	kept := p.usesData || p.importsMemory
+	for range n {
+		at := r.at
+		flags := r.u32()
+		if flags > 2 {
+			r.fail(at, "data segment of kind %#x is not known", flags)
+		}
+		if flags == 2 {
+			r.index("memory", p.memories)
+		}
+		if flags == 1 {
+			b := r.bytes(r.count())
+			out = appendU32(append(out, 1), uint32(len(b)))
+			out = append(out, b...)
+			kept = true
+			continue
+		}
+		if p.importsMemory { // it may be in use: there is no laying in beforehand
+			out = p.constant(r, append(out, 0))
+			b := r.bytes(r.count())
+			out = append(appendU32(out, uint32(len(b))), b...)
+			continue
+		}
+		offset := p.offset(r)
+		b := r.bytes(r.count())
+		if !r.ok() {
+			return out
+		}
+		if uint64(offset)+uint64(len(b)) > uint64(p.module.Pages)*PageSize || p.memories == 0 {
+			r.fail(at, "data segment of %d bytes at %#x lies outside memory", len(b), offset)
+		}
+		p.module.Data = append(p.module.Data, Segment{offset, b})
+		out = append(out, 1, 0)
+	}
+	if !kept {
+		return nil
+	}
+	return out
+}
+
+// offset is the value of a constant expression that is a plain number.
+func (p *preparer) offset(r *reader) uint32 {
+	at := r.at
+	if op := r.byte(); op != 0x41 {
+		r.fail(at, "offset of a data segment with opcode %#x is not supported", op)
+	}
+	v := r.s64(5)
+	if end := r.byte(); end != 0x0b {
+		r.fail(at, "offset of a data segment is not a plain number")
+	}
+	return uint32(v)
+}

@@ -1,0 +1,166 @@
+package host
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"partneredge/host/engine"
+	"partneredge/host/memory"
+)
+
+// Config of a Runtime. The zero value is of use.
+type Config struct {
+	// Engine makes the engine that runs modules. Default wazero.New; where the
+	// program is built with the tag wasmtime, wasmtime.New.
+	Engine engine.New
+	// CacheDir is where compiled code is kept, so that a module starts fast the
+	// next time. Only the program may be able to write there: what lies in it
+	// is run. "": nothing is kept.
+	CacheDir string
+	// Log gets a record of each call that failed, and what modules log.
+	// Default: nothing is logged.
+	Log *slog.Logger
+	// Clock tells the time. Deadlines are not measured by it. Default time.Now.
+	Clock func() time.Time
+	// Memory is the most bytes that all sandboxes may hold together, what they
+	// could still write to counted as held. A sandbox that does not fit waits,
+	// and a guest's memory.grow fails. Default 2 GiB.
+	Memory int
+	// Reset is how sandboxes are taken back to their image. Default
+	// memory.Auto, the best that the machine has.
+	Reset memory.Strategy
+	// Random is where requests' randomness comes from; it is read from many
+	// goroutines at once. Default crypto/rand.Reader.
+	Random io.Reader
+	// LookUp finds the addresses of a name that a module's allow_dial has, in
+	// lower case, without a dot at its end. Default: Go's own resolver.
+	LookUp func(ctx context.Context, name string) ([]netip.Addr, error)
+	// CheckDial judges every address that a module is about to connect to, as it
+	// is given to the system, after names are looked up: a name that is bound
+	// anew gains nothing. An error refuses it. Default: public addresses only.
+	CheckDial func(netip.AddrPort) error
+}
+
+// Runtime runs modules. It may be used from many goroutines at once.
+type Runtime struct {
+	log    *slog.Logger
+	clock  func() time.Time
+	random io.Reader
+	epoch  time.Time
+	engine engine.Engine
+	reset  memory.Strategy
+	budget budget
+
+	lookUp    func(context.Context, string) ([]netip.Addr, error)
+	checkDial func(netip.AddrPort) error
+
+	mu      sync.Mutex
+	modules map[*Module]struct{}
+	closed  bool
+}
+
+// New starts a runtime. It is to be closed.
+func New(ctx context.Context, config Config) (*Runtime, error) {
+	r := &Runtime{log: config.Log, clock: config.Clock, random: config.Random,
+		lookUp: config.LookUp, checkDial: config.CheckDial, epoch: time.Now(), modules: map[*Module]struct{}{}}
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+	}
+	if r.clock == nil {
+		r.clock = time.Now
+	}
+	if r.random == nil {
+		r.random = rand.Reader
+	}
+	if r.lookUp == nil {
+		r.lookUp = lookUp
+	}
+	if r.checkDial == nil {
+		r.checkDial = publicOnly()
+	}
+	var err error
+	if r.reset, err = memory.Choose(config.Reset); err != nil {
+		return nil, fmt.Errorf("start module runtime: %w", err)
+	}
+	set(&config.Memory, 2<<30)
+	r.budget.left = config.Memory
+	if config.Engine == nil {
+		config.Engine = defaultEngine()
+	}
+	e, err := config.Engine(ctx, config.CacheDir, append(edgeFuncs(), wasiFuncs()...))
+	if err != nil {
+		return nil, fmt.Errorf("start module runtime: %w", err)
+	}
+	r.engine = e
+	r.log.Info("module runtime started", "engine", e.Name(), "reset", r.reset.String(), "memory", config.Memory)
+	return r, nil
+}
+
+// Reset is the strategy by which sandboxes are taken back to their image.
+func (r *Runtime) Reset() memory.Strategy { return r.reset }
+
+// elapsed is the time since the runtime's start, which goes on evenly.
+func (r *Runtime) elapsed() time.Duration { return time.Since(r.epoch) }
+
+// Open readies a module: a WASI preview 1 reactor that has the exports of
+// package abi. It takes seconds for a module that is not in the cache.
+func (r *Runtime) Open(ctx context.Context, wasm []byte, manifest Manifest, caps Capabilities, limits Limits) (*Module, error) {
+	sum := sha256.Sum256(wasm)
+	m := &Module{runtime: r, manifest: manifest, caps: caps, limits: limits.withDefaults(),
+		digest: hex.EncodeToString(sum[:]), grants: grants(manifest, caps)}
+	m.pool.module = m
+	if err := m.open(ctx, wasm); err != nil {
+		return nil, fmt.Errorf("open module %s: %w", manifest.Name, err)
+	}
+	r.mu.Lock()
+	closed := r.closed
+	if !closed {
+		r.modules[m] = struct{}{}
+	}
+	r.mu.Unlock()
+	if closed {
+		m.close(ctx)
+		return nil, fmt.Errorf("open module %s: %w", manifest.Name, errors.New("runtime closed"))
+	}
+	return m, nil
+}
+
+// shrink frees an idle sandbox of a pool other than p.
+func (r *Runtime) shrink(p *pool) {
+	r.mu.Lock()
+	modules := slices.Collect(maps.Keys(r.modules))
+	r.mu.Unlock()
+	for _, m := range modules {
+		if &m.pool != p && m.pool.shrink() {
+			return
+		}
+	}
+}
+
+// Close closes every module, then the engine. It may be called twice.
+func (r *Runtime) Close(ctx context.Context) error {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil
+	}
+	r.closed = true
+	modules := r.modules
+	r.modules = nil
+	r.mu.Unlock()
+	for m := range modules {
+		m.close(ctx)
+	}
+	return r.engine.Close(ctx)
+}

@@ -1,0 +1,151 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"partneredge/host/engine"
+	"partneredge/host/prepare"
+	"partneredge/wasm/abi"
+)
+
+// sandbox is an instance of a module, for one request at a time.
+type sandbox struct {
+	call      *call
+	instance  engine.Instance
+	handle    engine.Function
+	globals   []engine.Global // as in prepare.Module.Globals
+	fuel      engine.Global
+	state     engine.Global
+	inputAt   uint32
+	inputRoom uint32
+	stack     [2]uint64
+	headers   []abi.Header // room for those that the manifest names
+	counted   bool         // it is made: more memory must be reserved
+}
+
+// start makes the instance and finds what is needed of it. Nothing runs.
+func (s *sandbox) start(ctx context.Context) (err error) {
+	m := s.call.m
+	s.call.memory.Grow = s.mayGrow
+	if s.instance, err = m.code.Start(ctx, s.call.memory); err != nil {
+		return err
+	}
+	s.handle = s.instance.Function(abi.ExportHandle, []engine.ValueType{engine.I32}, []engine.ValueType{engine.I64})
+	if s.handle == nil {
+		s.instance.Close(ctx)
+		return errors.New("it does not export " + abi.ExportHandle)
+	}
+	s.fuel, s.state = s.instance.Global(prepare.Fuel), s.instance.Global(prepare.State)
+	s.globals = make([]engine.Global, len(m.prepared.Globals))
+	for i, g := range m.prepared.Globals {
+		s.globals[i] = s.instance.Global(g.Name)
+	}
+	return nil
+}
+
+// mayGrow answers for the module's limit and the memory that is left for all.
+func (s *sandbox) mayGrow(from, to int) bool {
+	m := s.call.m
+	if to <= m.maxMemory() && (!s.counted || m.runtime.budget.reserve(to-from, nil)) {
+		return true
+	}
+	s.call.refused = true
+	return false
+}
+
+// serve gives the guest a request and takes its response.
+func (s *sandbox) serve(ctx context.Context, req *abi.Request, resp *abi.Response) *Error {
+	c := s.call
+	c.begin(ctx, req.Principal, req.Now)
+	defer c.end()
+	room := s.instance.Memory()[s.inputAt:][:s.inputRoom:s.inputRoom]
+	shown := s.shown(req)
+	frame := shown.Append(room[:0])
+	if len(frame) > len(room) {
+		return c.m.fault(RequestSize, nil)
+	}
+	s.fuel.Set(firstFuel)
+	s.stack[0] = uint64(len(frame))
+	if err := s.handle.Call(c, s.stack[:]); err != nil {
+		return c.fail(err)
+	}
+	at, n := uint64(uint32(s.stack[0]>>32)), uint64(uint32(s.stack[0]))
+	bytes := s.instance.Memory()
+	switch {
+	case s.stack[0] == 0:
+		return c.m.fault(BadResponse, errors.New("the guest could not read the request"))
+	case n > uint64(c.m.limits.Response):
+		return c.m.fault(ResponseSize, nil)
+	case at+n > uint64(len(bytes)):
+		return c.m.fault(BadPointer, nil)
+	}
+	if err := resp.Take(bytes[at : at+n]); err != nil {
+		return c.m.fault(BadResponse, err)
+	}
+	return nil
+}
+
+// shown is req with only the headers that the manifest names.
+func (s *sandbox) shown(req *abi.Request) abi.Request {
+	shown := *req
+	s.headers = s.headers[:0]
+	for _, h := range req.Headers {
+		if slices.Contains(s.call.m.manifest.Headers, h.Name) {
+			s.headers = append(s.headers, h)
+		}
+	}
+	shown.Headers = s.headers
+	return shown
+}
+
+var (
+	errGrew    = errors.New("memory grew")
+	errGlobals = errors.New("a global is not as in the image")
+	errState   = errors.New("a table, a segment or a reference changed")
+)
+
+// reset makes the sandbox the image again. After an error it must be given up.
+func (s *sandbox) reset() (written int, err error) {
+	image := s.call.m.image
+	if s.call.memory.Len() != image.size() {
+		return 0, errGrew
+	}
+	if s.state.Get() != image.state {
+		return 0, errState
+	}
+	for i, g := range s.globals {
+		// Go's compiler passes results in globals: some differ after every call.
+		if v := image.globals[i]; g.Get() != v {
+			g.Set(v)
+		}
+	}
+	clear(s.headers[:cap(s.headers)]) // they hold on to the request's strings
+	return s.call.memory.Reset()
+}
+
+// same tells whether the sandbox, memory's content aside, is as in the image.
+func (s *sandbox) same() error {
+	image := s.call.m.image
+	if s.call.memory.Len() != image.size() {
+		return errGrew
+	}
+	for i, g := range s.globals {
+		if g.Get() != image.globals[i] {
+			return errGlobals
+		}
+	}
+	if s.state.Get() != image.state {
+		return errState
+	}
+	return nil
+}
+
+// close frees the sandbox and tells how many bytes it had.
+func (s *sandbox) close() int {
+	n := s.call.memory.Len()
+	s.instance.Close(context.Background())
+	s.call.memory.Free()
+	return n
+}

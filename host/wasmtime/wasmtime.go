@@ -1,0 +1,179 @@
+//go:build wasmtime
+
+package wasmtime
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/bytecodealliance/wasmtime-go/v44"
+
+	"partneredge/host/engine"
+	"partneredge/host/prepare"
+)
+
+// version of what is kept in a cache directory: the library's, and that of the
+// configuration in newConfig.
+const version = "44.0.0-1"
+
+// pageSize is the unit of memory, in bytes.
+const pageSize = prepare.PageSize
+
+// New implements engine.New. It needs a machine that wasmtime runs on.
+func New(_ context.Context, cacheDir string, funcs []engine.Func) (engine.Engine, error) {
+	e := &wasmtimeEngine{engine: wasmtime.NewEngineWithConfig(newConfig()), cacheDir: cacheDir, stop: make(chan struct{})}
+	e.linker = wasmtime.NewLinker(e.engine)
+	for i := range funcs {
+		if err := e.link(&funcs[i]); err != nil {
+			e.free()
+			return nil, fmt.Errorf("link %s.%s: %w", funcs[i].Module, funcs[i].Name, err)
+		}
+	}
+	grow := engine.Func{Module: prepare.TickModule, Name: prepare.GrowName,
+		Params: []engine.ValueType{engine.I32}, Results: []engine.ValueType{engine.I32}}
+	if err := e.linker.FuncNew(grow.Module, grow.Name, funcType(&grow), growMemory); err != nil {
+		e.free()
+		return nil, fmt.Errorf("link %s.%s: %w", grow.Module, grow.Name, err)
+	}
+	e.clock.Go(e.count)
+	return e, nil
+}
+
+// newConfig is WebAssembly 2.0 and no more, as package prepare lets through.
+func newConfig() *wasmtime.Config {
+	c := wasmtime.NewConfig()
+	c.SetEpochInterruption(true)
+	c.SetWasmReferenceTypes(true)
+	c.SetWasmSIMD(true)
+	c.SetWasmBulkMemory(true)
+	c.SetWasmMultiValue(true)
+	c.SetWasmRelaxedSIMD(false)
+	c.SetWasmMultiMemory(false)
+	c.SetWasmMemory64(false)
+	c.SetWasmTailCall(false)
+	c.SetWasmFunctionReferences(false)
+	c.SetWasmGC(false)
+	c.SetWasmWideArithmetic(false)
+	c.SetWasmThreads(false)
+	c.SetMemoryInitCOWSet(false) // the sandbox's image is mapped instead
+	return c
+}
+
+type wasmtimeEngine struct {
+	engine   *wasmtime.Engine
+	linker   *wasmtime.Linker
+	cacheDir string
+	clock    sync.WaitGroup
+	stop     chan struct{}
+
+	mu     sync.RWMutex // held for reading by who uses what Close frees
+	closed bool
+}
+
+func (e *wasmtimeEngine) Name() string { return "wasmtime" }
+
+func (e *wasmtimeEngine) Traits() engine.Traits {
+	return engine.Traits{Interrupts: true, AsksToGrow: true}
+}
+
+var errClosed = errors.New("engine closed")
+
+// Close implements engine.Engine. What wasmtime still needs for instances that
+// there are it keeps until they are gone.
+func (e *wasmtimeEngine) Close(context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.closed {
+		e.closed = true
+		close(e.stop)
+		e.clock.Wait()
+		e.free()
+	}
+	return nil
+}
+
+func (e *wasmtimeEngine) free() {
+	e.linker.Close()
+	e.engine.Close()
+}
+
+// Compile compiles a module, or takes what was compiled before.
+func (e *wasmtimeEngine) Compile(_ context.Context, wasm []byte) (engine.Code, error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	if e.closed {
+		return nil, fmt.Errorf("compile module: %w", errClosed)
+	}
+	module, err := e.cached(wasm)
+	if err != nil {
+		return nil, fmt.Errorf("compile module: %w", err)
+	}
+	return &code{e, module}, nil
+}
+
+func (e *wasmtimeEngine) cached(wasm []byte) (*wasmtime.Module, error) {
+	if e.cacheDir == "" {
+		return wasmtime.NewModule(e.engine, wasm)
+	}
+	sum := sha256.Sum256(wasm)
+	path := filepath.Join(e.cacheDir, "wasmtime-"+version, hex.EncodeToString(sum[:]))
+	kept, err := os.ReadFile(path)
+	if err == nil {
+		// What another machine, or a damaged disk, left here is made again.
+		if module, err := wasmtime.NewModuleDeserialize(e.engine, kept); err == nil {
+			return module, nil
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	module, err := wasmtime.NewModule(e.engine, wasm)
+	if err != nil {
+		return nil, err
+	}
+	if err := keep(path, module); err != nil {
+		module.Close()
+		return nil, err
+	}
+	return module, nil
+}
+
+// keep writes what was compiled, for others to find whole or not at all.
+func keep(path string, module *wasmtime.Module) error {
+	compiled, err := module.Serialize()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	part, err := os.CreateTemp(filepath.Dir(path), "part")
+	if err != nil {
+		return err
+	}
+	_, err = part.Write(compiled)
+	err = errors.Join(err, part.Close())
+	if err == nil {
+		err = os.Rename(part.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(part.Name())
+	}
+	return err
+}
+
+type code struct {
+	engine *wasmtimeEngine
+	module *wasmtime.Module
+}
+
+func (c *code) Close(context.Context) error {
+	c.module.Close()
+	return nil
+}

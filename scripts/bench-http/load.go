@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+type result struct {
+	took    []time.Duration
+	elapsed time.Duration
+}
+
+func (r result) perSecond() float64 { return float64(len(r.took)) / r.elapsed.Seconds() }
+
+func (r result) quantile(q float64) time.Duration {
+	return r.took[min(len(r.took)-1, int(q*float64(len(r.took))))].Round(time.Microsecond)
+}
+
+// load sends the server's request over conns connections for length. With
+// perSecond 0 each connection sends as fast as it is answered; else requests
+// are due at even times, and their latency counts from when they were due.
+// Any answer but 200 is an error.
+func load(ctx context.Context, s *server, conns int, length time.Duration, perSecond float64) (result, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	request := []byte("GET /api/v2/public/agents/me HTTP/1.1\r\nHost: " + s.addr + "\r\nAuthorization: Bearer " + s.key + "\r\n\r\n")
+	start := time.Now()
+	var all result
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for i := range conns {
+		wg.Go(func() {
+			took, err := loadOne(ctx, s.addr, request, start, length, i, conns, perSecond)
+			if err != nil {
+				cancel(err)
+			}
+			mu.Lock()
+			all.took = append(all.took, took...)
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	all.elapsed = time.Since(start)
+	if err := context.Cause(ctx); err != nil {
+		return all, err
+	}
+	slices.Sort(all.took)
+	return all, nil
+}
+
+func loadOne(ctx context.Context, addr string, request []byte, start time.Time, length time.Duration, nth, conns int, perSecond float64) ([]time.Duration, error) {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	in := bufio.NewReaderSize(conn, 4096)
+	var took []time.Duration
+	for n := 0; ctx.Err() == nil; n++ {
+		due := time.Now()
+		if perSecond > 0 {
+			due = start.Add(time.Duration(float64(n*conns+nth) / perSecond * float64(time.Second)))
+			time.Sleep(time.Until(due))
+		}
+		if due.Sub(start) >= length {
+			break
+		}
+		if _, err := conn.Write(request); err != nil {
+			return took, err
+		}
+		if err := readAnswer(in); err != nil {
+			return took, err
+		}
+		took = append(took, time.Since(due))
+	}
+	return took, nil
+}
+
+// readAnswer reads one HTTP/1.1 answer with a Content-Length, and drops it.
+func readAnswer(in *bufio.Reader) error {
+	line, err := in.ReadSlice('\n')
+	if err != nil {
+		return err
+	}
+	if !bytes.HasPrefix(line, []byte("HTTP/1.1 200")) {
+		return fmt.Errorf("answered %q", bytes.TrimSpace(line))
+	}
+	length := -1
+	for {
+		line, err := in.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		if len(line) == 0 {
+			break
+		}
+		const name = "content-length:"
+		if len(line) > len(name) && bytes.EqualFold(line[:len(name)], []byte(name)) {
+			if length, err = strconv.Atoi(string(bytes.TrimSpace(line[len(name):]))); err != nil {
+				return err
+			}
+		}
+	}
+	if length < 0 {
+		return fmt.Errorf("answer has no length")
+	}
+	_, err = io.CopyN(io.Discard, in, int64(length))
+	return err
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"partneredge/store/local"
+	"partneredge/wasm/abi"
+	"partneredge/wasm/apikey"
+	"partneredge/wasm/handlers/agents"
+	"partneredge/wasm/pipeline"
+	"partneredge/wasm/serve"
+)
+
+// serveNative serves the pipeline and the agents handler in plain Go until ctx
+// ends. It writes where, and the key, to out as one line of JSON.
+func serveNative(ctx context.Context, dir string, out io.Writer) error {
+	state, err := local.Open(local.Config{Dir: dir})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = state.Close() }()
+	key := apikey.Mint(abi.EnvLive, new([apikey.RandomSize]byte))
+	record := abi.Key{
+		ID: "key_bench", AccountID: "acc_bench", Environment: abi.EnvLive, Scopes: ^abi.Scopes(0),
+		RateLimit: 1_000_000, Expires: time.Now().Add(time.Hour).UnixMicro(),
+	}
+	profile := abi.Profile{
+		AgentID: "agt_01h455vb4pex5vsknk084sn02q", Email: "dana@example.com", FullName: "Dana Reyes", Joined: 1_700_000_000_000_000,
+		AccountID: "acc_01h455vb4pex5vsknk084sn02q", AccountName: "Reyes Realty", Mode: "live",
+	}
+	if _, err := state.Keys.Put(local.KeyName([]byte(key)), local.Record{Ref: record.ID, Frame: string(record.Append(nil))}); err != nil {
+		return err
+	}
+	if _, err := state.Views.Put(record.AccountID, local.Record{Ref: record.AccountID, Frame: string(profile.Append(nil))}); err != nil {
+		return err
+	}
+
+	set := &serve.Set{
+		Gate: serve.Module{Headers: []string{"authorization"}, Caller: caller(func(req *abi.Request, resp *abi.Response) {
+			pipeline.Handle(req, resp, native{state, ""})
+		})},
+		Handlers: map[string]serve.Module{pipeline.Agents: {Caller: caller(func(req *abi.Request, resp *abi.Response) {
+			agents.Handle(req, resp, native{state, req.Principal.AccountID})
+		})}},
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler:           serve.New(serve.Config{Modules: func() (*serve.Set, func()) { return set, func() {} }}),
+		ReadHeaderTimeout: 5 * time.Second,
+	}
+	stopped := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stopped()
+	if err := json.NewEncoder(out).Encode(hello{Addr: listener.Addr().String(), Key: key}); err != nil {
+		return err
+	}
+	if err := server.Serve(listener); err != http.ErrServerClosed {
+		return err
+	}
+	return nil
+}
+
+type caller func(*abi.Request, *abi.Response)
+
+func (f caller) Call(_ context.Context, req *abi.Request, resp *abi.Response) error {
+	f(req, resp)
+	return nil
+}
+
+// native is the host of the pipeline and of the handler.
+type native struct {
+	state   *local.Store
+	account string
+}
+
+func (n native) Lockout(client string) (int64, error) {
+	return n.state.Lockouts.Lockout(client).Milliseconds(), nil
+}
+
+func (n native) Failure(client string) (int64, error) {
+	wait, err := n.state.Lockouts.Failure(client)
+	return wait.Milliseconds(), err
+}
+
+func (n native) Key(token string, key *abi.Key) error {
+	return read(n.state.Keys, local.KeyName([]byte(token)), key)
+}
+
+func (n native) Take(keyID string, limit int, bucket *abi.Bucket) (err error) {
+	*bucket, _, err = n.state.Buckets.Take(keyID, limit)
+	return err
+}
+
+func (n native) Profile(p *abi.Profile) error { return read(n.state.Views, n.account, p) }
+
+func (n native) Insights(int64, int, *abi.Insights) error { return abi.CodeDenied }
+func (n native) Firings(int64, int, *abi.Firings) error   { return abi.CodeDenied }
+
+func read(shelf *local.Shelf, name string, into interface{ Parse([]byte) error }) error {
+	record, ok := shelf.Get(name)
+	if !ok {
+		return abi.CodeNotFound
+	}
+	if err := into.Parse([]byte(record.Frame)); err != nil {
+		return fmt.Errorf("read record: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// loadRate is how many requests a second each node gets while releases change.
+const loadRate = 50
+
+// serves rolls a release out and returns how many seconds it takes from the
+// command until it answers every request of every node.
+func (b *bench) serves(ctx context.Context, version string, flags ...string) (seconds float64, err error) {
+	began := time.Now()
+	args := append([]string{"rollout", version, "--pause", "0s"}, flags...)
+	if err := b.operate(ctx, args...); err != nil {
+		return 0, err
+	}
+	r, err := b.until(ctx, "it to serve", func(r rollout) bool {
+		return r.State != "rolling_out" || r.Serving == len(b.nodes)
+	})
+	seconds = time.Since(began).Seconds()
+	if err == nil && r.Serving != len(b.nodes) {
+		err = fmt.Errorf("release %s is %s: %s", version, r.State, r.Reason)
+	}
+	if err != nil {
+		return 0, err
+	}
+	// The next may begin once this one has ended.
+	_, err = b.until(ctx, "its end", func(r rollout) bool { return r.State == "done" })
+	return seconds, err
+}
+
+// version numbers of releases; none is below the least that nodes run.
+const (
+	built = "1.0.0" // the modules as they were built
+	other = "1.1.0" // all of them with other code
+	third = "1.1.1" // and with other code again
+)
+
+// cold rolls a release out that no node has compiled a module of.
+func (b *bench) cold(ctx context.Context) error {
+	modules, err := b.variants(1)
+	if err != nil {
+		return err
+	}
+	if err := b.push(ctx, other, b.signer, modules); err != nil {
+		return err
+	}
+	seconds, err := b.serves(ctx, other, "--canary", "0")
+	if err != nil {
+		return err
+	}
+	b.figure("rollout_cold_s", seconds, "s")
+	return nil
+}
+
+// cached rolls releases out and back whose modules were compiled before, under
+// load. One rollout of two goes by canary besides: those are not timed, for they
+// wait for requests.
+func (b *bench) cached(ctx context.Context) error {
+	if err := b.push(ctx, built, b.signer, nil); err != nil {
+		return err
+	}
+	modules, err := b.variants(2)
+	if err != nil {
+		return err
+	}
+	if err := b.push(ctx, third, b.signer, modules); err != nil {
+		return err
+	}
+	if _, err := b.serves(ctx, third, "--canary", "0"); err != nil {
+		return err
+	}
+	l := b.load(ctx, loadRate, mixed)
+	defer l.end()
+	took, back, err := b.changes(ctx)
+	if err != nil {
+		return err
+	}
+	asked, failed := l.end()
+	for _, why := range failed[:min(len(failed), 10)] {
+		b.say("failed: %s", why)
+	}
+	b.say("%d requests while releases came and went; from command to serving %.2f s; rollbacks %.2f s", asked, took, back)
+	b.figure("failed_requests", float64(len(failed)), fmt.Sprintf("of %d", asked))
+	b.figure("rollout_cached_s", median(took), "s")
+	b.figure("rollback_s", median(back), "s")
+	return nil
+}
+
+// changes are the rollouts and rollbacks; it returns how long those took that are
+// timed. What is rolled out is never the release that ran last, whose modules
+// nodes keep open: that is what a rollback is for.
+func (b *bench) changes(ctx context.Context) (took, back []float64, err error) {
+	undone, last, running := 0, other, third
+	for i := range b.rollouts {
+		version, canary := built, "0"
+		for _, one := range []string{built, other, third} {
+			if one != last && one != running {
+				version = one
+			}
+		}
+		if i%4 >= 2 {
+			canary = "20"
+		}
+		seconds, err := b.serves(ctx, version, "--canary", canary)
+		if err != nil {
+			return nil, nil, err
+		}
+		if canary == "0" {
+			took = append(took, seconds)
+		}
+		if undone < b.rollbacks && (i+1)*b.rollbacks >= (undone+1)*b.rollouts {
+			undone++
+			began := time.Now()
+			if err := b.operate(ctx, "rollback", "--wait"); err != nil {
+				return nil, nil, err
+			}
+			back = append(back, time.Since(began).Seconds())
+			last = version
+			continue
+		}
+		last, running = running, version
+	}
+	if undone != b.rollbacks {
+		return nil, nil, fmt.Errorf("%d rollbacks, want %d", undone, b.rollbacks)
+	}
+	return took, back, nil
+}
+
+// badRate is how many requests a second each node gets while a module traps.
+const badRate = 200
+
+// withdrawn rolls a release out, as `edge release rollout` does by default, whose
+// module agents traps on one request of twenty, and measures from the first
+// request that it may answer until every node is back.
+func (b *bench) withdrawn(ctx context.Context) error {
+	wasm, err := os.ReadFile(filepath.Join(filepath.Dir(b.edge), "modules-bad", "trap.wasm"))
+	if err != nil {
+		return err
+	}
+	const version = "1.2.0"
+	if err := b.push(ctx, version, b.signer, map[string][]byte{"agents": wasm}); err != nil {
+		return err
+	}
+	l := b.load(ctx, badRate, agents)
+	defer l.end()
+	var took []float64
+	for range b.bad {
+		if err := b.operate(ctx, "rollout", version); err != nil {
+			return err
+		}
+		if _, err := b.until(ctx, "its first stage", func(r rollout) bool {
+			return r.State != "rolling_out" || r.Serving > 0
+		}); err != nil {
+			return err
+		}
+		began := time.Now()
+		r, err := b.until(ctx, "it to be withdrawn", func(r rollout) bool { return r.State == "rolled_back" || r.State == "done" })
+		if err != nil {
+			return err
+		}
+		if r.State != "rolled_back" {
+			return fmt.Errorf("release %s is %s", version, r.State)
+		}
+		took = append(took, time.Since(began).Seconds())
+		b.say("withdrawn: %s", r.Reason)
+	}
+	asked, failed := l.end()
+	b.say("%d of %d requests met the bad module; it was gone after %.2f s", len(failed), asked, took)
+	b.figure("bad_module_withdrawn_s", median(took), "s")
+	return nil
+}
+
+// start measures from the start of a node's process to its first answer.
+func (b *bench) start(ctx context.Context) error {
+	n := b.nodes[0]
+	var took []float64
+	ask := func() bool {
+		c, err := dial(n.addr, b.key)
+		if err != nil {
+			return false
+		}
+		defer c.close()
+		status, err := c.do(agents[0])
+		return err == nil && status == agents[0].status
+	}
+	if !ask() { // the node holds the key from now on
+		return fmt.Errorf("the node does not answer")
+	}
+	for range b.starts {
+		if err := n.Stop(); err != nil {
+			return err
+		}
+		began := time.Now()
+		if err := n.Begin(ctx, b.edge, append(n.args, "--listen", n.addr)...); err != nil {
+			return err
+		}
+		if err := poll(ctx, "the node's first answer", func() (bool, error) { return ask(), nil }); err != nil {
+			return err
+		}
+		took = append(took, float64(time.Since(began).Microseconds())/1000)
+	}
+	b.say("from a node's start to its first answer %.0f ms", took)
+	b.figure("node_start_ms", median(took), "ms")
+	return nil
+}

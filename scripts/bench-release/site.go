@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"partneredge/scripts/fleet"
+)
+
+// least is the version below which nodes run nothing.
+const least = "1.0.0"
+
+// site is an origin and its nodes, a process each.
+type site struct {
+	origin fleet.Process
+	data   string // of the origin
+	nats   string
+	cache  string
+	admin  *fleet.Admin
+	nodes  []*node
+	key    string // a partner's
+	signer string // file of the operators' private key
+	thief  string // file of another
+}
+
+type node struct {
+	fleet.Process
+	args []string
+	addr string // of the partner API
+}
+
+func (b *bench) startSite(ctx context.Context, nodes int) (_ *site, err error) {
+	s := &site{data: filepath.Join(b.dir, "origin"), cache: filepath.Join(b.dir, "cache")}
+	defer func() {
+		if err != nil {
+			s.stop()
+		}
+	}()
+	s.origin.Ready = filepath.Join(s.data, "origin.json")
+	var at struct {
+		Admin string `json:"admin_url"`
+		NATS  string `json:"nats_url"`
+	}
+	if err := s.origin.Start(ctx, &at, b.edge, "origin", "--data", s.data, "--admin", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0", "--log-level", "error"); err != nil {
+		return nil, err
+	}
+	s.nats = at.NATS
+	token, err := os.ReadFile(filepath.Join(s.data, "admin.token"))
+	if err != nil {
+		return nil, err
+	}
+	s.admin = &fleet.Admin{URL: at.Admin, Token: strings.TrimSpace(string(token)), Client: &http.Client{Timeout: 20 * time.Second}}
+	account, err := s.admin.Account(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, s.key, err = s.admin.Key(ctx, account, 1_000_000); err != nil {
+		return nil, err
+	}
+	for _, who := range []struct {
+		name string
+		file *string
+	}{{"operator", &s.signer}, {"thief", &s.thief}} {
+		*who.file = filepath.Join(b.dir, who.name+".key")
+		if _, err := b.command(ctx, "keygen", "--no-password", "--key", *who.file, "--pub", filepath.Join(b.dir, who.name+".pub")); err != nil {
+			return nil, err
+		}
+	}
+	for i := range nodes { // one by one: the first fills the cache
+		name := fmt.Sprint("region-", i)
+		dir := filepath.Join(b.dir, name)
+		credentials, err := s.admin.Enrol(ctx, dir, name)
+		if err != nil {
+			return nil, err
+		}
+		n := &node{Process: fleet.Process{Ready: filepath.Join(dir, "node.json")}, addr: "127.0.0.1:0"}
+		n.args = []string{"node", "--data", dir, "--cache", s.cache, "--region", name, "--origin", s.nats, "--credentials", credentials,
+			"--release-keys", filepath.Join(b.dir, "operator.pub"), "--min-release", least, "--metrics", "127.0.0.1:0", "--log-level", "error"}
+		s.nodes = append(s.nodes, n)
+		var at struct {
+			URL string `json:"base_url"`
+		}
+		if err := n.Start(ctx, &at, b.edge, append(n.args, "--listen", n.addr)...); err != nil {
+			return nil, err
+		}
+		n.addr = strings.TrimPrefix(at.URL, "http://")
+	}
+	return s, nil
+}
+
+func (s *site) stop() {
+	var group errgroup.Group
+	for _, n := range s.nodes {
+		group.Go(n.Stop)
+	}
+	if err := group.Wait(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench-release: stopping:", err)
+	}
+	s.origin.Kill()
+}
+
+// command runs `edge release` and returns what it prints.
+func (b *bench) command(ctx context.Context, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, b.edge, append([]string{"release"}, args...)...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("edge release %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out), nil
+}
+
+// operate is command, at the site's origin.
+func (b *bench) operate(ctx context.Context, args ...string) error {
+	_, err := b.command(ctx, append(args, "--admin", b.admin.URL, "--token-file", filepath.Join(b.data, "admin.token"))...)
+	return err
+}
+
+// push makes a release of the modules, with some of them replaced.
+func (b *bench) push(ctx context.Context, version, key string, replaced map[string][]byte) error {
+	dir := filepath.Join(b.dir, "release-"+version)
+	if err := os.CopyFS(dir, os.DirFS(b.modules)); err != nil {
+		return err
+	}
+	for name, wasm := range replaced {
+		if err := os.WriteFile(filepath.Join(dir, name+".wasm"), wasm, 0o600); err != nil {
+			return err
+		}
+	}
+	return b.operate(ctx, "push", "--modules", dir, "--version", version, "--key", key)
+}
+
+// rollout is one as the admin API shows it.
+type rollout struct {
+	ID      string `json:"id"`
+	Version string `json:"version"`
+	State   string `json:"state"`
+	Reason  string `json:"reason"`
+	Serving int    `json:"serving"` // nodes that give it requests
+}
+
+// last is the newest rollout.
+func (s *site) last(ctx context.Context) (rollout, error) {
+	var page struct{ Items []rollout }
+	if err := s.admin.Call(ctx, "GET", "/rollouts?limit=1", nil, &page); err != nil {
+		return rollout{}, err
+	}
+	if len(page.Items) == 0 {
+		return rollout{}, fmt.Errorf("there was no rollout")
+	}
+	return page.Items[0], nil
+}
+
+// until waits for the newest rollout to be as it should.
+func (s *site) until(ctx context.Context, what string, is func(rollout) bool) (r rollout, err error) {
+	err = poll(ctx, what, func() (bool, error) {
+		if r, err = s.last(ctx); err != nil {
+			return false, err
+		}
+		return is(r), nil
+	})
+	if err != nil {
+		err = fmt.Errorf("%w: release %s is %s: %s", err, r.Version, r.State, r.Reason)
+	}
+	return r, err
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// outage takes the origin away from every node and goes on asking for what they
+// hold.
+func (b *bench) outage(ctx context.Context) error {
+	r := b.region
+	paths := []string{"agents/me", "coaching/insights", "sentinels/firings"}
+	var keys []string
+	for range 10 {
+		_, key, err := r.admin.Key(ctx, r.account, unlimited)
+		if err != nil {
+			return err
+		}
+		for _, path := range paths {
+			if err := r.warm(ctx, path, key); err != nil {
+				return err
+			}
+		}
+		keys = append(keys, key)
+	}
+	for _, relay := range r.relays {
+		relay.Cut()
+	}
+	var asked, served atomic.Int64
+	var asking sync.WaitGroup
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(b.last)
+	for i := 0; ; i++ {
+		asking.Go(func() {
+			asked.Add(1)
+			if r.get(ctx, r.nodes[i%len(r.nodes)], paths[i%len(paths)], keys[i/7%len(keys)]) == http.StatusOK {
+				served.Add(1)
+			}
+		})
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+			continue
+		case <-end:
+		}
+		break
+	}
+	asking.Wait()
+	for _, n := range r.nodes {
+		up, err := b.metric(ctx, n.MetricsURL(), "edge_origin_connected", "")
+		if err != nil {
+			return err
+		}
+		if up != 0 {
+			return fmt.Errorf("node %s was connected all the time", n.ID())
+		}
+	}
+	for _, relay := range r.relays {
+		relay.Mend()
+	}
+	b.say("without the origin: %d requests in %.0f s, %d answered", asked.Load(), b.last.Seconds(), served.Load())
+	b.figure("outage_availability_pct", 100*float64(served.Load())/float64(asked.Load()), "%")
+	return nil
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"partneredge/edge/node"
+	"partneredge/edge/origin"
+	"partneredge/edge/wan"
+	"partneredge/scripts/fleet"
+	"partneredge/store/central"
+	"partneredge/store/local"
+)
+
+// region is an origin, and nodes each behind a relay of its own.
+type region struct {
+	db      *central.DB
+	origin  *origin.Origin
+	nodes   []*node.Node
+	relays  []*wan.Relay
+	admin   *fleet.Admin
+	account string
+	client  *http.Client
+}
+
+// anyTarget lets every webhook target pass: none is called.
+type anyTarget struct{}
+
+func (anyTarget) Check(context.Context, string) (string, error) { return "", nil }
+
+func startRegion(ctx context.Context, b *bench, nodes int) (_ *region, err error) {
+	r := &region{client: newClient()}
+	defer func() {
+		if err != nil {
+			r.stop()
+		}
+	}()
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	dir := filepath.Join(b.dir, "origin")
+	if r.db, err = central.Open(ctx, central.Config{URL: filepath.Join(b.dir, "origin.db"), Log: log}); err != nil {
+		return nil, err
+	}
+	if r.origin, err = origin.Start(ctx, origin.Config{Dir: dir, DB: r.db, Guard: anyTarget{}, Log: log}); err != nil {
+		return nil, err
+	}
+	r.admin = &fleet.Admin{URL: r.origin.AdminURL(), Token: r.origin.Token(), Client: r.client}
+	if r.account, err = r.admin.Account(ctx); err != nil {
+		return nil, err
+	}
+	target, err := url.Parse(r.origin.NATSURL())
+	if err != nil {
+		return nil, err
+	}
+	var starting []func() error
+	for i := range nodes {
+		relay, err := wan.Start(context.WithoutCancel(ctx), wan.Config{Target: target.Host, Delay: delay})
+		if err != nil {
+			return nil, err
+		}
+		r.relays = append(r.relays, relay)
+		dir := filepath.Join(b.dir, fmt.Sprint("node", i))
+		credentials, err := r.admin.Enrol(ctx, dir, fmt.Sprint("region-", i))
+		if err != nil {
+			return nil, err
+		}
+		starting = append(starting, func() error {
+			n, err := node.Start(ctx, node.Config{
+				Data: dir, Cache: b.cache, Modules: b.modules, Region: fmt.Sprint("region-", i),
+				Origin: "nats://" + relay.Addr(), Credentials: credentials, Log: log,
+				// All requests come from one address, and revoked keys are used again.
+				Lockout: local.LockoutRules{Failures: 1 << 30},
+			})
+			if err == nil {
+				r.nodes = append(r.nodes, n)
+			}
+			return err
+		})
+	}
+	for _, start := range starting { // one by one: the first fills the cache
+		if err := start(); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+func (r *region) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var group errgroup.Group
+	for _, n := range r.nodes {
+		group.Go(func() error { return n.Stop(ctx) })
+	}
+	err := group.Wait()
+	for _, relay := range r.relays {
+		relay.Stop()
+	}
+	if r.origin != nil {
+		err = errors.Join(err, r.origin.Stop(ctx))
+	}
+	if r.db != nil {
+		err = errors.Join(err, r.db.Close())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench-sync: stopping:", err)
+	}
+}
+
+func newClient() *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{MaxIdleConnsPerHost: 256, MaxConnsPerHost: 256},
+		Timeout:   20 * time.Second,
+	}
+}
+
+const api = "/api/v2/public/"
+
+// get asks a node; status is 0 when there is no answer.
+func (r *region) get(ctx context.Context, n *node.Node, path, key string) (status int) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.URL()+api+path, nil)
+	if err != nil {
+		return 0
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return 0
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}
+
+// warm has every node hold the key, and what path shows.
+func (r *region) warm(ctx context.Context, path string, keys ...string) error {
+	var group errgroup.Group
+	for _, n := range r.nodes {
+		group.Go(func() error {
+			for _, key := range keys {
+				if status := r.get(ctx, n, path, key); status != http.StatusOK {
+					return fmt.Errorf("warming a node up: status %d", status)
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}

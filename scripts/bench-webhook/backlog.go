@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"time"
+)
+
+const (
+	backlogSubscriptions = 100
+	backlogEvents        = 10_000
+	backlogTime          = 6 * time.Second
+)
+
+// backlog weighs a process that has a million deliveries waiting, half of them
+// for endpoints that hang and half for such as refuse connections.
+func (b *bench) backlog(ctx context.Context, d database) error {
+	dir, err := os.MkdirTemp(b.dir, d.kind)
+	if err != nil {
+		return err
+	}
+	address, drop, err := d.open(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer drop()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	dead := closed.Addr().String()
+	_ = closed.Close()
+	targets := b.targets("hang", backlogSubscriptions)
+	for i := range targets {
+		if i%2 == 0 {
+			targets[i] = fmt.Sprintf("https://%s/%d", dead, i)
+		}
+	}
+	o, err := openOrigin(ctx, address)
+	if err != nil {
+		return err
+	}
+	err = o.populate(ctx, targets)
+	began := time.Now()
+	if err == nil {
+		err = o.fire(ctx, backlogEvents, 64, nil) // there is no sender yet
+	}
+	o.close(ctx)
+	if err != nil {
+		return err
+	}
+	written := time.Since(began)
+	c, err := startChild(ctx, order{URL: address, CAFile: b.receiver.caFile, Account: o.account})
+	if err != nil {
+		return err
+	}
+	most := 0.0
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); time.Since(began) < backlogTime && ctx.Err() == nil; <-tick.C {
+		now, err := c.resident()
+		if err != nil {
+			return err
+		}
+		most = max(most, now)
+	}
+	if err := c.cmd.Process.Kill(); err != nil {
+		return err
+	}
+	for range c.lines {
+	}
+	_ = c.cmd.Wait() // killed
+	fmt.Fprintf(b.out, "%s: %d deliveries waiting (written in %.1f s), %.0f MiB resident at most\n",
+		d.kind, backlogSubscriptions*backlogEvents, written.Seconds(), most)
+	b.note("webhook.backlog_rss_mb", most, "MiB", less)
+	return nil
+}

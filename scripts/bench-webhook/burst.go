@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"runtime/pprof"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"partneredge/edge/webhook/signature"
+)
+
+const (
+	endpoints   = 20
+	perEndpoint = 8
+	bodySize    = 256
+)
+
+// bare posts signed bodies in a loop, with as many at a time as the sender has
+// at most, and nothing else.
+func (b *bench) bare(ctx context.Context) (rate float64, err error) {
+	pem, err := os.ReadFile(b.receiver.caFile)
+	if err != nil {
+		return 0, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	transport := &http.Transport{
+		TLSClientConfig:     &tls.Config{RootCAs: roots},
+		ForceAttemptHTTP2:   true,
+		MaxIdleConnsPerHost: endpoints * perEndpoint,
+	}
+	defer transport.CloseIdleConnections()
+	body := []byte(strings.Repeat("x", bodySize))
+	secret := strings.Repeat("0123456789abcdef", 4)
+	const length = 3 * time.Second
+	began, used := time.Now(), cpuTime()
+	var sent atomic.Int64
+	var failed atomic.Pointer[error]
+	var all sync.WaitGroup
+	for e := range endpoints {
+		target, err := url.Parse(fmt.Sprintf("%s/bare/%d", b.receiver.base, e))
+		if err != nil {
+			return 0, err
+		}
+		for range perEndpoint {
+			all.Go(func() {
+				for time.Since(began) < length && ctx.Err() == nil {
+					now := time.Now()
+					request := (&http.Request{
+						Method: http.MethodPost, URL: target, Host: target.Host, ContentLength: bodySize,
+						Header: http.Header{"X-Svc-Signature": {signature.Sign(now, body, secret)}, "Content-Type": {"application/json"}},
+						Body:   io.NopCloser(bytes.NewReader(body)),
+					}).WithContext(ctx)
+					response, err := transport.RoundTrip(request)
+					if err != nil {
+						failed.Store(&err)
+						return
+					}
+					_, _ = io.Copy(io.Discard, response.Body)
+					_ = response.Body.Close()
+					sent.Add(1)
+				}
+			})
+		}
+	}
+	all.Wait()
+	if err := failed.Load(); err != nil {
+		return 0, *err
+	}
+	rate = float64(sent.Load()) / time.Since(began).Seconds()
+	fmt.Fprintf(b.out, "bare loop: %.0f posts a second, %.0f us of CPU each\n", rate, float64((cpuTime()-used).Microseconds())/float64(sent.Load()))
+	return rate, nil
+}
+
+// burst writes events as fast as the database takes them and waits until all
+// have arrived.
+func (b *bench) burst(ctx context.Context, d database) error {
+	bare, err := b.bare(ctx) // each time: what else the machine does changes
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(b.dir, d.kind)
+	if err != nil {
+		return err
+	}
+	address, drop, err := d.open(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer drop()
+	o, err := openOrigin(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer o.close(ctx)
+	if err := o.populate(ctx, b.targets("burst", endpoints)); err != nil {
+		return err
+	}
+	if err := o.start(ctx, b.receiver.caFile, nil); err != nil {
+		return err
+	}
+	from := b.receiver.count.Load()
+	if err := o.fire(ctx, 20, 1, nil); err != nil { // opens connections, prepares statements
+		return err
+	}
+	if err := b.arrived(ctx, from+20*endpoints, 20*time.Second); err != nil {
+		return err
+	}
+	if b.profile != "" {
+		f, err := os.Create(b.profile + "." + d.kind)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	total := int64(b.events * endpoints)
+	from = b.receiver.count.Load()
+	began, used := time.Now(), cpuTime()
+	if err := o.fire(ctx, b.events, 64, nil); err != nil {
+		return err
+	}
+	written := time.Since(began)
+	if err := b.arrived(ctx, from+total, 2*time.Minute); err != nil {
+		return err
+	}
+	took := time.Since(began)
+	rate := float64(total) / took.Seconds()
+	fmt.Fprintf(b.out, "%s: %d deliveries in %.2f s (events written in %.2f s), %.0f us of this process's CPU each\n",
+		d.kind, total, took.Seconds(), written.Seconds(), float64((cpuTime()-used).Microseconds())/float64(total))
+	b.note("webhook.deliveries_per_s."+d.kind, rate, "1/s", more)
+	b.note("webhook.over_bare", rate/bare, "ratio", more)
+	return nil
+}
+
+func (b *bench) targets(part string, n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("%s/%s/%d", b.receiver.base, part, i)
+	}
+	return all
+}
+
+// arrived waits until the receiver has counted to n.
+func (b *bench) arrived(ctx context.Context, n int64, most time.Duration) error {
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(most)
+	for b.receiver.count.Load() < n {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-deadline:
+			return fmt.Errorf("%d deliveries still missing after %v", n-b.receiver.count.Load(), most)
+		}
+	}
+	return nil
+}
+
+// cpuTime that this process has used.
+func cpuTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}

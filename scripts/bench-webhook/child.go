@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"partneredge/edge/webhook"
+	"partneredge/store"
+)
+
+// order is what a child is to do. It works until its input ends.
+type order struct {
+	URL, CAFile, Account string
+	Events, Writers      int // to write; each one's id is printed once it is accepted
+}
+
+// runChild is an origin in a process of its own, to be killed or weighed. It
+// prints "ready" when it delivers.
+func runChild(ctx context.Context, spec string, in io.Reader, out io.Writer) error {
+	var what order
+	if err := json.Unmarshal([]byte(spec), &what); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		_, _ = io.Copy(io.Discard, in)
+		cancel()
+	}()
+	o, err := openOrigin(context.Background(), what.URL)
+	if err != nil {
+		return err
+	}
+	o.account = what.Account
+	if err := o.start(context.Background(), what.CAFile, func(c *webhook.Config) {
+		c.Timeout, c.Lease = 2*time.Second, 4*time.Second // what a killed process held is soon taken up
+	}); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "ready")
+	var writers sync.WaitGroup
+	share := make(chan struct{}, what.Events)
+	for range what.Events {
+		share <- struct{}{}
+	}
+	close(share)
+	for range what.Writers {
+		writers.Go(func() {
+			for range share {
+				if ctx.Err() != nil {
+					return
+				}
+				_, event, err := o.db.AddFiring(ctx, store.Firing{AccountID: what.Account, Name: "price_drop", Data: []byte("{}"), Action: action})
+				if err != nil {
+					continue
+				}
+				fmt.Fprintln(out, event.ID)
+			}
+		})
+	}
+	writers.Wait()
+	<-ctx.Done()
+	o.close(context.Background())
+	return nil
+}
+
+// child is a process of runChild.
+type child struct {
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	lines chan string // closed at its end
+}
+
+func startChild(ctx context.Context, what order) (*child, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	spec, err := json.Marshal(what)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, "-child", string(spec))
+	cmd.Stderr = os.Stderr
+	c := &child{cmd: cmd, lines: make(chan string, 1<<16)}
+	if c.stdin, err = cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(c.lines)
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			c.lines <- lines.Text()
+		}
+	}()
+	if first := <-c.lines; first != "ready" {
+		return nil, errors.Join(errors.New("the child did not start"), cmd.Wait())
+	}
+	return c, nil
+}
+
+// end lets the child stop by itself.
+func (c *child) end() error {
+	_ = c.stdin.Close()
+	for range c.lines {
+	}
+	return c.cmd.Wait()
+}
+
+// resident memory of the child, in MiB, by the kernel's books.
+func (c *child) resident() (float64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kib, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 64)
+			return kib / 1024, err
+		}
+	}
+	return 0, errors.New("no VmRSS in the status of the process")
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"partneredge/edge/webhook"
+	"partneredge/store"
+	"partneredge/store/central"
+)
+
+// origin is what is measured: the database, the sender, and a live account.
+type origin struct {
+	db      *central.DB
+	sender  atomic.Pointer[webhook.Sender]
+	account string
+	log     *slog.Logger
+}
+
+func openOrigin(ctx context.Context, url string) (*origin, error) {
+	o := &origin{log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	var err error
+	o.db, err = central.Open(ctx, central.Config{URL: url, Log: o.log, Committed: func(c central.Commit) {
+		if s := o.sender.Load(); s != nil && c.Deliveries > 0 {
+			s.Wake()
+		}
+	}})
+	return o, err
+}
+
+// populate makes the account and its subscriptions.
+func (o *origin) populate(ctx context.Context, targets []string) error {
+	a, err := o.db.CreateAccount(ctx, store.Account{Name: "bench", Mode: store.ModeLive, Agent: store.Agent{Email: "bench@example.com", FullName: "Bench"}})
+	if err != nil {
+		return err
+	}
+	o.account = a.ID
+	for _, target := range targets {
+		var secret [32]byte
+		_, _ = rand.Read(secret[:])
+		err := o.db.AddSubscription(ctx, store.Subscription{
+			ID: store.NewID("whs", time.Now()), AccountID: a.ID, KeyID: store.NewID("key", time.Now()),
+			Environment: store.Live, TargetURL: target, Events: []string{store.EventSentinelFired},
+			Secret: hex.EncodeToString(secret[:]), CreatedAt: time.Now(),
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *origin) start(ctx context.Context, caFile string, change func(*webhook.Config)) error {
+	c := webhook.Config{
+		Store: o.db, CAFile: caFile, Log: o.log,
+		Guard: webhook.NewGuard(webhook.GuardConfig{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}),
+	}
+	if change != nil {
+		change(&c)
+	}
+	s, err := webhook.Start(ctx, c)
+	o.sender.Store(s)
+	return err
+}
+
+func (o *origin) close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var err error
+	if s := o.sender.Load(); s != nil {
+		err = s.Stop(ctx)
+	}
+	if err := errors.Join(err, o.db.Close()); err != nil {
+		o.log.Warn("cannot stop", "err", err)
+	}
+}
+
+// action makes the envelope about 256 bytes.
+const action = "notified_agent_and_client"
+
+// fire writes n events, as many at a time as writers, and tells of each.
+func (o *origin) fire(ctx context.Context, n, writers int, told func(event string)) error {
+	var next atomic.Int64
+	var failed atomic.Pointer[error]
+	var all sync.WaitGroup
+	for range writers {
+		all.Go(func() {
+			for next.Add(1) <= int64(n) && failed.Load() == nil {
+				_, event, err := o.db.AddFiring(ctx, store.Firing{AccountID: o.account, Name: "price_drop", Data: []byte("{}"), Action: action})
+				if err != nil {
+					failed.Store(&err)
+					return
+				}
+				if told != nil {
+					told(event.ID)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func postgresDefault() string {
+	if url := os.Getenv("EDGE_TEST_POSTGRES"); url != "" {
+		return url
+	}
+	return "postgres://postgres@127.0.0.1:5432/test?sslmode=disable"
+}
+
+// postgresSchema makes a schema of its own, which drop removes.
+func postgresSchema(ctx context.Context, address string) (string, func(), error) {
+	admin, err := sql.Open("pgx", address)
+	if err != nil {
+		return "", nil, errors.New("the PostgreSQL URL cannot be read")
+	}
+	schema := "bench_webhook_" + strings.ToLower(rand.Text()[:12])
+	if _, err := admin.ExecContext(ctx, "CREATE SCHEMA "+schema); err != nil {
+		_ = admin.Close()
+		return "", nil, err
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", nil, err
+	}
+	q := u.Query()
+	q.Set("search_path", schema)
+	u.RawQuery = q.Encode()
+	return u.String(), func() {
+		_, _ = admin.ExecContext(context.WithoutCancel(ctx), "DROP SCHEMA "+schema+" CASCADE")
+		_ = admin.Close()
+	}, nil
+}

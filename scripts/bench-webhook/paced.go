@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"partneredge/store"
+)
+
+// Of paced and hang: how many events a second, for how long.
+const (
+	pacedRate = 600 // deliveries a second
+	pacedTime = 6 * time.Second
+	hangTime  = 2 * time.Second // twice with, twice without
+)
+
+// paced writes events at a steady rate and measures, for each delivery, the
+// time from the event's answer to its arrival.
+func (b *bench) paced(ctx context.Context, d database) error {
+	latencies, err := b.steady(ctx, d, b.targets("paced", endpoints), pacedRate/endpoints, pacedTime)
+	if err != nil {
+		return err
+	}
+	p50, p99 := quantile(latencies, 0.5), quantile(latencies, 0.99)
+	fmt.Fprintf(b.out, "%s: %d deliveries paced, p50 %v, p99 %v, worst %v\n", d.kind, len(latencies), p50, p99, latencies[len(latencies)-1])
+	b.note("webhook.paced_p99_ms", milliseconds(p99), "ms", less)
+	return nil
+}
+
+// hang compares the healthy endpoints' median with one of ten hanging to that
+// with none.
+func (b *bench) hang(ctx context.Context, d database) error {
+	healthy := b.targets("healthy", 10)
+	hanging := append(healthy[:9:9], b.receiver.base+"/hang")
+	var alone, beside []time.Duration
+	for range 2 { // in turn: what else the machine does changes
+		for _, part := range []struct {
+			targets []string
+			into    *[]time.Duration
+		}{{healthy, &alone}, {hanging, &beside}} {
+			latencies, err := b.steady(ctx, d, part.targets, pacedRate/10, hangTime)
+			if err != nil {
+				return err
+			}
+			*part.into = append(*part.into, latencies...)
+		}
+	}
+	slices.Sort(alone)
+	slices.Sort(beside)
+	with, without := quantile(beside, 0.5), quantile(alone, 0.5)
+	fmt.Fprintf(b.out, "%s: healthy p50 %v with one of ten hanging, %v with none\n", d.kind, with, without)
+	b.note("webhook.hang_ratio", float64(with)/float64(without), "ratio", less)
+	return nil
+}
+
+// steady writes events at a rate and returns the sorted latencies of the
+// deliveries to endpoints that answer.
+func (b *bench) steady(ctx context.Context, d database, targets []string, perSecond int, length time.Duration) ([]time.Duration, error) {
+	dir, err := os.MkdirTemp(b.dir, d.kind)
+	if err != nil {
+		return nil, err
+	}
+	address, drop, err := d.open(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer drop()
+	o, err := openOrigin(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	defer o.close(ctx)
+	if err := o.populate(ctx, targets); err != nil {
+		return nil, err
+	}
+	if err := o.start(ctx, b.receiver.caFile, nil); err != nil {
+		return nil, err
+	}
+	answering := 0
+	for _, target := range targets {
+		if !strings.HasSuffix(target, "/hang") {
+			answering++
+		}
+	}
+
+	var mu sync.Mutex
+	written := map[string]time.Time{}
+	arrived := map[string][]time.Time{}
+	each := func(_, event string, at time.Time) {
+		mu.Lock()
+		defer mu.Unlock()
+		arrived[event] = append(arrived[event], at)
+	}
+	b.receiver.each.Store(&each)
+	defer b.receiver.each.Store(nil)
+
+	from := b.receiver.count.Load()
+	warm := perSecond // the first second opens connections and is not counted
+	tick := time.NewTicker(time.Second / time.Duration(perSecond))
+	defer tick.Stop()
+	total := warm + perSecond*int(length/time.Second)
+	var writers sync.WaitGroup
+	var failed error
+	for n := range total {
+		<-tick.C
+		writers.Go(func() {
+			_, event, err := o.db.AddFiring(ctx, store.Firing{AccountID: o.account, Name: "price_drop", Data: []byte("{}"), Action: action})
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed = err
+			} else if n >= warm {
+				written[event.ID] = time.Now()
+			}
+		})
+	}
+	writers.Wait()
+	if failed != nil {
+		return nil, failed
+	}
+	if err := b.arrived(ctx, from+int64(total*answering), 30*time.Second); err != nil {
+		return nil, err
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	var latencies []time.Duration
+	for event, at := range written {
+		for _, came := range arrived[event] {
+			latencies = append(latencies, max(0, came.Sub(at)))
+		}
+	}
+	slices.Sort(latencies)
+	return latencies, nil
+}
+
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// receiver is the partners' side: one HTTPS server, every path an endpoint.
+// Those under /hang never answer.
+type receiver struct {
+	server *http.Server
+	base   string // https://127.0.0.1:port
+	caFile string
+	ends   chan struct{}
+	count  atomic.Int64
+	// each is told of every delivery to an endpoint that answers: its path, the
+	// event's id, when it came.
+	each atomic.Pointer[func(path, event string, at time.Time)]
+}
+
+func newReceiver(dir string) (*receiver, error) {
+	certificate, err := newCertificate()
+	if err != nil {
+		return nil, err
+	}
+	r := &receiver{caFile: filepath.Join(dir, "ca.pem"), ends: make(chan struct{})}
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]})
+	if err := os.WriteFile(r.caFile, ca, 0o600); err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	r.base = "https://" + listener.Addr().String()
+	r.server = &http.Server{
+		Handler:           r,
+		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{certificate}},
+		ErrorLog:          log.New(io.Discard, "", 0),
+		ReadHeaderTimeout: 10 * time.Second,
+	}
+	go func() {
+		if err := r.server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+			log.Print("receiver: ", err)
+		}
+	}()
+	return r, nil
+}
+
+func (r *receiver) close() {
+	close(r.ends)
+	_ = r.server.Close()
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	if strings.HasPrefix(q.URL.Path, "/hang") {
+		select {
+		case <-q.Context().Done():
+		case <-r.ends:
+		}
+		return
+	}
+	at := time.Now()
+	_, _ = io.Copy(io.Discard, q.Body)
+	if each := r.each.Load(); each != nil {
+		(*each)(q.URL.Path, q.Header.Get("X-Svc-Event-Id"), at)
+	}
+	r.count.Add(1)
+}
+
+func newCertificate() (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "bench-webhook"},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(24 * time.Hour),
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+}

@@ -1,0 +1,76 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+)
+
+// Process of the program, which writes the file Ready when it is.
+type Process struct {
+	Ready string
+
+	cmd *exec.Cmd
+	log bytes.Buffer
+}
+
+// Start returns once the process is ready, with what it says of itself in at.
+func (p *Process) Start(ctx context.Context, at any, program string, args ...string) error {
+	if err := p.Begin(ctx, program, args...); err != nil {
+		return err
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(60 * time.Second); ; {
+		if text, err := os.ReadFile(p.Ready); err == nil && json.Unmarshal(text, at) == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		if time.Now().After(deadline) {
+			p.Kill()
+			return fmt.Errorf("edge %s is not ready: %s", args[0], &p.log)
+		}
+	}
+}
+
+// Begin starts the process and does not wait.
+func (p *Process) Begin(ctx context.Context, program string, args ...string) error {
+	_ = os.Remove(p.Ready) // of the process before, which was killed
+	p.log.Reset()
+	p.cmd = exec.CommandContext(ctx, program, args...)
+	p.cmd.Stderr = &p.log
+	return p.cmd.Start()
+}
+
+// Stop has the process end by itself, and waits for that.
+func (p *Process) Stop() error {
+	if p.cmd == nil {
+		return nil
+	}
+	defer func() { p.cmd = nil }()
+	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
+		return err
+	}
+	if err := p.cmd.Wait(); err != nil {
+		return fmt.Errorf("stop %s: %w: %s", p.cmd, err, &p.log)
+	}
+	return nil
+}
+
+// Kill ends it as a power cut does. It may be called twice.
+func (p *Process) Kill() {
+	if p.cmd == nil {
+		return
+	}
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+	p.cmd = nil
+}

@@ -1,0 +1,193 @@
+package central
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"partneredge/store"
+)
+
+var ana = store.Actor{ID: "tok_1", Name: "Ana", Role: store.RoleAdmin, Remote: "192.0.2.7"}
+
+// TestAuditLog: each change of an actor is one entry with what was and what is,
+// and a change that fails is none.
+func TestAuditLog(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		db := open(t, p)
+		ctx := WithActor(context.Background(), ana)
+		a := must(db.CreateAccount(ctx, store.Account{Name: "Harbor", Agent: store.Agent{Email: "a@b.c", FullName: "A"}}))(t)
+		live := store.ModeLive
+		_, _, err := db.UpdateAccount(ctx, a.ID, AccountPatch{Mode: &live})
+		noError(t, err)
+		_, _, err = db.UpdateAccount(ctx, a.ID, AccountPatch{Mode: &live}) // changes nothing
+		noError(t, err)
+		k := must(db.CreateKey(ctx, keyFor(a.ID)))(t)
+		_, err = db.CreateKey(ctx, k) // its id is taken
+		wantErr(t, err, store.ErrConflict)
+		next, _, err := db.RotateKey(ctx, k.ID, keyFor(""), time.Now().Add(time.Hour))
+		noError(t, err)
+		_, _, err = db.RevokeKey(ctx, next.ID)
+		noError(t, err)
+		_, _, err = db.RevokeKey(ctx, next.ID)
+		noError(t, err)
+		n := must(db.AddNode(ctx, store.Node{Name: "n", Region: "eu", PublicKey: "pk"}))(t)
+		_, _, err = db.RevokeNode(ctx, n.ID)
+		noError(t, err)
+		_, _, err = db.RevokeNode(ctx, n.ID)
+		noError(t, err)
+		newAccount(t, db, store.ModeSetup) // by nobody
+
+		entries, next1, err := db.Audits(ctx, "", store.Page{})
+		noError(t, err)
+		if next1 != "" {
+			t.Errorf("cursor %q", next1)
+		}
+		slices.Reverse(entries)
+		want := []struct{ action, target string }{
+			{"account.create", a.ID}, {"account.update", a.ID}, {"key.create", k.ID}, {"key.create", next.ID},
+			{"key.rotate", k.ID}, {"key.revoke", next.ID}, {"node.enrol", n.ID}, {"node.revoke", n.ID},
+		}
+		if len(entries) != len(want) {
+			t.Fatalf("%d entries, want %d: %+v", len(entries), len(want), entries)
+		}
+		for i, e := range entries {
+			if e.Action != want[i].action || e.Target != want[i].target || e.Actor != ana || e.At.IsZero() || !strings.HasPrefix(e.ID, "aud_") {
+				t.Errorf("entry %d is %+v, want %+v", i, e, want[i])
+			}
+			if bytes.Contains(append(e.Before, e.After...), []byte(`"hash"`)) {
+				t.Errorf("entry %d shows a hash", i)
+			}
+		}
+		var was, is store.Account
+		noError(t, json.Unmarshal(entries[1].Before, &was))
+		noError(t, json.Unmarshal(entries[1].After, &is))
+		if was != a || is.Mode != live || entries[0].Before != nil {
+			t.Errorf("before %+v, after %+v, before the first %s", was, is, entries[0].Before)
+		}
+
+		of, _, err := db.Audits(ctx, k.ID, store.Page{Limit: 1})
+		noError(t, err)
+		if len(of) != 1 || of[0].Action != "key.rotate" {
+			t.Errorf("of the key: %+v", of)
+		}
+		if of, _, err := db.Audits(ctx, "a\x00b", store.Page{}); err != nil || len(of) != 0 {
+			t.Errorf("of what cannot be: %v, %v", of, err)
+		}
+		page, cursor, err := db.Audits(ctx, "", store.Page{Limit: 5})
+		noError(t, err)
+		rest, _, err := db.Audits(ctx, "", store.Page{Limit: 5, Cursor: cursor})
+		noError(t, err)
+		if len(page) != 5 || len(rest) != 3 || rest[2].Action != "account.create" {
+			t.Errorf("pages of %d and %d", len(page), len(rest))
+		}
+		_, _, err = db.Audits(ctx, "", store.Page{Cursor: "-!"})
+		wantErr(t, err, store.ErrInvalid)
+
+		// The database itself refuses to have the log changed.
+		for _, statement := range []string{`UPDATE audit SET name = 'Eve'`, `DELETE FROM audit`} {
+			if err := db.change(ctx, "", func(ctx context.Context, t *tx) error {
+				_, err := t.exec(ctx, statement)
+				return err
+			}); err == nil || !strings.Contains(err.Error(), "only grows") {
+				t.Errorf("%s: %v", statement, err)
+			}
+		}
+	})
+}
+
+// TestAuditOfDeliveries: what an operator has sent again is in the log.
+func TestAuditOfDeliveries(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		db := open(t, p)
+		ctx := context.Background()
+		a := newAccount(t, db, store.ModeLive)
+		noError(t, db.AddSubscription(ctx, subscriptionFor(a.ID, store.EventClientContacted)))
+		subs, _, err := db.Subscriptions(ctx, a.ID, store.Page{})
+		noError(t, err)
+		_, _, err = db.AddContact(ctx, store.Contact{AccountID: a.ID, ClientID: "c", Channel: "sms"})
+		noError(t, err)
+		list, _, err := db.Deliveries(ctx, DeliveryFilter{SubscriptionID: subs[0].ID}, store.Page{})
+		noError(t, err)
+		if counts := must(db.Outcomes(ctx, time.Now().Add(-time.Hour)))(t); len(counts) != 1 || counts[store.StatePending] != 1 {
+			t.Errorf("outcomes %v", counts)
+		}
+		if counts := must(db.Outcomes(ctx, time.Now().Add(time.Hour)))(t); len(counts) != 0 {
+			t.Errorf("outcomes of the future %v", counts)
+		}
+		noError(t, db.change(ctx, "", func(ctx context.Context, t *tx) error {
+			_, err := t.exec(ctx, `UPDATE deliveries SET state = 'dead'`)
+			return err
+		}))
+		must(db.RecoverDeliveries(WithActor(ctx, ana), subs[0].ID, time.Time{}))(t)
+		must(db.RetryDelivery(WithActor(ctx, ana), list[0].ID))(t) // pending already
+		noError(t, db.change(ctx, "", func(ctx context.Context, t *tx) error {
+			_, err := t.exec(ctx, `UPDATE deliveries SET state = 'dead'`)
+			return err
+		}))
+		must(db.RetryDelivery(WithActor(ctx, ana), list[0].ID))(t)
+		entries, _, err := db.Audits(ctx, "", store.Page{})
+		noError(t, err)
+		if len(entries) != 2 || entries[0].Action != "delivery.retry" || string(entries[0].Before) != `{"state":"dead"}` ||
+			entries[1].Action != "webhook.recover" || !bytes.Contains(entries[1].After, []byte(`"queued":1`)) {
+			t.Errorf("%+v", entries)
+		}
+	})
+}
+
+func TestTokens(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		db := open(t, p)
+		ctx := WithActor(context.Background(), ana)
+		hash := sha256.Sum256([]byte("secret"))
+		made := must(db.CreateToken(ctx, store.Token{Name: "Ben", Role: store.RoleViewer, Hash: hash}))(t)
+		if !strings.HasPrefix(made.ID, "tok_") || made.CreatedAt.IsZero() {
+			t.Errorf("made %+v", made)
+		}
+		if got := must(db.TokenByHash(ctx, hash))(t); got != made {
+			t.Errorf("read %+v, want %+v", got, made)
+		}
+		_, err := db.TokenByHash(ctx, sha256.Sum256(nil))
+		wantErr(t, err, store.ErrNotFound)
+		_, err = db.CreateToken(ctx, store.Token{Role: store.RoleAdmin, Hash: hash})
+		wantErr(t, err, store.ErrConflict)
+		for _, bad := range []store.Token{
+			{Role: "root", Hash: sha256.Sum256([]byte("1"))}, {Role: store.RoleAdmin},
+			{Role: store.RoleAdmin, Hash: sha256.Sum256([]byte("1")), Name: "a\x00"},
+		} {
+			_, err := db.CreateToken(ctx, bad)
+			wantErr(t, err, store.ErrInvalid)
+		}
+		for i := range 2 {
+			revoked, changed, err := db.RevokeToken(ctx, made.ID)
+			if noError(t, err); changed != (i == 0) || revoked.RevokedAt.IsZero() {
+				t.Errorf("revoked: %v %+v", changed, revoked)
+			}
+		}
+		if got := must(db.TokenByHash(ctx, hash))(t); got.RevokedAt.IsZero() {
+			t.Error("not revoked")
+		}
+		for _, id := range append(badTexts, "", "tok_none") {
+			_, _, err := db.RevokeToken(ctx, id)
+			wantErr(t, err, store.ErrNotFound)
+		}
+		list, _, err := db.Tokens(ctx, store.Page{})
+		noError(t, err)
+		entries, _, err := db.Audits(ctx, made.ID, store.Page{})
+		noError(t, err)
+		if len(list) != 1 || len(entries) != 2 || entries[0].Action != "token.revoke" {
+			t.Errorf("list %+v, log %+v", list, entries)
+		}
+		for _, e := range entries {
+			if text := string(e.Before) + string(e.After); strings.Contains(text, hex.EncodeToString(hash[:])) || strings.Contains(text, "hash") {
+				t.Errorf("the log shows the hash: %s", text)
+			}
+		}
+	})
+}

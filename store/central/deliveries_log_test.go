@@ -1,0 +1,191 @@
+package central
+
+import (
+	"context"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"partneredge/store"
+)
+
+func TestDeliveryLog(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		q := newQueued(t, p, 3)
+		var events []string
+		for range 9 {
+			events = append([]string{q.fire(t).ID}, events...)
+		}
+		for i, c := range q.claim(t, 27) {
+			q.finish(t, []store.State{store.StateDead, store.StateDelivered}[i%2], 0, c)
+		}
+		seen, cursor := []string{}, ""
+		for {
+			items, next, err := q.Deliveries(ctx, DeliveryFilter{SubscriptionID: q.subs[1]}, store.Page{Limit: 2, Cursor: cursor})
+			noError(t, err)
+			for _, d := range items {
+				seen = append(seen, d.EventID)
+			}
+			if cursor = next; next == "" {
+				break
+			}
+			q.fire(t)
+		}
+		if !reflect.DeepEqual(seen, events) {
+			t.Errorf("log of a subscription %v, want %v", seen, events)
+		}
+		total := 0
+		for _, state := range []store.State{store.StateDead, store.StateDelivered} {
+			for _, s := range q.subs {
+				items, _, err := q.Deliveries(ctx, DeliveryFilter{SubscriptionID: s, State: state}, store.Page{})
+				noError(t, err)
+				for _, d := range items {
+					if d.State != state {
+						t.Errorf("asked for %s: %+v", state, d)
+					}
+				}
+				total += len(items)
+			}
+		}
+		if total != 27 {
+			t.Errorf("%d ended, want 27", total)
+		}
+		var subs []string
+		for cursor = ""; ; {
+			items, next, err := q.Deliveries(ctx, DeliveryFilter{EventID: events[0]}, store.Page{Limit: 1, Cursor: cursor})
+			noError(t, err)
+			for _, d := range items {
+				subs = append([]string{d.SubscriptionID}, subs...)
+			}
+			if cursor = next; next == "" {
+				break
+			}
+		}
+		if len(subs) != 3 {
+			t.Errorf("log of an event: %v", subs)
+		}
+		items, _, err := q.Deliveries(ctx, DeliveryFilter{EventID: events[0], SubscriptionID: q.subs[2]}, store.Page{})
+		if noError(t, err); len(items) != 1 {
+			t.Errorf("of both: %+v", items)
+		}
+		_, _, err = q.Deliveries(ctx, DeliveryFilter{}, store.Page{})
+		wantErr(t, err, store.ErrInvalid)
+		_, _, err = q.Deliveries(ctx, DeliveryFilter{EventID: events[0], State: "lost"}, store.Page{})
+		wantErr(t, err, store.ErrInvalid)
+		for _, bad := range []string{"\x00", "nonsense", "whs_nonsense", mark("deliveries of "+events[1], subs[0])} {
+			_, _, err = q.Deliveries(ctx, DeliveryFilter{EventID: events[0]}, store.Page{Cursor: bad})
+			wantErr(t, err, store.ErrInvalid)
+		}
+	})
+}
+
+// TestRefusedDeliveries finds what the guard refused, in whatever state it is,
+// and only while that was the last try.
+func TestRefusedDeliveries(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		q := newQueued(t, p, 1)
+		for range 5 {
+			q.fire(t)
+		}
+		claims := q.claim(t, 5)
+		refuse := func(c Claim, number int, state store.State, text string) {
+			t.Helper()
+			o := q.outcome(c, state, time.Hour)
+			o.Attempt.Number, o.Attempt.Status, o.Attempt.Error = number, 0, text
+			noError(t, q.FinishDeliveries(ctx, []Outcome{o}))
+		}
+		const refused = "refused by guard: host_not_public: 10.0.0.1:443"
+		refuse(claims[0], 1, store.StateDead, refused)
+		refuse(claims[1], 1, store.StatePending, refused)
+		refuse(claims[2], 1, store.StatePending, refused)
+		refuse(claims[2], 2, store.StateDead, "connection refused")
+		refuse(claims[3], 1, store.StateDead, "an endpoint that says refused by guard: no")
+		refuse(claims[4], 1, store.StatePending, refused)
+		refuse(claims[4], 2, store.StateDelivered, "")
+		list := func(f DeliveryFilter) (ids []string) {
+			t.Helper()
+			items, _, err := q.Deliveries(ctx, f, store.Page{})
+			noError(t, err)
+			return idsOf(items, func(d store.Delivery) string { return d.ID })
+		}
+		if got, want := list(DeliveryFilter{SubscriptionID: q.subs[0], Refused: true}), []string{claims[1].ID, claims[0].ID}; !reflect.DeepEqual(got, want) {
+			t.Errorf("refused are %v, want %v", got, want)
+		}
+		if got := list(DeliveryFilter{SubscriptionID: q.subs[0], Refused: true, State: store.StateDead}); !reflect.DeepEqual(got, []string{claims[0].ID}) {
+			t.Errorf("refused and dead are %v", got)
+		}
+		if got := list(DeliveryFilter{EventID: claims[1].EventID, Refused: true}); !reflect.DeepEqual(got, []string{claims[1].ID}) {
+			t.Errorf("refused of the event are %v", got)
+		}
+	})
+}
+
+func TestPruneDeliveries(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		q := newQueued(t, p, 2)
+		for range 5 {
+			q.fire(t)
+		}
+		_, silent, err := q.AddContact(ctx, store.Contact{AccountID: q.account, ClientID: "c", Channel: "sms"})
+		noError(t, err)
+		claims := q.claim(t, 10)
+		q.finish(t, store.StateDelivered, 0, claims[:9]...)
+		q.clock.at = q.clock.at.Add(time.Hour)
+		cut := q.clock.at
+		q.clock.at = q.clock.at.Add(time.Hour)
+		young := q.fire(t)
+		removed, slices := 0, 0
+		for n := 1; n > 0; slices++ {
+			n = must(q.PruneDeliveries(ctx, cut, 4))(t)
+			removed += n
+		}
+		if removed != 9+4+1 || slices < 4 { // deliveries, their events, the contact's event
+			t.Errorf("removed %d in %d slices, want 14", removed, slices)
+		}
+		for i, c := range claims {
+			_, err := q.Delivery(ctx, c.ID)
+			if _, attempts := q.Attempts(ctx, c.ID); i < 9 {
+				wantErr(t, err, store.ErrNotFound)
+				wantErr(t, attempts, store.ErrNotFound)
+			} else {
+				noError(t, err) // still pending
+			}
+		}
+		_, err = q.Event(ctx, silent.ID)
+		wantErr(t, err, store.ErrNotFound)
+		must(q.Event(ctx, claims[9].EventID))(t)
+		must(q.Event(ctx, young.ID))(t)
+	})
+}
+
+// TestHostileAnswers keeps what an endpoint may send back.
+func TestHostileAnswers(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		q := newQueued(t, p, 1)
+		q.fire(t)
+		o := q.outcome(q.claim(t, 1)[0], store.StateDead, 0)
+		o.Attempt.Excerpt = "nul \x00, not text \xff\xfe" + strings.Repeat("é", 5000)
+		o.Attempt.Error = "dial \x00"
+		o.Attempt.Headers = map[string]string{"k\x00\xff": "v\x00\xff"}
+		noError(t, q.FinishDeliveries(ctx, []Outcome{o}))
+		a := must(q.Attempts(ctx, o.Attempt.DeliveryID))(t)[0]
+		if !strings.HasPrefix(a.Excerpt, "nul \uFFFD, not text \uFFFD") || len(a.Excerpt) > excerptMost+8 || a.Error != "dial \uFFFD" {
+			t.Errorf("kept %.60q, %q", a.Excerpt, a.Error)
+		}
+		for i, bad := range []Outcome{
+			{State: "lost", Attempt: store.Attempt{DeliveryID: "dlv_x"}},
+			{State: store.StatePending, Attempt: store.Attempt{DeliveryID: "dlv_x"}},
+			{State: store.StateDead, Attempt: store.Attempt{DeliveryID: ""}},
+			{State: store.StateDead, Attempt: store.Attempt{DeliveryID: "dlv_x", Number: 1}},
+		} {
+			if err := q.FinishDeliveries(ctx, []Outcome{bad}); err == nil {
+				t.Errorf("outcome %d was taken", i)
+			}
+		}
+	})
+}

@@ -1,0 +1,115 @@
+package central
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"partneredge/store"
+)
+
+// fail wraps err, which came out of the database, with what was tried and with
+// its kind. nil stays nil.
+func (db *DB) fail(tried string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", tried, db.kindOf(err))
+}
+
+// kindOf adds to err the kind of store error that it is, unless it has one.
+func (db *DB) kindOf(err error) error {
+	if errors.Is(err, store.ErrUnavailable) || refusal(err) && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	if kind := classify(err); kind != nil {
+		return fmt.Errorf("%w: %w", kind, err)
+	}
+	return err
+}
+
+// refusal tells whether err says what the store thinks of a request, rather than
+// that the database failed at a statement.
+func refusal(err error) bool {
+	for _, kind := range []error{store.ErrNotFound, store.ErrConflict, store.ErrLimit, store.ErrInvalid, sql.ErrNoRows} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+func classify(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return store.ErrNotFound
+	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return classifyPostgres(pg.Code)
+	}
+	var lite *sqlite.Error
+	if errors.As(err, &lite) {
+		return classifySQLite(lite.Code())
+	}
+	var network net.Error
+	var path *fs.PathError
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.As(err, &network) ||
+		errors.As(err, &path) || pgconn.Timeout(err) || errors.Is(err, context.DeadlineExceeded) ||
+		strings.Contains(err.Error(), "database is closed") || strings.Contains(err.Error(), "conn closed") {
+		return store.ErrUnavailable
+	}
+	return nil
+}
+
+// classifyPostgres reads an SQLSTATE (PostgreSQL documentation, appendix A).
+func classifyPostgres(code string) error {
+	switch {
+	case code == "23505": // unique_violation
+		return store.ErrConflict
+	case code == "23503": // foreign_key_violation
+		return store.ErrNotFound
+	case code[:2] == "22", code == "23514", code == "23502", code == "54000":
+		// data exception, check and not-null violation, a value beyond a limit
+		return store.ErrInvalid
+	case code[:2] == "08", code[:2] == "40", code[:2] == "53", code[:2] == "57", code[:2] == "58", code == "55P03":
+		// connection, rollback, resources, operator, system, lock not available
+		return store.ErrUnavailable
+	}
+	return nil
+}
+
+// classifySQLite reads an extended result code, whose low byte is the primary.
+func classifySQLite(code int) error {
+	switch code {
+	case sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
+		return store.ErrConflict
+	case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
+		return store.ErrNotFound
+	case sqlite3.SQLITE_CONSTRAINT_CHECK, sqlite3.SQLITE_CONSTRAINT_NOTNULL, sqlite3.SQLITE_CONSTRAINT_DATATYPE:
+		return store.ErrInvalid
+	}
+	switch code & 0xff {
+	case sqlite3.SQLITE_TOOBIG:
+		return store.ErrInvalid
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR,
+		sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT:
+		return store.ErrUnavailable
+	}
+	return nil
+}
+
+// retryable tells whether PostgreSQL ended a transaction only because of
+// others, so that the same again may succeed.
+func retryable(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "40P01" || pg.Code == "40001")
+}

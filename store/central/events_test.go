@@ -1,0 +1,234 @@
+package central
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"partneredge/store"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+var allEvents = []string{store.EventInsightCreated, store.EventSentinelFired, store.EventDealChanged,
+	store.EventClientContacted, store.EventGoalChanged}
+
+// TestEnvelopes compares each type's envelope, byte for byte, with a golden
+// file, but for the event's own id.
+func TestEnvelopes(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		now := time.Date(2026, 7, 8, 9, 10, 11, 0, time.FixedZone("", -7*3600))
+		db := openWith(t, p, Config{Now: func() time.Time { return now }})
+		a := must(db.CreateAccount(ctx, store.Account{ID: "acc_1", Mode: store.ModeLive}))(t)
+		at := now.Add(-time.Hour).Add(1500 * time.Nanosecond)
+		var events []*store.Event
+		add := func(e *store.Event, err error) {
+			t.Helper()
+			if noError(t, err); e == nil || e.Silenced || e.AccountID != a.ID || !e.CreatedAt.Equal(now) {
+				t.Fatalf("event %+v", e)
+			}
+			events = append(events, e)
+		}
+		_, e, err := db.AddCoachingRun(ctx, a.ID, []store.Insight{
+			{ID: "ins_1", Headline: "older", CreatedAt: at.Add(-time.Hour)},
+			{ID: "ins_2", Headline: "Ring <b>Łukasz</b> & co", Detail: "not sent", CreatedAt: at},
+			{ID: "ins_3", Headline: "oldest", CreatedAt: at.Add(-2 * time.Hour)},
+		})
+		add(e, err)
+		_, e, err = db.AddFiring(ctx, store.Firing{ID: "fir_1", AccountID: a.ID, Name: "price_drop", Action: "notified_agent", TriggeredAt: at, Data: []byte(`{"not":"sent"}`)})
+		add(e, err)
+		_, _, _, e, err = db.PutDeal(ctx, store.Deal{ID: "d-1", AccountID: a.ID, Stage: "offer"})
+		if noError(t, err); e != nil {
+			t.Errorf("a deal's first stage emitted %s", e.Body)
+		}
+		_, _, _, e, err = db.PutDeal(ctx, store.Deal{ID: "d-1", AccountID: a.ID, Stage: "under_contract", ChangedAt: at})
+		add(e, err)
+		_, e, err = db.AddContact(ctx, store.Contact{ID: "con_1", AccountID: a.ID, ClientID: "client \"7\"", Channel: "phone", OccurredAt: at})
+		add(e, err)
+		_, _, _, _, err = db.PutGoal(ctx, store.Goal{ID: "g-1", AccountID: a.ID, Pace: "on_pace"})
+		noError(t, err)
+		_, _, _, e, err = db.PutGoal(ctx, store.Goal{ID: "g-1", AccountID: a.ID, Pace: "behind"})
+		add(e, err)
+		for i, e := range events {
+			if e.Type != allEvents[i] || !json.Valid(e.Body) {
+				t.Errorf("event %d is %s: %s", i, e.Type, e.Body)
+			}
+			golden(t, e.Type+".json", strings.ReplaceAll(string(e.Body), e.ID, "evt_ID"))
+			if kept := must(db.Event(ctx, e.ID))(t); string(kept.Body) != string(e.Body) || kept.Type != e.Type || !kept.CreatedAt.Equal(e.CreatedAt) {
+				t.Errorf("kept %+v, want %+v", kept, e)
+			}
+		}
+	})
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", "envelopes", name)
+	if *update {
+		noError(t, os.WriteFile(path, []byte(got+"\n"), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	if noError(t, err); got+"\n" != string(want) {
+		t.Errorf("%s\n got %s\nwant %s", path, got, want)
+	}
+}
+
+// TestStandings puts deals and goals through values.
+func TestStandings(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		db := open(t, p)
+		a, b := newAccount(t, db, store.ModeLive), newAccount(t, db, store.ModeLive)
+		at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		steps := []struct {
+			account, value            string
+			created, changed, emitted bool
+			at                        time.Time // as kept
+		}{
+			{a.ID, "behind", true, true, false, at},
+			{a.ID, "behind", false, false, false, at},
+			{a.ID, "ahead", false, true, true, at.Add(2 * time.Hour)},
+			{b.ID, "ahead", true, true, false, at.Add(3 * time.Hour)},
+			{a.ID, "behind", false, true, true, at.Add(4 * time.Hour)},
+		}
+		for i, s := range steps {
+			when := at.Add(time.Duration(i) * time.Hour)
+			d, created, changed, e, err := db.PutDeal(ctx, store.Deal{ID: "x", AccountID: s.account, Stage: s.value, ChangedAt: when})
+			noError(t, err)
+			if created != s.created || changed != s.changed || (e != nil) != s.emitted || !d.ChangedAt.Equal(s.at) || d.Stage != s.value {
+				t.Errorf("deal, step %d: created %v, changed %v, event %v, %+v", i, created, changed, e, d)
+			}
+			g, created, changed, e, err := db.PutGoal(ctx, store.Goal{ID: "x", AccountID: s.account, Pace: s.value, ChangedAt: when})
+			noError(t, err)
+			if created != s.created || changed != s.changed || (e != nil) != s.emitted || !g.ChangedAt.Equal(s.at) || g.Pace != s.value {
+				t.Errorf("goal, step %d: created %v, changed %v, event %v, %+v", i, created, changed, e, g)
+			}
+		}
+		for _, bad := range append([]string{"", "later"}, badTexts...) {
+			_, _, _, _, err := db.PutGoal(ctx, store.Goal{ID: "x", AccountID: a.ID, Pace: bad})
+			wantErr(t, err, store.ErrInvalid)
+			_, _, err = db.AddContact(ctx, store.Contact{AccountID: a.ID, ClientID: "c", Channel: bad})
+			wantErr(t, err, store.ErrInvalid)
+		}
+		for _, bad := range append([]string{"", strings.Repeat("x", 201)}, badTexts...) {
+			_, _, _, _, err := db.PutDeal(ctx, store.Deal{ID: bad, AccountID: a.ID, Stage: "s"})
+			wantErr(t, err, store.ErrInvalid)
+			_, _, _, _, err = db.PutDeal(ctx, store.Deal{ID: "y", AccountID: a.ID, Stage: bad})
+			wantErr(t, err, store.ErrInvalid)
+		}
+		_, latest, _, err := db.ChangesSince(ctx, 0, 0)
+		if noError(t, err); latest != 0 {
+			t.Errorf("%d changes of what no node holds", latest)
+		}
+	})
+}
+
+// TestFanOut sends each event to those subscriptions alone that are to have it.
+func TestFanOut(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		db := open(t, p)
+		a, other := newAccount(t, db, store.ModeLive), newAccount(t, db, store.ModeLive)
+		add := func(account string, env store.Environment, events ...string) string {
+			s := subscriptionFor(account, events...)
+			s.Environment = env
+			noError(t, db.AddSubscription(ctx, s))
+			return s.ID
+		}
+		one, all := add(a.ID, store.Live, store.EventClientContacted), add(a.ID, store.Live, allEvents...)
+		revoked := add(a.ID, store.Live, allEvents...)
+		add(a.ID, store.Live, store.EventDealChanged)
+		add(a.ID, store.Test, allEvents...)
+		add(other.ID, store.Live, allEvents...)
+		_, err := db.RevokeSubscription(ctx, a.ID, revoked)
+		noError(t, err)
+		contact := func() *store.Event {
+			_, e, err := db.AddContact(ctx, store.Contact{AccountID: a.ID, ClientID: "c", Channel: "email"})
+			noError(t, err)
+			return e
+		}
+		to := func(e *store.Event) string {
+			items, _, err := db.Deliveries(ctx, DeliveryFilter{EventID: e.ID}, store.Page{})
+			noError(t, err)
+			names := map[string]string{one: "one", all: "all"}
+			got := map[string]bool{}
+			for _, d := range items {
+				if d.State != store.StatePending || d.EventType != e.Type || d.AccountID != a.ID || d.EventID != e.ID {
+					t.Errorf("delivery %+v", d)
+				}
+				got[names[d.SubscriptionID]] = true
+			}
+			switch {
+			case len(items) != len(got):
+				return "someone twice"
+			case got[""]:
+				return "a stranger"
+			case got["one"] && got["all"]:
+				return "one, all"
+			case len(got) == 0:
+				return "nobody"
+			}
+			return "some"
+		}
+		if got := to(contact()); got != "one, all" {
+			t.Errorf("went to %s, want one, all", got)
+		}
+		setup, live := store.ModeSetup, store.ModeLive
+		_, _, err = db.UpdateAccount(ctx, a.ID, AccountPatch{Mode: &setup})
+		noError(t, err)
+		silenced := contact()
+		if kept := must(db.Event(ctx, silenced.ID))(t); !silenced.Silenced || !kept.Silenced {
+			t.Errorf("not silenced: %+v", kept)
+		}
+		_, _, err = db.UpdateAccount(ctx, a.ID, AccountPatch{Mode: &live})
+		noError(t, err)
+		if got := to(silenced); got != "nobody" {
+			t.Errorf("a silenced event went to %s", got)
+		}
+		if got := to(contact()); got != "one, all" {
+			t.Errorf("live again, went to %s", got)
+		}
+	})
+}
+
+// TestCommitted is told of each commit's changes and deliveries, in order.
+func TestCommitted(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		var seqs []int64
+		deliveries := 0
+		db := openWith(t, p, Config{Committed: func(c Commit) {
+			for _, change := range c.Changes {
+				seqs = append(seqs, change.Seq)
+			}
+			deliveries += c.Deliveries
+		}})
+		a := newAccount(t, db, store.ModeLive)
+		for range 3 {
+			noError(t, db.AddSubscription(ctx, subscriptionFor(a.ID, store.EventSentinelFired)))
+		}
+		const callers, each = 8, 10
+		inParallel(callers, func() {
+			for range each {
+				if _, _, err := db.AddFiring(ctx, store.Firing{AccountID: a.ID}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		noError(t, db.Close()) // the writer has told all
+		for i, seq := range seqs {
+			if seq != int64(i+1) {
+				t.Fatalf("told of %v", seqs)
+			}
+		}
+		if len(seqs) == 0 || deliveries != 3*callers*each {
+			t.Errorf("told of %d changes, %d deliveries", len(seqs), deliveries)
+		}
+	})
+}

@@ -1,0 +1,143 @@
+package central
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"partneredge/store"
+)
+
+//go:embed migrations
+var migrationFiles embed.FS
+
+// migrationLock is the number of the advisory lock that lets one process at a
+// time change the tables of a PostgreSQL database.
+const migrationLock = 0x65646765 // "edge"
+
+// ErrNewer says that the database was last opened by a newer version.
+var ErrNewer = errors.New("the database belongs to a newer version")
+
+// migration number n is the file whose name starts with n, in four digits.
+type migration struct {
+	number int
+	name   string
+	text   string
+}
+
+func (d dialect) migrations() ([]migration, error) {
+	folder := "migrations/" + d.name
+	entries, err := fs.ReadDir(migrationFiles, folder) // sorted by name
+	if err != nil {
+		return nil, err
+	}
+	var all []migration
+	for i, e := range entries {
+		digits, _, _ := strings.Cut(e.Name(), "_")
+		number, err := strconv.Atoi(digits)
+		if err != nil || number != i+1 {
+			return nil, fmt.Errorf("migration %s: expected number %04d", e.Name(), i+1)
+		}
+		text, err := fs.ReadFile(migrationFiles, folder+"/"+e.Name())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, migration{number, e.Name(), string(text)})
+	}
+	return all, nil
+}
+
+// migrate applies the migrations that the database does not have, each in a
+// transaction that also notes it. The transaction excludes other starters: a
+// second process waits, then finds nothing left to do.
+func (db *DB) migrate(ctx context.Context) error {
+	all, err := db.migrations()
+	if err != nil {
+		return err
+	}
+	conn, err := db.firstConn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	for {
+		done, err := db.migrateNext(ctx, conn, all)
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+// firstConn connects to the database. Only one starter at a time can turn a new
+// SQLite file to its write-ahead log, and the others are told at once that it is
+// busy, whatever their timeout: they try again for ten seconds.
+func (db *DB) firstConn(ctx context.Context) (*sql.Conn, error) {
+	limit := time.NewTimer(10 * time.Second)
+	defer limit.Stop()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		conn, err := db.write.Conn(ctx)
+		if err == nil || !errors.Is(db.kindOf(err), store.ErrUnavailable) || db.postgres {
+			return conn, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-limit.C:
+			return nil, err
+		case <-again.C:
+		}
+	}
+}
+
+// migrateNext applies one migration, or reports that there is none left.
+func (db *DB) migrateNext(ctx context.Context, conn *sql.Conn, all []migration) (done bool, err error) {
+	begin := "BEGIN EXCLUSIVE"
+	if db.postgres {
+		begin = "BEGIN; SELECT pg_advisory_xact_lock(" + strconv.Itoa(migrationLock) + ")"
+	}
+	if _, err := conn.ExecContext(ctx, begin); err != nil {
+		return false, fmt.Errorf("wait for other starters: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_, rollback := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+			err = errors.Join(err, rollback)
+		}
+	}()
+	if _, err := conn.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS schema_migrations
+		(number BIGINT PRIMARY KEY, name TEXT NOT NULL, applied_at BIGINT NOT NULL)`); err != nil {
+		return false, err
+	}
+	var have int
+	if err := conn.QueryRowContext(ctx, `SELECT coalesce(max(number), 0) FROM schema_migrations`).Scan(&have); err != nil {
+		return false, err
+	}
+	switch {
+	case have > len(all):
+		return false, fmt.Errorf("%w: it has migration %d, this one knows %d", ErrNewer, have, len(all))
+	case have == len(all):
+		_, err := conn.ExecContext(ctx, "COMMIT")
+		return err == nil, err
+	}
+	m := all[have]
+	if _, err := conn.ExecContext(ctx, m.text); err != nil {
+		return false, fmt.Errorf("apply migration %s: %w", m.name, err)
+	}
+	if _, err := conn.ExecContext(ctx, db.bind(`INSERT INTO schema_migrations VALUES (?, ?, ?)`),
+		m.number, m.name, db.now().UnixMicro()); err != nil {
+		return false, fmt.Errorf("note migration %s: %w", m.name, err)
+	}
+	if _, err := conn.ExecContext(ctx, "COMMIT"); err != nil {
+		return false, fmt.Errorf("commit migration %s: %w", m.name, err)
+	}
+	db.log.Info("database migrated", "migration", m.name)
+	return false, nil
+}

@@ -1,0 +1,249 @@
+package central
+
+import (
+	"context"
+	"reflect"
+	"testing"
+	"time"
+
+	"partneredge/store"
+)
+
+func leadFor(account string) store.Lead {
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	return store.Lead{
+		ID: store.NewID("lead", now), AccountID: account, KeyID: "key_x", Environment: store.Live,
+		FirstName: "Ōe", Email: "oe@example.com", ConsentStatus: "express_written", ConsentText: "yes ✓",
+		CapturedAt: now.Add(-time.Hour), OutreachAllowed: true, CreatedAt: now,
+	}
+}
+
+func TestLeads(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		db := open(t, p)
+		a, b := newAccount(t, db, store.ModeSetup), newAccount(t, db, store.ModeLive)
+		good, other := leadFor(a.ID), leadFor(b.ID)
+		unknown, nul, sandbox := leadFor("acc_nobody"), leadFor(a.ID), leadFor(a.ID)
+		nul.LastName = "a\x00b"
+		sandbox.Environment = store.Test
+		committed, rejected, err := db.AddLeads(ctx, []store.Lead{good, unknown, other, nul, good, sandbox})
+		noError(t, err)
+		if want := []string{good.ID, other.ID, good.ID}; !reflect.DeepEqual(committed, want) {
+			t.Errorf("committed %v, want %v", committed, want)
+		}
+		for _, l := range []store.Lead{unknown, nul, sandbox} {
+			if rejected[l.ID] == "" {
+				t.Errorf("not rejected: %s in %v", l.ID, rejected)
+			}
+		}
+		if len(rejected) != 3 {
+			t.Errorf("rejected %v", rejected)
+		}
+		changed := good
+		changed.FirstName = "somebody else"
+		stolen := good
+		stolen.AccountID = b.ID
+		committed, rejected, err = db.AddLeads(ctx, []store.Lead{changed})
+		if noError(t, err); len(committed) != 1 || len(rejected) != 0 {
+			t.Errorf("again: %v %v", committed, rejected)
+		}
+		committed, rejected, err = db.AddLeads(ctx, []store.Lead{stolen})
+		if noError(t, err); len(committed) != 0 || rejected[good.ID] == "" {
+			t.Errorf("as another account's: %v %v", committed, rejected)
+		}
+		leads, next, err := db.Leads(ctx, a.ID, store.Page{})
+		if noError(t, err); next != "" || !reflect.DeepEqual(leads, []store.Lead{good}) {
+			t.Errorf("kept %+v, want %+v", leads, good)
+		}
+		committed, rejected, err = db.AddLeads(ctx, nil)
+		if noError(t, err); len(committed)+len(rejected) != 0 {
+			t.Errorf("of none: %v %v", committed, rejected)
+		}
+	})
+}
+
+func TestSubscriptions(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		db := open(t, p)
+		a, b := newAccount(t, db, store.ModeLive), newAccount(t, db, store.ModeLive)
+		s := subscriptionFor(a.ID, store.EventDealChanged, store.EventGoalChanged)
+		description := "説明"
+		s.Description = &description
+		noError(t, db.AddSubscription(ctx, s))
+		noError(t, db.AddSubscription(ctx, s))
+		got := must(db.Subscription(ctx, s.ID))(t)
+		if s.CreatedAt = got.CreatedAt; !reflect.DeepEqual(got, s) {
+			t.Errorf("read %+v, want %+v", got, s)
+		}
+		other := s
+		other.TargetURL += "/other"
+		wantErr(t, db.AddSubscription(ctx, other), store.ErrConflict)
+		other = s
+		other.AccountID = b.ID
+		wantErr(t, db.AddSubscription(ctx, other), store.ErrConflict)
+		for name, spoil := range map[string]func(*store.Subscription){
+			"no events":   func(s *store.Subscription) { s.Events = nil },
+			"event":       func(s *store.Subscription) { s.Events = []string{"deal.closed"} },
+			"environment": func(s *store.Subscription) { s.Environment = "" },
+			"target":      func(s *store.Subscription) { s.TargetURL = "https://x/\x00" },
+			"description": func(s *store.Subscription) { d := "\xff"; s.Description = &d },
+			"id":          func(s *store.Subscription) { s.ID = "" },
+			"secret":      func(s *store.Subscription) { s.Secret = "" },
+		} {
+			s := subscriptionFor(a.ID, store.EventDealChanged)
+			spoil(&s)
+			t.Run(name, func(t *testing.T) { wantErr(t, db.AddSubscription(ctx, s), store.ErrInvalid) })
+		}
+		_, err := db.RevokeSubscription(ctx, b.ID, s.ID)
+		wantErr(t, err, store.ErrNotFound) // not its account
+		for want := range 2 {
+			already, err := db.RevokeSubscription(ctx, a.ID, s.ID)
+			if noError(t, err); already != (want == 1) {
+				t.Errorf("revocation %d: already %v", want, already)
+			}
+		}
+		if must(db.Subscription(ctx, s.ID))(t).RevokedAt.IsZero() {
+			t.Error("revoked_at is not set")
+		}
+		noError(t, db.AddSubscription(ctx, s)) // the same again, though revoked
+
+		for range subscriptionsMost {
+			noError(t, db.AddSubscription(ctx, subscriptionFor(a.ID, store.EventDealChanged)))
+		}
+		wantErr(t, db.AddSubscription(ctx, subscriptionFor(a.ID, store.EventDealChanged)), store.ErrLimit)
+		noError(t, db.AddSubscription(ctx, subscriptionFor(b.ID, store.EventDealChanged)))
+	})
+}
+
+func TestNodes(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		db := open(t, p)
+		n := must(db.AddNode(ctx, store.Node{Name: "n1", Region: "eu-süd", PublicKey: "UABC"}))(t)
+		_, err := db.AddNode(ctx, store.Node{Name: "n2", PublicKey: "UABC"})
+		wantErr(t, err, store.ErrConflict)
+		_, err = db.AddNode(ctx, store.Node{Name: "n2"})
+		wantErr(t, err, store.ErrInvalid)
+		at := time.Now().UTC().Truncate(time.Microsecond)
+		noError(t, db.SeenNode(ctx, n.ID, "1.2", at))
+		noError(t, db.SeenNode(ctx, n.ID, "1.1", at.Add(-time.Second)))
+		n.LastSeenAt, n.Version = at, "1.2"
+		if got := must(db.Node(ctx, n.ID))(t); got != n {
+			t.Errorf("read %+v, want %+v", got, n)
+		}
+		revoked, changed, err := db.RevokeNode(ctx, n.ID)
+		if noError(t, err); !changed || revoked.RevokedAt.IsZero() {
+			t.Errorf("revoked %v %+v", changed, revoked)
+		}
+		again, changed, err := db.RevokeNode(ctx, n.ID)
+		if noError(t, err); changed || again != revoked {
+			t.Errorf("revoked twice: %v %+v", changed, again)
+		}
+	})
+}
+
+func TestChanges(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		db := open(t, p)
+		a := newAccount(t, db, store.ModeLive)
+		for range 10 {
+			_, _, err := db.AddFiring(ctx, store.Firing{AccountID: a.ID, Name: "n"})
+			noError(t, err)
+		}
+		changes, latest, reset, err := db.ChangesSince(ctx, 7, 2)
+		noError(t, err)
+		want := []store.Change{{Seq: 8, Kind: store.ChangeFirings, Ref: a.ID}, {Seq: 9, Kind: store.ChangeFirings, Ref: a.ID}}
+		if !reflect.DeepEqual(changes, want) || latest != 10 || reset {
+			t.Errorf("changes %v, latest %d, reset %v", changes, latest, reset)
+		}
+		noError(t, db.PruneChanges(ctx, 3))
+		for since, want := range map[int64]struct {
+			n     int
+			reset bool
+		}{0: {0, true}, 6: {0, true}, 7: {3, false}, 10: {0, false}, 11: {0, true}} {
+			changes, latest, reset, err := db.ChangesSince(ctx, since, 0)
+			if noError(t, err); len(changes) != want.n || reset != want.reset || latest != 10 {
+				t.Errorf("since %d: %d changes, reset %v, latest %d; want %+v", since, len(changes), reset, latest, want)
+			}
+		}
+		noError(t, db.PruneChanges(ctx, 0))
+		if _, _, reset, err := db.ChangesSince(ctx, 10, 0); err != nil || reset {
+			t.Errorf("nothing missed, nothing kept: reset %v, %v", reset, err)
+		}
+		wantErr(t, db.PruneChanges(ctx, -1), store.ErrInvalid)
+	})
+}
+
+func TestViews(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		db := open(t, p)
+		a := newAccount(t, db, store.ModeSetup)
+		insights, history, seq, err := db.Insights(ctx, a.ID, time.Time{}, 0)
+		if noError(t, err); history || seq != 0 || len(insights) != 0 {
+			t.Errorf("of a new account: %v, history %v, seq %d", insights, history, seq)
+		}
+		at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
+		added, event, err := db.AddCoachingRun(ctx, a.ID, []store.Insight{
+			{Headline: "same", CreatedAt: at}, {Headline: "same", CreatedAt: at}, {Headline: "older", CreatedAt: at.Add(-time.Hour)},
+		})
+		noError(t, err)
+		if event == nil || !event.Silenced {
+			t.Errorf("event of an account that is not live: %+v", event)
+		}
+		if !added[1].CreatedAt.Equal(at.Add(time.Microsecond)) {
+			t.Errorf("nudged to %v", added[1].CreatedAt)
+		}
+		insights, history, seq, err = db.Insights(ctx, a.ID, time.Time{}, 2)
+		if noError(t, err); !history || seq != 1 || !reflect.DeepEqual(insights, []store.Insight{added[1], added[0]}) {
+			t.Errorf("insights %+v, history %v, seq %d", insights, history, seq)
+		}
+		insights, history, _, err = db.Insights(ctx, a.ID, at.Add(time.Microsecond), 0)
+		if noError(t, err); !history || len(insights) != 0 {
+			t.Errorf("since the newest: %+v, history %v", insights, history)
+		}
+
+		var firings []store.Firing
+		for range 5 {
+			f, _, err := db.AddFiring(ctx, store.Firing{AccountID: a.ID, Name: "drop", TriggeredAt: at, Data: []byte(`{"a":"\u0000"}`), Action: "told"})
+			noError(t, err)
+			firings = append([]store.Firing{f}, firings...)
+		}
+		var seen []store.Firing
+		before := time.Time{}
+		for more := true; more; before = seen[len(seen)-1].TriggeredAt {
+			var items []store.Firing
+			if items, more, seq, err = db.Firings(ctx, a.ID, before, 2); err != nil || seq != 6 || len(items) == 0 {
+				t.Fatalf("firings before %v: %v, seq %d, %v", before, items, seq, err)
+			}
+			seen = append(seen, items...)
+		}
+		if !reflect.DeepEqual(seen, firings) {
+			t.Errorf("firings %+v, want %+v", seen, firings)
+		}
+		_, more, _, err := db.Firings(ctx, a.ID, time.Time{}, 5)
+		if noError(t, err); more {
+			t.Error("more, of exactly as many as asked for")
+		}
+		for _, data := range []string{"[]", "null", "{", "{}x", "\"a\"", "{\"a\":\"\xff\"}"} {
+			_, _, err := db.AddFiring(ctx, store.Firing{AccountID: a.ID, Data: []byte(data)})
+			wantErr(t, err, store.ErrInvalid)
+		}
+		for _, at := range []time.Time{time.Unix(0, 0), time.Date(1969, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)} {
+			_, _, err := db.AddFiring(ctx, store.Firing{AccountID: a.ID, TriggeredAt: at})
+			wantErr(t, err, store.ErrInvalid)
+		}
+		for _, bad := range badTexts {
+			_, _, err := db.AddFiring(ctx, store.Firing{AccountID: a.ID, Name: bad})
+			wantErr(t, err, store.ErrInvalid)
+			_, _, err = db.AddCoachingRun(ctx, a.ID, []store.Insight{{Headline: "fine"}, {Detail: bad}})
+			wantErr(t, err, store.ErrInvalid)
+		}
+		if _, _, seq, _ = db.Firings(ctx, a.ID, time.Time{}, 0); seq != 6 {
+			t.Errorf("what was refused left a change: seq %d", seq)
+		}
+	})
+}

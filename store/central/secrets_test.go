@@ -1,0 +1,140 @@
+package central
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"partneredge/store"
+	"partneredge/store/central/centraltest"
+)
+
+// markers "encrypt" with a mark that names their key and the record.
+type markers struct{ keys []string }
+
+func (m markers) Seal(id, secret string) (string, error) {
+	return m.keys[0] + "|" + id + "|" + reversed(secret), nil
+}
+
+func (m markers) Open(id, sealed string) (string, error) {
+	for _, key := range m.keys {
+		if secret, ok := strings.CutPrefix(sealed, key+"|"+id+"|"); ok {
+			return reversed(secret), nil
+		}
+	}
+	return "", errors.New("no key opens it")
+}
+
+func (m markers) Fresh(sealed string) bool { return strings.HasPrefix(sealed, m.keys[0]+"|") }
+
+func reversed(s string) string {
+	b := []byte(s)
+	slices.Reverse(b)
+	return string(b)
+}
+
+// Secrets are sealed at rest, sign from each way in which a sender learns of
+// them, overlap when they are rotated, and are sealed anew for a new key.
+func TestSecrets(t *testing.T) {
+	for _, at := range []place{{"sqlite", t.TempDir() + "/central.db"}, {"postgres", ""}} {
+		t.Run(at.kind, func(t *testing.T) {
+			if at.kind == "postgres" {
+				at.url = centraltest.Postgres(t)
+			}
+			ctx := context.Background()
+			now := time.Now()
+			reopen := func(keys ...string) *DB {
+				db, err := Open(ctx, Config{URL: at.url, Secrets: markers{keys}, Now: func() time.Time { return now }})
+				noError(t, err)
+				return db
+			}
+			db := reopen("one")
+			a := newAccount(t, db, store.ModeLive)
+			s := subscriptionFor(a.ID, store.EventSentinelFired)
+			s.Secret = "first"
+			noError(t, db.AddSubscription(ctx, s))
+			noError(t, db.AddSubscription(ctx, s)) // the same again, however it is sealed
+
+			inUse := func(db *DB) []string {
+				t.Helper()
+				standings, err := db.Standings(ctx, []string{s.ID})
+				noError(t, err)
+				var taken []Claim
+				noError(t, db.SetTaker(&Taker{Owner: "t", Lease: time.Hour, Accept: func(string) bool { return true }, Take: func(c []Claim) { taken = append(taken, c...) }}))
+				_, _, err = db.AddFiring(ctx, store.Firing{AccountID: a.ID, Name: "n", Data: []byte("{}"), Action: "a"})
+				noError(t, err)
+				noError(t, db.SetTaker(nil))
+				_, _, err = db.AddFiring(ctx, store.Firing{AccountID: a.ID, Name: "n", Data: []byte("{}"), Action: "a"})
+				noError(t, err)
+				claims, _, err := db.ClaimFrom(ctx, ClaimRequest{Owner: "c", Lease: time.Hour, Subscriptions: []string{s.ID}, Each: 10})
+				noError(t, err)
+				if len(taken) != 1 || len(claims) == 0 {
+					t.Fatalf("%d taken, %d claimed", len(taken), len(claims))
+				}
+				if !slices.Equal(taken[0].Secrets, standings[s.ID].Secrets) || !slices.Equal(claims[0].Secrets, standings[s.ID].Secrets) {
+					t.Errorf("taken %v, claimed %v, standing %v", taken[0].Secrets, claims[0].Secrets, standings[s.ID].Secrets)
+				}
+				return standings[s.ID].Secrets
+			}
+			want := func(db *DB, secrets ...string) {
+				t.Helper()
+				if got := inUse(db); !slices.Equal(got, secrets) {
+					t.Errorf("signs with %v, want %v", got, secrets)
+				}
+			}
+			kept := func(db *DB) (text string) {
+				t.Helper()
+				noError(t, db.queryRow(ctx, `SELECT secret || ' ' || old_secret FROM subscriptions WHERE id = ?`, s.ID).Scan(&text))
+				return text
+			}
+			want(db, "first")
+			if text := kept(db); strings.Contains(text, "first") {
+				t.Errorf("kept as %q", text)
+			}
+
+			version := db.StandingsVersion()
+			got, err := db.RotateSecret(ctx, s.ID, "second", now.Add(time.Hour))
+			noError(t, err)
+			if got.Secret != "second" || db.StandingsVersion() == version {
+				t.Errorf("after the rotation %q", got.Secret)
+			}
+			_, err = db.RotateSecret(ctx, s.ID, "second", now.Add(time.Minute)) // again: the overlap stays
+			noError(t, err)
+			now = now.Add(59 * time.Minute)
+			want(db, "second", "first")
+
+			noError(t, db.Close())
+			db = reopen("two", "one")
+			want(db, "second", "first")
+			n, err := db.ResealSecrets(ctx)
+			noError(t, err)
+			if n != 1 {
+				t.Errorf("%d sealed anew", n)
+			}
+			if n, err = db.ResealSecrets(ctx); n != 0 || err != nil {
+				t.Errorf("again: %d %v", n, err)
+			}
+			noError(t, db.Close())
+			db = reopen("two")
+			want(db, "second", "first")
+			now = now.Add(time.Minute)
+			want(db, "second")
+
+			// A key that is gone stops nothing but what it sealed.
+			noError(t, db.Close())
+			db = reopen("three")
+			defer func() { noError(t, db.Close()) }()
+			want(db)
+			_, err = db.RotateSecret(ctx, "whs_none", "x", now)
+			if !errors.Is(err, store.ErrNotFound) {
+				t.Errorf("unknown subscription: %v", err)
+			}
+			if _, err := db.RotateSecret(ctx, s.ID, "", now); !errors.Is(err, store.ErrInvalid) {
+				t.Errorf("empty secret: %v", err)
+			}
+		})
+	}
+}

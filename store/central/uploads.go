@@ -1,0 +1,158 @@
+package central
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"partneredge/store"
+)
+
+// Bounds of uploads.
+const (
+	// PieceMost is the longest piece of an upload, in bytes.
+	PieceMost = 1 << 20
+	// uploadsMost is how many uploads may be under way.
+	uploadsMost = 64
+	// uploadTime is how long one may rest before it is given up.
+	uploadTime = time.Hour
+)
+
+// BeginUpload makes room for a blob and returns the upload's id. Uploads that
+// have rested for an hour are given up. ErrLimit while 64 are under way.
+func (db *DB) BeginUpload(ctx context.Context) (id string, err error) {
+	const tried = "begin upload"
+	err = db.apart(ctx, func(ctx context.Context, t *tx) error {
+		now := db.now()
+		old := micros(now.Add(-uploadTime))
+		if _, err := t.exec(ctx, `DELETE FROM release_pieces WHERE upload IN (SELECT id FROM release_uploads WHERE updated_at < ?)`, old); err != nil {
+			return err
+		}
+		if _, err := t.exec(ctx, `DELETE FROM release_uploads WHERE updated_at < ?`, old); err != nil {
+			return err
+		}
+		var n int
+		if err := t.one(ctx, `SELECT count(*) FROM release_uploads`, nil, &n); err != nil {
+			return err
+		}
+		if n >= uploadsMost {
+			return fmt.Errorf("%w: %d uploads are under way", store.ErrLimit, n)
+		}
+		id = store.NewID("upl", now)
+		_, err := t.exec(ctx, `INSERT INTO release_uploads (id, size, updated_at) VALUES (?, 0, ?)`, id, micros(now))
+		return err
+	})
+	return id, db.fail(tried, err)
+}
+
+// UploadSize is how many bytes an upload has so far.
+func (db *DB) UploadSize(ctx context.Context, id string) (size int64, err error) {
+	const tried = "read upload"
+	if err := mustBeText("upload", id); err != nil {
+		return 0, db.fail(tried, err)
+	}
+	err = db.queryRow(ctx, `SELECT size FROM release_uploads WHERE id = ?`, id).Scan(&size)
+	return size, db.fail(tried, err)
+}
+
+// AppendUpload adds a piece of at most PieceMost bytes at an offset, which must be
+// the upload's end: ErrConflict when it is not.
+func (db *DB) AppendUpload(ctx context.Context, id string, offset int64, piece []byte) error {
+	const tried = "append to upload"
+	if err := mustBeText("upload", id); err != nil {
+		return db.fail(tried, err)
+	}
+	if len(piece) == 0 || len(piece) > PieceMost {
+		return db.fail(tried, invalid("a piece has 1 to %d bytes", PieceMost))
+	}
+	return db.fail(tried, db.apart(ctx, func(ctx context.Context, t *tx) error {
+		var size int64
+		if err := t.one(ctx, t.db.lock(`SELECT size FROM release_uploads WHERE id = ?`), []any{id}, &size); err != nil {
+			return err
+		}
+		if size != offset {
+			return fmt.Errorf("%w: the upload is at another offset", store.ErrConflict)
+		}
+		if _, err := t.exec(ctx, `INSERT INTO release_pieces (upload, start, content) VALUES (?, ?, ?)`, id, offset, piece); err != nil {
+			return err
+		}
+		_, err := t.exec(ctx, `UPDATE release_uploads SET size = ?, updated_at = ? WHERE id = ?`, offset+int64(len(piece)), micros(db.now()), id)
+		return err
+	}))
+}
+
+// FinishUpload makes an upload the blob of a digest (sha256: and hexadecimal
+// digits), and ends it. ErrInvalid when it has another digest, or is empty; it is
+// then ended too.
+func (db *DB) FinishUpload(ctx context.Context, id, digest string) error {
+	const tried = "finish upload"
+	if err := errors.Join(mustBeText("upload", id), checkIDs(field{"digest", digest})); err != nil {
+		return db.fail(tried, err)
+	}
+	size, got, err := db.uploadDigest(ctx, id)
+	if err != nil {
+		return db.fail(tried, err)
+	}
+	if got != digest || size == 0 {
+		return db.fail(tried, errors.Join(invalid("the content has another digest"), db.CancelUpload(ctx, id)))
+	}
+	return db.fail(tried, db.apart(ctx, func(ctx context.Context, t *tx) error {
+		ended, err := t.exec(ctx, `DELETE FROM release_uploads WHERE id = ? AND size = ?`, id, size)
+		if err != nil {
+			return err
+		}
+		if ended == 0 {
+			return fmt.Errorf("%w: the upload went on", store.ErrConflict)
+		}
+		added, err := t.exec(ctx, `INSERT INTO release_blobs (digest, size, upload) VALUES (?, ?, ?) ON CONFLICT (digest) DO NOTHING`, digest, size, id)
+		if err != nil || added == 1 {
+			return err
+		}
+		_, err = t.exec(ctx, `DELETE FROM release_pieces WHERE upload = ?`, id)
+		return err
+	}))
+}
+
+// uploadDigest reads an upload from end to end.
+func (db *DB) uploadDigest(ctx context.Context, id string) (size int64, digest string, err error) {
+	total, err := db.UploadSize(ctx, id)
+	if err != nil {
+		return 0, "", err
+	}
+	sum := sha256.New()
+	for size < total {
+		piece, start, err := db.piece(ctx, id, size)
+		if err != nil {
+			return 0, "", err
+		}
+		if start != size || len(piece) == 0 {
+			return 0, "", errors.New("a piece of it is missing")
+		}
+		sum.Write(piece)
+		size += int64(len(piece))
+	}
+	return size, "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// CancelUpload ends an upload and forgets what it has.
+func (db *DB) CancelUpload(ctx context.Context, id string) error {
+	const tried = "cancel upload"
+	if err := mustBeText("upload", id); err != nil {
+		return db.fail(tried, err)
+	}
+	return db.fail(tried, db.apart(ctx, func(ctx context.Context, t *tx) error {
+		ended, err := t.exec(ctx, `DELETE FROM release_uploads WHERE id = ?`, id)
+		if err == nil && ended == 0 {
+			err = sql.ErrNoRows
+		}
+		if err != nil {
+			return err
+		}
+		_, err = t.exec(ctx, `DELETE FROM release_pieces WHERE upload = ?`, id)
+		return err
+	}))
+}

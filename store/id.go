@@ -1,0 +1,16 @@
+package store
+
+import (
+	"crypto/rand"
+	"time"
+
+	"partneredge/wasm/typeid"
+)
+
+// NewID makes an identifier such as acc_01h455vb4pex5vsknk084sn02q, which sorts
+// by now.
+func NewID(prefix string, now time.Time) string {
+	var random [10]byte
+	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
+	return typeid.Make(prefix, now.UnixMilli(), random)
+}

@@ -1,0 +1,134 @@
+package local
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+func TestLockout(t *testing.T) {
+	at := newClock()
+	c := Config{Dir: t.TempDir(), Now: at.now}
+	s := openTest(t, c)
+	fail := func(client string) time.Duration {
+		t.Helper()
+		d, err := s.Lockouts.Failure(client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	for i := range 19 {
+		if d := fail("192.0.2.7"); d != 0 {
+			t.Fatalf("failure %d locks out for %v", i+1, d)
+		}
+	}
+	at.pass(5 * time.Minute) // all 19 are too old now
+	for range 19 {
+		if fail("192.0.2.7") != 0 {
+			t.Fatal("failures of more than 5 minutes ago count")
+		}
+	}
+	if s.Lockouts.Lockout("192.0.2.7") != 0 {
+		t.Fatal("locked out before the threshold")
+	}
+	if d := fail("192.0.2.7"); d != 15*time.Minute {
+		t.Fatalf("the 20th failure locks out for %v", d)
+	}
+	at.pass(time.Minute)
+	if d := s.Lockouts.Lockout("::ffff:192.0.2.7"); d != 14*time.Minute {
+		t.Errorf("a minute later, mapped into IPv6: %v", d)
+	}
+	if d := s.Lockouts.Lockout("192.0.2.8"); d != 0 {
+		t.Errorf("the neighbour is locked out for %v", d)
+	}
+	s = reopen(t, s, c)
+	if d := s.Lockouts.Lockout("192.0.2.7"); d != 14*time.Minute {
+		t.Errorf("after a restart: %v", d)
+	}
+	at.pass(14 * time.Minute)
+	if d := s.Lockouts.Lockout("192.0.2.7"); d != 0 {
+		t.Errorf("at its end: %v", d)
+	}
+	if d := fail("192.0.2.7"); d != 0 {
+		t.Errorf("the first failure after a lockout: %v", d)
+	}
+}
+
+func TestLockoutCountsANetworkOfIPv6(t *testing.T) {
+	s := openTest(t, Config{Lockout: LockoutRules{Failures: 3}})
+	for i := range 3 {
+		if _, err := s.Lockouts.Failure(fmt.Sprintf("2001:db8:1:2::%x", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.Lockouts.Lockout("2001:db8:1:2:ffff::1") == 0 {
+		t.Error("the same /64 is not locked out")
+	}
+	if s.Lockouts.Lockout("2001:db8:1:3::1") != 0 {
+		t.Error("another /64 is locked out")
+	}
+	if s.Lockouts.Lockout("fe80::1%eth0") != 0 {
+		t.Error("an address with a zone is locked out")
+	}
+}
+
+func TestLockoutsAreBoundedAndSwept(t *testing.T) {
+	at := newClock()
+	s := openTest(t, Config{Now: at.now, Lockout: LockoutRules{Failures: 2, Addresses: 100}})
+	for i := range 1000 {
+		for range 2 {
+			if _, err := s.Lockouts.Failure(fmt.Sprintf("10.0.%d.%d", i/250, i%250)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	count := func() (n int) {
+		if err := s.limits.each(lockoutPrefix, "", func(string, string) bool { n++; return true }); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if len(s.Lockouts.known) != 100 || count() != 100 {
+		t.Errorf("%d in memory, %d on disk, want 100", len(s.Lockouts.known), count())
+	}
+	if s.Lockouts.Lockout("10.0.3.249") == 0 {
+		t.Error("the last one is forgotten")
+	}
+	at.pass(16 * time.Minute)
+	if err := s.Lockouts.sweep(); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Lockouts.known) != 0 || count() != 0 {
+		t.Errorf("after the sweep %d in memory, %d on disk", len(s.Lockouts.known), count())
+	}
+}
+
+func TestNegatives(t *testing.T) {
+	at := newClock()
+	n := newNegatives(5*time.Second, 3, at.now)
+	hash := func(i byte) (h [32]byte) { h[0] = i; return h }
+	n.Add(hash(1), n.Turn())
+	if !n.Has(hash(1)) || n.Has(hash(2)) {
+		t.Error("what was added")
+	}
+	at.pass(5 * time.Second)
+	if n.Has(hash(1)) {
+		t.Error("kept for longer than told")
+	}
+	for i := byte(2); i < 10; i++ {
+		n.Add(hash(i), n.Turn())
+	}
+	if len(n.until) != 3 || !n.Has(hash(9)) || n.Has(hash(6)) {
+		t.Errorf("%d remembered, want the last 3", len(n.until))
+	}
+	turn := n.Turn()
+	n.Clear()
+	if n.Has(hash(9)) {
+		t.Error("kept after a change")
+	}
+	n.Add(hash(9), turn)
+	if n.Has(hash(9)) {
+		t.Error("an answer from before the change is remembered")
+	}
+}

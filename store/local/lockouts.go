@@ -1,0 +1,192 @@
+package local
+
+import (
+	"container/list"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// LockoutRules say when an address is locked out.
+type LockoutRules struct {
+	Failures  int           // failed authentications that lock out; 0: 20
+	Within    time.Duration // the time they have to come in; 0: 5 min
+	For       time.Duration // how long it lasts; 0: 15 min
+	Addresses int           // most addresses remembered, the last that failed; 0: 65 536
+}
+
+func (r LockoutRules) filled() LockoutRules {
+	if r.Failures <= 0 {
+		r.Failures = 20
+	}
+	if r.Within <= 0 {
+		r.Within = 5 * time.Minute
+	}
+	if r.For <= 0 {
+		r.For = 15 * time.Minute
+	}
+	if r.Addresses <= 0 {
+		r.Addresses = 65_536
+	}
+	return r
+}
+
+// Lockouts counts failed authentications by address, an IPv6 one by its /64.
+// Counts are in memory; a lockout is also on disk, so that a restart does not
+// lift it. An address that fails on and on writes once a lockout.
+type Lockouts struct {
+	rules LockoutRules
+	file  *file
+	now   func() time.Time
+
+	mu    sync.Mutex
+	known map[string]*list.Element
+	order *list.List // of *offender, the last that failed first
+}
+
+type offender struct {
+	address string
+	failed  []int64 // microseconds, the oldest first, at most rules.Failures
+	until   int64   // microseconds; locked out until then
+}
+
+const lockoutPrefix = "l:"
+
+func newLockouts(rules LockoutRules, f *file, now func() time.Time) (*Lockouts, error) {
+	l := &Lockouts{rules: rules.filled(), file: f, now: now, known: map[string]*list.Element{}, order: list.New()}
+	at := now().UnixMicro()
+	var over []string
+	err := f.each(lockoutPrefix, "", func(address, value string) bool {
+		v := openValue(value)
+		until := v.int()
+		if v.bad || until <= at || len(l.known) >= l.rules.Addresses {
+			over = append(over, lockoutPrefix+address)
+			return true
+		}
+		l.known[address] = l.order.PushFront(&offender{address: address, until: until})
+		return true
+	})
+	if err == nil && len(over) > 0 {
+		err = f.remove(over...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read lockouts: %w", err)
+	}
+	return l, nil
+}
+
+// Lockout is for how long the client's address is still locked out, 0 when it
+// is not.
+func (l *Lockouts) Lockout(client string) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e, ok := l.known[network(client)]; ok {
+		return l.left(e.Value.(*offender), l.now().UnixMicro())
+	}
+	return 0
+}
+
+// left never exceeds what the rules give: a lockout that ends further ahead was
+// made before the clock was put back, and begins anew.
+func (l *Lockouts) left(o *offender, now int64) time.Duration {
+	o.until = min(o.until, now+l.rules.For.Microseconds())
+	return max(0, time.Duration(o.until-now)*time.Microsecond)
+}
+
+// Failure counts a failed authentication; for how long the address is now
+// locked out, 0 when it is not.
+func (l *Lockouts) Failure(client string) (time.Duration, error) {
+	address := network(client)
+	now := l.now().UnixMicro()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e, ok := l.known[address]
+	if !ok {
+		e = l.order.PushFront(&offender{address: address})
+		l.known[address] = e
+		if err := l.bound(); err != nil {
+			return 0, err
+		}
+	}
+	l.order.MoveToFront(e)
+	o := e.Value.(*offender)
+	if left := l.left(o, now); left > 0 {
+		return left, nil
+	}
+	old := now - l.rules.Within.Microseconds()
+	kept := o.failed[:0]
+	for _, at := range o.failed {
+		if at > old && at <= now {
+			kept = append(kept, at)
+		}
+	}
+	o.failed = append(kept, now)
+	if len(o.failed) < l.rules.Failures {
+		return 0, nil
+	}
+	o.failed = nil
+	o.until = now + l.rules.For.Microseconds()
+	name := lockoutPrefix + address
+	if err := l.file.set(name, seal(name, putInt(newValue(8), o.until))); err != nil {
+		return l.rules.For, fmt.Errorf("keep lockout: %w", err)
+	}
+	return l.rules.For, nil
+}
+
+// bound forgets the address that failed longest ago when there are too many.
+func (l *Lockouts) bound() error {
+	if len(l.known) <= l.rules.Addresses {
+		return nil
+	}
+	return l.forget(l.order.Back())
+}
+
+func (l *Lockouts) forget(e *list.Element) error {
+	o := l.order.Remove(e).(*offender)
+	delete(l.known, o.address)
+	if o.until == 0 {
+		return nil
+	}
+	if err := l.file.remove(lockoutPrefix + o.address); err != nil {
+		return fmt.Errorf("forget lockout: %w", err)
+	}
+	return nil
+}
+
+// sweep forgets addresses with nothing left against them.
+func (l *Lockouts) sweep() error {
+	now := l.now().UnixMicro()
+	old := now - l.rules.Within.Microseconds()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	// The list is by last failure: those at the end have the least against them.
+	for e := l.order.Back(); e != nil; {
+		next := e.Prev()
+		o := e.Value.(*offender)
+		if n := len(o.failed); o.until <= now && (n == 0 || o.failed[n-1] <= old) {
+			if err := l.forget(e); err != nil {
+				return err
+			}
+		} else if o.until <= now {
+			break
+		}
+		e = next
+	}
+	return nil
+}
+
+// network is what an address is counted as. A text that is no address counts
+// as itself.
+func network(client string) string {
+	a, err := netip.ParseAddr(client)
+	if err != nil {
+		return client[:min(len(client), 64)]
+	}
+	a = a.Unmap().WithZone("")
+	if a.Is4() {
+		return a.String()
+	}
+	p, _ := a.Prefix(64) // 64 fits every IPv6 address
+	return p.String()
+}

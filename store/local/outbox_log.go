@@ -1,0 +1,245 @@
+package local
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// An outbox's file is a row of records, each written once and never changed:
+//
+//	offset size
+//	0      4    "lead"
+//	4      4    CRC-32C of all that follows
+//	8      4    bytes of body, n
+//	12     1    kind: recordLead or recordGone
+//	13     1    bytes of id, m
+//	14     m    id
+//	14+m   n    body; of a gone record none
+//
+// Integers are little endian. A record of id "a" with body "{}" has 17 bytes.
+const (
+	recordHead = 14
+	recordLead = 1 // the body is to be handed over
+	recordGone = 2 // that of this id has been
+
+	maxID   = 255
+	maxBody = 1 << 20
+)
+
+var recordMark = []byte("lead")
+
+func appendRecord(b []byte, kind byte, id string, body []byte) []byte {
+	start := len(b)
+	b = append(b, recordMark...)
+	b = append(b, 0, 0, 0, 0)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(body)))
+	b = append(b, kind, byte(len(id)))
+	b = append(b, id...)
+	b = append(b, body...)
+	binary.LittleEndian.PutUint32(b[start+4:], castagnoli(b[start+8:]))
+	return b
+}
+
+// parseRecord reads the record at the start of b. ok is false where there is
+// none, and short then tells that b may be the beginning of one.
+func parseRecord(b []byte) (kind byte, id string, body []byte, size int, ok, short bool) {
+	if n := min(len(b), len(recordMark)); !bytes.Equal(b[:n], recordMark[:n]) {
+		return 0, "", nil, 0, false, false
+	}
+	if len(b) < recordHead {
+		return 0, "", nil, 0, false, true
+	}
+	n, m := int(binary.LittleEndian.Uint32(b[8:])), int(b[13])
+	if n > maxBody {
+		return 0, "", nil, 0, false, false
+	}
+	size = recordHead + m + n
+	if len(b) < size {
+		return 0, "", nil, 0, false, true
+	}
+	if binary.LittleEndian.Uint32(b[4:]) != castagnoli(b[8:size]) {
+		return 0, "", nil, 0, false, false
+	}
+	return b[12], string(b[recordHead : recordHead+m]), b[recordHead+m : size], size, true, false
+}
+
+// replay calls fn for each whole record in b, in order, and goes on behind
+// whatever is none. good is where the row of records that has no gap ends;
+// damaged tells that what follows it is not just a record cut short.
+func replay(b []byte, fn func(at int, kind byte, id string, size int)) (good int, damaged bool) {
+	whole := true
+	for at := 0; at < len(b); {
+		kind, id, _, size, ok, short := parseRecord(b[at:])
+		if ok {
+			fn(at, kind, id, size)
+			at += size
+			if whole {
+				good = at
+			} else {
+				damaged = true // a record behind a gap
+			}
+			continue
+		}
+		if whole {
+			whole = false
+			damaged = !short && len(bytes.Trim(b[at:], "\x00")) > 0
+		}
+		next := bytes.Index(b[at+1:], recordMark)
+		if next < 0 {
+			break
+		}
+		at += 1 + next
+	}
+	return good, damaged
+}
+
+// logFile is the file of an outbox with where it ends. Only its owner writes.
+type logFile struct {
+	path   string
+	f      *os.File
+	end    int64 // bytes that are written and synced
+	broken bool  // a sync failed: nothing more may be added to this file
+}
+
+// openLog opens or makes the file, reads it through, and cuts off what a crash
+// left half written. A damaged file is set aside, and all its whole records go
+// into a new one.
+func openLog(path string, now time.Time, each func(at int64, kind byte, id string, size int)) (l *logFile, m mended, err error) {
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, m, fmt.Errorf("open outbox: %w", err)
+	}
+	good, damaged := replay(data, func(int, byte, string, int) {})
+	whole := data[:good]
+	if damaged {
+		whole = nil
+		replay(data, func(at int, _ byte, _ string, size int) {
+			whole = append(whole, data[at:at+size]...)
+		})
+		m.aside = asideName(path, now)
+		if err := copyFile(path, m.aside); err != nil {
+			return nil, m, fmt.Errorf("set outbox aside: %w", err)
+		}
+		if err := writeWhole(path, func(w io.Writer) error { _, err := w.Write(whole); return err }); err != nil {
+			return nil, m, fmt.Errorf("mend outbox: %w", err)
+		}
+	}
+	m.kept, m.lost = int64(len(whole)), int64(len(data)-len(whole))
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, m, fmt.Errorf("open outbox: %w", err)
+	}
+	l = &logFile{path: path, f: f, end: m.kept}
+	err = errors.Join(f.Truncate(l.end), f.Sync(), syncDir(path))
+	if err != nil {
+		_ = f.Close()
+		return nil, m, fmt.Errorf("open outbox: %w", err)
+	}
+	replay(whole, func(at int, kind byte, id string, size int) { each(int64(at), kind, id, size) })
+	return l, m, nil
+}
+
+// add writes b at the end and, where durable, syncs the file. After an error
+// nothing of b counts.
+func (l *logFile) add(b []byte, durable bool) error {
+	if l.broken {
+		return errors.New("a sync failed before")
+	}
+	_, err := l.f.WriteAt(b, l.end)
+	if err == nil && durable {
+		if err = syncData(l.f); err != nil {
+			// What the system holds in memory and what is on disk may differ
+			// from here on, and a second sync would not tell.
+			l.broken = true
+		}
+	}
+	if err != nil {
+		_ = l.f.Truncate(l.end) // should this fail: the next record goes over it, or a restart cuts it off
+		return err
+	}
+	l.end += int64(len(b))
+	return nil
+}
+
+// clear empties the file, which needs no room on the disk.
+func (l *logFile) clear() error {
+	if err := l.f.Truncate(0); err != nil {
+		return err
+	}
+	l.end = 0
+	if err := syncData(l.f); err != nil {
+		l.broken = true
+		return err
+	}
+	l.broken = false
+	return nil
+}
+
+// replace puts a new file in the old one's place, with the size bytes that
+// write writes.
+func (l *logFile) replace(size int64, write func(io.Writer) error) error {
+	if err := writeWhole(l.path, write); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(l.path, os.O_RDWR, 0)
+	if err != nil {
+		l.broken = true
+		return err
+	}
+	_ = l.f.Close()
+	l.f, l.end, l.broken = f, size, false
+	return nil
+}
+
+// writeWhole gives path what write writes: wholly, or not at all.
+func writeWhole(path string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(f, 1<<20)
+	err = write(w)
+	if err == nil {
+		err = w.Flush()
+	}
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		_ = os.Remove(path + ".new")
+		return err
+	}
+	return syncDir(path)
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Sync(), out.Close())
+}
+
+// syncDir makes the name of path durable.
+func syncDir(path string) error {
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

@@ -1,0 +1,345 @@
+package local
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"partneredge/store"
+)
+
+func openBox(t *testing.T, path string, room int64, log *slog.Logger) *Outbox {
+	t.Helper()
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	o, err := openOutbox(path, path+".rejected", room, log, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = o.Close() })
+	return o
+}
+
+func add(t *testing.T, o *Outbox, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		if err := o.Append(t.Context(), Item{id, bodyOf(id)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func bodyOf(id string) []byte { return []byte(`{"id":"` + id + `"}`) }
+
+// ids that wait, each with the body it came with.
+func pending(t *testing.T, o *Outbox) []string {
+	t.Helper()
+	items, err := o.Pending(1<<20, 1<<30, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, it := range items {
+		if !bytes.Equal(it.Body, bodyOf(it.ID)) {
+			t.Fatalf("%s has body %q", it.ID, it.Body)
+		}
+		ids = append(ids, it.ID)
+	}
+	return ids
+}
+
+func expect(t *testing.T, o *Outbox, want ...string) {
+	t.Helper()
+	if got := pending(t, o); fmt.Sprint(got) != fmt.Sprint(want) || o.Len() != len(want) {
+		t.Fatalf("%v wait, want %v", got, want)
+	}
+}
+
+func TestOutboxKeepsOrderAndForgetsWhatIsRemoved(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "outbox")
+	o := openBox(t, path, 1<<20, nil)
+	add(t, o, "lead_c", "lead_a", "lead_b")
+	<-o.Wake()
+	expect(t, o, "lead_c", "lead_a", "lead_b")
+	if err := o.Remove(t.Context(), "lead_a", "lead_unknown"); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, o, "lead_c", "lead_b")
+	if items, err := o.Pending(1, 1<<20, nil); err != nil || len(items) != 1 {
+		t.Fatalf("at most one: %v, %v", items, err)
+	}
+	if items, err := o.Pending(9, 1, nil); err != nil || len(items) != 1 {
+		t.Fatalf("one however large: %v, %v", items, err)
+	}
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Close(); err != nil {
+		t.Fatalf("second close: %v", err)
+	}
+	if err := o.Append(t.Context(), Item{"lead_d", nil}); !errors.Is(err, ErrClosed) {
+		t.Errorf("append after close: %v", err)
+	}
+	o = openBox(t, path, 1<<20, nil)
+	<-o.Wake() // something waits from before
+	expect(t, o, "lead_c", "lead_b")
+}
+
+func TestOutboxTakesAnIDOnce(t *testing.T) {
+	o := openBox(t, filepath.Join(t.TempDir(), "outbox"), 1<<20, nil)
+	add(t, o, "lead_a", "lead_a")
+	expect(t, o, "lead_a")
+	if err := o.Append(t.Context(), Item{"lead_a", []byte("other")}); !errors.Is(err, store.ErrConflict) {
+		t.Errorf("the same id with another body: %v", err)
+	}
+	for _, bad := range []Item{{"", nil}, {strings.Repeat("x", 256), nil}, {"big", make([]byte, maxBody+1)}} {
+		if err := o.Append(t.Context(), bad); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("id of %d, body of %d bytes: %v", len(bad.ID), len(bad.Body), err)
+		}
+	}
+}
+
+func TestOutboxGroupsWhoComeTogether(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "outbox")
+	o := openBox(t, path, 1<<24, nil)
+	var wg sync.WaitGroup
+	for w := range 64 {
+		wg.Go(func() {
+			for i := range 20 {
+				id := fmt.Sprintf("lead_%02d_%02d", w, i)
+				if err := o.Append(t.Context(), Item{id, bodyOf(id)}); err != nil {
+					t.Error(err)
+				}
+				if i%2 == 1 {
+					if err := o.Remove(t.Context(), id); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := len(pending(t, o)); got != 64*10 {
+		t.Fatalf("%d wait", got)
+	}
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(pending(t, openBox(t, path, 1<<24, nil))); got != 64*10 {
+		t.Fatalf("%d wait after a restart", got)
+	}
+}
+
+func TestOutboxFileStaysSmall(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "outbox")
+	const room = 64 << 10
+	o := openBox(t, path, room, nil)
+	add(t, o, "lead_stays")
+	for i := range 2000 {
+		id := fmt.Sprintf("lead_%d", i)
+		add(t, o, id)
+		if err := o.Remove(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Size() > room {
+		t.Fatalf("%d bytes, %v", info.Size(), err)
+	}
+	expect(t, o, "lead_stays")
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, openBox(t, path, room, nil), "lead_stays")
+}
+
+func TestOutboxFull(t *testing.T) {
+	o := openBox(t, filepath.Join(t.TempDir(), "outbox"), 500, nil)
+	n := 0
+	for ; ; n++ {
+		id := fmt.Sprintf("lead_%d", n)
+		if err := o.Append(t.Context(), Item{id, bodyOf(id)}); errors.Is(err, store.ErrLimit) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ids := pending(t, o)
+	if n == 0 || len(ids) != n {
+		t.Fatalf("%d accepted, %d wait", n, len(ids))
+	}
+	if err := o.Remove(t.Context(), ids...); err != nil {
+		t.Fatal(err)
+	}
+	add(t, o, "lead_again")
+	expect(t, o, "lead_again")
+}
+
+// A disk that takes nothing: nothing is accepted, and it goes on when it does
+// again.
+func TestOutboxWithoutADiskToWriteTo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "outbox")
+	log, text := newLog()
+	o := openBox(t, path, 1<<20, log)
+	add(t, o, "lead_a")
+	good := o.log.f
+	readOnly, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.log.f = readOnly // the writer is at rest between two jobs
+	if err := o.Append(t.Context(), Item{"lead_b", bodyOf("lead_b")}); err == nil {
+		t.Fatal("accepted what was not written")
+	}
+	expect(t, o, "lead_a")
+	if err := o.Remove(t.Context(), "lead_a"); err == nil {
+		t.Error("no word that the removal is not on disk")
+	}
+	expect(t, o)
+	o.log.f = good
+	_ = readOnly.Close()
+	add(t, o, "lead_c")
+	expect(t, o, "lead_c")
+	if text.lines() != 2 {
+		t.Errorf("log: %s", text)
+	}
+	// A sync that failed: the next group goes to a new file.
+	o.log.broken = true
+	add(t, o, "lead_d")
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, openBox(t, path, 1<<20, nil), "lead_c", "lead_d")
+}
+
+func TestSetAside(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "outbox")
+	o := openBox(t, path, 1<<20, nil)
+	add(t, o, "lead_a", "lead_b")
+	items, err := o.Pending(1, 1<<20, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.SetAside(t.Context(), items[0], "unknown account"); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, o, "lead_b")
+	kept, err := os.ReadFile(path + ".rejected")
+	if err != nil || !bytes.Contains(kept, bodyOf("lead_a")) || !bytes.Contains(kept, []byte(`"reason":"unknown account"`)) {
+		t.Fatalf("%s, %v", kept, err)
+	}
+}
+
+// boxBytes is an outbox's file with items a, b and c, of which b is removed,
+// and how many bytes there were after each step.
+func boxBytes(t *testing.T) (data []byte, ends []int) {
+	t.Helper()
+	for _, id := range []string{"lead_a", "lead_b", "lead_c"} {
+		data = appendRecord(data, recordLead, id, bodyOf(id))
+		ends = append(ends, len(data))
+	}
+	data = appendRecord(data, recordGone, "lead_b", nil)
+	return data, append(ends, len(data))
+}
+
+var boxStates = [][]string{nil, {"lead_a"}, {"lead_a", "lead_b"}, {"lead_a", "lead_b", "lead_c"}, {"lead_a", "lead_c"}}
+
+func TestOutboxCutAtEveryByte(t *testing.T) {
+	data, ends := boxBytes(t)
+	path := filepath.Join(t.TempDir(), "outbox")
+	for size := range len(data) + 1 {
+		for _, zeroes := range []int{0, 100} {
+			write(t, path, append(data[:size:size], make([]byte, zeroes)...))
+			log, text := newLog()
+			o := openBox(t, path, 1<<20, log)
+			whole := 0
+			for whole < len(ends) && ends[whole] <= size {
+				whole++
+			}
+			expect(t, o, boxStates[whole]...)
+			if zeroes == 0 && text.lines() > 0 {
+				t.Fatalf("cut to %d bytes: %s", size, text)
+			}
+			add(t, o, "lead_z")
+			if err := o.Close(); err != nil {
+				t.Fatal(err)
+			}
+			o = openBox(t, path, 1<<20, nil)
+			expect(t, o, append(boxStates[whole][:len(boxStates[whole]):len(boxStates[whole])], "lead_z")...)
+			_ = o.Close()
+			removeGlob(t, path+".damaged-*")
+		}
+	}
+}
+
+// A byte that changes costs at most the item it is in: those behind it are
+// still there, and the file is set aside.
+func TestOutboxDamagedAtEveryByte(t *testing.T) {
+	data, ends := boxBytes(t)
+	path := filepath.Join(t.TempDir(), "outbox")
+	for i := range data {
+		for _, flip := range []byte{0x01, 0x80, 0xff} {
+			hurt := bytes.Clone(data)
+			hurt[i] ^= flip
+			write(t, path, hurt)
+			log, text := newLog()
+			o := openBox(t, path, 1<<20, log)
+			got := fmt.Sprint(pending(t, o))
+			which := 0
+			for ends[which] <= i {
+				which++
+			}
+			want := [...]string{"[lead_c]", "[lead_a lead_c]", "[lead_a]", "[lead_a lead_b lead_c]"}[which]
+			if got != want {
+				t.Fatalf("byte %d ^ %#x: %s wait, want %s", i, flip, got, want)
+			}
+			aside, _ := filepath.Glob(path + ".damaged-*")
+			if which < 3 && len(aside) != 1 || text.lines() != len(aside) {
+				t.Fatalf("byte %d ^ %#x: %d files set aside, log: %s", i, flip, len(aside), text)
+			}
+			if len(aside) == 1 {
+				if kept, err := os.ReadFile(aside[0]); err != nil || !bytes.Equal(kept, hurt) {
+					t.Fatalf("byte %d: what was set aside is not the file: %v", i, err)
+				}
+			}
+			_ = o.Close()
+			removeGlob(t, path+".damaged-*")
+		}
+	}
+}
+
+func FuzzOutboxFile(f *testing.F) {
+	whole := appendRecord(nil, recordLead, "lead_a", bodyOf("lead_a"))
+	f.Add(whole)
+	f.Add(appendRecord(whole, recordGone, "lead_a", nil))
+	f.Add(append([]byte("leadlead"), whole...))
+	f.Add(append(whole[:len(whole)-3:len(whole)-3], whole...))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		path := filepath.Join(t.TempDir(), "outbox")
+		write(t, path, data)
+		o := openBox(t, path, 1<<30, nil)
+		before, err := o.Pending(1<<20, 1<<30, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := o.Append(t.Context(), Item{"lead_new", []byte("x")}); err != nil && !errors.Is(err, store.ErrConflict) {
+			t.Fatal(err)
+		}
+		if err := o.Close(); err != nil {
+			t.Fatal(err)
+		}
+		log, text := newLog()
+		o = openBox(t, path, 1<<30, log)
+		if o.Len() < len(before) || text.lines() > 0 {
+			t.Fatalf("%d items before, %d after, log: %s", len(before), o.Len(), text)
+		}
+		_ = o.Close()
+	})
+}

@@ -1,0 +1,69 @@
+package store
+
+import "time"
+
+// RolloutState is how a rollout stands.
+type RolloutState string
+
+// States of a rollout. The last two are ends, and Done may still be rolled back.
+const (
+	RollingOut  RolloutState = "rolling_out"
+	RollingBack RolloutState = "rolling_back"
+	Done        RolloutState = "done"
+	RolledBack  RolloutState = "rolled_back"
+)
+
+// Active tells whether the rollout is under way.
+func (s RolloutState) Active() bool { return s == RollingOut || s == RollingBack }
+
+// Rollout brings a release to nodes, stage by stage. There is at most one under
+// way.
+type Rollout struct {
+	ID      string `json:"id"`      // rol_
+	Release string `json:"release"` // rel_
+	Digest  string `json:"digest"`
+	Version string `json:"version"`
+
+	State  RolloutState `json:"state"`
+	Reason string       `json:"reason,omitempty"` // why it was rolled back
+
+	// Stages are percentages of the nodes that rise to 100; Pause is how long
+	// each step is watched, and Canary the percentage of requests that a node gives
+	// the release before it gives it all, 0 for none.
+	Stages []int         `json:"stages"`
+	Pause  time.Duration `json:"pause"`
+	Canary int           `json:"canary,omitempty"`
+
+	// Nodes in the order in which they are reached.
+	Nodes []RolloutNode `json:"nodes"`
+	// Everywhere says that nodes which are not named run the release afterwards as
+	// well; they ran Before, if HadBefore.
+	Everywhere bool   `json:"everywhere,omitempty"`
+	Before     string `json:"before,omitempty"`
+	HadBefore  bool   `json:"had_before,omitempty"`
+
+	Stage  int  `json:"stage"`            // index into Stages
+	Trying bool `json:"trying,omitempty"` // the stage's nodes are at Canary yet
+	// Since is when all nodes of the step served; zero while they do not.
+	Since time.Time `json:"since,omitzero"`
+
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+	Revision  int64     `json:"-"` // rises with each step
+}
+
+// RolloutNode is a node of a rollout and what it ran before: the digest of a
+// release, or "" for the modules of its own disk.
+type RolloutNode struct {
+	ID     string `json:"id"`
+	Before string `json:"before"`
+}
+
+// Reached is how many of the nodes the given stage takes in: the percentage of
+// them, rounded up. Stage -1 takes in none.
+func (r *Rollout) Reached(stage int) int {
+	if stage < 0 {
+		return 0
+	}
+	return (len(r.Nodes)*r.Stages[stage] + 99) / 100
+}

@@ -1,0 +1,269 @@
+// Package store holds the records that the service keeps and the kinds of
+// error that keeping them can end in. The stores themselves are store/local,
+// on a node, and store/central, at the origin.
+//
+// Times are UTC with microseconds; the zero time means "not set".
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"time"
+)
+
+// Kinds of error. A store wraps them with what it tried.
+var (
+	ErrNotFound    = errors.New("not found")
+	ErrConflict    = errors.New("conflict")         // the id exists with other content
+	ErrLimit       = errors.New("limit reached")    // a cap of the account
+	ErrInvalid     = errors.New("invalid")          // a value the store cannot hold
+	ErrUnavailable = errors.New("unavailable")      // try again later
+	ErrRefused     = errors.New("refused by guard") // a webhook target that may not be called
+)
+
+// Mode of an account. Events of an account that is not live are silenced.
+type Mode string
+
+// Modes.
+const (
+	ModeSetup Mode = "setup" // default
+	ModeLive  Mode = "live"
+)
+
+// Environment of a key, and of everything made with it.
+type Environment string
+
+// Environments.
+const (
+	Live Environment = "live"
+	Test Environment = "test"
+)
+
+// Scopes a key can carry.
+const (
+	ScopeReadAgent     = "read:agent"
+	ScopeReadCoaching  = "read:coaching"
+	ScopeReadSentinels = "read:sentinels"
+	ScopeWriteWebhooks = "write:webhooks"
+	ScopeWriteLeads    = "write:leads"
+)
+
+// Account and the agent who owns it.
+type Account struct {
+	ID        string    `json:"id"` // acc_
+	Name      string    `json:"name"`
+	Mode      Mode      `json:"activation_mode"`
+	Agent     Agent     `json:"agent"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// Agent is the person whose account it is.
+type Agent struct {
+	ID       string    `json:"id"` // agt_
+	Email    string    `json:"email"`
+	FullName string    `json:"full_name"`
+	JoinedAt time.Time `json:"joined_at"`
+}
+
+// Key is an API key without its plaintext, which nobody keeps.
+type Key struct {
+	ID          string         `json:"id"` // key_
+	AccountID   string         `json:"account_id"`
+	Hash        [32]byte       `json:"hash"` // SHA-256 of the plaintext
+	Environment Environment    `json:"environment"`
+	Scopes      []string       `json:"scopes"`
+	Allowlist   []netip.Prefix `json:"ip_allowlist"` // empty: any address
+	RateLimit   int            `json:"rate_limit"`   // requests a minute
+	Label       string         `json:"label"`
+	CreatedAt   time.Time      `json:"created_at"`
+	ExpiresAt   time.Time      `json:"expires_at"`           // hard expiry
+	GraceUntil  time.Time      `json:"grace_until,omitzero"` // set by rotation
+	RevokedAt   time.Time      `json:"revoked_at,omitzero"`  // set by hand
+	SuccessorID string         `json:"successor_id,omitempty"`
+}
+
+// Insight is a coaching insight. CreatedAt is unique within the account.
+type Insight struct {
+	ID        string    `json:"id"` // ins_
+	AccountID string    `json:"account_id"`
+	Headline  string    `json:"headline"`
+	Detail    string    `json:"detail"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// Firing of a sentinel. TriggeredAt is unique within the account.
+type Firing struct {
+	ID          string          `json:"id"` // fir_
+	AccountID   string          `json:"account_id"`
+	Name        string          `json:"sentinel_name"`
+	TriggeredAt time.Time       `json:"triggered_at"`
+	Data        json.RawMessage `json:"trigger_data"` // an object
+	Action      string          `json:"action_taken"`
+}
+
+// Deal is where a deal stands. Its id is the caller's.
+type Deal struct {
+	ID        string    `json:"id"`
+	AccountID string    `json:"account_id"`
+	Stage     string    `json:"stage"`
+	ChangedAt time.Time `json:"changed_at"`
+}
+
+// Contact is one entry of the contact log.
+type Contact struct {
+	ID         string    `json:"id"` // con_
+	AccountID  string    `json:"account_id"`
+	ClientID   string    `json:"client_id"`
+	Channel    string    `json:"channel"` // phone, email, sms
+	OccurredAt time.Time `json:"occurred_at"`
+}
+
+// Goal is the pace of a goal. Its id is the caller's.
+type Goal struct {
+	ID        string    `json:"id"`
+	AccountID string    `json:"account_id"`
+	Pace      string    `json:"pace"` // on_pace, behind, ahead
+	ChangedAt time.Time `json:"changed_at"`
+}
+
+// Lead that a partner pushed in.
+type Lead struct {
+	ID              string      `json:"id"` // lead_
+	AccountID       string      `json:"account_id"`
+	KeyID           string      `json:"key_id"`
+	Environment     Environment `json:"environment"`
+	FirstName       string      `json:"first_name"`
+	LastName        string      `json:"last_name"`
+	Email           string      `json:"email"`
+	Phone           string      `json:"phone"`
+	ConsentStatus   string      `json:"consent_status"`
+	ConsentText     string      `json:"consent_text,omitempty"`
+	CapturedAt      time.Time   `json:"captured_at,omitzero"`
+	OutreachAllowed bool        `json:"outreach_allowed"` // only with express_written
+	CreatedAt       time.Time   `json:"created_at"`
+}
+
+// Subscription of a partner to events.
+type Subscription struct {
+	ID          string      `json:"id"` // whs_
+	AccountID   string      `json:"account_id"`
+	KeyID       string      `json:"key_id"`
+	Environment Environment `json:"environment"`
+	TargetURL   string      `json:"target_url"`
+	Events      []string    `json:"events"`
+	Description *string     `json:"description"`
+	Secret      string      `json:"secret"` // 64 hex characters; never shown after creation
+	CreatedAt   time.Time   `json:"created_at"`
+	RevokedAt   time.Time   `json:"revoked_at,omitzero"`
+	FailingFrom time.Time   `json:"failing_from,omitzero"` // first of an unbroken row of failures
+}
+
+// Event types.
+const (
+	EventInsightCreated  = "agent.coaching_insight_created"
+	EventSentinelFired   = "sentinel.fired"
+	EventDealChanged     = "deal.stage_changed"
+	EventClientContacted = "client.contacted"
+	EventGoalChanged     = "goal.pace_changed"
+)
+
+// Event as it happened. Body is the whole envelope, marshalled once.
+type Event struct {
+	ID        string          `json:"id"` // evt_
+	AccountID string          `json:"account_id"`
+	Type      string          `json:"type"`
+	CreatedAt time.Time       `json:"created_at"`
+	Silenced  bool            `json:"silenced"` // the account was not live
+	Body      json.RawMessage `json:"body"`
+}
+
+// State of a delivery.
+type State string
+
+// States of a delivery. Only StatePending ever moves, and StateDead back to it
+// when an operator retries.
+const (
+	StatePending   State = "pending"
+	StateDelivered State = "delivered"
+	StateDead      State = "dead"      // its tries are used up
+	StateCancelled State = "cancelled" // its subscription was revoked, or its account left live mode
+)
+
+// Delivery of one event to one subscription: the queue and the log at once.
+type Delivery struct {
+	ID             string    `json:"id"` // dlv_, of the delivery; each try has its own
+	EventID        string    `json:"event_id"`
+	EventType      string    `json:"event_type"`
+	SubscriptionID string    `json:"subscription_id"`
+	AccountID      string    `json:"account_id"`
+	State          State     `json:"state"`
+	Attempts       int       `json:"attempts"` // tries made
+	NextAt         time.Time `json:"next_at,omitzero"`
+	CreatedAt      time.Time `json:"created_at"`
+	UpdatedAt      time.Time `json:"updated_at"`
+}
+
+// Attempt is one try of a delivery, keyed by (event, subscription, number).
+type Attempt struct {
+	ID         string            `json:"id"` // dlv_, sent as x-svc-delivery-id
+	DeliveryID string            `json:"delivery_id"`
+	Number     int               `json:"number"` // from 1
+	StartedAt  time.Time         `json:"started_at"`
+	Latency    time.Duration     `json:"latency_ns"`
+	Status     int               `json:"status"`          // 0 when no answer came
+	Headers    map[string]string `json:"request_headers"` // as sent
+	Excerpt    string            `json:"response_excerpt"`
+	Error      string            `json:"error,omitempty"`
+}
+
+// Tried is a try that has just ended, for an operator who looks on.
+type Tried struct {
+	SubscriptionID string
+	TargetURL      string
+	EventID        string
+	EventType      string
+	State          State     // of the delivery, after it
+	NextAt         time.Time // of a pending one
+	Attempt        Attempt   // with the headers as sent
+}
+
+// Node is an enrolled regional node.
+type Node struct {
+	ID         string    `json:"id"` // node_
+	Name       string    `json:"name"`
+	Region     string    `json:"region"`
+	PublicKey  string    `json:"public_key"` // the nkey that its credentials sign with
+	CreatedAt  time.Time `json:"created_at"`
+	RevokedAt  time.Time `json:"revoked_at,omitzero"`
+	LastSeenAt time.Time `json:"last_seen_at,omitzero"`
+	Version    string    `json:"version,omitempty"`
+}
+
+// ChangeKind says what a Change is about.
+type ChangeKind string
+
+// Kinds of change, with what Ref is.
+const (
+	ChangeKey      ChangeKind = "key"      // the key's id
+	ChangeProfile  ChangeKind = "profile"  // the account's id
+	ChangeInsights ChangeKind = "insights" // the account's id
+	ChangeFirings  ChangeKind = "firings"  // the account's id
+)
+
+// Change says that something a node may hold is no longer as it was. It is
+// numbered in the transaction that made it; numbers rise by one in the order
+// of commit. It names, and never holds, the record: a node that has it asks.
+type Change struct {
+	Seq  int64      `json:"seq"`
+	Kind ChangeKind `json:"kind"`
+	Ref  string     `json:"ref"`
+	Gone bool       `json:"gone,omitempty"` // revoked: stop serving it before asking
+}
+
+// Page of a list, newest first. Limit 0 means 50, at most 200. Cursor is the
+// NextCursor of the page before, "" for the first.
+type Page struct {
+	Limit  int
+	Cursor string
+}

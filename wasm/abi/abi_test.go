@@ -1,0 +1,155 @@
+package abi
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// frame is what every kind of frame can do.
+type frame interface {
+	Append([]byte) []byte
+	Parse([]byte) error
+}
+
+func text(t *rapid.T, name string) string { return rapid.String().Draw(t, name) }
+
+func list[T any](t *rapid.T, name string, one func() T) []T {
+	out := []T{}
+	for range rapid.IntRange(0, 4).Draw(t, name) {
+		out = append(out, one())
+	}
+	return out
+}
+
+func headers(t *rapid.T) []Header {
+	return list(t, "headers", func() Header { return Header{text(t, "name"), text(t, "value")} })
+}
+
+func principal(t *rapid.T) Principal {
+	return Principal{text(t, "key"), text(t, "account"), Environment(text(t, "environment")), Scopes(rapid.Uint32().Draw(t, "scopes"))}
+}
+
+// kinds draws one of each kind of frame, beside an empty one to read it into.
+func kinds(t *rapid.T) map[string][2]frame {
+	number := func(name string) int64 { return rapid.Int64().Draw(t, name) }
+	count := func(name string) int { return int(rapid.Uint32().Draw(t, name)) }
+	request := &Request{
+		Now: number("now"), Method: text(t, "method"), Path: text(t, "path"), Query: text(t, "query"),
+		Client: text(t, "client"), Principal: principal(t), Param: text(t, "param"), Headers: headers(t),
+		Body: []byte(text(t, "body")),
+	}
+	copy(request.Random[:], rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "random"))
+	subscription := &Subscription{ID: text(t, "id"), Secret: text(t, "secret"), Target: text(t, "target"), Created: number("created"),
+		Events: list(t, "events", func() string { return text(t, "event") })}
+	if rapid.Bool().Draw(t, "described") {
+		s := text(t, "description")
+		subscription.Description = &s
+	}
+	return map[string][2]frame{
+		"request": {request, &Request{}},
+		"response": {&Response{Status: int(rapid.Uint16().Draw(t, "status")), Headers: headers(t), Body: []byte(text(t, "answer")),
+			Handler: text(t, "handler"), Principal: principal(t), Param: text(t, "param")}, &Response{}},
+		"key": {&Key{text(t, "id"), text(t, "account"), Environment(text(t, "env")), Scopes(rapid.Uint32().Draw(t, "scopes")),
+			count("limit"), number("expires"), number("grace"), number("revoked"),
+			list(t, "networks", func() string { return text(t, "network") })}, &Key{}},
+		"bucket":       {&Bucket{rapid.Bool().Draw(t, "allowed"), count("limit"), count("remaining"), number("reset"), number("retry")}, &Bucket{}},
+		"profile":      {&Profile{text(t, "agent"), text(t, "email"), text(t, "name"), number("joined"), text(t, "account"), text(t, "title"), text(t, "mode")}, &Profile{}},
+		"subscription": {subscription, &Subscription{}},
+		"lead": {&Lead{text(t, "id"), text(t, "first"), text(t, "last"), text(t, "email"), text(t, "phone"), text(t, "status"),
+			text(t, "consent"), number("captured"), number("created")}, &Lead{}},
+		"once": {&Once{text(t, "key"), text(t, "digest"), Lead{ID: text(t, "id"), Phone: text(t, "phone"), Created: number("created")}}, &Once{}},
+		"kept": {&Kept{Outcome(rapid.Byte().Draw(t, "outcome")), text(t, "id")}, &Kept{}},
+		"insights": {&Insights{rapid.Bool().Draw(t, "history"), list(t, "insights", func() Insight {
+			return Insight{text(t, "id"), text(t, "headline"), text(t, "detail"), number("created")}
+		})}, &Insights{}},
+		"firings": {&Firings{rapid.Bool().Draw(t, "more"), list(t, "firings", func() Firing {
+			return Firing{text(t, "id"), text(t, "name"), text(t, "action"), number("triggered"), []byte(text(t, "data"))}
+		})}, &Firings{}},
+	}
+}
+
+func TestRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		for name, pair := range kinds(t) {
+			b := pair[0].Append(nil)
+			if err := pair[1].Parse(b); err != nil {
+				t.Fatalf("%s: parse what was appended: %v", name, err)
+			}
+			if again := pair[1].Append(nil); !bytes.Equal(again, b) {
+				t.Fatalf("%s: %+v became %+v", name, pair[0], pair[1])
+			}
+		}
+	})
+}
+
+// A frame that is cut short or has something behind it is refused, and never
+// read beyond its end.
+func TestCutShort(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		for name, pair := range kinds(t) {
+			b := pair[0].Append(nil)
+			cut := b[:rapid.IntRange(0, len(b)-1).Draw(t, "cut")]
+			into := reflect.New(reflect.TypeOf(pair[1]).Elem()).Interface().(frame)
+			if err := into.Parse(cut); err == nil {
+				t.Fatalf("%s: %d of %d bytes were read as a whole", name, len(cut), len(b))
+			}
+			if err := into.Parse(append(b, 0)); err == nil {
+				t.Fatalf("%s: a byte behind the end went unseen", name)
+			}
+		}
+	})
+}
+
+func TestRequestFrameLayout(t *testing.T) {
+	r := Request{Now: 1, Method: "GET", Path: "/x", Client: "::1"}
+	if got := len(r.Append(nil)); got != 92 {
+		t.Errorf("the frame of the worked example has %d bytes, its comment says 92", got)
+	}
+}
+
+func TestTakeOutlivesTheFrame(t *testing.T) {
+	b := (&Response{Status: 200, Body: []byte("body"), Headers: []Header{{"a", "b"}}}).Append(nil)
+	var r Response
+	if err := r.Take(b); err != nil {
+		t.Fatal(err)
+	}
+	clear(b)
+	if string(r.Body) != "body" || r.Headers[0] != (Header{"a", "b"}) {
+		t.Errorf("got %+v after the frame was cleared", r)
+	}
+}
+
+func TestEveryOpNeedsACapability(t *testing.T) {
+	for op := OpLockout; op <= OpLeadOnce; op++ {
+		if op.Needs() == "" {
+			t.Errorf("operation %d needs no capability", op)
+		}
+	}
+	if got := Op(0).Needs(); got != "" {
+		t.Errorf("operation 0 needs %q", got)
+	}
+}
+
+// FuzzParse is the guest boundary: whatever bytes come, every kind of frame
+// reads them or refuses them, and what it reads it writes again as it was.
+func FuzzParse(f *testing.F) {
+	f.Add((&Request{Method: "GET", Headers: []Header{{"a", "b"}}}).Append(nil))
+	f.Add((&Response{Status: 200, Body: []byte("{}")}).Append(nil))
+	f.Add((&Key{ID: "key_1", Allowlist: []string{"::/0"}}).Append(nil))
+	f.Add((&Insights{Items: []Insight{{ID: "x"}}}).Append(nil))
+	f.Add([]byte{1, 0, 255, 255})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, into := range []frame{&Request{}, &Response{}, &Key{}, &Bucket{}, &Profile{}, &Insights{}, &Firings{}, &Subscription{}, &Lead{}} {
+			if into.Parse(b) != nil {
+				continue
+			}
+			again := reflect.New(reflect.TypeOf(into).Elem()).Interface().(frame)
+			if err := again.Parse(into.Append(nil)); err != nil {
+				t.Errorf("%T: what was read cannot be written: %v", into, err)
+			}
+		}
+	})
+}

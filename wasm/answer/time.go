@@ -1,0 +1,214 @@
+package answer
+
+// Times are microseconds since the Unix epoch, UTC, on the proleptic Gregorian
+// calendar, in the years 0000 to 9999. Days are counted with the algorithms
+// days_from_civil and civil_from_days of Howard Hinnant's "chrono-Compatible
+// Low-Level Date Algorithms", which number the days from 0000-03-01 in eras of
+// 400 years.
+
+const (
+	second = int64(1_000_000)
+	day    = 86_400 * second
+
+	earliest = -62_167_219_200 * second      // 0000-01-01T00:00:00Z
+	latest   = 253_402_300_800*second - 1    // 9999-12-31T23:59:59.999999Z
+	layout   = "2006-01-02T15:04:05.000000Z" // for its length only
+	eraDays  = 146_097                       // 400 years
+	shift    = 719_468                       // 0000-03-01 to 1970-01-01
+)
+
+// FormatTime writes 2006-01-02T15:04:05.000000Z. A time outside the years 0000
+// to 9999 is written as the nearest one within.
+func FormatTime(micros int64) string {
+	var room [len(layout)]byte
+	return string(AppendTime(room[:0], micros))
+}
+
+// AppendTime adds what FormatTime returns, without quotes.
+func AppendTime(b []byte, micros int64) []byte {
+	micros = min(max(micros, earliest), latest)
+	days, rest := micros/day, micros%day
+	if rest < 0 {
+		days, rest = days-1, rest+day
+	}
+	year, month, date := civil(days)
+	b = append(digits(b, year, 4), '-')
+	b = append(digits(b, month, 2), '-')
+	b = append(digits(b, date, 2), 'T')
+	b = append(digits(b, rest/(3600*second), 2), ':')
+	b = append(digits(b, rest/(60*second)%60, 2), ':')
+	b = append(digits(b, rest/second%60, 2), '.')
+	return append(digits(b, rest%second, 6), 'Z')
+}
+
+// digits adds the last width decimal digits of n.
+func digits(b []byte, n int64, width int) []byte {
+	b = append(b, "000000"[:width]...)
+	for i := len(b) - 1; n > 0 && i >= len(b)-width; i-- {
+		b[i] = byte('0' + n%10)
+		n /= 10
+	}
+	return b
+}
+
+// ParseTime reads an ISO 8601 date, or date and time: 2024-05-01,
+// 2024-05-01T10:00Z, 2024-05-01 10:00:00, 2024-05-01T10:00:00.5+02:00. All that
+// RFC 3339 allows is read. The offset may be Z, +hh, +hhmm or +hh:mm; without
+// one the time is UTC. Digits of the fraction beyond microseconds are dropped.
+// A leap second is the moment after it. The epoch itself is 0, which frames
+// read as "not set".
+func ParseTime(s string) (micros int64, ok bool) {
+	p := clock{s: s, ok: true}
+	year := p.number(4)
+	p.expect('-')
+	month := p.number(2)
+	p.expect('-')
+	date := p.number(2)
+	if !p.ok || month < 1 || month > 12 || date < 1 || date > daysIn(year, month) {
+		return 0, false
+	}
+	t := daysFromCivil(year, month, date) * day
+	if p.s == "" {
+		return t, true
+	}
+	if !p.accept('T') && !p.accept('t') {
+		p.expect(' ')
+	}
+	hour := p.number(2)
+	p.expect(':')
+	minute := p.number(2)
+	var sec, fraction int64
+	if p.accept(':') {
+		sec = p.number(2)
+		if p.accept('.') || p.accept(',') {
+			fraction = p.fraction()
+		}
+	}
+	offset := p.offset()
+	if !p.ok || p.s != "" || hour > 23 || minute > 59 || sec > 60 {
+		return 0, false
+	}
+	t += (hour*3600+minute*60-offset)*second + sec*second + fraction
+	if sec == 60 {
+		t -= fraction
+		if t%day != 0 { // leap seconds come at the end of a UTC day only
+			return 0, false
+		}
+	}
+	return t, t >= earliest && t <= latest
+}
+
+// clock takes the parts of a time off a string; ok is false from the first
+// part that is not there.
+type clock struct {
+	s  string
+	ok bool
+}
+
+func (p *clock) accept(c byte) bool {
+	if p.s == "" || p.s[0] != c {
+		return false
+	}
+	p.s = p.s[1:]
+	return true
+}
+
+func (p *clock) expect(c byte) {
+	if !p.accept(c) {
+		p.ok = false
+	}
+}
+
+func (p *clock) number(width int) (n int64) {
+	if len(p.s) < width {
+		p.ok = false
+		return 0
+	}
+	for i := range width {
+		c := p.s[i]
+		if c < '0' || c > '9' {
+			p.ok = false
+			return 0
+		}
+		n = n*10 + int64(c-'0')
+	}
+	p.s = p.s[width:]
+	return n
+}
+
+func (p *clock) fraction() (micros int64) {
+	i := 0
+	for scale := second / 10; i < len(p.s) && p.s[i] >= '0' && p.s[i] <= '9'; i++ {
+		micros += int64(p.s[i]-'0') * scale
+		scale /= 10
+	}
+	p.ok = p.ok && i > 0
+	p.s = p.s[i:]
+	return micros
+}
+
+// offset is how many seconds the zone is ahead of UTC.
+func (p *clock) offset() int64 {
+	if p.s == "" || p.accept('Z') || p.accept('z') {
+		return 0
+	}
+	sign := int64(1)
+	if p.accept('-') {
+		sign = -1
+	} else {
+		p.expect('+')
+	}
+	hours := p.number(2)
+	var minutes int64
+	if p.accept(':') || p.s != "" {
+		minutes = p.number(2)
+	}
+	p.ok = p.ok && hours <= 23 && minutes <= 59
+	return sign * (hours*3600 + minutes*60)
+}
+
+func daysIn(year, month int64) int64 {
+	switch month {
+	case 2:
+		if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
+			return 29
+		}
+		return 28
+	case 4, 6, 9, 11:
+		return 30
+	}
+	return 31
+}
+
+// daysFromCivil counts the days from 1970-01-01; year is 0 to 9999.
+func daysFromCivil(year, month, date int64) int64 {
+	if month <= 2 {
+		year-- // years begin in March here, so that the leap day is the last
+	}
+	era := year / 400
+	if year < 0 {
+		era = -1
+	}
+	y := year - era*400
+	m := (month + 9) % 12
+	return era*eraDays + y*365 + y/4 - y/100 + (153*m+2)/5 + date - 1 - shift
+}
+
+// civil is the date of a day counted from 1970-01-01.
+func civil(days int64) (year, month, date int64) {
+	days += shift
+	era := days / eraDays
+	if days < 0 {
+		era = -1
+	}
+	d := days - era*eraDays
+	y := (d - d/1460 + d/36524 - d/146096) / 365
+	d -= 365*y + y/4 - y/100
+	m := (5*d + 2) / 153
+	date = d - (153*m+2)/5 + 1
+	year, month = y+era*400, m+3
+	if month > 12 {
+		year, month = year+1, month-12
+	}
+	return year, month, date
+}

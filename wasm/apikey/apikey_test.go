@@ -1,0 +1,131 @@
+package apikey
+
+import (
+	"hash/crc32"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"partneredge/wasm/abi"
+)
+
+// The checksums were worked out with another implementation of CRC-32.
+func TestMint(t *testing.T) {
+	var rising, passing [RandomSize]byte
+	for i := range rising {
+		rising[i] = byte(i)
+		passing[i] = byte(247 + i%2) // every other byte is passed over
+	}
+	var none [RandomSize]byte
+	for i := range none {
+		none[i] = 248
+	}
+	for _, tt := range []struct {
+		env    abi.Environment
+		random [RandomSize]byte
+		want   string
+	}{
+		{abi.EnvLive, rising, "svc_live_0123456789ABCDEFGHIJKLMNOPQRST3MpION"},
+		{abi.EnvTest, rising, "svc_test_0123456789ABCDEFGHIJKLMNOPQRST1jJ4l2"},
+		{abi.EnvLive, passing, "svc_live_zzzzzzzzzzzzzzzzzzzzzzzzzzzzzz3BPLUD"},
+		{abi.EnvLive, none, ""},
+	} {
+		if got := Mint(tt.env, &tt.random); got != tt.want {
+			t.Errorf("Mint(%s, %d…) = %q, want %q", tt.env, tt.random[0], got, tt.want)
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	var random [RandomSize]byte
+	key := Mint(abi.EnvLive, &random)
+	for name, token := range map[string]string{
+		"empty":         "",
+		"prefix only":   "svc_live_",
+		"short":         key[:Length-1],
+		"long":          key + "0",
+		"other prefix":  "svc_prod_" + key[9:],
+		"upper prefix":  "SVC_LIVE_" + key[9:],
+		"other env":     "svc_test_" + key[9:],
+		"swapped":       key[:9] + "1" + key[10:],
+		"bad checksum":  key[:Length-1] + "!",
+		"not base 62":   key[:20] + "-" + key[21:],
+		"NUL":           key[:20] + "\x00" + key[21:],
+		"not ASCII":     key[:20] + "é" + key[22:],
+		"spaces within": key[:20] + " " + key[21:],
+	} {
+		if env, ok := Parse(token); ok || env != "" {
+			t.Errorf("%s: Parse = %q %v, want it refused", name, env, ok)
+		}
+	}
+}
+
+func TestRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var random [RandomSize]byte
+		copy(random[:], rapid.SliceOfN(rapid.Byte(), RandomSize, RandomSize).Draw(t, "random"))
+		env := rapid.SampledFrom([]abi.Environment{abi.EnvLive, abi.EnvTest}).Draw(t, "env")
+		key := Mint(env, &random)
+		if key == "" {
+			t.Skip("too few bytes below 248")
+		}
+		if got, ok := Parse(key); !ok || got != env {
+			t.Fatalf("Parse(%q) = %q %v, want %q", key, got, ok, env)
+		}
+		// Any one character changed is noticed: a CRC finds every error of up to
+		// 32 bits in a row.
+		i := rapid.IntRange(0, Length-1).Draw(t, "at")
+		c := rapid.Byte().Draw(t, "byte")
+		if wrong := key[:i] + string([]byte{c}) + key[i+1:]; wrong != key {
+			if _, ok := Parse(wrong); ok {
+				t.Fatalf("Parse(%q) with byte %d changed to %d is taken", wrong, i, c)
+			}
+		}
+	})
+}
+
+func TestEveryCharacterIsAsLikely(t *testing.T) {
+	seen := map[byte]int{}
+	for r := range 256 {
+		var random [RandomSize]byte
+		random[0] = byte(r)
+		if r < 248 {
+			seen[Mint(abi.EnvLive, &random)[len(live)]]++
+		}
+	}
+	for i := range len(alphabet) {
+		if seen[alphabet[i]] != 4 {
+			t.Errorf("%c comes from %d bytes, want 4", alphabet[i], seen[alphabet[i]])
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	var random [RandomSize]byte
+	f.Add(Mint(abi.EnvLive, &random))
+	f.Add(Mint(abi.EnvTest, &random))
+	f.Add("")
+	f.Add("svc_live_")
+	f.Add(strings.Repeat("x", Length))
+	f.Add("svc_live_" + strings.Repeat("\xff", 36))
+	f.Fuzz(func(t *testing.T, token string) {
+		env, ok := Parse(token)
+		if got, want := crc32of(token), crc32.ChecksumIEEE([]byte(token)); got != want {
+			t.Fatalf("checksum of %q = %x, want %x", token, got, want)
+		}
+		if ok && !strings.HasPrefix(token, "svc_"+string(env)+"_") {
+			t.Fatalf("Parse(%q) = %q", token, env)
+		}
+	})
+}
+
+func BenchmarkParse(b *testing.B) {
+	var random [RandomSize]byte
+	key := Mint(abi.EnvLive, &random)
+	for b.Loop() {
+		if _, ok := Parse(key); !ok {
+			b.Fatal("refused")
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package contract_test
+
+import (
+	"crypto/rand"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"partneredge/wasm/abi"
+	"partneredge/wasm/answer"
+	"partneredge/wasm/contract"
+	"partneredge/wasm/handlers/agents"
+	"partneredge/wasm/handlers/coaching"
+	"partneredge/wasm/handlers/leads"
+	"partneredge/wasm/handlers/sentinels"
+	"partneredge/wasm/handlers/webhooks"
+	"partneredge/wasm/memory"
+	"partneredge/wasm/pipeline"
+)
+
+// native is the pipeline and the handlers over a world, without modules, joined
+// as a host joins them.
+type native struct {
+	w   *memory.World
+	now func() int64
+}
+
+func (n native) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	req := abi.Request{
+		Now: n.now(), Method: r.Method, Path: r.URL.EscapedPath(), Query: r.URL.RawQuery,
+		Client: netip.MustParseAddrPort(r.RemoteAddr).Addr().String(),
+	}
+	_, _ = rand.Read(req.Random[:])
+	for _, value := range r.Header["Authorization"] {
+		req.Headers = append(req.Headers, abi.Header{Name: "authorization", Value: value})
+	}
+	var gate, resp abi.Response
+	pipeline.Handle(&req, &gate, n.w)
+	body, err := io.ReadAll(r.Body)
+	req.Headers, req.Body, req.Param, req.Principal = nil, body, gate.Param, gate.Principal
+	view := n.w.For(req.Principal)
+	switch {
+	case err != nil:
+		answer.Internal(&resp)
+	case gate.Handler == "":
+		resp = gate
+		gate.Headers = nil
+	case len(body) > 64<<10:
+		answer.Error(&resp, 413, "payload_too_large", "")
+	case gate.Handler == pipeline.Agents:
+		agents.Handle(&req, &resp, view)
+	case gate.Handler == pipeline.Coaching:
+		coaching.Handle(&req, &resp, view)
+	case gate.Handler == pipeline.Sentinels:
+		sentinels.Handle(&req, &resp, view)
+	case gate.Handler == pipeline.Webhooks:
+		webhooks.Handle(&req, &resp, view)
+	case gate.Handler == pipeline.Leads:
+		for _, value := range r.Header["Idempotency-Key"] {
+			req.Headers = append(req.Headers, abi.Header{Name: "idempotency-key", Value: value})
+		}
+		leads.Handle(&req, &resp, view)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	for _, h := range slices.Concat(gate.Headers, resp.Headers) {
+		w.Header().Add(h.Name, h.Value)
+	}
+	w.WriteHeader(resp.Status)
+	_, _ = w.Write(resp.Body)
+}
+
+func TestNative(t *testing.T) {
+	clock := contract.NewClock()
+	w := memory.New(clock.Now)
+	seen := map[int]int{}
+	skipped := contract.Run(t, contract.Target{
+		Send:    contract.Handler(native{w, clock.Now}),
+		Clients: true,
+		Fixture: contract.InMemory(w, clock.Now),
+		Advance: clock.Advance,
+		Outage:  contract.OutageOf(w),
+		Observe: func(_ testing.TB, x contract.Exchange) { seen[x.Response.StatusCode]++ },
+	})
+	if len(skipped) != 0 {
+		t.Errorf("left out: %q", skipped)
+	}
+	for _, status := range []int{200, 201, 400, 401, 403, 404, 405, 413, 429, 500} {
+		if seen[status] == 0 {
+			t.Errorf("no answer had status %d", status)
+		}
+	}
+}
+
+// A target over HTTP that can neither move its clock nor be cut off runs the
+// rest, and says what it left out.
+func TestServer(t *testing.T) {
+	clock := contract.NewClock()
+	w := memory.New(clock.Now)
+	server := serve(t, native{w, clock.Now})
+	skipped := contract.Run(t, contract.Target{
+		Send:    contract.Server(server, nil),
+		Clients: true,
+		Fixture: contract.InMemory(w, clock.Now),
+	})
+	want := 0
+	for _, c := range contract.Cases() {
+		if c.Needs&(contract.Clock|contract.Outage) != 0 {
+			want++
+			if !slices.Contains(skipped, c.Name) {
+				t.Errorf("%s is not reported as left out", c.Name)
+			}
+		}
+	}
+	if want == 0 || len(skipped) != want {
+		t.Errorf("%d left out, want %d", len(skipped), want)
+	}
+}
+
+func TestNamesDiffer(t *testing.T) {
+	names := map[string]bool{}
+	for _, c := range contract.Cases() {
+		if names[c.Name] {
+			t.Errorf("two cases are called %q", c.Name)
+		}
+		names[c.Name] = true
+		if len(c.Steps) == 0 && c.Then == nil {
+			t.Errorf("%s does nothing", c.Name)
+		}
+	}
+}
+
+// serve listens on loopback until the test ends.
+func serve(t *testing.T, h http.Handler) (base string) {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return server.URL
+}

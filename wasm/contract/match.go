@@ -1,0 +1,138 @@
+package contract
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// matcher compares an answer to what is wanted. Objects must have the same
+// members, no more and no fewer, and lists the same length. A wanted string of
+// the form <kind>, <kind:detail> or <name=kind…> is a pattern, and with a name
+// what it matched is captured:
+//
+//	<any>           whatever
+//	<string>        a string that is not empty
+//	<time>          ISO 8601, UTC, with "Z"
+//	<at:TIME>       a <time> that is the moment TIME (RFC 3339)
+//	<id:PREFIX>     PREFIX, "_" and at least 16 lower-case letters and digits
+//	<hex64>         64 lower-case hexadecimal digits
+//	<int:LOW..HIGH> a whole number; in a header, its decimal digits
+//	<has:TEXT>      a string that contains TEXT
+type matcher struct {
+	session *Session
+	caught  map[string]string
+}
+
+var (
+	pattern = regexp.MustCompile(`^<(?:([a-z_0-9]+)=)?([a-z0-9]+)(?::(.*))?>$`)
+	hex64   = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	idRest  = regexp.MustCompile(`^[0-9a-z]{16,}$`)
+)
+
+func (m *matcher) value(at string, want, got any) (problems []string) {
+	switch want := want.(type) {
+	case map[string]any:
+		object, ok := got.(map[string]any)
+		if !ok {
+			return []string{fmt.Sprintf("%s is %v, want an object", at, got)}
+		}
+		for name, w := range want {
+			if g, there := object[name]; there {
+				problems = append(problems, m.value(at+"."+name, w, g)...)
+			} else {
+				problems = append(problems, fmt.Sprintf("%s.%s is not there", at, name))
+			}
+		}
+		for name, g := range object {
+			if _, there := want[name]; !there {
+				problems = append(problems, fmt.Sprintf("%s.%s is %v, want none", at, name, g))
+			}
+		}
+		slices.Sort(problems)
+		return problems
+	case []any:
+		list, ok := got.([]any)
+		if !ok || len(list) != len(want) {
+			return []string{fmt.Sprintf("%s is %v, want a list of %d", at, got, len(want))}
+		}
+		for i := range want {
+			problems = append(problems, m.value(at+"["+strconv.Itoa(i)+"]", want[i], list[i])...)
+		}
+		return problems
+	case string:
+		if p := m.text(at, want, got); p != "" {
+			return []string{p}
+		}
+		return nil
+	}
+	if want != got { // null, a boolean, or a number as it is written
+		return []string{fmt.Sprintf("%s is %v, want %v", at, got, want)}
+	}
+	return nil
+}
+
+// text compares with a wanted string, which may be a pattern. It returns what
+// is wrong, "" for nothing.
+func (m *matcher) text(at, want string, got any) string {
+	want = m.session.fill(want)
+	parts := pattern.FindStringSubmatch(want)
+	if parts == nil {
+		if want != got {
+			return fmt.Sprintf("%s is %#v, want %q", at, got, want)
+		}
+		return ""
+	}
+	name, kind, detail := parts[1], parts[2], parts[3]
+	s, isText := got.(string)
+	if !fits(kind, detail, s, isText, got) {
+		return fmt.Sprintf("%s is %#v, want %s", at, got, want)
+	}
+	if name != "" {
+		m.caught[name] = s
+	}
+	return ""
+}
+
+func fits(kind, detail, s string, isText bool, got any) bool {
+	switch kind {
+	case "any":
+		return true
+	case "string":
+		return s != ""
+	case "time":
+		_, ok := moment(s)
+		return ok
+	case "at":
+		want, ok := moment(detail)
+		t, also := moment(s)
+		return ok && also && t.Equal(want)
+	case "id":
+		rest, ok := strings.CutPrefix(s, detail+"_")
+		return ok && idRest.MatchString(rest)
+	case "hex64":
+		return hex64.MatchString(s)
+	case "int":
+		if n, ok := got.(json.Number); ok {
+			s, isText = n.String(), true
+		}
+		low, high, _ := strings.Cut(detail, "..")
+		n, err := strconv.ParseInt(s, 10, 64)
+		l, err1 := strconv.ParseInt(low, 10, 64)
+		h, err2 := strconv.ParseInt(high, 10, 64)
+		return isText && err == nil && err1 == nil && err2 == nil && n >= l && n <= h
+	case "has":
+		return isText && strings.Contains(s, detail)
+	}
+	return false
+}
+
+// moment reads an ISO 8601 time in UTC.
+func moment(s string) (time.Time, bool) {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	return t, err == nil && strings.HasSuffix(s, "Z")
+}

@@ -1,0 +1,270 @@
+package contract
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+const prefix = "/api/v2/public/"
+
+// Session is one case being run.
+type Session struct {
+	T       *testing.T
+	Account string     // the case's own
+	Client  netip.Addr // the case's own
+
+	target *Target
+	name   string
+	vars   map[string]string
+	tokens map[Role]string
+}
+
+func newSession(t *testing.T, target *Target, name string, client netip.Addr) *Session {
+	s := &Session{
+		T: t, Client: client, target: target, name: name,
+		vars: map[string]string{}, tokens: map[Role]string{},
+	}
+	s.UseAccount(Account{Name: "Lima Realty", Live: true, Email: "ana@example.com", Agent: "Ana Lima"})
+	s.Set("hook", target.WebhookURL)
+	return s
+}
+
+// UseAccount makes another account the case's own.
+func (s *Session) UseAccount(a Account) {
+	s.Account = s.target.Fixture.Account(s.T, a)
+	s.Set("account", s.Account)
+	clear(s.tokens)
+}
+
+// Elsewhere is a client address that no other case has.
+func (s *Session) Elsewhere() netip.Addr { return s.Client.Next() }
+
+// Set gives a name a value, Get reads it. Reading one without ends the test.
+func (s *Session) Set(name, value string) { s.vars[name] = value }
+
+// Get reads what was captured under a name.
+func (s *Session) Get(name string) string {
+	value, ok := s.vars[name]
+	if !ok {
+		s.T.Fatalf("nothing was captured as %s", name)
+	}
+	return value
+}
+
+// Token is the plaintext of a role's key, made when it is first needed.
+func (s *Session) Token(role Role) string {
+	if token, ok := s.tokens[role]; ok {
+		return token
+	}
+	account := s.Account
+	if role == Stranger {
+		account = s.target.Fixture.Account(s.T, Account{
+			Name: "Other Homes", Live: true, Email: "bo@example.com", Agent: "Bo Strand",
+		})
+	}
+	token := s.target.Fixture.Key(s.T, account, s.key(role))
+	s.tokens[role] = token
+	return token
+}
+
+func (s *Session) run(c Case) {
+	if c.Setup != nil {
+		c.Setup(s)
+	}
+	for i, step := range c.Steps {
+		for range max(step.Times, 1) {
+			if !s.Step(step) {
+				s.T.Fatalf("step %d failed", i+1)
+			}
+		}
+	}
+	if c.Then != nil {
+		c.Then(s)
+	}
+}
+
+// Step takes one step, fails the test unless the answer is as wanted, and tells
+// whether it was.
+func (s *Session) Step(step Step) bool {
+	s.T.Helper()
+	if step.Before != nil {
+		step.Before(s)
+	}
+	if step.Key == "" {
+		step.Key = Live
+	}
+	ctx, cancel := context.WithTimeout(s.T.Context(), step.Within)
+	defer cancel()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		x := s.send(step)
+		problems := s.judge(step, x)
+		if len(problems) == 0 {
+			return true
+		}
+		select {
+		case <-again.C:
+			if ctx.Err() == nil {
+				continue
+			}
+		case <-ctx.Done():
+		}
+		for _, p := range problems {
+			s.T.Errorf("%s %s: %s", x.Request.Method, x.Request.URL.RequestURI(), p)
+		}
+		s.T.Logf("answer: %d %s", x.Response.StatusCode, x.ResponseBody)
+		return false
+	}
+}
+
+// send sends a step's request; its Key must be set.
+func (s *Session) send(step Step) Exchange {
+	s.T.Helper()
+	path := s.fill(step.Path)
+	if !strings.HasPrefix(path, "/") {
+		path = prefix + path
+	}
+	body := s.fill(step.Body)
+	req, err := http.NewRequestWithContext(s.T.Context(), step.Method, path, strings.NewReader(body))
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	if _, own := step.Header["Authorization"]; !own && step.Key != NoKey {
+		req.Header.Set("Authorization", "Bearer "+s.Token(step.Key))
+	}
+	for name, values := range step.Header {
+		for _, v := range values {
+			req.Header[name] = append(req.Header[name], s.fill(v))
+		}
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	client := s.Client
+	if step.From != nil {
+		client = step.From(s)
+	}
+	resp, err := s.target.Send(req, client)
+	if err != nil {
+		s.T.Fatalf("%s %s: %v", step.Method, path, err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.T.Fatalf("%s %s: read answer: %v", step.Method, path, err)
+	}
+	x := Exchange{s.name, req, []byte(body), resp, answer}
+	if s.target.Observe != nil {
+		req.Body = io.NopCloser(strings.NewReader(body))
+		resp.Body = io.NopCloser(bytes.NewReader(answer))
+		s.target.Observe(s.T, x)
+	}
+	return x
+}
+
+// judge lists what is wrong with an answer.
+func (s *Session) judge(step Step, x Exchange) (problems []string) {
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+
+	if x.Response.StatusCode != step.Status {
+		bad("status %d, want %d", x.Response.StatusCode, step.Status)
+	}
+	problems = append(problems, s.common(step, x)...)
+	m := matcher{session: s, caught: map[string]string{}}
+	for name, pattern := range step.WantHeader {
+		values := x.Response.Header.Values(name)
+		if len(values) != 1 {
+			bad("header %s: %q, want one", name, values)
+		} else if p := m.text(name, pattern, values[0]); p != "" {
+			bad("header %s", p)
+		}
+	}
+	var got, want any
+	if err := decode(x.ResponseBody, &got); err != nil {
+		bad("answer: %v", err)
+	} else if err := decode([]byte(step.WantBody), &want); err != nil {
+		bad("the case's WantBody: %v", err)
+	} else {
+		problems = append(problems, m.value("", want, got)...)
+	}
+	if len(problems) == 0 {
+		for name, value := range m.caught {
+			s.Set(name, value)
+		}
+	}
+	return problems
+}
+
+// common is what every answer must be.
+func (s *Session) common(step Step, x Exchange) (problems []string) {
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	status, header := x.Response.StatusCode, x.Response.Header
+
+	if ct := header.Get("Content-Type"); !jsonType.MatchString(ct) {
+		bad("Content-Type %q", ct)
+	}
+	if !utf8.Valid(x.ResponseBody) {
+		bad("the answer is not UTF-8")
+	}
+	if token := s.tokens[step.Key]; token != "" && bytes.Contains(x.ResponseBody, []byte(token)) {
+		bad("the answer holds the key")
+	}
+	if status >= 400 {
+		var e struct{ Error string }
+		if err := json.Unmarshal(x.ResponseBody, &e); err != nil || !code.MatchString(e.Error) {
+			bad("error code %q", e.Error)
+		}
+	}
+	if status < 300 || status == http.StatusTooManyRequests {
+		key := s.key(step.Key)
+		if got := header.Get("X-Ratelimit-Limit"); got != strconv.Itoa(key.RateLimit) {
+			bad("x-ratelimit-limit %q, want %d", got, key.RateLimit)
+		}
+		if n, err := strconv.Atoi(header.Get("X-Ratelimit-Remaining")); err != nil || n < 0 || n >= key.RateLimit {
+			bad("x-ratelimit-remaining %q", header.Get("X-Ratelimit-Remaining"))
+		}
+		if ms, err := strconv.Atoi(header.Get("X-Ratelimit-Reset-Ms")); err != nil || ms < 0 || ms > 60_000 {
+			bad("x-ratelimit-reset-ms %q", header.Get("X-Ratelimit-Reset-Ms"))
+		}
+		if got := header.Get("X-Svc-Environment"); got != key.Environment {
+			bad("x-svc-environment %q, want %q", got, key.Environment)
+		}
+	}
+	return problems
+}
+
+var (
+	jsonType = regexp.MustCompile(`^application/json(; charset=utf-8)?$`)
+	code     = regexp.MustCompile(`^[a-z_]+$`)
+	variable = regexp.MustCompile(`\$\(([a-z_0-9]+)\)`)
+)
+
+// fill puts values in the place of $(name).
+func (s *Session) fill(text string) string {
+	return variable.ReplaceAllStringFunc(text, func(v string) string { return s.Get(v[2 : len(v)-1]) })
+}
+
+// decode reads one JSON text and nothing after it.
+func decode(b []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return fmt.Errorf("something follows the JSON text")
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package control
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"partneredge/wasm/abi"
+	"partneredge/wasm/memory"
+)
+
+// run gives lines to a demo world and returns the answers.
+func run(t testing.TB, lines string) (answers []Answer, world *memory.World, clock *Clock) {
+	t.Helper()
+	clock = new(Clock)
+	clock.Set(time.UnixMicro(1_750_000_000_000_000))
+	world, _ = memory.NewDemo(clock.Now)
+	var out bytes.Buffer
+	if err := Serve(strings.NewReader(lines), &out, world, clock); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		var a Answer
+		if err := json.Unmarshal([]byte(line), &a); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		answers = append(answers, a)
+	}
+	return answers, world, clock
+}
+
+func TestRefusals(t *testing.T) {
+	for _, tt := range []struct{ line, want string }{
+		{`{"do":"fly"}`, `"fly" is no command`},
+		{`{}`, `"" is no command`},
+		{`do`, "invalid character"},
+		{`{"do":"clock"}`, "at is missing"},
+		{`{"do":"key","environment":"staging"}`, "neither live nor test"},
+		{`{"do":"key","environment":"live","scopes":["read:all"]}`, `"read:all" is no scope`},
+		{`{"do":"key","environment":"live","state":"lost"}`, `"lost" is no state`},
+		{`{"do":"revoke","key":"svc_live_nobody"}`, "not found"},
+		{`{"do":"insights","account":"acc_nobody","insights":[{"headline":"h"}]}`, "not found"},
+		{`{"do":"firings","account":"acc_nobody","firings":[{"sentinel_name":"s"}]}`, "not found"},
+	} {
+		// One that is refused does not keep the next from being done.
+		answers, _, _ := run(t, tt.line+"\n"+`{"do":"account"}`)
+		if len(answers) != 2 || !strings.Contains(answers[0].Error, tt.want) || answers[1].ID == "" {
+			t.Errorf("%s: %+v, want an error with %q, then an account", tt.line, answers, tt.want)
+		}
+	}
+}
+
+func TestClock(t *testing.T) {
+	_, _, clock := run(t, `{"do":"clock","at":"2026-01-02T03:04:05Z"}`+"\n"+`{"do":"advance","milliseconds":1500}`)
+	if got, want := clock.Now(), time.Date(2026, 1, 2, 3, 4, 6, 500e6, time.UTC).UnixMicro(); got != want {
+		t.Errorf("%d, want %d", got, want)
+	}
+	going := new(Clock)
+	going.Advance(time.Hour)
+	if ahead := time.Duration(going.Now()-time.Now().UnixMicro()) * time.Microsecond; ahead < 59*time.Minute || ahead > 61*time.Minute {
+		t.Errorf("a clock that goes is %v ahead, want 1h", ahead)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	for _, tt := range []struct {
+		state State
+		ended func(k *abi.Key, now int64) bool
+	}{
+		{Active, func(k *abi.Key, now int64) bool { return k.Expires > now && k.Revoked == 0 && k.GraceUntil == 0 }},
+		{InGrace, func(k *abi.Key, now int64) bool { return k.GraceUntil > now }},
+		{GraceExpired, func(k *abi.Key, now int64) bool { return k.GraceUntil != 0 && k.GraceUntil <= now }},
+		{Expired, func(k *abi.Key, now int64) bool { return k.Expires <= now }},
+		{Revoked, func(k *abi.Key, _ int64) bool { return k.Revoked != 0 }},
+	} {
+		line, err := json.Marshal(Command{Do: "key", Account: "acc_1", Environment: "test", RateLimit: 7, State: tt.state, Scopes: []string{"write:leads"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers, world, clock := run(t, string(line))
+		var k abi.Key
+		if err := world.Key(answers[0].Key, &k); err != nil {
+			t.Fatal(err)
+		}
+		if !tt.ended(&k, clock.Now()) || k.RateLimit != 7 || k.Scopes != abi.WriteLeads || k.Environment != abi.EnvTest {
+			t.Errorf("%q: %+v", tt.state, k)
+		}
+	}
+}
+
+func TestClient(t *testing.T) {
+	in, commands := io.Pipe()
+	answers, out := io.Pipe()
+	clock := new(Clock)
+	world, demo := memory.NewDemo(clock.Now)
+	served := make(chan error)
+	go func() { served <- Serve(in, out, world, clock) }()
+	c := NewClient(commands, bufio.NewReader(answers))
+	if _, err := c.Do(Command{Do: "insights", Account: demo.AccountID, Insights: []Insight{{Headline: "new"}}}); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Do(Command{Do: "fly"}); err == nil || !strings.Contains(err.Error(), "no command") {
+		t.Errorf("error %v", err)
+	}
+	commands.Close()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	out.Close()
+	if _, err := c.Do(Command{Do: "account"}); err == nil {
+		t.Error("a command was done by nobody")
+	}
+}
+
+// FuzzServe: whatever comes, each line is answered with one line of JSON.
+func FuzzServe(f *testing.F) {
+	f.Add(`{"do":"account","name":"Lima Realty","live":true}` + "\n" + `{"do":"leads","account":"acc_1"}`)
+	f.Add(`{"do":"key","account":"a","environment":"live","scopes":["read:agent"],"rate_limit":-1,"allowlist":["::/0"],"state":"in_grace"}`)
+	f.Add(`{"do":"clock","at":"0001-01-01T00:00:01Z"}` + "\n" + `{"do":"advance","milliseconds":-9223372036854775808}`)
+	f.Add(`{"do":"outage","on":true}` + "\n\n{")
+	f.Fuzz(func(t *testing.T, lines string) {
+		answers, _, _ := run(t, lines)
+		n := 0
+		for s := bufio.NewScanner(strings.NewReader(lines)); s.Scan(); {
+			n++
+		}
+		if len(lines) < 64<<10 && len(answers) != n {
+			t.Errorf("%d answers to %d lines", len(answers), n)
+		}
+	})
+}

@@ -1,0 +1,16 @@
+//go:build !wasip1
+
+package guest
+
+import (
+	"unsafe"
+
+	"partneredge/wasm/abi"
+)
+
+// Outside a sandbox there is no host: nothing is granted, nothing is logged.
+func importCall(int32, unsafe.Pointer, int32, unsafe.Pointer, int32) int32 {
+	return int32(abi.CodeDenied)
+}
+
+func importLog(int32, unsafe.Pointer, int32) {}

@@ -1,0 +1,106 @@
+package guest
+
+import (
+	"encoding/binary"
+
+	"partneredge/wasm/abi"
+)
+
+// Host is the host, as the pipeline and the handlers know it. Each method is
+// one operation of wasm/abi and needs the capability that is named there.
+type Host struct{}
+
+// Lockout implements pipeline.Host.
+func (Host) Lockout(client string) (int64, error) {
+	return number(host.call(abi.OpLockout, text(client)))
+}
+
+// Failure implements pipeline.Host.
+func (Host) Failure(client string) (int64, error) {
+	return number(host.call(abi.OpFailure, text(client)))
+}
+
+func number(frame []byte, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	if len(frame) != 8 {
+		return 0, abi.CodeFailed
+	}
+	return int64(binary.LittleEndian.Uint64(frame)), nil
+}
+
+// Key implements pipeline.Host.
+func (Host) Key(token string, key *abi.Key) error {
+	return read(key)(host.call(abi.OpKey, text(token)))
+}
+
+// Take implements pipeline.Host.
+func (Host) Take(keyID string, limit int, bucket *abi.Bucket) error {
+	frame := binary.LittleEndian.AppendUint32(scratch(), uint32(limit))
+	return read(bucket)(host.call(abi.OpTake, append(frame, keyID...)))
+}
+
+// Profile implements handlers.Views.
+func (Host) Profile(p *abi.Profile) error { return read(p)(host.call(abi.OpProfile, nil)) }
+
+// Insights implements handlers.Views.
+func (Host) Insights(since int64, limit int, into *abi.Insights) error {
+	return read(into)(host.call(abi.OpInsights, window(since, limit)))
+}
+
+// Firings implements handlers.Views.
+func (Host) Firings(before int64, limit int, into *abi.Firings) error {
+	return read(into)(host.call(abi.OpFirings, window(before, limit)))
+}
+
+// Subscribe implements handlers.Subscriptions.
+func (Host) Subscribe(s *abi.Subscription) (reason string, err error) {
+	frame, err := host.call(abi.OpSubscribe, s.Append(scratch()))
+	return string(frame), err
+}
+
+// Revoke implements handlers.Subscriptions.
+func (Host) Revoke(id string) (already bool, err error) {
+	frame, err := host.call(abi.OpRevoke, text(id))
+	if err == nil && len(frame) != 1 {
+		err = abi.CodeFailed
+	}
+	return err == nil && frame[0] == 1, err
+}
+
+// Lead implements handlers.Outbox.
+func (Host) Lead(l *abi.Lead) error {
+	_, err := host.call(abi.OpLead, l.Append(scratch()))
+	return err
+}
+
+// LeadOnce implements handlers.Outbox.
+func (Host) LeadOnce(o *abi.Once) (kept abi.Kept, err error) {
+	err = read(&kept)(host.call(abi.OpLeadOnce, o.Append(scratch())))
+	return kept, err
+}
+
+func window(edge int64, limit int) []byte {
+	frame := binary.LittleEndian.AppendUint64(scratch(), uint64(edge))
+	return binary.LittleEndian.AppendUint32(frame, uint32(limit))
+}
+
+// read makes a result the frame of into.
+func read(into interface{ Parse([]byte) error }) func([]byte, error) error {
+	return func(frame []byte, err error) error {
+		if err != nil {
+			return err
+		}
+		if into.Parse(frame) != nil {
+			return abi.CodeFailed
+		}
+		return nil
+	}
+}
+
+// scratch is room for one frame on its way to the host, which has read it when
+// the call returns.
+func scratch() []byte { return frames[:0] }
+
+var frames = make([]byte, 0, 1<<10)

@@ -1,0 +1,103 @@
+// Package leads takes leads in.
+package leads
+
+import (
+	"hash/fnv"
+
+	"partneredge/wasm/abi"
+	"partneredge/wasm/answer"
+	"partneredge/wasm/handlers"
+	"partneredge/wasm/handlers/body"
+	"partneredge/wasm/typeid"
+)
+
+// Handle answers POST /api/v2/public/leads. A live lead is kept before it is
+// answered; one sent with a test key is answered as it would be, and not kept.
+// A request with an Idempotency-Key is done once: for 24 hours the same request
+// gets the first answer again.
+func Handle(req *abi.Request, resp *abi.Response, outbox handlers.Outbox) {
+	key, keys := req.Header("idempotency-key")
+	if keys > 1 || keys == 1 && !isIdempotencyKey(key) {
+		answer.Error(resp, 400, "invalid_idempotency_key", "")
+		return
+	}
+	o, ok := body.Object(req.Body)
+	if !ok {
+		body.Refuse(resp)
+		return
+	}
+	var lead abi.Lead
+	if reason := read(o, &lead); reason != "" {
+		answer.Error(resp, 400, "invalid_lead", reason)
+		return
+	}
+	lead.ID = typeid.Make("lead", req.Now/1000, [10]byte(req.Random[:10]))
+	lead.Created = req.Now
+	sandbox := req.Principal.Environment != abi.EnvLive
+	switch {
+	case keys == 1:
+		kept, err := outbox.LeadOnce(&abi.Once{Key: key, Digest: digest(req.Body), Lead: lead})
+		switch {
+		case err != nil:
+			answer.Internal(resp)
+			return
+		case kept.Outcome == abi.Conflict:
+			answer.Error(resp, 409, "idempotency_conflict", "")
+			return
+		}
+		lead.ID = kept.ID
+	case !sandbox:
+		if err := outbox.Lead(&lead); err != nil {
+			answer.Internal(resp)
+			return
+		}
+	}
+	resp.Status = 201
+	resp.Body = appendLead(resp.Body[:0], &lead, req.Principal.Environment, sandbox)
+}
+
+// isIdempotencyKey takes 1 to 255 printable characters of ASCII.
+func isIdempotencyKey(s string) bool {
+	if s == "" || len(s) > 255 {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// digest tells one body from another. It need not withstand anybody: who makes
+// two bodies with one digest gets his own first lead answered twice.
+func digest(body []byte) string {
+	h := fnv.New128a()
+	_, _ = h.Write(body) // never fails, says its documentation
+	return string(h.Sum(nil))
+}
+
+func appendLead(b []byte, lead *abi.Lead, environment abi.Environment, sandbox bool) []byte {
+	b = answer.AppendString(append(b, `{"lead":{"id":`...), lead.ID)
+	b = appendOptional(append(b, `,"first_name":`...), lead.FirstName)
+	b = appendOptional(append(b, `,"last_name":`...), lead.LastName)
+	b = appendOptional(append(b, `,"email":`...), lead.Email)
+	b = appendOptional(append(b, `,"phone":`...), lead.Phone)
+	b = answer.AppendString(append(b, `,"consent_status":`...), lead.ConsentStatus)
+	b = answer.AppendString(append(b, `,"environment":`...), string(environment))
+	b = append(b, `},"sandbox":`...)
+	if sandbox {
+		b = append(b, "true"...)
+	} else {
+		b = append(b, "false"...)
+	}
+	return append(b, `,"api_version":"v2"}`...)
+}
+
+// appendOptional adds null where s is "".
+func appendOptional(b []byte, s string) []byte {
+	if s == "" {
+		return append(b, "null"...)
+	}
+	return answer.AppendString(b, s)
+}

@@ -1,0 +1,117 @@
+package leads
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/valyala/fastjson"
+
+	"partneredge/wasm/abi"
+	"partneredge/wasm/answer"
+	"partneredge/wasm/handlers/body"
+)
+
+// The most characters (Unicode code points) that a field may have.
+const (
+	maxName    = 200
+	maxEmail   = 254
+	maxPhone   = 32
+	maxConsent = 10_000
+)
+
+// read fills lead from a body; reason is "" or the first rule that it breaks.
+// The rules are asked in this order: types, lengths, name, contact, e-mail,
+// phone, consent status, time of consent.
+func read(o *fastjson.Object, lead *abi.Lead) (reason string) {
+	var consent *fastjson.Object
+	r := reader{}
+	if v := body.Member(o, "consent"); v != nil {
+		if consent = v.GetObject(); consent == nil {
+			return "invalid_field_type"
+		}
+	}
+	lead.FirstName = r.trimmed(o, "first_name", maxName)
+	lead.LastName = r.trimmed(o, "last_name", maxName)
+	name := r.trimmed(o, "name", maxName)
+	lead.Email = r.trimmed(o, "email", maxEmail)
+	lead.Phone = r.trimmed(o, "phone", maxPhone)
+	captured := ""
+	if consent != nil {
+		lead.ConsentStatus = r.text(consent, "status")
+		lead.ConsentText = r.text(consent, "text_snapshot")
+		r.limit(lead.ConsentText, maxConsent)
+		captured = r.text(consent, "captured_at")
+	}
+	first, rest := split(name)
+	if lead.FirstName == "" {
+		lead.FirstName = first
+	}
+	if lead.LastName == "" {
+		lead.LastName = rest
+	}
+	if lead.ConsentStatus == "" {
+		lead.ConsentStatus = "none"
+	}
+	var timed bool
+	lead.Captured, timed = answer.ParseTime(captured)
+
+	switch {
+	case r.wrongType:
+		return "invalid_field_type"
+	case r.tooLong:
+		return "field_too_long"
+	case lead.FirstName == "":
+		return "name_required"
+	case lead.Email == "" && lead.Phone == "":
+		return "contact_required"
+	case lead.Email != "" && !isEmail(lead.Email):
+		return "invalid_email"
+	case lead.Phone != "" && !isPhone(lead.Phone):
+		return "invalid_phone"
+	case !isConsent(lead.ConsentStatus):
+		return "invalid_consent_status"
+	case captured != "" && !timed:
+		return "invalid_captured_at"
+	}
+	return ""
+}
+
+// reader takes texts out of a body and remembers what was wrong with any.
+type reader struct{ wrongType, tooLong bool }
+
+func (r *reader) text(o *fastjson.Object, name string) string {
+	s, ok := body.Text(body.Member(o, name))
+	if !ok {
+		r.wrongType = true
+	}
+	return s
+}
+
+// trimmed is text without the white space around it: a text that is nothing
+// else is as good as absent.
+func (r *reader) trimmed(o *fastjson.Object, name string, most int) string {
+	s := strings.TrimSpace(r.text(o, name))
+	r.limit(s, most)
+	return s
+}
+
+func (r *reader) limit(s string, most int) {
+	if utf8.RuneCountInString(s) > most {
+		r.tooLong = true
+	}
+}
+
+// split parts a full name at its first run of white space.
+func split(name string) (first, rest string) {
+	for i, c := range name {
+		if unicode.IsSpace(c) {
+			return name[:i], strings.TrimSpace(name[i:])
+		}
+	}
+	return name, ""
+}
+
+func isConsent(status string) bool {
+	return status == "none" || status == "express_written" || status == "inbound_initiated"
+}

@@ -1,0 +1,118 @@
+package leads
+
+import (
+	"strings"
+	"unicode"
+)
+
+// isEmail takes local@domain as people write it: the dot-atom of RFC 5322 with
+// the letters of RFC 6531 (UTF-8), at most 64 bytes, and a domain of two labels
+// or more. Quoted local parts, address literals and comments are refused.
+func isEmail(s string) bool {
+	at := strings.LastIndexByte(s, '@')
+	if at < 1 || at > 64 {
+		return false
+	}
+	return isDotAtom(s[:at]) && isDomain(s[at+1:])
+}
+
+func isDotAtom(s string) bool {
+	dot := true // as if one came before: none may come first or twice
+	for _, c := range s {
+		switch {
+		case c == '.':
+			if dot {
+				return false
+			}
+			dot = true
+			continue
+		case c >= 0x80:
+			if !isWordRune(c) {
+				return false
+			}
+		case !isAlnum(c) && !strings.ContainsRune("!#$%&'*+-/=?^_`{|}~", c):
+			return false
+		}
+		dot = false
+	}
+	return !dot
+}
+
+// isDomain takes names of letters, digits and hyphens, in any script, whose
+// last label is not a number.
+func isDomain(s string) bool {
+	labels, letters := 0, false // letters: of the label in hand
+	for more := true; more; labels++ {
+		var label string
+		label, s, more = strings.Cut(s, ".")
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+		letters = false
+		for _, c := range label {
+			switch {
+			case c >= '0' && c <= '9' || c == '-':
+			case isAlnum(c) || c >= 0x80 && isWordRune(c):
+				letters = true
+			default:
+				return false
+			}
+		}
+	}
+	return labels >= 2 && letters
+}
+
+// isWordRune tells whether c, beyond ASCII, is neither white space nor unseen.
+func isWordRune(c rune) bool {
+	return !unicode.IsSpace(c) && !unicode.IsControl(c) && c != unicode.ReplacementChar &&
+		(c < 0x200b || c > 0x206f) && c != 0xfeff
+}
+
+func isAlnum(c rune) bool {
+	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z'
+}
+
+// isPhone takes a number as people write it: 7 to 15 digits (15 is the most in
+// E.164), one "+" in front if any, with spaces, dots, hyphens, slashes and
+// parentheses between, and an extension of 1 to 6 digits after "x", "ext",
+// "ext." or "#".
+func isPhone(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] >= 0x80 {
+			return false
+		}
+	}
+	number, lower := s, strings.ToLower(s)
+	for _, mark := range [...]string{"ext.", "ext", "x", "#"} {
+		if i := strings.Index(lower, mark); i >= 0 {
+			extension := strings.TrimSpace(s[i+len(mark):])
+			number = s[:i]
+			if extension == "" || len(extension) > 6 || !isDigits(extension) {
+				return false
+			}
+			break
+		}
+	}
+	number = strings.TrimPrefix(number, "+")
+	digits := 0
+	for i := 0; i < len(number); i++ {
+		switch c := number[i]; c {
+		case ' ', '.', '-', '/', '(', ')':
+		default:
+			if c < '0' || c > '9' {
+				return false
+			}
+			digits++
+		}
+	}
+	return digits >= 7 && digits <= 15
+}
+
+func isDigits(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,76 @@
+// Package sentinels answers the firings of an account's sentinels.
+package sentinels
+
+import (
+	"slices"
+	"strconv"
+
+	"partneredge/wasm/abi"
+	"partneredge/wasm/answer"
+	"partneredge/wasm/handlers"
+	"partneredge/wasm/handlers/query"
+)
+
+const (
+	defaultLimit = 25
+	maxLimit     = 100
+)
+
+// Handle answers GET /api/v2/public/sentinels/firings.
+func Handle(req *abi.Request, resp *abi.Response, views handlers.Views) {
+	limit, ok := query.Int(req.Query, "limit", defaultLimit, 1, maxLimit)
+	if !ok {
+		answer.Error(resp, 400, "invalid_parameter", "limit_not_integer")
+		return
+	}
+	before, given, ok := query.Time(req.Query, "cursor")
+	if !ok {
+		answer.Error(resp, 400, "invalid_parameter", "cursor_not_iso8601")
+		return
+	}
+	if given && before == 0 {
+		before = 1 // 0 would mean none given; nothing is triggered at the epoch itself
+	}
+	var list abi.Firings
+	if err := views.Firings(before, limit, &list); err != nil {
+		answer.Internal(resp)
+		return
+	}
+
+	size := 100 // as much as is needed: growing by and by takes several times the memory
+	for i := range list.Items {
+		it := &list.Items[i]
+		size += 150 + len(it.ID) + len(it.Name) + len(it.Data) + len(it.Action)
+	}
+	b := append(slices.Grow(resp.Body[:0], size), `{"firings":[`...)
+	for i := range list.Items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendFiring(b, &list.Items[i])
+	}
+	b = strconv.AppendInt(append(b, `],"count":`...), int64(len(list.Items)), 10)
+	b = append(b, `,"next_cursor":`...)
+	if n := len(list.Items); n > 0 && list.More {
+		b = append(answer.AppendTime(append(b, '"'), list.Items[n-1].Triggered), '"')
+	} else {
+		b = append(b, "null"...)
+	}
+	b = strconv.AppendInt(append(b, `,"limit":`...), int64(limit), 10)
+	resp.Status = 200
+	resp.Body = append(b, '}')
+}
+
+func appendFiring(b []byte, it *abi.Firing) []byte {
+	b = answer.AppendString(append(b, `{"id":`...), it.ID)
+	b = answer.AppendString(append(b, `,"sentinel_name":`...), it.Name)
+	b = answer.AppendTime(append(b, `,"triggered_at":"`...), it.Triggered)
+	b = append(b, `","trigger_data":`...)
+	if len(it.Data) == 0 {
+		b = append(b, "{}"...)
+	} else {
+		b = append(b, it.Data...) // a JSON object, as the frame says
+	}
+	b = answer.AppendString(append(b, `,"action_taken":`...), it.Action)
+	return append(b, '}')
+}

@@ -1,0 +1,156 @@
+package webhooks
+
+import (
+	"math/rand/v2"
+	"unicode/utf8"
+
+	"github.com/valyala/fastjson"
+
+	"partneredge/wasm/abi"
+	"partneredge/wasm/answer"
+	"partneredge/wasm/handlers"
+	"partneredge/wasm/handlers/body"
+	"partneredge/wasm/targeturl"
+	"partneredge/wasm/typeid"
+)
+
+const maxDescription = 500 // characters
+
+const signingScheme = "X-Svc-Signature: t=<unix>,v1=<hex>, where v1 is the hex HMAC-SHA256 " +
+	"of <t>.<body>, keyed with the text of this secret"
+
+func subscribe(req *abi.Request, resp *abi.Response, subscriptions handlers.Subscriptions) {
+	o, ok := body.Object(req.Body)
+	if !ok {
+		body.Refuse(resp)
+		return
+	}
+	target, isText := body.Text(body.Member(o, "target_url"))
+	_, _, reason := targeturl.Parse(target)
+	if !isText {
+		reason = targeturl.NotURL
+	}
+	if reason != "" {
+		answer.Error(resp, 400, "invalid_target_url", reason)
+		return
+	}
+	events := knownEvents(body.Member(o, "events"))
+	if len(events) == 0 {
+		answer.Error(resp, 400, "no_valid_events", "events_array_empty_or_unknown")
+		return
+	}
+	description, reason := describe(body.Member(o, "description"))
+	if reason != "" {
+		answer.Error(resp, 400, "invalid_description", reason)
+		return
+	}
+
+	s := abi.Subscription{
+		Target:      target,
+		Events:      events,
+		Description: description,
+		Created:     req.Now,
+	}
+	s.ID, s.Secret = identify(req)
+	reason, err := subscriptions.Subscribe(&s)
+	switch {
+	case err == abi.CodeLimit:
+		answer.Error(resp, 400, "subscription_limit_reached", "")
+	case err != nil:
+		answer.Internal(resp)
+	case reason != "":
+		answer.Error(resp, 400, "invalid_target_url", reason)
+	default:
+		resp.Status = 201
+		resp.Body = appendSubscription(resp.Body[:0], &s, req.Principal.Environment)
+	}
+}
+
+// identify makes the id, which everybody sees, and the secret, which nobody
+// may guess from it. They need 42 random bytes of which a request brings 32: so
+// these seed ChaCha8, and id and secret are different parts of its stream.
+func identify(req *abi.Request) (id, secret string) {
+	stream := rand.NewChaCha8(req.Random)
+	var forID [10]byte
+	var key [32]byte
+	_, _ = stream.Read(forID[:]) // never fails, says its documentation
+	_, _ = stream.Read(key[:])
+	const digits = "0123456789abcdef"
+	text := make([]byte, 0, 2*len(key))
+	for _, c := range key {
+		text = append(text, digits[c>>4], digits[c&15])
+	}
+	return typeid.Make("whs", req.Now/1000, forID), string(text)
+}
+
+// knownEvents returns the recognized event types in v, each once, in the order
+// given. What is not recognized is left out.
+func knownEvents(v *fastjson.Value) []string {
+	if v == nil || v.Type() != fastjson.TypeArray {
+		return nil
+	}
+	var events []string
+	for _, item := range v.GetArray() {
+		name, ok := body.Text(item)
+		if ok && recognized(name) && !contains(events, name) {
+			events = append(events, name)
+		}
+	}
+	return events
+}
+
+func recognized(event string) bool {
+	switch event {
+	case "agent.coaching_insight_created", "sentinel.fired", "deal.stage_changed",
+		"client.contacted", "goal.pace_changed":
+		return true
+	}
+	return false
+}
+
+func contains(list []string, s string) bool {
+	for _, have := range list {
+		if have == s {
+			return true
+		}
+	}
+	return false
+}
+
+// describe returns nil where there is no description. An empty one is kept.
+func describe(v *fastjson.Value) (description *string, reason string) {
+	if v == nil {
+		return nil, ""
+	}
+	text, ok := body.Text(v)
+	if !ok {
+		return nil, "invalid_field_type"
+	}
+	if utf8.RuneCountInString(text) > maxDescription {
+		return nil, "field_too_long"
+	}
+	return &text, ""
+}
+
+func appendSubscription(b []byte, s *abi.Subscription, environment abi.Environment) []byte {
+	b = answer.AppendString(append(b, `{"subscription":{"id":`...), s.ID)
+	b = answer.AppendString(append(b, `,"target_url":`...), s.Target)
+	b = append(b, `,"events":[`...)
+	for i, event := range s.Events {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = answer.AppendString(b, event)
+	}
+	b = append(b, `],"description":`...)
+	if s.Description == nil {
+		b = append(b, "null"...)
+	} else {
+		b = answer.AppendString(b, *s.Description)
+	}
+	b = answer.AppendString(append(b, `,"environment":`...), string(environment))
+	b = answer.AppendTime(append(b, `,"created_at":"`...), s.Created)
+	b = answer.AppendString(append(b, `"},"secret":`...), s.Secret)
+	b = answer.AppendString(append(b, `,"signing_scheme":`...), signingScheme)
+	return append(b, '}')
+}

@@ -1,0 +1,52 @@
+// Package webhooks registers and revokes webhook subscriptions.
+package webhooks
+
+import (
+	"partneredge/wasm/abi"
+	"partneredge/wasm/answer"
+	"partneredge/wasm/handlers"
+)
+
+// Handle answers POST /api/v2/public/webhooks/subscribe and
+// DELETE /api/v2/public/webhooks/{id}, the id being req.Param.
+func Handle(req *abi.Request, resp *abi.Response, subscriptions handlers.Subscriptions) {
+	if req.Method == "DELETE" {
+		revoke(req.Param, resp, subscriptions)
+		return
+	}
+	subscribe(req, resp, subscriptions)
+}
+
+func revoke(id string, resp *abi.Response, subscriptions handlers.Subscriptions) {
+	if id == "" {
+		answer.Error(resp, 400, "invalid_id", "")
+		return
+	}
+	already, err := false, error(abi.CodeNotFound)
+	if mayBeID(id) {
+		already, err = subscriptions.Revoke(id)
+	}
+	switch {
+	case err == abi.CodeNotFound:
+		answer.Error(resp, 404, "subscription_not_found", "")
+	case err != nil:
+		answer.Internal(resp)
+	case already:
+		resp.Status = 200
+		resp.Body = append(resp.Body[:0], `{"ok":true,"already_revoked":true}`...)
+	default:
+		resp.Status = 200
+		resp.Body = append(resp.Body[:0], `{"ok":true}`...)
+	}
+}
+
+// mayBeID keeps what cannot be an identifier of ours from being asked for.
+func mayBeID(id string) bool {
+	for i := 0; i < len(id); i++ {
+		c := id[i]
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
+			return false
+		}
+	}
+	return len(id) <= 64
+}

@@ -1,0 +1,28 @@
+package memory
+
+import (
+	"net/netip"
+	"strings"
+
+	"code.dny.dev/ssrf"
+
+	"partneredge/wasm/targeturl"
+)
+
+// PublicOnly is the guard of a world without a network: an address literal must
+// be public by the lists of code.dny.dev/ssrf. A name is taken for public, but
+// for those under .invalid, which never resolve (RFC 6761).
+func PublicOnly(host string) (reason string) {
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		if strings.HasSuffix(host, ".invalid") {
+			return targeturl.DNSFailure
+		}
+		return ""
+	}
+	platform := netip.AddrFrom4([4]byte{168, 63, 129, 16}) // a cloud's own services, on a public address
+	if addr == platform || ssrf.New(ssrf.WithAnyPort()).SafeAddr(addr) != nil {
+		return targeturl.HostNotPublic
+	}
+	return ""
+}

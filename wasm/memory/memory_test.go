@@ -1,0 +1,369 @@
+package memory
+
+import (
+	"strconv"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"partneredge/wasm/abi"
+	"partneredge/wasm/apikey"
+	"partneredge/wasm/targeturl"
+)
+
+const start = int64(1_750_000_000_000_000) // 2025-06-15T15:06:40Z
+
+type clock struct{ at int64 }
+
+func (c *clock) now() int64 { return c.at }
+
+func TestDemoIsTheSameEveryTime(t *testing.T) {
+	_, first := NewDemo(func() int64 { return start })
+	w, second := NewDemo(func() int64 { return start + Day })
+	if first.Live != second.Live || first.Test != second.Test {
+		t.Error("keys differ")
+	}
+	for token, env := range map[string]abi.Environment{second.Live: abi.EnvLive, second.Test: abi.EnvTest} {
+		if got, ok := apikey.Parse(token); !ok || got != env {
+			t.Errorf("%s is no %s key", token, env)
+		}
+		var k abi.Key
+		if err := w.Key(token, &k); err != nil || k.AccountID != second.AccountID || k.Scopes != AllScopes {
+			t.Errorf("key %+v, %v", k, err)
+		}
+	}
+}
+
+func TestKeys(t *testing.T) {
+	c := &clock{start}
+	w := New(c.now)
+	p := w.AddAccount(abi.Profile{})
+	token, made := w.AddKey(abi.Key{AccountID: p.AccountID, Allowlist: []string{"10.0.0.0/8"}})
+	next, err := w.RotateKey(made.ID, Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var k abi.Key
+	if err := w.Key(token, &k); err != nil || k.GraceUntil != start+Minute || k.RateLimit != 100 || k.Expires != start+Year {
+		t.Errorf("old key %+v, %v", k, err)
+	}
+	var successor abi.Key
+	if err := w.Key(next, &successor); err != nil || successor.GraceUntil != 0 || successor.ID == made.ID || len(successor.Allowlist) != 1 {
+		t.Errorf("new key %+v, %v", successor, err)
+	}
+	if err := w.RevokeKey(successor.ID); err != nil {
+		t.Fatal(err)
+	}
+	c.at++
+	if err := w.RevokeKey(successor.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _ = w.Key(next, &successor); successor.Revoked != start {
+		t.Errorf("revoked at %d, want the first time, %d", successor.Revoked, start)
+	}
+	if err := w.Key("svc_live_x", &k); err != abi.CodeNotFound {
+		t.Errorf("unknown key: %v", err)
+	}
+	if err := w.RevokeKey("key_x"); err != abi.CodeNotFound {
+		t.Errorf("revoke of nothing: %v", err)
+	}
+	if _, err := w.RotateKey("key_x", 0); err != abi.CodeNotFound {
+		t.Errorf("rotation of nothing: %v", err)
+	}
+}
+
+// A bucket never lets through more than it held plus what flowed in, says
+// exactly how long to wait, and is as full as it says.
+func TestBucket(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := &clock{start}
+		w := New(c.now)
+		limit := rapid.IntRange(1, 1000).Draw(t, "limit")
+		allowed := 0
+		for _, step := range rapid.SliceOf(rapid.Int64Range(0, 90*Second)).Draw(t, "steps") {
+			c.at += step
+			var b abi.Bucket
+			if err := w.Take("k", limit, &b); err != nil {
+				t.Fatal(err)
+			}
+			if b.Allowed {
+				allowed++
+			}
+			if most := int64(limit) + int64(limit)*(c.at-start)/Minute; int64(allowed) > most {
+				t.Fatalf("%d let through, at most %d", allowed, most)
+			}
+			if b.Allowed == (b.RetryMS != 0) || b.Remaining < 0 || b.Remaining > limit || b.ResetMS > 60_000 {
+				t.Fatalf("%+v", b)
+			}
+		}
+		var b abi.Bucket
+		for ok := true; ok; ok = b.Allowed {
+			_ = w.Take("k", limit, &b)
+		}
+		c.at += (b.RetryMS - 1) * 1000
+		if _ = w.Take("k", limit, &b); b.Allowed {
+			t.Fatal("let through before the time told")
+		}
+		c.at += 1000
+		if _ = w.Take("k", limit, &b); !b.Allowed {
+			t.Fatal("not let through at the time told")
+		}
+		c.at += b.ResetMS * 1000
+		if _ = w.Take("k", limit, &b); b.Remaining != limit-1 {
+			t.Fatalf("%d left of a bucket that was to be full, of %d", b.Remaining, limit)
+		}
+	})
+}
+
+func TestBucketClock(t *testing.T) {
+	c := &clock{start}
+	w := New(c.now)
+	var b abi.Bucket
+	for range 2 {
+		_ = w.Take("k", 2, &b)
+	}
+	c.at -= Day
+	if _ = w.Take("k", 2, &b); b.Allowed {
+		t.Error("a clock put back filled the bucket")
+	}
+	c.at += 300 * Year
+	if _ = w.Take("k", 2, &b); !b.Allowed || b.Remaining != 1 {
+		t.Errorf("after very long: %+v", b)
+	}
+}
+
+func TestLockout(t *testing.T) {
+	c := &clock{start}
+	w := New(c.now)
+	fail := func(client string, n int) (ms int64) {
+		for range n {
+			ms, _ = w.Failure(client)
+		}
+		return ms
+	}
+	if ms := fail("10.0.0.1", 19); ms != 0 {
+		t.Fatalf("locked out for %d ms after 19 failures", ms)
+	}
+	c.at += 5*Minute - 1
+	if ms := fail("10.0.0.1", 1); ms != 15*60_000 {
+		t.Fatalf("the 20th locks out for %d ms", ms)
+	}
+	if ms, _ := w.Lockout("10.0.0.2"); ms != 0 {
+		t.Error("another address is locked out too")
+	}
+	c.at += 15*Minute - 1
+	if ms, _ := w.Lockout("10.0.0.1"); ms != 1 {
+		t.Errorf("%d ms left a microsecond before the end, want 1", ms)
+	}
+	c.at++
+	if ms, _ := w.Lockout("10.0.0.1"); ms != 0 {
+		t.Errorf("%d ms left at the end", ms)
+	}
+
+	fail("10.0.0.3", 19)
+	c.at += 5 * Minute
+	if ms := fail("10.0.0.3", 1); ms != 0 {
+		t.Error("failures that are too old were counted")
+	}
+
+	fail("2001:db8:1:2::1", 10)
+	if ms := fail("2001:db8:1:2:ffff::9", 10); ms == 0 {
+		t.Error("one /64 was counted as two addresses")
+	}
+	if ms, _ := w.Lockout("2001:db8:1:3::1"); ms != 0 {
+		t.Error("the next /64 is locked out too")
+	}
+	fail("::ffff:10.0.0.4", 20)
+	if ms, _ := w.Lockout("::ffff:10.0.0.5"); ms != 0 {
+		t.Error("all of IPv4 is locked out as one /64")
+	}
+}
+
+// Whatever times firings are given, no two share one, the list is in order,
+// and pages of any size show each exactly once.
+func TestFiringsPage(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := New(func() int64 { return start })
+		p := w.AddAccount(abi.Profile{})
+		v := w.For(abi.Principal{AccountID: p.AccountID})
+		times := rapid.SliceOf(rapid.Int64Range(start, start+6)).Draw(t, "times")
+		for _, at := range times {
+			if _, err := w.AddFiring(p.AccountID, abi.Firing{Triggered: at}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		limit := rapid.IntRange(1, 5).Draw(t, "limit")
+		seen := map[string]bool{}
+		var page abi.Firings
+		for before := int64(0); ; {
+			if err := v.Firings(before, limit, &page); err != nil {
+				t.Fatal(err)
+			}
+			for _, it := range page.Items {
+				if seen[it.ID] || before != 0 && it.Triggered >= before {
+					t.Fatalf("%v comes again or out of order", it)
+				}
+				seen[it.ID], before = true, it.Triggered
+			}
+			if !page.More {
+				break
+			}
+			if len(page.Items) != limit {
+				t.Fatalf("%d on a page of %d with more to come", len(page.Items), limit)
+			}
+		}
+		if len(seen) != len(times) {
+			t.Fatalf("%d of %d shown", len(seen), len(times))
+		}
+	})
+}
+
+func TestInsights(t *testing.T) {
+	w := New(func() int64 { return start })
+	p := w.AddAccount(abi.Profile{})
+	v := w.For(abi.Principal{AccountID: p.AccountID})
+	var list abi.Insights
+	if err := v.Insights(0, 10, &list); err != nil || list.History {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	for i := range int64(3) {
+		_, _ = w.AddInsight(p.AccountID, abi.Insight{Headline: strconv.FormatInt(i, 10), Created: start + i})
+	}
+	if _ = v.Insights(start, 10, &list); len(list.Items) != 2 || list.Items[0].Headline != "2" {
+		t.Errorf("after start: %+v", list)
+	}
+	if _ = v.Insights(start+2, 10, &list); len(list.Items) != 0 || !list.History {
+		t.Errorf("after the last: %+v", list)
+	}
+	if err := w.For(abi.Principal{AccountID: "acc_x"}).Insights(0, 1, &list); err != abi.CodeNotFound {
+		t.Errorf("unknown account: %v", err)
+	}
+}
+
+func TestSubscriptions(t *testing.T) {
+	c := &clock{start}
+	w := New(c.now)
+	p, other := w.AddAccount(abi.Profile{}), w.AddAccount(abi.Profile{})
+	v := w.For(abi.Principal{AccountID: p.AccountID, Environment: abi.EnvTest})
+	add := func(id, target string) (string, error) {
+		return v.Subscribe(&abi.Subscription{ID: id, Target: target, Events: []string{"sentinel.fired"}})
+	}
+	for i := range 101 { // one of them twice
+		if reason, err := add("whs_"+strconv.Itoa(max(i, 1)), "https://example.com/"); reason != "" || err != nil {
+			t.Fatal(reason, err)
+		}
+	}
+	if _, err := add("whs_more", "https://example.com/"); err != abi.CodeLimit {
+		t.Errorf("one too many: %v", err)
+	}
+	if _, err := w.For(abi.Principal{AccountID: other.AccountID}).Revoke("whs_1"); err != abi.CodeNotFound {
+		t.Errorf("revoked by another account: %v", err)
+	}
+	for _, want := range []bool{false, true} {
+		if already, err := v.Revoke("whs_1"); already != want || err != nil {
+			t.Errorf("revoke: %t, %v", already, err)
+		}
+		c.at++
+	}
+	if reason, err := add("whs_more", "https://example.com/"); reason != "" || err != nil {
+		t.Errorf("with room again: %s, %v", reason, err)
+	}
+	list := w.Subscriptions(p.AccountID)
+	if len(list) != 101 || list[0].Revoked != start || list[0].Environment != abi.EnvTest {
+		t.Errorf("%d kept, the first %+v", len(list), list[0])
+	}
+}
+
+func TestGuard(t *testing.T) {
+	for host, want := range map[string]string{
+		"example.com": "", "a.invalid": targeturl.DNSFailure, "1.1.1.1": "", "2606:4700::1111": "",
+		"127.0.0.1": targeturl.HostNotPublic, "10.1.2.3": targeturl.HostNotPublic,
+		"169.254.169.254": targeturl.HostNotPublic, "168.63.129.16": targeturl.HostNotPublic,
+		"0.0.0.0": targeturl.HostNotPublic, "::1": targeturl.HostNotPublic, "::": targeturl.HostNotPublic,
+		"::ffff:127.0.0.1": targeturl.HostNotPublic, "64:ff9b::7f00:1": targeturl.HostNotPublic,
+		"fd00::1": targeturl.HostNotPublic, "fe80::1": targeturl.HostNotPublic, "224.0.0.1": targeturl.HostNotPublic,
+	} {
+		if got := PublicOnly(host); got != want {
+			t.Errorf("%s: %q, want %q", host, got, want)
+		}
+	}
+}
+
+// What is kept must not change when the request's bytes do.
+func TestKeptApart(t *testing.T) {
+	w := New(func() int64 { return start })
+	p := w.AddAccount(abi.Profile{})
+	v := w.For(abi.Principal{AccountID: p.AccountID})
+	frame := (&abi.Lead{ID: "lead_1", FirstName: "Ana", Email: "a@example.com"}).Append(nil)
+	var lead abi.Lead
+	if err := lead.Parse(frame); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := v.Lead(&lead); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clear(frame)
+	if kept := w.Leads(p.AccountID); len(kept) != 1 || kept[0].ID != "lead_1" || kept[0].FirstName != "Ana" {
+		t.Errorf("%+v", kept)
+	}
+}
+
+func TestBreak(t *testing.T) {
+	w, d := NewDemo(func() int64 { return start })
+	v := w.For(abi.Principal{AccountID: d.AccountID})
+	for op, call := range map[abi.Op]func() error{
+		abi.OpLockout:   func() error { _, err := w.Lockout("::1"); return err },
+		abi.OpFailure:   func() error { _, err := w.Failure("::1"); return err },
+		abi.OpKey:       func() error { return w.Key(d.Live, &abi.Key{}) },
+		abi.OpTake:      func() error { return w.Take("k", 1, &abi.Bucket{}) },
+		abi.OpProfile:   func() error { return v.Profile(&abi.Profile{}) },
+		abi.OpInsights:  func() error { return v.Insights(0, 1, &abi.Insights{}) },
+		abi.OpFirings:   func() error { return v.Firings(0, 1, &abi.Firings{}) },
+		abi.OpSubscribe: func() error { _, err := v.Subscribe(&abi.Subscription{}); return err },
+		abi.OpRevoke:    func() error { _, err := v.Revoke("x"); return err },
+		abi.OpLead:      func() error { return v.Lead(&abi.Lead{}) },
+		abi.OpLeadOnce:  func() error { _, err := v.LeadOnce(&abi.Once{}); return err },
+	} {
+		if err := call(); err == abi.CodeUnavailable {
+			t.Errorf("op %d fails before it is broken", op)
+		}
+		w.Break(op, abi.CodeUnavailable)
+		if err := call(); err != abi.CodeUnavailable {
+			t.Errorf("op %d broken: %v", op, err)
+		}
+		w.Break(op, 0)
+		if err := call(); err == abi.CodeUnavailable {
+			t.Errorf("op %d fails after it is mended", op)
+		}
+	}
+}
+
+func TestManyAtOnce(t *testing.T) {
+	w, d := NewDemo(func() int64 { return start })
+	v := w.For(abi.Principal{AccountID: d.AccountID})
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			id := strconv.Itoa(i)
+			for j := range 50 {
+				_, _ = w.Failure("10.0.0." + id)
+				_ = w.Key(d.Live, &abi.Key{})
+				_ = w.Take("k", 100, &abi.Bucket{})
+				_ = v.Firings(0, 10, &abi.Firings{})
+				_, _ = w.AddFiring(d.AccountID, abi.Firing{Triggered: start})
+				_ = v.Lead(&abi.Lead{ID: "lead_" + id + "_" + strconv.Itoa(j)})
+			}
+		})
+	}
+	wg.Wait()
+	var b abi.Bucket
+	if _ = w.Take("k", 100, &b); b.Allowed {
+		t.Error("more than 100 let through")
+	}
+	if n := len(w.Leads(d.AccountID)); n != 400 {
+		t.Errorf("%d leads kept, want 400", n)
+	}
+}

@@ -1,0 +1,117 @@
+// Sandbox is the whole partner API in one program with its data in memory, for a
+// partner's tests to run against, offline. It links the same pipeline and
+// handlers as the modules.
+//
+// Built for wasip1 it is one WASI program: it runs where there are sockets in
+// the manner of WasmEdge, such as `edge sandbox`, wasirun, or WasmEdge itself.
+//
+//	sandbox [-listen 127.0.0.1:8080] [-control]
+//
+// It prints where it listens, and its keys, which are the same every time. With
+// -control it reads commands from standard input and answers on standard output,
+// as package control has it; what it prints first is one line of JSON then.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"partneredge/wasm/control"
+	"partneredge/wasm/memory"
+	"partneredge/wasm/native"
+	"partneredge/wasm/serve"
+)
+
+func main() {
+	if err := run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintf(os.Stderr, "sandbox: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string, stdin *os.File, stdout, stderr io.Writer) error {
+	f := flag.NewFlagSet("sandbox", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	address := f.String("listen", "127.0.0.1:8080", "`ADDR` (address:port) to listen on; port 0 is any free one")
+	controlled := f.Bool("control", false, "read commands from standard input, and answer on standard output")
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil
+		}
+		return err
+	}
+	clock := new(control.Clock)
+	world, demo := memory.NewDemo(clock.Now)
+	listener, err := listen(*address)
+	if err != nil {
+		return err
+	}
+	if err := greet(stdout, *controlled, hello{URL: "http://" + listener.Addr().String(), Account: demo.AccountID, Live: demo.Live, Test: demo.Test}); err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler:           handler(world, clock, *controlled),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		MaxHeaderBytes:    16 << 10,
+	}
+	failed := make(chan error, 2)
+	go func() { failed <- server.Serve(listener) }()
+	if *controlled {
+		go func() {
+			commands, err := input(stdin)
+			if err == nil {
+				err = control.Serve(commands, stdout, world, clock)
+			}
+			failed <- err // nil when there are no more commands: that is the end
+		}()
+	}
+	err = <-failed
+	return errors.Join(err, server.Close())
+}
+
+// handler is the API. Under control what it makes up, such as identifiers, comes
+// from a fixed seed: the same commands and requests get the same answers.
+func handler(world *memory.World, clock *control.Clock, controlled bool) http.Handler {
+	set := native.Set(world)
+	c := serve.Config{
+		Modules: func() (*serve.Set, func()) { return set, func() {} },
+		Now:     func() time.Time { return time.UnixMicro(clock.Now()) },
+	}
+	if controlled {
+		c.Random = serve.Seed(1)
+	}
+	return serve.New(c)
+}
+
+// hello is what is printed first.
+type hello struct {
+	URL     string `json:"url"`
+	Account string `json:"account_id"`
+	Live    string `json:"live_key"`
+	Test    string `json:"test_key"`
+}
+
+func greet(w io.Writer, asJSON bool, h hello) error {
+	if asJSON {
+		return json.NewEncoder(w).Encode(h)
+	}
+	_, err := fmt.Fprintf(w, `The partner API, with data in memory that is gone when this ends.
+
+  API       %s
+  live key  %s
+  test key  %s
+
+Try this:
+
+  curl -i %s/api/v2/public/agents/me -H 'Authorization: Bearer %s'
+
+`, h.URL, h.Live, h.Test, h.URL, h.Live)
+	return err
+}

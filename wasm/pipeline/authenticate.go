@@ -1,0 +1,68 @@
+package pipeline
+
+import (
+	"strings"
+
+	"partneredge/wasm/abi"
+	"partneredge/wasm/apikey"
+)
+
+// Reasons of 401.
+const (
+	missingToken = "missing_bearer_token"
+	malformedKey = "malformed_api_key"
+	unknownKey   = "unknown_api_key"
+	revokedKey   = "api_key_revoked"
+	keyExpired   = "api_key_expired"
+	graceExpired = "api_key_grace_expired"
+)
+
+// authenticate reads the record of the request's key. It returns the reason why
+// there is none to go on with, or an error when that cannot be known now.
+func authenticate(req *abi.Request, key *abi.Key, host Host) (reason string, err error) {
+	token, reason := bearer(req)
+	if reason != "" {
+		return reason, nil
+	}
+	if _, ok := apikey.Parse(token); !ok {
+		return malformedKey, nil
+	}
+	if err := host.Key(token, key); err == abi.CodeNotFound {
+		return unknownKey, nil
+	} else if err != nil {
+		return "", err
+	}
+	switch {
+	case key.Revoked != 0: // whenever: the clock it was revoked by may be ahead of this one
+		return revokedKey, nil
+	case key.Expires != 0 && req.Now >= key.Expires:
+		return keyExpired, nil
+	case key.GraceUntil != 0 && req.Now >= key.GraceUntil:
+		return graceExpired, nil
+	}
+	return "", nil
+}
+
+// bearer takes the token out of the Authorization header (RFC 6750, section
+// 2.1; the scheme's case makes no difference). More than one such header is
+// malformed: which one counts is not for us to guess. Another scheme, or none,
+// is a missing token.
+func bearer(req *abi.Request) (token, reason string) {
+	value, count := req.Header("authorization")
+	if count > 1 {
+		return "", malformedKey
+	}
+	const scheme = "bearer"
+	if len(value) < len(scheme) || !strings.EqualFold(value[:len(scheme)], scheme) {
+		return "", missingToken
+	}
+	rest := value[len(scheme):]
+	token = strings.Trim(rest, " ")
+	if token == "" {
+		return "", missingToken
+	}
+	if rest[0] != ' ' {
+		return "", missingToken // a scheme that only begins like ours
+	}
+	return token, ""
+}

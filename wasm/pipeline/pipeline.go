@@ -1,0 +1,104 @@
+// Package pipeline is the ordered row of checks that every partner request
+// passes before a handler sees it:
+//
+//	address locked out? -> bearer token present -> well-formed -> known ->
+//	not revoked, expired or past its grace -> address allowed -> rate limit ->
+//	route -> scope
+//
+// The first check that fails answers. From the rate limit on, every answer
+// carries the rate-limit headers and the environment.
+package pipeline
+
+import (
+	"strconv"
+
+	"partneredge/wasm/abi"
+	"partneredge/wasm/answer"
+)
+
+// Host is what the pipeline asks of the place it runs in. Errors are abi.Code.
+type Host interface {
+	// Lockout is for how many milliseconds the client is still locked out.
+	Lockout(client string) (int64, error)
+	// Failure counts a failed authentication; milliseconds as for Lockout.
+	Failure(client string) (int64, error)
+	// Key reads the record of a bearer token; abi.CodeNotFound when unknown.
+	Key(token string, key *abi.Key) error
+	// Take spends one token of a key's bucket.
+	Take(keyID string, limit int, bucket *abi.Bucket) error
+}
+
+// Handle answers the request, or names the handler that goes on, for whom, and
+// which headers its answer gets.
+func Handle(req *abi.Request, resp *abi.Response, host Host) {
+	if wait, err := host.Lockout(req.Client); err != nil {
+		answer.Internal(resp)
+		return
+	} else if wait > 0 {
+		answer.ErrorAfter(resp, 403, "too_many_failed_attempts", "ip_locked_out", wait)
+		return
+	}
+	var key abi.Key
+	reason, err := authenticate(req, &key, host)
+	switch {
+	case err != nil:
+		answer.Internal(resp)
+		return
+	case reason != "":
+		refuse(req, resp, reason, host)
+		return
+	case !allowed(key.Allowlist, req.Client):
+		answer.Error(resp, 403, "forbidden", "ip_not_allowed")
+		return
+	}
+	var bucket abi.Bucket
+	if err := host.Take(key.ID, key.RateLimit, &bucket); err != nil {
+		answer.Internal(resp)
+		return
+	}
+	limitHeaders(resp, &bucket, key.Environment)
+	if !bucket.Allowed {
+		answer.ErrorAfter(resp, 429, "rate_limited", "rate_limited", bucket.RetryMS)
+		return
+	}
+	to, found := find(req.Path)
+	if !found {
+		answer.Error(resp, 404, "not_found", "")
+		return
+	}
+	if to.method != req.Method {
+		answer.Error(resp, 405, "method_not_allowed", "")
+		answer.Header(resp, "allow", to.method)
+		return
+	}
+	if key.Scopes&to.scope == 0 {
+		answer.Error(resp, 403, "forbidden", "insufficient_scope")
+		return
+	}
+	resp.Handler = to.handler
+	resp.Param = to.param
+	resp.Principal = abi.Principal{
+		KeyID: key.ID, AccountID: key.AccountID,
+		Environment: key.Environment, Scopes: key.Scopes,
+	}
+}
+
+// refuse answers a failed authentication and counts it, unless the key was once
+// good: a partner whose key ran out is not an attacker.
+func refuse(req *abi.Request, resp *abi.Response, reason string, host Host) {
+	if reason != keyExpired && reason != graceExpired {
+		if _, err := host.Failure(req.Client); err != nil {
+			answer.Internal(resp)
+			return
+		}
+	}
+	answer.Error(resp, 401, "unauthorized", reason)
+	answer.Header(resp, "www-authenticate", "Bearer")
+}
+
+func limitHeaders(resp *abi.Response, bucket *abi.Bucket, env abi.Environment) {
+	answer.Header(resp, "x-ratelimit-limit", strconv.Itoa(bucket.Limit))
+	answer.Header(resp, "x-ratelimit-remaining", strconv.Itoa(bucket.Remaining))
+	answer.Header(resp, "x-ratelimit-reset-ms", strconv.FormatInt(bucket.ResetMS, 10))
+	answer.Header(resp, "x-svc-environment", string(env))
+}

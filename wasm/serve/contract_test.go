@@ -1,0 +1,44 @@
+package serve_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"partneredge/wasm/contract"
+	"partneredge/wasm/memory"
+	"partneredge/wasm/native"
+	"partneredge/wasm/serve"
+)
+
+// inPlainGo serves the pipeline and the handlers over a world, without modules.
+func inPlainGo(w *memory.World, now func() int64) http.Handler {
+	set := native.Set(w)
+	return serve.New(serve.Config{
+		Modules: func() (*serve.Set, func()) { return set, func() {} },
+		Now:     func() time.Time { return time.UnixMicro(now()) },
+	})
+}
+
+func TestNative(t *testing.T) {
+	clock := contract.NewClock()
+	w := memory.New(clock.Now)
+	seen := map[int]int{}
+	skipped := contract.Run(t, contract.Target{
+		Send:    contract.Handler(inPlainGo(w, clock.Now)),
+		Clients: true,
+		Fixture: contract.InMemory(w, clock.Now),
+		Advance: clock.Advance,
+		Outage:  contract.OutageOf(w),
+		Observe: func(_ testing.TB, x contract.Exchange) { seen[x.Response.StatusCode]++ },
+	})
+	if len(skipped) != 0 {
+		t.Errorf("left out: %q", skipped)
+	}
+	for _, status := range []int{200, 201, 400, 401, 403, 404, 405, 413, 429, 500} {
+		if seen[status] == 0 {
+			t.Errorf("no answer had status %d", status)
+		}
+	}
+	t.Logf("%d cases", len(contract.Cases()))
+}

@@ -1,0 +1,69 @@
+package serve_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"partneredge/wasm/abi"
+	"partneredge/wasm/serve"
+)
+
+// TestRefusedBodies sends bodies that are not read over connections that close:
+// the client sees the answer whether or not it was still writing.
+func TestRefusedBodies(t *testing.T) {
+	refuse := func(_ *abi.Request, resp *abi.Response) error {
+		resp.Status, resp.Body = http.StatusUnauthorized, []byte(`{"error":"unauthorized"}`)
+		return nil
+	}
+	tests := []struct {
+		name   string
+		gate   caller
+		size   int
+		status int
+	}{
+		{"gate", refuse, serve.MaxBody, http.StatusUnauthorized},
+		{"a byte more", pass, serve.MaxBody + 1, http.StatusRequestEntityTooLarge},
+		{"three times as much", pass, 3 * serve.MaxBody, http.StatusRequestEntityTooLarge},
+		{"more than is drained", pass, 1 << 20, http.StatusRequestEntityTooLarge},
+	}
+	for _, test := range tests {
+		for _, protocol := range []string{"HTTP/1.1", "HTTP/1.0"} {
+			t.Run(test.name+"/"+protocol, func(t *testing.T) {
+				server := httptest.NewServer(newServer(test.gate, nil, nil))
+				defer server.Close()
+				conn, err := net.Dial("tcp", server.Listener.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				wrote := make(chan error, 1)
+				go func() {
+					_, err := fmt.Fprintf(conn, "POST /x %s\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n", protocol, test.size)
+					for sent := 0; sent < test.size && err == nil; {
+						var n int
+						n, err = conn.Write(bytes.Repeat([]byte{' '}, min(8<<10, test.size-sent)))
+						sent += n
+					}
+					wrote <- err
+				}()
+				resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer resp.Body.Close()
+				if body, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != test.status {
+					t.Errorf("status %d, %s, %v; want %d", resp.StatusCode, body, err, test.status)
+				}
+				if err := <-wrote; err != nil && test.size < 256<<10 {
+					t.Errorf("write body: %v", err)
+				}
+			})
+		}
+	}
+}

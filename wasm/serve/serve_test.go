@@ -1,0 +1,132 @@
+package serve_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"partneredge/wasm/abi"
+	"partneredge/wasm/serve"
+)
+
+type caller func(*abi.Request, *abi.Response) error
+
+func (f caller) Call(_ context.Context, req *abi.Request, resp *abi.Response) error {
+	return f(req, resp)
+}
+
+// pass is a gate that lets everything through to the handler "echo".
+func pass(_ *abi.Request, resp *abi.Response) error {
+	resp.Handler = "echo"
+	resp.Principal = abi.Principal{KeyID: "key_1", AccountID: "acc_1"}
+	resp.Param = "p"
+	resp.Headers = append(resp.Headers, abi.Header{Name: "x-gate", Value: "1"})
+	return nil
+}
+
+func newServer(gate, echo caller, log *slog.Logger) *serve.Server {
+	set := &serve.Set{
+		Gate:     serve.Module{Caller: gate, Headers: []string{"authorization"}},
+		Handlers: map[string]serve.Module{"echo": {Caller: echo, Headers: []string{"x-shown"}}},
+	}
+	return serve.New(serve.Config{
+		Modules: func() (*serve.Set, func()) { return set, func() {} },
+		Random:  serve.Seed(1),
+		Log:     log,
+	})
+}
+
+func TestHandlerSeesWhatItMay(t *testing.T) {
+	var gate, handler abi.Request
+	keep := func(into *abi.Request, req *abi.Request) {
+		*into = *req
+		into.Headers = append([]abi.Header(nil), req.Headers...)
+		into.Body = append([]byte(nil), req.Body...)
+	}
+	s := newServer(
+		func(req *abi.Request, resp *abi.Response) error { keep(&gate, req); return pass(req, resp) },
+		func(req *abi.Request, resp *abi.Response) error {
+			keep(&handler, req)
+			resp.Status = 201
+			resp.Body = []byte(`{}`)
+			resp.Headers = append(resp.Headers, abi.Header{Name: "x-handler", Value: "2"})
+			return nil
+		}, nil)
+	r := httptest.NewRequest("POST", "/a%2Fb?q=1", strings.NewReader("body"))
+	r.RemoteAddr = "[::ffff:192.0.2.7]:99"
+	r.Header["Authorization"] = []string{"one", "two"}
+	r.Header.Set("X-Shown", "yes")
+	r.Header.Set("X-Hidden", "no")
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+
+	if gate.Method != "POST" || gate.Path != "/a%2Fb" || gate.Query != "q=1" || gate.Client != "192.0.2.7" || len(gate.Body) != 0 {
+		t.Errorf("gate saw %+v", gate)
+	}
+	if len(gate.Headers) != 2 || gate.Headers[1] != (abi.Header{Name: "authorization", Value: "two"}) {
+		t.Errorf("gate saw headers %v", gate.Headers)
+	}
+	if string(handler.Body) != "body" || handler.Principal.AccountID != "acc_1" || handler.Param != "p" {
+		t.Errorf("handler saw %+v", handler)
+	}
+	if len(handler.Headers) != 1 || handler.Headers[0].Name != "x-shown" {
+		t.Errorf("handler saw headers %v", handler.Headers)
+	}
+	if handler.Random != gate.Random || handler.Random == [32]byte{} {
+		t.Error("gate and handler of one request have no randomness, or not the same")
+	}
+	if w.Code != 201 || w.Header().Get("X-Gate") != "1" || w.Header().Get("X-Handler") != "2" || w.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("answered %d %v", w.Code, w.Header())
+	}
+}
+
+func TestBodies(t *testing.T) {
+	whole := bytes.Repeat([]byte("x"), serve.MaxBody)
+	for _, tt := range []struct {
+		name   string
+		body   io.Reader
+		status int
+	}{
+		{"none", nil, 200},
+		{"just fits", bytes.NewReader(whole), 200},
+		{"one byte more", bytes.NewReader(append(whole, 'x')), 413},
+		{"one byte more, length unknown", struct{ io.Reader }{bytes.NewReader(append(whole, 'x'))}, 413},
+		{"byte by byte", iotest.OneByteReader(strings.NewReader("slow")), 200},
+		{"breaks off", iotest.ErrReader(errors.New("gone")), 408},
+	} {
+		s := newServer(pass, func(req *abi.Request, resp *abi.Response) error {
+			resp.Status = 200
+			return nil
+		}, nil)
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, httptest.NewRequest("POST", "/", tt.body))
+		if w.Code != tt.status || w.Header().Get("X-Gate") != "1" {
+			t.Errorf("%s: %d %v, want %d with the gate's headers", tt.name, w.Code, w.Header(), tt.status)
+		}
+	}
+}
+
+func TestFailuresStayInside(t *testing.T) {
+	broken := func(*abi.Request, *abi.Response) error { return errors.New("a secret detail") }
+	nowhere := func(_ *abi.Request, resp *abi.Response) error { resp.Handler = "nobody"; return nil }
+	nonsense := func(_ *abi.Request, resp *abi.Response) error { resp.Status = 99; return nil }
+	for name, gate := range map[string]caller{"broken": broken, "nowhere": nowhere, "nonsense": nonsense} {
+		var log bytes.Buffer
+		s := newServer(gate, pass, slog.New(slog.NewTextHandler(&log, nil)))
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		if w.Code != http.StatusInternalServerError || w.Body.String() != `{"error":"internal_error"}` {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
+		if name == "broken" && !strings.Contains(log.String(), "a secret detail") {
+			t.Errorf("%s: the log does not say why: %s", name, &log)
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package serve_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"partneredge/wasm/abi"
+	"partneredge/wasm/serve"
+)
+
+func TestAnswers(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		method string
+		resp   abi.Response
+		status int
+		body   string
+		header map[string][]string
+	}{
+		{"short", "GET", abi.Response{Status: 200, Body: []byte("{}")}, 200, "{}", map[string][]string{
+			"Content-Type": {"application/json"}, "Content-Length": {"2"}, "Cache-Control": {"no-store"},
+			"X-Content-Type-Options": {"nosniff"}, "X-Gate": {"1"}}},
+		{"long", "GET", abi.Response{Status: 200, Body: bytes.Repeat([]byte("x"), 9999)}, 200, strings.Repeat("x", 9999), map[string][]string{
+			"Content-Length": {"9999"}}},
+		{"empty", "GET", abi.Response{Status: 404}, 404, "", map[string][]string{"Content-Length": {"0"}}},
+		{"HEAD", "HEAD", abi.Response{Status: 405, Body: []byte("{}")}, 405, "", map[string][]string{"Content-Length": {"2"}}},
+		{"no content", "GET", abi.Response{Status: 204, Body: []byte("{}")}, 204, "", map[string][]string{"Content-Length": nil}},
+		{"type of its own", "GET", abi.Response{Status: 200, Headers: []abi.Header{{Name: "content-type", Value: "text/plain"}}}, 200, "",
+			map[string][]string{"Content-Type": {"text/plain"}}},
+		{"length of its own", "GET", abi.Response{Status: 200, Body: []byte("{}"), Headers: []abi.Header{{Name: "content-length", Value: "7"}}}, 200, "{}",
+			map[string][]string{"Content-Length": {"2"}}},
+		{"the gate's header again", "GET", abi.Response{Status: 200, Headers: []abi.Header{{Name: "x-gate", Value: "2"}, {Name: "x-other", Value: ""}}}, 200, "",
+			map[string][]string{"X-Gate": {"1", "2"}, "X-Other": {""}}},
+		{"no status", "GET", abi.Response{Body: []byte("half")}, 500, `{"error":"internal_error"}`, map[string][]string{"X-Gate": {"1"}, "Retry-After": {"1"}}},
+		{"status beyond all", "GET", abi.Response{Status: 600}, 500, `{"error":"internal_error"}`, map[string][]string{"Retry-After": {"1"}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newServer(pass, func(_ *abi.Request, resp *abi.Response) error { *resp = tt.resp; return nil }, nil)
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, httptest.NewRequest(tt.method, "/", nil))
+			if w.Code != tt.status || w.Body.String() != tt.body {
+				t.Errorf("%d %q, want %d %q", w.Code, w.Body, tt.status, tt.body)
+			}
+			for name, want := range tt.header {
+				if got := w.Header()[name]; !slices.Equal(got, want) {
+					t.Errorf("%s: %q, want %q", name, got, want)
+				}
+			}
+		})
+	}
+}
+
+// A path crosses the boundary as it was sent: what the front would escape again
+// could outgrow the guest's input buffer.
+func TestPathIsAsSent(t *testing.T) {
+	for _, path := range []string{"/a", "/a%2Fb", "/%61", `/"<>`, "/é", "/%ff", "//a/../b"} {
+		var got string
+		s := newServer(func(req *abi.Request, resp *abi.Response) error {
+			got, resp.Status = strings.Clone(req.Path), 200
+			return nil
+		}, nil, nil)
+		r := httptest.NewRequest("GET", "http://host"+path, nil)
+		s.ServeHTTP(httptest.NewRecorder(), r)
+		if got != path {
+			t.Errorf("%s: the gate saw %s", path, got)
+		}
+	}
+}
+
+func TestObserveMayKeepTheName(t *testing.T) {
+	var seen []string
+	names := []string{"echo", "oche"}
+	called := 0
+	set := &serve.Set{
+		Gate: serve.Module{Caller: caller(func(_ *abi.Request, resp *abi.Response) error {
+			called++
+			return resp.Take((&abi.Response{Handler: names[called%2]}).Append(nil))
+		})},
+		Handlers: map[string]serve.Module{},
+	}
+	for _, name := range names {
+		set.Handlers[name] = serve.Module{Caller: caller(func(_ *abi.Request, resp *abi.Response) error { resp.Status = 200; return nil })}
+	}
+	s := serve.New(serve.Config{
+		Modules: func() (*serve.Set, func()) { return set, func() {} },
+		Observe: func(handler string, status int, _ time.Duration) {
+			seen = append(seen, handler+" "+strconv.Itoa(status))
+		},
+	})
+	for range 4 {
+		s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+	}
+	if want := []string{"oche 200", "echo 200", "oche 200", "echo 200"}; !slices.Equal(seen, want) {
+		t.Errorf("observed %q, want %q", seen, want)
+	}
+}
+
+// A client that goes away is no failure of a module.
+func TestClientsThatGoAwayAreNoErrors(t *testing.T) {
+	for _, away := range []bool{false, true} {
+		var log bytes.Buffer
+		s := newServer(func(*abi.Request, *abi.Response) error { return context.Canceled }, nil, slog.New(slog.NewTextHandler(&log, nil)))
+		ctx, cancel := context.WithCancel(t.Context())
+		if away {
+			cancel()
+		}
+		s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil).WithContext(ctx))
+		cancel()
+		if logged := log.Len() != 0; logged == away {
+			t.Errorf("client away: %t, yet the log has %q", away, &log)
+		}
+	}
+}
+
+type discard struct{ header http.Header }
+
+func (d discard) Header() http.Header         { return d.header }
+func (d discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d discard) WriteHeader(int)             {}
+
+// BenchmarkServe is the front alone: gate and handler do next to nothing.
+func BenchmarkServe(b *testing.B) {
+	rates := []abi.Header{{Name: "x-ratelimit-limit", Value: "100"}, {Name: "x-ratelimit-remaining", Value: "99"},
+		{Name: "x-ratelimit-reset-ms", Value: "600"}, {Name: "x-svc-environment", Value: "live"}}
+	s := newServer(
+		func(_ *abi.Request, resp *abi.Response) error {
+			resp.Handler, resp.Headers = "echo", append(resp.Headers, rates...)
+			return nil
+		},
+		func(_ *abi.Request, resp *abi.Response) error {
+			resp.Status, resp.Body = 200, append(resp.Body, "{}"...)
+			return nil
+		}, nil)
+	r := httptest.NewRequest("GET", "/api/v2/public/agents/me", nil)
+	r.Header.Set("Authorization", "Bearer x")
+	w := discard{http.Header{}}
+	b.ReportAllocs()
+	for b.Loop() {
+		clear(w.header)
+		s.ServeHTTP(w, r)
+	}
+}

@@ -1,0 +1,35 @@
+// Package typeid writes identifiers that say what they name and sort by when
+// they were made: a prefix, "_", and a UUIDv7 (RFC 9562) as 26 characters of
+// Crockford's base 32 in lower case, as in the TypeID specification 0.3.
+package typeid
+
+const alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
+
+// Make returns prefix_<26 characters> for a time in milliseconds since the Unix
+// epoch and 10 random bytes, of which 74 bits are used. The caller sees to it
+// that the random bytes are fresh.
+func Make(prefix string, unixMilli int64, random [10]byte) string {
+	u := [16]byte{
+		byte(unixMilli >> 40), byte(unixMilli >> 32), byte(unixMilli >> 24),
+		byte(unixMilli >> 16), byte(unixMilli >> 8), byte(unixMilli),
+	}
+	copy(u[6:], random[:])
+	u[6] = u[6]&0x0f | 0x70 // version 7
+	u[8] = u[8]&0x3f | 0x80 // RFC 9562 variant
+
+	out := make([]byte, 0, len(prefix)+27)
+	out = append(out, prefix...)
+	out = append(out, '_')
+	// 130 bits in 26 characters: two zero bits, then the 128 of the UUID.
+	var acc uint32
+	bits := 2
+	for _, b := range u {
+		acc = acc<<8 | uint32(b)
+		bits += 8
+		for bits >= 5 {
+			bits -= 5
+			out = append(out, alphabet[acc>>bits&31])
+		}
+	}
+	return string(out)
+}

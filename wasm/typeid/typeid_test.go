@@ -1,0 +1,22 @@
+package typeid
+
+import "testing"
+
+// The vectors are of the TypeID specification ("valid" examples) that are
+// version 7, taken apart into time and random bytes.
+func TestMake(t *testing.T) {
+	for _, tt := range []struct {
+		prefix string
+		milli  int64
+		random [10]byte
+		want   string
+	}{
+		// 01890a5d-ac96-774b-bcce-b302099a8057
+		{"prefix", 0x01890a5dac96, [10]byte{0x77, 0x4b, 0xbc, 0xce, 0xb3, 0x02, 0x09, 0x9a, 0x80, 0x57}, "prefix_01h455vb4pex5vsknk084sn02q"},
+		{"a", 0, [10]byte{}, "a_0000000000e008000000000000"},
+	} {
+		if got := Make(tt.prefix, tt.milli, tt.random); got != tt.want {
+			t.Errorf("Make(%q, %d) = %s, want %s", tt.prefix, tt.milli, got, tt.want)
+		}
+	}
+}
