@@ -49,18 +49,21 @@ build/modules-bad/trap.wasm: $(GUEST) $(wildcard $(TRAP)/*) scripts/build-module
 	scripts/build-module $(TRAP) build/modules-bad
 
 .PHONY: test
-test: modules build/sandbox.wasm build/modules-bad/trap.wasm ## every test, with the race detector, then each fuzz target for a moment
+test: modules build/sandbox.wasm build/modules-bad/trap.wasm ## every test, with the race detector
 	$(if $(RACE),,@echo 'no C compiler: testing without the race detector')
 	$(PRECOMPILE) build/modules build/modules/.cache
 	$(PRECOMPILE) build/modules-bad build/modules/.cache
 	$(GOTEST) $(RACE) -timeout 15m $(PACKAGES)
 	$(if $(RACE),$(MAKE) test-wasmtime,@echo 'NOT TESTED: the engine wasmtime, which needs a C compiler')
-	scripts/fuzz
 
 .PHONY: test-wasmtime
 test-wasmtime: modules ## the module host's tests under its other engine
 	$(PRECOMPILE) build/modules build/modules/.cache
 	$(GO) test -tags wasmtime $(RACE) -timeout 15m ./host/...
+
+.PHONY: fuzz
+fuzz: modules ## look for inputs that fail, two seconds a fuzz target
+	scripts/fuzz
 
 .PHONY: check
 check: ## format, vet, lint, tidy, generated files up to date

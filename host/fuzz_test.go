@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"partneredge/host/engine"
+	"partneredge/host/memory"
 	"partneredge/wasm/abi"
 )
 
@@ -19,6 +21,9 @@ func FuzzHostFunctions(f *testing.F) {
 		f.Add(byte(i), []byte{0, 0, 0, 0, 16, 0, 0, 0, 32, 0, 0, 0, 64, 0, 0, 0, 8, 0, 0, 0}, make([]byte, 256))
 		f.Add(byte(i), []byte{255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255}, []byte{1})
 	}
+	for op := abi.OpLockout; op <= abi.OpLeadOnce; op++ {
+		f.Add(byte(0), []byte{byte(op), 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0, 16, 0, 0, 0, 128, 0, 0, 0}, make([]byte, 256))
+	}
 	caps := Capabilities{Keys: sample{}, Buckets: sample{}, Lockouts: lockouts{}, Views: fuzzViews{}, Subscriptions: fuzzViews{}, Outbox: fuzzViews{}}
 	manifest := Manifest{Name: "fuzz", Capabilities: []abi.Capability{abi.Keys, abi.Buckets, abi.Lockouts, abi.Views, abi.Subscriptions, abi.Outbox}}
 	r, err := New(context.Background(), Config{})
@@ -29,7 +34,17 @@ func FuzzHostFunctions(f *testing.F) {
 	r.log = slog.New(slog.DiscardHandler)
 	m := &Module{runtime: r, manifest: manifest, caps: caps, grants: grants(manifest, caps),
 		limits: Limits{Wall: 5 * time.Millisecond}.withDefaults()}
-	f.Fuzz(func(t *testing.T, which byte, args, memory []byte) {
+	image, err := memory.NewImage(make([]byte, 64<<10))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(image.Close)
+	mem, err := image.Map(64<<10, r.reset)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(mem.Free)
+	f.Fuzz(func(t *testing.T, which byte, args, content []byte) {
 		fn := funcs[int(which)%len(funcs)]
 		stack := make([]uint64, max(len(fn.Params), 1))
 		for i, p := range fn.Params {
@@ -41,7 +56,16 @@ func FuzzHostFunctions(f *testing.F) {
 			args = args[copy(word[:n], args):]
 			stack[i] = binary.LittleEndian.Uint64(word[:])
 		}
-		c := &call{m: m}
+		mem.Watch()
+		defer mem.Unwatch()
+		whole := mem.Resize(uint64(mem.Max()))
+		guest := whole[:copy(whole, content)]
+		defer func() {
+			if _, err := mem.Reset(); err != nil || !bytes.Equal(whole, image.Bytes()) {
+				t.Fatalf("%s.%s: memory is not the image again: %v", fn.Module, fn.Name, err)
+			}
+		}()
+		c := &call{m: m, memory: mem}
 		c.begin(context.Background(), abi.Principal{AccountID: "acc_1"}, 1)
 		defer c.end()
 		defer func() {
@@ -51,7 +75,7 @@ func FuzzHostFunctions(f *testing.F) {
 				}
 			}
 		}()
-		fn.Call(c, memory, stack)
+		fn.Call(c, guest, stack)
 	})
 }
 
