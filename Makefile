@@ -39,9 +39,11 @@ PRECOMPILE = $(GO) run -ldflags='-X github.com/tetratelabs/wazero/internal/versi
 # The race detector needs a C compiler.
 RACE ?= $(if $(shell command -v $(shell $(GO) env CC)),-race)
 
-# What runs the tests; PACKAGES is empty where it has been told of them.
-GOTEST   ?= $(GO) test
-PACKAGES ?= ./...
+# What runs the tests, given flags and packages.
+GOTEST ?= $(GO) test
+
+# How inputs are looked for once all tests have passed; empty: not at all.
+FUZZ ?= scripts/fuzz
 
 TRAP := edge/testdata/modules/trap
 
@@ -49,21 +51,22 @@ build/modules-bad/trap.wasm: $(GUEST) $(wildcard $(TRAP)/*) scripts/build-module
 	scripts/build-module $(TRAP) build/modules-bad
 
 .PHONY: test
-test: modules build/sandbox.wasm build/modules-bad/trap.wasm ## every test, with the race detector
+test: modules build/sandbox.wasm build/modules-bad/trap.wasm ## every test, with the race detector, then each fuzz target for a moment
 	$(if $(RACE),,@echo 'no C compiler: testing without the race detector')
 	$(PRECOMPILE) build/modules build/modules/.cache
 	$(PRECOMPILE) build/modules-bad build/modules/.cache
-	$(GOTEST) $(RACE) -timeout 15m $(PACKAGES)
+	$(GOTEST) $(RACE) -timeout 15m ./...
 	$(if $(RACE),$(MAKE) test-wasmtime,@echo 'NOT TESTED: the engine wasmtime, which needs a C compiler')
+	$(FUZZ)
 
 .PHONY: test-wasmtime
 test-wasmtime: modules ## the module host's tests under its other engine
 	$(PRECOMPILE) build/modules build/modules/.cache
-	$(GO) test -tags wasmtime $(RACE) -timeout 15m ./host/...
+	$(GOTEST) -tags wasmtime $(RACE) -timeout 15m ./host/...
 
 .PHONY: fuzz
 fuzz: modules ## look for inputs that fail, two seconds a fuzz target
-	scripts/fuzz
+	$(FUZZ)
 
 .PHONY: check
 check: ## format, vet, lint, tidy, generated files up to date
