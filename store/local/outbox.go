@@ -1,7 +1,6 @@
 package local
 
 import (
-	"container/list"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,7 +20,6 @@ import (
 // buntdb is not used here: it does not tell when a sync failed, and shrinks
 // into a file that it puts in place without syncing it.
 type Outbox struct {
-	room   int64
 	aside  string // the file of items that were set aside
 	now    func() time.Time
 	logger *slog.Logger
@@ -30,11 +28,11 @@ type Outbox struct {
 	stopped chan struct{}
 	wake    chan struct{}
 
-	mu      sync.Mutex // guards what follows; only the writer changes it
-	log     *logFile
-	waiting map[string]*list.Element
-	order   *list.List // of *waiting, as they came
-	live    int64      // bytes of what waits
+	jobs sync.Pool // of *job that are done
+
+	mu    sync.Mutex // guards what follows; only the writer changes it
+	log   *logFile
+	waits index
 }
 
 // Item of an outbox.
@@ -43,29 +41,23 @@ type Item struct {
 	Body []byte
 }
 
-type waiting struct {
-	id         string
-	at         int64
-	size       int
-	unreadable bool
-}
-
 // ErrClosed is returned by an outbox that has been closed.
 var ErrClosed = errors.New("outbox is closed")
 
 // openOutbox reads the outbox at path; items set aside go to the file aside.
 func openOutbox(path, aside string, room int64, log *slog.Logger, now func() time.Time) (*Outbox, error) {
 	o := &Outbox{
-		room: room, aside: aside, now: now, logger: log,
+		aside: aside, now: now, logger: log,
 		queue: newQueue(), stopped: make(chan struct{}), wake: make(chan struct{}, 1),
-		waiting: map[string]*list.Element{}, order: list.New(),
+		waits: index{byID: map[string]*waiting{}},
 	}
-	l, m, err := openLog(path, now(), func(at int64, kind byte, id string, size int) {
+	o.jobs.New = func() any { return &job{done: make(chan error, 1)} }
+	l, m, err := openLog(path, room, now(), func(at int64, kind byte, id string, size int) {
 		switch kind {
 		case recordLead:
-			o.hold(id, at, size)
+			o.waits.hold(id, at, size)
 		case recordGone:
-			o.release(id)
+			o.waits.release(id)
 		}
 	})
 	if err != nil {
@@ -76,7 +68,7 @@ func openOutbox(path, aside string, room int64, log *slog.Logger, now func() tim
 			"file", path, "aside", m.aside, "kept_bytes", m.kept, "lost_bytes", m.lost)
 	}
 	o.log = l
-	if o.order.Len() > 0 {
+	if o.waits.len() > 0 {
 		o.signal()
 	}
 	go o.run()
@@ -90,7 +82,7 @@ func (o *Outbox) Append(ctx context.Context, it Item) error {
 	if it.ID == "" || len(it.ID) > maxID || len(it.Body) > maxBody {
 		return fmt.Errorf("append to outbox: %w", store.ErrInvalid)
 	}
-	if err := o.ask(ctx, &job{item: it, done: make(chan error, 1)}); err != nil {
+	if err := o.ask(ctx, it, nil); err != nil {
 		return fmt.Errorf("append to outbox: %w", err)
 	}
 	return nil
@@ -99,7 +91,7 @@ func (o *Outbox) Append(ctx context.Context, it Item) error {
 // Remove forgets items that have been handed over. Should the power fail right
 // after, they may be back.
 func (o *Outbox) Remove(ctx context.Context, ids ...string) error {
-	if err := o.ask(ctx, &job{remove: ids, done: make(chan error, 1)}); err != nil {
+	if err := o.ask(ctx, Item{}, ids); err != nil {
 		return fmt.Errorf("remove from outbox: %w", err)
 	}
 	return nil
@@ -136,8 +128,7 @@ func (o *Outbox) Pending(most, size int, skip func(id string) bool) ([]Item, err
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var items []Item
-	for e := o.order.Front(); e != nil && len(items) < most; e = e.Next() {
-		w := e.Value.(*waiting)
+	for w := o.waits.first; w != nil && len(items) < most; w = w.after {
 		if w.unreadable || skip != nil && skip(w.id) {
 			continue
 		}
@@ -164,7 +155,7 @@ func (o *Outbox) Pending(most, size int, skip func(id string) bool) ([]Item, err
 func (o *Outbox) Len() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.order.Len()
+	return o.waits.len()
 }
 
 // Wake receives after items were added, and once at the start when some wait.
@@ -179,22 +170,27 @@ func (o *Outbox) Close() error {
 	if o.log.f == nil {
 		return nil
 	}
-	err := o.log.f.Close()
+	err := o.log.close()
 	o.log.f = nil
 	return err
 }
 
-func (o *Outbox) ask(ctx context.Context, j *job) error {
+// ask has the writer add an item, or remove what has the ids.
+func (o *Outbox) ask(ctx context.Context, it Item, remove []string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	j := o.jobs.Get().(*job)
+	j.item, j.remove = it, remove
 	if !o.queue.push(j) {
 		return ErrClosed
 	}
 	select {
 	case err := <-j.done:
+		j.item, j.remove = Item{}, nil
+		o.jobs.Put(j)
 		return err
-	case <-ctx.Done():
+	case <-ctx.Done(): // the writer still has the job
 		return ctx.Err()
 	}
 }
@@ -204,26 +200,6 @@ func (o *Outbox) signal() {
 	case o.wake <- struct{}{}:
 	default:
 	}
-}
-
-func (o *Outbox) hold(id string, at int64, size int) {
-	if e, ok := o.waiting[id]; ok {
-		w := e.Value.(*waiting)
-		o.live += int64(size - w.size)
-		w.at, w.size = at, size
-		return
-	}
-	o.waiting[id] = o.order.PushBack(&waiting{id: id, at: at, size: size})
-	o.live += int64(size)
-}
-
-func (o *Outbox) release(id string) {
-	e, ok := o.waiting[id]
-	if !ok {
-		return
-	}
-	o.live -= int64(o.order.Remove(e).(*waiting).size)
-	delete(o.waiting, id)
 }
 
 // read returns a waiting item's body. mu is held.
