@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"partneredge/edge/release"
 	"partneredge/host"
@@ -28,6 +29,24 @@ type keptRelease struct {
 	Digest  string `json:"digest"`
 	Version string `json:"version"`
 	Before  string `json:"before"` // digest; "" the modules of the node's own disk
+
+	// Those that ran before that, the last one first: at most earlierKept.
+	Earlier []string `json:"earlier,omitempty"`
+}
+
+// earlierKept is how many releases stay on the disk beyond those of a rollback:
+// what ran lately is what runs again, and then need not be fetched.
+const earlierKept = 2
+
+// followed is what is kept once another release runs.
+func (k keptRelease) followed(digest, version, before string) keptRelease {
+	next := keptRelease{Digest: digest, Version: version, Before: before}
+	for _, one := range append([]string{k.Digest, k.Before}, k.Earlier...) {
+		if one != "" && one != digest && one != before && !slices.Contains(next.Earlier, one) && len(next.Earlier) < earlierKept {
+			next.Earlier = append(next.Earlier, one)
+		}
+	}
+	return next
 }
 
 func newReleaseStore(c Config, l *link) (*releaseStore, error) {
@@ -101,7 +120,11 @@ func (s *releaseStore) setAside(why error) {
 // remember has a release run after a restart; digest "" is the modules of the
 // node's own disk.
 func (s *releaseStore) remember(digest, version, before string) error {
-	text, err := json.MarshalIndent(keptRelease{digest, version, before}, "", "  ")
+	kept, err := s.kept()
+	if err != nil {
+		s.setAside(err)
+	}
+	text, err := json.MarshalIndent(kept.followed(digest, version, before), "", "  ")
 	if err != nil {
 		return err
 	}
@@ -120,14 +143,14 @@ func (s *releaseStore) remember(digest, version, before string) error {
 	return nil
 }
 
-// prune removes what is on the disk of releases but those that run, or are to run,
-// after a restart, and those named.
+// prune removes what is on the disk of releases but those that are kept, and those
+// named.
 func (s *releaseStore) prune(keep ...string) error {
 	kept, err := s.kept()
 	if err != nil {
 		return err
 	}
-	return s.dir.Prune(append(keep, kept.Digest, kept.Before)...)
+	return s.dir.Prune(slices.Concat(keep, []string{kept.Digest, kept.Before}, kept.Earlier)...)
 }
 
 // fetch reads a release, from the origin where it is not on the disk, and

@@ -259,8 +259,8 @@ func (r *releases) rest(l *lineup) {
 	}
 }
 
-// prune removes releases from the disk, but the running one, the one before it,
-// to which a rollback goes, and what is ordered or on its way.
+// prune removes releases from the disk, but the running one and those before it
+// that are kept, to which a rollback goes, and what is ordered or on its way.
 func (r *releases) prune() {
 	l := r.slots.now.Load()
 	keep := []string{l.running.digest}

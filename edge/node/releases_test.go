@@ -120,13 +120,13 @@ func TestRunsReleases(t *testing.T) {
 	ask(t, n, "GET", me, key, "").want(t, 200)
 }
 
-// TestPrunesReleases: on a node's disk are the running release, the one before it,
-// and the candidate, and no other.
+// TestPrunesReleases: on a node's disk are the running release, the three that ran
+// before it, and the candidate, and no other.
 func TestPrunesReleases(t *testing.T) {
 	t.Parallel()
 	o, by := newOrigin(t), newOperator(t)
 	var digests []string
-	for _, version := range []string{"1.0.0", "1.1.0", "1.2.0"} {
+	for _, version := range []string{"1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0"} {
 		digests = append(digests, o.ship(version, nil, by))
 	}
 	c := trusting(t, o, by)
@@ -138,7 +138,11 @@ func TestPrunesReleases(t *testing.T) {
 		{wire.Order{Run: digests[0]}, []string{"1.0.0"}},
 		{wire.Order{Run: digests[1]}, []string{"1.0.0", "1.1.0"}},
 		{wire.Order{Run: digests[1], Candidate: digests[2], Percent: 50, Rollout: "rol_1"}, []string{"1.0.0", "1.1.0", "1.2.0"}},
-		{wire.Order{Run: digests[2]}, []string{"1.1.0", "1.2.0"}},
+		{wire.Order{Run: digests[2]}, []string{"1.0.0", "1.1.0", "1.2.0"}},
+		{wire.Order{Run: digests[3]}, []string{"1.0.0", "1.1.0", "1.2.0", "1.3.0"}},
+		{wire.Order{Run: digests[0]}, []string{"1.0.0", "1.1.0", "1.2.0", "1.3.0"}},
+		{wire.Order{Run: digests[0], Candidate: digests[4], Percent: 50, Rollout: "rol_2"}, []string{"1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0"}},
+		{wire.Order{Run: digests[4]}, []string{"1.0.0", "1.2.0", "1.3.0", "1.4.0"}},
 	} {
 		o.order(tt.order)
 		o.told(fmt.Sprint("what keeps ", tt.want), func(r, c *wire.ReleaseStatus) bool {
