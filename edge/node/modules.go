@@ -150,7 +150,7 @@ func (w *workshop) openModule(ctx context.Context, m release.Module, caps host.C
 	if manifest.Name != m.Name {
 		return nil, fmt.Errorf("read module %s: its manifest names %q", m.Name, manifest.Name)
 	}
-	done, err := w.turns.take(ctx, m.Wasm)
+	done, err := w.turns.take(ctx, m.Digest())
 	if err != nil {
 		return nil, fmt.Errorf("open module %s: %w", m.Name, err)
 	}

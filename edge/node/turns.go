@@ -2,11 +2,10 @@ package node
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -23,10 +22,10 @@ type turns struct {
 // turnAgain is how often a node looks whether its turn has come.
 const turnAgain = 20 * time.Millisecond
 
-// take returns when nobody else compiles the module. compiled ends the turn.
-func (t turns) take(ctx context.Context, wasm []byte) (done func(compiled bool), err error) {
-	sum := sha256.Sum256(wasm)
-	mark := filepath.Join(t.dir, hex.EncodeToString(sum[:]))
+// take returns when nobody else compiles the module of a digest. compiled ends the
+// turn.
+func (t turns) take(ctx context.Context, digest string) (done func(compiled bool), err error) {
+	mark := filepath.Join(t.dir, strings.TrimPrefix(digest, "sha256:"))
 	if _, err := os.Stat(mark); err == nil {
 		return func(bool) {}, nil
 	}

@@ -28,6 +28,7 @@ package release
 import (
 	"errors"
 
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
@@ -89,6 +90,14 @@ type Module struct {
 	Manifest []byte // JSON
 
 	wasm, described ocispec.Descriptor
+}
+
+// Digest of its wasm. That of a release was verified, and costs nothing.
+func (m *Module) Digest() string {
+	if m.wasm.Digest != "" {
+		return string(m.wasm.Digest)
+	}
+	return string(digest.FromBytes(m.Wasm))
 }
 
 // part is content with its descriptor.

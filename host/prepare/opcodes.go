@@ -116,7 +116,16 @@ func simdShape(op uint32) shape {
 	return none
 }
 
-// weight is how many plain instructions an opcode counts as.
+// weights is how many plain instructions an opcode counts as.
+var weights = makeWeights()
+
+func makeWeights() (t [256]int) {
+	for op := range t {
+		t[op] = weight(byte(op))
+	}
+	return t
+}
+
 func weight(op byte) int {
 	switch {
 	case op >= 0x6d && op <= 0x70, op >= 0x7f && op <= 0x82: // integer division

@@ -40,6 +40,7 @@ type bench struct {
 	dir       string
 	edge      string // the program
 	modules   string
+	timed     int // rollouts with nothing else to do
 	rollouts  int
 	rollbacks int
 	bad       int // rollouts of a bad module
@@ -52,6 +53,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("bench-release", flag.ContinueOnError)
 	edge := flags.String("edge", "build/edge", "the program, with its modules beside it")
 	nodes := flags.Int("nodes", 10, "how many")
+	timed := flags.Int("timed", 5, "rollouts with nothing else to do")
 	rollouts := flags.Int("rollouts", 20, "of good releases, under load")
 	rollbacks := flags.Int("rollbacks", 5, "of these")
 	bad := flags.Int("bad", 3, "rollouts of a bad module")
@@ -67,7 +69,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	defer func() { _ = os.RemoveAll(dir) }()
 	b := &bench{
 		out: out, dir: dir, edge: *edge, modules: filepath.Join(filepath.Dir(*edge), "modules"),
-		rollouts: *rollouts, rollbacks: *rollbacks, bad: *bad, starts: *starts,
+		timed: *timed, rollouts: *rollouts, rollbacks: *rollbacks, bad: *bad, starts: *starts,
 	}
 	began := time.Now()
 	if b.site, err = b.startSite(ctx, *nodes); err != nil {

@@ -58,26 +58,39 @@ func (b *bench) cold(ctx context.Context) error {
 	return nil
 }
 
-// cached rolls releases out and back whose modules were compiled before, under
-// load. One rollout of two goes by canary besides: those are not timed, for they
-// wait for requests.
+// cached rolls releases out and back whose modules were compiled before: some with
+// nothing else to do, as in cold, which are timed, and then under load, where no
+// request may fail. One rollout of two goes by canary there.
 func (b *bench) cached(ctx context.Context) error {
+	t := turnOf{last: other, running: third}
 	if err := b.push(ctx, built, b.signer, nil); err != nil {
 		return err
 	}
-	modules, err := b.variants(2)
-	if err != nil {
-		return err
+	for i, version := range []string{other, third} {
+		modules, err := b.variants(uint32(1 + i))
+		if err != nil {
+			return err
+		}
+		if err := b.push(ctx, version, b.signer, modules); err != nil {
+			return err
+		}
 	}
-	if err := b.push(ctx, third, b.signer, modules); err != nil {
-		return err
+	for _, version := range []string{built, other, third} {
+		if _, err := b.serves(ctx, version, "--canary", "0"); err != nil {
+			return err
+		}
 	}
-	if _, err := b.serves(ctx, third, "--canary", "0"); err != nil {
-		return err
+	var took []float64
+	for range b.timed {
+		seconds, err := b.serves(ctx, t.next(), "--canary", "0")
+		if err != nil {
+			return err
+		}
+		took = append(took, seconds)
 	}
 	l := b.load(ctx, loadRate, mixed)
 	defer l.end()
-	took, back, err := b.changes(ctx)
+	loaded, back, err := b.changes(ctx, &t)
 	if err != nil {
 		return err
 	}
@@ -85,49 +98,53 @@ func (b *bench) cached(ctx context.Context) error {
 	for _, why := range failed[:min(len(failed), 10)] {
 		b.say("failed: %s", why)
 	}
-	b.say("%d requests while releases came and went; from command to serving %.2f s; rollbacks %.2f s", asked, took, back)
+	b.say("from command to serving %.2f s, under load %.2f s; rollbacks %.2f s; %d requests", took, loaded, back, asked)
 	b.figure("failed_requests", float64(len(failed)), fmt.Sprintf("of %d", asked))
 	b.figure("rollout_cached_s", median(took), "s")
 	b.figure("rollback_s", median(back), "s")
 	return nil
 }
 
-// changes are the rollouts and rollbacks; it returns how long those took that are
-// timed. What is rolled out is never the release that ran last, whose modules
-// nodes keep open: that is what a rollback is for.
-func (b *bench) changes(ctx context.Context) (took, back []float64, err error) {
-	undone, last, running := 0, other, third
-	for i := range b.rollouts {
-		version, canary := built, "0"
-		for _, one := range []string{built, other, third} {
-			if one != last && one != running {
-				version = one
-			}
+// turnOf three releases. What is rolled out next is never the one that ran last,
+// whose modules nodes keep open: that is what a rollback is for.
+type turnOf struct{ last, running string }
+
+func (t *turnOf) next() string {
+	for _, one := range []string{built, other, third} {
+		if one != t.last && one != t.running {
+			t.last, t.running = t.running, one
+			break
 		}
+	}
+	return t.running
+}
+
+// changes are the rollouts and rollbacks; it returns how long they took, but for
+// rollouts by canary, which wait for requests.
+func (b *bench) changes(ctx context.Context, t *turnOf) (took, back []float64, err error) {
+	for i := range b.rollouts {
+		canary := "0"
 		if i%4 >= 2 {
 			canary = "20"
 		}
-		seconds, err := b.serves(ctx, version, "--canary", canary)
+		seconds, err := b.serves(ctx, t.next(), "--canary", canary)
 		if err != nil {
 			return nil, nil, err
 		}
 		if canary == "0" {
 			took = append(took, seconds)
 		}
-		if undone < b.rollbacks && (i+1)*b.rollbacks >= (undone+1)*b.rollouts {
-			undone++
+		if len(back) < b.rollbacks && (i+1)*b.rollbacks >= (len(back)+1)*b.rollouts {
 			began := time.Now()
 			if err := b.operate(ctx, "rollback", "--wait"); err != nil {
 				return nil, nil, err
 			}
 			back = append(back, time.Since(began).Seconds())
-			last = version
-			continue
+			t.last, t.running = t.running, t.last
 		}
-		last, running = running, version
 	}
-	if undone != b.rollbacks {
-		return nil, nil, fmt.Errorf("%d rollbacks, want %d", undone, b.rollbacks)
+	if len(back) != b.rollbacks {
+		return nil, nil, fmt.Errorf("%d rollbacks, want %d", len(back), b.rollbacks)
 	}
 	return took, back, nil
 }

@@ -125,6 +125,9 @@ func (b *bench) operate(ctx context.Context, args ...string) error {
 // push makes a release of the modules, with some of them replaced.
 func (b *bench) push(ctx context.Context, version, key string, replaced map[string][]byte) error {
 	dir := filepath.Join(b.dir, "release-"+version)
+	if _, err := os.Stat(dir); err == nil {
+		return nil // the origin has it
+	}
 	if err := os.CopyFS(dir, os.DirFS(b.modules)); err != nil {
 		return err
 	}

@@ -1,0 +1,21 @@
+package prepare
+
+import (
+	"os"
+	"testing"
+)
+
+// BenchmarkRewrite is of the largest kind of module that there is here.
+func BenchmarkRewrite(b *testing.B) {
+	wasm, err := os.ReadFile("../../build/modules/gate.wasm")
+	if err != nil {
+		b.Skip("NOT MEASURED: no module, make modules builds it")
+	}
+	b.SetBytes(int64(len(wasm)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Rewrite(wasm, Options{MaxPages: 1 << 16}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
