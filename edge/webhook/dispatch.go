@@ -91,14 +91,47 @@ func (s *Sender) start(q *queue, l *lane, now time.Time) {
 		s.watch(t)
 	}
 	s.want(q)
-	s.tries.Go(func() { s.run(t) })
+	s.hand(t)
+}
+
+// worker makes tries, one after the other. Its stack has grown by then to what a
+// try takes, which for a goroutine of its own is a twentieth of a try's cost.
+type worker chan *try
+
+// idleMost is how many workers wait for a next try, at most.
+const idleMost = 256
+
+// hand gives a try to a worker that has made one, or to a new one. s.mu is held.
+func (s *Sender) hand(t *try) {
+	var w worker
+	if last := len(s.idle) - 1; last >= 0 {
+		w, s.idle = s.idle[last], s.idle[:last]
+	} else {
+		w = make(worker, 1)
+		s.tries.Go(func() {
+			for t := range w {
+				s.run(t, w)
+			}
+		})
+	}
+	w <- t
+}
+
+// rest has a worker wait for its next try, or end. s.mu is held.
+func (s *Sender) rest(w worker) {
+	if s.stopping || len(s.idle) == idleMost {
+		close(w)
+		return
+	}
+	s.idle = append(s.idle, w)
 }
 
 // run makes a try and writes down what came of it.
-func (s *Sender) run(t *try) {
+func (s *Sender) run(t *try, w worker) {
 	r := t.make(s.ctx, s.transport, s.c.Timeout)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.rest(w)
 	now := time.Now()
 	q := t.queue
 	t.done = true

@@ -38,6 +38,7 @@ type Sender struct {
 	claiming   bool     // a claim may have read deliveries as they were before
 	parted     []string // their outcomes were written: to leave held after that
 	fast, slow lane
+	idle       []worker
 	unproven   int          // of them, those of endpoints that are not proven
 	watched    fifo[*try]   // of the fast lane, by start
 	watching   bool         // the alarm loop knows that there are some
@@ -131,6 +132,10 @@ func (s *Sender) Stop(ctx context.Context) error {
 func (s *Sender) stop(ctx context.Context) error {
 	s.mu.Lock()
 	s.stopping = true // no try starts from here on
+	for _, w := range s.idle {
+		close(w)
+	}
+	s.idle = nil
 	s.mu.Unlock()
 	err := s.c.Store.SetTaker(nil)
 	s.stopLoops()

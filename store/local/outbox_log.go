@@ -107,11 +107,15 @@ func replay(b []byte, fn func(at int, kind byte, id string, size int)) (good int
 // torn tells whether b begins with a record of which only the first bytes, maybe
 // none, were written to room that was laid out.
 func torn(b []byte) bool {
-	written, size := len(bytes.TrimRight(b, "\x00")), recordHead
-	if len(b) >= recordHead {
-		size += int(b[13]) + int(binary.LittleEndian.Uint32(b[8:]))
+	written := bytes.TrimRight(b, "\x00")
+	if n := min(len(written), len(recordMark)); !bytes.Equal(written[:n], recordMark[:n]) {
+		return false
 	}
-	return written < size
+	size := recordHead
+	if len(b) >= recordHead {
+		size += int(b[13]) + int(min(binary.LittleEndian.Uint32(b[8:]), maxBody))
+	}
+	return len(written) < size
 }
 
 // logFile is the file of an outbox with where it ends. Only its owner writes.
