@@ -2,10 +2,8 @@ package webhook
 
 import (
 	"database/sql"
-	"errors"
 	"log/slog"
 	"net/http"
-	"sync"
 	"testing"
 	"time"
 
@@ -34,43 +32,9 @@ func TestLostConnections(t *testing.T) {
 	})
 	toHealthy, toFailing := r.subscribe(healthy.URL), r.subscribe(failing.URL)
 
-	var mu sync.Mutex
-	var accepted []string
-	refused := 0
-	count := func() int {
-		mu.Lock()
-		defer mu.Unlock()
-		return len(accepted)
-	}
-	stop := make(chan struct{})
-	var writers sync.WaitGroup
-	for range 2 {
-		writers.Go(func() {
-			pace := time.NewTicker(20 * time.Millisecond)
-			defer pace.Stop()
-			for {
-				select {
-				case <-stop:
-					return
-				case <-pace.C:
-				}
-				_, event, err := r.db.AddFiring(t.Context(), store.Firing{AccountID: r.account, Name: "n", Data: []byte("{}"), Action: "a"})
-				mu.Lock()
-				switch {
-				case err == nil:
-					accepted = append(accepted, event.ID)
-				case errors.Is(err, store.ErrUnavailable):
-					refused++
-				default:
-					t.Errorf("refused with %v", err)
-				}
-				mu.Unlock()
-			}
-		})
-	}
+	events := r.stream(t)
 	for range 25 {
-		written, sent := count(), healthy.count()
-		until(t, "events are written and sent", time.Minute, func() bool { return count() > written && healthy.count() > sent })
+		events.goOn(healthy)
 		until(t, "connections at work are ended", time.Minute, func() bool {
 			var n int
 			must(t, server.QueryRowContext(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
@@ -78,19 +42,13 @@ func TestLostConnections(t *testing.T) {
 			return n > 0
 		})
 	}
-	close(stop)
-	writers.Wait()
+	events.end()
 
 	db := openDB(t, url, nil)
-	if n := settled(t, db, toHealthy, healthy, accepted, len(soon)+1); n[store.StateDead] > 0 {
-		t.Errorf("deliveries to an endpoint that answers are %v", n)
-	}
-	if n := settled(t, db, toFailing, failing, accepted, len(soon)+1); n[store.StateDelivered] > 0 {
-		t.Errorf("deliveries to an endpoint that fails are %v", n)
-	}
+	events.settle(db, toHealthy, toFailing, healthy, failing)
 	errors := log.count("level=ERROR")
-	if refused+errors == 0 {
+	if len(events.refused)+errors == 0 {
 		t.Error("the ended connections were not noticed")
 	}
-	t.Logf("%d events accepted, %d refused, %d errors logged", len(accepted), refused, errors)
+	t.Logf("%d events accepted, %d refused, %d errors logged", len(events.accepted), len(events.refused), errors)
 }

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"strings"
@@ -63,6 +64,7 @@ func classify(err error) error {
 	var network net.Error
 	var path *fs.PathError
 	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.As(err, &network) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || // the server ended in the middle of an answer
 		errors.As(err, &path) || pgconn.Timeout(err) || errors.Is(err, context.DeadlineExceeded) ||
 		strings.Contains(err.Error(), "database is closed") || strings.Contains(err.Error(), "conn closed") {
 		return store.ErrUnavailable
