@@ -65,10 +65,7 @@ func newReleaseStore(c Config, l *link) (*releaseStore, error) {
 // first opens what the node starts with: the release that it ran last, else the
 // one before, else the modules of its own disk.
 func (s *releaseStore) first(ctx context.Context, shop *workshop) (*lineup, error) {
-	kept, err := s.kept()
-	if err != nil {
-		s.setAside(err)
-	}
+	kept := s.last()
 	for _, digest := range []string{kept.Digest, kept.Before} {
 		if digest == "" {
 			continue
@@ -109,22 +106,24 @@ func (s *releaseStore) kept() (k keptRelease, err error) {
 	return k, nil
 }
 
-func (s *releaseStore) setAside(why error) {
+// last is kept, or zero when that cannot be read: then the file is set aside.
+func (s *releaseStore) last() keptRelease {
+	kept, err := s.kept()
+	if err == nil {
+		return kept
+	}
 	aside := s.file + ".damaged"
-	s.log.Error("damaged file set aside", "file", s.file, "as", aside, "err", why)
+	s.log.Error("damaged file set aside", "file", s.file, "as", aside, "err", err)
 	if err := os.Rename(s.file, aside); err != nil {
 		s.log.Error("damaged file stays", "file", s.file, "err", err)
 	}
+	return kept
 }
 
 // remember has a release run after a restart; digest "" is the modules of the
 // node's own disk.
 func (s *releaseStore) remember(digest, version, before string) error {
-	kept, err := s.kept()
-	if err != nil {
-		s.setAside(err)
-	}
-	text, err := json.MarshalIndent(kept.followed(digest, version, before), "", "  ")
+	text, err := json.MarshalIndent(s.last().followed(digest, version, before), "", "  ")
 	if err != nil {
 		return err
 	}

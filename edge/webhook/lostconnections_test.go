@@ -2,8 +2,6 @@ package webhook
 
 import (
 	"database/sql"
-	"log/slog"
-	"net/http"
 	"testing"
 	"time"
 
@@ -21,20 +19,9 @@ func TestLostConnections(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { _ = server.Close() })
 
-	healthy := newReceiver(t, nil)
-	failing := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
-	log := &lines{}
-	r := newRig(t, url+"&application_name="+name, Config{
-		CAFile: caFile(t, healthy), Schedule: soon, HoldMost: 100 * time.Millisecond,
-		// What a claim leased whose answer was lost waits for the lease's end.
-		Timeout: 3 * time.Second, Lease: 6 * time.Second,
-		Log: slog.New(slog.NewTextHandler(log, nil)),
-	})
-	toHealthy, toFailing := r.subscribe(healthy.URL), r.subscribe(failing.URL)
-
-	events := r.stream(t)
+	events := startStream(t, url+"&application_name="+name)
 	for range 25 {
-		events.goOn(healthy)
+		events.goOn()
 		until(t, "connections at work are ended", time.Minute, func() bool {
 			var n int
 			must(t, server.QueryRowContext(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
@@ -42,11 +29,8 @@ func TestLostConnections(t *testing.T) {
 			return n > 0
 		})
 	}
-	events.end()
-
-	db := openDB(t, url, nil)
-	events.settle(db, toHealthy, toFailing, healthy, failing)
-	errors := log.count("level=ERROR")
+	events.settle(openDB(t, url, nil))
+	errors := events.log.count("level=ERROR")
 	if len(events.refused)+errors == 0 {
 		t.Error("the ended connections were not noticed")
 	}

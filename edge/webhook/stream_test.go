@@ -2,6 +2,8 @@ package webhook
 
 import (
 	"errors"
+	"log/slog"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -10,45 +12,61 @@ import (
 	"partneredge/store/central"
 )
 
-// stream is events written by two at a time, fifty a second each, whatever
-// happens to the database meanwhile.
+// stream is a sender at work while its database has trouble: events written by two
+// at a time, fifty a second each, for an endpoint that answers and one that fails.
 type stream struct {
-	t       *testing.T
-	stop    chan struct{}
-	writers sync.WaitGroup
+	*rig
+	t                    *testing.T
+	healthy, failing     *receiver
+	toHealthy, toFailing store.Subscription
+	log                  *lines // the sender's
+	stop                 chan struct{}
+	writers              sync.WaitGroup
 
 	mu       sync.Mutex
 	accepted []string // event ids
 	refused  []error
 }
 
-func (r *rig) stream(t *testing.T) *stream {
-	s := &stream{t: t, stop: make(chan struct{})}
+func startStream(t *testing.T, url string) *stream {
+	s := &stream{t: t, log: &lines{}, stop: make(chan struct{}),
+		healthy: newReceiver(t, nil),
+		failing: newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }),
+	}
+	s.rig = newRig(t, url, Config{
+		CAFile: caFile(t, s.healthy), Schedule: soon, HoldMost: 100 * time.Millisecond,
+		// What a claim leased whose answer was lost waits for the lease's end.
+		Timeout: 3 * time.Second, Lease: 6 * time.Second,
+		Log: slog.New(slog.NewTextHandler(s.log, nil)),
+	})
+	s.toHealthy, s.toFailing = s.subscribe(s.healthy.URL), s.subscribe(s.failing.URL)
 	for range 2 {
-		s.writers.Go(func() {
-			pace := time.NewTicker(20 * time.Millisecond)
-			defer pace.Stop()
-			for {
-				select {
-				case <-s.stop:
-					return
-				case <-pace.C:
-				}
-				_, event, err := r.db.AddFiring(t.Context(), store.Firing{AccountID: r.account, Name: "n", Data: []byte("{}"), Action: "a"})
-				s.mu.Lock()
-				switch {
-				case err == nil:
-					s.accepted = append(s.accepted, event.ID)
-				case errors.Is(err, store.ErrUnavailable):
-					s.refused = append(s.refused, err)
-				default:
-					t.Errorf("refused with %v", err)
-				}
-				s.mu.Unlock()
-			}
-		})
+		s.writers.Go(s.write)
 	}
 	return s
+}
+
+func (s *stream) write() {
+	pace := time.NewTicker(20 * time.Millisecond)
+	defer pace.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-pace.C:
+		}
+		_, event, err := s.db.AddFiring(s.t.Context(), store.Firing{AccountID: s.account, Name: "n", Data: []byte("{}"), Action: "a"})
+		s.mu.Lock()
+		switch {
+		case err == nil:
+			s.accepted = append(s.accepted, event.ID)
+		case errors.Is(err, store.ErrUnavailable):
+			s.refused = append(s.refused, err)
+		default:
+			s.t.Errorf("refused with %v", err)
+		}
+		s.mu.Unlock()
+	}
 }
 
 func (s *stream) counts() (accepted, refused int) {
@@ -58,13 +76,13 @@ func (s *stream) counts() (accepted, refused int) {
 }
 
 // goOn waits until events are written, and some arrive.
-func (s *stream) goOn(at *receiver) {
+func (s *stream) goOn() {
 	s.t.Helper()
 	written, _ := s.counts()
-	arrived := at.count()
+	arrived := s.healthy.count()
 	until(s.t, "events are written and sent", time.Minute, func() bool {
 		now, _ := s.counts()
-		return now > written && at.count() > arrived
+		return now > written && s.healthy.count() > arrived
 	})
 }
 
@@ -78,19 +96,16 @@ func (s *stream) refuses(n int) {
 	})
 }
 
-func (s *stream) end() {
+// settle ends the events, waits until nothing is to be delivered, and holds what is
+// logged to what was accepted and to what arrived.
+func (s *stream) settle(db *central.DB) {
+	s.t.Helper()
 	close(s.stop)
 	s.writers.Wait()
-}
-
-// settle waits until nothing is to be delivered, and holds what is logged to what
-// was accepted and to what arrived.
-func (s *stream) settle(db *central.DB, toHealthy, toFailing store.Subscription, healthy, failing *receiver) {
-	s.t.Helper()
-	if n := settled(s.t, db, toHealthy, healthy, s.accepted, len(soon)+1); n[store.StateDead] > 0 {
+	if n := settled(s.t, db, s.toHealthy, s.healthy, s.accepted, len(soon)+1); n[store.StateDead] > 0 {
 		s.t.Errorf("deliveries to an endpoint that answers are %v", n)
 	}
-	if n := settled(s.t, db, toFailing, failing, s.accepted, len(soon)+1); n[store.StateDelivered] > 0 {
+	if n := settled(s.t, db, s.toFailing, s.failing, s.accepted, len(soon)+1); n[store.StateDelivered] > 0 {
 		s.t.Errorf("deliveries to an endpoint that fails are %v", n)
 	}
 }

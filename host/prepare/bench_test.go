@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// BenchmarkRewrite is of the largest kind of module that there is here.
+// BenchmarkRewrite is of the module that every request passes first.
 func BenchmarkRewrite(b *testing.B) {
 	wasm, err := os.ReadFile("../../build/modules/gate.wasm")
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -41,12 +42,12 @@ func (db *DB) kindOf(err error) error {
 // refusal tells whether err says what the store thinks of a request, rather than
 // that the database failed at a statement.
 func refusal(err error) bool {
-	for _, kind := range []error{store.ErrNotFound, store.ErrConflict, store.ErrLimit, store.ErrInvalid, sql.ErrNoRows} {
-		if errors.Is(err, kind) {
-			return true
-		}
-	}
-	return false
+	return is(err, store.ErrNotFound, store.ErrConflict, store.ErrLimit, store.ErrInvalid, sql.ErrNoRows)
+}
+
+// is tells whether err is one of those.
+func is(err error, those ...error) bool {
+	return slices.ContainsFunc(those, func(one error) bool { return errors.Is(err, one) })
 }
 
 func classify(err error) error {
@@ -63,9 +64,8 @@ func classify(err error) error {
 	}
 	var network net.Error
 	var path *fs.PathError
-	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.As(err, &network) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || // the server ended in the middle of an answer
-		errors.As(err, &path) || pgconn.Timeout(err) || errors.Is(err, context.DeadlineExceeded) ||
+	if is(err, driver.ErrBadConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF, context.DeadlineExceeded) ||
+		errors.As(err, &network) || errors.As(err, &path) || pgconn.Timeout(err) ||
 		strings.Contains(err.Error(), "database is closed") || strings.Contains(err.Error(), "conn closed") {
 		return store.ErrUnavailable
 	}
