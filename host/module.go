@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -101,6 +102,9 @@ func (m *Module) Call(ctx context.Context, req *abi.Request, resp *abi.Response)
 		return err
 	}
 	m.counts.calls.Add(1)
+	// Whoever is ready runs first. Under load requests then take each step one
+	// after another, while its code and data are in the processor's cache.
+	runtime.Gosched()
 	return nil
 }
 

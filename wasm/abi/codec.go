@@ -1,8 +1,8 @@
 package abi
 
 import (
-	"encoding/binary"
 	"errors"
+	"slices"
 	"unsafe"
 )
 
@@ -10,10 +10,42 @@ import (
 // length that its bytes do not.
 var ErrFrame = errors.New("read frame: malformed")
 
+// extend adds n bytes, to be written by the caller, behind b's.
+func extend(b []byte, n int) (whole, added []byte) {
+	if cap(b)-len(b) < n {
+		b = grow(b, n)
+	}
+	whole = b[:len(b)+n]
+	return whole, whole[len(b):]
+}
+
+//go:noinline
+func grow(b []byte, n int) []byte { return slices.Grow(b, n) }
+
+func appendU16(b []byte, v uint16) []byte {
+	b, added := extend(b, 2)
+	putU16(added, v)
+	return b
+}
+
+func appendU32(b []byte, v uint32) []byte {
+	b, added := extend(b, 4)
+	putU32(added, v)
+	return b
+}
+
+func appendTime(b []byte, t int64) []byte {
+	b, added := extend(b, 8)
+	putU64(added, uint64(t))
+	return b
+}
+
 // appendBytes adds a u32 length and the bytes of s.
 func appendBytes[T string | []byte](b []byte, s T) []byte {
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(s)))
-	return append(b, s...)
+	b, added := extend(b, 4+len(s))
+	putU32(added, uint32(len(s)))
+	copy(added[4:], s)
+	return b
 }
 
 // reader takes fields off a frame in order. After the first field that is not
@@ -26,9 +58,13 @@ type reader struct {
 
 func newReader(b []byte) reader { return reader{b: b, ok: true} }
 
+// fail makes every further field one that is not there.
+func (r *reader) fail() { *r = reader{} }
+
+// take is nil when there are fewer than n bytes.
 func (r *reader) take(n int) []byte {
-	if !r.ok || n < 0 || n > len(r.b) {
-		r.ok = false
+	if n > len(r.b) {
+		r.fail()
 		return nil
 	}
 	p := r.b[:n:n]
@@ -45,32 +81,41 @@ func (r *reader) u8() uint8 {
 
 func (r *reader) u16() uint16 {
 	if p := r.take(2); p != nil {
-		return binary.LittleEndian.Uint16(p)
+		return u16(p)
 	}
 	return 0
 }
 
 func (r *reader) u32() uint32 {
 	if p := r.take(4); p != nil {
-		return binary.LittleEndian.Uint32(p)
+		return u32(p)
 	}
 	return 0
 }
 
 func (r *reader) i64() int64 {
 	if p := r.take(8); p != nil {
-		return int64(binary.LittleEndian.Uint64(p))
+		return int64(u64(p))
 	}
 	return 0
 }
 
+// bytes is not inlined: frames have many of them, and code that is met once a
+// request costs more to fetch than to call.
+//
+//go:noinline
 func (r *reader) bytes() []byte {
-	n := r.u32()
-	if uint64(n) > uint64(len(r.b)) {
-		r.ok = false
+	if len(r.b) < 4 {
+		r.fail()
 		return nil
 	}
-	return r.take(int(n))
+	n, rest := u32(r.b), r.b[4:]
+	if uint64(n) > uint64(len(rest)) {
+		r.fail()
+		return nil
+	}
+	r.b = rest[n:]
+	return rest[:n:n]
 }
 
 func (r *reader) str() string {

@@ -1,7 +1,5 @@
 package abi
 
-import "encoding/binary"
-
 // Header is one HTTP header; a name may come more than once.
 // Names are in lower case.
 type Header struct{ Name, Value string }
@@ -67,9 +65,9 @@ type Request struct {
 // Append adds the request's frame to b.
 func (r *Request) Append(b []byte) []byte {
 	b = append(b, Version, 0)
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(r.Headers)))
-	b = binary.LittleEndian.AppendUint32(b, uint32(r.Principal.Scopes))
-	b = binary.LittleEndian.AppendUint64(b, uint64(r.Now))
+	b = appendU16(b, uint16(len(r.Headers)))
+	b = appendU32(b, uint32(r.Principal.Scopes))
+	b = appendTime(b, r.Now)
 	b = append(b, r.Random[:]...)
 	b = appendBytes(b, r.Method)
 	b = appendBytes(b, r.Path)
@@ -90,14 +88,14 @@ func (r *Request) Append(b []byte) []byte {
 // Body share b's bytes.
 func (r *Request) Parse(b []byte) error {
 	d := newReader(b)
-	if d.u8() != Version {
+	head := d.take(48)
+	if head == nil || head[0] != Version {
 		return ErrFrame
 	}
-	d.u8()
-	headers := int(d.u16())
-	r.Principal.Scopes = Scopes(d.u32())
-	r.Now = d.i64()
-	copy(r.Random[:], d.take(len(r.Random)))
+	headers := int(u16(head[2:]))
+	r.Principal.Scopes = Scopes(u32(head[4:]))
+	r.Now = int64(u64(head[8:]))
+	r.Random = [32]byte(head[16:])
 	r.Method = d.str()
 	r.Path = d.str()
 	r.Query = d.str()
@@ -155,10 +153,10 @@ type Response struct {
 // Append adds the response's frame to b.
 func (r *Response) Append(b []byte) []byte {
 	b = append(b, Version, 0)
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(r.Headers)))
-	b = binary.LittleEndian.AppendUint16(b, uint16(r.Status))
+	b = appendU16(b, uint16(len(r.Headers)))
+	b = appendU16(b, uint16(r.Status))
 	b = append(b, 0, 0)
-	b = binary.LittleEndian.AppendUint32(b, uint32(r.Principal.Scopes))
+	b = appendU32(b, uint32(r.Principal.Scopes))
 	b = appendBytes(b, r.Handler)
 	b = appendBytes(b, r.Principal.KeyID)
 	b = appendBytes(b, r.Principal.AccountID)
@@ -175,14 +173,13 @@ func (r *Response) Append(b []byte) []byte {
 // Body share b's bytes.
 func (r *Response) Parse(b []byte) error {
 	d := newReader(b)
-	if d.u8() != Version {
+	head := d.take(12)
+	if head == nil || head[0] != Version {
 		return ErrFrame
 	}
-	d.u8()
-	headers := int(d.u16())
-	r.Status = int(d.u16())
-	d.u16()
-	r.Principal.Scopes = Scopes(d.u32())
+	headers := int(u16(head[2:]))
+	r.Status = int(u16(head[4:]))
+	r.Principal.Scopes = Scopes(u32(head[8:]))
 	r.Handler = d.str()
 	r.Principal.KeyID = d.str()
 	r.Principal.AccountID = d.str()

@@ -1,7 +1,5 @@
 package abi
 
-import "encoding/binary"
-
 // Key is what a gate may know of an API key.
 //
 //	i64 expires, grace until, revoked; u32 rate limit; u32 scopes; u16 number
@@ -23,9 +21,9 @@ func (k *Key) Append(b []byte) []byte {
 	b = appendTime(b, k.Expires)
 	b = appendTime(b, k.GraceUntil)
 	b = appendTime(b, k.Revoked)
-	b = binary.LittleEndian.AppendUint32(b, uint32(k.RateLimit))
-	b = binary.LittleEndian.AppendUint32(b, uint32(k.Scopes))
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(k.Allowlist)))
+	b = appendU32(b, uint32(k.RateLimit))
+	b = appendU32(b, uint32(k.Scopes))
+	b = appendU16(b, uint16(len(k.Allowlist)))
 	b = appendBytes(b, k.ID)
 	b = appendBytes(b, k.AccountID)
 	b = appendBytes(b, string(k.Environment))
@@ -70,8 +68,8 @@ func (k *Bucket) Append(b []byte) []byte {
 		allowed = 1
 	}
 	b = append(b, allowed)
-	b = binary.LittleEndian.AppendUint32(b, uint32(k.Limit))
-	b = binary.LittleEndian.AppendUint32(b, uint32(k.Remaining))
+	b = appendU32(b, uint32(k.Limit))
+	b = appendU32(b, uint32(k.Remaining))
 	b = appendTime(b, k.ResetMS)
 	return appendTime(b, k.RetryMS)
 }
@@ -144,7 +142,7 @@ func (l *Insights) Append(b []byte) []byte {
 		history = 1
 	}
 	b = append(b, history)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(l.Items)))
+	b = appendU32(b, uint32(len(l.Items)))
 	for i := range l.Items {
 		it := &l.Items[i]
 		b = appendTime(b, it.Created)
@@ -181,7 +179,7 @@ func (l *Firings) Append(b []byte) []byte {
 		more = 1
 	}
 	b = append(b, more)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(l.Items)))
+	b = appendU32(b, uint32(len(l.Items)))
 	for i := range l.Items {
 		it := &l.Items[i]
 		b = appendTime(b, it.Triggered)
@@ -227,7 +225,7 @@ func (s *Subscription) Append(b []byte) []byte {
 	} else {
 		b = append(b, 0)
 	}
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(s.Events)))
+	b = appendU16(b, uint16(len(s.Events)))
 	b = appendBytes(b, s.ID)
 	b = appendBytes(b, s.Secret)
 	b = appendBytes(b, s.Target)
@@ -289,5 +287,3 @@ func (l *Lead) Parse(b []byte) error {
 	l.ConsentStatus, l.ConsentText = d.str(), d.str()
 	return d.end()
 }
-
-func appendTime(b []byte, t int64) []byte { return binary.LittleEndian.AppendUint64(b, uint64(t)) }

@@ -32,23 +32,25 @@ func AppendTime(b []byte, micros int64) []byte {
 		days, rest = days-1, rest+day
 	}
 	year, month, date := civil(days)
-	b = append(digits(b, year, 4), '-')
-	b = append(digits(b, month, 2), '-')
-	b = append(digits(b, date, 2), 'T')
-	b = append(digits(b, rest/(3600*second), 2), ':')
-	b = append(digits(b, rest/(60*second)%60, 2), ':')
-	b = append(digits(b, rest/second%60, 2), '.')
-	return append(digits(b, rest%second, 6), 'Z')
+	t := [len(layout)]byte{4: '-', 7: '-', 10: 'T', 13: ':', 16: ':', 19: '.', 26: 'Z'}
+	pair(t[0:], year/100)
+	pair(t[2:], year%100)
+	pair(t[5:], month)
+	pair(t[8:], date)
+	pair(t[11:], rest/(3600*second))
+	pair(t[14:], rest/(60*second)%60)
+	pair(t[17:], rest/second%60)
+	rest %= second
+	pair(t[20:], rest/10_000)
+	pair(t[22:], rest/100%100)
+	pair(t[24:], rest%100)
+	return append(b, t[:]...)
 }
 
-// digits adds the last width decimal digits of n.
-func digits(b []byte, n int64, width int) []byte {
-	b = append(b, "000000"[:width]...)
-	for i := len(b) - 1; n > 0 && i >= len(b)-width; i-- {
-		b[i] = byte('0' + n%10)
-		n /= 10
-	}
-	return b
+// pair writes the two decimal digits of n.
+func pair(t []byte, n int64) {
+	tens := n / 10
+	t[0], t[1] = byte('0'+tens), byte('0'+n-10*tens)
 }
 
 // ParseTime reads an ISO 8601 date, or date and time: 2024-05-01,

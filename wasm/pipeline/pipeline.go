@@ -38,8 +38,12 @@ func Handle(req *abi.Request, resp *abi.Response, host Host) {
 		answer.ErrorAfter(resp, 403, "too_many_failed_attempts", "ip_locked_out", wait)
 		return
 	}
-	var key abi.Key
-	reason, err := authenticate(req, &key, host)
+	var read struct { // one allocation for both
+		key    abi.Key
+		bucket abi.Bucket
+	}
+	key, bucket := &read.key, &read.bucket
+	reason, err := authenticate(req, key, host)
 	switch {
 	case err != nil:
 		answer.Internal(resp)
@@ -51,12 +55,11 @@ func Handle(req *abi.Request, resp *abi.Response, host Host) {
 		answer.Error(resp, 403, "forbidden", "ip_not_allowed")
 		return
 	}
-	var bucket abi.Bucket
-	if err := host.Take(key.ID, key.RateLimit, &bucket); err != nil {
+	if err := host.Take(key.ID, key.RateLimit, bucket); err != nil {
 		answer.Internal(resp)
 		return
 	}
-	limitHeaders(resp, &bucket, key.Environment)
+	limitHeaders(resp, bucket, key.Environment)
 	if !bucket.Allowed {
 		answer.ErrorAfter(resp, 429, "rate_limited", "rate_limited", bucket.RetryMS)
 		return
@@ -97,8 +100,14 @@ func refuse(req *abi.Request, resp *abi.Response, reason string, host Host) {
 }
 
 func limitHeaders(resp *abi.Response, bucket *abi.Bucket, env abi.Environment) {
-	answer.Header(resp, "x-ratelimit-limit", strconv.Itoa(bucket.Limit))
-	answer.Header(resp, "x-ratelimit-remaining", strconv.Itoa(bucket.Remaining))
-	answer.Header(resp, "x-ratelimit-reset-ms", strconv.FormatInt(bucket.ResetMS, 10))
+	var room [3 * 20]byte
+	b := strconv.AppendInt(room[:0], int64(bucket.Limit), 10)
+	limit := len(b)
+	b = strconv.AppendInt(b, int64(bucket.Remaining), 10)
+	remaining := len(b)
+	numbers := string(strconv.AppendInt(b, bucket.ResetMS, 10)) // one allocation for all
+	answer.Header(resp, "x-ratelimit-limit", numbers[:limit])
+	answer.Header(resp, "x-ratelimit-remaining", numbers[limit:remaining])
+	answer.Header(resp, "x-ratelimit-reset-ms", numbers[remaining:])
 	answer.Header(resp, "x-svc-environment", string(env))
 }
