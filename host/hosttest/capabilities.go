@@ -19,16 +19,16 @@ func Capabilities(world *memory.World) host.Capabilities {
 type capabilities struct{ world *memory.World }
 
 func (c capabilities) AppendKey(_ context.Context, dst, token []byte) ([]byte, error) {
-	var key abi.Key
-	if err := c.world.Key(string(token), &key); err != nil {
+	key, err := c.world.Key(string(token))
+	if err != nil {
 		return dst, hostError(err)
 	}
 	return key.Append(dst), nil
 }
 
-func (c capabilities) Take(_ context.Context, keyID string, perMinute int) (bucket abi.Bucket, err error) {
-	err = hostError(c.world.Take(keyID, perMinute, &bucket))
-	return bucket, err
+func (c capabilities) Take(_ context.Context, keyID string, perMinute int) (abi.Bucket, error) {
+	bucket, err := c.world.Take(keyID, perMinute)
+	return bucket, hostError(err)
 }
 
 func (c capabilities) Lockout(_ context.Context, client string) (time.Duration, error) {
@@ -40,8 +40,8 @@ func (c capabilities) Failure(_ context.Context, client string) (time.Duration, 
 }
 
 func (c capabilities) AppendProfile(_ context.Context, dst []byte, p abi.Principal) ([]byte, error) {
-	var profile abi.Profile
-	if err := c.world.For(p).Profile(&profile); err != nil {
+	profile, err := c.world.For(p).Profile()
+	if err != nil {
 		return dst, hostError(err)
 	}
 	return profile.Append(dst), nil

@@ -90,16 +90,20 @@ func (n native) Failure(client string) (int64, error) {
 	return wait.Milliseconds(), err
 }
 
-func (n native) Key(token string, key *abi.Key) error {
-	return read(n.state.Keys, local.KeyName([]byte(token)), key)
+func (n native) Key(token string) (key abi.Key, err error) {
+	err = read(n.state.Keys, local.KeyName([]byte(token)), &key)
+	return key, err
 }
 
-func (n native) Take(keyID string, limit int, bucket *abi.Bucket) (err error) {
-	*bucket, _, err = n.state.Buckets.Take(keyID, limit)
-	return err
+func (n native) Take(keyID string, limit int) (abi.Bucket, error) {
+	bucket, _, err := n.state.Buckets.Take(keyID, limit)
+	return bucket, err
 }
 
-func (n native) Profile(p *abi.Profile) error { return read(n.state.Views, n.account, p) }
+func (n native) Profile() (p abi.Profile, err error) {
+	err = read(n.state.Views, n.account, &p)
+	return p, err
+}
 
 func (n native) Insights(int64, int, *abi.Insights) error { return abi.CodeDenied }
 func (n native) Firings(int64, int, *abi.Firings) error   { return abi.CodeDenied }

@@ -1,5 +1,10 @@
 package abi
 
+import (
+	"strconv"
+	"unsafe"
+)
+
 // Header is one HTTP header; a name may come more than once.
 // Names are in lower case.
 type Header struct{ Name, Value string }
@@ -198,6 +203,13 @@ func (r *Response) Parse(b []byte) error {
 func (r *Response) Take(b []byte) error {
 	r.own = append(r.own[:0], b...)
 	return r.Parse(r.own)
+}
+
+// Decimal is n in digits, in room of r's own: good until the next Reset or Take.
+func (r *Response) Decimal(n int64) string {
+	at := len(r.own)
+	r.own = strconv.AppendInt(r.own, n, 10)
+	return unsafe.String(&r.own[at], len(r.own)-at)
 }
 
 // Reset empties r and keeps its room.

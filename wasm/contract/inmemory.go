@@ -75,8 +75,8 @@ func (f inMemory) Key(t testing.TB, accountID string, key Key) string {
 
 func (f inMemory) RevokeKey(t testing.TB, token string) {
 	t.Helper()
-	var k abi.Key
-	if err := f.w.Key(token, &k); err != nil {
+	k, err := f.w.Key(token)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := f.w.RevokeKey(k.ID); err != nil {

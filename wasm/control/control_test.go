@@ -82,8 +82,8 @@ func TestKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		answers, world, clock := run(t, string(line))
-		var k abi.Key
-		if err := world.Key(answers[0].Key, &k); err != nil {
+		k, err := world.Key(answers[0].Key)
+		if err != nil {
 			t.Fatal(err)
 		}
 		if !tt.ended(&k, clock.Now()) || k.RateLimit != 7 || k.Scopes != abi.WriteLeads || k.Environment != abi.EnvTest {

@@ -59,7 +59,7 @@ func (s *server) do(c *Command) (a Answer, err error) {
 		a.Key, err = s.key(c)
 	case "revoke":
 		var key abi.Key
-		if err = s.world.Key(c.Key, &key); err == nil {
+		if key, err = s.world.Key(c.Key); err == nil {
 			err = s.world.RevokeKey(key.ID)
 		}
 	case "insights":

@@ -10,11 +10,12 @@ import (
 // one behind the other, since what is parsed out of one shares its bytes.
 type link struct {
 	invoke func(op abi.Op, frame, out []byte) int32
-	room   [64 << 10]byte
+	room   []byte
 	used   int
 }
 
-func (l *link) reset() { l.used = 0 }
+// reset begins a request whose results go to room.
+func (l *link) reset(room []byte) { l.room, l.used = room, 0 }
 
 // tries bounds how often a result may have grown between being measured and
 // being fetched.

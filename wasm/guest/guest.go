@@ -32,9 +32,21 @@ var (
 
 	host = link{invoke: invoke}
 
-	input  [abi.InputSize]byte
-	output = make([]byte, 0, 8<<10)
-	body   = make([]byte, 0, 4<<10)
+	// desk is where the bytes of a request lie, side by side. What a call wrote
+	// is laid back by the page, and so most requests write two pages of it, and
+	// not one for each of what is there. It is so long that it starts a page.
+	desk   = make([]byte, deskSize)
+	body   = desk[0:0:framesAt]
+	frames = desk[framesAt:framesAt:outputAt] // on their way to the host
+	output = desk[outputAt:outputAt:inputAt]
+	input  = desk[inputAt:][:abi.InputSize] // what is left of it is for results
+)
+
+const (
+	framesAt = 3 << 10
+	outputAt = framesAt + 512
+	inputAt  = 12 << 10
+	deskSize = inputAt + abi.InputSize + 64<<10
 )
 
 // Handle makes f what answers requests. It belongs in an init function of the
@@ -55,7 +67,7 @@ func handle(n int32) []byte {
 	if err := request.Parse(input[:n]); err != nil {
 		return nil
 	}
-	host.reset()
+	host.reset(desk[inputAt+int(n):])
 	answer.Reset()
 	answer.Body = body[:0]
 	handler(&request, &answer)

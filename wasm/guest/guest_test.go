@@ -36,7 +36,7 @@ func answering(result []byte) func(abi.Op, []byte, []byte) int32 {
 func TestCallKeepsEarlierResults(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.IntRange(0, 40<<10), 1, 8).Draw(t, "sizes")
-		var l link
+		l := link{room: make([]byte, 64<<10)}
 		var got, want [][]byte
 		for i, size := range sizes {
 			result := bytes.Repeat([]byte{byte(i + 1)}, size)
@@ -52,7 +52,7 @@ func TestCallKeepsEarlierResults(t *testing.T) {
 				t.Fatalf("result %d of %v is not what it was", i, sizes)
 			}
 		}
-		l.reset()
+		l.reset(l.room)
 		l.invoke = answering(make([]byte, len(l.room)))
 		if b, err := l.call(abi.OpProfile, nil); err != nil || &b[0] != &l.room[0] {
 			t.Fatalf("after a reset the room is not whole: %v", err)
@@ -82,7 +82,7 @@ func TestCallResults(t *testing.T) {
 		{"more than there is room for", []int32{1 << 30}, abi.CodeFailed, 0, 1},
 	} {
 		calls := 0
-		l := link{invoke: func(abi.Op, []byte, []byte) int32 {
+		l := link{room: make([]byte, 64<<10), invoke: func(abi.Op, []byte, []byte) int32 {
 			calls++
 			return tt.results[min(calls, len(tt.results))-1]
 		}}
@@ -96,8 +96,9 @@ func TestCallResults(t *testing.T) {
 // with answers the package's own calls with invoke for the time of the test.
 func with(t testing.TB, invoke func(abi.Op, []byte, []byte) int32) {
 	before := host.invoke
-	t.Cleanup(func() { host.invoke = before; host.reset() })
+	t.Cleanup(func() { host.invoke = before })
 	host.invoke = invoke
+	host.reset(make([]byte, 64<<10))
 }
 
 // Every method sends the frame that abi draws for its operation, and reads the
@@ -123,9 +124,9 @@ func TestHost(t *testing.T) {
 	}{
 		{abi.OpLockout, "::1", number, func(h Host) (any, error) { return h.Lockout("::1") }, int64(1500)},
 		{abi.OpFailure, "::1", number, func(h Host) (any, error) { return h.Failure("::1") }, int64(1500)},
-		{abi.OpKey, "token", key.Append(nil), func(h Host) (any, error) { var k abi.Key; err := h.Key("token", &k); return k, err }, key},
-		{abi.OpTake, "\x64\x00\x00\x00key_1", bucket.Append(nil), func(h Host) (any, error) { var b abi.Bucket; err := h.Take("key_1", 100, &b); return b, err }, bucket},
-		{abi.OpProfile, "", profile.Append(nil), func(h Host) (any, error) { var p abi.Profile; err := h.Profile(&p); return p, err }, profile},
+		{abi.OpKey, "token", key.Append(nil), func(h Host) (any, error) { return h.Key("token") }, key},
+		{abi.OpTake, "\x64\x00\x00\x00key_1", bucket.Append(nil), func(h Host) (any, error) { return h.Take("key_1", 100) }, bucket},
+		{abi.OpProfile, "", profile.Append(nil), func(h Host) (any, error) { return h.Profile() }, profile},
 		{abi.OpInsights, window, insights.Append(nil), func(h Host) (any, error) { var l abi.Insights; err := h.Insights(5, 3, &l); return l, err }, insights},
 		{abi.OpFirings, window, firings.Append(nil), func(h Host) (any, error) { var l abi.Firings; err := h.Firings(5, 3, &l); return l, err }, firings},
 		{abi.OpSubscribe, string(subscription.Append(nil)), []byte("host_not_public"), func(h Host) (any, error) { return h.Subscribe(&subscription) }, "host_not_public"},

@@ -31,18 +31,32 @@ func number(frame []byte, err error) (int64, error) {
 }
 
 // Key implements pipeline.Host.
-func (Host) Key(token string, key *abi.Key) error {
-	return read(key)(host.call(abi.OpKey, text(token)))
+func (Host) Key(token string) (key abi.Key, err error) {
+	frame, err := host.call(abi.OpKey, text(token))
+	if err == nil && key.Parse(frame) != nil {
+		err = abi.CodeFailed
+	}
+	return key, err
 }
 
 // Take implements pipeline.Host.
-func (Host) Take(keyID string, limit int, bucket *abi.Bucket) error {
-	frame := binary.LittleEndian.AppendUint32(scratch(), uint32(limit))
-	return read(bucket)(host.call(abi.OpTake, append(frame, keyID...)))
+func (Host) Take(keyID string, limit int) (bucket abi.Bucket, err error) {
+	frame := binary.LittleEndian.AppendUint32(frames, uint32(limit))
+	frame, err = host.call(abi.OpTake, append(frame, keyID...))
+	if err == nil && bucket.Parse(frame) != nil {
+		err = abi.CodeFailed
+	}
+	return bucket, err
 }
 
 // Profile implements handlers.Views.
-func (Host) Profile(p *abi.Profile) error { return read(p)(host.call(abi.OpProfile, nil)) }
+func (Host) Profile() (p abi.Profile, err error) {
+	frame, err := host.call(abi.OpProfile, nil)
+	if err == nil && p.Parse(frame) != nil {
+		err = abi.CodeFailed
+	}
+	return p, err
+}
 
 // Insights implements handlers.Views.
 func (Host) Insights(since int64, limit int, into *abi.Insights) error {
@@ -56,7 +70,7 @@ func (Host) Firings(before int64, limit int, into *abi.Firings) error {
 
 // Subscribe implements handlers.Subscriptions.
 func (Host) Subscribe(s *abi.Subscription) (reason string, err error) {
-	frame, err := host.call(abi.OpSubscribe, s.Append(scratch()))
+	frame, err := host.call(abi.OpSubscribe, s.Append(frames))
 	return string(frame), err
 }
 
@@ -71,18 +85,18 @@ func (Host) Revoke(id string) (already bool, err error) {
 
 // Lead implements handlers.Outbox.
 func (Host) Lead(l *abi.Lead) error {
-	_, err := host.call(abi.OpLead, l.Append(scratch()))
+	_, err := host.call(abi.OpLead, l.Append(frames))
 	return err
 }
 
 // LeadOnce implements handlers.Outbox.
 func (Host) LeadOnce(o *abi.Once) (kept abi.Kept, err error) {
-	err = read(&kept)(host.call(abi.OpLeadOnce, o.Append(scratch())))
+	err = read(&kept)(host.call(abi.OpLeadOnce, o.Append(frames)))
 	return kept, err
 }
 
 func window(edge int64, limit int) []byte {
-	frame := binary.LittleEndian.AppendUint64(scratch(), uint64(edge))
+	frame := binary.LittleEndian.AppendUint64(frames, uint64(edge))
 	return binary.LittleEndian.AppendUint32(frame, uint32(limit))
 }
 
@@ -98,9 +112,3 @@ func read(into interface{ Parse([]byte) error }) func([]byte, error) error {
 		return nil
 	}
 }
-
-// scratch is room for one frame on its way to the host, which has read it when
-// the call returns.
-func scratch() []byte { return frames[:0] }
-
-var frames = make([]byte, 0, 1<<10)

@@ -7,7 +7,7 @@ import "partneredge/wasm/abi"
 
 // Views are the account's data, read-only.
 type Views interface {
-	Profile(*abi.Profile) error
+	Profile() (abi.Profile, error)
 	// Insights created after since (0: all), newest first.
 	Insights(since int64, limit int, into *abi.Insights) error
 	// Firings triggered before before (0: all), newest first.

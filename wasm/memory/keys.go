@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"slices"
 	"strings"
 
 	"partneredge/wasm/abi"
@@ -69,23 +70,22 @@ func (w *World) RevokeKey(id string) error {
 }
 
 // Key reads the record of a bearer token.
-func (w *World) Key(token string, key *abi.Key) error {
+func (w *World) Key(token string) (abi.Key, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.failing(abi.OpKey); err != nil {
-		return err
+		return abi.Key{}, err
 	}
 	k := w.tokens[token]
 	if k == nil && w.isolated {
-		return abi.CodeUnavailable
+		return abi.Key{}, abi.CodeUnavailable
 	}
 	if k == nil {
-		return abi.CodeNotFound
+		return abi.Key{}, abi.CodeNotFound
 	}
-	room := key.Allowlist[:0]
-	*key = *k
-	key.Allowlist = append(room, k.Allowlist...)
-	return nil
+	key := *k
+	key.Allowlist = slices.Clone(k.Allowlist)
+	return key, nil
 }
 
 // bucket is a token bucket in whole numbers: level counts units of which
@@ -99,11 +99,11 @@ type bucket struct {
 const unitsAToken = 60_000_000
 
 // Take spends one token of a key's bucket, which holds limit tokens.
-func (w *World) Take(keyID string, limit int, into *abi.Bucket) error {
+func (w *World) Take(keyID string, limit int) (abi.Bucket, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.failing(abi.OpTake); err != nil {
-		return err
+		return abi.Bucket{}, err
 	}
 	now := w.now()
 	rate, full := int64(limit), int64(limit)*unitsAToken
@@ -117,7 +117,7 @@ func (w *World) Take(keyID string, limit int, into *abi.Bucket) error {
 	b.level = min(b.level+rate*min(max(now-b.at, 0), Minute), full)
 	b.at = now
 
-	*into = abi.Bucket{Limit: limit}
+	into := abi.Bucket{Limit: limit}
 	if b.level >= unitsAToken {
 		b.level -= unitsAToken
 		into.Allowed = true
@@ -126,7 +126,7 @@ func (w *World) Take(keyID string, limit int, into *abi.Bucket) error {
 	}
 	into.Remaining = int(b.level / unitsAToken)
 	into.ResetMS = millisFor(full-b.level, rate)
-	return nil
+	return into, nil
 }
 
 // millisFor is how long units take to flow in, rounded up; a minute when

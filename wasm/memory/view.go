@@ -38,14 +38,13 @@ func (v *View) enter(op abi.Op) (*account, error) {
 }
 
 // Profile reads the agent and the account.
-func (v *View) Profile(into *abi.Profile) error {
+func (v *View) Profile() (abi.Profile, error) {
 	a, err := v.enter(abi.OpProfile)
 	defer v.w.mu.Unlock()
 	if err != nil {
-		return err
+		return abi.Profile{}, err
 	}
-	*into = a.profile
-	return nil
+	return a.profile, nil
 }
 
 // Insights created after since (0: all), newest first.

@@ -17,30 +17,31 @@ const (
 	graceExpired = "api_key_grace_expired"
 )
 
-// authenticate reads the record of the request's key. It returns the reason why
+// authenticate reads the record of the request's key, or tells the reason why
 // there is none to go on with, or an error when that cannot be known now.
-func authenticate(req *abi.Request, key *abi.Key, host Host) (reason string, err error) {
+func authenticate(req *abi.Request, host Host) (key abi.Key, reason string, err error) {
 	token, reason := bearer(req)
 	if reason != "" {
-		return reason, nil
+		return key, reason, nil
 	}
 	if _, ok := apikey.Parse(token); !ok {
-		return malformedKey, nil
+		return key, malformedKey, nil
 	}
-	if err := host.Key(token, key); err == abi.CodeNotFound {
-		return unknownKey, nil
+	key, err = host.Key(token)
+	if err == abi.CodeNotFound {
+		return key, unknownKey, nil
 	} else if err != nil {
-		return "", err
+		return key, "", err
 	}
 	switch {
 	case key.Revoked != 0: // whenever: the clock it was revoked by may be ahead of this one
-		return revokedKey, nil
+		return key, revokedKey, nil
 	case key.Expires != 0 && req.Now >= key.Expires:
-		return keyExpired, nil
+		return key, keyExpired, nil
 	case key.GraceUntil != 0 && req.Now >= key.GraceUntil:
-		return graceExpired, nil
+		return key, graceExpired, nil
 	}
-	return "", nil
+	return key, "", nil
 }
 
 // bearer takes the token out of the Authorization header (RFC 6750, section

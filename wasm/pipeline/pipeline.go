@@ -10,8 +10,6 @@
 package pipeline
 
 import (
-	"strconv"
-
 	"partneredge/wasm/abi"
 	"partneredge/wasm/answer"
 )
@@ -23,9 +21,9 @@ type Host interface {
 	// Failure counts a failed authentication; milliseconds as for Lockout.
 	Failure(client string) (int64, error)
 	// Key reads the record of a bearer token; abi.CodeNotFound when unknown.
-	Key(token string, key *abi.Key) error
+	Key(token string) (abi.Key, error)
 	// Take spends one token of a key's bucket.
-	Take(keyID string, limit int, bucket *abi.Bucket) error
+	Take(keyID string, limit int) (abi.Bucket, error)
 }
 
 // Handle answers the request, or names the handler that goes on, for whom, and
@@ -38,12 +36,7 @@ func Handle(req *abi.Request, resp *abi.Response, host Host) {
 		answer.ErrorAfter(resp, 403, "too_many_failed_attempts", "ip_locked_out", wait)
 		return
 	}
-	var read struct { // one allocation for both
-		key    abi.Key
-		bucket abi.Bucket
-	}
-	key, bucket := &read.key, &read.bucket
-	reason, err := authenticate(req, key, host)
+	key, reason, err := authenticate(req, host)
 	switch {
 	case err != nil:
 		answer.Internal(resp)
@@ -55,11 +48,12 @@ func Handle(req *abi.Request, resp *abi.Response, host Host) {
 		answer.Error(resp, 403, "forbidden", "ip_not_allowed")
 		return
 	}
-	if err := host.Take(key.ID, key.RateLimit, bucket); err != nil {
+	bucket, err := host.Take(key.ID, key.RateLimit)
+	if err != nil {
 		answer.Internal(resp)
 		return
 	}
-	limitHeaders(resp, bucket, key.Environment)
+	limitHeaders(resp, &bucket, key.Environment)
 	if !bucket.Allowed {
 		answer.ErrorAfter(resp, 429, "rate_limited", "rate_limited", bucket.RetryMS)
 		return
@@ -100,14 +94,8 @@ func refuse(req *abi.Request, resp *abi.Response, reason string, host Host) {
 }
 
 func limitHeaders(resp *abi.Response, bucket *abi.Bucket, env abi.Environment) {
-	var room [3 * 20]byte
-	b := strconv.AppendInt(room[:0], int64(bucket.Limit), 10)
-	limit := len(b)
-	b = strconv.AppendInt(b, int64(bucket.Remaining), 10)
-	remaining := len(b)
-	numbers := string(strconv.AppendInt(b, bucket.ResetMS, 10)) // one allocation for all
-	answer.Header(resp, "x-ratelimit-limit", numbers[:limit])
-	answer.Header(resp, "x-ratelimit-remaining", numbers[limit:remaining])
-	answer.Header(resp, "x-ratelimit-reset-ms", numbers[remaining:])
+	answer.Header(resp, "x-ratelimit-limit", resp.Decimal(int64(bucket.Limit)))
+	answer.Header(resp, "x-ratelimit-remaining", resp.Decimal(int64(bucket.Remaining)))
+	answer.Header(resp, "x-ratelimit-reset-ms", resp.Decimal(bucket.ResetMS))
 	answer.Header(resp, "x-svc-environment", string(env))
 }

@@ -23,21 +23,19 @@ type fake struct {
 func (f *fake) Lockout(string) (int64, error) { return f.locked, nil }
 func (f *fake) Failure(string) (int64, error) { f.failures++; return 0, nil }
 
-func (f *fake) Key(_ string, key *abi.Key) error {
+func (f *fake) Key(string) (abi.Key, error) {
 	if f.keyErr != nil {
-		return f.keyErr
+		return abi.Key{}, f.keyErr
 	}
 	if f.key == nil {
-		return abi.CodeNotFound
+		return abi.Key{}, abi.CodeNotFound
 	}
-	*key = *f.key
-	return nil
+	return *f.key, nil
 }
 
-func (f *fake) Take(_ string, _ int, b *abi.Bucket) error {
+func (f *fake) Take(string, int) (abi.Bucket, error) {
 	f.taken++
-	*b = f.bucket
-	return f.takeErr
+	return f.bucket, f.takeErr
 }
 
 const now = 1_700_000_000_000_000

@@ -41,8 +41,8 @@ func handle(req *abi.Request, resp *abi.Response) {
 	case "/environment":
 		resp.Body = fmt.Append(resp.Body, len(os.Args), len(os.Environ()))
 	case "/profile":
-		var p abi.Profile
-		if err := (guest.Host{}).Profile(&p); err != nil {
+		p, err := (guest.Host{}).Profile()
+		if err != nil {
 			resp.Body = append(resp.Body, err.Error()...)
 			return
 		}

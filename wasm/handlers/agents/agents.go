@@ -9,8 +9,8 @@ import (
 
 // Handle answers GET /api/v2/public/agents/me.
 func Handle(_ *abi.Request, resp *abi.Response, views handlers.Views) {
-	var p abi.Profile
-	if err := views.Profile(&p); err != nil {
+	p, err := views.Profile()
+	if err != nil {
 		answer.Internal(resp)
 		return
 	}
