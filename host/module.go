@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -97,14 +96,13 @@ func (m *Module) close(ctx context.Context) {
 // random bytes. The module is shown only the headers that its manifest names.
 // resp's content is good until it is used again. Every error is an *Error.
 func (m *Module) Call(ctx context.Context, req *abi.Request, resp *abi.Response) error {
+	m.runtime.turns.begin()
+	defer m.runtime.turns.end()
 	if err := m.call(ctx, req, resp); err != nil {
 		m.report(err)
 		return err
 	}
 	m.counts.calls.Add(1)
-	// Whoever is ready runs first. Under load requests then take each step one
-	// after another, while its code and data are in the processor's cache.
-	runtime.Gosched()
 	return nil
 }
 

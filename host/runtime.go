@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -61,6 +62,7 @@ type Runtime struct {
 	engine engine.Engine
 	reset  memory.Strategy
 	budget budget
+	turns  turns
 
 	lookUp    func(context.Context, string) ([]netip.Addr, error)
 	checkDial func(netip.AddrPort) error
@@ -93,6 +95,7 @@ func New(ctx context.Context, config Config) (*Runtime, error) {
 	if r.reset, err = memory.Choose(config.Reset); err != nil {
 		return nil, fmt.Errorf("start module runtime: %w", err)
 	}
+	r.turns.processors = int64(runtime.GOMAXPROCS(0))
 	set(&config.Memory, 2<<30)
 	r.budget.left = config.Memory
 	if config.Engine == nil {

@@ -15,8 +15,11 @@ const (
 	firstFuel  = 100_000
 	minFuel    = 1_000
 	maxFuel    = 2_000_000
-	tickTarget = 20 * time.Microsecond  // the collector's stop waits this long
-	yieldAfter = 200 * time.Microsecond // of computing, other goroutines run
+	tickTarget = 20 * time.Microsecond // the collector's stop waits this long
+	// After so much computing other goroutines run: where every processor has a
+	// call, and where one is free, which yielding would wake for nothing.
+	yieldAfter = 200 * time.Microsecond
+	yieldAlone = 2 * time.Millisecond
 	// maxStretch is the most that is charged for computing between two checks,
 	// far more than the fuel for it lasts: a longer stretch was not the guest's
 	// doing, its thread had to wait for a processor. On a busy machine that
@@ -31,7 +34,7 @@ func edgeTick(ctx context.Context, _ []byte, stack []uint64) {
 	now := c.check()
 	computed := now - c.inHost
 	c.fuel = nextFuel(c.fuel, computed-c.ticked)
-	if computed-c.yielded >= yieldAfter {
+	if c.m.runtime.turns.yield(computed - c.yielded) {
 		runtime.Gosched()
 		c.inHost += c.m.runtime.elapsed() - now // the others' time
 		c.yielded = computed
