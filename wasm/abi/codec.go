@@ -19,6 +19,8 @@ func extend(b []byte, n int) (whole, added []byte) {
 	return whole, whole[len(b):]
 }
 
+// grow is not inlined, as bytes is not; rooms are as good as always big enough.
+//
 //go:noinline
 func grow(b []byte, n int) []byte { return slices.Grow(b, n) }
 

@@ -66,6 +66,7 @@ type Request struct {
 //
 // A GET of /x from ::1 with nothing else is 48 + (4+3) + (4+2) + 4 + (4+3) +
 // 5*4 = 92 bytes.
+const requestHead = 48 // bytes before the first length
 
 // Append adds the request's frame to b.
 func (r *Request) Append(b []byte) []byte {
@@ -93,7 +94,7 @@ func (r *Request) Append(b []byte) []byte {
 // Body share b's bytes.
 func (r *Request) Parse(b []byte) error {
 	d := newReader(b)
-	head := d.take(48)
+	head := d.take(requestHead)
 	if head == nil || head[0] != Version {
 		return ErrFrame
 	}
@@ -154,6 +155,7 @@ type Response struct {
 //	8      4    scopes
 //	12          bytes: handler, key id, account id, environment, param;
 //	            name and value of each header; body
+const responseHead = 12 // bytes before the first length
 
 // Append adds the response's frame to b.
 func (r *Response) Append(b []byte) []byte {
@@ -178,7 +180,7 @@ func (r *Response) Append(b []byte) []byte {
 // Body share b's bytes.
 func (r *Response) Parse(b []byte) error {
 	d := newReader(b)
-	head := d.take(12)
+	head := d.take(responseHead)
 	if head == nil || head[0] != Version {
 		return ErrFrame
 	}

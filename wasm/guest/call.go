@@ -6,16 +6,15 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// link is the way to the host. room holds the results of one request's calls,
-// one behind the other, since what is parsed out of one shares its bytes.
+// link is the way to the host. The results of one request's calls take room one
+// behind the other, since what is parsed out of one shares its bytes.
 type link struct {
 	invoke func(op abi.Op, frame, out []byte) int32
-	room   []byte
-	used   int
+	room   []byte // what is left
 }
 
 // reset begins a request whose results go to room.
-func (l *link) reset(room []byte) { l.room, l.used = room, 0 }
+func (l *link) reset(room []byte) { l.room = room }
 
 // tries bounds how often a result may have grown between being measured and
 // being fetched.
@@ -24,10 +23,10 @@ const tries = 4
 // call runs one operation and returns its result. An error is an abi.Code.
 func (l *link) call(op abi.Op, frame []byte) ([]byte, error) {
 	const short = int32(abi.CodeShort)
-	out := l.room[l.used:]
+	out := l.room
 	n := l.invoke(op, frame, out)
 	if n > short {
-		l.used += max(0, min(int(n), len(out)))
+		l.room = out[max(0, min(int(n), len(out))):]
 	}
 	for i := 0; n <= short && i < tries; i++ {
 		out = make([]byte, short-n)

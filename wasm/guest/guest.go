@@ -69,7 +69,7 @@ func handle(n int32) []byte {
 	}
 	host.reset(desk[inputAt+int(n):])
 	answer.Reset()
-	answer.Body = body[:0]
+	answer.Body = body
 	handler(&request, &answer)
 	output = answer.Append(output[:0])
 	return output

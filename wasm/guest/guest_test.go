@@ -36,7 +36,8 @@ func answering(result []byte) func(abi.Op, []byte, []byte) int32 {
 func TestCallKeepsEarlierResults(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.IntRange(0, 40<<10), 1, 8).Draw(t, "sizes")
-		l := link{room: make([]byte, 64<<10)}
+		room := make([]byte, 64<<10)
+		l := link{room: room}
 		var got, want [][]byte
 		for i, size := range sizes {
 			result := bytes.Repeat([]byte{byte(i + 1)}, size)
@@ -52,9 +53,9 @@ func TestCallKeepsEarlierResults(t *testing.T) {
 				t.Fatalf("result %d of %v is not what it was", i, sizes)
 			}
 		}
-		l.reset(l.room)
-		l.invoke = answering(make([]byte, len(l.room)))
-		if b, err := l.call(abi.OpProfile, nil); err != nil || &b[0] != &l.room[0] {
+		l.reset(room)
+		l.invoke = answering(make([]byte, len(room)))
+		if b, err := l.call(abi.OpProfile, nil); err != nil || &b[0] != &room[0] {
 			t.Fatalf("after a reset the room is not whole: %v", err)
 		}
 	})

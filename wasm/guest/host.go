@@ -33,9 +33,7 @@ func number(frame []byte, err error) (int64, error) {
 // Key implements pipeline.Host.
 func (Host) Key(token string) (key abi.Key, err error) {
 	frame, err := host.call(abi.OpKey, text(token))
-	if err == nil && key.Parse(frame) != nil {
-		err = abi.CodeFailed
-	}
+	err = outcome(err, key.Parse(frame))
 	return key, err
 }
 
@@ -43,29 +41,27 @@ func (Host) Key(token string) (key abi.Key, err error) {
 func (Host) Take(keyID string, limit int) (bucket abi.Bucket, err error) {
 	frame := binary.LittleEndian.AppendUint32(frames, uint32(limit))
 	frame, err = host.call(abi.OpTake, append(frame, keyID...))
-	if err == nil && bucket.Parse(frame) != nil {
-		err = abi.CodeFailed
-	}
+	err = outcome(err, bucket.Parse(frame))
 	return bucket, err
 }
 
 // Profile implements handlers.Views.
 func (Host) Profile() (p abi.Profile, err error) {
 	frame, err := host.call(abi.OpProfile, nil)
-	if err == nil && p.Parse(frame) != nil {
-		err = abi.CodeFailed
-	}
+	err = outcome(err, p.Parse(frame))
 	return p, err
 }
 
 // Insights implements handlers.Views.
 func (Host) Insights(since int64, limit int, into *abi.Insights) error {
-	return read(into)(host.call(abi.OpInsights, window(since, limit)))
+	frame, err := host.call(abi.OpInsights, window(since, limit))
+	return outcome(err, into.Parse(frame))
 }
 
 // Firings implements handlers.Views.
 func (Host) Firings(before int64, limit int, into *abi.Firings) error {
-	return read(into)(host.call(abi.OpFirings, window(before, limit)))
+	frame, err := host.call(abi.OpFirings, window(before, limit))
+	return outcome(err, into.Parse(frame))
 }
 
 // Subscribe implements handlers.Subscriptions.
@@ -91,7 +87,8 @@ func (Host) Lead(l *abi.Lead) error {
 
 // LeadOnce implements handlers.Outbox.
 func (Host) LeadOnce(o *abi.Once) (kept abi.Kept, err error) {
-	err = read(&kept)(host.call(abi.OpLeadOnce, o.Append(frames)))
+	frame, err := host.call(abi.OpLeadOnce, o.Append(frames))
+	err = outcome(err, kept.Parse(frame))
 	return kept, err
 }
 
@@ -100,15 +97,12 @@ func window(edge int64, limit int) []byte {
 	return binary.LittleEndian.AppendUint32(frame, uint32(limit))
 }
 
-// read makes a result the frame of into.
-func read(into interface{ Parse([]byte) error }) func([]byte, error) error {
-	return func(frame []byte, err error) error {
-		if err != nil {
-			return err
-		}
-		if into.Parse(frame) != nil {
-			return abi.CodeFailed
-		}
-		return nil
+// outcome is the error of a call whose result was then read: a result that cannot
+// be read is a failure of the host's. Results are read by each method itself, for
+// through an interface they would lie on the heap.
+func outcome(call, read error) error {
+	if call == nil && read != nil {
+		return abi.CodeFailed
 	}
+	return call
 }
