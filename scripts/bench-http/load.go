@@ -31,12 +31,12 @@ func (r result) quantile(q float64) time.Duration {
 func load(ctx context.Context, s *server, conns int, length time.Duration, perSecond float64) (result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	request := []byte("GET /api/v2/public/agents/me HTTP/1.1\r\nHost: " + s.addr + "\r\nAuthorization: Bearer " + s.key + "\r\n\r\n")
 	start := time.Now()
 	var all result
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for i := range conns {
+		request := []byte("GET /api/v2/public/agents/me HTTP/1.1\r\nHost: " + s.addr + "\r\nAuthorization: Bearer " + s.keys[i%len(s.keys)] + "\r\n\r\n")
 		wg.Go(func() {
 			took, err := loadOne(ctx, s.addr, request, start, length, i, conns, perSecond)
 			if err != nil {

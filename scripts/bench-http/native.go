@@ -25,17 +25,22 @@ func serveNative(ctx context.Context, dir string, out io.Writer) error {
 		return err
 	}
 	defer func() { _ = state.Close() }()
-	key := apikey.Mint(abi.EnvLive, new([apikey.RandomSize]byte))
 	record := abi.Key{
-		ID: "key_bench", AccountID: "acc_bench", Environment: abi.EnvLive, Scopes: ^abi.Scopes(0),
+		AccountID: "acc_bench", Environment: abi.EnvLive, Scopes: ^abi.Scopes(0),
 		RateLimit: 1_000_000, Expires: time.Now().Add(time.Hour).UnixMicro(),
 	}
 	profile := abi.Profile{
 		AgentID: "agt_01h455vb4pex5vsknk084sn02q", Email: "dana@example.com", FullName: "Dana Reyes", Joined: 1_700_000_000_000_000,
 		AccountID: "acc_01h455vb4pex5vsknk084sn02q", AccountName: "Reyes Realty", Mode: "live",
 	}
-	if _, err := state.Keys.Put(local.KeyName([]byte(key)), local.Record{Ref: record.ID, Frame: string(record.Append(nil))}); err != nil {
-		return err
+	var keys []string
+	for i := range keysInUse {
+		key := apikey.Mint(abi.EnvLive, &[apikey.RandomSize]byte{byte(i)})
+		record.ID = fmt.Sprintf("key_bench_%d", i)
+		if _, err := state.Keys.Put(local.KeyName([]byte(key)), local.Record{Ref: record.ID, Frame: string(record.Append(nil))}); err != nil {
+			return err
+		}
+		keys = append(keys, key)
 	}
 	if _, err := state.Views.Put(record.AccountID, local.Record{Ref: record.AccountID, Frame: string(profile.Append(nil))}); err != nil {
 		return err
@@ -59,7 +64,7 @@ func serveNative(ctx context.Context, dir string, out io.Writer) error {
 	}
 	stopped := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stopped()
-	if err := json.NewEncoder(out).Encode(hello{Addr: listener.Addr().String(), Key: key}); err != nil {
+	if err := json.NewEncoder(out).Encode(hello{Addr: listener.Addr().String(), Keys: keys}); err != nil {
 		return err
 	}
 	if err := server.Serve(listener); err != http.ErrServerClosed {

@@ -16,14 +16,22 @@ import (
 	"time"
 )
 
-// server is a process that serves agents/me at addr for key.
+// server is a process that serves agents/me at addr for each of keys.
 type server struct {
-	addr, key string
-	process   *exec.Cmd
+	addr    string
+	keys    []string
+	process *exec.Cmd
 }
 
 // hello is what the plain Go server says of itself.
-type hello struct{ Addr, Key string }
+type hello struct {
+	Addr string
+	Keys []string
+}
+
+// keysInUse is how many keys share the load: the highest limit that a key can
+// have, a million a minute, is less than a server may answer.
+const keysInUse = 8
 
 var errNotInstalled = errors.New("not installed")
 
@@ -52,11 +60,11 @@ func startNative(ctx context.Context, dir string) (*server, error) {
 		s.stop()
 		return nil, fmt.Errorf("read its address: %w", err)
 	}
-	s.addr, s.key = h.Addr, h.Key
+	s.addr, s.keys = h.Addr, h.Keys
 	return s, nil
 }
 
-// startNode starts origin and node, and makes a key that may be called often
+// startNode starts origin and node, and makes keys that may be called often
 // enough.
 func startNode(ctx context.Context, program, dir string) (*server, error) {
 	data := filepath.Join(dir, "node")
@@ -94,29 +102,40 @@ func startNode(ctx context.Context, program, dir string) (*server, error) {
 	}
 	s.addr = base.Host
 
-	body := `{"environment":"live","scopes":["read:agent"],"rate_limit":1000000}`
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, dev.Origin.AdminURL+"/admin/v1/accounts/"+dev.AccountID+"/keys", bytes.NewReader([]byte(body)))
-	if err != nil {
-		s.stop()
-		return nil, err
+	for range keysInUse {
+		key, err := makeKey(ctx, dev.Origin.AdminURL, dev.Origin.AdminToken, dev.AccountID)
+		if err != nil {
+			s.stop()
+			return nil, fmt.Errorf("make a key: %w", err)
+		}
+		s.keys = append(s.keys, key)
 	}
-	req.Header.Set("Authorization", "Bearer "+dev.Origin.AdminToken)
+	return s, nil
+}
+
+func makeKey(ctx context.Context, admin, token, account string) (string, error) {
+	body := `{"environment":"live","scopes":["read:agent"],"rate_limit":1000000}`
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, admin+"/admin/v1/accounts/"+account+"/keys", bytes.NewReader([]byte(body)))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Content-Type", "application/json")
 	answer, err := http.DefaultClient.Do(req)
 	if err != nil {
-		s.stop()
-		return nil, err
+		return "", err
 	}
 	defer func() { _ = answer.Body.Close() }()
 	var made struct {
 		Plaintext string `json:"plaintext"`
 	}
-	if err := json.NewDecoder(answer.Body).Decode(&made); err != nil || made.Plaintext == "" {
-		s.stop()
-		return nil, fmt.Errorf("make a key: status %d: %w", answer.StatusCode, err)
+	if err := json.NewDecoder(answer.Body).Decode(&made); err != nil {
+		return "", err
 	}
-	s.key = made.Plaintext
-	return s, nil
+	if made.Plaintext == "" {
+		return "", fmt.Errorf("status %d", answer.StatusCode)
+	}
+	return made.Plaintext, nil
 }
 
 func startWorkerd(ctx context.Context, program, dir string) (*server, error) {
@@ -142,14 +161,14 @@ func startWorkerd(ctx context.Context, program, dir string) (*server, error) {
 	if err := process.Start(); err != nil {
 		return nil, err
 	}
-	s := &server{addr: fmt.Sprintf("127.0.0.1:%d", port), key: workerKey, process: process}
+	s := &server{addr: fmt.Sprintf("127.0.0.1:%d", port), keys: []string{workerKey}, process: process}
 	err = until(ctx, func() error {
 		conn, err := net.Dial("tcp", s.addr)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = conn.Close() }()
-		if _, err := fmt.Fprintf(conn, "GET /api/v2/public/agents/me HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", s.key); err != nil {
+		if _, err := fmt.Fprintf(conn, "GET /api/v2/public/agents/me HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", workerKey); err != nil {
 			return err
 		}
 		return readAnswer(bufio.NewReader(conn))

@@ -1,6 +1,7 @@
 package abi
 
 import (
+	"slices"
 	"strconv"
 	"unsafe"
 )
@@ -209,6 +210,12 @@ func (r *Response) Take(b []byte) error {
 
 // Decimal is n in digits, in room of r's own: good until the next Reset or Take.
 func (r *Response) Decimal(n int64) string {
+	const longest = 20 // digits, and the sign
+	if cap(r.own)-len(r.own) < longest {
+		// Room for all that one answer says, from the first on: a guest's room is
+		// that of its warm-up, whose numbers may be short.
+		r.own = slices.Grow(r.own, 8*longest)
+	}
 	at := len(r.own)
 	r.own = strconv.AppendInt(r.own, n, 10)
 	return unsafe.String(&r.own[at], len(r.own)-at)
