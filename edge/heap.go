@@ -7,13 +7,25 @@ import (
 	"runtime/metrics"
 	"sync"
 	"time"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
 // heapFloor is how big a node's heap becomes before garbage is collected, in
-// bytes. Go starts whenever the heap has doubled. A node that holds little would
-// collect twice a second under load, for 20 ms each, and a request in thirty
-// wait for it; with this it is less than one in a hundred.
-const heapFloor = 256 << 20
+// bytes, of the memory that the process may use. Go starts whenever the heap has
+// doubled. A node that holds little would collect many times a second under load,
+// and one of two processors is at it for 10 ms, so that requests pile up for 40.
+// With this they are less than one in a hundred.
+func heapFloor(memory uint64) uint64 { return min(memory/8, 1<<30) }
+
+// usableMemory is what a cgroup or else the machine has, in bytes.
+func usableMemory() uint64 {
+	n, err := memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)()
+	if err != nil {
+		return 2 << 30 // not to be told here
+	}
+	return n
+}
 
 // collectSeldom has garbage collected by heapFloor until stop is called. GOGC in
 // the environment switches it off; GOMEMLIMIT holds all the same.
@@ -27,11 +39,11 @@ func collectSeldom(ctx context.Context) (stop func()) {
 		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
-		percent := 0
+		floor, percent := heapFloor(usableMemory()), 0
 		for {
 			metrics.Read(live)
 			// To set it stops the world for a moment: not for a small difference.
-			if p := gcPercent(live[0].Value.Uint64()); p < percent*9/10 || p > percent*11/10 {
+			if p := gcPercent(live[0].Value.Uint64(), floor); p < percent*9/10 || p > percent*11/10 {
 				percent = p
 				debug.SetGCPercent(p)
 			}
@@ -48,13 +60,13 @@ func collectSeldom(ctx context.Context) (stop func()) {
 
 const usualPercent = 100
 
-// gcPercent is by how much of what lives the heap may grow until it is heapFloor,
-// or twice what lives.
-func gcPercent(live uint64) int {
+// gcPercent is by how much of what lives the heap may grow until it is floor, or
+// twice what lives.
+func gcPercent(live, floor uint64) int {
 	const least = 4 << 20 // below, Go's collector counts as if so much lived
 	live = max(live, least)
-	if live >= heapFloor/2 {
+	if live >= floor/2 {
 		return usualPercent
 	}
-	return int((heapFloor - live) * 100 / live)
+	return int((floor - live) * 100 / live)
 }

@@ -13,8 +13,25 @@ func TestGCPercent(t *testing.T) {
 		128 * mib:  100,
 		2000 * mib: 100,
 	} {
-		if got := gcPercent(live); got != want {
+		if got := gcPercent(live, 256*mib); got != want {
 			t.Errorf("%d MiB live: %d %%, want %d", live/mib, got, want)
 		}
+	}
+}
+
+func TestHeapFloor(t *testing.T) {
+	const mib = 1 << 20
+	for memory, want := range map[uint64]uint64{
+		256 * mib:     32 * mib,
+		2048 * mib:    256 * mib,
+		8192 * mib:    1024 * mib,
+		1 << 20 * mib: 1024 * mib,
+	} {
+		if got := heapFloor(memory); got != want {
+			t.Errorf("%d MiB to use: %d MiB, want %d", memory/mib, got/mib, want/mib)
+		}
+	}
+	if got := usableMemory(); got < 64*mib {
+		t.Errorf("this machine has %d bytes", got)
 	}
 }

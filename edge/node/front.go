@@ -23,7 +23,7 @@ const maxHeader = 12 << 10
 // partnerAPI answers partners: the document and its page here, all else by the
 // modules of a release.
 func partnerAPI(c Config, releases *slots) http.Handler {
-	api := traced(c.Tracer, withAge(releases))
+	api := traced(c.Tracer, releases)
 	docs := openapi.Handler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if openapi.Serves(r.URL.Path) {

@@ -87,6 +87,7 @@ func (l *lineup) serves(c Config, observe observer) {
 			observe(handler, status, took)
 		},
 
+		Begin:    withAge,
 		Around:   aroundModules(c.Tracer),
 		Answered: tracedAnswer(c.Tracer),
 	})

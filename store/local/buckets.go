@@ -286,7 +286,7 @@ func readAccount(tx *changes, name string) (limit int, account ratelimit.Account
 // An account's value: i64 limit a minute when last spent from, then what
 // ratelimit.Account.Append writes.
 func writeAccount(tx *changes, name string, limit int, account ratelimit.Account) {
-	v := account.Append(putInt(newValue(80), int64(limit)))
+	v := account.Append(putInt(newValue(8+ratelimit.AccountSize), int64(limit)))
 	tx.set(name, seal(name, v))
 }
 

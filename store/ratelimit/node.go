@@ -176,6 +176,9 @@ func (a *Account) Idle(perMinute int, now int64) bool {
 // ErrAccount says that bytes are no account.
 var ErrAccount = errors.New("read rate-limit account: malformed")
 
+// AccountSize is how many bytes Append adds.
+const AccountSize = 2 + 9*8
+
 // Append adds the account to b: u8 version 2, u8 young, then i64 little endian
 // missing, at, spent, acked, sent, shared at, nodes, others, from.
 func (a *Account) Append(b []byte) []byte {

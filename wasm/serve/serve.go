@@ -62,11 +62,13 @@ type Config struct {
 	// Log gets one line for each request that could not be answered. Default:
 	// none is written.
 	Log *slog.Logger
+	// Begin, if set, is called first: the request is answered within ctx, to into.
+	// Default: the request's own context, and w.
+	Begin func(w http.ResponseWriter, r *http.Request) (ctx context.Context, into http.ResponseWriter)
 	// Around, if set, is called before a module is: the module is called with ctx,
 	// and end is told of its error.
 	Around func(ctx context.Context, module string) (within context.Context, end func(error))
-	// Answered, if set, is told of every answer with the request's context: the
-	// handler ("" when the gate answered) and the status.
+	// Answered, if set, is told of every answer, with what Begin gave: the handler ("" when the gate answered) and the status.
 	Answered func(ctx context.Context, handler string, status int)
 	// Observe, if set, is told of every answer: the handler ("" when the gate
 	// answered), the status, and how long it took.
@@ -125,31 +127,34 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := s.calls.Get().(*call)
 	defer s.calls.Put(c)
 
-	handler, status := s.answer(w, r, set, c, start)
+	ctx := r.Context()
+	if s.Begin != nil {
+		ctx, w = s.Begin(w, r)
+	}
+	handler, status := s.answer(ctx, w, r, set, c, start)
 	if s.Answered != nil {
-		s.Answered(r.Context(), handler, status)
+		s.Answered(ctx, handler, status)
 	}
 	if s.Observe != nil {
 		s.Observe(handler, status, s.Now().Sub(start))
 	}
 }
 
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, set *Set, c *call, start time.Time) (handler string, status int) {
-	ctx := r.Context()
+func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Request, set *Set, c *call, start time.Time) (handler string, status int) {
 	s.flatten(c, r, start)
 	c.show(r, set.Gate.Headers)
 	c.gate.Reset()
 	if err := s.call(ctx, "gate", set.Gate, &c.req, &c.gate); err != nil {
-		return "", s.fail(w, r, c, nil, "gate", err)
+		return "", s.fail(ctx, w, r, c, nil, "gate", err)
 	}
 	if c.gate.Handler == "" {
-		return "", s.deliver(w, r, c, nil, &c.gate, "gate")
+		return "", s.deliver(ctx, w, r, c, nil, &c.gate, "gate")
 	}
 
 	handler = strings.Clone(c.gate.Handler) // an observer may keep it
 	module, ok := set.Handlers[handler]
 	if !ok {
-		return handler, s.fail(w, r, c, c.gate.Headers, handler, errors.New("find handler: no such module"))
+		return handler, s.fail(ctx, w, r, c, c.gate.Headers, handler, errors.New("find handler: no such module"))
 	}
 	body, err := c.read(w, r)
 	switch {
@@ -166,9 +171,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, set *Set, c *cal
 	c.show(r, module.Headers)
 	c.handler.Reset()
 	if err := s.call(ctx, handler, module, &c.req, &c.handler); err != nil {
-		return handler, s.fail(w, r, c, c.gate.Headers, handler, err)
+		return handler, s.fail(ctx, w, r, c, c.gate.Headers, handler, err)
 	}
-	return handler, s.deliver(w, r, c, c.gate.Headers, &c.handler, handler)
+	return handler, s.deliver(ctx, w, r, c, c.gate.Headers, &c.handler, handler)
 }
 
 func (s *Server) call(ctx context.Context, name string, m Module, req *abi.Request, resp *abi.Response) error {

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -27,20 +28,20 @@ var (
 )
 
 // deliver writes what a module answered, under the gate's headers.
-func (s *Server) deliver(w http.ResponseWriter, r *http.Request, c *call, gate []abi.Header, resp *abi.Response, module string) int {
+func (s *Server) deliver(ctx context.Context, w http.ResponseWriter, r *http.Request, c *call, gate []abi.Header, resp *abi.Response, module string) int {
 	if resp.Status < 200 || resp.Status > 599 {
-		return s.fail(w, r, c, gate, module, fmt.Errorf("read answer: status %d", resp.Status))
+		return s.fail(ctx, w, r, c, gate, module, fmt.Errorf("read answer: status %d", resp.Status))
 	}
 	return c.write(w, r, resp.Status, gate, resp.Headers, resp.Body)
 }
 
 // fail answers a request that a module could not. Why is for the log alone.
-func (s *Server) fail(w http.ResponseWriter, r *http.Request, c *call, gate []abi.Header, module string, err error) int {
+func (s *Server) fail(ctx context.Context, w http.ResponseWriter, r *http.Request, c *call, gate []abi.Header, module string, err error) int {
 	level := slog.LevelError
-	if r.Context().Err() != nil {
+	if ctx.Err() != nil {
 		level = slog.LevelDebug // the client went away: nothing is wrong here
 	}
-	s.Log.LogAttrs(r.Context(), level, "request failed",
+	s.Log.LogAttrs(ctx, level, "request failed",
 		slog.String("module", module), slog.String("method", r.Method), slog.String("error", err.Error()))
 	return c.write(w, r, http.StatusInternalServerError, gate, soon, internal)
 }
