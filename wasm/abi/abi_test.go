@@ -2,7 +2,9 @@ package abi
 
 import (
 	"bytes"
+	"math"
 	"reflect"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -119,6 +121,22 @@ func TestTakeOutlivesTheFrame(t *testing.T) {
 	clear(b)
 	if string(r.Body) != "body" || r.Headers[0] != (Header{"a", "b"}) {
 		t.Errorf("got %+v after the frame was cleared", r)
+	}
+}
+
+// A guest's room is that of its warm-up: what is longer than there must fit.
+func TestDecimalKeepsItsRoom(t *testing.T) {
+	var r Response
+	r.Decimal(1)
+	room := cap(r.own)
+	r.Reset()
+	for _, n := range []int64{math.MaxInt64, math.MinInt64, 60_000, 0} {
+		if got := r.Decimal(n); got != strconv.FormatInt(n, 10) {
+			t.Errorf("%d is %q", n, got)
+		}
+	}
+	if cap(r.own) != room {
+		t.Errorf("room for %d bytes became %d", room, cap(r.own))
 	}
 }
 
