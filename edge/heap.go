@@ -15,7 +15,7 @@ import (
 // bytes, of the memory that the process may use. Go starts whenever the heap has
 // doubled. A node that holds little would collect many times a second under load,
 // and one of two processors is at it for 10 ms, so that requests pile up for 40.
-// With this they are less than one in a hundred.
+// With this fewer of them wait, but each time for longer: the heap is swept, too.
 func heapFloor(memory uint64) uint64 { return min(memory/8, 1<<30) }
 
 // usableMemory is what a cgroup or else the machine has, in bytes.

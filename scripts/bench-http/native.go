@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"partneredge/store/local"
+	"partneredge/store/ratelimit"
 	"partneredge/wasm/abi"
 	"partneredge/wasm/apikey"
 	"partneredge/wasm/handlers/agents"
@@ -27,7 +28,7 @@ func serveNative(ctx context.Context, dir string, out io.Writer) error {
 	defer func() { _ = state.Close() }()
 	record := abi.Key{
 		AccountID: "acc_bench", Environment: abi.EnvLive, Scopes: ^abi.Scopes(0),
-		RateLimit: 1_000_000, Expires: time.Now().Add(time.Hour).UnixMicro(),
+		RateLimit: ratelimit.MaxLimit, Expires: time.Now().Add(time.Hour).UnixMicro(),
 	}
 	profile := abi.Profile{
 		AgentID: "agt_01h455vb4pex5vsknk084sn02q", Email: "dana@example.com", FullName: "Dana Reyes", Joined: 1_700_000_000_000_000,

@@ -14,6 +14,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"partneredge/scripts/fleet"
+	"partneredge/store/ratelimit"
 )
 
 // server is a process that serves agents/me at addr for each of keys.
@@ -30,7 +33,7 @@ type hello struct {
 }
 
 // keysInUse is how many keys share the load: the highest limit that a key can
-// have, a million a minute, is less than a server may answer.
+// have, ratelimit.MaxLimit a minute, is less than a server may answer.
 const keysInUse = 8
 
 var errNotInstalled = errors.New("not installed")
@@ -102,8 +105,9 @@ func startNode(ctx context.Context, program, dir string) (*server, error) {
 	}
 	s.addr = base.Host
 
+	admin := fleet.Admin{URL: dev.Origin.AdminURL, Token: dev.Origin.AdminToken, Client: http.DefaultClient}
 	for range keysInUse {
-		key, err := makeKey(ctx, dev.Origin.AdminURL, dev.Origin.AdminToken, dev.AccountID)
+		_, key, err := admin.Key(ctx, dev.AccountID, ratelimit.MaxLimit)
 		if err != nil {
 			s.stop()
 			return nil, fmt.Errorf("make a key: %w", err)
@@ -111,31 +115,6 @@ func startNode(ctx context.Context, program, dir string) (*server, error) {
 		s.keys = append(s.keys, key)
 	}
 	return s, nil
-}
-
-func makeKey(ctx context.Context, admin, token, account string) (string, error) {
-	body := `{"environment":"live","scopes":["read:agent"],"rate_limit":1000000}`
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, admin+"/admin/v1/accounts/"+account+"/keys", bytes.NewReader([]byte(body)))
-	if err != nil {
-		return "", err
-	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	req.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	var made struct {
-		Plaintext string `json:"plaintext"`
-	}
-	if err := json.NewDecoder(answer.Body).Decode(&made); err != nil {
-		return "", err
-	}
-	if made.Plaintext == "" {
-		return "", fmt.Errorf("status %d", answer.StatusCode)
-	}
-	return made.Plaintext, nil
 }
 
 func startWorkerd(ctx context.Context, program, dir string) (*server, error) {

@@ -68,8 +68,8 @@ type Config struct {
 	// Around, if set, is called before a module is: the module is called with ctx,
 	// and end is told of its error.
 	Around func(ctx context.Context, module string) (within context.Context, end func(error))
-	// Answered, if set, is told of every answer, with the request's context: the
-	// handler ("" when the gate answered) and the status.
+	// Answered, if set, is told of every answer with Begin's context: the handler
+	// ("" when the gate answered) and the status.
 	Answered func(ctx context.Context, handler string, status int)
 	// Observe, if set, is told of every answer: the handler ("" when the gate
 	// answered), the status, and how long it took.
