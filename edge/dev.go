@@ -89,6 +89,7 @@ func runDev(ctx context.Context, args []string, stdout, stderr io.Writer) (err e
 		_ = os.Remove(env)
 	}
 	withdraw() // an earlier process may have been killed
+	defer morePlaces()()
 	defer collectSeldom(ctx)()
 	d, err := startDev(ctx, c)
 	if err != nil {

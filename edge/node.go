@@ -98,6 +98,7 @@ func runNode(ctx context.Context, args []string, stdout, stderr io.Writer) (err 
 
 	progress := newProgress(stdout)
 	c.Progress = progress.module
+	defer morePlaces()()
 	defer collectSeldom(ctx)()
 	n, err := node.Start(ctx, c)
 	progress.done(err == nil)

@@ -95,7 +95,7 @@ func New(ctx context.Context, config Config) (*Runtime, error) {
 	if r.reset, err = memory.Choose(config.Reset); err != nil {
 		return nil, fmt.Errorf("start module runtime: %w", err)
 	}
-	r.turns.processors = int64(runtime.GOMAXPROCS(0))
+	r.turns.processors = int64(min(runtime.GOMAXPROCS(0), runtime.NumCPU()))
 	set(&config.Memory, 2<<30)
 	r.budget.left = config.Memory
 	if config.Engine == nil {
