@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"partneredge/host/memory"
@@ -157,8 +158,11 @@ func (c *call) flushLine() {
 type capContext struct {
 	parent   context.Context
 	deadline time.Time
-	inner    context.Context // nil until someone waits
-	stop     context.CancelFunc
+
+	mu    sync.Mutex
+	inner context.Context // nil until someone waits
+	stop  context.CancelFunc
+	ended bool
 }
 
 // context is what capabilities get. It is never used again by another call,
@@ -177,33 +181,48 @@ func (c *call) context() context.Context {
 func (c *capContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
 func (c *capContext) Done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.inner == nil {
 		c.inner, c.stop = context.WithDeadline(c.parent, c.deadline)
+		if c.ended {
+			c.stop()
+		}
 	}
 	return c.inner.Done()
 }
 
 func (c *capContext) Err() error {
-	if c.inner != nil {
-		return c.inner.Err()
-	}
-	if err := c.parent.Err(); err != nil {
-		return err
-	}
-	if time.Now().After(c.deadline) {
+	c.mu.Lock()
+	inner, ended := c.inner, c.ended
+	c.mu.Unlock()
+	switch {
+	case inner != nil:
+		return inner.Err()
+	case c.parent.Err() != nil:
+		return c.parent.Err()
+	case ended:
+		return context.Canceled
+	case time.Now().After(c.deadline):
 		return context.DeadlineExceeded
 	}
 	return nil
 }
 
 func (c *capContext) Value(key any) any {
-	if c.inner != nil {
-		return c.inner.Value(key)
+	c.mu.Lock()
+	inner := c.inner
+	c.mu.Unlock()
+	if inner != nil {
+		return inner.Value(key)
 	}
 	return c.parent.Value(key)
 }
 
 func (c *capContext) cancel() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
 	if c.stop != nil {
 		c.stop()
 	}

@@ -2,6 +2,8 @@ package host
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,4 +40,37 @@ func TestComputingIsCharged(t *testing.T) {
 		c.check()
 	}
 	t.Error("the call went on beyond its limit")
+}
+
+// A capability may hand its context to goroutines of its own.
+func TestContextOfACapabilityIsSafeForManyGoroutines(t *testing.T) {
+	c := &capContext{parent: context.Background(), deadline: time.Now().Add(time.Hour)}
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			_, _ = c.Err(), c.Value(c)
+			<-c.Done()
+			if err := c.Err(); !errors.Is(err, context.Canceled) {
+				t.Errorf("the call ended, the context says %v", err)
+			}
+		})
+	}
+	c.cancel()
+	group.Wait()
+}
+
+// One who keeps a capability's context beyond the call finds that it ended,
+// whether or not anybody had waited before.
+func TestContextOfACapabilityEndsWithTheCall(t *testing.T) {
+	parent, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	c := &capContext{parent: parent, deadline: time.Now().Add(time.Hour)}
+	if err := c.Err(); err != nil {
+		t.Errorf("at the beginning: %v", err)
+	}
+	c.cancel()
+	if err := c.Err(); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the call: %v", err)
+	}
+	<-c.Done()
 }
