@@ -21,9 +21,9 @@ import (
 
 // server is a process that serves agents/me at addr for each of keys.
 type server struct {
-	addr    string
-	keys    []string
-	process *exec.Cmd
+	addr string
+	keys []string
+	stop func()
 }
 
 // hello is what the plain Go server says of itself.
@@ -38,9 +38,10 @@ const keysInUse = 8
 
 var errNotInstalled = errors.New("not installed")
 
-func (s *server) stop() {
-	_ = s.process.Process.Signal(os.Interrupt)
-	_ = s.process.Wait()
+// interrupt ends a process, and waits for that.
+func interrupt(process *exec.Cmd) {
+	_ = process.Process.Signal(os.Interrupt)
+	_ = process.Wait()
 }
 
 func startNative(ctx context.Context, dir string) (*server, error) {
@@ -57,26 +58,18 @@ func startNative(ctx context.Context, dir string) (*server, error) {
 	if err := process.Start(); err != nil {
 		return nil, err
 	}
-	s := &server{process: process}
 	var h hello
 	if err := json.NewDecoder(out).Decode(&h); err != nil {
-		s.stop()
+		interrupt(process)
 		return nil, fmt.Errorf("read its address: %w", err)
 	}
-	s.addr, s.keys = h.Addr, h.Keys
-	return s, nil
+	return &server{addr: h.Addr, keys: h.Keys, stop: func() { interrupt(process) }}, nil
 }
 
 // startNode starts origin and node, and makes keys that may be called often
 // enough.
 func startNode(ctx context.Context, program, dir string) (*server, error) {
 	data := filepath.Join(dir, "node")
-	process := exec.CommandContext(ctx, program, "dev", "--data", data, "--port", "0")
-	process.Stderr = os.Stderr
-	if err := process.Start(); err != nil {
-		return nil, err
-	}
-	s := &server{process: process}
 	var dev struct {
 		Origin struct {
 			AdminURL   string `json:"admin_url"`
@@ -87,17 +80,11 @@ func startNode(ctx context.Context, program, dir string) (*server, error) {
 		} `json:"nodes"`
 		AccountID string `json:"account_id"`
 	}
-	err := until(ctx, func() error {
-		b, err := os.ReadFile(filepath.Join(data, "dev.json"))
-		if err != nil {
-			return err
-		}
-		return json.Unmarshal(b, &dev)
-	})
-	if err != nil {
-		s.stop()
+	process := &fleet.Process{Ready: filepath.Join(data, "dev.json")}
+	if err := process.Start(ctx, &dev, program, "dev", "--data", data, "--port", "0"); err != nil {
 		return nil, err
 	}
+	s := &server{stop: func() { _ = process.Stop() }}
 	base, err := url.Parse(dev.Nodes[0].BaseURL)
 	if err != nil {
 		s.stop()
@@ -140,7 +127,7 @@ func startWorkerd(ctx context.Context, program, dir string) (*server, error) {
 	if err := process.Start(); err != nil {
 		return nil, err
 	}
-	s := &server{addr: fmt.Sprintf("127.0.0.1:%d", port), keys: []string{workerKey}, process: process}
+	s := &server{addr: fmt.Sprintf("127.0.0.1:%d", port), keys: []string{workerKey}, stop: func() { interrupt(process) }}
 	err = until(ctx, func() error {
 		conn, err := net.Dial("tcp", s.addr)
 		if err != nil {
