@@ -18,7 +18,7 @@ type call struct {
 	m         *Module
 	memory    *memory.Map
 	parent    context.Context
-	caps      context.Context // what capabilities get; made when first asked for
+	caps      *capContext // what capabilities get; made when first asked for
 	principal abi.Principal
 	now       int64 // the request's, microseconds since the epoch; 0: ask the clock
 	warm      *warm // not nil while an image is made
@@ -69,8 +69,8 @@ func (c *call) end() {
 	c.flushLine()
 	c.sockets.close()
 	c.sockets = nil
-	if caps, ok := c.caps.(*capContext); ok {
-		caps.cancel()
+	if c.caps != nil {
+		c.caps.cancel()
 	}
 	c.parent, c.caps, c.principal = nil, nil, abi.Principal{}
 }
@@ -169,11 +169,7 @@ type capContext struct {
 // so one who keeps it too long sees it cancelled, not another's.
 func (c *call) context() context.Context {
 	if c.caps == nil {
-		c.caps = c.parent
-		deadline := c.m.runtime.epoch.Add(c.wall)
-		if t, ok := c.parent.Deadline(); !ok || t.After(deadline) {
-			c.caps = &capContext{parent: c.parent, deadline: deadline}
-		}
+		c.caps = &capContext{parent: c.parent, deadline: c.m.runtime.epoch.Add(c.wall)}
 	}
 	return c.caps
 }

@@ -74,3 +74,23 @@ func TestContextOfACapabilityEndsWithTheCall(t *testing.T) {
 	}
 	<-c.Done()
 }
+
+// Nor does it outlive the call when the caller's own deadline is the nearer one.
+func TestContextOfACapabilityHasTheNearestDeadline(t *testing.T) {
+	m := &Module{runtime: &Runtime{epoch: time.Now()}, limits: Limits{}.withDefaults()}
+	for _, after := range []time.Duration{time.Second, time.Hour} {
+		parent, cancel := context.WithTimeout(context.Background(), after)
+		defer cancel()
+		c := &call{m: m}
+		c.begin(parent, abi.Principal{}, 0)
+		ctx := c.context()
+		at, ok := ctx.Deadline()
+		if left := time.Until(at); !ok || left > min(after, m.limits.Wall) {
+			t.Errorf("caller's %v: it ends in %v", after, left)
+		}
+		c.end()
+		if err := ctx.Err(); !errors.Is(err, context.Canceled) {
+			t.Errorf("caller's %v: after the call: %v", after, err)
+		}
+	}
+}

@@ -95,6 +95,7 @@ func New(ctx context.Context, config Config) (*Runtime, error) {
 	if r.reset, err = memory.Choose(config.Reset); err != nil {
 		return nil, fmt.Errorf("start module runtime: %w", err)
 	}
+	// A program may have Go run code in more places than there are processors.
 	r.turns.processors = int64(min(runtime.GOMAXPROCS(0), runtime.NumCPU()))
 	set(&config.Memory, 2<<30)
 	r.budget.left = config.Memory

@@ -84,7 +84,11 @@ func startNode(ctx context.Context, program, dir string) (*server, error) {
 	if err := process.Start(ctx, &dev, program, "dev", "--data", data, "--port", "0"); err != nil {
 		return nil, err
 	}
-	s := &server{stop: func() { _ = process.Stop() }}
+	s := &server{stop: func() {
+		if err := process.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "bench-http:", err)
+		}
+	}}
 	base, err := url.Parse(dev.Nodes[0].BaseURL)
 	if err != nil {
 		s.stop()
