@@ -157,6 +157,7 @@ func (p *preparer) body(r *reader, out []byte, params int) []byte {
 			out = append(out, r.b[kept:start]...)
 			kept = r.at
 			if s == refFunc {
+				p.calls.fixed = false
 				out = p.note(out)
 			}
 			out = appendU32(append(out, op), p.moved(i))
@@ -164,6 +165,13 @@ func (p *preparer) body(r *reader, out []byte, params int) []byte {
 			if i := r.index("global", len(p.globals)); r.ok() && !p.globals[i].numeric() {
 				out = p.note(append(out, r.b[kept:start]...))
 				kept = start
+			}
+		case indirect:
+			t := r.index("type", len(p.types))
+			r.index("table", p.tables)
+			if p.calls.fixed && r.ok() {
+				out = appendU32(append(append(out, r.b[kept:start]...), 0x10), p.dispatcher(t)) // call
+				kept = r.at
 			}
 		case tableSet, elemDrop, dataDrop:
 			p.immediates(r, s)
@@ -275,6 +283,7 @@ func (p *preparer) immediates(r *reader, s shape) {
 	case globalGet:
 		r.index("global", len(p.globals))
 	case table, tableSet, tabGrow, tabFill:
+		p.calls.fixed = false
 		r.index("table", p.tables)
 	case access, accessLn:
 		if at := r.at; r.u32() > 15 {
@@ -314,11 +323,14 @@ func (p *preparer) immediates(r *reader, s shape) {
 		p.memoryZero(r)
 		p.memoryZero(r)
 	case tabInit:
+		p.calls.fixed = false
 		r.index("element segment", p.elements)
 		r.index("table", p.tables)
 	case elemDrop:
+		p.calls.fixed = false
 		r.index("element segment", p.elements)
 	case tabCopy:
+		p.calls.fixed = false
 		r.index("table", p.tables)
 		r.index("table", p.tables)
 	}

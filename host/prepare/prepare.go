@@ -9,6 +9,7 @@
 //     imported function edge.tick, whose result is the fuel it gets next.
 //   - Active data segments are taken out, for the host to lay into memory.
 //     Passive ones stay where they are.
+//   - Calls through a table that never changes become branches to direct calls.
 //   - The start function is exported instead of run. The memory is exported.
 //   - Memory and tables get a limit, and memory the size that is asked for.
 //   - Custom sections are dropped.
@@ -149,14 +150,11 @@ func Rewrite(wasm []byte, options Options) (*Module, error) {
 	}
 	r.at = len(header)
 	p.split(r)
-	if r.ok() {
-		p.out = append(make([]byte, 0, len(wasm)+len(wasm)/4+256), header...)
-		p.rewrite(r)
-	}
+	p.rewrite(r)
 	if r.err != nil {
 		return nil, r.err
 	}
-	p.module.Wasm = p.out
+	p.module.Wasm = p.join()
 	return p.module, nil
 }
 
@@ -165,12 +163,13 @@ type preparer struct {
 	options  Options
 	module   *Module
 	sections [13]*reader
-	out      []byte
+	contents [13][]byte // of the sections, rewritten
 
 	types     []signature
-	typeOf    []uint32 // of each function, the imported ones first
-	imported  int      // functions
-	functions int      // with the imported ones
+	newTypes  []signature // of the functions that are added
+	typeOf    []uint32    // of each function, the imported ones first
+	imported  int         // functions
+	functions int         // with the imported ones
 	tables    int
 	memories  int
 	globals   []global
@@ -183,9 +182,11 @@ type preparer struct {
 	fuel, state   uint32 // globals
 	importsMemory bool
 	frames        []frame
+	calls         indirectCalls
 }
 
-type signature struct{ params, results int }
+// signature is a function's type: its value types, one a byte.
+type signature struct{ params, results string }
 
 type global struct {
 	kind     byte
@@ -263,27 +264,24 @@ func (p *preparer) split(r *reader) {
 	}
 }
 
-// section runs f over a section, which must be read to its end, and adds what
+// section runs f over a section, which must be read to its end, and keeps what
 // f wrote. Without the section f is not run.
 func (p *preparer) section(r *reader, id byte, f func(r *reader, out []byte) []byte) {
-	s := p.sections[id]
-	if s == nil || !r.ok() {
+	if p.sections[id] == nil || !r.ok() {
 		return
 	}
-	content := f(s, nil)
+	s := *p.sections[id]
+	p.contents[id] = f(&s, nil)
 	if s.ok() && s.at != len(s.b) {
 		s.fail(s.at, "section %d is longer than what it holds", id)
 	}
 	r.err = s.err
-	if len(content) > 0 {
-		p.out = appendSection(p.out, id, content)
-	}
 }
 
-// rewrite writes every section in order.
+// rewrite rewrites every section.
 func (p *preparer) rewrite(r *reader) {
-	for _, id := range [...]byte{secType, secImport, secFunction, secTable, secMemory, secGlobal, secExport} {
-		if p.sections[id] == nil && needed(id) {
+	for _, id := range [...]byte{secType, secImport, secFunction, secGlobal, secExport} {
+		if p.sections[id] == nil {
 			p.sections[id] = &reader{b: []byte{0}}
 		}
 	}
@@ -297,28 +295,38 @@ func (p *preparer) rewrite(r *reader) {
 	p.section(r, secStart, p.startSection)
 	p.section(r, secElement, p.elementSection)
 	p.countData(r)
-	before := len(p.out)
 	p.section(r, secCode, p.codeSection)
 	if p.functions > p.imported && p.sections[secCode] == nil {
 		r.fail(r.at, "functions have no code")
 	}
-	after := len(p.out)
 	p.section(r, secData, p.dataSection)
-	if r.ok() && p.usesData {
-		// The count goes before the code, which says whether it is needed.
-		count := appendSection(nil, secDataCount, appendU32(nil, uint32(p.dataCount)))
-		code := append([]byte(nil), p.out[before:after]...)
-		data := append([]byte(nil), p.out[after:]...)
-		p.out = append(append(append(p.out[:before], count...), code...), data...)
+	if p.usesData {
+		p.contents[secDataCount] = appendU32(nil, uint32(p.dataCount))
 	}
 	if r.ok() && p.options.Globals != nil && len(p.options.Globals) != len(p.module.Globals) {
 		r.fail(r.at, "%d values for %d globals", len(p.options.Globals), len(p.module.Globals))
 	}
 }
 
-// needed tells of the sections that something is added to.
-func needed(id byte) bool {
-	return id == secType || id == secImport || id == secGlobal || id == secExport
+// join puts the sections together, those with what was added on the way last.
+func (p *preparer) join() []byte {
+	p.contents[secType] = p.writeTypes()
+	p.contents[secFunction] = p.writeFunctions()
+	if p.calls.fixed {
+		p.contents[secTable], p.contents[secElement] = noTable, nil
+	}
+	size := len(header)
+	for _, content := range p.contents {
+		size += len(content) + 8
+	}
+	out := append(make([]byte, 0, size), header...)
+	for _, id := range [...]byte{secType, secImport, secFunction, secTable, secMemory, secGlobal,
+		secExport, secElement, secDataCount, secCode, secData} {
+		if content := p.contents[id]; len(content) > 0 {
+			out = append(appendU32(append(out, id), uint32(len(content))), content...)
+		}
+	}
+	return out
 }
 
 // startValue is the constant expression that a global starts with.

@@ -159,7 +159,3 @@ func appendS64(b []byte, v int64) []byte {
 }
 
 func appendName(b []byte, s string) []byte { return append(appendU32(b, uint32(len(s))), s...) }
-
-func appendSection(b []byte, id byte, content []byte) []byte {
-	return append(appendU32(append(b, id), uint32(len(content))), content...)
-}

@@ -5,33 +5,46 @@ import (
 	"strings"
 )
 
+// typeSection reads the types; writeTypes writes them.
 func (p *preparer) typeSection(r *reader, out []byte) []byte {
-	n := r.count()
-	body := r.at
-	for range n {
+	for range r.count() {
 		at := r.at
 		if form := r.byte(); form != 0x60 {
 			r.fail(at, "type of form %#x is not supported", form)
+		}
+		t := signature{p.valueTypes(r), p.valueTypes(r)}
+		if !r.ok() {
 			return out
 		}
-		params := r.count()
-		for range params {
-			p.valueType(r)
-		}
-		results := r.count()
-		for range results {
-			p.valueType(r)
-		}
-		p.types = append(p.types, signature{params, results})
+		p.types = append(p.types, t)
 	}
-	if p.added = 1; p.options.AskToGrow {
-		p.added = 2
+	return out
+}
+
+func (p *preparer) valueTypes(r *reader) string {
+	n := r.count()
+	start := r.at
+	for range n {
+		p.valueType(r)
 	}
-	out = appendU32(out, uint32(n)+p.added)
-	out = append(out, r.b[body:r.at]...)
-	out = append(out, 0x60, 0, 1, i32) // of tick
-	if p.options.AskToGrow {
-		out = append(out, 0x60, 1, i32, 1, i32) // of grow
+	if !r.ok() {
+		return ""
+	}
+	return string(r.b[start:r.at])
+}
+
+// newType is the index of a type that is added.
+func (p *preparer) newType(t signature) uint32 {
+	p.newTypes = append(p.newTypes, t)
+	return uint32(len(p.types) + len(p.newTypes) - 1)
+}
+
+func (p *preparer) writeTypes() []byte {
+	out := appendU32(nil, uint32(len(p.types)+len(p.newTypes)))
+	for _, types := range [][]signature{p.types, p.newTypes} {
+		for _, t := range types {
+			out = appendName(appendName(append(out, 0x60), t.params), t.results)
+		}
 	}
 	return out
 }
@@ -70,12 +83,19 @@ func (p *preparer) importSection(r *reader, out []byte) []byte {
 		p.module.Imports = append(p.module.Imports, im)
 	}
 	p.functions = p.imported
-	p.tick, p.grow = uint32(p.imported), uint32(p.imported)+1
+	if p.added = 1; p.options.AskToGrow {
+		p.added = 2
+	}
 	out = appendU32(out, uint32(n)+p.added)
 	out = append(out, r.b[body:r.at]...)
-	for i, name := range []string{TickName, GrowName}[:p.added] {
+	add := func(name string, t signature) {
 		out = appendName(appendName(out, TickModule), name)
-		out = appendU32(append(out, byte(KindFunction)), uint32(len(p.types)+i))
+		out = appendU32(append(out, byte(KindFunction)), p.newType(t))
+	}
+	p.tick, p.grow = uint32(p.imported), uint32(p.imported)+1
+	add(TickName, signature{results: "\x7f"})
+	if p.options.AskToGrow {
+		add(GrowName, signature{params: "\x7f", results: "\x7f"})
 	}
 	return out
 }
@@ -120,14 +140,25 @@ func (p *preparer) memoryLimits(r *reader) (low uint32, high uint64) {
 	return low, high
 }
 
+// functionSection reads the functions' types; writeFunctions writes them.
 func (p *preparer) functionSection(r *reader, out []byte) []byte {
-	start := r.at
 	n := r.count()
 	for range n {
 		p.typeOf = append(p.typeOf, r.index("type", len(p.types)))
 	}
 	p.functions += n
-	return append(out, r.b[start:r.at]...)
+	return out
+}
+
+func (p *preparer) writeFunctions() []byte {
+	out := appendU32(nil, uint32(p.functions-p.imported+len(p.calls.bodies)))
+	for _, t := range p.typeOf[p.imported:] {
+		out = appendU32(out, t)
+	}
+	for _, t := range p.calls.types {
+		out = appendU32(out, t)
+	}
+	return out
 }
 
 const (
@@ -139,7 +170,8 @@ func (p *preparer) tableSection(r *reader, out []byte) []byte {
 	n := r.count()
 	out = appendU32(out, uint32(n))
 	for range n {
-		out = append(out, p.refType(r))
+		kind := p.refType(r)
+		out = append(out, kind)
 		at := r.at
 		low, high := p.limits(r)
 		limit := p.options.MaxTable
@@ -154,6 +186,9 @@ func (p *preparer) tableSection(r *reader, out []byte) []byte {
 		}
 		out = appendU32(append(out, 1), low)
 		out = appendU32(out, uint32(min(high, uint64(limit))))
+		if p.tables == 0 && n == 1 && kind == funcref {
+			p.calls.table(low)
+		}
 	}
 	p.tables += n
 	return out
@@ -268,6 +303,7 @@ func (p *preparer) exportSection(r *reader, out []byte) []byte {
 			i = p.moved(r.index("function", p.functions))
 		case KindTable:
 			i = r.index("table", p.tables)
+			p.calls.fixed = false
 		case KindMemory:
 			i = r.index("memory", p.memories)
 		case KindGlobal:
@@ -324,16 +360,22 @@ func (p *preparer) elementSection(r *reader, out []byte) []byte {
 			r.fail(at, "element segment of kind %#x is not known", flags)
 		}
 		out = appendU32(out, flags)
+		place := uint64(0)
 		if flags&1 == 0 {
 			if flags&2 != 0 {
 				out = appendU32(out, r.index("table", p.tables))
 			}
+			place = p.calls.offset(*r)
 			out = p.constant(r, out)
+		} else {
+			p.calls.fixed = false // there is no need of it but for what changes a table
 		}
 		if flags&3 != 0 {
 			at := r.at
 			if flags&4 != 0 {
-				out = append(out, p.refType(r))
+				kind := p.refType(r)
+				p.calls.fixed = p.calls.fixed && kind == funcref
+				out = append(out, kind)
 			} else if kind := r.byte(); kind == 0 {
 				out = append(out, kind)
 			} else {
@@ -342,7 +384,8 @@ func (p *preparer) elementSection(r *reader, out []byte) []byte {
 		}
 		n := r.count()
 		out = appendU32(out, uint32(n))
-		for range n {
+		for i := range n {
+			p.calls.put(place+uint64(i), *r, flags&4 != 0)
 			if flags&4 != 0 {
 				out = p.constant(r, out)
 			} else {
@@ -373,6 +416,7 @@ func (p *preparer) countData(r *reader) {
 }
 
 func (p *preparer) codeSection(r *reader, out []byte) []byte {
+	start, fixed := *r, p.calls.fixed
 	at := r.at
 	n := r.count()
 	if n != p.functions-p.imported {
@@ -380,14 +424,13 @@ func (p *preparer) codeSection(r *reader, out []byte) []byte {
 		return out
 	}
 	out = make([]byte, 0, len(r.b)-r.at+(len(r.b)-r.at)/4)
-	out = appendU32(out, uint32(n))
 	var body []byte
 	for i := range n {
 		s := r.sub(int(r.u32()))
 		if !r.ok() {
 			return out
 		}
-		body = p.body(s, body[:0], p.types[p.typeOf[p.imported+i]].params)
+		body = p.body(s, body[:0], len(p.types[p.typeOf[p.imported+i]].params))
 		if s.err != nil {
 			r.err = s.err
 			return out
@@ -395,7 +438,15 @@ func (p *preparer) codeSection(r *reader, out []byte) []byte {
 		out = appendU32(out, uint32(len(body)))
 		out = append(out, body...)
 	}
-	return out
+	if fixed && !p.calls.fixed { // as it turned out on the way
+		*r, p.newTypes, p.calls = start, p.newTypes[:p.added], indirectCalls{}
+		return p.codeSection(r, nil)
+	}
+	for _, body := range p.calls.bodies {
+		out = appendU32(out, uint32(len(body)))
+		out = append(out, body...)
+	}
+	return append(appendU32(make([]byte, 0, len(out)+4), uint32(n+len(p.calls.bodies))), out...)
 }
 
 // dataSection takes the active segments out. In their place stays an empty

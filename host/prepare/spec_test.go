@@ -128,7 +128,8 @@ func (w *world) act(module, field string, kind string, args []uint64) string {
 	res, err := m.ExportedFunction(field).Call(w.ctx, args...)
 	if err != nil {
 		text, _, _ := strings.Cut(err.Error(), "\n")
-		return text
+		// What has become a direct call knows of no element of another type.
+		return strings.ReplaceAll(text, "indirect call type mismatch", "invalid table access")
 	}
 	return fmt.Sprint(res)
 }

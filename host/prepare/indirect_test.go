@@ -1,0 +1,113 @@
+package prepare
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/tetratelabs/wazero"
+)
+
+// parts of a module that calls through a table.
+type parts struct{ table, export, elements, code string }
+
+// module has functions 0 and 1, of one type, that give 10 and 11, function 2,
+// of another type, that gives its argument, function 3, "call", that calls the
+// element of its argument as the first type, and function 4, whose code is p.code.
+func (p parts) module() []byte {
+	wasm := append([]byte(nil), header...)
+	section := func(id byte, content string) {
+		if content != "" {
+			wasm = appendName(append(wasm, id), content)
+		}
+	}
+	body := func(code string) string { return string(appendName(nil, "\x00"+code+"\x0b")) }
+	section(secType, "\x03\x60\x00\x01\x7f\x60\x01\x7f\x01\x7f\x60\x00\x00")
+	section(secFunction, "\x05\x00\x00\x01\x01\x02")
+	section(secTable, p.table)
+	section(secExport, "\x02\x04call\x00\x03"+p.export)
+	section(secElement, p.elements)
+	section(secCode, "\x05"+body("\x41\x0a")+body("\x41\x0b")+body("\x20\x00")+
+		body("\x20\x00\x11\x00\x00")+body(p.code))
+	return wasm
+}
+
+// TestIndirect: an element is called, or not, with a table as without, and the
+// table stays when anything but call_indirect could come to it.
+func TestIndirect(t *testing.T) {
+	const (
+		none   = "\x05other\x00\x04"
+		sparse = "\x01\x00\x41\x02\x0b\x05\x00\x02\x01\x00\x01" // from 2 on: 0, 2, 1, 0, 1
+	)
+	for _, test := range []struct {
+		name string
+		parts
+		fixed bool
+	}{
+		{"active segment", parts{"\x01\x70\x00\x09", none, sparse, ""}, true},
+		{"later segment wins", parts{"\x01\x70\x00\x09", none,
+			"\x02\x00\x41\x02\x0b\x02\x00\x00\x00\x41\x03\x0b\x02\x01\x01", ""}, true},
+		{"expressions", parts{"\x01\x70\x00\x09", none,
+			"\x01\x04\x41\x01\x0b\x03\xd2\x01\x0b\xd0\x70\x0b\xd2\x00\x0b", ""}, true},
+		{"nothing in it", parts{"\x01\x70\x00\x09", none, "", ""}, true},
+		{"empty", parts{"\x01\x70\x00\x00", none, "", ""}, true},
+		{"exported", parts{"\x01\x70\x00\x09", "\x05other\x01\x00", sparse, ""}, false},
+		{"declarative segment", parts{"\x01\x70\x00\x09", none, "\x01\x03\x00\x01\x00", ""}, false},
+		{"table.get", parts{"\x01\x70\x00\x09", none, sparse, "\x41\x00\x25\x00\x1a"}, false},
+		{"table.set", parts{"\x01\x70\x00\x09", none, sparse, "\x41\x00\xd0\x70\x26\x00"}, false},
+		{"table.size", parts{"\x01\x70\x00\x09", none, sparse, "\xfc\x10\x00\x1a"}, false},
+		{"table.grow", parts{"\x01\x70\x00\x09", none, sparse, "\xd0\x70\x41\x01\xfc\x0f\x00\x1a"}, false},
+		{"table.fill", parts{"\x01\x70\x00\x09", none, sparse, "\x41\x00\xd0\x70\x41\x00\xfc\x11\x00"}, false},
+		{"table.copy", parts{"\x01\x70\x00\x09", none, sparse, "\x41\x00\x41\x00\x41\x00\xfc\x0e\x00\x00"}, false},
+		{"table.init", parts{"\x01\x70\x00\x09", none, sparse, "\x41\x00\x41\x00\x41\x00\xfc\x0c\x00\x00"}, false},
+		{"elem.drop", parts{"\x01\x70\x00\x09", none, sparse, "\xfc\x0d\x00"}, false},
+		{"ref.func", parts{"\x01\x70\x00\x09", none, sparse, "\xd2\x00\x1a"}, false},
+		{"segment outside", parts{"\x01\x70\x00\x06", none, sparse, ""}, false},
+		{"empty segment outside", parts{"\x01\x70\x00\x01", none, "\x01\x00\x41\x02\x0b\x00", ""}, false},
+		{"large", parts{"\x01\x70\x00\x81\x80\x01", none, sparse, ""}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			wasm := test.module()
+			p := &preparer{module: &Module{}}
+			r := &reader{b: wasm, at: len(header)}
+			p.split(r)
+			p.rewrite(r)
+			if r.err != nil {
+				t.Fatal(r.err)
+			}
+			if p.calls.fixed != test.fixed {
+				t.Errorf("the table is held to be fixed: %v, want %v", p.calls.fixed, test.fixed)
+			}
+			plain, rewritten := calls(t, wasm), calls(t, p.join())
+			for i := range plain {
+				if rewritten[i] != plain[i] {
+					t.Errorf("element %d: %s, want %s", i-1, rewritten[i], plain[i])
+				}
+			}
+		})
+	}
+}
+
+// calls tells what each element does, from -1 on.
+func calls(t *testing.T, wasm []byte) (done []string) {
+	t.Helper()
+	ctx := t.Context()
+	r := wazero.NewRuntime(ctx)
+	defer r.Close(ctx)
+	if _, err := r.NewHostModuleBuilder(TickModule).NewFunctionBuilder().
+		WithFunc(func() uint32 { return 1 }).Export(TickName).Instantiate(ctx); err != nil {
+		t.Fatal(err)
+	}
+	m, err := r.Instantiate(ctx, wasm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := -1; i < 12; i++ {
+		result, err := m.ExportedFunction("call").Call(ctx, uint64(uint32(i)))
+		if err != nil {
+			done = append(done, "a trap")
+		} else {
+			done = append(done, fmt.Sprint(result))
+		}
+	}
+	return done
+}
