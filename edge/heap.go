@@ -13,10 +13,10 @@ import (
 
 // heapFloor is how big a node's heap becomes before garbage is collected, in
 // bytes, of the memory that the process may use. Go starts whenever the heap has
-// doubled. A node that holds little would collect many times a second under load,
-// and one of two processors is at it for 10 ms, so that requests pile up for 40.
-// With this fewer of them wait, but each time for longer: the heap is swept, too.
-func heapFloor(memory uint64) uint64 { return min(memory/8, 1<<30) }
+// doubled: a node that holds little would collect several times a second under
+// load. With more than this, requests wait seldom, but longer: sweeping the heap
+// takes a third of two processors for as long as there is heap to sweep.
+func heapFloor(memory uint64) uint64 { return min(memory/8, 128<<20) }
 
 // usableMemory is what a cgroup or else the machine has, in bytes.
 func usableMemory() uint64 {

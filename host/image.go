@@ -81,6 +81,9 @@ func (m *Module) open(ctx context.Context, wasm []byte) error {
 		_ = m.code.Close(ctx)
 		return err
 	}
+	if m.image.state == 0 { // nothing is made by repeating: see clone
+		prepared.Data = nil // and with it the module's bytes, and Go's tens of thousands of segments
+	}
 	return nil
 }
 

@@ -456,6 +456,7 @@ func (p *preparer) dataSection(r *reader, out []byte) []byte {
 	n := r.count()
 	out = appendU32(out, uint32(n))
 	kept := p.usesData || p.importsMemory
+	p.module.Data = make([]Segment, 0, n)
 	for range n {
 		at := r.at
 		flags := r.u32()
