@@ -273,9 +273,6 @@ func (p *preparer) immediates(r *reader, s shape) {
 			r.u32()
 		}
 		r.u32()
-	case indirect:
-		r.index("type", len(p.types))
-		r.index("table", p.tables)
 	case typed:
 		for range r.count() {
 			p.valueType(r)

@@ -15,12 +15,15 @@ import "slices"
 //	    (return (call $g …)))   ;; behind $g
 //	  (call_indirect (type …) … index))  ;; behind $no: the table is empty, it traps
 //
-// A table that is imported, exported, or named by any other instruction stays,
-// as does one of too many elements, or whose functions have too many parameters.
+// The table stays if it is imported or exported, if code names it or a segment in
+// any other way, or makes a reference to a function; if a segment is not active,
+// lies outside, or its place or an element is no plain number or function; and if
+// what would be added is too much: see the limits.
 
 const (
-	mostElements = 1 << 14
-	mostParams   = 64
+	mostElements = 1 << 14 // of the table
+	mostBranches = 1 << 15 // of all functions that are added
+	mostValues   = 64      // that a type takes and gives
 )
 
 // noTable is the content of a table section with an empty table.
@@ -28,8 +31,9 @@ var noTable = []byte{1, funcref, 1, 0, 0}
 
 // indirectCalls is what is known of the table, and what was added for it.
 type indirectCalls struct {
-	fixed       bool     // there is one table, and only call_indirect comes to it
-	elements    []uint32 // what it starts with: 0, or 1 and a function's index
+	fixed       bool                   // there is one table, and only call_indirect comes to it
+	elements    []uint32               // what it starts with: 0, or 1 and a function's index
+	places      map[signature][]uint32 // of the elements of each type
 	dispatchers map[signature]uint32
 	types       []uint32 // of each dispatcher
 	bodies      [][]byte
@@ -47,7 +51,7 @@ func (c *indirectCalls) table(size uint32) {
 func (c *indirectCalls) offset(r reader) uint64 {
 	op, v, end := r.byte(), r.s64(5), r.byte()
 	place := uint64(uint32(v))
-	if op != 0x41 || end != 0x0b || place > uint64(len(c.elements)) {
+	if op != 0x41 || end != 0x0b || v != int64(int32(v)) || place > uint64(len(c.elements)) {
 		c.fixed = false
 	}
 	return place
@@ -84,45 +88,49 @@ func (p *preparer) dispatcher(t uint32) uint32 {
 	if i, ok := c.dispatchers[of]; ok {
 		return i
 	}
-	is := func(e uint32) bool { return e != 0 && p.types[p.typeOf[e-1]] == of }
-	first := max(0, slices.IndexFunc(c.elements, is))
-	elements := c.elements[first:]
-	for len(elements) > 0 && !is(elements[len(elements)-1]) {
-		elements = elements[:len(elements)-1]
+	if c.dispatchers == nil {
+		c.dispatchers, c.places = map[signature]uint32{}, map[signature][]uint32{}
+		for i, e := range c.elements {
+			if e != 0 {
+				t := p.types[p.typeOf[e-1]]
+				c.places[t] = append(c.places[t], uint32(i))
+			}
+		}
 	}
-	if c.branches += len(elements); c.branches > 2*mostElements || len(of.params) > mostParams {
+	var first, span uint32
+	places := c.places[of]
+	if n := len(places); n > 0 {
+		first = places[0]
+		span = places[n-1] - first + 1
+	}
+	if c.branches += int(span); c.branches > mostBranches || len(of.params)+len(of.results) > mostValues {
 		c.fixed = false
 		return 0
 	}
 	// A block for each function, the innermost for the first.
-	var functions, branches []uint32
-	blocks := map[uint32]int{}
-	for _, e := range elements {
-		if _, ok := blocks[e]; !ok && is(e) {
-			blocks[e] = len(functions)
+	var functions []uint32
+	blocks := map[uint32]uint32{}
+	for _, at := range places {
+		e := c.elements[at]
+		if _, ok := blocks[e]; !ok {
+			blocks[e] = uint32(len(functions))
 			functions = append(functions, p.moved(e-1))
 		}
 	}
-	for _, e := range elements {
-		block, ok := blocks[e]
-		if !ok {
-			block = len(functions)
-		}
-		branches = append(branches, uint32(block))
-	}
-	if c.dispatchers == nil {
-		c.dispatchers = map[signature]uint32{}
+	branches := slices.Repeat([]uint32{uint32(len(functions))}, int(span))
+	for _, at := range places {
+		branches[at-first] = blocks[c.elements[at]]
 	}
 	added := uint32(p.functions) + p.added + uint32(len(c.bodies))
 	c.dispatchers[of] = added
 	c.types = append(c.types, p.newType(signature{of.params + "\x7f", of.results}))
-	c.bodies = append(c.bodies, dispatch(t, len(of.params), first, branches, functions))
+	c.bodies = append(c.bodies, dispatch(t, len(of.params), int64(first), branches, functions))
 	return added
 }
 
 // dispatch is a dispatcher's code: an index branches from first on to the block
 // of one of functions, or to the one behind them.
-func dispatch(t uint32, params, first int, branches, functions []uint32) []byte {
+func dispatch(t uint32, params int, first int64, branches, functions []uint32) []byte {
 	arguments := func(out []byte, n int) []byte {
 		for i := range n {
 			out = appendU32(append(out, 0x20), uint32(i)) // local.get
@@ -133,9 +141,9 @@ func dispatch(t uint32, params, first int, branches, functions []uint32) []byte 
 	for range len(functions) + 1 {
 		out = append(out, 0x02, 0x40) // block
 	}
-	out = appendU32(append(out, 0x20), uint32(params))             // local.get
-	out = append(appendS64(append(out, 0x41), int64(first)), 0x6b) // i32.const, i32.sub
-	out = appendU32(append(out, 0x0e), uint32(len(branches)))      // br_table
+	out = appendU32(append(out, 0x20), uint32(params))        // local.get
+	out = append(appendS64(append(out, 0x41), first), 0x6b)   // i32.const, i32.sub
+	out = appendU32(append(out, 0x0e), uint32(len(branches))) // br_table
 	for _, block := range branches {
 		out = appendU32(out, block)
 	}

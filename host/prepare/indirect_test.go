@@ -87,6 +87,31 @@ func TestIndirect(t *testing.T) {
 	}
 }
 
+// TestOffsetTooLarge: an offset of more than 32 bits is no offset, also where the
+// engine no longer sees it.
+func TestOffsetTooLarge(t *testing.T) {
+	const offset = "\x41\x82\x80\x80\x80\x20\x0b" // 2 and a bit too many
+	for name, wasm := range map[string][]byte{
+		"element": parts{"\x01\x70\x00\x09", "\x05other\x00\x04", "\x01\x00" + offset + "\x01\x00", ""}.module(),
+		"data":    []byte(string(header) + "\x05\x03\x01\x00\x01" + "\x0b\x0b\x01\x00" + offset + "\x01x"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := wazero.NewRuntime(t.Context())
+			defer r.Close(t.Context())
+			if _, err := r.CompileModule(t.Context(), wasm); err == nil {
+				t.Fatal("the engine takes the module as it is")
+			}
+			m, err := Rewrite(wasm, Options{})
+			if err != nil {
+				return
+			}
+			if _, err := r.CompileModule(t.Context(), m.Wasm); err == nil {
+				t.Error("rewritten, the module is taken")
+			}
+		})
+	}
+}
+
 // calls tells what each element does, from -1 on.
 func calls(t *testing.T, wasm []byte) (done []string) {
 	t.Helper()

@@ -503,6 +503,9 @@ func (p *preparer) offset(r *reader) uint32 {
 		r.fail(at, "offset of a data segment with opcode %#x is not supported", op)
 	}
 	v := r.s64(5)
+	if r.ok() && v != int64(int32(v)) {
+		r.fail(at, "offset of a data segment is larger than 32 bits")
+	}
 	if end := r.byte(); end != 0x0b {
 		r.fail(at, "offset of a data segment is not a plain number")
 	}
