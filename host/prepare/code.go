@@ -280,8 +280,7 @@ func (p *preparer) immediates(r *reader, s shape) {
 	case globalGet:
 		r.index("global", len(p.globals))
 	case table, tableSet, tabGrow, tabFill:
-		p.calls.fixed = false
-		r.index("table", p.tables)
+		p.table(r)
 	case access, accessLn:
 		if at := r.at; r.u32() > 15 {
 			r.fail(at, "access to a second memory (multi-memory) is not supported")
@@ -320,17 +319,21 @@ func (p *preparer) immediates(r *reader, s shape) {
 		p.memoryZero(r)
 		p.memoryZero(r)
 	case tabInit:
-		p.calls.fixed = false
 		r.index("element segment", p.elements)
-		r.index("table", p.tables)
+		p.table(r)
 	case elemDrop:
 		p.calls.fixed = false
 		r.index("element segment", p.elements)
 	case tabCopy:
-		p.calls.fixed = false
-		r.index("table", p.tables)
-		r.index("table", p.tables)
+		p.table(r)
+		p.table(r)
 	}
+}
+
+// table takes the index of a table that more than call_indirect comes to.
+func (p *preparer) table(r *reader) uint32 {
+	p.calls.fixed = false
+	return r.index("table", p.tables)
 }
 
 func (p *preparer) memoryZero(r *reader) {

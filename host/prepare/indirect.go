@@ -47,16 +47,6 @@ func (c *indirectCalls) table(size uint32) {
 	}
 }
 
-// offset is where a segment's elements go, if r reads a plain number.
-func (c *indirectCalls) offset(r reader) uint64 {
-	op, v, end := r.byte(), r.s64(5), r.byte()
-	place := uint64(uint32(v))
-	if op != 0x41 || end != 0x0b || v != int64(int32(v)) || place > uint64(len(c.elements)) {
-		c.fixed = false
-	}
-	return place
-}
-
 // put puts the element that r reads, an index or an expression, in its place.
 func (c *indirectCalls) put(place uint64, r reader, expression bool) {
 	if !c.fixed {

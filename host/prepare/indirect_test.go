@@ -116,13 +116,7 @@ func TestOffsetTooLarge(t *testing.T) {
 func calls(t *testing.T, wasm []byte) (done []string) {
 	t.Helper()
 	ctx := t.Context()
-	r := wazero.NewRuntime(ctx)
-	defer r.Close(ctx)
-	if _, err := r.NewHostModuleBuilder(TickModule).NewFunctionBuilder().
-		WithFunc(func() uint32 { return 1 }).Export(TickName).Instantiate(ctx); err != nil {
-		t.Fatal(err)
-	}
-	m, err := r.Instantiate(ctx, wasm)
+	m, err := ticking(t).Instantiate(ctx, wasm)
 	if err != nil {
 		t.Fatal(err)
 	}

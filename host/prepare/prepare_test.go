@@ -1,6 +1,7 @@
 package prepare
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -126,14 +127,7 @@ func TestOptions(t *testing.T) {
 	if m.Pages != 3 || m.MaxPages != 5 || len(m.Data) != 1 || m.Data[0].Offset != 8 || string(m.Data[0].Bytes) != "hi" {
 		t.Errorf("got %+v", m)
 	}
-	ctx := t.Context()
-	r := wazero.NewRuntime(ctx)
-	defer r.Close(ctx)
-	if _, err := r.NewHostModuleBuilder(TickModule).NewFunctionBuilder().
-		WithFunc(func() uint32 { return 1 }).Export(TickName).Instantiate(ctx); err != nil {
-		t.Fatal(err)
-	}
-	instance, err := r.Instantiate(ctx, m.Wasm)
+	instance, err := ticking(t).Instantiate(t.Context(), m.Wasm)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,4 +141,16 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%+v: no error", bad)
 		}
 	}
+}
+
+// ticking is a runtime whose guests get more fuel whenever they ask.
+func ticking(t *testing.T) wazero.Runtime {
+	t.Helper()
+	r := wazero.NewRuntime(t.Context())
+	t.Cleanup(func() { _ = r.Close(context.Background()) })
+	if _, err := r.NewHostModuleBuilder(TickModule).NewFunctionBuilder().
+		WithFunc(func() uint32 { return 1 }).Export(TickName).Instantiate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
