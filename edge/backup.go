@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"partneredge/edge/archive"
+	"partneredge/edge/origin/backup"
 	"partneredge/edge/webhook/secrets"
 	"partneredge/store"
 	"partneredge/store/central"
@@ -24,15 +24,15 @@ const (
 	secretsFile    = "secrets.keys"
 )
 
-// backup is what an origin's backup is made of.
-type backup struct {
+// backupJob is what an origin's backup is made of.
+type backupJob struct {
 	dir, database          string // database "": SQLite in dir
 	tokenFile, secretsFile string // "": in dir
 }
 
 func runBackup(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := newFlags("backup", "edge backup --data DIR --to FILE [flags]", stderr)
-	var b backup
+	var b backupJob
 	f.StringVar(&b.dir, "data", "", "`DIR` of the origin, which may be running")
 	to := f.String("to", "", "`FILE` to write; it holds every key of the origin, so keep it as you keep those")
 	f.StringVar(&b.database, "database", "", "postgres://… `URL` that the origin has its database at, which is then left to pg_dump (default: SQLite, DIR/origin.db)")
@@ -55,7 +55,7 @@ func runBackup(ctx context.Context, args []string, stdout, stderr io.Writer) err
 }
 
 // write makes the file to, whole or not at all.
-func (b backup) write(ctx context.Context, to string) (err error) {
+func (b backupJob) write(ctx context.Context, to string) (err error) {
 	work, err := os.MkdirTemp(filepath.Dir(to), ".backup-")
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (b backup) write(ctx context.Context, to string) (err error) {
 		return err
 	}
 	defer out.Close() // a second time where all went well
-	a, err := archive.NewWriter(out)
+	a, err := backup.NewWriter(out)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (b backup) write(ctx context.Context, to string) (err error) {
 	return os.Rename(whole, to)
 }
 
-func (b backup) addDatabase(ctx context.Context, a *archive.Writer, copied string) error {
+func (b backupJob) addDatabase(ctx context.Context, a *backup.Writer, copied string) error {
 	file := filepath.Join(b.dir, databaseFile)
 	if _, err := os.Stat(file); err != nil {
 		return hint(err, "is --data the directory of an origin? One on PostgreSQL needs --database")
@@ -98,7 +98,7 @@ func (b backup) addDatabase(ctx context.Context, a *archive.Writer, copied strin
 }
 
 // addFiles adds what is in the directory, and the files that lie elsewhere.
-func (b backup) addFiles(a *archive.Writer) error {
+func (b backupJob) addFiles(a *backup.Writer) error {
 	elsewhere := map[string]string{adminTokenFile: b.tokenFile, secretsFile: b.secretsFile}
 	err := filepath.WalkDir(b.dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || path == b.dir {
@@ -179,7 +179,7 @@ func restore(ctx context.Context, from, dir, database string, log *slog.Logger) 
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }() // nothing is there any more once renamed
-	if err := archive.Read(in, work); err != nil {
+	if err := backup.Read(in, work); err != nil {
 		return err
 	}
 	file := filepath.Join(work, databaseFile)

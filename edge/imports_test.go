@@ -88,7 +88,7 @@ func TestImportRules(t *testing.T) {
 			because: "a node's state is not the origin's"},
 		{of: "edge/wire", only: []string{"edge/wire", "store", "wasm/typeid", "wasm/abi"},
 			because: "both sides of the wire link it"},
-		{of: "edge/verdict", only: []string{"edge/wire", "store", "wasm/typeid", "wasm/abi"},
+		{of: "edge/canary", only: []string{"edge/wire", "store", "wasm/typeid", "wasm/abi"},
 			because: "node and origin judge by the same rule"},
 		{of: "edge/node", never: []string{"edge/origin", "edge/webhook", "store/central"},
 			because: "a node is a process of its own"},

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"partneredge/edge/seldom"
+	"partneredge/edge/logging"
 	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/local"
@@ -24,7 +24,7 @@ type follower struct {
 	link     *link
 	apply    func(store.Change) error
 	log      *slog.Logger
-	seldom   *seldom.Log
+	seldom   *logging.Limiter
 	now      func() time.Time
 	maxStale time.Duration
 
@@ -59,7 +59,7 @@ const pushesHeld = 4096
 
 func newFollower(s *local.Store, apply func(store.Change) error, c Config) *follower {
 	f := &follower{
-		store: s, apply: apply, log: c.Log, seldom: seldom.New(c.Log), now: c.Now, maxStale: c.MaxStale,
+		store: s, apply: apply, log: c.Log, seldom: logging.New(c.Log), now: c.Now, maxStale: c.MaxStale,
 		msgs: make(chan *nats.Msg, pushesHeld), asked: make(chan struct{}, 1),
 		awake: time.Now(), settled: make(chan struct{}), current: make(chan struct{}),
 	}

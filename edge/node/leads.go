@@ -9,7 +9,7 @@ import (
 	"log/slog"
 	"time"
 
-	"partneredge/edge/seldom"
+	"partneredge/edge/logging"
 	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/store"
@@ -24,7 +24,7 @@ type leads struct {
 	firsts  *local.Firsts
 	link    *link
 	log     *slog.Logger
-	seldom  *seldom.Log
+	seldom  *logging.Limiter
 	now     func() time.Time
 	timeout time.Duration
 	back    chan struct{} // holds one: the connection is there again

@@ -11,7 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"partneredge/edge/seldom"
+	"partneredge/edge/logging"
 	"partneredge/edge/tracing"
 	"partneredge/edge/wire"
 	"partneredge/host"
@@ -24,7 +24,7 @@ type link struct {
 	conn    *nats.Conn
 	turns   chan struct{} // holds one for each request under way
 	observe func(verb, outcome string, took time.Duration)
-	seldom  *seldom.Log
+	seldom  *logging.Limiter
 	tracer  *tracing.Tracer
 
 	dialled chan struct{} // closed when conn is set
@@ -56,7 +56,7 @@ func dial(c Config, connected, lost func(), observe func(string, string, time.Du
 		return nil, err
 	}
 	l := &link{
-		id: id, turns: make(chan struct{}, requestsAtOnce), observe: observe, seldom: seldom.New(c.Log), tracer: c.Tracer,
+		id: id, turns: make(chan struct{}, requestsAtOnce), observe: observe, seldom: logging.New(c.Log), tracer: c.Tracer,
 		dialled: make(chan struct{}), barred: make(chan error, 1),
 	}
 	options := []nats.Option{

@@ -20,7 +20,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"partneredge/edge/seldom"
+	"partneredge/edge/logging"
 	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/store/local"
@@ -128,7 +128,7 @@ func (n *Node) join() (err error) {
 	n.copies = &copies{store: n.store, log: c.Log, now: c.Now, timeout: c.ReadOrigin}
 	n.follow = newFollower(n.store, n.copies.apply, c)
 	n.leads = &leads{
-		outbox: n.store.Outbox, firsts: n.store.Firsts, log: c.Log, seldom: seldom.New(c.Log), now: c.Now, timeout: c.WriteOrigin, back: make(chan struct{}, 1),
+		outbox: n.store.Outbox, firsts: n.store.Firsts, log: c.Log, seldom: logging.New(c.Log), now: c.Now, timeout: c.WriteOrigin, back: make(chan struct{}, 1),
 		count: func(outcome string, some int) { n.metrics.leads.WithLabelValues(outcome).Add(float64(some)) },
 	}
 	n.spender, err = newSpender(n.store.Buckets, c.Log, func(what string, some int) {

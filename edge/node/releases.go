@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"partneredge/edge/verdict"
+	"partneredge/edge/canary"
 	"partneredge/edge/wire"
 	"partneredge/host"
 )
@@ -110,7 +110,7 @@ func (r *releases) judge() {
 		// and says nothing about how long requests take now.
 		beside, before = wire.ReleaseCounts{}, before.Plus(beside)
 	}
-	why := verdict.Of(l.candidate.counts(), beside, before)
+	why := canary.Judge(l.candidate.counts(), beside, before)
 	if why == "" {
 		return
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"partneredge/edge/certificate"
-	"partneredge/edge/seldom"
+	"partneredge/edge/logging"
 	"partneredge/edge/wire"
 )
 
@@ -98,7 +98,7 @@ func embed(a *authority, addr string, get certificate.Get, revoked map[string]ti
 		return nil, fmt.Errorf("starting NATS: %w", err)
 	}
 	fatal := make(chan string, 1)
-	b.embedded.SetLoggerV2(natsLog{log, seldom.New(log), fatal}, false, false, false)
+	b.embedded.SetLoggerV2(natsLog{log, logging.New(log), fatal}, false, false, false)
 	b.embedded.Start()
 	if err := b.awaitReady(fatal, 10*time.Second); err != nil {
 		b.close()
@@ -302,7 +302,7 @@ func (b *broker) close() {
 // would show messages, are off.
 type natsLog struct {
 	log    *slog.Logger
-	seldom *seldom.Log
+	seldom *logging.Limiter
 	fatal  chan<- string // holds the first
 }
 

@@ -23,7 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"partneredge/edge/certificate"
-	"partneredge/edge/seldom"
+	"partneredge/edge/logging"
 	"partneredge/edge/tracing"
 	"partneredge/store"
 	"partneredge/store/central"
@@ -172,7 +172,7 @@ func Start(ctx context.Context, c Config) (_ *Origin, err error) {
 	rollouts := newRollouts(c.DB, o.broker.conn, fleet, c)
 	fleet.spoke = rollouts.heard
 	o.requests = &requests{
-		db: c.DB, guard: c.Guard, fleet: fleet, desk: desk, log: c.Log, seldom: seldom.New(c.Log),
+		db: c.DB, guard: c.Guard, fleet: fleet, desk: desk, log: c.Log, seldom: logging.New(c.Log),
 		trace: c.Tracer, seen: metrics.request, conn: o.broker.conn,
 	}
 	if err := o.requests.start(); err != nil {

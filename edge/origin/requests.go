@@ -13,7 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"partneredge/edge/seldom"
+	"partneredge/edge/logging"
 	"partneredge/edge/tracing"
 	"partneredge/edge/wire"
 	"partneredge/store"
@@ -38,7 +38,7 @@ type requests struct {
 	desk  *desk
 	log   *slog.Logger
 	// seldom warns of what nodes do.
-	seldom *seldom.Log
+	seldom *logging.Limiter
 	trace  *tracing.Tracer
 	seen   func(verb string, failure wire.Failure, took time.Duration)
 

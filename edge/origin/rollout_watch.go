@@ -1,7 +1,7 @@
 package origin
 
 import (
-	"partneredge/edge/verdict"
+	"partneredge/edge/canary"
 	"partneredge/edge/wire"
 	"partneredge/store"
 )
@@ -68,7 +68,7 @@ func (s sides) verdict() string {
 	if !s.mixed {
 		s.beside, s.before = wire.ReleaseCounts{}, s.before.Plus(s.beside)
 	}
-	return verdict.Of(s.candidate, s.beside, s.before)
+	return canary.Judge(s.candidate, s.beside, s.before)
 }
 
 func (s sides) plus(t sides) sides {

@@ -6,17 +6,17 @@ import (
 
 	"partneredge/host"
 	"partneredge/wasm/abi"
-	"partneredge/wasm/memory"
+	"partneredge/wasm/fake"
 )
 
 // Capabilities are everything a module may be granted, out of a world in
-// memory. What a module gets is what its manifest names.
-func Capabilities(world *memory.World) host.Capabilities {
+// fake. What a module gets is what its manifest names.
+func Capabilities(world *fake.Backend) host.Capabilities {
 	c := capabilities{world}
 	return host.Capabilities{Keys: c, Buckets: c, Lockouts: c, Views: c, Subscriptions: c, Outbox: c}
 }
 
-type capabilities struct{ world *memory.World }
+type capabilities struct{ world *fake.Backend }
 
 func (c capabilities) AppendKey(_ context.Context, dst, token []byte) ([]byte, error) {
 	key, err := c.world.Key(string(token))

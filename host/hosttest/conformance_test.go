@@ -13,7 +13,7 @@ import (
 	"partneredge/host/hosttest"
 	"partneredge/host/wazero"
 	"partneredge/wasm/contract"
-	"partneredge/wasm/memory"
+	"partneredge/wasm/fake"
 	"partneredge/wasm/native"
 	"partneredge/wasm/serve"
 )
@@ -29,9 +29,9 @@ type named struct {
 func engines() []named { return append([]named{{"wazero", wazero.New}}, moreEngines()...) }
 
 // transcript runs every case of the contract and returns each exchange as text.
-func transcript(t *testing.T, handler func(w *memory.World, now func() int64) http.Handler) (all []string) {
+func transcript(t *testing.T, handler func(w *fake.Backend, now func() int64) http.Handler) (all []string) {
 	clock := contract.NewClock()
-	world := memory.New(clock.Now)
+	world := fake.New(clock.Now)
 	skipped := contract.Run(t, contract.Target{
 		Send:    contract.Handler(handler(world, clock.Now)),
 		Clients: true,
@@ -58,7 +58,7 @@ func told(x contract.Exchange) string {
 }
 
 // plain is the API without modules, with the clock and the seed of hosttest.
-func plain(w *memory.World, now func() int64) http.Handler {
+func plain(w *fake.Backend, now func() int64) http.Handler {
 	set := native.Set(w)
 	return serve.New(serve.Config{
 		Modules: func() (*serve.Set, func()) { return set, func() {} },
@@ -78,7 +78,7 @@ func TestContract(t *testing.T) {
 	}
 	for _, e := range engines() {
 		t.Run(e.name, func(t *testing.T) {
-			got := transcript(t, func(w *memory.World, now func() int64) http.Handler {
+			got := transcript(t, func(w *fake.Backend, now func() int64) http.Handler {
 				return hosttest.Config{Engine: e.new}.Handler(t, dir, w, now)
 			})
 			if len(got) != len(want) {

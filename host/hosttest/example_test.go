@@ -7,7 +7,7 @@ import (
 
 	"partneredge/host/hosttest"
 	"partneredge/wasm/contract"
-	"partneredge/wasm/memory"
+	"partneredge/wasm/fake"
 )
 
 // The clock stands still and the seed is fixed, so the answer is always this. A
@@ -19,7 +19,7 @@ func Example() {
 		return
 	}
 	ctx, clock := context.Background(), contract.NewClock()
-	world, demo := memory.NewDemo(clock.Now)
+	world, demo := fake.NewDemo(clock.Now)
 	api, err := hosttest.Config{}.Open(ctx, dir, world, clock.Now)
 	if err != nil {
 		fmt.Println(err)

@@ -1,7 +1,7 @@
 // Package hosttest runs modules in a test as a node would, with everything they
 // may ask for in memory:
 //
-//	world, demo := memory.NewDemo(clock.Now)
+//	world, demo := fake.NewDemo(clock.Now)
 //	api := hosttest.Handler(t, "build/modules", world, clock.Now)
 //	req.Header.Set("Authorization", "Bearer "+demo.Live); api.ServeHTTP(w, req)
 //
@@ -24,7 +24,7 @@ import (
 
 	"partneredge/host"
 	"partneredge/host/engine"
-	"partneredge/wasm/memory"
+	"partneredge/wasm/fake"
 	"partneredge/wasm/serve"
 )
 
@@ -53,13 +53,13 @@ type API struct {
 // since the Unix epoch. What goes wrong inside is in the test's log. Modules are
 // closed when the test ends. Compiled code is kept beside the modules, in
 // dir/.cache.
-func Handler(t testing.TB, dir string, world *memory.World, now func() int64) *API {
+func Handler(t testing.TB, dir string, world *fake.Backend, now func() int64) *API {
 	t.Helper()
 	return Config{}.Handler(t, dir, world, now)
 }
 
 // Handler is as the function of that name.
-func (c Config) Handler(t testing.TB, dir string, world *memory.World, now func() int64) *API {
+func (c Config) Handler(t testing.TB, dir string, world *fake.Backend, now func() int64) *API {
 	t.Helper()
 	if c.Log == nil {
 		c.Log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -77,7 +77,7 @@ func (c Config) Handler(t testing.TB, dir string, world *memory.World, now func(
 }
 
 // Open is Handler outside a test: the caller closes what it returns.
-func (c Config) Open(ctx context.Context, dir string, world *memory.World, now func() int64) (*API, error) {
+func (c Config) Open(ctx context.Context, dir string, world *fake.Backend, now func() int64) (*API, error) {
 	if c.Limits.CPU == 0 {
 		c.Limits.CPU = 10 * time.Second
 	}
@@ -101,7 +101,7 @@ func (c Config) Open(ctx context.Context, dir string, world *memory.World, now f
 // Close closes the modules. It may be called twice.
 func (a *API) Close(ctx context.Context) error { return a.runtime.Close(ctx) }
 
-func (c Config) openAll(ctx context.Context, runtime *host.Runtime, dir string, world *memory.World) (*serve.Set, error) {
+func (c Config) openAll(ctx context.Context, runtime *host.Runtime, dir string, world *fake.Backend) (*serve.Set, error) {
 	manifests, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (c Config) openAll(ctx context.Context, runtime *host.Runtime, dir string, 
 	return set, nil
 }
 
-func (c Config) open(ctx context.Context, runtime *host.Runtime, path string, world *memory.World) (*host.Module, error) {
+func (c Config) open(ctx context.Context, runtime *host.Runtime, path string, world *fake.Backend) (*host.Module, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 	"partneredge/host/hosttest"
 	"partneredge/wasm/abi"
 	"partneredge/wasm/contract"
-	"partneredge/wasm/memory"
+	"partneredge/wasm/fake"
 )
 
 // build makes the project's modules, and tells where they are.
@@ -38,7 +38,7 @@ func TestAnswersAreReproducible(t *testing.T) {
 	dir := build(t)
 	answers := func() (all []byte) {
 		clock := contract.NewClock()
-		world, demo := memory.NewDemo(clock.Now)
+		world, demo := fake.NewDemo(clock.Now)
 		api := hosttest.Handler(t, dir, world, clock.Now)
 		for _, r := range []struct{ method, path, key, body string }{
 			{"GET", "agents/me", demo.Live, ""},
@@ -69,7 +69,7 @@ func TestAnswersAreReproducible(t *testing.T) {
 // A world that cannot answer is an answer too.
 func TestOutage(t *testing.T) {
 	clock := contract.NewClock()
-	world, demo := memory.NewDemo(clock.Now)
+	world, demo := fake.NewDemo(clock.Now)
 	api := hosttest.Handler(t, build(t), world, clock.Now)
 	world.Break(abi.OpKey, abi.CodeUnavailable)
 	req := httptest.NewRequest("GET", "/api/v2/public/agents/me", nil)

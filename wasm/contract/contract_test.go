@@ -12,19 +12,19 @@ import (
 	"partneredge/wasm/abi"
 	"partneredge/wasm/answer"
 	"partneredge/wasm/contract"
+	"partneredge/wasm/fake"
 	"partneredge/wasm/handlers/agents"
 	"partneredge/wasm/handlers/coaching"
 	"partneredge/wasm/handlers/leads"
 	"partneredge/wasm/handlers/sentinels"
 	"partneredge/wasm/handlers/webhooks"
-	"partneredge/wasm/memory"
 	"partneredge/wasm/pipeline"
 )
 
 // native is the pipeline and the handlers over a world, without modules, joined
 // as a host joins them.
 type native struct {
-	w   *memory.World
+	w   *fake.Backend
 	now func() int64
 }
 
@@ -74,7 +74,7 @@ func (n native) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func TestNative(t *testing.T) {
 	clock := contract.NewClock()
-	w := memory.New(clock.Now)
+	w := fake.New(clock.Now)
 	seen := map[int]int{}
 	skipped := contract.Run(t, contract.Target{
 		Send:    contract.Handler(native{w, clock.Now}),
@@ -98,7 +98,7 @@ func TestNative(t *testing.T) {
 // rest, and says what it left out.
 func TestServer(t *testing.T) {
 	clock := contract.NewClock()
-	w := memory.New(clock.Now)
+	w := fake.New(clock.Now)
 	server := serve(t, native{w, clock.Now})
 	skipped := contract.Run(t, contract.Target{
 		Send:    contract.Server(server, nil),

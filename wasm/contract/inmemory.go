@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"partneredge/wasm/abi"
-	"partneredge/wasm/memory"
+	"partneredge/wasm/fake"
 )
 
 // FakeClock is a clock that stands still but for Advance.
@@ -25,11 +25,11 @@ func (c *FakeClock) Now() int64 { return c.micros.Load() }
 // Advance moves the clock.
 func (c *FakeClock) Advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
 
-// InMemory is the fixture of a world in memory. now is the world's clock.
-func InMemory(w *memory.World, now func() int64) Fixture { return inMemory{w, now} }
+// InMemory is the fixture of a world in fake. now is the world's clock.
+func InMemory(w *fake.Backend, now func() int64) Fixture { return inMemory{w, now} }
 
 type inMemory struct {
-	w   *memory.World
+	w   *fake.Backend
 	now func() int64
 }
 
@@ -61,7 +61,7 @@ func (f inMemory) Key(t testing.TB, accountID string, key Key) string {
 	var err error
 	switch key.State {
 	case InGrace:
-		_, err = f.w.RotateKey(made.ID, 7*memory.Day)
+		_, err = f.w.RotateKey(made.ID, 7*fake.Day)
 	case GraceExpired:
 		_, err = f.w.RotateKey(made.ID, 0)
 	case Revoked:
@@ -132,7 +132,7 @@ func (f inMemory) Subscriptions(_ testing.TB, accountID string) (list []Subscrip
 // OutageOf breaks all that a world answers, for Target.Outage, but for the keys
 // of calls before: a world holds every key, as a node holds those in use, so
 // only keys that it lacks become unknowable.
-func OutageOf(w *memory.World) func(testing.TB) func() {
+func OutageOf(w *fake.Backend) func(testing.TB) func() {
 	ops := []abi.Op{abi.OpProfile, abi.OpInsights, abi.OpFirings, abi.OpSubscribe, abi.OpRevoke}
 	return func(testing.TB) func() {
 		for _, op := range ops {

@@ -10,15 +10,15 @@ import (
 	"time"
 
 	"partneredge/wasm/abi"
-	"partneredge/wasm/memory"
+	"partneredge/wasm/fake"
 )
 
 // run gives lines to a demo world and returns the answers.
-func run(t testing.TB, lines string) (answers []Answer, world *memory.World, clock *Clock) {
+func run(t testing.TB, lines string) (answers []Answer, world *fake.Backend, clock *Clock) {
 	t.Helper()
 	clock = new(Clock)
 	clock.Set(time.UnixMicro(1_750_000_000_000_000))
-	world, _ = memory.NewDemo(clock.Now)
+	world, _ = fake.NewDemo(clock.Now)
 	var out bytes.Buffer
 	if err := Serve(strings.NewReader(lines), &out, world, clock); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestClient(t *testing.T) {
 	in, commands := io.Pipe()
 	answers, out := io.Pipe()
 	clock := new(Clock)
-	world, demo := memory.NewDemo(clock.Now)
+	world, demo := fake.NewDemo(clock.Now)
 	served := make(chan error)
 	go func() { served <- Serve(in, out, world, clock) }()
 	c := NewClient(commands, bufio.NewReader(answers))

@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"partneredge/wasm/abi"
-	"partneredge/wasm/memory"
+	"partneredge/wasm/fake"
 )
 
 // Serve does what commands say until in ends. clock is the world's clock. It
 // returns nil at the end of in.
-func Serve(in io.Reader, out io.Writer, world *memory.World, clock *Clock) error {
+func Serve(in io.Reader, out io.Writer, world *fake.Backend, clock *Clock) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, MaxLine)
 	s := server{world, clock}
@@ -43,7 +43,7 @@ func Serve(in io.Reader, out io.Writer, world *memory.World, clock *Clock) error
 }
 
 type server struct {
-	world *memory.World
+	world *fake.Backend
 	clock *Clock
 }
 
@@ -131,7 +131,7 @@ func (s *server) key(c *Command) (token string, err error) {
 	switch c.State {
 	case Active, Expired:
 	case InGrace:
-		_, err = s.world.RotateKey(made.ID, 7*memory.Day)
+		_, err = s.world.RotateKey(made.ID, 7*fake.Day)
 	case GraceExpired:
 		_, err = s.world.RotateKey(made.ID, 0)
 	case Revoked:

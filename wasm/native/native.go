@@ -1,5 +1,5 @@
 // Package native is the partner API in plain Go, without modules: the pipeline
-// and every handler over a world in memory. What modules answer is held against
+// and every handler over a world in fake. What modules answer is held against
 // it, and it is what a self-contained program links.
 package native
 
@@ -7,18 +7,18 @@ import (
 	"context"
 
 	"partneredge/wasm/abi"
+	"partneredge/wasm/fake"
 	"partneredge/wasm/handlers/agents"
 	"partneredge/wasm/handlers/coaching"
 	"partneredge/wasm/handlers/leads"
 	"partneredge/wasm/handlers/sentinels"
 	"partneredge/wasm/handlers/webhooks"
-	"partneredge/wasm/memory"
 	"partneredge/wasm/pipeline"
 	"partneredge/wasm/serve"
 )
 
 // Set is the gate and the handlers over a world.
-func Set(w *memory.World) *serve.Set {
+func Set(w *fake.Backend) *serve.Set {
 	return &serve.Set{
 		Gate: serve.Module{
 			Caller:  plain(func(req *abi.Request, resp *abi.Response) { pipeline.Handle(req, resp, w) }),

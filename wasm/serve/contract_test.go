@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"partneredge/wasm/contract"
-	"partneredge/wasm/memory"
+	"partneredge/wasm/fake"
 	"partneredge/wasm/native"
 	"partneredge/wasm/serve"
 )
 
 // inPlainGo serves the pipeline and the handlers over a world, without modules.
-func inPlainGo(w *memory.World, now func() int64) http.Handler {
+func inPlainGo(w *fake.Backend, now func() int64) http.Handler {
 	set := native.Set(w)
 	return serve.New(serve.Config{
 		Modules: func() (*serve.Set, func()) { return set, func() {} },
@@ -22,7 +22,7 @@ func inPlainGo(w *memory.World, now func() int64) http.Handler {
 
 func TestNative(t *testing.T) {
 	clock := contract.NewClock()
-	w := memory.New(clock.Now)
+	w := fake.New(clock.Now)
 	seen := map[int]int{}
 	skipped := contract.Run(t, contract.Target{
 		Send:    contract.Handler(inPlainGo(w, clock.Now)),

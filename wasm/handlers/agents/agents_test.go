@@ -4,11 +4,11 @@ import (
 	"testing"
 
 	"partneredge/wasm/abi"
-	"partneredge/wasm/memory"
+	"partneredge/wasm/fake"
 )
 
 func TestHandle(t *testing.T) {
-	w := memory.New(func() int64 { return 0 })
+	w := fake.New(func() int64 { return 0 })
 	w.AddAccount(abi.Profile{
 		AgentID: "agt_1", Email: "zoë@example.com", FullName: "Zoë \"Z\"\n", Joined: 1_750_000_000_000_001,
 		AccountID: "acc_1", AccountName: "A\u2028B\xff", Mode: "live",

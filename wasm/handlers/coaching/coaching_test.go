@@ -5,18 +5,18 @@ import (
 	"testing"
 
 	"partneredge/wasm/abi"
-	"partneredge/wasm/memory"
+	"partneredge/wasm/fake"
 )
 
 const start = int64(1_750_000_000_000_000) // 2025-06-15T15:06:40Z
 
-func get(w *memory.World, query string) (resp abi.Response) {
+func get(w *fake.Backend, query string) (resp abi.Response) {
 	Handle(&abi.Request{Query: query}, &resp, w.For(abi.Principal{AccountID: "acc_1"}))
 	return resp
 }
 
-func world() *memory.World {
-	w := memory.New(func() int64 { return start })
+func world() *fake.Backend {
+	w := fake.New(func() int64 { return start })
 	w.AddAccount(abi.Profile{AccountID: "acc_1"})
 	return w
 }

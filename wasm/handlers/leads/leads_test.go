@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 
 	"partneredge/wasm/abi"
-	"partneredge/wasm/memory"
+	"partneredge/wasm/fake"
 )
 
 const now = int64(1_750_000_000_000_000) // 2025-06-15T15:06:40Z
 
 // take sends a body and returns the answer and what was kept.
-func take(t testing.TB, env abi.Environment, text string) (resp abi.Response, kept []memory.Lead) {
+func take(t testing.TB, env abi.Environment, text string) (resp abi.Response, kept []fake.Lead) {
 	t.Helper()
-	w := memory.New(func() int64 { return now })
+	w := fake.New(func() int64 { return now })
 	p := w.AddAccount(abi.Profile{})
 	req := abi.Request{
 		Now: now, Method: "POST", Body: []byte(text),
@@ -61,7 +61,7 @@ func TestUnknownEnvironmentKeepsNothing(t *testing.T) {
 }
 
 func TestNotKeptIsNotAnswered(t *testing.T) {
-	w := memory.New(func() int64 { return now })
+	w := fake.New(func() int64 { return now })
 	p := w.AddAccount(abi.Profile{})
 	for _, code := range []abi.Code{abi.CodeUnavailable, abi.CodeFailed, abi.CodeDenied, abi.CodeLimit} {
 		w.Break(abi.OpLead, code)

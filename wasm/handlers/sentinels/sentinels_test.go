@@ -4,13 +4,13 @@ import (
 	"testing"
 
 	"partneredge/wasm/abi"
-	"partneredge/wasm/memory"
+	"partneredge/wasm/fake"
 )
 
 const start = int64(1_750_000_000_000_000) // 2025-06-15T15:06:40Z
 
 func TestHandle(t *testing.T) {
-	w := memory.New(func() int64 { return start })
+	w := fake.New(func() int64 { return start })
 	w.AddAccount(abi.Profile{AccountID: "acc_1"})
 	get := func(query string) (resp abi.Response) {
 		Handle(&abi.Request{Query: query}, &resp, w.For(abi.Principal{AccountID: "acc_1"}))

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"partneredge/wasm/abi"
-	"partneredge/wasm/memory"
+	"partneredge/wasm/fake"
 	"partneredge/wasm/targeturl"
 )
 
@@ -21,8 +21,8 @@ func request(text string) *abi.Request {
 	}
 }
 
-func world() *memory.World {
-	w := memory.New(func() int64 { return now })
+func world() *fake.Backend {
+	w := fake.New(func() int64 { return now })
 	w.AddAccount(abi.Profile{AccountID: "acc_1"})
 	return w
 }

@@ -23,7 +23,7 @@ import (
 	"time"
 
 	"partneredge/wasm/control"
-	"partneredge/wasm/memory"
+	"partneredge/wasm/fake"
 	"partneredge/wasm/native"
 	"partneredge/wasm/serve"
 )
@@ -47,7 +47,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) error {
 		return err
 	}
 	clock := new(control.Clock)
-	world, demo := memory.NewDemo(clock.Now)
+	world, demo := fake.NewDemo(clock.Now)
 	listener, err := listen(*address)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) error {
 
 // handler is the API. Under control what it makes up, such as identifiers, comes
 // from a fixed seed: the same commands and requests get the same answers.
-func handler(world *memory.World, clock *control.Clock, controlled bool) http.Handler {
+func handler(world *fake.Backend, clock *control.Clock, controlled bool) http.Handler {
 	set := native.Set(world)
 	c := serve.Config{
 		Modules: func() (*serve.Set, func()) { return set, func() {} },

@@ -1,4 +1,4 @@
-package verdict_test
+package canary_test
 
 import (
 	"math/rand/v2"
@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"partneredge/edge/verdict"
+	"partneredge/edge/canary"
 	"partneredge/edge/wire"
 )
 
@@ -52,7 +52,7 @@ func TestVerdicts(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			why := verdict.Of(tt.candidate, tt.beside, tt.before)
+			why := canary.Judge(tt.candidate, tt.beside, tt.before)
 			if tt.why == "" && why != "" || !strings.HasPrefix(why, tt.why) {
 				t.Errorf("%q, want %q", why, tt.why)
 			}
@@ -77,7 +77,7 @@ func TestEquallyGoodStays(t *testing.T) {
 			if random.Float64() < rate {
 				one.Errors++
 			}
-			if verdict.Of(candidate, beside, wire.ReleaseCounts{}) != "" {
+			if canary.Judge(candidate, beside, wire.ReleaseCounts{}) != "" {
 				withdrawn++
 				break
 			}
@@ -94,7 +94,7 @@ func TestWorseIsFound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Uint64Range(400, 100_000).Draw(t, "requests")
 		of := rapid.Uint64Range(n, 20*n).Draw(t, "beside")
-		if verdict.Of(counts(n, n/20, 6), counts(of, 0, 6), wire.ReleaseCounts{}) == "" {
+		if canary.Judge(counts(n, n/20, 6), counts(of, 0, 6), wire.ReleaseCounts{}) == "" {
 			t.Fatalf("%d of %d stays beside 0 of %d", n/20, n, of)
 		}
 	})

@@ -1,6 +1,6 @@
-// Package archive keeps an origin's files in one: a tar, compressed by gzip,
+// Package backup keeps an origin's files in one: a tar, compressed by gzip,
 // whose first entry says what it is.
-package archive
+package backup
 
 import (
 	"archive/tar"

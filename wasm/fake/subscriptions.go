@@ -1,4 +1,4 @@
-package memory
+package fake
 
 import (
 	"slices"
@@ -147,7 +147,7 @@ func (v *View) LeadOnce(o *abi.Once) (abi.Kept, error) {
 }
 
 // Subscriptions of an account, the first made first.
-func (w *World) Subscriptions(accountID string) []Subscription {
+func (w *Backend) Subscriptions(accountID string) []Subscription {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var list []Subscription
@@ -160,7 +160,7 @@ func (w *World) Subscriptions(accountID string) []Subscription {
 }
 
 // Leads of an account, the first kept first.
-func (w *World) Leads(accountID string) []Lead {
+func (w *Backend) Leads(accountID string) []Lead {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if a := w.accounts[accountID]; a != nil {

@@ -1,6 +1,6 @@
-// Package seldom bounds the warnings of one cause: whatever others can bring
+// Package logging bounds the warnings of one cause: whatever others can bring
 // about as often as they like does not fill a log.
-package seldom
+package logging
 
 import (
 	"context"
@@ -16,9 +16,9 @@ const (
 	causesMost = 1000
 )
 
-// Log warns of each cause at most once in Every. What comes in between is logged
+// Limiter warns of each cause at most once in Every. What comes in between is logged
 // as debug, and counted: the next warning says how much it was, as held_back.
-type Log struct {
+type Limiter struct {
 	log *slog.Logger
 
 	mu     sync.Mutex
@@ -31,10 +31,10 @@ type cause struct {
 }
 
 // New bounds the warnings to log.
-func New(log *slog.Logger) *Log { return &Log{log: log, causes: map[string]cause{}} }
+func New(log *slog.Logger) *Limiter { return &Limiter{log: log, causes: map[string]cause{}} }
 
 // Warn of something that cause brought about.
-func (l *Log) Warn(cause, message string, args ...any) {
+func (l *Limiter) Warn(cause, message string, args ...any) {
 	heldBack, now := l.turn(cause)
 	switch {
 	case !now:
@@ -47,7 +47,7 @@ func (l *Log) Warn(cause, message string, args ...any) {
 }
 
 // turn tells whether the cause is to be warned of now, and how often it was not.
-func (l *Log) turn(name string) (heldBack int, now bool) {
+func (l *Limiter) turn(name string) (heldBack int, now bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c, known := l.causes[name]

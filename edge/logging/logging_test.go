@@ -1,4 +1,4 @@
-package seldom
+package logging
 
 import (
 	"bytes"

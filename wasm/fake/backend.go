@@ -1,4 +1,4 @@
-// Package memory is a whole world for modules, kept in memory: keys, rate
+// Package fake is an in-memory fake of all that modules may ask for: keys, rate
 // limits, lockouts, accounts, subscriptions and leads. It answers everything
 // that the pipeline and the handlers may ask, by the rules of the real stores,
 // so that they can be run in a test, under any engine, or inside one
@@ -7,7 +7,7 @@
 // It asks nothing of an operating system. The clock is given, and what it
 // makes, keys and identifiers, comes from a fixed seed: the same calls make the
 // same world. Nothing in it is secret, and nothing is ever thrown away.
-package memory
+package fake
 
 import (
 	"math/rand/v2"
@@ -18,7 +18,7 @@ import (
 	"partneredge/wasm/typeid"
 )
 
-var _ pipeline.Host = (*World)(nil)
+var _ pipeline.Host = (*Backend)(nil)
 
 // Times, in microseconds.
 const (
@@ -28,9 +28,9 @@ const (
 	Year   = 365 * Day
 )
 
-// World holds everything. It may be used from many goroutines at once; its
+// Backend holds everything. It may be used from many goroutines at once; its
 // exported fields are set before the first use.
-type World struct {
+type Backend struct {
 	// Lockouts says when an address is locked out. The zero value means 20
 	// failures within 5 minutes, for 15 minutes.
 	Lockouts LockoutRule
@@ -65,8 +65,8 @@ type account struct {
 }
 
 // New makes an empty world. now is in microseconds since the Unix epoch.
-func New(now func() int64) *World {
-	return &World{
+func New(now func() int64) *Backend {
+	return &Backend{
 		now:      now,
 		random:   rand.NewChaCha8([32]byte{}),
 		broken:   map[abi.Op]abi.Code{},
@@ -80,7 +80,7 @@ func New(now func() int64) *World {
 
 // AddAccount makes an account. What p leaves out is made up: both ids, joined
 // (now), and mode ("setup"). It returns the account as it is now.
-func (w *World) AddAccount(p abi.Profile) abi.Profile {
+func (w *Backend) AddAccount(p abi.Profile) abi.Profile {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if p.AgentID == "" {
@@ -100,7 +100,7 @@ func (w *World) AddAccount(p abi.Profile) abi.Profile {
 }
 
 // Break makes every later call of op fail with code; code 0 mends it.
-func (w *World) Break(op abi.Op, code abi.Code) {
+func (w *Backend) Break(op abi.Op, code abi.Code) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.broken[op] = code
@@ -108,14 +108,14 @@ func (w *World) Break(op abi.Op, code abi.Code) {
 
 // Isolate makes the world answer abi.CodeUnavailable for keys that it does not
 // have, as a node does that cannot ask whether there is such a key.
-func (w *World) Isolate(isolated bool) {
+func (w *Backend) Isolate(isolated bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.isolated = isolated
 }
 
 // failing is the error that op was told to fail with.
-func (w *World) failing(op abi.Op) error {
+func (w *Backend) failing(op abi.Op) error {
 	if code := w.broken[op]; code != 0 {
 		return code
 	}
@@ -123,7 +123,7 @@ func (w *World) failing(op abi.Op) error {
 }
 
 // newID is called with w.mu held.
-func (w *World) newID(prefix string) string {
+func (w *Backend) newID(prefix string) string {
 	var random [10]byte
 	_, _ = w.random.Read(random[:]) // never fails, says its documentation
 	return typeid.Make(prefix, w.now()/1000, random)

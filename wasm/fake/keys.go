@@ -1,4 +1,4 @@
-package memory
+package fake
 
 import (
 	"slices"
@@ -14,7 +14,7 @@ const AllScopes = abi.ReadAgent | abi.ReadCoaching | abi.ReadSentinels | abi.Wri
 // AddKey makes a key of k.AccountID and returns its plaintext and the record.
 // What k leaves out is made up: the id, environment (live), rate limit (100)
 // and expiry (a year from now). Scopes and allowlist are taken as they are.
-func (w *World) AddKey(k abi.Key) (token string, made abi.Key) {
+func (w *Backend) AddKey(k abi.Key) (token string, made abi.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if k.ID == "" {
@@ -40,7 +40,7 @@ func (w *World) AddKey(k abi.Key) (token string, made abi.Key) {
 
 // RotateKey makes a successor of a key and ends the key itself after grace
 // microseconds. abi.CodeNotFound when there is no such key.
-func (w *World) RotateKey(id string, grace int64) (token string, err error) {
+func (w *Backend) RotateKey(id string, grace int64) (token string, err error) {
 	w.mu.Lock()
 	old := w.keys[id]
 	if old == nil {
@@ -56,7 +56,7 @@ func (w *World) RotateKey(id string, grace int64) (token string, err error) {
 }
 
 // RevokeKey ends a key at once. abi.CodeNotFound when there is no such key.
-func (w *World) RevokeKey(id string) error {
+func (w *Backend) RevokeKey(id string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	k := w.keys[id]
@@ -70,7 +70,7 @@ func (w *World) RevokeKey(id string) error {
 }
 
 // Key reads the record of a bearer token.
-func (w *World) Key(token string) (abi.Key, error) {
+func (w *Backend) Key(token string) (abi.Key, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.failing(abi.OpKey); err != nil {
@@ -99,7 +99,7 @@ type bucket struct {
 const unitsAToken = 60_000_000
 
 // Take spends one token of a key's bucket, which holds limit tokens.
-func (w *World) Take(keyID string, limit int) (abi.Bucket, error) {
+func (w *Backend) Take(keyID string, limit int) (abi.Bucket, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.failing(abi.OpTake); err != nil {

@@ -1,4 +1,4 @@
-package memory
+package fake
 
 import "partneredge/wasm/abi"
 
@@ -11,7 +11,7 @@ type Demo struct {
 
 // NewDemo makes a world with one live account that has three insights and three
 // firings, and a key of each environment: enough to try every endpoint.
-func NewDemo(now func() int64) (*World, Demo) {
+func NewDemo(now func() int64) (*Backend, Demo) {
 	w := New(now)
 	p := w.AddAccount(abi.Profile{
 		Email: "ana@example.com", FullName: "Ana Lima", AccountName: "Lima Realty", Mode: "live",

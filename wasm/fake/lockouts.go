@@ -1,4 +1,4 @@
-package memory
+package fake
 
 import (
 	"net/netip"
@@ -22,7 +22,7 @@ type failures struct {
 }
 
 // Lockout is for how many milliseconds the client is still locked out.
-func (w *World) Lockout(client string) (int64, error) {
+func (w *Backend) Lockout(client string) (int64, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.failing(abi.OpLockout); err != nil {
@@ -36,7 +36,7 @@ func (w *World) Lockout(client string) (int64, error) {
 }
 
 // Failure counts a failed authentication.
-func (w *World) Failure(client string) (int64, error) {
+func (w *Backend) Failure(client string) (int64, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.failing(abi.OpFailure); err != nil {

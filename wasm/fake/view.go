@@ -1,4 +1,4 @@
-package memory
+package fake
 
 import (
 	"slices"
@@ -15,13 +15,13 @@ var (
 
 // View is the world as one principal may see it.
 type View struct {
-	w *World
+	w *Backend
 	p abi.Principal
 }
 
 // For binds the world to a principal. Calls for an account that there is not
 // end in abi.CodeNotFound.
-func (w *World) For(p abi.Principal) *View { return &View{w, p} }
+func (w *Backend) For(p abi.Principal) *View { return &View{w, p} }
 
 // enter locks the world and finds the account; leave it with w.mu.Unlock
 // whatever it returns.
@@ -88,7 +88,7 @@ func (v *View) Firings(before int64, limit int, into *abi.Firings) error {
 // where left out, and the time is put off until no other insight of the
 // account has it. It returns the insight as kept; abi.CodeNotFound when there
 // is no such account.
-func (w *World) AddInsight(accountID string, it abi.Insight) (abi.Insight, error) {
+func (w *Backend) AddInsight(accountID string, it abi.Insight) (abi.Insight, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	a := w.accounts[accountID]
@@ -106,7 +106,7 @@ func (w *World) AddInsight(accountID string, it abi.Insight) (abi.Insight, error
 }
 
 // AddFiring gives an account a firing, by the rules of AddInsight.
-func (w *World) AddFiring(accountID string, it abi.Firing) (abi.Firing, error) {
+func (w *Backend) AddFiring(accountID string, it abi.Firing) (abi.Firing, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	a := w.accounts[accountID]

@@ -1,4 +1,4 @@
-// Package verdict tells whether a new release does worse than the one that it is
+// Package canary judges whether a new release does worse than the one that it is
 // to replace. Node and origin judge by the same rule: the node what it sees
 // itself, so that it needs nobody, the origin all nodes together.
 //
@@ -8,7 +8,7 @@
 // left in it. Its tail is bounded by Chernoff's inequality, exp(-n·KL), which
 // errs to the side of the candidate. Only an event makes it more suspect, so
 // looking again and again costs nothing beyond the number of events.
-package verdict
+package canary
 
 import (
 	"fmt"
@@ -44,11 +44,11 @@ const (
 	slowShare = 0.1
 )
 
-// Of judges a candidate by what it answered, what the old release answered in
+// Judge judges a candidate by what it answered, what the old release answered in
 // the same window, and before it. Latency is compared within the window only,
 // for it is the machine's as much as the module's. Why is "" when nothing speaks
 // against the candidate.
-func Of(candidate, beside, before wire.ReleaseCounts) (why string) {
+func Judge(candidate, beside, before wire.ReleaseCounts) (why string) {
 	old := beside
 	if old.Requests < enough {
 		old = old.Plus(before)
