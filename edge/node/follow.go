@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"partneredge/edge/backoff"
 	"partneredge/edge/logging"
 	"partneredge/edge/wire"
 	"partneredge/store"
@@ -176,7 +177,7 @@ func (f *follower) age() time.Duration {
 
 // run follows until ctx ends.
 func (f *follower) run(ctx context.Context) {
-	retry := backoff{first: 100 * time.Millisecond, most: 5 * time.Second}
+	retry := backoff.New(100*time.Millisecond, 5*time.Second)
 	again, beat := time.NewTimer(silence), time.NewTimer(silence)
 	defer again.Stop()
 	defer beat.Stop()
@@ -208,10 +209,10 @@ func (f *follower) run(ctx context.Context) {
 			if ctx.Err() == nil && !lasting(err) { // of which the link warns
 				f.seldom.Warn("behind", "cannot catch up with origin", "err", err)
 			}
-			again.Reset(retry.duration())
+			again.Reset(retry.Next())
 			continue
 		}
-		retry.reset()
+		retry.Reset()
 		again.Stop()
 	}
 }

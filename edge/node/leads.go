@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"time"
 
+	"partneredge/edge/backoff"
 	"partneredge/edge/logging"
 	"partneredge/edge/wire"
 	"partneredge/host"
@@ -117,7 +118,7 @@ func (l *leads) connected() {
 
 // run hands over until ctx ends.
 func (l *leads) run(ctx context.Context) {
-	retry := backoff{first: 200 * time.Millisecond, most: 10 * time.Second}
+	retry := backoff.New(200*time.Millisecond, 10*time.Second)
 	l.most = leadsAtOnce
 	l.deferred = map[string]time.Time{}
 	again := time.NewTimer(0)
@@ -136,7 +137,7 @@ func (l *leads) run(ctx context.Context) {
 				if !lasting(err) { // of which the link warns
 					l.seldom.Warn("leads", "leads not handed over yet", "waiting", l.outbox.Len(), "err", err)
 				}
-				again.Reset(retry.duration())
+				again.Reset(retry.Next())
 				// What comes meanwhile waits, too.
 				select {
 				case <-again.C:
@@ -144,7 +145,7 @@ func (l *leads) run(ctx context.Context) {
 				case <-ctx.Done():
 				}
 			}
-			retry.reset()
+			retry.Reset()
 			if !more {
 				if len(l.deferred) > 0 {
 					again.Reset(deferFor)

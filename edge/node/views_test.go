@@ -2,7 +2,6 @@ package node
 
 import (
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -60,18 +59,5 @@ func TestNewer(t *testing.T) {
 		if got := len(newer(items, c.since, c.limit)); got != c.want {
 			t.Errorf("since %d, limit %d: %d items, want %d", c.since, c.limit, got, c.want)
 		}
-	}
-}
-
-func TestBackoff(t *testing.T) {
-	b := backoff{first: 100 * time.Millisecond, most: time.Second}
-	for range 2 {
-		for _, most := range []time.Duration{100, 200, 400, 800, 1000, 1000} {
-			most *= time.Millisecond
-			if d := b.duration(); d < most/2 || d > most {
-				t.Errorf("waits %v, want up to %v", d, most)
-			}
-		}
-		b.reset()
 	}
 }

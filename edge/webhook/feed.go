@@ -132,7 +132,7 @@ const (
 
 // claimLoop fills queues from the database.
 func (s *Sender) claimLoop(ctx context.Context) {
-	pause := backoff{}
+	pause := newBackoff()
 	for {
 		if !wait(ctx, s.claimNow) {
 			return
@@ -146,7 +146,7 @@ func (s *Sender) claimLoop(ctx context.Context) {
 			if err != nil && ctx.Err() == nil {
 				s.c.Log.Error("cannot claim webhook deliveries", "err", err)
 			}
-			pause.after(ctx, err)
+			pause.Wait(ctx, err)
 		}
 	}
 }
@@ -233,14 +233,14 @@ func (s *Sender) holds(deliveryID string) bool {
 // scanLoop finds queues that nobody told of: those of earlier processes, of
 // other ones, and what an operator queued again.
 func (s *Sender) scanLoop(ctx context.Context) {
-	pause := backoff{}
+	pause := newBackoff()
 	for {
 		began := time.Now()
 		err := s.scan(ctx)
 		if err != nil && ctx.Err() == nil {
 			s.c.Log.Error("cannot look for webhook deliveries", "err", err)
 		}
-		pause.after(ctx, err)
+		pause.Wait(ctx, err)
 		// A scan takes a part of the time that is the same however long it takes.
 		took := time.Since(began)
 		if !sleep(ctx, max(scanLeast, 10*took)) {
@@ -300,7 +300,7 @@ const checkMost = 256
 
 // checkLoop reads again how subscriptions stand before something is sent.
 func (s *Sender) checkLoop(ctx context.Context) {
-	pause := backoff{}
+	pause := newBackoff()
 	for {
 		if !wait(ctx, s.checkNow) {
 			return
@@ -318,7 +318,7 @@ func (s *Sender) checkLoop(ctx context.Context) {
 			if err != nil && ctx.Err() == nil {
 				s.c.Log.Error("cannot read how webhook subscriptions stand", "err", err)
 			}
-			pause.after(ctx, err)
+			pause.Wait(ctx, err)
 		}
 	}
 }

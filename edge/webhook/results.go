@@ -25,7 +25,7 @@ const (
 // writeLoop writes outcomes in batches. It ends when stop is closed and all are
 // written, or ctx ends.
 func (s *Sender) writeLoop(ctx context.Context, stop <-chan struct{}) {
-	pause := backoff{}
+	pause := newBackoff()
 	for {
 		select {
 		case <-ctx.Done():
@@ -42,7 +42,7 @@ func (s *Sender) writeLoop(ctx context.Context, stop <-chan struct{}) {
 		batch := s.nextBatch()
 		for len(batch) > 0 && ctx.Err() == nil {
 			err := s.write(ctx, batch)
-			pause.after(ctx, err)
+			pause.Wait(ctx, err)
 			if err == nil {
 				break
 			}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"partneredge/edge/backoff"
 	"partneredge/store"
 	"partneredge/store/central"
 )
@@ -200,14 +201,5 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// backoff waits longer after each failure in a row.
-type backoff struct{ last time.Duration }
-
-func (b *backoff) after(ctx context.Context, err error) {
-	if err == nil {
-		b.last = 0
-		return
-	}
-	b.last = min(max(2*b.last, 50*time.Millisecond), 5*time.Second)
-	sleep(ctx, b.last)
-}
+// newBackoff spaces the tries of a loop whose database fails.
+func newBackoff() *backoff.Backoff { return backoff.New(50*time.Millisecond, 5*time.Second) }
