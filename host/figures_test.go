@@ -116,7 +116,7 @@ func openPair(t testing.TB, limits Limits, way func(*Module) caller) *pair {
 	}
 	set := &serve.Set{Gate: serve.Module{Caller: way(p.gate), Headers: p.gate.manifest.Headers},
 		Handlers: map[string]serve.Module{"agents": {Caller: way(p.handler), Headers: p.handler.manifest.Headers}}}
-	p.server = serve.New(serve.Config{Modules: func() (*serve.Set, func()) { return set, func() {} }})
+	p.server = serve.New(serve.Config{Modules: set})
 	random := [apikey.RandomSize]byte{1, 2, 3}
 	p.request = httptest.NewRequest("GET", "/api/v2/public/agents/me", nil)
 	p.request.Header.Set("Authorization", "Bearer "+apikey.Mint(abi.EnvLive, &random))

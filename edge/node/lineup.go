@@ -78,7 +78,7 @@ func newLineup(digest, version string, c *crew) *lineup {
 // serves makes its handler. observe is told of every answer besides.
 func (l *lineup) serves(c Config, observe observer) {
 	l.handler = serve.New(serve.Config{
-		Modules: func() (*serve.Set, func()) { return l.set, func() {} },
+		Modules: l.set,
 		Client:  clientOf(c.TrustedProxies),
 		Now:     c.Now,
 		Log:     c.Log,

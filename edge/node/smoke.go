@@ -46,7 +46,7 @@ func (l *lineup) smoke(ctx context.Context, c Config) error {
 	l.smoking.on.Store(true)
 	defer l.smoking.on.Store(false)
 	front := serve.New(serve.Config{
-		Modules: func() (*serve.Set, func()) { return l.set, func() {} },
+		Modules: l.set,
 		Now:     c.Now,
 		Log:     c.Log,
 	})

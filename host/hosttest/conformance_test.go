@@ -61,7 +61,7 @@ func told(x contract.Exchange) string {
 func plain(w *fake.Backend, now func() int64) http.Handler {
 	set := native.Set(w)
 	return serve.New(serve.Config{
-		Modules: func() (*serve.Set, func()) { return set, func() {} },
+		Modules: set,
 		Now:     func() time.Time { return time.UnixMicro(now()) },
 		Random:  serve.Seed(1),
 	})

@@ -91,7 +91,7 @@ func (c Config) Open(ctx context.Context, dir string, world *fake.Backend, now f
 		return nil, errors.Join(err, runtime.Close(ctx))
 	}
 	return &API{runtime: runtime, Handler: serve.New(serve.Config{
-		Modules: func() (*serve.Set, func()) { return set, func() {} },
+		Modules: set,
 		Now:     clock,
 		Random:  serve.Seed(1),
 		Log:     c.Log,

@@ -60,7 +60,7 @@ func serveNative(ctx context.Context, dir string, out io.Writer) error {
 		return err
 	}
 	server := &http.Server{
-		Handler:           serve.New(serve.Config{Modules: func() (*serve.Set, func()) { return set, func() {} }}),
+		Handler:           serve.New(serve.Config{Modules: set}),
 		ReadHeaderTimeout: 5 * time.Second,
 	}
 	stopped := context.AfterFunc(ctx, func() { _ = server.Close() })

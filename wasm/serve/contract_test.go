@@ -15,7 +15,7 @@ import (
 func inPlainGo(w *fake.Backend, now func() int64) http.Handler {
 	set := native.Set(w)
 	return serve.New(serve.Config{
-		Modules: func() (*serve.Set, func()) { return set, func() {} },
+		Modules: set,
 		Now:     func() time.Time { return time.UnixMicro(now()) },
 	})
 }

@@ -49,10 +49,8 @@ type Set struct {
 // Config of a Server. The zero value of a field is its default, where one is
 // named.
 type Config struct {
-	// Modules takes hold of the set that answers a request. done is called when
-	// the answer is written: a set that was replaced in between is in use until
-	// then. Required.
-	Modules func() (set *Set, done func())
+	// Modules answer the requests. Required.
+	Modules *Set
 	// Client is the true address of who sent the request. Default: the peer.
 	Client func(*http.Request) netip.Addr
 	// Now is the clock. Default: time.Now.
@@ -123,8 +121,6 @@ type call struct {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := s.Now()
-	set, done := s.Modules()
-	defer done()
 	c := s.calls.Get().(*call)
 	defer s.calls.Put(c)
 
@@ -132,7 +128,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.Begin != nil {
 		ctx, w = s.Begin(w, r)
 	}
-	handler, status := s.answer(ctx, w, r, set, c, start)
+	handler, status := s.answer(ctx, w, r, c, start)
 	if s.Answered != nil {
 		s.Answered(ctx, handler, status)
 	}
@@ -141,11 +137,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Request, set *Set, c *call, start time.Time) (handler string, status int) {
+func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Request, c *call, start time.Time) (handler string, status int) {
 	s.flatten(c, r, start)
-	c.show(r, set.Gate.Headers)
+	c.show(r, s.Modules.Gate.Headers)
 	c.gate.Reset()
-	if err := s.call(ctx, "gate", set.Gate, &c.req, &c.gate); err != nil {
+	if err := s.call(ctx, "gate", s.Modules.Gate, &c.req, &c.gate); err != nil {
 		return "", s.fail(ctx, w, r, c, nil, "gate", err)
 	}
 	if c.gate.Handler == "" {
@@ -153,7 +149,7 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	}
 
 	handler = strings.Clone(c.gate.Handler) // an observer may keep it
-	module, ok := set.Handlers[handler]
+	module, ok := s.Modules.Handlers[handler]
 	if !ok {
 		return handler, s.fail(ctx, w, r, c, c.gate.Headers, handler, errors.New("find handler: no such module"))
 	}

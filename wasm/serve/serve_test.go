@@ -37,7 +37,7 @@ func newServer(gate, echo caller, log *slog.Logger) *serve.Server {
 		Handlers: map[string]serve.Module{"echo": {Caller: echo, Headers: []string{"x-shown"}}},
 	}
 	return serve.New(serve.Config{
-		Modules: func() (*serve.Set, func()) { return set, func() {} },
+		Modules: set,
 		Random:  serve.Seed(1),
 		Log:     log,
 	})

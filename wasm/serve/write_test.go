@@ -90,7 +90,7 @@ func TestObserveMayKeepTheName(t *testing.T) {
 		set.Handlers[name] = serve.Module{Caller: caller(func(_ *abi.Request, resp *abi.Response) error { resp.Status = 200; return nil })}
 	}
 	s := serve.New(serve.Config{
-		Modules: func() (*serve.Set, func()) { return set, func() {} },
+		Modules: set,
 		Observe: func(handler string, status int, _ time.Duration) {
 			seen = append(seen, handler+" "+strconv.Itoa(status))
 		},

@@ -81,7 +81,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) error {
 func handler(world *fake.Backend, clock *control.Clock, controlled bool) http.Handler {
 	set := native.Set(world)
 	c := serve.Config{
-		Modules: func() (*serve.Set, func()) { return set, func() {} },
+		Modules: set,
 		Now:     func() time.Time { return time.UnixMicro(clock.Now()) },
 	}
 	if controlled {
