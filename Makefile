@@ -17,7 +17,7 @@ help: ## list the targets
 
 .PHONY: build
 build: modules build/sandbox.wasm ## build/edge, build/modules/*.wasm, build/sandbox.wasm
-	$(GO) build -trimpath -buildvcs=false -ldflags='-s -w -X main.version=$(VERSION)' -o build/edge ./edge
+	$(GO) build -trimpath -buildvcs=false -ldflags='-s -w -X partneredge/edge/command.version=$(VERSION)' -o build/edge ./edge
 
 .PHONY: modules
 modules: $(WASM) ## build/modules/*.wasm, each with its manifest
@@ -45,7 +45,7 @@ GOTEST ?= $(GO) test
 # How inputs are looked for once all tests have passed; empty: not at all.
 FUZZ ?= scripts/fuzz
 
-TRAP := edge/testdata/modules/trap
+TRAP := edge/command/testdata/modules/trap
 
 build/modules-bad/trap.wasm: $(GUEST) $(wildcard $(TRAP)/*) scripts/build-module
 	scripts/build-module $(TRAP) build/modules-bad

@@ -32,7 +32,7 @@ var trap = sync.OnceValues(func() ([]byte, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	build := exec.Command(filepath.Join(strings.TrimSpace(string(root)), "scripts", "build-module"), "edge/testdata/modules/trap", dir)
+	build := exec.Command(filepath.Join(strings.TrimSpace(string(root)), "scripts", "build-module"), "edge/command/testdata/modules/trap", dir)
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building the module trap: %w\n%s", err, out)
 	}

@@ -1,0 +1,260 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// sometimes is an endpoint that takes deliveries once up is set.
+type sometimes struct {
+	url, ca string
+	up      atomic.Bool
+	mu      sync.Mutex
+	events  map[string]int // taken, by id
+}
+
+func newSometimes(t *testing.T) *sometimes {
+	t.Helper()
+	s := &sometimes{events: map[string]int{}}
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.up.Load() {
+			http.Error(w, "not now", http.StatusServiceUnavailable)
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.events[r.Header.Get("x-svc-event-id")]++
+	}))
+	t.Cleanup(server.Close)
+	s.url, s.ca = server.URL, filepath.Join(t.TempDir(), "ca.pem")
+	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(s.ca, block, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *sometimes) took(event string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.events[event] > 0
+}
+
+// originProcess is an origin that is ended and put back, at one address for its
+// nodes.
+type originProcess struct {
+	*process
+	t     *testing.T
+	nats  string
+	ready originReady
+	admin *adminClient
+	flags []string
+}
+
+func (o *originProcess) start(dir string) {
+	o.t.Helper()
+	args := append([]string{"origin", "--data", dir, "--admin", "127.0.0.1:0", "--nats-listen", o.nats}, o.flags...)
+	o.process = startProcess(o.t, filepath.Join(dir, "origin.json"), &o.ready, args...)
+	address, err := url.Parse(o.ready.NATSURL)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.nats = address.Host
+	if o.admin, err = findLocal(dir); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// call the admin API and read the answer's field, "" for none.
+func (o *originProcess) call(method, path string, in any, field string) string {
+	o.t.Helper()
+	out := map[string]any{}
+	if err := o.admin.call(o.t.Context(), method, path, in, &out); err != nil {
+		o.t.Fatal(err)
+	}
+	if field == "" {
+		return ""
+	}
+	value, _ := out[field].(string)
+	if value == "" {
+		o.t.Fatalf("%s %s: no %s in %v", method, path, field, out)
+	}
+	return value
+}
+
+// edge runs the program to its end.
+func edge(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.Command("edge", args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("edge %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// TestBackupAndRestore backs an origin up while it is written to, goes on, loses
+// it, and puts it back. A node that has followed further than the backup must
+// trust nothing that it holds, and must not take the numbers of new changes for
+// those it has seen.
+func TestBackupAndRestore(t *testing.T) {
+	modules, cache := testFiles.get(t)
+	dir := t.TempDir()
+	hook := newSometimes(t)
+	o := &originProcess{t: t, nats: "127.0.0.1:0", flags: []string{"--webhook-allow", "127.0.0.0/8,::1", "--webhook-ca", hook.ca}}
+	first := filepath.Join(dir, "origin")
+	o.start(first)
+	held, err := openTenant(t.Context(), o.admin, filepath.Join(dir, "keys.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := "/accounts/" + held.AccountID
+	credentials, err := enrol(t.Context(), o.admin, dir, "eu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n nodeReady
+	node := startProcess(t, filepath.Join(dir, "node", "node.json"), &n, "node", "--data", filepath.Join(dir, "node"), "--region", "eu",
+		"--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--origin", o.ready.NATSURL, "--credentials", credentials,
+		"--modules", modules, "--cache", cache)
+	get := func(key string) int {
+		status, _ := request(t, "GET", n.BaseURL+"/api/v2/public/agents/me", key, "")
+		return status
+	}
+	send := func(path, body string) {
+		t.Helper()
+		if status, answer := request(t, "POST", n.BaseURL+"/api/v2/public"+path, held.Keys.Live, body); status != http.StatusCreated {
+			t.Fatalf("%s: %d %s", path, status, answer)
+		}
+	}
+	send("/webhooks/subscribe", `{"target_url":"`+hook.url+`/hook","events":["client.contacted"]}`)
+	contact := func(client string) string {
+		return o.call("POST", account+"/contacts", map[string]string{"client_id": client, "channel": "phone"}, "event_id")
+	}
+	waiting := contact("before")
+	for _, key := range []string{held.Keys.Live, held.Keys.Test} {
+		if status := get(key); status != http.StatusOK {
+			t.Fatalf("a key at the node: %d", status)
+		}
+	}
+
+	// The backup, with writes under way.
+	file := filepath.Join(dir, "backup")
+	ctx, cancel := context.WithCancel(t.Context())
+	var writing sync.WaitGroup
+	writes := 0
+	writing.Go(func() {
+		for ; ctx.Err() == nil; writes++ {
+			in := map[string]any{"sentinel_name": "s", "trigger_data": map[string]int{"n": writes}, "action_taken": "a"}
+			if err := o.admin.call(t.Context(), "POST", account+"/sentinel-firings", in, nil); err != nil {
+				t.Errorf("a write while it is backed up: %v", err)
+				return
+			}
+		}
+	})
+	edge(t, "backup", "--data", first, "--to", file)
+	cancel()
+	writing.Wait()
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the backup: %v, %v: others can read the keys in it", info, err)
+	}
+
+	// Life goes on: the node follows far beyond the backup, and holds a key that is
+	// not in it.
+	_, later, err := makeKey(t.Context(), o.admin, held.AccountID, "live")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		o.call("PUT", account+"/goals/g", map[string]string{"pace": []string{"ahead", "behind"}[i%2]}, "")
+		o.call("PATCH", account, map[string]string{"name": fmt.Sprintf("Name %d", i)}, "")
+	}
+	await(t, "the later key", func() bool { return get(later) == http.StatusOK })
+	before := metricAt(t, n.MetricsURL, "edge_sync_change")
+
+	// The loss, and the origin as it was.
+	o.kill()
+	second := filepath.Join(dir, "restored")
+	edge(t, "restore", "--from", file, "--data", second)
+	hook.up.Store(true)
+	o.start(second)
+	// The first change of the new history: where numbers were given again, it would
+	// bear one that the node has seen.
+	o.call("POST", "/keys/"+held.TestID+"/revoke", nil, "")
+	await(t, "the node to hear of a revocation after the restore", func() bool { return get(held.Keys.Test) == http.StatusUnauthorized })
+	await(t, "the node to forget a key that is not in the backup", func() bool { return get(later) == http.StatusUnauthorized })
+	if status := get(held.Keys.Live); status != http.StatusOK {
+		t.Errorf("a key of the backup: %d", status)
+	}
+	if after := metricAt(t, n.MetricsURL, "edge_sync_change"); after <= before {
+		t.Errorf("the node's change number went from %v to %v", before, after)
+	}
+	await(t, "the delivery that was waiting when the backup was taken", func() bool { return hook.took(waiting) })
+	fresh := contact("after")
+	await(t, "a new delivery", func() bool { return hook.took(fresh) })
+	send("/leads", `{"name":"Sam Okafor","phone":"+1 512 555 0123"}`)
+	await(t, "a lead", func() bool { return len(leadIDs(t, o.admin, held.AccountID)) == 1 })
+	var audit struct {
+		Items []struct{ Action string }
+	}
+	if err := o.admin.call(t.Context(), "GET", "/audit?limit=10", nil, &audit); err != nil {
+		t.Fatal(err)
+	}
+	if text := fmt.Sprint(audit.Items); !strings.Contains(text, "database.restore") {
+		t.Errorf("audit log: %s", text)
+	}
+
+	// Neither a running origin's directory is overwritten, nor half a file read.
+	for what, args := range map[string][]string{
+		"is not empty":                     {"restore", "--from", file, "--data", second},
+		"is no whole backup":               {"restore", "--from", credentials, "--data", filepath.Join(dir, "none")},
+		"is of an origin on SQLite":        {"restore", "--from", file, "--data", filepath.Join(dir, "none"), "--database", "postgres://h/d"},
+		"is --data the directory of an or": {"backup", "--data", dir, "--to", filepath.Join(dir, "none")},
+	} {
+		if out, err := exec.Command("edge", args...).CombinedOutput(); err == nil || !strings.Contains(string(out), what) {
+			t.Errorf("edge %v: %v\n%s", args, err, out)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(dir, ".*"))
+	if _, statErr := os.Stat(filepath.Join(dir, "none")); err != nil || len(left) > 0 || statErr == nil {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	node.terminate()
+	o.terminate()
+}
+
+// metricAt reads a metric without labels from a /metrics.
+func metricAt(t *testing.T, url, name string) (value float64) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if number, found := strings.CutPrefix(line, name+" "); found {
+			if err := json.Unmarshal([]byte(strings.TrimSpace(number)), &value); err != nil {
+				t.Fatal(err)
+			}
+			return value
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}

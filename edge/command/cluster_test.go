@@ -1,0 +1,262 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"partneredge/store/central/centraltest"
+)
+
+// natsCluster are NATS servers with routes between them, each set up from the
+// file that origins write.
+type natsCluster struct {
+	t       *testing.T
+	shared  string // that file's content
+	dir     string // of the servers' configurations
+	servers []*server.Server
+	urls    []string
+}
+
+func startNATS(t *testing.T, clusterConf string, some int) *natsCluster {
+	t.Helper()
+	shared, err := os.ReadFile(clusterConf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &natsCluster{t: t, shared: string(shared), dir: t.TempDir()}
+	for range some {
+		c.servers = append(c.servers, nil)
+		c.start(len(c.servers)-1, "127.0.0.1:-1")
+		c.urls = append(c.urls, c.servers[len(c.servers)-1].ClientURL())
+	}
+	c.joined(some)
+	return c
+}
+
+// joined waits until each server has a route to all others.
+func (c *natsCluster) joined(all int) {
+	c.t.Helper()
+	await(c.t, "the NATS servers to be joined", func() bool {
+		return !slices.ContainsFunc(c.servers, func(s *server.Server) bool { return s.NumRemotes() < all-1 })
+	})
+}
+
+// start starts the i-th server, with routes to those that run.
+func (c *natsCluster) start(i int, listen string) {
+	c.t.Helper()
+	var routes []string
+	for _, s := range c.servers {
+		if s != nil && s.Running() {
+			routes = append(routes, "nats://"+s.ClusterAddr().String())
+		}
+	}
+	text := strings.Replace(c.shared, "./jwt", filepath.Join(c.dir, fmt.Sprint("jwt", i)), 1) + fmt.Sprintf(`
+		server_name: nats-%d
+		listen: %q
+		cluster: { name: edge, listen: "127.0.0.1:-1", routes: [%s] }
+	`, i, listen, strings.Join(routes, ", "))
+	conf := filepath.Join(c.dir, fmt.Sprintf("nats-%d.conf", i))
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	opts, err := server.ProcessConfigFile(conf)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	opts.NoSigs, opts.NoLog = true, true
+	s, err := server.NewServer(opts)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	s.Start()
+	c.t.Cleanup(func() { stopNATS(s) })
+	if !s.ReadyForConnections(30 * time.Second) {
+		c.t.Fatal("NATS is not ready")
+	}
+	c.servers[i] = s
+}
+
+func stopNATS(s *server.Server) {
+	s.Shutdown()
+	s.WaitForShutdown()
+}
+
+// TestManyOrigins runs two origins over one PostgreSQL and three NATS servers,
+// and two nodes. An origin is killed, then a NATS server goes: requests, leads,
+// revocations, limits and webhooks go on.
+func TestManyOrigins(t *testing.T) {
+	t.Parallel()
+	hook, ca, deliveries := endpoint(t)
+	dir := t.TempDir()
+	keys, sealing := filepath.Join(dir, "nats"), filepath.Join(dir, "secrets.keys")
+	args := func(name, natsURL string) []string {
+		return []string{"origin", "--data", filepath.Join(dir, name), "--admin", "127.0.0.1:0", "--nats", natsURL,
+			"--nats-keys", keys, "--secrets-file", sealing, "--webhook-allow", "127.0.0.0/8", "--webhook-ca", ca}
+	}
+
+	// The first origin has nowhere to go, and leaves what the servers need.
+	conf := filepath.Join(keys, "cluster.conf")
+	out, err := exec.Command(testFiles.plain(t), args("none", "nats://127.0.0.1:1")...).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "include "+conf) {
+		t.Fatalf("an origin without its cluster: %v\n%s", err, out)
+	}
+	cluster := startNATS(t, conf, 3)
+	natsURL := strings.Join(cluster.urls, ",")
+	database := centraltest.Postgres(t)
+	startOrigin := func(name string) (*process, *adminClient) {
+		var ready originReady
+		p := startProgram(t, testFiles.plain(t), filepath.Join(dir, name, "origin.json"), &ready, append(args(name, natsURL), "--database", database)...)
+		return p, adminOf(t, filepath.Join(dir, name), ready.AdminURL)
+	}
+	doomed, first := startOrigin("one")
+	_, second := startOrigin("two")
+	account := newAccount(t, first)
+	held := newKey(t, second, account, 100_000)
+	var nodes []*regional
+	for i, region := range []string{"eu", "us"} {
+		n := enrolled(t, []*adminClient{first, second}[i], filepath.Join(dir, region), region, natsURL)
+		n.start()
+		await(t, "the key to be known", func() bool { return n.get(held.Plaintext) == http.StatusOK })
+		nodes = append(nodes, n)
+	}
+	body, err := json.Marshal(map[string]any{"target_url": hook + "/live", "events": []string{"sentinel.fired"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, answer := request(t, "POST", nodes[0].ready.BaseURL+"/api/v2/public/webhooks/subscribe", held.Plaintext, string(body)); status != http.StatusCreated {
+		t.Fatalf("subscribing: %d %s", status, answer)
+	}
+
+	var sent []string
+	goesOn := func(what string, admin *adminClient) {
+		t.Helper()
+		revoked, limited := newKey(t, admin, account, 100), newKey(t, admin, account, 300)
+		for _, n := range nodes {
+			await(t, what+": the node to be connected", func() bool { return n.metric("edge_origin_connected") == 1 })
+			await(t, what+": a new key to be known", func() bool { return n.get(revoked.Plaintext) == http.StatusOK })
+			if status := n.get(held.Plaintext); status != http.StatusOK {
+				t.Errorf("%s: a held key: %d", what, status)
+			}
+		}
+		if err := admin.call(t.Context(), "POST", "/keys/"+revoked.Key.ID+"/revoke", nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range nodes {
+			await(t, what+": the key to be refused", func() bool { return n.get(revoked.Plaintext) == http.StatusUnauthorized })
+			await(t, what+": the limited key to be known", func() bool { return n.get(limited.Plaintext) == http.StatusOK })
+		}
+		// What one node lets through, the other takes off: more than it let
+		// through itself.
+		for range 200 {
+			nodes[0].get(limited.Plaintext)
+		}
+		own := 1
+		await(t, what+": one limit at both nodes", func() bool {
+			own++
+			left, err := strconv.Atoi(nodes[1].header(limited.Plaintext).Get("x-ratelimit-remaining"))
+			return err == nil && left < 300-own-100
+		})
+		var fired struct {
+			EventID string `json:"event_id"`
+		}
+		if err := admin.call(t.Context(), "POST", "/accounts/"+account+"/sentinel-firings",
+			map[string]any{"sentinel_name": "stale_lead", "trigger_data": map[string]int{"days": 9}, "action_taken": "task_created"}, &fired); err != nil {
+			t.Fatal(err)
+		}
+		if got := receive(t, deliveries); got.header.Get("X-Svc-Event-Id") != fired.EventID {
+			t.Errorf("%s: event %s was delivered, want %s", what, got.header.Get("X-Svc-Event-Id"), fired.EventID)
+		}
+		await(t, what+": the leads to arrive", func() bool { return len(allLeads(t, admin, account)) >= len(sent) })
+		if got := sorted(allLeads(t, admin, account)); !slices.Equal(got, sorted(sent)) {
+			t.Errorf("%s: %d leads, %d were accepted", what, len(got), len(sent))
+		}
+	}
+	// through sends leads at both nodes while fault happens.
+	through := func(fault func()) {
+		t.Helper()
+		var sending sync.WaitGroup
+		ids := make([][]string, len(nodes))
+		for i, n := range nodes {
+			sending.Go(func() { ids[i] = n.accepted(held.Plaintext, 50) })
+		}
+		fault()
+		sending.Wait()
+		sent = append(sent, slices.Concat(ids...)...)
+	}
+	through(func() {})
+	goesOn("with all of them", first)
+	through(doomed.kill)
+	goesOn("with one origin killed", second)
+	through(func() { stopNATS(cluster.servers[0]) })
+	goesOn("with one NATS server gone", second)
+
+	// A stolen credential ends everywhere at once, also at a server that was not
+	// there to hear of it.
+	stolen := enrolled(t, second, filepath.Join(dir, "stolen"), "eu", natsURL)
+	closed := make(chan struct{})
+	thief, err := nats.Connect(cluster.urls[1], nats.UserCredentials(stolen.credentials), nats.NoReconnect(),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), nats.ClosedHandler(func(*nats.Conn) { close(closed) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer thief.Close()
+	id, err := nodeNamed(t, second, "dev-eu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := second.call(t.Context(), "POST", "/nodes/"+id+"/revoke", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the thief's connection to end", func() bool {
+		select {
+		case <-closed:
+			return true
+		default:
+			return false
+		}
+	})
+	refused := func(url string) bool {
+		conn, err := nats.Connect(url, nats.UserCredentials(stolen.credentials), nats.NoReconnect())
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	}
+	cluster.start(0, strings.TrimPrefix(cluster.urls[0], "nats://"))
+	for i, url := range cluster.urls { // servers tell each other a moment later
+		await(t, fmt.Sprintf("server %d to refuse the stolen credentials", i), func() bool { return refused(url) })
+	}
+}
+
+// nodeNamed is the id of the node that was enrolled last under a name.
+func nodeNamed(t *testing.T, admin *adminClient, name string) (string, error) {
+	t.Helper()
+	var page struct {
+		Items []struct {
+			ID   string `json:"id"`
+			Name string `json:"name"`
+		} `json:"items"`
+	}
+	if err := admin.call(t.Context(), "GET", "/nodes?limit=200", nil, &page); err != nil {
+		return "", err
+	}
+	for _, n := range page.Items { // the newest first
+		if n.Name == name {
+			return n.ID, nil
+		}
+	}
+	return "", fmt.Errorf("no node %s", name)
+}

@@ -1,0 +1,158 @@
+package command
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/netip"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"partneredge/wasm/contract"
+)
+
+// dashboard is what dashboard.json is checked for.
+type dashboard struct {
+	Panels []struct {
+		ID      int
+		Title   string
+		GridPos struct{ X, Y, W, H int }
+		Targets []struct{ Expr, LegendFormat string }
+	}
+}
+
+var (
+	promString   = regexp.MustCompile(`"[^"]*"`)
+	promSelector = regexp.MustCompile(`\b((?:edge|process|go)_[a-z0-9_]+)(?:\{([^}]*)\})?`)
+	promBy       = regexp.MustCompile(`by \(([a-z_, ]*)\)`)
+	promMatcher  = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!~|!=|=)`)
+	promLegend   = regexp.MustCompile(`\{\{([a-z_]+)\}\}`)
+	promSample   = regexp.MustCompile(`^([a-z0-9_]+)(?:\{(.*)\})? `)
+)
+
+// TestDashboard: each metric and each label that the dashboard asks for is there
+// at a node or an origin to which everything has happened once.
+func TestDashboard(t *testing.T) {
+	text, err := os.ReadFile("../dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d dashboard
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	have := everyMetric(t)
+	ids, places := map[int]bool{}, map[[2]int]bool{}
+	asked := 0
+	for _, p := range d.Panels {
+		place := [2]int{p.GridPos.X, p.GridPos.Y}
+		if ids[p.ID] || places[place] || p.Title == "" || len(p.Targets) == 0 {
+			t.Errorf("panel %d %q: no title, nothing asked, or in another's place", p.ID, p.Title)
+		}
+		ids[p.ID], places[place] = true, true
+		for _, target := range p.Targets {
+			used := promSelector.FindAllStringSubmatch(target.Expr, -1)
+			if len(used) == 0 {
+				t.Errorf("%s: %s asks for nothing", p.Title, target.Expr)
+			}
+			for _, m := range used {
+				asked++
+				labels, found := have[m[1]]
+				if !found {
+					t.Errorf("%s: no metric %s", p.Title, m[1])
+					continue
+				}
+				var names []string
+				for _, matcher := range promMatcher.FindAllStringSubmatch(promString.ReplaceAllString(m[2], ""), -1) {
+					names = append(names, matcher[1])
+				}
+				for _, by := range promBy.FindAllStringSubmatch(target.Expr, -1) {
+					for name := range strings.SplitSeq(by[1], ",") {
+						names = append(names, strings.TrimSpace(name))
+					}
+				}
+				for _, legend := range promLegend.FindAllStringSubmatch(target.LegendFormat, -1) {
+					if legend[1] != "instance" { // which Prometheus adds
+						names = append(names, legend[1])
+					}
+				}
+				for _, name := range names {
+					if !slices.Contains(labels, name) {
+						t.Errorf("%s: %s has no label %s, only %v", p.Title, m[1], name, labels)
+					}
+				}
+			}
+		}
+	}
+	if asked < 20 {
+		t.Errorf("only %d metrics are asked for: the dashboard was not understood", asked)
+	}
+}
+
+// everyMetric are the names in /metrics of a node and its origin, with their
+// labels, once each thing has happened that makes one.
+func everyMetric(t *testing.T) map[string][]string {
+	t.Helper()
+	url, ca, deliveries := endpoint(t)
+	d := startDevForTest(t, t.TempDir(), func(c *devConfig) {
+		c.webhookAllow = prefixes{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+		c.webhookCA = ca
+	})
+	fixture := newAdminFixture(d)
+	account := fixture.Account(t, contract.Account{Name: "Seen", Email: "eva@example.com", Agent: "Eva Event", Live: true})
+	subscribeFor(t, fixture, account, "live", url+"/live", []string{"client.contacted"})
+	fixture.call(t, "POST", "/accounts/"+account+"/contacts", map[string]string{"client_id": "c", "channel": "phone"}, nil)
+	receive(t, deliveries)
+	base := d.nodes[0].URL() + "/api/v2/public"
+	for path, body := range map[string]string{"/agents/me": "", "/leads": `{"name":"Sam","phone":"+1 555 010 0000"}`} {
+		method := "GET"
+		if body != "" {
+			method = "POST"
+		}
+		if status, answer := request(t, method, base+path, d.tenant.Keys.Live, body); status >= 300 {
+			t.Fatalf("%s: %d %s", path, status, answer)
+		}
+	}
+	have := map[string][]string{}
+	await(t, "the try to be counted", func() bool {
+		readMetrics(t, d.centre.AdminURL()+"/metrics", have)
+		return have["edge_webhook_tries_total"] != nil
+	})
+	readMetrics(t, d.nodes[0].MetricsURL()+"/metrics", have)
+	return have
+}
+
+func readMetrics(t *testing.T, url string, into map[string][]string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		body, _ := io.ReadAll(resp.Body)
+		t.Fatalf("%s: %s %s", url, resp.Status, body)
+	}
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		m := promSample.FindStringSubmatch(lines.Text())
+		if m == nil {
+			continue
+		}
+		if into[m[1]] == nil {
+			into[m[1]] = []string{}
+		}
+		for _, label := range promMatcher.FindAllStringSubmatch(promString.ReplaceAllString(m[2], ""), -1) {
+			if !slices.Contains(into[m[1]], label[1]) {
+				into[m[1]] = append(into[m[1]], label[1])
+			}
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+}

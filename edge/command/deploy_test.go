@@ -1,0 +1,208 @@
+package command
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/moby/buildkit/frontend/dockerfile/instructions"
+	"github.com/moby/buildkit/frontend/dockerfile/parser"
+)
+
+// hasFlags fails for each --flag in words that `edge VERB --help` does not name.
+func hasFlags(t *testing.T, verb string, words []string) {
+	t.Helper()
+	help := edge(t, verb, "--help")
+	for _, word := range words {
+		if strings.HasPrefix(word, "--") && !strings.Contains(help, "\n  "+strings.SplitN(word, "=", 2)[0]+" ") {
+			t.Errorf("edge %s has no flag %s", verb, word)
+		}
+	}
+}
+
+// TestUnits: systemd takes each unit, finds it well locked up, and the program
+// has the flags that it is started with.
+func TestUnits(t *testing.T) {
+	units, err := filepath.Glob("../systemd/*.service")
+	if err != nil || len(units) != 2 {
+		t.Fatalf("units %v, %v", units, err)
+	}
+	analyze, missing := exec.LookPath("systemd-analyze")
+	program, err := exec.LookPath("edge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, unit := range units {
+		verb := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(unit), "edge-"), ".service")
+		t.Run(verb, func(t *testing.T) {
+			text, err := os.ReadFile(unit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			settings := map[string]string{}
+			for line := range strings.Lines(string(text)) {
+				if name, value, found := strings.Cut(strings.TrimSpace(line), "="); found && !strings.HasPrefix(line, "#") {
+					settings[name] = value
+				}
+			}
+			words := strings.Fields(settings["ExecStart"])
+			if len(words) < 4 || words[0] != "/usr/bin/edge" || words[1] != verb {
+				t.Fatalf("it starts %q", words)
+			}
+			hasFlags(t, verb, words)
+			example := regexp.MustCompile(`(?m)^#   EDGE_FLAGS=(.*)$`).FindSubmatch(text)
+			if example == nil {
+				t.Fatal("no example of EDGE_FLAGS")
+			}
+			hasFlags(t, verb, strings.Fields(string(example[1])))
+			// A node's modules are compiled to code that is written, then run.
+			if want := map[string]string{"node": "no", "origin": "yes"}[verb]; settings["MemoryDenyWriteExecute"] != want {
+				t.Errorf("MemoryDenyWriteExecute=%s, want %s", settings["MemoryDenyWriteExecute"], want)
+			}
+			if missing != nil {
+				if os.Getenv("EDGE_REQUIRE_SYSTEMD") != "" {
+					t.Fatal(missing)
+				}
+				t.Skipf("NOT TESTED: whether systemd takes %s: %v", unit, missing)
+			}
+			here := filepath.Join(t.TempDir(), filepath.Base(unit))
+			if err := os.WriteFile(here, bytes.ReplaceAll(text, []byte("/usr/bin/edge"), []byte(program)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out, err := exec.Command(analyze, "verify", "--man=no", here).CombinedOutput()
+			if err != nil || len(out) > 0 {
+				t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+			}
+			// From 0 to 100, of which 20 and less is the best that it knows.
+			out, err = exec.Command(analyze, "security", "--no-pager", "--offline=true", "--threshold=20", here).CombinedOutput()
+			if err != nil {
+				t.Errorf("systemd-analyze security: %v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// TestDockerfile holds the Dockerfile, which nothing here can run, to the
+// repository and the program: what it copies is there, what it starts exists.
+func TestDockerfile(t *testing.T) {
+	text, err := os.ReadFile("../../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ignored, err := os.ReadFile("../../.dockerignore")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := parser.Parse(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, warning := range parsed.Warnings {
+		t.Errorf("Dockerfile: %s", warning.Short)
+	}
+	stages, _, err := instructions.Parse(parsed.AST, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(stages) != 2 || stages[0].Name != "build" {
+		t.Fatalf("%d stages", len(stages))
+	}
+	gomod, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(gomod)[1]
+	if base := stages[0].BaseName; !strings.HasPrefix(base, "golang:"+string(wants)) {
+		t.Errorf("built with %s, go.mod wants %s", base, wants)
+	}
+	for _, c := range stages[0].Commands {
+		if add, ok := c.(*instructions.CopyCommand); ok {
+			for _, source := range add.SourcePaths {
+				if source != "." && (!slices.Contains(strings.Fields(string(ignored)), "!"+source) || !there("../../"+source)) {
+					t.Errorf("COPY %s: it is not there, or ignored", source)
+				}
+			}
+		}
+	}
+	for line := range strings.Lines(string(ignored)) {
+		if name, kept := strings.CutPrefix(strings.TrimSpace(line), "!"); kept && !there("../../"+name) {
+			t.Errorf(".dockerignore keeps %s, which is not there", name)
+		}
+	}
+	for _, p := range list(t, nil, "./...") {
+		folder, _, _ := strings.Cut(strings.TrimPrefix(p.ImportPath, module), "/")
+		if !slices.Contains(strings.Fields(string(ignored)), "!"+folder) {
+			t.Errorf(".dockerignore leaves out %s", folder)
+		}
+	}
+
+	image := imageOf(t, stages[1])
+	if image.user == "" || strings.HasPrefix(image.user, "0") || image.user == "root" {
+		t.Errorf("it runs as %q", image.user)
+	}
+	if len(image.entry) != 1 || image.copied[image.entry[0]] != "/src/build/edge" {
+		t.Errorf("it starts %q; there is %v", image.entry, image.copied)
+	}
+	if from := image.copied[path.Join(path.Dir(image.entry[0]), "modules")]; from != "/src/build/modules" {
+		t.Errorf("modules beside the program: %q", from)
+	}
+	if image.copied[image.volume] == "" {
+		t.Errorf("the volume %s is not made, so it would be root's", image.volume)
+	}
+	for _, word := range image.command {
+		if out, err := exec.Command("edge", word).CombinedOutput(); err != nil {
+			t.Errorf("edge %s: %v\n%s", word, err, out)
+		}
+	}
+	helps := edge(t, "origin", "--help") + edge(t, "node", "--help")
+	for _, port := range image.ports {
+		if !strings.Contains(helps, ":"+port+")") {
+			t.Errorf("port %s is no default of a listener", port)
+		}
+	}
+}
+
+func there(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+// image is what a stage of a Dockerfile makes.
+type image struct {
+	copied         map[string]string // from the build, by where to
+	user, volume   string
+	entry, command []string
+	ports          []string
+}
+
+func imageOf(t *testing.T, stage instructions.Stage) image {
+	t.Helper()
+	i := image{copied: map[string]string{}}
+	for _, c := range stage.Commands {
+		switch c := c.(type) {
+		case *instructions.CopyCommand:
+			if c.From != "build" || len(c.SourcePaths) != 1 {
+				t.Errorf("it copies %v from %q", c.SourcePaths, c.From)
+				continue
+			}
+			i.copied[c.DestPath] = c.SourcePaths[0]
+		case *instructions.UserCommand:
+			i.user = c.User
+		case *instructions.VolumeCommand:
+			i.volume = c.Volumes[0]
+		case *instructions.ExposeCommand:
+			i.ports = append(i.ports, c.Ports...)
+		case *instructions.EntrypointCommand:
+			i.entry = c.CmdLine
+		case *instructions.CmdCommand:
+			i.command = c.CmdLine
+		}
+	}
+	return i
+}

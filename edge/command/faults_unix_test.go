@@ -1,0 +1,160 @@
+//go:build unix
+
+package command
+
+import (
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestStoppedOrigin: an origin that stands still, its connections open, keeps
+// nobody waiting, and loses nothing.
+func TestStoppedOrigin(t *testing.T) {
+	t.Parallel()
+	s := startSite(t)
+	eu, us := s.node("eu"), s.node("us")
+	held, unmet := s.key(), s.key()
+	for _, n := range []*regional{eu, us} {
+		await(t, "the key to be known", func() bool { return n.get(held.Plaintext) == http.StatusOK })
+	}
+	s.origin.signal(syscall.SIGSTOP)
+	sent := append(eu.accepted(held.Plaintext, 20), us.accepted(held.Plaintext, 20)...)
+	for range 20 {
+		for _, n := range []*regional{eu, us} {
+			if status := n.get(held.Plaintext); status != http.StatusOK {
+				t.Fatalf("a held key while the origin is stopped: %d", status)
+			}
+		}
+	}
+	if status := eu.get(unmet.Plaintext); status != http.StatusInternalServerError {
+		t.Errorf("a key that the node never met: %d, want 500", status)
+	}
+	s.origin.signal(syscall.SIGCONT)
+	s.arrived(append(sent, eu.accepted(held.Plaintext, 1)...))
+	await(t, "the other key to be known", func() bool { return eu.get(unmet.Plaintext) == http.StatusOK })
+}
+
+// TestStoppedNode: a request that comes while a node stands still is the first
+// that it sees, before anything of what it missed. The revoked key is refused
+// all the same.
+func TestStoppedNode(t *testing.T) {
+	t.Parallel()
+	s := startSite(t)
+	eu, us := s.node("eu"), s.node("us")
+	for range 3 {
+		doomed := s.key()
+		for _, n := range []*regional{eu, us} {
+			await(t, "the key to be known", func() bool { return n.get(doomed.Plaintext) == http.StatusOK })
+		}
+		sent := eu.accepted(doomed.Plaintext, 3)
+		eu.signal(syscall.SIGSTOP)
+		s.revoke(doomed)
+		await(t, "the other node to refuse", func() bool { return us.get(doomed.Plaintext) == http.StatusUnauthorized })
+		answers := make(chan int, 4)
+		var asking sync.WaitGroup
+		for range cap(answers) {
+			asking.Go(func() { answers <- eu.get(doomed.Plaintext) })
+		}
+		time.Sleep(1500 * time.Millisecond) // the fault itself
+		eu.signal(syscall.SIGCONT)
+		asking.Wait()
+		close(answers)
+		for status := range answers {
+			if status != http.StatusUnauthorized {
+				t.Errorf("a key that was revoked while the node stood still: %d", status)
+			}
+		}
+		leads := allLeads(t, s.admin, s.account)
+		for _, id := range sent {
+			await(t, "the leads to arrive", func() bool {
+				leads = allLeads(t, s.admin, s.account)
+				return slices.Contains(leads, id)
+			})
+		}
+		if unique := slices.Compact(sorted(leads)); len(unique) != len(leads) {
+			t.Errorf("%d leads at the origin, %d different ones", len(leads), len(unique))
+		}
+	}
+}
+
+// TestBadLink cuts and stalls the way to the origin while leads come in.
+func TestBadLink(t *testing.T) {
+	t.Parallel()
+	s := startSite(t)
+	n := s.node("eu")
+	held, doomed := s.key(), s.key()
+	for _, k := range []mintedKey{held, doomed} {
+		await(t, "the key to be known", func() bool { return n.get(k.Plaintext) == http.StatusOK })
+	}
+	var sent []string
+	for round := range 12 {
+		if round%3 == 2 {
+			n.relay.Stall()
+		} else {
+			n.relay.Cut()
+		}
+		sent = append(sent, n.accepted(held.Plaintext, 5)...)
+		if status := n.get(held.Plaintext); status != http.StatusOK {
+			t.Fatalf("a held key without a link: %d", status)
+		}
+		n.relay.Mend()
+		sent = append(sent, n.accepted(held.Plaintext, 5)...)
+	}
+	n.relay.Cut()
+	await(t, "the node to notice", func() bool { return n.metric("edge_origin_connected") == 0 })
+	s.revoke(doomed)
+	n.relay.Mend()
+	await(t, "the node to be back", func() bool { return n.metric("edge_origin_connected") == 1 })
+	if status := n.get(doomed.Plaintext); status != http.StatusUnauthorized {
+		t.Errorf("a key that was revoked while the link was cut: %d", status)
+	}
+	s.arrived(sent)
+}
+
+// TestWipedNode: a node that lost its disk after it handed over loses nothing
+// and repeats nothing, with its old credentials and with new ones.
+func TestWipedNode(t *testing.T) {
+	t.Parallel()
+	s := startSite(t)
+	n := s.node("eu")
+	key := s.key().Plaintext
+	await(t, "the key to be known", func() bool { return n.get(key) == http.StatusOK })
+	once := func() (id string) {
+		t.Helper()
+		status, id := n.lead(key, "Ada Once", "the first of May")
+		if status != http.StatusCreated {
+			t.Fatalf("a lead with an idempotency key: %d", status)
+		}
+		return id
+	}
+	first := once()
+	sent := append(n.accepted(key, 10), first)
+	wipe := func() {
+		t.Helper()
+		await(t, "the leads to be handed over", func() bool { return n.metric("edge_outbox_leads") == 0 })
+		n.kill()
+		if err := os.RemoveAll(n.dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wipe()
+	n.start()
+	sent = append(sent, n.accepted(key, 10)...)
+	day := time.Now().UTC().Truncate(24 * time.Hour)
+	if again := once(); again != first && time.Now().UTC().Truncate(24*time.Hour).Equal(day) {
+		t.Errorf("the same request after the wipe made %s, before it %s", again, first)
+	} else if again != first {
+		sent = append(sent, again) // the day has turned between the two
+	}
+	wipe()
+	again := enrolled(t, s.admin, t.TempDir(), "eu", n.origin)
+	n.credentials = again.credentials
+	n.start()
+	sent = append(sent, n.accepted(key, 10)...)
+	s.arrived(sent)
+}

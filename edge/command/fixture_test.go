@@ -1,0 +1,268 @@
+package command
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"regexp"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"partneredge/store"
+	"partneredge/wasm/abi"
+	"partneredge/wasm/apikey"
+	"partneredge/wasm/contract"
+)
+
+// adminFixture makes what the contract's cases need through the admin API. What
+// it made has reached every node when its methods return.
+type adminFixture struct {
+	dev   *dev
+	admin *adminClient
+
+	mu  sync.Mutex
+	ids map[string]string // of keys, by plaintext
+}
+
+func newAdminFixture(d *dev) *adminFixture {
+	return &adminFixture{
+		dev: d, admin: newAdminClient(d.centre.AdminURL(), d.centre.Token()),
+		ids: map[string]string{},
+	}
+}
+
+func (f *adminFixture) call(t testing.TB, method, path string, in, out any) {
+	t.Helper()
+	if err := f.admin.call(t.Context(), method, path, in, out); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f *adminFixture) Account(t testing.TB, a contract.Account) string {
+	t.Helper()
+	mode := store.ModeSetup
+	if a.Live {
+		mode = store.ModeLive
+	}
+	var made struct {
+		ID string `json:"id"`
+	}
+	f.call(t, "POST", "/accounts", map[string]any{
+		"name": a.Name, "activation_mode": mode,
+		"agent": map[string]string{"email": a.Email, "full_name": a.Agent},
+	}, &made)
+	return made.ID
+}
+
+type mintedKey struct {
+	Key struct {
+		ID string `json:"id"`
+	} `json:"key"`
+	Plaintext string `json:"plaintext"`
+}
+
+func (f *adminFixture) Key(t testing.TB, account string, k contract.Key) string {
+	t.Helper()
+	if len(k.Scopes) == 0 {
+		return f.scopeless(t, account, k)
+	}
+	in := map[string]any{
+		"environment": k.Environment, "scopes": k.Scopes, "rate_limit": k.RateLimit,
+		"ip_allowlist": k.Allowlist, "label": t.Name()[:min(len(t.Name()), 200)],
+	}
+	if k.State == contract.Expired {
+		in["expires_at"] = time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
+	}
+	var made mintedKey
+	f.call(t, "POST", "/accounts/"+account+"/keys", in, &made)
+	f.remember(made.Plaintext, made.Key.ID)
+	switch k.State {
+	case contract.InGrace:
+		f.call(t, "POST", "/keys/"+made.Key.ID+"/rotate", nil, nil)
+	case contract.GraceExpired:
+		f.call(t, "POST", "/keys/"+made.Key.ID+"/rotate", map[string]int{"grace_seconds": 0}, nil)
+	case contract.Revoked:
+		f.call(t, "POST", "/keys/"+made.Key.ID+"/revoke", nil, nil)
+	}
+	f.settle(t)
+	return made.Plaintext
+}
+
+// scopeless makes a key in the database: the admin API makes none without a
+// scope.
+func (f *adminFixture) scopeless(t testing.TB, account string, k contract.Key) string {
+	t.Helper()
+	var random [apikey.RandomSize]byte
+	_, _ = rand.Read(random[:])
+	plaintext := apikey.Mint(abi.Environment(k.Environment), &random)
+	key, err := f.dev.centre.db.CreateKey(t.Context(), store.Key{
+		AccountID: account, Environment: store.Environment(k.Environment), RateLimit: k.RateLimit,
+		Hash: sha256.Sum256([]byte(plaintext)), ExpiresAt: time.Now().Add(time.Hour),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.remember(plaintext, key.ID)
+	f.dev.centre.Wake()
+	f.settle(t)
+	return plaintext
+}
+
+func (f *adminFixture) remember(plaintext, id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ids[plaintext] = id
+}
+
+// plaintexts of every key that was made.
+func (f *adminFixture) plaintexts() (all []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for p := range f.ids {
+		all = append(all, p)
+	}
+	return all
+}
+
+func (f *adminFixture) RevokeKey(t testing.TB, token string) {
+	t.Helper()
+	f.mu.Lock()
+	id := f.ids[token]
+	f.mu.Unlock()
+	f.call(t, "POST", "/keys/"+id+"/revoke", nil, nil)
+}
+
+func (f *adminFixture) Insights(t testing.TB, account string, insights []contract.Insight) {
+	t.Helper()
+	for len(insights) > 0 { // the admin API takes 100 at a time
+		n := min(len(insights), 100)
+		var run []map[string]string
+		for _, i := range insights[:n] {
+			run = append(run, map[string]string{"headline": i.Headline, "detail": i.Detail, "created_at": i.Created.Format(time.RFC3339Nano)})
+		}
+		f.call(t, "POST", "/accounts/"+account+"/coaching-runs", map[string]any{"insights": run}, nil)
+		insights = insights[n:]
+	}
+	f.settle(t)
+}
+
+func (f *adminFixture) Firings(t testing.TB, account string, firings []contract.Firing) {
+	t.Helper()
+	for _, one := range firings {
+		f.call(t, "POST", "/accounts/"+account+"/sentinel-firings", map[string]any{
+			"sentinel_name": one.Name, "trigger_data": json.RawMessage(one.Data), "action_taken": one.Action,
+			"triggered_at": one.Triggered.Format(time.RFC3339Nano),
+		}, nil)
+	}
+	f.settle(t)
+}
+
+func (f *adminFixture) Leads(t testing.TB, account string) (list []contract.Lead) {
+	t.Helper()
+	f.await(t, "every lead to be handed over", func() bool { return f.metric(t, "edge_outbox_leads") == 0 })
+	var page struct {
+		Items []struct {
+			ID            string     `json:"id"`
+			FirstName     string     `json:"first_name"`
+			LastName      string     `json:"last_name"`
+			Email         string     `json:"email"`
+			Phone         string     `json:"phone"`
+			ConsentStatus string     `json:"consent_status"`
+			ConsentText   string     `json:"consent_text"`
+			CapturedAt    *time.Time `json:"captured_at"`
+			Environment   string     `json:"environment"`
+		} `json:"items"`
+	}
+	f.call(t, "GET", "/accounts/"+account+"/leads?limit=200", nil, &page)
+	for _, l := range page.Items {
+		lead := contract.Lead{
+			ID: l.ID, FirstName: l.FirstName, LastName: l.LastName, Email: l.Email, Phone: l.Phone,
+			ConsentStatus: l.ConsentStatus, ConsentText: l.ConsentText, Environment: l.Environment,
+		}
+		if l.CapturedAt != nil {
+			lead.Captured = *l.CapturedAt
+		}
+		list = append(list, lead)
+	}
+	return list
+}
+
+func (f *adminFixture) Subscriptions(t testing.TB, account string) (list []contract.Subscription) {
+	t.Helper()
+	var page struct {
+		Items []struct {
+			ID          string     `json:"id"`
+			TargetURL   string     `json:"target_url"`
+			Environment string     `json:"environment"`
+			Events      []string   `json:"events"`
+			RevokedAt   *time.Time `json:"revoked_at"`
+		} `json:"items"`
+	}
+	f.call(t, "GET", "/accounts/"+account+"/webhooks?limit=200", nil, &page)
+	for _, s := range page.Items {
+		list = append(list, contract.Subscription{
+			ID: s.ID, TargetURL: s.TargetURL, Environment: s.Environment, Events: s.Events, Revoked: s.RevokedAt != nil,
+		})
+	}
+	return list
+}
+
+// settle waits until the nodes know of every change there is.
+func (f *adminFixture) settle(t testing.TB) {
+	t.Helper()
+	_, latest, _, err := f.dev.centre.db.ChangesSince(t.Context(), math.MaxInt64, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.await(t, "the nodes to know of every change", func() bool { return f.metric(t, "edge_sync_change") >= float64(latest) })
+}
+
+func (f *adminFixture) await(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	await(t, what, done)
+}
+
+// await polls a condition for as long as it may take on a slow machine.
+func await(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(time.Minute)
+	defer deadline.Stop()
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for !done() {
+		select {
+		case <-again.C:
+		case <-deadline.C:
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// metric is what the first node says of itself.
+func (f *adminFixture) metric(t testing.TB, name string) float64 {
+	t.Helper()
+	resp, err := http.Get(f.dev.nodes[0].MetricsURL() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^` + name + `(?:\{[^}]*\})? (\S+)$`).FindSubmatch(text)
+	if found == nil {
+		t.Fatal(fmt.Errorf("no metric %s", name))
+	}
+	value, err := strconv.ParseFloat(string(found[1]), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}

@@ -1,0 +1,114 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"testing"
+
+	"partneredge/edge/disktest"
+)
+
+// TestFullDiskOfNode: what finds no room is refused with 500 and nothing of it
+// stays; what was accepted arrives once. The node lives on, and is killed in
+// the end.
+func TestFullDiskOfNode(t *testing.T) {
+	t.Parallel()
+	s := startSite(t)
+	n := s.node("eu")
+	n.terminate()
+	disk := disktest.Small(t, "4m")
+	n.dir = filepath.Join(disk, "data")
+	n.start()
+	key := s.key().Plaintext
+	await(t, "the key to be known", func() bool { return n.get(key) == http.StatusOK })
+	sent := n.accepted(key, 3)
+
+	// crowd sends leads until some in a row are refused.
+	refused := 0
+	crowd := func() {
+		t.Helper()
+		for inARow := 0; inARow < 10; {
+			switch status, id := n.lead(key, fmt.Sprintf("Refused Number%04d", len(sent)), ""); status {
+			case http.StatusCreated:
+				sent = append(sent, id)
+				inARow = 0
+			case http.StatusInternalServerError:
+				refused++
+				inARow++
+			default:
+				t.Fatalf("a lead on a full disk: %d\n%s", status, n.out)
+			}
+		}
+	}
+	free := disktest.Fill(t, disk)
+	crowd()
+	free()
+	sent = append(sent, n.accepted(key, 3)...)
+	s.arrived(sent)
+
+	n.relay.Cut()
+	await(t, "the node to notice", func() bool { return n.metric("edge_origin_connected") == 0 })
+	sent = append(sent, n.accepted(key, 3)...)
+	free = disktest.Fill(t, disk)
+	crowd()
+	n.kill()
+	free()
+	n.start()
+	n.relay.Mend()
+	sent = append(sent, n.accepted(key, 3)...)
+	s.arrived(sent)
+	if refused < 20 {
+		t.Errorf("%d leads were refused", refused)
+	}
+}
+
+// TestFullDiskOfOrigin: the origin refuses what it cannot keep, nodes hold their
+// leads until it can.
+func TestFullDiskOfOrigin(t *testing.T) {
+	t.Parallel()
+	disk := disktest.Small(t, "8m")
+	s := startSite(t, "--database", filepath.Join(disk, "origin.db"))
+	n := s.node("eu")
+	key := s.key().Plaintext
+	await(t, "the key to be known", func() bool { return n.get(key) == http.StatusOK })
+	sent := n.accepted(key, 3)
+	s.arrived(sent)
+
+	free := disktest.Fill(t, disk)
+	var kept []string
+	refused := false
+	for i := 0; !refused && i < 2000; i++ {
+		var made struct {
+			ID string `json:"id"`
+		}
+		err := s.admin.call(t.Context(), "POST", "/accounts", map[string]any{
+			"name": fmt.Sprint("Account ", i), "agent": map[string]string{"email": "dana@example.com", "full_name": "Dana Reyes"},
+		}, &made)
+		if refusal, ok := errors.AsType[*adminError](err); ok && refusal.status == http.StatusInternalServerError {
+			refused = true
+		} else if err != nil {
+			t.Fatal(err)
+		} else {
+			kept = append(kept, made.ID)
+		}
+	}
+	if !refused {
+		t.Error("the origin kept 2000 accounts on a full disk")
+	}
+	sent = append(sent, n.accepted(key, 20)...)
+	if status := n.get(key); status != http.StatusOK {
+		t.Errorf("a held key while the origin's disk is full: %d", status)
+	}
+	free()
+	s.arrived(sent)
+	s.origin.kill()
+	s.startOrigin()
+	s.arrived(sent)
+	for _, id := range kept {
+		if known, err := exists(t.Context(), s.admin, "/accounts/"+id, id); err != nil || !known {
+			t.Errorf("account %s, which was answered 201, is gone: %v", id, err)
+		}
+	}
+}

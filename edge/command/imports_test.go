@@ -1,0 +1,201 @@
+package command
+
+import (
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "partneredge/"
+
+// listed is what `go list -json` says of a package.
+type listed struct {
+	ImportPath   string
+	Dir          string
+	GoFiles      []string
+	Imports      []string
+	Deps         []string
+	TestImports  []string
+	XTestImports []string
+	Standard     bool
+}
+
+func list(t *testing.T, env []string, patterns ...string) []listed {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list", "-e", "-json=ImportPath,Dir,GoFiles,Imports,Deps,TestImports,XTestImports,Standard"}, patterns...)...)
+	cmd.Dir = "../.."
+	cmd.Env = append(cmd.Environ(), env...)
+	out, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			t.Fatalf("listing packages: %v\n%s", err, exit.Stderr)
+		}
+		t.Fatal(err)
+	}
+	var packages []listed
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		err := dec.Decode(&p)
+		if err == io.EOF {
+			return packages
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+// below tells whether path is the package or folder, or lies in it.
+func below(path, folder string) bool {
+	return path == folder || strings.HasPrefix(path, folder+"/")
+}
+
+func belowAny(path string, folders []string) bool {
+	return slices.ContainsFunc(folders, func(f string) bool { return below(path, f) })
+}
+
+// TestImportRules holds the house together: who may see whom, through however
+// many packages in between.
+func TestImportRules(t *testing.T) {
+	rules := []struct {
+		of      string
+		but     string   // lies in it and has a rule of its own
+		never   []string // these, and what lies in them
+		only    []string // of this module nothing but these (where not nil)
+		because string
+	}{
+		{of: "wasm", never: []string{"host", "edge", "store"},
+			because: "what becomes a module runs in the sandbox, without the house around it"},
+		{of: "wasm/abi", only: []string{},
+			because: "both sides of the boundary link it"},
+		{of: "host", but: "host/hosttest", only: []string{"host", "wasm/abi"},
+			because: "the host runs any module and knows no store"},
+		{of: "host/hosttest", only: []string{"host", "wasm"},
+			because: "tests of modules bring a world in memory, and no more of the house"},
+		{of: "store/local", never: []string{"store/central", "edge", "host"},
+			because: "a node's state is not the origin's"},
+		{of: "store/central", never: []string{"store/local", "edge", "host"},
+			because: "a node's state is not the origin's"},
+		{of: "edge/wire", only: []string{"edge/wire", "store", "wasm/typeid", "wasm/abi"},
+			because: "both sides of the wire link it"},
+		{of: "edge/canary", only: []string{"edge/wire", "store", "wasm/typeid", "wasm/abi"},
+			because: "node and origin judge by the same rule"},
+		{of: "edge/node", never: []string{"edge/origin", "edge/webhook", "store/central"},
+			because: "a node is a process of its own"},
+		{of: "edge/origin", never: []string{"edge/node", "edge/webhook", "store/local", "host"},
+			because: "the origin runs without modules, and is handed its sender"},
+		{of: "edge/webhook", never: []string{"edge/node", "edge/origin", "store/local", "host"},
+			because: "the sender needs only what it delivers"},
+		{of: "edge/console", only: []string{},
+			because: "the console is a client of the admin API, and sees no more of the origin"},
+		{of: "edge/release", only: []string{},
+			because: "nodes, the origin and whoever signs read releases alike"},
+		{of: "edge/webhook/signature", only: []string{},
+			because: "partners import it"},
+	}
+	packages := list(t, nil, "./...")
+	packages = append(packages, list(t, []string{"GOOS=wasip1", "GOARCH=wasm"}, "./wasm/...")...)
+	for _, rule := range rules {
+		t.Run(rule.of, func(t *testing.T) {
+			seen := 0
+			for _, p := range packages {
+				path := strings.TrimPrefix(p.ImportPath, module)
+				if !below(path, rule.of) || rule.but != "" && below(path, rule.but) {
+					continue
+				}
+				seen++
+				for _, dep := range p.Deps {
+					dep, ours := strings.CutPrefix(dep, module)
+					if !ours {
+						continue
+					}
+					if belowAny(dep, rule.never) || rule.only != nil && !belowAny(dep, rule.only) && !below(dep, rule.of) {
+						t.Errorf("%s must not see %s: %s", path, dep, rule.because)
+					}
+				}
+			}
+			if seen == 0 {
+				t.Errorf("no package %s", rule.of)
+			}
+		})
+	}
+}
+
+// TestGuestTestsStayInTheGuest: what is tested natively must not lean on the
+// house either.
+func TestGuestTestsStayInTheGuest(t *testing.T) {
+	for _, p := range list(t, nil, "./wasm/...") {
+		for _, imports := range [][]string{p.TestImports, p.XTestImports} {
+			for _, dep := range imports {
+				if dep, ours := strings.CutPrefix(dep, module); ours && !below(dep, "wasm") {
+					t.Errorf("a test of %s imports %s", p.ImportPath, dep)
+				}
+			}
+		}
+	}
+}
+
+// TestOnlyCommandsReadFlagsAndOnlyMainExits: every other package is told what to
+// do, and returns. The sandbox is a program too, inside a sandbox.
+func TestOnlyCommandsReadFlagsAndOnlyMainExits(t *testing.T) {
+	exits := map[string]int{}
+	for _, p := range list(t, nil, "./...") {
+		path := strings.TrimPrefix(p.ImportPath, module)
+		program := path == "edge" || path == "wasm/modules/sandbox"
+		reads := path == "edge/command" || path == "wasm/modules/sandbox"
+		if !reads && slices.Contains(p.Imports, "flag") && !below(path, "scripts") {
+			t.Errorf("%s imports flag", path)
+		}
+		for _, name := range p.GoFiles {
+			for _, call := range endings(t, filepath.Join(p.Dir, name)) {
+				if program && call == "os.Exit" {
+					exits[path]++
+				} else if !below(path, "scripts") {
+					t.Errorf("%s calls %s", filepath.Join(path, name), call)
+				}
+			}
+		}
+	}
+	for _, path := range []string{"edge", "wasm/modules/sandbox"} {
+		if exits[path] != 1 {
+			t.Errorf("%s calls os.Exit in %d places, want 1", path, exits[path])
+		}
+	}
+}
+
+// endings are the calls in a file that end the process.
+func endings(t *testing.T, path string) (calls []string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		selector, ok := call.Fun.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		if x, ok := selector.X.(*ast.Ident); ok {
+			name := x.Name + "." + selector.Sel.Name
+			if name == "os.Exit" || strings.HasPrefix(name, "log.Fatal") {
+				calls = append(calls, name)
+			}
+		}
+		return true
+	})
+	return calls
+}

@@ -1,0 +1,98 @@
+package command
+
+import (
+	"encoding/json"
+	"errors"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// scriptCode is `code N COMMAND…`: the command has to end with this exit code.
+func scriptCode(ts *testscript.TestScript, _ bool, args []string) {
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var ended *exec.ExitError
+		if !errors.As(err, &ended) {
+			ts.Fatalf("%v", err)
+		}
+		got = ended.ExitCode()
+	}
+	if strconv.Itoa(got) != args[0] {
+		ts.Fatalf("exit code %d, want %s", got, args[0])
+	}
+}
+
+// scriptField is `field FILE NAME VAR`: sets VAR to a field of a JSON object.
+func scriptField(ts *testscript.TestScript, _ bool, args []string) {
+	var record map[string]any
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &record))
+	text, _ := record[args[1]].(string)
+	if text == "" {
+		ts.Fatalf("no %s", args[1])
+	}
+	ts.Setenv(args[2], text)
+}
+
+// scriptFirst is `first FILE VAR`: sets VAR to the id of the first of an array.
+func scriptFirst(ts *testscript.TestScript, _ bool, args []string) {
+	var records []struct{ ID string }
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &records))
+	if len(records) == 0 {
+		ts.Fatalf("an empty array")
+	}
+	ts.Setenv(args[1], records[0].ID)
+}
+
+// scriptAddress is `address FILE`: sets EDGE_ADMIN_URL to that of an origin.json.
+func scriptAddress(ts *testscript.TestScript, _ bool, args []string) {
+	var ready originReady
+	ts.Check(readJSON(ts.MkAbs(args[0]), &ready))
+	ts.Setenv("EDGE_ADMIN_URL", ready.AdminURL)
+}
+
+// TestCompletionRuns has bash itself complete by the script.
+func TestCompletionRuns(t *testing.T) {
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Fatal(err) // which the project's own scripts need as well
+	}
+	for typed, want := range map[string]string{
+		"edge acc":                  "account",
+		"edge key ro":               "rotate",
+		"edge token create --ro":    "--role",
+		"edge completion z":         "zsh",
+		"edge key create acc_1 --r": "--rate",
+	} {
+		words := strings.Fields(typed)
+		script := completion("bash") + "\nCOMP_WORDS=(" + strings.Join(words, " ") + ")\nCOMP_CWORD=" + strconv.Itoa(len(words)-1) +
+			"\n_edge\nprintf '%s\\n' \"${COMPREPLY[@]}\"\n"
+		out, err := exec.Command("bash", "-c", script).CombinedOutput()
+		if err != nil || strings.TrimSpace(string(out)) != want {
+			t.Errorf("%s: %q, %v, want %q", typed, out, err, want)
+		}
+	}
+}
+
+// TestManual: the page names every verb, and holds no macro that man(7) does
+// not have.
+func TestManual(t *testing.T) {
+	page := manPage()
+	for _, v := range verbs() {
+		if !strings.Contains(page, ".SS edge "+v.name) {
+			t.Errorf("the manual lacks %s", v.name)
+		}
+	}
+	for line := range strings.Lines(page) {
+		macro, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch macro {
+		case ".TH", ".SH", ".SS", ".TP", ".B", ".I", ".RI", ".br":
+		default:
+			if strings.HasPrefix(macro, ".") || strings.HasPrefix(macro, "'") {
+				t.Errorf("no macro of man(7): %s", line)
+			}
+		}
+	}
+}

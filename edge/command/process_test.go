@@ -1,0 +1,258 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// process is the program, run as one of its own.
+type process struct {
+	t    *testing.T
+	name string
+	cmd  *exec.Cmd
+	out  *lockedBuffer
+	done chan error
+}
+
+// startProcess runs `edge args…` and waits until it has written the file ready.
+func startProcess(t *testing.T, ready string, into any, args ...string) *process {
+	t.Helper()
+	return startProgram(t, "edge", ready, into, args...)
+}
+
+// startProgram is startProcess of another build.
+func startProgram(t *testing.T, program, ready string, into any, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, name: args[0], cmd: exec.Command(program, args...), out: new(lockedBuffer), done: make(chan error, 1)}
+	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
+	_ = os.Remove(ready)
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { p.done <- p.cmd.Wait() }()
+	t.Cleanup(func() { p.kill() })
+	deadline := time.NewTimer(5 * time.Minute) // the race detector makes compiling slow
+	defer deadline.Stop()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for readJSON(ready, into) != nil {
+		select {
+		case err := <-p.done:
+			p.done <- err
+			t.Fatalf("edge %s ended: %v\n%s", p.name, err, p.out)
+		case <-deadline.C:
+			t.Fatalf("edge %s is not ready:\n%s", p.name, p.out)
+		case <-again.C:
+		}
+	}
+	return p
+}
+
+// terminate ends it as a supervisor does, and holds it to a clean end.
+func (p *process) terminate() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	select {
+	case err := <-p.done:
+		p.done <- err
+		if err != nil {
+			p.t.Errorf("edge %s, told to stop: %v\n%s", p.name, err, p.out)
+		}
+	case <-time.After(stopTime + 15*time.Second):
+		p.t.Fatalf("edge %s does not stop:\n%s", p.name, p.out)
+	}
+}
+
+// kill ends it as a power cut does.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // it may have ended
+	err := <-p.done
+	p.done <- err
+}
+
+// TestProcesses runs an origin and a node apart, ends each cleanly and by force,
+// and holds that no lead is lost, nor a key forgotten, nor a secret logged.
+func TestProcesses(t *testing.T) {
+	modules, cache := testFiles.get(t)
+	dir := t.TempDir()
+	originDir, nodeDir := filepath.Join(dir, "origin"), filepath.Join(dir, "node")
+	var o originReady
+	natsListen := "127.0.0.1:0"
+	var logs strings.Builder
+	startOrigin := func() *process {
+		p := startProcess(t, filepath.Join(originDir, "origin.json"), &o, "origin", "--data", originDir,
+			"--admin", "127.0.0.1:0", "--nats-listen", natsListen, "--log-level", "debug")
+		address, err := url.Parse(o.NATSURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		natsListen = address.Host // where the node looks for it again
+		return p
+	}
+	origin := startOrigin()
+	token, err := os.ReadFile(filepath.Join(originDir, "admin.token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := newAdminClient(o.AdminURL, strings.TrimSpace(string(token)))
+	held, err := openTenant(t.Context(), admin, filepath.Join(dir, "held.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, other, err := makeKey(t.Context(), admin, held.AccountID, "live")
+	if err != nil {
+		t.Fatal(err)
+	}
+	credentials, err := enrol(t.Context(), admin, dir, "eu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n nodeReady
+	startNode := func() *process {
+		return startProcess(t, filepath.Join(nodeDir, "node.json"), &n, "node", "--data", nodeDir, "--region", "eu",
+			"--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--origin", o.NATSURL, "--credentials", credentials,
+			"--modules", modules, "--cache", cache, "--log-level", "debug", "--log-format", "json")
+	}
+	node := startNode()
+
+	get := func(key string) int {
+		status, _ := request(t, "GET", n.BaseURL+"/api/v2/public/agents/me", key, "")
+		return status
+	}
+	var sent []string
+	lead := func() {
+		name := fmt.Sprintf("Lead Number%02d", len(sent))
+		status, body := request(t, "POST", n.BaseURL+"/api/v2/public/leads", held.Keys.Live, `{"name":"`+name+`","phone":"+1 555 010 0000"}`)
+		if status != http.StatusCreated {
+			t.Fatalf("sending a lead: %d %s", status, body)
+		}
+		var answer struct{ Lead struct{ ID string } }
+		if err := json.Unmarshal(body, &answer); err != nil {
+			t.Fatal(err)
+		}
+		sent = append(sent, answer.Lead.ID)
+	}
+	if status := get(held.Keys.Live); status != http.StatusOK {
+		t.Fatalf("the first request: %d\n%s", status, node.out)
+	}
+	for range 3 {
+		lead()
+	}
+
+	// The origin is gone without a word: leads are taken, what is held is served,
+	// what is not cannot be.
+	origin.kill()
+	for range 3 {
+		lead()
+	}
+	if status := get(other); status != http.StatusInternalServerError {
+		t.Errorf("a key that the node never met, without the origin: %d, want 500", status)
+	}
+
+	// The node too, right after it has answered; it comes back alone.
+	lead()
+	node.kill()
+	logs.WriteString(node.out.String())
+	node = startNode()
+	if status := get(held.Keys.Live); status != http.StatusOK {
+		t.Errorf("a key that the node holds, after its restart without the origin: %d", status)
+	}
+	lead()
+
+	// The origin comes back: all that was taken arrives, each once.
+	logs.WriteString(origin.out.String())
+	origin = startOrigin()
+	admin.url = o.AdminURL
+	await(t, "the leads to arrive", func() bool { return len(leadIDs(t, admin, held.AccountID)) >= len(sent) })
+	if got := leadIDs(t, admin, held.AccountID); !slices.Equal(sorted(got), sorted(sent)) {
+		t.Errorf("arrived: %v, want %v", sorted(got), sorted(sent))
+	}
+	await(t, "the other key to be known", func() bool { return get(other) == http.StatusOK })
+
+	node.terminate()
+	origin.terminate()
+	for _, left := range []string{filepath.Join(nodeDir, "node.json"), filepath.Join(originDir, "origin.json")} {
+		if _, err := os.Stat(left); !os.IsNotExist(err) {
+			t.Errorf("%s outlives its process", left)
+		}
+	}
+
+	logs.WriteString(node.out.String())
+	logs.WriteString(origin.out.String())
+	if logs.Len() < 1000 {
+		t.Errorf("%d bytes of log: too little to tell", logs.Len())
+	}
+	seed, err := os.ReadFile(credentials)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := []string{admin.token, held.Keys.Live, held.Keys.Test, other, "Number0", "555 010", nkeySeed.FindString(string(seed))}
+	for _, secret := range secrets {
+		if secret == "" || strings.Contains(logs.String(), secret) {
+			t.Errorf("the log holds a secret: %q", secret)
+		}
+	}
+}
+
+// TestDataDirectoryIsLocked: a second process over the same files would spoil
+// them.
+func TestDataDirectoryIsLocked(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "origin")
+	var o originReady
+	args := []string{"origin", "--data", dir, "--admin", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0"}
+	first := startProcess(t, filepath.Join(dir, "origin.json"), &o, args...)
+	out, err := exec.Command("edge", args...).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "is in use by another process") || !strings.Contains(string(out), "hint: ") {
+		t.Errorf("a second one over the same data: %v\n%s", err, out)
+	}
+	first.terminate()
+}
+
+func request(t *testing.T, method, url, key, body string) (status int, answer []byte) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if answer, err = io.ReadAll(resp.Body); err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, answer
+}
+
+func leadIDs(t *testing.T, admin *adminClient, account string) (ids []string) {
+	t.Helper()
+	var page struct {
+		Items []struct {
+			ID string `json:"id"`
+		} `json:"items"`
+	}
+	if err := admin.call(t.Context(), "GET", "/accounts/"+account+"/leads?limit=200", nil, &page); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range page.Items {
+		ids = append(ids, l.ID)
+	}
+	return ids
+}
+
+func sorted(s []string) []string { return slices.Sorted(slices.Values(s)) }

@@ -1,0 +1,300 @@
+package command
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"partneredge/edge/webhook/signature"
+)
+
+// TestReadmeTour types each line of the README's tour into a shell beside a
+// running `edge dev`, and holds what it says against what the README says. With
+// -update it writes what came out into the README.
+func TestReadmeTour(t *testing.T) {
+	for _, tool := range []string{"sh", "curl"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("the tour needs %s: %v", tool, err)
+		}
+	}
+	work := t.TempDir()
+	startDevForTest(t, filepath.Join(work, "data"))
+	sh := startShell(t, work)
+
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	steps := 0
+	for _, part := range splitConsole(string(text)) {
+		if part.command == "" {
+			out.WriteString(part.text)
+			continue
+		}
+		steps++
+		got := sh.settle(t, part)
+		if !*update && mask(got) != mask(part.output) {
+			t.Errorf("$ %s\n got: %s\nwant: %s", part.command, mask(got), mask(part.output))
+		}
+		if mask(got) == mask(part.output) {
+			got = part.output // an update changes only what is no longer so
+		}
+		out.WriteString("$ " + part.command + "\n" + got)
+	}
+	if steps < 15 {
+		t.Errorf("the tour has %d steps, want 15 at least", steps)
+	}
+	if *update && !t.Failed() {
+		if err := os.WriteFile("../../README.md", []byte(out.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// part of a text: a command and its output, or what is between.
+type part struct{ text, command, output string }
+
+// splitConsole takes the blocks marked console apart.
+func splitConsole(text string) (parts []part) {
+	inside := false
+	for line := range strings.Lines(text) {
+		last := len(parts) - 1
+		command, isCommand := strings.CutPrefix(line, "$ ")
+		switch {
+		case line == "```console\n":
+			inside = true
+			parts = append(parts, part{text: line})
+		case line == "```\n" && inside:
+			inside = false
+			parts = append(parts, part{text: line})
+		case inside && isCommand:
+			parts = append(parts, part{command: strings.TrimSuffix(command, "\n")})
+		case inside && strings.HasSuffix(parts[last].command, "\\") && parts[last].output == "":
+			parts[last].command += "\n" + strings.TrimSuffix(line, "\n")
+		case inside:
+			parts[last].output += line
+		default:
+			parts = append(parts, part{text: line})
+		}
+	}
+	return parts
+}
+
+// mask puts marks in place of what differs from run to run.
+func mask(s string) string {
+	for _, m := range []struct{ pattern, mark string }{
+		{`\b(acc|agt|key|ins|fir|con|lead|whs|evt|dlv|node)_[0-9a-z]{26}\b`, "${1}_*"},
+		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"},
+		{`\b[0-9a-f]{64}\b`, "SECRET"},
+		{`(?i)(date|x-ratelimit-remaining|x-ratelimit-reset-ms|content-length): [^\r\n]*`, "$1: *"},
+		{`\r`, ""},
+	} {
+		s = regexp.MustCompile(m.pattern).ReplaceAllString(s, m.mark)
+	}
+	return sortHeader(strings.TrimSpace(s))
+}
+
+// sortHeader puts the header lines of an HTTP answer in order: theirs is nobody's
+// promise.
+func sortHeader(s string) string {
+	header, body, found := strings.Cut(s, "\n\n")
+	if !found || !strings.HasPrefix(s, "HTTP/") {
+		return s
+	}
+	lines := strings.Split(header, "\n")
+	slices.Sort(lines[1:])
+	return strings.Join(lines, "\n") + "\n\n" + body
+}
+
+// shell is one sh that lives as long as the test.
+type shell struct {
+	in  io.Writer
+	out *bufio.Reader
+}
+
+func startShell(t *testing.T, dir string) *shell {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	cmd := exec.CommandContext(ctx, "sh")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "no_proxy=*")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		err := cmd.Wait()
+		cancel()
+		if err != nil {
+			t.Errorf("the shell: %v\n%s", err, complaints.String())
+		}
+	})
+	return &shell{in, bufio.NewReader(out)}
+}
+
+// run types one command, with a silent curl, and returns what it prints.
+func (s *shell) run(t *testing.T, command string) string {
+	t.Helper()
+	const end = "-- end of output --"
+	command = strings.ReplaceAll(command, "curl ", "curl -sS --max-time 20 ")
+	if _, err := fmt.Fprintf(s.in, "%s\nprintf '\\n%s\\n'\n", command, end); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	for {
+		line, err := s.out.ReadString('\n')
+		if err != nil {
+			t.Fatalf("running %s: %v", command, errors.Join(err, context.Cause(t.Context())))
+		}
+		if line == end+"\n" {
+			if text := strings.TrimSpace(out.String()); text != "" {
+				return text + "\n"
+			}
+			return ""
+		}
+		out.WriteString(strings.ReplaceAll(line, "\r", ""))
+	}
+}
+
+// settle runs a command, and one that only reads again until it says what the
+// README says: nodes learn of the origin's changes a moment later.
+func (s *shell) settle(t *testing.T, p part) string {
+	t.Helper()
+	reads := strings.HasPrefix(p.command, "curl ") && !strings.Contains(p.command, " -d ") && !strings.Contains(p.command, " -X ")
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	most := time.Minute
+	if *update { // it may well say something else
+		most = 5 * time.Second
+	}
+	deadline := time.After(most)
+	for {
+		got := s.run(t, p.command)
+		if !reads || mask(got) == mask(p.output) || p.output == "" {
+			return got
+		}
+		select {
+		case <-again.C:
+		case <-deadline:
+			return got
+		}
+	}
+}
+
+// TestReadmeVerifiers runs the README's examples of verifying a signature.
+func TestReadmeVerifiers(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := func(language string) string {
+		m := regexp.MustCompile("(?s)```" + language + "\n(.*?)```").FindSubmatch(text)
+		if m == nil {
+			t.Fatalf("no %s example", language)
+		}
+		return string(m[1])
+	}
+	const secret = "8f2d6c0b4a1e9375d8f2d6c0b4a1e9375d8f2d6c0b4a1e9375d8f2d6c0b4a1e9"
+	body := `{"id":"evt_1","data":{"name":"Zoë"}}`
+	good := signature.Sign(time.Now(), []byte(body), secret)
+	cases := []struct {
+		name, header, body string
+		want               bool
+	}{
+		{"good", good, body, true},
+		{"rotated, by the new secret", signature.Sign(time.Now(), []byte(body), secret, "before"), body, true},
+		{"rotated, by the one before", signature.Sign(time.Now(), []byte(body), "after", secret), body, true},
+		{"rotated twice", signature.Sign(time.Now(), []byte(body), "after", "before"), body, false},
+		{"other body", good, body + " ", false},
+		{"old", signature.Sign(time.Now().Add(-6*time.Minute), []byte(body), secret), body, false},
+		{"future", signature.Sign(time.Now().Add(6*time.Minute), []byte(body), secret), body, false},
+		{"other secret", signature.Sign(time.Now(), []byte(body), "x"), body, false},
+		{"no v1", strings.Split(good, ",")[0], body, false},
+		{"no t", strings.Split(good, ",")[1], body, false},
+		{"nothing", "", body, false},
+		{"nonsense", "t=now,v1=zz", body, false},
+	}
+	t.Run("openssl", func(t *testing.T) { signedByOpenSSL(t, good, body, secret) })
+	languages := []struct {
+		name, file, program string
+		run                 []string
+	}{
+		{"go", "main.go", strings.Replace(block("go"), "package webhook", "package main", 1), []string{"go", "run", "main.go"}},
+		{"js", "main.js", block("js") + "\nconsole.log(verify(process.argv[2], Buffer.from(process.argv[3]), process.argv[4]));\n", []string{"node", "main.js"}},
+		{"python", "main.py", block("python") + "\nimport sys\nprint(verify(sys.argv[1], sys.argv[2].encode(), sys.argv[3]))\n", []string{"python3", "main.py"}},
+	}
+	for i, l := range languages {
+		if l.name == "go" {
+			languages[i].program = strings.Replace(l.program, "import (", "import (\n\t\"fmt\"\n\t\"os\"", 1) +
+				"\nfunc main() { fmt.Println(Verify(os.Args[1], []byte(os.Args[2]), os.Args[3])) }\n"
+		}
+	}
+	for _, l := range languages {
+		t.Run(l.name, func(t *testing.T) {
+			if _, err := exec.LookPath(l.run[0]); err != nil {
+				if os.Getenv("EDGE_REQUIRE_VERIFIERS") != "" {
+					t.Fatalf("the example needs %s: %v", l.run[0], err)
+				}
+				t.Skipf("NOT TESTED: the example needs %s: %v", l.run[0], err)
+			}
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, l.file), []byte(l.program), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range cases {
+				cmd := exec.Command(l.run[0], append(l.run[1:len(l.run):len(l.run)], c.header, c.body, secret)...)
+				cmd.Dir = dir
+				out, err := cmd.CombinedOutput()
+				if err != nil {
+					t.Fatalf("%s: %v\n%s", c.name, err, out)
+				}
+				if got := strings.EqualFold(strings.TrimSpace(string(out)), "true"); got != c.want {
+					t.Errorf("%s: %t, want %t\n%s", c.name, got, c.want, out)
+				}
+			}
+		})
+	}
+}
+
+// signedByOpenSSL computes the signature by a program that shares nothing with
+// ours.
+func signedByOpenSSL(t *testing.T, header, body, secret string) {
+	if _, err := exec.LookPath("openssl"); err != nil {
+		if os.Getenv("EDGE_REQUIRE_VERIFIERS") != "" {
+			t.Fatal(err)
+		}
+		t.Skipf("NOT TESTED: %v", err)
+	}
+	unix, v1, _ := strings.Cut(strings.TrimPrefix(header, "t="), ",v1=")
+	cmd := exec.Command("openssl", "dgst", "-sha256", "-hmac", secret, "-r")
+	cmd.Stdin = strings.NewReader(unix + "." + body)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _, _ := strings.Cut(string(out), " "); got != v1 {
+		t.Errorf("openssl signs with %s, we with %s", got, v1)
+	}
+}

@@ -1,0 +1,121 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"aead.dev/minisign"
+	"golang.org/x/term"
+
+	"partneredge/edge/release"
+)
+
+// passwordVariable has the password of the private key, for scripts.
+const passwordVariable = "EDGE_RELEASE_PASSWORD"
+
+func runKeygen(_ context.Context, o *operators) error {
+	private, public := o.value("key"), o.value("pub")
+	for _, file := range []string{private, public} {
+		if _, err := os.Lstat(file); err == nil {
+			return hint(fmt.Errorf("making keys: %s is there already", file), "name other files with --key and --pub")
+		}
+	}
+	password := ""
+	if !flagValue[bool](o, "no-password") {
+		var err error
+		if password, err = askPassword(o.stderr, true); err != nil {
+			return err
+		}
+	}
+	publicKey, privateKey, err := minisign.GenerateKey(nil)
+	if err != nil {
+		return fmt.Errorf("making keys: %w", err)
+	}
+	secret, err := privateKey.MarshalText()
+	if password != "" {
+		secret, err = minisign.EncryptKey(password, privateKey)
+	}
+	if err != nil {
+		return fmt.Errorf("making keys: %w", err)
+	}
+	open, err := publicKey.MarshalText()
+	if err != nil {
+		return fmt.Errorf("making keys: %w", err)
+	}
+	if err := errors.Join(newFile(private, append(secret, '\n'), 0o600), newFile(public, append(open, '\n'), 0o644)); err != nil {
+		return fmt.Errorf("making keys: %w", err)
+	}
+	id := release.KeyID(publicKey.ID())
+	fmt.Fprintf(o.stderr, "key %s made: %s signs, and stays with you; nodes take %s with --release-keys\n", id, private, public)
+	return o.say(map[string]any{"key_id": id, "public_key": publicKey.String(), "key_file": private, "public_key_file": public}, publicKey.String())
+}
+
+// newFile writes a file that must not be there.
+func newFile(path string, text []byte, mode os.FileMode) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// readSigningKey reads a private key as minisign writes it.
+func readSigningKey(file string, stderr io.Writer) (key minisign.PrivateKey, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return key, hint(fmt.Errorf("reading the private key: %w", err), "name it with --key; edge release keygen makes one")
+	}
+	if !minisign.IsEncrypted(text) {
+		if err := key.UnmarshalText(text); err != nil {
+			return key, hint(fmt.Errorf("reading the private key: %s: %w", file, err), "it must be a private key of minisign's")
+		}
+		return key, nil
+	}
+	password, err := askPassword(stderr, false)
+	if err != nil {
+		return key, err
+	}
+	if key, err = minisign.DecryptKey(password, text); err != nil {
+		return key, hint(fmt.Errorf("reading the private key: %s: %w", file, err), "is the password right?")
+	}
+	return key, nil
+}
+
+// askPassword is the private key's password: from the environment, or from who
+// sits at the terminal, twice where it is new.
+func askPassword(stderr io.Writer, fresh bool) (string, error) {
+	if password := os.Getenv(passwordVariable); password != "" {
+		return password, nil
+	}
+	in := int(os.Stdin.Fd())
+	if !term.IsTerminal(in) {
+		return "", usagef("set "+passwordVariable+", or run this at a terminal", "the private key's password is not given")
+	}
+	ask := func(what string) (string, error) {
+		fmt.Fprint(stderr, what)
+		text, err := term.ReadPassword(in)
+		fmt.Fprintln(stderr)
+		return string(text), err
+	}
+	password, err := ask("Password of the private key: ")
+	if err != nil {
+		return "", fmt.Errorf("reading the password: %w", err)
+	}
+	if !fresh {
+		return password, nil
+	}
+	again, err := ask("The same again: ")
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("reading the password: %w", err)
+	case password == "":
+		return "", usagef("--no-password makes a key without one", "the password is empty")
+	case again != password:
+		return "", usagef("nothing was made: try again", "the passwords differ")
+	}
+	return password, nil
+}

@@ -1,0 +1,78 @@
+package command
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestReleasesReachProcesses: what is pushed to the origin's registry, and what is
+// pulled to it from a layout, comes to run in a node that is a process of its own,
+// and runs after it was killed, with the origin away.
+func TestReleasesReachProcesses(t *testing.T) {
+	t.Parallel()
+	modules, _ := testFiles.get(t)
+	dir := t.TempDir()
+	private, public, layout := filepath.Join(dir, "release.key"), filepath.Join(dir, "release.pub"), filepath.Join(dir, "layout")
+	command := func(args ...string) string {
+		t.Helper()
+		var out, said strings.Builder
+		if err := run(t.Context(), append([]string{"release"}, args...), &out, &said); err != nil {
+			t.Fatalf("edge release %v: %v\n%s", args, err, said.String())
+		}
+		return out.String()
+	}
+	command("keygen", "--no-password", "--key", private, "--pub", public)
+	s := startSite(t)
+	n := enrolled(t, s.admin, filepath.Join(s.dir, "eu"), "eu", s.ready.NATSURL)
+	n.start("--release-keys", public)
+	key := s.key().Plaintext
+	if status := n.get(key); status != http.StatusOK {
+		t.Fatalf("before any release: %d", status)
+	}
+
+	command("push", "--modules", modules, "--version", "1.0.0", "--key", private, "--data", s.originDir)
+	command("pack", "--modules", modules, "--version", "1.1.0", "--layout", layout)
+	command("sign", "1.1.0", "--layout", layout, "--key", private)
+	command("pull", "1.1.0", "--from", layout, "--data", s.originDir)
+	runs := func(version string) {
+		t.Helper()
+		patiently(t, "the node to run "+version, func() bool {
+			var page struct {
+				Items []struct {
+					Status *struct{ Running *struct{ Version string } }
+				}
+			}
+			if err := s.admin.call(t.Context(), "GET", "/nodes", nil, &page); err != nil {
+				t.Fatal(err)
+			}
+			status := page.Items[0].Status
+			return status != nil && status.Running != nil && status.Running.Version == version
+		})
+		if status := n.get(key); status != http.StatusOK {
+			t.Errorf("with release %s: %d", version, status)
+		}
+	}
+	for _, version := range []string{"1.0.0", "1.1.0"} {
+		if said := command("rollout", version, "--stages", "100", "--pause", "0s", "--canary", "0", "--wait", "--data", s.originDir); !strings.Contains(said, "1 of 1 nodes") {
+			t.Errorf("rollout of %s: %s", version, said)
+		}
+		runs(version)
+	}
+	command("rollback", "--wait", "--data", s.originDir)
+	runs("1.0.0")
+
+	n.process.kill()
+	s.origin.kill()
+	n.start("--release-keys", public)
+	if status := n.get(key); status != http.StatusOK {
+		t.Errorf("after a restart without the origin: %d", status)
+	}
+	var kept struct{ Version string }
+	if err := readJSON(filepath.Join(n.dir, "release.json"), &kept); err != nil || kept.Version != "1.0.0" {
+		t.Errorf("the node keeps release %s, %v", kept.Version, err)
+	}
+	s.startOrigin()
+	runs("1.0.0")
+}

@@ -1,0 +1,220 @@
+package command
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"partneredge/edge/node"
+	"partneredge/edge/release/releasetest"
+)
+
+// siege asks all nodes for as long as it lasts.
+type siege struct {
+	stop    context.CancelFunc
+	clients sync.WaitGroup
+	asked   atomic.Int64
+	failed  atomic.Int64
+}
+
+func besiege(t *testing.T, d *dev) *siege {
+	t.Helper()
+	admin := newAdminClient(d.centre.AdminURL(), d.centre.Token())
+	var made mintedKey
+	if err := admin.call(t.Context(), "POST", "/accounts/"+d.tenant.AccountID+"/keys", map[string]any{
+		"environment": "live", "scopes": []string{"read:agent"}, "rate_limit": 1_000_000,
+	}, &made); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s := &siege{stop: stop}
+	for _, n := range d.nodes {
+		s.clients.Go(func() {
+			for ctx.Err() == nil {
+				s.ask(ctx, n, made.Plaintext)
+			}
+		})
+	}
+	t.Cleanup(s.end)
+	return s
+}
+
+func (s *siege) ask(ctx context.Context, n *node.Node, key string) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.URL()+"/api/v2/public/agents/me", nil)
+	if err != nil {
+		return
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	resp, err := http.DefaultClient.Do(req)
+	if ctx.Err() != nil {
+		return
+	}
+	s.asked.Add(1)
+	if err != nil {
+		s.failed.Add(1)
+		return
+	}
+	if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK {
+		s.failed.Add(1)
+	}
+}
+
+// end stops asking. It may be called twice.
+func (s *siege) end() {
+	s.stop()
+	s.clients.Wait()
+}
+
+// rolled is a rollout as the admin API shows it.
+type rolled struct {
+	ID, State, Reason string
+	Serving           int
+}
+
+// promote rolls a release out and waits for how that ends.
+func promote(t *testing.T, d *dev, release string, plan map[string]any) (ended rolled) {
+	t.Helper()
+	admin := newAdminClient(d.centre.AdminURL(), d.centre.Token())
+	var begun rolled
+	if err := admin.call(t.Context(), "POST", "/releases/"+release+"/promote", plan, &begun); err != nil {
+		t.Fatal(err)
+	}
+	return ends(t, d, begun.ID)
+}
+
+func ends(t *testing.T, d *dev, rollout string) (ended rolled) {
+	t.Helper()
+	patiently(t, "the rollout to end", func() bool {
+		admin := newAdminClient(d.centre.AdminURL(), d.centre.Token())
+		ended = rolled{}
+		return admin.call(t.Context(), "GET", "/rollouts/"+rollout, nil, &ended) == nil && (ended.State == "done" || ended.State == "rolled_back")
+	})
+	return ended
+}
+
+// patiently polls for as long as compiling may take on a busy machine.
+func patiently(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(3 * time.Minute)
+	for tick := time.NewTicker(20 * time.Millisecond); !done(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// nodesRun waits until every node runs a release; "" is its own modules.
+func nodesRun(t *testing.T, d *dev, digest string) {
+	t.Helper()
+	admin := newAdminClient(d.centre.AdminURL(), d.centre.Token())
+	patiently(t, "every node to run "+digest, func() bool {
+		var page struct {
+			Items []struct {
+				Status *struct{ Running, Candidate *struct{ Digest string } }
+			}
+		}
+		if err := admin.call(t.Context(), "GET", "/nodes", nil, &page); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range page.Items {
+			if n.Status == nil || n.Status.Running == nil || n.Status.Running.Digest != digest || n.Status.Candidate != nil {
+				return false
+			}
+		}
+		return len(page.Items) > 0
+	})
+}
+
+// TestRollouts brings good and bad releases to three nodes that answer requests
+// all the time: a good one arrives and no request fails, one that traps is gone by
+// itself, one by a thief changes nothing, and a restart changes nothing either.
+func TestRollouts(t *testing.T) {
+	ours, thief := newSigner(t), newSigner(t)
+	dir := t.TempDir()
+	trusting := func(c *devConfig) {
+		c.regions = names{"eu", "us", "ap"}
+		c.releases.file = ours.keys
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	d := startDevForTest(t, dir, trusting)
+	fast := map[string]any{"stages": []int{34, 100}, "pause_seconds": 0, "canary_percent": 20}
+	s := besiege(t, d)
+
+	good, digest := ours.ship(t, d, "1.0.0", nil)
+	if ended := promote(t, d, good, fast); ended.State != "done" {
+		t.Fatalf("a good release: %+v", ended)
+	}
+	nodesRun(t, d, digest)
+	ours.ship(t, d, "1.1.0", nil)
+	command := func(args ...string) string {
+		t.Helper()
+		var out, said strings.Builder
+		args = append([]string{"release"}, append(args, "--admin", d.centre.AdminURL(), "--token-file", filepath.Join(dir, "origin", "admin.token"))...)
+		if err := run(t.Context(), args, &out, &said); err != nil {
+			t.Fatalf("edge %v: %v\n%s", args, err, said.String())
+		}
+		return out.String() + said.String()
+	}
+	for _, tt := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"rollout", "1.1.0", "--stages", "34,100", "--pause", "0s", "--canary", "20", "--wait"}, []string{"done", "3 of 3 nodes", "release 1.1.0: stage"}},
+		{[]string{"status"}, []string{"done", "1.1.0", "serving", "ap"}},
+		{[]string{"rollback", "--wait"}, []string{"rolled back", "by an operator", "0 of 3 nodes"}},
+		{[]string{"status", "--json"}, []string{`"state":"rolled_back"`}},
+	} {
+		text := command(tt.args...)
+		for _, want := range tt.want {
+			if !strings.Contains(text, want) {
+				t.Errorf("edge release %v says nothing of %q:\n%s", tt.args, want, text)
+			}
+		}
+	}
+	nodesRun(t, d, digest)
+	if asked, failed := s.asked.Load(), s.failed.Load(); failed > 0 || asked < 10 {
+		t.Errorf("%d of %d requests failed", failed, asked)
+	}
+
+	stolen, _ := thief.ship(t, d, "2.0.0", nil)
+	if ended := promote(t, d, stolen, fast); ended.State != "rolled_back" || !strings.Contains(ended.Reason, "not signed by a trusted key") {
+		t.Errorf("a thief's release: %+v", ended)
+	}
+	if failed := s.failed.Load(); failed > 0 {
+		t.Errorf("%d requests failed while a thief's release was refused", failed)
+	}
+
+	bad, _ := ours.ship(t, d, "1.2.0", map[string][]byte{"agents.wasm": releasetest.Trap(t)})
+	if ended := promote(t, d, bad, map[string]any{"stages": []int{34, 100}, "pause_seconds": 3600, "canary_percent": 50}); ended.State != "rolled_back" || !strings.Contains(ended.Reason, "requests") {
+		t.Errorf("a release that traps: %+v", ended)
+	}
+	nodesRun(t, d, digest)
+	t.Logf("%d of %d requests met the release that traps", s.failed.Load(), s.asked.Load())
+	s.end()
+
+	// All of it is started anew, and goes on where it was.
+	if err := d.stop(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	modules, cache := testFiles.get(t)
+	c := devConfig{data: dir, modules: modules, cache: cache, progress: newProgress(t.Output())}
+	trusting(&c)
+	again, err := startDev(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = again.stop(context.Background()) })
+	nodesRun(t, again, digest)
+	for _, region := range c.regions {
+		var kept struct{ Digest string }
+		if err := readJSON(filepath.Join(dir, "nodes", region, "release.json"), &kept); err != nil || kept.Digest != digest {
+			t.Errorf("node %s keeps %s, %v", region, kept.Digest, err)
+		}
+	}
+}

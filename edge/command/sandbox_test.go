@@ -1,0 +1,310 @@
+package command
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"partneredge/wasm/contract"
+	"partneredge/wasm/control"
+)
+
+// buildSandbox builds this program, without the race detector, in which wazero
+// compiles ten times as slowly, and the sandbox program beside it.
+func buildSandbox(t *testing.T) (program string) {
+	t.Helper()
+	dir := t.TempDir()
+	program = filepath.Join(dir, "edge")
+	for _, cmd := range []*exec.Cmd{
+		exec.Command("go", "build", "-o", program, ".."),
+		exec.Command("../../scripts/build-module", "wasm/modules/sandbox", dir),
+	} {
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", cmd, err, out)
+		}
+	}
+	return program
+}
+
+// startSandbox runs `edge sandbox`. stop ends it with SIGTERM and tells what it
+// wrote to standard error.
+func startSandbox(t *testing.T, program string, args ...string) (in io.Writer, out *bufio.Reader, stop func() string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	args = append([]string{"sandbox", "--cache", "../../build/testcache/sandbox"}, args...)
+	cmd := exec.CommandContext(ctx, program, args...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := false
+	stop = func() string {
+		t.Helper()
+		if ended {
+			return stderr.String()
+		}
+		ended = true
+		defer cancel()
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("edge sandbox: %v\n%s", err, &stderr)
+		}
+		return stderr.String()
+	}
+	t.Cleanup(func() { stop() })
+	return stdin, bufio.NewReader(stdout), stop
+}
+
+func TestSandbox(t *testing.T) {
+	program := buildSandbox(t)
+	t.Run("contract", func(t *testing.T) { sandboxContract(t, program) })
+	t.Run("greeting", func(t *testing.T) { sandboxGreeting(t, program) })
+	t.Run("failures", func(t *testing.T) { sandboxFailures(t, program) })
+	t.Run("readme", func(t *testing.T) { sandboxReadme(t, program) })
+}
+
+// sandboxReadme runs what the README tells a partner's CI to do, but for where
+// the program lies and its port.
+func sandboxReadme(t *testing.T, program string) {
+	for _, tool := range []string{"sh", "curl"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("the README's commands need %s: %v", tool, err)
+		}
+	}
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "## Test against it offline\n")
+	_, rest, _ = strings.Cut(rest, "```sh\n")
+	script, _, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("no commands")
+	}
+	// The port is whichever the program takes, so the address is what it prints.
+	greeting := filepath.Join(t.TempDir(), "greeting")
+	const fixed = "127.0.0.1:8080"
+	if strings.Count(script, "--listen "+fixed+" &\n") != 1 || strings.Count(script, "API=http://"+fixed) != 1 || strings.Count(script, fixed) != 2 {
+		t.Fatalf("the address is not where this test looks for it:\n%s", script)
+	}
+	script = strings.NewReplacer("build/edge sandbox", program+" sandbox --cache ../../build/testcache/sandbox",
+		fixed+" &", "127.0.0.1:0 >"+greeting+" &",
+		"http://"+fixed, "$(until grep -o 'http://127[.:0-9]*' "+greeting+" | head -n 1 | grep .; do kill -0 $!; sleep 0.1; done)",
+		"curl ", "curl -sS --fail ").Replace(script)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	// However it goes, nothing stays behind in the background.
+	cmd := exec.CommandContext(ctx, "sh", "-e", "-c", "trap 'kill $! 2>/dev/null || true' EXIT\n"+script+"wait $!\n")
+	cmd.Env = append(os.Environ(), "no_proxy=*")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{`"account":{"id":"acc_`, `"email":"sam@example.com"`, `"sandbox":true`} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("no %s in\n%s", want, out)
+		}
+	}
+}
+
+// sandboxContract runs every case of the partner interface against what `edge
+// sandbox` runs, over HTTP, and stops it with a signal.
+func sandboxContract(t *testing.T, program string) {
+	in, out, stop := startSandbox(t, program, "--control")
+	first, err := out.ReadBytes('\n')
+	if err != nil {
+		t.Fatalf("%v: %s", err, stop())
+	}
+	var hello struct {
+		URL  string `json:"url"`
+		Live string `json:"live_key"`
+		Test string `json:"test_key"`
+	}
+	if err := json.Unmarshal(first, &hello); err != nil {
+		t.Fatalf("%v: %s", err, first)
+	}
+	t.Run("keys", func(t *testing.T) {
+		// Partners write them down: they stay what they are.
+		if got, want := hello.Live, "svc_live_OsFkOnHZwvEwMYxHbVld8sHG94YyjO40RHl6"; got != want {
+			t.Errorf("live key %s, want %s", got, want)
+		}
+		for _, key := range []string{hello.Live, hello.Test} {
+			req, err := http.NewRequestWithContext(t.Context(), "GET", hello.URL+"/api/v2/public/agents/me", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer "+key)
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if resp.StatusCode != http.StatusOK {
+				t.Errorf("agents/me with %s: %d", key, resp.StatusCode)
+			}
+		}
+	})
+	f := controlled{control.NewClient(in, out)}
+	f.do(t, control.Command{Do: "clock", At: time.UnixMicro(contract.NewClock().Now())})
+	linux := runtime.GOOS == "linux" // all of 127.0.0.0/8 is the machine itself
+	skipped := contract.Run(t, contract.Target{
+		Send:    contract.Server(hello.URL, nil),
+		Clients: linux,
+		Fixture: f,
+		Advance: func(d time.Duration) { f.do(t, control.Command{Do: "advance", Milliseconds: d.Milliseconds()}) },
+		Outage: func(t testing.TB) func() {
+			f.do(t, control.Command{Do: "outage", On: true})
+			return func() { f.do(t, control.Command{Do: "outage"}) }
+		},
+	})
+	if linux && len(skipped) != 0 {
+		t.Errorf("left out: %q", skipped)
+	}
+	if text := stop(); text != "" {
+		t.Errorf("standard error: %s", text)
+	}
+	if answers(hello.URL) {
+		t.Error("it still answers after it was stopped")
+	}
+}
+
+// answers tells whether something answers at base.
+func answers(base string) bool {
+	resp, err := http.Get(base)
+	if err == nil {
+		resp.Body.Close()
+	}
+	return err == nil
+}
+
+// sandboxGreeting is what a person sees, who gives no commands.
+func sandboxGreeting(t *testing.T, program string) {
+	_, out, stop := startSandbox(t, program)
+	var text strings.Builder
+	for !strings.Contains(text.String(), "curl -i") {
+		line, err := out.ReadString('\n')
+		if err != nil {
+			t.Fatalf("%v: %s%s", err, &text, stop())
+		}
+		text.WriteString(line)
+	}
+	for _, want := range []string{"http://127.0.0.1:", "svc_live_", "svc_test_"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %s in\n%s", want, &text)
+		}
+	}
+}
+
+// sandboxFailures says what is wrong.
+func sandboxFailures(t *testing.T, program string) {
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--program", "/nowhere/sandbox.wasm"}, "hint: "},
+		{[]string{"--listen", "nowhere"}, "ended with status 1"},
+	} {
+		cmd := exec.Command(program, append([]string{"sandbox", "--cache", "../../build/testcache/sandbox"}, tt.args...)...)
+		out, err := cmd.CombinedOutput()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(string(out), tt.want) {
+			t.Errorf("%v: %v, want %q in\n%s", tt.args, err, tt.want, out)
+		}
+	}
+}
+
+// controlled is the fixture of a program that takes commands.
+type controlled struct{ client *control.Client }
+
+func (c controlled) do(t testing.TB, command control.Command) control.Answer {
+	t.Helper()
+	answer, err := c.client.Do(command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+func (c controlled) Account(t testing.TB, a contract.Account) string {
+	t.Helper()
+	return c.do(t, control.Command{Do: "account", Name: a.Name, Live: a.Live, Email: a.Email, Agent: a.Agent}).ID
+}
+
+func (c controlled) Key(t testing.TB, accountID string, k contract.Key) string {
+	t.Helper()
+	command := control.Command{Do: "key", Account: accountID, Environment: k.Environment, Scopes: k.Scopes, RateLimit: k.RateLimit}
+	for _, network := range k.Allowlist {
+		command.Allowlist = append(command.Allowlist, network.String())
+	}
+	command.State = map[contract.State]control.State{
+		contract.Active: control.Active, contract.InGrace: control.InGrace, contract.GraceExpired: control.GraceExpired,
+		contract.Expired: control.Expired, contract.Revoked: control.Revoked,
+	}[k.State]
+	return c.do(t, command).Key
+}
+
+func (c controlled) RevokeKey(t testing.TB, token string) {
+	t.Helper()
+	c.do(t, control.Command{Do: "revoke", Key: token})
+}
+
+func (c controlled) Insights(t testing.TB, accountID string, insights []contract.Insight) {
+	t.Helper()
+	command := control.Command{Do: "insights", Account: accountID}
+	for _, it := range insights {
+		command.Insights = append(command.Insights, control.Insight(it))
+	}
+	c.do(t, command)
+}
+
+func (c controlled) Firings(t testing.TB, accountID string, firings []contract.Firing) {
+	t.Helper()
+	command := control.Command{Do: "firings", Account: accountID}
+	for _, it := range firings {
+		command.Firings = append(command.Firings, control.Firing{Name: it.Name, Action: it.Action, Triggered: it.Triggered, Data: []byte(it.Data)})
+	}
+	c.do(t, command)
+}
+
+func (c controlled) Leads(t testing.TB, accountID string) (list []contract.Lead) {
+	t.Helper()
+	for _, l := range c.do(t, control.Command{Do: "leads", Account: accountID}).Leads {
+		list = append(list, contract.Lead{
+			ID: l.ID, FirstName: l.FirstName, LastName: l.LastName, Email: l.Email, Phone: l.Phone,
+			ConsentStatus: l.ConsentStatus, ConsentText: l.ConsentText, Captured: l.Captured, Environment: l.Environment,
+		})
+	}
+	return list
+}
+
+func (c controlled) Subscriptions(t testing.TB, accountID string) (list []contract.Subscription) {
+	t.Helper()
+	for _, s := range c.do(t, control.Command{Do: "subscriptions", Account: accountID}).Subscriptions {
+		list = append(list, contract.Subscription(s))
+	}
+	return list
+}
