@@ -1,10 +1,10 @@
 package origin
 
 import (
-	_ "embed"
 	"encoding/json"
 	"net/http"
 
+	"partneredge/edge/adminapi"
 	"partneredge/store"
 )
 
@@ -63,8 +63,7 @@ func (a *admin) revokeNode(r *http.Request) (answer, error) {
 	return ok(viewNode(node, a.fleet))
 }
 
-//go:embed openapi.json
-var openAPI []byte
-
-// openAPI is the description of this API.
-func (a *admin) openAPI(*http.Request) (answer, error) { return ok(json.RawMessage(openAPI)) }
+// openAPI answers with the description of this API.
+func (a *admin) openAPI(*http.Request) (answer, error) {
+	return ok(json.RawMessage(adminapi.OpenAPI()))
+}

@@ -14,6 +14,8 @@ import (
 	"github.com/pb33f/libopenapi"
 	validator "github.com/pb33f/libopenapi-validator"
 	v3 "github.com/pb33f/libopenapi/datamodel/high/v3"
+
+	"partneredge/edge/adminapi"
 )
 
 // contract is openapi.json, and which of its answers a test has seen.
@@ -27,7 +29,7 @@ type contract struct {
 
 func readContract(t *testing.T) *contract {
 	t.Helper()
-	doc, err := libopenapi.NewDocument(openAPI)
+	doc, err := libopenapi.NewDocument(adminapi.OpenAPI())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,151 @@
+package adminapi
+
+import "encoding/json"
+
+// NewAccount is the request that makes an account.
+type NewAccount struct {
+	Name           *string   `json:"name,omitempty"`
+	ActivationMode *string   `json:"activation_mode,omitempty"` // live or setup; default setup
+	Agent          *NewAgent `json:"agent,omitempty"`
+}
+
+// NewAgent is the agent of a NewAccount or an AccountPatch.
+type NewAgent struct {
+	Email    *string `json:"email,omitempty"`
+	FullName *string `json:"full_name,omitempty"`
+}
+
+// AccountPatch is the request that changes the fields of an account that are set.
+type AccountPatch NewAccount
+
+// Account is an account with its agent.
+type Account struct {
+	ID             string `json:"id"`
+	Name           string `json:"name"`
+	ActivationMode string `json:"activation_mode"`
+	Agent          Agent  `json:"agent"`
+	CreatedAt      Time   `json:"created_at"`
+}
+
+// Agent is the person to whom an account belongs.
+type Agent struct {
+	ID       string `json:"id"`
+	Email    string `json:"email"`
+	FullName string `json:"full_name"`
+	JoinedAt Time   `json:"joined_at"`
+}
+
+// Scopes returns every scope that a key can have.
+func Scopes() []string {
+	return []string{"read:agent", "read:coaching", "read:sentinels", "write:webhooks", "write:leads"}
+}
+
+// NewKey is the request that makes a key.
+type NewKey struct {
+	Environment *string  `json:"environment,omitempty"` // live or test
+	Scopes      []string `json:"scopes,omitempty"`
+	IPAllowlist []string `json:"ip_allowlist,omitempty"` // default: any address
+	RateLimit   *int64   `json:"rate_limit,omitempty"`   // requests a minute; default 100
+	ExpiresAt   *string  `json:"expires_at,omitempty"`   // RFC 3339; default: in a year
+	Label       *string  `json:"label,omitempty"`
+}
+
+// Key is an API key without its plaintext, which the origin does not keep.
+type Key struct {
+	ID          string   `json:"id"`
+	AccountID   string   `json:"account_id"`
+	Environment string   `json:"environment"`
+	State       string   `json:"state"` // active, in_grace, expired or revoked
+	Scopes      []string `json:"scopes"`
+	IPAllowlist []string `json:"ip_allowlist"`
+	RateLimit   int      `json:"rate_limit"` // requests a minute
+	Label       string   `json:"label"`
+	CreatedAt   Time     `json:"created_at"`
+	ExpiresAt   Time     `json:"expires_at"`
+	GraceUntil  Time     `json:"grace_until"`
+	RevokedAt   Time     `json:"revoked_at"`
+	SuccessorID *string  `json:"successor_id"`
+}
+
+// MintedKey is a new key with its plaintext.
+type MintedKey struct {
+	Key       Key    `json:"key"`
+	Plaintext string `json:"plaintext"`
+}
+
+// Rotation is the request that makes the successor of a key.
+type Rotation struct {
+	GraceSeconds *int64 `json:"grace_seconds,omitempty"` // of the key; default a week
+}
+
+// RotatedKey is the successor of a key, and the key.
+type RotatedKey struct {
+	Key       Key    `json:"key"`
+	Plaintext string `json:"plaintext"`
+	Previous  Key    `json:"previous"`
+}
+
+// Lead is a lead as the origin keeps it.
+type Lead struct {
+	ID              string `json:"id"`
+	AccountID       string `json:"account_id"`
+	KeyID           string `json:"key_id"`
+	Environment     string `json:"environment"`
+	FirstName       string `json:"first_name"`
+	LastName        string `json:"last_name"`
+	Email           string `json:"email"`
+	Phone           string `json:"phone"`
+	ConsentStatus   string `json:"consent_status"`
+	ConsentText     string `json:"consent_text"`
+	CapturedAt      Time   `json:"captured_at"`
+	OutreachAllowed bool   `json:"outreach_allowed"`
+	CreatedAt       Time   `json:"created_at"`
+}
+
+// NewToken is the request that makes a token of the admin API.
+type NewToken struct {
+	Name *string `json:"name,omitempty"`
+	Role *string `json:"role,omitempty"` // viewer, operator or admin
+}
+
+// Token is a token of the admin API without its plaintext.
+type Token struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Role      string `json:"role"`
+	CreatedAt Time   `json:"created_at"`
+	RevokedAt Time   `json:"revoked_at"`
+}
+
+// MintedToken is a new token with its plaintext.
+type MintedToken struct {
+	Token     Token  `json:"token"`
+	Plaintext string `json:"plaintext"`
+}
+
+// Whoami names the holder of the token that a request carries.
+type Whoami struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	Role string `json:"role"`
+}
+
+// Audit is an entry of the audit log. Before and After are records, null where
+// there was none.
+type Audit struct {
+	ID     string          `json:"id"`
+	At     Time            `json:"at"`
+	Actor  Actor           `json:"actor"`
+	Action string          `json:"action"`
+	Target string          `json:"target"`
+	Before json.RawMessage `json:"before"`
+	After  json.RawMessage `json:"after"`
+}
+
+// Actor is the holder of a token, and the address from which the token was used.
+type Actor struct {
+	ID     string `json:"id"`
+	Name   string `json:"name"`
+	Role   string `json:"role"`
+	Remote string `json:"remote"`
+}

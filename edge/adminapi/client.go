@@ -1,0 +1,215 @@
+package adminapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+const (
+	base      = "/admin/v1"
+	maxAnswer = 16 << 20 // bytes of one answer that are read
+	timeout   = 30 * time.Second
+)
+
+// Client calls the admin API. It is safe for concurrent use.
+type Client struct {
+	URL   string // of the listener, such as http://127.0.0.1:8090
+	Token string
+	// HTTP sends the requests. nil: a client with a timeout of 30 s. Use Handler
+	// as its Transport to call an API in the same process.
+	HTTP *http.Client
+}
+
+// Problem is the body of an answer other than 2xx.
+type Problem struct {
+	Kind   string `json:"error"`
+	Reason string `json:"reason,omitempty"` // for programs
+	Detail string `json:"detail,omitempty"` // for people
+}
+
+// Error reports an answer other than 2xx. Its Problem is empty when the answer
+// did not come from the admin API, but from a proxy before it.
+type Error struct {
+	Method, Path string // Path is below /admin/v1
+	Status       int
+	Problem
+}
+
+func (e *Error) Error() string {
+	text := fmt.Sprintf("admin API: %s %s: status %d", e.Method, e.Path, e.Status)
+	if e.Kind != "" {
+		text += ": " + strings.TrimSpace(e.Kind+" "+e.Reason)
+	}
+	if e.Detail != "" {
+		text += ": " + e.Detail
+	}
+	return text
+}
+
+// Call sends in, unless it is nil, to path below /admin/v1, and unmarshals the
+// answer into out, unless that is nil. It returns an *Error for an answer other
+// than 2xx.
+func (c *Client) Call(ctx context.Context, method, path string, in, out any) error {
+	resp, err := c.send(ctx, c.client(), method, path, in, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err == nil && out != nil {
+		err = json.Unmarshal(answer, out)
+	}
+	if err != nil {
+		return fmt.Errorf("admin API: %s %s: %w", method, path, err)
+	}
+	return nil
+}
+
+func (c *Client) client() *http.Client {
+	if c.HTTP != nil {
+		return c.HTTP
+	}
+	return &http.Client{Timeout: timeout}
+}
+
+// send returns the response to one request, whose status is 2xx.
+func (c *Client) send(ctx context.Context, client *http.Client, method, path string, in any, header http.Header) (*http.Response, error) {
+	var body io.Reader
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return nil, fmt.Errorf("admin API: %w", err)
+		}
+		body = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.URL+base+path, body)
+	if err != nil {
+		return nil, fmt.Errorf("admin API: %w", err)
+	}
+	maps.Copy(req.Header, header)
+	req.Header.Set("Authorization", "Bearer "+c.Token)
+	if in != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("admin API: %w", err)
+	}
+	if resp.StatusCode/100 == 2 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	refused := &Error{Method: method, Path: path, Status: resp.StatusCode}
+	answer, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	_ = json.Unmarshal(answer, &refused.Problem) // a proxy's answer stays empty
+	return nil, refused
+}
+
+// List is one page of a list. NextCursor is empty on the last page.
+type List[T any] struct {
+	Items      []T    `json:"items"`
+	NextCursor Cursor `json:"next_cursor"`
+}
+
+// Cursor asks for the page after another as ?cursor. JSON has null for "".
+type Cursor string
+
+// MarshalJSON implements json.Marshaler.
+func (c Cursor) MarshalJSON() ([]byte, error) {
+	if c == "" {
+		return []byte("null"), nil
+	}
+	return json.Marshal(string(c))
+}
+
+// All reads the items of a list, page by page. A limit in query is the size of a
+// page; without one it is the largest, 200. An error ends the list.
+func All[T any](ctx context.Context, c *Client, path string, query url.Values) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		query := maps.Clone(query)
+		if query == nil {
+			query = url.Values{}
+		}
+		if !query.Has("limit") {
+			query.Set("limit", "200")
+		}
+		for {
+			var page List[T]
+			if err := c.Call(ctx, http.MethodGet, path+"?"+query.Encode(), nil, &page); err != nil {
+				yield(*new(T), err)
+				return
+			}
+			for _, item := range page.Items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if page.NextCursor == "" {
+				return
+			}
+			query.Set("cursor", string(page.NextCursor))
+		}
+	}
+}
+
+// CreateAccount makes an account.
+func (c *Client) CreateAccount(ctx context.Context, in NewAccount) (made Account, err error) {
+	err = c.Call(ctx, http.MethodPost, "/accounts", in, &made)
+	return made, err
+}
+
+// CreateKey makes a key of an account.
+func (c *Client) CreateKey(ctx context.Context, account string, in NewKey) (made MintedKey, err error) {
+	err = c.Call(ctx, http.MethodPost, "/accounts/"+url.PathEscape(account)+"/keys", in, &made)
+	return made, err
+}
+
+// EnrolNode makes a node and its credentials.
+func (c *Client) EnrolNode(ctx context.Context, name, region string) (made EnrolledNode, err error) {
+	err = c.Call(ctx, http.MethodPost, "/nodes", NewNode{&name, &region}, &made)
+	return made, err
+}
+
+// Handler is an http.RoundTripper that has an admin API in the same process
+// serve the requests. It holds a whole answer in memory, so it is of no use for
+// streams.
+type Handler struct {
+	http.Handler
+	RemoteAddr string // that the API takes the requests to come from, as of http.Request
+}
+
+// RoundTrip implements http.RoundTripper.
+func (h Handler) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.RemoteAddr = h.RemoteAddr
+	if req.Body == nil {
+		req.Body = http.NoBody
+	}
+	answer := &recorder{header: make(http.Header), status: http.StatusOK}
+	h.ServeHTTP(answer, req)
+	_ = req.Body.Close() // of memory
+	return &http.Response{
+		StatusCode: answer.status, Header: answer.header, Body: io.NopCloser(&answer.body), Request: req,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, ContentLength: int64(answer.body.Len()),
+	}, nil
+}
+
+// recorder keeps an answer.
+type recorder struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (r *recorder) Header() http.Header         { return r.header }
+func (r *recorder) Write(b []byte) (int, error) { return r.body.Write(b) }
+func (r *recorder) WriteHeader(status int)      { r.status = status }

@@ -1,0 +1,124 @@
+package adminapi
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Event is one server-sent event of a stream (WHATWG HTML, 9.2).
+type Event struct {
+	ID, Name string // "": none
+	Data     []byte
+}
+
+// Times and bounds of streams.
+const (
+	maxEventLine   = 4 << 20          // bytes
+	streamSilence  = 40 * time.Second // a stream without a line for this long is dead
+	firstReconnect = 500 * time.Millisecond
+	maxReconnect   = 10 * time.Second
+)
+
+// Follow calls handle with each event of a stream, and reconnects after the last
+// event when the stream ends. It returns nil once ctx is done, and otherwise the
+// error of handle, of a first connection that failed, or an *Error with a status
+// 4xx other than 429. Before it reconnects after a failure it calls lost with the
+// error and the time that it waits.
+//
+// A stream that goes on may repeat events.
+func (c *Client) Follow(ctx context.Context, path string, handle func(Event) error, lost func(err error, wait time.Duration)) error {
+	s := stream{client: c, path: path, handle: handle}
+	for wait := firstReconnect; ; wait = min(2*wait, maxReconnect) {
+		began := time.Now()
+		err := s.read(ctx)
+		if failed, ok := errors.AsType[*handleError](err); ok {
+			return failed.error
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		refused, ok := errors.AsType[*Error](err)
+		if !s.connected || ok && refused.Status/100 == 4 && refused.Status != http.StatusTooManyRequests {
+			return err
+		}
+		if time.Since(began) > maxReconnect {
+			wait = firstReconnect
+		}
+		if err != nil {
+			lost(err, wait)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+// handleError sets an error of handle apart from those of the stream.
+type handleError struct{ error }
+
+// stream is a stream through all its connections.
+type stream struct {
+	client    *Client
+	path      string
+	handle    func(Event) error
+	last      string // sent as Last-Event-ID
+	connected bool   // at least once
+}
+
+// read reads one connection to its end. A stream that ends before its first event
+// goes on from the time when it began, by the origin's clock.
+func (s *stream) read(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(streamSilence, func() { cancel(fmt.Errorf("nothing heard for %s", streamSilence)) })
+	defer silence.Stop()
+	header := http.Header{"Accept": {"text/event-stream"}}
+	if s.last != "" {
+		header.Set("Last-Event-ID", s.last)
+	}
+	client := *s.client.client()
+	client.Timeout = 0
+	resp, err := s.client.send(ctx, &client, http.MethodGet, s.path, nil, header)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	s.connected = true
+	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil && s.last == "" {
+		s.last = date.UTC().Format(time.RFC3339)
+	}
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, maxEventLine)
+	var event Event
+	for lines.Scan() {
+		silence.Reset(streamSilence)
+		switch name, value, _ := strings.Cut(lines.Text(), ": "); name {
+		case "id":
+			event.ID = value
+		case "event":
+			event.Name = value
+		case "data":
+			event.Data = []byte(value)
+		case "":
+			if event.Data != nil {
+				s.last = cmp.Or(event.ID, s.last)
+				if err := s.handle(event); err != nil {
+					return &handleError{err}
+				}
+			}
+			event = Event{}
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("admin API: %w", errors.Join(err, context.Cause(ctx)))
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package adminapi_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"partneredge/edge/adminapi"
+)
+
+// script answers each request with the next of its responses.
+type script struct {
+	responses []response
+	asked     []string // Last-Event-ID of each request
+	at        []time.Duration
+	began     time.Time
+}
+
+// response is one connection. It stays open after its body when it hangs.
+type response struct {
+	status int
+	body   string
+	err    error
+	hangs  bool
+}
+
+func (s *script) RoundTrip(req *http.Request) (*http.Response, error) {
+	s.asked = append(s.asked, req.Header.Get("Last-Event-ID"))
+	s.at = append(s.at, time.Since(s.began))
+	now := s.responses[0]
+	s.responses = s.responses[1:]
+	if now.err != nil {
+		return nil, now.err
+	}
+	var body io.Reader = strings.NewReader(now.body)
+	if now.hangs {
+		open, end := io.Pipe()
+		context.AfterFunc(req.Context(), func() { _ = end.CloseWithError(req.Context().Err()) })
+		body = io.MultiReader(body, open)
+	}
+	return &http.Response{
+		StatusCode: now.status, Body: io.NopCloser(body), Request: req,
+		Header: http.Header{"Date": {"Fri, 02 Jan 2026 03:04:05 GMT"}},
+	}, nil
+}
+
+// follow follows the script's stream, for an hour at most, and returns its events
+// and the errors that were reported as lost.
+func (s *script) follow(t *testing.T, handle func(adminapi.Event) error) (lost []string, err error) {
+	t.Helper()
+	s.began = time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	client := &adminapi.Client{URL: "http://origin", HTTP: &http.Client{Transport: s, Timeout: time.Second}}
+	err = client.Follow(ctx, "/deliveries/tail", handle, func(err error, wait time.Duration) {
+		lost = append(lost, wait.String()+" "+err.Error())
+	})
+	return lost, err
+}
+
+func TestFollowReconnects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const comment = ":\n\n"
+		s := &script{responses: []response{
+			{status: 200, body: comment},
+			{status: 200, body: comment + "id: evt_1\nevent: deal\ndata: {\"a\": 1}\n\ndata: 2\n\ndata: cut short"},
+			{status: 429},
+			{err: errors.New("refused")},
+			{status: 200, body: "id: evt_2\ndata: 3\n\n", hangs: true},
+			{status: 503, body: `{"error": "internal_error"}`},
+			{status: 200, hangs: true},
+			{status: 403},
+		}}
+		var events []string
+		lost, err := s.follow(t, func(e adminapi.Event) error {
+			events = append(events, e.ID+" "+e.Name+" "+string(e.Data))
+			return nil
+		})
+		if refused, ok := errors.AsType[*adminapi.Error](err); !ok || refused.Status != 403 {
+			t.Errorf("ended with %v", err)
+		}
+		if want := []string{`evt_1 deal {"a": 1}`, "  2", "evt_2  3"}; !slices.Equal(events, want) {
+			t.Errorf("events %q, want %q", events, want)
+		}
+		if want := []string{"", "2026-01-02T03:04:05Z", "evt_1", "evt_1", "evt_1", "evt_2", "evt_2", "evt_2"}; !slices.Equal(s.asked, want) {
+			t.Errorf("asked from %q, want %q", s.asked, want)
+		}
+		wantLost := []string{
+			"2s admin API: GET /deliveries/tail: status 429",
+			`4s admin API: Get "http://origin/admin/v1/deliveries/tail": refused`,
+			"500ms admin API: context canceled\nnothing heard for 40s",
+			"1s admin API: GET /deliveries/tail: status 503: internal_error",
+			"500ms admin API: context canceled\nnothing heard for 40s",
+		}
+		if !slices.Equal(lost, wantLost) {
+			t.Errorf("lost %q, want %q", lost, wantLost)
+		}
+		ms := time.Millisecond
+		if want := []time.Duration{0, 500 * ms, 1500 * ms, 3500 * ms, 7500 * ms, 48_000 * ms, 49_000 * ms, 89_500 * ms}; !slices.Equal(s.at, want) {
+			t.Errorf("connected at %v, want %v", s.at, want)
+		}
+	})
+}
+
+func TestFollowEnds(t *testing.T) {
+	unreachable, failed := errors.New("unreachable"), errors.New("failed")
+	for name, tt := range map[string]struct {
+		first  response
+		handle error
+		want   error // nil: by its context
+	}{
+		"by its context":          {first: response{status: 200, body: strings.Repeat(":\n\n", 3), hangs: true}},
+		"unreachable at first":    {first: response{err: unreachable}, want: unreachable},
+		"by the reader of events": {first: response{status: 200, body: "data: 1\n\n"}, handle: failed, want: failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{responses: slices.Repeat([]response{tt.first}, 1000)}
+				_, err := s.follow(t, func(adminapi.Event) error { return tt.handle })
+				if !errors.Is(err, tt.want) || (time.Since(s.began) == time.Hour) != (tt.want == nil) {
+					t.Errorf("ended after %s with %v", time.Since(s.began), err)
+				}
+			})
+		})
+	}
+}
