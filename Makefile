@@ -72,20 +72,23 @@ fuzz: modules ## look for inputs that fail, two seconds a fuzz target
 check: ## format, vet, lint, tidy, generated files up to date
 	scripts/check
 
-.PHONY: bench-sandbox bench-http bench-sync bench-webhook bench-release bench-hotset
+.PHONY: bench-sandbox bench-http bench-sync bench-webhook bench-release bench-hotset sim-regions
 bench-sandbox: build ## what a request costs in its sandbox
-	$(GO) run ./scripts/bench-sandbox
+	$(GO) test -run '^$$' -bench '^BenchmarkFigures$$' -benchtime 1x -timeout 3m ./host
 bench-http: build ## requests a second through a node
 	-npm install --silent --no-audit --no-fund --prefix build/workerd workerd@1.20261117.1
-	$(GO) run ./scripts/bench-http
+	$(GO) run ./scripts/bench/http
 bench-sync: build ## how fast nodes learn of changes and agree on limits
-	$(GO) run ./scripts/bench-sync
+	$(GO) run ./scripts/bench/sync
 bench-webhook: build ## deliveries a second, with healthy and hanging endpoints
-	$(GO) run ./scripts/bench-webhook
+	$(GO) run ./scripts/bench/webhook
 bench-release: build build/modules-bad/trap.wasm ## how soon releases serve, and bad ones are gone
-	$(GO) run ./scripts/bench-release
+	$(GO) run ./scripts/bench/release
 bench-hotset: ## memory, files and stalls of a node that is given five million keys
-	$(GO) run ./scripts/bench-hotset
+	$(GO) run ./scripts/bench/hotset
+
+sim-regions: ## what the rate limit of many nodes and keys costs, on a virtual clock
+	$(GO) run ./scripts/bench/regions
 
 .PHONY: clean
 clean: ## remove what was built

@@ -1,9 +1,9 @@
-// Bench-hotset gives a node's store five million distinct keys, one after the
+// Command hotset gives a node's store five million distinct keys, one after the
 // other, each asked for once and spent from, while a thousand others are in use
 // all the time. It measures what memory and disk that takes, and for how long a
 // request's reads and writes stall at worst while the files are made small.
 //
-//	go run ./scripts/bench-hotset [-keys 5000000] [-dir DIR]
+//	go run ./scripts/bench/hotset [-keys 5000000]
 //
 // It ends after 240 s at the latest: the figure keys says how far it came.
 //
@@ -13,28 +13,23 @@ package main
 import (
 	"context"
 	"encoding/binary"
-	"flag"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"sync"
 	"time"
 
+	"partneredge/scripts/bench/harness"
 	"partneredge/store/local"
 	"partneredge/store/ratelimit"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "bench-hotset:", err)
-		os.Exit(1)
-	}
+	b := harness.New("hotset")
+	keys := b.Flags.Int("keys", 5_000_000, "distinct keys")
+	b.Main(func(ctx context.Context) error { return measure(ctx, b, *keys) })
 }
 
 const (
@@ -45,19 +40,8 @@ const (
 	most      = 240 * time.Second
 )
 
-func run(ctx context.Context, args []string, out io.Writer) error {
-	flags := flag.NewFlagSet("bench-hotset", flag.ContinueOnError)
-	keys := flags.Int("keys", 5_000_000, "distinct keys")
-	in := flags.String("dir", "", "`DIR` to put the files in; by default one for temporary files")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp(*in, "bench-hotset-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	store, err := local.Open(local.Config{Dir: filepath.Join(dir, "store")})
+func measure(ctx context.Context, b *harness.Bench, keys int) error {
+	store, err := local.Open(local.Config{Dir: filepath.Join(b.Dir, "store")})
 	if err != nil {
 		return err
 	}
@@ -70,12 +54,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return err
 		}
 	}
-	probes, err := startProbes(ctx, dir, store, used)
+	probes, err := startProbes(ctx, b.Dir, store, used)
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	done, err := flood(ctx, store, *keys)
+	done, err := flood(ctx, store, keys)
 	took := time.Since(began)
 	if stopped := probes.stop(); err == nil {
 		err = stopped
@@ -89,24 +73,19 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			lost++
 		}
 	}
-	fmt.Fprintf(out, "%d keys in %.0f s; %d held, %d accounts, %d of the %d in use lost\n",
+	b.Printf("%d keys in %.0f s; %d held, %d accounts, %d of the %d in use lost",
 		done, took.Seconds(), store.Keys.Len(), store.Buckets.Len(), lost, inUse)
-	probes.print(out)
-	figure := func(name string, value float64, unit string) {
-		fmt.Fprintf(out, "figure hotset.%s %.4g %s\n", name, value, unit)
-	}
-	figure("keys", float64(done), "keys")
-	figure("keys_per_s", float64(done)/took.Seconds(), "keys")
-	figure("in_use_lost", float64(lost), "keys")
-	figure("rss_mib", probes.rss, "MiB")
-	figure("file_mib", probes.files, "MiB")
-	figure("read_stall_ms", ms(probes.read.worst), "ms")
-	figure("write_stall_ms", ms(probes.write.worst), "ms")
-	figure("bare_write_stall_ms", ms(probes.bare.worst), "ms")
+	probes.print(b)
+	b.Figure("keys", float64(done), "keys")
+	b.Figure("keys_per_s", float64(done)/took.Seconds(), "keys")
+	b.Figure("in_use_lost", float64(lost), "keys")
+	b.Figure("rss_mib", probes.rss, "MiB")
+	b.Figure("file_mib", probes.files, "MiB")
+	b.Figure("read_stall_ms", harness.Milliseconds(probes.read.worst), "ms")
+	b.Figure("write_stall_ms", harness.Milliseconds(probes.write.worst), "ms")
+	b.Figure("bare_write_stall_ms", harness.Milliseconds(probes.bare.worst), "ms")
 	return nil
 }
-
-func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 func name(i int) string { return local.KeyName(binary.LittleEndian.AppendUint64(nil, uint64(i))) }
 
@@ -249,10 +228,10 @@ func (p *probes) stop() error {
 	return nil
 }
 
-func (p *probes) print(out io.Writer) {
+func (p *probes) print(b *harness.Bench) {
 	for _, one := range []*probe{&p.read, &p.write, &p.bare} {
-		fmt.Fprintf(out, "%s: %d, %d took over %v; the worst %.1f ms, after %.1f s\n",
-			one.what, one.calls, one.over, slow, ms(one.worst), one.at.Seconds())
+		b.Printf("%s: %d, %d took over %v; the worst %.1f ms, after %.1f s",
+			one.what, one.calls, one.over, slow, harness.Milliseconds(one.worst), one.at.Seconds())
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"partneredge/edge/node"
 	"partneredge/edge/origin"
 	"partneredge/edge/wan"
-	"partneredge/scripts/fleet"
+	"partneredge/scripts/bench/fleet"
 	"partneredge/store/central"
 	"partneredge/store/local"
 )
@@ -38,7 +38,7 @@ type anyTarget struct{}
 
 func (anyTarget) Check(context.Context, string) (string, error) { return "", nil }
 
-func startRegion(ctx context.Context, b *bench, nodes int) (_ *region, err error) {
+func startRegion(ctx context.Context, b *bench) (_ *region, err error) {
 	r := &region{client: newClient()}
 	defer func() {
 		if err != nil {
@@ -46,8 +46,8 @@ func startRegion(ctx context.Context, b *bench, nodes int) (_ *region, err error
 		}
 	}()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	dir := filepath.Join(b.dir, "origin")
-	if r.db, err = central.Open(ctx, central.Config{URL: filepath.Join(b.dir, "origin.db"), Log: log}); err != nil {
+	dir := filepath.Join(b.Dir, "origin")
+	if r.db, err = central.Open(ctx, central.Config{URL: filepath.Join(b.Dir, "origin.db"), Log: log}); err != nil {
 		return nil, err
 	}
 	if r.origin, err = origin.Start(ctx, origin.Config{Dir: dir, DB: r.db, Guard: anyTarget{}, Log: log}); err != nil {
@@ -62,20 +62,20 @@ func startRegion(ctx context.Context, b *bench, nodes int) (_ *region, err error
 		return nil, err
 	}
 	var starting []func() error
-	for i := range nodes {
+	for i := range b.nodes {
 		relay, err := wan.Start(context.WithoutCancel(ctx), wan.Config{Target: target.Host, Delay: delay})
 		if err != nil {
 			return nil, err
 		}
 		r.relays = append(r.relays, relay)
-		dir := filepath.Join(b.dir, fmt.Sprint("node", i))
+		dir := filepath.Join(b.Dir, fmt.Sprint("node", i))
 		credentials, err := r.admin.Enrol(ctx, dir, fmt.Sprint("region-", i))
 		if err != nil {
 			return nil, err
 		}
 		starting = append(starting, func() error {
 			n, err := node.Start(ctx, node.Config{
-				Data: dir, Cache: b.cache, Modules: b.modules, Region: fmt.Sprint("region-", i),
+				Data: dir, Cache: b.cache, Modules: filepath.Join(filepath.Dir(b.edge), "modules"), Region: fmt.Sprint("region-", i),
 				Origin: "nats://" + relay.Addr(), Credentials: credentials, Log: log,
 				// All requests come from one address, and revoked keys are used again.
 				Lockout: local.LockoutRules{Failures: 1 << 30},

@@ -79,7 +79,7 @@ func (b *bench) bare(ctx context.Context) (rate float64, err error) {
 		return 0, *err
 	}
 	rate = float64(sent.Load()) / time.Since(began).Seconds()
-	fmt.Fprintf(b.out, "bare loop: %.0f posts a second, %.0f us of CPU each\n", rate, float64((cpuTime()-used).Microseconds())/float64(sent.Load()))
+	b.Printf("bare loop: %.0f posts a second, %.0f us of CPU each", rate, float64((cpuTime()-used).Microseconds())/float64(sent.Load()))
 	return rate, nil
 }
 
@@ -90,7 +90,7 @@ func (b *bench) burst(ctx context.Context, d database) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp(b.dir, d.kind)
+	dir, err := os.MkdirTemp(b.Dir, d.kind)
 	if err != nil {
 		return err
 	}
@@ -140,10 +140,10 @@ func (b *bench) burst(ctx context.Context, d database) error {
 	}
 	took := time.Since(began)
 	rate := float64(total) / took.Seconds()
-	fmt.Fprintf(b.out, "%s: %d deliveries in %.2f s (events written in %.2f s), %.0f us of this process's CPU each\n",
+	b.Printf("%s: %d deliveries in %.2f s (events written in %.2f s), %.0f us of this process's CPU each",
 		d.kind, total, took.Seconds(), written.Seconds(), float64((cpuTime()-used).Microseconds())/float64(total))
-	b.note("webhook.deliveries_per_s."+d.kind, rate, "1/s", more)
-	b.note("webhook.over_bare", rate/bare, "ratio", more)
+	b.Worst("deliveries_per_s."+d.kind, rate, "1/s", true)
+	b.Worst("over_bare", rate/bare, "ratio", true)
 	return nil
 }
 

@@ -26,7 +26,7 @@ const (
 // records share an fdatasync. The two take turns, so that what else the machine
 // does hits both. Over HTTP the processors are the limit: that is printed too.
 func (b *bench) accept(ctx context.Context) error {
-	store, err := local.Open(local.Config{Dir: filepath.Join(b.dir, "accept")})
+	store, err := local.Open(local.Config{Dir: filepath.Join(b.Dir, "accept")})
 	if err != nil {
 		return err
 	}
@@ -41,19 +41,19 @@ func (b *bench) accept(ctx context.Context) error {
 			return err
 		}
 		kept += n
-		if n, err = syncFor(filepath.Join(b.dir, "sync"), make([]byte, clients*(len(body)+45))); err != nil {
+		if n, err = syncFor(filepath.Join(b.Dir, "sync"), make([]byte, clients*(len(body)+45))); err != nil {
 			return err
 		}
 		synced += n
 	}
-	b.say("one node's outbox keeps %.0f leads a second; the disk allows %.0f", kept/rounds, synced/rounds)
+	b.Printf("one node's outbox keeps %.0f leads a second; the disk allows %.0f", kept/rounds, synced/rounds)
 
 	_, key, err := b.region.admin.Key(ctx, b.region.account, unlimited)
 	if err != nil {
 		return err
 	}
-	b.say("over HTTP, modules and load on the same processors, it answers %.0f a second", b.postFor(ctx, key))
-	b.figure("lead_accept_per_s_share", kept/synced, "of the disk's")
+	b.Printf("over HTTP, modules and load on the same processors, it answers %.0f a second", b.postFor(ctx, key))
+	b.Figure("lead_accept_per_s_share", kept/synced, "of the disk's")
 	return nil
 }
 

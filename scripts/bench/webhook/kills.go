@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -18,7 +17,7 @@ const (
 // kills writes events in a process that is killed again and again, and counts
 // the accepted events that never arrive.
 func (b *bench) kills(ctx context.Context, d database) error {
-	dir, err := os.MkdirTemp(b.dir, d.kind)
+	dir, err := os.MkdirTemp(b.Dir, d.kind)
 	if err != nil {
 		return err
 	}
@@ -97,8 +96,8 @@ func (b *bench) kills(ctx context.Context, d database) error {
 	for _, n := range arrived {
 		again += n - 1
 	}
-	fmt.Fprintf(b.out, "%s: %d events accepted, %d kills, %d lost, %d deliveries made again\n", d.kind, len(accepted), killCount, lost(), again)
-	b.note("webhook.lost_after_kills", float64(lost()), "events", less)
+	b.Printf("%s: %d events accepted, %d kills, %d lost, %d deliveries made again", d.kind, len(accepted), killCount, lost(), again)
+	b.Worst("lost_after_kills", float64(lost()), "events", false)
 	return nil
 }
 

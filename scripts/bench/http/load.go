@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"partneredge/scripts/bench/harness"
 )
 
 type result struct {
@@ -21,7 +23,7 @@ type result struct {
 func (r result) perSecond() float64 { return float64(len(r.took)) / r.elapsed.Seconds() }
 
 func (r result) quantile(q float64) time.Duration {
-	return r.took[min(len(r.took)-1, int(q*float64(len(r.took))))].Round(time.Microsecond)
+	return harness.Quantile(r.took, q).Round(time.Microsecond)
 }
 
 // load sends the server's request over conns connections for length. With

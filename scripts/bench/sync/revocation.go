@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"partneredge/scripts/bench/harness"
 )
 
 const (
@@ -40,8 +42,8 @@ func (b *bench) revocation(ctx context.Context) error {
 		took = append(took, some...)
 	}
 	slices.Sort(took)
-	b.say("revoked keys are dead at every node, beyond the one-way delay, p50 %.1f ms, most %.1f ms", percentile(took, 0.5), took[len(took)-1])
-	b.figure("revocation_p99_ms", percentile(took, 0.99), "ms")
+	b.Printf("revoked keys are dead at every node, beyond the one-way delay, p50 %.1f ms, most %.1f ms", harness.Quantile(took, 0.5), took[len(took)-1])
+	b.Figure("revocation_p99_ms", harness.Quantile(took, 0.99), "ms")
 
 	_, key, err := r.admin.Key(ctx, r.account, unlimited)
 	if err != nil {
@@ -65,7 +67,7 @@ func (b *bench) revocation(ctx context.Context) error {
 		took = append(took, some...)
 	}
 	slices.Sort(took)
-	b.figure("view_p99_ms", percentile(took, 0.99), "ms")
+	b.Figure("view_p99_ms", harness.Quantile(took, 0.99), "ms")
 	return nil
 }
 

@@ -12,14 +12,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"partneredge/scripts/fleet"
+	"partneredge/scripts/bench/fleet"
+	"partneredge/scripts/bench/harness"
 )
 
 // killing sends leads to a node while it and its origin are killed in turn, and
 // counts what has arrived at the origin. A request that gets no answer, or a 500,
 // is sent again with the same Idempotency-Key.
 func (b *bench) killing(ctx context.Context) error {
-	dir := filepath.Join(b.dir, "kills")
+	dir := filepath.Join(b.Dir, "kills")
 	p := &pair{
 		bench: b, dir: dir, origin: fleet.Process{Ready: filepath.Join(dir, "origin", "origin.json")},
 		node: fleet.Process{Ready: filepath.Join(dir, "node", "node.json")}, admin: "127.0.0.1:0", nats: "127.0.0.1:0", listen: "127.0.0.1:0",
@@ -64,7 +65,7 @@ func (b *bench) killing(ctx context.Context) error {
 				for status := 0; status != http.StatusCreated && ctx.Err() == nil; {
 					if status = b.post(ctx, "http://"+p.listen, key, name, name); status != http.StatusCreated {
 						refused.Add(1)
-						_ = wait(ctx, 20*time.Millisecond)
+						_ = harness.Sleep(ctx, 20*time.Millisecond)
 					}
 				}
 				done.Add(1)
@@ -75,7 +76,7 @@ func (b *bench) killing(ctx context.Context) error {
 	for ; kills < b.kills; kills++ {
 		// Spread over the whole of the leads, and while some are sent.
 		for done.Load() < int64(b.leads*kills/(b.kills+1)) {
-			if err := wait(ctx, 5*time.Millisecond); err != nil {
+			if err := harness.Sleep(ctx, 5*time.Millisecond); err != nil {
 				return err
 			}
 		}
@@ -110,9 +111,9 @@ func (b *bench) killing(ctx context.Context) error {
 			twice += n - 1
 		}
 	}
-	b.say("%d leads through %d kills; %d requests had to be sent again", b.leads, kills, refused.Load())
-	b.figure("leads_lost", float64(lost), "leads")
-	b.figure("leads_duplicated", float64(twice), "leads")
+	b.Printf("%d leads through %d kills; %d requests had to be sent again", b.leads, kills, refused.Load())
+	b.Figure("leads_lost", float64(lost), "leads")
+	b.Figure("leads_duplicated", float64(twice), "leads")
 	return nil
 }
 
@@ -177,7 +178,7 @@ func (p *pair) drained(ctx context.Context) error {
 		if err == nil && left == 0 {
 			return nil
 		}
-		if err := wait(ctx, 20*time.Millisecond); err != nil {
+		if err := harness.Sleep(ctx, 20*time.Millisecond); err != nil {
 			return fmt.Errorf("%.0f leads are not handed over: %w", left, err)
 		}
 	}

@@ -12,7 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"partneredge/scripts/fleet"
+	"partneredge/scripts/bench/fleet"
+	"partneredge/scripts/bench/harness"
 )
 
 // least is the version below which nodes run nothing.
@@ -38,7 +39,7 @@ type node struct {
 }
 
 func (b *bench) startSite(ctx context.Context, nodes int) (_ *site, err error) {
-	s := &site{data: filepath.Join(b.dir, "origin"), cache: filepath.Join(b.dir, "cache")}
+	s := &site{data: filepath.Join(b.Dir, "origin"), cache: filepath.Join(b.Dir, "cache")}
 	defer func() {
 		if err != nil {
 			s.stop()
@@ -69,21 +70,21 @@ func (b *bench) startSite(ctx context.Context, nodes int) (_ *site, err error) {
 		name string
 		file *string
 	}{{"operator", &s.signer}, {"thief", &s.thief}} {
-		*who.file = filepath.Join(b.dir, who.name+".key")
-		if _, err := b.command(ctx, "keygen", "--no-password", "--key", *who.file, "--pub", filepath.Join(b.dir, who.name+".pub")); err != nil {
+		*who.file = filepath.Join(b.Dir, who.name+".key")
+		if _, err := b.command(ctx, "keygen", "--no-password", "--key", *who.file, "--pub", filepath.Join(b.Dir, who.name+".pub")); err != nil {
 			return nil, err
 		}
 	}
 	for i := range nodes { // one by one: the first fills the cache
 		name := fmt.Sprint("region-", i)
-		dir := filepath.Join(b.dir, name)
+		dir := filepath.Join(b.Dir, name)
 		credentials, err := s.admin.Enrol(ctx, dir, name)
 		if err != nil {
 			return nil, err
 		}
 		n := &node{Process: fleet.Process{Ready: filepath.Join(dir, "node.json")}, addr: "127.0.0.1:0"}
 		n.args = []string{"node", "--data", dir, "--cache", s.cache, "--region", name, "--origin", s.nats, "--credentials", credentials,
-			"--release-keys", filepath.Join(b.dir, "operator.pub"), "--min-release", least, "--metrics", "127.0.0.1:0", "--log-level", "error"}
+			"--release-keys", filepath.Join(b.Dir, "operator.pub"), "--min-release", least, "--metrics", "127.0.0.1:0", "--log-level", "error"}
 		s.nodes = append(s.nodes, n)
 		var at struct {
 			URL string `json:"base_url"`
@@ -124,11 +125,11 @@ func (b *bench) operate(ctx context.Context, args ...string) error {
 
 // push makes a release of the modules, with some of them replaced.
 func (b *bench) push(ctx context.Context, version, key string, replaced map[string][]byte) error {
-	dir := filepath.Join(b.dir, "release-"+version)
+	dir := filepath.Join(b.Dir, "release-"+version)
 	if _, err := os.Stat(dir); err == nil {
 		return nil // the origin has it
 	}
-	if err := os.CopyFS(dir, os.DirFS(b.modules)); err != nil {
+	if err := os.CopyFS(dir, os.DirFS(b.modules())); err != nil {
 		return err
 	}
 	for name, wasm := range replaced {
@@ -162,7 +163,7 @@ func (s *site) last(ctx context.Context) (rollout, error) {
 
 // until waits for the newest rollout to be as it should.
 func (s *site) until(ctx context.Context, what string, is func(rollout) bool) (r rollout, err error) {
-	err = poll(ctx, what, func() (bool, error) {
+	err = harness.Poll(ctx, what, func() (bool, error) {
 		if r, err = s.last(ctx); err != nil {
 			return false, err
 		}

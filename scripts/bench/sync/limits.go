@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"partneredge/scripts/bench/harness"
 	"partneredge/store/ratelimit"
 )
 
@@ -55,7 +56,7 @@ func (b *bench) limits(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := wait(ctx, 12*time.Second); err != nil {
+	if err := harness.Sleep(ctx, 12*time.Second); err != nil {
 		return err
 	}
 	before, err := b.asked(ctx)
@@ -76,7 +77,7 @@ func (b *bench) limits(ctx context.Context) error {
 	for _, l := range loads {
 		l.report(b)
 	}
-	b.figure("hot_path_origin_waits", after-before, "requests")
+	b.Figure("hot_path_origin_waits", after-before, "requests")
 	return nil
 }
 
@@ -99,7 +100,7 @@ func (b *bench) drive(ctx context.Context, l *load) error {
 		})
 	}
 	for i := 0; time.Duration(i)*l.every < b.last && time.Since(start) < b.last; i++ {
-		if err := wait(ctx, time.Until(start.Add(time.Duration(i)*l.every))); err != nil {
+		if err := harness.Sleep(ctx, time.Until(start.Add(time.Duration(i)*l.every))); err != nil {
 			return err
 		}
 		if l.together {
@@ -132,13 +133,13 @@ func (l *load) report(b *bench) {
 			failed++
 		}
 	}
-	b.say("%s: %d requests, %.4g a second, %d admitted, %d refused, %d failed; one bucket admits %d",
+	b.Printf("%s: %d requests, %.4g a second, %d admitted, %d refused, %d failed; one bucket admits %d",
 		l.name, len(l.answers), float64(len(l.answers))/b.last.Seconds(), admitted, refused, failed, ideal)
 	if l.name == "false_429" {
-		b.figure(l.name, float64(refused), "answers")
+		b.Figure(l.name, float64(refused), "answers")
 		return
 	}
-	b.figure(l.name, 100*(float64(admitted)/float64(ideal)-1), "%")
+	b.Figure(l.name, 100*(float64(admitted)/float64(ideal)-1), "%")
 }
 
 // asked is how often nodes have asked the origin for a key or a view.
@@ -179,13 +180,4 @@ func (b *bench) metric(ctx context.Context, url, prefix, part string) (sum float
 		sum += value
 	}
 	return sum, lines.Err()
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

@@ -64,7 +64,7 @@ func (b *bench) outage(ctx context.Context) error {
 	for _, relay := range r.relays {
 		relay.Mend()
 	}
-	b.say("without the origin: %d requests in %.0f s, %d answered", asked.Load(), b.last.Seconds(), served.Load())
-	b.figure("outage_availability_pct", 100*float64(served.Load())/float64(asked.Load()), "%")
+	b.Printf("without the origin: %d requests in %.0f s, %d answered", asked.Load(), b.last.Seconds(), served.Load())
+	b.Figure("outage_availability_pct", 100*float64(served.Load())/float64(asked.Load()), "%")
 	return nil
 }

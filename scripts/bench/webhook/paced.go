@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"partneredge/scripts/bench/harness"
 	"partneredge/store"
 )
 
@@ -26,9 +26,9 @@ func (b *bench) paced(ctx context.Context, d database) error {
 	if err != nil {
 		return err
 	}
-	p50, p99 := quantile(latencies, 0.5), quantile(latencies, 0.99)
-	fmt.Fprintf(b.out, "%s: %d deliveries paced, p50 %v, p99 %v, worst %v\n", d.kind, len(latencies), p50, p99, latencies[len(latencies)-1])
-	b.note("webhook.paced_p99_ms", milliseconds(p99), "ms", less)
+	p50, p99 := harness.Quantile(latencies, 0.5), harness.Quantile(latencies, 0.99)
+	b.Printf("%s: %d deliveries paced, p50 %v, p99 %v, worst %v", d.kind, len(latencies), p50, p99, latencies[len(latencies)-1])
+	b.Worst("paced_p99_ms", harness.Milliseconds(p99), "ms", false)
 	return nil
 }
 
@@ -52,16 +52,16 @@ func (b *bench) hang(ctx context.Context, d database) error {
 	}
 	slices.Sort(alone)
 	slices.Sort(beside)
-	with, without := quantile(beside, 0.5), quantile(alone, 0.5)
-	fmt.Fprintf(b.out, "%s: healthy p50 %v with one of ten hanging, %v with none\n", d.kind, with, without)
-	b.note("webhook.hang_ratio", float64(with)/float64(without), "ratio", less)
+	with, without := harness.Quantile(beside, 0.5), harness.Quantile(alone, 0.5)
+	b.Printf("%s: healthy p50 %v with one of ten hanging, %v with none", d.kind, with, without)
+	b.Worst("hang_ratio", float64(with)/float64(without), "ratio", false)
 	return nil
 }
 
 // steady writes events at a rate and returns the sorted latencies of the
 // deliveries to endpoints that answer.
 func (b *bench) steady(ctx context.Context, d database, targets []string, perSecond int, length time.Duration) ([]time.Duration, error) {
-	dir, err := os.MkdirTemp(b.dir, d.kind)
+	dir, err := os.MkdirTemp(b.Dir, d.kind)
 	if err != nil {
 		return nil, err
 	}
@@ -137,9 +137,3 @@ func (b *bench) steady(ctx context.Context, d database, targets []string, perSec
 	slices.Sort(latencies)
 	return latencies, nil
 }
-
-func quantile(sorted []time.Duration, q float64) time.Duration {
-	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
-}
-
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -75,8 +75,8 @@ func (b *bench) refused(ctx context.Context) (err error) {
 		} else if !strings.Contains(r.Reason, artifact.reason) {
 			return fmt.Errorf("what is %s was refused for another reason: %s", artifact.what, r.Reason)
 		}
-		b.say("%s: %s: %s", artifact.what, r.State, r.Reason)
+		b.Printf("%s: %s: %s", artifact.what, r.State, r.Reason)
 	}
-	b.figure("refused_artifacts_run", float64(ran), "artifacts")
+	b.Figure("refused_artifacts_run", float64(ran), "artifacts")
 	return nil
 }

@@ -17,7 +17,7 @@ const (
 // backlog weighs a process that has a million deliveries waiting, half of them
 // for endpoints that hang and half for such as refuse connections.
 func (b *bench) backlog(ctx context.Context, d database) error {
-	dir, err := os.MkdirTemp(b.dir, d.kind)
+	dir, err := os.MkdirTemp(b.Dir, d.kind)
 	if err != nil {
 		return err
 	}
@@ -72,8 +72,8 @@ func (b *bench) backlog(ctx context.Context, d database) error {
 	for range c.lines {
 	}
 	_ = c.cmd.Wait() // killed
-	fmt.Fprintf(b.out, "%s: %d deliveries waiting (written in %.1f s), %.0f MiB resident at most\n",
+	b.Printf("%s: %d deliveries waiting (written in %.1f s), %.0f MiB resident at most",
 		d.kind, backlogSubscriptions*backlogEvents, written.Seconds(), most)
-	b.note("webhook.backlog_rss_mb", most, "MiB", less)
+	b.Worst("backlog_rss_mb", most, "MiB", false)
 	return nil
 }

@@ -13,17 +13,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
 
-	"partneredge/scripts/fleet"
+	"partneredge/scripts/bench/fleet"
+	"partneredge/scripts/bench/harness"
 	"partneredge/store/ratelimit"
 )
 
 // server is a process that serves agents/me at addr for each of keys.
 type server struct {
+	name string
 	addr string
 	keys []string
 	stop func()
+
+	peaks, p99s []float64 // of each round: requests a second, and seconds
 }
 
 // hello is what the plain Go server says of itself.
@@ -44,12 +47,12 @@ func interrupt(process *exec.Cmd) {
 	_ = process.Wait()
 }
 
-func startNative(ctx context.Context, dir string) (*server, error) {
+func (b *bench) startNative(ctx context.Context) (*server, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	process := exec.CommandContext(ctx, self, "-native", filepath.Join(dir, "native"))
+	process := exec.CommandContext(ctx, self, "-native", filepath.Join(b.Dir, "native"))
 	process.Stderr = os.Stderr
 	out, err := process.StdoutPipe()
 	if err != nil {
@@ -68,8 +71,8 @@ func startNative(ctx context.Context, dir string) (*server, error) {
 
 // startNode starts origin and node, and makes keys that may be called often
 // enough.
-func startNode(ctx context.Context, program, dir string) (*server, error) {
-	data := filepath.Join(dir, "node")
+func (b *bench) startNode(ctx context.Context) (*server, error) {
+	data := filepath.Join(b.Dir, "node")
 	var dev struct {
 		Origin struct {
 			AdminURL   string `json:"admin_url"`
@@ -81,7 +84,7 @@ func startNode(ctx context.Context, program, dir string) (*server, error) {
 		AccountID string `json:"account_id"`
 	}
 	process := &fleet.Process{Ready: filepath.Join(data, "dev.json")}
-	if err := process.Start(ctx, &dev, program, "dev", "--data", data, "--port", "0"); err != nil {
+	if err := process.Start(ctx, &dev, b.edge, "dev", "--data", data, "--port", "0"); err != nil {
 		return nil, err
 	}
 	s := &server{stop: func() {
@@ -108,15 +111,15 @@ func startNode(ctx context.Context, program, dir string) (*server, error) {
 	return s, nil
 }
 
-func startWorkerd(ctx context.Context, program, dir string) (*server, error) {
-	if _, err := os.Stat(program); err != nil {
+func (b *bench) startWorkerd(ctx context.Context) (*server, error) {
+	if _, err := os.Stat(b.workerd); err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotInstalled, err)
 	}
 	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
-	home := filepath.Join(dir, "workerd")
+	home := filepath.Join(b.Dir, "workerd")
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		return nil, err
 	}
@@ -125,48 +128,23 @@ func startWorkerd(ctx context.Context, program, dir string) (*server, error) {
 			return nil, err
 		}
 	}
-	process := exec.CommandContext(ctx, program, "serve", filepath.Join(home, "config.capnp"))
+	process := exec.CommandContext(ctx, b.workerd, "serve", filepath.Join(home, "config.capnp"))
 	var said bytes.Buffer
 	process.Stderr = &said
 	if err := process.Start(); err != nil {
 		return nil, err
 	}
 	s := &server{addr: fmt.Sprintf("127.0.0.1:%d", port), keys: []string{workerKey}, stop: func() { interrupt(process) }}
-	err = until(ctx, func() error {
-		conn, err := net.Dial("tcp", s.addr)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = conn.Close() }()
-		if _, err := fmt.Fprintf(conn, "GET /api/v2/public/agents/me HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", workerKey); err != nil {
-			return err
-		}
-		return readAnswer(bufio.NewReader(conn))
+	var last error
+	err = harness.Poll(ctx, "workerd to serve", func() (bool, error) {
+		last = asksWorkerd(s.addr)
+		return last == nil, nil
 	})
 	if err != nil {
 		s.stop()
-		return nil, fmt.Errorf("%w: %s", err, said.String())
+		return nil, fmt.Errorf("%w: %w: %s", err, last, said.String())
 	}
 	return s, nil
-}
-
-// until tries ready again and again, for two minutes at most.
-func until(ctx context.Context, ready func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := ready()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait until it serves: %w", errors.Join(ctx.Err(), err))
-		case <-tick.C:
-		}
-	}
 }
 
 func freePort() (int, error) {
@@ -176,4 +154,17 @@ func freePort() (int, error) {
 	}
 	defer func() { _ = l.Close() }()
 	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// asksWorkerd sends one request.
+func asksWorkerd(addr string) error {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err := fmt.Fprintf(conn, "GET /api/v2/public/agents/me HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", workerKey); err != nil {
+		return err
+	}
+	return readAnswer(bufio.NewReader(conn))
 }

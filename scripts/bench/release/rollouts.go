@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"partneredge/scripts/bench/harness"
 )
 
 // loadRate is how many requests a second each node gets while releases change.
@@ -54,7 +56,7 @@ func (b *bench) cold(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.figure("rollout_cold_s", seconds, "s")
+	b.Figure("rollout_cold_s", seconds, "s")
 	return nil
 }
 
@@ -96,12 +98,12 @@ func (b *bench) cached(ctx context.Context) error {
 	}
 	asked, failed := l.end()
 	for _, why := range failed[:min(len(failed), 10)] {
-		b.say("failed: %s", why)
+		b.Printf("failed: %s", why)
 	}
-	b.say("from command to serving %.2f s, under load %.2f s; rollbacks %.2f s; %d requests", took, loaded, back, asked)
-	b.figure("failed_requests", float64(len(failed)), fmt.Sprintf("of %d", asked))
-	b.figure("rollout_cached_s", median(took), "s")
-	b.figure("rollback_s", median(back), "s")
+	b.Printf("from command to serving %.2f s, under load %.2f s; rollbacks %.2f s; %d requests", took, loaded, back, asked)
+	b.Figure("failed_requests", float64(len(failed)), fmt.Sprintf("of %d", asked))
+	b.Figure("rollout_cached_s", harness.Median(took), "s")
+	b.Figure("rollback_s", harness.Median(back), "s")
 	return nil
 }
 
@@ -185,11 +187,11 @@ func (b *bench) withdrawn(ctx context.Context) error {
 			return fmt.Errorf("release %s is %s", version, r.State)
 		}
 		took = append(took, time.Since(began).Seconds())
-		b.say("withdrawn: %s", r.Reason)
+		b.Printf("withdrawn: %s", r.Reason)
 	}
 	asked, failed := l.end()
-	b.say("%d of %d requests met the bad module; it was gone after %.2f s", len(failed), asked, took)
-	b.figure("bad_module_withdrawn_s", median(took), "s")
+	b.Printf("%d of %d requests met the bad module; it was gone after %.2f s", len(failed), asked, took)
+	b.Figure("bad_module_withdrawn_s", harness.Median(took), "s")
 	return nil
 }
 
@@ -217,12 +219,12 @@ func (b *bench) start(ctx context.Context) error {
 		if err := n.Begin(ctx, b.edge, append(n.args, "--listen", n.addr)...); err != nil {
 			return err
 		}
-		if err := poll(ctx, "the node's first answer", func() (bool, error) { return ask(), nil }); err != nil {
+		if err := harness.Poll(ctx, "the node's first answer", func() (bool, error) { return ask(), nil }); err != nil {
 			return err
 		}
 		took = append(took, float64(time.Since(began).Microseconds())/1000)
 	}
-	b.say("from a node's start to its first answer %.0f ms", took)
-	b.figure("node_start_ms", median(took), "ms")
+	b.Printf("from a node's start to its first answer %.0f ms", took)
+	b.Figure("node_start_ms", harness.Median(took), "ms")
 	return nil
 }

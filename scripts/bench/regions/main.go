@@ -1,4 +1,4 @@
-// Sim-regions runs the rate limit's own code for many nodes and keys on a
+// Command regions runs the rate limit's own code for many nodes and keys on a
 // virtual clock, and prints what it costs and how well it holds: messages and
 // bytes a second at the origin and at a node, requests let through beyond an
 // ideal single bucket, requests refused that it would have let through, and how
@@ -9,7 +9,7 @@
 // through the last tokens, which no two nodes can both give away unasked: those
 // are counted by themselves.
 //
-//	go run ./scripts/sim-regions [-nodes 1000] [-keys 1000000] [-rate 50000] [-seconds 60]
+//	go run ./scripts/bench/regions [-nodes 1000] [-keys 1000000] [-rate 50000] [-seconds 60]
 //
 // Keys differ in how often they are used (Zipf) and in how many nodes use them:
 // 80 % one, 15 % three, 5 % ten. Besides, 100 keys go over their limit, at ten
@@ -46,7 +46,7 @@ func main() {
 	seconds := flag.Int("seconds", 60, "of virtual time")
 	flag.Parse()
 	if *nodes < spread || *keys < 1 || *rate < 1 || *seconds < 1 {
-		fmt.Fprintln(os.Stderr, "sim-regions: at least 10 nodes, and 1 of everything else")
+		fmt.Fprintln(os.Stderr, "regions: at least 10 nodes, and 1 of everything else")
 		os.Exit(2)
 	}
 	s := newSim(*nodes, *keys)

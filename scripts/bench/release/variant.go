@@ -12,7 +12,7 @@ import (
 // variants are all modules with code that no other n gives: what they do is the
 // same, and nothing that was compiled of them before helps.
 func (b *bench) variants(n uint32) (map[string][]byte, error) {
-	files, err := filepath.Glob(filepath.Join(b.modules, "*.wasm"))
+	files, err := filepath.Glob(filepath.Join(b.modules(), "*.wasm"))
 	if err != nil {
 		return nil, err
 	}

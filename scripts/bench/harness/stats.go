@@ -1,0 +1,59 @@
+package harness
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Median of the values, which must not be empty.
+func Median(values []float64) float64 {
+	return Quantile(slices.Sorted(slices.Values(values)), .5)
+}
+
+// Ratio is the median of a[i]/b[i]: of what was measured in the same round.
+func Ratio(a, b []float64) float64 {
+	ratios := make([]float64, len(a))
+	for i := range a {
+		ratios[i] = a[i] / b[i]
+	}
+	return Median(ratios)
+}
+
+// Quantile of sorted values; the zero value where there are none.
+func Quantile[T cmp.Ordered](sorted []T, q float64) T {
+	if len(sorted) == 0 {
+		return *new(T)
+	}
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
+}
+
+// Milliseconds of d, with microseconds behind the point.
+func Milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// Sleep returns after d, or earlier with the context's error.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// Poll calls done every few milliseconds until it returns true or an error, for
+// at most two minutes. what names the event that is waited for.
+func Poll(ctx context.Context, what string, done func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	for {
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		if err := Sleep(ctx, 5*time.Millisecond); err != nil {
+			return fmt.Errorf("wait for %s: %w", what, err)
+		}
+	}
+}
