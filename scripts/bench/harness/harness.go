@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"slices"
@@ -123,6 +124,10 @@ func (b *Bench) Worst(name string, value float64, unit string, moreIsBetter bool
 
 func (b *Bench) printFigures() {
 	for _, f := range b.figures {
-		b.Printf("figure %s.%s %.4g %s", b.Name, f.name, f.value, f.unit)
+		digits := "%.4g"
+		if math.Abs(f.value) >= 1000 { // no exponents
+			digits = "%.0f"
+		}
+		b.Printf("figure %s.%s "+digits+" %s", b.Name, f.name, f.value, f.unit)
 	}
 }
