@@ -1,65 +1,66 @@
 package wire
 
-// Order tells a node which releases to run. It says all there is to say, so that
-// one that is lost or comes twice does no harm: the origin tells it again for as
-// long as the node's Status differs.
+// Order is the origin's instruction to a node which releases to run. Each Order
+// is complete, so one that is lost or arrives twice does no harm: the origin
+// sends it again for as long as the node's Status differs from it.
 //
-// A digest names the manifest of a release, "sha256:" and 64 hexadecimal digits.
-// The node trusts nothing here but the name: what it runs is signed by a key of
-// its own configuration.
+// A digest names the manifest of a release: "sha256:" and 64 hexadecimal digits.
+// A node runs a release only if one of the keys of its own configuration has
+// signed it.
 type Order struct {
 	Head
-	// Run is the release to run; "" is the modules of the node's own disk.
+	// Run is the release to run; "" means the modules on the node's own disk.
 	Run string `json:"run"`
-	// Candidate is the release that is tried beside it; "" is none.
+	// Candidate is the release to try beside it; "" means none.
 	Candidate string `json:"candidate,omitempty"`
-	// Percent of the requests that the candidate answers, 0 to 100.
+	// Percent is the share of requests that the candidate answers, 0 to 100.
 	Percent int `json:"percent,omitempty"`
-	// Rollout names the attempt that the order is part of. A candidate that failed
-	// is tried again only by another attempt.
+	// Rollout names the rollout that the order belongs to. A candidate that failed
+	// is tried again only in another rollout.
 	Rollout string `json:"rollout,omitempty"`
 }
 
-// ReleaseState is how far a candidate is.
+// ReleaseState is the state of a candidate on a node.
 type ReleaseState string
 
-// States of a candidate, in order; the last two are ends.
+// States of a candidate, in order; the last two are final.
 const (
-	ReleaseFetching  ReleaseState = "fetching"  // its parts are being asked for
-	ReleasePreparing ReleaseState = "preparing" // verified; being compiled, its images taken
-	ReleaseSmoke     ReleaseState = "smoke"     // answering made-up requests
+	ReleaseFetching  ReleaseState = "fetching"  // its blobs are being fetched
+	ReleasePreparing ReleaseState = "preparing" // verified; its modules are being compiled and their images taken
+	ReleaseSmoke     ReleaseState = "smoke"     // answering the smoke test's requests
 	ReleaseReady     ReleaseState = "ready"     // answers its percentage of requests
 	ReleaseRefused   ReleaseState = "refused"   // not signed, damaged, too old, or not fit to run
-	ReleaseFailed    ReleaseState = "failed"    // withdrawn by the node: it did worse than the running one
+	ReleaseFailed    ReleaseState = "failed"    // withdrawn by the node: worse than the running release
 )
 
-// Ended tells whether a candidate in state s will answer no request.
+// Ended reports whether a candidate in state s has ended and so answers no
+// further request.
 func (s ReleaseState) Ended() bool { return s == ReleaseRefused || s == ReleaseFailed }
 
-// ReleaseStatus is how a node is with one release.
+// ReleaseStatus describes one release on a node.
 type ReleaseStatus struct {
-	Digest  string `json:"digest"` // "": the modules of the node's own disk
+	Digest  string `json:"digest"` // "": the modules on the node's own disk
 	Version string `json:"version,omitempty"`
 
-	// Of a candidate:
+	// Set for a candidate only:
 	State   ReleaseState `json:"state,omitempty"`
-	Reason  string       `json:"reason,omitempty"` // why it was refused, failed, or waits
+	Reason  string       `json:"reason,omitempty"` // why it was refused, failed or is waiting
 	Percent int          `json:"percent,omitempty"`
 	Rollout string       `json:"rollout,omitempty"`
 
-	// Counts since the release was opened here; nil before.
+	// Counts since the release was opened on this node; nil before that.
 	Counts *ReleaseCounts `json:"counts,omitempty"`
 }
 
-// ReleaseCounts are what one release has answered.
+// ReleaseCounts counts the answers of one release.
 type ReleaseCounts struct {
 	Traffic
-	// Failures are calls that a module did not answer, by host.Reason: only those
-	// that are the module's doing.
+	// Failures counts, by host.Reason, the calls that a module failed to answer
+	// through a fault of its own.
 	Failures map[string]uint64 `json:"failures,omitempty"`
 }
 
-// Failed is the sum of the failures.
+// Failed returns the sum of the failures.
 func (c ReleaseCounts) Failed() (sum uint64) {
 	for _, n := range c.Failures {
 		sum += n
@@ -67,21 +68,21 @@ func (c ReleaseCounts) Failed() (sum uint64) {
 	return sum
 }
 
-// Plus adds counts of two nodes, or of two windows.
+// Plus returns the sum of the counts of two nodes or two windows.
 func (c ReleaseCounts) Plus(d ReleaseCounts) ReleaseCounts {
-	return c.join(d, func(a, b uint64) uint64 { return a + b })
+	return c.combine(d, func(a, b uint64) uint64 { return a + b })
 }
 
-// Minus is what was counted after before. A counter that is smaller than it was
-// has begun anew, and counts as it is.
+// Minus returns what was counted since before. If c counts fewer requests than
+// before, the node has restarted its counters and Minus returns c.
 func (c ReleaseCounts) Minus(before ReleaseCounts) ReleaseCounts {
 	if c.Requests < before.Requests {
 		return c
 	}
-	return c.join(before, func(a, b uint64) uint64 { return a - min(a, b) })
+	return c.combine(before, func(a, b uint64) uint64 { return a - min(a, b) })
 }
 
-func (c ReleaseCounts) join(d ReleaseCounts, by func(a, b uint64) uint64) ReleaseCounts {
+func (c ReleaseCounts) combine(d ReleaseCounts, by func(a, b uint64) uint64) ReleaseCounts {
 	sum := ReleaseCounts{Traffic: Traffic{
 		Requests: by(c.Requests, d.Requests), Errors: by(c.Errors, d.Errors), Limited: by(c.Limited, d.Limited),
 		Latency: make([]uint64, LatencyBuckets),

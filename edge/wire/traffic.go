@@ -5,18 +5,17 @@ import (
 	"time"
 )
 
-// LatencyBuckets is how many buckets a node sorts its answers into by the time
-// they took.
+// LatencyBuckets is the number of buckets of a latency histogram.
 const LatencyBuckets = 33
 
-// LatencyBound is the longest time that falls into bucket i: 100 µs times the
-// square root of 2 for each step. The last bucket, from 4.6 s on, has no bound;
-// its value here is twice the one before.
+// LatencyBound returns the longest time that falls into bucket i: 100 µs times
+// the i-th power of the square root of 2. The last bucket, from 4.6 s on, is
+// unbounded, whatever LatencyBound returns for it.
 func LatencyBound(i int) time.Duration {
 	return time.Duration(float64(100*time.Microsecond) * math.Pow(2, float64(i)/2))
 }
 
-// LatencyBucket is the bucket that a time falls into.
+// LatencyBucket returns the bucket that d falls into.
 func LatencyBucket(d time.Duration) int {
 	if d <= 100*time.Microsecond {
 		return 0
@@ -25,8 +24,8 @@ func LatencyBucket(d time.Duration) int {
 	return min(i, LatencyBuckets-1)
 }
 
-// Traffic counts what a node has answered since it started. Histograms of nodes
-// can be added up, which quantiles cannot.
+// Traffic counts the answers of a node since it started. It holds a histogram
+// because those of several nodes can be added, which quantiles cannot.
 type Traffic struct {
 	Requests uint64   `json:"requests"`
 	Errors   uint64   `json:"errors"`  // with a status of 500 or more

@@ -1,8 +1,9 @@
-// Package wire is what a node and the origin say to each other over NATS.
+// Package wire defines the messages that nodes and the origin exchange over
+// NATS: their subjects, their fields and their versions.
 //
-// Bodies are JSON. Every message carries the version its sender speaks; a
-// receiver takes its own and the one before and after, and leaves alone the
-// fields that it does not know.
+// Bodies are JSON. Every message carries the version that its sender speaks. A
+// receiver accepts its own version, the one before and the one after, and
+// ignores fields that it does not know.
 //
 //	subject                        direction  what
 //	edge.v1.<node>.key             request    KeyRequest -> KeyReply
@@ -20,8 +21,8 @@
 //	edge.v1.to.<node>.share        message    Share, origin to one node
 //	edge.v1.to.<node>.release      message    Order, origin to one node
 //
-// <node> is the node's id; its credentials let a node publish under its own id
-// only, and read edge.v1.changes, edge.v1.to.<its id>.> and its own inbox.
+// <node> is the node's id. A node's credentials let it publish under its own id
+// only, and subscribe to edge.v1.changes, edge.v1.to.<its id>.> and its inbox.
 package wire
 
 import (
@@ -31,16 +32,15 @@ import (
 	"partneredge/store/ratelimit"
 )
 
-// Version that this code speaks.
+// Version is the version of messages that this program speaks.
 const Version = 1
 
-// Understood tells whether a message of version v may be read: one that says
-// none, or one further away than the next, may not.
+// Understood reports whether a message of version v may be read: v must be set
+// and at most one away from Version.
 func Understood(v int) bool { return v >= 1 && v >= Version-1 && v <= Version+1 }
 
-// MaxPayload is what the largest message may hold, in bytes: an answer with 100
-// firings of 16 KiB each, with room. A NATS cluster of one's own needs at least
-// this as its max_payload.
+// MaxPayload bounds a message, in bytes. The largest is a reply with 100 firings
+// of 16 KiB each. An external NATS cluster needs at least this as max_payload.
 const MaxPayload = 4 << 20
 
 // Subjects.
@@ -48,13 +48,13 @@ const (
 	Prefix    = "edge.v1."
 	Changes   = Prefix + "changes" // Changed
 	WakeUp    = Prefix + "wake"    // Wake
-	AnyNode   = Prefix + "*."      // + verb: what the origin listens to
+	AnyNode   = Prefix + "*."      // + verb: what the origin subscribes to
 	ToNode    = Prefix + "to."     // + node id + verb
 	Queue     = "origin"           // queue group: one origin process takes a message
 	InboxBase = "_INBOX_"          // + node id: the node's own reply subjects
 )
 
-// Verbs, the last part of a subject.
+// Verbs: the last part of a subject, which names the kind of message.
 const (
 	VerbKey        = "key"
 	VerbView       = "view"
@@ -70,60 +70,61 @@ const (
 	VerbRelease    = "release"
 )
 
-// Subject of a node's verb, such as edge.v1.node_01….key.
+// Subject returns the subject of a node's messages of one kind, such as
+// edge.v1.node_01….key.
 func Subject(node, verb string) string { return Prefix + node + "." + verb }
 
-// Inbox is the prefix of the reply subjects of a node. The origin answers
-// nowhere else, so that no node can have it speak to another.
+// Inbox returns the prefix of a node's reply subjects. The origin replies to no
+// other subject, so that no node can have it send a message to another node.
 func Inbox(node string) string { return InboxBase + node }
 
-// Failure is why a request was not done. It maps to one kind of error.
+// Failure says why a request failed. Each maps to one kind of error.
 type Failure string
 
-// Failures. "" is none.
+// Failures; "" means none.
 const (
 	NotFound    Failure = "not_found"
 	Limit       Failure = "limit"
 	Unavailable Failure = "unavailable"
 	Invalid     Failure = "invalid"
 	Internal    Failure = "internal"
-	// NotEnrolled says nothing of the request: the origin does not know the node,
-	// or has revoked it.
+	// NotEnrolled means that the origin does not know the node or has revoked it.
 	NotEnrolled Failure = "not_enrolled"
 )
 
-// Head is part of every message.
+// Head is the header of every message.
 type Head struct {
 	V int `json:"v"`
-	// Failure of a reply; the other fields are then empty.
+	// Failure is set in the reply to a request that failed, whose other fields are
+	// then empty.
 	Failure Failure `json:"failure,omitempty"`
-	// Trace of a request that is traced: its traceparent (W3C Trace Context).
+	// Trace is the traceparent (W3C Trace Context) of a traced request.
 	Trace string `json:"trace,omitempty"`
 }
 
-// Header of the message.
+// Header returns the message's header, which the caller may change.
 func (h *Head) Header() *Head { return h }
 
-// Message is a pointer to any of the messages below.
+// Message is a pointer to any message of this package.
 type Message interface{ Header() *Head }
 
-// KeyRequest asks for the key with this SHA-256.
+// KeyRequest asks for the key whose SHA-256 is Hash.
 type KeyRequest struct {
 	Head
 	Hash []byte `json:"hash,omitempty"`
 }
 
-// KeyReply holds the key; NotFound when there is none. Seq is the last change
-// that the record takes in.
+// KeyReply holds the key; the failure is NotFound if there is none. Seq is the
+// last change that the record includes.
 type KeyReply struct {
 	Head
 	Key *store.Key `json:"key,omitempty"`
 	Seq int64      `json:"seq"`
 }
 
-// ViewRequest asks for what an account shows. Kind is profile, insights or
-// firings. Limit 0 asks for as many as one answer can hold (insights 50,
-// firings 100).
+// ViewRequest asks for one view of an account. Kind is profile, insights or
+// firings. Limit 0 asks for as many items as one reply can hold (50 insights,
+// 100 firings).
 type ViewRequest struct {
 	Head
 	AccountID string           `json:"account_id"`
@@ -133,124 +134,128 @@ type ViewRequest struct {
 	Limit     int              `json:"limit,omitempty"`
 }
 
-// ViewReply holds what was asked for, newest first.
+// ViewReply holds the view that was asked for, newest first.
 type ViewReply struct {
 	Head
 	Account  *store.Account  `json:"account,omitempty"`
 	Insights []store.Insight `json:"insights,omitempty"`
 	Firings  []store.Firing  `json:"firings,omitempty"`
-	// History tells whether the account ever had an insight.
+	// History reports whether the account ever had an insight.
 	History bool `json:"history,omitempty"`
-	// More tells whether there are older ones than the last.
-	More bool  `json:"more,omitempty"`
-	Seq  int64 `json:"seq"`
+	// More reports whether there are firings older than the last one here.
+	More bool `json:"more,omitempty"`
+	// Seq is the last change that the view includes.
+	Seq int64 `json:"seq"`
 }
 
-// ChangesRequest asks for the changes after Since.
+// ChangesRequest asks for the changes after the sequence number Since.
 type ChangesRequest struct {
 	Head
 	Since int64 `json:"since"`
 	Limit int   `json:"limit,omitempty"` // 0: 1000
 }
 
-// ChangesReply holds them in order. Reset says that some are no longer known:
-// the node then trusts nothing it holds before it has asked again.
+// ChangesReply holds the changes in order. Reset means that the origin has
+// already deleted some of them: the node then trusts no record of its replica
+// before it has asked for it again.
 type ChangesReply struct {
 	Head
 	Changes []store.Change `json:"changes,omitempty"`
-	Latest  int64          `json:"latest"` // the origin's last
+	Latest  int64          `json:"latest"` // the origin's last change
 	Reset   bool           `json:"reset,omitempty"`
 }
 
-// Changed is pushed after each commit, and with no changes every second, so
-// that a node learns of a gap.
+// Changed is pushed after each commit, and without changes every second, so
+// that a node notices a gap.
 type Changed struct {
 	Head
 	Changes []store.Change `json:"changes,omitempty"`
 	Latest  int64          `json:"latest"`
 }
 
-// Wake says that deliveries are due which the sender of the process that wrote
-// them did not take. From names that process, which needs no waking.
+// Wake announces deliveries that are due and that the process which wrote them
+// did not claim itself. From names that process, which ignores the message.
 type Wake struct {
 	Head
 	From string `json:"from"`
 }
 
-// LeadsRequest hands leads over. Each is idempotent by id.
+// LeadsRequest hands leads over to the origin. Each is idempotent by its id.
 type LeadsRequest struct {
 	Head
 	Leads []store.Lead `json:"leads"`
 }
 
-// LeadsReply names the leads that are committed at the origin, and those it can
-// never take, with why.
+// LeadsReply holds the ids of the leads that the origin has committed, and for
+// each lead that it can never accept the reason by id.
 type LeadsReply struct {
 	Head
 	Committed []string          `json:"committed,omitempty"`
 	Rejected  map[string]string `json:"rejected,omitempty"`
 }
 
-// SubscribeRequest makes a subscription. Idempotent by id.
+// SubscribeRequest creates a subscription. It is idempotent by its id.
 type SubscribeRequest struct {
 	Head
 	Subscription store.Subscription `json:"subscription"`
 }
 
-// SubscribeReply: Reason names the rule that refused the target. Limit when the
-// account has its most.
+// SubscribeReply names in Reason the rule that refused the target, if one did.
+// The failure is Limit if the account has as many subscriptions as it may.
 type SubscribeReply struct {
 	Head
 	Reason string `json:"reason,omitempty"`
 }
 
-// RevokeRequest revokes a subscription of the account.
+// RevokeRequest revokes a subscription of an account.
 type RevokeRequest struct {
 	Head
 	AccountID string `json:"account_id"`
 	ID        string `json:"id"`
 }
 
-// RevokeReply: NotFound when the account has no such subscription.
+// RevokeReply reports whether the subscription was revoked already. The failure
+// is NotFound if the account has no such subscription.
 type RevokeReply struct {
 	Head
 	Already bool `json:"already,omitempty"`
 }
 
-// MaxSpendKeys is the most keys that one Spend or Share may hold.
+// MaxSpendKeys bounds the keys of one Spend or Share.
 const MaxSpendKeys = 10_000
 
-// Spend reports what a node has let through: by key one counter that only
-// rises, merged by max at the origin. Every origin process takes it.
+// Spend is a node's rate-limit report: for each key a counter of the requests it
+// has admitted, which only rises and is merged by maximum at the origin. Every
+// origin process receives it.
 type Spend struct {
 	Head
-	Boot string                      `json:"boot"` // names this life of the counters, at most 64 bytes
+	Boot string                      `json:"boot"` // identifies the run of the node that counts, at most 64 bytes
 	Keys map[string]ratelimit.Report `json:"keys"` // by key id
 }
 
-// Share tells a node how its keys' buckets stand: at once in answer to a Spend,
-// and soon after another node has drawn on the same key. Boot is that of the
-// reports it takes in; a share for another life means nothing.
+// Share holds the state of the buckets of a node's keys. The origin sends it at
+// once after a Spend, and soon after another node has reported the same key.
+// Boot is that of the reports it includes; a node ignores a share for another.
 type Share struct {
 	Head
 	Boot string                     `json:"boot"`
 	Keys map[string]ratelimit.Share `json:"keys"` // by key id
 }
 
-// Status is how a node is, every few seconds.
+// Status is a node's report on itself, sent every few seconds.
 type Status struct {
 	Head
 	Region    string `json:"region"`
 	Release   string `json:"release"`
-	Seq       int64  `json:"seq"`       // last change it has taken in
-	Outbox    int    `json:"outbox"`    // leads waiting
-	HotKeys   int    `json:"hot_keys"`  // key records held
+	Seq       int64  `json:"seq"`       // last change it has applied
+	Outbox    int    `json:"outbox"`    // leads waiting to be handed over
+	HotKeys   int    `json:"hot_keys"`  // key records in the replica
 	Sandboxes int    `json:"sandboxes"` // alive
 
 	Traffic *Traffic `json:"traffic,omitempty"`
 
-	// Running is the release that answers, and Candidate the one that is tried
-	// beside it, or was; nil where there is none, or the node is too old to say.
+	// Running is the release that serves; Candidate is the one that is or was
+	// tried beside it. Each is nil if there is none or the node is too old to say.
 	Running   *ReleaseStatus `json:"running,omitempty"`
 	Candidate *ReleaseStatus `json:"candidate,omitempty"`
 }

@@ -1,0 +1,55 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Encode returns the JSON text of m after setting the version in its header.
+// The other fields of the header are left as the caller set them. The
+// characters <, > and & stay as they are: escaped, each takes six bytes.
+func Encode(m Message) ([]byte, error) {
+	m.Header().V = Version
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(m); err != nil {
+		return nil, fmt.Errorf("encode %T: %w", m, err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// Decode parses data into m. The error is a VersionError if the sender's
+// version is too far from this one, whatever else is wrong with the message:
+// another version may have given a field another type. Every other error wraps
+// ErrMalformed and holds none of the message's content.
+func Decode(data []byte, m Message) error {
+	err := json.Unmarshal(data, m)
+	var wrong *json.UnmarshalTypeError
+	switch v := m.Header().V; {
+	case v != 0 && !Understood(v):
+		return VersionError(v)
+	case errors.As(err, &wrong):
+		return fmt.Errorf("%w: wrong type of %s", ErrMalformed, wrong.Field)
+	case err != nil:
+		return fmt.Errorf("%w: no valid JSON", ErrMalformed)
+	case v == 0:
+		return fmt.Errorf("%w: it says no version", ErrMalformed)
+	}
+	return nil
+}
+
+// ErrMalformed is the error of a message that cannot be parsed or that carries
+// no version.
+var ErrMalformed = errors.New("malformed message")
+
+// VersionError is the error of a message whose sender speaks this version,
+// which is more than one away from Version.
+type VersionError int
+
+// Error names both versions.
+func (e VersionError) Error() string {
+	return fmt.Sprintf("message of version %d, too far from %d", int(e), Version)
+}
