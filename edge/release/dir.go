@@ -14,6 +14,8 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"partneredge/store/durable"
 )
 
 // Dir keeps releases on disk, as an OCI layout that other tools read as well.
@@ -48,14 +50,8 @@ func (d *Dir) open() error {
 		return err
 	}
 	for _, folder := range []string{d.path, d.blobs()} {
-		left, err := filepath.Glob(filepath.Join(folder, unfinished+"*")) // by a process that was killed
-		if err != nil {
+		if err := durable.RemoveTemp(folder); err != nil {
 			return err
-		}
-		for _, file := range left {
-			if err := os.Remove(file); err != nil {
-				return err
-			}
 		}
 	}
 	files, err := os.ReadDir(d.blobs())

@@ -92,11 +92,11 @@ func TestDirKeeps(t *testing.T) {
 		}
 	}
 	// Neither the index nor what a killed process left is relied on.
-	for _, index := range []string{"index.json", "oci-layout", filepath.Join("blobs", "sha256", unfinished+"1")} {
+	for _, index := range []string{"index.json", "oci-layout", filepath.Join("blobs", "sha256", ".part-1")} {
 		writeFile(t, filepath.Join(path, index), "{")
 	}
 	fetch(t, openDir(t, path), nil, name, trusting(key))
-	if left, _ := filepath.Glob(filepath.Join(path, "blobs", "sha256", unfinished+"*")); len(left) != 0 {
+	if left, _ := filepath.Glob(filepath.Join(path, "blobs", "sha256", ".part-*")); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
 	// Another tool reads it.

@@ -16,6 +16,8 @@ import (
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/errdef"
+
+	"partneredge/store/durable"
 )
 
 // keep writes what is missing of a release; what makes it one comes last.
@@ -40,7 +42,7 @@ func (d *Dir) push(want ocispec.Descriptor, text []byte) error {
 	if have, err := d.read(want.Digest, want.Size+1); err == nil && hasDigest(have, string(want.Digest)) == nil {
 		return errdef.ErrAlreadyExists
 	}
-	if err := writeWhole(filepath.Join(d.blobs(), want.Digest.Encoded()), text); err != nil {
+	if err := durable.WriteFile(filepath.Join(d.blobs(), want.Digest.Encoded()), text, 0o600); err != nil {
 		return err
 	}
 	d.note(text)
@@ -117,29 +119,5 @@ func (d *Dir) write(name string, v any) error {
 	if have, err := os.ReadFile(filepath.Join(d.path, name)); err == nil && bytes.Equal(have, text) {
 		return nil
 	}
-	return writeWhole(filepath.Join(d.path, name), text)
-}
-
-// unfinished begins the name of a file that is being written.
-const unfinished = ".part-"
-
-// writeWhole writes a file to the disk, whole or not at all.
-func writeWhole(path string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), unfinished)
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // nothing is there any more once renamed
-	_, err = f.Write(text)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	folder, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
+	return durable.WriteFile(filepath.Join(d.path, name), text, 0o600)
 }

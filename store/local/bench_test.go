@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"partneredge/store/durable"
 	"partneredge/store/ratelimit"
 )
 
@@ -42,7 +43,7 @@ func BenchmarkSync64(b *testing.B) {
 		if _, err := f.Write(group); err != nil {
 			b.Fatal(err)
 		}
-		if err := syncData(f); err != nil {
+		if err := durable.SyncData(f); err != nil {
 			b.Fatal(err)
 		}
 	}

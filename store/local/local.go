@@ -23,10 +23,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
+
+	"partneredge/store/durable"
 )
 
 // Config of a Store.
@@ -94,7 +95,7 @@ type Store struct {
 	Firsts    *Firsts
 	Outbox    *Outbox
 
-	lock        *os.File
+	unlock      func()
 	hot, limits *file
 	log         *slog.Logger
 
@@ -131,13 +132,13 @@ func Open(c Config) (*Store, error) {
 }
 
 func (s *Store) open(c Config) (err error) {
-	if err = os.MkdirAll(c.Dir, 0o700); err != nil {
+	if s.unlock, err = durable.Lock(c.Dir); err != nil {
+		return err
+	}
+	if err = durable.RemoveTemp(c.Dir); err != nil {
 		return err
 	}
 	in := func(name string) string { return filepath.Join(c.Dir, name) }
-	if s.lock, err = lockDir(in("lock")); err != nil {
-		return err
-	}
 	if s.hot, err = openFile(in("hot.db"), c.Log, c.Now()); err != nil {
 		return err
 	}
@@ -189,8 +190,8 @@ func (s *Store) closeFiles() error {
 			errs = append(errs, f.close())
 		}
 	}
-	if s.lock != nil {
-		errs = append(errs, s.lock.Close())
+	if s.unlock != nil {
+		s.unlock()
 	}
 	return errors.Join(errs...)
 }

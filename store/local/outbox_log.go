@@ -1,7 +1,6 @@
 package local
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
@@ -10,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"partneredge/store/durable"
 )
 
 // An outbox's file is a row of records, each written once and never changed:
@@ -145,10 +146,10 @@ func openLog(path string, room int64, now time.Time, each func(at int64, kind by
 			whole = append(whole, data[at:at+size]...)
 		})
 		m.aside = asideName(path, now)
-		if err := copyFile(path, m.aside); err != nil {
+		if err := durable.CreateFile(m.aside, data, 0o600); err != nil {
 			return nil, m, fmt.Errorf("set outbox aside: %w", err)
 		}
-		if err := writeWhole(path, func(w io.Writer) error { _, err := w.Write(whole); return err }); err != nil {
+		if err := durable.WriteFile(path, whole, 0o600); err != nil {
 			return nil, m, fmt.Errorf("mend outbox: %w", err)
 		}
 	}
@@ -158,7 +159,7 @@ func openLog(path string, room int64, now time.Time, each func(at int64, kind by
 		return nil, m, fmt.Errorf("open outbox: %w", err)
 	}
 	l = &logFile{path: path, f: f, room: room, end: m.kept, laid: m.kept, blank: make([]byte, layOut)}
-	err = errors.Join(f.Truncate(l.end), f.Sync(), syncDir(path))
+	err = errors.Join(f.Truncate(l.end), f.Sync(), durable.SyncDir(filepath.Dir(path)))
 	if err != nil {
 		_ = f.Close()
 		return nil, m, fmt.Errorf("open outbox: %w", err)
@@ -167,15 +168,15 @@ func openLog(path string, room int64, now time.Time, each func(at int64, kind by
 	return l, m, nil
 }
 
-// add writes b at the end and, where durable, syncs the file. After an error
+// add writes b at the end and, where sync is set, syncs the file. After an error
 // nothing of b counts.
-func (l *logFile) add(b []byte, durable bool) error {
+func (l *logFile) add(b []byte, sync bool) error {
 	if l.broken {
 		return errors.New("a sync failed before")
 	}
 	err := l.write(b)
-	if err == nil && durable {
-		if err = syncData(l.f); err != nil {
+	if err == nil && sync {
+		if err = durable.SyncData(l.f); err != nil {
 			// What the system holds in memory and what is on disk may differ
 			// from here on, and a second sync would not tell.
 			l.broken = true
@@ -223,7 +224,7 @@ func (l *logFile) clear() error {
 		return err
 	}
 	l.end, l.laid = 0, 0
-	if err := syncData(l.f); err != nil {
+	if err := durable.SyncData(l.f); err != nil {
 		l.broken = true
 		return err
 	}
@@ -234,7 +235,7 @@ func (l *logFile) clear() error {
 // replace puts a new file in the old one's place, with the size bytes that
 // write writes.
 func (l *logFile) replace(size int64, write func(io.Writer) error) error {
-	if err := writeWhole(l.path, write); err != nil {
+	if err := durable.Write(l.path, 0o600, write); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(l.path, os.O_RDWR, 0)
@@ -245,50 +246,4 @@ func (l *logFile) replace(size int64, write func(io.Writer) error) error {
 	_ = l.f.Close()
 	l.f, l.end, l.laid, l.broken = f, size, size, false
 	return nil
-}
-
-// writeWhole gives path what write writes: wholly, or not at all.
-func writeWhole(path string, write func(io.Writer) error) error {
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriterSize(f, 1<<20)
-	err = write(w)
-	if err == nil {
-		err = w.Flush()
-	}
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(path+".new", path)
-	}
-	if err != nil {
-		_ = os.Remove(path + ".new")
-		return err
-	}
-	return syncDir(path)
-}
-
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Sync(), out.Close())
-}
-
-// syncDir makes the name of path durable.
-func syncDir(path string) error {
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

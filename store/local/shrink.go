@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+
+	"partneredge/store/durable"
 )
 
 const (
@@ -91,7 +94,7 @@ func (f *file) rebase(covered int64) error {
 		return err
 	}
 	f.base = size
-	return syncDir(f.path)
+	return durable.SyncDir(filepath.Dir(f.path))
 }
 
 func (f *file) writeBase(base *os.File, covered int64) (size int64, err error) {
@@ -118,7 +121,7 @@ func (f *file) writeBase(base *os.File, covered int64) (size int64, err error) {
 		size += int64(len(buf))
 		if unsynced += len(buf); unsynced >= syncBytes {
 			unsynced = 0
-			if err := syncData(base); err != nil {
+			if err := durable.SyncData(base); err != nil {
 				return 0, err
 			}
 		}

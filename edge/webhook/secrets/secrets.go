@@ -26,6 +26,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"partneredge/store/durable"
 )
 
 const prefix = "sealed:"
@@ -68,27 +70,13 @@ func load(path string) (*Keys, error) {
 	return k, nil
 }
 
-// create writes the file whole or not at all.
+// create writes a file with one new key; fs.ErrExist when another process was
+// first.
 func create(path string, now time.Time) error {
 	var key [32]byte
 	_, _ = rand.Read(key[:])
-	f, err := os.CreateTemp(dirOf(path), ".keys-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }()
-	_, err = fmt.Fprintf(f, "k%s:%s\n", now.UTC().Format("20060102"), hex.EncodeToString(key[:]))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Link(f.Name(), path) // fails when another process was first
-}
-
-func dirOf(path string) string {
-	if i := strings.LastIndexByte(path, '/'); i >= 0 {
-		return path[:i+1]
-	}
-	return "."
+	line := fmt.Appendf(nil, "k%s:%s\n", now.UTC().Format("20060102"), hex.EncodeToString(key[:]))
+	return durable.CreateFile(path, line, 0o600)
 }
 
 // Parse reads what a file holds. Empty lines and those that begin with # are

@@ -1,0 +1,167 @@
+package durable_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"partneredge/store/durable"
+)
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// names of what is in dir, but the lock.
+func names(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return strings.Join(all, " ")
+}
+
+func TestWriteFileReplaces(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	for i, perm := range []os.FileMode{0o600, 0o644, 0o666} {
+		want := fmt.Sprint("content ", i)
+		if err := durable.WriteFile(path, []byte(want), perm); err != nil {
+			t.Fatal(err)
+		}
+		if got := read(t, path); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := info.Mode().Perm(); got != perm && runtime.GOOS != "windows" {
+			t.Errorf("mode %o, want %o", got, perm)
+		}
+	}
+	if got := names(t, dir); got != "f" {
+		t.Errorf("left in the directory: %s", got)
+	}
+}
+
+func TestWriteThatFailsReplacesNothing(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	if err := durable.WriteFile(path, []byte("before"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken")
+	err := durable.Write(path, 0o600, func(w io.Writer) error {
+		if _, err := w.Write(make([]byte, 3<<20)); err != nil {
+			return err
+		}
+		return broken
+	})
+	if !errors.Is(err, broken) {
+		t.Errorf("error %v, want that of the writer", err)
+	}
+	if got := read(t, path); got != "before" {
+		t.Errorf("%d bytes, want what was there before", len(got))
+	}
+	if got := names(t, dir); got != "f" {
+		t.Errorf("left in the directory: %s", got)
+	}
+	if err := durable.WriteFile(filepath.Join(dir, "none", "f"), nil, 0o600); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("write to a directory that is not there: %v", err)
+	}
+}
+
+func TestCreateFileReplacesNothing(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	if err := durable.CreateFile(path, []byte("first"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := durable.CreateFile(path, []byte("second"), 0o600); !errors.Is(err, os.ErrExist) {
+		t.Errorf("error %v, want os.ErrExist", err)
+	}
+	if got := read(t, path); got != "first" {
+		t.Errorf("%q, want what was written first", got)
+	}
+	if got := names(t, dir); got != "f" {
+		t.Errorf("left in the directory: %s", got)
+	}
+}
+
+func TestRename(t *testing.T) {
+	dir := t.TempDir()
+	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
+	for _, path := range []string{from, to} {
+		if err := durable.WriteFile(path, []byte(filepath.Base(path)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := durable.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, to); got != "from" || names(t, dir) != "to" {
+		t.Errorf("%q in %s", got, names(t, dir))
+	}
+	if err := durable.Rename(from, to); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("rename of what is not there: %v", err)
+	}
+}
+
+func TestRemoveTemp(t *testing.T) {
+	dir := t.TempDir()
+	killed := errors.New("killed")
+	var left string
+	err := durable.Write(filepath.Join(dir, "f"), 0o600, func(io.Writer) error {
+		left = names(t, dir) // what a process that is killed here leaves
+		return killed
+	})
+	if !errors.Is(err, killed) {
+		t.Fatal(err)
+	}
+	for _, name := range []string{left, "f", "part"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := durable.RemoveTemp(dir); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, dir); got != "f part" {
+		t.Errorf("left in the directory: %s", got)
+	}
+}
+
+func TestLock(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new")
+	unlock, err := durable.Lock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOOS == "windows" {
+		t.Skip("this system has no lock that ends with its holder")
+	}
+	if _, err := durable.Lock(dir); !errors.Is(err, durable.ErrLocked) || !strings.Contains(err.Error(), dir+" is in use by another process") {
+		t.Errorf("locked twice: %v", err)
+	}
+	unlock()
+	if unlock, err = durable.Lock(dir); err != nil {
+		t.Fatalf("lock again: %v", err)
+	}
+	unlock()
+}
