@@ -19,6 +19,7 @@ type call struct {
 	memory    *memory.Map
 	parent    context.Context
 	caps      *capContext // what capabilities get; made when first asked for
+	grant     *grant
 	principal abi.Principal
 	now       int64 // the request's, microseconds since the epoch; 0: ask the clock
 	warm      *warm // not nil while an image is made
@@ -49,6 +50,7 @@ func (*call) Value(any) any               { return nil }
 // begin readies c for a request.
 func (c *call) begin(ctx context.Context, principal abi.Principal, now int64) {
 	c.parent, c.caps = ctx, nil
+	c.grant = c.m.grant.Load()
 	c.principal, c.now = principal, now
 	c.started = c.m.runtime.elapsed()
 	c.wall = c.started + c.m.limits.Wall
@@ -72,7 +74,7 @@ func (c *call) end() {
 	if c.caps != nil {
 		c.caps.cancel()
 	}
-	c.parent, c.caps, c.principal = nil, nil, abi.Principal{}
+	c.parent, c.caps, c.grant, c.principal = nil, nil, nil, abi.Principal{}
 }
 
 // stop ends the guest's call.

@@ -57,7 +57,7 @@ func (c *call) op(op abi.Op, in, out []byte) int32 {
 	if c.warm != nil {
 		return result(c.warm.answer(op, nil), out)
 	}
-	if !c.m.granted(op) {
+	if !c.grant.has(op) {
 		c.m.denied(op)
 		return int32(abi.CodeDenied)
 	}
@@ -140,7 +140,7 @@ func (c *call) perform(ctx context.Context, op abi.Op, in, dst []byte) (answer [
 			err = fmt.Errorf("panic: %v", r)
 		}
 	}()
-	caps := &c.m.caps
+	caps := &c.grant.caps
 	switch op {
 	case abi.OpLockout:
 		d, err := caps.Lockouts.Lockout(ctx, string(in))

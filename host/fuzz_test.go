@@ -32,8 +32,8 @@ func FuzzHostFunctions(f *testing.F) {
 	}
 	f.Cleanup(func() { _ = r.Close(context.Background()) })
 	r.log = slog.New(slog.DiscardHandler)
-	m := &Module{runtime: r, manifest: manifest, caps: caps, grants: grants(manifest, caps),
-		limits: Limits{Wall: 5 * time.Millisecond}.withDefaults()}
+	m := &Module{runtime: r, manifest: manifest, limits: Limits{Wall: 5 * time.Millisecond}.withDefaults()}
+	m.SetCapabilities(caps)
 	image, err := memory.NewImage(make([]byte, 64<<10))
 	if err != nil {
 		f.Fatal(err)

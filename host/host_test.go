@@ -135,3 +135,38 @@ func TestGranted(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// renamed is a Views that tells apart whose answer a module got.
+type renamed struct {
+	host.Views
+	name string
+}
+
+func (r renamed) AppendProfile(_ context.Context, dst []byte, _ abi.Principal) ([]byte, error) {
+	return (&abi.Profile{FullName: r.name}).Append(dst), nil
+}
+
+// TestSetCapabilities replaces what a module was opened with, and grants no more
+// than the manifest names.
+func TestSetCapabilities(t *testing.T) {
+	r, _ := newRuntime(t, nil)
+	for _, granted := range []bool{true, false} {
+		manifest := host.Manifest{Name: "guest"}
+		if granted {
+			manifest.Capabilities = []abi.Capability{abi.Views}
+		}
+		m := openGuest(t, r, manifest, host.Capabilities{}, host.Limits{})
+		for _, name := range []string{"", "first", "second"} {
+			want := name
+			if name != "" {
+				m.SetCapabilities(host.Capabilities{Views: renamed{name: name}})
+			}
+			if name == "" || !granted {
+				want = "not granted"
+			}
+			if got := get(t, m, "/profile"); !strings.Contains(got, want) {
+				t.Errorf("granted %t, capability %q: got %q", granted, name, got)
+			}
+		}
+	}
+}

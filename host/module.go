@@ -17,10 +17,9 @@ import (
 type Module struct {
 	runtime  *Runtime
 	manifest Manifest
-	caps     Capabilities
 	limits   Limits
 	digest   string
-	grants   uint64        // a bit for each abi.Op granted
+	grant    atomic.Pointer[grant]
 	told     atomic.Uint64 // a bit for each abi.Op whose refusal was logged
 	reach    reach
 	refused  atomic.Uint32 // the reasons for which a refused connection was logged
@@ -39,8 +38,23 @@ func (m *Module) Manifest() Manifest { return m.manifest }
 // Digest is the SHA-256 of the module's bytes, in hexadecimal.
 func (m *Module) Digest() string { return m.digest }
 
-// grants is the set of operations that a manifest grants and caps can do.
-func grants(manifest Manifest, caps Capabilities) uint64 {
+// SetCapabilities replaces the capabilities that the module was opened with, for
+// every call that begins afterwards. Calls under way keep those that they began
+// with.
+func (m *Module) SetCapabilities(caps Capabilities) {
+	m.grant.Store(&grant{caps, operations(m.manifest, caps)})
+}
+
+// grant is what the calls of a module may ask of the host.
+type grant struct {
+	caps       Capabilities
+	operations uint64 // a bit for each abi.Op
+}
+
+func (g *grant) has(op abi.Op) bool { return op >= 0 && op < 64 && g.operations&(1<<op) != 0 }
+
+// operations returns the set of operations that the manifest names and caps can do.
+func operations(manifest Manifest, caps Capabilities) uint64 {
 	there := map[abi.Capability]bool{
 		abi.Keys: caps.Keys != nil, abi.Buckets: caps.Buckets != nil, abi.Lockouts: caps.Lockouts != nil,
 		abi.Views: caps.Views != nil, abi.Subscriptions: caps.Subscriptions != nil, abi.Outbox: caps.Outbox != nil,
@@ -57,8 +71,6 @@ func grants(manifest Manifest, caps Capabilities) uint64 {
 	}
 	return set
 }
-
-func (m *Module) granted(op abi.Op) bool { return op >= 0 && op < 64 && m.grants&(1<<op) != 0 }
 
 // denied logs, once for each operation, that the module was refused it.
 // Operations that nobody knows are logged as one.

@@ -121,8 +121,8 @@ func (r *Runtime) elapsed() time.Duration { return time.Since(r.epoch) }
 // package abi. It takes seconds for a module that is not in the cache.
 func (r *Runtime) Open(ctx context.Context, wasm []byte, manifest Manifest, caps Capabilities, limits Limits) (*Module, error) {
 	sum := sha256.Sum256(wasm)
-	m := &Module{runtime: r, manifest: manifest, caps: caps, limits: limits.withDefaults(),
-		digest: hex.EncodeToString(sum[:]), grants: grants(manifest, caps)}
+	m := &Module{runtime: r, manifest: manifest, limits: limits.withDefaults(), digest: hex.EncodeToString(sum[:])}
+	m.SetCapabilities(caps)
 	m.pool.module = m
 	if err := m.open(ctx, wasm); err != nil {
 		return nil, fmt.Errorf("open module %s: %w", manifest.Name, err)
