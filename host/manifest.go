@@ -9,8 +9,8 @@ type Manifest struct {
 	Name string `json:"name"`
 	// Capabilities granted. None by default.
 	Capabilities []abi.Capability `json:"capabilities"`
-	// Headers are the request headers the module is shown, in lower case. None
-	// by default: what nobody reads does not cross the boundary.
+	// Headers are the names of the request headers that the front passes to the
+	// module, in lower case. None by default.
 	Headers []string `json:"headers"`
 	// AllowDial are the host:port pairs the module may connect to over TCP. A
 	// host is a name, which the host program looks up, or an address; it must be

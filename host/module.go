@@ -105,7 +105,8 @@ func (m *Module) close(ctx context.Context) {
 
 // Call runs one request, in a sandbox that holds nothing of any other, and
 // fills resp. A zero req.Now is set to the time, a zero req.Random to fresh
-// random bytes. The module is shown only the headers that its manifest names.
+// random bytes. The module gets the headers of req as they are: whoever makes req
+// leaves out those that the manifest does not name (wasm/serve does).
 // resp's content is good until it is used again. Every error is an *Error.
 func (m *Module) Call(ctx context.Context, req *abi.Request, resp *abi.Response) error {
 	m.runtime.turns.begin()

@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"partneredge/host/engine"
 	"partneredge/host/prepare"
@@ -21,8 +20,7 @@ type sandbox struct {
 	inputAt   uint32
 	inputRoom uint32
 	stack     [2]uint64
-	headers   []abi.Header // room for those that the manifest names
-	counted   bool         // it is made: more memory must be reserved
+	counted   bool // it is made: more memory must be reserved
 }
 
 // start makes the instance and finds what is needed of it. Nothing runs.
@@ -61,8 +59,7 @@ func (s *sandbox) serve(ctx context.Context, req *abi.Request, resp *abi.Respons
 	c.begin(ctx, req.Principal, req.Now)
 	defer c.end()
 	room := s.instance.Memory()[s.inputAt:][:s.inputRoom:s.inputRoom]
-	shown := s.shown(req)
-	frame := shown.Append(room[:0])
+	frame := req.Append(room[:0])
 	if len(frame) > len(room) {
 		return c.m.fault(RequestSize, nil)
 	}
@@ -87,19 +84,6 @@ func (s *sandbox) serve(ctx context.Context, req *abi.Request, resp *abi.Respons
 	return nil
 }
 
-// shown is req with only the headers that the manifest names.
-func (s *sandbox) shown(req *abi.Request) abi.Request {
-	shown := *req
-	s.headers = s.headers[:0]
-	for _, h := range req.Headers {
-		if slices.Contains(s.call.m.manifest.Headers, h.Name) {
-			s.headers = append(s.headers, h)
-		}
-	}
-	shown.Headers = s.headers
-	return shown
-}
-
 var (
 	errGrew    = errors.New("memory grew")
 	errGlobals = errors.New("a global is not as in the image")
@@ -121,7 +105,6 @@ func (s *sandbox) reset() (written int, err error) {
 			g.Set(v)
 		}
 	}
-	clear(s.headers[:cap(s.headers)]) // they hold on to the request's strings
 	return s.call.memory.Reset()
 }
 
