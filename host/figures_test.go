@@ -21,7 +21,7 @@ import (
 
 	"partneredge/wasm/abi"
 	"partneredge/wasm/apikey"
-	"partneredge/wasm/serve"
+	"partneredge/wasm/httpfront"
 )
 
 // BenchmarkFigures measures what sandboxes cost and prints a line "figure NAME
@@ -69,7 +69,7 @@ func (sample) AppendProfile(_ context.Context, dst []byte, p abi.Principal) ([]b
 // front that nodes use. Only the network is missing.
 type pair struct {
 	gate, handler *Module
-	server        *serve.Server
+	server        *httpfront.Front
 	request       *http.Request
 	answer        discard
 }
@@ -114,9 +114,9 @@ func openPair(t testing.TB, limits Limits, way func(*Module) caller) *pair {
 			t.Fatal(err)
 		}
 	}
-	set := &serve.Set{Gate: serve.Module{Caller: way(p.gate), Headers: p.gate.manifest.Headers},
-		Handlers: map[string]serve.Module{"agents": {Caller: way(p.handler), Headers: p.handler.manifest.Headers}}}
-	p.server = serve.New(serve.Config{Modules: set})
+	set := &httpfront.Modules{Gate: httpfront.Module{Caller: way(p.gate), Headers: p.gate.manifest.Headers},
+		Handlers: map[string]httpfront.Module{"agents": {Caller: way(p.handler), Headers: p.handler.manifest.Headers}}}
+	p.server = httpfront.New(httpfront.Config{Modules: set})
 	random := [apikey.RandomSize]byte{1, 2, 3}
 	p.request = httptest.NewRequest("GET", "/api/v2/public/agents/me", nil)
 	p.request.Header.Set("Authorization", "Bearer "+apikey.Mint(abi.EnvLive, &random))

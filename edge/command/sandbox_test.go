@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"partneredge/wasm/contract"
-	"partneredge/wasm/control"
+	"partneredge/wasm/sandboxctl"
 )
 
 // buildSandbox builds this program, without the race detector, in which wazero
@@ -168,17 +168,17 @@ func sandboxContract(t *testing.T, program string) {
 			}
 		}
 	})
-	f := controlled{control.NewClient(in, out)}
-	f.do(t, control.Command{Do: "clock", At: time.UnixMicro(contract.NewClock().Now())})
+	f := controlled{sandboxctl.NewClient(in, out)}
+	f.do(t, sandboxctl.Command{Do: "clock", At: time.UnixMicro(contract.NewClock().Now())})
 	linux := runtime.GOOS == "linux" // all of 127.0.0.0/8 is the machine itself
 	skipped := contract.Run(t, contract.Target{
 		Send:    contract.Server(hello.URL, nil),
 		Clients: linux,
 		Fixture: f,
-		Advance: func(d time.Duration) { f.do(t, control.Command{Do: "advance", Milliseconds: d.Milliseconds()}) },
+		Advance: func(d time.Duration) { f.do(t, sandboxctl.Command{Do: "advance", Milliseconds: d.Milliseconds()}) },
 		Outage: func(t testing.TB) func() {
-			f.do(t, control.Command{Do: "outage", On: true})
-			return func() { f.do(t, control.Command{Do: "outage"}) }
+			f.do(t, sandboxctl.Command{Do: "outage", On: true})
+			return func() { f.do(t, sandboxctl.Command{Do: "outage"}) }
 		},
 	})
 	if linux && len(skipped) != 0 {
@@ -238,9 +238,9 @@ func sandboxFailures(t *testing.T, program string) {
 }
 
 // controlled is the fixture of a program that takes commands.
-type controlled struct{ client *control.Client }
+type controlled struct{ client *sandboxctl.Client }
 
-func (c controlled) do(t testing.TB, command control.Command) control.Answer {
+func (c controlled) do(t testing.TB, command sandboxctl.Command) sandboxctl.Answer {
 	t.Helper()
 	answer, err := c.client.Do(command)
 	if err != nil {
@@ -251,48 +251,48 @@ func (c controlled) do(t testing.TB, command control.Command) control.Answer {
 
 func (c controlled) Account(t testing.TB, a contract.Account) string {
 	t.Helper()
-	return c.do(t, control.Command{Do: "account", Name: a.Name, Live: a.Live, Email: a.Email, Agent: a.Agent}).ID
+	return c.do(t, sandboxctl.Command{Do: "account", Name: a.Name, Live: a.Live, Email: a.Email, Agent: a.Agent}).ID
 }
 
 func (c controlled) Key(t testing.TB, accountID string, k contract.Key) string {
 	t.Helper()
-	command := control.Command{Do: "key", Account: accountID, Environment: k.Environment, Scopes: k.Scopes, RateLimit: k.RateLimit}
+	command := sandboxctl.Command{Do: "key", Account: accountID, Environment: k.Environment, Scopes: k.Scopes, RateLimit: k.RateLimit}
 	for _, network := range k.Allowlist {
 		command.Allowlist = append(command.Allowlist, network.String())
 	}
-	command.State = map[contract.State]control.State{
-		contract.Active: control.Active, contract.InGrace: control.InGrace, contract.GraceExpired: control.GraceExpired,
-		contract.Expired: control.Expired, contract.Revoked: control.Revoked,
+	command.State = map[contract.State]sandboxctl.State{
+		contract.Active: sandboxctl.Active, contract.InGrace: sandboxctl.InGrace, contract.GraceExpired: sandboxctl.GraceExpired,
+		contract.Expired: sandboxctl.Expired, contract.Revoked: sandboxctl.Revoked,
 	}[k.State]
 	return c.do(t, command).Key
 }
 
 func (c controlled) RevokeKey(t testing.TB, token string) {
 	t.Helper()
-	c.do(t, control.Command{Do: "revoke", Key: token})
+	c.do(t, sandboxctl.Command{Do: "revoke", Key: token})
 }
 
 func (c controlled) Insights(t testing.TB, accountID string, insights []contract.Insight) {
 	t.Helper()
-	command := control.Command{Do: "insights", Account: accountID}
+	command := sandboxctl.Command{Do: "insights", Account: accountID}
 	for _, it := range insights {
-		command.Insights = append(command.Insights, control.Insight(it))
+		command.Insights = append(command.Insights, sandboxctl.Insight(it))
 	}
 	c.do(t, command)
 }
 
 func (c controlled) Firings(t testing.TB, accountID string, firings []contract.Firing) {
 	t.Helper()
-	command := control.Command{Do: "firings", Account: accountID}
+	command := sandboxctl.Command{Do: "firings", Account: accountID}
 	for _, it := range firings {
-		command.Firings = append(command.Firings, control.Firing{Name: it.Name, Action: it.Action, Triggered: it.Triggered, Data: []byte(it.Data)})
+		command.Firings = append(command.Firings, sandboxctl.Firing{Name: it.Name, Action: it.Action, Triggered: it.Triggered, Data: []byte(it.Data)})
 	}
 	c.do(t, command)
 }
 
 func (c controlled) Leads(t testing.TB, accountID string) (list []contract.Lead) {
 	t.Helper()
-	for _, l := range c.do(t, control.Command{Do: "leads", Account: accountID}).Leads {
+	for _, l := range c.do(t, sandboxctl.Command{Do: "leads", Account: accountID}).Leads {
 		list = append(list, contract.Lead{
 			ID: l.ID, FirstName: l.FirstName, LastName: l.LastName, Email: l.Email, Phone: l.Phone,
 			ConsentStatus: l.ConsentStatus, ConsentText: l.ConsentText, Captured: l.Captured, Environment: l.Environment,
@@ -303,7 +303,7 @@ func (c controlled) Leads(t testing.TB, accountID string) (list []contract.Lead)
 
 func (c controlled) Subscriptions(t testing.TB, accountID string) (list []contract.Subscription) {
 	t.Helper()
-	for _, s := range c.do(t, control.Command{Do: "subscriptions", Account: accountID}).Subscriptions {
+	for _, s := range c.do(t, sandboxctl.Command{Do: "subscriptions", Account: accountID}).Subscriptions {
 		list = append(list, contract.Subscription(s))
 	}
 	return list

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"partneredge/wasm/serve"
+	"partneredge/wasm/httpfront"
 )
 
 // clientOf returns the true address of who sent a request: the peer, or, when
@@ -21,7 +21,7 @@ func clientOf(proxies []netip.Prefix) func(*http.Request) netip.Addr {
 		return false
 	}
 	return func(r *http.Request) netip.Addr {
-		client := serve.Peer(r)
+		client := httpfront.Peer(r)
 		hops := r.Header["X-Forwarded-For"]
 		for i := len(hops) - 1; i >= 0 && trusted(client); i-- {
 			rest := hops[i]

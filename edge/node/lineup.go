@@ -8,7 +8,7 @@ import (
 
 	"partneredge/edge/wire"
 	"partneredge/host"
-	"partneredge/wasm/serve"
+	"partneredge/wasm/httpfront"
 )
 
 // lineup is a release that serves, and what it has answered.
@@ -28,14 +28,14 @@ type lineup struct {
 // crew is the modules of one release, opened. They are closed once nobody holds
 // them: the lineup that they serve in, or who keeps them for the next one.
 type crew struct {
-	set     *serve.Set
+	set     *httpfront.Modules
 	modules []*host.Module
 	smoking *smokeWorld // what they are shown before they serve
 	holders atomic.Int64
 }
 
 func newCrew() *crew {
-	c := &crew{set: &serve.Set{Handlers: map[string]serve.Module{}}, smoking: new(smokeWorld)}
+	c := &crew{set: &httpfront.Modules{Handlers: map[string]httpfront.Module{}}, smoking: new(smokeWorld)}
 	c.holders.Store(1)
 	return c
 }
@@ -77,7 +77,7 @@ func newLineup(digest, version string, c *crew) *lineup {
 
 // serves makes its handler. observe is told of every answer besides.
 func (l *lineup) serves(c Config, observe observer) {
-	l.handler = serve.New(serve.Config{
+	l.handler = httpfront.New(httpfront.Config{
 		Modules: l.set,
 		Client:  clientOf(c.TrustedProxies),
 		Now:     c.Now,

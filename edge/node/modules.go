@@ -17,7 +17,7 @@ import (
 	"partneredge/edge/release"
 	"partneredge/edge/wire"
 	"partneredge/host"
-	"partneredge/wasm/serve"
+	"partneredge/wasm/httpfront"
 )
 
 // gateName is the module that every request passes first.
@@ -121,7 +121,7 @@ func (w *workshop) open(ctx context.Context, modules []release.Module, progress 
 			mu.Lock()
 			defer mu.Unlock()
 			c.modules = append(c.modules, module)
-			served := serve.Module{Caller: module, Headers: module.Manifest().Headers}
+			served := httpfront.Module{Caller: module, Headers: module.Manifest().Headers}
 			if m.Name == gateName {
 				c.set.Gate = served
 			} else {

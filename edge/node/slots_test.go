@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"partneredge/wasm/abi"
-	"partneredge/wasm/serve"
+	"partneredge/wasm/httpfront"
 )
 
 // plainLineup answers in plain Go: the gate names the lineup in a header, and the
@@ -24,14 +24,14 @@ func plainLineup(t *testing.T, name string) *lineup {
 		default:
 		}
 	}
-	l.set = &serve.Set{
-		Gate: serve.Module{Caller: plainCaller(func(_ *abi.Request, resp *abi.Response) error {
+	l.set = &httpfront.Modules{
+		Gate: httpfront.Module{Caller: plainCaller(func(_ *abi.Request, resp *abi.Response) error {
 			open()
 			resp.Handler = "echo"
 			resp.Headers = append(resp.Headers, abi.Header{Name: "x-gate", Value: name})
 			return nil
 		})},
-		Handlers: map[string]serve.Module{"echo": {Caller: plainCaller(func(_ *abi.Request, resp *abi.Response) error {
+		Handlers: map[string]httpfront.Module{"echo": {Caller: plainCaller(func(_ *abi.Request, resp *abi.Response) error {
 			open()
 			resp.Status, resp.Body = 200, []byte(name)
 			return nil
@@ -111,7 +111,7 @@ func TestRequestUnderWayEndsWhereItBegan(t *testing.T) {
 	old := plainLineup(t, "old")
 	begun, end := make(chan struct{}), make(chan struct{})
 	inner := old.set.Handlers["echo"].Caller
-	old.set.Handlers["echo"] = serve.Module{Caller: plainCaller(func(req *abi.Request, resp *abi.Response) error {
+	old.set.Handlers["echo"] = httpfront.Module{Caller: plainCaller(func(req *abi.Request, resp *abi.Response) error {
 		close(begun)
 		<-end
 		return inner.Call(context.Background(), req, resp)

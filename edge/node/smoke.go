@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"strings"
 
-	"partneredge/wasm/serve"
+	"partneredge/wasm/httpfront"
 )
 
 // smokeCase is a request that a release must answer as wanted before it serves.
@@ -45,7 +45,7 @@ func smokeCases() []smokeCase {
 func (l *lineup) smoke(ctx context.Context, c Config) error {
 	l.smoking.on.Store(true)
 	defer l.smoking.on.Store(false)
-	front := serve.New(serve.Config{
+	front := httpfront.New(httpfront.Config{
 		Modules: l.set,
 		Now:     c.Now,
 		Log:     c.Log,

@@ -14,8 +14,8 @@ import (
 	"partneredge/host/wazero"
 	"partneredge/wasm/contract"
 	"partneredge/wasm/fake"
+	"partneredge/wasm/httpfront"
 	"partneredge/wasm/native"
-	"partneredge/wasm/serve"
 )
 
 // named is an engine under test.
@@ -59,11 +59,11 @@ func told(x contract.Exchange) string {
 
 // plain is the API without modules, with the clock and the seed of hosttest.
 func plain(w *fake.Backend, now func() int64) http.Handler {
-	set := native.Set(w)
-	return serve.New(serve.Config{
+	set := native.Modules(w)
+	return httpfront.New(httpfront.Config{
 		Modules: set,
 		Now:     func() time.Time { return time.UnixMicro(now()) },
-		Random:  serve.Seed(1),
+		Random:  httpfront.Seed(1),
 	})
 }
 

@@ -25,7 +25,7 @@ import (
 	"partneredge/host"
 	"partneredge/host/engine"
 	"partneredge/wasm/fake"
-	"partneredge/wasm/serve"
+	"partneredge/wasm/httpfront"
 )
 
 // Gate is the name of the module that every request passes first.
@@ -90,10 +90,10 @@ func (c Config) Open(ctx context.Context, dir string, world *fake.Backend, now f
 	if err != nil {
 		return nil, errors.Join(err, runtime.Close(ctx))
 	}
-	return &API{runtime: runtime, Handler: serve.New(serve.Config{
+	return &API{runtime: runtime, Handler: httpfront.New(httpfront.Config{
 		Modules: set,
 		Now:     clock,
-		Random:  serve.Seed(1),
+		Random:  httpfront.Seed(1),
 		Log:     c.Log,
 	})}, nil
 }
@@ -101,18 +101,18 @@ func (c Config) Open(ctx context.Context, dir string, world *fake.Backend, now f
 // Close closes the modules. It may be called twice.
 func (a *API) Close(ctx context.Context) error { return a.runtime.Close(ctx) }
 
-func (c Config) openAll(ctx context.Context, runtime *host.Runtime, dir string, world *fake.Backend) (*serve.Set, error) {
+func (c Config) openAll(ctx context.Context, runtime *host.Runtime, dir string, world *fake.Backend) (*httpfront.Modules, error) {
 	manifests, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
 		return nil, err
 	}
-	set := &serve.Set{Handlers: map[string]serve.Module{}}
+	set := &httpfront.Modules{Handlers: map[string]httpfront.Module{}}
 	for _, path := range manifests {
 		module, err := c.open(ctx, runtime, path, world)
 		if err != nil {
 			return nil, err
 		}
-		served := serve.Module{Caller: module, Headers: module.Manifest().Headers}
+		served := httpfront.Module{Caller: module, Headers: module.Manifest().Headers}
 		if name := module.Manifest().Name; name == Gate {
 			set.Gate = served
 		} else {

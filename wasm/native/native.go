@@ -13,18 +13,18 @@ import (
 	"partneredge/wasm/handlers/leads"
 	"partneredge/wasm/handlers/sentinels"
 	"partneredge/wasm/handlers/webhooks"
+	"partneredge/wasm/httpfront"
 	"partneredge/wasm/pipeline"
-	"partneredge/wasm/serve"
 )
 
-// Set is the gate and the handlers over a world.
-func Set(w *fake.Backend) *serve.Set {
-	return &serve.Set{
-		Gate: serve.Module{
+// Modules is the gate and the handlers over a world.
+func Modules(w *fake.Backend) *httpfront.Modules {
+	return &httpfront.Modules{
+		Gate: httpfront.Module{
 			Caller:  plain(func(req *abi.Request, resp *abi.Response) { pipeline.Handle(req, resp, w) }),
 			Headers: []string{"authorization"},
 		},
-		Handlers: map[string]serve.Module{
+		Handlers: map[string]httpfront.Module{
 			pipeline.Agents: {Caller: plain(func(req *abi.Request, resp *abi.Response) {
 				agents.Handle(req, resp, w.For(req.Principal))
 			})},

@@ -14,8 +14,8 @@ import (
 	"partneredge/wasm/abi"
 	"partneredge/wasm/apikey"
 	"partneredge/wasm/handlers/agents"
+	"partneredge/wasm/httpfront"
 	"partneredge/wasm/pipeline"
-	"partneredge/wasm/serve"
 )
 
 // serveNative serves the pipeline and the agents handler in plain Go until ctx
@@ -47,11 +47,11 @@ func serveNative(ctx context.Context, dir string, out io.Writer) error {
 		return err
 	}
 
-	set := &serve.Set{
-		Gate: serve.Module{Headers: []string{"authorization"}, Caller: caller(func(req *abi.Request, resp *abi.Response) {
+	set := &httpfront.Modules{
+		Gate: httpfront.Module{Headers: []string{"authorization"}, Caller: caller(func(req *abi.Request, resp *abi.Response) {
 			pipeline.Handle(req, resp, native{state, ""})
 		})},
-		Handlers: map[string]serve.Module{pipeline.Agents: {Caller: caller(func(req *abi.Request, resp *abi.Response) {
+		Handlers: map[string]httpfront.Module{pipeline.Agents: {Caller: caller(func(req *abi.Request, resp *abi.Response) {
 			agents.Handle(req, resp, native{state, req.Principal.AccountID})
 		})}},
 	}
@@ -60,7 +60,7 @@ func serveNative(ctx context.Context, dir string, out io.Writer) error {
 		return err
 	}
 	server := &http.Server{
-		Handler:           serve.New(serve.Config{Modules: set}),
+		Handler:           httpfront.New(httpfront.Config{Modules: set}),
 		ReadHeaderTimeout: 5 * time.Second,
 	}
 	stopped := context.AfterFunc(ctx, func() { _ = server.Close() })

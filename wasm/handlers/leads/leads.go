@@ -7,7 +7,7 @@ import (
 	"partneredge/wasm/abi"
 	"partneredge/wasm/answer"
 	"partneredge/wasm/handlers"
-	"partneredge/wasm/handlers/body"
+	"partneredge/wasm/handlers/jsonbody"
 	"partneredge/wasm/typeid"
 )
 
@@ -21,9 +21,9 @@ func Handle(req *abi.Request, resp *abi.Response, outbox handlers.Outbox) {
 		answer.Error(resp, 400, "invalid_idempotency_key", "")
 		return
 	}
-	o, ok := body.Object(req.Body)
+	o, ok := jsonbody.Object(req.Body)
 	if !ok {
-		body.Refuse(resp)
+		jsonbody.Refuse(resp)
 		return
 	}
 	var lead abi.Lead

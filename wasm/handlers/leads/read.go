@@ -9,7 +9,7 @@ import (
 
 	"partneredge/wasm/abi"
 	"partneredge/wasm/answer"
-	"partneredge/wasm/handlers/body"
+	"partneredge/wasm/handlers/jsonbody"
 )
 
 // The most characters (Unicode code points) that a field may have.
@@ -26,7 +26,7 @@ const (
 func read(o *fastjson.Object, lead *abi.Lead) (reason string) {
 	var consent *fastjson.Object
 	r := reader{}
-	if v := body.Member(o, "consent"); v != nil {
+	if v := jsonbody.Member(o, "consent"); v != nil {
 		if consent = v.GetObject(); consent == nil {
 			return "invalid_field_type"
 		}
@@ -81,7 +81,7 @@ func read(o *fastjson.Object, lead *abi.Lead) (reason string) {
 type reader struct{ wrongType, tooLong bool }
 
 func (r *reader) text(o *fastjson.Object, name string) string {
-	s, ok := body.Text(body.Member(o, name))
+	s, ok := jsonbody.Text(jsonbody.Member(o, name))
 	if !ok {
 		r.wrongType = true
 	}

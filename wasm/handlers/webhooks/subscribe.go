@@ -9,7 +9,7 @@ import (
 	"partneredge/wasm/abi"
 	"partneredge/wasm/answer"
 	"partneredge/wasm/handlers"
-	"partneredge/wasm/handlers/body"
+	"partneredge/wasm/handlers/jsonbody"
 	"partneredge/wasm/targeturl"
 	"partneredge/wasm/typeid"
 )
@@ -20,12 +20,12 @@ const signingScheme = "X-Svc-Signature: t=<unix>,v1=<hex>, where v1 is the hex H
 	"of <t>.<body>, keyed with the text of this secret"
 
 func subscribe(req *abi.Request, resp *abi.Response, subscriptions handlers.Subscriptions) {
-	o, ok := body.Object(req.Body)
+	o, ok := jsonbody.Object(req.Body)
 	if !ok {
-		body.Refuse(resp)
+		jsonbody.Refuse(resp)
 		return
 	}
-	target, isText := body.Text(body.Member(o, "target_url"))
+	target, isText := jsonbody.Text(jsonbody.Member(o, "target_url"))
 	_, _, reason := targeturl.Parse(target)
 	if !isText {
 		reason = targeturl.NotURL
@@ -34,12 +34,12 @@ func subscribe(req *abi.Request, resp *abi.Response, subscriptions handlers.Subs
 		answer.Error(resp, 400, "invalid_target_url", reason)
 		return
 	}
-	events := knownEvents(body.Member(o, "events"))
+	events := knownEvents(jsonbody.Member(o, "events"))
 	if len(events) == 0 {
 		answer.Error(resp, 400, "no_valid_events", "events_array_empty_or_unknown")
 		return
 	}
-	description, reason := describe(body.Member(o, "description"))
+	description, reason := describe(jsonbody.Member(o, "description"))
 	if reason != "" {
 		answer.Error(resp, 400, "invalid_description", reason)
 		return
@@ -91,7 +91,7 @@ func knownEvents(v *fastjson.Value) []string {
 	}
 	var events []string
 	for _, item := range v.GetArray() {
-		name, ok := body.Text(item)
+		name, ok := jsonbody.Text(item)
 		if ok && recognized(name) && !contains(events, name) {
 			events = append(events, name)
 		}
@@ -122,7 +122,7 @@ func describe(v *fastjson.Value) (description *string, reason string) {
 	if v == nil {
 		return nil, ""
 	}
-	text, ok := body.Text(v)
+	text, ok := jsonbody.Text(v)
 	if !ok {
 		return nil, "invalid_field_type"
 	}

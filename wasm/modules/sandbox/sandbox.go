@@ -9,7 +9,7 @@
 //
 // It prints where it listens, and its keys, which are the same every time. With
 // -control it reads commands from standard input and answers on standard output,
-// as package control has it; what it prints first is one line of JSON then.
+// as package sandboxctl has it; what it prints first is one line of JSON then.
 package main
 
 import (
@@ -22,10 +22,10 @@ import (
 	"os"
 	"time"
 
-	"partneredge/wasm/control"
 	"partneredge/wasm/fake"
+	"partneredge/wasm/httpfront"
 	"partneredge/wasm/native"
-	"partneredge/wasm/serve"
+	"partneredge/wasm/sandboxctl"
 )
 
 func main() {
@@ -46,7 +46,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) error {
 		}
 		return err
 	}
-	clock := new(control.Clock)
+	clock := new(sandboxctl.Clock)
 	world, demo := fake.NewDemo(clock.Now)
 	listener, err := listen(*address)
 	if err != nil {
@@ -67,7 +67,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) error {
 		go func() {
 			commands, err := input(stdin)
 			if err == nil {
-				err = control.Serve(commands, stdout, world, clock)
+				err = sandboxctl.Serve(commands, stdout, world, clock)
 			}
 			failed <- err // nil when there are no more commands: that is the end
 		}()
@@ -78,16 +78,16 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) error {
 
 // handler is the API. Under control what it makes up, such as identifiers, comes
 // from a fixed seed: the same commands and requests get the same answers.
-func handler(world *fake.Backend, clock *control.Clock, controlled bool) http.Handler {
-	set := native.Set(world)
-	c := serve.Config{
+func handler(world *fake.Backend, clock *sandboxctl.Clock, controlled bool) http.Handler {
+	set := native.Modules(world)
+	c := httpfront.Config{
 		Modules: set,
 		Now:     func() time.Time { return time.UnixMicro(clock.Now()) },
 	}
 	if controlled {
-		c.Random = serve.Seed(1)
+		c.Random = httpfront.Seed(1)
 	}
-	return serve.New(c)
+	return httpfront.New(c)
 }
 
 // hello is what is printed first.

@@ -1,4 +1,4 @@
-package serve
+package httpfront
 
 import (
 	"context"
@@ -28,7 +28,7 @@ var (
 )
 
 // deliver writes what a module answered, under the gate's headers.
-func (s *Server) deliver(ctx context.Context, w http.ResponseWriter, r *http.Request, c *call, gate []abi.Header, resp *abi.Response, module string) int {
+func (s *Front) deliver(ctx context.Context, w http.ResponseWriter, r *http.Request, c *call, gate []abi.Header, resp *abi.Response, module string) int {
 	if resp.Status < 200 || resp.Status > 599 {
 		return s.fail(ctx, w, r, c, gate, module, fmt.Errorf("read answer: status %d", resp.Status))
 	}
@@ -36,7 +36,7 @@ func (s *Server) deliver(ctx context.Context, w http.ResponseWriter, r *http.Req
 }
 
 // fail answers a request that a module could not. Why is for the log alone.
-func (s *Server) fail(ctx context.Context, w http.ResponseWriter, r *http.Request, c *call, gate []abi.Header, module string, err error) int {
+func (s *Front) fail(ctx context.Context, w http.ResponseWriter, r *http.Request, c *call, gate []abi.Header, module string, err error) int {
 	level := slog.LevelError
 	if ctx.Err() != nil {
 		level = slog.LevelDebug // the client went away: nothing is wrong here

@@ -1,4 +1,4 @@
-package serve_test
+package httpfront_test
 
 import (
 	"bufio"
@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"partneredge/wasm/abi"
-	"partneredge/wasm/serve"
+	"partneredge/wasm/httpfront"
 )
 
 // TestRefusedBodies sends bodies that are not read over connections that close:
@@ -27,9 +27,9 @@ func TestRefusedBodies(t *testing.T) {
 		size   int
 		status int
 	}{
-		{"gate", refuse, serve.MaxBody, http.StatusUnauthorized},
-		{"a byte more", pass, serve.MaxBody + 1, http.StatusRequestEntityTooLarge},
-		{"three times as much", pass, 3 * serve.MaxBody, http.StatusRequestEntityTooLarge},
+		{"gate", refuse, httpfront.MaxBody, http.StatusUnauthorized},
+		{"a byte more", pass, httpfront.MaxBody + 1, http.StatusRequestEntityTooLarge},
+		{"three times as much", pass, 3 * httpfront.MaxBody, http.StatusRequestEntityTooLarge},
 		{"more than is drained", pass, 1 << 20, http.StatusRequestEntityTooLarge},
 	}
 	for _, test := range tests {

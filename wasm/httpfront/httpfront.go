@@ -1,8 +1,8 @@
-// Package serve turns a gate and its handlers into an http.Handler: it flattens
+// Package httpfront turns a gate and its handlers into an http.Handler: it flattens
 // the request once, asks the gate, then the handler that the gate named, and
 // joins their answers. Whether a Caller is a module in a sandbox or plain Go
 // makes no difference to it.
-package serve
+package httpfront
 
 import (
 	"context"
@@ -40,17 +40,17 @@ type Module struct {
 	Headers []string
 }
 
-// Set is the modules that answer together.
-type Set struct {
+// Modules is the modules that answer together.
+type Modules struct {
 	Gate     Module
 	Handlers map[string]Module // by the name that the gate's answer gives
 }
 
-// Config of a Server. The zero value of a field is its default, where one is
+// Config of a Front. The zero value of a field is its default, where one is
 // named.
 type Config struct {
 	// Modules answer the requests. Required.
-	Modules *Set
+	Modules *Modules
 	// Client is the true address of who sent the request. Default: the peer.
 	Client func(*http.Request) netip.Addr
 	// Now is the clock. Default: time.Now.
@@ -74,14 +74,14 @@ type Config struct {
 	Observe func(handler string, status int, took time.Duration)
 }
 
-// Server is the http.Handler.
-type Server struct {
+// Front is the http.Handler.
+type Front struct {
 	Config
 	calls sync.Pool // of *call
 }
 
-// New makes a Server.
-func New(c Config) *Server {
+// New makes a Front.
+func New(c Config) *Front {
 	if c.Client == nil {
 		c.Client = Peer
 	}
@@ -94,7 +94,7 @@ func New(c Config) *Server {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{Config: c}
+	s := &Front{Config: c}
 	s.calls.New = func() any { return new(call) }
 	return s
 }
@@ -119,7 +119,7 @@ type call struct {
 }
 
 // ServeHTTP implements http.Handler.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := s.Now()
 	c := s.calls.Get().(*call)
 	defer s.calls.Put(c)
@@ -137,7 +137,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Request, c *call, start time.Time) (handler string, status int) {
+func (s *Front) answer(ctx context.Context, w http.ResponseWriter, r *http.Request, c *call, start time.Time) (handler string, status int) {
 	s.flatten(c, r, start)
 	c.show(r, s.Modules.Gate.Headers)
 	c.gate.Reset()
@@ -173,7 +173,7 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	return handler, s.deliver(ctx, w, r, c, c.gate.Headers, &c.handler, handler)
 }
 
-func (s *Server) call(ctx context.Context, name string, m Module, req *abi.Request, resp *abi.Response) error {
+func (s *Front) call(ctx context.Context, name string, m Module, req *abi.Request, resp *abi.Response) error {
 	if s.Around == nil {
 		return m.Call(ctx, req, resp)
 	}
@@ -184,7 +184,7 @@ func (s *Server) call(ctx context.Context, name string, m Module, req *abi.Reque
 }
 
 // flatten makes the frame that gate and handler share.
-func (s *Server) flatten(c *call, r *http.Request, now time.Time) {
+func (s *Front) flatten(c *call, r *http.Request, now time.Time) {
 	c.req = abi.Request{
 		Now:     now.UnixMicro(),
 		Method:  r.Method,

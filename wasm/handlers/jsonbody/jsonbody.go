@@ -1,5 +1,5 @@
-// Package body reads the JSON bodies of the partner interface.
-package body
+// Package jsonbody reads the JSON bodies of the partner interface.
+package jsonbody
 
 import (
 	"github.com/valyala/fastjson"

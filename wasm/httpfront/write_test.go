@@ -1,4 +1,4 @@
-package serve_test
+package httpfront_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"partneredge/wasm/abi"
-	"partneredge/wasm/serve"
+	"partneredge/wasm/httpfront"
 )
 
 func TestAnswers(t *testing.T) {
@@ -79,17 +79,17 @@ func TestObserveMayKeepTheName(t *testing.T) {
 	var seen []string
 	names := []string{"echo", "oche"}
 	called := 0
-	set := &serve.Set{
-		Gate: serve.Module{Caller: caller(func(_ *abi.Request, resp *abi.Response) error {
+	set := &httpfront.Modules{
+		Gate: httpfront.Module{Caller: caller(func(_ *abi.Request, resp *abi.Response) error {
 			called++
 			return resp.Take((&abi.Response{Handler: names[called%2]}).Append(nil))
 		})},
-		Handlers: map[string]serve.Module{},
+		Handlers: map[string]httpfront.Module{},
 	}
 	for _, name := range names {
-		set.Handlers[name] = serve.Module{Caller: caller(func(_ *abi.Request, resp *abi.Response) error { resp.Status = 200; return nil })}
+		set.Handlers[name] = httpfront.Module{Caller: caller(func(_ *abi.Request, resp *abi.Response) error { resp.Status = 200; return nil })}
 	}
-	s := serve.New(serve.Config{
+	s := httpfront.New(httpfront.Config{
 		Modules: set,
 		Observe: func(handler string, status int, _ time.Duration) {
 			seen = append(seen, handler+" "+strconv.Itoa(status))

@@ -1,4 +1,4 @@
-package serve_test
+package httpfront_test
 
 import (
 	"net/http/httptest"

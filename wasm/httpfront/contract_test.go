@@ -1,4 +1,4 @@
-package serve_test
+package httpfront_test
 
 import (
 	"net/http"
@@ -7,14 +7,14 @@ import (
 
 	"partneredge/wasm/contract"
 	"partneredge/wasm/fake"
+	"partneredge/wasm/httpfront"
 	"partneredge/wasm/native"
-	"partneredge/wasm/serve"
 )
 
 // inPlainGo serves the pipeline and the handlers over a world, without modules.
 func inPlainGo(w *fake.Backend, now func() int64) http.Handler {
-	set := native.Set(w)
-	return serve.New(serve.Config{
+	set := native.Modules(w)
+	return httpfront.New(httpfront.Config{
 		Modules: set,
 		Now:     func() time.Time { return time.UnixMicro(now()) },
 	})

@@ -1,4 +1,4 @@
-package serve_test
+package httpfront_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"testing/iotest"
 
 	"partneredge/wasm/abi"
-	"partneredge/wasm/serve"
+	"partneredge/wasm/httpfront"
 )
 
 type caller func(*abi.Request, *abi.Response) error
@@ -31,14 +31,14 @@ func pass(_ *abi.Request, resp *abi.Response) error {
 	return nil
 }
 
-func newServer(gate, echo caller, log *slog.Logger) *serve.Server {
-	set := &serve.Set{
-		Gate:     serve.Module{Caller: gate, Headers: []string{"authorization"}},
-		Handlers: map[string]serve.Module{"echo": {Caller: echo, Headers: []string{"x-shown"}}},
+func newServer(gate, echo caller, log *slog.Logger) *httpfront.Front {
+	set := &httpfront.Modules{
+		Gate:     httpfront.Module{Caller: gate, Headers: []string{"authorization"}},
+		Handlers: map[string]httpfront.Module{"echo": {Caller: echo, Headers: []string{"x-shown"}}},
 	}
-	return serve.New(serve.Config{
+	return httpfront.New(httpfront.Config{
 		Modules: set,
-		Random:  serve.Seed(1),
+		Random:  httpfront.Seed(1),
 		Log:     log,
 	})
 }
@@ -88,7 +88,7 @@ func TestHandlerSeesWhatItMay(t *testing.T) {
 }
 
 func TestBodies(t *testing.T) {
-	whole := bytes.Repeat([]byte("x"), serve.MaxBody)
+	whole := bytes.Repeat([]byte("x"), httpfront.MaxBody)
 	for _, tt := range []struct {
 		name   string
 		body   io.Reader

@@ -1,4 +1,4 @@
-// Package control lets whoever started a program with a world in memory change
+// Package sandboxctl lets whoever started a program with a world in memory change
 // that world while it runs: make accounts, keys and data, look at what was kept,
 // stop the clock and move it. Commands come in on one stream and answers go out
 // on another, each one JSON object on a line, so the program's standard input
@@ -12,7 +12,7 @@
 //	{}
 //
 // What cannot be done is answered with {"error":"…"}.
-package control
+package sandboxctl
 
 import (
 	"encoding/json"
