@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"time"
 )
 
@@ -17,11 +16,7 @@ const (
 // backlog weighs a process that has a million deliveries waiting, half of them
 // for endpoints that hang and half for such as refuse connections.
 func (b *bench) backlog(ctx context.Context, d database) error {
-	dir, err := os.MkdirTemp(b.Dir, d.kind)
-	if err != nil {
-		return err
-	}
-	address, drop, err := d.open(ctx, dir)
+	address, drop, err := b.empty(ctx, d)
 	if err != nil {
 		return err
 	}
@@ -45,7 +40,7 @@ func (b *bench) backlog(ctx context.Context, d database) error {
 	err = o.populate(ctx, targets)
 	began := time.Now()
 	if err == nil {
-		err = o.fire(ctx, backlogEvents, 64, nil) // there is no sender yet
+		err = o.fire(ctx, backlogEvents, 64) // there is no sender yet
 	}
 	o.close(ctx)
 	if err != nil {

@@ -90,28 +90,13 @@ func (b *bench) burst(ctx context.Context, d database) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp(b.Dir, d.kind)
+	o, end, err := b.fresh(ctx, d, b.targets("burst", endpoints))
 	if err != nil {
 		return err
 	}
-	address, drop, err := d.open(ctx, dir)
-	if err != nil {
-		return err
-	}
-	defer drop()
-	o, err := openOrigin(ctx, address)
-	if err != nil {
-		return err
-	}
-	defer o.close(ctx)
-	if err := o.populate(ctx, b.targets("burst", endpoints)); err != nil {
-		return err
-	}
-	if err := o.start(ctx, b.receiver.caFile, nil); err != nil {
-		return err
-	}
+	defer end()
 	from := b.receiver.count.Load()
-	if err := o.fire(ctx, 20, 1, nil); err != nil { // opens connections, prepares statements
+	if err := o.fire(ctx, 20, 1); err != nil { // opens connections, prepares statements
 		return err
 	}
 	if err := b.arrived(ctx, from+20*endpoints, 20*time.Second); err != nil {
@@ -131,7 +116,7 @@ func (b *bench) burst(ctx context.Context, d database) error {
 	total := int64(b.events * endpoints)
 	from = b.receiver.count.Load()
 	began, used := time.Now(), cpuTime()
-	if err := o.fire(ctx, b.events, 64, nil); err != nil {
+	if err := o.fire(ctx, b.events, 64); err != nil {
 		return err
 	}
 	written := time.Since(began)

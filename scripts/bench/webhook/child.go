@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"partneredge/edge/webhook"
-	"partneredge/store"
 )
 
 // order is what a child is to do. It works until its input ends.
@@ -60,11 +59,9 @@ func runChild(ctx context.Context, spec string, in io.Reader, out io.Writer) err
 				if ctx.Err() != nil {
 					return
 				}
-				_, event, err := o.db.AddFiring(ctx, store.Firing{AccountID: what.Account, Name: "price_drop", Data: []byte("{}"), Action: action})
-				if err != nil {
-					continue
+				if id, err := o.event(ctx); err == nil {
+					fmt.Fprintln(out, id)
 				}
-				fmt.Fprintln(out, event.ID)
 			}
 		})
 	}

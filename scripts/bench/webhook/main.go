@@ -48,6 +48,15 @@ type database struct {
 	open func(ctx context.Context, dir string) (url string, drop func(), err error)
 }
 
+// empty makes an empty database in a directory of its own.
+func (b *bench) empty(ctx context.Context, d database) (url string, drop func(), err error) {
+	dir, err := os.MkdirTemp(b.Dir, d.kind)
+	if err != nil {
+		return "", nil, err
+	}
+	return d.open(ctx, dir)
+}
+
 // bench is a run.
 type bench struct {
 	*harness.Bench

@@ -39,6 +39,30 @@ func openOrigin(ctx context.Context, url string) (*origin, error) {
 	return o, err
 }
 
+// fresh starts an origin over an empty database, with a subscription for each
+// target. end stops it and drops the database.
+func (b *bench) fresh(ctx context.Context, d database, targets []string) (o *origin, end func(), err error) {
+	address, drop, err := b.empty(ctx, d)
+	if err != nil {
+		return nil, nil, err
+	}
+	if o, err = openOrigin(ctx, address); err != nil {
+		drop()
+		return nil, nil, err
+	}
+	end = func() {
+		o.close(ctx)
+		drop()
+	}
+	if err = o.populate(ctx, targets); err == nil {
+		err = o.start(ctx, b.receiver.caFile, nil)
+	}
+	if err != nil {
+		end()
+	}
+	return o, end, err
+}
+
 // populate makes the account and its subscriptions.
 func (o *origin) populate(ctx context.Context, targets []string) error {
 	a, err := o.db.CreateAccount(ctx, store.Account{Name: "bench", Mode: store.ModeLive, Agent: store.Agent{Email: "bench@example.com", FullName: "Bench"}})
@@ -89,21 +113,26 @@ func (o *origin) close(ctx context.Context) {
 // action makes the envelope about 256 bytes.
 const action = "notified_agent_and_client"
 
-// fire writes n events, as many at a time as writers, and tells of each.
-func (o *origin) fire(ctx context.Context, n, writers int, told func(event string)) error {
+// event writes one event.
+func (o *origin) event(ctx context.Context) (id string, err error) {
+	_, event, err := o.db.AddFiring(ctx, store.Firing{AccountID: o.account, Name: "price_drop", Data: []byte("{}"), Action: action})
+	if err != nil {
+		return "", err
+	}
+	return event.ID, nil
+}
+
+// fire writes n events, as many at a time as writers.
+func (o *origin) fire(ctx context.Context, n, writers int) error {
 	var next atomic.Int64
 	var failed atomic.Pointer[error]
 	var all sync.WaitGroup
 	for range writers {
 		all.Go(func() {
 			for next.Add(1) <= int64(n) && failed.Load() == nil {
-				_, event, err := o.db.AddFiring(ctx, store.Firing{AccountID: o.account, Name: "price_drop", Data: []byte("{}"), Action: action})
-				if err != nil {
+				if _, err := o.event(ctx); err != nil {
 					failed.Store(&err)
 					return
-				}
-				if told != nil {
-					told(event.ID)
 				}
 			}
 		})

@@ -2,14 +2,14 @@ package main
 
 import (
 	"context"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"partneredge/scripts/bench/harness"
-	"partneredge/store"
 )
 
 // Of paced and hang: how many events a second, for how long.
@@ -61,24 +61,18 @@ func (b *bench) hang(ctx context.Context, d database) error {
 // steady writes events at a rate and returns the sorted latencies of the
 // deliveries to endpoints that answer.
 func (b *bench) steady(ctx context.Context, d database, targets []string, perSecond int, length time.Duration) ([]time.Duration, error) {
-	dir, err := os.MkdirTemp(b.Dir, d.kind)
+	o, end, err := b.fresh(ctx, d, targets)
 	if err != nil {
 		return nil, err
 	}
-	address, drop, err := d.open(ctx, dir)
+	defer end()
+	arrived, stop := b.receiver.recorded()
+	defer stop()
+	from := b.receiver.count.Load()
+	warm := perSecond // the first second opens connections and is not counted
+	total := warm + perSecond*int(length/time.Second)
+	written, err := o.pace(ctx, total, warm, perSecond)
 	if err != nil {
-		return nil, err
-	}
-	defer drop()
-	o, err := openOrigin(ctx, address)
-	if err != nil {
-		return nil, err
-	}
-	defer o.close(ctx)
-	if err := o.populate(ctx, targets); err != nil {
-		return nil, err
-	}
-	if err := o.start(ctx, b.receiver.caFile, nil); err != nil {
 		return nil, err
 	}
 	answering := 0
@@ -87,53 +81,38 @@ func (b *bench) steady(ctx context.Context, d database, targets []string, perSec
 			answering++
 		}
 	}
-
-	var mu sync.Mutex
-	written := map[string]time.Time{}
-	arrived := map[string][]time.Time{}
-	each := func(_, event string, at time.Time) {
-		mu.Lock()
-		defer mu.Unlock()
-		arrived[event] = append(arrived[event], at)
-	}
-	b.receiver.each.Store(&each)
-	defer b.receiver.each.Store(nil)
-
-	from := b.receiver.count.Load()
-	warm := perSecond // the first second opens connections and is not counted
-	tick := time.NewTicker(time.Second / time.Duration(perSecond))
-	defer tick.Stop()
-	total := warm + perSecond*int(length/time.Second)
-	var writers sync.WaitGroup
-	var failed error
-	for n := range total {
-		<-tick.C
-		writers.Go(func() {
-			_, event, err := o.db.AddFiring(ctx, store.Firing{AccountID: o.account, Name: "price_drop", Data: []byte("{}"), Action: action})
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				failed = err
-			} else if n >= warm {
-				written[event.ID] = time.Now()
-			}
-		})
-	}
-	writers.Wait()
-	if failed != nil {
-		return nil, failed
-	}
 	if err := b.arrived(ctx, from+int64(total*answering), 30*time.Second); err != nil {
 		return nil, err
 	}
-	mu.Lock()
-	defer mu.Unlock()
 	var latencies []time.Duration
 	for event, at := range written {
-		for _, came := range arrived[event] {
+		for _, came := range arrived.at[event] {
 			latencies = append(latencies, max(0, came.Sub(at)))
 		}
 	}
 	slices.Sort(latencies)
 	return latencies, nil
+}
+
+// pace writes total events at a rate and returns when each was written, but for
+// the first ones, which warm up.
+func (o *origin) pace(ctx context.Context, total, warm, perSecond int) (map[string]time.Time, error) {
+	written := map[string]time.Time{}
+	var mu sync.Mutex
+	var writers errgroup.Group
+	tick := time.NewTicker(time.Second / time.Duration(perSecond))
+	defer tick.Stop()
+	for n := range total {
+		<-tick.C
+		writers.Go(func() error {
+			id, err := o.event(ctx)
+			if err == nil && n >= warm {
+				mu.Lock()
+				written[id] = time.Now()
+				mu.Unlock()
+			}
+			return err
+		})
+	}
+	return written, writers.Wait()
 }

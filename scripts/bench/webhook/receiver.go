@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -29,9 +30,38 @@ type receiver struct {
 	caFile string
 	ends   chan struct{}
 	count  atomic.Int64
-	// each is told of every delivery to an endpoint that answers: its path, the
-	// event's id, when it came.
-	each atomic.Pointer[func(path, event string, at time.Time)]
+	record atomic.Pointer[arrivals]
+}
+
+// arrivals are when the deliveries of each event came, by the event's id.
+type arrivals struct {
+	mu sync.Mutex
+	at map[string][]time.Time
+}
+
+// recorded records what comes to endpoints that answer, until end is called.
+func (r *receiver) recorded() (a *arrivals, end func()) {
+	a = &arrivals{at: map[string][]time.Time{}}
+	r.record.Store(a)
+	return a, func() { r.record.Store(nil) }
+}
+
+func (a *arrivals) add(event string, at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.at[event] = append(a.at[event], at)
+}
+
+// missing counts the events of which nothing came.
+func (a *arrivals) missing(events map[string]bool) (n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for event := range events {
+		if len(a.at[event]) == 0 {
+			n++
+		}
+	}
+	return n
 }
 
 func newReceiver(dir string) (*receiver, error) {
@@ -78,8 +108,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	at := time.Now()
 	_, _ = io.Copy(io.Discard, q.Body)
-	if each := r.each.Load(); each != nil {
-		(*each)(q.URL.Path, q.Header.Get("X-Svc-Event-Id"), at)
+	if a := r.record.Load(); a != nil {
+		a.add(q.Header.Get("X-Svc-Event-Id"), at)
 	}
 	r.count.Add(1)
 }
