@@ -40,7 +40,7 @@ func load(ctx context.Context, s *server, conns int, length time.Duration, perSe
 	for i := range conns {
 		request := []byte("GET /api/v2/public/agents/me HTTP/1.1\r\nHost: " + s.addr + "\r\nAuthorization: Bearer " + s.keys[i%len(s.keys)] + "\r\n\r\n")
 		wg.Go(func() {
-			took, err := loadOne(ctx, s.addr, request, start, length, i, conns, perSecond)
+			took, err := loadOne(ctx, s.addr, request, schedule{start, length, i, conns, perSecond})
 			if err != nil {
 				cancel(err)
 			}
@@ -58,7 +58,19 @@ func load(ctx context.Context, s *server, conns int, length time.Duration, perSe
 	return all, nil
 }
 
-func loadOne(ctx context.Context, addr string, request []byte, start time.Time, length time.Duration, nth, conns int, perSecond float64) ([]time.Duration, error) {
+// schedule says when one of conns connections sends.
+type schedule struct {
+	start      time.Time
+	length     time.Duration
+	nth, conns int
+	perSecond  float64 // of all connections; 0: as fast as they are answered
+}
+
+func (s schedule) due(n int) time.Time {
+	return s.start.Add(time.Duration(float64(n*s.conns+s.nth) / s.perSecond * float64(time.Second)))
+}
+
+func loadOne(ctx context.Context, addr string, request []byte, s schedule) ([]time.Duration, error) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		return nil, err
@@ -68,11 +80,11 @@ func loadOne(ctx context.Context, addr string, request []byte, start time.Time, 
 	var took []time.Duration
 	for n := 0; ctx.Err() == nil; n++ {
 		due := time.Now()
-		if perSecond > 0 {
-			due = start.Add(time.Duration(float64(n*conns+nth) / perSecond * float64(time.Second)))
+		if s.perSecond > 0 {
+			due = s.due(n)
 			time.Sleep(time.Until(due))
 		}
-		if due.Sub(start) >= length {
+		if due.Sub(s.start) >= s.length {
 			break
 		}
 		if _, err := conn.Write(request); err != nil {

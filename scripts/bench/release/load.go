@@ -49,19 +49,28 @@ func (b *bench) load(ctx context.Context, perSecond float64, requests []request)
 	start := time.Now()
 	for i, n := range b.nodes {
 		for c := range clients {
-			l.clients.Go(func() { l.ask(ctx, n.addr, b.key, start, perSecond/clients, i+c, requests) })
+			plan := plan{start: start, perSecond: perSecond / clients, offset: i + c, requests: requests}
+			l.clients.Go(func() { l.ask(ctx, n.addr, b.key, plan) })
 		}
 	}
 	return l
 }
 
+// plan is which requests a client sends and when, from the one at offset on.
+type plan struct {
+	start     time.Time
+	perSecond float64
+	offset    int
+	requests  []request
+}
+
 // ask sends one request after the other. What is due is sent as soon as the one
 // before is answered.
-func (l *load) ask(ctx context.Context, addr, key string, start time.Time, perSecond float64, offset int, requests []request) {
+func (l *load) ask(ctx context.Context, addr, key string, p plan) {
 	var c *client
 	defer func() { c.close() }()
 	for i := 0; ; i++ {
-		due := start.Add(time.Duration(float64(i) / perSecond * float64(time.Second)))
+		due := p.start.Add(time.Duration(float64(i) / p.perSecond * float64(time.Second)))
 		select {
 		case <-ctx.Done():
 			return
@@ -71,7 +80,7 @@ func (l *load) ask(ctx context.Context, addr, key string, start time.Time, perSe
 		if c == nil {
 			c, err = dial(addr, key)
 		}
-		r := requests[(i+offset)%len(requests)]
+		r := p.requests[(i+p.offset)%len(p.requests)]
 		status := 0
 		if err == nil {
 			status, err = c.do(r)

@@ -13,22 +13,16 @@ import (
 	_ "modernc.org/sqlite" // the driver of the origin's database
 )
 
-// refused rolls out what no node may run, to all nodes at once. A client cannot
-// bring all of it to the origin: some is put there as whoever has stolen the
-// origin would, in its database.
-func (b *bench) refused(ctx context.Context) (err error) {
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(b.data, "origin.db")+"?_pragma=busy_timeout(10000)")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
+// forbidden is an artifact that no node may run.
+type forbidden struct {
+	what, version, key string
+	steal              []string // statements; ?1 is the digest of a module that nodes do not have, ?2 the version
+	reason             string   // of the refusal
+}
+
+func (b *bench) forbidden() []forbidden {
 	const upload = `(SELECT upload FROM release_blobs WHERE digest = ?1)`
-	ran := 0
-	for i, artifact := range []struct {
-		what, version, key string
-		steal              []string // statements; ?1 is the digest of a module that nodes do not have, ?2 the version
-		reason             string
-	}{
+	return []forbidden{
 		{"tampered", "3.0.0", b.signer, []string{
 			`UPDATE release_pieces SET content = CAST(substr(content, 1, 5000) || x'00010203' || substr(content, 5005) AS BLOB) WHERE start = 0 AND upload = ` + upload,
 		}, "changed after it was signed"},
@@ -41,7 +35,20 @@ func (b *bench) refused(ctx context.Context) (err error) {
 		}, "is not signed"},
 		{"downgraded", "0.9.0", b.signer, nil, "older than the least"},
 		{"by a wrong key", "3.3.0", b.thief, nil, "not signed by a trusted key"},
-	} {
+	}
+}
+
+// refused rolls out what no node may run, to all nodes at once. A client cannot
+// bring all of it to the origin: some is put there as whoever has stolen the
+// origin would, in its database.
+func (b *bench) refused(ctx context.Context) (err error) {
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(b.data, "origin.db")+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	ran := 0
+	for i, artifact := range b.forbidden() {
 		modules, err := b.variants(uint32(10 + i))
 		if err != nil {
 			return err
@@ -49,15 +56,8 @@ func (b *bench) refused(ctx context.Context) (err error) {
 		if err := b.push(ctx, artifact.version, artifact.key, map[string][]byte{"agents": modules["agents"]}); err != nil {
 			return err
 		}
-		sum := sha256.Sum256(modules["agents"])
-		for _, statement := range artifact.steal {
-			done, err := db.ExecContext(ctx, statement, "sha256:"+hex.EncodeToString(sum[:]), artifact.version)
-			if err != nil {
-				return fmt.Errorf("%s: %w", artifact.what, err)
-			}
-			if n, err := done.RowsAffected(); err != nil || n == 0 {
-				return fmt.Errorf("%s: the origin's database has nothing to change (%v): %s", artifact.what, err, statement)
-			}
+		if err := artifact.tamper(ctx, db, modules["agents"]); err != nil {
+			return fmt.Errorf("%s: %w", artifact.what, err)
 		}
 		if err := b.operate(ctx, "rollout", artifact.version, "--stages", "100", "--canary", "0", "--pause", "0s"); err != nil {
 			return err
@@ -78,5 +78,20 @@ func (b *bench) refused(ctx context.Context) (err error) {
 		b.Printf("%s: %s: %s", artifact.what, r.State, r.Reason)
 	}
 	b.Figure("refused_artifacts_run", float64(ran), "artifacts")
+	return nil
+}
+
+// tamper changes the artifact, whose module is given, in the origin's database.
+func (f *forbidden) tamper(ctx context.Context, db *sql.DB, module []byte) error {
+	sum := sha256.Sum256(module)
+	for _, statement := range f.steal {
+		done, err := db.ExecContext(ctx, statement, "sha256:"+hex.EncodeToString(sum[:]), f.version)
+		if err != nil {
+			return err
+		}
+		if n, err := done.RowsAffected(); err != nil || n == 0 {
+			return fmt.Errorf("the origin's database has nothing to change (%v): %s", err, statement)
+		}
+	}
 	return nil
 }

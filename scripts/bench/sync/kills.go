@@ -17,77 +17,29 @@ import (
 )
 
 // killing sends leads to a node while it and its origin are killed in turn, and
-// counts what has arrived at the origin. A request that gets no answer, or a 500,
-// is sent again with the same Idempotency-Key.
+// counts what has arrived at the origin.
 func (b *bench) killing(ctx context.Context) error {
-	dir := filepath.Join(b.Dir, "kills")
-	p := &pair{
-		bench: b, dir: dir, origin: fleet.Process{Ready: filepath.Join(dir, "origin", "origin.json")},
-		node: fleet.Process{Ready: filepath.Join(dir, "node", "node.json")}, admin: "127.0.0.1:0", nats: "127.0.0.1:0", listen: "127.0.0.1:0",
-	}
+	p := &pair{bench: b, dir: filepath.Join(b.Dir, "kills"), admin: "127.0.0.1:0", nats: "127.0.0.1:0", listen: "127.0.0.1:0"}
+	p.origin.Ready = filepath.Join(p.dir, "origin", "origin.json")
+	p.node.Ready = filepath.Join(p.dir, "node", "node.json")
 	defer p.node.Kill()
 	defer p.origin.Kill()
-	if err := p.startOrigin(ctx); err != nil {
+	if err := p.start(ctx); err != nil {
 		return err
 	}
-	token, err := os.ReadFile(filepath.Join(dir, "origin", "admin.token"))
-	if err != nil {
-		return err
-	}
-	a := &fleet.Admin{URL: "http://" + p.admin, Token: strings.TrimSpace(string(token)), Client: b.region.client}
-	account, err := a.Account(ctx)
-	if err != nil {
-		return err
-	}
-	_, key, err := a.Key(ctx, account, unlimited)
-	if err != nil {
-		return err
-	}
-	if p.credentials, err = a.Enrol(ctx, filepath.Join(dir, "node"), "bench"); err != nil {
-		return err
-	}
-	if err := os.Symlink(b.cache, filepath.Join(dir, "node", "cache")); err != nil {
-		return err
-	}
-	if err := p.startNode(ctx); err != nil {
-		return err
-	}
-	if b.post(ctx, "http://"+p.listen, key, "first", "lead-first@example.com") != http.StatusCreated { // the node now holds the key
-		return fmt.Errorf("the first lead was refused")
-	}
-
-	var next, done, refused atomic.Int64
+	var sent leadCount
 	var posting sync.WaitGroup
 	for range 8 {
-		posting.Go(func() {
-			for i := next.Add(1); i <= int64(b.leads); i = next.Add(1) {
-				name := fmt.Sprintf("lead-%05d@example.com", i)
-				for status := 0; status != http.StatusCreated && ctx.Err() == nil; {
-					if status = b.post(ctx, "http://"+p.listen, key, name, name); status != http.StatusCreated {
-						refused.Add(1)
-						_ = harness.Sleep(ctx, 20*time.Millisecond)
-					}
-				}
-				done.Add(1)
-			}
-		})
+		posting.Go(func() { p.sendLeads(ctx, &sent) })
 	}
-	kills := 0
-	for ; kills < b.kills; kills++ {
+	for kill := range b.kills {
 		// Spread over the whole of the leads, and while some are sent.
-		for done.Load() < int64(b.leads*kills/(b.kills+1)) {
+		for sent.done.Load() < int64(b.leads*kill/(b.kills+1)) {
 			if err := harness.Sleep(ctx, 5*time.Millisecond); err != nil {
 				return err
 			}
 		}
-		if kills%2 == 0 {
-			p.node.Kill()
-			err = p.startNode(ctx)
-		} else {
-			p.origin.Kill()
-			err = p.startOrigin(ctx)
-		}
-		if err != nil {
+		if err := p.killOne(ctx, kill); err != nil {
 			return err
 		}
 	}
@@ -98,23 +50,47 @@ func (b *bench) killing(ctx context.Context) error {
 	if err := p.drained(ctx); err != nil {
 		return err
 	}
-	arrived, err := leadsOf(ctx, a, account)
+	arrived, err := leadsOf(ctx, p.client, p.account)
 	if err != nil {
 		return err
 	}
 	lost, twice := 0, 0
-	for i := 1; i <= b.leads; i++ {
-		switch n := arrived[fmt.Sprintf("lead-%05d@example.com", i)]; {
+	for i := range b.leads {
+		switch n := arrived[leadEmail(i)]; {
 		case n == 0:
 			lost++
 		case n > 1:
 			twice += n - 1
 		}
 	}
-	b.Printf("%d leads through %d kills; %d requests had to be sent again", b.leads, kills, refused.Load())
+	b.Printf("%d leads through %d kills; %d requests had to be sent again", b.leads, b.kills, sent.again.Load())
 	b.Figure("leads_lost", float64(lost), "leads")
 	b.Figure("leads_duplicated", float64(twice), "leads")
 	return nil
+}
+
+// leadCount counts the leads of all senders.
+type leadCount struct{ next, done, again atomic.Int64 }
+
+func leadEmail(i int) string { return fmt.Sprintf("lead-%05d@example.com", i) }
+
+// sendLeads sends leads until all senders together have sent every one. A request
+// that gets no answer, or a 500, is sent again with the same Idempotency-Key.
+func (p *pair) sendLeads(ctx context.Context, count *leadCount) {
+	for {
+		i := count.next.Add(1) - 1
+		if i >= int64(p.bench.leads) {
+			return
+		}
+		email := leadEmail(int(i))
+		for p.bench.post(ctx, "http://"+p.listen, p.key, email, email) != http.StatusCreated {
+			count.again.Add(1)
+			if harness.Sleep(ctx, 20*time.Millisecond) != nil {
+				return
+			}
+		}
+		count.done.Add(1)
+	}
 }
 
 // leadsOf counts the account's leads by e-mail address.
@@ -142,10 +118,53 @@ func leadsOf(ctx context.Context, a *fleet.Admin, account string) (map[string]in
 type pair struct {
 	bench               *bench
 	dir                 string
+	client              *fleet.Admin
+	account, key        string // key is a partner's
 	credentials         string
 	admin, nats, listen string // host:port
 	metrics             string
 	origin, node        fleet.Process
+}
+
+// start starts both, and has the node hold a key of an account.
+func (p *pair) start(ctx context.Context) error {
+	if err := p.startOrigin(ctx); err != nil {
+		return err
+	}
+	token, err := os.ReadFile(filepath.Join(p.dir, "origin", "admin.token"))
+	if err != nil {
+		return err
+	}
+	p.client = &fleet.Admin{URL: "http://" + p.admin, Token: strings.TrimSpace(string(token)), Client: p.bench.region.client}
+	if p.account, err = p.client.Account(ctx); err != nil {
+		return err
+	}
+	if _, p.key, err = p.client.Key(ctx, p.account, unlimited); err != nil {
+		return err
+	}
+	if p.credentials, err = p.client.Enrol(ctx, filepath.Join(p.dir, "node"), "bench"); err != nil {
+		return err
+	}
+	if err := os.Symlink(p.bench.cache, filepath.Join(p.dir, "node", "cache")); err != nil {
+		return err
+	}
+	if err := p.startNode(ctx); err != nil {
+		return err
+	}
+	if p.bench.post(ctx, "http://"+p.listen, p.key, "first", "lead-first@example.com") != http.StatusCreated {
+		return fmt.Errorf("the first lead was refused")
+	}
+	return nil
+}
+
+// killOne kills the node or the origin, in turn, and starts it again.
+func (p *pair) killOne(ctx context.Context, nth int) error {
+	if nth%2 == 0 {
+		p.node.Kill()
+		return p.startNode(ctx)
+	}
+	p.origin.Kill()
+	return p.startOrigin(ctx)
 }
 
 func (p *pair) startOrigin(ctx context.Context) error {
