@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -58,18 +57,8 @@ type centre struct {
 	*origin.Origin
 	db     *central.DB
 	sender *webhook.Sender
-	awake  atomic.Bool // the sender and the origin can be woken
 
 	stopTraces func() error
-}
-
-// committed wakes the senders, here and in other processes, for deliveries that
-// this one's did not take as they were written.
-func (o *centre) committed(c central.Commit) {
-	if c.Deliveries > 0 && o.awake.Load() {
-		o.sender.Wake()
-		o.WakeOthers()
-	}
 }
 
 // startCentre brings up the database, the sender, the origin, in this order.
@@ -91,7 +80,7 @@ func startCentre(ctx context.Context, c centreConfig) (_ *centre, err error) {
 		return nil, err
 	}
 	if o.db, err = central.Open(ctx, central.Config{
-		URL: c.database, Secrets: sealer, Log: c.log, Committed: o.committed,
+		URL: c.database, Secrets: sealer, Log: c.log,
 	}); err != nil {
 		return nil, err
 	}
@@ -122,7 +111,13 @@ func startCentre(ctx context.Context, c centreConfig) (_ *centre, err error) {
 	if err != nil {
 		return nil, err
 	}
-	o.awake.Store(true)
+	// Deliveries that the sender did not take as they were written.
+	o.db.OnCommit(func(c central.Commit) {
+		if c.Deliveries > 0 {
+			o.sender.Wake()
+			o.WakeOthers()
+		}
+	})
 	return o, nil
 }
 

@@ -137,7 +137,7 @@ func TestStop(t *testing.T) {
 			case <-q.Context().Done():
 			}
 		})
-		db := openDB(t, url, nil)
+		db := openDB(t, url)
 		a, err := db.CreateAccount(t.Context(), store.Account{Name: "A", Mode: store.ModeLive, Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
 		must(t, err)
 		must(t, db.AddSubscription(t.Context(), subscription(a.ID, endpoint.URL)))
@@ -171,7 +171,7 @@ func TestConfig(t *testing.T) {
 	if _, err := Start(t.Context(), Config{}); err == nil {
 		t.Error("started without a store")
 	}
-	db := openDB(t, t.TempDir()+"/origin.db", nil)
+	db := openDB(t, t.TempDir()+"/origin.db")
 	for _, file := range []string{t.TempDir() + "/none.pem", "config.go"} {
 		if _, err := Start(t.Context(), Config{Store: db, Guard: NewGuard(GuardConfig{}), CAFile: file}); err == nil {
 			t.Errorf("started with CA file %s", file)

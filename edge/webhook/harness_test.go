@@ -39,38 +39,30 @@ type rig struct {
 	account string
 }
 
-// wakeOn is a Committed that wakes a sender once there is one.
-type wakeOn struct {
-	mu     sync.Mutex
-	sender *Sender
-}
-
-func (w *wakeOn) committed(c central.Commit) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.sender != nil && c.Deliveries > 0 {
-		w.sender.Wake()
-	}
+// wakeOnCommit wakes a sender when deliveries of its database are due.
+func wakeOnCommit(db *central.DB, s *Sender) {
+	db.OnCommit(func(c central.Commit) {
+		if c.Deliveries > 0 {
+			s.Wake()
+		}
+	})
 }
 
 func newRig(t testing.TB, url string, c Config) *rig {
 	t.Helper()
 	r := &rig{t: t}
-	wake := &wakeOn{}
-	r.db = openDB(t, url, wake.committed)
+	r.db = openDB(t, url)
 	a, err := r.db.CreateAccount(t.Context(), store.Account{Name: "A", Mode: store.ModeLive, Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
 	must(t, err)
 	r.account = a.ID
 	r.sender = startSender(t, r.db, c)
-	wake.mu.Lock()
-	wake.sender = r.sender
-	wake.mu.Unlock()
+	wakeOnCommit(r.db, r.sender)
 	return r
 }
 
-func openDB(t testing.TB, url string, committed func(central.Commit)) *central.DB {
+func openDB(t testing.TB, url string) *central.DB {
 	t.Helper()
-	db, err := central.Open(t.Context(), central.Config{URL: url, Committed: committed})
+	db, err := central.Open(t.Context(), central.Config{URL: url})
 	must(t, err)
 	t.Cleanup(func() { must(t, db.Close()) })
 	return db

@@ -45,8 +45,7 @@ func runChild(spec []string) error {
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 		cancel()
 	}()
-	wake := &wakeOn{}
-	db, err := central.Open(context.Background(), central.Config{URL: spec[0], Committed: wake.committed})
+	db, err := central.Open(context.Background(), central.Config{URL: spec[0]})
 	if err != nil {
 		return err
 	}
@@ -57,9 +56,7 @@ func runChild(spec []string) error {
 	if err != nil {
 		return err
 	}
-	wake.mu.Lock()
-	wake.sender = sender
-	wake.mu.Unlock()
+	wakeOnCommit(db, sender)
 	var writers sync.WaitGroup
 	for range 4 {
 		writers.Go(func() {
@@ -121,7 +118,7 @@ func TestNothingIsLostByKills(t *testing.T) {
 			}
 		})
 		ca := caFile(t, endpoint)
-		db := openDB(t, url, nil)
+		db := openDB(t, url)
 		a, err := db.CreateAccount(t.Context(), store.Account{Name: "A", Mode: store.ModeLive, Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
 		must(t, err)
 		subs := []store.Subscription{subscription(a.ID, endpoint.URL+"/0"), subscription(a.ID, endpoint.URL+"/1")}
@@ -159,7 +156,7 @@ func TestNothingIsLostByKills(t *testing.T) {
 		}
 		must(t, last.cmd.Wait())
 
-		db = openDB(t, url, nil)
+		db = openDB(t, url)
 		startSender(t, db, Config{CAFile: ca, Schedule: soon})
 		arrived := func() (missing int) {
 			got := map[string]bool{}
@@ -211,7 +208,7 @@ func TestSeveralSenders(t *testing.T) {
 	url := centraltest.Postgres(t)
 	endpoint := newReceiver(t, nil)
 	ca := caFile(t, endpoint)
-	db := openDB(t, url, nil)
+	db := openDB(t, url)
 	a, err := db.CreateAccount(t.Context(), store.Account{Name: "A", Mode: store.ModeLive, Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
 	must(t, err)
 	const subs, events = 10, 60
@@ -224,7 +221,7 @@ func TestSeveralSenders(t *testing.T) {
 	}
 	var senders []*Sender
 	for range 3 {
-		other := openDB(t, url, nil)
+		other := openDB(t, url)
 		senders = append(senders, startSender(t, other, Config{CAFile: ca, Window: 8}))
 	}
 	until(t, "all delivered", 30*time.Second, func() bool { return endpoint.count() >= subs*events })
@@ -251,7 +248,7 @@ func TestSeveralSenders(t *testing.T) {
 func TestLeaseOfTheDead(t *testing.T) {
 	url := centraltest.Postgres(t)
 	endpoint := newReceiver(t, nil)
-	db := openDB(t, url, nil)
+	db := openDB(t, url)
 	a, err := db.CreateAccount(t.Context(), store.Account{Name: "A", Mode: store.ModeLive, Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
 	must(t, err)
 	s := subscription(a.ID, endpoint.URL)
@@ -263,7 +260,7 @@ func TestLeaseOfTheDead(t *testing.T) {
 		t.Fatalf("%d claims", len(claims))
 	}
 	claimed := time.Now()
-	startSender(t, openDB(t, url, nil), Config{CAFile: caFile(t, endpoint)})
+	startSender(t, openDB(t, url), Config{CAFile: caFile(t, endpoint)})
 	until(t, "delivery", 10*time.Second, func() bool { return endpoint.count() == 1 })
 	if at := endpoint.all()[0].at; at.Sub(claimed) < 500*time.Millisecond {
 		t.Errorf("taken from a holder that may be alive, after %v", at.Sub(claimed))

@@ -29,7 +29,7 @@ func TestLostConnections(t *testing.T) {
 			return n > 0
 		})
 	}
-	events.settle(openDB(t, url, nil))
+	events.settle(openDB(t, url))
 	errors := events.log.count("level=ERROR")
 	if len(events.refused)+errors == 0 {
 		t.Error("the ended connections were not noticed")

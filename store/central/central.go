@@ -22,8 +22,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"partneredge/store"
 )
 
 // Config says where the database is.
@@ -38,25 +36,14 @@ type Config struct {
 	Now func() time.Time
 	// Secrets encrypts signing secrets at rest. nil: they are kept as they are.
 	Secrets Sealer
-	// Committed is told after each commit of this process that made changes or
-	// queued deliveries, one after the other in the order of commit. No write goes
-	// on before it returns, so it must return at once and must not call the DB.
-	// nil: nobody.
-	Committed func(Commit)
-}
-
-// Commit is what a committed transaction left for others to do.
-type Commit struct {
-	Changes    []store.Change // in order of Seq
-	Deliveries int            // due at once, that nobody has taken
 }
 
 // DB is the store. It is safe for many goroutines.
 type DB struct {
 	dialect
-	log       *slog.Logger
-	clock     func() time.Time
-	committed func(Commit)
+	log     *slog.Logger
+	clock   func() time.Time
+	commits commits
 
 	read  *sql.DB
 	write *sql.DB // of SQLite: one connection; of PostgreSQL: the same as read
@@ -75,11 +62,10 @@ type DB struct {
 // newer version has changed is refused.
 func Open(ctx context.Context, c Config) (*DB, error) {
 	db := &DB{
-		log:       c.Log,
-		clock:     c.Now,
-		committed: c.Committed,
-		jobs:      make(chan *job),
-		stop:      make(chan struct{}),
+		log:   c.Log,
+		clock: c.Now,
+		jobs:  make(chan *job),
+		stop:  make(chan struct{}),
 	}
 	if db.log == nil {
 		db.log = slog.New(slog.DiscardHandler)

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -197,18 +198,19 @@ func TestFanOut(t *testing.T) {
 	})
 }
 
-// TestCommitted is told of each commit's changes and deliveries, in order.
-func TestCommitted(t *testing.T) {
+// TestOnCommit counts changes and deliveries of commits, in their order.
+func TestOnCommit(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		ctx := context.Background()
 		var seqs []int64
 		deliveries := 0
-		db := openWith(t, p, Config{Committed: func(c Commit) {
+		db := open(t, p)
+		db.OnCommit(func(c Commit) {
 			for _, change := range c.Changes {
 				seqs = append(seqs, change.Seq)
 			}
 			deliveries += c.Deliveries
-		}})
+		})
 		a := newAccount(t, db, store.ModeLive)
 		for range 3 {
 			noError(t, db.AddSubscription(ctx, subscriptionFor(a.ID, store.EventSentinelFired)))
@@ -229,6 +231,42 @@ func TestCommitted(t *testing.T) {
 		}
 		if len(seqs) == 0 || deliveries != 3*callers*each {
 			t.Errorf("told of %d changes, %d deliveries", len(seqs), deliveries)
+		}
+	})
+}
+
+// TestOnCommitSubscribers expects every subscriber to be called before a write
+// returns, with what that write leaves to do, and not after it unsubscribed.
+func TestOnCommitSubscribers(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		db := open(t, p)
+		var first, second []Commit
+		unsubscribe := db.OnCommit(func(c Commit) { first = append(first, c) })
+		db.OnCommit(func(c Commit) { second = append(second, c) })
+		a := newAccount(t, db, store.ModeLive)
+		k := must(db.CreateKey(ctx, keyFor(a.ID)))(t)
+		if len(first)+len(second) != 0 {
+			t.Errorf("an account and a key, which no node holds yet, are announced: %+v", first)
+		}
+		_, _, err := db.RevokeKey(ctx, k.ID)
+		noError(t, err)
+		want := []Commit{{Changes: []store.Change{{Seq: 1, Kind: store.ChangeKey, Ref: k.ID, Gone: true}}}}
+		if !reflect.DeepEqual(first, want) || !reflect.DeepEqual(second, want) {
+			t.Errorf("a revocation: %+v and %+v, want %+v", first, second, want)
+		}
+		unsubscribe()
+		unsubscribe()
+
+		r := must(db.AddRollout(ctx, store.Rollout{Release: "rel_1", Digest: "sha256:1", State: store.RollingOut, Stages: []int{100}}))(t)
+		stale := r
+		_, _, err = db.StepRollout(ctx, r)
+		noError(t, err)
+		_, _, err = db.StepRollout(ctx, stale) // writes nothing
+		noError(t, err)
+		want = append(want, Commit{Rollouts: true}, Commit{Rollouts: true})
+		if len(first) != 1 || !reflect.DeepEqual(second, want) {
+			t.Errorf("two steps of a rollout: %+v and %+v, want %+v", first[1:], second, want)
 		}
 	})
 }

@@ -45,6 +45,7 @@ func (db *DB) AddRollout(ctx context.Context, r store.Rollout) (store.Rollout, e
 			r.ID, r.Release, activeColumn(r), r.Revision, jsonText(r)); err != nil {
 			return err
 		}
+		t.rollouts = true
 		before := map[string]string{}
 		for _, n := range r.Nodes {
 			before[n.ID] = n.Before
@@ -81,6 +82,7 @@ func (db *DB) StepRollout(ctx context.Context, r store.Rollout) (next store.Roll
 		if stepped = touched == 1; err != nil || !stepped {
 			return err
 		}
+		t.rollouts = true
 		if err := t.settle(ctx, was, r); err != nil {
 			return err
 		}

@@ -25,6 +25,7 @@ type tx struct {
 	taker      *Taker         // of the deliveries; nil: nobody
 	taken      []Claim        // what it accepted
 	requeued   int            // deliveries that are due again
+	rollouts   bool           // a rollout was written
 	actor      *store.Actor   // of the job that runs, whom the audit log names; nil: nobody
 }
 

@@ -330,8 +330,9 @@ func (t *tx) tell() {
 	if len(t.taken) > 0 {
 		t.taker.Take(t.taken)
 	}
-	c := Commit{Changes: t.changes, Deliveries: len(t.deliveries.id) - len(t.taken) + t.requeued}
-	if t.db.committed != nil && len(c.Changes)+c.Deliveries > 0 {
-		t.db.committed(c)
-	}
+	t.db.commits.publish(Commit{
+		Changes:    t.changes,
+		Deliveries: len(t.deliveries.id) - len(t.taken) + t.requeued,
+		Rollouts:   t.rollouts,
+	})
 }

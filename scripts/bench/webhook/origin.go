@@ -31,12 +31,15 @@ type origin struct {
 func openOrigin(ctx context.Context, url string) (*origin, error) {
 	o := &origin{log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	var err error
-	o.db, err = central.Open(ctx, central.Config{URL: url, Log: o.log, Committed: func(c central.Commit) {
+	if o.db, err = central.Open(ctx, central.Config{URL: url, Log: o.log}); err != nil {
+		return nil, err
+	}
+	o.db.OnCommit(func(c central.Commit) {
 		if s := o.sender.Load(); s != nil && c.Deliveries > 0 {
 			s.Wake()
 		}
-	}})
-	return o, err
+	})
+	return o, nil
 }
 
 // fresh starts an origin over an empty database, with a subscription for each
