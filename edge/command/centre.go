@@ -13,6 +13,7 @@ import (
 
 	"partneredge/edge/console"
 	"partneredge/edge/origin"
+	"partneredge/edge/origin/admin"
 	"partneredge/edge/webhook"
 	"partneredge/edge/webhook/secrets"
 	"partneredge/store/central"
@@ -104,7 +105,7 @@ func startCentre(ctx context.Context, c centreConfig) (_ *centre, err error) {
 		NATSListen: c.natsListen, NATSCert: c.natsCert, NATSKey: c.natsKey,
 		NATSURL: c.natsURL, NATSKeys: c.natsKeys, NATSCredentials: c.natsCredentials, NATSCA: c.natsCA,
 		OnWake: o.sender.Wake, Tail: o.sender.Tail, DeliveryRetention: c.retention,
-		Console: func(api http.Handler) (origin.Console, error) {
+		Console: func(api http.Handler) (admin.Console, error) {
 			return console.New(console.Config{API: api, Proxies: c.adminProxies, Log: c.log})
 		},
 	})

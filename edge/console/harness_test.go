@@ -20,6 +20,7 @@ import (
 
 	"partneredge/edge/console"
 	"partneredge/edge/origin"
+	"partneredge/edge/origin/admin"
 	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/central"
@@ -50,7 +51,7 @@ func begin(t *testing.T) *world {
 	}
 	w.Origin, err = origin.Start(t.Context(), origin.Config{
 		Dir: dir, DB: w.db, Guard: openGuard{}, Log: log,
-		Console: func(api http.Handler) (origin.Console, error) {
+		Console: func(api http.Handler) (admin.Console, error) {
 			return console.New(console.Config{API: api, Log: log})
 		},
 	})

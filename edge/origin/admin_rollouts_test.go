@@ -6,9 +6,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"partneredge/edge/origin/rollout"
 	"partneredge/edge/wire"
 	"partneredge/store"
 )
@@ -255,13 +257,13 @@ func TestTwoOriginsOneRollout(t *testing.T) {
 	w := begin(t)
 	r := w.noteRelease()
 	a := w.run("A")
-	second := newRollouts(w.config.DB, w.Origin.broker.conn, w.Origin.requests.fleet, w.config.withDefaults())
+	second := rollout.Start(rollout.Config{
+		DB: w.config.DB, Conn: w.broker.Conn(), Nodes: w.replication.Presence(), Log: w.config.Log, Now: time.Now,
+	})
+	t.Cleanup(second.Stop)
 	for range 5 {
 		started := w.must(201, "POST", r.promote, object{"stages": []int{100}, "pause_seconds": 0, "canary_percent": 10})
 		w.eventually("it is done", func() bool {
-			if err := second.look(t.Context()); err != nil {
-				t.Fatal(err)
-			}
 			return w.must(200, "GET", "/admin/v1/rollouts/"+started["id"].(string), nil)["state"] == string(store.Done)
 		})
 		w.eventually("A runs it", func() bool { return a.runs() == r.digest })

@@ -28,14 +28,21 @@ func adminStreams(w *world) {
 		for _, seconds := range []string{"0", "-1", "601", "x"} {
 			w.refused(400, "seconds_invalid", "GET", path+"?seconds="+seconds, nil)
 		}
-		for range maxStreams {
-			w.admin.streams <- struct{}{}
-		}
-		w.refused(429, "rate_limited", "GET", path, nil)
-		for range maxStreams {
-			<-w.admin.streams
-		}
 	}
+	var open []*followed
+	for range 64 {
+		open = append(open, w.follow(events, ""))
+	}
+	for _, path := range []string{tail, events} {
+		w.refused(429, "rate_limited", "GET", path, nil)
+	}
+	for _, f := range open {
+		f.end()
+	}
+	w.eventually("streams are taken again", func() bool {
+		status, _, _ := w.send("GET", events+"?seconds=1", nil, bearer)
+		return status == 200
+	})
 	w.refused(400, "types_invalid", "GET", events+"?types=sentinel.fired,nonsense", nil)
 	w.refused(400, "types_invalid", "GET", events+"?types=", nil)
 	w.refused(400, "since_invalid", "GET", events+"?since=yesterday", nil)

@@ -130,7 +130,7 @@ func (w *world) send(method, path string, body any, authorization string, more .
 	}
 	resp, text := w.exchange(method, path, header, sent)
 	if w.contract != nil {
-		_, pattern := w.admin.routes.Handler(resp.Request)
+		_, pattern := w.contract.routes.Handler(resp.Request)
 		w.contract.check(w.T, pattern, resp.Request, sent, resp.StatusCode, resp.Header, text)
 	}
 	return resp.StatusCode, resp.Header, text

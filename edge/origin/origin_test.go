@@ -27,6 +27,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"partneredge/edge/origin/natsauth"
 	"partneredge/edge/wire"
 	"partneredge/store"
 )
@@ -188,7 +189,11 @@ func TestCertificatesAreReplaced(t *testing.T) {
 	if !ok {
 		t.Fatalf("the admin API is at %s", w.AdminURL())
 	}
-	credentials, err := w.broker.authority.originUser()
+	authority, err := natsauth.Open(filepath.Join(w.config.Dir, "nats"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	credentials, err := authority.OriginUser()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,11 +325,11 @@ func TestTwoOriginsOverACluster(t *testing.T) {
 // that an origin leaves.
 func startCluster(t *testing.T, keys string) (*server.Server, string) {
 	t.Helper()
-	a, err := openAuthority(keys)
+	a, err := natsauth.Open(keys)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.writeClusterConfig(filepath.Join(keys, "cluster.conf"), nil); err != nil {
+	if err := a.WriteCluster(keys, nil); err != nil {
 		t.Fatal(err)
 	}
 	conf := filepath.Join(keys, "server.conf")
@@ -371,7 +376,7 @@ func TestStopCutsShort(t *testing.T) {
 	cancel()
 	began := time.Now()
 	_ = w.Stop(ctx)
-	if took := time.Since(began); took > requestTime/2 {
+	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("it took %s", took)
 	}
 }

@@ -1,15 +1,16 @@
 package origin
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"partneredge/edge/origin/natsauth"
 	"partneredge/edge/wire"
 	"partneredge/store"
 )
@@ -25,11 +26,11 @@ func TestCredentials(t *testing.T) {
 	if _, err := nats.Connect(w.NATSURL()); err == nil {
 		t.Error("connected without credentials")
 	}
-	foreign, err := openAuthority(t.TempDir() + "/nats")
+	foreign, err := natsauth.Open(t.TempDir() + "/nats")
 	if err != nil {
 		t.Fatal(err)
 	}
-	forged, _, err := foreign.nodeUser(a.id)
+	forged, _, err := foreign.NodeUser(a.id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,8 +110,8 @@ func TestOriginAnswersOnlyIntoTheNodesInbox(t *testing.T) {
 	if r := ask[wire.ChangesReply](a, wire.VerbChanges, wire.ChangesRequest{Head: head}); r.Failure != "" {
 		t.Fatal(r)
 	}
-	w.requests.stop(t.Context()) // waits until all have been dealt with
-	for _, conn := range []*nats.Conn{w.broker.conn, b.conn} {
+	w.replication.Stop(t.Context()) // waits until all have been dealt with
+	for _, conn := range []*nats.Conn{w.broker.Conn(), b.conn} {
 		if err := conn.Flush(); err != nil {
 			t.Fatal(err)
 		}
@@ -187,11 +188,11 @@ func TestRevocationElsewhere(t *testing.T) {
 // Whoever knocks at the port with credentials of others fills no log.
 func TestKnockingIsWarnedOfSeldom(t *testing.T) {
 	w := begin(t)
-	foreign, err := openAuthority(t.TempDir() + "/nats")
+	foreign, err := natsauth.Open(t.TempDir() + "/nats")
 	if err != nil {
 		t.Fatal(err)
 	}
-	forged, _, err := foreign.nodeUser("node_forged")
+	forged, _, err := foreign.NodeUser("node_forged")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +228,11 @@ func TestKnockingIsWarnedOfSeldom(t *testing.T) {
 func TestAdmission(t *testing.T) {
 	w := begin(t)
 	a := w.enrol("a")
-	credentials, _, err := w.broker.authority.nodeUser("node_unknown")
+	authority, err := natsauth.Open(filepath.Join(w.config.Dir, "nats"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	credentials, _, err := authority.NodeUser("node_unknown")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,8 +252,8 @@ func TestAdmission(t *testing.T) {
 	if n := strings.Count(w.logs.String(), "level=WARN"); n != 1 {
 		t.Errorf("%d warnings of a node that asks on:\n%s", n, w.logs)
 	}
-	w.requests.fleet.put(store.Node{ID: a.id, RevokedAt: time.Now()})
-	if err := w.requests.fleet.admit(context.Background(), a.id); !errors.Is(err, store.ErrInvalid) {
-		t.Errorf("a revoked node: %v", err)
+	w.replication.Presence().Put(store.Node{ID: a.id, RevokedAt: time.Now()})
+	if r := ask[wire.ChangesReply](a, wire.VerbChanges, wire.ChangesRequest{Head: head}); r.Failure != wire.NotEnrolled {
+		t.Errorf("a revoked node got %+v", r)
 	}
 }

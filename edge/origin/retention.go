@@ -3,6 +3,7 @@ package origin
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"partneredge/store/central"
@@ -24,6 +25,25 @@ type retention struct {
 	keep time.Duration
 	now  func() time.Time
 	log  *slog.Logger
+
+	cancel context.CancelFunc
+	loop   sync.WaitGroup
+}
+
+// startRetention returns nil when deliveries are kept for good.
+func startRetention(c Config) *retention {
+	if c.DeliveryRetention <= 0 {
+		return nil
+	}
+	running, cancel := context.WithCancel(context.Background())
+	r := &retention{db: c.DB, keep: c.DeliveryRetention, now: c.Now, log: c.Log, cancel: cancel}
+	r.loop.Go(func() { r.run(running, retentionEvery) })
+	return r
+}
+
+func (r *retention) stop() {
+	r.cancel()
+	r.loop.Wait()
 }
 
 // run drops what is old now, and again and again until ctx ends.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"partneredge/edge/origin/admin"
 	"partneredge/store"
 )
 
@@ -29,7 +30,7 @@ func adminTokens(w *world) {
 	if status != 200 || !strings.Contains(string(text), id) || !strings.Contains(string(text), `"operator"`) {
 		w.Errorf("whoami answered %d %s", status, text)
 	}
-	if v := w.must(200, "GET", "/admin/v1/whoami", nil); v["id"] != fileActor || v["role"] != "admin" {
+	if v := w.must(200, "GET", "/admin/v1/whoami", nil); v["id"] != "file" || v["role"] != "admin" {
 		w.Errorf("whoami of the file's token: %v", v)
 	}
 	if _, _, text := w.send("GET", "/admin/v1/tokens", nil, "Bearer "+w.Token()); !strings.Contains(string(text), id) || strings.Contains(string(text), plaintext) {
@@ -70,7 +71,7 @@ func adminAudit(w *world) {
 		last["before"].(object)["activation_mode"] != "setup" || last["after"].(object)["activation_mode"] != "live" {
 		w.Errorf("last %v", last)
 	}
-	if first := items[1].(object); first["action"] != "account.create" || first["before"] != nil || first["actor"].(object)["id"] != fileActor {
+	if first := items[1].(object); first["action"] != "account.create" || first["before"] != nil || first["actor"].(object)["id"] != "file" {
 		w.Errorf("first %v", first)
 	}
 	if page := w.must(200, "GET", "/admin/v1/audit?limit=1", nil); page["next_cursor"] == nil || len(page["items"].([]any)) != 1 {
@@ -91,13 +92,13 @@ func TestRoles(t *testing.T) {
 	for _, role := range []store.Role{store.RoleViewer, store.RoleOperator, store.RoleAdmin} {
 		_, tokens[role] = w.token(role)
 	}
-	for _, r := range w.admin.all() {
-		method, path, _ := strings.Cut(r.pattern, " ")
+	for _, r := range admin.Routes() {
+		method, path, _ := strings.Cut(r.Pattern, " ")
 		path = strings.NewReplacer("{id}", "x", "{deal_id}", "x", "{goal_id}", "x").Replace(path)
 		for role, token := range tokens {
 			status, _, text := w.send(method, path+"?seconds=1", nil, "Bearer "+token) // a stream would not end
-			if may := role.May(least(r.pattern)); status == 401 || may == (status == 403) {
-				t.Errorf("%s as %s answered %d %s", r.pattern, role, status, text)
+			if may := role.May(r.Role); status == 401 || may == (status == 403) {
+				t.Errorf("%s as %s answered %d %s", r.Pattern, role, status, text)
 			}
 		}
 	}
@@ -106,19 +107,14 @@ func TestRoles(t *testing.T) {
 		"POST /admin/v1/deliveries/{id}/retry": store.RoleOperator, "POST /admin/v1/nodes": store.RoleAdmin,
 		"GET /admin/v1/tokens": store.RoleAdmin, "POST /admin/v1/tokens": store.RoleAdmin,
 	}
-	for pattern, role := range want {
-		if got := least(pattern); got != role {
-			t.Errorf("%s asks for %s, want %s", pattern, got, role)
+	for _, r := range admin.Routes() {
+		if role, named := want[r.Pattern]; named && r.Role != role {
+			t.Errorf("%s asks for %s, want %s", r.Pattern, r.Role, role)
 		}
+		delete(want, r.Pattern)
 	}
-	for _, pattern := range adminsOnly {
-		found := false
-		for _, r := range w.admin.all() {
-			found = found || r.pattern == pattern
-		}
-		if !found {
-			t.Errorf("no route %s", pattern)
-		}
+	if len(want) > 0 {
+		t.Errorf("no routes %v", want)
 	}
 	if store.Role("root").May(store.RoleViewer) || store.Role("").May("") {
 		t.Error("an unknown role may something")

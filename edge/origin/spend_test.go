@@ -128,14 +128,14 @@ func TestLimitsAreTheKeysOwn(t *testing.T) {
 			t.Errorf("%s: told %+v, want it confirmed and nothing left", id, s)
 		}
 	}
-	if n := w.requests.desk.Len(); n != 1 {
+	if n := w.replication.MergedKeys(); n != 1 {
 		t.Errorf("%d keys are kept, want 1", n)
 	}
 
 	// While the database is away, what was read before holds; what was not is
 	// asked again.
 	w.config.DB.Close()
-	pass(limitFor)
+	pass(10 * time.Minute)
 	if got = report(5, 1_000_000); got.Keys[key].Spent != 5 {
 		t.Errorf("%+v", got.Keys[key])
 	}

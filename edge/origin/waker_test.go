@@ -19,7 +19,7 @@ func TestWake(t *testing.T) {
 	second.config.OnWake = func() { woken["second"] <- true }
 	first.start()
 	second.start()
-	if err := second.broker.conn.Flush(); err != nil { // its subscription is there
+	if err := second.broker.Conn().Flush(); err != nil { // its subscription is there
 		t.Fatal(err)
 	}
 	for range 1000 {

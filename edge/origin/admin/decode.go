@@ -1,0 +1,149 @@
+package admin
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of a request body.
+const (
+	maxBody  = 1 << 20 // bytes
+	maxDepth = 64      // arrays and objects within each other
+)
+
+// freeForm is the one field whose content is the caller's own.
+const freeForm = "trigger_data"
+
+// decode reads the body, one JSON object, into v. It is strict: a field that v
+// does not have, a field named twice, a wrong type, anything after the object,
+// and bytes that are not UTF-8 are problems.
+func decode(r *http.Request, v any) error {
+	body, err := readBody(r)
+	if err != nil {
+		return err
+	}
+	return decodeBody(body, v)
+}
+
+// decodeOptional is decode of a body that may be left out.
+func decodeOptional(r *http.Request, v any) error {
+	body, err := readBody(r)
+	if err != nil {
+		return err
+	}
+	if len(bytes.TrimSpace(body)) == 0 {
+		return nil
+	}
+	return decodeBody(body, v)
+}
+
+func readBody(r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return nil, &problem{Kind: kindTooLarge, Detail: fmt.Sprintf("a body holds at most %d bytes", maxBody)}
+	}
+	if err != nil {
+		return nil, &problem{Kind: kindBody, Reason: "unreadable"}
+	}
+	return body, nil
+}
+
+func decodeBody(body []byte, v any) error {
+	if !utf8.Valid(body) {
+		return &problem{Kind: kindBody, Reason: "not_utf8"}
+	}
+	if err := inspect(body); err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	err := d.Decode(v)
+	var wrongType *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &wrongType):
+		return &problem{Kind: kindBody, Reason: "invalid_field_type", Detail: wrongTypeDetail(wrongType)}
+	default:
+		if _, field, found := strings.Cut(err.Error(), "unknown field "); found {
+			return unknownField(strings.Trim(field, `"`))
+		}
+		return &problem{Kind: kindBody, Reason: "json_parse_failed"}
+	}
+}
+
+func wrongTypeDetail(err *json.UnmarshalTypeError) string {
+	field := err.Field
+	if field == "" {
+		return "the body must be an object"
+	}
+	return "wrong type of " + field
+}
+
+func unknownField(name string) error {
+	return &problem{Kind: kindBody, Reason: "unknown_field", Detail: "unknown field " + name}
+}
+
+// inspect walks the tokens of body for what encoding/json lets pass: it takes
+// the last of two fields of one name, and Name for name.
+func inspect(body []byte) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	if err := inspectValue(d, 0, false); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return &problem{Kind: kindBody, Reason: "json_parse_failed", Detail: "something follows the object"}
+	}
+	if first := bytes.TrimLeft(body, " \t\r\n"); first[0] != '{' {
+		return &problem{Kind: kindBody, Reason: "invalid_field_type", Detail: "the body must be an object"}
+	}
+	return nil
+}
+
+func inspectValue(d *json.Decoder, depth int, free bool) error {
+	token, err := d.Token()
+	if err != nil {
+		return &problem{Kind: kindBody, Reason: "json_parse_failed"}
+	}
+	open, isDelim := token.(json.Delim)
+	if !isDelim {
+		return nil
+	}
+	if depth == maxDepth {
+		return &problem{Kind: kindBody, Reason: "too_deep"}
+	}
+	names := make(map[string]bool)
+	for d.More() {
+		inner := free
+		if open == '{' {
+			key, err := d.Token()
+			if err != nil {
+				return &problem{Kind: kindBody, Reason: "json_parse_failed"}
+			}
+			name := key.(string) // the decoder takes nothing else here
+			if names[name] {
+				return &problem{Kind: kindBody, Reason: "duplicate_field", Detail: "field " + name + " is there twice"}
+			}
+			names[name] = true
+			if !free && name != strings.ToLower(name) {
+				return unknownField(name)
+			}
+			inner = free || name == freeForm
+		}
+		if err := inspectValue(d, depth+1, inner); err != nil {
+			return err
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return &problem{Kind: kindBody, Reason: "json_parse_failed"}
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package admin
+
+import (
+	"net/http"
+
+	"partneredge/store"
+	"partneredge/store/central"
+)
+
+// listDeliveries shows the log of a webhook with every try; ?outcome, ?state and
+// ?event_id pick a part of it.
+func (a *api) listDeliveries(r *http.Request) (answer, error) {
+	return a.deliveryLog(r, central.DeliveryFilter{SubscriptionID: r.PathValue("id"), EventID: r.URL.Query().Get("event_id")})
+}
+
+// listEventDeliveries shows what became of one event at every subscription.
+func (a *api) listEventDeliveries(r *http.Request) (answer, error) {
+	return a.deliveryLog(r, central.DeliveryFilter{EventID: r.PathValue("id")})
+}
+
+func (a *api) deliveryLog(r *http.Request, filter central.DeliveryFilter) (answer, error) {
+	query := r.URL.Query()
+	switch filter.State = store.State(query.Get("state")); filter.State {
+	case "", store.StatePending, store.StateDelivered, store.StateDead, store.StateCancelled:
+	default:
+		return answer{}, &problem{Kind: kindParameter, Reason: "state_invalid", Detail: "state must be pending, delivered, dead or cancelled"}
+	}
+	state := filter.State
+	switch query.Get("outcome") {
+	case "":
+	case "pending":
+		state = store.StatePending
+	case "delivered":
+		state = store.StateDelivered
+	case "failed":
+		state = store.StateDead
+	case "cancelled":
+		state = store.StateCancelled
+	case "refused": // in whatever state
+		filter.Refused = true
+	default:
+		return answer{}, &problem{Kind: kindParameter, Reason: "outcome_invalid", Detail: "outcome must be pending, delivered, failed, cancelled or refused"}
+	}
+	if filter.State != "" && filter.State != state {
+		return answer{}, &problem{Kind: kindParameter, Reason: "outcome_invalid", Detail: "outcome and state exclude each other"}
+	}
+	filter.State = state
+	return list(r, func(p store.Page) ([]store.Delivery, string, error) {
+		return a.DB.Deliveries(r.Context(), filter, p)
+	}, func(d store.Delivery) (deliveryView, error) { return a.deliveryWithTries(r, d) })
+}
+
+func (a *api) deliveryWithTries(r *http.Request, d store.Delivery) (deliveryView, error) {
+	var tries []store.Attempt
+	if d.Attempts > 0 {
+		var err error
+		if tries, err = a.DB.Attempts(r.Context(), d.ID); err != nil {
+			return deliveryView{}, err
+		}
+	}
+	return viewDelivery(d, tries), nil
+}
+
+func (a *api) getDelivery(r *http.Request) (answer, error) {
+	return a.showDelivery(r)(a.DB.Delivery(r.Context(), r.PathValue("id")))
+}
+
+func (a *api) showDelivery(r *http.Request) func(store.Delivery, error) (answer, error) {
+	return func(d store.Delivery, err error) (answer, error) {
+		if err != nil {
+			return answer{}, err
+		}
+		view, err := a.deliveryWithTries(r, d)
+		if err != nil {
+			return answer{}, err
+		}
+		return ok(view)
+	}
+}
+
+func (a *api) retryDelivery(r *http.Request) (answer, error) {
+	if err := decodeOptional(r, &struct{}{}); err != nil {
+		return answer{}, err
+	}
+	delivery, err := a.DB.Delivery(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	if err := a.retries.take(delivery.SubscriptionID); err != nil {
+		return answer{}, err
+	}
+	delivery, err = a.DB.RetryDelivery(r.Context(), delivery.ID)
+	return a.showDelivery(r)(delivery, err)
+}
+
+// recoverDeliveries queues again what could not be delivered of the events since
+// a time.
+func (a *api) recoverDeliveries(r *http.Request) (answer, error) {
+	var in struct {
+		Since *string `json:"since"`
+	}
+	if err := decode(r, &in); err != nil {
+		return answer{}, err
+	}
+	c := checks{kind: "invalid_recovery"}
+	c.text("since", in.Since, 64)
+	since := c.time("since", in.Since)
+	if err := c.err(); err != nil {
+		return answer{}, err
+	}
+	webhook, err := a.DB.Subscription(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	if err := a.recoveries.take(webhook.ID); err != nil {
+		return answer{}, err
+	}
+	queued, err := a.DB.RecoverDeliveries(r.Context(), webhook.ID, since)
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(struct {
+		Queued int `json:"queued"`
+	}{queued})
+}

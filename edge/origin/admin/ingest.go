@@ -1,0 +1,172 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"partneredge/store"
+)
+
+// addCoachingRun takes the insights of one run. A run without any is noted
+// nowhere.
+func (a *api) addCoachingRun(r *http.Request) (answer, error) {
+	var in struct {
+		Insights *[]struct {
+			Headline  *string `json:"headline"`
+			Detail    *string `json:"detail"`
+			CreatedAt *string `json:"created_at"`
+		} `json:"insights"`
+	}
+	if err := decode(r, &in); err != nil {
+		return answer{}, err
+	}
+	c := checks{kind: "invalid_coaching_run"}
+	if in.Insights == nil {
+		c.fail("insights", "required", "insights must be a list")
+		return answer{}, c.err()
+	}
+	if len(*in.Insights) > maxInRun {
+		c.fail("insights", "too_long", fmt.Sprintf("insights holds at most %d", maxInRun))
+	}
+	var insights []store.Insight
+	for _, i := range *in.Insights {
+		insight := store.Insight{
+			Headline:  c.text("headline", i.Headline, maxHeadline),
+			Detail:    c.optional("detail", i.Detail, maxDetail),
+			CreatedAt: c.time("created_at", i.CreatedAt),
+		}
+		if i.Detail == nil {
+			c.fail("detail", "required", "detail must be there")
+		}
+		insights = append(insights, insight)
+	}
+	if err := c.err(); err != nil {
+		return answer{}, err
+	}
+	added, event, err := a.DB.AddCoachingRun(r.Context(), r.PathValue("id"), insights)
+	if err != nil {
+		return answer{}, err
+	}
+	a.tell(r.Context(), event)
+	return createdIf(len(added) > 0, viewRun(added, event))
+}
+
+// tell wakes whoever waits for what was just committed, and traces its event.
+func (a *api) tell(ctx context.Context, e *store.Event) {
+	if e != nil {
+		a.Tracer.Emitted(ctx, e.ID, e.Type, e.CreatedAt)
+	}
+	a.Committed()
+}
+
+func (a *api) addFiring(r *http.Request) (answer, error) {
+	var in struct {
+		Name        *string         `json:"sentinel_name"`
+		Data        json.RawMessage `json:"trigger_data"`
+		Action      *string         `json:"action_taken"`
+		TriggeredAt *string         `json:"triggered_at"`
+	}
+	if err := decode(r, &in); err != nil {
+		return answer{}, err
+	}
+	c := checks{kind: "invalid_sentinel_firing"}
+	firing := store.Firing{
+		AccountID:   r.PathValue("id"),
+		Name:        c.text("sentinel_name", in.Name, maxSentinel),
+		Data:        c.object(freeForm, in.Data),
+		Action:      c.text("action_taken", in.Action, maxAction),
+		TriggeredAt: c.time("triggered_at", in.TriggeredAt),
+	}
+	if err := c.err(); err != nil {
+		return answer{}, err
+	}
+	firing, event, err := a.DB.AddFiring(r.Context(), firing)
+	if err != nil {
+		return answer{}, err
+	}
+	a.tell(r.Context(), event)
+	return created(viewFiring(firing, event))
+}
+
+func (a *api) putDeal(r *http.Request) (answer, error) {
+	var in struct {
+		Stage     *string `json:"stage"`
+		ChangedAt *string `json:"changed_at"`
+	}
+	if err := decode(r, &in); err != nil {
+		return answer{}, err
+	}
+	c := checks{kind: "invalid_deal"}
+	id := r.PathValue("deal_id")
+	deal := store.Deal{
+		ID:        c.id("deal_id", &id),
+		AccountID: r.PathValue("id"),
+		Stage:     c.text("stage", in.Stage, maxStage),
+		ChangedAt: c.time("changed_at", in.ChangedAt),
+	}
+	if err := c.err(); err != nil {
+		return answer{}, err
+	}
+	deal, _, changed, event, err := a.DB.PutDeal(r.Context(), deal)
+	if err != nil {
+		return answer{}, err
+	}
+	a.tell(r.Context(), event)
+	return createdIf(changed, viewDeal(deal, event))
+}
+
+func (a *api) addContact(r *http.Request) (answer, error) {
+	var in struct {
+		ClientID   *string `json:"client_id"`
+		Channel    *string `json:"channel"`
+		OccurredAt *string `json:"occurred_at"`
+	}
+	if err := decode(r, &in); err != nil {
+		return answer{}, err
+	}
+	c := checks{kind: "invalid_contact"}
+	contact := store.Contact{
+		AccountID:  r.PathValue("id"),
+		ClientID:   c.id("client_id", in.ClientID),
+		Channel:    c.oneOf("channel", in.Channel, "phone", "email", "sms"),
+		OccurredAt: c.time("occurred_at", in.OccurredAt),
+	}
+	if err := c.err(); err != nil {
+		return answer{}, err
+	}
+	contact, event, err := a.DB.AddContact(r.Context(), contact)
+	if err != nil {
+		return answer{}, err
+	}
+	a.tell(r.Context(), event)
+	return created(viewContact(contact, event))
+}
+
+func (a *api) putGoal(r *http.Request) (answer, error) {
+	var in struct {
+		Pace      *string `json:"pace"`
+		ChangedAt *string `json:"changed_at"`
+	}
+	if err := decode(r, &in); err != nil {
+		return answer{}, err
+	}
+	c := checks{kind: "invalid_goal"}
+	id := r.PathValue("goal_id")
+	goal := store.Goal{
+		ID:        c.id("goal_id", &id),
+		AccountID: r.PathValue("id"),
+		Pace:      c.oneOf("pace", in.Pace, "on_pace", "behind", "ahead"),
+		ChangedAt: c.time("changed_at", in.ChangedAt),
+	}
+	if err := c.err(); err != nil {
+		return answer{}, err
+	}
+	goal, _, changed, event, err := a.DB.PutGoal(r.Context(), goal)
+	if err != nil {
+		return answer{}, err
+	}
+	a.tell(r.Context(), event)
+	return createdIf(changed, viewGoal(goal, event))
+}

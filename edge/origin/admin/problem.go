@@ -1,0 +1,100 @@
+package admin
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"partneredge/store"
+)
+
+// problem is an error that an operator is told of: the body of the answer.
+type problem struct {
+	Kind   string `json:"error"`
+	Reason string `json:"reason,omitempty"` // for programs
+	Detail string `json:"detail,omitempty"` // for people
+
+	retryAfter time.Duration // of rate_limited
+}
+
+func (p *problem) Error() string { return strings.TrimSpace(p.Kind + " " + p.Reason) }
+
+// Kinds of problem, beside those that begin with "invalid_".
+const (
+	kindUnauthorized = "unauthorized"
+	kindForbidden    = "forbidden"
+	kindNotFound     = "not_found"
+	kindMethod       = "method_not_allowed"
+	kindConflict     = "conflict"
+	kindTooLarge     = "payload_too_large"
+	kindLimited      = "rate_limited"
+	kindInternal     = "internal_error"
+
+	kindBody      = "invalid_body"
+	kindParameter = "invalid_parameter"
+)
+
+// status of each kind.
+func (p *problem) status() int {
+	if strings.HasPrefix(p.Kind, "invalid_") {
+		return http.StatusBadRequest
+	}
+	switch p.Kind {
+	case kindUnauthorized:
+		return http.StatusUnauthorized
+	case kindForbidden:
+		return http.StatusForbidden
+	case kindNotFound:
+		return http.StatusNotFound
+	case kindMethod:
+		return http.StatusMethodNotAllowed
+	case kindConflict:
+		return http.StatusConflict
+	case kindLimited:
+		return http.StatusTooManyRequests
+	case kindTooLarge:
+		return http.StatusRequestEntityTooLarge
+	default:
+		return http.StatusInternalServerError
+	}
+}
+
+// problemOf maps an error to what is answered. An error that is no problem and
+// of no kind of store's is the origin's own fault, and not described.
+func problemOf(err error) *problem {
+	var p *problem
+	switch {
+	case errors.As(err, &p):
+		return p
+	case errors.Is(err, store.ErrNotFound):
+		return &problem{Kind: kindNotFound}
+	case errors.Is(err, store.ErrConflict):
+		return &problem{Kind: kindConflict, Detail: said(err, store.ErrConflict)}
+	case errors.Is(err, store.ErrInvalid):
+		return &problem{Kind: "invalid_value", Detail: said(err, store.ErrInvalid)}
+	default:
+		return &problem{Kind: kindInternal}
+	}
+}
+
+// said is what the store had to say after its kind: it names fields and states,
+// never values.
+func said(err, kind error) string {
+	_, after, found := strings.Cut(err.Error(), kind.Error()+": ")
+	if !found || strings.ContainsRune(after, '\n') || strings.Contains(after, "SQL") {
+		return ""
+	}
+	return after
+}
+
+// encode leaves <, > and & as they are, which would else be six bytes each.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}

@@ -1,0 +1,52 @@
+package admin
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"partneredge/edge/origin/registry"
+	"partneredge/store"
+	"partneredge/store/central"
+)
+
+// registered serves the registry of releases, and leaves all else to next.
+func (a *api) registered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, registry.Root) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		r.Pattern = registry.Root // for metrics, which know routes and no paths
+		a.serveRegistry(w, r)
+	})
+}
+
+// serveRegistry lets viewers pull and operators push. Clients of registries send
+// the token as they can: as the bearer's, or as a password, whatever the name.
+func (a *api) serveRegistry(w http.ResponseWriter, r *http.Request) {
+	var actor store.Actor
+	var err error
+	if _, password, basic := r.BasicAuth(); basic {
+		actor, err = a.holder(r, password)
+	} else {
+		actor, err = a.actor(r)
+	}
+	least := store.RoleOperator
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		least = store.RoleViewer
+	}
+	p := new(problem)
+	switch {
+	case errors.As(err, &p):
+		w.Header().Set("WWW-Authenticate", `Basic realm="admin"`)
+		registry.Refuse(w, p.status(), "UNAUTHORIZED", "give an admin token as the password: "+strings.ReplaceAll(p.Reason, "_", " "))
+	case err != nil:
+		a.Log.Error("registry request failed", "method", r.Method, "err", err)
+		registry.Refuse(w, http.StatusInternalServerError, "UNKNOWN", "a fault of the origin; safe to try again")
+	case !actor.Role.May(least):
+		registry.Refuse(w, http.StatusForbidden, "DENIED", "this needs the role "+string(least))
+	default:
+		a.registry.ServeHTTP(w, r.WithContext(central.WithActor(r.Context(), actor)))
+	}
+}

@@ -1,0 +1,180 @@
+package admin
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"partneredge/store"
+	"partneredge/store/central"
+)
+
+// Who may do what:
+//
+//	             read  accounts, keys, ingest,    tokens, nodes
+//	                   deliveries, all the rest   (make, list, revoke)
+//	viewer       yes   -                          nodes: read
+//	operator     yes   yes                        nodes: read
+//	admin        yes   yes                        yes
+//
+// Keys are the operators' daily work. A token lets somebody else in, and a
+// node's credentials let a machine read every key, so both are the admins'.
+var adminsOnly = [...]string{
+	"POST /admin/v1/tokens", "GET /admin/v1/tokens", "POST /admin/v1/tokens/{id}/revoke",
+	"POST /admin/v1/nodes", "POST /admin/v1/nodes/{id}/revoke", "DELETE /admin/v1/nodes/{id}",
+}
+
+// least is the role that a route asks for.
+func least(pattern string) store.Role {
+	switch {
+	case slices.Contains(adminsOnly[:], pattern):
+		return store.RoleAdmin
+	case strings.HasPrefix(pattern, "GET "):
+		return store.RoleViewer
+	default:
+		return store.RoleOperator
+	}
+}
+
+// fileActor is who has the token of the file.
+const fileActor = "file"
+
+// actor is who sends the request.
+func (a *api) actor(r *http.Request) (store.Actor, error) {
+	scheme, sent, found := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !found || !strings.EqualFold(scheme, "bearer") {
+		return store.Actor{}, &problem{Kind: kindUnauthorized, Reason: "missing_bearer_token"}
+	}
+	return a.holder(r, strings.TrimSpace(sent))
+}
+
+// holder is who has a token.
+func (a *api) holder(r *http.Request, sent string) (store.Actor, error) {
+	actor := store.Actor{Remote: remote(r)}
+	// Hashing first makes the comparison take as long whatever is sent.
+	got, want := sha256.Sum256([]byte(sent)), sha256.Sum256([]byte(a.token))
+	if subtle.ConstantTimeCompare(got[:], want[:]) == 1 {
+		actor.ID, actor.Name, actor.Role = fileActor, "token file", store.RoleAdmin
+		return actor, nil
+	}
+	wrong := &problem{Kind: kindUnauthorized, Reason: "wrong_token"}
+	if !isToken(sent) {
+		return store.Actor{}, wrong
+	}
+	token, err := a.DB.TokenByHash(r.Context(), got)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return store.Actor{}, wrong
+	case err != nil:
+		return store.Actor{}, err
+	case !token.RevokedAt.IsZero():
+		return store.Actor{}, &problem{Kind: kindUnauthorized, Reason: "token_revoked"}
+	}
+	actor.ID, actor.Name, actor.Role = token.ID, token.Name, token.Role
+	return actor, nil
+}
+
+// remote is the address of the peer, "" when it has none.
+func remote(r *http.Request) string {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return ""
+	}
+	return peer.Addr().Unmap().WithZone("").String()
+}
+
+// tokenPrefix begins the plaintext of every token, so that scanners of leaked
+// secrets can know one.
+const tokenPrefix = "edgeadm_"
+
+// mintToken makes the plaintext of a token: the prefix and 32 random bytes in
+// hex.
+func mintToken() string {
+	var random [32]byte
+	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
+	return tokenPrefix + hex.EncodeToString(random[:])
+}
+
+// isToken tells whether s has the form of a token, before the database is asked.
+func isToken(s string) bool {
+	digits, found := strings.CutPrefix(s, tokenPrefix)
+	if !found || len(digits) != 64 {
+		return false
+	}
+	_, err := hex.DecodeString(digits)
+	return err == nil
+}
+
+type tokenView struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Role      string `json:"role"`
+	CreatedAt stamp  `json:"created_at"`
+	RevokedAt stamp  `json:"revoked_at"`
+}
+
+func viewToken(t store.Token) tokenView {
+	return tokenView{t.ID, t.Name, string(t.Role), stamp(t.CreatedAt), stamp(t.RevokedAt)}
+}
+
+// createToken shows the plaintext, which nobody can show again.
+func (a *api) createToken(r *http.Request) (answer, error) {
+	var in struct {
+		Name *string `json:"name"`
+		Role *string `json:"role"`
+	}
+	if err := decode(r, &in); err != nil {
+		return answer{}, err
+	}
+	c := checks{kind: "invalid_token"}
+	token := store.Token{
+		Name: c.text("name", in.Name, maxName),
+		Role: store.Role(c.oneOf("role", in.Role, string(store.RoleViewer), string(store.RoleOperator), string(store.RoleAdmin))),
+	}
+	if err := c.err(); err != nil {
+		return answer{}, err
+	}
+	plaintext := mintToken()
+	token.Hash = sha256.Sum256([]byte(plaintext))
+	token, err := a.DB.CreateToken(r.Context(), token)
+	if err != nil {
+		return answer{}, err
+	}
+	return created(struct {
+		Token     tokenView `json:"token"`
+		Plaintext string    `json:"plaintext"`
+	}{viewToken(token), plaintext})
+}
+
+func (a *api) listTokens(r *http.Request) (answer, error) {
+	return list(r, func(p store.Page) ([]store.Token, string, error) {
+		return a.DB.Tokens(r.Context(), p)
+	}, shown(viewToken))
+}
+
+func (a *api) revokeToken(r *http.Request) (answer, error) {
+	if err := decodeOptional(r, &struct{}{}); err != nil {
+		return answer{}, err
+	}
+	token, _, err := a.DB.RevokeToken(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(viewToken(token))
+}
+
+// whoami tells whom the token belongs to.
+func (a *api) whoami(r *http.Request) (answer, error) {
+	actor, _ := central.ActorOf(r.Context()) // authenticated has set it
+	return ok(struct {
+		ID   string `json:"id"`
+		Name string `json:"name"`
+		Role string `json:"role"`
+	}{actor.ID, actor.Name, string(actor.Role)})
+}

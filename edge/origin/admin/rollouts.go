@@ -1,0 +1,153 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"partneredge/edge/origin/rollout"
+	"partneredge/store"
+)
+
+// Bounds and defaults of a rollout.
+const (
+	defaultPause = 30 * time.Second
+	maxPause     = 24 * time.Hour
+)
+
+// defaultStages of a rollout, in percent of the nodes.
+var defaultStages = [...]int64{1, 10, 50, 100}
+
+// promoteRelease begins to roll a release out, to all nodes or to those that are
+// named; percent takes that many of them.
+func (a *api) promoteRelease(r *http.Request) (answer, error) {
+	var in struct {
+		Nodes   []string `json:"nodes"`
+		Regions []string `json:"regions"`
+		Percent *int64   `json:"percent"`
+		Stages  []int64  `json:"stages"`
+		Pause   *int64   `json:"pause_seconds"`
+		Canary  *int64   `json:"canary_percent"`
+	}
+	if err := decodeOptional(r, &in); err != nil {
+		return answer{}, err
+	}
+	c := checks{kind: "invalid_rollout"}
+	percent := int(c.between("percent", in.Percent, 1, 100, 100))
+	plan := store.Rollout{
+		Stages: c.stages("stages", in.Stages),
+		Pause:  time.Duration(c.between("pause_seconds", in.Pause, 0, int64(maxPause/time.Second), int64(defaultPause/time.Second))) * time.Second,
+		Canary: int(c.between("canary_percent", in.Canary, 0, 99, 0)),
+	}
+	if err := c.err(); err != nil {
+		return answer{}, err
+	}
+	release, err := a.DB.Release(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	plan.Release, plan.Digest, plan.Version = release.ID, release.Digest, release.Version
+	plan.Everywhere = len(in.Nodes) == 0 && len(in.Regions) == 0 && percent == 100
+	targets, err := a.targets(&c, in.Nodes, in.Regions)
+	if err != nil {
+		return answer{}, err
+	}
+	begun, err := a.Rollouts.Begin(r.Context(), plan, targets, percent)
+	if err != nil {
+		return answer{}, rolloutProblem(err)
+	}
+	return created(viewRollout(begun, a.Nodes))
+}
+
+// stages are percentages that rise to 100.
+func (c *checks) stages(field string, v []int64) []int {
+	if len(v) == 0 {
+		v = defaultStages[:]
+	}
+	stages := make([]int, 0, len(v))
+	last := int64(0)
+	for _, percent := range v {
+		if percent <= last || percent > 100 {
+			last = 0
+			break
+		}
+		last = percent
+		stages = append(stages, int(percent))
+	}
+	if last != 100 {
+		c.fail(field, "invalid", field+" must be percentages that rise to 100, such as [1, 10, 50, 100]")
+	}
+	return stages
+}
+
+// targets are the nodes of an id or a name among names, and of the regions; all,
+// where neither is given.
+func (a *api) targets(c *checks, names, regions []string) (nodes []store.Node, err error) {
+	found := make(map[string]bool)
+	for _, at := range a.Nodes.Enrolled() {
+		n := at.Node
+		named := slices.Contains(names, n.ID) || slices.Contains(names, n.Name)
+		within := slices.Contains(regions, n.Region)
+		found[n.ID], found[n.Name] = true, true
+		found["region "+n.Region] = true
+		if named || within || len(names) == 0 && len(regions) == 0 {
+			nodes = append(nodes, n)
+		}
+	}
+	for _, name := range names {
+		if !found[name] {
+			c.fail("nodes", "unknown", fmt.Sprintf("there is no node %q", name))
+		}
+	}
+	for _, region := range regions {
+		if !found["region "+region] {
+			c.fail("regions", "unknown", fmt.Sprintf("there is no node in a region %q", region))
+		}
+	}
+	return nodes, c.err()
+}
+
+// rollbackRelease ends the rollout of a release that is under way, or undoes it
+// where it was the last: its nodes run again what they ran before.
+func (a *api) rollbackRelease(r *http.Request) (answer, error) {
+	if err := decodeOptional(r, &struct{}{}); err != nil {
+		return answer{}, err
+	}
+	release, err := a.DB.Release(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	rolled, err := a.Rollouts.RollBack(r.Context(), release.ID)
+	if err != nil {
+		return answer{}, rolloutProblem(err)
+	}
+	return ok(viewRollout(rolled, a.Nodes))
+}
+
+// rolloutProblem maps an error of package rollout.
+func rolloutProblem(err error) error {
+	for kind, reason := range map[error]string{
+		rollout.ErrNoNodeConnected: "no_node_connected", rollout.ErrNotRolledOut: "not_rolled_out",
+	} {
+		if errors.Is(err, kind) {
+			return &problem{Kind: kindConflict, Reason: reason, Detail: kind.Error()}
+		}
+	}
+	return err
+}
+
+func (a *api) listRollouts(r *http.Request) (answer, error) {
+	return list(r, func(p store.Page) ([]store.Rollout, string, error) {
+		return a.DB.Rollouts(r.Context(), p)
+	}, shown(func(o store.Rollout) rolloutView { return viewRollout(o, a.Nodes) }))
+}
+
+func (a *api) getRollout(r *http.Request) (answer, error) {
+	found, err := a.DB.Rollout(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(viewRollout(found, a.Nodes))
+}

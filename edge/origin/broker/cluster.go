@@ -1,0 +1,90 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"partneredge/edge/origin/natsauth"
+	"partneredge/edge/wire"
+)
+
+// join connects to a cluster, and first writes the file that its servers must
+// include.
+func (b *Broker) join() error {
+	c := b.config
+	b.url, b.server = c.URL, cluster{c}
+	if err := c.Authority.WriteCluster(c.Dir, c.Revoked); err != nil {
+		return fmt.Errorf("joining NATS: %w", err)
+	}
+	user := []nats.Option{nats.UserCredentials(c.Credentials)}
+	if c.Credentials == "" {
+		credentials, err := c.Authority.OriginUser()
+		if err != nil {
+			return fmt.Errorf("joining NATS: %w", err)
+		}
+		user[0] = nats.UserCredentialBytes([]byte(credentials))
+	}
+	err := b.connect(c.URL, append(c.roots(), user...)...)
+	switch {
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrNoServers):
+		return fmt.Errorf("joining NATS at %s: %w: do its servers run, and include %s?", c.URL, err, filepath.Join(c.Dir, natsauth.ClusterFile))
+	case err != nil:
+		return fmt.Errorf("joining NATS at %s: %w", c.URL, err)
+	}
+	if got := b.conn.MaxPayload(); got < wire.MaxPayload {
+		return fmt.Errorf("joining NATS at %s: its max_payload is %d, and must be at least %d", c.URL, got, wire.MaxPayload)
+	}
+	return nil
+}
+
+// roots is who may sign the cluster's certificates.
+func (c Config) roots() []nats.Option {
+	if c.CA == "" {
+		return nil
+	}
+	return []nats.Option{nats.RootCAs(c.CA)}
+}
+
+// cluster is servers that others run.
+type cluster struct{ config Config }
+
+func (cluster) close() {}
+
+// revoke hands the account's new JWT to the cluster's resolver.
+func (c cluster) revoke(ctx context.Context, revoked map[string]time.Time) error {
+	_, account, err := c.config.Authority.SignAccount(revoked)
+	if err != nil {
+		return err
+	}
+	credentials, err := c.config.Authority.SystemUser()
+	if err != nil {
+		return err
+	}
+	conn, err := nats.Connect(c.config.URL, append(c.config.roots(),
+		nats.UserCredentialBytes([]byte(credentials)), nats.Name("origin revocation"), nats.Timeout(5*time.Second))...)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	reply, err := conn.RequestWithContext(ctx, "$SYS.REQ.CLAIMS.UPDATE", []byte(account))
+	if err != nil {
+		return err
+	}
+	var answer server.ServerAPIClaimUpdateResponse
+	if err := json.Unmarshal(reply.Data, &answer); err != nil {
+		return err
+	}
+	if answer.Error != nil {
+		return fmt.Errorf("the resolver refused: %s", answer.Error.Description)
+	}
+	return nil
+}

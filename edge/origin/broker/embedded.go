@@ -1,0 +1,184 @@
+package broker
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"partneredge/edge/logging"
+	"partneredge/edge/origin/natsauth"
+	"partneredge/edge/wire"
+)
+
+// startTime is how long the embedded server may take until it takes connections.
+const startTime = 10 * time.Second
+
+// embedded is the server of this process.
+type embedded struct {
+	*server.Server
+	authority *natsauth.Authority
+	resolver  *server.MemAccResolver
+}
+
+// embed starts a server and connects to it without the network.
+func (b *Broker) embed() error {
+	e, err := b.config.newServer()
+	if err != nil {
+		return fmt.Errorf("starting NATS: %w", err)
+	}
+	b.server = e
+	fatal := make(chan string, 1)
+	e.SetLoggerV2(natsLog{b.config.Log, logging.New(b.config.Log), fatal}, false, false, false)
+	e.Start()
+	if err := e.awaitReady(fatal); err != nil {
+		return fmt.Errorf("starting NATS on %s: %w", b.config.Listen, err)
+	}
+	b.url = e.ClientURL()
+	credentials, err := b.config.Authority.OriginUser()
+	if err == nil {
+		err = b.connect("", nats.InProcessServer(e.Server), nats.UserCredentialBytes([]byte(credentials)))
+	}
+	if err != nil {
+		return fmt.Errorf("connecting to the embedded NATS: %w", err)
+	}
+	return nil
+}
+
+func (c Config) newServer() (*embedded, error) {
+	host, port, err := splitListen(c.Listen)
+	if err != nil {
+		return nil, err
+	}
+	a := c.Authority
+	system, err := a.SignSystem()
+	if err != nil {
+		return nil, fmt.Errorf("signing the system account: %w", err)
+	}
+	_, account, err := a.SignAccount(c.Revoked)
+	if err != nil {
+		return nil, fmt.Errorf("signing the account: %w", err)
+	}
+	e := &embedded{authority: a, resolver: &server.MemAccResolver{}}
+	if err := errors.Join(e.resolver.Store(a.SystemID, system), e.resolver.Store(a.AccountID, account)); err != nil {
+		return nil, err
+	}
+	opts := &server.Options{
+		ServerName:      "edge-origin",
+		Host:            host,
+		Port:            port,
+		NoSigs:          true, // signals are the program's
+		MaxPayload:      wire.MaxPayload,
+		MaxPending:      natsauth.MaxPending,
+		PingInterval:    20 * time.Second, // a node that is gone is noticed in a minute
+		WriteDeadline:   10 * time.Second,
+		TrustedKeys:     []string{a.OperatorID},
+		SystemAccount:   a.SystemID,
+		AccountResolver: e.resolver,
+	}
+	if c.Certificate != nil {
+		opts.TLS = true
+		opts.TLSConfig = &tls.Config{GetCertificate: c.Certificate, MinVersion: tls.VersionTLS13}
+		opts.TLSTimeout = 5
+	}
+	e.Server, err = server.NewServer(opts)
+	return e, err
+}
+
+// splitListen is addr in the server's own terms: every address is 0.0.0.0, any
+// free port is -1.
+func splitListen(addr string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", 0, err
+	}
+	port, err = net.LookupPort("tcp", text)
+	if err != nil {
+		return "", 0, err
+	}
+	if host == "" {
+		host = "0.0.0.0"
+	}
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	return host, port, nil
+}
+
+// awaitReady returns when the server takes connections. The server reports a port
+// that is taken, and the like, only by a line to its log, which fatal receives.
+func (e *embedded) awaitReady(fatal <-chan string) error {
+	deadline := time.Now().Add(startTime)
+	for !e.ReadyForConnections(20 * time.Millisecond) {
+		select {
+		case why := <-fatal:
+			return errors.New(why)
+		default:
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("not ready after %s", startTime)
+		}
+	}
+	return nil
+}
+
+func (e *embedded) revoke(_ context.Context, revoked map[string]time.Time) error {
+	claims, text, err := e.authority.SignAccount(revoked)
+	if err != nil {
+		return err
+	}
+	if err := e.resolver.Store(e.authority.AccountID, text); err != nil {
+		return err
+	}
+	account, err := e.LookupAccount(e.authority.AccountID)
+	if err != nil {
+		return err
+	}
+	e.UpdateAccountClaims(account, claims)
+	return nil
+}
+
+func (e *embedded) close() {
+	e.Shutdown()
+	e.WaitForShutdown()
+}
+
+// natsLog passes the server's log on to slog. Debug and trace, which would show
+// messages, are off.
+type natsLog struct {
+	log     *slog.Logger
+	limited *logging.Limiter
+	fatal   chan<- string // holds the first
+}
+
+func (l natsLog) Noticef(format string, v ...any) { l.log.Debug("nats: " + fmt.Sprintf(format, v...)) }
+func (l natsLog) Warnf(format string, v ...any)   { l.warn(format, v) }
+func (l natsLog) Errorf(format string, v ...any)  { l.warn(format, v) }
+func (natsLog) Debugf(string, ...any)             {}
+func (natsLog) Tracef(string, ...any)             {}
+
+// warn is rate-limited: whoever reaches the port can bring most warnings about,
+// as often as they like, and choose words of those about their own connection.
+func (l natsLog) warn(format string, v []any) {
+	kind := format
+	if strings.Contains(format, " - cid:") {
+		kind = "connection"
+	}
+	l.limited.Warn(kind, "nats: "+fmt.Sprintf(format, v...))
+}
+
+func (l natsLog) Fatalf(format string, v ...any) {
+	text := fmt.Sprintf(format, v...)
+	l.log.Error("nats: " + text)
+	select {
+	case l.fatal <- text:
+	default:
+	}
+}

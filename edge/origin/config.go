@@ -1,0 +1,121 @@
+package origin
+
+import (
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"partneredge/edge/origin/admin"
+	"partneredge/edge/origin/replication"
+	"partneredge/edge/tracing"
+	"partneredge/store"
+	"partneredge/store/central"
+)
+
+// Config of an origin.
+type Config struct {
+	// Dir holds what is not in SQL: the NATS keys and the admin token. Made, 0700,
+	// when it is not there. Required.
+	Dir string
+	// DB holds all records. Required; the caller opens and closes it.
+	DB *central.DB
+	// Guard of webhook targets. Required.
+	Guard replication.Guard
+	// Log. nil: none.
+	Log *slog.Logger
+	// Now is the clock. nil: time.Now.
+	Now func() time.Time
+
+	// AdminAddr is where the admin API listens, host:port; port 0 is any free one.
+	// "": 127.0.0.1:0.
+	AdminAddr string
+	// AdminCert and AdminKey are PEM files; with them the admin API and the console
+	// are HTTPS (TLS 1.3). When they change, new connections get the new
+	// certificate. "": plain HTTP, for loopback and private networks.
+	AdminCert, AdminKey string
+	// AdminTokenFile holds the admin token and nothing else but white space around
+	// it. Made, 0600, when it is not there. "": Dir/admin.token.
+	AdminTokenFile string
+
+	// NATSListen is where the embedded NATS server listens, host:port; port 0 is any
+	// free one. "": 127.0.0.1:0. Unused with NATSURL.
+	NATSListen string
+	// NATSCert and NATSKey are PEM files; with them the embedded server takes only
+	// TLS 1.3, with the new certificate when they change. "": no TLS, for loopback
+	// and private networks.
+	NATSCert, NATSKey string
+
+	// NATSURL of a cluster to use in place of the embedded server, or several by
+	// comma. Its servers include NATSKeys/cluster.conf, which Start writes. "":
+	// embedded.
+	NATSURL string
+	// NATSKeys is the directory of the keys that sign nodes' credentials, made
+	// on first start: the same for all origins of a cluster. "": Dir/nats.
+	NATSKeys string
+	// NATSCredentials is the .creds file to join the cluster with. "": credentials
+	// made with the account's key.
+	NATSCredentials string
+	// NATSCA is a PEM file of who may sign the cluster's certificates. "": the
+	// system's.
+	NATSCA string
+
+	// OnWake is called when another origin process of the database says that
+	// deliveries are due (see WakeOthers); it must return at once. nil: nobody is
+	// told.
+	OnWake func()
+	// Tail gives the tries of this process's sender as they end, until end is
+	// called. nil: there are none.
+	Tail func() (tries <-chan store.Tried, end func())
+	// DeliveryRetention is how long deliveries that have ended stay in the log.
+	// 0: 30 days. Negative: for good.
+	DeliveryRetention time.Duration
+	// Console makes the pages for people, which call api in this process as others
+	// call it over HTTP. nil: there are none.
+	Console func(api http.Handler) (admin.Console, error)
+	// Tracer makes spans of requests; the caller stops it. nil: none.
+	Tracer *tracing.Tracer
+	// Release is the version that the origin says it is. "": "dev".
+	Release string
+	// Metrics gets the origin's. nil: a registry of its own. GET /metrics shows it.
+	Metrics *prometheus.Registry
+}
+
+func (c Config) withDefaults() Config {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.AdminAddr == "" {
+		c.AdminAddr = "127.0.0.1:0"
+	}
+	if c.AdminTokenFile == "" {
+		c.AdminTokenFile = filepath.Join(c.Dir, "admin.token")
+	}
+	if c.NATSKeys == "" {
+		c.NATSKeys = filepath.Join(c.Dir, "nats")
+	}
+	if c.NATSListen == "" {
+		c.NATSListen = "127.0.0.1:0"
+	}
+	if c.OnWake == nil {
+		c.OnWake = func() {}
+	}
+	if c.Tail == nil {
+		c.Tail = func() (<-chan store.Tried, func()) { return nil, func() {} }
+	}
+	if c.DeliveryRetention == 0 {
+		c.DeliveryRetention = defaultRetention
+	}
+	if c.Release == "" {
+		c.Release = "dev"
+	}
+	if c.Metrics == nil {
+		c.Metrics = prometheus.NewRegistry()
+	}
+	return c
+}

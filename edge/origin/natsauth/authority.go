@@ -1,0 +1,194 @@
+// Package natsauth holds the keys that sign NATS credentials, and makes from them
+// the JWTs of operator, accounts, nodes and origin processes.
+package natsauth
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nkeys"
+
+	"partneredge/edge/wire"
+)
+
+// MaxPending is how many bytes a NATS server holds back for a slow reader.
+const MaxPending = 64 << 20
+
+// Authority signs the credentials of everybody who may connect to NATS. It holds
+// three nkeys, made on first start and kept in a directory of their own, each
+// file 0600:
+//
+//	operator.seed  signs the accounts; a server trusts its public half
+//	account.seed   signs the users: the origin's own, and one for each node
+//	system.seed    the system account, which tells a cluster of revocations
+//
+// A server holds no list of users: it accepts any whose JWT the account has
+// signed and not revoked.
+type Authority struct {
+	operator, account, system nkeys.KeyPair
+
+	// Public halves of the keys.
+	OperatorID, AccountID, SystemID string
+}
+
+// Open reads the keys from dir, and makes them when dir does not exist. They
+// appear whole or not at all: a new directory is written beside and renamed.
+func Open(dir string) (*Authority, error) {
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		if err := makeSeeds(dir); err != nil {
+			// Another origin that shares dir may have been first.
+			if _, missing := os.Stat(dir); missing != nil {
+				return nil, fmt.Errorf("making the NATS keys: %w", err)
+			}
+		}
+	}
+	var a Authority
+	for _, k := range []struct {
+		file   string
+		prefix nkeys.PrefixByte
+		pair   *nkeys.KeyPair
+		id     *string
+	}{
+		{"operator.seed", nkeys.PrefixByteOperator, &a.operator, &a.OperatorID},
+		{"account.seed", nkeys.PrefixByteAccount, &a.account, &a.AccountID},
+		{"system.seed", nkeys.PrefixByteAccount, &a.system, &a.SystemID},
+	} {
+		path := filepath.Join(dir, k.file)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("reading the NATS keys: %w", err)
+		}
+		pair, err := nkeys.FromSeed([]byte(strings.TrimSpace(string(text))))
+		if err != nil {
+			return nil, fmt.Errorf("reading the NATS keys: %s: %w", path, err)
+		}
+		id, err := pair.PublicKey()
+		if err != nil {
+			return nil, fmt.Errorf("reading the NATS keys: %s: %w", path, err)
+		}
+		if nkeys.Prefix(id) != k.prefix {
+			return nil, fmt.Errorf("reading the NATS keys: %s holds a key of another kind", path)
+		}
+		*k.pair, *k.id = pair, id
+	}
+	return &a, nil
+}
+
+func makeSeeds(dir string) error {
+	fresh, err := os.MkdirTemp(filepath.Dir(dir), ".nats-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(fresh) // nothing is left of it once renamed
+	for file, make := range map[string]func() (nkeys.KeyPair, error){
+		"operator.seed": nkeys.CreateOperator,
+		"account.seed":  nkeys.CreateAccount,
+		"system.seed":   nkeys.CreateAccount,
+	} {
+		pair, err := make()
+		if err != nil {
+			return err
+		}
+		seed, err := pair.Seed()
+		if err != nil {
+			return err
+		}
+		if err := writeSecret(filepath.Join(fresh, file), append(seed, '\n')); err != nil {
+			return err
+		}
+	}
+	return os.Rename(fresh, dir)
+}
+
+// writeSecret writes a new file that only its owner can read, and has it on
+// disk when it returns.
+func writeSecret(path string, content []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// NodeUser makes credentials for a node: the text of a .creds file, and the
+// public key that it signs with. The node may publish under its own id, and read
+// the changes, what is sent to it, and its own inbox; nothing else.
+func (a *Authority) NodeUser(id string) (credentials, publicKey string, err error) {
+	return mintUser(a.account, id, func(u *jwt.UserClaims) {
+		u.Pub.Allow.Add(wire.Prefix + id + ".>")
+		u.Sub.Allow.Add(wire.Changes, wire.ToNode+id+".>", wire.Inbox(id)+".>")
+		u.Resp = nil
+		u.Limits.Subs = 64
+		u.Limits.Payload = wire.MaxPayload
+	})
+}
+
+// OriginUser makes credentials for an origin process, made anew at every start.
+func (a *Authority) OriginUser() (credentials string, err error) {
+	credentials, _, err = mintUser(a.account, "origin", nil)
+	return credentials, err
+}
+
+// SystemUser makes credentials of the system account, which may update the
+// accounts of a cluster.
+func (a *Authority) SystemUser() (credentials string, err error) {
+	credentials, _, err = mintUser(a.system, "origin", nil)
+	return credentials, err
+}
+
+func mintUser(account nkeys.KeyPair, name string, permit func(*jwt.UserClaims)) (credentials, publicKey string, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("minting NATS credentials: %w", err)
+		}
+	}()
+	user, err := nkeys.CreateUser()
+	if err != nil {
+		return "", "", err
+	}
+	publicKey, err = user.PublicKey()
+	if err != nil {
+		return "", "", err
+	}
+	seed, err := user.Seed()
+	if err != nil {
+		return "", "", err
+	}
+	claims := jwt.NewUserClaims(publicKey)
+	claims.Name = name
+	if permit != nil {
+		permit(claims)
+	}
+	token, err := claims.Encode(account)
+	if err != nil {
+		return "", "", err
+	}
+	text, err := jwt.FormatUserConfig(token, seed)
+	return string(text), publicKey, err
+}
+
+// SignAccount returns the account of origin and nodes, and its signed JWT.
+// revoked holds the public keys of revoked users and since when: a user's JWT
+// from before that is void.
+func (a *Authority) SignAccount(revoked map[string]time.Time) (*jwt.AccountClaims, string, error) {
+	claims := jwt.NewAccountClaims(a.AccountID)
+	claims.Name = "edge"
+	for key, at := range revoked {
+		claims.RevokeAt(key, at)
+	}
+	text, err := claims.Encode(a.operator)
+	return claims, text, err
+}
+
+// SignSystem returns the signed JWT of the system account.
+func (a *Authority) SignSystem() (string, error) {
+	claims := jwt.NewAccountClaims(a.SystemID)
+	claims.Name = "system"
+	return claims.Encode(a.operator)
+}

@@ -1,0 +1,160 @@
+package replication
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"partneredge/edge/wire"
+	"partneredge/store"
+)
+
+// Most items that one view holds.
+const (
+	maxInsights = 50
+	maxFirings  = 100
+	maxChanges  = 5000
+)
+
+func (r *requests) key(ctx context.Context, _ string, req wire.KeyRequest) (wire.Message, error) {
+	reply := new(wire.KeyReply)
+	if len(req.Hash) != len(store.Key{}.Hash) {
+		return reply, fmt.Errorf("%w: a hash of %d bytes", store.ErrInvalid, len(req.Hash))
+	}
+	key, seq, err := r.DB.KeyByHash(ctx, [32]byte(req.Hash))
+	reply.Seq = seq
+	if err == nil {
+		reply.Key = &key
+	}
+	return reply, err
+}
+
+func (r *requests) view(ctx context.Context, _ string, req wire.ViewRequest) (wire.Message, error) {
+	reply := new(wire.ViewReply)
+	var err error
+	switch req.Kind {
+	case store.ChangeProfile:
+		var account store.Account
+		account, reply.Seq, err = r.DB.Profile(ctx, req.AccountID)
+		if err == nil {
+			reply.Account = &account
+		}
+	case store.ChangeInsights:
+		reply.Insights, reply.History, reply.Seq, err = r.DB.Insights(ctx, req.AccountID, req.Since, within(req.Limit, maxInsights))
+	case store.ChangeFirings:
+		reply.Firings, reply.More, reply.Seq, err = r.DB.Firings(ctx, req.AccountID, req.Before, within(req.Limit, maxFirings))
+	default:
+		err = fmt.Errorf("%w: a view of kind %q", store.ErrInvalid, req.Kind)
+	}
+	return reply, err
+}
+
+// within is limit, or most when limit asks for that or more, or for nothing.
+func within(limit, most int) int {
+	if limit <= 0 || limit > most {
+		return most
+	}
+	return limit
+}
+
+func (r *requests) changes(ctx context.Context, _ string, req wire.ChangesRequest) (wire.Message, error) {
+	reply := new(wire.ChangesReply)
+	limit := req.Limit
+	if limit == 0 {
+		limit = 1000
+	}
+	var err error
+	reply.Changes, reply.Latest, reply.Reset, err = r.DB.ChangesSince(ctx, req.Since, within(limit, maxChanges))
+	return reply, err
+}
+
+// leads commits what it can. A lead of a test key is never kept, so one that a
+// node sends is refused.
+func (r *requests) leads(ctx context.Context, _ string, req wire.LeadsRequest) (wire.Message, error) {
+	reply := new(wire.LeadsReply)
+	if len(req.Leads) > leadsPerRequest {
+		return reply, fmt.Errorf("%w: %d leads, more than %d", store.ErrInvalid, len(req.Leads), leadsPerRequest)
+	}
+	refused := make(map[string]string)
+	good := slices.DeleteFunc(req.Leads, func(l store.Lead) bool {
+		switch {
+		case l.ID == "":
+			return true
+		case l.Environment != store.Live:
+			refused[l.ID] = "not_live"
+		case l.OutreachAllowed && l.ConsentStatus != "express_written":
+			refused[l.ID] = "outreach_without_consent"
+		default:
+			return false
+		}
+		return true
+	})
+	if len(good) > 0 {
+		committed, rejected, err := r.DB.AddLeads(ctx, good)
+		if err != nil {
+			return reply, err
+		}
+		reply.Committed = committed
+		for id, why := range rejected {
+			refused[id] = why
+		}
+	}
+	if len(refused) > 0 {
+		reply.Rejected = refused
+		r.Log.Warn("leads refused for good", "count", len(refused))
+	}
+	return reply, nil
+}
+
+// subscribe judges the target again at the origin, which is where deliveries
+// start from, and holds the node to the key that it names.
+func (r *requests) subscribe(ctx context.Context, _ string, req wire.SubscribeRequest) (wire.Message, error) {
+	reply := new(wire.SubscribeReply)
+	s := req.Subscription
+	if err := r.validate(ctx, s); err != nil {
+		return reply, err
+	}
+	reason, err := r.Guard.Check(ctx, s.TargetURL)
+	if err != nil {
+		return reply, err
+	}
+	if reason != "" {
+		reply.Reason = reason
+		return reply, nil
+	}
+	return reply, r.DB.AddSubscription(ctx, s)
+}
+
+func (r *requests) validate(ctx context.Context, s store.Subscription) error {
+	if s.ID == "" || s.AccountID == "" || s.CreatedAt.IsZero() || !s.RevokedAt.IsZero() {
+		return fmt.Errorf("%w: subscription %q is incomplete", store.ErrInvalid, s.ID)
+	}
+	if raw, err := hex.DecodeString(s.Secret); err != nil || len(raw) != 32 {
+		return fmt.Errorf("%w: subscription %q has no proper secret", store.ErrInvalid, s.ID)
+	}
+	key, err := r.DB.Key(ctx, s.KeyID)
+	if err != nil {
+		return err
+	}
+	if key.AccountID != s.AccountID || key.Environment != s.Environment || !slices.Contains(key.Scopes, store.ScopeWriteWebhooks) {
+		return fmt.Errorf("%w: subscription %q was not made with key %s", store.ErrInvalid, s.ID, s.KeyID)
+	}
+	return nil
+}
+
+func (r *requests) revoke(ctx context.Context, _ string, req wire.RevokeRequest) (wire.Message, error) {
+	reply := new(wire.RevokeReply)
+	var err error
+	reply.Already, err = r.DB.RevokeSubscription(ctx, req.AccountID, req.ID)
+	return reply, err
+}
+
+func (r *requests) spend(ctx context.Context, node string, req wire.Spend) (wire.Message, error) {
+	return &wire.Head{}, r.merge.report(ctx, node, req)
+}
+
+func (r *requests) status(_ context.Context, node string, req wire.Status) (wire.Message, error) {
+	r.presence.receive(node, req)
+	return &wire.Head{}, nil
+}

@@ -1,0 +1,117 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"partneredge/edge/wire"
+	"partneredge/store"
+	"partneredge/store/ratelimit"
+)
+
+// Times and bounds of rate-limit reports.
+const (
+	shareAgain    = 10 * time.Millisecond // when a share that was not due is looked at again
+	forgetEvery   = time.Minute
+	maxBootLength = 64
+	maxKeyLength  = 64
+)
+
+// merge merges the rate-limit reports of all nodes, and tells each node how the
+// buckets stand. It holds nothing that another process could not learn from the
+// nodes' next reports, so each of several origin processes keeps one.
+type merge struct {
+	buckets ratelimit.Desk
+	limits  *keyLimits
+
+	now  func() time.Time
+	log  *slog.Logger
+	conn *nats.Conn
+	wake signal // a share may be due
+}
+
+func newMerge(cfg Config) *merge {
+	return &merge{limits: &keyLimits{db: cfg.DB, now: cfg.Now}, now: cfg.Now, log: cfg.Log, conn: cfg.Conn, wake: newSignal()}
+}
+
+// report merges a node's report and answers with its shares. Each key counts by
+// its own limit, whatever the report says. A key that does not exist, or is
+// revoked, has nothing left, and nothing is kept of it.
+func (m *merge) report(ctx context.Context, node string, s wire.Spend) error {
+	if len(s.Keys) > wire.MaxSpendKeys || s.Boot == "" || len(s.Boot) > maxBootLength {
+		return fmt.Errorf("%w: a spend report out of bounds", store.ErrInvalid)
+	}
+	for key, r := range s.Keys {
+		if key == "" || len(key) > maxKeyLength || r.Spent < 0 || r.Acked < 0 || r.From < 0 || r.Owed < 0 {
+			return fmt.Errorf("%w: a spend report out of bounds", store.ErrInvalid)
+		}
+	}
+	limits, err := m.limits.of(ctx, s.Keys)
+	if err != nil {
+		return err
+	}
+	dead := make(map[string]ratelimit.Share)
+	for key, r := range s.Keys {
+		limit := limits[key]
+		if limit < 1 {
+			dead[key] = r.Nothing()
+			delete(s.Keys, key)
+			continue
+		}
+		if r.Limit != int64(limit) {
+			m.log.Debug("a node reports another limit than the key's", "node", node, "key", key, "reported", r.Limit, "limit", limit)
+			r.Limit = int64(limit)
+			s.Keys[key] = r
+		}
+	}
+	from := ratelimit.Life{Node: node, Boot: s.Boot}
+	shares := m.buckets.Merge(from, s.Keys, m.now().UnixMicro())
+	maps.Copy(shares, dead)
+	m.wake.send()
+	return m.publish(from, shares)
+}
+
+func (m *merge) publish(to ratelimit.Life, shares map[string]ratelimit.Share) error {
+	body, err := wire.Encode(&wire.Share{Boot: to.Boot, Keys: shares})
+	if err == nil {
+		err = m.conn.Publish(wire.ToNode+to.Node+"."+wire.VerbShare, body)
+	}
+	if err != nil {
+		return fmt.Errorf("sharing with node %s: %w", to.Node, err)
+	}
+	return nil
+}
+
+// run publishes to each node what others spent, until ctx ends.
+func (m *merge) run(ctx context.Context) {
+	forget := time.NewTicker(forgetEvery)
+	defer forget.Stop()
+	again := time.NewTimer(shareAgain)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-forget.C:
+			m.buckets.Forget(m.now().UnixMicro())
+			m.limits.forget()
+			continue
+		case <-m.wake:
+		case <-again.C:
+		}
+		due, more := m.buckets.Due(m.now().UnixMicro())
+		for life, shares := range due {
+			if err := m.publish(life, shares); err != nil {
+				m.log.Warn("shares not told", "err", err) // they come with the next
+			}
+		}
+		if more {
+			again.Reset(shareAgain)
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"partneredge/edge/wire"
+	"partneredge/store"
+	"partneredge/store/central"
+)
+
+// Times of presence.
+const (
+	nodesEvery       = 2 * time.Second  // how soon another origin's enrolments and revocations are known
+	seenEvery        = 30 * time.Second // how often a node's last heartbeat is written down
+	heartbeatTimeout = 15 * time.Second // without a status message a node counts as away
+)
+
+// Presence knows the enrolled nodes and the last status of each. The database
+// holds the nodes; this copy is at most nodesEvery old. The statuses are only
+// here.
+type Presence struct {
+	db     *central.DB
+	log    *slog.Logger
+	now    func() time.Time
+	revoke func(context.Context, map[string]time.Time) error
+
+	refreshing sync.Mutex // held from reading to revoking, so that an older reading is never applied later
+
+	mu    sync.Mutex
+	nodes map[string]store.Node
+	beats map[string]heartbeat
+
+	traffic *traffic
+	heard   signal
+}
+
+// heartbeat is the last status message of a node.
+type heartbeat struct {
+	status  wire.Status
+	at      time.Time
+	written time.Time // the last at that was written down
+}
+
+// Report is a node and its last status.
+type Report struct {
+	Node store.Node
+	// Connected says that the status came lately, and that the node is not revoked.
+	Connected bool
+	// At is when Status came; zero for a node not heard since this origin started.
+	At     time.Time
+	Status wire.Status
+}
+
+func newPresence(ctx context.Context, cfg Config) (*Presence, error) {
+	p := &Presence{
+		db: cfg.DB, log: cfg.Log, now: cfg.Now, revoke: cfg.Revoke,
+		beats: make(map[string]heartbeat), traffic: newTraffic(), heard: newSignal(),
+	}
+	return p, p.Refresh(ctx)
+}
+
+// ReadNodes reads all nodes, by id.
+func ReadNodes(ctx context.Context, db *central.DB) (map[string]store.Node, error) {
+	nodes := make(map[string]store.Node)
+	page := store.Page{Limit: 200}
+	for {
+		list, next, err := db.Nodes(ctx, page)
+		if err != nil {
+			return nil, fmt.Errorf("reading the nodes: %w", err)
+		}
+		for _, n := range list {
+			nodes[n.ID] = n
+		}
+		if next == "" {
+			return nodes, nil
+		}
+		page.Cursor = next
+	}
+}
+
+// Revoked returns the public keys of the revoked nodes, and since when.
+func Revoked(nodes map[string]store.Node) map[string]time.Time {
+	revoked := make(map[string]time.Time)
+	for _, n := range nodes {
+		if !n.RevokedAt.IsZero() && n.PublicKey != "" {
+			revoked[n.PublicKey] = n.RevokedAt
+		}
+	}
+	return revoked
+}
+
+// Refresh reads all nodes again, and ends the connections of the revoked ones.
+func (p *Presence) Refresh(ctx context.Context) error {
+	p.refreshing.Lock()
+	defer p.refreshing.Unlock()
+	nodes, err := ReadNodes(ctx, p.db)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.nodes = nodes
+	p.mu.Unlock()
+	return p.revoke(ctx, Revoked(nodes))
+}
+
+// run refreshes the nodes and writes heartbeats down, until ctx ends.
+func (p *Presence) run(ctx context.Context) {
+	tick := time.NewTicker(nodesEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := p.Refresh(ctx); err != nil && ctx.Err() == nil {
+			p.log.Warn("refreshing the nodes", "err", err)
+		}
+		p.writeSeen(ctx)
+	}
+}
+
+func (p *Presence) writeSeen(ctx context.Context) {
+	due := make(map[string]heartbeat)
+	p.mu.Lock()
+	for id, b := range p.beats {
+		if b.at.After(b.written) && b.at.Sub(b.written) >= seenEvery {
+			due[id] = b
+			b.written = b.at
+			p.beats[id] = b
+		}
+	}
+	p.mu.Unlock()
+	for id, b := range due {
+		if err := p.db.SeenNode(ctx, id, b.status.Release, b.at); err != nil && ctx.Err() == nil {
+			p.log.Warn("writing down that a node was seen", "node", id, "err", err)
+		}
+	}
+}
+
+// admit refuses a node that is not enrolled, or is revoked. NATS lets no revoked
+// node connect; this holds as well while a cluster has not been told yet.
+func (p *Presence) admit(ctx context.Context, id string) error {
+	p.mu.Lock()
+	node, known := p.nodes[id]
+	p.mu.Unlock()
+	if !known {
+		var err error
+		if node, err = p.db.Node(ctx, id); err != nil { // enrolled at another origin just now
+			return fmt.Errorf("admitting node %s: %w", id, err)
+		}
+		p.Put(node)
+	}
+	if !node.RevokedAt.IsZero() {
+		return fmt.Errorf("admitting node %s: %w: it is revoked", id, store.ErrInvalid)
+	}
+	return nil
+}
+
+// Put adds a node, or replaces it, before the next refresh does.
+func (p *Presence) Put(n store.Node) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.nodes[n.ID] = n
+}
+
+// receive takes in a status message.
+func (p *Presence) receive(id string, s wire.Status) {
+	p.mu.Lock()
+	if s.Traffic != nil {
+		p.traffic.add(id, p.nodes[id].Region, *s.Traffic, p.now())
+	}
+	p.beats[id] = heartbeat{status: s, at: p.now(), written: p.beats[id].written}
+	p.mu.Unlock()
+	p.heard.send()
+}
+
+// Heard receives a value after each status message; those that have not been
+// received yet become one. It is for one receiver.
+func (p *Presence) Heard() <-chan struct{} { return p.heard }
+
+// Report returns what is known of a node.
+func (p *Presence) Report(id string) Report {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.report(id, p.now())
+}
+
+func (p *Presence) report(id string, now time.Time) Report {
+	n, b := p.nodes[id], p.beats[id]
+	connected := !b.at.IsZero() && n.RevokedAt.IsZero() && now.Sub(b.at) < heartbeatTimeout
+	return Report{Node: n, Connected: connected, At: b.at, Status: b.status}
+}
+
+// Enrolled returns what is known of each node that is not revoked, by id.
+func (p *Presence) Enrolled() map[string]Report {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	reports := make(map[string]Report, len(p.nodes))
+	for id, n := range p.nodes {
+		if n.RevokedAt.IsZero() {
+			reports[id] = p.report(id, now)
+		}
+	}
+	return reports
+}
+
+// Connected is how many nodes are connected.
+func (p *Presence) Connected() (n int) {
+	for _, r := range p.Enrolled() {
+		if r.Connected {
+			n++
+		}
+	}
+	return n
+}
+
+// Traffic returns what a region has answered lately, by step, oldest first, up to
+// the last step that is over.
+func (p *Presence) Traffic(region string) []TrafficStep { return p.traffic.steps(region, p.now()) }

@@ -1,0 +1,111 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"partneredge/edge/wire"
+	"partneredge/store"
+	"partneredge/store/central"
+)
+
+// Times and sizes of the pump.
+const (
+	pumpEvery   = time.Second
+	pumpBatch   = 1000    // changes in one message
+	changesKept = 100_000 // a node further behind than this starts afresh
+	pruneEvery  = time.Minute
+)
+
+// pump pushes changes to the nodes: at once when woken, and every second, with
+// or without changes, so that a node learns of what it missed and of what
+// another origin process wrote.
+type pump struct {
+	db   *central.DB
+	conn *nats.Conn
+	log  *slog.Logger
+	wake signal
+	last atomic.Int64 // the last change pushed
+}
+
+func newPump(cfg Config) *pump {
+	return &pump{db: cfg.DB, conn: cfg.Conn, log: cfg.Log, wake: newSignal()}
+}
+
+// start counts all present changes as pushed: nodes ask for older ones.
+func (p *pump) start(ctx context.Context) error {
+	_, latest, _, err := p.db.ChangesSince(ctx, 0, 1)
+	if err != nil {
+		return fmt.Errorf("reading the last change: %w", err)
+	}
+	p.last.Store(latest)
+	return nil
+}
+
+func (p *pump) poke() { p.wake.send() }
+
+// run pushes until ctx ends.
+func (p *pump) run(ctx context.Context) {
+	tick := time.NewTicker(pumpEvery)
+	defer tick.Stop()
+	pruned := time.Now()
+	for {
+		beat := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.wake:
+		case <-tick.C:
+			beat = true
+		}
+		if err := p.push(ctx, beat); err != nil && ctx.Err() == nil {
+			p.log.Warn("pushing changes", "err", err)
+		}
+		if time.Since(pruned) < pruneEvery {
+			continue
+		}
+		pruned = time.Now()
+		if err := p.db.PruneChanges(ctx, changesKept); err != nil && ctx.Err() == nil {
+			p.log.Warn("pruning changes", "err", err)
+		}
+	}
+}
+
+// push publishes the changes since the last push; with beat, a message in any
+// case.
+func (p *pump) push(ctx context.Context, beat bool) error {
+	for {
+		changes, latest, reset, err := p.db.ChangesSince(ctx, p.last.Load(), pumpBatch)
+		if err != nil {
+			return err
+		}
+		if reset { // pruned before they were pushed: nodes see the gap and ask
+			changes, beat = nil, true
+			p.last.Store(latest)
+		}
+		if len(changes) == 0 && !beat {
+			return nil
+		}
+		if err := p.publish(changes, latest); err != nil {
+			return err
+		}
+		beat = false
+		if len(changes) == 0 {
+			return nil
+		}
+		p.last.Store(changes[len(changes)-1].Seq)
+	}
+}
+
+func (p *pump) publish(changes []store.Change, latest int64) error {
+	body, err := wire.Encode(&wire.Changed{Changes: changes, Latest: latest})
+	if err != nil {
+		return err
+	}
+	return p.conn.Publish(wire.Changes, body)
+}

@@ -1,0 +1,121 @@
+// Package replication is the origin's side of what nodes hold: it answers their
+// requests, pushes changes to them, merges their rate-limit reports, and knows
+// which nodes are enrolled and connected. It is also how origin processes of one
+// database wake each other.
+package replication
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"partneredge/edge/logging"
+	"partneredge/edge/tracing"
+	"partneredge/edge/wire"
+	"partneredge/store/central"
+)
+
+// Guard judges whether a webhook target may be called.
+type Guard interface {
+	// Check returns the name of the rule that refuses rawURL, "" when none does.
+	// An error means that rawURL could not be judged.
+	Check(ctx context.Context, rawURL string) (reason string, err error)
+}
+
+// Config of a Server. Every field but Tracer is required.
+type Config struct {
+	DB    *central.DB
+	Conn  *nats.Conn
+	Guard Guard
+	Log   *slog.Logger
+	Now   func() time.Time
+	// Tracer makes spans of requests. nil: none.
+	Tracer *tracing.Tracer
+
+	// Revoke ends the connections of the users that hold these public keys, revoked
+	// since the times given.
+	Revoke func(context.Context, map[string]time.Time) error
+	// OnWake is called when another origin process says that deliveries are due. It
+	// must return at once.
+	OnWake func()
+	// Observe is called after each request, with "" when it was answered.
+	Observe func(verb string, failure wire.Failure, took time.Duration)
+}
+
+// Server answers nodes and pushes to them until it is stopped.
+type Server struct {
+	presence *Presence
+	merge    *merge
+	pump     *pump
+	waker    *waker
+	requests *requests
+
+	cancel context.CancelFunc // of the loops
+	loops  sync.WaitGroup
+}
+
+// Start returns once nodes are answered. The caller ends the Server with Stop.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	s := &Server{merge: newMerge(cfg), pump: newPump(cfg), waker: newWaker(cfg)}
+	var err error
+	if s.presence, err = newPresence(ctx, cfg); err != nil {
+		return nil, err
+	}
+	if err := s.pump.start(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.waker.start(); err != nil {
+		return nil, fmt.Errorf("subscribing to the other origin processes: %w", err)
+	}
+	s.requests = &requests{Config: cfg, presence: s.presence, merge: s.merge, limited: logging.New(cfg.Log)}
+	if err := s.requests.start(); err != nil {
+		return nil, err
+	}
+	running, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	for _, run := range []func(context.Context){s.pump.run, s.waker.run, s.presence.run, s.merge.run} {
+		s.loops.Go(func() { run(running) })
+	}
+	return s, nil
+}
+
+// Stop waits for the requests under way, which are cut short when ctx ends, and
+// then ends all else. It may be called again.
+func (s *Server) Stop(ctx context.Context) {
+	s.requests.stop(ctx)
+	s.cancel()
+	s.loops.Wait()
+}
+
+// Presence knows the nodes.
+func (s *Server) Presence() *Presence { return s.presence }
+
+// LastChange is the number of the last change pushed.
+func (s *Server) LastChange() int64 { return s.pump.last.Load() }
+
+// MergedKeys is how many keys have rate-limit reports merged.
+func (s *Server) MergedKeys() int { return s.merge.buckets.Len() }
+
+// Wake pushes what was committed at once. It never blocks.
+func (s *Server) Wake() { s.pump.poke() }
+
+// WakeOthers tells the other origin processes that deliveries are due, soon and
+// at most once in a moment. It never blocks.
+func (s *Server) WakeOthers() { s.waker.poke() }
+
+// signal wakes a loop: sends to it never block, and those that it has not
+// received yet become one.
+type signal chan struct{}
+
+func newSignal() signal { return make(signal, 1) }
+
+func (s signal) send() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}

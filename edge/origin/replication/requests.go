@@ -1,0 +1,204 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"partneredge/edge/logging"
+	"partneredge/edge/wire"
+	"partneredge/store"
+)
+
+// Bounds of answering.
+const (
+	requestTime     = 10 * time.Second // a request that takes longer is given up
+	requestsAtOnce  = 64               // more wait
+	leadsPerRequest = 1000
+)
+
+// requests answers the nodes.
+type requests struct {
+	Config
+	presence *Presence
+	merge    *merge
+	limited  *logging.Limiter // of warnings that nodes can bring about
+
+	ctx     context.Context // of all requests; ends when stop has waited long enough
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	subs    []*nats.Subscription
+}
+
+// handler answers one message of a node.
+type handler func(context.Context, *nats.Msg) (wire.Message, error)
+
+// start subscribes. Of several origin processes one takes a request; reports and
+// statuses, which have no answer, are for each of them.
+func (r *requests) start() error {
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	slots := make(chan struct{}, requestsAtOnce)
+	for verb, handle := range map[string]handler{
+		wire.VerbKey:        decoded(r, wire.VerbKey, r.key),
+		wire.VerbView:       decoded(r, wire.VerbView, r.view),
+		wire.VerbChanges:    decoded(r, wire.VerbChanges, r.changes),
+		wire.VerbLeads:      decoded(r, wire.VerbLeads, r.leads),
+		wire.VerbSubscribe:  decoded(r, wire.VerbSubscribe, r.subscribe),
+		wire.VerbRevoke:     decoded(r, wire.VerbRevoke, r.revoke),
+		wire.VerbBlob:       decoded(r, wire.VerbBlob, r.blob),
+		wire.VerbSignatures: decoded(r, wire.VerbSignatures, r.signatures),
+	} {
+		if err := r.listen(verb, wire.Queue, r.atOnce(slots, verb, handle)); err != nil {
+			return err
+		}
+	}
+	// Reports seldom read the database, so they do not wait for what does.
+	spend := r.atOnce(make(chan struct{}, requestsAtOnce), wire.VerbSpend, decoded(r, wire.VerbSpend, r.spend))
+	if err := r.listen(wire.VerbSpend, "", spend); err != nil {
+		return err
+	}
+	status := decoded(r, wire.VerbStatus, r.status) // which never does
+	if err := r.listen(wire.VerbStatus, "", func(m *nats.Msg) { r.serve(wire.VerbStatus, m, status) }); err != nil {
+		return err
+	}
+	return r.Conn.Flush()
+}
+
+func (r *requests) listen(verb, queue string, handle nats.MsgHandler) error {
+	sub, err := r.Conn.QueueSubscribe(wire.AnyNode+verb, queue, handle)
+	if err != nil {
+		return fmt.Errorf("listening to the nodes: %w", err)
+	}
+	r.subs = append(r.subs, sub)
+	return nil
+}
+
+// atOnce serves as many messages at a time as slots has room for.
+func (r *requests) atOnce(slots chan struct{}, verb string, handle handler) nats.MsgHandler {
+	return func(m *nats.Msg) {
+		slots <- struct{}{}
+		r.running.Go(func() {
+			defer func() { <-slots }()
+			r.serve(verb, m, handle)
+		})
+	}
+}
+
+// stop takes no more requests and waits for those under way; they are cut short
+// when ctx ends.
+func (r *requests) stop(ctx context.Context) {
+	for _, sub := range r.subs {
+		drained := make(chan struct{})
+		sub.SetClosedHandler(func(string) { close(drained) })
+		if err := sub.Drain(); err != nil {
+			continue // the connection is gone, and the subscription with it
+		}
+		select {
+		case <-drained:
+		case <-ctx.Done():
+		}
+	}
+	r.subs = nil
+	cut := context.AfterFunc(ctx, r.cancel)
+	defer cut()
+	r.running.Wait()
+	r.cancel()
+}
+
+func (r *requests) serve(verb string, m *nats.Msg, handle handler) {
+	ctx, cancel := context.WithTimeout(r.ctx, requestTime)
+	defer cancel()
+	began := time.Now()
+	node := nodeOf(m.Subject)
+
+	var reply wire.Message = &wire.Head{}
+	var failure wire.Failure
+	err := r.presence.admit(ctx, node)
+	switch {
+	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrInvalid):
+		failure = wire.NotEnrolled
+	case err == nil:
+		reply, err = handle(ctx, m)
+		failure = failureOf(err)
+	default:
+		failure = failureOf(err)
+	}
+	r.Observe(verb, failure, time.Since(began))
+	switch failure {
+	case wire.NotEnrolled:
+		r.limited.Warn("admit "+node, "a node that is not enrolled is told nothing", "verb", verb, "node", node, "err", err)
+	case wire.Internal, wire.Unavailable:
+		r.Log.Error("a node's request failed", "verb", verb, "node", node, "err", err)
+	case wire.Invalid:
+		r.limited.Warn(node, "a node's request makes no sense", "verb", verb, "node", node, "err", err)
+	}
+	// Only into the node's own inbox: another subject would let it speak in the
+	// origin's name to another node.
+	if !strings.HasPrefix(m.Reply, wire.Inbox(node)+".") {
+		return
+	}
+	*reply.Header() = wire.Head{Failure: failure}
+	body, err := wire.Encode(reply)
+	if err == nil {
+		err = m.Respond(body)
+	}
+	if err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+		r.Log.Error("answering a node", "verb", verb, "node", node, "err", err)
+	}
+}
+
+// decoded decodes a request of type Req and passes it on with the node that the
+// subject names.
+func decoded[Req any, PReq interface {
+	*Req
+	wire.Message
+}](r *requests, verb string, handle func(ctx context.Context, node string, req Req) (wire.Message, error)) handler {
+	return func(ctx context.Context, m *nats.Msg) (wire.Message, error) {
+		var req Req
+		if err := wire.Decode(m.Data, PReq(&req)); err != nil {
+			return &wire.Head{}, fmt.Errorf("%w: %w", store.ErrInvalid, err)
+		}
+		node := nodeOf(m.Subject)
+		ctx, span := r.Tracer.Join(ctx, PReq(&req).Header().Trace, "node's "+verb)
+		defer span.End()
+		span.Set("edge.node.id", node)
+		reply, err := handle(ctx, node, req)
+		if failure := failureOf(err); failure != "" {
+			span.Set("edge.failure", string(failure))
+			if failure == wire.Internal || failure == wire.Unavailable {
+				span.Fail(string(failure))
+			}
+		}
+		return reply, err
+	}
+}
+
+// nodeOf is the node that a subject names. NATS lets a node publish under its
+// own id only, so this, unlike anything in the body, is proved.
+func nodeOf(subject string) string {
+	node, _, _ := strings.Cut(strings.TrimPrefix(subject, wire.Prefix), ".")
+	return node
+}
+
+// failureOf maps an error to what a node is told of it.
+func failureOf(err error) wire.Failure {
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, store.ErrNotFound):
+		return wire.NotFound
+	case errors.Is(err, store.ErrLimit):
+		return wire.Limit
+	case errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrConflict):
+		return wire.Invalid
+	case errors.Is(err, store.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return wire.Unavailable
+	default:
+		return wire.Internal
+	}
+}

@@ -1,0 +1,126 @@
+package replication
+
+import (
+	"sync"
+	"time"
+
+	"partneredge/edge/wire"
+)
+
+// Nodes send a status every two seconds, so each step holds the same number of
+// them.
+const (
+	// TrafficEvery is how long a step of traffic lasts.
+	TrafficEvery = 4 * time.Second
+	trafficSlots = 75 // five minutes
+)
+
+// TrafficStep is what the nodes of a region have answered in TrafficEvery.
+type TrafficStep struct {
+	At                        time.Time // when the step began
+	Requests, Errors, Limited uint64
+	P50, P99                  *float64 // milliseconds; nil without requests
+}
+
+// traffic holds what the nodes of each region have answered lately, from their
+// status messages. Every origin process receives all of them.
+type traffic struct {
+	mu      sync.Mutex
+	last    map[string]wire.Traffic // by node
+	regions map[string]*[trafficSlots]trafficSlot
+}
+
+func newTraffic() *traffic {
+	return &traffic{last: make(map[string]wire.Traffic), regions: make(map[string]*[trafficSlots]trafficSlot)}
+}
+
+// trafficSlot is one step of one region.
+type trafficSlot struct {
+	step                      int64 // time divided by TrafficEvery: a slot is used again after trafficSlots steps
+	requests, errors, limited uint64
+	latency                   [wire.LatencyBuckets]uint64
+}
+
+func stepOf(t time.Time) int64 { return t.UnixNano() / int64(TrafficEvery) }
+
+// add counts what a node has answered since its last message. The first message
+// only says where to count from; a node that counts less than before has started
+// anew.
+func (t *traffic) add(node, region string, now wire.Traffic, at time.Time) {
+	if len(now.Latency) != wire.LatencyBuckets {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before, known := t.last[node]
+	t.last[node] = now
+	if !known {
+		return
+	}
+	if now.Requests < before.Requests {
+		before = wire.Traffic{Latency: make([]uint64, wire.LatencyBuckets)}
+	}
+	if t.regions[region] == nil {
+		t.regions[region] = new([trafficSlots]trafficSlot)
+	}
+	step := stepOf(at)
+	slot := &t.regions[region][step%trafficSlots]
+	if slot.step != step {
+		*slot = trafficSlot{step: step}
+	}
+	slot.requests += rise(before.Requests, now.Requests)
+	slot.errors += rise(before.Errors, now.Errors)
+	slot.limited += rise(before.Limited, now.Limited)
+	for i := range slot.latency {
+		slot.latency[i] += rise(before.Latency[i], now.Latency[i])
+	}
+}
+
+// rise is how much a counter grew. One node's counters are not read at one
+// instant, so one of them may lag behind the others.
+func rise(before, now uint64) uint64 { return now - min(before, now) }
+
+// steps of a region, oldest first, up to the last one that is over.
+func (t *traffic) steps(region string, now time.Time) []TrafficStep {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	end := stepOf(now)
+	steps := make([]TrafficStep, 0, trafficSlots-1)
+	for step := end - trafficSlots + 1; step < end; step++ {
+		s := TrafficStep{At: time.Unix(0, step*int64(TrafficEvery))}
+		if ring := t.regions[region]; ring != nil && ring[step%trafficSlots].step == step {
+			slot := &ring[step%trafficSlots]
+			s.Requests, s.Errors, s.Limited = slot.requests, slot.errors, slot.limited
+			s.P50, s.P99 = quantile(&slot.latency, .5), quantile(&slot.latency, .99)
+		}
+		steps = append(steps, s)
+	}
+	return steps
+}
+
+// quantile of a histogram in milliseconds, straight between the bounds of the
+// bucket that it falls into; nil when the histogram is empty.
+func quantile(h *[wire.LatencyBuckets]uint64, q float64) *float64 {
+	var total uint64
+	for _, n := range h {
+		total += n
+	}
+	if total == 0 {
+		return nil
+	}
+	rank, below := q*float64(total), 0.0
+	for i, n := range h {
+		if n == 0 || below+float64(n) < rank {
+			below += float64(n)
+			continue
+		}
+		var from time.Duration
+		if i > 0 {
+			from = wire.LatencyBound(i - 1)
+		}
+		to := wire.LatencyBound(i)
+		ms := (float64(from) + float64(to-from)*(rank-below)/float64(n)) / float64(time.Millisecond)
+		return &ms
+	}
+	return nil
+}

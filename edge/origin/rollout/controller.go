@@ -1,0 +1,220 @@
+// Package rollout takes releases to the nodes, stage by stage, and back again
+// when a node refuses one or its answers get worse.
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"partneredge/edge/origin/replication"
+	"partneredge/edge/wire"
+	"partneredge/store"
+	"partneredge/store/central"
+)
+
+// Times of rollouts.
+const (
+	stepEvery  = 250 * time.Millisecond
+	stepPause  = 20 * time.Millisecond // between two steps, however much nodes report
+	plansEvery = time.Second           // how soon another origin's decisions are known
+	orderEvery = time.Second           // between two equal orders to a node
+)
+
+// Nodes is what a Controller needs to know of the nodes.
+type Nodes interface {
+	// Enrolled returns what is known of each node that is not revoked, by id.
+	Enrolled() map[string]replication.Report
+	// Heard receives a value after a status message of a node.
+	Heard() <-chan struct{}
+}
+
+// Config of a Controller. Every field is required.
+type Config struct {
+	DB    *central.DB
+	Conn  *nats.Conn
+	Nodes Nodes
+	Log   *slog.Logger
+	Now   func() time.Time
+}
+
+// Controller takes the rollout that is under way from step to step, and sends
+// each node its order until the node's status says that it obeys. Every origin
+// process runs one: a step is taken by the first to write it down, and an order
+// that comes twice does no harm.
+type Controller struct {
+	config Config
+	wake   chan struct{} // holds one: something was decided here
+	stale  atomic.Bool   // something was decided here
+
+	// Of run alone:
+	watch  watch
+	active *store.Rollout // nil: none
+	wants  map[string]string
+	read   time.Time
+	orders map[string]sent // the last one to each node
+
+	cancel context.CancelFunc
+	loop   sync.WaitGroup
+}
+
+type sent struct {
+	order wire.Order
+	at    time.Time
+}
+
+// Start a Controller. The caller ends it with Stop.
+func Start(cfg Config) *Controller {
+	c := newController(cfg)
+	running, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	c.loop.Go(func() { c.run(running) })
+	return c
+}
+
+func newController(cfg Config) *Controller {
+	return &Controller{config: cfg, wake: make(chan struct{}, 1), orders: make(map[string]sent)}
+}
+
+// Stop ends the Controller, and waits until it has ended. It may be called again.
+func (c *Controller) Stop() {
+	c.cancel()
+	c.loop.Wait()
+}
+
+// decided has the plans read at once.
+func (c *Controller) decided() {
+	c.stale.Store(true)
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run goes on until ctx ends.
+func (c *Controller) run(ctx context.Context) {
+	tick := time.NewTicker(stepEvery)
+	defer tick.Stop()
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause.C:
+		}
+		if err := c.step(ctx); err != nil && ctx.Err() == nil {
+			c.config.Log.Warn("rollouts", "err", err)
+		}
+		pause.Reset(stepPause)
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.wake:
+		case <-c.config.Nodes.Heard():
+		case <-tick.C:
+		}
+	}
+}
+
+// step reads what is decided, takes the next step, and sends orders.
+func (c *Controller) step(ctx context.Context) error {
+	// What is under way is read each time: others may have taken a step.
+	if c.stale.Swap(false) || c.active != nil || time.Since(c.read) >= plansEvery {
+		if err := c.readPlans(ctx); err != nil {
+			return err
+		}
+	}
+	reports := reports(c.config.Nodes)
+	if c.active != nil {
+		why := ""
+		if c.active.State == store.RollingOut {
+			why = c.watch.judge(c.active, reports)
+		}
+		next := *c.active
+		if advance(&next, why, reports, c.config.Now()) {
+			if err := c.write(ctx, next); err != nil {
+				return err
+			}
+		}
+	}
+	c.sendOrders(reports)
+	return nil
+}
+
+// reports is what is known of every enrolled node. One of a build too old to say
+// what it runs counts as away: it can be given no order.
+func reports(nodes Nodes) map[string]replication.Report {
+	all := nodes.Enrolled()
+	for id, r := range all {
+		r.Connected = r.Connected && r.Status.Running != nil
+		all[id] = r
+	}
+	return all
+}
+
+// readPlans reads what the nodes are to run.
+func (c *Controller) readPlans(ctx context.Context) error {
+	last, err := c.config.DB.LastRollout(ctx)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	c.active = nil
+	if err == nil && last.State.Active() {
+		c.active = &last
+	}
+	if c.wants, err = c.config.DB.NodeReleases(ctx); err != nil {
+		return err
+	}
+	c.read = time.Now()
+	return nil
+}
+
+// write writes a step down.
+func (c *Controller) write(ctx context.Context, next store.Rollout) error {
+	was := *c.active
+	next, stepped, err := c.config.DB.StepRollout(ctx, next)
+	if err != nil {
+		return err
+	}
+	if stepped && (next.State != was.State || next.Stage != was.Stage || next.Trying != was.Trying) {
+		c.config.Log.Info("rollout", "id", next.ID, "version", next.Version, "state", next.State,
+			"nodes", next.Reached(next.Stage), "of", len(next.Nodes), "trying", next.Trying, "why", next.Reason)
+	}
+	return c.readPlans(ctx)
+}
+
+// sendOrders sends an order to every connected node that does not yet obey it.
+func (c *Controller) sendOrders(reports map[string]replication.Report) {
+	for id, at := range reports {
+		if !at.Connected {
+			continue
+		}
+		order, decided := orderOf(id, c.active, c.wants)
+		if !decided || obeys(at.Status, order) {
+			continue
+		}
+		last := c.orders[id]
+		if last.order == order && time.Since(last.at) < orderEvery {
+			continue
+		}
+		c.orders[id] = sent{order, time.Now()}
+		if err := c.send(id, order); err != nil {
+			c.config.Log.Warn("telling a node what to run", "node", id, "err", err)
+		}
+	}
+}
+
+func (c *Controller) send(node string, o wire.Order) error {
+	body, err := wire.Encode(&o)
+	if err != nil {
+		return fmt.Errorf("send order: %w", err)
+	}
+	return c.config.Conn.Publish(wire.ToNode+node+"."+wire.VerbRelease, body)
+}

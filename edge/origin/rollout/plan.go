@@ -1,0 +1,74 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+
+	"partneredge/store"
+)
+
+// Errors of decisions.
+var (
+	ErrNoNodeConnected = errors.New("none of these nodes is connected")
+	ErrNotRolledOut    = errors.New("this release is not being rolled out, nor is it the last that was")
+)
+
+// Begin begins to roll a release out to percent of the targets. r names the
+// release, its stages, pause and canary percentage.
+func (c *Controller) Begin(ctx context.Context, r store.Rollout, targets []store.Node, percent int) (store.Rollout, error) {
+	wants, err := c.config.DB.NodeReleases(ctx)
+	if err != nil {
+		return r, err
+	}
+	r.Before, r.HadBefore = wants[""]
+	reports := reports(c.config.Nodes)
+	connected := func(id string) bool { return reports[id].Connected }
+	up := 0
+	for _, n := range targets {
+		before, decided := wants[n.ID]
+		if !decided {
+			before, decided = r.Before, r.HadBefore
+		}
+		if s := reports[n.ID].Status; !decided && s.Running != nil {
+			before = s.Running.Digest
+		}
+		if connected(n.ID) {
+			up++
+		}
+		r.Nodes = append(r.Nodes, store.RolloutNode{ID: n.ID, Before: before})
+	}
+	if up == 0 {
+		return r, ErrNoNodeConnected
+	}
+	sortNodes(r.Digest, r.Nodes, connected)
+	r.Nodes = r.Nodes[:(len(r.Nodes)*percent+99)/100]
+	begin(&r)
+	if r, err = c.config.DB.AddRollout(ctx, r); err != nil {
+		return r, err
+	}
+	c.decided()
+	return r, nil
+}
+
+// RollBack ends the rollout of a release that is under way, or undoes it where it
+// was the last: its nodes run again what they ran before.
+func (c *Controller) RollBack(ctx context.Context, release string) (store.Rollout, error) {
+	for {
+		last, err := c.config.DB.LastRollout(ctx)
+		if err != nil {
+			return last, err
+		}
+		if last.Release != release || last.State != store.RollingOut && last.State != store.Done {
+			return last, ErrNotRolledOut
+		}
+		rollBack(&last, "by an operator")
+		next, stepped, err := c.config.DB.StepRollout(ctx, last)
+		if err != nil {
+			return next, err
+		}
+		if stepped { // else the rollout has taken a step meanwhile
+			c.decided()
+			return next, nil
+		}
+	}
+}

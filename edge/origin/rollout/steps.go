@@ -1,0 +1,194 @@
+package rollout
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"time"
+
+	"partneredge/edge/origin/replication"
+	"partneredge/edge/wire"
+	"partneredge/store"
+)
+
+// orderOf returns what a node is to run, by the rollout that is under way (nil:
+// none) and by wants: digests by node, and under "" for all other nodes. decided
+// is false for a node that nothing was ever decided about.
+func orderOf(node string, r *store.Rollout, wants map[string]string) (o wire.Order, decided bool) {
+	if r != nil {
+		for i, n := range r.Nodes {
+			if n.ID != node {
+				continue
+			}
+			o = wire.Order{Run: n.Before, Rollout: r.ID}
+			if percent := percentAt(r, i); percent > 0 {
+				o.Candidate, o.Percent = r.Digest, percent
+			}
+			return o, true
+		}
+	}
+	run, decided := wants[node]
+	if !decided {
+		run, decided = wants[""]
+	}
+	return wire.Order{Run: run}, decided
+}
+
+// percentAt returns how many percent of its requests the i-th node of a rollout
+// gives to the release.
+func percentAt(r *store.Rollout, i int) int {
+	switch {
+	case r.State != store.RollingOut || i >= r.Reached(r.Stage):
+		return 0
+	case r.Trying && i >= r.Reached(r.Stage-1):
+		return r.Canary
+	}
+	return 100
+}
+
+// obeys reports whether a node's status is what the order asks for, or as near to
+// it as the node will come.
+func obeys(s wire.Status, o wire.Order) bool {
+	if s.Running == nil {
+		return false
+	}
+	trial := s.Candidate
+	if s.Running.Digest != o.Run {
+		// A node reports a release that it cannot run as its candidate.
+		return trial != nil && trial.Digest == o.Run && trial.Rollout == o.Rollout
+	}
+	if o.Candidate == "" {
+		return trial == nil
+	}
+	return trial != nil && trial.Digest == o.Candidate && trial.Rollout == o.Rollout &&
+		(trial.State != wire.ReleaseReady || trial.Percent == o.Percent)
+}
+
+// sortNodes puts nodes into the order in which a release reaches them: connected
+// nodes first, and among equals by a hash that differs for each release, so that
+// the first to try is not always the same node.
+func sortNodes(digest string, nodes []store.RolloutNode, connected func(id string) bool) {
+	rank := func(n store.RolloutNode) (away int, hash [32]byte) {
+		if !connected(n.ID) {
+			away = 1
+		}
+		return away, sha256.Sum256([]byte(digest + n.ID))
+	}
+	slices.SortFunc(nodes, func(a, b store.RolloutNode) int {
+		awayA, hashA := rank(a)
+		awayB, hashB := rank(b)
+		return cmp.Or(awayA-awayB, slices.Compare(hashA[:], hashB[:]))
+	})
+}
+
+// begin sets a rollout to its first step.
+func begin(r *store.Rollout) {
+	r.State, r.Stage, r.Trying = store.RollingOut, 0, r.Canary > 0
+}
+
+// advance takes a rollout as far as the nodes' reports let it go. why is the
+// reason to roll it back, "" for none. advance changes only r, and reports
+// whether it did.
+func advance(r *store.Rollout, why string, reports map[string]replication.Report, now time.Time) (changed bool) {
+	switch r.State {
+	case store.RollingOut:
+		if why == "" {
+			why = refusal(r, reports)
+		}
+		if why != "" {
+			rollBack(r, why)
+			return true
+		}
+		for nextStep(r, reports, now) {
+			changed = true
+			if r.State != store.RollingOut {
+				break
+			}
+		}
+	case store.RollingBack:
+		for _, n := range r.Nodes {
+			at := reports[n.ID]
+			if at.Connected && !isBack(at.Status, n.Before) {
+				return false
+			}
+		}
+		r.State = store.RolledBack
+		return true
+	}
+	return changed
+}
+
+// isBack reports whether a node runs again what it ran before, or reports that it
+// cannot.
+func isBack(s wire.Status, before string) bool {
+	trial := s.Candidate
+	if s.Running != nil && s.Running.Digest == before {
+		return trial == nil
+	}
+	return trial != nil && trial.Digest == before && trial.State.Ended()
+}
+
+// rollBack makes every node run again what it ran before.
+func rollBack(r *store.Rollout, why string) {
+	r.State, r.Reason, r.Trying, r.Since = store.RollingBack, why, false, time.Time{}
+}
+
+// refusal returns why a node refused or withdrew the release; "" when none did.
+func refusal(r *store.Rollout, reports map[string]replication.Report) string {
+	for _, n := range r.Nodes {
+		trial := reports[n.ID].Status.Candidate
+		if trial != nil && trial.Rollout == r.ID && trial.Digest == r.Digest && trial.State.Ended() {
+			return fmt.Sprintf("node %s: %s: %s", n.ID, trial.State, trial.Reason)
+		}
+	}
+	return ""
+}
+
+// nextStep takes one step, if the one before has been watched for long enough.
+func nextStep(r *store.Rollout, reports map[string]replication.Report, now time.Time) bool {
+	if r.Since.IsZero() {
+		if !serves(r, reports) {
+			return false
+		}
+		r.Since = now
+		return true
+	}
+	if now.Sub(r.Since) < r.Pause {
+		return false
+	}
+	r.Since = time.Time{}
+	if r.Trying {
+		r.Trying = false
+		return true
+	}
+	reached := r.Reached(r.Stage)
+	for r.Stage+1 < len(r.Stages) {
+		r.Stage++
+		if r.Reached(r.Stage) > reached {
+			r.Trying = r.Canary > 0
+			return true
+		}
+	}
+	r.State = store.Done
+	return true
+}
+
+// serves reports whether every connected node that the release has reached gives
+// it its share of requests, and at least one node does.
+func serves(r *store.Rollout, reports map[string]replication.Report) bool {
+	any := false
+	for i, n := range r.Nodes {
+		percent := percentAt(r, i)
+		at := reports[n.ID]
+		if percent == 0 || !at.Connected {
+			continue
+		}
+		trial := at.Status.Candidate
+		if trial == nil || trial.Digest != r.Digest || trial.Rollout != r.ID || trial.State != wire.ReleaseReady || trial.Percent != percent {
+			return false
+		}
+		any = true
+	}
+	return any
+}
