@@ -13,6 +13,7 @@ import (
 
 	"partneredge/edge/gotuning"
 	"partneredge/edge/node"
+	"partneredge/edge/node/replication/link"
 	"partneredge/edge/webhook"
 )
 
@@ -126,10 +127,10 @@ func linkHint(err error) error {
 		kind error
 		hint string
 	}{
-		{node.ErrCredentials, "enrol the node with POST /admin/v1/nodes, and write the answer's credentials, as they are, to the file of --credentials"},
-		{node.ErrNotEnrolled, "is --origin the one that the node was enrolled at? Enrol it there again if it was revoked or the origin's data is new, and give the new --credentials"},
-		{node.ErrCertificate, "name with --origin-ca who signed the origin's certificate, and with --origin a host that the certificate is for"},
-		{node.ErrVersion, "node and origin may be one version apart: bring the older one up to date"},
+		{link.ErrCredentials, "enrol the node with POST /admin/v1/nodes, and write the answer's credentials, as they are, to the file of --credentials"},
+		{link.ErrNotEnrolled, "is --origin the one that the node was enrolled at? Enrol it there again if it was revoked or the origin's data is new, and give the new --credentials"},
+		{link.ErrCertificate, "name with --origin-ca who signed the origin's certificate, and with --origin a host that the certificate is for"},
+		{link.ErrVersion, "node and origin may be one version apart: bring the older one up to date"},
 		{node.ErrNoOrigin, "does the origin run, and is --origin the address of its NATS?"},
 	} {
 		if errors.Is(err, h.kind) {

@@ -62,14 +62,14 @@ func TestClockJumps(t *testing.T) {
 			soon(t, "the key is refused", func() bool { return ask(t, n, "GET", me, doomed, "").status == 401 })
 
 			// Cut off, a jump either way is longer than records are trusted.
-			beat(t, o, n)
+			heartbeat(t, o, n)
 			o.stop()
-			soon(t, "the node notices", func() bool { return !n.link.up() })
+			soon(t, "the node notices", func() bool { return !n.link.Up() })
 			ask(t, n, "GET", me, key, "").want(t, 200)
 			move()
 			ask(t, n, "GET", me, key, "").want(t, 500)
 			o.start()
-			soon(t, "connected again", n.link.up)
+			soon(t, "connected again", n.link.Up)
 			soon(t, "served again", func() bool { return ask(t, n, "GET", me, key, "").status == 200 })
 
 			// A lockout outlasts no jump by more than its length.
@@ -90,12 +90,13 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// beat has the node hear the origin at the present time of its clock.
-func beat(t *testing.T, o *testOrigin, n *Node) {
+// heartbeat returns once the node has heard the origin at the present time of its
+// clock.
+func heartbeat(t *testing.T, o *testOrigin, n *Node) {
 	t.Helper()
 	before := n.store.Cursor().Heard
-	soon(t, "a beat is heard", func() bool {
+	soon(t, "a heartbeat is heard", func() bool {
 		o.push()
-		return !n.store.Cursor().Heard.Equal(before) && n.follow.now().Sub(n.store.Cursor().Heard).Abs() < time.Minute
+		return !n.store.Cursor().Heard.Equal(before) && n.config.Now().Sub(n.store.Cursor().Heard).Abs() < time.Minute
 	})
 }

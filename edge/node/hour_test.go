@@ -40,6 +40,12 @@ func TestHourWithoutTheOrigin(t *testing.T) {
 	runtime.GC()
 }
 
+// Bounds of what a node sends in one message.
+const (
+	leadsAtOnce = 200
+	spendBatch  = 1000
+)
+
 func hourWithoutTheOrigin(t *testing.T) {
 	const (
 		someNodes, someKeys = 3, 4
@@ -86,7 +92,7 @@ func hourWithoutTheOrigin(t *testing.T) {
 	}
 	for _, n := range w.nodes {
 		for i := range spentKeys {
-			if _, err := (limits{n.store, n.spender}).Take(t.Context(), fmt.Sprint("spent_", i), 100); err != nil {
+			if _, err := n.replication.Capabilities().Buckets.Take(t.Context(), fmt.Sprint("spent_", i), 100); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -231,7 +237,7 @@ func (w *hour) back() {
 		w.pass(100 * time.Millisecond)
 		w.origin.push()
 		for _, n := range w.nodes {
-			if n.link.up() && !asked[n] {
+			if n.link.Up() && !asked[n] {
 				asked[n] = true
 				n.ask("GET", me, w.doomed, "").want(w.T, 401)
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"partneredge/edge/node/replication"
 	"partneredge/store/local"
 )
 
@@ -56,13 +57,24 @@ func newMetrics(c Config) *metrics {
 	return m
 }
 
+// replication returns what counts the exchange with the origin.
+func (m *metrics) replication() replication.Counters {
+	one := func(c *prometheus.CounterVec) func(string) {
+		return func(outcome string) { c.WithLabelValues(outcome).Inc() }
+	}
+	some := func(c *prometheus.CounterVec) func(string, int) {
+		return func(outcome string, n int) { c.WithLabelValues(outcome).Add(float64(n)) }
+	}
+	return replication.Counters{Keys: one(m.keys), Views: one(m.views), Leads: some(m.leads), Reports: some(m.spending)}
+}
+
 // watch adds what is read off the node when it is asked for.
-func (m *metrics) watch(s *local.Store, l *link, f *follower, now func() time.Time) {
+func (m *metrics) watch(s *local.Store, connected func() bool, now func() time.Time) {
 	gauge := func(name, help string, value func() float64) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "edge", Name: name, Help: help}, value))
 	}
 	gauge("origin_connected", "1 while there is a connection to the origin.", func() float64 {
-		if l.up() {
+		if connected() {
 			return 1
 		}
 		return 0
@@ -96,10 +108,6 @@ func (m *metrics) answered(handler string, status int, took time.Duration) {
 func (m *metrics) originAnswered(verb, outcome string, took time.Duration) {
 	m.asked.WithLabelValues(verb, outcome).Inc()
 	m.asking.WithLabelValues(verb).Observe(took.Seconds())
-}
-
-func count(c *prometheus.CounterVec) func(string) {
-	return func(outcome string) { c.WithLabelValues(outcome).Inc() }
 }
 
 // operators is the handler of the metrics listener. obstacle is why the node is

@@ -20,7 +20,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"partneredge/edge/logging"
+	"partneredge/edge/node/replication"
+	"partneredge/edge/node/replication/link"
 	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/store/local"
@@ -28,18 +29,15 @@ import (
 
 // Node is a node that runs.
 type Node struct {
-	config  Config
-	metrics *metrics
-	store   *local.Store
-	link    *link
-	follow  *follower
-	copies  *copies
-	leads   *leads
-	spender *spender
-	runtime *host.Runtime
-	slots   *slots
-	release *releases
-	news    chan struct{} // holds one: the origin is to be told how the node is, now
+	config      Config
+	metrics     *metrics
+	store       *local.Store
+	link        *link.Link
+	replication *replication.Replication
+	runtime     *host.Runtime
+	slots       *slots
+	release     *releases
+	news        chan struct{} // holds one: the origin is to be told how the node is, now
 
 	front, operators *listener
 	ready            atomic.Bool
@@ -47,11 +45,13 @@ type Node struct {
 	life    context.Context    // of the loops
 	cancel  context.CancelFunc // ends it
 	running sync.WaitGroup
-	sub     *nats.Subscription
 
 	once sync.Once
 	err  error // of stopping
 }
+
+// ErrNoOrigin ends the start of a node that holds no records.
+var ErrNoOrigin = errors.New("origin is not reached")
 
 // statusEvery is how often a node tells the origin how it is.
 const statusEvery = 2 * time.Second
@@ -79,7 +79,7 @@ func (n *Node) URL() string { return n.front.url }
 func (n *Node) MetricsURL() string { return n.operators.url }
 
 // ID is the node's id, from its credentials.
-func (n *Node) ID() string { return n.link.id }
+func (n *Node) ID() string { return n.link.ID() }
 
 func (n *Node) start(ctx context.Context) (err error) {
 	c := n.config
@@ -97,7 +97,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 		return err
 	}
 	n.ready.Store(true)
-	c.Log.Info("node is ready", "node", n.link.id, "region", c.Region, "url", n.front.url, "leads_waiting", n.store.Outbox.Len())
+	c.Log.Info("node is ready", "node", n.link.ID(), "region", c.Region, "url", n.front.url, "leads_waiting", n.store.Outbox.Len())
 	return nil
 }
 
@@ -125,42 +125,25 @@ func (n *Node) open(ctx context.Context) (err error) {
 // join connects to the origin and starts what runs beside the requests.
 func (n *Node) join() (err error) {
 	c := n.config
-	n.copies = &copies{store: n.store, log: c.Log, now: c.Now, timeout: c.ReadOrigin}
-	n.follow = newFollower(n.store, n.copies.apply, c)
-	n.leads = &leads{
-		outbox: n.store.Outbox, firsts: n.store.Firsts, log: c.Log, seldom: logging.New(c.Log), now: c.Now, timeout: c.WriteOrigin, back: make(chan struct{}, 1),
-		count: func(outcome string, some int) { n.metrics.leads.WithLabelValues(outcome).Add(float64(some)) },
-	}
-	n.spender, err = newSpender(n.store.Buckets, c.Log, func(what string, some int) {
-		n.metrics.spending.WithLabelValues(what).Add(float64(some))
+	n.link, err = link.New(link.Config{
+		URL: c.Origin, Credentials: c.Credentials, CA: c.OriginCA, Dialer: c.dialer,
+		Observe: n.metrics.originAnswered, Tracer: c.Tracer, Log: c.Log,
 	})
 	if err != nil {
 		return err
 	}
-	connected := func() {
-		n.follow.connected()
-		n.leads.connected()
-		n.spender.connected()
-	}
-	if n.link, err = dial(c, connected, n.follow.lost, n.metrics.originAnswered); err != nil {
+	n.replication, err = replication.New(replication.Config{
+		Store: n.store, Link: n.link, ReadTimeout: c.ReadOrigin, WriteTimeout: c.WriteOrigin, MaxStale: c.MaxStale,
+		NoteAge: noteAge, Counters: n.metrics.replication(), Log: c.Log, Now: c.Now,
+	})
+	if err != nil {
 		return err
 	}
-	n.copies.link, n.follow.link, n.leads.link, n.spender.link = n.link, n.link, n.link, n.link
-	n.metrics.watch(n.store, n.link, n.follow, c.Now)
-	if n.sub, err = n.link.conn.ChanSubscribe(wire.Changes, n.follow.msgs); err != nil {
-		return fmt.Errorf("follow origin: %w", err)
+	if err := n.replication.Start(); err != nil {
+		return err
 	}
-	if _, err = n.link.conn.ChanSubscribe(wire.ToNode+n.link.id+"."+wire.VerbShare, n.spender.shares); err != nil {
-		return fmt.Errorf("hear of shares: %w", err)
-	}
-	var life context.Context
-	life, n.cancel = context.WithCancel(context.Background())
-	n.copies.start(life)
-	n.running.Go(func() { n.follow.run(life) })
-	n.running.Go(func() { n.follow.watch(life) })
-	n.running.Go(func() { n.leads.run(life) })
-	n.running.Go(func() { n.spender.run(life) })
-	n.life = life
+	n.metrics.watch(n.store, n.link.Up, c.Now)
+	n.life, n.cancel = context.WithCancel(context.Background())
 	return nil
 }
 
@@ -176,17 +159,9 @@ func (n *Node) openReleases(ctx context.Context) error {
 		return err
 	}
 	n.metrics.registry.MustRegister(newModuleMetrics(n.runtime))
-	disk := limits{n.store, n.spender}
 	shop := &workshop{
 		config: c, runtime: n.runtime, observe: n.metrics.answered, turns: turns{filepath.Join(c.Cache, "compiled")},
-		caps: host.Capabilities{
-			Keys:          &keys{store: n.store, copies: n.copies, follow: n.follow, count: count(n.metrics.keys)},
-			Buckets:       disk,
-			Lockouts:      disk,
-			Views:         &views{store: n.store, copies: n.copies, follow: n.follow, count: count(n.metrics.views)},
-			Subscriptions: subscriptions{link: n.link, timeout: c.WriteOrigin},
-			Outbox:        n.leads,
-		},
+		caps: n.replication.Capabilities(),
 	}
 	store, err := newReleaseStore(c, n.link)
 	if err != nil {
@@ -198,12 +173,24 @@ func (n *Node) openReleases(ctx context.Context) error {
 	}
 	n.slots = newSlots(first)
 	n.release = newReleases(n.slots, shop, store, c, n.tell)
-	return n.link.listen(wire.VerbRelease, func(m *nats.Msg) {
-		var o wire.Order
-		if n.link.hear(wire.VerbRelease, m.Data, &o) {
-			n.release.hear(o)
+	orders := make(chan *nats.Msg, 16)
+	if err := n.link.Subscribe(wire.VerbRelease, orders); err != nil {
+		return err
+	}
+	n.running.Go(func() {
+		for {
+			select {
+			case <-n.life.Done():
+				return
+			case m := <-orders:
+				var o wire.Order
+				if n.link.Decode(wire.VerbRelease, m.Data, &o) {
+					n.release.hear(o)
+				}
+			}
 		}
 	})
+	return nil
 }
 
 // tell has the origin told how the node is, now.
@@ -225,11 +212,11 @@ func (n *Node) awaitOrigin(ctx context.Context) error {
 	defer cancel()
 	var why error
 	select {
-	case <-n.follow.current:
+	case <-n.replication.Current():
 		return nil
-	case why = <-n.link.barred:
+	case why = <-n.link.Unusable():
 	case <-ctx.Done():
-		if why = n.link.lastFailure(); why == nil {
+		if why = n.link.LastFailure(); why == nil {
 			why = ctx.Err()
 		}
 	}
@@ -245,7 +232,7 @@ func (n *Node) obstacle() string {
 	switch {
 	case !n.ready.Load():
 		return "starting or stopping"
-	case n.follow.stale():
+	case n.replication.Stale():
 		return "origin not heard for " + n.config.MaxStale.String() + ", so no record is trusted"
 	}
 	return ""
@@ -256,8 +243,8 @@ func (n *Node) tellStatus(ctx context.Context) {
 	tick := time.NewTicker(statusEvery)
 	defer tick.Stop()
 	for {
-		if n.link.up() {
-			if err := n.link.tell(wire.VerbStatus, n.status()); err != nil {
+		if n.link.Up() {
+			if err := n.link.Send(wire.VerbStatus, n.status()); err != nil {
 				n.config.Log.Debug("status not told", "err", err)
 			}
 		}
@@ -297,13 +284,15 @@ func (n *Node) stop(ctx context.Context) error {
 	if n.cancel != nil {
 		n.cancel()
 		n.running.Wait()
-		n.copies.working.Wait()
+	}
+	if n.replication != nil {
+		n.replication.Stop()
 	}
 	if n.runtime != nil {
 		errs = append(errs, n.runtime.Close(context.WithoutCancel(ctx)))
 	}
 	if n.link != nil {
-		n.link.conn.Close()
+		n.link.Close()
 	}
 	if n.operators != nil {
 		errs = append(errs, n.operators.stop(ctx))

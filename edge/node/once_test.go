@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"partneredge/wasm/abi"
 )
 
 // sendOnce posts a lead with an idempotency key; id is "" when it was refused.
@@ -76,51 +74,5 @@ func TestIdempotencyKey(t *testing.T) {
 	})
 	if status, id := sendOnce(t, n, key, "b", someLead); status != 201 || id == first {
 		t.Errorf("another key: %d %s", status, id)
-	}
-}
-
-func TestOnceID(t *testing.T) {
-	once := abi.Once{Key: "a", Digest: "d"}
-	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	id := onceID("key_1", &once, at)
-	if got := onceID("key_1", &once, at.Add(24*time.Hour-1)); got != id {
-		t.Errorf("%s later that day, %s before", got, id)
-	}
-	seen := map[string]bool{id: true}
-	for _, other := range []string{
-		onceID("key_1", &once, at.Add(24*time.Hour)),
-		onceID("key_2", &once, at),
-		onceID("key_1", &abi.Once{Key: "b", Digest: "d"}, at),
-		onceID("key_1", &abi.Once{Key: "a", Digest: "e"}, at),
-		onceID("key_1", &abi.Once{Key: "ad"}, at),
-	} {
-		if seen[other] {
-			t.Errorf("%s names two requests", other)
-		}
-		seen[other] = true
-	}
-}
-
-// What is written down between a lead and its answer may be lost: the lead, sent
-// again, is the one that waits.
-func TestOnceAfterItsMemoryWasLost(t *testing.T) {
-	o := newOrigin(t)
-	o.do(func() { o.mute["leads"] = true })
-	n := startNode(t, config(t, o))
-	p := abi.Principal{KeyID: "key_1", AccountID: "acc_1", Environment: abi.EnvLive}
-	once := abi.Once{Key: "a", Digest: "d", Lead: abi.Lead{ID: "lead_x", FirstName: "x", Phone: "5550100", Created: 1}}
-	lost := once.Lead
-	lost.ID, lost.Created = onceID(p.KeyID, &once, time.Now()), 2
-	if err := n.leads.AppendLead(t.Context(), p, lost.Append(nil)); err != nil {
-		t.Fatal(err)
-	}
-	kept, err := n.leads.LeadOnce(t.Context(), p, &once)
-	if err != nil || kept.Outcome != abi.New || kept.ID != lost.ID || n.store.Outbox.Len() != 1 {
-		t.Errorf("%+v, %v, %d wait", kept, err, n.store.Outbox.Len())
-	}
-	p.Environment = abi.EnvTest
-	once.Key = "b"
-	if kept, err := n.leads.LeadOnce(t.Context(), p, &once); err != nil || kept.Outcome != abi.New || n.store.Outbox.Len() != 1 {
-		t.Errorf("a test key's: %+v, %v, %d wait", kept, err, n.store.Outbox.Len())
 	}
 }

@@ -294,12 +294,12 @@ func (o *testOrigin) view(req wire.ViewRequest, seq int64) (wire.Message, wire.F
 		reply.Account = &a
 	case store.ChangeInsights:
 		reply.Insights = o.insights[req.AccountID]
-		reply.Insights = reply.Insights[:min(len(reply.Insights), heldInsights)]
+		reply.Insights = reply.Insights[:min(len(reply.Insights), 50)]
 		reply.History = len(reply.Insights) > 0
 	case store.ChangeFirings:
 		limit := req.Limit
 		if limit == 0 {
-			limit = heldFirings
+			limit = 100
 		}
 		for _, f := range o.firings[req.AccountID] {
 			if !req.Before.IsZero() && !f.TriggeredAt.Before(req.Before) {

@@ -14,6 +14,7 @@ import (
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"partneredge/edge/node/replication/link"
 	"partneredge/edge/release"
 	"partneredge/edge/wire"
 	"partneredge/host"
@@ -23,7 +24,7 @@ import (
 // begun lies in a file until it is whole, so that a connection that breaks, or a
 // restart, costs one chunk. What the chunks say is judged by who asked for them.
 type remoteReleases struct {
-	link    *link
+	link    *link.Link
 	parts   string // directory of what was begun
 	timeout time.Duration
 }
@@ -110,7 +111,7 @@ func (s *remoteReleases) forget() {
 func (s *remoteReleases) ask(ctx context.Context, verb string, req, reply wire.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	err := s.link.ask(ctx, verb, req, reply)
+	err := s.link.Ask(ctx, verb, req, reply)
 	if errors.Is(err, host.ErrNotFound) {
 		return fmt.Errorf("%w: %w", release.ErrNotFound, err)
 	}

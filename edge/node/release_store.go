@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"partneredge/edge/node/replication/link"
 	"partneredge/edge/release"
 	"partneredge/host"
 )
@@ -49,7 +50,7 @@ func (k keptRelease) followed(digest, version, before string) keptRelease {
 	return next
 }
 
-func newReleaseStore(c Config, l *link) (*releaseStore, error) {
+func newReleaseStore(c Config, l *link.Link) (*releaseStore, error) {
 	dir := filepath.Join(c.Data, "releases")
 	kept, err := release.OpenDir(dir)
 	if err != nil {

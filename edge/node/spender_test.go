@@ -60,7 +60,7 @@ func TestSpendingIsReportedUntilItIsConfirmed(t *testing.T) {
 	soon(t, "it is sent again", func() bool { return o.spend("key_1", 0) >= spent(20) })
 
 	o.stop()
-	soon(t, "the node notices", func() bool { return !n.link.up() })
+	soon(t, "the node notices", func() bool { return !n.link.Up() })
 	for range 20 {
 		ask(t, n, "GET", me, key, "").want(t, 200)
 	}

@@ -1,4 +1,4 @@
-package node
+package replication
 
 import (
 	"time"
@@ -7,7 +7,7 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// micros is a time as frames have it: 0 for the zero time.
+// micros returns a time as frames hold it, with 0 for the zero time.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -15,7 +15,7 @@ func micros(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// instant is the reverse of micros.
+// instant reverses micros.
 func instant(us int64) time.Time {
 	if us == 0 {
 		return time.Time{}
@@ -23,7 +23,8 @@ func instant(us int64) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-// scopes that this version knows; a gate grants nothing by one it does not.
+// scopeBits leaves out scopes that this version does not know: a gate grants
+// nothing by them.
 func scopeBits(names []string) (bits abi.Scopes) {
 	for _, name := range names {
 		switch name {
@@ -57,16 +58,16 @@ func keyFrame(k *store.Key) []byte {
 	return key.Append(nil)
 }
 
-// longAgo is when a revoked key was revoked, as far as a gate is concerned. The
-// true time would be after that of a request that is already under way, or, by
-// the origin's clock, still to come.
+// longAgo stands for the time at which a key was revoked. A gate compares that
+// with the time of its request; the true time would be later than the start of a
+// request already under way, or still to come if the origin's clock is ahead.
 const longAgo = 1
 
-// revokedFrame is the key's frame, revoked.
+// revokedFrame returns the frame of the same key, revoked.
 func revokedFrame(frame string) string {
 	var key abi.Key
 	if err := key.Parse([]byte(frame)); err != nil {
-		return frame // it was written by keyFrame, and its bytes are summed
+		return frame // cannot happen: keyFrame wrote it, and the store checks its sum
 	}
 	key.Revoked = longAgo
 	return string(key.Append(nil))
@@ -96,7 +97,7 @@ func firingsFrame(items []store.Firing, more bool) []byte {
 	return list.Append(nil)
 }
 
-// leadOf is a lead of the principal's; its texts are its own.
+// leadOf parses a lead of the principal's and copies what it keeps of frame.
 func leadOf(p abi.Principal, frame []byte) (store.Lead, error) {
 	var l abi.Lead
 	if err := l.Parse(append([]byte(nil), frame...)); err != nil {

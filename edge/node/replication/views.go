@@ -1,9 +1,10 @@
-package node
+package replication
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 	"unsafe"
 
 	"partneredge/edge/wire"
@@ -13,20 +14,21 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// Most items that a view which is held has.
+// A held view has at most so many items.
 const (
 	heldInsights = 50
 	heldFirings  = 100
 )
 
-// views is host.Views: the newest of an account's data is held and served from
-// here; pages further back are asked for, and not kept. While the origin is
-// away, what is held is served as it is.
+// views implements host.Views on the replica, which holds the newest of each
+// account's data. Pages further back are asked for and not kept. While the origin
+// is away, a held view is served even if it is known to have changed.
 type views struct {
-	store  *local.Store
-	copies *copies
-	follow *follower
-	count  func(outcome string) // hit, miss, stale, page, outage
+	store   *local.Store
+	replica *replica
+	sync    *synchronizer
+	count   func(outcome string)
+	noteAge func(ctx context.Context, age time.Duration)
 }
 
 // AppendProfile implements host.Views.
@@ -56,7 +58,7 @@ func (v *views) AppendInsights(ctx context.Context, dst []byte, p abi.Principal,
 	return list.Append(dst), nil
 }
 
-// newer are the first of items, at most limit, that were created after since.
+// newer returns the first of items, at most limit, that were created after since.
 func newer(items []abi.Insight, since int64, limit int) []abi.Insight {
 	n := 0
 	for n < len(items) && n < limit && items[n].Created > since {
@@ -87,8 +89,8 @@ func (v *views) AppendFirings(ctx context.Context, dst []byte, p abi.Principal, 
 	return append(dst, firingsFrame(reply.Firings, reply.More)...), nil
 }
 
-// older cuts the list down to those triggered before before, at most limit.
-// It returns false when more would belong there than the list has.
+// older cuts the list down to at most limit firings that were triggered before
+// the given time. It returns false when the list ends before the page does.
 func older(list *abi.Firings, before int64, limit int) bool {
 	items := list.Items
 	for before != 0 && len(items) > 0 && items[0].Triggered >= before {
@@ -104,23 +106,23 @@ func older(list *abi.Firings, before int64, limit int) bool {
 	return true
 }
 
-// page asks for what is not held.
+// page asks the origin for a page that is not held.
 func (v *views) page(ctx context.Context, req wire.ViewRequest) (*wire.ViewReply, error) {
 	v.count("page")
-	within, cancel := context.WithTimeout(ctx, v.copies.timeout)
+	within, cancel := context.WithTimeout(ctx, v.replica.timeout)
 	defer cancel()
-	return v.copies.view(within, req)
+	return v.replica.askView(within, req)
 }
 
-// frame is the frame of the view that is held, once it is.
+// frame returns the frame of a held view, after fetching it if it must.
 func (v *views) frame(ctx context.Context, kind store.ChangeKind, account string) (string, error) {
-	v.follow.ready(ctx)
+	v.sync.state.wait(ctx)
 	name := viewName(kind, account)
 	rec, held := v.store.Views.Get(name)
-	trusted := held && v.follow.trusts(rec)
+	trusted := held && v.sync.trusts(rec)
 	if trusted && !rec.Stale() {
 		v.count("hit")
-		noteAge(ctx, v.follow.age())
+		v.noteAge(ctx, v.sync.age())
 		return rec.Frame, nil
 	}
 	if held {
@@ -128,14 +130,14 @@ func (v *views) frame(ctx context.Context, kind store.ChangeKind, account string
 	} else {
 		v.count("miss")
 	}
-	fresh, err := v.copies.fetch(ctx, name)
+	fresh, err := v.replica.fetch(ctx, name)
 	if errors.Is(err, host.ErrUnavailable) && trusted {
 		v.count("outage")
-		noteAge(ctx, v.copies.now().Sub(rec.Fetched))
+		v.noteAge(ctx, v.replica.now().Sub(rec.Fetched))
 		return rec.Frame, nil
 	}
 	return fresh.Frame, err
 }
 
-// readOnly is the text's own memory. Frames are parsed from it, never written.
+// readOnly returns the bytes of s without a copy. Nobody may write to them.
 func readOnly(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }

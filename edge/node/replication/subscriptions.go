@@ -1,16 +1,17 @@
-package node
+package replication
 
 import (
 	"context"
 	"time"
 
+	"partneredge/edge/node/replication/link"
 	"partneredge/edge/wire"
 	"partneredge/wasm/abi"
 )
 
-// subscriptions is host.Subscriptions: the origin makes and revokes them.
+// subscriptions implements host.Subscriptions by requests to the origin.
 type subscriptions struct {
-	link    *link
+	link    *link.Link
 	timeout time.Duration
 }
 
@@ -19,7 +20,7 @@ func (s subscriptions) Subscribe(ctx context.Context, p abi.Principal, sub *abi.
 	within, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	var reply wire.SubscribeReply
-	err = s.link.ask(within, wire.VerbSubscribe, &wire.SubscribeRequest{Subscription: subscriptionOf(p, sub)}, &reply)
+	err = s.link.Ask(within, wire.VerbSubscribe, &wire.SubscribeRequest{Subscription: subscriptionOf(p, sub)}, &reply)
 	return reply.Reason, err
 }
 
@@ -28,6 +29,6 @@ func (s subscriptions) Revoke(ctx context.Context, p abi.Principal, id string) (
 	within, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	var reply wire.RevokeReply
-	err = s.link.ask(within, wire.VerbRevoke, &wire.RevokeRequest{AccountID: p.AccountID, ID: id}, &reply)
+	err = s.link.Ask(within, wire.VerbRevoke, &wire.RevokeRequest{AccountID: p.AccountID, ID: id}, &reply)
 	return reply.Already, err
 }

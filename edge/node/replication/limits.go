@@ -1,4 +1,4 @@
-package node
+package replication
 
 import (
 	"context"
@@ -8,17 +8,17 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// limits is host.Buckets and host.Lockouts, on the node's own disk.
+// limits implements host.Buckets and host.Lockouts on the local store.
 type limits struct {
-	store   *local.Store
-	spender *spender
+	store    *local.Store
+	reporter *reporter
 }
 
-// Take implements host.Buckets. It never waits for the origin, which hears of
-// it afterwards.
+// Take implements host.Buckets. It never waits for the origin, which gets a
+// report afterwards.
 func (l limits) Take(_ context.Context, keyID string, perMinute int) (abi.Bucket, error) {
-	bucket, tell, err := l.store.Buckets.Take(keyID, perMinute)
-	l.spender.note(keyID, tell)
+	bucket, report, err := l.store.Buckets.Take(keyID, perMinute)
+	l.reporter.note(keyID, report)
 	return bucket, err
 }
 

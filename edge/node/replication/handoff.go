@@ -1,0 +1,184 @@
+package replication
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"partneredge/edge/backoff"
+	"partneredge/edge/logging"
+	"partneredge/edge/node/replication/link"
+	"partneredge/edge/wire"
+	"partneredge/host"
+	"partneredge/store/local"
+)
+
+// handoff hands the leads of the outbox over to the origin, and removes each once
+// the origin has committed it.
+type handoff struct {
+	outbox   *local.Outbox
+	link     *link.Link
+	log      *slog.Logger
+	warnings *logging.Limiter
+	now      func() time.Time
+	timeout  time.Duration
+	count    func(outcome string, n int)
+
+	reconnected chan struct{} // holds one
+
+	// Of run alone:
+	batch    int                  // most leads in the next request
+	deferred map[string]time.Time // when to try leads again that the origin cannot read
+}
+
+const (
+	maxBatch      = 200
+	maxBatchBytes = wire.MaxPayload / 4
+	// deferFor is how long a lead waits that the origin cannot read: an origin of
+	// another version may.
+	deferFor = 10 * time.Minute
+)
+
+// leadsRequest is a wire.LeadsRequest whose leads are sent as they lie in the
+// outbox.
+type leadsRequest struct {
+	wire.Head
+	Leads []json.RawMessage `json:"leads"`
+}
+
+func newHandoff(cfg Config) *handoff {
+	return &handoff{
+		outbox: cfg.Store.Outbox, link: cfg.Link, log: cfg.Log, warnings: logging.New(cfg.Log), now: cfg.Now,
+		timeout: cfg.WriteTimeout, count: cfg.Counters.Leads,
+		reconnected: make(chan struct{}, 1), batch: maxBatch, deferred: map[string]time.Time{},
+	}
+}
+
+// run hands leads over until ctx ends.
+func (h *handoff) run(ctx context.Context) {
+	retry := backoff.New(200*time.Millisecond, 10*time.Second)
+	again := time.NewTimer(0)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.outbox.Wake():
+		case <-h.reconnected:
+		case <-again.C:
+		}
+		for more := true; more && ctx.Err() == nil && h.link.Up(); {
+			var err error
+			if more, err = h.next(ctx); err != nil && ctx.Err() == nil {
+				if !link.Permanent(err) { // of which the link warns
+					h.warnings.Warn("leads", "leads not handed over yet", "waiting", h.outbox.Len(), "err", err)
+				}
+				more = true
+			}
+			retry.Wait(ctx, err)
+		}
+		if len(h.deferred) > 0 {
+			again.Reset(deferFor)
+		}
+	}
+}
+
+// next hands over the leads that have waited longest. It reports whether there
+// may be more.
+func (h *handoff) next(ctx context.Context) (more bool, err error) {
+	now := h.now()
+	items, err := h.outbox.Pending(h.batch, maxBatchBytes, func(id string) bool {
+		until, waits := h.deferred[id]
+		left := until.Sub(now)
+		return waits && left > 0 && left <= deferFor // a longer wait is of a clock that was put back
+	})
+	if err != nil || len(items) == 0 {
+		return false, err
+	}
+	sent := make(map[string]local.Item, len(items))
+	var req leadsRequest
+	for _, it := range items {
+		if !json.Valid(it.Body) { // nothing else writes to the outbox, so this should never be
+			if err := h.setAside(ctx, local.Item{ID: it.ID, Body: []byte("null")}, "unreadable"); err != nil {
+				return true, err
+			}
+			continue
+		}
+		sent[it.ID] = it
+		req.Leads = append(req.Leads, it.Body)
+	}
+	if len(sent) == 0 {
+		return true, nil
+	}
+	within, cancel := context.WithTimeout(ctx, h.timeout)
+	defer cancel()
+	var reply wire.LeadsReply
+	err = h.link.Ask(within, wire.VerbLeads, &req, &reply)
+	if errors.Is(err, link.ErrInvalid) {
+		h.narrow(sent)
+		return true, nil
+	}
+	if err != nil {
+		return true, err
+	}
+	return true, h.settle(ctx, &reply, sent)
+}
+
+// narrow halves the batch until it is the one lead for which the origin refuses
+// whole requests, and defers that one.
+func (h *handoff) narrow(sent map[string]local.Item) {
+	if len(sent) > 1 {
+		h.batch = (len(sent) + 1) / 2
+		return
+	}
+	h.batch = maxBatch
+	for id := range sent {
+		h.deferred[id] = h.now().Add(deferFor)
+		h.log.Error("origin cannot read a lead: it stays in the outbox", "lead", id, "again_in", deferFor)
+	}
+}
+
+// settle removes the leads that the origin has, and sets aside those that it
+// will never take.
+func (h *handoff) settle(ctx context.Context, reply *wire.LeadsReply, sent map[string]local.Item) error {
+	committed := reply.Committed[:0]
+	for _, id := range reply.Committed {
+		if _, ok := sent[id]; ok {
+			committed = append(committed, id)
+			delete(h.deferred, id)
+		}
+	}
+	if len(committed) > 0 {
+		if err := h.outbox.Remove(ctx, committed...); err != nil {
+			return err
+		}
+		h.count("committed", len(committed))
+	}
+	rejected := 0
+	for id, reason := range reply.Rejected {
+		if item, ok := sent[id]; ok {
+			if err := h.setAside(ctx, item, reason); err != nil {
+				return err
+			}
+			rejected++
+		}
+	}
+	if len(committed)+rejected == 0 {
+		return fmt.Errorf("%w: origin says nothing of the leads it was given", host.ErrUnavailable)
+	}
+	h.batch = min(maxBatch, 2*h.batch)
+	return nil
+}
+
+func (h *handoff) setAside(ctx context.Context, item local.Item, reason string) error {
+	if err := h.outbox.SetAside(ctx, item, reason); err != nil {
+		return err
+	}
+	delete(h.deferred, item.ID)
+	h.count("rejected", 1)
+	h.log.Error("lead set aside: origin will never take it", "lead", item.ID, "reason", reason)
+	return nil
+}

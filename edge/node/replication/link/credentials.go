@@ -1,0 +1,51 @@
+package link
+
+import (
+	"crypto/x509"
+	"fmt"
+	"os"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nkeys"
+)
+
+// readCredentials returns the id of the node that the credentials are for.
+func readCredentials(file string) (id string, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrCredentials, err)
+	}
+	wrong := func(what string) error { return fmt.Errorf("%w: %s %s", ErrCredentials, file, what) }
+	token, err := jwt.ParseDecoratedJWT(text)
+	if err != nil {
+		return "", wrong("holds no NATS credentials")
+	}
+	claims, err := jwt.DecodeUserClaims(token)
+	if err != nil {
+		return "", wrong("holds no NATS credentials")
+	}
+	pair, err := nkeys.ParseDecoratedUserNKey(text)
+	if err != nil {
+		return "", wrong("holds no private key")
+	}
+	defer pair.Wipe()
+	if public, err := pair.PublicKey(); err != nil || public != claims.Subject {
+		return "", wrong("holds the private key of others")
+	}
+	if claims.Name == "" {
+		return "", wrong("names no node")
+	}
+	return claims.Name, nil
+}
+
+// checkCA returns an error if the file holds no certificate.
+func checkCA(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrCertificate, err)
+	}
+	if !x509.NewCertPool().AppendCertsFromPEM(text) {
+		return fmt.Errorf("%w: %s holds no certificate in PEM", ErrCertificate, file)
+	}
+	return nil
+}

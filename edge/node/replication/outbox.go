@@ -1,0 +1,92 @@
+package replication
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"partneredge/host"
+	"partneredge/store"
+	"partneredge/store/local"
+	"partneredge/wasm/abi"
+	"partneredge/wasm/typeid"
+)
+
+// outbox implements host.Outbox: a lead is on the node's disk when it returns.
+type outbox struct {
+	leads       *local.Outbox
+	idempotency *local.Firsts
+	now         func() time.Time
+	count       func(outcome string, n int)
+}
+
+func newOutbox(cfg Config) *outbox {
+	return &outbox{leads: cfg.Store.Outbox, idempotency: cfg.Store.Firsts, now: cfg.Now, count: cfg.Counters.Leads}
+}
+
+// AppendLead implements host.Outbox.
+func (o *outbox) AppendLead(ctx context.Context, p abi.Principal, frame []byte) error {
+	lead, err := leadOf(p, frame)
+	if err != nil {
+		return fmt.Errorf("keep lead: %w", err)
+	}
+	if lead.Environment != store.Live {
+		return errors.New("keep lead: only leads of a live key are kept")
+	}
+	body, err := json.Marshal(&lead)
+	if err != nil {
+		return fmt.Errorf("keep lead: %w", err)
+	}
+	err = o.leads.Append(ctx, local.Item{ID: lead.ID, Body: body})
+	if errors.Is(err, store.ErrLimit) {
+		return fmt.Errorf("keep lead: outbox is full: %w", host.ErrUnavailable)
+	}
+	if err == nil {
+		o.count("accepted", 1)
+	}
+	return err
+}
+
+// LeadOnce implements host.Outbox. The lead's id is derived from the request, so
+// that a node that has forgotten the request, or another one that gets it as
+// well, hands the same lead over once more, which the origin keeps once.
+func (o *outbox) LeadOnce(ctx context.Context, p abi.Principal, once *abi.Once) (abi.Kept, error) {
+	keep := func() (local.First, error) {
+		first := local.First{Digest: once.Digest, ID: onceID(p.KeyID, once, o.now())}
+		if p.Environment != abi.EnvLive {
+			return first, nil
+		}
+		lead := once.Lead
+		lead.ID = first.ID
+		err := o.AppendLead(ctx, p, lead.Append(nil))
+		if errors.Is(err, store.ErrConflict) {
+			err = nil // it waits already, made a moment earlier
+		}
+		return first, err
+	}
+	first, repeated, err := o.idempotency.Do(ctx, local.FirstName(p.KeyID, once.Key), keep)
+	switch {
+	case err != nil:
+		return abi.Kept{}, err
+	case first.Digest != once.Digest:
+		return abi.Kept{Outcome: abi.Conflict}, nil
+	case repeated:
+		return abi.Kept{Outcome: abi.Repeat, ID: first.ID}, nil
+	}
+	return abi.Kept{Outcome: abi.New, ID: first.ID}, nil
+}
+
+// onceID returns the same id on every node for the same request with the same
+// idempotency key on one day (UTC). On the next day, when the idempotency key may
+// be used for another lead, the id is another one.
+func onceID(keyID string, once *abi.Once, now time.Time) string {
+	day := now.UTC().Truncate(24 * time.Hour)
+	h := sha256.New()
+	for _, part := range []string{"lead once", keyID, once.Key, once.Digest, day.Format(time.DateOnly)} {
+		fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	return typeid.Make("lead", day.UnixMilli(), [10]byte(h.Sum(nil)))
+}

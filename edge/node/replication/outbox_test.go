@@ -1,0 +1,119 @@
+package replication
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"partneredge/edge/wire"
+	"partneredge/store"
+	"partneredge/store/local"
+	"partneredge/wasm/abi"
+)
+
+func openOutbox(t *testing.T) *outbox {
+	t.Helper()
+	state, err := local.Open(local.Config{Dir: filepath.Join(t.TempDir(), "state")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := state.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return newOutbox(Config{Store: state, Now: time.Now, Counters: Counters{Leads: func(string, int) {}}})
+}
+
+func TestTestLeadsNeverReachTheOutbox(t *testing.T) {
+	o := openOutbox(t)
+	lead := abi.Lead{ID: "lead_1", FirstName: "x", Email: "x@example.com"}
+	err := o.AppendLead(t.Context(), abi.Principal{AccountID: "acc_1", Environment: abi.EnvTest}, lead.Append(nil))
+	if err == nil || o.leads.Len() != 0 {
+		t.Errorf("error %v, %d wait", err, o.leads.Len())
+	}
+}
+
+// The origin receives each lead as it was encoded for the outbox, within the
+// message that package wire describes.
+func TestLeadsAreEncodedOnce(t *testing.T) {
+	o := openOutbox(t)
+	p := abi.Principal{AccountID: "acc_1", KeyID: "key_1", Environment: abi.EnvLive}
+	for _, id := range []string{"lead_1", "lead_2"} {
+		lead := abi.Lead{ID: id, FirstName: "<Zoë & \"co\">", Email: "x@example.com", Captured: 1, Created: 2}
+		if err := o.AppendLead(t.Context(), p, lead.Append(nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	items, err := o.leads.Pending(10, 1<<20, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var raw leadsRequest
+	var decoded wire.LeadsRequest
+	for _, it := range items {
+		var lead store.Lead
+		if err := json.Unmarshal(it.Body, &lead); err != nil {
+			t.Fatal(err)
+		}
+		raw.Leads, decoded.Leads = append(raw.Leads, it.Body), append(decoded.Leads, lead)
+	}
+	raw.Trace, decoded.Trace = "00-1-2-01", "00-1-2-01"
+	raw.V, decoded.V = wire.Version, wire.Version
+	got, err := wire.Encode(&raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := json.Marshal(&decoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != string(want) || len(items) != 2 {
+		t.Errorf("%d leads: got %s, want %s", len(items), got, want)
+	}
+}
+
+func TestOnceID(t *testing.T) {
+	once := abi.Once{Key: "a", Digest: "d"}
+	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	id := onceID("key_1", &once, at)
+	if got := onceID("key_1", &once, at.Add(24*time.Hour-1)); got != id {
+		t.Errorf("%s later that day, %s before", got, id)
+	}
+	seen := map[string]bool{id: true}
+	for _, other := range []string{
+		onceID("key_1", &once, at.Add(24*time.Hour)),
+		onceID("key_2", &once, at),
+		onceID("key_1", &abi.Once{Key: "b", Digest: "d"}, at),
+		onceID("key_1", &abi.Once{Key: "a", Digest: "e"}, at),
+		onceID("key_1", &abi.Once{Key: "ad"}, at),
+	} {
+		if seen[other] {
+			t.Errorf("%s names two requests", other)
+		}
+		seen[other] = true
+	}
+}
+
+// A lead whose idempotency record was lost with the process is the one that waits
+// already when it is sent again.
+func TestOnceAfterItsRecordWasLost(t *testing.T) {
+	o := openOutbox(t)
+	p := abi.Principal{KeyID: "key_1", AccountID: "acc_1", Environment: abi.EnvLive}
+	once := abi.Once{Key: "a", Digest: "d", Lead: abi.Lead{ID: "lead_x", FirstName: "x", Phone: "5550100", Created: 1}}
+	lost := once.Lead
+	lost.ID, lost.Created = onceID(p.KeyID, &once, time.Now()), 2
+	if err := o.AppendLead(t.Context(), p, lost.Append(nil)); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := o.LeadOnce(t.Context(), p, &once)
+	if err != nil || kept.Outcome != abi.New || kept.ID != lost.ID || o.leads.Len() != 1 {
+		t.Errorf("%+v, %v, %d wait", kept, err, o.leads.Len())
+	}
+	p.Environment = abi.EnvTest
+	once.Key = "b"
+	if kept, err := o.LeadOnce(t.Context(), p, &once); err != nil || kept.Outcome != abi.New || o.leads.Len() != 1 {
+		t.Errorf("a test key's: %+v, %v, %d wait", kept, err, o.leads.Len())
+	}
+}

@@ -1,0 +1,199 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"partneredge/edge/node/replication/link"
+	"partneredge/edge/tracing"
+	"partneredge/edge/wire"
+	"partneredge/host"
+	"partneredge/store"
+	"partneredge/store/local"
+)
+
+// replica fetches records from the origin and keeps them in the local store.
+// However many requests need a record, it is asked for once at a time.
+type replica struct {
+	ctx     context.Context // of fetches
+	store   *local.Store
+	link    *link.Link
+	log     *slog.Logger
+	now     func() time.Time
+	timeout time.Duration
+
+	flights  singleflight.Group
+	renewals chan string // names of records to fetch because they changed
+}
+
+const (
+	// renewers bounds the changed records that are asked for at once. A record
+	// that a request needs does not wait for them.
+	renewers = 4
+	// maxRenewals bounds the changed records that wait for a renewer. Others are
+	// asked for when a request needs them.
+	maxRenewals = 4096
+)
+
+// keyPrefix comes before a key's hash in the name of its record; the names of
+// views are those of viewName.
+const keyPrefix = "key/"
+
+func viewName(kind store.ChangeKind, account string) string { return string(kind) + "/" + account }
+
+// newReplica returns a replica whose fetches end with ctx.
+func newReplica(ctx context.Context, cfg Config) *replica {
+	return &replica{
+		ctx: ctx, store: cfg.Store, link: cfg.Link, log: cfg.Log, now: cfg.Now, timeout: cfg.ReadTimeout,
+		renewals: make(chan string, maxRenewals),
+	}
+}
+
+// renewAll fetches changed records until the replica's context ends.
+func (r *replica) renewAll() {
+	for {
+		select {
+		case <-r.ctx.Done():
+			return
+		case name := <-r.renewals:
+			if _, err := r.fetch(r.ctx, name); err != nil {
+				r.log.Debug("changed record not renewed", "err", err)
+			}
+		}
+	}
+}
+
+// apply makes a held record that the change concerns stale, and a revoked key
+// refused, at once; then the record is renewed.
+func (r *replica) apply(change store.Change) error {
+	if change.Kind != store.ChangeKey {
+		name := viewName(change.Kind, change.Ref)
+		_, concerned, err := r.store.Views.Change(name, change.Seq, nil)
+		if err == nil && concerned {
+			r.renew(name)
+		}
+		return err
+	}
+	r.store.Negatives.Clear()
+	var replace func(string) string
+	if change.Gone {
+		replace = revokedFrame
+	}
+	hash, concerned, err := r.store.Keys.Change(change.Ref, change.Seq, replace)
+	if err == nil && concerned && !change.Gone {
+		r.renew(keyPrefix + hash)
+	}
+	return err
+}
+
+func (r *replica) renew(name string) {
+	select {
+	case r.renewals <- name:
+	default:
+	}
+}
+
+// fetch asks the origin for a record and waits until it is here or ctx ends.
+func (r *replica) fetch(ctx context.Context, name string) (local.Record, error) {
+	life := tracing.Onward(r.ctx, ctx) // before DoChan: ctx is this goroutine's alone
+	landed := r.flights.DoChan(name, func() (any, error) {
+		// Others may wait for it: it does not end with the request that began it.
+		within, cancel := context.WithTimeout(life, r.timeout)
+		defer cancel()
+		return r.fetchFresh(within, name)
+	})
+	select {
+	case result := <-landed:
+		if result.Err != nil {
+			return local.Record{}, result.Err
+		}
+		return result.Val.(local.Record), nil
+	case <-ctx.Done():
+		return local.Record{}, fmt.Errorf("%w: %w", host.ErrUnavailable, ctx.Err())
+	}
+}
+
+// fetchFresh asks again when a change overtook the answer.
+func (r *replica) fetchFresh(ctx context.Context, name string) (rec local.Record, err error) {
+	const tries = 4
+	kind, ref, _ := strings.Cut(name, "/")
+	for range tries {
+		if strings.HasPrefix(name, keyPrefix) {
+			rec, err = r.fetchKey(ctx, ref)
+		} else {
+			rec, err = r.fetchView(ctx, store.ChangeKind(kind), ref)
+		}
+		if err != nil || !rec.Stale() {
+			return rec, err
+		}
+	}
+	return rec, fmt.Errorf("%w: record changes faster than it can be read", host.ErrUnavailable)
+}
+
+func (r *replica) fetchKey(ctx context.Context, hash string) (local.Record, error) {
+	turn := r.store.Negatives.Turn()
+	at := r.now()
+	var reply wire.KeyReply
+	err := r.link.Ask(ctx, wire.VerbKey, &wire.KeyRequest{Hash: []byte(hash)}, &reply)
+	switch {
+	case errors.Is(err, host.ErrNotFound):
+		r.store.Negatives.Add([32]byte([]byte(hash)), turn)
+		return local.Record{}, dropped(r.store.Keys, hash, err)
+	case err != nil:
+		return local.Record{}, err
+	case reply.Key == nil || string(reply.Key.Hash[:]) != hash:
+		return local.Record{}, fmt.Errorf("%w: origin answered with another key", host.ErrUnavailable)
+	}
+	return r.store.Keys.Put(hash, local.Record{
+		Ref: reply.Key.ID, Frame: string(keyFrame(reply.Key)), Seq: reply.Seq, Fetched: at,
+	})
+}
+
+func (r *replica) fetchView(ctx context.Context, kind store.ChangeKind, account string) (local.Record, error) {
+	name := viewName(kind, account)
+	at := r.now()
+	reply, err := r.askView(ctx, wire.ViewRequest{AccountID: account, Kind: kind})
+	if errors.Is(err, host.ErrNotFound) {
+		return local.Record{}, dropped(r.store.Views, name, err)
+	}
+	if err != nil {
+		return local.Record{}, err
+	}
+	var frame []byte
+	switch kind {
+	case store.ChangeProfile:
+		frame = profileFrame(reply.Account)
+	case store.ChangeInsights:
+		frame = insightsFrame(reply.Insights, reply.History)
+	case store.ChangeFirings:
+		frame = firingsFrame(reply.Firings, reply.More)
+	}
+	return r.store.Views.Put(name, local.Record{Ref: name, Frame: string(frame), Seq: reply.Seq, Fetched: at})
+}
+
+// askView asks the origin for a view and keeps nothing of it.
+func (r *replica) askView(ctx context.Context, req wire.ViewRequest) (*wire.ViewReply, error) {
+	var reply wire.ViewReply
+	if err := r.link.Ask(ctx, wire.VerbView, &req, &reply); err != nil {
+		return nil, err
+	}
+	if req.Kind == store.ChangeProfile && reply.Account == nil {
+		return nil, fmt.Errorf("%w: origin answered without the account", host.ErrUnavailable)
+	}
+	return &reply, nil
+}
+
+// dropped drops a record that the origin does not have, and returns notFound
+// unless dropping fails.
+func dropped(records *local.Shelf, name string, notFound error) error {
+	if err := records.Drop(name); err != nil {
+		return err
+	}
+	return notFound
+}

@@ -1,0 +1,139 @@
+// Package replication keeps a node and its origin in step over one link.
+//
+// From the origin come records, which the node keeps as a replica and serves
+// while they are known to be current, and the changes that make them stale.
+// To the origin go leads, from an outbox on disk, reports of the rate limits
+// that the node has spent, and requests for subscriptions. Modules reach all of
+// it as host.Capabilities.
+package replication
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"partneredge/edge/node/replication/link"
+	"partneredge/edge/wire"
+	"partneredge/host"
+	"partneredge/store/local"
+)
+
+// Config of a Replication. Every field is required.
+type Config struct {
+	Store *local.Store
+	// Link to the origin, not connected yet; Start connects it.
+	Link *link.Link
+	// ReadTimeout bounds how long a key or a view is asked for, WriteTimeout a
+	// request that changes something at the origin.
+	ReadTimeout, WriteTimeout time.Duration
+	// MaxStale is how long a record may be served after the node last knew that
+	// nothing had changed.
+	MaxStale time.Duration
+	// NoteAge is called when a request is answered from a record that has not been
+	// known to be current for age; age may be 0.
+	NoteAge  func(ctx context.Context, age time.Duration)
+	Counters Counters
+	Log      *slog.Logger
+	Now      func() time.Time
+}
+
+// Counters are called with what has happened, and how often.
+type Counters struct {
+	Keys    func(outcome string)        // look-ups: hit, miss, stale, negative
+	Views   func(outcome string)        // reads: hit, miss, stale, page, outage
+	Leads   func(outcome string, n int) // accepted, committed, rejected
+	Reports func(what string, n int)    // keys: reported, repeated, shares
+}
+
+// Replication is the exchange of one node with its origin.
+type Replication struct {
+	link         *link.Link
+	sync         *synchronizer
+	replica      *replica
+	handoff      *handoff
+	reporter     *reporter
+	capabilities host.Capabilities
+
+	ctx     context.Context // of the background work
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+// New returns a Replication that has not been started.
+func New(cfg Config) (*Replication, error) {
+	r := &Replication{link: cfg.Link}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.replica = newReplica(r.ctx, cfg)
+	r.sync = newSynchronizer(cfg, r.replica.apply)
+	r.handoff = newHandoff(cfg)
+	var err error
+	if r.reporter, err = newReporter(cfg); err != nil {
+		r.cancel()
+		return nil, err
+	}
+	limits := limits{cfg.Store, r.reporter}
+	r.capabilities = host.Capabilities{
+		Keys:          &keys{store: cfg.Store, replica: r.replica, sync: r.sync, count: cfg.Counters.Keys},
+		Buckets:       limits,
+		Lockouts:      limits,
+		Views:         &views{store: cfg.Store, replica: r.replica, sync: r.sync, count: cfg.Counters.Views, noteAge: cfg.NoteAge},
+		Subscriptions: subscriptions{link: cfg.Link, timeout: cfg.WriteTimeout},
+		Outbox:        newOutbox(cfg),
+	}
+	return r, nil
+}
+
+// Start begins to connect to the origin and starts the background work. It does
+// not wait for the connection.
+func (r *Replication) Start() error {
+	if err := r.link.Connect(r.connected, r.sync.state.disconnect); err != nil {
+		return err
+	}
+	if err := r.link.SubscribeChanges(r.sync.messages); err != nil {
+		return err
+	}
+	if err := r.link.Subscribe(wire.VerbShare, r.reporter.shares); err != nil {
+		return err
+	}
+	for range renewers {
+		r.running.Go(r.replica.renewAll)
+	}
+	for _, run := range []func(context.Context){r.sync.run, r.sync.state.watch, r.handoff.run, r.reporter.run} {
+		r.running.Go(func() { run(r.ctx) })
+	}
+	return nil
+}
+
+// connected is called each time that the link has a connection.
+func (r *Replication) connected() {
+	r.sync.state.connect()
+	signal(r.handoff.reconnected)
+	signal(r.reporter.reconnected)
+}
+
+// Stop ends the background work and waits for it. It may be called twice. Leads
+// that the origin does not have yet stay in the outbox.
+func (r *Replication) Stop() {
+	r.cancel()
+	r.running.Wait()
+}
+
+// Capabilities returns what modules are granted by this node.
+func (r *Replication) Capabilities() host.Capabilities { return r.capabilities }
+
+// Current returns a channel that is closed once the node has known every change
+// of the origin's for the first time.
+func (r *Replication) Current() <-chan struct{} { return r.sync.state.current }
+
+// Stale reports whether the origin has not been heard for so long that no record
+// may be served.
+func (r *Replication) Stale() bool { return !r.sync.trusts(local.Record{}) }
+
+// signal sends on c unless something waits there already.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

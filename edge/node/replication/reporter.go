@@ -1,0 +1,257 @@
+package replication
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"partneredge/edge/node/replication/link"
+	"partneredge/edge/wire"
+	"partneredge/store/local"
+	"partneredge/store/ratelimit"
+)
+
+// reporter reports to the origin which rate-limit tokens the node has spent, and
+// applies the shares that the origin answers with. Requests only note a key.
+type reporter struct {
+	buckets *local.Buckets
+	link    *link.Link
+	log     *slog.Logger
+	count   func(what string, n int)
+
+	shares      chan *nats.Msg
+	urgentNoted chan struct{} // holds one: urgent is not empty
+	keysNoted   chan struct{} // holds one: keys is not empty
+	reconnected chan struct{} // holds one
+
+	mu     sync.Mutex
+	urgent map[string]struct{} // keys to report at once
+	keys   map[string]struct{} // keys to report with the next batch
+
+	unconfirmed map[string]*unconfirmed // by key; of run alone
+}
+
+// unconfirmed is a report of a key that the origin has not answered.
+type unconfirmed struct {
+	due   time.Time // when it is sent again
+	tries int
+}
+
+const (
+	reportInterval = 100 * time.Millisecond
+	maxReportKeys  = 1000 // in one message
+	// reportAgain is how long a report waits for its answer before it is sent
+	// again; twice as long after each time, three times.
+	reportAgain = time.Second
+	// reconnectSpread is the time over which nodes that reconnect together begin to
+	// report, and batchPause the time between two full messages.
+	reconnectSpread = 500 * time.Millisecond
+	batchPause      = 20 * time.Millisecond
+	// maxShares bounds the messages with shares that wait. Others are dropped, and
+	// come again.
+	maxShares = 1024
+)
+
+// newReporter returns a reporter that has yet to report what the origin did not
+// confirm before the last stop.
+func newReporter(cfg Config) (*reporter, error) {
+	r := &reporter{
+		buckets: cfg.Store.Buckets, link: cfg.Link, log: cfg.Log, count: cfg.Counters.Reports,
+		shares:      make(chan *nats.Msg, maxShares),
+		urgentNoted: make(chan struct{}, 1), keysNoted: make(chan struct{}, 1), reconnected: make(chan struct{}, 1),
+		urgent: map[string]struct{}{}, keys: map[string]struct{}{}, unconfirmed: map[string]*unconfirmed{},
+	}
+	keys, err := r.buckets.Unacked()
+	for _, id := range keys {
+		r.keys[id] = struct{}{}
+	}
+	return r, err
+}
+
+// note has a key reported. It never blocks.
+func (r *reporter) note(keyID string, when ratelimit.Telling) {
+	if when == ratelimit.Nothing {
+		return
+	}
+	r.mu.Lock()
+	keys, noted := r.keys, r.keysNoted
+	if when == ratelimit.Now {
+		keys, noted = r.urgent, r.urgentNoted
+	}
+	first := len(keys) == 0
+	keys[keyID] = struct{}{}
+	r.mu.Unlock()
+	if first { // waking run for each request would cost as much as a request
+		signal(noted)
+	}
+}
+
+// run reports until ctx ends, and then once more.
+func (r *reporter) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	armed := true
+	arm := func(d time.Duration) {
+		if !armed && d > 0 {
+			timer.Reset(d)
+			armed = true
+		}
+	}
+	resume := time.Time{} // nothing is reported before
+	for {
+		select {
+		case <-ctx.Done():
+			for r.report(r.next(true)) == batchPause {
+			}
+			return
+		case m := <-r.shares:
+			r.apply(m)
+		case <-r.reconnected:
+			resume = time.Now().Add(rand.N(reconnectSpread))
+			for _, u := range r.unconfirmed {
+				u.due, u.tries = resume, 0
+			}
+			arm(max(time.Until(resume), 1))
+		case <-r.urgentNoted:
+			if wait := time.Until(resume); wait > 0 {
+				arm(wait)
+				continue
+			}
+			arm(r.report(r.next(false)))
+		case <-r.keysNoted:
+			arm(reportInterval)
+		case <-timer.C:
+			armed = false
+			if !r.link.Up() {
+				continue // until reconnected
+			}
+			if wait := time.Until(resume); wait > 0 {
+				arm(wait)
+				continue
+			}
+			arm(r.report(r.next(true)))
+		}
+	}
+}
+
+// next returns the keys to report: the urgent ones and, with all, the others and
+// those whose report was not confirmed in time.
+func (r *reporter) next(all bool) (keys []string) {
+	collect := func(from map[string]struct{}) {
+		for id := range from {
+			if len(keys) == maxReportKeys {
+				return
+			}
+			keys = append(keys, id)
+			delete(r.urgent, id)
+			delete(r.keys, id)
+		}
+	}
+	r.mu.Lock()
+	collect(r.urgent)
+	if all {
+		collect(r.keys)
+	}
+	r.mu.Unlock()
+	if !all {
+		return keys
+	}
+	repeated, now := 0, time.Now()
+	for id, u := range r.unconfirmed {
+		if len(keys) == maxReportKeys {
+			break
+		}
+		if !now.Before(u.due) {
+			keys = append(keys, id)
+			repeated++
+		}
+	}
+	r.count("repeated", repeated)
+	return keys
+}
+
+// report reports keys and returns after how long to report more, 0 when there is
+// nothing left.
+func (r *reporter) report(keys []string) (again time.Duration) {
+	if len(keys) > 0 {
+		if err := r.send(keys); err != nil {
+			r.mu.Lock()
+			for _, id := range keys {
+				r.keys[id] = struct{}{}
+			}
+			r.mu.Unlock()
+			if r.link.Up() {
+				r.log.Warn("spending not reported", "keys", len(keys), "err", err)
+			}
+			return reportInterval
+		}
+	}
+	r.mu.Lock()
+	left := len(r.urgent) + len(r.keys)
+	r.mu.Unlock()
+	switch {
+	case len(keys) == maxReportKeys:
+		return batchPause
+	case left+len(r.unconfirmed) > 0:
+		return reportInterval
+	}
+	return 0
+}
+
+func (r *reporter) send(keys []string) error {
+	if !r.link.Up() {
+		return nats.ErrDisconnected
+	}
+	reports, err := r.buckets.Reports(keys)
+	if err != nil {
+		return err
+	}
+	if err := r.link.Send(wire.VerbSpend, &wire.Spend{Boot: r.buckets.Boot(), Keys: reports}); err != nil {
+		return err
+	}
+	r.count("reported", len(reports))
+	now := time.Now()
+	for _, id := range keys {
+		if _, known := reports[id]; !known {
+			delete(r.unconfirmed, id)
+			continue
+		}
+		u := r.unconfirmed[id]
+		if u == nil {
+			u = new(unconfirmed)
+			r.unconfirmed[id] = u
+		}
+		// The time runs from the first report that was not answered.
+		if !now.Before(u.due) {
+			u.due = now.Add(reportAgain << u.tries)
+			u.tries = min(u.tries+1, 3)
+		}
+	}
+	return nil
+}
+
+// apply applies the shares in a message of the origin's.
+func (r *reporter) apply(m *nats.Msg) {
+	var share wire.Share
+	if !r.link.Decode(wire.VerbShare, m.Data, &share) {
+		return
+	}
+	if share.Boot != r.buckets.Boot() {
+		return // for counters that were lost
+	}
+	behind, err := r.buckets.Apply(share.Keys)
+	if err != nil {
+		r.log.Error("cannot apply shares", "err", err)
+		return
+	}
+	r.count("shares", len(share.Keys))
+	for id := range share.Keys {
+		if !behind[id] {
+			delete(r.unconfirmed, id)
+		}
+	}
+}

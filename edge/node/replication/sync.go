@@ -1,0 +1,205 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"partneredge/edge/backoff"
+	"partneredge/edge/logging"
+	"partneredge/edge/node/replication/link"
+	"partneredge/edge/wire"
+	"partneredge/store"
+	"partneredge/store/local"
+)
+
+// synchronizer keeps the replica in step with the origin: it applies the changes
+// that the origin pushes, and asks for those that it missed.
+//
+// A change may be applied twice, and early, without harm. The cursor moves only
+// over changes that were applied, in order.
+type synchronizer struct {
+	state    *state
+	store    *local.Store
+	link     *link.Link
+	apply    func(store.Change) error
+	log      *slog.Logger
+	warnings *logging.Limiter
+	now      func() time.Time
+	maxStale time.Duration
+
+	messages chan *nats.Msg // pushed by the origin
+}
+
+const (
+	// maxMessages bounds the pushed messages that wait. Others are dropped, and
+	// their changes asked for.
+	maxMessages = 4096
+	// maxChanges bounds the changes in one answer.
+	maxChanges = 5000
+	// answerTimeout is how long an origin that is there needs at most.
+	answerTimeout = 2 * time.Second
+)
+
+func newSynchronizer(cfg Config, apply func(store.Change) error) *synchronizer {
+	return &synchronizer{
+		state: newState(cfg.Link.Up, cfg.Log), store: cfg.Store, link: cfg.Link, apply: apply,
+		log: cfg.Log, warnings: logging.New(cfg.Log), now: cfg.Now, maxStale: cfg.MaxStale,
+		messages: make(chan *nats.Msg, maxMessages),
+	}
+}
+
+// trusts reports whether a held record may still be served. A time that lies
+// ahead, because the clock was put back, counts as if it lay as far behind.
+func (s *synchronizer) trusts(rec local.Record) bool {
+	if s.state.isInSync() {
+		return true
+	}
+	now, last := s.now(), s.store.Cursor().Heard
+	if rec.Fetched.After(last) && !rec.Fetched.After(now) {
+		last = rec.Fetched
+	}
+	return now.Sub(last).Abs() <= s.maxStale
+}
+
+// age returns how long the node has not known whether anything changed, 0 while
+// it is in sync.
+func (s *synchronizer) age() time.Duration {
+	if s.state.isInSync() {
+		return 0
+	}
+	return max(0, s.now().Sub(s.store.Cursor().Heard))
+}
+
+// run handles pushed messages and catches up when it must, until ctx ends.
+func (s *synchronizer) run(ctx context.Context) {
+	retry := backoff.New(100*time.Millisecond, 5*time.Second)
+	again, heartbeat := time.NewTimer(heartbeatTimeout), time.NewTimer(heartbeatTimeout)
+	defer again.Stop()
+	defer heartbeat.Stop()
+	behind := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.state.behind:
+			behind = true
+		case <-again.C:
+			behind = true
+		case <-heartbeat.C:
+			s.state.timeOut()
+		case m := <-s.messages:
+			heartbeat.Reset(heartbeatTimeout)
+			if !s.handle(m) {
+				behind = true
+				s.state.gap()
+			}
+		}
+		// Messages that wait may close the gap.
+		if !behind || len(s.messages) > 0 || !s.link.Up() {
+			continue
+		}
+		behind = false
+		attempt := s.state.presentAttempt()
+		if err := s.catchUp(ctx, attempt); err != nil {
+			s.state.failed(attempt)
+			if ctx.Err() == nil && !link.Permanent(err) { // of which the link warns
+				s.warnings.Warn("behind", "cannot catch up with origin", "err", err)
+			}
+			again.Reset(retry.Next())
+			continue
+		}
+		retry.Reset()
+		again.Stop()
+	}
+}
+
+// handle applies a pushed message. It returns false when there are changes to
+// ask for.
+func (s *synchronizer) handle(m *nats.Msg) bool {
+	var pushed wire.Changed
+	if !s.link.Decode("changes", m.Data, &pushed) {
+		return true
+	}
+	at := s.now()
+	seq, err := s.applyAll(pushed.Changes)
+	if err == nil && seq == pushed.Latest {
+		err = s.advance(seq, at, unasked)
+	}
+	if err != nil {
+		s.log.Error("cannot apply changes", "err", err)
+		return false
+	}
+	// A later Latest shows a gap; an earlier one is of a message that was
+	// overtaken, or of an origin that was put back, which its answer will show.
+	return seq == pushed.Latest
+}
+
+// catchUp asks the origin for changes until none is missing.
+func (s *synchronizer) catchUp(ctx context.Context, attempt int) error {
+	for {
+		from := s.store.Cursor().Seq
+		empty := from == 0 && s.store.Keys.Len()+s.store.Views.Len() == 0
+		req := wire.ChangesRequest{Since: from, Limit: maxChanges}
+		if empty {
+			req.Limit = 1 // an empty replica needs only the number of the last change
+		}
+		at := s.now()
+		var reply wire.ChangesReply
+		within, cancel := context.WithTimeout(ctx, answerTimeout)
+		err := s.link.Ask(within, wire.VerbChanges, &req, &reply)
+		cancel()
+		if err != nil {
+			return err
+		}
+		if reply.Reset || reply.Latest < from || empty && reply.Latest > 0 {
+			if !empty {
+				s.log.Warn("origin cannot tell all that changed: asking for every record again", "cursor", from, "latest", reply.Latest)
+			}
+			if err := s.store.Reset(reply.Latest); err != nil {
+				return err
+			}
+		} else if seq, err := s.applyAll(reply.Changes); err != nil {
+			return err
+		} else if seq < reply.Latest && seq == from {
+			return fmt.Errorf("origin's changes have a gap after %d", from)
+		}
+		if seq := s.store.Cursor().Seq; seq >= reply.Latest {
+			return s.advance(seq, at, attempt)
+		}
+	}
+}
+
+// applyAll applies changes, also those beyond a gap, and moves the cursor to seq,
+// the last one before a gap.
+func (s *synchronizer) applyAll(changes []store.Change) (seq int64, err error) {
+	from := s.store.Cursor().Seq
+	seq = from
+	for _, c := range changes {
+		if c.Seq <= from {
+			continue
+		}
+		if err := s.apply(c); err != nil {
+			return seq, fmt.Errorf("apply change %d: %w", c.Seq, err)
+		}
+		if c.Seq == seq+1 {
+			seq = c.Seq
+		}
+	}
+	if seq > from {
+		err = s.store.Follow(seq, time.Time{})
+	}
+	return seq, err
+}
+
+// advance records that seq was the last change of all at the time at.
+func (s *synchronizer) advance(seq int64, at time.Time, attempt int) error {
+	if err := s.store.Follow(seq, at); err != nil {
+		return err
+	}
+	s.state.complete(attempt)
+	return nil
+}
