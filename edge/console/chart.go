@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Lines are drawn in a box of this size, which the page stretches; what is
-// written stands beside it, so that it is never stretched.
+// Size of the box that lines are drawn in. The page stretches the box, but not
+// the text, which stands beside it.
 const (
 	chartWidth  = 600
 	chartHeight = 100
@@ -18,12 +18,11 @@ const (
 type chart struct {
 	Title, Unit string
 	Now         string // the sum, or the worst, of the regions' latest values
-	Top, Middle string // what the upper and the middle line stand for
-	Empty       bool
+	Top, Middle string // values of the upper and the middle grid line
 	SVG         template.HTML
 }
 
-// line of a chart. NaN is where there is no value.
+// line is a line of a chart. NaN is a missing value.
 type line struct {
 	class  string
 	values []float64
@@ -31,17 +30,16 @@ type line struct {
 
 // draw makes a chart of lines of equally many values.
 func draw(title, unit, now string, lines []line) chart {
-	most := 0.0
+	highest := 0.0
 	for _, l := range lines {
 		for _, v := range l.values {
-			if v > most {
-				most = v
+			if v > highest {
+				highest = v
 			}
 		}
 	}
-	c := chart{Title: title, Unit: unit, Now: now, Empty: most == 0}
-	top := ceiling(most)
-	c.Top, c.Middle = amount(top), amount(top/2)
+	top := ceiling(highest)
+	c := chart{Title: title, Unit: unit, Now: now, Top: numberText(top), Middle: numberText(top / 2)}
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s, last five minutes, now %s %s">`,
 		chartWidth, chartHeight, template.HTMLEscapeString(title), template.HTMLEscapeString(now), template.HTMLEscapeString(unit))
@@ -58,7 +56,7 @@ func draw(title, unit, now string, lines []line) chart {
 	return c
 }
 
-// trace is a path through the values, with a gap where there is none.
+// trace returns an SVG path through the values, with a gap where one is missing.
 func trace(values []float64, top float64) string {
 	var b strings.Builder
 	pen := "M"
@@ -74,7 +72,7 @@ func trace(values []float64, top float64) string {
 	return b.String()
 }
 
-// ceiling is the next of 1, 2, 5, 10, 20, 50 … from v on.
+// ceiling returns the least of 1, 2, 5, 10, 20, 50 … that is not below v.
 func ceiling(v float64) float64 {
 	if v <= 0 {
 		return 1
@@ -88,9 +86,11 @@ func ceiling(v float64) float64 {
 	return 10 * unit
 }
 
-// amount writes a number as short as it can be read.
-func amount(v float64) string {
+// numberText writes a number as short as it can be read, NaN as a dash.
+func numberText(v float64) string {
 	switch {
+	case math.IsNaN(v):
+		return "–"
 	case v >= 10_000:
 		return fmt.Sprintf("%.0fk", v/1000)
 	case v >= 1000:

@@ -57,9 +57,9 @@ func chromium(t *testing.T) context.Context {
 // light and on a telephone.
 func TestInBrowser(t *testing.T) {
 	ctx := chromium(t)
-	w := begin(t)
+	f := newFixture(t)
 	for region, rate := range map[string]uint64{"eu-west": 240, "us-east": 130, "ap-south": 60} {
-		w.serveNode(region, rate)
+		f.startNode(region, rate)
 	}
 	var mu sync.Mutex
 	var complaints []string
@@ -87,8 +87,8 @@ func TestInBrowser(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
-	w.rollOut("eu-west")
-	base := w.AdminURL() + "/console/"
+	f.rollOut("eu-west")
+	base := f.AdminURL() + "/console/"
 	shoot := func(name string) {
 		t.Helper()
 		if over := value[int](t, ctx, `document.documentElement.scrollWidth - window.innerWidth`); over > 0 {
@@ -109,7 +109,7 @@ func TestInBrowser(t *testing.T) {
 	run("login", look("light", 1280), chromedp.Navigate(base), chromedp.WaitVisible(`input[name=token]`))
 	shoot("login-light")
 	// By keyboard alone: the field has the focus, Enter sends the form.
-	run("typing", chromedp.SendKeys(`input[name=token]`, w.Token()+kb.Enter), chromedp.WaitVisible(`.charts`))
+	run("typing", chromedp.SendKeys(`input[name=token]`, f.Token()+kb.Enter), chromedp.WaitVisible(`.charts`))
 	run("waiting to be live", chromedp.WaitVisible(`.pulse.on`))
 	const drawn = `document.querySelectorAll(".chart path.line").length >= 15 && parseFloat(document.querySelector(".chart .now").textContent) > 300`
 	if _, err := chromedp.Run(ctx, chromedp.Poll[bool](drawn, chromedp.WithPollingTimeout(time.Minute))); err != nil {
@@ -124,7 +124,7 @@ func TestInBrowser(t *testing.T) {
 		t.Errorf("the first stop is %q at %v", focused, left)
 	}
 
-	run("an account", chromedp.Navigate(base+"accounts/"+w.account.ID), chromedp.Click(`details > summary`),
+	run("an account", chromedp.Navigate(base+"accounts/"+f.account.ID), chromedp.Click(`details > summary`),
 		chromedp.SendKeys(`input[name=label]`, "website"), chromedp.Click(`details form button.primary`), chromedp.WaitVisible(`#secret`))
 	if secret := value[string](t, ctx, `document.getElementById("secret").textContent`); !strings.HasPrefix(secret, "svc_live_") {
 		t.Errorf("the key is %q", secret)
@@ -136,7 +136,7 @@ func TestInBrowser(t *testing.T) {
 
 	for _, scheme := range []string{"dark", "light"} {
 		for _, width := range []int64{1280, 390} {
-			for _, page := range []string{"", "nodes", "releases", "accounts", "accounts/" + w.account.ID, "webhooks", "webhooks/" + w.webhook.ID, "audit", "tokens"} {
+			for _, page := range []string{"", "nodes", "releases", "accounts", "accounts/" + f.account.ID, "webhooks", "webhooks/" + f.webhook.ID, "audit", "tokens"} {
 				name, _, _ := strings.Cut(page, "/")
 				if name == "" {
 					name = "overview"

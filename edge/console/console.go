@@ -1,9 +1,10 @@
-// Package console is the origin's pages for people: how the regions do, nodes,
-// accounts and their keys, subscriptions and deliveries, tokens, the audit log.
+// Package console serves the origin's pages for people: the state of the regions,
+// nodes, releases, accounts and their keys, subscriptions and deliveries, tokens,
+// the audit log.
 //
-// It holds nothing but sessions. Whatever it shows or changes goes through the
-// admin API with the token of who has logged in, so that roles, validation and
-// the audit log are those of the API, and a token that is revoked ends its
+// The console holds nothing but sessions. It reads and changes records through
+// the admin API, with the token of whoever has logged in. Roles, validation and
+// the audit log are therefore those of the API, and a revoked token ends its
 // sessions. The pages work without scripts; a small one keeps the overview live.
 package console
 
@@ -17,28 +18,30 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"partneredge/edge/adminapi"
 )
 
-// Path is below what the console is served.
+// Path is the path below which the console is served.
 const Path = "/console/"
 
 // Config of the console.
 type Config struct {
-	// API is the admin API, from /admin/v1/ on. Required.
+	// API serves the admin API, from /admin/v1/ on. Required.
 	API http.Handler
-	// Proxies may say by X-Forwarded-Proto that they were asked by HTTPS, so that
-	// cookies are Secure. Default: none may.
+	// Proxies are the proxies whose X-Forwarded-Proto is believed, so that cookies
+	// are Secure behind HTTPS. Default: none.
 	Proxies []netip.Prefix
 	// Now is the clock. nil: time.Now.
 	Now func() time.Time
-	// Log. nil: none. It never gets tokens or keys.
+	// Log gets neither tokens nor keys. nil: no log.
 	Log *slog.Logger
 }
 
-// Console is an http.Handler for what lies below Path. The caller ends it with
+// Console is an http.Handler for the paths below Path. The caller ends it with
 // Close.
 type Console struct {
-	api      api
+	api      http.Handler
 	proxies  []netip.Prefix
 	now      func() time.Time
 	log      *slog.Logger
@@ -46,7 +49,7 @@ type Console struct {
 	pages    map[string]*template.Template
 	handler  http.Handler
 
-	streams   chan struct{} // a place for each live page
+	streams   chan struct{} // a semaphore, held by each live page
 	closed    chan struct{}
 	closeOnce sync.Once
 }
@@ -57,7 +60,7 @@ var pageFiles embed.FS
 //go:embed assets
 var assetFiles embed.FS
 
-// New console. It fails only when its own pages are broken.
+// New returns a console. It fails only when its own pages are broken.
 func New(c Config) (*Console, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -74,14 +77,14 @@ func New(c Config) (*Console, error) {
 		return nil, fmt.Errorf("reading the console's files: %w", err)
 	}
 	console := &Console{
-		api: api{c.API}, proxies: c.Proxies, now: c.Now, log: c.Log, sessions: newSessions(c.Now), pages: pages,
+		api: c.API, proxies: c.Proxies, now: c.Now, log: c.Log, sessions: newSessions(c.Now), pages: pages,
 		streams: make(chan struct{}, maxStreams), closed: make(chan struct{}),
 	}
-	console.handler = guarded(console.routes(assets))
+	console.handler = protect(console.routes(assets))
 	return console, nil
 }
 
-// Close ends the live pages' streams. It returns at once, and may be called
+// Close ends the streams of the live pages. It returns at once, and may be called
 // twice.
 func (c *Console) Close() { c.closeOnce.Do(func() { close(c.closed) }) }
 
@@ -93,42 +96,42 @@ func (c *Console) routes(assets fs.FS) http.Handler {
 	mux.Handle("GET /console/assets/", http.StripPrefix("/console/assets/", http.FileServerFS(assets)))
 	mux.HandleFunc("GET /console/login", c.showLogin)
 	mux.HandleFunc("POST /console/login", c.login)
-	for pattern, show := range map[string]page{
-		"GET /console/{$}":           c.overview,
-		"GET /console/nodes":         c.nodes,
-		"GET /console/releases":      c.releases,
-		"GET /console/accounts":      c.accounts,
-		"GET /console/accounts/{id}": c.account,
-		"GET /console/webhooks":      c.webhooks,
-		"GET /console/webhooks/{id}": c.deliveries,
-		"GET /console/events/{id}":   c.event,
-		"GET /console/audit":         c.audit,
-		"GET /console/tokens":        c.tokens,
-	} {
-		mux.HandleFunc(pattern, c.inSession(show))
-	}
 	mux.HandleFunc("GET /console/live", c.inSession(c.live))
-	for pattern, act := range map[string]form{
-		"POST /console/logout":                 c.logout,
-		"POST /console/accounts":               c.createAccount,
-		"POST /console/accounts/{id}/mode":     c.setMode,
-		"POST /console/accounts/{id}/keys":     c.createKey,
-		"POST /console/keys/{id}/rotate":       c.rotateKey,
-		"POST /console/keys/{id}/revoke":       c.revokeKey,
-		"POST /console/deliveries/{id}/retry":  c.retryDelivery,
-		"POST /console/webhooks/{id}/recover":  c.recoverDeliveries,
-		"POST /console/webhooks/{id}/secret":   c.rotateSecret,
-		"POST /console/rollouts":               c.promote,
-		"POST /console/releases/{id}/rollback": c.rollBack,
-		"POST /console/nodes":                  c.enrolNode,
-		"POST /console/nodes/{id}/revoke":      c.revokeNode,
-		"POST /console/tokens":                 c.createToken,
-		"POST /console/tokens/{id}/revoke":     c.revokeToken,
+	for pattern, p := range map[string]page{
+		"GET /console/{$}":           overview,
+		"GET /console/nodes":         list[adminapi.Node]("/nodes", "nodes", "Nodes"),
+		"GET /console/releases":      releases,
+		"GET /console/accounts":      list[adminapi.Account]("/accounts", "accounts", "Accounts"),
+		"GET /console/accounts/{id}": account,
+		"GET /console/webhooks":      webhooks,
+		"GET /console/webhooks/{id}": webhookLog,
+		"GET /console/events/{id}":   eventLog,
+		"GET /console/audit":         list[adminapi.Audit]("/audit", "audit", "Audit log", "target"),
+		"GET /console/tokens":        list[adminapi.Token]("/tokens", "tokens", "Tokens"),
 	} {
-		mux.HandleFunc(pattern, c.inSession(c.submitted(act)))
+		mux.HandleFunc(pattern, c.inSession(c.showPage(p)))
+	}
+	for pattern, f := range map[string]form{
+		"POST /console/logout":                 c.logout,
+		"POST /console/accounts":               createAccount,
+		"POST /console/accounts/{id}/mode":     setMode,
+		"POST /console/accounts/{id}/keys":     createKey,
+		"POST /console/keys/{id}/rotate":       rotateKey,
+		"POST /console/keys/{id}/revoke":       revokeKey,
+		"POST /console/deliveries/{id}/retry":  retryDelivery,
+		"POST /console/webhooks/{id}/recover":  c.recoverDeliveries,
+		"POST /console/webhooks/{id}/secret":   rotateSecret,
+		"POST /console/rollouts":               promote,
+		"POST /console/releases/{id}/rollback": rollBack,
+		"POST /console/nodes":                  enrolNode,
+		"POST /console/nodes/{id}/revoke":      revokeNode,
+		"POST /console/tokens":                 createToken,
+		"POST /console/tokens/{id}/revoke":     revokeToken,
+	} {
+		mux.HandleFunc(pattern, c.inSession(c.submit(f)))
 	}
 	mux.HandleFunc("/console/", func(w http.ResponseWriter, r *http.Request) {
-		c.problem(w, r, nil, http.StatusNotFound, "There is no such page.")
+		c.problem(w, c.sessions.find(r, true), http.StatusNotFound, "There is no such page.")
 	})
 	return mux
 }
@@ -140,9 +143,9 @@ const maxForm = 64 << 10
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
-// guarded sets the headers that every answer has, and lets no other site send
-// forms.
-func guarded(next http.Handler) http.Handler {
+// protect sets the headers that every answer has, and refuses forms that another
+// site sends.
+func protect(next http.Handler) http.Handler {
 	next = http.NewCrossOriginProtection().Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

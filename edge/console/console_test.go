@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"partneredge/store"
+	"partneredge/store/central"
 )
 
 var secretField = regexp.MustCompile(`<pre id="secret"[^>]*>([^<]+)</pre>`)
 
 func TestLoginAndHeaders(t *testing.T) {
-	w := begin(t)
-	b := w.browser()
+	f := newFixture(t)
+	b := f.browser()
 	resp, text := b.get("")
 	if resp.Request.URL.Path != "/console/login" || !strings.Contains(text, "Log in") {
 		t.Errorf("without a session: %s", resp.Request.URL)
@@ -33,21 +34,21 @@ func TestLoginAndHeaders(t *testing.T) {
 	if resp, text := b.post("login", url.Values{"token": {"edgeadm_wrong"}}); resp.StatusCode != 401 || !strings.Contains(text, "not a token") {
 		t.Errorf("a wrong token: %d", resp.StatusCode)
 	}
-	if resp, _ := b.post("login", url.Values{"token": {w.Token()}, "csrf": {strings.Repeat("0", 64)}}); resp.StatusCode != 403 {
+	if resp, _ := b.post("login", url.Values{"token": {f.Token()}, "csrf": {strings.Repeat("0", 64)}}); resp.StatusCode != 403 {
 		t.Errorf("a login form of another: %d", resp.StatusCode)
 	}
 	b.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	resp, _ = b.post("login", url.Values{"token": {w.Token()}})
+	resp, _ = b.post("login", url.Values{"token": {f.Token()}})
 	if resp.StatusCode != 303 {
 		t.Fatalf("login: %d", resp.StatusCode)
 	}
 	for _, c := range resp.Cookies() {
-		if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/console/" || strings.Contains(c.Value, w.Token()) {
+		if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/console/" || strings.Contains(c.Value, f.Token()) {
 			t.Errorf("cookie %s", c)
 		}
 	}
 	b.client.CheckRedirect = nil
-	if _, text := b.get(""); strings.Contains(text, w.Token()) {
+	if _, text := b.get(""); strings.Contains(text, f.Token()) {
 		t.Error("the page shows the token")
 	}
 	if resp, _ := b.get("nowhere"); resp.StatusCode != 404 {
@@ -59,17 +60,17 @@ func TestLoginAndHeaders(t *testing.T) {
 	if resp, _ := b.get("accounts"); resp.Request.URL.Path != "/console/login" {
 		t.Errorf("after logout: %s", resp.Request.URL)
 	}
-	if strings.Contains(w.logs.String(), w.Token()) {
+	if strings.Contains(f.logs.String(), f.Token()) {
 		t.Error("the log holds the token")
 	}
 }
 
 // TestForms does everything that the pages offer, and finds it in the audit log.
 func TestForms(t *testing.T) {
-	w := begin(t)
-	_, admin := w.token("admin")
-	b := w.login(admin)
-	account := "accounts/" + w.account.ID
+	f := newFixture(t)
+	_, admin := f.token("admin")
+	b := f.login(admin)
+	account := "accounts/" + f.account.ID
 
 	_, text := b.get(account)
 	if !strings.Contains(text, "Harbor Realty &lt;&amp; Söhne&gt;") {
@@ -91,12 +92,12 @@ func TestForms(t *testing.T) {
 	if !strings.HasPrefix(key, "svc_live_") {
 		t.Errorf("key %q", key)
 	}
-	keys, _, err := w.db.Keys(t.Context(), w.account.ID, store.Page{})
+	keys, _, err := f.db.Keys(t.Context(), f.account.ID, store.Page{})
 	if err != nil || len(keys) != 1 || keys[0].RateLimit != 250 || len(keys[0].Allowlist) != 2 || keys[0].Label != "mine" {
 		t.Fatalf("%+v %v", keys, err)
 	}
 	of := func(more url.Values) url.Values {
-		v := url.Values{"account": {w.account.ID}}
+		v := url.Values{"account": {f.account.ID}}
 		for name, values := range more {
 			v[name] = values
 		}
@@ -121,34 +122,34 @@ func TestForms(t *testing.T) {
 	if _, text := b.post("accounts", url.Values{"name": {"Third"}, "full_name": {"Bo"}, "email": {"nonsense"}}); !strings.Contains(text, "not an e-mail address") {
 		t.Error("a bad address is not refused in words")
 	}
-	if _, text := b.get("webhooks"); !strings.Contains(text, w.webhook.TargetURL) || strings.Contains(text, w.webhook.Secret) {
+	if _, text := b.get("webhooks"); !strings.Contains(text, f.webhook.TargetURL) || strings.Contains(text, f.webhook.Secret) {
 		t.Error("the subscriptions lack the target, or show a secret")
 	}
-	if _, text := b.get("webhooks/" + w.webhook.ID); !strings.Contains(text, store.EventClientContacted) {
+	if _, text := b.get("webhooks/" + f.webhook.ID); !strings.Contains(text, store.EventClientContacted) {
 		t.Error("the log is empty")
 	}
-	if _, text := b.get("webhooks/" + w.webhook.ID + "?outcome=failed"); !strings.Contains(text, "Nothing failed in the log") {
+	if _, text := b.get("webhooks/" + f.webhook.ID + "?outcome=failed"); !strings.Contains(text, "Nothing failed in the log") {
 		t.Error("the outcome picks nothing")
 	}
-	deliveries, _, err := w.db.Deliveries(t.Context(), centralFilter(w.webhook.ID), store.Page{})
+	deliveries, _, err := f.db.Deliveries(t.Context(), central.DeliveryFilter{SubscriptionID: f.webhook.ID}, store.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, text := b.post("deliveries/"+deliveries[0].ID+"/retry", url.Values{"webhook": {w.webhook.ID}}); !strings.Contains(text, "cancelled") {
+	if _, text := b.post("deliveries/"+deliveries[0].ID+"/retry", url.Values{"webhook": {f.webhook.ID}}); !strings.Contains(text, "cancelled") {
 		t.Error("retrying a cancelled delivery is not refused in words") // setup has cancelled it
 	}
-	if _, text := b.post("webhooks/"+w.webhook.ID+"/recover", url.Values{"hours": {"2"}}); !strings.Contains(text, "queued again: 0") {
+	if _, text := b.post("webhooks/"+f.webhook.ID+"/recover", url.Values{"hours": {"2"}}); !strings.Contains(text, "queued again: 0") {
 		t.Error("recover says nothing")
 	}
-	if _, text := b.get("events/" + deliveries[0].EventID); !strings.Contains(text, w.webhook.ID) || !strings.Contains(text, "cancelled") {
+	if _, text := b.get("events/" + deliveries[0].EventID); !strings.Contains(text, f.webhook.ID) || !strings.Contains(text, "cancelled") {
 		t.Error("the log of the event lacks the subscription")
 	}
-	secret := shownOnce("a signing secret", "webhooks/"+w.webhook.ID+"/secret", url.Values{"overlap_hours": {"24"}})
-	if s, err := w.db.Subscription(t.Context(), w.webhook.ID); err != nil || s.Secret != secret {
+	secret := shownOnce("a signing secret", "webhooks/"+f.webhook.ID+"/secret", url.Values{"overlap_hours": {"24"}})
+	if s, err := f.db.Subscription(t.Context(), f.webhook.ID); err != nil || s.Secret != secret {
 		t.Errorf("the secret is another: %v", err)
 	}
 	shownOnce("credentials", "nodes", url.Values{"name": {"n"}, "region": {"eu"}})
-	nodes, _, err := w.db.Nodes(t.Context(), store.Page{})
+	nodes, _, err := f.db.Nodes(t.Context(), store.Page{})
 	if err != nil || len(nodes) != 1 {
 		t.Fatal(nodes, err)
 	}
@@ -163,20 +164,20 @@ func TestForms(t *testing.T) {
 			t.Errorf("the audit log lacks %s", want)
 		}
 	}
-	if strings.Contains(w.logs.String(), key) || strings.Contains(text, key) {
+	if strings.Contains(f.logs.String(), key) || strings.Contains(text, key) {
 		t.Error("a key in the clear is in the log or the audit log")
 	}
 }
 
 // TestReleases rolls a release out and back by the page's forms.
 func TestReleases(t *testing.T) {
-	w := begin(t)
-	b := w.login(w.Token())
+	f := newFixture(t)
+	b := f.login(f.Token())
 	if _, text := b.get("releases"); !strings.Contains(text, "No release has been pushed yet") {
 		t.Error("there is a release already")
 	}
-	w.serveNode("eu-west", 10)
-	release := w.rollOut("eu-west")
+	f.startNode("eu-west", 10)
+	release := f.rollOut("eu-west")
 	_, text := b.get("releases")
 	for _, want := range []string{"1.4.0", "rolling out", "Node of eu-west", "Stage 1 %", `value="eu-west"`, release.Digest} {
 		if !strings.Contains(text, want) {
@@ -195,12 +196,12 @@ func TestReleases(t *testing.T) {
 		t.Error("bad stages are not refused in words")
 	}
 	plan.Set("stages", "50 100")
-	w.until("the nodes have gone back", func() bool {
+	f.await("the nodes have gone back", func() bool {
 		_, text := b.post("rollouts", plan)
 		return strings.Contains(text, "Rollout of 1.4.0 begun")
 	})
-	_, viewer := w.token("viewer")
-	if _, text := w.login(viewer).get("releases"); strings.Contains(text, "Roll back") || strings.Contains(text, "Roll a release out") {
+	_, viewer := f.token("viewer")
+	if _, text := f.login(viewer).get("releases"); strings.Contains(text, "Roll back") || strings.Contains(text, "Roll a release out") {
 		t.Error("a viewer is offered a rollout")
 	}
 }
@@ -208,14 +209,14 @@ func TestReleases(t *testing.T) {
 // TestFormsOfOthers: a form without the session's token, or from another site,
 // does nothing.
 func TestFormsOfOthers(t *testing.T) {
-	w := begin(t)
-	b := w.login(w.Token())
+	f := newFixture(t)
+	b := f.login(f.Token())
 	for _, csrf := range []string{"", strings.Repeat("0", 64)} {
-		if resp, _ := b.post("accounts/"+w.account.ID+"/mode", url.Values{"mode": {"setup"}, "csrf": {csrf}}); resp.StatusCode != 403 {
+		if resp, _ := b.post("accounts/"+f.account.ID+"/mode", url.Values{"mode": {"setup"}, "csrf": {csrf}}); resp.StatusCode != 403 {
 			t.Errorf("csrf %q answered %d", csrf, resp.StatusCode)
 		}
 	}
-	req, err := http.NewRequestWithContext(t.Context(), "POST", w.AdminURL()+"/console/accounts/"+w.account.ID+"/mode",
+	req, err := http.NewRequestWithContext(t.Context(), "POST", f.AdminURL()+"/console/accounts/"+f.account.ID+"/mode",
 		strings.NewReader(url.Values{"mode": {"setup"}, "csrf": {b.csrf}}.Encode()))
 	if err != nil {
 		t.Fatal(err)
@@ -225,32 +226,32 @@ func TestFormsOfOthers(t *testing.T) {
 	if resp, _ := b.do(req); resp.StatusCode != 403 {
 		t.Errorf("from another site answered %d", resp.StatusCode)
 	}
-	if a, err := w.db.Account(t.Context(), w.account.ID); err != nil || a.Mode != store.ModeLive {
+	if a, err := f.db.Account(t.Context(), f.account.ID); err != nil || a.Mode != store.ModeLive {
 		t.Errorf("the account is %v, %v", a.Mode, err)
 	}
 }
 
 func TestRolesInTheConsole(t *testing.T) {
-	w := begin(t)
-	id, viewer := w.token("viewer")
-	b := w.login(viewer)
-	_, text := b.get("accounts/" + w.account.ID)
+	f := newFixture(t)
+	id, viewer := f.token("viewer")
+	b := f.login(viewer)
+	_, text := b.get("accounts/" + f.account.ID)
 	for _, never := range []string{"New key", "Set to setup", ">Tokens<"} {
 		if strings.Contains(text, never) {
 			t.Errorf("a viewer is offered %s", never)
 		}
 	}
-	if _, text := b.post("accounts/"+w.account.ID+"/mode", url.Values{"mode": {"setup"}}); !strings.Contains(text, "needs the role operator") {
+	if _, text := b.post("accounts/"+f.account.ID+"/mode", url.Values{"mode": {"setup"}}); !strings.Contains(text, "needs the role operator") {
 		t.Error("a viewer is not refused in words")
 	}
 	if resp, _ := b.get("tokens"); resp.StatusCode != 403 {
 		t.Errorf("a viewer sees the tokens: %d", resp.StatusCode)
 	}
-	w.admin("POST", "/tokens/"+id+"/revoke", nil, nil)
+	f.call("POST", "/tokens/"+id+"/revoke", nil, nil)
 	if resp, _ := b.get("accounts"); resp.Request.URL.Path != "/console/login" {
 		t.Errorf("with a revoked token: %s", resp.Request.URL)
 	}
-	if a, err := w.db.Account(t.Context(), w.account.ID); err != nil || a.Mode != store.ModeLive {
+	if a, err := f.db.Account(t.Context(), f.account.ID); err != nil || a.Mode != store.ModeLive {
 		t.Errorf("the account is %v, %v", a.Mode, err)
 	}
 }

@@ -7,36 +7,44 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"partneredge/edge/adminapi"
 )
 
-// form does what a form asks for. It returns what to say of it, and where to go
-// on.
-type form func(r *http.Request, s *session) (notice, string, error)
+// form does what a form asks for. It returns the notice for the next page, and
+// the address of that page.
+type form func(*visit) (done notice, to string, err error)
 
-// submitted checks that a form came from one of the session's own pages, does
-// it, and goes on to a page that can be loaded again.
-func (c *Console) submitted(act form) page {
-	return func(w http.ResponseWriter, r *http.Request, s *session) {
-		if err := r.ParseForm(); err != nil || !same(r.PostForm.Get("csrf"), s.csrf) {
-			c.problem(w, r, s, http.StatusForbidden, "This form is not from a page of your session. Go back, load the page again and retry.")
+// formError says what is wrong with a form that the admin API was not asked about.
+type formError string
+
+func (e formError) Error() string { return string(e) }
+
+// submit checks that a form came from one of the session's own pages, runs it,
+// and redirects to a page that can be loaded again.
+func (c *Console) submit(run form) func(http.ResponseWriter, *visit) {
+	return func(w http.ResponseWriter, v *visit) {
+		if err := v.ParseForm(); err != nil || !equal(v.PostForm.Get("csrf"), v.session.csrf) {
+			c.problem(w, v.session, http.StatusForbidden, "This form is not from a page of your session. Go back, load the page again and retry.")
 			return
 		}
-		told, to, err := act(r, s)
-		var refused *refusal
-		switch {
-		case errors.As(err, &refused) && refused.status/100 == 4 && refused.status != http.StatusUnauthorized:
-			told = notice{Text: "Not done: " + refused.Error(), Failed: true}
-		case err != nil:
-			c.failed(w, r, s, err)
+		done, to, err := run(v)
+		if refused, ok := errors.AsType[*adminapi.Error](err); ok && refused.Status/100 == 4 && refused.Status != http.StatusUnauthorized {
+			err = formError(refusal(refused))
+		}
+		if wrong, ok := errors.AsType[formError](err); ok {
+			done = notice{Text: "Not done: " + wrong.Error(), Failed: true}
+		} else if err != nil {
+			c.fail(w, v, err)
 			return
 		}
-		if told.Text != "" {
-			c.sessions.tell(s, told)
+		if done.Text != "" {
+			c.sessions.setNotice(v.session, done)
 		}
 		if to == Path+"login" { // logged out
-			c.setCookie(w, r, sessionCookie, "")
+			c.setCookie(w, v.Request, sessionCookie, "")
 		}
-		http.Redirect(w, r, to, http.StatusSeeOther)
+		http.Redirect(w, v.Request, to, http.StatusSeeOther)
 	}
 }
 
@@ -47,21 +55,20 @@ func (c *Console) showLogin(w http.ResponseWriter, r *http.Request) {
 func (c *Console) loginPage(w http.ResponseWriter, r *http.Request, status int, failed string) {
 	cookie := randomText()
 	c.setCookie(w, r, loginCookie, cookie)
-	c.show(w, nil, status, "login", view{Title: "Log in", CSRF: c.sessions.sign(cookie), Data: failed})
+	c.write(w, nil, status, view{page: "login", Title: "Log in", CSRF: c.sessions.sign(cookie), Data: failed})
 }
 
-// login opens a session for who has a token.
+// login opens a session for whoever has a token.
 func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	cookie, err := r.Cookie(loginCookie)
-	if err != nil || r.ParseForm() != nil || !same(r.PostForm.Get("csrf"), c.sessions.sign(cookie.Value)) {
+	if err != nil || r.ParseForm() != nil || !equal(r.PostForm.Get("csrf"), c.sessions.sign(cookie.Value)) {
 		c.loginPage(w, r, http.StatusForbidden, "This form was too old. Please try again.")
 		return
 	}
 	token := strings.TrimSpace(r.PostForm.Get("token"))
-	var me who
-	if err := c.api.call(r, token, http.MethodGet, "/whoami", nil, &me); err != nil {
-		var refused *refusal
-		if errors.As(err, &refused) && refused.status == http.StatusUnauthorized {
+	var who adminapi.Whoami
+	if err := c.client(r, token).Call(r.Context(), http.MethodGet, "/whoami", nil, &who); err != nil {
+		if refused, ok := errors.AsType[*adminapi.Error](err); ok && refused.Status == http.StatusUnauthorized {
 			c.loginPage(w, r, http.StatusUnauthorized, "That is not a token, or it has been revoked.")
 			return
 		}
@@ -69,38 +76,21 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 		c.loginPage(w, r, http.StatusInternalServerError, "The origin could not check the token. Please try again.")
 		return
 	}
-	s := c.sessions.open(token, me)
+	s := c.sessions.open(token, who)
 	c.setCookie(w, r, sessionCookie, s.id)
 	c.setCookie(w, r, loginCookie, "")
 	http.Redirect(w, r, Path, http.StatusSeeOther)
 }
 
-func (c *Console) logout(_ *http.Request, s *session) (notice, string, error) {
-	c.sessions.close(s)
+func (c *Console) logout(v *visit) (notice, string, error) {
+	c.sessions.close(v.session)
 	return notice{}, Path + "login", nil
 }
 
-func (c *Console) post(r *http.Request, s *session, path string, in, out any) error {
-	return c.api.call(r, s.token, http.MethodPost, path, in, out)
-}
-
-// words of a field, by white space or comma.
-func words(s string) []string {
-	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\r' || r == '\t' })
-}
-
-// back is the page that the form stood on: that of the account it names.
-func back(r *http.Request) string {
-	return Path + "accounts/" + url.PathEscape(r.PostForm.Get("account"))
-}
-
-func id(r *http.Request) string { return url.PathEscape(r.PathValue("id")) }
-
-func (c *Console) createAccount(r *http.Request, s *session) (notice, string, error) {
-	var made account
-	err := c.post(r, s, "/accounts", map[string]any{
-		"name":  r.PostForm.Get("name"),
-		"agent": map[string]string{"email": r.PostForm.Get("email"), "full_name": r.PostForm.Get("full_name")},
+func createAccount(v *visit) (notice, string, error) {
+	var made adminapi.Account
+	err := v.post("/accounts", adminapi.NewAccount{
+		Name: v.field("name"), Agent: &adminapi.NewAgent{Email: v.field("email"), FullName: v.field("full_name")},
 	}, &made)
 	if err != nil {
 		return notice{}, Path + "accounts", err
@@ -108,94 +98,111 @@ func (c *Console) createAccount(r *http.Request, s *session) (notice, string, er
 	return notice{Text: "Account made. It is in setup: its events are silenced until it is live."}, Path + "accounts/" + made.ID, nil
 }
 
-func (c *Console) setMode(r *http.Request, s *session) (notice, string, error) {
-	to := Path + "accounts/" + id(r)
-	mode := r.PostForm.Get("mode")
-	err := c.api.call(r, s.token, http.MethodPatch, "/accounts/"+id(r), map[string]string{"activation_mode": mode}, nil)
-	if mode == "live" {
+func setMode(v *visit) (notice, string, error) {
+	to, mode := Path+"accounts/"+v.id(), v.field("mode")
+	err := v.call(http.MethodPatch, "/accounts/"+v.id(), adminapi.AccountPatch{ActivationMode: mode}, nil)
+	if *mode == "live" {
 		return notice{Text: "The account is live: events are delivered from now on."}, to, err
 	}
 	return notice{Text: "The account is in setup: events are silenced, waiting deliveries are cancelled."}, to, err
 }
 
-func (c *Console) createKey(r *http.Request, s *session) (notice, string, error) {
-	to := Path + "accounts/" + id(r)
-	in := map[string]any{
-		"environment": r.PostForm.Get("environment"), "scopes": r.PostForm["scope"],
-		"label": r.PostForm.Get("label"), "ip_allowlist": words(r.PostForm.Get("allowlist")),
+func createKey(v *visit) (notice, string, error) {
+	to := Path + "accounts/" + v.id()
+	rate, err := v.number("rate")
+	if err != nil {
+		return notice{}, to, formError("the rate is a number of requests a minute.")
 	}
-	if text := r.PostForm.Get("rate"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			return notice{Text: "Not done: the rate is a number of requests a minute.", Failed: true}, to, nil
-		}
-		in["rate_limit"] = n
-	}
-	var made minted
-	err := c.post(r, s, "/accounts/"+id(r)+"/keys", in, &made)
+	var made adminapi.MintedKey
+	err = v.post("/accounts/"+v.id()+"/keys", adminapi.NewKey{
+		Environment: v.field("environment"), Scopes: v.PostForm["scope"], Label: v.field("label"), IPAllowlist: v.words("allowlist"), RateLimit: rate,
+	}, &made)
 	return notice{Text: "Key made. Copy it now: it is not shown again.", Secret: made.Plaintext, SecretName: "API key"}, to, err
 }
 
-func (c *Console) rotateKey(r *http.Request, s *session) (notice, string, error) {
-	in := map[string]any{}
-	if days, err := strconv.Atoi(r.PostForm.Get("grace_days")); err == nil {
-		in["grace_seconds"] = days * int(24*time.Hour/time.Second)
-	}
-	var made minted
-	err := c.post(r, s, "/keys/"+id(r)+"/rotate", in, &made)
+// accountOf returns the address of the account that a form of a key names.
+func accountOf(v *visit) string {
+	return Path + "accounts/" + url.PathEscape(v.PostForm.Get("account"))
+}
+
+func rotateKey(v *visit) (notice, string, error) {
+	var made adminapi.RotatedKey
+	err := v.post("/keys/"+v.id()+"/rotate", adminapi.Rotation{GraceSeconds: v.seconds("grace_days", 24*time.Hour)}, &made)
 	return notice{Text: "Successor made. Copy it now: it is not shown again. The old key goes on until its grace ends.",
-		Secret: made.Plaintext, SecretName: "API key"}, back(r), err
+		Secret: made.Plaintext, SecretName: "API key"}, accountOf(v), err
 }
 
-func (c *Console) revokeKey(r *http.Request, s *session) (notice, string, error) {
-	return notice{Text: "Key revoked, at every node within moments."}, back(r), c.post(r, s, "/keys/"+id(r)+"/revoke", nil, nil)
+func revokeKey(v *visit) (notice, string, error) {
+	return notice{Text: "Key revoked, at every node within moments."}, accountOf(v), v.post("/keys/"+v.id()+"/revoke", nil, nil)
 }
 
-func (c *Console) retryDelivery(r *http.Request, s *session) (notice, string, error) {
-	to := Path + "webhooks/" + url.PathEscape(r.PostForm.Get("webhook"))
-	return notice{Text: "Queued again."}, to, c.post(r, s, "/deliveries/"+id(r)+"/retry", nil, nil)
+func retryDelivery(v *visit) (notice, string, error) {
+	to := Path + "webhooks/" + url.PathEscape(v.PostForm.Get("webhook"))
+	return notice{Text: "Queued again."}, to, v.post("/deliveries/"+v.id()+"/retry", nil, nil)
 }
 
-func (c *Console) recoverDeliveries(r *http.Request, s *session) (notice, string, error) {
-	to := Path + "webhooks/" + id(r)
-	hours, err := strconv.Atoi(r.PostForm.Get("hours"))
+func (c *Console) recoverDeliveries(v *visit) (notice, string, error) {
+	to := Path + "webhooks/" + v.id()
+	hours, err := strconv.Atoi(v.PostForm.Get("hours"))
 	if err != nil || hours < 1 || hours > 24*365 {
-		return notice{Text: "Not done: hours are a number from 1 on.", Failed: true}, to, nil
+		return notice{}, to, formError("hours are a number from 1 on.")
 	}
 	since := c.now().Add(-time.Duration(hours) * time.Hour).UTC().Format(time.RFC3339)
-	var out struct{ Queued int }
-	err = c.post(r, s, "/webhooks/"+id(r)+"/recover", map[string]string{"since": since}, &out)
+	var out adminapi.Recovered
+	err = v.post("/webhooks/"+v.id()+"/recover", adminapi.Recovery{Since: &since}, &out)
 	return notice{Text: "Dead deliveries queued again: " + strconv.Itoa(out.Queued) + "."}, to, err
 }
 
-func (c *Console) rotateSecret(r *http.Request, s *session) (notice, string, error) {
-	in := map[string]any{}
-	if hours, err := strconv.Atoi(r.PostForm.Get("overlap_hours")); err == nil {
-		in["overlap_seconds"] = hours * int(time.Hour/time.Second)
-	}
-	var made struct{ Secret string }
-	err := c.post(r, s, "/webhooks/"+id(r)+"/rotate-secret", in, &made)
+func rotateSecret(v *visit) (notice, string, error) {
+	var made adminapi.RotatedSecret
+	err := v.post("/webhooks/"+v.id()+"/rotate-secret", adminapi.SecretRotation{OverlapSeconds: v.seconds("overlap_hours", time.Hour)}, &made)
 	return notice{Text: "New signing secret. Copy it now: it is not shown again. The one before signs as well until the overlap ends.",
-		Secret: made.Secret, SecretName: "signing secret"}, Path + "webhooks/" + id(r), err
+		Secret: made.Secret, SecretName: "signing secret"}, Path + "webhooks/" + v.id(), err
 }
 
-func (c *Console) enrolNode(r *http.Request, s *session) (notice, string, error) {
-	var made struct{ Credentials string }
-	err := c.post(r, s, "/nodes", map[string]string{"name": r.PostForm.Get("name"), "region": r.PostForm.Get("region")}, &made)
+func enrolNode(v *visit) (notice, string, error) {
+	var made adminapi.EnrolledNode
+	err := v.post("/nodes", adminapi.NewNode{Name: v.field("name"), Region: v.field("region")}, &made)
 	return notice{Text: "Node enrolled. Copy its credentials into a file now: they are not shown again.",
 		Secret: made.Credentials, SecretName: "credentials"}, Path + "nodes", err
 }
 
-func (c *Console) revokeNode(r *http.Request, s *session) (notice, string, error) {
-	return notice{Text: "Node revoked: its connection is ended."}, Path + "nodes", c.post(r, s, "/nodes/"+id(r)+"/revoke", nil, nil)
+func revokeNode(v *visit) (notice, string, error) {
+	return notice{Text: "Node revoked: its connection is ended."}, Path + "nodes", v.post("/nodes/"+v.id()+"/revoke", nil, nil)
 }
 
-func (c *Console) createToken(r *http.Request, s *session) (notice, string, error) {
-	var made struct{ Plaintext string }
-	err := c.post(r, s, "/tokens", map[string]string{"name": r.PostForm.Get("name"), "role": r.PostForm.Get("role")}, &made)
+func createToken(v *visit) (notice, string, error) {
+	var made adminapi.MintedToken
+	err := v.post("/tokens", adminapi.NewToken{Name: v.field("name"), Role: v.field("role")}, &made)
 	return notice{Text: "Token made. Copy it now: it is not shown again.", Secret: made.Plaintext, SecretName: "token"}, Path + "tokens", err
 }
 
-func (c *Console) revokeToken(r *http.Request, s *session) (notice, string, error) {
-	return notice{Text: "Token revoked, with its sessions."}, Path + "tokens", c.post(r, s, "/tokens/"+id(r)+"/revoke", nil, nil)
+func revokeToken(v *visit) (notice, string, error) {
+	return notice{Text: "Token revoked, with its sessions."}, Path + "tokens", v.post("/tokens/"+v.id()+"/revoke", nil, nil)
+}
+
+// promote begins a rollout.
+func promote(v *visit) (notice, string, error) {
+	const to = Path + "releases"
+	in := adminapi.NewRollout{Nodes: v.words("nodes"), Regions: v.PostForm["region"]}
+	for name, n := range map[string]**int64{"pause": &in.PauseSeconds, "canary": &in.CanaryPercent, "percent": &in.Percent} {
+		var err error
+		if *n, err = v.number(name); err != nil {
+			return notice{}, to, formError(name + " is a number.")
+		}
+	}
+	for _, word := range v.words("stages") {
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return notice{}, to, formError("stages are percentages that rise to 100, such as 1 10 50 100.")
+		}
+		in.Stages = append(in.Stages, n)
+	}
+	var begun adminapi.Rollout
+	err := v.post("/releases/"+url.PathEscape(v.PostForm.Get("release"))+"/promote", in, &begun)
+	return notice{Text: "Rollout of " + begun.Version + " begun."}, to, err
+}
+
+func rollBack(v *visit) (notice, string, error) {
+	return notice{Text: "Rolling back: the nodes run again what they ran before."}, Path + "releases", v.post("/releases/"+v.id()+"/rollback", nil, nil)
 }

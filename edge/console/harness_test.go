@@ -18,6 +18,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"partneredge/edge/adminapi"
 	"partneredge/edge/console"
 	"partneredge/edge/origin"
 	"partneredge/edge/origin/admin"
@@ -26,31 +27,32 @@ import (
 	"partneredge/store/central"
 )
 
-// world is an origin with its console, and records to show.
-type world struct {
+// fixture is an origin with its console, and records to show.
+type fixture struct {
 	*testing.T
 	*origin.Origin
 	db      *central.DB
+	api     *adminapi.Client
 	account store.Account
 	webhook store.Subscription
-	logs    *bytes.Buffer
+	logs    *lockedBuffer
 }
 
 type openGuard struct{}
 
 func (openGuard) Check(context.Context, string) (string, error) { return "", nil }
 
-func begin(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	w := &world{T: t, logs: new(bytes.Buffer)}
-	log := slog.New(slog.NewTextHandler(&locked{b: w.logs}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	f := &fixture{T: t, logs: new(lockedBuffer)}
+	log := slog.New(slog.NewTextHandler(f.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	dir := t.TempDir()
 	var err error
-	if w.db, err = central.Open(t.Context(), central.Config{URL: filepath.Join(dir, "central.db")}); err != nil {
+	if f.db, err = central.Open(t.Context(), central.Config{URL: filepath.Join(dir, "central.db")}); err != nil {
 		t.Fatal(err)
 	}
-	w.Origin, err = origin.Start(t.Context(), origin.Config{
-		Dir: dir, DB: w.db, Guard: openGuard{}, Log: log,
+	f.Origin, err = origin.Start(t.Context(), origin.Config{
+		Dir: dir, DB: f.db, Guard: openGuard{}, Log: log,
 		Console: func(api http.Handler) (admin.Console, error) {
 			return console.New(console.Config{API: api, Log: log})
 		},
@@ -59,120 +61,90 @@ func begin(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := w.Stop(context.Background()); err != nil {
+		if err := f.Stop(context.Background()); err != nil {
 			t.Error(err)
 		}
-		if err := w.db.Close(); err != nil {
+		if err := f.db.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	w.fill()
-	return w
+	f.api = &adminapi.Client{URL: f.AdminURL(), Token: f.Token()}
+	f.addRecords()
+	return f
 }
 
-// locked is a buffer that many goroutines write.
-type locked struct {
+// lockedBuffer is a buffer that many goroutines write.
+type lockedBuffer struct {
 	mu sync.Mutex
-	b  *bytes.Buffer
+	b  bytes.Buffer
 }
 
-func (l *locked) Write(p []byte) (int, error) {
+func (l *lockedBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.Write(p)
 }
 
-// fill makes an account with a subscription and one delivery of it.
-func (w *world) fill() {
-	w.Helper()
-	ctx := w.Context()
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// addRecords makes an account with a subscription and deliveries of it.
+func (f *fixture) addRecords() {
+	f.Helper()
+	ctx := f.Context()
 	var err error
-	if w.account, err = w.db.CreateAccount(ctx, store.Account{
+	if f.account, err = f.db.CreateAccount(ctx, store.Account{
 		Name: "Harbor Realty <& Söhne>", Mode: store.ModeLive, Agent: store.Agent{Email: "ana@example.com", FullName: "Ana Silva"},
 	}); err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
-	w.webhook = store.Subscription{
-		ID: store.NewID("whs", time.Now()), AccountID: w.account.ID, KeyID: "key_x", Environment: store.Live,
+	f.webhook = store.Subscription{
+		ID: store.NewID("whs", time.Now()), AccountID: f.account.ID, KeyID: "key_x", Environment: store.Live,
 		TargetURL: "https://hooks.example.com/partner-edge/inbound", Events: []string{store.EventClientContacted}, Secret: strings.Repeat("5e", 32),
 	}
-	if err := w.db.AddSubscription(ctx, w.webhook); err != nil {
-		w.Fatal(err)
+	if err := f.db.AddSubscription(ctx, f.webhook); err != nil {
+		f.Fatal(err)
 	}
 	for range 3 {
-		if _, _, err := w.db.AddContact(ctx, store.Contact{AccountID: w.account.ID, ClientID: "c", Channel: "sms"}); err != nil {
-			w.Fatal(err)
+		if _, _, err := f.db.AddContact(ctx, store.Contact{AccountID: f.account.ID, ClientID: "c", Channel: "sms"}); err != nil {
+			f.Fatal(err)
 		}
 	}
 }
 
 // token makes a token by the admin API.
-func (w *world) token(role string) (id, plaintext string) {
-	w.Helper()
-	var made struct {
-		Token     struct{ ID string }
-		Plaintext string
-	}
-	w.admin("POST", "/tokens", map[string]string{"name": "Kim of " + role, "role": role}, &made)
+func (f *fixture) token(role string) (id, plaintext string) {
+	f.Helper()
+	var made adminapi.MintedToken
+	f.call("POST", "/tokens", adminapi.NewToken{Name: new("Kim of " + role), Role: &role}, &made)
 	return made.Token.ID, made.Plaintext
 }
 
-func (w *world) admin(method, path string, in, out any) {
-	w.Helper()
-	resp, text := w.try(method, path, in)
-	if resp.StatusCode/100 != 2 {
-		w.Fatalf("%s %s: %d %s", method, path, resp.StatusCode, text)
-	}
-	if out != nil {
-		if err := json.Unmarshal([]byte(text), out); err != nil {
-			w.Fatal(err)
-		}
+func (f *fixture) call(method, path string, in, out any) {
+	f.Helper()
+	if err := f.api.Call(f.Context(), method, path, in, out); err != nil {
+		f.Fatal(err)
 	}
 }
 
-// try calls the admin API.
-func (w *world) try(method, path string, in any) (*http.Response, string) {
-	w.Helper()
-	var body []byte
-	if in != nil {
-		var err error
-		if body, err = json.Marshal(in); err != nil {
-			w.Fatal(err)
-		}
-	}
-	req, err := http.NewRequestWithContext(w.Context(), method, w.AdminURL()+"/admin/v1"+path, bytes.NewReader(body))
+// startNode enrols a node of a region that reports traffic to the origin until
+// the test ends.
+func (f *fixture) startNode(region string, perSecond uint64) {
+	f.Helper()
+	made, err := f.api.EnrolNode(f.Context(), "Node of "+region, region)
 	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+w.Token())
-	resp, err := http.DefaultClient.Do(req)
+	conn, err := nats.Connect(f.NATSURL(), nats.UserCredentialBytes([]byte(made.Credentials)), nats.CustomInboxPrefix(wire.Inbox(made.Node.ID)))
 	if err != nil {
-		w.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return resp, string(text)
-}
-
-// serveNode enrols a node of a region that tells the origin of traffic until the
-// test ends.
-func (w *world) serveNode(region string, perSecond uint64) {
-	w.Helper()
-	var made struct {
-		Node        struct{ ID string }
-		Credentials string
-	}
-	w.admin("POST", "/nodes", map[string]string{"name": "Node of " + region, "region": region}, &made)
-	conn, err := nats.Connect(w.NATSURL(), nats.UserCredentialBytes([]byte(made.Credentials)), nats.CustomInboxPrefix(wire.Inbox(made.Node.ID)))
-	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	var telling sync.WaitGroup
-	telling.Go(func() {
+	var reporting sync.WaitGroup
+	reporting.Go(func() {
 		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
 		sum := wire.Traffic{Latency: make([]uint64, wire.LatencyBuckets)}
@@ -195,70 +167,70 @@ func (w *world) serveNode(region string, perSecond uint64) {
 			}
 		}
 	})
-	w.Cleanup(func() {
+	f.Cleanup(func() {
 		stop()
-		telling.Wait()
+		reporting.Wait()
 		conn.Close()
 	})
 }
 
-// rollOut begins to roll a release out to a region; no node of the test takes it.
-func (w *world) rollOut(region string) (release store.Release) {
-	w.Helper()
-	release, _, err := w.db.AddRelease(w.Context(), store.Release{Version: "1.4.0", Digest: "sha256:" + strings.Repeat("5e", 32)})
+// rollOut begins to roll a release out to a region. No node of the test loads it.
+func (f *fixture) rollOut(region string) (release store.Release) {
+	f.Helper()
+	release, _, err := f.db.AddRelease(f.Context(), store.Release{Version: "1.4.0", Digest: "sha256:" + strings.Repeat("5e", 32)})
 	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
-	w.until("the rollout is begun", func() bool { // once the node was heard
-		resp, text := w.try("POST", "/releases/"+release.ID+"/promote", map[string]any{"regions": []string{region}})
-		if resp.StatusCode != http.StatusCreated && !strings.Contains(text, "connected") {
-			w.Fatalf("%d %s", resp.StatusCode, text)
+	f.await("the rollout is begun", func() bool { // once the node has reported
+		err := f.api.Call(f.Context(), "POST", "/releases/"+release.ID+"/promote", adminapi.NewRollout{Regions: []string{region}}, nil)
+		if err != nil && !strings.Contains(err.Error(), "connected") {
+			f.Fatal(err)
 		}
-		return resp.StatusCode == http.StatusCreated
+		return err == nil
 	})
 	return release
 }
 
-// until polls for a minute.
-func (w *world) until(what string, done func() bool) {
-	w.Helper()
+// await polls for a minute.
+func (f *fixture) await(what string, done func() bool) {
+	f.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for tick := time.NewTicker(20 * time.Millisecond); !done(); <-tick.C {
 		if time.Now().After(deadline) {
-			w.Fatalf("after a minute still not: %s", what)
+			f.Fatalf("after a minute still not: %s", what)
 		}
 	}
 }
 
 // browser is a client with cookies that follows redirects.
 type browser struct {
-	*world
+	*fixture
 	client http.Client
 	csrf   string
 }
 
 var csrfField = regexp.MustCompile(`name="csrf" value="([0-9a-f]{64})"`)
 
-func (w *world) browser() *browser {
+func (f *fixture) browser() *browser {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
-	return &browser{world: w, client: http.Client{Jar: jar}}
+	return &browser{fixture: f, client: http.Client{Jar: jar}}
 }
 
 // login logs in with a token.
-func (w *world) login(token string) *browser {
-	w.Helper()
-	b := w.browser()
+func (f *fixture) login(token string) *browser {
+	f.Helper()
+	b := f.browser()
 	b.get("login")
 	if resp, text := b.post("login", url.Values{"token": {token}}); resp.Request.URL.Path != "/console/" {
-		w.Fatalf("login led to %s: %s", resp.Request.URL, text)
+		f.Fatalf("login led to %s: %s", resp.Request.URL, text)
 	}
 	return b
 }
 
-// get a page below /console/.
+// get requests a page below /console/.
 func (b *browser) get(path string) (*http.Response, string) {
 	b.Helper()
 	req, err := http.NewRequestWithContext(b.Context(), "GET", b.AdminURL()+"/console/"+path, nil)
@@ -268,7 +240,7 @@ func (b *browser) get(path string) (*http.Response, string) {
 	return b.do(req)
 }
 
-// post a form with the last page's token.
+// post sends a form with the token of the last page.
 func (b *browser) post(path string, form url.Values) (*http.Response, string) {
 	b.Helper()
 	if form == nil {
@@ -300,8 +272,4 @@ func (b *browser) do(req *http.Request) (*http.Response, string) {
 		b.csrf = string(found[1])
 	}
 	return resp, string(text)
-}
-
-func centralFilter(webhook string) central.DeliveryFilter {
-	return central.DeliveryFilter{SubscriptionID: webhook}
 }

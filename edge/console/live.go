@@ -12,12 +12,12 @@ import (
 const (
 	maxStreams  = 64
 	streamEvery = 2 * time.Second
-	streamTime  = 10 * time.Minute // then the page asks again
+	streamTime  = 10 * time.Minute // until the page reconnects
 )
 
-// live sends the overview anew every two seconds, as server-sent events (WHATWG
-// HTML, 9.2), until the page goes away or its session does.
-func (c *Console) live(w http.ResponseWriter, r *http.Request, s *session) {
+// live sends the overview every two seconds, as server-sent events (WHATWG HTML,
+// 9.2), until the page or its session ends.
+func (c *Console) live(w http.ResponseWriter, v *visit) {
 	select {
 	case c.streams <- struct{}{}:
 		defer func() { <-c.streams }()
@@ -37,15 +37,15 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request, s *session) {
 		case <-tick.C:
 		case <-end.C:
 			return
-		case <-r.Context().Done():
+		case <-v.Context().Done():
 			return
 		case <-c.closed:
 			return
 		}
-		if c.sessions.of(r, false) == nil {
+		if c.sessions.find(v.Request, false) == nil {
 			return
 		}
-		data, err := c.readOverview(r, s)
+		data, err := readOverview(v)
 		if err != nil {
 			c.log.Debug("live overview", "err", err)
 			return

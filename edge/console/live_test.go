@@ -12,10 +12,10 @@ import (
 // TestLiveEndsWithTheOrigin: an open overview gets news, and does not keep the
 // origin from stopping.
 func TestLiveEndsWithTheOrigin(t *testing.T) {
-	w := begin(t)
-	w.serveNode("eu-west", 100)
-	b := w.login(w.Token())
-	req, err := http.NewRequestWithContext(t.Context(), "GET", w.AdminURL()+"/console/live", nil)
+	f := newFixture(t)
+	f.startNode("eu-west", 100)
+	b := f.login(f.Token())
+	req, err := http.NewRequestWithContext(t.Context(), "GET", f.AdminURL()+"/console/live", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestLiveEndsWithTheOrigin(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := w.Stop(ctx); err != nil {
+	if err := f.Stop(ctx); err != nil {
 		t.Errorf("stopping with a page open: %v", err)
 	}
 	for lines.Scan() { // to its end

@@ -1,23 +1,25 @@
 package console
 
 import (
+	"fmt"
 	"math"
-	"net/http"
+
+	"partneredge/edge/adminapi"
 )
 
-// overviewData is what the live part of the overview shows.
+// overviewData is the data of the live part of the overview.
 type overviewData struct {
 	Charts   []chart
 	Regions  []regionRow
-	Outcomes outcomes
+	Outcomes adminapi.Outcomes
 	Shares   []share
 	Total    int
 	Latest   int64
 }
 
-// regionRow is a region's latest numbers.
+// regionRow is a region with its latest numbers.
 type regionRow struct {
-	region
+	adminapi.RegionTraffic
 	Class                 string
 	Rate, Errors, Limited string
 	P50, P99              string
@@ -30,73 +32,106 @@ type share struct {
 	From, To float64
 }
 
-// lineClasses is how many colours there are.
+// lineClasses counts the colours of lines.
 const lineClasses = 6
 
-func (c *Console) readOverview(r *http.Request, s *session) (*overviewData, error) {
-	var t traffic
-	if err := c.api.call(r, s.token, http.MethodGet, "/traffic", nil, &t); err != nil {
+func overview(v *visit) (view, error) {
+	data, err := readOverview(v)
+	return view{page: "overview", Title: "Overview", Section: "overview", Data: data}, err
+}
+
+func readOverview(v *visit) (*overviewData, error) {
+	var t adminapi.Traffic
+	if err := v.get("/traffic", &t); err != nil {
 		return nil, err
 	}
-	data := &overviewData{Latest: t.Latest}
-	if err := c.api.call(r, s.token, http.MethodGet, "/outcomes", nil, &data.Outcomes); err != nil {
+	data := &overviewData{Latest: t.LatestChange}
+	if err := v.get("/outcomes", &data.Outcomes); err != nil {
 		return nil, err
 	}
-	o := data.Outcomes
-	data.Total = o.Delivered + o.Pending + o.Dead + o.Cancelled
+	data.addShares()
+	data.addRegions(t)
+	return data, nil
+}
+
+func (d *overviewData) addShares() {
+	o := d.Outcomes
+	d.Total = o.Delivered + o.Pending + o.Dead + o.Cancelled
 	at := 0.0
 	for _, part := range []struct {
 		class string
 		n     int
 	}{{"good", o.Delivered}, {"wait", o.Pending}, {"bad", o.Dead}, {"off", o.Cancelled}} {
 		if part.n > 0 {
-			to := at + 1000*float64(part.n)/float64(data.Total)
-			data.Shares = append(data.Shares, share{part.class, at, to - at})
+			to := at + 1000*float64(part.n)/float64(d.Total)
+			d.Shares = append(d.Shares, share{part.class, at, to - at})
 			at = to
 		}
 	}
-	data.draw(t)
-	return data, nil
 }
 
-// draw makes the charts and the rows of the regions.
-func (d *overviewData) draw(t traffic) {
-	var requests, failures, limited, times []line
-	var sums [3]float64
-	worst50, worst99 := math.NaN(), math.NaN()
-	for i, one := range t.Regions {
-		class := "c" + string(rune('0'+i%lineClasses))
-		of := func(value func(point) float64) (all []float64) {
-			for _, p := range one.Points {
-				all = append(all, value(p))
+// addRegions makes the charts and the rows of the regions.
+func (d *overviewData) addRegions(t adminapi.Traffic) {
+	step := float64(t.StepSeconds)
+	var rate, errors, limited, p50, p99 quantity
+	for i, region := range t.Regions {
+		class := fmt.Sprintf("c%d", i%lineClasses)
+		read := func(class string, value func(adminapi.TrafficPoint) float64) line {
+			l := line{class: class}
+			for _, p := range region.Points {
+				l.values = append(l.values, value(p))
 			}
-			return all
+			return l
 		}
-		perSecond := func(value func(point) float64) line {
-			return line{class, of(func(p point) float64 { return value(p) / t.StepSeconds })}
-		}
-		a := perSecond(func(p point) float64 { return p.Requests })
-		b := perSecond(func(p point) float64 { return p.Errors })
-		l := perSecond(func(p point) float64 { return p.Limited })
-		p50 := line{class + " dashed", of(func(p point) float64 { return orNaN(p.P50) })}
-		p99 := line{class, of(func(p point) float64 { return orNaN(p.P99) })}
-		requests, failures, limited, times = append(requests, a), append(failures, b), append(limited, l), append(times, p99, p50)
-		row := regionRow{
-			region: one, Class: class, Rate: amount(last(a)), Errors: amount(last(b)), Limited: amount(last(l)),
-			P50: orDash(last(p50)), P99: orDash(last(p99)), Away: one.Nodes - one.Connected,
-		}
-		for i, v := range []float64{last(a), last(b), last(l)} {
-			sums[i] += v
-		}
-		worst50, worst99 = worse(worst50, last(p50)), worse(worst99, last(p99))
-		d.Regions = append(d.Regions, row)
+		d.Regions = append(d.Regions, regionRow{
+			RegionTraffic: region, Class: class, Away: region.Nodes - region.Connected,
+			Rate:    rate.add(read(class, func(p adminapi.TrafficPoint) float64 { return float64(p.Requests) / step })),
+			Errors:  errors.add(read(class, func(p adminapi.TrafficPoint) float64 { return float64(p.Errors) / step })),
+			Limited: limited.add(read(class, func(p adminapi.TrafficPoint) float64 { return float64(p.Limited) / step })),
+			P99:     p99.add(read(class, func(p adminapi.TrafficPoint) float64 { return orNaN(p.P99) })),
+			P50:     p50.add(read(class+" dashed", func(p adminapi.TrafficPoint) float64 { return orNaN(p.P50) })),
+		})
 	}
 	d.Charts = []chart{
-		draw("Requests", "per second", amount(sums[0]), requests),
-		draw("Latency p99, p50", "ms", orDash(worst99)+" / "+orDash(worst50), times),
-		draw("Errors (5xx)", "per second", amount(sums[1]), failures),
-		draw("Rate limited (429)", "per second", amount(sums[2]), limited),
+		draw("Requests", "per second", rate.sum(), rate.lines),
+		draw("Latency p99, p50", "ms", p99.worst()+" / "+p50.worst(), append(p99.lines, p50.lines...)),
+		draw("Errors (5xx)", "per second", errors.sum(), errors.lines),
+		draw("Rate limited (429)", "per second", limited.sum(), limited.lines),
 	}
+}
+
+// quantity is one quantity in all regions.
+type quantity struct {
+	lines []line
+	last  []float64 // the latest value of each region; NaN: none
+}
+
+// add adds a region's line, and returns its latest value as text.
+func (q *quantity) add(l line) string {
+	last := 0.0
+	if n := len(l.values); n > 0 {
+		last = l.values[n-1]
+	}
+	q.lines, q.last = append(q.lines, l), append(q.last, last)
+	return numberText(last)
+}
+
+func (q *quantity) sum() string {
+	sum := 0.0
+	for _, v := range q.last {
+		sum += v
+	}
+	return numberText(sum)
+}
+
+func (q *quantity) worst() string {
+	worst := math.NaN()
+	for _, v := range q.last {
+		if math.IsNaN(worst) || v > worst {
+			worst = v
+		}
+	}
+	return numberText(worst)
 }
 
 func orNaN(v *float64) float64 {
@@ -104,29 +139,4 @@ func orNaN(v *float64) float64 {
 		return math.NaN()
 	}
 	return *v
-}
-
-func orDash(v float64) string {
-	if math.IsNaN(v) {
-		return "–"
-	}
-	return amount(v)
-}
-
-func last(l line) float64 {
-	if len(l.values) == 0 {
-		return 0
-	}
-	return l.values[len(l.values)-1]
-}
-
-// worse is the larger of two of which either may be missing.
-func worse(a, b float64) float64 {
-	if math.IsNaN(a) {
-		return b
-	}
-	if math.IsNaN(b) {
-		return a
-	}
-	return max(a, b)
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"partneredge/edge/adminapi"
 )
 
 // Bounds of sessions, which are in memory only.
@@ -26,85 +28,84 @@ const (
 	loginCookie   = "console_login"
 )
 
-// session is somebody who has logged in.
+// session belongs to a browser that has logged in.
 type session struct {
 	id, token string
-	who       who
-	csrf      string
+	who       adminapi.Whoami
+	csrf      string // in every form of the session's pages
 	began     time.Time
 
-	used time.Time // guarded by sessions.mu, as is notice
-	// notice is shown on the next page, once.
-	notice *notice
+	// Guarded by sessions.mu:
+	used   time.Time
+	notice *notice // shown on the next page, once; nil: none
 }
 
-// notice is what came of a form.
+// notice tells the outcome of a form.
 type notice struct {
-	Text   string
-	Failed bool
-	// Secret is shown once, with what it is.
-	Secret, SecretName string
+	Text               string
+	Failed             bool
+	Secret, SecretName string // shown once
 }
 
 type sessions struct {
 	now func() time.Time
 	key [32]byte // signs login forms
 
-	mu sync.Mutex
-	by map[string]*session
+	mu   sync.Mutex
+	byID map[string]*session
 }
 
 func newSessions(now func() time.Time) *sessions {
-	s := &sessions{now: now, by: make(map[string]*session)}
+	s := &sessions{now: now, byID: make(map[string]*session)}
 	_, _ = rand.Read(s.key[:]) // never fails: crypto/rand ends the program instead
 	return s
 }
 
 func randomText() string {
 	var random [32]byte
-	_, _ = rand.Read(random[:]) // as above
+	_, _ = rand.Read(random[:]) // never fails: see newSessions
 	return hex.EncodeToString(random[:])
 }
 
-// open begins a session, in place of the one longest unused when there are too
-// many.
-func (s *sessions) open(token string, w who) *session {
+// open begins a session. When there are too many it ends the one that is unused
+// for longest.
+func (s *sessions) open(token string, who adminapi.Whoami) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	var oldest *session
-	for id, one := range s.by {
-		if s.over(one, now) {
-			delete(s.by, id)
+	for id, one := range s.byID {
+		if s.expired(one, now) {
+			delete(s.byID, id)
 		} else if oldest == nil || one.used.Before(oldest.used) {
 			oldest = one
 		}
 	}
-	if len(s.by) >= maxSessions {
-		delete(s.by, oldest.id)
+	if len(s.byID) >= maxSessions {
+		delete(s.byID, oldest.id)
 	}
-	one := &session{id: randomText(), token: token, who: w, csrf: randomText(), began: now, used: now}
-	s.by[one.id] = one
+	one := &session{id: randomText(), token: token, who: who, csrf: randomText(), began: now, used: now}
+	s.byID[one.id] = one
 	return one
 }
 
-func (s *sessions) over(one *session, now time.Time) bool {
+func (s *sessions) expired(one *session, now time.Time) bool {
 	return now.Sub(one.used) > idleTime || now.Sub(one.began) > sessionTime
 }
 
-// of is the session of a request, nil when it has none. A request that the page
-// makes by itself does not count as use.
-func (s *sessions) of(r *http.Request, counts bool) *session {
+// find returns the session of a request, nil when it has none. A request that the
+// page makes by itself does not count as use.
+func (s *sessions) find(r *http.Request, counts bool) *session {
 	cookie, err := r.Cookie(sessionCookie)
 	if err != nil {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	one := s.by[cookie.Value]
+	one := s.byID[cookie.Value]
 	now := s.now()
-	if one == nil || s.over(one, now) {
-		delete(s.by, cookie.Value)
+	if one == nil || s.expired(one, now) {
+		delete(s.byID, cookie.Value)
 		return nil
 	}
 	if counts {
@@ -116,18 +117,18 @@ func (s *sessions) of(r *http.Request, counts bool) *session {
 func (s *sessions) close(one *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.by, one.id)
+	delete(s.byID, one.id)
 }
 
-// tell keeps a notice for the session's next page.
-func (s *sessions) tell(one *session, n notice) {
+// setNotice keeps a notice for the session's next page.
+func (s *sessions) setNotice(one *session, n notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one.notice = &n
 }
 
-// told is the notice, which is then gone.
-func (s *sessions) told(one *session) *notice {
+// takeNotice returns the notice and removes it from the session.
+func (s *sessions) takeNotice(one *session) *notice {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := one.notice
@@ -135,17 +136,18 @@ func (s *sessions) told(one *session) *notice {
 	return n
 }
 
-// sign makes the form field that goes with a login cookie.
+// sign returns the form field that belongs to a login cookie.
 func (s *sessions) sign(cookie string) string {
 	mac := hmac.New(sha256.New, s.key[:])
 	mac.Write([]byte(cookie))
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+// equal compares secrets in constant time.
+func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// setCookie sets a cookie of the console, which ends with the browser; value ""
-// removes it.
+// setCookie sets a cookie of the console until the browser is closed. The value
+// "" removes the cookie.
 func (c *Console) setCookie(w http.ResponseWriter, r *http.Request, name, value string) {
 	cookie := &http.Cookie{
 		Name: name, Value: value, Path: Path, HttpOnly: true, SameSite: http.SameSiteStrictMode,
@@ -157,8 +159,8 @@ func (c *Console) setCookie(w http.ResponseWriter, r *http.Request, name, value 
 	http.SetCookie(w, cookie)
 }
 
-// byHTTPS tells whether the browser came by HTTPS: to this process, or to a proxy
-// that may say so.
+// byHTTPS reports whether the browser used HTTPS, with this process or with a
+// trusted proxy.
 func (c *Console) byHTTPS(r *http.Request) bool {
 	if r.TLS != nil {
 		return true
@@ -169,6 +171,6 @@ func (c *Console) byHTTPS(r *http.Request) bool {
 	}
 	addr := peer.Addr().Unmap().WithZone("")
 	trusted := slices.ContainsFunc(c.proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
-	said := strings.Split(strings.Join(r.Header["X-Forwarded-Proto"], ","), ",")
-	return trusted && strings.EqualFold(strings.TrimSpace(said[len(said)-1]), "https") // the last is the nearest proxy's own
+	protos := strings.Split(strings.Join(r.Header["X-Forwarded-Proto"], ","), ",")
+	return trusted && strings.EqualFold(strings.TrimSpace(protos[len(protos)-1]), "https") // the last is the nearest proxy's own
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"partneredge/edge/adminapi"
 )
 
 func TestSessionsAreBounded(t *testing.T) {
@@ -19,37 +21,37 @@ func TestSessionsAreBounded(t *testing.T) {
 		r.AddCookie(&http.Cookie{Name: sessionCookie, Value: one.id})
 		return r
 	}
-	first := s.open("a", who{})
-	second := s.open("b", who{})
+	first := s.open("a", adminapi.Whoami{})
+	second := s.open("b", adminapi.Whoami{})
 	now = now.Add(time.Second)
-	if s.of(request(first), true) != first || first.csrf == second.csrf || first.id == second.id {
+	if s.find(request(first), true) != first || first.csrf == second.csrf || first.id == second.id {
 		t.Fatal("sessions are mixed up")
 	}
 	for range maxSessions - 1 {
-		s.open("c", who{})
+		s.open("c", adminapi.Whoami{})
 	}
-	if len(s.by) != maxSessions || s.of(request(second), true) != nil || s.of(request(first), true) == nil {
-		t.Errorf("%d sessions; it should be the one longest unused that made room", len(s.by))
+	if len(s.byID) != maxSessions || s.find(request(second), true) != nil || s.find(request(first), true) == nil {
+		t.Errorf("%d sessions; it should be the one longest unused that made room", len(s.byID))
 	}
 	now = now.Add(idleTime - time.Second)
-	if s.of(request(first), false) == nil {
+	if s.find(request(first), false) == nil {
 		t.Error("ended before its time")
 	}
 	now = now.Add(2 * time.Second) // what a page asks by itself was no use
-	if s.of(request(first), true) != nil {
+	if s.find(request(first), true) != nil {
 		t.Error("goes on though nobody uses it")
 	}
-	long := s.open("d", who{})
+	long := s.open("d", adminapi.Whoami{})
 	for range int(sessionTime / (idleTime / 2)) {
 		now = now.Add(idleTime / 2)
-		s.of(request(long), true)
+		s.find(request(long), true)
 	}
 	now = now.Add(time.Second)
-	if s.of(request(long), true) != nil {
+	if s.find(request(long), true) != nil {
 		t.Error("goes on for ever when it is used")
 	}
-	if len(s.by) > maxSessions {
-		t.Errorf("%d sessions", len(s.by))
+	if len(s.byID) > maxSessions {
+		t.Errorf("%d sessions", len(s.byID))
 	}
 }
 
