@@ -1,13 +1,16 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
 
 	"partneredge/host/memory"
+	"partneredge/host/wasi"
 	"partneredge/wasm/abi"
 )
 
@@ -17,6 +20,7 @@ import (
 type call struct {
 	m         *Module
 	memory    *memory.Map
+	wasi      wasi.Call
 	parent    context.Context
 	caps      *capContext // what capabilities get; made when first asked for
 	grant     *grant
@@ -32,10 +36,9 @@ type call struct {
 	answer    []byte        // room for what capabilities answer
 	hostCalls int
 	logged    int
-	line      []byte   // a line of standard output or error not ended yet
-	refused   bool     // more memory was refused
-	stopped   *stop    // what a host function ended the call with
-	sockets   *sockets // nil until the guest asks for one
+	line      []byte // a line of standard output or error not ended yet
+	refused   bool   // more memory was refused
+	stopped   *stop  // what a host function ended the call with
 
 	// When fuel was last given, and others last let run; host time taken off.
 	ticked, yielded time.Duration
@@ -47,6 +50,12 @@ func (*call) Done() <-chan struct{}       { return nil }
 func (*call) Err() error                  { return nil }
 func (*call) Value(any) any               { return nil }
 
+func newCall(m *Module, memory *memory.Map) *call {
+	c := &call{m: m, memory: memory}
+	c.wasi.Host = c
+	return c
+}
+
 // begin readies c for a request.
 func (c *call) begin(ctx context.Context, principal abi.Principal, now int64) {
 	c.parent, c.caps = ctx, nil
@@ -54,8 +63,9 @@ func (c *call) begin(ctx context.Context, principal abi.Principal, now int64) {
 	c.principal, c.now = principal, now
 	c.started = c.m.runtime.elapsed()
 	c.wall = c.started + c.m.limits.Wall
+	c.wasi.Dialer = c.m.dialer
 	if c.warm != nil {
-		c.wall = c.started + warmLimit
+		c.wall, c.wasi.Dialer = c.started+warmLimit, nil
 	}
 	if t, ok := ctx.Deadline(); ok {
 		c.wall = min(c.wall, t.Sub(c.m.runtime.epoch))
@@ -69,8 +79,7 @@ func (c *call) begin(ctx context.Context, principal abi.Principal, now int64) {
 // end lets go of everything that belongs to the request.
 func (c *call) end() {
 	c.flushLine()
-	c.sockets.close()
-	c.sockets = nil
+	c.wasi.Close()
 	if c.caps != nil {
 		c.caps.cancel()
 	}
@@ -83,8 +92,22 @@ func (c *call) stop(reason Reason, err error) {
 	panic(c.stopped)
 }
 
-// count counts n calls to the host.
-func (c *call) count(n int) {
+// Stop implements wasi.Host.
+func (c *call) Stop(err error) {
+	var code wasi.ExitCode
+	switch {
+	case errors.As(err, &code):
+		c.stop(Exit, err)
+	case errors.Is(err, wasi.ErrSocketBytes):
+		c.stop(SocketBytes, nil)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		c.stop(contextReason(err), nil)
+	}
+	c.stop(Failed, err)
+}
+
+// CountCalls implements wasi.Host.
+func (c *call) CountCalls(n int) {
 	c.hostCalls += n
 	if c.hostCalls > c.m.limits.HostCalls && c.warm == nil {
 		c.stop(HostCalls, nil)
@@ -141,6 +164,26 @@ func (c *call) log(level slog.Level, text []byte) {
 	}
 }
 
+// Output implements wasi.Host: it logs each line.
+func (c *call) Output(p []byte) {
+	if c.logged+len(c.line)+len(p) > c.m.limits.Log {
+		if c.warm != nil {
+			return
+		}
+		c.stop(LogBytes, nil)
+	}
+	for {
+		text, rest, ended := bytes.Cut(p, []byte{'\n'})
+		c.line = append(c.line, text...)
+		if !ended {
+			return
+		}
+		line := c.line
+		c.line, p = c.line[:0], rest
+		c.log(slog.LevelWarn, line)
+	}
+}
+
 // flushLine logs what is left of standard output and error.
 func (c *call) flushLine() {
 	if len(c.line) == 0 {
@@ -167,9 +210,56 @@ type capContext struct {
 	ended bool
 }
 
-// context is what capabilities get. It is never used again by another call,
+// Random implements wasi.Host. What an image holds is the same for every request;
+// what is asked for in a request never is.
+func (c *call) Random(p []byte) {
+	if c.warm != nil {
+		c.warm.random.Read(p)
+	} else if _, err := io.ReadFull(c.m.runtime.random, p); err != nil {
+		c.stop(Failed, err)
+	}
+}
+
+// Clock implements wasi.Host. The time of day stands still during a request.
+func (c *call) Clock(realtime bool) uint64 {
+	switch {
+	case c.warm != nil:
+		return c.warm.clock(realtime)
+	case !realtime:
+		return uint64(c.m.runtime.elapsed() + afterWarm)
+	case c.now != 0:
+		return uint64(c.now) * 1000
+	}
+	return uint64(c.m.runtime.clock().UnixNano())
+}
+
+// Uncharged implements wasi.Host.
+func (c *call) Uncharged(f func()) {
+	start, before := c.m.runtime.elapsed(), c.inHost
+	f()
+	c.inHost = before + c.m.runtime.elapsed() - start
+}
+
+// Sleep implements wasi.Host.
+func (c *call) Sleep(d time.Duration) {
+	if c.warm != nil {
+		c.warm.elapsed += min(d, afterWarm)
+		return
+	}
+	c.Uncharged(func() {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-c.Context().Done():
+			c.Stop(c.Context().Err())
+		}
+	})
+}
+
+// Context is what capabilities get. It is never used again by another call,
 // so one who keeps it too long sees it cancelled, not another's.
-func (c *call) context() context.Context {
+func (c *call) Context() context.Context {
 	if c.caps == nil {
 		c.caps = &capContext{parent: c.parent, deadline: c.m.runtime.epoch.Add(c.wall)}
 	}

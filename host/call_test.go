@@ -14,7 +14,7 @@ import (
 // kept waiting, that is charged as one short stretch.
 func TestWaitingForAProcessorIsNotComputing(t *testing.T) {
 	m := &Module{runtime: &Runtime{epoch: time.Now()}, limits: Limits{}.withDefaults()}
-	c := &call{m: m}
+	c := newCall(m, nil)
 	c.begin(context.Background(), abi.Principal{}, 0)
 	for range 3 {
 		m.runtime.epoch = m.runtime.epoch.Add(-m.limits.CPU) // so much time goes by
@@ -28,7 +28,7 @@ func TestWaitingForAProcessorIsNotComputing(t *testing.T) {
 // Computing in short stretches is charged whole.
 func TestComputingIsCharged(t *testing.T) {
 	m := &Module{runtime: &Runtime{epoch: time.Now()}, limits: Limits{}.withDefaults()}
-	c := &call{m: m}
+	c := newCall(m, nil)
 	c.begin(context.Background(), abi.Principal{}, 0)
 	defer func() {
 		if got, ok := recover().(*stop); !ok || got.reason != CPUDeadline {
@@ -81,9 +81,9 @@ func TestContextOfACapabilityHasTheNearestDeadline(t *testing.T) {
 	for _, after := range []time.Duration{time.Second, time.Hour} {
 		parent, cancel := context.WithTimeout(context.Background(), after)
 		defer cancel()
-		c := &call{m: m}
+		c := newCall(m, nil)
 		c.begin(parent, abi.Principal{}, 0)
-		ctx := c.context()
+		ctx := c.Context()
 		at, ok := ctx.Deadline()
 		if left := time.Until(at); !ok || left > min(after, m.limits.Wall) {
 			t.Errorf("caller's %v: it ends in %v", after, left)

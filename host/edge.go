@@ -12,31 +12,34 @@ import (
 
 	"partneredge/host/engine"
 	"partneredge/host/prepare"
+	"partneredge/host/wasi"
 	"partneredge/wasm/abi"
 )
 
-// edgeFuncs are the imports of package abi.
-func edgeFuncs() []engine.Func {
+// imports returns the functions that guests may import: those of package abi, the
+// one that gives fuel, and WASI's.
+func imports() []engine.Func {
 	i32 := func(n int) []engine.ValueType {
 		return []engine.ValueType{engine.I32, engine.I32, engine.I32, engine.I32, engine.I32}[:n]
 	}
-	return []engine.Func{
+	edge := []engine.Func{
 		{Module: abi.ImportModule, Name: abi.ImportCall, Params: i32(5), Results: i32(1), Call: edgeCall},
 		{Module: abi.ImportModule, Name: abi.ImportLog, Params: i32(3), Call: edgeLog},
 		{Module: prepare.TickModule, Name: prepare.TickName, Results: i32(1), Call: edgeTick},
 	}
+	return append(edge, wasi.Funcs(func(ctx context.Context) *wasi.Call { return &ctx.(*call).wasi })...)
 }
 
 func edgeLog(ctx context.Context, memory []byte, stack []uint64) {
 	c := ctx.(*call)
-	c.count(1)
+	c.CountCalls(1)
 	text := c.slice(memory, stack[1], stack[2])
 	c.log(slog.Level(int32(stack[0])), text)
 }
 
 func edgeCall(ctx context.Context, memory []byte, stack []uint64) {
 	c := ctx.(*call)
-	c.count(1)
+	c.CountCalls(1)
 	op := abi.Op(int32(stack[0]))
 	in := c.slice(memory, stack[1], stack[2])
 	out := c.slice(memory, stack[3], stack[4])
@@ -69,7 +72,7 @@ func (c *call) op(op abi.Op, in, out []byte) int32 {
 	if waits {
 		c.memory.Pause()
 	}
-	answer, err := c.perform(c.context(), op, in, c.answer[:0])
+	answer, err := c.perform(c.Context(), op, in, c.answer[:0])
 	if waits {
 		c.memory.Resume()
 	}

@@ -10,13 +10,14 @@ import (
 
 	"partneredge/host/engine"
 	"partneredge/host/memory"
+	"partneredge/host/wasi"
 	"partneredge/wasm/abi"
 )
 
 // FuzzHostFunctions calls everything that a guest can import with any
 // parameters over any memory: it comes back, or ends the guest's call.
 func FuzzHostFunctions(f *testing.F) {
-	funcs := append(edgeFuncs(), wasiFuncs()...)
+	funcs := imports()
 	for i := range funcs {
 		f.Add(byte(i), []byte{0, 0, 0, 0, 16, 0, 0, 0, 32, 0, 0, 0, 64, 0, 0, 0, 8, 0, 0, 0}, make([]byte, 256))
 		f.Add(byte(i), []byte{255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255}, []byte{1})
@@ -34,6 +35,9 @@ func FuzzHostFunctions(f *testing.F) {
 	r.log = slog.New(slog.DiscardHandler)
 	m := &Module{runtime: r, manifest: manifest, limits: Limits{Wall: 5 * time.Millisecond}.withDefaults()}
 	m.SetCapabilities(caps)
+	if m.dialer, err = wasi.NewDialer(wasi.DialConfig{Log: r.log}); err != nil {
+		f.Fatal(err)
+	}
 	image, err := memory.NewImage(make([]byte, 64<<10))
 	if err != nil {
 		f.Fatal(err)
@@ -65,7 +69,7 @@ func FuzzHostFunctions(f *testing.F) {
 				t.Fatalf("%s.%s: memory is not the image again: %v", fn.Module, fn.Name, err)
 			}
 		}()
-		c := &call{m: m, memory: mem}
+		c := newCall(m, mem)
 		c.begin(context.Background(), abi.Principal{AccountID: "acc_1"}, 1)
 		defer c.end()
 		defer func() {

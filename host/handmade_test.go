@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"partneredge/host/memory"
+	"partneredge/host/wasi"
 	"partneredge/wasm/abi"
 )
 
@@ -56,7 +57,7 @@ func handmade(body, start []byte) []byte {
 		section(2,
 			cat(name("edge"), name("call"), []byte{0, 2}),
 			cat(name("edge"), name("log"), []byte{0, 3}),
-			cat(name(wasiModule), name("fd_write"), []byte{0, 4})),
+			cat(name(wasi.Module), name("fd_write"), []byte{0, 4})),
 		section(3, []byte{0}, []byte{1}, []byte{5}),
 		section(4, []byte{0x70, 0, 4}),
 		section(5, []byte{0, 2}),

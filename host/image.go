@@ -12,6 +12,7 @@ import (
 	"partneredge/host/engine"
 	"partneredge/host/memory"
 	"partneredge/host/prepare"
+	"partneredge/host/wasi"
 	"partneredge/wasm/abi"
 )
 
@@ -48,11 +49,14 @@ const mostPages = 1 << 16
 
 // open prepares, compiles and starts a module, and takes its image.
 func (m *Module) open(ctx context.Context, wasm []byte) error {
-	if len(m.manifest.AllowDial) > 0 && !socketsOffered {
-		return errors.New("allow_dial: sockets are not offered on this system")
-	}
+	r := m.runtime
 	var err error
-	if m.reach, err = parseReach(m.manifest.AllowDial); err != nil {
+	m.dialer, err = wasi.NewDialer(wasi.DialConfig{
+		Allow: m.manifest.AllowDial, LookUp: r.lookUp, Check: r.checkDial,
+		Sockets: m.limits.Sockets, Bytes: m.limits.SocketBytes,
+		Log: r.log.With("module", m.manifest.Name, "digest", m.digest),
+	})
+	if err != nil {
 		return err
 	}
 	traits := m.runtime.engine.Traits()
@@ -93,7 +97,7 @@ func (m *Module) maxMemory() int { return m.limits.Memory &^ (prepare.PageSize -
 // linked checks that the host offers what a module imports.
 func linked(p *prepare.Module) error {
 	offered := map[[2]string]bool{}
-	for _, f := range append(edgeFuncs(), wasiFuncs()...) {
+	for _, f := range imports() {
 		offered[[2]string{f.Module, f.Name}] = true
 	}
 	for _, im := range p.Imports {
@@ -131,7 +135,7 @@ func (m *Module) begin(ctx context.Context) (*sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &sandbox{call: &call{m: m, memory: mem}}
+	s := &sandbox{call: newCall(m, mem)}
 	if err := s.start(ctx); err != nil {
 		mem.Free()
 		return nil, err
@@ -227,7 +231,7 @@ func (m *Module) clone(ctx context.Context) (*sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &sandbox{call: &call{m: m, memory: mem}, inputAt: m.image.inputAt, inputRoom: m.image.inputRoom}
+	s := &sandbox{call: newCall(m, mem), inputAt: m.image.inputAt, inputRoom: m.image.inputRoom}
 	if err := s.start(ctx); err != nil {
 		mem.Free()
 		return nil, err

@@ -10,6 +10,7 @@ import (
 
 	"partneredge/host/engine"
 	"partneredge/host/prepare"
+	"partneredge/host/wasi"
 	"partneredge/wasm/abi"
 )
 
@@ -21,8 +22,7 @@ type Module struct {
 	digest   string
 	grant    atomic.Pointer[grant]
 	told     atomic.Uint64 // a bit for each abi.Op whose refusal was logged
-	reach    reach
-	refused  atomic.Uint32 // the reasons for which a refused connection was logged
+	dialer   *wasi.Dialer
 
 	prepared *prepare.Module
 	code     engine.Code
@@ -179,8 +179,3 @@ func (m *Module) fill(req *abi.Request) error {
 	}
 	return nil
 }
-
-// exitCode is the status that a guest ended itself with.
-type exitCode uint32
-
-func (e exitCode) Error() string { return fmt.Sprintf("status %d", uint32(e)) }

@@ -85,12 +85,6 @@ func New(ctx context.Context, config Config) (*Runtime, error) {
 	if r.random == nil {
 		r.random = rand.Reader
 	}
-	if r.lookUp == nil {
-		r.lookUp = lookUp
-	}
-	if r.checkDial == nil {
-		r.checkDial = publicOnly()
-	}
 	var err error
 	if r.reset, err = memory.Choose(config.Reset); err != nil {
 		return nil, fmt.Errorf("start module runtime: %w", err)
@@ -102,7 +96,7 @@ func New(ctx context.Context, config Config) (*Runtime, error) {
 	if config.Engine == nil {
 		config.Engine = defaultEngine()
 	}
-	e, err := config.Engine(ctx, config.CacheDir, append(edgeFuncs(), wasiFuncs()...))
+	e, err := config.Engine(ctx, config.CacheDir, imports())
 	if err != nil {
 		return nil, fmt.Errorf("start module runtime: %w", err)
 	}

@@ -28,9 +28,9 @@ func newWarm(seed [32]byte, now time.Time) *warm {
 
 // clock goes on by a microsecond each time it is looked at, so that a guest
 // waiting for a moment to come does not wait for ever.
-func (w *warm) clock(id uint32) uint64 {
+func (w *warm) clock(realtime bool) uint64 {
 	w.elapsed = min(w.elapsed+time.Microsecond, afterWarm)
-	if id == clockRealtime {
+	if realtime {
 		return uint64(w.wallNow.Add(w.elapsed).UnixNano())
 	}
 	return uint64(w.elapsed)

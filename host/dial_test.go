@@ -4,7 +4,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"partneredge/host/wasi"
 	"partneredge/wasm/abi"
 )
 
@@ -88,7 +88,7 @@ func (n *names) lookUp(_ context.Context, name string) (list []netip.Addr, err e
 func openDialer(t *testing.T, n *names, limits Limits, allow ...string) (*Module, *lines) {
 	t.Helper()
 	log, ctx := &lines{}, context.Background()
-	public := publicOnly()
+	public := wasi.PublicOnly()
 	r, err := New(ctx, Config{CacheDir: CacheDir, Log: slog.New(slog.NewTextHandler(log, nil)), LookUp: n.lookUp,
 		CheckDial: func(addr netip.AddrPort) error {
 			if addr.Addr() == netip.MustParseAddr("127.0.0.1") {
@@ -385,36 +385,4 @@ func TestSocketLimits(t *testing.T) {
 	}
 	pristine(t, m)
 	closed(t, before)
-}
-
-// The default lets modules connect to public addresses only.
-func TestPublicOnly(t *testing.T) {
-	check := publicOnly()
-	for addr, public := range map[string]bool{
-		"1.1.1.1": true, "2606:4700:4700::1111": true,
-		"127.0.0.1": false, "10.0.0.1": false, "192.168.1.1": false, "172.16.0.1": false, "100.64.0.1": false,
-		"169.254.169.254": false, "168.63.129.16": false, "0.0.0.0": false, "255.255.255.255": false, "224.0.0.1": false,
-		"::1": false, "::": false, "fe80::1": false, "fd00::1": false, "fe80::1%lo": false, "2606:4700:4700::1111%lo": false,
-		"::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false, "64:ff9b::7f00:1": false,
-	} {
-		if err := check(netip.AddrPortFrom(netip.MustParseAddr(addr), 80)); (err == nil) != public {
-			t.Errorf("%s: %v", addr, err)
-		}
-	}
-}
-
-func TestLookUpErrno(t *testing.T) {
-	for _, tt := range []struct {
-		err  error
-		want errno
-	}{
-		{&net.DNSError{IsNotFound: true}, wasiUnreachable},
-		{&net.DNSError{IsTimeout: true}, wasiTimedOut},
-		{context.DeadlineExceeded, wasiTimedOut},
-		{errors.New("other"), wasiUnreachable},
-	} {
-		if got := lookUpErrno(tt.err); got != tt.want {
-			t.Errorf("%v: %d, want %d", tt.err, got, tt.want)
-		}
-	}
 }

@@ -1,0 +1,332 @@
+//go:build unix
+
+package wasi
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"net/netip"
+	"slices"
+	"time"
+
+	wasigo "github.com/stealthrocket/wasi-go"
+	wasiunix "github.com/stealthrocket/wasi-go/systems/unix"
+	"golang.org/x/sys/unix"
+)
+
+// socketsOffered reports whether modules may have an allow_dial on this system.
+const socketsOffered = true
+
+// sockets are those of one call. wasi-go makes the system calls and turns their
+// errors into WASI's; what may be opened and connected to, and for how long, is
+// decided here. The system's descriptors never block: where the guest wants to
+// wait, await does.
+type sockets struct {
+	system   wasiunix.System
+	ctx      context.Context
+	resolved resolved
+	opened   int
+	bytes    int
+	blocking map[wasigo.FD]bool // descriptors that the guest did not make non-blocking
+
+	unwatch func() bool   // stops watching ctx
+	woken   chan struct{} // closed when ctx ended and system was told
+}
+
+var socketFuncs = map[string]socketFunc{
+	"sock_open":           {false, sockOpen},
+	"sock_connect":        {false, sockConnect},
+	"sock_getaddrinfo":    {false, sockGetaddrinfo},
+	"sock_getsockopt":     {false, sockGetsockopt},
+	"sock_getlocaladdr":   {false, sockLocal},
+	"sock_getpeeraddr":    {false, sockPeer},
+	"sock_recv":           {true, sockRecv},
+	"sock_send":           {true, sockSend},
+	"sock_shutdown":       {true, sockShutdown},
+	"fd_read":             {true, sockRead},
+	"fd_write":            {true, sockWrite},
+	"fd_close":            {true, sockClose},
+	"fd_fdstat_get":       {true, sockStat},
+	"fd_fdstat_set_flags": {true, sockSetFlags},
+}
+
+// network returns the call's sockets, which it makes at the first call.
+func (c *Call) network() *sockets {
+	if c.sockets == nil {
+		s := &sockets{ctx: c.Host.Context(), resolved: resolved{}, blocking: map[wasigo.FD]bool{}, woken: make(chan struct{})}
+		start := time.Now()
+		// wasi-go measures relative timeouts by this clock.
+		s.system.Monotonic = func(context.Context) (uint64, error) { return uint64(time.Since(start)), nil }
+		s.unwatch = context.AfterFunc(s.ctx, func() {
+			defer close(s.woken)
+			_ = s.system.Shutdown(context.Background()) // wakes await
+		})
+		c.sockets = s
+	}
+	return c.sockets
+}
+
+// close closes every socket. s may be nil.
+func (s *sockets) close() {
+	if s == nil {
+		return
+	}
+	if !s.unwatch() {
+		<-s.woken
+	}
+	_ = s.system.Close(context.Background())
+}
+
+// has reports whether fd is a socket. s may be nil.
+func (s *sockets) has(fd uint32) bool {
+	return s != nil && s.stat(socketOf(uint64(fd))) == wasigo.ESUCCESS
+}
+
+func (s *sockets) stat(fd wasigo.FD) wasigo.Errno {
+	_, _, e := s.system.LookupSocketFD(fd, 0)
+	return e
+}
+
+// socketOf returns wasi-go's descriptor for one of the guest's.
+func socketOf(fd uint64) wasigo.FD { return wasigo.FD(int32(uint32(fd)) - firstSocket) }
+
+func sockOpen(c *Call, memory []byte, args []uint64) errno {
+	family, kind := uint32(args[0]), uint32(args[1])
+	if family != familyIPv4 && family != familyIPv6 || kind != typeAny && kind != typeStream {
+		return noSocket(c, memory, args)
+	}
+	if slice(memory, args[2], 4) == nil {
+		return errFault
+	}
+	s := c.network()
+	if s.opened >= c.Dialer.config.Sockets {
+		return errno(wasigo.EMFILE)
+	}
+	fd, e := s.system.SockOpen(s.ctx, wasigo.ProtocolFamily(family), wasigo.StreamSocket, wasigo.TCPProtocol, wasigo.SockConnectionRights, 0)
+	if e != wasigo.ESUCCESS {
+		return errno(e)
+	}
+	s.opened++
+	file, _, _ := s.system.LookupSocketFD(fd, 0)
+	unix.CloseOnExec(int(file))
+	if e := s.system.FDStatSetFlags(s.ctx, fd, wasigo.NonBlock); e != wasigo.ESUCCESS {
+		return errno(e)
+	}
+	_ = s.system.SockSetOpt(s.ctx, fd, wasigo.TcpNoDelay, wasigo.IntValue(1)) // as Go's net does
+	s.blocking[fd] = true
+	return put32(memory, args[2], uint32(fd)+firstSocket)
+}
+
+func sockConnect(c *Call, memory []byte, args []uint64) errno {
+	addr, e := getAddress(memory, args[1]) // one that is IPv4 mapped into IPv6 is in no allow_dial
+	if e != success {
+		return e
+	}
+	port := uint32(args[2])
+	if port == 0 || port > 65535 {
+		return errInvalid
+	}
+	s, fd := c.network(), socketOf(args[0])
+	if !c.Dialer.allows(netip.AddrPortFrom(addr, uint16(port)), s.resolved) {
+		return errAccess
+	}
+	var peer wasigo.SocketAddress
+	if addr.Is4() {
+		peer = &wasigo.Inet4Address{Addr: addr.As4(), Port: int(port)}
+	} else {
+		peer = &wasigo.Inet6Address{Addr: addr.As16(), Port: int(port)}
+	}
+	_, failed := s.system.SockConnect(s.ctx, fd, peer)
+	if failed != wasigo.EINPROGRESS || !s.blocking[fd] {
+		return errno(failed)
+	}
+	c.await(fd, wasigo.FDWriteEvent)
+	status, failed := s.system.SockGetOpt(s.ctx, fd, wasigo.QuerySocketError)
+	if failed != wasigo.ESUCCESS {
+		return errno(failed)
+	}
+	return errno(status.(wasigo.IntValue))
+}
+
+// sockGetsockopt reports the outcome of a connection, and offers no other option.
+func sockGetsockopt(c *Call, memory []byte, args []uint64) errno {
+	option := wasigo.MakeSocketOption(wasigo.SocketOptionLevel(uint32(args[1])), int32(uint32(args[2])))
+	if option != wasigo.QuerySocketError || uint32(args[4]) != 4 {
+		return errno(wasigo.ENOPROTOOPT)
+	}
+	s := c.network()
+	status, e := s.system.SockGetOpt(s.ctx, socketOf(args[0]), option)
+	if e != wasigo.ESUCCESS {
+		return errno(e)
+	}
+	return put32(memory, args[3], uint32(status.(wasigo.IntValue)))
+}
+
+func sockLocal(c *Call, memory []byte, args []uint64) errno {
+	s := c.network()
+	addr, e := s.system.SockLocalAddress(s.ctx, socketOf(args[0]))
+	return answerAddress(memory, args, addr, e)
+}
+
+func sockPeer(c *Call, memory []byte, args []uint64) errno {
+	s := c.network()
+	addr, e := s.system.SockRemoteAddress(s.ctx, socketOf(args[0]))
+	return answerAddress(memory, args, addr, e)
+}
+
+func answerAddress(memory []byte, args []uint64, addr wasigo.SocketAddress, e wasigo.Errno) errno {
+	switch a := addr.(type) {
+	case *wasigo.Inet4Address:
+		return putAddress(memory, args[1], args[2], netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port)))
+	case *wasigo.Inet6Address:
+		return putAddress(memory, args[1], args[2], netip.AddrPortFrom(netip.AddrFrom16(a.Addr), uint16(a.Port)))
+	}
+	return errno(e)
+}
+
+func sockRead(c *Call, memory []byte, args []uint64) errno {
+	return c.transfer(memory, args[:3], args[3], wasigo.FDReadEvent, (*wasiunix.System).FDRead)
+}
+
+func sockWrite(c *Call, memory []byte, args []uint64) errno {
+	return c.transfer(memory, args[:3], args[3], wasigo.FDWriteEvent, (*wasiunix.System).FDWrite)
+}
+
+func sockRecv(c *Call, memory []byte, args []uint64) errno {
+	out := slice(memory, args[5], 2)
+	if out == nil {
+		return errFault
+	}
+	return c.transfer(memory, args[:3], args[4], wasigo.FDReadEvent,
+		func(system *wasiunix.System, ctx context.Context, fd wasigo.FD, parts []wasigo.IOVec) (wasigo.Size, wasigo.Errno) {
+			n, flags, e := system.SockRecv(ctx, fd, parts, wasigo.RIFlags(args[3])&wasigo.RecvPeek)
+			binary.LittleEndian.PutUint16(out, uint16(flags))
+			return n, e
+		})
+}
+
+func sockSend(c *Call, memory []byte, args []uint64) errno {
+	return c.transfer(memory, args[:3], args[4], wasigo.FDWriteEvent,
+		func(system *wasiunix.System, ctx context.Context, fd wasigo.FD, parts []wasigo.IOVec) (wasigo.Size, wasigo.Errno) {
+			return system.SockSend(ctx, fd, parts, 0)
+		})
+}
+
+// transferFunc reads or writes a socket.
+type transferFunc func(*wasiunix.System, context.Context, wasigo.FD, []wasigo.IOVec) (wasigo.Size, wasigo.Errno)
+
+// transfer reads or writes the vectors that args name, after the descriptor, and
+// writes to count how many bytes it moved. On a blocking socket it waits for event.
+func (c *Call) transfer(memory []byte, args []uint64, count uint64, event wasigo.EventType, do transferFunc) errno {
+	list, e := vectors(memory, args[1], args[2])
+	if e != success {
+		return e
+	}
+	if slice(memory, count, 4) == nil {
+		return errFault
+	}
+	parts := make([]wasigo.IOVec, len(list))
+	for i, b := range list {
+		parts[i] = b
+	}
+	s, fd := c.network(), socketOf(args[0])
+	for {
+		n, failed := do(&s.system, s.ctx, fd, parts)
+		if failed == wasigo.EAGAIN && s.blocking[fd] {
+			c.await(fd, event)
+			continue
+		}
+		if failed != wasigo.ESUCCESS {
+			return errno(failed)
+		}
+		if s.bytes += int(n); s.bytes > c.Dialer.config.Bytes {
+			c.Host.Stop(ErrSocketBytes)
+		}
+		return put32(memory, count, uint32(n))
+	}
+}
+
+func sockShutdown(c *Call, _ []byte, args []uint64) errno {
+	s := c.network()
+	return errno(s.system.SockShutdown(s.ctx, socketOf(args[0]), wasigo.SDFlags(args[1])))
+}
+
+func sockClose(c *Call, _ []byte, args []uint64) errno {
+	s, fd := c.network(), socketOf(args[0])
+	delete(s.blocking, fd)
+	return errno(s.system.FDClose(s.ctx, fd))
+}
+
+func sockStat(c *Call, memory []byte, args []uint64) errno {
+	s, fd := c.network(), socketOf(args[0])
+	if e := s.stat(fd); e != wasigo.ESUCCESS {
+		return errno(e)
+	}
+	b := slice(memory, args[1], fdstatSize)
+	if b == nil {
+		return errFault
+	}
+	clear(b)
+	b[0] = byte(wasigo.SocketStreamType)
+	if !s.blocking[fd] {
+		binary.LittleEndian.PutUint16(b[2:], uint16(wasigo.NonBlock))
+	}
+	binary.LittleEndian.PutUint64(b[8:], uint64(wasigo.SockConnectionRights))
+	return success
+}
+
+func sockSetFlags(c *Call, _ []byte, args []uint64) errno {
+	s, fd, flags := c.network(), socketOf(args[0]), wasigo.FDFlags(args[1])
+	if e := s.stat(fd); e != wasigo.ESUCCESS {
+		return errno(e)
+	}
+	if flags&^wasigo.NonBlock != 0 {
+		return errInvalid
+	}
+	s.blocking[fd] = !flags.Has(wasigo.NonBlock)
+	return success
+}
+
+// await waits until a socket is ready.
+func (c *Call) await(fd wasigo.FD, event wasigo.EventType) {
+	c.awaitAny([]wasigo.Subscription{
+		wasigo.MakeSubscriptionFDReadWrite(0, event, wasigo.SubscriptionFDReadWrite{FD: fd})}, math.MaxInt64)
+}
+
+// timedOut marks the subscription that awaitAny adds.
+const timedOut = math.MaxUint64
+
+// awaitAny waits until one of list is ready, for d at most, and returns the events
+// of those that are. It stops the guest's call when the context ends.
+func (c *Call) awaitAny(list []wasigo.Subscription, d time.Duration) []wasigo.Event {
+	list = append(list, wasigo.MakeSubscriptionClock(timedOut,
+		wasigo.SubscriptionClock{ID: wasigo.Monotonic, Timeout: wasigo.Timestamp(min(d, maxWait))}))
+	events := make([]wasigo.Event, len(list))
+	s := c.network()
+	n, e := s.system.PollOneOff(s.ctx, list, events)
+	if err := s.ctx.Err(); err != nil {
+		c.Host.Stop(err)
+	}
+	if e != wasigo.ESUCCESS {
+		c.Host.Stop(e)
+	}
+	return slices.DeleteFunc(events[:n], func(event wasigo.Event) bool { return event.UserData == timedOut })
+}
+
+// maxWait bounds a wait so that its end, in nanoseconds, is a number that there is.
+const maxWait = 24 * time.Hour
+
+// pollSockets waits as awaitAny does, and adds an event for each of list that is ready.
+func (c *Call) pollSockets(list []subscription, d time.Duration, ready *events) {
+	c.Host.Uncharged(func() {
+		subscriptions := make([]wasigo.Subscription, len(list), len(list)+1)
+		for i, s := range list {
+			fd := wasigo.SubscriptionFDReadWrite{FD: socketOf(uint64(s.fd()))}
+			subscriptions[i] = wasigo.MakeSubscriptionFDReadWrite(wasigo.UserData(i), wasigo.EventType(s.kind()), fd)
+		}
+		for _, event := range c.awaitAny(subscriptions, d) {
+			ready.add(list[event.UserData], errno(event.Errno))
+		}
+	})
+}
