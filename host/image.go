@@ -212,7 +212,7 @@ func (m *Module) warmup() []*abi.Request {
 			req := &abi.Request{Now: m.image.warm.wallNow.UnixMicro(), Random: m.image.warm.seed,
 				Method: w.Method, Path: w.Path, Query: w.Query, Param: w.Param, Client: "192.0.2.1", Body: []byte(w.Body),
 				Principal: abi.Principal{KeyID: "key_warm", AccountID: "acc_warm", Environment: abi.EnvTest,
-					Scopes: abi.ReadAgent | abi.ReadCoaching | abi.ReadSentinels | abi.WriteWebhooks | abi.WriteLeads}}
+					Scopes: abi.AllScopes}}
 			for _, name := range slices.Sorted(maps.Keys(w.Headers)) {
 				req.Headers = append(req.Headers, abi.Header{Name: name, Value: w.Headers[name]})
 			}

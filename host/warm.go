@@ -46,7 +46,7 @@ func (w *warm) answer(op abi.Op, dst []byte) []byte {
 		return appendDuration(dst, 0)
 	case abi.OpKey:
 		key := abi.Key{ID: "key_warm", AccountID: "acc_warm", Environment: abi.EnvTest,
-			Scopes:    abi.ReadAgent | abi.ReadCoaching | abi.ReadSentinels | abi.WriteWebhooks | abi.WriteLeads,
+			Scopes:    abi.AllScopes,
 			RateLimit: 100, Expires: soon}
 		return key.Append(dst)
 	case abi.OpTake:

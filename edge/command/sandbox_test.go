@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"partneredge/wasm/contract"
+	"partneredge/wasm/fake"
 	"partneredge/wasm/sandboxctl"
 )
 
@@ -168,19 +169,14 @@ func sandboxContract(t *testing.T, program string) {
 			}
 		}
 	})
-	f := controlled{sandboxctl.NewClient(in, out)}
-	f.do(t, sandboxctl.Command{Do: "clock", At: time.UnixMicro(contract.NewClock().Now())})
+	client := sandboxctl.NewClient(in, out)
+	if _, err := client.Do(sandboxctl.Command{Do: "clock", At: time.UnixMicro(fake.NewClock().Now())}); err != nil {
+		t.Fatal(err)
+	}
 	linux := runtime.GOOS == "linux" // all of 127.0.0.0/8 is the machine itself
-	skipped := contract.Run(t, contract.Target{
-		Send:    contract.Server(hello.URL, nil),
-		Clients: linux,
-		Fixture: f,
-		Advance: func(d time.Duration) { f.do(t, sandboxctl.Command{Do: "advance", Milliseconds: d.Milliseconds()}) },
-		Outage: func(t testing.TB) func() {
-			f.do(t, sandboxctl.Command{Do: "outage", On: true})
-			return func() { f.do(t, sandboxctl.Command{Do: "outage"}) }
-		},
-	})
+	target := contract.Commanded(t, client)
+	target.Send, target.Clients = contract.Server(hello.URL, nil), linux
+	skipped := contract.Run(t, target)
 	if linux && len(skipped) != 0 {
 		t.Errorf("left out: %q", skipped)
 	}
@@ -235,76 +231,4 @@ func sandboxFailures(t *testing.T, program string) {
 			t.Errorf("%v: %v, want %q in\n%s", tt.args, err, tt.want, out)
 		}
 	}
-}
-
-// controlled is the fixture of a program that takes commands.
-type controlled struct{ client *sandboxctl.Client }
-
-func (c controlled) do(t testing.TB, command sandboxctl.Command) sandboxctl.Answer {
-	t.Helper()
-	answer, err := c.client.Do(command)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer
-}
-
-func (c controlled) Account(t testing.TB, a contract.Account) string {
-	t.Helper()
-	return c.do(t, sandboxctl.Command{Do: "account", Name: a.Name, Live: a.Live, Email: a.Email, Agent: a.Agent}).ID
-}
-
-func (c controlled) Key(t testing.TB, accountID string, k contract.Key) string {
-	t.Helper()
-	command := sandboxctl.Command{Do: "key", Account: accountID, Environment: k.Environment, Scopes: k.Scopes, RateLimit: k.RateLimit}
-	for _, network := range k.Allowlist {
-		command.Allowlist = append(command.Allowlist, network.String())
-	}
-	command.State = map[contract.State]sandboxctl.State{
-		contract.Active: sandboxctl.Active, contract.InGrace: sandboxctl.InGrace, contract.GraceExpired: sandboxctl.GraceExpired,
-		contract.Expired: sandboxctl.Expired, contract.Revoked: sandboxctl.Revoked,
-	}[k.State]
-	return c.do(t, command).Key
-}
-
-func (c controlled) RevokeKey(t testing.TB, token string) {
-	t.Helper()
-	c.do(t, sandboxctl.Command{Do: "revoke", Key: token})
-}
-
-func (c controlled) Insights(t testing.TB, accountID string, insights []contract.Insight) {
-	t.Helper()
-	command := sandboxctl.Command{Do: "insights", Account: accountID}
-	for _, it := range insights {
-		command.Insights = append(command.Insights, sandboxctl.Insight(it))
-	}
-	c.do(t, command)
-}
-
-func (c controlled) Firings(t testing.TB, accountID string, firings []contract.Firing) {
-	t.Helper()
-	command := sandboxctl.Command{Do: "firings", Account: accountID}
-	for _, it := range firings {
-		command.Firings = append(command.Firings, sandboxctl.Firing{Name: it.Name, Action: it.Action, Triggered: it.Triggered, Data: []byte(it.Data)})
-	}
-	c.do(t, command)
-}
-
-func (c controlled) Leads(t testing.TB, accountID string) (list []contract.Lead) {
-	t.Helper()
-	for _, l := range c.do(t, sandboxctl.Command{Do: "leads", Account: accountID}).Leads {
-		list = append(list, contract.Lead{
-			ID: l.ID, FirstName: l.FirstName, LastName: l.LastName, Email: l.Email, Phone: l.Phone,
-			ConsentStatus: l.ConsentStatus, ConsentText: l.ConsentText, Captured: l.Captured, Environment: l.Environment,
-		})
-	}
-	return list
-}
-
-func (c controlled) Subscriptions(t testing.TB, accountID string) (list []contract.Subscription) {
-	t.Helper()
-	for _, s := range c.do(t, sandboxctl.Command{Do: "subscriptions", Account: accountID}).Subscriptions {
-		list = append(list, contract.Subscription(s))
-	}
-	return list
 }

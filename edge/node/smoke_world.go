@@ -43,7 +43,7 @@ func (w *smokeWorld) AppendKey(ctx context.Context, dst, token []byte) ([]byte, 
 	}
 	key := abi.Key{
 		ID: "key_smoke", AccountID: smokeAccount, Environment: abi.EnvTest, RateLimit: 100,
-		Scopes:  abi.ReadAgent | abi.ReadCoaching | abi.ReadSentinels | abi.WriteWebhooks | abi.WriteLeads,
+		Scopes:  abi.AllScopes,
 		Expires: 1 << 60,
 	}
 	return key.Append(dst), nil

@@ -29,17 +29,13 @@ type named struct {
 func engines() []named { return append([]named{{"wazero", wazero.New}}, moreEngines()...) }
 
 // transcript runs every case of the contract and returns each exchange as text.
-func transcript(t *testing.T, handler func(w *fake.Backend, now func() int64) http.Handler) (all []string) {
-	clock := contract.NewClock()
-	world := fake.New(clock.Now)
-	skipped := contract.Run(t, contract.Target{
-		Send:    contract.Handler(handler(world, clock.Now)),
-		Clients: true,
-		Fixture: contract.InMemory(world, clock.Now),
-		Advance: clock.Advance,
-		Outage:  contract.OutageOf(world),
-		Observe: func(_ testing.TB, x contract.Exchange) { all = append(all, told(x)) },
-	})
+func transcript(t *testing.T, handler func(backend *fake.Backend, now func() int64) http.Handler) (all []string) {
+	clock := fake.NewClock()
+	backend := fake.New(clock.Now)
+	target := contract.InMemory(t, backend, clock)
+	target.Send = contract.Handler(handler(backend, clock.Now))
+	target.Observe = func(_ testing.TB, x contract.Exchange) { all = append(all, told(x)) }
+	skipped := contract.Run(t, target)
 	if len(skipped) != 0 {
 		t.Errorf("left out: %q", skipped)
 	}
@@ -58,10 +54,9 @@ func told(x contract.Exchange) string {
 }
 
 // plain is the API without modules, with the clock and the seed of hosttest.
-func plain(w *fake.Backend, now func() int64) http.Handler {
-	set := native.Modules(w)
+func plain(backend *fake.Backend, now func() int64) http.Handler {
 	return httpfront.New(httpfront.Config{
-		Modules: set,
+		Modules: native.Modules(backend),
 		Now:     func() time.Time { return time.UnixMicro(now()) },
 		Random:  httpfront.Seed(1),
 	})
@@ -78,8 +73,8 @@ func TestContract(t *testing.T) {
 	}
 	for _, e := range engines() {
 		t.Run(e.name, func(t *testing.T) {
-			got := transcript(t, func(w *fake.Backend, now func() int64) http.Handler {
-				return hosttest.Config{Engine: e.new}.Handler(t, dir, w, now)
+			got := transcript(t, func(backend *fake.Backend, now func() int64) http.Handler {
+				return hosttest.Config{Engine: e.new}.Handler(t, dir, backend, now)
 			})
 			if len(got) != len(want) {
 				t.Fatalf("%d exchanges, %d in plain Go", len(got), len(want))

@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 
 	"partneredge/host/hosttest"
-	"partneredge/wasm/contract"
 	"partneredge/wasm/fake"
 )
 
@@ -18,9 +17,9 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	ctx, clock := context.Background(), contract.NewClock()
-	world, demo := fake.NewDemo(clock.Now)
-	api, err := hosttest.Config{}.Open(ctx, dir, world, clock.Now)
+	ctx, clock := context.Background(), fake.NewClock()
+	backend, demo := fake.NewDemo(clock.Now)
+	api, err := hosttest.Config{}.Open(ctx, dir, backend, clock.Now)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -1,8 +1,8 @@
 // Package hosttest runs modules in a test as a node would, with everything they
 // may ask for in memory:
 //
-//	world, demo := fake.NewDemo(clock.Now)
-//	api := hosttest.Handler(t, "build/modules", world, clock.Now)
+//	backend, demo := fake.NewDemo(clock.Now)
+//	api := hosttest.Handler(t, "build/modules", backend, clock.Now)
 //	req.Header.Set("Authorization", "Bearer "+demo.Live); api.ServeHTTP(w, req)
 //
 // The clock is the caller's and the randomness that requests bring starts from a
@@ -49,22 +49,22 @@ type API struct {
 }
 
 // Handler opens every module in dir, NAME.wasm with its manifest NAME.json, and
-// joins them to one handler over the world. now is the clock, in microseconds
+// joins them to one handler over the backend. now is the clock, in microseconds
 // since the Unix epoch. What goes wrong inside is in the test's log. Modules are
 // closed when the test ends. Compiled code is kept beside the modules, in
 // dir/.cache.
-func Handler(t testing.TB, dir string, world *fake.Backend, now func() int64) *API {
+func Handler(t testing.TB, dir string, backend *fake.Backend, now func() int64) *API {
 	t.Helper()
-	return Config{}.Handler(t, dir, world, now)
+	return Config{}.Handler(t, dir, backend, now)
 }
 
 // Handler is as the function of that name.
-func (c Config) Handler(t testing.TB, dir string, world *fake.Backend, now func() int64) *API {
+func (c Config) Handler(t testing.TB, dir string, backend *fake.Backend, now func() int64) *API {
 	t.Helper()
 	if c.Log == nil {
 		c.Log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	}
-	api, err := c.Open(t.Context(), dir, world, now)
+	api, err := c.Open(t.Context(), dir, backend, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func (c Config) Handler(t testing.TB, dir string, world *fake.Backend, now func(
 }
 
 // Open is Handler outside a test: the caller closes what it returns.
-func (c Config) Open(ctx context.Context, dir string, world *fake.Backend, now func() int64) (*API, error) {
+func (c Config) Open(ctx context.Context, dir string, backend *fake.Backend, now func() int64) (*API, error) {
 	if c.Limits.CPU == 0 {
 		c.Limits.CPU = 10 * time.Second
 	}
@@ -86,7 +86,7 @@ func (c Config) Open(ctx context.Context, dir string, world *fake.Backend, now f
 	if err != nil {
 		return nil, err
 	}
-	set, err := c.openAll(ctx, runtime, dir, world)
+	set, err := c.openAll(ctx, runtime, dir, backend)
 	if err != nil {
 		return nil, errors.Join(err, runtime.Close(ctx))
 	}
@@ -101,14 +101,14 @@ func (c Config) Open(ctx context.Context, dir string, world *fake.Backend, now f
 // Close closes the modules. It may be called twice.
 func (a *API) Close(ctx context.Context) error { return a.runtime.Close(ctx) }
 
-func (c Config) openAll(ctx context.Context, runtime *host.Runtime, dir string, world *fake.Backend) (*httpfront.Modules, error) {
+func (c Config) openAll(ctx context.Context, runtime *host.Runtime, dir string, backend *fake.Backend) (*httpfront.Modules, error) {
 	manifests, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
 		return nil, err
 	}
 	set := &httpfront.Modules{Handlers: map[string]httpfront.Module{}}
 	for _, path := range manifests {
-		module, err := c.open(ctx, runtime, path, world)
+		module, err := c.open(ctx, runtime, path, backend)
 		if err != nil {
 			return nil, err
 		}
@@ -125,7 +125,7 @@ func (c Config) openAll(ctx context.Context, runtime *host.Runtime, dir string, 
 	return set, nil
 }
 
-func (c Config) open(ctx context.Context, runtime *host.Runtime, path string, world *fake.Backend) (*host.Module, error) {
+func (c Config) open(ctx context.Context, runtime *host.Runtime, path string, backend *fake.Backend) (*host.Module, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -138,5 +138,5 @@ func (c Config) open(ctx context.Context, runtime *host.Runtime, path string, wo
 	if err != nil {
 		return nil, err
 	}
-	return runtime.Open(ctx, wasm, manifest, Capabilities(world), c.Limits)
+	return runtime.Open(ctx, wasm, manifest, Capabilities(backend), c.Limits)
 }

@@ -11,7 +11,6 @@ import (
 
 	"partneredge/host/hosttest"
 	"partneredge/wasm/abi"
-	"partneredge/wasm/contract"
 	"partneredge/wasm/fake"
 )
 
@@ -32,14 +31,14 @@ func built() (dir string, err error) {
 	return "../../build/modules", nil
 }
 
-// The same requests to the same world get the same answers, identifiers and
+// The same requests to the same backend get the same answers, identifiers and
 // secrets included.
 func TestAnswersAreReproducible(t *testing.T) {
 	dir := build(t)
 	answers := func() (all []byte) {
-		clock := contract.NewClock()
-		world, demo := fake.NewDemo(clock.Now)
-		api := hosttest.Handler(t, dir, world, clock.Now)
+		clock := fake.NewClock()
+		backend, demo := fake.NewDemo(clock.Now)
+		api := hosttest.Handler(t, dir, backend, clock.Now)
 		for _, r := range []struct{ method, path, key, body string }{
 			{"GET", "agents/me", demo.Live, ""},
 			{"GET", "coaching/insights", demo.Test, ""},
@@ -66,12 +65,12 @@ func TestAnswersAreReproducible(t *testing.T) {
 	}
 }
 
-// A world that cannot answer is an answer too.
+// A backend that cannot answer is an answer too.
 func TestOutage(t *testing.T) {
-	clock := contract.NewClock()
-	world, demo := fake.NewDemo(clock.Now)
-	api := hosttest.Handler(t, build(t), world, clock.Now)
-	world.Break(abi.OpKey, abi.CodeUnavailable)
+	clock := fake.NewClock()
+	backend, demo := fake.NewDemo(clock.Now)
+	api := hosttest.Handler(t, build(t), backend, clock.Now)
+	backend.Fail(abi.OpKey, abi.CodeUnavailable)
 	req := httptest.NewRequest("GET", "/api/v2/public/agents/me", nil)
 	req.Header.Set("Authorization", "Bearer "+demo.Live)
 	w := httptest.NewRecorder()

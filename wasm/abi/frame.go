@@ -29,6 +29,8 @@ const (
 	ReadSentinels
 	WriteWebhooks
 	WriteLeads
+
+	AllScopes = ReadAgent | ReadCoaching | ReadSentinels | WriteWebhooks | WriteLeads
 )
 
 // Principal is who a request acts for. It never holds the key itself.

@@ -162,7 +162,7 @@ func withFirings(n int) func(*Session) {
 		for i := range n {
 			list = append(list, Firing{
 				Name: fmt.Sprintf("sentinel_%d", i+1), Action: "task_created",
-				Triggered: base.Add(time.Duration(i) * time.Minute), Data: `{"n":1}`,
+				Triggered: base.Add(time.Duration(i) * time.Minute), Data: []byte(`{"n":1}`),
 			})
 		}
 		s.target.Fixture.Firings(s.T, s.Account, list)
@@ -225,7 +225,7 @@ func sentinels() []Case {
 			var list []Firing
 			for i := range 20 {
 				list = append(list, Firing{
-					Name: fmt.Sprintf("equal_%d", i), Action: "none", Triggered: base.Add(time.Duration(i/10) * time.Microsecond), Data: `{}`,
+					Name: fmt.Sprintf("equal_%d", i), Action: "none", Triggered: base.Add(time.Duration(i/10) * time.Microsecond), Data: []byte(`{}`),
 				})
 			}
 			s.target.Fixture.Firings(s.T, s.Account, list)
@@ -233,7 +233,7 @@ func sentinels() []Case {
 		{Name: "sentinels/trigger_data is as it was given", Setup: func(s *Session) {
 			s.target.Fixture.Firings(s.T, s.Account, []Firing{{
 				Name: "odd \"name\"", Action: "email → sent", Triggered: base,
-				Data: `{"a":{"b":[1,2.5,-3e2,true,null,"x\u0001\"\\/é"]},"":{},"big":9007199254740993}`,
+				Data: []byte(`{"a":{"b":[1,2.5,-3e2,true,null,"x\u0001\"\\/é"]},"":{},"big":9007199254740993}`),
 			}})
 		}, Steps: []Step{get("", `{"firings":[{"id":"<string>","sentinel_name":"odd \"name\"","triggered_at":"<at:2025-03-01T09:00:00Z>",
 			"trigger_data":{"a":{"b":[1,2.5,"<any>",true,null,"x\u0001\"\\/é"]},"":{},"big":9007199254740993},

@@ -1,52 +1,48 @@
-// Package contract is the partner interface as a table of cases: what is sent,
-// and what must come back, for every row of it. The same table judges plain Go
-// handlers, modules under any engine, and a node reached over HTTP.
+// Package contract holds the partner interface as a table of cases: for every
+// rule the requests to send and the answers that must come back. The same table
+// tests plain Go handlers, modules under any engine, and a node over HTTP.
 //
-// Each case works on an account of its own, with keys of its own, from a client
-// address of its own, so cases may run in any order, against a target that has
-// other work, and more than once.
+// Each case has an account, keys and a client address of its own. So cases may
+// run in any order, more than once, and against a target that has other work.
 //
-//	skipped := contract.Run(t, contract.Target{
-//		Send:    contract.Handler(h),
-//		Clients: true,
-//		Fixture: contract.InMemory(world, clock.Now),
-//		Advance: clock.Advance,
-//	})
+//	target := contract.InMemory(t, backend, clock)
+//	target.Send = contract.Handler(h)
+//	skipped := contract.Run(t, target)
 //
-// Every answer, whatever the case, is also held to what all answers have in
-// common: JSON, no more and no less than the contract's fields, the rate-limit
-// headers, and nothing of the key.
+// Whatever the case, every answer must also keep the rules for all answers: it
+// is JSON with exactly the fields of the contract, has the rate-limit headers,
+// and does not contain the key.
 package contract
 
 import (
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
+
+	"partneredge/wasm/sandboxctl"
 )
 
-// Target is what the cases run against.
+// Target is a system under test.
 type Target struct {
 	// Send sends one request as if it came from client.
 	Send func(req *http.Request, client netip.Addr) (*http.Response, error)
-	// Clients tells that Send can choose the client's address. Without it, cases
-	// that fail to authenticate are left out: they would lock out the others.
+	// Clients reports whether Send can choose the client's address. If not, Run
+	// skips the cases that fail to authenticate, as they would lock out the rest.
 	Clients bool
-	// Fixture makes accounts, keys and data.
+	// Fixture creates accounts, keys and data.
 	Fixture Fixture
-	// Advance moves the target's clock; nil when it cannot be moved. Cases that
-	// need it are then left out.
+	// Advance moves the target's clock. If nil, Run skips the cases that need it.
 	Advance func(time.Duration)
-	// Outage cuts the target off from all that it asks for, but for what it
-	// already holds of keys, until end is called; nil when that cannot be done.
-	// Cases that need it are then left out.
+	// Outage cuts the target off from its origin, except for the keys that it
+	// holds, until end is called. If nil, Run skips the cases that need it.
 	Outage func(testing.TB) (end func())
-	// WebhookURL is an address at which the target lets webhooks be
-	// registered; "" means https://1.1.1.1/hooks. No case makes an event after
-	// registering it.
+	// WebhookURL is an address for which the target accepts subscriptions. No case
+	// emits an event after subscribing. Default: https://1.1.1.1/hooks.
 	WebhookURL string
-	// Observe is shown every exchange before it is judged; nil for none.
+	// Observe, if set, is called with every exchange before it is judged.
 	Observe func(testing.TB, Exchange)
 }
 
@@ -59,27 +55,27 @@ type Exchange struct {
 	ResponseBody []byte
 }
 
-// Fixture makes what cases need on the target. Methods end the test when they
-// fail. What they made is there, for the target, when they return.
+// Fixture creates the data of cases on a target. A method that fails ends the
+// test. When a method returns, the target knows of what it created.
 type Fixture interface {
-	// Account makes an account with its agent.
+	// Account creates an account with its agent.
 	Account(testing.TB, Account) (id string)
-	// Key makes an API key and returns its plaintext.
+	// Key creates an API key and returns its plaintext.
 	Key(t testing.TB, accountID string, key Key) (token string)
-	// RevokeKey revokes a key by hand.
+	// RevokeKey revokes a key.
 	RevokeKey(t testing.TB, token string)
 	// Insights adds coaching insights as one coaching run.
 	Insights(t testing.TB, accountID string, insights []Insight)
 	// Firings adds firings of sentinels, in this order.
 	Firings(t testing.TB, accountID string, firings []Firing)
-	// Leads are those that the account has now, in any order.
+	// Leads returns the leads of the account, in any order.
 	Leads(t testing.TB, accountID string) []Lead
-	// Subscriptions are those that the account has now, revoked ones too, in
-	// any order.
+	// Subscriptions returns the subscriptions of the account, including revoked
+	// ones, in any order.
 	Subscriptions(t testing.TB, accountID string) []Subscription
 }
 
-// Account to be made.
+// Account is an account to be created.
 type Account struct {
 	Name  string
 	Live  bool // activation mode "live" rather than "setup"
@@ -87,19 +83,7 @@ type Account struct {
 	Agent string // full name
 }
 
-// State of a key.
-type State int
-
-// States.
-const (
-	Active       State = iota
-	InGrace            // rotated, and still good
-	GraceExpired       // rotated, and no longer good
-	Expired            // past its hard expiry
-	Revoked            // by hand
-)
-
-// Key to be made.
+// Key is an API key to be created.
 type Key struct {
 	Environment string   // "live" or "test"
 	Scopes      []string // such as "read:agent"
@@ -108,55 +92,50 @@ type Key struct {
 	State       State
 }
 
-// Insight to be made.
-type Insight struct {
-	Headline, Detail string
-	Created          time.Time
-}
+// The data of a fixture has the form that the sandbox's commands have.
+type (
+	// State is the state in which a key is created.
+	State = sandboxctl.State
+	// Insight is a coaching insight to be created.
+	Insight = sandboxctl.Insight
+	// Firing is a firing of a sentinel to be created.
+	Firing = sandboxctl.Firing
+	// Lead is a lead that the target has kept.
+	Lead = sandboxctl.Lead
+	// Subscription is a webhook subscription that the target has kept.
+	Subscription = sandboxctl.Subscription
+)
 
-// Firing to be made.
-type Firing struct {
-	Name, Action string
-	Triggered    time.Time
-	Data         string // a JSON object
-}
+// States of a key.
+const (
+	Active       = sandboxctl.Active
+	InGrace      = sandboxctl.InGrace
+	GraceExpired = sandboxctl.GraceExpired
+	Expired      = sandboxctl.Expired
+	Revoked      = sandboxctl.Revoked
+)
 
-// Lead as it was kept.
-type Lead struct {
-	ID, FirstName, LastName, Email, Phone string
-	ConsentStatus, ConsentText            string
-	Captured                              time.Time // zero when not told
-	Environment                           string
-}
-
-// Subscription as it was kept.
-type Subscription struct {
-	ID, TargetURL, Environment string
-	Events                     []string
-	Revoked                    bool
-}
-
-// Need is something that not every target has.
+// Need is a set of abilities that not every target has.
 type Need int
 
-// Needs.
+// Needs; each names the field of Target that provides it.
 const (
 	Clients Need = 1 << iota
-	Clock
+	Clock        // Target.Advance
 	Outage
 )
 
-// Case is one rule of the contract. A name is "area/what".
+// Case is one rule of the contract. Its name has the form "area/rule".
 type Case struct {
 	Name  string
 	Needs Need
-	Setup func(*Session) // before the first step; nil for nothing
+	Setup func(*Session) // runs before the first step; may be nil
 	Steps []Step
-	Then  func(*Session) // after the last step; nil for nothing
+	Then  func(*Session) // runs after the last step; may be nil
 }
 
-// Run runs every case, each as a subtest, and returns the names of those that
-// it left out because of what the target lacks.
+// Run runs every case as a subtest and returns the names of those that it
+// skipped because the target lacks what they need.
 func Run(t *testing.T, target Target) (skipped []string) {
 	t.Helper()
 	if target.WebhookURL == "" {
@@ -172,8 +151,8 @@ func Run(t *testing.T, target Target) (skipped []string) {
 	if target.Outage != nil {
 		has |= Outage
 	}
-	// Somewhere in 127/8, so that a second run against the same target does not
-	// meet the lockouts of the first.
+	// A random network in 127/8, so that a second run against the same target does
+	// not meet the lockouts of the first.
 	client := netip.AddrFrom4([4]byte{127, byte(1 + rand.IntN(250)), byte(rand.IntN(256)), 0})
 	for _, c := range Cases() {
 		if c.Needs&^has != 0 {
@@ -188,14 +167,10 @@ func Run(t *testing.T, target Target) (skipped []string) {
 	return skipped
 }
 
-// Cases returns the whole table.
+// Cases returns all cases.
 func Cases() []Case {
-	var all []Case
-	for _, part := range [][]Case{
+	return slices.Concat(
 		authentication(), authorization(), rateLimit(), requests(), agents(),
 		coaching(), sentinels(), subscribe(), targets(), revoke(), leads(), leadFields(), outages(),
-	} {
-		all = append(all, part...)
-	}
-	return all
+	)
 }

@@ -21,11 +21,11 @@ import (
 	"partneredge/wasm/pipeline"
 )
 
-// native is the pipeline and the handlers over a world, without modules, joined
-// as a host joins them.
+// native serves the partner API by the pipeline and the handlers over a backend,
+// without modules and without httpfront.
 type native struct {
-	w   *fake.Backend
-	now func() int64
+	backend *fake.Backend
+	now     func() int64
 }
 
 func (n native) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -38,10 +38,10 @@ func (n native) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		req.Headers = append(req.Headers, abi.Header{Name: "authorization", Value: value})
 	}
 	var gate, resp abi.Response
-	pipeline.Handle(&req, &gate, n.w)
+	pipeline.Handle(&req, &gate, n.backend)
 	body, err := io.ReadAll(r.Body)
 	req.Headers, req.Body, req.Param, req.Principal = nil, body, gate.Param, gate.Principal
-	view := n.w.For(req.Principal)
+	view := n.backend.For(req.Principal)
 	switch {
 	case err != nil:
 		answer.Internal(&resp)
@@ -73,17 +73,13 @@ func (n native) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestNative(t *testing.T) {
-	clock := contract.NewClock()
-	w := fake.New(clock.Now)
+	clock := fake.NewClock()
+	backend := fake.New(clock.Now)
 	seen := map[int]int{}
-	skipped := contract.Run(t, contract.Target{
-		Send:    contract.Handler(native{w, clock.Now}),
-		Clients: true,
-		Fixture: contract.InMemory(w, clock.Now),
-		Advance: clock.Advance,
-		Outage:  contract.OutageOf(w),
-		Observe: func(_ testing.TB, x contract.Exchange) { seen[x.Response.StatusCode]++ },
-	})
+	target := contract.InMemory(t, backend, clock)
+	target.Send = contract.Handler(native{backend, clock.Now})
+	target.Observe = func(_ testing.TB, x contract.Exchange) { seen[x.Response.StatusCode]++ }
+	skipped := contract.Run(t, target)
 	if len(skipped) != 0 {
 		t.Errorf("left out: %q", skipped)
 	}
@@ -97,14 +93,13 @@ func TestNative(t *testing.T) {
 // A target over HTTP that can neither move its clock nor be cut off runs the
 // rest, and says what it left out.
 func TestServer(t *testing.T) {
-	clock := contract.NewClock()
-	w := fake.New(clock.Now)
-	server := serve(t, native{w, clock.Now})
-	skipped := contract.Run(t, contract.Target{
-		Send:    contract.Server(server, nil),
-		Clients: true,
-		Fixture: contract.InMemory(w, clock.Now),
-	})
+	clock := fake.NewClock()
+	backend := fake.New(clock.Now)
+	server := httptest.NewServer(native{backend, clock.Now})
+	defer server.Close()
+	target := contract.InMemory(t, backend, clock)
+	target.Send, target.Advance, target.Outage = contract.Server(server.URL, nil), nil, nil
+	skipped := contract.Run(t, target)
 	want := 0
 	for _, c := range contract.Cases() {
 		if c.Needs&(contract.Clock|contract.Outage) != 0 {
@@ -130,12 +125,4 @@ func TestNamesDiffer(t *testing.T) {
 			t.Errorf("%s does nothing", c.Name)
 		}
 	}
-}
-
-// serve listens on loopback until the test ends.
-func serve(t *testing.T, h http.Handler) (base string) {
-	t.Helper()
-	server := httptest.NewServer(h)
-	t.Cleanup(server.Close)
-	return server.URL
 }

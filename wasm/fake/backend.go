@@ -1,12 +1,12 @@
-// Package fake is an in-memory fake of all that modules may ask for: keys, rate
-// limits, lockouts, accounts, subscriptions and leads. It answers everything
-// that the pipeline and the handlers may ask, by the rules of the real stores,
-// so that they can be run in a test, under any engine, or inside one
-// self-contained WASI program.
+// Package fake is an in-memory fake of everything that modules may ask their
+// host for: keys, rate limits, lockouts, account data, subscriptions and leads.
+// It follows the rules of the real stores, so the pipeline and the handlers can
+// run on it in a test, under any engine, or inside one self-contained WASI
+// program.
 //
-// It asks nothing of an operating system. The clock is given, and what it
-// makes, keys and identifiers, comes from a fixed seed: the same calls make the
-// same world. Nothing in it is secret, and nothing is ever thrown away.
+// The fake needs no operating system. The caller supplies the clock, and keys
+// and identifiers come from a fixed seed, so the same calls always create the
+// same records. It keeps no secrets and deletes nothing.
 package fake
 
 import (
@@ -28,103 +28,105 @@ const (
 	Year   = 365 * Day
 )
 
-// Backend holds everything. It may be used from many goroutines at once; its
-// exported fields are set before the first use.
+// Backend holds all records. Its methods may be called from many goroutines at
+// once; its exported fields must be set before the first call.
 type Backend struct {
-	// Lockouts says when an address is locked out. The zero value means 20
-	// failures within 5 minutes, for 15 minutes.
-	Lockouts LockoutRule
-	// MaxSubscriptions an account may have that are not revoked; 0 means 100.
-	MaxSubscriptions int
-	// Guard tells why a host may not be a webhook target, "" when it may; nil
-	// means PublicOnly. host is as targeturl.Parse returns it.
+	// Guard returns the reason why a host may not be a webhook target, "" if it
+	// may. host is in the form that targeturl.Parse returns. Default: PublicOnly.
 	Guard func(host string) (reason string)
 
 	now func() int64
 
 	mu       sync.Mutex
 	random   *rand.ChaCha8
-	broken   map[abi.Op]abi.Code
-	isolated bool
+	failures map[abi.Op]abi.Code // what each operation fails with, see Fail
+	outage   bool
 	accounts map[string]*account
 	tokens   map[string]*abi.Key // by plaintext
 	keys     map[string]*abi.Key // by id
 	buckets  map[string]*bucket
-	failures map[string]*failures
+	lockouts map[string]*lockout
 }
 
-// account is one account and all that it owns; lists are in the order made or,
-// where they have a time of their own, newest first.
+// account is one account with everything that it owns. Insights and firings are
+// newest first, subscriptions and leads in the order of creation.
 type account struct {
 	profile       abi.Profile
 	insights      []abi.Insight
 	firings       []abi.Firing
 	subscriptions []*Subscription
 	leads         []Lead
-	firsts        map[string]first // by key id and idempotency key
+	idempotency   map[string]idempotency // by key id and idempotency key
 }
 
-// New makes an empty world. now is in microseconds since the Unix epoch.
+// New returns a Backend without records. now is in microseconds since the Unix
+// epoch.
 func New(now func() int64) *Backend {
 	return &Backend{
+		Guard:    PublicOnly,
 		now:      now,
 		random:   rand.NewChaCha8([32]byte{}),
-		broken:   map[abi.Op]abi.Code{},
+		failures: map[abi.Op]abi.Code{},
 		accounts: map[string]*account{},
 		tokens:   map[string]*abi.Key{},
 		keys:     map[string]*abi.Key{},
 		buckets:  map[string]*bucket{},
-		failures: map[string]*failures{},
+		lockouts: map[string]*lockout{},
 	}
 }
 
-// AddAccount makes an account. What p leaves out is made up: both ids, joined
-// (now), and mode ("setup"). It returns the account as it is now.
-func (w *Backend) AddAccount(p abi.Profile) abi.Profile {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// AddAccount creates an account and returns it. Fields that p leaves out get
+// defaults: both ids are generated, Joined is now, and Mode is "setup".
+func (b *Backend) AddAccount(p abi.Profile) abi.Profile {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if p.AgentID == "" {
-		p.AgentID = w.newID("agt")
+		p.AgentID = b.newID("agt")
 	}
 	if p.AccountID == "" {
-		p.AccountID = w.newID("acc")
+		p.AccountID = b.newID("acc")
 	}
 	if p.Joined == 0 {
-		p.Joined = w.now()
+		p.Joined = b.now()
 	}
 	if p.Mode == "" {
 		p.Mode = "setup"
 	}
-	w.accounts[p.AccountID] = &account{profile: p}
+	b.accounts[p.AccountID] = &account{profile: p}
 	return p
 }
 
-// Break makes every later call of op fail with code; code 0 mends it.
-func (w *Backend) Break(op abi.Op, code abi.Code) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.broken[op] = code
+// Fail makes every later call of op fail with code. Code 0 ends that.
+func (b *Backend) Fail(op abi.Op, code abi.Code) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failures[op] = code
 }
 
-// Isolate makes the world answer abi.CodeUnavailable for keys that it does not
-// have, as a node does that cannot ask whether there is such a key.
-func (w *Backend) Isolate(isolated bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.isolated = isolated
+// SetOutage starts or ends an outage of the origin. During an outage every
+// operation that needs the origin fails with abi.CodeUnavailable. Keys that the
+// Backend has stay usable, as on a node that holds a replica of them; other
+// keys cannot be looked up.
+func (b *Backend) SetOutage(on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.outage = on
 }
 
-// failing is the error that op was told to fail with.
-func (w *Backend) failing(op abi.Op) error {
-	if code := w.broken[op]; code != 0 {
+// failure returns the error that a call of op must fail with. b.mu is held.
+func (b *Backend) failure(op abi.Op) error {
+	if code := b.failures[op]; code != 0 {
 		return code
+	}
+	if b.outage && (op.Needs() == abi.Views || op.Needs() == abi.Subscriptions) {
+		return abi.CodeUnavailable
 	}
 	return nil
 }
 
-// newID is called with w.mu held.
-func (w *Backend) newID(prefix string) string {
+// newID returns a new identifier. b.mu is held.
+func (b *Backend) newID(prefix string) string {
 	var random [10]byte
-	_, _ = w.random.Read(random[:]) // never fails, says its documentation
-	return typeid.Make(prefix, w.now()/1000, random)
+	_, _ = b.random.Read(random[:]) // documented never to fail
+	return typeid.Make(prefix, b.now()/1000, random)
 }

@@ -20,7 +20,7 @@ func (c *clock) now() int64 { return c.at }
 
 func TestDemoIsTheSameEveryTime(t *testing.T) {
 	_, first := NewDemo(func() int64 { return start })
-	w, second := NewDemo(func() int64 { return start + Day })
+	backend, second := NewDemo(func() int64 { return start + Day })
 	if first.Live != second.Live || first.Test != second.Test {
 		t.Error("keys differ")
 	}
@@ -28,7 +28,7 @@ func TestDemoIsTheSameEveryTime(t *testing.T) {
 		if got, ok := apikey.Parse(token); !ok || got != env {
 			t.Errorf("%s is no %s key", token, env)
 		}
-		if k, err := w.Key(token); err != nil || k.AccountID != second.AccountID || k.Scopes != AllScopes {
+		if k, err := backend.Key(token); err != nil || k.AccountID != second.AccountID || k.Scopes != abi.AllScopes {
 			t.Errorf("key %+v, %v", k, err)
 		}
 	}
@@ -36,37 +36,37 @@ func TestDemoIsTheSameEveryTime(t *testing.T) {
 
 func TestKeys(t *testing.T) {
 	c := &clock{start}
-	w := New(c.now)
-	p := w.AddAccount(abi.Profile{})
-	token, made := w.AddKey(abi.Key{AccountID: p.AccountID, Allowlist: []string{"10.0.0.0/8"}})
-	next, err := w.RotateKey(made.ID, Minute)
+	backend := New(c.now)
+	p := backend.AddAccount(abi.Profile{})
+	token, made := backend.AddKey(abi.Key{AccountID: p.AccountID, Allowlist: []string{"10.0.0.0/8"}})
+	next, err := backend.RotateKey(made.ID, Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k, err := w.Key(token); err != nil || k.GraceUntil != start+Minute || k.RateLimit != 100 || k.Expires != start+Year {
+	if k, err := backend.Key(token); err != nil || k.GraceUntil != start+Minute || k.RateLimit != 100 || k.Expires != start+Year {
 		t.Errorf("old key %+v, %v", k, err)
 	}
-	successor, err := w.Key(next)
+	successor, err := backend.Key(next)
 	if err != nil || successor.GraceUntil != 0 || successor.ID == made.ID || len(successor.Allowlist) != 1 {
 		t.Errorf("new key %+v, %v", successor, err)
 	}
-	if err := w.RevokeKey(successor.ID); err != nil {
+	if err := backend.RevokeKey(successor.ID); err != nil {
 		t.Fatal(err)
 	}
 	c.at++
-	if err := w.RevokeKey(successor.ID); err != nil {
+	if err := backend.RevokeKey(successor.ID); err != nil {
 		t.Fatal(err)
 	}
-	if successor, _ = w.Key(next); successor.Revoked != start {
+	if successor, _ = backend.Key(next); successor.Revoked != start {
 		t.Errorf("revoked at %d, want the first time, %d", successor.Revoked, start)
 	}
-	if _, err := w.Key("svc_live_x"); err != abi.CodeNotFound {
+	if _, err := backend.Key("svc_live_x"); err != abi.CodeNotFound {
 		t.Errorf("unknown key: %v", err)
 	}
-	if err := w.RevokeKey("key_x"); err != abi.CodeNotFound {
+	if err := backend.RevokeKey("key_x"); err != abi.CodeNotFound {
 		t.Errorf("revoke of nothing: %v", err)
 	}
-	if _, err := w.RotateKey("key_x", 0); err != abi.CodeNotFound {
+	if _, err := backend.RotateKey("key_x", 0); err != abi.CodeNotFound {
 		t.Errorf("rotation of nothing: %v", err)
 	}
 }
@@ -76,12 +76,12 @@ func TestKeys(t *testing.T) {
 func TestBucket(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := &clock{start}
-		w := New(c.now)
+		backend := New(c.now)
 		limit := rapid.IntRange(1, 1000).Draw(t, "limit")
 		allowed := 0
 		for _, step := range rapid.SliceOf(rapid.Int64Range(0, 90*Second)).Draw(t, "steps") {
 			c.at += step
-			b, err := w.Take("k", limit)
+			b, err := backend.Take("k", limit)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -97,18 +97,18 @@ func TestBucket(t *testing.T) {
 		}
 		var b abi.Bucket
 		for ok := true; ok; ok = b.Allowed {
-			b, _ = w.Take("k", limit)
+			b, _ = backend.Take("k", limit)
 		}
 		c.at += (b.RetryMS - 1) * 1000
-		if b, _ = w.Take("k", limit); b.Allowed {
+		if b, _ = backend.Take("k", limit); b.Allowed {
 			t.Fatal("let through before the time told")
 		}
 		c.at += 1000
-		if b, _ = w.Take("k", limit); !b.Allowed {
+		if b, _ = backend.Take("k", limit); !b.Allowed {
 			t.Fatal("not let through at the time told")
 		}
 		c.at += b.ResetMS * 1000
-		if b, _ = w.Take("k", limit); b.Remaining != limit-1 {
+		if b, _ = backend.Take("k", limit); b.Remaining != limit-1 {
 			t.Fatalf("%d left of a bucket that was to be full, of %d", b.Remaining, limit)
 		}
 	})
@@ -116,27 +116,27 @@ func TestBucket(t *testing.T) {
 
 func TestBucketClock(t *testing.T) {
 	c := &clock{start}
-	w := New(c.now)
+	backend := New(c.now)
 	var b abi.Bucket
 	for range 2 {
-		b, _ = w.Take("k", 2)
+		b, _ = backend.Take("k", 2)
 	}
 	c.at -= Day
-	if b, _ = w.Take("k", 2); b.Allowed {
+	if b, _ = backend.Take("k", 2); b.Allowed {
 		t.Error("a clock put back filled the bucket")
 	}
 	c.at += 300 * Year
-	if b, _ = w.Take("k", 2); !b.Allowed || b.Remaining != 1 {
+	if b, _ = backend.Take("k", 2); !b.Allowed || b.Remaining != 1 {
 		t.Errorf("after very long: %+v", b)
 	}
 }
 
 func TestLockout(t *testing.T) {
 	c := &clock{start}
-	w := New(c.now)
+	backend := New(c.now)
 	fail := func(client string, n int) (ms int64) {
 		for range n {
-			ms, _ = w.Failure(client)
+			ms, _ = backend.Failure(client)
 		}
 		return ms
 	}
@@ -147,15 +147,15 @@ func TestLockout(t *testing.T) {
 	if ms := fail("10.0.0.1", 1); ms != 15*60_000 {
 		t.Fatalf("the 20th locks out for %d ms", ms)
 	}
-	if ms, _ := w.Lockout("10.0.0.2"); ms != 0 {
+	if ms, _ := backend.Lockout("10.0.0.2"); ms != 0 {
 		t.Error("another address is locked out too")
 	}
 	c.at += 15*Minute - 1
-	if ms, _ := w.Lockout("10.0.0.1"); ms != 1 {
+	if ms, _ := backend.Lockout("10.0.0.1"); ms != 1 {
 		t.Errorf("%d ms left a microsecond before the end, want 1", ms)
 	}
 	c.at++
-	if ms, _ := w.Lockout("10.0.0.1"); ms != 0 {
+	if ms, _ := backend.Lockout("10.0.0.1"); ms != 0 {
 		t.Errorf("%d ms left at the end", ms)
 	}
 
@@ -169,11 +169,11 @@ func TestLockout(t *testing.T) {
 	if ms := fail("2001:db8:1:2:ffff::9", 10); ms == 0 {
 		t.Error("one /64 was counted as two addresses")
 	}
-	if ms, _ := w.Lockout("2001:db8:1:3::1"); ms != 0 {
+	if ms, _ := backend.Lockout("2001:db8:1:3::1"); ms != 0 {
 		t.Error("the next /64 is locked out too")
 	}
 	fail("::ffff:10.0.0.4", 20)
-	if ms, _ := w.Lockout("::ffff:10.0.0.5"); ms != 0 {
+	if ms, _ := backend.Lockout("::ffff:10.0.0.5"); ms != 0 {
 		t.Error("all of IPv4 is locked out as one /64")
 	}
 }
@@ -182,12 +182,12 @@ func TestLockout(t *testing.T) {
 // and pages of any size show each exactly once.
 func TestFiringsPage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := New(func() int64 { return start })
-		p := w.AddAccount(abi.Profile{})
-		v := w.For(abi.Principal{AccountID: p.AccountID})
+		backend := New(func() int64 { return start })
+		p := backend.AddAccount(abi.Profile{})
+		v := backend.For(abi.Principal{AccountID: p.AccountID})
 		times := rapid.SliceOf(rapid.Int64Range(start, start+6)).Draw(t, "times")
 		for _, at := range times {
-			if _, err := w.AddFiring(p.AccountID, abi.Firing{Triggered: at}); err != nil {
+			if _, err := backend.AddFiring(p.AccountID, abi.Firing{Triggered: at}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -218,15 +218,15 @@ func TestFiringsPage(t *testing.T) {
 }
 
 func TestInsights(t *testing.T) {
-	w := New(func() int64 { return start })
-	p := w.AddAccount(abi.Profile{})
-	v := w.For(abi.Principal{AccountID: p.AccountID})
+	backend := New(func() int64 { return start })
+	p := backend.AddAccount(abi.Profile{})
+	v := backend.For(abi.Principal{AccountID: p.AccountID})
 	var list abi.Insights
 	if err := v.Insights(0, 10, &list); err != nil || list.History {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	for i := range int64(3) {
-		_, _ = w.AddInsight(p.AccountID, abi.Insight{Headline: strconv.FormatInt(i, 10), Created: start + i})
+		_, _ = backend.AddInsight(p.AccountID, abi.Insight{Headline: strconv.FormatInt(i, 10), Created: start + i})
 	}
 	if _ = v.Insights(start, 10, &list); len(list.Items) != 2 || list.Items[0].Headline != "2" {
 		t.Errorf("after start: %+v", list)
@@ -234,16 +234,16 @@ func TestInsights(t *testing.T) {
 	if _ = v.Insights(start+2, 10, &list); len(list.Items) != 0 || !list.History {
 		t.Errorf("after the last: %+v", list)
 	}
-	if err := w.For(abi.Principal{AccountID: "acc_x"}).Insights(0, 1, &list); err != abi.CodeNotFound {
+	if err := backend.For(abi.Principal{AccountID: "acc_x"}).Insights(0, 1, &list); err != abi.CodeNotFound {
 		t.Errorf("unknown account: %v", err)
 	}
 }
 
 func TestSubscriptions(t *testing.T) {
 	c := &clock{start}
-	w := New(c.now)
-	p, other := w.AddAccount(abi.Profile{}), w.AddAccount(abi.Profile{})
-	v := w.For(abi.Principal{AccountID: p.AccountID, Environment: abi.EnvTest})
+	backend := New(c.now)
+	p, other := backend.AddAccount(abi.Profile{}), backend.AddAccount(abi.Profile{})
+	v := backend.For(abi.Principal{AccountID: p.AccountID, Environment: abi.EnvTest})
 	add := func(id, target string) (string, error) {
 		return v.Subscribe(&abi.Subscription{ID: id, Target: target, Events: []string{"sentinel.fired"}})
 	}
@@ -255,7 +255,7 @@ func TestSubscriptions(t *testing.T) {
 	if _, err := add("whs_more", "https://example.com/"); err != abi.CodeLimit {
 		t.Errorf("one too many: %v", err)
 	}
-	if _, err := w.For(abi.Principal{AccountID: other.AccountID}).Revoke("whs_1"); err != abi.CodeNotFound {
+	if _, err := backend.For(abi.Principal{AccountID: other.AccountID}).Revoke("whs_1"); err != abi.CodeNotFound {
 		t.Errorf("revoked by another account: %v", err)
 	}
 	for _, want := range []bool{false, true} {
@@ -267,7 +267,7 @@ func TestSubscriptions(t *testing.T) {
 	if reason, err := add("whs_more", "https://example.com/"); reason != "" || err != nil {
 		t.Errorf("with room again: %s, %v", reason, err)
 	}
-	list := w.Subscriptions(p.AccountID)
+	list := backend.Subscriptions(p.AccountID)
 	if len(list) != 101 || list[0].Revoked != start || list[0].Environment != abi.EnvTest {
 		t.Errorf("%d kept, the first %+v", len(list), list[0])
 	}
@@ -290,9 +290,9 @@ func TestGuard(t *testing.T) {
 
 // What is kept must not change when the request's bytes do.
 func TestKeptApart(t *testing.T) {
-	w := New(func() int64 { return start })
-	p := w.AddAccount(abi.Profile{})
-	v := w.For(abi.Principal{AccountID: p.AccountID})
+	backend := New(func() int64 { return start })
+	p := backend.AddAccount(abi.Profile{})
+	v := backend.For(abi.Principal{AccountID: p.AccountID})
 	frame := (&abi.Lead{ID: "lead_1", FirstName: "Ana", Email: "a@example.com"}).Append(nil)
 	var lead abi.Lead
 	if err := lead.Parse(frame); err != nil {
@@ -304,19 +304,19 @@ func TestKeptApart(t *testing.T) {
 		}
 	}
 	clear(frame)
-	if kept := w.Leads(p.AccountID); len(kept) != 1 || kept[0].ID != "lead_1" || kept[0].FirstName != "Ana" {
+	if kept := backend.Leads(p.AccountID); len(kept) != 1 || kept[0].ID != "lead_1" || kept[0].FirstName != "Ana" {
 		t.Errorf("%+v", kept)
 	}
 }
 
-func TestBreak(t *testing.T) {
-	w, d := NewDemo(func() int64 { return start })
-	v := w.For(abi.Principal{AccountID: d.AccountID})
+func TestFail(t *testing.T) {
+	backend, d := NewDemo(func() int64 { return start })
+	v := backend.For(abi.Principal{AccountID: d.AccountID})
 	for op, call := range map[abi.Op]func() error{
-		abi.OpLockout:   func() error { _, err := w.Lockout("::1"); return err },
-		abi.OpFailure:   func() error { _, err := w.Failure("::1"); return err },
-		abi.OpKey:       func() error { _, err := w.Key(d.Live); return err },
-		abi.OpTake:      func() error { _, err := w.Take("k", 1); return err },
+		abi.OpLockout:   func() error { _, err := backend.Lockout("::1"); return err },
+		abi.OpFailure:   func() error { _, err := backend.Failure("::1"); return err },
+		abi.OpKey:       func() error { _, err := backend.Key(d.Live); return err },
+		abi.OpTake:      func() error { _, err := backend.Take("k", 1); return err },
 		abi.OpProfile:   func() error { _, err := v.Profile(); return err },
 		abi.OpInsights:  func() error { return v.Insights(0, 1, &abi.Insights{}) },
 		abi.OpFirings:   func() error { return v.Firings(0, 1, &abi.Firings{}) },
@@ -326,42 +326,42 @@ func TestBreak(t *testing.T) {
 		abi.OpLeadOnce:  func() error { _, err := v.LeadOnce(&abi.Once{}); return err },
 	} {
 		if err := call(); err == abi.CodeUnavailable {
-			t.Errorf("op %d fails before it is broken", op)
+			t.Errorf("op %d fails before Fail", op)
 		}
-		w.Break(op, abi.CodeUnavailable)
+		backend.Fail(op, abi.CodeUnavailable)
 		if err := call(); err != abi.CodeUnavailable {
-			t.Errorf("op %d broken: %v", op, err)
+			t.Errorf("op %d: %v after Fail", op, err)
 		}
-		w.Break(op, 0)
+		backend.Fail(op, 0)
 		if err := call(); err == abi.CodeUnavailable {
-			t.Errorf("op %d fails after it is mended", op)
+			t.Errorf("op %d still fails", op)
 		}
 	}
 }
 
 func TestManyAtOnce(t *testing.T) {
-	w, d := NewDemo(func() int64 { return start })
-	v := w.For(abi.Principal{AccountID: d.AccountID})
+	backend, d := NewDemo(func() int64 { return start })
+	v := backend.For(abi.Principal{AccountID: d.AccountID})
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
 			id := strconv.Itoa(i)
 			for j := range 50 {
-				_, _ = w.Failure("10.0.0." + id)
-				_, _ = w.Key(d.Live)
-				_, _ = w.Take("k", 100)
+				_, _ = backend.Failure("10.0.0." + id)
+				_, _ = backend.Key(d.Live)
+				_, _ = backend.Take("k", 100)
 				_ = v.Firings(0, 10, &abi.Firings{})
-				_, _ = w.AddFiring(d.AccountID, abi.Firing{Triggered: start})
+				_, _ = backend.AddFiring(d.AccountID, abi.Firing{Triggered: start})
 				_ = v.Lead(&abi.Lead{ID: "lead_" + id + "_" + strconv.Itoa(j)})
 			}
 		})
 	}
 	wg.Wait()
 	var b abi.Bucket
-	if b, _ = w.Take("k", 100); b.Allowed {
+	if b, _ = backend.Take("k", 100); b.Allowed {
 		t.Error("more than 100 let through")
 	}
-	if n := len(w.Leads(d.AccountID)); n != 400 {
+	if n := len(backend.Leads(d.AccountID)); n != 400 {
 		t.Errorf("%d leads kept, want 400", n)
 	}
 }

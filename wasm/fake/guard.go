@@ -9,9 +9,9 @@ import (
 	"partneredge/wasm/targeturl"
 )
 
-// PublicOnly is the guard of a world without a network: an address literal must
-// be public by the lists of code.dny.dev/ssrf. A name is taken for public, but
-// for those under .invalid, which never resolve (RFC 6761).
+// PublicOnly is a webhook guard that needs no network. An address literal must
+// be public by the lists of code.dny.dev/ssrf. A name counts as public unless
+// it ends in .invalid, which never resolves (RFC 6761).
 func PublicOnly(host string) (reason string) {
 	addr, err := netip.ParseAddr(host)
 	if err != nil {

@@ -2,23 +2,24 @@ package fake
 
 import (
 	"slices"
-	"strings"
 
 	"partneredge/wasm/abi"
 	"partneredge/wasm/apikey"
 )
 
-// AllScopes that a key can have.
-const AllScopes = abi.ReadAgent | abi.ReadCoaching | abi.ReadSentinels | abi.WriteWebhooks | abi.WriteLeads
+// AddKey creates a key of k.AccountID and returns its plaintext and its record.
+// Fields that k leaves out get defaults: the id is generated, the environment
+// is live, the rate limit is 100, and the key expires in a year. Scopes and
+// Allowlist are used as they are.
+func (b *Backend) AddKey(k abi.Key) (token string, created abi.Key) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.addKey(k)
+}
 
-// AddKey makes a key of k.AccountID and returns its plaintext and the record.
-// What k leaves out is made up: the id, environment (live), rate limit (100)
-// and expiry (a year from now). Scopes and allowlist are taken as they are.
-func (w *Backend) AddKey(k abi.Key) (token string, made abi.Key) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (b *Backend) addKey(k abi.Key) (token string, created abi.Key) {
 	if k.ID == "" {
-		k.ID = w.newID("key")
+		k.ID = b.newID("key")
 	}
 	if k.Environment == "" {
 		k.Environment = abi.EnvLive
@@ -27,57 +28,57 @@ func (w *Backend) AddKey(k abi.Key) (token string, made abi.Key) {
 		k.RateLimit = 100
 	}
 	if k.Expires == 0 {
-		k.Expires = w.now() + Year
+		k.Expires = b.now() + Year
 	}
 	for token == "" {
 		var random [apikey.RandomSize]byte
-		_, _ = w.random.Read(random[:])
+		_, _ = b.random.Read(random[:])
 		token = apikey.Mint(k.Environment, &random)
 	}
-	w.tokens[token], w.keys[k.ID] = &k, &k
+	b.tokens[token], b.keys[k.ID] = &k, &k
 	return token, k
 }
 
-// RotateKey makes a successor of a key and ends the key itself after grace
-// microseconds. abi.CodeNotFound when there is no such key.
-func (w *Backend) RotateKey(id string, grace int64) (token string, err error) {
-	w.mu.Lock()
-	old := w.keys[id]
+// RotateKey creates a successor of a key. The old key stays valid for grace
+// microseconds. The error is abi.CodeNotFound if there is no such key.
+func (b *Backend) RotateKey(id string, grace int64) (token string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	old := b.keys[id]
 	if old == nil {
-		w.mu.Unlock()
 		return "", abi.CodeNotFound
 	}
-	old.GraceUntil = w.now() + grace
+	old.GraceUntil = b.now() + grace
 	next := *old
-	w.mu.Unlock()
 	next.ID, next.GraceUntil, next.Expires = "", 0, 0
-	token, _ = w.AddKey(next)
+	token, _ = b.addKey(next)
 	return token, nil
 }
 
-// RevokeKey ends a key at once. abi.CodeNotFound when there is no such key.
-func (w *Backend) RevokeKey(id string) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	k := w.keys[id]
+// RevokeKey ends a key at once. The error is abi.CodeNotFound if there is no
+// such key.
+func (b *Backend) RevokeKey(id string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	k := b.keys[id]
 	if k == nil {
 		return abi.CodeNotFound
 	}
 	if k.Revoked == 0 {
-		k.Revoked = w.now()
+		k.Revoked = b.now()
 	}
 	return nil
 }
 
-// Key reads the record of a bearer token.
-func (w *Backend) Key(token string) (abi.Key, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err := w.failing(abi.OpKey); err != nil {
+// Key returns the record of a bearer token.
+func (b *Backend) Key(token string) (abi.Key, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.failure(abi.OpKey); err != nil {
 		return abi.Key{}, err
 	}
-	k := w.tokens[token]
-	if k == nil && w.isolated {
+	k := b.tokens[token]
+	if k == nil && b.outage {
 		return abi.Key{}, abi.CodeUnavailable
 	}
 	if k == nil {
@@ -86,54 +87,4 @@ func (w *Backend) Key(token string) (abi.Key, error) {
 	key := *k
 	key.Allowlist = slices.Clone(k.Allowlist)
 	return key, nil
-}
-
-// bucket is a token bucket in whole numbers: level counts units of which
-// unitsAToken are one token, and each microsecond adds as many units as the
-// key may have requests a minute. So nothing is ever rounded.
-type bucket struct {
-	level int64
-	at    int64
-}
-
-const unitsAToken = 60_000_000
-
-// Take spends one token of a key's bucket, which holds limit tokens.
-func (w *Backend) Take(keyID string, limit int) (abi.Bucket, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err := w.failing(abi.OpTake); err != nil {
-		return abi.Bucket{}, err
-	}
-	now := w.now()
-	rate, full := int64(limit), int64(limit)*unitsAToken
-	b := w.buckets[keyID]
-	if b == nil {
-		b = &bucket{level: full, at: now}
-		w.buckets[strings.Clone(keyID)] = b
-	}
-	// A full minute fills any bucket; more would overflow. A clock that was put
-	// back adds nothing.
-	b.level = min(b.level+rate*min(max(now-b.at, 0), Minute), full)
-	b.at = now
-
-	into := abi.Bucket{Limit: limit}
-	if b.level >= unitsAToken {
-		b.level -= unitsAToken
-		into.Allowed = true
-	} else {
-		into.RetryMS = millisFor(unitsAToken-b.level, rate)
-	}
-	into.Remaining = int(b.level / unitsAToken)
-	into.ResetMS = millisFor(full-b.level, rate)
-	return into, nil
-}
-
-// millisFor is how long units take to flow in, rounded up; a minute when
-// nothing flows.
-func millisFor(units, rate int64) int64 {
-	if rate == 0 {
-		return 60_000
-	}
-	return (units + rate*1000 - 1) / (rate * 1000)
 }

@@ -7,70 +7,59 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// LockoutRule says when an address is locked out: at Failures failed
-// authentications within Window, for Length; both in microseconds. A zero field
-// means its default: 20, 5 minutes, 15 minutes.
-type LockoutRule struct {
-	Failures       int
-	Window, Length int64
+// The lockout rule: an address with maxFailures failed authentications within
+// failureWindow is locked out for lockoutTime, both in microseconds.
+const (
+	maxFailures   = 20
+	failureWindow = 5 * Minute
+	lockoutTime   = 15 * Minute
+)
+
+// lockout is the state of one network.
+type lockout struct {
+	failures []int64 // times, newest last
+	until    int64   // end of the lockout
 }
 
-// failures of one address.
-type failures struct {
-	at    []int64 // newest last, none older than the window when one is added
-	until int64   // locked out until then
-}
-
-// Lockout is for how many milliseconds the client is still locked out.
-func (w *Backend) Lockout(client string) (int64, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err := w.failing(abi.OpLockout); err != nil {
+// Lockout returns for how many milliseconds the client is still locked out.
+func (b *Backend) Lockout(client string) (int64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.failure(abi.OpLockout); err != nil {
 		return 0, err
 	}
-	f := w.failures[network(client)]
-	if f == nil {
+	l := b.lockouts[network(client)]
+	if l == nil {
 		return 0, nil
 	}
-	return millis(f.until - w.now()), nil
+	return millis(l.until - b.now()), nil
 }
 
-// Failure counts a failed authentication.
-func (w *Backend) Failure(client string) (int64, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err := w.failing(abi.OpFailure); err != nil {
+// Failure counts a failed authentication and returns what Lockout then would.
+func (b *Backend) Failure(client string) (int64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.failure(abi.OpFailure); err != nil {
 		return 0, err
 	}
-	most, window, length := w.Lockouts.Failures, w.Lockouts.Window, w.Lockouts.Length
-	if most == 0 {
-		most = 20
+	now, name := b.now(), network(client)
+	l := b.lockouts[name]
+	if l == nil {
+		l = &lockout{}
+		b.lockouts[strings.Clone(name)] = l
 	}
-	if window == 0 {
-		window = 5 * Minute
+	for len(l.failures) > 0 && l.failures[0] <= now-failureWindow {
+		l.failures = l.failures[1:]
 	}
-	if length == 0 {
-		length = 15 * Minute
+	l.failures = append(l.failures, now)
+	if len(l.failures) >= maxFailures {
+		l.failures, l.until = nil, now+lockoutTime
 	}
-
-	now, name := w.now(), network(client)
-	f := w.failures[name]
-	if f == nil {
-		f = &failures{}
-		w.failures[strings.Clone(name)] = f
-	}
-	for len(f.at) > 0 && f.at[0] <= now-window {
-		f.at = f.at[1:]
-	}
-	f.at = append(f.at, now)
-	if len(f.at) >= most {
-		f.at, f.until = nil, now+length
-	}
-	return millis(f.until - now), nil
+	return millis(l.until - now), nil
 }
 
-// network is what is locked out for a client: its address, or the /64 it is in,
-// which one IPv6 user has to himself.
+// network returns what is locked out for a client: its address, or for IPv6 the
+// /64, all of which usually belongs to one user.
 func network(client string) string {
 	addr, err := netip.ParseAddr(client)
 	if err != nil || addr.Unmap().Is4() {
@@ -83,10 +72,5 @@ func network(client string) string {
 	return prefix.String()
 }
 
-// millis rounds up, so that a wait is never told too short.
-func millis(micros int64) int64 {
-	if micros <= 0 {
-		return 0
-	}
-	return (micros + 999) / 1000
-}
+// millis rounds up, so that no client is told to wait for too short a time.
+func millis(micros int64) int64 { return (max(micros, 0) + 999) / 1000 }

@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"cmp"
 	"slices"
 
 	"partneredge/wasm/abi"
@@ -13,44 +14,51 @@ var (
 	_ handlers.Outbox        = (*View)(nil)
 )
 
-// View is the world as one principal may see it.
+// View is a Backend restricted to the account of one principal.
 type View struct {
-	w *Backend
-	p abi.Principal
+	backend   *Backend
+	principal abi.Principal
 }
 
-// For binds the world to a principal. Calls for an account that there is not
-// end in abi.CodeNotFound.
-func (w *Backend) For(p abi.Principal) *View { return &View{w, p} }
+// For returns the view of a principal. If its account does not exist, the calls
+// of the view fail with abi.CodeNotFound.
+func (b *Backend) For(p abi.Principal) *View { return &View{b, p} }
 
-// enter locks the world and finds the account; leave it with w.mu.Unlock
-// whatever it returns.
+// enter locks the backend and returns the account. The caller must call leave,
+// whatever enter returns.
 func (v *View) enter(op abi.Op) (*account, error) {
-	v.w.mu.Lock()
-	if err := v.w.failing(op); err != nil {
+	v.backend.mu.Lock()
+	if err := v.backend.failure(op); err != nil {
 		return nil, err
 	}
-	a := v.w.accounts[v.p.AccountID]
+	return v.backend.account(v.principal.AccountID)
+}
+
+func (v *View) leave() { v.backend.mu.Unlock() }
+
+// account returns an account, or abi.CodeNotFound. b.mu is held.
+func (b *Backend) account(id string) (*account, error) {
+	a := b.accounts[id]
 	if a == nil {
 		return nil, abi.CodeNotFound
 	}
 	return a, nil
 }
 
-// Profile reads the agent and the account.
+// Profile returns the account and its agent.
 func (v *View) Profile() (abi.Profile, error) {
 	a, err := v.enter(abi.OpProfile)
-	defer v.w.mu.Unlock()
+	defer v.leave()
 	if err != nil {
 		return abi.Profile{}, err
 	}
 	return a.profile, nil
 }
 
-// Insights created after since (0: all), newest first.
+// Insights lists the insights created after since (0: all), newest first.
 func (v *View) Insights(since int64, limit int, into *abi.Insights) error {
 	a, err := v.enter(abi.OpInsights)
-	defer v.w.mu.Unlock()
+	defer v.leave()
 	if err != nil {
 		return err
 	}
@@ -64,10 +72,11 @@ func (v *View) Insights(since int64, limit int, into *abi.Insights) error {
 	return nil
 }
 
-// Firings triggered before before (0: all), newest first.
+// Firings lists the firings triggered before the time before (0: all), newest
+// first.
 func (v *View) Firings(before int64, limit int, into *abi.Firings) error {
 	a, err := v.enter(abi.OpFirings)
-	defer v.w.mu.Unlock()
+	defer v.leave()
 	if err != nil {
 		return err
 	}
@@ -84,52 +93,52 @@ func (v *View) Firings(before int64, limit int, into *abi.Firings) error {
 	return nil
 }
 
-// AddInsight gives an account an insight. An id and a time (now) are made up
-// where left out, and the time is put off until no other insight of the
-// account has it. It returns the insight as kept; abi.CodeNotFound when there
+// AddInsight adds an insight to an account and returns it as kept. By default
+// the id is generated and the time is now. The time moves to the next one that
+// no other insight of the account has. The error is abi.CodeNotFound if there
 // is no such account.
-func (w *Backend) AddInsight(accountID string, it abi.Insight) (abi.Insight, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	a := w.accounts[accountID]
-	if a == nil {
-		return it, abi.CodeNotFound
+func (b *Backend) AddInsight(accountID string, it abi.Insight) (abi.Insight, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a, err := b.account(accountID)
+	if err != nil {
+		return it, err
 	}
 	if it.ID == "" {
-		it.ID = w.newID("ins")
+		it.ID = b.newID("ins")
 	}
 	if it.Created == 0 {
-		it.Created = w.now()
+		it.Created = b.now()
 	}
 	a.insights = insert(a.insights, &it, func(it *abi.Insight) *int64 { return &it.Created })
 	return it, nil
 }
 
-// AddFiring gives an account a firing, by the rules of AddInsight.
-func (w *Backend) AddFiring(accountID string, it abi.Firing) (abi.Firing, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	a := w.accounts[accountID]
-	if a == nil {
-		return it, abi.CodeNotFound
+// AddFiring adds a firing to an account, by the rules of AddInsight.
+func (b *Backend) AddFiring(accountID string, it abi.Firing) (abi.Firing, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a, err := b.account(accountID)
+	if err != nil {
+		return it, err
 	}
 	if it.ID == "" {
-		it.ID = w.newID("fir")
+		it.ID = b.newID("fir")
 	}
 	if it.Triggered == 0 {
-		it.Triggered = w.now()
+		it.Triggered = b.now()
 	}
 	a.firings = insert(a.firings, &it, func(it *abi.Firing) *int64 { return &it.Triggered })
 	return it, nil
 }
 
 // insert puts it into a list that is newest first, at the first free
-// microsecond from its own time on: no two in a list share a time, so a page
-// can end between any two.
+// microsecond from its own time on. No two items share a time, so a page can
+// end between any two of them.
 func insert[T any](list []T, it *T, when func(*T) *int64) []T {
 	t := when(it)
 	at, taken := slices.BinarySearchFunc(list, *t, func(have T, t int64) int {
-		return cmpDescending(*when(&have), t)
+		return cmp.Compare(t, *when(&have))
 	})
 	for taken {
 		*t++
@@ -139,14 +148,4 @@ func insert[T any](list []T, it *T, when func(*T) *int64) []T {
 		}
 	}
 	return slices.Insert(list, at, *it)
-}
-
-func cmpDescending(a, b int64) int {
-	switch {
-	case a > b:
-		return -1
-	case a < b:
-		return 1
-	}
-	return 0
 }

@@ -1,7 +1,6 @@
 package httpfront_test
 
 import (
-	"net/http"
 	"testing"
 	"time"
 
@@ -11,27 +10,18 @@ import (
 	"partneredge/wasm/native"
 )
 
-// inPlainGo serves the pipeline and the handlers over a world, without modules.
-func inPlainGo(w *fake.Backend, now func() int64) http.Handler {
-	set := native.Modules(w)
-	return httpfront.New(httpfront.Config{
-		Modules: set,
-		Now:     func() time.Time { return time.UnixMicro(now()) },
-	})
-}
-
 func TestNative(t *testing.T) {
-	clock := contract.NewClock()
-	w := fake.New(clock.Now)
-	seen := map[int]int{}
-	skipped := contract.Run(t, contract.Target{
-		Send:    contract.Handler(inPlainGo(w, clock.Now)),
-		Clients: true,
-		Fixture: contract.InMemory(w, clock.Now),
-		Advance: clock.Advance,
-		Outage:  contract.OutageOf(w),
-		Observe: func(_ testing.TB, x contract.Exchange) { seen[x.Response.StatusCode]++ },
+	clock := fake.NewClock()
+	backend := fake.New(clock.Now)
+	front := httpfront.New(httpfront.Config{
+		Modules: native.Modules(backend),
+		Now:     func() time.Time { return time.UnixMicro(clock.Now()) },
 	})
+	seen := map[int]int{}
+	target := contract.InMemory(t, backend, clock)
+	target.Send = contract.Handler(front)
+	target.Observe = func(_ testing.TB, x contract.Exchange) { seen[x.Response.StatusCode]++ }
+	skipped := contract.Run(t, target)
 	if len(skipped) != 0 {
 		t.Errorf("left out: %q", skipped)
 	}

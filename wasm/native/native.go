@@ -1,6 +1,6 @@
-// Package native is the partner API in plain Go, without modules: the pipeline
-// and every handler over a world in fake. What modules answer is held against
-// it, and it is what a self-contained program links.
+// Package native runs the partner API in plain Go, without modules: the pipeline
+// and every handler on an in-memory backend. Tests compare the answers of modules
+// to it, and the sandbox program links it.
 package native
 
 import (
@@ -17,40 +17,34 @@ import (
 	"partneredge/wasm/pipeline"
 )
 
-// Modules is the gate and the handlers over a world.
-func Modules(w *fake.Backend) *httpfront.Modules {
+// Modules returns the gate and the handlers on a backend.
+func Modules(b *fake.Backend) *httpfront.Modules {
+	gate := caller(func(req *abi.Request, resp *abi.Response) { pipeline.Handle(req, resp, b) })
 	return &httpfront.Modules{
-		Gate: httpfront.Module{
-			Caller:  plain(func(req *abi.Request, resp *abi.Response) { pipeline.Handle(req, resp, w) }),
-			Headers: []string{"authorization"},
-		},
+		Gate: httpfront.Module{Caller: gate, Headers: []string{"authorization"}},
 		Handlers: map[string]httpfront.Module{
-			pipeline.Agents: {Caller: plain(func(req *abi.Request, resp *abi.Response) {
-				agents.Handle(req, resp, w.For(req.Principal))
-			})},
-			pipeline.Coaching: {Caller: plain(func(req *abi.Request, resp *abi.Response) {
-				coaching.Handle(req, resp, w.For(req.Principal))
-			})},
-			pipeline.Sentinels: {Caller: plain(func(req *abi.Request, resp *abi.Response) {
-				sentinels.Handle(req, resp, w.For(req.Principal))
-			})},
-			pipeline.Webhooks: {Caller: plain(func(req *abi.Request, resp *abi.Response) {
-				webhooks.Handle(req, resp, w.For(req.Principal))
-			})},
-			pipeline.Leads: {
-				Caller: plain(func(req *abi.Request, resp *abi.Response) {
-					leads.Handle(req, resp, w.For(req.Principal))
-				}),
-				Headers: []string{"idempotency-key"},
-			},
+			pipeline.Agents:    {Caller: handler(b, agents.Handle)},
+			pipeline.Coaching:  {Caller: handler(b, coaching.Handle)},
+			pipeline.Sentinels: {Caller: handler(b, sentinels.Handle)},
+			pipeline.Webhooks:  {Caller: handler(b, webhooks.Handle)},
+			pipeline.Leads:     {Caller: handler(b, leads.Handle), Headers: []string{"idempotency-key"}},
 		},
 	}
 }
 
-// plain is a module that is not one.
-type plain func(*abi.Request, *abi.Response)
+// handler calls handle with the principal's view of b. V is one of the
+// interfaces of package handlers, all of which fake.View implements.
+func handler[V any](b *fake.Backend, handle func(*abi.Request, *abi.Response, V)) caller {
+	return func(req *abi.Request, resp *abi.Response) {
+		handle(req, resp, any(b.For(req.Principal)).(V))
+	}
+}
 
-func (f plain) Call(_ context.Context, req *abi.Request, resp *abi.Response) error {
+// caller is a Go function in place of a module.
+type caller func(*abi.Request, *abi.Response)
+
+// Call implements httpfront.Caller.
+func (f caller) Call(_ context.Context, req *abi.Request, resp *abi.Response) error {
 	f(req, resp)
 	return nil
 }

@@ -1,8 +1,8 @@
-// Package sandboxctl lets whoever started a program with a world in memory change
-// that world while it runs: make accounts, keys and data, look at what was kept,
-// stop the clock and move it. Commands come in on one stream and answers go out
-// on another, each one JSON object on a line, so the program's standard input
-// and output serve. Nobody else can reach those.
+// Package sandboxctl defines the commands that change the data of a running
+// sandbox program: they create accounts, keys and data, list what was kept, and
+// stop and move the clock. A command is one line of JSON on the program's
+// standard input, which only the process that started it can write to, and the
+// answer is one line of JSON on its standard output:
 //
 //	{"do":"account","name":"Lima Realty","live":true,"email":"ana@example.com","agent":"Ana Lima"}
 //	{"id":"acc_01jxt21q00e6f8c9y7dcdzp7x3"}
@@ -11,7 +11,7 @@
 //	{"do":"advance","milliseconds":60000}
 //	{}
 //
-// What cannot be done is answered with {"error":"…"}.
+// The answer to a command that failed is {"error":"…"}.
 package sandboxctl
 
 import (
@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// Command is one line to the program. Do says what it is to do, and which
-// fields count:
+// Command is one line to the program. Do names the command, and so decides which
+// other fields are used and which field of the answer is set:
 //
 //	account        Name, Live, Email, Agent -> ID
 //	key            Account, Environment ("live", "test"), Scopes, RateLimit a
@@ -30,9 +30,9 @@ import (
 //	firings        Account, Firings
 //	leads          Account -> Leads
 //	subscriptions  Account -> Subscriptions
-//	clock          At: the clock is set to it, and stands still from then on
-//	advance        Milliseconds, by which the clock moves on
-//	outage         On: what needs the origin fails from then on, or no longer
+//	clock          At: stops the clock at this time
+//	advance        Milliseconds: moves the clock forward
+//	outage         On: starts (true) or ends (false) an outage of the origin
 type Command struct {
 	Do string `json:"do"`
 
@@ -57,34 +57,34 @@ type Command struct {
 	On           bool      `json:"on,omitempty"`
 }
 
-// State of a key.
+// State is the state of a key.
 type State string
 
-// States. A rotated key is good for 7 days more when it is in grace.
+// States of a key.
 const (
 	Active       State = ""
-	InGrace      State = "in_grace"
-	GraceExpired State = "grace_expired"
+	InGrace      State = "in_grace"      // rotated, and valid for 7 more days
+	GraceExpired State = "grace_expired" // rotated, and no longer valid
 	Expired      State = "expired"
 	Revoked      State = "revoked"
 )
 
-// Insight to be made.
+// Insight is a coaching insight to be created.
 type Insight struct {
 	Headline string    `json:"headline"`
 	Detail   string    `json:"detail"`
-	Created  time.Time `json:"created_at,omitzero"` // now when left out
+	Created  time.Time `json:"created_at,omitzero"` // default: now
 }
 
-// Firing to be made.
+// Firing is a firing of a sentinel to be created.
 type Firing struct {
 	Name      string          `json:"sentinel_name"`
 	Action    string          `json:"action_taken"`
-	Triggered time.Time       `json:"triggered_at,omitzero"` // now when left out
-	Data      json.RawMessage `json:"trigger_data"`
+	Triggered time.Time       `json:"triggered_at,omitzero"` // default: now
+	Data      json.RawMessage `json:"trigger_data"`          // an object
 }
 
-// Answer is one line from the program.
+// Answer is one line from the program, the answer to one command.
 type Answer struct {
 	Error         string         `json:"error,omitempty"`
 	ID            string         `json:"id,omitempty"`
@@ -93,7 +93,7 @@ type Answer struct {
 	Subscriptions []Subscription `json:"subscriptions,omitempty"`
 }
 
-// Lead as it was kept.
+// Lead is a lead that the program keeps.
 type Lead struct {
 	ID            string    `json:"id"`
 	FirstName     string    `json:"first_name"`
@@ -106,7 +106,7 @@ type Lead struct {
 	Environment   string    `json:"environment"`
 }
 
-// Subscription as it was kept.
+// Subscription is a webhook subscription that the program keeps.
 type Subscription struct {
 	ID          string   `json:"id"`
 	TargetURL   string   `json:"target_url"`
@@ -115,5 +115,5 @@ type Subscription struct {
 	Revoked     bool     `json:"revoked"`
 }
 
-// MaxLine is the most bytes that a line may have.
+// MaxLine bounds a line, in bytes.
 const MaxLine = 1 << 20

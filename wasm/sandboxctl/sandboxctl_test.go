@@ -13,14 +13,13 @@ import (
 	"partneredge/wasm/fake"
 )
 
-// run gives lines to a demo world and returns the answers.
-func run(t testing.TB, lines string) (answers []Answer, world *fake.Backend, clock *Clock) {
+// run executes lines on a demo backend and returns the answers.
+func run(t testing.TB, lines string) (answers []Answer, backend *fake.Backend, clock *fake.Clock) {
 	t.Helper()
-	clock = new(Clock)
-	clock.Set(time.UnixMicro(1_750_000_000_000_000))
-	world, _ = fake.NewDemo(clock.Now)
+	clock = fake.NewClock()
+	backend, _ = fake.NewDemo(clock.Now)
 	var out bytes.Buffer
-	if err := Serve(strings.NewReader(lines), &out, world, clock); err != nil {
+	if err := (Controller{backend, clock}).Serve(strings.NewReader(lines), &out); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(out.String()) {
@@ -30,7 +29,7 @@ func run(t testing.TB, lines string) (answers []Answer, world *fake.Backend, clo
 		}
 		answers = append(answers, a)
 	}
-	return answers, world, clock
+	return answers, backend, clock
 }
 
 func TestRefusals(t *testing.T) {
@@ -46,7 +45,7 @@ func TestRefusals(t *testing.T) {
 		{`{"do":"insights","account":"acc_nobody","insights":[{"headline":"h"}]}`, "not found"},
 		{`{"do":"firings","account":"acc_nobody","firings":[{"sentinel_name":"s"}]}`, "not found"},
 	} {
-		// One that is refused does not keep the next from being done.
+		// The command after one that fails is executed.
 		answers, _, _ := run(t, tt.line+"\n"+`{"do":"account"}`)
 		if len(answers) != 2 || !strings.Contains(answers[0].Error, tt.want) || answers[1].ID == "" {
 			t.Errorf("%s: %+v, want an error with %q, then an account", tt.line, answers, tt.want)
@@ -59,10 +58,10 @@ func TestClock(t *testing.T) {
 	if got, want := clock.Now(), time.Date(2026, 1, 2, 3, 4, 6, 500e6, time.UTC).UnixMicro(); got != want {
 		t.Errorf("%d, want %d", got, want)
 	}
-	going := new(Clock)
-	going.Advance(time.Hour)
-	if ahead := time.Duration(going.Now()-time.Now().UnixMicro()) * time.Microsecond; ahead < 59*time.Minute || ahead > 61*time.Minute {
-		t.Errorf("a clock that goes is %v ahead, want 1h", ahead)
+	running := new(fake.Clock)
+	running.Advance(time.Hour)
+	if ahead := time.Duration(running.Now()-time.Now().UnixMicro()) * time.Microsecond; ahead < 59*time.Minute || ahead > 61*time.Minute {
+		t.Errorf("a running clock is %v ahead, want 1h", ahead)
 	}
 }
 
@@ -81,8 +80,8 @@ func TestKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answers, world, clock := run(t, string(line))
-		k, err := world.Key(answers[0].Key)
+		answers, backend, clock := run(t, string(line))
+		k, err := backend.Key(answers[0].Key)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,10 +94,10 @@ func TestKeys(t *testing.T) {
 func TestClient(t *testing.T) {
 	in, commands := io.Pipe()
 	answers, out := io.Pipe()
-	clock := new(Clock)
-	world, demo := fake.NewDemo(clock.Now)
+	clock := fake.NewClock()
+	backend, demo := fake.NewDemo(clock.Now)
 	served := make(chan error)
-	go func() { served <- Serve(in, out, world, clock) }()
+	go func() { served <- Controller{backend, clock}.Serve(in, out) }()
 	c := NewClient(commands, bufio.NewReader(answers))
 	if _, err := c.Do(Command{Do: "insights", Account: demo.AccountID, Insights: []Insight{{Headline: "new"}}}); err != nil {
 		t.Error(err)
@@ -112,11 +111,11 @@ func TestClient(t *testing.T) {
 	}
 	out.Close()
 	if _, err := c.Do(Command{Do: "account"}); err == nil {
-		t.Error("a command was done by nobody")
+		t.Error("a command succeeded after the program ended")
 	}
 }
 
-// FuzzServe: whatever comes, each line is answered with one line of JSON.
+// FuzzServe checks that every line is answered with one line of JSON.
 func FuzzServe(f *testing.F) {
 	f.Add(`{"do":"account","name":"Lima Realty","live":true}` + "\n" + `{"do":"leads","account":"acc_1"}`)
 	f.Add(`{"do":"key","account":"a","environment":"live","scopes":["read:agent"],"rate_limit":-1,"allowlist":["::/0"],"state":"in_grace"}`)

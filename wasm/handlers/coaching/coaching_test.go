@@ -10,24 +10,24 @@ import (
 
 const start = int64(1_750_000_000_000_000) // 2025-06-15T15:06:40Z
 
-func get(w *fake.Backend, query string) (resp abi.Response) {
-	Handle(&abi.Request{Query: query}, &resp, w.For(abi.Principal{AccountID: "acc_1"}))
+func get(backend *fake.Backend, query string) (resp abi.Response) {
+	Handle(&abi.Request{Query: query}, &resp, backend.For(abi.Principal{AccountID: "acc_1"}))
 	return resp
 }
 
-func world() *fake.Backend {
-	w := fake.New(func() int64 { return start })
-	w.AddAccount(abi.Profile{AccountID: "acc_1"})
-	return w
+func newBackend() *fake.Backend {
+	backend := fake.New(func() int64 { return start })
+	backend.AddAccount(abi.Profile{AccountID: "acc_1"})
+	return backend
 }
 
 func TestHandle(t *testing.T) {
-	w := world()
+	backend := newBackend()
 	for _, it := range []abi.Insight{
 		{ID: "ins_1", Headline: "one", Detail: "d\"1", Created: start},
 		{ID: "ins_2", Headline: "two", Detail: "d2", Created: start + 1},
 	} {
-		if _, err := w.AddInsight("acc_1", it); err != nil {
+		if _, err := backend.AddInsight("acc_1", it); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -43,7 +43,7 @@ func TestHandle(t *testing.T) {
 		"since=2025-06-15T15:06:40Z":        `{"insights":[` + two + `],"count":1,"limit":10,"note":null}`,
 		"since=2025-06-15T15:06:40.000001Z": `{"insights":[],"count":0,"limit":10,"note":null}`,
 	} {
-		if resp := get(w, query); resp.Status != 200 || string(resp.Body) != want {
+		if resp := get(backend, query); resp.Status != 200 || string(resp.Body) != want {
 			t.Errorf("%s: %d %s, want\n%s", query, resp.Status, resp.Body, want)
 		}
 	}
@@ -51,18 +51,18 @@ func TestHandle(t *testing.T) {
 		"limit=x": "limit_not_integer", "limit=1&limit=1": "limit_not_integer", "since=x": "since_not_iso8601", "since=": "since_not_iso8601",
 		"since=2025-01-01&since=2025-01-01": "since_not_iso8601",
 	} {
-		if resp := get(w, query); resp.Status != 400 || string(resp.Body) != `{"error":"invalid_parameter","reason":"`+reason+`"}` {
+		if resp := get(backend, query); resp.Status != 400 || string(resp.Body) != `{"error":"invalid_parameter","reason":"`+reason+`"}` {
 			t.Errorf("%s: %d %s", query, resp.Status, resp.Body)
 		}
 	}
-	w.Break(abi.OpInsights, abi.CodeUnavailable)
-	if resp := get(w, ""); resp.Status != 500 || len(resp.Headers) != 1 {
+	backend.Fail(abi.OpInsights, abi.CodeUnavailable)
+	if resp := get(backend, ""); resp.Status != 500 || len(resp.Headers) != 1 {
 		t.Errorf("%d %s %v", resp.Status, resp.Body, resp.Headers)
 	}
 }
 
 func TestSamples(t *testing.T) {
-	w := world()
+	backend := newBackend()
 	type page struct {
 		Insights []struct {
 			ID, Headline, Detail, Source string
@@ -72,7 +72,7 @@ func TestSamples(t *testing.T) {
 		Note         *string
 	}
 	read := func(query string) (p page) {
-		resp := get(w, query)
+		resp := get(backend, query)
 		if err := json.Unmarshal(resp.Body, &p); err != nil || resp.Status != 200 {
 			t.Fatalf("%s: %d %s: %v", query, resp.Status, resp.Body, err)
 		}
@@ -103,11 +103,11 @@ func TestSamples(t *testing.T) {
 	if got := read("limit=1"); got.Count != 1 || got.Limit != 1 || got.Insights[0] != all.Insights[0] {
 		t.Errorf("%+v", got)
 	}
-	if _, err := w.AddInsight("acc_1", abi.Insight{Created: start}); err != nil {
+	if _, err := backend.AddInsight("acc_1", abi.Insight{Created: start}); err != nil {
 		t.Fatal(err)
 	}
 	// An account with history is never shown samples, though nothing is left.
-	if resp := get(w, "since=2999-01-01"); string(resp.Body) != `{"insights":[],"count":0,"limit":10,"note":null}` {
+	if resp := get(backend, "since=2999-01-01"); string(resp.Body) != `{"insights":[],"count":0,"limit":10,"note":null}` {
 		t.Errorf("%s", resp.Body)
 	}
 }

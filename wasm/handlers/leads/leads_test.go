@@ -15,8 +15,8 @@ const now = int64(1_750_000_000_000_000) // 2025-06-15T15:06:40Z
 // take sends a body and returns the answer and what was kept.
 func take(t testing.TB, env abi.Environment, text string) (resp abi.Response, kept []fake.Lead) {
 	t.Helper()
-	w := fake.New(func() int64 { return now })
-	p := w.AddAccount(abi.Profile{})
+	backend := fake.New(func() int64 { return now })
+	p := backend.AddAccount(abi.Profile{})
 	req := abi.Request{
 		Now: now, Method: "POST", Body: []byte(text),
 		Principal: abi.Principal{AccountID: p.AccountID, KeyID: "key_1", Environment: env},
@@ -24,8 +24,8 @@ func take(t testing.TB, env abi.Environment, text string) (resp abi.Response, ke
 	for i := range req.Random {
 		req.Random[i] = byte(i)
 	}
-	Handle(&req, &resp, w.For(req.Principal))
-	return resp, w.Leads(p.AccountID)
+	Handle(&req, &resp, backend.For(req.Principal))
+	return resp, backend.Leads(p.AccountID)
 }
 
 func TestAnswer(t *testing.T) {
@@ -61,13 +61,13 @@ func TestUnknownEnvironmentKeepsNothing(t *testing.T) {
 }
 
 func TestNotKeptIsNotAnswered(t *testing.T) {
-	w := fake.New(func() int64 { return now })
-	p := w.AddAccount(abi.Profile{})
+	backend := fake.New(func() int64 { return now })
+	p := backend.AddAccount(abi.Profile{})
 	for _, code := range []abi.Code{abi.CodeUnavailable, abi.CodeFailed, abi.CodeDenied, abi.CodeLimit} {
-		w.Break(abi.OpLead, code)
+		backend.Fail(abi.OpLead, code)
 		req := abi.Request{Body: []byte(`{"name":"A","phone":"5550100"}`), Principal: abi.Principal{AccountID: p.AccountID, Environment: abi.EnvLive}}
 		var resp abi.Response
-		Handle(&req, &resp, w.For(req.Principal))
+		Handle(&req, &resp, backend.For(req.Principal))
 		if resp.Status != 500 || string(resp.Body) != `{"error":"internal_error"}` || len(resp.Headers) != 1 || resp.Headers[0].Name != "retry-after" {
 			t.Errorf("%v: %d %s %v", code, resp.Status, resp.Body, resp.Headers)
 		}

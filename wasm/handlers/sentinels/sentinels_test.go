@@ -10,10 +10,10 @@ import (
 const start = int64(1_750_000_000_000_000) // 2025-06-15T15:06:40Z
 
 func TestHandle(t *testing.T) {
-	w := fake.New(func() int64 { return start })
-	w.AddAccount(abi.Profile{AccountID: "acc_1"})
+	backend := fake.New(func() int64 { return start })
+	backend.AddAccount(abi.Profile{AccountID: "acc_1"})
 	get := func(query string) (resp abi.Response) {
-		Handle(&abi.Request{Query: query}, &resp, w.For(abi.Principal{AccountID: "acc_1"}))
+		Handle(&abi.Request{Query: query}, &resp, backend.For(abi.Principal{AccountID: "acc_1"}))
 		return resp
 	}
 	if resp := get(""); string(resp.Body) != `{"firings":[],"count":0,"next_cursor":null,"limit":25}` {
@@ -23,7 +23,7 @@ func TestHandle(t *testing.T) {
 		{ID: "fir_1", Name: "a", Action: "x", Triggered: start, Data: []byte(`{"k":[1,"\u00e9"]}`)},
 		{ID: "fir_2", Name: "b", Action: "y", Triggered: start, Data: nil}, // a microsecond later, for want of another
 	} {
-		if _, err := w.AddFiring("acc_1", it); err != nil {
+		if _, err := backend.AddFiring("acc_1", it); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -51,7 +51,7 @@ func TestHandle(t *testing.T) {
 			t.Errorf("%s: %d %s", query, resp.Status, resp.Body)
 		}
 	}
-	w.Break(abi.OpFirings, abi.CodeUnavailable)
+	backend.Fail(abi.OpFirings, abi.CodeUnavailable)
 	if resp := get(""); resp.Status != 500 || len(resp.Headers) != 1 {
 		t.Errorf("%d %s %v", resp.Status, resp.Body, resp.Headers)
 	}

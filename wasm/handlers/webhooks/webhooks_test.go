@@ -21,18 +21,18 @@ func request(text string) *abi.Request {
 	}
 }
 
-func world() *fake.Backend {
-	w := fake.New(func() int64 { return now })
-	w.AddAccount(abi.Profile{AccountID: "acc_1"})
-	return w
+func newBackend() *fake.Backend {
+	backend := fake.New(func() int64 { return now })
+	backend.AddAccount(abi.Profile{AccountID: "acc_1"})
+	return backend
 }
 
 func TestSubscribe(t *testing.T) {
-	w := world()
+	backend := newBackend()
 	req := request(`{"target_url":"https://example.com/hook","events":["deal.stage_changed"],"description":"x\"y"}`)
 	var resp abi.Response
-	Handle(req, &resp, w.For(req.Principal))
-	kept := w.Subscriptions("acc_1")
+	Handle(req, &resp, backend.For(req.Principal))
+	kept := backend.Subscriptions("acc_1")
 	if resp.Status != 201 || len(kept) != 1 {
 		t.Fatalf("%d %s", resp.Status, resp.Body)
 	}
@@ -93,14 +93,14 @@ func TestHostErrors(t *testing.T) {
 		{abi.OpRevoke, abi.CodeNotFound, 404, `{"error":"subscription_not_found"}`},
 		{abi.OpRevoke, abi.CodeUnavailable, 500, `{"error":"internal_error"}`},
 	} {
-		w := world()
-		w.Break(tt.op, tt.code)
+		backend := newBackend()
+		backend.Fail(tt.op, tt.code)
 		req := request(good)
 		if tt.op == abi.OpRevoke {
 			req.Method, req.Param = "DELETE", "whs_1"
 		}
 		var resp abi.Response
-		Handle(req, &resp, w.For(req.Principal))
+		Handle(req, &resp, backend.For(req.Principal))
 		if resp.Status != tt.status || string(resp.Body) != tt.body || (resp.Status == 500) != (len(resp.Headers) == 1) {
 			t.Errorf("%v of %d: %d %s %v", tt.code, tt.op, resp.Status, resp.Body, resp.Headers)
 		}
@@ -109,8 +109,8 @@ func TestHostErrors(t *testing.T) {
 
 // What the host finds wrong with a target is answered as what the syntax is.
 func TestRefusedByHost(t *testing.T) {
-	w := world()
-	w.Guard = func(host string) string {
+	backend := newBackend()
+	backend.Guard = func(host string) string {
 		if host != "example.com" {
 			t.Errorf("asked about %q", host)
 		}
@@ -118,7 +118,7 @@ func TestRefusedByHost(t *testing.T) {
 	}
 	req := request(`{"target_url":"https://Example.com:8443/x","events":["sentinel.fired"]}`)
 	var resp abi.Response
-	Handle(req, &resp, w.For(req.Principal))
+	Handle(req, &resp, backend.For(req.Principal))
 	if resp.Status != 400 || string(resp.Body) != `{"error":"invalid_target_url","reason":"dns_failure"}` {
 		t.Errorf("%d %s", resp.Status, resp.Body)
 	}
@@ -126,12 +126,12 @@ func TestRefusedByHost(t *testing.T) {
 
 // What cannot be an identifier is not asked for.
 func TestRevokeAsksOnlyForIDs(t *testing.T) {
-	w := world()
-	w.Break(abi.OpRevoke, abi.CodeUnavailable)
+	backend := newBackend()
+	backend.Fail(abi.OpRevoke, abi.CodeUnavailable)
 	for _, id := range []string{"WHS_1", "a-b", "é", "\x00", "\xff", strings.Repeat("a", 65), "a/b", "'"} {
 		req := &abi.Request{Method: "DELETE", Param: id}
 		var resp abi.Response
-		Handle(req, &resp, w.For(abi.Principal{AccountID: "acc_1"}))
+		Handle(req, &resp, backend.For(abi.Principal{AccountID: "acc_1"}))
 		if resp.Status != 404 {
 			t.Errorf("%q: %d", id, resp.Status)
 		}
@@ -151,11 +151,11 @@ func FuzzSubscribe(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		w := world()
+		backend := newBackend()
 		req := request(string(text))
 		var resp abi.Response
-		Handle(req, &resp, w.For(req.Principal))
-		kept := w.Subscriptions("acc_1")
+		Handle(req, &resp, backend.For(req.Principal))
+		kept := backend.Subscriptions("acc_1")
 		var answer struct {
 			Error, Reason, Secret string
 			Subscription          struct {

@@ -1,15 +1,16 @@
-// Sandbox is the whole partner API in one program with its data in memory, for a
-// partner's tests to run against, offline. It links the same pipeline and
-// handlers as the modules.
+// Sandbox serves the whole partner API from one program that keeps its data in
+// memory, so that a partner's tests can run against it offline. It links the
+// same pipeline and handlers as the modules.
 //
-// Built for wasip1 it is one WASI program: it runs where there are sockets in
-// the manner of WasmEdge, such as `edge sandbox`, wasirun, or WasmEdge itself.
+// Built for wasip1 it runs on every WASI runtime that has the socket functions
+// of WasmEdge, such as `edge sandbox`, wasirun and WasmEdge itself.
 //
 //	sandbox [-listen 127.0.0.1:8080] [-control]
 //
-// It prints where it listens, and its keys, which are the same every time. With
-// -control it reads commands from standard input and answers on standard output,
-// as package sandboxctl has it; what it prints first is one line of JSON then.
+// It prints the address that it listens on and its keys, which are always the
+// same. With -control the first line of output is JSON; after that the program
+// reads commands from standard input and answers them on standard output, see
+// package sandboxctl.
 package main
 
 import (
@@ -46,8 +47,8 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) error {
 		}
 		return err
 	}
-	clock := new(sandboxctl.Clock)
-	world, demo := fake.NewDemo(clock.Now)
+	clock := new(fake.Clock)
+	backend, demo := fake.NewDemo(clock.Now)
 	listener, err := listen(*address)
 	if err != nil {
 		return err
@@ -56,7 +57,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) error {
 		return err
 	}
 	server := &http.Server{
-		Handler:           handler(world, clock, *controlled),
+		Handler:           handler(backend, clock, *controlled),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		MaxHeaderBytes:    16 << 10,
@@ -67,21 +68,21 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) error {
 		go func() {
 			commands, err := input(stdin)
 			if err == nil {
-				err = sandboxctl.Serve(commands, stdout, world, clock)
+				err = sandboxctl.Controller{Backend: backend, Clock: clock}.Serve(commands, stdout)
 			}
-			failed <- err // nil when there are no more commands: that is the end
+			failed <- err // nil at the end of the commands, which ends the program
 		}()
 	}
 	err = <-failed
 	return errors.Join(err, server.Close())
 }
 
-// handler is the API. Under control what it makes up, such as identifiers, comes
-// from a fixed seed: the same commands and requests get the same answers.
-func handler(world *fake.Backend, clock *sandboxctl.Clock, controlled bool) http.Handler {
-	set := native.Modules(world)
+// handler returns the API. With -control generated values such as identifiers
+// come from a fixed seed, so that the same commands and requests always get the
+// same answers.
+func handler(backend *fake.Backend, clock *fake.Clock, controlled bool) http.Handler {
 	c := httpfront.Config{
-		Modules: set,
+		Modules: native.Modules(backend),
 		Now:     func() time.Time { return time.UnixMicro(clock.Now()) },
 	}
 	if controlled {
@@ -90,7 +91,7 @@ func handler(world *fake.Backend, clock *sandboxctl.Clock, controlled bool) http
 	return httpfront.New(c)
 }
 
-// hello is what is printed first.
+// hello is the first output.
 type hello struct {
 	URL     string `json:"url"`
 	Account string `json:"account_id"`

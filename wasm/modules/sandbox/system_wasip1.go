@@ -11,8 +11,8 @@ import (
 
 func listen(address string) (net.Listener, error) { return wasip1.Listen("tcp", address) }
 
-// input makes reads of f wait without everything else waiting: there is only one
-// thread.
+// input returns f in non-blocking mode, so that waiting for input does not block
+// the program's only thread.
 func input(f *os.File) (io.Reader, error) {
 	if err := syscall.SetNonblock(int(f.Fd()), true); err != nil {
 		return nil, err

@@ -1,0 +1,155 @@
+package sandboxctl
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"partneredge/wasm/abi"
+	"partneredge/wasm/fake"
+)
+
+// Controller executes commands on a Backend and its clock.
+type Controller struct {
+	Backend *fake.Backend
+	Clock   *fake.Clock
+}
+
+// Serve executes the commands that it reads from in and writes the answers to
+// out. It returns nil at the end of in.
+func (c Controller) Serve(in io.Reader, out io.Writer) error {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, MaxLine)
+	answers := json.NewEncoder(out)
+	for lines.Scan() {
+		var command Command
+		var answer Answer
+		err := json.Unmarshal(lines.Bytes(), &command)
+		if err == nil {
+			answer, err = c.Do(command)
+		}
+		if err != nil {
+			answer = Answer{Error: err.Error()}
+		}
+		if err := answers.Encode(answer); err != nil {
+			return fmt.Errorf("write answer: %w", err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read commands: %w", err)
+	}
+	return nil
+}
+
+// Do executes one command.
+func (c Controller) Do(command Command) (a Answer, err error) {
+	switch command.Do {
+	case "account":
+		p := abi.Profile{AccountName: command.Name, Email: command.Email, FullName: command.Agent}
+		if command.Live {
+			p.Mode = "live"
+		}
+		a.ID = c.Backend.AddAccount(p).AccountID
+	case "key":
+		a.Key, err = c.addKey(command)
+	case "revoke":
+		var key abi.Key
+		if key, err = c.Backend.Key(command.Key); err == nil {
+			err = c.Backend.RevokeKey(key.ID)
+		}
+	case "insights":
+		for _, it := range command.Insights {
+			if _, err = c.Backend.AddInsight(command.Account, abi.Insight{Headline: it.Headline, Detail: it.Detail, Created: micros(it.Created)}); err != nil {
+				break
+			}
+		}
+	case "firings":
+		for _, it := range command.Firings {
+			if _, err = c.Backend.AddFiring(command.Account, abi.Firing{Name: it.Name, Action: it.Action, Triggered: micros(it.Triggered), Data: it.Data}); err != nil {
+				break
+			}
+		}
+	case "leads":
+		a.Leads = c.leads(command.Account)
+	case "subscriptions":
+		for _, s := range c.Backend.Subscriptions(command.Account) {
+			a.Subscriptions = append(a.Subscriptions, Subscription{
+				ID: s.ID, TargetURL: s.Target, Environment: string(s.Environment), Events: s.Events, Revoked: s.Revoked != 0,
+			})
+		}
+	case "clock":
+		if command.At.IsZero() {
+			return a, errors.New("at is missing")
+		}
+		c.Clock.Set(command.At)
+	case "advance":
+		c.Clock.Advance(time.Duration(command.Milliseconds) * time.Millisecond)
+	case "outage":
+		c.Backend.SetOutage(command.On)
+	default:
+		err = fmt.Errorf("%q is no command", command.Do)
+	}
+	return a, err
+}
+
+// micros returns t in microseconds since the Unix epoch, 0 for the zero time.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+var scopes = map[string]abi.Scopes{
+	"read:agent": abi.ReadAgent, "read:coaching": abi.ReadCoaching, "read:sentinels": abi.ReadSentinels,
+	"write:webhooks": abi.WriteWebhooks, "write:leads": abi.WriteLeads,
+}
+
+func (c Controller) addKey(command Command) (token string, err error) {
+	k := abi.Key{
+		AccountID: command.Account, Environment: abi.Environment(command.Environment),
+		RateLimit: command.RateLimit, Allowlist: command.Allowlist,
+	}
+	if k.Environment != abi.EnvLive && k.Environment != abi.EnvTest {
+		return "", fmt.Errorf("environment %q is neither live nor test", command.Environment)
+	}
+	for _, name := range command.Scopes {
+		if scopes[name] == 0 {
+			return "", fmt.Errorf("%q is no scope", name)
+		}
+		k.Scopes |= scopes[name]
+	}
+	if command.State == Expired {
+		k.Expires = c.Clock.Now() - 1
+	}
+	token, created := c.Backend.AddKey(k)
+	switch command.State {
+	case Active, Expired:
+	case InGrace:
+		_, err = c.Backend.RotateKey(created.ID, 7*fake.Day)
+	case GraceExpired:
+		_, err = c.Backend.RotateKey(created.ID, 0)
+	case Revoked:
+		err = c.Backend.RevokeKey(created.ID)
+	default:
+		err = fmt.Errorf("%q is no state of a key", command.State)
+	}
+	return token, err
+}
+
+func (c Controller) leads(account string) (list []Lead) {
+	for _, l := range c.Backend.Leads(account) {
+		kept := Lead{
+			ID: l.ID, FirstName: l.FirstName, LastName: l.LastName, Email: l.Email, Phone: l.Phone,
+			ConsentStatus: l.ConsentStatus, ConsentText: l.ConsentText, Environment: string(l.Environment),
+		}
+		if l.Captured != 0 {
+			kept.Captured = time.UnixMicro(l.Captured).UTC()
+		}
+		list = append(list, kept)
+	}
+	return list
+}
