@@ -116,7 +116,6 @@ func startCentre(ctx context.Context, c centreConfig) (_ *centre, err error) {
 	o.db.OnCommit(func(c central.Commit) {
 		if c.Deliveries > 0 {
 			o.sender.Wake()
-			o.WakeOthers()
 		}
 	})
 	return o, nil

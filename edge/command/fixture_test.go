@@ -109,7 +109,6 @@ func (f *adminFixture) scopeless(t testing.TB, account string, k contract.Key) s
 		t.Fatal(err)
 	}
 	f.remember(plaintext, key.ID)
-	f.dev.centre.Wake()
 	f.settle(t)
 	return plaintext
 }

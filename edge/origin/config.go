@@ -62,9 +62,9 @@ type Config struct {
 	// system's.
 	NATSCA string
 
-	// OnWake is called when another origin process of the database says that
-	// deliveries are due (see WakeOthers); it must return at once. nil: nobody is
-	// told.
+	// OnWake is called when another origin process of the database has written
+	// deliveries that its sender did not take. It must return at once. nil: nothing
+	// is called.
 	OnWake func()
 	// Tail gives the tries of this process's sender as they end, until end is
 	// called. nil: there are none.

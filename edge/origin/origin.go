@@ -106,7 +106,7 @@ func (o *Origin) startAdmin(c Config, m *metrics, authority *natsauth.Authority)
 	return admin.Start(admin.Config{
 		Addr: c.AdminAddr, Certificate: get, TokenFile: c.AdminTokenFile,
 		DB: c.DB, Nodes: o.replication.Presence(), Rollouts: o.rollouts,
-		Credentials: authority.NodeUser, Ready: o.broker.Ready, Committed: o.Wake, Tail: c.Tail, Console: c.Console,
+		Credentials: authority.NodeUser, Ready: o.broker.Ready, Tail: c.Tail, Console: c.Console,
 		Log: c.Log, Now: c.Now, Tracer: c.Tracer,
 		Metrics: promhttp.HandlerFor(c.Metrics, promhttp.HandlerOpts{}), Observe: m.adminRequest,
 	})
@@ -134,14 +134,6 @@ func (o *Origin) NATSURL() string { return o.broker.URL() }
 
 // Token is the admin token.
 func (o *Origin) Token() string { return o.admin.Token() }
-
-// Wake pushes to the nodes at once what was written to the database. It never
-// blocks.
-func (o *Origin) Wake() { o.replication.Wake() }
-
-// WakeOthers tells the other origin processes of the database that deliveries
-// are due, soon and at most once in a moment. It never blocks.
-func (o *Origin) WakeOthers() { o.replication.WakeOthers() }
 
 // Stop ends the origin: first the admin API, then the nodes' requests, then
 // NATS. What is under way is finished, or cut short when ctx ends. It returns

@@ -173,6 +173,19 @@ func TestChangesArePushed(t *testing.T) {
 	}
 }
 
+// Deliveries that were queued, and that no sender took, wake other processes.
+func TestQueuedDeliveriesWakeOthers(t *testing.T) {
+	w := begin(t)
+	woken := make(chan *nats.Msg, 100)
+	if _, err := w.broker.Conn().ChanSubscribe(wire.WakeUp, woken); err != nil {
+		t.Fatal(err)
+	}
+	account := w.account("live")
+	w.subscribe("whs_1", account, "key_1")
+	w.must(201, "POST", accounts+"/"+account+"/sentinel-firings", object{"sentinel_name": "s", "trigger_data": object{}, "action_taken": "a"})
+	next(w, woken, "wake-up")
+}
+
 func TestLeadsVerb(t *testing.T) {
 	w := begin(t)
 	account := w.account("live")

@@ -37,7 +37,6 @@ func (a *api) createAccount(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	a.Committed()
 	return created(viewAccount(account))
 }
 
@@ -93,6 +92,5 @@ func (a *api) patchAccount(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	a.Committed()
 	return ok(viewAccount(account))
 }

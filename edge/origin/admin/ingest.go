@@ -49,16 +49,15 @@ func (a *api) addCoachingRun(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	a.tell(r.Context(), event)
+	a.emitted(r.Context(), event)
 	return createdIf(len(added) > 0, viewRun(added, event))
 }
 
-// tell wakes whoever waits for what was just committed, and traces its event.
-func (a *api) tell(ctx context.Context, e *store.Event) {
+// emitted traces an event; nil is none.
+func (a *api) emitted(ctx context.Context, e *store.Event) {
 	if e != nil {
 		a.Tracer.Emitted(ctx, e.ID, e.Type, e.CreatedAt)
 	}
-	a.Committed()
 }
 
 func (a *api) addFiring(r *http.Request) (answer, error) {
@@ -86,7 +85,7 @@ func (a *api) addFiring(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	a.tell(r.Context(), event)
+	a.emitted(r.Context(), event)
 	return created(viewFiring(firing, event))
 }
 
@@ -113,7 +112,7 @@ func (a *api) putDeal(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	a.tell(r.Context(), event)
+	a.emitted(r.Context(), event)
 	return createdIf(changed, viewDeal(deal, event))
 }
 
@@ -140,7 +139,7 @@ func (a *api) addContact(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	a.tell(r.Context(), event)
+	a.emitted(r.Context(), event)
 	return created(viewContact(contact, event))
 }
 
@@ -167,6 +166,6 @@ func (a *api) putGoal(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	a.tell(r.Context(), event)
+	a.emitted(r.Context(), event)
 	return createdIf(changed, viewGoal(goal, event))
 }

@@ -59,7 +59,6 @@ func (a *api) createKey(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	a.Committed()
 	return created(mintedView{Key: viewKey(key, a.Now()), Plaintext: plaintext})
 }
 
@@ -106,7 +105,6 @@ func (a *api) rotateKey(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	a.Committed()
 	shownOld := viewKey(previous, a.Now())
 	return created(mintedView{Key: viewKey(key, a.Now()), Plaintext: plaintext, Previous: &shownOld})
 }
@@ -119,6 +117,5 @@ func (a *api) revokeKey(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	a.Committed()
 	return ok(viewKey(key, a.Now()))
 }

@@ -39,8 +39,6 @@ type Config struct {
 	Credentials func(nodeID string) (credentials, publicKey string, err error)
 	// Ready reports whether nodes can be reached.
 	Ready func() bool
-	// Committed is called after a commit that changed what nodes hold.
-	Committed func()
 	// Tail returns the tries of this process's sender as they end, until end is
 	// called.
 	Tail func() (tries <-chan store.Tried, end func())

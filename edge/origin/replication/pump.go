@@ -47,8 +47,6 @@ func (p *pump) start(ctx context.Context) error {
 	return nil
 }
 
-func (p *pump) poke() { p.wake.send() }
-
 // run pushes until ctx ends.
 func (p *pump) run(ctx context.Context) {
 	tick := time.NewTicker(pumpEvery)

@@ -54,8 +54,9 @@ type Server struct {
 	waker    *waker
 	requests *requests
 
-	cancel context.CancelFunc // of the loops
-	loops  sync.WaitGroup
+	unsubscribe func()             // from the database's commits
+	cancel      context.CancelFunc // of the loops
+	loops       sync.WaitGroup
 }
 
 // Start returns once nodes are answered. The caller ends the Server with Stop.
@@ -75,6 +76,14 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := s.requests.start(); err != nil {
 		return nil, err
 	}
+	s.unsubscribe = cfg.DB.OnCommit(func(c central.Commit) {
+		if len(c.Changes) > 0 {
+			s.pump.wake.send()
+		}
+		if c.Deliveries > 0 {
+			s.waker.wake.send()
+		}
+	})
 	running, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	for _, run := range []func(context.Context){s.pump.run, s.waker.run, s.presence.run, s.merge.run} {
@@ -86,6 +95,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 // Stop waits for the requests under way, which are cut short when ctx ends, and
 // then ends all else. It may be called again.
 func (s *Server) Stop(ctx context.Context) {
+	s.unsubscribe()
 	s.requests.stop(ctx)
 	s.cancel()
 	s.loops.Wait()
@@ -99,13 +109,6 @@ func (s *Server) LastChange() int64 { return s.pump.last.Load() }
 
 // MergedKeys is how many keys have rate-limit reports merged.
 func (s *Server) MergedKeys() int { return s.merge.buckets.Len() }
-
-// Wake pushes what was committed at once. It never blocks.
-func (s *Server) Wake() { s.pump.poke() }
-
-// WakeOthers tells the other origin processes that deliveries are due, soon and
-// at most once in a moment. It never blocks.
-func (s *Server) WakeOthers() { s.waker.poke() }
 
 // signal wakes a loop: sends to it never block, and those that it has not
 // received yet become one.

@@ -41,8 +41,6 @@ func (w *waker) start() error {
 	return err
 }
 
-func (w *waker) poke() { w.wake.send() }
-
 // run wakes the others until ctx ends.
 func (w *waker) run(ctx context.Context) {
 	body, err := wire.Encode(&wire.Wake{From: w.self})

@@ -50,8 +50,8 @@ type Config struct {
 // that comes twice does no harm.
 type Controller struct {
 	config Config
-	wake   chan struct{} // holds one: something was decided here
-	stale  atomic.Bool   // something was decided here
+	wake   chan struct{} // holds one: a rollout was written by this process
+	stale  atomic.Bool   // likewise
 
 	// Of run alone:
 	watch  watch
@@ -60,8 +60,9 @@ type Controller struct {
 	read   time.Time
 	orders map[string]sent // the last one to each node
 
-	cancel context.CancelFunc
-	loop   sync.WaitGroup
+	unsubscribe func() // from the database's commits
+	cancel      context.CancelFunc
+	loop        sync.WaitGroup
 }
 
 type sent struct {
@@ -71,30 +72,28 @@ type sent struct {
 
 // Start a Controller. The caller ends it with Stop.
 func Start(cfg Config) *Controller {
-	c := newController(cfg)
+	c := &Controller{config: cfg, wake: make(chan struct{}, 1), orders: make(map[string]sent)}
+	c.unsubscribe = cfg.DB.OnCommit(func(commit central.Commit) {
+		if !commit.Rollouts {
+			return
+		}
+		c.stale.Store(true)
+		select {
+		case c.wake <- struct{}{}:
+		default:
+		}
+	})
 	running, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
 	c.loop.Go(func() { c.run(running) })
 	return c
 }
 
-func newController(cfg Config) *Controller {
-	return &Controller{config: cfg, wake: make(chan struct{}, 1), orders: make(map[string]sent)}
-}
-
 // Stop ends the Controller, and waits until it has ended. It may be called again.
 func (c *Controller) Stop() {
+	c.unsubscribe()
 	c.cancel()
 	c.loop.Wait()
-}
-
-// decided has the plans read at once.
-func (c *Controller) decided() {
-	c.stale.Store(true)
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
 }
 
 // run goes on until ctx ends.

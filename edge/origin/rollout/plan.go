@@ -43,11 +43,7 @@ func (c *Controller) Begin(ctx context.Context, r store.Rollout, targets []store
 	sortNodes(r.Digest, r.Nodes, connected)
 	r.Nodes = r.Nodes[:(len(r.Nodes)*percent+99)/100]
 	begin(&r)
-	if r, err = c.config.DB.AddRollout(ctx, r); err != nil {
-		return r, err
-	}
-	c.decided()
-	return r, nil
+	return c.config.DB.AddRollout(ctx, r)
 }
 
 // RollBack ends the rollout of a release that is under way, or undoes it where it
@@ -67,7 +63,6 @@ func (c *Controller) RollBack(ctx context.Context, release string) (store.Rollou
 			return next, err
 		}
 		if stepped { // else the rollout has taken a step meanwhile
-			c.decided()
 			return next, nil
 		}
 	}

@@ -1,0 +1,58 @@
+package replication
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"partneredge/edge/origin/broker"
+	"partneredge/edge/origin/natsauth"
+)
+
+// TestWaker expects a process to wake the others and not itself, and many wakes
+// at once to become few messages.
+func TestWaker(t *testing.T) {
+	authority, err := natsauth.Open(t.TempDir() + "/nats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	nats, err := broker.Start(broker.Config{Authority: authority, Listen: "127.0.0.1:0", Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nats.Close)
+	start := func() (*waker, chan bool) {
+		woken := make(chan bool, 10_000)
+		w := newWaker(Config{Conn: nats.Conn(), Log: log, OnWake: func() { woken <- true }})
+		if err := w.start(); err != nil {
+			t.Fatal(err)
+		}
+		go w.run(t.Context())
+		return w, woken
+	}
+	first, firstWoken := start()
+	second, secondWoken := start()
+	if err := nats.Conn().Flush(); err != nil { // both have subscribed
+		t.Fatal(err)
+	}
+	receive := func(what string, woken chan bool) {
+		t.Helper()
+		select {
+		case <-woken:
+		case <-time.After(time.Minute):
+			t.Fatalf("after a minute still no %s", what)
+		}
+	}
+	for range 1000 {
+		first.wake.send()
+	}
+	receive("wake of the second", secondWoken)
+	second.wake.send()
+	receive("wake of the first", firstWoken)
+	for name, woken := range map[string]chan bool{"first": firstWoken, "second": secondWoken} {
+		if len(woken) > 500 {
+			t.Errorf("the %s was woken %d times more", name, len(woken))
+		}
+	}
+}
