@@ -8,12 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 
+	"partneredge/edge/adminapi"
 	"partneredge/scripts/bench/fleet"
 	"partneredge/scripts/bench/harness"
 	"partneredge/store/ratelimit"
@@ -99,7 +99,7 @@ func (b *bench) startNode(ctx context.Context) (*server, error) {
 	}
 	s.addr = base.Host
 
-	admin := fleet.Admin{URL: dev.Origin.AdminURL, Token: dev.Origin.AdminToken, Client: http.DefaultClient}
+	admin := fleet.Admin{Client: adminapi.Client{URL: dev.Origin.AdminURL, Token: dev.Origin.AdminToken}}
 	for range keysInUse {
 		_, key, err := admin.Key(ctx, dev.AccountID, ratelimit.MaxLimit)
 		if err != nil {

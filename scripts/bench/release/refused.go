@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"partneredge/edge/adminapi"
 	"path/filepath"
 	"strings"
 
@@ -63,7 +64,7 @@ func (b *bench) refused(ctx context.Context) (err error) {
 			return err
 		}
 		served := false
-		r, err := b.until(ctx, "the end of what is "+artifact.what, func(r rollout) bool {
+		r, err := b.until(ctx, "the end of what is "+artifact.what, func(r adminapi.Rollout) bool {
 			served = served || r.Serving > 0
 			return r.State == "rolled_back" || r.State == "done"
 		})

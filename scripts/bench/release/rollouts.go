@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"partneredge/edge/adminapi"
 	"partneredge/scripts/bench/harness"
 )
 
@@ -21,7 +22,7 @@ func (b *bench) serves(ctx context.Context, version string, flags ...string) (se
 	if err := b.operate(ctx, args...); err != nil {
 		return 0, err
 	}
-	r, err := b.until(ctx, "it to serve", func(r rollout) bool {
+	r, err := b.until(ctx, "it to serve", func(r adminapi.Rollout) bool {
 		return r.State != "rolling_out" || r.Serving == len(b.nodes)
 	})
 	seconds = time.Since(began).Seconds()
@@ -32,7 +33,7 @@ func (b *bench) serves(ctx context.Context, version string, flags ...string) (se
 		return 0, err
 	}
 	// The next may begin once this one has ended.
-	_, err = b.until(ctx, "its end", func(r rollout) bool { return r.State == "done" })
+	_, err = b.until(ctx, "its end", func(r adminapi.Rollout) bool { return r.State == "done" })
 	return seconds, err
 }
 
@@ -173,13 +174,13 @@ func (b *bench) withdrawn(ctx context.Context) error {
 		if err := b.operate(ctx, "rollout", version); err != nil {
 			return err
 		}
-		if _, err := b.until(ctx, "its first stage", func(r rollout) bool {
+		if _, err := b.until(ctx, "its first stage", func(r adminapi.Rollout) bool {
 			return r.State != "rolling_out" || r.Serving > 0
 		}); err != nil {
 			return err
 		}
 		began := time.Now()
-		r, err := b.until(ctx, "it to be withdrawn", func(r rollout) bool { return r.State == "rolled_back" || r.State == "done" })
+		r, err := b.until(ctx, "it to be withdrawn", func(r adminapi.Rollout) bool { return r.State == "rolled_back" || r.State == "done" })
 		if err != nil {
 			return err
 		}

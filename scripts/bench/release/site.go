@@ -3,15 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"partneredge/edge/adminapi"
 	"partneredge/scripts/bench/fleet"
 	"partneredge/scripts/bench/harness"
 )
@@ -58,7 +57,7 @@ func (b *bench) startSite(ctx context.Context, nodes int) (_ *site, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.admin = &fleet.Admin{URL: at.Admin, Token: strings.TrimSpace(string(token)), Client: &http.Client{Timeout: 20 * time.Second}}
+	s.admin = &fleet.Admin{Client: adminapi.Client{URL: at.Admin, Token: strings.TrimSpace(string(token))}}
 	account, err := s.admin.Account(ctx)
 	if err != nil {
 		return nil, err
@@ -140,29 +139,20 @@ func (b *bench) push(ctx context.Context, version, key string, replaced map[stri
 	return b.operate(ctx, "push", "--modules", dir, "--version", version, "--key", key)
 }
 
-// rollout is one as the admin API shows it.
-type rollout struct {
-	ID      string `json:"id"`
-	Version string `json:"version"`
-	State   string `json:"state"`
-	Reason  string `json:"reason"`
-	Serving int    `json:"serving"` // nodes that give it requests
-}
-
-// last is the newest rollout.
-func (s *site) last(ctx context.Context) (rollout, error) {
-	var page struct{ Items []rollout }
+// last returns the newest rollout.
+func (s *site) last(ctx context.Context) (adminapi.Rollout, error) {
+	var page adminapi.List[adminapi.Rollout]
 	if err := s.admin.Call(ctx, "GET", "/rollouts?limit=1", nil, &page); err != nil {
-		return rollout{}, err
+		return adminapi.Rollout{}, err
 	}
 	if len(page.Items) == 0 {
-		return rollout{}, fmt.Errorf("there was no rollout")
+		return adminapi.Rollout{}, fmt.Errorf("there was no rollout")
 	}
 	return page.Items[0], nil
 }
 
 // until waits for the newest rollout to be as it should.
-func (s *site) until(ctx context.Context, what string, is func(rollout) bool) (r rollout, err error) {
+func (s *site) until(ctx context.Context, what string, is func(adminapi.Rollout) bool) (r adminapi.Rollout, err error) {
 	err = harness.Poll(ctx, what, func() (bool, error) {
 		if r, err = s.last(ctx); err != nil {
 			return false, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"partneredge/edge/adminapi"
 	"partneredge/scripts/bench/fleet"
 	"partneredge/scripts/bench/harness"
 )
@@ -96,22 +96,13 @@ func (p *pair) sendLeads(ctx context.Context, count *leadCount) {
 // leadsOf counts the account's leads by e-mail address.
 func leadsOf(ctx context.Context, a *fleet.Admin, account string) (map[string]int, error) {
 	count := map[string]int{}
-	for cursor := ""; ; {
-		var page struct {
-			Items      []struct{ Email string }
-			NextCursor *string `json:"next_cursor"`
-		}
-		if err := a.Call(ctx, "GET", "/accounts/"+account+"/leads?limit=200&cursor="+url.QueryEscape(cursor), nil, &page); err != nil {
+	for lead, err := range adminapi.All[adminapi.Lead](ctx, &a.Client, "/accounts/"+account+"/leads", nil) {
+		if err != nil {
 			return nil, err
 		}
-		for _, l := range page.Items {
-			count[l.Email]++
-		}
-		if page.NextCursor == nil {
-			return count, nil
-		}
-		cursor = *page.NextCursor
+		count[lead.Email]++
 	}
+	return count, nil
 }
 
 // pair is an origin and a node as processes, at addresses that they keep.
@@ -135,7 +126,7 @@ func (p *pair) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.client = &fleet.Admin{URL: "http://" + p.admin, Token: strings.TrimSpace(string(token)), Client: p.bench.region.client}
+	p.client = &fleet.Admin{Client: adminapi.Client{URL: "http://" + p.admin, Token: strings.TrimSpace(string(token)), HTTP: p.bench.region.client}}
 	if p.account, err = p.client.Account(ctx); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"partneredge/edge/adminapi"
 	"partneredge/edge/node"
 	"partneredge/edge/origin"
 	"partneredge/edge/wan"
@@ -53,7 +54,7 @@ func startRegion(ctx context.Context, b *bench) (_ *region, err error) {
 	if r.origin, err = origin.Start(ctx, origin.Config{Dir: dir, DB: r.db, Guard: anyTarget{}, Log: log}); err != nil {
 		return nil, err
 	}
-	r.admin = &fleet.Admin{URL: r.origin.AdminURL(), Token: r.origin.Token(), Client: r.client}
+	r.admin = &fleet.Admin{Client: adminapi.Client{URL: r.origin.AdminURL(), Token: r.origin.Token(), HTTP: r.client}}
 	if r.account, err = r.admin.Account(ctx); err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"partneredge/edge/adminapi"
 	"partneredge/scripts/bench/harness"
 )
 
@@ -59,7 +60,7 @@ func (b *bench) revocation(ctx context.Context) error {
 			return strings.Contains(b.body(ctx, n, "coaching/insights", key), headline)
 		}, func() error {
 			return r.admin.Call(ctx, "POST", "/accounts/"+r.account+"/coaching-runs",
-				map[string]any{"insights": []map[string]string{{"headline": headline, "detail": "of a bench"}}}, nil)
+				adminapi.NewCoachingRun{Insights: &[]adminapi.NewInsight{{Headline: &headline, Detail: new("of a bench")}}}, nil)
 		})
 		if err != nil {
 			return err
