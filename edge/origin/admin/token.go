@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+
+	"partneredge/store/durable"
 )
 
 // minToken is the shortest admin token that is taken, in characters.
@@ -18,7 +20,7 @@ const minToken = 16
 func openToken(path string, log *slog.Logger) (string, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		if err := writeSecret(path, newToken()); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := durable.CreateFile(path, []byte(newToken()), 0o600); err != nil && !errors.Is(err, os.ErrExist) {
 			return "", fmt.Errorf("making the admin token: %w", err)
 		}
 		text, err = os.ReadFile(path)
@@ -40,15 +42,4 @@ func newToken() string {
 	var random [32]byte
 	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
 	return hex.EncodeToString(random[:])
-}
-
-// writeSecret writes a new file that only its owner can read, and has it on
-// disk when it returns.
-func writeSecret(path, content string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(content)
-	return errors.Join(err, f.Sync(), f.Close())
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"partneredge/edge/wire"
+	"partneredge/store/durable"
 )
 
 // MaxPending is how many bytes a NATS server holds back for a slow reader.
@@ -98,22 +99,11 @@ func makeSeeds(dir string) error {
 		if err != nil {
 			return err
 		}
-		if err := writeSecret(filepath.Join(fresh, file), append(seed, '\n')); err != nil {
+		if err := durable.WriteFile(filepath.Join(fresh, file), append(seed, '\n'), 0o600); err != nil {
 			return err
 		}
 	}
-	return os.Rename(fresh, dir)
-}
-
-// writeSecret writes a new file that only its owner can read, and has it on
-// disk when it returns.
-func writeSecret(path string, content []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	return errors.Join(err, f.Sync(), f.Close())
+	return durable.Rename(fresh, dir)
 }
 
 // NodeUser makes credentials for a node: the text of a .creds file, and the

@@ -1,15 +1,14 @@
 package natsauth
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/nats-io/jwt/v2"
 
 	"partneredge/edge/wire"
+	"partneredge/store/durable"
 )
 
 // ClusterFile is the file that every server of a NATS cluster includes.
@@ -54,23 +53,9 @@ func (a *Authority) WriteCluster(dir string, revoked map[string]time.Time) error
 		"operator.jwt": operator + "\n", "account.jwt": account + "\n", "system.jwt": system + "\n",
 		ClusterFile: fmt.Sprintf(clusterForm, operator, a.SystemID, a.SystemID, system, a.AccountID, account, wire.MaxPayload, MaxPending),
 	} {
-		if err := writeWhole(filepath.Join(dir, file), text); err != nil {
+		if err := durable.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// writeWhole writes a file wholly, or not at all.
-func writeWhole(path, text string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".cluster-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // nothing is left of it once renamed
-	_, err = f.WriteString(text)
-	if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }
