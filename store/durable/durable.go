@@ -110,3 +110,14 @@ func RemoveTemp(dir string) error {
 	}
 	return err
 }
+
+// IsAt reports whether path names the open file f: after an error it tells which
+// of two files is in place.
+func IsAt(f *os.File, path string) bool {
+	own, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Stat(path)
+	return err == nil && os.SameFile(own, named)
+}

@@ -112,8 +112,19 @@ func TestRename(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	f, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if !durable.IsAt(f, from) || durable.IsAt(f, to) || durable.IsAt(f, filepath.Join(dir, "none")) {
+		t.Error("which path names the file")
+	}
 	if err := durable.Rename(from, to); err != nil {
 		t.Fatal(err)
+	}
+	if !durable.IsAt(f, to) {
+		t.Error("the file is not where it was renamed to")
 	}
 	if got := read(t, to); got != "from" || names(t, dir) != "to" {
 		t.Errorf("%q in %s", got, names(t, dir))

@@ -20,7 +20,7 @@ type Buckets struct {
 	file  *file
 	now   func() time.Time
 	boot  string
-	floor atomic.Int64 // no account that was given up counted further; moves in an update
+	floor atomic.Int64 // no account that was given up counted further; only upkeep moves it
 	held  atomic.Int64 // accounts on disk, about
 	left  int64        // of them after the last sweep; upkeep's
 }
@@ -28,8 +28,8 @@ type Buckets struct {
 const (
 	bucketPrefix = "b:"
 	bootName     = "boot"
-	// holdUp is for how many accounts at a time requests are held up.
-	holdUp = 64
+	// sweepAtOnce is how many accounts are looked at while requests wait.
+	sweepAtOnce = 64
 )
 
 // newBuckets reads f. fresh says that the end of what it held was lost: its
@@ -77,8 +77,8 @@ func (b *Buckets) Take(keyID string, perMinute int) (abi.Bucket, ratelimit.Telli
 	now := b.now().UnixMicro()
 	var answer abi.Bucket
 	var tell ratelimit.Telling
-	err := b.file.update(func(tx *changes) error {
-		_, account, known, err := readAccount(tx, name)
+	err := b.file.update(func(c *changes) error {
+		_, account, known, err := readAccount(c, name)
 		if err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func (b *Buckets) Take(keyID string, perMinute int) (abi.Bucket, ratelimit.Telli
 		if !known {
 			b.held.Add(1)
 		}
-		writeAccount(tx, name, perMinute, account)
+		writeAccount(c, name, perMinute, account)
 		return nil
 	})
 	if err != nil {
@@ -104,7 +104,7 @@ func (b *Buckets) Take(keyID string, perMinute int) (abi.Bucket, ratelimit.Telli
 // node knows nothing of are left out.
 func (b *Buckets) Reports(keyIDs []string) (map[string]ratelimit.Report, error) {
 	reports := make(map[string]ratelimit.Report, len(keyIDs))
-	for some := range slices.Chunk(keyIDs, holdUp) {
+	for some := range slices.Chunk(keyIDs, sweepAtOnce) {
 		if err := b.report(some, reports); err != nil {
 			return nil, fmt.Errorf("report spending: %w", err)
 		}
@@ -114,9 +114,9 @@ func (b *Buckets) Reports(keyIDs []string) (map[string]ratelimit.Report, error) 
 
 func (b *Buckets) report(keyIDs []string, into map[string]ratelimit.Report) error {
 	now := b.now().UnixMicro()
-	return b.file.update(func(tx *changes) error {
+	return b.file.update(func(c *changes) error {
 		for _, id := range keyIDs {
-			limit, account, known, err := readAccount(tx, bucketPrefix+id)
+			limit, account, known, err := readAccount(c, bucketPrefix+id)
 			if err != nil {
 				return err
 			}
@@ -128,7 +128,7 @@ func (b *Buckets) report(keyIDs []string, into map[string]ratelimit.Report) erro
 			if account.Sent == sent {
 				continue // told again: nothing to write
 			}
-			writeAccount(tx, bucketPrefix+id, limit, account)
+			writeAccount(c, bucketPrefix+id, limit, account)
 		}
 		return nil
 	})
@@ -138,7 +138,7 @@ func (b *Buckets) report(keyIDs []string, into map[string]ratelimit.Report) erro
 // report it says nothing yet.
 func (b *Buckets) Apply(shares map[string]ratelimit.Share) (behind map[string]bool, err error) {
 	behind = make(map[string]bool)
-	for some := range slices.Chunk(slices.Collect(maps.Keys(shares)), holdUp) {
+	for some := range slices.Chunk(slices.Collect(maps.Keys(shares)), sweepAtOnce) {
 		if err := b.apply(some, shares, behind); err != nil {
 			return nil, fmt.Errorf("take in shares: %w", err)
 		}
@@ -148,9 +148,9 @@ func (b *Buckets) Apply(shares map[string]ratelimit.Share) (behind map[string]bo
 
 func (b *Buckets) apply(keyIDs []string, shares map[string]ratelimit.Share, behind map[string]bool) error {
 	now := b.now().UnixMicro()
-	return b.file.update(func(tx *changes) error {
+	return b.file.update(func(c *changes) error {
 		for _, id := range keyIDs {
-			limit, account, known, err := readAccount(tx, bucketPrefix+id)
+			limit, account, known, err := readAccount(c, bucketPrefix+id)
 			if err != nil {
 				return err
 			}
@@ -161,7 +161,7 @@ func (b *Buckets) apply(keyIDs []string, shares map[string]ratelimit.Share, behi
 			if account.Sent > account.Acked {
 				behind[id] = true
 			}
-			writeAccount(tx, bucketPrefix+id, limit, account)
+			writeAccount(c, bucketPrefix+id, limit, account)
 		}
 		return nil
 	})
@@ -190,30 +190,32 @@ func (b *Buckets) sweepDue() bool { return b.held.Load() > b.left+sweepEvery }
 // it says of other nodes is believed.
 const restFor = 5 * time.Second
 
-// sweep gives up the accounts that say no more than none would. A key that is
-// used again gets one whose counter begins where no counter was before, so that
-// the origin takes it for neither an old one nor a great spending. It holds up
-// requests for no more than a few accounts at a time.
+// sweep gives up the accounts that say no more than none would, a few at a time,
+// since requests wait meanwhile. A key that is used again gets an account whose
+// counter begins at the floor, which no counter was above, so that the origin
+// takes it neither for an old one nor for much spending.
 func (b *Buckets) sweep() error {
 	from, done := "", false
 	for !done {
 		var resting []string
+		floor := b.floor.Load()
 		seen := 0
 		done = true
 		now := b.now().UnixMicro()
 		err := b.file.each(bucketPrefix, from, func(id, value string) bool {
-			if seen == holdUp {
+			if seen == sweepAtOnce {
 				from, done = id, false
 				return false
 			}
 			seen++
-			if _, rests := atRest(value, now); rests {
+			if spent, rests := atRest(value, now); rests {
 				resting = append(resting, bucketPrefix+id)
+				floor = max(floor, spent)
 			}
 			return true
 		})
 		if err == nil && len(resting) > 0 {
-			err = b.giveUp(resting, now)
+			err = b.giveUp(resting, floor, now)
 		}
 		if err != nil {
 			return fmt.Errorf("sweep buckets: %w", err)
@@ -223,30 +225,29 @@ func (b *Buckets) sweep() error {
 	return nil
 }
 
-func (b *Buckets) giveUp(names []string, now int64) error {
-	gone, floor := int64(0), b.floor.Load()
-	err := b.file.update(func(tx *changes) error {
-		var still []string
+// giveUp removes those of the accounts that still rest and have counted no
+// further than floor. The floor is in the file before: no crash can leave it
+// below an account that is gone.
+func (b *Buckets) giveUp(names []string, floor, now int64) error {
+	if floor > b.floor.Load() {
+		if err := b.file.set(bootName, encodeBoot(b.boot, floor)); err != nil {
+			return err
+		}
+		b.floor.Store(floor)
+	}
+	gone := int64(0)
+	err := b.file.update(func(c *changes) error {
 		for _, name := range names {
-			value, err := tx.get(name)
+			value, err := c.get(name)
 			if err != nil {
 				return err
 			}
-			// It may have been spent from since.
-			if spent, rests := atRest(value, now); value != "" && rests {
-				still = append(still, name)
-				floor = max(floor, spent)
+			if spent, rests := atRest(value, now); value == "" || !rests || spent > floor {
+				continue // it was used meanwhile
 			}
+			c.remove(name)
+			gone++
 		}
-		// The floor first: what a crash leaves may have it and the accounts.
-		if floor > b.floor.Load() {
-			tx.set(bootName, encodeBoot(b.boot, floor))
-		}
-		for _, name := range still {
-			tx.remove(name)
-		}
-		gone = int64(len(still))
-		b.floor.Store(floor) // a floor that is too high, should the write fail, does no harm
 		return nil
 	})
 	if err != nil {
@@ -273,8 +274,8 @@ func atRest(value string, now int64) (spent int64, rests bool) {
 	return account.Spent, unused >= restFor.Microseconds() && account.Idle(limit, account.At+unused)
 }
 
-func readAccount(tx *changes, name string) (limit int, account ratelimit.Account, known bool, err error) {
-	value, err := tx.get(name)
+func readAccount(c *changes, name string) (limit int, account ratelimit.Account, known bool, err error) {
+	value, err := c.get(name)
 	if err != nil || value == "" {
 		return 0, account, false, err
 	}
@@ -285,9 +286,9 @@ func readAccount(tx *changes, name string) (limit int, account ratelimit.Account
 
 // An account's value: i64 limit a minute when last spent from, then what
 // ratelimit.Account.Append writes.
-func writeAccount(tx *changes, name string, limit int, account ratelimit.Account) {
+func writeAccount(c *changes, name string, limit int, account ratelimit.Account) {
 	v := account.Append(putInt(newValue(8+ratelimit.AccountSize), int64(limit)))
-	tx.set(name, seal(name, v))
+	c.set(name, seal(name, v))
 }
 
 func decodeAccount(value string) (limit int, account ratelimit.Account, err error) {

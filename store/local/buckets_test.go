@@ -118,7 +118,7 @@ func TestDamageBeginsAnotherLife(t *testing.T) {
 	s := openTest(t, c)
 	boot := s.Buckets.Boot()
 	take(t, s, "a", 5)
-	path := filepath.Join(c.Dir, "limits.db-1")
+	path := filepath.Join(c.Dir, "limits.db")
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -2,72 +2,143 @@ package local
 
 import (
 	"errors"
+	"fmt"
+	"log/slog"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tidwall/buntdb"
+
+	"partneredge/store/durable"
 )
 
-// file is a tree of keys and values in memory (buntdb) and the changes of it on
-// disk, in buntdb's own format. Each change is one key's value: a crash can
-// leave any beginning of the row of changes, and each beginning is a state that
-// was.
+// file is a tree of keys and values in memory (buntdb) and, in the file at path,
+// the log of its changes in buntdb's format. Whoever reads the log from its
+// beginning, to whatever change, gets a state that the tree once had.
 //
-// On disk it is a base, path, which holds all that was there at some moment,
-// and logs of what came after, path-1, path-2 and so on. Changes go to the end
-// of the last log. Requests wait for that one write and for nothing else: the
-// base is rewritten beside them (see shrink).
+// A change is in the log before update returns, so a process that is killed
+// does not lose it; sync brings it to disk. A transaction of several changes
+// may come back in part: what must be whole is one key's value.
 type file struct {
-	path   string
-	db     *buntdb.DB // in memory
-	mended bool       // it was damaged, and a part of it was lost
+	path    string
+	db      *buntdb.DB // in memory
+	damaged bool       // something was lost when the file was opened
 
-	write sync.Mutex // held by whoever changes anything, so that the log has the tree's order
-	log   *os.File   // the last
-	part  int64      // its number
-	size  int64      // its bytes
-	buf   []byte
+	mu   sync.Mutex // held by whoever changes anything, so that the log has the tree's order
+	logs []*logFile // that changes are written to: the file at path; while a shrink ends, its successor too
+	buf  []byte
 
-	// Of upkeep alone.
-	base  int64 // bytes
-	logs  int64 // bytes of the logs before the last
-	worth int64 // bytes from which on it is made smaller
+	// Only upkeep uses these.
+	live       int64 // bytes of a log with nothing in it but what is in use, about
+	shrinkFrom int64 // bytes below which the log is not made smaller
 }
 
-// changes are what an update is made of. Reads do not see what it sets.
+// logFile is an open file and where the next change goes.
+type logFile struct {
+	*os.File
+	size int64
+}
+
+// openFile opens or makes the file at path. If the file is damaged, it is set
+// aside, which is one line in log, and the tree is what lay before the damage.
+func openFile(path string, log *slog.Logger, now time.Time) (f *file, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("open local file %s: %w", path, err)
+		}
+	}()
+	if err := removeLeftovers(path); err != nil {
+		return nil, err
+	}
+	r, err := repair(path, now)
+	if err != nil {
+		return nil, err
+	}
+	if r.aside != "" {
+		log.Error("local file damaged: set aside, going on with what is whole",
+			"file", path, "aside", r.aside, "kept_bytes", r.kept, "lost_bytes", r.lost)
+	}
+	f = &file{path: path, damaged: r.aside != "", shrinkFrom: shrinkFrom}
+	if f.db, err = buntdb.Open(":memory:"); err != nil {
+		return nil, err
+	}
+	own, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err == nil {
+		f.logs = []*logFile{{own, r.kept}}
+		err = f.db.Load(own)
+	}
+	if err == nil {
+		err = f.each("", "", func(key, value string) bool {
+			f.live += int64(len(key) + len(value) + setOverhead)
+			return true
+		})
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	return f, nil
+}
+
+// removeLeftovers removes what a shrink that was cut short has left, and files
+// of the layout before this one, which had logs named PATH-NUMBER beside the
+// file. The node fetches again what those held.
+func removeLeftovers(path string) error {
+	beside, err := filepath.Glob(path + "-*")
+	if err != nil {
+		return err
+	}
+	old := []string{path + shrinking}
+	for _, name := range beside {
+		if _, err := strconv.ParseUint(strings.TrimPrefix(name, path+"-"), 10, 63); err == nil {
+			old = append(old, path, name) // path first: without its logs it must not be read
+		}
+	}
+	for _, name := range old {
+		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// changes are what an update is made of. Its get does not see what set and
+// remove have been told.
 type changes struct {
 	f    *file
-	sets []pair
+	list []edit
 }
 
-type pair struct {
+type edit struct {
 	key, value string
-	gone       bool
+	remove     bool
 }
 
 func (c *changes) get(key string) (string, error) { return c.f.get(key) }
 
-func (c *changes) set(key, value string) { c.sets = append(c.sets, pair{key: key, value: value}) }
+func (c *changes) set(key, value string) { c.list = append(c.list, edit{key: key, value: value}) }
 
-func (c *changes) remove(key string) { c.sets = append(c.sets, pair{key: key, gone: true}) }
+func (c *changes) remove(key string) { c.list = append(c.list, edit{key: key, remove: true}) }
 
-// update does what fn asks of its changes, unless fn fails: on disk first, which
-// a process that is killed afterwards leaves there, then in memory. Nobody else
-// changes anything meanwhile; others may read.
+// update makes the changes that fn asks for, in the log and then in the tree, or
+// none when fn or the disk fails. Nobody else changes anything meanwhile; others
+// may read, and do not wait for the disk.
 func (f *file) update(fn func(*changes) error) error {
-	f.write.Lock()
-	defer f.write.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	c := changes{f: f}
 	if err := fn(&c); err != nil {
 		return err
 	}
-	if len(c.sets) == 0 {
+	if len(c.list) == 0 {
 		return nil
 	}
 	f.buf = f.buf[:0]
-	for _, p := range c.sets {
-		f.buf = appendCommand(f.buf, p)
+	for _, one := range c.list {
+		f.buf = appendCommand(f.buf, one)
 	}
 	if err := f.append(f.buf); err != nil {
 		return err
@@ -76,16 +147,14 @@ func (f *file) update(fn func(*changes) error) error {
 		f.buf = nil
 	}
 	return f.db.Update(func(tx *buntdb.Tx) error {
-		for _, p := range c.sets {
+		for _, one := range c.list {
 			var err error
-			if p.gone {
-				if _, err = tx.Delete(p.key); errors.Is(err, buntdb.ErrNotFound) {
-					err = nil
-				}
+			if one.remove {
+				_, err = tx.Delete(one.key)
 			} else {
-				_, _, err = tx.Set(p.key, p.value, nil)
+				_, _, err = tx.Set(one.key, one.value, nil)
 			}
-			if err != nil {
+			if err != nil && !errors.Is(err, buntdb.ErrNotFound) {
 				return err
 			}
 		}
@@ -93,18 +162,40 @@ func (f *file) update(fn func(*changes) error) error {
 	})
 }
 
-// append writes at the end of the last log. After an error nothing of b counts.
+// append writes b at the end of the log. After an error nothing of b counts.
 func (f *file) append(b []byte) error {
-	if f.log == nil {
+	if len(f.logs) == 0 {
 		return buntdb.ErrDatabaseClosed
 	}
-	if _, err := f.log.WriteAt(b, f.size); err != nil {
-		_ = f.log.Truncate(f.size) // should this fail: the next write goes over it
-		return err
+	for _, log := range f.logs {
+		if _, err := log.WriteAt(b, log.size); err != nil {
+			for _, log := range f.logs {
+				_ = log.Truncate(log.size) // should this fail: the next change goes over b
+			}
+			return err
+		}
 	}
-	f.size += int64(len(b))
+	for _, log := range f.logs {
+		log.size += int64(len(b))
+	}
 	return nil
 }
+
+// appendCommand adds a change as buntdb itself would write it.
+func appendCommand(b []byte, e edit) []byte {
+	if e.remove {
+		return appendBulk(append(b, "*2\r\n$3\r\ndel\r\n"...), e.key)
+	}
+	return appendBulk(appendBulk(append(b, "*3\r\n$3\r\nset\r\n"...), e.key), e.value)
+}
+
+func appendBulk(b []byte, s string) []byte {
+	b = append(strconv.AppendInt(append(b, '$'), int64(len(s)), 10), "\r\n"...)
+	return append(append(b, s...), "\r\n"...)
+}
+
+// setOverhead is about how many bytes a set command has beside key and value.
+const setOverhead = 30
 
 func (f *file) set(key, value string) error {
 	return f.update(func(c *changes) error {
@@ -116,24 +207,23 @@ func (f *file) set(key, value string) error {
 // remove deletes keys; those that are not there are no error.
 func (f *file) remove(keys ...string) error {
 	return f.update(func(c *changes) error {
-		for _, k := range keys {
-			c.remove(k)
+		for _, key := range keys {
+			c.remove(key)
 		}
 		return nil
 	})
 }
 
 // get returns "" for a key that is not there.
-func (f *file) get(key string) (string, error) {
-	var v string
-	err := f.db.View(func(tx *buntdb.Tx) error {
-		var err error
-		if v, err = tx.Get(key); errors.Is(err, buntdb.ErrNotFound) {
-			return nil
-		}
+func (f *file) get(key string) (value string, err error) {
+	err = f.db.View(func(tx *buntdb.Tx) error {
+		value, err = tx.Get(key)
 		return err
 	})
-	return v, err
+	if errors.Is(err, buntdb.ErrNotFound) {
+		err = nil
+	}
+	return value, err
 }
 
 // each calls fn for the keys with this prefix, in order, without it, until fn
@@ -147,22 +237,26 @@ func (f *file) each(prefix, from string, fn func(key, value string) bool) error 
 	})
 }
 
-// sync brings to disk what has been written. Writers do not wait for it. It is
-// upkeep's.
+// sync brings to disk what has been written. Writers do not wait for it. Only
+// upkeep calls it.
 func (f *file) sync() error {
-	f.write.Lock()
-	log := f.log
-	f.write.Unlock()
-	return log.Sync()
+	f.mu.Lock()
+	log := f.logs[0]
+	f.mu.Unlock()
+	return durable.SyncData(log.File)
 }
 
+// close brings everything to disk. It may be called twice.
 func (f *file) close() error {
-	f.write.Lock()
-	defer f.write.Unlock()
-	if f.log == nil {
-		return nil
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var err error
+	for _, log := range f.logs {
+		err = errors.Join(err, log.Sync(), log.Close())
 	}
-	err := errors.Join(f.log.Sync(), f.log.Close(), f.db.Close())
-	f.log = nil
+	f.logs = nil
+	if closed := f.db.Close(); !errors.Is(closed, buntdb.ErrDatabaseClosed) {
+		err = errors.Join(err, closed)
+	}
 	return err
 }

@@ -146,15 +146,15 @@ func (s *Firsts) sweep() error {
 	}
 	gone := s.order[:n]
 	for len(gone) > 0 {
-		some := gone[:min(len(gone), holdUp)]
-		err := s.file.update(func(tx *changes) error {
+		some := gone[:min(len(gone), sweepAtOnce)]
+		err := s.file.update(func(c *changes) error {
 			for _, one := range some {
 				// It may have been done again since.
-				value, err := tx.get(firstPrefix + one.name)
+				value, err := c.get(firstPrefix + one.name)
 				if f := openValue(value); err != nil || f.int() != one.at {
 					continue
 				}
-				tx.remove(firstPrefix + one.name)
+				c.remove(firstPrefix + one.name)
 			}
 			return nil
 		})

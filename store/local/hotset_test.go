@@ -24,7 +24,7 @@ func TestHotSetStaysWithinItsBounds(t *testing.T) {
 	dir := t.TempDir()
 	at := newClock()
 	hot, limits := mustFile(t, filepath.Join(dir, "hot.db")), mustFile(t, filepath.Join(dir, "limits.db"))
-	hot.worth, limits.worth = worth, worth
+	hot.shrinkFrom, limits.shrinkFrom = worth, worth
 	shelf, err := newShelf("k:", room, hot, 0)
 	if err != nil {
 		t.Fatal(err)

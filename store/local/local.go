@@ -157,7 +157,7 @@ func (s *Store) open(c Config) (err error) {
 		return err
 	}
 	s.Negatives = newNegatives(c.NegativeFor, c.Negatives, c.Now)
-	if s.Buckets, err = newBuckets(s.limits, s.limits.mended, c.Now); err != nil {
+	if s.Buckets, err = newBuckets(s.limits, s.limits.damaged, c.Now); err != nil {
 		return err
 	}
 	if s.Lockouts, err = newLockouts(c.Lockout, s.limits, c.Now); err != nil {

@@ -121,8 +121,8 @@ func TestOneProcessADirectory(t *testing.T) {
 
 func deletes(i int) bool { return i%4 == 3 }
 
-// row writes n records to a file of its own and returns the bytes of its log,
-// path-1, and how many there were after each.
+// row writes n records to a file of its own and returns its bytes, and how many
+// there were after each.
 func row(t *testing.T, path string, n int) (data []byte, ends []int) {
 	t.Helper()
 	f := mustFile(t, path)
@@ -134,7 +134,7 @@ func row(t *testing.T, path string, n int) (data []byte, ends []int) {
 		} else if err := f.set(fmt.Sprintf("k%02d", i), seal(fmt.Sprintf("k%02d", i), putText(newValue(0), strings.Repeat("v", i)))); err != nil {
 			t.Fatal(err)
 		}
-		info, err := os.Stat(path + "-1")
+		info, err := os.Stat(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +143,7 @@ func row(t *testing.T, path string, n int) (data []byte, ends []int) {
 	if err := f.close(); err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(path + "-1")
+	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func states(t *testing.T, data []byte, ends []int) []map[string]string {
 	log := slog.New(slog.DiscardHandler)
 	all := []map[string]string{{}}
 	for _, end := range ends {
-		write(t, path+"-1", data[:end])
+		write(t, path, data[:end])
 		all = append(all, contents(t, path, log))
 	}
 	return all
@@ -217,7 +217,7 @@ func TestFileCutAtEveryByte(t *testing.T) {
 			whole++
 		}
 		for _, tail := range []int{0, 4096} { // blocks never written read as zeroes
-			write(t, path+"-1", append(data[:size:size], make([]byte, tail)...))
+			write(t, path, append(data[:size:size], make([]byte, tail)...))
 			log, text := newLog()
 			got := contents(t, path, log)
 			if !same(got, want[whole]) {
@@ -237,7 +237,7 @@ func TestFileCutAtEveryByte(t *testing.T) {
 			if got = contents(t, path, log); got["next"] == "" || len(got) != len(want[whole])+1 {
 				t.Fatalf("cut to %d bytes and %d zeroes: lost what was written after", size, tail)
 			}
-			removeGlob(t, path+"-1.damaged-*")
+			removeGlob(t, path+".damaged-*")
 		}
 	}
 }
@@ -253,14 +253,14 @@ func TestFileDamagedAtEveryByte(t *testing.T) {
 		for _, flip := range []byte{0x01, 0x10, 0xff} {
 			hurt := bytes.Clone(data)
 			hurt[i] ^= flip
-			write(t, path+"-1", hurt)
+			write(t, path, hurt)
 			log, text := newLog()
 			got := contents(t, path, log)
 			before := 0
 			for ends[before] <= i {
 				before++
 			}
-			aside, _ := filepath.Glob(path + "-1.damaged-*")
+			aside, _ := filepath.Glob(path + ".damaged-*")
 			if text.lines() != len(aside) || len(aside) > 1 {
 				t.Fatalf("byte %d ^ %#x: %d files set aside, log: %s", i, flip, len(aside), text)
 			}
@@ -273,7 +273,7 @@ func TestFileDamagedAtEveryByte(t *testing.T) {
 			if !same(got, want[before]) && !deletes(before) {
 				t.Fatalf("byte %d ^ %#x: %v", i, flip, got)
 			}
-			removeGlob(t, path+"-1.damaged-*")
+			removeGlob(t, path+".damaged-*")
 		}
 	}
 }

@@ -31,7 +31,7 @@ type Outbox struct {
 	jobs sync.Pool // of *job that are done
 
 	mu    sync.Mutex // guards what follows; only the writer changes it
-	log   *logFile
+	log   *outboxFile
 	waits index
 }
 

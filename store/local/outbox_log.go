@@ -119,8 +119,8 @@ func torn(b []byte) bool {
 	return len(written) < size
 }
 
-// logFile is the file of an outbox with where it ends. Only its owner writes.
-type logFile struct {
+// outboxFile is the file of an outbox with where it ends. Only its owner writes.
+type outboxFile struct {
 	path   string
 	f      *os.File
 	room   int64  // how many bytes the file may have
@@ -133,7 +133,7 @@ type logFile struct {
 // openLog opens or makes the file, reads it through, and cuts off what a crash
 // left half written. A damaged file is set aside, and all its whole records go
 // into a new one.
-func openLog(path string, room int64, now time.Time, each func(at int64, kind byte, id string, size int)) (l *logFile, m mended, err error) {
+func openLog(path string, room int64, now time.Time, each func(at int64, kind byte, id string, size int)) (l *outboxFile, m repaired, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, m, fmt.Errorf("open outbox: %w", err)
@@ -158,7 +158,7 @@ func openLog(path string, room int64, now time.Time, each func(at int64, kind by
 	if err != nil {
 		return nil, m, fmt.Errorf("open outbox: %w", err)
 	}
-	l = &logFile{path: path, f: f, room: room, end: m.kept, laid: m.kept, blank: make([]byte, layOut)}
+	l = &outboxFile{path: path, f: f, room: room, end: m.kept, laid: m.kept, blank: make([]byte, layOut)}
 	err = errors.Join(f.Truncate(l.end), f.Sync(), durable.SyncDir(filepath.Dir(path)))
 	if err != nil {
 		_ = f.Close()
@@ -170,7 +170,7 @@ func openLog(path string, room int64, now time.Time, each func(at int64, kind by
 
 // add writes b at the end and, where sync is set, syncs the file. After an error
 // nothing of b counts.
-func (l *logFile) add(b []byte, sync bool) error {
+func (l *outboxFile) add(b []byte, sync bool) error {
 	if l.broken {
 		return errors.New("a sync failed before")
 	}
@@ -191,7 +191,7 @@ func (l *logFile) add(b []byte, sync bool) error {
 }
 
 // write writes b at the end; where the file has no room for it, it lays out more.
-func (l *logFile) write(b []byte) error {
+func (l *outboxFile) write(b []byte) error {
 	_, err := l.f.WriteAt(b, l.end)
 	after := l.end + int64(len(b))
 	if err != nil || after <= l.laid {
@@ -207,19 +207,19 @@ func (l *logFile) write(b []byte) error {
 }
 
 // cut takes off what is behind the end.
-func (l *logFile) cut() {
+func (l *outboxFile) cut() {
 	if l.f.Truncate(l.end) == nil {
 		l.laid = l.end
 	}
 }
 
-func (l *logFile) close() error {
+func (l *outboxFile) close() error {
 	l.cut()
 	return l.f.Close()
 }
 
 // clear empties the file, which needs no room on the disk.
-func (l *logFile) clear() error {
+func (l *outboxFile) clear() error {
 	if err := l.f.Truncate(0); err != nil {
 		return err
 	}
@@ -234,8 +234,9 @@ func (l *logFile) clear() error {
 
 // replace puts a new file in the old one's place, with the size bytes that
 // write writes.
-func (l *logFile) replace(size int64, write func(io.Writer) error) error {
+func (l *outboxFile) replace(size int64, write func(io.Writer) error) error {
 	if err := durable.Write(l.path, 0o600, write); err != nil {
+		l.broken = l.broken || !durable.IsAt(l.f, l.path) // what is added to this one would be lost
 		return err
 	}
 	f, err := os.OpenFile(l.path, os.O_RDWR, 0)

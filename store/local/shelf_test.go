@@ -194,8 +194,8 @@ func TestFileShrinksWhileInUse(t *testing.T) {
 	if err = errorsFirst(err, <-done); err != nil {
 		t.Fatal(err)
 	}
-	if f.base > shrinkFrom {
-		t.Errorf("%d bytes after shrinking", f.base)
+	if info, err := os.Stat(f.path); err != nil || info.Size() > shrinkFrom || info.Mode().Perm() != 0o600 {
+		t.Errorf("after shrinking: %v, %v", info, err)
 	}
 	last, err := f.get("during")
 	if err != nil || last == "" {

@@ -3,103 +3,119 @@ package local
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"path/filepath"
 
 	"partneredge/store/durable"
 )
 
 const (
-	// shrinkFrom is the size in bytes below which shrinking is not worth it, but
-	// for tests.
+	// shrinkFrom is the size in bytes from which on a log is worth shrinking.
 	shrinkFrom = 32 << 20
-	// A base is written so many keys, or bytes, at a time, and synced after so
-	// many bytes: what piles up in the system's memory would be written out in
-	// one go, and everybody's writes would wait for it.
-	chunkKeys  = holdUp
+	// shrinking ends the name of the file that a shrink writes.
+	shrinking = ".tmp"
+	// The tree is read so many keys, or bytes, at a time, and the new file is
+	// synced after so many bytes: what piles up in the system's memory would be
+	// written out at once, and everybody's writes would wait for it.
+	chunkKeys  = 64
 	chunkBytes = 256 << 10
 	syncBytes  = 4 << 20
+	// catchUp is how many bytes are copied, at most, while writers wait.
+	catchUp = 64 << 10
 )
 
-// shrink makes the file small, once half of it, at least, is not in use any
-// more. It is upkeep's, and requests go on meanwhile:
-//
-//  1. Changes go to a new log from here on. This is all that writers wait for,
-//     and it is two assignments.
-//  2. A base of all that is in the tree is written, a little at a time. It has
-//     some changes of the new log besides, which do no harm: they are made again
-//     when that is read.
-//  3. It takes the old base's place, which makes the old logs' end.
+// shrink rewrites the log once half of it, at least, is not in use any more.
+// Only upkeep calls it, and requests go on meanwhile: writers wait while a few
+// kilobytes are copied, and readers do not wait at all.
 func (f *file) shrink() error {
-	f.write.Lock()
-	size := f.size
-	f.write.Unlock()
-	if logs := f.logs + size; f.base+logs < f.worth || logs < f.base {
+	f.mu.Lock()
+	old := f.logs[0]
+	size := old.size
+	f.mu.Unlock()
+	if size < f.shrinkFrom || size < 2*f.live {
 		return nil
 	}
-	if f.logs == 0 || f.logs < f.base { // else one that failed has begun a log
-		if err := f.turn(); err != nil {
-			return fmt.Errorf("begin a log: %w", err)
+	next, err := f.rewrite(old, size)
+	if err == nil {
+		err = durable.Rename(next.Name(), f.path)
+	}
+	if err = errors.Join(err, f.keepOne(old, next)); err != nil {
+		return fmt.Errorf("shrink local file: %w", err)
+	}
+	return nil
+}
+
+// rewrite writes the tree to a new file, and then what was appended to the log
+// from the offset on. Changes that the tree had already are made again by that,
+// which does no harm. When it returns, changes go to both files.
+func (f *file) rewrite(log *logFile, from int64) (next *logFile, err error) {
+	own, err := os.OpenFile(f.path+shrinking, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	next = &logFile{File: own}
+	if err := f.writeTree(next); err != nil {
+		return next, err
+	}
+	for synced := false; ; {
+		f.mu.Lock()
+		missing := log.size - from
+		if synced && missing <= catchUp {
+			err := next.copy(log, from, missing)
+			if err == nil {
+				f.live = next.size
+				f.logs = append(f.logs, next)
+			}
+			f.mu.Unlock()
+			return next, err
 		}
-	}
-	covered := f.part - 1 // nobody else moves it on
-	if err := f.rebase(covered); err != nil {
-		return fmt.Errorf("rewrite local file: %w", err)
-	}
-	parts, err := logsOf(f.path)
-	for _, part := range parts {
-		if part <= covered {
-			err = errors.Join(err, os.Remove(f.logPath(part)))
+		f.mu.Unlock()
+		if err := next.copy(log, from, missing); err != nil {
+			return next, err
 		}
+		from += missing
+		if synced {
+			continue
+		}
+		// A crash may cut off any part of the file that is not on disk. It must
+		// not cut off changes that the tree had already, for some keys.
+		if err := durable.SyncData(own); err != nil {
+			return next, err
+		}
+		synced = true
 	}
-	f.logs = 0
+}
+
+func (l *logFile) copy(from *logFile, at, size int64) error {
+	_, err := io.Copy(io.NewOffsetWriter(l, l.size), io.NewSectionReader(from, at, size))
+	if err == nil {
+		l.size += size
+	}
 	return err
 }
 
-// turn begins the next log.
-func (f *file) turn() error {
-	next, err := os.OpenFile(f.logPath(f.part+1), os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
+// keepOne has changes written only to the log that is at path, and closes the
+// other one. next is nil when there is none.
+func (f *file) keepOne(old, next *logFile) error {
+	if next == nil {
+		return nil
 	}
-	f.write.Lock()
-	old, size := f.log, f.size
-	head := appendHead(nil, size)
-	if _, err = next.WriteAt(head, 0); err == nil {
-		f.log, f.size, f.part = next, int64(len(head)), f.part+1
+	kept, other := next, old
+	if !durable.IsAt(next.File, f.path) {
+		kept, other = old, next
+		_ = os.Remove(next.Name())
 	}
-	f.write.Unlock()
-	if err != nil {
-		return errors.Join(err, next.Close(), os.Remove(next.Name()))
-	}
-	f.logs += size
-	return errors.Join(old.Sync(), old.Close())
+	f.mu.Lock()
+	f.logs = []*logFile{kept}
+	f.mu.Unlock()
+	return other.Close()
 }
 
-// rebase writes a new base.
-func (f *file) rebase(covered int64) error {
-	path := f.path + ".tmp"
-	base, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	size, err := f.writeBase(base, covered)
-	// What the base has of the log must not be on disk without the rest of it.
-	err = errors.Join(err, base.Sync(), base.Close(), f.sync())
-	if err == nil {
-		err = os.Rename(path, f.path)
-	}
-	if err != nil {
-		_ = os.Remove(path)
-		return err
-	}
-	f.base = size
-	return durable.SyncDir(filepath.Dir(f.path))
-}
-
-func (f *file) writeBase(base *os.File, covered int64) (size int64, err error) {
-	buf := appendHead(nil, covered)
-	unsynced, from, done := 0, "", false
+// writeTree writes all keys and values there are, a few at a time.
+func (f *file) writeTree(to *logFile) error {
+	var buf []byte
+	var unsynced int64
+	from, done := "", false
 	for !done {
 		n := 0
 		done = true
@@ -108,24 +124,24 @@ func (f *file) writeBase(base *os.File, covered int64) (size int64, err error) {
 				from, done = key, false
 				return false
 			}
-			buf = appendCommand(buf, pair{key: key, value: value})
+			buf = appendCommand(buf, edit{key: key, value: value})
 			n++
 			return true
 		})
 		if err != nil {
-			return 0, err
+			return err
 		}
-		if _, err := base.Write(buf); err != nil {
-			return 0, err
+		if _, err := to.WriteAt(buf, to.size); err != nil {
+			return err
 		}
-		size += int64(len(buf))
-		if unsynced += len(buf); unsynced >= syncBytes {
+		to.size += int64(len(buf))
+		if unsynced += int64(len(buf)); unsynced >= syncBytes {
 			unsynced = 0
-			if err := durable.SyncData(base); err != nil {
-				return 0, err
+			if err := durable.SyncData(to.File); err != nil {
+				return err
 			}
 		}
 		buf = buf[:0]
 	}
-	return size, nil
+	return nil
 }
