@@ -52,7 +52,7 @@ type testOrigin struct {
 	fail     map[string]wire.Failure
 	refuse   map[string]string // lead -> why it is rejected
 	status   *wire.Status
-	desk     *ratelimit.Desk
+	merger   *ratelimit.Merger
 	hold     func(verb string)                    // called before an answer is sent
 	heard    func(node, verb string, data []byte) // called with each message
 	releases *oci.Store
@@ -75,7 +75,7 @@ func makeOrigin(t *testing.T) *testOrigin {
 	o := &testOrigin{
 		t: t, keys: map[string]store.Key{}, accounts: map[string]store.Account{}, insights: map[string][]store.Insight{},
 		firings: map[string][]store.Firing{}, subs: map[string]store.Subscription{}, leads: map[string]int{},
-		desk: new(ratelimit.Desk), asked: map[string]int{}, mute: map[string]bool{}, fail: map[string]wire.Failure{}, refuse: map[string]string{},
+		merger: new(ratelimit.Merger), asked: map[string]int{}, mute: map[string]bool{}, fail: map[string]wire.Failure{}, refuse: map[string]string{},
 		layout: t.TempDir(),
 	}
 	o.releases = must(oci.New(o.layout))(t)
@@ -269,9 +269,9 @@ func (o *testOrigin) answer(node, verb string, data []byte) (wire.Message, wire.
 
 // share takes the node's report in and answers it.
 func (o *testOrigin) share(node string, s wire.Spend) {
-	from := ratelimit.Life{Node: node, Boot: s.Boot}
+	from := ratelimit.Reporter{Node: node, Boot: s.Boot}
 	body := must(json.Marshal(wire.Share{
-		Head: wire.Head{V: wire.Version}, Boot: s.Boot, Keys: o.desk.Merge(from, s.Keys, time.Now().UnixMicro()),
+		Head: wire.Head{V: wire.Version}, Boot: s.Boot, Keys: o.merger.Merge(from, s.Keys, time.Now().UnixMicro()),
 	}))(o.t)
 	_ = o.conn.Publish(wire.ToNode+node+"."+wire.VerbShare, body) // the test may have taken the server away
 }
@@ -279,7 +279,7 @@ func (o *testOrigin) share(node string, s wire.Spend) {
 // spend is what the key's bucket lacks, of what another node says too.
 func (o *testOrigin) spend(key string, more int64) (tokens int64) {
 	now := time.Now().UnixMicro()
-	shares := o.desk.Merge(ratelimit.Life{Node: "other"}, map[string]ratelimit.Report{key: {Limit: 100, Spent: more}}, now)
+	shares := o.merger.Merge(ratelimit.Reporter{Node: "other"}, map[string]ratelimit.Report{key: {Limit: 100, Spent: more}}, now)
 	return shares[key].Missing / ratelimit.Token
 }
 

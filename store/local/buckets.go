@@ -69,21 +69,21 @@ func (b *Buckets) Boot() string { return b.boot }
 
 // Take spends one of the key's perMinute tokens, if that is safe, and tells
 // when the origin is to hear of it. A limit below 1 admits nobody.
-func (b *Buckets) Take(keyID string, perMinute int) (abi.Bucket, ratelimit.Telling, error) {
+func (b *Buckets) Take(keyID string, perMinute int) (abi.Bucket, ratelimit.Urgency, error) {
 	if perMinute < 1 {
-		return abi.Bucket{RetryMS: time.Minute.Milliseconds()}, ratelimit.Nothing, nil
+		return abi.Bucket{RetryMS: time.Minute.Milliseconds()}, ratelimit.NoReport, nil
 	}
 	name := bucketPrefix + keyID
 	now := b.now().UnixMicro()
 	var answer abi.Bucket
-	var tell ratelimit.Telling
+	var tell ratelimit.Urgency
 	err := b.file.update(func(c *changes) error {
 		_, account, known, err := readAccount(c, name)
 		if err != nil {
 			return err
 		}
 		if !known {
-			account = ratelimit.Begun(b.floor.Load())
+			account = ratelimit.NewAccount(b.floor.Load())
 		}
 		if answer, tell = account.Take(perMinute, now); !answer.Allowed {
 			return nil // nothing spent, nothing to write
@@ -95,7 +95,7 @@ func (b *Buckets) Take(keyID string, perMinute int) (abi.Bucket, ratelimit.Telli
 		return nil
 	})
 	if err != nil {
-		return abi.Bucket{}, ratelimit.Nothing, fmt.Errorf("spend a token: %w", err)
+		return abi.Bucket{}, ratelimit.NoReport, fmt.Errorf("spend a token: %w", err)
 	}
 	return answer, tell, nil
 }

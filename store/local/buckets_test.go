@@ -43,7 +43,7 @@ func TestTakeAdmitsTheLimitAndNoMore(t *testing.T) {
 func TestNoLimitAdmitsNobody(t *testing.T) {
 	s := openTest(t, Config{})
 	for _, limit := range []int{0, -1} {
-		if b, tell, err := s.Buckets.Take("key", limit); err != nil || b.Allowed || b.RetryMS == 0 || tell != ratelimit.Nothing {
+		if b, tell, err := s.Buckets.Take("key", limit); err != nil || b.Allowed || b.RetryMS == 0 || tell != ratelimit.NoReport {
 			t.Errorf("limit %d: %+v, %v, %v", limit, b, tell, err)
 		}
 	}
@@ -58,14 +58,14 @@ func take(t *testing.T, s *Store, key string, times int) {
 	}
 }
 
-// acknowledge reports the keys to a desk and takes its shares in.
-func acknowledge(t *testing.T, s *Store, desk *ratelimit.Desk, now time.Time, keys ...string) {
+// acknowledge reports the keys to a merger and applies its shares.
+func acknowledge(t *testing.T, s *Store, merger *ratelimit.Merger, now time.Time, keys ...string) {
 	t.Helper()
 	reports, err := s.Buckets.Reports(keys)
 	if err != nil {
 		t.Fatal(err)
 	}
-	shares := desk.Merge(ratelimit.Life{Node: "node", Boot: s.Buckets.Boot()}, reports, now.UnixMicro())
+	shares := merger.Merge(ratelimit.Reporter{Node: "node", Boot: s.Buckets.Boot()}, reports, now.UnixMicro())
 	if behind, err := s.Buckets.Apply(shares); err != nil || len(behind) > 0 {
 		t.Fatal(behind, err)
 	}
@@ -83,9 +83,9 @@ func TestReportsAndShares(t *testing.T) {
 	}
 
 	// Another node has spent 50: the share says so, and outlives the process.
-	var desk ratelimit.Desk
-	desk.Merge(ratelimit.Life{Node: "other"}, map[string]ratelimit.Report{"a": {Limit: 100, Spent: 50}}, at.now().UnixMicro())
-	acknowledge(t, s, &desk, at.now(), "a")
+	var merger ratelimit.Merger
+	merger.Merge(ratelimit.Reporter{Node: "other"}, map[string]ratelimit.Report{"a": {Limit: 100, Spent: 50}}, at.now().UnixMicro())
+	acknowledge(t, s, &merger, at.now(), "a")
 	boot := s.Buckets.Boot()
 	s = reopen(t, s, c)
 	if s.Buckets.Boot() != boot {
@@ -150,14 +150,14 @@ func TestDamageBeginsAnotherLife(t *testing.T) {
 func TestSweepForgetsWhatRests(t *testing.T) {
 	at := newClock()
 	s := openTest(t, Config{Now: at.now})
-	var desk ratelimit.Desk
+	var merger ratelimit.Merger
 	var keys []string
 	for i := range 1500 {
 		keys = append(keys, fmt.Sprintf("rest_%d", i))
 		take(t, s, keys[i], 1)
 	}
 	take(t, s, "unheard", 1)
-	acknowledge(t, s, &desk, at.now(), keys...)
+	acknowledge(t, s, &merger, at.now(), keys...)
 	sweep := func(want int64, when string) {
 		t.Helper()
 		if err := s.Buckets.sweep(); err != nil {
@@ -177,13 +177,13 @@ func TestSweepForgetsWhatRests(t *testing.T) {
 	}
 	// One that begins again counts on, and the origin counts what is new.
 	take(t, s, keys[0], 2)
-	acknowledge(t, s, &desk, at.now(), keys[0])
-	if again := desk.Merge(ratelimit.Life{Node: "other"}, map[string]ratelimit.Report{keys[0]: {Limit: 100}}, at.now().UnixMicro()); again[keys[0]].Missing != 2*ratelimit.Token {
+	acknowledge(t, s, &merger, at.now(), keys[0])
+	if again := merger.Merge(ratelimit.Reporter{Node: "other"}, map[string]ratelimit.Report{keys[0]: {Limit: 100}}, at.now().UnixMicro()); again[keys[0]].Missing != 2*ratelimit.Token {
 		t.Errorf("after two more the origin misses %d tokens", again[keys[0]].Missing/ratelimit.Token)
 	}
 	at.pass(time.Minute)
 	// A clock that was a year ahead keeps nothing for that year.
-	acknowledge(t, s, &desk, at.now(), "busy", "unheard")
+	acknowledge(t, s, &merger, at.now(), "busy", "unheard")
 	at.pass(-365 * 24 * time.Hour)
 	sweep(0, "once the clock is put right")
 }

@@ -57,8 +57,8 @@ func TestHotSetStaysWithinItsBounds(t *testing.T) {
 	for i := range inUse {
 		putKey(-1 - i)
 	}
-	var desk ratelimit.Desk
-	life := ratelimit.Life{Node: "node", Boot: buckets.Boot()}
+	var merger ratelimit.Merger
+	reporter := ratelimit.Reporter{Node: "node", Boot: buckets.Boot()}
 	var spent []string
 	most := int64(0)
 	for i := range keys {
@@ -79,7 +79,7 @@ func TestHotSetStaysWithinItsBounds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shares := desk.Merge(life, reports, at.now().UnixMicro())
+		shares := merger.Merge(reporter, reports, at.now().UnixMicro())
 		for id, share := range shares {
 			// What is missing is what this use took: neither nothing nor what an
 			// account of before had counted.

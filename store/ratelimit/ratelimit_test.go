@@ -9,12 +9,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world is nodes and an origin on a virtual clock, with a link that takes a
+// simulation is of nodes and an origin on a virtual clock, with a link that takes a
 // while each way.
-type world struct {
+type simulation struct {
 	now      int64
 	oneWay   int64
-	turn     int64 // between a node's reports
+	interval int64 // between a node's reports
 	limit    int
 	nodes    []Account
 	dirty    []bool
@@ -43,83 +43,83 @@ func (e *events) Pop() any     { last := (*e)[len(*e)-1]; *e = (*e)[:len(*e)-1];
 
 const start = 1_700_000_000_000_000
 
-func newWorld(nodes, limit int) *world {
-	w := &world{now: start, oneWay: 40_000, turn: 100_000, limit: limit, nodes: make([]Account, nodes), dirty: make([]bool, nodes)}
+func newSimulation(nodes, limit int) *simulation {
+	s := &simulation{now: start, oneWay: 40_000, interval: 100_000, limit: limit, nodes: make([]Account, nodes), dirty: make([]bool, nodes)}
 	for i := range nodes {
-		w.turns(i, start+int64(i)*w.turn/int64(nodes))
+		s.tick(i, start+int64(i)*s.interval/int64(nodes))
 	}
-	return w
+	return s
 }
 
-func (w *world) at(t int64, do func()) {
-	heap.Push(&w.events, event{t, w.events.Len() + w.admitted + w.refused, do})
+func (s *simulation) at(t int64, do func()) {
+	heap.Push(&s.events, event{t, s.events.Len() + s.admitted + s.refused, do})
 }
 
-func (w *world) turns(node int, t int64) {
-	w.at(t, func() {
-		if w.dirty[node] {
-			w.report(node)
+func (s *simulation) tick(node int, t int64) {
+	s.at(t, func() {
+		if s.dirty[node] {
+			s.report(node)
 		}
-		w.turns(node, t+w.turn)
+		s.tick(node, t+s.interval)
 	})
 }
 
-func (w *world) report(node int) {
-	w.dirty[node] = false
-	r := w.nodes[node].Report(w.limit, w.now)
-	if w.cut {
+func (s *simulation) report(node int) {
+	s.dirty[node] = false
+	r := s.nodes[node].Report(s.limit, s.now)
+	if s.cut {
 		return
 	}
-	w.at(w.now+w.oneWay, func() {
-		w.ledger.Merge(name(node), r, w.now)
-		w.ledger.Active(w.now, func(to Life) {
-			s := w.ledger.Share(to, w.now)
-			w.at(w.now+w.oneWay, func() {
+	s.at(s.now+s.oneWay, func() {
+		s.ledger.Merge(name(node), r, s.now)
+		s.ledger.Active(s.now, func(to Reporter) {
+			share := s.ledger.Share(to, s.now)
+			s.at(s.now+s.oneWay, func() {
 				i, _ := strconv.Atoi(to.Node)
-				w.nodes[i].Apply(s, w.limit, w.now)
+				s.nodes[i].Apply(share, s.limit, s.now)
 			})
 		})
 	})
 }
 
-func name(node int) Life { return Life{Node: strconv.Itoa(node)} }
+func name(node int) Reporter { return Reporter{Node: strconv.Itoa(node)} }
 
-// take sends a request to a node and tells whether it went through.
-func (w *world) take(node int) bool {
-	answer, tell := w.nodes[node].Take(w.limit, w.now)
+// take sends a request to a node and reports whether it was admitted.
+func (s *simulation) take(node int) bool {
+	answer, tell := s.nodes[node].Take(s.limit, s.now)
 	if answer.Allowed {
-		w.admitted++
+		s.admitted++
 	} else {
-		w.refused++
+		s.refused++
 	}
 	switch tell {
-	case Now:
-		w.report(node)
-	case Soon:
-		w.dirty[node] = true
+	case ReportNow:
+		s.report(node)
+	case ReportSoon:
+		s.dirty[node] = true
 	}
 	return answer.Allowed
 }
 
 // run goes on until t.
-func (w *world) run(t int64) {
-	for w.events.Len() > 0 && w.events[0].at <= t {
-		e := heap.Pop(&w.events).(event)
-		w.now = e.at
+func (s *simulation) run(t int64) {
+	for s.events.Len() > 0 && s.events[0].at <= t {
+		e := heap.Pop(&s.events).(event)
+		s.now = e.at
 		e.do()
 	}
-	w.now = t
+	s.now = t
 }
 
 // drive sends perSecond requests a second in total for seconds, each to the node
 // that pick names.
-func (w *world) drive(perSecond float64, seconds int, pick func(i int) int) {
-	first := w.now
+func (s *simulation) drive(perSecond float64, seconds int, pick func(i int) int) {
+	first := s.now
 	for i := range int(perSecond * float64(seconds)) {
-		w.run(first + int64(float64(i)*1e6/perSecond))
-		w.take(pick(i))
+		s.run(first + int64(float64(i)*1e6/perSecond))
+		s.take(pick(i))
 	}
-	w.run(first + int64(seconds)*1_000_000)
+	s.run(first + int64(seconds)*1_000_000)
 }
 
 func TestOverAdmission(t *testing.T) {
@@ -131,26 +131,26 @@ func TestOverAdmission(t *testing.T) {
 		{5, 3, 10}, {20, 3, 10}, {50, 3, 10}, {2000, 5, 10},
 	} {
 		for _, spread := range []string{"in turn", "at random", "together"} {
-			w := newWorld(10, 100)
+			s := newSimulation(10, 100)
 			rng := rand.New(rand.NewPCG(1, 2))
 			switch spread {
 			case "in turn":
-				w.drive(tt.perSecond, 60, func(i int) int { return i % 10 })
+				s.drive(tt.perSecond, 60, func(i int) int { return i % 10 })
 			case "at random":
-				w.drive(tt.perSecond, 60, func(int) int { return rng.IntN(10) })
+				s.drive(tt.perSecond, 60, func(int) int { return rng.IntN(10) })
 			case "together":
-				first := w.now
+				first := s.now
 				for i := range int(tt.perSecond * 6) {
-					w.run(first + int64(float64(i)*1e7/tt.perSecond))
+					s.run(first + int64(float64(i)*1e7/tt.perSecond))
 					for node := range 10 {
-						w.take(node)
+						s.take(node)
 					}
 				}
-				w.run(first + 60_000_000)
+				s.run(first + 60_000_000)
 			}
 			ideal := 200.0
-			over := (float64(w.admitted) - ideal) / ideal * 100
-			t.Logf("%.0f a second %s: %d admitted, %+.1f %%", tt.perSecond, spread, w.admitted, over)
+			over := (float64(s.admitted) - ideal) / ideal * 100
+			t.Logf("%.0f a second %s: %d admitted, %+.1f %%", tt.perSecond, spread, s.admitted, over)
 			if over > tt.most || over < -tt.least {
 				t.Errorf("%.0f a second %s: %+.1f %% over the ideal bucket", tt.perSecond, spread, over)
 			}
@@ -161,10 +161,10 @@ func TestOverAdmission(t *testing.T) {
 func TestNeverRefusedBelowTheLimit(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		w := newWorld(10, 100)
-		w.drive(1.5, 600, func(int) int { return rng.IntN(10) })
-		if w.refused != 0 {
-			t.Errorf("seed %d: %d of 900 refused at 1.5 a second", seed, w.refused)
+		s := newSimulation(10, 100)
+		s.drive(1.5, 600, func(int) int { return rng.IntN(10) })
+		if s.refused != 0 {
+			t.Errorf("seed %d: %d of 900 refused at 1.5 a second", seed, s.refused)
 		}
 	}
 }
@@ -175,14 +175,14 @@ func TestOneNodeIsExactBesideItsOrigin(t *testing.T) {
 	for _, limit := range []int{20, 100, 6000} {
 		for seed := range uint64(5) {
 			rng := rand.New(rand.NewPCG(seed, 2))
-			w := newWorld(1, limit)
+			s := newSimulation(1, limit)
 			var ideal Account
 			for i := range 2000 {
 				// Now above the limit, now below, now at rest.
 				wait := rng.ExpFloat64() * 60e6 / float64(limit) * []float64{0.3, 1, 3}[i/200%3]
-				w.run(w.now + int64(wait))
-				want, _ := ideal.Take(limit, w.now)
-				if got := w.take(0); got != want.Allowed {
+				s.run(s.now + int64(wait))
+				want, _ := ideal.Take(limit, s.now)
+				if got := s.take(0); got != want.Allowed {
 					t.Fatalf("limit %d, seed %d, request %d: let through %v, by one bucket %v", limit, seed, i, got, want.Allowed)
 				}
 			}
@@ -196,119 +196,119 @@ func TestOneNodeIsExactBesideItsOrigin(t *testing.T) {
 func TestNeverRefusedUpToTheLimitInAnyMinute(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 3))
-		w := newWorld(10, 100)
+		s := newSimulation(10, 100)
 		var sent []int64 // of the last minute
 		for range 2000 {
-			w.run(w.now + int64(rng.ExpFloat64()*60e6/110))
-			for len(sent) > 0 && w.now-sent[0] >= 60_000_000 {
+			s.run(s.now + int64(rng.ExpFloat64()*60e6/110))
+			for len(sent) > 0 && s.now-sent[0] >= 60_000_000 {
 				sent = sent[1:]
 			}
 			if len(sent) == 100 {
 				continue
 			}
-			sent = append(sent, w.now)
-			w.take(rng.IntN(10))
+			sent = append(sent, s.now)
+			s.take(rng.IntN(10))
 		}
-		if w.refused != 0 {
-			t.Errorf("seed %d: %d refused", seed, w.refused)
+		if s.refused != 0 {
+			t.Errorf("seed %d: %d refused", seed, s.refused)
 		}
 	}
 }
 
 func TestBurstOnOneNodeBesideQuietOnes(t *testing.T) {
-	w := newWorld(10, 100)
-	w.drive(1, 30, func(i int) int { return i % 10 })
+	s := newSimulation(10, 100)
+	s.drive(1, 30, func(i int) int { return i % 10 })
 	for i := range 80 {
-		if !w.take(3) {
+		if !s.take(3) {
 			t.Fatalf("request %d of a burst was refused with 80 tokens there", i)
 		}
 	}
 }
 
 func TestIdleKeyAdmitsItsWholeBurstOnOneNode(t *testing.T) {
-	w := newWorld(3, 100)
+	s := newSimulation(3, 100)
 	for i := range 100 {
-		if !w.take(1) {
+		if !s.take(1) {
 			t.Fatalf("request %d was refused", i)
 		}
 	}
-	if w.take(1) {
+	if s.take(1) {
 		t.Error("request 101 went through")
 	}
 }
 
 func TestDebtIsRepaid(t *testing.T) {
-	w := newWorld(10, 100)
-	w.cut = true
+	s := newSimulation(10, 100)
+	s.cut = true
 	for node := range 10 {
 		for range 100 {
-			w.take(node)
+			s.take(node)
 		}
 	}
-	w.cut = false
-	w.drive(50, 600, func(i int) int { return i % 10 })
+	s.cut = false
+	s.drive(50, 600, func(i int) int { return i % 10 })
 	// 1000 at once, then nothing until ten minutes' refill has paid for it.
-	if got, most := w.admitted, 100+10*100+10; got > most {
+	if got, most := s.admitted, 100+10*100+10; got > most {
 		t.Errorf("%d admitted in ten minutes, at most %d were there", got, most)
 	}
 }
 
 func TestCutOffNodeLimitsOnItsOwn(t *testing.T) {
-	w := newWorld(1, 100)
-	w.cut = true
-	w.drive(10, 60, func(int) int { return 0 })
-	if w.admitted != 200-1 && w.admitted != 200 {
-		t.Errorf("%d admitted, want an ideal bucket's 200", w.admitted)
+	s := newSimulation(1, 100)
+	s.cut = true
+	s.drive(10, 60, func(int) int { return 0 })
+	if s.admitted != 200-1 && s.admitted != 200 {
+		t.Errorf("%d admitted, want an ideal bucket's 200", s.admitted)
 	}
 }
 
 // What was let through within the limit while nodes were cut off is no debt when
 // they are back, however much it was: the bucket has regained it meanwhile.
 func TestAnHourCutOffIsNoDebt(t *testing.T) {
-	w := newWorld(3, 100)
+	s := newSimulation(3, 100)
 	each := func(i int) int { return i % 3 }
-	w.drive(1.5, 20, each)
-	w.cut = true
-	w.drive(1.5, 3600, each)
-	w.cut = false
-	w.drive(1.5, 120, each)
-	if w.refused > 0 {
-		t.Errorf("%d of %d requests below the limit were refused", w.refused, w.refused+w.admitted)
+	s.drive(1.5, 20, each)
+	s.cut = true
+	s.drive(1.5, 3600, each)
+	s.cut = false
+	s.drive(1.5, 120, each)
+	if s.refused > 0 {
+		t.Errorf("%d of %d requests below the limit were refused", s.refused, s.refused+s.admitted)
 	}
 }
 
 // What was let through last is owed.
 func TestBurstWhileCutOffIsOwed(t *testing.T) {
 	const burst = 80
-	w := newWorld(2, 100)
+	s := newSimulation(2, 100)
 	each := func(i int) int { return i % 2 }
-	w.drive(1, 20, each)
-	w.cut = true
-	w.drive(1, 600, each)
+	s.drive(1, 20, each)
+	s.cut = true
+	s.drive(1, 600, each)
 	for node := range 2 {
 		for range burst {
-			w.take(node)
+			s.take(node)
 		}
 	}
-	w.cut = false
-	w.drive(1, 2, each)
-	if got := w.ledger.Share(Life{}, w.now).Missing / Token; got < 2*burst-10 || got > 2*burst+5 {
+	s.cut = false
+	s.drive(1, 2, each)
+	if got := s.ledger.Share(Reporter{}, s.now).Missing / Token; got < 2*burst-10 || got > 2*burst+5 {
 		t.Errorf("%d tokens are missing from the bucket, %d were spent at once", got, 2*burst)
 	}
 }
 
 func TestOriginThatStartedAnewForgivesNobody(t *testing.T) {
-	w := newWorld(2, 100)
+	s := newSimulation(2, 100)
 	for range 100 {
-		w.take(0)
+		s.take(0)
 	}
-	w.run(w.now + 1_000_000)
-	w.ledger = Ledger{}
-	w.take(0) // refused, or one that came back
-	w.drive(10, 5, func(i int) int { return i % 2 })
+	s.run(s.now + 1_000_000)
+	s.ledger = Ledger{}
+	s.take(0) // refused, or one that came back
+	s.drive(10, 5, func(i int) int { return i % 2 })
 	// Ten tokens came back in six seconds; node 1 may have begun before it heard.
-	if w.admitted > 100+12 {
-		t.Errorf("%d admitted", w.admitted)
+	if s.admitted > 100+12 {
+		t.Errorf("%d admitted", s.admitted)
 	}
 }
 
@@ -319,7 +319,7 @@ func TestMergeIsOrderless(t *testing.T) {
 		const limit = 1000
 		nodes := rapid.IntRange(1, 5).Draw(t, "nodes")
 		var reports []Report
-		var owner []Life
+		var owner []Reporter
 		var total int64
 		for n := range nodes {
 			var spent int64
@@ -340,7 +340,7 @@ func TestMergeIsOrderless(t *testing.T) {
 		for i := range reports { // resent at last
 			l.Merge(owner[i], reports[i], start)
 		}
-		if got := l.Share(Life{}, start).Missing; got != total*Token {
+		if got := l.Share(Reporter{}, start).Missing; got != total*Token {
 			t.Fatalf("%d tokens missing, %d were spent", got/Token, total)
 		}
 	})
@@ -374,24 +374,24 @@ func TestCountersThatBeginAgainAddUp(t *testing.T) {
 				sent = append(sent, a.Report(limit, now))
 			case 2:
 				if len(sent) > 0 {
-					l.Merge(Life{}, sent[rapid.IntRange(0, len(sent)-1).Draw(t, "late")], now)
+					l.Merge(Reporter{}, sent[rapid.IntRange(0, len(sent)-1).Draw(t, "late")], now)
 				}
 			case 3: // settled; some minutes later it is given up
 				sent = append(sent, a.Report(limit, now))
-				l.Merge(Life{}, sent[len(sent)-1], now)
-				a.Apply(l.Share(Life{}, now), limit, now)
+				l.Merge(Reporter{}, sent[len(sent)-1], now)
+				a.Apply(l.Share(Reporter{}, now), limit, now)
 				if rapid.Bool().Draw(t, "give up") {
 					now += 120_000_000
 					if !a.Idle(limit, now) {
 						t.Fatalf("%+v is not settled", a)
 					}
 					floor, total = max(floor, a.Spent), 0
-					a = Begun(floor)
+					a = NewAccount(floor)
 				}
 			}
 		}
-		l.Merge(Life{}, a.Report(limit, now), now)
-		share := l.Share(Life{}, now)
+		l.Merge(Reporter{}, a.Report(limit, now), now)
+		share := l.Share(Reporter{}, now)
 		if share.Missing != total*Token || share.Spent != a.Spent {
 			t.Fatalf("%d tokens missing, %d were spent; share %+v of %+v", share.Missing/Token, total, share, a)
 		}
@@ -413,8 +413,8 @@ func TestApplyNeverGivesBack(t *testing.T) {
 			case 0, 1:
 				a.Take(limit, now)
 			case 2:
-				l.Merge(Life{}, a.Report(limit, now), now)
-				shares = append(shares, l.Share(Life{}, now))
+				l.Merge(Reporter{}, a.Report(limit, now), now)
+				shares = append(shares, l.Share(Reporter{}, now))
 			case 3:
 				if len(shares) > 0 {
 					a.Apply(shares[rapid.IntRange(0, len(shares)-1).Draw(t, "which")], limit, now)
@@ -453,7 +453,7 @@ func TestAccountRoundTrip(t *testing.T) {
 		a := Account{Bucket: Bucket{rapid.Int64().Draw(t, "missing"), rapid.Int64().Draw(t, "at")},
 			Spent: rapid.Int64().Draw(t, "spent"), Acked: rapid.Int64().Draw(t, "acked"), Sent: rapid.Int64().Draw(t, "sent"),
 			SharedAt: rapid.Int64().Draw(t, "shared"), Nodes: rapid.Int64().Draw(t, "nodes"),
-			Others: rapid.Int64().Draw(t, "others"), From: rapid.Int64().Draw(t, "from"), Young: rapid.Bool().Draw(t, "young")}
+			Others: rapid.Int64().Draw(t, "others"), From: rapid.Int64().Draw(t, "from"), PaceIsUnknown: rapid.Bool().Draw(t, "pace is unknown")}
 		got, err := Parse(a.Append(nil))
 		if err != nil || got != a {
 			t.Fatalf("%+v, %v; want %+v", got, err, a)

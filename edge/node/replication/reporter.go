@@ -73,13 +73,13 @@ func newReporter(cfg Config) (*reporter, error) {
 }
 
 // note has a key reported. It never blocks.
-func (r *reporter) note(keyID string, when ratelimit.Telling) {
-	if when == ratelimit.Nothing {
+func (r *reporter) note(keyID string, when ratelimit.Urgency) {
+	if when == ratelimit.NoReport {
 		return
 	}
 	r.mu.Lock()
 	keys, noted := r.keys, r.keysNoted
-	if when == ratelimit.Now {
+	if when == ratelimit.ReportNow {
 		keys, noted = r.urgent, r.urgentNoted
 	}
 	first := len(keys) == 0

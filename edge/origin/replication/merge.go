@@ -26,7 +26,7 @@ const (
 // buckets stand. It holds nothing that another process could not learn from the
 // nodes' next reports, so each of several origin processes keeps one.
 type merge struct {
-	buckets ratelimit.Desk
+	buckets ratelimit.Merger
 	limits  *keyLimits
 
 	now  func() time.Time
@@ -59,7 +59,7 @@ func (m *merge) report(ctx context.Context, node string, s wire.Spend) error {
 	for key, r := range s.Keys {
 		limit := limits[key]
 		if limit < 1 {
-			dead[key] = r.Nothing()
+			dead[key] = r.NothingLeft()
 			delete(s.Keys, key)
 			continue
 		}
@@ -69,14 +69,14 @@ func (m *merge) report(ctx context.Context, node string, s wire.Spend) error {
 			s.Keys[key] = r
 		}
 	}
-	from := ratelimit.Life{Node: node, Boot: s.Boot}
+	from := ratelimit.Reporter{Node: node, Boot: s.Boot}
 	shares := m.buckets.Merge(from, s.Keys, m.now().UnixMicro())
 	maps.Copy(shares, dead)
 	m.wake.send()
 	return m.publish(from, shares)
 }
 
-func (m *merge) publish(to ratelimit.Life, shares map[string]ratelimit.Share) error {
+func (m *merge) publish(to ratelimit.Reporter, shares map[string]ratelimit.Share) error {
 	body, err := wire.Encode(&wire.Share{Boot: to.Boot, Keys: shares})
 	if err == nil {
 		err = m.conn.Publish(wire.ToNode+to.Node+"."+wire.VerbShare, body)
@@ -105,8 +105,8 @@ func (m *merge) run(ctx context.Context) {
 		case <-again.C:
 		}
 		due, more := m.buckets.Due(m.now().UnixMicro())
-		for life, shares := range due {
-			if err := m.publish(life, shares); err != nil {
+		for reporter, shares := range due {
+			if err := m.publish(reporter, shares); err != nil {
 				m.log.Warn("shares not told", "err", err) // they come with the next
 			}
 		}

@@ -101,8 +101,8 @@ func put(store *local.Store, name string, i int) error {
 // there was time for.
 func flood(ctx context.Context, store *local.Store, keys int) (done int, err error) {
 	began := time.Now()
-	var desk ratelimit.Desk
-	life := ratelimit.Life{Node: "bench", Boot: store.Buckets.Boot()}
+	var merger ratelimit.Merger
+	reporter := ratelimit.Reporter{Node: "bench", Boot: store.Buckets.Boot()}
 	var spent []string
 	for i := range keys {
 		key := name(i)
@@ -121,10 +121,10 @@ func flood(ctx context.Context, store *local.Store, keys int) (done int, err err
 			return i, err
 		}
 		now := time.Now().UnixMicro()
-		if _, err := store.Buckets.Apply(desk.Merge(life, reports, now)); err != nil {
+		if _, err := store.Buckets.Apply(merger.Merge(reporter, reports, now)); err != nil {
 			return i, err
 		}
-		desk = ratelimit.Desk{} // the origin's memory is not measured here
+		merger = ratelimit.Merger{} // the origin's memory is not measured here
 		spent = spent[:0]
 		if err := ctx.Err(); err != nil {
 			return i, err

@@ -55,11 +55,11 @@ func main() {
 }
 
 type sim struct {
-	now   int64
-	rng   *rand.Rand
-	zipf  *rand.Zipf
-	nodes []node
-	desk  ratelimit.Desk
+	now    int64
+	rng    *rand.Rand
+	zipf   *rand.Zipf
+	nodes  []node
+	merger ratelimit.Merger
 	// What is under way: a ring of steps, one link's delay long.
 	toOrigin, toNode [][]message
 	keys             map[string]*tally
@@ -124,9 +124,9 @@ func (s *sim) run(rate, seconds int) {
 		for i := n % (turn / step); i < len(s.nodes); i += turn / step {
 			s.report(i, n)
 		}
-		due, _ := s.desk.Due(s.now)
-		for life, shares := range due {
-			s.share(life, shares, n)
+		due, _ := s.merger.Due(s.now)
+		for reporter, shares := range due {
+			s.share(reporter, shares, n)
 		}
 	}
 }
@@ -164,10 +164,10 @@ func (s *sim) request(key string, at int) {
 	k.count(got.Allowed, want.Allowed)
 	k.note(s.now)
 	switch tell {
-	case ratelimit.Now:
+	case ratelimit.ReportNow:
 		n.dirty[key] = struct{}{}
 		s.report(at, int((s.now-epoch)/step))
-	case ratelimit.Soon:
+	case ratelimit.ReportSoon:
 		n.dirty[key] = struct{}{}
 	}
 }
@@ -216,8 +216,8 @@ func (s *sim) report(at, step int) {
 
 const oneWayStep = oneWay / step
 
-func (s *sim) share(life ratelimit.Life, shares map[string]ratelimit.Share, step int) {
-	at, _ := strconv.Atoi(life.Node)
+func (s *sim) share(reporter ratelimit.Reporter, shares map[string]ratelimit.Share, step int) {
+	at, _ := strconv.Atoi(reporter.Node)
 	s.shares++
 	s.shareBytes += size(shares)
 	slot := (step + oneWayStep) % len(s.toNode)
@@ -229,8 +229,8 @@ func (s *sim) deliver(step int) {
 	arrived := s.toOrigin[slot]
 	s.toOrigin[slot] = nil
 	for _, m := range arrived {
-		life := ratelimit.Life{Node: strconv.Itoa(m.node)}
-		s.share(life, s.desk.Merge(life, m.reports, s.now), step)
+		reporter := ratelimit.Reporter{Node: strconv.Itoa(m.node)}
+		s.share(reporter, s.merger.Merge(reporter, m.reports, s.now), step)
 	}
 	slot = step % len(s.toNode)
 	told := s.toNode[slot]
@@ -302,7 +302,7 @@ func (s *sim) print(seconds int) {
 		{"refused of keys above it with tokens left", fmt.Sprintf("%d of %d", lastRefused, last)},
 		{"age of what shared keys' nodes know, p50", at(.5)},
 		{"age of what shared keys' nodes know, p99", at(.99)},
-		{"keys known at the origin", strconv.Itoa(s.desk.Len())},
+		{"keys known at the origin", strconv.Itoa(s.merger.Len())},
 	}
 	fmt.Printf("| %d nodes, %d s | |\n|---|---|\n", nodes, seconds)
 	for _, r := range rows {
