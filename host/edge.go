@@ -25,7 +25,7 @@ func imports() []engine.Func {
 	edge := []engine.Func{
 		{Module: abi.ImportModule, Name: abi.ImportCall, Params: i32(5), Results: i32(1), Call: edgeCall},
 		{Module: abi.ImportModule, Name: abi.ImportLog, Params: i32(3), Call: edgeLog},
-		{Module: prepare.TickModule, Name: prepare.TickName, Results: i32(1), Call: edgeTick},
+		{Module: prepare.ImportModule, Name: prepare.ImportFuel, Results: i32(1), Call: edgeTick},
 	}
 	return append(edge, wasi.Funcs(func(ctx context.Context) *wasi.Call { return &ctx.(*call).wasi })...)
 }

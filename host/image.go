@@ -43,10 +43,6 @@ func (i *image) close() {
 // warmLimit bounds the start and the warm-up of a module, each of their steps.
 const warmLimit = 10 * time.Second
 
-// mostPages is all that a memory can have. The limit is held by memory.Map,
-// which so learns of a refusal.
-const mostPages = 1 << 16
-
 // open prepares, compiles and starts a module, and takes its image.
 func (m *Module) open(ctx context.Context, wasm []byte) error {
 	r := m.runtime
@@ -60,8 +56,8 @@ func (m *Module) open(ctx context.Context, wasm []byte) error {
 		return err
 	}
 	traits := m.runtime.engine.Traits()
-	prepared, err := prepare.Rewrite(wasm, prepare.Options{MaxPages: mostPages,
-		Unmetered: m.limits.CPU < 0 || traits.Interrupts, AskToGrow: traits.AsksToGrow})
+	prepared, err := prepare.Rewrite(wasm, prepare.Options{
+		WithoutFuel: m.limits.CPU < 0 || traits.Interrupts, ImportGrow: traits.ImportsGrow})
 	if err != nil {
 		return err
 	}
@@ -156,7 +152,7 @@ func (s *sandbox) warmUp(ctx context.Context) error {
 	for _, d := range m.prepared.Data {
 		copy(bytes[d.Offset:], d.Bytes)
 	}
-	for _, name := range []string{prepare.Start, "_initialize"} {
+	for _, name := range []string{prepare.ExportStart, "_initialize"} {
 		if f := s.instance.Function(name, nil, nil); f != nil {
 			c.begin(ctx, abi.Principal{}, 0)
 			err := f.Call(c, s.stack[:])

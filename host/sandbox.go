@@ -35,10 +35,10 @@ func (s *sandbox) start(ctx context.Context) (err error) {
 		s.instance.Close(ctx)
 		return errors.New("it does not export " + abi.ExportHandle)
 	}
-	s.fuel, s.state = s.instance.Global(prepare.Fuel), s.instance.Global(prepare.State)
+	s.fuel, s.state = s.instance.Global(prepare.ExportFuel), s.instance.Global(prepare.ExportState)
 	s.globals = make([]engine.Global, len(m.prepared.Globals))
-	for i, g := range m.prepared.Globals {
-		s.globals[i] = s.instance.Global(g.Name)
+	for i, name := range m.prepared.Globals {
+		s.globals[i] = s.instance.Global(name)
 	}
 	return nil
 }

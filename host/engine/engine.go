@@ -44,9 +44,9 @@ type Traits struct {
 	// Interrupts tells that a guest's call ends with ErrInterrupted when the
 	// Meter that it was called with says so. Modules need no fuel then.
 	Interrupts bool
-	// AsksToGrow tells that the engine itself offers the import edge.grow of
-	// package prepare, without which it would not ask its Memory for more.
-	AsksToGrow bool
+	// ImportsGrow says that memory.grow must be the import edge.grow (package
+	// prepare), which the engine offers itself: it would not ask its Memory.
+	ImportsGrow bool
 }
 
 // Meter is the context of every call to a guest: it knows how long that may go

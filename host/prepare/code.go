@@ -1,222 +1,209 @@
 package prepare
 
-// Fuel. Each instruction belongs to the innermost loop that it stands in, or
-// to its function. Only a branch to a loop's head goes back, so in one turn of
-// a loop no instruction of it runs twice: the head charges for all of them,
-// and the function's entry for those outside any loop. What an operation on
-// many bytes or elements costs is charged when it is known. As soon as the
-// fuel is below zero, tick is called, which gives more or ends the call.
+// codeRewriter rewrites the code of one function.
+type codeRewriter struct {
+	*rewriter
+	r      *reader
+	out    []byte
+	copied int    // where the input begins that is not in out yet
+	locals int    // that the function has, with its parameters
+	spare  uint32 // a local that is added behind them
 
-// perFuel is how many instructions one unit of fuel is worth.
-const perFuel = 8
-
-// maxCost is the most that fits into four bytes, where it is filled in.
-const maxCost = 1<<27 - 1
-
-// charge adds the code that spends fuel, and returns where the amount belongs.
-//
-//	fuel - cost -> t -> fuel; if t < 0 { fuel = tick() }
-func (p *preparer) charge(out []byte, t uint32) (code []byte, patch int) {
-	out = appendU32(append(out, 0x23), p.fuel) // global.get
-	out = append(out, 0x41)                    // i32.const
-	patch = len(out)
-	out = append(out, 0x80, 0x80, 0x80, 0x00)
-	out = append(out, 0x6b)                    // i32.sub
-	out = appendU32(append(out, 0x22), t)      // local.tee
-	out = appendU32(append(out, 0x24), p.fuel) // global.set
-	out = appendU32(append(out, 0x20), t)      // local.get
-	return p.ask(out), patch
-}
-
-// ask adds the code that calls tick when the number on the stack is below 0.
-func (p *preparer) ask(out []byte) []byte {
-	out = append(out, 0x41, 0x00, 0x48, 0x04, 0x40) // i32.const 0, i32.lt_s, if
-	out = appendU32(append(out, 0x10), p.tick)      // call
-	out = appendU32(append(out, 0x24), p.fuel)      // global.set
-	return append(out, 0x0b)                        // end
-}
-
-// chargeLength adds the code that spends fuel for the length that lies on top
-// of the stack, and leaves it there.
-func (p *preparer) chargeLength(out []byte, t uint32, shift byte) []byte {
-	if p.options.Unmetered {
-		return out
-	}
-	out = appendU32(append(out, 0x21), t)         // local.set
-	out = appendU32(append(out, 0x23), p.fuel)    // global.get
-	out = appendU32(append(out, 0x20), t)         // local.get
-	out = append(out, 0x41, shift, 0x76, 0x6b)    // i32.const, i32.shr_u, i32.sub
-	out = appendU32(append(out, 0x24), p.fuel)    // global.set
-	out = appendU32(append(out, 0x23), p.fuel)    // global.get
-	return appendU32(append(p.ask(out), 0x20), t) // local.get
-}
-
-// note adds the code that counts a change of state which is neither in memory
-// nor in a numeric global.
-func (p *preparer) note(out []byte) []byte {
-	out = appendU32(append(out, 0x23), p.state) // global.get
-	out = append(out, 0x42, 0x01, 0x7c)         // i64.const 1, i64.add
-	return appendU32(append(out, 0x24), p.state)
-}
-
-func fill(out []byte, patch, instructions int) {
-	cost := min(1+instructions/perFuel, maxCost)
-	for i := range 3 {
-		out[patch+i] = byte(cost>>(7*i))&0x7f | 0x80
-	}
-	out[patch+3] = byte(cost>>21) & 0x7f
+	frames   []frame // the blocks that are open
+	charging int     // the innermost frame that charges
 }
 
 // frame is a block that is open.
 type frame struct {
-	charges      bool // a loop, or the function
-	patch        int
+	charges      bool // it is a loop, or the function
+	patch        int  // of its charge
 	instructions int
 	outer        int // of one that charges: the next outer one that does
 }
 
 const (
-	bytesPerFuel = 6 // as a shift: 64 bytes copied or filled
-	maxLocals    = 50_000
-	maxDepth     = 10_000
+	maxLocals = 50_000
+	maxDepth  = 10_000
 )
 
-// body rewrites one function's code, without its length.
-func (p *preparer) body(r *reader, out []byte, params int) []byte {
-	groups := r.count()
-	declared := r.at
-	total := params
-	for range groups {
-		n := r.u32()
-		if total += int(n); n > maxLocals || total > maxLocals {
-			r.fail(declared, "function has more than %d locals", maxLocals)
-		}
-		p.valueType(r)
-		if !r.ok() {
-			return out
-		}
-	}
-	t := uint32(total) // a local of our own, behind the others
-	out = appendU32(out, uint32(groups)+1)
-	out = append(out, r.b[declared:r.at]...)
-	out = append(out, 1, i32)
+func (c *codeRewriter) emit(code ...byte) { c.out = append(c.out, code...) }
 
-	metered := !p.options.Unmetered
-	patch := 0
-	if metered {
-		out, patch = p.charge(out, t)
+func (c *codeRewriter) emitIndex(op byte, i uint32) { c.out = appendU32(append(c.out, op), i) }
+
+// copyTo copies the input up to at.
+func (c *codeRewriter) copyTo(at int) {
+	c.out = append(c.out, c.r.b[c.copied:at]...)
+	c.copied = at
+}
+
+// replaceFrom copies the input up to start. What has been read from there on is left
+// out, for other code to replace it.
+func (c *codeRewriter) replaceFrom(start int) {
+	c.copyTo(start)
+	c.copied = c.r.at
+}
+
+// function rewrites one function's code, without its length, and appends it to out.
+func (p *rewriter) function(r *reader, out []byte, params int) []byte {
+	c := codeRewriter{rewriter: p, r: r, out: out, frames: p.frames[:0]}
+	if !c.declareLocals(params) {
+		return out
 	}
-	frames := append(p.frames[:0], frame{charges: true, patch: patch})
-	charging := 0 // the innermost frame that charges
-	// What stays as it is, is copied in one go: it begins at kept.
-	kept := r.at
-	for len(frames) > 0 && r.ok() {
-		frames[charging].instructions += p.plain(r, total)
-		start := r.at
-		op := r.byte()
-		s, count := shapes[op], weights[op]
-		var sub uint32
-		switch op {
-		case 0xfc:
-			if sub = r.u32(); sub < uint32(len(miscShapes)) {
-				s = miscShapes[sub]
-			}
-		case 0xfd:
-			if sub = r.u32(); r.ok() {
-				s = simdShape(sub)
-			}
-		}
-		frames[charging].instructions += count
-		switch s {
-		case block, loopHead:
-			p.blockType(r)
-			if len(frames) > maxDepth {
-				r.fail(start, "blocks are more than %d deep", maxDepth)
-			}
-			f := frame{charges: s == loopHead, outer: charging}
-			if f.charges {
-				charging = len(frames)
-			}
-			if f.charges && metered {
-				out = append(out, r.b[kept:r.at]...)
-				kept = r.at
-				out, f.patch = p.charge(out, t)
-			}
-			frames = append(frames, f)
-		case endMark:
-			f := frames[len(frames)-1]
-			frames = frames[:len(frames)-1]
-			if f.charges {
-				charging = f.outer
-			}
-			if f.charges && metered {
-				fill(out, f.patch, f.instructions)
-			}
-		case function, refFunc:
-			i := r.index("function", p.functions)
-			out = append(out, r.b[kept:start]...)
-			kept = r.at
-			if s == refFunc {
-				p.calls.fixed = false
-				out = p.note(out)
-			}
-			out = appendU32(append(out, op), p.moved(i))
-		case globalSet:
-			if i := r.index("global", len(p.globals)); r.ok() && !p.globals[i].numeric() {
-				out = p.note(append(out, r.b[kept:start]...))
-				kept = start
-			}
-		case indirect:
-			t := r.index("type", len(p.types))
-			r.index("table", p.tables)
-			if p.calls.fixed && r.ok() {
-				out = appendU32(append(append(out, r.b[kept:start]...), 0x10), p.dispatcher(t)) // call
-				kept = r.at
-			}
-		case tableSet, elemDrop, dataDrop:
-			p.immediates(r, s)
-			out = p.note(append(out, r.b[kept:start]...))
-			kept = start
-		case memInit, memCopy, memFill:
-			p.immediates(r, s)
-			out = p.chargeLength(append(out, r.b[kept:start]...), t, bytesPerFuel)
-			kept = start
-		case tabInit, tabCopy, tabGrow, tabFill:
-			p.immediates(r, s)
-			out = p.chargeLength(p.note(append(out, r.b[kept:start]...)), t, 0)
-			kept = start
-		case memGrow:
-			p.memoryZero(r)
-			if p.options.AskToGrow {
-				out = appendU32(append(append(out, r.b[kept:start]...), 0x10), p.grow) // call
-				kept = r.at
-			}
-		case 0:
-			p.refuse(r, start, op, sub)
-		case none, elseMark:
-		case local:
-			r.index("local", total)
-		default:
-			p.immediates(r, s)
-		}
+	c.copied = r.at
+	c.open(true)
+	for len(c.frames) > 0 && r.ok() {
+		c.frames[c.charging].instructions += c.plain()
+		c.instruction()
 	}
-	out = append(out, r.b[kept:r.at]...)
-	p.frames = frames
+	c.copyTo(r.at)
+	p.frames = c.frames
 	if r.ok() && r.at != len(r.b) {
 		r.fail(r.at, "code goes on behind its end")
 	}
-	return out
+	return c.out
 }
 
-// plain passes over instructions that stay as they are, and tells what they
-// weigh. It stops at the first that is not among the most common, or not short,
-// or wrong: that one is looked at like any other. A rewrite takes a third less so.
-func (p *preparer) plain(r *reader, total int) (weighs int) {
+// declareLocals rewrites the function's locals and adds the spare one.
+func (c *codeRewriter) declareLocals(params int) bool {
+	r := c.r
+	groups := r.count()
+	start := r.at
+	c.locals = params
+	for range groups {
+		n := r.u32()
+		if c.locals += int(n); n > maxLocals || c.locals > maxLocals {
+			r.fail(start, "function has more than %d locals", maxLocals)
+		}
+		valueType(r)
+		if !r.ok() {
+			return false
+		}
+	}
+	c.spare = uint32(c.locals)
+	c.out = appendU32(c.out, uint32(groups)+1)
+	c.out = append(c.out, r.b[start:r.at]...)
+	c.emit(1, i32)
+	return true
+}
+
+// open opens a frame whose first instruction comes next.
+func (c *codeRewriter) open(charges bool) {
+	f := frame{charges: charges, outer: c.charging}
+	if charges {
+		c.charging = len(c.frames)
+		if !c.options.WithoutFuel {
+			c.copyTo(c.r.at)
+			f.patch = c.charge()
+		}
+	}
+	c.frames = append(c.frames, f)
+}
+
+// close closes the innermost frame.
+func (c *codeRewriter) close() {
+	f := c.frames[len(c.frames)-1]
+	c.frames = c.frames[:len(c.frames)-1]
+	if !f.charges {
+		return
+	}
+	c.charging = f.outer
+	if !c.options.WithoutFuel {
+		c.setCharge(f.patch, f.instructions)
+	}
+}
+
+// instruction checks the next instruction, and rewrites it where it must.
+func (c *codeRewriter) instruction() {
+	r, start := c.r, c.r.at
+	op := r.byte()
+	s, sub := shapes[op], uint32(0)
+	switch op {
+	case opMisc:
+		if sub = r.u32(); sub < uint32(len(miscShapes)) {
+			s = miscShapes[sub]
+		}
+	case opSIMD:
+		if sub = r.u32(); r.ok() {
+			s = simdShape(sub)
+		}
+	}
+	c.frames[c.charging].instructions += weights[op]
+	switch s {
+	case 0:
+		refuse(r, start, op, sub)
+	case none, elseMark:
+	case local:
+		r.index("local", c.locals)
+	case block, loopHead:
+		c.blockType(r)
+		if len(c.frames) > maxDepth {
+			r.fail(start, "blocks are more than %d deep", maxDepth)
+		}
+		c.open(s == loopHead)
+	case endMark:
+		c.close()
+	case function, refFunc:
+		c.functionIndex(start, op)
+	case globalSet:
+		if i := r.index("global", len(c.globals)); r.ok() && !c.globals[i].numeric() {
+			c.insert(start, s)
+		}
+	case indirect:
+		t := r.index("type", len(c.types))
+		r.index("table", c.tables)
+		if c.calls.fixed && r.ok() {
+			c.replaceFrom(start)
+			c.emitIndex(opCall, c.dispatcher(t))
+		}
+	case memGrow:
+		memoryZero(r)
+		if c.options.ImportGrow {
+			c.replaceFrom(start)
+			c.emitIndex(opCall, c.grow)
+		}
+	default:
+		c.immediates(s)
+		c.insert(start, s)
+	}
+}
+
+// insert puts the code that an instruction of shape s needs before it, at start.
+func (c *codeRewriter) insert(start int, s shape) {
+	switch s {
+	case globalSet, tableSet, elemDrop, dataDrop:
+		c.copyTo(start)
+		c.countChange()
+	case memInit, memCopy, memFill:
+		c.copyTo(start)
+		c.chargeLength(bytesPerFuel)
+	case tabInit, tabCopy, tabGrow, tabFill:
+		c.copyTo(start)
+		c.countChange()
+		c.chargeLength(0)
+	}
+}
+
+// functionIndex rewrites an instruction, of opcode op at start, that names a function.
+func (c *codeRewriter) functionIndex(start int, op byte) {
+	i := c.r.index("function", c.functions)
+	c.replaceFrom(start)
+	if op == opRefFunc {
+		c.calls.fixed = false
+		c.countChange()
+	}
+	c.emitIndex(op, c.moved(i))
+}
+
+// plain skips instructions that stay as they are, and returns their weight. It stops
+// at the first that is not among the most common, or not short, or wrong, which
+// instruction then looks at. A rewrite takes a third less so.
+func (c *codeRewriter) plain() (weight int) {
+	r := c.r
 	if !r.ok() {
 		return 0
 	}
 	b, at := r.b, r.at
-	locals, globals := min(total, 0x80), min(len(p.globals), 0x80)
+	locals, globals := min(c.locals, 0x80), min(len(c.globals), 0x80)
 short:
 	for at+6 < len(b) { // the longest
 		next := at + 1
@@ -233,7 +220,7 @@ short:
 			}
 			next++
 		case globalSet:
-			if i := int(b[next]); i >= globals || !p.globals[i].numeric() {
+			if i := int(b[next]); i >= globals || !c.globals[i].numeric() {
 				break short
 			}
 			next++
@@ -241,7 +228,7 @@ short:
 			if next++; b[next] >= 0x80 {
 				next++
 			}
-			if b[at+1] > 15 || b[next] >= 0x80 {
+			if b[at+1] > maxAlign || b[next] >= 0x80 {
 				break short
 			}
 			next++
@@ -256,15 +243,20 @@ short:
 		default:
 			break short
 		}
-		weighs += weights[b[at]]
+		weight += weights[b[at]]
 		at = next
 	}
 	r.at = at
-	return weighs
+	return weight
 }
 
+// maxAlign is the highest alignment of an access: a higher one says that the index
+// of a memory follows.
+const maxAlign = 15
+
 // immediates checks what follows an opcode of shape s.
-func (p *preparer) immediates(r *reader, s shape) {
+func (c *codeRewriter) immediates(s shape) {
+	r := c.r
 	switch s {
 	case label:
 		r.u32()
@@ -275,22 +267,18 @@ func (p *preparer) immediates(r *reader, s shape) {
 		r.u32()
 	case typed:
 		for range r.count() {
-			p.valueType(r)
+			valueType(r)
 		}
 	case globalGet:
-		r.index("global", len(p.globals))
-	case table, tableSet, tabGrow, tabFill:
-		p.table(r)
-	case access, accessLn:
-		if at := r.at; r.u32() > 15 {
+		r.index("global", len(c.globals))
+	case access, accessLane:
+		if at := r.at; r.u32() > maxAlign {
 			r.fail(at, "access to a second memory (multi-memory) is not supported")
 		}
 		r.u32()
-		if s == accessLn {
+		if s == accessLane {
 			r.byte()
 		}
-	case zero, memFill:
-		p.memoryZero(r)
 	case num32:
 		r.skipLEB(5)
 	case num64:
@@ -304,66 +292,79 @@ func (p *preparer) immediates(r *reader, s shape) {
 	case lane:
 		r.byte()
 	case heapType:
-		p.refType(r)
-	case memInit, dataDrop:
-		p.usesData = true
-		at := r.at
-		r.index("data segment", p.dataCount)
-		if p.sections[secDataCount] == nil {
-			r.fail(at, "use of a data segment without a data count section")
-		}
-		if s == memInit {
-			p.memoryZero(r)
-		}
+		refType(r)
+	case zero, memFill:
+		memoryZero(r)
 	case memCopy:
-		p.memoryZero(r)
-		p.memoryZero(r)
-	case tabInit:
-		r.index("element segment", p.elements)
-		p.table(r)
-	case elemDrop:
-		p.calls.fixed = false
-		r.index("element segment", p.elements)
-	case tabCopy:
-		p.table(r)
-		p.table(r)
+		memoryZero(r)
+		memoryZero(r)
+	default:
+		c.segmentIndex(s)
 	}
 }
 
-// table takes the index of a table that more than call_indirect comes to.
-func (p *preparer) table(r *reader) uint32 {
+// segmentIndex checks what follows an opcode of shape s that names tables or segments.
+func (c *codeRewriter) segmentIndex(s shape) {
+	r := c.r
+	switch s {
+	case table, tableSet, tabGrow, tabFill:
+		c.tableIndex(r)
+	case tabCopy:
+		c.tableIndex(r)
+		c.tableIndex(r)
+	case tabInit:
+		r.index("element segment", c.elements)
+		c.tableIndex(r)
+	case elemDrop:
+		c.calls.fixed = false
+		r.index("element segment", c.elements)
+	case memInit, dataDrop:
+		c.usesData = true
+		at := r.at
+		r.index("data segment", c.dataCount)
+		if c.sections[secDataCount] == nil {
+			r.fail(at, "use of a data segment without a data count section")
+		}
+		if s == memInit {
+			memoryZero(r)
+		}
+	}
+}
+
+// tableIndex reads the index of a table that something else than call_indirect uses.
+func (p *rewriter) tableIndex(r *reader) uint32 {
 	p.calls.fixed = false
 	return r.index("table", p.tables)
 }
 
-func (p *preparer) memoryZero(r *reader) {
+func memoryZero(r *reader) {
 	if at := r.at; r.byte() != 0 {
 		r.fail(at, "a second memory (multi-memory) is not supported")
 	}
 }
 
-func (p *preparer) blockType(r *reader) {
+func (p *rewriter) blockType(r *reader) {
 	at := r.at
 	switch t := r.s64(5); {
 	case t >= 0:
 		if t >= int64(len(p.types)) {
 			r.fail(at, "type %d of %d", t, len(p.types))
 		}
-	case t != -0x40: // no result
+	case t != noResult-0x80:
 		r.at = at
-		p.valueType(r)
+		valueType(r)
 	}
 }
 
-func (p *preparer) refuse(r *reader, at int, op byte, sub uint32) {
+func refuse(r *reader, at int, op byte, sub uint32) {
 	switch {
 	case !r.ok():
-	case op == 0xfd && sub > 0xff:
+	case op == opSIMD && sub > 0xff:
 		r.fail(at, "opcode 0xfd %#x (relaxed SIMD) is not supported", sub)
-	case op == 0xfc || op == 0xfd:
+	case op == opMisc || op == opSIMD:
 		r.fail(at, "opcode %#x %#x is not known", op, sub)
-	case refused(op) != "":
-		r.fail(at, "opcode %s is not supported", refused(op))
+	case refused[op] != "":
+		r.fail(at, "opcode %s is not supported", refused[op])
 	default:
 		r.fail(at, "opcode %#x is not known", op)
 	}

@@ -67,7 +67,7 @@ func TestIndirect(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			wasm := test.module()
-			p := &preparer{module: &Module{}}
+			p := &rewriter{module: &Module{}}
 			r := &reader{b: wasm, at: len(header)}
 			p.split(r)
 			p.rewrite(r)
@@ -116,7 +116,7 @@ func TestOffsetTooLarge(t *testing.T) {
 func calls(t *testing.T, wasm []byte) (done []string) {
 	t.Helper()
 	ctx := t.Context()
-	m, err := ticking(t).Instantiate(ctx, wasm)
+	m, err := refueling(t).Instantiate(ctx, wasm)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,52 +1,82 @@
 package prepare
 
 // The opcodes of WebAssembly 2.0 (https://www.w3.org/TR/wasm-core-2/, binary
-// format, appendix "Index of Instructions"), each with the shape of what
-// follows it. An opcode that is not here is refused.
+// format, appendix "Index of Instructions").
 
-// shape is what follows an opcode.
+// Opcodes that the rewrite emits or treats by name.
+const (
+	opBlock        = 0x02
+	opIf           = 0x04
+	opEnd          = 0x0b
+	opBrTable      = 0x0e
+	opReturn       = 0x0f
+	opCall         = 0x10
+	opCallIndirect = 0x11
+	opLocalGet     = 0x20
+	opLocalSet     = 0x21
+	opLocalTee     = 0x22
+	opGlobalGet    = 0x23
+	opGlobalSet    = 0x24
+	opI32Const     = 0x41
+	opI64Const     = 0x42
+	opF32Const     = 0x43
+	opF64Const     = 0x44
+	opI32LtS       = 0x48
+	opI32Sub       = 0x6b
+	opI32ShrU      = 0x76
+	opI64Add       = 0x7c
+	opRefNull      = 0xd0
+	opRefFunc      = 0xd2
+	opMisc         = 0xfc // a prefix: see miscShapes
+	opSIMD         = 0xfd // a prefix: see simdShape
+
+	simdConst = 0x0c // v128.const
+	noResult  = 0x40 // the type of a block
+)
+
+// shape is the kind of what follows an opcode.
 type shape byte
 
 const (
-	none      shape = iota + 1 // nothing
-	block                      // block type; opens a block
-	loopHead                   // as block, and branches to it go back
-	elseMark                   // else
-	endMark                    // end
-	label                      // label index
-	labels                     // list of label indices, and a default
-	function                   // function index
-	indirect                   // type index, table index
-	typed                      // list of value types
-	local                      // local index
-	globalGet                  // global index
-	globalSet                  // global index
-	table                      // table index
-	tableSet                   // table index; changes the table
-	access                     // alignment, offset
-	zero                       // a zero byte: the memory's index
-	memGrow                    // a zero byte: the memory's index
-	num32                      // signed LEB128, 32 bits
-	num64                      // signed LEB128, 64 bits
-	four                       // 4 bytes
-	eight                      // 8 bytes
-	heapType                   // type of a null reference
-	refFunc                    // function index; may make the engine keep a record
-	lane                       // lane index
-	accessLn                   // alignment, offset, lane index
-	sixteen                    // 16 bytes
-	memInit                    // data index, zero byte; takes a length
-	dataDrop                   // data index
-	memCopy                    // two zero bytes; takes a length
-	memFill                    // zero byte; takes a length
-	tabInit                    // element index, table index; takes a length
-	elemDrop                   // element index
-	tabCopy                    // two table indices; takes a length
-	tabGrow                    // table index; takes a length
-	tabFill                    // table index; takes a length
+	none       shape = iota + 1 // nothing
+	block                       // block type; opens a block
+	loopHead                    // as block, and branches to it go back
+	elseMark                    // else
+	endMark                     // end
+	label                       // label index
+	labels                      // list of label indices, and a default
+	function                    // function index
+	indirect                    // type index, table index
+	typed                       // list of value types
+	local                       // local index
+	globalGet                   // global index
+	globalSet                   // global index
+	table                       // table index
+	tableSet                    // table index; changes the table
+	access                      // alignment, offset
+	zero                        // a zero byte: the memory's index
+	memGrow                     // a zero byte: the memory's index
+	num32                       // signed LEB128, 32 bits
+	num64                       // signed LEB128, 64 bits
+	four                        // 4 bytes
+	eight                       // 8 bytes
+	heapType                    // type of a null reference
+	refFunc                     // function index; may make the engine keep a record
+	lane                        // lane index
+	accessLane                  // alignment, offset, lane index
+	sixteen                     // 16 bytes
+	memInit                     // data index, zero byte; takes a length
+	dataDrop                    // data index
+	memCopy                     // two zero bytes; takes a length
+	memFill                     // zero byte; takes a length
+	tabInit                     // element index, table index; takes a length
+	elemDrop                    // element index
+	tabCopy                     // two table indices; takes a length
+	tabGrow                     // table index; takes a length
+	tabFill                     // table index; takes a length
 )
 
-// shapes of the one-byte opcodes; 0 is unknown.
+// shapes of the one-byte opcodes; 0 where one is not known, which is refused.
 var shapes = makeShapes()
 
 func makeShapes() (t [256]shape) {
@@ -87,14 +117,14 @@ func makeShapes() (t [256]shape) {
 	return t
 }
 
-// miscShapes are those after the prefix 0xfc.
+// miscShapes are the shapes of the opcodes after the prefix 0xfc.
 var miscShapes = [...]shape{
 	none, none, none, none, none, none, none, none, // saturating conversions
 	memInit, dataDrop, memCopy, memFill,
 	tabInit, elemDrop, tabCopy, tabGrow, table, tabFill,
 }
 
-// simdShape is the shape after the prefix 0xfd, 0 when unknown.
+// simdShape returns the shape of an opcode after the prefix 0xfd, 0 when it is not known.
 func simdShape(op uint32) shape {
 	switch {
 	case op <= 0x0b, op == 0x5c, op == 0x5d:
@@ -104,11 +134,11 @@ func simdShape(op uint32) shape {
 	case op >= 0x15 && op <= 0x22:
 		return lane
 	case op >= 0x54 && op <= 0x5b:
-		return accessLn
+		return accessLane
 	case op > 0xff:
 		return 0
 	}
-	switch op { // numbers that were given back before the proposal was finished
+	switch op { // numbers that the proposal did not use in the end
 	case 0x9a, 0xa2, 0xa5, 0xa6, 0xaf, 0xb0, 0xb2, 0xb3, 0xb4, 0xbb,
 		0xc2, 0xc5, 0xc6, 0xcf, 0xd0, 0xd2, 0xd3, 0xd4, 0xe2, 0xee:
 		return 0
@@ -116,51 +146,43 @@ func simdShape(op uint32) shape {
 	return none
 }
 
-// weights is how many plain instructions an opcode counts as.
+// weights of the opcodes: as how many plain instructions each is charged.
 var weights = makeWeights()
 
 func makeWeights() (t [256]int) {
-	for op := range t {
-		t[op] = weight(byte(op))
+	set := func(weight int, opcodes ...byte) {
+		for _, op := range opcodes {
+			t[op] = weight
+		}
 	}
+	for op := range t {
+		t[op] = 1
+	}
+	set(8, 0x6d, 0x6e, 0x6f, 0x70, 0x7f, 0x80, 0x81, 0x82) // integer division
+	set(4, 0x91, 0x9f, 0x95, 0xa3)                         // square root, float division
+	set(4, opCall, opCallIndirect)
+	set(256, 0x40, opRefFunc) // memory.grow, ref.func: the engine works
 	return t
 }
 
-func weight(op byte) int {
-	switch {
-	case op >= 0x6d && op <= 0x70, op >= 0x7f && op <= 0x82: // integer division
-		return 8
-	case op == 0x91, op == 0x9f, op == 0x95, op == 0xa3: // square root, float division
-		return 4
-	case op == 0x10, op == 0x11:
-		return 4
-	case op == 0x40, op == 0xd2: // memory.grow, ref.func: the engine works
-		return 256
-	}
-	return 1
-}
-
-// refused names opcodes of proposals that are not supported.
-func refused(op byte) string {
-	switch op {
-	case 0x06, 0x07, 0x08, 0x09, 0x0a, 0x18, 0x19, 0x1f:
-		return map[byte]string{0x06: "try", 0x07: "catch", 0x08: "throw", 0x09: "rethrow", 0x0a: "throw_ref",
-			0x18: "delegate", 0x19: "catch_all", 0x1f: "try_table"}[op] + " (exception handling)"
-	case 0x12:
-		return "return_call (tail call)"
-	case 0x13:
-		return "return_call_indirect (tail call)"
-	case 0x14:
-		return "call_ref (typed function references)"
-	case 0x15:
-		return "return_call_ref (tail call)"
-	case 0xd3, 0xd4, 0xd5, 0xd6:
-		return map[byte]string{0xd3: "ref.eq", 0xd4: "ref.as_non_null", 0xd5: "br_on_null",
-			0xd6: "br_on_non_null"}[op] + " (typed function references)"
-	case 0xfb:
-		return "0xfb (garbage collection)"
-	case 0xfe:
-		return "0xfe (threads)"
-	}
-	return ""
+// refused names the opcodes of proposals that are not supported.
+var refused = [256]string{
+	0x06: "try (exception handling)",
+	0x07: "catch (exception handling)",
+	0x08: "throw (exception handling)",
+	0x09: "rethrow (exception handling)",
+	0x0a: "throw_ref (exception handling)",
+	0x18: "delegate (exception handling)",
+	0x19: "catch_all (exception handling)",
+	0x1f: "try_table (exception handling)",
+	0x12: "return_call (tail call)",
+	0x13: "return_call_indirect (tail call)",
+	0x14: "call_ref (typed function references)",
+	0x15: "return_call_ref (tail call)",
+	0xd3: "ref.eq (typed function references)",
+	0xd4: "ref.as_non_null (typed function references)",
+	0xd5: "br_on_null (typed function references)",
+	0xd6: "br_on_non_null (typed function references)",
+	0xfb: "0xfb (garbage collection)",
+	0xfe: "0xfe (threads)",
 }

@@ -1,44 +1,47 @@
-// Package prepare rewrites a WebAssembly module so that a host can give it a
-// known state and take the processor from it:
+// Package prepare rewrites a WebAssembly module so that a host can restore its
+// state and interrupt it:
 //
 //   - Every mutable global of a numeric type is exported, so that the host can
-//     read and set it. A change of any other state that is not memory (tables,
-//     dropped segments, globals of other types) is counted in a global.
-//   - Fuel is spent at each function's entry, at each turn of a loop, and for
-//     each byte of a bulk operation. When it is used up, the module calls the
-//     imported function edge.tick, whose result is the fuel it gets next.
-//   - Active data segments are taken out, for the host to lay into memory.
-//     Passive ones stay where they are.
+//     read and set it. Changes of any other state that is not memory (tables,
+//     dropped segments, globals of other types) are counted in a global.
+//   - Code spends fuel at each function's entry, in each iteration of a loop, and
+//     for each byte of a bulk operation. When the fuel is used up, the module calls
+//     the imported function edge.tick, whose result is the fuel that it gets next.
+//   - Active data segments are removed, for the host to copy into memory. Passive
+//     ones stay.
 //   - Calls through a table that never changes become branches to direct calls.
 //   - The start function is exported instead of run. The memory is exported.
-//   - Memory and tables get a limit, and memory the size that is asked for.
+//   - Memory and tables get a limit.
 //   - Custom sections are dropped.
 //
-// What a module does is otherwise unchanged. The rewrite checks every opcode
-// it meets: WebAssembly 2.0 without 128-bit lanes left out (sign extension,
-// saturating conversion, bulk memory, multi-value, reference types, SIMD). What
-// it does not know, it refuses by name and offset. It does not check types: the
-// engine does, on the result. A module cannot reach what was added to it, since
-// every index is checked against what the module itself has.
+// What a module does is otherwise unchanged. The rewrite checks every opcode that
+// it meets: it knows WebAssembly 2.0 with SIMD, and refuses others by name and
+// offset. It does not check types: the engine does, on the result. A module cannot
+// use what was added to it, since every index is checked against what the module
+// itself has.
 package prepare
 
 import (
 	"bytes"
-	"encoding/binary"
 	"unicode/utf8"
 )
 
-// Names of what is added. A module that uses such a name itself is refused.
+// Imports that the rewrite adds. A module that imports them itself is refused.
 const (
-	TickModule = "edge"
-	TickName   = "tick"
-	GrowName   = "grow" // of TickModule: see Options.AskToGrow
-	reserved   = "edge."
-	Fuel       = reserved + "fuel"   // i32 global: fuel left
-	State      = reserved + "state"  // i64 global: changes of state elsewhere
-	Memory     = reserved + "memory" // the memory, if there is one
-	Start      = reserved + "start"  // function: what was the start function
-	globalName = reserved + "global."
+	ImportModule = "edge"
+	ImportFuel   = "tick" // func() i32: called without fuel left, returns more
+	ImportGrow   = "grow" // func(pages i32) i32: memory.grow, see Options.ImportGrow
+)
+
+// Exports that the rewrite adds. A module that exports a name which begins like
+// them is refused.
+const (
+	reserved     = "edge."
+	ExportFuel   = reserved + "fuel"   // i32 global: fuel left
+	ExportState  = reserved + "state"  // i64 global: changes of state elsewhere
+	ExportMemory = reserved + "memory" // the memory, if there is one
+	ExportStart  = reserved + "start"  // function: what was the start function, if there was one
+	globalPrefix = reserved + "global."
 )
 
 // PageSize is the unit of memory, in bytes.
@@ -46,42 +49,31 @@ const PageSize = 64 << 10
 
 // Options of a rewrite.
 type Options struct {
-	// Pages is the size that the memory is declared with, in pages. 0: as the
-	// module has it.
-	Pages uint32
-	// MaxPages is the most pages that the memory may grow to. 0: 65 536.
-	MaxPages uint32
-	// MaxTable is the most elements that a table may have. 0: 65 536, or as
-	// many as it starts with, up to 1 000 000.
-	MaxTable uint32
-	// Globals are values that the globals start with, in the order of
-	// Module.Globals. Nil: as the module has it.
-	Globals []uint64
-	// Unmetered leaves the fuel out. The module cannot be interrupted then.
-	Unmetered bool
-	// AskToGrow makes memory.grow a call of the imported function edge.grow,
-	// which has the same parameter and result, for an engine that would not ask.
-	AskToGrow bool
+	// WithoutFuel leaves the fuel out. The module cannot be interrupted then, but by
+	// its engine.
+	WithoutFuel bool
+	// ImportGrow makes memory.grow a call of edge.grow, for an engine that does not
+	// ask the host before memory grows.
+	ImportGrow bool
 }
 
 // Module is a rewritten module.
 type Module struct {
 	Wasm     []byte
-	Pages    uint32 // of memory at the start
-	MaxPages uint32
-	Imports  []Import // the module's own; tick and grow are not among them
+	Pages    uint32   // of memory at the start
+	MaxPages uint32   // that memory may grow to; 0 when there is no memory
+	Imports  []Import // the module's own; edge.tick and edge.grow are not among them
 	Data     []Segment
-	Globals  []Global // numeric and mutable
-	HasStart bool     // there is a Start to be called before anything else
+	Globals  []string // the exports of its numeric mutable globals
 }
 
-// Import is something a module needs.
+// Import is something that a module needs.
 type Import struct {
 	Module, Name string
 	Kind         Kind
 }
 
-// Kind of an import or export.
+// Kind is the kind of an import or export.
 type Kind byte
 
 // Kinds.
@@ -112,12 +104,6 @@ type Segment struct {
 	Bytes  []byte // a part of the module that was given
 }
 
-// Global is an exported mutable global.
-type Global struct {
-	Name string
-	Type byte // 0x7f i32, 0x7e i64, 0x7d f32, 0x7c f64
-}
-
 var header = []byte{0, 'a', 's', 'm', 1, 0, 0, 0}
 
 // Sections of the binary format.
@@ -135,6 +121,7 @@ const (
 	secCode
 	secData
 	secDataCount
+	secTag
 )
 
 // order in which sections must come.
@@ -143,7 +130,7 @@ var order = [...]int{secType: 1, secImport: 2, secFunction: 3, secTable: 4, secM
 
 // Rewrite rewrites a module. Its errors are of type *Error.
 func Rewrite(wasm []byte, options Options) (*Module, error) {
-	p := &preparer{options: options, module: &Module{}}
+	p := &rewriter{options: options, module: &Module{}}
 	r := &reader{b: wasm}
 	if !bytes.HasPrefix(wasm, header) {
 		return nil, &Error{0, "it is not a WebAssembly module of version 1"}
@@ -158,31 +145,31 @@ func Rewrite(wasm []byte, options Options) (*Module, error) {
 	return p.module, nil
 }
 
-// preparer is a rewrite under way.
-type preparer struct {
+// rewriter is a rewrite under way.
+type rewriter struct {
 	options  Options
 	module   *Module
 	sections [13]*reader
 	contents [13][]byte // of the sections, rewritten
 
-	types     []signature
-	newTypes  []signature // of the functions that are added
-	typeOf    []uint32    // of each function, the imported ones first
-	imported  int         // functions
-	functions int         // with the imported ones
-	tables    int
-	memories  int
-	globals   []global
-	elements  int
-	dataCount int
-	usesData  bool // memory.init or data.drop is there
-
-	tick, grow    uint32 // functions
-	added         uint32 // how many functions are imported besides the module's
-	fuel, state   uint32 // globals
+	types         []signature
+	newTypes      []signature // of the functions that are added
+	typeOf        []uint32    // of each function, the imported ones first
+	imported      int         // functions
+	functions     int         // with the imported ones
+	tables        int
+	memories      int
 	importsMemory bool
-	frames        []frame
-	calls         indirectCalls
+	globals       []global
+	elements      int
+	dataCount     int
+	usesData      bool // memory.init or data.drop occurs
+
+	refuel, grow uint32 // functions that are imported besides the module's own
+	added        uint32 // how many they are
+	fuel, state  uint32 // globals
+	frames       []frame
+	calls        indirectCalls
 }
 
 // signature is a function's type: its value types, one a byte.
@@ -207,15 +194,15 @@ const (
 
 func (g global) numeric() bool { return g.kind >= f64 && g.kind <= i32 }
 
-// moved is the new index of a function: those added come behind the imported ones.
-func (p *preparer) moved(i uint32) uint32 {
+// moved returns a function's new index: those added come behind the imported ones.
+func (p *rewriter) moved(i uint32) uint32 {
 	if int(i) >= p.imported {
 		i += p.added
 	}
 	return i
 }
 
-func (p *preparer) valueType(r *reader) byte {
+func valueType(r *reader) byte {
 	at := r.at
 	switch t := r.byte(); t {
 	case i32, i64, f32, f64, v128, funcref, externref:
@@ -226,7 +213,7 @@ func (p *preparer) valueType(r *reader) byte {
 	}
 }
 
-func (p *preparer) refType(r *reader) byte {
+func refType(r *reader) byte {
 	at := r.at
 	switch t := r.byte(); t {
 	case funcref, externref:
@@ -238,7 +225,7 @@ func (p *preparer) refType(r *reader) byte {
 }
 
 // split finds the sections.
-func (p *preparer) split(r *reader) {
+func (p *rewriter) split(r *reader) {
 	last := 0
 	for !r.end() {
 		at := r.at
@@ -251,7 +238,7 @@ func (p *preparer) split(r *reader) {
 				content.fail(at, "custom section's name is not UTF-8")
 			}
 			r.err = content.err
-		case id == 13:
+		case id == secTag:
 			r.fail(at, "tag section (exception handling) is not supported")
 		case int(id) >= len(order):
 			r.fail(at, "section %d is not known", id)
@@ -265,13 +252,13 @@ func (p *preparer) split(r *reader) {
 }
 
 // section runs f over a section, which must be read to its end, and keeps what
-// f wrote. Without the section f is not run.
-func (p *preparer) section(r *reader, id byte, f func(r *reader, out []byte) []byte) {
+// f returns. Without the section f is not run.
+func (p *rewriter) section(r *reader, id byte, f func(r *reader) []byte) {
 	if p.sections[id] == nil || !r.ok() {
 		return
 	}
 	s := *p.sections[id]
-	p.contents[id] = f(&s, nil)
+	p.contents[id] = f(&s)
 	if s.ok() && s.at != len(s.b) {
 		s.fail(s.at, "section %d is longer than what it holds", id)
 	}
@@ -279,7 +266,7 @@ func (p *preparer) section(r *reader, id byte, f func(r *reader, out []byte) []b
 }
 
 // rewrite rewrites every section.
-func (p *preparer) rewrite(r *reader) {
+func (p *rewriter) rewrite(r *reader) {
 	for _, id := range [...]byte{secType, secImport, secFunction, secGlobal, secExport} {
 		if p.sections[id] == nil {
 			p.sections[id] = &reader{b: []byte{0}}
@@ -303,13 +290,11 @@ func (p *preparer) rewrite(r *reader) {
 	if p.usesData {
 		p.contents[secDataCount] = appendU32(nil, uint32(p.dataCount))
 	}
-	if r.ok() && p.options.Globals != nil && len(p.options.Globals) != len(p.module.Globals) {
-		r.fail(r.at, "%d values for %d globals", len(p.options.Globals), len(p.module.Globals))
-	}
 }
 
-// join puts the sections together, those with what was added on the way last.
-func (p *preparer) join() []byte {
+// join puts the sections together. Types and functions are written last, for more
+// are added while code is rewritten.
+func (p *rewriter) join() []byte {
 	p.contents[secType] = p.writeTypes()
 	p.contents[secFunction] = p.writeFunctions()
 	if p.calls.fixed {
@@ -327,17 +312,4 @@ func (p *preparer) join() []byte {
 		}
 	}
 	return out
-}
-
-// startValue is the constant expression that a global starts with.
-func startValue(kind byte, v uint64) []byte {
-	switch kind {
-	case i32:
-		return append(appendS64([]byte{0x41}, int64(int32(v))), 0x0b)
-	case i64:
-		return append(appendS64([]byte{0x42}, int64(v)), 0x0b)
-	case f32:
-		return append(binary.LittleEndian.AppendUint32([]byte{0x43}, uint32(v)), 0x0b)
-	}
-	return append(binary.LittleEndian.AppendUint64([]byte{0x44}, v), 0x0b)
 }

@@ -2,7 +2,7 @@ package prepare
 
 import "fmt"
 
-// Error says what was wrong in a module, and where.
+// Error is the error of a module that cannot be rewritten.
 type Error struct {
 	Offset int    // bytes from the start of the module
 	What   string // "opcode return_call (tail call) is not supported"
@@ -12,8 +12,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("prepare module: at offset %#x: %s", e.Offset, e.What)
 }
 
-// reader takes the binary format's pieces off a module. After the first that
-// is not there, err says why and every further piece is zero.
+// reader reads a module piece by piece. After the first that is not there, err says
+// why and every further piece is zero.
 type reader struct {
 	b   []byte // the whole module, as far as it may be read
 	at  int
@@ -49,16 +49,16 @@ func (r *reader) bytes(n int) []byte {
 	return p
 }
 
-// u32 is an unsigned LEB128 of at most 32 bits.
+// u32 reads an unsigned LEB128 of at most 32 bits.
 func (r *reader) u32() uint32 {
 	if r.err == nil && r.at < len(r.b) && r.b[r.at] < 0x80 { // as most are
 		r.at++
 		return uint32(r.b[r.at-1])
 	}
-	return r.long()
+	return r.longU32()
 }
 
-func (r *reader) long() uint32 {
+func (r *reader) longU32() uint32 {
 	start := r.at
 	var v uint32
 	for shift := 0; shift < 35; shift += 7 {
@@ -75,7 +75,7 @@ func (r *reader) long() uint32 {
 	return 0
 }
 
-// skipLEB takes a LEB128 of at most n bytes, whatever it says.
+// skipLEB skips a LEB128 of at most n bytes.
 func (r *reader) skipLEB(n int) {
 	start := r.at
 	for range n {
@@ -86,7 +86,7 @@ func (r *reader) skipLEB(n int) {
 	r.fail(start, "number too long")
 }
 
-// s64 is a signed LEB128 of at most size bytes.
+// s64 reads a signed LEB128 of at most size bytes.
 func (r *reader) s64(size int) int64 {
 	start := r.at
 	var v int64
@@ -104,7 +104,7 @@ func (r *reader) s64(size int) int64 {
 	return 0
 }
 
-// count is the length of a list whose items take at least one byte each.
+// count reads the length of a list whose items have at least one byte each.
 func (r *reader) count() int {
 	start := r.at
 	n := r.u32()
@@ -117,7 +117,7 @@ func (r *reader) count() int {
 
 func (r *reader) name() string { return string(r.bytes(r.count())) }
 
-// index takes an index that must be below limit.
+// index reads an index that must be below limit.
 func (r *reader) index(what string, limit int) uint32 {
 	start := r.at
 	i := r.u32()
@@ -128,7 +128,7 @@ func (r *reader) index(what string, limit int) uint32 {
 	return i
 }
 
-// sub is a reader of the next n bytes, which are taken.
+// sub returns a reader of the next n bytes, which r skips.
 func (r *reader) sub(n int) *reader {
 	start := r.at
 	if r.bytes(n) == nil && n != 0 {
@@ -136,8 +136,6 @@ func (r *reader) sub(n int) *reader {
 	}
 	return &reader{b: r.b[:start+n], at: start, err: r.err}
 }
-
-// Writing.
 
 func appendU32(b []byte, v uint32) []byte {
 	for v >= 0x80 {

@@ -6,13 +6,13 @@ import (
 )
 
 // typeSection reads the types; writeTypes writes them.
-func (p *preparer) typeSection(r *reader, out []byte) []byte {
+func (p *rewriter) typeSection(r *reader) (out []byte) {
 	for range r.count() {
 		at := r.at
 		if form := r.byte(); form != 0x60 {
 			r.fail(at, "type of form %#x is not supported", form)
 		}
-		t := signature{p.valueTypes(r), p.valueTypes(r)}
+		t := signature{valueTypes(r), valueTypes(r)}
 		if !r.ok() {
 			return out
 		}
@@ -21,11 +21,11 @@ func (p *preparer) typeSection(r *reader, out []byte) []byte {
 	return out
 }
 
-func (p *preparer) valueTypes(r *reader) string {
+func valueTypes(r *reader) string {
 	n := r.count()
 	start := r.at
 	for range n {
-		p.valueType(r)
+		valueType(r)
 	}
 	if !r.ok() {
 		return ""
@@ -33,13 +33,13 @@ func (p *preparer) valueTypes(r *reader) string {
 	return string(r.b[start:r.at])
 }
 
-// newType is the index of a type that is added.
-func (p *preparer) newType(t signature) uint32 {
+// newType adds a type and returns its index.
+func (p *rewriter) newType(t signature) uint32 {
 	p.newTypes = append(p.newTypes, t)
 	return uint32(len(p.types) + len(p.newTypes) - 1)
 }
 
-func (p *preparer) writeTypes() []byte {
+func (p *rewriter) writeTypes() []byte {
 	out := appendU32(nil, uint32(len(p.types)+len(p.newTypes)))
 	for _, types := range [][]signature{p.types, p.newTypes} {
 		for _, t := range types {
@@ -49,7 +49,7 @@ func (p *preparer) writeTypes() []byte {
 	return out
 }
 
-func (p *preparer) importSection(r *reader, out []byte) []byte {
+func (p *rewriter) importSection(r *reader) (out []byte) {
 	n := r.count()
 	body := r.at
 	for range n {
@@ -61,20 +61,20 @@ func (p *preparer) importSection(r *reader, out []byte) []byte {
 			p.typeOf = append(p.typeOf, r.index("type", len(p.types)))
 			p.imported++
 		case KindTable:
-			p.refType(r)
-			p.limits(r)
+			refType(r)
+			limits(r)
 			p.tables++
 		case KindMemory:
-			p.memoryLimits(r)
+			memoryLimits(r)
 			p.memories++
 			p.importsMemory = true
 		case KindGlobal:
-			kind := p.valueType(r)
-			p.globals = append(p.globals, global{kind, p.mutable(r), true})
+			kind := valueType(r)
+			p.globals = append(p.globals, global{kind, mutable(r), true})
 		default:
 			r.fail(at, "import of kind %#x is not supported", byte(im.Kind))
 		}
-		if im.Module == TickModule && (im.Name == TickName || im.Name == GrowName) {
+		if im.Module == ImportModule && (im.Name == ImportFuel || im.Name == ImportGrow) {
 			r.fail(at, "import %s.%s is reserved", im.Module, im.Name)
 		}
 		if !r.ok() {
@@ -83,24 +83,24 @@ func (p *preparer) importSection(r *reader, out []byte) []byte {
 		p.module.Imports = append(p.module.Imports, im)
 	}
 	p.functions = p.imported
-	if p.added = 1; p.options.AskToGrow {
+	if p.added = 1; p.options.ImportGrow {
 		p.added = 2
 	}
-	out = appendU32(out, uint32(n)+p.added)
+	out = appendU32(nil, uint32(n)+p.added)
 	out = append(out, r.b[body:r.at]...)
 	add := func(name string, t signature) {
-		out = appendName(appendName(out, TickModule), name)
+		out = appendName(appendName(out, ImportModule), name)
 		out = appendU32(append(out, byte(KindFunction)), p.newType(t))
 	}
-	p.tick, p.grow = uint32(p.imported), uint32(p.imported)+1
-	add(TickName, signature{results: "\x7f"})
-	if p.options.AskToGrow {
-		add(GrowName, signature{params: "\x7f", results: "\x7f"})
+	p.refuel, p.grow = uint32(p.imported), uint32(p.imported)+1
+	add(ImportFuel, signature{results: "\x7f"})
+	if p.options.ImportGrow {
+		add(ImportGrow, signature{params: "\x7f", results: "\x7f"})
 	}
 	return out
 }
 
-func (p *preparer) mutable(r *reader) bool {
+func mutable(r *reader) bool {
 	at := r.at
 	switch b := r.byte(); b {
 	case 0, 1:
@@ -111,8 +111,8 @@ func (p *preparer) mutable(r *reader) bool {
 	}
 }
 
-// limits are those of a table or a memory; max is 1<<32 where there is none.
-func (p *preparer) limits(r *reader) (low uint32, high uint64) {
+// limits reads the limits of a table or a memory; high is 1<<32 where there is none.
+func limits(r *reader) (low uint32, high uint64) {
 	at := r.at
 	flag := r.byte()
 	if flag > 1 {
@@ -129,19 +129,19 @@ func (p *preparer) limits(r *reader) (low uint32, high uint64) {
 	return low, high
 }
 
-const mostPages = 1 << 16
+const maxPages = 1 << 16 // of any memory
 
-func (p *preparer) memoryLimits(r *reader) (low uint32, high uint64) {
+func memoryLimits(r *reader) (low uint32, high uint64) {
 	at := r.at
-	low, high = p.limits(r)
-	if low > mostPages || high > mostPages && high != 1<<32 {
+	low, high = limits(r)
+	if low > maxPages || high > maxPages && high != 1<<32 {
 		r.fail(at, "memory of %d to %d pages, more than there can be", low, high)
 	}
 	return low, high
 }
 
 // functionSection reads the functions' types; writeFunctions writes them.
-func (p *preparer) functionSection(r *reader, out []byte) []byte {
+func (p *rewriter) functionSection(r *reader) (out []byte) {
 	n := r.count()
 	for range n {
 		p.typeOf = append(p.typeOf, r.index("type", len(p.types)))
@@ -150,7 +150,7 @@ func (p *preparer) functionSection(r *reader, out []byte) []byte {
 	return out
 }
 
-func (p *preparer) writeFunctions() []byte {
+func (p *rewriter) writeFunctions() []byte {
 	out := appendU32(nil, uint32(p.functions-p.imported+len(p.calls.bodies)))
 	for _, t := range p.typeOf[p.imported:] {
 		out = appendU32(out, t)
@@ -162,118 +162,94 @@ func (p *preparer) writeFunctions() []byte {
 }
 
 const (
-	tableLimit = 1 << 16
-	tableMost  = 1_000_000
+	tableLimit    = 1 << 16   // elements that a table may grow to
+	maxTableStart = 1_000_000 // and may start with
 )
 
-func (p *preparer) tableSection(r *reader, out []byte) []byte {
+func (p *rewriter) tableSection(r *reader) (out []byte) {
 	n := r.count()
-	out = appendU32(out, uint32(n))
+	out = appendU32(nil, uint32(n))
 	for range n {
-		kind := p.refType(r)
-		out = append(out, kind)
+		kind := refType(r)
 		at := r.at
-		low, high := p.limits(r)
-		limit := p.options.MaxTable
-		if limit == 0 {
-			limit = max(tableLimit, min(low, tableMost))
-		}
-		if low > limit {
-			r.fail(at, "table of %d elements, more than the limit of %d", low, limit)
+		low, high := limits(r)
+		if low > maxTableStart {
+			r.fail(at, "table of %d elements, more than the limit of %d", low, maxTableStart)
 		}
 		if !r.ok() {
 			return out
 		}
-		out = appendU32(append(out, 1), low)
-		out = appendU32(out, uint32(min(high, uint64(limit))))
+		out = appendU32(append(out, kind, 1), low)
+		out = appendU32(out, uint32(min(high, uint64(max(tableLimit, low)))))
 		if p.tables == 0 && n == 1 && kind == funcref {
-			p.calls.table(low)
+			p.calls.setTable(low)
 		}
 	}
 	p.tables += n
 	return out
 }
 
-func (p *preparer) memorySection(r *reader, out []byte) []byte {
+func (p *rewriter) memorySection(r *reader) (out []byte) {
 	at := r.at
 	n := r.count()
 	if p.memories += n; p.memories > 1 {
 		r.fail(at, "a second memory (multi-memory) is not supported")
 	}
 	if n == 0 || !r.ok() {
-		return out
+		return nil
 	}
-	low, high := p.memoryLimits(r)
-	limit := p.options.MaxPages
-	if limit == 0 {
-		limit = mostPages
-	}
-	if p.options.Pages != 0 {
-		if p.options.Pages < low || uint64(p.options.Pages) > high {
-			r.fail(at, "memory of %d to %d pages cannot start with %d", low, high, p.options.Pages)
-		}
-		low = p.options.Pages
-	}
-	if low > limit {
-		r.fail(at, "memory of %d pages, more than the limit of %d", low, limit)
-	}
-	p.module.Pages, p.module.MaxPages = low, uint32(min(high, uint64(limit)))
-	out = appendU32([]byte{1, 1}, p.module.Pages)
-	return appendU32(out, p.module.MaxPages)
+	low, high := memoryLimits(r)
+	p.module.Pages, p.module.MaxPages = low, uint32(min(high, maxPages))
+	return appendU32(appendU32([]byte{1, 1}, p.module.Pages), p.module.MaxPages)
 }
 
-func (p *preparer) globalSection(r *reader, out []byte) []byte {
+func (p *rewriter) globalSection(r *reader) (out []byte) {
 	n := r.count()
-	out = appendU32(out, uint32(n)+2)
+	out = appendU32(nil, uint32(n)+2)
 	for range n {
 		start := r.at
-		g := global{p.valueType(r), p.mutable(r), false}
+		g := global{valueType(r), mutable(r), false}
 		p.globals = append(p.globals, g)
-		kind := r.at
-		init := p.constant(r, nil)
+		out = append(out, r.b[start:r.at]...)
+		out = p.constant(r, out)
 		if !r.ok() {
 			return out
 		}
-		out = append(out, r.b[start:kind]...)
 		if g.mutable && g.numeric() {
-			if i := len(p.module.Globals); i < len(p.options.Globals) {
-				init = startValue(g.kind, p.options.Globals[i])
-			}
-			p.module.Globals = append(p.module.Globals,
-				Global{fmt.Sprint(globalName, len(p.globals)-1), g.kind})
+			p.module.Globals = append(p.module.Globals, fmt.Sprint(globalPrefix, len(p.globals)-1))
 		}
-		out = append(out, init...)
 	}
 	p.fuel, p.state = uint32(len(p.globals)), uint32(len(p.globals))+1
-	out = append(append(out, i32, 1), startValue(i32, 0)...)
-	return append(append(out, i64, 1), startValue(i64, 0)...)
+	return append(out,
+		i32, 1, opI32Const, 0, opEnd,
+		i64, 1, opI64Const, 0, opEnd)
 }
 
-// constant rewrites a constant expression.
-func (p *preparer) constant(r *reader, out []byte) []byte {
+// constant rewrites a constant expression and appends it to out.
+func (p *rewriter) constant(r *reader, out []byte) []byte {
 	for r.ok() {
 		start := r.at
 		op := r.byte()
 		switch op {
-		case 0x0b:
+		case opEnd:
 			return append(out, op)
-		case 0x23:
+		case opGlobalGet:
 			r.index("global", len(p.globals))
-		case 0x41:
+		case opI32Const:
 			r.skipLEB(5)
-		case 0x42:
+		case opI64Const:
 			r.skipLEB(10)
-		case 0x43:
+		case opF32Const:
 			r.bytes(4)
-		case 0x44:
+		case opF64Const:
 			r.bytes(8)
-		case 0xd0:
-			p.refType(r)
-		case 0xd2:
+		case opRefNull:
+			refType(r)
+		case opRefFunc:
 			out = appendU32(append(out, op), p.moved(r.index("function", p.functions)))
 			continue
-		case 0xfd:
-			if r.u32() != 0x0c {
+		case opSIMD:
+			if r.u32() != simdConst {
 				r.fail(start, "constant expression is not supported")
 			}
 			r.bytes(16)
@@ -287,7 +263,7 @@ func (p *preparer) constant(r *reader, out []byte) []byte {
 	return out
 }
 
-func (p *preparer) exportSection(r *reader, out []byte) []byte {
+func (p *rewriter) exportSection(r *reader) (out []byte) {
 	n := r.count()
 	var list []byte
 	for range n {
@@ -302,7 +278,7 @@ func (p *preparer) exportSection(r *reader, out []byte) []byte {
 		case KindFunction:
 			i = p.moved(r.index("function", p.functions))
 		case KindTable:
-			i = p.table(r)
+			i = p.tableIndex(r)
 		case KindMemory:
 			i = r.index("memory", p.memories)
 		case KindGlobal:
@@ -321,32 +297,31 @@ func (p *preparer) exportSection(r *reader, out []byte) []byte {
 	}
 	for i, g := range p.globals {
 		if g.mutable && g.numeric() && !g.imported {
-			add(fmt.Sprint(globalName, i), KindGlobal, uint32(i))
+			add(fmt.Sprint(globalPrefix, i), KindGlobal, uint32(i))
 		}
 	}
-	add(Fuel, KindGlobal, p.fuel)
-	add(State, KindGlobal, p.state)
+	add(ExportFuel, KindGlobal, p.fuel)
+	add(ExportState, KindGlobal, p.state)
 	if p.memories > 0 {
-		add(Memory, KindMemory, 0)
+		add(ExportMemory, KindMemory, 0)
 	}
 	if s := p.sections[secStart]; s != nil {
 		start := *s
-		add(Start, KindFunction, p.moved(start.index("function", p.functions)))
+		add(ExportStart, KindFunction, p.moved(start.index("function", p.functions)))
 	}
 	return append(appendU32(out, uint32(n)), list...)
 }
 
-// startSection checks the section, which is left out.
-func (p *preparer) startSection(r *reader, out []byte) []byte {
+// startSection checks the section, which is dropped.
+func (p *rewriter) startSection(r *reader) []byte {
 	at := r.at
 	if i := r.index("function", p.functions); r.ok() && p.types[p.typeOf[i]] != (signature{}) {
 		r.fail(at, "start function takes or gives something")
 	}
-	p.module.HasStart = true
-	return out
+	return nil
 }
 
-func (p *preparer) codeSection(r *reader, out []byte) []byte {
+func (p *rewriter) codeSection(r *reader) (out []byte) {
 	start, fixed := *r, p.calls.fixed
 	at := r.at
 	n := r.count()
@@ -361,7 +336,7 @@ func (p *preparer) codeSection(r *reader, out []byte) []byte {
 		if !r.ok() {
 			return out
 		}
-		body = p.body(s, body[:0], len(p.types[p.typeOf[p.imported+i]].params))
+		body = p.function(s, body[:0], len(p.types[p.typeOf[p.imported+i]].params))
 		if s.err != nil {
 			r.err = s.err
 			return out
@@ -369,9 +344,9 @@ func (p *preparer) codeSection(r *reader, out []byte) []byte {
 		out = appendU32(out, uint32(len(body)))
 		out = append(out, body...)
 	}
-	if fixed && !p.calls.fixed { // as it turned out on the way
+	if fixed && !p.calls.fixed { // the code turned out to need the table: once more, with it
 		*r, p.newTypes, p.calls = start, p.newTypes[:p.added], indirectCalls{}
-		return p.codeSection(r, nil)
+		return p.codeSection(r)
 	}
 	for _, body := range p.calls.bodies {
 		out = appendU32(out, uint32(len(body)))

@@ -1,11 +1,11 @@
 package prepare
 
-// elementSection rewrites the functions that tables start with. A segment
-// begins with three flags: passive or declarative, with a table index or
-// declarative, expressions instead of function indices.
-func (p *preparer) elementSection(r *reader, out []byte) []byte {
+// elementSection rewrites the functions that tables start with. A segment begins
+// with three flags: 1 passive or declarative, 2 with a table index or declarative,
+// 4 expressions instead of function indices.
+func (p *rewriter) elementSection(r *reader) (out []byte) {
 	p.elements = r.count()
-	out = appendU32(out, uint32(p.elements))
+	out = appendU32(nil, uint32(p.elements))
 	for range p.elements {
 		at := r.at
 		flags := r.u32()
@@ -13,22 +13,22 @@ func (p *preparer) elementSection(r *reader, out []byte) []byte {
 			r.fail(at, "element segment of kind %#x is not known", flags)
 		}
 		out = appendU32(out, flags)
-		place := uint64(0)
+		first := uint64(0)
 		if flags&1 == 0 {
 			if flags&2 != 0 {
 				out = appendU32(out, r.index("table", p.tables))
 			}
 			peek := *r
-			place = uint64(p.offset(&peek))
-			p.calls.fixed = p.calls.fixed && peek.ok() && place <= uint64(len(p.calls.elements))
+			first = uint64(constantOffset(&peek))
+			p.calls.fixed = p.calls.fixed && peek.ok() && first <= uint64(len(p.calls.elements))
 			out = p.constant(r, out)
 		} else {
-			p.calls.fixed = false // there is no need of it but for what changes a table
+			p.calls.fixed = false // only code that changes a table has use for it
 		}
 		if flags&3 != 0 {
 			at := r.at
 			if flags&4 != 0 {
-				kind := p.refType(r)
+				kind := refType(r)
 				p.calls.fixed = p.calls.fixed && kind == funcref
 				out = append(out, kind)
 			} else if kind := r.byte(); kind == 0 {
@@ -40,7 +40,7 @@ func (p *preparer) elementSection(r *reader, out []byte) []byte {
 		n := r.count()
 		out = appendU32(out, uint32(n))
 		for i := range n {
-			p.calls.put(place+uint64(i), *r, flags&4 != 0)
+			p.calls.setElement(first+uint64(i), *r, flags&4 != 0)
 			if flags&4 != 0 {
 				out = p.constant(r, out)
 			} else {
@@ -54,8 +54,8 @@ func (p *preparer) elementSection(r *reader, out []byte) []byte {
 	return out
 }
 
-// countData learns how many data segments there are, before the code does.
-func (p *preparer) countData(r *reader) {
+// countData counts the data segments, which code names, before the code is read.
+func (p *rewriter) countData(r *reader) {
 	if s := p.sections[secData]; s != nil && r.ok() {
 		peek := *s
 		p.dataCount = peek.count()
@@ -64,18 +64,18 @@ func (p *preparer) countData(r *reader) {
 	if s := p.sections[secDataCount]; s != nil && r.ok() {
 		at := s.at
 		if n := s.u32(); s.ok() && int(n) != p.dataCount {
-			s.fail(at, "%d data segments told, %d there", n, p.dataCount)
+			s.fail(at, "%d data segments announced, %d there", n, p.dataCount)
 		}
 		r.err = s.err
 	}
 }
 
-// dataSection takes the active segments out. In their place stays an empty
-// passive one where code names segments by index; it behaves as an active
-// one does once it is laid in.
-func (p *preparer) dataSection(r *reader, out []byte) []byte {
+// dataSection removes the active segments. In the place of each stays an empty
+// passive one where code names segments by index: so behaves an active one that was
+// copied into memory.
+func (p *rewriter) dataSection(r *reader) (out []byte) {
 	n := r.count()
-	out = appendU32(out, uint32(n))
+	out = appendU32(nil, uint32(n))
 	kept := p.usesData || p.importsMemory
 	for range n {
 		at := r.at
@@ -93,13 +93,13 @@ func (p *preparer) dataSection(r *reader, out []byte) []byte {
 			kept = true
 			continue
 		}
-		if p.importsMemory { // it may be in use: there is no laying in beforehand
+		if p.importsMemory { // it may be in use: nothing can be copied into it beforehand
 			out = p.constant(r, append(out, 0))
 			b := r.bytes(r.count())
 			out = append(appendU32(out, uint32(len(b))), b...)
 			continue
 		}
-		offset := p.offset(r)
+		offset := constantOffset(r)
 		b := r.bytes(r.count())
 		if !r.ok() {
 			return out
@@ -116,17 +116,17 @@ func (p *preparer) dataSection(r *reader, out []byte) []byte {
 	return out
 }
 
-// offset is the value of a constant expression that is a plain number.
-func (p *preparer) offset(r *reader) uint32 {
+// constantOffset reads a constant expression that must be a plain number.
+func constantOffset(r *reader) uint32 {
 	at := r.at
-	if op := r.byte(); op != 0x41 {
+	if op := r.byte(); op != opI32Const {
 		r.fail(at, "offset of a data segment with opcode %#x is not supported", op)
 	}
 	v := r.s64(5)
 	if r.ok() && v != int64(int32(v)) {
 		r.fail(at, "offset of a data segment is larger than 32 bits")
 	}
-	if end := r.byte(); end != 0x0b {
+	if end := r.byte(); end != opEnd {
 		r.fail(at, "offset of a data segment is not a plain number")
 	}
 	return uint32(v)

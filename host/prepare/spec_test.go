@@ -28,27 +28,27 @@ func engineDir(t testing.TB) string {
 	return strings.TrimSpace(string(out))
 }
 
-type specFile struct {
-	Commands []struct {
-		Type       string
-		Line       int
-		Name       string
-		Filename   string
-		As         string
-		ModuleType string `json:"module_type"`
-		Action     struct {
-			Type, Field, Module string
-			Args                []struct {
-				Type     string
-				LaneType string `json:"lane_type"`
-				Value    any
-			}
+type specFile struct{ Commands []specCommand }
+
+type specCommand struct {
+	Type       string
+	Line       int
+	Name       string
+	Filename   string
+	As         string
+	ModuleType string `json:"module_type"`
+	Action     struct {
+		Type, Field, Module string
+		Args                []struct {
+			Type     string
+			LaneType string `json:"lane_type"`
+			Value    any
 		}
 	}
 }
 
-// world is an engine with the modules of one spec file, as they are or rewritten.
-type world struct {
+// specRun runs one file of the suite, with its modules as they are or rewritten.
+type specRun struct {
 	t       *testing.T
 	ctx     context.Context
 	runtime wazero.Runtime
@@ -56,68 +56,68 @@ type world struct {
 	modules map[string]api.Module // as named in the file
 	last    api.Module
 	rewrite bool
-	ticks   int
+	refuels int
 	asIs    int // modules that cannot be rewritten, for a reason that is known
 }
 
-func newWorld(t *testing.T, spectest []byte, rewrite bool) *world {
-	w := &world{t: t, names: map[string]api.Module{}, modules: map[string]api.Module{}, rewrite: rewrite}
-	w.ctx = experimental.WithImportResolver(context.Background(), func(name string) api.Module { return w.names[name] })
-	w.runtime = wazero.NewRuntimeWithConfig(w.ctx, wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(api.CoreFeaturesV2))
-	t.Cleanup(func() { _ = w.runtime.Close(w.ctx) })
-	_, err := w.runtime.NewHostModuleBuilder("edge").NewFunctionBuilder().
-		WithFunc(func() uint32 { w.ticks++; return 100 }).Export("tick").Instantiate(w.ctx)
+func newSpecRun(t *testing.T, spectest []byte, rewrite bool) *specRun {
+	r := &specRun{t: t, names: map[string]api.Module{}, modules: map[string]api.Module{}, rewrite: rewrite}
+	r.ctx = experimental.WithImportResolver(context.Background(), func(name string) api.Module { return r.names[name] })
+	r.runtime = wazero.NewRuntimeWithConfig(r.ctx, wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(api.CoreFeaturesV2))
+	t.Cleanup(func() { _ = r.runtime.Close(r.ctx) })
+	_, err := r.runtime.NewHostModuleBuilder(ImportModule).NewFunctionBuilder().
+		WithFunc(func() uint32 { r.refuels++; return 100 }).Export(ImportFuel).Instantiate(r.ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := w.runtime.InstantiateWithConfig(w.ctx, spectest, wazero.NewModuleConfig().WithName(""))
+	m, err := r.runtime.InstantiateWithConfig(r.ctx, spectest, wazero.NewModuleConfig().WithName(""))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.names["spectest"] = m
-	return w
+	r.names["spectest"] = m
+	return r
 }
 
 // load instantiates a module.
-func (w *world) load(wasm []byte) (api.Module, error) {
+func (r *specRun) load(wasm []byte) (api.Module, error) {
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions()
-	if !w.rewrite {
-		return w.runtime.InstantiateWithConfig(w.ctx, wasm, config)
+	if !r.rewrite {
+		return r.runtime.InstantiateWithConfig(r.ctx, wasm, config)
 	}
 	p, err := Rewrite(wasm, Options{})
 	if err != nil {
 		if strings.Contains(err.Error(), "offset of a data segment") {
-			w.asIs++
-			return w.runtime.InstantiateWithConfig(w.ctx, wasm, config)
+			r.asIs++
+			return r.runtime.InstantiateWithConfig(r.ctx, wasm, config)
 		}
 		return nil, err
 	}
-	m, err := w.runtime.InstantiateWithConfig(w.ctx, p.Wasm, config)
+	m, err := r.runtime.InstantiateWithConfig(r.ctx, p.Wasm, config)
 	if err != nil {
-		return nil, fmt.Errorf("rewritten: %w", err)
+		return nil, fmt.Errorf("rewritten: %r", err)
 	}
 	for _, s := range p.Data {
 		if !m.Memory().Write(s.Offset, s.Bytes) {
-			return nil, fmt.Errorf("lay in data at %#x", s.Offset)
+			return nil, fmt.Errorf("copy data to %#x", s.Offset)
 		}
 	}
-	if p.HasStart {
-		if _, err := m.ExportedFunction(Start).Call(w.ctx); err != nil {
-			return nil, fmt.Errorf("start: %w", err)
+	if start := m.ExportedFunction(ExportStart); start != nil {
+		if _, err := start.Call(r.ctx); err != nil {
+			return nil, fmt.Errorf("start: %r", err)
 		}
 	}
-	for _, g := range p.Globals {
-		if _, ok := m.ExportedGlobal(g.Name).(api.MutableGlobal); !ok {
-			return nil, fmt.Errorf("global %s is not exported", g.Name)
+	for _, name := range p.Globals {
+		if _, ok := m.ExportedGlobal(name).(api.MutableGlobal); !ok {
+			return nil, fmt.Errorf("global %s is not exported", name)
 		}
 	}
 	return m, nil
 }
 
-func (w *world) act(module, field string, kind string, args []uint64) string {
-	m := w.last
+func (r *specRun) act(module, field string, kind string, args []uint64) string {
+	m := r.last
 	if module != "" {
-		m = w.modules[module]
+		m = r.modules[module]
 	}
 	if m == nil {
 		return "no module"
@@ -125,7 +125,7 @@ func (w *world) act(module, field string, kind string, args []uint64) string {
 	if kind == "get" {
 		return fmt.Sprint(m.ExportedGlobal(field).Get())
 	}
-	res, err := m.ExportedFunction(field).Call(w.ctx, args...)
+	res, err := m.ExportedFunction(field).Call(r.ctx, args...)
 	if err != nil {
 		text, _, _ := strings.Cut(err.Error(), "\n")
 		// What has become a direct call knows of no element of another type.
@@ -134,20 +134,20 @@ func (w *world) act(module, field string, kind string, args []uint64) string {
 	return fmt.Sprint(res)
 }
 
+// specCounts is what a run of the suite came to.
+type specCounts struct{ modules, actions, invalid, asIs, refuels int }
+
 // TestSpec runs the specification's test suite twice, with the modules as they
-// are and rewritten, and compares what every action comes to. A module that is
+// are and rewritten, and compares the result of every action. A module that is
 // not valid must stay so.
 func TestSpec(t *testing.T) {
 	root := filepath.Join(engineDir(t), "internal/integration_test/spectest")
-	spectest, err := os.ReadFile(filepath.Join(root, "testdata/spectest.wasm"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	spectest := readFile(t, filepath.Join(root, "testdata/spectest.wasm"))
 	files, _ := filepath.Glob(filepath.Join(root, "v[12]/testdata/*.json"))
 	if len(files) < 200 {
 		t.Fatalf("only %d spec files", len(files))
 	}
-	var modules, actions, invalid, asIs, ticks int
+	var n specCounts
 	for _, file := range files {
 		name := filepath.Base(filepath.Dir(filepath.Dir(file))) + "/" + strings.TrimSuffix(filepath.Base(file), ".json")
 		if testing.Short() && strings.Contains(name, "simd") {
@@ -155,80 +155,91 @@ func TestSpec(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			var spec specFile
-			b, err := os.ReadFile(file)
-			if err != nil {
+			if err := json.Unmarshal(readFile(t, file), &spec); err != nil {
 				t.Fatal(err)
 			}
-			if err := json.Unmarshal(b, &spec); err != nil {
-				t.Fatal(err)
-			}
-			plain, prepared := newWorld(t, spectest, false), newWorld(t, spectest, true)
+			p := specPair{t, filepath.Dir(file), newSpecRun(t, spectest, false), newSpecRun(t, spectest, true), &n}
 			for _, c := range spec.Commands {
-				at := fmt.Sprintf("line %d %s %s", c.Line, c.Type, c.Filename)
-				switch c.Type {
-				case "module":
-					modules++
-					wasm, err := os.ReadFile(filepath.Join(filepath.Dir(file), c.Filename))
-					if err != nil {
-						t.Fatal(err)
-					}
-					for _, w := range []*world{plain, prepared} {
-						m, err := w.load(wasm)
-						if err != nil {
-							t.Fatalf("%s: rewrite %v: %v", at, w.rewrite, err)
-						}
-						w.last = m
-						if c.Name != "" {
-							w.modules[c.Name] = m
-						}
-					}
-				case "register":
-					for _, w := range []*world{plain, prepared} {
-						m := w.last
-						if c.Name != "" {
-							m = w.modules[c.Name]
-						}
-						w.names[c.As] = m
-					}
-				case "assert_return", "action", "assert_trap", "assert_exhaustion":
-					actions++
-					var args []uint64
-					for _, a := range c.Action.Args {
-						args = append(args, bits(a.Type, a.LaneType, a.Value)...)
-					}
-					want := plain.act(c.Action.Module, c.Action.Field, c.Action.Type, args)
-					got := prepared.act(c.Action.Module, c.Action.Field, c.Action.Type, args)
-					if got != want && !pointers(c.Action.Field, got, want) {
-						t.Errorf("%s: %s(%v): got %s, want %s", at, c.Action.Field, args, got, want)
-					}
-				case "assert_malformed", "assert_invalid", "assert_unlinkable", "assert_uninstantiable":
-					if !strings.HasSuffix(c.Filename, ".wasm") {
-						continue
-					}
-					invalid++
-					wasm, err := os.ReadFile(filepath.Join(filepath.Dir(file), c.Filename))
-					if err != nil {
-						t.Fatal(err)
-					}
-					_, perr := plain.load(wasm)
-					_, err = prepared.load(wasm)
-					// The start function becomes an export, which makes ref.func of it valid.
-					if (err == nil) != (perr == nil) && c.Filename != "ref_func.5.wasm" {
-						t.Errorf("%s: rewritten %v, plain %v", at, err, perr)
-					}
-				}
+				p.run(c)
 			}
-			asIs += prepared.asIs
-			ticks += prepared.ticks
+			n.asIs += p.prepared.asIs
+			n.refuels += p.prepared.refuels
 		})
 	}
-	t.Logf("%d modules (%d as they are), %d actions, %d invalid modules, %d ticks", modules, asIs, actions, invalid, ticks)
-	if asIs > 30 || ticks == 0 || modules < 500 {
+	t.Logf("%+v", n)
+	if n.asIs > 30 || n.refuels == 0 || n.modules < 500 {
 		t.Error("too little was rewritten")
 	}
 }
 
-// pointers tells of results that are addresses in the host, which differ.
+func readFile(t *testing.T, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// specPair runs one file of the suite both ways.
+type specPair struct {
+	t               *testing.T
+	dir             string
+	plain, prepared *specRun
+	counts          *specCounts
+}
+
+func (p specPair) run(c specCommand) {
+	t, at := p.t, fmt.Sprintf("line %d %s %s", c.Line, c.Type, c.Filename)
+	switch c.Type {
+	case "module":
+		p.counts.modules++
+		wasm := readFile(t, filepath.Join(p.dir, c.Filename))
+		for _, r := range []*specRun{p.plain, p.prepared} {
+			m, err := r.load(wasm)
+			if err != nil {
+				t.Fatalf("%s: rewrite %v: %v", at, r.rewrite, err)
+			}
+			r.last = m
+			if c.Name != "" {
+				r.modules[c.Name] = m
+			}
+		}
+	case "register":
+		for _, r := range []*specRun{p.plain, p.prepared} {
+			m := r.last
+			if c.Name != "" {
+				m = r.modules[c.Name]
+			}
+			r.names[c.As] = m
+		}
+	case "assert_return", "action", "assert_trap", "assert_exhaustion":
+		p.counts.actions++
+		var args []uint64
+		for _, a := range c.Action.Args {
+			args = append(args, bits(a.Type, a.LaneType, a.Value)...)
+		}
+		want := p.plain.act(c.Action.Module, c.Action.Field, c.Action.Type, args)
+		got := p.prepared.act(c.Action.Module, c.Action.Field, c.Action.Type, args)
+		if got != want && !pointers(c.Action.Field, got, want) {
+			t.Errorf("%s: %s(%v): got %s, want %s", at, c.Action.Field, args, got, want)
+		}
+	case "assert_malformed", "assert_invalid", "assert_unlinkable", "assert_uninstantiable":
+		if !strings.HasSuffix(c.Filename, ".wasm") {
+			return
+		}
+		p.counts.invalid++
+		wasm := readFile(t, filepath.Join(p.dir, c.Filename))
+		_, perr := p.plain.load(wasm)
+		_, err := p.prepared.load(wasm)
+		// The start function becomes an export, which makes ref.func of it valid.
+		if (err == nil) != (perr == nil) && c.Filename != "ref_func.5.wasm" {
+			t.Errorf("%s: rewritten %v, plain %v", at, err, perr)
+		}
+	}
+}
+
+// pointers reports whether the results are addresses in the host, which differ.
 func pointers(field, got, want string) bool {
 	return len(got) > 12 && len(want) > 12 && !strings.Contains(got+want, "wasm error") &&
 		slices.Contains([]string{"get", "is_null-f", "ref"}, field)

@@ -58,7 +58,7 @@ func (i *instance) start(c *code) (err error) {
 	if i.wasm, err = c.engine.linker.Instantiate(i.store, c.module); err != nil {
 		return err
 	}
-	export := i.wasm.GetExport(i.store, prepare.Memory)
+	export := i.wasm.GetExport(i.store, prepare.ExportMemory)
 	if export == nil {
 		return errors.New("it has no memory")
 	}

@@ -36,7 +36,7 @@ func New(_ context.Context, cacheDir string, funcs []engine.Func) (engine.Engine
 			return nil, fmt.Errorf("link %s.%s: %w", funcs[i].Module, funcs[i].Name, err)
 		}
 	}
-	grow := engine.Func{Module: prepare.TickModule, Name: prepare.GrowName,
+	grow := engine.Func{Module: prepare.ImportModule, Name: prepare.ImportGrow,
 		Params: []engine.ValueType{engine.I32}, Results: []engine.ValueType{engine.I32}}
 	if err := e.linker.FuncNew(grow.Module, grow.Name, funcType(&grow), growMemory); err != nil {
 		e.free()
@@ -80,7 +80,7 @@ type wasmtimeEngine struct {
 func (e *wasmtimeEngine) Name() string { return "wasmtime" }
 
 func (e *wasmtimeEngine) Traits() engine.Traits {
-	return engine.Traits{Interrupts: true, AsksToGrow: true}
+	return engine.Traits{Interrupts: true, ImportsGrow: true}
 }
 
 var errClosed = errors.New("engine closed")
