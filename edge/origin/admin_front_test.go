@@ -16,12 +16,12 @@ import (
 )
 
 func TestUnknownPathsAndMethods(t *testing.T) {
-	w := begin(t)
+	f := newFixture(t)
 	for _, path := range []string{"/", "/admin", "/admin/v1", "/admin/v1/", "/admin/v2/accounts", "/admin/v1/accounts/", "/admin/v1//accounts", "/admin/v1/../v1/accounts", "/admin/v1/accounts/a/b"} {
-		if status, _, text := w.send("GET", path, nil, "Bearer "+w.Token()); status != 404 || !strings.Contains(string(text), `"not_found"`) {
+		if status, _, text := f.send("GET", path, nil, "Bearer "+f.Token()); status != 404 || !strings.Contains(string(text), `"not_found"`) {
 			t.Errorf("GET %s answered %d %s", path, status, text)
 		}
-		if status, _, _ := w.send("GET", path, nil, ""); status != 401 {
+		if status, _, _ := f.send("GET", path, nil, ""); status != 401 {
 			t.Errorf("GET %s without a token answered %d", path, status)
 		}
 	}
@@ -29,7 +29,7 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 		"DELETE /admin/v1/accounts": "GET, HEAD, POST", "PUT /admin/v1/accounts/x": "GET, HEAD, PATCH", "GET /admin/v1/keys/x/revoke": "POST",
 	} {
 		method, path, _ := strings.Cut(call, " ")
-		status, header, text := w.send(method, path, nil, "Bearer "+w.Token())
+		status, header, text := f.send(method, path, nil, "Bearer "+f.Token())
 		if status != 405 || header.Get("Allow") != allow || !strings.Contains(string(text), `"method_not_allowed"`) {
 			t.Errorf("%s answered %d %s, Allow %q", call, status, text, header.Get("Allow"))
 		}
@@ -37,14 +37,14 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 }
 
 func TestHealthAndMetrics(t *testing.T) {
-	w := begin(t)
+	f := newFixture(t)
 	for _, path := range []string{"/healthz", "/readyz"} {
-		if status, _, text := w.send("GET", path, nil, ""); status != 200 || string(text) != "{\"status\":\"ok\"}\n" {
+		if status, _, text := f.send("GET", path, nil, ""); status != 200 || string(text) != "{\"status\":\"ok\"}\n" {
 			t.Errorf("%s answered %d %s", path, status, text)
 		}
 	}
-	w.account("live")
-	status, _, text := w.send("GET", "/metrics", nil, "")
+	f.account("live")
+	status, _, text := f.send("GET", "/metrics", nil, "")
 	for _, want := range []string{`edge_origin_admin_request_seconds_count{route="GET /readyz",status="200"} 1`, "edge_origin_nodes_connected 0"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("metrics answered %d without %s:\n%s", status, want, text)
@@ -61,18 +61,18 @@ func (pages) Close() {}
 func TestConsoleInMetrics(t *testing.T) {
 	p := pages{http.NewServeMux()}
 	p.HandleFunc("GET /console/accounts/{id}", func(http.ResponseWriter, *http.Request) {})
-	p.HandleFunc("GET /console/live", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	p.HandleFunc("GET /console/live", func(answer http.ResponseWriter, _ *http.Request) {
+		answer.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	})
 	registry := prometheus.NewRegistry()
-	w := begin(t, func(c *Config) {
+	f := newFixture(t, func(c *Config) {
 		c.Metrics, c.Console = registry, func(http.Handler) (admin.Console, error) { return p, nil }
 	})
 	for _, path := range []string{"/console/accounts/acc_1", "/console/live", "/console/nowhere", "/admin/v1/whoami", "/nowhere"} {
-		w.send("GET", path, nil, "Bearer "+w.Token())
+		f.send("GET", path, nil, "Bearer "+f.Token())
 	}
-	w.enrol("n1")
-	_, _, text := w.send("GET", "/metrics", nil, "")
+	f.enrol("n1")
+	_, _, text := f.send("GET", "/metrics", nil, "")
 	for _, want := range []string{
 		`edge_origin_admin_request_seconds_count{route="/console/",status="200"} 1`,
 		`edge_origin_admin_request_seconds_count{route="/console/",status="404"} 1`,
@@ -97,9 +97,9 @@ func TestConsoleInMetrics(t *testing.T) {
 // Metrics tell who feeds how much, so only this machine sees them without the
 // token.
 func TestMetricsFromElsewhere(t *testing.T) {
-	w := begin(t)
+	f := newFixture(t)
 	for peer, want := range map[string]int{"127.0.0.1:5": 200, "[::1]:5": 200, "[::ffff:127.0.0.1]:5": 200, "127.0.0.1:5 by a proxy": 401, "192.0.2.1:5": 401, "": 401} {
-		for _, token := range []string{"", w.Token()} {
+		for _, token := range []string{"", f.Token()} {
 			req := httptest.NewRequest("GET", "/metrics", nil)
 			req.RemoteAddr = peer
 			if proxy, passed := strings.CutSuffix(peer, " by a proxy"); passed {
@@ -111,7 +111,7 @@ func TestMetricsFromElsewhere(t *testing.T) {
 				want = 200
 			}
 			recorded := httptest.NewRecorder()
-			w.admin.Handler().ServeHTTP(recorded, req)
+			f.admin.Handler().ServeHTTP(recorded, req)
 			if recorded.Code != want {
 				t.Errorf("from %q with token %v answered %d", peer, token != "", recorded.Code)
 			}
@@ -120,46 +120,46 @@ func TestMetricsFromElsewhere(t *testing.T) {
 }
 
 func TestFaultsAreNotDescribed(t *testing.T) {
-	w := begin(t)
-	w.account("live")
-	if err := w.config.DB.Close(); err != nil {
+	f := newFixture(t)
+	f.account("live")
+	if err := f.config.DB.Close(); err != nil {
 		t.Fatal(err)
 	}
-	status, header, text := w.send("GET", accounts, nil, "Bearer "+w.Token())
+	status, header, text := f.send("GET", accounts, nil, "Bearer "+f.Token())
 	if status != 500 || header.Get("Retry-After") == "" || string(text) != "{\"error\":\"internal_error\"}\n" {
 		t.Errorf("without a database answered %d %s", status, text)
 	}
-	if status, _, text := w.send("GET", "/readyz", nil, ""); status != 503 {
+	if status, _, text := f.send("GET", "/readyz", nil, ""); status != 503 {
 		t.Errorf("without a database /readyz answered %d %s", status, text)
 	}
 }
 
 func TestTokenFile(t *testing.T) {
-	w := begin(t)
-	path := filepath.Join(w.config.Dir, "admin.token")
+	f := newFixture(t)
+	path := filepath.Join(f.config.Dir, "admin.token")
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info, err)
 	}
 	text, _ := os.ReadFile(path)
-	if !regexp.MustCompile(`^[0-9a-f]{64}$`).Match(text) || string(text) != w.Token() {
+	if !regexp.MustCompile(`^[0-9a-f]{64}$`).Match(text) || string(text) != f.Token() {
 		t.Error("the file does not hold the token alone")
 	}
-	token := w.Token()
-	w.stop()
-	w.start()
-	if w.Token() != token {
+	token := f.Token()
+	f.stop()
+	f.start()
+	if f.Token() != token {
 		t.Error("a restart makes another token")
 	}
-	w.stop()
+	f.stop()
 
 	own := filepath.Join(t.TempDir(), "own")
-	w.config.AdminTokenFile = own
+	f.config.AdminTokenFile = own
 	for content, good := range map[string]bool{"correct-horse-battery": true, " correct-horse-battery\r\n\n": true, "short": false, "": false, "two words that are long": false} {
 		if err := os.WriteFile(own, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		o, err := Start(t.Context(), w.config)
+		o, err := Start(t.Context(), f.config)
 		if (err == nil) != good {
 			t.Errorf("a token file of %q: %v", content, err)
 		}

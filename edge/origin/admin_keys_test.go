@@ -10,34 +10,34 @@ import (
 	"partneredge/wasm/apikey"
 )
 
-func adminKeys(w *world) {
-	account := w.account("live")
+func adminKeys(f *fixture) {
+	account := f.account("live")
 	path := accounts + "/" + account + "/keys"
 	good := object{"environment": "live", "scopes": []string{"read:agent", "read:agent", "write:leads"}}
-	made := w.must(201, "POST", path, good)
+	made := f.must(201, "POST", path, good)
 	key, plaintext := made["key"].(object), made["plaintext"].(string)
 	if env, fine := apikey.Parse(plaintext); !fine || env != "live" {
-		w.Errorf("the plaintext is no key of environment live")
+		f.Errorf("the plaintext is no key of environment live")
 	}
 	if fmt.Sprint(key["scopes"]) != "[read:agent write:leads]" || key["rate_limit"] != 100.0 || key["state"] != "active" ||
 		key["revoked_at"] != nil || key["account_id"] != account {
-		w.Errorf("made %v", key)
+		f.Errorf("made %v", key)
 	}
 	expires, err := time.Parse(time.RFC3339, key["expires_at"].(string))
 	if left := time.Until(expires); err != nil || left < 364*24*time.Hour || left > 366*24*time.Hour {
-		w.Errorf("expires %v", key["expires_at"])
+		f.Errorf("expires %v", key["expires_at"])
 	}
-	kept, _, err := w.config.DB.KeyByHash(w.Context(), sha256.Sum256([]byte(plaintext)))
+	kept, _, err := f.config.DB.KeyByHash(f.Context(), sha256.Sum256([]byte(plaintext)))
 	if err != nil || kept.ID != key["id"] {
-		w.Errorf("kept as %v: %v", kept.ID, err)
+		f.Errorf("kept as %v: %v", kept.ID, err)
 	}
-	full := w.must(201, "POST", path, object{
+	full := f.must(201, "POST", path, object{
 		"environment": "test", "scopes": []string{"read:coaching"}, "rate_limit": 1_000_000, "label": "CI", "expires_at": "2020-01-01T00:00:00+02:00",
 		"ip_allowlist": []string{"192.0.2.7", "10.1.2.3/8", "2001:db8::1/32", "::ffff:192.0.2.9", "192.0.2.7"},
 	})["key"].(object)
 	if fmt.Sprint(full["ip_allowlist"]) != "[192.0.2.7 10.0.0.0/8 2001:db8::/32 192.0.2.9]" || full["state"] != "expired" ||
 		full["expires_at"] != "2019-12-31T22:00:00.000000Z" || full["label"] != "CI" {
-		w.Errorf("made %v", full)
+		f.Errorf("made %v", full)
 	}
 	for _, c := range []struct {
 		field  string
@@ -63,46 +63,46 @@ func adminKeys(w *world) {
 		{"label", strings.Repeat("x", 201), "label_too_long"},
 		{"hash", "00", "unknown_field"},
 	} {
-		w.refused(400, c.reason, "POST", path, with(good, c.field, c.v))
+		f.mustRefuse(400, c.reason, "POST", path, with(good, c.field, c.v))
 	}
-	w.refused(404, "not_found", "POST", none+"/keys", good)
-	w.refused(404, "not_found", "GET", none+"/keys", nil)
-	w.refused(400, "cursor_invalid", "GET", path+"?cursor=nonsense", nil)
+	f.mustRefuse(404, "not_found", "POST", none+"/keys", good)
+	f.mustRefuse(404, "not_found", "GET", none+"/keys", nil)
+	f.mustRefuse(400, "cursor_invalid", "GET", path+"?cursor=nonsense", nil)
 
 	id := key["id"].(string)
-	rotated := w.must(201, "POST", "/admin/v1/keys/"+id+"/rotate", object{"grace_seconds": 60})
+	rotated := f.must(201, "POST", "/admin/v1/keys/"+id+"/rotate", object{"grace_seconds": 60})
 	previous, successor := rotated["previous"].(object), rotated["key"].(object)
 	if previous["id"] != id || previous["state"] != "in_grace" || previous["successor_id"] != successor["id"] ||
 		successor["state"] != "active" || fmt.Sprint(successor["scopes"]) != fmt.Sprint(key["scopes"]) || rotated["plaintext"] == plaintext {
-		w.Errorf("rotated to %v, from %v", successor, previous)
+		f.Errorf("rotated to %v, from %v", successor, previous)
 	}
-	w.refused(409, "conflict", "POST", "/admin/v1/keys/"+id+"/rotate", nil)
+	f.mustRefuse(409, "conflict", "POST", "/admin/v1/keys/"+id+"/rotate", nil)
 	next := successor["id"].(string)
-	w.refused(400, "grace_seconds_invalid", "POST", "/admin/v1/keys/"+next+"/rotate", object{"grace_seconds": -1})
-	w.refused(400, "invalid_field_type", "POST", "/admin/v1/keys/"+next+"/rotate", object{"grace_seconds": "60"})
-	byDefault := w.must(201, "POST", "/admin/v1/keys/"+next+"/rotate", nil)["previous"].(object)
+	f.mustRefuse(400, "grace_seconds_invalid", "POST", "/admin/v1/keys/"+next+"/rotate", object{"grace_seconds": -1})
+	f.mustRefuse(400, "invalid_field_type", "POST", "/admin/v1/keys/"+next+"/rotate", object{"grace_seconds": "60"})
+	byDefault := f.must(201, "POST", "/admin/v1/keys/"+next+"/rotate", nil)["previous"].(object)
 	grace, err := time.Parse(time.RFC3339, byDefault["grace_until"].(string))
 	if left := time.Until(grace); err != nil || left < 6*24*time.Hour || left > 8*24*time.Hour {
-		w.Errorf("by default grace ends %v", byDefault["grace_until"])
+		f.Errorf("by default grace ends %v", byDefault["grace_until"])
 	}
-	last := w.must(201, "POST", path, good)["key"].(object)["id"].(string)
-	if v := w.must(201, "POST", "/admin/v1/keys/"+last+"/rotate", `{"grace_seconds":0}`)["previous"].(object); v["state"] != "revoked" {
-		w.Errorf("without grace the old key is %v", v["state"])
+	last := f.must(201, "POST", path, good)["key"].(object)["id"].(string)
+	if v := f.must(201, "POST", "/admin/v1/keys/"+last+"/rotate", `{"grace_seconds":0}`)["previous"].(object); v["state"] != "revoked" {
+		f.Errorf("without grace the old key is %v", v["state"])
 	}
-	w.refused(409, "conflict", "POST", "/admin/v1/keys/"+full["id"].(string)+"/rotate", nil)
-	w.refused(404, "not_found", "POST", "/admin/v1/keys/key_none/rotate", nil)
+	f.mustRefuse(409, "conflict", "POST", "/admin/v1/keys/"+full["id"].(string)+"/rotate", nil)
+	f.mustRefuse(404, "not_found", "POST", "/admin/v1/keys/key_none/rotate", nil)
 
-	revoked := w.must(200, "POST", "/admin/v1/keys/"+id+"/revoke", nil)
+	revoked := f.must(200, "POST", "/admin/v1/keys/"+id+"/revoke", nil)
 	if revoked["state"] != "revoked" || revoked["revoked_at"] == nil {
-		w.Errorf("revoked %v", revoked)
+		f.Errorf("revoked %v", revoked)
 	}
-	if again := w.must(200, "POST", "/admin/v1/keys/"+id+"/revoke", object{}); again["revoked_at"] != revoked["revoked_at"] {
-		w.Errorf("revoked again at %v", again["revoked_at"])
+	if again := f.must(200, "POST", "/admin/v1/keys/"+id+"/revoke", object{}); again["revoked_at"] != revoked["revoked_at"] {
+		f.Errorf("revoked again at %v", again["revoked_at"])
 	}
-	w.refused(404, "not_found", "POST", "/admin/v1/keys/key_none/revoke", nil)
+	f.mustRefuse(404, "not_found", "POST", "/admin/v1/keys/key_none/revoke", nil)
 
-	_, _, text := w.send("GET", path, nil, "Bearer "+w.Token())
+	_, _, text := f.send("GET", path, nil, "Bearer "+f.Token())
 	if strings.Contains(string(text), "svc_") || strings.Contains(string(text), "hash") || !strings.Contains(string(text), id) {
-		w.Error("the list shows a plaintext or a hash, or lacks a key")
+		f.Error("the list shows a plaintext or a hash, or lacks a key")
 	}
 }

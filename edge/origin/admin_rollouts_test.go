@@ -15,28 +15,28 @@ import (
 	"partneredge/store"
 )
 
-// runner is an enrolled node that runs what it is ordered to, at once.
+// runner is an enrolled node that does at once what it is ordered.
 type runner struct {
-	*member
+	*enrolled
 	mu     sync.Mutex
 	status wire.Status
-	deaf   bool // to orders
-	spoil  func(*wire.Order) (state wire.ReleaseState, why string)
+	ignore bool // orders
+	refuse func(*wire.Order) (state wire.ReleaseState, why string)
 	counts *wire.ReleaseCounts // of a candidate
 }
 
-func (w *world) run(name string) *runner {
-	w.Helper()
-	r := &runner{member: w.enrol(name)}
+func (f *fixture) run(name string) *runner {
+	f.Helper()
+	r := &runner{enrolled: f.enrol(name)}
 	r.status = wire.Status{Head: head, Region: "eu-west", Release: "dev", Running: &wire.ReleaseStatus{Counts: &wire.ReleaseCounts{}}}
-	r.follow()
-	r.tell()
-	w.eventually(name+" is connected", func() bool { return w.connected(r.id) })
+	r.subscribe()
+	r.publish()
+	f.eventually(name+" is connected", func() bool { return f.connected(r.id) })
 	return r
 }
 
-func (w *world) connected(id string) bool {
-	for _, n := range w.must(200, "GET", "/admin/v1/nodes?limit=200", nil)["items"].([]any) {
+func (f *fixture) connected(id string) bool {
+	for _, n := range f.must(200, "GET", "/admin/v1/nodes?limit=200", nil)["items"].([]any) {
 		if n.(object)["id"] == id {
 			return n.(object)["connected"].(bool)
 		}
@@ -44,7 +44,7 @@ func (w *world) connected(id string) bool {
 	return false
 }
 
-func (r *runner) follow() {
+func (r *runner) subscribe() {
 	r.Helper()
 	if _, err := r.conn.Subscribe(wire.ToNode+r.id+"."+wire.VerbRelease, func(m *nats.Msg) {
 		var o wire.Order
@@ -52,8 +52,8 @@ func (r *runner) follow() {
 			r.Errorf("order %s", m.Data)
 			return
 		}
-		r.obey(o)
-		r.tell()
+		r.apply(o)
+		r.publish()
 	}); err != nil {
 		r.Fatal(err)
 	}
@@ -62,27 +62,27 @@ func (r *runner) follow() {
 	}
 }
 
-func (r *runner) obey(o wire.Order) {
+func (r *runner) apply(o wire.Order) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.deaf {
+	if r.ignore {
 		return
 	}
 	r.status.Running = &wire.ReleaseStatus{Digest: o.Run, Counts: r.status.Running.Counts}
 	r.status.Candidate = nil
 	if o.Candidate != "" {
-		trial := &wire.ReleaseStatus{Digest: o.Candidate, Rollout: o.Rollout, State: wire.ReleaseReady, Percent: o.Percent, Counts: r.counts}
-		if r.spoil != nil {
-			if state, why := r.spoil(&o); state != "" {
-				trial.State, trial.Reason, trial.Percent = state, why, 0
+		candidate := &wire.ReleaseStatus{Digest: o.Candidate, Rollout: o.Rollout, State: wire.ReleaseReady, Percent: o.Percent, Counts: r.counts}
+		if r.refuse != nil {
+			if state, why := r.refuse(&o); state != "" {
+				candidate.State, candidate.Reason, candidate.Percent = state, why, 0
 			}
 		}
-		r.status.Candidate = trial
+		r.status.Candidate = candidate
 	}
 }
 
-// tell the origin how it is.
-func (r *runner) tell() {
+// publish sends the node's status to the origin.
+func (r *runner) publish() {
 	r.mu.Lock()
 	body, err := json.Marshal(r.status)
 	r.mu.Unlock()
@@ -90,7 +90,7 @@ func (r *runner) tell() {
 		err = r.conn.Publish(wire.Subject(r.id, wire.VerbStatus), body)
 	}
 	if err != nil && r.Context().Err() == nil {
-		r.Errorf("telling the status: %v", err)
+		r.Errorf("publishing the status: %v", err)
 	}
 }
 
@@ -103,33 +103,34 @@ func (r *runner) runs() string {
 	return r.status.Running.Digest
 }
 
-// reaches waits until a rollout is in a state.
-func (w *world) reaches(id string, state store.RolloutState) object {
-	w.Helper()
+// awaitState waits until a rollout is in a state.
+func (f *fixture) awaitState(id string, state store.RolloutState) object {
+	f.Helper()
 	var v object
-	w.eventually(id+" is "+string(state), func() bool {
-		v = w.must(200, "GET", "/admin/v1/rollouts/"+id, nil)
+	f.eventually(id+" is "+string(state), func() bool {
+		v = f.must(200, "GET", "/admin/v1/rollouts/"+id, nil)
 		return v["state"] == string(state)
 	})
 	return v
 }
 
-// noted is a release that the origin has, and the paths to roll it out and back.
-type noted struct{ id, digest, promote, rollback string }
+// knownRelease is a release that the origin has, and the paths to roll it out and
+// back.
+type knownRelease struct{ id, digest, promote, rollback string }
 
-func (w *world) noteRelease() noted {
-	w.Helper()
-	r, _, err := w.config.DB.AddRelease(w.Context(), store.Release{Version: "7.0.0", Digest: "sha256:" + strings.Repeat("7", 64)})
+func (f *fixture) addRelease() knownRelease {
+	f.Helper()
+	r, _, err := f.config.DB.AddRelease(f.Context(), store.Release{Version: "7.0.0", Digest: "sha256:" + strings.Repeat("7", 64)})
 	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
-	return noted{r.ID, r.Digest, "/admin/v1/releases/" + r.ID + "/promote", "/admin/v1/releases/" + r.ID + "/rollback"}
+	return knownRelease{r.ID, r.Digest, "/admin/v1/releases/" + r.ID + "/promote", "/admin/v1/releases/" + r.ID + "/rollback"}
 }
 
-func adminRollouts(w *world) {
-	r := w.noteRelease()
-	w.refused(409, "no_node_connected", "POST", r.promote, nil)
-	a, b, c := w.run("Rollout A"), w.run("Rollout B"), w.run("Rollout C")
+func adminRollouts(f *fixture) {
+	r := f.addRelease()
+	f.mustRefuse(409, "no_node_connected", "POST", r.promote, nil)
+	a, b, c := f.run("Rollout A"), f.run("Rollout B"), f.run("Rollout C")
 	for _, bad := range []struct {
 		body   any
 		reason string
@@ -140,62 +141,62 @@ func adminRollouts(w *world) {
 		{object{"percent": 0}, "percent_invalid"}, {object{"nodes": []string{"nobody"}}, "nodes_unknown"},
 		{object{"regions": []string{"nowhere"}}, "regions_unknown"}, {object{"nodes": "all"}, "invalid_field_type"},
 	} {
-		w.refused(400, bad.reason, "POST", r.promote, bad.body)
+		f.mustRefuse(400, bad.reason, "POST", r.promote, bad.body)
 	}
-	w.refused(404, "not_found", "POST", "/admin/v1/releases/rel_none/promote", nil)
-	w.refused(404, "not_found", "POST", "/admin/v1/releases/rel_none/rollback", nil)
-	w.refused(404, "not_found", "GET", "/admin/v1/rollouts/rol_none", nil)
-	w.refused(400, "limit_not_integer", "GET", "/admin/v1/rollouts?limit=x", nil)
+	f.mustRefuse(404, "not_found", "POST", "/admin/v1/releases/rel_none/promote", nil)
+	f.mustRefuse(404, "not_found", "POST", "/admin/v1/releases/rel_none/rollback", nil)
+	f.mustRefuse(404, "not_found", "GET", "/admin/v1/rollouts/rol_none", nil)
+	f.mustRefuse(400, "limit_not_integer", "GET", "/admin/v1/rollouts?limit=x", nil)
 
-	started := w.must(201, "POST", r.promote, object{"nodes": []string{a.id, "Rollout B"}, "stages": []int{50, 100}, "pause_seconds": 0, "canary_percent": 20})
+	started := f.must(201, "POST", r.promote, object{"nodes": []string{a.id, "Rollout B"}, "stages": []int{50, 100}, "pause_seconds": 0, "canary_percent": 20})
 	if n := len(started["nodes"].([]any)); n != 2 || started["everywhere"] != false {
-		w.Errorf("begun %v", started)
+		f.Errorf("begun %v", started)
 	}
-	done := w.reaches(started["id"].(string), store.Done)
+	done := f.awaitState(started["id"].(string), store.Done)
 	for _, n := range []*runner{a, b} {
-		w.eventually(n.id+" runs it", func() bool { return n.runs() == r.digest })
+		f.eventually(n.id+" runs it", func() bool { return n.runs() == r.digest })
 	}
 	if c.runs() != "" {
-		w.Errorf("a node that was not named runs %s", c.runs())
+		f.Errorf("a node that was not named runs %s", c.runs())
 	}
 	if done["version"] != "7.0.0" || done["release_id"] != r.id {
-		w.Errorf("done %v", done)
+		f.Errorf("done %v", done)
 	}
-	if list := w.must(200, "GET", "/admin/v1/rollouts?limit=1", nil)["items"].([]any); list[0].(object)["id"] != started["id"] {
-		w.Errorf("listed %v", list)
+	if list := f.must(200, "GET", "/admin/v1/rollouts?limit=1", nil)["items"].([]any); list[0].(object)["id"] != started["id"] {
+		f.Errorf("listed %v", list)
 	}
-	back := w.must(200, "POST", r.rollback, nil)
-	w.reaches(back["id"].(string), store.RolledBack)
+	back := f.must(200, "POST", r.rollback, nil)
+	f.awaitState(back["id"].(string), store.RolledBack)
 	for _, n := range []*runner{a, b} {
-		w.eventually(n.id+" is back", func() bool { return n.runs() == "" })
+		f.eventually(n.id+" is back", func() bool { return n.runs() == "" })
 	}
-	w.refused(409, "not_rolled_out", "POST", r.rollback, nil)
+	f.mustRefuse(409, "not_rolled_out", "POST", r.rollback, nil)
 
 	// One at a time, and an operator may end it.
-	started = w.must(201, "POST", r.promote, object{"pause_seconds": 3600})
-	w.refused(409, "conflict", "POST", r.promote, nil)
-	w.eventually("the first node serves", func() bool {
-		return w.must(200, "GET", "/admin/v1/rollouts/"+started["id"].(string), nil)["serving"] == float64(1)
+	started = f.must(201, "POST", r.promote, object{"pause_seconds": 3600})
+	f.mustRefuse(409, "conflict", "POST", r.promote, nil)
+	f.eventually("the first node serves", func() bool {
+		return f.must(200, "GET", "/admin/v1/rollouts/"+started["id"].(string), nil)["serving"] == float64(1)
 	})
-	w.must(200, "POST", r.rollback, nil)
-	ended := w.reaches(started["id"].(string), store.RolledBack)
+	f.must(200, "POST", r.rollback, nil)
+	ended := f.awaitState(started["id"].(string), store.RolledBack)
 	if ended["reason"] != "by an operator" || ended["everywhere"] != true {
-		w.Errorf("ended %v", ended)
+		f.Errorf("ended %v", ended)
 	}
-	log := w.must(200, "GET", "/admin/v1/audit?target="+r.id, nil)["items"].([]any)
+	log := f.must(200, "GET", "/admin/v1/audit?target="+r.id, nil)["items"].([]any)
 	if len(log) != 4 || log[0].(object)["action"] != "release.rollback" || log[3].(object)["action"] != "release.promote" {
-		w.Errorf("log %v", log)
+		f.Errorf("log %v", log)
 	}
 }
 
 // A node that refuses, one that withdraws, and counts that speak against a
 // release each end a rollout without anybody's help.
 func TestRollsBackByItself(t *testing.T) {
-	w := begin(t)
-	r := w.noteRelease()
-	a, b := w.run("A"), w.run("B")
+	f := newFixture(t)
+	r := f.addRelease()
+	a, b := f.run("A"), f.run("B")
 	for name, tt := range map[string]struct {
-		spoil  func(*wire.Order) (wire.ReleaseState, string)
+		refuse func(*wire.Order) (wire.ReleaseState, string)
 		counts *wire.ReleaseCounts
 		reason string
 	}{
@@ -206,16 +207,16 @@ func TestRollsBackByItself(t *testing.T) {
 	} {
 		for _, n := range []*runner{a, b} {
 			n.mu.Lock()
-			n.spoil, n.counts = tt.spoil, tt.counts
+			n.refuse, n.counts = tt.refuse, tt.counts
 			n.mu.Unlock()
 		}
-		started := w.must(201, "POST", r.promote, object{"stages": []int{50, 100}, "pause_seconds": 3600})
-		ended := w.reaches(started["id"].(string), store.RolledBack)
+		started := f.must(201, "POST", r.promote, object{"stages": []int{50, 100}, "pause_seconds": 3600})
+		ended := f.awaitState(started["id"].(string), store.RolledBack)
 		if got := ended["reason"].(string); !strings.Contains(got, tt.reason) {
 			t.Errorf("%s: reason %q", name, got)
 		}
 		for _, n := range []*runner{a, b} {
-			w.eventually(n.id+" is back", func() bool { return n.runs() == "" })
+			f.eventually(n.id+" is back", func() bool { return n.runs() == "" })
 		}
 	}
 }
@@ -223,16 +224,16 @@ func TestRollsBackByItself(t *testing.T) {
 // An origin that is stopped in mid rollout is followed by one that goes on where
 // it was; a node that comes later is told what all others run.
 func TestRolloutGoesOnAfterRestart(t *testing.T) {
-	w := begin(t)
-	r := w.noteRelease()
-	a, b := w.run("A"), w.run("B")
+	f := newFixture(t)
+	r := f.addRelease()
+	a, b := f.run("A"), f.run("B")
 	b.mu.Lock()
-	b.deaf = true
+	b.ignore = true
 	b.mu.Unlock()
-	started := w.must(201, "POST", r.promote, object{"stages": []int{100}, "pause_seconds": 0})
-	w.eventually("A serves", func() bool { return a.runs() != "" })
-	w.stop()
-	w.start()
+	started := f.must(201, "POST", r.promote, object{"stages": []int{100}, "pause_seconds": 0})
+	f.eventually("A serves", func() bool { return a.runs() != "" })
+	f.stop()
+	f.start()
 	for _, n := range []*runner{a, b} {
 		n.conn.Close()
 		var err error
@@ -240,34 +241,34 @@ func TestRolloutGoesOnAfterRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.mu.Lock()
-		n.deaf = false
+		n.ignore = false
 		n.mu.Unlock()
-		n.follow()
-		n.tell()
+		n.subscribe()
+		n.publish()
 	}
-	w.reaches(started["id"].(string), store.Done)
-	late := w.run("C")
+	f.awaitState(started["id"].(string), store.Done)
+	late := f.run("C")
 	for _, n := range []*runner{a, b, late} {
-		w.eventually(n.id+" runs it", func() bool { return n.runs() == r.digest })
+		f.eventually(n.id+" runs it", func() bool { return n.runs() == r.digest })
 	}
 }
 
 // Two origins over one database take each step once.
 func TestTwoOriginsOneRollout(t *testing.T) {
-	w := begin(t)
-	r := w.noteRelease()
-	a := w.run("A")
+	f := newFixture(t)
+	r := f.addRelease()
+	a := f.run("A")
 	second := rollout.Start(rollout.Config{
-		DB: w.config.DB, Conn: w.broker.Conn(), Nodes: w.replication.Presence(), Log: w.config.Log, Now: time.Now,
+		DB: f.config.DB, Conn: f.broker.Conn(), Nodes: f.replication.Presence(), Log: f.config.Log, Now: time.Now,
 	})
 	t.Cleanup(second.Stop)
 	for range 5 {
-		started := w.must(201, "POST", r.promote, object{"stages": []int{100}, "pause_seconds": 0, "canary_percent": 10})
-		w.eventually("it is done", func() bool {
-			return w.must(200, "GET", "/admin/v1/rollouts/"+started["id"].(string), nil)["state"] == string(store.Done)
+		started := f.must(201, "POST", r.promote, object{"stages": []int{100}, "pause_seconds": 0, "canary_percent": 10})
+		f.eventually("it is done", func() bool {
+			return f.must(200, "GET", "/admin/v1/rollouts/"+started["id"].(string), nil)["state"] == string(store.Done)
 		})
-		w.eventually("A runs it", func() bool { return a.runs() == r.digest })
-		w.must(200, "POST", r.rollback, nil)
-		w.reaches(started["id"].(string), store.RolledBack)
+		f.eventually("A runs it", func() bool { return a.runs() == r.digest })
+		f.must(200, "POST", r.rollback, nil)
+		f.awaitState(started["id"].(string), store.RolledBack)
 	}
 }

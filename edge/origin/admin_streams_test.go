@@ -13,84 +13,85 @@ import (
 	"partneredge/store"
 )
 
-func adminStreams(w *world) {
-	account := w.account("setup")
+func adminStreams(f *fixture) {
+	account := f.account("setup")
 	tail, events := "/admin/v1/deliveries/tail", accounts+"/"+account+"/events"
-	bearer := "Bearer " + w.Token()
-	status, header, text := w.send("GET", tail+"?seconds=1", nil, bearer)
+	bearer := "Bearer " + f.Token()
+	status, header, text := f.send("GET", tail+"?seconds=1", nil, bearer)
 	if status != 200 || header.Get("Content-Type") != "text/event-stream" || !strings.Contains(string(text), "event: try\ndata: {\"subscription_id\":\"whs_x\"") {
-		w.Errorf("tail answered %d %s", status, text)
+		f.Errorf("tail answered %d %s", status, text)
 	}
-	if status, _, text := w.send("GET", events+"?seconds=1&types=sentinel.fired,goal.pace_changed", nil, bearer); status != 200 || string(text) != ":\n\n" {
-		w.Errorf("events answered %d %q", status, text)
+	if status, _, text := f.send("GET", events+"?seconds=1&types=sentinel.fired,goal.pace_changed", nil, bearer); status != 200 || string(text) != ":\n\n" {
+		f.Errorf("events answered %d %q", status, text)
 	}
 	for _, path := range []string{tail, events} {
 		for _, seconds := range []string{"0", "-1", "601", "x"} {
-			w.refused(400, "seconds_invalid", "GET", path+"?seconds="+seconds, nil)
+			f.mustRefuse(400, "seconds_invalid", "GET", path+"?seconds="+seconds, nil)
 		}
 	}
-	var open []*followed
+	var open []*sseClient
 	for range 64 {
-		open = append(open, w.follow(events, ""))
+		open = append(open, f.openStream(events, ""))
 	}
 	for _, path := range []string{tail, events} {
-		w.refused(429, "rate_limited", "GET", path, nil)
+		f.mustRefuse(429, "rate_limited", "GET", path, nil)
 	}
-	for _, f := range open {
-		f.end()
+	for _, stream := range open {
+		stream.end()
 	}
-	w.eventually("streams are taken again", func() bool {
-		status, _, _ := w.send("GET", events+"?seconds=1", nil, bearer)
+	f.eventually("streams are taken again", func() bool {
+		status, _, _ := f.send("GET", events+"?seconds=1", nil, bearer)
 		return status == 200
 	})
-	w.refused(400, "types_invalid", "GET", events+"?types=sentinel.fired,nonsense", nil)
-	w.refused(400, "types_invalid", "GET", events+"?types=", nil)
-	w.refused(400, "since_invalid", "GET", events+"?since=yesterday", nil)
-	w.refused(400, "since_too_old", "GET", events+"?since=2026-01-01T00:00:00Z", nil)
-	w.refused(404, "not_found", "GET", none+"/events", nil)
+	f.mustRefuse(400, "types_invalid", "GET", events+"?types=sentinel.fired,nonsense", nil)
+	f.mustRefuse(400, "types_invalid", "GET", events+"?types=", nil)
+	f.mustRefuse(400, "since_invalid", "GET", events+"?since=yesterday", nil)
+	f.mustRefuse(400, "since_too_old", "GET", events+"?since=2026-01-01T00:00:00Z", nil)
+	f.mustRefuse(404, "not_found", "GET", none+"/events", nil)
 }
 
-// followed is a stream that a test reads.
-type followed struct {
-	w     *world
+// sseClient is a stream that a test reads.
+type sseClient struct {
+	f     *fixture
 	lines chan string // closed at its end
 	end   context.CancelFunc
 }
 
-func (w *world) follow(path, last string) *followed {
-	w.Helper()
-	ctx, cancel := context.WithCancel(w.Context())
-	req, err := http.NewRequestWithContext(ctx, "GET", w.AdminURL()+path, nil)
+// openStream opens an event stream, after the event last unless that is "".
+func (f *fixture) openStream(path, last string) *sseClient {
+	f.Helper()
+	ctx, cancel := context.WithCancel(f.Context())
+	req, err := http.NewRequestWithContext(ctx, "GET", f.AdminURL()+path, nil)
 	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+w.Token())
+	req.Header.Set("Authorization", "Bearer "+f.Token())
 	if last != "" {
 		req.Header.Set("Last-Event-ID", last)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil || resp.StatusCode != 200 {
-		w.Fatal(resp, err)
+		f.Fatal(resp, err)
 	}
-	f := &followed{w, make(chan string, 10_000), cancel}
+	stream := &sseClient{f, make(chan string, 10_000), cancel}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		defer close(f.lines)
+		defer close(stream.lines)
 		defer resp.Body.Close()
 		for s := bufio.NewScanner(resp.Body); s.Scan(); {
-			f.lines <- s.Text()
+			stream.lines <- s.Text()
 		}
 	}()
-	w.Cleanup(func() { cancel(); <-ended })
-	return f
+	f.Cleanup(func() { cancel(); <-ended })
+	return stream
 }
 
 // next is the id, name and data of the next event.
-func (f *followed) next() (id, name, data string) {
-	f.w.Helper()
+func (stream *sseClient) next() (id, name, data string) {
+	stream.f.Helper()
 	for {
-		line := next(f.w, f.lines, "line of the stream")
+		line := next(stream.f, stream.lines, "line of the stream")
 		field, value, _ := strings.Cut(line, ": ")
 		switch field {
 		case "id":
@@ -106,22 +107,22 @@ func (f *followed) next() (id, name, data string) {
 // The feed gives each event once, whatever the order in which they are
 // committed, goes on from where it was left, and shows only the account's.
 func TestFollowEvents(t *testing.T) {
-	w := begin(t)
-	account, other := w.account("setup"), w.account("live")
+	f := newFixture(t)
+	account, other := f.account("setup"), f.account("live")
 	fire := func(account string) string {
-		return w.must(201, "POST", accounts+"/"+account+"/sentinel-firings",
+		return f.must(201, "POST", accounts+"/"+account+"/sentinel-firings",
 			object{"sentinel_name": "s", "trigger_data": object{}, "action_taken": "a"})["event_id"].(string)
 	}
 	begun := time.Now().Add(-time.Second)
 	early := fire(account)
-	all := w.follow(accounts+"/"+account+"/events?since="+begun.UTC().Format(time.RFC3339), "")
-	typed := w.follow(accounts+"/"+account+"/events?types=client.contacted", "")
+	all := f.openStream(accounts+"/"+account+"/events?since="+begun.UTC().Format(time.RFC3339), "")
+	typed := f.openStream(accounts+"/"+account+"/events?types=client.contacted", "")
 	want := []string{early}
 	for range 30 {
 		fire(other)
 		want = append(want, fire(account))
 	}
-	contact := w.must(201, "POST", accounts+"/"+account+"/contacts", object{"client_id": "c", "channel": "sms"})["event_id"].(string)
+	contact := f.must(201, "POST", accounts+"/"+account+"/contacts", object{"client_id": "c", "channel": "sms"})["event_id"].(string)
 	want = append(want, contact)
 	var got []string
 	for range want {
@@ -133,7 +134,7 @@ func TestFollowEvents(t *testing.T) {
 		if err := json.Unmarshal([]byte(data), &envelope); err != nil || envelope.ID != id || envelope.Type != name || envelope.Account != account {
 			t.Errorf("event %s %s: %s %v", id, name, data, err)
 		}
-		if kept, err := w.config.DB.Event(t.Context(), id); err != nil || string(kept.Body) != data {
+		if kept, err := f.config.DB.Event(t.Context(), id); err != nil || string(kept.Body) != data {
 			t.Errorf("event %s is another than is delivered: %v", id, err)
 		}
 		got = append(got, id)
@@ -147,15 +148,15 @@ func TestFollowEvents(t *testing.T) {
 		t.Errorf("of one type: %s %s", name, id)
 	}
 	all.end()
-	if status, _, text := w.send("GET", accounts+"/"+account+"/events", nil, "Bearer "+w.Token(), "Last-Event-ID", "nonsense"); status != 400 || !strings.Contains(string(text), "last_event_id_invalid") {
+	if status, _, text := f.send("GET", accounts+"/"+account+"/events", nil, "Bearer "+f.Token(), "Last-Event-ID", "nonsense"); status != 400 || !strings.Contains(string(text), "last_event_id_invalid") {
 		t.Errorf("a place that is none: %d %s", status, text)
 	}
-	timed := w.follow(accounts+"/"+account+"/events", begun.UTC().Format(time.RFC3339))
+	timed := f.openStream(accounts+"/"+account+"/events", begun.UTC().Format(time.RFC3339))
 	if id, _, _ := timed.next(); id != early {
 		t.Errorf("from a time on, first is %s, want %s", id, early)
 	}
 	later := []string{fire(account), fire(account)}
-	again := w.follow(accounts+"/"+account+"/events", contact)
+	again := f.openStream(accounts+"/"+account+"/events", contact)
 	for seen := 0; seen < len(later); {
 		switch id, _, _ := again.next(); {
 		case slices.Contains(later, id):
@@ -168,13 +169,13 @@ func TestFollowEvents(t *testing.T) {
 
 // A stream does not keep an origin from stopping.
 func TestStreamsEndWithTheOrigin(t *testing.T) {
-	w := begin(t)
-	f := w.follow("/admin/v1/deliveries/tail", "")
-	next(w, f.lines, "first sign of life")
-	w.stop()
-	w.eventually("the stream ends", func() bool {
+	f := newFixture(t)
+	stream := f.openStream("/admin/v1/deliveries/tail", "")
+	next(f, stream.lines, "first sign of life")
+	f.stop()
+	f.eventually("the stream ends", func() bool {
 		select {
-		case _, more := <-f.lines:
+		case _, more := <-stream.lines:
 			return !more
 		default:
 			return false

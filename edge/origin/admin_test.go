@@ -24,7 +24,7 @@ var stampForm = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$`)
 // TestAdmin goes through every answer that openapi.json names, and holds each
 // to it.
 func TestAdmin(t *testing.T) {
-	w := begin(t, func(c *Config) {
+	f := newFixture(t, func(c *Config) {
 		c.Tail = func() (<-chan store.Tried, func()) {
 			tries := make(chan store.Tried, 1)
 			tries <- store.Tried{
@@ -34,80 +34,80 @@ func TestAdmin(t *testing.T) {
 			return tries, func() {}
 		}
 	})
-	w.contract = readContract(t)
-	t.Run("accounts", w.under(adminAccounts))
-	t.Run("keys", w.under(adminKeys))
-	t.Run("ingest", w.under(adminIngest))
-	t.Run("deliveries", w.under(adminDeliveries))
-	t.Run("streams", w.under(adminStreams))
-	t.Run("nodes", w.under(adminNodes))
-	t.Run("releases", w.under(adminReleases))
-	t.Run("rollouts", w.under(adminRollouts))
-	t.Run("tokens", w.under(adminTokens))
-	t.Run("audit", w.under(adminAudit))
-	t.Run("traffic", w.under(adminTraffic))
-	t.Run("document", w.under(func(w *world) { w.must(200, "GET", "/admin/v1/openapi.json", nil) }))
+	f.contract = readContract(t)
+	t.Run("accounts", f.subtest(adminAccounts))
+	t.Run("keys", f.subtest(adminKeys))
+	t.Run("ingest", f.subtest(adminIngest))
+	t.Run("deliveries", f.subtest(adminDeliveries))
+	t.Run("streams", f.subtest(adminStreams))
+	t.Run("nodes", f.subtest(adminNodes))
+	t.Run("releases", f.subtest(adminReleases))
+	t.Run("rollouts", f.subtest(adminRollouts))
+	t.Run("tokens", f.subtest(adminTokens))
+	t.Run("audit", f.subtest(adminAudit))
+	t.Run("traffic", f.subtest(adminTraffic))
+	t.Run("document", f.subtest(func(f *fixture) { f.must(200, "GET", "/admin/v1/openapi.json", nil) }))
 
-	_, viewer := w.token(store.RoleViewer)
+	_, viewer := f.token(store.RoleViewer)
 	for _, r := range admin.Routes() {
 		method, path, _ := strings.Cut(r.Pattern, " ")
 		path = strings.NewReplacer("{id}", "x", "{deal_id}", "x", "{goal_id}", "x").Replace(path)
-		for _, authorization := range []string{"", "Bearer", "Bearer ", "Bearer wrong", "Basic " + w.Token(), w.Token(), "Bearer " + w.Token() + "0"} {
-			if status, header, text := w.send(method, path, nil, authorization); status != 401 || header.Get("WWW-Authenticate") == "" {
+		for _, authorization := range []string{"", "Bearer", "Bearer ", "Bearer wrong", "Basic " + f.Token(), f.Token(), "Bearer " + f.Token() + "0"} {
+			if status, header, text := f.send(method, path, nil, authorization); status != 401 || header.Get("WWW-Authenticate") == "" {
 				t.Errorf("%s with %q answered %d %s", r.Pattern, authorization, status, text)
 			}
 		}
 		if r.Role != store.RoleViewer {
-			if status, _, text := w.send(method, path, nil, "Bearer "+viewer); status != 403 || !strings.Contains(string(text), "role_too_low") {
+			if status, _, text := f.send(method, path, nil, "Bearer "+viewer); status != 403 || !strings.Contains(string(text), "role_too_low") {
 				t.Errorf("%s as a viewer answered %d %s", r.Pattern, status, text)
 			}
 		}
 		if method == "GET" {
 			continue
 		}
-		if status, v := w.call(method, path, strings.Repeat(" ", 1<<20+1)); status != 413 || v["error"] != "payload_too_large" {
+		if status, v := f.call(method, path, strings.Repeat(" ", 1<<20+1)); status != 413 || v["error"] != "payload_too_large" {
 			t.Errorf("%s of a large body answered %d %v", r.Pattern, status, v)
 		}
 		optional := slices.ContainsFunc([]string{"/revoke", "/rotate", "/rotate-secret", "/retry", "/promote", "/rollback"}, func(end string) bool {
 			return strings.HasSuffix(path, end)
 		})
 		if !optional && method != "DELETE" {
-			w.refused(400, "json_parse_failed", method, path, nil)
+			f.mustRefuse(400, "json_parse_failed", method, path, nil)
 		}
-		w.refused(400, "unknown_field", method, path, `{"nonsense":1}`)
+		f.mustRefuse(400, "unknown_field", method, path, `{"nonsense":1}`)
 	}
-	for _, answer := range slices.Sorted(maps.Keys(w.contract.documented())) {
-		if !w.contract.seen[answer] && !strings.HasSuffix(answer, " 500") {
+	for _, answer := range slices.Sorted(maps.Keys(f.contract.documented())) {
+		if !f.contract.seen[answer] && !strings.HasSuffix(answer, " 500") {
 			t.Errorf("openapi.json names %s, which no test met", answer)
 		}
 	}
-	for _, answer := range slices.Sorted(maps.Keys(w.contract.seen)) {
-		if !w.contract.documented()[answer] {
+	for _, answer := range slices.Sorted(maps.Keys(f.contract.seen)) {
+		if !f.contract.documented()[answer] {
 			t.Errorf("%s was met, which openapi.json does not name", answer)
 		}
 	}
 }
 
-// under makes f a subtest whose failures are its own.
-func (w *world) under(f func(*world)) func(*testing.T) {
+// subtest makes test a subtest whose failures are its own.
+func (f *fixture) subtest(test func(*fixture)) func(*testing.T) {
 	return func(t *testing.T) {
-		inner := *w
+		inner := *f
 		inner.T = t
-		f(&inner)
+		test(&inner)
 	}
 }
 
-// refused is call that has to end in a problem of this reason (or, without
+// mustRefuse is call that has to end in a problem of this reason (or, without
 // reason, of this kind).
-func (w *world) refused(status int, reason, method, path string, body any) {
-	w.Helper()
-	got, v := w.call(method, path, body)
+func (f *fixture) mustRefuse(status int, reason, method, path string, body any) {
+	f.Helper()
+	got, v := f.call(method, path, body)
 	if got != status || (v["reason"] != reason && v["error"] != reason) {
 		text, _ := json.Marshal(body)
 		if len(text) > 200 {
 			text = append(text[:200], "…"...)
 		}
-		w.Errorf("%s %s of %s answered %d %v, want %d %s", method, path, text, got, v, status, reason)
+		f.Errorf("%s %s of %s answered %d %v, want %d %s", method, path, text, got, v, status, reason)
 	}
 }
 
@@ -122,17 +122,17 @@ func with(base object, field string, v any) object {
 	return out
 }
 
-func adminAccounts(w *world) {
+func adminAccounts(f *fixture) {
 	agent := object{"email": "ana@example.com", "full_name": "Ana Silva"}
 	good := object{"name": "Harbor", "agent": agent}
-	made := w.must(201, "POST", accounts, good)
+	made := f.must(201, "POST", accounts, good)
 	id := made["id"].(string)
 	if !strings.HasPrefix(id, "acc_") || made["activation_mode"] != "setup" || !stampForm.MatchString(made["created_at"].(string)) ||
 		!strings.HasPrefix(made["agent"].(object)["id"].(string), "agt_") || made["agent"].(object)["joined_at"] == nil {
-		w.Errorf("made %v", made)
+		f.Errorf("made %v", made)
 	}
-	if got := w.must(200, "GET", accounts+"/"+id, nil); got["id"] != id || got["agent"].(object)["email"] != "ana@example.com" {
-		w.Errorf("read %v", got)
+	if got := f.must(200, "GET", accounts+"/"+id, nil); got["id"] != id || got["agent"].(object)["email"] != "ana@example.com" {
+		f.Errorf("read %v", got)
 	}
 	for _, c := range []struct {
 		body   any
@@ -162,29 +162,29 @@ func adminAccounts(w *world) {
 		{`"text"`, "invalid_field_type"},
 		{strings.Repeat("[", 100) + strings.Repeat("]", 100), "too_deep"},
 	} {
-		w.refused(400, c.reason, "POST", accounts, c.body)
+		f.mustRefuse(400, c.reason, "POST", accounts, c.body)
 	}
 
-	patched := w.must(200, "PATCH", accounts+"/"+id, object{"activation_mode": "live", "agent": object{"full_name": "Ana B. Silva"}})
+	patched := f.must(200, "PATCH", accounts+"/"+id, object{"activation_mode": "live", "agent": object{"full_name": "Ana B. Silva"}})
 	if patched["activation_mode"] != "live" || patched["name"] != "Harbor" || patched["agent"].(object)["full_name"] != "Ana B. Silva" ||
 		patched["agent"].(object)["email"] != "ana@example.com" {
-		w.Errorf("patched %v", patched)
+		f.Errorf("patched %v", patched)
 	}
-	if same := w.must(200, "PATCH", accounts+"/"+id, object{}); fmt.Sprint(same) != fmt.Sprint(patched) {
-		w.Errorf("an empty patch gave %v", same)
+	if same := f.must(200, "PATCH", accounts+"/"+id, object{}); fmt.Sprint(same) != fmt.Sprint(patched) {
+		f.Errorf("an empty patch gave %v", same)
 	}
-	w.refused(400, "name_required", "PATCH", accounts+"/"+id, object{"name": ""})
-	w.refused(400, "activation_mode_invalid", "PATCH", accounts+"/"+id, object{"activation_mode": "off"})
-	w.refused(400, "agent_email_invalid", "PATCH", accounts+"/"+id, object{"agent": object{"email": "x"}})
-	w.refused(404, "not_found", "GET", none, nil)
-	w.refused(404, "not_found", "PATCH", none, object{"name": "x"})
+	f.mustRefuse(400, "name_required", "PATCH", accounts+"/"+id, object{"name": ""})
+	f.mustRefuse(400, "activation_mode_invalid", "PATCH", accounts+"/"+id, object{"activation_mode": "off"})
+	f.mustRefuse(400, "agent_email_invalid", "PATCH", accounts+"/"+id, object{"agent": object{"email": "x"}})
+	f.mustRefuse(404, "not_found", "GET", none, nil)
+	f.mustRefuse(404, "not_found", "PATCH", none, object{"name": "x"})
 
 	for range 4 {
-		w.must(201, "POST", accounts, good)
+		f.must(201, "POST", accounts, good)
 	}
 	var ids []string
 	for path := accounts + "?limit=2"; path != ""; {
-		page := w.must(200, "GET", path, nil)
+		page := f.must(200, "GET", path, nil)
 		for _, item := range page["items"].([]any) {
 			ids = append(ids, item.(object)["id"].(string))
 		}
@@ -194,23 +194,23 @@ func adminAccounts(w *world) {
 		}
 	}
 	if len(ids) != 5 || ids[4] != id || len(slices.Compact(slices.Clone(ids))) != 5 {
-		w.Errorf("paged through %v", ids)
+		f.Errorf("paged through %v", ids)
 	}
 	for limit, want := range map[string]int{"0": 1, "-5": 1, "9999999999": 5, "201": 5} {
-		if items := w.must(200, "GET", accounts+"?limit="+limit, nil)["items"].([]any); len(items) != want {
-			w.Errorf("limit %s gave %d items", limit, len(items))
+		if items := f.must(200, "GET", accounts+"?limit="+limit, nil)["items"].([]any); len(items) != want {
+			f.Errorf("limit %s gave %d items", limit, len(items))
 		}
 	}
-	w.refused(400, "limit_not_integer", "GET", accounts+"?limit=ten", nil)
-	w.refused(400, "cursor_invalid", "GET", accounts+"?cursor=nonsense", nil)
+	f.mustRefuse(400, "limit_not_integer", "GET", accounts+"?limit=ten", nil)
+	f.mustRefuse(400, "cursor_invalid", "GET", accounts+"?cursor=nonsense", nil)
 }
 
-func adminNodes(w *world) {
+func adminNodes(f *fixture) {
 	good := object{"name": "Node in Dublin", "region": "eu-west"}
-	made := w.must(201, "POST", "/admin/v1/nodes", good)
+	made := f.must(201, "POST", "/admin/v1/nodes", good)
 	id := made["node"].(object)["id"].(string)
-	if public, name := publicKeyOf(w.T, made["credentials"].(string)); name != id || made["node"].(object)["public_key"] != public {
-		w.Errorf("credentials of %s are for %s", id, name)
+	if public, name := publicKeyOf(f.T, made["credentials"].(string)); name != id || made["node"].(object)["public_key"] != public {
+		f.Errorf("credentials of %s are for %s", id, name)
 	}
 	for _, c := range []struct {
 		field  string
@@ -225,15 +225,15 @@ func adminNodes(w *world) {
 		{"region", strings.Repeat("r", 65), "region_too_long"},
 		{"id", "node_mine", "unknown_field"},
 	} {
-		w.refused(400, c.reason, "POST", "/admin/v1/nodes", with(good, c.field, c.v))
+		f.mustRefuse(400, c.reason, "POST", "/admin/v1/nodes", with(good, c.field, c.v))
 	}
-	_, _, text := w.send("GET", "/admin/v1/nodes", nil, "Bearer "+w.Token())
+	_, _, text := f.send("GET", "/admin/v1/nodes", nil, "Bearer "+f.Token())
 	if !strings.Contains(string(text), id) || strings.Contains(string(text), "SEED") || strings.Contains(string(text), "JWT") {
-		w.Error("the list lacks the node, or shows credentials")
+		f.Error("the list lacks the node, or shows credentials")
 	}
-	w.refused(400, "limit_not_integer", "GET", "/admin/v1/nodes?limit=x", nil)
-	w.must(200, "POST", "/admin/v1/nodes/"+id+"/revoke", nil)
-	w.must(200, "DELETE", "/admin/v1/nodes/"+id, nil)
-	w.refused(404, "not_found", "POST", "/admin/v1/nodes/node_none/revoke", nil)
-	w.refused(404, "not_found", "DELETE", "/admin/v1/nodes/node_none", nil)
+	f.mustRefuse(400, "limit_not_integer", "GET", "/admin/v1/nodes?limit=x", nil)
+	f.must(200, "POST", "/admin/v1/nodes/"+id+"/revoke", nil)
+	f.must(200, "DELETE", "/admin/v1/nodes/"+id, nil)
+	f.mustRefuse(404, "not_found", "POST", "/admin/v1/nodes/node_none/revoke", nil)
+	f.mustRefuse(404, "not_found", "DELETE", "/admin/v1/nodes/node_none", nil)
 }

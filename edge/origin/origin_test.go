@@ -33,16 +33,16 @@ import (
 )
 
 func TestStopAndStartAgain(t *testing.T) {
-	w := begin(t)
-	id := w.account("live")
-	node := w.enrol("n1")
-	admin := strings.TrimPrefix(w.AdminURL(), "http://")
+	f := newFixture(t)
+	id := f.account("live")
+	node := f.enrol("n1")
+	admin := strings.TrimPrefix(f.AdminURL(), "http://")
 	var both sync.WaitGroup
 	for range 2 {
-		both.Go(w.stop)
+		both.Go(f.stop)
 	}
 	both.Wait()
-	w.stop()
+	f.stop()
 	if _, err := net.Dial("tcp", admin); err == nil {
 		t.Error("the admin listener is still there")
 	}
@@ -50,8 +50,8 @@ func TestStopAndStartAgain(t *testing.T) {
 		t.Error("NATS is still there")
 	}
 
-	w.start()
-	if w.must(200, "GET", accounts+"/"+id, nil)["id"] != id {
+	f.start()
+	if f.must(200, "GET", accounts+"/"+id, nil)["id"] != id {
 		t.Error("the account is gone")
 	}
 	conn, err := node.connect()
@@ -65,7 +65,7 @@ func TestStopAndStartAgain(t *testing.T) {
 }
 
 func TestStartFails(t *testing.T) {
-	w := begin(t)
+	f := newFixture(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestStartFails(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := w.config
+			c := f.config
 			c.Dir = t.TempDir()
 			change(&c)
 			if o, err := Start(t.Context(), c); err == nil {
@@ -103,9 +103,9 @@ func TestStartFails(t *testing.T) {
 }
 
 func TestKeysOnDisk(t *testing.T) {
-	w := begin(t)
+	f := newFixture(t)
 	for _, file := range []string{"operator.seed", "account.seed", "system.seed"} {
-		info, err := os.Stat(filepath.Join(w.config.Dir, "nats", file))
+		info, err := os.Stat(filepath.Join(f.config.Dir, "nats", file))
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v %v", file, info, err)
 		}
@@ -114,11 +114,11 @@ func TestKeysOnDisk(t *testing.T) {
 
 // No secret may reach the log, whatever happens.
 func TestLogsHoldNoSecret(t *testing.T) {
-	w := begin(t)
-	account := w.account("live")
-	keyID, plaintext := w.key(account, "live")
-	rotated := w.must(201, "POST", "/admin/v1/keys/"+keyID+"/rotate", nil)["plaintext"].(string)
-	node := w.enrol("n1")
+	f := newFixture(t)
+	account := f.account("live")
+	keyID, plaintext := f.key(account, "live")
+	rotated := f.must(201, "POST", "/admin/v1/keys/"+keyID+"/rotate", nil)["plaintext"].(string)
+	node := f.enrol("n1")
 	secret := strings.Repeat("5ec0", 16)
 	subscription := store.Subscription{
 		ID: "whs_1", AccountID: account, KeyID: keyID, Environment: store.Live, TargetURL: "https://partner.example/",
@@ -129,21 +129,21 @@ func TestLogsHoldNoSecret(t *testing.T) {
 	ask[wire.SubscribeReply](node, wire.VerbSubscribe, wire.SubscribeRequest{Head: head, Subscription: subscription})
 	ask[wire.LeadsReply](node, wire.VerbLeads, object{"v": 1, "leads": []object{{"id": "lead_1", "email": "lena.private@example.com", "rate": 1, "created_at": "lena.private"}}})
 	ask[wire.LeadsReply](node, wire.VerbLeads, wire.LeadsRequest{Head: head, Leads: []store.Lead{{ID: "lead_2", AccountID: "acc_none", Environment: store.Live, Email: "lena.private@example.com"}}})
-	w.send("GET", accounts, nil, "Bearer wrong-token-of-someone")
-	w.send("POST", accounts, `{"name":"lena.private"`, "Bearer "+w.Token())
-	if _, err := nats.Connect(w.NATSURL(), nats.Token("stolen-nats-token")); err == nil {
+	f.send("GET", accounts, nil, "Bearer wrong-token-of-someone")
+	f.send("POST", accounts, `{"name":"lena.private"`, "Bearer "+f.Token())
+	if _, err := nats.Connect(f.NATSURL(), nats.Token("stolen-nats-token")); err == nil {
 		t.Error("connected with a token")
 	}
-	w.must(200, "POST", "/admin/v1/nodes/"+node.id+"/revoke", nil)
+	f.must(200, "POST", "/admin/v1/nodes/"+node.id+"/revoke", nil)
 	_, _ = node.connect(nats.MaxReconnects(0))
-	w.stop()
+	f.stop()
 
 	seeds := regexp.MustCompile(`S[UAO][A-Z2-7]{56}|eyJ[A-Za-z0-9_-]{20,}`)
-	logs := w.logs.String()
+	logs := f.logs.String()
 	if !strings.Contains(logs, "origin is up") {
 		t.Fatal("nothing was logged")
 	}
-	for _, secret := range []string{plaintext, rotated, secret, w.Token(), "lena.private", "wrong-token-of-someone", "stolen-nats-token"} {
+	for _, secret := range []string{plaintext, rotated, secret, f.Token(), "lena.private", "wrong-token-of-someone", "stolen-nats-token"} {
 		if strings.Contains(logs, secret) {
 			t.Errorf("the log holds %q", secret)
 		}
@@ -155,12 +155,12 @@ func TestLogsHoldNoSecret(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	cert, key := selfSigned(t)
-	w := begin(t, func(c *Config) { c.NATSCert, c.NATSKey = cert, key })
-	if !strings.HasPrefix(w.NATSURL(), "tls://127.0.0.1:") {
-		t.Errorf("NATS is at %s", w.NATSURL())
+	f := newFixture(t, func(c *Config) { c.NATSCert, c.NATSKey = cert, key })
+	if !strings.HasPrefix(f.NATSURL(), "tls://127.0.0.1:") {
+		t.Errorf("NATS is at %s", f.NATSURL())
 	}
-	v := w.must(201, "POST", "/admin/v1/nodes", object{"name": "n", "region": "r"})
-	node := &member{world: w, id: v["node"].(object)["id"].(string), credentials: v["credentials"].(string), errs: make(chan error, 10)}
+	v := f.must(201, "POST", "/admin/v1/nodes", object{"name": "n", "region": "r"})
+	node := &enrolled{fixture: f, id: v["node"].(object)["id"].(string), credentials: v["credentials"].(string), errs: make(chan error, 10)}
 	var err error
 	if node.conn, err = node.connect(nats.RootCAs(cert)); err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestTLS(t *testing.T) {
 	if _, err := node.connect(nats.MaxReconnects(0)); err == nil {
 		t.Error("connected without trusting the certificate")
 	}
-	if _, err := nats.Connect(strings.Replace(w.NATSURL(), "tls:", "nats:", 1), nats.UserCredentialBytes([]byte(node.credentials))); err == nil {
+	if _, err := nats.Connect(strings.Replace(f.NATSURL(), "tls:", "nats:", 1), nats.UserCredentialBytes([]byte(node.credentials))); err == nil {
 		t.Error("connected without TLS")
 	}
 }
@@ -181,15 +181,15 @@ func TestTLS(t *testing.T) {
 func TestCertificatesAreReplaced(t *testing.T) {
 	cert, key := selfSigned(t)
 	var passed atomic.Int64
-	w := begin(t, func(c *Config) {
+	f := newFixture(t, func(c *Config) {
 		c.NATSCert, c.NATSKey, c.AdminCert, c.AdminKey = cert, key, cert, key
 		c.Now = func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }
 	})
-	admin, ok := strings.CutPrefix(w.AdminURL(), "https://")
+	admin, ok := strings.CutPrefix(f.AdminURL(), "https://")
 	if !ok {
-		t.Fatalf("the admin API is at %s", w.AdminURL())
+		t.Fatalf("the admin API is at %s", f.AdminURL())
 	}
-	authority, err := natsauth.Open(filepath.Join(w.config.Dir, "nats"))
+	authority, err := natsauth.Open(filepath.Join(f.config.Dir, "nats"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestCertificatesAreReplaced(t *testing.T) {
 		if (err == nil) != want {
 			t.Errorf("%s: the admin API: %v, want an answer: %t", what, err, want)
 		}
-		conn, err := nats.Connect(w.NATSURL(), nats.UserCredentialBytes([]byte(credentials)), nats.RootCAs(ca), nats.MaxReconnects(0))
+		conn, err := nats.Connect(f.NATSURL(), nats.UserCredentialBytes([]byte(credentials)), nats.RootCAs(ca), nats.MaxReconnects(0))
 		if err == nil {
 			conn.Close()
 		}
@@ -273,12 +273,12 @@ func selfSigned(t *testing.T) (certFile, keyFile string) {
 // Two origin processes over one database and one NATS cluster: either answers,
 // what one writes the other's nodes hear of, and a node that one revokes is out.
 func TestTwoOriginsOverACluster(t *testing.T) {
-	first := begin(t) // makes the keys, and is the first of the two once restarted
+	first := newFixture(t) // makes the keys, and is the first of the two once restarted
 	first.stop()
 	cluster, url := startCluster(t, filepath.Join(first.config.Dir, "nats"))
 	first.config.NATSURL = url
 	first.start()
-	second := &world{T: t, config: first.config, logs: first.logs}
+	second := &fixture{T: t, config: first.config, logs: first.logs}
 	second.start()
 
 	a, b := first.enrol("a"), second.enrol("b")
@@ -360,10 +360,10 @@ func startCluster(t *testing.T, keys string) (*server.Server, string) {
 // A stop that may not wait cuts requests short, and ends.
 func TestStopCutsShort(t *testing.T) {
 	entered := make(chan struct{})
-	w := begin(t, func(c *Config) { c.Guard = stuckGuard(entered) })
-	account := w.account("live")
-	keyID, _ := w.key(account, "live")
-	node := w.enrol("n1")
+	f := newFixture(t, func(c *Config) { c.Guard = stuckGuard(entered) })
+	account := f.account("live")
+	keyID, _ := f.key(account, "live")
+	node := f.enrol("n1")
 	body, _ := json.Marshal(wire.SubscribeRequest{Head: head, Subscription: store.Subscription{
 		ID: "whs_1", AccountID: account, KeyID: keyID, Environment: store.Live, TargetURL: "https://partner.example/",
 		Events: []string{store.EventSentinelFired}, Secret: strings.Repeat("5e", 32), CreatedAt: time.Now().UTC(),
@@ -371,11 +371,11 @@ func TestStopCutsShort(t *testing.T) {
 	if err := node.conn.Publish(wire.Subject(node.id, wire.VerbSubscribe), body); err != nil {
 		t.Fatal(err)
 	}
-	next(w, entered, "call of the guard")
+	next(f, entered, "call of the guard")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	began := time.Now()
-	_ = w.Stop(ctx)
+	_ = f.Stop(ctx)
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("it took %s", took)
 	}

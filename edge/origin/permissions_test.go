@@ -16,14 +16,14 @@ import (
 )
 
 func TestCredentials(t *testing.T) {
-	w := begin(t)
-	a, b := w.enrol("a"), w.enrol("b")
+	f := newFixture(t)
+	a, b := f.enrol("a"), f.enrol("b")
 	keyA, nameA := publicKeyOf(t, a.credentials)
 	keyB, _ := publicKeyOf(t, b.credentials)
 	if nameA != a.id || keyA == keyB {
 		t.Errorf("credentials of %s are for %q", a.id, nameA)
 	}
-	if _, err := nats.Connect(w.NATSURL()); err == nil {
+	if _, err := nats.Connect(f.NATSURL()); err == nil {
 		t.Error("connected without credentials")
 	}
 	foreign, err := natsauth.Open(t.TempDir() + "/nats")
@@ -34,14 +34,14 @@ func TestCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := nats.Connect(w.NATSURL(), nats.UserCredentialBytes([]byte(forged))); err == nil {
+	if _, err := nats.Connect(f.NATSURL(), nats.UserCredentialBytes([]byte(forged))); err == nil {
 		t.Error("connected with another authority's credentials")
 	}
 }
 
 func TestNodeSpeaksOnlyAsItself(t *testing.T) {
-	w := begin(t)
-	a, b := w.enrol("a"), w.enrol("b")
+	f := newFixture(t)
+	a, b := f.enrol("a"), f.enrol("b")
 	for _, subject := range []string{
 		wire.Subject(b.id, wire.VerbLeads), wire.Changes, wire.WakeUp, wire.ToNode + b.id + ".share", wire.ToNode + a.id + ".share",
 		wire.Inbox(b.id) + ".x", wire.Inbox(a.id) + ".x", "anything", "$SYS.REQ.SERVER.PING",
@@ -52,7 +52,7 @@ func TestNodeSpeaksOnlyAsItself(t *testing.T) {
 		if err := a.conn.Flush(); err != nil {
 			t.Fatal(err)
 		}
-		if err := next(w, a.errs, "refusal to publish "+subject); !errors.Is(err, nats.ErrPermissionViolation) {
+		if err := next(f, a.errs, "refusal to publish "+subject); !errors.Is(err, nats.ErrPermissionViolation) {
 			t.Errorf("publishing %s: %v", subject, err)
 		}
 	}
@@ -66,7 +66,7 @@ func TestNodeSpeaksOnlyAsItself(t *testing.T) {
 		if err := a.conn.Flush(); err != nil {
 			t.Fatal(err)
 		}
-		if err := next(w, a.errs, "refusal to subscribe "+subject); !errors.Is(err, nats.ErrPermissionViolation) {
+		if err := next(f, a.errs, "refusal to subscribe "+subject); !errors.Is(err, nats.ErrPermissionViolation) {
 			t.Errorf("subscribing %s: %v", subject, err)
 		}
 	}
@@ -87,8 +87,8 @@ func TestNodeSpeaksOnlyAsItself(t *testing.T) {
 
 // The origin may publish anywhere, so it must not let a node choose where.
 func TestOriginAnswersOnlyIntoTheNodesInbox(t *testing.T) {
-	w := begin(t)
-	a, b := w.enrol("a"), w.enrol("b")
+	f := newFixture(t)
+	a, b := f.enrol("a"), f.enrol("b")
 	got := make(chan *nats.Msg, 100)
 	for _, subject := range []string{wire.Changes, wire.ToNode + b.id + ".>", wire.Inbox(b.id) + ".>"} {
 		if _, err := b.conn.ChanSubscribe(subject, got); err != nil {
@@ -110,8 +110,8 @@ func TestOriginAnswersOnlyIntoTheNodesInbox(t *testing.T) {
 	if r := ask[wire.ChangesReply](a, wire.VerbChanges, wire.ChangesRequest{Head: head}); r.Failure != "" {
 		t.Fatal(r)
 	}
-	w.replication.Stop(t.Context()) // waits until all have been dealt with
-	for _, conn := range []*nats.Conn{w.broker.Conn(), b.conn} {
+	f.replication.Stop(t.Context()) // waits until all have been dealt with
+	for _, conn := range []*nats.Conn{f.broker.Conn(), b.conn} {
 		if err := conn.Flush(); err != nil {
 			t.Fatal(err)
 		}
@@ -136,19 +136,19 @@ func TestRevokedNodeIsOut(t *testing.T) {
 		"by DELETE": {"DELETE", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := begin(t)
-			a, b := w.enrol("a"), w.enrol("b")
+			f := newFixture(t)
+			a, b := f.enrol("a"), f.enrol("b")
 			closed := make(chan struct{})
 			a.conn.SetClosedHandler(func(*nats.Conn) { close(closed) })
-			v := w.must(200, path[0], "/admin/v1/nodes/"+a.id+path[1], nil)
+			v := f.must(200, path[0], "/admin/v1/nodes/"+a.id+path[1], nil)
 			if v["revoked_at"] == nil {
 				t.Errorf("answered %v", v)
 			}
-			next(w, closed, "end of the connection")
+			next(f, closed, "end of the connection")
 			if _, err := a.connect(nats.MaxReconnects(0)); err == nil {
 				t.Error("connected again")
 			}
-			again := w.must(200, path[0], "/admin/v1/nodes/"+a.id+path[1], nil)
+			again := f.must(200, path[0], "/admin/v1/nodes/"+a.id+path[1], nil)
 			if again["revoked_at"] != v["revoked_at"] {
 				t.Errorf("revoked again at %v", again["revoked_at"])
 			}
@@ -156,8 +156,8 @@ func TestRevokedNodeIsOut(t *testing.T) {
 				t.Errorf("the other node: %+v", r)
 			}
 
-			w.stop()
-			w.start()
+			f.stop()
+			f.start()
 			if _, err := a.connect(nats.MaxReconnects(0)); err == nil {
 				t.Error("connected after a restart")
 			}
@@ -175,19 +175,19 @@ func TestRevokedNodeIsOut(t *testing.T) {
 
 // A revocation that another process wrote is carried out as well.
 func TestRevocationElsewhere(t *testing.T) {
-	w := begin(t)
-	a := w.enrol("a")
+	f := newFixture(t)
+	a := f.enrol("a")
 	closed := make(chan struct{})
 	a.conn.SetClosedHandler(func(*nats.Conn) { close(closed) })
-	if _, _, err := w.config.DB.RevokeNode(t.Context(), a.id); err != nil {
+	if _, _, err := f.config.DB.RevokeNode(t.Context(), a.id); err != nil {
 		t.Fatal(err)
 	}
-	next(w, closed, "end of the connection")
+	next(f, closed, "end of the connection")
 }
 
 // Whoever knocks at the port with credentials of others fills no log.
 func TestKnockingIsWarnedOfSeldom(t *testing.T) {
-	w := begin(t)
+	f := newFixture(t)
 	foreign, err := natsauth.Open(t.TempDir() + "/nats")
 	if err != nil {
 		t.Fatal(err)
@@ -201,23 +201,23 @@ func TestKnockingIsWarnedOfSeldom(t *testing.T) {
 		for what, credentials := range map[string]nats.Option{
 			"none": nats.Name("stranger"), "a password": nats.UserInfo("root", "secret"), "another authority's": nats.UserCredentialBytes([]byte(forged)),
 		} {
-			if conn, err := nats.Connect(w.NATSURL(), credentials); err == nil {
+			if conn, err := nats.Connect(f.NATSURL(), credentials); err == nil {
 				conn.Close()
 				t.Fatalf("connected with %s", what)
 			}
 		}
 	}
 	var warnings int
-	for line := range strings.Lines(w.logs.String()) {
+	for line := range strings.Lines(f.logs.String()) {
 		if strings.Contains(line, "level=WARN") || strings.Contains(line, "level=ERROR") {
 			warnings++
 		}
 	}
 	if warnings == 0 || warnings > 5 {
-		t.Errorf("%d warnings of %d knocks:\n%s", warnings, 3*knocks, w.logs)
+		t.Errorf("%d warnings of %d knocks:\n%s", warnings, 3*knocks, f.logs)
 	}
 	// Who is enrolled goes in and out as before.
-	a := w.enrol("a")
+	a := f.enrol("a")
 	if r := ask[wire.ChangesReply](a, wire.VerbChanges, wire.ChangesRequest{Head: head}); r.Failure != "" {
 		t.Errorf("an enrolled node is told %+v", r)
 	}
@@ -226,9 +226,9 @@ func TestKnockingIsWarnedOfSeldom(t *testing.T) {
 // A node that NATS lets in but SQL does not know, or knows as revoked, is not
 // answered with anything.
 func TestAdmission(t *testing.T) {
-	w := begin(t)
-	a := w.enrol("a")
-	authority, err := natsauth.Open(filepath.Join(w.config.Dir, "nats"))
+	f := newFixture(t)
+	a := f.enrol("a")
+	authority, err := natsauth.Open(filepath.Join(f.config.Dir, "nats"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestAdmission(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger := &member{world: w, id: "node_unknown", credentials: credentials, errs: make(chan error, 10)}
+	stranger := &enrolled{fixture: f, id: "node_unknown", credentials: credentials, errs: make(chan error, 10)}
 	if stranger.conn, err = stranger.connect(); err != nil {
 		t.Fatal(err)
 	}
@@ -249,10 +249,10 @@ func TestAdmission(t *testing.T) {
 			t.Fatalf("a stranger got %+v", r)
 		}
 	}
-	if n := strings.Count(w.logs.String(), "level=WARN"); n != 1 {
-		t.Errorf("%d warnings of a node that asks on:\n%s", n, w.logs)
+	if n := strings.Count(f.logs.String(), "level=WARN"); n != 1 {
+		t.Errorf("%d warnings of a node that asks on:\n%s", n, f.logs)
 	}
-	w.replication.Presence().Put(store.Node{ID: a.id, RevokedAt: time.Now()})
+	f.replication.Presence().Put(store.Node{ID: a.id, RevokedAt: time.Now()})
 	if r := ask[wire.ChangesReply](a, wire.VerbChanges, wire.ChangesRequest{Head: head}); r.Failure != wire.NotEnrolled {
 		t.Errorf("a revoked node got %+v", r)
 	}

@@ -18,17 +18,17 @@ import (
 )
 
 func TestKeyVerb(t *testing.T) {
-	w := begin(t)
-	account := w.account("live")
-	id, plaintext := w.key(account, "live")
-	node := w.enrol("n1")
+	f := newFixture(t)
+	account := f.account("live")
+	id, plaintext := f.key(account, "live")
+	node := f.enrol("n1")
 
 	hash := sha256.Sum256([]byte(plaintext))
 	reply := ask[wire.KeyReply](node, wire.VerbKey, wire.KeyRequest{Head: head, Hash: hash[:]})
 	if reply.V != wire.Version || reply.Failure != "" || reply.Key == nil || reply.Key.ID != id || reply.Key.AccountID != account {
 		t.Fatalf("got %+v", reply)
 	}
-	w.must(200, "POST", "/admin/v1/keys/"+id+"/revoke", nil)
+	f.must(200, "POST", "/admin/v1/keys/"+id+"/revoke", nil)
 	after := ask[wire.KeyReply](node, wire.VerbKey, wire.KeyRequest{Head: head, Hash: hash[:]})
 	if after.Key == nil || after.Key.RevokedAt.IsZero() || after.Seq <= reply.Seq {
 		t.Fatalf("after revocation got %+v, before it was at change %d", after, reply.Seq)
@@ -45,8 +45,8 @@ func TestKeyVerb(t *testing.T) {
 }
 
 func TestVersions(t *testing.T) {
-	w := begin(t)
-	node := w.enrol("n1")
+	f := newFixture(t)
+	node := f.enrol("n1")
 	for v, want := range map[int]wire.Failure{0: wire.Invalid, 1: "", 2: "", 3: wire.Invalid, -1: wire.Invalid} {
 		reply := ask[wire.ChangesReply](node, wire.VerbChanges, object{"v": v, "since": 0, "a_field_of_tomorrow": true})
 		if reply.Failure != want || reply.V != wire.Version {
@@ -61,9 +61,9 @@ func TestVersions(t *testing.T) {
 }
 
 func TestViewVerb(t *testing.T) {
-	w := begin(t)
-	account := w.account("setup")
-	node := w.enrol("n1")
+	f := newFixture(t)
+	account := f.account("setup")
+	node := f.enrol("n1")
 	view := func(kind store.ChangeKind, change func(*wire.ViewRequest)) wire.ViewReply {
 		req := wire.ViewRequest{Head: head, AccountID: account, Kind: kind}
 		if change != nil {
@@ -74,12 +74,12 @@ func TestViewVerb(t *testing.T) {
 	if v := view(store.ChangeInsights, nil); v.Failure != "" || v.History || len(v.Insights) != 0 {
 		t.Errorf("no insights: %+v", v)
 	}
-	w.must(201, "POST", "/admin/v1/accounts/"+account+"/coaching-runs", object{"insights": []object{
+	f.must(201, "POST", "/admin/v1/accounts/"+account+"/coaching-runs", object{"insights": []object{
 		{"headline": "one", "detail": "d", "created_at": "2026-01-01T00:00:00Z"},
 		{"headline": "two", "detail": "d", "created_at": "2026-01-02T00:00:00Z"},
 	}})
 	for i := range 3 {
-		w.must(201, "POST", "/admin/v1/accounts/"+account+"/sentinel-firings", object{
+		f.must(201, "POST", "/admin/v1/accounts/"+account+"/sentinel-firings", object{
 			"sentinel_name": fmt.Sprint("s", i), "trigger_data": object{"n": i}, "action_taken": "told", "triggered_at": fmt.Sprintf("2026-01-0%dT00:00:00Z", i+1),
 		})
 	}
@@ -112,13 +112,13 @@ func TestViewVerb(t *testing.T) {
 
 // The largest view that the admin API lets arise must fit one message.
 func TestLargestView(t *testing.T) {
-	w := begin(t)
-	account := w.account("setup")
-	node := w.enrol("n1")
+	f := newFixture(t)
+	account := f.account("setup")
+	node := f.enrol("n1")
 	data := `{"a":"` + strings.Repeat(`<`, 16<<10-8) + `"}`
 	body := `{"sentinel_name":"` + strings.Repeat("é", 100) + `","action_taken":"` + strings.Repeat("😀", 500) + `","trigger_data":` + data + `}`
 	for range 100 {
-		w.must(201, "POST", "/admin/v1/accounts/"+account+"/sentinel-firings", body)
+		f.must(201, "POST", "/admin/v1/accounts/"+account+"/sentinel-firings", body)
 	}
 	v := ask[wire.ViewReply](node, wire.VerbView, wire.ViewRequest{Head: head, AccountID: account, Kind: store.ChangeFirings})
 	if len(v.Firings) != 100 || string(v.Firings[0].Data) != data {
@@ -127,9 +127,9 @@ func TestLargestView(t *testing.T) {
 }
 
 func TestChangesArePushed(t *testing.T) {
-	w := begin(t)
-	account := w.account("live")
-	node := w.enrol("n1")
+	f := newFixture(t)
+	account := f.account("live")
+	node := f.enrol("n1")
 	pushed := make(chan wire.Changed, 100)
 	if _, err := node.conn.Subscribe(wire.Changes, func(m *nats.Msg) {
 		var c wire.Changed
@@ -145,19 +145,19 @@ func TestChangesArePushed(t *testing.T) {
 	}
 	start := ask[wire.ChangesReply](node, wire.VerbChanges, wire.ChangesRequest{Head: head, Since: 0}).Latest
 
-	id, _ := w.key(account, "live")
-	w.must(200, "POST", "/admin/v1/keys/"+id+"/revoke", nil)
+	id, _ := f.key(account, "live")
+	f.must(200, "POST", "/admin/v1/keys/"+id+"/revoke", nil)
 	var got []store.Change
 	for !slices.ContainsFunc(got, func(c store.Change) bool { return c.Kind == store.ChangeKey && c.Ref == id && c.Gone }) {
-		got = append(got, next(w, pushed, "change of the key").Changes...)
+		got = append(got, next(f, pushed, "change of the key").Changes...)
 	}
-	w.must(200, "PATCH", "/admin/v1/accounts/"+account, object{"name": "New name"})
+	f.must(200, "PATCH", "/admin/v1/accounts/"+account, object{"name": "New name"})
 	for !slices.ContainsFunc(got, func(c store.Change) bool { return c.Kind == store.ChangeProfile && c.Ref == account }) {
-		got = append(got, next(w, pushed, "change of the profile").Changes...)
+		got = append(got, next(f, pushed, "change of the profile").Changes...)
 	}
 	// With nothing new there is still a beat, which names the last change.
 	for {
-		if c := next(w, pushed, "beat"); len(c.Changes) == 0 {
+		if c := next(f, pushed, "beat"); len(c.Changes) == 0 {
 			if c.V != wire.Version || c.Latest != got[len(got)-1].Seq {
 				t.Errorf("the beat is %+v, the last change %+v", c, got[len(got)-1])
 			}
@@ -175,22 +175,22 @@ func TestChangesArePushed(t *testing.T) {
 
 // Deliveries that were queued, and that no sender took, wake other processes.
 func TestQueuedDeliveriesWakeOthers(t *testing.T) {
-	w := begin(t)
+	f := newFixture(t)
 	woken := make(chan *nats.Msg, 100)
-	if _, err := w.broker.Conn().ChanSubscribe(wire.WakeUp, woken); err != nil {
+	if _, err := f.broker.Conn().ChanSubscribe(wire.WakeUp, woken); err != nil {
 		t.Fatal(err)
 	}
-	account := w.account("live")
-	w.subscribe("whs_1", account, "key_1")
-	w.must(201, "POST", accounts+"/"+account+"/sentinel-firings", object{"sentinel_name": "s", "trigger_data": object{}, "action_taken": "a"})
-	next(w, woken, "wake-up")
+	account := f.account("live")
+	f.subscribe("whs_1", account, "key_1")
+	f.must(201, "POST", accounts+"/"+account+"/sentinel-firings", object{"sentinel_name": "s", "trigger_data": object{}, "action_taken": "a"})
+	next(f, woken, "wake-up")
 }
 
 func TestLeadsVerb(t *testing.T) {
-	w := begin(t)
-	account := w.account("live")
-	keyID, _ := w.key(account, "live")
-	node := w.enrol("n1")
+	f := newFixture(t)
+	account := f.account("live")
+	keyID, _ := f.key(account, "live")
+	node := f.enrol("n1")
 	lead := func(change func(*store.Lead)) store.Lead {
 		l := store.Lead{
 			ID: store.NewID("lead", time.Now()), AccountID: account, KeyID: keyID, Environment: store.Live,
@@ -216,20 +216,20 @@ func TestLeadsVerb(t *testing.T) {
 	if !slices.Equal(reply.Committed, []string{again.ID}) {
 		t.Errorf("handed over again: %+v", reply)
 	}
-	list := w.must(200, "GET", "/admin/v1/accounts/"+account+"/leads", nil)
+	list := f.must(200, "GET", "/admin/v1/accounts/"+account+"/leads", nil)
 	if items := list["items"].([]any); len(items) != 2 {
 		t.Errorf("kept %v", items)
 	}
 	if reply := ask[wire.LeadsReply](node, wire.VerbLeads, wire.LeadsRequest{Head: head, Leads: make([]store.Lead, 1001)}); reply.Failure != wire.Invalid {
 		t.Errorf("too many: %+v", reply)
 	}
-	if strings.Contains(w.logs.String(), "lena.private") {
+	if strings.Contains(f.logs.String(), "lena.private") {
 		t.Error("a lead is in the log")
 	}
 }
 
 func TestSubscribeAndRevokeVerbs(t *testing.T) {
-	w := begin(t, func(c *Config) {
+	f := newFixture(t, func(c *Config) {
 		c.Guard = guardFunc(func(url string) (string, error) {
 			switch url {
 			case "https://127.0.0.1/":
@@ -240,9 +240,9 @@ func TestSubscribeAndRevokeVerbs(t *testing.T) {
 			return "", nil
 		})
 	})
-	account, other := w.account("live"), w.account("live")
-	keyID, _ := w.key(account, "live")
-	node := w.enrol("n1")
+	account, other := f.account("live"), f.account("live")
+	keyID, _ := f.key(account, "live")
+	node := f.enrol("n1")
 	good := store.Subscription{
 		ID: "whs_1", AccountID: account, KeyID: keyID, Environment: store.Live, TargetURL: "https://partner.example/hook",
 		Events: []string{store.EventSentinelFired}, Secret: strings.Repeat("5e", 32), CreatedAt: time.Now().UTC(),
@@ -301,17 +301,17 @@ func TestSubscribeAndRevokeVerbs(t *testing.T) {
 		t.Errorf("revoked again: %+v", r)
 	}
 
-	_, _, text := w.send("GET", "/admin/v1/accounts/"+account+"/webhooks?limit=200", nil, "Bearer "+w.Token())
-	if !strings.Contains(string(text), "whs_1") || strings.Contains(string(text), "5e5e") || strings.Contains(w.logs.String(), "5e5e") {
+	_, _, text := f.send("GET", "/admin/v1/accounts/"+account+"/webhooks?limit=200", nil, "Bearer "+f.Token())
+	if !strings.Contains(string(text), "whs_1") || strings.Contains(string(text), "5e5e") || strings.Contains(f.logs.String(), "5e5e") {
 		t.Error("the list lacks a subscription, or a secret is shown")
 	}
 }
 
 func TestStatus(t *testing.T) {
-	w := begin(t)
-	node := w.enrol("n1")
+	f := newFixture(t)
+	node := f.enrol("n1")
 	shown := func() object {
-		return w.must(200, "GET", "/admin/v1/nodes", nil)["items"].([]any)[0].(object)
+		return f.must(200, "GET", "/admin/v1/nodes", nil)["items"].([]any)[0].(object)
 	}
 	if n := shown(); n["connected"] != false || n["status"] != nil || n["region"] != "eu-west" {
 		t.Errorf("before: %v", n)
@@ -320,12 +320,12 @@ func TestStatus(t *testing.T) {
 	if err := node.conn.Publish(wire.Subject(node.id, wire.VerbStatus), body); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("the node is connected", func() bool { return shown()["connected"] == true })
+	f.eventually("the node is connected", func() bool { return shown()["connected"] == true })
 	if s := shown()["status"].(object); s["outbox"] != 3.0 || s["release"] != "r1" {
 		t.Errorf("status: %v", s)
 	}
-	w.eventually("the sign of life is written down", func() bool {
-		n, err := w.config.DB.Node(t.Context(), node.id)
+	f.eventually("the sign of life is written down", func() bool {
+		n, err := f.config.DB.Node(t.Context(), node.id)
 		return err == nil && !n.LastSeenAt.IsZero() && n.Version == "r1"
 	})
 

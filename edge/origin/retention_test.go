@@ -13,27 +13,27 @@ import (
 // What ended longer ago than the retention goes, with its event; what waits, and
 // what is younger, stays. Two origins that do it at once are as good as one.
 func TestRetention(t *testing.T) {
-	w := begin(t, func(c *Config) { c.DeliveryRetention = -1 })
-	account := w.account("live")
-	w.subscribe("whs_r", account, "key_1")
+	f := newFixture(t, func(c *Config) { c.DeliveryRetention = -1 })
+	account := f.account("live")
+	f.subscribe("whs_r", account, "key_1")
 	var events []string
 	for range 3 {
-		events = append(events, w.must(201, "POST", accounts+"/"+account+"/sentinel-firings",
+		events = append(events, f.must(201, "POST", accounts+"/"+account+"/sentinel-firings",
 			object{"sentinel_name": "s", "trigger_data": object{}, "action_taken": "a"})["event_id"].(string))
 	}
-	log, _, err := w.config.DB.Deliveries(t.Context(), central.DeliveryFilter{SubscriptionID: "whs_r"}, store.Page{})
+	log, _, err := f.config.DB.Deliveries(t.Context(), central.DeliveryFilter{SubscriptionID: "whs_r"}, store.Page{})
 	if err != nil || len(log) != 3 {
 		t.Fatal(log, err)
 	}
 	for i, d := range log[:2] {
-		if err := w.config.DB.FinishDeliveries(t.Context(), []central.Outcome{{State: store.StateDelivered, Attempt: store.Attempt{
+		if err := f.config.DB.FinishDeliveries(t.Context(), []central.Outcome{{State: store.StateDelivered, Attempt: store.Attempt{
 			ID: fmt.Sprint("dlv_r", i), DeliveryID: d.ID, Number: 1, StartedAt: time.Now(), Status: 200,
 		}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	at := func(age time.Duration) *retention {
-		return &retention{db: w.config.DB, keep: defaultRetention, log: w.config.Log, now: func() time.Time { return time.Now().Add(age) }}
+		return &retention{db: f.config.DB, keep: defaultRetention, log: f.config.Log, now: func() time.Time { return time.Now().Add(age) }}
 	}
 	if n, err := at(defaultRetention - time.Hour).drop(t.Context()); n != 0 || err != nil {
 		t.Errorf("of what is younger, %d rows are dropped, %v", n, err)
@@ -46,33 +46,33 @@ func TestRetention(t *testing.T) {
 			ended <- struct{}{}
 		}()
 	}
-	w.eventually("only what waits is there", func() bool {
+	f.eventually("only what waits is there", func() bool {
 		have := 0
 		for _, id := range events {
-			if _, err := w.config.DB.Event(t.Context(), id); err == nil {
+			if _, err := f.config.DB.Event(t.Context(), id); err == nil {
 				have++
 			}
 		}
-		left, _, err := w.config.DB.Deliveries(t.Context(), central.DeliveryFilter{SubscriptionID: "whs_r"}, store.Page{})
+		left, _, err := f.config.DB.Deliveries(t.Context(), central.DeliveryFilter{SubscriptionID: "whs_r"}, store.Page{})
 		return err == nil && have == 1 && len(left) == 1 && left[0].State == store.StatePending
 	})
 	cancel()
-	next(w, ended, "end of retention")
-	next(w, ended, "end of retention")
+	next(f, ended, "end of retention")
+	next(f, ended, "end of retention")
 }
 
 // An origin does it by itself, from its start.
 func TestRetentionOfAnOrigin(t *testing.T) {
-	w := begin(t, func(c *Config) { c.DeliveryRetention = -1 })
-	account := w.account("setup")
-	id := w.must(201, "POST", accounts+"/"+account+"/sentinel-firings",
+	f := newFixture(t, func(c *Config) { c.DeliveryRetention = -1 })
+	account := f.account("setup")
+	id := f.must(201, "POST", accounts+"/"+account+"/sentinel-firings",
 		object{"sentinel_name": "s", "trigger_data": object{}, "action_taken": "a"})["event_id"].(string)
-	w.stop()
-	w.config.DeliveryRetention = 0
-	w.config.Now = func() time.Time { return time.Now().Add(31 * 24 * time.Hour) }
-	w.start()
-	w.eventually("the event is gone", func() bool {
-		_, err := w.config.DB.Event(t.Context(), id)
+	f.stop()
+	f.config.DeliveryRetention = 0
+	f.config.Now = func() time.Time { return time.Now().Add(31 * 24 * time.Hour) }
+	f.start()
+	f.eventually("the event is gone", func() bool {
+		_, err := f.config.DB.Event(t.Context(), id)
 		return err != nil
 	})
 }

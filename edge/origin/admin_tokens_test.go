@@ -9,13 +9,13 @@ import (
 )
 
 // token makes a token of a role and returns its id and plaintext.
-func (w *world) token(role store.Role) (id, plaintext string) {
-	w.Helper()
-	v := w.must(201, "POST", "/admin/v1/tokens", object{"name": "Ana " + string(role), "role": role})
+func (f *fixture) token(role store.Role) (id, plaintext string) {
+	f.Helper()
+	v := f.must(201, "POST", "/admin/v1/tokens", object{"name": "Ana " + string(role), "role": role})
 	return v["token"].(object)["id"].(string), v["plaintext"].(string)
 }
 
-func adminTokens(w *world) {
+func adminTokens(f *fixture) {
 	for _, c := range []struct {
 		body   object
 		reason string
@@ -23,80 +23,80 @@ func adminTokens(w *world) {
 		{object{"role": "admin"}, "name_required"}, {object{"name": "x"}, "role_required"},
 		{object{"name": "x", "role": "root"}, "role_invalid"}, {object{"name": strings.Repeat("n", 201), "role": "admin"}, "name_too_long"},
 	} {
-		w.refused(400, c.reason, "POST", "/admin/v1/tokens", c.body)
+		f.mustRefuse(400, c.reason, "POST", "/admin/v1/tokens", c.body)
 	}
-	id, plaintext := w.token(store.RoleOperator)
-	status, _, text := w.send("GET", "/admin/v1/whoami", nil, "Bearer "+plaintext)
+	id, plaintext := f.token(store.RoleOperator)
+	status, _, text := f.send("GET", "/admin/v1/whoami", nil, "Bearer "+plaintext)
 	if status != 200 || !strings.Contains(string(text), id) || !strings.Contains(string(text), `"operator"`) {
-		w.Errorf("whoami answered %d %s", status, text)
+		f.Errorf("whoami answered %d %s", status, text)
 	}
-	if v := w.must(200, "GET", "/admin/v1/whoami", nil); v["id"] != "file" || v["role"] != "admin" {
-		w.Errorf("whoami of the file's token: %v", v)
+	if v := f.must(200, "GET", "/admin/v1/whoami", nil); v["id"] != "file" || v["role"] != "admin" {
+		f.Errorf("whoami of the file's token: %v", v)
 	}
-	if _, _, text := w.send("GET", "/admin/v1/tokens", nil, "Bearer "+w.Token()); !strings.Contains(string(text), id) || strings.Contains(string(text), plaintext) {
-		w.Error("the list lacks the token, or shows it")
+	if _, _, text := f.send("GET", "/admin/v1/tokens", nil, "Bearer "+f.Token()); !strings.Contains(string(text), id) || strings.Contains(string(text), plaintext) {
+		f.Error("the list lacks the token, or shows it")
 	}
-	w.refused(400, "limit_not_integer", "GET", "/admin/v1/tokens?limit=x", nil)
+	f.mustRefuse(400, "limit_not_integer", "GET", "/admin/v1/tokens?limit=x", nil)
 	for range 2 {
-		if v := w.must(200, "POST", "/admin/v1/tokens/"+id+"/revoke", nil); v["revoked_at"] == nil {
-			w.Errorf("revoked %v", v)
+		if v := f.must(200, "POST", "/admin/v1/tokens/"+id+"/revoke", nil); v["revoked_at"] == nil {
+			f.Errorf("revoked %v", v)
 		}
 	}
-	w.refused(404, "not_found", "POST", "/admin/v1/tokens/tok_none/revoke", nil)
-	if status, _, text := w.send("GET", "/admin/v1/whoami", nil, "Bearer "+plaintext); status != 401 || !strings.Contains(string(text), "token_revoked") {
-		w.Errorf("a revoked token: %d %s", status, text)
+	f.mustRefuse(404, "not_found", "POST", "/admin/v1/tokens/tok_none/revoke", nil)
+	if status, _, text := f.send("GET", "/admin/v1/whoami", nil, "Bearer "+plaintext); status != 401 || !strings.Contains(string(text), "token_revoked") {
+		f.Errorf("a revoked token: %d %s", status, text)
 	}
 	wrong := plaintext[:len(plaintext)-1] + "0"
 	if wrong == plaintext {
 		wrong = plaintext[:len(plaintext)-1] + "1"
 	}
-	if status, _, _ := w.send("GET", "/admin/v1/whoami", nil, "Bearer "+wrong); status != 401 {
-		w.Errorf("a token that is not: %d", status)
+	if status, _, _ := f.send("GET", "/admin/v1/whoami", nil, "Bearer "+wrong); status != 401 {
+		f.Errorf("a token that is not: %d", status)
 	}
 }
 
-func adminAudit(w *world) {
-	id := w.account("setup")
-	_, operator := w.token(store.RoleOperator)
-	if status, _, text := w.send("PATCH", accounts+"/"+id, object{"activation_mode": "live"}, "Bearer "+operator); status != 200 {
-		w.Fatalf("%d %s", status, text)
+func adminAudit(f *fixture) {
+	id := f.account("setup")
+	_, operator := f.token(store.RoleOperator)
+	if status, _, text := f.send("PATCH", accounts+"/"+id, object{"activation_mode": "live"}, "Bearer "+operator); status != 200 {
+		f.Fatalf("%d %s", status, text)
 	}
-	items := w.must(200, "GET", "/admin/v1/audit?target="+id, nil)["items"].([]any)
+	items := f.must(200, "GET", "/admin/v1/audit?target="+id, nil)["items"].([]any)
 	if len(items) != 2 {
-		w.Fatalf("log %v", items)
+		f.Fatalf("log %v", items)
 	}
 	last := items[0].(object)
 	actor := last["actor"].(object)
 	if last["action"] != "account.update" || actor["role"] != "operator" || actor["name"] != "Ana operator" || actor["remote"] != "127.0.0.1" ||
 		last["before"].(object)["activation_mode"] != "setup" || last["after"].(object)["activation_mode"] != "live" {
-		w.Errorf("last %v", last)
+		f.Errorf("last %v", last)
 	}
 	if first := items[1].(object); first["action"] != "account.create" || first["before"] != nil || first["actor"].(object)["id"] != "file" {
-		w.Errorf("first %v", first)
+		f.Errorf("first %v", first)
 	}
-	if page := w.must(200, "GET", "/admin/v1/audit?limit=1", nil); page["next_cursor"] == nil || len(page["items"].([]any)) != 1 {
-		w.Errorf("page %v", page)
+	if page := f.must(200, "GET", "/admin/v1/audit?limit=1", nil); page["next_cursor"] == nil || len(page["items"].([]any)) != 1 {
+		f.Errorf("page %v", page)
 	}
-	w.refused(400, "cursor_invalid", "GET", "/admin/v1/audit?cursor=nonsense", nil)
-	_, _, text := w.send("GET", "/admin/v1/audit?limit=200", nil, "Bearer "+w.Token())
+	f.mustRefuse(400, "cursor_invalid", "GET", "/admin/v1/audit?cursor=nonsense", nil)
+	_, _, text := f.send("GET", "/admin/v1/audit?limit=200", nil, "Bearer "+f.Token())
 	if strings.Contains(string(text), operator) || strings.Contains(string(text), "hash") {
-		w.Error("the log shows secrets")
+		f.Error("the log shows secrets")
 	}
 }
 
 // TestRoles asks every route with every role: what is too low gets 403 and
 // nothing is done; what is enough gets past that.
 func TestRoles(t *testing.T) {
-	w := begin(t)
+	f := newFixture(t)
 	tokens := map[store.Role]string{}
 	for _, role := range []store.Role{store.RoleViewer, store.RoleOperator, store.RoleAdmin} {
-		_, tokens[role] = w.token(role)
+		_, tokens[role] = f.token(role)
 	}
 	for _, r := range admin.Routes() {
 		method, path, _ := strings.Cut(r.Pattern, " ")
 		path = strings.NewReplacer("{id}", "x", "{deal_id}", "x", "{goal_id}", "x").Replace(path)
 		for role, token := range tokens {
-			status, _, text := w.send(method, path+"?seconds=1", nil, "Bearer "+token) // a stream would not end
+			status, _, text := f.send(method, path+"?seconds=1", nil, "Bearer "+token) // a stream would not end
 			if may := role.May(r.Role); status == 401 || may == (status == 403) {
 				t.Errorf("%s as %s answered %d %s", r.Pattern, role, status, text)
 			}

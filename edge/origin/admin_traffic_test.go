@@ -14,20 +14,20 @@ func counted(n uint64, d time.Duration) wire.Traffic {
 	return t
 }
 
-func adminTraffic(w *world) {
-	m := w.enrol("charted")
+func adminTraffic(f *fixture) {
+	m := f.enrol("charted")
 	for _, n := range []uint64{5, 25} {
 		sum := counted(n, time.Millisecond)
 		body, err := json.Marshal(wire.Status{Head: head, Region: "eu-west", Outbox: 3, Traffic: &sum})
 		if err != nil {
-			w.Fatal(err)
+			f.Fatal(err)
 		}
 		if err := m.conn.Publish(wire.Subject(m.id, wire.VerbStatus), body); err != nil {
-			w.Fatal(err)
+			f.Fatal(err)
 		}
 	}
-	w.eventually("the region's requests are counted", func() bool {
-		for _, r := range w.must(200, "GET", "/admin/v1/traffic", nil)["regions"].([]any) {
+	f.eventually("the region's requests are counted", func() bool {
+		for _, r := range f.must(200, "GET", "/admin/v1/traffic", nil)["regions"].([]any) {
 			region := r.(object)
 			total := 0.0
 			for _, p := range region["points"].([]any) {
@@ -39,8 +39,8 @@ func adminTraffic(w *world) {
 		}
 		return false
 	})
-	v := w.must(200, "GET", "/admin/v1/outcomes", nil)
+	v := f.must(200, "GET", "/admin/v1/outcomes", nil)
 	if v["most"].(float64) != 10_000 || v["since"] == nil {
-		w.Errorf("outcomes %v", v)
+		f.Errorf("outcomes %v", v)
 	}
 }

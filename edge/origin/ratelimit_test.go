@@ -42,11 +42,11 @@ func sharesFor(t *testing.T, conn *nats.Conn, id string) func(until func(wire.Sh
 }
 
 func TestSpendIsAnsweredAndShared(t *testing.T) {
-	w := begin(t)
-	key, _ := w.limited(w.account("live"), 1)
-	one, two := w.enrol("n1"), w.enrol("n2")
+	f := newFixture(t)
+	key, _ := f.limited(f.account("live"), 1)
+	one, two := f.enrol("n1"), f.enrol("n2")
 	toOne, toTwo := sharesFor(t, one.conn, one.id), sharesFor(t, two.conn, two.id)
-	report := func(n *member, boot string, limit, spent int64) {
+	report := func(n *enrolled, boot string, limit, spent int64) {
 		t.Helper()
 		r := ask[wire.Head](n, wire.VerbSpend, wire.Spend{Head: head, Boot: boot, Keys: map[string]ratelimit.Report{key: {Limit: limit, Spent: spent}}})
 		if r.Failure != "" {
@@ -85,9 +85,9 @@ func TestSpendIsAnsweredAndShared(t *testing.T) {
 }
 
 // limited makes a key with this limit a minute.
-func (w *world) limited(account string, limit int) (id, plaintext string) {
-	w.Helper()
-	v := w.must(201, "POST", "/admin/v1/accounts/"+account+"/keys", object{
+func (f *fixture) limited(account string, limit int) (id, plaintext string) {
+	f.Helper()
+	v := f.must(201, "POST", "/admin/v1/accounts/"+account+"/keys", object{
 		"environment": "live", "scopes": []string{"read:agent"}, "rate_limit": limit,
 	})
 	return v["key"].(object)["id"].(string), v["plaintext"].(string)
@@ -99,11 +99,11 @@ func TestLimitsAreTheKeysOwn(t *testing.T) {
 	var late atomic.Int64 // of the origin's clock, a time.Duration
 	pass := func(d time.Duration) { late.Add(int64(d)) }
 	began := time.Now()
-	w := begin(t, func(c *Config) { c.Now = func() time.Time { return began.Add(time.Duration(late.Load())) } })
-	key, _ := w.limited(w.account("live"), 2)
-	dead, _ := w.limited(w.account("live"), 2)
-	w.must(200, "POST", "/admin/v1/keys/"+dead+"/revoke", nil)
-	n := w.enrol("n1")
+	f := newFixture(t, func(c *Config) { c.Now = func() time.Time { return began.Add(time.Duration(late.Load())) } })
+	key, _ := f.limited(f.account("live"), 2)
+	dead, _ := f.limited(f.account("live"), 2)
+	f.must(200, "POST", "/admin/v1/keys/"+dead+"/revoke", nil)
+	n := f.enrol("n1")
 	shares := sharesFor(t, n.conn, n.id)
 	report := func(spent int64, limit int64) (got wire.Share) {
 		t.Helper()
@@ -128,13 +128,13 @@ func TestLimitsAreTheKeysOwn(t *testing.T) {
 			t.Errorf("%s: told %+v, want it confirmed and nothing left", id, s)
 		}
 	}
-	if n := w.replication.MergedKeys(); n != 1 {
+	if n := f.replication.MergedKeys(); n != 1 {
 		t.Errorf("%d keys are kept, want 1", n)
 	}
 
 	// While the database is away, what was read before holds; what was not is
 	// asked again.
-	w.config.DB.Close()
+	f.config.DB.Close()
 	pass(10 * time.Minute)
 	if got = report(5, 1_000_000); got.Keys[key].Spent != 5 {
 		t.Errorf("%+v", got.Keys[key])

@@ -28,35 +28,35 @@ import (
 	"partneredge/store"
 )
 
-// bench is where releases are packed and signed.
-type bench struct {
-	*world
+// packer packs and signs releases.
+type packer struct {
+	*fixture
 	*oci.Store
 	public  minisign.PublicKey
 	private minisign.PrivateKey
 }
 
-func newBench(w *world) *bench {
-	w.Helper()
-	b := &bench{world: w, Store: layout(w)}
+func newPacker(f *fixture) *packer {
+	f.Helper()
+	b := &packer{fixture: f, Store: layout(f)}
 	var err error
 	if b.public, b.private, err = minisign.GenerateKey(nil); err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
 	return b
 }
 
-func layout(w *world) *oci.Store {
-	w.Helper()
-	s, err := oci.New(w.TempDir())
+func layout(f *fixture) *oci.Store {
+	f.Helper()
+	s, err := oci.New(f.TempDir())
 	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
 	return s
 }
 
 // pack packs a release whose gate is larger than a piece.
-func (b *bench) pack(version string) ocispec.Descriptor {
+func (b *packer) pack(version string) ocispec.Descriptor {
 	b.Helper()
 	dir := b.TempDir()
 	for name, size := range map[string]int{"gate": 3<<20 + 17, "agents": 1000} {
@@ -74,20 +74,20 @@ func (b *bench) pack(version string) ocispec.Descriptor {
 	return d
 }
 
-func (b *bench) sign(d ocispec.Descriptor) {
+func (b *packer) sign(d ocispec.Descriptor) {
 	b.Helper()
 	if _, err := release.Sign(b.Context(), b.Store, string(d.Digest), b.private); err != nil {
 		b.Fatal(err)
 	}
 }
 
-// repository is a client of the registry, of another maker.
-func (w *world) repository(token string) *ociremote.Repository {
-	w.Helper()
-	host := strings.TrimPrefix(w.AdminURL(), "http://")
+// repository is a client of the registry that others wrote.
+func (f *fixture) repository(token string) *ociremote.Repository {
+	f.Helper()
+	host := strings.TrimPrefix(f.AdminURL(), "http://")
 	r, err := ociremote.NewRepository(host + "/" + registry.Repository)
 	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
 	r.PlainHTTP = true
 	r.Client = &auth.Client{Credential: auth.StaticCredential(host, auth.Credential{Username: "any", Password: token})}
@@ -95,31 +95,31 @@ func (w *world) repository(token string) *ociremote.Repository {
 }
 
 // push copies a release and its signatures to the registry.
-func (b *bench) push(version string) {
+func (b *packer) push(version string) {
 	b.Helper()
 	if _, err := oras.ExtendedCopy(b.Context(), b.Store, version, b.repository(b.Token()), version, oras.DefaultExtendedCopyOptions); err != nil {
 		b.Fatal(err)
 	}
 }
 
-// TestRegistry has a client of another maker push a release and read it back.
+// TestRegistry has a client that others wrote push a release and read it back.
 func TestRegistry(t *testing.T) {
-	w := begin(t)
-	b := newBench(w)
+	f := newFixture(t)
+	b := newPacker(f)
 	d := b.pack("1.4.0")
 	b.sign(d)
 	b.push("1.4.0")
 	b.push("1.4.0") // again changes nothing
 
-	_, viewer := w.token(store.RoleViewer)
-	repository := w.repository(viewer)
-	back := layout(w)
+	_, viewer := f.token(store.RoleViewer)
+	repository := f.repository(viewer)
+	back := layout(f)
 	if _, err := oras.ExtendedCopy(t.Context(), repository, "1.4.0", back, "1.4.0", oras.DefaultExtendedCopyOptions); err != nil {
 		t.Fatal(err)
 	}
 	policy := release.Policy{Keys: []minisign.PublicKey{b.public}, Min: "1.0.0"}
 	for what, src := range map[string]release.Source{
-		"copied": release.OCI(back), "in place": release.OCI(repository), "in the database": registry.Source(w.config.DB),
+		"copied": release.OCI(back), "in place": release.OCI(repository), "in the database": registry.Source(f.config.DB),
 	} {
 		r, err := release.Open(t.Context(), src, string(d.Digest), policy)
 		if err != nil || r.Version != "1.4.0" || len(r.Modules) != 2 || len(r.Modules[1].Wasm) != 3<<20+25 {
@@ -143,25 +143,25 @@ func TestRegistry(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "this needs the role operator") {
 		t.Errorf("a viewer's push: %v", err)
 	}
-	if _, err := w.repository("wrong").Resolve(t.Context(), "1.4.0"); err == nil || !strings.Contains(err.Error(), "401") {
+	if _, err := f.repository("wrong").Resolve(t.Context(), "1.4.0"); err == nil || !strings.Contains(err.Error(), "401") {
 		t.Errorf("with a wrong token: %v", err)
 	}
 	if _, err := repository.Resolve(t.Context(), "9.9.9"); err == nil || !strings.Contains(err.Error(), errdef.ErrNotFound.Error()) {
 		t.Errorf("resolving what is not there: %v", err)
 	}
 	// What was pushed is in the audit log, once.
-	items := w.must(200, "GET", "/admin/v1/audit?target="+string(d.Digest), nil)["items"].([]any)
+	items := f.must(200, "GET", "/admin/v1/audit?target="+string(d.Digest), nil)["items"].([]any)
 	if len(items) == 0 || items[0].(object)["action"] != "release.push" {
 		t.Errorf("audit log %v", items)
 	}
 }
 
 // raw sends a request to the registry, with the token of the file.
-func (w *world) raw(method, path string, header http.Header, body string) (*http.Response, string) {
-	w.Helper()
-	all := http.Header{"Authorization": {"Bearer " + w.Token()}}
+func (f *fixture) raw(method, path string, header http.Header, body string) (*http.Response, string) {
+	f.Helper()
+	all := http.Header{"Authorization": {"Bearer " + f.Token()}}
 	maps.Copy(all, header)
-	resp, text := w.exchange(method, path, all, []byte(body))
+	resp, text := f.exchange(method, path, all, []byte(body))
 	return resp, string(text)
 }
 
@@ -170,10 +170,10 @@ const repo = registry.Root + registry.Repository
 // TestUploadInPieces pushes a blob chunk by chunk, out of order once, and reads
 // parts of it.
 func TestUploadInPieces(t *testing.T) {
-	w := begin(t)
+	f := newFixture(t)
 	text := strings.Repeat("0123456789abcdef", 200_000) // 3.2 MB
 	name := digest.FromString(text).String()
-	resp, _ := w.raw("POST", repo+"/blobs/uploads/", nil, "")
+	resp, _ := f.raw("POST", repo+"/blobs/uploads/", nil, "")
 	location := resp.Header.Get("Location")
 	if resp.StatusCode != 202 || location == "" {
 		t.Fatalf("begin: %s", resp.Status)
@@ -181,37 +181,37 @@ func TestUploadInPieces(t *testing.T) {
 	at := 0
 	for _, size := range []int{1 << 20, 5, 2_000_000} {
 		header := http.Header{"Content-Range": {fmt.Sprintf("%d-%d", at, at+size-1)}}
-		if resp, body := w.raw("PATCH", location, header, text[at:at+size]); resp.StatusCode != 202 {
+		if resp, body := f.raw("PATCH", location, header, text[at:at+size]); resp.StatusCode != 202 {
 			t.Fatalf("piece at %d: %s %s", at, resp.Status, body)
 		}
-		if resp, body := w.raw("PATCH", location, header, text[at:at+size]); resp.StatusCode != 416 || !strings.Contains(body, "BLOB_UPLOAD_INVALID") {
+		if resp, body := f.raw("PATCH", location, header, text[at:at+size]); resp.StatusCode != 416 || !strings.Contains(body, "BLOB_UPLOAD_INVALID") {
 			t.Errorf("the piece at %d again: %s %s", at, resp.Status, body)
 		}
 		at += size
 	}
-	if resp, _ := w.raw("GET", location, nil, ""); resp.StatusCode != 204 || resp.Header.Get("Range") != fmt.Sprintf("0-%d", at-1) {
+	if resp, _ := f.raw("GET", location, nil, ""); resp.StatusCode != 204 || resp.Header.Get("Range") != fmt.Sprintf("0-%d", at-1) {
 		t.Errorf("how far: %s %v", resp.Status, resp.Header)
 	}
-	if resp, body := w.raw("PUT", location+"?digest="+name, nil, text[at:]); resp.StatusCode != 201 || resp.Header.Get("Docker-Content-Digest") != name {
+	if resp, body := f.raw("PUT", location+"?digest="+name, nil, text[at:]); resp.StatusCode != 201 || resp.Header.Get("Docker-Content-Digest") != name {
 		t.Fatalf("finish: %s %s", resp.Status, body)
 	}
-	if resp, body := w.raw("GET", repo+"/blobs/"+name, nil, ""); resp.StatusCode != 200 || body != text {
+	if resp, body := f.raw("GET", repo+"/blobs/"+name, nil, ""); resp.StatusCode != 200 || body != text {
 		t.Errorf("read back: %s, %d bytes", resp.Status, len(body))
 	}
-	if resp, _ := w.raw("HEAD", repo+"/blobs/"+name, nil, ""); resp.StatusCode != 200 || resp.ContentLength != int64(len(text)) {
+	if resp, _ := f.raw("HEAD", repo+"/blobs/"+name, nil, ""); resp.StatusCode != 200 || resp.ContentLength != int64(len(text)) {
 		t.Errorf("head: %s %d", resp.Status, resp.ContentLength)
 	}
-	if resp, body := w.raw("GET", repo+"/blobs/"+name, http.Header{"Range": {"bytes=1048570-1048589"}}, ""); resp.StatusCode != 206 || body != text[1048570:1048590] {
+	if resp, body := f.raw("GET", repo+"/blobs/"+name, http.Header{"Range": {"bytes=1048570-1048589"}}, ""); resp.StatusCode != 206 || body != text[1048570:1048590] {
 		t.Errorf("part: %s %q", resp.Status, body)
 	}
 	// Whole in one request, and given up.
-	if resp, body := w.raw("POST", repo+"/blobs/uploads/?digest="+digest.FromString("whole").String(), nil, "whole"); resp.StatusCode != 201 {
+	if resp, body := f.raw("POST", repo+"/blobs/uploads/?digest="+digest.FromString("whole").String(), nil, "whole"); resp.StatusCode != 201 {
 		t.Errorf("in one request: %s %s", resp.Status, body)
 	}
-	resp, _ = w.raw("POST", repo+"/blobs/uploads/", nil, "")
+	resp, _ = f.raw("POST", repo+"/blobs/uploads/", nil, "")
 	location = resp.Header.Get("Location")
 	for _, want := range []int{204, 404} {
-		if resp, _ := w.raw("DELETE", location, nil, ""); resp.StatusCode != want {
+		if resp, _ := f.raw("DELETE", location, nil, ""); resp.StatusCode != want {
 			t.Errorf("given up: %s, want %d", resp.Status, want)
 		}
 	}
@@ -219,8 +219,8 @@ func TestUploadInPieces(t *testing.T) {
 
 // TestRegistryRefuses what is not a release, in the API's own form.
 func TestRegistryRefuses(t *testing.T) {
-	w := begin(t)
-	b := newBench(w)
+	f := newFixture(t)
+	b := newPacker(f)
 	d := b.pack("1.0.0")
 	b.sign(d)
 	b.push("1.0.0")
@@ -244,7 +244,7 @@ func TestRegistryRefuses(t *testing.T) {
 	}
 	nowhere := digest.FromString("nowhere")
 	typed := http.Header{"Content-Type": {ocispec.MediaTypeImageManifest}}
-	resp, _ := w.raw("POST", repo+"/blobs/uploads/", nil, "")
+	resp, _ := f.raw("POST", repo+"/blobs/uploads/", nil, "")
 	upload := resp.Header.Get("Location")
 	tests := []struct {
 		method, path string
@@ -277,7 +277,7 @@ func TestRegistryRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.method+" "+tt.path[:min(len(tt.path), 30)]+" "+tt.code, func(t *testing.T) {
-			resp, body := w.raw(tt.method, repo+tt.path, tt.header, tt.body)
+			resp, body := f.raw(tt.method, repo+tt.path, tt.header, tt.body)
 			var refused struct {
 				Errors []struct{ Code, Message string }
 			}
@@ -286,93 +286,93 @@ func TestRegistryRefuses(t *testing.T) {
 			}
 		})
 	}
-	if resp, body := w.raw("GET", "/v2/", nil, ""); resp.StatusCode != 200 || resp.Header.Get("Docker-Distribution-Api-Version") != "registry/2.0" {
+	if resp, body := f.raw("GET", "/v2/", nil, ""); resp.StatusCode != 200 || resp.Header.Get("Docker-Distribution-Api-Version") != "registry/2.0" {
 		t.Errorf("/v2/ answered %s %s", resp.Status, body)
 	}
 	for i := range 3 { // a tag more, and pages of them
-		if resp, body := w.raw("PUT", repo+fmt.Sprintf("/manifests/t%d", i), typed, string(manifest)); resp.StatusCode != 201 {
+		if resp, body := f.raw("PUT", repo+fmt.Sprintf("/manifests/t%d", i), typed, string(manifest)); resp.StatusCode != 201 {
 			t.Errorf("tag: %s %s", resp.Status, body)
 		}
 	}
-	resp, body := w.raw("GET", repo+"/tags/list?n=2", nil, "")
+	resp, body := f.raw("GET", repo+"/tags/list?n=2", nil, "")
 	if !strings.Contains(body, `["1.0.0","t0"]`) || !strings.Contains(resp.Header.Get("Link"), "last=t0") {
 		t.Errorf("first page %s, Link %q", body, resp.Header.Get("Link"))
 	}
 }
 
-func adminReleases(w *world) {
+func adminReleases(f *fixture) {
 	const releases = "/admin/v1/releases"
-	b := newBench(w)
+	b := newPacker(f)
 	d := b.pack("1.4.0")
-	w.refused(404, "not_found", "POST", releases, object{"digest": d.Digest})
+	f.mustRefuse(404, "not_found", "POST", releases, object{"digest": d.Digest})
 	b.push("1.4.0")
-	w.refused(400, "unsigned", "POST", releases, object{"digest": d.Digest})
+	f.mustRefuse(400, "unsigned", "POST", releases, object{"digest": d.Digest})
 	b.sign(d)
 	b.push("1.4.0")
-	made := w.must(201, "POST", releases, object{"digest": d.Digest})
+	made := f.must(201, "POST", releases, object{"digest": d.Digest})
 	if made["version"] != "1.4.0" || made["digest"] != string(d.Digest) || len(made["modules"].([]any)) != 2 {
-		w.Errorf("made %v", made)
+		f.Errorf("made %v", made)
 	}
 	signer := made["signers"].([]any)[0].(object)
 	if signer["key_id"] != release.KeyID(b.public.ID()) {
-		w.Errorf("signer %v", signer)
+		f.Errorf("signer %v", signer)
 	}
 	id := made["id"].(string)
-	if again := w.must(200, "POST", releases, object{"reference": "1.4.0"}); again["id"] != id {
-		w.Errorf("again: %v", again)
+	if again := f.must(200, "POST", releases, object{"reference": "1.4.0"}); again["id"] != id {
+		f.Errorf("again: %v", again)
 	}
-	if shown := w.must(200, "GET", releases+"/"+id, nil); shown["digest"] != string(d.Digest) {
-		w.Errorf("shown %v", shown)
+	if shown := f.must(200, "GET", releases+"/"+id, nil); shown["digest"] != string(d.Digest) {
+		f.Errorf("shown %v", shown)
 	}
-	w.refused(404, "not_found", "GET", releases+"/rel_none", nil)
-	w.refused(404, "not_found", "POST", releases, object{"reference": "9.9.9"})
-	w.refused(400, "digest_required", "POST", releases, object{})
-	w.refused(400, "digest_required", "POST", releases, object{"digest": d.Digest, "reference": "1.4.0"})
-	w.refused(400, "digest_invalid", "POST", releases, object{"digest": "sha256:0"})
+	f.mustRefuse(404, "not_found", "GET", releases+"/rel_none", nil)
+	f.mustRefuse(404, "not_found", "POST", releases, object{"reference": "9.9.9"})
+	f.mustRefuse(400, "digest_required", "POST", releases, object{})
+	f.mustRefuse(400, "digest_required", "POST", releases, object{"digest": d.Digest, "reference": "1.4.0"})
+	f.mustRefuse(400, "digest_invalid", "POST", releases, object{"digest": "sha256:0"})
 
 	// Another who signs is shown; another release of that version is not taken.
-	other := newBench(w)
+	other := newPacker(f)
 	other.Store = b.Store
 	other.sign(d)
 	b.push("1.4.0")
-	if again := w.must(200, "POST", releases, object{"reference": "1.4.0"}); len(again["signers"].([]any)) != 2 {
-		w.Errorf("signed twice: %v", again)
+	if again := f.must(200, "POST", releases, object{"reference": "1.4.0"}); len(again["signers"].([]any)) != 2 {
+		f.Errorf("signed twice: %v", again)
 	}
-	clash := newBench(w)
-	dir := w.TempDir()
+	clash := newPacker(f)
+	dir := f.TempDir()
 	for file, text := range map[string]string{"gate.wasm": "\x00asm\x01\x00\x00\x00", "gate.json": `{"name":"gate"}`} {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
-			w.Fatal(err)
+			f.Fatal(err)
 		}
 	}
-	e, err := release.Pack(w.Context(), clash.Store, dir, "1.4.0")
+	e, err := release.Pack(f.Context(), clash.Store, dir, "1.4.0")
 	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
 	clash.sign(e)
 	clash.push("1.4.0")
-	if status, v := w.call("POST", releases, object{"digest": e.Digest}); status != 409 {
-		w.Errorf("the version again: %d %v", status, v)
+	if status, v := f.call("POST", releases, object{"digest": e.Digest}); status != 409 {
+		f.Errorf("the version again: %d %v", status, v)
 	}
 
-	if page := w.must(200, "GET", releases+"?limit=1", nil); len(page["items"].([]any)) != 1 {
-		w.Errorf("list %v", page)
+	if page := f.must(200, "GET", releases+"?limit=1", nil); len(page["items"].([]any)) != 1 {
+		f.Errorf("list %v", page)
 	}
-	w.refused(400, "limit_not_integer", "GET", releases+"?limit=x", nil)
-	items := w.must(200, "GET", "/admin/v1/audit?target="+id, nil)["items"].([]any)
+	f.mustRefuse(400, "limit_not_integer", "GET", releases+"?limit=x", nil)
+	items := f.must(200, "GET", "/admin/v1/audit?target="+id, nil)["items"].([]any)
 	if len(items) != 2 || items[1].(object)["action"] != "release.create" || items[0].(object)["action"] != "release.sign" {
-		w.Errorf("audit log %v", items)
+		f.Errorf("audit log %v", items)
 	}
 }
 
 // TestNodesReadBlobs: what a node asks for part by part is what was pushed.
 func TestNodesReadBlobs(t *testing.T) {
-	w := begin(t)
-	b := newBench(w)
+	f := newFixture(t)
+	b := newPacker(f)
 	d := b.pack("1.4.0")
 	b.sign(d)
 	b.push("1.4.0")
-	m := w.enrol("berlin")
+	m := f.enrol("berlin")
 	read := func(d ocispec.Descriptor) string {
 		var text []byte
 		for {

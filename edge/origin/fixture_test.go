@@ -20,20 +20,20 @@ import (
 	"partneredge/store/central"
 )
 
-// world is an origin with a database of its own, and what it logs.
-type world struct {
+// fixture is an origin with a database of its own, and what it logs.
+type fixture struct {
 	*testing.T
 	*Origin
 	config Config
 	logs   *safeBuffer
-	// contract, when set, is what every exchange is held to.
+	// contract, when set, validates every exchange.
 	contract *contract
 }
 
 // guardFunc is a Guard.
 type guardFunc func(rawURL string) (string, error)
 
-func (f guardFunc) Check(_ context.Context, rawURL string) (string, error) { return f(rawURL) }
+func (check guardFunc) Check(_ context.Context, rawURL string) (string, error) { return check(rawURL) }
 
 // safeBuffer is a buffer that many goroutines write.
 type safeBuffer struct {
@@ -53,12 +53,12 @@ func (s *safeBuffer) String() string {
 	return s.b.String()
 }
 
-// begin starts an origin; change may alter its configuration first.
-func begin(t *testing.T, change ...func(*Config)) *world {
+// newFixture starts an origin; change may alter its configuration first.
+func newFixture(t *testing.T, change ...func(*Config)) *fixture {
 	t.Helper()
-	w := &world{T: t, logs: new(safeBuffer)}
+	f := &fixture{T: t, logs: new(safeBuffer)}
 	dir := t.TempDir()
-	log := slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	log := slog.New(slog.NewTextHandler(f.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	db, err := central.Open(t.Context(), central.Config{URL: filepath.Join(dir, "central.db"), Log: log})
 	if err != nil {
 		t.Fatal(err)
@@ -68,48 +68,48 @@ func begin(t *testing.T, change ...func(*Config)) *world {
 			t.Errorf("closing the database: %v", err)
 		}
 	})
-	w.config = Config{
+	f.config = Config{
 		Dir: dir, DB: db, Log: log,
 		Guard: guardFunc(func(string) (string, error) { return "", nil }),
 	}
 	for _, c := range change {
-		c(&w.config)
+		c(&f.config)
 	}
-	w.start()
-	return w
+	f.start()
+	return f
 }
 
-func (w *world) start() {
-	w.Helper()
+func (f *fixture) start() {
+	f.Helper()
 	var err error
-	if w.Origin, err = Start(w.Context(), w.config); err != nil {
-		w.Fatal(err)
+	if f.Origin, err = Start(f.Context(), f.config); err != nil {
+		f.Fatal(err)
 	}
-	w.Cleanup(w.stop)
+	f.Cleanup(f.stop)
 }
 
-func (w *world) stop() {
-	w.Helper()
+func (f *fixture) stop() {
+	f.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := w.Stop(ctx); err != nil && !errors.Is(err, context.Canceled) { // a test may have cut it short
-		w.Errorf("stopping: %v", err)
+	if err := f.Stop(ctx); err != nil && !errors.Is(err, context.Canceled) { // a test may have cut it short
+		f.Errorf("stopping: %v", err)
 	}
 }
 
 // call the admin API with the token. body is text, nil, or what marshals.
-func (w *world) call(method, path string, body any) (int, map[string]any) {
-	w.Helper()
-	status, _, text := w.send(method, path, body, "Bearer "+w.Token())
+func (f *fixture) call(method, path string, body any) (int, map[string]any) {
+	f.Helper()
+	status, _, text := f.send(method, path, body, "Bearer "+f.Token())
 	var v map[string]any
 	if err := json.Unmarshal(text, &v); err != nil {
-		w.Fatalf("%s %s answered %d %q: %v", method, path, status, text, err)
+		f.Fatalf("%s %s answered %d %q: %v", method, path, status, text, err)
 	}
 	return status, v
 }
 
-func (w *world) send(method, path string, body any, authorization string, more ...string) (int, http.Header, []byte) {
-	w.Helper()
+func (f *fixture) send(method, path string, body any, authorization string, more ...string) (int, http.Header, []byte) {
+	f.Helper()
 	var sent []byte
 	switch b := body.(type) {
 	case nil:
@@ -118,7 +118,7 @@ func (w *world) send(method, path string, body any, authorization string, more .
 	default:
 		var err error
 		if sent, err = json.Marshal(b); err != nil {
-			w.Fatal(err)
+			f.Fatal(err)
 		}
 	}
 	header := http.Header{}
@@ -128,40 +128,40 @@ func (w *world) send(method, path string, body any, authorization string, more .
 	for i := 0; i < len(more); i += 2 {
 		header.Set(more[i], more[i+1])
 	}
-	resp, text := w.exchange(method, path, header, sent)
-	if w.contract != nil {
-		_, pattern := w.contract.routes.Handler(resp.Request)
-		w.contract.check(w.T, pattern, resp.Request, sent, resp.StatusCode, resp.Header, text)
+	resp, text := f.exchange(method, path, header, sent)
+	if f.contract != nil {
+		_, pattern := f.contract.routes.Handler(resp.Request)
+		f.contract.check(f.T, pattern, resp.Request, sent, resp.StatusCode, resp.Header, text)
 	}
 	return resp.StatusCode, resp.Header, text
 }
 
 // exchange sends a request as it is. The answer's body has been read.
-func (w *world) exchange(method, path string, header http.Header, body []byte) (*http.Response, []byte) {
-	w.Helper()
-	req, err := http.NewRequestWithContext(w.Context(), method, w.AdminURL()+path, bytes.NewReader(body))
+func (f *fixture) exchange(method, path string, header http.Header, body []byte) (*http.Response, []byte) {
+	f.Helper()
+	req, err := http.NewRequestWithContext(f.Context(), method, f.AdminURL()+path, bytes.NewReader(body))
 	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
 	req.Header = header
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
 	return resp, text
 }
 
 // must is call that has to end in status.
-func (w *world) must(status int, method, path string, body any) map[string]any {
-	w.Helper()
-	got, v := w.call(method, path, body)
+func (f *fixture) must(status int, method, path string, body any) map[string]any {
+	f.Helper()
+	got, v := f.call(method, path, body)
 	if got != status {
-		w.Fatalf("%s %s answered %d %v, want %d", method, path, got, v, status)
+		f.Fatalf("%s %s answered %d %v, want %d", method, path, got, v, status)
 	}
 	return v
 }
@@ -169,45 +169,46 @@ func (w *world) must(status int, method, path string, body any) map[string]any {
 type object = map[string]any
 
 // account makes an account and returns its id.
-func (w *world) account(mode string) string {
-	w.Helper()
-	v := w.must(201, "POST", "/admin/v1/accounts", object{
+func (f *fixture) account(mode string) string {
+	f.Helper()
+	v := f.must(201, "POST", "/admin/v1/accounts", object{
 		"name": "Harbor Realty", "activation_mode": mode, "agent": object{"email": "ana@example.com", "full_name": "Ana Silva"},
 	})
 	return v["id"].(string)
 }
 
 // key makes a key with every scope and returns its id and plaintext.
-func (w *world) key(account, env string) (id, plaintext string) {
-	w.Helper()
-	v := w.must(201, "POST", "/admin/v1/accounts/"+account+"/keys", object{
+func (f *fixture) key(account, env string) (id, plaintext string) {
+	f.Helper()
+	v := f.must(201, "POST", "/admin/v1/accounts/"+account+"/keys", object{
 		"environment": env,
 		"scopes":      []string{"read:agent", "read:coaching", "read:sentinels", "write:webhooks", "write:leads"},
 	})
 	return v["key"].(object)["id"].(string), v["plaintext"].(string)
 }
 
-// member is an enrolled node with its connection.
-type member struct {
-	*world
+// enrolled is an enrolled node with its connection.
+type enrolled struct {
+	*fixture
 	id          string
 	credentials string
 	conn        *nats.Conn
-	errs        chan error // that NATS tells it of
+	errs        chan error // asynchronous errors of conn
 }
 
-func (w *world) enrol(name string) *member {
-	w.Helper()
-	v := w.must(201, "POST", "/admin/v1/nodes", object{"name": name, "region": "eu-west"})
-	m := &member{world: w, id: v["node"].(object)["id"].(string), credentials: v["credentials"].(string), errs: make(chan error, 100)}
+// enrol makes a node and connects it.
+func (f *fixture) enrol(name string) *enrolled {
+	f.Helper()
+	v := f.must(201, "POST", "/admin/v1/nodes", object{"name": name, "region": "eu-west"})
+	m := &enrolled{fixture: f, id: v["node"].(object)["id"].(string), credentials: v["credentials"].(string), errs: make(chan error, 100)}
 	var err error
 	if m.conn, err = m.connect(); err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
 	return m
 }
 
-func (m *member) connect(more ...nats.Option) (*nats.Conn, error) {
+func (m *enrolled) connect(more ...nats.Option) (*nats.Conn, error) {
 	conn, err := nats.Connect(m.NATSURL(), append([]nats.Option{
 		nats.UserCredentialBytes([]byte(m.credentials)),
 		nats.CustomInboxPrefix(wire.Inbox(m.id)),
@@ -221,7 +222,7 @@ func (m *member) connect(more ...nats.Option) (*nats.Conn, error) {
 }
 
 // ask sends a request as the node and returns the reply.
-func ask[Reply any](m *member, verb string, request any) Reply {
+func ask[Reply any](m *enrolled, verb string, request any) Reply {
 	m.Helper()
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -242,33 +243,33 @@ func ask[Reply any](m *member, verb string, request any) Reply {
 
 var head = wire.Head{V: wire.Version}
 
-// eventually polls until f says true.
-func (w *world) eventually(what string, f func() bool) {
-	w.Helper()
+// eventually polls until done returns true.
+func (f *fixture) eventually(what string, done func() bool) {
+	f.Helper()
 	deadline := time.Now().Add(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for !f() {
+	for !done() {
 		if time.Now().After(deadline) {
-			w.Fatalf("after a minute still not: %s", what)
+			f.Fatalf("after a minute still not: %s", what)
 		}
 		<-tick.C
 	}
 }
 
-// next is the next value of a channel.
-func next[T any](w *world, c <-chan T, what string) T {
-	w.Helper()
+// next receives the next value of a channel.
+func next[T any](f *fixture, c <-chan T, what string) T {
+	f.Helper()
 	select {
 	case v := <-c:
 		return v
 	case <-time.After(time.Minute):
-		w.Fatalf("after a minute still no %s", what)
+		f.Fatalf("after a minute still no %s", what)
 		panic("unreachable")
 	}
 }
 
-// publicKeyOf credentials, and the name in their JWT.
+// publicKeyOf returns the public key of credentials, and the name in their JWT.
 func publicKeyOf(t *testing.T, credentials string) (publicKey, name string) {
 	t.Helper()
 	token, err := jwt.ParseDecoratedJWT([]byte(credentials))
