@@ -187,7 +187,7 @@ func (d *dev) startNode(ctx context.Context, c devConfig, admin *adminClient, i 
 		Data: dir, Region: region, Cache: c.cache, Modules: c.modules,
 		Listen: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
 		Origin: address, Credentials: credentials,
-		Release: version, Progress: c.progress.module, CheckDial: checkDial(),
+		Version: version, Progress: c.progress.module, CheckDial: checkDial(),
 		Log: log, Tracer: tracer,
 	})
 	if err != nil {

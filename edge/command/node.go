@@ -26,7 +26,7 @@ type nodeReady struct {
 
 func runNode(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	f := newFlags("node", "edge node --data DIR --region R --listen ADDR --metrics ADDR --origin NATS_URL --credentials FILE [flags]", stderr)
-	c := node.Config{Release: version, CheckDial: checkDial()}
+	c := node.Config{Version: version, CheckDial: checkDial()}
 	var proxies prefixes
 	var releases releaseTrust
 	f.StringVar(&c.Data, "data", "", "`DIR` of the node's state")

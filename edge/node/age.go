@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// aged is a request while it is answered: its context, the writer of its answer,
-// and for how long it has not been known whether what it is answered from is
-// still so. An answer made while the origin is away carries that in the Age
-// header (RFC 9111, section 5.1).
+// aged is the context and the writer of a request. It knows for how long the
+// record that answers the request has not been known to be current; an answer
+// made while the origin is away says so in its Age header (RFC 9111, section
+// 5.1).
 type aged struct {
 	context.Context
 	http.ResponseWriter
 	age atomic.Int64 // nanoseconds
 }
 
-// withAge has a request's answer carry its Age.
+// withAge returns a context and a writer by which the answer carries its Age.
 func withAge(w http.ResponseWriter, r *http.Request) (context.Context, http.ResponseWriter) {
 	a := &aged{Context: r.Context(), ResponseWriter: w}
 	return a, a
@@ -34,8 +34,8 @@ func (a *aged) Value(key any) any {
 	return a.Context.Value(key)
 }
 
-// noteAge tells the request of ctx that it is answered from a record of this
-// age; 0 when it is current.
+// noteAge records that the request of ctx is answered from a record of this age,
+// 0 if the record is current.
 func noteAge(ctx context.Context, d time.Duration) {
 	if a, ok := ctx.Value(agedKey{}).(*aged); ok && d > 0 {
 		a.age.Store(max(a.age.Load(), int64(d)))
@@ -50,5 +50,5 @@ func (a *aged) WriteHeader(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap lets http.ResponseController reach the connection.
+// Unwrap gives http.ResponseController the connection.
 func (a *aged) Unwrap() http.ResponseWriter { return a.ResponseWriter }

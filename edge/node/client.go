@@ -8,9 +8,9 @@ import (
 	"partneredge/wasm/httpfront"
 )
 
-// clientOf returns the true address of who sent a request: the peer, or, when
-// the peer is one of the proxies, the last address in X-Forwarded-For that is
-// not. What stands before that address anybody may have written.
+// clientOf returns a function that finds the true address of a request's client:
+// the peer, or, if the peer is one of the proxies, the last address in
+// X-Forwarded-For that is none. Anybody may have written what stands before it.
 func clientOf(proxies []netip.Prefix) func(*http.Request) netip.Addr {
 	trusted := func(a netip.Addr) bool {
 		for _, p := range proxies {

@@ -44,8 +44,8 @@ type Config struct {
 	// Modules is the directory with NAME.wasm and NAME.json for each module: what
 	// the node runs until a release is rolled out to it.
 	Modules string
-	// ReleaseKeys are whose releases the node runs, whatever the origin says.
-	// Default: nobody's.
+	// ReleaseKeys verify releases: the node runs none without a signature by one of
+	// them, whatever the origin says. Default: none, so no release is run.
 	ReleaseKeys []minisign.PublicKey
 	// MinRelease is the least version of a release that the node runs, such as
 	// 1.4.0. Default: any.
@@ -63,8 +63,8 @@ type Config struct {
 	// to connect to; an error refuses it. Default: public addresses only.
 	CheckDial func(netip.AddrPort) error
 
-	// TrustedProxies may say in X-Forwarded-For who sent a request. Default:
-	// nobody may.
+	// TrustedProxies are the addresses whose X-Forwarded-For is believed. Default:
+	// none.
 	TrustedProxies []netip.Prefix
 	// TLSCert and TLSKey are PEM files. With both, the partner API is HTTPS
 	// (TLS 1.3) with HTTP/2. When they change, new connections get the new
@@ -109,8 +109,8 @@ type Config struct {
 
 	// Tracer makes spans of requests; the caller stops it. Default: none.
 	Tracer *tracing.Tracer
-	// Release is the version that the node says it is. Default: "dev".
-	Release string
+	// Version is the program version that the node reports. Default: "dev".
+	Version string
 	// Log gets what happens: never a key, a token or a lead's content.
 	// Default: nothing is logged.
 	Log *slog.Logger
@@ -118,12 +118,12 @@ type Config struct {
 	// time.Now.
 	Now func() time.Time
 
-	// dialer reaches the origin; nil for TCP. Tests have one without a network.
+	// dialer connects to the origin, for tests without a network. Default: TCP.
 	dialer nats.CustomDialer
 }
 
-// filled is c with its defaults.
-func (c Config) filled() (Config, error) {
+// withDefaults returns c with its defaults, after checking it.
+func (c Config) withDefaults() (Config, error) {
 	for name, value := range map[string]string{
 		"Data": c.Data, "Region": c.Region, "Origin": c.Origin, "Credentials": c.Credentials, "Modules": c.Modules,
 	} {
@@ -158,7 +158,7 @@ func (c Config) filled() (Config, error) {
 	or(&c.WriteOrigin, 8*time.Second)
 	or(&c.StartTimeout, 30*time.Second)
 	or(&c.MaxStale, time.Hour)
-	or(&c.Release, "dev")
+	or(&c.Version, "dev")
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -168,6 +168,7 @@ func (c Config) filled() (Config, error) {
 	return c, nil
 }
 
+// or sets a field that has its zero value.
 func or[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
@@ -175,7 +176,7 @@ func or[T comparable](field *T, value T) {
 	}
 }
 
-// tls is nil for plain HTTP.
+// tls returns nil for plain HTTP.
 func (c Config) tls() (*tls.Config, error) {
 	switch {
 	case len(c.ACME.Hosts) > 0:

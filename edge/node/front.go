@@ -14,16 +14,15 @@ import (
 	"golang.org/x/net/netutil"
 
 	"partneredge/edge/node/openapi"
+	"partneredge/wasm/httpfront"
 )
 
-// maxHeader bounds the bytes of a request's line and headers. net/http adds
-// 4 KiB to what it is told.
+// maxHeader bounds the bytes of a request's line and headers, to which net/http
+// adds 4 KiB.
 const maxHeader = 12 << 10
 
-// partnerAPI answers partners: the document and its page here, all else by the
-// modules of a release.
-func partnerAPI(c Config, releases *slots) http.Handler {
-	api := traced(c.Tracer, releases)
+// withDocs serves the API's document and its reference page, and all else by api.
+func withDocs(api http.Handler) http.Handler {
 	docs := openapi.Handler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if openapi.Serves(r.URL.Path) {
@@ -32,6 +31,15 @@ func partnerAPI(c Config, releases *slots) http.Handler {
 		}
 		api.ServeHTTP(w, r)
 	})
+}
+
+// moduleFront configures how the modules of a release answer HTTP.
+func (n *Node) moduleFront() httpfront.Config {
+	c := n.config
+	return httpfront.Config{
+		Client: clientOf(c.TrustedProxies), Now: c.Now, Log: c.Log, Observe: n.metrics.answered,
+		Begin: withAge, Around: traceModules(c.Tracer), Answered: traceAnswer(c.Tracer),
+	}
 }
 
 // listener is an HTTP server and where it listens.
@@ -43,7 +51,7 @@ type listener struct {
 	err    error
 }
 
-// listen begins to serve handler on addr. tlsConfig is nil for plain HTTP.
+// listen starts to serve handler on addr. tlsConfig is nil for plain HTTP.
 func listen(addr string, tlsConfig *tls.Config, handler http.Handler, c Config) (*listener, error) {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -66,7 +74,7 @@ func listen(addr string, tlsConfig *tls.Config, handler http.Handler, c Config) 
 		IdleTimeout:       c.IdleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		TLSConfig:         tlsConfig,
-		ErrorLog:          slog.NewLogLogger(quiet{c.Log.Handler()}, slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(clientErrors{c.Log.Handler()}, slog.LevelDebug),
 	}
 	go func() {
 		defer close(l.done)
@@ -88,14 +96,14 @@ func (l *listener) stop(ctx context.Context) error {
 	return l.err
 }
 
-// quiet drops what net/http logs of clients that do not speak TLS or go away:
-// anybody can cause it, as often as they like.
-type quiet struct{ slog.Handler }
+// clientErrors drops what net/http logs of clients that do not speak TLS or go
+// away: anybody can cause it, as often as they like.
+type clientErrors struct{ slog.Handler }
 
 // Handle implements slog.Handler.
-func (q quiet) Handle(ctx context.Context, r slog.Record) error {
+func (h clientErrors) Handle(ctx context.Context, r slog.Record) error {
 	if strings.HasPrefix(r.Message, "http: TLS handshake error") || strings.HasPrefix(r.Message, "http2: ") {
 		return nil
 	}
-	return q.Handler.Handle(ctx, r)
+	return h.Handler.Handle(ctx, r)
 }

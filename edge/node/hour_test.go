@@ -171,17 +171,17 @@ func (w *hour) start(id string) {
 	c := config(w.T, w.origin)
 	c.Credentials, c.dialer, c.Log = w.origin.enrol(id), w.origin, slog.New(slog.NewTextHandler(&n.log, nil))
 	shareCache(w.T, c.Data)
-	c, err := c.filled()
+	c, err := c.withDefaults()
 	if err != nil {
 		w.Fatal(err)
 	}
-	n.Node = &Node{config: c, metrics: newMetrics(c), news: make(chan struct{}, 1)}
+	n.Node = newNode(c)
 	w.Cleanup(func() { stopNode(w.T, n.Node) })
 	if err := n.open(w.Context()); err != nil {
 		w.Fatal(err)
 	}
 	n.ready.Store(true)
-	n.api = partnerAPI(c, n.slots)
+	n.api = n.partnerAPI()
 	w.nodes = append(w.nodes, n)
 }
 

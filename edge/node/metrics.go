@@ -10,13 +10,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"partneredge/edge/node/replication"
+	"partneredge/edge/node/rollout"
+	"partneredge/edge/wire"
 	"partneredge/store/local"
 )
 
-// metrics are the node's own, in a registry of their own.
+// metrics are what the node counts, in a registry of their own. A new metric is a
+// field here, made by newMetrics, or a gauge of watch.
 type metrics struct {
 	registry *prometheus.Registry
-	traffic  traffic
+	traffic  wire.TrafficCounter
 	requests *prometheus.CounterVec
 	took     *prometheus.HistogramVec
 	asked    *prometheus.CounterVec
@@ -50,14 +53,14 @@ func newMetrics(c Config) *metrics {
 		m.spending.WithLabelValues(what) // there from the start, as 0
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "edge", Name: "node_info", Help: "What the node is; always 1.",
-		ConstLabels: prometheus.Labels{"region": c.Region, "release": c.Release}})
+		ConstLabels: prometheus.Labels{"region": c.Region, "release": c.Version}})
 	info.Set(1)
 	m.registry.MustRegister(m.requests, m.took, m.asked, m.asking, m.keys, m.views, m.leads, m.spending, info,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
-// replication returns what counts the exchange with the origin.
+// replication returns the counters of the exchange with the origin.
 func (m *metrics) replication() replication.Counters {
 	one := func(c *prometheus.CounterVec) func(string) {
 		return func(outcome string) { c.WithLabelValues(outcome).Inc() }
@@ -68,7 +71,7 @@ func (m *metrics) replication() replication.Counters {
 	return replication.Counters{Keys: one(m.keys), Views: one(m.views), Leads: some(m.leads), Reports: some(m.spending)}
 }
 
-// watch adds what is read off the node when it is asked for.
+// watch adds the gauges, which are read when they are collected.
 func (m *metrics) watch(s *local.Store, connected func() bool, now func() time.Time) {
 	gauge := func(name, help string, value func() float64) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "edge", Name: name, Help: help}, value))
@@ -94,24 +97,24 @@ func (m *metrics) watch(s *local.Store, connected func() bool, now func() time.T
 	gauge("outbox_leads", "Leads that the origin does not have yet.", func() float64 { return float64(s.Outbox.Len()) })
 }
 
-// answered is told of every answer.
+// answered counts an answer; handler is "" if the gate answered.
 func (m *metrics) answered(handler string, status int, took time.Duration) {
 	if handler == "" {
-		handler = gateName
+		handler = rollout.Gate
 	}
 	m.requests.WithLabelValues(handler, strconv.Itoa(status)).Inc()
 	m.took.WithLabelValues(handler).Observe(took.Seconds())
-	m.traffic.answered(status, took)
+	m.traffic.Add(status, took)
 }
 
-// originAnswered is told of every request to the origin.
+// originAnswered counts a request to the origin.
 func (m *metrics) originAnswered(verb, outcome string, took time.Duration) {
 	m.asked.WithLabelValues(verb, outcome).Inc()
 	m.asking.WithLabelValues(verb).Observe(took.Seconds())
 }
 
-// operators is the handler of the metrics listener. obstacle is why the node is
-// not ready to serve, "" when it is.
+// operators returns the handler of the metrics listener. obstacle returns why the
+// node is not ready to serve, "" if it is.
 func (m *metrics) operators(obstacle func() string) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry}))

@@ -6,7 +6,7 @@ import (
 	"partneredge/host"
 )
 
-// moduleMetrics are the numbers of the modules, read when they are asked for.
+// moduleMetrics collects the numbers of the opened modules.
 type moduleMetrics struct {
 	runtime *host.Runtime
 
@@ -58,7 +58,7 @@ func (m *moduleMetrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// moduleName is what metrics know a module by. Two releases may hold the same.
+// moduleName names a module in metrics. Two releases may hold the same module.
 type moduleName struct{ name, digest string }
 
 func (m *moduleMetrics) sums() map[moduleName]host.Stats {
@@ -81,8 +81,8 @@ func (m *moduleMetrics) sums() map[moduleName]host.Stats {
 	return sums
 }
 
-// sandboxesOf is how many sandboxes there are in all.
-func sandboxesOf(r *host.Runtime) (n int) {
+// sandboxes counts the sandboxes of all modules.
+func sandboxes(r *host.Runtime) (n int) {
 	for _, stats := range r.Stats() {
 		n += stats.Sandboxes
 	}

@@ -1,33 +1,34 @@
 // Package node is a regional node: it serves the partner API by modules in
-// sandboxes, from records on its own disk, and follows the origin.
+// sandboxes, from records on its own disk.
 //
 // A request is answered without the origin whenever the node holds what it
-// needs: key records and views of accounts are copies, kept in step by changes
-// that the origin pushes. Leads are on the node's disk when they are answered
-// and handed over afterwards. While the origin is away, the node serves what it
-// holds.
+// needs. Package replication keeps the records in step with the origin and hands
+// leads over to it; package rollout runs the modules of signed releases. This
+// package configures, starts and stops both, and serves HTTP. While the origin is
+// away, the node serves what it holds.
 package node
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"partneredge/edge/node/replication"
 	"partneredge/edge/node/replication/link"
+	"partneredge/edge/node/rollout"
+	"partneredge/edge/release"
 	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/store/local"
 )
 
-// Node is a node that runs.
+// Node is a running node.
 type Node struct {
 	config      Config
 	metrics     *metrics
@@ -35,41 +36,49 @@ type Node struct {
 	link        *link.Link
 	replication *replication.Replication
 	runtime     *host.Runtime
-	slots       *slots
-	release     *releases
-	news        chan struct{} // holds one: the origin is to be told how the node is, now
+	releases    *rollout.Controller
+	changed     chan struct{} // holds one: the status has changed
 
 	front, operators *listener
 	ready            atomic.Bool
 
-	life    context.Context    // of the loops
-	cancel  context.CancelFunc // ends it
+	cancel  context.CancelFunc // of the background work
 	running sync.WaitGroup
 
-	once sync.Once
-	err  error // of stopping
+	stopOnce sync.Once
+	stopErr  error
 }
 
 // ErrNoOrigin ends the start of a node that holds no records.
 var ErrNoOrigin = errors.New("origin is not reached")
 
-// statusEvery is how often a node tells the origin how it is.
-const statusEvery = 2 * time.Second
+const (
+	// statusInterval is how often a node sends its status to the origin.
+	statusInterval = 2 * time.Second
+	// awaitCurrent is how long a node that holds records waits for the origin when
+	// it starts.
+	awaitCurrent = 2 * time.Second
+)
 
 // Start returns once the node is ready to serve: its modules are compiled, its
 // state is open, and it has caught up with the origin, or holds records from
 // before and cannot reach it. ctx bounds starting, not running.
 func Start(ctx context.Context, c Config) (*Node, error) {
-	c, err := c.filled()
+	c, err := c.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("start node: %w", err)
 	}
-	n := &Node{config: c, metrics: newMetrics(c), news: make(chan struct{}, 1)}
+	n := newNode(c)
 	if err := n.start(ctx); err != nil {
 		_ = n.Stop(context.Background())
 		return nil, fmt.Errorf("start node: %w", err)
 	}
 	return n, nil
+}
+
+// newNode returns a node that has yet to be started; c has its defaults.
+func newNode(c Config) *Node {
+	return &Node{config: c, metrics: newMetrics(c), changed: make(chan struct{}, 1)}
 }
 
 // URL is the base address of the partner API, such as "http://127.0.0.1:8080".
@@ -93,11 +102,11 @@ func (n *Node) start(ctx context.Context) (err error) {
 	if err := n.open(ctx); err != nil {
 		return err
 	}
-	if n.front, err = listen(c.Listen, tlsConfig, partnerAPI(c, n.slots), c); err != nil {
+	if n.front, err = listen(c.Listen, tlsConfig, n.partnerAPI(), c); err != nil {
 		return err
 	}
 	n.ready.Store(true)
-	c.Log.Info("node is ready", "node", n.link.ID(), "region", c.Region, "url", n.front.url, "leads_waiting", n.store.Outbox.Len())
+	c.Log.Info("node is ready", "node", n.ID(), "region", c.Region, "url", n.front.url, "leads_waiting", n.store.Outbox.Len())
 	return nil
 }
 
@@ -111,19 +120,21 @@ func (n *Node) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := n.join(); err != nil {
+	if err := n.startReplication(); err != nil {
 		return err
 	}
 	if err := n.openReleases(ctx); err != nil {
 		return err
 	}
-	n.running.Go(func() { n.release.run(n.life) })
-	n.running.Go(func() { n.tellStatus(n.life) })
+	life, cancel := context.WithCancel(context.Background())
+	n.cancel = cancel
+	n.running.Go(func() { n.releases.Run(life) })
+	n.running.Go(func() { n.sendStatus(life) })
 	return n.awaitOrigin(ctx)
 }
 
-// join connects to the origin and starts what runs beside the requests.
-func (n *Node) join() (err error) {
+// startReplication begins to connect to the origin.
+func (n *Node) startReplication() (err error) {
 	c := n.config
 	n.link, err = link.New(link.Config{
 		URL: c.Origin, Credentials: c.Credentials, CA: c.OriginCA, Dialer: c.dialer,
@@ -143,60 +154,33 @@ func (n *Node) join() (err error) {
 		return err
 	}
 	n.metrics.watch(n.store, n.link.Up, c.Now)
-	n.life, n.cancel = context.WithCancel(context.Background())
 	return nil
 }
 
-// openReleases brings up what the node ran before, or the modules of its own
-// disk, and begins to hear of others.
-func (n *Node) openReleases(ctx context.Context) error {
+// openReleases opens the release that ran before, or the modules of the node's
+// own disk.
+func (n *Node) openReleases(ctx context.Context) (err error) {
 	c := n.config
 	if err := os.MkdirAll(c.Cache, 0o700); err != nil {
 		return fmt.Errorf("make compile cache: %w", err)
 	}
-	var err error
 	if n.runtime, err = host.New(ctx, host.Config{CacheDir: c.Cache, Log: c.Log, Clock: c.Now, CheckDial: c.CheckDial}); err != nil {
 		return err
 	}
 	n.metrics.registry.MustRegister(newModuleMetrics(n.runtime))
-	shop := &workshop{
-		config: c, runtime: n.runtime, observe: n.metrics.answered, turns: turns{filepath.Join(c.Cache, "compiled")},
-		caps: n.replication.Capabilities(),
-	}
-	store, err := newReleaseStore(c, n.link)
-	if err != nil {
-		return err
-	}
-	first, err := store.first(ctx, shop)
-	if err != nil {
-		return err
-	}
-	n.slots = newSlots(first)
-	n.release = newReleases(n.slots, shop, store, c, n.tell)
-	orders := make(chan *nats.Msg, 16)
-	if err := n.link.Subscribe(wire.VerbRelease, orders); err != nil {
-		return err
-	}
-	n.running.Go(func() {
-		for {
-			select {
-			case <-n.life.Done():
-				return
-			case m := <-orders:
-				var o wire.Order
-				if n.link.Decode(wire.VerbRelease, m.Data, &o) {
-					n.release.hear(o)
-				}
-			}
-		}
+	n.releases, err = rollout.Open(ctx, rollout.Config{
+		Dir: c.Data, Modules: c.Modules, Policy: release.Policy{Keys: c.ReleaseKeys, Min: c.MinRelease},
+		Runtime: n.runtime, Cache: c.Cache, Capabilities: n.replication.Capabilities(), CallTimeout: c.RequestTimeout,
+		Origin: n.link, FetchTimeout: c.WriteOrigin, Front: n.moduleFront(), Changed: n.statusChanged,
+		Progress: c.Progress, Log: c.Log,
 	})
-	return nil
+	return err
 }
 
-// tell has the origin told how the node is, now.
-func (n *Node) tell() {
+// statusChanged has the status sent at once.
+func (n *Node) statusChanged() {
 	select {
-	case n.news <- struct{}{}:
+	case n.changed <- struct{}{}:
 	default:
 	}
 }
@@ -204,11 +188,11 @@ func (n *Node) tell() {
 // awaitOrigin returns when the node has every change, or can do without.
 func (n *Node) awaitOrigin(ctx context.Context) error {
 	holds := n.store.Keys.Len() > 0
-	patience := n.config.StartTimeout
+	timeout := n.config.StartTimeout
 	if holds {
-		patience = min(patience, 2*time.Second)
+		timeout = min(timeout, awaitCurrent)
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var why error
 	select {
@@ -227,7 +211,7 @@ func (n *Node) awaitOrigin(ctx context.Context) error {
 	return nil
 }
 
-// obstacle is why the node is not ready to serve, "" when it is.
+// obstacle returns why the node is not ready to serve, "" if it is.
 func (n *Node) obstacle() string {
 	switch {
 	case !n.ready.Load():
@@ -238,41 +222,45 @@ func (n *Node) obstacle() string {
 	return ""
 }
 
-// tellStatus tells the origin every few seconds how the node is.
-func (n *Node) tellStatus(ctx context.Context) {
-	tick := time.NewTicker(statusEvery)
+// sendStatus sends the node's status to the origin at each interval and at each
+// change, until ctx ends.
+func (n *Node) sendStatus(ctx context.Context) {
+	tick := time.NewTicker(statusInterval)
 	defer tick.Stop()
 	for {
 		if n.link.Up() {
 			if err := n.link.Send(wire.VerbStatus, n.status()); err != nil {
-				n.config.Log.Debug("status not told", "err", err)
+				n.config.Log.Debug("status not sent", "err", err)
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		case <-n.news:
+		case <-n.changed:
 		}
 	}
 }
 
 func (n *Node) status() *wire.Status {
+	traffic := n.metrics.traffic.Sum()
 	s := &wire.Status{
-		Region: n.config.Region, Release: n.config.Release, Seq: n.store.Cursor().Seq,
-		Outbox: n.store.Outbox.Len(), HotKeys: n.store.Keys.Len(), Sandboxes: sandboxesOf(n.runtime),
-		Traffic: n.metrics.traffic.sum(),
+		Region: n.config.Region, Release: n.config.Version, Seq: n.store.Cursor().Seq,
+		Outbox: n.store.Outbox.Len(), HotKeys: n.store.Keys.Len(), Sandboxes: sandboxes(n.runtime), Traffic: &traffic,
 	}
-	s.Running, s.Candidate = n.release.status()
+	s.Running, s.Candidate = n.releases.Status()
 	return s
 }
+
+// partnerAPI is the handler of the partner API's listener.
+func (n *Node) partnerAPI() http.Handler { return withDocs(traced(n.config.Tracer, n.releases)) }
 
 // Stop lets requests under way end, until ctx does, and brings everything to
 // disk. Leads that the origin does not have yet are handed over after the next
 // start. It may be called twice.
 func (n *Node) Stop(ctx context.Context) error {
-	n.once.Do(func() { n.err = n.stop(ctx) })
-	return n.err
+	n.stopOnce.Do(func() { n.stopErr = n.stop(ctx) })
+	return n.stopErr
 }
 
 func (n *Node) stop(ctx context.Context) error {

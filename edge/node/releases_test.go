@@ -1,9 +1,13 @@
 package node
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +21,7 @@ import (
 	"partneredge/edge/release"
 	"partneredge/edge/release/releasetest"
 	"partneredge/edge/wire"
+	"partneredge/host"
 	"partneredge/store"
 	"partneredge/store/local"
 )
@@ -93,7 +98,7 @@ func TestRunsReleases(t *testing.T) {
 	var running, candidate *wire.ReleaseStatus
 	eventually(t, "both answer", func() bool {
 		ask(t, n, "GET", me, key, "").want(t, 200)
-		running, candidate = n.release.status()
+		running, candidate = n.releases.Status()
 		return running.Counts.Requests > 3 && candidate.Counts.Requests > 3
 	})
 	if running.Counts.Errors+candidate.Counts.Errors != 0 {
@@ -110,7 +115,7 @@ func TestRunsReleases(t *testing.T) {
 	stopNode(t, n)
 	o.stop()
 	n = startNode(t, c)
-	if r, _ := n.release.status(); r.Digest != second || r.Version != "1.1.0" {
+	if r, _ := n.releases.Status(); r.Digest != second || r.Version != "1.1.0" {
 		t.Errorf("after a restart it runs %+v", r)
 	}
 	ask(t, n, "GET", me, key, "").want(t, 200)
@@ -153,46 +158,90 @@ func TestPrunesReleases(t *testing.T) {
 	}
 }
 
-// TestModulesRestForARollback: the release before the running one comes back with
-// the modules that it had, its counts begun anew. While a request of its first
-// time is under way they are not smoke-tested: it would see a made-up world.
-func TestModulesRestForARollback(t *testing.T) {
+// TestModulesStandByForARollback: the release before the running one comes back
+// with the modules that it had, its counts begun anew. While a request of its
+// first time is under way they are not smoke-tested: that would give it made-up
+// capabilities.
+func TestModulesStandByForARollback(t *testing.T) {
 	t.Parallel()
 	o, by := newOrigin(t), newOperator(t)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
 	key := o.addKey("key_1", func(k *store.Key) { k.RateLimit = 1_000_000 })
 	first, second := o.ship("1.0.0", nil, by), o.ship("1.1.0", nil, by)
-	n := startNode(t, trusting(t, o, by))
-	run := func(digest string) *lineup {
+	c := trusting(t, o, by)
+	c.ReadTimeout, c.WriteTimeout = 5*time.Minute, 5*time.Minute
+	n := startNode(t, c)
+	run := func(digest string) {
+		t.Helper()
 		o.order(wire.Order{Run: digest})
 		o.runs(digest)
 		ask(t, n, "GET", me, key, "").want(t, 200)
-		return n.slots.now.Load().running
 	}
-	one, two := run(first), run(second)
+	modules := func() map[*host.Module]host.Stats { return n.runtime.Stats() }
+	same := func(a, b map[*host.Module]host.Stats) bool {
+		return maps.EqualFunc(a, b, func(host.Stats, host.Stats) bool { return true })
+	}
+	ofOne := len(modules())
+	run(first)
+	run(second)
 	ask(t, n, "GET", me, key, "").want(t, 200)
-	three := run(first)
-	if three == one || three.crew != one.crew {
+	both := modules()
+	if len(both) != 2*ofOne {
+		t.Errorf("%d modules are open, want %d of the running release and as many on standby", len(both), ofOne)
+	}
+	run(first)
+	if !same(modules(), both) {
 		t.Error("the modules of the first release were opened again")
 	}
-	if got := three.counts().Requests; got != 1 {
-		t.Errorf("the release that came back has answered %d requests, want 1", got)
+	if running, _ := n.releases.Status(); running.Counts.Requests != 1 {
+		t.Errorf("the release that came back has answered %d requests, want 1", running.Counts.Requests)
 	}
-	if four := run(second); four.crew != two.crew {
+	run(second)
+	if !same(modules(), both) {
 		t.Error("the modules of the second release were opened again")
 	}
 
-	five := run(first)
-	if !five.enter() {
-		t.Fatal("the running release is closed")
-	}
-	defer five.leave()
+	run(first)
+	end := begin(t, n, key)
 	run(second)
-	if six := run(first); six.crew == five.crew {
+	run(first)
+	if same(modules(), both) {
 		t.Error("modules with a request under way were smoke-tested")
 	}
-	if disk := run(""); disk.crew.holders.Load() != 1 {
-		t.Error("somebody keeps the modules of the node's own disk")
+	if status := end(); status != 201 {
+		t.Errorf("the request under way: status %d", status)
+	}
+	run("")
+	run(second)
+	soon(t, "nobody keeps the modules of the node's own disk", func() bool { return len(modules()) == ofOne })
+}
+
+// begin sends the first half of a lead, which its handler then waits for. end
+// sends the rest.
+func begin(t *testing.T, n *Node, key string) (end func() (status int)) {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(n.URL(), "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	calls := func() (sum uint64) {
+		for _, stats := range n.runtime.Stats() {
+			sum += stats.Calls
+		}
+		return sum
+	}
+	before := calls()
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n{", newLead, key, len(someLead))
+	soon(t, "the gate has answered", func() bool { return calls() > before })
+	return func() int {
+		fmt.Fprint(conn, someLead[1:])
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
 	}
 }
 
@@ -274,7 +323,7 @@ func TestRefusesReleases(t *testing.T) {
 			t.Errorf("refused for %q", candidate.Reason)
 		}
 	}
-	if r, _ := n.release.status(); r.Digest != "" || r.Counts.Errors != 0 {
+	if r, _ := n.releases.Status(); r.Digest != "" || r.Counts.Errors != 0 {
 		t.Errorf("the node runs %+v", r)
 	}
 }
@@ -341,7 +390,7 @@ func TestWithdrawsWhatTraps(t *testing.T) {
 			failed++
 		}
 		answered++
-		_, c := n.release.status()
+		_, c := n.releases.Status()
 		return c.State == wire.ReleaseFailed
 	})
 	for range 50 {
@@ -386,7 +435,7 @@ func TestDamagedReleases(t *testing.T) {
 		short := c
 		short.WriteOrigin = time.Second
 		n = startNode(t, short)
-		if r, _ := n.release.status(); r.Digest != "" {
+		if r, _ := n.releases.Status(); r.Digest != "" {
 			t.Errorf("%s: it runs %s", name, r.Digest)
 		}
 		o.do(func() { o.mute[wire.VerbBlob], o.status = false, nil })

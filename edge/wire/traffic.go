@@ -2,6 +2,8 @@ package wire
 
 import (
 	"math"
+	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -31,4 +33,35 @@ type Traffic struct {
 	Errors   uint64   `json:"errors"`  // with a status of 500 or more
 	Limited  uint64   `json:"limited"` // with 429
 	Latency  []uint64 `json:"latency"` // by bucket
+}
+
+// TrafficCounter counts answers. It is safe for many goroutines; the zero value
+// has counted none.
+type TrafficCounter struct {
+	requests, errors, limited atomic.Uint64
+	latency                   [LatencyBuckets]atomic.Uint64
+}
+
+// Add counts an answer by its status and the time that it took.
+func (c *TrafficCounter) Add(status int, took time.Duration) {
+	switch {
+	case status >= http.StatusInternalServerError:
+		c.errors.Add(1)
+	case status == http.StatusTooManyRequests:
+		c.limited.Add(1)
+	}
+	c.latency[LatencyBucket(took)].Add(1)
+	c.requests.Add(1)
+}
+
+// Sum returns what was counted.
+func (c *TrafficCounter) Sum() Traffic {
+	sum := Traffic{
+		Requests: c.requests.Load(), Errors: c.errors.Load(), Limited: c.limited.Load(),
+		Latency: make([]uint64, LatencyBuckets),
+	}
+	for i := range c.latency {
+		sum.Latency[i] = c.latency[i].Load()
+	}
+	return sum
 }

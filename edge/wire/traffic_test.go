@@ -21,3 +21,24 @@ func TestLatencyBucket(t *testing.T) {
 		}
 	})
 }
+
+func TestTrafficCounter(t *testing.T) {
+	var counted TrafficCounter
+	for _, one := range []struct {
+		status int
+		took   time.Duration
+	}{{200, 0}, {429, time.Millisecond}, {404, time.Millisecond}, {500, time.Second}, {503, time.Hour}} {
+		counted.Add(one.status, one.took)
+	}
+	got := counted.Sum()
+	if got.Requests != 5 || got.Errors != 2 || got.Limited != 1 || len(got.Latency) != LatencyBuckets {
+		t.Errorf("%+v", got)
+	}
+	for bucket, want := range map[int]uint64{
+		0: 1, LatencyBucket(time.Millisecond): 2, LatencyBucket(time.Second): 1, LatencyBuckets - 1: 1,
+	} {
+		if got.Latency[bucket] != want {
+			t.Errorf("bucket %d holds %d, want %d", bucket, got.Latency[bucket], want)
+		}
+	}
+}

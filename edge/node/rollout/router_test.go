@@ -1,4 +1,4 @@
-package node
+package rollout
 
 import (
 	"context"
@@ -13,18 +13,20 @@ import (
 	"partneredge/wasm/httpfront"
 )
 
-// plainLineup answers in plain Go: the gate names the lineup in a header, and the
-// handler in the body. It fails the test when it is called after it was closed.
-func plainLineup(t *testing.T, name string) *lineup {
-	l := newLineup(name, "", newCrew())
+// plainDeployment answers in plain Go: the gate names the deployment in a header,
+// and the handler in the body. It fails the test when it is called after it was
+// closed.
+func plainDeployment(t *testing.T, name string) *deployment {
+	m := newModules()
+	d := newDeployment(name, "", m, httpfront.Config{Observe: func(string, int, time.Duration) {}})
 	open := func() {
 		select {
-		case <-l.closed:
+		case <-d.closed:
 			t.Errorf("%s answers after it was closed", name)
 		default:
 		}
 	}
-	l.set = &httpfront.Modules{
+	*m.front = httpfront.Modules{
 		Gate: httpfront.Module{Caller: plainCaller(func(_ *abi.Request, resp *abi.Response) error {
 			open()
 			resp.Handler = "echo"
@@ -37,8 +39,7 @@ func plainLineup(t *testing.T, name string) *lineup {
 			return nil
 		})}},
 	}
-	l.serves(Config{}, func(string, int, time.Duration) {})
-	return l
+	return d
 }
 
 type plainCaller func(*abi.Request, *abi.Response) error
@@ -50,7 +51,7 @@ func (f plainCaller) Call(_ context.Context, req *abi.Request, resp *abi.Respons
 // TestSwapsUnderLoad: while releases come, are tried, withdrawn and go, each
 // request is answered, by one release alone, and each release that went is closed.
 func TestSwapsUnderLoad(t *testing.T) {
-	s := newSlots(plainLineup(t, "first"))
+	r := newRouter(plainDeployment(t, "first"))
 	var stop atomic.Bool
 	var answered atomic.Int64
 	var clients sync.WaitGroup
@@ -58,7 +59,7 @@ func TestSwapsUnderLoad(t *testing.T) {
 		clients.Go(func() {
 			for !stop.Load() {
 				w := httptest.NewRecorder()
-				s.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+				r.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 				if by := w.Header().Get("X-Gate"); w.Code != 200 || by == "" || by != w.Body.String() {
 					t.Errorf("answered %d %q by the gate of %q", w.Code, w.Body, by)
 					return
@@ -67,28 +68,28 @@ func TestSwapsUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	var gone []*lineup
+	var gone []*deployment
 	for i := range 300 {
-		l := plainLineup(t, string(rune('A'+i%26)))
+		l := plainDeployment(t, string(rune('A'+i%26)))
 		switch i % 3 {
 		case 0: // tried, and made the running one
-			s.try(l, 10)
-			s.try(l, 50)
-			gone = append(gone, s.now.Load().running)
-			s.run(l)
+			r.try(l, 10)
+			r.try(l, 50)
+			gone = append(gone, r.routes.Load().running)
+			r.run(l)
 		case 1: // tried, and withdrawn
-			s.try(l, 100)
-			s.withdraw()
+			r.try(l, 100)
+			r.withdraw()
 			gone = append(gone, l)
 		case 2: // made the running one beside another's trial
-			other := plainLineup(t, "other")
-			s.try(other, 30)
-			gone = append(gone, other, s.now.Load().running)
-			s.run(l)
+			other := plainDeployment(t, "other")
+			r.try(other, 30)
+			gone = append(gone, other, r.routes.Load().running)
+			r.run(l)
 		}
 		for before := answered.Load(); answered.Load() < before+5 && !t.Failed(); {
 			w := httptest.NewRecorder()
-			s.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+			r.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 		}
 	}
 	stop.Store(true)
@@ -101,29 +102,29 @@ func TestSwapsUnderLoad(t *testing.T) {
 		}
 	}
 	select {
-	case <-s.now.Load().running.closed:
+	case <-r.routes.Load().running.closed:
 		t.Error("the running one was closed")
 	default:
 	}
 }
 
 func TestRequestUnderWayEndsWhereItBegan(t *testing.T) {
-	old := plainLineup(t, "old")
+	old := plainDeployment(t, "old")
 	begun, end := make(chan struct{}), make(chan struct{})
-	inner := old.set.Handlers["echo"].Caller
-	old.set.Handlers["echo"] = httpfront.Module{Caller: plainCaller(func(req *abi.Request, resp *abi.Response) error {
+	inner := old.modules.front.Handlers["echo"].Caller
+	old.modules.front.Handlers["echo"] = httpfront.Module{Caller: plainCaller(func(req *abi.Request, resp *abi.Response) error {
 		close(begun)
 		<-end
 		return inner.Call(context.Background(), req, resp)
 	})}
-	s := newSlots(old)
+	r := newRouter(old)
 	w := httptest.NewRecorder()
 	var client sync.WaitGroup
-	client.Go(func() { s.ServeHTTP(w, httptest.NewRequest("GET", "/", nil)) })
+	client.Go(func() { r.ServeHTTP(w, httptest.NewRequest("GET", "/", nil)) })
 	<-begun
-	s.run(plainLineup(t, "new"))
+	r.run(plainDeployment(t, "new"))
 	later := httptest.NewRecorder()
-	s.ServeHTTP(later, httptest.NewRequest("GET", "/", nil))
+	r.ServeHTTP(later, httptest.NewRequest("GET", "/", nil))
 	if later.Body.String() != "new" {
 		t.Errorf("a request after the swap was answered by %q", later.Body)
 	}
@@ -143,16 +144,16 @@ func TestRequestUnderWayEndsWhereItBegan(t *testing.T) {
 func TestPercentages(t *testing.T) {
 	const requests = 20_000
 	for _, percent := range []int{0, 1, 10, 50, 99, 100} {
-		s := newSlots(plainLineup(t, "old"))
-		candidate := plainLineup(t, "new")
-		s.try(candidate, percent)
+		r := newRouter(plainDeployment(t, "old"))
+		candidate := plainDeployment(t, "new")
+		r.try(candidate, percent)
 		picked := 0
 		for range requests {
-			l := s.take()
-			if l == candidate {
+			d := r.pick()
+			if d == candidate {
 				picked++
 			}
-			l.leave()
+			d.leave()
 		}
 		// Six standard deviations of a coin at 50 %.
 		if want := requests * percent / 100; picked < want-425 || picked > want+425 || percent == 0 && picked > 0 || percent == 100 && picked < requests {
@@ -163,14 +164,14 @@ func TestPercentages(t *testing.T) {
 
 // What a release counts is what it answered itself.
 func TestCounts(t *testing.T) {
-	old, candidate := plainLineup(t, "old"), plainLineup(t, "new")
-	s := newSlots(old)
-	get := func() { s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)) }
+	old, candidate := plainDeployment(t, "old"), plainDeployment(t, "new")
+	r := newRouter(old)
+	get := func() { r.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)) }
 	get()
-	s.try(candidate, 100)
+	r.try(candidate, 100)
 	get()
 	get()
-	s.withdraw()
+	r.withdraw()
 	get()
 	if a, b := old.counts(), candidate.counts(); a.Requests != 2 || b.Requests != 2 || a.Errors+b.Errors != 0 {
 		t.Errorf("old %+v, new %+v", a, b)

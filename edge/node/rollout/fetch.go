@@ -1,4 +1,4 @@
-package node
+package rollout
 
 import (
 	"context"
@@ -14,40 +14,39 @@ import (
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"partneredge/edge/node/replication/link"
 	"partneredge/edge/release"
 	"partneredge/edge/wire"
 	"partneredge/host"
 )
 
-// remoteReleases are those that the origin has, chunk by chunk. A part that was
-// begun lies in a file until it is whole, so that a connection that breaks, or a
-// restart, costs one chunk. What the chunks say is judged by who asked for them.
-type remoteReleases struct {
-	link    *link.Link
-	parts   string // directory of what was begun
+// originSource implements release.Source by requests to the origin, chunk by
+// chunk. A part lies in a file until it is whole, so that a connection that
+// breaks, or a restart, costs one chunk. The caller verifies what it gets.
+type originSource struct {
+	origin  Origin
+	parts   string // directory of parts that have begun to arrive
 	timeout time.Duration
 }
 
 // Manifest implements release.Source.
-func (s *remoteReleases) Manifest(ctx context.Context, digest string) ([]byte, error) {
+func (s *originSource) Manifest(ctx context.Context, digest string) ([]byte, error) {
 	return s.read(ctx, digest, release.MaxManifest)
 }
 
 // Blob implements release.Source.
-func (s *remoteReleases) Blob(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
+func (s *originSource) Blob(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
 	return s.read(ctx, string(d.Digest), d.Size)
 }
 
 // Signatures implements release.Source.
-func (s *remoteReleases) Signatures(ctx context.Context, digest string) ([][]byte, error) {
+func (s *originSource) Signatures(ctx context.Context, digest string) ([][]byte, error) {
 	var reply wire.SignaturesReply
 	err := s.ask(ctx, wire.VerbSignatures, &wire.SignaturesRequest{Digest: digest}, &reply)
 	return reply.Signatures, err
 }
 
-// read asks for what is missing of a part, of most bytes at most.
-func (s *remoteReleases) read(ctx context.Context, digest string, most int64) ([]byte, error) {
+// read returns a part of at most most bytes. It asks only for what is missing.
+func (s *originSource) read(ctx context.Context, digest string, most int64) ([]byte, error) {
 	if err := release.CheckDigest(digest); err != nil { // it becomes a file's name
 		return nil, err
 	}
@@ -72,13 +71,13 @@ func (s *remoteReleases) read(ctx context.Context, digest string, most int64) ([
 	text, err = s.chunks(ctx, f, digest, text, most)
 	err = errors.Join(err, f.Close())
 	if sum := sha256.Sum256(text); err == nil && digest != "sha256:"+hex.EncodeToString(sum[:]) {
-		_ = os.Remove(file) // what was begun, or what came, is of another part
+		_ = os.Remove(file) // what was there before, or what came, is of another part
 	}
 	return text, err
 }
 
-// chunks asks for what comes after text, and keeps it in f.
-func (s *remoteReleases) chunks(ctx context.Context, f *os.File, digest string, text []byte, most int64) ([]byte, error) {
+// chunks asks for what comes after text, and writes it to f.
+func (s *originSource) chunks(ctx context.Context, f *os.File, digest string, text []byte, most int64) ([]byte, error) {
 	if _, err := f.Seek(int64(len(text)), io.SeekStart); err != nil {
 		return nil, err
 	}
@@ -103,15 +102,15 @@ func (s *remoteReleases) chunks(ctx context.Context, f *os.File, digest string, 
 	}
 }
 
-// forget removes what was begun.
-func (s *remoteReleases) forget() {
-	_ = os.RemoveAll(s.parts) // what stays is asked for again, or not at all
+// forget removes the parts that have begun to arrive.
+func (s *originSource) forget() {
+	_ = os.RemoveAll(s.parts) // what stays costs space, and is checked when it is used
 }
 
-func (s *remoteReleases) ask(ctx context.Context, verb string, req, reply wire.Message) error {
+func (s *originSource) ask(ctx context.Context, verb string, req, reply wire.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	err := s.link.Ask(ctx, verb, req, reply)
+	err := s.origin.Ask(ctx, verb, req, reply)
 	if errors.Is(err, host.ErrNotFound) {
 		return fmt.Errorf("%w: %w", release.ErrNotFound, err)
 	}

@@ -1,4 +1,4 @@
-package node
+package rollout
 
 import (
 	"bytes"
@@ -19,9 +19,9 @@ type smokeCase struct {
 	wants              string // that the body must hold
 }
 
-// smokeCases are a request of each route, each kind of refusal that all routes
-// share, and a body that is wrong. They are few: what a release is worth shows
-// in its canary; this shows that it can run at all.
+// smokeCases returns a request of each route, each kind of refusal that all routes
+// share, and a body that is wrong. They are few: they show that a release can run
+// at all; what it is worth shows in its canary.
 func smokeCases() []smokeCase {
 	const api = "/api/v2/public/"
 	unknown := strings.Replace(smokeToken, "0003z6w65", "0009XXXXX", 1)
@@ -40,22 +40,16 @@ func smokeCases() []smokeCase {
 	}
 }
 
-// smoke has a release that serves nobody yet answer every case, in a world of
-// its own.
-func (l *lineup) smoke(ctx context.Context, c Config) error {
-	l.smoking.on.Store(true)
-	defer l.smoking.on.Store(false)
-	front := httpfront.New(httpfront.Config{
-		Modules: l.set,
-		Now:     c.Now,
-		Log:     c.Log,
-	})
+// smokeTest sends every smoke case through the HTTP front of a release that
+// serves nobody yet.
+func smokeTest(ctx context.Context, cfg httpfront.Config) error {
+	front := httpfront.New(cfg)
 	for _, one := range smokeCases() {
 		req, err := http.NewRequestWithContext(ctx, one.method, one.path, strings.NewReader(one.body))
 		if err != nil {
 			return fmt.Errorf("smoke test: %w", err)
 		}
-		req.RemoteAddr = "192.0.2.1:1" // of a network that is for documentation
+		req.RemoteAddr = "192.0.2.1:1" // a documentation address
 		if one.key != "" {
 			req.Header.Set("Authorization", "Bearer "+one.key)
 		}
@@ -77,7 +71,7 @@ func (l *lineup) smoke(ctx context.Context, c Config) error {
 	return nil
 }
 
-// recorder keeps an answer.
+// recorder is an http.ResponseWriter that keeps an answer.
 type recorder struct {
 	header http.Header
 	status int

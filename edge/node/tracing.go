@@ -8,7 +8,7 @@ import (
 	"partneredge/host"
 )
 
-// traced makes a trace of each request; it is next where there is no tracer.
+// traced makes a trace of each request. Without a tracer it returns next.
 func traced(t *tracing.Tracer, next http.Handler) http.Handler {
 	if t == nil {
 		return next
@@ -21,9 +21,9 @@ func traced(t *tracing.Tracer, next http.Handler) http.Handler {
 	})
 }
 
-// tracedAnswer adds to a request's span what became of it; nil where there is no
-// tracer.
-func tracedAnswer(t *tracing.Tracer) func(context.Context, string, int) {
+// traceAnswer adds the outcome to a request's span. Without a tracer it returns
+// nil.
+func traceAnswer(t *tracing.Tracer) func(context.Context, string, int) {
 	if t == nil {
 		return nil
 	}
@@ -37,7 +37,8 @@ func tracedAnswer(t *tracing.Tracer) func(context.Context, string, int) {
 	}
 }
 
-// methodName is a method as it may be shown: anybody can send another.
+// methodName returns the method for a span. Clients can send any method, so
+// unknown ones share a name.
 func methodName(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
@@ -46,8 +47,9 @@ func methodName(method string) string {
 	return "_OTHER"
 }
 
-// aroundModules makes a span of each module's call; nil where there is no tracer.
-func aroundModules(t *tracing.Tracer) func(context.Context, string) (context.Context, func(error)) {
+// traceModules makes a span of each module's call. Without a tracer it returns
+// nil.
+func traceModules(t *tracing.Tracer) func(context.Context, string) (context.Context, func(error)) {
 	if t == nil {
 		return nil
 	}

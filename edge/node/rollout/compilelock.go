@@ -1,0 +1,58 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"partneredge/store/durable"
+)
+
+// compileLock makes nodes that share a compile cache compile a module once: the
+// first one compiles, the others wait and read what it left in the cache.
+//
+// A file named by a module's digest marks it as compiled. A mark of a module that
+// the cache has lost costs time, and nothing else.
+type compileLock struct {
+	dir string
+}
+
+// compileLockRetry is how often a node that waits tries the lock.
+const compileLockRetry = 20 * time.Millisecond
+
+// lock returns when nobody else compiles the module of a digest. unlock is told
+// whether it was compiled.
+func (l compileLock) lock(ctx context.Context, digest string) (unlock func(compiled bool), err error) {
+	mark := filepath.Join(l.dir, strings.TrimPrefix(digest, "sha256:"))
+	if _, err := os.Stat(mark); err == nil {
+		return func(bool) {}, nil
+	}
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("mark compiled module: %w", err)
+	}
+	retry := time.NewTicker(compileLockRetry)
+	defer retry.Stop()
+	for {
+		unlockFile, err := durable.LockFile(mark + ".lock")
+		switch {
+		case err == nil:
+			return func(compiled bool) {
+				if compiled {
+					_ = os.WriteFile(mark, nil, 0o600) // without it the next node waits a little longer
+				}
+				unlockFile()
+			}, nil
+		case !errors.Is(err, durable.ErrLocked):
+			return nil, fmt.Errorf("lock compile cache: %w", err)
+		}
+		select {
+		case <-retry.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}

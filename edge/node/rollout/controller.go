@@ -1,0 +1,239 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"partneredge/edge/canary"
+	"partneredge/edge/wire"
+	"partneredge/host"
+)
+
+const (
+	judgeInterval = 250 * time.Millisecond
+	fetchRetry    = time.Second // after the origin could not be asked
+	standbyWait   = time.Second // for the last requests of a release that is to run again
+)
+
+// opening is a release on its way to the router.
+type opening struct {
+	digest, rollout string
+	cancel          context.CancelFunc
+}
+
+// opened is the end of an opening.
+type opened struct {
+	*opening
+	deployment *deployment
+	err        error
+}
+
+// Run obeys orders until ctx ends.
+func (c *Controller) Run(ctx context.Context) {
+	tick := time.NewTicker(judgeInterval)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		c.judge()
+		c.step(ctx)
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		case m := <-c.orders:
+			var order wire.Order
+			if c.cfg.Origin.Decode(wire.VerbRelease, m.Data, &order) {
+				c.order = &order
+			}
+		case done := <-c.opened:
+			c.finish(done)
+		}
+	}
+	if c.opening != nil {
+		c.opening.cancel()
+		if done := <-c.opened; done.err == nil {
+			done.deployment.leave()
+		}
+	}
+	c.setStandby(nil)
+}
+
+// judge withdraws the candidate if it does worse than the running release.
+func (c *Controller) judge() {
+	routes := c.router.routes.Load()
+	if routes.candidate == nil || routes.percent == 0 {
+		return
+	}
+	beside, before := routes.running.counts().Minus(routes.before), routes.before
+	if routes.percent == 100 {
+		// The running release answers nothing any more. What it answered earlier tells
+		// of failures, and nothing of how long requests take at present.
+		beside, before = wire.ReleaseCounts{}, before.Plus(beside)
+	}
+	reason := canary.Judge(routes.candidate.counts(), beside, before)
+	if reason == "" {
+		return
+	}
+	c.router.withdraw()
+	c.log.Error("release withdrawn", "digest", routes.candidate.digest, "version", routes.candidate.version, "why", reason)
+	c.ended(wire.ReleaseFailed, reason)
+}
+
+// step does the next thing that the order asks for.
+func (c *Controller) step(ctx context.Context) {
+	if c.order == nil {
+		return
+	}
+	status := c.candidateStatus()
+	c.replaceCandidate(status)
+	routes := c.router.routes.Load()
+	want, needed := c.order.Candidate, c.order.Candidate != "" && routes.candidate == nil
+	if c.order.Run != routes.running.digest {
+		want, needed = c.order.Run, true
+	}
+	switch {
+	case c.opening != nil:
+		if !needed || c.opening.digest != want || c.opening.rollout != c.order.Rollout {
+			c.opening.cancel() // finish goes on from there
+		}
+	case !needed:
+		if c.order.Candidate == "" && c.candidateStatus() != nil {
+			c.setCandidate(nil)
+			c.prune()
+		}
+		if routes.candidate != nil && routes.percent != c.order.Percent {
+			c.router.try(routes.candidate, c.order.Percent)
+			c.updateCandidate(func(s *wire.ReleaseStatus) { s.Percent = c.order.Percent })
+		}
+	case status != nil && status.Digest == want && status.Rollout == c.order.Rollout && status.State.Ended():
+	case time.Now().Before(c.retryAt):
+	default:
+		c.startOpening(ctx, want)
+	}
+}
+
+// replaceCandidate takes a candidate that the order does not name from its slot.
+func (c *Controller) replaceCandidate(status *wire.ReleaseStatus) {
+	candidate := c.router.routes.Load().candidate
+	tried := status != nil && status.Digest == c.order.Candidate && status.Rollout == c.order.Rollout
+	switch {
+	case candidate == nil, candidate.digest == c.order.Candidate && tried:
+	case candidate.digest == c.order.Run:
+		c.promote(candidate)
+	default:
+		c.router.withdraw()
+		c.log.Info("candidate withdrawn", "digest", candidate.digest)
+		c.setCandidate(nil)
+		c.prune()
+	}
+}
+
+// startOpening begins to open a release; finish is called when that has ended.
+func (c *Controller) startOpening(ctx context.Context, digest string) {
+	within, cancel := context.WithCancel(ctx)
+	c.opening = &opening{digest, c.order.Rollout, cancel}
+	var standby *deployment
+	if c.standby != nil && c.standby.digest == digest {
+		standby, c.standby = c.standby, nil
+	}
+	c.setCandidate(&wire.ReleaseStatus{Digest: digest, Rollout: c.order.Rollout, State: wire.ReleaseFetching})
+	go func(o *opening) { // Run receives its end
+		d, err := c.open(within, digest, standby)
+		c.opened <- opened{o, d, err}
+	}(c.opening)
+}
+
+// open fetches, verifies, opens and smoke-tests a release. For one on standby,
+// which was verified then, the smoke test is enough.
+func (c *Controller) open(ctx context.Context, digest string, standby *deployment) (*deployment, error) {
+	if standby != nil {
+		// The smoke test replaces the modules' capabilities: no request may be under way
+		// between gate and handler.
+		select {
+		case <-standby.closed:
+			c.reached(digest, standby.version, wire.ReleaseSmoke)
+			return c.loader.smokeTested(ctx, c.loader.deploy(digest, standby.version, standby.modules))
+		case <-ctx.Done():
+		case <-time.After(standbyWait):
+		}
+		standby.modules.close()
+	}
+	if digest == "" {
+		return c.loader.openFolder(ctx, nil)
+	}
+	r, err := c.store.fetch(ctx, digest)
+	if err != nil {
+		return nil, err
+	}
+	c.reached(digest, r.Version, wire.ReleasePreparing)
+	return c.loader.openRelease(ctx, r, func() { c.reached(digest, r.Version, wire.ReleaseSmoke) })
+}
+
+// finish puts an opened release into its slot.
+func (c *Controller) finish(done opened) {
+	c.opening = nil
+	done.cancel()
+	running := c.order.Run == done.digest && c.router.routes.Load().running.digest != done.digest
+	candidate := c.order.Candidate == done.digest && done.digest != ""
+	switch wanted := c.order.Rollout == done.rollout && (running || candidate); {
+	case done.err == nil && !wanted:
+		done.deployment.leave()
+	case done.err == nil && running:
+		c.promote(done.deployment)
+	case done.err == nil:
+		c.router.try(done.deployment, c.order.Percent)
+		c.log.Info("candidate ready", "digest", done.digest, "version", done.deployment.version, "percent", c.order.Percent)
+		c.reached(done.digest, done.deployment.version, wire.ReleaseReady)
+		c.updateCandidate(func(s *wire.ReleaseStatus) { s.Percent = c.order.Percent })
+	case errors.Is(done.err, context.Canceled):
+	case errors.Is(done.err, host.ErrUnavailable):
+		c.log.Warn("release not fetched yet", "digest", done.digest, "err", done.err)
+		c.retryAt = time.Now().Add(fetchRetry)
+		c.updateCandidate(func(s *wire.ReleaseStatus) { s.Reason = done.err.Error() })
+	default:
+		c.log.Error("release refused", "digest", done.digest, "err", done.err)
+		c.ended(wire.ReleaseRefused, done.err.Error())
+	}
+}
+
+// promote makes a deployment the running one, also after a restart.
+func (c *Controller) promote(d *deployment) {
+	before := c.router.routes.Load().running
+	c.setStandby(before)
+	c.router.run(d)
+	c.log.Info("release runs", "digest", d.digest, "version", d.version, "before", before.digest)
+	if err := c.store.remember(d.digest, d.version, before.digest); err != nil {
+		c.log.Error("a restart will run the release before this one", "digest", d.digest, "err", err)
+	}
+	c.setCandidate(nil)
+	c.prune()
+}
+
+// setStandby keeps the modules of d open, in place of those kept so far; nil: none.
+// The modules of the node's own disk are not kept, since there may be others by
+// the time that they are to run again.
+func (c *Controller) setStandby(d *deployment) {
+	if c.standby != nil {
+		c.standby.modules.close()
+		c.standby = nil
+	}
+	if d != nil && d.digest != "" {
+		d.modules.retain()
+		c.standby = d
+	}
+}
+
+// prune removes releases from the disk that neither the router, the order nor a
+// rollback needs.
+func (c *Controller) prune() {
+	routes := c.router.routes.Load()
+	keep := []string{routes.running.digest, c.order.Run, c.order.Candidate}
+	if routes.candidate != nil {
+		keep = append(keep, routes.candidate.digest)
+	}
+	if c.opening != nil {
+		keep = append(keep, c.opening.digest)
+	}
+	if err := c.store.prune(keep...); err != nil {
+		c.log.Warn("old releases stay on disk", "err", err)
+	}
+}

@@ -1,0 +1,196 @@
+// Package rollout runs releases on a node. It fetches and verifies a release that
+// the origin orders, opens and smoke-tests it beside the one that answers, gives
+// it its share of the requests, withdraws it if it does clearly worse, and keeps
+// what a rollback needs.
+//
+// A release that does not come from the origin, the modules of the node's own
+// disk, has no digest and no version.
+package rollout
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"partneredge/edge/release"
+	"partneredge/edge/wire"
+	"partneredge/host"
+	"partneredge/wasm/httpfront"
+)
+
+// Gate is the name of the module that every request passes first.
+const Gate = "gate"
+
+// Config of a Controller. Every field is required but Progress.
+type Config struct {
+	// Dir is the node's data directory. The releases, and the name of the one that
+	// runs, are kept in it.
+	Dir string
+	// Modules is the directory with NAME.wasm and NAME.json for each module of the
+	// node's own disk.
+	Modules string
+	// Policy says which releases are run.
+	Policy release.Policy
+	// Runtime opens modules. Its compile cache, Cache, may be shared with other
+	// nodes.
+	Runtime *host.Runtime
+	Cache   string
+	// Capabilities are what the modules of a release that answers are granted.
+	Capabilities host.Capabilities
+	// CallTimeout bounds one call of a module.
+	CallTimeout time.Duration
+	// Origin is asked for releases, for FetchTimeout each time.
+	Origin       Origin
+	FetchTimeout time.Duration
+	// Front is how each release answers HTTP. The Controller sets its Modules.
+	Front httpfront.Config
+	// Changed is called when what Status returns has changed.
+	Changed func()
+	// Progress is called by Open for each module of the node's own disk, when it
+	// begins to be opened as the nth of total.
+	Progress func(module string, nth, total int)
+	Log      *slog.Logger
+}
+
+// Origin gives orders and releases.
+type Origin interface {
+	Ask(ctx context.Context, verb string, req, reply wire.Message) error
+	Subscribe(verb string, messages chan *nats.Msg) error
+	Decode(verb string, data []byte, m wire.Message) bool
+}
+
+// Controller brings the releases of a node to what the origin orders. It opens one
+// release at a time. As an http.Handler it answers requests by the releases that
+// run.
+type Controller struct {
+	cfg    Config
+	router *router
+	loader *loader
+	store  *releaseStore
+	log    *slog.Logger
+	orders chan *nats.Msg
+	opened chan opened
+
+	mu        sync.Mutex
+	candidate *wire.ReleaseStatus // a release that is opened, tried, or has failed; nil: none
+
+	// Of Run alone:
+	order   *wire.Order // the last one; nil: none yet
+	opening *opening    // nil: none
+	standby *deployment // ran before; its modules are kept open for a rollback; nil: none
+	retryAt time.Time   // nothing is opened before
+}
+
+// Open opens the release that ran last. If it cannot run, the one before it does,
+// else the modules of the node's own disk. Run begins to obey orders.
+func Open(ctx context.Context, cfg Config) (*Controller, error) {
+	store, err := openStore(cfg)
+	if err != nil {
+		return nil, err
+	}
+	loader := newLoader(cfg)
+	first, err := openFirst(ctx, cfg, store, loader)
+	if err != nil {
+		return nil, err
+	}
+	c := &Controller{
+		cfg: cfg, router: newRouter(first), loader: loader, store: store, log: cfg.Log,
+		orders: make(chan *nats.Msg, 64), opened: make(chan opened),
+	}
+	if err := cfg.Origin.Subscribe(wire.VerbRelease, c.orders); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func openFirst(ctx context.Context, cfg Config, store *releaseStore, loader *loader) (*deployment, error) {
+	open := func(digest string) (*deployment, error) {
+		r, err := store.fetch(ctx, digest)
+		if err != nil {
+			return nil, err
+		}
+		return loader.openRelease(ctx, r, func() {})
+	}
+	kept := store.last()
+	for _, digest := range []string{kept.Digest, kept.Before} {
+		if digest == "" {
+			continue
+		}
+		d, err := open(digest)
+		if err == nil {
+			cfg.Log.Info("release runs", "digest", d.digest, "version", d.version)
+			return d, nil
+		}
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		cfg.Log.Error("release cannot run", "digest", digest, "err", err)
+	}
+	return loader.openFolder(ctx, cfg.Progress)
+}
+
+// ServeHTTP implements http.Handler.
+func (c *Controller) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.router.ServeHTTP(w, r) }
+
+// Status returns how the running release is, and the candidate: the release that
+// is opened, tried or has failed, nil if there is none.
+func (c *Controller) Status() (running, candidate *wire.ReleaseStatus) {
+	routes := c.router.routes.Load()
+	counts := routes.running.counts()
+	running = &wire.ReleaseStatus{Digest: routes.running.digest, Version: routes.running.version, Counts: &counts}
+	if candidate = c.candidateStatus(); candidate == nil {
+		return running, nil
+	}
+	status := *candidate
+	if routes.candidate != nil && routes.candidate.digest == status.Digest {
+		counts := routes.candidate.counts()
+		status.Counts = &counts
+	}
+	return running, &status
+}
+
+// candidateStatus returns the status of the candidate without its counts. It is
+// never changed.
+func (c *Controller) candidateStatus() *wire.ReleaseStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.candidate
+}
+
+// setCandidate replaces the status of the candidate.
+func (c *Controller) setCandidate(status *wire.ReleaseStatus) {
+	c.mu.Lock()
+	c.candidate = status
+	c.mu.Unlock()
+	c.cfg.Changed()
+}
+
+// updateCandidate changes the status of the candidate, if there is one.
+func (c *Controller) updateCandidate(change func(*wire.ReleaseStatus)) {
+	c.mu.Lock()
+	if c.candidate != nil {
+		status := *c.candidate
+		change(&status)
+		c.candidate = &status
+	}
+	c.mu.Unlock()
+	c.cfg.Changed()
+}
+
+// reached sets the state of the candidate, if it is the release of digest.
+func (c *Controller) reached(digest, version string, state wire.ReleaseState) {
+	c.updateCandidate(func(s *wire.ReleaseStatus) {
+		if s.Digest == digest {
+			s.Version, s.State, s.Reason = version, state, ""
+		}
+	})
+}
+
+// ended sets the state of a candidate that will answer no request.
+func (c *Controller) ended(state wire.ReleaseState, reason string) {
+	c.updateCandidate(func(s *wire.ReleaseStatus) { s.State, s.Reason, s.Percent = state, reason, 0 })
+}
