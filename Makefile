@@ -17,7 +17,7 @@ help: ## list the targets
 
 .PHONY: build
 build: modules build/sandbox.wasm ## build/edge, build/modules/*.wasm, build/sandbox.wasm
-	$(GO) build -trimpath -buildvcs=false -ldflags='-s -w -X partneredge/edge/command.version=$(VERSION)' -o build/edge ./edge
+	$(GO) build -trimpath -buildvcs=false -ldflags='-s -w -X main.version=$(VERSION)' -o build/edge ./edge
 
 .PHONY: modules
 modules: $(WASM) ## build/modules/*.wasm, each with its manifest

@@ -1,72 +1,260 @@
 package command
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"partneredge/edge/adminapi"
+	"partneredge/edge/command/output"
 )
 
-// adminClient calls the origin's admin API.
-type adminClient struct {
-	url, token string
-	http       http.Client
+// adminFlags are the flags that say where the admin API is.
+type adminFlags struct{ url, tokenFile, data string }
+
+func (a *adminFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&a.url, "admin", "", "`URL` of the origin's admin API (default $EDGE_ADMIN_URL)")
+	flags.StringVar(&a.tokenFile, "token-file", "", "`FILE` with an admin token (default $EDGE_ADMIN_TOKEN_FILE)")
+	flags.StringVar(&a.data, "data", "", "`DIR` of an `edge dev` or `edge origin` that runs here, in place of --admin and --token-file")
 }
 
-func newAdminClient(url, token string) *adminClient {
-	return &adminClient{url: url, token: token, http: http.Client{Timeout: 30 * time.Second}}
+// client returns a client of the admin API, which is not asked yet.
+func (a *adminFlags) client() (*adminapi.Client, error) {
+	if a.data != "" {
+		return localClient(a.data)
+	}
+	address, tokenFile := a.url, a.tokenFile
+	if address == "" {
+		address = os.Getenv("EDGE_ADMIN_URL")
+	}
+	if tokenFile == "" {
+		tokenFile = os.Getenv("EDGE_ADMIN_TOKEN_FILE")
+	}
+	const how = "give --admin URL and --token-file FILE, or EDGE_ADMIN_URL and EDGE_ADMIN_TOKEN_FILE, or --data DIR of an edge dev"
+	if address == "" || tokenFile == "" {
+		return nil, usagef(how, "it is not said where the admin API is, or with which token")
+	}
+	if !isHTTP(address) {
+		return nil, usagef(how, "%q is no address such as http://127.0.0.1:8090", address)
+	}
+	return newClient(address, tokenFile, "the origin keeps one in DIR/admin.token; edge token create makes more")
 }
 
-// adminError is an answer other than 2xx.
-type adminError struct {
-	method, path string
-	status       int
-	body         string
+// isHTTP reports whether address is an absolute URL of http or https.
+func isHTTP(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
 }
 
-func (e *adminError) Error() string {
-	return fmt.Sprintf("admin API: %s %s: status %d: %s", e.method, e.path, e.status, e.body)
+func newClient(address, tokenFile, advice string) (*adminapi.Client, error) {
+	token, err := os.ReadFile(tokenFile)
+	if err != nil {
+		return nil, hint(fmt.Errorf("reading the admin token: %w", err), "%s", advice)
+	}
+	return &adminapi.Client{URL: strings.TrimSuffix(address, "/"), Token: strings.TrimSpace(string(token))}, nil
 }
 
-// call sends in (nil: no body) to path below /admin/v1 and reads the answer into
-// out (nil: not read).
-func (c *adminClient) call(ctx context.Context, method, path string, in, out any) error {
-	var body io.Reader
-	if in != nil {
-		b, err := json.Marshal(in)
+// localClient returns a client for the edge dev, or the edge origin, that runs
+// over dir.
+func localClient(dir string) (*adminapi.Client, error) {
+	var dev devReady
+	err := readJSON(filepath.Join(dir, "dev.json"), &dev)
+	if err == nil {
+		return &adminapi.Client{URL: dev.Origin.AdminURL, Token: dev.Origin.AdminToken}, nil
+	}
+	var origin originReady
+	if errors.Is(err, os.ErrNotExist) {
+		err = readJSON(filepath.Join(dir, "origin.json"), &origin)
+	}
+	if err != nil {
+		return nil, hint(fmt.Errorf("finding the origin: %w", err), "is edge dev, or edge origin, running over %s?", dir)
+	}
+	return newClient(origin.AdminURL, filepath.Join(dir, adminTokenFile), "an origin with --admin-token-file needs --admin and --token-file here")
+}
+
+// adminHint adds advice to an error of the admin API.
+func adminHint(err error) error {
+	refused, ok := errors.AsType[*adminapi.Error](err)
+	if !ok {
+		if err != nil && strings.HasPrefix(err.Error(), "admin API: ") {
+			return hint(err, "is the origin running, and is this its address?")
+		}
+		return err
+	}
+	reason := refused.Detail
+	if reason == "" {
+		reason = strings.ReplaceAll(strings.TrimSpace(refused.Kind+" "+refused.Reason), "_", " ")
+	}
+	if reason == "" {
+		reason = fmt.Sprintf("status %d", refused.Status)
+	}
+	advice := "run the command with --help to see what it takes"
+	switch refused.Status {
+	case http.StatusUnauthorized:
+		advice = "the token is wrong or revoked: check the token file"
+	case http.StatusForbidden:
+		advice = "ask an admin for a token of that role (edge token create --role ROLE)"
+	case http.StatusNotFound:
+		advice = "list what there is: edge account list, edge key list ACCOUNT, edge token list, edge release list"
+	case http.StatusConflict:
+		advice = "look at its state first; it may have been changed by somebody else"
+	}
+	return hint(fmt.Errorf("the origin refused: %s", reason), "%s", advice)
+}
+
+// invocation is one run of an operators' command.
+type invocation struct {
+	output.Printer
+	cmd    *cobra.Command
+	args   []string
+	stderr io.Writer
+	admin  *adminapi.Client // nil in a command that newLocalCommand made
+}
+
+// handler does the work of an operators' command.
+type handler func(context.Context, *invocation) error
+
+// newLocalCommand makes an operators' command that works without the admin API.
+// define adds its flags, and returns what reads them.
+func newLocalCommand(use, summary string, define func(*pflag.FlagSet) handler) *cobra.Command {
+	c := new(invocation)
+	cmd := newCommand(use, summary, nil)
+	cmd.Flags().BoolVar(&c.JSON, "json", false, "print JSON: of the admin API its answer")
+	run := define(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c.cmd, c.args, c.Out, c.stderr = cmd, args, cmd.OutOrStdout(), cmd.ErrOrStderr()
+		return adminHint(run(cmd.Context(), c))
+	}
+	return cmd
+}
+
+// newAdminCommand is newLocalCommand for a command that calls the admin API.
+func newAdminCommand(use, summary string, define func(*pflag.FlagSet) handler) *cobra.Command {
+	return newLocalCommand(use, summary, func(flags *pflag.FlagSet) handler {
+		var admin adminFlags
+		admin.register(flags)
+		run := define(flags)
+		return func(ctx context.Context, c *invocation) (err error) {
+			if c.admin, err = admin.client(); err != nil {
+				return err
+			}
+			return run(ctx, c)
+		}
+	})
+}
+
+// newRecordCommand makes a command that sends in to path, and shows the record
+// that answers it. Each %s in path is an argument of the command.
+func newRecordCommand(use, summary, method, path string, in any, columns ...string) *cobra.Command {
+	return newAdminCommand(use, summary, func(*pflag.FlagSet) handler {
+		return func(ctx context.Context, c *invocation) error {
+			return c.record(ctx, method, c.path(path), in, columns...)
+		}
+	})
+}
+
+// newListCommand makes a command that shows every record of a list. Each %s in
+// path is an argument of the command.
+func newListCommand(use, summary, path string, columns ...string) *cobra.Command {
+	return newAdminCommand(use, summary, func(*pflag.FlagSet) handler {
+		return func(ctx context.Context, c *invocation) error {
+			return c.list(ctx, c.path(path), nil, 0, columns...)
+		}
+	})
+}
+
+// path puts the arguments in the places of %s.
+func (c *invocation) path(format string) string {
+	var escaped []any
+	for _, a := range c.args {
+		escaped = append(escaped, url.PathEscape(a))
+	}
+	return fmt.Sprintf(format, escaped...)
+}
+
+// record shows the record that answers a call.
+func (c *invocation) record(ctx context.Context, method, path string, in any, columns ...string) error {
+	var raw json.RawMessage
+	if err := c.admin.Call(ctx, method, path, in, &raw); err != nil {
+		return err
+	}
+	return c.Record(raw, columns...)
+}
+
+// list shows up to most records, 0 for all, that a query finds.
+func (c *invocation) list(ctx context.Context, path string, query url.Values, most int, columns ...string) error {
+	records := []map[string]any{}
+	for record, err := range adminapi.All[map[string]any](ctx, c.admin, path, query) {
 		if err != nil {
 			return err
 		}
-		body = bytes.NewReader(b)
+		if records = append(records, record); len(records) == most {
+			break
+		}
 	}
-	req, err := http.NewRequestWithContext(ctx, method, c.url+"/admin/v1"+path, body)
-	if err != nil {
-		return fmt.Errorf("admin API: %w", err)
+	return c.Records(records, columns...)
+}
+
+// secret shows what is shown only once alone on standard output, for scripts, and
+// the rest on standard error.
+func (c *invocation) secret(ctx context.Context, path string, in any, record string) error {
+	var raw json.RawMessage
+	if err := c.admin.Call(ctx, http.MethodPost, path, in, &raw); err != nil {
+		return err
 	}
-	req.Header.Set("Authorization", "Bearer "+c.token)
-	if in != nil {
-		req.Header.Set("Content-Type", "application/json")
+	if c.JSON {
+		return c.Print(raw, nil)
 	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return fmt.Errorf("admin API: %w", err)
+	var made map[string]any
+	if err := json.Unmarshal(raw, &made); err != nil {
+		return err
 	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
-	if err != nil {
-		return fmt.Errorf("admin API: %s %s: %w", method, path, err)
+	if _, err := fmt.Fprintln(c.Out, made["plaintext"]); err != nil {
+		return err
 	}
-	if resp.StatusCode/100 != 2 {
-		return &adminError{method, path, resp.StatusCode, string(answer)}
+	shown, _ := made[record].(map[string]any)
+	_, err := fmt.Fprintf(c.stderr, "%s %s made. Keep what is printed: it is not shown again.\n", record, shown["id"])
+	return err
+}
+
+// repeat calls show every so often until it reports that it is done, or ctx ends,
+// which is no error.
+func repeat(ctx context.Context, every time.Duration, show func() (done bool, err error)) error {
+	for {
+		done, err := show()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil || done {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(every):
+		}
 	}
-	if out == nil {
-		return nil
+}
+
+// reconnecting tells the user that a stream ended, and when it goes on.
+func reconnecting(stderr io.Writer) func(error, time.Duration) {
+	return func(err error, wait time.Duration) {
+		fmt.Fprintf(stderr, "edge: %v; trying again in %s\n", err, wait)
 	}
-	if err := json.Unmarshal(answer, out); err != nil {
-		return fmt.Errorf("admin API: %s %s: %w", method, path, err)
-	}
-	return nil
+}
+
+// byComma splits a list; an empty text has no words.
+func byComma(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
 }

@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"partneredge/edge/origin/backup"
-	"partneredge/edge/webhook/secrets"
-	"partneredge/store"
 	"partneredge/store/central"
 )
 
@@ -24,34 +22,35 @@ const (
 	secretsFile    = "secrets.keys"
 )
 
-// backupJob is what an origin's backup is made of.
+// backupJob names what a backup is made of.
 type backupJob struct {
 	dir, database          string // database "": SQLite in dir
 	tokenFile, secretsFile string // "": in dir
 }
 
-func runBackup(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := newFlags("backup", "edge backup --data DIR --to FILE [flags]", stderr)
+func newBackup() *cobra.Command {
 	var b backupJob
-	f.StringVar(&b.dir, "data", "", "`DIR` of the origin, which may be running")
-	to := f.String("to", "", "`FILE` to write; it holds every key of the origin, so keep it as you keep those")
-	f.StringVar(&b.database, "database", "", "postgres://… `URL` that the origin has its database at, which is then left to pg_dump (default: SQLite, DIR/origin.db)")
-	f.StringVar(&b.tokenFile, "admin-token-file", "", "`FILE` with the admin token, as of edge origin (default DIR/admin.token)")
-	f.StringVar(&b.secretsFile, "secrets-file", "", "`FILE` of the keys that signing secrets are sealed with, as of edge origin (default DIR/secrets.keys)")
-	if err := f.parse(args); err != nil {
-		return err
-	}
-	if err := f.required("data", "to"); err != nil {
-		return err
-	}
-	if err := b.write(ctx, *to); err != nil {
-		return fmt.Errorf("backing up: %w", err)
-	}
-	fmt.Fprintf(stdout, "edge backup: %s\n", *to)
-	if b.database != "" {
-		fmt.Fprintln(stderr, "The database is not in it: take that with pg_dump, before this.")
-	}
-	return nil
+	var to string
+	cmd := newCommand("backup --data DIR --to FILE", "write an origin's database and keys to one file, while it runs", func(cmd *cobra.Command, _ []string) error {
+		if err := required(cmd, "data", "to"); err != nil {
+			return err
+		}
+		if err := b.write(cmd.Context(), to); err != nil {
+			return fmt.Errorf("backing up: %w", err)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "edge backup: %s\n", to)
+		if b.database != "" {
+			fmt.Fprintln(cmd.ErrOrStderr(), "The database is not in it: take that with pg_dump, before this.")
+		}
+		return nil
+	})
+	flags := cmd.Flags()
+	flags.StringVar(&b.dir, "data", "", "`DIR` of the origin, which may be running")
+	flags.StringVar(&to, "to", "", "`FILE` to write; it holds every key of the origin, so keep it as you keep those")
+	flags.StringVar(&b.database, "database", "", "postgres://… `URL` that the origin has its database at, which is then left to pg_dump (default: SQLite, DIR/origin.db)")
+	flags.StringVar(&b.tokenFile, "admin-token-file", "", "`FILE` with the admin token, as of edge origin (default DIR/admin.token)")
+	flags.StringVar(&b.secretsFile, "secrets-file", "", "`FILE` of the keys that signing secrets are sealed with, as of edge origin (default DIR/secrets.keys)")
+	return cmd
 }
 
 // write makes the file to, whole or not at all.
@@ -97,7 +96,7 @@ func (b backupJob) addDatabase(ctx context.Context, a *backup.Writer, copied str
 	return a.File(databaseFile, copied)
 }
 
-// addFiles adds what is in the directory, and the files that lie elsewhere.
+// addFiles adds the files in the directory, and those that lie elsewhere.
 func (b backupJob) addFiles(a *backup.Writer) error {
 	elsewhere := map[string]string{adminTokenFile: b.tokenFile, secretsFile: b.secretsFile}
 	err := filepath.WalkDir(b.dir, func(path string, entry fs.DirEntry, err error) error {
@@ -109,12 +108,12 @@ func (b backupJob) addFiles(a *backup.Writer) error {
 			return err
 		}
 		switch {
-		case strings.HasPrefix(entry.Name(), "."): // not yet what it will be
+		case strings.HasPrefix(entry.Name(), "."): // a file that is being written
 			if entry.IsDir() {
 				return fs.SkipDir
 			}
 			return nil
-		case !entry.Type().IsRegular(), ofTheProcess(name), elsewhere[name] != "":
+		case !entry.Type().IsRegular(), isTransient(name), elsewhere[name] != "":
 			return nil
 		}
 		return a.File(filepath.ToSlash(name), path)
@@ -136,80 +135,8 @@ func (b backupJob) addFiles(a *backup.Writer) error {
 	return nil
 }
 
-// ofTheProcess tells whether a file is one that a running origin has for itself,
-// or its database, of which a copy is taken instead.
-func ofTheProcess(name string) bool {
+// isTransient reports whether a file is one that a running origin needs for itself,
+// or belongs to its database, of which addDatabase takes a copy.
+func isTransient(name string) bool {
 	return name == "lock" || name == "origin.json" || strings.HasPrefix(name, databaseFile)
-}
-
-func runRestore(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := newFlags("restore", "edge restore --from FILE --data DIR [flags]", stderr)
-	from := f.String("from", "", "`FILE` that edge backup wrote")
-	dir := f.String("data", "", "`DIR` to make, of an origin that does not run yet")
-	database := f.String("database", "", "postgres://… `URL` of a database that pg_restore has filled (default: SQLite, DIR/origin.db, from the backup)")
-	f.logging(slog.LevelWarn)
-	if err := f.parse(args); err != nil {
-		return err
-	}
-	if err := f.required("from", "data"); err != nil {
-		return err
-	}
-	if err := restore(ctx, *from, *dir, *database, f.logger()); err != nil {
-		return fmt.Errorf("restoring: %w", err)
-	}
-	fmt.Fprintf(stdout, "edge restore: %s\n", *dir)
-	fmt.Fprintln(stderr, "What came after the backup is not in it: revoke again the keys, tokens and nodes that were revoked since.")
-	return nil
-}
-
-// restore makes dir, whole or not at all, and has the database number its
-// changes anew.
-func restore(ctx context.Context, from, dir, database string, log *slog.Logger) (err error) {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	if left, err := os.ReadDir(dir); err == nil && len(left) > 0 {
-		return hint(fmt.Errorf("%s is not empty", dir), "stop the origin there and move its directory away, or restore into another")
-	}
-	dir = filepath.Clean(dir)
-	work, err := os.MkdirTemp(filepath.Dir(dir), ".restore-") // 0700
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(work)) }() // nothing is there any more once renamed
-	if err := backup.Read(in, work); err != nil {
-		return err
-	}
-	file := filepath.Join(work, databaseFile)
-	_, missing := os.Stat(file)
-	switch {
-	case database == "" && missing != nil:
-		return hint(errors.New("the backup is of an origin on PostgreSQL"), "fill a database with pg_restore, and name it with --database")
-	case database != "" && missing == nil:
-		return hint(errors.New("the backup is of an origin on SQLite"), "leave --database away")
-	case database == "":
-		database = file
-	}
-	if err := numberAnew(ctx, database, filepath.Join(work, secretsFile), log); err != nil {
-		return err
-	}
-	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // it is empty
-		return err
-	}
-	return os.Rename(work, dir)
-}
-
-func numberAnew(ctx context.Context, database, keys string, log *slog.Logger) error {
-	sealer, err := secrets.Load(keys)
-	if err != nil {
-		return err
-	}
-	db, err := central.Open(ctx, central.Config{URL: database, Secrets: sealer, Log: log})
-	if err != nil {
-		return err
-	}
-	actor := store.Actor{ID: "restore", Name: "edge restore", Role: store.RoleAdmin}
-	return errors.Join(db.Restored(central.WithActor(ctx, actor)), db.Close())
 }

@@ -39,10 +39,10 @@ func TestBackupAndRestoreOnPostgres(t *testing.T) {
 	}
 
 	dir := t.TempDir()
-	o := &originProcess{t: t, nats: "127.0.0.1:0", flags: []string{"--database", database}}
+	o := &restoredOrigin{t: t, nats: "127.0.0.1:0", flags: []string{"--database", database}}
 	first := filepath.Join(dir, "origin")
 	o.start(first)
-	held, err := openTenant(t.Context(), o.admin, filepath.Join(dir, "keys.json"))
+	held, err := openDevAccount(t.Context(), o.admin, filepath.Join(dir, "keys.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestBackupAndRestoreOnPostgres(t *testing.T) {
 	second := filepath.Join(dir, "restored")
 	edge(t, "restore", "--from", file, "--data", second, "--database", database)
 	o.start(second)
-	if good, err := goodKeys(t.Context(), o.admin, held.AccountID); err != nil || !good[held.LiveID] || !good[held.TestID] {
+	if good, err := acceptedKeys(t.Context(), o.admin, held.AccountID); err != nil || !good[held.LiveID] || !good[held.TestID] {
 		t.Errorf("keys after the restore: %v, %v", good, err)
 	}
 	if err := server.QueryRow("SELECT seq FROM change_counter").Scan(&after); err != nil || after <= before {

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"partneredge/edge/adminapi"
 )
 
 // sometimes is an endpoint that takes deliveries once up is set.
@@ -53,18 +55,18 @@ func (s *sometimes) took(event string) bool {
 	return s.events[event] > 0
 }
 
-// originProcess is an origin that is ended and put back, at one address for its
+// restoredOrigin is an origin that is ended and put back, at one address for its
 // nodes.
-type originProcess struct {
+type restoredOrigin struct {
 	*process
 	t     *testing.T
 	nats  string
 	ready originReady
-	admin *adminClient
+	admin *adminapi.Client
 	flags []string
 }
 
-func (o *originProcess) start(dir string) {
+func (o *restoredOrigin) start(dir string) {
 	o.t.Helper()
 	args := append([]string{"origin", "--data", dir, "--admin", "127.0.0.1:0", "--nats-listen", o.nats}, o.flags...)
 	o.process = startProcess(o.t, filepath.Join(dir, "origin.json"), &o.ready, args...)
@@ -73,16 +75,16 @@ func (o *originProcess) start(dir string) {
 		o.t.Fatal(err)
 	}
 	o.nats = address.Host
-	if o.admin, err = findLocal(dir); err != nil {
+	if o.admin, err = localClient(dir); err != nil {
 		o.t.Fatal(err)
 	}
 }
 
 // call the admin API and read the answer's field, "" for none.
-func (o *originProcess) call(method, path string, in any, field string) string {
+func (o *restoredOrigin) call(method, path string, in any, field string) string {
 	o.t.Helper()
 	out := map[string]any{}
-	if err := o.admin.call(o.t.Context(), method, path, in, &out); err != nil {
+	if err := o.admin.Call(o.t.Context(), method, path, in, &out); err != nil {
 		o.t.Fatal(err)
 	}
 	if field == "" {
@@ -113,10 +115,10 @@ func TestBackupAndRestore(t *testing.T) {
 	modules, cache := testFiles.get(t)
 	dir := t.TempDir()
 	hook := newSometimes(t)
-	o := &originProcess{t: t, nats: "127.0.0.1:0", flags: []string{"--webhook-allow", "127.0.0.0/8,::1", "--webhook-ca", hook.ca}}
+	o := &restoredOrigin{t: t, nats: "127.0.0.1:0", flags: []string{"--webhook-allow", "127.0.0.0/8,::1", "--webhook-ca", hook.ca}}
 	first := filepath.Join(dir, "origin")
 	o.start(first)
-	held, err := openTenant(t.Context(), o.admin, filepath.Join(dir, "keys.json"))
+	held, err := openDevAccount(t.Context(), o.admin, filepath.Join(dir, "keys.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +160,7 @@ func TestBackupAndRestore(t *testing.T) {
 	writing.Go(func() {
 		for ; ctx.Err() == nil; writes++ {
 			in := map[string]any{"sentinel_name": "s", "trigger_data": map[string]int{"n": writes}, "action_taken": "a"}
-			if err := o.admin.call(t.Context(), "POST", account+"/sentinel-firings", in, nil); err != nil {
+			if err := o.admin.Call(t.Context(), "POST", account+"/sentinel-firings", in, nil); err != nil {
 				t.Errorf("a write while it is backed up: %v", err)
 				return
 			}
@@ -173,10 +175,7 @@ func TestBackupAndRestore(t *testing.T) {
 
 	// Life goes on: the node follows far beyond the backup, and holds a key that is
 	// not in it.
-	_, later, err := makeKey(t.Context(), o.admin, held.AccountID, "live")
-	if err != nil {
-		t.Fatal(err)
-	}
+	later := makeKey(t, o.admin, held.AccountID, 100).Plaintext
 	for i := range 20 {
 		o.call("PUT", account+"/goals/g", map[string]string{"pace": []string{"ahead", "behind"}[i%2]}, "")
 		o.call("PATCH", account, map[string]string{"name": fmt.Sprintf("Name %d", i)}, "")
@@ -209,7 +208,7 @@ func TestBackupAndRestore(t *testing.T) {
 	var audit struct {
 		Items []struct{ Action string }
 	}
-	if err := o.admin.call(t.Context(), "GET", "/audit?limit=10", nil, &audit); err != nil {
+	if err := o.admin.Call(t.Context(), "GET", "/audit?limit=10", nil, &audit); err != nil {
 		t.Fatal(err)
 	}
 	if text := fmt.Sprint(audit.Items); !strings.Contains(text, "database.restore") {

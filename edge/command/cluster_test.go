@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"partneredge/edge/adminapi"
 	"partneredge/store/central/centraltest"
 )
 
@@ -116,18 +117,18 @@ func TestManyOrigins(t *testing.T) {
 	cluster := startNATS(t, conf, 3)
 	natsURL := strings.Join(cluster.urls, ",")
 	database := centraltest.Postgres(t)
-	startOrigin := func(name string) (*process, *adminClient) {
+	startNamed := func(name string) (*process, *adminapi.Client) {
 		var ready originReady
 		p := startProgram(t, testFiles.plain(t), filepath.Join(dir, name, "origin.json"), &ready, append(args(name, natsURL), "--database", database)...)
 		return p, adminOf(t, filepath.Join(dir, name), ready.AdminURL)
 	}
-	doomed, first := startOrigin("one")
-	_, second := startOrigin("two")
-	account := newAccount(t, first)
-	held := newKey(t, second, account, 100_000)
+	doomed, first := startNamed("one")
+	_, second := startNamed("two")
+	account := makeAccount(t, first)
+	held := makeKey(t, second, account, 100_000)
 	var nodes []*regional
 	for i, region := range []string{"eu", "us"} {
-		n := enrolled(t, []*adminClient{first, second}[i], filepath.Join(dir, region), region, natsURL)
+		n := enrolled(t, []*adminapi.Client{first, second}[i], filepath.Join(dir, region), region, natsURL)
 		n.start()
 		await(t, "the key to be known", func() bool { return n.get(held.Plaintext) == http.StatusOK })
 		nodes = append(nodes, n)
@@ -141,9 +142,9 @@ func TestManyOrigins(t *testing.T) {
 	}
 
 	var sent []string
-	goesOn := func(what string, admin *adminClient) {
+	goesOn := func(what string, admin *adminapi.Client) {
 		t.Helper()
-		revoked, limited := newKey(t, admin, account, 100), newKey(t, admin, account, 300)
+		revoked, limited := makeKey(t, admin, account, 100), makeKey(t, admin, account, 300)
 		for _, n := range nodes {
 			await(t, what+": the node to be connected", func() bool { return n.metric("edge_origin_connected") == 1 })
 			await(t, what+": a new key to be known", func() bool { return n.get(revoked.Plaintext) == http.StatusOK })
@@ -151,7 +152,7 @@ func TestManyOrigins(t *testing.T) {
 				t.Errorf("%s: a held key: %d", what, status)
 			}
 		}
-		if err := admin.call(t.Context(), "POST", "/keys/"+revoked.Key.ID+"/revoke", nil, nil); err != nil {
+		if err := admin.Call(t.Context(), "POST", "/keys/"+revoked.Key.ID+"/revoke", nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		for _, n := range nodes {
@@ -172,7 +173,7 @@ func TestManyOrigins(t *testing.T) {
 		var fired struct {
 			EventID string `json:"event_id"`
 		}
-		if err := admin.call(t.Context(), "POST", "/accounts/"+account+"/sentinel-firings",
+		if err := admin.Call(t.Context(), "POST", "/accounts/"+account+"/sentinel-firings",
 			map[string]any{"sentinel_name": "stale_lead", "trigger_data": map[string]int{"days": 9}, "action_taken": "task_created"}, &fired); err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +218,7 @@ func TestManyOrigins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := second.call(t.Context(), "POST", "/nodes/"+id+"/revoke", nil, nil); err != nil {
+	if err := second.Call(t.Context(), "POST", "/nodes/"+id+"/revoke", nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "the thief's connection to end", func() bool {
@@ -242,7 +243,7 @@ func TestManyOrigins(t *testing.T) {
 }
 
 // nodeNamed is the id of the node that was enrolled last under a name.
-func nodeNamed(t *testing.T, admin *adminClient, name string) (string, error) {
+func nodeNamed(t *testing.T, admin *adminapi.Client, name string) (string, error) {
 	t.Helper()
 	var page struct {
 		Items []struct {
@@ -250,7 +251,7 @@ func nodeNamed(t *testing.T, admin *adminClient, name string) (string, error) {
 			Name string `json:"name"`
 		} `json:"items"`
 	}
-	if err := admin.call(t.Context(), "GET", "/nodes?limit=200", nil, &page); err != nil {
+	if err := admin.Call(t.Context(), "GET", "/nodes?limit=200", nil, &page); err != nil {
 		return "", err
 	}
 	for _, n := range page.Items { // the newest first

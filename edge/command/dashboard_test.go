@@ -113,13 +113,13 @@ func everyMetric(t *testing.T) map[string][]string {
 		if body != "" {
 			method = "POST"
 		}
-		if status, answer := request(t, method, base+path, d.tenant.Keys.Live, body); status >= 300 {
+		if status, answer := request(t, method, base+path, d.account.Keys.Live, body); status >= 300 {
 			t.Fatalf("%s: %d %s", path, status, answer)
 		}
 	}
 	have := map[string][]string{}
 	await(t, "the try to be counted", func() bool {
-		readMetrics(t, d.centre.AdminURL()+"/metrics", have)
+		readMetrics(t, d.origin.AdminURL()+"/metrics", have)
 		return have["edge_webhook_tries_total"] != nil
 	})
 	readMetrics(t, d.nodes[0].MetricsURL()+"/metrics", have)

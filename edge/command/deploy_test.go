@@ -162,7 +162,7 @@ func TestDockerfile(t *testing.T) {
 	}
 	helps := edge(t, "origin", "--help") + edge(t, "node", "--help")
 	for _, port := range image.ports {
-		if !strings.Contains(helps, ":"+port+")") {
+		if !strings.Contains(helps, ":"+port+"\")") {
 			t.Errorf("port %s is no default of a listener", port)
 		}
 	}

@@ -13,12 +13,17 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"partneredge/edge/adminapi"
+	"partneredge/edge/command/output"
 	"partneredge/edge/gotuning"
 	"partneredge/edge/node"
 	"partneredge/edge/wan"
+	"partneredge/store/durable"
 )
 
-// devReady is DIR/dev.json, there while all of it is up.
+// devReady is the content of DIR/dev.json, which is there while everything is up.
 type devReady struct {
 	Origin    devOrigin   `json:"origin"`
 	Nodes     []nodeReady `json:"nodes"`
@@ -34,71 +39,80 @@ type devOrigin struct {
 }
 
 type devConfig struct {
-	centreConfig
+	originConfig
 	data, modules, cache string
 	port                 int // of the first node's partner API; the next ones follow. 0: free ones
 	regions              names
 	wanDelay             time.Duration
-	releases             releaseTrust
-	progress             *progress
+	releases             releaseFlags
+	compiling            *output.Compiling
 }
 
-func runDev(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
-	f := newFlags("dev", "edge dev [flags]", stderr)
+func newDev() *cobra.Command {
 	c := devConfig{regions: names{"local"}}
-	f.StringVar(&c.data, "data", "data", "`DIR` that keeps everything; the same one gives the same keys")
-	f.IntVar(&c.port, "port", 8080, "`PORT` of the first node's partner API, the next nodes' follow; 0: any free ones")
-	f.StringVar(&c.admin, "admin", "127.0.0.1:8090", "`ADDR` (host:port) of the admin API; with --port 0 any free port")
-	f.Var(&c.regions, "regions", "`NAMES` by comma: one node in each region")
-	f.DurationVar(&c.wanDelay, "wan-delay", 0, "`DURATION` that each way between a node and the origin takes")
-	f.StringVar(&c.database, "database", "", "postgres://… `URL` (default: SQLite in DIR)")
-	f.StringVar(&c.modules, "modules", "", "`DIR` of the modules and their manifests (default: modules beside the program)")
-	f.StringVar(&c.cache, "cache", "", "`DIR` of compiled modules (default: DIR/cache of --data)")
-	c.releases.flags(f)
-	c.webhookFlags(f)
-	c.traces.traceFlags(f)
-	f.logging(slog.LevelWarn)
-	if err := f.parse(args); err != nil {
-		return err
-	}
-	if err := c.traces.check(f); err != nil {
+	var logs logFlags
+	cmd := newCommand("dev", "run an origin and nodes in one process, on loopback, ready to be tried", func(cmd *cobra.Command, _ []string) (err error) {
+		if c.log, err = logs.logger(cmd); err != nil {
+			return err
+		}
+		if err := c.complete(cmd); err != nil {
+			return err
+		}
+		return runDev(cmd.Context(), c, cmd.OutOrStdout())
+	})
+	flags := cmd.Flags()
+	flags.StringVar(&c.data, "data", "data", "`DIR` that keeps everything; the same one gives the same keys")
+	flags.IntVar(&c.port, "port", 8080, "`PORT` of the first node's partner API, the next nodes' follow; 0: any free ones")
+	flags.StringVar(&c.admin, "admin", "127.0.0.1:8090", "`ADDR` (host:port) of the admin API; with --port 0 any free port")
+	flags.Var(&c.regions, "regions", "`NAMES` by comma: one node in each region")
+	flags.DurationVar(&c.wanDelay, "wan-delay", 0, "`DURATION` that each way between a node and the origin takes")
+	flags.StringVar(&c.database, "database", "", "postgres://… `URL` (default: SQLite in DIR)")
+	flags.StringVar(&c.modules, "modules", "", "`DIR` of the modules and their manifests (default: modules beside the program)")
+	flags.StringVar(&c.cache, "cache", "", "`DIR` of compiled modules (default: DIR/cache of --data)")
+	c.releases.register(flags)
+	c.webhookFlags(flags)
+	c.traces.register(flags)
+	logs.register(flags, slog.LevelWarn)
+	return cmd
+}
+
+// complete validates the flags and completes the configuration.
+func (c *devConfig) complete(cmd *cobra.Command) (err error) {
+	if err := c.traces.validate(cmd); err != nil {
 		return err
 	}
 	switch {
 	case c.port < 0 || c.port+len(c.regions) > 1<<16:
-		return usagef(f.hint(), "dev: --port %d is no port", c.port)
+		return misused(cmd, "--port %d is no port", c.port)
 	case c.wanDelay < 0:
-		return usagef(f.hint(), "dev: --wan-delay must not be negative")
+		return misused(cmd, "--wan-delay must not be negative")
 	}
-	if c.port == 0 && !f.given("admin") {
+	if c.port == 0 && !cmd.Flags().Changed("admin") {
 		c.admin = "127.0.0.1:0"
 	}
-	if c.modules, err = modulesDir(c.modules); err != nil {
-		return err
-	}
-	c.log = f.logger()
-	c.progress = newProgress(stdout)
+	c.version = cmd.Root().Version
+	c.compiling = output.NewCompiling(cmd.OutOrStdout())
+	c.modules, err = modulesDir(c.modules)
+	return err
+}
 
-	release, err := lockDir(c.data)
+func runDev(ctx context.Context, c devConfig, stdout io.Writer) (err error) {
+	unlock, err := lockData(c.data, "dev.json", "env")
 	if err != nil {
 		return err
 	}
-	defer release()
-	ready, env := filepath.Join(c.data, "dev.json"), filepath.Join(c.data, "env")
-	withdraw := func() {
-		_ = os.Remove(ready)
-		_ = os.Remove(env)
-	}
-	withdraw() // an earlier process may have been killed
+	defer unlock()
 	defer gotuning.Start(ctx)()
 	d, err := startDev(ctx, c)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.stop(ctx)) }()
-	defer withdraw()
+	ready, env := filepath.Join(c.data, "dev.json"), filepath.Join(c.data, "env")
+	defer os.Remove(ready)
+	defer os.Remove(env)
 	info := d.ready()
-	if err := errors.Join(writeFile(env, shellEnv(info)), writeJSON(ready, info)); err != nil {
+	if err := errors.Join(durable.WriteFile(env, shellEnv(info), 0o600), writeJSON(ready, info)); err != nil {
 		return fmt.Errorf("writing %s: %w", ready, err)
 	}
 	fmt.Fprint(stdout, greeting(info, env))
@@ -108,15 +122,15 @@ func runDev(ctx context.Context, args []string, stdout, stderr io.Writer) (err e
 
 // dev is an origin and nodes in one process.
 type dev struct {
-	centre  *centre
-	relays  []*wan.Relay // one a node, with --wan-delay
+	origin  *originProcess
+	relays  []*wan.Relay // one for each node, with --wan-delay
 	nodes   []*node.Node
 	traces  []func() error // end the nodes' tracers
 	regions names
-	tenant  tenant
+	account devAccount
 }
 
-// startDev brings up the origin, then the nodes, then an account with keys.
+// startDev starts the origin, then the nodes, then makes an account with keys.
 func startDev(ctx context.Context, c devConfig) (_ *dev, err error) {
 	d := &dev{regions: c.regions}
 	defer func() {
@@ -134,27 +148,27 @@ func startDev(ctx context.Context, c devConfig) (_ *dev, err error) {
 	if c.natsListen == "" {
 		c.natsListen = "127.0.0.1:0"
 	}
-	if d.centre, err = startCentre(ctx, c.centreConfig); err != nil {
+	if d.origin, err = startOrigin(ctx, c.originConfig); err != nil {
 		return nil, portHint(err)
 	}
-	admin := newAdminClient(d.centre.AdminURL(), d.centre.Token())
+	admin := &adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token()}
 	for i, region := range c.regions {
 		if err := d.startNode(ctx, c, admin, i, region); err != nil {
 			return nil, portHint(fmt.Errorf("region %s: %w", region, err))
 		}
 	}
-	c.progress.done(true)
-	d.tenant, err = openTenant(ctx, admin, filepath.Join(c.data, "keys.json"))
+	c.compiling.Done(true)
+	d.account, err = openDevAccount(ctx, admin, filepath.Join(c.data, "keys.json"))
 	return d, err
 }
 
-func (d *dev) startNode(ctx context.Context, c devConfig, admin *adminClient, i int, region string) error {
+func (d *dev) startNode(ctx context.Context, c devConfig, admin *adminapi.Client, i int, region string) error {
 	dir := filepath.Join(c.data, "nodes", region)
 	credentials, err := enrol(ctx, admin, dir, region)
 	if err != nil {
 		return err
 	}
-	address := d.centre.NATSURL()
+	address := d.origin.NATSURL()
 	if c.wanDelay > 0 {
 		target, err := url.Parse(address)
 		if err != nil {
@@ -177,7 +191,7 @@ func (d *dev) startNode(ctx context.Context, c devConfig, admin *adminClient, i 
 		return err
 	}
 	log := c.log.With("in", region)
-	tracer, stop, err := c.traces.start(ctx, "edge-node", region, log)
+	tracer, stop, err := c.traces.start(ctx, "edge-node", c.version, region, log)
 	if err != nil {
 		return err
 	}
@@ -187,7 +201,7 @@ func (d *dev) startNode(ctx context.Context, c devConfig, admin *adminClient, i 
 		Data: dir, Region: region, Cache: c.cache, Modules: c.modules,
 		Listen: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
 		Origin: address, Credentials: credentials,
-		Version: version, Progress: c.progress.module, CheckDial: checkDial(),
+		Version: c.version, Progress: c.compiling.Module, CheckDial: newCheckDial(),
 		Log: log, Tracer: tracer,
 	})
 	if err != nil {
@@ -197,7 +211,7 @@ func (d *dev) startNode(ctx context.Context, c devConfig, admin *adminClient, i 
 	return nil
 }
 
-// portHint says what to do when a port is taken.
+// portHint adds advice to the error of a port that is taken.
 func portHint(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "listen" {
@@ -206,8 +220,8 @@ func portHint(err error) error {
 	return err
 }
 
-// stop ends the nodes first, so that they hand over what they have. It may be
-// called twice.
+// stop ends the nodes first, so that the origin can still commit their leads. It
+// may be called twice.
 func (d *dev) stop(ctx context.Context) error {
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 	defer cancel()
@@ -221,8 +235,8 @@ func (d *dev) stop(ctx context.Context) error {
 	for _, r := range d.relays {
 		r.Stop()
 	}
-	if d.centre != nil {
-		errs = append(errs, d.centre.stop(ctx))
+	if d.origin != nil {
+		errs = append(errs, d.origin.stop(ctx))
 	}
 	return errors.Join(errs...)
 }
@@ -230,11 +244,11 @@ func (d *dev) stop(ctx context.Context) error {
 func (d *dev) ready() devReady {
 	info := devReady{
 		Origin: devOrigin{
-			AdminURL: d.centre.AdminURL(), AdminToken: d.centre.Token(),
-			ConsoleURL: d.centre.AdminURL() + "/console/", NATSURL: d.centre.NATSURL(),
+			AdminURL: d.origin.AdminURL(), AdminToken: d.origin.Token(),
+			ConsoleURL: d.origin.AdminURL() + "/console/", NATSURL: d.origin.NATSURL(),
 		},
-		AccountID: d.tenant.AccountID,
-		Keys:      d.tenant.Keys,
+		AccountID: d.account.AccountID,
+		Keys:      d.account.Keys,
 	}
 	for i, n := range d.nodes {
 		info.Nodes = append(info.Nodes, nodeReady{d.regions[i], n.URL(), n.MetricsURL() + "/metrics"})
@@ -242,7 +256,7 @@ func (d *dev) ready() devReady {
 	return info
 }
 
-// greeting is what a person is shown who has just started it.
+// greeting names the addresses and the keys, and what to try first.
 func greeting(info devReady, env string) string {
 	text := ""
 	line := func(name, value string) { text += fmt.Sprintf("  %-12s %s\n", name, value) }
@@ -263,7 +277,7 @@ func greeting(info devReady, env string) string {
 	return text
 }
 
-// shellEnv is a file for a shell to read: where things are, and the keys.
+// shellEnv returns the addresses and the keys as variables of a shell.
 func shellEnv(info devReady) []byte {
 	return fmt.Appendf(nil, "NODE=%s\nADMIN=%s\nACCOUNT=%s\nLIVE=%s\nTEST=%s\nTOKEN=%s\n",
 		info.Nodes[0].BaseURL, info.Origin.AdminURL, info.AccountID, info.Keys.Live, info.Keys.Test, info.Origin.AdminToken)

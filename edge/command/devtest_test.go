@@ -5,6 +5,9 @@ import (
 	"log/slog"
 	"path/filepath"
 	"testing"
+
+	"partneredge/edge/command/output"
+	"partneredge/store/durable"
 )
 
 // startDevForTest starts what `edge dev --data dir --port 0` does, in this
@@ -14,28 +17,28 @@ func startDevForTest(t *testing.T, dir string, change ...func(*devConfig)) *dev 
 	modules, cache := testFiles.get(t)
 	c := devConfig{
 		data: dir, modules: modules, cache: cache, regions: names{"local"},
-		progress: newProgress(t.Output()),
+		compiling: output.NewCompiling(t.Output()),
 	}
-	c.log = slog.New(slog.DiscardHandler)
+	c.version, c.log = "test", slog.New(slog.DiscardHandler)
 	for _, f := range change {
 		f(&c)
 	}
-	release, err := lockDir(dir)
+	unlock, err := lockData(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	d, err := startDev(t.Context(), c)
 	if err != nil {
-		release()
+		unlock()
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if err := d.stop(context.Background()); err != nil {
 			t.Errorf("stopping: %v", err)
 		}
-		release()
+		unlock()
 	})
-	if err := writeFile(filepath.Join(dir, "env"), shellEnv(d.ready())); err != nil {
+	if err := durable.WriteFile(filepath.Join(dir, "env"), shellEnv(d.ready()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return d

@@ -7,7 +7,7 @@ import (
 
 // Modules connect where webhooks may go, on any port.
 func TestCheckDial(t *testing.T) {
-	check := checkDial()
+	check := newCheckDial()
 	for target, open := range map[string]bool{
 		"1.1.1.1:25": true, "1.1.1.1:443": true, "[2606:4700:4700::1111]:80": true,
 		"127.0.0.1:443": false, "10.0.0.1:443": false, "169.254.169.254:80": false, "168.63.129.16:80": false,

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"partneredge/edge/adminapi"
 	"partneredge/store"
 	"partneredge/wasm/abi"
 	"partneredge/wasm/apikey"
@@ -24,7 +25,7 @@ import (
 // it made has reached every node when its methods return.
 type adminFixture struct {
 	dev   *dev
-	admin *adminClient
+	admin *adminapi.Client
 
 	mu  sync.Mutex
 	ids map[string]string // of keys, by plaintext
@@ -32,14 +33,14 @@ type adminFixture struct {
 
 func newAdminFixture(d *dev) *adminFixture {
 	return &adminFixture{
-		dev: d, admin: newAdminClient(d.centre.AdminURL(), d.centre.Token()),
+		dev: d, admin: &adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token()},
 		ids: map[string]string{},
 	}
 }
 
 func (f *adminFixture) call(t testing.TB, method, path string, in, out any) {
 	t.Helper()
-	if err := f.admin.call(t.Context(), method, path, in, out); err != nil {
+	if err := f.admin.Call(t.Context(), method, path, in, out); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -101,7 +102,7 @@ func (f *adminFixture) scopeless(t testing.TB, account string, k contract.Key) s
 	var random [apikey.RandomSize]byte
 	_, _ = rand.Read(random[:])
 	plaintext := apikey.Mint(abi.Environment(k.Environment), &random)
-	key, err := f.dev.centre.db.CreateKey(t.Context(), store.Key{
+	key, err := f.dev.origin.db.CreateKey(t.Context(), store.Key{
 		AccountID: account, Environment: store.Environment(k.Environment), RateLimit: k.RateLimit,
 		Hash: sha256.Sum256([]byte(plaintext)), ExpiresAt: time.Now().Add(time.Hour),
 	})
@@ -215,7 +216,7 @@ func (f *adminFixture) Subscriptions(t testing.TB, account string) (list []contr
 // settle waits until the nodes know of every change there is.
 func (f *adminFixture) settle(t testing.TB) {
 	t.Helper()
-	_, latest, _, err := f.dev.centre.db.ChangesSince(t.Context(), math.MaxInt64, 1)
+	_, latest, _, err := f.dev.origin.db.ChangesSince(t.Context(), math.MaxInt64, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

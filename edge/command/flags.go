@@ -1,104 +1,43 @@
 package command
 
 import (
-	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
-// errHelp says that help was asked for, and given.
-var errHelp = errors.New("help was given")
-
-// flags are the flags of one verb.
-type flags struct {
-	*flag.FlagSet
-	usage  string
-	stderr io.Writer
+// logFlags are --log-level and --log-format.
+type logFlags struct {
 	level  slog.Level
 	format string
 }
 
-func newFlags(name, usage string, stderr io.Writer) *flags {
-	f := &flags{FlagSet: flag.NewFlagSet(name, flag.ContinueOnError), usage: usage, stderr: stderr}
-	f.SetOutput(io.Discard) // parse prints
-	return f
+func (l *logFlags) register(flags *pflag.FlagSet, level slog.Level) {
+	flags.TextVar(&l.level, "log-level", level, "least `LEVEL` that is logged: debug, info, warn, error")
+	flags.StringVar(&l.format, "log-format", "text", "`FORMAT` of the log on standard error: text or json")
 }
 
-// logging adds --log-level and --log-format.
-func (f *flags) logging(level slog.Level) {
-	f.level = level
-	f.TextVar(&f.level, "log-level", level, "least `LEVEL` that is logged: debug, info, warn, error")
-	f.StringVar(&f.format, "log-format", "text", "`FORMAT` of the log on standard error: text or json")
-}
-
-// parse reads args, all of which must be flags.
-func (f *flags) parse(args []string) error {
-	err := f.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		f.help()
-		return errHelp
-	case err != nil:
-		return usagef(f.hint(), "%s: %v", f.Name(), err)
-	case f.NArg() > 0:
-		return usagef(f.hint(), "%s: unexpected argument %q", f.Name(), f.Arg(0))
-	case f.format != "" && f.format != "text" && f.format != "json":
-		return usagef(f.hint(), "%s: --log-format is text or json, not %q", f.Name(), f.format)
+func (l *logFlags) logger(cmd *cobra.Command) (*slog.Logger, error) {
+	options := &slog.HandlerOptions{Level: l.level}
+	switch l.format {
+	case "json":
+		return slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), options)), nil
+	case "text":
+		return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), options)), nil
 	}
-	return nil
+	return nil, misused(cmd, "--log-format is text or json, not %q", l.format)
 }
 
-func (f *flags) hint() string { return fmt.Sprintf("run 'edge %s --help' to see its flags", f.Name()) }
-
-// required fails for the first of the named flags that was left empty.
-func (f *flags) required(names ...string) error {
-	for _, name := range names {
-		if f.Lookup(name).Value.String() == "" {
-			return usagef(f.hint(), "%s: --%s is missing", f.Name(), name)
-		}
-	}
-	return nil
-}
-
-func (f *flags) help() {
-	fmt.Fprintf(f.stderr, "Usage: %s\n", f.usage)
-	first := true
-	f.VisitAll(func(one *flag.Flag) {
-		if first {
-			fmt.Fprint(f.stderr, "\nFlags:\n")
-			first = false
-		}
-		name, text := flag.UnquoteUsage(one)
-		fmt.Fprintf(f.stderr, "  --%-26s %s", strings.TrimSpace(one.Name+" "+name), text)
-		if one.DefValue != "" && one.DefValue != "false" {
-			fmt.Fprintf(f.stderr, " (default %s)", one.DefValue)
-		}
-		fmt.Fprintln(f.stderr)
-	})
-}
-
-// logger is what --log-level and --log-format ask for.
-func (f *flags) logger() *slog.Logger {
-	options := &slog.HandlerOptions{Level: f.level}
-	if f.format == "json" {
-		return slog.New(slog.NewJSONHandler(f.stderr, options))
-	}
-	return slog.New(slog.NewTextHandler(f.stderr, options))
-}
-
-// given tells whether a flag was on the command line.
-func (f *flags) given(name string) (found bool) {
-	f.Visit(func(one *flag.Flag) { found = found || one.Name == name })
-	return found
-}
-
-// prefixes is a flag of networks in CIDR form, or single addresses: by comma, or
-// the flag again.
+// prefixes is the value of a flag of networks in CIDR form, or single addresses:
+// by comma, or the flag again.
 type prefixes []netip.Prefix
+
+func (p *prefixes) Type() string { return "prefixes" }
 
 func (p *prefixes) String() string {
 	var all []string
@@ -124,9 +63,10 @@ func (p *prefixes) Set(text string) error {
 	return nil
 }
 
-// names is a flag of words by comma; setting it again replaces them.
+// names is the value of a flag of words by comma; the flag again replaces them.
 type names []string
 
+func (n *names) Type() string   { return "names" }
 func (n *names) String() string { return strings.Join(*n, ",") }
 
 func (n *names) Set(text string) error {
@@ -136,30 +76,27 @@ func (n *names) Set(text string) error {
 		if !isName(one) {
 			return fmt.Errorf("%q is no name of lower-case letters, digits and dashes", one)
 		}
-		for _, have := range *n {
-			if have == one {
-				return fmt.Errorf("%q is named twice", one)
-			}
+		if slices.Contains(*n, one) {
+			return fmt.Errorf("%q is named twice", one)
 		}
 		*n = append(*n, one)
 	}
 	return nil
 }
 
-// hostNames is a flag of DNS names: by comma, or the flag again.
+// hostNames is the value of a flag of DNS names: by comma, or the flag again.
 type hostNames []string
 
+func (h *hostNames) Type() string   { return "hosts" }
 func (h *hostNames) String() string { return strings.Join(*h, ",") }
 
 func (h *hostNames) Set(text string) error {
 	for one := range strings.SplitSeq(text, ",") {
 		one = strings.ToLower(strings.TrimSpace(one))
-		for label := range strings.SplitSeq(one, ".") {
-			if !isName(strings.ReplaceAll(label, "_", "")) || strings.HasSuffix(label, "-") {
-				return fmt.Errorf("%q is no host name such as eu.example.com", one)
-			}
-		}
-		if !strings.Contains(one, ".") {
+		labels := strings.Split(one, ".")
+		if len(labels) < 2 || slices.ContainsFunc(labels, func(label string) bool {
+			return !isName(strings.ReplaceAll(label, "_", "")) || strings.HasSuffix(label, "-")
+		}) {
 			return fmt.Errorf("%q is no host name such as eu.example.com", one)
 		}
 		*h = append(*h, one)
@@ -167,7 +104,8 @@ func (h *hostNames) Set(text string) error {
 	return nil
 }
 
-// isName tells whether s may name a region: what is safe in a path and a label.
+// isName reports whether s may name a region: text that is safe in a path and a
+// label.
 func isName(s string) bool {
 	if s == "" || len(s) > 40 || s[0] == '-' {
 		return false

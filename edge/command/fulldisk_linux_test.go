@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"partneredge/edge/adminapi"
 	"partneredge/edge/disktest"
 )
 
@@ -83,10 +84,10 @@ func TestFullDiskOfOrigin(t *testing.T) {
 		var made struct {
 			ID string `json:"id"`
 		}
-		err := s.admin.call(t.Context(), "POST", "/accounts", map[string]any{
+		err := s.admin.Call(t.Context(), "POST", "/accounts", map[string]any{
 			"name": fmt.Sprint("Account ", i), "agent": map[string]string{"email": "dana@example.com", "full_name": "Dana Reyes"},
 		}, &made)
-		if refusal, ok := errors.AsType[*adminError](err); ok && refusal.status == http.StatusInternalServerError {
+		if refusal, ok := errors.AsType[*adminapi.Error](err); ok && refusal.Status == http.StatusInternalServerError {
 			refused = true
 		} else if err != nil {
 			t.Fatal(err)
@@ -107,7 +108,7 @@ func TestFullDiskOfOrigin(t *testing.T) {
 	s.startOrigin()
 	s.arrived(sent)
 	for _, id := range kept {
-		if known, err := exists(t.Context(), s.admin, "/accounts/"+id, id); err != nil || !known {
+		if err := s.admin.Call(t.Context(), "GET", "/accounts/"+id, nil, nil); err != nil {
 			t.Errorf("account %s, which was answered 201, is gone: %v", id, err)
 		}
 	}

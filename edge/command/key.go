@@ -3,43 +3,42 @@ package command
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"partneredge/edge/adminapi"
 )
 
-func keyOperations() []operation {
-	return []operation{
-		{name: "create", args: "ACCOUNT", summary: "make a key and print it, once", flags: func(o *operators) {
-			o.text("env", "live", "`ENVIRONMENT` of the key: live or test")
-			o.text("scopes", "read:agent,read:coaching,read:sentinels,write:webhooks,write:leads", "`SCOPES` by comma")
-			o.text("label", "", "`TEXT` to know the key by")
-			o.text("allow", "", "`NETWORKS` by comma that it may be used from (default any)")
-			o.Int("rate", 100, "`NUMBER` of requests a minute")
-			o.Duration("expires", 365*24*time.Hour, "`DURATION` until it expires")
-		}, run: func(ctx context.Context, o *operators) error {
-			return o.secret(ctx, "/accounts/"+url.PathEscape(o.args[0])+"/keys", map[string]any{
-				"environment": o.value("env"), "scopes": byComma(o.value("scopes")), "label": o.value("label"),
-				"ip_allowlist": byComma(o.value("allow")), "rate_limit": flagValue[int](o, "rate"),
-				"expires_at": time.Now().Add(flagValue[time.Duration](o, "expires")).UTC().Format(time.RFC3339),
-			}, "key")
-		}},
-		{name: "list", args: "ACCOUNT", summary: "list an account's keys, newest first", run: func(ctx context.Context, o *operators) error {
-			return o.all(ctx, "/accounts/"+url.PathEscape(o.args[0])+"/keys", "id", "environment", "state", "rate_limit", "expires_at", "label", "scopes")
-		}},
-		{name: "rotate", args: "KEY", summary: "make a key's successor and print it, once", flags: func(o *operators) {
-			o.Duration("grace", 7*24*time.Hour, "`DURATION` that the old key still goes on for")
-		}, run: func(ctx context.Context, o *operators) error {
-			return o.secret(ctx, "/keys/"+url.PathEscape(o.args[0])+"/rotate",
-				map[string]int64{"grace_seconds": int64(flagValue[time.Duration](o, "grace") / time.Second)}, "key")
-		}},
-		{name: "revoke", args: "KEY", summary: "end a key at once", run: func(ctx context.Context, o *operators) error {
-			return o.one(ctx, http.MethodPost, "/keys/"+url.PathEscape(o.args[0])+"/revoke", nil, "id", "state", "revoked_at")
-		}},
-	}
+func newKey() *cobra.Command {
+	return newGroup("key", "make, list, rotate and revoke partners' keys",
+		newAdminCommand("create ACCOUNT", "make a key and print it, once", defineKeyCreate),
+		newListCommand("list ACCOUNT", "list an account's keys, newest first", "/accounts/%s/keys",
+			"id", "environment", "state", "rate_limit", "expires_at", "label", "scopes"),
+		newAdminCommand("rotate KEY", "make a key's successor and print it, once", func(flags *pflag.FlagSet) handler {
+			grace := flags.Duration("grace", 7*24*time.Hour, "`DURATION` that the old key still goes on for")
+			return func(ctx context.Context, c *invocation) error {
+				seconds := int64(*grace / time.Second)
+				return c.secret(ctx, c.path("/keys/%s/rotate"), adminapi.Rotation{GraceSeconds: &seconds}, "key")
+			}
+		}),
+		newRecordCommand("revoke KEY", "end a key at once", http.MethodPost, "/keys/%s/revoke", nil, "id", "state", "revoked_at"),
+	)
 }
 
-// byComma are the words of a list; none of an empty one.
-func byComma(s string) []string {
-	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
+func defineKeyCreate(flags *pflag.FlagSet) handler {
+	environment := flags.String("env", "live", "`ENVIRONMENT` of the key: live or test")
+	scopes := flags.String("scopes", strings.Join(adminapi.Scopes(), ","), "`SCOPES` by comma")
+	label := flags.String("label", "", "`TEXT` to know the key by")
+	allow := flags.String("allow", "", "`NETWORKS` by comma that it may be used from (default any)")
+	rate := flags.Int64("rate", 100, "`NUMBER` of requests a minute")
+	expires := flags.Duration("expires", 365*24*time.Hour, "`DURATION` until it expires")
+	return func(ctx context.Context, c *invocation) error {
+		until := time.Now().Add(*expires).UTC().Format(time.RFC3339)
+		return c.secret(ctx, c.path("/accounts/%s/keys"), adminapi.NewKey{
+			Environment: environment, Scopes: byComma(*scopes), Label: label, IPAllowlist: byComma(*allow), RateLimit: rate, ExpiresAt: &until,
+		}, "key")
+	}
 }

@@ -128,7 +128,7 @@ func TestNodeSaysWhatKeepsItFromItsOrigin(t *testing.T) {
 		})
 	}
 	good.start("--origin-ca", cert)
-	newcomer := newKey(t, s.admin, s.account, 100)
+	newcomer := makeKey(t, s.admin, s.account, 100)
 	await(t, "the node to serve", func() bool { return good.get(newcomer.Plaintext) == http.StatusOK })
 	good.terminate()
 	s.origin.terminate()
@@ -140,7 +140,7 @@ func (s *site) revokeNode(name string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if err := s.admin.call(s.t.Context(), "POST", "/nodes/"+id+"/revoke", nil, nil); err != nil {
+	if err := s.admin.Call(s.t.Context(), "POST", "/nodes/"+id+"/revoke", nil, nil); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -157,7 +157,7 @@ func holding(t *testing.T, s *site) *held {
 	t.Helper()
 	n := &held{regional: enrolled(t, s.admin, filepath.Join(s.dir, "node"), "eu", s.ready.NATSURL), s: s}
 	n.start("--log-level", "debug")
-	n.key = newKey(t, s.admin, s.account, 10_000)
+	n.key = makeKey(t, s.admin, s.account, 10_000)
 	await(t, "the key to be known", func() bool { return n.get(n.key.Plaintext) == http.StatusOK })
 	return n
 }

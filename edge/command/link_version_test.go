@@ -79,7 +79,7 @@ func TestVersionsApart(t *testing.T) {
 	seldomWarns(t, n.process, began, tooFar)
 	seldomWarns(t, s.origin, began, fmt.Sprintf("speaks version %d, too far from this origin's %d", wire.Version, wire.Version+2))
 	n.serves()
-	unknown := newKey(t, s.admin, s.account, 100)
+	unknown := makeKey(t, s.admin, s.account, 100)
 	if status := n.get(unknown.Plaintext); status != http.StatusInternalServerError {
 		t.Errorf("a key that the node cannot ask for: %d", status)
 	}
@@ -109,7 +109,7 @@ func TestVersionsApart(t *testing.T) {
 func (n *held) works() {
 	n.t.Helper()
 	nodeSaid, originSaid := len(n.out.String()), len(n.s.origin.out.String())
-	fresh := newKey(n.t, n.s.admin, n.s.account, 100)
+	fresh := makeKey(n.t, n.s.admin, n.s.account, 100)
 	await(n.t, "a new key to be asked for", func() bool { return n.get(fresh.Plaintext) == http.StatusOK })
 	n.serves()
 	n.s.arrived(n.sent)

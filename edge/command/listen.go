@@ -17,6 +17,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"partneredge/edge/adminapi"
+	"partneredge/edge/command/output"
 	"partneredge/edge/webhook/signature"
 	"partneredge/store"
 )
@@ -24,74 +28,81 @@ import (
 // forwardTime is how long a receiver has to answer.
 const forwardTime = 10 * time.Second
 
+func newListen() *cobra.Command {
+	var admin adminFlags
+	var account, events string
+	var since time.Duration
+	l := &listener{seen: make(map[string]bool)}
+	cmd := newCommand("listen [--events TYPES] [--forward URL]", "show an account's events here, signed and verified, and forward them", nil)
+	flags := cmd.Flags()
+	admin.register(flags)
+	flags.StringVar(&account, "account", "", "`ID` of the account (default: that of the edge dev of --data)")
+	flags.StringVar(&events, "events", "", "event `TYPES` by comma (default all)")
+	flags.DurationVar(&since, "since", 0, "begin with the events of this `DURATION` before now, 1h at most")
+	flags.StringVar(&l.forward, "forward", "", "`URL` that each event is posted to, such as http://localhost:3000/hook")
+	flags.StringVar(&l.secret, "secret", "", "`TEXT` of the signing secret (default: a new one, printed at the start)")
+	flags.BoolVar(&l.json, "json", false, "print JSON, one object a line")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		l.out, l.stderr, l.colours = cmd.OutOrStdout(), cmd.ErrOrStderr(), output.ColoursOf(cmd.OutOrStdout())
+		if l.forward != "" && !isHTTP(l.forward) {
+			return misused(cmd, "--forward %q is no address such as http://localhost:3000/hook", l.forward)
+		}
+		if since < 0 || since > time.Hour {
+			return misused(cmd, "--since must be from 0 to 1h")
+		}
+		client, err := admin.client()
+		if err != nil {
+			return err
+		}
+		if account == "" {
+			var dev devReady
+			if admin.data == "" || readJSON(filepath.Join(admin.data, "dev.json"), &dev) != nil {
+				return misused(cmd, "--account is missing")
+			}
+			account = dev.AccountID
+		}
+		query := url.Values{}
+		if events != "" {
+			query.Set("types", events)
+		}
+		if since > 0 {
+			query.Set("since", time.Now().Add(-since).UTC().Format(time.RFC3339Nano))
+		}
+		return adminHint(l.run(cmd.Context(), client, account, query))
+	}
+	return cmd
+}
+
 // listener relays an account's events to a developer's own machine.
 type listener struct {
 	out, stderr io.Writer
-	show        colours
+	colours     output.Colours
 	json        bool
-	secret      string
-	forward     string // "": only shown
-	client      *http.Client
-	seen        map[string]bool
-	now         func() time.Time
+	secret      string // "": run makes one
+	forward     string // "": the events are only shown
+	http        *http.Client
+	seen        map[string]bool // ids of events
 }
 
-func runListen(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := newFlags("listen", "edge listen [--events TYPES] [--forward URL] [flags]", stderr)
-	address := f.String("admin", "", "`URL` of the origin's admin API (default $EDGE_ADMIN_URL)")
-	tokenFile := f.String("token-file", "", "`FILE` with an admin token (default $EDGE_ADMIN_TOKEN_FILE)")
-	data := f.String("data", "", "`DIR` of an `edge dev` or `edge origin` that runs here, in place of --admin and --token-file")
-	account := f.String("account", "", "`ID` of the account (default: that of the edge dev of --data)")
-	events := f.String("events", "", "event `TYPES` by comma (default all)")
-	since := f.Duration("since", 0, "begin with the events of this `DURATION` before now, 1h at most")
-	l := &listener{out: stdout, stderr: stderr, show: coloursOf(stdout), seen: make(map[string]bool), now: time.Now}
-	f.StringVar(&l.forward, "forward", "", "`URL` that each event is posted to, such as http://localhost:3000/hook")
-	f.StringVar(&l.secret, "secret", "", "`TEXT` of the signing secret (default: a new one, printed at the start)")
-	f.BoolVar(&l.json, "json", false, "print JSON, one object a line")
-	if err := f.parse(args); err != nil {
-		return err
-	}
-	if u, err := url.Parse(l.forward); l.forward != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-		return usagef(f.hint(), "listen: --forward %q is no address such as http://localhost:3000/hook", l.forward)
-	}
-	if *since < 0 || *since > time.Hour {
-		return usagef(f.hint(), "listen: --since must be from 0 to 1h")
-	}
-	admin, err := findAdmin(*data, *address, *tokenFile)
-	if err != nil {
-		return err
-	}
-	if *account == "" {
-		var dev devReady
-		if *data == "" || readJSON(filepath.Join(*data, "dev.json"), &dev) != nil {
-			return usagef(f.hint(), "listen: --account is missing")
-		}
-		*account = dev.AccountID
-	}
+func (l *listener) run(ctx context.Context, admin *adminapi.Client, account string, query url.Values) error {
 	if l.secret == "" {
 		var random [32]byte
 		_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
 		l.secret = hex.EncodeToString(random[:])
 	}
-	l.client = newForwardClient()
-	defer l.client.CloseIdleConnections()
-	l.greet(*account)
-	query := url.Values{}
-	if *events != "" {
-		query.Set("types", *events)
-	}
-	if *since > 0 {
-		query.Set("since", time.Now().Add(-*since).UTC().Format(time.RFC3339Nano))
-	}
-	path := "/accounts/" + url.PathEscape(*account) + "/events"
+	l.http = newForwardClient()
+	defer l.http.CloseIdleConnections()
+	fmt.Fprintf(l.stderr, "events of %s, forwarded to %s\nsigning secret: %s\nCtrl-C ends it.\n",
+		account, cmp.Or(l.forward, "nowhere: --forward URL posts them"), l.secret)
+	path := "/accounts/" + url.PathEscape(account) + "/events"
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
-	return adminHint(admin.follow(ctx, path, func(s streamed) error { return l.event(ctx, s) }, l.lost))
+	return admin.Follow(ctx, path, func(e adminapi.Event) error { return l.handle(ctx, e) }, reconnecting(l.stderr))
 }
 
-// newForwardClient posts as the webhook sender does: a redirect is an answer,
-// and no proxy is asked.
+// newForwardClient makes a client that posts as the webhook sender does: it does
+// not follow redirects, and asks no proxy.
 func newForwardClient() *http.Client {
 	return &http.Client{
 		Timeout:       forwardTime,
@@ -100,17 +111,8 @@ func newForwardClient() *http.Client {
 	}
 }
 
-func (l *listener) greet(account string) {
-	to := cmp.Or(l.forward, "nowhere: --forward URL posts them")
-	fmt.Fprintf(l.stderr, "events of %s, forwarded to %s\nsigning secret: %s\nCtrl-C ends it.\n", account, to, l.secret)
-}
-
-func (l *listener) lost(err error, wait time.Duration) {
-	fmt.Fprintf(l.stderr, "edge: %v; trying again in %s\n", err, wait)
-}
-
-// heard is an event as it is shown.
-type heard struct {
+// relayed is an event in the output.
+type relayed struct {
 	At       time.Time       `json:"at"`
 	ID       string          `json:"id"`
 	Type     string          `json:"type"`
@@ -121,23 +123,23 @@ type heard struct {
 	Body     json.RawMessage `json:"body"`
 }
 
-// event signs an event as a delivery is, verifies that as a receiver does, and
+// handle signs an event as a delivery, verifies that as a receiver does, and
 // forwards it.
-func (l *listener) event(ctx context.Context, s streamed) error {
-	if l.seen[s.id] { // a stream that goes on may repeat some
+func (l *listener) handle(ctx context.Context, e adminapi.Event) error {
+	if l.seen[e.ID] { // a stream that goes on may repeat some
 		return nil
 	}
-	if len(l.seen) >= 100_000 { // long ago
+	if len(l.seen) >= 100_000 { // a stream repeats no event that old
 		clear(l.seen)
 	}
-	l.seen[s.id] = true
-	at := l.now()
-	req, err := l.request(ctx, s, at)
+	l.seen[e.ID] = true
+	at := time.Now()
+	req, err := l.request(ctx, e, at)
 	if err != nil {
 		return err
 	}
-	h := heard{At: at.UTC(), ID: s.id, Type: s.name, Body: s.data}
-	err = signature.Verify(req.Header.Get(signature.Header), s.data, signature.DefaultTolerance, at, l.secret)
+	h := relayed{At: at.UTC(), ID: e.ID, Type: e.Name, Body: e.Data}
+	err = signature.Verify(req.Header.Get(signature.Header), e.Data, signature.DefaultTolerance, at, l.secret)
 	h.Verified = err == nil
 	if l.forward != "" {
 		l.post(req, &h)
@@ -151,37 +153,38 @@ func (l *listener) event(ctx context.Context, s streamed) error {
 	return l.print(h)
 }
 
-// request carries the headers of the contract.
-func (l *listener) request(ctx context.Context, s streamed, at time.Time) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, cmp.Or(l.forward, "http://localhost/"), bytes.NewReader(s.data))
+// request returns the request of a delivery, with the headers of the contract.
+func (l *listener) request(ctx context.Context, e adminapi.Event, at time.Time) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, cmp.Or(l.forward, "http://localhost/"), bytes.NewReader(e.Data))
 	if err != nil {
 		return nil, err
 	}
 	for name, value := range map[string]string{
 		"Content-Type": "application/json", "User-Agent": "Svc-Webhooks/2",
-		signature.Header: signature.Sign(at, s.data, l.secret), "X-Svc-Timestamp": strconv.FormatInt(at.Unix(), 10),
-		"X-Svc-Event": s.name, "X-Svc-Event-Id": s.id, "X-Svc-Delivery-Id": store.NewID("dlv", at),
+		signature.Header: signature.Sign(at, e.Data, l.secret), "X-Svc-Timestamp": strconv.FormatInt(at.Unix(), 10),
+		"X-Svc-Event": e.Name, "X-Svc-Event-Id": e.ID, "X-Svc-Delivery-Id": store.NewID("dlv", at),
 	} {
 		req.Header.Set(name, value)
 	}
 	return req, nil
 }
 
-func (l *listener) post(req *http.Request, h *heard) {
+func (l *listener) post(req *http.Request, h *relayed) {
 	began := time.Now()
-	resp, err := l.client.Do(req)
+	resp, err := l.http.Do(req)
 	if err == nil {
 		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20)) // so that the connection is used again
 		resp.Body.Close()
 		h.Status = &resp.StatusCode
 	} else {
-		h.Error = plainly(err)
+		h.Error = withoutURL(err)
 	}
 	h.Latency = float64(time.Since(began).Microseconds()) / 1000
 }
 
-// plainly is an error without the request that it names first.
-func plainly(err error) string {
+// withoutURL describes an error of a request without the method and the URL that
+// it begins with.
+func withoutURL(err error) string {
 	var of *url.Error
 	if errors.As(err, &of) {
 		if of.Timeout() && !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -192,23 +195,23 @@ func plainly(err error) string {
 	return err.Error()
 }
 
-func (l *listener) print(h heard) error {
-	verified := l.show.good("verified")
+func (l *listener) print(h relayed) error {
+	verified := l.colours.Good("verified")
 	if !h.Verified {
-		verified = l.show.bad("not verified")
+		verified = l.colours.Bad("not verified")
 	}
 	forwarded := ""
 	switch {
 	case h.Status != nil:
-		paint := l.show.bad
+		paint := l.colours.Bad
 		if *h.Status/100 == 2 {
-			paint = l.show.good
+			paint = l.colours.Good
 		}
 		forwarded = fmt.Sprintf("  %s in %.0f ms", paint(strconv.Itoa(*h.Status)), h.Latency)
 	case h.Error != "":
-		forwarded = "  " + l.show.bad(h.Error)
+		forwarded = "  " + l.colours.Bad(h.Error)
 	}
-	_, err := fmt.Fprintf(l.out, "%s  %s  %s  %s%s\n  %s\n", l.show.faint(h.At.Local().Format(time.TimeOnly)), h.Type, h.ID, verified, forwarded,
-		l.show.faint(string(h.Body)))
+	_, err := fmt.Fprintf(l.out, "%s  %s  %s  %s%s\n  %s\n", l.colours.Faint(h.At.Local().Format(time.TimeOnly)), h.Type, h.ID, verified, forwarded,
+		l.colours.Faint(string(h.Body)))
 	return err
 }

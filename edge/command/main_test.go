@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 func program() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
-	code := Main(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	code := Main(ctx, "test", os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }

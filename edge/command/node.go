@@ -11,98 +11,117 @@ import (
 	"path/filepath"
 	"time"
 
+	"aead.dev/minisign"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"partneredge/edge/command/output"
 	"partneredge/edge/gotuning"
 	"partneredge/edge/node"
 	"partneredge/edge/node/replication/link"
+	"partneredge/edge/release"
 	"partneredge/edge/webhook"
 )
 
-// nodeReady is DIR/node.json, there while the node is up.
+// nodeReady is the content of DIR/node.json, which is there while the node is up.
 type nodeReady struct {
 	Region     string `json:"region"`
 	BaseURL    string `json:"base_url"`
 	MetricsURL string `json:"metrics_url"`
 }
 
-func runNode(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
-	f := newFlags("node", "edge node --data DIR --region R --listen ADDR --metrics ADDR --origin NATS_URL --credentials FILE [flags]", stderr)
-	c := node.Config{Version: version, CheckDial: checkDial()}
-	var proxies prefixes
-	var releases releaseTrust
-	f.StringVar(&c.Data, "data", "", "`DIR` of the node's state")
-	f.StringVar(&c.Region, "region", "", "`NAME` of the region it stands in")
-	f.StringVar(&c.Listen, "listen", "127.0.0.1:8080", "`ADDR` (host:port) of the partner API")
-	f.StringVar(&c.Metrics, "metrics", "127.0.0.1:9090", "`ADDR` (host:port) of /metrics, /healthz and /readyz; not for the world")
-	f.StringVar(&c.Origin, "origin", "", "NATS `URL` of the origin, or several by comma")
-	f.StringVar(&c.OriginCA, "origin-ca", "", "PEM `FILE` of who signs the origin's certificate (default: the system's)")
-	f.StringVar(&c.Credentials, "credentials", "", "`FILE` with the credentials that the origin gave at enrolment")
-	f.StringVar(&c.Modules, "modules", "", "`DIR` of the modules and their manifests (default: modules beside the program)")
-	releases.flags(f)
-	f.StringVar(&c.Cache, "cache", "", "`DIR` of compiled modules, for nodes of one owner to share (default: DIR/cache of --data)")
-	f.StringVar(&c.TLSCert, "tls-cert", "", "PEM `FILE`: the partner API's certificate, read again when it changes")
-	f.StringVar(&c.TLSKey, "tls-key", "", "PEM `FILE`: its key")
-	var hosts hostNames
-	f.Var(&hosts, "acme-host", "`NAME` that a certificate is got for from an ACME authority, which must reach --listen as its port 443; may be given again")
-	f.StringVar(&c.ACME.Dir, "acme-dir", "", "`DIR` of the ACME account's key and the certificates (default: DIR/acme of --data)")
-	f.StringVar(&c.ACME.URL, "acme-url", "", "`URL` of the ACME authority's directory (default: Let's Encrypt's)")
-	f.StringVar(&c.ACME.CA, "acme-ca", "", "PEM `FILE` of who signs the ACME authority's own certificate (default: the system's)")
-	f.StringVar(&c.ACME.Email, "acme-email", "", "`ADDRESS` that the ACME authority may write to")
-	f.Var(&proxies, "trusted-proxies", "`CIDR` of proxies whose X-Forwarded-For counts; may be given again (default: none)")
-	f.DurationVar(&c.MaxStale, "max-stale", time.Hour, "`DURATION` for which records are trusted when the origin is not heard")
-	var traces traceConfig
-	traces.traceFlags(f)
-	f.logging(slog.LevelInfo)
-	if err := f.parse(args); err != nil {
-		return err
-	}
-	if err := f.required("data", "region", "origin", "credentials"); err != nil {
-		return err
-	}
-	if !isName(c.Region) {
-		return usagef(f.hint(), "node: --region %q is no name of lower-case letters, digits and dashes", c.Region)
-	}
-	if (c.TLSCert == "") != (c.TLSKey == "") {
-		return usagef(f.hint(), "node: --tls-cert and --tls-key go together")
-	}
-	if err := traces.check(f); err != nil {
-		return err
-	}
-	if len(hosts) > 0 && c.TLSCert != "" {
-		return usagef(f.hint(), "node: --acme-host and --tls-cert exclude each other")
-	}
-	c.ACME.Hosts = hosts
-	if c.MaxStale <= 0 {
-		return usagef(f.hint(), "node: --max-stale must be more than 0")
-	}
-	if c.Modules, err = modulesDir(c.Modules); err != nil {
-		return err
-	}
-	if c.ReleaseKeys, err = releases.keys(); err != nil {
-		return err
-	}
-	c.MinRelease = releases.least
-	c.TrustedProxies = proxies
-	c.Log = f.logger()
+// nodeFlags are the flags of edge node.
+type nodeFlags struct {
+	node.Config
+	proxies  prefixes
+	hosts    hostNames
+	releases releaseFlags
+	traces   traceFlags
+	logs     logFlags
+}
 
-	release, err := lockDir(c.Data)
+func newNode() *cobra.Command {
+	var f nodeFlags
+	cmd := newCommand("node --data DIR --region R --listen ADDR --metrics ADDR --origin NATS_URL --credentials FILE",
+		"run a regional node: the partner API", func(cmd *cobra.Command, _ []string) error {
+			if err := f.complete(cmd); err != nil {
+				return err
+			}
+			return f.run(cmd.Context(), cmd.OutOrStdout())
+		})
+	flags := cmd.Flags()
+	flags.StringVar(&f.Data, "data", "", "`DIR` of the node's state")
+	flags.StringVar(&f.Region, "region", "", "`NAME` of the region it stands in")
+	flags.StringVar(&f.Listen, "listen", "127.0.0.1:8080", "`ADDR` (host:port) of the partner API")
+	flags.StringVar(&f.Metrics, "metrics", "127.0.0.1:9090", "`ADDR` (host:port) of /metrics, /healthz and /readyz; not for the world")
+	flags.StringVar(&f.Origin, "origin", "", "NATS `URL` of the origin, or several by comma")
+	flags.StringVar(&f.OriginCA, "origin-ca", "", "PEM `FILE` of who signs the origin's certificate (default: the system's)")
+	flags.StringVar(&f.Credentials, "credentials", "", "`FILE` with the credentials that the origin gave at enrolment")
+	flags.StringVar(&f.Modules, "modules", "", "`DIR` of the modules and their manifests (default: modules beside the program)")
+	f.releases.register(flags)
+	flags.StringVar(&f.Cache, "cache", "", "`DIR` of compiled modules, for nodes of one owner to share (default: DIR/cache of --data)")
+	flags.StringVar(&f.TLSCert, "tls-cert", "", "PEM `FILE`: the partner API's certificate, read again when it changes")
+	flags.StringVar(&f.TLSKey, "tls-key", "", "PEM `FILE`: its key")
+	flags.Var(&f.hosts, "acme-host", "`NAME` that a certificate is got for from an ACME authority, which must reach --listen as its port 443; may be given again")
+	flags.StringVar(&f.ACME.Dir, "acme-dir", "", "`DIR` of the ACME account's key and the certificates (default: DIR/acme of --data)")
+	flags.StringVar(&f.ACME.URL, "acme-url", "", "`URL` of the ACME authority's directory (default: Let's Encrypt's)")
+	flags.StringVar(&f.ACME.CA, "acme-ca", "", "PEM `FILE` of who signs the ACME authority's own certificate (default: the system's)")
+	flags.StringVar(&f.ACME.Email, "acme-email", "", "`ADDRESS` that the ACME authority may write to")
+	flags.Var(&f.proxies, "trusted-proxies", "`CIDR` of proxies whose X-Forwarded-For counts; may be given again (default: none)")
+	flags.DurationVar(&f.MaxStale, "max-stale", time.Hour, "`DURATION` for which records are trusted when the origin is not heard")
+	f.traces.register(flags)
+	f.logs.register(flags, slog.LevelInfo)
+	return cmd
+}
+
+// complete validates the flags and completes the Config.
+func (f *nodeFlags) complete(cmd *cobra.Command) (err error) {
+	if f.Log, err = f.logs.logger(cmd); err != nil {
+		return err
+	}
+	if err := required(cmd, "data", "region", "origin", "credentials"); err != nil {
+		return err
+	}
+	switch {
+	case !isName(f.Region):
+		return misused(cmd, "--region %q is no name of lower-case letters, digits and dashes", f.Region)
+	case (f.TLSCert == "") != (f.TLSKey == ""):
+		return misused(cmd, "--tls-cert and --tls-key go together")
+	case len(f.hosts) > 0 && f.TLSCert != "":
+		return misused(cmd, "--acme-host and --tls-cert exclude each other")
+	case f.MaxStale <= 0:
+		return misused(cmd, "--max-stale must be more than 0")
+	}
+	if err := f.traces.validate(cmd); err != nil {
+		return err
+	}
+	f.ACME.Hosts, f.TrustedProxies = f.hosts, f.proxies
+	f.Version, f.CheckDial = cmd.Root().Version, newCheckDial()
+	f.MinRelease = f.releases.least
+	if f.ReleaseKeys, err = f.releases.keys(); err != nil {
+		return err
+	}
+	f.Modules, err = modulesDir(f.Modules)
+	return err
+}
+
+func (f *nodeFlags) run(ctx context.Context, stdout io.Writer) (err error) {
+	unlock, err := lockData(f.Data, "node.json")
 	if err != nil {
 		return err
 	}
-	defer release()
-	ready := filepath.Join(c.Data, "node.json")
-	_ = os.Remove(ready) // an earlier process may have been killed
-
+	defer unlock()
 	var stopTraces func() error
-	if c.Tracer, stopTraces, err = traces.start(ctx, "edge-node", c.Region, c.Log); err != nil {
+	if f.Tracer, stopTraces, err = f.traces.start(ctx, "edge-node", f.Version, f.Region, f.Log); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopTraces()) }() // after the node
 
-	progress := newProgress(stdout)
-	c.Progress = progress.module
+	compiling := output.NewCompiling(stdout)
+	f.Progress = compiling.Module
 	defer gotuning.Start(ctx)()
-	n, err := node.Start(ctx, c)
-	progress.done(err == nil)
+	n, err := node.Start(ctx, f.Config)
+	compiling.Done(err == nil)
 	if err != nil {
 		return linkHint(err)
 	}
@@ -112,7 +131,8 @@ func runNode(ctx context.Context, args []string, stdout, stderr io.Writer) (err 
 		defer cancel()
 		err = errors.Join(err, n.Stop(stopping))
 	}()
-	if err := writeJSON(ready, nodeReady{c.Region, n.URL(), n.MetricsURL() + "/metrics"}); err != nil {
+	ready := filepath.Join(f.Data, "node.json")
+	if err := writeJSON(ready, nodeReady{f.Region, n.URL(), n.MetricsURL() + "/metrics"}); err != nil {
 		return fmt.Errorf("writing %s: %w", ready, err)
 	}
 	defer os.Remove(ready)
@@ -121,11 +141,11 @@ func runNode(ctx context.Context, args []string, stdout, stderr io.Writer) (err 
 	return nil
 }
 
-// linkHint adds what to do about a node that cannot work with its origin.
+// linkHint adds advice to the error of a node that cannot work with its origin.
 func linkHint(err error) error {
 	for _, h := range []struct {
-		kind error
-		hint string
+		kind   error
+		advice string
 	}{
 		{link.ErrCredentials, "enrol the node with POST /admin/v1/nodes, and write the answer's credentials, as they are, to the file of --credentials"},
 		{link.ErrNotEnrolled, "is --origin the one that the node was enrolled at? Enrol it there again if it was revoked or the origin's data is new, and give the new --credentials"},
@@ -134,20 +154,20 @@ func linkHint(err error) error {
 		{node.ErrNoOrigin, "does the origin run, and is --origin the address of its NATS?"},
 	} {
 		if errors.Is(err, h.kind) {
-			return hint(err, "%s", h.hint)
+			return hint(err, "%s", h.advice)
 		}
 	}
 	return err
 }
 
-// checkDial lets modules connect where webhooks may go, on whatever port their
-// manifests name.
-func checkDial() func(netip.AddrPort) error {
+// newCheckDial returns a check that lets modules connect to the addresses that
+// webhooks may be delivered to, on any port that their manifests name.
+func newCheckDial() func(netip.AddrPort) error {
 	guard := webhook.NewGuard(webhook.GuardConfig{})
 	return func(addr netip.AddrPort) error { return guard.CheckAddr(addr.Addr()) }
 }
 
-// modulesDir is dir, or the folder modules beside the program.
+// modulesDir returns dir, or the folder modules beside the program.
 func modulesDir(dir string) (string, error) {
 	if dir == "" {
 		program, err := os.Executable()
@@ -160,4 +180,21 @@ func modulesDir(dir string) (string, error) {
 		return "", hint(fmt.Errorf("finding the modules: none in %s", dir), "run 'make modules', or name their folder with --modules")
 	}
 	return dir, nil
+}
+
+// releaseFlags name the releases that a node runs. Nothing but its own flags can
+// change that.
+type releaseFlags struct{ keyFile, least string }
+
+func (r *releaseFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&r.keyFile, "release-keys", "", "`FILE` of the operators' minisign public keys, one a line: releases that none of them signed are refused (default: all are)")
+	flags.StringVar(&r.least, "min-release", "", "least `VERSION` of a release that is run (default: any)")
+}
+
+func (r *releaseFlags) keys() ([]minisign.PublicKey, error) {
+	if r.keyFile == "" {
+		return nil, nil
+	}
+	keys, err := release.ReadKeys(r.keyFile)
+	return keys, hint(err, "minisign -G makes a pair of keys; give the public one")
 }

@@ -262,7 +262,7 @@ func needShell(t *testing.T) {
 // connected waits until an origin hears a node of each region.
 func (h *hosts) connected(host string, regions ...string) {
 	h.t.Helper()
-	admin, err := findLocal(h.path(host, "var/lib/edge-origin"))
+	admin, err := localClient(h.path(host, "var/lib/edge-origin"))
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -273,7 +273,7 @@ func (h *hosts) connected(host string, regions ...string) {
 				Connected bool   `json:"connected"`
 			} `json:"items"`
 		}
-		if err := admin.call(h.t.Context(), "GET", "/nodes", nil, &page); err != nil {
+		if err := admin.Call(h.t.Context(), "GET", "/nodes", nil, &page); err != nil {
 			return false
 		}
 		var up []string
@@ -336,11 +336,11 @@ func TestOperationsManyOrigins(t *testing.T) {
 			h.systemctl("first", "start", "edge-origin") // as systemd does once more
 		}
 	}
-	first, err := findLocal(h.path("first", "var/lib/edge-origin"))
+	first, err := localClient(h.path("first", "var/lib/edge-origin"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := findLocal(h.path("second", "var/lib/edge-origin"))
+	second, err := localClient(h.path("second", "var/lib/edge-origin"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +355,7 @@ func TestOperationsManyOrigins(t *testing.T) {
 		"--origin", "nats://"+h.port("10.0.0.12:4222"), "--credentials", credentials, "--modules", h.modules, "--cache", h.cache)
 	h.connected("first", "eu")
 	h.connected("second", "eu")
-	made, err := openTenant(t.Context(), first, filepath.Join(t.TempDir(), "keys.json"))
+	made, err := openDevAccount(t.Context(), first, filepath.Join(t.TempDir(), "keys.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

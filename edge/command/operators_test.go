@@ -3,12 +3,16 @@ package command
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // scriptCode is `code N COMMAND…`: the command has to end with this exit code.
@@ -59,6 +63,14 @@ func TestCompletionRuns(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Fatal(err) // which the project's own scripts need as well
 	}
+	completion, err := exec.Command("edge", "completion", "bash").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Of the package bash-completion, which need not be there.
+	const stub = `_get_comp_words_by_ref() { words=("${COMP_WORDS[@]}"); cword=$COMP_CWORD; cur=${words[cword]}; prev=${words[cword-1]}; }
+compopt() { :; }
+`
 	for typed, want := range map[string]string{
 		"edge acc":                  "account",
 		"edge key ro":               "rotate",
@@ -67,8 +79,8 @@ func TestCompletionRuns(t *testing.T) {
 		"edge key create acc_1 --r": "--rate",
 	} {
 		words := strings.Fields(typed)
-		script := completion("bash") + "\nCOMP_WORDS=(" + strings.Join(words, " ") + ")\nCOMP_CWORD=" + strconv.Itoa(len(words)-1) +
-			"\n_edge\nprintf '%s\\n' \"${COMPREPLY[@]}\"\n"
+		script := stub + string(completion) + "\nCOMP_WORDS=(" + strings.Join(words, " ") + ")\nCOMP_CWORD=" + strconv.Itoa(len(words)-1) +
+			"\n__start_edge\nprintf '%s\\n' \"${COMPREPLY[@]}\"\n"
 		out, err := exec.Command("bash", "-c", script).CombinedOutput()
 		if err != nil || strings.TrimSpace(string(out)) != want {
 			t.Errorf("%s: %q, %v, want %q", typed, out, err, want)
@@ -76,15 +88,39 @@ func TestCompletionRuns(t *testing.T) {
 	}
 }
 
-// TestManual: the page names every verb, and holds no macro that man(7) does
-// not have.
-func TestManual(t *testing.T) {
-	page := manPage()
-	for _, v := range verbs() {
-		if !strings.Contains(page, ".SS edge "+v.name) {
-			t.Errorf("the manual lacks %s", v.name)
+// TestEveryFlagIsDocumented holds the manual and the completion to the commands
+// and their flags.
+func TestEveryFlagIsDocumented(t *testing.T) {
+	root := newRoot("test")
+	page := manual(root)
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		path := strings.Fields(cmd.CommandPath())
+		if heading := roff(cmd.CommandPath()); cmd.HasParent() && !strings.Contains(page, ".SS "+heading+"\n") && !regexp.MustCompile(`(?m)^\.B `+regexp.QuoteMeta(heading)+`( |$)`).MatchString(page) {
+			t.Errorf("the manual lacks %s", cmd.CommandPath())
 		}
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		var offered strings.Builder
+		if code := Main(t.Context(), "test", append(append([]string{"__complete"}, path[1:]...), "--"), &offered, io.Discard); code != 0 {
+			t.Fatalf("completing %q: exit code %d", path, code)
+		}
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if !strings.Contains(page, "\n.B "+roff("--"+f.Name)) {
+				t.Errorf("the manual lacks --%s of %s", f.Name, cmd.CommandPath())
+			}
+			if !regexp.MustCompile(`(?m)^--` + f.Name + `\b`).MatchString(offered.String()) {
+				t.Errorf("the completion lacks --%s of %s", f.Name, cmd.CommandPath())
+			}
+		})
 	}
+	walk(root)
+}
+
+// TestManual: the page holds no macro that man(7) does not have.
+func TestManual(t *testing.T) {
+	page := manual(newRoot("test"))
 	for line := range strings.Lines(page) {
 		macro, _, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch macro {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"partneredge/edge/adminapi"
 	"partneredge/store/central/centraltest"
 )
 
@@ -13,7 +14,7 @@ import (
 // is told the other knows, and an end by force leaves the other unharmed.
 func TestTwoOriginsOnPostgres(t *testing.T) {
 	database := centraltest.Postgres(t)
-	start := func(name string) (*process, *adminClient) {
+	start := func(name string) (*process, *adminapi.Client) {
 		dir := filepath.Join(t.TempDir(), name)
 		var o originReady
 		p := startProcess(t, filepath.Join(dir, "origin.json"), &o, "origin", "--data", dir,
@@ -22,19 +23,19 @@ func TestTwoOriginsOnPostgres(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return p, newAdminClient(o.AdminURL, strings.TrimSpace(string(token)))
+		return p, &adminapi.Client{URL: o.AdminURL, Token: strings.TrimSpace(string(token))}
 	}
 	one, first := start("one")
-	made, err := openTenant(t.Context(), first, filepath.Join(t.TempDir(), "keys.json"))
+	made, err := openDevAccount(t.Context(), first, filepath.Join(t.TempDir(), "keys.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	two, second := start("two")
-	if known, err := exists(t.Context(), second, "/accounts/"+made.AccountID, made.AccountID); err != nil || !known {
+	if known, err := made.known(t.Context(), second); err != nil || !known {
 		t.Errorf("the second origin does not know the account: %v", err)
 	}
 	one.kill()
-	good, err := goodKeys(t.Context(), second, made.AccountID)
+	good, err := acceptedKeys(t.Context(), second, made.AccountID)
 	if err != nil || !good[made.LiveID] || !good[made.TestID] {
 		t.Errorf("keys at the second origin: %v %v", good, err)
 	}

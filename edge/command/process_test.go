@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"partneredge/edge/adminapi"
 )
 
 // process is the program, run as one of its own.
@@ -103,19 +105,16 @@ func TestProcesses(t *testing.T) {
 		return p
 	}
 	origin := startOrigin()
-	token, err := os.ReadFile(filepath.Join(originDir, "admin.token"))
+	token, err := os.ReadFile(filepath.Join(originDir, "admin.Token"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin := newAdminClient(o.AdminURL, strings.TrimSpace(string(token)))
-	held, err := openTenant(t.Context(), admin, filepath.Join(dir, "held.json"))
+	admin := &adminapi.Client{URL: o.AdminURL, Token: strings.TrimSpace(string(token))}
+	held, err := openDevAccount(t.Context(), admin, filepath.Join(dir, "held.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, other, err := makeKey(t.Context(), admin, held.AccountID, "live")
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := makeKey(t, admin, held.AccountID, 100).Plaintext
 	credentials, err := enrol(t.Context(), admin, dir, "eu")
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +174,7 @@ func TestProcesses(t *testing.T) {
 	// The origin comes back: all that was taken arrives, each once.
 	logs.WriteString(origin.out.String())
 	origin = startOrigin()
-	admin.url = o.AdminURL
+	admin.URL = o.AdminURL
 	await(t, "the leads to arrive", func() bool { return len(leadIDs(t, admin, held.AccountID)) >= len(sent) })
 	if got := leadIDs(t, admin, held.AccountID); !slices.Equal(sorted(got), sorted(sent)) {
 		t.Errorf("arrived: %v, want %v", sorted(got), sorted(sent))
@@ -199,7 +198,7 @@ func TestProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secrets := []string{admin.token, held.Keys.Live, held.Keys.Test, other, "Number0", "555 010", nkeySeed.FindString(string(seed))}
+	secrets := []string{admin.Token, held.Keys.Live, held.Keys.Test, other, "Number0", "555 010", nkeySeed.FindString(string(seed))}
 	for _, secret := range secrets {
 		if secret == "" || strings.Contains(logs.String(), secret) {
 			t.Errorf("the log holds a secret: %q", secret)
@@ -239,14 +238,14 @@ func request(t *testing.T, method, url, key, body string) (status int, answer []
 	return resp.StatusCode, answer
 }
 
-func leadIDs(t *testing.T, admin *adminClient, account string) (ids []string) {
+func leadIDs(t *testing.T, admin *adminapi.Client, account string) (ids []string) {
 	t.Helper()
 	var page struct {
 		Items []struct {
 			ID string `json:"id"`
 		} `json:"items"`
 	}
-	if err := admin.call(t.Context(), "GET", "/accounts/"+account+"/leads?limit=200", nil, &page); err != nil {
+	if err := admin.Call(t.Context(), "GET", "/accounts/"+account+"/leads?limit=200", nil, &page); err != nil {
 		t.Fatal(err)
 	}
 	for _, l := range page.Items {

@@ -12,106 +12,110 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"oras.land/oras-go/v2"
 	"oras.land/oras-go/v2/content/oci"
+	"oras.land/oras-go/v2/errdef"
+	"oras.land/oras-go/v2/registry/remote"
+	"oras.land/oras-go/v2/registry/remote/auth"
+	"oras.land/oras-go/v2/registry/remote/errcode"
 
+	"partneredge/edge/adminapi"
+	"partneredge/edge/command/output"
 	"partneredge/edge/release"
 )
 
-func releaseOperations() []operation {
-	key := func(o *operators) {
-		o.text("key", "release.key", "`FILE` of the private key, as minisign writes it; its password is asked for, or $EDGE_RELEASE_PASSWORD")
-	}
-	what := func(o *operators) {
-		o.text("modules", "", "`DIR` of the modules and their manifests (default: modules beside the program)")
-		o.text("version", "", "`VERSION` of the release, such as 1.4.0")
-	}
-	return append([]operation{
-		{name: "keygen", summary: "make a pair of keys to sign releases with", local: true, flags: func(o *operators) {
-			o.text("key", "release.key", "`FILE` of the private key, which is made")
-			o.text("pub", "release.pub", "`FILE` of the public key, for the nodes' --release-keys, which is made")
-			o.Bool("no-password", false, "leave the private key open, where something else protects it")
-		}, run: runKeygen},
-		{name: "pack", summary: "make a release of modules, unsigned, in an OCI layout", local: true, flags: func(o *operators) {
-			what(o)
-			o.text("layout", "", "`DIR` of the OCI layout, made if need be")
-		}, run: runPack},
-		{name: "sign", args: "RELEASE", summary: "sign a release (tag or digest) in an OCI layout", local: true, flags: func(o *operators) {
-			o.text("layout", "", "`DIR` of the OCI layout")
-			key(o)
-		}, run: runSign},
-		{name: "push", summary: "pack and sign modules, and give them to the origin as a release", flags: func(o *operators) {
-			what(o)
-			key(o)
-		}, run: runPush},
-		{name: "pull", args: "RELEASE", summary: "give the origin a release (tag or digest) from elsewhere, with its signatures", flags: func(o *operators) {
-			o.text("from", "", "where it is: HOST/REPOSITORY of an OCI registry, or `DIR` of an OCI layout")
-			o.Bool("plain-http", false, "ask that registry without TLS")
-		}, run: runPull},
-		{name: "list", summary: "list all releases, newest first", run: func(ctx context.Context, o *operators) error {
-			return o.all(ctx, "/releases", "id", "version", "digest", "size", "created_at")
-		}},
-		{name: "show", args: "RELEASE", summary: "show a release (id, version or digest): its modules, and who signed", run: runShow},
-		{name: "verify", args: "RELEASE", summary: "judge a release (tag or digest) as a node would", flags: func(o *operators) {
-			o.text("keys", "release.pub", "`FILE` of public keys, one of which must have signed")
-			o.text("min", "", "least `VERSION` (default: any)")
-			o.text("layout", "", "`DIR` of an OCI layout that it is in (default: the origin's registry)")
-		}, offline: func(o *operators) bool { return o.value("layout") != "" }, run: runVerify},
-	}, rolloutOperations()...)
+func newRelease() *cobra.Command {
+	return newGroup("release", "pack, sign and push releases of modules; list, show and verify them",
+		newLocalCommand("keygen", "make a pair of keys to sign releases with", defineKeygen),
+		newLocalCommand("pack", "make a release of modules, unsigned, in an OCI layout", definePack),
+		newLocalCommand("sign RELEASE", "sign a release (tag or digest) in an OCI layout", defineSign),
+		newAdminCommand("push", "pack and sign modules, and give them to the origin as a release", definePush),
+		newAdminCommand("pull RELEASE", "give the origin a release (tag or digest) from elsewhere, with its signatures", definePull),
+		newListCommand("list", "list all releases, newest first", "/releases", "id", "version", "digest", "size", "created_at"),
+		newAdminCommand("show RELEASE", "show a release (id, version or digest): its modules, and who signed", func(*pflag.FlagSet) handler { return showRelease }),
+		newLocalCommand("verify RELEASE", "judge a release (tag or digest) as a node would", defineVerify),
+		newAdminCommand("rollout RELEASE", "bring a release (its id, version or digest) to the nodes, stage by stage", defineRollout),
+		newAdminCommand("status", "show the last rollout, node by node", defineRolloutStatus),
+		newAdminCommand("rollback", "end the rollout under way, or undo the last one: its nodes run what they ran before", defineRollback),
+	)
 }
 
-func runPack(ctx context.Context, o *operators) error {
-	if err := o.required("version", "layout"); err != nil {
-		return err
-	}
-	store, err := oci.NewWithContext(ctx, o.value("layout"))
-	if err != nil {
-		return hint(fmt.Errorf("opening the layout: %w", err), "name an empty folder, or one that has an OCI layout, with --layout")
-	}
-	digest, err := o.pack(ctx, store)
-	if err != nil {
-		return err
-	}
-	return o.say(map[string]any{"version": o.value("version"), "digest": digest, "layout": o.value("layout")}, digest)
+// packFlags are the flags that describe a release to be made.
+type packFlags struct{ modules, version string }
+
+func (p *packFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&p.modules, "modules", "", "`DIR` of the modules and their manifests (default: modules beside the program)")
+	flags.StringVar(&p.version, "version", "", "`VERSION` of the release, such as 1.4.0")
 }
 
-// pack makes the release that the flags describe, and returns its digest.
-func (o *operators) pack(ctx context.Context, target oras.Target) (string, error) {
-	if err := release.CheckVersion(o.value("version")); err != nil {
-		return "", usagef("versions are MAJOR.MINOR.PATCH, such as 1.4.0 or 1.4.0-rc.1", "%s: --version %q is no version", o.Name(), o.value("version"))
+// pack makes the release, and returns its digest.
+func (p *packFlags) pack(ctx context.Context, c *invocation, target oras.Target) (string, error) {
+	if err := release.CheckVersion(p.version); err != nil {
+		return "", usagef("versions are MAJOR.MINOR.PATCH, such as 1.4.0 or 1.4.0-rc.1", "release %s: --version %q is no version", c.cmd.Name(), p.version)
 	}
-	dir, err := modulesDir(o.value("modules"))
+	dir, err := modulesDir(p.modules)
 	if err != nil {
 		return "", err
 	}
-	d, err := release.Pack(ctx, target, dir, o.value("version"))
+	d, err := release.Pack(ctx, target, dir, p.version)
 	if err != nil {
 		return "", hint(err, "each module is NAME.wasm with its manifest NAME.json beside it: 'make modules' builds them")
 	}
 	return string(d.Digest), nil
 }
 
-func runSign(ctx context.Context, o *operators) error {
-	if err := o.required("layout"); err != nil {
-		return err
+func definePack(flags *pflag.FlagSet) handler {
+	var what packFlags
+	what.register(flags)
+	dir := flags.String("layout", "", "`DIR` of the OCI layout, made if need be")
+	return func(ctx context.Context, c *invocation) error {
+		if err := required(c.cmd, "version", "layout"); err != nil {
+			return err
+		}
+		layout, err := oci.NewWithContext(ctx, *dir)
+		if err != nil {
+			return hint(fmt.Errorf("opening the layout: %w", err), "name an empty folder, or one that has an OCI layout, with --layout")
+		}
+		digest, err := what.pack(ctx, c, layout)
+		if err != nil {
+			return err
+		}
+		return c.Line(map[string]any{"version": what.version, "digest": digest, "layout": *dir}, digest)
 	}
-	store, err := openLayout(ctx, o.value("layout"))
-	if err != nil {
-		return err
-	}
-	d, err := resolve(ctx, store, o.args[0])
-	if err != nil {
-		return err
-	}
-	signer, err := o.sign(ctx, store, d)
-	if err != nil {
-		return err
-	}
-	return o.say(map[string]any{"digest": d, "key_id": signer.KeyID, "comment": signer.Comment}, d)
 }
 
-func (o *operators) sign(ctx context.Context, target oras.GraphTarget, digest string) (release.Signer, error) {
-	key, err := readSigningKey(o.value("key"), o.stderr)
+func defineSign(flags *pflag.FlagSet) handler {
+	dir := flags.String("layout", "", "`DIR` of the OCI layout")
+	key := registerKey(flags)
+	return func(ctx context.Context, c *invocation) error {
+		if err := required(c.cmd, "layout"); err != nil {
+			return err
+		}
+		layout, err := openLayout(ctx, *dir)
+		if err != nil {
+			return err
+		}
+		digest, err := resolve(ctx, layout, c.args[0])
+		if err != nil {
+			return err
+		}
+		signer, err := sign(ctx, layout, digest, *key, c.stderr)
+		if err != nil {
+			return err
+		}
+		return c.Line(map[string]any{"digest": digest, "key_id": signer.KeyID, "comment": signer.Comment}, digest)
+	}
+}
+
+func registerKey(flags *pflag.FlagSet) (file *string) {
+	return flags.String("key", "release.key", "`FILE` of the private key, as minisign writes it; its password is asked for, or $EDGE_RELEASE_PASSWORD")
+}
+
+func sign(ctx context.Context, target oras.GraphTarget, digest, keyFile string, stderr io.Writer) (release.Signer, error) {
+	key, err := readSigningKey(keyFile, stderr)
 	if err != nil {
 		return release.Signer{}, err
 	}
@@ -119,147 +123,248 @@ func (o *operators) sign(ctx context.Context, target oras.GraphTarget, digest st
 }
 
 // openLayout opens an OCI layout that is there.
-func openLayout(ctx context.Context, dir string) (*oci.Store, error) {
-	_, err := os.Stat(filepath.Join(dir, "oci-layout"))
-	var store *oci.Store
-	if err == nil {
-		store, err = oci.NewWithContext(ctx, dir)
+func openLayout(ctx context.Context, dir string) (layout *oci.Store, err error) {
+	if _, err = os.Stat(filepath.Join(dir, "oci-layout")); err == nil {
+		layout, err = oci.NewWithContext(ctx, dir)
 	}
-	return store, hint(wrapped("opening the layout", err), "edge release pack --layout DIR makes one")
+	if err != nil {
+		return nil, hint(fmt.Errorf("opening the layout: %w", err), "edge release pack --layout DIR makes one")
+	}
+	return layout, nil
 }
 
-// wrapped says what was tried; nil stays nil.
-func wrapped(tried string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", tried, err)
-}
-
-// resolve is the digest that a tag or a digest names.
+// resolve returns the digest that a tag or a digest names.
 func resolve(ctx context.Context, target oras.ReadOnlyTarget, reference string) (string, error) {
 	d, err := target.Resolve(ctx, reference)
 	if err != nil {
-		return "", registryHint(fmt.Errorf("finding release %s: %w", reference, err))
+		return "", releaseHint(fmt.Errorf("finding release %s: %w", reference, err))
 	}
 	return string(d.Digest), nil
 }
 
-func runVerify(ctx context.Context, o *operators) error {
-	keys, err := release.ReadKeys(o.value("keys"))
+func definePush(flags *pflag.FlagSet) handler {
+	var what packFlags
+	what.register(flags)
+	key := registerKey(flags)
+	return func(ctx context.Context, c *invocation) error {
+		if err := required(c.cmd, "version"); err != nil {
+			return err
+		}
+		dir, err := os.MkdirTemp("", "edge-release-")
+		if err != nil {
+			return fmt.Errorf("packing: %w", err)
+		}
+		defer os.RemoveAll(dir)
+		layout, err := oci.NewWithContext(ctx, dir)
+		if err != nil {
+			return fmt.Errorf("packing: %w", err)
+		}
+		digest, err := what.pack(ctx, c, layout)
+		if err != nil {
+			return err
+		}
+		if _, err := sign(ctx, layout, digest, *key, c.stderr); err != nil {
+			return err
+		}
+		return giveToOrigin(ctx, c, layout, digest)
+	}
+}
+
+func definePull(flags *pflag.FlagSet) handler {
+	where := flags.String("from", "", "where it is: HOST/REPOSITORY of an OCI registry, or `DIR` of an OCI layout")
+	plainHTTP := flags.Bool("plain-http", false, "ask that registry without TLS")
+	return func(ctx context.Context, c *invocation) error {
+		if err := required(c.cmd, "from"); err != nil {
+			return err
+		}
+		var from oras.ReadOnlyGraphTarget
+		if _, err := os.Stat(filepath.Join(*where, "oci-layout")); err == nil {
+			if from, err = openLayout(ctx, *where); err != nil {
+				return err
+			}
+		} else {
+			r, err := newRepository(*where, *plainHTTP, auth.Credential{
+				Username: os.Getenv("EDGE_REGISTRY_USER"), Password: os.Getenv("EDGE_REGISTRY_PASSWORD"),
+			})
+			if err != nil {
+				return usagef("such as registry.example.com/edge/releases, or a folder with an OCI layout", "release pull: --from %q is neither a repository nor a layout", *where)
+			}
+			from = r
+		}
+		digest, err := resolve(ctx, from, c.args[0])
+		if err != nil {
+			return err
+		}
+		return giveToOrigin(ctx, c, from, digest)
+	}
+}
+
+func newRepository(name string, plainHTTP bool, credential auth.Credential) (*remote.Repository, error) {
+	r, err := remote.NewRepository(name)
 	if err != nil {
-		return hint(err, "name the file of public keys with --keys; edge release keygen makes one")
+		return nil, err
 	}
-	policy := release.Policy{Keys: keys, Min: o.value("min")}
-	if policy.Min != "" && release.CheckVersion(policy.Min) != nil {
-		return usagef(o.hint(), "%s: --min %q is no version such as 1.4.0", o.Name(), policy.Min)
+	r.PlainHTTP = plainHTTP
+	r.Client = &auth.Client{Client: http.DefaultClient, Cache: auth.NewCache(), Credential: auth.StaticCredential(r.Reference.Registry, credential)}
+	return r, nil
+}
+
+// originRegistry returns the registry of the origin, below its admin API.
+func originRegistry(admin *adminapi.Client) (*remote.Repository, error) {
+	at, err := url.Parse(admin.URL)
+	if err != nil {
+		return nil, fmt.Errorf("finding the origin's registry: %w", err)
 	}
-	var target oras.ReadOnlyGraphTarget
-	if dir := o.value("layout"); dir != "" {
-		target, err = openLayout(ctx, dir)
-	} else {
-		target, err = originRegistry(o.admin)
+	r, err := newRepository(at.Host+"/releases", at.Scheme == "http", auth.Credential{Username: "edge", Password: admin.Token})
+	if err != nil {
+		return nil, fmt.Errorf("finding the origin's registry: %w", err)
 	}
+	return r, nil
+}
+
+// giveToOrigin copies a release with its signatures to the origin's registry, and
+// has the origin make a release of it.
+func giveToOrigin(ctx context.Context, c *invocation, from oras.ReadOnlyGraphTarget, digest string) error {
+	to, err := originRegistry(c.admin)
 	if err != nil {
 		return err
 	}
-	digest, err := resolve(ctx, target, o.args[0])
-	if err != nil {
-		return err
-	}
-	r, err := release.Open(ctx, release.OCI(target), digest, policy)
+	root, err := release.Copy(ctx, from, to, digest, func(total int64) func(int64) {
+		bar := output.NewBar(c.stderr, total, progressbar.OptionSetDescription("copying"), progressbar.OptionShowBytes(true))
+		return func(part int64) { _ = bar.Add64(part) } // it is only a picture
+	})
 	if err != nil {
 		return releaseHint(err)
 	}
-	signers := []map[string]string{}
-	text := fmt.Sprintf("release %s is good: %s", r.Version, r.Digest)
-	for _, s := range r.Signers {
-		signers = append(signers, map[string]string{"key_id": s.KeyID, "comment": s.Comment})
-		text += "\nsigned by key " + s.KeyID
+	var raw json.RawMessage
+	if err := c.admin.Call(ctx, http.MethodPost, "/releases", adminapi.NewRelease{Digest: &digest}, &raw); err != nil {
+		return err
 	}
-	return o.say(map[string]any{"version": r.Version, "digest": r.Digest, "signers": signers}, text)
+	var made adminapi.Release
+	if err := json.Unmarshal(raw, &made); err != nil {
+		return err
+	}
+	if err := to.Tag(ctx, root, made.Version); err != nil {
+		return releaseHint(fmt.Errorf("tagging release %s: %w", made.Version, err))
+	}
+	return printRelease(c, raw)
 }
 
-// releaseHint says what to do about a release that is refused.
+func defineVerify(flags *pflag.FlagSet) handler {
+	var admin adminFlags
+	admin.register(flags)
+	keyFile := flags.String("keys", "release.pub", "`FILE` of public keys, one of which must have signed")
+	least := flags.String("min", "", "least `VERSION` (default: any)")
+	dir := flags.String("layout", "", "`DIR` of an OCI layout that it is in (default: the origin's registry)")
+	return func(ctx context.Context, c *invocation) error {
+		keys, err := release.ReadKeys(*keyFile)
+		if err != nil {
+			return hint(err, "name the file of public keys with --keys; edge release keygen makes one")
+		}
+		if *least != "" && release.CheckVersion(*least) != nil {
+			return misused(c.cmd, "--min %q is no version such as 1.4.0", *least)
+		}
+		var target oras.ReadOnlyGraphTarget
+		if *dir != "" {
+			target, err = openLayout(ctx, *dir)
+		} else if c.admin, err = admin.client(); err == nil {
+			target, err = originRegistry(c.admin)
+		}
+		if err != nil {
+			return err
+		}
+		digest, err := resolve(ctx, target, c.args[0])
+		if err != nil {
+			return err
+		}
+		r, err := release.Open(ctx, release.OCI(target), digest, release.Policy{Keys: keys, Min: *least})
+		if err != nil {
+			return releaseHint(err)
+		}
+		signers := []map[string]string{}
+		text := fmt.Sprintf("release %s is good: %s", r.Version, r.Digest)
+		for _, s := range r.Signers {
+			signers = append(signers, map[string]string{"key_id": s.KeyID, "comment": s.Comment})
+			text += "\nsigned by key " + s.KeyID
+		}
+		return c.Line(map[string]any{"version": r.Version, "digest": r.Digest, "signers": signers}, text)
+	}
+}
+
+// releaseHint adds advice to the error of a release that is refused, or of a
+// registry.
 func releaseHint(err error) error {
-	for kind, what := range map[error]string{
-		release.ErrUnsigned:  "sign it: edge release sign",
-		release.ErrWrongKey:  "is the signer's public key in the file of --keys?",
-		release.ErrTampered:  "do not run it; pack and sign the modules anew",
-		release.ErrTruncated: "push it again: a part did not come through whole",
-		release.ErrDowngrade: "pack it under a newer version, or lower --min",
-		release.ErrMalformed: "edge release pack makes releases",
-		release.ErrNotFound:  "push it again: a part is missing",
+	for _, h := range []struct {
+		kind   error
+		advice string
+	}{
+		{release.ErrUnsigned, "sign it: edge release sign"},
+		{release.ErrWrongKey, "is the signer's public key in the file of --keys?"},
+		{release.ErrTampered, "do not run it; pack and sign the modules anew"},
+		{release.ErrTruncated, "push it again: a part did not come through whole"},
+		{release.ErrDowngrade, "pack it under a newer version, or lower --min"},
+		{release.ErrMalformed, "edge release pack makes releases"},
+		{release.ErrNotFound, "push it again: a part is missing"},
+		{errdef.ErrNotFound, "is the tag, or the digest, right?"},
 	} {
-		if errors.Is(err, kind) {
-			return hint(err, "%s", what)
+		if errors.Is(err, h.kind) {
+			return hint(err, "%s", h.advice)
 		}
 	}
-	return registryHint(err)
+	refused, ok := errors.AsType[*errcode.ErrorResponse](err)
+	switch {
+	case !ok:
+		return err
+	case refused.StatusCode == http.StatusUnauthorized:
+		return hint(err, "the origin's registry takes an admin token, others $EDGE_REGISTRY_USER and $EDGE_REGISTRY_PASSWORD")
+	case refused.StatusCode == http.StatusForbidden:
+		return hint(err, "pushing to the origin needs the role operator (edge token create --role operator)")
+	}
+	return hint(err, "the registry takes releases and their signatures, and nothing else")
 }
 
-func runShow(ctx context.Context, o *operators) error {
-	id, err := findRelease(ctx, o.admin, o.args[0])
+func showRelease(ctx context.Context, c *invocation) error {
+	id, err := findRelease(ctx, c.admin, c.args[0])
 	if err != nil {
 		return err
 	}
 	var raw json.RawMessage
-	if err := o.admin.call(ctx, http.MethodGet, "/releases/"+url.PathEscape(id), nil, &raw); err != nil {
+	if err := c.admin.Call(ctx, http.MethodGet, "/releases/"+url.PathEscape(id), nil, &raw); err != nil {
 		return err
 	}
-	return o.showRelease(raw)
+	return printRelease(c, raw)
 }
 
-// showRelease shows a release as the admin API has it.
-func (o *operators) showRelease(raw json.RawMessage) error {
-	var r struct {
-		ID, Version, Digest string
-		Size                int64
-		Modules             []struct {
-			Name string
-			Size int64
-		}
-		Signers []struct {
-			KeyID string `json:"key_id"`
-		}
-		CreatedAt string `json:"created_at"`
-	}
+// printRelease prints a release of the admin API.
+func printRelease(c *invocation, raw json.RawMessage) error {
+	var r adminapi.Release
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return err
 	}
-	return o.print(raw, func(w io.Writer) error {
-		fmt.Fprintf(w, "id\t%s\nversion\t%s\ndigest\t%s\nsize\t%d\ncreated_at\t%s\n", r.ID, r.Version, r.Digest, r.Size, r.CreatedAt)
+	return c.Print(raw, func(w io.Writer) {
+		output.Fields(w, raw, "id", "version", "digest", "size", "created_at")
 		for _, m := range r.Modules {
 			fmt.Fprintf(w, "module\t%s, %d bytes\n", m.Name, m.Size)
 		}
 		for _, s := range r.Signers {
 			fmt.Fprintf(w, "signed by\t%s\n", s.KeyID)
 		}
-		return nil
 	})
 }
 
-// findRelease is the id of the release that has it, or a version or a digest (or
-// how that begins).
-func findRelease(ctx context.Context, admin *adminClient, ref string) (id string, err error) {
+// findRelease returns the id of the release that ref names: an id, a version, or a
+// digest or its beginning.
+func findRelease(ctx context.Context, admin *adminapi.Client, ref string) (id string, err error) {
 	if strings.HasPrefix(ref, "rel_") {
 		return ref, nil
 	}
-	for cursor := ""; ; {
-		var page struct {
-			Items []struct{ ID, Version, Digest string } `json:"items"`
-			Next  string                                 `json:"next_cursor"`
-		}
-		if err := admin.call(ctx, http.MethodGet, "/releases?limit=200&cursor="+url.QueryEscape(cursor), nil, &page); err != nil {
+	for r, err := range adminapi.All[adminapi.Release](ctx, admin, "/releases", nil) {
+		if err != nil {
 			return "", err
 		}
-		for _, r := range page.Items {
-			if r.Version == ref || len(ref) >= 8 && strings.HasPrefix(strings.TrimPrefix(r.Digest, "sha256:"), strings.TrimPrefix(ref, "sha256:")) {
-				return r.ID, nil
-			}
-		}
-		if cursor = page.Next; cursor == "" {
-			return "", hint(fmt.Errorf("finding the release: the origin has none that is %q", ref), "edge release list shows what there is")
+		if r.Version == ref || len(ref) >= 8 && strings.HasPrefix(strings.TrimPrefix(r.Digest, "sha256:"), strings.TrimPrefix(ref, "sha256:")) {
+			return r.ID, nil
 		}
 	}
+	return "", hint(fmt.Errorf("finding the release: the origin has none that is %q", ref), "edge release list shows what there is")
 }

@@ -8,49 +8,61 @@ import (
 	"os"
 
 	"aead.dev/minisign"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"partneredge/edge/release"
 )
 
-// passwordVariable has the password of the private key, for scripts.
+// passwordVariable holds the password of the private key in scripts.
 const passwordVariable = "EDGE_RELEASE_PASSWORD"
 
-func runKeygen(_ context.Context, o *operators) error {
-	private, public := o.value("key"), o.value("pub")
-	for _, file := range []string{private, public} {
-		if _, err := os.Lstat(file); err == nil {
-			return hint(fmt.Errorf("making keys: %s is there already", file), "name other files with --key and --pub")
+func defineKeygen(flags *pflag.FlagSet) handler {
+	private := flags.String("key", "release.key", "`FILE` of the private key, which is made")
+	public := flags.String("pub", "release.pub", "`FILE` of the public key, for the nodes' --release-keys, which is made")
+	open := flags.Bool("no-password", false, "leave the private key open, where something else protects it")
+	return func(_ context.Context, c *invocation) error {
+		for _, file := range []string{*private, *public} {
+			if _, err := os.Lstat(file); err == nil {
+				return hint(fmt.Errorf("making keys: %s is there already", file), "name other files with --key and --pub")
+			}
 		}
-	}
-	password := ""
-	if !flagValue[bool](o, "no-password") {
-		var err error
-		if password, err = askPassword(o.stderr, true); err != nil {
-			return err
+		password := ""
+		if !*open {
+			var err error
+			if password, err = askPassword(c.stderr, true); err != nil {
+				return err
+			}
 		}
+		key, err := makeKeys(*private, *public, password)
+		if err != nil {
+			return fmt.Errorf("making keys: %w", err)
+		}
+		id := release.KeyID(key.ID())
+		fmt.Fprintf(c.stderr, "key %s made: %s signs, and stays with you; nodes take %s with --release-keys\n", id, *private, *public)
+		return c.Line(map[string]any{"key_id": id, "public_key": key.String(), "key_file": *private, "public_key_file": *public}, key.String())
 	}
+}
+
+// makeKeys writes a pair of keys as minisign does; password "" leaves the private
+// one open.
+func makeKeys(private, public, password string) (minisign.PublicKey, error) {
 	publicKey, privateKey, err := minisign.GenerateKey(nil)
 	if err != nil {
-		return fmt.Errorf("making keys: %w", err)
+		return publicKey, err
 	}
 	secret, err := privateKey.MarshalText()
 	if password != "" {
 		secret, err = minisign.EncryptKey(password, privateKey)
 	}
 	if err != nil {
-		return fmt.Errorf("making keys: %w", err)
+		return publicKey, err
 	}
 	open, err := publicKey.MarshalText()
 	if err != nil {
-		return fmt.Errorf("making keys: %w", err)
+		return publicKey, err
 	}
-	if err := errors.Join(newFile(private, append(secret, '\n'), 0o600), newFile(public, append(open, '\n'), 0o644)); err != nil {
-		return fmt.Errorf("making keys: %w", err)
-	}
-	id := release.KeyID(publicKey.ID())
-	fmt.Fprintf(o.stderr, "key %s made: %s signs, and stays with you; nodes take %s with --release-keys\n", id, private, public)
-	return o.say(map[string]any{"key_id": id, "public_key": publicKey.String(), "key_file": private, "public_key_file": public}, publicKey.String())
+	return publicKey, errors.Join(newFile(private, append(secret, '\n'), 0o600), newFile(public, append(open, '\n'), 0o644))
 }
 
 // newFile writes a file that must not be there.
@@ -85,8 +97,8 @@ func readSigningKey(file string, stderr io.Writer) (key minisign.PrivateKey, err
 	return key, nil
 }
 
-// askPassword is the private key's password: from the environment, or from who
-// sits at the terminal, twice where it is new.
+// askPassword returns the private key's password: from the environment, or asked
+// for at the terminal, twice where it is new.
 func askPassword(stderr io.Writer, fresh bool) (string, error) {
 	if password := os.Getenv(passwordVariable); password != "" {
 		return password, nil

@@ -18,8 +18,8 @@ func TestReleasesReachProcesses(t *testing.T) {
 	command := func(args ...string) string {
 		t.Helper()
 		var out, said strings.Builder
-		if err := run(t.Context(), append([]string{"release"}, args...), &out, &said); err != nil {
-			t.Fatalf("edge release %v: %v\n%s", args, err, said.String())
+		if code := Main(t.Context(), "test", append([]string{"release"}, args...), &out, &said); code != 0 {
+			t.Fatalf("edge release %v: exit code %d\n%s", args, code, said.String())
 		}
 		return out.String()
 	}
@@ -44,7 +44,7 @@ func TestReleasesReachProcesses(t *testing.T) {
 					Status *struct{ Running *struct{ Version string } }
 				}
 			}
-			if err := s.admin.call(t.Context(), "GET", "/nodes", nil, &page); err != nil {
+			if err := s.admin.Call(t.Context(), "GET", "/nodes", nil, &page); err != nil {
 				t.Fatal(err)
 			}
 			status := page.Items[0].Status

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
+	"partneredge/edge/adminapi"
 	"partneredge/edge/wire"
 )
 
@@ -60,9 +61,9 @@ func TestReplayedMessages(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	d := startDevForTest(t, dir, func(c *devConfig) { c.regions = names{"eu", "us"} })
-	admin := newAdminClient(d.centre.AdminURL(), d.centre.Token())
-	account := newAccount(t, admin)
-	conn := tap(t, filepath.Join(dir, "origin"), d.centre.NATSURL())
+	admin := &adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token()}
+	account := makeAccount(t, admin)
+	conn := tap(t, filepath.Join(dir, "origin"), d.origin.NATSURL())
 	var mu sync.Mutex
 	var heard []*nats.Msg
 	recorder, err := conn.Subscribe(">", func(m *nats.Msg) {
@@ -75,7 +76,7 @@ func TestReplayedMessages(t *testing.T) {
 	}
 
 	const spent, perMinute = 15, 60
-	sending, counted, doomed := newKey(t, admin, account, 10_000), newKey(t, admin, account, perMinute), newKey(t, admin, account, 10_000)
+	sending, counted, doomed := makeKey(t, admin, account, 10_000), makeKey(t, admin, account, perMinute), makeKey(t, admin, account, 10_000)
 	at := func(i int) *regional {
 		return &regional{t: t, ready: nodeReady{BaseURL: d.nodes[i].URL(), MetricsURL: d.nodes[i].MetricsURL() + "/metrics"}}
 	}
@@ -88,7 +89,7 @@ func TestReplayedMessages(t *testing.T) {
 			n.get(counted.Plaintext)
 		}
 	}
-	if err := admin.call(t.Context(), "POST", "/keys/"+doomed.Key.ID+"/revoke", nil, nil); err != nil {
+	if err := admin.Call(t.Context(), "POST", "/keys/"+doomed.Key.ID+"/revoke", nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	refused := func(n *regional) bool { return n.get(doomed.Plaintext) == http.StatusUnauthorized }

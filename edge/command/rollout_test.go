@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"partneredge/edge/adminapi"
+	"partneredge/edge/command/output"
 	"partneredge/edge/node"
 	"partneredge/edge/release/releasetest"
 )
@@ -25,9 +27,9 @@ type siege struct {
 
 func besiege(t *testing.T, d *dev) *siege {
 	t.Helper()
-	admin := newAdminClient(d.centre.AdminURL(), d.centre.Token())
+	admin := &adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token()}
 	var made mintedKey
-	if err := admin.call(t.Context(), "POST", "/accounts/"+d.tenant.AccountID+"/keys", map[string]any{
+	if err := admin.Call(t.Context(), "POST", "/accounts/"+d.account.AccountID+"/keys", map[string]any{
 		"environment": "live", "scopes": []string{"read:agent"}, "rate_limit": 1_000_000,
 	}, &made); err != nil {
 		t.Fatal(err)
@@ -80,9 +82,9 @@ type rolled struct {
 // promote rolls a release out and waits for how that ends.
 func promote(t *testing.T, d *dev, release string, plan map[string]any) (ended rolled) {
 	t.Helper()
-	admin := newAdminClient(d.centre.AdminURL(), d.centre.Token())
+	admin := &adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token()}
 	var begun rolled
-	if err := admin.call(t.Context(), "POST", "/releases/"+release+"/promote", plan, &begun); err != nil {
+	if err := admin.Call(t.Context(), "POST", "/releases/"+release+"/promote", plan, &begun); err != nil {
 		t.Fatal(err)
 	}
 	return ends(t, d, begun.ID)
@@ -91,9 +93,9 @@ func promote(t *testing.T, d *dev, release string, plan map[string]any) (ended r
 func ends(t *testing.T, d *dev, rollout string) (ended rolled) {
 	t.Helper()
 	patiently(t, "the rollout to end", func() bool {
-		admin := newAdminClient(d.centre.AdminURL(), d.centre.Token())
+		admin := &adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token()}
 		ended = rolled{}
-		return admin.call(t.Context(), "GET", "/rollouts/"+rollout, nil, &ended) == nil && (ended.State == "done" || ended.State == "rolled_back")
+		return admin.Call(t.Context(), "GET", "/rollouts/"+rollout, nil, &ended) == nil && (ended.State == "done" || ended.State == "rolled_back")
 	})
 	return ended
 }
@@ -112,14 +114,14 @@ func patiently(t *testing.T, what string, done func() bool) {
 // nodesRun waits until every node runs a release; "" is its own modules.
 func nodesRun(t *testing.T, d *dev, digest string) {
 	t.Helper()
-	admin := newAdminClient(d.centre.AdminURL(), d.centre.Token())
+	admin := &adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token()}
 	patiently(t, "every node to run "+digest, func() bool {
 		var page struct {
 			Items []struct {
 				Status *struct{ Running, Candidate *struct{ Digest string } }
 			}
 		}
-		if err := admin.call(t.Context(), "GET", "/nodes", nil, &page); err != nil {
+		if err := admin.Call(t.Context(), "GET", "/nodes", nil, &page); err != nil {
 			t.Fatal(err)
 		}
 		for _, n := range page.Items {
@@ -139,7 +141,7 @@ func TestRollouts(t *testing.T) {
 	dir := t.TempDir()
 	trusting := func(c *devConfig) {
 		c.regions = names{"eu", "us", "ap"}
-		c.releases.file = ours.keys
+		c.releases.keyFile = ours.keys
 		c.log = slog.New(slog.DiscardHandler)
 	}
 	d := startDevForTest(t, dir, trusting)
@@ -155,9 +157,9 @@ func TestRollouts(t *testing.T) {
 	command := func(args ...string) string {
 		t.Helper()
 		var out, said strings.Builder
-		args = append([]string{"release"}, append(args, "--admin", d.centre.AdminURL(), "--token-file", filepath.Join(dir, "origin", "admin.token"))...)
-		if err := run(t.Context(), args, &out, &said); err != nil {
-			t.Fatalf("edge %v: %v\n%s", args, err, said.String())
+		args = append([]string{"release"}, append(args, "--admin", d.origin.AdminURL(), "--token-file", filepath.Join(dir, "origin", "admin.token"))...)
+		if code := Main(t.Context(), "test", args, &out, &said); code != 0 {
+			t.Fatalf("edge %v: exit code %d\n%s", args, code, said.String())
 		}
 		return out.String() + said.String()
 	}
@@ -203,7 +205,7 @@ func TestRollouts(t *testing.T) {
 		t.Fatal(err)
 	}
 	modules, cache := testFiles.get(t)
-	c := devConfig{data: dir, modules: modules, cache: cache, progress: newProgress(t.Output())}
+	c := devConfig{data: dir, modules: modules, cache: cache, compiling: output.NewCompiling(t.Output())}
 	trusting(&c)
 	again, err := startDev(t.Context(), c)
 	if err != nil {

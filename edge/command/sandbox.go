@@ -10,13 +10,14 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/spf13/cobra"
 	"github.com/stealthrocket/wasi-go"
 	"github.com/stealthrocket/wasi-go/imports"
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/sys"
 )
 
-// sandboxConfig says how the sandbox program is run.
+// sandboxConfig configures a run of the sandbox program.
 type sandboxConfig struct {
 	program, cache, listen string
 	control                bool
@@ -24,16 +25,25 @@ type sandboxConfig struct {
 	stdout, stderr         io.Writer
 }
 
-func runSandbox(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := newFlags("sandbox", "edge sandbox [flags]", stderr)
-	c := sandboxConfig{stdin: os.Stdin, stdout: stdout, stderr: stderr}
-	f.StringVar(&c.listen, "listen", "127.0.0.1:0", "`ADDR` (address:port) of the partner API; port 0: any free one")
-	f.StringVar(&c.program, "program", "", "`FILE` of the sandbox program (default: sandbox.wasm beside this one)")
-	f.StringVar(&c.cache, "cache", "", "`DIR` of compiled code (default: a folder of the user's cache)")
-	f.BoolVar(&c.control, "control", false, "read commands from standard input: accounts, keys, data, the clock")
-	if err := f.parse(args); err != nil {
-		return err
-	}
+func newSandbox() *cobra.Command {
+	c := sandboxConfig{stdin: os.Stdin}
+	cmd := newCommand("sandbox", "run the whole partner API with data in memory, for a partner's tests", func(cmd *cobra.Command, _ []string) error {
+		c.stdout, c.stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
+		if err := c.complete(); err != nil {
+			return err
+		}
+		return c.run(cmd.Context())
+	})
+	flags := cmd.Flags()
+	flags.StringVar(&c.listen, "listen", "127.0.0.1:0", "`ADDR` (address:port) of the partner API; port 0: any free one")
+	flags.StringVar(&c.program, "program", "", "`FILE` of the sandbox program (default: sandbox.wasm beside this one)")
+	flags.StringVar(&c.cache, "cache", "", "`DIR` of compiled code (default: a folder of the user's cache)")
+	flags.BoolVar(&c.control, "control", false, "read commands from standard input: accounts, keys, data, the clock")
+	return cmd
+}
+
+// complete sets the paths that the flags leave open.
+func (c *sandboxConfig) complete() error {
 	if c.program == "" {
 		self, err := os.Executable()
 		if err != nil {
@@ -48,7 +58,7 @@ func runSandbox(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		}
 		c.cache = filepath.Join(dir, "partneredge")
 	}
-	return c.run(ctx)
+	return nil
 }
 
 // run runs the program under wazero until it ends or ctx does.
@@ -64,7 +74,7 @@ func (c *sandboxConfig) run(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("opening the cache: %w", err)
 	}
-	// The program goes on while ctx ends, so as to be stopped where it waits.
+	// The program outlives ctx, so that stoppable can end it where it waits.
 	running := context.WithoutCancel(ctx)
 	defer func() { err = errors.Join(err, cache.Close(running)) }()
 	runtime := wazero.NewRuntimeWithConfig(running, wazero.NewRuntimeConfig().WithCompilationCache(cache))
@@ -100,7 +110,8 @@ func (c *sandboxConfig) run(ctx context.Context) (err error) {
 	return err
 }
 
-// stoppable is the program's system, which ends the program where it waits.
+// stoppable is the WASI of the program. Once ctx is done it ends the program where
+// that waits for connections.
 type stoppable struct {
 	wasi.System
 	ctx      context.Context
@@ -119,13 +130,13 @@ func newStoppable(ctx context.Context, runtime wazero.Runtime, compiled wazero.C
 	}
 	s.unhook = context.AfterFunc(ctx, func() {
 		if inner, ok := s.System.(interface{ Shutdown(context.Context) error }); ok {
-			_ = inner.Shutdown(context.WithoutCancel(ctx)) // it wakes whoever polls
+			_ = inner.Shutdown(context.WithoutCancel(ctx)) // it wakes the poll
 		}
 	})
 	return s, nil
 }
 
-// PollOneOff is where the program waits for connections.
+// PollOneOff waits for connections and for timers.
 func (s *stoppable) PollOneOff(ctx context.Context, subscriptions []wasi.Subscription, events []wasi.Event) (int, wasi.Errno) {
 	n, errno := s.System.PollOneOff(ctx, subscriptions, events)
 	if s.ctx.Err() != nil {
@@ -139,11 +150,12 @@ func (s *stoppable) close() {
 	_ = s.System.Close(context.WithoutCancel(s.ctx))
 }
 
-// streams are the program's standard descriptors, and who copies from them.
+// streams are the program's standard descriptors, and the goroutines that copy
+// from them.
 type streams struct {
 	stdin, stdout, stderr *os.File
-	opened                []*os.File // but for the ends that copy is to see closed
-	written               []*os.File
+	opened                []*os.File
+	written               []*os.File // ends of pipes, which the goroutines must see closed
 	copies                sync.WaitGroup
 }
 
@@ -166,7 +178,7 @@ func (c *sandboxConfig) streams() (*streams, error) {
 	return s, nil
 }
 
-// pipe copies what is written to the file it returns to w.
+// pipe returns a file, and copies what is written to it to w.
 func (s *streams) pipe(w io.Writer) (*os.File, error) {
 	r, out, err := os.Pipe()
 	if err != nil {
@@ -177,8 +189,7 @@ func (s *streams) pipe(w io.Writer) (*os.File, error) {
 	return out, nil
 }
 
-// close waits until all that was written is copied. Nobody else may have the
-// ends that are written to.
+// close waits until all that was written is copied. The program must have ended.
 func (s *streams) close() {
 	for _, f := range s.written {
 		_ = f.Close()

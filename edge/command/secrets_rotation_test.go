@@ -26,7 +26,7 @@ func TestKeyFileRotation(t *testing.T) {
 func rotateKeyFile(t *testing.T, database string) {
 	ctx := t.Context()
 	dir := t.TempDir()
-	config := centreConfig{dir: dir, database: database, admin: "127.0.0.1:0", natsListen: "127.0.0.1:0", log: slog.New(slog.DiscardHandler)}
+	config := originConfig{dir: dir, database: database, admin: "127.0.0.1:0", natsListen: "127.0.0.1:0", log: slog.New(slog.DiscardHandler)}
 	keys := filepath.Join(dir, "secrets.keys")
 	driver := map[bool]string{true: "pgx", false: "sqlite"}[strings.HasPrefix(database, "postgres:")]
 	raw, err := sql.Open(driver, database)
@@ -36,9 +36,9 @@ func rotateKeyFile(t *testing.T, database string) {
 	defer raw.Close()
 	const secret = "3f1c0c6a5e0b4d2f9a7b8c6d5e4f30213f1c0c6a5e0b4d2f9a7b8c6d5e4f3021"
 	var id, kept string
-	running := func(what string, then func(*centre)) {
+	running := func(what string, then func(*originProcess)) {
 		t.Helper()
-		o, err := startCentre(ctx, config)
+		o, err := startOrigin(ctx, config)
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
@@ -61,7 +61,7 @@ func rotateKeyFile(t *testing.T, database string) {
 			t.Errorf("%s: the secret is kept in the clear", what)
 		}
 	}
-	running("at first", func(o *centre) {
+	running("at first", func(o *originProcess) {
 		a, err := o.db.CreateAccount(ctx, store.Account{Name: "A", Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
 		if err != nil {
 			t.Fatal(err)

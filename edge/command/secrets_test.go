@@ -20,7 +20,7 @@ type secretSet struct {
 
 func newSecrets(d *dev) *secretSet {
 	s := &secretSet{all: map[string]bool{}}
-	s.add(d.centre.Token(), d.tenant.Keys.Live, d.tenant.Keys.Test)
+	s.add(d.origin.Token(), d.account.Keys.Live, d.account.Keys.Test)
 	return s
 }
 

@@ -13,6 +13,7 @@ import (
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
 
+	"partneredge/edge/adminapi"
 	"partneredge/edge/origin/registry"
 	"partneredge/edge/release"
 	"partneredge/edge/release/releasetest"
@@ -58,19 +59,19 @@ func (s signer) ship(t *testing.T, d *dev, version string, replaced map[string][
 	if _, err := release.Sign(t.Context(), layout, string(packed.Digest), s.private); err != nil {
 		t.Fatal(err)
 	}
-	host := strings.TrimPrefix(d.centre.AdminURL(), "http://")
+	host := strings.TrimPrefix(d.origin.AdminURL(), "http://")
 	to, err := remote.NewRepository(host + "/" + registry.Repository)
 	if err != nil {
 		t.Fatal(err)
 	}
 	to.PlainHTTP = true
-	to.Client = &auth.Client{Credential: auth.StaticCredential(host, auth.Credential{Username: "any", Password: d.centre.Token()})}
+	to.Client = &auth.Client{Credential: auth.StaticCredential(host, auth.Credential{Username: "any", Password: d.origin.Token()})}
 	if _, err := oras.ExtendedCopy(t.Context(), layout, version, to, version, oras.DefaultExtendedCopyOptions); err != nil {
 		t.Fatal(err)
 	}
 	var made struct{ ID string }
-	admin := newAdminClient(d.centre.AdminURL(), d.centre.Token())
-	if err := admin.call(t.Context(), "POST", "/releases", map[string]string{"digest": string(packed.Digest)}, &made); err != nil {
+	admin := &adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token()}
+	if err := admin.Call(t.Context(), "POST", "/releases", map[string]string{"digest": string(packed.Digest)}, &made); err != nil {
 		t.Fatal(err)
 	}
 	return made.ID, string(packed.Digest)

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"partneredge/edge/adminapi"
 	"partneredge/edge/wan"
 	"partneredge/store"
 )
@@ -30,7 +31,7 @@ type site struct {
 	natsListen string
 	origin     *process
 	ready      originReady
-	admin      *adminClient
+	admin      *adminapi.Client
 	account    string
 }
 
@@ -41,7 +42,7 @@ func startSite(t *testing.T, originArgs ...string) *site {
 	dir := t.TempDir()
 	s := &site{t: t, program: testFiles.plain(t), dir: dir, originDir: filepath.Join(dir, "origin"), originArgs: originArgs, natsListen: "127.0.0.1:0"}
 	s.startOrigin()
-	s.account = newAccount(t, s.admin)
+	s.account = makeAccount(t, s.admin)
 	return s
 }
 
@@ -59,21 +60,21 @@ func (s *site) startOrigin() {
 }
 
 // adminOf is the admin API of an origin process, with its own token.
-func adminOf(t *testing.T, originDir, address string) *adminClient {
+func adminOf(t *testing.T, originDir, address string) *adminapi.Client {
 	t.Helper()
 	token, err := os.ReadFile(filepath.Join(originDir, "admin.token"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newAdminClient(address, strings.TrimSpace(string(token)))
+	return &adminapi.Client{URL: address, Token: strings.TrimSpace(string(token))}
 }
 
-func newAccount(t *testing.T, admin *adminClient) string {
+func makeAccount(t *testing.T, admin *adminapi.Client) string {
 	t.Helper()
 	var made struct {
 		ID string `json:"id"`
 	}
-	if err := admin.call(t.Context(), "POST", "/accounts", map[string]any{
+	if err := admin.Call(t.Context(), "POST", "/accounts", map[string]any{
 		"name": "Reyes Realty", "activation_mode": store.ModeLive,
 		"agent": map[string]string{"email": "dana@example.com", "full_name": "Dana Reyes"},
 	}, &made); err != nil {
@@ -85,12 +86,12 @@ func newAccount(t *testing.T, admin *adminClient) string {
 // key makes a live key with every scope.
 func (s *site) key() mintedKey {
 	s.t.Helper()
-	return newKey(s.t, s.admin, s.account, 100_000)
+	return makeKey(s.t, s.admin, s.account, 100_000)
 }
 
-func newKey(t *testing.T, admin *adminClient, account string, perMinute int) (made mintedKey) {
+func makeKey(t *testing.T, admin *adminapi.Client, account string, perMinute int) (made mintedKey) {
 	t.Helper()
-	if err := admin.call(t.Context(), "POST", "/accounts/"+account+"/keys", map[string]any{
+	if err := admin.Call(t.Context(), "POST", "/accounts/"+account+"/keys", map[string]any{
 		"environment": store.Live, "rate_limit": perMinute,
 		"scopes": []string{store.ScopeReadAgent, store.ScopeReadCoaching, store.ScopeReadSentinels, store.ScopeWriteWebhooks, store.ScopeWriteLeads},
 	}, &made); err != nil {
@@ -101,7 +102,7 @@ func newKey(t *testing.T, admin *adminClient, account string, perMinute int) (ma
 
 func (s *site) revoke(k mintedKey) {
 	s.t.Helper()
-	if err := s.admin.call(s.t.Context(), "POST", "/keys/"+k.Key.ID+"/revoke", nil, nil); err != nil {
+	if err := s.admin.Call(s.t.Context(), "POST", "/keys/"+k.Key.ID+"/revoke", nil, nil); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -116,7 +117,7 @@ func (s *site) arrived(sent []string) {
 }
 
 // allLeads are the ids of an account's leads on all pages.
-func allLeads(t *testing.T, admin *adminClient, account string) (ids []string) {
+func allLeads(t *testing.T, admin *adminapi.Client, account string) (ids []string) {
 	t.Helper()
 	for cursor := ""; ; {
 		var page struct {
@@ -125,7 +126,7 @@ func allLeads(t *testing.T, admin *adminClient, account string) (ids []string) {
 			} `json:"items"`
 			NextCursor *string `json:"next_cursor"`
 		}
-		if err := admin.call(t.Context(), "GET", "/accounts/"+account+"/leads?limit=200&cursor="+cursor, nil, &page); err != nil {
+		if err := admin.Call(t.Context(), "GET", "/accounts/"+account+"/leads?limit=200&cursor="+cursor, nil, &page); err != nil {
 			t.Fatal(err)
 		}
 		for _, l := range page.Items {
@@ -170,7 +171,7 @@ func (s *site) node(region string) *regional {
 }
 
 // enrolled is a node that is yet to be started.
-func enrolled(t *testing.T, admin *adminClient, dir, region, origin string) *regional {
+func enrolled(t *testing.T, admin *adminapi.Client, dir, region, origin string) *regional {
 	t.Helper()
 	n := &regional{t: t, program: testFiles.plain(t), dir: filepath.Join(dir, "data"), origin: origin}
 	var err error

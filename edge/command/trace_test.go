@@ -95,7 +95,7 @@ func TestTraces(t *testing.T) {
 	d := startDevForTest(t, dir, func(c *devConfig) {
 		c.webhookAllow = prefixes{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 		c.webhookCA = ca
-		c.traces = traceConfig{endpoint: receiver.url, ratio: 1}
+		c.traces = traceFlags{endpoint: receiver.url, ratio: 1}
 	})
 	fixture := newAdminFixture(d)
 	account := fixture.Account(t, contract.Account{Name: "Followed", Email: "eva@example.com", Agent: "Eva Event", Live: true})
@@ -171,7 +171,7 @@ func TestTraces(t *testing.T) {
 	receiver.mu.Lock()
 	defer receiver.mu.Unlock()
 	for _, never := range []string{
-		key, d.tenant.Keys.Live, d.centre.Token(), secret, nkeySeed.FindString(string(credentials)), "Sam Okafor", "Okafor", "555 0123", "in-the-query",
+		key, d.account.Keys.Live, d.origin.Token(), secret, nkeySeed.FindString(string(credentials)), "Sam Okafor", "Okafor", "555 0123", "in-the-query",
 		"in the description", "client-of-mine", "eva@example.com", "Followed", url, "127.0.0.1", "Bearer",
 	} {
 		if never == "" || bytes.Contains(receiver.raw.Bytes(), []byte(never)) {

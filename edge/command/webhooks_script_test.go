@@ -46,14 +46,14 @@ func scriptSubscribe(ts *testscript.TestScript, _ bool, args []string) {
 // scriptFireUntil is `fire-until DIR ACCOUNT FILE TEXT [FILE…]`: feeds firings to
 // the account until the first file holds the text and the others something.
 func scriptFireUntil(ts *testscript.TestScript, _ bool, args []string) {
-	admin, err := findLocal(ts.MkAbs(args[0]))
+	admin, err := localClient(ts.MkAbs(args[0]))
 	ts.Check(err)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	again := time.NewTicker(300 * time.Millisecond)
 	defer again.Stop()
 	for ctx.Err() == nil {
-		ts.Check(admin.call(ctx, http.MethodPost, "/accounts/"+args[1]+"/sentinel-firings",
+		ts.Check(admin.Call(ctx, http.MethodPost, "/accounts/"+args[1]+"/sentinel-firings",
 			map[string]any{"sentinel_name": "s", "trigger_data": map[string]any{}, "action_taken": "a"}, nil))
 		<-again.C
 		done := true

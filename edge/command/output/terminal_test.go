@@ -1,4 +1,4 @@
-package command
+package output
 
 import (
 	"bytes"
@@ -13,13 +13,13 @@ func TestColours(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if coloursOf(file).on || coloursOf(new(bytes.Buffer)).on {
+	if ColoursOf(file).on || ColoursOf(new(bytes.Buffer)).on {
 		t.Error("a file is coloured")
 	}
-	if got := (colours{}).good("yes"); got != "yes" {
+	if got := (Colours{}).Good("yes"); got != "yes" {
 		t.Errorf("without colours %q", got)
 	}
-	if got := (colours{on: true}).bad("no"); got != "\x1b[31mno\x1b[0m" {
+	if got := (Colours{on: true}).Bad("no"); got != "\x1b[31mno\x1b[0m" {
 		t.Errorf("with colours %q", got)
 	}
 }

@@ -1,0 +1,198 @@
+// Package command holds the commands of the program edge: a file for each
+// command or group of commands, which reads its flags and does its work.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Main runs the command that args name until it is done or ctx is, prints its
+// error to stderr, and returns the exit code of the process. version is that of
+// the program.
+func Main(ctx context.Context, version string, args []string, stdout, stderr io.Writer) int {
+	root := newRoot(version)
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return report(root.ExecuteContext(ctx), stderr)
+}
+
+// usageTemplate lists a command's own commands with their arguments, and then its
+// flags.
+const usageTemplate = `Usage: {{.UseLine}}{{if .HasAvailableSubCommands}}
+
+Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{if $.HasParent}}{{rpad .Use 22}}{{else}}{{rpad .Name 11}}{{end}} {{.Short}}{{end}}{{end}}{{end}}
+
+Flags:
+{{.LocalFlags.FlagUsages}}{{if .HasAvailableSubCommands}}
+Flags of a command: {{.CommandPath}} COMMAND --help
+{{end}}`
+
+func newRoot(version string) *cobra.Command {
+	root := newGroup("edge", "run and operate Partner Edge",
+		newDev(), newOrigin(), newNode(),
+		newAccount(), newKey(), newRelease(), newDeliveries(), newListen(), newToken(), newStatus(),
+		newBackup(), newRestore(), newSandbox(), newCompletion(), newMan(), newVersion())
+	root.RunE = func(_ *cobra.Command, args []string) error {
+		const list = "run 'edge help' to see them"
+		if len(args) == 0 {
+			return usagef(list, "no command given")
+		}
+		return usagef(list, "unknown command %q", args[0])
+	}
+	root.Version = version
+	root.SetVersionTemplate(versionLine(version))
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.CompletionOptions.DisableDefaultCmd = true // newCompletion is simpler
+	root.SetFlagErrorFunc(flagError)
+	root.SetUsageTemplate(usageTemplate)
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		out := cmd.ErrOrStderr() // where the help of a command does not look like its result
+		if cmd == root {
+			out = cmd.OutOrStdout()
+		}
+		fmt.Fprintf(out, "%s: %s\n\n%s", cmd.CommandPath(), cmd.Short, cmd.UsageString())
+	})
+	return root
+}
+
+// newGroup makes a command that only has commands.
+func newGroup(name, summary string, commands ...*cobra.Command) *cobra.Command {
+	group := &cobra.Command{Use: name + " COMMAND", Short: summary, Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
+		list := fmt.Sprintf("run 'edge %s --help' to see them", name)
+		switch {
+		case len(args) == 0:
+			return usagef(list, "%s: no operation given", name)
+		case args[0] == "help":
+			return cmd.Help()
+		}
+		return usagef(list, "%s: unknown operation %q", name, args[0])
+	}}
+	group.AddCommand(commands...)
+	return group
+}
+
+// newCommand makes a command. use is its name, then the names of the arguments
+// that it takes, then anything else for its usage line.
+func newCommand(use, summary string, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
+	_, rest, _ := strings.Cut(use, " ")
+	var wanted []string
+	for _, word := range strings.Fields(rest) {
+		if strings.HasPrefix(word, "-") || strings.HasPrefix(word, "[") {
+			break
+		}
+		wanted = append(wanted, word)
+	}
+	return &cobra.Command{Use: use, Short: summary, RunE: run, Args: func(cmd *cobra.Command, args []string) error {
+		if len(args) < len(wanted) {
+			return misused(cmd, "%s is missing", wanted[len(args)])
+		}
+		if len(args) > len(wanted) {
+			return misused(cmd, "unexpected argument %q", args[len(wanted)])
+		}
+		return nil
+	}}
+}
+
+func newVersion() *cobra.Command {
+	return newCommand("version", "print the version", func(cmd *cobra.Command, _ []string) error {
+		_, err := io.WriteString(cmd.OutOrStdout(), versionLine(cmd.Root().Version))
+		return err
+	})
+}
+
+func versionLine(version string) string {
+	return fmt.Sprintf("edge %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// Exit codes: done, not done, and not understood.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// report prints err, with its hint where it has one, and returns the exit code.
+func report(err error, stderr io.Writer) int {
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintf(stderr, "edge: %v\n", err)
+	if h, ok := errors.AsType[*hinted](err); ok && h.hint != "" {
+		fmt.Fprintf(stderr, "hint: %s\n", h.hint)
+	}
+	if _, ok := errors.AsType[*usageError](err); ok {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// hinted is an error with advice on what to do about it.
+type hinted struct {
+	error
+	hint string
+}
+
+func (h *hinted) Unwrap() error { return h.error }
+
+// hint adds to err advice on what to do about it; nil stays nil.
+func hint(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return &hinted{err, fmt.Sprintf(format, args...)}
+}
+
+// usageError is a command line that cannot be understood.
+type usageError struct{ message string }
+
+func (e *usageError) Error() string { return e.message }
+
+func usagef(hintText, format string, args ...any) error {
+	return hint(&usageError{fmt.Sprintf(format, args...)}, "%s", hintText)
+}
+
+// misused is a usageError of one command, with the hint to look at its flags.
+func misused(cmd *cobra.Command, format string, args ...any) error {
+	name := strings.TrimPrefix(cmd.CommandPath(), "edge ")
+	return usagef(fmt.Sprintf("run 'edge %s --help' to see its flags", name), name+": "+format, args...)
+}
+
+// required returns an error for the first of the named flags that is empty.
+func required(cmd *cobra.Command, names ...string) error {
+	for _, name := range names {
+		if cmd.Flag(name).Value.String() == "" {
+			return misused(cmd, "--%s is missing", name)
+		}
+	}
+	return nil
+}
+
+// flagError is a usageError for an error of pflag.
+func flagError(cmd *cobra.Command, err error) error {
+	var (
+		unknown  *pflag.NotExistError
+		valued   *pflag.ValueRequiredError
+		rejected *pflag.InvalidValueError
+	)
+	switch {
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
+		return misused(cmd, "flag provided but not defined: -%s", unknown.GetSpecifiedShortnames())
+	case errors.As(err, &unknown):
+		return misused(cmd, "flag provided but not defined: -%s", unknown.GetSpecifiedName())
+	case errors.As(err, &valued):
+		return misused(cmd, "flag needs an argument: -%s", valued.GetSpecifiedName())
+	case errors.As(err, &rejected):
+		return misused(cmd, "invalid value %q for flag -%s: %v", rejected.GetValue(), rejected.GetFlag().Name, rejected.Unwrap())
+	}
+	return misused(cmd, "%v", err)
+}

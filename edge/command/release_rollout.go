@@ -1,0 +1,181 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/pflag"
+
+	"partneredge/edge/adminapi"
+	"partneredge/edge/command/output"
+)
+
+func defineRollout(flags *pflag.FlagSet) handler {
+	nodes := flags.String("nodes", "", "`NODES` by comma, ids or names (default every node, and those enrolled later)")
+	regions := flags.String("regions", "", "`REGIONS` by comma, every node of them")
+	percent := flags.Int64("percent", 100, "`NUMBER`: that part of these nodes")
+	stages := flags.String("stages", "1,10,50,100", "`PERCENTAGES` of the nodes by comma, rising to 100")
+	pause := flags.Duration("pause", 30*time.Second, "`DURATION` for which each step is watched before the next")
+	canary := flags.Int64("canary", 10, "`PERCENT` of its requests that a node gives the release first; 0: none")
+	wait := flags.Bool("wait", false, "wait for its end; it fails if the release is rolled back")
+	return func(ctx context.Context, c *invocation) error {
+		seconds := int64(*pause / time.Second)
+		in := adminapi.NewRollout{
+			Nodes: byComma(*nodes), Regions: byComma(*regions), Percent: percent, PauseSeconds: &seconds, CanaryPercent: canary,
+		}
+		for _, text := range byComma(*stages) {
+			stage, err := strconv.ParseInt(strings.TrimSuffix(text, "%"), 10, 64)
+			if err != nil {
+				return misused(c.cmd, "--stages %q are no percentages such as 1,10,50,100", *stages)
+			}
+			in.Stages = append(in.Stages, stage)
+		}
+		id, err := findRelease(ctx, c.admin, c.args[0])
+		if err != nil {
+			return err
+		}
+		return changeRollout(ctx, c, "/releases/"+url.PathEscape(id)+"/promote", in, *wait, "done")
+	}
+}
+
+func defineRollback(flags *pflag.FlagSet) handler {
+	wait := flags.Bool("wait", false, "wait until every node has gone back")
+	return func(ctx context.Context, c *invocation) error {
+		last, _, err := lastRollout(ctx, c.admin)
+		if err != nil {
+			return err
+		}
+		return changeRollout(ctx, c, "/releases/"+url.PathEscape(last.ReleaseID)+"/rollback", nil, *wait, "rolled_back")
+	}
+}
+
+func defineRolloutStatus(flags *pflag.FlagSet) handler {
+	watch := flags.Bool("watch", false, "go on until it has ended")
+	every := flags.Duration("every", 2*time.Second, "`DURATION` between two tables with --watch")
+	return func(ctx context.Context, c *invocation) error {
+		if *every <= 0 {
+			return misused(c.cmd, "--every must be more than 0")
+		}
+		return repeat(ctx, *every, func() (done bool, err error) {
+			r, raw, err := lastRollout(ctx, c.admin)
+			if err != nil {
+				return false, err
+			}
+			if *watch && !c.JSON {
+				output.ClearScreen(c.Out)
+			}
+			return !*watch || ended(r), c.Print(raw, func(w io.Writer) { printRollout(w, r) })
+		})
+	}
+}
+
+// lastRollout returns the newest rollout, and the JSON of it.
+func lastRollout(ctx context.Context, admin *adminapi.Client) (r adminapi.Rollout, raw json.RawMessage, err error) {
+	var page adminapi.List[json.RawMessage]
+	if err := admin.Call(ctx, http.MethodGet, "/rollouts?limit=1", nil, &page); err != nil {
+		return r, nil, err
+	}
+	if len(page.Items) == 0 {
+		return r, nil, hint(errors.New("finding the last rollout: there was none yet"), "edge release rollout RELEASE begins one")
+	}
+	return r, page.Items[0], json.Unmarshal(page.Items[0], &r)
+}
+
+// changeRollout begins or ends a rollout, and shows it: at once, or when it has
+// ended, which must be in the wanted state.
+func changeRollout(ctx context.Context, c *invocation, path string, in any, wait bool, wanted string) error {
+	var raw json.RawMessage
+	if err := c.admin.Call(ctx, http.MethodPost, path, in, &raw); err != nil {
+		return err
+	}
+	var r adminapi.Rollout
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return err
+	}
+	if wait {
+		var err error
+		if r, raw, err = awaitRollout(ctx, c, r); err != nil {
+			return err
+		}
+	}
+	if err := c.Print(raw, func(w io.Writer) { printRollout(w, r) }); err != nil {
+		return err
+	}
+	if ended(r) && r.State != wanted {
+		return hint(fmt.Errorf("release %s was rolled back: %s", r.Version, r.Reason), "every node runs what it ran before; the log of a node says more")
+	}
+	return nil
+}
+
+// awaitRollout shows the progress of a rollout until it has ended: as a bar on a
+// terminal, and elsewhere as a line for each step.
+func awaitRollout(ctx context.Context, c *invocation, r adminapi.Rollout) (_ adminapi.Rollout, raw json.RawMessage, err error) {
+	const every = 250 * time.Millisecond
+	bar := output.NewBar(c.stderr, int64(len(r.Nodes)), progressbar.OptionShowCount(),
+		progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(true))
+	defer func() { _ = bar.Finish() }() // it is only a picture
+	shown := ""
+	for {
+		if err := c.admin.Call(ctx, http.MethodGet, "/rollouts/"+url.PathEscape(r.ID), nil, &raw); err != nil && ctx.Err() == nil {
+			return r, nil, err
+		} else if err == nil {
+			r = adminapi.Rollout{}
+			if err := json.Unmarshal(raw, &r); err != nil {
+				return r, nil, err
+			}
+		}
+		if output.IsTerminal(c.stderr) {
+			bar.Describe(r.Version + ", " + step(r))
+			_ = bar.Set(min(r.Serving, max(len(r.Nodes)-1, 0))) // the last one would end the bar before the rollout
+		} else if step(r) != shown {
+			shown = step(r)
+			fmt.Fprintf(c.stderr, "release %s: %s, %d of %d nodes serve\n", r.Version, shown, r.Serving, len(r.Nodes))
+		}
+		if ended(r) {
+			return r, raw, nil
+		}
+		select {
+		case <-ctx.Done():
+			return r, nil, hint(fmt.Errorf("waiting for rollout %s: %w", r.ID, ctx.Err()), "it goes on by itself: edge release status --watch")
+		case <-time.After(every):
+		}
+	}
+}
+
+func ended(r adminapi.Rollout) bool { return r.State == "done" || r.State == "rolled_back" }
+
+// step describes in a few words how far a rollout is.
+func step(r adminapi.Rollout) string {
+	switch {
+	case r.State != "rolling_out":
+		return strings.ReplaceAll(r.State, "_", " ")
+	case r.Trying:
+		return fmt.Sprintf("stage %d%%, at %d%% of requests", r.Stage, r.CanaryPercent)
+	}
+	return fmt.Sprintf("stage %d%%", r.Stage)
+}
+
+func printRollout(w io.Writer, r adminapi.Rollout) {
+	fmt.Fprintf(w, "rollout\t%s\nrelease\t%s %s\nstate\t%s\n", r.ID, r.Version, r.ReleaseID, step(r))
+	if r.Reason != "" {
+		fmt.Fprintf(w, "reason\t%s\n", r.Reason)
+	}
+	fmt.Fprintf(w, "serving\t%d of %d nodes\n\nREGION\tNODE\tSTATE\tSHARE\tREQUESTS\tERRORS\tFAILURES\tREASON\n", r.Serving, len(r.Nodes))
+	for _, n := range r.Nodes {
+		state := n.State
+		if !n.Connected {
+			state = "away"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d%%\t%d\t%d\t%d\t%s\n", n.Region, n.Name, state, n.Percent, n.Requests, n.Errors, n.Failures, cmp.Or(n.Reason, "-"))
+	}
+}
