@@ -1,5 +1,5 @@
-// Package answer writes what a module answers: JSON by appending, error bodies,
-// and times. It uses no reflection and no fmt, so that modules stay small.
+// Package answer writes the responses of modules by appending JSON to them. It
+// uses no reflection and no fmt, so that modules stay small.
 package answer
 
 import (
@@ -8,8 +8,8 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// Error makes resp the answer {"error": code, "reason": reason}, without the
-// reason where it is "". Headers that resp already has stay.
+// Error sets the body of resp to {"error": code, "reason": reason}, without
+// reason if it is "". Headers that resp already has stay.
 func Error(resp *abi.Response, status int, code, reason string) {
 	resp.Status = status
 	b := AppendString(append(resp.Body[:0], `{"error":`...), code)
@@ -19,8 +19,8 @@ func Error(resp *abi.Response, status int, code, reason string) {
 	resp.Body = append(b, '}')
 }
 
-// ErrorAfter is Error with the time to wait in milliseconds, rounded up to
-// whole seconds, as the field retry_after_seconds and the header Retry-After.
+// ErrorAfter is like Error and also tells the client how long to wait, rounded
+// up to whole seconds, in the field retry_after_seconds and in Retry-After.
 func ErrorAfter(resp *abi.Response, status int, code, reason string, waitMS int64) {
 	seconds := Seconds(waitMS)
 	Error(resp, status, code, reason)
@@ -29,21 +29,40 @@ func ErrorAfter(resp *abi.Response, status int, code, reason string, waitMS int6
 	Header(resp, "retry-after", strconv.FormatInt(seconds, 10))
 }
 
-// Internal makes resp a 500 that is safe to ask again after a second.
+// Internal makes resp a 500 that the client may retry after a second.
 func Internal(resp *abi.Response) {
 	Error(resp, 500, "internal_error", "")
 	Header(resp, "retry-after", "1")
 }
 
-// Header adds one header; name is in lower case.
+// Header adds a header to resp. name must be in lower case.
 func Header(resp *abi.Response, name, value string) {
 	resp.Headers = append(resp.Headers, abi.Header{Name: name, Value: value})
 }
 
-// Seconds is ms in whole seconds, rounded up, at least 1.
+// Seconds converts milliseconds to whole seconds, rounded up, at least 1.
 func Seconds(ms int64) int64 {
 	if ms <= 1000 {
 		return 1
 	}
 	return (ms-1)/1000 + 1
+}
+
+// AppendOptional appends s as AppendString does, or null if s is "".
+func AppendOptional(b []byte, s string) []byte {
+	if s == "" {
+		return append(b, "null"...)
+	}
+	return AppendString(b, s)
+}
+
+// AppendList appends each item by one, with commas between the items.
+func AppendList[T any](b []byte, items []T, one func([]byte, *T) []byte) []byte {
+	for i := range items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = one(b, &items[i])
+	}
+	return b
 }

@@ -7,15 +7,15 @@ import (
 
 const hex = "0123456789abcdef"
 
-// AppendString adds s as a JSON string (RFC 8259, section 7). Each byte of s
-// that is not UTF-8 becomes U+FFFD, so the result is valid whatever s holds.
+// AppendString appends s as a JSON string (RFC 8259, section 7). Each byte of s
+// that is not UTF-8 becomes U+FFFD, so the result is always valid.
 func AppendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	valid := isASCII(s) || utf8.ValidString(s)
-	done := 0 // s[:done] is written
+	done := 0 // s[:done] is in b
 	for i := 0; i < len(s); {
 		if valid {
-			i = plain(s, i)
+			i = nextEscaped(s, i)
 			if i == len(s) {
 				break
 			}
@@ -53,16 +53,16 @@ func AppendString(b []byte, s string) []byte {
 	return append(append(b, s[done:]...), '"')
 }
 
-// escaped tells whether a byte must not stand in a JSON string as it is.
+// escaped reports whether a JSON string must not contain c as it is.
 func escaped(c byte) bool { return c < ' ' || c == '"' || c == '\\' }
 
-// In a guest a turn of a loop is dear, so bytes are looked at eight at a time.
+// A loop is slow in a guest, so bytes are examined eight at a time.
 const (
 	lowest  = 0x0101010101010101
 	highest = 0x8080808080808080
 )
 
-// word is the eight bytes of s at i, which must be there.
+// word returns the eight bytes of s at i. There must be eight.
 func word(s string, i int) uint64 {
 	return *(*uint64)(unsafe.Add(unsafe.Pointer(unsafe.StringData(s)), i))
 }
@@ -82,13 +82,13 @@ func isASCII(s string) bool {
 	return true
 }
 
-// plain is where the first byte of s from i on is that must be escaped, or
-// len(s).
-func plain(s string, i int) int {
+// nextEscaped returns the index of the first byte of s from i on that must be
+// escaped, or len(s).
+func nextEscaped(s string, i int) int {
 	for ; i+8 <= len(s); i += 8 {
 		w := word(s, i)
-		// A byte's highest bit is set in x-n, and not in x, where it is below n; a
-		// byte above may be taken for one as well, which the loop below sorts out.
+		// If a byte of w is below n, its highest bit is set in w-n and not in w. By
+		// the borrow the byte above may look so too; the loop below examines it.
 		quote, backslash := w^'"'*lowest, w^'\\'*lowest
 		if ((w-' '*lowest)&^w|(quote-lowest)&^quote|(backslash-lowest)&^backslash)&highest != 0 {
 			break

@@ -2,9 +2,9 @@ package pipeline
 
 import "net/netip"
 
-// allowed tells whether the client is in one of the networks; an empty list
-// allows everybody. A network that cannot be read allows nobody, and so does a
-// client address that cannot.
+// allowed reports whether the client is in one of the networks. An empty list
+// allows every client. A malformed network allows no client, and a malformed
+// client address is not allowed.
 func allowed(networks []string, client string) bool {
 	if len(networks) == 0 {
 		return true

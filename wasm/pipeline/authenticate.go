@@ -7,7 +7,7 @@ import (
 	"partneredge/wasm/apikey"
 )
 
-// Reasons of 401.
+// Reasons of a 401.
 const (
 	missingToken = "missing_bearer_token"
 	malformedKey = "malformed_api_key"
@@ -17,8 +17,8 @@ const (
 	graceExpired = "api_key_grace_expired"
 )
 
-// authenticate reads the record of the request's key, or tells the reason why
-// there is none to go on with, or an error when that cannot be known now.
+// authenticate returns the record of the request's key, or the reason to refuse
+// it, or an error if the host cannot tell now.
 func authenticate(req *abi.Request, host Host) (key abi.Key, reason string, err error) {
 	token, reason := bearer(req)
 	if reason != "" {
@@ -34,7 +34,7 @@ func authenticate(req *abi.Request, host Host) (key abi.Key, reason string, err 
 		return key, "", err
 	}
 	switch {
-	case key.Revoked != 0: // whenever: the clock it was revoked by may be ahead of this one
+	case key.Revoked != 0: // not compared: the origin's clock may be ahead of this one
 		return key, revokedKey, nil
 	case key.Expires != 0 && req.Now >= key.Expires:
 		return key, keyExpired, nil
@@ -44,10 +44,10 @@ func authenticate(req *abi.Request, host Host) (key abi.Key, reason string, err 
 	return key, "", nil
 }
 
-// bearer takes the token out of the Authorization header (RFC 6750, section
-// 2.1; the scheme's case makes no difference). More than one such header is
-// malformed: which one counts is not for us to guess. Another scheme, or none,
-// is a missing token.
+// bearer returns the token of the Authorization header (RFC 6750, section 2.1);
+// the case of the scheme does not matter. Several such headers are malformed, as
+// it would be a guess which one counts. Another scheme, or no header, is a
+// missing token.
 func bearer(req *abi.Request) (token, reason string) {
 	value, count := req.Header("authorization")
 	if count > 1 {
@@ -63,7 +63,7 @@ func bearer(req *abi.Request) (token, reason string) {
 		return "", missingToken
 	}
 	if rest[0] != ' ' {
-		return "", missingToken // a scheme that only begins like ours
+		return "", missingToken // a scheme that only begins like this one
 	}
 	return token, ""
 }

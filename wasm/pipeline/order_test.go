@@ -7,7 +7,7 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// failing hosts answer an error where the case says.
+// failing is a fake whose lockouts can fail.
 type failing struct {
 	*fake
 	lockoutErr, failureErr error
@@ -39,8 +39,8 @@ func answerOf(token string, changes ...func(*abi.Request, *failing)) string {
 	return string(resp.Append(nil))
 }
 
-// Of any two things wrong with a request, the one that is checked first makes
-// the answer, down to its headers.
+// TestOrder checks that of any two faults of a request, the one that is checked
+// first decides the answer and its headers.
 func TestOrder(t *testing.T) {
 	key := "Bearer " + token(t)
 	steps := []struct {
@@ -74,7 +74,7 @@ func TestOrder(t *testing.T) {
 	seen := map[string]string{answerOf(key): "a good request"}
 	for i, first := range steps {
 		want := answerOf(key, first.does)
-		// Only what cannot be known now has the same answer for two reasons.
+		// Only answers of a host that fails are the same for two reasons.
 		if other, ok := seen[want]; ok && !slices.Contains([]string{"unavailable", "buckets broken"}, first.name) {
 			t.Errorf("%s is answered like %s", first.name, other)
 		}
@@ -98,7 +98,7 @@ func TestAnswerHeaders(t *testing.T) {
 		change func(*abi.Request, *failing)
 		want   []abi.Header
 	}{
-		{"goes on", nil, rates},
+		{"passed on", nil, rates},
 		{"401", func(r *abi.Request, _ *failing) { r.Headers = nil }, []abi.Header{bearer}},
 		{"401 of a key once good", func(_ *abi.Request, f *failing) { f.key.Expires = 1 }, []abi.Header{bearer}},
 		{"locked out", func(_ *abi.Request, f *failing) { f.locked = 899_001 }, []abi.Header{{Name: "retry-after", Value: "900"}}},

@@ -1,12 +1,12 @@
-// Package pipeline is the ordered row of checks that every partner request
+// Package pipeline is the ordered sequence of checks that every partner request
 // passes before a handler sees it:
 //
 //	address locked out? -> bearer token present -> well-formed -> known ->
 //	not revoked, expired or past its grace -> address allowed -> rate limit ->
 //	route -> scope
 //
-// The first check that fails answers. From the rate limit on, every answer
-// carries the rate-limit headers and the environment.
+// The first check that fails answers the request. From the rate limit on, every
+// answer carries the rate-limit headers and the environment.
 package pipeline
 
 import (
@@ -14,20 +14,20 @@ import (
 	"partneredge/wasm/answer"
 )
 
-// Host is what the pipeline asks of the place it runs in. Errors are abi.Code.
+// Host provides what the pipeline needs. Its errors are of type abi.Code.
 type Host interface {
-	// Lockout is for how many milliseconds the client is still locked out.
+	// Lockout returns for how many milliseconds the client is still locked out.
 	Lockout(client string) (int64, error)
-	// Failure counts a failed authentication; milliseconds as for Lockout.
+	// Failure counts a failed authentication and returns what Lockout then would.
 	Failure(client string) (int64, error)
-	// Key reads the record of a bearer token; abi.CodeNotFound when unknown.
+	// Key returns the record of a bearer token, abi.CodeNotFound if it is unknown.
 	Key(token string) (abi.Key, error)
 	// Take spends one token of a key's bucket.
 	Take(keyID string, limit int) (abi.Bucket, error)
 }
 
-// Handle answers the request, or names the handler that goes on, for whom, and
-// which headers its answer gets.
+// Handle answers the request, or sets in resp the handler that is to answer it,
+// the principal, and the headers that the answer will get.
 func Handle(req *abi.Request, resp *abi.Response, host Host) {
 	if wait, err := host.Lockout(req.Client); err != nil {
 		answer.Internal(resp)
@@ -42,7 +42,7 @@ func Handle(req *abi.Request, resp *abi.Response, host Host) {
 		answer.Internal(resp)
 		return
 	case reason != "":
-		refuse(req, resp, reason, host)
+		unauthorized(req, resp, reason, host)
 		return
 	case !allowed(key.Allowlist, req.Client):
 		answer.Error(resp, 403, "forbidden", "ip_not_allowed")
@@ -80,9 +80,9 @@ func Handle(req *abi.Request, resp *abi.Response, host Host) {
 	}
 }
 
-// refuse answers a failed authentication and counts it, unless the key was once
-// good: a partner whose key ran out is not an attacker.
-func refuse(req *abi.Request, resp *abi.Response, reason string, host Host) {
+// unauthorized answers a failed authentication. It counts as a failure unless
+// the key was valid once: a partner whose key has expired is not an attacker.
+func unauthorized(req *abi.Request, resp *abi.Response, reason string, host Host) {
 	if reason != keyExpired && reason != graceExpired {
 		if _, err := host.Failure(req.Client); err != nil {
 			answer.Internal(resp)

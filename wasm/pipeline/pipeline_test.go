@@ -9,7 +9,7 @@ import (
 	"partneredge/wasm/apikey"
 )
 
-// fake is a host that answers what the case says.
+// fake is a host with fixed answers.
 type fake struct {
 	locked   int64
 	key      *abi.Key // nil: unknown
@@ -62,7 +62,7 @@ func TestHandle(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		change   func(*abi.Request, *fake)
-		status   int // 0: a handler goes on
+		status   int // 0: passed on to a handler
 		body     string
 		failures int
 		taken    int
@@ -112,7 +112,7 @@ func TestHandle(t *testing.T) {
 				t.Errorf("%d failures counted and %d tokens taken, want %d and %d", host.failures, host.taken, tt.failures, tt.taken)
 			}
 			if tt.status == 0 && (resp.Handler != Agents || resp.Principal.AccountID != "acc_1" || resp.Principal.KeyID != "key_1") {
-				t.Errorf("goes on as %+v", resp)
+				t.Errorf("passed on as %+v", resp)
 			}
 			limited := false
 			for _, h := range resp.Headers {

@@ -1,10 +1,11 @@
-// Package agents answers who owns an API key.
+// Package agents answers requests for the agent that owns an API key.
 package agents
 
 import (
 	"partneredge/wasm/abi"
 	"partneredge/wasm/answer"
 	"partneredge/wasm/handlers"
+	"partneredge/wasm/isotime"
 )
 
 // Handle answers GET /api/v2/public/agents/me.
@@ -18,7 +19,7 @@ func Handle(_ *abi.Request, resp *abi.Response, views handlers.Views) {
 	b = answer.AppendString(b, p.AgentID)
 	b = answer.AppendString(append(b, `,"email":`...), p.Email)
 	b = answer.AppendString(append(b, `,"full_name":`...), p.FullName)
-	b = answer.AppendTime(append(b, `,"joined_at":"`...), p.Joined)
+	b = isotime.Append(append(b, `,"joined_at":"`...), p.Joined)
 	b = answer.AppendString(append(b, `"},"account":{"id":`...), p.AccountID)
 	b = answer.AppendString(append(b, `,"name":`...), p.AccountName)
 	b = answer.AppendString(append(b, `,"activation_mode":`...), p.Mode)

@@ -1,4 +1,4 @@
-// Package coaching answers an account's coaching insights.
+// Package coaching answers requests for an account's coaching insights.
 package coaching
 
 import (
@@ -9,6 +9,7 @@ import (
 	"partneredge/wasm/answer"
 	"partneredge/wasm/handlers"
 	"partneredge/wasm/handlers/query"
+	"partneredge/wasm/isotime"
 )
 
 const (
@@ -29,7 +30,7 @@ func Handle(req *abi.Request, resp *abi.Response, views handlers.Views) {
 		return
 	}
 	if given && since == 0 {
-		since = -1 // 0 would mean none given; nothing is created at the epoch itself
+		since = -1 // 0 means no limit, and no insight is as old as the epoch
 	}
 	var list abi.Insights
 	if err := views.Insights(since, limit, &list); err != nil {
@@ -42,26 +43,18 @@ func Handle(req *abi.Request, resp *abi.Response, views handlers.Views) {
 		list.Items = samplesAfter(since, given, limit)
 	}
 
-	size := 100 + len(note) // as much as is needed: growing by and by takes several times the memory
+	size := 100 + len(note) // enough for all: growing step by step takes several times the memory
 	for i := range list.Items {
 		it := &list.Items[i]
 		size += 150 + len(it.ID) + len(it.Headline) + len(it.Detail)
 	}
 	b := append(slices.Grow(resp.Body[:0], size), `{"insights":[`...)
-	for i := range list.Items {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendInsight(b, &list.Items[i], source)
-	}
+	b = answer.AppendList(b, list.Items, func(b []byte, it *abi.Insight) []byte {
+		return appendInsight(b, it, source)
+	})
 	b = strconv.AppendInt(append(b, `],"count":`...), int64(len(list.Items)), 10)
 	b = strconv.AppendInt(append(b, `,"limit":`...), int64(limit), 10)
-	b = append(b, `,"note":`...)
-	if note == "" {
-		b = append(b, "null"...)
-	} else {
-		b = answer.AppendString(b, note)
-	}
+	b = answer.AppendOptional(append(b, `,"note":`...), note)
 	resp.Status = 200
 	resp.Body = append(b, '}')
 }
@@ -70,7 +63,7 @@ func appendInsight(b []byte, it *abi.Insight, source string) []byte {
 	b = answer.AppendString(append(b, `{"id":`...), it.ID)
 	b = answer.AppendString(append(b, `,"headline":`...), it.Headline)
 	b = answer.AppendString(append(b, `,"detail":`...), it.Detail)
-	b = answer.AppendTime(append(b, `,"created_at":"`...), it.Created)
+	b = isotime.Append(append(b, `,"created_at":"`...), it.Created)
 	b = answer.AppendString(append(b, `","source":`...), source)
 	return append(b, '}')
 }

@@ -5,15 +5,16 @@ import "partneredge/wasm/abi"
 const sampleNote = "This account has no coaching history yet: these are sample insights " +
 	"(source \"fallback\"). They give way to the account's own after its first coaching run."
 
-// samplesAt is 2025-01-01T00:00:00Z. The samples are the same for every account
-// and at every time, so a partner who passes on the newest created_at as since
-// does not see them again.
+// samplesAt is 2025-01-01T00:00:00Z. The samples are always the same, for every
+// account, so a partner who sends the newest created_at as since does not get
+// them again.
 const (
 	samplesAt = 1_735_689_600_000_000
 	hour      = 3_600_000_000
 )
 
-// samples is what an account without coaching history is shown, newest first.
+// samples returns the insights of an account without coaching history, newest
+// first.
 func samples() []abi.Insight {
 	return []abi.Insight{
 		{
@@ -37,7 +38,7 @@ func samples() []abi.Insight {
 	}
 }
 
-// samplesAfter cuts the samples down as real insights would be.
+// samplesAfter returns the samples that since and limit select.
 func samplesAfter(since int64, given bool, limit int) []abi.Insight {
 	items := samples()
 	n := 0

@@ -1,4 +1,4 @@
-// Package jsonbody reads the JSON bodies of the partner interface.
+// Package jsonbody validates and reads the JSON bodies of requests.
 package jsonbody
 
 import (
@@ -8,9 +8,9 @@ import (
 	"partneredge/wasm/answer"
 )
 
-// Object reads b, which must be Valid and one JSON object. Values share nothing
-// with b.
-func Object(b []byte) (*fastjson.Object, bool) {
+// Object parses b. ok is false unless b is Valid and a JSON object. The values
+// do not share memory with b.
+func Object(b []byte) (o *fastjson.Object, ok bool) {
 	if !Valid(b) {
 		return nil, false
 	}
@@ -22,14 +22,13 @@ func Object(b []byte) (*fastjson.Object, bool) {
 	return v.GetObject(), true
 }
 
-// Refuse answers a body that Object does not take.
+// Refuse answers a request whose body Object does not accept.
 func Refuse(resp *abi.Response) {
 	answer.Error(resp, 400, "invalid_body", "json_parse_failed")
 }
 
-// Member is the value of o's member name, nil where there is none or it is
-// null. Of several with the same name the last one counts, as in most readers
-// of JSON.
+// Member returns the value of o's member name, nil if it is absent or null. Of
+// several with the same name the last one counts, as in most JSON parsers.
 func Member(o *fastjson.Object, name string) (value *fastjson.Value) {
 	o.Visit(func(key []byte, v *fastjson.Value) {
 		if string(key) == name {
@@ -42,7 +41,7 @@ func Member(o *fastjson.Object, name string) (value *fastjson.Value) {
 	return value
 }
 
-// Text is the text of v, "" where v is nil; not ok when v is no string.
+// Text returns the text of v, "" if v is nil. ok is false if v is no string.
 func Text(v *fastjson.Value) (s string, ok bool) {
 	if v == nil {
 		return "", true

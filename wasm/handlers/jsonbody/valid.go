@@ -2,13 +2,13 @@ package jsonbody
 
 import "unicode/utf8"
 
-// MaxDepth is how deep objects and arrays may lie in each other. What the
-// contract asks for is 2 deep.
+// MaxDepth bounds the nesting of objects and arrays. Bodies of the contract have
+// a depth of 2.
 const MaxDepth = 16
 
-// Valid tells whether b is one JSON text as RFC 8259 draws it, in UTF-8, at
-// most MaxDepth deep, whose strings are all text that any store can hold: no
-// NUL and no half of a surrogate pair, escaped or not. It allocates nothing.
+// Valid reports whether b is one JSON text (RFC 8259) in UTF-8, at most MaxDepth
+// deep, whose strings any store can hold: they contain no NUL and no half of a
+// surrogate pair, escaped or not. It allocates nothing.
 func Valid(b []byte) bool {
 	if !utf8.Valid(b) {
 		return false
@@ -22,14 +22,14 @@ func Valid(b []byte) bool {
 	return s.at == len(b)
 }
 
-// scanner walks over b. Its methods read one thing at s.at, step past it and
-// tell whether it was there.
+// scanner walks over b. Each method reads one element at s.at, moves past it,
+// and reports whether it was there.
 type scanner struct {
 	b  []byte
 	at int
 }
 
-// peek is the byte at s.at, 0 at the end: no rule below takes a 0.
+// peek returns the byte at s.at, 0 at the end. No element contains a 0.
 func (s *scanner) peek() byte {
 	if s.at < len(s.b) {
 		return s.b[s.at]
@@ -37,7 +37,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-func (s *scanner) take(c byte) bool {
+func (s *scanner) accept(c byte) bool {
 	if s.peek() != c {
 		return false
 	}
@@ -74,11 +74,11 @@ func (s *scanner) value(depth int) bool {
 	return s.number()
 }
 
-// list is an object or an array, up to the closing byte.
+// list reads the rest of an object (named) or array, up to the closing byte.
 func (s *scanner) list(closing byte, depth int, named bool) bool {
 	s.at++
 	s.space()
-	if s.take(closing) {
+	if s.accept(closing) {
 		return true
 	}
 	for {
@@ -87,7 +87,7 @@ func (s *scanner) list(closing byte, depth int, named bool) bool {
 				return false
 			}
 			s.space()
-			if !s.take(':') {
+			if !s.accept(':') {
 				return false
 			}
 			s.space()
@@ -96,10 +96,10 @@ func (s *scanner) list(closing byte, depth int, named bool) bool {
 			return false
 		}
 		s.space()
-		if s.take(closing) {
+		if s.accept(closing) {
 			return true
 		}
-		if !s.take(',') {
+		if !s.accept(',') {
 			return false
 		}
 		s.space()
@@ -108,7 +108,7 @@ func (s *scanner) list(closing byte, depth int, named bool) bool {
 
 func (s *scanner) word(w string) bool {
 	for i := 0; i < len(w); i++ {
-		if !s.take(w[i]) {
+		if !s.accept(w[i]) {
 			return false
 		}
 	}
@@ -116,16 +116,16 @@ func (s *scanner) word(w string) bool {
 }
 
 func (s *scanner) number() bool {
-	s.take('-')
-	if !s.take('0') && !s.digits() {
+	s.accept('-')
+	if !s.accept('0') && !s.digits() {
 		return false
 	}
-	if s.take('.') && !s.digits() {
+	if s.accept('.') && !s.digits() {
 		return false
 	}
-	if s.take('e') || s.take('E') {
-		if !s.take('+') {
-			s.take('-')
+	if s.accept('e') || s.accept('E') {
+		if !s.accept('+') {
+			s.accept('-')
 		}
 		return s.digits()
 	}
@@ -141,7 +141,7 @@ func (s *scanner) digits() bool {
 }
 
 func (s *scanner) text() bool {
-	if !s.take('"') {
+	if !s.accept('"') {
 		return false
 	}
 	for {
@@ -176,7 +176,7 @@ func (s *scanner) escape() bool {
 		case unit < 0xd800 || unit >= 0xe000:
 			return true
 		}
-		if !s.take('\\') || !s.take('u') {
+		if !s.accept('\\') || !s.accept('u') {
 			return false
 		}
 		low, ok := s.unit()
@@ -185,7 +185,7 @@ func (s *scanner) escape() bool {
 	return false
 }
 
-// unit is the four hexadecimal digits of one UTF-16 code unit.
+// unit reads the four hexadecimal digits of a UTF-16 code unit.
 func (s *scanner) unit() (unit int, ok bool) {
 	for range 4 {
 		c := s.peek()

@@ -1,8 +1,9 @@
-// Package leads takes leads in.
+// Package leads accepts leads.
 package leads
 
 import (
 	"hash/fnv"
+	"strconv"
 
 	"partneredge/wasm/abi"
 	"partneredge/wasm/answer"
@@ -11,10 +12,10 @@ import (
 	"partneredge/wasm/typeid"
 )
 
-// Handle answers POST /api/v2/public/leads. A live lead is kept before it is
-// answered; one sent with a test key is answered as it would be, and not kept.
-// A request with an Idempotency-Key is done once: for 24 hours the same request
-// gets the first answer again.
+// Handle answers POST /api/v2/public/leads. A live lead is kept before the
+// answer. A lead with a test key gets the same answer and is not kept. A request
+// with an Idempotency-Key is executed once: for 24 hours the same request gets
+// the first answer again.
 func Handle(req *abi.Request, resp *abi.Response, outbox handlers.Outbox) {
 	key, keys := req.Header("idempotency-key")
 	if keys > 1 || keys == 1 && !isIdempotencyKey(key) {
@@ -56,7 +57,7 @@ func Handle(req *abi.Request, resp *abi.Response, outbox handlers.Outbox) {
 	resp.Body = appendLead(resp.Body[:0], &lead, req.Principal.Environment, sandbox)
 }
 
-// isIdempotencyKey takes 1 to 255 printable characters of ASCII.
+// isIdempotencyKey reports whether s is 1 to 255 printable ASCII characters.
 func isIdempotencyKey(s string) bool {
 	if s == "" || len(s) > 255 {
 		return false
@@ -69,35 +70,23 @@ func isIdempotencyKey(s string) bool {
 	return true
 }
 
-// digest tells one body from another. It need not withstand anybody: who makes
-// two bodies with one digest gets his own first lead answered twice.
+// digest returns a hash that differs for different bodies. It need not be
+// cryptographic: a partner who constructs two bodies with the same digest only
+// gets the answer to the first of them twice.
 func digest(body []byte) string {
 	h := fnv.New128a()
-	_, _ = h.Write(body) // never fails, says its documentation
+	_, _ = h.Write(body) // documented never to fail
 	return string(h.Sum(nil))
 }
 
 func appendLead(b []byte, lead *abi.Lead, environment abi.Environment, sandbox bool) []byte {
 	b = answer.AppendString(append(b, `{"lead":{"id":`...), lead.ID)
-	b = appendOptional(append(b, `,"first_name":`...), lead.FirstName)
-	b = appendOptional(append(b, `,"last_name":`...), lead.LastName)
-	b = appendOptional(append(b, `,"email":`...), lead.Email)
-	b = appendOptional(append(b, `,"phone":`...), lead.Phone)
+	b = answer.AppendOptional(append(b, `,"first_name":`...), lead.FirstName)
+	b = answer.AppendOptional(append(b, `,"last_name":`...), lead.LastName)
+	b = answer.AppendOptional(append(b, `,"email":`...), lead.Email)
+	b = answer.AppendOptional(append(b, `,"phone":`...), lead.Phone)
 	b = answer.AppendString(append(b, `,"consent_status":`...), lead.ConsentStatus)
 	b = answer.AppendString(append(b, `,"environment":`...), string(environment))
-	b = append(b, `},"sandbox":`...)
-	if sandbox {
-		b = append(b, "true"...)
-	} else {
-		b = append(b, "false"...)
-	}
+	b = strconv.AppendBool(append(b, `},"sandbox":`...), sandbox)
 	return append(b, `,"api_version":"v2"}`...)
-}
-
-// appendOptional adds null where s is "".
-func appendOptional(b []byte, s string) []byte {
-	if s == "" {
-		return append(b, "null"...)
-	}
-	return answer.AppendString(b, s)
 }

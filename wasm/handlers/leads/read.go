@@ -8,11 +8,11 @@ import (
 	"github.com/valyala/fastjson"
 
 	"partneredge/wasm/abi"
-	"partneredge/wasm/answer"
 	"partneredge/wasm/handlers/jsonbody"
+	"partneredge/wasm/isotime"
 )
 
-// The most characters (Unicode code points) that a field may have.
+// Maximum lengths of fields, in characters (Unicode code points).
 const (
 	maxName    = 200
 	maxEmail   = 254
@@ -20,9 +20,9 @@ const (
 	maxConsent = 10_000
 )
 
-// read fills lead from a body; reason is "" or the first rule that it breaks.
-// The rules are asked in this order: types, lengths, name, contact, e-mail,
-// phone, consent status, time of consent.
+// read parses a body into lead. reason names the first rule that the body
+// breaks, "" if none. The order of rules is: types, lengths, name, contact,
+// e-mail, phone, consent status, time of consent.
 func read(o *fastjson.Object, lead *abi.Lead) (reason string) {
 	var consent *fastjson.Object
 	r := reader{}
@@ -53,8 +53,8 @@ func read(o *fastjson.Object, lead *abi.Lead) (reason string) {
 	if lead.ConsentStatus == "" {
 		lead.ConsentStatus = "none"
 	}
-	var timed bool
-	lead.Captured, timed = answer.ParseTime(captured)
+	var isTime bool
+	lead.Captured, isTime = isotime.Parse(captured)
 
 	switch {
 	case r.wrongType:
@@ -71,13 +71,13 @@ func read(o *fastjson.Object, lead *abi.Lead) (reason string) {
 		return "invalid_phone"
 	case !isConsent(lead.ConsentStatus):
 		return "invalid_consent_status"
-	case captured != "" && !timed:
+	case captured != "" && !isTime:
 		return "invalid_captured_at"
 	}
 	return ""
 }
 
-// reader takes texts out of a body and remembers what was wrong with any.
+// reader reads texts from a body and remembers whether any was wrong.
 type reader struct{ wrongType, tooLong bool }
 
 func (r *reader) text(o *fastjson.Object, name string) string {
@@ -88,8 +88,8 @@ func (r *reader) text(o *fastjson.Object, name string) string {
 	return s
 }
 
-// trimmed is text without the white space around it: a text that is nothing
-// else is as good as absent.
+// trimmed is like text but removes surrounding white space, so a blank text
+// counts as absent.
 func (r *reader) trimmed(o *fastjson.Object, name string, most int) string {
 	s := strings.TrimSpace(r.text(o, name))
 	r.limit(s, most)
@@ -102,7 +102,7 @@ func (r *reader) limit(s string, most int) {
 	}
 }
 
-// split parts a full name at its first run of white space.
+// split divides a full name at its first run of white space.
 func split(name string) (first, rest string) {
 	for i, c := range name {
 		if unicode.IsSpace(c) {

@@ -5,9 +5,9 @@ import (
 	"unicode"
 )
 
-// isEmail takes local@domain as people write it: the dot-atom of RFC 5322 with
-// the letters of RFC 6531 (UTF-8), at most 64 bytes, and a domain of two labels
-// or more. Quoted local parts, address literals and comments are refused.
+// isEmail reports whether s is local@domain: a dot-atom of RFC 5322 with the
+// UTF-8 letters of RFC 6531, at most 64 bytes, and a domain of two or more
+// labels. Quoted local parts, address literals and comments are refused.
 func isEmail(s string) bool {
 	at := strings.LastIndexByte(s, '@')
 	if at < 1 || at > 64 {
@@ -17,7 +17,7 @@ func isEmail(s string) bool {
 }
 
 func isDotAtom(s string) bool {
-	dot := true // as if one came before: none may come first or twice
+	dot := true // the previous character was a dot; none may be first
 	for _, c := range s {
 		switch {
 		case c == '.':
@@ -38,10 +38,10 @@ func isDotAtom(s string) bool {
 	return !dot
 }
 
-// isDomain takes names of letters, digits and hyphens, in any script, whose
-// last label is not a number.
+// isDomain reports whether s is two or more labels of letters, digits and
+// hyphens, in any script, of which the last is not a number.
 func isDomain(s string) bool {
-	labels, letters := 0, false // letters: of the label in hand
+	labels, letters := 0, false // letters: the current label has some
 	for more := true; more; labels++ {
 		var label string
 		label, s, more = strings.Cut(s, ".")
@@ -62,7 +62,7 @@ func isDomain(s string) bool {
 	return labels >= 2 && letters
 }
 
-// isWordRune tells whether c, beyond ASCII, is neither white space nor unseen.
+// isWordRune reports whether a non-ASCII c is neither white space nor invisible.
 func isWordRune(c rune) bool {
 	return !unicode.IsSpace(c) && !unicode.IsControl(c) && c != unicode.ReplacementChar &&
 		(c < 0x200b || c > 0x206f) && c != 0xfeff
@@ -72,15 +72,13 @@ func isAlnum(c rune) bool {
 	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z'
 }
 
-// isPhone takes a number as people write it: 7 to 15 digits (15 is the most in
-// E.164), one "+" in front if any, with spaces, dots, hyphens, slashes and
-// parentheses between, and an extension of 1 to 6 digits after "x", "ext",
-// "ext." or "#".
+// isPhone reports whether s is a phone number as people write it: 7 to 15 digits
+// (the maximum of E.164) after at most one "+", with spaces, dots, hyphens,
+// slashes and parentheses between them, and an optional extension of 1 to 6
+// digits after "x", "ext", "ext." or "#".
 func isPhone(s string) bool {
-	for i := 0; i < len(s); i++ {
-		if s[i] >= 0x80 {
-			return false
-		}
+	if strings.IndexFunc(s, func(c rune) bool { return c >= 0x80 }) >= 0 {
+		return false // below, indexes of lower are used in s
 	}
 	number, lower := s, strings.ToLower(s)
 	for _, mark := range [...]string{"ext.", "ext", "x", "#"} {

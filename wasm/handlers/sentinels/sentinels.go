@@ -1,4 +1,4 @@
-// Package sentinels answers the firings of an account's sentinels.
+// Package sentinels answers requests for the firings of an account's sentinels.
 package sentinels
 
 import (
@@ -9,6 +9,7 @@ import (
 	"partneredge/wasm/answer"
 	"partneredge/wasm/handlers"
 	"partneredge/wasm/handlers/query"
+	"partneredge/wasm/isotime"
 )
 
 const (
@@ -29,7 +30,7 @@ func Handle(req *abi.Request, resp *abi.Response, views handlers.Views) {
 		return
 	}
 	if given && before == 0 {
-		before = 1 // 0 would mean none given; nothing is triggered at the epoch itself
+		before = 1 // 0 means no limit, and no firing is as old as the epoch
 	}
 	var list abi.Firings
 	if err := views.Firings(before, limit, &list); err != nil {
@@ -37,22 +38,17 @@ func Handle(req *abi.Request, resp *abi.Response, views handlers.Views) {
 		return
 	}
 
-	size := 100 // as much as is needed: growing by and by takes several times the memory
+	size := 100 // enough for all: growing step by step takes several times the memory
 	for i := range list.Items {
 		it := &list.Items[i]
 		size += 150 + len(it.ID) + len(it.Name) + len(it.Data) + len(it.Action)
 	}
 	b := append(slices.Grow(resp.Body[:0], size), `{"firings":[`...)
-	for i := range list.Items {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendFiring(b, &list.Items[i])
-	}
+	b = answer.AppendList(b, list.Items, appendFiring)
 	b = strconv.AppendInt(append(b, `],"count":`...), int64(len(list.Items)), 10)
 	b = append(b, `,"next_cursor":`...)
 	if n := len(list.Items); n > 0 && list.More {
-		b = append(answer.AppendTime(append(b, '"'), list.Items[n-1].Triggered), '"')
+		b = append(isotime.Append(append(b, '"'), list.Items[n-1].Triggered), '"')
 	} else {
 		b = append(b, "null"...)
 	}
@@ -64,12 +60,12 @@ func Handle(req *abi.Request, resp *abi.Response, views handlers.Views) {
 func appendFiring(b []byte, it *abi.Firing) []byte {
 	b = answer.AppendString(append(b, `{"id":`...), it.ID)
 	b = answer.AppendString(append(b, `,"sentinel_name":`...), it.Name)
-	b = answer.AppendTime(append(b, `,"triggered_at":"`...), it.Triggered)
+	b = isotime.Append(append(b, `,"triggered_at":"`...), it.Triggered)
 	b = append(b, `","trigger_data":`...)
 	if len(it.Data) == 0 {
 		b = append(b, "{}"...)
 	} else {
-		b = append(b, it.Data...) // a JSON object, as the frame says
+		b = append(b, it.Data...) // the host has validated it as a JSON object
 	}
 	b = answer.AppendString(append(b, `,"action_taken":`...), it.Action)
 	return append(b, '}')

@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"math/rand/v2"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/valyala/fastjson"
@@ -10,6 +11,7 @@ import (
 	"partneredge/wasm/answer"
 	"partneredge/wasm/handlers"
 	"partneredge/wasm/handlers/jsonbody"
+	"partneredge/wasm/isotime"
 	"partneredge/wasm/targeturl"
 	"partneredge/wasm/typeid"
 )
@@ -66,14 +68,14 @@ func subscribe(req *abi.Request, resp *abi.Response, subscriptions handlers.Subs
 	}
 }
 
-// identify makes the id, which everybody sees, and the secret, which nobody
-// may guess from it. They need 42 random bytes of which a request brings 32: so
-// these seed ChaCha8, and id and secret are different parts of its stream.
+// identify generates the id, which is public, and the secret, which must not be
+// guessed from it. They need 42 random bytes, and a request brings 32. So these
+// seed ChaCha8, and id and secret are different parts of its stream.
 func identify(req *abi.Request) (id, secret string) {
 	stream := rand.NewChaCha8(req.Random)
 	var forID [10]byte
 	var key [32]byte
-	_, _ = stream.Read(forID[:]) // never fails, says its documentation
+	_, _ = stream.Read(forID[:]) // documented never to fail
 	_, _ = stream.Read(key[:])
 	const digits = "0123456789abcdef"
 	text := make([]byte, 0, 2*len(key))
@@ -83,8 +85,7 @@ func identify(req *abi.Request) (id, secret string) {
 	return typeid.Make("whs", req.Now/1000, forID), string(text)
 }
 
-// knownEvents returns the recognized event types in v, each once, in the order
-// given. What is not recognized is left out.
+// knownEvents returns the known event types in v, each once, in the order given.
 func knownEvents(v *fastjson.Value) []string {
 	if v == nil || v.Type() != fastjson.TypeArray {
 		return nil
@@ -92,14 +93,14 @@ func knownEvents(v *fastjson.Value) []string {
 	var events []string
 	for _, item := range v.GetArray() {
 		name, ok := jsonbody.Text(item)
-		if ok && recognized(name) && !contains(events, name) {
+		if ok && known(name) && !slices.Contains(events, name) {
 			events = append(events, name)
 		}
 	}
 	return events
 }
 
-func recognized(event string) bool {
+func known(event string) bool {
 	switch event {
 	case "agent.coaching_insight_created", "sentinel.fired", "deal.stage_changed",
 		"client.contacted", "goal.pace_changed":
@@ -108,16 +109,7 @@ func recognized(event string) bool {
 	return false
 }
 
-func contains(list []string, s string) bool {
-	for _, have := range list {
-		if have == s {
-			return true
-		}
-	}
-	return false
-}
-
-// describe returns nil where there is no description. An empty one is kept.
+// describe returns nil if there is no description. An empty one is kept.
 func describe(v *fastjson.Value) (description *string, reason string) {
 	if v == nil {
 		return nil, ""
@@ -136,12 +128,7 @@ func appendSubscription(b []byte, s *abi.Subscription, environment abi.Environme
 	b = answer.AppendString(append(b, `{"subscription":{"id":`...), s.ID)
 	b = answer.AppendString(append(b, `,"target_url":`...), s.Target)
 	b = append(b, `,"events":[`...)
-	for i, event := range s.Events {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = answer.AppendString(b, event)
-	}
+	b = answer.AppendList(b, s.Events, func(b []byte, event *string) []byte { return answer.AppendString(b, *event) })
 	b = append(b, `],"description":`...)
 	if s.Description == nil {
 		b = append(b, "null"...)
@@ -149,7 +136,7 @@ func appendSubscription(b []byte, s *abi.Subscription, environment abi.Environme
 		b = answer.AppendString(b, *s.Description)
 	}
 	b = answer.AppendString(append(b, `,"environment":`...), string(environment))
-	b = answer.AppendTime(append(b, `,"created_at":"`...), s.Created)
+	b = isotime.Append(append(b, `,"created_at":"`...), s.Created)
 	b = answer.AppendString(append(b, `"},"secret":`...), s.Secret)
 	b = answer.AppendString(append(b, `,"signing_scheme":`...), signingScheme)
 	return append(b, '}')

@@ -1,4 +1,4 @@
-// Package webhooks registers and revokes webhook subscriptions.
+// Package webhooks creates and revokes webhook subscriptions.
 package webhooks
 
 import (
@@ -8,7 +8,7 @@ import (
 )
 
 // Handle answers POST /api/v2/public/webhooks/subscribe and
-// DELETE /api/v2/public/webhooks/{id}, the id being req.Param.
+// DELETE /api/v2/public/webhooks/{id}, whose id is req.Param.
 func Handle(req *abi.Request, resp *abi.Response, subscriptions handlers.Subscriptions) {
 	if req.Method == "DELETE" {
 		revoke(req.Param, resp, subscriptions)
@@ -40,7 +40,8 @@ func revoke(id string, resp *abi.Response, subscriptions handlers.Subscriptions)
 	}
 }
 
-// mayBeID keeps what cannot be an identifier of ours from being asked for.
+// mayBeID reports whether id could be an identifier of a subscription, so that
+// the host is not asked for others.
 func mayBeID(id string) bool {
 	for i := 0; i < len(id); i++ {
 		c := id[i]
