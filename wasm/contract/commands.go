@@ -37,6 +37,7 @@ func Commanded(t testing.TB, commands Commands) Target {
 	}
 }
 
+// commanded implements Fixture by commands.
 type commanded struct{ Commands }
 
 func (c commanded) do(t testing.TB, command sandboxctl.Command) sandboxctl.Answer {

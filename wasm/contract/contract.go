@@ -170,7 +170,9 @@ func Run(t *testing.T, target Target) (skipped []string) {
 // Cases returns all cases.
 func Cases() []Case {
 	return slices.Concat(
-		authentication(), authorization(), rateLimit(), requests(), agents(),
-		coaching(), sentinels(), subscribe(), targets(), revoke(), leads(), leadFields(), outages(),
+		authentication(), authorizationHeaders(), lockout(), authorization(), rateLimit(), requests(),
+		agents(), coaching(), coachingParameters(), sentinels(), sentinelParameters(),
+		subscribe(), subscribeFields(), targets(), revoke(),
+		leads(), idempotency(), leadFields(), leadContacts(), outages(),
 	)
 }

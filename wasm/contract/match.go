@@ -11,12 +11,12 @@ import (
 )
 
 // matcher compares an answer to what is wanted. Objects must have the same
-// members, no more and no fewer, and lists the same length. A wanted string of
-// the form <kind>, <kind:detail> or <name=kind…> is a pattern, and with a name
-// what it matched is captured:
+// members and lists the same length. A wanted string of the form <kind>,
+// <kind:detail> or <name=kind…> is a pattern. With a name, the matching text is
+// captured under it:
 //
-//	<any>           whatever
-//	<string>        a string that is not empty
+//	<any>           anything
+//	<string>        a non-empty string
 //	<time>          ISO 8601, UTC, with "Z"
 //	<at:TIME>       a <time> that is the moment TIME (RFC 3339)
 //	<id:PREFIX>     PREFIX, "_" and at least 16 lower-case letters and digits
@@ -24,8 +24,8 @@ import (
 //	<int:LOW..HIGH> a whole number; in a header, its decimal digits
 //	<has:TEXT>      a string that contains TEXT
 type matcher struct {
-	session *Session
-	caught  map[string]string
+	session  *Session
+	captured map[string]string
 }
 
 var (
@@ -34,6 +34,7 @@ var (
 	idRest  = regexp.MustCompile(`^[0-9a-z]{16,}$`)
 )
 
+// value compares JSON values and returns what is wrong. at is the path to them.
 func (m *matcher) value(at string, want, got any) (problems []string) {
 	switch want := want.(type) {
 	case map[string]any:
@@ -76,8 +77,8 @@ func (m *matcher) value(at string, want, got any) (problems []string) {
 	return nil
 }
 
-// text compares with a wanted string, which may be a pattern. It returns what
-// is wrong, "" for nothing.
+// text compares with a wanted string, which may be a pattern. It returns what is
+// wrong, "" if nothing is.
 func (m *matcher) text(at, want string, got any) string {
 	want = m.session.fill(want)
 	parts := pattern.FindStringSubmatch(want)
@@ -93,11 +94,12 @@ func (m *matcher) text(at, want string, got any) string {
 		return fmt.Sprintf("%s is %#v, want %s", at, got, want)
 	}
 	if name != "" {
-		m.caught[name] = s
+		m.captured[name] = s
 	}
 	return ""
 }
 
+// fits reports whether a value matches a pattern. s is the value if it is a text.
 func fits(kind, detail, s string, isText bool, got any) bool {
 	switch kind {
 	case "any":
@@ -131,7 +133,7 @@ func fits(kind, detail, s string, isText bool, got any) bool {
 	return false
 }
 
-// moment reads an ISO 8601 time in UTC.
+// moment parses an ISO 8601 time in UTC.
 func moment(s string) (time.Time, bool) {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	return t, err == nil && strings.HasSuffix(s, "Z")

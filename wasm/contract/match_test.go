@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The suite is only as good as its eye for what is wrong.
+// TestMatch checks that the suite notices differences.
 func TestMatch(t *testing.T) {
 	s := &Session{T: t, vars: map[string]string{"x": "seven"}}
 	for _, tt := range []struct{ want, got, problem string }{
@@ -49,20 +49,20 @@ func TestMatch(t *testing.T) {
 		if err := decode([]byte(tt.got), &got); err != nil {
 			t.Fatal(err)
 		}
-		m := matcher{session: s, caught: map[string]string{}}
+		m := matcher{session: s, captured: map[string]string{}}
 		problems := strings.Join(m.value("", want, got), "; ")
 		if (problems == "") != (tt.problem == "") || !strings.Contains(problems, tt.problem) {
 			t.Errorf("%s against %s: %q, want %q", tt.got, tt.want, problems, tt.problem)
 		}
 	}
-	m := matcher{session: s, caught: map[string]string{}}
-	if p := m.text("", "<name=id:whs>", "whs_01h455vb4pex5vsknk084sn02q"); p != "" || m.caught["name"] == "" {
-		t.Errorf("%s, caught %v", p, m.caught)
+	m := matcher{session: s, captured: map[string]string{}}
+	if p := m.text("", "<name=id:whs>", "whs_01h455vb4pex5vsknk084sn02q"); p != "" || m.captured["name"] == "" {
+		t.Errorf("%s, captured %v", p, m.captured)
 	}
 	for _, text := range []string{`{"a":1} {}`, `{"a":1}x`, `{`, ``} {
 		var v any
 		if decode([]byte(text), &v) == nil {
-			t.Errorf("%q was read", text)
+			t.Errorf("%q was parsed", text)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"net/url"
 )
 
-// Handler sends to h in this process.
+// Handler returns a Target.Send that calls h in this process.
 func Handler(h http.Handler) func(*http.Request, netip.Addr) (*http.Response, error) {
 	return func(req *http.Request, client netip.Addr) (*http.Response, error) {
 		served := req.Clone(req.Context())
@@ -24,10 +24,10 @@ func Handler(h http.Handler) func(*http.Request, netip.Addr) (*http.Response, er
 	}
 }
 
-// Server sends over HTTP to base, such as https://127.0.0.1:8443. config may be
-// nil. Each request has a connection of its own, from the client's address: a
-// server on loopback sees it, so Target.Clients can be true there, where the
-// system lets a program use all of 127.0.0.0/8.
+// Server returns a Target.Send that sends over HTTP to base, such as
+// https://127.0.0.1:8443. config may be nil. Each request has a connection of its
+// own from the client's address, which a server on loopback sees. So
+// Target.Clients can be true for it if the system allows all of 127.0.0.0/8.
 func Server(base string, config *tls.Config) func(*http.Request, netip.Addr) (*http.Response, error) {
 	type key struct{}
 	transport := &http.Transport{

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,11 +19,11 @@ import (
 
 const prefix = "/api/v2/public/"
 
-// Session is one case being run.
+// Session is the run of one case.
 type Session struct {
 	T       *testing.T
-	Account string     // the case's own
-	Client  netip.Addr // the case's own
+	Account string     // of this case alone
+	Client  netip.Addr // of this case alone
 
 	target *Target
 	name   string
@@ -40,20 +41,20 @@ func newSession(t *testing.T, target *Target, name string, client netip.Addr) *S
 	return s
 }
 
-// UseAccount makes another account the case's own.
+// UseAccount creates another account for the case to use.
 func (s *Session) UseAccount(a Account) {
 	s.Account = s.target.Fixture.Account(s.T, a)
 	s.Set("account", s.Account)
 	clear(s.tokens)
 }
 
-// Elsewhere is a client address that no other case has.
+// Elsewhere returns a second client address that no other case has.
 func (s *Session) Elsewhere() netip.Addr { return s.Client.Next() }
 
-// Set gives a name a value, Get reads it. Reading one without ends the test.
+// Set captures a value under a name.
 func (s *Session) Set(name, value string) { s.vars[name] = value }
 
-// Get reads what was captured under a name.
+// Get returns the value captured under a name, and ends the test if there is none.
 func (s *Session) Get(name string) string {
 	value, ok := s.vars[name]
 	if !ok {
@@ -62,7 +63,7 @@ func (s *Session) Get(name string) string {
 	return value
 }
 
-// Token is the plaintext of a role's key, made when it is first needed.
+// Token returns the plaintext of a role's key. The first call creates the key.
 func (s *Session) Token(role Role) string {
 	if token, ok := s.tokens[role]; ok {
 		return token
@@ -94,7 +95,7 @@ func (s *Session) run(c Case) {
 	}
 }
 
-// Step takes one step, fails the test unless the answer is as wanted, and tells
+// Step runs one step, fails the test unless the answer is as wanted, and reports
 // whether it was.
 func (s *Session) Step(step Step) bool {
 	s.T.Helper()
@@ -153,8 +154,8 @@ func (s *Session) send(step Step) Exchange {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	client := s.Client
-	if step.From != nil {
-		client = step.From(s)
+	if step.Elsewhere {
+		client = s.Elsewhere()
 	}
 	resp, err := s.target.Send(req, client)
 	if err != nil {
@@ -174,7 +175,7 @@ func (s *Session) send(step Step) Exchange {
 	return x
 }
 
-// judge lists what is wrong with an answer.
+// judge returns what is wrong with an answer.
 func (s *Session) judge(step Step, x Exchange) (problems []string) {
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 
@@ -182,7 +183,7 @@ func (s *Session) judge(step Step, x Exchange) (problems []string) {
 		bad("status %d, want %d", x.Response.StatusCode, step.Status)
 	}
 	problems = append(problems, s.common(step, x)...)
-	m := matcher{session: s, caught: map[string]string{}}
+	m := matcher{session: s, captured: map[string]string{}}
 	for name, pattern := range step.WantHeader {
 		values := x.Response.Header.Values(name)
 		if len(values) != 1 {
@@ -200,14 +201,14 @@ func (s *Session) judge(step Step, x Exchange) (problems []string) {
 		problems = append(problems, m.value("", want, got)...)
 	}
 	if len(problems) == 0 {
-		for name, value := range m.caught {
+		for name, value := range m.captured {
 			s.Set(name, value)
 		}
 	}
 	return problems
 }
 
-// common is what every answer must be.
+// common returns what is wrong with an answer by the rules for all answers.
 func (s *Session) common(step Step, x Exchange) (problems []string) {
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	status, header := x.Response.StatusCode, x.Response.Header
@@ -251,12 +252,12 @@ var (
 	variable = regexp.MustCompile(`\$\(([a-z_0-9]+)\)`)
 )
 
-// fill puts values in the place of $(name).
+// fill replaces each $(name) by the captured value.
 func (s *Session) fill(text string) string {
 	return variable.ReplaceAllStringFunc(text, func(v string) string { return s.Get(v[2 : len(v)-1]) })
 }
 
-// decode reads one JSON text and nothing after it.
+// decode parses one JSON text and refuses anything after it.
 func decode(b []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
@@ -264,7 +265,7 @@ func decode(b []byte, into any) error {
 		return err
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return fmt.Errorf("something follows the JSON text")
+		return errors.New("something follows the JSON text")
 	}
 	return nil
 }
