@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"partneredge/edge/backoff"
 )
 
 // Event is one server-sent event of a stream (WHATWG HTML, 9.2).
@@ -34,7 +36,8 @@ const (
 // A stream that goes on may repeat events.
 func (c *Client) Follow(ctx context.Context, path string, handle func(Event) error, lost func(err error, wait time.Duration)) error {
 	s := stream{client: c, path: path, handle: handle}
-	for wait := firstReconnect; ; wait = min(2*wait, maxReconnect) {
+	delays := backoff.New(firstReconnect, maxReconnect)
+	for {
 		began := time.Now()
 		err := s.read(ctx)
 		if failed, ok := errors.AsType[*handleError](err); ok {
@@ -48,8 +51,9 @@ func (c *Client) Follow(ctx context.Context, path string, handle func(Event) err
 			return err
 		}
 		if time.Since(began) > maxReconnect {
-			wait = firstReconnect
+			delays.Reset()
 		}
+		wait := delays.Next()
 		if err != nil {
 			lost(err, wait)
 		}

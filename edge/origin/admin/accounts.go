@@ -3,26 +3,20 @@ package admin
 import (
 	"net/http"
 
+	"partneredge/edge/adminapi"
 	"partneredge/store"
 	"partneredge/store/central"
 )
 
 func (a *api) createAccount(r *http.Request) (answer, error) {
-	var in struct {
-		Name  *string `json:"name"`
-		Mode  *string `json:"activation_mode"`
-		Agent *struct {
-			Email    *string `json:"email"`
-			FullName *string `json:"full_name"`
-		} `json:"agent"`
-	}
+	var in adminapi.NewAccount
 	if err := decode(r, &in); err != nil {
 		return answer{}, err
 	}
 	c := checks{kind: "invalid_account"}
 	account := store.Account{Name: c.text("name", in.Name, maxName), Mode: store.ModeSetup}
-	if in.Mode != nil {
-		account.Mode = store.Mode(c.oneOf("activation_mode", in.Mode, string(store.ModeLive), string(store.ModeSetup)))
+	if in.ActivationMode != nil {
+		account.Mode = store.Mode(c.oneOf("activation_mode", in.ActivationMode, string(store.ModeLive), string(store.ModeSetup)))
 	}
 	if in.Agent == nil {
 		c.fail("agent", "required", "agent must have email and full_name")
@@ -37,13 +31,13 @@ func (a *api) createAccount(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return created(viewAccount(account))
+	return created(toAccount(account))
 }
 
 func (a *api) listAccounts(r *http.Request) (answer, error) {
 	return list(r, func(p store.Page) ([]store.Account, string, error) {
 		return a.DB.Accounts(r.Context(), p)
-	}, shown(viewAccount))
+	}, toAccount)
 }
 
 func (a *api) getAccount(r *http.Request) (answer, error) {
@@ -51,19 +45,12 @@ func (a *api) getAccount(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(viewAccount(account))
+	return ok(toAccount(account))
 }
 
 // patchAccount changes what is named and leaves the rest as it is.
 func (a *api) patchAccount(r *http.Request) (answer, error) {
-	var in struct {
-		Name  *string `json:"name"`
-		Mode  *string `json:"activation_mode"`
-		Agent *struct {
-			Email    *string `json:"email"`
-			FullName *string `json:"full_name"`
-		} `json:"agent"`
-	}
+	var in adminapi.AccountPatch
 	if err := decode(r, &in); err != nil {
 		return answer{}, err
 	}
@@ -72,8 +59,8 @@ func (a *api) patchAccount(r *http.Request) (answer, error) {
 	if in.Name != nil {
 		c.text("name", in.Name, maxName)
 	}
-	if in.Mode != nil {
-		mode := store.Mode(c.oneOf("activation_mode", in.Mode, string(store.ModeLive), string(store.ModeSetup)))
+	if in.ActivationMode != nil {
+		mode := store.Mode(c.oneOf("activation_mode", in.ActivationMode, string(store.ModeLive), string(store.ModeSetup)))
 		patch.Mode = &mode
 	}
 	if in.Agent != nil {
@@ -92,5 +79,5 @@ func (a *api) patchAccount(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(viewAccount(account))
+	return ok(toAccount(account))
 }

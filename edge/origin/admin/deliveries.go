@@ -3,6 +3,7 @@ package admin
 import (
 	"net/http"
 
+	"partneredge/edge/adminapi"
 	"partneredge/store"
 	"partneredge/store/central"
 )
@@ -45,20 +46,30 @@ func (a *api) deliveryLog(r *http.Request, filter central.DeliveryFilter) (answe
 		return answer{}, &problem{Kind: kindParameter, Reason: "outcome_invalid", Detail: "outcome and state exclude each other"}
 	}
 	filter.State = state
-	return list(r, func(p store.Page) ([]store.Delivery, string, error) {
-		return a.DB.Deliveries(r.Context(), filter, p)
-	}, func(d store.Delivery) (deliveryView, error) { return a.deliveryWithTries(r, d) })
+	return list(r, func(p store.Page) ([]adminapi.Delivery, string, error) {
+		found, next, err := a.DB.Deliveries(r.Context(), filter, p)
+		if err != nil {
+			return nil, "", err
+		}
+		deliveries := make([]adminapi.Delivery, len(found))
+		for i, d := range found {
+			if deliveries[i], err = a.deliveryWithTries(r, d); err != nil {
+				return nil, "", err
+			}
+		}
+		return deliveries, next, nil
+	}, func(d adminapi.Delivery) adminapi.Delivery { return d })
 }
 
-func (a *api) deliveryWithTries(r *http.Request, d store.Delivery) (deliveryView, error) {
+func (a *api) deliveryWithTries(r *http.Request, d store.Delivery) (adminapi.Delivery, error) {
 	var tries []store.Attempt
 	if d.Attempts > 0 {
 		var err error
 		if tries, err = a.DB.Attempts(r.Context(), d.ID); err != nil {
-			return deliveryView{}, err
+			return adminapi.Delivery{}, err
 		}
 	}
-	return viewDelivery(d, tries), nil
+	return toDelivery(d, tries), nil
 }
 
 func (a *api) getDelivery(r *http.Request) (answer, error) {
@@ -96,9 +107,7 @@ func (a *api) retryDelivery(r *http.Request) (answer, error) {
 // recoverDeliveries queues again what could not be delivered of the events since
 // a time.
 func (a *api) recoverDeliveries(r *http.Request) (answer, error) {
-	var in struct {
-		Since *string `json:"since"`
-	}
+	var in adminapi.Recovery
 	if err := decode(r, &in); err != nil {
 		return answer{}, err
 	}
@@ -119,7 +128,5 @@ func (a *api) recoverDeliveries(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(struct {
-		Queued int `json:"queued"`
-	}{queued})
+	return ok(adminapi.Recovered{Queued: queued})
 }

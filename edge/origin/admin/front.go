@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"partneredge/edge/adminapi"
 	"partneredge/store/central"
 )
 
@@ -152,7 +153,7 @@ func (a *api) watched(next http.Handler) http.Handler {
 				}
 				a.Log.Error("admin request panicked", "method", r.Method, "fault", fmt.Sprintf("%T", fault), "stack", string(debug.Stack()))
 				if !seen.wrote {
-					write(seen, http.StatusInternalServerError, &problem{Kind: kindInternal})
+					write(seen, http.StatusInternalServerError, adminapi.Problem{Kind: kindInternal})
 				}
 			}
 			route := r.Pattern
@@ -195,7 +196,7 @@ func (a *api) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case kindLimited:
 		setRetryAfter(w.Header(), p.retryAfter)
 	}
-	write(w, p.status(), p)
+	write(w, p.status(), p.body())
 }
 
 func write(w http.ResponseWriter, status int, body any) {

@@ -2,23 +2,17 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 
+	"partneredge/edge/adminapi"
 	"partneredge/store"
 )
 
 // addCoachingRun takes the insights of one run. A run without any is noted
 // nowhere.
 func (a *api) addCoachingRun(r *http.Request) (answer, error) {
-	var in struct {
-		Insights *[]struct {
-			Headline  *string `json:"headline"`
-			Detail    *string `json:"detail"`
-			CreatedAt *string `json:"created_at"`
-		} `json:"insights"`
-	}
+	var in adminapi.NewCoachingRun
 	if err := decode(r, &in); err != nil {
 		return answer{}, err
 	}
@@ -50,7 +44,7 @@ func (a *api) addCoachingRun(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	a.emitted(r.Context(), event)
-	return createdIf(len(added) > 0, viewRun(added, event))
+	return createdIf(len(added) > 0, toCoachingRun(added, event))
 }
 
 // emitted traces an event; nil is none.
@@ -61,21 +55,16 @@ func (a *api) emitted(ctx context.Context, e *store.Event) {
 }
 
 func (a *api) addFiring(r *http.Request) (answer, error) {
-	var in struct {
-		Name        *string         `json:"sentinel_name"`
-		Data        json.RawMessage `json:"trigger_data"`
-		Action      *string         `json:"action_taken"`
-		TriggeredAt *string         `json:"triggered_at"`
-	}
+	var in adminapi.NewFiring
 	if err := decode(r, &in); err != nil {
 		return answer{}, err
 	}
 	c := checks{kind: "invalid_sentinel_firing"}
 	firing := store.Firing{
 		AccountID:   r.PathValue("id"),
-		Name:        c.text("sentinel_name", in.Name, maxSentinel),
-		Data:        c.object(freeForm, in.Data),
-		Action:      c.text("action_taken", in.Action, maxAction),
+		Name:        c.text("sentinel_name", in.SentinelName, maxSentinel),
+		Data:        c.object(freeForm, in.TriggerData),
+		Action:      c.text("action_taken", in.ActionTaken, maxAction),
 		TriggeredAt: c.time("triggered_at", in.TriggeredAt),
 	}
 	if err := c.err(); err != nil {
@@ -86,14 +75,11 @@ func (a *api) addFiring(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	a.emitted(r.Context(), event)
-	return created(viewFiring(firing, event))
+	return created(toFiring(firing, event))
 }
 
 func (a *api) putDeal(r *http.Request) (answer, error) {
-	var in struct {
-		Stage     *string `json:"stage"`
-		ChangedAt *string `json:"changed_at"`
-	}
+	var in adminapi.NewStage
 	if err := decode(r, &in); err != nil {
 		return answer{}, err
 	}
@@ -113,15 +99,11 @@ func (a *api) putDeal(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	a.emitted(r.Context(), event)
-	return createdIf(changed, viewDeal(deal, event))
+	return createdIf(changed, toDeal(deal, event))
 }
 
 func (a *api) addContact(r *http.Request) (answer, error) {
-	var in struct {
-		ClientID   *string `json:"client_id"`
-		Channel    *string `json:"channel"`
-		OccurredAt *string `json:"occurred_at"`
-	}
+	var in adminapi.NewContact
 	if err := decode(r, &in); err != nil {
 		return answer{}, err
 	}
@@ -140,14 +122,11 @@ func (a *api) addContact(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	a.emitted(r.Context(), event)
-	return created(viewContact(contact, event))
+	return created(toContact(contact, event))
 }
 
 func (a *api) putGoal(r *http.Request) (answer, error) {
-	var in struct {
-		Pace      *string `json:"pace"`
-		ChangedAt *string `json:"changed_at"`
-	}
+	var in adminapi.NewPace
 	if err := decode(r, &in); err != nil {
 		return answer{}, err
 	}
@@ -167,5 +146,5 @@ func (a *api) putGoal(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	a.emitted(r.Context(), event)
-	return createdIf(changed, viewGoal(goal, event))
+	return createdIf(changed, toGoal(goal, event))
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"partneredge/edge/adminapi"
 	"partneredge/store"
 	"partneredge/wasm/abi"
 	"partneredge/wasm/apikey"
@@ -17,22 +18,9 @@ const keyLifetime = 365 * 24 * time.Hour
 // defaultRate of a key, requests a minute.
 const defaultRate = 100
 
-// mintedView shows a new key with its plaintext, which nobody can show again.
-type mintedView struct {
-	Key       keyView  `json:"key"`
-	Plaintext string   `json:"plaintext"`
-	Previous  *keyView `json:"previous,omitempty"`
-}
-
+// createKey shows the plaintext, which nobody can show again.
 func (a *api) createKey(r *http.Request) (answer, error) {
-	var in struct {
-		Environment *string  `json:"environment"`
-		Scopes      []string `json:"scopes"`
-		Allowlist   []string `json:"ip_allowlist"`
-		RateLimit   *int64   `json:"rate_limit"`
-		ExpiresAt   *string  `json:"expires_at"`
-		Label       *string  `json:"label"`
-	}
+	var in adminapi.NewKey
 	if err := decode(r, &in); err != nil {
 		return answer{}, err
 	}
@@ -42,7 +30,7 @@ func (a *api) createKey(r *http.Request) (answer, error) {
 		Environment: store.Environment(c.oneOf("environment", in.Environment, string(store.Live), string(store.Test))),
 		Scopes: c.each("scopes", in.Scopes, store.ScopeReadAgent, store.ScopeReadCoaching, store.ScopeReadSentinels,
 			store.ScopeWriteWebhooks, store.ScopeWriteLeads),
-		Allowlist: c.prefixes("ip_allowlist", in.Allowlist),
+		Allowlist: c.prefixes("ip_allowlist", in.IPAllowlist),
 		RateLimit: int(c.between("rate_limit", in.RateLimit, 1, maxRate, defaultRate)),
 		ExpiresAt: c.time("expires_at", in.ExpiresAt), // the past is allowed: an expired key to test with
 		Label:     c.optional("label", in.Label, maxLabel),
@@ -59,7 +47,7 @@ func (a *api) createKey(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return created(mintedView{Key: viewKey(key, a.Now()), Plaintext: plaintext})
+	return created(adminapi.MintedKey{Key: toKey(key, a.Now()), Plaintext: plaintext})
 }
 
 // mint makes the plaintext of a key.
@@ -76,20 +64,18 @@ func mint(env store.Environment) string {
 func (a *api) listKeys(r *http.Request) (answer, error) {
 	return list(r, func(p store.Page) ([]store.Key, string, error) {
 		return a.DB.Keys(r.Context(), r.PathValue("id"), p)
-	}, shown(func(k store.Key) keyView { return viewKey(k, a.Now()) }))
+	}, func(k store.Key) adminapi.Key { return toKey(k, a.Now()) })
 }
 
 // rotateKey makes a successor, which is what the key was but for its lifetime:
 // that begins anew.
 func (a *api) rotateKey(r *http.Request) (answer, error) {
-	var in struct {
-		Grace *int64 `json:"grace_seconds"`
-	}
+	var in adminapi.Rotation
 	if err := decodeOptional(r, &in); err != nil {
 		return answer{}, err
 	}
 	c := checks{kind: "invalid_rotation"}
-	grace := c.between("grace_seconds", in.Grace, 0, int64(maxGrace/time.Second), int64(defaultGrace/time.Second))
+	grace := c.between("grace_seconds", in.GraceSeconds, 0, int64(maxGrace/time.Second), int64(defaultGrace/time.Second))
 	if err := c.err(); err != nil {
 		return answer{}, err
 	}
@@ -105,8 +91,7 @@ func (a *api) rotateKey(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	shownOld := viewKey(previous, a.Now())
-	return created(mintedView{Key: viewKey(key, a.Now()), Plaintext: plaintext, Previous: &shownOld})
+	return created(adminapi.RotatedKey{Key: toKey(key, a.Now()), Plaintext: plaintext, Previous: toKey(previous, a.Now())})
 }
 
 func (a *api) revokeKey(r *http.Request) (answer, error) {
@@ -117,5 +102,5 @@ func (a *api) revokeKey(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(viewKey(key, a.Now()))
+	return ok(toKey(key, a.Now()))
 }

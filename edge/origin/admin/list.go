@@ -5,22 +5,15 @@ import (
 	"net/http"
 	"strconv"
 
+	"partneredge/edge/adminapi"
 	"partneredge/store"
 )
 
 // maxPage is the longest list in one answer.
 const maxPage = 200
 
-// listView is how every list is answered. Its cursor, given back as ?cursor,
-// asks for the items after the last; null at the end.
-type listView[V any] struct {
-	Items      []V     `json:"items"`
-	NextCursor *string `json:"next_cursor"`
-}
-
-// list answers with the page that the request asks for, each record shown by
-// view.
-func list[T, V any](r *http.Request, read func(store.Page) ([]T, string, error), view func(T) (V, error)) (answer, error) {
+// list answers with the page that the request asks for, each record converted.
+func list[T, V any](r *http.Request, read func(store.Page) ([]T, string, error), convert func(T) V) (answer, error) {
 	page, err := pageOf(r)
 	if err != nil {
 		return answer{}, err
@@ -32,23 +25,11 @@ func list[T, V any](r *http.Request, read func(store.Page) ([]T, string, error),
 		}
 		return answer{}, err
 	}
-	v := listView[V]{Items: make([]V, 0, len(items))}
+	all := adminapi.List[V]{Items: make([]V, 0, len(items)), NextCursor: adminapi.Cursor(next)}
 	for _, item := range items {
-		shown, err := view(item)
-		if err != nil {
-			return answer{}, err
-		}
-		v.Items = append(v.Items, shown)
+		all.Items = append(all.Items, convert(item))
 	}
-	if next != "" {
-		v.NextCursor = &next
-	}
-	return ok(v)
-}
-
-// shown makes a view that cannot fail into one for list.
-func shown[T, V any](view func(T) V) func(T) (V, error) {
-	return func(t T) (V, error) { return view(t), nil }
+	return ok(all)
 }
 
 // pageOf reads ?limit (default 50, held to 1 to 200) and ?cursor.

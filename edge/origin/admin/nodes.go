@@ -10,10 +10,7 @@ import (
 
 // enrolNode makes a node and its credentials, which nobody can show again.
 func (a *api) enrolNode(r *http.Request) (answer, error) {
-	var in struct {
-		Name   *string `json:"name"`
-		Region *string `json:"region"`
-	}
+	var in adminapi.NewNode
 	if err := decode(r, &in); err != nil {
 		return answer{}, err
 	}
@@ -32,16 +29,13 @@ func (a *api) enrolNode(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	a.Nodes.Put(node)
-	return created(struct {
-		Node        nodeView `json:"node"`
-		Credentials string   `json:"credentials"`
-	}{viewNode(node, a.Nodes.Report(node.ID)), credentials})
+	return created(adminapi.EnrolledNode{Node: toNode(node, a.Nodes.Report(node.ID)), Credentials: credentials})
 }
 
 func (a *api) listNodes(r *http.Request) (answer, error) {
 	return list(r, func(p store.Page) ([]store.Node, string, error) {
 		return a.DB.Nodes(r.Context(), p)
-	}, shown(func(n store.Node) nodeView { return viewNode(n, a.Nodes.Report(n.ID)) }))
+	}, func(n store.Node) adminapi.Node { return toNode(n, a.Nodes.Report(n.ID)) })
 }
 
 // revokeNode voids the node's credentials and ends its connection. What it holds
@@ -60,7 +54,7 @@ func (a *api) revokeNode(r *http.Request) (answer, error) {
 		// tells NATS.
 		a.Log.Warn("ending the connection of a revoked node", "node", node.ID, "err", err)
 	}
-	return ok(viewNode(node, a.Nodes.Report(node.ID)))
+	return ok(toNode(node, a.Nodes.Report(node.ID)))
 }
 
 // openAPI answers with the description of this API.

@@ -8,16 +8,18 @@ import (
 	"strings"
 	"time"
 
+	"partneredge/edge/adminapi"
 	"partneredge/store"
 )
 
-// problem is an error that an operator is told of: the body of the answer.
+// problem is an error that the answer describes, as an adminapi.Problem.
 type problem struct {
-	Kind   string `json:"error"`
-	Reason string `json:"reason,omitempty"` // for programs
-	Detail string `json:"detail,omitempty"` // for people
+	Kind, Reason, Detail string
+	retryAfter           time.Duration // of rate_limited
+}
 
-	retryAfter time.Duration // of rate_limited
+func (p *problem) body() adminapi.Problem {
+	return adminapi.Problem{Kind: p.Kind, Reason: p.Reason, Detail: p.Detail}
 }
 
 func (p *problem) Error() string { return strings.TrimSpace(p.Kind + " " + p.Reason) }

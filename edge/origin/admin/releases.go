@@ -4,33 +4,17 @@ import (
 	"errors"
 	"net/http"
 
+	"partneredge/edge/adminapi"
 	"partneredge/edge/origin/registry"
 	"partneredge/edge/release"
 	"partneredge/store"
 )
 
-type releaseView struct {
-	ID        string                `json:"id"`
-	Version   string                `json:"version"`
-	Digest    string                `json:"digest"`
-	Size      int64                 `json:"size"`
-	Modules   []store.ReleaseModule `json:"modules"`
-	Signers   []store.ReleaseSigner `json:"signers"`
-	CreatedAt stamp                 `json:"created_at"`
-}
-
-func viewRelease(r store.Release) releaseView {
-	return releaseView{r.ID, r.Version, r.Digest, r.Size, r.Modules, r.Signers, stamp(r.CreatedAt)}
-}
-
 // createRelease notes what was pushed to the registry as a release that nodes can
 // be told to run. The origin holds no keys and judges no signature, which is the
 // nodes' to do; that there is one it asks, since no node would run the rest.
 func (a *api) createRelease(r *http.Request) (answer, error) {
-	var in struct {
-		Digest    *string `json:"digest"`
-		Reference *string `json:"reference"` // tag or digest
-	}
+	var in adminapi.NewRelease
 	if err := decode(r, &in); err != nil {
 		return answer{}, err
 	}
@@ -66,7 +50,7 @@ func (a *api) createRelease(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return createdIf(added, viewRelease(noted))
+	return createdIf(added, toRelease(noted))
 }
 
 // releaseProblem says why what is in the registry is no release.
@@ -85,7 +69,7 @@ func releaseProblem(err error) error {
 func (a *api) listReleases(r *http.Request) (answer, error) {
 	return list(r, func(p store.Page) ([]store.Release, string, error) {
 		return a.DB.Releases(r.Context(), p)
-	}, shown(viewRelease))
+	}, toRelease)
 }
 
 func (a *api) getRelease(r *http.Request) (answer, error) {
@@ -93,5 +77,5 @@ func (a *api) getRelease(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(viewRelease(found))
+	return ok(toRelease(found))
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"partneredge/edge/adminapi"
 	"partneredge/store"
 	"partneredge/store/central"
 )
@@ -111,24 +112,9 @@ func isToken(s string) bool {
 	return err == nil
 }
 
-type tokenView struct {
-	ID        string `json:"id"`
-	Name      string `json:"name"`
-	Role      string `json:"role"`
-	CreatedAt stamp  `json:"created_at"`
-	RevokedAt stamp  `json:"revoked_at"`
-}
-
-func viewToken(t store.Token) tokenView {
-	return tokenView{t.ID, t.Name, string(t.Role), stamp(t.CreatedAt), stamp(t.RevokedAt)}
-}
-
 // createToken shows the plaintext, which nobody can show again.
 func (a *api) createToken(r *http.Request) (answer, error) {
-	var in struct {
-		Name *string `json:"name"`
-		Role *string `json:"role"`
-	}
+	var in adminapi.NewToken
 	if err := decode(r, &in); err != nil {
 		return answer{}, err
 	}
@@ -146,16 +132,13 @@ func (a *api) createToken(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return created(struct {
-		Token     tokenView `json:"token"`
-		Plaintext string    `json:"plaintext"`
-	}{viewToken(token), plaintext})
+	return created(adminapi.MintedToken{Token: toToken(token), Plaintext: plaintext})
 }
 
 func (a *api) listTokens(r *http.Request) (answer, error) {
 	return list(r, func(p store.Page) ([]store.Token, string, error) {
 		return a.DB.Tokens(r.Context(), p)
-	}, shown(viewToken))
+	}, toToken)
 }
 
 func (a *api) revokeToken(r *http.Request) (answer, error) {
@@ -166,15 +149,11 @@ func (a *api) revokeToken(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(viewToken(token))
+	return ok(toToken(token))
 }
 
 // whoami tells whom the token belongs to.
 func (a *api) whoami(r *http.Request) (answer, error) {
 	actor, _ := central.ActorOf(r.Context()) // authenticated has set it
-	return ok(struct {
-		ID   string `json:"id"`
-		Name string `json:"name"`
-		Role string `json:"role"`
-	}{actor.ID, actor.Name, string(actor.Role)})
+	return ok(adminapi.Whoami{ID: actor.ID, Name: actor.Name, Role: string(actor.Role)})
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"partneredge/edge/adminapi"
 	"partneredge/edge/origin/rollout"
 	"partneredge/store"
 )
@@ -23,14 +24,7 @@ var defaultStages = [...]int64{1, 10, 50, 100}
 // promoteRelease begins to roll a release out, to all nodes or to those that are
 // named; percent takes that many of them.
 func (a *api) promoteRelease(r *http.Request) (answer, error) {
-	var in struct {
-		Nodes   []string `json:"nodes"`
-		Regions []string `json:"regions"`
-		Percent *int64   `json:"percent"`
-		Stages  []int64  `json:"stages"`
-		Pause   *int64   `json:"pause_seconds"`
-		Canary  *int64   `json:"canary_percent"`
-	}
+	var in adminapi.NewRollout
 	if err := decodeOptional(r, &in); err != nil {
 		return answer{}, err
 	}
@@ -38,8 +32,8 @@ func (a *api) promoteRelease(r *http.Request) (answer, error) {
 	percent := int(c.between("percent", in.Percent, 1, 100, 100))
 	plan := store.Rollout{
 		Stages: c.stages("stages", in.Stages),
-		Pause:  time.Duration(c.between("pause_seconds", in.Pause, 0, int64(maxPause/time.Second), int64(defaultPause/time.Second))) * time.Second,
-		Canary: int(c.between("canary_percent", in.Canary, 0, 99, 0)),
+		Pause:  time.Duration(c.between("pause_seconds", in.PauseSeconds, 0, int64(maxPause/time.Second), int64(defaultPause/time.Second))) * time.Second,
+		Canary: int(c.between("canary_percent", in.CanaryPercent, 0, 99, 0)),
 	}
 	if err := c.err(); err != nil {
 		return answer{}, err
@@ -58,7 +52,7 @@ func (a *api) promoteRelease(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, rolloutProblem(err)
 	}
-	return created(viewRollout(begun, a.Nodes))
+	return created(toRollout(begun, a.Nodes))
 }
 
 // stages are percentages that rise to 100.
@@ -123,7 +117,7 @@ func (a *api) rollbackRelease(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, rolloutProblem(err)
 	}
-	return ok(viewRollout(rolled, a.Nodes))
+	return ok(toRollout(rolled, a.Nodes))
 }
 
 // rolloutProblem maps an error of package rollout.
@@ -141,7 +135,7 @@ func rolloutProblem(err error) error {
 func (a *api) listRollouts(r *http.Request) (answer, error) {
 	return list(r, func(p store.Page) ([]store.Rollout, string, error) {
 		return a.DB.Rollouts(r.Context(), p)
-	}, shown(func(o store.Rollout) rolloutView { return viewRollout(o, a.Nodes) }))
+	}, func(o store.Rollout) adminapi.Rollout { return toRollout(o, a.Nodes) })
 }
 
 func (a *api) getRollout(r *http.Request) (answer, error) {
@@ -149,5 +143,5 @@ func (a *api) getRollout(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(viewRollout(found, a.Nodes))
+	return ok(toRollout(found, a.Nodes))
 }

@@ -4,26 +4,7 @@ import (
 	"context"
 	"net/http"
 	"time"
-
-	"partneredge/store"
 )
-
-// triedView is a try that has just ended.
-type triedView struct {
-	SubscriptionID string  `json:"subscription_id"`
-	TargetURL      string  `json:"target_url"`
-	EventID        string  `json:"event_id"`
-	EventType      string  `json:"event_type"`
-	State          string  `json:"state"`
-	NextAt         stamp   `json:"next_at"`
-	Try            tryView `json:"try"`
-}
-
-func viewTried(t store.Tried) triedView {
-	return triedView{
-		t.SubscriptionID, t.TargetURL, t.EventID, t.EventType, string(t.State), stamp(t.NextAt), viewTry(t.Attempt),
-	}
-}
 
 // tailDeliveries streams the tries of this origin process as they end.
 func (a *api) tailDeliveries(r *http.Request) (answer, error) {
@@ -45,7 +26,7 @@ func (a *api) tailDeliveries(r *http.Request) (answer, error) {
 				if !more {
 					return nil
 				}
-				text, err := encode(viewTried(t))
+				text, err := encode(toTried(t))
 				if err != nil {
 					return err
 				}

@@ -6,34 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"partneredge/edge/adminapi"
 	"partneredge/edge/origin/replication"
 	"partneredge/store"
 	"partneredge/store/central"
 )
-
-type trafficView struct {
-	StepSeconds  int          `json:"step_seconds"`
-	LatestChange int64        `json:"latest_change"`
-	Regions      []regionView `json:"regions"`
-}
-
-type regionView struct {
-	Region        string         `json:"region"`
-	Nodes         int            `json:"nodes"`
-	Connected     int            `json:"connected"`
-	ChangesBehind int64          `json:"changes_behind"` // of the node that lags most
-	Outbox        int            `json:"outbox"`
-	Points        []trafficPoint `json:"points"`
-}
-
-type trafficPoint struct {
-	At       stamp    `json:"at"`
-	Requests uint64   `json:"requests"`
-	Errors   uint64   `json:"errors"`
-	Limited  uint64   `json:"limited"`
-	P50      *float64 `json:"p50_ms"`
-	P99      *float64 `json:"p99_ms"`
-}
 
 // showTraffic shows each region's traffic of the last five minutes.
 func (a *api) showTraffic(r *http.Request) (answer, error) {
@@ -41,12 +18,12 @@ func (a *api) showTraffic(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	v := trafficView{StepSeconds: int(replication.TrafficEvery / time.Second), LatestChange: latest, Regions: []regionView{}}
-	regions := make(map[string]*regionView)
+	v := adminapi.Traffic{StepSeconds: int(replication.TrafficEvery / time.Second), LatestChange: latest, Regions: []adminapi.RegionTraffic{}}
+	regions := make(map[string]*adminapi.RegionTraffic)
 	for _, at := range a.Nodes.Enrolled() {
 		region := regions[at.Node.Region]
 		if region == nil {
-			region = &regionView{Region: at.Node.Region}
+			region = &adminapi.RegionTraffic{Region: at.Node.Region}
 			regions[at.Node.Region] = region
 		}
 		region.Nodes++
@@ -59,7 +36,9 @@ func (a *api) showTraffic(r *http.Request) (answer, error) {
 	for _, name := range slices.Sorted(maps.Keys(regions)) {
 		region := regions[name]
 		for _, s := range a.Nodes.Traffic(name) {
-			region.Points = append(region.Points, trafficPoint{stamp(s.At), s.Requests, s.Errors, s.Limited, s.P50, s.P99})
+			region.Points = append(region.Points, adminapi.TrafficPoint{
+				At: stamp(s.At), Requests: s.Requests, Errors: s.Errors, Limited: s.Limited, P50: s.P50, P99: s.P99,
+			})
 		}
 		v.Regions = append(v.Regions, *region)
 	}
@@ -76,15 +55,8 @@ func (a *api) showOutcomes(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(struct {
-		Since     stamp `json:"since"`
-		Most      int   `json:"most"`
-		Pending   int   `json:"pending"`
-		Delivered int   `json:"delivered"`
-		Dead      int   `json:"dead"`
-		Cancelled int   `json:"cancelled"`
-	}{
-		stamp(since), central.OutcomesMost, counts[store.StatePending], counts[store.StateDelivered],
-		counts[store.StateDead], counts[store.StateCancelled],
+	return ok(adminapi.Outcomes{
+		Since: stamp(since), Most: central.OutcomesMost, Pending: counts[store.StatePending],
+		Delivered: counts[store.StateDelivered], Dead: counts[store.StateDead], Cancelled: counts[store.StateCancelled],
 	})
 }

@@ -6,29 +6,30 @@ import (
 	"net/http"
 	"time"
 
+	"partneredge/edge/adminapi"
 	"partneredge/store"
 )
 
 func (a *api) listLeads(r *http.Request) (answer, error) {
 	return list(r, func(p store.Page) ([]store.Lead, string, error) {
 		return a.DB.Leads(r.Context(), r.PathValue("id"), p)
-	}, shown(viewLead))
+	}, toLead)
 }
 
 func (a *api) listWebhooks(r *http.Request) (answer, error) {
 	return list(r, func(p store.Page) ([]store.Subscription, string, error) {
 		return a.DB.Subscriptions(r.Context(), r.PathValue("id"), p)
-	}, shown(a.viewWebhook))
+	}, a.toWebhook)
 }
 
-func (a *api) viewWebhook(s store.Subscription) webhookView { return viewWebhook(s, a.Now()) }
+func (a *api) toWebhook(s store.Subscription) adminapi.Webhook { return toWebhook(s, a.Now()) }
 
 func (a *api) getWebhook(r *http.Request) (answer, error) {
 	s, err := a.DB.Subscription(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(a.viewWebhook(s))
+	return ok(a.toWebhook(s))
 }
 
 // Bounds of an overlap.
@@ -41,14 +42,12 @@ const (
 // The one before signs as well until the overlap ends; of earlier ones nothing
 // is left.
 func (a *api) rotateSecret(r *http.Request) (answer, error) {
-	var in struct {
-		Overlap *int64 `json:"overlap_seconds"`
-	}
+	var in adminapi.SecretRotation
 	if err := decodeOptional(r, &in); err != nil {
 		return answer{}, err
 	}
 	c := checks{kind: "invalid_rotation"}
-	overlap := c.between("overlap_seconds", in.Overlap, 0, int64(maxOverlap/time.Second), int64(defaultOverlap/time.Second))
+	overlap := c.between("overlap_seconds", in.OverlapSeconds, 0, int64(maxOverlap/time.Second), int64(defaultOverlap/time.Second))
 	if err := c.err(); err != nil {
 		return answer{}, err
 	}
@@ -58,11 +57,7 @@ func (a *api) rotateSecret(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return created(struct {
-		Webhook      webhookView `json:"webhook"`
-		Secret       string      `json:"secret"`
-		OverlapUntil stamp       `json:"overlap_until"`
-	}{a.viewWebhook(s), secret, stamp(until)})
+	return created(adminapi.RotatedSecret{Webhook: a.toWebhook(s), Secret: secret, OverlapUntil: stamp(until)})
 }
 
 // newSecret is as a partner's subscription gets one: 32 random bytes in hex.

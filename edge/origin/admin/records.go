@@ -1,0 +1,253 @@
+package admin
+
+import (
+	"time"
+
+	"partneredge/edge/adminapi"
+	"partneredge/edge/origin/replication"
+	"partneredge/edge/wire"
+	"partneredge/store"
+)
+
+// The functions below make the admin JSON types of records. They name each field,
+// so that a field that a record gains later is not shown by itself.
+
+func stamp(t time.Time) adminapi.Time { return adminapi.Time{Time: t} }
+
+func toAccount(a store.Account) adminapi.Account {
+	return adminapi.Account{
+		ID: a.ID, Name: a.Name, ActivationMode: string(a.Mode), CreatedAt: stamp(a.CreatedAt),
+		Agent: adminapi.Agent{ID: a.Agent.ID, Email: a.Agent.Email, FullName: a.Agent.FullName, JoinedAt: stamp(a.Agent.JoinedAt)},
+	}
+}
+
+func toKey(k store.Key, now time.Time) adminapi.Key {
+	v := adminapi.Key{
+		ID: k.ID, AccountID: k.AccountID, Environment: string(k.Environment), State: keyState(k, now),
+		Scopes: append([]string{}, k.Scopes...), IPAllowlist: []string{}, RateLimit: k.RateLimit, Label: k.Label,
+		CreatedAt: stamp(k.CreatedAt), ExpiresAt: stamp(k.ExpiresAt),
+		GraceUntil: stamp(k.GraceUntil), RevokedAt: stamp(k.RevokedAt),
+	}
+	for _, p := range k.Allowlist {
+		if p.IsSingleIP() {
+			v.IPAllowlist = append(v.IPAllowlist, p.Addr().String())
+		} else {
+			v.IPAllowlist = append(v.IPAllowlist, p.String())
+		}
+	}
+	if k.SuccessorID != "" {
+		v.SuccessorID = &k.SuccessorID
+	}
+	return v
+}
+
+// keyState returns the state that a request with the key meets: active, in_grace,
+// expired or revoked. The end of grace revokes a key.
+func keyState(k store.Key, now time.Time) string {
+	switch {
+	case !k.RevokedAt.IsZero():
+		return "revoked"
+	case !now.Before(k.ExpiresAt):
+		return "expired"
+	case k.GraceUntil.IsZero():
+		return "active"
+	case now.Before(k.GraceUntil):
+		return "in_grace"
+	default:
+		return "revoked"
+	}
+}
+
+func toCoachingRun(insights []store.Insight, e *store.Event) adminapi.CoachingRun {
+	v := adminapi.CoachingRun{Insights: []adminapi.Insight{}, EventID: eventID(e)}
+	for _, i := range insights {
+		v.Insights = append(v.Insights, adminapi.Insight{
+			ID: i.ID, AccountID: i.AccountID, Headline: i.Headline, Detail: i.Detail, CreatedAt: stamp(i.CreatedAt),
+		})
+	}
+	return v
+}
+
+func toFiring(f store.Firing, e *store.Event) adminapi.Firing {
+	return adminapi.Firing{
+		ID: f.ID, AccountID: f.AccountID, SentinelName: f.Name, TriggeredAt: stamp(f.TriggeredAt),
+		TriggerData: f.Data, ActionTaken: f.Action, EventID: eventID(e),
+	}
+}
+
+func toDeal(d store.Deal, e *store.Event) adminapi.Deal {
+	return adminapi.Deal{ID: d.ID, AccountID: d.AccountID, Stage: d.Stage, ChangedAt: stamp(d.ChangedAt), EventID: eventID(e)}
+}
+
+func toContact(c store.Contact, e *store.Event) adminapi.Contact {
+	return adminapi.Contact{
+		ID: c.ID, AccountID: c.AccountID, ClientID: c.ClientID, Channel: c.Channel, OccurredAt: stamp(c.OccurredAt), EventID: eventID(e),
+	}
+}
+
+func toGoal(g store.Goal, e *store.Event) adminapi.Goal {
+	return adminapi.Goal{ID: g.ID, AccountID: g.AccountID, Pace: g.Pace, ChangedAt: stamp(g.ChangedAt), EventID: eventID(e)}
+}
+
+func eventID(e *store.Event) string {
+	if e == nil {
+		return ""
+	}
+	return e.ID
+}
+
+func toLead(l store.Lead) adminapi.Lead {
+	return adminapi.Lead{
+		ID: l.ID, AccountID: l.AccountID, KeyID: l.KeyID, Environment: string(l.Environment),
+		FirstName: l.FirstName, LastName: l.LastName, Email: l.Email, Phone: l.Phone,
+		ConsentStatus: l.ConsentStatus, ConsentText: l.ConsentText, CapturedAt: stamp(l.CapturedAt),
+		OutreachAllowed: l.OutreachAllowed, CreatedAt: stamp(l.CreatedAt),
+	}
+}
+
+func toWebhook(s store.Subscription, now time.Time) adminapi.Webhook {
+	return adminapi.Webhook{
+		ID: s.ID, AccountID: s.AccountID, KeyID: s.KeyID, Environment: string(s.Environment), TargetURL: s.TargetURL,
+		Events: append([]string{}, s.Events...), Description: s.Description, CreatedAt: stamp(s.CreatedAt),
+		RevokedAt: stamp(s.RevokedAt), FailingFrom: stamp(s.FailingFrom), State: webhookState(s, now),
+	}
+}
+
+// failingLong is the time after which a failing endpoint is marked. It is not
+// revoked: only its partner knows whether it is still wanted.
+const failingLong = 5 * 24 * time.Hour
+
+// webhookState returns active, failing, failing_long or revoked.
+func webhookState(s store.Subscription, now time.Time) string {
+	switch {
+	case !s.RevokedAt.IsZero():
+		return "revoked"
+	case s.FailingFrom.IsZero():
+		return "active"
+	case now.Sub(s.FailingFrom) < failingLong:
+		return "failing"
+	default:
+		return "failing_long"
+	}
+}
+
+func toDelivery(d store.Delivery, tries []store.Attempt) adminapi.Delivery {
+	v := adminapi.Delivery{
+		ID: d.ID, EventID: d.EventID, EventType: d.EventType, SubscriptionID: d.SubscriptionID, AccountID: d.AccountID,
+		State: string(d.State), Attempts: d.Attempts, NextAt: stamp(d.NextAt), CreatedAt: stamp(d.CreatedAt),
+		UpdatedAt: stamp(d.UpdatedAt), Tries: []adminapi.Try{},
+	}
+	for _, t := range tries {
+		v.Tries = append(v.Tries, toTry(t))
+	}
+	return v
+}
+
+func toTry(t store.Attempt) adminapi.Try {
+	v := adminapi.Try{
+		ID: t.ID, Number: t.Number, StartedAt: stamp(t.StartedAt), LatencyMS: float64(t.Latency.Microseconds()) / 1000,
+		RequestHeaders: t.Headers, ResponseExcerpt: t.Excerpt, Error: t.Error,
+	}
+	if t.Status != 0 {
+		v.Status = &t.Status
+	}
+	return v
+}
+
+func toTried(t store.Tried) adminapi.Tried {
+	return adminapi.Tried{
+		SubscriptionID: t.SubscriptionID, TargetURL: t.TargetURL, EventID: t.EventID, EventType: t.EventType,
+		State: string(t.State), NextAt: stamp(t.NextAt), Try: toTry(t.Attempt),
+	}
+}
+
+func toNode(n store.Node, at replication.Report) adminapi.Node {
+	v := adminapi.Node{
+		ID: n.ID, Name: n.Name, Region: n.Region, PublicKey: n.PublicKey, CreatedAt: stamp(n.CreatedAt),
+		RevokedAt: stamp(n.RevokedAt), LastSeenAt: stamp(n.LastSeenAt), Version: n.Version, Connected: at.Connected,
+	}
+	if !at.At.IsZero() {
+		s := at.Status
+		v.Status = &adminapi.NodeStatus{
+			Region: s.Region, Release: s.Release, Seq: s.Seq, Outbox: s.Outbox, HotKeys: s.HotKeys, Sandboxes: s.Sandboxes,
+			Running: toNodeRelease(s.Running), Candidate: toNodeRelease(s.Candidate),
+		}
+		if at.At.After(n.LastSeenAt) {
+			v.LastSeenAt = stamp(at.At)
+		}
+	}
+	return v
+}
+
+func toNodeRelease(s *wire.ReleaseStatus) *adminapi.NodeRelease {
+	if s == nil {
+		return nil
+	}
+	return &adminapi.NodeRelease{Digest: s.Digest, Version: s.Version, State: string(s.State), Reason: s.Reason, Percent: s.Percent}
+}
+
+func toRelease(r store.Release) adminapi.Release {
+	v := adminapi.Release{
+		ID: r.ID, Version: r.Version, Digest: r.Digest, Size: r.Size, CreatedAt: stamp(r.CreatedAt),
+		Modules: []adminapi.ReleaseModule{}, Signers: []adminapi.ReleaseSigner{},
+	}
+	for _, m := range r.Modules {
+		v.Modules = append(v.Modules, adminapi.ReleaseModule(m))
+	}
+	for _, s := range r.Signers {
+		v.Signers = append(v.Signers, adminapi.ReleaseSigner(s))
+	}
+	return v
+}
+
+func toRollout(r store.Rollout, nodes *replication.Presence) adminapi.Rollout {
+	v := adminapi.Rollout{
+		ID: r.ID, ReleaseID: r.Release, Digest: r.Digest, Version: r.Version, State: string(r.State), Reason: r.Reason,
+		Stages: r.Stages, Stage: r.Stages[r.Stage], CanaryPercent: r.Canary, Trying: r.Trying, PauseSeconds: r.Pause.Seconds(),
+		Everywhere: r.Everywhere, Since: stamp(r.Since), CreatedAt: stamp(r.CreatedAt), UpdatedAt: stamp(r.UpdatedAt),
+		Nodes: make([]adminapi.RolloutNode, 0, len(r.Nodes)),
+	}
+	reports := nodes.Enrolled()
+	for _, n := range r.Nodes {
+		one := toRolloutNode(r, n, reports[n.ID])
+		node := nodes.Report(n.ID).Node // a revoked one has a name, and no report
+		one.Name, one.Region = node.Name, node.Region
+		if one.State == "serving" {
+			v.Serving++
+		}
+		v.Nodes = append(v.Nodes, one)
+	}
+	return v
+}
+
+func toRolloutNode(r store.Rollout, n store.RolloutNode, at replication.Report) adminapi.RolloutNode {
+	v := adminapi.RolloutNode{ID: n.ID, Connected: at.Connected && at.Status.Running != nil, Before: n.Before, State: "waiting"}
+	var counts *wire.ReleaseCounts
+	running, candidate := at.Status.Running, at.Status.Candidate
+	switch {
+	case candidate != nil && candidate.Digest == r.Digest && candidate.Rollout == r.ID:
+		v.State, v.Reason, v.Percent, counts = string(candidate.State), candidate.Reason, candidate.Percent, candidate.Counts
+		if candidate.State == wire.ReleaseReady && candidate.Percent > 0 {
+			v.State = "serving"
+		}
+	case running != nil && running.Digest == r.Digest:
+		v.State, v.Percent, counts = "serving", 100, running.Counts
+	case r.State == store.RollingBack || r.State == store.RolledBack:
+		v.State = "back"
+	}
+	if counts != nil {
+		v.Requests, v.Errors, v.Failures = counts.Requests, counts.Errors, counts.Failed()
+	}
+	return v
+}
+
+func toToken(t store.Token) adminapi.Token {
+	return adminapi.Token{ID: t.ID, Name: t.Name, Role: string(t.Role), CreatedAt: stamp(t.CreatedAt), RevokedAt: stamp(t.RevokedAt)}
+}
+
+func toAudit(a store.Audit) adminapi.Audit {
+	return adminapi.Audit{
+		ID: a.ID, At: stamp(a.At), Action: a.Action, Target: a.Target, Before: a.Before, After: a.After,
+		Actor: adminapi.Actor{ID: a.Actor.ID, Name: a.Actor.Name, Role: string(a.Actor.Role), Remote: a.Actor.Remote},
+	}
+}
