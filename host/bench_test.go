@@ -8,7 +8,7 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// BenchmarkCall is one agents/me request through the handler's module.
+// BenchmarkCall calls the module of agents/me.
 func BenchmarkCall(b *testing.B) {
 	r, _ := newRuntime(b, nil)
 	m, err := r.Open(context.Background(), host.Build(b, "partneredge/wasm/modules/agents"),

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -38,8 +39,30 @@ func Build(t testing.TB, pkg string) []byte {
 
 var built sync.Map
 
-// CacheDir is shared by the whole test run, so that a module is compiled once.
+// CacheDir is the cache of the whole test run, in which a module is compiled once.
 var CacheDir string
+
+// LogBuffer is a log that may be read while it is written.
+type LogBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *LogBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// String returns all that was logged.
+func (l *LogBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// Count returns how often s was logged.
+func (l *LogBuffer) Count(s string) int { return strings.Count(l.String(), s) }
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "modules")

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"sync"
 	"time"
 
 	"partneredge/host/memory"
@@ -14,69 +13,73 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// call is one request under way in a sandbox. It is the context that the
-// engine hands to host functions, so that they reach it without a look-up; it
-// carries nothing else. A sandbox has one and uses it again.
+// call is one request under way in a sandbox, which has one call and uses it again.
+// The engine hands it to host functions as their context, so that they find it
+// without a look-up; it carries no values, and ends with nothing.
 type call struct {
 	m         *Module
-	memory    *memory.Map
+	memory    *memory.Linear
 	wasi      wasi.Call
 	parent    context.Context
-	caps      *capContext // what capabilities get; made when first asked for
+	caps      *capContext // of capabilities; made when first asked for
 	grant     *grant
 	principal abi.Principal
-	now       int64 // the request's, microseconds since the epoch; 0: ask the clock
-	warm      *warm // not nil while an image is made
+	now       int64   // the request's, microseconds since the epoch; 0: ask the clock
+	warmUp    *warmUp // not nil while an image is made
 
-	started   time.Duration // since the runtime's start, as all below
-	wall      time.Duration // when the wall deadline is reached
-	inHost    time.Duration // spent in capabilities
-	checked   time.Duration // when last checked; host time taken off
-	computed  time.Duration // spent computing, as charged
-	answer    []byte        // room for what capabilities answer
+	wall     time.Duration // when the wall deadline is reached, since the runtime's start
+	inHost   time.Duration // spent in capabilities, or waiting for others
+	checked  time.Duration // when last charged, without inHost
+	computed time.Duration // spent computing, as charged
+	refueled time.Duration // when fuel was last given, without inHost
+	yielded  time.Duration // when others were last let run, without inHost
+	fuel     int32         // how much was last given
+
+	answer    []byte // room for the answers of capabilities
 	hostCalls int
-	logged    int
-	line      []byte // a line of standard output or error not ended yet
+	logged    int    // bytes
+	line      []byte // of standard output or error, not ended yet
 	refused   bool   // more memory was refused
 	stopped   *stop  // what a host function ended the call with
-
-	// When fuel was last given, and others last let run; host time taken off.
-	ticked, yielded time.Duration
-	fuel            int32 // how much was given
 }
 
-func (*call) Deadline() (time.Time, bool) { return time.Time{}, false }
-func (*call) Done() <-chan struct{}       { return nil }
-func (*call) Err() error                  { return nil }
-func (*call) Value(any) any               { return nil }
-
-func newCall(m *Module, memory *memory.Map) *call {
+func newCall(m *Module, memory *memory.Linear) *call {
 	c := &call{m: m, memory: memory}
 	c.wasi.Host = c
 	return c
 }
 
+// Deadline implements context.Context.
+func (*call) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Done implements context.Context.
+func (*call) Done() <-chan struct{} { return nil }
+
+// Err implements context.Context.
+func (*call) Err() error { return nil }
+
+// Value implements context.Context.
+func (*call) Value(any) any { return nil }
+
 // begin readies c for a request.
 func (c *call) begin(ctx context.Context, principal abi.Principal, now int64) {
-	c.parent, c.caps = ctx, nil
-	c.grant = c.m.grant.Load()
+	start := c.m.runtime.elapsed()
+	c.parent, c.caps, c.grant = ctx, nil, c.m.grant.Load()
 	c.principal, c.now = principal, now
-	c.started = c.m.runtime.elapsed()
-	c.wall = c.started + c.m.limits.Wall
-	c.wasi.Dialer = c.m.dialer
-	if c.warm != nil {
-		c.wall, c.wasi.Dialer = c.started+warmLimit, nil
+	c.wall, c.wasi.Dialer = start+c.m.limits.Wall, c.m.dialer
+	if c.warmUp != nil {
+		c.wall, c.wasi.Dialer = start+warmUpLimit, nil
 	}
 	if t, ok := ctx.Deadline(); ok {
 		c.wall = min(c.wall, t.Sub(c.m.runtime.epoch))
 	}
-	c.inHost, c.hostCalls, c.logged, c.line = 0, 0, 0, c.line[:0]
+	c.inHost, c.checked, c.computed, c.refueled, c.yielded = 0, start, 0, start, start
+	c.fuel = firstFuel
+	c.hostCalls, c.logged, c.line = 0, 0, c.line[:0]
 	c.refused, c.stopped = false, nil
-	c.checked, c.computed = c.started, 0
-	c.ticked, c.yielded, c.fuel = c.started, c.started, firstFuel
 }
 
-// end lets go of everything that belongs to the request.
+// end drops everything that belongs to the request.
 func (c *call) end() {
 	c.flushLine()
 	c.wasi.Close()
@@ -86,7 +89,7 @@ func (c *call) end() {
 	c.parent, c.caps, c.grant, c.principal = nil, nil, nil, abi.Principal{}
 }
 
-// stop ends the guest's call.
+// stop ends the guest's call. It does not return.
 func (c *call) stop(reason Reason, err error) {
 	c.stopped = &stop{reason, err}
 	panic(c.stopped)
@@ -106,30 +109,6 @@ func (c *call) Stop(err error) {
 	c.stop(Failed, err)
 }
 
-// CountCalls implements wasi.Host.
-func (c *call) CountCalls(n int) {
-	c.hostCalls += n
-	if c.hostCalls > c.m.limits.HostCalls && c.warm == nil {
-		c.stop(HostCalls, nil)
-	}
-}
-
-// check ends the call if a deadline has passed, and tells the time.
-func (c *call) check() (now time.Duration) {
-	now = c.m.runtime.elapsed()
-	c.computed += min(now-c.inHost-c.checked, maxStretch)
-	c.checked = now - c.inHost
-	switch {
-	case now > c.wall:
-		c.stop(WallDeadline, nil)
-	case c.computed > c.m.limits.CPU && c.warm == nil:
-		c.stop(CPUDeadline, nil)
-	case c.parent.Err() != nil:
-		c.stop(contextReason(c.parent.Err()), nil)
-	}
-	return now
-}
-
 func contextReason(err error) Reason {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return WallDeadline
@@ -137,8 +116,8 @@ func contextReason(err error) Reason {
 	return Canceled
 }
 
-// fail is the error of a call that the engine returned err for.
-func (c *call) fail(err error) *Error {
+// failure returns the error of a call for which the engine returned err.
+func (c *call) failure(err error) *Error {
 	if e := c.interrupted(err); e != nil {
 		return e
 	}
@@ -152,14 +131,26 @@ func (c *call) fail(err error) *Error {
 	return e
 }
 
+// CountCalls implements wasi.Host.
+func (c *call) CountCalls(n int) {
+	c.hostCalls += n
+	if c.hostCalls > c.m.limits.HostCalls && c.warmUp == nil {
+		c.stop(HostCalls, nil)
+	}
+}
+
 // log writes one line of the guest's to the log.
 func (c *call) log(level slog.Level, text []byte) {
 	c.logged += len(text) + 1
-	if c.logged > c.m.limits.Log && c.warm == nil {
+	if c.logged > c.m.limits.Log && c.warmUp == nil {
 		c.stop(LogBytes, nil)
 	}
+	c.writeLog(level, "module log", text)
+}
+
+func (c *call) writeLog(level slog.Level, message string, text []byte) {
 	if c.m.runtime.log.Enabled(c, level) {
-		c.m.runtime.log.LogAttrs(c, level, "module log",
+		c.m.runtime.log.LogAttrs(c, level, message,
 			slog.String("module", c.m.manifest.Name), slog.String("text", string(text)))
 	}
 }
@@ -167,7 +158,7 @@ func (c *call) log(level slog.Level, text []byte) {
 // Output implements wasi.Host: it logs each line.
 func (c *call) Output(p []byte) {
 	if c.logged+len(c.line)+len(p) > c.m.limits.Log {
-		if c.warm != nil {
+		if c.warmUp != nil {
 			return
 		}
 		c.stop(LogBytes, nil)
@@ -184,37 +175,23 @@ func (c *call) Output(p []byte) {
 	}
 }
 
-// flushLine logs what is left of standard output and error.
+// flushLine logs the last line of standard output and error if it has not ended.
 func (c *call) flushLine() {
 	if len(c.line) == 0 {
 		return
 	}
 	line := c.line
 	c.line = c.line[:0]
-	if c.logged += len(line) + 1; c.logged > c.m.limits.Log {
-		return
+	if c.logged += len(line) + 1; c.logged <= c.m.limits.Log {
+		c.writeLog(slog.LevelWarn, "module output", line)
 	}
-	c.m.runtime.log.LogAttrs(c, slog.LevelWarn, "module output",
-		slog.String("module", c.m.manifest.Name), slog.String("text", string(line)))
-}
-
-// capContext is the context of a request's capabilities: the caller's, ended
-// at the call's wall deadline. The timer is only made for one who waits.
-type capContext struct {
-	parent   context.Context
-	deadline time.Time
-
-	mu    sync.Mutex
-	inner context.Context // nil until someone waits
-	stop  context.CancelFunc
-	ended bool
 }
 
 // Random implements wasi.Host. What an image holds is the same for every request;
 // what is asked for in a request never is.
 func (c *call) Random(p []byte) {
-	if c.warm != nil {
-		c.warm.random.Read(p)
+	if c.warmUp != nil {
+		c.warmUp.random.Read(p)
 	} else if _, err := io.ReadFull(c.m.runtime.random, p); err != nil {
 		c.stop(Failed, err)
 	}
@@ -223,10 +200,10 @@ func (c *call) Random(p []byte) {
 // Clock implements wasi.Host. The time of day stands still during a request.
 func (c *call) Clock(realtime bool) uint64 {
 	switch {
-	case c.warm != nil:
-		return c.warm.clock(realtime)
+	case c.warmUp != nil:
+		return c.warmUp.clock(realtime)
 	case !realtime:
-		return uint64(c.m.runtime.elapsed() + afterWarm)
+		return uint64(c.m.runtime.elapsed() + afterWarmUp)
 	case c.now != 0:
 		return uint64(c.now) * 1000
 	}
@@ -242,8 +219,8 @@ func (c *call) Uncharged(f func()) {
 
 // Sleep implements wasi.Host.
 func (c *call) Sleep(d time.Duration) {
-	if c.warm != nil {
-		c.warm.elapsed += min(d, afterWarm)
+	if c.warmUp != nil {
+		c.warmUp.elapsed += min(d, afterWarmUp)
 		return
 	}
 	c.Uncharged(func() {
@@ -257,61 +234,11 @@ func (c *call) Sleep(d time.Duration) {
 	})
 }
 
-// Context is what capabilities get. It is never used again by another call,
-// so one who keeps it too long sees it cancelled, not another's.
+// Context implements wasi.Host. Capabilities get it as well. No other call uses it
+// again, so one who keeps it for too long sees it cancelled, not another's.
 func (c *call) Context() context.Context {
 	if c.caps == nil {
 		c.caps = &capContext{parent: c.parent, deadline: c.m.runtime.epoch.Add(c.wall)}
 	}
 	return c.caps
-}
-
-func (c *capContext) Deadline() (time.Time, bool) { return c.deadline, true }
-
-func (c *capContext) Done() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.inner == nil {
-		c.inner, c.stop = context.WithDeadline(c.parent, c.deadline)
-		if c.ended {
-			c.stop()
-		}
-	}
-	return c.inner.Done()
-}
-
-func (c *capContext) Err() error {
-	c.mu.Lock()
-	inner, ended := c.inner, c.ended
-	c.mu.Unlock()
-	switch {
-	case inner != nil:
-		return inner.Err()
-	case c.parent.Err() != nil:
-		return c.parent.Err()
-	case ended:
-		return context.Canceled
-	case time.Now().After(c.deadline):
-		return context.DeadlineExceeded
-	}
-	return nil
-}
-
-func (c *capContext) Value(key any) any {
-	c.mu.Lock()
-	inner := c.inner
-	c.mu.Unlock()
-	if inner != nil {
-		return inner.Value(key)
-	}
-	return c.parent.Value(key)
-}
-
-func (c *capContext) cancel() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ended = true
-	if c.stop != nil {
-		c.stop()
-	}
 }

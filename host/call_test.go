@@ -10,14 +10,14 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// A thread that waits for a processor is not computing: however long it was
-// kept waiting, that is charged as one short stretch.
+// TestWaitingForAProcessorIsNotComputing holds that a thread that waits for a processor
+// is charged for one short stretch of computing, however long it waited.
 func TestWaitingForAProcessorIsNotComputing(t *testing.T) {
 	m := &Module{runtime: &Runtime{epoch: time.Now()}, limits: Limits{}.withDefaults()}
 	c := newCall(m, nil)
 	c.begin(context.Background(), abi.Principal{}, 0)
 	for range 3 {
-		m.runtime.epoch = m.runtime.epoch.Add(-m.limits.CPU) // so much time goes by
+		m.runtime.epoch = m.runtime.epoch.Add(-m.limits.CPU) // so much time passes
 		c.check()                                            // panics when the call is ended
 	}
 	if c.computed > 3*maxStretch {
@@ -25,7 +25,7 @@ func TestWaitingForAProcessorIsNotComputing(t *testing.T) {
 	}
 }
 
-// Computing in short stretches is charged whole.
+// TestComputingIsCharged holds that computing in short stretches is charged in full.
 func TestComputingIsCharged(t *testing.T) {
 	m := &Module{runtime: &Runtime{epoch: time.Now()}, limits: Limits{}.withDefaults()}
 	c := newCall(m, nil)
@@ -42,7 +42,8 @@ func TestComputingIsCharged(t *testing.T) {
 	t.Error("the call went on beyond its limit")
 }
 
-// A capability may hand its context to goroutines of its own.
+// TestContextOfACapabilityIsSafeForManyGoroutines holds that a capability may give its
+// context to goroutines of its own.
 func TestContextOfACapabilityIsSafeForManyGoroutines(t *testing.T) {
 	c := &capContext{parent: context.Background(), deadline: time.Now().Add(time.Hour)}
 	var group sync.WaitGroup
@@ -59,8 +60,8 @@ func TestContextOfACapabilityIsSafeForManyGoroutines(t *testing.T) {
 	group.Wait()
 }
 
-// One who keeps a capability's context beyond the call finds that it ended,
-// whether or not anybody had waited before.
+// TestContextOfACapabilityEndsWithTheCall holds that a context that is kept beyond the
+// call has ended, though nothing had waited for it before.
 func TestContextOfACapabilityEndsWithTheCall(t *testing.T) {
 	parent, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -75,7 +76,8 @@ func TestContextOfACapabilityEndsWithTheCall(t *testing.T) {
 	<-c.Done()
 }
 
-// Nor does it outlive the call when the caller's own deadline is the nearer one.
+// TestContextOfACapabilityHasTheNearestDeadline holds that the context ends with the call
+// also where the caller's own deadline is the nearer one.
 func TestContextOfACapabilityHasTheNearestDeadline(t *testing.T) {
 	m := &Module{runtime: &Runtime{epoch: time.Now()}, limits: Limits{}.withDefaults()}
 	for _, after := range []time.Duration{time.Second, time.Hour} {

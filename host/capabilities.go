@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"partneredge/wasm/abi"
@@ -16,10 +17,10 @@ var (
 	ErrLimit       = errors.New("limit reached") // abi.CodeLimit
 )
 
-// Capabilities are what a module may be granted. A module reaches one only if
-// its manifest names it; a nil one is as good as not granted. They are called
-// from many requests at once. Append… methods add a frame to dst and
-// return it.
+// Capabilities are what a module may be granted. A module reaches one only if its
+// manifest names it; a nil one is as good as not granted. They are called for many
+// requests at once, with a context that ends with the request. Append… methods add a
+// frame to dst and return it.
 type Capabilities struct {
 	Keys          Keys
 	Buckets       Buckets
@@ -37,13 +38,15 @@ type Keys interface {
 
 // Buckets spends rate-limit tokens.
 type Buckets interface {
+	// Take spends a token of the key's bucket and returns what is left.
 	Take(ctx context.Context, keyID string, perMinute int) (abi.Bucket, error)
 }
 
-// Lockouts counts failed authentications by client address. Both return for
-// how long the address is locked out, 0 when it is not.
+// Lockouts counts failed authentications by client address.
 type Lockouts interface {
+	// Lockout returns for how long the address is locked out, 0 when it is not.
 	Lockout(ctx context.Context, client string) (time.Duration, error)
+	// Failure counts a failed authentication and returns what Lockout then does.
 	Failure(ctx context.Context, client string) (time.Duration, error)
 }
 
@@ -56,18 +59,111 @@ type Views interface {
 
 // Subscriptions makes and revokes webhook subscriptions for a principal.
 type Subscriptions interface {
-	// Subscribe returns the reason why the target was refused, "" if made.
+	// Subscribe returns the reason why the target was refused, "" if it was not.
 	Subscribe(ctx context.Context, p abi.Principal, s *abi.Subscription) (reason string, err error)
-	// Revoke tells whether the subscription had been revoked before.
+	// Revoke reports whether the subscription had been revoked before.
 	Revoke(ctx context.Context, p abi.Principal, id string) (already bool, err error)
 }
 
 // Outbox keeps leads for a principal until the origin has them.
 type Outbox interface {
-	// AppendLead returns once the lead is on disk. frame is an abi.Lead frame;
-	// it must be copied if it is kept.
+	// AppendLead returns once the lead is on disk. frame is an abi.Lead frame; it must
+	// be copied if it is kept.
 	AppendLead(ctx context.Context, p abi.Principal, frame []byte) error
-	// LeadOnce returns once the lead is on disk, or was kept before under the
-	// same idempotency key. With a test key it keeps nothing, and answers alike.
+	// LeadOnce returns once the lead is on disk, or was kept before under the same
+	// idempotency key. With a test key it keeps nothing, and answers alike.
 	LeadOnce(ctx context.Context, p abi.Principal, once *abi.Once) (abi.Kept, error)
+}
+
+// grant is what the calls of a module may ask of the host.
+type grant struct {
+	caps       Capabilities
+	operations uint64 // a bit for each abi.Op
+}
+
+// newGrant grants the operations that the manifest names and caps can do.
+func newGrant(manifest Manifest, caps Capabilities) *grant {
+	available := map[abi.Capability]bool{
+		abi.Keys: caps.Keys != nil, abi.Buckets: caps.Buckets != nil, abi.Lockouts: caps.Lockouts != nil,
+		abi.Views: caps.Views != nil, abi.Subscriptions: caps.Subscriptions != nil, abi.Outbox: caps.Outbox != nil,
+	}
+	named := map[abi.Capability]bool{}
+	for _, c := range manifest.Capabilities {
+		named[c] = available[c]
+	}
+	g := &grant{caps: caps}
+	for op := abi.Op(0); op < 64; op++ {
+		if named[op.Needs()] {
+			g.operations |= 1 << op
+		}
+	}
+	return g
+}
+
+func (g *grant) has(op abi.Op) bool { return op >= 0 && op < 64 && g.operations&(1<<op) != 0 }
+
+// capContext is the context of a call's capabilities: the caller's, ended at the
+// call's wall deadline and with the call. The timer is only made for one who waits.
+type capContext struct {
+	parent   context.Context
+	deadline time.Time
+
+	mu    sync.Mutex
+	inner context.Context // nil until someone waits
+	stop  context.CancelFunc
+	ended bool
+}
+
+// Deadline implements context.Context.
+func (c *capContext) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// Done implements context.Context.
+func (c *capContext) Done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.inner == nil {
+		c.inner, c.stop = context.WithDeadline(c.parent, c.deadline)
+		if c.ended {
+			c.stop()
+		}
+	}
+	return c.inner.Done()
+}
+
+// Err implements context.Context.
+func (c *capContext) Err() error {
+	c.mu.Lock()
+	inner, ended := c.inner, c.ended
+	c.mu.Unlock()
+	switch {
+	case inner != nil:
+		return inner.Err()
+	case c.parent.Err() != nil:
+		return c.parent.Err()
+	case ended:
+		return context.Canceled
+	case time.Now().After(c.deadline):
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// Value implements context.Context.
+func (c *capContext) Value(key any) any {
+	c.mu.Lock()
+	inner := c.inner
+	c.mu.Unlock()
+	if inner != nil {
+		return inner.Value(key)
+	}
+	return c.parent.Value(key)
+}
+
+func (c *capContext) cancel() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	if c.stop != nil {
+		c.stop()
+	}
 }

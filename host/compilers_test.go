@@ -6,11 +6,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"partneredge/host/memory"
 )
 
-// TestCompilers runs guests made by other compilers than Go's, where the
-// machine has them (Debian: clang, lld, rustc, libstd-rust-dev-wasm32).
-// EDGE_REQUIRE_COMPILERS=1 makes it a failure that one is missing.
+// TestCompilers runs guests made by other compilers than Go's, where the machine has
+// them (Debian: clang, lld, rustc, libstd-rust-dev-wasm32). With
+// EDGE_REQUIRE_COMPILERS=1 it fails where one is missing.
 func TestCompilers(t *testing.T) {
 	rustc := "rustc"
 	if _, err := os.Stat("/usr/bin/rustc"); err == nil {
@@ -39,7 +41,7 @@ func TestCompilers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, m, _ := openHostileQuietly(t, wasm, Limits{})
+			_, m, _ := openHostile(t, wasm, memory.Auto, Limits{})
 			for range 100 {
 				got, err := ask(m, "/", "abc")
 				if err != nil || !strings.Contains(got, tt.want) {

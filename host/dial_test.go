@@ -21,7 +21,7 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// peer is a server on loopback. Each connection is answered by serve.
+// peer starts a server on loopback that answers each connection by serve.
 func peer(t *testing.T, serve func(net.Conn)) (port string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -48,7 +48,7 @@ func peer(t *testing.T, serve func(net.Conn)) (port string) {
 	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 }
 
-// greet answers what was said.
+// greet repeats what it was sent.
 func greet(conn net.Conn) {
 	said, err := io.ReadAll(conn)
 	if err != nil {
@@ -57,13 +57,13 @@ func greet(conn net.Conn) {
 	_, _ = fmt.Fprintf(conn, "%s, you said", said)
 }
 
-// hang answers nothing until the other side says no more.
+// hang answers nothing, and closes once the other side has.
 func hang(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
-// never answers.
+// never returns a function that does not answer until the test ends.
 func never(t *testing.T) func(net.Conn) { return func(net.Conn) { <-t.Context().Done() } }
 
-// names is a resolver. What it answers may change.
+// names is a resolver whose answers may change.
 type names struct {
 	mu    sync.Mutex
 	addrs map[string][]string
@@ -85,9 +85,9 @@ func (n *names) lookUp(_ context.Context, name string) (list []netip.Addr, err e
 
 // openDialer opens testdata/dialer. Modules may connect to 127.0.0.1 besides
 // what they may by default, and to no other address of loopback.
-func openDialer(t *testing.T, n *names, limits Limits, allow ...string) (*Module, *lines) {
+func openDialer(t *testing.T, n *names, limits Limits, allow ...string) (*Module, *LogBuffer) {
 	t.Helper()
-	log, ctx := &lines{}, context.Background()
+	log, ctx := &LogBuffer{}, context.Background()
 	public := wasi.PublicOnly()
 	r, err := New(ctx, Config{CacheDir: CacheDir, Log: slog.New(slog.NewTextHandler(log, nil)), LookUp: n.lookUp,
 		CheckDial: func(addr netip.AddrPort) error {
@@ -123,9 +123,9 @@ func dial(m *Module, path, to string) (string, error) {
 	return string(resp.Body), err
 }
 
-// closed waits until no more descriptors are open than before: the test's own
-// servers close theirs when they learn that nobody is there any more.
-func closed(t *testing.T, before int) {
+// waitClosed waits until no more descriptors are open than before: the test's own
+// servers close theirs some time after the guest did.
+func waitClosed(t *testing.T, before int) {
 	t.Helper()
 	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
@@ -162,11 +162,34 @@ func TestSockets(t *testing.T) {
 		}
 	}
 	m, log := openDialer(t, n, Limits{}, allow...)
+	for _, tt := range dialCases(open, silent, quick) {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := dial(m, tt.path, tt.to)
+			if err != nil || !strings.Contains(strings.ToLower(got), tt.want) {
+				t.Errorf("got %q, %v, want %q", got, err, tt.want)
+			}
+		})
+	}
+	if n := log.Count("module refused a connection"); n != 3 { // target, address, kind
+		t.Errorf("logged %d times, want 3:\n%s", n, log)
+	}
+	for _, name := range n.asked {
+		if name == "other.example.com" || strings.HasSuffix(name, ".") || name != strings.ToLower(name) {
+			t.Errorf("looked up %q", name)
+		}
+	}
+	pristine(t, m)
+}
+
+type dialCase struct{ name, path, to, want string }
+
+// dialCases returns what the guest of TestSockets does, given the ports of its peers.
+func dialCases(open, silent, quick string) []dialCase {
 	const (
 		answer  = "hello, you said"
 		refused = "permission denied"
 	)
-	for _, tt := range []struct{ name, path, to, want string }{
+	return []dialCase{
 		{"name", "/hello", "api.example.com:" + open, answer},
 		{"name in capitals", "/hello", "API.example.COM:" + open, answer},
 		{"name with a dot", "/hello", "api.example.com.:" + open, answer},
@@ -188,33 +211,17 @@ func TestSockets(t *testing.T) {
 		{"allowed and loopback", "/raw", "[::1]:" + open, refused},
 		{"address as it is", "/raw", "127.0.0.1:" + silent, "connected"},
 		{"address as it is, not allowed", "/raw", "127.0.0.1:" + open, refused},
-		{"IPv4 in IPv6's clothes", "/raw", "[::ffff:127.0.0.1]:" + silent, refused},
+		{"IPv4 mapped into IPv6", "/raw", "[::ffff:127.0.0.1]:" + silent, refused},
 		{"listen", "/listen", "127.0.0.1:1", refused},
 		{"listen where it may connect to", "/listen", "127.0.0.1:" + silent, "not supported"},
 		{"UDP", "/udp", "127.0.0.1:" + silent, "not supported"},
 		{"name server of its own", "/resolver", "127.0.0.1:" + silent, "not supported"},
 		{"wild pointers", "/wild", "", "refused"},
 		{"nothing kept", "/kept", "", "nothing"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got, err := dial(m, tt.path, tt.to)
-			if err != nil || !strings.Contains(strings.ToLower(got), tt.want) {
-				t.Errorf("got %q, %v, want %q", got, err, tt.want)
-			}
-		})
 	}
-	if n := log.count("module refused a connection"); n != 3 { // target, address, kind
-		t.Errorf("logged %d times, want 3:\n%s", n, &log.b)
-	}
-	for _, name := range n.asked {
-		if name == "other.example.com" || strings.HasSuffix(name, ".") || name != strings.ToLower(name) {
-			t.Errorf("looked up %q", name)
-		}
-	}
-	pristine(t, m)
 }
 
-// A program that waits in each of its calls works as well.
+// TestSocketsThatWait holds that a guest whose calls block works as well.
 func TestSocketsThatWait(t *testing.T) {
 	port := peer(t, greet)
 	m, _ := openDialer(t, &names{}, Limits{}, "127.0.0.1:"+port)
@@ -223,7 +230,7 @@ func TestSocketsThatWait(t *testing.T) {
 			t.Errorf("got %q, %v", got, err)
 		}
 	}
-	to := nobody(t)
+	to := unanswered(t)
 	m, _ = openDialer(t, &names{}, Limits{}, to)
 	for _, path := range []string{"/waiting", "/hello"} {
 		if got, err := dial(m, path, to); err != nil || !strings.Contains(strings.ToLower(got), "connection refused") {
@@ -232,8 +239,8 @@ func TestSocketsThatWait(t *testing.T) {
 	}
 }
 
-// nobody is an address on loopback that is taken and where nobody listens.
-func nobody(t *testing.T) string {
+// unanswered returns an address on loopback that is in use and where nobody listens.
+func unanswered(t *testing.T) string {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {
@@ -250,7 +257,8 @@ func nobody(t *testing.T) string {
 	return "127.0.0.1:" + strconv.Itoa(addr.(*unix.SockaddrInet4).Port)
 }
 
-// A name is judged at each dial, by the address that it then has.
+// TestRebinding holds that a name is judged at each dial, by the address that it then
+// has.
 func TestRebinding(t *testing.T) {
 	port := peer(t, greet)
 	n := &names{addrs: map[string][]string{"api.example.com": {"127.0.0.1"}}}
@@ -281,12 +289,13 @@ func TestSocketsNotGranted(t *testing.T) {
 			t.Errorf("%s: got %q, %v", path, got, err)
 		}
 	}
-	if n := log.count("its manifest has no allow_dial"); n != 1 {
-		t.Errorf("logged %d times, want once:\n%s", n, &log.b)
+	if n := log.Count("its manifest has no allow_dial"); n != 1 {
+		t.Errorf("logged %d times, want once:\n%s", n, log)
 	}
 }
 
-// A connection ends with its request, whether the guest closes it or not.
+// TestSocketsEndWithTheRequest holds that a connection ends with its request, whether
+// the guest closes it or not.
 func TestSocketsEndWithTheRequest(t *testing.T) {
 	gone := make(chan struct{}, 100)
 	port := peer(t, func(conn net.Conn) {
@@ -294,7 +303,7 @@ func TestSocketsEndWithTheRequest(t *testing.T) {
 		gone <- struct{}{}
 	})
 	m, _ := openDialer(t, &names{}, Limits{Sandboxes: 1}, "127.0.0.1:"+port)
-	if _, err := dial(m, "/", ""); err != nil { // a sandbox is there
+	if _, err := dial(m, "/", ""); err != nil { // so that there is a sandbox
 		t.Fatal(err)
 	}
 	before := descriptors(t)
@@ -308,13 +317,14 @@ func TestSocketsEndWithTheRequest(t *testing.T) {
 		}
 	}
 	if n := m.Stats().Discarded; n != 0 {
-		t.Errorf("%d sandboxes given up", n)
+		t.Errorf("%d sandboxes discarded", n)
 	}
 	pristine(t, m)
-	closed(t, before)
+	waitClosed(t, before)
 }
 
-// A server that does not answer costs the call its time, not the processor's.
+// TestSocketsWaitUntilTheDeadline holds that a server that does not answer costs the call
+// time, but no processor time.
 func TestSocketsWaitUntilTheDeadline(t *testing.T) {
 	port := peer(t, never(t))
 	to := "127.0.0.1:" + port
@@ -330,7 +340,7 @@ func TestSocketsWaitUntilTheDeadline(t *testing.T) {
 	pristine(t, m)
 }
 
-// What waits for a socket does not outlive who asked.
+// TestSocketsCancelled holds that waiting for a socket ends when the caller gives up.
 func TestSocketsCancelled(t *testing.T) {
 	connected := make(chan struct{}, 2)
 	port := peer(t, func(conn net.Conn) {
@@ -365,7 +375,7 @@ func TestSocketLimits(t *testing.T) {
 	})
 	to := "127.0.0.1:" + port
 	m, _ := openDialer(t, &names{}, Limits{Sandboxes: 1, Sockets: 5, SocketBytes: 1 << 20}, to)
-	if _, err := dial(m, "/", ""); err != nil { // a sandbox is there
+	if _, err := dial(m, "/", ""); err != nil { // so that there is a sandbox
 		t.Fatal(err)
 	}
 	before := descriptors(t)
@@ -384,5 +394,5 @@ func TestSocketLimits(t *testing.T) {
 		t.Errorf("then: got %q, %v", got, err)
 	}
 	pristine(t, m)
-	closed(t, before)
+	waitClosed(t, before)
 }

@@ -5,14 +5,13 @@ import (
 	"fmt"
 )
 
-// Reason says why a call failed. The set only grows. All but Canceled and
-// Closed are the module's doing or the node's load, and are answered with 500
-// internal_error.
+// Reason says why a call failed. The set only grows. All but Canceled and Closed are
+// the module's doing or the node's load, and are answered with 500 internal_error.
 type Reason string
 
 // Reasons.
 const (
-	CPUDeadline  Reason = "cpu_deadline"  // ran longer than Limits.CPU
+	CPUDeadline  Reason = "cpu_deadline"  // computed for longer than Limits.CPU
 	WallDeadline Reason = "wall_deadline" // took longer than Limits.Wall, or than the context's deadline
 	Memory       Reason = "memory"        // failed after it was refused more memory
 	ResponseSize Reason = "response_size" // answered more than Limits.Response
@@ -24,14 +23,13 @@ const (
 	Exit         Reason = "exit"          // called proc_exit
 	BadPointer   Reason = "bad_pointer"   // gave the host an address outside its memory
 	BadResponse  Reason = "bad_response"  // answered what is not a response frame
-	Busy         Reason = "busy"          // no sandbox came free in time: retry later
+	Busy         Reason = "busy"          // no sandbox was free in time: retry later
 	Canceled     Reason = "canceled"      // the context was cancelled
 	Closed       Reason = "closed"        // the module or the runtime is closed
 	Failed       Reason = "failed"        // the host could not make a sandbox
 )
 
-// ErrBusy is wrapped by the error of a call for which no sandbox came free in
-// time.
+// ErrBusy is wrapped by the error of a call for which no sandbox was free in time.
 var ErrBusy = errors.New("no sandbox free")
 
 // ErrClosed is wrapped by the error of a call on a closed module.
@@ -41,7 +39,7 @@ var ErrClosed = errors.New("module closed")
 type Error struct {
 	Module string // the manifest's name
 	Reason Reason
-	Err    error // what was known besides; may be nil
+	Err    error // the cause, as far as it is known; may be nil
 }
 
 func (e *Error) Error() string {
@@ -53,7 +51,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Reasons are all there are.
+// Reasons returns all reasons.
 func Reasons() []Reason {
 	return []Reason{
 		CPUDeadline, WallDeadline, Memory, ResponseSize, RequestSize, HostCalls, LogBytes, SocketBytes, Trap, Exit,
@@ -61,7 +59,7 @@ func Reasons() []Reason {
 	}
 }
 
-// ReasonOf is the reason of a call's error, "" when err is not one.
+// ReasonOf returns the reason of a call's error, "" when err is not one.
 func ReasonOf(err error) Reason {
 	var e *Error
 	if errors.As(err, &e) {
@@ -82,5 +80,3 @@ func (s *stop) Error() string {
 	}
 	return string(s.reason) + ": " + s.err.Error()
 }
-
-func (s *stop) Unwrap() error { return s.err }

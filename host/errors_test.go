@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestReasonsAreAll holds the list to the constants.
+// TestReasonsAreAll holds that the list has every constant.
 func TestReasonsAreAll(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "errors.go", nil, 0)
 	if err != nil {

@@ -19,14 +19,15 @@ import (
 	"testing"
 	"time"
 
+	"partneredge/host/memory"
 	"partneredge/wasm/abi"
 	"partneredge/wasm/apikey"
 	"partneredge/wasm/httpfront"
 )
 
-// BenchmarkFigures measures what sandboxes cost and prints a line "figure NAME
-// VALUE UNIT" for each. Ratios are of rounds that take turns, so that whatever
-// else the machine does weighs on both sides; the median of them is told.
+// BenchmarkFigures measures what sandboxes cost and prints a line "figure NAME VALUE
+// UNIT" for each. A ratio is the median of alternating rounds, so that whatever else the
+// machine does weighs on both sides.
 //
 //	go test -run '^$' -bench Figures -benchtime 1x ./host
 func BenchmarkFigures(b *testing.B) {
@@ -47,7 +48,7 @@ func figure(name string, value float64, unit string) {
 	fmt.Printf("figure %s %.3f %s\n", name, value, unit)
 }
 
-// sample is the data behind the requests that are measured.
+// sample has the data for the requests that are measured.
 type sample struct{ Views }
 
 func (sample) AppendKey(_ context.Context, dst, _ []byte) ([]byte, error) {
@@ -65,8 +66,8 @@ func (sample) AppendProfile(_ context.Context, dst []byte, p abi.Principal) ([]b
 	return profile.Append(dst), nil
 }
 
-// pair is the gate and the handler that answer GET agents/me, behind the HTTP
-// front that nodes use. Only the network is missing.
+// pair has the gate and the handler answer GET agents/me, behind the HTTP front that
+// nodes use. Only the network is missing.
 type pair struct {
 	gate, handler *Module
 	server        *httpfront.Front
@@ -74,7 +75,7 @@ type pair struct {
 	answer        discard
 }
 
-// caller answers requests with one module, in its own way.
+// caller is a function that calls a module.
 type caller func(ctx context.Context, req *abi.Request, resp *abi.Response) error
 
 func (c caller) Call(ctx context.Context, req *abi.Request, resp *abi.Response) error {
@@ -91,7 +92,7 @@ func (d *discard) Header() http.Header         { return d.header }
 func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d *discard) WriteHeader(status int)      { d.status = status }
 
-// openPair opens the modules; way picks how each is called.
+// openPair opens the modules; way makes the function that calls each.
 func openPair(t testing.TB, limits Limits, way func(*Module) caller) *pair {
 	ctx := context.Background()
 	r, err := New(ctx, Config{CacheDir: CacheDir})
@@ -132,13 +133,13 @@ func (p *pair) run(t testing.TB) {
 	}
 }
 
-// fresh answers as a node does.
+// fresh calls a module as a node does.
 func fresh(m *Module) caller { return m.Call }
 
-// dirty answers in a sandbox that is never reset: what other hosts do.
+// dirty calls a module in a sandbox that is never reset, as other hosts do.
 func dirty(m *Module) caller {
 	return func(ctx context.Context, req *abi.Request, resp *abi.Response) error {
-		s, failed := m.pool.take(ctx)
+		s, failed := m.pool.get(ctx)
 		if failed != nil {
 			return failed
 		}
@@ -150,7 +151,7 @@ func dirty(m *Module) caller {
 	}
 }
 
-// each is how long f takes, of n times.
+// each returns how long f takes, on average of n times.
 func each(n int, f func()) float64 {
 	start := time.Now()
 	for range n {
@@ -159,7 +160,7 @@ func each(n int, f func()) float64 {
 	return float64(time.Since(start)) / float64(n)
 }
 
-// ratio is the median of the rounds' ratios of how long a and b take.
+// ratio returns how long a takes over how long b takes, as the median of many rounds.
 func ratio(a, b func()) float64 {
 	const rounds, n = 401, 50
 	var ratios []float64
@@ -188,9 +189,9 @@ func guardOverUnguarded(b *testing.B) float64 {
 	return ratio(func() { guarded.run(b) }, func() { unguarded.run(b) })
 }
 
-// cloneCost is the memory of one more sandbox that has answered a request, in
-// KiB, not a number where it cannot be told, and the time that making it takes,
-// in microseconds.
+// cloneCost returns the memory of one more sandbox that has answered a request, in KiB,
+// not a number where it cannot be measured, and the time that making it takes, in
+// microseconds.
 func cloneCost(b *testing.B) (kib, us float64) {
 	const n = 100
 	m := openPair(b, Limits{Sandboxes: n + 8}, fresh).handler
@@ -231,15 +232,15 @@ func cloneCost(b *testing.B) (kib, us float64) {
 	return kib, median(times)
 }
 
-// settle gives back what the Go heap does not need, so that it does not count.
+// settle frees what the Go heap does not need, so that it does not count.
 func settle() {
 	for range 3 {
 		debug.FreeOSMemory()
 	}
 }
 
-// proportional is the memory that the process holds, its share of what it
-// shares with others counted, in KiB.
+// proportional returns the memory of the process, with its share of what it shares with
+// others, in KiB.
 func proportional() (float64, error) {
 	f, err := os.Open("/proc/self/smaps_rollup")
 	if err != nil {
@@ -255,19 +256,19 @@ func proportional() (float64, error) {
 	return 0, fmt.Errorf("no Pss in smaps_rollup")
 }
 
-// endlessLoop is by how much endless loops outlive their deadline, in
-// milliseconds: of several kinds the one that does so most, each by the median
-// of some runs, so that a thread that was kept from its processor does not tell.
+// endlessLoop returns by how many milliseconds an endless loop outlives its deadline: of
+// several kinds the one that does so most, each by the median of some runs, so that a
+// thread that had to wait for its processor does not count.
 func endlessLoop(b *testing.B) float64 {
 	const deadline = 20 * time.Millisecond
 	most := 0.0
 	for name, wasm := range map[string][]byte{
 		"Go":     Build(b, "./testdata/hostile"),
-		"loop":   handmade(whenLong(asm(0x03, 0x40, 0x0c, 0, 0x0b)), nil),
-		"fills":  handmade(whenLong(asm(0x03, 0x40, num(0x2000), num(0), num(0x1d000), 0xfc, 0x0b, 0, 0x0c, 0, 0x0b)), nil),
-		"divide": handmade(whenLong(asm(0x03, 0x40, bytes.Repeat(asm(num(7), 0x20, 0, 0x6d, 0x1a), 5000), 0x0c, 0, 0x0b)), nil),
+		"loop":   assembled(whenLong(asm(0x03, 0x40, 0x0c, 0, 0x0b)), nil),
+		"fills":  assembled(whenLong(asm(0x03, 0x40, num(0x2000), num(0), num(0x1d000), 0xfc, 0x0b, 0, 0x0c, 0, 0x0b)), nil),
+		"divide": assembled(whenLong(asm(0x03, 0x40, bytes.Repeat(asm(num(7), 0x20, 0, 0x6d, 0x1a), 5000), 0x0c, 0, 0x0b)), nil),
 	} {
-		_, m, _ := openHostileQuietly(b, wasm, Limits{CPU: deadline})
+		_, m, _ := openHostile(b, wasm, memory.Auto, Limits{CPU: deadline})
 		var over []float64
 		for range 15 {
 			start := time.Now()
@@ -281,11 +282,10 @@ func endlessLoop(b *testing.B) float64 {
 	return most
 }
 
-// pauseRatio compares the longest times that Go's collector stops the world:
-// with guests spinning on every processor but the one that collects, and with
-// none.
+// pauseRatio returns how long Go's collector stops the world at most, with guests
+// spinning on every processor but the one that collects, over how long without any.
 func pauseRatio(b *testing.B) float64 {
-	_, m, _ := openHostileQuietly(b, Build(b, "./testdata/hostile"), Limits{CPU: 10 * time.Second, Wall: 10 * time.Second})
+	_, m, _ := openHostile(b, Build(b, "./testdata/hostile"), memory.Auto, Limits{CPU: 10 * time.Second, Wall: 10 * time.Second})
 	round := func(guests int) float64 {
 		ctx, cancel := context.WithCancel(context.Background())
 		var group sync.WaitGroup
@@ -316,7 +316,7 @@ func pauses() *metrics.Float64Histogram {
 	return &metrics.Float64Histogram{Counts: slices.Clone(h.Counts), Buckets: slices.Clone(h.Buckets)}
 }
 
-// longestPause is the upper end of the highest bucket that grew.
+// longestPause returns the upper end of the highest bucket that grew.
 func longestPause(before, after *metrics.Float64Histogram) float64 {
 	for i := len(after.Counts) - 1; i >= 0; i-- {
 		if after.Counts[i] > before.Counts[i] {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -14,10 +13,10 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// FuzzHostFunctions calls everything that a guest can import with any
-// parameters over any memory: it comes back, or ends the guest's call.
+// FuzzHostFunctions calls every function that a guest can import with any parameters over
+// any memory: it returns, or ends the guest's call.
 func FuzzHostFunctions(f *testing.F) {
-	funcs := imports()
+	funcs := hostFuncs()
 	for i := range funcs {
 		f.Add(byte(i), []byte{0, 0, 0, 0, 16, 0, 0, 0, 32, 0, 0, 0, 64, 0, 0, 0, 8, 0, 0, 0}, make([]byte, 256))
 		f.Add(byte(i), []byte{255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255}, []byte{1})
@@ -25,25 +24,13 @@ func FuzzHostFunctions(f *testing.F) {
 	for op := abi.OpLockout; op <= abi.OpLeadOnce; op++ {
 		f.Add(byte(0), []byte{byte(op), 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0, 16, 0, 0, 0, 128, 0, 0, 0}, make([]byte, 256))
 	}
-	caps := Capabilities{Keys: sample{}, Buckets: sample{}, Lockouts: lockouts{}, Views: fuzzViews{}, Subscriptions: fuzzViews{}, Outbox: fuzzViews{}}
-	manifest := Manifest{Name: "fuzz", Capabilities: []abi.Capability{abi.Keys, abi.Buckets, abi.Lockouts, abi.Views, abi.Subscriptions, abi.Outbox}}
-	r, err := New(context.Background(), Config{})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { _ = r.Close(context.Background()) })
-	r.log = slog.New(slog.DiscardHandler)
-	m := &Module{runtime: r, manifest: manifest, limits: Limits{Wall: 5 * time.Millisecond}.withDefaults()}
-	m.SetCapabilities(caps)
-	if m.dialer, err = wasi.NewDialer(wasi.DialConfig{Log: r.log}); err != nil {
-		f.Fatal(err)
-	}
+	m := fuzzModule(f)
 	image, err := memory.NewImage(make([]byte, 64<<10))
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Cleanup(image.Close)
-	mem, err := image.Map(64<<10, r.reset)
+	mem, err := image.Map(64<<10, m.runtime.reset)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -83,7 +70,24 @@ func FuzzHostFunctions(f *testing.F) {
 	})
 }
 
-// fuzzViews answers with more than there is room for.
+// fuzzModule returns a module that has every capability, and no code.
+func fuzzModule(f *testing.F) *Module {
+	f.Helper()
+	r, err := New(context.Background(), Config{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = r.Close(context.Background()) })
+	manifest := Manifest{Name: "fuzz", Capabilities: []abi.Capability{abi.Keys, abi.Buckets, abi.Lockouts, abi.Views, abi.Subscriptions, abi.Outbox}}
+	m := &Module{runtime: r, manifest: manifest, limits: Limits{Wall: 5 * time.Millisecond}.withDefaults()}
+	m.SetCapabilities(Capabilities{Keys: sample{}, Buckets: sample{}, Lockouts: lockouts{}, Views: fuzzViews{}, Subscriptions: fuzzViews{}, Outbox: fuzzViews{}})
+	if m.dialer, err = wasi.NewDialer(wasi.DialConfig{Log: r.log}); err != nil {
+		f.Fatal(err)
+	}
+	return m
+}
+
+// fuzzViews answers with more than the guest has room for.
 type fuzzViews struct{}
 
 func (fuzzViews) AppendProfile(_ context.Context, dst []byte, _ abi.Principal) ([]byte, error) {

@@ -1,11 +1,9 @@
 package host_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,28 +13,10 @@ import (
 
 var fixedNow = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
-// safeBuffer is a log that goroutines may write to.
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
-// newRuntime starts a runtime whose compiled code is shared by the whole test run.
-func newRuntime(t testing.TB, change func(*host.Config)) (*host.Runtime, *safeBuffer) {
+// newRuntime starts a runtime, which shares its compiled code with the whole test run.
+func newRuntime(t testing.TB, change func(*host.Config)) (*host.Runtime, *host.LogBuffer) {
 	t.Helper()
-	log := &safeBuffer{}
+	log := &host.LogBuffer{}
 	config := host.Config{CacheDir: host.CacheDir, Clock: func() time.Time { return fixedNow },
 		Log: slog.New(slog.NewTextHandler(log, nil))}
 	if change != nil {
@@ -63,7 +43,7 @@ func openGuest(t testing.TB, r *host.Runtime, manifest host.Manifest, caps host.
 	return m
 }
 
-// get answers a GET of path.
+// get returns the body of the answer to a GET of path.
 func get(t testing.TB, m *host.Module, path string) string {
 	t.Helper()
 	var resp abi.Response
@@ -96,7 +76,7 @@ func TestCall(t *testing.T) {
 	if len(resp.Headers) != 1 || resp.Headers[0] != (abi.Header{Name: "x-client", Value: "::1"}) {
 		t.Errorf("headers: got %v", resp.Headers)
 	}
-	for range 3 { // two requests of the warm-up are in the image
+	for range 3 { // the two requests of the warm-up are in the image
 		if got := get(t, m, "/served"); got != "3" {
 			t.Errorf("served: got %s, want 3", got)
 		}
@@ -118,7 +98,7 @@ func TestCall(t *testing.T) {
 			t.Errorf("profile without a grant: got %s", got)
 		}
 	}
-	if n := strings.Count(log.String(), "refused a capability"); n != 1 {
+	if n := log.Count("refused a capability"); n != 1 {
 		t.Errorf("refusal logged %d times, want once: %s", n, log)
 	}
 }
@@ -136,14 +116,14 @@ func TestGranted(t *testing.T) {
 	}
 }
 
-// renamed is a Views that tells apart whose answer a module got.
-type renamed struct {
+// named is a Views whose answers have its name.
+type named struct {
 	host.Views
 	name string
 }
 
-func (r renamed) AppendProfile(_ context.Context, dst []byte, _ abi.Principal) ([]byte, error) {
-	return (&abi.Profile{FullName: r.name}).Append(dst), nil
+func (n named) AppendProfile(_ context.Context, dst []byte, _ abi.Principal) ([]byte, error) {
+	return (&abi.Profile{FullName: n.name}).Append(dst), nil
 }
 
 // TestSetCapabilities replaces what a module was opened with, and grants no more
@@ -159,7 +139,7 @@ func TestSetCapabilities(t *testing.T) {
 		for _, name := range []string{"", "first", "second"} {
 			want := name
 			if name != "" {
-				m.SetCapabilities(host.Capabilities{Views: renamed{name: name}})
+				m.SetCapabilities(host.Capabilities{Views: named{name: name}})
 			}
 			if name == "" || !granted {
 				want = "not granted"

@@ -4,58 +4,58 @@ import "time"
 
 // Limits bound what one module may use. A zero field takes its default.
 type Limits struct {
-	// CPU is how long a call may compute, calls to the host not counted.
-	// Default 50 ms. Less than 0: for ever, and while it computes nothing else
-	// may run on its processor: only for measuring what the limit costs.
+	// CPU is how long a call may compute, calls to the host not counted. Default 50 ms.
+	// Less than 0: for ever, and meanwhile nothing else may run on its processor: only
+	// for measuring what the limit costs.
 	CPU time.Duration
-	// Wall is how long a call may take from the moment that it has a sandbox,
-	// all counted; the context's deadline counts too. Default 10 s.
+	// Wall is how long a call may take from the moment that it has a sandbox; the
+	// context's deadline counts too. Default 10 s.
 	Wall time.Duration
-	// Memory is the most bytes of linear memory that a sandbox may have,
-	// rounded down to whole pages of 64 KiB. memory.grow beyond it fails in
-	// the guest. Default 64 MiB.
+	// Memory is the most bytes of linear memory that a sandbox may have, rounded down
+	// to whole pages of 64 KiB. memory.grow beyond it fails in the guest. Default
+	// 64 MiB.
 	Memory int
 	// Response is the most bytes that a response frame may have. Default 1 MiB.
 	Response int
-	// HostCalls is the most calls to the host, WASI's included, that a call may
-	// make. Default 1 000.
+	// HostCalls is the most calls to the host, WASI's included, that a call may make.
+	// Default 1 000.
 	HostCalls int
-	// Log is the most bytes that a call may log, standard output and error
-	// included. Default 16 KiB.
+	// Log is the most bytes that a call may log, standard output and error included.
+	// Default 16 KiB.
 	Log int
-	// Sockets is the most sockets that a call may open, those that it closed
-	// again counted; opening another fails in the guest. They are for modules
-	// with an allow_dial. Default 8.
+	// Sockets is the most sockets that a call may open, those that it closed again
+	// counted; opening another fails in the guest. They are for modules with an
+	// allow_dial. Default 8.
 	Sockets int
-	// SocketBytes is the most bytes that a call may read from and write to
-	// sockets together. Default 4 MiB.
+	// SocketBytes is the most bytes that a call may read from and write to sockets
+	// together. Default 4 MiB.
 	SocketBytes int
-	// Sandboxes is the most sandboxes that the module may have at once. Calls
-	// beyond wait. Default 64.
+	// Sandboxes is the most sandboxes that the module may have at once. Calls beyond
+	// wait. Default 64.
 	Sandboxes int
-	// Wait is the longest that a call waits for a sandbox to come free; the
-	// context's deadline counts too. Default 2 s.
+	// Wait is the longest that a call waits for a free sandbox; the context's deadline
+	// counts too. Default 2 s.
 	Wait time.Duration
 }
 
 func (l Limits) withDefaults() Limits {
 	if l.CPU >= 0 {
-		set(&l.CPU, 50*time.Millisecond)
+		setDefault(&l.CPU, 50*time.Millisecond)
 	}
-	set(&l.Wall, 10*time.Second)
-	set(&l.Memory, 64<<20)
-	set(&l.Response, 1<<20)
-	set(&l.HostCalls, 1000)
-	set(&l.Log, 16<<10)
-	set(&l.Sockets, 8)
-	set(&l.SocketBytes, 4<<20)
-	set(&l.Sandboxes, 64)
-	set(&l.Wait, 2*time.Second)
+	setDefault(&l.Wall, 10*time.Second)
+	setDefault(&l.Memory, 64<<20)
+	setDefault(&l.Response, 1<<20)
+	setDefault(&l.HostCalls, 1000)
+	setDefault(&l.Log, 16<<10)
+	setDefault(&l.Sockets, 8)
+	setDefault(&l.SocketBytes, 4<<20)
+	setDefault(&l.Sandboxes, 64)
+	setDefault(&l.Wait, 2*time.Second)
 	return l
 }
 
-// set gives a field that is zero or less its default.
-func set[T int | int64 | time.Duration](field *T, value T) {
+// setDefault gives a field that is zero or less its default.
+func setDefault[T int | time.Duration](field *T, value T) {
 	if *field <= 0 {
 		*field = value
 	}

@@ -14,6 +14,36 @@ import (
 	"partneredge/wasm/abi"
 )
 
+// Manifest says what a module is and what it may do. It lies beside the module as
+// <name>.json.
+type Manifest struct {
+	// Name of the module: gate, or the handler's name that a gate's answer names.
+	Name string `json:"name"`
+	// Capabilities granted. None by default.
+	Capabilities []abi.Capability `json:"capabilities"`
+	// Headers are the names of the request headers that the front passes to the
+	// module, in lower case. None by default.
+	Headers []string `json:"headers"`
+	// AllowDial are the host:port pairs that the module may connect to over TCP. A host
+	// is a name, which the host program looks up, or an address; Config.CheckDial must
+	// allow its address. None by default: the guest is refused sockets (ENOTSUP).
+	AllowDial []string `json:"allow_dial,omitempty"`
+	// Warmup are requests that the module answers before its image is made, in order,
+	// so that what it makes on its first requests is in the image. Each has a made-up
+	// principal, and every operation a made-up answer. By default there is one: GET /.
+	Warmup []Warmup `json:"warmup,omitempty"`
+}
+
+// Warmup is one request of a warm-up.
+type Warmup struct {
+	Method  string            `json:"method"`
+	Path    string            `json:"path"`
+	Query   string            `json:"query,omitempty"`
+	Param   string            `json:"param,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Body    string            `json:"body,omitempty"`
+}
+
 // Module is an opened module. It may be called from many goroutines at once.
 type Module struct {
 	runtime  *Runtime
@@ -21,71 +51,44 @@ type Module struct {
 	limits   Limits
 	digest   string
 	grant    atomic.Pointer[grant]
-	told     atomic.Uint64 // a bit for each abi.Op whose refusal was logged
+	denied   atomic.Uint64 // a bit for each abi.Op whose refusal was logged
 	dialer   *wasi.Dialer
 
 	prepared *prepare.Module
 	code     engine.Code
+	warmUp   *warmUp
 	image    *image
 	pool     pool
 	counts   counts
 	closing  sync.Once
 }
 
-// Manifest is what the module was opened with.
+// Manifest returns the manifest that the module was opened with.
 func (m *Module) Manifest() Manifest { return m.manifest }
 
-// Digest is the SHA-256 of the module's bytes, in hexadecimal.
+// Digest returns the SHA-256 of the module's bytes, in hexadecimal.
 func (m *Module) Digest() string { return m.digest }
 
 // SetCapabilities replaces the capabilities that the module was opened with, for
 // every call that begins afterwards. Calls under way keep those that they began
 // with.
-func (m *Module) SetCapabilities(caps Capabilities) {
-	m.grant.Store(&grant{caps, operations(m.manifest, caps)})
-}
+func (m *Module) SetCapabilities(caps Capabilities) { m.grant.Store(newGrant(m.manifest, caps)) }
 
-// grant is what the calls of a module may ask of the host.
-type grant struct {
-	caps       Capabilities
-	operations uint64 // a bit for each abi.Op
-}
-
-func (g *grant) has(op abi.Op) bool { return op >= 0 && op < 64 && g.operations&(1<<op) != 0 }
-
-// operations returns the set of operations that the manifest names and caps can do.
-func operations(manifest Manifest, caps Capabilities) uint64 {
-	there := map[abi.Capability]bool{
-		abi.Keys: caps.Keys != nil, abi.Buckets: caps.Buckets != nil, abi.Lockouts: caps.Lockouts != nil,
-		abi.Views: caps.Views != nil, abi.Subscriptions: caps.Subscriptions != nil, abi.Outbox: caps.Outbox != nil,
-	}
-	named := map[abi.Capability]bool{}
-	for _, c := range manifest.Capabilities {
-		named[c] = there[c]
-	}
-	var set uint64
-	for op := abi.Op(0); op < 64; op++ {
-		if named[op.Needs()] {
-			set |= 1 << op
-		}
-	}
-	return set
-}
-
-// denied logs, once for each operation, that the module was refused it.
-// Operations that nobody knows are logged as one.
-func (m *Module) denied(op abi.Op) {
+// logDenied logs, once for each operation, that the module was refused it. All
+// unknown operations are logged as one.
+func (m *Module) logDenied(op abi.Op) {
 	bit := uint64(1)
 	if op.Needs() != "" {
 		bit <<= op
 	}
-	if m.told.Or(bit)&bit == 0 {
+	if m.denied.Or(bit)&bit == 0 {
 		m.runtime.log.Warn("module refused a capability", "module", m.manifest.Name, "digest", m.digest,
 			"op", int(op), "capability", string(op.Needs()))
 	}
 }
 
-// Close frees the module. Calls under way end first. It may be called twice.
+// Close frees the module, once the calls under way have ended. It may be called
+// twice.
 func (m *Module) Close(ctx context.Context) {
 	m.runtime.mu.Lock()
 	delete(m.runtime.modules, m)
@@ -96,21 +99,19 @@ func (m *Module) Close(ctx context.Context) {
 func (m *Module) close(ctx context.Context) {
 	m.pool.close()
 	m.closing.Do(func() {
-		m.image.close()
-		if m.code != nil {
-			_ = m.code.Close(ctx)
-		}
+		m.image.memory.Close()
+		_ = m.code.Close(ctx)
 	})
 }
 
-// Call runs one request, in a sandbox that holds nothing of any other, and
-// fills resp. A zero req.Now is set to the time, a zero req.Random to fresh
-// random bytes. The module gets the headers of req as they are: whoever makes req
-// leaves out those that the manifest does not name (wasm/serve does).
-// resp's content is good until it is used again. Every error is an *Error.
+// Call runs one request, in a sandbox that holds nothing of any other, and fills
+// resp. A zero req.Now is set to the time, a zero req.Random to fresh random bytes.
+// The module gets the headers of req as they are: whoever makes req leaves out those
+// that the manifest does not name (wasm/httpfront does). resp's content is good until
+// resp is used again. Every error is an *Error.
 func (m *Module) Call(ctx context.Context, req *abi.Request, resp *abi.Response) error {
-	m.runtime.turns.begin()
-	defer m.runtime.turns.end()
+	m.runtime.yielder.begin()
+	defer m.runtime.yielder.end()
 	if err := m.call(ctx, req, resp); err != nil {
 		m.report(err)
 		return err
@@ -120,10 +121,10 @@ func (m *Module) Call(ctx context.Context, req *abi.Request, resp *abi.Response)
 }
 
 func (m *Module) call(ctx context.Context, req *abi.Request, resp *abi.Response) *Error {
-	if err := m.fill(req); err != nil {
+	if err := m.complete(req); err != nil {
 		return m.fault(Failed, err)
 	}
-	s, failed := m.pool.take(ctx)
+	s, failed := m.pool.get(ctx)
 	if failed != nil {
 		return failed
 	}
@@ -149,6 +150,19 @@ func (m *Module) call(ctx context.Context, req *abi.Request, resp *abi.Response)
 	return failed
 }
 
+// complete sets the fields of req that the host sets by default.
+func (m *Module) complete(req *abi.Request) error {
+	if req.Now == 0 {
+		req.Now = m.runtime.clock().UnixMicro()
+	}
+	if req.Random == [32]byte{} {
+		if _, err := io.ReadFull(m.runtime.random, req.Random[:]); err != nil {
+			return fmt.Errorf("read randomness: %w", err)
+		}
+	}
+	return nil
+}
+
 func (m *Module) fault(reason Reason, err error) *Error {
 	return &Error{Module: m.manifest.Name, Reason: reason, Err: err}
 }
@@ -166,16 +180,4 @@ func (m *Module) report(e *Error) {
 		attrs = append(attrs, slog.String("error", e.Err.Error()))
 	}
 	m.runtime.log.LogAttrs(context.Background(), level, "module call failed", attrs...)
-}
-
-func (m *Module) fill(req *abi.Request) error {
-	if req.Now == 0 {
-		req.Now = m.runtime.clock().UnixMicro()
-	}
-	if req.Random == [32]byte{} {
-		if _, err := io.ReadFull(m.runtime.random, req.Random[:]); err != nil {
-			return fmt.Errorf("read randomness: %w", err)
-		}
-	}
-	return nil
 }

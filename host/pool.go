@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// pool holds a module's sandboxes. The one that was used last is used next,
-// for its memory is in the processor's cache.
+// pool holds a module's sandboxes. The one that was used last is used next, for its
+// memory is in the processor's cache.
 type pool struct {
 	module *Module
 
@@ -18,12 +18,12 @@ type pool struct {
 	count   int             // all there are, those being made included
 	waiting []chan *sandbox // calls that wait, the longest first
 	closed  bool
-	quiet   sync.Cond      // count reached 0; set up by close
+	empty   sync.Cond      // count reached 0; set up by close
 	makers  sync.WaitGroup // goroutines that make sandboxes
 }
 
-// take gets a sandbox, or makes one, or waits.
-func (p *pool) take(ctx context.Context) (*sandbox, *Error) {
+// get returns an idle sandbox, or makes one, or waits for one.
+func (p *pool) get(ctx context.Context) (*sandbox, *Error) {
 	for shrunk := false; ; shrunk = true {
 		p.mu.Lock()
 		if p.closed {
@@ -38,10 +38,10 @@ func (p *pool) take(ctx context.Context) (*sandbox, *Error) {
 			return s, nil
 		}
 		more := p.count < p.module.limits.Sandboxes
-		if more && p.module.runtime.budget.reserve(p.module.image.size(), p) {
+		if more && p.module.runtime.ceiling.reserve(p.module.image.size(), p) {
 			p.count++
 			p.mu.Unlock()
-			return p.fill()
+			return p.clone()
 		}
 		if more && !shrunk {
 			p.mu.Unlock()
@@ -55,7 +55,7 @@ func (p *pool) take(ctx context.Context) (*sandbox, *Error) {
 	}
 }
 
-// wait waits for a sandbox to be handed over.
+// wait waits for a sandbox from ch.
 func (p *pool) wait(ctx context.Context, ch chan *sandbox) (*sandbox, *Error) {
 	timer := time.NewTimer(p.module.limits.Wait)
 	defer timer.Stop()
@@ -80,7 +80,7 @@ func (p *pool) wait(ctx context.Context, ch chan *sandbox) (*sandbox, *Error) {
 		p.waiting = slices.Delete(p.waiting, i, i+1)
 	}
 	p.mu.Unlock()
-	if i < 0 { // it was handed over just now
+	if i < 0 { // one was sent just now
 		if s := <-ch; s != nil {
 			return s, nil
 		}
@@ -88,17 +88,17 @@ func (p *pool) wait(ctx context.Context, ch chan *sandbox) (*sandbox, *Error) {
 	return nil, err
 }
 
-// fill makes the sandbox that was counted already.
-func (p *pool) fill() (*sandbox, *Error) {
+// clone makes a sandbox that is counted already.
+func (p *pool) clone() (*sandbox, *Error) {
 	s, err := p.module.clone(context.Background())
 	if err != nil {
-		p.gone(p.module.image.size())
+		p.uncount(p.module.image.size())
 		return nil, p.module.fault(Failed, fmt.Errorf("make a sandbox: %w", err))
 	}
 	return s, nil
 }
 
-// put gives back a sandbox that is the image again.
+// put makes a sandbox available that is the image again.
 func (p *pool) put(s *sandbox) {
 	p.mu.Lock()
 	switch {
@@ -116,17 +116,17 @@ func (p *pool) put(s *sandbox) {
 }
 
 // discard frees a sandbox.
-func (p *pool) discard(s *sandbox) { p.gone(s.close()) }
+func (p *pool) discard(s *sandbox) { p.uncount(s.close()) }
 
-// gone tells that a sandbox of size bytes is no more.
-func (p *pool) gone(size int) {
+// uncount forgets a sandbox of size bytes.
+func (p *pool) uncount(size int) {
 	p.mu.Lock()
 	p.count--
 	if p.closed && p.count == 0 {
-		p.quiet.Broadcast()
+		p.empty.Broadcast()
 	}
 	p.mu.Unlock()
-	p.module.runtime.budget.release(size)
+	p.module.runtime.ceiling.unreserve(size)
 	p.wake()
 }
 
@@ -147,16 +147,16 @@ func (p *pool) replace() {
 	if p.closed || p.count >= p.module.limits.Sandboxes {
 		return
 	}
-	starved := p
+	waiter := p
 	if len(p.waiting) == 0 {
-		starved = nil
+		waiter = nil
 	}
-	if !p.module.runtime.budget.reserve(p.module.image.size(), starved) {
+	if !p.module.runtime.ceiling.reserve(p.module.image.size(), waiter) {
 		return
 	}
 	p.count++
 	p.makers.Go(func() {
-		if s, err := p.fill(); err == nil {
+		if s, err := p.clone(); err == nil {
 			p.put(s)
 		} else {
 			p.module.report(err)
@@ -171,18 +171,18 @@ func (p *pool) shrink() bool {
 		p.mu.Unlock()
 		return false
 	}
-	s := p.idle[0] // the one that was not used for longest
+	s := p.idle[0] // unused for longest
 	p.idle = slices.Delete(p.idle, 0, 1)
 	p.mu.Unlock()
 	p.discard(s)
 	return true
 }
 
-// close frees every sandbox, once it is given back. It may be called twice.
+// close frees every sandbox, once no call uses it. It may be called twice.
 func (p *pool) close() {
 	p.mu.Lock()
 	p.closed = true
-	p.quiet.L = &p.mu
+	p.empty.L = &p.mu
 	for _, ch := range p.waiting {
 		ch <- nil
 	}
@@ -196,7 +196,44 @@ func (p *pool) close() {
 	p.makers.Wait()
 	p.mu.Lock()
 	for p.count > 0 {
-		p.quiet.Wait()
+		p.empty.Wait()
 	}
 	p.mu.Unlock()
+}
+
+// ceiling is the memory that all sandboxes of a runtime share.
+type ceiling struct {
+	mu      sync.Mutex
+	left    int
+	waiting map[*pool]struct{} // pools that were refused memory
+}
+
+// reserve reserves n bytes, if there are so many. A refused pool, unless nil, is woken
+// as soon as there are more.
+func (c *ceiling) reserve(n int, p *pool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n <= c.left {
+		c.left -= n
+		return true
+	}
+	if p != nil {
+		if c.waiting == nil {
+			c.waiting = map[*pool]struct{}{}
+		}
+		c.waiting[p] = struct{}{}
+	}
+	return false
+}
+
+// unreserve undoes the reserve of n bytes.
+func (c *ceiling) unreserve(n int) {
+	c.mu.Lock()
+	c.left += n
+	waiting := c.waiting
+	c.waiting = nil
+	c.mu.Unlock()
+	for p := range waiting {
+		p.wake()
+	}
 }

@@ -13,35 +13,36 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// gateway is a capability that holds calls until it is told to let them go.
-type gateway struct {
+// blocking is a capability whose calls block until leave is closed.
+type blocking struct {
 	entered chan struct{}
 	leave   chan struct{}
 }
 
-func newGateway() *gateway { return &gateway{make(chan struct{}, 100), make(chan struct{})} }
+func newBlocking() *blocking { return &blocking{make(chan struct{}, 100), make(chan struct{})} }
 
-func (g *gateway) Lockout(ctx context.Context, _ string) (time.Duration, error) {
-	g.entered <- struct{}{}
+func (b *blocking) Lockout(ctx context.Context, _ string) (time.Duration, error) {
+	b.entered <- struct{}{}
 	select {
-	case <-g.leave:
+	case <-b.leave:
 		return 0, nil
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
 }
 
-func (g *gateway) Failure(context.Context, string) (time.Duration, error) { panic("host bug") }
+func (b *blocking) Failure(context.Context, string) (time.Duration, error) { panic("host bug") }
 
-// asks makes edge.call with an operation on nothing, and tells the result.
-func asks(op abi.Op) []byte {
-	return tell(asm(num(op), num(0), num(0), num(0x8000), num(64), 0x10, 0))
+// callOperation assembles a guest that calls an operation without input and answers its
+// result.
+func callOperation(op abi.Op) []byte {
+	return answerWith(asm(num(op), num(0), num(0), num(0x8000), num(64), 0x10, 0))
 }
 
-func openGateway(t *testing.T, config Config, op abi.Op, limits Limits) (*Runtime, *Module, *gateway) {
+func openBlocking(t *testing.T, config Config, op abi.Op, limits Limits) (*Runtime, *Module, *blocking) {
 	t.Helper()
 	ctx := context.Background()
-	g := newGateway()
+	g := newBlocking()
 	if config.Log == nil {
 		config.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
@@ -50,7 +51,7 @@ func openGateway(t *testing.T, config Config, op abi.Op, limits Limits) (*Runtim
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.Close(ctx) })
-	m, err := r.Open(ctx, handmade(asks(op), nil), Manifest{Name: "gateway", Capabilities: []abi.Capability{abi.Lockouts}},
+	m, err := r.Open(ctx, assembled(callOperation(op), nil), Manifest{Name: "blocking", Capabilities: []abi.Capability{abi.Lockouts}},
 		Capabilities{Lockouts: g}, limits)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +60,7 @@ func openGateway(t *testing.T, config Config, op abi.Op, limits Limits) (*Runtim
 }
 
 func TestPoolBound(t *testing.T) {
-	_, m, g := openGateway(t, Config{}, abi.OpLockout, Limits{Sandboxes: 2, Wait: 50 * time.Millisecond, Wall: time.Minute})
+	_, m, g := openBlocking(t, Config{}, abi.OpLockout, Limits{Sandboxes: 2, Wait: 50 * time.Millisecond, Wall: time.Minute})
 	var group sync.WaitGroup
 	for range 2 {
 		group.Go(func() {
@@ -83,7 +84,7 @@ func TestPoolBound(t *testing.T) {
 	}
 	close(g.leave)
 	group.Wait()
-	// Those that wait are served in turn.
+	// Calls that wait are served one after another.
 	for range 10 {
 		group.Go(func() {
 			if _, err := ask(m, "/", ""); err != nil {
@@ -96,7 +97,7 @@ func TestPoolBound(t *testing.T) {
 }
 
 func TestWallDeadlineReachesCapabilities(t *testing.T) {
-	_, m, g := openGateway(t, Config{}, abi.OpLockout, Limits{Wall: 30 * time.Millisecond})
+	_, m, g := openBlocking(t, Config{}, abi.OpLockout, Limits{Wall: 30 * time.Millisecond})
 	start := time.Now()
 	if _, err := ask(m, "/", ""); err != nil { // the guest sees a failure, and answers
 		t.Error(err)
@@ -108,19 +109,19 @@ func TestWallDeadlineReachesCapabilities(t *testing.T) {
 }
 
 func TestCapabilityPanics(t *testing.T) {
-	_, m, _ := openGateway(t, Config{}, abi.OpFailure, Limits{})
+	_, m, _ := openBlocking(t, Config{}, abi.OpFailure, Limits{})
 	if _, err := ask(m, "/", ""); err != nil {
 		t.Errorf("a panic of the host's ends the guest's call: %v", err)
 	}
 	pristine(t, m)
 }
 
-// TestCeiling: two modules share memory for three sandboxes.
+// TestCeiling has two modules share memory for three sandboxes.
 func TestCeiling(t *testing.T) {
 	ctx := context.Background()
-	const size = 2 * 64 << 10 // of the handmade module's image
-	r, a, g := openGateway(t, Config{Memory: 3 * size}, abi.OpLockout, Limits{Wall: time.Minute, Wait: 5 * time.Second})
-	b, err := r.Open(ctx, handmade(tell(asm(num(0))), nil), Manifest{Name: "b"}, Capabilities{}, Limits{Wait: 50 * time.Millisecond})
+	const size = 2 * 64 << 10 // of the assembled module's image
+	r, a, g := openBlocking(t, Config{Memory: 3 * size}, abi.OpLockout, Limits{Wall: time.Minute, Wait: 5 * time.Second})
+	b, err := r.Open(ctx, assembled(answerWith(asm(num(0))), nil), Manifest{Name: "b"}, Capabilities{}, Limits{Wait: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,7 @@ func TestCeiling(t *testing.T) {
 		t.Fatal(err)
 	}
 	var group sync.WaitGroup
-	for range 3 { // the third takes the memory of b's idle sandbox
+	for range 3 { // the third gets the memory of b's idle sandbox
 		group.Go(func() {
 			if _, err := ask(a, "/", ""); err != nil {
 				t.Error(err)
@@ -143,7 +144,7 @@ func TestCeiling(t *testing.T) {
 		t.Errorf("call beyond the ceiling: got %v, want busy", err)
 	}
 	// A guest's growth beyond the ceiling fails as well.
-	if r.budget.reserve(1, nil) {
+	if r.ceiling.reserve(1, nil) {
 		t.Error("there is memory left")
 	}
 	close(g.leave)
@@ -155,7 +156,7 @@ func TestCeiling(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	ctx := context.Background()
-	r, m, g := openGateway(t, Config{}, abi.OpLockout, Limits{Sandboxes: 1, Wall: time.Minute, Wait: time.Minute})
+	r, m, g := openBlocking(t, Config{}, abi.OpLockout, Limits{Sandboxes: 1, Wall: time.Minute, Wait: time.Minute})
 	var group sync.WaitGroup
 	group.Go(func() {
 		if _, err := ask(m, "/", ""); err != nil {
@@ -195,7 +196,7 @@ func TestClose(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := r.Open(ctx, handmade(tell(asm(num(0))), nil), Manifest{}, Capabilities{}, Limits{}); err == nil {
+	if _, err := r.Open(ctx, assembled(answerWith(asm(num(0))), nil), Manifest{}, Capabilities{}, Limits{}); err == nil {
 		t.Error("open on a closed runtime")
 	}
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -20,49 +21,49 @@ import (
 	"partneredge/host/memory"
 )
 
-// Config of a Runtime. The zero value is of use.
+// Config configures a Runtime. The zero value is usable.
 type Config struct {
-	// Engine makes the engine that runs modules. Default wazero.New; where the
-	// program is built with the tag wasmtime, wasmtime.New.
+	// Engine makes the engine that runs modules. Default wazero.New; where the program
+	// is built with the tag wasmtime, wasmtime.New.
 	Engine engine.New
-	// CacheDir is where compiled code is kept, so that a module starts fast the
-	// next time. Only the program may be able to write there: what lies in it
-	// is run. "": nothing is kept.
+	// CacheDir is where compiled code is kept, so that a module starts fast the next
+	// time. Only the program may be able to write there: what lies in it is run. "":
+	// nothing is kept.
 	CacheDir string
-	// Log gets a record of each call that failed, and what modules log.
-	// Default: nothing is logged.
+	// Log gets a record of each call that failed, and what modules log. Default:
+	// nothing is logged.
 	Log *slog.Logger
 	// Clock tells the time. Deadlines are not measured by it. Default time.Now.
 	Clock func() time.Time
-	// Memory is the most bytes that all sandboxes may hold together, what they
-	// could still write to counted as held. A sandbox that does not fit waits,
-	// and a guest's memory.grow fails. Default 2 GiB.
+	// Memory is the most bytes of linear memory that all sandboxes may have together,
+	// whether they have written to it or not. A sandbox that does not fit waits, and a
+	// guest's memory.grow fails. Default 2 GiB.
 	Memory int
-	// Reset is how sandboxes are taken back to their image. Default
-	// memory.Auto, the best that the machine has.
+	// Reset is how sandboxes are restored to their image. Default memory.Auto, the best
+	// that the machine has.
 	Reset memory.Strategy
-	// Random is where requests' randomness comes from; it is read from many
-	// goroutines at once. Default crypto/rand.Reader.
+	// Random is where requests' randomness comes from; it is read from many goroutines
+	// at once. Default crypto/rand.Reader.
 	Random io.Reader
-	// LookUp finds the addresses of a name that a module's allow_dial has, in
-	// lower case, without a dot at its end. Default: Go's own resolver.
+	// LookUp finds the addresses of a name that a module's allow_dial has, in lower
+	// case, without a dot at its end. Default: Go's own resolver.
 	LookUp func(ctx context.Context, name string) ([]netip.Addr, error)
-	// CheckDial judges every address that a module is about to connect to, as it
-	// is given to the system, after names are looked up: a name that is bound
-	// anew gains nothing. An error refuses it. Default: public addresses only.
+	// CheckDial judges every address that a module is about to connect to, as the
+	// system gets it, after names are looked up: a name that is bound anew gains
+	// nothing. An error refuses it. Default: public addresses only.
 	CheckDial func(netip.AddrPort) error
 }
 
 // Runtime runs modules. It may be used from many goroutines at once.
 type Runtime struct {
-	log    *slog.Logger
-	clock  func() time.Time
-	random io.Reader
-	epoch  time.Time
-	engine engine.Engine
-	reset  memory.Strategy
-	budget budget
-	turns  turns
+	log     *slog.Logger
+	clock   func() time.Time
+	random  io.Reader
+	epoch   time.Time
+	engine  engine.Engine
+	reset   memory.Strategy
+	ceiling ceiling
+	yielder yielder
 
 	lookUp    func(context.Context, string) ([]netip.Addr, error)
 	checkDial func(netip.AddrPort) error
@@ -72,12 +73,21 @@ type Runtime struct {
 	closed  bool
 }
 
-// New starts a runtime. It is to be closed.
+// New starts a runtime, which the caller closes.
 func New(ctx context.Context, config Config) (*Runtime, error) {
-	r := &Runtime{log: config.Log, clock: config.Clock, random: config.Random,
-		lookUp: config.LookUp, checkDial: config.CheckDial, epoch: time.Now(), modules: map[*Module]struct{}{}}
-	if r.log == nil {
-		r.log = slog.New(slog.DiscardHandler)
+	reset, err := memory.Choose(config.Reset)
+	if err != nil {
+		return nil, fmt.Errorf("start module runtime: %w", err)
+	}
+	r := &Runtime{
+		log:       cmp.Or(config.Log, slog.New(slog.DiscardHandler)),
+		clock:     config.Clock,
+		random:    config.Random,
+		epoch:     time.Now(),
+		reset:     reset,
+		lookUp:    config.LookUp,
+		checkDial: config.CheckDial,
+		modules:   map[*Module]struct{}{},
 	}
 	if r.clock == nil {
 		r.clock = time.Now
@@ -85,34 +95,26 @@ func New(ctx context.Context, config Config) (*Runtime, error) {
 	if r.random == nil {
 		r.random = rand.Reader
 	}
-	var err error
-	if r.reset, err = memory.Choose(config.Reset); err != nil {
+	setDefault(&config.Memory, 2<<30)
+	r.ceiling.left = config.Memory
+	// GOMAXPROCS may be more than there are processors.
+	r.yielder.processors = int64(min(runtime.GOMAXPROCS(0), runtime.NumCPU()))
+	newEngine := config.Engine
+	if newEngine == nil {
+		newEngine = defaultEngine()
+	}
+	if r.engine, err = newEngine(ctx, config.CacheDir, hostFuncs()); err != nil {
 		return nil, fmt.Errorf("start module runtime: %w", err)
 	}
-	// A program may have Go run code in more places than there are processors.
-	r.turns.processors = int64(min(runtime.GOMAXPROCS(0), runtime.NumCPU()))
-	set(&config.Memory, 2<<30)
-	r.budget.left = config.Memory
-	if config.Engine == nil {
-		config.Engine = defaultEngine()
-	}
-	e, err := config.Engine(ctx, config.CacheDir, imports())
-	if err != nil {
-		return nil, fmt.Errorf("start module runtime: %w", err)
-	}
-	r.engine = e
-	r.log.Info("module runtime started", "engine", e.Name(), "reset", r.reset.String(), "memory", config.Memory)
+	r.log.Info("module runtime started", "engine", r.engine.Name(), "reset", r.reset.String(), "memory", config.Memory)
 	return r, nil
 }
 
-// Reset is the strategy by which sandboxes are taken back to their image.
-func (r *Runtime) Reset() memory.Strategy { return r.reset }
-
-// elapsed is the time since the runtime's start, which goes on evenly.
+// elapsed returns the time since the runtime's start, which goes on evenly.
 func (r *Runtime) elapsed() time.Duration { return time.Since(r.epoch) }
 
-// Open readies a module: a WASI preview 1 reactor that has the exports of
-// package abi. It takes seconds for a module that is not in the cache.
+// Open prepares, compiles and starts a module: a WASI preview 1 reactor that has the
+// exports of package abi. It takes seconds for a module that is not in the cache.
 func (r *Runtime) Open(ctx context.Context, wasm []byte, manifest Manifest, caps Capabilities, limits Limits) (*Module, error) {
 	sum := sha256.Sum256(wasm)
 	m := &Module{runtime: r, manifest: manifest, limits: limits.withDefaults(), digest: hex.EncodeToString(sum[:])}

@@ -20,10 +20,10 @@ type sandbox struct {
 	inputAt   uint32
 	inputRoom uint32
 	stack     [2]uint64
-	counted   bool // it is made: more memory must be reserved
+	reserves  bool // it counts against Config.Memory: so does what it grows by
 }
 
-// start makes the instance and finds what is needed of it. Nothing runs.
+// start makes the instance and finds its exports. Nothing runs.
 func (s *sandbox) start(ctx context.Context) (err error) {
 	m := s.call.m
 	s.call.memory.Grow = s.mayGrow
@@ -43,17 +43,17 @@ func (s *sandbox) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// mayGrow answers for the module's limit and the memory that is left for all.
+// mayGrow reports whether the module's limit and Config.Memory let memory grow.
 func (s *sandbox) mayGrow(from, to int) bool {
 	m := s.call.m
-	if to <= m.maxMemory() && (!s.counted || m.runtime.budget.reserve(to-from, nil)) {
+	if to <= m.maxMemory() && (!s.reserves || m.runtime.ceiling.reserve(to-from, nil)) {
 		return true
 	}
 	s.call.refused = true
 	return false
 }
 
-// serve gives the guest a request and takes its response.
+// serve passes the guest a request and reads its response.
 func (s *sandbox) serve(ctx context.Context, req *abi.Request, resp *abi.Response) *Error {
 	c := s.call
 	c.begin(ctx, req.Principal, req.Now)
@@ -66,7 +66,7 @@ func (s *sandbox) serve(ctx context.Context, req *abi.Request, resp *abi.Respons
 	s.fuel.Set(firstFuel)
 	s.stack[0] = uint64(len(frame))
 	if err := s.handle.Call(c, s.stack[:]); err != nil {
-		return c.fail(err)
+		return c.failure(err)
 	}
 	at, n := uint64(uint32(s.stack[0]>>32)), uint64(uint32(s.stack[0]))
 	bytes := s.instance.Memory()
@@ -90,42 +90,43 @@ var (
 	errState   = errors.New("a table, a segment or a reference changed")
 )
 
-// reset makes the sandbox the image again. After an error it must be given up.
-func (s *sandbox) reset() (written int, err error) {
-	image := s.call.m.image
-	if s.call.memory.Len() != image.size() {
-		return 0, errGrew
+// unchanged returns an error when something changed that reset cannot restore.
+func (s *sandbox) unchanged() error {
+	switch image := s.call.m.image; {
+	case s.call.memory.Len() != image.size():
+		return errGrew
+	case s.state.Get() != image.state:
+		return errState
 	}
-	if s.state.Get() != image.state {
-		return 0, errState
+	return nil
+}
+
+// reset restores the sandbox to the image. After an error it must be closed.
+func (s *sandbox) reset() (written int, err error) {
+	if err := s.unchanged(); err != nil {
+		return 0, err
 	}
 	for i, g := range s.globals {
 		// Go's compiler passes results in globals: some differ after every call.
-		if v := image.globals[i]; g.Get() != v {
+		if v := s.call.m.image.globals[i]; g.Get() != v {
 			g.Set(v)
 		}
 	}
 	return s.call.memory.Reset()
 }
 
-// same tells whether the sandbox, memory's content aside, is as in the image.
+// same returns an error when the sandbox, apart from the content of its memory, is
+// not as in the image.
 func (s *sandbox) same() error {
-	image := s.call.m.image
-	if s.call.memory.Len() != image.size() {
-		return errGrew
-	}
 	for i, g := range s.globals {
-		if g.Get() != image.globals[i] {
+		if g.Get() != s.call.m.image.globals[i] {
 			return errGlobals
 		}
 	}
-	if s.state.Get() != image.state {
-		return errState
-	}
-	return nil
+	return s.unchanged()
 }
 
-// close frees the sandbox and tells how many bytes it had.
+// close frees the sandbox and returns how many bytes it had.
 func (s *sandbox) close() int {
 	n := s.call.memory.Len()
 	s.instance.Close(context.Background())

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 )
@@ -10,10 +11,10 @@ type Stats struct {
 	Calls     uint64            // answered
 	Failed    map[Reason]uint64 // not answered, by reason
 	Created   uint64            // sandboxes made
-	Discarded uint64            // sandboxes given up: not as the image after a call, or the call failed
-	Restored  uint64            // bytes written to take sandboxes back to the image
+	Discarded uint64            // sandboxes closed after a call that failed, or changed what cannot be restored
+	Restored  uint64            // bytes written to restore sandboxes to the image
 
-	Sandboxes int // there are, busy and idle
+	Sandboxes int // busy and idle
 	Idle      int // of them wait for a call
 	Waiting   int // calls that wait for a sandbox
 	Image     int // bytes of the image
@@ -35,15 +36,13 @@ func (c *counts) fail(r Reason) {
 	c.failed[r]++
 }
 
-// Stats are the module's numbers now.
+// Stats returns the module's numbers.
 func (m *Module) Stats() Stats {
 	c := &m.counts
 	s := Stats{Calls: c.calls.Load(), Created: c.created.Load(), Discarded: c.discarded.Load(),
 		Restored: c.restored.Load(), Image: m.image.size(), Failed: map[Reason]uint64{}}
 	c.mu.Lock()
-	for r, n := range c.failed {
-		s.Failed[r] = n
-	}
+	maps.Copy(s.Failed, c.failed)
 	c.mu.Unlock()
 	p := &m.pool
 	p.mu.Lock()
@@ -52,7 +51,7 @@ func (m *Module) Stats() Stats {
 	return s
 }
 
-// Stats are the numbers of every open module, by name and digest.
+// Stats returns the numbers of every open module.
 func (r *Runtime) Stats() map[*Module]Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()

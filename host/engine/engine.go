@@ -1,6 +1,6 @@
-// Package engine says what the module host asks of a WebAssembly engine, and
-// what it offers to one. An engine lives in a package of its own beside this
-// one and knows nothing of requests, pools or limits.
+// Package engine defines what package host needs of a WebAssembly engine, and what
+// an engine gets from it. An engine lives in a package of its own beside this one
+// and knows nothing of requests, pools or limits.
 package engine
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// ValueType is the type of a WebAssembly value, as the binary format has it.
+// ValueType is the type of a WebAssembly value, as in the binary format.
 type ValueType byte
 
 // Value types that cross between host and guest.
@@ -20,55 +20,52 @@ const (
 	F64 ValueType = 0x7c
 )
 
-// Func is a function that the host offers to guests. The same set is linked
-// to every instance of an engine.
+// Func is a function that the host offers to guests. All instances of an engine are
+// linked to the same functions.
 type Func struct {
 	Module, Name string
 	Params       []ValueType
 	Results      []ValueType // at most one
-	// Call runs it. ctx is the one that Instance.Call was given, unwrapped, so
-	// a caller may find its own state behind it. memory is the whole memory of
-	// the calling instance, good until the guest runs again. The parameters
-	// are in stack; the result replaces stack[0]. A panic ends the guest's
-	// call, which then returns an error.
+	// Call runs it. ctx is the CallContext that Function.Call was given, unwrapped.
+	// memory is the whole linear memory of the calling instance, good until the guest
+	// runs again. The parameters are in stack; the result replaces stack[0]. A panic
+	// ends the guest's call, which then returns an error.
 	Call func(ctx context.Context, memory []byte, stack []uint64)
 }
 
 // New makes an engine whose instances see funcs. Compiled code is kept in the
-// directory cacheDir, which only the program may be able to write; "" keeps
-// none.
+// directory cacheDir, which only the program may be able to write; "" keeps none.
 type New func(ctx context.Context, cacheDir string, funcs []Func) (Engine, error)
 
-// Traits are what an engine does in a way of its own.
+// Traits are the ways in which engines differ.
 type Traits struct {
-	// Interrupts tells that a guest's call ends with ErrInterrupted when the
-	// Meter that it was called with says so. Modules need no fuel then.
+	// Interrupts says that the engine itself ends a guest's call, with
+	// ErrInterrupted, when its CallContext has no time left. Modules need no fuel then.
 	Interrupts bool
 	// ImportsGrow says that memory.grow must be the import edge.grow (package
 	// prepare), which the engine offers itself: it would not ask its Memory.
 	ImportsGrow bool
 }
 
-// Meter is the context of every call to a guest: it knows how long that may go
-// on. An engine that interrupts asks it when the guest begins, each time that
-// the guest goes on after a call to the host, and every few milliseconds.
-type Meter interface {
+// CallContext is the context of a call to a guest.
+type CallContext interface {
 	context.Context
-	// Left is for how long the guest may still compute; 0 or less ends its call.
-	Left() time.Duration
+	// TimeLeft returns for how long the guest may still compute; 0 or less ends its
+	// call. An engine that interrupts asks when the guest begins, each time that it
+	// goes on after a call to the host, and every few milliseconds.
+	TimeLeft() time.Duration
 }
 
-// ErrInterrupted is wrapped by the error of a call that went on for longer than
-// its Meter allowed.
+// ErrInterrupted is wrapped by the error of a call that had no time left.
 var ErrInterrupted = errors.New("interrupted")
 
 // Engine compiles modules.
 type Engine interface {
-	// Name of the engine, for logs: "wazero".
+	// Name returns the engine's name for logs: "wazero".
 	Name() string
-	// Traits of the engine. They do not change.
+	// Traits returns the engine's traits, which do not change.
 	Traits() Traits
-	// Compile readies a module. The module must have passed package prepare.
+	// Compile compiles a module, which must have passed package prepare.
 	Compile(ctx context.Context, wasm []byte) (Code, error)
 	// Close frees everything. No instance may be in use.
 	Close(ctx context.Context) error
@@ -76,56 +73,57 @@ type Engine interface {
 
 // Code is a compiled module.
 type Code interface {
-	// Start makes an instance, which has a memory, just as the module declares it. None of the
-	// module's code has run.
+	// Start makes an instance, with m as its memory, as the module declares it. None
+	// of the module's code has run.
 	Start(ctx context.Context, m Memory) (Instance, error)
 	// Close frees the compiled code. No instance of it may be in use.
 	Close(ctx context.Context) error
 }
 
-// Memory gives an instance its linear memory.
+// Memory is the linear memory of an instance.
 type Memory interface {
-	// Resize makes the memory size bytes long and returns it, nil when it
-	// cannot be. The bytes already there stay. New bytes are zero.
+	// Resize makes the memory size bytes long and returns it, nil when that is not
+	// possible. The bytes already there stay; new ones are zero.
 	Resize(size uint64) []byte
 	// Free is called once, when the instance is closed.
 	Free()
 }
 
-// Mover is a Memory that an engine can move to where it has room itself, because
-// it cannot be given memory. Start moves it before anything runs.
+// Mover is a Memory that can be moved to address space that an engine reserved, for
+// engines that cannot be given memory. Start moves it before anything runs.
 type Mover interface {
 	Memory
-	// Len is how many bytes are in use already.
+	// Len returns how many bytes are in use already.
 	Len() int
-	// Max is the most bytes that can be.
+	// Max returns how many bytes can come into use.
 	Max() int
-	// Move makes room the memory from now on; it has Max bytes, used of which,
-	// Len at least, are in use. The engine frees it after Free.
-	Move(room []byte, used int) error
+	// Move moves the memory to space, which has Max bytes, of which used, Len at
+	// least, are in use. The engine frees space after Free.
+	Move(space []byte, used int) error
 }
 
 // Instance is an instance of a module. It is used by one goroutine at a time.
 type Instance interface {
-	// Memory is the whole linear memory. It is good until the guest runs.
+	// Memory returns the whole linear memory, good until the guest runs.
 	Memory() []byte
-	// Grow makes memory size bytes long, as memory.grow of the guest's would.
+	// Grow makes the memory size bytes long, as memory.grow of the guest's would, and
+	// reports whether it could.
 	Grow(size int) bool
-	// Function is an exported function, nil when there is none of that name
-	// and type.
+	// Function returns an exported function, nil when there is none of that name and
+	// type.
 	Function(name string, params, results []ValueType) Function
-	// Global is an exported global of an integer or float type, nil when there
-	// is none.
+	// Global returns an exported mutable global of a numeric type, nil when there is
+	// none.
 	Global(name string) Global
-	// Close frees the instance, and its memory.
+	// Close frees the instance and its memory.
 	Close(ctx context.Context)
 }
 
 // Function is an exported function of an instance.
 type Function interface {
-	// Call runs it with the parameters in stack, which then holds the result.
-	// The instance is to be closed after an error.
-	Call(ctx context.Context, stack []uint64) error
+	// Call runs it with the parameters in stack, which then holds the result. After an
+	// error the instance must be closed.
+	Call(ctx CallContext, stack []uint64) error
 }
 
 // Global is an exported mutable global of an instance, its value as raw bits.

@@ -1,16 +1,16 @@
-// Package memory gives sandboxes their linear memory, and takes it back to an
-// image after each request.
+// Package memory gives sandboxes their linear memory, and restores it to an image
+// after each request.
 //
 // An image is a file in memory. Each sandbox maps it copy-on-write:
 //
 //	image    |--- shared by all, read only ------|
 //	sandbox  |--- image, own copy where written -|- grown, own -|- reserved -|
-//	         0                                   len            grown        max
+//	         0                                   image's size   Len          Max
 //
-// so an idle sandbox costs what its requests wrote. Reset finds the pages of
-// its own that a sandbox has and fills them from the image. How they are found
-// is a Strategy; what is guaranteed is the same for all: after Reset the memory
-// is, byte for byte, the image. A sandbox that grew is not reset: it is freed.
+// so an idle sandbox costs what its requests wrote. Reset finds the pages that the
+// sandbox has copies of and fills them from the image. A Strategy is a way to find
+// them; all guarantee the same: after Reset the memory is, byte for byte, the image.
+// Memory that grew cannot be reset.
 package memory
 
 import (
@@ -18,27 +18,25 @@ import (
 	"fmt"
 )
 
-// Strategy is a way to take memory back to its image.
+// Strategy is a way to restore memory to its image.
 type Strategy int
 
 // Strategies, the best first.
 const (
 	// Auto is the best that the machine has.
 	Auto Strategy = iota
-	// Track has the kernel note each page that is written for the first time,
-	// with userfaultfd in its asynchronous write-protect mode, asks for those
-	// with ioctl(PAGEMAP_SCAN), and fills them again. Linux 6.7, where
-	// userfaultfd is allowed.
+	// Track has the kernel note each page that is written for the first time
+	// (userfaultfd in its asynchronous write-protect mode) and asks for those with
+	// ioctl(PAGEMAP_SCAN). It needs Linux 6.7, where userfaultfd is allowed.
 	Track
 	// Scan asks for the pages that do not belong to the image's file, with
-	// ioctl(PAGEMAP_SCAN), and fills them again. The kernel looks at more than
-	// for Track. Linux 6.7.
+	// ioctl(PAGEMAP_SCAN). The kernel looks at more than for Track. It needs Linux 6.7.
 	Scan
-	// Pagemap reads /proc/self/pagemap for the same. Linux.
+	// Pagemap reads /proc/self/pagemap for the same. It needs Linux.
 	Pagemap
-	// DontNeed gives all pages back with madvise(MADV_DONTNEED). Linux.
+	// DontNeed drops all pages with madvise(MADV_DONTNEED). It needs Linux.
 	DontNeed
-	// Copy copies the whole image. Everywhere.
+	// Copy copies the whole image, on every system.
 	Copy
 )
 
@@ -51,10 +49,10 @@ func (s Strategy) String() string {
 	return strategyNames[s]
 }
 
-// ErrStrategy says that the machine does not have a strategy.
+// ErrStrategy is the error of a strategy that the machine does not have.
 var ErrStrategy = errors.New("reset strategy not available here")
 
-// Available are the strategies that this machine has, the best first.
+// Available returns the strategies that the machine has, the best first.
 func Available() []Strategy {
 	var list []Strategy
 	for s := Track; s <= Copy; s++ {
@@ -65,7 +63,7 @@ func Available() []Strategy {
 	return list
 }
 
-// Choose returns s if the machine has it, and the best for Auto.
+// Choose returns s if the machine has it, and the best that it has for Auto.
 func Choose(s Strategy) (Strategy, error) {
 	if s == Auto {
 		return Available()[0], nil
@@ -104,6 +102,60 @@ func probe(s Strategy) error {
 	return nil
 }
 
-// pageSize is the smallest page of a processor that is run on, in bytes; a
-// bigger one only means that neighbours are filled again as well.
+// pageSize is the smallest page, in bytes, of the processors that Go runs on. Where
+// pages are bigger, their neighbours are filled as well.
 const pageSize = 4096
+
+// Bytes returns the image, which must not be written.
+func (i *Image) Bytes() []byte { return i.content }
+
+// Map returns a memory of at most max bytes that starts as the image.
+func (i *Image) Map(max int, s Strategy) (*Linear, error) {
+	m, err := New(max, s)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.Attach(i); err != nil {
+		m.Free()
+		return nil, err
+	}
+	return m, nil
+}
+
+// Linear is the linear memory of a sandbox. It is used by one goroutine at a time.
+type Linear struct {
+	// Grow, if set, is asked before memory becomes bigger than it ever was; if it
+	// returns false, the memory stays as it is.
+	Grow func(from, to int) bool
+
+	bytes    []byte // the usable ones
+	max      int
+	image    *Image // nil: none yet
+	strategy Strategy
+	system   // what the operating system needs
+}
+
+// Len returns how many bytes are usable.
+func (m *Linear) Len() int { return len(m.bytes) }
+
+// Max returns how many bytes can become usable.
+func (m *Linear) Max() int { return m.max }
+
+// Resize returns the first size bytes of memory, nil when it may not be so big.
+func (m *Linear) Resize(size uint64) []byte {
+	if n := int(size); n > len(m.bytes) {
+		if m.Grow != nil && !m.Grow(len(m.bytes), n) || n > m.max || m.extend(n) != nil {
+			return nil
+		}
+	}
+	return m.bytes[:size:size]
+}
+
+// Reset restores the memory to its image, and returns how many bytes it wrote. After
+// an error the memory must not be used.
+func (m *Linear) Reset() (written int, err error) {
+	if len(m.bytes) != len(m.image.content) {
+		return 0, errors.New("reset memory: it grew")
+	}
+	return m.restore()
+}

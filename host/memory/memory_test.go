@@ -32,7 +32,7 @@ func newTestImage(t testing.TB) *Image {
 	return image
 }
 
-// TestReset runs every strategy that the machine has: whatever was written is
+// TestReset holds of every strategy that the machine has that whatever was written is
 // gone.
 func TestReset(t *testing.T) {
 	image := newTestImage(t)
@@ -119,7 +119,7 @@ func TestGrow(t *testing.T) {
 		return to <= testSize+2*pageSize
 	}
 	if m.Resize(testSize) == nil || asked != 0 {
-		t.Error("the image's size is not granted at once")
+		t.Error("the image's size is not usable at once")
 	}
 	b := m.Resize(testSize + 2*pageSize)
 	if b == nil {
@@ -138,7 +138,7 @@ func TestGrow(t *testing.T) {
 	m.Free()
 }
 
-func TestLay(t *testing.T) {
+func TestAttach(t *testing.T) {
 	image := newTestImage(t)
 	s, _ := Choose(Auto)
 	m, err := New(testSize, s)
@@ -151,19 +151,19 @@ func TestLay(t *testing.T) {
 		t.Fatal("new memory is not empty")
 	}
 	b[5] = 5
-	if err := m.Lay(image); err != nil {
+	if err := m.Attach(image); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(b, image.Bytes()) {
-		t.Error("memory is not the image that was laid")
+		t.Error("memory is not the image that was attached")
 	}
 	if _, err := Choose(Strategy(99)); !errors.Is(err, ErrStrategy) {
 		t.Errorf("strategy 99: got %v", err)
 	}
 }
 
-// TestWatch: what was found once is filled again without asking, and a page
-// that is written for the first time is found.
+// TestWatch holds that a watched memory is restored though pages are not asked for each
+// time, in whatever round a page is written for the first time.
 func TestWatch(t *testing.T) {
 	image := newTestImage(t)
 	for _, s := range Available() {
@@ -196,8 +196,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// BenchmarkReset is the cost of a reset after 16 scattered pages were written,
-// the pages asked for each time, or known.
+// BenchmarkReset resets a memory of which 16 scattered pages were written, the pages
+// being asked for each time, or known.
 func BenchmarkReset(b *testing.B) {
 	for _, s := range Available() {
 		for _, known := range []bool{false, true} {

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -39,9 +40,9 @@ const (
 	entryFile    = 1 << 61 // or shared
 )
 
-// scanner finds the pages that are a mapping's own.
+// scanner finds the pages that a memory has copies of, and fills them from its image.
 type scanner struct {
-	file    *os.File
+	file    *os.File // the page map
 	fd      uintptr
 	arg     scanArg
 	regions [64]region
@@ -52,12 +53,8 @@ type scanner struct {
 // span is a part of a memory.
 type span struct{ from, to int }
 
-func newScanner(pagemap *os.File) *scanner {
-	return &scanner{file: pagemap, fd: pagemap.Fd()}
-}
-
-// reset asks for the pages of the categories in arg, and fills them.
-func (s *scanner) reset(memory, content []byte, arg scanArg) (written int, err error) {
+// scan asks for the pages of the categories in arg, and fills them.
+func (s *scanner) scan(memory, content []byte, arg scanArg) (written int, err error) {
 	base := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(memory))))
 	end := base + uint64(len(memory))
 	s.arg = arg
@@ -65,7 +62,7 @@ func (s *scanner) reset(memory, content []byte, arg scanArg) (written int, err e
 	s.arg.vec, s.arg.vecLen = uint64(uintptr(unsafe.Pointer(&s.regions))), uint64(len(s.regions))
 	s.own = s.own[:0]
 	for s.arg.start < end {
-		// Neither blocks nor takes long: no need to tell the scheduler.
+		// It neither blocks nor takes long: the scheduler need not know.
 		n, _, errno := unix.RawSyscall(unix.SYS_IOCTL, s.fd, pagemapScan, uintptr(unsafe.Pointer(&s.arg)))
 		if errno == unix.EINTR || errno == unix.EAGAIN {
 			continue
@@ -77,23 +74,23 @@ func (s *scanner) reset(memory, content []byte, arg scanArg) (written int, err e
 			s.own = append(s.own, span{int(r.start - base), int(r.end - base)})
 		}
 		if s.arg.walkEnd <= s.arg.start {
-			return written, fmt.Errorf("scan pages: the kernel does not get on")
+			return written, errors.New("scan pages: the kernel made no progress")
 		}
 		s.arg.start = s.arg.walkEnd
 	}
-	return s.refill(memory, content), nil
+	return s.fill(memory, content), nil
 }
 
-// refill fills the pages that were found the last time.
-func (s *scanner) refill(memory, content []byte) (written int) {
+// fill fills the pages that were found the last time.
+func (s *scanner) fill(memory, content []byte) (written int) {
 	for _, p := range s.own {
 		written += copy(memory[p.from:p.to], content[p.from:p.to])
 	}
 	return written
 }
 
-// read does what reset does, with an entry read for every page.
-func (s *scanner) read(memory, content []byte) (written int, err error) {
+// readPagemap does the work of scan by reading an entry for every page.
+func (s *scanner) readPagemap(memory, content []byte) (written int, err error) {
 	size := os.Getpagesize()
 	pages := len(memory) / size
 	if s.entries == nil {
@@ -110,7 +107,7 @@ func (s *scanner) read(memory, content []byte) (written int, err error) {
 			s.own = append(s.own, span{i * size, (i + 1) * size})
 		}
 	}
-	return s.refill(memory, content), nil
+	return s.fill(memory, content), nil
 }
 
 // mapFixed maps the start of a file over memory that is mapped already.

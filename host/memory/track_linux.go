@@ -7,12 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The interface of Linux's Documentation/admin-guide/mm/userfaultfd.rst and
-// include/uapi/linux/userfaultfd.h. Nobody reads the descriptor: in the
-// asynchronous mode the kernel lets a write to a protected page through and
-// takes its protection off, which is what a scan then finds. Where a range is
-// so registered, the kernel also does not map the neighbours of a page that is
-// touched, so there is less to look at.
+// userfaultfd, by Linux's Documentation/admin-guide/mm/userfaultfd.rst and
+// include/uapi/linux/userfaultfd.h. Nobody reads the descriptor: in the asynchronous
+// mode the kernel permits a write to a protected page and removes its protection,
+// which a scan then finds. In a registered range the kernel also does not map the
+// neighbours of a page that is read, so there are fewer pages to look at.
 
 const (
 	uffdUserModeOnly = 1 // flag of userfaultfd(2): what an ordinary user may have
@@ -40,7 +39,7 @@ func openTracker() (int, error) {
 	return int(fd), nil
 }
 
-// track makes writes to memory be noted from here on.
+// track has the kernel note writes to memory.
 func (i *Image) track(memory []byte) error {
 	i.once.Do(func() { i.tracker, i.failed = openTracker() })
 	if i.failed != nil {

@@ -7,12 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watch tells whether a thread met a page fault. A page of an image that is
-// written for the first time always costs one, which the kernel counts with the
-// thread that wrote. So where the count stands still, no page was written but
-// those that were found before. Other faults only mean that pages are asked for
-// in vain. The count (getrusage(2), RUSAGE_THREAD) is had for a fifth of what
-// asking for the pages costs.
+// watch notices whether a thread has a page fault. A page of an image that is written
+// for the first time always costs one, which the kernel counts for the thread that
+// wrote. So where the count stays the same, no page was written but those that were
+// found before. Other faults only mean that pages are asked for in vain. To read the
+// count (getrusage(2), RUSAGE_THREAD) costs a fifth of asking for the pages.
 type watch struct {
 	on     bool
 	missed bool // a page fault before the last pause
@@ -20,14 +19,14 @@ type watch struct {
 	before int64
 }
 
-// start keeps the goroutine on its thread, for the count is the thread's.
+// start keeps the goroutine on its thread, whose count it is.
 func (w *watch) start() {
 	w.missed = false
 	w.resume()
 }
 
-// pause lets the goroutine change its thread until resume. One that has to keep
-// its thread and waits costs the machine two switches of threads.
+// pause lets the goroutine change its thread until resume. One that waits and must
+// keep its thread costs two switches of threads.
 func (w *watch) pause() {
 	w.missed = !w.nothingNew()
 	runtime.UnlockOSThread()

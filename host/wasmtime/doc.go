@@ -1,12 +1,10 @@
-// Package wasmtime is the module host's other engine: wasmtime, by its C API
-// and so with cgo. It is there with the build tag wasmtime.
+// Package wasmtime is the other engine of package host, by wasmtime's C API and so
+// with cgo. It needs the build tag wasmtime, and is the default then.
 //
-//	host.New(ctx, host.Config{Engine: wasmtime.New})
+// It answers every request as package wazero does, byte for byte. Guests spend no
+// fuel: every two epochs of a millisecond, which one goroutine counts, wasmtime asks
+// for how long the guest may still compute.
 //
-// It answers every request as the default engine does, byte for byte. Guests
-// spend no fuel: every other millisecond, which one goroutine counts as epochs,
-// wasmtime asks how long the guest may still go on.
-//
-// Memory is wasmtime's own, with the sandbox's image mapped over it, so it is
+// Linear memory is wasmtime's own, with the sandbox's image mapped over it, so it is
 // reset as under the default engine.
 package wasmtime

@@ -15,12 +15,12 @@ import (
 // epoch is the unit in which guests are interrupted.
 const epoch = time.Millisecond
 
-// stretch is for how long a guest computes until its meter is asked again: so
-// the meter can tell computing from waiting for a processor.
-const stretch = 2 * epoch
+// maxStretch is for how long a guest computes until its context is asked again, which
+// so can tell computing from waiting for a processor.
+const maxStretch = 2 * epoch
 
-// count counts epochs until stop.
-func (e *wasmtimeEngine) count() {
+// countEpochs counts epochs until Close.
+func (e *wasmtimeEngine) countEpochs() {
 	ticker := time.NewTicker(epoch)
 	defer ticker.Stop()
 	for {
@@ -33,38 +33,39 @@ func (e *wasmtimeEngine) count() {
 	}
 }
 
-// ask makes the instance's store ask its meter when its epochs are over; left to
-// itself it would end the call. The Go package has no function for it, and the
-// store's pointer is to be had only from its field.
-func (i *instance) ask() error {
+// setCallback makes the instance's store call edgeEpochsLeft when its epochs are over;
+// by itself it would end the call. The Go package has no function for it, and gives
+// the store's pointer only in its field.
+func (i *instance) setCallback() error {
 	field := reflect.ValueOf(i.store).Elem().FieldByName("_ptr")
 	if field.Kind() != reflect.Pointer {
 		return errors.New("the store is not as in wasmtime-go v44")
 	}
 	i.handle = cgo.NewHandle(i)
-	C.edge_ask(field.UnsafePointer(), C.uintptr_t(i.handle))
+	C.edge_set_callback(field.UnsafePointer(), C.uintptr_t(i.handle))
 	return nil
 }
 
-// edgeLeft is how many epochs the guest may go on for, 0 when it may not.
+// edgeEpochsLeft returns for how many epochs the guest may go on, 0 when it may not.
 //
-//export edgeLeft
-func edgeLeft(handle C.uintptr_t) C.uint64_t {
+//export edgeEpochsLeft
+func edgeEpochsLeft(handle C.uintptr_t) C.uint64_t {
 	i := cgo.Handle(handle).Value().(*instance)
-	left := i.left()
+	left := i.epochsLeft()
 	i.interrupted = left == 0
 	return C.uint64_t(left)
 }
 
-// left is how many epochs the guest may go on for, until the meter is asked.
-func (i *instance) left() uint64 {
-	left := i.ctx.Left()
+// epochsLeft returns for how many epochs the guest may go on until its context is
+// asked again.
+func (i *instance) epochsLeft() uint64 {
+	left := i.ctx.TimeLeft()
 	if left <= 0 {
 		return 0
 	}
 	// Rounded up, and one more for the epoch that is running out.
-	return uint64((min(left, stretch)+epoch-1)/epoch) + 1
+	return uint64((min(left, maxStretch)+epoch-1)/epoch) + 1
 }
 
-// arm lets the guest begin, or go on after a call to the host.
-func (i *instance) arm() { i.store.SetEpochDeadline(i.left()) }
+// setDeadline lets the guest begin, or go on after a call to the host.
+func (i *instance) setDeadline() { i.store.SetEpochDeadline(i.epochsLeft()) }

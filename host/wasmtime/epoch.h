@@ -14,5 +14,6 @@ extern void wasmtime_store_epoch_deadline_callback(
 	wasmtime_error_t *(*func)(wasmtime_context_t *context, void *data, uint64_t *delta, uint8_t *kind),
 	void *data, void (*finalizer)(void *));
 
-// edge_ask makes a store ask edgeLeft, with the handle, when its epochs are over.
-void edge_ask(void *store, uintptr_t handle);
+// edge_set_callback makes a store call edgeEpochsLeft, with the handle, when its epochs
+// are over.
+void edge_set_callback(void *store, uintptr_t handle);

@@ -15,18 +15,19 @@ import (
 	"partneredge/host/prepare"
 )
 
-// instance is the data of its store, by which host functions find it.
+// instance is an instance of a module. It is the data of its store, where host functions
+// find it.
 type instance struct {
 	store  *wasmtime.Store
 	wasm   *wasmtime.Instance
 	memory *wasmtime.Memory
 	base   *byte // never moves: wasmtime reserves all that a memory can become
 	size   int
-	most   int // that the module allows
-	room   engine.Mover
-	ctx    engine.Meter // of the call under way
-	stack  []uint64     // room for host functions' parameters
-	handle cgo.Handle   // of the instance, for C
+	max    int // bytes that the module allows
+	moved  engine.Mover
+	ctx    engine.CallContext // of the call under way
+	stack  []uint64           // room for host functions' parameters
+	handle cgo.Handle         // of the instance, for C
 
 	// How the call under way was ended.
 	panicked    any // what a host function panicked with
@@ -35,7 +36,7 @@ type instance struct {
 
 // Start implements engine.Code.
 func (c *code) Start(_ context.Context, m engine.Memory) (engine.Instance, error) {
-	room, ok := m.(engine.Mover)
+	mover, ok := m.(engine.Mover)
 	if !ok {
 		return nil, errors.New("instantiate module: its memory cannot be moved")
 	}
@@ -44,7 +45,7 @@ func (c *code) Start(_ context.Context, m engine.Memory) (engine.Instance, error
 	if c.engine.closed {
 		return nil, fmt.Errorf("instantiate module: %w", errClosed)
 	}
-	i := &instance{room: room}
+	i := &instance{moved: mover}
 	i.store = wasmtime.NewStoreWithData(c.engine.engine, i)
 	if err := i.start(c); err != nil {
 		i.close()
@@ -63,18 +64,18 @@ func (i *instance) start(c *code) (err error) {
 		return errors.New("it has no memory")
 	}
 	i.memory = export.Memory()
-	if limited, most := i.memory.Type(i.store).Maximum(); limited {
-		i.most = int(most) * pageSize
+	if limited, pages := i.memory.Type(i.store).Maximum(); limited {
+		i.max = int(pages) * pageSize
 	}
 	i.base = (*byte)(i.memory.Data(i.store))
 	i.size = int(i.memory.DataSize(i.store))
-	if more := i.room.Len() - i.size; more > 0 && !i.enlarge(i.store, i.room.Len()) {
+	if more := i.moved.Len() - i.size; more > 0 && !i.enlarge(i.store, i.moved.Len()) {
 		return fmt.Errorf("memory of %d bytes does not grow by %d", i.size, more)
 	}
-	if err := i.room.Move(unsafe.Slice(i.base, i.room.Max()), i.size); err != nil {
+	if err := i.moved.Move(unsafe.Slice(i.base, i.moved.Max()), i.size); err != nil {
 		return err
 	}
-	return i.ask()
+	return i.setCallback()
 }
 
 // enlarge makes wasmtime's memory size bytes long.
@@ -90,12 +91,12 @@ func (i *instance) enlarge(store wasmtime.Storelike, size int) bool {
 func (i *instance) Memory() []byte { return unsafe.Slice(i.base, i.size) }
 
 func (i *instance) Grow(size int) bool {
-	return size == i.size || size > i.size && i.room.Resize(uint64(size)) != nil && i.enlarge(i.store, size)
+	return size == i.size || size > i.size && i.moved.Resize(uint64(size)) != nil && i.enlarge(i.store, size)
 }
 
 // Close frees the memory's bookkeeping before the memory, which is the store's.
 func (i *instance) Close(context.Context) {
-	i.room.Free()
+	i.moved.Free()
 	i.close()
 }
 
@@ -166,15 +167,15 @@ type function struct {
 	args     []any
 }
 
-// Call implements engine.Function. ctx must be an engine.Meter.
-func (f *function) Call(ctx context.Context, stack []uint64) error {
+// Call implements engine.Function.
+func (f *function) Call(ctx engine.CallContext, stack []uint64) error {
 	i := f.instance
-	i.ctx, i.panicked, i.interrupted = ctx.(engine.Meter), nil, false
+	i.ctx, i.panicked, i.interrupted = ctx, nil, false
 	defer func() { i.ctx = nil }()
 	for n, t := range f.params {
 		f.args[n] = value(kind(t), stack[n])
 	}
-	i.arm()
+	i.setDeadline()
 	result, err := f.f.Call(i.store, f.args...)
 	if err != nil {
 		return i.failure(err)

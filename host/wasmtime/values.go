@@ -12,7 +12,8 @@ import (
 	"partneredge/host/engine"
 )
 
-// kind is wasmtime's name of a type. Unknown ones are of no kind that there is.
+// kind returns wasmtime's name of a type, which for an unknown one is no kind of a
+// number.
 func kind(t engine.ValueType) wasmtime.ValKind {
 	switch t {
 	case engine.I32:
@@ -27,7 +28,7 @@ func kind(t engine.ValueType) wasmtime.ValKind {
 	return wasmtime.KindExternref
 }
 
-// value is a value of a numeric kind, by its bits.
+// value returns the value of a numeric kind that has these bits.
 func value(k wasmtime.ValKind, bits uint64) wasmtime.Val {
 	switch k {
 	case wasmtime.KindI32:
@@ -40,7 +41,7 @@ func value(k wasmtime.ValKind, bits uint64) wasmtime.Val {
 	return wasmtime.ValF64(math.Float64frombits(bits))
 }
 
-// number is the bits of a number.
+// number returns the bits of a number.
 func number(v any) uint64 {
 	switch v := v.(type) {
 	case int32:
@@ -87,7 +88,7 @@ func (e *wasmtimeEngine) link(f *engine.Func) error {
 			}
 			i.stack = stack
 			call(i.ctx, i.Memory(), stack)
-			i.arm() // what the host took is not the guest's
+			i.setDeadline() // the time that the host took is not the guest's
 			for _, k := range results {
 				out = append(out, value(k, stack[0]))
 			}
@@ -95,18 +96,18 @@ func (e *wasmtimeEngine) link(f *engine.Func) error {
 		})
 }
 
-// growMemory is edge.grow: memory.grow, if the sandbox allows it.
+// growMemory implements edge.grow: memory.grow, if the sandbox allows it.
 func growMemory(caller *wasmtime.Caller, args []wasmtime.Val) ([]wasmtime.Val, *wasmtime.Trap) {
 	i := caller.Data().(*instance)
 	before := i.size / pageSize
 	size := i.size + int(uint32(args[0].I32()))*pageSize
-	if size > i.most || i.room.Resize(uint64(size)) == nil || !i.enlarge(caller, size) {
+	if size > i.max || i.moved.Resize(uint64(size)) == nil || !i.enlarge(caller, size) {
 		before = -1
 	}
 	return []wasmtime.Val{wasmtime.ValI32(int32(before))}, nil
 }
 
-// failure is the error of a guest's call, of what wasmtime says of it.
+// failure returns the error of a guest's call for which wasmtime returned err.
 func (i *instance) failure(err error) error {
 	switch p := i.panicked.(type) {
 	case nil:
@@ -128,7 +129,7 @@ func (i *instance) failure(err error) error {
 	return fmt.Errorf("trap %d", *trap.Code())
 }
 
-// traps are the ways in which a guest can do what WebAssembly forbids.
+// traps names the ways in which a guest can do what WebAssembly forbids.
 var traps = map[wasmtime.TrapCode]string{
 	wasmtime.StackOverflow:          "stack overflow",
 	wasmtime.MemoryOutOfBounds:      "out of bounds memory access",

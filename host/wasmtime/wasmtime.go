@@ -42,11 +42,12 @@ func New(_ context.Context, cacheDir string, funcs []engine.Func) (engine.Engine
 		e.free()
 		return nil, fmt.Errorf("link %s.%s: %w", grow.Module, grow.Name, err)
 	}
-	e.clock.Go(e.count)
+	e.epochs.Go(e.countEpochs)
 	return e, nil
 }
 
-// newConfig is WebAssembly 2.0 and no more, as package prepare lets through.
+// newConfig returns the configuration for what package prepare accepts: WebAssembly
+// 2.0 and no more.
 func newConfig() *wasmtime.Config {
 	c := wasmtime.NewConfig()
 	c.SetEpochInterruption(true)
@@ -70,10 +71,10 @@ type wasmtimeEngine struct {
 	engine   *wasmtime.Engine
 	linker   *wasmtime.Linker
 	cacheDir string
-	clock    sync.WaitGroup
+	epochs   sync.WaitGroup // the goroutine that counts them
 	stop     chan struct{}
 
-	mu     sync.RWMutex // held for reading by who uses what Close frees
+	mu     sync.RWMutex // read-locked while something is used that Close frees
 	closed bool
 }
 
@@ -85,15 +86,15 @@ func (e *wasmtimeEngine) Traits() engine.Traits {
 
 var errClosed = errors.New("engine closed")
 
-// Close implements engine.Engine. What wasmtime still needs for instances that
-// there are it keeps until they are gone.
+// Close implements engine.Engine. What wasmtime needs for open instances it keeps
+// until they are closed.
 func (e *wasmtimeEngine) Close(context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.closed {
 		e.closed = true
 		close(e.stop)
-		e.clock.Wait()
+		e.epochs.Wait()
 		e.free()
 	}
 	return nil
@@ -104,7 +105,7 @@ func (e *wasmtimeEngine) free() {
 	e.engine.Close()
 }
 
-// Compile compiles a module, or takes what was compiled before.
+// Compile compiles a module, or loads what was compiled before.
 func (e *wasmtimeEngine) Compile(_ context.Context, wasm []byte) (engine.Code, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -126,7 +127,7 @@ func (e *wasmtimeEngine) cached(wasm []byte) (*wasmtime.Module, error) {
 	path := filepath.Join(e.cacheDir, "wasmtime-"+version, hex.EncodeToString(sum[:]))
 	kept, err := os.ReadFile(path)
 	if err == nil {
-		// What another machine, or a damaged disk, left here is made again.
+		// A file of another machine, or a damaged one, is replaced.
 		if module, err := wasmtime.NewModuleDeserialize(e.engine, kept); err == nil {
 			return module, nil
 		}
@@ -137,15 +138,15 @@ func (e *wasmtimeEngine) cached(wasm []byte) (*wasmtime.Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := keep(path, module); err != nil {
+	if err := store(path, module); err != nil {
 		module.Close()
 		return nil, err
 	}
 	return module, nil
 }
 
-// keep writes what was compiled, for others to find whole or not at all.
-func keep(path string, module *wasmtime.Module) error {
+// store writes compiled code to a file that others find whole or not at all.
+func store(path string, module *wasmtime.Module) error {
 	compiled, err := module.Serialize()
 	if err != nil {
 		return err
@@ -153,17 +154,17 @@ func keep(path string, module *wasmtime.Module) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	part, err := os.CreateTemp(filepath.Dir(path), "part")
+	temp, err := os.CreateTemp(filepath.Dir(path), "part")
 	if err != nil {
 		return err
 	}
-	_, err = part.Write(compiled)
-	err = errors.Join(err, part.Close())
+	_, err = temp.Write(compiled)
+	err = errors.Join(err, temp.Close())
 	if err == nil {
-		err = os.Rename(part.Name(), path)
+		err = os.Rename(temp.Name(), path)
 	}
 	if err != nil {
-		_ = os.Remove(part.Name())
+		_ = os.Remove(temp.Name())
 	}
 	return err
 }

@@ -1,9 +1,10 @@
-// Package wazero is the default engine of the module host: no cgo, machine
-// code made ahead of time and kept on disk.
+// Package wazero is the default engine of package host. It needs no cgo, compiles
+// modules to machine code ahead of time, and keeps that on disk.
 package wazero
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -15,14 +16,9 @@ import (
 	"partneredge/host/engine"
 )
 
-// Features are the WebAssembly features that modules may use.
-const Features = api.CoreFeaturesV2
-
-// New makes an engine whose instances see funcs. Compiled code is kept in the
-// directory cacheDir, which only the program may be able to write; "" keeps it
-// in memory.
+// New implements engine.New.
 func New(ctx context.Context, cacheDir string, funcs []engine.Func) (engine.Engine, error) {
-	config := wazero.NewRuntimeConfigCompiler().WithCoreFeatures(Features).WithDebugInfoEnabled(false)
+	config := wazero.NewRuntimeConfigCompiler().WithCoreFeatures(api.CoreFeaturesV2).WithDebugInfoEnabled(false)
 	e := &wazeroEngine{}
 	if cacheDir != "" {
 		cache, err := wazero.NewCompilationCacheWithDir(cacheDir)
@@ -79,8 +75,8 @@ type wazeroEngine struct {
 
 func (e *wazeroEngine) Name() string { return "wazero" }
 
-// Traits implements engine.Engine: no thread of Go's may be kept from stopping,
-// so interrupting is left to the fuel.
+// Traits implements engine.Engine. Interrupting is left to the fuel: a guest must also
+// let its thread stop for Go's garbage collector.
 func (e *wazeroEngine) Traits() engine.Traits { return engine.Traits{} }
 
 func (e *wazeroEngine) Compile(ctx context.Context, wasm []byte) (engine.Code, error) {
@@ -95,9 +91,7 @@ func (e *wazeroEngine) Compile(ctx context.Context, wasm []byte) (engine.Code, e
 func (e *wazeroEngine) Close(ctx context.Context) error {
 	err := e.runtime.Close(ctx)
 	if e.cache != nil {
-		if cerr := e.cache.Close(ctx); err == nil {
-			err = cerr
-		}
+		err = errors.Join(err, e.cache.Close(ctx))
 	}
 	return err
 }
@@ -110,9 +104,7 @@ type code struct {
 func (c *code) Close(ctx context.Context) error { return c.compiled.Close(ctx) }
 
 func (c *code) Start(ctx context.Context, m engine.Memory) (engine.Instance, error) {
-	if m != nil {
-		ctx = experimental.WithMemoryAllocator(ctx, allocator{m})
-	}
+	ctx = experimental.WithMemoryAllocator(ctx, allocator{m})
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions()
 	module, err := c.runtime.InstantiateModule(ctx, c.compiled, config)
 	if err != nil {
@@ -121,7 +113,7 @@ func (c *code) Start(ctx context.Context, m engine.Memory) (engine.Instance, err
 	return &instance{module}, nil
 }
 
-// allocator hands out its one memory.
+// allocator allocates its one memory.
 type allocator struct{ m engine.Memory }
 
 func (a allocator) Allocate(_, _ uint64) experimental.LinearMemory { return memory{a.m} }
@@ -168,6 +160,6 @@ func (i *instance) Global(name string) engine.Global {
 
 type function struct{ f api.Function }
 
-func (f function) Call(ctx context.Context, stack []uint64) error {
+func (f function) Call(ctx engine.CallContext, stack []uint64) error {
 	return f.f.CallWithStack(ctx, stack)
 }

@@ -16,28 +16,28 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// imports returns the functions that guests may import: those of package abi, the
+// hostFuncs returns the functions that guests may import: those of package abi, the
 // one that gives fuel, and WASI's.
-func imports() []engine.Func {
+func hostFuncs() []engine.Func {
 	i32 := func(n int) []engine.ValueType {
 		return []engine.ValueType{engine.I32, engine.I32, engine.I32, engine.I32, engine.I32}[:n]
 	}
-	edge := []engine.Func{
-		{Module: abi.ImportModule, Name: abi.ImportCall, Params: i32(5), Results: i32(1), Call: edgeCall},
-		{Module: abi.ImportModule, Name: abi.ImportLog, Params: i32(3), Call: edgeLog},
-		{Module: prepare.ImportModule, Name: prepare.ImportFuel, Results: i32(1), Call: edgeTick},
+	funcs := []engine.Func{
+		{Module: abi.ImportModule, Name: abi.ImportCall, Params: i32(5), Results: i32(1), Call: hostCall},
+		{Module: abi.ImportModule, Name: abi.ImportLog, Params: i32(3), Call: hostLog},
+		{Module: prepare.ImportModule, Name: prepare.ImportFuel, Results: i32(1), Call: refuel},
 	}
-	return append(edge, wasi.Funcs(func(ctx context.Context) *wasi.Call { return &ctx.(*call).wasi })...)
+	return append(funcs, wasi.Funcs(func(ctx context.Context) *wasi.Call { return &ctx.(*call).wasi })...)
 }
 
-func edgeLog(ctx context.Context, memory []byte, stack []uint64) {
+func hostLog(ctx context.Context, memory []byte, stack []uint64) {
 	c := ctx.(*call)
 	c.CountCalls(1)
 	text := c.slice(memory, stack[1], stack[2])
 	c.log(slog.Level(int32(stack[0])), text)
 }
 
-func edgeCall(ctx context.Context, memory []byte, stack []uint64) {
+func hostCall(ctx context.Context, memory []byte, stack []uint64) {
 	c := ctx.(*call)
 	c.CountCalls(1)
 	op := abi.Op(int32(stack[0]))
@@ -46,7 +46,7 @@ func edgeCall(ctx context.Context, memory []byte, stack []uint64) {
 	stack[0] = uint64(uint32(c.op(op, in, out)))
 }
 
-// slice is the n bytes at ptr of the guest's memory.
+// slice returns the n bytes of the guest's memory at ptr.
 func (c *call) slice(memory []byte, ptr, n uint64) []byte {
 	start, end := uint64(uint32(ptr)), uint64(uint32(ptr))+uint64(uint32(n))
 	if end > uint64(len(memory)) {
@@ -55,20 +55,20 @@ func (c *call) slice(memory []byte, ptr, n uint64) []byte {
 	return memory[start:end:end]
 }
 
-// op runs an operation of the guest's and returns what edge.call does.
+// op runs an operation for the guest and returns the result of edge.call.
 func (c *call) op(op abi.Op, in, out []byte) int32 {
-	if c.warm != nil {
-		return result(c.warm.answer(op, nil), out)
+	if c.warmUp != nil {
+		return result(c.warmUp.answer(op, nil), out)
 	}
 	if !c.grant.has(op) {
-		c.m.denied(op)
+		c.m.logDenied(op)
 		return int32(abi.CodeDenied)
 	}
 	if need := room(op); len(out) < need {
 		return short(need)
 	}
 	start := c.m.runtime.elapsed()
-	waits := writes(op)
+	waits := mayWait(op)
 	if waits {
 		c.memory.Pause()
 	}
@@ -80,15 +80,15 @@ func (c *call) op(op abi.Op, in, out []byte) int32 {
 	if err != nil {
 		return int32(c.code(op, err))
 	}
-	if cap(answer) <= mostAnswerRoom {
+	if cap(answer) <= maxAnswerRoom {
 		c.answer = answer
 	}
 	return result(answer, out)
 }
 
-// writes tells whether an operation is more than a look at what is held, so that
-// it may wait, for a disk or for others that write.
-func writes(op abi.Op) bool {
+// mayWait reports whether an operation does more than read what the host holds, so
+// that it may wait, for a disk or for others that write.
+func mayWait(op abi.Op) bool {
 	switch op {
 	case abi.OpLockout, abi.OpKey, abi.OpProfile, abi.OpInsights, abi.OpFirings:
 		return false
@@ -96,8 +96,14 @@ func writes(op abi.Op) bool {
 	return true
 }
 
-// room is what the answer to an operation needs before the operation is done,
-// 0 where it does no harm to do it twice.
+// Room that answers need at most, in bytes.
+const (
+	keptSize   = 5 + 64 // an abi.Kept frame
+	reasonSize = 64     // the reason of a refusal
+)
+
+// room returns how many bytes the guest must have for an operation's answer before
+// the operation is done; 0 where it does no harm to do it twice.
 func room(op abi.Op) int {
 	switch op {
 	case abi.OpLockout, abi.OpFailure:
@@ -114,19 +120,13 @@ func room(op abi.Op) int {
 	return 0
 }
 
-// keptSize is the room that an abi.Kept frame needs at most.
-const keptSize = 5 + 64
+// maxAnswerRoom is how much room for answers a sandbox keeps, in bytes.
+const maxAnswerRoom = 64 << 10
 
-// reasonSize is the room that a refusal's reason needs at most.
-const reasonSize = 64
-
-// mostAnswerRoom is how much room for answers a sandbox keeps, in bytes.
-const mostAnswerRoom = 64 << 10
-
-// short is the CodeShort for an answer of n bytes.
+// short returns the abi.CodeShort for an answer of n bytes.
 func short(n int) int32 { return int32(abi.CodeShort) - int32(min(n, math.MaxInt32>>1)) }
 
-// result gives the guest an answer and tells its length, or the room it needs.
+// result copies an answer to the guest and returns its length, or the room it needs.
 func result(answer, out []byte) int32 {
 	if len(answer) > len(out) {
 		return short(len(answer))
@@ -134,9 +134,9 @@ func result(answer, out []byte) int32 {
 	return int32(copy(out, answer))
 }
 
-// perform runs a granted operation and appends its answer to dst. in is the
-// guest's memory: what a capability may keep is copied. dst is the host's, for
-// only this goroutine may write to a guest's memory (memory.Map.Watch).
+// perform runs a granted operation and appends its answer to dst. in is the guest's
+// memory: what a capability may keep is copied. dst is the host's, for no other
+// goroutine may write to a guest's memory (memory.Linear.Watch).
 func (c *call) perform(ctx context.Context, op abi.Op, in, dst []byte) (answer []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -200,7 +200,7 @@ func appendDuration(dst []byte, d time.Duration) []byte {
 	return binary.LittleEndian.AppendUint64(dst, uint64(d.Milliseconds()))
 }
 
-// code is what the guest sees of a capability's error.
+// code returns what the guest sees of a capability's error.
 func (c *call) code(op abi.Op, err error) abi.Code {
 	switch {
 	case errors.Is(err, ErrNotFound):

@@ -13,8 +13,7 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// A module put together byte by byte, for what no compiler makes. It has
-// 2 pages of memory, the frame of an answer with a body of 8 bytes at
+// A module assembled byte by byte, for what no compiler makes. It has 2 pages of memory, the frame of an answer with a body of 8 bytes at
 // answerAt, a mutable i32 global 0 and v128 global 1, a table of 4 functions,
 // a passive data segment 1 and a passive element segment 1.
 const (
@@ -22,10 +21,10 @@ const (
 	inputAt  = 0x1000
 )
 
-// handmade makes the module; body is the code of edge_handle up to what it
-// returns, with a local 0 (parameter) and 1 (both i32). It answers whatever
-// bytes it put at bodyAt.
-func handmade(body, start []byte) []byte {
+// assembled returns the module; body is the code of edge_handle up to what it returns,
+// with a local 0 (parameter) and 1 (both i32), and start that of _initialize. It answers
+// whatever bytes it put at bodyAt.
+func assembled(body, start []byte) []byte {
 	resp := abi.Response{Status: 200, Body: make([]byte, 8)}
 	frame := resp.Append(nil)
 	u := func(n int) []byte { return binary.AppendUvarint(nil, uint64(n)) }
@@ -110,56 +109,56 @@ func asm(parts ...any) (b []byte) {
 
 type num uint32 // i32.const
 
-// bodyAt is where the answer's body lies.
+// bodyAt returns where the answer's body lies.
 func bodyAt() num {
 	resp := abi.Response{Status: 200, Body: make([]byte, 8)}
 	return num(answerAt + len(resp.Append(nil)) - 8)
 }
 
-// tell stores what code leaves on the stack, an i32, into the answer.
-func tell(code []byte) []byte { return asm(bodyAt(), code, 0x36, 2, 0) }
+// answerWith stores what code leaves on the stack, an i32, into the answer.
+func answerWith(code []byte) []byte { return asm(bodyAt(), code, 0x36, 2, 0) }
 
-// whenLong runs code only for a request with a long body, which a warm-up has not.
+// whenLong runs code only for a request with a long body, which no warm-up has.
 func whenLong(code []byte) []byte { return asm(0x20, 0, num(150), 0x4a, 0x04, 0x40, code, 0x0b) }
 
 var long = strings.Repeat("x", 100)
 
-// TestHandmadeState: a module that counts, in some place, how often it was
-// called, always tells the same number.
-func TestHandmadeState(t *testing.T) {
+// TestStateIsReset holds that a module that counts its calls, in any place where it can,
+// always answers the same number.
+func TestStateIsReset(t *testing.T) {
 	zero := asm(0x41, 0)
 	tests := []struct {
 		name        string
 		body, start []byte
-		repeats     bool // clones are made the long way
+		repeats     bool // sandboxes are made by repeating the warm-up
 	}{
-		{name: "nothing", body: tell(zero)},
+		{name: "nothing", body: answerWith(zero)},
 		{name: "memory", body: asm(num(0x8000), num(0x8000), 0x28, 2, 0, num(1), 0x6a, 0x36, 2, 0, // ++[0x8000]
-			tell(asm(num(0x8000), 0x28, 2, 0)))},
-		{name: "global", body: asm(0x23, 0, num(1), 0x6a, 0x24, 0, tell(asm(0x23, 0)))},
+			answerWith(asm(num(0x8000), 0x28, 2, 0)))},
+		{name: "global", body: asm(0x23, 0, num(1), 0x6a, 0x24, 0, answerWith(asm(0x23, 0)))},
 		{name: "global of 128 bits", body: asm(
 			0x23, 1, num(1), 0xfd, 0x11, 0xfd, 0xae, 1, 0x24, 1, // += splat 1
-			tell(asm(0x23, 1, 0xfd, 0x1b, 3)))}, // lane 3
-		{name: "table set", body: asm(tell(asm(num(2), 0x25, 0, 0xd1)), // is [2] null?
+			answerWith(asm(0x23, 1, 0xfd, 0x1b, 3)))}, // lane 3
+		{name: "table set", body: asm(answerWith(asm(num(2), 0x25, 0, 0xd1)), // is [2] null?
 			num(2), num(0), 0x25, 0, 0x26, 0)}, // [2] = [0]
-		{name: "table init", body: asm(tell(asm(num(2), 0x25, 0, 0xd1)), num(2), num(0), num(1), 0xfc, 0x0c, 1, 0)},
-		{name: "table copy", body: asm(tell(asm(num(2), 0x25, 0, 0xd1)), num(2), num(0), num(1), 0xfc, 0x0e, 0, 0)},
-		{name: "table fill", body: asm(tell(asm(num(0), 0x25, 0, 0xd1)), num(0), 0xd0, 0x70, num(1), 0xfc, 0x11, 0)},
-		{name: "table grow", body: asm(0xd0, 0x70, num(1), 0xfc, 0x0f, 0, 0x1a, tell(asm(0xfc, 0x10, 0)))},
+		{name: "table init", body: asm(answerWith(asm(num(2), 0x25, 0, 0xd1)), num(2), num(0), num(1), 0xfc, 0x0c, 1, 0)},
+		{name: "table copy", body: asm(answerWith(asm(num(2), 0x25, 0, 0xd1)), num(2), num(0), num(1), 0xfc, 0x0e, 0, 0)},
+		{name: "table fill", body: asm(answerWith(asm(num(0), 0x25, 0, 0xd1)), num(0), 0xd0, 0x70, num(1), 0xfc, 0x11, 0)},
+		{name: "table grow", body: asm(0xd0, 0x70, num(1), 0xfc, 0x0f, 0, 0x1a, answerWith(asm(0xfc, 0x10, 0)))},
 		{name: "data drop", body: asm(whenLong(asm(num(0x8000), num(0), num(1), 0xfc, 8, 1, 0, 0xfc, 9, 1)),
-			tell(asm(num(0x8000), 0x28, 2, 0)))},
-		{name: "element drop", body: asm(whenLong(asm(num(2), num(0), num(1), 0xfc, 0x0c, 1, 0, 0xfc, 0x0d, 1)), tell(zero))},
-		{name: "reference", body: asm(0xd2, 3, 0x1a, tell(zero))},
-		{name: "memory grow", body: asm(num(1), 0x40, 0, 0x1a, tell(asm(0x3f, 0)))},
+			answerWith(asm(num(0x8000), 0x28, 2, 0)))},
+		{name: "element drop", body: asm(whenLong(asm(num(2), num(0), num(1), 0xfc, 0x0c, 1, 0, 0xfc, 0x0d, 1)), answerWith(zero))},
+		{name: "reference", body: asm(0xd2, 3, 0x1a, answerWith(zero))},
+		{name: "memory grow", body: asm(num(1), 0x40, 0, 0x1a, answerWith(asm(0x3f, 0)))},
 		{name: "table set at start", repeats: true, start: asm(num(2), num(0), 0x25, 0, 0x26, 0),
-			body: asm(tell(asm(num(2), 0x25, 0, 0xd1)), num(2), 0xd0, 0x70, 0x26, 0)},
+			body: asm(answerWith(asm(num(2), 0x25, 0, 0xd1)), num(2), 0xd0, 0x70, 0x26, 0)},
 		{name: "data drop at start", repeats: true,
 			start: asm(num(0x8000), num(0), num(1), 0xfc, 8, 1, 0, 0xfc, 9, 1),
-			body:  tell(asm(num(0x8000), 0x28, 2, 0))},
+			body:  answerWith(asm(num(0x8000), 0x28, 2, 0))},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r, m, _ := openHostileQuietly(t, handmade(tt.body, tt.start), Limits{Sandboxes: 2})
+			r, m, _ := openHostile(t, assembled(tt.body, tt.start), memory.Auto, Limits{Sandboxes: 2})
 			want, err := ask(m, "/", long)
 			if err != nil {
 				t.Fatal(err)
@@ -171,7 +170,7 @@ func TestHandmadeState(t *testing.T) {
 				}
 			}
 			m.pool.makers.Wait()
-			if left := 2<<30 - r.budget.left; left != m.Stats().Sandboxes*m.image.size() {
+			if left := 2<<30 - r.ceiling.left; left != m.Stats().Sandboxes*m.image.size() {
 				t.Errorf("%d bytes accounted for, %d sandboxes of %d", left, m.Stats().Sandboxes, m.image.size())
 			}
 			if tt.repeats && m.image.state == 0 {
@@ -181,14 +180,43 @@ func TestHandmadeState(t *testing.T) {
 	}
 }
 
-func openHostileQuietly(t testing.TB, wasm []byte, limits Limits) (*Runtime, *Module, *lines) {
-	t.Helper()
-	return openHostile(t, wasm, memory.Auto, limits)
+// TestFailures holds that each attack ends for its reason, and that the next request is
+// served. The attack only comes when the request is longer than the warm-up's.
+func TestFailures(t *testing.T) {
+	honest := answerWith(asm(num(0x8000), 0x28, 2, 0))
+	for _, tt := range failures() {
+		t.Run(tt.name, func(t *testing.T) {
+			_, m, log := openHostile(t, assembled(asm(whenLong(tt.attack), honest), nil), memory.Auto, Limits{Sandboxes: 2})
+			want, err := ask(m, "/", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			_, err = ask(m, "/", long)
+			if got := ReasonOf(err); got != tt.want && (tt.name != "endless recursion" || got != CPUDeadline) {
+				t.Errorf("got %q, want %q: %v", got, tt.want, err)
+			}
+			if took := time.Since(start); took > 3*time.Second {
+				t.Errorf("took %v", took)
+			}
+			if n := log.Count("module call failed"); tt.want != "" && n != 1 {
+				t.Errorf("logged %d times", n)
+			}
+			if got, err := ask(m, "/", ""); err != nil || got != want {
+				t.Errorf("then got %q, %v, want %q", got, err, want)
+			}
+			pristine(t, m)
+		})
+	}
 }
 
-// TestHandmadeFailures: what each ends with, and that the next is served. The
-// attack only comes when the request is longer than the warm-up's.
-func TestHandmadeFailures(t *testing.T) {
+type failure struct {
+	name   string
+	attack []byte
+	want   Reason // "": it is answered
+}
+
+func failures() []failure {
 	call := func(args ...num) []byte {
 		var b []byte
 		for _, a := range args {
@@ -196,11 +224,7 @@ func TestHandmadeFailures(t *testing.T) {
 		}
 		return asm(b, 0x10, 0, 0x1a)
 	}
-	tests := []struct {
-		name   string
-		attack []byte
-		want   Reason
-	}{
+	return []failure{
 		{"call beyond memory", call(1, 0xfffffff0, 100, 0, 8), BadPointer},
 		{"call with a length beyond", call(1, 0, 0x7fffffff, 0, 8), BadPointer},
 		{"call out beyond memory", call(1, 0, 8, 0xfffffff0, 0xffffffff), BadPointer},
@@ -225,31 +249,6 @@ func TestHandmadeFailures(t *testing.T) {
 		{"refused growth", asm(num(0x1000), 0x40, 0, num(0xffffffff), 0x46, 0x04, 0x40, 0x00, 0x0b), Memory},
 		{"table without end", asm(0x03, 0x40, 0xd0, 0x70, num(1000), 0xfc, 0x0f, 0, 0x1a, 0x0c, 0, 0x0b), CPUDeadline},
 	}
-	honest := tell(asm(num(0x8000), 0x28, 2, 0))
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			_, m, log := openHostileQuietly(t, handmade(asm(whenLong(tt.attack), honest), nil), Limits{Sandboxes: 2})
-			want, err := ask(m, "/", "")
-			if err != nil {
-				t.Fatal(err)
-			}
-			start := time.Now()
-			_, err = ask(m, "/", long)
-			if got := ReasonOf(err); got != tt.want && (tt.name != "endless recursion" || got != CPUDeadline) {
-				t.Errorf("got %q, want %q: %v", got, tt.want, err)
-			}
-			if took := time.Since(start); took > 3*time.Second {
-				t.Errorf("took %v", took)
-			}
-			if n := log.count("module call failed"); tt.want != "" && n != 1 {
-				t.Errorf("logged %d times", n)
-			}
-			if got, err := ask(m, "/", ""); err != nil || got != want {
-				t.Errorf("then got %q, %v, want %q", got, err, want)
-			}
-			pristine(t, m)
-		})
-	}
 }
 
 func TestOpenRefuses(t *testing.T) {
@@ -259,7 +258,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close(ctx)
-	good := handmade(tell(asm(num(0))), nil)
+	good := assembled(answerWith(asm(num(0))), nil)
 	for _, tt := range []struct {
 		name     string
 		wasm     []byte
@@ -279,7 +278,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"imports", []byte("\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x02\x0a\x01\x03env\x02fn\x00\x00"), Manifest{}, Limits{}, "env.fn"},
 		{"no exports", []byte("\x00asm\x01\x00\x00\x00\x05\x03\x01\x00\x01"), Manifest{}, Limits{}, abi.ExportHandle},
 		{"no memory", []byte("\x00asm\x01\x00\x00\x00"), Manifest{}, Limits{}, "memory"},
-		{"start traps", handmade(tell(asm(num(0))), asm(0x00)), Manifest{}, Limits{}, "trap"},
+		{"start traps", assembled(answerWith(asm(num(0))), asm(0x00)), Manifest{}, Limits{}, "trap"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m, err := r.Open(ctx, tt.wasm, tt.manifest, Capabilities{}, tt.limits)
@@ -294,7 +293,7 @@ func TestOpenRefuses(t *testing.T) {
 	// A module that spins while it starts is ended with the context.
 	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
-	if _, err := r.Open(short, handmade(tell(asm(num(0))), asm(0x03, 0x40, 0x0c, 0, 0x0b)), Manifest{}, Capabilities{}, Limits{}); err == nil ||
+	if _, err := r.Open(short, assembled(answerWith(asm(num(0))), asm(0x03, 0x40, 0x0c, 0, 0x0b)), Manifest{}, Capabilities{}, Limits{}); err == nil ||
 		ReasonOf(err) != WallDeadline && !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("start that spins: got %v", err)
 	}
