@@ -94,9 +94,9 @@ func TestClockJumps(t *testing.T) {
 // clock.
 func heartbeat(t *testing.T, o *testOrigin, n *Node) {
 	t.Helper()
-	before := n.store.Cursor().Heard
+	before := n.store.Cursor().CompleteAt
 	soon(t, "a heartbeat is heard", func() bool {
 		o.push()
-		return !n.store.Cursor().Heard.Equal(before) && n.config.Now().Sub(n.store.Cursor().Heard).Abs() < time.Minute
+		return !n.store.Cursor().CompleteAt.Equal(before) && n.config.Now().Sub(n.store.Cursor().CompleteAt).Abs() < time.Minute
 	})
 }

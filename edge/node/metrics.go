@@ -84,7 +84,7 @@ func (m *metrics) watch(s *local.Store, connected func() bool, now func() time.T
 	})
 	gauge("sync_change", "Number of the last change taken in.", func() float64 { return float64(s.Cursor().Seq) })
 	gauge("sync_age_seconds", "Time since the node last knew every change; 0 before the first time.", func() float64 {
-		heard := s.Cursor().Heard
+		heard := s.Cursor().CompleteAt
 		if heard.IsZero() {
 			return 0
 		}

@@ -207,7 +207,7 @@ func (n *Node) awaitOrigin(ctx context.Context) error {
 	if !holds {
 		return fmt.Errorf("%w: %w", ErrNoOrigin, why)
 	}
-	n.config.Log.Warn("origin is away: serving what is held", "keys", n.store.Keys.Len(), "last_heard", n.store.Cursor().Heard)
+	n.config.Log.Warn("origin is away: serving what is held", "keys", n.store.Keys.Len(), "last_heard", n.store.Cursor().CompleteAt)
 	return nil
 }
 

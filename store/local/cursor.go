@@ -9,9 +9,9 @@ import (
 type Cursor struct {
 	// Seq is the last change taken in. 0: none yet.
 	Seq int64
-	// Heard is when the node last knew that it had every change there was.
+	// CompleteAt is when the node last knew that it had every change there was.
 	// The zero time: never.
-	Heard time.Time
+	CompleteAt time.Time
 	// Epoch rises each time the origin could not tell all that had changed:
 	// records of an earlier epoch are stale.
 	Epoch int64
@@ -30,11 +30,11 @@ func (s *Store) Cursor() Cursor {
 // the shelves. An earlier seq changes nothing, nor does the zero time. An
 // earlier time does: the clock was put back, and a time that lies ahead would
 // have records trusted for too long.
-func (s *Store) Follow(seq int64, heard time.Time) error {
+func (s *Store) Advance(seq int64, heard time.Time) error {
 	return s.moveCursor(func(c *Cursor) {
 		c.Seq = max(c.Seq, seq)
 		if !heard.IsZero() {
-			c.Heard = heard
+			c.CompleteAt = heard
 		}
 	})
 }
@@ -77,8 +77,8 @@ func (s *Store) moveCursor(move func(*Cursor)) error {
 func encodeCursor(c Cursor) string {
 	b := putInt(newValue(3*8), c.Seq)
 	heard := int64(0)
-	if !c.Heard.IsZero() {
-		heard = c.Heard.UnixMicro()
+	if !c.CompleteAt.IsZero() {
+		heard = c.CompleteAt.UnixMicro()
 	}
 	return seal(cursorKey, putInt(putInt(b, heard), c.Epoch))
 }
@@ -87,7 +87,7 @@ func decodeCursor(v string) Cursor {
 	f := openValue(v)
 	c := Cursor{Seq: f.int()}
 	if heard := f.int(); heard != 0 {
-		c.Heard = time.UnixMicro(heard).UTC()
+		c.CompleteAt = time.UnixMicro(heard).UTC()
 	}
 	c.Epoch = f.int()
 	return c

@@ -25,7 +25,7 @@ func TestHotSetStaysWithinItsBounds(t *testing.T) {
 	at := newClock()
 	hot, limits := mustFile(t, filepath.Join(dir, "hot.db")), mustFile(t, filepath.Join(dir, "limits.db"))
 	hot.shrinkFrom, limits.shrinkFrom = worth, worth
-	shelf, err := newShelf("k:", room, hot, 0)
+	replica, err := newReplica("k:", room, hot, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestHotSetStaysWithinItsBounds(t *testing.T) {
 	name := func(i int) string { return KeyName(binary.LittleEndian.AppendUint64(nil, uint64(i))) }
 	putKey := func(i int) {
 		t.Helper()
-		if _, err := shelf.Put(name(i), Record{Ref: fmt.Sprint("key_", i), Frame: string(make([]byte, 200)), Seq: 1}); err != nil {
+		if _, err := replica.Put(name(i), Record{Ref: fmt.Sprint("key_", i), Frame: string(make([]byte, 200)), Seq: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -63,10 +63,10 @@ func TestHotSetStaysWithinItsBounds(t *testing.T) {
 	most := int64(0)
 	for i := range keys {
 		putKey(i)
-		if _, held := shelf.Get(name(-1 - i%inUse)); !held {
+		if _, held := replica.Get(name(-1 - i%inUse)); !held {
 			t.Fatalf("a key in use was put out by key %d", i)
 		}
-		negatives.Add([32]byte([]byte(name(i+keys))), negatives.Turn())
+		negatives.Add([32]byte([]byte(name(i+keys))), negatives.Epoch())
 		id := fmt.Sprint("key_", i%(keys/2)) // each is used twice, with a rest
 		if b, _, err := buckets.Take(id, 100); err != nil || !b.Allowed {
 			t.Fatal(b, err)
@@ -97,8 +97,8 @@ func TestHotSetStaysWithinItsBounds(t *testing.T) {
 		if n := buckets.Len(); n > int(restFor.Milliseconds())+1000 {
 			t.Fatalf("%d accounts, one a millisecond, each kept for %v", n, restFor)
 		}
-		if shelf.Bytes() > room || len(negatives.until) > 1000 || len(negatives.order) > 1000 {
-			t.Fatalf("%d bytes of records, %d negatives", shelf.Bytes(), len(negatives.until))
+		if replica.Bytes() > room || len(negatives.until) > 1000 || len(negatives.order) > 1000 {
+			t.Fatalf("%d bytes of records, %d negatives", replica.Bytes(), len(negatives.until))
 		}
 		most = max(most, dirSize(t, dir))
 	}
@@ -116,14 +116,14 @@ func TestHotSetStaysWithinItsBounds(t *testing.T) {
 	if size := dirSize(t, dir); size > 8*room {
 		t.Errorf("the files have %d bytes, at their most %d", size, most)
 	}
-	held := shelf.Len()
+	held := replica.Len()
 	if err := errorsFirst(hot.close(), limits.close()); err != nil {
 		t.Fatal(err)
 	}
 	hot = mustFile(t, filepath.Join(dir, "hot.db"))
 	defer hot.close()
-	if shelf, err = newShelf("k:", room, hot, 0); err != nil || shelf.Len() != held {
-		t.Errorf("%d records after a restart, %d before, %v", shelf.Len(), held, err)
+	if replica, err = newReplica("k:", room, hot, 0); err != nil || replica.Len() != held {
+		t.Errorf("%d records after a restart, %d before, %v", replica.Len(), held, err)
 	}
 	t.Logf("%d keys: %d held, %d accounts, files of %d bytes, at most %d", keys, held, buckets.Len(), dirSize(t, dir), most)
 }

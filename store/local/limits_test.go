@@ -108,7 +108,7 @@ func TestNegatives(t *testing.T) {
 	at := newClock()
 	n := newNegatives(5*time.Second, 3, at.now)
 	hash := func(i byte) (h [32]byte) { h[0] = i; return h }
-	n.Add(hash(1), n.Turn())
+	n.Add(hash(1), n.Epoch())
 	if !n.Has(hash(1)) || n.Has(hash(2)) {
 		t.Error("what was added")
 	}
@@ -117,17 +117,17 @@ func TestNegatives(t *testing.T) {
 		t.Error("kept for longer than told")
 	}
 	for i := byte(2); i < 10; i++ {
-		n.Add(hash(i), n.Turn())
+		n.Add(hash(i), n.Epoch())
 	}
 	if len(n.until) != 3 || !n.Has(hash(9)) || n.Has(hash(6)) {
 		t.Errorf("%d remembered, want the last 3", len(n.until))
 	}
-	turn := n.Turn()
+	epoch := n.Epoch()
 	n.Clear()
 	if n.Has(hash(9)) {
 		t.Error("kept after a change")
 	}
-	n.Add(hash(9), turn)
+	n.Add(hash(9), epoch)
 	if n.Has(hash(9)) {
 		t.Error("an answer from before the change is remembered")
 	}

@@ -48,9 +48,9 @@ type Config struct {
 	NegativeFor time.Duration
 	// Lockout rules; each field has a default.
 	Lockout LockoutRules
-	// Firsts is how many idempotency keys are remembered at most. 0: 250 000,
+	// IdempotencyKeys is how many idempotency keys are remembered at most. 0: 250 000,
 	// some 60 MB.
-	Firsts int
+	IdempotencyKeys int
 	// Log of damage and failed upkeep. nil: none.
 	Log *slog.Logger
 	// Now is the clock. nil: time.Now.
@@ -73,8 +73,8 @@ func (c Config) filled() Config {
 	if c.NegativeFor <= 0 {
 		c.NegativeFor = 5 * time.Second
 	}
-	if c.Firsts <= 0 {
-		c.Firsts = 250_000
+	if c.IdempotencyKeys <= 0 {
+		c.IdempotencyKeys = 250_000
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -87,13 +87,13 @@ func (c Config) filled() Config {
 
 // Store is a node's state. All of it may be used from many goroutines.
 type Store struct {
-	Keys      *Shelf // name: the SHA-256 of the plaintext; ref: the key's id
-	Views     *Shelf // name and ref: whatever the caller has for both
-	Negatives *Negatives
-	Buckets   *Buckets
-	Lockouts  *Lockouts
-	Firsts    *Firsts
-	Outbox    *Outbox
+	Keys        *Replica // name: the SHA-256 of the plaintext; ref: the key's id
+	Views       *Replica // name and ref: whatever the caller has for both
+	Negatives   *Negatives
+	Buckets     *Buckets
+	Lockouts    *Lockouts
+	Idempotency *Idempotency
+	Outbox      *Outbox
 
 	unlock      func()
 	hot, limits *file
@@ -150,10 +150,10 @@ func (s *Store) open(c Config) (err error) {
 		return err
 	}
 	s.cursor = decodeCursor(value)
-	if s.Keys, err = newShelf("k:", c.KeyBytes, s.hot, s.cursor.Epoch); err != nil {
+	if s.Keys, err = newReplica("k:", c.KeyBytes, s.hot, s.cursor.Epoch); err != nil {
 		return err
 	}
-	if s.Views, err = newShelf("v:", c.ViewBytes, s.hot, s.cursor.Epoch); err != nil {
+	if s.Views, err = newReplica("v:", c.ViewBytes, s.hot, s.cursor.Epoch); err != nil {
 		return err
 	}
 	s.Negatives = newNegatives(c.NegativeFor, c.Negatives, c.Now)
@@ -163,7 +163,7 @@ func (s *Store) open(c Config) (err error) {
 	if s.Lockouts, err = newLockouts(c.Lockout, s.limits, c.Now); err != nil {
 		return err
 	}
-	if s.Firsts, err = newFirsts(s.limits, c.Firsts, c.Now); err != nil {
+	if s.Idempotency, err = newIdempotency(s.limits, c.IdempotencyKeys, c.Now); err != nil {
 		return err
 	}
 	s.Outbox, err = openOutbox(in("outbox.log"), in("rejected.jsonl"), c.OutboxBytes, c.Log, c.Now)
@@ -221,5 +221,5 @@ func (s *Store) sweep(turn int) error {
 	if turn%30 != 0 && !s.Buckets.sweepDue() {
 		return nil
 	}
-	return errors.Join(s.Buckets.sweep(), s.Lockouts.sweep(), s.Firsts.sweep())
+	return errors.Join(s.Buckets.sweep(), s.Lockouts.sweep(), s.Idempotency.sweep())
 }

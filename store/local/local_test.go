@@ -67,7 +67,7 @@ func TestStateOutlivesTheProcess(t *testing.T) {
 	if _, err := s.Keys.Put(name, Record{Ref: "key_1", Frame: "frame", Seq: 7, Fetched: at.now()}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Follow(9, at.now()); err != nil {
+	if err := s.Advance(9, at.now()); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
@@ -89,7 +89,7 @@ func TestStateOutlivesTheProcess(t *testing.T) {
 	if !ok || rec.Frame != "frame" || rec.Ref != "key_1" || rec.Seq != 7 || !rec.Fetched.Equal(at.now()) || rec.Stale() {
 		t.Errorf("key record: %+v, %v", rec, ok)
 	}
-	if got, want := s.Cursor(), (Cursor{Seq: 9, Heard: at.now()}); got != want {
+	if got, want := s.Cursor(), (Cursor{Seq: 9, CompleteAt: at.now()}); got != want {
 		t.Errorf("cursor: %+v, want %+v", got, want)
 	}
 	if b, _, err := s.Buckets.Take("key_1", 100); err != nil || b.Remaining != 96 {
@@ -311,7 +311,7 @@ func TestStoreGoesOnWithDamagedFiles(t *testing.T) {
 	if err := s.Outbox.Append(t.Context(), Item{"lead_1", []byte(`{}`)}); err != nil {
 		t.Error(err)
 	}
-	if err := s.Follow(1, at.now()); err != nil {
+	if err := s.Advance(1, at.now()); err != nil {
 		t.Error(err)
 	}
 }

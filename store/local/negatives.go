@@ -33,7 +33,7 @@ func (n *Negatives) Has(hash [sha256.Size]byte) bool {
 }
 
 // Turn is to be taken before the origin is asked, and given to Add.
-func (n *Negatives) Turn() uint64 {
+func (n *Negatives) Epoch() uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.turn

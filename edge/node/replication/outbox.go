@@ -18,13 +18,13 @@ import (
 // outbox implements host.Outbox: a lead is on the node's disk when it returns.
 type outbox struct {
 	leads       *local.Outbox
-	idempotency *local.Firsts
+	idempotency *local.Idempotency
 	now         func() time.Time
 	count       func(outcome string, n int)
 }
 
 func newOutbox(cfg Config) *outbox {
-	return &outbox{leads: cfg.Store.Outbox, idempotency: cfg.Store.Firsts, now: cfg.Now, count: cfg.Counters.Leads}
+	return &outbox{leads: cfg.Store.Outbox, idempotency: cfg.Store.Idempotency, now: cfg.Now, count: cfg.Counters.Leads}
 }
 
 // AppendLead implements host.Outbox.
@@ -54,8 +54,8 @@ func (o *outbox) AppendLead(ctx context.Context, p abi.Principal, frame []byte) 
 // that a node that has forgotten the request, or another one that gets it as
 // well, hands the same lead over once more, which the origin keeps once.
 func (o *outbox) LeadOnce(ctx context.Context, p abi.Principal, once *abi.Once) (abi.Kept, error) {
-	keep := func() (local.First, error) {
-		first := local.First{Digest: once.Digest, ID: onceID(p.KeyID, once, o.now())}
+	keep := func() (local.IdempotencyRecord, error) {
+		first := local.IdempotencyRecord{Digest: once.Digest, ID: onceID(p.KeyID, once, o.now())}
 		if p.Environment != abi.EnvLive {
 			return first, nil
 		}
@@ -67,7 +67,7 @@ func (o *outbox) LeadOnce(ctx context.Context, p abi.Principal, once *abi.Once) 
 		}
 		return first, err
 	}
-	first, repeated, err := o.idempotency.Do(ctx, local.FirstName(p.KeyID, once.Key), keep)
+	first, repeated, err := o.idempotency.Do(ctx, local.IdempotencyName(p.KeyID, once.Key), keep)
 	switch {
 	case err != nil:
 		return abi.Kept{}, err

@@ -137,13 +137,13 @@ func (r *replica) fetchFresh(ctx context.Context, name string) (rec local.Record
 }
 
 func (r *replica) fetchKey(ctx context.Context, hash string) (local.Record, error) {
-	turn := r.store.Negatives.Turn()
+	epoch := r.store.Negatives.Epoch()
 	at := r.now()
 	var reply wire.KeyReply
 	err := r.link.Ask(ctx, wire.VerbKey, &wire.KeyRequest{Hash: []byte(hash)}, &reply)
 	switch {
 	case errors.Is(err, host.ErrNotFound):
-		r.store.Negatives.Add([32]byte([]byte(hash)), turn)
+		r.store.Negatives.Add([32]byte([]byte(hash)), epoch)
 		return local.Record{}, dropped(r.store.Keys, hash, err)
 	case err != nil:
 		return local.Record{}, err
@@ -191,7 +191,7 @@ func (r *replica) askView(ctx context.Context, req wire.ViewRequest) (*wire.View
 
 // dropped drops a record that the origin does not have, and returns notFound
 // unless dropping fails.
-func dropped(records *local.Shelf, name string, notFound error) error {
+func dropped(records *local.Replica, name string, notFound error) error {
 	if err := records.Drop(name); err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func (s *synchronizer) trusts(rec local.Record) bool {
 	if s.state.isInSync() {
 		return true
 	}
-	now, last := s.now(), s.store.Cursor().Heard
+	now, last := s.now(), s.store.Cursor().CompleteAt
 	if rec.Fetched.After(last) && !rec.Fetched.After(now) {
 		last = rec.Fetched
 	}
@@ -71,7 +71,7 @@ func (s *synchronizer) age() time.Duration {
 	if s.state.isInSync() {
 		return 0
 	}
-	return max(0, s.now().Sub(s.store.Cursor().Heard))
+	return max(0, s.now().Sub(s.store.Cursor().CompleteAt))
 }
 
 // run handles pushed messages and catches up when it must, until ctx ends.
@@ -190,14 +190,14 @@ func (s *synchronizer) applyAll(changes []store.Change) (seq int64, err error) {
 		}
 	}
 	if seq > from {
-		err = s.store.Follow(seq, time.Time{})
+		err = s.store.Advance(seq, time.Time{})
 	}
 	return seq, err
 }
 
 // advance records that seq was the last change of all at the time at.
 func (s *synchronizer) advance(seq int64, at time.Time, attempt int) error {
-	if err := s.store.Follow(seq, at); err != nil {
+	if err := s.store.Advance(seq, at); err != nil {
 		return err
 	}
 	s.state.complete(attempt)

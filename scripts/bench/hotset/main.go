@@ -106,7 +106,7 @@ func flood(ctx context.Context, store *local.Store, keys int) (done int, err err
 	var spent []string
 	for i := range keys {
 		key := name(i)
-		store.Negatives.Add([32]byte([]byte(name(-i))), store.Negatives.Turn())
+		store.Negatives.Add([32]byte([]byte(name(-i))), store.Negatives.Epoch())
 		if err := put(store, key, i); err != nil {
 			return i, err
 		}

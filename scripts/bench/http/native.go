@@ -114,8 +114,8 @@ func (n native) Profile() (p abi.Profile, err error) {
 func (n native) Insights(int64, int, *abi.Insights) error { return abi.CodeDenied }
 func (n native) Firings(int64, int, *abi.Firings) error   { return abi.CodeDenied }
 
-func read(shelf *local.Shelf, name string, into interface{ Parse([]byte) error }) error {
-	record, ok := shelf.Get(name)
+func read(records *local.Replica, name string, into interface{ Parse([]byte) error }) error {
+	record, ok := records.Get(name)
 	if !ok {
 		return abi.CodeNotFound
 	}

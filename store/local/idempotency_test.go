@@ -10,32 +10,32 @@ import (
 	"time"
 )
 
-func TestFirsts(t *testing.T) {
+func TestIdempotency(t *testing.T) {
 	at := newClock()
 	c := Config{Dir: t.TempDir(), Now: at.now}
 	s := openTest(t, c)
 	made := 0
-	do := func(name, digest string) (First, bool) {
+	do := func(name, digest string) (IdempotencyRecord, bool) {
 		t.Helper()
-		first, repeated, err := s.Firsts.Do(t.Context(), name, func() (First, error) {
+		first, repeated, err := s.Idempotency.Do(t.Context(), name, func() (IdempotencyRecord, error) {
 			made++
-			return First{Digest: digest, ID: fmt.Sprint("lead_", made)}, nil
+			return IdempotencyRecord{Digest: digest, ID: fmt.Sprint("lead_", made)}, nil
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return first, repeated
 	}
-	name := FirstName("key_1", "a")
+	name := IdempotencyName("key_1", "a")
 	if first, repeated := do(name, "x"); repeated || first.ID != "lead_1" {
 		t.Errorf("the first: %+v, %v", first, repeated)
 	}
 	s = reopen(t, s, c)
 	at.pass(24*time.Hour - time.Second)
-	if first, repeated := do(name, "y"); !repeated || first != (First{"x", "lead_1"}) {
+	if first, repeated := do(name, "y"); !repeated || first != (IdempotencyRecord{"x", "lead_1"}) {
 		t.Errorf("repeated: %+v, %v", first, repeated)
 	}
-	for _, other := range []string{FirstName("key_2", "a"), FirstName("key_1", "b"), FirstName("key_1a", "")} {
+	for _, other := range []string{IdempotencyName("key_2", "a"), IdempotencyName("key_1", "b"), IdempotencyName("key_1a", "")} {
 		if first, repeated := do(other, "z"); repeated {
 			t.Errorf("another's: %+v", first)
 		}
@@ -50,7 +50,7 @@ func TestFirsts(t *testing.T) {
 	}
 
 	failed := errors.New("no room")
-	_, _, err := s.Firsts.Do(t.Context(), "other", func() (First, error) { return First{}, failed })
+	_, _, err := s.Idempotency.Do(t.Context(), "other", func() (IdempotencyRecord, error) { return IdempotencyRecord{}, failed })
 	if !errors.Is(err, failed) {
 		t.Errorf("a failure: %v", err)
 	}
@@ -59,14 +59,14 @@ func TestFirsts(t *testing.T) {
 	}
 }
 
-func TestFirstsAtTheSameTime(t *testing.T) {
+func TestIdempotencyAtTheSameTime(t *testing.T) {
 	s := openTest(t, Config{})
 	var made, repeats atomic.Int64
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
-			first, repeated, err := s.Firsts.Do(context.Background(), "name", func() (First, error) {
-				return First{ID: fmt.Sprint("lead_", made.Add(1))}, nil
+			first, repeated, err := s.Idempotency.Do(context.Background(), "name", func() (IdempotencyRecord, error) {
+				return IdempotencyRecord{ID: fmt.Sprint("lead_", made.Add(1))}, nil
 			})
 			if err != nil || first.ID != "lead_1" {
 				t.Errorf("%+v, %v", first, err)
@@ -83,25 +83,25 @@ func TestFirstsAtTheSameTime(t *testing.T) {
 
 	entered, release := make(chan struct{}), make(chan struct{})
 	wg.Go(func() {
-		_, _, _ = s.Firsts.Do(context.Background(), "slow", func() (First, error) {
+		_, _, _ = s.Idempotency.Do(context.Background(), "slow", func() (IdempotencyRecord, error) {
 			close(entered)
 			<-release
-			return First{}, errors.New("in vain")
+			return IdempotencyRecord{}, errors.New("in vain")
 		})
 	})
 	<-entered
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := s.Firsts.Do(ctx, "slow", nil); !errors.Is(err, context.Canceled) {
+	if _, _, err := s.Idempotency.Do(ctx, "slow", nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("waiting without end: %v", err)
 	}
 	close(release)
 	wg.Wait()
 }
 
-func TestFirstsAreBoundedAndSwept(t *testing.T) {
+func TestIdempotencyAreBoundedAndSwept(t *testing.T) {
 	at := newClock()
-	c := Config{Dir: t.TempDir(), Now: at.now, Firsts: 160}
+	c := Config{Dir: t.TempDir(), Now: at.now, IdempotencyKeys: 160}
 	s := openTest(t, c)
 	count := func() (n int) {
 		if err := s.limits.each(firstPrefix, "", func(string, string) bool { n++; return true }); err != nil {
@@ -111,7 +111,7 @@ func TestFirstsAreBoundedAndSwept(t *testing.T) {
 	}
 	do := func(name string) bool {
 		t.Helper()
-		_, repeated, err := s.Firsts.Do(t.Context(), name, func() (First, error) { return First{ID: "x"}, nil })
+		_, repeated, err := s.Idempotency.Do(t.Context(), name, func() (IdempotencyRecord, error) { return IdempotencyRecord{ID: "x"}, nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func TestFirstsAreBoundedAndSwept(t *testing.T) {
 		t.Error("the last one is forgotten, or the first one not")
 	}
 	at.pass(24 * time.Hour)
-	if err := s.Firsts.sweep(); err != nil || count() != 0 || len(s.Firsts.order) != 0 {
-		t.Errorf("after a day %d on disk, %d in memory, %v", count(), len(s.Firsts.order), err)
+	if err := s.Idempotency.sweep(); err != nil || count() != 0 || len(s.Idempotency.order) != 0 {
+		t.Errorf("after a day %d on disk, %d in memory, %v", count(), len(s.Idempotency.order), err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func put(t *testing.T, s *Shelf, name, ref, frame string, seq int64) Record {
+func put(t *testing.T, s *Replica, name, ref, frame string, seq int64) Record {
 	t.Helper()
 	rec, err := s.Put(name, Record{Ref: ref, Frame: frame, Seq: seq})
 	if err != nil {
@@ -20,7 +20,7 @@ func put(t *testing.T, s *Shelf, name, ref, frame string, seq int64) Record {
 	return rec
 }
 
-func change(t *testing.T, s *Shelf, ref string, seq int64, replace func(string) string) bool {
+func change(t *testing.T, s *Replica, ref string, seq int64, replace func(string) string) bool {
 	t.Helper()
 	_, concerned, err := s.Change(ref, seq, replace)
 	if err != nil {
@@ -119,16 +119,16 @@ func TestResetDistrustsAll(t *testing.T) {
 	s := openTest(t, c)
 	put(t, s.Keys, "a", "key_a", "good", 500)
 	put(t, s.Views, "v", "v", "good", 500)
-	if err := s.Follow(500, time.Now()); err != nil {
+	if err := s.Advance(500, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Reset(400); err != nil { // an origin that was put back
 		t.Fatal(err)
 	}
 	for range 2 {
-		for _, shelf := range []*Shelf{s.Keys, s.Views} {
+		for _, replica := range []*Replica{s.Keys, s.Views} {
 			for _, name := range []string{"a", "v"} {
-				if rec, ok := shelf.Get(name); ok && !rec.Stale() {
+				if rec, ok := replica.Get(name); ok && !rec.Stale() {
 					t.Errorf("%s is current after a reset", name)
 				}
 			}
@@ -143,7 +143,7 @@ func TestResetDistrustsAll(t *testing.T) {
 	}
 }
 
-func TestShelfEvictsWhatWasNotUsed(t *testing.T) {
+func TestReplicaEvictsWhatWasNotUsed(t *testing.T) {
 	c := Config{Dir: t.TempDir(), KeyBytes: 100 * (overhead + 200)}
 	s := openTest(t, c)
 	put(t, s.Keys, "used", "key_used", strings.Repeat("x", 100), 1)
@@ -226,7 +226,7 @@ func errorsFirst(errs ...error) error {
 
 // Whatever comes in whatever order, a copy that misses a change that has been
 // applied is never served as current.
-func TestShelfNeverServesWhatItKnowsToBeOld(t *testing.T) {
+func TestReplicaNeverServesWhatItKnowsToBeOld(t *testing.T) {
 	s := openTest(t, Config{KeyBytes: 4 * (overhead + 100)})
 	run := 0
 	rapid.Check(t, func(t *rapid.T) {

@@ -26,10 +26,10 @@ type Record struct {
 // Stale tells that the origin holds something newer: ask before serving it.
 func (r Record) Stale() bool { return r.stale }
 
-// Shelf holds records by name, up to a number of bytes, and puts out those that
+// Replica holds records by name, up to a number of bytes, and puts out those that
 // have not been used for longest. All is in memory and on disk; a use writes
 // nothing.
-type Shelf struct {
+type Replica struct {
 	prefix string
 	room   int64
 	file   *file
@@ -55,8 +55,8 @@ type entry struct {
 // list, and buntdb's tree.
 const overhead = 700
 
-func newShelf(prefix string, room int64, f *file, epoch int64) (*Shelf, error) {
-	s := &Shelf{
+func newReplica(prefix string, room int64, f *file, epoch int64) (*Replica, error) {
+	s := &Replica{
 		prefix: prefix, room: room, file: f, epoch: epoch,
 		held: map[string]*list.Element{}, byRef: map[string]*list.Element{}, used: list.New(),
 		seen: newRecent(recentChanges),
@@ -84,7 +84,7 @@ func newShelf(prefix string, room int64, f *file, epoch int64) (*Shelf, error) {
 }
 
 // Get returns the record with this name and counts as a use.
-func (s *Shelf) Get(name string) (Record, bool) {
+func (s *Replica) Get(name string) (Record, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e, ok := s.held[name]
@@ -95,7 +95,7 @@ func (s *Shelf) Get(name string) (Record, bool) {
 	return s.look(e), true
 }
 
-func (s *Shelf) look(e *list.Element) Record {
+func (s *Replica) look(e *list.Element) Record {
 	rec := e.Value.(*entry).rec
 	rec.stale = rec.changed > rec.Seq || rec.epoch < s.epoch
 	return rec
@@ -105,7 +105,7 @@ func (s *Shelf) look(e *list.Element) Record {
 // be: already stale, when a change that it does not take in was noted while it
 // was on its way. An older copy than the one held is not kept; the one held is
 // returned.
-func (s *Shelf) Put(name string, rec Record) (Record, error) {
+func (s *Replica) Put(name string, rec Record) (Record, error) {
 	s.write.Lock()
 	defer s.write.Unlock()
 	s.mu.Lock()
@@ -134,7 +134,7 @@ func (s *Shelf) Put(name string, rec Record) (Record, error) {
 // replace is given: then what it makes of the frame takes the change in. This
 // holds after an error, too, but only until a restart: the change is then to be
 // applied again before the cursor moves past it.
-func (s *Shelf) Change(ref string, seq int64, replace func(frame string) string) (name string, concerned bool, err error) {
+func (s *Replica) Change(ref string, seq int64, replace func(frame string) string) (name string, concerned bool, err error) {
 	s.write.Lock()
 	defer s.write.Unlock()
 	s.mu.Lock()
@@ -165,7 +165,7 @@ func (s *Shelf) Change(ref string, seq int64, replace func(frame string) string)
 }
 
 // Drop forgets a record.
-func (s *Shelf) Drop(name string) error {
+func (s *Replica) Drop(name string) error {
 	s.write.Lock()
 	defer s.write.Unlock()
 	if err := s.file.remove(s.prefix + name); err != nil {
@@ -180,14 +180,14 @@ func (s *Shelf) Drop(name string) error {
 }
 
 // Len is the number of records held.
-func (s *Shelf) Len() int {
+func (s *Replica) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.held)
 }
 
 // Bytes that the records take, about.
-func (s *Shelf) Bytes() int64 {
+func (s *Replica) Bytes() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.bytes
@@ -195,7 +195,7 @@ func (s *Shelf) Bytes() int64 {
 
 // distrust makes every record stale that is held, or on its way and does not
 // take in change seq.
-func (s *Shelf) distrust(epoch, seq int64) {
+func (s *Replica) distrust(epoch, seq int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.epoch = epoch
@@ -205,7 +205,7 @@ func (s *Shelf) distrust(epoch, seq int64) {
 }
 
 // keep writes to disk, then to memory. write is held.
-func (s *Shelf) keep(name string, rec Record) error {
+func (s *Replica) keep(name string, rec Record) error {
 	value := encodeRecord(s.prefix+name, &rec)
 	if err := s.file.set(s.prefix+name, value); err != nil {
 		return fmt.Errorf("keep local record: %w", err)
@@ -217,7 +217,7 @@ func (s *Shelf) keep(name string, rec Record) error {
 	return nil
 }
 
-func (s *Shelf) insert(name string, rec Record, size int64) {
+func (s *Replica) insert(name string, rec Record, size int64) {
 	cost := size + int64(len(name)+len(s.prefix)) + overhead
 	if e, ok := s.held[name]; ok {
 		old := e.Value.(*entry)
@@ -234,7 +234,7 @@ func (s *Shelf) insert(name string, rec Record, size int64) {
 	s.bytes += cost
 }
 
-func (s *Shelf) forget(e *list.Element) {
+func (s *Replica) forget(e *list.Element) {
 	old := s.used.Remove(e).(*entry)
 	delete(s.held, old.name)
 	if s.byRef[old.rec.Ref] == e {
@@ -246,7 +246,7 @@ func (s *Shelf) forget(e *list.Element) {
 // evict puts out what was not used for longest until the rest has room, and a
 // little more, so that not every record that comes puts one out. write is held,
 // or nobody else has the shelf yet.
-func (s *Shelf) evict() error {
+func (s *Replica) evict() error {
 	if s.Bytes() <= s.room {
 		return nil
 	}

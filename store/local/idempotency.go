@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Firsts remembers for a day what was first done under a name, so that the same
+// Idempotency remembers for a day what was first done under a name, so that the same
 // request, sent again, is not done again. It is bounded: beyond the bound the
 // oldest is forgotten.
-type Firsts struct {
+type Idempotency struct {
 	file *file
 	now  func() time.Time
 	most int
@@ -23,8 +23,8 @@ type Firsts struct {
 	order []firstSeen              // the oldest first
 }
 
-// First is what was done first.
-type First struct {
+// IdempotencyRecord is what was done first.
+type IdempotencyRecord struct {
 	Digest string // of what was asked
 	ID     string // of what was made
 }
@@ -39,17 +39,17 @@ const (
 	firstFor    = 24 * time.Hour
 )
 
-// FirstName is the name of what a key of the partner's calls by an idempotency
+// IdempotencyName is the name of what a key of the partner's calls by an idempotency
 // key. It tells nothing of either.
-func FirstName(keyID, idempotencyKey string) string {
+func IdempotencyName(keyID, idempotencyKey string) string {
 	b := binary.LittleEndian.AppendUint32(nil, uint32(len(keyID)))
 	b = append(append(b, keyID...), idempotencyKey...)
 	sum := sha256.Sum256(b)
 	return string(sum[:16])
 }
 
-func newFirsts(f *file, most int, now func() time.Time) (*Firsts, error) {
-	s := &Firsts{file: f, now: now, most: most, busy: map[string]chan struct{}{}}
+func newIdempotency(f *file, most int, now func() time.Time) (*Idempotency, error) {
+	s := &Idempotency{file: f, now: now, most: most, busy: map[string]chan struct{}{}}
 	err := f.each(firstPrefix, "", func(name, value string) bool {
 		fields := openValue(value)
 		s.order = append(s.order, firstSeen{name, fields.int()})
@@ -66,29 +66,29 @@ func newFirsts(f *file, most int, now func() time.Time) (*Firsts, error) {
 // what it made. repeated tells that first is of an earlier call. Of calls with
 // the same name at the same time one goes first and the others wait for it, or
 // until ctx ends. When make fails, nothing is remembered.
-func (s *Firsts) Do(ctx context.Context, name string, make func() (First, error)) (first First, repeated bool, err error) {
+func (s *Idempotency) Do(ctx context.Context, name string, make func() (IdempotencyRecord, error)) (first IdempotencyRecord, repeated bool, err error) {
 	free, err := s.hold(ctx, name)
 	if err != nil {
-		return First{}, false, err
+		return IdempotencyRecord{}, false, err
 	}
 	defer free()
 	value, err := s.file.get(firstPrefix + name)
 	if err != nil {
-		return First{}, false, fmt.Errorf("look up first request: %w", err)
+		return IdempotencyRecord{}, false, fmt.Errorf("look up first request: %w", err)
 	}
 	now := s.now().UnixMicro()
 	f := openValue(value)
 	at := f.int()
-	first = First{Digest: f.text(), ID: f.text()}
+	first = IdempotencyRecord{Digest: f.text(), ID: f.text()}
 	if !f.bad && within(at, now) {
 		return first, true, nil
 	}
 	if first, err = make(); err != nil {
-		return First{}, false, err
+		return IdempotencyRecord{}, false, err
 	}
 	v := putText(putText(putInt(newValue(64), now), first.Digest), first.ID)
 	if err := s.file.set(firstPrefix+name, seal(firstPrefix+name, v)); err != nil {
-		return First{}, false, fmt.Errorf("remember first request: %w", err)
+		return IdempotencyRecord{}, false, fmt.Errorf("remember first request: %w", err)
 	}
 	s.mu.Lock()
 	s.order = append(s.order, firstSeen{name, now})
@@ -107,7 +107,7 @@ func within(at, now int64) bool {
 }
 
 // hold makes the name the caller's until it calls free.
-func (s *Firsts) hold(ctx context.Context, name string) (free func(), err error) {
+func (s *Idempotency) hold(ctx context.Context, name string) (free func(), err error) {
 	for {
 		s.mu.Lock()
 		busy, taken := s.busy[name]
@@ -133,7 +133,7 @@ func (s *Firsts) hold(ctx context.Context, name string) (free func(), err error)
 
 // sweep forgets what is older than a day, and the oldest beyond the bound, down
 // to a sixteenth below it.
-func (s *Firsts) sweep() error {
+func (s *Idempotency) sweep() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now().UnixMicro()
