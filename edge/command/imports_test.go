@@ -98,6 +98,10 @@ func TestImportRules(t *testing.T) {
 			because: "the origin runs without modules, and is handed its sender"},
 		{of: "edge/webhook", never: []string{"edge/node", "edge/origin", "store/local", "host"},
 			because: "the sender needs only what it delivers"},
+		{of: "edge/gotuning", only: []string{},
+			because: "it sets Go's runtime, and knows nothing of what runs"},
+		{of: "edge/command/output", only: []string{},
+			because: "commands hand it what is to be shown"},
 		{of: "edge/adminapi", only: []string{"edge/backoff"},
 			because: "whoever calls the admin API links it"},
 		{of: "edge/console", only: []string{"edge/adminapi", "edge/backoff"},
@@ -135,6 +139,22 @@ func TestImportRules(t *testing.T) {
 	}
 }
 
+// TestImportsGoDown: a package of the node or of the origin is used by its parent,
+// and does not use it. Nothing but the program uses its commands.
+func TestImportsGoDown(t *testing.T) {
+	for _, p := range list(t, nil, "./...") {
+		path := strings.TrimPrefix(p.ImportPath, module)
+		for _, parent := range []string{"edge/node", "edge/origin", "edge/webhook", "edge/release"} {
+			if path != parent && below(path, parent) && !strings.HasSuffix(path, "test") && slices.Contains(p.Deps, module+parent) {
+				t.Errorf("%s must not see %s", path, parent)
+			}
+		}
+		if path != "edge" && slices.Contains(p.Deps, module+"edge/command") {
+			t.Errorf("%s must not see the commands", path)
+		}
+	}
+}
+
 // TestGuestTestsStayInTheGuest: what is tested natively must not lean on the
 // house either.
 func TestGuestTestsStayInTheGuest(t *testing.T) {
@@ -157,8 +177,10 @@ func TestOnlyCommandsReadFlagsAndOnlyMainExits(t *testing.T) {
 		path := strings.TrimPrefix(p.ImportPath, module)
 		program := path == "edge" || path == "wasm/modules/sandbox"
 		reads := path == "edge/command" || path == "wasm/modules/sandbox"
-		if !reads && slices.Contains(p.Imports, "flag") && !below(path, "scripts") {
-			t.Errorf("%s imports flag", path)
+		for _, library := range []string{"flag", "github.com/spf13/cobra", "github.com/spf13/pflag"} {
+			if !reads && slices.Contains(p.Imports, library) && !below(path, "scripts") {
+				t.Errorf("%s imports %s", path, library)
+			}
 		}
 		for _, name := range p.GoFiles {
 			for _, call := range endings(t, filepath.Join(p.Dir, name)) {

@@ -45,14 +45,14 @@ func newStatus() *cobra.Command {
 
 // nodeLine is a node in the table.
 type nodeLine struct {
-	ID         string        `json:"id"`
-	Name       string        `json:"name"`
-	Region     string        `json:"region"`
-	Version    string        `json:"version"`
-	Connected  bool          `json:"connected"`
-	RevokedAt  *time.Time    `json:"revoked_at"`
-	LastSeenAt *time.Time    `json:"last_seen_at"`
-	Status     *nodeStatus   `json:"status"`
+	ID         string      `json:"id"`
+	Name       string      `json:"name"`
+	Region     string      `json:"region"`
+	Version    string      `json:"version"`
+	Connected  bool        `json:"connected"`
+	RevokedAt  *time.Time  `json:"revoked_at"`
+	LastSeenAt *time.Time  `json:"last_seen_at"`
+	Status     *nodeStatus `json:"status"`
 	// Lag is how many changes the node has yet to apply, of those that the node
 	// furthest ahead has applied; null before the node reported a status.
 	Lag *int64 `json:"lag"`
