@@ -94,14 +94,14 @@ func TestAnswers(t *testing.T) {
 				if proto == "HTTP/1.1" {
 					endpoint.TLS.NextProtos = []string{"http/1.1"}
 				}
-				r := newRig(t, t.TempDir()+"/origin.db", Config{CAFile: caFile(t, endpoint), Schedule: []time.Duration{}, Timeout: time.Second})
-				r.subscribe(endpoint.URL)
+				f := newFixture(t, t.TempDir()+"/origin.db", Config{CAFile: caFile(t, endpoint), Schedule: []time.Duration{}, Timeout: time.Second})
+				f.subscribe(endpoint.URL)
 				began := time.Now()
-				d := r.state(r.fire(), test.state)
+				d := f.state(f.fire(), test.state)
 				if took := time.Since(began); took > 8*time.Second {
 					t.Errorf("took %v", took)
 				}
-				a := r.tries(d)[0]
+				a := f.tries(d)[0]
 				if a.Status != test.status {
 					t.Errorf("status %d, want %d: %s", a.Status, test.status, a.Error)
 				}
@@ -119,10 +119,10 @@ func TestAnswers(t *testing.T) {
 // An endpoint whose certificate nobody known signed is not spoken to.
 func TestUnknownCertificate(t *testing.T) {
 	endpoint := newReceiver(t, nil)
-	r := newRig(t, t.TempDir()+"/origin.db", Config{Schedule: []time.Duration{}})
-	r.subscribe(endpoint.URL)
-	d := r.state(r.fire(), store.StateDead)
-	if a := r.tries(d)[0]; !strings.Contains(a.Error, "certificate") || endpoint.count() != 0 {
+	f := newFixture(t, t.TempDir()+"/origin.db", Config{Schedule: []time.Duration{}})
+	f.subscribe(endpoint.URL)
+	d := f.state(f.fire(), store.StateDead)
+	if a := f.tries(d)[0]; !strings.Contains(a.Error, "certificate") || endpoint.count() != 0 {
 		t.Errorf("error %q, %d requests", a.Error, endpoint.count())
 	}
 }
@@ -141,12 +141,12 @@ func TestStop(t *testing.T) {
 		a, err := db.CreateAccount(t.Context(), store.Account{Name: "A", Mode: store.ModeLive, Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
 		must(t, err)
 		must(t, db.AddSubscription(t.Context(), subscription(a.ID, endpoint.URL)))
-		r := &rig{t: t, db: db, account: a.ID}
+		f := &fixture{t: t, db: db, account: a.ID}
 		c := Config{CAFile: caFile(t, endpoint), PerEndpoint: 2, HoldMost: time.Millisecond}
 		s := startSender(t, db, c)
 		var events []string
 		for range 5 {
-			events = append(events, r.fire())
+			events = append(events, f.fire())
 		}
 		until(t, "two under way", 5*time.Second, func() bool { return endpoint.count() == 2 })
 		short, cancel := context.WithCancel(t.Context())
@@ -154,14 +154,14 @@ func TestStop(t *testing.T) {
 		must(t, s.Stop(short))
 		must(t, s.Stop(t.Context())) // again
 		for _, event := range events {
-			if d := r.state(event, store.StatePending); d.Attempts != 0 {
+			if d := f.state(event, store.StatePending); d.Attempts != 0 {
 				t.Errorf("%d attempts of what was cut short", d.Attempts)
 			}
 		}
 		close(release)
 		again := startSender(t, db, c) // under another name where there can be several
 		for _, event := range events {
-			r.state(event, store.StateDelivered)
+			f.state(event, store.StateDelivered)
 		}
 		must(t, again.Stop(t.Context()))
 	})

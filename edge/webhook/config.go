@@ -11,7 +11,7 @@ import (
 	"partneredge/store/central"
 )
 
-// Store is what a Sender needs of the database.
+// Store is what a Sender needs from the database.
 type Store interface {
 	Kind() string
 	SetTaker(*central.Taker) error
@@ -23,28 +23,28 @@ type Store interface {
 	ReleaseDeliveries(ctx context.Context, owner string) (int, error)
 }
 
-// Config of a Sender. Store and Guard are required; the zero value of the rest
-// is the default.
+// Config of a Sender. Store and Guard are required; the zero value of every other
+// field means its default.
 type Config struct {
 	Store Store
 	Guard *Guard
 	Log   *slog.Logger // default: none
 
-	// CAFile, PEM, holds who may sign endpoints' certificates besides the
-	// system's. Default: none.
+	// CAFile is a PEM file of who may sign endpoints' certificates besides the
+	// system's authorities. Default: none.
 	CAFile string
 
-	// Owner names this process among those that share the database. One that
-	// starts again under its old name takes up at once what it had; of any
-	// other, what it had is taken up when its lease ends. Default: random, but
-	// "origin" where the database has one process only (SQLite).
+	// Owner names this process among those that share the database. A process that
+	// starts again under its old name continues its deliveries at once; those of
+	// any other are claimed when their leases end. Default: random, but "origin"
+	// where the database has one process only (SQLite).
 	Owner string
 
-	// Schedule is how long after a failed try the next one is due. Default: 5 s,
-	// 30 s, 180 s, so four tries in all. Not nil but empty: one try.
+	// Schedule lists how long after each failed try the next one is due. Default:
+	// 5 s, 30 s, 180 s, so four tries in all. Empty, but not nil: one try.
 	Schedule []time.Duration
-	// Jitter is the part of each of these by which it is lengthened or
-	// shortened at random. Default 0.1. Negative: none.
+	// Jitter is the part of each delay by which it is lengthened or shortened at
+	// random. Default 0.1. Negative: none.
 	Jitter float64
 	// RetryAfterMost is the longest Retry-After that is honoured. Default 10 min.
 	RetryAfterMost time.Duration
@@ -70,22 +70,21 @@ type Config struct {
 	HeldBytes int
 	// Window is the most deliveries of one subscription in memory. Default 4096.
 	Window int
-	// Lease of what is in memory. Default 30 s, at least twice the timeout.
+	// Lease of the deliveries in memory. Default 30 s; at least twice Timeout.
 	Lease time.Duration
-	// Poll is how often the database is asked for what no one told of: what
-	// other processes wrote, or left behind. Default 1 s, and 100 ms where there
-	// can be others (PostgreSQL).
+	// Poll is how often the database is searched for what other processes wrote, or
+	// left behind. Default 1 s, and 100 ms where there can be others (PostgreSQL).
 	Poll time.Duration
-	// StandingAge is how old what is known of a subscription may be when
-	// something is sent to it. It matters for what other processes change: what
-	// this one does is known at once. Default 10 ms.
-	StandingAge time.Duration
+	// EndpointAge is how long ago a subscription may have been read when a delivery
+	// is sent to it. It bounds how late a change by another process is noticed: a
+	// change by this one is noticed at once. Default 10 ms.
+	EndpointAge time.Duration
 
 	writers   int               // transactions at a time that write outcomes
-	transport http.RoundTripper // of tests; nil: newTransport
+	transport http.RoundTripper // for tests; nil: newTransport
 }
 
-// flushTime is kept free at a lease's end for the outcome to be written.
+// flushTime is how much of a lease is left for writing the outcome.
 func (c *Config) flushTime() time.Duration { return (c.Lease - c.Timeout) / 4 }
 
 func (c *Config) fill() error {
@@ -114,33 +113,25 @@ func (c *Config) fill() error {
 		poll = 100 * time.Millisecond
 		c.writers = 2 // one works while the other waits for the disk
 	}
-	for _, d := range []struct {
-		is        *time.Duration
-		otherwise time.Duration
-	}{
-		{&c.RetryAfterMost, 10 * time.Minute},
-		{&c.Timeout, 10 * time.Second},
-		{&c.SlowAfter, time.Second},
-		{&c.HoldMost, 3 * time.Second},
-		{&c.Lease, 30 * time.Second},
-		{&c.Poll, poll},
-		{&c.StandingAge, 10 * time.Millisecond},
-	} {
-		if *d.is <= 0 {
-			*d.is = d.otherwise
-		}
-	}
+	orDefault(&c.RetryAfterMost, 10*time.Minute)
+	orDefault(&c.Timeout, 10*time.Second)
+	orDefault(&c.SlowAfter, time.Second)
+	orDefault(&c.HoldMost, 3*time.Second)
+	orDefault(&c.Lease, 30*time.Second)
+	orDefault(&c.Poll, poll)
+	orDefault(&c.EndpointAge, 10*time.Millisecond)
+	orDefault(&c.PerEndpoint, 8)
+	orDefault(&c.Fast, 1024)
+	orDefault(&c.Slow, 1024)
+	orDefault(&c.Held, 65536)
+	orDefault(&c.HeldBytes, 64<<20)
+	orDefault(&c.Window, 4096)
 	c.Lease = max(c.Lease, 2*c.Timeout)
-	for _, n := range []struct {
-		is        *int
-		otherwise int
-	}{
-		{&c.PerEndpoint, 8}, {&c.Fast, 1024}, {&c.Slow, 1024},
-		{&c.Held, 65536}, {&c.HeldBytes, 64 << 20}, {&c.Window, 4096},
-	} {
-		if *n.is <= 0 {
-			*n.is = n.otherwise
-		}
-	}
 	return nil
+}
+
+func orDefault[T int | time.Duration](value *T, otherwise T) {
+	if *value <= 0 {
+		*value = otherwise
+	}
 }

@@ -21,24 +21,24 @@ import (
 // These tests run the whole sender over SQLite with a clock that jumps to the
 // next thing to happen, and endpoints that are functions.
 
-// world is the endpoints, by host, and what they were sent.
-type world struct {
+// fakeEndpoints is a transport to endpoints by host, and what they were sent.
+type fakeEndpoints struct {
 	mu        sync.Mutex
-	endpoints map[string]endpoint
-	sent      []sending
+	endpoints map[string]behaviour
+	sent      []sentRequest
 	underWay  map[string]int
 	most      map[string]int
 }
 
-type endpoint func(*http.Request) (status int, header http.Header, err error)
+type behaviour func(*http.Request) (status int, header http.Header, err error)
 
-type sending struct {
+type sentRequest struct {
 	host, event string
 	at          time.Time
 	end         time.Time
 }
 
-func (w *world) RoundTrip(q *http.Request) (*http.Response, error) {
+func (w *fakeEndpoints) RoundTrip(q *http.Request) (*http.Response, error) {
 	host, at := q.URL.Host, time.Now()
 	w.mu.Lock()
 	answer := w.endpoints[host]
@@ -49,7 +49,7 @@ func (w *world) RoundTrip(q *http.Request) (*http.Response, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.underWay[host]--
-	w.sent = append(w.sent, sending{host, q.Header.Get("X-Svc-Event-Id"), at, time.Now()})
+	w.sent = append(w.sent, sentRequest{host, q.Header.Get("X-Svc-Event-Id"), at, time.Now()})
 	if err != nil {
 		return nil, err
 	}
@@ -57,22 +57,22 @@ func (w *world) RoundTrip(q *http.Request) (*http.Response, error) {
 }
 
 // to lists what was sent to a host, by start.
-func (w *world) to(host string) []sending {
+func (w *fakeEndpoints) to(host string) []sentRequest {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var all []sending
+	var all []sentRequest
 	for _, s := range w.sent {
 		if s.host == host {
 			all = append(all, s)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b sending) int { return a.at.Compare(b.at) })
+	slices.SortStableFunc(all, func(a, b sentRequest) int { return a.at.Compare(b.at) })
 	return all
 }
 
 func healthy(*http.Request) (int, http.Header, error) { return 200, nil, nil }
 
-func after(d time.Duration, e endpoint) endpoint {
+func after(d time.Duration, e behaviour) behaviour {
 	return func(q *http.Request) (int, http.Header, error) {
 		if !sleep(q.Context(), d) {
 			return 0, nil, q.Context().Err()
@@ -96,27 +96,27 @@ func failing(*http.Request) (int, http.Header, error) { return 500, nil, nil }
 func simulate(t *testing.T, c Config, test func(*simulation)) {
 	path := filepath.Join(t.TempDir(), "origin.db")
 	synctest.Test(t, func(t *testing.T) {
-		s := &simulation{T: t, world: &world{endpoints: map[string]endpoint{}, underWay: map[string]int{}, most: map[string]int{}}}
-		c.transport = s.world
-		s.rig = newRig(t, path, c)
+		s := &simulation{T: t, fakeEndpoints: &fakeEndpoints{endpoints: map[string]behaviour{}, underWay: map[string]int{}, most: map[string]int{}}}
+		c.transport = s.fakeEndpoints
+		s.fixture = newFixture(t, path, c)
 		test(s)
 	})
 }
 
 type simulation struct {
 	*testing.T
-	*world
-	rig *rig
+	*fakeEndpoints
+	fixture *fixture
 }
 
 // endpoint adds a subscription whose host answers so.
-func (s *simulation) endpoint(account, host string, e endpoint) store.Subscription {
+func (s *simulation) endpoint(account, host string, e behaviour) store.Subscription {
 	s.Helper()
 	s.mu.Lock()
 	s.endpoints[host] = e
 	s.mu.Unlock()
 	sub := subscription(account, "https://"+host+"/hook")
-	must(s.T, s.rig.db.AddSubscription(s.Context(), sub))
+	must(s.T, s.fixture.db.AddSubscription(s.Context(), sub))
 	return sub
 }
 
@@ -125,7 +125,7 @@ func (s *simulation) events(account string, n int, apart time.Duration) map[stri
 	s.Helper()
 	at := map[string]time.Time{}
 	for range n {
-		at[fire(s.T, s.rig.db, account)] = time.Now()
+		at[fire(s.T, s.fixture.db, account)] = time.Now()
 		if apart > 0 {
 			sleep(context.Background(), apart)
 		}
@@ -156,7 +156,7 @@ func (s *simulation) latencies(host string, fired map[string]time.Time) []time.D
 func TestScheduleOfAFailingEndpoint(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		endpoint
+		behaviour
 		takes time.Duration
 		n     int
 	}{
@@ -170,10 +170,10 @@ func TestScheduleOfAFailingEndpoint(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			simulate(t, Config{}, func(s *simulation) {
-				s.endpoint(s.rig.account, "failing.example.com", test.endpoint)
-				fired := s.events(s.rig.account, test.n, 70*time.Millisecond)
+				s.endpoint(s.fixture.account, "failing.example.com", test.behaviour)
+				fired := s.events(s.fixture.account, test.n, 70*time.Millisecond)
 				sleep(s.Context(), 6*time.Minute)
-				tries := map[string][]sending{}
+				tries := map[string][]sentRequest{}
 				for _, sent := range s.to("failing.example.com") {
 					tries[sent.event] = append(tries[sent.event], sent)
 				}
@@ -190,7 +190,7 @@ func TestScheduleOfAFailingEndpoint(t *testing.T) {
 						due = sent.end
 					}
 				}
-				for _, d := range s.rig.deliveries(central.DeliveryFilter{SubscriptionID: s.rig.onlySubscription()}) {
+				for _, d := range s.fixture.deliveries(central.DeliveryFilter{SubscriptionID: s.fixture.onlySubscription()}) {
 					if d.State != store.StateDead || d.Attempts != 4 {
 						t.Errorf("delivery %s after %d tries", d.State, d.Attempts)
 					}
@@ -203,12 +203,12 @@ func TestScheduleOfAFailingEndpoint(t *testing.T) {
 	}
 }
 
-func (r *rig) onlySubscription() string {
-	r.t.Helper()
-	subs, _, err := r.db.Subscriptions(r.t.Context(), r.account, store.Page{})
-	must(r.t, err)
+func (f *fixture) onlySubscription() string {
+	f.t.Helper()
+	subs, _, err := f.db.Subscriptions(f.t.Context(), f.account, store.Page{})
+	must(f.t, err)
 	if len(subs) != 1 {
-		r.t.Fatalf("%d subscriptions", len(subs))
+		f.t.Fatalf("%d subscriptions", len(subs))
 	}
 	return subs[0].ID
 }
@@ -217,15 +217,15 @@ func (r *rig) onlySubscription() string {
 func TestEndpointComesBack(t *testing.T) {
 	simulate(t, Config{}, func(s *simulation) {
 		back := time.Now().Add(2 * time.Minute)
-		s.endpoint(s.rig.account, "a.example.com", func(q *http.Request) (int, http.Header, error) {
+		s.endpoint(s.fixture.account, "a.example.com", func(q *http.Request) (int, http.Header, error) {
 			if time.Now().Before(back) {
 				return 503, nil, nil
 			}
 			return after(20*time.Millisecond, healthy)(q)
 		})
-		s.events(s.rig.account, 240, 500*time.Millisecond)
+		s.events(s.fixture.account, 240, 500*time.Millisecond)
 		sleep(s.Context(), 10*time.Second)
-		fired := s.events(s.rig.account, 200, 10*time.Millisecond)
+		fired := s.events(s.fixture.account, 200, 10*time.Millisecond)
 		sleep(s.Context(), 10*time.Second)
 		if l := s.latencies("a.example.com", fired); l[len(l)-1] > 200*time.Millisecond {
 			t.Errorf("worst latency once it is back: %v", l[len(l)-1])
@@ -243,15 +243,15 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	for header, want := range map[string]time.Duration{"60": time.Minute, "86400": 10 * time.Minute, "-5": 5 * time.Second} {
 		simulate(t, Config{Jitter: -1}, func(s *simulation) {
 			first := true
-			s.endpoint(s.rig.account, "a.example.com", func(*http.Request) (int, http.Header, error) {
+			s.endpoint(s.fixture.account, "a.example.com", func(*http.Request) (int, http.Header, error) {
 				if first {
 					first = false
 					return 429, http.Header{"Retry-After": {header}}, nil
 				}
 				return 200, nil, nil
 			})
-			fired := s.events(s.rig.account, 1, time.Second)
-			other := s.events(s.rig.account, 1, 0)
+			fired := s.events(s.fixture.account, 1, time.Second)
+			other := s.events(s.fixture.account, 1, 0)
 			sleep(s.Context(), 11*time.Minute)
 			if l := s.latencies("a.example.com", other); l[0] > 4*time.Second {
 				t.Errorf("Retry-After %s: another delivery came after %v", header, l[0])
@@ -273,10 +273,10 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 func TestHangingEndpointHoldsNobodyUp(t *testing.T) {
 	simulate(t, Config{}, func(s *simulation) {
 		for i := range 9 {
-			s.endpoint(s.rig.account, fmt.Sprintf("h%d.example.com", i), after(5*time.Millisecond, healthy))
+			s.endpoint(s.fixture.account, fmt.Sprintf("h%d.example.com", i), after(5*time.Millisecond, healthy))
 		}
-		s.endpoint(s.rig.account, "hanging.example.com", hanging)
-		fired := s.events(s.rig.account, 1500, 10*time.Millisecond)
+		s.endpoint(s.fixture.account, "hanging.example.com", hanging)
+		fired := s.events(s.fixture.account, 1500, 10*time.Millisecond)
 		sleep(s.Context(), time.Second)
 		for i := range 9 {
 			host := fmt.Sprintf("h%d.example.com", i)
@@ -293,14 +293,14 @@ func TestHangingEndpointHoldsNobodyUp(t *testing.T) {
 // A thousand dead endpoints, of all kinds, beside one that is healthy.
 func TestThousandDeadEndpoints(t *testing.T) {
 	simulate(t, Config{}, func(s *simulation) {
-		s.endpoint(s.rig.account, "healthy.example.com", after(5*time.Millisecond, healthy))
+		s.endpoint(s.fixture.account, "healthy.example.com", after(5*time.Millisecond, healthy))
 		var accounts []string
 		for i := range 10 {
-			a, err := s.rig.db.CreateAccount(s.Context(), store.Account{Name: "B", Mode: store.ModeLive, Agent: store.Agent{Email: "b@example.com", FullName: "B"}})
+			a, err := s.fixture.db.CreateAccount(s.Context(), store.Account{Name: "B", Mode: store.ModeLive, Agent: store.Agent{Email: "b@example.com", FullName: "B"}})
 			must(t, err)
 			accounts = append(accounts, a.ID)
 			for j := range 100 {
-				s.endpoint(a.ID, fmt.Sprintf("d%d.example.com", 100*i+j), []endpoint{hanging, refusing, failing, after(9*time.Second, failing)}[j%4])
+				s.endpoint(a.ID, fmt.Sprintf("d%d.example.com", 100*i+j), []behaviour{hanging, refusing, failing, after(9*time.Second, failing)}[j%4])
 			}
 		}
 		fired := map[string]time.Time{}
@@ -310,7 +310,7 @@ func TestThousandDeadEndpoints(t *testing.T) {
 					s.events(a, 2, 0)
 				}
 			}
-			for event, at := range s.events(s.rig.account, 5, 100*time.Millisecond) {
+			for event, at := range s.events(s.fixture.account, 5, 100*time.Millisecond) {
 				fired[event] = at
 			}
 		}
@@ -326,15 +326,15 @@ func TestThousandDeadEndpoints(t *testing.T) {
 func TestFullOfDead(t *testing.T) {
 	simulate(t, Config{Held: 64}, func(s *simulation) {
 		for i := range 20 {
-			s.endpoint(s.rig.account, fmt.Sprintf("d%d.example.com", i), hanging)
+			s.endpoint(s.fixture.account, fmt.Sprintf("d%d.example.com", i), hanging)
 		}
-		s.endpoint(s.rig.account, "healthy.example.com", healthy)
-		fired := s.events(s.rig.account, 100, 50*time.Millisecond)
+		s.endpoint(s.fixture.account, "healthy.example.com", healthy)
+		fired := s.events(s.fixture.account, 100, 50*time.Millisecond)
 		sleep(s.Context(), 2*time.Second)
 		if l := s.latencies("healthy.example.com", fired); l[len(l)-1] > time.Second {
 			t.Errorf("healthy endpoint: median %v, worst %v", l[len(l)/2], l[len(l)-1])
 		}
-		if stats := s.rig.sender.Stats(); stats.Held > 64+21*windowSure {
+		if stats := s.fixture.sender.Stats(); stats.Held > 64+21*windowSure {
 			t.Errorf("%d deliveries in memory", stats.Held)
 		}
 	})

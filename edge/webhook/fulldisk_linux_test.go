@@ -25,22 +25,22 @@ func TestFullDisk(t *testing.T) {
 		case <-q.Context().Done():
 		}
 	})
-	log := &lines{}
-	r := newRig(t, filepath.Join(disk, "origin.db"), Config{
+	log := &logBuffer{}
+	f := newFixture(t, filepath.Join(disk, "origin.db"), Config{
 		CAFile: caFile(t, endpoint), Log: slog.New(slog.NewTextHandler(log, nil)),
 		// A try whose time is up before the disk is full has others to come.
 		Schedule: []time.Duration{time.Second, time.Second, time.Second, time.Second, time.Second, time.Second},
 	})
-	sub := r.subscribe(endpoint.URL)
+	sub := f.subscribe(endpoint.URL)
 	var accepted []string
 	for range 40 {
-		accepted = append(accepted, r.fire())
+		accepted = append(accepted, f.fire())
 	}
 	until(t, "tries are under way", time.Minute, func() bool { return endpoint.count() > 0 })
 
 	free := disktest.Fill(t, disk)
 	for refused := 0; refused < 10; {
-		_, event, err := r.db.AddFiring(t.Context(), store.Firing{AccountID: r.account, Name: "n", Data: []byte("{}"), Action: "a"})
+		_, event, err := f.db.AddFiring(t.Context(), store.Firing{AccountID: f.account, Name: "n", Data: []byte("{}"), Action: "a"})
 		switch {
 		case err == nil:
 			accepted = append(accepted, event.ID)
@@ -58,9 +58,9 @@ func TestFullDisk(t *testing.T) {
 	free()
 
 	for range 5 {
-		accepted = append(accepted, r.fire())
+		accepted = append(accepted, f.fire())
 	}
-	states := settled(t, r.db, sub, endpoint, accepted, 7)
+	states := settled(t, f.db, sub, endpoint, accepted, 7)
 	if states[store.StateDelivered] != len(accepted) || len(states) != 1 {
 		t.Errorf("of %d events that were accepted, deliveries are %v", len(accepted), states)
 	}

@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -177,13 +176,4 @@ func (g *Guard) Dialer(timeout time.Duration) *net.Dialer {
 		Resolver:  g.resolver,
 		Control:   g.Control,
 	}
-}
-
-// refusal finds the reason in an error of a try, "" when the guard had no part.
-func refusal(err error) string {
-	var refused *RefusedError
-	if errors.As(err, &refused) {
-		return refused.Reason
-	}
-	return ""
 }

@@ -265,3 +265,12 @@ func TestCheck(t *testing.T) {
 		t.Errorf("loopback, allowed: %q %v", got, err)
 	}
 }
+
+// refusal returns the reason of a RefusedError, "" for any other error.
+func refusal(err error) string {
+	var refused *RefusedError
+	if errors.As(err, &refused) {
+		return refused.Reason
+	}
+	return ""
+}

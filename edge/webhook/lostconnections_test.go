@@ -19,9 +19,9 @@ func TestLostConnections(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { _ = server.Close() })
 
-	events := startStream(t, url+"&application_name="+name)
+	events := startLoad(t, url+"&application_name="+name)
 	for range 25 {
-		events.goOn()
+		events.awaitProgress()
 		until(t, "connections at work are ended", time.Minute, func() bool {
 			var n int
 			must(t, server.QueryRowContext(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity

@@ -33,40 +33,6 @@ func TestFifo(t *testing.T) {
 	})
 }
 
-// Alarms come in the order of their times, each queue once, at the earliest
-// time set for it.
-func TestAlarms(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var a alarms
-		queues := make([]*queue, 8)
-		for i := range queues {
-			queues[i] = &queue{}
-		}
-		zero := time.Unix(1_700_000_000, 0)
-		want := map[*queue]time.Time{}
-		for range rapid.IntRange(1, 40).Draw(t, "sets") {
-			q := queues[rapid.IntRange(0, 7).Draw(t, "queue")]
-			at := zero.Add(time.Duration(rapid.IntRange(0, 100).Draw(t, "at")))
-			a.set(q, at)
-			if old, ok := want[q]; !ok || at.Before(old) {
-				want[q] = at
-			}
-		}
-		last := time.Time{}
-		for n := len(want); n > 0; n-- {
-			next := a.next()
-			q := a.due(next)
-			if q == nil || !next.Equal(want[q]) || next.Before(last) {
-				t.Fatalf("next %v, want %v after %v", next, want[q], last)
-			}
-			last = next
-		}
-		if a.due(zero.Add(time.Hour)) != nil {
-			t.Fatal("one too many")
-		}
-	})
-}
-
 // However an endpoint behaves, a delivery waits for its state no longer than
 // hold, and never more tries than the most are under way.
 func TestStartable(t *testing.T) {
@@ -117,14 +83,14 @@ func TestHealth(t *testing.T) {
 	}
 	h.failed(now, false)
 	h.failed(now, false)
-	if h.limit != 1 || !h.slow || !h.open() || h.opens.Sub(now) != probeFirst {
+	if h.limit != 1 || !h.slow || !h.open() || h.probeAt.Sub(now) != probeFirst {
 		t.Fatalf("after three %+v", h)
 	}
 	for range 100 {
 		h.failed(now, false)
 	}
-	if h.opens.Sub(now) != probeMost {
-		t.Fatalf("the pause is %v", h.opens.Sub(now))
+	if h.probeAt.Sub(now) != probeMost {
+		t.Fatalf("the pause is %v", h.probeAt.Sub(now))
 	}
 	h.succeeded(2*time.Second, time.Second, 8)
 	if h.open() || !h.slow || !h.proven || h.limit != 2 {

@@ -54,7 +54,7 @@ func TestRebindingOfATarget(t *testing.T) {
 			reached := connections(t, forbidden)
 			dns := newDNS(t)
 			guard := NewGuard(GuardConfig{Resolver: dns.resolver(), Allow: []netip.Prefix{netip.MustParsePrefix(public + "/32")}})
-			r := newRig(t, t.TempDir()+"/origin.db", Config{
+			f := newFixture(t, t.TempDir()+"/origin.db", Config{
 				CAFile: caFile(t, endpoint), Guard: guard, Schedule: []time.Duration{time.Hour, time.Hour}, HoldMost: time.Millisecond,
 			})
 			target := "https://" + net.JoinHostPort(host, port) + "/hook" // the certificate of httptest names the host
@@ -67,21 +67,21 @@ func TestRebindingOfATarget(t *testing.T) {
 			if reason, err := guard.Check(t.Context(), target); err != nil || reason != "" {
 				t.Fatalf("at registration: %q %v", reason, err)
 			}
-			sub := r.subscribe(target)
+			sub := f.subscribe(target)
 			var d store.Delivery
 			for i, try := range test.tries {
 				dns.set(host, try.answers...)
 				status.Store(int32(try.status))
 				if i == 0 {
-					d.EventID = r.fire()
-				} else if _, err := r.db.RetryDelivery(t.Context(), d.ID); err != nil {
+					d.EventID = f.fire()
+				} else if _, err := f.db.RetryDelivery(t.Context(), d.ID); err != nil {
 					t.Fatal(err)
 				}
 				until(t, "the try is written", time.Minute, func() bool {
-					d = r.deliveries(central.DeliveryFilter{EventID: d.EventID})[0]
+					d = f.deliveries(central.DeliveryFilter{EventID: d.EventID})[0]
 					return d.Attempts == i+1
 				})
-				a := r.tries(d)[i]
+				a := f.tries(d)[i]
 				want, text := try.status, ""
 				if want == refused {
 					want, text = 0, "refused by guard: host_not_public: "+forbidden
@@ -89,8 +89,8 @@ func TestRebindingOfATarget(t *testing.T) {
 				if a.Status != want || a.Error != text {
 					t.Errorf("try %d is logged with %d %q, want %d %q", i+1, a.Status, a.Error, want, text)
 				}
-				listed := len(r.deliveries(central.DeliveryFilter{SubscriptionID: sub.ID, Refused: true})) == 1
-				now, err := r.db.Subscription(t.Context(), sub.ID)
+				listed := len(f.deliveries(central.DeliveryFilter{SubscriptionID: sub.ID, Refused: true})) == 1
+				now, err := f.db.Subscription(t.Context(), sub.ID)
 				if must(t, err); listed != (try.status == refused) || now.FailingFrom.IsZero() != (try.status == 200) {
 					t.Errorf("after try %d it is listed as refused: %t; failing from %v", i+1, listed, now.FailingFrom)
 				}

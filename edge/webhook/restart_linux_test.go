@@ -32,14 +32,14 @@ func TestFullDiskOfPostgres(t *testing.T) {
 // survives takes the database away, which has events refused, and brings it back,
 // as often as times: what was accepted is delivered or used up all the same.
 func survives(t *testing.T, server *centraltest.Server, times int, away func() (back func())) {
-	events := startStream(t, server.URL())
+	events := startLoad(t, server.URL())
 	for range times {
-		events.goOn()
+		events.awaitProgress()
 		back := away()
-		events.refuses(3)
+		events.awaitRefused(3)
 		back()
 	}
-	events.goOn()
+	events.awaitProgress()
 	events.settle(events.db)
 	t.Logf("%d events accepted, %d refused, the first with: %v", len(events.accepted), len(events.refused), events.refused[0])
 }

@@ -20,23 +20,23 @@ func TestRetryOfWhatWaits(t *testing.T) {
 				w.WriteHeader(503)
 			}
 		})
-		r := newRig(t, url, Config{CAFile: caFile(t, endpoint), Schedule: []time.Duration{time.Hour}})
-		r.subscribe(endpoint.URL)
-		event := r.fire()
+		f := newFixture(t, url, Config{CAFile: caFile(t, endpoint), Schedule: []time.Duration{time.Hour}})
+		f.subscribe(endpoint.URL)
+		event := f.fire()
 		var d store.Delivery
 		until(t, "the first try is written", time.Minute, func() bool {
-			all := r.deliveries(central.DeliveryFilter{EventID: event})
+			all := f.deliveries(central.DeliveryFilter{EventID: event})
 			d = all[0]
 			return d.Attempts == 1
 		})
 		for range 2 {
-			_, err := r.db.RetryDelivery(t.Context(), d.ID)
+			_, err := f.db.RetryDelivery(t.Context(), d.ID)
 			must(t, err)
 		}
 		until(t, "delivered", time.Minute, func() bool {
-			return r.deliveries(central.DeliveryFilter{EventID: event})[0].State == store.StateDelivered
+			return f.deliveries(central.DeliveryFilter{EventID: event})[0].State == store.StateDelivered
 		})
-		if n := len(r.tries(d)); n < 2 || n > 3 { // the second call may come after the delivery
+		if n := len(f.tries(d)); n < 2 || n > 3 { // the second call may come after the delivery
 			t.Errorf("%d tries", n)
 		}
 	})

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// next says when a delivery is tried again after its tries-th try failed, with
-// the answer's Retry-After; ok is false when its tries are used up.
+// next returns when a delivery is tried again after its tries-th try failed with
+// an answer's Retry-After. ok is false when its tries are used up.
 func (c *Config) next(tries int, now time.Time, retryAfter string) (at time.Time, ok bool) {
 	if tries > len(c.Schedule) {
 		return time.Time{}, false
@@ -21,8 +21,8 @@ func (c *Config) next(tries int, now time.Time, retryAfter string) (at time.Time
 	return now.Add(max(delay, min(parseRetryAfter(retryAfter, now), c.RetryAfterMost))), true
 }
 
-// parseRetryAfter reads the header (RFC 9110, section 10.2.3): seconds or a
-// date. Anything else, and what is past, is 0.
+// parseRetryAfter parses the header (RFC 9110, section 10.2.3): seconds or a
+// date. Anything else, and a date that is past, is 0.
 func parseRetryAfter(value string, now time.Time) time.Duration {
 	value = strings.TrimSpace(value)
 	if value == "" || len(value) > 64 {
@@ -31,7 +31,7 @@ func parseRetryAfter(value string, now time.Time) time.Duration {
 	if strings.Trim(value, "0123456789") == "" {
 		seconds, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || seconds > 1<<31 {
-			seconds = 1 << 31 // so many digits: a long time
+			seconds = 1 << 31 // as for any longer time
 		}
 		return time.Duration(seconds) * time.Second
 	}

@@ -13,11 +13,12 @@ import (
 	"partneredge/store/central"
 )
 
-// Sender delivers what waits in the database. It is safe for many goroutines.
+// Sender makes the deliveries that wait in the database. It is safe for
+// concurrent use.
 type Sender struct {
 	c         Config
 	transport http.RoundTripper
-	ctx       context.Context // of tries; ends when Stop's own does
+	ctx       context.Context // of tries and writes; ends when the context of Stop does
 	abandon   context.CancelFunc
 	tries     sync.WaitGroup
 
@@ -28,91 +29,90 @@ type Sender struct {
 	stopOnce  sync.Once
 	stopErr   error
 
-	// Each says that there is something for a loop to do.
-	claimNow, scanNow, checkNow, alarmNow, writeNow chan struct{}
+	// Each wakes a loop.
+	claimNow, scanNow, refreshNow, writeNow signal
 
 	mu         sync.Mutex
 	stopping   bool
-	queues     map[string]*queue
+	queues     map[string]*queue   // by subscription
 	held       map[string]struct{} // deliveries in memory, until their outcomes are written
 	heldBytes  int
-	claiming   bool     // a claim may have read deliveries as they were before
-	parted     []string // their outcomes were written: to leave held after that
+	unproven   int      // deliveries held for endpoints that are not proven
+	claiming   bool     // a claim that is under way may have read what was written since
+	written    []string // deliveries to drop from held when the claim has ended
 	fast, slow lane
 	idle       []worker
-	unproven   int          // of them, those of endpoints that are not proven
 	watched    fifo[*try]   // of the fast lane, by start
-	watching   bool         // the alarm loop knows that there are some
-	wanting    fifo[*queue] // to be filled
-	checks     []*queue     // whose standing is to be read
-	alarms     alarms
-	outcomes   []conclusion
+	watching   bool         // the timer of moveSlow runs
+	refills    fifo[*queue] // to be filled by claims
+	stale      []*queue     // whose endpoints are to be read again
+	outcomes   []outcome
 	tails      map[chan store.Tried]bool
 	sweptAt    time.Time
 	stats      Stats
 }
 
-// Stats is how a Sender is doing.
+// Stats counts what a Sender did and has under way.
 type Stats struct {
 	// Since the start: tries that were acknowledged, tries that were not,
 	// deliveries whose tries were used up, and those cancelled on the way.
 	Delivered, Failed, Dead, Cancelled int64
-	// Now: deliveries in memory, tries under way for endpoints that answer and
-	// for those that fail or are slow, and queues known.
+	// At the moment: deliveries in memory, tries under way for endpoints that answer
+	// and for those that fail or are slow, and known queues.
 	Held, Fast, Slow, Queues int
 }
 
-// Start returns at once; a Sender works until Stop. ctx bounds the start alone.
+// Start returns at once; the Sender works until Stop. ctx bounds the start alone.
 func Start(ctx context.Context, c Config) (*Sender, error) {
 	if err := c.fill(); err != nil {
 		return nil, err
 	}
 	s := &Sender{
-		c:         c,
-		transport: c.transport,
-		stopWrite: make(chan struct{}),
-		claimNow:  make(chan struct{}, 1),
-		scanNow:   make(chan struct{}, 1),
-		checkNow:  make(chan struct{}, 1),
-		alarmNow:  make(chan struct{}, 1),
-		writeNow:  make(chan struct{}, 1),
-		queues:    make(map[string]*queue),
-		held:      make(map[string]struct{}),
-		tails:     make(map[chan store.Tried]bool),
-		fast:      lane{budget: c.Fast},
-		slow:      lane{budget: c.Slow},
+		c:          c,
+		transport:  c.transport,
+		stopWrite:  make(chan struct{}),
+		claimNow:   make(signal, 1),
+		scanNow:    make(signal, 1),
+		refreshNow: make(signal, 1),
+		writeNow:   make(signal, 1),
+		queues:     make(map[string]*queue),
+		held:       make(map[string]struct{}),
+		tails:      make(map[chan store.Tried]bool),
+		fast:       lane{budget: c.Fast},
+		slow:       lane{budget: c.Slow},
 	}
 	if s.transport == nil {
-		transport, err := newTransport(c.Guard, c.CAFile, c.Timeout, c.PerEndpoint)
+		transport, err := newTransport(c)
 		if err != nil {
 			return nil, fmt.Errorf("start webhook sender: %w", err)
 		}
 		s.transport = transport
 	}
-	// What a killed process of this name had in hand.
+	// What a killed process of this name held.
 	if _, err := c.Store.ReleaseDeliveries(ctx, c.Owner); err != nil {
 		return nil, fmt.Errorf("start webhook sender: %w", err)
 	}
-	if err := c.Store.SetTaker(&central.Taker{Owner: c.Owner, Lease: c.Lease, Accept: s.accept, Take: s.take}); err != nil {
+	if err := c.Store.SetTaker(&central.Taker{Owner: c.Owner, Lease: c.Lease, Accept: s.accept, Take: s.claimed}); err != nil {
 		return nil, fmt.Errorf("start webhook sender: %w", err)
 	}
 	s.ctx, s.abandon = context.WithCancel(context.Background())
 	loops, stopLoops := context.WithCancel(context.Background())
 	s.stopLoops = stopLoops
-	for _, loop := range []func(context.Context){s.claimLoop, s.scanLoop, s.checkLoop, s.alarmLoop} {
-		s.loops.Go(func() { loop(loops) })
-	}
+	s.loops.Go(func() { s.each(loops, s.claimNow, "claim webhook deliveries", s.claim) })
+	s.loops.Go(func() { s.each(loops, s.refreshNow, "read webhook endpoints", s.refresh) })
+	s.loops.Go(func() { s.scanLoop(loops) })
 	for range c.writers {
 		s.writers.Go(func() { s.writeLoop(s.ctx, s.stopWrite) })
 	}
 	return s, nil
 }
 
-// Wake says that something may be due that no Taker took: by this process or,
-// where several share the database, by another.
-func (s *Sender) Wake() { signal(s.scanNow) }
+// Wake has the database searched for deliveries that are due and that no Taker
+// accepted: written by this process or, where several share the database, by
+// another.
+func (s *Sender) Wake() { s.scanNow.send() }
 
-// Stats are of this moment.
+// Stats returns the counts of this moment.
 func (s *Sender) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,10 +121,10 @@ func (s *Sender) Stats() Stats {
 	return now
 }
 
-// Stop takes on nothing more, waits for the tries under way and writes their
-// outcomes, as long as ctx lasts; then it gives back what it holds. Tries that
-// are cut short by ctx are made again by whoever comes next. Later calls wait
-// for the first and return what it did.
+// Stop starts no more tries, waits for those under way and writes their outcomes,
+// as long as ctx lasts; then it ends its leases. Tries that are cut short by ctx
+// are made again by the next process. Later calls wait for the first and return
+// its error.
 func (s *Sender) Stop(ctx context.Context) error {
 	s.stopOnce.Do(func() { s.stopErr = s.stop(ctx) })
 	return s.stopErr
@@ -137,69 +137,79 @@ func (s *Sender) stop(ctx context.Context) error {
 		close(w)
 	}
 	s.idle = nil
+	for _, q := range s.queues {
+		if q.timer != nil {
+			q.timer.Stop()
+		}
+	}
 	s.mu.Unlock()
 	err := s.c.Store.SetTaker(nil)
 	s.stopLoops()
 	s.loops.Wait()
-
-	tried := make(chan struct{})
-	go func() { s.tries.Wait(); close(tried) }()
-	select {
-	case <-tried:
-	case <-ctx.Done():
-		s.abandon()
-		<-tried
-	}
+	cut := context.AfterFunc(ctx, s.abandon)
+	defer cut()
+	s.tries.Wait()
 	close(s.stopWrite)
-	written := make(chan struct{})
-	go func() { s.writers.Wait(); close(written) }()
-	select {
-	case <-written:
-	case <-ctx.Done():
-		s.abandon()
-		<-written
-	}
+	s.writers.Wait()
 	s.abandon()
 	// Briefly even when ctx has ended: it spares the next process the wait.
-	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	_, released := s.c.Store.ReleaseDeliveries(release, s.c.Owner)
+	_, unleased := s.c.Store.ReleaseDeliveries(short, s.c.Owner)
 	if t, ok := s.transport.(*http.Transport); ok {
 		t.CloseIdleConnections()
 	}
-	if err := errors.Join(err, released); err != nil {
+	if err := errors.Join(err, unleased); err != nil {
 		return fmt.Errorf("stop webhook sender: %w", err)
 	}
 	return nil
 }
 
-// signal sets a flag that a loop waits for.
-func signal(c chan struct{}) {
+// each calls step after each signal, again and again until step has nothing more
+// to do, and more and more seldom while it fails. It returns when ctx ends.
+func (s *Sender) each(ctx context.Context, wake signal, what string, step func(context.Context) (more bool, err error)) {
+	pause := newBackoff()
+	for wait(ctx, wake, -1) {
+		for ctx.Err() == nil {
+			more, err := step(ctx)
+			if !more {
+				break
+			}
+			if err != nil && ctx.Err() == nil {
+				s.c.Log.Error("cannot "+what, "err", err)
+			}
+			pause.Wait(ctx, err)
+		}
+	}
+}
+
+// newBackoff spaces the steps of a loop whose database fails.
+func newBackoff() *backoff.Backoff { return backoff.New(50*time.Millisecond, 5*time.Second) }
+
+// signal wakes a loop. Signals that were not received yet become one.
+type signal chan struct{}
+
+func (c signal) send() {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
 }
 
-func wait(ctx context.Context, c <-chan struct{}) bool {
+// wait returns true after a signal, which never comes from nil, or after d, which
+// never passes when negative. It returns false when ctx ends first.
+func wait(ctx context.Context, c signal, d time.Duration) bool {
+	var passed <-chan time.Time
+	if d >= 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		passed = timer.C
+	}
 	select {
 	case <-ctx.Done():
 		return false
 	case <-c:
-		return true
+	case <-passed:
 	}
+	return true
 }
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
-
-// newBackoff spaces the tries of a loop whose database fails.
-func newBackoff() *backoff.Backoff { return backoff.New(50*time.Millisecond, 5*time.Second) }

@@ -16,16 +16,16 @@ import (
 func TestDelivery(t *testing.T) {
 	eachStore(t, func(t *testing.T, url string) {
 		endpoint := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("thanks")) })
-		r := newRig(t, url, Config{CAFile: caFile(t, endpoint)})
-		sub := r.subscribe(endpoint.URL + "/hook?a=b")
-		event := r.fire()
+		f := newFixture(t, url, Config{CAFile: caFile(t, endpoint)})
+		sub := f.subscribe(endpoint.URL + "/hook?a=b")
+		event := f.fire()
 		until(t, "delivery", 5*time.Second, func() bool { return endpoint.count() == 1 })
 
 		got := endpoint.all()[0]
 		verified(t, got, sub.Secret)
 		var envelope struct{ ID, Type, Account_id string }
 		must(t, json.Unmarshal(got.body, &envelope))
-		if envelope.ID != event || envelope.Account_id != r.account {
+		if envelope.ID != event || envelope.Account_id != f.account {
 			t.Errorf("envelope %s", got.body)
 		}
 		for name, want := range map[string]string{
@@ -39,11 +39,11 @@ func TestDelivery(t *testing.T) {
 			t.Error(err)
 		}
 		until(t, "outcome", 5*time.Second, func() bool {
-			d := r.deliveries(central.DeliveryFilter{SubscriptionID: sub.ID})
+			d := f.deliveries(central.DeliveryFilter{SubscriptionID: sub.ID})
 			return len(d) == 1 && d[0].State == store.StateDelivered && d[0].Attempts == 1
 		})
-		d := r.deliveries(central.DeliveryFilter{EventID: event})[0]
-		tries, err := r.db.Attempts(t.Context(), d.ID)
+		d := f.deliveries(central.DeliveryFilter{EventID: event})[0]
+		tries, err := f.db.Attempts(t.Context(), d.ID)
 		must(t, err)
 		a := tries[0]
 		if a.ID != got.header.Get("X-Svc-Delivery-Id") || a.Status != 200 || a.Excerpt != "thanks" || a.Error != "" || a.Latency <= 0 {
@@ -52,7 +52,7 @@ func TestDelivery(t *testing.T) {
 		if a.Headers["x-svc-signature"] != got.header.Get("X-Svc-Signature") {
 			t.Errorf("headers %v", a.Headers)
 		}
-		if s, _ := r.db.Subscription(t.Context(), sub.ID); !s.FailingFrom.IsZero() {
+		if s, _ := f.db.Subscription(t.Context(), sub.ID); !s.FailingFrom.IsZero() {
 			t.Errorf("failing from %v", s.FailingFrom)
 		}
 	})
@@ -61,11 +61,11 @@ func TestDelivery(t *testing.T) {
 func TestRetriesUntilDead(t *testing.T) {
 	eachStore(t, func(t *testing.T, url string) {
 		endpoint := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 500) })
-		r := newRig(t, url, Config{CAFile: caFile(t, endpoint), Schedule: []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 150 * time.Millisecond}})
-		sub := r.subscribe(endpoint.URL)
-		event := r.fire()
+		f := newFixture(t, url, Config{CAFile: caFile(t, endpoint), Schedule: []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 150 * time.Millisecond}})
+		sub := f.subscribe(endpoint.URL)
+		event := f.fire()
 		until(t, "the last try", 10*time.Second, func() bool {
-			d := r.deliveries(central.DeliveryFilter{EventID: event})
+			d := f.deliveries(central.DeliveryFilter{EventID: event})
 			return len(d) == 1 && d[0].State == store.StateDead
 		})
 		got := endpoint.all()
@@ -83,7 +83,7 @@ func TestRetriesUntilDead(t *testing.T) {
 		if len(ids) != 4 {
 			t.Errorf("delivery ids repeat: %v", ids)
 		}
-		if s, _ := r.db.Subscription(t.Context(), sub.ID); s.FailingFrom.IsZero() || !s.RevokedAt.IsZero() {
+		if s, _ := f.db.Subscription(t.Context(), sub.ID); s.FailingFrom.IsZero() || !s.RevokedAt.IsZero() {
 			t.Errorf("subscription %v %v", s.FailingFrom, s.RevokedAt)
 		}
 	})
@@ -92,14 +92,14 @@ func TestRetriesUntilDead(t *testing.T) {
 // While a secret is rotated, both sign: a receiver that knows either is served.
 func TestRotatedSecret(t *testing.T) {
 	endpoint := newReceiver(t, nil)
-	r := newRig(t, t.TempDir()+"/origin.db", Config{CAFile: caFile(t, endpoint)})
-	sub := r.subscribe(endpoint.URL)
-	r.fire()
+	f := newFixture(t, t.TempDir()+"/origin.db", Config{CAFile: caFile(t, endpoint)})
+	sub := f.subscribe(endpoint.URL)
+	f.fire()
 	until(t, "delivery", 5*time.Second, func() bool { return endpoint.count() == 1 })
 	fresh := strings.Repeat("0123456789abcdef", 4)
-	_, err := r.db.RotateSecret(t.Context(), sub.ID, fresh, time.Now().Add(time.Hour))
+	_, err := f.db.RotateSecret(t.Context(), sub.ID, fresh, time.Now().Add(time.Hour))
 	must(t, err)
-	r.fire()
+	f.fire()
 	until(t, "delivery", 5*time.Second, func() bool { return endpoint.count() == 2 })
 	got := endpoint.all()
 	verified(t, got[0], sub.Secret)
@@ -116,12 +116,12 @@ func TestRotatedSecret(t *testing.T) {
 // Who looks on sees every try, and keeps nothing waiting when it does not read.
 func TestTail(t *testing.T) {
 	endpoint := newReceiver(t, nil)
-	r := newRig(t, t.TempDir()+"/origin.db", Config{CAFile: caFile(t, endpoint)})
-	sub := r.subscribe(endpoint.URL)
-	tries, end := r.sender.Tail()
-	_, endOther := r.sender.Tail() // never read
+	f := newFixture(t, t.TempDir()+"/origin.db", Config{CAFile: caFile(t, endpoint)})
+	sub := f.subscribe(endpoint.URL)
+	tries, end := f.sender.Tail()
+	_, endOther := f.sender.Tail() // never read
 	defer endOther()
-	event := r.fire()
+	event := f.fire()
 	select {
 	case tried := <-tries:
 		if tried.EventID != event || tried.SubscriptionID != sub.ID || tried.State != store.StateDelivered || tried.Attempt.Status != 200 {
@@ -136,7 +136,7 @@ func TestTail(t *testing.T) {
 		t.Error("still told after the end")
 	}
 	for range tailMost + 10 {
-		r.fire()
+		f.fire()
 	}
 	until(t, "all delivered", 20*time.Second, func() bool { return endpoint.count() == tailMost+11 })
 }

@@ -1,16 +1,15 @@
 package webhook
 
 import (
-	"time"
-
 	"partneredge/store"
+	"partneredge/store/central"
 )
 
-// tailMost is how many tries wait for a reader before more are left out.
+// tailMost is how many tries a reader may be behind before it misses some.
 const tailMost = 256
 
-// Tail gives the tries of this process as they end, until end is called. A
-// reader that falls behind misses some, and keeps nothing waiting.
+// Tail returns the tries of this process as they end, until end is called. A
+// reader that falls behind misses some, and delays no delivery.
 func (s *Sender) Tail() (tries <-chan store.Tried, end func()) {
 	c := make(chan store.Tried, tailMost)
 	s.mu.Lock()
@@ -26,14 +25,14 @@ func (s *Sender) Tail() (tries <-chan store.Tried, end func()) {
 	}
 }
 
-// tell tells who looks on of a try. s.mu is held.
-func (s *Sender) tell(t *try, a store.Attempt, state store.State, next time.Time) {
+// publish sends a try to the readers of Tail. s.mu is held.
+func (s *Sender) publish(t *try, o central.Outcome) {
 	if len(s.tails) == 0 {
 		return
 	}
 	tried := store.Tried{
 		SubscriptionID: t.queue.id, TargetURL: t.target.raw, EventID: t.item.EventID, EventType: t.item.EventType,
-		State: state, NextAt: next, Attempt: a,
+		State: o.State, NextAt: o.NextAt, Attempt: o.Attempt,
 	}
 	for c := range s.tails {
 		select {

@@ -10,50 +10,50 @@ import (
 	"time"
 )
 
-// Limits of what an endpoint may send.
+// Bounds of what an endpoint may send.
 const (
 	excerptMost = 4 << 10  // bytes of the body that are kept
 	drainMost   = 64 << 10 // bytes that are read so that the connection can be used again
 	headersMost = 64 << 10
 )
 
-// newTransport calls endpoints through the guard, by no proxy whatever the
-// environment says, and follows nothing.
-func newTransport(guard *Guard, caFile string, timeout time.Duration, perEndpoint int) (*http.Transport, error) {
-	roots, err := loadRoots(caFile)
+// newTransport makes a transport that calls endpoints through the guard, and by
+// no proxy whatever the environment says.
+func newTransport(c Config) (*http.Transport, error) {
+	roots, err := loadRoots(c.CAFile)
 	if err != nil {
 		return nil, err
 	}
 	return &http.Transport{
 		Proxy:       nil, // else the guard would see the proxy's address
-		DialContext: guard.Dialer(timeout).DialContext,
+		DialContext: c.Guard.Dialer(c.Timeout).DialContext,
 		TLSClientConfig: &tls.Config{
 			RootCAs:            roots,
 			MinVersion:         tls.VersionTLS12,
 			ClientSessionCache: tls.NewLRUClientSessionCache(1024),
 		},
-		TLSHandshakeTimeout: timeout,
+		TLSHandshakeTimeout: c.Timeout,
 		ForceAttemptHTTP2:   true,
 		HTTP2: &http.HTTP2Config{
-			// What an endpoint can make this process hold.
+			// Bounds of what an endpoint can make this process hold.
 			MaxReceiveBufferPerStream:     64 << 10,
 			MaxReceiveBufferPerConnection: 1 << 20,
-			SendPingTimeout:               15 * time.Second, // a connection that died unnoticed
+			SendPingTimeout:               15 * time.Second, // finds a connection that died unnoticed
 			PingTimeout:                   5 * time.Second,
-			// No table of headers: most are another in each request, so they push
-			// each other out; without it 2 % more deliveries are made a second.
+			// No table of headers: most differ in each request, so they push each
+			// other out; without it 2 % more deliveries are made a second.
 			MaxEncoderHeaderTableSize: 1,
 		},
 		MaxIdleConns: 2048,
 		// Many subscriptions can share a host.
-		MaxIdleConnsPerHost:    32 * perEndpoint,
+		MaxIdleConnsPerHost:    32 * c.PerEndpoint,
 		IdleConnTimeout:        30 * time.Second,
 		MaxResponseHeaderBytes: headersMost,
 		DisableCompression:     true, // what is kept is what was sent
 	}, nil
 }
 
-// loadRoots is the system's certificates and those of a file; nil for the
+// loadRoots returns the system's certificates and those of a file; nil for the
 // system's alone.
 func loadRoots(caFile string) (*x509.CertPool, error) {
 	if caFile == "" {

@@ -6,39 +6,16 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
 	"partneredge/edge/webhook/signature"
 	"partneredge/store"
-	"partneredge/wasm/targeturl"
 )
-
-// target is a subscription's URL, read once.
-type target struct {
-	raw    string
-	url    *url.URL
-	reason string // why it may not be called, by its form
-}
-
-func newTarget(raw string) *target {
-	t := &target{raw: raw}
-	if _, _, t.reason = targeturl.Parse(raw); t.reason != "" {
-		return t
-	}
-	var err error
-	if t.url, err = url.Parse(raw); err != nil {
-		t.reason = targeturl.NotURL
-		return t
-	}
-	t.url.Fragment, t.url.RawFragment = "", ""
-	return t
-}
 
 const userAgent = "Svc-Webhooks/2"
 
-// try is one attempt at one delivery.
+// try is one attempt at a delivery.
 type try struct {
 	queue   *queue
 	item    *item
@@ -55,31 +32,55 @@ type result struct {
 	attempt    store.Attempt
 	retryAfter string
 	ok         bool // a 2xx answer
-	late       bool // no answer in time
-	abandoned  bool // the sender stopped: as if it had not been tried
+	timedOut   bool
+	abandoned  bool // the sender stopped: the delivery counts as not tried
 }
 
-// make sends the delivery and waits for the answer, at most for timeout. Any
-// 2xx status acknowledges, whatever becomes of the body.
-func (t *try) make(ctx context.Context, transport http.RoundTripper, timeout time.Duration) (r result) {
-	c := &t.item.Claim
-	r.attempt = store.Attempt{
+// attempt begins the record of the try, with the headers that are sent.
+func (t *try) attempt() store.Attempt {
+	a := store.Attempt{
 		ID:         store.NewID("dlv", t.started),
-		DeliveryID: c.ID,
-		Number:     c.Attempts + 1,
+		DeliveryID: t.item.ID,
+		Number:     t.item.Attempts + 1,
 		StartedAt:  t.started.UTC().Truncate(time.Microsecond),
 	}
-	unix := strconv.FormatInt(t.started.Unix(), 10)
-	signed := signature.Sign(t.started, c.Body, t.secrets...)
-	r.attempt.Headers = map[string]string{
+	a.Headers = map[string]string{
 		"content-type":      "application/json",
 		"user-agent":        userAgent,
-		"x-svc-signature":   signed,
-		"x-svc-timestamp":   unix,
-		"x-svc-event":       c.EventType,
-		"x-svc-event-id":    c.EventID,
-		"x-svc-delivery-id": r.attempt.ID,
+		"x-svc-signature":   signature.Sign(t.started, t.item.Body, t.secrets...),
+		"x-svc-timestamp":   strconv.FormatInt(t.started.Unix(), 10),
+		"x-svc-event":       t.item.EventType,
+		"x-svc-event-id":    t.item.EventID,
+		"x-svc-delivery-id": a.ID,
 	}
+	return a
+}
+
+func (t *try) request(ctx context.Context, headers map[string]string) *http.Request {
+	header := make(http.Header, len(headers))
+	for name, value := range headers {
+		header.Set(name, value)
+	}
+	// Also for a connection that turns out to be closed before anything of the
+	// request was taken from it.
+	body := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(t.item.Body)), nil }
+	first, _ := body()
+	return (&http.Request{
+		Method: http.MethodPost,
+		URL:    t.target.url,
+		Host:   t.target.url.Host,
+		Header: header,
+
+		ContentLength: int64(len(t.item.Body)),
+		Body:          first,
+		GetBody:       body,
+	}).WithContext(ctx)
+}
+
+// send sends the delivery and waits for the answer, at most for timeout. Any
+// 2xx status acknowledges, whatever becomes of the body.
+func (t *try) send(ctx context.Context, transport http.RoundTripper, timeout time.Duration) (r result) {
+	r.attempt = t.attempt()
 	if t.target.reason != "" {
 		r.attempt.Error = (&RefusedError{Reason: t.target.reason, Detail: "target_url"}).Error()
 		return r
@@ -88,47 +89,28 @@ func (t *try) make(ctx context.Context, transport http.RoundTripper, timeout tim
 		r.attempt.Error = "the signing secret cannot be opened"
 		return r
 	}
-	try, cancel := context.WithTimeout(ctx, timeout)
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	request := (&http.Request{
-		Method: http.MethodPost,
-		URL:    t.target.url,
-		Host:   t.target.url.Host,
-		Header: http.Header{
-			"Content-Type":      {"application/json"},
-			"User-Agent":        {userAgent},
-			"X-Svc-Signature":   {signed},
-			"X-Svc-Timestamp":   {unix},
-			"X-Svc-Event":       {c.EventType},
-			"X-Svc-Event-Id":    {c.EventID},
-			"X-Svc-Delivery-Id": {r.attempt.ID},
-		},
-		ContentLength: int64(len(c.Body)),
-		Body:          io.NopCloser(bytes.NewReader(c.Body)),
-		// For a connection that turns out to be closed before anything of the
-		// request was taken from it.
-		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(c.Body)), nil },
-	}).WithContext(try)
 	// Not http.Client: it would follow redirects.
-	response, err := transport.RoundTrip(request)
+	response, err := transport.RoundTrip(t.request(limited, r.attempt.Headers))
 	r.attempt.Latency = time.Since(t.started)
 	if err != nil {
-		r.late = errors.Is(try.Err(), context.DeadlineExceeded)
-		r.abandoned = !r.late && ctx.Err() != nil
-		r.attempt.Error = describe(err, r.late, timeout)
+		r.timedOut = errors.Is(limited.Err(), context.DeadlineExceeded)
+		r.abandoned = !r.timedOut && ctx.Err() != nil
+		r.attempt.Error = describe(err, r.timedOut, timeout)
 		return r
 	}
 	r.attempt.Status = response.StatusCode
 	r.ok = response.StatusCode >= 200 && response.StatusCode <= 299
 	r.retryAfter = response.Header.Get("Retry-After")
 	r.attempt.Excerpt = readExcerpt(response.Body, cancel)
-	if !r.ok && response.StatusCode >= 300 && response.StatusCode <= 399 {
+	if response.StatusCode >= 300 && response.StatusCode <= 399 {
 		r.attempt.Error = "redirects are not followed"
 	}
 	return r
 }
 
-// bodyTime is how long the body is waited for once the status is known.
+// bodyTime bounds the reading of the body once the status is known.
 const bodyTime = 2 * time.Second
 
 // readExcerpt keeps the beginning of a body and reads a bounded part of the
@@ -154,13 +136,13 @@ func readExcerpt(body io.ReadCloser, cancel context.CancelFunc) string {
 	return string(kept)
 }
 
-// describe is an error for the delivery log.
-func describe(err error, late bool, timeout time.Duration) string {
+// describe returns an error's text for the delivery log.
+func describe(err error, timedOut bool, timeout time.Duration) string {
 	var refused *RefusedError
 	switch {
 	case errors.As(err, &refused):
 		return refused.Error()
-	case late:
+	case timedOut:
 		return "no answer within " + timeout.String()
 	}
 	text := err.Error()

@@ -13,20 +13,20 @@ import (
 )
 
 // state waits until the only delivery of an event is in a state.
-func (r *rig) state(event string, want store.State) store.Delivery {
-	r.t.Helper()
+func (f *fixture) state(event string, want store.State) store.Delivery {
+	f.t.Helper()
 	var d []store.Delivery
-	until(r.t, "delivery is "+string(want), 10*time.Second, func() bool {
-		d = r.deliveries(central.DeliveryFilter{EventID: event})
+	until(f.t, "delivery is "+string(want), 10*time.Second, func() bool {
+		d = f.deliveries(central.DeliveryFilter{EventID: event})
 		return len(d) == 1 && d[0].State == want
 	})
 	return d[0]
 }
 
-func (r *rig) tries(d store.Delivery) []store.Attempt {
-	r.t.Helper()
-	tries, err := r.db.Attempts(r.t.Context(), d.ID)
-	must(r.t, err)
+func (f *fixture) tries(d store.Delivery) []store.Attempt {
+	f.t.Helper()
+	tries, err := f.db.Attempts(f.t.Context(), d.ID)
+	must(f.t, err)
 	return tries
 }
 
@@ -34,13 +34,13 @@ func (r *rig) tries(d store.Delivery) []store.Attempt {
 // is not sent.
 func TestQueuedIsCancelled(t *testing.T) {
 	setup := store.ModeSetup
-	for name, end := range map[string]func(*rig, store.Subscription) error{
-		"revoked": func(r *rig, s store.Subscription) error {
-			_, err := r.db.RevokeSubscription(r.t.Context(), r.account, s.ID)
+	for name, end := range map[string]func(*fixture, store.Subscription) error{
+		"revoked": func(f *fixture, s store.Subscription) error {
+			_, err := f.db.RevokeSubscription(f.t.Context(), f.account, s.ID)
 			return err
 		},
-		"account in setup": func(r *rig, _ store.Subscription) error {
-			_, _, err := r.db.UpdateAccount(r.t.Context(), r.account, central.AccountPatch{Mode: &setup})
+		"account in setup": func(f *fixture, _ store.Subscription) error {
+			_, _, err := f.db.UpdateAccount(f.t.Context(), f.account, central.AccountPatch{Mode: &setup})
 			return err
 		},
 	} {
@@ -54,22 +54,22 @@ func TestQueuedIsCancelled(t *testing.T) {
 						<-finish
 					}
 				})
-				r := newRig(t, url, Config{CAFile: caFile(t, endpoint), PerEndpoint: 1, HoldMost: time.Hour})
-				sub := r.subscribe(endpoint.URL)
-				under := r.fire()
+				f := newFixture(t, url, Config{CAFile: caFile(t, endpoint), PerEndpoint: 1, HoldMost: time.Hour})
+				sub := f.subscribe(endpoint.URL)
+				under := f.fire()
 				<-started
-				waiting := []string{r.fire(), r.fire(), r.fire()} // in memory, behind the first
-				until(t, "all in memory", 5*time.Second, func() bool { return r.sender.Stats().Held == 4 })
-				must(t, end(r, sub))
+				waiting := []string{f.fire(), f.fire(), f.fire()} // in memory, behind the first
+				until(t, "all in memory", 5*time.Second, func() bool { return f.sender.Stats().Held == 4 })
+				must(t, end(f, sub))
 				close(finish)
 				for _, event := range waiting {
-					if d := r.state(event, store.StateCancelled); d.Attempts != 0 {
+					if d := f.state(event, store.StateCancelled); d.Attempts != 0 {
 						t.Errorf("%d tries", d.Attempts)
 					}
 				}
 				until(t, "the try under way is logged", 5*time.Second, func() bool {
-					d := r.deliveries(central.DeliveryFilter{EventID: under})[0]
-					return len(r.tries(d)) == 1
+					d := f.deliveries(central.DeliveryFilter{EventID: under})[0]
+					return len(f.tries(d)) == 1
 				})
 				if n := endpoint.count(); n != 1 {
 					t.Errorf("%d requests, want the one that was under way", n)
@@ -80,24 +80,24 @@ func TestQueuedIsCancelled(t *testing.T) {
 }
 
 // Only live subscriptions that name the type, of a live account, get anything.
-func TestWall(t *testing.T) {
+func TestWhoReceives(t *testing.T) {
 	eachStore(t, func(t *testing.T, url string) {
 		endpoint := newReceiver(t, nil)
-		r := newRig(t, url, Config{CAFile: caFile(t, endpoint)})
-		wanted := r.subscribe(endpoint.URL + "/wanted")
-		sandbox := subscription(r.account, endpoint.URL+"/sandbox")
+		f := newFixture(t, url, Config{CAFile: caFile(t, endpoint)})
+		wanted := f.subscribe(endpoint.URL + "/wanted")
+		sandbox := subscription(f.account, endpoint.URL+"/sandbox")
 		sandbox.Environment = store.Test
-		must(t, r.db.AddSubscription(t.Context(), sandbox))
-		other := subscription(r.account, endpoint.URL+"/other")
+		must(t, f.db.AddSubscription(t.Context(), sandbox))
+		other := subscription(f.account, endpoint.URL+"/other")
 		other.Events = []string{store.EventGoalChanged}
-		must(t, r.db.AddSubscription(t.Context(), other))
-		setup, err := r.db.CreateAccount(t.Context(), store.Account{Name: "S", Agent: store.Agent{Email: "s@example.com", FullName: "S"}})
+		must(t, f.db.AddSubscription(t.Context(), other))
+		setup, err := f.db.CreateAccount(t.Context(), store.Account{Name: "S", Agent: store.Agent{Email: "s@example.com", FullName: "S"}})
 		must(t, err)
-		must(t, r.db.AddSubscription(t.Context(), subscription(setup.ID, endpoint.URL+"/setup")))
-		silenced := fire(t, r.db, setup.ID)
-		event := r.fire()
-		r.state(event, store.StateDelivered)
-		if d := r.deliveries(central.DeliveryFilter{EventID: silenced}); len(d) != 0 {
+		must(t, f.db.AddSubscription(t.Context(), subscription(setup.ID, endpoint.URL+"/setup")))
+		silenced := fire(t, f.db, setup.ID)
+		event := f.fire()
+		f.state(event, store.StateDelivered)
+		if d := f.deliveries(central.DeliveryFilter{EventID: silenced}); len(d) != 0 {
 			t.Errorf("silenced event has %d deliveries", len(d))
 		}
 		got := endpoint.all()
@@ -123,7 +123,7 @@ func TestRefusedAtDelivery(t *testing.T) {
 	dns.set("inside.example.com", "127.0.0.1")
 	dns.set("mapped.example.com", "::ffff:127.0.0.1")
 	port := endpoint.URL[strings.LastIndexByte(endpoint.URL, ':'):]
-	r := newRig(t, t.TempDir()+"/origin.db", Config{
+	f := newFixture(t, t.TempDir()+"/origin.db", Config{
 		CAFile: caFile(t, endpoint), Schedule: []time.Duration{}, Guard: NewGuard(GuardConfig{Resolver: dns.resolver()}),
 	})
 	targets := map[string]string{}
@@ -132,11 +132,11 @@ func TestRefusedAtDelivery(t *testing.T) {
 		"https://localhost" + port, "https://169.254.169.254/", "https://[fe80::1%25lo]" + port, "https://8.8.8.8:22/",
 		"https://u:p@8.8.8.8/", "http://8.8.8.8/",
 	} {
-		targets[r.subscribe(target).ID] = target
+		targets[f.subscribe(target).ID] = target
 	}
-	event := r.fire()
+	event := f.fire()
 	until(t, "all refused", 10*time.Second, func() bool {
-		d := r.deliveries(central.DeliveryFilter{EventID: event})
+		d := f.deliveries(central.DeliveryFilter{EventID: event})
 		for _, one := range d {
 			if one.State != store.StateDead {
 				return false
@@ -144,8 +144,8 @@ func TestRefusedAtDelivery(t *testing.T) {
 		}
 		return len(d) == len(targets)
 	})
-	for _, d := range r.deliveries(central.DeliveryFilter{EventID: event}) {
-		tries := r.tries(d)
+	for _, d := range f.deliveries(central.DeliveryFilter{EventID: event}) {
+		tries := f.tries(d)
 		if len(tries) != 1 || tries[0].Status != 0 || !strings.HasPrefix(tries[0].Error, "refused by guard: ") {
 			t.Errorf("%s: %+v", targets[d.SubscriptionID], tries)
 		}

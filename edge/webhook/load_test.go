@@ -12,14 +12,14 @@ import (
 	"partneredge/store/central"
 )
 
-// stream is a sender at work while its database has trouble: events written by two
+// load is a sender at work while its database has trouble: events written by two
 // at a time, fifty a second each, for an endpoint that answers and one that fails.
-type stream struct {
-	*rig
+type load struct {
+	*fixture
 	t                    *testing.T
 	healthy, failing     *receiver
 	toHealthy, toFailing store.Subscription
-	log                  *lines // the sender's
+	log                  *logBuffer // the sender's
 	stop                 chan struct{}
 	writers              sync.WaitGroup
 
@@ -28,12 +28,12 @@ type stream struct {
 	refused  []error
 }
 
-func startStream(t *testing.T, url string) *stream {
-	s := &stream{t: t, log: &lines{}, stop: make(chan struct{}),
+func startLoad(t *testing.T, url string) *load {
+	s := &load{t: t, log: &logBuffer{}, stop: make(chan struct{}),
 		healthy: newReceiver(t, nil),
 		failing: newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }),
 	}
-	s.rig = newRig(t, url, Config{
+	s.fixture = newFixture(t, url, Config{
 		CAFile: caFile(t, s.healthy), Schedule: soon, HoldMost: 100 * time.Millisecond,
 		// What a claim leased whose answer was lost waits for the lease's end.
 		Timeout: 3 * time.Second, Lease: 6 * time.Second,
@@ -46,7 +46,7 @@ func startStream(t *testing.T, url string) *stream {
 	return s
 }
 
-func (s *stream) write() {
+func (s *load) write() {
 	pace := time.NewTicker(20 * time.Millisecond)
 	defer pace.Stop()
 	for {
@@ -69,14 +69,14 @@ func (s *stream) write() {
 	}
 }
 
-func (s *stream) counts() (accepted, refused int) {
+func (s *load) counts() (accepted, refused int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.accepted), len(s.refused)
 }
 
-// goOn waits until events are written, and some arrive.
-func (s *stream) goOn() {
+// awaitProgress waits until events are written, and some arrive.
+func (s *load) awaitProgress() {
 	s.t.Helper()
 	written, _ := s.counts()
 	arrived := s.healthy.count()
@@ -86,8 +86,8 @@ func (s *stream) goOn() {
 	})
 }
 
-// refuses waits until n more events are refused.
-func (s *stream) refuses(n int) {
+// awaitRefused waits until n more events are refused.
+func (s *load) awaitRefused(n int) {
 	s.t.Helper()
 	_, before := s.counts()
 	until(s.t, "events are refused", time.Minute, func() bool {
@@ -98,7 +98,7 @@ func (s *stream) refuses(n int) {
 
 // settle ends the events, waits until nothing is to be delivered, and holds what is
 // logged to what was accepted and to what arrived.
-func (s *stream) settle(db *central.DB) {
+func (s *load) settle(db *central.DB) {
 	s.t.Helper()
 	close(s.stop)
 	s.writers.Wait()

@@ -31,8 +31,8 @@ func eachStore(t *testing.T, test func(t *testing.T, url string)) {
 	t.Run("postgres", func(t *testing.T) { test(t, centraltest.Postgres(t)) })
 }
 
-// rig is a database with one live account, and a sender.
-type rig struct {
+// fixture is a database with one live account, and a sender.
+type fixture struct {
 	t       testing.TB
 	db      *central.DB
 	sender  *Sender
@@ -48,16 +48,16 @@ func wakeOnCommit(db *central.DB, s *Sender) {
 	})
 }
 
-func newRig(t testing.TB, url string, c Config) *rig {
+func newFixture(t testing.TB, url string, c Config) *fixture {
 	t.Helper()
-	r := &rig{t: t}
-	r.db = openDB(t, url)
-	a, err := r.db.CreateAccount(t.Context(), store.Account{Name: "A", Mode: store.ModeLive, Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
+	f := &fixture{t: t}
+	f.db = openDB(t, url)
+	a, err := f.db.CreateAccount(t.Context(), store.Account{Name: "A", Mode: store.ModeLive, Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
 	must(t, err)
-	r.account = a.ID
-	r.sender = startSender(t, r.db, c)
-	wakeOnCommit(r.db, r.sender)
-	return r
+	f.account = a.ID
+	f.sender = startSender(t, f.db, c)
+	wakeOnCommit(f.db, f.sender)
+	return f
 }
 
 func openDB(t testing.TB, url string) *central.DB {
@@ -101,10 +101,10 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func (r *rig) subscribe(target string) store.Subscription {
-	r.t.Helper()
-	s := subscription(r.account, target)
-	must(r.t, r.db.AddSubscription(r.t.Context(), s))
+func (f *fixture) subscribe(target string) store.Subscription {
+	f.t.Helper()
+	s := subscription(f.account, target)
+	must(f.t, f.db.AddSubscription(f.t.Context(), s))
 	return s
 }
 
@@ -119,9 +119,9 @@ func subscription(account, target string) store.Subscription {
 }
 
 // fire makes an event and returns its id.
-func (r *rig) fire() string {
-	r.t.Helper()
-	return fire(r.t, r.db, r.account)
+func (f *fixture) fire() string {
+	f.t.Helper()
+	return fire(f.t, f.db, f.account)
 }
 
 func fire(t testing.TB, db *central.DB, account string) string {
@@ -130,6 +130,9 @@ func fire(t testing.TB, db *central.DB, account string) string {
 	must(t, err)
 	return event.ID
 }
+
+// sleep waits for d; it returns false when ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool { return wait(ctx, nil, d) }
 
 // until polls a condition; it fails the test when it does not come true.
 func until(t testing.TB, what string, most time.Duration, condition func() bool) {
@@ -211,9 +214,9 @@ func verified(t testing.TB, got received, secrets ...string) {
 	}
 }
 
-func (r *rig) deliveries(f central.DeliveryFilter) []store.Delivery {
-	r.t.Helper()
-	items, _, err := r.db.Deliveries(r.t.Context(), f, store.Page{Limit: 200})
-	must(r.t, err)
+func (f *fixture) deliveries(filter central.DeliveryFilter) []store.Delivery {
+	f.t.Helper()
+	items, _, err := f.db.Deliveries(f.t.Context(), filter, store.Page{Limit: 200})
+	must(f.t, err)
 	return items
 }

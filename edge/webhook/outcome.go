@@ -9,16 +9,16 @@ import (
 	"partneredge/store/central"
 )
 
-// conclusion is an outcome that waits to be written, with what it takes.
-type conclusion struct {
+// outcome waits to be written.
+type outcome struct {
 	central.Outcome
 	queue *queue
-	size  int
+	size  int // bytes held for it
 }
 
 const (
 	writeMost  = 1000                 // outcomes in one transaction
-	writeSoon  = 200                  // from so many on there is no waiting for more
+	writeSoon  = 200                  // this many do not wait for more
 	writeDelay = 2 * time.Millisecond // how long fewer wait
 )
 
@@ -32,7 +32,7 @@ func (s *Sender) writeLoop(ctx context.Context, stop <-chan struct{}) {
 			return
 		case <-s.writeNow:
 			if s.unwritten() < writeSoon {
-				sleep(ctx, writeDelay)
+				wait(ctx, nil, writeDelay)
 			}
 		case <-stop:
 			if s.unwritten() == 0 {
@@ -57,7 +57,7 @@ func (s *Sender) unwritten() int {
 	return len(s.outcomes)
 }
 
-func (s *Sender) nextBatch() []conclusion {
+func (s *Sender) nextBatch() []outcome {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := min(len(s.outcomes), writeMost)
@@ -66,15 +66,15 @@ func (s *Sender) nextBatch() []conclusion {
 	if len(s.outcomes) == 0 {
 		s.outcomes = nil
 	} else {
-		signal(s.writeNow)
+		s.writeNow.send()
 	}
 	return batch
 }
 
-// write writes a batch and lets go of its deliveries. What the database calls
-// invalid is found by halves and left, so that it holds nothing else up; its
-// lease ends and it is tried again.
-func (s *Sender) write(ctx context.Context, batch []conclusion) error {
+// write writes a batch and forgets its deliveries. An outcome that the database
+// calls invalid is found by halves and left out, so that it holds up no other;
+// the delivery's lease ends and it is tried again.
+func (s *Sender) write(ctx context.Context, batch []outcome) error {
 	outcomes := make([]central.Outcome, len(batch))
 	for i := range batch {
 		outcomes[i] = batch[i].Outcome
@@ -93,18 +93,18 @@ func (s *Sender) write(ctx context.Context, batch []conclusion) error {
 	default:
 		s.c.Log.Error("webhook outcome cannot be kept", "err", err, "delivery", batch[0].Attempt.DeliveryID)
 	}
-	s.release(batch)
+	s.forget(batch)
 	return nil
 }
 
-// release forgets deliveries whose outcomes are written.
-func (s *Sender) release(batch []conclusion) {
+// forget drops deliveries whose outcomes are written.
+func (s *Sender) forget(batch []outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	for i := range batch {
-		if s.claiming {
-			s.parted = append(s.parted, batch[i].Attempt.DeliveryID)
+		if s.claiming { // which may have read the delivery before
+			s.written = append(s.written, batch[i].Attempt.DeliveryID)
 		} else {
 			delete(s.held, batch[i].Attempt.DeliveryID)
 		}
@@ -116,7 +116,7 @@ func (s *Sender) release(batch []conclusion) {
 		s.offer(q, now)
 	}
 	s.schedule(now)
-	if s.wanting.len() > 0 {
-		signal(s.claimNow)
+	if s.refills.len() > 0 {
+		s.claimNow.send()
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"partneredge/store/central"
 )
 
-// settled waits until nothing waits for a subscription, and holds the log
-// against what its endpoint got: every event that was accepted is delivered or
+// settled waits until nothing waits for a subscription, and compares the log with
+// what its endpoint got: every event that was accepted is delivered or
 // has used up its tries, and each try that arrived is in the log, once.
 func settled(t *testing.T, db *central.DB, sub store.Subscription, endpoint *receiver, accepted []string, most int) (states map[store.State]int) {
 	t.Helper()
@@ -77,19 +77,19 @@ func settled(t *testing.T, db *central.DB, sub store.Subscription, endpoint *rec
 	return states
 }
 
-// lines is a log that tests read while it is written.
-type lines struct {
+// logBuffer is a log that tests read while it is written.
+type logBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-func (l *lines) Write(b []byte) (int, error) {
+func (l *logBuffer) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(b)
 }
 
-func (l *lines) count(part string) int {
+func (l *logBuffer) count(part string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Count(l.text.String(), part)

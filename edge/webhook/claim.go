@@ -1,0 +1,244 @@
+package webhook
+
+import (
+	"context"
+	"time"
+
+	"partneredge/store/central"
+)
+
+// accept is the Taker's Accept: it runs inside the database's transaction. While
+// older deliveries wait in the database, claims fill the queue first, so that
+// neither the old nor the new are put off for good.
+func (s *Sender) accept(subscriptionID string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queue(subscriptionID, time.Now())
+	if n := q.items.len(); n > 0 && n >= q.window && time.Since(q.items.first().CreatedAt) < growWithin {
+		q.grow(s.c.Window) // it was filled in no time
+	}
+	if s.stopping || s.room(q) == 0 || (q.more && q.items.len() > q.capacity()/4) {
+		q.hasMore()
+		return false
+	}
+	q.acceptedAt = s.c.Store.StandingsVersion()
+	return true
+}
+
+// growWithin is how old the first delivery of a queue may be that is given more
+// room.
+const growWithin = 2 * time.Second
+
+// claimed is the Taker's Take: what was accepted has been committed.
+func (s *Sender) claimed(claims []central.Claim) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for _, c := range claims {
+		s.hold(c, c.CreatedAt, s.queue(c.SubscriptionID, now).acceptedAt, now)
+	}
+	s.schedule(now)
+}
+
+// room is how many more deliveries q may hold. Endpoints that are not proven
+// share one half of the memory, so that they cannot fill it. s.mu is held.
+func (s *Sender) room(q *queue) int {
+	free := s.c.Held - len(s.held)
+	if !q.health.proven {
+		free = min(free, s.c.Held/2-s.unproven)
+	}
+	if s.heldBytes >= s.c.HeldBytes {
+		free = 0
+	}
+	return max(min(q.capacity()-q.items.len(), max(free, windowSure-q.held)), 0)
+}
+
+// queue finds or makes a subscription's queue. s.mu is held.
+func (s *Sender) queue(id string, now time.Time) *queue {
+	q := s.queues[id]
+	if q == nil {
+		q = &queue{id: id, window: min(windowFirst, s.c.Window), health: health{limit: 1}, usedAt: now}
+		s.queues[id] = q
+	}
+	return q
+}
+
+// hold puts a delivery into its queue that was leased, and read, at readAt and
+// version. s.mu is held.
+func (s *Sender) hold(c central.Claim, readAt time.Time, version uint64, now time.Time) {
+	if _, already := s.held[c.ID]; already {
+		return
+	}
+	i := &item{Claim: c, until: readAt.Add(s.c.Lease)}
+	s.held[c.ID] = struct{}{}
+	s.heldBytes += i.size()
+	q := s.queue(c.SubscriptionID, now)
+	q.usedAt = now
+	q.held++
+	if !q.health.proven {
+		s.unproven++
+	}
+	if q.endpoint.target == nil && !c.FailingFrom.IsZero() {
+		q.health.slow = true
+	}
+	if now.Sub(q.endpoint.readAt) > s.c.EndpointAge && version >= q.endpoint.version { // else as much is known, or more
+		q.endpoint.set(central.Standing{
+			TargetURL: c.TargetURL, Secrets: c.Secrets, FailingFrom: c.FailingFrom, Deliverable: c.Live && !c.Revoked,
+		}, readAt, version)
+	}
+	q.items.push(i)
+	if !q.endpoint.deliverable {
+		s.cancel(q)
+		return
+	}
+	s.offer(q, now)
+}
+
+// refill asks for more of a queue when the database may have some and there is
+// room. s.mu is held.
+func (s *Sender) refill(q *queue) {
+	if q.more && !q.refilling && !s.stopping && q.low() {
+		q.refilling = true
+		s.refills.push(q)
+		s.claimNow.send()
+	}
+}
+
+// The most that one claim asks for.
+const (
+	claimQueues = 64
+	claimRows   = 2048
+)
+
+// nextRefills takes the queues that have waited longest and have equal room.
+func (s *Sender) nextRefills() (queues []*queue, each int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n := s.refills.len(); n > 0 && len(queues) < claimQueues; n-- {
+		q := s.refills.pop()
+		room := min(s.room(q), claimRows)
+		if each == 0 {
+			each = room
+		}
+		if room == 0 || room < each || (len(queues)+1)*each > claimRows {
+			s.refills.push(q) // until others like it come, or outcomes are written
+			continue
+		}
+		queues = append(queues, q)
+	}
+	return queues, each
+}
+
+// claim fills queues from the database.
+func (s *Sender) claim(ctx context.Context) (more bool, err error) {
+	queues, each := s.nextRefills()
+	if len(queues) == 0 {
+		return false, nil
+	}
+	r := central.ClaimRequest{Owner: s.c.Owner, Lease: s.c.Lease, Each: each, Holds: s.isHeld}
+	seen := make([]int, len(queues))
+	s.mu.Lock()
+	s.claiming = true
+	for i, q := range queues {
+		r.Subscriptions, seen[i] = append(r.Subscriptions, q.id), q.moreSeen
+		r.Held = max(r.Held, q.held)
+	}
+	s.mu.Unlock()
+	began, version := time.Now(), s.c.Store.StandingsVersion()
+	claims, rest, err := s.c.Store.ClaimFrom(ctx, r)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for i, q := range queues {
+		q.refilling = false
+		q.more = err != nil || q.moreSeen != seen[i]
+	}
+	got := make(map[string]bool, len(queues))
+	for _, c := range claims {
+		got[c.SubscriptionID] = true
+		s.hold(c, began, version, now)
+	}
+	for _, r := range rest {
+		q := s.queue(r.SubscriptionID, now)
+		switch {
+		case r.DueAt.After(now):
+			s.dueLater(q, r.DueAt)
+		case got[r.SubscriptionID]:
+			q.more = true
+			q.grow(s.c.Window)
+		default: // another process is just claiming it
+			s.dueLater(q, now.Add(50*time.Millisecond))
+		}
+	}
+	for _, q := range queues {
+		s.refill(q)
+	}
+	for _, id := range s.written {
+		delete(s.held, id)
+	}
+	s.claiming, s.written = false, s.written[:0]
+	s.schedule(now)
+	return true, err
+}
+
+func (s *Sender) isHeld(deliveryID string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, held := s.held[deliveryID]
+	return held
+}
+
+// scanPause is the shortest time between two scans.
+const scanPause = 5 * time.Millisecond
+
+// scanLoop finds queues that no Taker knows of: those of earlier processes, of
+// other ones, and what an operator queued again.
+func (s *Sender) scanLoop(ctx context.Context) {
+	pause := newBackoff()
+	for {
+		began := time.Now()
+		err := s.scan(ctx)
+		if err != nil && ctx.Err() == nil {
+			s.c.Log.Error("cannot look for webhook deliveries", "err", err)
+		}
+		pause.Wait(ctx, err)
+		// Scans take at most an eleventh of the time, however long each takes.
+		took := time.Since(began)
+		if !wait(ctx, nil, max(scanPause, 10*took)) || !wait(ctx, s.scanNow, max(s.c.Poll-time.Since(began), 0)) {
+			return
+		}
+	}
+}
+
+// idleTime is how long a queue is remembered in which nothing happens.
+const idleTime = 10 * time.Minute
+
+func (s *Sender) scan(ctx context.Context) error {
+	waiting, err := s.c.Store.Queues(ctx)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for _, w := range waiting {
+		q := s.queue(w.SubscriptionID, now)
+		if w.DueAt.After(now) {
+			s.dueLater(q, w.DueAt)
+			continue
+		}
+		q.hasMore()
+		s.refill(q)
+	}
+	if now.Sub(s.sweptAt) > time.Minute {
+		s.sweptAt = now
+		for id, q := range s.queues {
+			if q.held == 0 && !q.more && !q.refilling && !q.refreshing && !q.ready &&
+				q.lookAt.IsZero() && now.Sub(q.usedAt) > idleTime {
+				delete(s.queues, id)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package webhook
+
+import (
+	"context"
+	"net/url"
+	"time"
+
+	"partneredge/store/central"
+	"partneredge/wasm/targeturl"
+)
+
+// endpoint is what is known of a subscription, as of a time and of a version of
+// all subscriptions.
+type endpoint struct {
+	target      *target
+	secrets     []string
+	deliverable bool
+	readAt      time.Time
+	version     uint64
+}
+
+func (e *endpoint) set(now central.Standing, readAt time.Time, version uint64) {
+	if e.target == nil || e.target.raw != now.TargetURL {
+		e.target = newTarget(now.TargetURL)
+	}
+	e.secrets, e.deliverable, e.readAt, e.version = now.Secrets, now.Deliverable, readAt, version
+}
+
+// target is a subscription's URL, parsed once.
+type target struct {
+	raw    string
+	url    *url.URL
+	reason string // why it may not be called, by its form
+}
+
+func newTarget(raw string) *target {
+	t := &target{raw: raw}
+	if _, _, t.reason = targeturl.Parse(raw); t.reason != "" {
+		return t
+	}
+	var err error
+	if t.url, err = url.Parse(raw); err != nil {
+		t.reason = targeturl.NotURL
+		return t
+	}
+	t.url.Fragment, t.url.RawFragment = "", ""
+	return t
+}
+
+// isFresh reports whether q's endpoint was read recently enough to send to it,
+// and has it read again before it is not. s.mu is held.
+func (s *Sender) isFresh(q *queue, now time.Time) bool {
+	age, version := now.Sub(q.endpoint.readAt), s.c.Store.StandingsVersion()
+	if (age > s.c.EndpointAge/2 || q.endpoint.version != version) && !q.refreshing {
+		q.refreshing = true
+		s.stale = append(s.stale, q)
+		s.refreshNow.send()
+	}
+	return age <= s.c.EndpointAge && q.endpoint.version == version
+}
+
+// refreshBatch is how many endpoints one query reads.
+const refreshBatch = 256
+
+// refresh reads stale endpoints again.
+func (s *Sender) refresh(ctx context.Context) (more bool, err error) {
+	s.mu.Lock()
+	n := min(len(s.stale), refreshBatch)
+	queues := s.stale[:n:n]
+	s.stale = s.stale[n:]
+	s.mu.Unlock()
+	if n == 0 {
+		return false, nil
+	}
+	ids := make([]string, n)
+	for i, q := range queues {
+		ids[i] = q.id
+	}
+	began, version := time.Now(), s.c.Store.StandingsVersion()
+	endpoints, err := s.c.Store.Standings(ctx, ids)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for _, q := range queues {
+		q.refreshing = false
+		if err == nil {
+			q.endpoint.set(endpoints[q.id], began, version) // of a missing one: zero, so not deliverable
+			if !q.endpoint.deliverable {
+				s.cancel(q)
+			}
+		}
+		s.offer(q, now) // asks again when err != nil
+	}
+	s.schedule(now)
+	return true, err
+}
