@@ -23,9 +23,12 @@ func TestDelivery(t *testing.T) {
 
 		got := endpoint.all()[0]
 		verified(t, got, sub.Secret)
-		var envelope struct{ ID, Type, Account_id string }
+		var envelope struct {
+			ID, Type  string
+			AccountID string `json:"account_id"`
+		}
 		must(t, json.Unmarshal(got.body, &envelope))
-		if envelope.ID != event || envelope.Account_id != f.account {
+		if envelope.ID != event || envelope.AccountID != f.account {
 			t.Errorf("envelope %s", got.body)
 		}
 		for name, want := range map[string]string{
