@@ -38,23 +38,19 @@ func clientOf(proxies []netip.Prefix) func(*http.Request) netip.Addr {
 	}
 }
 
-// parseHop reads an address, with or without a port.
+// parseHop reads an address, with or without brackets and a port.
 func parseHop(s string) (netip.Addr, bool) {
 	s = strings.TrimSpace(s)
 	a, err := netip.ParseAddr(s)
 	if err != nil {
-		ap, err := netip.ParseAddrPort(s)
-		if err != nil {
-			bare := strings.TrimSuffix(strings.TrimPrefix(s, "["), "]")
-			if len(bare) != len(s)-2 {
-				return netip.Addr{}, false
-			}
-			if a, err = netip.ParseAddr(bare); err != nil {
-				return netip.Addr{}, false
-			}
-			return a.Unmap().WithZone(""), true
-		}
+		var ap netip.AddrPort
+		ap, err = netip.ParseAddrPort(s)
 		a = ap.Addr()
 	}
-	return a.Unmap().WithZone(""), true
+	if bare, ok := strings.CutPrefix(s, "["); ok && err != nil {
+		if bare, ok = strings.CutSuffix(bare, "]"); ok {
+			a, err = netip.ParseAddr(bare)
+		}
+	}
+	return a.Unmap().WithZone(""), err == nil
 }

@@ -36,10 +36,11 @@ func withDocs(api http.Handler) http.Handler {
 // moduleFront configures how the modules of a release answer HTTP.
 func (n *Node) moduleFront() httpfront.Config {
 	c := n.config
-	return httpfront.Config{
-		Client: clientOf(c.TrustedProxies), Now: c.Now, Log: c.Log, Observe: n.metrics.answered,
-		Begin: withAge, Around: traceModules(c.Tracer), Answered: traceAnswer(c.Tracer),
+	front := httpfront.Config{
+		Client: clientOf(c.TrustedProxies), Now: c.Now, Log: c.Log, Begin: withAge, Observe: n.metrics.answered,
 	}
+	traceFront(c.Tracer, &front)
+	return front
 }
 
 // listener is an HTTP server and where it listens.

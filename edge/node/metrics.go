@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"partneredge/edge/node/replication"
@@ -16,65 +17,57 @@ import (
 )
 
 // metrics are what the node counts, in a registry of their own. A new metric is a
-// field here, made by newMetrics, or a gauge of watch.
+// field here that newMetrics sets, or a gauge of watch.
 type metrics struct {
 	registry *prometheus.Registry
 	traffic  wire.TrafficCounter
-	requests *prometheus.CounterVec
-	took     *prometheus.HistogramVec
-	asked    *prometheus.CounterVec
-	asking   *prometheus.HistogramVec
-	keys     *prometheus.CounterVec
-	views    *prometheus.CounterVec
-	leads    *prometheus.CounterVec
-	spending *prometheus.CounterVec
+
+	requests, originRequests, keys, views, leads, reports *prometheus.CounterVec
+	requestTime, originTime                               *prometheus.HistogramVec
 }
 
 func newMetrics(c Config) *metrics {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	auto := promauto.With(registry)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "edge", Name: name, Help: help}, labels)
+		return auto.NewCounterVec(prometheus.CounterOpts{Namespace: "edge", Name: name, Help: help}, labels)
 	}
 	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "edge", Name: name, Help: help,
+		return auto.NewHistogramVec(prometheus.HistogramOpts{Namespace: "edge", Name: name, Help: help,
 			Buckets: []float64{.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10}}, labels)
 	}
 	m := &metrics{
-		registry: prometheus.NewRegistry(),
-		requests: counter("http_requests_total", "Requests answered, by handler (gate when none was reached) and status.", "handler", "status"),
-		took:     histogram("http_request_duration_seconds", "Time to answer a request.", "handler"),
-		asked:    counter("origin_requests_total", "Requests to the origin, by verb and outcome.", "verb", "outcome"),
-		asking:   histogram("origin_request_duration_seconds", "Time of a request to the origin.", "verb"),
-		keys:     counter("key_lookups_total", "Key look-ups: hit, miss, stale (held, but to be asked for), negative.", "outcome"),
-		views:    counter("view_reads_total", "Reads of views: hit, miss, stale, page (further back than is held), outage.", "outcome"),
-		leads:    counter("leads_total", "Leads accepted, committed at the origin, rejected by it.", "outcome"),
-		spending: counter("spending_total", "Keys whose spending was reported to the origin, of these repeated for want of an answer, shares taken in.", "what"),
+		registry:       registry,
+		requests:       counter("http_requests_total", "Requests answered, by handler (gate when none was reached) and status.", "handler", "status"),
+		requestTime:    histogram("http_request_duration_seconds", "Time to answer a request.", "handler"),
+		originRequests: counter("origin_requests_total", "Requests to the origin, by verb and outcome.", "verb", "outcome"),
+		originTime:     histogram("origin_request_duration_seconds", "Time of a request to the origin.", "verb"),
+		keys:           counter("key_lookups_total", "Key look-ups: hit, miss, stale (held, but to be asked for), negative.", "outcome"),
+		views:          counter("view_reads_total", "Reads of views: hit, miss, stale, page (further back than is held), outage.", "outcome"),
+		leads:          counter("leads_total", "Leads accepted, committed at the origin, rejected by it.", "outcome"),
+		reports:        counter("spending_total", "Keys whose spending was reported to the origin, of these repeated for want of an answer, shares taken in.", "what"),
 	}
 	for _, what := range []string{"reported", "repeated", "shares"} {
-		m.spending.WithLabelValues(what) // there from the start, as 0
+		m.reports.WithLabelValues(what) // there from the start, as 0
 	}
-	info := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "edge", Name: "node_info", Help: "What the node is; always 1.",
-		ConstLabels: prometheus.Labels{"region": c.Region, "release": c.Version}})
-	info.Set(1)
-	m.registry.MustRegister(m.requests, m.took, m.asked, m.asking, m.keys, m.views, m.leads, m.spending, info,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	auto.NewGauge(prometheus.GaugeOpts{Namespace: "edge", Name: "node_info", Help: "What the node is; always 1.",
+		ConstLabels: prometheus.Labels{"region": c.Region, "release": c.Version}}).Set(1)
 	return m
 }
 
 // replication returns the counters of the exchange with the origin.
 func (m *metrics) replication() replication.Counters {
-	one := func(c *prometheus.CounterVec) func(string) {
-		return func(outcome string) { c.WithLabelValues(outcome).Inc() }
+	add := func(c *prometheus.CounterVec) func(string, int) {
+		return func(label string, n int) { c.WithLabelValues(label).Add(float64(n)) }
 	}
-	some := func(c *prometheus.CounterVec) func(string, int) {
-		return func(outcome string, n int) { c.WithLabelValues(outcome).Add(float64(n)) }
-	}
-	return replication.Counters{Keys: one(m.keys), Views: one(m.views), Leads: some(m.leads), Reports: some(m.spending)}
+	return replication.Counters{Keys: add(m.keys), Views: add(m.views), Leads: add(m.leads), Reports: add(m.reports)}
 }
 
 // watch adds the gauges, which are read when they are collected.
 func (m *metrics) watch(s *local.Store, connected func() bool, now func() time.Time) {
 	gauge := func(name, help string, value func() float64) {
-		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "edge", Name: name, Help: help}, value))
+		promauto.With(m.registry).NewGaugeFunc(prometheus.GaugeOpts{Namespace: "edge", Name: name, Help: help}, value)
 	}
 	gauge("origin_connected", "1 while there is a connection to the origin.", func() float64 {
 		if connected() {
@@ -103,14 +96,14 @@ func (m *metrics) answered(handler string, status int, took time.Duration) {
 		handler = rollout.Gate
 	}
 	m.requests.WithLabelValues(handler, strconv.Itoa(status)).Inc()
-	m.took.WithLabelValues(handler).Observe(took.Seconds())
+	m.requestTime.WithLabelValues(handler).Observe(took.Seconds())
 	m.traffic.Add(status, took)
 }
 
 // originAnswered counts a request to the origin.
 func (m *metrics) originAnswered(verb, outcome string, took time.Duration) {
-	m.asked.WithLabelValues(verb, outcome).Inc()
-	m.asking.WithLabelValues(verb).Observe(took.Seconds())
+	m.originRequests.WithLabelValues(verb, outcome).Inc()
+	m.originTime.WithLabelValues(verb).Observe(took.Seconds())
 }
 
 // operators returns the handler of the metrics listener. obstacle returns why the

@@ -81,13 +81,13 @@ func newNode(c Config) *Node {
 	return &Node{config: c, metrics: newMetrics(c), changed: make(chan struct{}, 1)}
 }
 
-// URL is the base address of the partner API, such as "http://127.0.0.1:8080".
+// URL returns the base address of the partner API, such as "http://127.0.0.1:8080".
 func (n *Node) URL() string { return n.front.url }
 
-// MetricsURL is the base address of /metrics, /healthz and /readyz.
+// MetricsURL returns the base address of /metrics, /healthz and /readyz.
 func (n *Node) MetricsURL() string { return n.operators.url }
 
-// ID is the node's id, from its credentials.
+// ID returns the node's id, which its credentials name.
 func (n *Node) ID() string { return n.link.ID() }
 
 func (n *Node) start(ctx context.Context) (err error) {
@@ -252,7 +252,7 @@ func (n *Node) status() *wire.Status {
 	return s
 }
 
-// partnerAPI is the handler of the partner API's listener.
+// partnerAPI returns the handler of the partner API's listener.
 func (n *Node) partnerAPI() http.Handler { return withDocs(traced(n.config.Tracer, n.releases)) }
 
 // Stop lets requests under way end, until ctx does, and brings everything to

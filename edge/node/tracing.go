@@ -6,6 +6,7 @@ import (
 
 	"partneredge/edge/tracing"
 	"partneredge/host"
+	"partneredge/wasm/httpfront"
 )
 
 // traced makes a trace of each request. Without a tracer it returns next.
@@ -21,13 +22,22 @@ func traced(t *tracing.Tracer, next http.Handler) http.Handler {
 	})
 }
 
-// traceAnswer adds the outcome to a request's span. Without a tracer it returns
-// nil.
-func traceAnswer(t *tracing.Tracer) func(context.Context, string, int) {
+// traceFront makes a span of each module's call, and adds the outcome to the
+// request's span. Without a tracer it changes nothing.
+func traceFront(t *tracing.Tracer, front *httpfront.Config) {
 	if t == nil {
-		return nil
+		return
 	}
-	return func(ctx context.Context, handler string, status int) {
+	front.Around = func(ctx context.Context, module string) (context.Context, func(error)) {
+		ctx, span := t.Begin(ctx, "module "+module)
+		return ctx, func(err error) {
+			if err != nil {
+				span.Fail(string(host.ReasonOf(err)))
+			}
+			span.End()
+		}
+	}
+	front.Answered = func(ctx context.Context, handler string, status int) {
 		span := tracing.Current(ctx)
 		span.Set("edge.handler", handler)
 		span.SetInt("http.response.status_code", status)
@@ -45,21 +55,4 @@ func methodName(method string) string {
 		return method
 	}
 	return "_OTHER"
-}
-
-// traceModules makes a span of each module's call. Without a tracer it returns
-// nil.
-func traceModules(t *tracing.Tracer) func(context.Context, string) (context.Context, func(error)) {
-	if t == nil {
-		return nil
-	}
-	return func(ctx context.Context, module string) (context.Context, func(error)) {
-		ctx, span := t.Begin(ctx, "module "+module)
-		return ctx, func(err error) {
-			if err != nil {
-				span.Fail(string(host.ReasonOf(err)))
-			}
-			span.End()
-		}
-	}
 }

@@ -20,7 +20,8 @@ import (
 //go:embed openapi.json
 var document []byte
 
-// Paths that the handler answers; below DocsPath too.
+// DocumentPath and DocsPath are the paths that Handler answers, and with them all
+// that is below DocsPath.
 const (
 	DocumentPath = "/api/v2/public/openapi.json"
 	DocsPath     = "/docs"
@@ -29,7 +30,7 @@ const (
 // Document returns the document's JSON, a copy.
 func Document() []byte { return bytes.Clone(document) }
 
-// Serves tells whether path is one that Handler answers.
+// Serves reports whether Handler answers path.
 func Serves(path string) bool {
 	return path == DocumentPath || path == DocsPath || strings.HasPrefix(path, DocsPath+"/")
 }
@@ -89,14 +90,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// render keeps the page's HTML, which is the same for every request.
+// render returns the HTML of page, which is the same for every request.
 func render(page http.Handler) []byte {
 	w := buffer{header: http.Header{}}
 	page.ServeHTTP(&w, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: DocsPath}})
 	return w.Bytes()
 }
 
-// buffer is an answer in memory.
+// buffer is an http.ResponseWriter that keeps the body.
 type buffer struct {
 	bytes.Buffer
 	header http.Header

@@ -40,8 +40,8 @@ type Config struct {
 
 // Counters are called with what has happened, and how often.
 type Counters struct {
-	Keys    func(outcome string)        // look-ups: hit, miss, stale, negative
-	Views   func(outcome string)        // reads: hit, miss, stale, page, outage
+	Keys    func(outcome string, n int) // look-ups: hit, miss, stale, negative
+	Views   func(outcome string, n int) // reads: hit, miss, stale, page, outage
 	Leads   func(outcome string, n int) // accepted, committed, rejected
 	Reports func(what string, n int)    // keys: reported, repeated, shares
 }

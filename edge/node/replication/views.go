@@ -27,7 +27,7 @@ type views struct {
 	store   *local.Store
 	replica *replica
 	sync    *synchronizer
-	count   func(outcome string)
+	count   func(outcome string, n int)
 	noteAge func(ctx context.Context, age time.Duration)
 }
 
@@ -108,7 +108,7 @@ func older(list *abi.Firings, before int64, limit int) bool {
 
 // page asks the origin for a page that is not held.
 func (v *views) page(ctx context.Context, req wire.ViewRequest) (*wire.ViewReply, error) {
-	v.count("page")
+	v.count("page", 1)
 	within, cancel := context.WithTimeout(ctx, v.replica.timeout)
 	defer cancel()
 	return v.replica.askView(within, req)
@@ -121,18 +121,18 @@ func (v *views) frame(ctx context.Context, kind store.ChangeKind, account string
 	rec, held := v.store.Views.Get(name)
 	trusted := held && v.sync.trusts(rec)
 	if trusted && !rec.Stale() {
-		v.count("hit")
+		v.count("hit", 1)
 		v.noteAge(ctx, v.sync.age())
 		return rec.Frame, nil
 	}
 	if held {
-		v.count("stale")
+		v.count("stale", 1)
 	} else {
-		v.count("miss")
+		v.count("miss", 1)
 	}
 	fresh, err := v.replica.fetch(ctx, name)
 	if errors.Is(err, host.ErrUnavailable) && trusted {
-		v.count("outage")
+		v.count("outage", 1)
 		v.noteAge(ctx, v.replica.now().Sub(rec.Fetched))
 		return rec.Frame, nil
 	}

@@ -16,10 +16,7 @@ func readCredentials(file string) (id string, err error) {
 		return "", fmt.Errorf("%w: %w", ErrCredentials, err)
 	}
 	wrong := func(what string) error { return fmt.Errorf("%w: %s %s", ErrCredentials, file, what) }
-	token, err := jwt.ParseDecoratedJWT(text)
-	if err != nil {
-		return "", wrong("holds no NATS credentials")
-	}
+	token, _ := jwt.ParseDecoratedJWT(text) // "" if there is none, which is no claims
 	claims, err := jwt.DecodeUserClaims(token)
 	if err != nil {
 		return "", wrong("holds no NATS credentials")

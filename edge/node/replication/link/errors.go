@@ -31,8 +31,10 @@ var (
 var permanent = []error{ErrNotEnrolled, ErrCertificate, ErrVersion}
 
 // Permanent reports whether waiting is of no use against err.
-func Permanent(err error) bool {
-	return slices.ContainsFunc(permanent, func(known error) bool { return errors.Is(err, known) })
+func Permanent(err error) bool { return permanentIndex(err) >= 0 }
+
+func permanentIndex(err error) int {
+	return slices.IndexFunc(permanent, func(known error) bool { return errors.Is(err, known) })
 }
 
 // classify wraps an error of NATS in the one of this package that it means, if

@@ -166,19 +166,15 @@ func (l *Link) failed(err error) {
 	l.mu.Lock()
 	l.last = err
 	l.mu.Unlock()
-	kind := "away"
-	for _, known := range permanent {
-		if errors.Is(err, known) {
-			kind = known.Error()
-		}
-	}
-	l.warnings.Warn(kind, "going on without the origin", "err", err)
-	if Permanent(err) {
+	cause := "away"
+	if i := permanentIndex(err); i >= 0 {
+		cause = permanent[i].Error()
 		select {
 		case l.unusable <- err:
 		default:
 		}
 	}
+	l.warnings.Warn(cause, "going on without the origin", "err", err)
 }
 
 // LastFailure returns why the last try to reach the origin failed, nil if none
@@ -202,8 +198,8 @@ func (l *Link) Up() bool { return l.conn.IsConnected() }
 func (l *Link) Ask(ctx context.Context, verb string, req, reply wire.Message) error {
 	began := time.Now()
 	ctx, span := l.cfg.Tracer.Begin(ctx, "origin "+verb)
-	err := l.exchange(ctx, verb, req, reply)
-	outcome := "ok"
+	defer span.End()
+	outcome, err := "ok", l.exchange(ctx, verb, req, reply)
 	switch {
 	case err == nil:
 	case errors.Is(err, host.ErrNotFound):
@@ -214,19 +210,17 @@ func (l *Link) Ask(ctx context.Context, verb string, req, reply wire.Message) er
 		outcome = "invalid"
 	default:
 		outcome = "unavailable"
+		span.Fail(outcome)
 	}
 	l.cfg.Observe(verb, outcome, time.Since(began))
 	span.Set("edge.outcome", outcome)
-	if outcome == "unavailable" {
-		span.Fail(outcome)
-	}
-	span.End()
 	if err != nil {
 		return fmt.Errorf("ask origin for %s: %w", verb, err)
 	}
 	return nil
 }
 
+// exchange returns errors of the four kinds that Ask names.
 func (l *Link) exchange(ctx context.Context, verb string, req, reply wire.Message) error {
 	if !l.Up() {
 		return fmt.Errorf("%w: not connected", host.ErrUnavailable)
@@ -243,10 +237,10 @@ func (l *Link) exchange(ctx context.Context, verb string, req, reply wire.Messag
 		return fmt.Errorf("%w: too many requests: %w", host.ErrUnavailable, ctx.Err())
 	}
 	msg, err := l.conn.RequestWithContext(ctx, wire.Subject(l.id, verb), body)
-	if err != nil {
-		return fmt.Errorf("%w: %w", host.ErrUnavailable, err)
+	if err == nil {
+		err = l.decode(msg.Data, reply)
 	}
-	if err := l.decode(msg.Data, reply); err != nil {
+	if err != nil {
 		return fmt.Errorf("%w: %w", host.ErrUnavailable, err)
 	}
 	switch failure := reply.Header().Failure; failure {
@@ -289,11 +283,11 @@ func (l *Link) Decode(verb string, data []byte, m wire.Message) bool {
 // Send sends a message that gets no answer.
 func (l *Link) Send(verb string, m wire.Message) error {
 	body, err := wire.Encode(m)
-	if err != nil {
-		return fmt.Errorf("tell origin %s: %w", verb, err)
+	if err == nil {
+		err = l.conn.Publish(wire.Subject(l.id, verb), body)
 	}
-	if err := l.conn.Publish(wire.Subject(l.id, verb), body); err != nil {
-		return fmt.Errorf("tell origin %s: %w", verb, err)
+	if err != nil {
+		return fmt.Errorf("send %s to origin: %w", verb, err)
 	}
 	return nil
 }
