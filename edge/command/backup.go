@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"partneredge/edge/origin/backup"
-	"partneredge/store/central"
+	"partneredge/store/central/db"
 )
 
 // Names in an origin's directory.
@@ -90,7 +90,7 @@ func (b backupJob) addDatabase(ctx context.Context, a *backup.Writer, copied str
 	if _, err := os.Stat(file); err != nil {
 		return hint(err, "is --data the directory of an origin? One on PostgreSQL needs --database")
 	}
-	if err := central.Snapshot(ctx, file, copied); err != nil {
+	if err := db.Snapshot(ctx, file, copied); err != nil {
 		return err
 	}
 	return a.File(databaseFile, copied)

@@ -216,11 +216,11 @@ func (f *adminFixture) Subscriptions(t testing.TB, account string) (list []contr
 // settle waits until the nodes know of every change there is.
 func (f *adminFixture) settle(t testing.TB) {
 	t.Helper()
-	_, latest, _, err := f.dev.origin.db.ChangesSince(t.Context(), math.MaxInt64, 1)
+	log, err := f.dev.origin.db.ChangesSince(t.Context(), math.MaxInt64, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.await(t, "the nodes to know of every change", func() bool { return f.metric(t, "edge_sync_change") >= float64(latest) })
+	f.await(t, "the nodes to know of every change", func() bool { return f.metric(t, "edge_sync_change") >= float64(log.Latest) })
 }
 
 func (f *adminFixture) await(t testing.TB, what string, done func() bool) {

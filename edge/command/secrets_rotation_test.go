@@ -50,8 +50,8 @@ func rotateKeyFile(t *testing.T, database string) {
 		if then != nil {
 			then(o)
 		}
-		standings, err := o.db.Standings(ctx, []string{id})
-		if err != nil || len(standings[id].Secrets) != 1 || standings[id].Secrets[0] != secret {
+		endpoints, err := o.db.Endpoints(ctx, []string{id})
+		if err != nil || len(endpoints[id].Secrets) != 1 || endpoints[id].Secrets[0] != secret {
 			t.Errorf("%s: the secret cannot be used: %v", what, err)
 		}
 		if err := raw.QueryRow(`SELECT secret FROM subscriptions`).Scan(&kept); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"partneredge/edge/tracing"
 	"partneredge/store/central"
+	"partneredge/store/central/deliveries"
 )
 
 // tries is the database as the webhook sender sees it, which counts and traces
@@ -34,9 +35,9 @@ func newTries(db *central.DB, tracer *tracing.Tracer, registry *prometheus.Regis
 	return t
 }
 
-// FinishDeliveries implements webhook.Store.
-func (t *tries) FinishDeliveries(ctx context.Context, outcomes []central.Outcome) error {
-	if err := t.DB.FinishDeliveries(ctx, outcomes); err != nil {
+// RecordOutcomes implements webhook.Store.
+func (t *tries) RecordOutcomes(ctx context.Context, outcomes []deliveries.Outcome) error {
+	if err := t.DB.RecordOutcomes(ctx, outcomes); err != nil {
 		return err
 	}
 	for i := range outcomes {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"partneredge/store"
-	"partneredge/store/central"
+	"partneredge/store/central/deliveries"
 )
 
 var secretField = regexp.MustCompile(`<pre id="secret"[^>]*>([^<]+)</pre>`)
@@ -131,7 +131,7 @@ func TestForms(t *testing.T) {
 	if _, text := b.get("webhooks/" + f.webhook.ID + "?outcome=failed"); !strings.Contains(text, "Nothing failed in the log") {
 		t.Error("the outcome picks nothing")
 	}
-	deliveries, _, err := f.db.Deliveries(t.Context(), central.DeliveryFilter{SubscriptionID: f.webhook.ID}, store.Page{})
+	deliveries, _, err := f.db.Deliveries(t.Context(), deliveries.Filter{SubscriptionID: f.webhook.ID}, store.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}

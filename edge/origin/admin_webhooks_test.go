@@ -10,7 +10,7 @@ import (
 
 	"partneredge/edge/wire"
 	"partneredge/store"
-	"partneredge/store/central"
+	"partneredge/store/central/deliveries"
 )
 
 func adminDeliveries(f *fixture) {
@@ -76,7 +76,7 @@ func adminDeliveries(f *fixture) {
 func (f *fixture) try(delivery string) {
 	f.Helper()
 	at := time.Now()
-	for _, o := range []central.Outcome{
+	for _, o := range []deliveries.Outcome{
 		{State: store.StatePending, NextAt: at, Attempt: store.Attempt{
 			ID: "dlv_1", DeliveryID: delivery, Number: 1, StartedAt: at, Error: "connection refused",
 		}},
@@ -85,7 +85,7 @@ func (f *fixture) try(delivery string) {
 			Headers: map[string]string{"x-svc-event": "sentinel.fired"}, Excerpt: "busy",
 		}},
 	} {
-		if err := f.config.DB.FinishDeliveries(f.Context(), []central.Outcome{o}); err != nil {
+		if err := f.config.DB.RecordOutcomes(f.Context(), []deliveries.Outcome{o}); err != nil {
 			f.Fatal(err)
 		}
 	}
@@ -172,11 +172,11 @@ func (f *fixture) rotations(id, account, keyID string) {
 
 func (f *fixture) secrets(id string) []string {
 	f.Helper()
-	standings, err := f.config.DB.Standings(f.Context(), []string{id})
+	endpoints, err := f.config.DB.Endpoints(f.Context(), []string{id})
 	if err != nil {
 		f.Fatal(err)
 	}
-	return standings[id].Secrets
+	return endpoints[id].Secrets
 }
 
 // subscribe makes a live subscription to firings.
@@ -199,7 +199,7 @@ func (f *fixture) retriesAgain(account, keyID string) {
 	f.must(201, "POST", at+"/sentinel-firings", object{"sentinel_name": "s", "trigger_data": object{}, "action_taken": "a"})
 	id := f.must(200, "GET", "/admin/v1/webhooks/whs_y/deliveries", nil)["items"].([]any)[0].(object)["id"].(string)
 	began := time.Now()
-	if err := f.config.DB.FinishDeliveries(f.Context(), []central.Outcome{{State: store.StatePending, NextAt: began.Add(time.Hour), Attempt: store.Attempt{
+	if err := f.config.DB.RecordOutcomes(f.Context(), []deliveries.Outcome{{State: store.StatePending, NextAt: began.Add(time.Hour), Attempt: store.Attempt{
 		ID: "dlv_3", DeliveryID: id, Number: 1, StartedAt: began, Error: "refused by guard: host_not_public: 10.0.0.1:443",
 	}}}); err != nil {
 		f.Fatal(err)
@@ -234,7 +234,7 @@ func TestFailingWebhook(t *testing.T) {
 	id := f.must(200, "GET", "/admin/v1/webhooks/whs_f/deliveries", nil)["items"].([]any)[0].(object)["id"].(string)
 	finish := func(number int, state store.State) {
 		t.Helper()
-		if err := f.config.DB.FinishDeliveries(f.Context(), []central.Outcome{{State: state, SubscriptionID: "whs_f", NextAt: time.Now(), Attempt: store.Attempt{
+		if err := f.config.DB.RecordOutcomes(f.Context(), []deliveries.Outcome{{State: state, SubscriptionID: "whs_f", NextAt: time.Now(), Attempt: store.Attempt{
 			ID: "dlv_f" + strconv.Itoa(number), DeliveryID: id, Number: number, StartedAt: time.Now(), Status: 500,
 		}}}); err != nil {
 			t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"partneredge/store"
-	"partneredge/store/central"
+	"partneredge/store/central/deliveries"
 )
 
 // What ended longer ago than the retention goes, with its event; what waits, and
@@ -21,12 +21,12 @@ func TestRetention(t *testing.T) {
 		events = append(events, f.must(201, "POST", accounts+"/"+account+"/sentinel-firings",
 			object{"sentinel_name": "s", "trigger_data": object{}, "action_taken": "a"})["event_id"].(string))
 	}
-	log, _, err := f.config.DB.Deliveries(t.Context(), central.DeliveryFilter{SubscriptionID: "whs_r"}, store.Page{})
+	log, _, err := f.config.DB.Deliveries(t.Context(), deliveries.Filter{SubscriptionID: "whs_r"}, store.Page{})
 	if err != nil || len(log) != 3 {
 		t.Fatal(log, err)
 	}
 	for i, d := range log[:2] {
-		if err := f.config.DB.FinishDeliveries(t.Context(), []central.Outcome{{State: store.StateDelivered, Attempt: store.Attempt{
+		if err := f.config.DB.RecordOutcomes(t.Context(), []deliveries.Outcome{{State: store.StateDelivered, Attempt: store.Attempt{
 			ID: fmt.Sprint("dlv_r", i), DeliveryID: d.ID, Number: 1, StartedAt: time.Now(), Status: 200,
 		}}}); err != nil {
 			t.Fatal(err)
@@ -53,7 +53,7 @@ func TestRetention(t *testing.T) {
 				have++
 			}
 		}
-		left, _, err := f.config.DB.Deliveries(t.Context(), central.DeliveryFilter{SubscriptionID: "whs_r"}, store.Page{})
+		left, _, err := f.config.DB.Deliveries(t.Context(), deliveries.Filter{SubscriptionID: "whs_r"}, store.Page{})
 		return err == nil && have == 1 && len(left) == 1 && left[0].State == store.StatePending
 	})
 	cancel()

@@ -4,10 +4,10 @@ import (
 	"context"
 	"time"
 
-	"partneredge/store/central"
+	"partneredge/store/central/deliveries"
 )
 
-// accept is the Taker's Accept: it runs inside the database's transaction. While
+// accept is the Claimer's Accept: it runs inside the database's transaction. While
 // older deliveries wait in the database, claims fill the queue first, so that
 // neither the old nor the new are put off for good.
 func (s *Sender) accept(subscriptionID string) bool {
@@ -21,7 +21,7 @@ func (s *Sender) accept(subscriptionID string) bool {
 		q.hasMore()
 		return false
 	}
-	q.acceptedAt = s.c.Store.StandingsVersion()
+	q.acceptedAt = s.c.Store.EndpointsVersion()
 	return true
 }
 
@@ -29,8 +29,8 @@ func (s *Sender) accept(subscriptionID string) bool {
 // room.
 const growWithin = 2 * time.Second
 
-// claimed is the Taker's Take: what was accepted has been committed.
-func (s *Sender) claimed(claims []central.Claim) {
+// claimed is the Claimer's Claimed: what was accepted has been committed.
+func (s *Sender) claimed(claims []deliveries.Claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -65,7 +65,7 @@ func (s *Sender) queue(id string, now time.Time) *queue {
 
 // hold puts a delivery into its queue that was leased, and read, at readAt and
 // version. s.mu is held.
-func (s *Sender) hold(c central.Claim, readAt time.Time, version uint64, now time.Time) {
+func (s *Sender) hold(c deliveries.Claim, readAt time.Time, version uint64, now time.Time) {
 	if _, already := s.held[c.ID]; already {
 		return
 	}
@@ -78,13 +78,11 @@ func (s *Sender) hold(c central.Claim, readAt time.Time, version uint64, now tim
 	if !q.health.proven {
 		s.unproven++
 	}
-	if q.endpoint.target == nil && !c.FailingFrom.IsZero() {
+	if q.endpoint.target == nil && !c.Endpoint.FailingFrom.IsZero() {
 		q.health.slow = true
 	}
 	if now.Sub(q.endpoint.readAt) > s.c.EndpointAge && version >= q.endpoint.version { // else as much is known, or more
-		q.endpoint.set(central.Standing{
-			TargetURL: c.TargetURL, Secrets: c.Secrets, FailingFrom: c.FailingFrom, Deliverable: c.Live && !c.Revoked,
-		}, readAt, version)
+		q.endpoint.set(c.Endpoint, readAt, version)
 	}
 	q.items.push(i)
 	if !q.endpoint.deliverable {
@@ -135,7 +133,7 @@ func (s *Sender) claim(ctx context.Context) (more bool, err error) {
 	if len(queues) == 0 {
 		return false, nil
 	}
-	r := central.ClaimRequest{Owner: s.c.Owner, Lease: s.c.Lease, Each: each, Holds: s.isHeld}
+	r := deliveries.ClaimRequest{Owner: s.c.Owner, Lease: s.c.Lease, Each: each, Holds: s.isHeld}
 	seen := make([]int, len(queues))
 	s.mu.Lock()
 	s.claiming = true
@@ -144,8 +142,8 @@ func (s *Sender) claim(ctx context.Context) (more bool, err error) {
 		r.Held = max(r.Held, q.held)
 	}
 	s.mu.Unlock()
-	began, version := time.Now(), s.c.Store.StandingsVersion()
-	claims, rest, err := s.c.Store.ClaimFrom(ctx, r)
+	began, version := time.Now(), s.c.Store.EndpointsVersion()
+	claims, rest, err := s.c.Store.ClaimDeliveries(ctx, r)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +190,7 @@ func (s *Sender) isHeld(deliveryID string) bool {
 // scanPause is the shortest time between two scans.
 const scanPause = 5 * time.Millisecond
 
-// scanLoop finds queues that no Taker knows of: those of earlier processes, of
+// scanLoop finds queues that no Claimer knows of: those of earlier processes, of
 // other ones, and what an operator queued again.
 func (s *Sender) scanLoop(ctx context.Context) {
 	pause := newBackoff()

@@ -8,19 +8,19 @@ import (
 	"net/http"
 	"time"
 
-	"partneredge/store/central"
+	"partneredge/store/central/deliveries"
 )
 
 // Store is what a Sender needs from the database.
 type Store interface {
 	Kind() string
-	SetTaker(*central.Taker) error
-	Queues(ctx context.Context) ([]central.Queue, error)
-	ClaimFrom(context.Context, central.ClaimRequest) ([]central.Claim, []central.Queue, error)
-	StandingsVersion() uint64
-	Standings(ctx context.Context, subscriptions []string) (map[string]central.Standing, error)
-	FinishDeliveries(ctx context.Context, outcomes []central.Outcome) error
-	ReleaseDeliveries(ctx context.Context, owner string) (int, error)
+	SetClaimer(*deliveries.Claimer) error
+	Queues(ctx context.Context) ([]deliveries.Queue, error)
+	ClaimDeliveries(context.Context, deliveries.ClaimRequest) ([]deliveries.Claim, []deliveries.Queue, error)
+	EndpointsVersion() uint64
+	Endpoints(ctx context.Context, subscriptions []string) (map[string]deliveries.Endpoint, error)
+	RecordOutcomes(ctx context.Context, outcomes []deliveries.Outcome) error
+	EndLeases(ctx context.Context, owner string) (int, error)
 }
 
 // Config of a Sender. Store and Guard are required; the zero value of every other

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"partneredge/store"
-	"partneredge/store/central"
+	"partneredge/store/central/deliveries"
 )
 
 // lane is a budget of tries, and the queues that may have a try to start.
@@ -133,9 +133,9 @@ func (s *Sender) run(t *try, w worker) {
 
 // judge decides the outcome of a try, and what it says of the endpoint's health.
 // s.mu is held.
-func (s *Sender) judge(q *queue, i *item, r result, now time.Time) central.Outcome {
+func (s *Sender) judge(q *queue, i *item, r result, now time.Time) deliveries.Outcome {
 	wasProven := q.health.proven
-	o := central.Outcome{Attempt: r.attempt, SubscriptionID: q.id}
+	o := deliveries.Outcome{Attempt: r.attempt, SubscriptionID: q.id}
 	if r.ok {
 		q.health.succeeded(r.attempt.Latency, s.c.SlowAfter, s.c.PerEndpoint)
 		o.State = store.StateDelivered
@@ -163,7 +163,7 @@ func (s *Sender) judge(q *queue, i *item, r result, now time.Time) central.Outco
 }
 
 // record queues an outcome to be written. s.mu is held.
-func (s *Sender) record(i *item, o central.Outcome) {
+func (s *Sender) record(i *item, o deliveries.Outcome) {
 	s.heldBytes += len(o.Attempt.Excerpt)
 	s.outcomes = append(s.outcomes, outcome{o, s.queues[i.SubscriptionID], i.size() + len(o.Attempt.Excerpt)})
 	s.writeNow.send()
@@ -171,7 +171,7 @@ func (s *Sender) record(i *item, o central.Outcome) {
 
 // unlease ends the lease of an item that was not tried. s.mu is held.
 func (s *Sender) unlease(q *queue, i *item, now time.Time) {
-	s.record(i, central.Outcome{
+	s.record(i, deliveries.Outcome{
 		Attempt: store.Attempt{DeliveryID: i.ID}, State: store.StatePending, NextAt: i.NextAt,
 	})
 	s.dueLater(q, now)
@@ -182,7 +182,7 @@ func (s *Sender) cancel(q *queue) {
 	for q.items.len() > 0 {
 		i := q.items.pop()
 		s.stats.Cancelled++
-		s.record(i, central.Outcome{Attempt: store.Attempt{DeliveryID: i.ID}, State: store.StateCancelled})
+		s.record(i, deliveries.Outcome{Attempt: store.Attempt{DeliveryID: i.ID}, State: store.StateCancelled})
 	}
 }
 
@@ -191,9 +191,9 @@ const failingLong = 5 * 24 * time.Hour
 
 // warnFailing logs, once, that an endpoint has been failing for days.
 func (s *Sender) warnFailing(q *queue, i *item, a store.Attempt) {
-	if i.FailingFrom.IsZero() || q.health.warned || a.StartedAt.Sub(i.FailingFrom) < failingLong {
+	if i.Endpoint.FailingFrom.IsZero() || q.health.warned || a.StartedAt.Sub(i.Endpoint.FailingFrom) < failingLong {
 		return
 	}
 	q.health.warned = true
-	s.c.Log.Warn("webhook endpoint keeps failing", "subscription", q.id, "since", i.FailingFrom, "status", a.Status)
+	s.c.Log.Warn("webhook endpoint keeps failing", "subscription", q.id, "since", i.Endpoint.FailingFrom, "status", a.Status)
 }

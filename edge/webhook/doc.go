@@ -4,7 +4,7 @@
 // The database is queue and log of deliveries at once. A bounded part of it is in
 // memory, held on a lease, in one queue for each subscription:
 //
-//	Taker, Claim ──> queue ──> ready list ──> try ──> outcomes ──> Finish
+//	Claimer, claim ──> queue ──> ready list ──> try ──> outcomes ──> record
 //	 (database)    (one each)  (one a lane)  (HTTP)   (batches)   (database)
 //
 // A queue is in a lane's ready list while a try of it may start. The ready lists

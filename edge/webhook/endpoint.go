@@ -5,7 +5,7 @@ import (
 	"net/url"
 	"time"
 
-	"partneredge/store/central"
+	"partneredge/store/central/deliveries"
 	"partneredge/wasm/targeturl"
 )
 
@@ -19,7 +19,7 @@ type endpoint struct {
 	version     uint64
 }
 
-func (e *endpoint) set(now central.Standing, readAt time.Time, version uint64) {
+func (e *endpoint) set(now deliveries.Endpoint, readAt time.Time, version uint64) {
 	if e.target == nil || e.target.raw != now.TargetURL {
 		e.target = newTarget(now.TargetURL)
 	}
@@ -50,7 +50,7 @@ func newTarget(raw string) *target {
 // isFresh reports whether q's endpoint was read recently enough to send to it,
 // and has it read again before it is not. s.mu is held.
 func (s *Sender) isFresh(q *queue, now time.Time) bool {
-	age, version := now.Sub(q.endpoint.readAt), s.c.Store.StandingsVersion()
+	age, version := now.Sub(q.endpoint.readAt), s.c.Store.EndpointsVersion()
 	if (age > s.c.EndpointAge/2 || q.endpoint.version != version) && !q.refreshing {
 		q.refreshing = true
 		s.stale = append(s.stale, q)
@@ -76,8 +76,8 @@ func (s *Sender) refresh(ctx context.Context) (more bool, err error) {
 	for i, q := range queues {
 		ids[i] = q.id
 	}
-	began, version := time.Now(), s.c.Store.StandingsVersion()
-	endpoints, err := s.c.Store.Standings(ctx, ids)
+	began, version := time.Now(), s.c.Store.EndpointsVersion()
+	endpoints, err := s.c.Store.Endpoints(ctx, ids)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()

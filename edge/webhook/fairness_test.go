@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"partneredge/store"
-	"partneredge/store/central"
+	"partneredge/store/central/deliveries"
 )
 
 // These tests run the whole sender over SQLite with a clock that jumps to the
@@ -190,7 +190,7 @@ func TestScheduleOfAFailingEndpoint(t *testing.T) {
 						due = sent.end
 					}
 				}
-				for _, d := range s.fixture.deliveries(central.DeliveryFilter{SubscriptionID: s.fixture.onlySubscription()}) {
+				for _, d := range s.fixture.deliveries(deliveries.Filter{SubscriptionID: s.fixture.onlySubscription()}) {
 					if d.State != store.StateDead || d.Attempts != 4 {
 						t.Errorf("delivery %s after %d tries", d.State, d.Attempts)
 					}

@@ -21,6 +21,7 @@ import (
 	"partneredge/store"
 	"partneredge/store/central"
 	"partneredge/store/central/centraltest"
+	"partneredge/store/central/deliveries"
 )
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
@@ -214,7 +215,7 @@ func verified(t testing.TB, got received, secrets ...string) {
 	}
 }
 
-func (f *fixture) deliveries(filter central.DeliveryFilter) []store.Delivery {
+func (f *fixture) deliveries(filter deliveries.Filter) []store.Delivery {
 	f.t.Helper()
 	items, _, err := f.db.Deliveries(f.t.Context(), filter, store.Page{Limit: 200})
 	must(f.t, err)

@@ -17,6 +17,7 @@ import (
 	"partneredge/store"
 	"partneredge/store/central"
 	"partneredge/store/central/centraltest"
+	"partneredge/store/central/deliveries"
 )
 
 // soon is a schedule that a test has time for.
@@ -173,7 +174,7 @@ func TestNothingIsLostByKills(t *testing.T) {
 		until(t, "all arrived", 60*time.Second, func() bool { return arrived() == 0 })
 		for _, s := range subs {
 			until(t, "the queue is empty", 60*time.Second, func() bool {
-				d, _, err := db.Deliveries(t.Context(), central.DeliveryFilter{SubscriptionID: s.ID, State: store.StatePending}, store.Page{})
+				d, _, err := db.Deliveries(t.Context(), deliveries.Filter{SubscriptionID: s.ID, State: store.StatePending}, store.Page{})
 				must(t, err)
 				return len(d) == 0
 			})
@@ -254,7 +255,7 @@ func TestLeaseOfTheDead(t *testing.T) {
 	s := subscription(a.ID, endpoint.URL)
 	must(t, db.AddSubscription(t.Context(), s))
 	fire(t, db, a.ID)
-	claims, _, err := db.ClaimFrom(t.Context(), central.ClaimRequest{Owner: "dead", Subscriptions: []string{s.ID}, Each: 10, Lease: 700 * time.Millisecond})
+	claims, _, err := db.ClaimDeliveries(t.Context(), deliveries.ClaimRequest{Owner: "dead", Subscriptions: []string{s.ID}, Each: 10, Lease: 700 * time.Millisecond})
 	must(t, err)
 	if len(claims) != 1 {
 		t.Fatalf("%d claims", len(claims))

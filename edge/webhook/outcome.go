@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"partneredge/store"
-	"partneredge/store/central"
+	"partneredge/store/central/deliveries"
 )
 
 // outcome waits to be written.
 type outcome struct {
-	central.Outcome
+	deliveries.Outcome
 	queue *queue
 	size  int // bytes held for it
 }
@@ -75,11 +75,11 @@ func (s *Sender) nextBatch() []outcome {
 // calls invalid is found by halves and left out, so that it holds up no other;
 // the delivery's lease ends and it is tried again.
 func (s *Sender) write(ctx context.Context, batch []outcome) error {
-	outcomes := make([]central.Outcome, len(batch))
+	outcomes := make([]deliveries.Outcome, len(batch))
 	for i := range batch {
 		outcomes[i] = batch[i].Outcome
 	}
-	err := s.c.Store.FinishDeliveries(ctx, outcomes)
+	err := s.c.Store.RecordOutcomes(ctx, outcomes)
 	switch {
 	case err == nil:
 	case !errors.Is(err, store.ErrInvalid):

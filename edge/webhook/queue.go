@@ -3,12 +3,12 @@ package webhook
 import (
 	"time"
 
-	"partneredge/store/central"
+	"partneredge/store/central/deliveries"
 )
 
 // item is a delivery in memory.
 type item struct {
-	central.Claim
+	deliveries.Claim
 	until time.Time // when the lease ends
 }
 

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"partneredge/store"
-	"partneredge/store/central"
+	"partneredge/store/central/deliveries"
 )
 
 // A fifo gives back what was put in, in its order, whatever the turns.
@@ -40,7 +40,7 @@ func TestStartable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Unix(1_700_000_000, 0)
 		q := &queue{health: health{limit: 1}, window: windowFirst}
-		q.items.push(&item{Claim: central.Claim{Delivery: store.Delivery{NextAt: now}}})
+		q.items.push(&item{Claim: deliveries.Claim{Delivery: store.Delivery{NextAt: now}}})
 		for range rapid.IntRange(0, 40).Draw(t, "tries") {
 			if rapid.Bool().Draw(t, "ok") {
 				q.health.succeeded(time.Duration(rapid.IntRange(0, 2000).Draw(t, "ms"))*time.Millisecond, time.Second, most)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"partneredge/store"
-	"partneredge/store/central"
+	"partneredge/store/central/deliveries"
 	"partneredge/wasm/targeturl"
 )
 
@@ -78,7 +78,7 @@ func TestRebindingOfATarget(t *testing.T) {
 					t.Fatal(err)
 				}
 				until(t, "the try is written", time.Minute, func() bool {
-					d = f.deliveries(central.DeliveryFilter{EventID: d.EventID})[0]
+					d = f.deliveries(deliveries.Filter{EventID: d.EventID})[0]
 					return d.Attempts == i+1
 				})
 				a := f.tries(d)[i]
@@ -89,7 +89,7 @@ func TestRebindingOfATarget(t *testing.T) {
 				if a.Status != want || a.Error != text {
 					t.Errorf("try %d is logged with %d %q, want %d %q", i+1, a.Status, a.Error, want, text)
 				}
-				listed := len(f.deliveries(central.DeliveryFilter{SubscriptionID: sub.ID, Refused: true})) == 1
+				listed := len(f.deliveries(deliveries.Filter{SubscriptionID: sub.ID, Refused: true})) == 1
 				now, err := f.db.Subscription(t.Context(), sub.ID)
 				if must(t, err); listed != (try.status == refused) || now.FailingFrom.IsZero() != (try.status == 200) {
 					t.Errorf("after try %d it is listed as refused: %t; failing from %v", i+1, listed, now.FailingFrom)

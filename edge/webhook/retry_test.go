@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"partneredge/store"
-	"partneredge/store/central"
+	"partneredge/store/central/deliveries"
 )
 
 // A delivery that waits an hour for its next try is tried at once when an
@@ -25,7 +25,7 @@ func TestRetryOfWhatWaits(t *testing.T) {
 		event := f.fire()
 		var d store.Delivery
 		until(t, "the first try is written", time.Minute, func() bool {
-			all := f.deliveries(central.DeliveryFilter{EventID: event})
+			all := f.deliveries(deliveries.Filter{EventID: event})
 			d = all[0]
 			return d.Attempts == 1
 		})
@@ -34,7 +34,7 @@ func TestRetryOfWhatWaits(t *testing.T) {
 			must(t, err)
 		}
 		until(t, "delivered", time.Minute, func() bool {
-			return f.deliveries(central.DeliveryFilter{EventID: event})[0].State == store.StateDelivered
+			return f.deliveries(deliveries.Filter{EventID: event})[0].State == store.StateDelivered
 		})
 		if n := len(f.tries(d)); n < 2 || n > 3 { // the second call may come after the delivery
 			t.Errorf("%d tries", n)

@@ -10,7 +10,7 @@ import (
 
 	"partneredge/edge/backoff"
 	"partneredge/store"
-	"partneredge/store/central"
+	"partneredge/store/central/deliveries"
 )
 
 // Sender makes the deliveries that wait in the database. It is safe for
@@ -89,10 +89,10 @@ func Start(ctx context.Context, c Config) (*Sender, error) {
 		s.transport = transport
 	}
 	// What a killed process of this name held.
-	if _, err := c.Store.ReleaseDeliveries(ctx, c.Owner); err != nil {
+	if _, err := c.Store.EndLeases(ctx, c.Owner); err != nil {
 		return nil, fmt.Errorf("start webhook sender: %w", err)
 	}
-	if err := c.Store.SetTaker(&central.Taker{Owner: c.Owner, Lease: c.Lease, Accept: s.accept, Take: s.claimed}); err != nil {
+	if err := c.Store.SetClaimer(&deliveries.Claimer{Owner: c.Owner, Lease: c.Lease, Accept: s.accept, Claimed: s.claimed}); err != nil {
 		return nil, fmt.Errorf("start webhook sender: %w", err)
 	}
 	s.ctx, s.abandon = context.WithCancel(context.Background())
@@ -107,7 +107,7 @@ func Start(ctx context.Context, c Config) (*Sender, error) {
 	return s, nil
 }
 
-// Wake has the database searched for deliveries that are due and that no Taker
+// Wake has the database searched for deliveries that are due and that no Claimer
 // accepted: written by this process or, where several share the database, by
 // another.
 func (s *Sender) Wake() { s.scanNow.send() }
@@ -143,7 +143,7 @@ func (s *Sender) stop(ctx context.Context) error {
 		}
 	}
 	s.mu.Unlock()
-	err := s.c.Store.SetTaker(nil)
+	err := s.c.Store.SetClaimer(nil)
 	s.stopLoops()
 	s.loops.Wait()
 	cut := context.AfterFunc(ctx, s.abandon)
@@ -155,7 +155,7 @@ func (s *Sender) stop(ctx context.Context) error {
 	// Briefly even when ctx has ended: it spares the next process the wait.
 	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	_, unleased := s.c.Store.ReleaseDeliveries(short, s.c.Owner)
+	_, unleased := s.c.Store.EndLeases(short, s.c.Owner)
 	if t, ok := s.transport.(*http.Transport); ok {
 		t.CloseIdleConnections()
 	}

@@ -10,7 +10,7 @@ import (
 
 	"partneredge/edge/webhook/signature"
 	"partneredge/store"
-	"partneredge/store/central"
+	"partneredge/store/central/deliveries"
 )
 
 func TestDelivery(t *testing.T) {
@@ -42,10 +42,10 @@ func TestDelivery(t *testing.T) {
 			t.Error(err)
 		}
 		until(t, "outcome", 5*time.Second, func() bool {
-			d := f.deliveries(central.DeliveryFilter{SubscriptionID: sub.ID})
+			d := f.deliveries(deliveries.Filter{SubscriptionID: sub.ID})
 			return len(d) == 1 && d[0].State == store.StateDelivered && d[0].Attempts == 1
 		})
-		d := f.deliveries(central.DeliveryFilter{EventID: event})[0]
+		d := f.deliveries(deliveries.Filter{EventID: event})[0]
 		tries, err := f.db.Attempts(t.Context(), d.ID)
 		must(t, err)
 		a := tries[0]
@@ -68,7 +68,7 @@ func TestRetriesUntilDead(t *testing.T) {
 		sub := f.subscribe(endpoint.URL)
 		event := f.fire()
 		until(t, "the last try", 10*time.Second, func() bool {
-			d := f.deliveries(central.DeliveryFilter{EventID: event})
+			d := f.deliveries(deliveries.Filter{EventID: event})
 			return len(d) == 1 && d[0].State == store.StateDead
 		})
 		got := endpoint.all()

@@ -9,6 +9,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central"
+	"partneredge/store/central/deliveries"
 )
 
 // settled waits until nothing waits for a subscription, and compares the log with
@@ -16,7 +17,7 @@ import (
 // has used up its tries, and each try that arrived is in the log, once.
 func settled(t *testing.T, db *central.DB, sub store.Subscription, endpoint *receiver, accepted []string, most int) (states map[store.State]int) {
 	t.Helper()
-	all := func(f central.DeliveryFilter) (items []store.Delivery) {
+	all := func(f deliveries.Filter) (items []store.Delivery) {
 		f.SubscriptionID = sub.ID
 		for page := (store.Page{Limit: 200}); ; {
 			part, next, err := db.Deliveries(t.Context(), f, page)
@@ -27,13 +28,13 @@ func settled(t *testing.T, db *central.DB, sub store.Subscription, endpoint *rec
 			}
 		}
 	}
-	until(t, "nothing waits", 2*time.Minute, func() bool { return len(all(central.DeliveryFilter{State: store.StatePending})) == 0 })
+	until(t, "nothing waits", 2*time.Minute, func() bool { return len(all(deliveries.Filter{State: store.StatePending})) == 0 })
 
 	states = map[store.State]int{}
 	logged := map[string]string{}    // delivery id of a try -> event
 	delivered := map[string]string{} // event -> delivery id of the try that was acknowledged
 	known := map[string]bool{}
-	for _, d := range all(central.DeliveryFilter{}) {
+	for _, d := range all(deliveries.Filter{}) {
 		states[d.State]++
 		known[d.EventID] = true
 		tries, err := db.Attempts(t.Context(), d.ID)

@@ -2,7 +2,7 @@ package webhook
 
 import (
 	"partneredge/store"
-	"partneredge/store/central"
+	"partneredge/store/central/deliveries"
 )
 
 // tailMost is how many tries a reader may be behind before it misses some.
@@ -26,7 +26,7 @@ func (s *Sender) Tail() (tries <-chan store.Tried, end func()) {
 }
 
 // publish sends a try to the readers of Tail. s.mu is held.
-func (s *Sender) publish(t *try, o central.Outcome) {
+func (s *Sender) publish(t *try, o deliveries.Outcome) {
 	if len(s.tails) == 0 {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central"
+	"partneredge/store/central/deliveries"
 )
 
 // state waits until the only delivery of an event is in a state.
@@ -17,7 +18,7 @@ func (f *fixture) state(event string, want store.State) store.Delivery {
 	f.t.Helper()
 	var d []store.Delivery
 	until(f.t, "delivery is "+string(want), 10*time.Second, func() bool {
-		d = f.deliveries(central.DeliveryFilter{EventID: event})
+		d = f.deliveries(deliveries.Filter{EventID: event})
 		return len(d) == 1 && d[0].State == want
 	})
 	return d[0]
@@ -68,7 +69,7 @@ func TestQueuedIsCancelled(t *testing.T) {
 					}
 				}
 				until(t, "the try under way is logged", 5*time.Second, func() bool {
-					d := f.deliveries(central.DeliveryFilter{EventID: under})[0]
+					d := f.deliveries(deliveries.Filter{EventID: under})[0]
 					return len(f.tries(d)) == 1
 				})
 				if n := endpoint.count(); n != 1 {
@@ -97,7 +98,7 @@ func TestWhoReceives(t *testing.T) {
 		silenced := fire(t, f.db, setup.ID)
 		event := f.fire()
 		f.state(event, store.StateDelivered)
-		if d := f.deliveries(central.DeliveryFilter{EventID: silenced}); len(d) != 0 {
+		if d := f.deliveries(deliveries.Filter{EventID: silenced}); len(d) != 0 {
 			t.Errorf("silenced event has %d deliveries", len(d))
 		}
 		got := endpoint.all()
@@ -136,7 +137,7 @@ func TestRefusedAtDelivery(t *testing.T) {
 	}
 	event := f.fire()
 	until(t, "all refused", 10*time.Second, func() bool {
-		d := f.deliveries(central.DeliveryFilter{EventID: event})
+		d := f.deliveries(deliveries.Filter{EventID: event})
 		for _, one := range d {
 			if one.State != store.StateDead {
 				return false
@@ -144,7 +145,7 @@ func TestRefusedAtDelivery(t *testing.T) {
 		}
 		return len(d) == len(targets)
 	})
-	for _, d := range f.deliveries(central.DeliveryFilter{EventID: event}) {
+	for _, d := range f.deliveries(deliveries.Filter{EventID: event}) {
 		tries := f.tries(d)
 		if len(tries) != 1 || tries[0].Status != 0 || !strings.HasPrefix(tries[0].Error, "refused by guard: ") {
 			t.Errorf("%s: %+v", targets[d.SubscriptionID], tries)

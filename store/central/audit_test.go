@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/deliveries"
 )
 
 var ana = store.Actor{ID: "tok_1", Name: "Ana", Role: store.RoleAdmin, Remote: "192.0.2.7"}
@@ -93,7 +94,7 @@ func TestAuditLog(t *testing.T) {
 		// The database itself refuses to have the log changed.
 		for _, statement := range []string{`UPDATE audit SET name = 'Eve'`, `DELETE FROM audit`} {
 			if err := db.change(ctx, "", func(ctx context.Context, t *tx) error {
-				_, err := t.exec(ctx, statement)
+				_, err := t.Exec(ctx, statement)
 				return err
 			}); err == nil || !strings.Contains(err.Error(), "only grows") {
 				t.Errorf("%s: %v", statement, err)
@@ -113,22 +114,22 @@ func TestAuditOfDeliveries(t *testing.T) {
 		noError(t, err)
 		_, _, err = db.AddContact(ctx, store.Contact{AccountID: a.ID, ClientID: "c", Channel: "sms"})
 		noError(t, err)
-		list, _, err := db.Deliveries(ctx, DeliveryFilter{SubscriptionID: subs[0].ID}, store.Page{})
+		list, _, err := db.Deliveries(ctx, deliveries.Filter{SubscriptionID: subs[0].ID}, store.Page{})
 		noError(t, err)
-		if counts := must(db.Outcomes(ctx, time.Now().Add(-time.Hour)))(t); len(counts) != 1 || counts[store.StatePending] != 1 {
+		if counts := must(db.CountOutcomes(ctx, time.Now().Add(-time.Hour)))(t); len(counts) != 1 || counts[store.StatePending] != 1 {
 			t.Errorf("outcomes %v", counts)
 		}
-		if counts := must(db.Outcomes(ctx, time.Now().Add(time.Hour)))(t); len(counts) != 0 {
+		if counts := must(db.CountOutcomes(ctx, time.Now().Add(time.Hour)))(t); len(counts) != 0 {
 			t.Errorf("outcomes of the future %v", counts)
 		}
 		noError(t, db.change(ctx, "", func(ctx context.Context, t *tx) error {
-			_, err := t.exec(ctx, `UPDATE deliveries SET state = 'dead'`)
+			_, err := t.Exec(ctx, `UPDATE deliveries SET state = 'dead'`)
 			return err
 		}))
 		must(db.RecoverDeliveries(WithActor(ctx, ana), subs[0].ID, time.Time{}))(t)
 		must(db.RetryDelivery(WithActor(ctx, ana), list[0].ID))(t) // pending already
 		noError(t, db.change(ctx, "", func(ctx context.Context, t *tx) error {
-			_, err := t.exec(ctx, `UPDATE deliveries SET state = 'dead'`)
+			_, err := t.Exec(ctx, `UPDATE deliveries SET state = 'dead'`)
 			return err
 		}))
 		must(db.RetryDelivery(WithActor(ctx, ana), list[0].ID))(t)

@@ -12,6 +12,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/centraltest"
+	"partneredge/store/central/deliveries"
 )
 
 // BenchmarkDeliveries takes events through the whole of a delivery's life, as
@@ -50,10 +51,11 @@ func benchDeliveries(b *testing.B, db *DB, subscriptions int) {
 	var claims, finishes atomic.Int64 // nanoseconds
 	begin = time.Now()
 	var done atomic.Int64
+	sender := &claimant{DB: db, held: make(map[string]bool)}
 	inParallel(workers, func() {
 		for done.Load() < int64(total) {
 			start := time.Now()
-			claimed, err := db.ClaimDeliveries(ctx, "bench", batch, time.Minute)
+			claimed, err := sender.claim(ctx)
 			if err != nil {
 				b.Error(err)
 				return
@@ -61,7 +63,7 @@ func benchDeliveries(b *testing.B, db *DB, subscriptions int) {
 			claims.Add(int64(time.Since(start)))
 			outcomes := benchOutcomes(claimed)
 			start = time.Now()
-			if err := db.FinishDeliveries(ctx, outcomes); err != nil {
+			if err := db.RecordOutcomes(ctx, outcomes); err != nil {
 				b.Error(err)
 				return
 			}
@@ -84,11 +86,11 @@ func benchDeliveries(b *testing.B, db *DB, subscriptions int) {
 func benchTaken(b *testing.B, db *DB, subscriptions int) {
 	ids := benchAccounts(b, db, subscriptions)
 	total := b.N * subscriptions
-	taken := make(chan []Claim, b.N)
-	noError(b, db.SetTaker(&Taker{
+	taken := make(chan []deliveries.Claim, b.N)
+	noError(b, db.SetClaimer(&deliveries.Claimer{
 		Owner: "bench", Lease: time.Minute,
-		Accept: func(string) bool { return true },
-		Take:   func(c []Claim) { taken <- c },
+		Accept:  func(string) bool { return true },
+		Claimed: func(c []deliveries.Claim) { taken <- c },
 	}))
 	b.ResetTimer()
 	begin, spent := time.Now(), processorTime(b)
@@ -104,7 +106,7 @@ func benchTaken(b *testing.B, db *DB, subscriptions int) {
 					more = false
 				}
 			}
-			if err := db.FinishDeliveries(context.Background(), benchOutcomes(claims)); err != nil {
+			if err := db.RecordOutcomes(context.Background(), benchOutcomes(claims)); err != nil {
 				b.Error(err)
 				return
 			}
@@ -154,11 +156,11 @@ func benchInsert(b *testing.B, db *DB, accounts []string) {
 	})
 }
 
-func benchOutcomes(claims []Claim) []Outcome {
-	outcomes := make([]Outcome, len(claims))
+func benchOutcomes(claims []deliveries.Claim) []deliveries.Outcome {
+	outcomes := make([]deliveries.Outcome, len(claims))
 	now := time.Now()
 	for i, c := range claims {
-		outcomes[i] = Outcome{
+		outcomes[i] = deliveries.Outcome{
 			State: store.StateDelivered, SubscriptionID: c.SubscriptionID,
 			Attempt: store.Attempt{
 				ID: store.NewID("dlv", now), DeliveryID: c.ID, Number: 1, StartedAt: now,

@@ -4,24 +4,16 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"slices"
 
 	"partneredge/store"
+	"partneredge/store/central/db"
+	"partneredge/store/central/valid"
 )
 
 const (
 	changesDefault = 1000
 	changesMost    = 10_000
 )
-
-// changed notes a change, to be numbered when the transaction ends. The same
-// change twice in one transaction is one.
-func (t *tx) changed(kind store.ChangeKind, ref string, gone bool) {
-	c := store.Change{Kind: kind, Ref: ref, Gone: gone}
-	if !slices.Contains(t.changes, c) {
-		t.changes = append(t.changes, c)
-	}
-}
 
 // writeChanges numbers the changes. The counter's row stays locked until the
 // commit, so numbers rise in the order of commit, and who sees one has seen
@@ -32,7 +24,7 @@ func (t *tx) writeChanges(ctx context.Context) error {
 		return nil
 	}
 	var last int64
-	if err := t.one(ctx, `UPDATE change_counter SET seq = seq + ? RETURNING seq`, []any{n}, &last); err != nil {
+	if err := t.Get(ctx, `UPDATE change_counter SET seq = seq + ? RETURNING seq`, []any{n}, &last); err != nil {
 		return fmt.Errorf("number changes: %w", err)
 	}
 	kinds, refs := make([]string, n), make([]string, n)
@@ -40,65 +32,82 @@ func (t *tx) writeChanges(ctx context.Context) error {
 	for i := range t.changes {
 		c := &t.changes[i]
 		c.Seq = last - int64(n-1-i)
-		seqs[i], kinds[i], refs[i], gone[i] = c.Seq, string(c.Kind), c.Ref, bit(c.Gone)
+		seqs[i], kinds[i], refs[i], gone[i] = c.Seq, string(c.Kind), c.Ref, db.Bit(c.Gone)
 	}
-	if _, err := t.bulk(ctx, `INSERT INTO changes (seq, kind, ref, gone) SELECT seq, kind, ref, gone FROM v`,
-		column{name: "seq", ints: seqs}, column{name: "kind", text: kinds},
-		column{name: "ref", text: refs}, column{name: "gone", ints: gone}); err != nil {
+	if err := t.Bulk(ctx, `INSERT INTO changes (seq, kind, ref, gone) SELECT seq, kind, ref, gone FROM v`,
+		db.Ints("seq", seqs), db.Text("kind", kinds), db.Text("ref", refs), db.Ints("gone", gone)); err != nil {
 		return fmt.Errorf("write changes: %w", err)
 	}
 	return nil
 }
 
-// ChangesSince reads the changes after seq in order, at most limit of them (0:
-// 1000, at most 10 000), and the number of the last change there is. reset says
-// that seq is older than what is kept, or not a number this database gave: the
-// caller then knows nothing of what has changed.
-func (db *DB) ChangesSince(ctx context.Context, seq int64, limit int) (changes []store.Change, latest int64, reset bool, err error) {
-	const tried = "read changes"
-	switch {
-	case limit <= 0:
+// ChangeLog is a part of the changes, in order.
+type ChangeLog struct {
+	Changes []store.Change
+	Latest  int64 // number of the last change there is
+	// Reset: the number asked about is older than what is kept, or not one that
+	// this database gave, so what has changed since is not known.
+	Reset bool
+}
+
+// ChangesSince reads the changes after seq, at most limit of them (0: 1000, at
+// most 10 000).
+func (d *DB) ChangesSince(ctx context.Context, seq int64, limit int) (log ChangeLog, err error) {
+	if limit <= 0 {
 		limit = changesDefault
-	case limit > changesMost:
-		limit = changesMost
 	}
-	rows, err := db.query(ctx, `SELECT l.seq, (SELECT coalesce(min(seq), l.seq + 1) FROM changes), c.seq, c.kind, c.ref, c.gone
-		FROM change_counter l
-		LEFT JOIN (SELECT seq, kind, ref, gone FROM changes WHERE seq > ? ORDER BY seq LIMIT ?) c ON true
-		ORDER BY c.seq`, seq, limit)
-	if err != nil {
-		return nil, 0, false, db.fail(tried, err)
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
+	_, err = db.All(ctx, d.db, func(row db.Row) (struct{}, error) {
 		var oldest int64
 		var n sql.NullInt64
 		var kind, ref sql.NullString
 		var gone sql.NullBool
-		if err := rows.Scan(&latest, &oldest, &n, &kind, &ref, &gone); err != nil {
-			return nil, 0, false, db.fail(tried, err)
+		err := row.Scan(&log.Latest, &oldest, &n, &kind, &ref, &gone)
+		if log.Reset = seq > log.Latest || seq < oldest-1; n.Valid && !log.Reset {
+			log.Changes = append(log.Changes, store.Change{Seq: n.Int64, Kind: store.ChangeKind(kind.String), Ref: ref.String, Gone: gone.Bool})
 		}
-		if reset = seq > latest || seq < oldest-1; reset {
-			changes = nil
-			continue
-		}
-		if n.Valid {
-			changes = append(changes, store.Change{Seq: n.Int64, Kind: store.ChangeKind(kind.String), Ref: ref.String, Gone: gone.Bool})
-		}
+		return struct{}{}, err
+	}, `SELECT l.seq, (SELECT coalesce(min(seq), l.seq + 1) FROM changes), c.seq, c.kind, c.ref, c.gone
+		FROM change_counter l
+		LEFT JOIN (SELECT seq, kind, ref, gone FROM changes WHERE seq > ? ORDER BY seq LIMIT ?) c ON true
+		ORDER BY c.seq`, seq, min(limit, changesMost))
+	if err != nil {
+		return ChangeLog{}, db.Fail("read changes", err)
 	}
-	if err := rows.Err(); err != nil {
-		return nil, 0, false, db.fail(tried, err)
-	}
-	return changes, latest, reset, nil
+	return log, nil
 }
 
-// PruneChanges forgets all changes but the last keep.
-func (db *DB) PruneChanges(ctx context.Context, keep int) error {
+// PruneChanges removes all changes but the last keep.
+func (d *DB) PruneChanges(ctx context.Context, keep int) error {
+	const tried = "prune changes"
 	if keep < 0 {
-		return db.fail("prune changes", invalid("keep is negative"))
+		return db.Fail(tried, valid.Errorf("keep is negative"))
 	}
-	return db.fail("prune changes", db.apart(ctx, func(ctx context.Context, t *tx) error {
-		_, err := t.exec(ctx, `DELETE FROM changes WHERE seq <= (SELECT seq FROM change_counter) - ?`, keep)
+	return db.Fail(tried, d.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
+		_, err := t.Exec(ctx, `DELETE FROM changes WHERE seq <= (SELECT seq FROM change_counter) - ?`, keep)
 		return err
+	}))
+}
+
+// restoredAhead is how many numbers of changes Restored leaves out: more than any
+// database gives between a copy and its loss, and few enough for two million
+// restores before a number is no float64 any more, as metrics are.
+const restoredAhead = 1 << 32
+
+// Restored makes a database that was put back from a copy safe to follow. Nodes
+// have seen changes that the copy does not know; numbers that were given again
+// would name others, which a node that is ahead would take for those it has
+// seen. So numbering goes on far ahead of all that were given, and nothing
+// before is known: every node finds itself behind and asks for all it holds
+// again.
+func (d *DB) Restored(ctx context.Context) error {
+	return db.Fail("number changes after a restore", d.change(ctx, "", func(ctx context.Context, t *tx) error {
+		var last int64
+		if err := t.Get(ctx, `UPDATE change_counter SET seq = seq + ? RETURNING seq`, []any{int64(restoredAhead)}, &last); err != nil {
+			return err
+		}
+		if _, err := t.Exec(ctx, `DELETE FROM changes`); err != nil {
+			return err
+		}
+		return t.audited(ctx, "database.restore", "", nil, map[string]int64{"change": last})
 	}))
 }

@@ -39,8 +39,8 @@ func (c *commits) publish(commit Commit) {
 // called. The call of fn comes before the write itself returns, and no other
 // write goes on meanwhile, so fn must return at once and must not call the DB.
 // One more call of fn may be under way when unsubscribe returns.
-func (db *DB) OnCommit(fn func(Commit)) (unsubscribe func()) {
-	c := &db.commits
+func (d *DB) OnCommit(fn func(Commit)) (unsubscribe func()) {
+	c := &d.commits
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.subscribers = append(slices.Clone(c.subscribers), &fn)

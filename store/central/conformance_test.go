@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"partneredge/store"
+	engine "partneredge/store/central/db"
+	"partneredge/store/central/deliveries"
 )
 
 // Every test of this package runs on both databases, which must not be told
@@ -83,7 +85,7 @@ func TestUnknownIDs(t *testing.T) {
 			"AddCoachingRun": func(id string) error { _, _, err := db.AddCoachingRun(ctx, id, nil); return err },
 			"AddFiring":      func(id string) error { _, _, err := db.AddFiring(ctx, store.Firing{AccountID: id}); return err },
 			"PutDeal": func(id string) error {
-				_, _, _, _, err := db.PutDeal(ctx, store.Deal{AccountID: id, ID: "d", Stage: "s"})
+				_, err := db.PutDeal(ctx, store.Deal{AccountID: id, ID: "d", Stage: "s"})
 				return err
 			},
 			"AddContact": func(id string) error {
@@ -91,11 +93,11 @@ func TestUnknownIDs(t *testing.T) {
 				return err
 			},
 			"PutGoal": func(id string) error {
-				_, _, _, _, err := db.PutGoal(ctx, store.Goal{AccountID: id, ID: "g", Pace: "ahead"})
+				_, err := db.PutGoal(ctx, store.Goal{AccountID: id, ID: "g", Pace: "ahead"})
 				return err
 			},
-			"Insights": func(id string) error { _, _, _, err := db.Insights(ctx, id, time.Time{}, 0); return err },
-			"Firings":  func(id string) error { _, _, _, err := db.Firings(ctx, id, time.Time{}, 0); return err },
+			"Insights": func(id string) error { _, err := db.Insights(ctx, id, time.Time{}, 0); return err },
+			"Firings":  func(id string) error { _, err := db.Firings(ctx, id, time.Time{}, 0); return err },
 			"Profile":  func(id string) error { _, _, err := db.Profile(ctx, id); return err },
 			"Leads":    func(id string) error { _, _, err := db.Leads(ctx, id, page); return err },
 			"AddSubscription": func(id string) error {
@@ -107,11 +109,11 @@ func TestUnknownIDs(t *testing.T) {
 			"Event":              func(id string) error { _, err := db.Event(ctx, id); return err },
 			"Delivery":           func(id string) error { _, err := db.Delivery(ctx, id); return err },
 			"Deliveries/subscription": func(id string) error {
-				_, _, err := db.Deliveries(ctx, DeliveryFilter{SubscriptionID: id + "x"}, page)
+				_, _, err := db.Deliveries(ctx, deliveries.Filter{SubscriptionID: id + "x"}, page)
 				return err
 			},
 			"Deliveries/event": func(id string) error {
-				_, _, err := db.Deliveries(ctx, DeliveryFilter{EventID: id + "x"}, page)
+				_, _, err := db.Deliveries(ctx, deliveries.Filter{EventID: id + "x"}, page)
 				return err
 			},
 			"Attempts":          func(id string) error { _, err := db.Attempts(ctx, id); return err },
@@ -194,11 +196,10 @@ func TestKeys(t *testing.T) {
 		}
 		_, _, err = db.RotateKey(ctx, next.ID, keyHash(), grace)
 		wantErr(t, err, store.ErrConflict)
-		changes, latest, reset, err := db.ChangesSince(ctx, 0, 0)
-		noError(t, err)
+		log := must(db.ChangesSince(ctx, 0, 0))(t)
 		want := []store.Change{{Seq: 1, Kind: store.ChangeKey, Ref: k.ID}, {Seq: 2, Kind: store.ChangeKey, Ref: next.ID, Gone: true}}
-		if latest != 2 || reset || !reflect.DeepEqual(changes, want) {
-			t.Errorf("changes %v (latest %d, reset %v), want %v", changes, latest, reset, want)
+		if log.Latest != 2 || log.Reset || !reflect.DeepEqual(log.Changes, want) {
+			t.Errorf("changes %+v, want %v", log, want)
 		}
 
 		old := must(db.CreateKey(ctx, keyFor(a.ID)))(t)
@@ -308,7 +309,7 @@ func TestPaging(t *testing.T) {
 			if first[0] != added[24] {
 				t.Errorf("%s: first is %s, want the newest %s", name, first[0], added[24])
 			}
-			for _, bad := range []string{"%", "-1", "1", "nonsense", "zzzzzzzzzzzzzzzzzzzz", "\x00", mark("another", "1")} {
+			for _, bad := range []string{"%", "-1", "1", "nonsense", "zzzzzzzzzzzzzzzzzzzz", "\x00", engine.Cursor("another", "1")} {
 				if _, _, err := l.list(store.Page{Cursor: bad}); !errors.Is(err, store.ErrInvalid) {
 					t.Errorf("%s: cursor %q: %v", name, bad, err)
 				}

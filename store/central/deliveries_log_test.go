@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"partneredge/store"
+	engine "partneredge/store/central/db"
+	"partneredge/store/central/deliveries"
 )
 
 func TestDeliveryLog(t *testing.T) {
@@ -19,11 +21,11 @@ func TestDeliveryLog(t *testing.T) {
 			events = append([]string{q.fire(t).ID}, events...)
 		}
 		for i, c := range q.claim(t, 27) {
-			q.finish(t, []store.State{store.StateDead, store.StateDelivered}[i%2], 0, c)
+			q.record(t, []store.State{store.StateDead, store.StateDelivered}[i%2], 0, c)
 		}
 		seen, cursor := []string{}, ""
 		for {
-			items, next, err := q.Deliveries(ctx, DeliveryFilter{SubscriptionID: q.subs[1]}, store.Page{Limit: 2, Cursor: cursor})
+			items, next, err := q.Deliveries(ctx, deliveries.Filter{SubscriptionID: q.subs[1]}, store.Page{Limit: 2, Cursor: cursor})
 			noError(t, err)
 			for _, d := range items {
 				seen = append(seen, d.EventID)
@@ -39,7 +41,7 @@ func TestDeliveryLog(t *testing.T) {
 		total := 0
 		for _, state := range []store.State{store.StateDead, store.StateDelivered} {
 			for _, s := range q.subs {
-				items, _, err := q.Deliveries(ctx, DeliveryFilter{SubscriptionID: s, State: state}, store.Page{})
+				items, _, err := q.Deliveries(ctx, deliveries.Filter{SubscriptionID: s, State: state}, store.Page{})
 				noError(t, err)
 				for _, d := range items {
 					if d.State != state {
@@ -54,7 +56,7 @@ func TestDeliveryLog(t *testing.T) {
 		}
 		var subs []string
 		for cursor = ""; ; {
-			items, next, err := q.Deliveries(ctx, DeliveryFilter{EventID: events[0]}, store.Page{Limit: 1, Cursor: cursor})
+			items, next, err := q.Deliveries(ctx, deliveries.Filter{EventID: events[0]}, store.Page{Limit: 1, Cursor: cursor})
 			noError(t, err)
 			for _, d := range items {
 				subs = append([]string{d.SubscriptionID}, subs...)
@@ -66,16 +68,16 @@ func TestDeliveryLog(t *testing.T) {
 		if len(subs) != 3 {
 			t.Errorf("log of an event: %v", subs)
 		}
-		items, _, err := q.Deliveries(ctx, DeliveryFilter{EventID: events[0], SubscriptionID: q.subs[2]}, store.Page{})
+		items, _, err := q.Deliveries(ctx, deliveries.Filter{EventID: events[0], SubscriptionID: q.subs[2]}, store.Page{})
 		if noError(t, err); len(items) != 1 {
 			t.Errorf("of both: %+v", items)
 		}
-		_, _, err = q.Deliveries(ctx, DeliveryFilter{}, store.Page{})
+		_, _, err = q.Deliveries(ctx, deliveries.Filter{}, store.Page{})
 		wantErr(t, err, store.ErrInvalid)
-		_, _, err = q.Deliveries(ctx, DeliveryFilter{EventID: events[0], State: "lost"}, store.Page{})
+		_, _, err = q.Deliveries(ctx, deliveries.Filter{EventID: events[0], State: "lost"}, store.Page{})
 		wantErr(t, err, store.ErrInvalid)
-		for _, bad := range []string{"\x00", "nonsense", "whs_nonsense", mark("deliveries of "+events[1], subs[0])} {
-			_, _, err = q.Deliveries(ctx, DeliveryFilter{EventID: events[0]}, store.Page{Cursor: bad})
+		for _, bad := range []string{"\x00", "nonsense", "whs_nonsense", engine.Cursor("deliveries of "+events[1], subs[0])} {
+			_, _, err = q.Deliveries(ctx, deliveries.Filter{EventID: events[0]}, store.Page{Cursor: bad})
 			wantErr(t, err, store.ErrInvalid)
 		}
 	})
@@ -91,11 +93,11 @@ func TestRefusedDeliveries(t *testing.T) {
 			q.fire(t)
 		}
 		claims := q.claim(t, 5)
-		refuse := func(c Claim, number int, state store.State, text string) {
+		refuse := func(c deliveries.Claim, number int, state store.State, text string) {
 			t.Helper()
 			o := q.outcome(c, state, time.Hour)
 			o.Attempt.Number, o.Attempt.Status, o.Attempt.Error = number, 0, text
-			noError(t, q.FinishDeliveries(ctx, []Outcome{o}))
+			noError(t, q.RecordOutcomes(ctx, []deliveries.Outcome{o}))
 		}
 		const refused = "refused by guard: host_not_public: 10.0.0.1:443"
 		refuse(claims[0], 1, store.StateDead, refused)
@@ -105,19 +107,19 @@ func TestRefusedDeliveries(t *testing.T) {
 		refuse(claims[3], 1, store.StateDead, "an endpoint that says refused by guard: no")
 		refuse(claims[4], 1, store.StatePending, refused)
 		refuse(claims[4], 2, store.StateDelivered, "")
-		list := func(f DeliveryFilter) (ids []string) {
+		list := func(f deliveries.Filter) (ids []string) {
 			t.Helper()
 			items, _, err := q.Deliveries(ctx, f, store.Page{})
 			noError(t, err)
 			return idsOf(items, func(d store.Delivery) string { return d.ID })
 		}
-		if got, want := list(DeliveryFilter{SubscriptionID: q.subs[0], Refused: true}), []string{claims[1].ID, claims[0].ID}; !reflect.DeepEqual(got, want) {
+		if got, want := list(deliveries.Filter{SubscriptionID: q.subs[0], Refused: true}), []string{claims[1].ID, claims[0].ID}; !reflect.DeepEqual(got, want) {
 			t.Errorf("refused are %v, want %v", got, want)
 		}
-		if got := list(DeliveryFilter{SubscriptionID: q.subs[0], Refused: true, State: store.StateDead}); !reflect.DeepEqual(got, []string{claims[0].ID}) {
+		if got := list(deliveries.Filter{SubscriptionID: q.subs[0], Refused: true, State: store.StateDead}); !reflect.DeepEqual(got, []string{claims[0].ID}) {
 			t.Errorf("refused and dead are %v", got)
 		}
-		if got := list(DeliveryFilter{EventID: claims[1].EventID, Refused: true}); !reflect.DeepEqual(got, []string{claims[1].ID}) {
+		if got := list(deliveries.Filter{EventID: claims[1].EventID, Refused: true}); !reflect.DeepEqual(got, []string{claims[1].ID}) {
 			t.Errorf("refused of the event are %v", got)
 		}
 	})
@@ -133,7 +135,7 @@ func TestPruneDeliveries(t *testing.T) {
 		_, silent, err := q.AddContact(ctx, store.Contact{AccountID: q.account, ClientID: "c", Channel: "sms"})
 		noError(t, err)
 		claims := q.claim(t, 10)
-		q.finish(t, store.StateDelivered, 0, claims[:9]...)
+		q.record(t, store.StateDelivered, 0, claims[:9]...)
 		q.clock.at = q.clock.at.Add(time.Hour)
 		cut := q.clock.at
 		q.clock.at = q.clock.at.Add(time.Hour)
@@ -172,18 +174,18 @@ func TestHostileAnswers(t *testing.T) {
 		o.Attempt.Excerpt = "nul \x00, not text \xff\xfe" + strings.Repeat("é", 5000)
 		o.Attempt.Error = "dial \x00"
 		o.Attempt.Headers = map[string]string{"k\x00\xff": "v\x00\xff"}
-		noError(t, q.FinishDeliveries(ctx, []Outcome{o}))
+		noError(t, q.RecordOutcomes(ctx, []deliveries.Outcome{o}))
 		a := must(q.Attempts(ctx, o.Attempt.DeliveryID))(t)[0]
-		if !strings.HasPrefix(a.Excerpt, "nul \uFFFD, not text \uFFFD") || len(a.Excerpt) > excerptMost+8 || a.Error != "dial \uFFFD" {
+		if !strings.HasPrefix(a.Excerpt, "nul \uFFFD, not text \uFFFD") || len(a.Excerpt) > 4096+8 || a.Error != "dial \uFFFD" {
 			t.Errorf("kept %.60q, %q", a.Excerpt, a.Error)
 		}
-		for i, bad := range []Outcome{
+		for i, bad := range []deliveries.Outcome{
 			{State: "lost", Attempt: store.Attempt{DeliveryID: "dlv_x"}},
 			{State: store.StatePending, Attempt: store.Attempt{DeliveryID: "dlv_x"}},
 			{State: store.StateDead, Attempt: store.Attempt{DeliveryID: ""}},
 			{State: store.StateDead, Attempt: store.Attempt{DeliveryID: "dlv_x", Number: 1}},
 		} {
-			if err := q.FinishDeliveries(ctx, []Outcome{bad}); err == nil {
+			if err := q.RecordOutcomes(ctx, []deliveries.Outcome{bad}); err == nil {
 				t.Errorf("outcome %d was taken", i)
 			}
 		}

@@ -18,9 +18,9 @@ func TestRecoverDeliveries(t *testing.T) {
 		}
 		for _, c := range q.claim(t, 100) {
 			if c.EventID != events[5].ID { // of each queue, the last is delivered
-				q.finish(t, store.StateDead, 0, c)
+				q.record(t, store.StateDead, 0, c)
 			} else {
-				q.finish(t, store.StateDelivered, 0, c)
+				q.record(t, store.StateDelivered, 0, c)
 			}
 		}
 		if n := must(q.RecoverDeliveries(ctx, q.subs[0], events[2].CreatedAt))(t); n != 3 {
@@ -55,9 +55,9 @@ func TestRetryWaiting(t *testing.T) {
 		if again := q.claim(t, 1); len(again) != 0 {
 			t.Errorf("claimed twice: %+v", again)
 		}
-		q.finish(t, store.StatePending, time.Hour, c)
+		q.record(t, store.StatePending, time.Hour, c)
 		for range 2 { // the second changes nothing
-			if d := must(q.RetryDelivery(ctx, c.ID))(t); d.State != store.StatePending || !d.NextAt.Equal(q.now()) || d.Attempts != 1 {
+			if d := must(q.RetryDelivery(ctx, c.ID))(t); d.State != store.StatePending || !d.NextAt.Equal(q.clock.at) || d.Attempts != 1 {
 				t.Errorf("brought forward: %+v", d)
 			}
 		}

@@ -9,24 +9,27 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/deliveries"
 )
 
-// fake is a clock that only tests move.
-type fake struct{ at time.Time }
+// fakeClock is a clock that only tests move.
+type fakeClock struct{ at time.Time }
 
-func (c *fake) now() time.Time { return c.at }
+func (c *fakeClock) now() time.Time { return c.at }
 
-// queued is an account with a number of subscriptions, and a clock.
+// queued is an account with a number of subscriptions, a clock, and a sender that
+// claims.
 type queued struct {
 	*DB
-	clock   *fake
+	clock   *fakeClock
 	account string
 	subs    []string
+	held    map[string]time.Time // by delivery, when the lease ends
 }
 
 func newQueued(t *testing.T, p place, subscriptions int) *queued {
-	clock := &fake{time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}
-	q := &queued{DB: openWith(t, p, Config{Now: clock.now}), clock: clock}
+	clock := &fakeClock{time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}
+	q := &queued{DB: openWith(t, p, Config{Now: clock.now}), clock: clock, held: make(map[string]time.Time)}
 	q.account = newAccount(t, q.DB, store.ModeLive).ID
 	for range subscriptions {
 		s := subscriptionFor(q.account, store.EventSentinelFired)
@@ -45,14 +48,42 @@ func (q *queued) fire(t *testing.T) *store.Event {
 	return e
 }
 
-func (q *queued) claim(t *testing.T, limit int) []Claim {
+// claim claims what is due for a minute, as a sender does: up to each deliveries
+// from every queue. It passes over what it holds already.
+func (q *queued) claim(t *testing.T, each int) []deliveries.Claim {
 	t.Helper()
-	return must(q.ClaimDeliveries(context.Background(), "w", limit, time.Minute))(t)
+	claims, _ := q.claimRest(t, each)
+	return claims
+}
+
+// claimRest is claim, with the queues that have more waiting.
+func (q *queued) claimRest(t *testing.T, each int) ([]deliveries.Claim, []deliveries.Queue) {
+	t.Helper()
+	claims, rest, err := q.ClaimDeliveries(context.Background(), deliveries.ClaimRequest{
+		Owner: "w", Lease: time.Minute, Subscriptions: q.due(t), Each: each,
+		Holds: func(id string) bool { return q.held[id].After(q.clock.at) }, Held: len(q.held),
+	})
+	noError(t, err)
+	for _, c := range claims {
+		q.held[c.ID] = q.clock.at.Add(time.Minute)
+	}
+	return claims, rest
+}
+
+// due lists the subscriptions that have something due.
+func (q *queued) due(t *testing.T) (ids []string) {
+	t.Helper()
+	for _, w := range must(q.Queues(context.Background()))(t) {
+		if !w.DueAt.After(q.clock.at) {
+			ids = append(ids, w.SubscriptionID)
+		}
+	}
+	return ids
 }
 
 // outcome of the next attempt of a claim.
-func (q *queued) outcome(c Claim, state store.State, next time.Duration) Outcome {
-	o := Outcome{
+func (q *queued) outcome(c deliveries.Claim, state store.State, next time.Duration) deliveries.Outcome {
+	o := deliveries.Outcome{
 		State: state, SubscriptionID: c.SubscriptionID,
 		Attempt: store.Attempt{
 			ID: store.NewID("dlv", q.clock.at), DeliveryID: c.ID, Number: c.Attempts + 1, StartedAt: q.clock.at,
@@ -66,13 +97,16 @@ func (q *queued) outcome(c Claim, state store.State, next time.Duration) Outcome
 	return o
 }
 
-func (q *queued) finish(t *testing.T, state store.State, next time.Duration, claims ...Claim) []Outcome {
+func (q *queued) record(t *testing.T, state store.State, next time.Duration, claims ...deliveries.Claim) []deliveries.Outcome {
 	t.Helper()
-	var outcomes []Outcome
+	var outcomes []deliveries.Outcome
 	for _, c := range claims {
 		outcomes = append(outcomes, q.outcome(c, state, next))
 	}
-	noError(t, q.FinishDeliveries(context.Background(), outcomes))
+	noError(t, q.RecordOutcomes(context.Background(), outcomes))
+	for _, c := range claims {
+		delete(q.held, c.ID)
+	}
 	return outcomes
 }
 
@@ -80,8 +114,8 @@ func TestDeliveryLife(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		ctx := context.Background()
 		q := newQueued(t, p, 1)
-		if next := must(q.NextDelivery(ctx))(t); !next.IsZero() {
-			t.Errorf("nothing waits, but is due at %v", next)
+		if queues := must(q.Queues(ctx))(t); len(queues) != 0 {
+			t.Errorf("nothing waits, but there are queues %v", queues)
 		}
 		e := q.fire(t)
 		began := q.clock.at
@@ -91,20 +125,24 @@ func TestDeliveryLife(t *testing.T) {
 		}
 		c := claims[0]
 		if c.EventID != e.ID || c.EventType != e.Type || c.AccountID != q.account || c.SubscriptionID != q.subs[0] ||
-			string(c.Body) != string(e.Body) || c.TargetURL != "https://hooks.example.com/in" || !slices.Equal(c.Secrets, []string{"5ec7e7"}) ||
-			c.Revoked || !c.Live || c.Attempts != 0 || c.Tries != 0 || !c.NextAt.Equal(began) {
+			string(c.Body) != string(e.Body) || c.Endpoint.TargetURL != "https://hooks.example.com/in" ||
+			!slices.Equal(c.Endpoint.Secrets, []string{"5ec7e7"}) || !c.Endpoint.Deliverable || c.Attempts != 0 || c.Tries != 0 || !c.NextAt.Equal(began) {
 			t.Errorf("claim %+v", c)
 		}
 		if again := q.claim(t, 10); len(again) != 0 {
 			t.Errorf("claimed twice: %+v", again)
 		}
-		if next := must(q.NextDelivery(ctx))(t); !next.Equal(began.Add(time.Minute)) {
-			t.Errorf("due at %v, want the end of the lease", next)
+		due := began // SQLite keeps no lease: its one process knows what it holds
+		if p.kind == "postgres" {
+			due = began.Add(time.Minute)
 		}
-		q.clock.at = began.Add(time.Minute) // nobody finished
+		if queues := must(q.Queues(ctx))(t); !slices.Equal(queues, []deliveries.Queue{{SubscriptionID: q.subs[0], DueAt: due}}) {
+			t.Errorf("queues %v, want one that is due at %v", queues, due)
+		}
+		q.clock.at = began.Add(time.Minute) // no outcome was recorded
 		c = q.claim(t, 10)[0]
-		first := q.finish(t, store.StatePending, 5*time.Second, c)
-		noError(t, q.FinishDeliveries(ctx, first)) // told twice
+		first := q.record(t, store.StatePending, 5*time.Second, c)
+		noError(t, q.RecordOutcomes(ctx, first)) // recorded twice
 		if claims := q.claim(t, 10); len(claims) != 0 {
 			t.Errorf("claimed before its time: %+v", claims)
 		}
@@ -114,13 +152,13 @@ func TestDeliveryLife(t *testing.T) {
 		}
 		q.clock.at = q.clock.at.Add(5 * time.Second)
 		c = q.claim(t, 10)[0]
-		if c.Attempts != 1 || c.Tries != 1 || !c.FailingFrom.Equal(failing) {
+		if c.Attempts != 1 || c.Tries != 1 || !c.Endpoint.FailingFrom.Equal(failing) {
 			t.Errorf("second claim %+v", c)
 		}
 		late := first[0]
 		late.State, late.NextAt, late.SubscriptionID = store.StateDead, time.Time{}, ""
-		second := q.finish(t, store.StateDelivered, 0, c)
-		noError(t, q.FinishDeliveries(ctx, []Outcome{late})) // of the first try, too late
+		second := q.record(t, store.StateDelivered, 0, c)
+		noError(t, q.RecordOutcomes(ctx, []deliveries.Outcome{late})) // of the first try, too late
 		d := must(q.Delivery(ctx, c.ID))(t)
 		if d.State != store.StateDelivered || d.Attempts != 2 || !d.NextAt.IsZero() || !d.UpdatedAt.Equal(q.clock.at) {
 			t.Errorf("delivered: %+v", d)
@@ -143,7 +181,7 @@ func TestDeliveryLife(t *testing.T) {
 		if c.Attempts != 2 || c.Tries != 0 {
 			t.Errorf("claim after a retry: %+v", c)
 		}
-		noError(t, q.FinishDeliveries(ctx, []Outcome{{State: store.StateCancelled, Attempt: store.Attempt{DeliveryID: c.ID}}}))
+		noError(t, q.RecordOutcomes(ctx, []deliveries.Outcome{{State: store.StateCancelled, Attempt: store.Attempt{DeliveryID: c.ID}}}))
 		_, err := q.RetryDelivery(ctx, c.ID)
 		wantErr(t, err, store.ErrConflict)
 		if n := len(must(q.Attempts(ctx, c.ID))(t)); n != 2 {
@@ -169,7 +207,8 @@ func TestClaimIsFair(t *testing.T) {
 		}
 		count := map[string]int{}
 		last := map[string]time.Time{}
-		for _, c := range q.claim(t, 12) {
+		claims, rest := q.claimRest(t, 4)
+		for _, c := range claims {
 			count[c.SubscriptionID]++
 			if c.NextAt.Before(last[c.SubscriptionID]) {
 				t.Errorf("out of order: %v after %v", c.NextAt, last[c.SubscriptionID])
@@ -180,10 +219,13 @@ func TestClaimIsFair(t *testing.T) {
 			if count[s] != 4 {
 				t.Errorf("shares %v, want 4 each", count)
 			}
+			if !slices.ContainsFunc(rest, func(w deliveries.Queue) bool { return w.SubscriptionID == s && !w.DueAt.After(q.clock.at) }) {
+				t.Errorf("the rest of %s is not due: %v", s, rest)
+			}
 		}
 		total := 12
 		for {
-			n := len(q.claim(t, 20))
+			n := len(q.claim(t, 7))
 			if total += n; n == 0 {
 				break
 			}
@@ -191,10 +233,41 @@ func TestClaimIsFair(t *testing.T) {
 		if total != 55+5+5 {
 			t.Errorf("claimed %d of %d", total, 65)
 		}
-		released := must(q.ReleaseDeliveries(context.Background(), "w"))(t)
-		if released != 65 || len(q.claim(t, 100)) == 0 {
-			t.Errorf("released %d of 65", released)
+	})
+}
+
+// TestEndLeases has a sender stop: what it held can be claimed at once.
+func TestEndLeases(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		q := newQueued(t, p, 3)
+		for range 20 {
+			q.fire(t)
 		}
+		leased := len(q.claim(t, 100)) // which SQLite keeps no lease of
+		if leased != 60 {
+			t.Fatalf("claimed %d of 60", leased)
+		}
+		if p.kind == "sqlite" {
+			leased = 0
+		}
+		noError(t, q.SetClaimer(&deliveries.Claimer{
+			Owner: "w", Lease: time.Minute, Accept: func(string) bool { return true }, Claimed: func([]deliveries.Claim) {},
+		}))
+		q.fire(t)
+		clear(q.held)
+		if p.kind == "postgres" && len(q.claim(t, 100)) != 0 {
+			t.Error("claimed what is leased")
+		}
+		if ended := must(q.EndLeases(ctx, "w"))(t); ended != leased+3 {
+			t.Errorf("%d leases ended, want %d", ended, leased+3)
+		}
+		clear(q.held)
+		if n := len(q.claim(t, 100)); n != 63 {
+			t.Errorf("claimed %d of 63", n)
+		}
+		_, err := q.EndLeases(ctx, "")
+		wantErr(t, err, store.ErrInvalid)
 	})
 }
 
@@ -205,14 +278,14 @@ func TestRevocationStopsTheQueue(t *testing.T) {
 		for range 3 {
 			q.fire(t)
 		}
-		held := q.claim(t, 2) // one of each
+		held := q.claim(t, 1) // of each
 		_, err := q.RevokeSubscription(ctx, q.account, q.subs[0])
 		noError(t, err)
-		cancelled, _, err := q.Deliveries(ctx, DeliveryFilter{SubscriptionID: q.subs[0], State: store.StateCancelled}, store.Page{})
+		cancelled, _, err := q.Deliveries(ctx, deliveries.Filter{SubscriptionID: q.subs[0], State: store.StateCancelled}, store.Page{})
 		if noError(t, err); len(cancelled) != 3 {
 			t.Errorf("cancelled %+v", cancelled)
 		}
-		q.finish(t, store.StateDelivered, 0, held...) // the try was under way
+		q.record(t, store.StateDelivered, 0, held...) // the try was under way
 		for _, c := range held {
 			want := store.StateDelivered
 			if c.SubscriptionID == q.subs[0] {
@@ -233,7 +306,7 @@ func TestRevocationStopsTheQueue(t *testing.T) {
 		noError(t, err)
 		q.clock.at = q.clock.at.Add(time.Hour)
 		for _, c := range q.claim(t, 10) {
-			if c.Live {
+			if c.Endpoint.Deliverable {
 				t.Errorf("claim of an account in setup: %+v", c)
 			}
 		}
@@ -244,26 +317,27 @@ func TestRevocationStopsTheQueue(t *testing.T) {
 	})
 }
 
-// TestTaker gets new deliveries with a lease on them, but for what it refuses.
-func TestTaker(t *testing.T) {
+// TestClaimer gets new deliveries with a lease on them, but for what it does not
+// accept.
+func TestClaimer(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		ctx := context.Background()
 		q := newQueued(t, p, 3)
-		var taken []Claim
-		noError(t, q.SetTaker(&Taker{
+		var claimed []deliveries.Claim
+		noError(t, q.SetClaimer(&deliveries.Claimer{
 			Owner: "t", Lease: time.Minute,
-			Accept: func(s string) bool { return s != q.subs[1] },
-			Take:   func(c []Claim) { taken = append(taken, c...) },
+			Accept:  func(s string) bool { return s != q.subs[1] },
+			Claimed: func(c []deliveries.Claim) { claimed = append(claimed, c...) },
 		}))
 		e := q.fire(t)
 		left := q.claim(t, 10)
-		if len(taken) != 2 || len(left) != 1 || left[0].SubscriptionID != q.subs[1] {
-			t.Fatalf("taken %+v, left %+v", taken, left)
+		if len(claimed) != 2 || len(left) != 1 || left[0].SubscriptionID != q.subs[1] {
+			t.Fatalf("claimed %+v, left %+v", claimed, left)
 		}
-		for _, c := range taken {
+		for _, c := range claimed {
 			d := must(q.Delivery(ctx, c.ID))(t)
-			if d != c.Delivery || string(c.Body) != string(e.Body) || !c.Live || len(c.Secrets) != 1 || c.TargetURL == "" {
-				t.Errorf("taken %+v of %+v", c, d)
+			if d != c.Delivery || string(c.Body) != string(e.Body) || !c.Endpoint.Deliverable || len(c.Endpoint.Secrets) != 1 || c.Endpoint.TargetURL == "" {
+				t.Errorf("claimed %+v of %+v", c, d)
 			}
 		}
 		q.clock.at = q.clock.at.Add(time.Minute)
@@ -271,23 +345,23 @@ func TestTaker(t *testing.T) {
 			t.Errorf("after the lease %d can be claimed, want 3", len(again))
 		}
 		_, _, err := q.AddFiring(ctx, store.Firing{AccountID: q.account, ID: must(q.first(ctx))(t)})
-		if wantErr(t, err, store.ErrConflict); len(taken) != 2 {
-			t.Errorf("a write that failed was taken: %+v", taken[2:])
+		if wantErr(t, err, store.ErrConflict); len(claimed) != 2 {
+			t.Errorf("deliveries of a write that failed were claimed: %+v", claimed[2:])
 		}
-		noError(t, q.SetTaker(nil))
+		noError(t, q.SetClaimer(nil))
 		q.fire(t)
-		if len(taken) != 2 {
-			t.Error("taken after its end")
+		if len(claimed) != 2 {
+			t.Error("claimed after its end")
 		}
-		wantErr(t, q.SetTaker(&Taker{Owner: "t"}), store.ErrInvalid)
+		wantErr(t, q.SetClaimer(&deliveries.Claimer{Owner: "t"}), store.ErrInvalid)
 	})
 }
 
 // first is the id of a firing that is there.
 func (q *queued) first(ctx context.Context) (string, error) {
-	items, _, _, err := q.Firings(ctx, q.account, time.Time{}, 1)
-	if err != nil || len(items) == 0 {
+	view, err := q.Firings(ctx, q.account, time.Time{}, 1)
+	if err != nil || len(view.Items) == 0 {
 		return "", fmt.Errorf("no firing: %w", err)
 	}
-	return items[0].ID, nil
+	return view.Items[0].ID, nil
 }

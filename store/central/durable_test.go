@@ -16,6 +16,8 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/centraltest"
+	engine "partneredge/store/central/db"
+	"partneredge/store/central/deliveries"
 )
 
 // TestMain lets this test program be the process that TestKill kills.
@@ -83,14 +85,14 @@ func TestKill(t *testing.T) {
 		db = open(t, p)
 		mustHaveFirings(t, db, a.ID, &firings)
 		events.Range(func(id, _ any) bool {
-			items, _, err := db.Deliveries(ctx, DeliveryFilter{EventID: id.(string)}, store.Page{})
+			items, _, err := db.Deliveries(ctx, deliveries.Filter{EventID: id.(string)}, store.Page{})
 			if err != nil || len(items) != 1 {
 				t.Errorf("event %s: deliveries %v, %v", id, items, err)
 			}
 			return true
 		})
 		var rows, loose, changes, latest int
-		noError(t, db.queryRow(ctx, `SELECT (SELECT count(*) FROM firings),
+		noError(t, db.db.QueryRow(ctx, `SELECT (SELECT count(*) FROM firings),
 			(SELECT count(*) FROM events e WHERE NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id)),
 			(SELECT count(*) FROM changes), (SELECT seq FROM change_counter)`).Scan(&rows, &loose, &changes, &latest))
 		if rows < 300 || loose != 0 || changes != latest {
@@ -108,11 +110,11 @@ func TestFullDisk(t *testing.T) {
 	pages := func(n int) {
 		noError(t, db.change(ctx, "", func(ctx context.Context, t *tx) error {
 			var got int
-			return t.one(ctx, "PRAGMA max_page_count = "+strconv.Itoa(n), nil, &got)
+			return t.Get(ctx, "PRAGMA max_page_count = "+strconv.Itoa(n), nil, &got)
 		}))
 	}
 	var size int
-	noError(t, db.queryRow(ctx, "PRAGMA page_count").Scan(&size))
+	noError(t, db.db.QueryRow(ctx, "PRAGMA page_count").Scan(&size))
 	pages(size + 40)
 	var kept sync.Map
 	inParallel(8, func() {
@@ -132,7 +134,7 @@ func TestFullDisk(t *testing.T) {
 	kept.Store(f.ID, true)
 	mustHaveFirings(t, db, a.ID, &kept)
 	var firings, deliveries int
-	noError(t, db.queryRow(ctx, `SELECT (SELECT count(*) FROM firings), (SELECT count(*) FROM deliveries)`).Scan(&firings, &deliveries))
+	noError(t, db.db.QueryRow(ctx, `SELECT (SELECT count(*) FROM firings), (SELECT count(*) FROM deliveries)`).Scan(&firings, &deliveries))
 	if firings != deliveries {
 		t.Errorf("%d firings, %d deliveries", firings, deliveries)
 	}
@@ -166,7 +168,7 @@ func TestLostConnections(t *testing.T) {
 	}
 	for ended := 0; ended < 5; {
 		var n int
-		noError(t, admin.queryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+		noError(t, admin.db.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 			WHERE application_name = 'central_victim' AND state <> 'idle'`).Scan(&n))
 		if n > 0 {
 			ended++
@@ -219,10 +221,9 @@ func TestMigrations(t *testing.T) {
 			noError(t, db.Close())
 		}
 		db := open(t, p)
-		all, err := db.migrations()
-		noError(t, err)
+		all := must(migrationFiles.ReadDir("migrations/" + p.kind))(t)
 		var n, latest int
-		noError(t, db.queryRow(ctx, `SELECT count(*), max(number) FROM schema_migrations`).Scan(&n, &latest))
+		noError(t, db.db.QueryRow(ctx, `SELECT count(*), max(number) FROM schema_migrations`).Scan(&n, &latest))
 		if n != len(all) || latest != len(all) {
 			t.Errorf("%d migrations noted, up to %d; want %d", n, latest, len(all))
 		}
@@ -231,11 +232,11 @@ func TestMigrations(t *testing.T) {
 			t.Errorf("after a restart %+v, want %+v", got, a)
 		}
 		noError(t, db.change(ctx, "", func(ctx context.Context, t *tx) error {
-			_, err := t.exec(ctx, `INSERT INTO schema_migrations VALUES (?, 'of tomorrow', 0)`, latest+1)
+			_, err := t.Exec(ctx, `INSERT INTO schema_migrations VALUES (?, 'of tomorrow', 0)`, latest+1)
 			return err
 		}))
-		_, err = Open(ctx, Config{URL: p.url})
-		wantErr(t, err, ErrNewer)
+		_, err := Open(ctx, Config{URL: p.url})
+		wantErr(t, err, engine.ErrNewer)
 	})
 }
 
@@ -246,12 +247,12 @@ func TestMigrationFails(t *testing.T) {
 		db := open(t, p)
 		noError(t, db.change(ctx, "", func(ctx context.Context, t *tx) error {
 			for _, statement := range []string{`DROP TABLE accounts`, `DROP TABLE events`, `DELETE FROM schema_migrations`} {
-				if t.db.postgres {
+				if t.Postgres() {
 					statement = strings.Replace(statement, "accounts", "accounts CASCADE", 1)
 				} else if strings.Contains(statement, "accounts") {
 					continue // others refer to it
 				}
-				if _, err := t.exec(ctx, statement); err != nil {
+				if _, err := t.Exec(ctx, statement); err != nil {
 					return err
 				}
 			}
@@ -263,10 +264,10 @@ func TestMigrationFails(t *testing.T) {
 			}
 		}
 		var n int
-		if err := db.queryRow(ctx, `SELECT count(*) FROM events`).Scan(&n); err == nil {
+		if err := db.db.QueryRow(ctx, `SELECT count(*) FROM events`).Scan(&n); err == nil {
 			t.Error("a part of the migration stayed")
 		}
-		noError(t, db.queryRow(ctx, `SELECT count(*) FROM schema_migrations`).Scan(&n))
+		noError(t, db.db.QueryRow(ctx, `SELECT count(*) FROM schema_migrations`).Scan(&n))
 		if n != 0 {
 			t.Error("a migration was noted that was not applied")
 		}

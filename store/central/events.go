@@ -4,14 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/db"
+	"partneredge/store/central/valid"
 )
 
-// eventTime is how an envelope writes times: ISO 8601 in UTC, with all six
-// digits of its microseconds.
+// eventTime is the layout of times in an envelope: ISO 8601 in UTC, with all six
+// digits of the microseconds.
 const eventTime = "2006-01-02T15:04:05.000000Z"
 
 func iso(t time.Time) string { return t.UTC().Format(eventTime) }
@@ -58,15 +59,6 @@ type (
 	}
 )
 
-// target is a subscription that live events of its account go to.
-type target struct {
-	id          string
-	events      []string
-	url         string
-	secrets     []string
-	failingFrom time.Time
-}
-
 // emit makes the event of a write to account, which the transaction holds, and
 // one delivery for every subscription that is to have it. They are written when
 // the transaction ends.
@@ -75,7 +67,7 @@ func (t *tx) emit(ctx context.Context, account, kind string, data any) (*store.E
 	if !held {
 		return nil, fmt.Errorf("%w: account %s", store.ErrNotFound, account)
 	}
-	now := t.db.now()
+	now := t.Now()
 	e := &store.Event{
 		ID:        store.NewID("evt", now),
 		AccountID: account,
@@ -92,54 +84,8 @@ func (t *tx) emit(ctx context.Context, account, kind string, data any) (*store.E
 	if e.Silenced {
 		return e, nil
 	}
-	targets, err := t.targetsOf(ctx, account)
-	if err != nil {
-		return nil, err
-	}
-	for _, to := range targets {
-		for _, wanted := range to.events {
-			if wanted == kind {
-				t.deliver(e, to)
-				break
-			}
-		}
-	}
-	return e, nil
+	return e, t.deliveries.FanOut(ctx, e)
 }
-
-// targetsOf reads the live, unrevoked subscriptions of an account, once a
-// transaction. Whoever changes them forgets them (see forgetTargets).
-func (t *tx) targetsOf(ctx context.Context, account string) ([]target, error) {
-	if targets, ok := t.targets[account]; ok {
-		return targets, nil
-	}
-	rows, err := t.query(ctx, `SELECT id, events, target_url, failing_from, `+signingColumns+` FROM subscriptions
-		WHERE account_id = ? AND revoked_at = 0 AND environment = 'live'`, account)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	var targets []target
-	for rows.Next() {
-		var to target
-		var s signing
-		if err := rows.Scan(append([]any{&to.id, asJSON(&to.events), &to.url, asTime(&to.failingFrom)}, s.scan()...)...); err != nil {
-			return nil, err
-		}
-		to.secrets = t.db.secrets(to.id, s)
-		targets = append(targets, to)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	if t.targets == nil {
-		t.targets = make(map[string][]target)
-	}
-	t.targets[account] = targets
-	return targets, nil
-}
-
-func (t *tx) forgetTargets(account string) { delete(t.targets, account) }
 
 // eventRows wait to be written, column by column.
 type eventRows struct {
@@ -153,7 +99,7 @@ func (r *eventRows) add(e *store.Event) {
 	r.kind = append(r.kind, e.Type)
 	r.body = append(r.body, string(e.Body))
 	r.created = append(r.created, e.CreatedAt.UnixMicro())
-	r.silenced = append(r.silenced, bit(e.Silenced))
+	r.silenced = append(r.silenced, db.Bit(e.Silenced))
 }
 
 func (r *eventRows) truncate(n int) {
@@ -162,86 +108,46 @@ func (r *eventRows) truncate(n int) {
 }
 
 func (r *eventRows) write(ctx context.Context, t *tx) error {
-	if len(r.id) == 0 {
-		return nil
-	}
-	_, err := t.bulk(ctx, `INSERT INTO events (id, account_id, type, created_at, silenced, body)
+	if err := t.Bulk(ctx, `INSERT INTO events (id, account_id, type, created_at, silenced, body)
 		SELECT id, account_id, type, created_at, silenced, body FROM v`,
-		column{name: "id", text: r.id},
-		column{name: "account_id", text: r.account},
-		column{name: "type", text: r.kind},
-		column{name: "created_at", ints: r.created},
-		column{name: "silenced", ints: r.silenced},
-		column{name: "body", text: r.body})
-	if err != nil {
+		db.Text("id", r.id), db.Text("account_id", r.account), db.Text("type", r.kind),
+		db.Ints("created_at", r.created), db.Ints("silenced", r.silenced), db.Text("body", r.body)); err != nil {
 		return fmt.Errorf("write events: %w", err)
 	}
 	return nil
 }
 
-// deliveryRows wait to be written, column by column.
-type deliveryRows struct {
-	id, event, subscription, owner []string
-	at, due                        []int64
+var eventTable = table[store.Event]{
+	noun: "event", from: "events", id: "id", columns: `id, account_id, type, created_at, silenced, body`, scan: scanEvent,
 }
 
-func (r *deliveryRows) add(id, event, subscription, owner string, at, due int64) {
-	r.id = append(r.id, id)
-	r.event = append(r.event, event)
-	r.subscription = append(r.subscription, subscription)
-	r.owner = append(r.owner, owner)
-	r.at = append(r.at, at)
-	r.due = append(r.due, due)
-}
-
-func (r *deliveryRows) truncate(n int) {
-	r.id, r.event, r.subscription, r.owner = r.id[:n], r.event[:n], r.subscription[:n], r.owner[:n]
-	r.at, r.due = r.at[:n], r.due[:n]
-}
-
-func (r *deliveryRows) write(ctx context.Context, t *tx) error {
-	if len(r.id) == 0 {
-		return nil
-	}
-	_, err := t.bulk(ctx, `INSERT INTO deliveries (id, event_id, subscription_id, state, attempts, tries_before,
-			next_at, due_at, lease_owner, created_at, updated_at)
-		SELECT id, event_id, subscription_id, 'pending', 0, 0, at, due, owner, at, at FROM v`,
-		column{name: "id", text: r.id},
-		column{name: "event_id", text: r.event},
-		column{name: "subscription_id", text: r.subscription},
-		column{name: "owner", text: r.owner},
-		column{name: "at", ints: r.at},
-		column{name: "due", ints: r.due})
-	if err != nil {
-		return fmt.Errorf("write deliveries: %w", err)
-	}
-	return nil
-}
-
-// cancelUnwritten takes out what waits to be written for a subscription that
-// this same transaction revokes. Nothing of the job that calls it may fail
-// afterwards, since reset counts rows.
-func (t *tx) cancelUnwritten(subscriptionID string) {
-	r, kept := &t.deliveries, deliveryRows{}
-	for i, s := range r.subscription {
-		if s != subscriptionID {
-			kept.add(r.id[i], r.event[i], s, r.owner[i], r.at[i], r.due[i])
-		}
-	}
-	t.deliveries = kept
-	t.taken = slices.DeleteFunc(t.taken, func(c Claim) bool { return c.SubscriptionID == subscriptionID })
+func scanEvent(row db.Row) (e store.Event, err error) {
+	err = row.Scan(&e.ID, &e.AccountID, &e.Type, db.Time(&e.CreatedAt), &e.Silenced, (*[]byte)(&e.Body))
+	return e, err
 }
 
 // Event reads one event.
-func (db *DB) Event(ctx context.Context, id string) (store.Event, error) {
-	tried := "read event"
-	if err := mustBeText("event", id); err != nil {
-		return store.Event{}, db.fail(tried, err)
+func (d *DB) Event(ctx context.Context, id string) (store.Event, error) {
+	return eventTable.read(ctx, d, id)
+}
+
+// EventsSince lists up to limit events of an account, the oldest first: those made
+// at a time or later, and after the event whose id is given ("": from the first).
+// The events of all accounts since then are looked through, so since should be
+// recent. An event that is being committed may still appear before others that
+// were there already.
+func (d *DB) EventsSince(ctx context.Context, accountID string, since time.Time, after string, limit int) ([]store.Event, error) {
+	const tried = "list events"
+	if err := valid.Reference("account", accountID); err != nil {
+		return nil, db.Fail(tried, err)
 	}
-	var e store.Event
-	var body string
-	err := db.queryRow(ctx, `SELECT id, account_id, type, created_at, silenced, body FROM events WHERE id = ?`, id).
-		Scan(&e.ID, &e.AccountID, &e.Type, asTime(&e.CreatedAt), &e.Silenced, &body)
-	e.Body = json.RawMessage(body)
-	return e, db.fail(tried, err)
+	if limit <= 0 || since.IsZero() || valid.Times(since) != nil || !valid.Text(after) {
+		return nil, db.Fail(tried, valid.Errorf("time, place or limit"))
+	}
+	events, err := db.All(ctx, d.db, scanEvent, `SELECT `+eventTable.columns+` FROM events
+		WHERE id >= ? AND id > ? AND account_id = ? ORDER BY id LIMIT ?`, db.FirstID("evt", since), after, accountID, limit)
+	if err == nil && len(events) == 0 {
+		err = d.mustHaveAccount(ctx, accountID)
+	}
+	return events, db.Fail(tried, err)
 }

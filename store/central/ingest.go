@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/db"
+	"partneredge/store/central/valid"
 )
 
 // What sources feed into an account. Each write, its change, its event and the
@@ -17,35 +19,35 @@ import (
 // AddCoachingRun adds the insights of one run. Ids are made and creation is
 // now where they are not set; a creation time that the account has already
 // moves by microseconds. One event tells of the newest. No insights: no event.
-func (db *DB) AddCoachingRun(ctx context.Context, accountID string, insights []store.Insight) (added []store.Insight, event *store.Event, err error) {
+func (d *DB) AddCoachingRun(ctx context.Context, accountID string, insights []store.Insight) (added []store.Insight, event *store.Event, err error) {
 	const tried = "add coaching run"
-	if err := mustBeText("account", accountID); err != nil {
-		return nil, nil, db.fail(tried, err)
+	if err := valid.Reference("account", accountID); err != nil {
+		return nil, nil, db.Fail(tried, err)
 	}
-	now := db.now()
+	now := d.db.Now()
 	run := make([]store.Insight, len(insights))
 	for i, in := range insights {
 		if in.ID == "" {
 			in.ID = store.NewID("ins", now)
 		}
 		in.AccountID = accountID
-		in.CreatedAt = timeOr(in.CreatedAt, now)
-		if err := errors.Join(checkIDs(field{"insight id", in.ID}), checkTimes(in.CreatedAt),
-			checkTexts(field{"headline", in.Headline}, field{"detail", in.Detail})); err != nil {
-			return nil, nil, db.fail(tried, err)
+		in.CreatedAt = db.TimeOr(in.CreatedAt, now)
+		if err := errors.Join(valid.IDs("insight id", in.ID), valid.Times(in.CreatedAt),
+			valid.Texts("headline", in.Headline, "detail", in.Detail)); err != nil {
+			return nil, nil, db.Fail(tried, err)
 		}
 		run[i] = in
 	}
-	err = db.change(ctx, accountID, func(ctx context.Context, t *tx) error {
+	err = d.change(ctx, accountID, func(ctx context.Context, t *tx) error {
 		added, event = make([]store.Insight, len(run)), nil
 		newest := 0
 		for i, in := range run {
 			var err error
-			if in.CreatedAt, err = t.nudge(ctx, "insights", "created_at", accountID, in.CreatedAt); err != nil {
+			if in.CreatedAt, err = t.uniqueTime(ctx, series{"insights", "created_at", accountID}, in.CreatedAt); err != nil {
 				return err
 			}
-			if _, err := t.exec(ctx, `INSERT INTO insights (id, account_id, headline, detail, created_at) VALUES (?, ?, ?, ?, ?)`,
-				in.ID, accountID, in.Headline, in.Detail, micros(in.CreatedAt)); err != nil {
+			if _, err := t.Exec(ctx, `INSERT INTO insights (id, account_id, headline, detail, created_at) VALUES (?, ?, ?, ?, ?)`,
+				in.ID, accountID, in.Headline, in.Detail, db.Micros(in.CreatedAt)); err != nil {
 				return err
 			}
 			added[i] = in
@@ -66,7 +68,7 @@ func (db *DB) AddCoachingRun(ctx context.Context, accountID string, insights []s
 		return err
 	})
 	if err != nil {
-		return nil, nil, db.fail(tried, err)
+		return nil, nil, db.Fail(tried, err)
 	}
 	return added, event, nil
 }
@@ -74,27 +76,27 @@ func (db *DB) AddCoachingRun(ctx context.Context, accountID string, insights []s
 // AddFiring adds a firing of a sentinel. The id is made and the time is now
 // where they are not set; a time that the account has already moves by
 // microseconds. Data must be a JSON object; none is {}.
-func (db *DB) AddFiring(ctx context.Context, f store.Firing) (added store.Firing, event *store.Event, err error) {
+func (d *DB) AddFiring(ctx context.Context, f store.Firing) (added store.Firing, event *store.Event, err error) {
 	const tried = "add firing"
-	if err := mustBeText("account", f.AccountID); err != nil {
-		return added, nil, db.fail(tried, err)
+	if err := valid.Reference("account", f.AccountID); err != nil {
+		return added, nil, db.Fail(tried, err)
 	}
-	now := db.now()
+	now := d.db.Now()
 	if f.ID == "" {
 		f.ID = store.NewID("fir", now)
 	}
-	f.TriggeredAt = timeOr(f.TriggeredAt, now)
-	if f.Data, err = checkObject("trigger data", f.Data); err != nil {
-		return added, nil, db.fail(tried, err)
+	f.TriggeredAt = db.TimeOr(f.TriggeredAt, now)
+	if f.Data, err = valid.Object("trigger data", f.Data); err != nil {
+		return added, nil, db.Fail(tried, err)
 	}
-	if err := errors.Join(checkIDs(field{"firing id", f.ID}), checkTimes(f.TriggeredAt),
-		checkTexts(field{"sentinel name", f.Name}, field{"action taken", f.Action})); err != nil {
-		return added, nil, db.fail(tried, err)
+	if err := errors.Join(valid.IDs("firing id", f.ID), valid.Times(f.TriggeredAt),
+		valid.Texts("sentinel name", f.Name, "action taken", f.Action)); err != nil {
+		return added, nil, db.Fail(tried, err)
 	}
-	err = db.change(ctx, f.AccountID, func(ctx context.Context, t *tx) error {
+	err = d.change(ctx, f.AccountID, func(ctx context.Context, t *tx) error {
 		added = f
 		var err error
-		if added.TriggeredAt, err = t.nudge(ctx, "firings", "triggered_at", f.AccountID, f.TriggeredAt); err != nil {
+		if added.TriggeredAt, err = t.uniqueTime(ctx, series{"firings", "triggered_at", f.AccountID}, f.TriggeredAt); err != nil {
 			return err
 		}
 		t.firings.add(added)
@@ -108,30 +110,30 @@ func (db *DB) AddFiring(ctx context.Context, f store.Firing) (added store.Firing
 		return err
 	})
 	if err != nil {
-		return store.Firing{}, nil, db.fail(tried, err)
+		return store.Firing{}, nil, db.Fail(tried, err)
 	}
 	return added, event, nil
 }
 
 // AddContact adds an entry of the contact log. The id is made and the time is
 // now where they are not set.
-func (db *DB) AddContact(ctx context.Context, c store.Contact) (added store.Contact, event *store.Event, err error) {
+func (d *DB) AddContact(ctx context.Context, c store.Contact) (added store.Contact, event *store.Event, err error) {
 	const tried = "add contact"
-	if err := mustBeText("account", c.AccountID); err != nil {
-		return added, nil, db.fail(tried, err)
+	if err := valid.Reference("account", c.AccountID); err != nil {
+		return added, nil, db.Fail(tried, err)
 	}
-	now := db.now()
+	now := d.db.Now()
 	if c.ID == "" {
 		c.ID = store.NewID("con", now)
 	}
-	c.OccurredAt = timeOr(c.OccurredAt, now)
-	if err := errors.Join(checkIDs(field{"contact id", c.ID}, field{"client id", c.ClientID}),
-		checkOneOf("channel", c.Channel, "phone", "email", "sms"), checkTimes(c.OccurredAt)); err != nil {
-		return added, nil, db.fail(tried, err)
+	c.OccurredAt = db.TimeOr(c.OccurredAt, now)
+	if err := errors.Join(valid.IDs("contact id", c.ID, "client id", c.ClientID),
+		valid.OneOf("channel", c.Channel, "phone", "email", "sms"), valid.Times(c.OccurredAt)); err != nil {
+		return added, nil, db.Fail(tried, err)
 	}
-	err = db.change(ctx, c.AccountID, func(ctx context.Context, t *tx) error {
-		if _, err := t.exec(ctx, `INSERT INTO contacts (id, account_id, client_id, channel, occurred_at) VALUES (?, ?, ?, ?, ?)`,
-			c.ID, c.AccountID, c.ClientID, c.Channel, micros(c.OccurredAt)); err != nil {
+	err = d.change(ctx, c.AccountID, func(ctx context.Context, t *tx) error {
+		if _, err := t.Exec(ctx, `INSERT INTO contacts (id, account_id, client_id, channel, occurred_at) VALUES (?, ?, ?, ?, ?)`,
+			c.ID, c.AccountID, c.ClientID, c.Channel, db.Micros(c.OccurredAt)); err != nil {
 			return err
 		}
 		var err error
@@ -144,107 +146,136 @@ func (db *DB) AddContact(ctx context.Context, c store.Contact) (added store.Cont
 		return err
 	})
 	if err != nil {
-		return store.Contact{}, nil, db.fail(tried, err)
+		return store.Contact{}, nil, db.Fail(tried, err)
 	}
 	return c, event, nil
 }
 
-// standing is where a deal or a goal stands: the caller's id, a value, and
-// since when.
-type standing struct {
-	account, id, value string
-	at                 time.Time
-}
-
-// put writes a standing into table. Where the value was so already, the stored
-// standing stays as it is, with its time. emit is called only when a value
-// gives way to another: a first value has no transition to tell of.
-func (t *tx) put(ctx context.Context, table, column string, s standing, emit func(previous string) error) (now standing, created, changed bool, err error) {
-	now = s
-	var previous string
-	err = t.one(ctx, `SELECT `+column+`, changed_at FROM `+table+` WHERE account_id = ? AND id = ?`,
-		[]any{s.account, s.id}, &previous, asTime(&now.at))
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		_, err = t.exec(ctx, `INSERT INTO `+table+` (account_id, id, `+column+`, changed_at) VALUES (?, ?, ?, ?)`,
-			s.account, s.id, s.value, micros(s.at))
-		return s, true, true, err
-	case err != nil || previous == s.value:
-		return now, false, false, err
-	}
-	if _, err := t.exec(ctx, `UPDATE `+table+` SET `+column+` = ?, changed_at = ? WHERE account_id = ? AND id = ?`,
-		s.value, micros(s.at), s.account, s.id); err != nil {
-		return s, false, false, err
-	}
-	return s, false, true, emit(previous)
+// Put is the result of setting a deal or a goal.
+type Put[T any] struct {
+	Record  T            // as it is kept
+	Changed bool         // its value is not what it was; true for a new one
+	Event   *store.Event // nil: none was emitted
 }
 
 // PutDeal sets the stage of a deal, whose id is the caller's. The time is now
-// where it is not set. created says that the deal was not known, changed that
-// the stage is not what it was (true for a new one); only a change from one
-// stage to another emits an event.
-func (db *DB) PutDeal(ctx context.Context, d store.Deal) (put store.Deal, created, changed bool, event *store.Event, err error) {
+// where it is not set; that of a stage that stays as it is stays too. Only a
+// change from one stage to another emits an event.
+func (d *DB) PutDeal(ctx context.Context, in store.Deal) (put Put[store.Deal], err error) {
 	const tried = "put deal"
-	if err := mustBeText("account", d.AccountID); err != nil {
-		return put, false, false, nil, db.fail(tried, err)
+	if err := valid.Reference("account", in.AccountID); err != nil {
+		return put, db.Fail(tried, err)
 	}
-	d.ChangedAt = timeOr(d.ChangedAt, db.now())
-	if err := errors.Join(checkIDs(field{"deal id", d.ID}, field{"stage", d.Stage}), checkTimes(d.ChangedAt)); err != nil {
-		return put, false, false, nil, db.fail(tried, err)
+	in.ChangedAt = db.TimeOr(in.ChangedAt, d.db.Now())
+	if err := errors.Join(valid.IDs("deal id", in.ID, "stage", in.Stage), valid.Times(in.ChangedAt)); err != nil {
+		return put, db.Fail(tried, err)
 	}
-	err = db.change(ctx, d.AccountID, func(ctx context.Context, t *tx) (err error) {
-		event = nil
-		var s standing
-		s, created, changed, err = t.put(ctx, "deals", "stage", standing{d.AccountID, d.ID, d.Stage, d.ChangedAt},
-			func(previous string) (err error) {
-				event, err = t.emit(ctx, d.AccountID, store.EventDealChanged, dealChanged{
-					DealID:    d.ID,
-					FromStage: previous,
-					ToStage:   d.Stage,
-					ChangedAt: iso(d.ChangedAt),
-				})
-				return err
+	err = d.change(ctx, in.AccountID, func(ctx context.Context, t *tx) error {
+		was, err := t.put(ctx, dealValues, value{in.AccountID, in.ID, in.Stage, in.ChangedAt})
+		if err != nil {
+			return err
+		}
+		put = Put[store.Deal]{Record: in, Changed: was.text != in.Stage}
+		switch {
+		case !put.Changed:
+			put.Record.ChangedAt = was.at
+		case was.known:
+			put.Event, err = t.emit(ctx, in.AccountID, store.EventDealChanged, dealChanged{
+				DealID:    in.ID,
+				FromStage: was.text,
+				ToStage:   in.Stage,
+				ChangedAt: iso(in.ChangedAt),
 			})
-		put = store.Deal{ID: d.ID, AccountID: d.AccountID, Stage: d.Stage, ChangedAt: s.at}
+		}
 		return err
 	})
 	if err != nil {
-		return store.Deal{}, false, false, nil, db.fail(tried, err)
+		return Put[store.Deal]{}, db.Fail(tried, err)
 	}
-	return put, created, changed, event, nil
+	return put, nil
 }
 
 // PutGoal sets the pace of a goal, as PutDeal does the stage of a deal.
-func (db *DB) PutGoal(ctx context.Context, g store.Goal) (put store.Goal, created, changed bool, event *store.Event, err error) {
+func (d *DB) PutGoal(ctx context.Context, in store.Goal) (put Put[store.Goal], err error) {
 	const tried = "put goal"
-	if err := mustBeText("account", g.AccountID); err != nil {
-		return put, false, false, nil, db.fail(tried, err)
+	if err := valid.Reference("account", in.AccountID); err != nil {
+		return put, db.Fail(tried, err)
 	}
-	g.ChangedAt = timeOr(g.ChangedAt, db.now())
-	if err := errors.Join(checkIDs(field{"goal id", g.ID}), checkOneOf("pace", g.Pace, "on_pace", "behind", "ahead"),
-		checkTimes(g.ChangedAt)); err != nil {
-		return put, false, false, nil, db.fail(tried, err)
+	in.ChangedAt = db.TimeOr(in.ChangedAt, d.db.Now())
+	if err := errors.Join(valid.IDs("goal id", in.ID), valid.OneOf("pace", in.Pace, "on_pace", "behind", "ahead"),
+		valid.Times(in.ChangedAt)); err != nil {
+		return put, db.Fail(tried, err)
 	}
-	err = db.change(ctx, g.AccountID, func(ctx context.Context, t *tx) (err error) {
-		event = nil
-		var s standing
-		s, created, changed, err = t.put(ctx, "goals", "pace", standing{g.AccountID, g.ID, g.Pace, g.ChangedAt},
-			func(previous string) (err error) {
-				event, err = t.emit(ctx, g.AccountID, store.EventGoalChanged, goalChanged{
-					GoalID:       g.ID,
-					Pace:         g.Pace,
-					PreviousPace: previous,
-					ChangedAt:    iso(g.ChangedAt),
-				})
-				return err
+	err = d.change(ctx, in.AccountID, func(ctx context.Context, t *tx) error {
+		was, err := t.put(ctx, goalValues, value{in.AccountID, in.ID, in.Pace, in.ChangedAt})
+		if err != nil {
+			return err
+		}
+		put = Put[store.Goal]{Record: in, Changed: was.text != in.Pace}
+		switch {
+		case !put.Changed:
+			put.Record.ChangedAt = was.at
+		case was.known:
+			put.Event, err = t.emit(ctx, in.AccountID, store.EventGoalChanged, goalChanged{
+				GoalID:       in.ID,
+				Pace:         in.Pace,
+				PreviousPace: was.text,
+				ChangedAt:    iso(in.ChangedAt),
 			})
-		put = store.Goal{ID: g.ID, AccountID: g.AccountID, Pace: g.Pace, ChangedAt: s.at}
+		}
 		return err
 	})
 	if err != nil {
-		return store.Goal{}, false, false, nil, db.fail(tried, err)
+		return Put[store.Goal]{}, db.Fail(tried, err)
 	}
-	return put, created, changed, event, nil
+	return put, nil
+}
+
+// values are the queries about one value of the records of a table.
+type values struct{ read, insert, update string }
+
+func valuesOf(table, column string) values {
+	return values{
+		read:   `SELECT ` + column + `, changed_at FROM ` + table + ` WHERE account_id = ? AND id = ?`,
+		insert: `INSERT INTO ` + table + ` (account_id, id, ` + column + `, changed_at) VALUES (?, ?, ?, ?)`,
+		update: `UPDATE ` + table + ` SET ` + column + ` = ?, changed_at = ? WHERE account_id = ? AND id = ?`,
+	}
+}
+
+var (
+	dealValues = valuesOf("deals", "stage")
+	goalValues = valuesOf("goals", "pace")
+)
+
+// value of a deal or a goal, and since when.
+type value struct {
+	account, id, text string
+	at                time.Time
+}
+
+// lastValue is the value that a deal or goal had; known is false for a new one.
+type lastValue struct {
+	known bool
+	text  string
+	at    time.Time
+}
+
+// put writes a value and returns the one before, which stays with its time when
+// it is the same.
+func (t *tx) put(ctx context.Context, q values, v value) (was lastValue, err error) {
+	err = t.Get(ctx, q.read, []any{v.account, v.id}, &was.text, db.Time(&was.at))
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		_, err = t.Exec(ctx, q.insert, v.account, v.id, v.text, db.Micros(v.at))
+		return lastValue{}, err
+	case err != nil:
+		return lastValue{}, err
+	}
+	was.known = true
+	if was.text != v.text {
+		_, err = t.Exec(ctx, q.update, v.text, db.Micros(v.at), v.account, v.id)
+	}
+	return was, err
 }
 
 // firingRows wait to be written, column by column: an account may have
@@ -260,7 +291,7 @@ func (r *firingRows) add(f store.Firing) {
 	r.name = append(r.name, f.Name)
 	r.data = append(r.data, string(f.Data))
 	r.action = append(r.action, f.Action)
-	r.triggered = append(r.triggered, micros(f.TriggeredAt))
+	r.triggered = append(r.triggered, db.Micros(f.TriggeredAt))
 }
 
 func (r *firingRows) truncate(n int) {
@@ -269,18 +300,10 @@ func (r *firingRows) truncate(n int) {
 }
 
 func (r *firingRows) write(ctx context.Context, t *tx) error {
-	if len(r.id) == 0 {
-		return nil
-	}
-	_, err := t.bulk(ctx, `INSERT INTO firings (id, account_id, name, triggered_at, data, action)
+	if err := t.Bulk(ctx, `INSERT INTO firings (id, account_id, name, triggered_at, data, action)
 		SELECT id, account_id, name, triggered_at, data, action FROM v`,
-		column{name: "id", text: r.id},
-		column{name: "account_id", text: r.account},
-		column{name: "name", text: r.name},
-		column{name: "triggered_at", ints: r.triggered},
-		column{name: "data", text: r.data},
-		column{name: "action", text: r.action})
-	if err != nil {
+		db.Text("id", r.id), db.Text("account_id", r.account), db.Text("name", r.name),
+		db.Ints("triggered_at", r.triggered), db.Text("data", r.data), db.Text("action", r.action)); err != nil {
 		return fmt.Errorf("write firings: %w", err)
 	}
 	return nil

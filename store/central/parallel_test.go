@@ -3,7 +3,6 @@ package central
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/deliveries"
 )
 
 // Each of these runs through two DBs over one database, as two processes would.
@@ -32,19 +32,19 @@ func TestParallelFirings(t *testing.T) {
 		reader.Go(func() {
 			var cursor int64
 			for last := false; ; {
-				changes, latest, reset, err := dbs[1].ChangesSince(ctx, cursor, 7)
-				if err != nil || reset {
-					t.Errorf("changes since %d: reset %v, %v", cursor, reset, err)
+				log, err := dbs[1].ChangesSince(ctx, cursor, 7)
+				if err != nil || log.Reset {
+					t.Errorf("changes since %d: reset %v, %v", cursor, log.Reset, err)
 					return
 				}
-				for _, c := range changes {
+				for _, c := range log.Changes {
 					if c.Seq != cursor+1 {
 						t.Errorf("change %d follows %d", c.Seq, cursor)
 						return
 					}
 					cursor = c.Seq
 				}
-				if last && cursor == latest {
+				if last && cursor == log.Latest {
 					return
 				}
 				select {
@@ -70,11 +70,9 @@ func TestParallelFirings(t *testing.T) {
 			var times []time.Time
 			before := time.Time{}
 			for more := true; more; before = times[len(times)-1] {
-				var items []store.Firing
-				var err error
-				items, more, _, err = dbs[0].Firings(ctx, account, before, 100)
-				noError(t, err)
-				for _, f := range items {
+				view := must(dbs[0].Firings(ctx, account, before, 100))(t)
+				more = view.More
+				for _, f := range view.Items {
 					times = append(times, f.TriggeredAt)
 				}
 			}
@@ -171,18 +169,22 @@ func TestParallelClaims(t *testing.T) {
 				subs = append(subs, subscription{a.ID, s.ID})
 			}
 		}
+		senders := []*claimant{{DB: dbs[0], held: make(map[string]bool)}}
+		if p.kind == "postgres" { // SQLite has one sender
+			senders = append(senders, &claimant{DB: dbs[1]})
+		}
 		filled := make(chan struct{})
 		var workers sync.WaitGroup
 		for w := range 4 {
 			workers.Go(func() {
-				db := dbs[w%2]
+				sender := senders[w%len(senders)]
 				for last := false; ; {
-					claims, err := db.ClaimDeliveries(ctx, fmt.Sprint(w), 25, time.Hour)
+					claims, err := sender.claim(ctx)
 					if err != nil {
 						t.Error(err)
 						return
 					}
-					if err := db.FinishDeliveries(ctx, benchOutcomes(claims)); err != nil {
+					if err := sender.RecordOutcomes(ctx, benchOutcomes(claims)); err != nil {
 						t.Error(err)
 						return
 					}
@@ -215,7 +217,7 @@ func TestParallelClaims(t *testing.T) {
 		close(filled)
 		workers.Wait()
 		for _, s := range subs {
-			items, _, err := dbs[0].Deliveries(ctx, DeliveryFilter{SubscriptionID: s.id}, store.Page{Limit: 200})
+			items, _, err := dbs[0].Deliveries(ctx, deliveries.Filter{SubscriptionID: s.id}, store.Page{Limit: 200})
 			noError(t, err)
 			for _, d := range items {
 				attempts := must(dbs[0].Attempts(ctx, d.ID))(t)
@@ -225,6 +227,36 @@ func TestParallelClaims(t *testing.T) {
 			}
 		}
 	})
+}
+
+// claimant claims from all queues, as the sender of a process does.
+type claimant struct {
+	*DB
+	mu   sync.Mutex // SQLite: one claim at a time, so that each knows what is held
+	held map[string]bool
+}
+
+func (c *claimant) claim(ctx context.Context) ([]deliveries.Claim, error) {
+	queues, err := c.Queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := deliveries.ClaimRequest{Owner: "w", Lease: time.Hour, Each: 25}
+	for _, q := range queues {
+		r.Subscriptions = append(r.Subscriptions, q.SubscriptionID)
+	}
+	if c.Kind() != "sqlite" {
+		claims, _, err := c.ClaimDeliveries(ctx, r)
+		return claims, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r.Holds, r.Held = func(id string) bool { return c.held[id] }, len(c.held)
+	claims, _, err := c.ClaimDeliveries(ctx, r)
+	for _, claim := range claims {
+		c.held[claim.ID] = true
+	}
+	return claims, err
 }
 
 // TestSharedTransaction has writes that fail half done share transactions with
@@ -262,8 +294,8 @@ func TestSharedTransaction(t *testing.T) {
 			t.Errorf("%d good runs, want 80", good.Load())
 		}
 		var rows, half, deliveries int
-		noError(t, db.queryRow(ctx, `SELECT count(*), coalesce(sum(CASE WHEN headline = 'half done' THEN 1 ELSE 0 END), 0) FROM insights`).Scan(&rows, &half))
-		noError(t, db.queryRow(ctx, `SELECT count(*) FROM deliveries d JOIN events e ON e.id = d.event_id`).Scan(&deliveries))
+		noError(t, db.db.QueryRow(ctx, `SELECT count(*), coalesce(sum(CASE WHEN headline = 'half done' THEN 1 ELSE 0 END), 0) FROM insights`).Scan(&rows, &half))
+		noError(t, db.db.QueryRow(ctx, `SELECT count(*) FROM deliveries d JOIN events e ON e.id = d.event_id`).Scan(&deliveries))
 		if rows != 1+2*80 || half != 0 || deliveries != 81 {
 			t.Errorf("%d insights, %d half done, %d deliveries; want 161, 0, 81", rows, half, deliveries)
 		}
@@ -327,7 +359,7 @@ func TestClose(t *testing.T) {
 		noError(t, db.Close()) // twice
 		_, err := db.Account(ctx, a.ID)
 		wantErr(t, err, store.ErrUnavailable)
-		_, err = db.ClaimDeliveries(ctx, "w", 1, time.Second)
+		_, _, err = db.ClaimDeliveries(ctx, deliveries.ClaimRequest{Owner: "w", Subscriptions: []string{"whs_x"}, Each: 1, Lease: time.Second})
 		wantErr(t, err, store.ErrUnavailable)
 		mustHaveFirings(t, open(t, p), a.ID, &kept)
 	})
@@ -336,7 +368,7 @@ func TestClose(t *testing.T) {
 func mustHaveFirings(t *testing.T, db *DB, account string, want *sync.Map) {
 	t.Helper()
 	have := map[string]bool{}
-	rows, err := db.query(context.Background(), `SELECT id FROM firings WHERE account_id = ?`, account)
+	rows, err := db.db.Query(context.Background(), `SELECT id FROM firings WHERE account_id = ?`, account)
 	noError(t, err)
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {

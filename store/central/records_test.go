@@ -153,25 +153,24 @@ func TestChanges(t *testing.T) {
 			_, _, err := db.AddFiring(ctx, store.Firing{AccountID: a.ID, Name: "n"})
 			noError(t, err)
 		}
-		changes, latest, reset, err := db.ChangesSince(ctx, 7, 2)
-		noError(t, err)
+		log := must(db.ChangesSince(ctx, 7, 2))(t)
 		want := []store.Change{{Seq: 8, Kind: store.ChangeFirings, Ref: a.ID}, {Seq: 9, Kind: store.ChangeFirings, Ref: a.ID}}
-		if !reflect.DeepEqual(changes, want) || latest != 10 || reset {
-			t.Errorf("changes %v, latest %d, reset %v", changes, latest, reset)
+		if !reflect.DeepEqual(log.Changes, want) || log.Latest != 10 || log.Reset {
+			t.Errorf("changes %+v", log)
 		}
 		noError(t, db.PruneChanges(ctx, 3))
 		for since, want := range map[int64]struct {
 			n     int
 			reset bool
 		}{0: {0, true}, 6: {0, true}, 7: {3, false}, 10: {0, false}, 11: {0, true}} {
-			changes, latest, reset, err := db.ChangesSince(ctx, since, 0)
-			if noError(t, err); len(changes) != want.n || reset != want.reset || latest != 10 {
-				t.Errorf("since %d: %d changes, reset %v, latest %d; want %+v", since, len(changes), reset, latest, want)
+			log := must(db.ChangesSince(ctx, since, 0))(t)
+			if len(log.Changes) != want.n || log.Reset != want.reset || log.Latest != 10 {
+				t.Errorf("since %d: %+v; want %+v", since, log, want)
 			}
 		}
 		noError(t, db.PruneChanges(ctx, 0))
-		if _, _, reset, err := db.ChangesSince(ctx, 10, 0); err != nil || reset {
-			t.Errorf("nothing missed, nothing kept: reset %v, %v", reset, err)
+		if log, err := db.ChangesSince(ctx, 10, 0); err != nil || log.Reset {
+			t.Errorf("nothing missed, nothing kept: reset %v, %v", log.Reset, err)
 		}
 		wantErr(t, db.PruneChanges(ctx, -1), store.ErrInvalid)
 	})
@@ -182,9 +181,9 @@ func TestViews(t *testing.T) {
 		ctx := context.Background()
 		db := open(t, p)
 		a := newAccount(t, db, store.ModeSetup)
-		insights, history, seq, err := db.Insights(ctx, a.ID, time.Time{}, 0)
-		if noError(t, err); history || seq != 0 || len(insights) != 0 {
-			t.Errorf("of a new account: %v, history %v, seq %d", insights, history, seq)
+		insights := must(db.Insights(ctx, a.ID, time.Time{}, 0))(t)
+		if insights.History || insights.Seq != 0 || len(insights.Items) != 0 {
+			t.Errorf("of a new account: %+v", insights)
 		}
 		at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 		added, event, err := db.AddCoachingRun(ctx, a.ID, []store.Insight{
@@ -195,15 +194,15 @@ func TestViews(t *testing.T) {
 			t.Errorf("event of an account that is not live: %+v", event)
 		}
 		if !added[1].CreatedAt.Equal(at.Add(time.Microsecond)) {
-			t.Errorf("nudged to %v", added[1].CreatedAt)
+			t.Errorf("moved to %v", added[1].CreatedAt)
 		}
-		insights, history, seq, err = db.Insights(ctx, a.ID, time.Time{}, 2)
-		if noError(t, err); !history || seq != 1 || !reflect.DeepEqual(insights, []store.Insight{added[1], added[0]}) {
-			t.Errorf("insights %+v, history %v, seq %d", insights, history, seq)
+		insights = must(db.Insights(ctx, a.ID, time.Time{}, 2))(t)
+		if !insights.History || insights.Seq != 1 || !reflect.DeepEqual(insights.Items, []store.Insight{added[1], added[0]}) {
+			t.Errorf("insights %+v", insights)
 		}
-		insights, history, _, err = db.Insights(ctx, a.ID, at.Add(time.Microsecond), 0)
-		if noError(t, err); !history || len(insights) != 0 {
-			t.Errorf("since the newest: %+v, history %v", insights, history)
+		insights = must(db.Insights(ctx, a.ID, at.Add(time.Microsecond), 0))(t)
+		if !insights.History || len(insights.Items) != 0 {
+			t.Errorf("since the newest: %+v", insights)
 		}
 
 		var firings []store.Firing
@@ -215,17 +214,16 @@ func TestViews(t *testing.T) {
 		var seen []store.Firing
 		before := time.Time{}
 		for more := true; more; before = seen[len(seen)-1].TriggeredAt {
-			var items []store.Firing
-			if items, more, seq, err = db.Firings(ctx, a.ID, before, 2); err != nil || seq != 6 || len(items) == 0 {
-				t.Fatalf("firings before %v: %v, seq %d, %v", before, items, seq, err)
+			view := must(db.Firings(ctx, a.ID, before, 2))(t)
+			if view.Seq != 6 || len(view.Items) == 0 {
+				t.Fatalf("firings before %v: %+v", before, view)
 			}
-			seen = append(seen, items...)
+			seen, more = append(seen, view.Items...), view.More
 		}
 		if !reflect.DeepEqual(seen, firings) {
 			t.Errorf("firings %+v, want %+v", seen, firings)
 		}
-		_, more, _, err := db.Firings(ctx, a.ID, time.Time{}, 5)
-		if noError(t, err); more {
+		if must(db.Firings(ctx, a.ID, time.Time{}, 5))(t).More {
 			t.Error("more, of exactly as many as asked for")
 		}
 		for _, data := range []string{"[]", "null", "{", "{}x", "\"a\"", "{\"a\":\"\xff\"}"} {
@@ -242,7 +240,7 @@ func TestViews(t *testing.T) {
 			_, _, err = db.AddCoachingRun(ctx, a.ID, []store.Insight{{Headline: "fine"}, {Detail: bad}})
 			wantErr(t, err, store.ErrInvalid)
 		}
-		if _, _, seq, _ = db.Firings(ctx, a.ID, time.Time{}, 0); seq != 6 {
+		if seq := must(db.Firings(ctx, a.ID, time.Time{}, 0))(t).Seq; seq != 6 {
 			t.Errorf("what was refused left a change: seq %d", seq)
 		}
 	})

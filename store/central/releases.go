@@ -7,12 +7,17 @@ import (
 	"fmt"
 
 	"partneredge/store"
+	"partneredge/store/central/db"
+	"partneredge/store/central/registry"
+	"partneredge/store/central/valid"
 )
 
 const releaseColumns = `id, version, digest, size, modules, signers, created_at`
 
-func scanRelease(row scanner) (r store.Release, err error) {
-	err = row.Scan(&r.ID, &r.Version, &r.Digest, &r.Size, asJSON(&r.Modules), asJSON(&r.Signers), asTime(&r.CreatedAt))
+var releaseTable = table[store.Release]{noun: "release", from: "releases", id: "id", columns: releaseColumns, scan: scanRelease}
+
+func scanRelease(row db.Row) (r store.Release, err error) {
+	err = row.Scan(&r.ID, &r.Version, &r.Digest, &r.Size, db.JSON(&r.Modules), db.JSON(&r.Signers), db.Time(&r.CreatedAt))
 	return r, err
 }
 
@@ -20,35 +25,31 @@ func scanRelease(row scanner) (r store.Release, err error) {
 // creation is now. One that is noted already is returned as it is, with added
 // false, but for signers who came later; ErrConflict when its version is that of
 // another.
-func (db *DB) AddRelease(ctx context.Context, r store.Release) (_ store.Release, added bool, err error) {
+func (d *DB) AddRelease(ctx context.Context, r store.Release) (_ store.Release, added bool, err error) {
 	const tried = "add release"
-	r.CreatedAt = db.now()
+	r.CreatedAt = d.db.Now()
 	r.ID = store.NewID("rel", r.CreatedAt)
-	if err := checkIDs(field{"digest", r.Digest}, field{"version", r.Version}); err != nil {
-		return store.Release{}, false, db.fail(tried, err)
+	if err := valid.IDs("digest", r.Digest, "version", r.Version); err != nil {
+		return store.Release{}, false, db.Fail(tried, err)
 	}
 	for _, m := range r.Modules {
-		err = errors.Join(err, checkTexts(field{"module", m.Name}))
+		err = errors.Join(err, valid.Texts("module", m.Name))
 	}
 	for _, s := range r.Signers {
-		err = errors.Join(err, checkTexts(field{"key id", s.KeyID}, field{"comment", s.Comment}))
+		err = errors.Join(err, valid.Texts("key id", s.KeyID, "comment", s.Comment))
 	}
 	if err != nil {
-		return store.Release{}, false, db.fail(tried, err)
+		return store.Release{}, false, db.Fail(tried, err)
 	}
 	noted := r
-	err = db.change(ctx, "", func(ctx context.Context, t *tx) error {
+	err = d.change(ctx, "", func(ctx context.Context, t *tx) error {
 		noted, added = r, false
-		rows, err := t.query(ctx, `SELECT `+releaseColumns+` FROM releases WHERE digest = ? OR version = ?`, r.Digest, r.Version)
-		if err != nil {
-			return err
-		}
-		before, err := only(rows, scanRelease)
+		before, err := db.One(ctx, t, scanRelease, `SELECT `+releaseColumns+` FROM releases WHERE digest = ? OR version = ?`, r.Digest, r.Version)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			added = true
-			if _, err := t.exec(ctx, `INSERT INTO releases (`+releaseColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-				r.ID, r.Version, r.Digest, r.Size, jsonText(r.Modules), jsonText(r.Signers), micros(r.CreatedAt)); err != nil {
+			if _, err := t.Exec(ctx, `INSERT INTO releases (`+releaseColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+				r.ID, r.Version, r.Digest, r.Size, db.JSONText(r.Modules), db.JSONText(r.Signers), db.Micros(r.CreatedAt)); err != nil {
 				return err
 			}
 			return t.audited(ctx, "release.create", r.ID, nil, r)
@@ -58,32 +59,43 @@ func (db *DB) AddRelease(ctx context.Context, r store.Release) (_ store.Release,
 			return fmt.Errorf("%w: the version is that of another release", store.ErrConflict)
 		}
 		noted = before
-		if noted.Signers = r.Signers; jsonText(noted) == jsonText(before) {
+		if noted.Signers = r.Signers; db.JSONText(noted) == db.JSONText(before) {
 			return nil
 		}
-		if _, err := t.exec(ctx, `UPDATE releases SET signers = ? WHERE id = ?`, jsonText(r.Signers), before.ID); err != nil {
+		if _, err := t.Exec(ctx, `UPDATE releases SET signers = ? WHERE id = ?`, db.JSONText(r.Signers), before.ID); err != nil {
 			return err
 		}
 		return t.audited(ctx, "release.sign", before.ID, before, noted)
 	})
 	if err != nil {
-		return store.Release{}, false, db.fail(tried, err)
+		return store.Release{}, false, db.Fail(tried, err)
 	}
 	return noted, added, nil
 }
 
 // Release reads one release.
-func (db *DB) Release(ctx context.Context, id string) (store.Release, error) {
-	if err := mustBeText("release", id); err != nil {
-		return store.Release{}, db.fail("read release", err)
-	}
-	r, err := scanRelease(db.queryRow(ctx, `SELECT `+releaseColumns+` FROM releases WHERE id = ?`, id))
-	return r, db.fail("read release", err)
+func (d *DB) Release(ctx context.Context, id string) (store.Release, error) {
+	return releaseTable.read(ctx, d, id)
 }
 
 // Releases lists all releases, newest first.
-func (db *DB) Releases(ctx context.Context, p store.Page) ([]store.Release, string, error) {
-	l := listing[store.Release]{table: "releases", columns: releaseColumns, scan: scanRelease}
-	items, next, err := l.page(ctx, db, p)
-	return items, next, db.fail("list releases", err)
+func (d *DB) Releases(ctx context.Context, p store.Page) ([]store.Release, string, error) {
+	return releaseTable.list(ctx, d, p)
+}
+
+// PutManifest keeps a manifest, and has tag name it where there is one. The same
+// manifest again changes nothing; a tag that names another is moved.
+func (d *DB) PutManifest(ctx context.Context, m store.Manifest, tag string) error {
+	type shown struct {
+		Digest       string `json:"digest"`
+		ArtifactType string `json:"artifact_type"`
+		Tag          string `json:"tag,omitempty"`
+	}
+	return db.Fail("put manifest", d.change(ctx, "", func(ctx context.Context, t *tx) error {
+		changed, err := registry.PutManifest(ctx, t.Tx, m, tag)
+		if err != nil || !changed {
+			return err
+		}
+		return t.audited(ctx, "release.push", m.Digest, nil, shown{m.Digest, m.ArtifactType, tag})
+	}))
 }

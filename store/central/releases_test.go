@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"partneredge/store"
+	engine "partneredge/store/central/db"
+	"partneredge/store/central/registry"
 )
 
 func digestOf(content []byte) string {
@@ -28,10 +30,10 @@ func TestUploads(t *testing.T) {
 		whole := digestOf(content)
 		id := must(db.BeginUpload(ctx))(t)
 		wantErr(t, db.AppendUpload(ctx, id, 0, nil), store.ErrInvalid)
-		wantErr(t, db.AppendUpload(ctx, id, 0, make([]byte, PieceMost+1)), store.ErrInvalid)
+		wantErr(t, db.AppendUpload(ctx, id, 0, make([]byte, registry.PieceMost+1)), store.ErrInvalid)
 		wantErr(t, db.AppendUpload(ctx, id, 1, content[:1]), store.ErrConflict)
-		for at := 0; at < len(content); at += PieceMost {
-			piece := content[at:min(at+PieceMost, len(content))]
+		for at := 0; at < len(content); at += registry.PieceMost {
+			piece := content[at:min(at+registry.PieceMost, len(content))]
 			noError(t, db.AppendUpload(ctx, id, int64(at), piece))
 			wantErr(t, db.AppendUpload(ctx, id, int64(at), piece), store.ErrConflict)
 		}
@@ -76,7 +78,7 @@ func TestUploads(t *testing.T) {
 		wantErr(t, upload(small, whole), store.ErrInvalid)
 		wantErr(t, upload(nil, digestOf(nil)), store.ErrInvalid)
 		var pieces int
-		noError(t, db.queryRow(ctx, `SELECT count(*) FROM release_pieces`).Scan(&pieces))
+		noError(t, db.db.QueryRow(ctx, `SELECT count(*) FROM release_pieces`).Scan(&pieces))
 		if pieces != 3 {
 			t.Errorf("%d pieces are kept, want 2 and 1", pieces)
 		}
@@ -85,8 +87,8 @@ func TestUploads(t *testing.T) {
 		id = must(db.BeginUpload(ctx))(t)
 		noError(t, db.AppendUpload(ctx, id, 0, small))
 		noError(t, db.change(ctx, "", func(ctx context.Context, t *tx) error {
-			for i := 1; i < uploadsMost; i++ {
-				if _, err := t.exec(ctx, `INSERT INTO release_uploads (id, size, updated_at) VALUES (?, 0, ?)`, fmt.Sprint(i), micros(now)); err != nil {
+			for i := 1; i < 64; i++ {
+				if _, err := t.Exec(ctx, `INSERT INTO release_uploads (id, size, updated_at) VALUES (?, 0, ?)`, fmt.Sprint(i), engine.Micros(now)); err != nil {
 					return err
 				}
 			}
@@ -94,11 +96,11 @@ func TestUploads(t *testing.T) {
 		}))
 		_, err = db.BeginUpload(ctx)
 		wantErr(t, err, store.ErrLimit)
-		now = now.Add(uploadTime + time.Second)
+		now = now.Add(time.Hour + time.Second)
 		must(db.BeginUpload(ctx))(t)
 		_, err = db.UploadSize(ctx, id)
 		wantErr(t, err, store.ErrNotFound)
-		noError(t, db.queryRow(ctx, `SELECT count(*) FROM release_pieces`).Scan(&pieces))
+		noError(t, db.db.QueryRow(ctx, `SELECT count(*) FROM release_pieces`).Scan(&pieces))
 		if pieces != 3 {
 			t.Errorf("%d pieces are left", pieces)
 		}
@@ -127,11 +129,11 @@ func TestUploadsAtOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if back := must(db.ReadBlob(ctx, digestOf(content), 0, PieceMost))(t); !bytes.Equal(back, content) {
+		if back := must(db.ReadBlob(ctx, digestOf(content), 0, registry.PieceMost))(t); !bytes.Equal(back, content) {
 			t.Errorf("%d bytes came back", len(back))
 		}
 		var pieces, uploads int
-		noError(t, db.queryRow(ctx, `SELECT (SELECT count(*) FROM release_pieces), (SELECT count(*) FROM release_uploads)`).Scan(&pieces, &uploads))
+		noError(t, db.db.QueryRow(ctx, `SELECT (SELECT count(*) FROM release_pieces), (SELECT count(*) FROM release_uploads)`).Scan(&pieces, &uploads))
 		if pieces != 1 || uploads != 0 {
 			t.Errorf("%d pieces and %d uploads are left", pieces, uploads)
 		}
@@ -180,7 +182,7 @@ func TestManifests(t *testing.T) {
 		if tags := must(db.Tags(ctx, "a2", 1))(t); strings.Join(tags, " ") != "v1" {
 			t.Errorf("tags after a2 %v", tags)
 		}
-		large := manifest(strings.Repeat("x", manifestMost+1), "")
+		large := manifest(strings.Repeat("x", 1<<20+1), "")
 		wantErr(t, db.PutManifest(ctx, large, ""), store.ErrInvalid)
 		entries, _, err := db.Audits(ctx, second.Digest, store.Page{})
 		if noError(t, err); len(entries) != 3 || entries[0].Action != "release.push" {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"partneredge/store"
+	engine "partneredge/store/central/db"
 )
 
 // TestRestored: whatever number a node has followed to, it is told to begin
@@ -26,24 +27,21 @@ func TestRestored(t *testing.T) {
 			}
 		}
 		change(store.ModeSetup)
-		_, before, _, err := db.ChangesSince(ctx, 0, 1)
-		noError(t, err)
+		before := must(db.ChangesSince(ctx, 0, 1))(t).Latest
 		noError(t, db.Restored(WithActor(ctx, ana)))
-		_, restored, _, err := db.ChangesSince(ctx, 0, 1)
-		noError(t, err)
+		restored := must(db.ChangesSince(ctx, 0, 1))(t).Latest
 		change(store.ModeLive) // whose number must be a new one
-		_, latest, _, err := db.ChangesSince(ctx, 0, 1)
-		noError(t, err)
+		latest := must(db.ChangesSince(ctx, 0, 1))(t).Latest
 		if before == 0 || restored <= before || latest <= restored {
 			t.Fatalf("numbers %d, %d, %d", before, restored, latest)
 		}
 		for _, cursor := range []int64{0, 1, before - 1, before, before + 1, before + 1_000_000, restored - 1} {
-			if changes, _, reset, err := db.ChangesSince(ctx, cursor, 10); err != nil || !reset || len(changes) != 0 {
-				t.Errorf("a node at %d: reset %t, %d changes, %v", cursor, reset, len(changes), err)
+			if log, err := db.ChangesSince(ctx, cursor, 10); err != nil || !log.Reset || len(log.Changes) != 0 {
+				t.Errorf("a node at %d: reset %t, %d changes, %v", cursor, log.Reset, len(log.Changes), err)
 			}
 		}
-		if changes, _, reset, err := db.ChangesSince(ctx, restored, 10); err != nil || reset || len(changes) != int(latest-restored) {
-			t.Errorf("a node that began afresh: reset %t, %d changes, %v", reset, len(changes), err)
+		if log, err := db.ChangesSince(ctx, restored, 10); err != nil || log.Reset || len(log.Changes) != int(latest-restored) {
+			t.Errorf("a node that began afresh: reset %t, %d changes, %v", log.Reset, len(log.Changes), err)
 		}
 		entries, _, err := db.Audits(ctx, "", store.Page{})
 		noError(t, err)
@@ -88,7 +86,7 @@ func TestSnapshotWhileWriting(t *testing.T) {
 		}
 	})
 	copied := filepath.Join(dir, "copy.db")
-	noError(t, Snapshot(t.Context(), file, copied))
+	noError(t, engine.Snapshot(t.Context(), file, copied))
 	close(end)
 	writing.Wait()
 	select {
@@ -100,7 +98,7 @@ func TestSnapshotWhileWriting(t *testing.T) {
 	noError(t, err)
 	defer func() { noError(t, again.Close()) }()
 	var accounts, agents, seq, changes int
-	noError(t, again.queryRow(t.Context(), `SELECT (SELECT count(*) FROM accounts), (SELECT count(*) FROM agents),
+	noError(t, again.db.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM accounts), (SELECT count(*) FROM agents),
 		(SELECT seq FROM change_counter), (SELECT max(seq) FROM changes)`).Scan(&accounts, &agents, &seq, &changes))
 	if accounts < 200 || agents != accounts || seq != changes {
 		t.Errorf("%d accounts, %d agents, change %d of %d: not of one moment", accounts, agents, changes, seq)
@@ -109,14 +107,14 @@ func TestSnapshotWhileWriting(t *testing.T) {
 
 func TestSnapshotRefuses(t *testing.T) {
 	dir := t.TempDir()
-	if err := Snapshot(t.Context(), filepath.Join(dir, "none.db"), filepath.Join(dir, "copy.db")); err == nil {
+	if err := engine.Snapshot(t.Context(), filepath.Join(dir, "none.db"), filepath.Join(dir, "copy.db")); err == nil {
 		t.Error("copied a database that is not there")
 	}
 	file := filepath.Join(dir, "origin.db")
 	db, err := Open(t.Context(), Config{URL: file})
 	noError(t, err)
 	noError(t, db.Close())
-	if err := Snapshot(t.Context(), file, file); err == nil {
+	if err := engine.Snapshot(t.Context(), file, file); err == nil {
 		t.Error("copied over itself")
 	}
 }

@@ -8,11 +8,15 @@ import (
 	"fmt"
 
 	"partneredge/store"
+	"partneredge/store/central/db"
+	"partneredge/store/central/valid"
 )
 
 const rolloutColumns = `revision, record`
 
-func scanRollout(row scanner) (r store.Rollout, err error) {
+var rolloutTable = table[store.Rollout]{noun: "rollout", from: "rollouts", id: "id", columns: rolloutColumns, scan: scanRollout}
+
+func scanRollout(row db.Row) (r store.Rollout, err error) {
 	var record string
 	var revision int64
 	if err = row.Scan(&revision, &record); err != nil {
@@ -33,16 +37,16 @@ func activeColumn(r store.Rollout) sql.NullInt64 {
 // AddRollout begins a rollout: from now on its nodes are to run what they ran
 // before, until it says otherwise. The id is made and its times are now.
 // ErrConflict while another is under way.
-func (db *DB) AddRollout(ctx context.Context, r store.Rollout) (store.Rollout, error) {
+func (d *DB) AddRollout(ctx context.Context, r store.Rollout) (store.Rollout, error) {
 	const tried = "add rollout"
-	now := db.now()
+	now := d.db.Now()
 	r.ID, r.CreatedAt, r.UpdatedAt, r.Revision = store.NewID("rol", now), now, now, 1
-	if err := errors.Join(checkIDs(field{"release", r.Release}, field{"digest", r.Digest}), checkTexts(field{"version", r.Version})); err != nil {
-		return store.Rollout{}, db.fail(tried, err)
+	if err := errors.Join(valid.IDs("release", r.Release, "digest", r.Digest), valid.Texts("version", r.Version)); err != nil {
+		return store.Rollout{}, db.Fail(tried, err)
 	}
-	err := db.change(ctx, "", func(ctx context.Context, t *tx) error {
-		if _, err := t.exec(ctx, `INSERT INTO rollouts (id, release, active, revision, record) VALUES (?, ?, ?, ?, ?)`,
-			r.ID, r.Release, activeColumn(r), r.Revision, jsonText(r)); err != nil {
+	err := d.change(ctx, "", func(ctx context.Context, t *tx) error {
+		if _, err := t.Exec(ctx, `INSERT INTO rollouts (id, release, active, revision, record) VALUES (?, ?, ?, ?, ?)`,
+			r.ID, r.Release, activeColumn(r), r.Revision, db.JSONText(r)); err != nil {
 			return err
 		}
 		t.rollouts = true
@@ -56,7 +60,7 @@ func (db *DB) AddRollout(ctx context.Context, r store.Rollout) (store.Rollout, e
 		return t.audited(ctx, "release.promote", r.Release, nil, r)
 	})
 	if err != nil {
-		return store.Rollout{}, db.fail(tried, err)
+		return store.Rollout{}, db.Fail(tried, err)
 	}
 	return r, nil
 }
@@ -64,21 +68,17 @@ func (db *DB) AddRollout(ctx context.Context, r store.Rollout) (store.Rollout, e
 // StepRollout writes a rollout down as it is now, if nobody else has since it was
 // read; stepped tells whether. What the nodes are to run follows from its state:
 // the release once it has settled, what they ran before once that is rolled back.
-func (db *DB) StepRollout(ctx context.Context, r store.Rollout) (next store.Rollout, stepped bool, err error) {
+func (d *DB) StepRollout(ctx context.Context, r store.Rollout) (next store.Rollout, stepped bool, err error) {
 	const tried = "step rollout"
 	read := r.Revision
-	r.UpdatedAt, r.Revision = db.now(), read+1
-	err = db.change(ctx, "", func(ctx context.Context, t *tx) error {
-		rows, err := t.query(ctx, `SELECT `+rolloutColumns+` FROM rollouts WHERE id = ?`, r.ID)
+	r.UpdatedAt, r.Revision = d.db.Now(), read+1
+	err = d.change(ctx, "", func(ctx context.Context, t *tx) error {
+		was, err := rolloutTable.get(ctx, t, r.ID)
 		if err != nil {
 			return err
 		}
-		was, err := only(rows, scanRollout)
-		if err != nil {
-			return err
-		}
-		touched, err := t.exec(ctx, `UPDATE rollouts SET active = ?, revision = ?, record = ? WHERE id = ? AND revision = ?`,
-			activeColumn(r), r.Revision, jsonText(r), r.ID, read)
+		touched, err := t.Exec(ctx, `UPDATE rollouts SET active = ?, revision = ?, record = ? WHERE id = ? AND revision = ?`,
+			activeColumn(r), r.Revision, db.JSONText(r), r.ID, read)
 		if stepped = touched == 1; err != nil || !stepped {
 			return err
 		}
@@ -89,7 +89,7 @@ func (db *DB) StepRollout(ctx context.Context, r store.Rollout) (next store.Roll
 		return t.audited(ctx, "release.rollback", r.Release, was, r)
 	})
 	if err != nil || !stepped {
-		return store.Rollout{}, false, db.fail(tried, err)
+		return store.Rollout{}, false, db.Fail(tried, err)
 	}
 	return r, true, nil
 }
@@ -113,7 +113,7 @@ func (t *tx) settle(ctx context.Context, was, r store.Rollout) error {
 			nodes[""] = r.Before
 		}
 		if r.Everywhere && !r.HadBefore {
-			if _, err := t.exec(ctx, `DELETE FROM node_releases WHERE node = ''`); err != nil {
+			if _, err := t.Exec(ctx, `DELETE FROM node_releases WHERE node = ''`); err != nil {
 				return err
 			}
 		}
@@ -123,7 +123,7 @@ func (t *tx) settle(ctx context.Context, was, r store.Rollout) error {
 
 func (t *tx) putNodeReleases(ctx context.Context, digests map[string]string) error {
 	for node, digest := range digests {
-		if _, err := t.exec(ctx, `INSERT INTO node_releases (node, digest) VALUES (?, ?)
+		if _, err := t.Exec(ctx, `INSERT INTO node_releases (node, digest) VALUES (?, ?)
 			ON CONFLICT (node) DO UPDATE SET digest = excluded.digest`, node, digest); err != nil {
 			return err
 		}
@@ -132,43 +132,24 @@ func (t *tx) putNodeReleases(ctx context.Context, digests map[string]string) err
 }
 
 // Rollout reads one rollout.
-func (db *DB) Rollout(ctx context.Context, id string) (store.Rollout, error) {
-	if err := mustBeText("rollout", id); err != nil {
-		return store.Rollout{}, db.fail("read rollout", err)
-	}
-	r, err := scanRollout(db.queryRow(ctx, `SELECT `+rolloutColumns+` FROM rollouts WHERE id = ?`, id))
-	return r, db.fail("read rollout", err)
+func (d *DB) Rollout(ctx context.Context, id string) (store.Rollout, error) {
+	return rolloutTable.read(ctx, d, id)
 }
 
 // LastRollout reads the newest rollout; ErrNotFound when there was none.
-func (db *DB) LastRollout(ctx context.Context) (store.Rollout, error) {
-	r, err := scanRollout(db.queryRow(ctx, `SELECT `+rolloutColumns+` FROM rollouts ORDER BY n DESC LIMIT 1`))
-	return r, db.fail("read last rollout", err)
+func (d *DB) LastRollout(ctx context.Context) (store.Rollout, error) {
+	r, err := scanRollout(d.db.QueryRow(ctx, `SELECT `+rolloutColumns+` FROM rollouts ORDER BY n DESC LIMIT 1`))
+	return r, db.Fail("read last rollout", err)
 }
 
 // Rollouts lists all rollouts, newest first.
-func (db *DB) Rollouts(ctx context.Context, p store.Page) ([]store.Rollout, string, error) {
-	l := listing[store.Rollout]{table: "rollouts", columns: rolloutColumns, scan: scanRollout}
-	items, next, err := l.page(ctx, db, p)
-	return items, next, db.fail("list rollouts", err)
+func (d *DB) Rollouts(ctx context.Context, p store.Page) ([]store.Rollout, string, error) {
+	return rolloutTable.list(ctx, d, p)
 }
 
 // NodeReleases reads what each node is to run, by id, and under "" what all
 // others are. A node that is in neither runs what it likes.
-func (db *DB) NodeReleases(ctx context.Context) (map[string]string, error) {
-	const tried = "read what nodes run"
-	rows, err := db.query(ctx, `SELECT node, digest FROM node_releases`)
-	if err != nil {
-		return nil, db.fail(tried, err)
-	}
-	defer func() { _ = rows.Close() }()
-	all := map[string]string{}
-	for rows.Next() {
-		var node, digest string
-		if err := rows.Scan(&node, &digest); err != nil {
-			return nil, db.fail(tried, err)
-		}
-		all[node] = digest
-	}
-	return all, db.fail(tried, rows.Err())
+func (d *DB) NodeReleases(ctx context.Context) (map[string]string, error) {
+	all, err := db.Map[string, string](ctx, d.db, `SELECT node, digest FROM node_releases`)
+	return all, db.Fail("read what nodes run", err)
 }

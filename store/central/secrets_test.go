@@ -10,6 +10,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/centraltest"
+	"partneredge/store/central/deliveries"
 )
 
 // markers "encrypt" with a mark that names their key and the record.
@@ -60,24 +61,24 @@ func TestSecrets(t *testing.T) {
 
 			inUse := func(db *DB) []string {
 				t.Helper()
-				standings, err := db.Standings(ctx, []string{s.ID})
+				endpoints, err := db.Endpoints(ctx, []string{s.ID})
 				noError(t, err)
-				var taken []Claim
-				noError(t, db.SetTaker(&Taker{Owner: "t", Lease: time.Hour, Accept: func(string) bool { return true }, Take: func(c []Claim) { taken = append(taken, c...) }}))
+				var claimed []deliveries.Claim
+				noError(t, db.SetClaimer(&deliveries.Claimer{Owner: "t", Lease: time.Hour, Accept: func(string) bool { return true }, Claimed: func(c []deliveries.Claim) { claimed = append(claimed, c...) }}))
 				_, _, err = db.AddFiring(ctx, store.Firing{AccountID: a.ID, Name: "n", Data: []byte("{}"), Action: "a"})
 				noError(t, err)
-				noError(t, db.SetTaker(nil))
+				noError(t, db.SetClaimer(nil))
 				_, _, err = db.AddFiring(ctx, store.Firing{AccountID: a.ID, Name: "n", Data: []byte("{}"), Action: "a"})
 				noError(t, err)
-				claims, _, err := db.ClaimFrom(ctx, ClaimRequest{Owner: "c", Lease: time.Hour, Subscriptions: []string{s.ID}, Each: 10})
+				claims, _, err := db.ClaimDeliveries(ctx, deliveries.ClaimRequest{Owner: "c", Lease: time.Hour, Subscriptions: []string{s.ID}, Each: 10})
 				noError(t, err)
-				if len(taken) != 1 || len(claims) == 0 {
-					t.Fatalf("%d taken, %d claimed", len(taken), len(claims))
+				if len(claimed) != 1 || len(claims) == 0 {
+					t.Fatalf("%d claimed as written, %d later", len(claimed), len(claims))
 				}
-				if !slices.Equal(taken[0].Secrets, standings[s.ID].Secrets) || !slices.Equal(claims[0].Secrets, standings[s.ID].Secrets) {
-					t.Errorf("taken %v, claimed %v, standing %v", taken[0].Secrets, claims[0].Secrets, standings[s.ID].Secrets)
+				if !slices.Equal(claimed[0].Endpoint.Secrets, endpoints[s.ID].Secrets) || !slices.Equal(claims[0].Endpoint.Secrets, endpoints[s.ID].Secrets) {
+					t.Errorf("claimed as written %v, claimed later %v, endpoint %v", claimed[0].Endpoint.Secrets, claims[0].Endpoint.Secrets, endpoints[s.ID].Secrets)
 				}
-				return standings[s.ID].Secrets
+				return endpoints[s.ID].Secrets
 			}
 			want := func(db *DB, secrets ...string) {
 				t.Helper()
@@ -87,7 +88,7 @@ func TestSecrets(t *testing.T) {
 			}
 			kept := func(db *DB) (text string) {
 				t.Helper()
-				noError(t, db.queryRow(ctx, `SELECT secret || ' ' || old_secret FROM subscriptions WHERE id = ?`, s.ID).Scan(&text))
+				noError(t, db.db.QueryRow(ctx, `SELECT secret || ' ' || old_secret FROM subscriptions WHERE id = ?`, s.ID).Scan(&text))
 				return text
 			}
 			want(db, "first")
@@ -95,10 +96,10 @@ func TestSecrets(t *testing.T) {
 				t.Errorf("kept as %q", text)
 			}
 
-			version := db.StandingsVersion()
+			version := db.EndpointsVersion()
 			got, err := db.RotateSecret(ctx, s.ID, "second", now.Add(time.Hour))
 			noError(t, err)
-			if got.Secret != "second" || db.StandingsVersion() == version {
+			if got.Secret != "second" || db.EndpointsVersion() == version {
 				t.Errorf("after the rotation %q", got.Secret)
 			}
 			_, err = db.RotateSecret(ctx, s.ID, "second", now.Add(time.Minute)) // again: the overlap stays

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"partneredge/store"
+	"partneredge/store/central/db"
+	"partneredge/store/central/valid"
 )
 
 // subscriptionsMost is how many active subscriptions an account can have.
@@ -16,30 +18,38 @@ const subscriptionsMost = 100
 const subscriptionColumns = `id, account_id, key_id, environment, target_url, events, description, secret,
 	created_at, revoked_at, failing_from`
 
-func (db *DB) scanSubscription(row scanner) (s store.Subscription, err error) {
-	err = row.Scan(&s.ID, &s.AccountID, &s.KeyID, &s.Environment, &s.TargetURL, asJSON(&s.Events), &s.Description,
-		&s.Secret, asTime(&s.CreatedAt), asTime(&s.RevokedAt), asTime(&s.FailingFrom))
-	return db.openSecret(s, err)
+func (d *DB) subscriptionTable() table[store.Subscription] {
+	return table[store.Subscription]{noun: "subscription", from: "subscriptions", id: "id", columns: subscriptionColumns, scan: d.scanSubscription}
 }
 
-func checkSubscription(s store.Subscription) (store.Subscription, error) {
+// scanSubscription scans a subscription with its secret as it is used.
+func (d *DB) scanSubscription(row db.Row) (s store.Subscription, err error) {
+	err = row.Scan(&s.ID, &s.AccountID, &s.KeyID, &s.Environment, &s.TargetURL, db.JSON(&s.Events), &s.Description,
+		&s.Secret, db.Time(&s.CreatedAt), db.Time(&s.RevokedAt), db.Time(&s.FailingFrom))
+	if err == nil {
+		s.Secret, err = d.sealer.Open(s.ID, s.Secret)
+	}
+	return s, err
+}
+
+func validateSubscription(s store.Subscription) (store.Subscription, error) {
 	var err error
-	if s.Events, err = distinct("event type", s.Events, store.EventInsightCreated, store.EventSentinelFired,
+	if s.Events, err = valid.Distinct("event type", s.Events, store.EventInsightCreated, store.EventSentinelFired,
 		store.EventDealChanged, store.EventClientContacted, store.EventGoalChanged); err != nil {
 		return s, err
 	}
 	if len(s.Events) == 0 {
-		return s, invalid("no event types")
+		return s, valid.Errorf("no event types")
 	}
 	if s.TargetURL == "" || s.Secret == "" {
-		return s, invalid("target or secret is empty")
+		return s, valid.Errorf("target or secret is empty")
 	}
 	description := ""
 	if s.Description != nil {
 		description = *s.Description
 	}
-	return s, errors.Join(checkIDs(field{"subscription id", s.ID}), checkEnvironment(s.Environment), checkTimes(s.CreatedAt),
-		checkTexts(field{"key id", s.KeyID}, field{"target", s.TargetURL}, field{"secret", s.Secret}, field{"description", description}))
+	return s, errors.Join(valid.IDs("subscription id", s.ID), valid.Environment(s.Environment), valid.Times(s.CreatedAt),
+		valid.Texts("key id", s.KeyID, "target", s.TargetURL, "secret", s.Secret, "description", description))
 }
 
 // sameSubscription compares what the partner asked for.
@@ -53,22 +63,22 @@ func sameSubscription(a, b store.Subscription) bool {
 // nil and changes nothing, even when it has been revoked meanwhile; other
 // content under the id is ErrConflict. ErrLimit when the account has 100 that
 // are not revoked, of both environments together.
-func (db *DB) AddSubscription(ctx context.Context, s store.Subscription) error {
+func (d *DB) AddSubscription(ctx context.Context, s store.Subscription) error {
 	const tried = "add subscription"
-	if err := mustBeText("account", s.AccountID); err != nil {
-		return db.fail(tried, err)
+	if err := valid.Reference("account", s.AccountID); err != nil {
+		return db.Fail(tried, err)
 	}
-	s, err := checkSubscription(s)
+	s, err := validateSubscription(s)
 	if err != nil {
-		return db.fail(tried, err)
+		return db.Fail(tried, err)
 	}
-	s.CreatedAt = timeOr(s.CreatedAt, db.now())
-	sealed, err := db.sealer.Seal(s.ID, s.Secret)
+	s.CreatedAt = db.TimeOr(s.CreatedAt, d.db.Now())
+	sealed, err := d.sealer.Seal(s.ID, s.Secret)
 	if err != nil {
-		return db.fail(tried, err)
+		return db.Fail(tried, err)
 	}
-	return db.fail(tried, db.change(ctx, s.AccountID, func(ctx context.Context, t *tx) error {
-		have, err := t.subscription(ctx, s.ID)
+	return db.Fail(tried, d.change(ctx, s.AccountID, func(ctx context.Context, t *tx) error {
+		have, err := d.subscriptionTable().get(ctx, t, s.ID)
 		switch {
 		case err == nil && sameSubscription(have, s):
 			return nil
@@ -78,42 +88,34 @@ func (db *DB) AddSubscription(ctx context.Context, s store.Subscription) error {
 			return err
 		}
 		var active int
-		if err := t.one(ctx, `SELECT count(*) FROM subscriptions WHERE account_id = ? AND revoked_at = 0`,
+		if err := t.Get(ctx, `SELECT count(*) FROM subscriptions WHERE account_id = ? AND revoked_at = 0`,
 			[]any{s.AccountID}, &active); err != nil {
 			return err
 		}
 		if active >= subscriptionsMost {
 			return fmt.Errorf("%w: %d active subscriptions", store.ErrLimit, active)
 		}
-		t.forgetTargets(s.AccountID)
-		_, err = t.exec(ctx, `INSERT INTO subscriptions (`+subscriptionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)`,
-			s.ID, s.AccountID, s.KeyID, string(s.Environment), s.TargetURL, jsonText(s.Events), s.Description, sealed,
-			micros(s.CreatedAt))
+		t.deliveries.Forget(s.AccountID)
+		_, err = t.Exec(ctx, `INSERT INTO subscriptions (`+subscriptionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)`,
+			s.ID, s.AccountID, s.KeyID, string(s.Environment), s.TargetURL, db.JSONText(s.Events), s.Description, sealed,
+			db.Micros(s.CreatedAt))
 		return err
 	}))
 }
 
-func (t *tx) subscription(ctx context.Context, id string) (store.Subscription, error) {
-	rows, err := t.query(ctx, `SELECT `+subscriptionColumns+` FROM subscriptions WHERE id = ?`, id)
-	if err != nil {
-		return store.Subscription{}, err
-	}
-	return only(rows, t.db.scanSubscription)
-}
-
-// RevokeSubscription ends a subscription of the account for good; already tells
+// RevokeSubscription ends a subscription of the account for good; already reports
 // that it had been before. Events of later commits no longer go to it, and what
 // waits for it is cancelled: with the revocation itself as far as one
-// transaction holds, the rest before the call returns, and what a worker has
-// claimed when it looks at the claim's Revoked.
-func (db *DB) RevokeSubscription(ctx context.Context, accountID, id string) (already bool, err error) {
+// transaction holds, the rest before the call returns, and what a sender has
+// claimed when it looks at the endpoint.
+func (d *DB) RevokeSubscription(ctx context.Context, accountID, id string) (already bool, err error) {
 	const tried = "revoke subscription"
-	if err := errors.Join(mustBeText("account", accountID), mustBeText("subscription", id)); err != nil {
-		return false, db.fail(tried, err)
+	if err := errors.Join(valid.Reference("account", accountID), valid.Reference("subscription", id)); err != nil {
+		return false, db.Fail(tried, err)
 	}
-	var cancelled int64
-	err = db.change(ctx, accountID, func(ctx context.Context, t *tx) error {
-		s, err := t.subscription(ctx, id)
+	more := false
+	err = d.change(ctx, accountID, func(ctx context.Context, t *tx) error {
+		s, err := d.subscriptionTable().get(ctx, t, id)
 		if err == nil && s.AccountID != accountID {
 			err = sql.ErrNoRows
 		}
@@ -121,46 +123,29 @@ func (db *DB) RevokeSubscription(ctx context.Context, accountID, id string) (alr
 			return err
 		}
 		if already = !s.RevokedAt.IsZero(); already {
+			more = false
 			return nil
 		}
-		t.forgetTargets(accountID)
-		if _, err := t.exec(ctx, `UPDATE subscriptions SET revoked_at = ? WHERE id = ?`, micros(db.now()), id); err != nil {
+		if _, err := t.Exec(ctx, `UPDATE subscriptions SET revoked_at = ? WHERE id = ?`, db.Micros(t.Now()), id); err != nil {
 			return err
 		}
-		if cancelled, err = t.cancelSlice(ctx, id); err != nil {
-			return err
-		}
-		// Deliveries of other writes in this same transaction are not in the
-		// table yet, and now need not get there.
-		t.cancelUnwritten(id)
-		return nil
+		more, err = t.deliveries.Cancel(ctx, accountID, id)
+		return err
 	})
-	db.standings.Add(1)
-	for err == nil && cancelled == cancelSlice {
-		err = db.apart(ctx, func(ctx context.Context, t *tx) (err error) {
-			cancelled, err = t.cancelSlice(ctx, id)
-			return err
-		})
+	d.EndpointsChanged()
+	if err == nil && more {
+		err = d.CancelRest(ctx, id)
 	}
-	return already, db.fail(tried, err)
+	return already, db.Fail(tried, err)
 }
 
 // Subscription reads one subscription, with its secret.
-func (db *DB) Subscription(ctx context.Context, id string) (store.Subscription, error) {
-	if err := mustBeText("subscription", id); err != nil {
-		return store.Subscription{}, db.fail("read subscription", err)
-	}
-	s, err := db.scanSubscription(db.queryRow(ctx, `SELECT `+subscriptionColumns+` FROM subscriptions WHERE id = ?`, id))
-	return s, db.fail("read subscription", err)
+func (d *DB) Subscription(ctx context.Context, id string) (store.Subscription, error) {
+	return d.subscriptionTable().read(ctx, d, id)
 }
 
 // Subscriptions lists the subscriptions of an account, revoked ones as well,
 // newest first, with their secrets.
-func (db *DB) Subscriptions(ctx context.Context, accountID string, p store.Page) ([]store.Subscription, string, error) {
-	if err := mustBeText("account", accountID); err != nil {
-		return nil, "", db.fail("list subscriptions", err)
-	}
-	l := listing[store.Subscription]{table: "subscriptions", columns: subscriptionColumns, account: accountID, scan: db.scanSubscription}
-	items, next, err := l.page(ctx, db, p)
-	return items, next, db.fail("list subscriptions", err)
+func (d *DB) Subscriptions(ctx context.Context, accountID string, p store.Page) ([]store.Subscription, string, error) {
+	return d.subscriptionTable().listOf(ctx, d, accountID, p)
 }

@@ -6,69 +6,67 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/db"
+	"partneredge/store/central/valid"
 )
 
 const tokenColumns = `id, name, role, hash, created_at, revoked_at`
 
-func scanToken(row scanner) (t store.Token, err error) {
-	err = row.Scan(&t.ID, &t.Name, &t.Role, hashColumn{&t.Hash}, asTime(&t.CreatedAt), asTime(&t.RevokedAt))
+var tokenTable = table[store.Token]{noun: "token", from: "tokens", id: "id", columns: tokenColumns, scan: scanToken}
+
+func scanToken(row db.Row) (t store.Token, err error) {
+	err = row.Scan(&t.ID, &t.Name, &t.Role, db.Hash(&t.Hash), db.Time(&t.CreatedAt), db.Time(&t.RevokedAt))
 	return t, err
 }
 
 // CreateToken lets somebody use the admin API. The id is made and creation is
 // now where they are not set. ErrConflict when the id or the hash is taken.
-func (db *DB) CreateToken(ctx context.Context, token store.Token) (store.Token, error) {
+func (d *DB) CreateToken(ctx context.Context, token store.Token) (store.Token, error) {
 	const tried = "create token"
-	now := db.now()
+	now := d.db.Now()
 	if token.ID == "" {
 		token.ID = store.NewID("tok", now)
 	}
-	token.CreatedAt, token.RevokedAt = timeOr(token.CreatedAt, now), time.Time{}
-	if err := errors.Join(checkIDs(field{"token id", token.ID}), checkTexts(field{"name", token.Name}), checkTimes(token.CreatedAt),
-		checkOneOf("role", token.Role, store.RoleViewer, store.RoleOperator, store.RoleAdmin)); err != nil {
-		return store.Token{}, db.fail(tried, err)
+	token.CreatedAt, token.RevokedAt = db.TimeOr(token.CreatedAt, now), time.Time{}
+	if err := errors.Join(valid.IDs("token id", token.ID), valid.Texts("name", token.Name), valid.Times(token.CreatedAt),
+		valid.OneOf("role", token.Role, store.RoleViewer, store.RoleOperator, store.RoleAdmin)); err != nil {
+		return store.Token{}, db.Fail(tried, err)
 	}
 	if token.Hash == ([32]byte{}) {
-		return store.Token{}, db.fail(tried, invalid("hash is not set"))
+		return store.Token{}, db.Fail(tried, valid.Errorf("hash is not set"))
 	}
-	err := db.change(ctx, "", func(ctx context.Context, t *tx) error {
-		if _, err := t.exec(ctx, `INSERT INTO tokens (`+tokenColumns+`) VALUES (?, ?, ?, ?, ?, 0)`,
-			token.ID, token.Name, string(token.Role), token.Hash[:], micros(token.CreatedAt)); err != nil {
+	err := d.change(ctx, "", func(ctx context.Context, t *tx) error {
+		if _, err := t.Exec(ctx, `INSERT INTO tokens (`+tokenColumns+`) VALUES (?, ?, ?, ?, ?, 0)`,
+			token.ID, token.Name, string(token.Role), token.Hash[:], db.Micros(token.CreatedAt)); err != nil {
 			return err
 		}
 		return t.audited(ctx, "token.create", token.ID, nil, token)
 	})
 	if err != nil {
-		return store.Token{}, db.fail(tried, err)
+		return store.Token{}, db.Fail(tried, err)
 	}
 	return token, nil
 }
 
 // TokenByHash reads the token whose plaintext has this SHA-256, revoked or not.
-func (db *DB) TokenByHash(ctx context.Context, hash [32]byte) (store.Token, error) {
-	t, err := scanToken(db.queryRow(ctx, `SELECT `+tokenColumns+` FROM tokens WHERE hash = ?`, hash[:]))
-	return t, db.fail("read token by hash", err)
+func (d *DB) TokenByHash(ctx context.Context, hash [32]byte) (store.Token, error) {
+	t, err := scanToken(d.db.QueryRow(ctx, `SELECT `+tokenColumns+` FROM tokens WHERE hash = ?`, hash[:]))
+	return t, db.Fail("read token by hash", err)
 }
 
 // Tokens lists all tokens, revoked ones as well, newest first.
-func (db *DB) Tokens(ctx context.Context, p store.Page) ([]store.Token, string, error) {
-	l := listing[store.Token]{table: "tokens", columns: tokenColumns, scan: scanToken}
-	items, next, err := l.page(ctx, db, p)
-	return items, next, db.fail("list tokens", err)
+func (d *DB) Tokens(ctx context.Context, p store.Page) ([]store.Token, string, error) {
+	return tokenTable.list(ctx, d, p)
 }
 
 // RevokeToken ends a token at once. changed is false when it was revoked before.
-func (db *DB) RevokeToken(ctx context.Context, id string) (token store.Token, changed bool, err error) {
+func (d *DB) RevokeToken(ctx context.Context, id string) (token store.Token, changed bool, err error) {
 	const tried = "revoke token"
-	if err := mustBeText("token", id); err != nil {
-		return token, false, db.fail(tried, err)
+	if err := valid.Reference("token", id); err != nil {
+		return token, false, db.Fail(tried, err)
 	}
-	err = db.change(ctx, "", func(ctx context.Context, t *tx) error {
-		rows, err := t.query(ctx, `SELECT `+tokenColumns+` FROM tokens WHERE id = ?`, id)
-		if err != nil {
-			return err
-		}
-		before, err := only(rows, scanToken)
+	err = d.change(ctx, "", func(ctx context.Context, t *tx) error {
+		before, err := tokenTable.get(ctx, t, id)
 		if err != nil {
 			return err
 		}
@@ -76,14 +74,14 @@ func (db *DB) RevokeToken(ctx context.Context, id string) (token store.Token, ch
 		if !changed {
 			return nil
 		}
-		token.RevokedAt = db.now()
-		if _, err := t.exec(ctx, `UPDATE tokens SET revoked_at = ? WHERE id = ?`, micros(token.RevokedAt), id); err != nil {
+		token.RevokedAt = d.db.Now()
+		if _, err := t.Exec(ctx, `UPDATE tokens SET revoked_at = ? WHERE id = ?`, db.Micros(token.RevokedAt), id); err != nil {
 			return err
 		}
 		return t.audited(ctx, "token.revoke", id, before, token)
 	})
 	if err != nil {
-		return store.Token{}, false, db.fail(tried, err)
+		return store.Token{}, false, db.Fail(tried, err)
 	}
 	return token, changed, nil
 }

@@ -2,189 +2,102 @@ package central
 
 import (
 	"context"
-	"database/sql"
-	"strings"
+	"fmt"
+	"slices"
 
 	"partneredge/store"
+	"partneredge/store/central/db"
+	"partneredge/store/central/deliveries"
 )
 
-// tx is an open transaction and what it is to write at its end.
+// tx is a shared transaction and what its jobs leave to be written at its end.
 type tx struct {
-	db    *DB
-	conn  *sql.Conn
-	stmts map[string]*sql.Stmt // statements prepared on conn; nil: not kept
-
-	touched    bool                  // since its job began, something was written or went wrong
+	*db.Tx
+	commits    *commits
 	modes      map[string]store.Mode // of the accounts it holds
-	targets    map[string][]target   // of accounts, once read
 	times      map[series]*times     // once read
 	firings    firingRows
 	events     eventRows
-	deliveries deliveryRows
-	changes    []store.Change // numbered by flush
-	taker      *Taker         // of the deliveries; nil: nobody
-	taken      []Claim        // what it accepted
-	requeued   int            // deliveries that are due again
+	deliveries *deliveries.Batch
+	changes    []store.Change // numbered by Flush
 	rollouts   bool           // a rollout was written
 	actor      *store.Actor   // of the job that runs, whom the audit log names; nil: nobody
 }
 
-// control runs BEGIN, COMMIT and the like.
-func (t *tx) control(ctx context.Context, statement string) error {
-	_, err := t.run(ctx, statement)
+func (d *DB) newTx(t *db.Tx) db.Batch {
+	return &tx{
+		Tx: t, commits: &d.commits, deliveries: d.NewBatch(t),
+		modes: make(map[string]store.Mode), times: make(map[series]*times),
+	}
+}
+
+// work is the function of a write. It may run more than once, but only the last
+// run counts, so what it leaves for its caller it must assign, not add to.
+type work func(context.Context, *tx) error
+
+// change runs fn in a shared transaction that holds the row of account, so that
+// all writes to one account happen one after the other. account "" holds none.
+// The actor of ctx is the one whom the audit log names.
+func (d *DB) change(ctx context.Context, account string, fn work) error {
+	var actor *store.Actor
+	if a, found := ActorOf(ctx); found {
+		actor = &a
+	}
+	return d.db.Write(ctx, account, func(ctx context.Context, shared *db.Tx) error {
+		t := shared.Batch.(*tx)
+		if _, held := t.modes[account]; account != "" && !held {
+			return fmt.Errorf("%w: account", store.ErrNotFound)
+		}
+		t.actor = actor
+		return fn(ctx, t)
+	})
+}
+
+// Lock implements db.Batch: it locks accounts, and learns their modes.
+func (t *tx) Lock(ctx context.Context, accounts []string) (err error) {
+	t.modes, err = db.Map[string, store.Mode](ctx, t, t.ForUpdate(`SELECT id, mode FROM accounts WHERE `+t.In("id")+` ORDER BY id`),
+		t.Set(accounts))
 	return err
 }
 
-// prepared is the kept statement of a query, nil when none are kept.
-func (t *tx) prepared(ctx context.Context, query string) (*sql.Stmt, error) {
-	if t.stmts == nil {
-		return nil, nil
+// Mark implements db.Batch.
+func (t *tx) Mark() (reset func()) {
+	firings, events, changes, rollouts := len(t.firings.id), len(t.events.id), len(t.changes), t.rollouts
+	resetDeliveries := t.deliveries.Mark()
+	return func() {
+		t.firings.truncate(firings)
+		t.events.truncate(events)
+		t.changes, t.rollouts = t.changes[:changes], rollouts
+		resetDeliveries()
 	}
-	if s := t.stmts[query]; s != nil {
-		return s, nil
-	}
-	s, err := t.conn.PrepareContext(ctx, query)
-	if err == nil {
-		t.stmts[query] = s
-	}
-	return s, err
 }
 
-// exec returns how many rows the statement wrote.
-func (t *tx) exec(ctx context.Context, query string, args ...any) (int64, error) {
-	t.touched = true
-	return t.run(ctx, query, args...)
-}
-
-func (t *tx) run(ctx context.Context, query string, args ...any) (int64, error) {
-	query = t.db.bind(query)
-	s, err := t.prepared(ctx, query)
-	if err != nil {
-		return 0, err
-	}
-	var result sql.Result
-	if s != nil {
-		result, err = s.ExecContext(ctx, args...)
-	} else {
-		result, err = t.conn.ExecContext(ctx, query, args...)
-	}
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
-}
-
-func (t *tx) query(ctx context.Context, query string, args ...any) (rows *sql.Rows, err error) {
-	query = t.db.bind(query)
-	s, err := t.prepared(ctx, query)
-	switch {
-	case err != nil:
-	case s != nil:
-		rows, err = s.QueryContext(ctx, args...)
-	default:
-		rows, err = t.conn.QueryContext(ctx, query, args...)
-	}
-	if err != nil || !strings.HasPrefix(query, "SELECT") {
-		t.touched = true
-	}
-	return rows, err
-}
-
-// one reads the only row of a query; sql.ErrNoRows when there is none.
-func (t *tx) one(ctx context.Context, query string, args []any, dest ...any) error {
-	rows, err := t.query(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	if !rows.Next() {
-		if err := rows.Err(); err != nil {
-			return err
-		}
-		return sql.ErrNoRows
-	}
-	if err := rows.Scan(dest...); err != nil {
-		return err
-	}
-	return rows.Close()
-}
-
-// strings reads a query of one text column.
-func (t *tx) strings(ctx context.Context, query string, args ...any) ([]string, error) {
-	rows, err := t.query(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	var all []string
-	for rows.Next() {
-		var s string
-		if err := rows.Scan(&s); err != nil {
-			return nil, err
-		}
-		all = append(all, s)
-	}
-	return all, rows.Err()
-}
-
-// bulk runs a statement over many rows, which it finds in the table v. All
-// columns have the same number of rows.
-func (t *tx) bulk(ctx context.Context, statement string, columns ...column) (touched int64, err error) {
-	if !t.db.postgres {
-		statement = orFail(statement)
-	}
-	total := columns[0].len()
-	for from := 0; from < total; {
-		to := from + t.db.chunk(total-from)
-		with, args := t.db.rows(columns, from, to)
-		n, err := t.exec(ctx, with+statement, args...)
-		if err != nil {
-			return touched, err
-		}
-		touched += n
-		from = to
-	}
-	return touched, nil
-}
-
-// orFail makes SQLite leave a statement that fails half done, rather than keep
-// a copy of every page in case it must be undone: a tenth of its cost. The
-// transaction of a bulk that failed is rolled back in any case.
-func orFail(statement string) string {
-	for _, verb := range []string{"INSERT", "UPDATE"} {
-		if rest, ok := strings.CutPrefix(statement, verb+" "); ok {
-			return verb + " OR FAIL " + rest
-		}
-	}
-	return statement
-}
-
-// mark remembers what waits to be written, so that reset can undo a job's part.
-func (t *tx) mark() [5]int {
-	return [5]int{len(t.events.id), len(t.deliveries.id), len(t.changes), len(t.taken), len(t.firings.id)}
-}
-
-// reset also forgets what was read, since the job may have read its own writes.
-func (t *tx) reset(mark [5]int) {
-	t.events.truncate(mark[0])
-	t.deliveries.truncate(mark[1])
-	t.changes = t.changes[:mark[2]]
-	t.taken = t.taken[:mark[3]]
-	t.firings.truncate(mark[4])
-	clear(t.targets)
-}
-
-// flush writes the firings, events, deliveries and changes of all jobs. The counter of
-// changes comes last, since until the commit every other process waits for it.
-func (t *tx) flush(ctx context.Context) error {
+// Flush implements db.Batch. The counter of changes comes last, since until the
+// commit every other process waits for it.
+func (t *tx) Flush(ctx context.Context) error {
 	if err := t.firings.write(ctx, t); err != nil {
 		return err
 	}
 	if err := t.events.write(ctx, t); err != nil {
 		return err
 	}
-	if err := t.deliveries.write(ctx, t); err != nil {
+	if err := t.deliveries.Flush(ctx); err != nil {
 		return err
 	}
 	return t.writeChanges(ctx)
+}
+
+// Committed implements db.Batch.
+func (t *tx) Committed() {
+	t.deliveries.Committed()
+	t.commits.publish(Commit{Changes: t.changes, Deliveries: t.deliveries.Due(), Rollouts: t.rollouts})
+}
+
+// changed notes a change, to be numbered when the transaction ends. The same
+// change twice in one transaction is one.
+func (t *tx) changed(kind store.ChangeKind, ref string, gone bool) {
+	c := store.Change{Kind: kind, Ref: ref, Gone: gone}
+	if !slices.Contains(t.changes, c) {
+		t.changes = append(t.changes, c)
+	}
 }

@@ -3,56 +3,56 @@ package central
 import (
 	"context"
 	"math"
+	"strings"
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/db"
+	"partneredge/store/central/valid"
 )
 
-// Views are what a node keeps of an account. Each is read with seq, the number
-// of the last change that it takes in. ErrNotFound when there is no such
-// account.
+// What a node keeps of an account is read together with the number of the last
+// change that it takes in, in one statement, which both databases answer from one
+// snapshot.
 
 const (
 	insightsMost = 50
 	firingsMost  = 100
 )
 
-// viewRows reads seq, whether the account is there, a flag, and the rows.
-func viewRows[T any](ctx context.Context, db *DB, tried, query string, args []any, columns int, scan func(scanner) (T, error)) (items []T, flag bool, seq int64, err error) {
-	rows, err := db.query(ctx, query, args...)
-	if err != nil {
-		return nil, false, 0, db.fail(tried, err)
-	}
-	defer func() { _ = rows.Close() }()
-	known := false
-	items = []T{}
-	for rows.Next() {
-		row, err := scanSeen(leading{rows, []any{&known, &flag}}, columns, func(row scanner) (T, error) { return scan(row) })
-		if err != nil {
-			return nil, false, 0, db.fail(tried, err)
-		}
-		seq = row.seq
-		if row.found {
-			items = append(items, row.record)
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return nil, false, 0, db.fail(tried, err)
-	}
-	if !known {
-		return nil, false, seq, db.fail(tried, store.ErrNotFound)
-	}
-	return items, flag, seq, nil
+// InsightsView holds insights of an account, newest first.
+type InsightsView struct {
+	Items   []store.Insight
+	History bool  // whether the account ever had one
+	Seq     int64 // of the last change that the view takes in
+}
+
+// FiringsView holds firings of an account, newest first.
+type FiringsView struct {
+	Items []store.Firing
+	More  bool  // whether there are older ones than the last
+	Seq   int64 // of the last change that the view takes in
+}
+
+var (
+	insightTable = table[store.Insight]{columns: `id, account_id, headline, detail, created_at`, scan: scanInsight}
+	firingTable  = table[store.Firing]{columns: `id, account_id, name, triggered_at, data, action`, scan: scanFiring}
+)
+
+func scanInsight(row db.Row) (i store.Insight, err error) {
+	err = row.Scan(&i.ID, &i.AccountID, &i.Headline, &i.Detail, db.Time(&i.CreatedAt))
+	return i, err
+}
+
+func scanFiring(row db.Row) (f store.Firing, err error) {
+	err = row.Scan(&f.ID, &f.AccountID, &f.Name, db.Time(&f.TriggeredAt), (*[]byte)(&f.Data), &f.Action)
+	return f, err
 }
 
 // Insights reads the insights of an account created after since (zero: all),
-// newest first, at most limit (0 or more than 50: 50). history tells whether
-// the account ever had one.
-func (db *DB) Insights(ctx context.Context, accountID string, since time.Time, limit int) (items []store.Insight, history bool, seq int64, err error) {
-	const tried = "read insights"
-	if err := mustBeText("account", accountID); err != nil {
-		return nil, false, 0, db.fail(tried, err)
-	}
+// at most limit (0 or more than 50: 50). ErrNotFound when there is no such
+// account.
+func (d *DB) Insights(ctx context.Context, accountID string, since time.Time, limit int) (v InsightsView, err error) {
 	if limit <= 0 || limit > insightsMost {
 		limit = insightsMost
 	}
@@ -60,28 +60,20 @@ func (db *DB) Insights(ctx context.Context, accountID string, since time.Time, l
 	if !since.IsZero() {
 		after = since.UnixMicro()
 	}
-	return viewRows(ctx, db, tried, `SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?),
-			EXISTS (SELECT 1 FROM insights WHERE account_id = ?),
-			c.seq, i.id IS NOT NULL, i.id, i.account_id, i.headline, i.detail, i.created_at
+	v.Items, err = readView(ctx, d, insightTable, []any{&v.Seq, &v.History}, accountID,
+		`SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?), c.seq, EXISTS (SELECT 1 FROM insights WHERE account_id = ?),
+			i.id IS NOT NULL, `+db.Prefixed("i", insightTable.columns)+`
 		FROM change_counter c LEFT JOIN (
-			SELECT id, account_id, headline, detail, created_at FROM insights
+			SELECT `+insightTable.columns+` FROM insights
 			WHERE account_id = ? AND created_at > ? ORDER BY created_at DESC LIMIT ?) i ON true
-		ORDER BY i.created_at DESC`,
-		[]any{accountID, accountID, accountID, after, limit}, 5,
-		func(row scanner) (i store.Insight, err error) {
-			err = row.Scan(&i.ID, &i.AccountID, &i.Headline, &i.Detail, asTime(&i.CreatedAt))
-			return i, err
-		})
+		ORDER BY i.created_at DESC`, accountID, accountID, accountID, after, limit)
+	return v, db.Fail("read insights", err)
 }
 
 // Firings reads the firings of an account triggered before before (zero: all),
-// newest first, at most limit (0 or more than 100: 100). more tells whether
-// there are older ones than the last.
-func (db *DB) Firings(ctx context.Context, accountID string, before time.Time, limit int) (items []store.Firing, more bool, seq int64, err error) {
-	const tried = "read firings"
-	if err := mustBeText("account", accountID); err != nil {
-		return nil, false, 0, db.fail(tried, err)
-	}
+// at most limit (0 or more than 100: 100). ErrNotFound when there is no such
+// account.
+func (d *DB) Firings(ctx context.Context, accountID string, before time.Time, limit int) (v FiringsView, err error) {
 	if limit <= 0 || limit > firingsMost {
 		limit = firingsMost
 	}
@@ -89,41 +81,77 @@ func (db *DB) Firings(ctx context.Context, accountID string, before time.Time, l
 	if !before.IsZero() {
 		until = before.UnixMicro()
 	}
-	items, _, seq, err = viewRows(ctx, db, tried, `SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?), false,
-			c.seq, f.id IS NOT NULL, f.id, f.account_id, f.name, f.triggered_at, f.data, f.action
+	v.Items, err = readView(ctx, d, firingTable, []any{&v.Seq}, accountID,
+		`SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?), c.seq, f.id IS NOT NULL, `+db.Prefixed("f", firingTable.columns)+`
 		FROM change_counter c LEFT JOIN (
-			SELECT id, account_id, name, triggered_at, data, action FROM firings
+			SELECT `+firingTable.columns+` FROM firings
 			WHERE account_id = ? AND triggered_at < ? ORDER BY triggered_at DESC LIMIT ?) f ON true
-		ORDER BY f.triggered_at DESC`,
-		[]any{accountID, accountID, until, limit + 1}, 6,
-		func(row scanner) (f store.Firing, err error) {
-			var data string
-			err = row.Scan(&f.ID, &f.AccountID, &f.Name, asTime(&f.TriggeredAt), &data, &f.Action)
-			f.Data = []byte(data)
-			return f, err
-		})
-	if len(items) > limit {
-		return items[:limit], true, seq, err
+		ORDER BY f.triggered_at DESC`, accountID, accountID, until, limit+1)
+	if v.More = len(v.Items) > limit; v.More {
+		v.Items = v.Items[:limit]
 	}
-	return items, false, seq, err
+	return v, db.Fail("read firings", err)
 }
 
-// Profile reads an account with its agent.
-func (db *DB) Profile(ctx context.Context, accountID string) (a store.Account, seq int64, err error) {
+// Profile reads an account with its agent. seq is the last change that it takes
+// in.
+func (d *DB) Profile(ctx context.Context, accountID string) (a store.Account, seq int64, err error) {
 	const tried = "read profile"
-	if err := mustBeText("account", accountID); err != nil {
-		return a, 0, db.fail(tried, err)
+	if err := valid.Reference("account", accountID); err != nil {
+		return a, 0, db.Fail(tried, err)
 	}
-	rows, err := db.query(ctx, `SELECT c.seq, a.id IS NOT NULL, `+accountColumns+`
-		FROM change_counter c LEFT JOIN (`+accountTable+`) ON a.id = ?`, accountID)
-	if err != nil {
-		return a, 0, db.fail(tried, err)
+	a, err = readFound(ctx, d, accountTable, &seq, `SELECT c.seq, a.id IS NOT NULL, `+accountColumns+`
+		FROM change_counter c LEFT JOIN (`+accountTable.from+`) ON a.id = ?`, accountID)
+	return a, seq, db.Fail(tried, err)
+}
+
+// readView reads the records of an account's view. The query's columns are whether
+// the account exists, what leading scans, whether there is a record, and the
+// record.
+func readView[T any](ctx context.Context, d *DB, k table[T], leading []any, accountID, query string, args ...any) ([]T, error) {
+	if err := valid.Reference("account", accountID); err != nil {
+		return nil, err
 	}
-	row, err := only(rows, func(row scanner) (seen[store.Account], error) {
-		return scanSeen(row, len(columnNames(accountColumns)), scanAccount)
-	})
-	if err == nil && !row.found {
+	known, found, items := false, false, []T{}
+	_, err := db.All(ctx, d.db, func(row db.Row) (struct{}, error) {
+		record, err := scanFound(row, k, &found, append([]any{&known}, leading...)...)
+		if err == nil && found {
+			items = append(items, record)
+		}
+		return struct{}{}, err
+	}, query, args...)
+	switch {
+	case err != nil:
+		return nil, err
+	case !known:
+		return nil, store.ErrNotFound
+	}
+	return items, nil
+}
+
+// readFound reads one record. The query's columns are the last change, whether
+// there is a record, and the record.
+func readFound[T any](ctx context.Context, d *DB, k table[T], seq *int64, query string, args ...any) (T, error) {
+	found := false
+	record, err := db.One(ctx, d.db, func(row db.Row) (T, error) {
+		return scanFound(row, k, &found, seq)
+	}, query, args...)
+	if err == nil && !found {
 		err = store.ErrNotFound
 	}
-	return row.record, row.seq, db.fail(tried, err)
+	return record, err
+}
+
+// scanFound scans what leads, whether there is a record, and the record, whose
+// columns are NULL when there is none.
+func scanFound[T any](row db.Row, k table[T], found *bool, leading ...any) (record T, err error) {
+	leading = append(leading, found)
+	all := leading[:len(leading):len(leading)]
+	for range strings.Count(k.columns, ",") + 1 {
+		all = append(all, new(any))
+	}
+	if err := row.Scan(all...); err != nil || !*found {
+		return record, err
+	}
+	return k.scan(db.Leading(row, leading...))
 }

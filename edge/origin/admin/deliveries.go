@@ -5,21 +5,21 @@ import (
 
 	"partneredge/edge/adminapi"
 	"partneredge/store"
-	"partneredge/store/central"
+	"partneredge/store/central/deliveries"
 )
 
 // listDeliveries shows the log of a webhook with every try; ?outcome, ?state and
 // ?event_id pick a part of it.
 func (a *api) listDeliveries(r *http.Request) (answer, error) {
-	return a.deliveryLog(r, central.DeliveryFilter{SubscriptionID: r.PathValue("id"), EventID: r.URL.Query().Get("event_id")})
+	return a.deliveryLog(r, deliveries.Filter{SubscriptionID: r.PathValue("id"), EventID: r.URL.Query().Get("event_id")})
 }
 
 // listEventDeliveries shows what became of one event at every subscription.
 func (a *api) listEventDeliveries(r *http.Request) (answer, error) {
-	return a.deliveryLog(r, central.DeliveryFilter{EventID: r.PathValue("id")})
+	return a.deliveryLog(r, deliveries.Filter{EventID: r.PathValue("id")})
 }
 
-func (a *api) deliveryLog(r *http.Request, filter central.DeliveryFilter) (answer, error) {
+func (a *api) deliveryLog(r *http.Request, filter deliveries.Filter) (answer, error) {
 	query := r.URL.Query()
 	switch filter.State = store.State(query.Get("state")); filter.State {
 	case "", store.StatePending, store.StateDelivered, store.StateDead, store.StateCancelled:

@@ -94,12 +94,12 @@ func (a *api) putDeal(r *http.Request) (answer, error) {
 	if err := c.err(); err != nil {
 		return answer{}, err
 	}
-	deal, _, changed, event, err := a.DB.PutDeal(r.Context(), deal)
+	put, err := a.DB.PutDeal(r.Context(), deal)
 	if err != nil {
 		return answer{}, err
 	}
-	a.emitted(r.Context(), event)
-	return createdIf(changed, toDeal(deal, event))
+	a.emitted(r.Context(), put.Event)
+	return createdIf(put.Changed, toDeal(put.Record, put.Event))
 }
 
 func (a *api) addContact(r *http.Request) (answer, error) {
@@ -141,10 +141,10 @@ func (a *api) putGoal(r *http.Request) (answer, error) {
 	if err := c.err(); err != nil {
 		return answer{}, err
 	}
-	goal, _, changed, event, err := a.DB.PutGoal(r.Context(), goal)
+	put, err := a.DB.PutGoal(r.Context(), goal)
 	if err != nil {
 		return answer{}, err
 	}
-	a.emitted(r.Context(), event)
-	return createdIf(changed, toGoal(goal, event))
+	a.emitted(r.Context(), put.Event)
+	return createdIf(put.Changed, toGoal(put.Record, put.Event))
 }

@@ -9,16 +9,16 @@ import (
 	"partneredge/edge/adminapi"
 	"partneredge/edge/origin/replication"
 	"partneredge/store"
-	"partneredge/store/central"
+	"partneredge/store/central/deliveries"
 )
 
 // showTraffic shows each region's traffic of the last five minutes.
 func (a *api) showTraffic(r *http.Request) (answer, error) {
-	_, latest, _, err := a.DB.ChangesSince(r.Context(), 0, 1)
+	log, err := a.DB.ChangesSince(r.Context(), 0, 1)
 	if err != nil {
 		return answer{}, err
 	}
-	v := adminapi.Traffic{StepSeconds: int(replication.TrafficEvery / time.Second), LatestChange: latest, Regions: []adminapi.RegionTraffic{}}
+	v := adminapi.Traffic{StepSeconds: int(replication.TrafficEvery / time.Second), LatestChange: log.Latest, Regions: []adminapi.RegionTraffic{}}
 	regions := make(map[string]*adminapi.RegionTraffic)
 	for _, at := range a.Nodes.Enrolled() {
 		region := regions[at.Node.Region]
@@ -30,7 +30,7 @@ func (a *api) showTraffic(r *http.Request) (answer, error) {
 		if at.Connected {
 			region.Connected++
 			region.Outbox += at.Status.Outbox
-			region.ChangesBehind = max(region.ChangesBehind, latest-at.Status.Seq)
+			region.ChangesBehind = max(region.ChangesBehind, log.Latest-at.Status.Seq)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(regions)) {
@@ -51,12 +51,12 @@ const outcomesSince = time.Hour
 // showOutcomes counts the newest deliveries by state.
 func (a *api) showOutcomes(r *http.Request) (answer, error) {
 	since := a.Now().Add(-outcomesSince)
-	counts, err := a.DB.Outcomes(r.Context(), since)
+	counts, err := a.DB.CountOutcomes(r.Context(), since)
 	if err != nil {
 		return answer{}, err
 	}
 	return ok(adminapi.Outcomes{
-		Since: stamp(since), Most: central.OutcomesMost, Pending: counts[store.StatePending],
+		Since: stamp(since), Most: deliveries.CountMost, Pending: counts[store.StatePending],
 		Delivered: counts[store.StateDelivered], Dead: counts[store.StateDead], Cancelled: counts[store.StateCancelled],
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"partneredge/edge/wire"
 	"partneredge/store"
+	"partneredge/store/central"
 )
 
 // Most items that one view holds.
@@ -41,9 +42,13 @@ func (r *requests) view(ctx context.Context, _ string, req wire.ViewRequest) (wi
 			reply.Account = &account
 		}
 	case store.ChangeInsights:
-		reply.Insights, reply.History, reply.Seq, err = r.DB.Insights(ctx, req.AccountID, req.Since, within(req.Limit, maxInsights))
+		var view central.InsightsView
+		view, err = r.DB.Insights(ctx, req.AccountID, req.Since, within(req.Limit, maxInsights))
+		reply.Insights, reply.History, reply.Seq = view.Items, view.History, view.Seq
 	case store.ChangeFirings:
-		reply.Firings, reply.More, reply.Seq, err = r.DB.Firings(ctx, req.AccountID, req.Before, within(req.Limit, maxFirings))
+		var view central.FiringsView
+		view, err = r.DB.Firings(ctx, req.AccountID, req.Before, within(req.Limit, maxFirings))
+		reply.Firings, reply.More, reply.Seq = view.Items, view.More, view.Seq
 	default:
 		err = fmt.Errorf("%w: a view of kind %q", store.ErrInvalid, req.Kind)
 	}
@@ -59,14 +64,12 @@ func within(limit, most int) int {
 }
 
 func (r *requests) changes(ctx context.Context, _ string, req wire.ChangesRequest) (wire.Message, error) {
-	reply := new(wire.ChangesReply)
 	limit := req.Limit
 	if limit == 0 {
 		limit = 1000
 	}
-	var err error
-	reply.Changes, reply.Latest, reply.Reset, err = r.DB.ChangesSince(ctx, req.Since, within(limit, maxChanges))
-	return reply, err
+	log, err := r.DB.ChangesSince(ctx, req.Since, within(limit, maxChanges))
+	return &wire.ChangesReply{Changes: log.Changes, Latest: log.Latest, Reset: log.Reset}, err
 }
 
 // leads commits what it can. A lead of a test key is never kept, so one that a

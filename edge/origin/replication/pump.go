@@ -39,11 +39,11 @@ func newPump(cfg Config) *pump {
 
 // start counts all present changes as pushed: nodes ask for older ones.
 func (p *pump) start(ctx context.Context) error {
-	_, latest, _, err := p.db.ChangesSince(ctx, 0, 1)
+	log, err := p.db.ChangesSince(ctx, 0, 1)
 	if err != nil {
 		return fmt.Errorf("reading the last change: %w", err)
 	}
-	p.last.Store(latest)
+	p.last.Store(log.Latest)
 	return nil
 }
 
@@ -78,25 +78,25 @@ func (p *pump) run(ctx context.Context) {
 // case.
 func (p *pump) push(ctx context.Context, beat bool) error {
 	for {
-		changes, latest, reset, err := p.db.ChangesSince(ctx, p.last.Load(), pumpBatch)
+		log, err := p.db.ChangesSince(ctx, p.last.Load(), pumpBatch)
 		if err != nil {
 			return err
 		}
-		if reset { // pruned before they were pushed: nodes see the gap and ask
-			changes, beat = nil, true
-			p.last.Store(latest)
+		if log.Reset { // pruned before they were pushed: nodes see the gap and ask
+			beat = true
+			p.last.Store(log.Latest)
 		}
-		if len(changes) == 0 && !beat {
+		if len(log.Changes) == 0 && !beat {
 			return nil
 		}
-		if err := p.publish(changes, latest); err != nil {
+		if err := p.publish(log.Changes, log.Latest); err != nil {
 			return err
 		}
 		beat = false
-		if len(changes) == 0 {
+		if len(log.Changes) == 0 {
 			return nil
 		}
-		p.last.Store(changes[len(changes)-1].Seq)
+		p.last.Store(log.Changes[len(log.Changes)-1].Seq)
 	}
 }
 

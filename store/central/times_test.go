@@ -45,20 +45,20 @@ func TestTimesAreUnique(t *testing.T) {
 }
 
 // More rows stand before and at the time asked for than are read at once.
-func TestNudgeThroughManyRows(t *testing.T) {
+func TestUniqueTimeThroughManyRows(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	each(t, func(t *testing.T, p place) {
 		db := open(t, p)
 		ctx := context.Background()
 		a := newAccount(t, db, store.ModeSetup)
-		const many = 2*nudgeRows + 10
+		const many = 2*timesRead + 10
 		run := make([]store.Insight, many)
 		for i := range run {
 			run[i] = store.Insight{Headline: "h", CreatedAt: at}
 		}
 		_, _, err := db.AddCoachingRun(ctx, a.ID, run)
 		noError(t, err)
-		for i, asked := range []time.Duration{0, many - 10, 10_000, nudgeRows + 1} {
+		for i, asked := range []time.Duration{0, many - 10, 10_000, timesRead + 1} {
 			added, _, err := db.AddCoachingRun(ctx, a.ID, []store.Insight{{Headline: "h", CreatedAt: at.Add(asked * time.Microsecond)}})
 			noError(t, err)
 			want := []time.Duration{many, many + 1, 10_000, many + 2}[i]

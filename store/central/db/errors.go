@@ -1,4 +1,4 @@
-package central
+package db
 
 import (
 	"context"
@@ -19,17 +19,17 @@ import (
 	"partneredge/store"
 )
 
-// fail wraps err, which came out of the database, with what was tried and with
+// Fail wraps err, which came out of the database, with what was tried and with
 // its kind. nil stays nil.
-func (db *DB) fail(tried string, err error) error {
+func Fail(tried string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %w", tried, db.kindOf(err))
+	return fmt.Errorf("%s: %w", tried, kindOf(err))
 }
 
 // kindOf adds to err the kind of store error that it is, unless it has one.
-func (db *DB) kindOf(err error) error {
+func kindOf(err error) error {
 	if errors.Is(err, store.ErrUnavailable) || refusal(err) && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
@@ -39,17 +39,18 @@ func (db *DB) kindOf(err error) error {
 	return err
 }
 
-// refusal tells whether err says what the store thinks of a request, rather than
-// that the database failed at a statement.
+// refusal reports whether err refuses a request, rather than that the database
+// failed at a statement.
 func refusal(err error) bool {
 	return is(err, store.ErrNotFound, store.ErrConflict, store.ErrLimit, store.ErrInvalid, sql.ErrNoRows)
 }
 
-// is tells whether err is one of those.
+// is reports whether err is one of several errors.
 func is(err error, those ...error) bool {
 	return slices.ContainsFunc(those, func(one error) bool { return errors.Is(err, one) })
 }
 
+// classify returns the kind of store error that err is, nil for none.
 func classify(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return store.ErrNotFound
@@ -109,7 +110,7 @@ func classifySQLite(code int) error {
 	return nil
 }
 
-// retryable tells whether PostgreSQL ended a transaction only because of
+// retryable reports whether PostgreSQL ended a transaction only because of
 // others, so that the same again may succeed.
 func retryable(err error) bool {
 	var pg *pgconn.PgError

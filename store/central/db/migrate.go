@@ -1,9 +1,8 @@
-package central
+package db
 
 import (
 	"context"
 	"database/sql"
-	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,26 +13,23 @@ import (
 	"partneredge/store"
 )
 
-//go:embed migrations
-var migrationFiles embed.FS
-
 // migrationLock is the number of the advisory lock that lets one process at a
 // time change the tables of a PostgreSQL database.
 const migrationLock = 0x65646765 // "edge"
 
-// ErrNewer says that the database was last opened by a newer version.
+// ErrNewer is the error of Open for a database that a newer version has changed.
 var ErrNewer = errors.New("the database belongs to a newer version")
 
-// migration number n is the file whose name starts with n, in four digits.
+// migration is one change of the tables. Its file's name starts with its number,
+// in four digits.
 type migration struct {
 	number int
 	name   string
 	text   string
 }
 
-func (d dialect) migrations() ([]migration, error) {
-	folder := "migrations/" + d.name
-	entries, err := fs.ReadDir(migrationFiles, folder) // sorted by name
+func readMigrations(files fs.FS, folder string) ([]migration, error) {
+	entries, err := fs.ReadDir(files, folder) // sorted by name
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +40,7 @@ func (d dialect) migrations() ([]migration, error) {
 		if err != nil || number != i+1 {
 			return nil, fmt.Errorf("migration %s: expected number %04d", e.Name(), i+1)
 		}
-		text, err := fs.ReadFile(migrationFiles, folder+"/"+e.Name())
+		text, err := fs.ReadFile(files, folder+"/"+e.Name())
 		if err != nil {
 			return nil, err
 		}
@@ -56,18 +52,18 @@ func (d dialect) migrations() ([]migration, error) {
 // migrate applies the migrations that the database does not have, each in a
 // transaction that also notes it. The transaction excludes other starters: a
 // second process waits, then finds nothing left to do.
-func (db *DB) migrate(ctx context.Context) error {
-	all, err := db.migrations()
+func (d *DB) migrate(ctx context.Context, files fs.FS) error {
+	all, err := readMigrations(files, d.name)
 	if err != nil {
 		return err
 	}
-	conn, err := db.firstConn(ctx)
+	conn, err := d.firstConn(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
 	for {
-		done, err := db.migrateNext(ctx, conn, all)
+		done, err := d.migrateNext(ctx, conn, all)
 		if done || err != nil {
 			return err
 		}
@@ -77,14 +73,14 @@ func (db *DB) migrate(ctx context.Context) error {
 // firstConn connects to the database. Only one starter at a time can turn a new
 // SQLite file to its write-ahead log, and the others are told at once that it is
 // busy, whatever their timeout: they try again for ten seconds.
-func (db *DB) firstConn(ctx context.Context) (*sql.Conn, error) {
+func (d *DB) firstConn(ctx context.Context) (*sql.Conn, error) {
 	limit := time.NewTimer(10 * time.Second)
 	defer limit.Stop()
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
 	for {
-		conn, err := db.write.Conn(ctx)
-		if err == nil || !errors.Is(db.kindOf(err), store.ErrUnavailable) || db.postgres {
+		conn, err := d.write.Conn(ctx)
+		if err == nil || !errors.Is(kindOf(err), store.ErrUnavailable) || d.postgres {
 			return conn, err
 		}
 		select {
@@ -98,9 +94,9 @@ func (db *DB) firstConn(ctx context.Context) (*sql.Conn, error) {
 }
 
 // migrateNext applies one migration, or reports that there is none left.
-func (db *DB) migrateNext(ctx context.Context, conn *sql.Conn, all []migration) (done bool, err error) {
+func (d *DB) migrateNext(ctx context.Context, conn *sql.Conn, all []migration) (done bool, err error) {
 	begin := "BEGIN EXCLUSIVE"
-	if db.postgres {
+	if d.postgres {
 		begin = "BEGIN; SELECT pg_advisory_xact_lock(" + strconv.Itoa(migrationLock) + ")"
 	}
 	if _, err := conn.ExecContext(ctx, begin); err != nil {
@@ -131,13 +127,13 @@ func (db *DB) migrateNext(ctx context.Context, conn *sql.Conn, all []migration) 
 	if _, err := conn.ExecContext(ctx, m.text); err != nil {
 		return false, fmt.Errorf("apply migration %s: %w", m.name, err)
 	}
-	if _, err := conn.ExecContext(ctx, db.bind(`INSERT INTO schema_migrations VALUES (?, ?, ?)`),
-		m.number, m.name, db.now().UnixMicro()); err != nil {
+	if _, err := conn.ExecContext(ctx, d.bind(`INSERT INTO schema_migrations VALUES (?, ?, ?)`),
+		m.number, m.name, d.Now().UnixMicro()); err != nil {
 		return false, fmt.Errorf("note migration %s: %w", m.name, err)
 	}
 	if _, err := conn.ExecContext(ctx, "COMMIT"); err != nil {
 		return false, fmt.Errorf("commit migration %s: %w", m.name, err)
 	}
-	db.log.Info("database migrated", "migration", m.name)
+	d.log.Info("database migrated", "migration", m.name)
 	return false, nil
 }

@@ -1,0 +1,131 @@
+// Package db runs SQL on SQLite or PostgreSQL for the origin's records. It
+// connects, migrates, reads, and puts the writes of many callers into shared
+// transactions; it knows no table but that of its own migrations.
+//
+// Queries are written once, with "?" for parameters. What differs between the
+// databases is in dialect.go and bulk.go.
+//
+// Errors wrap one of store's kinds: ErrNotFound, ErrConflict, ErrLimit,
+// ErrInvalid, or ErrUnavailable when the database cannot be reached or is full.
+// Any other error is a fault of this program or of the database's content.
+package db
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Config of a DB. Every field but Log and Now is required.
+type Config struct {
+	// URL of the database. A path, or sqlite://PATH, is a SQLite file, made with
+	// mode 0600 when it is not there; postgres://… is PostgreSQL. "" is
+	// central.db in the working directory.
+	URL string
+	// Log of migrations. nil: none.
+	Log *slog.Logger
+	// Now is the clock. nil: time.Now.
+	Now func() time.Time
+	// Migrations has the folders "sqlite" and "postgres", with files whose names
+	// begin with 0001, 0002 and so on.
+	Migrations fs.FS
+	// NewBatch makes the Batch of a shared transaction.
+	NewBatch func(*Tx) Batch
+}
+
+// DB is a database. It is safe for many goroutines.
+type DB struct {
+	dialect
+	log      *slog.Logger
+	clock    func() time.Time
+	newBatch func(*Tx) Batch
+
+	read  *sql.DB
+	write *sql.DB // of SQLite: one connection; of PostgreSQL: the same as read
+
+	jobs      chan *job
+	stop      chan struct{}
+	closeOnce sync.Once
+	closeErr  error
+	writer    sync.WaitGroup
+}
+
+// Open connects to the database and applies the migrations that it does not
+// have. It refuses a database that has more of them with ErrNewer.
+func Open(ctx context.Context, c Config) (*DB, error) {
+	d := &DB{
+		log:      c.Log,
+		clock:    c.Now,
+		newBatch: c.NewBatch,
+		jobs:     make(chan *job),
+		stop:     make(chan struct{}),
+	}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	if d.clock == nil {
+		d.clock = time.Now
+	}
+	if err := d.connect(c.URL); err != nil {
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	if err := d.migrate(ctx, c.Migrations); err != nil {
+		_ = d.closePools()
+		return nil, fmt.Errorf("open %s database: %w", d.Kind(), kindOf(err))
+	}
+	d.writer.Go(d.writeLoop)
+	return d, nil
+}
+
+// Close finishes the writes under way and closes the database. Later calls of
+// any method fail; a second Close returns what the first did.
+func (d *DB) Close() error {
+	d.closeOnce.Do(func() {
+		close(d.stop)
+		d.writer.Wait()
+		d.closeErr = d.closePools()
+	})
+	return d.closeErr
+}
+
+func (d *DB) closePools() error {
+	err := d.read.Close()
+	if d.write != d.read {
+		err = errors.Join(err, d.write.Close())
+	}
+	return err
+}
+
+// Now returns the clock's time in UTC microseconds, as times are kept.
+func (d *DB) Now() time.Time { return d.clock().UTC().Truncate(time.Microsecond) }
+
+// QueryRow reads one row outside any write.
+func (d *DB) QueryRow(ctx context.Context, query string, args ...any) *sql.Row {
+	return d.read.QueryRowContext(ctx, d.bind(query), args...)
+}
+
+// Query reads rows outside any write.
+func (d *DB) Query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return d.read.QueryContext(ctx, d.bind(query), args...)
+}
+
+// Read runs fn in a transaction that only reads. On SQLite all its queries see
+// the database of one moment, and it waits for no writer.
+func (d *DB) Read(ctx context.Context, fn Func) (err error) {
+	conn, err := d.read.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	t := &Tx{dialect: d.dialect, db: d, conn: conn}
+	if err := t.control(ctx, "BEGIN"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.control(context.WithoutCancel(ctx), "ROLLBACK")) }()
+	return fn(ctx, t)
+}

@@ -1,0 +1,133 @@
+package db
+
+import (
+	"database/sql"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"partneredge/store"
+)
+
+// dialect writes what differs between the databases. Queries have "?" for
+// parameters and are otherwise the same on both.
+type dialect struct {
+	name     string // also the folder of its migrations
+	postgres bool
+}
+
+// connect opens the pools; whether the database answers shows at the first use.
+func (d *DB) connect(address string) error {
+	switch {
+	case strings.HasPrefix(address, "postgres://"), strings.HasPrefix(address, "postgresql://"):
+		d.dialect = dialect{name: "postgres", postgres: true}
+		config, err := pgx.ParseConfig(address)
+		if err != nil {
+			return fmt.Errorf("%w: %w", store.ErrInvalid, err) // pgx leaves out the password
+		}
+		pool := stdlib.OpenDB(*config)
+		pool.SetMaxOpenConns(16)
+		pool.SetMaxIdleConns(16)
+		pool.SetConnMaxIdleTime(5 * time.Minute)
+		d.read, d.write = pool, pool
+		return nil
+	case strings.HasPrefix(address, "sqlite://"):
+		address = strings.TrimPrefix(address, "sqlite://")
+	case strings.Contains(address, "://"):
+		return fmt.Errorf("read its URL: %w: only sqlite:// and postgres:// are known", store.ErrInvalid)
+	}
+	if address == "" {
+		address = "central.db"
+	}
+	return d.connectSQLite(address)
+}
+
+func (d *DB) connectSQLite(path string) error {
+	d.dialect = dialect{name: "sqlite"}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	// SQLite gives its log the mode of the database, so making the file first
+	// keeps both from other users.
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	file := "file://" + (&url.URL{Path: path}).EscapedPath()
+	shared := "?_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_pragma=journal_mode(wal)&_pragma=synchronous(full)"
+	if d.write, err = sql.Open("sqlite", file+shared+"&_pragma=temp_store(memory)&_pragma=cache_size(-65536)&_pragma=wal_autocheckpoint(4000)"); err != nil {
+		return err
+	}
+	d.write.SetMaxOpenConns(1)
+	d.write.SetConnMaxLifetime(0)
+	if d.read, err = sql.Open("sqlite", file+shared+"&_pragma=query_only(1)"); err != nil {
+		_ = d.write.Close()
+		return err
+	}
+	d.read.SetMaxOpenConns(8)
+	d.read.SetMaxIdleConns(8)
+	return nil
+}
+
+// Kind returns "sqlite" or "postgres".
+func (d dialect) Kind() string { return d.name }
+
+// Postgres reports whether the database is PostgreSQL, for the few queries that
+// are not the same on both.
+func (d dialect) Postgres() bool { return d.postgres }
+
+// bind turns "?" into "$1", "$2" … for PostgreSQL.
+func (d dialect) bind(query string) string {
+	if !d.postgres || strings.IndexByte(query, '?') < 0 {
+		return query
+	}
+	b := make([]byte, 0, len(query)+16)
+	n := int64(0)
+	for i := range len(query) {
+		if query[i] != '?' {
+			b = append(b, query[i])
+			continue
+		}
+		n++
+		b = strconv.AppendInt(append(b, '$'), n, 10)
+	}
+	return string(b)
+}
+
+// In returns the condition that a column is one of the values of a parameter
+// which Set makes.
+func (d dialect) In(column string) string {
+	if d.postgres {
+		return column + " = ANY(?)"
+	}
+	return column + " IN (SELECT value FROM json_each(?))"
+}
+
+// Set returns the parameter of In.
+func (d dialect) Set(values []string) any {
+	if d.postgres {
+		return values
+	}
+	return JSONText(values)
+}
+
+// ForUpdate makes a SELECT lock its rows until the transaction ends. SQLite has
+// one writer, which locks everything.
+func (d dialect) ForUpdate(query string) string {
+	if d.postgres {
+		return query + " FOR NO KEY UPDATE"
+	}
+	return query
+}

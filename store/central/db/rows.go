@@ -1,0 +1,88 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+)
+
+// Row is a row of a query.
+type Row interface{ Scan(dest ...any) error }
+
+// Querier reads rows: a DB outside any write, or a Tx.
+type Querier interface {
+	Query(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// One reads the one row of a query; sql.ErrNoRows when there is none.
+func One[T any](ctx context.Context, q Querier, scan func(Row) (T, error), query string, args ...any) (record T, err error) {
+	rows, err := q.Query(ctx, query, args...)
+	if err != nil {
+		return record, err
+	}
+	defer func() { _ = rows.Close() }()
+	if !rows.Next() {
+		if err := rows.Err(); err != nil {
+			return record, err
+		}
+		return record, sql.ErrNoRows
+	}
+	if record, err = scan(rows); err != nil {
+		return record, err
+	}
+	return record, rows.Close()
+}
+
+// All reads the rows of a query. It returns an empty slice, not nil, for none.
+func All[T any](ctx context.Context, q Querier, scan func(Row) (T, error), query string, args ...any) ([]T, error) {
+	rows, err := q.Query(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	all := []T{}
+	for rows.Next() {
+		record, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, record)
+	}
+	return all, rows.Err()
+}
+
+// Map reads a query of a key and a value column.
+func Map[K comparable, V any](ctx context.Context, q Querier, query string, args ...any) (map[K]V, error) {
+	all := make(map[K]V)
+	_, err := All(ctx, q, func(row Row) (struct{}, error) {
+		var key K
+		var value V
+		err := row.Scan(&key, &value)
+		all[key] = value
+		return struct{}{}, err
+	}, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// Prefixed puts a table's name before each of a list of columns.
+func Prefixed(table, columns string) string {
+	names := strings.Fields(strings.ReplaceAll(columns, ",", " "))
+	return table + "." + strings.Join(names, ", "+table+".")
+}
+
+// Leading returns a row whose first columns are scanned into first, so that the
+// rest are those of a record.
+func Leading(row Row, first ...any) Row { return leading{row, first} }
+
+type leading struct {
+	Row
+	first []any
+}
+
+// Scan scans what leads, then the record.
+func (r leading) Scan(dest ...any) error {
+	return r.Row.Scan(append(r.first[:len(r.first):len(r.first)], dest...)...)
+}

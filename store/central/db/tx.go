@@ -1,0 +1,100 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"time"
+)
+
+// Tx is an open transaction. It is for one goroutine.
+type Tx struct {
+	dialect
+	// Batch gathers what is written at the end of a shared transaction. nil in a
+	// transaction of its own.
+	Batch Batch
+
+	db      *DB
+	conn    *sql.Conn
+	stmts   map[string]*sql.Stmt // statements prepared on conn; nil: not kept
+	touched bool                 // since its job began, something was written or went wrong
+}
+
+// Now returns the clock's time in UTC microseconds, as times are kept.
+func (t *Tx) Now() time.Time { return t.db.Now() }
+
+// control runs BEGIN, COMMIT and the like.
+func (t *Tx) control(ctx context.Context, statement string) error {
+	_, err := t.run(ctx, statement)
+	return err
+}
+
+// prepared returns the kept statement of a query, nil when none are kept.
+func (t *Tx) prepared(ctx context.Context, query string) (*sql.Stmt, error) {
+	if t.stmts == nil {
+		return nil, nil
+	}
+	if s := t.stmts[query]; s != nil {
+		return s, nil
+	}
+	s, err := t.conn.PrepareContext(ctx, query)
+	if err == nil {
+		t.stmts[query] = s
+	}
+	return s, err
+}
+
+// Exec runs a statement and returns how many rows it wrote.
+func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	t.touched = true
+	return t.run(ctx, query, args...)
+}
+
+func (t *Tx) run(ctx context.Context, query string, args ...any) (int64, error) {
+	query = t.bind(query)
+	s, err := t.prepared(ctx, query)
+	if err != nil {
+		return 0, err
+	}
+	var result sql.Result
+	if s != nil {
+		result, err = s.ExecContext(ctx, args...)
+	} else {
+		result, err = t.conn.ExecContext(ctx, query, args...)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// Query reads rows in the transaction.
+func (t *Tx) Query(ctx context.Context, query string, args ...any) (rows *sql.Rows, err error) {
+	query = t.bind(query)
+	s, err := t.prepared(ctx, query)
+	switch {
+	case err != nil:
+	case s != nil:
+		rows, err = s.QueryContext(ctx, args...)
+	default:
+		rows, err = t.conn.QueryContext(ctx, query, args...)
+	}
+	if err != nil || !strings.HasPrefix(query, "SELECT") {
+		t.touched = true
+	}
+	return rows, err
+}
+
+// Get reads the only row of a query into dest; sql.ErrNoRows when there is none.
+func (t *Tx) Get(ctx context.Context, query string, args []any, dest ...any) error {
+	_, err := One(ctx, t, func(row Row) (struct{}, error) { return struct{}{}, row.Scan(dest...) }, query, args...)
+	return err
+}
+
+// Strings reads a query of one text column.
+func (t *Tx) Strings(ctx context.Context, query string, args ...any) ([]string, error) {
+	return All(ctx, t, func(row Row) (s string, err error) {
+		err = row.Scan(&s)
+		return s, err
+	}, query, args...)
+}

@@ -1,0 +1,92 @@
+package db
+
+import (
+	"context"
+	"fmt"
+
+	"partneredge/store"
+)
+
+// Batch gathers what the jobs of one shared transaction leave to be written
+// together. Its methods are called by the writer's goroutine alone.
+type Batch interface {
+	// Lock locks the rows that the jobs name before the first of them runs. Names
+	// come sorted and without repetitions, so that no two processes wait for each
+	// other.
+	Lock(ctx context.Context, names []string) error
+	// Mark returns a function that forgets what has been gathered since: a job
+	// failed.
+	Mark() (reset func())
+	// Flush writes what was gathered, after the last job.
+	Flush(ctx context.Context) error
+	// Committed is called after the commit, and before any job's caller is told.
+	Committed()
+}
+
+// Func is the function of a write. It may run more than once, but only the last
+// run counts, so what it leaves for its caller it must assign, not add to.
+type Func func(context.Context, *Tx) error
+
+var errClosed = fmt.Errorf("%w: the database is closed", store.ErrUnavailable)
+
+// Write runs fn in a transaction that it shares with other callers' writes, and
+// returns once it is committed. lock names a row for Batch.Lock; "" none. Once
+// the writer has taken fn up, Write waits for the outcome even when ctx ends: it
+// is then known, not guessed.
+func (d *DB) Write(ctx context.Context, lock string, fn Func) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	j := &job{lock: lock, fn: fn, done: make(chan struct{})}
+	select {
+	case d.jobs <- j:
+		<-j.done
+		return j.err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-d.stop:
+		return errClosed
+	}
+}
+
+// WriteAlone runs fn in a transaction of its own where the database lets several
+// write at once, and as Write does where it does not. fn must not use Tx.Batch.
+func (d *DB) WriteAlone(ctx context.Context, fn Func) error {
+	if !d.postgres {
+		return d.Write(ctx, "", fn)
+	}
+	for try := 1; ; try++ {
+		err := d.writeAloneOnce(ctx, fn)
+		if !retryable(err) || try == retries {
+			return err
+		}
+	}
+}
+
+// beginAlone has PostgreSQL look rows up by their indexes. Left to itself it
+// plans for the small table that it saw first, reads all of it for each batch,
+// and keeps to that while the table grows.
+const beginAlone = `BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off`
+
+func (d *DB) writeAloneOnce(ctx context.Context, fn Func) error {
+	select {
+	case <-d.stop:
+		return errClosed
+	default:
+	}
+	conn, err := d.write.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	t := &Tx{dialect: d.dialect, db: d, conn: conn}
+	if err := t.control(ctx, beginAlone); err != nil {
+		return err
+	}
+	if err := fn(ctx, t); err != nil {
+		// A connection that cannot roll back is dropped by the pool.
+		_ = t.control(context.WithoutCancel(ctx), "ROLLBACK")
+		return err
+	}
+	return t.control(ctx, "COMMIT")
+}

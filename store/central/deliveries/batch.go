@@ -1,0 +1,171 @@
+package deliveries
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"partneredge/store"
+	"partneredge/store/central/db"
+	"partneredge/store/central/valid"
+)
+
+// Claimer claims deliveries as they are made: they are inserted with its lease on
+// them, which saves finding and claiming them, and reach it as soon as they are
+// committed. What it does not accept waits for ClaimDeliveries, as all
+// deliveries do without a Claimer.
+type Claimer struct {
+	Owner string        // of the leases
+	Lease time.Duration // from when the event is written
+	// Accept reports whether there is room for one more delivery to a
+	// subscription. It is called inside a transaction, so it must return at once.
+	// Deliveries that it accepted before in the same transaction have not been
+	// given to Claimed yet.
+	Accept func(subscriptionID string) bool
+	// Claimed gets what was accepted, after the commit. It must return at once and
+	// not call the database. Deliveries of a transaction that fails never reach it.
+	Claimed func([]Claim)
+}
+
+// SetClaimer sets who claims new deliveries from the next transaction on; nil:
+// nobody. There is one at a time.
+func (s *Store) SetClaimer(c *Claimer) error {
+	if c != nil && (c.Owner == "" || !valid.Text(c.Owner) || c.Lease <= 0 || c.Accept == nil || c.Claimed == nil) {
+		return fmt.Errorf("set claimer: %w", valid.Errorf("a field is not set"))
+	}
+	s.claimer.Store(c)
+	return nil
+}
+
+// target is a subscription that live events of its account go to.
+type target struct {
+	id       string
+	events   []string
+	endpoint Endpoint
+}
+
+// Batch makes, queues again and cancels deliveries in one shared transaction. New
+// ones are inserted by Flush.
+type Batch struct {
+	store   *Store
+	tx      *db.Tx
+	claimer *Claimer // nil: none
+
+	targets  map[string][]target // of accounts, once read
+	made     rows
+	claimed  []Claim // those of made that the claimer accepted
+	requeued int     // deliveries that are due again
+}
+
+// rows are new deliveries, column by column.
+type rows struct {
+	id, event, subscription, owner []string
+	at, due                        []int64
+}
+
+func (r *rows) add(id, event, subscription, owner string, at, due int64) {
+	r.id = append(r.id, id)
+	r.event = append(r.event, event)
+	r.subscription = append(r.subscription, subscription)
+	r.owner = append(r.owner, owner)
+	r.at = append(r.at, at)
+	r.due = append(r.due, due)
+}
+
+func (r *rows) truncate(n int) {
+	r.id, r.event, r.subscription, r.owner = r.id[:n], r.event[:n], r.subscription[:n], r.owner[:n]
+	r.at, r.due = r.at[:n], r.due[:n]
+}
+
+// NewBatch makes the Batch of a transaction.
+func (s *Store) NewBatch(t *db.Tx) *Batch {
+	return &Batch{store: s, tx: t, claimer: s.claimer.Load(), targets: make(map[string][]target)}
+}
+
+// FanOut makes one delivery of an event for each subscription that is to have it.
+// The transaction must hold the event's account.
+func (b *Batch) FanOut(ctx context.Context, e *store.Event) error {
+	targets, err := b.targetsOf(ctx, e.AccountID)
+	if err != nil {
+		return err
+	}
+	for _, to := range targets {
+		if slices.Contains(to.events, e.Type) {
+			b.deliver(e, to)
+		}
+	}
+	return nil
+}
+
+// targetsOf reads the live, unrevoked subscriptions of an account, once a
+// transaction. Whoever changes them calls Forget.
+func (b *Batch) targetsOf(ctx context.Context, account string) ([]target, error) {
+	if targets, ok := b.targets[account]; ok {
+		return targets, nil
+	}
+	targets, err := db.All(ctx, b.tx, func(row db.Row) (target, error) {
+		to := target{endpoint: Endpoint{Deliverable: true}}
+		var keys Signing
+		err := row.Scan(append([]any{&to.id, db.JSON(&to.events), &to.endpoint.TargetURL, db.Time(&to.endpoint.FailingFrom)}, keys.Scan()...)...)
+		if err == nil {
+			to.endpoint.Secrets = b.store.secrets(to.id, keys)
+		}
+		return to, err
+	}, `SELECT id, events, target_url, failing_from, `+SigningColumns+` FROM subscriptions
+		WHERE account_id = ? AND revoked_at = 0 AND environment = 'live'`, account)
+	if err == nil {
+		b.targets[account] = targets
+	}
+	return targets, err
+}
+
+// Forget has the subscriptions of an account read again.
+func (b *Batch) Forget(account string) { delete(b.targets, account) }
+
+func (b *Batch) deliver(e *store.Event, to target) {
+	d := store.Delivery{
+		ID: store.NewID("dlv", e.CreatedAt), EventID: e.ID, EventType: e.Type, SubscriptionID: to.id, AccountID: e.AccountID,
+		State: store.StatePending, NextAt: e.CreatedAt, CreatedAt: e.CreatedAt, UpdatedAt: e.CreatedAt,
+	}
+	owner, due := "", e.CreatedAt
+	if b.claimer != nil && b.claimer.Accept(to.id) {
+		owner, due = b.claimer.Owner, due.Add(b.claimer.Lease)
+		b.claimed = append(b.claimed, Claim{Delivery: d, Body: e.Body, Endpoint: to.endpoint})
+	}
+	b.made.add(d.ID, d.EventID, to.id, owner, e.CreatedAt.UnixMicro(), due.UnixMicro())
+}
+
+// Mark returns a function that forgets the deliveries made since, and what was
+// read, since the job that failed may have read its own writes.
+func (b *Batch) Mark() (reset func()) {
+	made, claimed, requeued := len(b.made.id), len(b.claimed), b.requeued
+	return func() {
+		b.made.truncate(made)
+		b.claimed, b.requeued = b.claimed[:claimed], requeued
+		clear(b.targets)
+	}
+}
+
+// Flush inserts the new deliveries.
+func (b *Batch) Flush(ctx context.Context) error {
+	err := b.tx.Bulk(ctx, `INSERT INTO deliveries (id, event_id, subscription_id, state, attempts, tries_before,
+			next_at, due_at, lease_owner, created_at, updated_at)
+		SELECT id, event_id, subscription_id, 'pending', 0, 0, at, due, owner, at, at FROM v`,
+		db.Text("id", b.made.id), db.Text("event_id", b.made.event), db.Text("subscription_id", b.made.subscription),
+		db.Text("owner", b.made.owner), db.Ints("at", b.made.at), db.Ints("due", b.made.due))
+	if err != nil {
+		return fmt.Errorf("write deliveries: %w", err)
+	}
+	return nil
+}
+
+// Committed gives the claimer what it accepted.
+func (b *Batch) Committed() {
+	if len(b.claimed) > 0 {
+		b.claimer.Claimed(b.claimed)
+	}
+}
+
+// Due returns how many deliveries are due at once and claimed by nobody.
+func (b *Batch) Due() int { return len(b.made.id) - len(b.claimed) + b.requeued }

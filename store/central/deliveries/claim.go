@@ -1,0 +1,245 @@
+package deliveries
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"partneredge/store"
+	"partneredge/store/central/db"
+	"partneredge/store/central/valid"
+)
+
+// Claim is a delivery that its holder may try until the lease ends, with all
+// that a try needs. Claims of one call that are of one event share its Body.
+type Claim struct {
+	store.Delivery
+	// Tries made since the delivery was last queued: the place in the schedule.
+	// Attempts counts those before an operator's retry as well.
+	Tries    int
+	Body     json.RawMessage // the event's envelope
+	Endpoint Endpoint        // not Deliverable: cancel the delivery
+}
+
+// Queue is a subscription that deliveries wait for.
+type Queue struct {
+	SubscriptionID string
+	DueAt          time.Time // of the first: when to try it, or when the lease on it ends
+}
+
+func scanQueue(row db.Row) (q Queue, err error) {
+	err = row.Scan(&q.SubscriptionID, db.Time(&q.DueAt))
+	return q, err
+}
+
+// queuesWaiting walks the queue's index from subscription to subscription,
+// however many deliveries each has waiting. Its last row is NULL.
+const queuesWaiting = `WITH RECURSIVE queues(id) AS (
+		SELECT min(subscription_id) FROM deliveries WHERE state = 'pending'
+		UNION ALL
+		SELECT (SELECT min(subscription_id) FROM deliveries WHERE state = 'pending' AND subscription_id > queues.id)
+		FROM queues WHERE queues.id IS NOT NULL
+	) `
+
+// Queues lists the subscriptions that deliveries wait for. It costs a few
+// microseconds for each of them, however many deliveries each has.
+func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
+	queues, err := db.All(ctx, s.db, scanQueue, queuesWaiting+`SELECT id, due_at FROM (
+		SELECT id, (SELECT min(due_at) FROM deliveries WHERE state = 'pending' AND subscription_id = queues.id) AS due_at
+		FROM queues WHERE id IS NOT NULL) heads WHERE due_at IS NOT NULL`)
+	return queues, db.Fail("list queues", err)
+}
+
+// ClaimRequest names the queues to claim from, and who claims.
+type ClaimRequest struct {
+	Owner         string
+	Lease         time.Duration
+	Subscriptions []string
+	Each          int // the most from each subscription
+	// Holds reports whether the owner holds a delivery already, of which it has at
+	// most Held of one subscription. SQLite, which one process uses alone, keeps no
+	// leases of claims and passes these over instead.
+	Holds func(deliveryID string) bool
+	Held  int
+}
+
+// ClaimDeliveries gives the owner due deliveries of the subscriptions named, in
+// the order in which they are due. rest has each of these subscriptions with more
+// waiting, and when the first of those is due. A lease that ends before its
+// outcome is recorded makes the delivery due again.
+func (s *Store) ClaimDeliveries(ctx context.Context, r ClaimRequest) (claims []Claim, rest []Queue, err error) {
+	const tried = "claim deliveries"
+	if r.Each <= 0 || r.Owner == "" || r.Lease <= 0 || !valid.Text(r.Owner) {
+		return nil, nil, db.Fail(tried, valid.Errorf("owner, share and lease must be set"))
+	}
+	if len(r.Subscriptions) == 0 {
+		return nil, nil, nil
+	}
+	transaction, claim := s.db.Read, claimUnleased
+	if s.db.Postgres() {
+		transaction, claim = s.db.WriteAlone, claimLeased
+	}
+	now := s.db.Now()
+	err = transaction(ctx, func(ctx context.Context, t *db.Tx) (err error) {
+		if claims, rest, err = claim(ctx, t, r, now); err != nil {
+			return err
+		}
+		return s.complete(ctx, t, claims)
+	})
+	if err != nil {
+		return nil, nil, db.Fail(tried, err)
+	}
+	return claims, rest, nil
+}
+
+const claimColumns = `id, event_id, subscription_id, state, attempts, tries_before, next_at, created_at, updated_at`
+
+func scanClaim(row db.Row) (c Claim, err error) {
+	var before int
+	err = row.Scan(&c.ID, &c.EventID, &c.SubscriptionID, &c.State, &c.Attempts, &before,
+		db.Time(&c.NextAt), db.Time(&c.CreatedAt), db.Time(&c.UpdatedAt))
+	c.Tries = c.Attempts - before
+	return c, err
+}
+
+// readClaims sorts what a query gives, since RETURNING keeps no order.
+func readClaims(ctx context.Context, t *db.Tx, query string, args ...any) ([]Claim, error) {
+	claims, err := db.All(ctx, t, scanClaim, query, args...)
+	slices.SortFunc(claims, func(a, b Claim) int {
+		return cmp.Or(a.NextAt.Compare(b.NextAt), strings.Compare(a.ID, b.ID))
+	})
+	return claims, err
+}
+
+// claimLeased leases deliveries to the owner, passing over what another process
+// is just claiming.
+func claimLeased(ctx context.Context, t *db.Tx, r ClaimRequest, now time.Time) (claims []Claim, rest []Queue, err error) {
+	claims, err = readClaims(ctx, t, `UPDATE deliveries d SET due_at = ?, lease_owner = ?, updated_at = ?
+		FROM (SELECT due.id FROM unnest(?::text[]) AS s(id) CROSS JOIN LATERAL (
+			SELECT id FROM deliveries
+			WHERE state = 'pending' AND subscription_id = s.id AND due_at <= ?
+			ORDER BY due_at LIMIT ? FOR UPDATE SKIP LOCKED) due) due
+		WHERE d.id = due.id
+		RETURNING `+db.Prefixed("d", claimColumns),
+		db.Micros(now.Add(r.Lease)), r.Owner, db.Micros(now), r.Subscriptions, db.Micros(now), r.Each)
+	if err != nil {
+		return nil, nil, err
+	}
+	rest, err = heads(ctx, t, r.Subscriptions, time.Time{})
+	return claims, rest, err
+}
+
+// claimUnleased only reads.
+func claimUnleased(ctx context.Context, t *db.Tx, r ClaimRequest, now time.Time) (claims []Claim, rest []Queue, err error) {
+	all, err := readClaims(ctx, t, `SELECT `+db.Prefixed("d", claimColumns)+` FROM json_each(?) s CROSS JOIN deliveries d WHERE d.rowid IN (
+		SELECT rowid FROM deliveries WHERE state = 'pending' AND subscription_id = s.value AND due_at <= ?
+		ORDER BY due_at LIMIT ?)`, t.Set(r.Subscriptions), db.Micros(now), r.Each+r.Held+1)
+	if err != nil {
+		return nil, nil, err
+	}
+	count := make(map[string]int, len(r.Subscriptions))
+	for _, c := range all {
+		if r.Holds != nil && r.Holds(c.ID) {
+			continue
+		}
+		if count[c.SubscriptionID]++; count[c.SubscriptionID] <= r.Each {
+			claims = append(claims, c)
+		}
+	}
+	later, err := heads(ctx, t, r.Subscriptions, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, q := range later {
+		if count[q.SubscriptionID] <= r.Each {
+			rest = append(rest, q)
+		}
+	}
+	for id, n := range count {
+		if n > r.Each {
+			rest = append(rest, Queue{SubscriptionID: id, DueAt: now})
+		}
+	}
+	return claims, rest, nil
+}
+
+// heads finds when the first waiting delivery of each subscription is due that
+// is due after a time.
+func heads(ctx context.Context, t *db.Tx, subscriptions []string, after time.Time) ([]Queue, error) {
+	list := `(SELECT value AS id FROM json_each(?)) s`
+	if t.Postgres() {
+		list = `unnest(?::text[]) s(id)`
+	}
+	return db.All(ctx, t, scanQueue, `SELECT id, due_at FROM (
+		SELECT s.id, (SELECT min(due_at) FROM deliveries WHERE state = 'pending' AND subscription_id = s.id AND due_at > ?) AS due_at
+		FROM `+list+`) h WHERE due_at IS NOT NULL`, db.Micros(after), t.Set(subscriptions))
+}
+
+// complete adds to claims what their events and subscriptions hold.
+func (s *Store) complete(ctx context.Context, t *db.Tx, claims []Claim) error {
+	if len(claims) == 0 {
+		return nil
+	}
+	events, subscriptions := make(map[string]store.Event), make(map[string]bool)
+	for _, c := range claims {
+		events[c.EventID], subscriptions[c.SubscriptionID] = store.Event{}, true
+	}
+	read, err := db.All(ctx, t, func(row db.Row) (e store.Event, err error) {
+		err = row.Scan(&e.ID, &e.AccountID, &e.Type, (*[]byte)(&e.Body))
+		return e, err
+	}, `SELECT id, account_id, type, body FROM events WHERE `+t.In("id"), t.Set(slices.Collect(maps.Keys(events))))
+	if err != nil {
+		return err
+	}
+	for _, e := range read {
+		events[e.ID] = e
+	}
+	endpoints, err := s.endpoints(ctx, t, slices.Collect(maps.Keys(subscriptions)))
+	if err != nil {
+		return err
+	}
+	for i := range claims {
+		c := &claims[i]
+		e := events[c.EventID]
+		c.AccountID, c.EventType, c.Body, c.Endpoint = e.AccountID, e.Type, e.Body, endpoints[c.SubscriptionID]
+	}
+	return nil
+}
+
+// leaseSlice is how many leases one transaction ends.
+const leaseSlice = 5000
+
+// EndLeases ends every lease that owner has, so that others need not wait for
+// that. It is for an owner that stops, or that starts again under the name it
+// had. It works in slices; when err is not nil, some may have ended.
+func (s *Store) EndLeases(ctx context.Context, owner string) (ended int, err error) {
+	const tried = "end leases of deliveries"
+	if owner == "" || !valid.Text(owner) {
+		return 0, db.Fail(tried, valid.Errorf("owner is not set"))
+	}
+	for {
+		var ids []string
+		err := s.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) (err error) {
+			// What is leased is not due, so few rows are looked at in a long queue.
+			ids, err = t.Strings(ctx, queuesWaiting+`SELECT d.id FROM queues CROSS JOIN deliveries d
+				WHERE d.state = 'pending' AND d.subscription_id = queues.id AND d.due_at > ? AND d.lease_owner = ?
+				LIMIT ?`, db.Micros(t.Now()), owner, leaseSlice)
+			if err != nil || len(ids) == 0 {
+				return err
+			}
+			_, err = t.Exec(ctx, `UPDATE deliveries SET lease_owner = '', due_at = next_at
+				WHERE lease_owner = ? AND state = 'pending' AND `+t.In("id"), owner, t.Set(ids))
+			return err
+		})
+		if err != nil {
+			return ended, db.Fail(tried, err)
+		}
+		if ended += len(ids); len(ids) < leaseSlice {
+			return ended, nil
+		}
+	}
+}

@@ -1,0 +1,208 @@
+package deliveries
+
+import (
+	"context"
+	"time"
+
+	"partneredge/store"
+	"partneredge/store/central/db"
+	"partneredge/store/central/valid"
+)
+
+const (
+	logTables  = `deliveries d JOIN events e ON e.id = d.event_id`
+	logColumns = `d.id, d.event_id, e.type, d.subscription_id, e.account_id, d.state, d.attempts, d.next_at, d.created_at, d.updated_at`
+)
+
+func scanDelivery(row db.Row) (d store.Delivery, err error) {
+	err = row.Scan(&d.ID, &d.EventID, &d.EventType, &d.SubscriptionID, &d.AccountID, &d.State, &d.Attempts,
+		db.Time(&d.NextAt), db.Time(&d.CreatedAt), db.Time(&d.UpdatedAt))
+	return d, err
+}
+
+// Filter selects a part of the log: of a subscription, of an event, or of both.
+// One of the two must be set.
+type Filter struct {
+	SubscriptionID string
+	EventID        string
+	State          store.State // "" any
+	// Refused: only those whose last try the guard refused. It looks at all of
+	// the part that were not delivered.
+	Refused bool
+}
+
+// listing is the query that a Filter stands for.
+type listing struct {
+	name  string // in cursors
+	from  string // the tables and conditions
+	args  []any
+	order string // the column that pages go by
+	place func(store.Delivery) string
+}
+
+func (l *listing) and(condition string, args ...any) {
+	l.from += ` AND ` + condition
+	l.args = append(l.args, args...)
+}
+
+// Deliveries lists the log, newest event first; of one event, by subscription.
+func (s *Store) Deliveries(ctx context.Context, f Filter, p store.Page) ([]store.Delivery, string, error) {
+	const tried = "list deliveries"
+	l, err := s.listing(ctx, f)
+	if err != nil {
+		return nil, "", db.Fail(tried, err)
+	}
+	switch f.State {
+	case "":
+	case store.StateDead, store.StatePending: // as a literal, so that its own index can serve
+		l.and(`d.state = '` + string(f.State) + `'`)
+	default:
+		l.and(`d.state = ?`, string(f.State))
+	}
+	if f.Refused {
+		l.and(`d.state <> 'delivered' AND EXISTS (SELECT 1 FROM attempts a
+			WHERE a.delivery_id = d.id AND a.number = d.attempts AND a.error LIKE 'refused by guard:%')`)
+	}
+	if p.Cursor != "" {
+		place, err := db.Place(l.name, p.Cursor)
+		if err != nil {
+			return nil, "", db.Fail(tried, err)
+		}
+		l.and(l.order+` < ?`, place)
+	}
+	limit := db.PageLimit(p)
+	items, err := db.All(ctx, s.db, scanDelivery, `SELECT `+logColumns+` FROM `+l.from+` ORDER BY `+l.order+` DESC LIMIT ?`,
+		append(l.args, limit+1)...)
+	if err != nil || len(items) <= limit {
+		return items, "", db.Fail(tried, err)
+	}
+	return items[:limit], db.Cursor(l.name, l.place(items[limit-1])), nil
+}
+
+// listing begins the query of a filter, once its subscription or event is found.
+func (s *Store) listing(ctx context.Context, f Filter) (l listing, err error) {
+	if f.State != "" {
+		if err := validateState(f.State); err != nil {
+			return l, err
+		}
+	}
+	if f.EventID != "" {
+		if err := valid.Reference("event", f.EventID); err != nil {
+			return l, err
+		}
+	}
+	switch {
+	case f.SubscriptionID != "":
+		if err := valid.Reference("subscription", f.SubscriptionID); err != nil {
+			return l, err
+		}
+		var found int
+		if err := s.db.QueryRow(ctx, `SELECT 1 FROM subscriptions WHERE id = ?`, f.SubscriptionID).Scan(&found); err != nil {
+			return l, err
+		}
+		l = listing{
+			name: "deliveries of " + f.SubscriptionID, order: "d.event_id",
+			from: logTables + ` WHERE d.subscription_id = ?`, args: []any{f.SubscriptionID},
+			place: func(d store.Delivery) string { return d.EventID },
+		}
+		if f.EventID != "" {
+			l.and(`d.event_id = ?`, f.EventID)
+		}
+		return l, nil
+	case f.EventID != "":
+		var account string
+		if err := s.db.QueryRow(ctx, `SELECT account_id FROM events WHERE id = ?`, f.EventID).Scan(&account); err != nil {
+			return l, err
+		}
+		return listing{
+			name: "deliveries of " + f.EventID, order: "d.subscription_id",
+			// An event went to subscriptions of its own account only.
+			from: `subscriptions s CROSS JOIN deliveries d CROSS JOIN events e
+				WHERE s.account_id = ? AND d.subscription_id = s.id AND d.event_id = ? AND e.id = d.event_id`,
+			args:  []any{account, f.EventID},
+			place: func(d store.Delivery) string { return d.SubscriptionID },
+		}, nil
+	}
+	return l, valid.Errorf("neither subscription nor event is named")
+}
+
+// Delivery reads one delivery.
+func (s *Store) Delivery(ctx context.Context, id string) (d store.Delivery, err error) {
+	const tried = "read delivery"
+	if err := valid.Reference("delivery", id); err != nil {
+		return d, db.Fail(tried, err)
+	}
+	d, err = scanDelivery(s.db.QueryRow(ctx, `SELECT `+logColumns+` FROM `+logTables+` WHERE d.id = ?`, id))
+	return d, db.Fail(tried, err)
+}
+
+// Attempts lists the tries of a delivery, first to last.
+func (s *Store) Attempts(ctx context.Context, deliveryID string) ([]store.Attempt, error) {
+	const tried = "list attempts"
+	if _, err := s.Delivery(ctx, deliveryID); err != nil {
+		return nil, db.Fail(tried, err)
+	}
+	items, err := db.All(ctx, s.db, func(row db.Row) (a store.Attempt, err error) {
+		var latency int64
+		err = row.Scan(&a.ID, &a.DeliveryID, &a.Number, db.Time(&a.StartedAt), &latency, &a.Status,
+			db.JSON(&a.Headers), &a.Excerpt, &a.Error)
+		a.Latency = time.Duration(latency) * time.Microsecond
+		return a, err
+	}, `SELECT id, delivery_id, number, started_at, latency_us, status, headers, excerpt, error
+		FROM attempts WHERE delivery_id = ? ORDER BY number`, deliveryID)
+	return items, db.Fail(tried, err)
+}
+
+// CountMost is how many deliveries CountOutcomes looks at.
+const CountMost = 10_000
+
+// CountOutcomes counts by state the newest deliveries of events since a time, at
+// most CountMost of them, so that it costs the same however long the log is.
+func (s *Store) CountOutcomes(ctx context.Context, since time.Time) (map[store.State]int, error) {
+	const tried = "count outcomes of deliveries"
+	if err := valid.Times(since); err != nil {
+		return nil, db.Fail(tried, err)
+	}
+	counts, err := db.Map[store.State, int](ctx, s.db, `SELECT newest.state, count(*)
+		FROM (SELECT state FROM deliveries WHERE id >= ? ORDER BY id DESC LIMIT ?) newest GROUP BY newest.state`,
+		db.FirstID("dlv", since), CountMost)
+	return counts, db.Fail(tried, err)
+}
+
+// PruneDeliveries removes up to limit deliveries that ended before a time, with
+// their attempts, and up to limit events of before it that no delivery is left
+// of. It returns how many rows of both went; call it until that is 0. Small
+// limits keep each transaction short.
+func (s *Store) PruneDeliveries(ctx context.Context, before time.Time, limit int) (removed int, err error) {
+	const tried = "prune deliveries"
+	if limit <= 0 || before.IsZero() || valid.Times(before) != nil {
+		return 0, db.Fail(tried, valid.Errorf("time or limit is not set"))
+	}
+	err = s.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
+		removed = 0
+		old, err := t.Strings(ctx, `SELECT id FROM deliveries
+			WHERE id < ? AND updated_at < ? AND state <> 'pending' ORDER BY id LIMIT ?`,
+			db.FirstID("dlv", before), db.Micros(before), limit)
+		if err != nil {
+			return err
+		}
+		if len(old) > 0 {
+			if _, err := t.Exec(ctx, `DELETE FROM attempts WHERE `+t.In("delivery_id"), t.Set(old)); err != nil {
+				return err
+			}
+			gone, err := t.Exec(ctx, `DELETE FROM deliveries WHERE state <> 'pending' AND `+t.In("id"), t.Set(old))
+			if err != nil {
+				return err
+			}
+			removed += int(gone)
+		}
+		gone, err := t.Exec(ctx, `DELETE FROM events WHERE id IN (
+			SELECT e.id FROM events e WHERE e.id < ? AND NOT EXISTS (
+				SELECT 1 FROM subscriptions s CROSS JOIN deliveries d
+				WHERE s.account_id = e.account_id AND d.subscription_id = s.id AND d.event_id = e.id)
+			ORDER BY e.id LIMIT ?)`, db.FirstID("evt", before), limit)
+		removed += int(gone)
+		return err
+	})
+	return removed, db.Fail(tried, err)
+}

@@ -1,0 +1,165 @@
+package deliveries
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"partneredge/store"
+	"partneredge/store/central/db"
+	"partneredge/store/central/valid"
+)
+
+// Outcome of a claim.
+type Outcome struct {
+	// Attempt that was made. Number 0 says that none was: then only DeliveryID
+	// counts, and State pending ends the lease.
+	Attempt store.Attempt
+	State   store.State // pending, delivered, dead or cancelled
+	NextAt  time.Time   // of pending: when to try again
+	// SubscriptionID of the claim, for its FailingFrom; "" leaves that alone.
+	SubscriptionID string
+}
+
+func (o Outcome) validate() error {
+	if o.State == store.StatePending && o.NextAt.IsZero() {
+		return valid.Errorf("a pending outcome has no next time")
+	}
+	if o.Attempt.Number < 0 || (o.Attempt.Number > 0 && o.Attempt.StartedAt.IsZero()) {
+		return valid.Errorf("an attempt has no number or no start")
+	}
+	return errors.Join(validateState(o.State),
+		valid.IDs("delivery id", o.Attempt.DeliveryID), valid.Times(o.NextAt, o.Attempt.StartedAt))
+}
+
+func validateState(state store.State) error {
+	return valid.OneOf("state", state, store.StatePending, store.StateDelivered, store.StateDead, store.StateCancelled)
+}
+
+// RecordOutcomes writes outcomes and their attempts in one transaction. It is
+// idempotent: an attempt whose number is there already is left as it was, and a
+// delivery that is not pending any more keeps its state. Text of an attempt that
+// the database cannot hold is made so: what comes back from an endpoint is not
+// the caller's fault.
+func (s *Store) RecordOutcomes(ctx context.Context, outcomes []Outcome) error {
+	const tried = "record outcomes of deliveries"
+	for _, o := range outcomes {
+		if err := o.validate(); err != nil {
+			return db.Fail(tried, err)
+		}
+	}
+	if len(outcomes) == 0 {
+		return nil
+	}
+	// In the order of ids, so that two who record and cancel the same rows do not
+	// wait for each other.
+	outcomes = slices.Clone(outcomes)
+	slices.SortStableFunc(outcomes, func(a, b Outcome) int {
+		return strings.Compare(a.Attempt.DeliveryID, b.Attempt.DeliveryID)
+	})
+	return db.Fail(tried, s.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
+		// Subscriptions before deliveries, as a revocation locks them.
+		if err := updateFailing(ctx, t, outcomes); err != nil {
+			return fmt.Errorf("note failing subscriptions: %w", err)
+		}
+		if err := insertAttempts(ctx, t, outcomes); err != nil {
+			return fmt.Errorf("write attempts: %w", err)
+		}
+		return updateStates(ctx, t, outcomes)
+	}))
+}
+
+// excerptMost is how many bytes of an attempt's texts are kept.
+const excerptMost = 4096
+
+// holdable returns s as the database can hold it, cut to an excerpt.
+func holdable(s string) string {
+	if len(s) > excerptMost {
+		s = s[:excerptMost]
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+func insertAttempts(ctx context.Context, t *db.Tx, outcomes []Outcome) error {
+	var delivery, id, headers, excerpt, failure []string
+	var number, started, latency, status []int64
+	for _, o := range outcomes {
+		a := o.Attempt
+		if a.Number == 0 {
+			continue
+		}
+		delivery, id = append(delivery, a.DeliveryID), append(id, holdable(a.ID))
+		headers = append(headers, strings.ReplaceAll(db.JSONText(a.Headers), "\x00", ""))
+		excerpt, failure = append(excerpt, holdable(a.Excerpt)), append(failure, holdable(a.Error))
+		number, started = append(number, int64(a.Number)), append(started, db.Micros(a.StartedAt))
+		latency, status = append(latency, a.Latency.Microseconds()), append(status, int64(a.Status))
+	}
+	return t.Bulk(ctx, `INSERT INTO attempts (delivery_id, number, id, started_at, latency_us, status, headers, excerpt, error)
+		SELECT delivery_id, number, id, started_at, latency_us, status, headers, excerpt, error FROM v WHERE true
+		ON CONFLICT (delivery_id, number) DO NOTHING`,
+		db.Text("delivery_id", delivery), db.Ints("number", number), db.Text("id", id), db.Ints("started_at", started),
+		db.Ints("latency_us", latency), db.Ints("status", status), db.Text("headers", headers),
+		db.Text("excerpt", excerpt), db.Text("error", failure))
+}
+
+func updateStates(ctx context.Context, t *db.Tx, outcomes []Outcome) error {
+	n := len(outcomes)
+	id, state := make([]string, n), make([]string, n)
+	number, next := make([]int64, n), make([]int64, n)
+	for i, o := range outcomes {
+		id[i], state[i], number[i] = o.Attempt.DeliveryID, string(o.State), int64(o.Attempt.Number)
+		if o.State == store.StatePending {
+			next[i] = db.Micros(o.NextAt)
+		}
+	}
+	// A late outcome of an earlier try must not take back a later one's. The state
+	// is hidden from PostgreSQL's planner, which in a young database would rather
+	// read the whole index of what is pending than look each id up.
+	err := t.Bulk(ctx, `UPDATE deliveries SET state = v.state, next_at = v.next_at, due_at = v.next_at, lease_owner = '',
+			attempts = CASE WHEN v.number > attempts THEN v.number ELSE attempts END, updated_at = v.updated_at
+		FROM v WHERE deliveries.id = v.id AND deliveries.state || '' = 'pending' AND (v.number = 0 OR v.number > attempts)`,
+		db.Text("id", id), db.Text("state", state), db.Ints("number", number), db.Ints("next_at", next),
+		db.Ints("updated_at", slices.Repeat([]int64{db.Micros(t.Now())}, n)))
+	if err != nil {
+		return fmt.Errorf("write outcomes: %w", err)
+	}
+	return nil
+}
+
+// updateFailing keeps for each subscription since when its tries fail without one
+// that went well. An outcome that comes twice counts twice; the next one that
+// goes well sets it right.
+func updateFailing(ctx context.Context, t *db.Tx, outcomes []Outcome) error {
+	tries := slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool {
+		return o.Attempt.Number == 0 || o.SubscriptionID == ""
+	})
+	slices.SortStableFunc(tries, func(a, b Outcome) int { return a.Attempt.StartedAt.Compare(b.Attempt.StartedAt) })
+	succeeded := make(map[string]bool)
+	since := make(map[string]time.Time) // the first failure after the last success
+	for _, o := range tries {
+		switch _, failing := since[o.SubscriptionID]; {
+		case o.State == store.StateDelivered:
+			succeeded[o.SubscriptionID] = true
+			delete(since, o.SubscriptionID)
+		case !failing:
+			since[o.SubscriptionID] = o.Attempt.StartedAt
+		}
+	}
+	if len(succeeded) > 0 {
+		if _, err := t.Exec(ctx, `UPDATE subscriptions SET failing_from = 0 WHERE failing_from <> 0 AND `+t.In("id"),
+			t.Set(slices.Sorted(maps.Keys(succeeded)))); err != nil {
+			return err
+		}
+	}
+	ids := slices.Sorted(maps.Keys(since))
+	from := make([]int64, len(ids))
+	for i, id := range ids {
+		from[i] = db.Micros(since[id])
+	}
+	return t.Bulk(ctx, `UPDATE subscriptions SET failing_from = v.since FROM v
+		WHERE subscriptions.id = v.id AND subscriptions.failing_from = 0`, db.Text("id", ids), db.Ints("since", from))
+}

@@ -1,0 +1,127 @@
+package deliveries
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"partneredge/store"
+	"partneredge/store/central/db"
+)
+
+// requeue makes deliveries pending and due at once. Their schedule begins anew;
+// the numbers of their attempts go on.
+const requeue = `UPDATE deliveries SET state = 'pending', tries_before = attempts, next_at = ?, due_at = ?, lease_owner = '', updated_at = ? `
+
+// Retry queues a delivered or dead delivery once more, and makes one that waits
+// for its next try due at once. It returns the state before; changed is false
+// for a delivery that is due already, which stays as it is. ErrConflict when it
+// was cancelled, its subscription is revoked, or its account is not live. The
+// transaction must hold the account.
+func (b *Batch) Retry(ctx context.Context, id string) (before store.State, changed bool, err error) {
+	var subscription string
+	if err := b.tx.Get(ctx, `SELECT state, subscription_id FROM deliveries WHERE id = ?`, []any{id}, &before, &subscription); err != nil {
+		return "", false, err
+	}
+	if err := b.mustBeDeliverable(ctx, subscription); err != nil {
+		return before, false, err
+	}
+	now := db.Micros(b.tx.Now())
+	var touched int64
+	switch before {
+	case store.StatePending: // what a sender holds is leased, or was due before
+		touched, err = b.tx.Exec(ctx, `UPDATE deliveries SET next_at = ?, due_at = ?, updated_at = ?
+			WHERE id = ? AND state = 'pending' AND lease_owner = '' AND next_at > ?`, now, now, now, id, now)
+	case store.StateCancelled:
+		return before, false, fmt.Errorf("%w: the delivery is cancelled", store.ErrConflict)
+	default:
+		touched, err = b.tx.Exec(ctx, requeue+`WHERE id = ? AND state IN ('delivered', 'dead')`, now, now, now, id)
+	}
+	b.requeued += int(touched)
+	return before, touched > 0, err
+}
+
+func (b *Batch) mustBeDeliverable(ctx context.Context, subscription string) error {
+	var revokedAt time.Time
+	var mode store.Mode
+	err := b.tx.Get(ctx, `SELECT s.revoked_at, a.mode FROM subscriptions s JOIN accounts a ON a.id = s.account_id WHERE s.id = ?`,
+		[]any{subscription}, db.Time(&revokedAt), &mode)
+	switch {
+	case err != nil:
+		return err
+	case !revokedAt.IsZero():
+		return fmt.Errorf("%w: the subscription is revoked", store.ErrConflict)
+	case mode != store.ModeLive:
+		return fmt.Errorf("%w: the account is not live", store.ErrConflict)
+	}
+	return nil
+}
+
+// RecoverSlice is how many deliveries one call of Recover queues again.
+const RecoverSlice = 1000
+
+// Recover queues again up to RecoverSlice dead deliveries of a subscription whose
+// events are of since or later, and returns how many. ErrConflict when the
+// subscription is revoked or its account is not live. The transaction must hold
+// the account.
+func (b *Batch) Recover(ctx context.Context, subscription string, since time.Time) (queued int, err error) {
+	if err := b.mustBeDeliverable(ctx, subscription); err != nil {
+		return 0, err
+	}
+	now := db.Micros(b.tx.Now())
+	touched, err := b.tx.Exec(ctx, requeue+`WHERE id IN (
+		SELECT id FROM deliveries WHERE subscription_id = ? AND state = 'dead' AND event_id >= ?
+		ORDER BY event_id LIMIT ?)`, now, now, now, subscription, db.FirstID("evt", since), RecoverSlice)
+	b.requeued += int(touched)
+	return int(touched), err
+}
+
+// cancelSlice is how many waiting deliveries one transaction cancels.
+const cancelSlice = 5000
+
+// Cancel cancels deliveries that wait for a subscription of an account which this
+// transaction revokes; more reports that there may be others left, for
+// CancelRest. Nothing of the job that calls it may fail afterwards, since
+// Mark's reset counts rows.
+func (b *Batch) Cancel(ctx context.Context, account, subscription string) (more bool, err error) {
+	b.Forget(account)
+	if more, err = cancel(ctx, b.tx, subscription); err != nil {
+		return false, err
+	}
+	// Deliveries of other jobs of this transaction are not in the table yet, and
+	// need not get there.
+	made := b.made
+	b.made = rows{}
+	for i, s := range made.subscription {
+		if s != subscription {
+			b.made.add(made.id[i], made.event[i], s, made.owner[i], made.at[i], made.due[i])
+		}
+	}
+	b.claimed = slices.DeleteFunc(b.claimed, func(c Claim) bool { return c.SubscriptionID == subscription })
+	return more, nil
+}
+
+// CancelRest cancels what Cancel left, in transactions of its own.
+func (s *Store) CancelRest(ctx context.Context, subscription string) error {
+	for more := true; more; {
+		if err := s.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) (err error) {
+			more, err = cancel(ctx, t, subscription)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func cancel(ctx context.Context, t *db.Tx, subscription string) (more bool, err error) {
+	lock := ""
+	if t.Postgres() {
+		lock = " FOR UPDATE"
+	}
+	cancelled, err := t.Exec(ctx, `UPDATE deliveries SET state = 'cancelled', next_at = 0, due_at = 0, lease_owner = '', updated_at = ?
+		WHERE id IN (SELECT id FROM deliveries WHERE state = 'pending' AND subscription_id = ? ORDER BY id LIMIT ?`+lock+`)`,
+		db.Micros(t.Now()), subscription, cancelSlice)
+	return cancelled == cancelSlice, err
+}

@@ -1,0 +1,74 @@
+package central
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"partneredge/store"
+	"partneredge/store/central/db"
+	"partneredge/store/central/deliveries"
+	"partneredge/store/central/valid"
+)
+
+// RetryDelivery queues a delivered or dead delivery once more, and makes one that
+// waits for its next try due at once. One that is due already stays as it is, so
+// asking twice is asking once. ErrConflict when it was cancelled, its
+// subscription is revoked, or its account is not live.
+func (d *DB) RetryDelivery(ctx context.Context, id string) (store.Delivery, error) {
+	const tried = "retry delivery"
+	delivery, err := d.Delivery(ctx, id)
+	if err != nil {
+		return store.Delivery{}, db.Fail(tried, err)
+	}
+	type shown struct {
+		State store.State `json:"state"`
+	}
+	err = d.change(ctx, delivery.AccountID, func(ctx context.Context, t *tx) error {
+		before, changed, err := t.deliveries.Retry(ctx, id)
+		if err != nil || !changed {
+			return err
+		}
+		return t.audited(ctx, "delivery.retry", id, shown{before}, shown{store.StatePending})
+	})
+	if err != nil {
+		return store.Delivery{}, db.Fail(tried, err)
+	}
+	return d.Delivery(ctx, id)
+}
+
+// RecoverDeliveries queues again the dead deliveries of a subscription whose
+// events are of since or later, and returns how many. Asking again queues those
+// that have died meanwhile. There are no others to recover: a delivery is made
+// with its event, so an event without one did not match, or was silenced, or
+// came before the subscription. It works in slices; when err is not nil, some
+// may be queued. ErrConflict as for RetryDelivery.
+func (d *DB) RecoverDeliveries(ctx context.Context, subscriptionID string, since time.Time) (queued int, err error) {
+	const tried = "recover deliveries"
+	if err := errors.Join(valid.Reference("subscription", subscriptionID), valid.Times(since)); err != nil {
+		return 0, db.Fail(tried, err)
+	}
+	s, err := d.Subscription(ctx, subscriptionID)
+	if err != nil {
+		return 0, db.Fail(tried, err)
+	}
+	type shown struct { // of one slice
+		Since  time.Time `json:"since"`
+		Queued int       `json:"queued"`
+	}
+	for {
+		n := 0
+		err := d.change(ctx, s.AccountID, func(ctx context.Context, t *tx) (err error) {
+			if n, err = t.deliveries.Recover(ctx, s.ID, since); err != nil || n == 0 {
+				return err
+			}
+			return t.audited(ctx, "webhook.recover", s.ID, nil, shown{since, n})
+		})
+		if err != nil {
+			return queued, db.Fail(tried, err)
+		}
+		if queued += n; n < deliveries.RecoverSlice {
+			return queued, nil
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package registry
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"partneredge/store"
+	"partneredge/store/central/db"
+	"partneredge/store/central/valid"
+)
+
+// BlobSize reads how many bytes the blob of a digest has.
+func (r *Registry) BlobSize(ctx context.Context, digest string) (size int64, err error) {
+	const tried = "read size of blob"
+	if err := valid.Reference("blob", digest); err != nil {
+		return 0, db.Fail(tried, err)
+	}
+	err = r.db.QueryRow(ctx, `SELECT size FROM release_blobs WHERE digest = ?`, digest).Scan(&size)
+	return size, db.Fail(tried, err)
+}
+
+// ReadBlob reads the blob of a digest from an offset on: at least one byte and
+// up to most, as many as lie together; none at its end.
+func (r *Registry) ReadBlob(ctx context.Context, digest string, offset int64, most int) ([]byte, error) {
+	const tried = "read blob"
+	if err := valid.Reference("blob", digest); err != nil {
+		return nil, db.Fail(tried, err)
+	}
+	if offset < 0 || most <= 0 {
+		return nil, db.Fail(tried, valid.Errorf("offset"))
+	}
+	var size int64
+	var upload string
+	if err := r.db.QueryRow(ctx, `SELECT size, upload FROM release_blobs WHERE digest = ?`, digest).Scan(&size, &upload); err != nil {
+		return nil, db.Fail(tried, err)
+	}
+	if offset >= size {
+		return nil, nil
+	}
+	piece, start, err := r.piece(ctx, upload, offset)
+	if err != nil {
+		return nil, db.Fail(tried, err)
+	}
+	rest := piece[min(offset-start, int64(len(piece))):]
+	if len(rest) == 0 {
+		return nil, db.Fail(tried, errors.New("a piece of it is missing"))
+	}
+	return slices.Clip(rest[:min(len(rest), most)]), nil
+}
+
+// piece reads the piece of an upload that holds the byte at an offset.
+func (r *Registry) piece(ctx context.Context, upload string, offset int64) (content []byte, start int64, err error) {
+	err = r.db.QueryRow(ctx, `SELECT start, content FROM release_pieces WHERE upload = ? AND start <= ? ORDER BY start DESC LIMIT 1`,
+		upload, offset).Scan(&start, &content)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = fmt.Errorf("%w: upload", store.ErrNotFound)
+	}
+	return content, start, err
+}

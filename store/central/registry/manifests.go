@@ -1,0 +1,75 @@
+package registry
+
+import (
+	"context"
+	"errors"
+
+	"partneredge/store"
+	"partneredge/store/central/db"
+	"partneredge/store/central/valid"
+)
+
+// manifestMost is the largest manifest that is kept, in bytes.
+const manifestMost = 1 << 20
+
+// PutManifest keeps a manifest in a transaction, and has tag name it where there
+// is one. changed is false for the same manifest and tag again; a tag that names
+// another manifest is moved.
+func PutManifest(ctx context.Context, t *db.Tx, m store.Manifest, tag string) (changed bool, err error) {
+	if err := errors.Join(valid.IDs("digest", m.Digest),
+		valid.Texts("media type", m.MediaType, "artifact type", m.ArtifactType, "subject", m.Subject, "tag", tag)); err != nil {
+		return false, err
+	}
+	if len(m.Content) > manifestMost {
+		return false, valid.Errorf("the manifest is longer than %d bytes", manifestMost)
+	}
+	added, err := t.Exec(ctx, `INSERT INTO release_manifests (digest, media_type, artifact_type, subject, content)
+		VALUES (?, ?, ?, ?, ?) ON CONFLICT (digest) DO NOTHING`, m.Digest, m.MediaType, m.ArtifactType, m.Subject, m.Content)
+	if err != nil || tag == "" {
+		return added > 0, err
+	}
+	moved, err := t.Exec(ctx, `INSERT INTO release_tags (tag, digest) VALUES (?, ?)
+		ON CONFLICT (tag) DO UPDATE SET digest = excluded.digest WHERE release_tags.digest <> excluded.digest`, tag, m.Digest)
+	return added+moved > 0, err
+}
+
+const manifestColumns = `digest, media_type, artifact_type, subject, content`
+
+func scanManifest(row db.Row) (m store.Manifest, err error) {
+	err = row.Scan(&m.Digest, &m.MediaType, &m.ArtifactType, &m.Subject, &m.Content)
+	return m, err
+}
+
+// Manifest reads the manifest that a digest or a tag names.
+func (r *Registry) Manifest(ctx context.Context, reference string) (m store.Manifest, err error) {
+	const tried = "read manifest"
+	if err := valid.Reference("manifest", reference); err != nil {
+		return m, db.Fail(tried, err)
+	}
+	m, err = scanManifest(r.db.QueryRow(ctx, `SELECT `+manifestColumns+` FROM release_manifests
+		WHERE digest = coalesce((SELECT digest FROM release_tags WHERE tag = ?), ?)`, reference, reference))
+	return m, db.Fail(tried, err)
+}
+
+// Referrers reads up to most manifests whose subject is another, in the order of
+// their digests.
+func (r *Registry) Referrers(ctx context.Context, subject string, most int) ([]store.Manifest, error) {
+	if subject == "" || !valid.Text(subject) {
+		return nil, nil
+	}
+	all, err := db.All(ctx, r.db, scanManifest, `SELECT `+manifestColumns+` FROM release_manifests WHERE subject = ? ORDER BY digest LIMIT ?`, subject, most)
+	return all, db.Fail("read referrers", err)
+}
+
+// Tags reads up to most tags that come after one, in order.
+func (r *Registry) Tags(ctx context.Context, after string, most int) ([]string, error) {
+	const tried = "list tags"
+	if !valid.Text(after) {
+		return nil, db.Fail(tried, valid.Errorf("tag is not UTF-8 without NUL"))
+	}
+	tags, err := db.All(ctx, r.db, func(row db.Row) (tag string, err error) {
+		err = row.Scan(&tag)
+		return tag, err
+	}, `SELECT tag FROM release_tags WHERE tag > ? ORDER BY tag LIMIT ?`, after, most)
+	return tags, db.Fail(tried, err)
+}

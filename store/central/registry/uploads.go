@@ -1,0 +1,160 @@
+package registry
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"partneredge/store"
+	"partneredge/store/central/db"
+	"partneredge/store/central/valid"
+)
+
+// Bounds of uploads.
+const (
+	// PieceMost is the longest piece of an upload, in bytes.
+	PieceMost = 1 << 20
+	// uploadsMost is how many uploads may be under way.
+	uploadsMost = 64
+	// uploadTime is how long one may rest before it is given up.
+	uploadTime = time.Hour
+)
+
+// BeginUpload makes room for a blob and returns the upload's id. Uploads that
+// have rested for an hour are given up. ErrLimit while 64 are under way.
+func (r *Registry) BeginUpload(ctx context.Context) (id string, err error) {
+	const tried = "begin upload"
+	err = r.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
+		now := r.db.Now()
+		old := db.Micros(now.Add(-uploadTime))
+		if _, err := t.Exec(ctx, `DELETE FROM release_pieces WHERE upload IN (SELECT id FROM release_uploads WHERE updated_at < ?)`, old); err != nil {
+			return err
+		}
+		if _, err := t.Exec(ctx, `DELETE FROM release_uploads WHERE updated_at < ?`, old); err != nil {
+			return err
+		}
+		var n int
+		if err := t.Get(ctx, `SELECT count(*) FROM release_uploads`, nil, &n); err != nil {
+			return err
+		}
+		if n >= uploadsMost {
+			return fmt.Errorf("%w: %d uploads are under way", store.ErrLimit, n)
+		}
+		id = store.NewID("upl", now)
+		_, err := t.Exec(ctx, `INSERT INTO release_uploads (id, size, updated_at) VALUES (?, 0, ?)`, id, db.Micros(now))
+		return err
+	})
+	return id, db.Fail(tried, err)
+}
+
+// UploadSize reads how many bytes an upload has so far.
+func (r *Registry) UploadSize(ctx context.Context, id string) (size int64, err error) {
+	const tried = "read upload"
+	if err := valid.Reference("upload", id); err != nil {
+		return 0, db.Fail(tried, err)
+	}
+	err = r.db.QueryRow(ctx, `SELECT size FROM release_uploads WHERE id = ?`, id).Scan(&size)
+	return size, db.Fail(tried, err)
+}
+
+// AppendUpload adds a piece of at most PieceMost bytes at an offset, which must be
+// the upload's end: ErrConflict when it is not.
+func (r *Registry) AppendUpload(ctx context.Context, id string, offset int64, piece []byte) error {
+	const tried = "append to upload"
+	if err := valid.Reference("upload", id); err != nil {
+		return db.Fail(tried, err)
+	}
+	if len(piece) == 0 || len(piece) > PieceMost {
+		return db.Fail(tried, valid.Errorf("a piece has 1 to %d bytes", PieceMost))
+	}
+	return db.Fail(tried, r.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
+		var size int64
+		if err := t.Get(ctx, t.ForUpdate(`SELECT size FROM release_uploads WHERE id = ?`), []any{id}, &size); err != nil {
+			return err
+		}
+		if size != offset {
+			return fmt.Errorf("%w: the upload is at another offset", store.ErrConflict)
+		}
+		if _, err := t.Exec(ctx, `INSERT INTO release_pieces (upload, start, content) VALUES (?, ?, ?)`, id, offset, piece); err != nil {
+			return err
+		}
+		_, err := t.Exec(ctx, `UPDATE release_uploads SET size = ?, updated_at = ? WHERE id = ?`, offset+int64(len(piece)), db.Micros(r.db.Now()), id)
+		return err
+	}))
+}
+
+// FinishUpload makes an upload the blob of a digest (sha256: and hexadecimal
+// digits), and ends it. ErrInvalid when it has another digest, or is empty; it is
+// then ended too.
+func (r *Registry) FinishUpload(ctx context.Context, id, digest string) error {
+	const tried = "finish upload"
+	if err := errors.Join(valid.Reference("upload", id), valid.IDs("digest", digest)); err != nil {
+		return db.Fail(tried, err)
+	}
+	size, got, err := r.uploadDigest(ctx, id)
+	if err != nil {
+		return db.Fail(tried, err)
+	}
+	if got != digest || size == 0 {
+		return db.Fail(tried, errors.Join(valid.Errorf("the content has another digest"), r.CancelUpload(ctx, id)))
+	}
+	return db.Fail(tried, r.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
+		ended, err := t.Exec(ctx, `DELETE FROM release_uploads WHERE id = ? AND size = ?`, id, size)
+		if err != nil {
+			return err
+		}
+		if ended == 0 {
+			return fmt.Errorf("%w: the upload went on", store.ErrConflict)
+		}
+		added, err := t.Exec(ctx, `INSERT INTO release_blobs (digest, size, upload) VALUES (?, ?, ?) ON CONFLICT (digest) DO NOTHING`, digest, size, id)
+		if err != nil || added == 1 {
+			return err
+		}
+		_, err = t.Exec(ctx, `DELETE FROM release_pieces WHERE upload = ?`, id)
+		return err
+	}))
+}
+
+// uploadDigest reads an upload from end to end.
+func (r *Registry) uploadDigest(ctx context.Context, id string) (size int64, digest string, err error) {
+	total, err := r.UploadSize(ctx, id)
+	if err != nil {
+		return 0, "", err
+	}
+	sum := sha256.New()
+	for size < total {
+		piece, start, err := r.piece(ctx, id, size)
+		if err != nil {
+			return 0, "", err
+		}
+		if start != size || len(piece) == 0 {
+			return 0, "", errors.New("a piece of it is missing")
+		}
+		sum.Write(piece)
+		size += int64(len(piece))
+	}
+	return size, "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// CancelUpload ends an upload and removes its content.
+func (r *Registry) CancelUpload(ctx context.Context, id string) error {
+	const tried = "cancel upload"
+	if err := valid.Reference("upload", id); err != nil {
+		return db.Fail(tried, err)
+	}
+	return db.Fail(tried, r.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
+		ended, err := t.Exec(ctx, `DELETE FROM release_uploads WHERE id = ?`, id)
+		if err == nil && ended == 0 {
+			err = sql.ErrNoRows
+		}
+		if err != nil {
+			return err
+		}
+		_, err = t.Exec(ctx, `DELETE FROM release_pieces WHERE upload = ?`, id)
+		return err
+	}))
+}
