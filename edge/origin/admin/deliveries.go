@@ -1,7 +1,14 @@
 package admin
 
 import (
+	"context"
+	"math"
 	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"partneredge/edge/adminapi"
 	"partneredge/store"
@@ -97,7 +104,7 @@ func (a *api) retryDelivery(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if err := a.retries.take(delivery.SubscriptionID); err != nil {
+	if err := a.retries.allow(delivery.SubscriptionID); err != nil {
 		return answer{}, err
 	}
 	delivery, err = a.DB.RetryDelivery(r.Context(), delivery.ID)
@@ -121,7 +128,7 @@ func (a *api) recoverDeliveries(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if err := a.recoveries.take(webhook.ID); err != nil {
+	if err := a.recoveries.allow(webhook.ID); err != nil {
 		return answer{}, err
 	}
 	queued, err := a.DB.RecoverDeliveries(r.Context(), webhook.ID, since)
@@ -129,4 +136,89 @@ func (a *api) recoverDeliveries(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	return ok(adminapi.Recovered{Queued: queued})
+}
+
+// tailDeliveries streams the tries of this origin process as they end.
+func (a *api) tailDeliveries(r *http.Request) (answer, error) {
+	return a.streamed(r, func(ctx context.Context, send func(...message) error) error {
+		tries, end := a.Tail()
+		defer end()
+		beat := time.NewTicker(streamBeat)
+		defer beat.Stop()
+		if err := send(); err != nil { // from here on none is missed
+			return err
+		}
+		for {
+			var all []message
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-beat.C:
+			case t, more := <-tries:
+				if !more {
+					return nil
+				}
+				text, err := encode(toTried(t))
+				if err != nil {
+					return err
+				}
+				all = append(all, message{name: "try", data: text})
+			}
+			if err := send(all...); err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// throttle bounds how often something is done to each of many records, in this
+// process: a bucket a record, which forgets those that are full again.
+type throttle struct {
+	every time.Duration // after which a token comes back
+	burst int
+	now   func() time.Time
+
+	mu      sync.Mutex
+	buckets map[string]*rate.Limiter
+}
+
+// throttleMost is how many buckets there may be before full ones are looked for.
+const throttleMost = 1000
+
+func newThrottle(every time.Duration, burst int, now func() time.Time) *throttle {
+	return &throttle{every: every, burst: burst, now: now, buckets: make(map[string]*rate.Limiter)}
+}
+
+// allow spends a token of a record, or returns a problem with the time of the next.
+func (t *throttle) allow(id string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	bucket := t.buckets[id]
+	if bucket == nil {
+		if len(t.buckets) >= throttleMost {
+			t.sweep(now)
+		}
+		bucket = rate.NewLimiter(rate.Every(t.every), t.burst)
+		t.buckets[id] = bucket
+	}
+	token := bucket.ReserveN(now, 1)
+	if wait := token.DelayFrom(now); wait > 0 {
+		token.CancelAt(now)
+		return &problem{Kind: kindLimited, Detail: "too often for one subscription; try again later", retryAfter: wait}
+	}
+	return nil
+}
+
+func (t *throttle) sweep(now time.Time) {
+	for id, bucket := range t.buckets {
+		if bucket.TokensAt(now) >= float64(t.burst) {
+			delete(t.buckets, id)
+		}
+	}
+}
+
+// setRetryAfter writes a time in whole seconds, 1 at the least.
+func setRetryAfter(h http.Header, d time.Duration) {
+	h.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(d.Seconds())))))
 }
