@@ -7,8 +7,8 @@ import (
 	"partneredge/wasm/typeid"
 )
 
-// NewID makes an identifier such as acc_01h455vb4pex5vsknk084sn02q, which sorts
-// by now.
+// NewID returns a new identifier such as acc_01h455vb4pex5vsknk084sn02q.
+// Identifiers of one prefix sort by now.
 func NewID(prefix string, now time.Time) string {
 	var random [10]byte
 	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead

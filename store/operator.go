@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Role of who uses the admin API.
+// Role is what a user of the admin API may do.
 type Role string
 
-// Roles, each of which may all that the one before may.
+// Roles. Each may do what the one before may do, and more.
 const (
 	RoleViewer   Role = "viewer"   // reads
 	RoleOperator Role = "operator" // runs the service from day to day
 	RoleAdmin    Role = "admin"    // also says who else may come in
 )
 
-// May tells whether r takes in least. An unknown role takes in nothing.
+// May reports whether r may do what least may do. An unknown role may do nothing.
 func (r Role) May(least Role) bool { return r.rank() > 0 && r.rank() >= least.rank() }
 
 func (r Role) rank() int {
@@ -30,7 +30,7 @@ func (r Role) rank() int {
 	return 0
 }
 
-// Token lets somebody use the admin API. Its plaintext nobody keeps.
+// Token is an admin token. Its plaintext is not stored.
 type Token struct {
 	ID        string    `json:"id"` // tok_
 	Name      string    `json:"name"`
@@ -40,15 +40,15 @@ type Token struct {
 	RevokedAt time.Time `json:"revoked_at,omitzero"`
 }
 
-// Actor is who makes a change, as the audit log names them.
+// Actor names in the audit log who makes a change.
 type Actor struct {
-	ID     string // of the token, or what else lets them in
+	ID     string // of the token, or of another credential
 	Name   string
 	Role   Role
 	Remote string // address that the request came from
 }
 
-// Audit is one entry of the audit log: what an operator changed. Before and
+// Audit is one entry of the audit log: a change that an operator made. Before and
 // After are the record as JSON without secrets, null where there was or is none.
 type Audit struct {
 	ID     string          `json:"id"` // aud_

@@ -2,15 +2,15 @@ package store
 
 import "time"
 
-// Release is a set of modules that nodes can be told to run. The origin takes no
-// node's word or key for it: each node verifies what it runs itself.
+// Release is a signed set of modules for nodes to run. The record is not trusted:
+// each node verifies what it runs itself.
 type Release struct {
 	ID      string          `json:"id"` // rel_
 	Version string          `json:"version"`
 	Digest  string          `json:"digest"` // of its OCI manifest
 	Size    int64           `json:"size"`   // bytes of all parts
 	Modules []ReleaseModule `json:"modules"`
-	Signers []ReleaseSigner `json:"signers"` // as the signatures name them
+	Signers []ReleaseSigner `json:"signers"`
 
 	CreatedAt time.Time `json:"created_at"`
 }
@@ -21,17 +21,17 @@ type ReleaseModule struct {
 	Size int64  `json:"size"` // bytes of wasm
 }
 
-// ReleaseSigner is a key that signed, by its id, with the trusted comment.
+// ReleaseSigner is a key that signed a release, and its trusted comment.
 type ReleaseSigner struct {
 	KeyID   string `json:"key_id"`
 	Comment string `json:"comment"`
 }
 
-// Manifest is an OCI manifest: of a release, or of a signature.
+// Manifest is the OCI manifest of a release or of a signature.
 type Manifest struct {
 	Digest       string
 	MediaType    string
 	ArtifactType string
-	Subject      string // digest of what it is about; "" nothing
+	Subject      string // digest of the manifest that a signature signs; "" none
 	Content      []byte
 }

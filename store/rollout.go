@@ -2,10 +2,10 @@ package store
 
 import "time"
 
-// RolloutState is how a rollout stands.
+// RolloutState is the state of a rollout.
 type RolloutState string
 
-// States of a rollout. The last two are ends, and Done may still be rolled back.
+// States of a rollout. The last two are final, but Done may still be rolled back.
 const (
 	RollingOut  RolloutState = "rolling_out"
 	RollingBack RolloutState = "rolling_back"
@@ -13,7 +13,7 @@ const (
 	RolledBack  RolloutState = "rolled_back"
 )
 
-// Active tells whether the rollout is under way.
+// Active reports whether the rollout is under way.
 func (s RolloutState) Active() bool { return s == RollingOut || s == RollingBack }
 
 // Rollout brings a release to nodes, stage by stage. There is at most one under
@@ -34,17 +34,17 @@ type Rollout struct {
 	Pause  time.Duration `json:"pause"`
 	Canary int           `json:"canary,omitempty"`
 
-	// Nodes in the order in which they are reached.
+	// Nodes are listed in the order in which they are reached.
 	Nodes []RolloutNode `json:"nodes"`
-	// Everywhere says that nodes which are not named run the release afterwards as
-	// well; they ran Before, if HadBefore.
+	// Everywhere means that nodes which are not listed run the release afterwards
+	// too. They ran Before, if HadBefore is set.
 	Everywhere bool   `json:"everywhere,omitempty"`
 	Before     string `json:"before,omitempty"`
 	HadBefore  bool   `json:"had_before,omitempty"`
 
 	Stage  int  `json:"stage"`            // index into Stages
-	Trying bool `json:"trying,omitempty"` // the stage's nodes are at Canary yet
-	// Since is when all nodes of the step served; zero while they do not.
+	Trying bool `json:"trying,omitempty"` // the stage's nodes still give the release Canary percent
+	// Since is when all nodes of the step began to serve; zero until they do.
 	Since time.Time `json:"since,omitzero"`
 
 	CreatedAt time.Time `json:"created_at"`
@@ -52,15 +52,15 @@ type Rollout struct {
 	Revision  int64     `json:"-"` // rises with each step
 }
 
-// RolloutNode is a node of a rollout and what it ran before: the digest of a
-// release, or "" for the modules of its own disk.
+// RolloutNode is a node of a rollout and the digest of the release that it ran
+// before, "" for the modules on its own disk.
 type RolloutNode struct {
 	ID     string `json:"id"`
 	Before string `json:"before"`
 }
 
-// Reached is how many of the nodes the given stage takes in: the percentage of
-// them, rounded up. Stage -1 takes in none.
+// Reached returns how many of the nodes the given stage covers: its percentage of
+// them, rounded up. Stage -1 covers none.
 func (r *Rollout) Reached(stage int) int {
 	if stage < 0 {
 		return 0

@@ -1,6 +1,5 @@
-// Package store holds the records that the service keeps and the kinds of
-// error that keeping them can end in. The stores themselves are store/local,
-// on a node, and store/central, at the origin.
+// Package store declares the records that the service keeps and the kinds of
+// error of its stores: store/local on a node, store/central at the origin.
 //
 // Times are UTC with microseconds; the zero time means "not set".
 package store
@@ -22,7 +21,8 @@ var (
 	ErrRefused     = errors.New("refused by guard") // a webhook target that may not be called
 )
 
-// Mode of an account. Events of an account that is not live are silenced.
+// Mode is the mode of an account. Events of an account that is not live are
+// silenced.
 type Mode string
 
 // Modes.
@@ -31,7 +31,7 @@ const (
 	ModeLive  Mode = "live"
 )
 
-// Environment of a key, and of everything made with it.
+// Environment is that of a key and of everything made with it.
 type Environment string
 
 // Environments.
@@ -49,7 +49,7 @@ const (
 	ScopeWriteLeads    = "write:leads"
 )
 
-// Account and the agent who owns it.
+// Account is a partner's account and the agent who owns it.
 type Account struct {
 	ID        string    `json:"id"` // acc_
 	Name      string    `json:"name"`
@@ -58,7 +58,7 @@ type Account struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// Agent is the person whose account it is.
+// Agent is the person who owns an account.
 type Agent struct {
 	ID       string    `json:"id"` // agt_
 	Email    string    `json:"email"`
@@ -66,7 +66,7 @@ type Agent struct {
 	JoinedAt time.Time `json:"joined_at"`
 }
 
-// Key is an API key without its plaintext, which nobody keeps.
+// Key is an API key. Its plaintext is not stored.
 type Key struct {
 	ID          string         `json:"id"` // key_
 	AccountID   string         `json:"account_id"`
@@ -92,7 +92,7 @@ type Insight struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// Firing of a sentinel. TriggeredAt is unique within the account.
+// Firing is one firing of a sentinel. TriggeredAt is unique within the account.
 type Firing struct {
 	ID          string          `json:"id"` // fir_
 	AccountID   string          `json:"account_id"`
@@ -102,7 +102,7 @@ type Firing struct {
 	Action      string          `json:"action_taken"`
 }
 
-// Deal is where a deal stands. Its id is the caller's.
+// Deal is the stage of a deal. Its id is the caller's.
 type Deal struct {
 	ID        string    `json:"id"`
 	AccountID string    `json:"account_id"`
@@ -127,7 +127,7 @@ type Goal struct {
 	ChangedAt time.Time `json:"changed_at"`
 }
 
-// Lead that a partner pushed in.
+// Lead is a lead that a partner pushed.
 type Lead struct {
 	ID              string      `json:"id"` // lead_
 	AccountID       string      `json:"account_id"`
@@ -144,7 +144,7 @@ type Lead struct {
 	CreatedAt       time.Time   `json:"created_at"`
 }
 
-// Subscription of a partner to events.
+// Subscription is a partner's subscription to events.
 type Subscription struct {
 	ID          string      `json:"id"` // whs_
 	AccountID   string      `json:"account_id"`
@@ -156,7 +156,7 @@ type Subscription struct {
 	Secret      string      `json:"secret"` // 64 hex characters; never shown after creation
 	CreatedAt   time.Time   `json:"created_at"`
 	RevokedAt   time.Time   `json:"revoked_at,omitzero"`
-	FailingFrom time.Time   `json:"failing_from,omitzero"` // first of an unbroken row of failures
+	FailingFrom time.Time   `json:"failing_from,omitzero"` // when the first of the failures since the last success was
 }
 
 // Event types.
@@ -168,7 +168,7 @@ const (
 	EventGoalChanged     = "goal.pace_changed"
 )
 
-// Event as it happened. Body is the whole envelope, marshalled once.
+// Event is an event of an account. Body is the whole envelope, marshalled once.
 type Event struct {
 	ID        string          `json:"id"` // evt_
 	AccountID string          `json:"account_id"`
@@ -178,33 +178,34 @@ type Event struct {
 	Body      json.RawMessage `json:"body"`
 }
 
-// State of a delivery.
+// State is the state of a delivery.
 type State string
 
-// States of a delivery. Only StatePending ever moves, and StateDead back to it
+// States of a delivery. Only StatePending changes, and StateDead, back to pending,
 // when an operator retries.
 const (
 	StatePending   State = "pending"
 	StateDelivered State = "delivered"
-	StateDead      State = "dead"      // its tries are used up
+	StateDead      State = "dead"      // all its attempts failed
 	StateCancelled State = "cancelled" // its subscription was revoked, or its account left live mode
 )
 
-// Delivery of one event to one subscription: the queue and the log at once.
+// Delivery is the delivery of one event to one subscription. Deliveries are the
+// queue and the log at once.
 type Delivery struct {
-	ID             string    `json:"id"` // dlv_, of the delivery; each try has its own
+	ID             string    `json:"id"` // dlv_, of the delivery; each attempt has its own
 	EventID        string    `json:"event_id"`
 	EventType      string    `json:"event_type"`
 	SubscriptionID string    `json:"subscription_id"`
 	AccountID      string    `json:"account_id"`
 	State          State     `json:"state"`
-	Attempts       int       `json:"attempts"` // tries made
+	Attempts       int       `json:"attempts"` // attempts made
 	NextAt         time.Time `json:"next_at,omitzero"`
 	CreatedAt      time.Time `json:"created_at"`
 	UpdatedAt      time.Time `json:"updated_at"`
 }
 
-// Attempt is one try of a delivery, keyed by (event, subscription, number).
+// Attempt is one attempt of a delivery, keyed by (event, subscription, number).
 type Attempt struct {
 	ID         string            `json:"id"` // dlv_, sent as x-svc-delivery-id
 	DeliveryID string            `json:"delivery_id"`
@@ -217,14 +218,14 @@ type Attempt struct {
 	Error      string            `json:"error,omitempty"`
 }
 
-// Tried is a try that has just ended, for an operator who looks on.
+// Tried is an attempt that has just ended, for operators who watch deliveries.
 type Tried struct {
 	SubscriptionID string
 	TargetURL      string
 	EventID        string
 	EventType      string
-	State          State     // of the delivery, after it
-	NextAt         time.Time // of a pending one
+	State          State     // of the delivery, after the attempt
+	NextAt         time.Time // of a pending delivery
 	Attempt        Attempt   // with the headers as sent
 }
 
@@ -240,10 +241,10 @@ type Node struct {
 	Version    string    `json:"version,omitempty"`
 }
 
-// ChangeKind says what a Change is about.
+// ChangeKind is what a Change is about.
 type ChangeKind string
 
-// Kinds of change, with what Ref is.
+// Kinds of change, each with what Ref is.
 const (
 	ChangeKey      ChangeKind = "key"      // the key's id
 	ChangeProfile  ChangeKind = "profile"  // the account's id
@@ -251,18 +252,18 @@ const (
 	ChangeFirings  ChangeKind = "firings"  // the account's id
 )
 
-// Change says that something a node may hold is no longer as it was. It is
-// numbered in the transaction that made it; numbers rise by one in the order
-// of commit. It names, and never holds, the record: a node that has it asks.
+// Change is a change of a record that a node may hold. It is numbered in the
+// transaction that made it, and numbers rise by one in the order of commit. It
+// names the record and does not contain it: a node that holds the record asks.
 type Change struct {
 	Seq  int64      `json:"seq"`
 	Kind ChangeKind `json:"kind"`
 	Ref  string     `json:"ref"`
-	Gone bool       `json:"gone,omitempty"` // revoked: stop serving it before asking
+	Gone bool       `json:"gone,omitempty"` // revoked: the node must not serve it until it has asked
 }
 
-// Page of a list, newest first. Limit 0 means 50, at most 200. Cursor is the
-// NextCursor of the page before, "" for the first.
+// Page is a page of a list, newest first. Limit 0 means 50, the most is 200. Cursor
+// is the NextCursor of the page before, "" for the first.
 type Page struct {
 	Limit  int
 	Cursor string

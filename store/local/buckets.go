@@ -12,17 +12,17 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// Buckets holds the rate-limit account of each key that is not at rest. What is
-// spent is written before Take returns, so a process that is killed at any
-// point never gives a token back; what the machine itself loses with its power
-// is at most the last second's, and the origin tells it again.
+// Buckets holds the rate-limit accounts of the keys that are in use. A token is
+// in the file as spent before Take returns, so a process that is killed never
+// gives one back. A machine that loses its power loses at most the spending of
+// the last second, of which the origin tells it again.
 type Buckets struct {
 	file  *file
 	now   func() time.Time
 	boot  string
-	floor atomic.Int64 // no account that was given up counted further; only upkeep moves it
-	held  atomic.Int64 // accounts on disk, about
-	left  int64        // of them after the last sweep; upkeep's
+	floor atomic.Int64 // no account that was given up counted beyond it; only upkeep moves it
+	held  atomic.Int64 // accounts in the file, about
+	left  int64        // accounts after the last sweep; only upkeep uses it
 }
 
 const (
@@ -32,9 +32,9 @@ const (
 	sweepAtOnce = 64
 )
 
-// newBuckets reads f. fresh says that the end of what it held was lost: its
-// counters may have gone back, so they begin another life.
-func newBuckets(f *file, fresh bool, now func() time.Time) (*Buckets, error) {
+// newBuckets reads the accounts in f. damaged means that the file has lost its
+// end: counters may have gone back, so they get another boot.
+func newBuckets(f *file, damaged bool, now func() time.Time) (*Buckets, error) {
 	b := &Buckets{file: f, now: now}
 	value, err := f.get(bootName)
 	if err != nil {
@@ -43,10 +43,10 @@ func newBuckets(f *file, fresh bool, now func() time.Time) (*Buckets, error) {
 	fields := openValue(value)
 	b.boot = fields.text()
 	b.floor.Store(fields.int())
-	if b.boot == "" || fresh {
+	if b.boot == "" || damaged {
 		b.boot = rand.Text()
 		if err := f.set(bootName, encodeBoot(b.boot, b.floor.Load())); err != nil {
-			return nil, fmt.Errorf("begin buckets: %w", err)
+			return nil, fmt.Errorf("name counters: %w", err)
 		}
 	}
 	err = f.each(bucketPrefix, "", func(_, _ string) bool {
@@ -60,15 +60,15 @@ func newBuckets(f *file, fresh bool, now func() time.Time) (*Buckets, error) {
 	return b, nil
 }
 
-// Len is the number of accounts held, about.
+// Len returns about how many accounts are held.
 func (b *Buckets) Len() int { return int(b.held.Load()) }
 
-// Boot names this life of the counters: it outlives the process, and changes
-// with the loss of the file.
+// Boot returns the name of the file of counters. It stays the same when the
+// process restarts, and changes when the file is lost.
 func (b *Buckets) Boot() string { return b.boot }
 
-// Take spends one of the key's perMinute tokens, if that is safe, and tells
-// when the origin is to hear of it. A limit below 1 admits nobody.
+// Take spends one of the key's perMinute tokens, if that is safe, and reports what
+// is left and how soon the origin needs a report. A limit below 1 admits nobody.
 func (b *Buckets) Take(keyID string, perMinute int) (abi.Bucket, ratelimit.Urgency, error) {
 	if perMinute < 1 {
 		return abi.Bucket{RetryMS: time.Minute.Milliseconds()}, ratelimit.NoReport, nil
@@ -76,7 +76,7 @@ func (b *Buckets) Take(keyID string, perMinute int) (abi.Bucket, ratelimit.Urgen
 	name := bucketPrefix + keyID
 	now := b.now().UnixMicro()
 	var answer abi.Bucket
-	var tell ratelimit.Urgency
+	var report ratelimit.Urgency
 	err := b.file.update(func(c *changes) error {
 		_, account, known, err := readAccount(c, name)
 		if err != nil {
@@ -85,7 +85,7 @@ func (b *Buckets) Take(keyID string, perMinute int) (abi.Bucket, ratelimit.Urgen
 		if !known {
 			account = ratelimit.NewAccount(b.floor.Load())
 		}
-		if answer, tell = account.Take(perMinute, now); !answer.Allowed {
+		if answer, report = account.Take(perMinute, now); !answer.Allowed {
 			return nil // nothing spent, nothing to write
 		}
 		if !known {
@@ -97,11 +97,11 @@ func (b *Buckets) Take(keyID string, perMinute int) (abi.Bucket, ratelimit.Urgen
 	if err != nil {
 		return abi.Bucket{}, ratelimit.NoReport, fmt.Errorf("spend a token: %w", err)
 	}
-	return answer, tell, nil
+	return answer, report, nil
 }
 
-// Reports are what the origin is to be told of these keys now. Those that the
-// node knows nothing of are left out.
+// Reports returns what to report of these keys. Keys without an account are left
+// out.
 func (b *Buckets) Reports(keyIDs []string) (map[string]ratelimit.Report, error) {
 	reports := make(map[string]ratelimit.Report, len(keyIDs))
 	for some := range slices.Chunk(keyIDs, sweepAtOnce) {
@@ -126,7 +126,7 @@ func (b *Buckets) report(keyIDs []string, into map[string]ratelimit.Report) erro
 			sent := account.Sent
 			into[id] = account.Report(limit, now)
 			if account.Sent == sent {
-				continue // told again: nothing to write
+				continue // reported before: nothing to write
 			}
 			writeAccount(c, bucketPrefix+id, limit, account)
 		}
@@ -134,13 +134,13 @@ func (b *Buckets) report(keyIDs []string, into map[string]ratelimit.Report) erro
 	})
 }
 
-// Apply takes in what the origin says of keys. behind are those of whose last
-// report it says nothing yet.
+// Apply applies the origin's shares. behind are the keys whose last report is not
+// in their share yet.
 func (b *Buckets) Apply(shares map[string]ratelimit.Share) (behind map[string]bool, err error) {
 	behind = make(map[string]bool)
 	for some := range slices.Chunk(slices.Collect(maps.Keys(shares)), sweepAtOnce) {
 		if err := b.apply(some, shares, behind); err != nil {
-			return nil, fmt.Errorf("take in shares: %w", err)
+			return nil, fmt.Errorf("apply shares: %w", err)
 		}
 	}
 	return behind, nil
@@ -167,7 +167,7 @@ func (b *Buckets) apply(keyIDs []string, shares map[string]ratelimit.Share, behi
 	})
 }
 
-// Unacked are the keys whose spending the origin has not confirmed.
+// Unacked returns the keys whose spending the origin has not confirmed.
 func (b *Buckets) Unacked() (keyIDs []string, err error) {
 	err = b.file.each(bucketPrefix, "", func(id, value string) bool {
 		if _, account, err := decodeAccount(value); err == nil && account.Spent != account.Acked {
@@ -181,13 +181,13 @@ func (b *Buckets) Unacked() (keyIDs []string, err error) {
 	return keyIDs, nil
 }
 
-// sweepEvery many more accounts than the last sweep left make another due.
+// sweepEvery is how many accounts more than the last sweep left make one due.
 const sweepEvery = 20_000
 
 func (b *Buckets) sweepDue() bool { return b.held.Load() > b.left+sweepEvery }
 
-// restFor is how long an account is kept after its last use: longer than what
-// it says of other nodes is believed.
+// restFor is how long an account is held after its last use. It is longer than
+// ratelimit.FreshFor.
 const restFor = 5 * time.Second
 
 // sweep gives up the accounts that say no more than none would, a few at a time,
@@ -257,14 +257,14 @@ func (b *Buckets) giveUp(names []string, floor, now int64) error {
 	return nil
 }
 
-// The value of boot: text boot, i64 floor.
+// encodeBoot writes the value of bootName: text boot, i64 floor.
 func encodeBoot(boot string, floor int64) string {
 	return seal(bootName, putInt(putText(newValue(48), boot), floor))
 }
 
-// atRest tells whether an account may be given up, and how far it counted. One
-// that was used at a time which is yet to come was used before the clock was put
-// back, nobody knows how long ago: as long as it was put back by, say.
+// atRest reports whether an account may be given up, and its count. An account
+// that was used at a time yet to come was used before the clock was put back. It
+// counts as unused for as long as the clock was put back by.
 func atRest(value string, now int64) (spent int64, rests bool) {
 	limit, account, err := decodeAccount(value)
 	if err != nil {
@@ -279,13 +279,13 @@ func readAccount(c *changes, name string) (limit int, account ratelimit.Account,
 	if err != nil || value == "" {
 		return 0, account, false, err
 	}
-	// One of another layout is as none.
+	// An account of another layout counts as none.
 	limit, account, err = decodeAccount(value)
 	return limit, account, err == nil, nil
 }
 
-// An account's value: i64 limit a minute when last spent from, then what
-// ratelimit.Account.Append writes.
+// writeAccount writes an account's value: i64 limit a minute when it was last
+// spent from, then what ratelimit.Account.Append writes.
 func writeAccount(c *changes, name string, limit int, account ratelimit.Account) {
 	v := account.Append(putInt(newValue(8+ratelimit.AccountSize), int64(limit)))
 	c.set(name, seal(name, v))

@@ -5,43 +5,43 @@ import (
 	"time"
 )
 
-// Cursor is how far the node has followed the origin.
+// Cursor is the node's position in the origin's sequence of changes.
 type Cursor struct {
-	// Seq is the last change taken in. 0: none yet.
+	// Seq is the last change that was applied. 0: none yet.
 	Seq int64
-	// CompleteAt is when the node last knew that it had every change there was.
-	// The zero time: never.
+	// CompleteAt is when the node last had every change there was. The zero
+	// time: never.
 	CompleteAt time.Time
-	// Epoch rises each time the origin could not tell all that had changed:
-	// records of an earlier epoch are stale.
+	// Epoch rises each time the origin could not tell all that had changed.
+	// Records of an earlier epoch are stale.
 	Epoch int64
 }
 
 const cursorKey = "cursor"
 
-// Cursor returns how far the node has followed the origin.
+// Cursor returns the node's position.
 func (s *Store) Cursor() Cursor {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cursor
 }
 
-// Follow moves the cursor on, once every change up to seq has been applied to
-// the shelves. An earlier seq changes nothing, nor does the zero time. An
-// earlier time does: the clock was put back, and a time that lies ahead would
-// have records trusted for too long.
-func (s *Store) Advance(seq int64, heard time.Time) error {
+// Advance moves the cursor once every change up to seq has been applied to
+// the replicas. An earlier seq changes nothing, nor does the zero time. An
+// earlier time does: the clock was put back, and by a time that lies ahead
+// records would be trusted for too long.
+func (s *Store) Advance(seq int64, completeAt time.Time) error {
 	return s.moveCursor(func(c *Cursor) {
 		c.Seq = max(c.Seq, seq)
-		if !heard.IsZero() {
-			c.CompleteAt = heard
+		if !completeAt.IsZero() {
+			c.CompleteAt = completeAt
 		}
 	})
 }
 
-// Reset begins a new epoch at seq: changes have been missed that nobody can
-// tell any more, so every record held is stale from here on. seq may be lower
-// than before, at an origin that was put back.
+// Reset begins a new epoch at seq: the node has missed changes that the origin
+// cannot tell it, so every record held is stale from then on. seq may be lower
+// than before, if the origin was restored from a backup.
 func (s *Store) Reset(seq int64) error {
 	err := s.moveCursor(func(c *Cursor) {
 		c.Seq = seq
@@ -51,8 +51,8 @@ func (s *Store) Reset(seq int64) error {
 		return err
 	}
 	epoch := s.Cursor().Epoch
-	s.Keys.distrust(epoch, seq)
-	s.Views.distrust(epoch, seq)
+	s.Keys.invalidate(epoch, seq)
+	s.Views.invalidate(epoch, seq)
 	s.Negatives.Clear()
 	return nil
 }
@@ -66,28 +66,28 @@ func (s *Store) moveCursor(move func(*Cursor)) error {
 		return nil
 	}
 	if err := s.hot.set(cursorKey, encodeCursor(next)); err != nil {
-		return fmt.Errorf("keep cursor: %w", err)
+		return fmt.Errorf("store cursor: %w", err)
 	}
 	s.cursor = next
 	return nil
 }
 
-// The cursor's value: i64 seq, heard (microseconds since the Unix epoch, 0
-// never), epoch.
+// encodeCursor writes the cursor's value: i64 seq, complete at (microseconds
+// since the Unix epoch, 0 never), epoch.
 func encodeCursor(c Cursor) string {
 	b := putInt(newValue(3*8), c.Seq)
-	heard := int64(0)
+	at := int64(0)
 	if !c.CompleteAt.IsZero() {
-		heard = c.CompleteAt.UnixMicro()
+		at = c.CompleteAt.UnixMicro()
 	}
-	return seal(cursorKey, putInt(putInt(b, heard), c.Epoch))
+	return seal(cursorKey, putInt(putInt(b, at), c.Epoch))
 }
 
 func decodeCursor(v string) Cursor {
 	f := openValue(v)
 	c := Cursor{Seq: f.int()}
-	if heard := f.int(); heard != 0 {
-		c.CompleteAt = time.UnixMicro(heard).UTC()
+	if at := f.int(); at != 0 {
+		c.CompleteAt = time.UnixMicro(at).UTC()
 	}
 	c.Epoch = f.int()
 	return c

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -10,37 +11,37 @@ import (
 	"time"
 )
 
-// Idempotency remembers for a day what was first done under a name, so that the same
-// request, sent again, is not done again. It is bounded: beyond the bound the
+// Idempotency remembers for a day what was made under an idempotency key, so that
+// a request which is sent again makes nothing again. Beyond a number of keys the
 // oldest is forgotten.
 type Idempotency struct {
-	file *file
-	now  func() time.Time
-	most int
+	file    *file
+	now     func() time.Time
+	maxKeys int
 
 	mu    sync.Mutex
 	busy  map[string]chan struct{} // closed when the name is free again
-	order []firstSeen              // the oldest first
+	order []idempotencyTime        // the oldest first
 }
 
-// IdempotencyRecord is what was done first.
+// IdempotencyRecord is what was made under an idempotency key.
 type IdempotencyRecord struct {
-	Digest string // of what was asked
+	Digest string // of the request
 	ID     string // of what was made
 }
 
-type firstSeen struct {
+type idempotencyTime struct {
 	name string
 	at   int64 // microseconds since the Unix epoch
 }
 
 const (
-	firstPrefix = "f:"
-	firstFor    = 24 * time.Hour
+	idempotencyPrefix = "f:"
+	idempotencyTTL    = 24 * time.Hour
 )
 
-// IdempotencyName is the name of what a key of the partner's calls by an idempotency
-// key. It tells nothing of either.
+// IdempotencyName returns the name of the record for an idempotency key that was
+// sent with an API key. It is a hash: neither key can be read from it.
 func IdempotencyName(keyID, idempotencyKey string) string {
 	b := binary.LittleEndian.AppendUint32(nil, uint32(len(keyID)))
 	b = append(append(b, keyID...), idempotencyKey...)
@@ -48,70 +49,71 @@ func IdempotencyName(keyID, idempotencyKey string) string {
 	return string(sum[:16])
 }
 
-func newIdempotency(f *file, most int, now func() time.Time) (*Idempotency, error) {
-	s := &Idempotency{file: f, now: now, most: most, busy: map[string]chan struct{}{}}
-	err := f.each(firstPrefix, "", func(name, value string) bool {
+func newIdempotency(f *file, maxKeys int, now func() time.Time) (*Idempotency, error) {
+	s := &Idempotency{file: f, now: now, maxKeys: maxKeys, busy: map[string]chan struct{}{}}
+	err := f.each(idempotencyPrefix, "", func(name, value string) bool {
 		fields := openValue(value)
-		s.order = append(s.order, firstSeen{name, fields.int()})
+		s.order = append(s.order, idempotencyTime{name, fields.int()})
 		return true
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read first requests: %w", err)
+		return nil, fmt.Errorf("read idempotency records: %w", err)
 	}
-	slices.SortFunc(s.order, func(a, b firstSeen) int { return int(min(max(a.at-b.at, -1), 1)) })
+	slices.SortFunc(s.order, func(a, b idempotencyTime) int { return cmp.Compare(a.at, b.at) })
 	return s, nil
 }
 
-// Do calls make unless it was done under this name within a day, and remembers
-// what it made. repeated tells that first is of an earlier call. Of calls with
-// the same name at the same time one goes first and the others wait for it, or
-// until ctx ends. When make fails, nothing is remembered.
-func (s *Idempotency) Do(ctx context.Context, name string, make func() (IdempotencyRecord, error)) (first IdempotencyRecord, repeated bool, err error) {
-	free, err := s.hold(ctx, name)
+// Do returns the record of this name if it was made within a day. Else it calls
+// make, and stores and returns the record that make returns. When make fails,
+// nothing is stored. Of calls with one name at the same time one goes first, and
+// the others wait for it, or until ctx ends.
+func (s *Idempotency) Do(ctx context.Context, name string, make func() (IdempotencyRecord, error)) (rec IdempotencyRecord, repeated bool, err error) {
+	unlock, err := s.lock(ctx, name)
 	if err != nil {
 		return IdempotencyRecord{}, false, err
 	}
-	defer free()
-	value, err := s.file.get(firstPrefix + name)
+	defer unlock()
+	key := idempotencyPrefix + name
+	value, err := s.file.get(key)
 	if err != nil {
-		return IdempotencyRecord{}, false, fmt.Errorf("look up first request: %w", err)
+		return IdempotencyRecord{}, false, fmt.Errorf("read idempotency record: %w", err)
 	}
 	now := s.now().UnixMicro()
 	f := openValue(value)
 	at := f.int()
-	first = IdempotencyRecord{Digest: f.text(), ID: f.text()}
-	if !f.bad && within(at, now) {
-		return first, true, nil
+	rec = IdempotencyRecord{Digest: f.text(), ID: f.text()}
+	if !f.bad && withinTTL(at, now) {
+		return rec, true, nil
 	}
-	if first, err = make(); err != nil {
+	if rec, err = make(); err != nil {
 		return IdempotencyRecord{}, false, err
 	}
-	v := putText(putText(putInt(newValue(64), now), first.Digest), first.ID)
-	if err := s.file.set(firstPrefix+name, seal(firstPrefix+name, v)); err != nil {
-		return IdempotencyRecord{}, false, fmt.Errorf("remember first request: %w", err)
+	v := putText(putText(putInt(newValue(64), now), rec.Digest), rec.ID)
+	if err := s.file.set(key, seal(key, v)); err != nil {
+		return IdempotencyRecord{}, false, fmt.Errorf("store idempotency record: %w", err)
 	}
 	s.mu.Lock()
-	s.order = append(s.order, firstSeen{name, now})
-	due := len(s.order) > s.most
+	s.order = append(s.order, idempotencyTime{name, now})
+	full := len(s.order) > s.maxKeys
 	s.mu.Unlock()
-	if due {
+	if full {
 		err = s.sweep()
 	}
-	return first, false, err
+	return rec, false, err
 }
 
-// within tells whether at is less than a day from now, either way: the clock
-// may have been put back.
-func within(at, now int64) bool {
-	return max(now-at, at-now) < firstFor.Microseconds()
+// withinTTL reports whether at is less than a day from now, in either direction:
+// the clock may have been put back.
+func withinTTL(at, now int64) bool {
+	return max(now-at, at-now) < idempotencyTTL.Microseconds()
 }
 
-// hold makes the name the caller's until it calls free.
-func (s *Idempotency) hold(ctx context.Context, name string) (free func(), err error) {
+// lock locks a name, or waits for it until ctx ends.
+func (s *Idempotency) lock(ctx context.Context, name string) (unlock func(), err error) {
 	for {
 		s.mu.Lock()
-		busy, taken := s.busy[name]
-		if !taken {
+		busy, locked := s.busy[name]
+		if !locked {
 			mine := make(chan struct{})
 			s.busy[name] = mine
 			s.mu.Unlock()
@@ -126,22 +128,22 @@ func (s *Idempotency) hold(ctx context.Context, name string) (free func(), err e
 		select {
 		case <-busy:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for first request: %w", ctx.Err())
+			return nil, fmt.Errorf("wait for a request with the same idempotency key: %w", ctx.Err())
 		}
 	}
 }
 
-// sweep forgets what is older than a day, and the oldest beyond the bound, down
-// to a sixteenth below it.
+// sweep removes records that are older than a day, and the oldest beyond maxKeys,
+// down to a sixteenth below it.
 func (s *Idempotency) sweep() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now().UnixMicro()
 	n := 0
-	if len(s.order) > s.most {
-		n = len(s.order) - s.most + s.most/16
+	if len(s.order) > s.maxKeys {
+		n = len(s.order) - s.maxKeys + s.maxKeys/16
 	}
-	for n < len(s.order) && !within(s.order[n].at, now) {
+	for n < len(s.order) && !withinTTL(s.order[n].at, now) {
 		n++
 	}
 	gone := s.order[:n]
@@ -149,17 +151,17 @@ func (s *Idempotency) sweep() error {
 		some := gone[:min(len(gone), sweepAtOnce)]
 		err := s.file.update(func(c *changes) error {
 			for _, one := range some {
-				// It may have been done again since.
-				value, err := c.get(firstPrefix + one.name)
+				// It may have been stored again since.
+				value, err := c.get(idempotencyPrefix + one.name)
 				if f := openValue(value); err != nil || f.int() != one.at {
 					continue
 				}
-				c.remove(firstPrefix + one.name)
+				c.remove(idempotencyPrefix + one.name)
 			}
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("forget first requests: %w", err)
+			return fmt.Errorf("remove idempotency records: %w", err)
 		}
 		gone = gone[len(some):]
 	}

@@ -104,7 +104,7 @@ func TestIdempotencyAreBoundedAndSwept(t *testing.T) {
 	c := Config{Dir: t.TempDir(), Now: at.now, IdempotencyKeys: 160}
 	s := openTest(t, c)
 	count := func() (n int) {
-		if err := s.limits.each(firstPrefix, "", func(string, string) bool { n++; return true }); err != nil {
+		if err := s.limits.each(idempotencyPrefix, "", func(string, string) bool { n++; return true }); err != nil {
 			t.Fatal(err)
 		}
 		return n

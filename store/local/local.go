@@ -1,20 +1,19 @@
-// Package local is what a node keeps on its own disk: copies of the records it
-// needs, rate buckets, lockouts, how far it has followed the origin's changes,
-// and the leads that the origin does not have yet.
+// Package local is a node's state on its own disk: copies of the records it needs,
+// rate-limit accounts, lockouts, idempotency records, its position in the
+// origin's changes, and the leads that the origin does not have yet.
 //
 // The files in the directory:
 //
 //	hot.db          copies of key records and account views; the cursor
-//	limits.db       rate-limit accounts, lockouts, idempotency keys
-//	*.db-NUMBER     what was changed since, in buntdb's format, as both are
+//	limits.db       rate-limit accounts, lockouts, idempotency records
 //	outbox.log      leads that wait, synced to disk one group at a time
 //	rejected.jsonl  leads that the origin refused for good, for the operator
 //	lock            held by the process that uses the directory
 //
-// Every logical change is one key's value, and each file is a row of changes: a
-// process that is killed leaves a state that was. A file that is damaged is set
-// aside as NAME.damaged-TIME, which is one line in the log, and the store goes
-// on with what is whole.
+// Both .db files are logs of changes in buntdb's format (see file). What must be
+// whole after a crash is one key's value. A file that is damaged is set aside as
+// NAME.damaged-TIME, which is one line in the log, and the store goes on with
+// what is whole.
 package local
 
 import (
@@ -30,34 +29,35 @@ import (
 	"partneredge/store/durable"
 )
 
-// Config of a Store.
+// Config configures a Store.
 type Config struct {
-	// Dir is made, for this user only, when it is not there.
+	// Dir is the store's directory. If it is missing, it is made, for this user
+	// only.
 	Dir string
-	// KeyBytes is what key records may take in memory, about; on disk it is at
-	// most twice that, and 32 MiB, or twice as much while the file is rewritten.
-	// 0: 128 MiB, some 130 000 keys.
+	// KeyBytes is about how many bytes key records may take in memory. On disk they
+	// take at most twice as many, and 32 MiB, or three times as many while the file
+	// is rewritten. 0: 128 MiB, some 130 000 keys.
 	KeyBytes int64
 	// ViewBytes is the same for views of accounts. 0: 256 MiB.
 	ViewBytes int64
-	// OutboxBytes is how large the outbox's file may become. 0: 1 GiB.
+	// OutboxBytes is the most bytes of the outbox's file. 0: 1 GiB.
 	OutboxBytes int64
 	// Negatives is how many unknown keys are remembered. 0: 65 536.
 	Negatives int
-	// NegativeFor is for how long each is. 0: 5 s.
+	// NegativeFor is how long each is remembered. 0: 5 s.
 	NegativeFor time.Duration
-	// Lockout rules; each field has a default.
+	// Lockout is when addresses are locked out. Each field has a default.
 	Lockout LockoutRules
 	// IdempotencyKeys is how many idempotency keys are remembered at most. 0: 250 000,
 	// some 60 MB.
 	IdempotencyKeys int
-	// Log of damage and failed upkeep. nil: none.
+	// Log receives damage and failed upkeep. nil: nothing is logged.
 	Log *slog.Logger
 	// Now is the clock. nil: time.Now.
 	Now func() time.Time
 }
 
-func (c Config) filled() Config {
+func (c Config) withDefaults() Config {
 	if c.KeyBytes <= 0 {
 		c.KeyBytes = 128 << 20
 	}
@@ -85,7 +85,7 @@ func (c Config) filled() Config {
 	return c
 }
 
-// Store is a node's state. All of it may be used from many goroutines.
+// Store is a node's state. All its parts may be used from many goroutines.
 type Store struct {
 	Keys        *Replica // name: the SHA-256 of the plaintext; ref: the key's id
 	Views       *Replica // name and ref: whatever the caller has for both
@@ -105,19 +105,20 @@ type Store struct {
 	stop   context.CancelFunc
 	upkept sync.WaitGroup
 	once   sync.Once
-	err    error // of closing
+	err    error // of Close
 }
 
-// KeyName is the name on the shelf of keys of the key with this plaintext.
+// KeyName returns the name of the record in Store.Keys of the key with this
+// plaintext.
 func KeyName(plaintext []byte) string {
 	sum := sha256.Sum256(plaintext)
 	return string(sum[:])
 }
 
-// Open reads the state in c.Dir, or begins one. It fails when another process
+// Open opens the state in c.Dir, or makes a new one. It fails when another process
 // uses the directory.
 func Open(c Config) (*Store, error) {
-	c = c.filled()
+	c = c.withDefaults()
 	s := &Store{log: c.Log}
 	if err := s.open(c); err != nil {
 		_ = s.closeFiles()
@@ -125,7 +126,7 @@ func Open(c Config) (*Store, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	// Each file has its own, so that none waits for the other's rewriting.
+	// Each file has a goroutine, so that none waits while the other is rewritten.
 	s.upkept.Go(func() { s.upkeep(ctx, s.hot, nil) })
 	s.upkept.Go(func() { s.upkeep(ctx, s.limits, s.sweep) })
 	return s, nil
@@ -170,7 +171,8 @@ func (s *Store) open(c Config) (err error) {
 	return err
 }
 
-// Close brings everything to disk. It may be called twice.
+// Close brings everything to disk and unlocks the directory. It may be called
+// twice.
 func (s *Store) Close() error {
 	s.once.Do(func() {
 		s.stop()
@@ -196,11 +198,11 @@ func (s *Store) closeFiles() error {
 	return errors.Join(errs...)
 }
 
-// upkeep syncs every second what was written to a file, and keeps it small.
-func (s *Store) upkeep(ctx context.Context, f *file, sweep func(turn int) error) {
+// upkeep syncs a file every second and shrinks it when that is worth it.
+func (s *Store) upkeep(ctx context.Context, f *file, sweep func(second int) error) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for turn := 1; ; turn++ {
+	for second := 1; ; second++ {
 		select {
 		case <-ctx.Done():
 			return
@@ -208,7 +210,7 @@ func (s *Store) upkeep(ctx context.Context, f *file, sweep func(turn int) error)
 		}
 		var err error
 		if sweep != nil {
-			err = sweep(turn)
+			err = sweep(second)
 		}
 		if err = errors.Join(err, f.sync(), f.shrink()); err != nil {
 			s.log.Error("upkeep of local store failed", "file", f.path, "err", err)
@@ -216,9 +218,10 @@ func (s *Store) upkeep(ctx context.Context, f *file, sweep func(turn int) error)
 	}
 }
 
-// sweep forgets what says nothing any more.
-func (s *Store) sweep(turn int) error {
-	if turn%30 != 0 && !s.Buckets.sweepDue() {
+// sweep removes from limits.db what has expired, every 30 seconds or once many
+// accounts have come.
+func (s *Store) sweep(second int) error {
+	if second%30 != 0 && !s.Buckets.sweepDue() {
 		return nil
 	}
 	return errors.Join(s.Buckets.sweep(), s.Lockouts.sweep(), s.Idempotency.sweep())

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// LockoutRules say when an address is locked out.
+// LockoutRules configure when an address is locked out.
 type LockoutRules struct {
 	Failures  int           // failed authentications that lock out; 0: 20
-	Within    time.Duration // the time they have to come in; 0: 5 min
-	For       time.Duration // how long it lasts; 0: 15 min
-	Addresses int           // most addresses remembered, the last that failed; 0: 65 536
+	Within    time.Duration // time within which they must come; 0: 5 min
+	For       time.Duration // how long a lockout lasts; 0: 15 min
+	Addresses int           // most addresses remembered, those that failed last; 0: 65 536
 }
 
-func (r LockoutRules) filled() LockoutRules {
+func (r LockoutRules) withDefaults() LockoutRules {
 	if r.Failures <= 0 {
 		r.Failures = 20
 	}
@@ -32,9 +32,9 @@ func (r LockoutRules) filled() LockoutRules {
 	return r
 }
 
-// Lockouts counts failed authentications by address, an IPv6 one by its /64.
-// Counts are in memory; a lockout is also on disk, so that a restart does not
-// lift it. An address that fails on and on writes once a lockout.
+// Lockouts counts failed authentications by address, or for IPv6 by its /64.
+// Counts are in memory. A lockout is also on disk, so that a restart does not lift
+// it; an address that goes on failing causes one write for each lockout.
 type Lockouts struct {
 	rules LockoutRules
 	file  *file
@@ -48,13 +48,13 @@ type Lockouts struct {
 type offender struct {
 	address string
 	failed  []int64 // microseconds, the oldest first, at most rules.Failures
-	until   int64   // microseconds; locked out until then
+	until   int64   // end of the lockout, microseconds; 0 none
 }
 
 const lockoutPrefix = "l:"
 
 func newLockouts(rules LockoutRules, f *file, now func() time.Time) (*Lockouts, error) {
-	l := &Lockouts{rules: rules.filled(), file: f, now: now, known: map[string]*list.Element{}, order: list.New()}
+	l := &Lockouts{rules: rules.withDefaults(), file: f, now: now, known: map[string]*list.Element{}, order: list.New()}
 	at := now().UnixMicro()
 	var over []string
 	err := f.each(lockoutPrefix, "", func(address, value string) bool {
@@ -76,7 +76,7 @@ func newLockouts(rules LockoutRules, f *file, now func() time.Time) (*Lockouts, 
 	return l, nil
 }
 
-// Lockout is for how long the client's address is still locked out, 0 when it
+// Lockout returns for how long the client's address is still locked out, 0 when it
 // is not.
 func (l *Lockouts) Lockout(client string) time.Duration {
 	l.mu.Lock()
@@ -87,15 +87,15 @@ func (l *Lockouts) Lockout(client string) time.Duration {
 	return 0
 }
 
-// left never exceeds what the rules give: a lockout that ends further ahead was
-// made before the clock was put back, and begins anew.
+// left returns what is left of a lockout, at most as long as the rules say: one
+// that ends later was made before the clock was put back, and begins anew.
 func (l *Lockouts) left(o *offender, now int64) time.Duration {
 	o.until = min(o.until, now+l.rules.For.Microseconds())
 	return max(0, time.Duration(o.until-now)*time.Microsecond)
 }
 
-// Failure counts a failed authentication; for how long the address is now
-// locked out, 0 when it is not.
+// Failure counts a failed authentication. It returns for how long the address is
+// locked out after it, 0 when it is not.
 func (l *Lockouts) Failure(client string) (time.Duration, error) {
 	address := network(client)
 	now := l.now().UnixMicro()
@@ -129,43 +129,43 @@ func (l *Lockouts) Failure(client string) (time.Duration, error) {
 	o.until = now + l.rules.For.Microseconds()
 	name := lockoutPrefix + address
 	if err := l.file.set(name, seal(name, putInt(newValue(8), o.until))); err != nil {
-		return l.rules.For, fmt.Errorf("keep lockout: %w", err)
+		return l.rules.For, fmt.Errorf("store lockout: %w", err)
 	}
 	return l.rules.For, nil
 }
 
-// bound forgets the address that failed longest ago when there are too many.
+// bound removes the address that failed longest ago when there are too many.
 func (l *Lockouts) bound() error {
 	if len(l.known) <= l.rules.Addresses {
 		return nil
 	}
-	return l.forget(l.order.Back())
+	return l.remove(l.order.Back())
 }
 
-func (l *Lockouts) forget(e *list.Element) error {
+func (l *Lockouts) remove(e *list.Element) error {
 	o := l.order.Remove(e).(*offender)
 	delete(l.known, o.address)
 	if o.until == 0 {
 		return nil
 	}
 	if err := l.file.remove(lockoutPrefix + o.address); err != nil {
-		return fmt.Errorf("forget lockout: %w", err)
+		return fmt.Errorf("remove lockout: %w", err)
 	}
 	return nil
 }
 
-// sweep forgets addresses with nothing left against them.
+// sweep removes addresses that are not locked out and have no recent failure.
 func (l *Lockouts) sweep() error {
 	now := l.now().UnixMicro()
 	old := now - l.rules.Within.Microseconds()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// The list is by last failure: those at the end have the least against them.
+	// The list is ordered by last failure, so the oldest are at the end.
 	for e := l.order.Back(); e != nil; {
 		next := e.Prev()
 		o := e.Value.(*offender)
 		if n := len(o.failed); o.until <= now && (n == 0 || o.failed[n-1] <= old) {
-			if err := l.forget(e); err != nil {
+			if err := l.remove(e); err != nil {
 				return err
 			}
 		} else if o.until <= now {
@@ -176,7 +176,7 @@ func (l *Lockouts) sweep() error {
 	return nil
 }
 
-// network is what an address is counted as. A text that is no address counts
+// network returns what an address is counted as. A text that is no address counts
 // as itself.
 func network(client string) string {
 	a, err := netip.ParseAddr(client)

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Negatives remembers for a short while which keys the origin does not know,
-// in memory only, so that a client that insists costs the origin little. It has
-// its own bound: unknown keys never push out a known one.
+// Negatives remembers for a short while which keys the origin does not know, so
+// that a client that insists costs the origin little. It is in memory only and
+// has a bound of its own: unknown keys never evict a known one.
 type Negatives struct {
 	ttl time.Duration
 	max int
@@ -16,15 +16,15 @@ type Negatives struct {
 
 	mu    sync.Mutex
 	until map[[sha256.Size]byte]time.Time
-	order [][sha256.Size]byte // as they were added, which is as they end
-	turn  uint64
+	order [][sha256.Size]byte // in the order they were added, which is the order they expire
+	epoch uint64
 }
 
 func newNegatives(ttl time.Duration, most int, now func() time.Time) *Negatives {
 	return &Negatives{ttl: ttl, max: most, now: now, until: map[[sha256.Size]byte]time.Time{}}
 }
 
-// Has tells whether the key with this hash was unknown a moment ago.
+// Has reports whether the origin did not know the key with this hash a moment ago.
 func (n *Negatives) Has(hash [sha256.Size]byte) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -32,19 +32,20 @@ func (n *Negatives) Has(hash [sha256.Size]byte) bool {
 	return ok && n.now().Before(until)
 }
 
-// Turn is to be taken before the origin is asked, and given to Add.
+// Epoch returns the number of calls of Clear. Callers read it before they ask the
+// origin and hand it to Add.
 func (n *Negatives) Epoch() uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.turn
+	return n.epoch
 }
 
-// Add remembers that the origin did not know this hash; nothing, when Clear was
-// called since turn: the key may have come into being.
-func (n *Negatives) Add(hash [sha256.Size]byte, turn uint64) {
+// Add remembers that the origin did not know this hash, unless Clear was called
+// since epoch was read: the key may have been made meanwhile.
+func (n *Negatives) Add(hash [sha256.Size]byte, epoch uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if turn != n.turn {
+	if epoch != n.epoch {
 		return
 	}
 	now := n.now()
@@ -58,11 +59,11 @@ func (n *Negatives) Add(hash [sha256.Size]byte, turn uint64) {
 	}
 }
 
-// Clear forgets all: a key has been made or changed.
+// Clear forgets all keys, because one was made or changed.
 func (n *Negatives) Clear() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.turn++
+	n.epoch++
 	n.order = nil
 	clear(n.until)
 }

@@ -14,70 +14,68 @@ import (
 )
 
 // Outbox keeps items in a file of its own until they have been handed over.
-// When Append returns nil the item is on disk: appenders that come while the
-// disk is busy share its next sync.
-//
-// buntdb is not used here: it does not tell when a sync failed, and shrinks
-// into a file that it puts in place without syncing it.
+// When Append returns nil, the item is on disk. Callers that come while the disk
+// is busy share its next sync.
 type Outbox struct {
-	aside  string // the file of items that were set aside
-	now    func() time.Time
-	logger *slog.Logger
+	rejectedPath string // the file of items that were set aside
+	now          func() time.Time
+	logger       *slog.Logger
 
-	queue   queue
+	queue   *queue
 	stopped chan struct{}
 	wake    chan struct{}
 
-	jobs sync.Pool // of *job that are done
+	jobs sync.Pool // of *job, to use again
 
-	mu    sync.Mutex // guards what follows; only the writer changes it
-	log   *outboxFile
-	waits index
+	mu      sync.Mutex // guards the fields below, which only the writer changes
+	file    *outboxFile
+	waiting index
 }
 
-// Item of an outbox.
+// Item is one entry of an outbox, such as a lead.
 type Item struct {
 	ID   string
 	Body []byte
 }
 
-// ErrClosed is returned by an outbox that has been closed.
+// ErrClosed is the error of an outbox that has been closed.
 var ErrClosed = errors.New("outbox is closed")
 
-// openOutbox reads the outbox at path; items set aside go to the file aside.
-func openOutbox(path, aside string, room int64, log *slog.Logger, now func() time.Time) (*Outbox, error) {
+// openOutbox opens the outbox at path. Items that are set aside go to the file at
+// rejectedPath.
+func openOutbox(path, rejectedPath string, maxSize int64, log *slog.Logger, now func() time.Time) (*Outbox, error) {
 	o := &Outbox{
-		aside: aside, now: now, logger: log,
+		rejectedPath: rejectedPath, now: now, logger: log,
 		queue: newQueue(), stopped: make(chan struct{}), wake: make(chan struct{}, 1),
-		waits: index{byID: map[string]*waiting{}},
+		waiting: index{byID: map[string]*waiting{}},
 	}
 	o.jobs.New = func() any { return &job{done: make(chan error, 1)} }
-	l, m, err := openLog(path, room, now(), func(at int64, kind byte, id string, size int) {
-		switch kind {
+	file, r, err := openOutboxFile(path, maxSize, now(), func(at int, rec record) {
+		switch rec.kind {
 		case recordLead:
-			o.waits.hold(id, at, size)
+			o.waiting.add(rec.id, int64(at), rec.size)
 		case recordGone:
-			o.waits.release(id)
+			o.waiting.remove(rec.id)
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	if m.aside != "" {
+	if r.aside != "" {
 		log.Error("outbox damaged: set aside, going on with what is whole",
-			"file", path, "aside", m.aside, "kept_bytes", m.kept, "lost_bytes", m.lost)
+			"file", path, "aside", r.aside, "kept_bytes", r.kept, "lost_bytes", r.lost)
 	}
-	o.log = l
-	if o.waits.len() > 0 {
+	o.file = file
+	if o.waiting.len() > 0 {
 		o.signal()
 	}
 	go o.run()
 	return o, nil
 }
 
-// Append returns once the item is on disk. An id that waits already is not
-// added again; store.ErrConflict when its body is another. store.ErrLimit when
-// the outbox is full. When ctx ends first, the item may or may not be kept.
+// Append returns once the item is on disk. An id that waits already is not added
+// again; if its body is another, the error is store.ErrConflict. If the outbox is
+// full, it is store.ErrLimit. When ctx ends first, the item may or may not be kept.
 func (o *Outbox) Append(ctx context.Context, it Item) error {
 	if it.ID == "" || len(it.ID) > maxID || len(it.Body) > maxBody {
 		return fmt.Errorf("append to outbox: %w", store.ErrInvalid)
@@ -88,7 +86,7 @@ func (o *Outbox) Append(ctx context.Context, it Item) error {
 	return nil
 }
 
-// Remove forgets items that have been handed over. Should the power fail right
+// Remove removes items that have been handed over. Should the power fail right
 // after, they may be back.
 func (o *Outbox) Remove(ctx context.Context, ids ...string) error {
 	if err := o.ask(ctx, Item{}, ids); err != nil {
@@ -97,8 +95,8 @@ func (o *Outbox) Remove(ctx context.Context, ids ...string) error {
 	return nil
 }
 
-// SetAside takes an item that can never be handed over out of the outbox and
-// adds it, with the reason, to a file for the operator: one JSON object a line,
+// SetAside moves an item that can never be handed over, with the reason, to a file
+// for the operator: one JSON object a line,
 // {"id", "at", "reason", "body"}.
 func (o *Outbox) SetAside(ctx context.Context, it Item, reason string) error {
 	line, err := json.Marshal(struct {
@@ -110,7 +108,7 @@ func (o *Outbox) SetAside(ctx context.Context, it Item, reason string) error {
 	if err != nil {
 		return fmt.Errorf("set item aside: %w", err)
 	}
-	f, err := os.OpenFile(o.aside, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(o.rejectedPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("set item aside: %w", err)
 	}
@@ -121,14 +119,14 @@ func (o *Outbox) SetAside(ctx context.Context, it Item, reason string) error {
 	return o.Remove(ctx, it.ID)
 }
 
-// Pending returns what waits, in the order it came, at most most items and,
-// beyond the first, at most size bytes of bodies. Those for which skip, if
-// given, is true are left out.
-func (o *Outbox) Pending(most, size int, skip func(id string) bool) ([]Item, error) {
+// Pending returns the items that wait, in the order they came: at most maxItems
+// and, beyond the first, at most size bytes of records. Items for which skip, if
+// given, returns true are left out.
+func (o *Outbox) Pending(maxItems, size int, skip func(id string) bool) ([]Item, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var items []Item
-	for w := o.waits.first; w != nil && len(items) < most; w = w.after {
+	for w := o.waiting.first; w != nil && len(items) < maxItems; w = w.after {
 		if w.unreadable || skip != nil && skip(w.id) {
 			continue
 		}
@@ -138,7 +136,7 @@ func (o *Outbox) Pending(most, size int, skip func(id string) bool) ([]Item, err
 		size -= w.size
 		body, err := o.read(w)
 		if errors.Is(err, errDamaged) {
-			// It stays in the file, which the next start sets aside.
+			// It stays in the file, which is set aside at the next start.
 			w.unreadable = true
 			o.logger.Error("outbox item can no longer be read", "id", w.id)
 			continue
@@ -151,31 +149,32 @@ func (o *Outbox) Pending(most, size int, skip func(id string) bool) ([]Item, err
 	return items, nil
 }
 
-// Len is how many items wait.
+// Len returns how many items wait.
 func (o *Outbox) Len() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.waits.len()
+	return o.waiting.len()
 }
 
-// Wake receives after items were added, and once at the start when some wait.
+// Wake returns a channel that receives after items were added, and once at the
+// start when some wait.
 func (o *Outbox) Wake() <-chan struct{} { return o.wake }
 
-// Close waits for what is being written. It may be called twice.
+// Close waits until all jobs are written. It may be called twice.
 func (o *Outbox) Close() error {
 	o.queue.close()
 	<-o.stopped
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.log.f == nil {
+	if o.file.f == nil {
 		return nil
 	}
-	err := o.log.close()
-	o.log.f = nil
+	err := o.file.close()
+	o.file.f = nil
 	return err
 }
 
-// ask has the writer add an item, or remove what has the ids.
+// ask has the writer add an item, or remove those with the ids.
 func (o *Outbox) ask(ctx context.Context, it Item, remove []string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -204,16 +203,16 @@ func (o *Outbox) signal() {
 
 // read returns a waiting item's body. mu is held.
 func (o *Outbox) read(w *waiting) ([]byte, error) {
-	if o.log.f == nil {
+	if o.file.f == nil {
 		return nil, ErrClosed
 	}
 	b := make([]byte, w.size)
-	if _, err := o.log.f.ReadAt(b, w.at); err != nil {
+	if _, err := o.file.f.ReadAt(b, w.at); err != nil {
 		return nil, err
 	}
-	_, id, body, _, ok, _ := parseRecord(b)
-	if !ok || id != w.id {
+	rec, found := parseRecord(b)
+	if found != whole || rec.id != w.id {
 		return nil, fmt.Errorf("item %s: %w", w.id, errDamaged)
 	}
-	return body, nil
+	return rec.body, nil
 }

@@ -1,7 +1,7 @@
 package local
 
-// index is what waits in an outbox, by id and in the order it came. There is one
-// object for each item and not three, since the garbage collector walks them all.
+// index holds the items that wait in an outbox, by id and in the order they came.
+// An item is one object and not three, since the garbage collector visits each.
 type index struct {
 	byID        map[string]*waiting
 	first, last *waiting
@@ -19,8 +19,8 @@ type waiting struct {
 
 func (x *index) len() int { return len(x.byID) }
 
-// hold adds an item, or tells where its record is now.
-func (x *index) hold(id string, at int64, size int) {
+// add adds an item; if it is there already, it moves its record.
+func (x *index) add(id string, at int64, size int) {
 	w, ok := x.byID[id]
 	if !ok {
 		w = &waiting{id: id, before: x.last}
@@ -35,8 +35,8 @@ func (x *index) hold(id string, at int64, size int) {
 	w.at, w.size = at, size
 }
 
-// release forgets an item. What is not held is no error.
-func (x *index) release(id string) {
+// remove removes an item. One that is not there is no error.
+func (x *index) remove(id string) {
 	w, ok := x.byID[id]
 	if !ok {
 		return

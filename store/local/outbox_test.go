@@ -160,8 +160,8 @@ func TestOutboxFileStaysSmall(t *testing.T) {
 	expect(t, openBox(t, path, room, nil), "lead_stays")
 }
 
-func TestOutboxLaysOutRoom(t *testing.T) {
-	const room = layOut + 100
+func TestOutboxPreallocates(t *testing.T) {
+	const room = preallocate + 100
 	path := filepath.Join(t.TempDir(), "outbox")
 	size := func() int64 {
 		info, err := os.Stat(path)
@@ -172,15 +172,15 @@ func TestOutboxLaysOutRoom(t *testing.T) {
 	}
 	o := openBox(t, path, room, nil)
 	add(t, o, "lead_a")
-	one := o.log.end
-	if got := size(); got != one+layOut {
+	one := o.file.end
+	if got := size(); got != one+preallocate {
 		t.Errorf("%d bytes after a record of %d", got, one)
 	}
 	add(t, o, "lead_b")
-	if got := size(); got != one+layOut {
+	if got := size(); got != one+preallocate {
 		t.Errorf("%d bytes after a record that there was room for", got)
 	}
-	big := Item{"lead_big", make([]byte, layOut-50)}
+	big := Item{"lead_big", make([]byte, preallocate-50)}
 	if err := o.Append(t.Context(), big); err != nil {
 		t.Fatal(err)
 	}
@@ -224,12 +224,12 @@ func TestOutboxWithoutADiskToWriteTo(t *testing.T) {
 	log, text := newLog()
 	o := openBox(t, path, 1<<20, log)
 	add(t, o, "lead_a")
-	good := o.log.f
+	good := o.file.f
 	readOnly, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.log.f = readOnly // the writer is at rest between two jobs
+	o.file.f = readOnly // the writer is at rest between two jobs
 	if err := o.Append(t.Context(), Item{"lead_b", bodyOf("lead_b")}); err == nil {
 		t.Fatal("accepted what was not written")
 	}
@@ -238,7 +238,7 @@ func TestOutboxWithoutADiskToWriteTo(t *testing.T) {
 		t.Error("no word that the removal is not on disk")
 	}
 	expect(t, o)
-	o.log.f = good
+	o.file.f = good
 	_ = readOnly.Close()
 	add(t, o, "lead_c")
 	expect(t, o, "lead_c")
@@ -246,7 +246,7 @@ func TestOutboxWithoutADiskToWriteTo(t *testing.T) {
 		t.Errorf("log: %s", text)
 	}
 	// A sync that failed: the next group goes to a new file.
-	o.log.broken = true
+	o.file.broken = true
 	add(t, o, "lead_d")
 	if err := o.Close(); err != nil {
 		t.Fatal(err)

@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	clearFrom = 1 << 20 // an empty outbox's file is emptied from this size on
-	deadFrom  = 8 << 20 // a file is rewritten when so much, and half of it, is done with
-	groupRoom = 1 << 20 // what is kept of a group's memory
+	clearFrom  = 1 << 20 // from this size on the file of an empty outbox is emptied
+	deadFrom   = 8 << 20 // the file is rewritten when so many bytes, and half of it, are of removed items
+	groupReuse = 1 << 20 // bytes of a group's memory that are used again
 )
 
-// run is the only one that writes. It takes all jobs that wait, writes them in
-// one go, syncs once, and answers them.
+// run is the outbox's writer. It writes all jobs that wait at once, syncs once,
+// and answers them.
 func (o *Outbox) run() {
 	defer close(o.stopped)
 	g := group{inside: map[string]int{}}
 	for {
-		jobs := o.queue.take()
+		jobs := o.queue.next()
 		if jobs == nil {
 			return
 		}
@@ -30,7 +30,7 @@ func (o *Outbox) run() {
 	}
 }
 
-// group is what is written and synced in one go. Its room is used again.
+// group is what is written and synced at once. Its memory is used again.
 type group struct {
 	records []byte
 	adds    []added
@@ -44,7 +44,7 @@ type added struct {
 }
 
 func (g *group) reset() {
-	if cap(g.records) > groupRoom {
+	if cap(g.records) > groupReuse {
 		g.records = nil
 	}
 	clear(g.adds)
@@ -54,25 +54,35 @@ func (g *group) reset() {
 
 // commit writes jobs as a group, and answers each.
 func (o *Outbox) commit(g *group, jobs []*job) {
-	if o.log.broken {
-		if err := o.rewrite(); err != nil {
-			o.logger.Error("outbox cannot be written", "err", err)
-			answer(jobs, err)
-			return
-		}
+	var err error
+	if o.file.broken {
+		err = o.rewrite()
 	}
+	if err == nil {
+		jobs = o.collect(g, jobs)
+		err = o.write(g, jobs)
+	}
+	if err != nil {
+		o.logger.Error("outbox cannot be written", "err", err)
+	}
+	answer(jobs, err)
+}
+
+// collect fills the group with the records of the jobs and returns these. Jobs
+// that write nothing are answered at once.
+func (o *Outbox) collect(g *group, jobs []*job) []*job {
 	ok := jobs[:0]
 	for _, j := range jobs {
 		if j.item.ID == "" {
 			for _, id := range j.remove {
-				if _, waits := o.waits.byID[id]; waits {
+				if _, waits := o.waiting.byID[id]; waits {
 					g.records = appendRecord(g.records, recordGone, id, nil)
 				}
 			}
 			ok = append(ok, j)
 			continue
 		}
-		if w, waits := o.waits.byID[j.item.ID]; waits {
+		if w, waits := o.waiting.byID[j.item.ID]; waits {
 			body, err := o.read(w)
 			if err == nil && !bytes.Equal(body, j.item.Body) {
 				err = fmt.Errorf("item %s: %w", j.item.ID, store.ErrConflict)
@@ -88,7 +98,7 @@ func (o *Outbox) commit(g *group, jobs []*job) {
 			}
 			continue
 		}
-		if o.log.end+int64(len(g.records)+recordHead+len(j.item.ID)+len(j.item.Body)) > o.log.room {
+		if o.file.end+int64(len(g.records)+recordHead+len(j.item.ID)+len(j.item.Body)) > o.file.maxSize {
 			j.done <- store.ErrLimit
 			continue
 		}
@@ -98,37 +108,36 @@ func (o *Outbox) commit(g *group, jobs []*job) {
 		g.adds = append(g.adds, added{start, len(g.records) - start, j})
 		ok = append(ok, j)
 	}
+	return ok
+}
+
+// write writes the group, in the file and then in the index. Items to remove are
+// removed even if the file cannot be written: after a restart they are handed
+// over again, which the origin takes as nothing new.
+func (o *Outbox) write(g *group, jobs []*job) error {
 	if len(g.records) == 0 {
-		answer(ok, nil)
-		return
+		return nil
 	}
-	base := o.log.end
-	if err := o.log.add(g.records, len(g.adds) > 0); err != nil {
-		// What was to be removed has been handed over all the same: after a
-		// restart it is handed over again, which the origin takes as nothing new.
-		o.mu.Lock()
-		o.removeAll(ok)
-		o.mu.Unlock()
-		o.logger.Error("outbox cannot be written", "err", err)
-		answer(ok, err)
-		return
-	}
+	base := o.file.end
+	err := o.file.add(g.records, len(g.adds) > 0)
 	o.mu.Lock()
-	o.removeAll(ok)
-	for _, a := range g.adds {
-		o.waits.hold(a.job.item.ID, base+int64(a.at), a.size)
+	o.removeAll(jobs)
+	if err == nil {
+		for _, a := range g.adds {
+			o.waiting.add(a.job.item.ID, base+int64(a.at), a.size)
+		}
 	}
 	o.mu.Unlock()
-	if len(g.adds) > 0 {
+	if err == nil && len(g.adds) > 0 {
 		o.signal()
 	}
-	answer(ok, nil)
+	return err
 }
 
 func (o *Outbox) removeAll(jobs []*job) {
 	for _, j := range jobs {
 		for _, id := range j.remove {
-			o.waits.release(id)
+			o.waiting.remove(id)
 		}
 	}
 }
@@ -139,16 +148,16 @@ func answer(jobs []*job, err error) {
 	}
 }
 
-// tidy makes the file small again when most of it is done with.
+// tidy makes the file small again when most of it is of removed items.
 func (o *Outbox) tidy() {
 	var err error
-	dead := o.log.end - o.waits.size
+	dead := o.file.end - o.waiting.size
 	switch {
-	case o.waits.size == 0 && dead >= min(clearFrom, o.log.room/2):
+	case o.waiting.size == 0 && dead >= min(clearFrom, o.file.maxSize/2):
 		o.mu.Lock()
-		err = o.log.clear()
+		err = o.file.clear()
 		o.mu.Unlock()
-	case dead >= min(deadFrom, o.log.room/4) && dead > o.waits.size:
+	case dead >= min(deadFrom, o.file.maxSize/4) && dead > o.waiting.size:
 		err = o.rewrite()
 	}
 	if err != nil {
@@ -156,16 +165,16 @@ func (o *Outbox) tidy() {
 	}
 }
 
-// rewrite puts a file in place that holds only what waits.
+// rewrite replaces the file by one with only the items that wait.
 func (o *Outbox) rewrite() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.waits.len() == 0 {
-		return o.log.clear()
+	if o.waiting.len() == 0 {
+		return o.file.clear()
 	}
-	old := o.log.f
-	err := o.log.replace(o.waits.size, func(to io.Writer) error {
-		for w := o.waits.first; w != nil; w = w.after {
+	old := o.file.f
+	err := o.file.replace(o.waiting.size, func(to io.Writer) error {
+		for w := o.waiting.first; w != nil; w = w.after {
 			if _, err := io.CopyN(to, io.NewSectionReader(old, w.at, int64(w.size)), int64(w.size)); err != nil {
 				return err
 			}
@@ -176,7 +185,7 @@ func (o *Outbox) rewrite() error {
 		return err
 	}
 	at := int64(0)
-	for w := o.waits.first; w != nil; w = w.after {
+	for w := o.waiting.first; w != nil; w = w.after {
 		w.at = at
 		at += int64(w.size)
 	}

@@ -5,30 +5,31 @@ import (
 	"sync"
 )
 
-// job of an outbox's writer: an item to add, or ids to remove.
+// job is an item for an outbox's writer to add, or ids to remove.
 type job struct {
 	item   Item
 	remove []string
-	done   chan error // has room for the answer
+	done   chan error // buffered: the writer never waits to answer
 }
 
-// groupBytes is how much is written and synced in one go, about.
+// groupBytes is about how many bytes are written and synced at once.
 const groupBytes = 4 << 20
 
-// queue of jobs, of which the writer takes as many at a time as there are.
+// queue holds the jobs of an outbox, which the writer handles in groups.
 type queue struct {
-	mu     *sync.Mutex
-	some   *sync.Cond
-	jobs   []*job
-	closed bool
+	mu       sync.Mutex
+	nonEmpty sync.Cond
+	jobs     []*job
+	closed   bool
 }
 
-func newQueue() queue {
-	mu := new(sync.Mutex)
-	return queue{mu: mu, some: sync.NewCond(mu)}
+func newQueue() *queue {
+	q := &queue{}
+	q.nonEmpty.L = &q.mu
+	return q
 }
 
-// push is false when the queue is closed.
+// push returns false when the queue is closed.
 func (q *queue) push(j *job) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -37,25 +38,25 @@ func (q *queue) push(j *job) bool {
 	}
 	q.jobs = append(q.jobs, j)
 	if len(q.jobs) == 1 {
-		q.some.Signal()
+		q.nonEmpty.Signal()
 	}
 	return true
 }
 
-// take waits until there are jobs and returns those that came first. It is nil
+// next waits until there are jobs and returns the first of them. It returns nil
 // once the queue is closed and empty.
-func (q *queue) take() []*job {
+func (q *queue) next() []*job {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.jobs) == 0 {
 		if q.closed {
 			return nil
 		}
-		q.some.Wait()
+		q.nonEmpty.Wait()
 	}
-	// Those who were answered a moment ago have more: they get to queue up
-	// first, else every other group is small, and costs as much.
-	for seen, turns := 0, 0; seen < len(q.jobs) && turns < 8; turns++ {
+	// Clients that were answered a moment ago have more: yield until they have
+	// queued it. Else every other group is small, and costs as much.
+	for seen, yields := 0, 0; seen < len(q.jobs) && yields < 8; yields++ {
 		seen = len(q.jobs)
 		q.mu.Unlock()
 		runtime.Gosched()
@@ -78,5 +79,5 @@ func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	q.some.Broadcast()
+	q.nonEmpty.Broadcast()
 }

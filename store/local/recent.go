@@ -1,50 +1,52 @@
 package local
 
-// recent remembers the last changes, so that a record which was on its way
-// from the origin while they came is not taken for current.
-type recent struct {
-	seq   map[string]int64 // ref -> its last change
-	order []noted          // a ring, the oldest at next once it is full
-	next  int
-	size  int
-	floor int64 // the highest change that has been forgotten
+// recentChanges remembers the last changes, so that a record which was on its
+// way from the origin while they came is not taken for current.
+type recentChanges struct {
+	seq    map[string]int64 // ref -> its last change
+	ring   []refSeq         // once it is full, the oldest is at next
+	next   int
+	size   int
+	forgot int64 // highest change that was forgotten
 }
 
-type noted struct {
+type refSeq struct {
 	ref string
 	seq int64
 }
 
-// recentChanges is how many are remembered: several seconds' worth, while a
-// record is on its way for milliseconds.
-const recentChanges = 8192
+// maxRecent is how many changes are remembered: those of several seconds, where
+// a record is on its way for milliseconds.
+const maxRecent = 8192
 
-func newRecent(size int) recent { return recent{seq: map[string]int64{}, size: size} }
+func newRecentChanges(size int) recentChanges {
+	return recentChanges{seq: map[string]int64{}, size: size}
+}
 
-func (r *recent) note(ref string, seq int64) {
+func (r *recentChanges) note(ref string, seq int64) {
 	if seq <= r.seq[ref] {
 		return
 	}
 	r.seq[ref] = seq
-	if len(r.order) < r.size {
-		r.order = append(r.order, noted{ref, seq})
+	if len(r.ring) < r.size {
+		r.ring = append(r.ring, refSeq{ref, seq})
 		return
 	}
-	old := r.order[r.next]
-	r.order[r.next] = noted{ref, seq}
+	old := r.ring[r.next]
+	r.ring[r.next] = refSeq{ref, seq}
 	r.next = (r.next + 1) % r.size
-	r.floor = max(r.floor, old.seq)
+	r.forgot = max(r.forgot, old.seq)
 	if r.seq[old.ref] == old.seq {
 		delete(r.seq, old.ref)
 	}
 }
 
-// last is the last change known of ref. A record that takes in less than what
-// has been forgotten may miss one of those: then it is that.
-func (r *recent) last(ref string, seq int64) int64 {
+// last returns the last change that may concern a record of ref which includes
+// change seq: a known one, or the highest that was forgotten.
+func (r *recentChanges) last(ref string, seq int64) int64 {
 	last := r.seq[ref]
-	if seq < r.floor {
-		last = max(last, r.floor)
+	if seq < r.forgot {
+		last = max(last, r.forgot)
 	}
 	return last
 }

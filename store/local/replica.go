@@ -7,59 +7,60 @@ import (
 	"time"
 )
 
-// Record is a copy of something the origin holds.
+// Record is a copy of a record of the origin's.
 type Record struct {
-	// Ref is what a change names it by: a key's id, an account's id.
+	// Ref is the id by which changes name the record, such as a key's.
 	Ref string
-	// Frame is the abi frame, opaque to this package.
+	// Frame is the record as an abi frame, opaque to this package.
 	Frame string
-	// Seq is the last change that the copy takes in.
+	// Seq is the number of the last change that Frame includes.
 	Seq int64
-	// Fetched is when the origin gave it.
+	// Fetched is when the origin sent the record.
 	Fetched time.Time
 
-	changed int64 // the last change known of; above Seq: the copy is out of date
-	epoch   int64 // the epoch in which it was fetched
+	changed int64 // last change known; above Seq, the copy is out of date
+	epoch   int64 // epoch in which the record was fetched
 	stale   bool
 }
 
-// Stale tells that the origin holds something newer: ask before serving it.
+// Stale reports whether the origin holds something newer. A stale record must be
+// fetched again before it is served.
 func (r Record) Stale() bool { return r.stale }
 
-// Replica holds records by name, up to a number of bytes, and puts out those that
-// have not been used for longest. All is in memory and on disk; a use writes
-// nothing.
+// Replica holds copies of records by name, up to a number of bytes, and evicts
+// the least recently used. All of them are in memory and in the file; a read
+// writes nothing.
 type Replica struct {
-	prefix string
-	room   int64
-	file   *file
+	prefix   string // of the records' keys in the file
+	maxBytes int64
+	file     *file
 
-	write sync.Mutex // held by whoever changes the disk; taken before mu
-	mu    sync.Mutex // guards what follows
-	held  map[string]*list.Element
-	byRef map[string]*list.Element
-	used  *list.List // of *entry, the last used first
-	bytes int64
-	epoch int64 // records of an earlier one are stale
-	seen  recent
+	write  sync.Mutex // held while the file is changed; locked before mu
+	mu     sync.Mutex // guards the fields below
+	byName map[string]*list.Element
+	byRef  map[string]*list.Element
+	used   *list.List // of *entry, the last used first
+	bytes  int64
+	epoch  int64 // records of an earlier epoch are stale
+	recent recentChanges
 }
 
 type entry struct {
 	name    string
 	rec     Record
-	cost    int64
-	unsaved bool // the disk holds an earlier one
+	bytes   int64
+	unsaved bool // the file holds an earlier version
 }
 
-// overhead is about what an entry takes besides its own bytes, in two maps, a
-// list, and buntdb's tree.
+// overhead is about how many bytes an entry takes besides its own, in two maps,
+// a list and buntdb's tree.
 const overhead = 700
 
-func newReplica(prefix string, room int64, f *file, epoch int64) (*Replica, error) {
-	s := &Replica{
-		prefix: prefix, room: room, file: f, epoch: epoch,
-		held: map[string]*list.Element{}, byRef: map[string]*list.Element{}, used: list.New(),
-		seen: newRecent(recentChanges),
+func newReplica(prefix string, maxBytes int64, f *file, epoch int64) (*Replica, error) {
+	r := &Replica{
+		prefix: prefix, maxBytes: maxBytes, file: f, epoch: epoch,
+		byName: map[string]*list.Element{}, byRef: map[string]*list.Element{}, used: list.New(),
+		recent: newRecentChanges(maxRecent),
 	}
 	var unreadable []string
 	err := f.each(prefix, "", func(name, value string) bool {
@@ -68,85 +69,85 @@ func newReplica(prefix string, room int64, f *file, epoch int64) (*Replica, erro
 			unreadable = append(unreadable, prefix+name)
 			return true
 		}
-		s.insert(name, rec, int64(len(value)))
+		r.insert(name, rec, int64(len(value)))
 		return true
 	})
 	if err == nil && len(unreadable) > 0 {
 		err = f.remove(unreadable...)
 	}
 	if err == nil {
-		err = s.evict()
+		err = r.evict()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read local records: %w", err)
 	}
-	return s, nil
+	return r, nil
 }
 
-// Get returns the record with this name and counts as a use.
-func (s *Replica) Get(name string) (Record, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e, ok := s.held[name]
+// Get returns the record with this name and marks it as used.
+func (r *Replica) Get(name string) (Record, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, ok := r.byName[name]
 	if !ok {
 		return Record{}, false
 	}
-	s.used.MoveToFront(e)
-	return s.look(e), true
+	r.used.MoveToFront(e)
+	return r.view(e), true
 }
 
-func (s *Replica) look(e *list.Element) Record {
+func (r *Replica) view(e *list.Element) Record {
 	rec := e.Value.(*entry).rec
-	rec.stale = rec.changed > rec.Seq || rec.epoch < s.epoch
+	rec.stale = rec.changed > rec.Seq || rec.epoch < r.epoch
 	return rec
 }
 
-// Put keeps a record that the origin gave, and returns it as it is now known to
-// be: already stale, when a change that it does not take in was noted while it
-// was on its way. An older copy than the one held is not kept; the one held is
-// returned.
-func (s *Replica) Put(name string, rec Record) (Record, error) {
-	s.write.Lock()
-	defer s.write.Unlock()
-	s.mu.Lock()
-	rec.changed = s.seen.last(rec.Ref, rec.Seq)
-	rec.epoch = s.epoch
-	if e, ok := s.held[name]; ok {
-		old := s.look(e)
+// Put stores a record that the origin sent and returns it. The record returned is
+// stale when a change that it does not include was noted while it was on its way.
+// If a newer copy is held, that is returned and rec is not stored.
+func (r *Replica) Put(name string, rec Record) (Record, error) {
+	r.write.Lock()
+	defer r.write.Unlock()
+	r.mu.Lock()
+	rec.changed = r.recent.last(rec.Ref, rec.Seq)
+	rec.epoch = r.epoch
+	if e, ok := r.byName[name]; ok {
+		old := r.view(e)
 		if old.Seq > rec.Seq && !old.stale {
-			s.mu.Unlock()
+			r.mu.Unlock()
 			return old, nil
 		}
-		if old.epoch == s.epoch {
+		if old.epoch == r.epoch {
 			rec.changed = max(rec.changed, old.changed)
 		}
 	}
-	s.mu.Unlock()
-	if err := s.keep(name, rec); err != nil {
+	r.mu.Unlock()
+	if err := r.save(name, rec); err != nil {
 		return Record{}, err
 	}
 	rec.stale = rec.changed > rec.Seq
-	return rec, s.evict()
+	return rec, r.evict()
 }
 
-// Change notes that change seq concerned ref, and tells whether a record of it
-// is held that does not take it in. That record is stale from here on, unless
-// replace is given: then what it makes of the frame takes the change in. This
-// holds after an error, too, but only until a restart: the change is then to be
-// applied again before the cursor moves past it.
-func (s *Replica) Change(ref string, seq int64, replace func(frame string) string) (name string, concerned bool, err error) {
-	s.write.Lock()
-	defer s.write.Unlock()
-	s.mu.Lock()
-	s.seen.note(ref, seq)
-	e, ok := s.byRef[ref]
+// Change notes that change seq concerns ref. concerned reports whether a record of
+// that ref is held which does not include the change. That record is stale from
+// then on, unless replace is given: its result is the frame with the change.
+//
+// After an error this holds until a restart only. The caller must apply the
+// change again before it advances the cursor.
+func (r *Replica) Change(ref string, seq int64, replace func(frame string) string) (name string, concerned bool, err error) {
+	r.write.Lock()
+	defer r.write.Unlock()
+	r.mu.Lock()
+	r.recent.note(ref, seq)
+	e, ok := r.byRef[ref]
 	if !ok {
-		s.mu.Unlock()
+		r.mu.Unlock()
 		return "", false, nil
 	}
-	held := e.Value.(*entry)
-	name, rec, unsaved := held.name, held.rec, held.unsaved
-	s.mu.Unlock()
+	old := e.Value.(*entry)
+	name, rec, unsaved := old.name, old.rec, old.unsaved
+	r.mu.Unlock()
 	concerned = rec.Seq < seq && (rec.changed < seq || replace != nil)
 	if !concerned && !unsaved {
 		return name, false, nil
@@ -155,114 +156,114 @@ func (s *Replica) Change(ref string, seq int64, replace func(frame string) strin
 	if concerned && replace != nil {
 		rec.Frame, rec.Seq = replace(rec.Frame), rec.changed
 	}
-	if err = s.keep(name, rec); err != nil {
-		s.mu.Lock()
-		s.insert(name, rec, int64(len(rec.Frame)))
-		s.held[name].Value.(*entry).unsaved = true
-		s.mu.Unlock()
+	if err = r.save(name, rec); err != nil {
+		r.mu.Lock()
+		r.insert(name, rec, int64(len(rec.Frame)))
+		r.byName[name].Value.(*entry).unsaved = true
+		r.mu.Unlock()
 	}
 	return name, concerned, err
 }
 
-// Drop forgets a record.
-func (s *Replica) Drop(name string) error {
-	s.write.Lock()
-	defer s.write.Unlock()
-	if err := s.file.remove(s.prefix + name); err != nil {
+// Drop removes a record.
+func (r *Replica) Drop(name string) error {
+	r.write.Lock()
+	defer r.write.Unlock()
+	if err := r.file.remove(r.prefix + name); err != nil {
 		return fmt.Errorf("drop local record: %w", err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e, ok := s.held[name]; ok {
-		s.forget(e)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e, ok := r.byName[name]; ok {
+		r.unlink(e)
 	}
 	return nil
 }
 
-// Len is the number of records held.
-func (s *Replica) Len() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.held)
+// Len returns the number of records held.
+func (r *Replica) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.byName)
 }
 
-// Bytes that the records take, about.
-func (s *Replica) Bytes() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.bytes
+// Bytes returns about how many bytes the records take.
+func (r *Replica) Bytes() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.bytes
 }
 
-// distrust makes every record stale that is held, or on its way and does not
-// take in change seq.
-func (s *Replica) distrust(epoch, seq int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.epoch = epoch
-	// Numbers from before may be higher, at an origin that was put back.
-	s.seen = newRecent(recentChanges)
-	s.seen.floor = seq
+// invalidate makes every record stale that is held, or that is on its way and
+// does not include change seq.
+func (r *Replica) invalidate(epoch, seq int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.epoch = epoch
+	// Earlier numbers may be higher, if the origin was restored from a backup.
+	r.recent = newRecentChanges(maxRecent)
+	r.recent.forgot = seq
 }
 
-// keep writes to disk, then to memory. write is held.
-func (s *Replica) keep(name string, rec Record) error {
-	value := encodeRecord(s.prefix+name, &rec)
-	if err := s.file.set(s.prefix+name, value); err != nil {
-		return fmt.Errorf("keep local record: %w", err)
+// save stores a record in the file, then in memory. write is held.
+func (r *Replica) save(name string, rec Record) error {
+	value := encodeRecord(r.prefix+name, &rec)
+	if err := r.file.set(r.prefix+name, value); err != nil {
+		return fmt.Errorf("store local record: %w", err)
 	}
-	rec.Frame = value[len(value)-len(rec.Frame):] // one copy for the disk's tree and for this
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.insert(name, rec, int64(len(value)))
+	rec.Frame = value[len(value)-len(rec.Frame):] // shares the memory of the value in buntdb's tree
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.insert(name, rec, int64(len(value)))
 	return nil
 }
 
-func (s *Replica) insert(name string, rec Record, size int64) {
-	cost := size + int64(len(name)+len(s.prefix)) + overhead
-	if e, ok := s.held[name]; ok {
+func (r *Replica) insert(name string, rec Record, valueSize int64) {
+	size := valueSize + int64(len(name)+len(r.prefix)) + overhead
+	if e, ok := r.byName[name]; ok {
 		old := e.Value.(*entry)
 		if old.rec.Ref != rec.Ref {
-			delete(s.byRef, old.rec.Ref)
+			delete(r.byRef, old.rec.Ref)
 		}
-		s.bytes += cost - old.cost
-		old.rec, old.cost, old.unsaved = rec, cost, false
-		s.byRef[rec.Ref] = e
+		r.bytes += size - old.bytes
+		old.rec, old.bytes, old.unsaved = rec, size, false
+		r.byRef[rec.Ref] = e
 		return
 	}
-	e := s.used.PushFront(&entry{name: name, rec: rec, cost: cost})
-	s.held[name], s.byRef[rec.Ref] = e, e
-	s.bytes += cost
+	e := r.used.PushFront(&entry{name: name, rec: rec, bytes: size})
+	r.byName[name], r.byRef[rec.Ref] = e, e
+	r.bytes += size
 }
 
-func (s *Replica) forget(e *list.Element) {
-	old := s.used.Remove(e).(*entry)
-	delete(s.held, old.name)
-	if s.byRef[old.rec.Ref] == e {
-		delete(s.byRef, old.rec.Ref)
+func (r *Replica) unlink(e *list.Element) {
+	old := r.used.Remove(e).(*entry)
+	delete(r.byName, old.name)
+	if r.byRef[old.rec.Ref] == e {
+		delete(r.byRef, old.rec.Ref)
 	}
-	s.bytes -= old.cost
+	r.bytes -= old.bytes
 }
 
-// evict puts out what was not used for longest until the rest has room, and a
-// little more, so that not every record that comes puts one out. write is held,
-// or nobody else has the shelf yet.
-func (s *Replica) evict() error {
-	if s.Bytes() <= s.room {
+// evict removes the least recently used records until the others take a little
+// less than maxBytes, so that not every new record evicts one. write is held, or
+// nobody else has the replica yet.
+func (r *Replica) evict() error {
+	if r.Bytes() <= r.maxBytes {
 		return nil
 	}
 	for {
 		var names []string
-		s.mu.Lock()
-		for s.bytes > s.room-s.room/64 && len(s.held) > 1 && len(names) < 64 {
-			last := s.used.Back()
-			names = append(names, s.prefix+last.Value.(*entry).name)
-			s.forget(last)
+		r.mu.Lock()
+		for r.bytes > r.maxBytes-r.maxBytes/64 && len(r.byName) > 1 && len(names) < 64 {
+			last := r.used.Back()
+			names = append(names, r.prefix+last.Value.(*entry).name)
+			r.unlink(last)
 		}
-		s.mu.Unlock()
+		r.mu.Unlock()
 		if len(names) == 0 {
 			return nil
 		}
-		if err := s.file.remove(names...); err != nil {
+		if err := r.file.remove(names...); err != nil {
 			return fmt.Errorf("evict local records: %w", err)
 		}
 	}
@@ -270,14 +271,14 @@ func (s *Replica) evict() error {
 
 // A record's value: i64 seq, changed, epoch, fetched (microseconds since the
 // Unix epoch); text ref, frame. The frame comes last.
-func encodeRecord(key string, r *Record) string {
-	b := newValue(4*8 + 8 + len(r.Ref) + len(r.Frame))
-	b = putInt(b, r.Seq)
-	b = putInt(b, r.changed)
-	b = putInt(b, r.epoch)
-	b = putInt(b, r.Fetched.UnixMicro())
-	b = putText(b, r.Ref)
-	b = putText(b, r.Frame)
+func encodeRecord(key string, rec *Record) string {
+	b := newValue(4*8 + 8 + len(rec.Ref) + len(rec.Frame))
+	b = putInt(b, rec.Seq)
+	b = putInt(b, rec.changed)
+	b = putInt(b, rec.epoch)
+	b = putInt(b, rec.Fetched.UnixMicro())
+	b = putText(b, rec.Ref)
+	b = putText(b, rec.Frame)
 	return seal(key, b)
 }
 

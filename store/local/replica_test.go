@@ -103,13 +103,13 @@ func TestChangeOvertakesTheAnswer(t *testing.T) {
 		t.Error("a copy of another record is stale")
 	}
 	// So many changes that the one of interest is no longer remembered.
-	for i := range recentChanges + 1 {
+	for i := range maxRecent + 1 {
 		change(t, s.Keys, fmt.Sprintf("key_%d", i), int64(100+i), nil)
 	}
 	if rec := put(t, s.Keys, "c", "key_c", "good", 99); !rec.Stale() {
 		t.Error("a copy is taken for current that may miss a forgotten change")
 	}
-	if rec := put(t, s.Keys, "d", "key_d", "good", 101+recentChanges); rec.Stale() {
+	if rec := put(t, s.Keys, "d", "key_d", "good", 101+maxRecent); rec.Stale() {
 		t.Error("the newest copy is stale")
 	}
 }
@@ -150,7 +150,7 @@ func TestReplicaEvictsWhatWasNotUsed(t *testing.T) {
 	for i := range 5000 {
 		put(t, s.Keys, fmt.Sprintf("n%05d", i), fmt.Sprintf("key_%05d", i), strings.Repeat("x", 100), 1)
 		if _, ok := s.Keys.Get("used"); !ok {
-			t.Fatalf("the one in use was put out after %d", i)
+			t.Fatalf("the one in use was evicted after %d", i)
 		}
 	}
 	if s.Keys.Bytes() > c.KeyBytes || s.Keys.Len() < 50 {

@@ -12,8 +12,8 @@ import (
 //	4      1    layout of what follows, 1
 //	5           fields; integers little endian, texts a u32 length and bytes
 //
-// A bit that flips in a scope or an allowlist is thereby found when the file is
-// opened, and never served.
+// So a bit that flips in a scope or an allowlist is found when the file is opened,
+// and the record is never served.
 const (
 	sealSize = 5
 	layout   = 1
@@ -38,7 +38,8 @@ func seal(key string, b []byte) string {
 	return string(b)
 }
 
-// sealed tells whether b is the key's whole value, of a layout this code reads.
+// sealed reports whether b is the key's whole value, of the layout that this code
+// reads.
 func sealed(key, b []byte) bool {
 	return len(b) >= sealSize && b[4] == layout &&
 		binary.LittleEndian.Uint32(b) == castagnoli(key, b[4:])
@@ -50,8 +51,8 @@ func putText(b []byte, s string) []byte {
 	return append(binary.LittleEndian.AppendUint32(b, uint32(len(s))), s...)
 }
 
-// fields takes fields off a sealed value in order. After the first that is not
-// there, bad is true and all are zero. Texts share the value's memory.
+// fields reads the fields of a sealed value in order. After the first that is
+// missing, bad is true and all are zero. Texts share the value's memory.
 type fields struct {
 	rest string
 	bad  bool
@@ -64,7 +65,7 @@ func openValue(v string) fields {
 	return fields{rest: v[sealSize:]}
 }
 
-func (f *fields) take(n uint64) string {
+func (f *fields) next(n uint64) string {
 	if f.bad || n > uint64(len(f.rest)) {
 		f.bad, f.rest = true, ""
 		return ""
@@ -75,15 +76,15 @@ func (f *fields) take(n uint64) string {
 }
 
 func (f *fields) int() int64 {
-	if s := f.take(8); s != "" {
+	if s := f.next(8); s != "" {
 		return int64(binary.LittleEndian.Uint64([]byte(s)))
 	}
 	return 0
 }
 
 func (f *fields) text() string {
-	if s := f.take(4); s != "" {
-		return f.take(uint64(binary.LittleEndian.Uint32([]byte(s))))
+	if s := f.next(4); s != "" {
+		return f.next(uint64(binary.LittleEndian.Uint32([]byte(s))))
 	}
 	return ""
 }
