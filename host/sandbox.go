@@ -78,7 +78,7 @@ func (s *sandbox) serve(ctx context.Context, req *abi.Request, resp *abi.Respons
 	case at+n > uint64(len(bytes)):
 		return c.m.fault(BadPointer, nil)
 	}
-	if err := resp.Take(bytes[at : at+n]); err != nil {
+	if err := resp.ParseCopy(bytes[at : at+n]); err != nil {
 		return c.m.fault(BadResponse, err)
 	}
 	return nil

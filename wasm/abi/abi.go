@@ -1,26 +1,27 @@
-// Package abi names the boundary between a host and a guest module and draws
-// every byte that crosses it. It has no dependencies, so both sides link it.
+// Package abi defines the boundary between a host and a guest module: the
+// functions of each side and the layout of every frame that crosses it. It has
+// no dependencies, so that both sides can link it.
 //
 // A guest is a WASI preview 1 reactor. The host writes one request frame into
 // the guest's input buffer, calls ExportHandle, and reads one response frame.
-// While it runs, the guest may ask the host for something through ImportCall.
-// All integers are little endian. A "bytes" field is a u32 length, then that
-// many bytes. Times are microseconds since the Unix epoch, UTC; 0 is "not set".
+// While it runs, the guest may call the host through ImportCall. All integers
+// are little endian. A "bytes" field is a u32 length, then that many bytes.
+// Times are microseconds since the Unix epoch, UTC; 0 means "not set".
 package abi
 
-// Version is the first byte of every request and response frame. A side that
-// meets another version refuses the frame.
+// Version is the first byte of every request and response frame. Both sides
+// refuse frames of another version.
 const Version = 1
 
 // Guest exports.
 const (
 	// ExportInput is func() i64: address<<32 | capacity of the input buffer.
-	// The address never changes once the guest is initialised, so a host may
-	// ask once. For address 0x1a00 and 96 KiB: 0x00001a00_00018000.
+	// The address never changes once the guest is initialised, so a host need
+	// ask only once. For address 0x1a00 and 96 KiB: 0x00001a00_00018000.
 	ExportInput = "edge_input"
-	// ExportHandle is func(n i32) i64: takes the n bytes of request frame in
-	// the input buffer; returns address<<32 | length of the response frame.
-	// 0 means that the guest could not read the request.
+	// ExportHandle is func(n i32) i64: handles the request frame in the first n
+	// bytes of the input buffer and returns address<<32 | length of the response
+	// frame. 0 means that the guest could not parse the request.
 	ExportHandle = "edge_handle"
 )
 
@@ -36,70 +37,70 @@ const (
 	ImportLog = "log"
 )
 
-// InputSize is the capacity in bytes that a guest's input buffer must have at
-// least: a 64 KiB body, and as much of a path, query and headers as the host
-// lets in.
+// InputSize is the smallest capacity of a guest's input buffer, in bytes. It
+// holds a body of 64 KiB with the longest path, query and headers that the host
+// accepts.
 const InputSize = 96 << 10
 
 // Op is an operation of ImportCall. The set only grows; numbers are never
-// used again.
+// reused.
 type Op int32
 
-// Operations, with the capability that grants each, what the guest sends ->
-// what the host answers. Operations on an account always act on the account of
-// the request's principal: the guest cannot name one.
+// Operations: each with the capability that grants it, and the guest's frame ->
+// the host's result. Operations on an account act on the account of the request's
+// principal; the guest cannot name another.
 const (
 	// OpLockout [lockouts]: client address as text -> i64 milliseconds for
-	// which the address is still locked out, 0 when it is not.
+	// which the address is still locked out, 0 if it is not.
 	OpLockout Op = 1
 	// OpFailure [lockouts]: client address as text; counts a failed
-	// authentication -> i64 milliseconds of lockout, 0 when below the threshold.
+	// authentication -> i64 milliseconds of lockout, 0 if below the threshold.
 	OpFailure Op = 2
-	// OpKey [keys]: the bearer token's bytes -> Key frame. The host hashes.
-	// CodeNotFound when there is no such key.
+	// OpKey [keys]: the bearer token -> Key frame. The host hashes the token.
+	// CodeNotFound if there is no such key.
 	OpKey Op = 3
 	// OpTake [buckets]: u32 limit a minute, then the key's id as the remaining
-	// bytes -> Bucket frame.
+	// bytes; spends one token -> Bucket frame.
 	OpTake Op = 4
 	// OpProfile [views]: nothing -> Profile frame.
 	OpProfile Op = 5
-	// OpInsights [views]: i64 since (exclusive, 0 none), u32 limit -> list of
-	// Insight frames, newest first.
+	// OpInsights [views]: i64 since (exclusive, 0 none), u32 limit -> Insights
+	// frame, newest first.
 	OpInsights Op = 6
-	// OpFirings [views]: i64 before (exclusive, 0 none), u32 limit -> list of
-	// Firing frames, newest first.
+	// OpFirings [views]: i64 before (exclusive, 0 none), u32 limit -> Firings
+	// frame, newest first.
 	OpFirings Op = 7
-	// OpSubscribe [subscriptions]: Subscription frame -> nothing, or, when the
-	// target was refused, the reason as text ("host_not_public"). CodeLimit when
-	// the account has its most. Idempotent by id.
+	// OpSubscribe [subscriptions]: Subscription frame -> nothing, or the reason as
+	// text ("host_not_public") if the target is refused. CodeLimit if the account
+	// has as many as it may. Idempotent by id.
 	OpSubscribe Op = 8
-	// OpRevoke [subscriptions]: subscription id -> u8, 1 when it had been
-	// revoked before; CodeNotFound when the account has no such subscription.
+	// OpRevoke [subscriptions]: subscription id -> u8, 1 if it was revoked before.
+	// CodeNotFound if the account has no such subscription.
 	OpRevoke Op = 9
 	// OpLead [outbox]: Lead frame -> nothing, once the lead is on disk.
 	OpLead Op = 10
 	// OpLeadOnce [outbox]: Once frame -> Kept frame, once the lead is on disk or
-	// was kept before. With a test key nothing is kept, and all else is the same.
+	// was kept before. With a test key no lead is kept.
 	OpLeadOnce Op = 11
 )
 
 // Code is a negative result of ImportCall.
 type Code int32
 
-// Codes. CodeShort carries a number: the host needs -(code-CodeShort) bytes of
-// room and did nothing, so the guest may call again; 300 bytes are
+// Codes. CodeShort carries a number: the result needs -(code-CodeShort) bytes at
+// out. The host did nothing, so the guest may call again. 300 bytes are
 // -65536-300 = -65836.
 const (
 	CodeDenied      Code = -1 // the manifest does not grant the capability
 	CodeNotFound    Code = -2
-	CodeUnavailable Code = -3 // the host cannot know now: answer 500, retry later
+	CodeUnavailable Code = -3 // the host cannot tell now: answer 500, retry later
 	CodeLimit       Code = -4 // a cap is reached
-	CodeInvalid     Code = -5 // the guest's frame could not be read
+	CodeInvalid     Code = -5 // the guest's frame is malformed
 	CodeFailed      Code = -6 // the host failed; its log says why
 	CodeShort       Code = -65536
 )
 
-// Capability is what a manifest grants to a module: a group of operations.
+// Capability is a group of operations that a manifest grants to its module.
 type Capability string
 
 // Capabilities.
@@ -112,7 +113,7 @@ const (
 	Outbox        Capability = "outbox"
 )
 
-// Needs is the capability that grants op, "" for an unknown op.
+// Needs returns the capability that grants op, "" for an unknown op.
 func (op Op) Needs() Capability {
 	switch op {
 	case OpLockout, OpFailure:
@@ -131,7 +132,7 @@ func (op Op) Needs() Capability {
 	return ""
 }
 
-// Error makes a Code the error that a guest's calls return.
+// Error describes the code. Calls of a guest return a Code as their error.
 func (c Code) Error() string {
 	switch c {
 	case CodeDenied:

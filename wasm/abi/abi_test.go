@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// frame is what every kind of frame can do.
+// frame is any kind of frame.
 type frame interface {
 	Append([]byte) []byte
 	Parse([]byte) error
@@ -34,7 +34,7 @@ func principal(t *rapid.T) Principal {
 	return Principal{text(t, "key"), text(t, "account"), Environment(text(t, "environment")), Scopes(rapid.Uint32().Draw(t, "scopes"))}
 }
 
-// kinds draws one of each kind of frame, beside an empty one to read it into.
+// kinds draws a frame of each kind, with an empty one to parse it into.
 func kinds(t *rapid.T) map[string][2]frame {
 	number := func(name string) int64 { return rapid.Int64().Draw(t, name) }
 	count := func(name string) int { return int(rapid.Uint32().Draw(t, name)) }
@@ -87,8 +87,8 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// A frame that is cut short or has something behind it is refused, and never
-// read beyond its end.
+// TestCutShort checks that a frame that is too short or too long is refused, and
+// never read beyond its end.
 func TestCutShort(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		for name, pair := range kinds(t) {
@@ -96,10 +96,10 @@ func TestCutShort(t *testing.T) {
 			cut := b[:rapid.IntRange(0, len(b)-1).Draw(t, "cut")]
 			into := reflect.New(reflect.TypeOf(pair[1]).Elem()).Interface().(frame)
 			if err := into.Parse(cut); err == nil {
-				t.Fatalf("%s: %d of %d bytes were read as a whole", name, len(cut), len(b))
+				t.Fatalf("%s: %d of %d bytes were parsed as a whole", name, len(cut), len(b))
 			}
 			if err := into.Parse(append(b, 0)); err == nil {
-				t.Fatalf("%s: a byte behind the end went unseen", name)
+				t.Fatalf("%s: a byte after the end was accepted", name)
 			}
 		}
 	})
@@ -112,10 +112,10 @@ func TestRequestFrameLayout(t *testing.T) {
 	}
 }
 
-func TestTakeOutlivesTheFrame(t *testing.T) {
+func TestParseCopy(t *testing.T) {
 	b := (&Response{Status: 200, Body: []byte("body"), Headers: []Header{{"a", "b"}}}).Append(nil)
 	var r Response
-	if err := r.Take(b); err != nil {
+	if err := r.ParseCopy(b); err != nil {
 		t.Fatal(err)
 	}
 	clear(b)
@@ -124,19 +124,20 @@ func TestTakeOutlivesTheFrame(t *testing.T) {
 	}
 }
 
-// A guest's room is that of its warm-up: what is longer than there must fit.
-func TestDecimalKeepsItsRoom(t *testing.T) {
+// TestDecimalKeepsItsMemory checks that numbers which are longer than those of a
+// guest's warm-up need no more memory.
+func TestDecimalKeepsItsMemory(t *testing.T) {
 	var r Response
 	r.Decimal(1)
-	room := cap(r.own)
+	room := cap(r.buf)
 	r.Reset()
 	for _, n := range []int64{math.MaxInt64, math.MinInt64, 60_000, 0} {
 		if got := r.Decimal(n); got != strconv.FormatInt(n, 10) {
 			t.Errorf("%d is %q", n, got)
 		}
 	}
-	if cap(r.own) != room {
-		t.Errorf("room for %d bytes became %d", room, cap(r.own))
+	if cap(r.buf) != room {
+		t.Errorf("capacity %d became %d", room, cap(r.buf))
 	}
 }
 
@@ -151,8 +152,8 @@ func TestEveryOpNeedsACapability(t *testing.T) {
 	}
 }
 
-// FuzzParse is the guest boundary: whatever bytes come, every kind of frame
-// reads them or refuses them, and what it reads it writes again as it was.
+// FuzzParse checks that every kind of frame parses or refuses any bytes, and can
+// append what it has parsed.
 func FuzzParse(f *testing.F) {
 	f.Add((&Request{Method: "GET", Headers: []Header{{"a", "b"}}}).Append(nil))
 	f.Add((&Response{Status: 200, Body: []byte("{}")}).Append(nil))
@@ -166,7 +167,7 @@ func FuzzParse(f *testing.F) {
 			}
 			again := reflect.New(reflect.TypeOf(into).Elem()).Interface().(frame)
 			if err := again.Parse(into.Append(nil)); err != nil {
-				t.Errorf("%T: what was read cannot be written: %v", into, err)
+				t.Errorf("%T: what was parsed cannot be appended: %v", into, err)
 			}
 		}
 	})

@@ -6,11 +6,11 @@ import (
 	"unsafe"
 )
 
-// ErrFrame says that a frame is cut short, of another version, or holds a
-// length that its bytes do not.
+// ErrFrame is the error of a frame that is cut short or too long, is of another
+// version, or holds a length beyond its end.
 var ErrFrame = errors.New("read frame: malformed")
 
-// extend adds n bytes, to be written by the caller, behind b's.
+// extend adds n bytes to b, to be written by the caller.
 func extend(b []byte, n int) (whole, added []byte) {
 	if cap(b)-len(b) < n {
 		b = grow(b, n)
@@ -19,10 +19,18 @@ func extend(b []byte, n int) (whole, added []byte) {
 	return whole, whole[len(b):]
 }
 
-// grow is not inlined, as bytes is not; rooms are as good as always big enough.
+// grow is not inlined, for the reason given at bytes: buffers are nearly always
+// large enough.
 //
 //go:noinline
 func grow(b []byte, n int) []byte { return slices.Grow(b, n) }
+
+func appendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
 
 func appendU16(b []byte, v uint16) []byte {
 	b, added := extend(b, 2)
@@ -36,13 +44,13 @@ func appendU32(b []byte, v uint32) []byte {
 	return b
 }
 
-func appendTime(b []byte, t int64) []byte {
+func appendI64(b []byte, v int64) []byte {
 	b, added := extend(b, 8)
-	putU64(added, uint64(t))
+	putU64(added, uint64(v))
 	return b
 }
 
-// appendBytes adds a u32 length and the bytes of s.
+// appendBytes appends a u32 length and the bytes of s.
 func appendBytes[T string | []byte](b []byte, s T) []byte {
 	b, added := extend(b, 4+len(s))
 	putU32(added, uint32(len(s)))
@@ -50,9 +58,24 @@ func appendBytes[T string | []byte](b []byte, s T) []byte {
 	return b
 }
 
-// reader takes fields off a frame in order. After the first field that is not
-// there, ok is false and every further field is zero. Strings it returns share
-// the frame's bytes: they live as long as the frame is left alone.
+func appendStrings(b []byte, list []string) []byte {
+	for _, s := range list {
+		b = appendBytes(b, s)
+	}
+	return b
+}
+
+func appendHeaders(b []byte, headers []Header) []byte {
+	for _, h := range headers {
+		b = appendBytes(b, h.Name)
+		b = appendBytes(b, h.Value)
+	}
+	return b
+}
+
+// reader reads the fields of a frame in order. Once a field is missing, ok is
+// false and every further field is zero. Strings share the memory of the frame,
+// so they are valid until it changes.
 type reader struct {
 	b  []byte
 	ok bool
@@ -60,11 +83,11 @@ type reader struct {
 
 func newReader(b []byte) reader { return reader{b: b, ok: true} }
 
-// fail makes every further field one that is not there.
+// fail makes every further field a missing one.
 func (r *reader) fail() { *r = reader{} }
 
-// take is nil when there are fewer than n bytes.
-func (r *reader) take(n int) []byte {
+// next returns the next n bytes, nil if there are fewer.
+func (r *reader) next(n int) []byte {
 	if n > len(r.b) {
 		r.fail()
 		return nil
@@ -75,35 +98,37 @@ func (r *reader) take(n int) []byte {
 }
 
 func (r *reader) u8() uint8 {
-	if p := r.take(1); p != nil {
+	if p := r.next(1); p != nil {
 		return p[0]
 	}
 	return 0
 }
 
+func (r *reader) bool() bool { return r.u8() == 1 }
+
 func (r *reader) u16() uint16 {
-	if p := r.take(2); p != nil {
+	if p := r.next(2); p != nil {
 		return u16(p)
 	}
 	return 0
 }
 
 func (r *reader) u32() uint32 {
-	if p := r.take(4); p != nil {
+	if p := r.next(4); p != nil {
 		return u32(p)
 	}
 	return 0
 }
 
 func (r *reader) i64() int64 {
-	if p := r.take(8); p != nil {
+	if p := r.next(8); p != nil {
 		return int64(u64(p))
 	}
 	return 0
 }
 
-// bytes is not inlined: frames have many of them, and code that is met once a
-// request costs more to fetch than to call.
+// bytes is not inlined: frames have many byte fields, and in a guest, code that
+// runs once a request is more expensive to load than to call.
 //
 //go:noinline
 func (r *reader) bytes() []byte {
@@ -125,7 +150,25 @@ func (r *reader) str() string {
 	return unsafe.String(unsafe.SliceData(p), len(p))
 }
 
-// end is nil when every field was there and nothing is left over.
+// strings reads n strings into the memory of into.
+func (r *reader) strings(n int, into []string) []string {
+	into = into[:0]
+	for i := 0; i < n && r.ok; i++ {
+		into = append(into, r.str())
+	}
+	return into
+}
+
+// headers reads n headers into the memory of into.
+func (r *reader) headers(n int, into []Header) []Header {
+	into = into[:0]
+	for i := 0; i < n && r.ok; i++ {
+		into = append(into, Header{r.str(), r.str()})
+	}
+	return into
+}
+
+// end returns an error unless every field was there and nothing is left over.
 func (r *reader) end() error {
 	if !r.ok || len(r.b) != 0 {
 		return ErrFrame

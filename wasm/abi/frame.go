@@ -6,11 +6,10 @@ import (
 	"unsafe"
 )
 
-// Header is one HTTP header; a name may come more than once.
-// Names are in lower case.
+// Header is one HTTP header, its name in lower case. Names may repeat.
 type Header struct{ Name, Value string }
 
-// Environment of a key: EnvLive or EnvTest.
+// Environment is the environment of a key: EnvLive or EnvTest.
 type Environment string
 
 // Environments.
@@ -22,7 +21,7 @@ const (
 // Scopes is a set of scopes, one bit each.
 type Scopes uint32
 
-// Scopes a key may have.
+// Scopes that a key may have.
 const (
 	ReadAgent Scopes = 1 << iota
 	ReadCoaching
@@ -33,7 +32,8 @@ const (
 	AllScopes = ReadAgent | ReadCoaching | ReadSentinels | WriteWebhooks | WriteLeads
 )
 
-// Principal is who a request acts for. It never holds the key itself.
+// Principal identifies on whose behalf a request acts. It never holds the key
+// itself.
 type Principal struct {
 	KeyID       string
 	AccountID   string
@@ -41,16 +41,29 @@ type Principal struct {
 	Scopes      Scopes
 }
 
-// Request is what a guest is asked.
+// append appends the texts of p to b. Its scopes are in the head of a frame.
+func (p *Principal) append(b []byte) []byte {
+	b = appendBytes(b, p.KeyID)
+	b = appendBytes(b, p.AccountID)
+	return appendBytes(b, string(p.Environment))
+}
+
+func (p *Principal) parse(d *reader) {
+	p.KeyID = d.str()
+	p.AccountID = d.str()
+	p.Environment = Environment(d.str())
+}
+
+// Request is a request to a guest.
 type Request struct {
 	Now       int64     // microseconds since the Unix epoch, UTC
 	Random    [32]byte  // fresh for every request
 	Method    string    // as sent
 	Path      string    // as sent, escaped, without query
 	Query     string    // as sent, without "?"
-	Client    string    // the client's address as text, no port, no zone
+	Client    string    // the client's address as text, without port and zone
 	Principal Principal // zero for the gate
-	Param     string    // the route's path parameter, unescaped; "" where none
+	Param     string    // the route's path parameter, unescaped; "" if it has none
 	Headers   []Header  // only those that the manifest names, in order
 	Body      []byte
 }
@@ -71,33 +84,28 @@ type Request struct {
 // 5*4 = 92 bytes.
 const requestHead = 48 // bytes before the first length
 
-// Append adds the request's frame to b.
+// Append appends the request's frame to b.
 func (r *Request) Append(b []byte) []byte {
 	b = append(b, Version, 0)
 	b = appendU16(b, uint16(len(r.Headers)))
 	b = appendU32(b, uint32(r.Principal.Scopes))
-	b = appendTime(b, r.Now)
+	b = appendI64(b, r.Now)
 	b = append(b, r.Random[:]...)
 	b = appendBytes(b, r.Method)
 	b = appendBytes(b, r.Path)
 	b = appendBytes(b, r.Query)
 	b = appendBytes(b, r.Client)
-	b = appendBytes(b, r.Principal.KeyID)
-	b = appendBytes(b, r.Principal.AccountID)
-	b = appendBytes(b, string(r.Principal.Environment))
+	b = r.Principal.append(b)
 	b = appendBytes(b, r.Param)
-	for _, h := range r.Headers {
-		b = appendBytes(b, h.Name)
-		b = appendBytes(b, h.Value)
-	}
+	b = appendHeaders(b, r.Headers)
 	return appendBytes(b, r.Body)
 }
 
-// Parse reads a frame into r, whose Headers' room is used again. Strings and
-// Body share b's bytes.
+// Parse parses a frame into r and reuses the memory of r.Headers. Strings and
+// Body share the memory of b.
 func (r *Request) Parse(b []byte) error {
 	d := newReader(b)
-	head := d.take(requestHead)
+	head := d.next(requestHead)
 	if head == nil || head[0] != Version {
 		return ErrFrame
 	}
@@ -109,20 +117,15 @@ func (r *Request) Parse(b []byte) error {
 	r.Path = d.str()
 	r.Query = d.str()
 	r.Client = d.str()
-	r.Principal.KeyID = d.str()
-	r.Principal.AccountID = d.str()
-	r.Principal.Environment = Environment(d.str())
+	r.Principal.parse(&d)
 	r.Param = d.str()
-	r.Headers = r.Headers[:0]
-	for i := 0; i < headers && d.ok; i++ {
-		r.Headers = append(r.Headers, Header{d.str(), d.str()})
-	}
+	r.Headers = d.headers(headers, r.Headers)
 	r.Body = d.bytes()
 	return d.end()
 }
 
-// Header returns the only value of the header name (lower case), "" when
-// there is none, and how many there are.
+// Header returns the last value of the header name (lower case), "" if there is
+// none, and the number of values.
 func (r *Request) Header(name string) (value string, count int) {
 	for _, h := range r.Headers {
 		if h.Name == name {
@@ -133,18 +136,18 @@ func (r *Request) Header(name string) (value string, count int) {
 	return value, count
 }
 
-// Response is what a guest answers. A gate that lets the request through sets
-// Handler and Principal instead of Status and Body; its Headers then go on
-// whatever the handler answers.
+// Response is the response of a guest. A gate that passes the request on sets
+// Handler and Principal instead of Status and Body; its Headers are then added
+// to the handler's response.
 type Response struct {
 	Status    int
 	Headers   []Header
 	Body      []byte
-	Handler   string // the module that goes on; "" when this is the answer
+	Handler   string // the module to pass the request to; "" if this is the answer
 	Principal Principal
 	Param     string // the route's path parameter, unescaped
 
-	own []byte // see Take
+	buf []byte // memory of ParseCopy and Decimal
 }
 
 // Response frame:
@@ -153,14 +156,14 @@ type Response struct {
 //	0      1    Version
 //	1      1    reserved, 0
 //	2      2    number of headers
-//	4      2    status, 0 when a handler goes on
+//	4      2    status, 0 if the request is passed on
 //	6      2    reserved, 0
 //	8      4    scopes
 //	12          bytes: handler, key id, account id, environment, param;
 //	            name and value of each header; body
 const responseHead = 12 // bytes before the first length
 
-// Append adds the response's frame to b.
+// Append appends the response's frame to b.
 func (r *Response) Append(b []byte) []byte {
 	b = append(b, Version, 0)
 	b = appendU16(b, uint16(len(r.Headers)))
@@ -168,22 +171,17 @@ func (r *Response) Append(b []byte) []byte {
 	b = append(b, 0, 0)
 	b = appendU32(b, uint32(r.Principal.Scopes))
 	b = appendBytes(b, r.Handler)
-	b = appendBytes(b, r.Principal.KeyID)
-	b = appendBytes(b, r.Principal.AccountID)
-	b = appendBytes(b, string(r.Principal.Environment))
+	b = r.Principal.append(b)
 	b = appendBytes(b, r.Param)
-	for _, h := range r.Headers {
-		b = appendBytes(b, h.Name)
-		b = appendBytes(b, h.Value)
-	}
+	b = appendHeaders(b, r.Headers)
 	return appendBytes(b, r.Body)
 }
 
-// Parse reads a frame into r, whose Headers' room is used again. Strings and
-// Body share b's bytes.
+// Parse parses a frame into r and reuses the memory of r.Headers. Strings and
+// Body share the memory of b.
 func (r *Response) Parse(b []byte) error {
 	d := newReader(b)
-	head := d.take(responseHead)
+	head := d.next(responseHead)
 	if head == nil || head[0] != Version {
 		return ErrFrame
 	}
@@ -191,37 +189,33 @@ func (r *Response) Parse(b []byte) error {
 	r.Status = int(u16(head[4:]))
 	r.Principal.Scopes = Scopes(u32(head[8:]))
 	r.Handler = d.str()
-	r.Principal.KeyID = d.str()
-	r.Principal.AccountID = d.str()
-	r.Principal.Environment = Environment(d.str())
+	r.Principal.parse(&d)
 	r.Param = d.str()
-	r.Headers = r.Headers[:0]
-	for i := 0; i < headers && d.ok; i++ {
-		r.Headers = append(r.Headers, Header{d.str(), d.str()})
-	}
+	r.Headers = d.headers(headers, r.Headers)
 	r.Body = d.bytes()
 	return d.end()
 }
 
-// Take copies a frame into room of r's own and reads it there: what it holds
-// stays good until the next Take, whatever becomes of b.
-func (r *Response) Take(b []byte) error {
-	r.own = append(r.own[:0], b...)
-	return r.Parse(r.own)
+// ParseCopy parses a copy of a frame that r keeps, so that r stays valid until
+// the next ParseCopy whatever happens to b.
+func (r *Response) ParseCopy(b []byte) error {
+	r.buf = append(r.buf[:0], b...)
+	return r.Parse(r.buf)
 }
 
-// Decimal is n in digits, in room of r's own: good until the next Reset or Take.
+// Decimal formats n in memory of r. The text is valid until the next Reset or
+// ParseCopy.
 func (r *Response) Decimal(n int64) string {
-	const longest = 20 // digits, and the sign
-	if cap(r.own)-len(r.own) < longest {
-		// Room for all that one answer says, from the first on: a guest's room is
-		// that of its warm-up, whose numbers may be short.
-		r.own = slices.Grow(r.own, 8*longest)
+	const longest = 20 // digits and the sign
+	if cap(r.buf)-len(r.buf) < longest {
+		// Enough for all numbers of one response at the first of them: a guest keeps
+		// the memory of its warm-up, and the numbers of that may have been short.
+		r.buf = slices.Grow(r.buf, 8*longest)
 	}
-	at := len(r.own)
-	r.own = strconv.AppendInt(r.own, n, 10)
-	return unsafe.String(&r.own[at], len(r.own)-at)
+	at := len(r.buf)
+	r.buf = strconv.AppendInt(r.buf, n, 10)
+	return unsafe.String(&r.buf[at], len(r.buf)-at)
 }
 
-// Reset empties r and keeps its room.
-func (r *Response) Reset() { *r = Response{Headers: r.Headers[:0], own: r.own[:0]} }
+// Reset empties r and keeps its memory.
+func (r *Response) Reset() { *r = Response{Headers: r.Headers[:0], buf: r.buf[:0]} }

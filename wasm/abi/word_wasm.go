@@ -2,9 +2,10 @@ package abi
 
 import "unsafe"
 
-// Words of a frame, wherever they lie: WebAssembly's loads and stores are
-// little-endian and need no alignment. Go's compiler makes one of them out of
-// encoding/binary's bytes on other machines, and not on this one.
+// These functions read and write words at any address: loads and stores of
+// WebAssembly are little-endian and need no alignment. For other architectures
+// Go's compiler merges the byte accesses of encoding/binary; for this one it
+// does not.
 
 func u16(b []byte) uint16 { return *(*uint16)(unsafe.Pointer((*[2]byte)(b))) }
 func u32(b []byte) uint32 { return *(*uint32)(unsafe.Pointer((*[4]byte)(b))) }

@@ -6,31 +6,31 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// link is the way to the host. The results of one request's calls take room one
-// behind the other, since what is parsed out of one shares its bytes.
-type link struct {
+// caller calls the host. The results of a request's calls lie one after the other
+// in memory, since what is parsed from a result shares its bytes.
+type caller struct {
 	invoke func(op abi.Op, frame, out []byte) int32
-	room   []byte // what is left
+	free   []byte // memory for further results
 }
 
-// reset begins a request whose results go to room.
-func (l *link) reset(room []byte) { l.room = room }
+// reset starts a request whose results are written to free.
+func (c *caller) reset(free []byte) { c.free = free }
 
-// tries bounds how often a result may have grown between being measured and
-// being fetched.
-const tries = 4
+// maxRetries bounds the attempts to fetch a result that grows each time between
+// being measured and being fetched.
+const maxRetries = 4
 
-// call runs one operation and returns its result. An error is an abi.Code.
-func (l *link) call(op abi.Op, frame []byte) ([]byte, error) {
+// call runs one operation and returns its result. The error is an abi.Code.
+func (c *caller) call(op abi.Op, frame []byte) ([]byte, error) {
 	const short = int32(abi.CodeShort)
-	out := l.room
-	n := l.invoke(op, frame, out)
+	out := c.free
+	n := c.invoke(op, frame, out)
 	if n > short {
-		l.room = out[max(0, min(int(n), len(out))):]
+		c.free = out[max(0, min(int(n), len(out))):]
 	}
-	for i := 0; n <= short && i < tries; i++ {
+	for i := 0; n <= short && i < maxRetries; i++ {
 		out = make([]byte, short-n)
-		n = l.invoke(op, frame, out)
+		n = c.invoke(op, frame, out)
 	}
 	switch {
 	case n <= short, int(n) > len(out):
@@ -41,7 +41,7 @@ func (l *link) call(op abi.Op, frame []byte) ([]byte, error) {
 	return out[:n:n], nil
 }
 
-// Log writes one line to the host's log. Level is as in log/slog.
+// Log writes one line to the host's log. level is as in log/slog.
 func Log(level int, line string) {
 	importLog(int32(level), unsafe.Pointer(unsafe.StringData(line)), int32(len(line)))
 }
@@ -51,5 +51,5 @@ func invoke(op abi.Op, frame, out []byte) int32 {
 		unsafe.Pointer(unsafe.SliceData(out)), int32(len(out)))
 }
 
-// text is s as a frame. The host only reads it.
+// text returns the bytes of s as a frame. The host only reads them.
 func text(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }

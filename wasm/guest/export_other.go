@@ -8,7 +8,8 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// Outside a sandbox there is no host: nothing is granted, nothing is logged.
+// Outside a sandbox there is no host: every operation is denied, and nothing is
+// logged.
 func importCall(int32, unsafe.Pointer, int32, unsafe.Pointer, int32) int32 {
 	return int32(abi.CodeDenied)
 }

@@ -1,56 +1,56 @@
-// Package guest is what a module's author calls. A module is a main package
-// built as a WASI reactor:
+// Package guest connects a module to its host. A module is a main package that
+// is built as a WASI reactor:
 //
-//	func init() { guest.Handle(answerIt) }
+//	func init() { guest.Handle(handle) }
 //
-//	func answerIt(req *abi.Request, resp *abi.Response) { … }
+//	func handle(req *abi.Request, resp *abi.Response) { … }
 //
 //	func main() {} // never runs
 //
 //	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -o module.wasm .
 //
-// The host takes an image of the module after a warm-up and gives each request
-// a sandbox that starts from it: what a request leaves behind, nobody sees.
-// Calls never overlap. Nothing a handler is given may be kept: all of it lies
-// in buffers that the next call uses again.
+// The host takes an image of the module after a warm-up and gives each request a
+// sandbox that starts from it, so no request sees what an earlier one left in
+// memory. Calls never overlap. A handler must not keep any of its arguments: they
+// lie in buffers that the next call reuses.
 //
-// A handler that panics ends the sandbox; the request gets a 500.
+// A handler that panics ends the sandbox; the request is answered with 500.
 //
-// A module whose manifest has an allow_dial connects with Dial of
-// github.com/stealthrocket/net/wasip1, built with the tag getaddrinfo: then the
-// host looks names up. A connection ends with the request that made it.
+// A module whose manifest has allow_dial connects with Dial of
+// github.com/stealthrocket/net/wasip1, built with the tag getaddrinfo, so that
+// the host resolves names. A connection ends with the request that opened it.
 package guest
 
 import "partneredge/wasm/abi"
 
 // The boundary has to be package state: its functions are exported by name, and
-// the host finds the input buffer at one address for good.
+// the address of the input buffer must never change.
 var (
 	handler func(*abi.Request, *abi.Response)
 	request abi.Request
 	answer  abi.Response
 
-	host = link{invoke: invoke}
+	host = caller{invoke: invoke}
 
-	// desk is where the bytes of a request lie, side by side. What a call wrote
-	// is laid back by the page, and so most requests write two pages of it, and
-	// not one for each of what is there. It is so long that it starts a page.
-	desk   = make([]byte, deskSize)
-	body   = desk[0:0:framesAt]
-	frames = desk[framesAt:framesAt:outputAt] // on their way to the host
-	output = desk[outputAt:outputAt:inputAt]
-	input  = desk[inputAt:][:abi.InputSize] // what is left of it is for results
+	// arena holds all bytes of a request side by side. The host resets a sandbox by
+	// the page, so most requests dirty two pages here instead of one for each
+	// buffer. The arena is large enough for Go to align it to a page.
+	arena  = make([]byte, arenaSize)
+	body   = arena[0:0:framesAt]
+	frames = arena[framesAt:framesAt:outputAt] // sent to the host
+	output = arena[outputAt:outputAt:inputAt]
+	input  = arena[inputAt:][:abi.InputSize] // results of calls follow the request
 )
 
 const (
-	framesAt = 3 << 10
-	outputAt = framesAt + 512
-	inputAt  = 12 << 10
-	deskSize = inputAt + abi.InputSize + 64<<10
+	framesAt  = 3 << 10
+	outputAt  = framesAt + 512
+	inputAt   = 12 << 10
+	arenaSize = inputAt + abi.InputSize + 64<<10
 )
 
-// Handle makes f what answers requests. It belongs in an init function of the
-// module's main package, and is called once.
+// Handle registers the handler of the module. It must be called once, in an init
+// function of the main package.
 func Handle(f func(*abi.Request, *abi.Response)) {
 	if handler != nil {
 		panic("guest: Handle called twice")
@@ -58,8 +58,9 @@ func Handle(f func(*abi.Request, *abi.Response)) {
 	handler = f
 }
 
-// handle answers the frame in the first n bytes of input, with a frame that is
-// good until the next call; nil when the request could not be read.
+// handle handles the request frame in the first n bytes of input and returns the
+// response frame, which is valid until the next call. It returns nil if the
+// request cannot be parsed.
 func handle(n int32) []byte {
 	if n < 0 || int(n) > len(input) || handler == nil {
 		return nil
@@ -67,7 +68,7 @@ func handle(n int32) []byte {
 	if err := request.Parse(input[:n]); err != nil {
 		return nil
 	}
-	host.reset(desk[inputAt+int(n):])
+	host.reset(arena[inputAt+int(n):])
 	answer.Reset()
 	answer.Body = body
 	handler(&request, &answer)

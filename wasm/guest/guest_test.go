@@ -22,8 +22,8 @@ var (
 	_ handlers.Outbox        = Host{}
 )
 
-// answering is a host that answers every call with result, and says when there
-// is too little room for it.
+// answering returns a host that answers every call with result, or with
+// CodeShort if out is too small.
 func answering(result []byte) func(abi.Op, []byte, []byte) int32 {
 	return func(_ abi.Op, _, out []byte) int32 {
 		if len(result) > len(out) {
@@ -37,12 +37,12 @@ func TestCallKeepsEarlierResults(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.IntRange(0, 40<<10), 1, 8).Draw(t, "sizes")
 		room := make([]byte, 64<<10)
-		l := link{room: room}
+		c := caller{free: room}
 		var got, want [][]byte
 		for i, size := range sizes {
 			result := bytes.Repeat([]byte{byte(i + 1)}, size)
-			l.invoke = answering(result)
-			b, err := l.call(abi.OpProfile, nil)
+			c.invoke = answering(result)
+			b, err := c.call(abi.OpProfile, nil)
 			if err != nil {
 				t.Fatalf("call %d of %d bytes: %v", i, size, err)
 			}
@@ -50,13 +50,13 @@ func TestCallKeepsEarlierResults(t *testing.T) {
 		}
 		for i := range got {
 			if !bytes.Equal(got[i], want[i]) {
-				t.Fatalf("result %d of %v is not what it was", i, sizes)
+				t.Fatalf("result %d of %v has changed", i, sizes)
 			}
 		}
-		l.reset(room)
-		l.invoke = answering(make([]byte, len(room)))
-		if b, err := l.call(abi.OpProfile, nil); err != nil || &b[0] != &room[0] {
-			t.Fatalf("after a reset the room is not whole: %v", err)
+		c.reset(room)
+		c.invoke = answering(make([]byte, len(room)))
+		if b, err := c.call(abi.OpProfile, nil); err != nil || &b[0] != &room[0] {
+			t.Fatalf("after a reset not all memory is free: %v", err)
 		}
 	})
 }
@@ -78,23 +78,23 @@ func TestCallResults(t *testing.T) {
 		{"short, then less", []int32{short - 70_000, 3}, nil, 3, 2},
 		{"grows between two calls", []int32{short - 70_000, short - 80_000, 80_000}, nil, 80_000, 3},
 		{"short, then away", []int32{short - 70_000, -3}, abi.CodeUnavailable, 0, 2},
-		{"grows for ever", []int32{short - 70_000}, abi.CodeFailed, 0, 1 + tries},
-		{"short of nothing", []int32{short}, abi.CodeFailed, 0, 1 + tries},
+		{"grows for ever", []int32{short - 70_000}, abi.CodeFailed, 0, 1 + maxRetries},
+		{"short of nothing", []int32{short}, abi.CodeFailed, 0, 1 + maxRetries},
 		{"more than there is room for", []int32{1 << 30}, abi.CodeFailed, 0, 1},
 	} {
 		calls := 0
-		l := link{room: make([]byte, 64<<10), invoke: func(abi.Op, []byte, []byte) int32 {
+		c := caller{free: make([]byte, 64<<10), invoke: func(abi.Op, []byte, []byte) int32 {
 			calls++
 			return tt.results[min(calls, len(tt.results))-1]
 		}}
-		got, err := l.call(abi.OpKey, nil)
+		got, err := c.call(abi.OpKey, nil)
 		if err != tt.want || len(got) != tt.size || calls != tt.calls {
 			t.Errorf("%s: %d bytes, %v after %d calls; want %d, %v after %d", tt.name, len(got), err, calls, tt.size, tt.want, tt.calls)
 		}
 	}
 }
 
-// with answers the package's own calls with invoke for the time of the test.
+// with sets the function that executes the package's calls until the test ends.
 func with(t testing.TB, invoke func(abi.Op, []byte, []byte) int32) {
 	before := host.invoke
 	t.Cleanup(func() { host.invoke = before })
@@ -102,8 +102,8 @@ func with(t testing.TB, invoke func(abi.Op, []byte, []byte) int32) {
 	host.reset(make([]byte, 64<<10))
 }
 
-// Every method sends the frame that abi draws for its operation, and reads the
-// result that abi draws.
+// TestHost checks that every method sends the frame that package abi defines for
+// its operation, and parses the result.
 func TestHost(t *testing.T) {
 	number := binary.LittleEndian.AppendUint64(nil, 1500)
 	key := abi.Key{ID: "key_1", Allowlist: []string{"::/0"}, Expires: 9}
@@ -148,10 +148,10 @@ func TestHost(t *testing.T) {
 		}
 		with(t, func(abi.Op, []byte, []byte) int32 { return int32(abi.CodeUnavailable) })
 		if _, err := tt.call(Host{}); !errors.Is(err, abi.CodeUnavailable) {
-			t.Errorf("operation %d: %v where the host cannot know, want %v", tt.op, err, abi.CodeUnavailable)
+			t.Errorf("operation %d: %v from a host that cannot tell, want %v", tt.op, err, abi.CodeUnavailable)
 		}
 		if tt.op == abi.OpSubscribe || tt.op == abi.OpLead {
-			continue // their results have no layout to be wrong
+			continue // their results have no layout
 		}
 		with(t, answering(append(tt.result, 0)))
 		if _, err := tt.call(Host{}); err != abi.CodeFailed {
@@ -164,12 +164,12 @@ func TestHandle(t *testing.T) {
 	frame := (&abi.Request{Method: "GET", Path: "/x", Headers: []abi.Header{{Name: "a", Value: "b"}}}).Append(nil)
 	n := int32(copy(input[:], frame))
 	if handle(n) != nil {
-		t.Error("a module that registered nothing answers")
+		t.Error("a module without a handler answers")
 	}
 	t.Cleanup(func() { handler = nil })
 	Handle(func(req *abi.Request, resp *abi.Response) {
 		if len(resp.Body) != 0 || len(resp.Headers) != 0 || resp.Status != 0 {
-			t.Errorf("the answer does not come empty: %+v", resp)
+			t.Errorf("the response is not empty: %+v", resp)
 		}
 		resp.Status, resp.Headers = 200, append(resp.Headers, req.Headers...)
 		resp.Body = append(resp.Body, strings.Repeat(req.Path, 9000)...)
@@ -182,13 +182,12 @@ func TestHandle(t *testing.T) {
 	}
 	for _, n := range []int32{-1, 0, n - 1, n + 1, int32(len(input)) + 1, -1 << 31} {
 		if handle(n) != nil {
-			t.Errorf("%d bytes were taken for a request", n)
+			t.Errorf("%d bytes were parsed as a request", n)
 		}
 	}
 }
 
-// FuzzHandle is the guest's side of the boundary: whatever lies in the input,
-// it is refused or answered with one whole frame.
+// FuzzHandle checks that any input is refused or answered with one whole frame.
 func FuzzHandle(f *testing.F) {
 	f.Add((&abi.Request{Method: "GET", Path: "/"}).Append(nil))
 	f.Add((&abi.Request{Headers: []abi.Header{{Name: "authorization", Value: "Bearer x"}}, Body: []byte("{}")}).Append(nil))

@@ -6,8 +6,8 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// Host is the host, as the pipeline and the handlers know it. Each method is
-// one operation of wasm/abi and needs the capability that is named there.
+// Host calls the host of the module. Each method runs one operation of package
+// abi and needs the capability that is named there.
 type Host struct{}
 
 // Lockout implements pipeline.Host.
@@ -33,7 +33,7 @@ func number(frame []byte, err error) (int64, error) {
 // Key implements pipeline.Host.
 func (Host) Key(token string) (key abi.Key, err error) {
 	frame, err := host.call(abi.OpKey, text(token))
-	err = outcome(err, key.Parse(frame))
+	err = callError(err, key.Parse(frame))
 	return key, err
 }
 
@@ -41,27 +41,27 @@ func (Host) Key(token string) (key abi.Key, err error) {
 func (Host) Take(keyID string, limit int) (bucket abi.Bucket, err error) {
 	frame := binary.LittleEndian.AppendUint32(frames, uint32(limit))
 	frame, err = host.call(abi.OpTake, append(frame, keyID...))
-	err = outcome(err, bucket.Parse(frame))
+	err = callError(err, bucket.Parse(frame))
 	return bucket, err
 }
 
 // Profile implements handlers.Views.
 func (Host) Profile() (p abi.Profile, err error) {
 	frame, err := host.call(abi.OpProfile, nil)
-	err = outcome(err, p.Parse(frame))
+	err = callError(err, p.Parse(frame))
 	return p, err
 }
 
 // Insights implements handlers.Views.
 func (Host) Insights(since int64, limit int, into *abi.Insights) error {
 	frame, err := host.call(abi.OpInsights, window(since, limit))
-	return outcome(err, into.Parse(frame))
+	return callError(err, into.Parse(frame))
 }
 
 // Firings implements handlers.Views.
 func (Host) Firings(before int64, limit int, into *abi.Firings) error {
 	frame, err := host.call(abi.OpFirings, window(before, limit))
-	return outcome(err, into.Parse(frame))
+	return callError(err, into.Parse(frame))
 }
 
 // Subscribe implements handlers.Subscriptions.
@@ -88,7 +88,7 @@ func (Host) Lead(l *abi.Lead) error {
 // LeadOnce implements handlers.Outbox.
 func (Host) LeadOnce(o *abi.Once) (kept abi.Kept, err error) {
 	frame, err := host.call(abi.OpLeadOnce, o.Append(frames))
-	err = outcome(err, kept.Parse(frame))
+	err = callError(err, kept.Parse(frame))
 	return kept, err
 }
 
@@ -97,11 +97,11 @@ func window(edge int64, limit int) []byte {
 	return binary.LittleEndian.AppendUint32(frame, uint32(limit))
 }
 
-// outcome is the error of a call whose result was then read: a result that cannot
-// be read is a failure of the host's. Results are read by each method itself, for
-// through an interface they would lie on the heap.
-func outcome(call, read error) error {
-	if call == nil && read != nil {
+// callError returns the error of a call whose result was then parsed. A malformed
+// result is a failure of the host. Each method parses its own result: through an
+// interface the result would be allocated on the heap.
+func callError(call, parse error) error {
+	if call == nil && parse != nil {
 		return abi.CodeFailed
 	}
 	return call

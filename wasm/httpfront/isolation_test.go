@@ -15,7 +15,7 @@ func TestHeadersAreTheRequestsOwn(t *testing.T) {
 	take := func(req *abi.Request, resp *abi.Response, handler string) error {
 		frame := (&abi.Response{Status: 200, Handler: handler, Body: []byte(req.Query),
 			Headers: []abi.Header{{Name: "X-By-" + handler, Value: req.Query}, {Name: "allow", Value: req.Query}}}).Append(nil)
-		return resp.Take(frame)
+		return resp.ParseCopy(frame)
 	}
 	s := newServer(
 		func(req *abi.Request, resp *abi.Response) error { return take(req, resp, "echo") },

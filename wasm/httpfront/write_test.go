@@ -82,7 +82,7 @@ func TestObserveMayKeepTheName(t *testing.T) {
 	set := &httpfront.Modules{
 		Gate: httpfront.Module{Caller: caller(func(_ *abi.Request, resp *abi.Response) error {
 			called++
-			return resp.Take((&abi.Response{Handler: names[called%2]}).Append(nil))
+			return resp.ParseCopy((&abi.Response{Handler: names[called%2]}).Append(nil))
 		})},
 		Handlers: map[string]httpfront.Module{},
 	}
