@@ -37,7 +37,7 @@ func withDocs(api http.Handler) http.Handler {
 func (n *Node) moduleFront() httpfront.Config {
 	c := n.config
 	front := httpfront.Config{
-		Client: clientOf(c.TrustedProxies), Now: c.Now, Log: c.Log, Begin: withAge, Observe: n.metrics.answered,
+		Client: clientOf(c.TrustedProxies), Now: c.Now, Log: c.Log, Begin: withAge, Answered: n.metrics.answered,
 	}
 	traceFront(c.Tracer, &front)
 	return front

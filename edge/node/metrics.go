@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"time"
@@ -91,7 +92,7 @@ func (m *metrics) watch(s *local.Store, connected func() bool, now func() time.T
 }
 
 // answered counts an answer; handler is "" if the gate answered.
-func (m *metrics) answered(handler string, status int, took time.Duration) {
+func (m *metrics) answered(_ context.Context, handler string, status int, took time.Duration) {
 	if handler == "" {
 		handler = rollout.Gate
 	}

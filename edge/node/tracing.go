@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"partneredge/edge/tracing"
 	"partneredge/host"
@@ -37,13 +38,15 @@ func traceFront(t *tracing.Tracer, front *httpfront.Config) {
 			span.End()
 		}
 	}
-	front.Answered = func(ctx context.Context, handler string, status int) {
+	answered := front.Answered
+	front.Answered = func(ctx context.Context, handler string, status int, took time.Duration) {
 		span := tracing.Current(ctx)
 		span.Set("edge.handler", handler)
 		span.SetInt("http.response.status_code", status)
 		if status >= http.StatusInternalServerError {
 			span.Fail("not answered")
 		}
+		answered(ctx, handler, status, took)
 	}
 }
 

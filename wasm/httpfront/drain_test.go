@@ -14,8 +14,8 @@ import (
 	"partneredge/wasm/httpfront"
 )
 
-// TestRefusedBodies sends bodies that are not read over connections that close:
-// the client sees the answer whether or not it was still writing.
+// TestRefusedBodies sends bodies that are not read, over connections that close.
+// The client must see the answer even if it is still writing.
 func TestRefusedBodies(t *testing.T) {
 	refuse := func(_ *abi.Request, resp *abi.Response) error {
 		resp.Status, resp.Body = http.StatusUnauthorized, []byte(`{"error":"unauthorized"}`)
@@ -35,7 +35,7 @@ func TestRefusedBodies(t *testing.T) {
 	for _, test := range tests {
 		for _, protocol := range []string{"HTTP/1.1", "HTTP/1.0"} {
 			t.Run(test.name+"/"+protocol, func(t *testing.T) {
-				server := httptest.NewServer(newServer(test.gate, nil, nil))
+				server := httptest.NewServer(newFront(test.gate, nil, nil))
 				defer server.Close()
 				conn, err := net.Dial("tcp", server.Listener.Addr().String())
 				if err != nil {

@@ -1,7 +1,7 @@
-// Package httpfront turns a gate and its handlers into an http.Handler: it flattens
-// the request once, asks the gate, then the handler that the gate named, and
-// joins their answers. Whether a Caller is a module in a sandbox or plain Go
-// makes no difference to it.
+// Package httpfront serves HTTP by a gate and handlers. It turns each request
+// into one abi.Request, calls the gate, then the handler that the gate names,
+// and writes one answer from both responses. A Caller may be a module in a
+// sandbox or plain Go.
 package httpfront
 
 import (
@@ -9,11 +9,9 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,66 +19,57 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// MaxBody is the largest request body that is read, in bytes.
-const MaxBody = 64 << 10
-
-// maxDrain is how much of a body that nobody wants is taken off a connection
-// before it is closed, in bytes: as much as net/http takes off one that stays.
-const maxDrain = 256 << 10
-
-// Caller answers one request. It keeps nothing of req; what resp holds stays
-// good until the next call with it. An error means that there is no answer.
+// Caller answers one request. It must not keep req. What it sets in resp is
+// valid until the next call with the same resp. An error means that there is no
+// answer.
 type Caller interface {
 	Call(ctx context.Context, req *abi.Request, resp *abi.Response) error
 }
 
-// Module is a Caller and the request headers it is shown, in lower case.
+// Module is a Caller with the names of the request headers that it may see, in
+// lower case.
 type Module struct {
 	Caller
 	Headers []string
 }
 
-// Modules is the modules that answer together.
+// Modules are a gate and the handlers that it passes requests to.
 type Modules struct {
 	Gate     Module
-	Handlers map[string]Module // by the name that the gate's answer gives
+	Handlers map[string]Module // by abi.Response.Handler
 }
 
-// Config of a Front. The zero value of a field is its default, where one is
-// named.
+// Config configures a Front.
 type Config struct {
 	// Modules answer the requests. Required.
 	Modules *Modules
-	// Client is the true address of who sent the request. Default: the peer.
+	// Client returns the true address of the request's sender. Default: Peer.
 	Client func(*http.Request) netip.Addr
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 	// Random fills a buffer with fresh random bytes. Default: crypto/rand.
 	Random func([]byte)
-	// Log gets one line for each request that could not be answered. Default:
-	// none is written.
+	// Log gets one line for each request that a module failed to answer. Default:
+	// nothing is logged.
 	Log *slog.Logger
-	// Begin, if set, is called first: the request is answered within ctx, to into.
-	// Default: the request's own context, and w.
+	// Begin, if set, is called first. The request is handled in ctx and answered to
+	// into. Default: the request's own context, and w.
 	Begin func(w http.ResponseWriter, r *http.Request) (ctx context.Context, into http.ResponseWriter)
-	// Around, if set, is called before a module is: the module is called with ctx,
-	// and end is told of its error.
+	// Around, if set, is called before each call of a module. The call runs in
+	// within, and end is called with its error.
 	Around func(ctx context.Context, module string) (within context.Context, end func(error))
-	// Answered, if set, is told of every answer with Begin's context: the handler
-	// ("" when the gate answered) and the status.
-	Answered func(ctx context.Context, handler string, status int)
-	// Observe, if set, is told of every answer: the handler ("" when the gate
-	// answered), the status, and how long it took.
-	Observe func(handler string, status int, took time.Duration)
+	// Answered, if set, is called after every answer with the context of Begin, the
+	// handler ("" if the gate answered), the status, and the time it took.
+	Answered func(ctx context.Context, handler string, status int, took time.Duration)
 }
 
-// Front is the http.Handler.
+// Front is an http.Handler that answers requests by Modules.
 type Front struct {
 	Config
-	calls sync.Pool // of *call
+	exchanges sync.Pool // of *exchange
 }
 
-// New makes a Front.
+// New returns a Front.
 func New(c Config) *Front {
 	if c.Client == nil {
 		c.Client = Peer
@@ -94,13 +83,13 @@ func New(c Config) *Front {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Front{Config: c}
-	s.calls.New = func() any { return new(call) }
-	return s
+	f := &Front{Config: c}
+	f.exchanges.New = func() any { return &exchange{front: f} }
+	return f
 }
 
-// Peer is the address at the other end of the connection, without port, zone,
-// or mapping of IPv4 into IPv6.
+// Peer returns the address at the other end of the connection, without port and
+// zone, and not in the form of IPv4 mapped into IPv6.
 func Peer(r *http.Request) netip.Addr {
 	addr, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -109,151 +98,111 @@ func Peer(r *http.Request) netip.Addr {
 	return addr.Addr().Unmap().WithZone("")
 }
 
-// call is what one request needs; it is used again.
-type call struct {
+// exchange is one request with its answer. Its memory is reused.
+type exchange struct {
+	front *Front
+	ctx   context.Context
+	w     http.ResponseWriter
+	r     *http.Request
+
 	req     abi.Request
 	gate    abi.Response
 	handler abi.Response
-	body    []byte // room for the request's body
-	values  []byte // room for the values of the answer's headers
+	headers []abi.Header // of the gate, for the handler's answer
+	body    []byte       // memory of the request's body
+	values  []byte       // memory for joining the values of the answer's headers
 }
 
 // ServeHTTP implements http.Handler.
-func (s *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	start := s.Now()
-	c := s.calls.Get().(*call)
-	defer s.calls.Put(c)
-
-	ctx := r.Context()
-	if s.Begin != nil {
-		ctx, w = s.Begin(w, r)
+func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := f.Now()
+	x := f.exchanges.Get().(*exchange)
+	x.ctx, x.w, x.r, x.headers = r.Context(), w, r, nil
+	defer func() {
+		x.ctx, x.w, x.r = nil, nil, nil
+		f.exchanges.Put(x)
+	}()
+	if f.Begin != nil {
+		x.ctx, x.w = f.Begin(w, r)
 	}
-	handler, status := s.answer(ctx, w, r, c, start)
-	if s.Answered != nil {
-		s.Answered(ctx, handler, status)
-	}
-	if s.Observe != nil {
-		s.Observe(handler, status, s.Now().Sub(start))
+	handler, status := x.serve(start)
+	if f.Answered != nil {
+		f.Answered(x.ctx, handler, status, f.Now().Sub(start))
 	}
 }
 
-func (s *Front) answer(ctx context.Context, w http.ResponseWriter, r *http.Request, c *call, start time.Time) (handler string, status int) {
-	s.flatten(c, r, start)
-	c.show(r, s.Modules.Gate.Headers)
-	c.gate.Reset()
-	if err := s.call(ctx, "gate", s.Modules.Gate, &c.req, &c.gate); err != nil {
-		return "", s.fail(ctx, w, r, c, nil, "gate", err)
+func (x *exchange) serve(start time.Time) (handler string, status int) {
+	modules := x.front.Modules
+	x.flatten(start)
+	if err := x.call("gate", modules.Gate, &x.gate); err != nil {
+		return "", x.fail("gate", err)
 	}
-	if c.gate.Handler == "" {
-		return "", s.deliver(ctx, w, r, c, nil, &c.gate, "gate")
+	if x.gate.Handler == "" {
+		return "", x.deliver("gate", &x.gate)
 	}
+	x.headers = x.gate.Headers
 
-	handler = strings.Clone(c.gate.Handler) // an observer may keep it
-	module, ok := s.Modules.Handlers[handler]
+	handler = strings.Clone(x.gate.Handler) // Answered may keep it
+	module, ok := modules.Handlers[handler]
 	if !ok {
-		return handler, s.fail(ctx, w, r, c, c.gate.Headers, handler, errors.New("find handler: no such module"))
+		return handler, x.fail(handler, errors.New("find handler: no such module"))
 	}
-	body, err := c.read(w, r)
+	body, err := x.readBody()
 	switch {
 	case errors.Is(err, errTooLarge):
-		return handler, c.write(w, r, http.StatusRequestEntityTooLarge, c.gate.Headers, nil, tooLarge)
+		return handler, x.write(http.StatusRequestEntityTooLarge, nil, tooLarge)
 	case err != nil:
-		// The client went away or was too slow; the connection cannot go on.
-		w.Header().Set("Connection", "close")
-		return handler, c.write(w, r, http.StatusRequestTimeout, c.gate.Headers, nil, tooSlow)
+		// The client went away or was too slow; the connection cannot be reused.
+		x.w.Header().Set("Connection", "close")
+		return handler, x.write(http.StatusRequestTimeout, nil, tooSlow)
 	}
-	c.req.Body = body
-	c.req.Principal = c.gate.Principal
-	c.req.Param = c.gate.Param
-	c.show(r, module.Headers)
-	c.handler.Reset()
-	if err := s.call(ctx, handler, module, &c.req, &c.handler); err != nil {
-		return handler, s.fail(ctx, w, r, c, c.gate.Headers, handler, err)
+	x.req.Body = body
+	x.req.Principal = x.gate.Principal
+	x.req.Param = x.gate.Param
+	if err := x.call(handler, module, &x.handler); err != nil {
+		return handler, x.fail(handler, err)
 	}
-	return handler, s.deliver(ctx, w, r, c, c.gate.Headers, &c.handler, handler)
+	return handler, x.deliver(handler, &x.handler)
 }
 
-func (s *Front) call(ctx context.Context, name string, m Module, req *abi.Request, resp *abi.Response) error {
-	if s.Around == nil {
-		return m.Call(ctx, req, resp)
+// call calls a module with the request and only the headers that it may see.
+func (x *exchange) call(name string, m Module, resp *abi.Response) error {
+	x.req.Headers = x.req.Headers[:0]
+	for _, name := range m.Headers {
+		for _, value := range x.r.Header[http.CanonicalHeaderKey(name)] {
+			x.req.Headers = append(x.req.Headers, abi.Header{Name: name, Value: value})
+		}
 	}
-	ctx, end := s.Around(ctx, name)
-	err := m.Call(ctx, req, resp)
+	resp.Reset()
+	if x.front.Around == nil {
+		return m.Call(x.ctx, &x.req, resp)
+	}
+	ctx, end := x.front.Around(x.ctx, name)
+	err := m.Call(ctx, &x.req, resp)
 	end(err)
 	return err
 }
 
-// flatten makes the frame that gate and handler share.
-func (s *Front) flatten(c *call, r *http.Request, now time.Time) {
-	c.req = abi.Request{
+// flatten sets what gate and handler both see of the request.
+func (x *exchange) flatten(now time.Time) {
+	x.req = abi.Request{
 		Now:     now.UnixMicro(),
-		Method:  r.Method,
-		Path:    r.URL.RawPath, // "" where it is what Path is escaped to
-		Query:   r.URL.RawQuery,
-		Headers: c.req.Headers[:0],
+		Method:  x.r.Method,
+		Path:    x.r.URL.RawPath, // "" if Path has a single encoding
+		Query:   x.r.URL.RawQuery,
+		Headers: x.req.Headers[:0],
 	}
-	if c.req.Path == "" {
-		c.req.Path = r.URL.EscapedPath()
+	if x.req.Path == "" {
+		x.req.Path = x.r.URL.EscapedPath()
 	}
-	if addr := s.Client(r); addr.IsValid() {
-		c.req.Client = addr.String()
+	if addr := x.front.Client(x.r); addr.IsValid() {
+		x.req.Client = addr.String()
 	}
-	s.Random(c.req.Random[:])
+	x.front.Random(x.req.Random[:])
 }
 
-// show makes names the only headers of the request.
-func (c *call) show(r *http.Request, names []string) {
-	c.req.Headers = c.req.Headers[:0]
-	for _, name := range names {
-		for _, value := range r.Header[http.CanonicalHeaderKey(name)] {
-			c.req.Headers = append(c.req.Headers, abi.Header{Name: name, Value: value})
-		}
-	}
-}
-
-var errTooLarge = errors.New("read body: too large")
-
-// read reads the body, at most MaxBody bytes of it.
-func (c *call) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if r.Body == nil || r.Body == http.NoBody {
-		return nil, nil
-	}
-	if r.ContentLength > MaxBody {
-		return nil, errTooLarge
-	}
-	limited := http.MaxBytesReader(w, r.Body, MaxBody)
-	c.body = c.body[:0]
-	for {
-		if len(c.body) == cap(c.body) {
-			c.body = slices.Grow(c.body, 512)
-		}
-		n, err := limited.Read(c.body[len(c.body):cap(c.body)])
-		c.body = c.body[:len(c.body)+n]
-		if err == io.EOF {
-			return c.body, nil
-		}
-		if err != nil {
-			if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-				return nil, errTooLarge
-			}
-			return nil, err
-		}
-	}
-}
-
-// drain takes what is left of the body off a connection that closes with the
-// answer. net/http does so only where the connection stays; closing on unread
-// data resets the connection, and the client, still writing, may never see the
-// answer. Past maxDrain the connection is half-closed first and then waits.
-func drain(w http.ResponseWriter, r *http.Request) {
-	if !r.Close || r.Body == nil || r.Body == http.NoBody || r.Header.Get("Expect") != "" {
-		return
-	}
-	_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxDrain)) // a client that is gone needs none of it
-}
-
-// Seed makes a Random of a fixed seed, for answers that can be told beforehand.
-// It is not for keys.
+// Seed returns a Config.Random that starts from a fixed seed, for answers that
+// are always the same. It must not be used for keys.
 func Seed(seed uint64) func([]byte) {
 	var mu sync.Mutex
 	next := seed

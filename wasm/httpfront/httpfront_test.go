@@ -22,7 +22,7 @@ func (f caller) Call(_ context.Context, req *abi.Request, resp *abi.Response) er
 	return f(req, resp)
 }
 
-// pass is a gate that lets everything through to the handler "echo".
+// pass is a gate that passes every request to the handler "echo".
 func pass(_ *abi.Request, resp *abi.Response) error {
 	resp.Handler = "echo"
 	resp.Principal = abi.Principal{KeyID: "key_1", AccountID: "acc_1"}
@@ -31,15 +31,14 @@ func pass(_ *abi.Request, resp *abi.Response) error {
 	return nil
 }
 
-func newServer(gate, echo caller, log *slog.Logger) *httpfront.Front {
-	set := &httpfront.Modules{
-		Gate:     httpfront.Module{Caller: gate, Headers: []string{"authorization"}},
-		Handlers: map[string]httpfront.Module{"echo": {Caller: echo, Headers: []string{"x-shown"}}},
-	}
+func newFront(gate, echo caller, log *slog.Logger) *httpfront.Front {
 	return httpfront.New(httpfront.Config{
-		Modules: set,
-		Random:  httpfront.Seed(1),
-		Log:     log,
+		Modules: &httpfront.Modules{
+			Gate:     httpfront.Module{Caller: gate, Headers: []string{"authorization"}},
+			Handlers: map[string]httpfront.Module{"echo": {Caller: echo, Headers: []string{"x-shown"}}},
+		},
+		Random: httpfront.Seed(1),
+		Log:    log,
 	})
 }
 
@@ -50,7 +49,7 @@ func TestHandlerSeesWhatItMay(t *testing.T) {
 		into.Headers = append([]abi.Header(nil), req.Headers...)
 		into.Body = append([]byte(nil), req.Body...)
 	}
-	s := newServer(
+	front := newFront(
 		func(req *abi.Request, resp *abi.Response) error { keep(&gate, req); return pass(req, resp) },
 		func(req *abi.Request, resp *abi.Response) error {
 			keep(&handler, req)
@@ -65,7 +64,7 @@ func TestHandlerSeesWhatItMay(t *testing.T) {
 	r.Header.Set("X-Shown", "yes")
 	r.Header.Set("X-Hidden", "no")
 	w := httptest.NewRecorder()
-	s.ServeHTTP(w, r)
+	front.ServeHTTP(w, r)
 
 	if gate.Method != "POST" || gate.Path != "/a%2Fb" || gate.Query != "q=1" || gate.Client != "192.0.2.7" || len(gate.Body) != 0 {
 		t.Errorf("gate saw %+v", gate)
@@ -101,12 +100,12 @@ func TestBodies(t *testing.T) {
 		{"byte by byte", iotest.OneByteReader(strings.NewReader("slow")), 200},
 		{"breaks off", iotest.ErrReader(errors.New("gone")), 408},
 	} {
-		s := newServer(pass, func(req *abi.Request, resp *abi.Response) error {
+		front := newFront(pass, func(req *abi.Request, resp *abi.Response) error {
 			resp.Status = 200
 			return nil
 		}, nil)
 		w := httptest.NewRecorder()
-		s.ServeHTTP(w, httptest.NewRequest("POST", "/", tt.body))
+		front.ServeHTTP(w, httptest.NewRequest("POST", "/", tt.body))
 		if w.Code != tt.status || w.Header().Get("X-Gate") != "1" {
 			t.Errorf("%s: %d %v, want %d with the gate's headers", tt.name, w.Code, w.Header(), tt.status)
 		}
@@ -119,9 +118,9 @@ func TestFailuresStayInside(t *testing.T) {
 	nonsense := func(_ *abi.Request, resp *abi.Response) error { resp.Status = 99; return nil }
 	for name, gate := range map[string]caller{"broken": broken, "nowhere": nowhere, "nonsense": nonsense} {
 		var log bytes.Buffer
-		s := newServer(gate, pass, slog.New(slog.NewTextHandler(&log, nil)))
+		front := newFront(gate, pass, slog.New(slog.NewTextHandler(&log, nil)))
 		w := httptest.NewRecorder()
-		s.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		front.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 		if w.Code != http.StatusInternalServerError || w.Body.String() != `{"error":"internal_error"}` {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
 		}

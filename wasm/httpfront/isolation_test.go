@@ -8,22 +8,22 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// net/http writes a short answer's headers after ServeHTTP has returned, when
-// what the request used may long be another's. Modules answer in memory that is
-// used again, so no header may still lie in it by then.
-func TestHeadersAreTheRequestsOwn(t *testing.T) {
-	take := func(req *abi.Request, resp *abi.Response, handler string) error {
+// TestHeadersAreCopied checks that no header shares the memory of a module's
+// response: net/http writes the headers of a short answer after ServeHTTP has
+// returned, when another request may use that memory.
+func TestHeadersAreCopied(t *testing.T) {
+	respond := func(req *abi.Request, resp *abi.Response, handler string) error {
 		frame := (&abi.Response{Status: 200, Handler: handler, Body: []byte(req.Query),
 			Headers: []abi.Header{{Name: "X-By-" + handler, Value: req.Query}, {Name: "allow", Value: req.Query}}}).Append(nil)
 		return resp.ParseCopy(frame)
 	}
-	s := newServer(
-		func(req *abi.Request, resp *abi.Response) error { return take(req, resp, "echo") },
-		func(req *abi.Request, resp *abi.Response) error { return take(req, resp, "none") }, nil)
+	front := newFront(
+		func(req *abi.Request, resp *abi.Response) error { return respond(req, resp, "echo") },
+		func(req *abi.Request, resp *abi.Response) error { return respond(req, resp, "none") }, nil)
 	answers := map[string]*httptest.ResponseRecorder{}
 	for _, mark := range strings.Fields("aaaa bbbb cccc dddd eeee ffff gggg hhhh iiii jjjj kkkk llll") {
 		answers[mark] = httptest.NewRecorder()
-		s.ServeHTTP(answers[mark], httptest.NewRequest("GET", "/?"+mark, nil))
+		front.ServeHTTP(answers[mark], httptest.NewRequest("GET", "/?"+mark, nil))
 	}
 	for mark, w := range answers {
 		h := w.Header()

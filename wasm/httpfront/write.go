@@ -1,7 +1,6 @@
 package httpfront
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -11,62 +10,62 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// The answers that are the front's own.
+// Answers that no module writes.
 var (
 	tooLarge = []byte(`{"error":"payload_too_large"}`)
 	tooSlow  = []byte(`{"error":"request_timeout"}`)
 	internal = []byte(`{"error":"internal_error"}`)
 
-	soon = []abi.Header{{Name: "retry-after", Value: "1"}}
+	retrySoon = []abi.Header{{Name: "retry-after", Value: "1"}}
 )
 
-// Headers that every answer has, unless the module says otherwise.
+// Headers of every answer unless the module sets others.
 var (
 	jsonType = []string{"application/json"}
 	noStore  = []string{"no-store"}
 	noSniff  = []string{"nosniff"}
 )
 
-// deliver writes what a module answered, under the gate's headers.
-func (s *Front) deliver(ctx context.Context, w http.ResponseWriter, r *http.Request, c *call, gate []abi.Header, resp *abi.Response, module string) int {
+// deliver writes the response of a module.
+func (x *exchange) deliver(module string, resp *abi.Response) (status int) {
 	if resp.Status < 200 || resp.Status > 599 {
-		return s.fail(ctx, w, r, c, gate, module, fmt.Errorf("read answer: status %d", resp.Status))
+		return x.fail(module, fmt.Errorf("read answer: status %d", resp.Status))
 	}
-	return c.write(w, r, resp.Status, gate, resp.Headers, resp.Body)
+	return x.write(resp.Status, resp.Headers, resp.Body)
 }
 
-// fail answers a request that a module could not. Why is for the log alone.
-func (s *Front) fail(ctx context.Context, w http.ResponseWriter, r *http.Request, c *call, gate []abi.Header, module string, err error) int {
+// fail answers a request that a module could not answer, and logs why.
+func (x *exchange) fail(module string, err error) (status int) {
 	level := slog.LevelError
-	if ctx.Err() != nil {
-		level = slog.LevelDebug // the client went away: nothing is wrong here
+	if x.ctx.Err() != nil {
+		level = slog.LevelDebug // the client went away, which is no fault
 	}
-	s.Log.LogAttrs(ctx, level, "request failed",
-		slog.String("module", module), slog.String("method", r.Method), slog.String("error", err.Error()))
-	return c.write(w, r, http.StatusInternalServerError, gate, soon, internal)
+	x.front.Log.LogAttrs(x.ctx, level, "request failed",
+		slog.String("module", module), slog.String("method", x.r.Method), slog.String("error", err.Error()))
+	return x.write(http.StatusInternalServerError, retrySoon, internal)
 }
 
-// write sends the gate's headers, the handler's, and the body.
+// write sends the gate's headers, further headers, and the body.
 //
-// net/http may write the headers after ServeHTTP has returned, when the room
-// that they came in is another request's. So their values are copied out: all
-// into one string, which costs two allocations whatever their number.
-func (c *call) write(w http.ResponseWriter, r *http.Request, status int, gate, handler []abi.Header, body []byte) int {
-	drain(w, r)
-	lists := [...][]abi.Header{gate, handler}
-	c.values = c.values[:0]
+// net/http may write the headers after ServeHTTP has returned, when their memory
+// belongs to another request. So the values are copied, all into one string,
+// which costs two allocations however many they are.
+func (x *exchange) write(status int, headers []abi.Header, body []byte) int {
+	x.drain()
+	lists := [...][]abi.Header{x.headers, headers}
+	x.values = x.values[:0]
 	for _, list := range lists {
 		for i := range list {
-			c.values = append(c.values, list[i].Value...)
+			x.values = append(x.values, list[i].Value...)
 		}
 	}
-	headers := len(c.values)
-	c.values = strconv.AppendInt(c.values, int64(len(body)), 10)
-	rest := string(c.values)
-	length := rest[headers:]
+	end := len(x.values)
+	x.values = strconv.AppendInt(x.values, int64(len(body)), 10)
+	rest := string(x.values)
+	length := rest[end:]
 
-	h := w.Header()
-	values := make([]string, 0, len(gate)+len(handler)+1)
+	h := x.w.Header()
+	values := make([]string, 0, len(x.headers)+len(headers)+1)
 	for _, list := range lists {
 		for i := range list {
 			n := len(list[i].Value)
@@ -80,29 +79,29 @@ func (c *call) write(w http.ResponseWriter, r *http.Request, status int, gate, h
 			}
 		}
 	}
-	orElse(h, "Content-Type", jsonType)
-	orElse(h, "Cache-Control", noStore)
-	orElse(h, "X-Content-Type-Options", noSniff)
+	setDefault(h, "Content-Type", jsonType)
+	setDefault(h, "Cache-Control", noStore)
+	setDefault(h, "X-Content-Type-Options", noSniff)
 	bodiless := status == http.StatusNoContent || status == http.StatusNotModified
 	if !bodiless {
 		values = append(values, length)
 		h["Content-Length"] = values[len(values)-1:]
 	}
-	w.WriteHeader(status)
-	if !bodiless && c.req.Method != http.MethodHead {
-		_, _ = w.Write(body) // the client may be gone; there is nobody to tell
+	x.w.WriteHeader(status)
+	if !bodiless && x.req.Method != http.MethodHead {
+		_, _ = x.w.Write(body) // fails only if the client is gone
 	}
 	return status
 }
 
-func orElse(h http.Header, name string, values []string) {
+func setDefault(h http.Header, name string, values []string) {
 	if h[name] == nil {
 		h[name] = values
 	}
 }
 
-// canonical is http.CanonicalHeaderKey, without an allocation for the headers
-// of nearly every answer, and never in the room that name lies in.
+// canonical is like http.CanonicalHeaderKey. It does not allocate for the headers
+// of most answers, and the result never shares the memory of name.
 func canonical(name string) string {
 	switch name {
 	case "x-ratelimit-limit":

@@ -43,9 +43,9 @@ func TestAnswers(t *testing.T) {
 		{"status beyond all", "GET", abi.Response{Status: 600}, 500, `{"error":"internal_error"}`, map[string][]string{"Retry-After": {"1"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newServer(pass, func(_ *abi.Request, resp *abi.Response) error { *resp = tt.resp; return nil }, nil)
+			front := newFront(pass, func(_ *abi.Request, resp *abi.Response) error { *resp = tt.resp; return nil }, nil)
 			w := httptest.NewRecorder()
-			s.ServeHTTP(w, httptest.NewRequest(tt.method, "/", nil))
+			front.ServeHTTP(w, httptest.NewRequest(tt.method, "/", nil))
 			if w.Code != tt.status || w.Body.String() != tt.body {
 				t.Errorf("%d %q, want %d %q", w.Code, w.Body, tt.status, tt.body)
 			}
@@ -58,28 +58,28 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// A path crosses the boundary as it was sent: what the front would escape again
-// could outgrow the guest's input buffer.
+// TestPathIsAsSent checks that the gate gets the path as it was sent: escaped once
+// more it could be longer than the guest's input buffer.
 func TestPathIsAsSent(t *testing.T) {
 	for _, path := range []string{"/a", "/a%2Fb", "/%61", `/"<>`, "/é", "/%ff", "//a/../b"} {
 		var got string
-		s := newServer(func(req *abi.Request, resp *abi.Response) error {
+		front := newFront(func(req *abi.Request, resp *abi.Response) error {
 			got, resp.Status = strings.Clone(req.Path), 200
 			return nil
 		}, nil, nil)
 		r := httptest.NewRequest("GET", "http://host"+path, nil)
-		s.ServeHTTP(httptest.NewRecorder(), r)
+		front.ServeHTTP(httptest.NewRecorder(), r)
 		if got != path {
 			t.Errorf("%s: the gate saw %s", path, got)
 		}
 	}
 }
 
-func TestObserveMayKeepTheName(t *testing.T) {
+func TestAnsweredMayKeepTheName(t *testing.T) {
 	var seen []string
 	names := []string{"echo", "oche"}
 	called := 0
-	set := &httpfront.Modules{
+	modules := &httpfront.Modules{
 		Gate: httpfront.Module{Caller: caller(func(_ *abi.Request, resp *abi.Response) error {
 			called++
 			return resp.ParseCopy((&abi.Response{Handler: names[called%2]}).Append(nil))
@@ -87,32 +87,33 @@ func TestObserveMayKeepTheName(t *testing.T) {
 		Handlers: map[string]httpfront.Module{},
 	}
 	for _, name := range names {
-		set.Handlers[name] = httpfront.Module{Caller: caller(func(_ *abi.Request, resp *abi.Response) error { resp.Status = 200; return nil })}
+		modules.Handlers[name] = httpfront.Module{Caller: caller(func(_ *abi.Request, resp *abi.Response) error { resp.Status = 200; return nil })}
 	}
-	s := httpfront.New(httpfront.Config{
-		Modules: set,
-		Observe: func(handler string, status int, _ time.Duration) {
+	front := httpfront.New(httpfront.Config{
+		Modules: modules,
+		Answered: func(_ context.Context, handler string, status int, _ time.Duration) {
 			seen = append(seen, handler+" "+strconv.Itoa(status))
 		},
 	})
 	for range 4 {
-		s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+		front.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 	}
 	if want := []string{"oche 200", "echo 200", "oche 200", "echo 200"}; !slices.Equal(seen, want) {
-		t.Errorf("observed %q, want %q", seen, want)
+		t.Errorf("answered %q, want %q", seen, want)
 	}
 }
 
-// A client that goes away is no failure of a module.
+// TestClientsThatGoAwayAreNoErrors checks that only failures of modules are logged
+// as errors.
 func TestClientsThatGoAwayAreNoErrors(t *testing.T) {
 	for _, away := range []bool{false, true} {
 		var log bytes.Buffer
-		s := newServer(func(*abi.Request, *abi.Response) error { return context.Canceled }, nil, slog.New(slog.NewTextHandler(&log, nil)))
+		front := newFront(func(*abi.Request, *abi.Response) error { return context.Canceled }, nil, slog.New(slog.NewTextHandler(&log, nil)))
 		ctx, cancel := context.WithCancel(t.Context())
 		if away {
 			cancel()
 		}
-		s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil).WithContext(ctx))
+		front.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil).WithContext(ctx))
 		cancel()
 		if logged := log.Len() != 0; logged == away {
 			t.Errorf("client away: %t, yet the log has %q", away, &log)
@@ -126,11 +127,11 @@ func (d discard) Header() http.Header         { return d.header }
 func (d discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d discard) WriteHeader(int)             {}
 
-// BenchmarkServe is the front alone: gate and handler do next to nothing.
+// BenchmarkServe measures the front alone: gate and handler do almost nothing.
 func BenchmarkServe(b *testing.B) {
 	rates := []abi.Header{{Name: "x-ratelimit-limit", Value: "100"}, {Name: "x-ratelimit-remaining", Value: "99"},
 		{Name: "x-ratelimit-reset-ms", Value: "600"}, {Name: "x-svc-environment", Value: "live"}}
-	s := newServer(
+	front := newFront(
 		func(_ *abi.Request, resp *abi.Response) error {
 			resp.Handler, resp.Headers = "echo", append(resp.Headers, rates...)
 			return nil
@@ -145,6 +146,6 @@ func BenchmarkServe(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		clear(w.header)
-		s.ServeHTTP(w, r)
+		front.ServeHTTP(w, r)
 	}
 }

@@ -29,11 +29,11 @@ type deployment struct {
 func newDeployment(digest, version string, m *modules, front httpfront.Config) *deployment {
 	d := &deployment{digest: digest, version: version, modules: m, earlier: m.failures(), closed: make(chan struct{})}
 	d.users.Store(1)
-	observe := front.Observe
+	answered := front.Answered
 	front.Modules = m.front
-	front.Observe = func(handler string, status int, took time.Duration) {
+	front.Answered = func(ctx context.Context, handler string, status int, took time.Duration) {
 		d.traffic.Add(status, took)
-		observe(handler, status, took)
+		answered(ctx, handler, status, took)
 	}
 	d.handler = httpfront.New(front)
 	return d

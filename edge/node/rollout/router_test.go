@@ -18,7 +18,7 @@ import (
 // closed.
 func plainDeployment(t *testing.T, name string) *deployment {
 	m := newModules()
-	d := newDeployment(name, "", m, httpfront.Config{Observe: func(string, int, time.Duration) {}})
+	d := newDeployment(name, "", m, httpfront.Config{Answered: func(context.Context, string, int, time.Duration) {}})
 	open := func() {
 		select {
 		case <-d.closed:

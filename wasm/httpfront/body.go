@@ -1,0 +1,56 @@
+package httpfront
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+)
+
+// MaxBody bounds a request body, in bytes.
+const MaxBody = 64 << 10
+
+// maxDrain bounds how much of an unread body is read before the connection is
+// closed, in bytes. net/http reads as much of it if the connection stays open.
+const maxDrain = 256 << 10
+
+var errTooLarge = errors.New("read body: too large")
+
+// readBody reads the body, up to MaxBody.
+func (x *exchange) readBody() ([]byte, error) {
+	if x.r.Body == nil || x.r.Body == http.NoBody {
+		return nil, nil
+	}
+	if x.r.ContentLength > MaxBody {
+		return nil, errTooLarge
+	}
+	limited := http.MaxBytesReader(x.w, x.r.Body, MaxBody)
+	x.body = x.body[:0]
+	for {
+		if len(x.body) == cap(x.body) {
+			x.body = slices.Grow(x.body, 512)
+		}
+		n, err := limited.Read(x.body[len(x.body):cap(x.body)])
+		x.body = x.body[:len(x.body)+n]
+		if err == io.EOF {
+			return x.body, nil
+		}
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return nil, errTooLarge
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// drain reads the rest of the body if the connection closes with the answer,
+// which net/http does only if the connection stays open. Closing a connection
+// with unread data resets it, and a client that is still sending may then never
+// see the answer. Beyond maxDrain, net/http half-closes the connection and waits.
+func (x *exchange) drain() {
+	if !x.r.Close || x.r.Body == nil || x.r.Body == http.NoBody || x.r.Header.Get("Expect") != "" {
+		return
+	}
+	_, _ = io.Copy(io.Discard, http.MaxBytesReader(x.w, x.r.Body, maxDrain)) // fails only if the client is gone
+}
