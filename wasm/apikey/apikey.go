@@ -1,22 +1,22 @@
-// Package apikey is the format of API keys:
+// Package apikey creates and checks API keys. Their format is:
 //
 //	svc_live_<30 random characters><6 characters of checksum>
 //	svc_test_<30 random characters><6 characters of checksum>
 //
 // Characters are base 62: 0-9, A-Z, a-z. The checksum is the CRC-32 (IEEE) of
-// all that stands before it, as a number of 6 digits, the highest first. It
-// lets a mistyped key be told from an unknown one without a look-up, and leaked
-// keys be found by scanners. 30 characters hold 178 bits.
+// everything before it, as a number of 6 digits, the highest first. It
+// distinguishes a mistyped key from an unknown one without a look-up, and lets
+// scanners recognise leaked keys. 30 characters hold 178 bits.
 package apikey
 
 import "partneredge/wasm/abi"
 
 // Sizes, in bytes.
 const (
-	// Length of a whole key.
+	// Length is the length of a key.
 	Length = len(live) + randomLength + checkLength
-	// RandomSize is how many random bytes Mint takes. It needs 30 that are below
-	// 248 and has 62 on average; fewer than 30 come less than once in 10^30 times.
+	// RandomSize is the number of random bytes that Mint needs. Of them 30 must be
+	// below 248 and 62 are on average; fewer are less than once in 10^30 times.
 	RandomSize = 64
 
 	randomLength = 30
@@ -29,9 +29,9 @@ const (
 	alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
-// Mint makes a key of fresh random bytes. Each character is equally likely:
-// bytes of 248 (4 * 62) and more are passed over. It returns "" when too few
-// are left; the caller then draws new ones.
+// Mint creates a key from fresh random bytes. So that all characters are equally
+// likely, it skips bytes of 248 (4 * 62) and more. If too few are left it returns
+// "", and the caller must try again with new bytes.
 func Mint(env abi.Environment, random *[RandomSize]byte) string {
 	key := make([]byte, 0, Length)
 	if env == abi.EnvLive {
@@ -51,8 +51,8 @@ func Mint(env abi.Environment, random *[RandomSize]byte) string {
 	return ""
 }
 
-// Parse tells whether token is a well-formed key, and of which environment. It
-// does not tell whether the key exists.
+// Parse reports whether token is a well-formed key, and of which environment. It
+// does not know whether the key exists.
 func Parse(token string) (env abi.Environment, ok bool) {
 	if len(token) != Length {
 		return "", false
@@ -87,8 +87,8 @@ func checksum(body string) (check [checkLength]byte) {
 	return check
 }
 
-// crc32of is the CRC-32 of IEEE 802.3, a nibble at a time: hash/crc32 builds
-// tables of 9 KiB for what is 39 bytes here.
+// crc32of computes the CRC-32 of IEEE 802.3, a nibble at a time: hash/crc32 would
+// build tables of 9 KiB to check 39 bytes.
 func crc32of(s string) uint32 {
 	c := ^uint32(0)
 	for i := range len(s) {

@@ -10,12 +10,12 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// The checksums were worked out with another implementation of CRC-32.
+// TestMint has checksums of another implementation of CRC-32.
 func TestMint(t *testing.T) {
 	var rising, passing [RandomSize]byte
 	for i := range rising {
 		rising[i] = byte(i)
-		passing[i] = byte(247 + i%2) // every other byte is passed over
+		passing[i] = byte(247 + i%2) // every other byte is skipped
 	}
 	var none [RandomSize]byte
 	for i := range none {
@@ -73,19 +73,19 @@ func TestRoundTrip(t *testing.T) {
 		if got, ok := Parse(key); !ok || got != env {
 			t.Fatalf("Parse(%q) = %q %v, want %q", key, got, ok, env)
 		}
-		// Any one character changed is noticed: a CRC finds every error of up to
-		// 32 bits in a row.
+		// A CRC detects every error within 32 consecutive bits, so any one changed
+		// character.
 		i := rapid.IntRange(0, Length-1).Draw(t, "at")
 		c := rapid.Byte().Draw(t, "byte")
 		if wrong := key[:i] + string([]byte{c}) + key[i+1:]; wrong != key {
 			if _, ok := Parse(wrong); ok {
-				t.Fatalf("Parse(%q) with byte %d changed to %d is taken", wrong, i, c)
+				t.Fatalf("Parse(%q) with byte %d changed to %d is accepted", wrong, i, c)
 			}
 		}
 	})
 }
 
-func TestEveryCharacterIsAsLikely(t *testing.T) {
+func TestCharactersAreEquallyLikely(t *testing.T) {
 	seen := map[byte]int{}
 	for r := range 256 {
 		var random [RandomSize]byte

@@ -1,7 +1,7 @@
-// Package targeturl reads the address of a webhook target and says, by its
-// syntax alone, whether it may be one. It is stricter than RFC 3986: what two
-// readers could take for two different hosts is refused. Whether an address
-// literal, or what a name resolves to, is public is not asked here.
+// Package targeturl parses the URL of a webhook target and decides by its syntax
+// alone whether it is acceptable. It is stricter than RFC 3986: it refuses URLs
+// in which two parsers could see different hosts. It does not check whether an
+// address literal, or an address that a name resolves to, is public.
 package targeturl
 
 import (
@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Reasons why a target is refused. DNSFailure is never returned by Parse: it is
-// for who resolves the host.
+// Reasons why a target is refused. Parse never returns DNSFailure; it is for
+// callers that resolve the host.
 const (
 	Missing       = "missing"
 	TooLong       = "too_long"
@@ -22,16 +22,15 @@ const (
 	DNSFailure    = "dns_failure"
 )
 
-// MaxLen is the most bytes that a target may have.
+// MaxLen bounds a target, in bytes.
 const MaxLen = 2048
 
-// Parse takes the host and the port out of an https URL. reason is "" when it
-// may be a target, otherwise the first rule that it breaks, and host and port
-// are then "".
+// Parse returns the host and the port of an https URL. If the URL is refused,
+// reason names the first rule that it breaks, and host and port are "".
 //
-// host is in lower case, an IPv6 address without brackets. port is "443" when
-// the URL names none, else 443 or 1024 to 65535. An address literal is a
-// canonical one: netip.ParseAddr reads it and no resolver reads it otherwise.
+// host is in lower case, an IPv6 address without brackets. port is 443 (the
+// default) or 1024 to 65535. An address literal is in canonical form:
+// netip.ParseAddr parses it, and no resolver takes it for another address.
 func Parse(raw string) (host, port, reason string) {
 	if raw == "" {
 		return "", "", Missing
@@ -73,7 +72,7 @@ func Parse(raw string) (host, port, reason string) {
 	return host, port, ""
 }
 
-// isScheme is the rule of RFC 3986, section 3.1.
+// isScheme reports whether s is a scheme by RFC 3986, section 3.1.
 func isScheme(s string) bool {
 	for i := 0; i < len(s); i++ {
 		c := s[i]
@@ -84,9 +83,9 @@ func isScheme(s string) bool {
 	return s != ""
 }
 
-// printable tells whether s is free of the characters that no URL holds bare:
-// controls, space, and those that RFC 3986 leaves out. Bytes beyond ASCII pass:
-// in a host they get a reason of their own.
+// printable reports whether s has none of the characters that must be escaped in
+// a URL: control characters, space, and those that RFC 3986 does not mention.
+// Non-ASCII bytes pass; in a host they have a reason of their own.
 func printable(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if s[i] <= ' ' || s[i] == 0x7f || strings.IndexByte("\"<>\\^`{|}", s[i]) >= 0 {
@@ -96,8 +95,8 @@ func printable(s string) bool {
 	return true
 }
 
-// escaped tells whether path, query and fragment are ASCII in which each % is
-// followed by two hexadecimal digits.
+// escaped reports whether s (path, query and fragment) is ASCII in which each %
+// is followed by two hexadecimal digits.
 func escaped(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if s[i] >= 0x80 {
@@ -110,8 +109,8 @@ func escaped(s string) bool {
 	return true
 }
 
-// splitPort takes an authority apart; a host in brackets keeps them. The port
-// is "443" where there is none and is not judged.
+// splitPort splits an authority. A host in brackets keeps them. The port is "443"
+// if there is none, and is not checked.
 func splitPort(authority string) (host, port, reason string) {
 	after := authority
 	if strings.HasPrefix(authority, "[") {
@@ -145,7 +144,8 @@ func splitPort(authority string) (host, port, reason string) {
 	return host, port, ""
 }
 
-// portAllowed knows digits only. "0443" and "65979" are read as 443 by some.
+// portAllowed reports whether port, which holds digits only, is allowed. Some
+// parsers take "0443" and "65979" for 443.
 func portAllowed(port string) bool {
 	if port == "" || port[0] == '0' || len(port) > 5 {
 		return false
@@ -157,12 +157,13 @@ func portAllowed(port string) bool {
 	return n == 443 || n >= 1024 && n <= 65535
 }
 
-// checkHost returns the host in lower case and without brackets.
+// checkHost returns the host in lower case and without brackets, or the reason to
+// refuse it.
 func checkHost(host string) (string, string) {
 	if host[0] == '[' {
 		inner := host[1 : len(host)-1]
 		if strings.IndexByte(inner, '%') >= 0 {
-			return "", HostNotPublic // a zone names an interface of this machine
+			return "", HostNotPublic // a zone names a network interface of the sender
 		}
 		addr, err := netip.ParseAddr(inner)
 		if err != nil || !addr.Is6() {
@@ -181,7 +182,7 @@ func checkHost(host string) (string, string) {
 	}
 	host = strings.ToLower(host)
 	if strings.HasSuffix(host, ".") {
-		return "", HostNotPublic // escapes lists of names that lack the dot
+		return "", HostNotPublic // would evade lists of names without the dot
 	}
 	if len(host) > 253 {
 		return "", NotURL
@@ -210,8 +211,8 @@ func checkHost(host string) (string, string) {
 	return host, ""
 }
 
-// isNumber is when the URL standard (WHATWG, "ends in a number") takes the
-// host for an IPv4 address.
+// isNumber reports whether a host with this last label is an IPv4 address by the
+// URL standard (WHATWG, "ends in a number").
 func isNumber(label string) bool {
 	if rest, ok := strings.CutPrefix(label, "0x"); ok {
 		for i := 0; i < len(rest); i++ {

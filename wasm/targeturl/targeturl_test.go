@@ -19,7 +19,7 @@ func TestParse(t *testing.T) {
 		{"https://a_b.example.com/", "a_b.example.com", "443", ""},
 		{"https://xn--exmple-cua.com/%C3%A9", "xn--exmple-cua.com", "443", ""},
 		{"https://1.2.3.4:65535/", "1.2.3.4", "65535", ""},
-		{"https://127.0.0.1:1024/", "127.0.0.1", "1024", ""}, // public or not is not asked here
+		{"https://127.0.0.1:1024/", "127.0.0.1", "1024", ""}, // whether it is public is not checked
 		{"https://[2606:4700::1111]/", "2606:4700::1111", "443", ""},
 		{"https://[2606:4700:0::1111]:8443", "2606:4700::1111", "8443", ""},
 		{"https://[::FFFF:127.0.0.1]/", "::ffff:127.0.0.1", "443", ""},
@@ -120,9 +120,9 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// FuzzParse holds what is let through against net/url, which the sender reads
-// it with: both must see the same host and port, or the guard guards another
-// host than the one that is called.
+// FuzzParse compares accepted URLs with net/url, which the sender uses: both must
+// see the same host and port, or the guard would check another host than the one
+// that is called.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"", "https://example.com", "https://example.com:8443/a?b#c", "https://[2606:4700::1111]:1024/", "http:127.0.0.1/",
@@ -141,17 +141,17 @@ func FuzzParse(f *testing.F) {
 		}
 		u, err := url.Parse(raw)
 		if err != nil {
-			t.Fatalf("%q is let through, and net/url says %v", raw, err)
+			t.Fatalf("%q is accepted, and net/url says %v", raw, err)
 		}
 		if u.Scheme != "https" || u.User != nil || u.Opaque != "" {
-			t.Fatalf("%q is let through, and net/url reads %#v", raw, u)
+			t.Fatalf("%q is accepted, and net/url parses %#v", raw, u)
 		}
 		theirs := strings.ToLower(u.Hostname())
 		if addr, err := netip.ParseAddr(theirs); err == nil {
 			theirs = addr.String()
 		}
 		if theirs != host || u.Port() != port && (u.Port() != "" || port != "443") {
-			t.Fatalf("%q: host %q, port %q, and net/url reads %q and %q", raw, host, port, u.Hostname(), u.Port())
+			t.Fatalf("%q: host %q, port %q, and net/url parses %q and %q", raw, host, port, u.Hostname(), u.Port())
 		}
 		if addr, err := netip.ParseAddr(host); err == nil && addr.Zone() != "" {
 			t.Fatalf("%q has a zone", raw)

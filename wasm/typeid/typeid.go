@@ -1,13 +1,13 @@
-// Package typeid writes identifiers that say what they name and sort by when
-// they were made: a prefix, "_", and a UUIDv7 (RFC 9562) as 26 characters of
-// Crockford's base 32 in lower case, as in the TypeID specification 0.3.
+// Package typeid creates identifiers that name the type of what they identify and
+// sort by the time of creation: a prefix, "_", and a UUIDv7 (RFC 9562) as 26
+// characters of Crockford's base 32 in lower case (TypeID specification 0.3).
 package typeid
 
 const alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
 
 // Make returns prefix_<26 characters> for a time in milliseconds since the Unix
-// epoch and 10 random bytes, of which 74 bits are used. The caller sees to it
-// that the random bytes are fresh.
+// epoch and 10 random bytes, of which 74 bits are used. The random bytes must be
+// fresh.
 func Make(prefix string, unixMilli int64, random [10]byte) string {
 	u := [16]byte{
 		byte(unixMilli >> 40), byte(unixMilli >> 32), byte(unixMilli >> 24),

@@ -2,8 +2,8 @@ package typeid
 
 import "testing"
 
-// The vectors are of the TypeID specification ("valid" examples) that are
-// version 7, taken apart into time and random bytes.
+// TestMake has the "valid" examples of the TypeID specification that are of
+// version 7, split into time and random bytes.
 func TestMake(t *testing.T) {
 	for _, tt := range []struct {
 		prefix string
