@@ -13,7 +13,7 @@ import (
 func newAccount() *cobra.Command {
 	columns := []string{"id", "name", "activation_mode", "agent.full_name", "agent.email", "created_at"}
 	patch := func(name, summary, mode string) *cobra.Command {
-		return newRecordCommand(name+" ACCOUNT", summary, http.MethodPatch, "/accounts/%s", adminapi.AccountPatch{ActivationMode: &mode}, columns...)
+		return newRecordCommand(name+" ACCOUNT", summary, "PATCH /accounts/%s", adminapi.AccountPatch{ActivationMode: &mode}, columns...)
 	}
 	return newGroup("account", "make, list and show accounts, switch them live",
 		newAdminCommand("create", "make an account, in setup", func(flags *pflag.FlagSet) handler {
@@ -29,7 +29,7 @@ func newAccount() *cobra.Command {
 			}
 		}),
 		newListCommand("list", "list all accounts, newest first", "/accounts", "id", "activation_mode", "name", "agent.email"),
-		newRecordCommand("show ACCOUNT", "show one account", http.MethodGet, "/accounts/%s", nil, columns...),
+		newRecordCommand("show ACCOUNT", "show one account", "GET /accounts/%s", nil, columns...),
 		patch("live", "switch an account live: its events are delivered", "live"),
 		patch("setup", "set an account to setup: its events are silenced", "setup"),
 	)

@@ -154,9 +154,11 @@ func newAdminCommand(use, summary string, define func(*pflag.FlagSet) handler) *
 	})
 }
 
-// newRecordCommand makes a command that sends in to path, and shows the record
-// that answers it. Each %s in path is an argument of the command.
-func newRecordCommand(use, summary, method, path string, in any, columns ...string) *cobra.Command {
+// newRecordCommand makes a command that sends in by a call such as
+// "PATCH /accounts/%s", and shows the record that answers it. Each %s is an
+// argument of the command.
+func newRecordCommand(use, summary, call string, in any, columns ...string) *cobra.Command {
+	method, path, _ := strings.Cut(call, " ")
 	return newAdminCommand(use, summary, func(*pflag.FlagSet) handler {
 		return func(ctx context.Context, c *invocation) error {
 			return c.record(ctx, method, c.path(path), in, columns...)

@@ -21,7 +21,7 @@ func newDeliveries() *cobra.Command {
 	return newGroup("deliveries", "list, show, retry, recover and follow webhook deliveries",
 		newAdminCommand("list", "list the log of a subscription or of an event, newest first", defineDeliveriesList),
 		newAdminCommand("show DELIVERY", "show a delivery with its tries", func(*pflag.FlagSet) handler { return showDelivery }),
-		newRecordCommand("retry DELIVERY", "have a delivery tried at once", http.MethodPost, "/deliveries/%s/retry", nil,
+		newRecordCommand("retry DELIVERY", "have a delivery tried at once", "POST /deliveries/%s/retry", nil,
 			"id", "state", "attempts", "next_at"),
 		newAdminCommand("recover WEBHOOK", "queue again what failed of a subscription since a time", defineDeliveriesRecover),
 		newAdminCommand("tail", "follow the tries of an origin as they end", func(*pflag.FlagSet) handler { return tailDeliveries }),

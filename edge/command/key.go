@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"net/http"
 	"strings"
 	"time"
 
@@ -24,7 +23,7 @@ func newKey() *cobra.Command {
 				return c.secret(ctx, c.path("/keys/%s/rotate"), adminapi.Rotation{GraceSeconds: &seconds}, "key")
 			}
 		}),
-		newRecordCommand("revoke KEY", "end a key at once", http.MethodPost, "/keys/%s/revoke", nil, "id", "state", "revoked_at"),
+		newRecordCommand("revoke KEY", "end a key at once", "POST /keys/%s/revoke", nil, "id", "state", "revoked_at"),
 	)
 }
 

@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -23,6 +22,6 @@ func newToken() *cobra.Command {
 			}
 		}),
 		newListCommand("list", "list all tokens, newest first", "/tokens", "id", "role", "name", "created_at", "revoked_at"),
-		newRecordCommand("revoke TOKEN", "end a token at once", http.MethodPost, "/tokens/%s/revoke", nil, "id", "name", "revoked_at"),
+		newRecordCommand("revoke TOKEN", "end a token at once", "POST /tokens/%s/revoke", nil, "id", "name", "revoked_at"),
 	)
 }

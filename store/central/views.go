@@ -53,6 +53,9 @@ func scanFiring(row db.Row) (f store.Firing, err error) {
 // at most limit (0 or more than 50: 50). ErrNotFound when there is no such
 // account.
 func (d *DB) Insights(ctx context.Context, accountID string, since time.Time, limit int) (v InsightsView, err error) {
+	if err := valid.Reference("account", accountID); err != nil {
+		return v, db.Fail("read insights", err)
+	}
 	if limit <= 0 || limit > insightsMost {
 		limit = insightsMost
 	}
@@ -60,7 +63,7 @@ func (d *DB) Insights(ctx context.Context, accountID string, since time.Time, li
 	if !since.IsZero() {
 		after = since.UnixMicro()
 	}
-	v.Items, err = readView(ctx, d, insightTable, []any{&v.Seq, &v.History}, accountID,
+	v.Items, err = readView(ctx, d, insightTable, []any{&v.Seq, &v.History},
 		`SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?), c.seq, EXISTS (SELECT 1 FROM insights WHERE account_id = ?),
 			i.id IS NOT NULL, `+db.Prefixed("i", insightTable.columns)+`
 		FROM change_counter c LEFT JOIN (
@@ -74,6 +77,9 @@ func (d *DB) Insights(ctx context.Context, accountID string, since time.Time, li
 // at most limit (0 or more than 100: 100). ErrNotFound when there is no such
 // account.
 func (d *DB) Firings(ctx context.Context, accountID string, before time.Time, limit int) (v FiringsView, err error) {
+	if err := valid.Reference("account", accountID); err != nil {
+		return v, db.Fail("read firings", err)
+	}
 	if limit <= 0 || limit > firingsMost {
 		limit = firingsMost
 	}
@@ -81,7 +87,7 @@ func (d *DB) Firings(ctx context.Context, accountID string, before time.Time, li
 	if !before.IsZero() {
 		until = before.UnixMicro()
 	}
-	v.Items, err = readView(ctx, d, firingTable, []any{&v.Seq}, accountID,
+	v.Items, err = readView(ctx, d, firingTable, []any{&v.Seq},
 		`SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?), c.seq, f.id IS NOT NULL, `+db.Prefixed("f", firingTable.columns)+`
 		FROM change_counter c LEFT JOIN (
 			SELECT `+firingTable.columns+` FROM firings
@@ -108,10 +114,7 @@ func (d *DB) Profile(ctx context.Context, accountID string) (a store.Account, se
 // readView reads the records of an account's view. The query's columns are whether
 // the account exists, what leading scans, whether there is a record, and the
 // record.
-func readView[T any](ctx context.Context, d *DB, k table[T], leading []any, accountID, query string, args ...any) ([]T, error) {
-	if err := valid.Reference("account", accountID); err != nil {
-		return nil, err
-	}
+func readView[T any](ctx context.Context, d *DB, k table[T], leading []any, query string, args ...any) ([]T, error) {
 	known, found, items := false, false, []T{}
 	_, err := db.All(ctx, d.db, func(row db.Row) (struct{}, error) {
 		record, err := scanFound(row, k, &found, append([]any{&known}, leading...)...)

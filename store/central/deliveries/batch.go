@@ -64,13 +64,19 @@ type rows struct {
 	at, due                        []int64
 }
 
-func (r *rows) add(id, event, subscription, owner string, at, due int64) {
-	r.id = append(r.id, id)
-	r.event = append(r.event, event)
-	r.subscription = append(r.subscription, subscription)
-	r.owner = append(r.owner, owner)
-	r.at = append(r.at, at)
-	r.due = append(r.due, due)
+// madeRow is a delivery that is being made. Times are in microseconds.
+type madeRow struct {
+	id, event, subscription, owner string
+	at, due                        int64
+}
+
+func (r *rows) add(m madeRow) {
+	r.id = append(r.id, m.id)
+	r.event = append(r.event, m.event)
+	r.subscription = append(r.subscription, m.subscription)
+	r.owner = append(r.owner, m.owner)
+	r.at = append(r.at, m.at)
+	r.due = append(r.due, m.due)
 }
 
 func (r *rows) truncate(n int) {
@@ -133,7 +139,7 @@ func (b *Batch) deliver(e *store.Event, to target) {
 		owner, due = b.claimer.Owner, due.Add(b.claimer.Lease)
 		b.claimed = append(b.claimed, Claim{Delivery: d, Body: e.Body, Endpoint: to.endpoint})
 	}
-	b.made.add(d.ID, d.EventID, to.id, owner, e.CreatedAt.UnixMicro(), due.UnixMicro())
+	b.made.add(madeRow{d.ID, d.EventID, to.id, owner, e.CreatedAt.UnixMicro(), due.UnixMicro()})
 }
 
 // Mark returns a function that forgets the deliveries made since, and what was

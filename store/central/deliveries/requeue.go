@@ -95,7 +95,7 @@ func (b *Batch) Cancel(ctx context.Context, account, subscription string) (more 
 	b.made = rows{}
 	for i, s := range made.subscription {
 		if s != subscription {
-			b.made.add(made.id[i], made.event[i], s, made.owner[i], made.at[i], made.due[i])
+			b.made.add(madeRow{made.id[i], made.event[i], s, made.owner[i], made.at[i], made.due[i]})
 		}
 	}
 	b.claimed = slices.DeleteFunc(b.claimed, func(c Claim) bool { return c.SubscriptionID == subscription })
