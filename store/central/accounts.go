@@ -29,8 +29,8 @@ func validateAccount(a store.Account) error {
 }
 
 // CreateAccount makes an account with its agent. What is not set gets a value:
-// ids are made, times are now, the mode is setup. ErrConflict when the id is
-// taken.
+// ids are made, times are now, the mode is setup. ErrConflict when the id exists
+// already.
 func (d *DB) CreateAccount(ctx context.Context, a store.Account) (store.Account, error) {
 	const tried = "create account"
 	now := d.db.Now()
@@ -101,7 +101,7 @@ func (p AccountPatch) apply(a store.Account) store.Account {
 }
 
 // UpdateAccount changes an account. changed is false when it was so already,
-// and then no node is told.
+// and then no change is made for nodes.
 func (d *DB) UpdateAccount(ctx context.Context, id string, p AccountPatch) (a store.Account, changed bool, err error) {
 	const tried = "update account"
 	if err := valid.Reference("account", id); err != nil {

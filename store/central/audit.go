@@ -23,7 +23,7 @@ func ActorOf(ctx context.Context) (a store.Actor, found bool) {
 
 // WithActor has the changes that are made with the context written to the audit
 // log as this actor's, each in the transaction of the change itself. Without an
-// actor nothing is written: the program acts for itself, or a service feeds an
+// actor nothing is written: the program acts for itself, or a source writes to an
 // account.
 func WithActor(ctx context.Context, a store.Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, a)

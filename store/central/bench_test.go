@@ -31,7 +31,7 @@ func BenchmarkDeliveries(b *testing.B) {
 				at := p(b)
 				where = at.kind
 				b.Run(where+"/claimed", func(b *testing.B) { benchDeliveries(b, open(b, at), subscriptions) })
-				b.Run(where+"/taken", func(b *testing.B) { benchTaken(b, open(b, at), subscriptions) })
+				b.Run(where+"/as-written", func(b *testing.B) { benchClaimer(b, open(b, at), subscriptions) })
 			})
 		}
 	}
@@ -39,7 +39,10 @@ func BenchmarkDeliveries(b *testing.B) {
 
 func benchDeliveries(b *testing.B, db *DB, subscriptions int) {
 	ctx := context.Background()
-	const workers, batch = 2, 500
+	workers := 2
+	if db.Kind() == "sqlite" {
+		workers = 1 // it has one sender, which claims one after the other
+	}
 	ids := benchAccounts(b, db, subscriptions)
 	total := b.N * subscriptions
 
@@ -48,7 +51,7 @@ func benchDeliveries(b *testing.B, db *DB, subscriptions int) {
 	benchInsert(b, db, ids)
 	inserted := time.Since(begin)
 
-	var claims, finishes atomic.Int64 // nanoseconds
+	var claims, records atomic.Int64 // nanoseconds
 	begin = time.Now()
 	var done atomic.Int64
 	sender := &claimant{DB: db, held: make(map[string]bool)}
@@ -67,7 +70,8 @@ func benchDeliveries(b *testing.B, db *DB, subscriptions int) {
 				b.Error(err)
 				return
 			}
-			finishes.Add(int64(time.Since(start)))
+			records.Add(int64(time.Since(start)))
+			sender.recorded(claimed)
 			done.Add(int64(len(claimed)))
 		}
 	})
@@ -75,32 +79,32 @@ func benchDeliveries(b *testing.B, db *DB, subscriptions int) {
 	b.StopTimer()
 	rate := func(d time.Duration) float64 { return float64(total) / d.Seconds() }
 	b.ReportMetric(rate(inserted), "inserted/s")
-	b.ReportMetric(rate(time.Duration(claims.Load()/workers)), "claimed/s")
-	b.ReportMetric(rate(time.Duration(finishes.Load()/workers)), "finished/s")
+	b.ReportMetric(rate(time.Duration(claims.Load()/int64(workers))), "claimed/s")
+	b.ReportMetric(rate(time.Duration(records.Load()/int64(workers))), "recorded/s")
 	b.ReportMetric(rate(inserted+worked), "whole/s")
 	b.ReportMetric(float64((processorTime(b)-spent).Microseconds())/float64(total), "cpu-us/delivery")
 }
 
-// benchTaken has a taker with room for all, so nothing is claimed: what is
+// benchClaimer has a Claimer with room for all, so nothing is claimed: what is
 // measured is events in, and outcomes of all their deliveries in.
-func benchTaken(b *testing.B, db *DB, subscriptions int) {
+func benchClaimer(b *testing.B, db *DB, subscriptions int) {
 	ids := benchAccounts(b, db, subscriptions)
 	total := b.N * subscriptions
-	taken := make(chan []deliveries.Claim, b.N)
+	claimed := make(chan []deliveries.Claim, b.N)
 	noError(b, db.SetClaimer(&deliveries.Claimer{
 		Owner: "bench", Lease: time.Minute,
 		Accept:  func(string) bool { return true },
-		Claimed: func(c []deliveries.Claim) { taken <- c },
+		Claimed: func(c []deliveries.Claim) { claimed <- c },
 	}))
 	b.ResetTimer()
 	begin, spent := time.Now(), processorTime(b)
 	var worker sync.WaitGroup
 	worker.Go(func() {
 		for done := 0; done < total; {
-			claims := <-taken
+			claims := <-claimed
 			for more := true; more && len(claims) < 1000; {
 				select {
-				case c := <-taken:
+				case c := <-claimed:
 					claims = append(claims, c...)
 				default:
 					more = false

@@ -186,7 +186,7 @@ func TestHostileAnswers(t *testing.T) {
 			{State: store.StateDead, Attempt: store.Attempt{DeliveryID: "dlv_x", Number: 1}},
 		} {
 			if err := q.RecordOutcomes(ctx, []deliveries.Outcome{bad}); err == nil {
-				t.Errorf("outcome %d was taken", i)
+				t.Errorf("outcome %d was accepted", i)
 			}
 		}
 	})

@@ -42,7 +42,7 @@ func TestRecoverDeliveries(t *testing.T) {
 }
 
 // TestRetryWaiting brings a delivery forward that waits for its next try, and
-// leaves alone one that a sender has in hand.
+// leaves alone one that a sender holds.
 func TestRetryWaiting(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		ctx := WithActor(context.Background(), ana)
@@ -50,7 +50,7 @@ func TestRetryWaiting(t *testing.T) {
 		q.fire(t)
 		c := q.claim(t, 1)[0]
 		if d := must(q.RetryDelivery(ctx, c.ID))(t); !d.NextAt.Equal(c.NextAt) {
-			t.Errorf("in hand: %+v", d)
+			t.Errorf("held: %+v", d)
 		}
 		if again := q.claim(t, 1); len(again) != 0 {
 			t.Errorf("claimed twice: %+v", again)

@@ -12,13 +12,13 @@ import (
 	"partneredge/store/central/valid"
 )
 
-// What sources feed into an account. Each write, its change, its event and the
+// Writes of the sources of an account. Each write, its change, its event and the
 // event's deliveries are one transaction. The event is nil where none was
 // emitted, and Silenced where the account is not live.
 
 // AddCoachingRun adds the insights of one run. Ids are made and creation is
 // now where they are not set; a creation time that the account has already
-// moves by microseconds. One event tells of the newest. No insights: no event.
+// moves by microseconds. One event announces the newest. No insights: no event.
 func (d *DB) AddCoachingRun(ctx context.Context, accountID string, insights []store.Insight) (added []store.Insight, event *store.Event, err error) {
 	const tried = "add coaching run"
 	if err := valid.Reference("account", accountID); err != nil {

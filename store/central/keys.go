@@ -80,7 +80,7 @@ func (t *tx) insertKey(ctx context.Context, k store.Key) error {
 // CreateKey makes a key of an account. What is not set gets a value: the id is
 // made, creation is now, expiry a year later, the rate 100 a minute.
 // ErrNotFound when there is no such account, ErrConflict when the id or the
-// hash is taken.
+// hash exists already.
 func (d *DB) CreateKey(ctx context.Context, k store.Key) (store.Key, error) {
 	const tried = "create key"
 	if err := valid.Reference("account", k.AccountID); err != nil {

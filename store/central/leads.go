@@ -33,7 +33,7 @@ func checkLead(l store.Lead) error {
 
 // AddLeads keeps leads that nodes hand over. committed names those that are now
 // on disk, whether from this call or from an earlier one; rejected those that
-// can never be taken, with why. err means that nothing is known: hand them over
+// can never be kept, with why. err means that nothing is known: hand them over
 // again.
 func (d *DB) AddLeads(ctx context.Context, leads []store.Lead) (committed []string, rejected map[string]string, err error) {
 	const tried = "add leads"

@@ -21,7 +21,7 @@ func scanNode(row db.Row) (n store.Node, err error) {
 }
 
 // AddNode enrols a node. The id is made and creation is now where they are not
-// set. ErrConflict when the id or the public key is taken.
+// set. ErrConflict when the id or the public key exists already.
 func (d *DB) AddNode(ctx context.Context, n store.Node) (store.Node, error) {
 	const tried = "add node"
 	now := d.db.Now()

@@ -259,6 +259,16 @@ func (c *claimant) claim(ctx context.Context) ([]deliveries.Claim, error) {
 	return claims, err
 }
 
+// recorded forgets claims whose outcomes are recorded. On SQLite no claim may be
+// under way, since it may read from before.
+func (c *claimant) recorded(claims []deliveries.Claim) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, claim := range claims {
+		delete(c.held, claim.ID)
+	}
+}
+
 // TestSharedTransaction has writes that fail half done share transactions with
 // others, which must not notice, and of which nothing may be left.
 func TestSharedTransaction(t *testing.T) {

@@ -66,7 +66,7 @@ func (d *DB) AddRollout(ctx context.Context, r store.Rollout) (store.Rollout, er
 }
 
 // StepRollout writes a rollout down as it is now, if nobody else has since it was
-// read; stepped tells whether. What the nodes are to run follows from its state:
+// read; stepped reports whether. What the nodes are to run follows from its state:
 // the release once it has settled, what they ran before once that is rolled back.
 func (d *DB) StepRollout(ctx context.Context, r store.Rollout) (next store.Rollout, stepped bool, err error) {
 	const tried = "step rollout"

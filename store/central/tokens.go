@@ -20,7 +20,7 @@ func scanToken(row db.Row) (t store.Token, err error) {
 }
 
 // CreateToken lets somebody use the admin API. The id is made and creation is
-// now where they are not set. ErrConflict when the id or the hash is taken.
+// now where they are not set. ErrConflict when the id or the hash exists already.
 func (d *DB) CreateToken(ctx context.Context, token store.Token) (store.Token, error) {
 	const tried = "create token"
 	now := d.db.Now()

@@ -14,7 +14,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 )
 
-// Postgres is the URL of a schema of its own, which is dropped when the test
+// Postgres returns the URL of a schema of its own, which is dropped when the test
 // ends, in the database that EDGE_TEST_POSTGRES names (default: test on this
 // machine, as postgres). Where none answers within 5 s the test is skipped;
 // when EDGE_REQUIRE_POSTGRES is set, it fails.

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Server is a PostgreSQL of a test's own, which it may end and start again. It
-// listens on a socket of its own.
+// Server runs a PostgreSQL of a test's own, which the test may end and start
+// again. It listens on a socket of its own.
 type Server struct {
 	t       testing.TB
 	dir     string
@@ -46,7 +46,7 @@ func NewServer(t testing.TB, dir string) *Server {
 	return s
 }
 
-// programs is where initdb and postgres are, "" when they are not.
+// programs returns the directory of initdb and postgres, "" for none.
 func programs() string {
 	if file, err := exec.LookPath("initdb"); err == nil {
 		return filepath.Dir(file)
@@ -101,12 +101,12 @@ func (s *Server) run(name string, args ...string) {
 	}
 }
 
-// URL is for --database.
+// URL returns the value of --database.
 func (s *Server) URL() string {
 	return "postgres://postgres@/postgres?sslmode=disable&host=" + url.QueryEscape(s.dir)
 }
 
-// Start starts it, unless it runs, and waits until it answers.
+// Start starts the server, unless it runs, and waits until it answers.
 func (s *Server) Start() {
 	s.t.Helper()
 	if s.process != nil {
@@ -129,7 +129,7 @@ func (s *Server) Start() {
 	}
 }
 
-// Answers tells whether it takes connections.
+// Answers reports whether the server accepts connections.
 func (s *Server) Answers() bool {
 	db, err := sql.Open("pgx", s.URL())
 	if err != nil {
@@ -141,7 +141,7 @@ func (s *Server) Answers() bool {
 	return db.PingContext(ctx) == nil
 }
 
-// Crash ends it at once: it has to recover when it starts again.
+// Crash ends the server at once: it has to recover when it starts again.
 func (s *Server) Crash() { s.end(syscall.SIGQUIT) }
 
 func (s *Server) end(how syscall.Signal) {

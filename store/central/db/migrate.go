@@ -71,7 +71,7 @@ func (d *DB) migrate(ctx context.Context, files fs.FS) error {
 }
 
 // firstConn connects to the database. Only one starter at a time can turn a new
-// SQLite file to its write-ahead log, and the others are told at once that it is
+// SQLite file to its write-ahead log, and the others get the error at once that it is
 // busy, whatever their timeout: they try again for ten seconds.
 func (d *DB) firstConn(ctx context.Context) (*sql.Conn, error) {
 	limit := time.NewTimer(10 * time.Second)

@@ -19,7 +19,7 @@ type Batch interface {
 	Mark() (reset func())
 	// Flush writes what was gathered, after the last job.
 	Flush(ctx context.Context) error
-	// Committed is called after the commit, and before any job's caller is told.
+	// Committed is called after the commit, and before any job's caller is answered.
 	Committed()
 }
 

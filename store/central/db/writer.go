@@ -11,9 +11,9 @@ import (
 )
 
 // Writes of many callers share transactions. The writer takes every job that
-// waits, runs them one after the other, commits once, and only then tells each
+// waits, runs them one after the other, commits once, and only then answers each
 // caller. So one fsync and one insert of what the jobs leave behind serve them
-// all, and nobody is told of what is not on disk.
+// all, and no caller is answered before its write is on disk.
 
 // batchJobs is the most jobs that share a transaction.
 const batchJobs = 256
