@@ -161,6 +161,9 @@ func decoded[Req any, PReq interface {
 	return func(ctx context.Context, m *nats.Msg) (wire.Message, error) {
 		var req Req
 		if err := wire.Decode(m.Data, PReq(&req)); err != nil {
+			if v, ok := errors.AsType[wire.VersionError](err); ok {
+				return &wire.Head{}, fmt.Errorf("%w: it speaks version %d, too far from this origin's %d", store.ErrInvalid, int(v), wire.Version)
+			}
 			return &wire.Head{}, fmt.Errorf("%w: %w", store.ErrInvalid, err)
 		}
 		node := nodeOf(m.Subject)
