@@ -5,6 +5,9 @@ DATA    ?= data
 ARGS    ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
+# One set of flags for building, vetting and testing: each package is compiled once.
+export GOFLAGS := $(sort $(GOFLAGS) -trimpath)
+
 MODULES := $(notdir $(patsubst %/,%,$(dir $(wildcard wasm/modules/*/manifest.json))))
 WASM    := $(MODULES:%=build/modules/%.wasm)
 GUEST   := $(shell find wasm -name '*.go' -not -name '*_test.go') go.mod go.sum
