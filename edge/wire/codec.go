@@ -29,7 +29,7 @@ func Decode(data []byte, m Message) error {
 	err := json.Unmarshal(data, m)
 	var wrong *json.UnmarshalTypeError
 	switch v := m.Header().V; {
-	case v != 0 && !Understood(v):
+	case v != 0 && !understood(v):
 		return VersionError(v)
 	case errors.As(err, &wrong):
 		return fmt.Errorf("%w: wrong type of %s", ErrMalformed, wrong.Field)
@@ -51,5 +51,5 @@ type VersionError int
 
 // Error names both versions.
 func (e VersionError) Error() string {
-	return fmt.Sprintf("message of version %d, too far from %d", int(e), Version)
+	return fmt.Sprintf("the sender speaks version %d, too far from this program's %d", int(e), Version)
 }

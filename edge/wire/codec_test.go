@@ -24,9 +24,9 @@ func TestDecodeErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		fmt.Sprintf(`{"v":%d,"reason":"own"}`, Version):   "",
 		fmt.Sprintf(`{"v":%d,"other":1}`, Version+1):      "",
-		fmt.Sprintf(`{"v":%d,"reason":"far"}`, Version+2): "version 3, too far from 1",
-		fmt.Sprintf(`{"v":%d,"reason":[1]}`, Version+2):   "version 3, too far from 1",
-		`{"v":-1}`: "version -1, too far from 1",
+		fmt.Sprintf(`{"v":%d,"reason":"far"}`, Version+2): "version 3, too far from this program's 1",
+		fmt.Sprintf(`{"v":%d,"reason":[1]}`, Version+2):   "version 3, too far from this program's 1",
+		`{"v":-1}`: "version -1, too far from this program's 1",
 		fmt.Sprintf(`{"v":%d,"reason":[1]}`, Version): "wrong type of reason",
 		`{"v":"secret"}`:          "wrong type of Head.v",
 		`{"v":1,"reason":"secret`: "no valid JSON",

@@ -35,9 +35,9 @@ import (
 // Version is the version of messages that this program speaks.
 const Version = 1
 
-// Understood reports whether a message of version v may be read: v must be set
+// understood reports whether a message of version v may be read: v must be set
 // and at most one away from Version.
-func Understood(v int) bool { return v >= 1 && v >= Version-1 && v <= Version+1 }
+func understood(v int) bool { return v >= 1 && v >= Version-1 && v <= Version+1 }
 
 // MaxPayload bounds a message, in bytes. The largest is a reply with 100 firings
 // of 16 KiB each. An external NATS cluster needs at least this as max_payload.

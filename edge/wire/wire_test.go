@@ -10,8 +10,8 @@ func TestUnderstood(t *testing.T) {
 	for v, want := range map[int]bool{
 		-1: false, 0: false, Version: true, Version + 1: true, Version + 2: false,
 	} {
-		if got := Understood(v); got != want {
-			t.Errorf("Understood(%d) = %v, want %v", v, got, want)
+		if got := understood(v); got != want {
+			t.Errorf("understood(%d) = %v, want %v", v, got, want)
 		}
 	}
 }
