@@ -1,13 +1,14 @@
-// Package canary judges whether a new release does worse than the one that it is
-// to replace. Node and origin judge by the same rule: the node what it sees
-// itself, so that it needs nobody, the origin all nodes together.
+// Package canary judges whether a new release (the candidate) does worse than the
+// release that it is to replace. Node and origin use the same rule: a node judges
+// what it has counted itself, so that it depends on nobody, and the origin the
+// sum of all nodes.
 //
-// The rule for failures and errors compares two rates. Were the releases equally
-// good, each of the events seen would be the candidate's with the chance that its
-// share of the requests is, whatever the rate: a binomial test with no unknown
-// left in it. Its tail is bounded by Chernoff's inequality, exp(-n·KL), which
-// errs to the side of the candidate. Only an event makes it more suspect, so
-// looking again and again costs nothing beyond the number of events.
+// The rule for failures and errors compares two rates. If both releases were
+// equally good, each event would be the candidate's with a probability equal to
+// its share of the requests, whatever the rate. That makes a binomial test
+// without unknown parameters. Its tail is bounded by Chernoff's inequality,
+// exp(-n·KL), which errs in favour of the candidate. Only an event can make the
+// candidate more suspect, so judging often costs no accuracy.
 package canary
 
 import (
@@ -20,84 +21,86 @@ import (
 
 // The rule's constants.
 const (
-	// fewest events below which nothing is said: a few happen to the best.
-	fewest = 5
-	// chance with which a candidate that is no worse may be withdrawn, at each
-	// event.
-	chance = 1e-4
-	// times that the candidate must do worse, so that a difference that is sure
-	// but small withdraws nothing.
-	times = 1.5
-	// enough requests of the old release to know its rate by.
-	enough = 100
-	// tolerated is a rate that withdraws no candidate where the old release has
-	// not been asked enough.
+	// minEvents is the number of events below which no candidate is withdrawn: any
+	// release has a few.
+	minEvents = 5
+	// falseAlarm bounds the probability, at each event, of withdrawing a candidate
+	// that is not worse.
+	falseAlarm = 1e-4
+	// minRatio is how many times worse the candidate must be, so that a difference
+	// that is certain but small does not withdraw it.
+	minRatio = 1.5
+	// minRequests is the number of requests from which on the rate of the old
+	// release is known.
+	minRequests = 100
+	// tolerated is a rate that withdraws no candidate while the rate of the old
+	// release is unknown.
 	tolerated = 0.01
 
-	// slower is how many buckets above the old release's 95th percentile a
-	// request counts as slow: twice as long.
-	slower = 2
-	// slowest time that is never slow: nobody notices it beside the network, and
-	// the first requests of a release pay for its first sandboxes.
-	slowest = 5 * time.Millisecond
-	// slowShare of the candidate's requests must be slow, at least.
-	slowShare = 0.1
+	// slowBuckets is how many buckets above the old release's 95th percentile a
+	// request counts as slow: it takes twice as long.
+	slowBuckets = 2
+	// neverSlow is a time that never counts as slow. It does not matter beside the
+	// network, and the first requests of a release pay for its first sandboxes.
+	neverSlow = 5 * time.Millisecond
+	// minSlowShare is the least share of the candidate's requests that must be slow.
+	minSlowShare = 0.1
 )
 
-// Judge judges a candidate by what it answered, what the old release answered in
-// the same window, and before it. Latency is compared within the window only,
-// for it is the machine's as much as the module's. Why is "" when nothing speaks
-// against the candidate.
+// Judge compares the candidate's counts with those of the old release in the same
+// window (beside) and earlier (before). Latency is compared within the window
+// only, as it depends on the machine as much as on the modules. why is "" if the
+// candidate is not worse.
 func Judge(candidate, beside, before wire.ReleaseCounts) (why string) {
 	old := beside
-	if old.Requests < enough {
+	if old.Requests < minRequests {
 		old = old.Plus(before)
 	}
 	if worse(candidate.Failed(), candidate.Requests, old.Failed(), old.Requests) {
-		return said("failed calls", candidate.Failed(), candidate.Requests, old.Failed(), old.Requests)
+		return describe("failed calls", candidate.Failed(), candidate.Requests, old.Failed(), old.Requests)
 	}
 	if worse(candidate.Errors, candidate.Requests, old.Errors, old.Requests) {
-		return said("errors", candidate.Errors, candidate.Requests, old.Errors, old.Requests)
+		return describe("errors", candidate.Errors, candidate.Requests, old.Errors, old.Requests)
 	}
 	return latency(candidate, beside)
 }
 
-// latency judges by slow requests, which are those that take more than twice as
-// long as 19 of 20 took with the old release, and more than a moment.
+// latency judges by slow requests: those that take more than twice as long as 19
+// of 20 requests of the old release, and longer than neverSlow.
 func latency(candidate, beside wire.ReleaseCounts) string {
-	if candidate.Requests < enough || beside.Requests < enough {
+	if candidate.Requests < minRequests || beside.Requests < minRequests {
 		return ""
 	}
-	bound := max(percentile(beside.Latency, 0.95)+slower, wire.LatencyBucket(slowest))
+	bound := max(percentile(beside.Latency, 0.95)+slowBuckets, wire.LatencyBucket(neverSlow))
 	if bound >= wire.LatencyBuckets {
 		return ""
 	}
 	slow, slowBefore := above(candidate.Latency, bound), above(beside.Latency, bound)
-	if float64(slow) < slowShare*float64(candidate.Requests) || !worse(slow, candidate.Requests, slowBefore, beside.Requests) {
+	if float64(slow) < minSlowShare*float64(candidate.Requests) || !worse(slow, candidate.Requests, slowBefore, beside.Requests) {
 		return ""
 	}
-	return said("requests slower than "+wire.LatencyBound(bound).Round(100*time.Microsecond).String(),
+	return describe("requests slower than "+wire.LatencyBound(bound).Round(100*time.Microsecond).String(),
 		slow, candidate.Requests, slowBefore, beside.Requests)
 }
 
-// worse tells whether x of n is clearly more often than old of of.
+// worse reports whether x events in n requests are clearly more than old in of.
 func worse(x, n, old, of uint64) bool {
 	switch {
-	case x < fewest || n == 0:
+	case x < minEvents || n == 0:
 		return false
-	case of < enough && beyond(x, n, tolerated) >= chance:
+	case of < minRequests && tail(x, n, tolerated) >= falseAlarm:
 		return false
 	case of == 0:
 		return true
-	case float64(x)/float64(n) < times*float64(old)/float64(of):
+	case float64(x)/float64(n) < minRatio*float64(old)/float64(of):
 		return false
 	}
-	return beyond(x, x+old, float64(n)/float64(n+of)) < chance
+	return tail(x, x+old, float64(n)/float64(n+of)) < falseAlarm
 }
 
-// beyond bounds the chance that x or more of n events happen where each does
-// with probability p.
-func beyond(x, n uint64, p float64) float64 {
+// tail bounds the probability that x or more of n events happen if each does with
+// probability p.
+func tail(x, n uint64, p float64) float64 {
 	share := float64(x) / float64(n)
 	if share <= p {
 		return 1
@@ -109,7 +112,7 @@ func beyond(x, n uint64, p float64) float64 {
 	return math.Exp(-float64(n) * divergence)
 }
 
-// percentile is the bucket that holds it.
+// percentile returns the bucket of the quantile q.
 func percentile(h []uint64, q float64) int {
 	var total, below uint64
 	for _, n := range h {
@@ -123,7 +126,7 @@ func percentile(h []uint64, q float64) int {
 	return len(h) - 1
 }
 
-// above sums the buckets after the given one.
+// above returns the sum of the buckets after bucket.
 func above(h []uint64, bucket int) (sum uint64) {
 	for i := bucket + 1; i < len(h); i++ {
 		sum += h[i]
@@ -131,6 +134,6 @@ func above(h []uint64, bucket int) (sum uint64) {
 	return sum
 }
 
-func said(what string, x, n, old, of uint64) string {
+func describe(what string, x, n, old, of uint64) string {
 	return fmt.Sprintf("%s: %d of %d requests, against %d of %d with the release before", what, x, n, old, of)
 }

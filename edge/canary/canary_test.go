@@ -11,8 +11,8 @@ import (
 	"partneredge/edge/wire"
 )
 
-// counts of requests, of which some failed, and in which each took as long as
-// bucket says.
+// counts returns the counts of requests that all fall into one latency bucket, of
+// which failed ones are both errors and traps.
 func counts(requests, failed uint64, bucket int) wire.ReleaseCounts {
 	c := wire.ReleaseCounts{Traffic: wire.Traffic{Requests: requests, Errors: failed, Latency: make([]uint64, wire.LatencyBuckets)}}
 	c.Latency[bucket] = requests
@@ -22,7 +22,7 @@ func counts(requests, failed uint64, bucket int) wire.ReleaseCounts {
 	return c
 }
 
-func TestVerdicts(t *testing.T) {
+func TestJudge(t *testing.T) {
 	slow := counts(1000, 0, 6)
 	slow.Latency[6], slow.Latency[14] = 800, 200
 	errors := counts(1000, 0, 6)
@@ -30,7 +30,7 @@ func TestVerdicts(t *testing.T) {
 	tests := []struct {
 		name                      string
 		candidate, beside, before wire.ReleaseCounts
-		why                       string // what it begins with; "" nothing
+		why                       string // its beginning; "" for none
 	}{
 		{"nothing yet", counts(0, 0, 6), counts(0, 0, 6), counts(0, 0, 6), ""},
 		{"equally good", counts(100, 0, 6), counts(900, 0, 6), counts(0, 0, 6), ""},
@@ -60,8 +60,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestEquallyGoodStays: a candidate that fails as often as the release beside it
-// is hardly ever withdrawn, though it is looked at after every request.
+// TestEquallyGoodStays checks that a candidate which fails as often as the old
+// release is hardly ever withdrawn, although it is judged after every request.
 func TestEquallyGoodStays(t *testing.T) {
 	withdrawn, runs := 0, 400
 	for seed := range runs {
@@ -88,8 +88,8 @@ func TestEquallyGoodStays(t *testing.T) {
 	}
 }
 
-// TestWorseIsFound: one that fails in one of twenty requests is found out within
-// 400 of its requests, when the other has answered as many.
+// TestWorseIsFound checks that a candidate which fails in one of twenty requests is
+// withdrawn within 400 requests, if the old release has answered as many.
 func TestWorseIsFound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Uint64Range(400, 100_000).Draw(t, "requests")

@@ -12,25 +12,27 @@ import (
 	"golang.org/x/crypto/acme/autocert"
 )
 
-// ACMEConfig says which names certificates are asked for, and whom.
+// ACMEConfig configures ACME.
 type ACMEConfig struct {
-	// Hosts are the names. Nothing is asked for any other. Required.
+	// Hosts are the names to request certificates for. Required.
 	Hosts []string
-	// Dir keeps the account's key and the certificates, 0700. Required.
+	// Dir holds the account's key and the certificates, with mode 0700. Required.
 	Dir string
 	// URL is the authority's directory. Default: Let's Encrypt.
 	URL string
-	// CA is a PEM file of who signs the directory's own certificate. Default:
-	// those the system trusts.
+	// CA is a PEM file with the issuer of the directory's own certificate. Default:
+	// the authorities that the system trusts.
 	CA string
-	// Email is told of certificates that run out. Default: nobody is.
+	// Email is the address that the authority notifies of expiring certificates.
+	// Default: none.
 	Email string
 }
 
-// ACME is HTTPS with certificates that are asked for when a connection first
-// names one of the hosts, kept, and renewed 30 days before they run out. The
-// authority proves the name on this listener itself (TLS-ALPN-01, RFC 8737),
-// which it must reach as port 443 of each host.
+// ACME returns the configuration of HTTPS with certificates from an ACME authority.
+// A certificate is requested when a connection first names its host, kept, and
+// renewed 30 days before it expires. The authority verifies the name over this
+// listener itself (TLS-ALPN-01, RFC 8737), which it must reach at port 443 of
+// each host.
 func ACME(c ACMEConfig) (*tls.Config, error) {
 	if len(c.Hosts) == 0 || c.Dir == "" {
 		return nil, errors.New("ACME: Hosts and Dir are required")
@@ -52,8 +54,7 @@ func ACME(c ACMEConfig) (*tls.Config, error) {
 		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 		client.HTTPClient = &http.Client{Transport: transport}
 	}
-	// So that a folder that cannot be written is told of now, not at the first
-	// connection.
+	// A folder that cannot be created is reported now, not at the first connection.
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("ACME: %w", err)
 	}

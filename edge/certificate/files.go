@@ -11,32 +11,32 @@ import (
 	"time"
 )
 
-// FilesConfig of Files.
+// FilesConfig configures Files.
 type FilesConfig struct {
 	// Cert and Key are PEM files. Required.
 	Cert, Key string
-	// Every is how long what was read is taken as it is, before a new connection
-	// has the files read again. Default: 1 s.
+	// Every is the least time before a new connection makes the files be read again.
+	// Default: 1 s.
 	Every time.Duration
-	// Log gets one line for each change of the files. Default: none.
+	// Log gets one line for each change of the files. Default: nothing is logged.
 	Log *slog.Logger
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 }
 
-// Files is a certificate and its key in two files. Connections made after they
-// have changed get the new certificate; while the new files make no pair, they
-// get the old one.
+// Files provides a certificate that is in two files with its key. Connections made
+// after the files have changed get the new certificate. While the two files do not
+// match, they get the old one.
 type Files struct {
 	FilesConfig
 
 	mu      sync.Mutex
 	pair    *tls.Certificate
-	judged  []byte // what was read last, good or not
+	current []byte // the last content of the files, valid or not
 	checked time.Time
 }
 
-// Open reads the files, which must be good.
+// Open reads the files, which must be valid.
 func Open(c FilesConfig) (*Files, error) {
 	if c.Every == 0 {
 		c.Every = time.Second
@@ -49,13 +49,13 @@ func Open(c FilesConfig) (*Files, error) {
 	}
 	f := &Files{FilesConfig: c, checked: c.Now()}
 	var err error
-	if f.pair, f.judged, err = f.read(); err != nil {
+	if f.pair, f.current, err = f.read(); err != nil {
 		return nil, fmt.Errorf("read certificate: %w", err)
 	}
 	return f, nil
 }
 
-// Get is for tls.Config.GetCertificate.
+// Get implements tls.Config.GetCertificate.
 func (f *Files) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -66,13 +66,13 @@ func (f *Files) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return f.pair, nil
 }
 
-// check takes in files that have changed. mu is held.
+// check reads the files again and uses them if they have changed. mu is held.
 func (f *Files) check() {
-	pair, read, err := f.read()
-	if bytes.Equal(read, f.judged) {
+	pair, content, err := f.read()
+	if bytes.Equal(content, f.current) {
 		return
 	}
-	f.judged = read
+	f.current = content
 	if err != nil {
 		f.Log.Error("the new certificate is not used, the old one stays", "cert", f.Cert, "key", f.Key, "err", err)
 		return
@@ -81,9 +81,9 @@ func (f *Files) check() {
 	f.Log.Info("a new certificate is used", "cert", f.Cert, "until", pair.Leaf.NotAfter)
 }
 
-// read returns the pair and all that it was made of; or, with the error, what
-// tells one failure from the next.
-func (f *Files) read() (pair *tls.Certificate, read []byte, err error) {
+// read returns the certificate and the content of the files. With an error, the
+// content identifies the failure.
+func (f *Files) read() (pair *tls.Certificate, content []byte, err error) {
 	cert, certErr := os.ReadFile(f.Cert)
 	key, keyErr := os.ReadFile(f.Key)
 	if err := errors.Join(certErr, keyErr); err != nil {

@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// pair makes a certificate with this serial number for 127.0.0.1, signed by
-// itself, as PEM.
+// pair returns a self-signed certificate with this serial number for 127.0.0.1,
+// and its key, in PEM.
 func pair(t *testing.T, serial int64) (cert, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -42,8 +42,8 @@ func pair(t *testing.T, serial int64) (cert, key []byte) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
 }
 
-// TestFiles replaces the files step by step; each step says which certificate a
-// new connection gets then, and how many lines are in the log by then.
+// TestFiles replaces the files step by step. Each step has the certificate that a
+// new connection then gets, and the number of lines in the log.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	c := FilesConfig{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
@@ -110,8 +110,8 @@ func TestFilesMustBeGoodAtFirst(t *testing.T) {
 	}
 }
 
-// TestReplacedUnderConnections: an open connection goes on, a new one gets the
-// new certificate.
+// TestReplacedUnderConnections checks that an open connection goes on, and that a
+// new one gets the new certificate.
 func TestReplacedUnderConnections(t *testing.T) {
 	dir := t.TempDir()
 	c := FilesConfig{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem"), Every: time.Nanosecond}
@@ -159,7 +159,7 @@ func TestReplacedUnderConnections(t *testing.T) {
 	}()
 	open := func(want int64) *tls.Conn {
 		t.Helper()
-		conn, err := tls.Dial("tcp", ln.Addr().String(), &tls.Config{InsecureSkipVerify: true}) // which one it is is what is asked
+		conn, err := tls.Dial("tcp", ln.Addr().String(), &tls.Config{InsecureSkipVerify: true}) // the test compares the certificate itself
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,5 +1,5 @@
-// Package logging bounds the warnings of one cause: whatever others can bring
-// about as often as they like does not fill a log.
+// Package logging limits the rate of warnings, so that events which others can
+// cause at will do not fill a log.
 package logging
 
 import (
@@ -12,12 +12,13 @@ import (
 const (
 	// Every is the least time between two warnings of one cause.
 	Every = time.Minute
-	// causesMost bounds the memory of causes. Beyond, all are forgotten.
-	causesMost = 1000
+	// maxCauses bounds the causes that are remembered. With one more, all are
+	// forgotten.
+	maxCauses = 1000
 )
 
-// Limiter warns of each cause at most once in Every. What comes in between is logged
-// as debug, and counted: the next warning says how much it was, as held_back.
+// Limiter logs at most one warning in Every for each cause. The others are logged
+// at level debug, and the next warning has their number as held_back.
 type Limiter struct {
 	log *slog.Logger
 
@@ -30,14 +31,14 @@ type cause struct {
 	heldBack int
 }
 
-// New bounds the warnings to log.
+// New returns a Limiter of warnings to log.
 func New(log *slog.Logger) *Limiter { return &Limiter{log: log, causes: map[string]cause{}} }
 
-// Warn of something that cause brought about.
+// Warn logs a warning about something that has this cause.
 func (l *Limiter) Warn(cause, message string, args ...any) {
-	heldBack, now := l.turn(cause)
+	heldBack, allowed := l.allow(cause)
 	switch {
-	case !now:
+	case !allowed:
 		l.log.Log(context.Background(), slog.LevelDebug, message, args...)
 		return
 	case heldBack > 0:
@@ -46,8 +47,9 @@ func (l *Limiter) Warn(cause, message string, args ...any) {
 	l.log.Warn(message, args...)
 }
 
-// turn tells whether the cause is to be warned of now, and how often it was not.
-func (l *Limiter) turn(name string) (heldBack int, now bool) {
+// allow reports whether a warning of this cause is due, and how many were held
+// back before it.
+func (l *Limiter) allow(name string) (heldBack int, allowed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c, known := l.causes[name]
@@ -56,7 +58,7 @@ func (l *Limiter) turn(name string) (heldBack int, now bool) {
 		l.causes[name] = c
 		return 0, false
 	}
-	if !known && len(l.causes) >= causesMost {
+	if !known && len(l.causes) >= maxCauses {
 		clear(l.causes)
 	}
 	l.causes[name] = cause{warned: time.Now()}

@@ -50,9 +50,9 @@ func TestWarnings(t *testing.T) {
 
 func TestCausesAreBounded(t *testing.T) {
 	l := New(slog.New(slog.DiscardHandler))
-	for i := range 10 * causesMost {
+	for i := range 10 * maxCauses {
 		l.Warn(fmt.Sprint(i), "no")
-		if len(l.causes) > causesMost {
+		if len(l.causes) > maxCauses {
 			t.Fatalf("%d causes are remembered", len(l.causes))
 		}
 	}

@@ -10,31 +10,31 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// An event's trace follows from the event's id, so that every process, at every
-// retry, finds it without anything that is kept or sent.
+// The ids of an event's trace are derived from the event's id. So every process
+// finds the trace at every retry, without storing or sending anything.
 
-// ids are random, but for what a context asks for.
+// ids generates random ids, except for a span whose context has a wantedID.
 type ids struct{}
 
-// askedFor finds the span context that is to be used, in a context.
-type askedFor struct{}
+// wantedID is the context key of the span context to use for a new trace.
+type wantedID struct{}
 
 // NewIDs implements sdk.IDGenerator.
 func (g ids) NewIDs(ctx context.Context) (t trace.TraceID, s trace.SpanID) {
-	if asked, ok := ctx.Value(askedFor{}).(trace.SpanContext); ok {
-		return asked.TraceID(), asked.SpanID()
+	if wanted, ok := ctx.Value(wantedID{}).(trace.SpanContext); ok {
+		return wanted.TraceID(), wanted.SpanID()
 	}
-	_, _ = rand.Read(t[:]) // never fails: crypto/rand ends the program instead
+	_, _ = rand.Read(t[:]) // never fails
 	return t, g.NewSpanID(ctx, t)
 }
 
 // NewSpanID implements sdk.IDGenerator.
 func (ids) NewSpanID(context.Context, trace.TraceID) (s trace.SpanID) {
-	_, _ = rand.Read(s[:]) // as above
+	_, _ = rand.Read(s[:]) // never fails
 	return s
 }
 
-// ofEvent is the first span of an event's trace.
+// ofEvent returns the first span of an event's trace.
 func (t *Tracer) ofEvent(id string) trace.SpanContext {
 	sum := sha256.Sum256([]byte(id))
 	c := trace.SpanContextConfig{TraceID: trace.TraceID(sum[:16]), SpanID: trace.SpanID(sum[16:24])}
@@ -44,33 +44,33 @@ func (t *Tracer) ofEvent(id string) trace.SpanContext {
 	return trace.NewSpanContext(c)
 }
 
-// Emitted begins an event's trace, linked to the request that made it, which is
-// that of ctx.
+// Emitted begins the trace of an event and links it to the span of ctx, the request
+// that emitted the event.
 func (t *Tracer) Emitted(ctx context.Context, id, kind string, at time.Time) {
 	if t == nil {
 		return
 	}
 	options := []trace.SpanStartOption{trace.WithNewRoot(), trace.WithTimestamp(at), trace.WithSpanKind(trace.SpanKindProducer)}
-	if made := trace.SpanContextFromContext(ctx); made.IsValid() {
-		options = append(options, trace.WithLinks(trace.Link{SpanContext: made}))
+	if request := trace.SpanContextFromContext(ctx); request.IsValid() {
+		options = append(options, trace.WithLinks(trace.Link{SpanContext: request}))
 	}
-	ctx = context.WithValue(ctx, askedFor{}, t.ofEvent(id))
+	ctx = context.WithValue(ctx, wantedID{}, t.ofEvent(id))
 	_, s := begun(t.tracer.Start(ctx, "event "+kind, options...))
 	s.Set("edge.event.id", id)
 	s.End()
 }
 
-// Try is one try of a delivery, told once it is over.
+// Try is a finished attempt of a delivery.
 type Try struct {
 	EventID, EventType, DeliveryID string
 	Number                         int
-	Status                         int    // 0 when no answer came
-	State                          string // of the delivery, then
+	Status                         int    // 0 if there was no answer
+	State                          string // of the delivery afterwards
 	Began                          time.Time
 	Took                           time.Duration
 }
 
-// Tried adds a try to its event's trace.
+// Tried adds an attempt to the trace of its event.
 func (t *Tracer) Tried(try Try) {
 	if t == nil {
 		return

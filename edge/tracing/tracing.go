@@ -1,9 +1,9 @@
-// Package tracing tells an OpenTelemetry collector, by OTLP over HTTP, where the
-// time of requests goes. It is off unless a collector is named: a nil *Tracer
-// and a nil *Span do nothing and cost nothing.
+// Package tracing sends traces of requests to an OpenTelemetry collector, by OTLP
+// over HTTP. It is off unless a collector is configured: a nil *Tracer and a nil
+// *Span do nothing and cost nothing.
 //
-// A span holds names, ids of records, statuses and times; never a key, a token,
-// a secret, an address, or anything that a partner sent.
+// A span holds names, ids of records, statuses and times. It never holds a key, a
+// token, a secret, an address, or anything that a partner has sent.
 package tracing
 
 import (
@@ -24,32 +24,32 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Config of a Tracer.
+// Config configures a Tracer.
 type Config struct {
-	// Endpoint is the collector's URL; without a path, /v1/traces is meant. "":
-	// there are no traces.
+	// Endpoint is the collector's URL; its default path is /v1/traces. "" means no
+	// tracing.
 	Endpoint string
-	// Ratio of requests that are traced, from 0 to 1.
+	// Ratio is the share of requests that are traced, from 0 to 1.
 	Ratio float64
-	// Service names the process, such as "edge-node", and Release its version.
+	// Service names the process, such as "edge-node", and Release is its version.
 	Service, Release string
-	// Region it stands in. "": not told.
+	// Region is the region of the process; "" omits it.
 	Region string
-	// Log is told, at most once a minute, when the collector takes nothing.
-	// Default: none.
+	// Log gets at most one warning a minute while the collector fails. Default:
+	// nothing is logged.
 	Log *slog.Logger
 }
 
-// Tracer makes spans. nil makes none.
+// Tracer creates spans. A nil Tracer creates none.
 type Tracer struct {
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer
 	sampler  sdk.Sampler
 }
 
-// Start returns nil, a Tracer that does nothing, without an endpoint. What it
-// collects is sent in batches, beside the requests; what cannot be sent is
-// dropped. Stop ends it.
+// Start returns a Tracer, which is nil without an endpoint. Spans are sent in
+// batches in the background, and dropped if the collector fails. The caller must
+// call Stop.
 func Start(ctx context.Context, c Config) (*Tracer, error) {
 	if c.Endpoint == "" {
 		return nil, nil
@@ -77,7 +77,7 @@ func Start(ctx context.Context, c Config) (*Tracer, error) {
 	}
 	t := &Tracer{sampler: sdk.TraceIDRatioBased(c.Ratio)}
 	t.provider = sdk.NewTracerProvider(
-		sdk.WithBatcher(&patient{SpanExporter: exporter, log: c.Log}),
+		sdk.WithBatcher(&quietExporter{SpanExporter: exporter, log: c.Log}),
 		sdk.WithSampler(sdk.ParentBased(t.sampler)),
 		sdk.WithIDGenerator(ids{}),
 		sdk.WithResource(resource.NewSchemaless(about...)),
@@ -86,7 +86,7 @@ func Start(ctx context.Context, c Config) (*Tracer, error) {
 	return t, nil
 }
 
-// Stop sends what is left, until ctx ends. It may be called twice.
+// Stop sends the remaining spans, until ctx ends. It may be called twice.
 func (t *Tracer) Stop(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -94,15 +94,15 @@ func (t *Tracer) Stop(ctx context.Context) error {
 	return t.provider.Shutdown(ctx)
 }
 
-// Span is a piece of work. nil is none.
+// Span is a piece of work. A nil Span does nothing.
 type Span struct{ span trace.Span }
 
-// w3c is how a span is named to others: W3C Trace Context.
+// w3c passes spans between processes in the form of W3C Trace Context.
 var w3c propagation.TraceContext
 
-// Serve begins the span of a request from outside, in a trace of its own: who
-// asks decides neither its id nor whether it is kept. A trace of theirs, in
-// traceparent, is linked.
+// Serve begins the span of a request from outside, in a trace of its own: the
+// client decides neither its id nor whether it is kept. If the request has a
+// traceparent, that trace is linked.
 func (t *Tracer) Serve(ctx context.Context, name string, from http.Header) (context.Context, *Span) {
 	if t == nil {
 		return ctx, nil
@@ -115,8 +115,8 @@ func (t *Tracer) Serve(ctx context.Context, name string, from http.Header) (cont
 	return begun(t.tracer.Start(ctx, name, options...))
 }
 
-// Begin begins a span within that of ctx; there is none where ctx has none that
-// is kept.
+// Begin begins a span within that of ctx. It returns nil if ctx has no span that is
+// kept.
 func (t *Tracer) Begin(ctx context.Context, name string) (context.Context, *Span) {
 	if t == nil || !trace.SpanFromContext(ctx).IsRecording() {
 		return ctx, nil
@@ -124,13 +124,13 @@ func (t *Tracer) Begin(ctx context.Context, name string) (context.Context, *Span
 	return begun(t.tracer.Start(ctx, name))
 }
 
-// Join begins a span within one of another process, as Carried told it; there is
-// none where that is "".
-func (t *Tracer) Join(ctx context.Context, carried, name string) (context.Context, *Span) {
-	if t == nil || carried == "" {
+// Join begins a span within that of another process, given by its Traceparent. It
+// returns nil if that is "".
+func (t *Tracer) Join(ctx context.Context, traceparent, name string) (context.Context, *Span) {
+	if t == nil || traceparent == "" {
 		return ctx, nil
 	}
-	within := w3c.Extract(ctx, propagation.MapCarrier{"traceparent": carried})
+	within := w3c.Extract(ctx, propagation.MapCarrier{"traceparent": traceparent})
 	if !trace.SpanContextFromContext(within).IsValid() {
 		return ctx, nil
 	}
@@ -141,7 +141,7 @@ func begun(ctx context.Context, s trace.Span) (context.Context, *Span) {
 	return ctx, &Span{s}
 }
 
-// Current is the span of ctx, nil where none is kept.
+// Current returns the span of ctx, nil if none is kept.
 func Current(ctx context.Context) *Span {
 	if s := trace.SpanFromContext(ctx); s.IsRecording() {
 		return &Span{s}
@@ -149,8 +149,9 @@ func Current(ctx context.Context) *Span {
 	return nil
 }
 
-// Carried is what Join takes: the span of ctx, "" where none is kept.
-func Carried(ctx context.Context) string {
+// Traceparent returns the span of ctx in the form that Join takes, "" if none is
+// kept.
+func Traceparent(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
 		return ""
 	}
@@ -159,56 +160,56 @@ func Carried(ctx context.Context) string {
 	return carrier["traceparent"]
 }
 
-// Onward is life with the span of ctx: for work that outlives what began it.
-func Onward(life, ctx context.Context) context.Context {
+// WithSpanOf returns life with the span of ctx, for work that outlives ctx.
+func WithSpanOf(life, ctx context.Context) context.Context {
 	if s := trace.SpanFromContext(ctx); s.IsRecording() {
 		return trace.ContextWithSpan(life, s)
 	}
 	return life
 }
 
-// Set adds what is known of the work.
+// Set sets an attribute of the span.
 func (s *Span) Set(name, value string) {
 	if s != nil {
 		s.span.SetAttributes(attribute.String(name, value))
 	}
 }
 
-// SetInt is Set of a number.
+// SetInt is like Set for a number.
 func (s *Span) SetInt(name string, value int) {
 	if s != nil {
 		s.span.SetAttributes(attribute.Int(name, value))
 	}
 }
 
-// Fail marks the work as failed. why is one of a few words, not an error's text,
-// which may hold anything.
+// Fail marks the work as failed. why must be one of a few words and not the text of
+// an error, which may hold anything.
 func (s *Span) Fail(why string) {
 	if s != nil {
 		s.span.SetStatus(codes.Error, why)
 	}
 }
 
-// End of the work.
+// End ends the span.
 func (s *Span) End() {
 	if s != nil {
 		s.span.End()
 	}
 }
 
-// patient logs that nothing is taken, where the SDK would print each time.
-type patient struct {
+// quietExporter logs failures at most once a minute; the SDK would print each.
+type quietExporter struct {
 	sdk.SpanExporter
-	log  *slog.Logger
-	told time.Time
+	log    *slog.Logger
+	logged time.Time
 }
 
 // ExportSpans implements sdk.SpanExporter. The SDK calls it one at a time.
-func (p *patient) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
-	err := p.SpanExporter.ExportSpans(ctx, spans)
-	if err != nil && time.Since(p.told) >= time.Minute {
-		p.told = time.Now()
-		p.log.Warn("traces are dropped: the collector does not take them", "spans", len(spans), "err", err)
+func (q *quietExporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
+	err := q.SpanExporter.ExportSpans(ctx, spans)
+	if err != nil && time.Since(q.logged) >= time.Minute {
+		q.logged = time.Now()
+		q.log.Warn("traces are dropped: the collector does not take them", "spans", len(spans), "err", err)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// TestOffCostsNothing: without a collector nothing is allocated.
+// TestOffCostsNothing checks that nothing is allocated without a collector.
 func TestOffCostsNothing(t *testing.T) {
 	off, err := Start(t.Context(), Config{})
 	if err != nil || off != nil {
@@ -33,8 +33,8 @@ func TestOffCostsNothing(t *testing.T) {
 		off.Emitted(ctx, "evt_1", "type", at)
 		off.Tried(Try{})
 		span.End()
-		if Carried(within) != "" || Onward(ctx, within) != ctx {
-			t.Error("something is carried")
+		if Traceparent(within) != "" || WithSpanOf(ctx, within) != ctx {
+			t.Error("a context has a span")
 		}
 	})
 	if allocated != 0 {
@@ -45,22 +45,22 @@ func TestOffCostsNothing(t *testing.T) {
 	}
 }
 
-// TestRatio: at 0 nothing is kept, and nothing is told to the next process.
+// TestRatio checks that with 0 nothing is kept, nor passed to the next process.
 func TestRatio(t *testing.T) {
 	for ratio, kept := range map[float64]bool{0: false, 1: true} {
 		tracer, err := Start(t.Context(), Config{Endpoint: "http://127.0.0.1:1", Ratio: ratio})
 		if err != nil {
 			t.Fatal(err)
 		}
-		// A partner cannot have a request traced.
+		// A partner cannot make a request be traced.
 		ctx, span := tracer.Serve(t.Context(), "request", http.Header{"Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}})
 		_, inner := tracer.Begin(ctx, "module")
 		first, again := tracer.ofEvent("evt_1"), tracer.ofEvent("evt_1")
-		if (inner != nil) != kept || (Carried(ctx) != "") != kept || strings.Contains(Carried(ctx), "0af7651916cd43dd8448eb211c80319c") {
-			t.Errorf("ratio %v: span %v, carried %q", ratio, inner, Carried(ctx))
+		if (inner != nil) != kept || (Traceparent(ctx) != "") != kept || strings.Contains(Traceparent(ctx), "0af7651916cd43dd8448eb211c80319c") {
+			t.Errorf("ratio %v: span %v, traceparent %q", ratio, inner, Traceparent(ctx))
 		}
 		if first.IsSampled() != kept || first.TraceID() != again.TraceID() || first.TraceID() == tracer.ofEvent("evt_2").TraceID() {
-			t.Errorf("ratio %v: an event's trace does not follow from its id", ratio)
+			t.Errorf("ratio %v: an event's trace is not derived from its id", ratio)
 		}
 		inner.End()
 		span.End()
@@ -70,7 +70,8 @@ func TestRatio(t *testing.T) {
 	}
 }
 
-// TestCollectorThatRefuses is logged once, not at each batch.
+// TestCollectorThatRefuses checks that a failing collector is logged once, not at
+// each batch.
 func TestCollectorThatRefuses(t *testing.T) {
 	var asked atomic.Int32
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -112,7 +113,7 @@ func TestStartRefuses(t *testing.T) {
 	}
 }
 
-// BenchmarkRequest is what a request with two modules costs: off, not kept, kept.
+// BenchmarkRequest measures a request with two modules: off, not kept, kept.
 func BenchmarkRequest(b *testing.B) {
 	collector := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer collector.Close()

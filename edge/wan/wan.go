@@ -1,6 +1,6 @@
-// Package wan is a TCP relay that takes its time: what goes in comes out Delay
-// later, whole and in order, in both directions. It puts an ocean between a node
-// and the origin that run on one machine.
+// Package wan simulates a wide area network: a TCP relay that delivers what it
+// receives after a delay, complete and in order, in both directions. It stands
+// between a node and an origin that run on one machine.
 package wan
 
 import (
@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// Config of a relay.
+// Config configures a relay.
 type Config struct {
-	// Target is the host:port to which connections are passed on. Required.
+	// Target is the host:port that connections are relayed to. Required.
 	Target string
-	// Delay is how long each byte is kept, one way: a round trip takes twice as
-	// long. 0 keeps none.
+	// Delay is the delay of each byte, one way; a round trip takes twice as long.
+	// 0 means none.
 	Delay time.Duration
 }
 
-// On the way are at most chunks of chunkSize bytes, each way of each connection;
-// then the sender waits. At 40 ms that lets 1.6 GB/s through.
+// In each direction of a connection at most maxChunks of chunkSize bytes are on
+// their way; then the sender waits. With a delay of 40 ms that allows 1.6 GB/s.
 const (
 	chunkSize = 64 << 10
-	chunks    = 1024
+	maxChunks = 1024
 )
 
 // Relay listens on a free port of loopback until it is stopped.
@@ -35,42 +35,42 @@ type Relay struct {
 	cancel   context.CancelFunc
 	done     sync.WaitGroup
 
-	mu     sync.Mutex
-	cut    bool
-	conns  map[net.Conn]struct{} // the near ends; the far ones follow them
-	moving chan struct{}         // closed while bytes are passed on
+	mu      sync.Mutex
+	cut     bool
+	clients map[net.Conn]struct{} // connections to the targets end with them
+	moving  chan struct{}         // closed while bytes are delivered
 }
 
-// Start opens the relay. It ends with ctx, or with Stop.
+// Start starts a relay, which runs until ctx ends or Stop is called.
 func Start(ctx context.Context, config Config) (*Relay, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("opening the relay to %s: %w", config.Target, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	r := &Relay{config: config, listener: listener, cancel: cancel, conns: map[net.Conn]struct{}{}, moving: make(chan struct{})}
+	r := &Relay{config: config, listener: listener, cancel: cancel, clients: map[net.Conn]struct{}{}, moving: make(chan struct{})}
 	close(r.moving)
 	context.AfterFunc(ctx, func() { listener.Close() })
 	r.done.Go(func() { r.accept(ctx) })
 	return r, nil
 }
 
-// Addr is where the relay listens, as host:port.
+// Addr returns the host:port that the relay listens on.
 func (r *Relay) Addr() string { return r.listener.Addr().String() }
 
-// Cut closes every connection and takes no more until Mend: the far side is
-// gone.
+// Cut closes every connection and refuses new ones until Mend, as if the target
+// were gone.
 func (r *Relay) Cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cut = true
-	for c := range r.conns {
+	for c := range r.clients {
 		c.Close()
 	}
 }
 
-// Stall keeps every connection and passes nothing on until Mend: the way is
-// dead, and neither side is told.
+// Stall delivers nothing until Mend but keeps every connection open, as if the
+// network had failed without either side being told.
 func (r *Relay) Stall() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,7 +79,7 @@ func (r *Relay) Stall() {
 	}
 }
 
-// stalled is for who holds mu.
+// stalled reports whether Stall is in effect. mu is held.
 func (r *Relay) stalled() bool {
 	select {
 	case <-r.moving:
@@ -89,7 +89,8 @@ func (r *Relay) stalled() bool {
 	}
 }
 
-// Mend ends what Cut or Stall began. What a stall held up comes late, and whole.
+// Mend ends the effect of Cut or Stall. Bytes that a stall held up arrive late and
+// complete.
 func (r *Relay) Mend() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +100,7 @@ func (r *Relay) Mend() {
 	}
 }
 
-// await returns when bytes may pass; false when the relay ends first.
+// await waits until bytes may be delivered. It returns false if ctx ends first.
 func (r *Relay) await(ctx context.Context) bool {
 	r.mu.Lock()
 	moving := r.moving
@@ -112,24 +113,24 @@ func (r *Relay) await(ctx context.Context) bool {
 	}
 }
 
-// admit tells whether c may be passed on, and lets Cut find it.
+// admit registers c for Cut, and reports whether it may be relayed.
 func (r *Relay) admit(c net.Conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.cut {
 		return false
 	}
-	r.conns[c] = struct{}{}
+	r.clients[c] = struct{}{}
 	return true
 }
 
 func (r *Relay) forget(c net.Conn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.conns, c)
+	delete(r.clients, c)
 }
 
-// Stop closes every connection and returns when none is left. It may be called
+// Stop closes every connection and waits until all have ended. It may be called
 // twice.
 func (r *Relay) Stop() {
 	r.cancel()
@@ -138,75 +139,74 @@ func (r *Relay) Stop() {
 
 func (r *Relay) accept(ctx context.Context) {
 	for {
-		near, err := r.listener.Accept()
+		client, err := r.listener.Accept()
 		if err != nil {
 			return
 		}
-		r.done.Go(func() { r.join(ctx, near) })
+		r.done.Go(func() { r.relay(ctx, client) })
 	}
 }
 
-// join passes on what comes from near and what the target answers, until both
-// ways have ended.
-func (r *Relay) join(ctx context.Context, near net.Conn) {
-	defer near.Close()
-	if !r.admit(near) {
+// relay connects a client with the target until both directions have ended.
+func (r *Relay) relay(ctx context.Context, client net.Conn) {
+	defer client.Close()
+	if !r.admit(client) {
 		return
 	}
-	defer r.forget(near)
+	defer r.forget(client)
 	var dialer net.Dialer
-	far, err := dialer.DialContext(ctx, "tcp", r.config.Target)
+	target, err := dialer.DialContext(ctx, "tcp", r.config.Target)
 	if err != nil {
 		return
 	}
-	defer far.Close()
-	release := context.AfterFunc(ctx, func() {
-		near.Close()
-		far.Close()
+	defer target.Close()
+	stop := context.AfterFunc(ctx, func() {
+		client.Close()
+		target.Close()
 	})
-	defer release()
+	defer stop()
 
-	var ways sync.WaitGroup
-	ways.Go(func() { r.pass(ctx, far, near) })
-	ways.Go(func() { r.pass(ctx, near, far) })
-	ways.Wait()
+	var both sync.WaitGroup
+	both.Go(func() { r.copy(ctx, target, client) })
+	both.Go(func() { r.copy(ctx, client, target) })
+	both.Wait()
 }
 
-// chunk is some bytes and when they are due; nil bytes are the end.
+// chunk is some bytes with the time to deliver them; nil bytes mean the end.
 type chunk struct {
 	bytes []byte
 	due   time.Time
 }
 
-// pass copies one way. The end of from reaches to as late as its last byte.
-func (r *Relay) pass(ctx context.Context, to, from net.Conn) {
-	way := make(chan chunk, chunks)
+// copy copies one direction. The end of the stream is delayed like its bytes.
+func (r *Relay) copy(ctx context.Context, to, from net.Conn) {
+	chunks := make(chan chunk, maxChunks)
 	var reader sync.WaitGroup
 	reader.Go(func() {
-		defer close(way)
+		defer close(chunks)
 		for {
 			b := make([]byte, chunkSize)
 			n, err := from.Read(b)
 			if n > 0 {
-				way <- chunk{b[:n], time.Now().Add(r.config.Delay)}
+				chunks <- chunk{b[:n], time.Now().Add(r.config.Delay)}
 			}
 			if err != nil {
-				way <- chunk{due: time.Now().Add(r.config.Delay)}
+				chunks <- chunk{due: time.Now().Add(r.config.Delay)}
 				return
 			}
 		}
 	})
-	err := r.deliver(ctx, to, way)
+	err := r.deliver(ctx, to, chunks)
 	if err != nil {
-		from.Close() // nobody listens any more: the reader may stop
-		for range way {
+		from.Close() // ends the reader
+		for range chunks {
 		}
 	}
 	reader.Wait()
 }
 
-func (r *Relay) deliver(ctx context.Context, to net.Conn, way <-chan chunk) error {
-	for c := range way {
+func (r *Relay) deliver(ctx context.Context, to net.Conn, chunks <-chan chunk) error {
+	for c := range chunks {
 		time.Sleep(time.Until(c.due))
 		if !r.await(ctx) {
 			return ctx.Err()
@@ -221,7 +221,7 @@ func (r *Relay) deliver(ctx context.Context, to net.Conn, way <-chan chunk) erro
 	return nil
 }
 
-// closeWrite says that nothing more comes, and leaves the other way open.
+// closeWrite ends the stream to c and leaves the other direction open.
 func closeWrite(c net.Conn) error {
 	half, ok := c.(*net.TCPConn)
 	if !ok {

@@ -14,7 +14,7 @@ import (
 	"partneredge/edge/wan"
 )
 
-// echo answers every connection with what it sends, until the test ends.
+// echo starts a server that returns what it receives, until the test ends.
 func echo(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -78,8 +78,7 @@ func TestRoundTripTakesTwiceTheDelay(t *testing.T) {
 	}
 }
 
-// TestWholeAndInOrder sends far more than one chunk: it must not take a delay
-// for each.
+// TestWholeAndInOrder sends many chunks, which must not take one delay each.
 func TestWholeAndInOrder(t *testing.T) {
 	const delay = 40 * time.Millisecond
 	c := dial(t, start(t, echo(t), delay).Addr())
@@ -148,7 +147,7 @@ func TestCutAndMend(t *testing.T) {
 	}
 }
 
-// A stalled way keeps what it is given, and nobody is told.
+// TestStallAndMend checks that a stall holds up bytes without either side noticing.
 func TestStallAndMend(t *testing.T) {
 	r := start(t, echo(t), time.Millisecond)
 	c := dial(t, r.Addr())
@@ -187,7 +186,7 @@ func TestStallAndMend(t *testing.T) {
 	}
 	r.Stall()
 	write("d")
-	r.Stop() // does not wait for what is held up
+	r.Stop() // does not wait for held up bytes
 }
 
 func TestTargetIsNotThere(t *testing.T) {

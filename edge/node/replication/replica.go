@@ -101,7 +101,7 @@ func (r *replica) renew(name string) {
 
 // fetch asks the origin for a record and waits until it is here or ctx ends.
 func (r *replica) fetch(ctx context.Context, name string) (local.Record, error) {
-	life := tracing.Onward(r.ctx, ctx) // before DoChan: ctx is this goroutine's alone
+	life := tracing.WithSpanOf(r.ctx, ctx) // before DoChan: ctx is this goroutine's alone
 	landed := r.flights.DoChan(name, func() (any, error) {
 		// Others may wait for it: it does not end with the request that began it.
 		within, cancel := context.WithTimeout(life, r.timeout)

@@ -225,7 +225,7 @@ func (l *Link) exchange(ctx context.Context, verb string, req, reply wire.Messag
 	if !l.Up() {
 		return fmt.Errorf("%w: not connected", host.ErrUnavailable)
 	}
-	req.Header().Trace = tracing.Carried(ctx)
+	req.Header().Trace = tracing.Traceparent(ctx)
 	body, err := wire.Encode(req)
 	if err != nil {
 		return err
