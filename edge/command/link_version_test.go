@@ -77,7 +77,7 @@ func TestVersionsApart(t *testing.T) {
 	origin(afterNext)
 	const tooFar = "a version that is too far from this node's"
 	seldomWarns(t, n.process, began, tooFar)
-	seldomWarns(t, s.origin, began, fmt.Sprintf("speaks version %d, too far from this program's %d", wire.Version, wire.Version+2))
+	seldomWarns(t, s.origin, began, fmt.Sprintf("speaks version %d, too far from this origin's %d", wire.Version, wire.Version+2))
 	n.serves()
 	unknown := makeKey(t, s.admin, s.account, 100)
 	if status := n.get(unknown.Plaintext); status != http.StatusInternalServerError {
@@ -96,7 +96,7 @@ func TestVersionsApart(t *testing.T) {
 	began = time.Now()
 	node(afterNext)
 	seldomWarns(t, n.process, began, tooFar)
-	seldomWarns(t, s.origin, began, fmt.Sprintf("speaks version %d, too far from this program's %d", wire.Version+2, wire.Version))
+	seldomWarns(t, s.origin, began, fmt.Sprintf("speaks version %d, too far from this origin's %d", wire.Version+2, wire.Version))
 	n.serves()
 	node(next)
 	n.works()
