@@ -2,6 +2,8 @@ package central
 
 import (
 	"context"
+	"database/sql"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -84,4 +86,80 @@ func (d *DB) RevokeToken(ctx context.Context, id string) (token store.Token, cha
 		return store.Token{}, false, db.Fail(tried, err)
 	}
 	return token, changed, nil
+}
+
+const auditColumns = `id, at, actor, name, role, remote, action, target, before, after`
+
+// actorKey is the key of the actor in a context.
+type actorKey struct{}
+
+// ActorOf returns the actor that WithActor put into ctx.
+func ActorOf(ctx context.Context) (a store.Actor, found bool) {
+	a, found = ctx.Value(actorKey{}).(store.Actor)
+	return a, found
+}
+
+// WithActor has the changes that are made with the context written to the audit
+// log as this actor's, each in the transaction of the change itself. Without an
+// actor nothing is written: the program acts for itself, or a source writes to an
+// account.
+func WithActor(ctx context.Context, a store.Actor) context.Context {
+	return context.WithValue(ctx, actorKey{}, a)
+}
+
+// audited writes to the log what the actor did to a record. before and after
+// marshal to the record without secrets; nil is none.
+func (t *tx) audited(ctx context.Context, action, target string, before, after any) error {
+	if t.actor == nil {
+		return nil
+	}
+	now := t.Now()
+	_, err := t.Exec(ctx, `INSERT INTO audit (`+auditColumns+`)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, store.NewID("aud", now), db.Micros(now),
+		t.actor.ID, t.actor.Name, string(t.actor.Role), t.actor.Remote, action, target, recordText(before), recordText(after))
+	return err
+}
+
+func recordText(v any) sql.NullString {
+	if v == nil {
+		return sql.NullString{}
+	}
+	return sql.NullString{String: db.JSONText(v), Valid: true}
+}
+
+// auditKey returns a key as the log shows it: without its hash.
+func auditKey(k store.Key) any {
+	type shown store.Key
+	return struct {
+		shown
+		Hash *[32]byte `json:"hash,omitempty"`
+	}{shown: shown(k)}
+}
+
+func scanAudit(row db.Row) (a store.Audit, err error) {
+	var before, after sql.NullString
+	err = row.Scan(&a.ID, db.Time(&a.At), &a.Actor.ID, &a.Actor.Name, &a.Actor.Role, &a.Actor.Remote,
+		&a.Action, &a.Target, &before, &after)
+	a.Before, a.After = rawJSON(before), rawJSON(after)
+	return a, err
+}
+
+func rawJSON(s sql.NullString) json.RawMessage {
+	if !s.Valid {
+		return nil
+	}
+	return json.RawMessage(s.String)
+}
+
+// Audits lists the audit log, newest first. target "" is all of it.
+func (d *DB) Audits(ctx context.Context, target string, p store.Page) ([]store.Audit, string, error) {
+	l := db.Listing[store.Audit]{Table: "audit", Columns: auditColumns, Scan: scanAudit, Name: "audit\x00\x00" + target}
+	if target != "" {
+		if valid.Reference("target", target) != nil { // nothing was ever done to what cannot be
+			return []store.Audit{}, "", nil
+		}
+		l.Column, l.Value = "target", target
+	}
+	items, next, err := l.Page(ctx, d.db, p)
+	return items, next, db.Fail("list audit log", err)
 }
