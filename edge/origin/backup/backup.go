@@ -1,5 +1,5 @@
-// Package backup keeps an origin's files in one: a tar, compressed by gzip,
-// whose first entry says what it is.
+// Package backup writes and reads backups of an origin's files. A backup is a tar
+// compressed by gzip whose first entry identifies it.
 package backup
 
 import (
@@ -15,22 +15,22 @@ import (
 	"time"
 )
 
-// mark is the first entry's name, and format its content.
+// mark is the name of the first entry, and format its content.
 const (
 	mark   = "PARTNER-EDGE-BACKUP"
 	format = "1\n"
 )
 
-// ErrNoArchive is wrapped where what is read is none, or is cut off.
+// ErrNoArchive is the error of an input that is no backup or is cut short.
 var ErrNoArchive = errors.New("this is no whole backup of an origin")
 
-// Writer writes an archive. Nothing is whole before Close has returned.
+// Writer writes a backup, which is complete once Close has returned.
 type Writer struct {
 	gzip *gzip.Writer
 	tar  *tar.Writer
 }
 
-// NewWriter begins an archive in w.
+// NewWriter starts a backup in w.
 func NewWriter(w io.Writer) (*Writer, error) {
 	a := &Writer{gzip: gzip.NewWriter(w)}
 	a.tar = tar.NewWriter(a.gzip)
@@ -42,7 +42,7 @@ func NewWriter(w io.Writer) (*Writer, error) {
 	return a, err
 }
 
-// File adds the file at from under a name, which has slashes between its parts.
+// File adds the file at from under a slash-separated name.
 func (a *Writer) File(name, from string) error {
 	f, err := os.Open(from)
 	if err != nil {
@@ -57,25 +57,25 @@ func (a *Writer) File(name, from string) error {
 	if err := a.tar.WriteHeader(header); err != nil {
 		return err
 	}
-	if _, err := io.CopyN(a.tar, f, info.Size()); err != nil { // a log that grows meanwhile is cut where it was
+	if _, err := io.CopyN(a.tar, f, info.Size()); err != nil { // a log may grow meanwhile
 		return fmt.Errorf("%s: %w", from, err)
 	}
 	return nil
 }
 
-// Close ends the archive.
+// Close completes the backup.
 func (a *Writer) Close() error {
 	return errors.Join(a.tar.Close(), a.gzip.Close())
 }
 
-// Read writes an archive's files below dir, which is there and empty. When it
-// fails, some may have been written.
+// Read writes the files of a backup to dir, an existing empty directory. If it
+// fails, it may have written some.
 func Read(r io.Reader, dir string) (err error) {
 	unzipped, err := gzip.NewReader(r)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoArchive, err)
 	}
-	root, err := os.OpenRoot(dir) // out of which no name leads
+	root, err := os.OpenRoot(dir) // no name leads out of it
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func Read(r io.Reader, dir string) (err error) {
 			return err
 		}
 	}
-	// The end of the tar is not yet that of the gzip, with its check sum.
+	// The gzip, with its checksum, ends after the tar.
 	if _, err := io.Copy(io.Discard, unzipped); err != nil {
 		return fmt.Errorf("%w: %w", ErrNoArchive, err)
 	}

@@ -35,7 +35,7 @@ func made(t testing.TB) []byte {
 
 var contents = map[string]string{"admin.token": "secret", "nats/operator.seed": "seed", "releases/blobs/sha256/ab": "blob"}
 
-// holds tells whether dir has what made put into the archive.
+// holds reports whether dir has exactly the files of made.
 func holds(t testing.TB, dir string) bool {
 	t.Helper()
 	for name, want := range contents {
@@ -62,8 +62,8 @@ func TestWriteAndRead(t *testing.T) {
 	}
 }
 
-// TestCut: no part of an archive is taken for the whole, nor one with a bit
-// turned.
+// TestCut checks that Read refuses every beginning of a backup, and backups with a
+// flipped bit.
 func TestCut(t *testing.T) {
 	whole := made(t)
 	for n := 0; n < len(whole); n += 5 {
@@ -71,17 +71,17 @@ func TestCut(t *testing.T) {
 			t.Fatalf("%d of %d bytes: %v", n, len(whole), err)
 		}
 	}
-	for i := 10; i < len(whole); i += 7 { // the gzip header's own 10 bytes hold no content
-		turned := bytes.Clone(whole)
-		turned[i] ^= 1
+	for i := 10; i < len(whole); i += 7 { // the gzip header has 10 bytes
+		flipped := bytes.Clone(whole)
+		flipped[i] ^= 1
 		dir := t.TempDir()
-		if err := Read(bytes.NewReader(turned), dir); err == nil && !holds(t, dir) { // a few bits mean nothing
-			t.Errorf("byte %d turned: no error", i)
+		if err := Read(bytes.NewReader(flipped), dir); err == nil && !holds(t, dir) { // some bits mean nothing
+			t.Errorf("byte %d flipped: no error", i)
 		}
 	}
 }
 
-// entries makes an archive of anything.
+// entries returns an archive of any entries.
 func entries(t testing.TB, headers ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -137,7 +137,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// FuzzRead: whatever the archive is, nothing is written beside dir.
+// FuzzRead checks that no archive makes Read write outside dir.
 func FuzzRead(f *testing.F) {
 	f.Add(made(f))
 	first := tar.Header{Name: mark, Typeflag: tar.TypeReg}

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	piece     = 1 << 20 // bytes that are read or written at once
-	pieceTime = 30 * time.Second
+	chunkSize = 1 << 20 // bytes that are read or written at once
+	chunkTime = 30 * time.Second
 )
 
 func (g *registry) getBlob(w http.ResponseWriter, r *http.Request) error {
@@ -26,9 +26,9 @@ func (g *registry) getBlob(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return unknown(err, "BLOB_UNKNOWN", "there is no such blob")
 	}
-	// The time for an answer is counted by the piece, or a slow line would never get
-	// the largest.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(pieceTime * time.Duration(1+size/piece)))
+	// The time limit grows with the size, so that a slow client can get the largest
+	// blob.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(chunkTime * time.Duration(1+size/chunkSize)))
 	h := w.Header()
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Docker-Content-Digest", name)
@@ -37,26 +37,26 @@ func (g *registry) getBlob(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// blobReader reads a blob as a file.
+// blobReader implements io.ReadSeeker on a blob.
 type blobReader struct {
-	ctx    context.Context // of the request that it is read for
+	ctx    context.Context // of the request
 	store  Store
 	digest string
 	size   int64
 
-	at   int64
-	held bytes.Reader // what comes at the offset
+	at    int64
+	chunk bytes.Reader // the bytes at the offset
 }
 
 func (b *blobReader) Read(p []byte) (int, error) {
-	if b.held.Len() == 0 {
-		next, err := b.store.ReadBlob(b.ctx, b.digest, b.at, piece)
+	if b.chunk.Len() == 0 {
+		next, err := b.store.ReadBlob(b.ctx, b.digest, b.at, chunkSize)
 		if err != nil {
 			return 0, err
 		}
-		b.held.Reset(next)
+		b.chunk.Reset(next)
 	}
-	n, err := b.held.Read(p)
+	n, err := b.chunk.Read(p)
 	b.at += int64(n)
 	return n, err
 }
@@ -72,11 +72,11 @@ func (b *blobReader) Seek(offset int64, whence int) (int64, error) {
 		return 0, fmt.Errorf("seeking to %d", offset)
 	}
 	b.at = offset
-	b.held.Reset(nil)
+	b.chunk.Reset(nil)
 	return offset, nil
 }
 
-// beginUpload makes an upload; with ?digest the body is all of it.
+// beginUpload starts an upload. With ?digest the body is all of it.
 func (g *registry) beginUpload(w http.ResponseWriter, r *http.Request) error {
 	id, err := g.store.BeginUpload(r.Context())
 	if err != nil {
@@ -99,7 +99,7 @@ func (g *registry) showUpload(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (g *registry) appendUpload(w http.ResponseWriter, r *http.Request) error {
-	size, err := g.take(w, r, r.PathValue("id"))
+	size, err := g.receive(w, r, r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -119,13 +119,13 @@ func (g *registry) cancelUpload(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// finish takes the body as the last of an upload, which becomes a blob.
+// finish adds the body to an upload, which then becomes a blob.
 func (g *registry) finish(w http.ResponseWriter, r *http.Request, id string) error {
 	name := r.URL.Query().Get("digest")
 	if release.CheckDigest(name) != nil {
 		return &problem{http.StatusBadRequest, "DIGEST_INVALID", "?digest must be sha256: and 64 hexadecimal digits"}
 	}
-	if _, err := g.take(w, r, id); err != nil {
+	if _, err := g.receive(w, r, id); err != nil {
 		return err
 	}
 	err := g.store.FinishUpload(r.Context(), id, name)
@@ -141,11 +141,11 @@ func (g *registry) finish(w http.ResponseWriter, r *http.Request, id string) err
 	return nil
 }
 
-// rangeForm is a Content-Range as the distribution specification has it.
+// rangeForm is the form of Content-Range in the distribution specification.
 var rangeForm = regexp.MustCompile(`^([0-9]{1,18})-([0-9]{1,18})$`)
 
-// take adds the body to an upload, piece by piece, and returns its size then.
-func (g *registry) take(w http.ResponseWriter, r *http.Request, id string) (size int64, err error) {
+// receive adds the body to an upload, chunk by chunk, and returns the new size.
+func (g *registry) receive(w http.ResponseWriter, r *http.Request, id string) (size int64, err error) {
 	if size, err = g.store.UploadSize(r.Context(), id); err != nil {
 		return 0, uploadUnknown(err)
 	}
@@ -158,15 +158,15 @@ func (g *registry) take(w http.ResponseWriter, r *http.Request, id string) (size
 			return 0, outOfOrder(size)
 		}
 	}
-	// Counted by the piece, as in getBlob.
+	// The time limit is for each chunk, as in getBlob.
 	deadline := http.NewResponseController(w)
-	buffer := make([]byte, piece)
+	buffer := make([]byte, chunkSize)
 	for {
-		_ = deadline.SetReadDeadline(time.Now().Add(pieceTime))
-		_ = deadline.SetWriteDeadline(time.Now().Add(2 * pieceTime))
+		_ = deadline.SetReadDeadline(time.Now().Add(chunkTime))
+		_ = deadline.SetWriteDeadline(time.Now().Add(2 * chunkTime))
 		n, err := fill(r.Body, buffer)
 		if size+int64(n) > release.MaxWasm {
-			_ = g.store.CancelUpload(r.Context(), id) // it would be given up anyhow
+			_ = g.store.CancelUpload(r.Context(), id) // else it expires
 			return 0, &problem{http.StatusRequestEntityTooLarge, "SIZE_INVALID", fmt.Sprintf("a blob has at most %d bytes", release.MaxWasm)}
 		}
 		if n > 0 {
@@ -187,8 +187,8 @@ func (g *registry) take(w http.ResponseWriter, r *http.Request, id string) (size
 	}
 }
 
-// fill reads until the buffer is full. Unlike io.ReadFull it tells a body that
-// ended from one that was cut off.
+// fill reads until the buffer is full. Unlike io.ReadFull it distinguishes a body
+// that has ended from one that was cut off.
 func fill(from io.Reader, buffer []byte) (n int, err error) {
 	for n < len(buffer) && err == nil {
 		var more int
@@ -206,7 +206,7 @@ func uploadUnknown(err error) error {
 	return unknown(err, "BLOB_UPLOAD_UNKNOWN", "there is no such upload, or it has ended")
 }
 
-// uploading says how far an upload is.
+// uploading answers with the progress of an upload.
 func uploading(w http.ResponseWriter, status int, id string, size int64) {
 	h := w.Header()
 	h.Set("Location", Root+Repository+"/blobs/uploads/"+id)

@@ -18,10 +18,10 @@ import (
 	"partneredge/store"
 )
 
-// tagForm is what may be a tag, as the distribution specification has it.
+// tagForm is the form of a tag in the distribution specification.
 var tagForm = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
 
-// isDigest tells whether a reference is a digest, right or wrong, and no tag.
+// isDigest reports whether a reference is a digest, valid or not, and no tag.
 func isDigest(reference string) bool { return strings.Contains(reference, ":") }
 
 func (g *registry) getManifest(w http.ResponseWriter, r *http.Request) error {
@@ -41,7 +41,8 @@ func (g *registry) getManifest(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// putManifest takes a release, or the signature of one, whose parts are here.
+// putManifest stores the manifest of a release or of a signature, whose parts must
+// be in the store.
 func (g *registry) putManifest(w http.ResponseWriter, r *http.Request) error {
 	text, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, release.MaxManifest))
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
@@ -87,7 +88,8 @@ func (g *registry) putManifest(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// hasParts fails unless everything that the artifact names is here.
+// hasParts returns an error unless the store has everything that the artifact
+// names.
 func (g *registry) hasParts(r *http.Request, a release.Artifact) error {
 	for _, d := range a.Parts {
 		size, err := g.store.BlobSize(r.Context(), string(d.Digest))
@@ -110,29 +112,29 @@ func (g *registry) hasParts(r *http.Request, a release.Artifact) error {
 
 // Bounds of lists.
 const (
-	tagsMost      = 1000
-	referrersMost = 100
+	maxTags      = 1000
+	maxReferrers = 100
 )
 
 func (g *registry) listTags(w http.ResponseWriter, r *http.Request) error {
-	most := tagsMost
+	limit := maxTags
 	if text := r.URL.Query().Get("n"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 {
 			return &problem{http.StatusBadRequest, "UNSUPPORTED", "n must be a number"}
 		}
-		most = min(n, most)
+		limit = min(n, limit)
 	}
-	tags, err := g.store.Tags(r.Context(), r.URL.Query().Get("last"), most+1)
+	tags, err := g.store.Tags(r.Context(), r.URL.Query().Get("last"), limit+1)
 	if errors.Is(err, store.ErrInvalid) {
 		return &problem{http.StatusBadRequest, "TAG_INVALID", "last is no tag"}
 	}
 	if err != nil {
 		return err
 	}
-	if len(tags) > most {
-		if tags = tags[:most]; most > 0 {
-			more := url.Values{"n": {strconv.Itoa(most)}, "last": {tags[most-1]}}
+	if len(tags) > limit {
+		if tags = tags[:limit]; limit > 0 {
+			more := url.Values{"n": {strconv.Itoa(limit)}, "last": {tags[limit-1]}}
 			w.Header().Set("Link", fmt.Sprintf(`<%s%s/tags/list?%s>; rel="next"`, Root, Repository, more.Encode()))
 		}
 	}
@@ -148,7 +150,7 @@ func (g *registry) listReferrers(w http.ResponseWriter, r *http.Request) error {
 	if release.CheckDigest(name) != nil {
 		return &problem{http.StatusBadRequest, "DIGEST_INVALID", "no digest has that form"}
 	}
-	found, err := g.store.Referrers(r.Context(), name, referrersMost)
+	found, err := g.store.Referrers(r.Context(), name, maxReferrers)
 	if err != nil {
 		return err
 	}

@@ -1,11 +1,10 @@
 // Package registry serves releases and their signatures by the OCI distribution
-// API, version 1.1, as one repository named "releases": pull of manifests, blobs,
-// tags and referrers; push of blobs, whole or in pieces, and of manifests. There
-// is no deletion.
+// API, version 1.1, as one repository named "releases". Clients pull manifests,
+// blobs, tags and referrers, and push manifests and blobs, whole or in chunks.
+// There is no deletion.
 //
-// Nothing but releases and signatures (package release) is taken as a manifest.
-// What a registry's client reads here proves nothing: nodes verify for
-// themselves.
+// It accepts only the manifests of releases and signatures (package release).
+// Clients must not trust what they pull: nodes verify it themselves.
 package registry
 
 import (
@@ -21,47 +20,49 @@ import (
 	"partneredge/store"
 )
 
-// Root is where the API begins, and Repository the one that there is.
+// Root is the path of the API, and Repository the only repository.
 const (
 	Root       = "/v2/"
 	Repository = "releases"
 )
 
-// Store keeps what was pushed. Its errors are those of package store.
+// Store keeps manifests and blobs. Its errors are those of package store.
 type Store interface {
-	// PutManifest keeps a manifest, and has tag name it unless that is "".
+	// PutManifest stores a manifest and, unless tag is "", makes tag name it.
 	PutManifest(ctx context.Context, m store.Manifest, tag string) error
-	// Manifest reads the manifest that a digest or a tag names.
+	// Manifest returns the manifest of a digest or tag.
 	Manifest(ctx context.Context, reference string) (store.Manifest, error)
-	// Referrers reads at most so many manifests that are about another.
-	Referrers(ctx context.Context, subject string, most int) ([]store.Manifest, error)
-	// Tags reads at most so many tags that come after one.
-	Tags(ctx context.Context, after string, most int) ([]string, error)
+	// Referrers returns at most limit manifests whose subject this is.
+	Referrers(ctx context.Context, subject string, limit int) ([]store.Manifest, error)
+	// Tags returns at most limit tags that follow after.
+	Tags(ctx context.Context, after string, limit int) ([]string, error)
 
-	// BlobSize is the size in bytes of a blob.
+	// BlobSize returns the size of a blob, in bytes.
 	BlobSize(ctx context.Context, digest string) (int64, error)
-	// ReadBlob reads some of a blob from an offset on, at most so many bytes; none
-	// at its end.
-	ReadBlob(ctx context.Context, digest string, offset int64, most int) ([]byte, error)
+	// ReadBlob returns at most limit bytes of a blob from an offset on, none at its
+	// end.
+	ReadBlob(ctx context.Context, digest string, offset int64, limit int) ([]byte, error)
 
-	// BeginUpload makes an upload, to which AppendUpload adds pieces of at most 1 MiB
-	// (store.ErrConflict when the offset is not its end) and which FinishUpload makes
-	// the blob of a digest (store.ErrInvalid when it has another).
+	// BeginUpload starts an upload.
 	BeginUpload(ctx context.Context) (id string, err error)
 	UploadSize(ctx context.Context, id string) (int64, error)
-	AppendUpload(ctx context.Context, id string, offset int64, piece []byte) error
+	// AppendUpload appends a chunk of at most 1 MiB. The error is store.ErrConflict
+	// if offset is not the upload's end.
+	AppendUpload(ctx context.Context, id string, offset int64, chunk []byte) error
+	// FinishUpload makes the upload the blob of a digest. The error is
+	// store.ErrInvalid if its digest is another.
 	FinishUpload(ctx context.Context, id, digest string) error
 	CancelUpload(ctx context.Context, id string) error
 }
 
-// registry is the API over a store.
+// registry serves the API from a store.
 type registry struct {
 	store Store
 	log   *slog.Logger
 	mux   *http.ServeMux
 }
 
-// New is the API below Root. Who may ask is for the caller to judge.
+// New returns the handler of the API below Root. The caller authenticates clients.
 func New(s Store, log *slog.Logger) http.Handler {
 	g := &registry{store: s, log: log, mux: http.NewServeMux()}
 	const base = Root + Repository
@@ -87,7 +88,7 @@ func New(s Store, log *slog.Logger) http.Handler {
 	return g
 }
 
-// ServeHTTP answers every request in the form of the API, those as well that the
+// ServeHTTP answers every request in the form of the API, including those that the
 // mux would redirect or answer in plain text.
 func (g *registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, pattern := g.mux.Handler(r)
@@ -109,7 +110,7 @@ func (g *registry) version(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// problem is an error that the client is told of.
+// problem is an error that is described to the client.
 type problem struct {
 	status        int
 	code, message string // code as the distribution specification lists them
@@ -117,7 +118,7 @@ type problem struct {
 
 func (p *problem) Error() string { return p.code + ": " + p.message }
 
-// Refuse answers with an error in the API's form.
+// Refuse answers with an error in the form of the API.
 func Refuse(w http.ResponseWriter, status int, code, message string) {
 	type one struct {
 		Code    string `json:"code"`
@@ -126,8 +127,8 @@ func Refuse(w http.ResponseWriter, status int, code, message string) {
 	write(w, status, "application/json", map[string][]one{"errors": {{code, message}}})
 }
 
-// refuse answers with what err is. What is no problem of the client's is logged,
-// and not described.
+// refuse answers with err. An error that is not the client's is logged and not
+// described.
 func (g *registry) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var p *problem
 	switch {
@@ -142,7 +143,7 @@ func (g *registry) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	Refuse(w, p.status, p.code, p.message)
 }
 
-// unknown is err, or where that is store.ErrNotFound the problem of that code.
+// unknown returns err, or a problem with this code if err is store.ErrNotFound.
 func unknown(err error, code, message string) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return &problem{http.StatusNotFound, code, message}
@@ -152,7 +153,7 @@ func unknown(err error, code, message string) error {
 
 func write(w http.ResponseWriter, status int, mediaType string, body any) {
 	var text bytes.Buffer
-	if err := json.NewEncoder(&text).Encode(body); err != nil { // a body of ours that cannot be written is a fault of ours
+	if err := json.NewEncoder(&text).Encode(body); err != nil { // only a bug makes a body that cannot be encoded
 		panic(err)
 	}
 	h := w.Header()

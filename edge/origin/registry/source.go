@@ -11,7 +11,7 @@ import (
 	"partneredge/store"
 )
 
-// Source is what is in the store, for package release to read.
+// Source returns the releases of a store as a source for package release.
 func Source(s Store) release.Source { return source{s} }
 
 type source struct{ store Store }
@@ -24,7 +24,7 @@ func (s source) Manifest(ctx context.Context, digest string) ([]byte, error) {
 func (s source) Blob(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
 	text := make([]byte, 0, d.Size)
 	for int64(len(text)) < d.Size {
-		more, err := s.store.ReadBlob(ctx, string(d.Digest), int64(len(text)), int(min(d.Size-int64(len(text)), piece)))
+		more, err := s.store.ReadBlob(ctx, string(d.Digest), int64(len(text)), int(min(d.Size-int64(len(text)), chunkSize)))
 		if err != nil {
 			return nil, missing(err)
 		}
@@ -55,7 +55,7 @@ func (s source) Signatures(ctx context.Context, digest string) (all [][]byte, er
 	return all, nil
 }
 
-// missing maps an error of the store's to one of package release.
+// missing maps an error of package store to one of package release.
 func missing(err error) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("%w: %w", release.ErrNotFound, err)
