@@ -9,11 +9,11 @@ import (
 	"oras.land/oras-go/v2/content"
 )
 
-// Copy copies the release with a digest, and its signatures, from one registry or
-// layout to another, and returns the descriptor of its manifest. It calls begin with
-// the bytes of the release without signatures, and what begin returns with those of
-// each part that is there, from several goroutines.
-func Copy(ctx context.Context, from oras.ReadOnlyGraphTarget, to oras.Target, digest string, begin func(total int64) (copied func(part int64))) (root ocispec.Descriptor, err error) {
+// Copy copies a release and its signatures from one registry or layout to another,
+// and returns the descriptor of its manifest. It calls begin with the size of the
+// release without its signatures. It calls what begin returns, from several
+// goroutines, with the size of each blob that has been copied.
+func Copy(ctx context.Context, from oras.ReadOnlyGraphTarget, to oras.Target, digest string, begin func(total int64) (copied func(size int64))) (root ocispec.Descriptor, err error) {
 	manifest, err := OCI(from).Manifest(ctx, digest)
 	if err != nil {
 		return root, fmt.Errorf("reading release %s: %w", digest, err)
@@ -26,7 +26,7 @@ func Copy(ctx context.Context, from oras.ReadOnlyGraphTarget, to oras.Target, di
 		return root, fmt.Errorf("reading release %s: %w", digest, err)
 	}
 	total := int64(len(manifest))
-	for _, p := range artifact.Parts {
+	for _, p := range artifact.Blobs {
 		total += p.Size
 	}
 	progress := begin(total)
@@ -46,7 +46,7 @@ func Copy(ctx context.Context, from oras.ReadOnlyGraphTarget, to oras.Target, di
 	return root, nil
 }
 
-// signaturesOf returns what is copied of all that refers to a release. The filter
+// signaturesOf returns the signatures among the referrers of a release. The filter
 // of oras takes the media type of an image manifest's config for its artifact type.
 func signaturesOf(ctx context.Context, from content.ReadOnlyGraphStorage, d ocispec.Descriptor) (signatures []ocispec.Descriptor, err error) {
 	if d.ArtifactType != ArtifactType {

@@ -6,15 +6,15 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Artifact is what an OCI manifest of this package's says of itself.
+// Artifact describes a release or a signature by its OCI manifest.
 type Artifact struct {
 	Type    string               // ArtifactType or SignatureType
 	Subject string               // digest of the release that a signature is of
-	Parts   []ocispec.Descriptor // of a signature first minisign's text; the config last
+	Blobs   []ocispec.Descriptor // the config is last; of a signature, minisign's text is first
 }
 
-// Describe reads the OCI manifest of a release or of a signature. Anything else
-// is ErrMalformed.
+// Describe parses the OCI manifest of a release or of a signature. The error is
+// ErrMalformed for any other manifest.
 func Describe(manifest []byte) (Artifact, error) {
 	var kind struct {
 		ArtifactType string `json:"artifactType"`
@@ -24,7 +24,7 @@ func Describe(manifest []byte) (Artifact, error) {
 	}
 	if kind.ArtifactType != SignatureType {
 		m, err := readManifest(manifest)
-		return Artifact{Type: m.ArtifactType, Parts: append(m.Layers, m.Config)}, err
+		return Artifact{Type: m.ArtifactType, Blobs: append(m.Layers, m.Config)}, err
 	}
 	m, layer, err := readSignatureManifest(manifest)
 	if err != nil {

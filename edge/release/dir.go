@@ -18,14 +18,14 @@ import (
 	"partneredge/store/durable"
 )
 
-// Dir keeps releases on disk, as an OCI layout that other tools read as well.
-// The content is what counts: what it reads is verified each time, a damaged part
-// is fetched again, and the index is written for others and never read. It is
-// safe for many goroutines of one process.
+// Dir keeps releases on disk, as an OCI layout that other tools can read. It
+// verifies all content each time it reads it, so a damaged blob is fetched again.
+// It writes the index for other tools and never reads it. It is safe for concurrent
+// use within one process.
 type Dir struct {
 	path string
 	mu   sync.Mutex // guards the files against other writers, and manifests
-	// manifests of releases and signatures that are kept, by digest.
+	// manifests are the kept manifests of releases and signatures, by digest.
 	manifests map[digest.Digest]kept
 }
 
@@ -33,10 +33,10 @@ type Dir struct {
 type kept struct {
 	ocispec.Descriptor
 	subject digest.Digest // of a signature
-	parts   []ocispec.Descriptor
+	blobs   []ocispec.Descriptor
 }
 
-// OpenDir opens a directory of releases, and makes it when it is not there.
+// OpenDir opens a directory of releases, and creates it if it does not exist.
 func OpenDir(path string) (*Dir, error) {
 	d := &Dir{path: path, manifests: make(map[digest.Digest]kept)}
 	if err := d.open(); err != nil {
@@ -76,13 +76,13 @@ func (d *Dir) open() error {
 
 func (d *Dir) blobs() string { return filepath.Join(d.path, ocispec.ImageBlobsDir, "sha256") }
 
-// note remembers the manifest that text is, if it is one.
+// note adds text to manifests if it is the manifest of a release or signature.
 func (d *Dir) note(text []byte) {
 	var m ocispec.Manifest
 	if json.Unmarshal(text, &m) != nil || m.ArtifactType != ArtifactType && m.ArtifactType != SignatureType {
 		return
 	}
-	one := kept{parts: append(m.Layers, m.Config), Descriptor: ocispec.Descriptor{
+	one := kept{blobs: append(m.Layers, m.Config), Descriptor: ocispec.Descriptor{
 		MediaType: m.MediaType, ArtifactType: m.ArtifactType, Digest: digest.FromBytes(text), Size: int64(len(text)),
 	}}
 	if m.Subject != nil {
@@ -94,34 +94,34 @@ func (d *Dir) note(text []byte) {
 	d.manifests[one.Digest] = one
 }
 
-// Manifest reads the OCI manifest that a digest names.
+// Manifest implements Source.
 func (d *Dir) Manifest(_ context.Context, name string) ([]byte, error) {
 	return d.read(digest.Digest(name), MaxManifest)
 }
 
-// Blob reads a part.
+// Blob implements Source.
 func (d *Dir) Blob(_ context.Context, part ocispec.Descriptor) ([]byte, error) {
 	return d.read(part.Digest, part.Size)
 }
 
-// Signatures reads the signatures of a release.
+// Signatures implements Source.
 func (d *Dir) Signatures(_ context.Context, name string) (all [][]byte, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, digest := range slices.Sorted(maps.Keys(d.manifests)) {
 		one := d.manifests[digest]
-		if one.ArtifactType != SignatureType || string(one.subject) != name || len(one.parts) != 2 || len(all) == MaxSignatures {
+		if one.ArtifactType != SignatureType || string(one.subject) != name || len(one.blobs) != 2 || len(all) == MaxSignatures {
 			continue
 		}
-		if text, err := d.read(one.parts[0].Digest, MaxSignature); err == nil {
+		if text, err := d.read(one.blobs[0].Digest, MaxSignature); err == nil {
 			all = append(all, text)
 		}
 	}
 	return all, nil
 }
 
-// read reads at most so many bytes of what a digest names.
-func (d *Dir) read(name digest.Digest, most int64) ([]byte, error) {
+// read returns at most limit bytes of the content of a digest.
+func (d *Dir) read(name digest.Digest, limit int64) ([]byte, error) {
 	if err := CheckDigest(string(name)); err != nil {
 		return nil, err
 	}
@@ -132,13 +132,13 @@ func (d *Dir) read(name digest.Digest, most int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := io.ReadAll(io.LimitReader(f, most))
+	text, err := io.ReadAll(io.LimitReader(f, limit))
 	return text, errors.Join(err, f.Close())
 }
 
-// Fetch opens a release: from the directory, and what is missing or damaged there
-// from src, which is asked for nothing else. Once all of it is verified, all of it
-// is on disk. src nil: what is missing is ErrNotFound.
+// Fetch opens a release from the directory and asks src only for what is missing or
+// damaged there. It verifies all of the release before it keeps it on disk. If src
+// is nil, the error of a missing blob is ErrNotFound.
 func (d *Dir) Fetch(ctx context.Context, src Source, name string, p Policy) (*Release, error) {
 	if src == nil {
 		return Open(ctx, d, name, p)
@@ -154,13 +154,13 @@ func (d *Dir) Fetch(ctx context.Context, src Source, name string, p Policy) (*Re
 	return r, nil
 }
 
-// patched is a directory whose gaps another source fills.
+// patched is a directory that takes missing content from another source.
 type patched struct {
 	own      *Dir
 	from     Source
 	policy   Policy
-	manifest []byte // once read
-	asked    bool   // the other source, for anything
+	manifest []byte // once it has been read
+	asked    bool   // from was asked for anything
 }
 
 func (s *patched) Manifest(ctx context.Context, name string) (text []byte, err error) {
@@ -180,8 +180,8 @@ func (s *patched) Blob(ctx context.Context, d ocispec.Descriptor) ([]byte, error
 	return s.from.Blob(ctx, d)
 }
 
-// Signatures are those of the directory if they satisfy the policy: keys may have
-// been changed, and more people may have signed.
+// Signatures returns those of the directory only if they satisfy the policy: the
+// keys may have changed, and the source may have more signatures.
 func (s *patched) Signatures(ctx context.Context, name string) ([][]byte, error) {
 	if own, err := s.own.Signatures(ctx, name); err == nil {
 		if _, err := s.policy.judge(&Release{Digest: name, manifest: s.manifest, signatures: own}); err == nil {

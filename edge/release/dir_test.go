@@ -12,20 +12,20 @@ import (
 	"oras.land/oras-go/v2/content/oci"
 )
 
-// asked is a source that notes what it was asked for.
+// asked is a source that records what it was asked for.
 type asked struct {
 	Source
-	parts      []digest.Digest
+	blobs      []digest.Digest
 	signatures int
 }
 
 func (a *asked) Manifest(ctx context.Context, name string) ([]byte, error) {
-	a.parts = append(a.parts, digest.Digest(name))
+	a.blobs = append(a.blobs, digest.Digest(name))
 	return a.Source.Manifest(ctx, name)
 }
 
 func (a *asked) Blob(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
-	a.parts = append(a.parts, d.Digest)
+	a.blobs = append(a.blobs, d.Digest)
 	return a.Source.Blob(ctx, d)
 }
 
@@ -52,17 +52,17 @@ func fetch(t *testing.T, d *Dir, src Source, name string, p Policy) *Release {
 	return r
 }
 
-// TestDirKeeps: what was fetched once is there without the source, also after a
-// restart; what is damaged, and nothing else, is fetched again.
+// TestDirKeeps checks that a fetched release can be opened without the source, also
+// after a restart, and that damaged content, and nothing else, is fetched again.
 func TestDirKeeps(t *testing.T) {
-	s, key := newShelf(t), newPair(t)
+	s, key := newLayout(t), newPair(t)
 	name := s.pack("1.4.0")
 	s.sign(name, key)
 	path := filepath.Join(t.TempDir(), "releases")
 	src := &asked{Source: OCI(s)}
 	r := fetch(t, openDir(t, path), src, name, trusting(key))
-	if len(src.parts) != 8 || src.signatures != 1 { // manifest, config, three modules with theirs
-		t.Errorf("asked for %d parts and %d times for signatures", len(src.parts), src.signatures)
+	if len(src.blobs) != 8 || src.signatures != 1 { // manifest, config, three modules with theirs
+		t.Errorf("asked for %d blobs and %d times for signatures", len(src.blobs), src.signatures)
 	}
 	fetch(t, openDir(t, path), nil, name, trusting(key))
 	_, err := openDir(t, t.TempDir()).Fetch(t.Context(), nil, name, trusting(key))
@@ -85,8 +85,8 @@ func TestDirKeeps(t *testing.T) {
 			}
 			src := &asked{Source: OCI(s)}
 			fetch(t, openDir(t, path), src, name, trusting(key))
-			if len(src.parts) != 1 || src.parts[0] != hit {
-				t.Errorf("%s: asked for %v, want %s", what, src.parts, hit)
+			if len(src.blobs) != 1 || src.blobs[0] != hit {
+				t.Errorf("%s: asked for %v, want %s", what, src.blobs, hit)
 			}
 			fetch(t, openDir(t, path), nil, name, trusting(key))
 		}
@@ -115,7 +115,7 @@ func TestDirKeeps(t *testing.T) {
 // TestDirShares: of a second release only what is new is asked for; modules that
 // stay are on disk once, until the last that has them goes.
 func TestDirShares(t *testing.T) {
-	s, key := newShelf(t), newPair(t)
+	s, key := newLayout(t), newPair(t)
 	modules := modulesDir(t, "", "agents", "gate")
 	var names []string
 	for _, version := range []string{"1.0.0", "1.0.1"} {
@@ -130,8 +130,8 @@ func TestDirShares(t *testing.T) {
 	fetch(t, d, OCI(s), names[0], trusting(key))
 	src := &asked{Source: OCI(s)}
 	fetch(t, d, src, names[1], trusting(key))
-	if len(src.parts) != 2 { // manifest and config
-		t.Errorf("asked for %d parts", len(src.parts))
+	if len(src.blobs) != 2 { // manifest and config
+		t.Errorf("asked for %d blobs", len(src.blobs))
 	}
 	if err := d.Prune(names[1]); err != nil {
 		t.Fatal(err)
@@ -147,10 +147,10 @@ func TestDirShares(t *testing.T) {
 	}
 }
 
-// TestDirSignatures: a signature that does not satisfy any more is asked for
-// anew.
+// TestDirSignatures checks that signatures are fetched again if the kept ones do not
+// satisfy the policy.
 func TestDirSignatures(t *testing.T) {
-	s, before, after := newShelf(t), newPair(t), newPair(t)
+	s, before, after := newLayout(t), newPair(t), newPair(t)
 	name := s.pack("1.4.0")
 	s.sign(name, before)
 	d := openDir(t, t.TempDir())

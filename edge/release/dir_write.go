@@ -20,12 +20,12 @@ import (
 	"partneredge/store/durable"
 )
 
-// keep writes what is missing of a release; what makes it one comes last.
+// keep writes what is missing of a release: first the blobs, then the manifest.
 func (d *Dir) keep(ctx context.Context, r *Release) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, one := range append(r.parts(), part{r.descriptor, r.manifest}) {
-		if err := there(d.push(one.Descriptor, one.bytes)); err != nil {
+	for _, one := range append(r.blobs(), blob{r.descriptor, r.manifest}) {
+		if err := ignoreExisting(d.push(one.Descriptor, one.bytes)); err != nil {
 			return err
 		}
 	}
@@ -37,7 +37,8 @@ func (d *Dir) keep(ctx context.Context, r *Release) error {
 	return d.writeIndex()
 }
 
-// push writes content; errdef.ErrAlreadyExists when it is there, undamaged.
+// push writes content. The error is errdef.ErrAlreadyExists if it is there already,
+// undamaged.
 func (d *Dir) push(want ocispec.Descriptor, text []byte) error {
 	if have, err := d.read(want.Digest, want.Size+1); err == nil && hasDigest(have, string(want.Digest)) == nil {
 		return errdef.ErrAlreadyExists
@@ -49,7 +50,7 @@ func (d *Dir) push(want ocispec.Descriptor, text []byte) error {
 	return nil
 }
 
-// pusher is a directory that oras writes to. Its user holds mu.
+// pusher lets oras write to a directory. mu must be held.
 type pusher struct{ *Dir }
 
 func (p pusher) Push(_ context.Context, want ocispec.Descriptor, from io.Reader) error {
@@ -63,7 +64,7 @@ func (p pusher) Push(_ context.Context, want ocispec.Descriptor, from io.Reader)
 	return p.push(want, text)
 }
 
-// Prune removes all releases but those that the digests name.
+// Prune removes all releases except those with these digests.
 func (d *Dir) Prune(keep ...string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -76,8 +77,8 @@ func (d *Dir) Prune(keep ...string) error {
 		if !slices.Contains(keep, string(named)) {
 			return true
 		}
-		for _, part := range append(one.parts, one.Descriptor) {
-			wanted[part.Digest.Encoded()] = true
+		for _, blob := range append(one.blobs, one.Descriptor) {
+			wanted[blob.Digest.Encoded()] = true
 		}
 		return false
 	})
@@ -99,7 +100,7 @@ func (d *Dir) Prune(keep ...string) error {
 	return nil
 }
 
-// writeIndex writes what there is, for other tools.
+// writeIndex writes the index of manifests, for other tools.
 func (d *Dir) writeIndex() error {
 	index := ocispec.Index{
 		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex,

@@ -11,10 +11,10 @@ import (
 	"aead.dev/minisign"
 )
 
-// maxKeys is the longest file of public keys, in bytes.
+// maxKeys bounds a file of public keys, in bytes.
 const maxKeys = 64 << 10
 
-// ReadKeys reads a file of public keys: see ParseKeys.
+// ReadKeys reads a file of public keys, see ParseKeys.
 func ReadKeys(file string) ([]minisign.PublicKey, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -27,10 +27,10 @@ func ReadKeys(file string) ([]minisign.PublicKey, error) {
 	return keys, nil
 }
 
-// ParseKeys reads public keys as minisign writes them: a line of base64 each.
-// Comments ("untrusted comment: …", or what begins with #) and empty lines are
-// passed over, so files of minisign's can be put one after the other. Anything
-// else is an error, and so is no key at all.
+// ParseKeys parses public keys in minisign's format, one line of base64 each. It
+// skips comments ("untrusted comment: …" and lines that begin with #) and empty
+// lines, so files of minisign can be concatenated. Any other line is an error, and
+// so is a text without a key.
 func ParseKeys(text []byte) (keys []minisign.PublicKey, err error) {
 	if len(text) > maxKeys {
 		return nil, fmt.Errorf("more than %d bytes", maxKeys)

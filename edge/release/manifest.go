@@ -19,15 +19,15 @@ type config struct {
 	Modules []string `json:"modules"`
 }
 
-// moduleName is what may name a module: it becomes part of file names.
+// moduleName is the form of a module's name, which becomes part of file names.
 var moduleName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
 
 func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
 }
 
-// strictly reads JSON of which every field is known, and nothing follows.
-func strictly(text []byte, into any) error {
+// parseStrict parses JSON and refuses unknown fields and anything after it.
+func parseStrict(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
@@ -39,13 +39,13 @@ func strictly(text []byte, into any) error {
 	return nil
 }
 
-// readManifest reads the OCI manifest of a release and judges all that can be
-// without its parts.
+// readManifest parses the OCI manifest of a release and checks everything that does
+// not need its blobs.
 func readManifest(text []byte) (m ocispec.Manifest, err error) {
 	if len(text) > MaxManifest {
 		return m, malformed("a manifest of %d bytes", len(text))
 	}
-	if err := strictly(text, &m); err != nil {
+	if err := parseStrict(text, &m); err != nil {
 		return m, malformed("the manifest: %v", err)
 	}
 	switch {
@@ -58,20 +58,20 @@ func readManifest(text []byte) (m ocispec.Manifest, err error) {
 	}
 	sum := int64(len(text))
 	for i, d := range append([]ocispec.Descriptor{m.Config}, m.Layers...) {
-		mediaType, most := WasmType, int64(MaxWasm)
+		mediaType, maxSize := WasmType, int64(MaxWasm)
 		switch {
 		case i == 0:
-			mediaType, most = ConfigType, MaxManifest
+			mediaType, maxSize = ConfigType, MaxManifest
 		case i%2 == 0:
-			mediaType, most = ModuleManifestType, MaxManifest
+			mediaType, maxSize = ModuleManifestType, MaxManifest
 		}
 		switch {
 		case d.MediaType != mediaType:
-			return m, malformed("part %d is of type %q", i, d.MediaType)
+			return m, malformed("blob %d is of type %q", i, d.MediaType)
 		case CheckDigest(string(d.Digest)) != nil || len(d.Data) > 0 || len(d.URLs) > 0:
-			return m, malformed("part %d is not named by its SHA-256 alone", i)
-		case d.Size <= 0 || d.Size > most:
-			return m, malformed("part %d has %d bytes", i, d.Size)
+			return m, malformed("blob %d is not named by its SHA-256 alone", i)
+		case d.Size <= 0 || d.Size > maxSize:
+			return m, malformed("blob %d has %d bytes", i, d.Size)
 		}
 		if sum += d.Size; sum > MaxSize {
 			return m, malformed("more than %d bytes", MaxSize)
@@ -80,9 +80,9 @@ func readManifest(text []byte) (m ocispec.Manifest, err error) {
 	return m, nil
 }
 
-// readConfig reads the config blob of a release with so many modules.
+// readConfig parses the config blob of a release with this number of modules.
 func readConfig(text []byte, modules int) (c config, err error) {
-	if err := strictly(text, &c); err != nil {
+	if err := parseStrict(text, &c); err != nil {
 		return c, malformed("the config: %v", err)
 	}
 	if err := CheckVersion(c.Version); err != nil {
@@ -94,7 +94,7 @@ func readConfig(text []byte, modules int) (c config, err error) {
 	return c, checkNames(c.Modules)
 }
 
-// checkNames fails unless names are sorted, each there once.
+// checkNames returns an error unless names are sorted and unique.
 func checkNames(names []string) error {
 	for _, name := range names {
 		if !moduleName.MatchString(name) {
@@ -107,26 +107,26 @@ func checkNames(names []string) error {
 	return nil
 }
 
-// checkModule holds a module's own manifest to its name; the rest of it is the
-// host's to judge.
+// checkModule checks that a module's own manifest has its name. The host checks the
+// rest of it.
 func checkModule(name string, wasm, manifest []byte) error {
 	if !bytes.HasPrefix(wasm, []byte("\x00asm\x01\x00\x00\x00")) {
 		return malformed("module %s is not WebAssembly 1", name)
 	}
-	var said struct {
+	var described struct {
 		Name string `json:"name"`
 	}
-	if err := json.Unmarshal(manifest, &said); err != nil {
+	if err := json.Unmarshal(manifest, &described); err != nil {
 		return malformed("the manifest of module %s: %v", name, err)
 	}
-	if said.Name != name {
-		return malformed("the manifest of module %s is that of %q", name, said.Name)
+	if described.Name != name {
+		return malformed("the manifest of module %s is that of %q", name, described.Name)
 	}
 	return nil
 }
 
-// CheckDigest fails unless s is sha256: and 64 hexadecimal digits, the only form
-// that releases and their parts are named in.
+// CheckDigest returns an error unless s is sha256: and 64 hexadecimal digits, the
+// only form of the digests of releases and their blobs.
 func CheckDigest(s string) error {
 	d := digest.Digest(s)
 	if d.Validate() != nil || d.Algorithm() != digest.SHA256 {

@@ -8,10 +8,10 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// packed are the manifest and the config of a release.
+// packed returns the manifest and the config of a release.
 func packed(t *testing.T) (manifest, config []byte) {
 	t.Helper()
-	s := newShelf(t)
+	s := newLayout(t)
 	r, err := Inspect(t.Context(), OCI(s), s.pack("1.4.0"))
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func FuzzReadManifest(f *testing.F) {
 		var sum int64
 		for _, d := range append(m.Layers, m.Config) {
 			if sum += d.Size; d.Size <= 0 || d.Size > MaxWasm || CheckDigest(string(d.Digest)) != nil {
-				t.Fatalf("part %v", d)
+				t.Fatalf("blob %v", d)
 			}
 		}
 		if sum > MaxSize || len(m.Layers) > 2*MaxModules {
@@ -135,9 +135,9 @@ func FuzzDescribe(f *testing.F) {
 		if a.Type != ArtifactType && a.Type != SignatureType || (a.Type == SignatureType) != (a.Subject != "") {
 			t.Fatalf("took %+v", a)
 		}
-		for _, d := range a.Parts {
+		for _, d := range a.Blobs {
 			if d.Size <= 0 || d.Size > MaxWasm || CheckDigest(string(d.Digest)) != nil {
-				t.Fatalf("part %v", d)
+				t.Fatalf("blob %v", d)
 			}
 		}
 	})

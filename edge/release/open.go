@@ -9,28 +9,29 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Source is where the parts of releases come from. It is not trusted. Its
-// errors are passed on; that it has no such thing is ErrNotFound.
+// Source provides the content of releases. It is not trusted. Its errors are passed
+// on; the error for missing content must be ErrNotFound.
 type Source interface {
-	// Manifest reads the OCI manifest that a digest names, and no more of it than
-	// MaxManifest bytes.
+	// Manifest returns the OCI manifest with a digest, at most MaxManifest bytes of
+	// it.
 	Manifest(ctx context.Context, digest string) ([]byte, error)
-	// Blob reads a part, and no more of it than d.Size bytes.
+	// Blob returns a blob, at most d.Size bytes of it.
 	Blob(ctx context.Context, d ocispec.Descriptor) ([]byte, error)
-	// Signatures reads what minisign wrote for the manifest that a digest names:
-	// of each at most MaxSignature bytes, and at most MaxSignatures of them.
+	// Signatures returns minisign's signatures of the manifest with a digest: at most
+	// MaxSignatures, and of each at most MaxSignature bytes.
 	Signatures(ctx context.Context, digest string) ([][]byte, error)
 }
 
-// Policy says which releases are run.
+// Policy decides which releases may run.
 type Policy struct {
-	// Keys, one of which must have signed. None: nothing is run.
+	// Keys are the trusted keys, one of which must have signed. Without any, no
+	// release may run.
 	Keys []minisign.PublicKey
-	// Min is the least version. "": any.
+	// Min is the lowest version; "" means any.
 	Min string
 }
 
-// Open reads the release that a digest names, and verifies all of it.
+// Open reads the release with a digest and verifies all of it.
 func Open(ctx context.Context, src Source, name string, p Policy) (*Release, error) {
 	r, err := begin(ctx, src, name)
 	if err != nil {
@@ -49,8 +50,8 @@ func Open(ctx context.Context, src Source, name string, p Policy) (*Release, err
 	return r, nil
 }
 
-// Inspect reads the release that a digest names without asking who signed it:
-// its bytes are those that the digest names, and that is all.
+// Inspect reads the release with a digest without checking its signatures. It only
+// verifies that the content has that digest.
 func Inspect(ctx context.Context, src Source, name string) (*Release, error) {
 	r, err := begin(ctx, src, name)
 	if err == nil {
@@ -63,7 +64,7 @@ func Inspect(ctx context.Context, src Source, name string) (*Release, error) {
 	return r, nil
 }
 
-// begin reads what says who signed: the manifest's bytes and the signatures.
+// begin reads the manifest, unparsed, and the signatures.
 func begin(ctx context.Context, src Source, name string) (*Release, error) {
 	if err := CheckDigest(name); err != nil {
 		return nil, err
@@ -83,7 +84,7 @@ func begin(ctx context.Context, src Source, name string) (*Release, error) {
 	return r, nil
 }
 
-// fill reads the parts that the manifest names.
+// fill parses the manifest and reads its blobs.
 func (r *Release) fill(ctx context.Context, src Source) error {
 	m, err := readManifest(r.manifest)
 	if err != nil {
@@ -96,7 +97,7 @@ func (r *Release) fill(ctx context.Context, src Source) error {
 	if err != nil {
 		return fmt.Errorf("its config: %w", err)
 	}
-	r.config = part{m.Config, text}
+	r.config = blob{m.Config, text}
 	c, err := readConfig(text, len(m.Layers)/2)
 	if err != nil {
 		return err
@@ -118,7 +119,7 @@ func (r *Release) fill(ctx context.Context, src Source) error {
 	return nil
 }
 
-// verified reads a part, which has then its digest and its size.
+// verified reads a blob and checks its digest and size.
 func verified(ctx context.Context, src Source, d ocispec.Descriptor) ([]byte, error) {
 	text, err := src.Blob(ctx, d)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"oras.land/oras-go/v2/content"
 )
 
-// Pack makes a release of the modules in dir, each NAME.wasm with its NAME.json
-// beside it, lays it into target and tags it with its version. It is unsigned.
-// The same modules and version give the same digest.
+// Pack creates a release of the modules in dir, each NAME.wasm with its NAME.json,
+// pushes it to target and tags it with its version. It is not signed. The same
+// modules and version always have the same digest.
 func Pack(ctx context.Context, target oras.Target, dir, version string) (ocispec.Descriptor, error) {
 	d, err := pack(ctx, target, dir, version)
 	if err != nil {
@@ -65,13 +65,13 @@ func pack(ctx context.Context, target oras.Target, dir, version string) (none oc
 	d, err := oras.PackManifest(ctx, target, oras.PackManifestVersion1_1, ArtifactType, oras.PackManifestOptions{
 		ConfigDescriptor: &configured, Layers: layers, ManifestAnnotations: annotations,
 	})
-	if there(err) != nil {
+	if ignoreExisting(err) != nil {
 		return none, err
 	}
 	return d, target.Tag(ctx, d, version)
 }
 
-// packModules lays the modules into target; their sizes are those of MaxSize.
+// packModules pushes the modules to target, at most MaxSize bytes.
 func packModules(ctx context.Context, target oras.Target, dir string, names []string) (layers []ocispec.Descriptor, err error) {
 	left := int64(MaxSize)
 	for _, name := range names {
@@ -102,17 +102,18 @@ func packModules(ctx context.Context, target oras.Target, dir string, names []st
 	return layers, nil
 }
 
-func readUpTo(file string, most int64) ([]byte, error) {
+// readUpTo reads a file that must not have more than limit bytes.
+func readUpTo(file string, limit int64) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
-	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err := errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
-	if int64(len(text)) > most {
-		return nil, malformed("%s has more than %d bytes", file, most)
+	if int64(len(text)) > limit {
+		return nil, malformed("%s has more than %d bytes", file, limit)
 	}
 	return text, nil
 }

@@ -1,10 +1,11 @@
-// Package release is what nodes are given to run: a set of modules with their
-// manifests, under a version, signed by an operator.
+// Package release packs, signs, verifies and stores releases. A release is a set of
+// modules with their manifests that nodes run: it has a version and is signed by an
+// operator.
 //
 // A release is an OCI image manifest. Its config is JSON that names the version
-// and the modules; each module is two layers, its wasm and its manifest. The
+// and the modules. Each module is two layers, its wasm and its manifest. The
 // same modules under the same version are the same bytes, so the digest of the
-// OCI manifest names a release, wherever it was packed.
+// OCI manifest identifies a release, wherever it was packed.
 //
 //	manifest   artifactType application/vnd.partneredge.release.v1
 //	  config   application/vnd.partneredge.release.config.v1+json
@@ -14,15 +15,15 @@
 //	  layer 2  application/wasm                       gate.wasm
 //	  …
 //
-// A signature is minisign's, over the bytes of the manifest, and refers to it as
-// an OCI referrer: another image manifest, whose subject is the release and
-// whose one layer is the text that `minisign` writes. Its trusted comment names
-// the version and the digest.
+// A signature is made by minisign over the bytes of the manifest. It is an OCI
+// referrer: another image manifest, whose subject is the release and whose one
+// layer is the text that `minisign` writes. Its trusted comment names the version
+// and the digest.
 //
-// Open is what makes a release out of bytes. It takes nothing from a Source on
-// trust: the manifest has the digest that was asked for and is signed by one of
-// the Policy's keys, before anything in it is read; every part has the digest and
-// the size that the manifest names.
+// Open reads a release and does not trust its Source. Before it parses the manifest,
+// it checks that the manifest has the digest asked for and is signed by a key of the
+// Policy. Then it checks that every blob has the digest and the size that the
+// manifest names.
 package release
 
 import (
@@ -46,44 +47,44 @@ const (
 	MaxModules    = 64
 	MaxWasm       = 64 << 20  // one module
 	MaxManifest   = 1 << 20   // an OCI manifest, a config, the manifest of a module
-	MaxSize       = 256 << 20 // all parts together
+	MaxSize       = 256 << 20 // all blobs together
 	MaxSignature  = 4 << 10
-	MaxSignatures = 16 // of one release that are looked at
+	MaxSignatures = 16 // of one release that are considered
 )
 
-// Why a release is refused. Every error of Open is one of these, or the
-// Source's own.
+// Reasons why a release is refused. Every error of Open is one of these or an error
+// of the Source.
 var (
-	// ErrUnsigned: nobody has signed it.
+	// ErrUnsigned means that it has no signature.
 	ErrUnsigned = errors.New("the release is not signed")
-	// ErrWrongKey: none of its signatures is by a key that is trusted.
+	// ErrWrongKey means that no signature is by a trusted key.
 	ErrWrongKey = errors.New("the release is not signed by a trusted key")
-	// ErrTampered: its bytes, or those of a signature, are not what was signed.
+	// ErrTampered means that its content, or a signature, is not what was signed.
 	ErrTampered = errors.New("the release was changed after it was signed")
-	// ErrTruncated: a part ends before its size.
+	// ErrTruncated means that a blob is shorter than its size.
 	ErrTruncated = errors.New("the release is cut short")
-	// ErrDowngrade: its version is below the least that is run.
+	// ErrDowngrade means that its version is lower than Policy.Min.
 	ErrDowngrade = errors.New("the release is older than the least that is allowed")
-	// ErrMalformed: it is no release, or breaks a bound.
+	// ErrMalformed means that it is no release, or exceeds a bound.
 	ErrMalformed = errors.New("not a release")
-	// ErrNotFound: the Source has no such release, or lacks a part of it.
+	// ErrNotFound means that the Source lacks the release or one of its blobs.
 	ErrNotFound = errors.New("no such release")
 )
 
-// Release that has been verified.
+// Release is a release whose content has been verified.
 type Release struct {
 	Version string // such as 1.4.0
 	Digest  string // of the OCI manifest: sha256: and 64 hexadecimal digits
 	Modules []Module
-	Signers []Signer // by whom it is signed; of Open, the trusted ones
+	Signers []Signer // after Open only the trusted ones
 
 	descriptor ocispec.Descriptor
 	manifest   []byte
-	config     part
+	config     blob
 	signatures [][]byte
 }
 
-// Module of a release.
+// Module is a module of a release.
 type Module struct {
 	Name     string
 	Wasm     []byte
@@ -92,7 +93,7 @@ type Module struct {
 	wasm, described ocispec.Descriptor
 }
 
-// Digest of its wasm. That of a release was verified, and costs nothing.
+// Digest returns the digest of Wasm. For a module of a release it is known already.
 func (m *Module) Digest() string {
 	if m.wasm.Digest != "" {
 		return string(m.wasm.Digest)
@@ -100,25 +101,25 @@ func (m *Module) Digest() string {
 	return string(digest.FromBytes(m.Wasm))
 }
 
-// part is content with its descriptor.
-type part struct {
+// blob is content with its descriptor.
+type blob struct {
 	ocispec.Descriptor
 	bytes []byte
 }
 
-// parts are everything but the manifest.
-func (r *Release) parts() []part {
-	all := []part{r.config}
+// blobs returns everything but the manifest.
+func (r *Release) blobs() []blob {
+	all := []blob{r.config}
 	for _, m := range r.Modules {
-		all = append(all, part{m.wasm, m.Wasm}, part{m.described, m.Manifest})
+		all = append(all, blob{m.wasm, m.Wasm}, blob{m.described, m.Manifest})
 	}
 	return all
 }
 
-// Size of all parts, in bytes.
+// Size returns the size of the release, in bytes.
 func (r *Release) Size() (sum int64) {
-	for _, p := range r.parts() {
-		sum += p.Size
+	for _, b := range r.blobs() {
+		sum += b.Size
 	}
 	return sum + int64(len(r.manifest))
 }

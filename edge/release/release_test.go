@@ -11,7 +11,7 @@ import (
 )
 
 func TestPackedSignedOpened(t *testing.T) {
-	s, key := newShelf(t), newPair(t)
+	s, key := newLayout(t), newPair(t)
 	name := s.pack("1.4.0")
 	s.sign(name, key)
 	r, err := Open(t.Context(), OCI(s), name, Policy{Keys: trusting(newPair(t), key).Keys, Min: "1.4.0"})
@@ -36,8 +36,8 @@ func TestPackedSignedOpened(t *testing.T) {
 	}
 }
 
-// TestSameModulesSameDigest: where, when, in which order and how often does not
-// matter; what does is the content and the version.
+// TestSameModulesSameDigest checks that the digest depends on content and version
+// only, not on where, when, in which order or how often modules are packed.
 func TestSameModulesSameDigest(t *testing.T) {
 	pack := func(salt, version string, names ...string) digest.Digest {
 		d, err := Pack(t.Context(), memory.New(), modulesDir(t, salt, names...), version)
@@ -50,7 +50,7 @@ func TestSameModulesSameDigest(t *testing.T) {
 	if again := pack("", "1.0.0", "agents", "gate"); again != first {
 		t.Errorf("%s, then %s", first, again)
 	}
-	s := newShelf(t)
+	s := newLayout(t)
 	for range 2 {
 		s.pack("1.0.0")
 	}
@@ -107,39 +107,39 @@ func TestPackRefuses(t *testing.T) {
 	}
 }
 
-// TestRefused: each of what an origin that was taken over could send.
+// TestRefused checks what an origin could send that an attacker controls.
 func TestRefused(t *testing.T) {
 	key := newPair(t)
 	tests := []struct {
 		name   string
 		policy Policy
-		change func(s *shelf, r *Release) // of a release 1.4.0 that key has signed
+		change func(s *layout, r *Release) // of a release 1.4.0 that key has signed
 		want   error
 	}{
-		{"nothing wrong", trusting(key), func(*shelf, *Release) {}, nil},
-		{"tampered wasm", trusting(key), func(s *shelf, r *Release) { s.change(string(r.Modules[0].wasm.Digest), flip) }, ErrTampered},
-		{"tampered module manifest", trusting(key), func(s *shelf, r *Release) { s.change(string(r.Modules[1].described.Digest), flip) }, ErrTampered},
-		{"tampered config", trusting(key), func(s *shelf, r *Release) {
+		{"nothing wrong", trusting(key), func(*layout, *Release) {}, nil},
+		{"tampered wasm", trusting(key), func(s *layout, r *Release) { s.change(string(r.Modules[0].wasm.Digest), flip) }, ErrTampered},
+		{"tampered module manifest", trusting(key), func(s *layout, r *Release) { s.change(string(r.Modules[1].described.Digest), flip) }, ErrTampered},
+		{"tampered config", trusting(key), func(s *layout, r *Release) {
 			s.change(string(r.config.Digest), func(b []byte) []byte { return []byte(strings.Replace(string(b), "1.4.0", "9.4.0", 1)) })
 		}, ErrTampered},
-		{"tampered manifest", trusting(key), func(s *shelf, r *Release) { s.change(r.Digest, flip) }, ErrTampered},
-		{"truncated wasm", trusting(key), func(s *shelf, r *Release) { s.change(string(r.Modules[0].wasm.Digest), halve) }, ErrTruncated},
-		{"empty wasm", trusting(key), func(s *shelf, r *Release) {
+		{"tampered manifest", trusting(key), func(s *layout, r *Release) { s.change(r.Digest, flip) }, ErrTampered},
+		{"truncated wasm", trusting(key), func(s *layout, r *Release) { s.change(string(r.Modules[0].wasm.Digest), halve) }, ErrTruncated},
+		{"empty wasm", trusting(key), func(s *layout, r *Release) {
 			s.change(string(r.Modules[0].wasm.Digest), func([]byte) []byte { return nil })
 		}, ErrTruncated},
-		{"truncated config", trusting(key), func(s *shelf, r *Release) { s.change(string(r.config.Digest), halve) }, ErrTruncated},
-		{"missing wasm", trusting(key), func(s *shelf, r *Release) { _ = os.Remove(s.file(string(r.Modules[0].wasm.Digest))) }, ErrNotFound},
-		{"longer wasm", trusting(key), func(s *shelf, r *Release) {
+		{"truncated config", trusting(key), func(s *layout, r *Release) { s.change(string(r.config.Digest), halve) }, ErrTruncated},
+		{"missing wasm", trusting(key), func(s *layout, r *Release) { _ = os.Remove(s.file(string(r.Modules[0].wasm.Digest))) }, ErrNotFound},
+		{"longer wasm", trusting(key), func(s *layout, r *Release) {
 			s.change(string(r.Modules[0].wasm.Digest), func(b []byte) []byte { return append([]byte("x"), b...) })
 		}, ErrTampered},
-		{"downgraded", Policy{Keys: trusting(key).Keys, Min: "1.4.1"}, func(*shelf, *Release) {}, ErrDowngrade},
-		{"pre-release of the least", Policy{Keys: trusting(key).Keys, Min: "1.5.0-rc.1"}, func(*shelf, *Release) {}, ErrDowngrade},
-		{"wrong key", trusting(newPair(t)), func(*shelf, *Release) {}, ErrWrongKey},
-		{"no key", Policy{}, func(*shelf, *Release) {}, ErrWrongKey},
+		{"downgraded", Policy{Keys: trusting(key).Keys, Min: "1.4.1"}, func(*layout, *Release) {}, ErrDowngrade},
+		{"pre-release of the least", Policy{Keys: trusting(key).Keys, Min: "1.5.0-rc.1"}, func(*layout, *Release) {}, ErrDowngrade},
+		{"wrong key", trusting(newPair(t)), func(*layout, *Release) {}, ErrWrongKey},
+		{"no key", Policy{}, func(*layout, *Release) {}, ErrWrongKey},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newShelf(t)
+			s := newLayout(t)
 			name := s.pack("1.4.0")
 			s.sign(name, key)
 			r, err := Open(t.Context(), OCI(s), name, trusting(key))
@@ -152,7 +152,7 @@ func TestRefused(t *testing.T) {
 			if (opened == nil) != (tt.want != nil) {
 				t.Errorf("opened %v", opened)
 			}
-			// A node keeps nothing of what it refuses.
+			// A node keeps nothing of a release that it refuses.
 			d, err := OpenDir(t.TempDir())
 			if err != nil {
 				t.Fatal(err)
@@ -168,7 +168,7 @@ func TestRefused(t *testing.T) {
 
 func TestSignatures(t *testing.T) {
 	key, other := newPair(t), newPair(t)
-	s := newShelf(t)
+	s := newLayout(t)
 	first, second := s.pack("1.0.0"), s.pack("1.1.0")
 	open := func(name string, p Policy) error {
 		_, err := Open(t.Context(), OCI(s), name, p)
@@ -176,7 +176,7 @@ func TestSignatures(t *testing.T) {
 	}
 	wants(t, open(first, trusting(key)), ErrUnsigned)
 
-	// A signature that belongs to another release.
+	// A signature of another release is refused.
 	s.sign(first, key)
 	moved := signatureOf(s, first)
 	subject, err := s.Resolve(t.Context(), second)
@@ -188,11 +188,11 @@ func TestSignatures(t *testing.T) {
 	}
 	wants(t, open(second, trusting(key)), ErrTampered)
 	wants(t, open(second, trusting(other)), ErrWrongKey)
-	// Beside it, one that is right counts.
+	// A valid one beside it is enough.
 	s.sign(second, key)
 	wants(t, open(second, trusting(key)), nil)
 
-	// A signature of the same bytes that says something else.
+	// So is a signature of the same bytes with another comment.
 	third := s.pack("1.2.0")
 	subject, err = s.Resolve(t.Context(), third)
 	if err != nil {
@@ -205,7 +205,7 @@ func TestSignatures(t *testing.T) {
 		wants(t, open(third, trusting(key)), ErrTampered)
 	}
 
-	// Garbage in place of one.
+	// And so is garbage.
 	fourth := s.pack("1.3.0")
 	if subject, err = s.Resolve(t.Context(), fourth); err != nil {
 		t.Fatal(err)
@@ -225,7 +225,7 @@ func TestSignatures(t *testing.T) {
 			t.Errorf("opened %v, %v", r, err)
 		}
 	}
-	// Inspect asks nobody who signed.
+	// Inspect does not check signatures.
 	if r, err := Inspect(t.Context(), OCI(s), fourth); err != nil || r.Version != "1.3.0" || len(r.Signers) != 0 {
 		t.Errorf("inspected %v, %v", r, err)
 	}

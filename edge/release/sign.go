@@ -15,19 +15,21 @@ import (
 	"oras.land/oras-go/v2/errdef"
 )
 
-// Signer is who signed a release.
+// Signer identifies the signer of a release.
 type Signer struct {
 	KeyID   string // 16 hexadecimal digits, as minisign writes them
 	Comment string // trusted comment
 }
 
-// trustedComment binds a signature to what the signer meant to sign, for people
-// who read it and against a manifest that was signed as something else.
+// trustedComment returns the trusted comment of a signature. It tells people what
+// was signed, and prevents a manifest signed as something else from being taken for
+// a release.
 func trustedComment(version, digest string) string {
 	return "partneredge release " + version + " " + digest
 }
 
-// commentVersion is the version that the trusted comment of a release names.
+// commentVersion returns the version in the trusted comment of the release with a
+// digest.
 func commentVersion(comment, digest string) (version string, found bool) {
 	rest, found := strings.CutPrefix(comment, "partneredge release ")
 	if !found {
@@ -37,7 +39,7 @@ func commentVersion(comment, digest string) (version string, found bool) {
 	return version, named == digest && CheckVersion(version) == nil
 }
 
-// readSignature reads what minisign writes.
+// readSignature parses a signature in minisign's format.
 func readSignature(text []byte) (s minisign.Signature, err error) {
 	if len(text) > MaxSignature {
 		return s, fmt.Errorf("a signature of %d bytes", len(text))
@@ -48,9 +50,9 @@ func readSignature(text []byte) (s minisign.Signature, err error) {
 	return s, s.UnmarshalText(text)
 }
 
-// judge finds the signatures by keys of the policy, and returns the version that
-// the first of them names, once it is new enough. A signature by a trusted key
-// counts, whatever others there are.
+// judge finds the valid signatures by keys of the policy and returns the version in
+// the first of them, which must not be lower than Min. One valid signature is
+// enough, whatever the others are.
 func (p Policy) judge(r *Release) (version string, err error) {
 	if len(r.signatures) == 0 {
 		return "", ErrUnsigned
@@ -67,8 +69,8 @@ func (p Policy) judge(r *Release) (version string, err error) {
 				continue
 			}
 			known = true
-			signed, ours := commentVersion(s.TrustedComment, r.Digest)
-			if !ours || !minisign.Verify(key, r.manifest, text) {
+			signed, valid := commentVersion(s.TrustedComment, r.Digest)
+			if !valid || !minisign.Verify(key, r.manifest, text) {
 				continue
 			}
 			if version == "" {
@@ -91,7 +93,7 @@ func (p Policy) judge(r *Release) (version string, err error) {
 	}
 }
 
-// claimed are the signers that the signatures name, proved or not.
+// claimed returns the signers that the signatures name, verified or not.
 func (r *Release) claimed() (all []Signer) {
 	for _, text := range r.signatures {
 		if s, err := readSignature(text); err == nil {
@@ -127,11 +129,11 @@ func Sign(ctx context.Context, target oras.GraphTarget, name string, key minisig
 	return signer, nil
 }
 
-// created is when every manifest says that it was made, so that the same content
-// has the same digest.
+// created is the time of creation in every manifest. It is fixed so that the same
+// content has the same digest.
 var created = map[string]string{ocispec.AnnotationCreated: "1970-01-01T00:00:00Z"}
 
-// attach has a signature refer to the release, in target.
+// attach pushes a signature of the release to target.
 func attach(ctx context.Context, target content.Pusher, release ocispec.Descriptor, signature []byte) error {
 	layer := content.NewDescriptorFromBytes(SignatureType, signature)
 	if err := push(ctx, target, layer, signature); err != nil {
@@ -141,16 +143,16 @@ func attach(ctx context.Context, target content.Pusher, release ocispec.Descript
 	_, err := oras.PackManifest(ctx, target, oras.PackManifestVersion1_1, SignatureType, oras.PackManifestOptions{
 		Subject: &subject, Layers: []ocispec.Descriptor{layer}, ManifestAnnotations: created,
 	})
-	return there(err)
+	return ignoreExisting(err)
 }
 
-// push lays content into target, unless it is there.
+// push pushes content to target unless it is there already.
 func push(ctx context.Context, target content.Pusher, d ocispec.Descriptor, text []byte) error {
-	return there(target.Push(ctx, d, bytes.NewReader(text)))
+	return ignoreExisting(target.Push(ctx, d, bytes.NewReader(text)))
 }
 
-// there takes what is there already for done.
-func there(err error) error {
+// ignoreExisting returns err, or nil if it says that the content is there already.
+func ignoreExisting(err error) error {
 	if errors.Is(err, errdef.ErrAlreadyExists) {
 		return nil
 	}

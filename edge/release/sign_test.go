@@ -13,8 +13,8 @@ import (
 	"aead.dev/minisign"
 )
 
-// signatureOf is the only signature of a release.
-func signatureOf(s *shelf, name string) []byte {
+// signatureOf returns the only signature of a release.
+func signatureOf(s *layout, name string) []byte {
 	s.Helper()
 	all, err := OCI(s).Signatures(s.Context(), name)
 	if err != nil || len(all) != 1 {
@@ -24,7 +24,7 @@ func signatureOf(s *shelf, name string) []byte {
 }
 
 // signatureSaying signs the manifest of a release with a trusted comment.
-func signatureSaying(s *shelf, name string, key pair, comment string) []byte {
+func signatureSaying(s *layout, name string, key pair, comment string) []byte {
 	s.Helper()
 	manifest, err := OCI(s).Manifest(s.Context(), name)
 	if err != nil {
@@ -37,8 +37,8 @@ func signatureSaying(s *shelf, name string, key pair, comment string) []byte {
 	return message.SignWithComments(key.private, comment, "-")
 }
 
-// TestMinisignVerifies: what is attached is what Debian's minisign writes, so an
-// operator can judge a release without this program.
+// TestMinisignVerifies checks that Debian's minisign verifies a signature, so that an
+// operator can check a release without this program.
 func TestMinisignVerifies(t *testing.T) {
 	if _, err := exec.LookPath("minisign"); err != nil {
 		if os.Getenv("EDGE_REQUIRE_MINISIGN") == "1" {
@@ -46,7 +46,7 @@ func TestMinisignVerifies(t *testing.T) {
 		}
 		t.Skip("NOT TESTED against minisign itself: it is not installed")
 	}
-	s, key := newShelf(t), newPair(t)
+	s, key := newLayout(t), newPair(t)
 	name := s.pack("1.4.0")
 	s.sign(name, key)
 	dir := t.TempDir()
@@ -140,8 +140,8 @@ func FuzzReadSignature(f *testing.F) {
 		if err != nil {
 			return
 		}
-		version, ours := commentVersion(s.TrustedComment, "sha256:"+strings.Repeat("0", 64))
-		if ours && CheckVersion(version) != nil {
+		version, valid := commentVersion(s.TrustedComment, "sha256:"+strings.Repeat("0", 64))
+		if valid && CheckVersion(version) != nil {
 			t.Fatalf("version %q of %q", version, s.TrustedComment)
 		}
 		// Nobody has signed this.

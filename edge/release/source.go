@@ -12,8 +12,8 @@ import (
 	"oras.land/oras-go/v2/errdef"
 )
 
-// OCI is a Source over an OCI store: a registry, or a layout on disk. It must
-// resolve digests.
+// OCI returns a Source that reads from an OCI store, a registry or a layout on disk,
+// which must resolve digests.
 func OCI(target oras.ReadOnlyGraphTarget) Source { return ociSource{target} }
 
 type ociSource struct{ target oras.ReadOnlyGraphTarget }
@@ -52,7 +52,7 @@ func (s ociSource) Signatures(ctx context.Context, digest string) (all [][]byte,
 		}
 		_, layer, err := readSignatureManifest(manifest)
 		if err != nil {
-			continue // what else refers to it is nobody's signature
+			continue // another referrer
 		}
 		signature, err := s.read(ctx, layer, MaxSignature)
 		if err != nil {
@@ -63,20 +63,20 @@ func (s ociSource) Signatures(ctx context.Context, digest string) (all [][]byte,
 	return all, nil
 }
 
-// read reads what d names, up to most bytes.
-func (s ociSource) read(ctx context.Context, d ocispec.Descriptor, most int64) ([]byte, error) {
+// read returns the content of d, at most limit bytes.
+func (s ociSource) read(ctx context.Context, d ocispec.Descriptor, limit int64) ([]byte, error) {
 	from, err := s.target.Fetch(ctx, d)
 	if err != nil {
 		return nil, foreign(err)
 	}
-	text, err := io.ReadAll(io.LimitReader(from, most))
+	text, err := io.ReadAll(io.LimitReader(from, limit))
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		err = fmt.Errorf("%w: %w", ErrTruncated, err)
 	}
 	return text, errors.Join(err, from.Close())
 }
 
-// foreign maps an error of the store's to one of this package's.
+// foreign maps an error of the OCI store to one of this package.
 func foreign(err error) error {
 	if errors.Is(err, errdef.ErrNotFound) {
 		return fmt.Errorf("%w: %w", ErrNotFound, err)
@@ -84,8 +84,7 @@ func foreign(err error) error {
 	return err
 }
 
-// readSignatureManifest reads the manifest of a signature and returns the layer
-// that is minisign's text as well.
+// readSignatureManifest parses the manifest of a signature. layer is minisign's text.
 func readSignatureManifest(text []byte) (m ocispec.Manifest, layer ocispec.Descriptor, err error) {
 	if len(text) > MaxManifest {
 		return m, layer, malformed("a manifest of %d bytes", len(text))

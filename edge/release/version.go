@@ -7,9 +7,9 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// CheckVersion fails unless v is a version as releases have them:
-// MAJOR.MINOR.PATCH of Semantic Versioning 2.0, with a pre-release such as
-// 1.4.0-rc.1 if need be. Build metadata is refused: two releases that differ in
+// CheckVersion returns an error unless v is a version of a release:
+// MAJOR.MINOR.PATCH of Semantic Versioning 2.0, optionally with a pre-release such
+// as 1.4.0-rc.1. Build metadata is refused, since two releases that differ in
 // nothing else would be equally new.
 func CheckVersion(v string) error {
 	if len(v) > 64 || strings.HasPrefix(v, "v") || !semver.IsValid("v"+v) || semver.Canonical("v"+v) != "v"+v {
@@ -18,6 +18,6 @@ func CheckVersion(v string) error {
 	return nil
 }
 
-// CompareVersions is -1, 0 or 1: whether version a is older than b, the same, or
-// newer. What is no version is older than every version.
+// CompareVersions returns -1, 0 or 1 if version a is older than b, the same, or
+// newer. A malformed version is older than every version.
 func CompareVersions(a, b string) int { return semver.Compare("v"+a, "v"+b) }

@@ -41,7 +41,7 @@ func (g *registry) getManifest(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// putManifest stores the manifest of a release or of a signature, whose parts must
+// putManifest stores the manifest of a release or of a signature, whose blobs must
 // be in the store.
 func (g *registry) putManifest(w http.ResponseWriter, r *http.Request) error {
 	text, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, release.MaxManifest))
@@ -71,7 +71,7 @@ func (g *registry) putManifest(w http.ResponseWriter, r *http.Request) error {
 	default:
 		tag = reference
 	}
-	if err := g.hasParts(r, artifact); err != nil {
+	if err := g.hasBlobs(r, artifact); err != nil {
 		return err
 	}
 	if err := g.store.PutManifest(r.Context(), store.Manifest{
@@ -88,10 +88,10 @@ func (g *registry) putManifest(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// hasParts returns an error unless the store has everything that the artifact
+// hasBlobs returns an error unless the store has everything that the artifact
 // names.
-func (g *registry) hasParts(r *http.Request, a release.Artifact) error {
-	for _, d := range a.Parts {
+func (g *registry) hasBlobs(r *http.Request, a release.Artifact) error {
+	for _, d := range a.Blobs {
 		size, err := g.store.BlobSize(r.Context(), string(d.Digest))
 		if err != nil {
 			return unknown(err, "MANIFEST_BLOB_UNKNOWN", "there is no blob "+string(d.Digest))

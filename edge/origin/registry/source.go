@@ -46,7 +46,7 @@ func (s source) Signatures(ctx context.Context, digest string) (all [][]byte, er
 		if err != nil || artifact.Type != release.SignatureType {
 			continue
 		}
-		text, err := s.Blob(ctx, artifact.Parts[0])
+		text, err := s.Blob(ctx, artifact.Blobs[0])
 		if err != nil {
 			return nil, err
 		}

@@ -1,4 +1,4 @@
-// Package releasetest makes what tests pack into releases.
+// Package releasetest provides modules for tests to pack into releases.
 package releasetest
 
 import (
@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Trap is the module agents, but that it traps on one request of twenty. It is
+// Trap returns the module agents changed to trap on one of twenty requests. It is
 // built once in a test run.
 func Trap(t testing.TB) []byte {
 	t.Helper()
@@ -39,8 +39,8 @@ var trap = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(filepath.Join(dir, "trap.wasm"))
 })
 
-// Modules is a folder with the modules of another, and their manifests, some of
-// these files replaced.
+// Modules returns a copy of a folder of modules and manifests in which some files
+// are replaced.
 func Modules(t testing.TB, built string, replaced map[string][]byte) (dir string) {
 	t.Helper()
 	manifests, err := filepath.Glob(filepath.Join(built, "*.json"))

@@ -12,22 +12,21 @@ import (
 	"oras.land/oras-go/v2/content/oci"
 )
 
-// shelf is an OCI layout on disk with its path, so that a test can get at the
-// files.
-type shelf struct {
+// layout is an OCI layout on disk whose files tests can change.
+type layout struct {
 	*testing.T
 	*oci.Store
 	path string
 }
 
-func newShelf(t *testing.T) *shelf {
+func newLayout(t *testing.T) *layout {
 	t.Helper()
-	s := &shelf{T: t, path: t.TempDir()}
+	s := &layout{T: t, path: t.TempDir()}
 	s.reopen()
 	return s
 }
 
-func (s *shelf) reopen() {
+func (s *layout) reopen() {
 	s.Helper()
 	var err error
 	if s.Store, err = oci.New(s.path); err != nil {
@@ -35,7 +34,7 @@ func (s *shelf) reopen() {
 	}
 }
 
-// modulesDir makes a folder of modules; what is in them differs by salt.
+// modulesDir creates a folder of modules, whose content depends on salt.
 func modulesDir(t *testing.T, salt string, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -54,7 +53,7 @@ func writeFile(t *testing.T, path, text string) {
 }
 
 // pack packs a gate and two handlers and returns the digest.
-func (s *shelf) pack(version string) string {
+func (s *layout) pack(version string) string {
 	s.Helper()
 	d, err := Pack(s.Context(), s.Store, modulesDir(s.T, version, "gate", "agents", "leads"), version)
 	if err != nil {
@@ -63,20 +62,20 @@ func (s *shelf) pack(version string) string {
 	return string(d.Digest)
 }
 
-func (s *shelf) sign(name string, key pair) {
+func (s *layout) sign(name string, key pair) {
 	s.Helper()
 	if _, err := Sign(s.Context(), s.Store, name, key.private); err != nil {
 		s.Fatal(err)
 	}
 }
 
-// file is where the content of a digest lies.
-func (s *shelf) file(name string) string {
+// file returns the path of a digest's content.
+func (s *layout) file(name string) string {
 	return filepath.Join(s.path, "blobs", "sha256", digest.Digest(name).Encoded())
 }
 
-// change rewrites the content that a digest names.
-func (s *shelf) change(name string, how func([]byte) []byte) {
+// change rewrites the content of a digest.
+func (s *layout) change(name string, how func([]byte) []byte) {
 	s.Helper()
 	text, err := os.ReadFile(s.file(name))
 	if err != nil {
@@ -95,7 +94,7 @@ func flip(text []byte) []byte {
 
 func halve(text []byte) []byte { return text[:len(text)/2] }
 
-// pair of keys.
+// pair is a pair of keys.
 type pair struct {
 	public  minisign.PublicKey
 	private minisign.PrivateKey
@@ -117,7 +116,7 @@ func trusting(keys ...pair) (p Policy) {
 	return p
 }
 
-// wants fails unless err is of the kind.
+// wants fails the test unless err is of this kind.
 func wants(t *testing.T, err, kind error) {
 	t.Helper()
 	if !errors.Is(err, kind) {
