@@ -20,7 +20,7 @@ func hasFlags(t *testing.T, verb string, words []string) {
 	t.Helper()
 	help := edge(t, verb, "--help")
 	for _, word := range words {
-		if strings.HasPrefix(word, "--") && !strings.Contains(help, "\n  "+strings.SplitN(word, "=", 2)[0]+" ") {
+		if strings.HasPrefix(word, "--") && !strings.Contains(help, "\n      "+strings.SplitN(word, "=", 2)[0]+" ") {
 			t.Errorf("edge %s has no flag %s", verb, word)
 		}
 	}

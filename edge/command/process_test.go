@@ -105,7 +105,7 @@ func TestProcesses(t *testing.T) {
 		return p
 	}
 	origin := startOrigin()
-	token, err := os.ReadFile(filepath.Join(originDir, "admin.Token"))
+	token, err := os.ReadFile(filepath.Join(originDir, "admin.token"))
 	if err != nil {
 		t.Fatal(err)
 	}
