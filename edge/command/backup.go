@@ -13,6 +13,7 @@ import (
 
 	"partneredge/edge/origin/backup"
 	"partneredge/store/central/db"
+	"partneredge/store/durable"
 )
 
 // Names in an origin's directory.
@@ -82,7 +83,7 @@ func (b backupJob) write(ctx context.Context, to string) (err error) {
 	if err := errors.Join(a.Close(), out.Sync(), out.Close()); err != nil {
 		return err
 	}
-	return os.Rename(whole, to)
+	return durable.Rename(whole, to)
 }
 
 func (b backupJob) addDatabase(ctx context.Context, a *backup.Writer, copied string) error {

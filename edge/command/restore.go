@@ -15,6 +15,7 @@ import (
 	"partneredge/edge/webhook/secrets"
 	"partneredge/store"
 	"partneredge/store/central"
+	"partneredge/store/durable"
 )
 
 func newRestore() *cobra.Command {
@@ -79,7 +80,7 @@ func restore(ctx context.Context, from, dir, database string, log *slog.Logger) 
 	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // it is empty
 		return err
 	}
-	return os.Rename(work, dir)
+	return durable.Rename(work, dir)
 }
 
 func renumber(ctx context.Context, database, keys string, log *slog.Logger) error {
