@@ -249,7 +249,7 @@ func repeat(ctx context.Context, every time.Duration, show func() (done bool, er
 	}
 }
 
-// reconnecting tells the user that a stream ended, and when it goes on.
+// reconnecting prints that a stream ended, and when it goes on.
 func reconnecting(stderr io.Writer) func(error, time.Duration) {
 	return func(err error, wait time.Duration) {
 		fmt.Fprintf(stderr, "edge: %v; trying again in %s\n", err, wait)

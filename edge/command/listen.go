@@ -25,7 +25,7 @@ import (
 	"partneredge/store"
 )
 
-// forwardTime is how long a receiver has to answer.
+// forwardTime bounds the wait for a receiver's answer.
 const forwardTime = 10 * time.Second
 
 func newListen() *cobra.Command {

@@ -24,8 +24,7 @@ import (
 	"partneredge/store/central"
 )
 
-// stopTime is how long work under way has to finish once the process is told to
-// stop.
+// stopTime bounds the work that is under way when the process is told to stop.
 const stopTime = 15 * time.Second
 
 // originReady is the content of DIR/origin.json, which is there while the origin

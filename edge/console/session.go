@@ -40,7 +40,7 @@ type session struct {
 	notice *notice // shown on the next page, once; nil: none
 }
 
-// notice tells the outcome of a form.
+// notice holds the outcome of a form, to be shown on the next page.
 type notice struct {
 	Text               string
 	Failed             bool

@@ -17,7 +17,7 @@ import (
 	"partneredge/store/local"
 )
 
-// metrics are what the node counts, in a registry of their own. A new metric is a
+// metrics holds the node's counters, in a registry of their own. A new metric is a
 // field here that newMetrics sets, or a gauge of watch.
 type metrics struct {
 	registry *prometheus.Registry

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// phase is how a node's replica stands to the origin.
+// phase names a stage of keeping a node's replica in step with the origin.
 type phase int
 
 const (

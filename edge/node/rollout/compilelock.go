@@ -21,7 +21,7 @@ type compileLock struct {
 	dir string
 }
 
-// compileLockRetry is how often a node that waits tries the lock.
+// compileLockRetry separates two tries of a node that waits for the lock.
 const compileLockRetry = 20 * time.Millisecond
 
 // lock returns when nobody else compiles the module of a digest. unlock is told

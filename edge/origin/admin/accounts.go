@@ -87,7 +87,7 @@ func (a *api) patchAccount(r *http.Request) (answer, error) {
 	return ok(toAccount(account))
 }
 
-// keyLifetime is how long a key lasts when nothing else is asked for.
+// keyLifetime is the default lifetime of a key.
 const keyLifetime = 365 * 24 * time.Hour
 
 // defaultRate of a key, requests a minute.

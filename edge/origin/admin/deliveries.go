@@ -182,7 +182,7 @@ type throttle struct {
 	buckets map[string]*rate.Limiter
 }
 
-// throttleMost is how many buckets there may be before full ones are looked for.
+// throttleMost bounds the buckets; beyond it, full ones are removed.
 const throttleMost = 1000
 
 func newThrottle(every time.Duration, burst int, now func() time.Time) *throttle {

@@ -218,7 +218,7 @@ type route struct {
 	serve   func(*http.Request) (answer, error)
 }
 
-// answer is what is sent when all went well.
+// answer holds the status and body of a request that succeeded.
 type answer struct {
 	status int
 	body   any

@@ -100,7 +100,7 @@ func (a *api) showTraffic(r *http.Request) (answer, error) {
 	return ok(v)
 }
 
-// outcomesSince is how far back showOutcomes looks.
+// outcomesSince is the age of the oldest deliveries that showOutcomes counts.
 const outcomesSince = time.Hour
 
 // showOutcomes counts the newest deliveries by state.

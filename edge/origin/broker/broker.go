@@ -16,8 +16,8 @@ import (
 	"partneredge/edge/origin/natsauth"
 )
 
-// repeatRevocations is how often a cluster is told again who is revoked: a server
-// that was down meanwhile comes back with what it knew.
+// repeatRevocations separates two announcements of the revoked nodes to a cluster:
+// a server that was down meanwhile comes back with what it knew.
 const repeatRevocations = 10 * time.Second
 
 // Config of a broker. Authority and Log are required.
