@@ -13,78 +13,48 @@ import (
 	"partneredge/wasm/apikey"
 )
 
-func (a *api) createAccount(r *http.Request) (answer, error) {
-	var in adminapi.NewAccount
-	if err := decode(r, &in); err != nil {
-		return answer{}, err
-	}
-	c := checks{kind: "invalid_account"}
-	account := store.Account{Name: c.text("name", in.Name, maxName), Mode: store.ModeSetup}
+func (a *api) createAccount(r *http.Request, in adminapi.NewAccount, v *validator) (answer, error) {
+	account := store.Account{Name: v.text("name", in.Name, maxName), Mode: store.ModeSetup}
 	if in.ActivationMode != nil {
-		account.Mode = store.Mode(c.oneOf("activation_mode", in.ActivationMode, string(store.ModeLive), string(store.ModeSetup)))
+		account.Mode = store.Mode(v.oneOf("activation_mode", in.ActivationMode, string(store.ModeLive), string(store.ModeSetup)))
 	}
 	if in.Agent == nil {
-		c.fail("agent", "required", "agent must have email and full_name")
+		v.fail("agent", "required", "agent must have email and full_name")
 	} else {
-		account.Agent.Email = c.email("agent.email", in.Agent.Email)
-		account.Agent.FullName = c.text("agent.full_name", in.Agent.FullName, maxName)
+		account.Agent.Email = v.email("agent.email", in.Agent.Email)
+		account.Agent.FullName = v.text("agent.full_name", in.Agent.FullName, maxName)
 	}
-	if err := c.err(); err != nil {
+	if err := v.err(); err != nil {
 		return answer{}, err
 	}
 	account, err := a.DB.CreateAccount(r.Context(), account)
-	if err != nil {
-		return answer{}, err
-	}
-	return created(toAccount(account))
-}
-
-func (a *api) listAccounts(r *http.Request) (answer, error) {
-	return list(r, func(p store.Page) ([]store.Account, string, error) {
-		return a.DB.Accounts(r.Context(), p)
-	}, toAccount)
-}
-
-func (a *api) getAccount(r *http.Request) (answer, error) {
-	account, err := a.DB.Account(r.Context(), r.PathValue("id"))
-	if err != nil {
-		return answer{}, err
-	}
-	return ok(toAccount(account))
+	return created(toAccount(account), err)
 }
 
 // patchAccount changes what is named and leaves the rest as it is.
-func (a *api) patchAccount(r *http.Request) (answer, error) {
-	var in adminapi.AccountPatch
-	if err := decode(r, &in); err != nil {
-		return answer{}, err
-	}
-	c := checks{kind: "invalid_account"}
+func (a *api) patchAccount(r *http.Request, in adminapi.AccountPatch, v *validator) (answer, error) {
 	patch := central.AccountPatch{Name: in.Name}
 	if in.Name != nil {
-		c.text("name", in.Name, maxName)
+		v.text("name", in.Name, maxName)
 	}
 	if in.ActivationMode != nil {
-		mode := store.Mode(c.oneOf("activation_mode", in.ActivationMode, string(store.ModeLive), string(store.ModeSetup)))
+		mode := store.Mode(v.oneOf("activation_mode", in.ActivationMode, string(store.ModeLive), string(store.ModeSetup)))
 		patch.Mode = &mode
 	}
 	if in.Agent != nil {
 		patch.Email, patch.FullName = in.Agent.Email, in.Agent.FullName
 		if patch.Email != nil {
-			c.email("agent.email", patch.Email)
+			v.email("agent.email", patch.Email)
 		}
 		if patch.FullName != nil {
-			c.text("agent.full_name", patch.FullName, maxName)
+			v.text("agent.full_name", patch.FullName, maxName)
 		}
 	}
-	if err := c.err(); err != nil {
+	if err := v.err(); err != nil {
 		return answer{}, err
 	}
 	account, _, err := a.DB.UpdateAccount(r.Context(), r.PathValue("id"), patch)
-	if err != nil {
-		return answer{}, err
-	}
-	return ok(toAccount(account))
+	return ok(toAccount(account), err)
 }
 
 // keyLifetime is the default lifetime of a key.
@@ -94,23 +64,18 @@ const keyLifetime = 365 * 24 * time.Hour
 const defaultRate = 100
 
 // createKey shows the plaintext, which nobody can show again.
-func (a *api) createKey(r *http.Request) (answer, error) {
-	var in adminapi.NewKey
-	if err := decode(r, &in); err != nil {
-		return answer{}, err
-	}
-	c := checks{kind: "invalid_key"}
+func (a *api) createKey(r *http.Request, in adminapi.NewKey, v *validator) (answer, error) {
 	key := store.Key{
 		AccountID:   r.PathValue("id"),
-		Environment: store.Environment(c.oneOf("environment", in.Environment, string(store.Live), string(store.Test))),
-		Scopes: c.each("scopes", in.Scopes, store.ScopeReadAgent, store.ScopeReadCoaching, store.ScopeReadSentinels,
+		Environment: store.Environment(v.oneOf("environment", in.Environment, string(store.Live), string(store.Test))),
+		Scopes: v.each("scopes", in.Scopes, store.ScopeReadAgent, store.ScopeReadCoaching, store.ScopeReadSentinels,
 			store.ScopeWriteWebhooks, store.ScopeWriteLeads),
-		Allowlist: c.prefixes("ip_allowlist", in.IPAllowlist),
-		RateLimit: int(c.between("rate_limit", in.RateLimit, 1, maxRate, defaultRate)),
-		ExpiresAt: c.time("expires_at", in.ExpiresAt), // the past is allowed: an expired key to test with
-		Label:     c.optional("label", in.Label, maxLabel),
+		Allowlist: v.prefixes("ip_allowlist", in.IPAllowlist),
+		RateLimit: int(v.between("rate_limit", in.RateLimit, 1, maxRate, defaultRate)),
+		ExpiresAt: v.time("expires_at", in.ExpiresAt), // the past is allowed: an expired key to test with
+		Label:     v.optional("label", in.Label, maxLabel),
 	}
-	if err := c.err(); err != nil {
+	if err := v.err(); err != nil {
 		return answer{}, err
 	}
 	if key.ExpiresAt.IsZero() {
@@ -119,10 +84,7 @@ func (a *api) createKey(r *http.Request) (answer, error) {
 	plaintext := mint(key.Environment)
 	key.Hash = sha256.Sum256([]byte(plaintext))
 	key, err := a.DB.CreateKey(r.Context(), key)
-	if err != nil {
-		return answer{}, err
-	}
-	return created(adminapi.MintedKey{Key: toKey(key, a.Now()), Plaintext: plaintext})
+	return created(adminapi.MintedKey{Key: a.toKey(key), Plaintext: plaintext}, err)
 }
 
 // mint makes the plaintext of a key.
@@ -136,22 +98,11 @@ func mint(env store.Environment) string {
 	}
 }
 
-func (a *api) listKeys(r *http.Request) (answer, error) {
-	return list(r, func(p store.Page) ([]store.Key, string, error) {
-		return a.DB.Keys(r.Context(), r.PathValue("id"), p)
-	}, func(k store.Key) adminapi.Key { return toKey(k, a.Now()) })
-}
-
 // rotateKey makes a successor, which is what the key was but for its lifetime:
 // that begins anew.
-func (a *api) rotateKey(r *http.Request) (answer, error) {
-	var in adminapi.Rotation
-	if err := decodeOptional(r, &in); err != nil {
-		return answer{}, err
-	}
-	c := checks{kind: "invalid_rotation"}
-	grace := c.between("grace_seconds", in.GraceSeconds, 0, int64(maxGrace/time.Second), int64(defaultGrace/time.Second))
-	if err := c.err(); err != nil {
+func (a *api) rotateKey(r *http.Request, in adminapi.Rotation, v *validator) (answer, error) {
+	grace := v.between("grace_seconds", in.GraceSeconds, 0, int64(maxGrace/time.Second), int64(defaultGrace/time.Second))
+	if err := v.err(); err != nil {
 		return answer{}, err
 	}
 	id := r.PathValue("id")
@@ -163,19 +114,5 @@ func (a *api) rotateKey(r *http.Request) (answer, error) {
 	plaintext := mint(old.Environment)
 	successor := store.Key{Hash: sha256.Sum256([]byte(plaintext)), ExpiresAt: now.Add(keyLifetime)}
 	key, previous, err := a.DB.RotateKey(r.Context(), id, successor, now.Add(time.Duration(grace)*time.Second))
-	if err != nil {
-		return answer{}, err
-	}
-	return created(adminapi.RotatedKey{Key: toKey(key, a.Now()), Plaintext: plaintext, Previous: toKey(previous, a.Now())})
-}
-
-func (a *api) revokeKey(r *http.Request) (answer, error) {
-	if err := decodeOptional(r, &struct{}{}); err != nil {
-		return answer{}, err
-	}
-	key, _, err := a.DB.RevokeKey(r.Context(), r.PathValue("id"))
-	if err != nil {
-		return answer{}, err
-	}
-	return ok(toKey(key, a.Now()))
+	return created(adminapi.RotatedKey{Key: a.toKey(key), Plaintext: plaintext, Previous: a.toKey(previous)}, err)
 }

@@ -35,7 +35,7 @@ var adminsOnly = [...]string{
 	"POST /admin/v1/nodes", "POST /admin/v1/nodes/{id}/revoke", "DELETE /admin/v1/nodes/{id}",
 }
 
-// least is the role that a route asks for.
+// least returns the lowest role that may use a route.
 func least(pattern string) store.Role {
 	switch {
 	case slices.Contains(adminsOnly[:], pattern):
@@ -47,10 +47,10 @@ func least(pattern string) store.Role {
 	}
 }
 
-// fileActor is who has the token of the file.
+// fileActor is the id of the actor that has the token of the file.
 const fileActor = "file"
 
-// actor is who sends the request.
+// actor returns the actor that sends the request, by its bearer token.
 func (a *api) actor(r *http.Request) (store.Actor, error) {
 	scheme, sent, found := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !found || !strings.EqualFold(scheme, "bearer") {
@@ -59,7 +59,7 @@ func (a *api) actor(r *http.Request) (store.Actor, error) {
 	return a.holder(r, strings.TrimSpace(sent))
 }
 
-// holder is who has a token.
+// holder returns the actor that has a token.
 func (a *api) holder(r *http.Request, sent string) (store.Actor, error) {
 	actor := store.Actor{Remote: remote(r)}
 	// Hashing first makes the comparison take as long whatever is sent.
@@ -85,7 +85,7 @@ func (a *api) holder(r *http.Request, sent string) (store.Actor, error) {
 	return actor, nil
 }
 
-// remote is the address of the peer, "" when it has none.
+// remote returns the address of the peer, "" when it has none.
 func remote(r *http.Request) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -98,15 +98,7 @@ func remote(r *http.Request) string {
 // secrets can know one.
 const tokenPrefix = "edgeadm_"
 
-// mintToken makes the plaintext of a token: the prefix and 32 random bytes in
-// hex.
-func mintToken() string {
-	var random [32]byte
-	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
-	return tokenPrefix + hex.EncodeToString(random[:])
-}
-
-// isToken tells whether s has the form of a token, before the database is asked.
+// isToken reports whether s has the form of a token, before the database is asked.
 func isToken(s string) bool {
 	digits, found := strings.CutPrefix(s, tokenPrefix)
 	if !found || len(digits) != 64 {
@@ -116,50 +108,33 @@ func isToken(s string) bool {
 	return err == nil
 }
 
+// randomHex returns 32 random bytes in hex: a token, or the secret of a
+// subscription as a partner gets one.
+func randomHex() string {
+	var random [32]byte
+	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
+	return hex.EncodeToString(random[:])
+}
+
 // createToken shows the plaintext, which nobody can show again.
-func (a *api) createToken(r *http.Request) (answer, error) {
-	var in adminapi.NewToken
-	if err := decode(r, &in); err != nil {
-		return answer{}, err
-	}
-	c := checks{kind: "invalid_token"}
+func (a *api) createToken(r *http.Request, in adminapi.NewToken, v *validator) (answer, error) {
 	token := store.Token{
-		Name: c.text("name", in.Name, maxName),
-		Role: store.Role(c.oneOf("role", in.Role, string(store.RoleViewer), string(store.RoleOperator), string(store.RoleAdmin))),
+		Name: v.text("name", in.Name, maxName),
+		Role: store.Role(v.oneOf("role", in.Role, string(store.RoleViewer), string(store.RoleOperator), string(store.RoleAdmin))),
 	}
-	if err := c.err(); err != nil {
+	if err := v.err(); err != nil {
 		return answer{}, err
 	}
-	plaintext := mintToken()
+	plaintext := tokenPrefix + randomHex()
 	token.Hash = sha256.Sum256([]byte(plaintext))
 	token, err := a.DB.CreateToken(r.Context(), token)
-	if err != nil {
-		return answer{}, err
-	}
-	return created(adminapi.MintedToken{Token: toToken(token), Plaintext: plaintext})
+	return created(adminapi.MintedToken{Token: toToken(token), Plaintext: plaintext}, err)
 }
 
-func (a *api) listTokens(r *http.Request) (answer, error) {
-	return list(r, func(p store.Page) ([]store.Token, string, error) {
-		return a.DB.Tokens(r.Context(), p)
-	}, toToken)
-}
-
-func (a *api) revokeToken(r *http.Request) (answer, error) {
-	if err := decodeOptional(r, &struct{}{}); err != nil {
-		return answer{}, err
-	}
-	token, _, err := a.DB.RevokeToken(r.Context(), r.PathValue("id"))
-	if err != nil {
-		return answer{}, err
-	}
-	return ok(toToken(token))
-}
-
-// whoami tells whom the token belongs to.
+// whoami answers with the actor that the token belongs to.
 func (a *api) whoami(r *http.Request) (answer, error) {
 	actor, _ := central.ActorOf(r.Context()) // authenticated has set it
-	return ok(adminapi.Whoami{ID: actor.ID, Name: actor.Name, Role: string(actor.Role)})
+	return ok(adminapi.Whoami{ID: actor.ID, Name: actor.Name, Role: string(actor.Role)}, nil)
 }
 
 // minToken is the shortest admin token that is taken, in characters.
@@ -170,7 +145,7 @@ const minToken = 16
 func openToken(path string, log *slog.Logger) (string, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		if err := durable.CreateFile(path, []byte(newToken()), 0o600); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := durable.CreateFile(path, []byte(randomHex()), 0o600); err != nil && !errors.Is(err, os.ErrExist) {
 			return "", fmt.Errorf("making the admin token: %w", err)
 		}
 		text, err = os.ReadFile(path)
@@ -188,15 +163,9 @@ func openToken(path string, log *slog.Logger) (string, error) {
 	return token, nil
 }
 
-func newToken() string {
-	var random [32]byte
-	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
-	return hex.EncodeToString(random[:])
-}
-
-// listAudit shows who changed what; ?target picks one record's changes.
+// listAudit shows who changed what; ?target selects one record's changes.
 func (a *api) listAudit(r *http.Request) (answer, error) {
-	return list(r, func(p store.Page) ([]store.Audit, string, error) {
+	return page(r, func(p store.Page) ([]store.Audit, string, error) {
 		return a.DB.Audits(r.Context(), r.URL.Query().Get("target"), p)
 	}, toAudit)
 }

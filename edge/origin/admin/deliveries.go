@@ -53,7 +53,7 @@ func (a *api) deliveryLog(r *http.Request, filter deliveries.Filter) (answer, er
 		return answer{}, &problem{Kind: kindParameter, Reason: "outcome_invalid", Detail: "outcome and state exclude each other"}
 	}
 	filter.State = state
-	return list(r, func(p store.Page) ([]adminapi.Delivery, string, error) {
+	return page(r, func(p store.Page) ([]adminapi.Delivery, string, error) {
 		found, next, err := a.DB.Deliveries(r.Context(), filter, p)
 		if err != nil {
 			return nil, "", err
@@ -80,26 +80,14 @@ func (a *api) deliveryWithTries(r *http.Request, d store.Delivery) (adminapi.Del
 }
 
 func (a *api) getDelivery(r *http.Request) (answer, error) {
-	return a.showDelivery(r)(a.DB.Delivery(r.Context(), r.PathValue("id")))
-}
-
-func (a *api) showDelivery(r *http.Request) func(store.Delivery, error) (answer, error) {
-	return func(d store.Delivery, err error) (answer, error) {
-		if err != nil {
-			return answer{}, err
-		}
-		view, err := a.deliveryWithTries(r, d)
-		if err != nil {
-			return answer{}, err
-		}
-		return ok(view)
+	d, err := a.DB.Delivery(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return answer{}, err
 	}
+	return ok(a.deliveryWithTries(r, d))
 }
 
 func (a *api) retryDelivery(r *http.Request) (answer, error) {
-	if err := decodeOptional(r, &struct{}{}); err != nil {
-		return answer{}, err
-	}
 	delivery, err := a.DB.Delivery(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return answer{}, err
@@ -107,21 +95,18 @@ func (a *api) retryDelivery(r *http.Request) (answer, error) {
 	if err := a.retries.allow(delivery.SubscriptionID); err != nil {
 		return answer{}, err
 	}
-	delivery, err = a.DB.RetryDelivery(r.Context(), delivery.ID)
-	return a.showDelivery(r)(delivery, err)
+	if delivery, err = a.DB.RetryDelivery(r.Context(), delivery.ID); err != nil {
+		return answer{}, err
+	}
+	return ok(a.deliveryWithTries(r, delivery))
 }
 
 // recoverDeliveries queues again what could not be delivered of the events since
 // a time.
-func (a *api) recoverDeliveries(r *http.Request) (answer, error) {
-	var in adminapi.Recovery
-	if err := decode(r, &in); err != nil {
-		return answer{}, err
-	}
-	c := checks{kind: "invalid_recovery"}
-	c.text("since", in.Since, 64)
-	since := c.time("since", in.Since)
-	if err := c.err(); err != nil {
+func (a *api) recoverDeliveries(r *http.Request, in adminapi.Recovery, v *validator) (answer, error) {
+	v.text("since", in.Since, 64)
+	since := v.time("since", in.Since)
+	if err := v.err(); err != nil {
 		return answer{}, err
 	}
 	webhook, err := a.DB.Subscription(r.Context(), r.PathValue("id"))
@@ -132,10 +117,27 @@ func (a *api) recoverDeliveries(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	queued, err := a.DB.RecoverDeliveries(r.Context(), webhook.ID, since)
-	if err != nil {
+	return ok(adminapi.Recovered{Queued: queued}, err)
+}
+
+// Bounds of an overlap.
+const (
+	maxOverlap     = 30 * 24 * time.Hour
+	defaultOverlap = 24 * time.Hour
+)
+
+// rotateSecret gives a subscription a new secret, which nobody can show again.
+// The one before signs as well until the overlap ends; of earlier ones nothing
+// is left.
+func (a *api) rotateSecret(r *http.Request, in adminapi.SecretRotation, v *validator) (answer, error) {
+	overlap := v.between("overlap_seconds", in.OverlapSeconds, 0, int64(maxOverlap/time.Second), int64(defaultOverlap/time.Second))
+	if err := v.err(); err != nil {
 		return answer{}, err
 	}
-	return ok(adminapi.Recovered{Queued: queued})
+	until := a.Now().UTC().Add(time.Duration(overlap) * time.Second)
+	secret := randomHex()
+	s, err := a.DB.RotateSecret(r.Context(), r.PathValue("id"), secret, until)
+	return created(adminapi.RotatedSecret{Webhook: a.toWebhook(s), Secret: secret, OverlapUntil: stamp(until)}, err)
 }
 
 // tailDeliveries streams the tries of this origin process as they end.

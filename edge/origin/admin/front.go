@@ -43,7 +43,7 @@ func (a *api) mux() *http.ServeMux {
 	return mux
 }
 
-// handler of the whole listener.
+// handler returns the handler of the whole listener.
 func (a *api) handler() http.Handler {
 	top := http.NewServeMux()
 	top.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -60,7 +60,7 @@ func (a *api) handler() http.Handler {
 		a.Metrics.ServeHTTP(w, r)
 	})
 	top.HandleFunc("/", a.authenticated)
-	return a.watched(a.consoled(a.registered(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return a.withMetrics(a.withConsole(a.withRegistry(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if path.Clean(r.URL.Path) != r.URL.Path { // which a mux would redirect
 			a.authenticated(w, r)
 			return
@@ -109,7 +109,7 @@ func (p *probe) Header() http.Header         { return p.header }
 func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
 func (p *probe) WriteHeader(status int)      { p.status = status }
 
-// fromHere tells whether the request comes from this machine, and not through a
+// fromHere reports whether the request comes from this machine, and not through a
 // proxy on it.
 func fromHere(r *http.Request) bool {
 	for _, passed := range []string{"Forwarded", "X-Forwarded-For", "Via"} {
@@ -140,9 +140,9 @@ func (a *api) readyz(w http.ResponseWriter, r *http.Request) {
 // open: that time is no request's.
 const eventStream = "text/event-stream"
 
-// watched counts and logs every request, and turns a panic into a 500. It logs
+// withMetrics counts and logs every request, and turns a panic into a 500. It logs
 // neither bodies nor headers.
-func (a *api) watched(next http.Handler) http.Handler {
+func (a *api) withMetrics(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		seen := &statusWriter{ResponseWriter: w, status: http.StatusOK}
@@ -210,84 +210,4 @@ func write(w http.ResponseWriter, status int, body any) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	_, _ = w.Write(append(text, '\n')) // the client may be gone
-}
-
-// route is one method and path of the admin API.
-type route struct {
-	pattern string // as of http.ServeMux
-	serve   func(*http.Request) (answer, error)
-}
-
-// answer holds the status and body of a request that succeeded.
-type answer struct {
-	status int
-	body   any
-}
-
-func ok(body any) (answer, error)      { return answer{http.StatusOK, body}, nil }
-func created(body any) (answer, error) { return answer{http.StatusCreated, body}, nil }
-
-// createdIf is 201 when something new arose and 200 when not.
-func createdIf(arose bool, body any) (answer, error) {
-	if arose {
-		return created(body)
-	}
-	return ok(body)
-}
-
-// all routes, each of which is in openapi.json.
-func (a *api) all() []route {
-	return []route{
-		{"POST /admin/v1/accounts", a.createAccount},
-		{"GET /admin/v1/accounts", a.listAccounts},
-		{"GET /admin/v1/accounts/{id}", a.getAccount},
-		{"PATCH /admin/v1/accounts/{id}", a.patchAccount},
-
-		{"POST /admin/v1/accounts/{id}/keys", a.createKey},
-		{"GET /admin/v1/accounts/{id}/keys", a.listKeys},
-		{"POST /admin/v1/keys/{id}/rotate", a.rotateKey},
-		{"POST /admin/v1/keys/{id}/revoke", a.revokeKey},
-
-		{"POST /admin/v1/accounts/{id}/coaching-runs", a.addCoachingRun},
-		{"POST /admin/v1/accounts/{id}/sentinel-firings", a.addFiring},
-		{"PUT /admin/v1/accounts/{id}/deals/{deal_id}", a.putDeal},
-		{"POST /admin/v1/accounts/{id}/contacts", a.addContact},
-		{"PUT /admin/v1/accounts/{id}/goals/{goal_id}", a.putGoal},
-
-		{"GET /admin/v1/accounts/{id}/leads", a.listLeads},
-		{"GET /admin/v1/accounts/{id}/webhooks", a.listWebhooks},
-		{"GET /admin/v1/webhooks/{id}", a.getWebhook},
-		{"POST /admin/v1/webhooks/{id}/rotate-secret", a.rotateSecret},
-		{"GET /admin/v1/webhooks/{id}/deliveries", a.listDeliveries},
-		{"GET /admin/v1/events/{id}/deliveries", a.listEventDeliveries},
-		{"GET /admin/v1/deliveries/tail", a.tailDeliveries},
-		{"GET /admin/v1/accounts/{id}/events", a.followEvents},
-		{"GET /admin/v1/deliveries/{id}", a.getDelivery},
-		{"POST /admin/v1/deliveries/{id}/retry", a.retryDelivery},
-		{"POST /admin/v1/webhooks/{id}/recover", a.recoverDeliveries},
-
-		{"POST /admin/v1/nodes", a.enrolNode},
-		{"GET /admin/v1/nodes", a.listNodes},
-		{"POST /admin/v1/nodes/{id}/revoke", a.revokeNode},
-		{"DELETE /admin/v1/nodes/{id}", a.revokeNode},
-
-		{"POST /admin/v1/releases", a.createRelease},
-		{"GET /admin/v1/releases", a.listReleases},
-		{"GET /admin/v1/releases/{id}", a.getRelease},
-		{"POST /admin/v1/releases/{id}/promote", a.promoteRelease},
-		{"POST /admin/v1/releases/{id}/rollback", a.rollbackRelease},
-		{"GET /admin/v1/rollouts", a.listRollouts},
-		{"GET /admin/v1/rollouts/{id}", a.getRollout},
-
-		{"POST /admin/v1/tokens", a.createToken},
-		{"GET /admin/v1/tokens", a.listTokens},
-		{"POST /admin/v1/tokens/{id}/revoke", a.revokeToken},
-		{"GET /admin/v1/whoami", a.whoami},
-		{"GET /admin/v1/audit", a.listAudit},
-
-		{"GET /admin/v1/traffic", a.showTraffic},
-		{"GET /admin/v1/outcomes", a.showOutcomes},
-
-		{"GET /admin/v1/openapi.json", a.openAPI},
-	}
 }

@@ -10,8 +10,8 @@ import (
 	"partneredge/store/central"
 )
 
-// registered serves the registry of releases, and leaves all else to next.
-func (a *api) registered(next http.Handler) http.Handler {
+// withRegistry serves the registry of releases, and leaves all else to next.
+func (a *api) withRegistry(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, registry.Root) {
 			next.ServeHTTP(w, r)
@@ -54,8 +54,8 @@ func (a *api) serveRegistry(w http.ResponseWriter, r *http.Request) {
 // consolePath is below what the console is served.
 const consolePath = "/console/"
 
-// consoled serves the console's pages, and leaves all else to next.
-func (a *api) consoled(next http.Handler) http.Handler {
+// withConsole serves the console's pages, and leaves all else to next.
+func (a *api) withConsole(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case a.console == nil:

@@ -14,14 +14,9 @@ import (
 )
 
 // enrolNode makes a node and its credentials, which nobody can show again.
-func (a *api) enrolNode(r *http.Request) (answer, error) {
-	var in adminapi.NewNode
-	if err := decode(r, &in); err != nil {
-		return answer{}, err
-	}
-	c := checks{kind: "invalid_node"}
-	node := store.Node{Name: c.text("name", in.Name, maxName), Region: c.word("region", in.Region)}
-	if err := c.err(); err != nil {
+func (a *api) enrolNode(r *http.Request, in adminapi.NewNode, v *validator) (answer, error) {
+	node := store.Node{Name: v.text("name", in.Name, maxName), Region: v.word("region", in.Region)}
+	if err := v.err(); err != nil {
 		return answer{}, err
 	}
 	node.ID = store.NewID("node", a.Now())
@@ -34,21 +29,12 @@ func (a *api) enrolNode(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	a.Nodes.Put(node)
-	return created(adminapi.EnrolledNode{Node: toNode(node, a.Nodes.Report(node.ID)), Credentials: credentials})
-}
-
-func (a *api) listNodes(r *http.Request) (answer, error) {
-	return list(r, func(p store.Page) ([]store.Node, string, error) {
-		return a.DB.Nodes(r.Context(), p)
-	}, func(n store.Node) adminapi.Node { return toNode(n, a.Nodes.Report(n.ID)) })
+	return created(adminapi.EnrolledNode{Node: a.toNode(node), Credentials: credentials}, nil)
 }
 
 // revokeNode voids the node's credentials and ends its connection. What it holds
 // it can go on serving until it takes its records for stale.
 func (a *api) revokeNode(r *http.Request) (answer, error) {
-	if err := decodeOptional(r, &struct{}{}); err != nil {
-		return answer{}, err
-	}
 	node, _, err := a.DB.RevokeNode(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return answer{}, err
@@ -59,12 +45,12 @@ func (a *api) revokeNode(r *http.Request) (answer, error) {
 		// tells NATS.
 		a.Log.Warn("ending the connection of a revoked node", "node", node.ID, "err", err)
 	}
-	return ok(toNode(node, a.Nodes.Report(node.ID)))
+	return ok(a.toNode(node), nil)
 }
 
 // openAPI answers with the description of this API.
 func (a *api) openAPI(*http.Request) (answer, error) {
-	return ok(json.RawMessage(adminapi.OpenAPI()))
+	return ok(json.RawMessage(adminapi.OpenAPI()), nil)
 }
 
 // showTraffic shows each region's traffic of the last five minutes.
@@ -97,7 +83,7 @@ func (a *api) showTraffic(r *http.Request) (answer, error) {
 		}
 		v.Regions = append(v.Regions, *region)
 	}
-	return ok(v)
+	return ok(v, nil)
 }
 
 // outcomesSince is the age of the oldest deliveries that showOutcomes counts.
@@ -113,5 +99,5 @@ func (a *api) showOutcomes(r *http.Request) (answer, error) {
 	return ok(adminapi.Outcomes{
 		Since: stamp(since), Most: deliveries.CountMost, Pending: counts[store.StatePending],
 		Delivered: counts[store.StateDelivered], Dead: counts[store.StateDead], Cancelled: counts[store.StateCancelled],
-	})
+	}, nil)
 }

@@ -2,10 +2,10 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -40,29 +40,22 @@ const (
 	kindParameter = "invalid_parameter"
 )
 
-// status of each kind.
+// status returns the HTTP status of the problem: 400 for the kinds that begin
+// with "invalid_", 500 for those that are not listed.
 func (p *problem) status() int {
 	if strings.HasPrefix(p.Kind, "invalid_") {
 		return http.StatusBadRequest
 	}
-	switch p.Kind {
-	case kindUnauthorized:
-		return http.StatusUnauthorized
-	case kindForbidden:
-		return http.StatusForbidden
-	case kindNotFound:
-		return http.StatusNotFound
-	case kindMethod:
-		return http.StatusMethodNotAllowed
-	case kindConflict:
-		return http.StatusConflict
-	case kindLimited:
-		return http.StatusTooManyRequests
-	case kindTooLarge:
-		return http.StatusRequestEntityTooLarge
-	default:
-		return http.StatusInternalServerError
-	}
+	status := map[string]int{
+		kindUnauthorized: http.StatusUnauthorized,
+		kindForbidden:    http.StatusForbidden,
+		kindNotFound:     http.StatusNotFound,
+		kindMethod:       http.StatusMethodNotAllowed,
+		kindConflict:     http.StatusConflict,
+		kindLimited:      http.StatusTooManyRequests,
+		kindTooLarge:     http.StatusRequestEntityTooLarge,
+	}[p.Kind]
+	return cmp.Or(status, http.StatusInternalServerError)
 }
 
 // problemOf maps an error to what is answered. An error that is no problem and
@@ -83,8 +76,8 @@ func problemOf(err error) *problem {
 	}
 }
 
-// said is what the store had to say after its kind: it names fields and states,
-// never values.
+// said returns the text of a store's error after its kind: it names fields and
+// states, never values.
 func said(err, kind error) string {
 	_, after, found := strings.Cut(err.Error(), kind.Error()+": ")
 	if !found || strings.ContainsRune(after, '\n') || strings.Contains(after, "SQL") {
@@ -93,48 +86,12 @@ func said(err, kind error) string {
 	return after
 }
 
-// encode leaves <, > and & as they are, which would else be six bytes each.
+// encode returns v as JSON. It leaves <, > and & as they are, which would else be
+// six bytes each.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	err := e.Encode(v)
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
-}
-
-// maxPage is the longest list in one answer.
-const maxPage = 200
-
-// list answers with the page that the request asks for, each record converted.
-func list[T, V any](r *http.Request, read func(store.Page) ([]T, string, error), convert func(T) V) (answer, error) {
-	page, err := pageOf(r)
-	if err != nil {
-		return answer{}, err
-	}
-	items, next, err := read(page)
-	if err != nil {
-		if page.Cursor != "" && errors.Is(err, store.ErrInvalid) {
-			return answer{}, &problem{Kind: kindParameter, Reason: "cursor_invalid", Detail: "cursor must be a next_cursor of this list"}
-		}
-		return answer{}, err
-	}
-	all := adminapi.List[V]{Items: make([]V, 0, len(items)), NextCursor: adminapi.Cursor(next)}
-	for _, item := range items {
-		all.Items = append(all.Items, convert(item))
-	}
-	return ok(all)
-}
-
-// pageOf reads ?limit (default 50, held to 1 to 200) and ?cursor.
-func pageOf(r *http.Request) (store.Page, error) {
-	query := r.URL.Query()
-	page := store.Page{Cursor: query.Get("cursor")}
-	if text := query.Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil && !errors.Is(err, strconv.ErrRange) {
-			return page, &problem{Kind: kindParameter, Reason: "limit_not_integer", Detail: "limit must be an integer"}
-		}
-		page.Limit = min(max(n, 1), maxPage)
-	}
-	return page, nil
 }

@@ -21,9 +21,9 @@ func toAccount(a store.Account) adminapi.Account {
 	}
 }
 
-func toKey(k store.Key, now time.Time) adminapi.Key {
+func (a *api) toKey(k store.Key) adminapi.Key {
 	v := adminapi.Key{
-		ID: k.ID, AccountID: k.AccountID, Environment: string(k.Environment), State: keyState(k, now),
+		ID: k.ID, AccountID: k.AccountID, Environment: string(k.Environment), State: keyState(k, a.Now()),
 		Scopes: append([]string{}, k.Scopes...), IPAllowlist: []string{}, RateLimit: k.RateLimit, Label: k.Label,
 		CreatedAt: stamp(k.CreatedAt), ExpiresAt: stamp(k.ExpiresAt),
 		GraceUntil: stamp(k.GraceUntil), RevokedAt: stamp(k.RevokedAt),
@@ -105,11 +105,11 @@ func toLead(l store.Lead) adminapi.Lead {
 	}
 }
 
-func toWebhook(s store.Subscription, now time.Time) adminapi.Webhook {
+func (a *api) toWebhook(s store.Subscription) adminapi.Webhook {
 	return adminapi.Webhook{
 		ID: s.ID, AccountID: s.AccountID, KeyID: s.KeyID, Environment: string(s.Environment), TargetURL: s.TargetURL,
 		Events: append([]string{}, s.Events...), Description: s.Description, CreatedAt: stamp(s.CreatedAt),
-		RevokedAt: stamp(s.RevokedAt), FailingFrom: stamp(s.FailingFrom), State: webhookState(s, now),
+		RevokedAt: stamp(s.RevokedAt), FailingFrom: stamp(s.FailingFrom), State: webhookState(s, a.Now()),
 	}
 }
 
@@ -161,7 +161,8 @@ func toTried(t store.Tried) adminapi.Tried {
 	}
 }
 
-func toNode(n store.Node, at replication.Report) adminapi.Node {
+func (a *api) toNode(n store.Node) adminapi.Node {
+	at := a.Nodes.Report(n.ID)
 	v := adminapi.Node{
 		ID: n.ID, Name: n.Name, Region: n.Region, PublicKey: n.PublicKey, CreatedAt: stamp(n.CreatedAt),
 		RevokedAt: stamp(n.RevokedAt), LastSeenAt: stamp(n.LastSeenAt), Version: n.Version, Connected: at.Connected,
@@ -200,17 +201,17 @@ func toRelease(r store.Release) adminapi.Release {
 	return v
 }
 
-func toRollout(r store.Rollout, nodes *replication.Presence) adminapi.Rollout {
+func (a *api) toRollout(r store.Rollout) adminapi.Rollout {
 	v := adminapi.Rollout{
 		ID: r.ID, ReleaseID: r.Release, Digest: r.Digest, Version: r.Version, State: string(r.State), Reason: r.Reason,
 		Stages: r.Stages, Stage: r.Stages[r.Stage], CanaryPercent: r.Canary, Trying: r.Trying, PauseSeconds: r.Pause.Seconds(),
 		Everywhere: r.Everywhere, Since: stamp(r.Since), CreatedAt: stamp(r.CreatedAt), UpdatedAt: stamp(r.UpdatedAt),
 		Nodes: make([]adminapi.RolloutNode, 0, len(r.Nodes)),
 	}
-	reports := nodes.Enrolled()
+	reports := a.Nodes.Enrolled()
 	for _, n := range r.Nodes {
 		one := toRolloutNode(r, n, reports[n.ID])
-		node := nodes.Report(n.ID).Node // a revoked one has a name, and no report
+		node := a.Nodes.Report(n.ID).Node // a revoked one has a name, and no report
 		one.Name, one.Region = node.Name, node.Region
 		if one.State == "serving" {
 			v.Serving++

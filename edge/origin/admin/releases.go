@@ -13,20 +13,18 @@ import (
 // createRelease notes what was pushed to the registry as a release that nodes can
 // be told to run. The origin holds no keys and judges no signature, which is the
 // nodes' to do; that there is one it asks, since no node would run the rest.
-func (a *api) createRelease(r *http.Request) (answer, error) {
-	var in adminapi.NewRelease
-	if err := decode(r, &in); err != nil {
-		return answer{}, err
-	}
+func (a *api) createRelease(r *http.Request, in adminapi.NewRelease, v *validator) (answer, error) {
 	reference := in.Reference
 	if reference == nil {
 		reference = in.Digest
 	}
 	if reference == nil || in.Digest != nil && in.Reference != nil {
-		return answer{}, &problem{Kind: "invalid_release", Reason: "digest_required", Detail: "give either digest or reference"}
+		v.fail("digest", "required", "give either digest or reference")
+	} else if in.Digest != nil && release.CheckDigest(*in.Digest) != nil {
+		v.fail("digest", "invalid", "digest must be sha256: and 64 hexadecimal digits")
 	}
-	if in.Digest != nil && release.CheckDigest(*in.Digest) != nil {
-		return answer{}, &problem{Kind: "invalid_release", Reason: "digest_invalid", Detail: "digest must be sha256: and 64 hexadecimal digits"}
+	if err := v.err(); err != nil {
+		return answer{}, err
 	}
 	manifest, err := a.DB.Manifest(r.Context(), *reference)
 	if err != nil {
@@ -47,10 +45,7 @@ func (a *api) createRelease(r *http.Request) (answer, error) {
 		noted.Signers = append(noted.Signers, store.ReleaseSigner(s))
 	}
 	noted, added, err := a.DB.AddRelease(r.Context(), noted)
-	if err != nil {
-		return answer{}, err
-	}
-	return createdIf(added, toRelease(noted))
+	return createdIf(added, toRelease(noted), err)
 }
 
 // releaseProblem says why what is in the registry is no release.
@@ -64,18 +59,4 @@ func releaseProblem(err error) error {
 		}
 	}
 	return err
-}
-
-func (a *api) listReleases(r *http.Request) (answer, error) {
-	return list(r, func(p store.Page) ([]store.Release, string, error) {
-		return a.DB.Releases(r.Context(), p)
-	}, toRelease)
-}
-
-func (a *api) getRelease(r *http.Request) (answer, error) {
-	found, err := a.DB.Release(r.Context(), r.PathValue("id"))
-	if err != nil {
-		return answer{}, err
-	}
-	return ok(toRelease(found))
 }

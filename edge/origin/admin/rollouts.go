@@ -23,19 +23,14 @@ var defaultStages = [...]int64{1, 10, 50, 100}
 
 // promoteRelease begins to roll a release out, to all nodes or to those that are
 // named; percent takes that many of them.
-func (a *api) promoteRelease(r *http.Request) (answer, error) {
-	var in adminapi.NewRollout
-	if err := decodeOptional(r, &in); err != nil {
-		return answer{}, err
-	}
-	c := checks{kind: "invalid_rollout"}
-	percent := int(c.between("percent", in.Percent, 1, 100, 100))
+func (a *api) promoteRelease(r *http.Request, in adminapi.NewRollout, v *validator) (answer, error) {
+	percent := int(v.between("percent", in.Percent, 1, 100, 100))
 	plan := store.Rollout{
-		Stages: c.stages("stages", in.Stages),
-		Pause:  time.Duration(c.between("pause_seconds", in.PauseSeconds, 0, int64(maxPause/time.Second), int64(defaultPause/time.Second))) * time.Second,
-		Canary: int(c.between("canary_percent", in.CanaryPercent, 0, 99, 0)),
+		Stages: v.stages("stages", in.Stages),
+		Pause:  time.Duration(v.between("pause_seconds", in.PauseSeconds, 0, int64(maxPause/time.Second), int64(defaultPause/time.Second))) * time.Second,
+		Canary: int(v.between("canary_percent", in.CanaryPercent, 0, 99, 0)),
 	}
-	if err := c.err(); err != nil {
+	if err := v.err(); err != nil {
 		return answer{}, err
 	}
 	release, err := a.DB.Release(r.Context(), r.PathValue("id"))
@@ -44,7 +39,7 @@ func (a *api) promoteRelease(r *http.Request) (answer, error) {
 	}
 	plan.Release, plan.Digest, plan.Version = release.ID, release.Digest, release.Version
 	plan.Everywhere = len(in.Nodes) == 0 && len(in.Regions) == 0 && percent == 100
-	targets, err := a.targets(&c, in.Nodes, in.Regions)
+	targets, err := a.targets(v, in.Nodes, in.Regions)
 	if err != nil {
 		return answer{}, err
 	}
@@ -52,17 +47,17 @@ func (a *api) promoteRelease(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, rolloutProblem(err)
 	}
-	return created(toRollout(begun, a.Nodes))
+	return created(a.toRollout(begun), nil)
 }
 
 // stages are percentages that rise to 100.
-func (c *checks) stages(field string, v []int64) []int {
-	if len(v) == 0 {
-		v = defaultStages[:]
+func (v *validator) stages(field string, percentages []int64) []int {
+	if len(percentages) == 0 {
+		percentages = defaultStages[:]
 	}
-	stages := make([]int, 0, len(v))
+	stages := make([]int, 0, len(percentages))
 	last := int64(0)
-	for _, percent := range v {
+	for _, percent := range percentages {
 		if percent <= last || percent > 100 {
 			last = 0
 			break
@@ -71,14 +66,14 @@ func (c *checks) stages(field string, v []int64) []int {
 		stages = append(stages, int(percent))
 	}
 	if last != 100 {
-		c.fail(field, "invalid", field+" must be percentages that rise to 100, such as [1, 10, 50, 100]")
+		v.fail(field, "invalid", field+" must be percentages that rise to 100, such as [1, 10, 50, 100]")
 	}
 	return stages
 }
 
 // targets are the nodes of an id or a name among names, and of the regions; all,
 // where neither is given.
-func (a *api) targets(c *checks, names, regions []string) (nodes []store.Node, err error) {
+func (a *api) targets(v *validator, names, regions []string) (nodes []store.Node, err error) {
 	found := make(map[string]bool)
 	for _, at := range a.Nodes.Enrolled() {
 		n := at.Node
@@ -92,23 +87,20 @@ func (a *api) targets(c *checks, names, regions []string) (nodes []store.Node, e
 	}
 	for _, name := range names {
 		if !found[name] {
-			c.fail("nodes", "unknown", fmt.Sprintf("there is no node %q", name))
+			v.fail("nodes", "unknown", fmt.Sprintf("there is no node %q", name))
 		}
 	}
 	for _, region := range regions {
 		if !found["region "+region] {
-			c.fail("regions", "unknown", fmt.Sprintf("there is no node in a region %q", region))
+			v.fail("regions", "unknown", fmt.Sprintf("there is no node in a region %q", region))
 		}
 	}
-	return nodes, c.err()
+	return nodes, v.err()
 }
 
 // rollbackRelease ends the rollout of a release that is under way, or undoes it
 // where it was the last: its nodes run again what they ran before.
 func (a *api) rollbackRelease(r *http.Request) (answer, error) {
-	if err := decodeOptional(r, &struct{}{}); err != nil {
-		return answer{}, err
-	}
 	release, err := a.DB.Release(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return answer{}, err
@@ -117,7 +109,7 @@ func (a *api) rollbackRelease(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, rolloutProblem(err)
 	}
-	return ok(toRollout(rolled, a.Nodes))
+	return ok(a.toRollout(rolled), nil)
 }
 
 // rolloutProblem maps an error of package rollout.
@@ -130,18 +122,4 @@ func rolloutProblem(err error) error {
 		}
 	}
 	return err
-}
-
-func (a *api) listRollouts(r *http.Request) (answer, error) {
-	return list(r, func(p store.Page) ([]store.Rollout, string, error) {
-		return a.DB.Rollouts(r.Context(), p)
-	}, func(o store.Rollout) adminapi.Rollout { return toRollout(o, a.Nodes) })
-}
-
-func (a *api) getRollout(r *http.Request) (answer, error) {
-	found, err := a.DB.Rollout(r.Context(), r.PathValue("id"))
-	if err != nil {
-		return answer{}, err
-	}
-	return ok(toRollout(found, a.Nodes))
 }

@@ -54,7 +54,7 @@ func (a *api) streamed(r *http.Request, s stream) (answer, error) {
 		stop := context.AfterFunc(a.running, cancel) // a listener that ends waits for its streams
 		defer stop()
 		return s(ctx, send)
-	}))
+	}), nil)
 }
 
 // writeStream sends a stream, and gives its place back.
@@ -101,74 +101,74 @@ func (a *api) writeStream(w http.ResponseWriter, r *http.Request, s stream) {
 	}
 }
 
-// Times and sizes of the feed of events.
+// Times and sizes of the stream of events.
 const (
-	feedPoll = 200 * time.Millisecond
-	feedPage = 200
-	// feedOverlap is how far behind the newest event that was sent others may
+	eventPoll = 200 * time.Millisecond
+	eventPage = 200
+	// eventOverlap is how far behind the newest event that was sent others may
 	// still be committed.
-	feedOverlap = 5 * time.Second
-	feedOldest  = time.Hour
-	feedSlack   = time.Minute // clocks differ
+	eventOverlap = 5 * time.Second
+	eventOldest  = time.Hour
+	eventSlack   = time.Minute // clocks differ
 )
 
 var eventTypes = [...]string{
 	store.EventInsightCreated, store.EventSentinelFired, store.EventDealChanged, store.EventClientContacted, store.EventGoalChanged,
 }
 
-// followEvents streams the events of an account as they are made, silenced ones
+// streamEvents streams the events of an account as they are made, silenced ones
 // as well, each with the envelope that a webhook delivers. ?since begins in the
 // past; Last-Event-ID goes on from an event.
-func (a *api) followEvents(r *http.Request) (answer, error) {
+func (a *api) streamEvents(r *http.Request) (answer, error) {
 	id := r.PathValue("id")
 	if _, err := a.DB.Account(r.Context(), id); err != nil {
 		return answer{}, err
 	}
 	query := r.URL.Query()
-	f := feed{a: a, account: id, sent: make(map[string]time.Time), from: a.Now()}
-	c := checks{kind: kindParameter}
+	s := eventReader{a: a, account: id, sent: make(map[string]time.Time), from: a.Now()}
+	v := validator{kind: kindParameter}
 	if query.Has("types") {
-		f.types = c.each("types", strings.Split(query.Get("types"), ","), eventTypes[:]...)
+		s.types = v.each("types", strings.Split(query.Get("types"), ","), eventTypes[:]...)
 	}
 	if query.Has("since") {
 		since := query.Get("since")
-		if f.from = c.time("since", &since); c.err() == nil && f.from.Before(a.Now().Add(-feedOldest-feedSlack)) {
-			c.fail("since", "too_old", "since goes back an hour at most")
+		if s.from = v.time("since", &since); v.err() == nil && s.from.Before(a.Now().Add(-eventOldest-eventSlack)) {
+			v.fail("since", "too_old", "since goes back an hour at most")
 		}
 	}
-	if err := c.err(); err != nil {
+	if err := v.err(); err != nil {
 		return answer{}, err
 	}
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
-		if err := f.goOn(r.Context(), last); err != nil {
+		if err := s.goOn(r.Context(), last); err != nil {
 			return answer{}, err
 		}
 	}
-	return a.streamed(r, f.run)
+	return a.streamed(r, s.run)
 }
 
 // goOn begins at the event that was read last, or at the time when a stream
 // began that had none; an hour ago at the earliest.
-func (f *feed) goOn(ctx context.Context, last string) error {
-	e, err := f.a.DB.Event(ctx, last)
+func (s *eventReader) goOn(ctx context.Context, last string) error {
+	e, err := s.a.DB.Event(ctx, last)
 	switch {
-	case err == nil && e.AccountID == f.account:
-		f.from, f.sent[e.ID] = e.CreatedAt, e.CreatedAt
+	case err == nil && e.AccountID == s.account:
+		s.from, s.sent[e.ID] = e.CreatedAt, e.CreatedAt
 	case err == nil || errors.Is(err, store.ErrNotFound):
-		if f.from, err = time.Parse(time.RFC3339, last); err != nil {
+		if s.from, err = time.Parse(time.RFC3339, last); err != nil {
 			return &problem{Kind: kindParameter, Reason: "last_event_id_invalid", Detail: "Last-Event-ID is neither an event of the account nor a time"}
 		}
 	default:
 		return err
 	}
-	if oldest := f.a.Now().Add(-feedOldest); f.from.Before(oldest) {
-		f.from = oldest
+	if oldest := s.a.Now().Add(-eventOldest); s.from.Before(oldest) {
+		s.from = oldest
 	}
 	return nil
 }
 
-// feed is a reader of an account's events and what it was sent.
-type feed struct {
+// eventReader reads the events of an account that a client was not sent yet.
+type eventReader struct {
 	a       *api
 	account string
 	types   []string             // none: all
@@ -176,12 +176,12 @@ type feed struct {
 	sent    map[string]time.Time // of that time and later
 }
 
-func (f *feed) run(ctx context.Context, send func(...message) error) error {
-	poll, beat := time.NewTicker(feedPoll), time.NewTicker(streamBeat)
+func (s *eventReader) run(ctx context.Context, send func(...message) error) error {
+	poll, beat := time.NewTicker(eventPoll), time.NewTicker(streamBeat)
 	defer poll.Stop()
 	defer beat.Stop()
 	for {
-		fresh, err := f.read(ctx)
+		fresh, err := s.read(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -207,35 +207,35 @@ func (f *feed) run(ctx context.Context, send func(...message) error) error {
 
 // read finds what was not sent yet. It looks again at the last moments, since an
 // event of before may be committed after one that was sent.
-func (f *feed) read(ctx context.Context) (fresh []message, err error) {
-	newest := f.from
+func (s *eventReader) read(ctx context.Context) (fresh []message, err error) {
+	newest := s.from
 	for after := ""; ; {
-		events, err := f.a.DB.EventsSince(ctx, f.account, f.from, after, feedPage)
+		events, err := s.a.DB.EventsSince(ctx, s.account, s.from, after, eventPage)
 		if err != nil {
 			return nil, err
 		}
 		for _, e := range events {
 			after = e.ID
-			if _, already := f.sent[e.ID]; already {
+			if _, already := s.sent[e.ID]; already {
 				continue
 			}
-			f.sent[e.ID] = e.CreatedAt
+			s.sent[e.ID] = e.CreatedAt
 			if e.CreatedAt.After(newest) {
 				newest = e.CreatedAt
 			}
-			if len(f.types) == 0 || slices.Contains(f.types, e.Type) {
+			if len(s.types) == 0 || slices.Contains(s.types, e.Type) {
 				fresh = append(fresh, message{id: e.ID, name: e.Type, data: e.Body})
 			}
 		}
-		if len(events) < feedPage {
+		if len(events) < eventPage {
 			break
 		}
 	}
-	if from := newest.Add(-feedOverlap); from.After(f.from) {
-		f.from = from
-		for id, at := range f.sent {
+	if from := newest.Add(-eventOverlap); from.After(s.from) {
+		s.from = from
+		for id, at := range s.sent {
 			if at.Before(from.Add(-time.Second)) { // ids count milliseconds
-				delete(f.sent, id)
+				delete(s.sent, id)
 			}
 		}
 	}
