@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 
 	"golang.org/x/net/netutil"
 
@@ -48,8 +47,6 @@ type listener struct {
 	server *http.Server
 	url    string
 	done   chan struct{} // closed when it accepts no more
-	once   sync.Once
-	err    error
 }
 
 // listen starts to serve handler on addr. tlsConfig is nil for plain HTTP.
@@ -86,15 +83,13 @@ func listen(addr string, tlsConfig *tls.Config, handler http.Handler, c Config) 
 	return l, nil
 }
 
-// stop lets requests under way end, until ctx does. It may be called twice.
+// stop lets requests under way end, until ctx does.
 func (l *listener) stop(ctx context.Context) error {
-	l.once.Do(func() {
-		if l.err = l.server.Shutdown(ctx); l.err != nil {
-			l.err = errors.Join(fmt.Errorf("stop listener: %w", l.err), l.server.Close())
-		}
-		<-l.done
-	})
-	return l.err
+	defer func() { <-l.done }()
+	if err := l.server.Shutdown(ctx); err != nil {
+		return errors.Join(fmt.Errorf("stop listener: %w", err), l.server.Close())
+	}
+	return nil
 }
 
 // clientErrors drops what net/http logs of clients that do not speak TLS or go

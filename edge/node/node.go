@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"partneredge/edge/closers"
 	"partneredge/edge/node/replication"
 	"partneredge/edge/node/replication/link"
 	"partneredge/edge/node/rollout"
@@ -42,11 +43,7 @@ type Node struct {
 	front, operators *listener
 	ready            atomic.Bool
 
-	cancel  context.CancelFunc // of the background work
-	running sync.WaitGroup
-
-	stopOnce sync.Once
-	stopErr  error
+	started closers.Stack // what Stop ends
 }
 
 // ErrNoOrigin ends the start of a node that holds no records.
@@ -99,12 +96,14 @@ func (n *Node) start(ctx context.Context) (err error) {
 	if n.operators, err = listen(c.Metrics, nil, n.metrics.operators(n.obstacle), c); err != nil {
 		return err
 	}
+	n.started.Add(n.operators.stop)
 	if err := n.open(ctx); err != nil {
 		return err
 	}
 	if n.front, err = listen(c.Listen, tlsConfig, n.partnerAPI(), c); err != nil {
 		return err
 	}
+	n.started.Add(n.front.stop)
 	n.ready.Store(true)
 	c.Log.Info("node is ready", "node", n.ID(), "region", c.Region, "url", n.front.url, "leads_waiting", n.store.Outbox.Len())
 	return nil
@@ -120,6 +119,7 @@ func (n *Node) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	n.started.Add(func(context.Context) error { return n.store.Close() })
 	if err := n.startReplication(); err != nil {
 		return err
 	}
@@ -127,9 +127,10 @@ func (n *Node) open(ctx context.Context) (err error) {
 		return err
 	}
 	life, cancel := context.WithCancel(context.Background())
-	n.cancel = cancel
-	n.running.Go(func() { n.releases.Run(life) })
-	n.running.Go(func() { n.sendStatus(life) })
+	var running sync.WaitGroup
+	running.Go(func() { n.releases.Run(life) })
+	running.Go(func() { n.sendStatus(life) })
+	n.started.AddFunc(func() { cancel(); running.Wait() })
 	return n.awaitOrigin(ctx)
 }
 
@@ -143,6 +144,7 @@ func (n *Node) startReplication() (err error) {
 	if err != nil {
 		return err
 	}
+	n.started.AddFunc(n.link.Close)
 	n.replication, err = replication.New(replication.Config{
 		Store: n.store, Link: n.link, ReadTimeout: c.ReadOrigin, WriteTimeout: c.WriteOrigin, MaxStale: c.MaxStale,
 		NoteAge: noteAge, Counters: n.metrics.replication(), Log: c.Log, Now: c.Now,
@@ -150,6 +152,7 @@ func (n *Node) startReplication() (err error) {
 	if err != nil {
 		return err
 	}
+	n.started.AddFunc(n.replication.Stop)
 	if err := n.replication.Start(); err != nil {
 		return err
 	}
@@ -167,6 +170,7 @@ func (n *Node) openReleases(ctx context.Context) (err error) {
 	if n.runtime, err = host.New(ctx, host.Config{CacheDir: c.Cache, Log: c.Log, Clock: c.Now, CheckDial: c.CheckDial}); err != nil {
 		return err
 	}
+	n.started.Add(func(ctx context.Context) error { return n.runtime.Close(context.WithoutCancel(ctx)) })
 	n.metrics.registry.MustRegister(newModuleMetrics(n.runtime))
 	n.releases, err = rollout.Open(ctx, rollout.Config{
 		Dir: c.Data, Modules: c.Modules, Policy: release.Policy{Keys: c.ReleaseKeys, Min: c.MinRelease},
@@ -259,36 +263,8 @@ func (n *Node) partnerAPI() http.Handler { return withDocs(traced(n.config.Trace
 // disk. Leads that the origin does not have yet are handed over after the next
 // start. It may be called twice.
 func (n *Node) Stop(ctx context.Context) error {
-	n.stopOnce.Do(func() { n.stopErr = n.stop(ctx) })
-	return n.stopErr
-}
-
-func (n *Node) stop(ctx context.Context) error {
 	n.ready.Store(false)
-	var errs []error
-	if n.front != nil {
-		errs = append(errs, n.front.stop(ctx))
-	}
-	if n.cancel != nil {
-		n.cancel()
-		n.running.Wait()
-	}
-	if n.replication != nil {
-		n.replication.Stop()
-	}
-	if n.runtime != nil {
-		errs = append(errs, n.runtime.Close(context.WithoutCancel(ctx)))
-	}
-	if n.link != nil {
-		n.link.Close()
-	}
-	if n.operators != nil {
-		errs = append(errs, n.operators.stop(ctx))
-	}
-	if n.store != nil {
-		errs = append(errs, n.store.Close())
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := n.started.Close(ctx); err != nil {
 		return fmt.Errorf("stop node: %w", err)
 	}
 	return nil
