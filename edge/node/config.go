@@ -23,7 +23,7 @@ type Config struct {
 	// Data is the directory of the node's state and compile cache. It is made
 	// when it is not there. No two nodes share one.
 	Data string
-	// Region the node stands in, such as "eu-west"; told to the origin.
+	// Region the node stands in, such as "eu-west", as the origin shows it.
 	Region string
 	// Listen is the address of the partner API, host:port; port 0 picks one.
 	// Default: "127.0.0.1:0".
@@ -73,21 +73,11 @@ type Config struct {
 	// ACME, in place of files, gets certificates from an authority. Default: no
 	// hosts, none.
 	ACME certificate.ACMEConfig
-	// MaxConnections at a time; more wait to be accepted. Default: 16 384.
-	MaxConnections int
-	// ReadHeaderTimeout, from the first byte of a request to the end of its
-	// headers. Default: 5 s.
-	ReadHeaderTimeout time.Duration
 	// ReadTimeout, for a whole request with its body. Default: 15 s.
 	ReadTimeout time.Duration
 	// WriteTimeout, from the end of the headers to the end of the answer.
 	// Default: 30 s.
 	WriteTimeout time.Duration
-	// IdleTimeout of a connection between two requests. Default: 75 s.
-	IdleTimeout time.Duration
-	// RequestTimeout is how long each of the two modules that answer a request
-	// may take, their waiting for the origin counted. Default: 10 s.
-	RequestTimeout time.Duration
 
 	// ReadOrigin is how long a key or a view is asked for. Default: 3 s.
 	ReadOrigin time.Duration
@@ -104,8 +94,6 @@ type Config struct {
 
 	// Lockout rules; each field has a default.
 	Lockout local.LockoutRules
-	// KeyBytes and ViewBytes bound the records held; see local.Config.
-	KeyBytes, ViewBytes int64
 
 	// Tracer makes spans of requests; the caller stops it. Default: none.
 	Tracer *tracing.Tracer
@@ -148,12 +136,8 @@ func (c Config) withDefaults() (Config, error) {
 	or(&c.Cache, filepath.Join(c.Data, "cache"))
 	or(&c.Listen, "127.0.0.1:0")
 	or(&c.Metrics, "127.0.0.1:0")
-	or(&c.MaxConnections, 16_384)
-	or(&c.ReadHeaderTimeout, 5*time.Second)
 	or(&c.ReadTimeout, 15*time.Second)
 	or(&c.WriteTimeout, 30*time.Second)
-	or(&c.IdleTimeout, 75*time.Second)
-	or(&c.RequestTimeout, 10*time.Second)
 	or(&c.ReadOrigin, 3*time.Second)
 	or(&c.WriteOrigin, 8*time.Second)
 	or(&c.StartTimeout, 30*time.Second)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"golang.org/x/net/netutil"
 
@@ -16,9 +17,13 @@ import (
 	"partneredge/wasm/httpfront"
 )
 
-// maxHeader bounds the bytes of a request's line and headers, to which net/http
-// adds 4 KiB.
-const maxHeader = 12 << 10
+// Bounds of a listener.
+const (
+	maxHeader         = 12 << 10 // bytes of a request's line and headers, to which net/http adds 4 KiB
+	maxConnections    = 16_384   // at a time; more wait to be accepted
+	readHeaderTimeout = 5 * time.Second
+	idleTimeout       = 75 * time.Second
+)
 
 // withDocs serves the API's document and its reference page, and all else by api.
 func withDocs(api http.Handler) http.Handler {
@@ -56,7 +61,7 @@ func listen(addr string, tlsConfig *tls.Config, handler http.Handler, c Config) 
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	l := &listener{done: make(chan struct{}), url: "http://" + ln.Addr().String()}
-	ln = netutil.LimitListener(ln, c.MaxConnections)
+	ln = netutil.LimitListener(ln, maxConnections)
 	if tlsConfig != nil {
 		l.url = "https://" + ln.Addr().String()
 		ln = tls.NewListener(ln, tlsConfig)
@@ -66,10 +71,10 @@ func listen(addr string, tlsConfig *tls.Config, handler http.Handler, c Config) 
 		// net/http would answer "OPTIONS *" itself, without asking for a key.
 		DisableGeneralOptionsHandler: true,
 
-		ReadHeaderTimeout: c.ReadHeaderTimeout,
+		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       c.ReadTimeout,
 		WriteTimeout:      c.WriteTimeout,
-		IdleTimeout:       c.IdleTimeout,
+		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		TLSConfig:         tlsConfig,
 		ErrorLog:          slog.NewLogLogger(clientErrors{c.Log.Handler()}, slog.LevelDebug),

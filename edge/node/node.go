@@ -55,6 +55,9 @@ const (
 	// awaitCurrent is how long a node that holds records waits for the origin when
 	// it starts.
 	awaitCurrent = 2 * time.Second
+	// callTimeout bounds each of the two modules that answer a request, their
+	// waiting for the origin counted.
+	callTimeout = 10 * time.Second
 )
 
 // Start returns once the node is ready to serve: its modules are compiled, its
@@ -113,8 +116,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 func (n *Node) open(ctx context.Context) (err error) {
 	c := n.config
 	n.store, err = local.Open(local.Config{
-		Dir: filepath.Join(c.Data, "state"), KeyBytes: c.KeyBytes, ViewBytes: c.ViewBytes,
-		Lockout: c.Lockout, Log: c.Log, Now: c.Now,
+		Dir: filepath.Join(c.Data, "state"), Lockout: c.Lockout, Log: c.Log, Now: c.Now,
 	})
 	if err != nil {
 		return err
@@ -174,7 +176,7 @@ func (n *Node) openReleases(ctx context.Context) (err error) {
 	n.metrics.registry.MustRegister(newModuleMetrics(n.runtime))
 	n.releases, err = rollout.Open(ctx, rollout.Config{
 		Dir: c.Data, Modules: c.Modules, Policy: release.Policy{Keys: c.ReleaseKeys, Min: c.MinRelease},
-		Runtime: n.runtime, Cache: c.Cache, Capabilities: n.replication.Capabilities(), CallTimeout: c.RequestTimeout,
+		Runtime: n.runtime, Cache: c.Cache, Capabilities: n.replication.Capabilities(), CallTimeout: callTimeout,
 		Origin: n.link, FetchTimeout: c.WriteOrigin, Front: n.moduleFront(), Changed: n.statusChanged,
 		Progress: c.Progress, Log: c.Log,
 	})
