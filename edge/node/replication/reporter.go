@@ -25,12 +25,11 @@ type reporter struct {
 
 	shares      chan *nats.Msg
 	urgentNoted chan struct{} // holds one: urgent is not empty
-	keysNoted   chan struct{} // holds one: keys is not empty
 	reconnected chan struct{} // holds one
 
 	mu     sync.Mutex
 	urgent map[string]struct{} // keys to report at once
-	keys   map[string]struct{} // keys to report with the next batch
+	keys   map[string]struct{} // keys to report at the next tick
 
 	unconfirmed map[string]*unconfirmed // by key; of run alone
 }
@@ -44,13 +43,13 @@ type unconfirmed struct {
 const (
 	reportInterval = 100 * time.Millisecond
 	maxReportKeys  = 1000 // in one message
+	maxReports     = 5    // messages in one interval
 	// reportAgain is how long a report waits for its answer before it is sent
 	// again; twice as long after each time, three times.
 	reportAgain = time.Second
 	// reconnectSpread is the time over which nodes that reconnect together begin to
-	// report, and batchPause the time between two full messages.
+	// report.
 	reconnectSpread = 500 * time.Millisecond
-	batchPause      = 20 * time.Millisecond
 	// maxShares bounds the messages with shares that wait. Others are dropped, and
 	// come again.
 	maxShares = 1024
@@ -62,7 +61,7 @@ func newReporter(cfg Config) (*reporter, error) {
 	r := &reporter{
 		buckets: cfg.Store.Buckets, link: cfg.Link, log: cfg.Log, count: cfg.Counters.Reports,
 		shares:      make(chan *nats.Msg, maxShares),
-		urgentNoted: make(chan struct{}, 1), keysNoted: make(chan struct{}, 1), reconnected: make(chan struct{}, 1),
+		urgentNoted: make(chan struct{}, 1), reconnected: make(chan struct{}, 1),
 		urgent: map[string]struct{}{}, keys: map[string]struct{}{}, unconfirmed: map[string]*unconfirmed{},
 	}
 	keys, err := r.buckets.Unacked()
@@ -78,62 +77,49 @@ func (r *reporter) note(keyID string, when ratelimit.Urgency) {
 		return
 	}
 	r.mu.Lock()
-	keys, noted := r.keys, r.keysNoted
-	if when == ratelimit.ReportNow {
-		keys, noted = r.urgent, r.urgentNoted
+	defer r.mu.Unlock()
+	if when != ratelimit.ReportNow {
+		r.keys[keyID] = struct{}{}
+		return
 	}
-	first := len(keys) == 0
-	keys[keyID] = struct{}{}
-	r.mu.Unlock()
-	if first { // waking run for each request would cost as much as a request
-		signal(noted)
+	if len(r.urgent) == 0 { // waking run for each request would cost as much as a request
+		signal(r.urgentNoted)
 	}
+	r.urgent[keyID] = struct{}{}
 }
 
 // run reports until ctx ends, and then once more.
 func (r *reporter) run(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	armed := true
-	arm := func(d time.Duration) {
-		if !armed && d > 0 {
-			timer.Reset(d)
-			armed = true
-		}
-	}
+	tick := time.NewTicker(reportInterval)
+	defer tick.Stop()
 	resume := time.Time{} // nothing is reported before
 	for {
+		all := false
 		select {
 		case <-ctx.Done():
-			for r.report(r.next(true)) == batchPause {
+			for r.report(true) {
 			}
 			return
 		case m := <-r.shares:
 			r.apply(m)
+			continue
 		case <-r.reconnected:
 			resume = time.Now().Add(rand.N(reconnectSpread))
 			for _, u := range r.unconfirmed {
 				u.due, u.tries = resume, 0
 			}
-			arm(max(time.Until(resume), 1))
+			continue
 		case <-r.urgentNoted:
-			if wait := time.Until(resume); wait > 0 {
-				arm(wait)
-				continue
+		case <-tick.C:
+			all = true
+		}
+		if !r.link.Up() || time.Now().Before(resume) {
+			continue // what was noted waits for a tick
+		}
+		for range maxReports {
+			if !r.report(all) {
+				break
 			}
-			arm(r.report(r.next(false)))
-		case <-r.keysNoted:
-			arm(reportInterval)
-		case <-timer.C:
-			armed = false
-			if !r.link.Up() {
-				continue // until reconnected
-			}
-			if wait := time.Until(resume); wait > 0 {
-				arm(wait)
-				continue
-			}
-			arm(r.report(r.next(true)))
 		}
 	}
 }
@@ -174,32 +160,26 @@ func (r *reporter) next(all bool) (keys []string) {
 	return keys
 }
 
-// report reports keys and returns after how long to report more, 0 when there is
-// nothing left.
-func (r *reporter) report(keys []string) (again time.Duration) {
-	if len(keys) > 0 {
-		if err := r.send(keys); err != nil {
-			r.mu.Lock()
-			for _, id := range keys {
-				r.keys[id] = struct{}{}
-			}
-			r.mu.Unlock()
-			if r.link.Up() {
-				r.log.Warn("spending not reported", "keys", len(keys), "err", err)
-			}
-			return reportInterval
-		}
+// report sends one message: of the urgent keys, or of all that are due. It returns
+// whether there may be more.
+func (r *reporter) report(all bool) (more bool) {
+	keys := r.next(all)
+	if len(keys) == 0 {
+		return false
+	}
+	err := r.send(keys)
+	if err == nil {
+		return len(keys) == maxReportKeys
 	}
 	r.mu.Lock()
-	left := len(r.urgent) + len(r.keys)
-	r.mu.Unlock()
-	switch {
-	case len(keys) == maxReportKeys:
-		return batchPause
-	case left+len(r.unconfirmed) > 0:
-		return reportInterval
+	for _, id := range keys {
+		r.keys[id] = struct{}{}
 	}
-	return 0
+	r.mu.Unlock()
+	if r.link.Up() {
+		r.log.Warn("spending not reported", "keys", len(keys), "err", err)
+	}
+	return false
 }
 
 func (r *reporter) send(keys []string) error {
