@@ -29,19 +29,15 @@ func (t *tx) writeChanges(ctx context.Context) error {
 	if err := t.Get(ctx, `UPDATE change_counter SET seq = seq + ? RETURNING seq`, []any{n}, &last); err != nil {
 		return fmt.Errorf("number changes: %w", err)
 	}
-	kinds, refs := make([]string, n), make([]string, n)
-	seqs, gone := make([]int64, n), make([]int64, n)
 	for i := range t.changes {
-		c := &t.changes[i]
-		c.Seq = last - int64(n-1-i)
-		seqs[i], kinds[i], refs[i], gone[i] = c.Seq, string(c.Kind), c.Ref, db.Bit(c.Gone)
+		t.changes[i].Seq = last - int64(n-1-i)
 	}
-	if err := t.Bulk(ctx, `INSERT INTO changes (seq, kind, ref, gone) SELECT seq, kind, ref, gone FROM v`,
-		db.Ints("seq", seqs), db.Text("kind", kinds), db.Text("ref", refs), db.Ints("gone", gone)); err != nil {
-		return fmt.Errorf("write changes: %w", err)
-	}
-	return nil
+	return insertChanges.Run(ctx, t.Tx, t.changes)
 }
+
+var insertChanges = db.Insert("changes", "seq, kind, ref, gone", func(c store.Change) []any {
+	return []any{c.Seq, string(c.Kind), c.Ref, db.Bit(c.Gone)}
+})
 
 // ChangeLog is a part of the changes, in order.
 type ChangeLog struct {

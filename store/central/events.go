@@ -80,42 +80,16 @@ func (t *tx) emit(ctx context.Context, account, kind string, data any) (*store.E
 	if err != nil {
 		return nil, fmt.Errorf("write envelope: %w", err)
 	}
-	t.events.add(e)
+	t.events = append(t.events, e)
 	if e.Silenced {
 		return e, nil
 	}
 	return e, t.deliveries.FanOut(ctx, e)
 }
 
-// eventRows wait to be written, column by column.
-type eventRows struct {
-	id, account, kind, body []string
-	created, silenced       []int64
-}
-
-func (r *eventRows) add(e *store.Event) {
-	r.id = append(r.id, e.ID)
-	r.account = append(r.account, e.AccountID)
-	r.kind = append(r.kind, e.Type)
-	r.body = append(r.body, string(e.Body))
-	r.created = append(r.created, e.CreatedAt.UnixMicro())
-	r.silenced = append(r.silenced, db.Bit(e.Silenced))
-}
-
-func (r *eventRows) truncate(n int) {
-	r.id, r.account, r.kind, r.body = r.id[:n], r.account[:n], r.kind[:n], r.body[:n]
-	r.created, r.silenced = r.created[:n], r.silenced[:n]
-}
-
-func (r *eventRows) write(ctx context.Context, t *tx) error {
-	if err := t.Bulk(ctx, `INSERT INTO events (id, account_id, type, created_at, silenced, body)
-		SELECT id, account_id, type, created_at, silenced, body FROM v`,
-		db.Text("id", r.id), db.Text("account_id", r.account), db.Text("type", r.kind),
-		db.Ints("created_at", r.created), db.Ints("silenced", r.silenced), db.Text("body", r.body)); err != nil {
-		return fmt.Errorf("write events: %w", err)
-	}
-	return nil
-}
+var insertEvents = db.Insert("events", "id, account_id, type, created_at, silenced, body", func(e *store.Event) []any {
+	return []any{e.ID, e.AccountID, e.Type, db.Micros(e.CreatedAt), db.Bit(e.Silenced), string(e.Body)}
+})
 
 var eventTable = table[store.Event]{
 	noun: "event", from: "events", id: "id", columns: `id, account_id, type, created_at, silenced, body`, scan: scanEvent,

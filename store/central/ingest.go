@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	"partneredge/store"
@@ -99,7 +98,7 @@ func (d *DB) AddFiring(ctx context.Context, f store.Firing) (added store.Firing,
 		if added.TriggeredAt, err = t.uniqueTime(ctx, series{"firings", "triggered_at", f.AccountID}, f.TriggeredAt); err != nil {
 			return err
 		}
-		t.firings.add(added)
+		t.firings = append(t.firings, added)
 		t.changed(store.ChangeFirings, f.AccountID, false)
 		event, err = t.emit(ctx, f.AccountID, store.EventSentinelFired, sentinelFired{
 			FiringID:     f.ID,
@@ -278,33 +277,6 @@ func (t *tx) put(ctx context.Context, q values, v value) (was lastValue, err err
 	return was, err
 }
 
-// firingRows wait to be written, column by column: an account may have
-// hundreds a second.
-type firingRows struct {
-	id, account, name, data, action []string
-	triggered                       []int64
-}
-
-func (r *firingRows) add(f store.Firing) {
-	r.id = append(r.id, f.ID)
-	r.account = append(r.account, f.AccountID)
-	r.name = append(r.name, f.Name)
-	r.data = append(r.data, string(f.Data))
-	r.action = append(r.action, f.Action)
-	r.triggered = append(r.triggered, db.Micros(f.TriggeredAt))
-}
-
-func (r *firingRows) truncate(n int) {
-	r.id, r.account, r.name, r.data = r.id[:n], r.account[:n], r.name[:n], r.data[:n]
-	r.action, r.triggered = r.action[:n], r.triggered[:n]
-}
-
-func (r *firingRows) write(ctx context.Context, t *tx) error {
-	if err := t.Bulk(ctx, `INSERT INTO firings (id, account_id, name, triggered_at, data, action)
-		SELECT id, account_id, name, triggered_at, data, action FROM v`,
-		db.Text("id", r.id), db.Text("account_id", r.account), db.Text("name", r.name),
-		db.Ints("triggered_at", r.triggered), db.Text("data", r.data), db.Text("action", r.action)); err != nil {
-		return fmt.Errorf("write firings: %w", err)
-	}
-	return nil
-}
+var insertFirings = db.Insert("firings", "id, account_id, name, triggered_at, data, action", func(f store.Firing) []any {
+	return []any{f.ID, f.AccountID, f.Name, db.Micros(f.TriggeredAt), string(f.Data), f.Action}
+})

@@ -16,8 +16,8 @@ type tx struct {
 	commits    *commits
 	modes      map[string]store.Mode // of the accounts it holds
 	times      map[series]*times     // once read
-	firings    firingRows
-	events     eventRows
+	firings    []store.Firing
+	events     []*store.Event
 	deliveries *deliveries.Batch
 	changes    []store.Change // numbered by Flush
 	rollouts   bool           // a rollout was written
@@ -62,11 +62,10 @@ func (t *tx) Lock(ctx context.Context, accounts []string) (err error) {
 
 // Mark implements db.Batch.
 func (t *tx) Mark() (reset func()) {
-	firings, events, changes, rollouts := len(t.firings.id), len(t.events.id), len(t.changes), t.rollouts
+	firings, events, changes, rollouts := len(t.firings), len(t.events), len(t.changes), t.rollouts
 	resetDeliveries := t.deliveries.Mark()
 	return func() {
-		t.firings.truncate(firings)
-		t.events.truncate(events)
+		t.firings, t.events = t.firings[:firings], t.events[:events]
 		t.changes, t.rollouts = t.changes[:changes], rollouts
 		resetDeliveries()
 	}
@@ -75,10 +74,10 @@ func (t *tx) Mark() (reset func()) {
 // Flush implements db.Batch. The counter of changes comes last, since until the
 // commit every other process waits for it.
 func (t *tx) Flush(ctx context.Context) error {
-	if err := t.firings.write(ctx, t); err != nil {
+	if err := insertFirings.Run(ctx, t.Tx, t.firings); err != nil {
 		return err
 	}
-	if err := t.events.write(ctx, t); err != nil {
+	if err := insertEvents.Run(ctx, t.Tx, t.events); err != nil {
 		return err
 	}
 	if err := t.deliveries.Flush(ctx); err != nil {

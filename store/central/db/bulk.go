@@ -2,45 +2,43 @@ package db
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 )
 
-// Column is one column of rows that are written together.
-type Column struct {
-	name string
-	text []string // or:
-	ints []int64
+// Bulk is a statement over many records, which it finds as rows of the table v.
+type Bulk[T any] struct {
+	Tried     string        // what Run tries, for its errors
+	Columns   string        // of v, separated by commas
+	Row       func(T) []any // of strings and int64s, one for each column
+	Statement string
 }
 
-// Text makes a Column of text.
-func Text(name string, values []string) Column { return Column{name: name, text: values} }
-
-// Ints makes a Column of integers.
-func Ints(name string, values []int64) Column { return Column{name: name, ints: values} }
-
-func (c Column) len() int { return len(c.text) + len(c.ints) }
-
-func (c Column) value(i int) any {
-	if c.text != nil {
-		return c.text[i]
+// Insert returns a Bulk that inserts records into a table.
+func Insert[T any](table, columns string, row func(T) []any) Bulk[T] {
+	return Bulk[T]{
+		Tried: "write " + table, Columns: columns, Row: row,
+		Statement: "INSERT INTO " + table + " (" + columns + ") SELECT " + columns + " FROM v",
 	}
-	return c.ints[i]
 }
 
-// Bulk runs a statement over many rows, which it finds in the table v. All
-// columns have the same number of rows; for none nothing is run.
-func (t *Tx) Bulk(ctx context.Context, statement string, columns ...Column) error {
+// Run runs the statement over the records. For none nothing is run.
+func (b Bulk[T]) Run(ctx context.Context, t *Tx, records []T) error {
+	statement := b.Statement
 	if !t.postgres {
 		statement = orFail(statement)
 	}
-	total := columns[0].len()
-	for from := 0; from < total; {
-		to := from + t.chunk(total-from)
-		with, args := t.rows(columns, from, to)
-		if _, err := t.Exec(ctx, with+statement, args...); err != nil {
-			return err
+	for len(records) > 0 {
+		rows := make([][]any, t.chunk(len(records)))
+		for i := range rows {
+			rows[i] = b.Row(records[i])
 		}
-		from = to
+		with, args := t.with(b.Columns, rows)
+		if _, err := t.Exec(ctx, with+statement, args...); err != nil {
+			return fmt.Errorf("%s: %w", b.Tried, err)
+		}
+		records = records[len(rows):]
 	}
 	return nil
 }
@@ -75,41 +73,28 @@ func (d dialect) chunk(n int) int {
 	return size
 }
 
-// rows returns "WITH v(a, b) AS (…) " over the rows from..to of columns, for a
-// query to begin with.
-func (d dialect) rows(columns []Column, from, to int) (with string, args []any) {
-	var b strings.Builder
-	b.WriteString("WITH v(")
-	for i, c := range columns {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(c.name)
+// with returns "WITH v(a, b) AS (…) " over rows, for a query to begin with.
+func (d dialect) with(columns string, rows [][]any) (with string, args []any) {
+	if !d.postgres {
+		row := "(?" + strings.Repeat(", ?", len(rows[0])-1) + ")"
+		return "WITH v(" + columns + ") AS (VALUES " + row + strings.Repeat(", "+row, len(rows)-1) + ") ", slices.Concat(rows...)
 	}
-	if d.postgres {
-		b.WriteString(") AS (SELECT * FROM unnest(")
-		for i, c := range columns {
-			if i > 0 {
-				b.WriteString(", ")
-			}
-			if c.text != nil {
-				b.WriteString("?::text[]")
-				args = append(args, c.text[from:to])
-			} else {
-				b.WriteString("?::bigint[]")
-				args = append(args, c.ints[from:to])
-			}
-		}
-		b.WriteString(")) ")
-		return b.String(), args
-	}
-	row := "(?" + strings.Repeat(", ?", len(columns)-1) + ")"
-	b.WriteString(") AS (VALUES " + row + strings.Repeat(", "+row, to-from-1) + ") ")
-	args = make([]any, 0, (to-from)*len(columns))
-	for i := from; i < to; i++ {
-		for _, c := range columns {
-			args = append(args, c.value(i))
+	arrays := make([]string, len(rows[0]))
+	for i, first := range rows[0] {
+		if _, text := first.(string); text {
+			arrays[i], args = "?::text[]", append(args, column[string](rows, i))
+		} else {
+			arrays[i], args = "?::bigint[]", append(args, column[int64](rows, i))
 		}
 	}
-	return b.String(), args
+	return "WITH v(" + columns + ") AS (SELECT * FROM unnest(" + strings.Join(arrays, ", ") + ")) ", args
+}
+
+// column returns the i-th values of rows.
+func column[T any](rows [][]any, i int) []T {
+	values := make([]T, len(rows))
+	for j, row := range rows {
+		values[j] = row[i].(T)
+	}
+	return values
 }

@@ -53,35 +53,24 @@ type Batch struct {
 	claimer *Claimer // nil: none
 
 	targets  map[string][]target // of accounts, once read
-	made     rows
+	made     []newDelivery
 	claimed  []Claim // those of made that the claimer accepted
 	requeued int     // deliveries that are due again
 }
 
-// rows are new deliveries, column by column.
-type rows struct {
-	id, event, subscription, owner []string
-	at, due                        []int64
-}
-
-// madeRow is a delivery that is being made. Times are in microseconds.
-type madeRow struct {
+// newDelivery is a delivery to be inserted. Times are in microseconds.
+type newDelivery struct {
 	id, event, subscription, owner string
 	at, due                        int64
 }
 
-func (r *rows) add(m madeRow) {
-	r.id = append(r.id, m.id)
-	r.event = append(r.event, m.event)
-	r.subscription = append(r.subscription, m.subscription)
-	r.owner = append(r.owner, m.owner)
-	r.at = append(r.at, m.at)
-	r.due = append(r.due, m.due)
-}
-
-func (r *rows) truncate(n int) {
-	r.id, r.event, r.subscription, r.owner = r.id[:n], r.event[:n], r.subscription[:n], r.owner[:n]
-	r.at, r.due = r.at[:n], r.due[:n]
+var insertDeliveries = db.Bulk[newDelivery]{
+	Tried:   "write deliveries",
+	Columns: "id, event_id, subscription_id, owner, at, due",
+	Row:     func(d newDelivery) []any { return []any{d.id, d.event, d.subscription, d.owner, d.at, d.due} },
+	Statement: `INSERT INTO deliveries (id, event_id, subscription_id, state, attempts, tries_before,
+			next_at, due_at, lease_owner, created_at, updated_at)
+		SELECT id, event_id, subscription_id, 'pending', 0, 0, at, due, owner, at, at FROM v`,
 }
 
 // NewBatch makes the Batch of a transaction.
@@ -139,32 +128,21 @@ func (b *Batch) deliver(e *store.Event, to target) {
 		owner, due = b.claimer.Owner, due.Add(b.claimer.Lease)
 		b.claimed = append(b.claimed, Claim{Delivery: d, Body: e.Body, Endpoint: to.endpoint})
 	}
-	b.made.add(madeRow{d.ID, d.EventID, to.id, owner, e.CreatedAt.UnixMicro(), due.UnixMicro()})
+	b.made = append(b.made, newDelivery{d.ID, d.EventID, to.id, owner, e.CreatedAt.UnixMicro(), due.UnixMicro()})
 }
 
 // Mark returns a function that forgets the deliveries made since, and what was
 // read, since the job that failed may have read its own writes.
 func (b *Batch) Mark() (reset func()) {
-	made, claimed, requeued := len(b.made.id), len(b.claimed), b.requeued
+	made, claimed, requeued := len(b.made), len(b.claimed), b.requeued
 	return func() {
-		b.made.truncate(made)
-		b.claimed, b.requeued = b.claimed[:claimed], requeued
+		b.made, b.claimed, b.requeued = b.made[:made], b.claimed[:claimed], requeued
 		clear(b.targets)
 	}
 }
 
 // Flush inserts the new deliveries.
-func (b *Batch) Flush(ctx context.Context) error {
-	err := b.tx.Bulk(ctx, `INSERT INTO deliveries (id, event_id, subscription_id, state, attempts, tries_before,
-			next_at, due_at, lease_owner, created_at, updated_at)
-		SELECT id, event_id, subscription_id, 'pending', 0, 0, at, due, owner, at, at FROM v`,
-		db.Text("id", b.made.id), db.Text("event_id", b.made.event), db.Text("subscription_id", b.made.subscription),
-		db.Text("owner", b.made.owner), db.Ints("at", b.made.at), db.Ints("due", b.made.due))
-	if err != nil {
-		return fmt.Errorf("write deliveries: %w", err)
-	}
-	return nil
-}
+func (b *Batch) Flush(ctx context.Context) error { return insertDeliveries.Run(ctx, b.tx, b.made) }
 
 // Committed gives the claimer what it accepted.
 func (b *Batch) Committed() {
@@ -174,4 +152,4 @@ func (b *Batch) Committed() {
 }
 
 // Due returns how many deliveries are due at once and claimed by nobody.
-func (b *Batch) Due() int { return len(b.made.id) - len(b.claimed) + b.requeued }
+func (b *Batch) Due() int { return len(b.made) - len(b.claimed) + b.requeued }

@@ -3,7 +3,6 @@ package deliveries
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -64,12 +63,14 @@ func (s *Store) RecordOutcomes(ctx context.Context, outcomes []Outcome) error {
 	return db.Fail(tried, s.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
 		// Subscriptions before deliveries, as a revocation locks them.
 		if err := updateFailing(ctx, t, outcomes); err != nil {
-			return fmt.Errorf("note failing subscriptions: %w", err)
+			return err
 		}
-		if err := insertAttempts(ctx, t, outcomes); err != nil {
-			return fmt.Errorf("write attempts: %w", err)
+		tried := slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool { return o.Attempt.Number == 0 })
+		if err := insertAttempts.Run(ctx, t, tried); err != nil {
+			return err
 		}
-		return updateStates(ctx, t, outcomes)
+		now := db.Micros(t.Now())
+		return updateStates(now).Run(ctx, t, outcomes)
 	}))
 }
 
@@ -84,50 +85,39 @@ func holdable(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-func insertAttempts(ctx context.Context, t *db.Tx, outcomes []Outcome) error {
-	var delivery, id, headers, excerpt, failure []string
-	var number, started, latency, status []int64
-	for _, o := range outcomes {
+var insertAttempts = db.Bulk[Outcome]{
+	Tried:   "write attempts",
+	Columns: "delivery_id, number, id, started_at, latency_us, status, headers, excerpt, error",
+	Row: func(o Outcome) []any {
 		a := o.Attempt
-		if a.Number == 0 {
-			continue
-		}
-		delivery, id = append(delivery, a.DeliveryID), append(id, holdable(a.ID))
-		headers = append(headers, strings.ReplaceAll(db.JSONText(a.Headers), "\x00", ""))
-		excerpt, failure = append(excerpt, holdable(a.Excerpt)), append(failure, holdable(a.Error))
-		number, started = append(number, int64(a.Number)), append(started, db.Micros(a.StartedAt))
-		latency, status = append(latency, a.Latency.Microseconds()), append(status, int64(a.Status))
-	}
-	return t.Bulk(ctx, `INSERT INTO attempts (delivery_id, number, id, started_at, latency_us, status, headers, excerpt, error)
+		headers := strings.ReplaceAll(db.JSONText(a.Headers), "\x00", "")
+		return []any{a.DeliveryID, int64(a.Number), holdable(a.ID), db.Micros(a.StartedAt), a.Latency.Microseconds(), int64(a.Status),
+			headers, holdable(a.Excerpt), holdable(a.Error)}
+	},
+	Statement: `INSERT INTO attempts (delivery_id, number, id, started_at, latency_us, status, headers, excerpt, error)
 		SELECT delivery_id, number, id, started_at, latency_us, status, headers, excerpt, error FROM v WHERE true
 		ON CONFLICT (delivery_id, number) DO NOTHING`,
-		db.Text("delivery_id", delivery), db.Ints("number", number), db.Text("id", id), db.Ints("started_at", started),
-		db.Ints("latency_us", latency), db.Ints("status", status), db.Text("headers", headers),
-		db.Text("excerpt", excerpt), db.Text("error", failure))
 }
 
-func updateStates(ctx context.Context, t *db.Tx, outcomes []Outcome) error {
-	n := len(outcomes)
-	id, state := make([]string, n), make([]string, n)
-	number, next := make([]int64, n), make([]int64, n)
-	for i, o := range outcomes {
-		id[i], state[i], number[i] = o.Attempt.DeliveryID, string(o.State), int64(o.Attempt.Number)
-		if o.State == store.StatePending {
-			next[i] = db.Micros(o.NextAt)
-		}
-	}
-	// A late outcome of an earlier try must not take back a later one's. The state
-	// is hidden from PostgreSQL's planner, which in a young database would rather
-	// read the whole index of what is pending than look each id up.
-	err := t.Bulk(ctx, `UPDATE deliveries SET state = v.state, next_at = v.next_at, due_at = v.next_at, lease_owner = '',
+// updateStates writes the states of outcomes. A late outcome of an earlier try
+// must not take back a later one's. The state is hidden from PostgreSQL's planner,
+// which in a young database would rather read the whole index of what is pending
+// than look each id up.
+func updateStates(now int64) db.Bulk[Outcome] {
+	return db.Bulk[Outcome]{
+		Tried:   "write outcomes",
+		Columns: "id, state, number, next_at, updated_at",
+		Row: func(o Outcome) []any {
+			next := int64(0)
+			if o.State == store.StatePending {
+				next = db.Micros(o.NextAt)
+			}
+			return []any{o.Attempt.DeliveryID, string(o.State), int64(o.Attempt.Number), next, now}
+		},
+		Statement: `UPDATE deliveries SET state = v.state, next_at = v.next_at, due_at = v.next_at, lease_owner = '',
 			attempts = CASE WHEN v.number > attempts THEN v.number ELSE attempts END, updated_at = v.updated_at
 		FROM v WHERE deliveries.id = v.id AND deliveries.state || '' = 'pending' AND (v.number = 0 OR v.number > attempts)`,
-		db.Text("id", id), db.Text("state", state), db.Ints("number", number), db.Ints("next_at", next),
-		db.Ints("updated_at", slices.Repeat([]int64{db.Micros(t.Now())}, n)))
-	if err != nil {
-		return fmt.Errorf("write outcomes: %w", err)
 	}
-	return nil
 }
 
 // updateFailing keeps for each subscription since when its tries fail without one
@@ -155,11 +145,16 @@ func updateFailing(ctx context.Context, t *db.Tx, outcomes []Outcome) error {
 			return err
 		}
 	}
-	ids := slices.Sorted(maps.Keys(since))
-	from := make([]int64, len(ids))
-	for i, id := range ids {
-		from[i] = db.Micros(since[id])
+	return startFailing(since).Run(ctx, t, slices.Sorted(maps.Keys(since)))
+}
+
+// startFailing writes when subscriptions began to fail, unless they fail already.
+func startFailing(since map[string]time.Time) db.Bulk[string] {
+	return db.Bulk[string]{
+		Tried:   "note failing subscriptions",
+		Columns: "id, since",
+		Row:     func(id string) []any { return []any{id, db.Micros(since[id])} },
+		Statement: `UPDATE subscriptions SET failing_from = v.since FROM v
+			WHERE subscriptions.id = v.id AND subscriptions.failing_from = 0`,
 	}
-	return t.Bulk(ctx, `UPDATE subscriptions SET failing_from = v.since FROM v
-		WHERE subscriptions.id = v.id AND subscriptions.failing_from = 0`, db.Text("id", ids), db.Ints("since", from))
 }

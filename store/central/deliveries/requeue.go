@@ -91,13 +91,7 @@ func (b *Batch) Cancel(ctx context.Context, account, subscription string) (more 
 	}
 	// Deliveries of other jobs of this transaction are not in the table yet, and
 	// need not get there.
-	made := b.made
-	b.made = rows{}
-	for i, s := range made.subscription {
-		if s != subscription {
-			b.made.add(madeRow{made.id[i], made.event[i], s, made.owner[i], made.at[i], made.due[i]})
-		}
-	}
+	b.made = slices.DeleteFunc(b.made, func(d newDelivery) bool { return d.subscription == subscription })
 	b.claimed = slices.DeleteFunc(b.claimed, func(c Claim) bool { return c.SubscriptionID == subscription })
 	return more, nil
 }
