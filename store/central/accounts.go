@@ -32,23 +32,12 @@ func validateAccount(a store.Account) error {
 // ids are made, times are now, the mode is setup. ErrConflict when the id exists
 // already.
 func (d *DB) CreateAccount(ctx context.Context, a store.Account) (store.Account, error) {
-	const tried = "create account"
 	now := d.db.Now()
-	if a.ID == "" {
-		a.ID = store.NewID("acc", now)
-	}
-	if a.Agent.ID == "" {
-		a.Agent.ID = store.NewID("agt", now)
-	}
-	if a.Mode == "" {
-		a.Mode = store.ModeSetup
-	}
+	a.ID, a.Agent.ID = cmp.Or(a.ID, store.NewID("acc", now)), cmp.Or(a.Agent.ID, store.NewID("agt", now))
+	a.Mode = cmp.Or(a.Mode, store.ModeSetup)
 	a.CreatedAt = db.TimeOr(a.CreatedAt, now)
 	a.Agent.JoinedAt = db.TimeOr(a.Agent.JoinedAt, now)
-	if err := validateAccount(a); err != nil {
-		return store.Account{}, db.Fail(tried, err)
-	}
-	err := d.change(ctx, "", func(ctx context.Context, t *tx) error {
+	return written(a, d.write(ctx, "create account", validateAccount(a), func(ctx context.Context, t *tx) error {
 		if _, err := t.Exec(ctx, `INSERT INTO accounts (id, name, mode, created_at) VALUES (?, ?, ?, ?)`,
 			a.ID, a.Name, string(a.Mode), db.Micros(a.CreatedAt)); err != nil {
 			return err
@@ -58,11 +47,7 @@ func (d *DB) CreateAccount(ctx context.Context, a store.Account) (store.Account,
 			return err
 		}
 		return t.audited(ctx, "account.create", a.ID, nil, a)
-	})
-	if err != nil {
-		return store.Account{}, db.Fail(tried, err)
-	}
-	return a, nil
+	}))
 }
 
 // Account reads one account.
@@ -103,11 +88,7 @@ func (p AccountPatch) apply(a store.Account) store.Account {
 // UpdateAccount changes an account. changed is false when it was so already,
 // and then no change is made for nodes.
 func (d *DB) UpdateAccount(ctx context.Context, id string, p AccountPatch) (a store.Account, changed bool, err error) {
-	const tried = "update account"
-	if err := valid.Reference("account", id); err != nil {
-		return store.Account{}, false, db.Fail(tried, err)
-	}
-	err = d.change(ctx, id, func(ctx context.Context, t *tx) error {
+	err = d.writeTo(ctx, "update account", id, nil, func(ctx context.Context, t *tx) error {
 		before, err := accountTable.get(ctx, t, id)
 		if err != nil {
 			return err
@@ -131,7 +112,7 @@ func (d *DB) UpdateAccount(ctx context.Context, id string, p AccountPatch) (a st
 		return t.audited(ctx, "account.update", id, before, a)
 	})
 	if err != nil {
-		return store.Account{}, false, db.Fail(tried, err)
+		return store.Account{}, false, err
 	}
 	d.EndpointsChanged()
 	return a, changed, nil

@@ -98,7 +98,7 @@ const restoredAhead = 1 << 32
 // before is known: every node finds itself behind and asks for all it holds
 // again.
 func (d *DB) Restored(ctx context.Context) error {
-	return db.Fail("number changes after a restore", d.change(ctx, "", func(ctx context.Context, t *tx) error {
+	return d.write(ctx, "number changes after a restore", nil, func(ctx context.Context, t *tx) error {
 		var last int64
 		if err := t.Get(ctx, `UPDATE change_counter SET seq = seq + ? RETURNING seq`, []any{int64(restoredAhead)}, &last); err != nil {
 			return err
@@ -107,7 +107,7 @@ func (d *DB) Restored(ctx context.Context) error {
 			return err
 		}
 		return t.audited(ctx, "database.restore", "", nil, map[string]int64{"change": last})
-	}))
+	})
 }
 
 // Commit describes a committed transaction by what it leaves for others to do.

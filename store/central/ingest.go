@@ -1,6 +1,7 @@
 package central
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -19,25 +20,16 @@ import (
 // now where they are not set; a creation time that the account has already
 // moves by microseconds. One event announces the newest. No insights: no event.
 func (d *DB) AddCoachingRun(ctx context.Context, accountID string, insights []store.Insight) (added []store.Insight, event *store.Event, err error) {
-	const tried = "add coaching run"
-	if err := valid.Reference("account", accountID); err != nil {
-		return nil, nil, db.Fail(tried, err)
-	}
 	now := d.db.Now()
 	run := make([]store.Insight, len(insights))
+	var refused error
 	for i, in := range insights {
-		if in.ID == "" {
-			in.ID = store.NewID("ins", now)
-		}
-		in.AccountID = accountID
-		in.CreatedAt = db.TimeOr(in.CreatedAt, now)
-		if err := errors.Join(valid.IDs("insight id", in.ID), valid.Times(in.CreatedAt),
-			valid.Texts("headline", in.Headline, "detail", in.Detail)); err != nil {
-			return nil, nil, db.Fail(tried, err)
-		}
+		in.ID, in.AccountID, in.CreatedAt = cmp.Or(in.ID, store.NewID("ins", now)), accountID, db.TimeOr(in.CreatedAt, now)
+		refused = cmp.Or(refused, errors.Join(valid.IDs("insight id", in.ID), valid.Times(in.CreatedAt),
+			valid.Texts("headline", in.Headline, "detail", in.Detail)))
 		run[i] = in
 	}
-	err = d.change(ctx, accountID, func(ctx context.Context, t *tx) error {
+	err = d.writeTo(ctx, "add coaching run", accountID, refused, func(ctx context.Context, t *tx) error {
 		added, event = make([]store.Insight, len(run)), nil
 		newest := 0
 		for i, in := range run {
@@ -67,7 +59,7 @@ func (d *DB) AddCoachingRun(ctx context.Context, accountID string, insights []st
 		return err
 	})
 	if err != nil {
-		return nil, nil, db.Fail(tried, err)
+		return nil, nil, err
 	}
 	return added, event, nil
 }
@@ -76,23 +68,13 @@ func (d *DB) AddCoachingRun(ctx context.Context, accountID string, insights []st
 // where they are not set; a time that the account has already moves by
 // microseconds. Data must be a JSON object; none is {}.
 func (d *DB) AddFiring(ctx context.Context, f store.Firing) (added store.Firing, event *store.Event, err error) {
-	const tried = "add firing"
-	if err := valid.Reference("account", f.AccountID); err != nil {
-		return added, nil, db.Fail(tried, err)
-	}
 	now := d.db.Now()
-	if f.ID == "" {
-		f.ID = store.NewID("fir", now)
-	}
-	f.TriggeredAt = db.TimeOr(f.TriggeredAt, now)
-	if f.Data, err = valid.Object("trigger data", f.Data); err != nil {
-		return added, nil, db.Fail(tried, err)
-	}
-	if err := errors.Join(valid.IDs("firing id", f.ID), valid.Times(f.TriggeredAt),
-		valid.Texts("sentinel name", f.Name, "action taken", f.Action)); err != nil {
-		return added, nil, db.Fail(tried, err)
-	}
-	err = d.change(ctx, f.AccountID, func(ctx context.Context, t *tx) error {
+	f.ID, f.TriggeredAt = cmp.Or(f.ID, store.NewID("fir", now)), db.TimeOr(f.TriggeredAt, now)
+	var refused error
+	f.Data, refused = valid.Object("trigger data", f.Data)
+	refused = cmp.Or(refused, errors.Join(valid.IDs("firing id", f.ID), valid.Times(f.TriggeredAt),
+		valid.Texts("sentinel name", f.Name, "action taken", f.Action)))
+	err = d.writeTo(ctx, "add firing", f.AccountID, refused, func(ctx context.Context, t *tx) error {
 		added = f
 		var err error
 		if added.TriggeredAt, err = t.uniqueTime(ctx, series{"firings", "triggered_at", f.AccountID}, f.TriggeredAt); err != nil {
@@ -109,7 +91,7 @@ func (d *DB) AddFiring(ctx context.Context, f store.Firing) (added store.Firing,
 		return err
 	})
 	if err != nil {
-		return store.Firing{}, nil, db.Fail(tried, err)
+		return store.Firing{}, nil, err
 	}
 	return added, event, nil
 }
@@ -117,20 +99,11 @@ func (d *DB) AddFiring(ctx context.Context, f store.Firing) (added store.Firing,
 // AddContact adds an entry of the contact log. The id is made and the time is
 // now where they are not set.
 func (d *DB) AddContact(ctx context.Context, c store.Contact) (added store.Contact, event *store.Event, err error) {
-	const tried = "add contact"
-	if err := valid.Reference("account", c.AccountID); err != nil {
-		return added, nil, db.Fail(tried, err)
-	}
 	now := d.db.Now()
-	if c.ID == "" {
-		c.ID = store.NewID("con", now)
-	}
-	c.OccurredAt = db.TimeOr(c.OccurredAt, now)
-	if err := errors.Join(valid.IDs("contact id", c.ID, "client id", c.ClientID),
-		valid.OneOf("channel", c.Channel, "phone", "email", "sms"), valid.Times(c.OccurredAt)); err != nil {
-		return added, nil, db.Fail(tried, err)
-	}
-	err = d.change(ctx, c.AccountID, func(ctx context.Context, t *tx) error {
+	c.ID, c.OccurredAt = cmp.Or(c.ID, store.NewID("con", now)), db.TimeOr(c.OccurredAt, now)
+	refused := errors.Join(valid.IDs("contact id", c.ID, "client id", c.ClientID),
+		valid.OneOf("channel", c.Channel, "phone", "email", "sms"), valid.Times(c.OccurredAt))
+	err = d.writeTo(ctx, "add contact", c.AccountID, refused, func(ctx context.Context, t *tx) error {
 		if _, err := t.Exec(ctx, `INSERT INTO contacts (id, account_id, client_id, channel, occurred_at) VALUES (?, ?, ?, ?, ?)`,
 			c.ID, c.AccountID, c.ClientID, c.Channel, db.Micros(c.OccurredAt)); err != nil {
 			return err
@@ -145,7 +118,7 @@ func (d *DB) AddContact(ctx context.Context, c store.Contact) (added store.Conta
 		return err
 	})
 	if err != nil {
-		return store.Contact{}, nil, db.Fail(tried, err)
+		return store.Contact{}, nil, err
 	}
 	return c, event, nil
 }
@@ -160,90 +133,32 @@ type Put[T any] struct {
 // PutDeal sets the stage of a deal, whose id is the caller's. The time is now
 // where it is not set; that of a stage that stays as it is stays too. Only a
 // change from one stage to another emits an event.
-func (d *DB) PutDeal(ctx context.Context, in store.Deal) (put Put[store.Deal], err error) {
-	const tried = "put deal"
-	if err := valid.Reference("account", in.AccountID); err != nil {
-		return put, db.Fail(tried, err)
-	}
-	in.ChangedAt = db.TimeOr(in.ChangedAt, d.db.Now())
-	if err := errors.Join(valid.IDs("deal id", in.ID, "stage", in.Stage), valid.Times(in.ChangedAt)); err != nil {
-		return put, db.Fail(tried, err)
-	}
-	err = d.change(ctx, in.AccountID, func(ctx context.Context, t *tx) error {
-		was, err := t.put(ctx, dealValues, value{in.AccountID, in.ID, in.Stage, in.ChangedAt})
-		if err != nil {
-			return err
-		}
-		put = Put[store.Deal]{Record: in, Changed: was.text != in.Stage}
-		switch {
-		case !put.Changed:
-			put.Record.ChangedAt = was.at
-		case was.known:
-			put.Event, err = t.emit(ctx, in.AccountID, store.EventDealChanged, dealChanged{
-				DealID:    in.ID,
-				FromStage: was.text,
-				ToStage:   in.Stage,
-				ChangedAt: iso(in.ChangedAt),
-			})
-		}
-		return err
+func (d *DB) PutDeal(ctx context.Context, in store.Deal) (Put[store.Deal], error) {
+	refused := valid.IDs("deal id", in.ID, "stage", in.Stage)
+	put, err := d.putValue(ctx, dealValues, value{in.AccountID, in.ID, in.Stage, in.ChangedAt}, refused, func(from, at string) any {
+		return dealChanged{DealID: in.ID, FromStage: from, ToStage: in.Stage, ChangedAt: at}
 	})
-	if err != nil {
-		return Put[store.Deal]{}, db.Fail(tried, err)
-	}
-	return put, nil
+	in.ChangedAt = put.Record.at
+	return written(Put[store.Deal]{in, put.Changed, put.Event}, err)
 }
 
 // PutGoal sets the pace of a goal, as PutDeal does the stage of a deal.
-func (d *DB) PutGoal(ctx context.Context, in store.Goal) (put Put[store.Goal], err error) {
-	const tried = "put goal"
-	if err := valid.Reference("account", in.AccountID); err != nil {
-		return put, db.Fail(tried, err)
-	}
-	in.ChangedAt = db.TimeOr(in.ChangedAt, d.db.Now())
-	if err := errors.Join(valid.IDs("goal id", in.ID), valid.OneOf("pace", in.Pace, "on_pace", "behind", "ahead"),
-		valid.Times(in.ChangedAt)); err != nil {
-		return put, db.Fail(tried, err)
-	}
-	err = d.change(ctx, in.AccountID, func(ctx context.Context, t *tx) error {
-		was, err := t.put(ctx, goalValues, value{in.AccountID, in.ID, in.Pace, in.ChangedAt})
-		if err != nil {
-			return err
-		}
-		put = Put[store.Goal]{Record: in, Changed: was.text != in.Pace}
-		switch {
-		case !put.Changed:
-			put.Record.ChangedAt = was.at
-		case was.known:
-			put.Event, err = t.emit(ctx, in.AccountID, store.EventGoalChanged, goalChanged{
-				GoalID:       in.ID,
-				Pace:         in.Pace,
-				PreviousPace: was.text,
-				ChangedAt:    iso(in.ChangedAt),
-			})
-		}
-		return err
+func (d *DB) PutGoal(ctx context.Context, in store.Goal) (Put[store.Goal], error) {
+	refused := cmp.Or(valid.IDs("goal id", in.ID), valid.OneOf("pace", in.Pace, "on_pace", "behind", "ahead"))
+	put, err := d.putValue(ctx, goalValues, value{in.AccountID, in.ID, in.Pace, in.ChangedAt}, refused, func(from, at string) any {
+		return goalChanged{GoalID: in.ID, Pace: in.Pace, PreviousPace: from, ChangedAt: at}
 	})
-	if err != nil {
-		return Put[store.Goal]{}, db.Fail(tried, err)
-	}
-	return put, nil
+	in.ChangedAt = put.Record.at
+	return written(Put[store.Goal]{in, put.Changed, put.Event}, err)
 }
 
-// values are the queries about one value of the records of a table.
-type values struct{ read, insert, update string }
-
-func valuesOf(table, column string) values {
-	return values{
-		read:   `SELECT ` + column + `, changed_at FROM ` + table + ` WHERE account_id = ? AND id = ?`,
-		insert: `INSERT INTO ` + table + ` (account_id, id, ` + column + `, changed_at) VALUES (?, ?, ?, ?)`,
-		update: `UPDATE ` + table + ` SET ` + column + ` = ?, changed_at = ? WHERE account_id = ? AND id = ?`,
-	}
-}
+// values names the column of a table that holds one value of each record, and the
+// event of its changes.
+type values struct{ noun, table, column, event string }
 
 var (
-	dealValues = valuesOf("deals", "stage")
-	goalValues = valuesOf("goals", "pace")
+	dealValues = values{"deal", "deals", "stage", store.EventDealChanged}
+	goalValues = values{"goal", "goals", "pace", store.EventGoalChanged}
 )
 
 // value of a deal or a goal, and since when.
@@ -252,29 +167,43 @@ type value struct {
 	at                time.Time
 }
 
-// lastValue is the value that a deal or goal had; known is false for a new one.
-type lastValue struct {
-	known bool
-	text  string
-	at    time.Time
+// putValue sets a value. changed makes the data of the event of a change from
+// another value.
+func (d *DB) putValue(ctx context.Context, k values, v value, refused error, changed func(from, at string) any) (put Put[value], err error) {
+	v.at = db.TimeOr(v.at, d.db.Now())
+	refused = cmp.Or(refused, valid.Times(v.at))
+	err = d.writeTo(ctx, "put "+k.noun, v.account, refused, func(ctx context.Context, t *tx) error {
+		was, known, err := t.put(ctx, k, v)
+		if err != nil {
+			return err
+		}
+		put = Put[value]{Record: v, Changed: was.text != v.text}
+		switch {
+		case !put.Changed:
+			put.Record.at = was.at
+		case known:
+			put.Event, err = t.emit(ctx, v.account, k.event, changed(was.text, iso(v.at)))
+		}
+		return err
+	})
+	return put, err
 }
 
 // put writes a value and returns the one before, which stays with its time when
-// it is the same.
-func (t *tx) put(ctx context.Context, q values, v value) (was lastValue, err error) {
-	err = t.Get(ctx, q.read, []any{v.account, v.id}, &was.text, db.Time(&was.at))
+// it is the same; known is false for a new one.
+func (t *tx) put(ctx context.Context, k values, v value) (was value, known bool, err error) {
+	err = t.Get(ctx, `SELECT `+k.column+`, changed_at FROM `+k.table+` WHERE account_id = ? AND id = ?`,
+		[]any{v.account, v.id}, &was.text, db.Time(&was.at))
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		_, err = t.Exec(ctx, q.insert, v.account, v.id, v.text, db.Micros(v.at))
-		return lastValue{}, err
-	case err != nil:
-		return lastValue{}, err
+		_, err = t.Exec(ctx, `INSERT INTO `+k.table+` (account_id, id, `+k.column+`, changed_at) VALUES (?, ?, ?, ?)`,
+			v.account, v.id, v.text, db.Micros(v.at))
+		return value{}, false, err
+	case err == nil && was.text != v.text:
+		_, err = t.Exec(ctx, `UPDATE `+k.table+` SET `+k.column+` = ?, changed_at = ? WHERE account_id = ? AND id = ?`,
+			v.text, db.Micros(v.at), v.account, v.id)
 	}
-	was.known = true
-	if was.text != v.text {
-		_, err = t.Exec(ctx, q.update, v.text, db.Micros(v.at), v.account, v.id)
-	}
-	return was, err
+	return was, true, err
 }
 
 var insertFirings = db.Insert("firings", "id, account_id, name, triggered_at, data, action", func(f store.Firing) []any {

@@ -1,6 +1,7 @@
 package central
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -30,22 +31,12 @@ func scanKey(row db.Row) (k store.Key, err error) {
 
 // newKey returns k, validated, with what is not set filled in.
 func newKey(k store.Key, now time.Time) (store.Key, error) {
-	if k.ID == "" {
-		k.ID = store.NewID("key", now)
-	}
-	if k.RateLimit == 0 {
-		k.RateLimit = keyRate
-	}
+	k.ID, k.RateLimit = cmp.Or(k.ID, store.NewID("key", now)), cmp.Or(k.RateLimit, keyRate)
 	k.CreatedAt = db.TimeOr(k.CreatedAt, now)
 	k.ExpiresAt = db.TimeOr(k.ExpiresAt, k.CreatedAt.Add(keyLifetime))
 	k.GraceUntil, k.RevokedAt, k.SuccessorID = time.Time{}, time.Time{}, ""
-	if err := valid.IDs("key id", k.ID, "account id", k.AccountID); err != nil {
-		return k, err
-	}
-	if err := valid.Texts("label", k.Label); err != nil {
-		return k, err
-	}
-	if err := valid.Environment(k.Environment); err != nil {
+	if err := cmp.Or(valid.IDs("key id", k.ID, "account id", k.AccountID), valid.Texts("label", k.Label),
+		valid.Environment(k.Environment), valid.Times(k.CreatedAt, k.ExpiresAt)); err != nil {
 		return k, err
 	}
 	if k.Hash == ([32]byte{}) {
@@ -63,11 +54,9 @@ func newKey(k store.Key, now time.Time) (store.Key, error) {
 		k.Allowlist = []netip.Prefix{}
 	}
 	var err error
-	if k.Scopes, err = valid.Distinct("scope", k.Scopes, store.ScopeReadAgent, store.ScopeReadCoaching,
-		store.ScopeReadSentinels, store.ScopeWriteWebhooks, store.ScopeWriteLeads); err != nil {
-		return k, err
-	}
-	return k, valid.Times(k.CreatedAt, k.ExpiresAt)
+	k.Scopes, err = valid.Distinct("scope", k.Scopes, store.ScopeReadAgent, store.ScopeReadCoaching,
+		store.ScopeReadSentinels, store.ScopeWriteWebhooks, store.ScopeWriteLeads)
+	return k, err
 }
 
 func (t *tx) insertKey(ctx context.Context, k store.Key) error {
@@ -82,23 +71,13 @@ func (t *tx) insertKey(ctx context.Context, k store.Key) error {
 // ErrNotFound when there is no such account, ErrConflict when the id or the
 // hash exists already.
 func (d *DB) CreateKey(ctx context.Context, k store.Key) (store.Key, error) {
-	const tried = "create key"
-	if err := valid.Reference("account", k.AccountID); err != nil {
-		return store.Key{}, db.Fail(tried, err)
-	}
-	k, err := newKey(k, d.db.Now())
-	if err != nil {
-		return store.Key{}, db.Fail(tried, err)
-	}
-	if err := d.change(ctx, k.AccountID, func(ctx context.Context, t *tx) error {
+	k, refused := newKey(k, d.db.Now())
+	return written(k, d.writeTo(ctx, "create key", k.AccountID, refused, func(ctx context.Context, t *tx) error {
 		if err := t.insertKey(ctx, k); err != nil {
 			return err
 		}
 		return t.audited(ctx, "key.create", k.ID, nil, auditKey(k))
-	}); err != nil {
-		return store.Key{}, db.Fail(tried, err)
-	}
-	return k, nil
+	}))
 }
 
 // Key reads one key.

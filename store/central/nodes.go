@@ -1,6 +1,7 @@
 package central
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -23,28 +24,18 @@ func scanNode(row db.Row) (n store.Node, err error) {
 // AddNode enrols a node. The id is made and creation is now where they are not
 // set. ErrConflict when the id or the public key exists already.
 func (d *DB) AddNode(ctx context.Context, n store.Node) (store.Node, error) {
-	const tried = "add node"
 	now := d.db.Now()
-	if n.ID == "" {
-		n.ID = store.NewID("node", now)
-	}
-	n.CreatedAt = db.TimeOr(n.CreatedAt, now)
+	n.ID, n.CreatedAt = cmp.Or(n.ID, store.NewID("node", now)), db.TimeOr(n.CreatedAt, now)
 	n.RevokedAt, n.LastSeenAt, n.Version = time.Time{}, time.Time{}, ""
-	if err := errors.Join(valid.IDs("node id", n.ID, "public key", n.PublicKey), valid.Times(n.CreatedAt),
-		valid.Texts("name", n.Name, "region", n.Region)); err != nil {
-		return store.Node{}, db.Fail(tried, err)
-	}
-	err := d.change(ctx, "", func(ctx context.Context, t *tx) error {
+	refused := errors.Join(valid.IDs("node id", n.ID, "public key", n.PublicKey), valid.Times(n.CreatedAt),
+		valid.Texts("name", n.Name, "region", n.Region))
+	return written(n, d.write(ctx, "add node", refused, func(ctx context.Context, t *tx) error {
 		if _, err := t.Exec(ctx, `INSERT INTO nodes (id, name, region, public_key, created_at) VALUES (?, ?, ?, ?, ?)`,
 			n.ID, n.Name, n.Region, n.PublicKey, db.Micros(n.CreatedAt)); err != nil {
 			return err
 		}
 		return t.audited(ctx, "node.enrol", n.ID, nil, n)
-	})
-	if err != nil {
-		return store.Node{}, db.Fail(tried, err)
-	}
-	return n, nil
+	}))
 }
 
 // Node reads one node.
@@ -59,38 +50,15 @@ func (d *DB) Nodes(ctx context.Context, p store.Page) ([]store.Node, string, err
 
 // RevokeNode ends a node's enrolment for good. changed is false when it was
 // revoked before.
-func (d *DB) RevokeNode(ctx context.Context, id string) (n store.Node, changed bool, err error) {
-	const tried = "revoke node"
-	if err := valid.Reference("node", id); err != nil {
-		return n, false, db.Fail(tried, err)
-	}
-	err = d.change(ctx, "", func(ctx context.Context, t *tx) error {
-		touched, err := t.Exec(ctx, `UPDATE nodes SET revoked_at = ? WHERE id = ? AND revoked_at = 0`, db.Micros(d.db.Now()), id)
-		if err != nil {
-			return err
-		}
-		changed = touched == 1
-		if n, err = nodeTable.get(ctx, t, id); err != nil || !changed {
-			return err
-		}
-		before := n
-		before.RevokedAt = time.Time{}
-		return t.audited(ctx, "node.revoke", id, before, n)
-	})
-	if err != nil {
-		return store.Node{}, false, db.Fail(tried, err)
-	}
-	return n, changed, nil
+func (d *DB) RevokeNode(ctx context.Context, id string) (revoked store.Node, changed bool, err error) {
+	return revoke(ctx, d, nodeTable, id, func(n *store.Node) *time.Time { return &n.RevokedAt })
 }
 
 // SeenNode notes that a node spoke at a time, in a version. An older time than
 // the one noted changes nothing.
 func (d *DB) SeenNode(ctx context.Context, id, version string, at time.Time) error {
-	const tried = "note node seen"
-	if err := errors.Join(valid.Reference("node", id), valid.Texts("version", version), valid.Times(at)); err != nil {
-		return db.Fail(tried, err)
-	}
-	return db.Fail(tried, d.change(ctx, "", func(ctx context.Context, t *tx) error {
+	refused := errors.Join(valid.Reference("node", id), valid.Texts("version", version), valid.Times(at))
+	return d.write(ctx, "note node seen", refused, func(ctx context.Context, t *tx) error {
 		touched, err := t.Exec(ctx, `UPDATE nodes SET
 				version = CASE WHEN last_seen_at <= ? THEN ? ELSE version END,
 				last_seen_at = CASE WHEN last_seen_at <= ? THEN ? ELSE last_seen_at END
@@ -99,5 +67,5 @@ func (d *DB) SeenNode(ctx context.Context, id, version string, at time.Time) err
 			err = store.ErrNotFound
 		}
 		return err
-	}))
+	})
 }

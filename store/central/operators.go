@@ -1,6 +1,7 @@
 package central
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -24,30 +25,21 @@ func scanToken(row db.Row) (t store.Token, err error) {
 // CreateToken lets somebody use the admin API. The id is made and creation is
 // now where they are not set. ErrConflict when the id or the hash exists already.
 func (d *DB) CreateToken(ctx context.Context, token store.Token) (store.Token, error) {
-	const tried = "create token"
 	now := d.db.Now()
-	if token.ID == "" {
-		token.ID = store.NewID("tok", now)
-	}
+	token.ID = cmp.Or(token.ID, store.NewID("tok", now))
 	token.CreatedAt, token.RevokedAt = db.TimeOr(token.CreatedAt, now), time.Time{}
-	if err := errors.Join(valid.IDs("token id", token.ID), valid.Texts("name", token.Name), valid.Times(token.CreatedAt),
-		valid.OneOf("role", token.Role, store.RoleViewer, store.RoleOperator, store.RoleAdmin)); err != nil {
-		return store.Token{}, db.Fail(tried, err)
+	refused := errors.Join(valid.IDs("token id", token.ID), valid.Texts("name", token.Name), valid.Times(token.CreatedAt),
+		valid.OneOf("role", token.Role, store.RoleViewer, store.RoleOperator, store.RoleAdmin))
+	if refused == nil && token.Hash == ([32]byte{}) {
+		refused = valid.Errorf("hash is not set")
 	}
-	if token.Hash == ([32]byte{}) {
-		return store.Token{}, db.Fail(tried, valid.Errorf("hash is not set"))
-	}
-	err := d.change(ctx, "", func(ctx context.Context, t *tx) error {
+	return written(token, d.write(ctx, "create token", refused, func(ctx context.Context, t *tx) error {
 		if _, err := t.Exec(ctx, `INSERT INTO tokens (`+tokenColumns+`) VALUES (?, ?, ?, ?, ?, 0)`,
 			token.ID, token.Name, string(token.Role), token.Hash[:], db.Micros(token.CreatedAt)); err != nil {
 			return err
 		}
 		return t.audited(ctx, "token.create", token.ID, nil, token)
-	})
-	if err != nil {
-		return store.Token{}, db.Fail(tried, err)
-	}
-	return token, nil
+	}))
 }
 
 // TokenByHash reads the token whose plaintext has this SHA-256, revoked or not.
@@ -62,30 +54,8 @@ func (d *DB) Tokens(ctx context.Context, p store.Page) ([]store.Token, string, e
 }
 
 // RevokeToken ends a token at once. changed is false when it was revoked before.
-func (d *DB) RevokeToken(ctx context.Context, id string) (token store.Token, changed bool, err error) {
-	const tried = "revoke token"
-	if err := valid.Reference("token", id); err != nil {
-		return token, false, db.Fail(tried, err)
-	}
-	err = d.change(ctx, "", func(ctx context.Context, t *tx) error {
-		before, err := tokenTable.get(ctx, t, id)
-		if err != nil {
-			return err
-		}
-		token, changed = before, before.RevokedAt.IsZero()
-		if !changed {
-			return nil
-		}
-		token.RevokedAt = d.db.Now()
-		if _, err := t.Exec(ctx, `UPDATE tokens SET revoked_at = ? WHERE id = ?`, db.Micros(token.RevokedAt), id); err != nil {
-			return err
-		}
-		return t.audited(ctx, "token.revoke", id, before, token)
-	})
-	if err != nil {
-		return store.Token{}, false, db.Fail(tried, err)
-	}
-	return token, changed, nil
+func (d *DB) RevokeToken(ctx context.Context, id string) (revoked store.Token, changed bool, err error) {
+	return revoke(ctx, d, tokenTable, id, func(t *store.Token) *time.Time { return &t.RevokedAt })
 }
 
 const auditColumns = `id, at, actor, name, role, remote, action, target, before, after`

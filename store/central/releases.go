@@ -1,6 +1,7 @@
 package central
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -26,23 +27,17 @@ func scanRelease(row db.Row) (r store.Release, err error) {
 // false, but for signers who came later; ErrConflict when its version is that of
 // another.
 func (d *DB) AddRelease(ctx context.Context, r store.Release) (_ store.Release, added bool, err error) {
-	const tried = "add release"
 	r.CreatedAt = d.db.Now()
 	r.ID = store.NewID("rel", r.CreatedAt)
-	if err := valid.IDs("digest", r.Digest, "version", r.Version); err != nil {
-		return store.Release{}, false, db.Fail(tried, err)
-	}
+	refused := valid.IDs("digest", r.Digest, "version", r.Version)
 	for _, m := range r.Modules {
-		err = errors.Join(err, valid.Texts("module", m.Name))
+		refused = cmp.Or(refused, valid.Texts("module", m.Name))
 	}
 	for _, s := range r.Signers {
-		err = errors.Join(err, valid.Texts("key id", s.KeyID, "comment", s.Comment))
-	}
-	if err != nil {
-		return store.Release{}, false, db.Fail(tried, err)
+		refused = cmp.Or(refused, valid.Texts("key id", s.KeyID, "comment", s.Comment))
 	}
 	noted := r
-	err = d.change(ctx, "", func(ctx context.Context, t *tx) error {
+	err = d.write(ctx, "add release", refused, func(ctx context.Context, t *tx) error {
 		noted, added = r, false
 		before, err := db.One(ctx, t, scanRelease, `SELECT `+releaseColumns+` FROM releases WHERE digest = ? OR version = ?`, r.Digest, r.Version)
 		switch {
@@ -68,7 +63,7 @@ func (d *DB) AddRelease(ctx context.Context, r store.Release) (_ store.Release, 
 		return t.audited(ctx, "release.sign", before.ID, before, noted)
 	})
 	if err != nil {
-		return store.Release{}, false, db.Fail(tried, err)
+		return store.Release{}, false, err
 	}
 	return noted, added, nil
 }
@@ -91,11 +86,11 @@ func (d *DB) PutManifest(ctx context.Context, m store.Manifest, tag string) erro
 		ArtifactType string `json:"artifact_type"`
 		Tag          string `json:"tag,omitempty"`
 	}
-	return db.Fail("put manifest", d.change(ctx, "", func(ctx context.Context, t *tx) error {
+	return d.write(ctx, "put manifest", nil, func(ctx context.Context, t *tx) error {
 		changed, err := registry.PutManifest(ctx, t.Tx, m, tag)
 		if err != nil || !changed {
 			return err
 		}
 		return t.audited(ctx, "release.push", m.Digest, nil, shown{m.Digest, m.ArtifactType, tag})
-	}))
+	})
 }

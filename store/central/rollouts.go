@@ -38,13 +38,10 @@ func activeColumn(r store.Rollout) sql.NullInt64 {
 // before, until it says otherwise. The id is made and its times are now.
 // ErrConflict while another is under way.
 func (d *DB) AddRollout(ctx context.Context, r store.Rollout) (store.Rollout, error) {
-	const tried = "add rollout"
 	now := d.db.Now()
 	r.ID, r.CreatedAt, r.UpdatedAt, r.Revision = store.NewID("rol", now), now, now, 1
-	if err := errors.Join(valid.IDs("release", r.Release, "digest", r.Digest), valid.Texts("version", r.Version)); err != nil {
-		return store.Rollout{}, db.Fail(tried, err)
-	}
-	err := d.change(ctx, "", func(ctx context.Context, t *tx) error {
+	refused := errors.Join(valid.IDs("release", r.Release, "digest", r.Digest), valid.Texts("version", r.Version))
+	return written(r, d.write(ctx, "add rollout", refused, func(ctx context.Context, t *tx) error {
 		if _, err := t.Exec(ctx, `INSERT INTO rollouts (id, release, active, revision, record) VALUES (?, ?, ?, ?, ?)`,
 			r.ID, r.Release, activeColumn(r), r.Revision, db.JSONText(r)); err != nil {
 			return err
@@ -58,21 +55,16 @@ func (d *DB) AddRollout(ctx context.Context, r store.Rollout) (store.Rollout, er
 			return err
 		}
 		return t.audited(ctx, "release.promote", r.Release, nil, r)
-	})
-	if err != nil {
-		return store.Rollout{}, db.Fail(tried, err)
-	}
-	return r, nil
+	}))
 }
 
 // StepRollout writes a rollout down as it is now, if nobody else has since it was
 // read; stepped reports whether. What the nodes are to run follows from its state:
 // the release once it has settled, what they ran before once that is rolled back.
 func (d *DB) StepRollout(ctx context.Context, r store.Rollout) (next store.Rollout, stepped bool, err error) {
-	const tried = "step rollout"
 	read := r.Revision
 	r.UpdatedAt, r.Revision = d.db.Now(), read+1
-	err = d.change(ctx, "", func(ctx context.Context, t *tx) error {
+	err = d.write(ctx, "step rollout", nil, func(ctx context.Context, t *tx) error {
 		was, err := rolloutTable.get(ctx, t, r.ID)
 		if err != nil {
 			return err
@@ -89,7 +81,7 @@ func (d *DB) StepRollout(ctx context.Context, r store.Rollout) (next store.Rollo
 		return t.audited(ctx, "release.rollback", r.Release, was, r)
 	})
 	if err != nil || !stepped {
-		return store.Rollout{}, false, db.Fail(tried, err)
+		return store.Rollout{}, false, err
 	}
 	return r, true, nil
 }

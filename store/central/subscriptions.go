@@ -79,7 +79,7 @@ func (d *DB) AddSubscription(ctx context.Context, s store.Subscription) error {
 	if err != nil {
 		return db.Fail(tried, err)
 	}
-	return db.Fail(tried, d.change(ctx, s.AccountID, func(ctx context.Context, t *tx) error {
+	return d.writeTo(ctx, tried, s.AccountID, nil, func(ctx context.Context, t *tx) error {
 		have, err := d.subscriptionTable().get(ctx, t, s.ID)
 		switch {
 		case err == nil && sameSubscription(have, s):
@@ -102,7 +102,7 @@ func (d *DB) AddSubscription(ctx context.Context, s store.Subscription) error {
 			s.ID, s.AccountID, s.KeyID, string(s.Environment), s.TargetURL, db.JSONText(s.Events), s.Description, sealed,
 			db.Micros(s.CreatedAt))
 		return err
-	}))
+	})
 }
 
 // RevokeSubscription ends a subscription of the account for good; already reports

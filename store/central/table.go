@@ -3,6 +3,7 @@ package central
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"partneredge/store"
 	"partneredge/store/central/db"
@@ -53,6 +54,26 @@ func (k table[T]) listOf(ctx context.Context, d *DB, account string, p store.Pag
 		err = d.mustHaveAccount(ctx, account)
 	}
 	return items, next, db.Fail(tried, err)
+}
+
+// revoke sets the time of revocation of a record, for good. changed is false when
+// it was revoked before.
+func revoke[T any](ctx context.Context, d *DB, k table[T], id string, revokedAt func(*T) *time.Time) (record T, changed bool, err error) {
+	err = d.write(ctx, "revoke "+k.noun, valid.Reference(k.noun, id), func(ctx context.Context, t *tx) error {
+		touched, err := t.Exec(ctx, `UPDATE `+k.from+` SET revoked_at = ? WHERE id = ? AND revoked_at = 0`, db.Micros(t.Now()), id)
+		if err != nil {
+			return err
+		}
+		changed = touched == 1
+		if record, err = k.get(ctx, t, id); err != nil || !changed {
+			return err
+		}
+		before := record
+		*revokedAt(&before) = time.Time{}
+		return t.audited(ctx, k.noun+".revoke", id, before, record)
+	})
+	record, err = written(record, err)
+	return record, changed && err == nil, err
 }
 
 // mustHaveAccount returns ErrNotFound when there is no such account.

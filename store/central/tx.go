@@ -1,6 +1,7 @@
 package central
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"partneredge/store"
 	"partneredge/store/central/db"
 	"partneredge/store/central/deliveries"
+	"partneredge/store/central/valid"
 )
 
 // tx is a shared transaction and what its jobs leave to be written at its end.
@@ -51,6 +53,32 @@ func (d *DB) change(ctx context.Context, account string, fn work) error {
 		t.actor = actor
 		return fn(ctx, t)
 	})
+}
+
+// write is change without an account, for a method of the package: it runs fn
+// unless refused says why the call makes no sense. Its error says what was tried.
+func (d *DB) write(ctx context.Context, tried string, refused error, fn work) error {
+	if refused == nil {
+		refused = d.change(ctx, "", fn)
+	}
+	return db.Fail(tried, refused)
+}
+
+// writeTo is write to an account, which must exist.
+func (d *DB) writeTo(ctx context.Context, tried, account string, refused error, fn work) error {
+	if refused = cmp.Or(valid.Reference("account", account), refused); refused == nil {
+		refused = d.change(ctx, account, fn)
+	}
+	return db.Fail(tried, refused)
+}
+
+// written returns the record of a write, and with an error none.
+func written[T any](record T, err error) (T, error) {
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return record, nil
 }
 
 // Lock implements db.Batch: it locks accounts, and learns their modes.
