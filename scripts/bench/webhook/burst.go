@@ -12,12 +12,14 @@ import (
 	"os"
 	"runtime/pprof"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"partneredge/edge/webhook/signature"
+	"partneredge/scripts/bench/harness"
 )
 
 const (
@@ -46,15 +48,14 @@ func (b *bench) bare(ctx context.Context) (rate float64, err error) {
 	const length = 3 * time.Second
 	began, used := time.Now(), cpuTime()
 	var sent atomic.Int64
-	var failed atomic.Pointer[error]
-	var all sync.WaitGroup
+	all, ctx := errgroup.WithContext(ctx)
 	for e := range endpoints {
-		target, err := url.Parse(fmt.Sprintf("%s/bare/%d", b.receiver.base, e))
+		target, err := url.Parse(fmt.Sprintf("%s/bare/%d", b.receiver.server.URL, e))
 		if err != nil {
 			return 0, err
 		}
 		for range perEndpoint {
-			all.Go(func() {
+			all.Go(func() error {
 				for time.Since(began) < length && ctx.Err() == nil {
 					now := time.Now()
 					request := (&http.Request{
@@ -64,19 +65,18 @@ func (b *bench) bare(ctx context.Context) (rate float64, err error) {
 					}).WithContext(ctx)
 					response, err := transport.RoundTrip(request)
 					if err != nil {
-						failed.Store(&err)
-						return
+						return err
 					}
 					_, _ = io.Copy(io.Discard, response.Body)
 					_ = response.Body.Close()
 					sent.Add(1)
 				}
+				return ctx.Err()
 			})
 		}
 	}
-	all.Wait()
-	if err := failed.Load(); err != nil {
-		return 0, *err
+	if err := all.Wait(); err != nil {
+		return 0, err
 	}
 	rate = float64(sent.Load()) / time.Since(began).Seconds()
 	b.Printf("bare loop: %.0f posts a second, %.0f us of CPU each", rate, float64((cpuTime()-used).Microseconds())/float64(sent.Load()))
@@ -99,7 +99,7 @@ func (b *bench) burst(ctx context.Context, d database) error {
 	if err := o.fire(ctx, 20, 1); err != nil { // opens connections, prepares statements
 		return err
 	}
-	if err := b.arrived(ctx, from+20*endpoints, 20*time.Second); err != nil {
+	if err := b.arrived(ctx, from+20*endpoints); err != nil {
 		return err
 	}
 	if b.profile != "" {
@@ -120,7 +120,7 @@ func (b *bench) burst(ctx context.Context, d database) error {
 		return err
 	}
 	written := time.Since(began)
-	if err := b.arrived(ctx, from+total, 2*time.Minute); err != nil {
+	if err := b.arrived(ctx, from+total); err != nil {
 		return err
 	}
 	took := time.Since(began)
@@ -135,26 +135,14 @@ func (b *bench) burst(ctx context.Context, d database) error {
 func (b *bench) targets(part string, n int) []string {
 	all := make([]string, n)
 	for i := range all {
-		all[i] = fmt.Sprintf("%s/%s/%d", b.receiver.base, part, i)
+		all[i] = fmt.Sprintf("%s/%s/%d", b.receiver.server.URL, part, i)
 	}
 	return all
 }
 
 // arrived waits until the receiver has counted to n.
-func (b *bench) arrived(ctx context.Context, n int64, most time.Duration) error {
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(most)
-	for b.receiver.count.Load() < n {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-deadline:
-			return fmt.Errorf("%d deliveries still missing after %v", n-b.receiver.count.Load(), most)
-		}
-	}
-	return nil
+func (b *bench) arrived(ctx context.Context, n int64) error {
+	return harness.Poll(ctx, "the deliveries", func() (bool, error) { return b.receiver.count.Load() >= n, nil })
 }
 
 // cpuTime that this process has used.

@@ -11,9 +11,10 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"partneredge/edge/webhook"
 	"partneredge/store"
@@ -127,24 +128,15 @@ func (o *origin) event(ctx context.Context) (id string, err error) {
 
 // fire writes n events, as many at a time as writers.
 func (o *origin) fire(ctx context.Context, n, writers int) error {
-	var next atomic.Int64
-	var failed atomic.Pointer[error]
-	var all sync.WaitGroup
-	for range writers {
-		all.Go(func() {
-			for next.Add(1) <= int64(n) && failed.Load() == nil {
-				if _, err := o.event(ctx); err != nil {
-					failed.Store(&err)
-					return
-				}
-			}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
+	for range n {
+		group.Go(func() error {
+			_, err := o.event(ctx)
+			return err
 		})
 	}
-	all.Wait()
-	if err := failed.Load(); err != nil {
-		return *err
-	}
-	return nil
+	return group.Wait()
 }
 
 func postgresDefault() string {

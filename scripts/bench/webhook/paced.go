@@ -36,7 +36,7 @@ func (b *bench) paced(ctx context.Context, d database) error {
 // with none.
 func (b *bench) hang(ctx context.Context, d database) error {
 	healthy := b.targets("healthy", 10)
-	hanging := append(healthy[:9:9], b.receiver.base+"/hang")
+	hanging := append(healthy[:9:9], b.receiver.server.URL+"/hang")
 	var alone, beside []time.Duration
 	for range 2 { // in turn: what else the machine does changes
 		for _, part := range []struct {
@@ -81,7 +81,7 @@ func (b *bench) steady(ctx context.Context, d database, targets []string, perSec
 			answering++
 		}
 	}
-	if err := b.arrived(ctx, from+int64(total*answering), 30*time.Second); err != nil {
+	if err := b.arrived(ctx, from+int64(total*answering)); err != nil {
 		return nil, err
 	}
 	var latencies []time.Duration
