@@ -6,7 +6,11 @@ package targeturl
 
 import (
 	"net/netip"
+	"strconv"
 	"strings"
+	"unicode/utf8"
+
+	"partneredge/wasm/percent"
 )
 
 // Reasons why a target is refused. Parse never returns DNSFailure; it is for
@@ -72,15 +76,17 @@ func Parse(raw string) (host, port, reason string) {
 	return host, port, ""
 }
 
+const (
+	digits  = "0123456789"
+	letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+)
+
+// only reports whether s has no characters but those of set.
+func only(s, set string) bool { return strings.Trim(s, set) == "" }
+
 // isScheme reports whether s is a scheme by RFC 3986, section 3.1.
 func isScheme(s string) bool {
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if !isLetter(c) && (i == 0 || !isDigit(c) && c != '+' && c != '-' && c != '.') {
-			return false
-		}
-	}
-	return s != ""
+	return s != "" && only(s[:1], letters) && only(s, letters+digits+"+-.")
 }
 
 // printable reports whether s has none of the characters that must be escaped in
@@ -98,15 +104,8 @@ func printable(s string) bool {
 // escaped reports whether s (path, query and fragment) is ASCII in which each %
 // is followed by two hexadecimal digits.
 func escaped(s string) bool {
-	for i := 0; i < len(s); i++ {
-		if s[i] >= 0x80 {
-			return false
-		}
-		if s[i] == '%' && (i+2 >= len(s) || !isHex(s[i+1]) || !isHex(s[i+2])) {
-			return false
-		}
-	}
-	return true
+	_, ok := percent.Decode(s)
+	return ok && !strings.ContainsFunc(s, func(c rune) bool { return c >= utf8.RuneSelf })
 }
 
 // splitPort splits an authority. A host in brackets keeps them. The port is "443"
@@ -135,11 +134,8 @@ func splitPort(authority string) (host, port, reason string) {
 	if after == "" {
 		return host, "443", ""
 	}
-	port = after[1:]
-	for i := 0; i < len(port); i++ {
-		if !isDigit(port[i]) {
-			return "", "", NotURL
-		}
+	if port = after[1:]; !only(port, digits) {
+		return "", "", NotURL
 	}
 	return host, port, ""
 }
@@ -147,14 +143,8 @@ func splitPort(authority string) (host, port, reason string) {
 // portAllowed reports whether port, which holds digits only, is allowed. Some
 // parsers take "0443" and "65979" for 443.
 func portAllowed(port string) bool {
-	if port == "" || port[0] == '0' || len(port) > 5 {
-		return false
-	}
-	n := 0
-	for i := 0; i < len(port); i++ {
-		n = n*10 + int(port[i]-'0')
-	}
-	return n == 443 || n >= 1024 && n <= 65535
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && port[0] != '0' && (n == 443 || n >= 1024)
 }
 
 // checkHost returns the host in lower case and without brackets, or the reason to
@@ -171,14 +161,11 @@ func checkHost(host string) (string, string) {
 		}
 		return addr.String(), ""
 	}
-	for i := 0; i < len(host); i++ {
-		c := host[i]
-		if c >= 0x80 || c == '%' {
+	if rest := strings.TrimLeft(host, letters+digits+"-._"); rest != "" {
+		if rest[0] >= utf8.RuneSelf || rest[0] == '%' {
 			return "", HostNotPublic // IDNA maps some of these to dots, digits or nothing
 		}
-		if !isLetter(c) && !isDigit(c) && c != '-' && c != '.' && c != '_' {
-			return "", NotURL
-		}
+		return "", NotURL
 	}
 	host = strings.ToLower(host)
 	if strings.HasSuffix(host, ".") {
@@ -211,25 +198,11 @@ func checkHost(host string) (string, string) {
 	return host, ""
 }
 
-// isNumber reports whether a host with this last label is an IPv4 address by the
+// isNumber reports whether a host with this last label, in lower case, is an IPv4 address by the
 // URL standard (WHATWG, "ends in a number").
 func isNumber(label string) bool {
 	if rest, ok := strings.CutPrefix(label, "0x"); ok {
-		for i := 0; i < len(rest); i++ {
-			if !isHex(rest[i]) {
-				return false
-			}
-		}
-		return true
+		return only(rest, digits+"abcdef")
 	}
-	for i := 0; i < len(label); i++ {
-		if !isDigit(label[i]) {
-			return false
-		}
-	}
-	return true
+	return only(label, digits)
 }
-
-func isDigit(c byte) bool  { return c >= '0' && c <= '9' }
-func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
-func isHex(c byte) bool    { return isDigit(c) || c|0x20 >= 'a' && c|0x20 <= 'f' }

@@ -4,6 +4,7 @@ package leads
 import (
 	"hash/fnv"
 	"strconv"
+	"strings"
 
 	"partneredge/wasm/abi"
 	"partneredge/wasm/answer"
@@ -59,15 +60,7 @@ func Handle(req *abi.Request, resp *abi.Response, outbox handlers.Outbox) {
 
 // isIdempotencyKey reports whether s is 1 to 255 printable ASCII characters.
 func isIdempotencyKey(s string) bool {
-	if s == "" || len(s) > 255 {
-		return false
-	}
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
+	return s != "" && len(s) <= 255 && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' })
 }
 
 // digest returns a hash that differs for different bodies. It need not be

@@ -72,6 +72,8 @@ func isAlnum(c rune) bool {
 	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z'
 }
 
+const digits = "0123456789"
+
 // isPhone reports whether s is a phone number as people write it: 7 to 15 digits
 // (the maximum of E.164) after at most one "+", with spaces, dots, hyphens,
 // slashes and parentheses between them, and an optional extension of 1 to 6
@@ -85,32 +87,18 @@ func isPhone(s string) bool {
 		if i := strings.Index(lower, mark); i >= 0 {
 			extension := strings.TrimSpace(s[i+len(mark):])
 			number = s[:i]
-			if extension == "" || len(extension) > 6 || !isDigits(extension) {
+			if extension == "" || len(extension) > 6 || strings.Trim(extension, digits) != "" {
 				return false
 			}
 			break
 		}
 	}
 	number = strings.TrimPrefix(number, "+")
-	digits := 0
-	for i := 0; i < len(number); i++ {
-		switch c := number[i]; c {
-		case ' ', '.', '-', '/', '(', ')':
-		default:
-			if c < '0' || c > '9' {
-				return false
-			}
-			digits++
+	count := 0
+	for i := range len(number) {
+		if number[i] >= '0' && number[i] <= '9' {
+			count++
 		}
 	}
-	return digits >= 7 && digits <= 15
-}
-
-func isDigits(s string) bool {
-	for i := 0; i < len(s); i++ {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return true
+	return count >= 7 && count <= 15 && strings.Trim(number, digits+" .-/()") == ""
 }

@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"encoding/hex"
 	"math/rand/v2"
 	"slices"
 	"unicode/utf8"
@@ -77,12 +78,7 @@ func identify(req *abi.Request) (id, secret string) {
 	var key [32]byte
 	_, _ = stream.Read(forID[:]) // documented never to fail
 	_, _ = stream.Read(key[:])
-	const digits = "0123456789abcdef"
-	text := make([]byte, 0, 2*len(key))
-	for _, c := range key {
-		text = append(text, digits[c>>4], digits[c&15])
-	}
-	return typeid.Make("whs", req.Now/1000, forID), string(text)
+	return typeid.Make("whs", req.Now/1000, forID), hex.EncodeToString(key[:])
 }
 
 // knownEvents returns the known event types in v, each once, in the order given.
