@@ -10,6 +10,7 @@
 package fake
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"sync"
 
@@ -86,12 +87,7 @@ func (b *Backend) AddAccount(p abi.Profile) abi.Profile {
 	if p.AccountID == "" {
 		p.AccountID = b.newID("acc")
 	}
-	if p.Joined == 0 {
-		p.Joined = b.now()
-	}
-	if p.Mode == "" {
-		p.Mode = "setup"
-	}
+	p.Joined, p.Mode = cmp.Or(p.Joined, b.now()), cmp.Or(p.Mode, "setup")
 	b.accounts[p.AccountID] = &account{profile: p}
 	return p
 }

@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"cmp"
 	"slices"
 
 	"partneredge/wasm/abi"
@@ -21,15 +22,9 @@ func (b *Backend) addKey(k abi.Key) (token string, created abi.Key) {
 	if k.ID == "" {
 		k.ID = b.newID("key")
 	}
-	if k.Environment == "" {
-		k.Environment = abi.EnvLive
-	}
-	if k.RateLimit == 0 {
-		k.RateLimit = 100
-	}
-	if k.Expires == 0 {
-		k.Expires = b.now() + Year
-	}
+	k.Environment = cmp.Or(k.Environment, abi.EnvLive)
+	k.RateLimit = cmp.Or(k.RateLimit, 100)
+	k.Expires = cmp.Or(k.Expires, b.now()+Year)
 	for token == "" {
 		var random [apikey.RandomSize]byte
 		_, _ = b.random.Read(random[:])

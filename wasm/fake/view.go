@@ -107,9 +107,7 @@ func (b *Backend) AddInsight(accountID string, it abi.Insight) (abi.Insight, err
 	if it.ID == "" {
 		it.ID = b.newID("ins")
 	}
-	if it.Created == 0 {
-		it.Created = b.now()
-	}
+	it.Created = cmp.Or(it.Created, b.now())
 	a.insights = insert(a.insights, &it, func(it *abi.Insight) *int64 { return &it.Created })
 	return it, nil
 }
@@ -125,9 +123,7 @@ func (b *Backend) AddFiring(accountID string, it abi.Firing) (abi.Firing, error)
 	if it.ID == "" {
 		it.ID = b.newID("fir")
 	}
-	if it.Triggered == 0 {
-		it.Triggered = b.now()
-	}
+	it.Triggered = cmp.Or(it.Triggered, b.now())
 	a.firings = insert(a.firings, &it, func(it *abi.Firing) *int64 { return &it.Triggered })
 	return it, nil
 }
