@@ -26,6 +26,15 @@ type Caller interface {
 	Call(ctx context.Context, req *abi.Request, resp *abi.Response) error
 }
 
+// Func is a Go function in the place of a module.
+type Func func(*abi.Request, *abi.Response)
+
+// Call implements Caller.
+func (f Func) Call(_ context.Context, req *abi.Request, resp *abi.Response) error {
+	f(req, resp)
+	return nil
+}
+
 // Module is a Caller with the names of the request headers that it may see, in
 // lower case.
 type Module struct {

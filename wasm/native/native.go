@@ -4,8 +4,6 @@
 package native
 
 import (
-	"context"
-
 	"partneredge/wasm/abi"
 	"partneredge/wasm/fake"
 	"partneredge/wasm/handlers/agents"
@@ -19,7 +17,7 @@ import (
 
 // Modules returns the gate and the handlers on a backend.
 func Modules(b *fake.Backend) *httpfront.Modules {
-	gate := caller(func(req *abi.Request, resp *abi.Response) { pipeline.Handle(req, resp, b) })
+	gate := httpfront.Func(func(req *abi.Request, resp *abi.Response) { pipeline.Handle(req, resp, b) })
 	return &httpfront.Modules{
 		Gate: httpfront.Module{Caller: gate, Headers: []string{"authorization"}},
 		Handlers: map[string]httpfront.Module{
@@ -34,17 +32,8 @@ func Modules(b *fake.Backend) *httpfront.Modules {
 
 // handler calls handle with the principal's view of b. V is one of the
 // interfaces of package handlers, all of which fake.View implements.
-func handler[V any](b *fake.Backend, handle func(*abi.Request, *abi.Response, V)) caller {
+func handler[V any](b *fake.Backend, handle func(*abi.Request, *abi.Response, V)) httpfront.Func {
 	return func(req *abi.Request, resp *abi.Response) {
 		handle(req, resp, any(b.For(req.Principal)).(V))
 	}
-}
-
-// caller is a Go function in place of a module.
-type caller func(*abi.Request, *abi.Response)
-
-// Call implements httpfront.Caller.
-func (f caller) Call(_ context.Context, req *abi.Request, resp *abi.Response) error {
-	f(req, resp)
-	return nil
 }

@@ -48,10 +48,10 @@ func serveNative(ctx context.Context, dir string, out io.Writer) error {
 	}
 
 	set := &httpfront.Modules{
-		Gate: httpfront.Module{Headers: []string{"authorization"}, Caller: caller(func(req *abi.Request, resp *abi.Response) {
+		Gate: httpfront.Module{Headers: []string{"authorization"}, Caller: httpfront.Func(func(req *abi.Request, resp *abi.Response) {
 			pipeline.Handle(req, resp, native{state, ""})
 		})},
-		Handlers: map[string]httpfront.Module{pipeline.Agents: {Caller: caller(func(req *abi.Request, resp *abi.Response) {
+		Handlers: map[string]httpfront.Module{pipeline.Agents: {Caller: httpfront.Func(func(req *abi.Request, resp *abi.Response) {
 			agents.Handle(req, resp, native{state, req.Principal.AccountID})
 		})}},
 	}
@@ -71,13 +71,6 @@ func serveNative(ctx context.Context, dir string, out io.Writer) error {
 	if err := server.Serve(listener); err != http.ErrServerClosed {
 		return err
 	}
-	return nil
-}
-
-type caller func(*abi.Request, *abi.Response)
-
-func (f caller) Call(_ context.Context, req *abi.Request, resp *abi.Response) error {
-	f(req, resp)
 	return nil
 }
 
