@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/binary"
-	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -38,77 +41,53 @@ const (
 	drop        = 0x1a
 )
 
-// variant has the module's first function begin with "i32.const n; drop".
-func variant(wasm []byte, n uint32) ([]byte, error) {
-	for at := preamble; at < len(wasm); {
-		id := wasm[at]
-		size, width, err := uvarint(wasm[at+1:])
-		if err != nil {
-			return nil, err
-		}
-		begin := at + 1 + width
-		end := begin + size
-		if end > len(wasm) {
-			return nil, errTruncated
-		}
-		if id != codeSection {
-			at = end
-			continue
-		}
-		section, err := variantCode(wasm[begin:end], n)
-		if err != nil {
-			return nil, err
-		}
-		out := binary.AppendUvarint(append([]byte(nil), wasm[:at+1]...), uint64(len(section)))
-		return append(append(out, section...), wasm[end:]...), nil
-	}
-	return nil, errors.New("it has no code")
-}
-
-// variantCode is a section of code, changed in its first body:
+// variant has the module's first function begin with "i32.const n; drop". A module is
 //
-//	count (size body)*   body: count (count type)* expression
-func variantCode(section []byte, n uint32) ([]byte, error) {
-	_, counted, err := uvarint(section)
-	if err != nil {
-		return nil, err
+//	preamble (id size content)*     content of the code section: count (size body)*
+//	                                body: count (count type)* expression
+func variant(wasm []byte, n uint32) ([]byte, error) {
+	r := reader{bytes.NewReader(wasm), nil}
+	r.skip(preamble)
+	id := r.at()
+	for r.number() != codeSection && r.err == nil {
+		r.skip(r.number())
+		id = r.at()
 	}
-	size, width, err := uvarint(section[counted:])
-	if err != nil {
-		return nil, err
+	size := r.number()
+	section := r.at()
+	r.number() // of functions
+	first := r.at()
+	length := r.number()
+	body := r.at()
+	for range r.number() {
+		r.number()
+		r.number() // a type is one byte, as an id is, and below 128
 	}
-	begin := counted + width
-	if begin+size > len(section) {
-		return nil, errTruncated
+	if code := r.at(); r.err == nil {
+		added := binary.AppendUvarint([]byte{i32Const}, uint64(n)) // n is small: its sign bit is clear
+		changed := slices.Concat(wasm[body:code], added, []byte{drop}, wasm[code:body+length])
+		content := slices.Concat(wasm[section:first], sized(changed), wasm[body+length:section+size])
+		return slices.Concat(wasm[:id], []byte{codeSection}, sized(content), wasm[section+size:]), nil
 	}
-	body := section[begin : begin+size]
-	groups, at, err := uvarint(body)
-	if err != nil {
-		return nil, err
-	}
-	for range groups {
-		_, width, err := uvarint(body[at:])
-		if err != nil {
-			return nil, err
-		}
-		at += width + 1 // and the type
-	}
-	added := append([]byte(nil), body[:at]...)
-	added = append(added, i32Const)
-	added = binary.AppendUvarint(added, uint64(n)) // n is small: its sign bit is clear
-	added = append(append(added, drop), body[at:]...)
-	out := append([]byte(nil), section[:counted]...)
-	out = binary.AppendUvarint(out, uint64(len(added)))
-	return append(append(out, added...), section[begin+size:]...), nil
+	return nil, fmt.Errorf("find the first function: %w", r.err)
 }
 
-var errTruncated = errors.New("it is cut short")
+// sized returns b behind its length.
+func sized(b []byte) []byte { return append(binary.AppendUvarint(nil, uint64(len(b))), b...) }
 
-// uvarint reads a number and how many bytes it has.
-func uvarint(b []byte) (n, width int, err error) {
-	v, width := binary.Uvarint(b)
-	if width <= 0 {
-		return 0, 0, errTruncated
-	}
-	return int(v), width, nil
+// reader reads a module that an engine accepts. It keeps the first error, such as
+// that of a module without code.
+type reader struct {
+	*bytes.Reader
+	err error
+}
+
+func (r *reader) at() int { return int(r.Size()) - r.Len() }
+
+func (r *reader) skip(n int) { _, _ = r.Seek(int64(n), io.SeekCurrent) }
+
+func (r *reader) number() int {
+	v, err := binary.ReadUvarint(r)
+	r.err = cmp.Or(r.err, err)
+	return int(v)
 }
