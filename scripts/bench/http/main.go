@@ -31,7 +31,7 @@ func main() {
 	native := b.Flags.String("native", "", "serve the plain Go baseline with its store in this directory (used by the bench itself)")
 	b.Main(func(ctx context.Context) error {
 		if *native != "" {
-			return serveNative(ctx, *native, b.Out)
+			return serveNative(ctx, *native)
 		}
 		return b.measure(ctx, strings.Split(*only, ","))
 	})

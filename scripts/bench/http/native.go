@@ -4,9 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"time"
 
 	"partneredge/store/local"
@@ -19,8 +20,8 @@ import (
 )
 
 // serveNative serves the pipeline and the agents handler in plain Go until ctx
-// ends. It writes where, and the key, to out as one line of JSON.
-func serveNative(ctx context.Context, dir string, out io.Writer) error {
+// ends. It writes its hello to a file in dir.
+func serveNative(ctx context.Context, dir string) error {
 	state, err := local.Open(local.Config{Dir: dir})
 	if err != nil {
 		return err
@@ -65,7 +66,11 @@ func serveNative(ctx context.Context, dir string, out io.Writer) error {
 	}
 	stopped := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stopped()
-	if err := json.NewEncoder(out).Encode(hello{Addr: listener.Addr().String(), Keys: keys}); err != nil {
+	text, err := json.Marshal(hello{Addr: listener.Addr().String(), Keys: keys})
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, readyFile), text, 0o600); err != nil {
 		return err
 	}
 	if err := server.Serve(listener); err != http.ErrServerClosed {

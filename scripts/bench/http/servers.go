@@ -2,15 +2,12 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"partneredge/edge/adminapi"
@@ -29,7 +26,10 @@ type server struct {
 	peaks, p99s []float64 // of each round: requests a second, and seconds
 }
 
-// hello is what the plain Go server says of itself.
+// readyFile holds the hello of the plain Go server, in its directory.
+const readyFile = "native.json"
+
+// hello describes the plain Go server.
 type hello struct {
 	Addr string
 	Keys []string
@@ -41,10 +41,11 @@ const keysInUse = 8
 
 var errNotInstalled = errors.New("not installed")
 
-// interrupt ends a process, and waits for that.
-func interrupt(process *exec.Cmd) {
-	_ = process.Process.Signal(os.Interrupt)
-	_ = process.Wait()
+// stop ends a process, and waits for that.
+func stop(process *fleet.Process) {
+	if err := process.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench-http:", err)
+	}
 }
 
 func (b *bench) startNative(ctx context.Context) (*server, error) {
@@ -52,21 +53,13 @@ func (b *bench) startNative(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	process := exec.CommandContext(ctx, self, "-native", filepath.Join(b.Dir, "native"))
-	process.Stderr = os.Stderr
-	out, err := process.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := process.Start(); err != nil {
-		return nil, err
-	}
+	dir := filepath.Join(b.Dir, "native")
+	process := &fleet.Process{Ready: filepath.Join(dir, readyFile)}
 	var h hello
-	if err := json.NewDecoder(out).Decode(&h); err != nil {
-		interrupt(process)
-		return nil, fmt.Errorf("read its address: %w", err)
+	if err := process.Start(ctx, &h, self, "-native", dir); err != nil {
+		return nil, err
 	}
-	return &server{addr: h.Addr, keys: h.Keys, stop: func() { interrupt(process) }}, nil
+	return &server{addr: h.Addr, keys: h.Keys, stop: func() { stop(process) }}, nil
 }
 
 // startNode starts origin and node, and makes keys that may be called often
@@ -87,11 +80,7 @@ func (b *bench) startNode(ctx context.Context) (*server, error) {
 	if err := process.Start(ctx, &dev, b.edge, "dev", "--data", data, "--port", "0"); err != nil {
 		return nil, err
 	}
-	s := &server{stop: func() {
-		if err := process.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "bench-http:", err)
-		}
-	}}
+	s := &server{stop: func() { stop(process) }}
 	base, err := url.Parse(dev.Nodes[0].BaseURL)
 	if err != nil {
 		s.stop()
@@ -128,21 +117,18 @@ func (b *bench) startWorkerd(ctx context.Context) (*server, error) {
 			return nil, err
 		}
 	}
-	process := exec.CommandContext(ctx, b.workerd, "serve", filepath.Join(home, "config.capnp"))
-	var said bytes.Buffer
-	process.Stderr = &said
-	if err := process.Start(); err != nil {
+	process := &fleet.Process{}
+	if err := process.Begin(ctx, b.workerd, "serve", filepath.Join(home, "config.capnp")); err != nil {
 		return nil, err
 	}
-	s := &server{addr: fmt.Sprintf("127.0.0.1:%d", port), keys: []string{workerKey}, stop: func() { interrupt(process) }}
+	s := &server{addr: fmt.Sprintf("127.0.0.1:%d", port), keys: []string{workerKey}, stop: process.Kill}
 	var last error
 	err = harness.Poll(ctx, "workerd to serve", func() (bool, error) {
 		last = asksWorkerd(s.addr)
 		return last == nil, nil
 	})
 	if err != nil {
-		s.stop()
-		return nil, fmt.Errorf("%w: %w: %s", err, last, said.String())
+		return nil, errors.Join(err, last, process.Stop())
 	}
 	return s, nil
 }
