@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"time"
+
+	"partneredge/scripts/bench/harness"
 )
 
 // Process of the program, which writes the file Ready when it is.
@@ -23,22 +24,15 @@ func (p *Process) Start(ctx context.Context, at any, program string, args ...str
 	if err := p.Begin(ctx, program, args...); err != nil {
 		return err
 	}
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(60 * time.Second); ; {
-		if text, err := os.ReadFile(p.Ready); err == nil && json.Unmarshal(text, at) == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-		if time.Now().After(deadline) {
-			p.Kill()
-			return fmt.Errorf("edge %s is not ready: %s", args[0], &p.log)
-		}
+	err := harness.Poll(ctx, "edge "+args[0]+" to be ready", func() (bool, error) {
+		text, err := os.ReadFile(p.Ready)
+		return err == nil && json.Unmarshal(text, at) == nil, nil
+	})
+	if err != nil {
+		p.Kill()
+		return fmt.Errorf("%w: %s", err, &p.log)
 	}
+	return nil
 }
 
 // Begin starts the process and does not wait.

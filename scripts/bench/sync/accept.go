@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"partneredge/store/local"
 )
 
@@ -60,27 +62,22 @@ func (b *bench) accept(ctx context.Context) error {
 // appendFor returns leads a second.
 func appendFor(ctx context.Context, outbox *local.Outbox, body []byte) (float64, error) {
 	var n atomic.Int64
-	var failed atomic.Value
-	var appending sync.WaitGroup
+	appending, ctx := errgroup.WithContext(ctx)
 	began := time.Now()
 	for c := range clients {
-		appending.Go(func() {
+		appending.Go(func() error {
 			for i := 0; time.Since(began) < roundTakes; i++ {
 				id := fmt.Sprintf("lead_%d_%d_%d", began.UnixNano(), c, i)
 				if err := outbox.Append(ctx, local.Item{ID: id, Body: body}); err != nil {
-					failed.Store(err)
-					return
+					return err
 				}
 				n.Add(1)
 			}
+			return nil
 		})
 	}
-	appending.Wait()
-	took := time.Since(began).Seconds()
-	if err, ok := failed.Load().(error); ok {
-		return 0, err
-	}
-	return float64(n.Load()) / took, nil
+	err := appending.Wait()
+	return float64(n.Load()) / time.Since(began).Seconds(), err
 }
 
 // syncFor returns records a second, 64 to a write and an fdatasync.
@@ -125,18 +122,10 @@ func (b *bench) postFor(ctx context.Context, key string) float64 {
 
 // post sends a lead; status is 0 when there is no answer.
 func (b *bench) post(ctx context.Context, url, key, once, email string) (status int) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+api+"leads", strings.NewReader(`{"name":"Sam Okafor","email":"`+email+`"}`))
-	if err != nil {
-		return 0
-	}
-	req.Header.Set("Authorization", "Bearer "+key)
+	header := bearer(key)
 	if once != "" {
-		req.Header.Set("Idempotency-Key", once)
+		header.Set("Idempotency-Key", once)
 	}
-	resp, err := b.region.client.Do(req)
-	if err != nil {
-		return 0
-	}
-	_ = resp.Body.Close()
-	return resp.StatusCode
+	status, _, _ = b.region.send(ctx, url+api+"leads", header, strings.NewReader(`{"name":"Sam Okafor","email":"`+email+`"}`))
+	return status
 }

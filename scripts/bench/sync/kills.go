@@ -34,10 +34,9 @@ func (b *bench) killing(ctx context.Context) error {
 	}
 	for kill := range b.kills {
 		// Spread over the whole of the leads, and while some are sent.
-		for sent.done.Load() < int64(b.leads*kill/(b.kills+1)) {
-			if err := harness.Sleep(ctx, 5*time.Millisecond); err != nil {
-				return err
-			}
+		due := int64(b.leads * kill / (b.kills + 1))
+		if err := harness.Poll(ctx, "leads to be sent", func() (bool, error) { return sent.done.Load() >= due, nil }); err != nil {
+			return err
 		}
 		if err := p.killOne(ctx, kill); err != nil {
 			return err
@@ -181,15 +180,8 @@ func (p *pair) startNode(ctx context.Context) error {
 
 // drained waits until the node has handed everything over.
 func (p *pair) drained(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	for {
+	return harness.Poll(ctx, "the leads to be handed over", func() (bool, error) {
 		left, err := p.bench.metric(ctx, p.metrics, "edge_outbox_leads", "")
-		if err == nil && left == 0 {
-			return nil
-		}
-		if err := harness.Sleep(ctx, 20*time.Millisecond); err != nil {
-			return fmt.Errorf("%.0f leads are not handed over: %w", left, err)
-		}
-	}
+		return err == nil && left == 0, nil
+	})
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"net/http"
@@ -93,7 +92,7 @@ func (b *bench) drive(ctx context.Context, l *load) error {
 		asking.Go(func() {
 			defer func() { <-room }()
 			sent := time.Now()
-			status := b.region.get(ctx, b.region.nodes[i%len(b.region.nodes)], "agents/me", l.key)
+			status, _ := b.region.get(ctx, b.region.nodes[i%len(b.region.nodes)], "agents/me", l.key)
 			l.mu.Lock()
 			l.answers = append(l.answers, answer{sent, status})
 			l.mu.Unlock()
@@ -158,26 +157,19 @@ func (b *bench) asked(ctx context.Context) (sum float64, err error) {
 
 // metric adds up the lines of a node's metrics that begin and go on so.
 func (b *bench) metric(ctx context.Context, url, prefix, part string) (sum float64, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", nil)
+	_, text, err := b.region.send(ctx, url+"/metrics", nil, nil)
 	if err != nil {
 		return 0, err
 	}
-	resp, err := b.region.client.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		line := lines.Text()
+	for line := range strings.Lines(string(text)) {
 		if !strings.HasPrefix(line, prefix) || !strings.Contains(line, part) {
 			continue
 		}
-		value, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+		value, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' '):]), 64)
 		if err != nil {
 			return 0, fmt.Errorf("metrics: %w", err)
 		}
 		sum += value
 	}
-	return sum, lines.Err()
+	return sum, nil
 }

@@ -38,7 +38,7 @@ func (b *bench) outage(ctx context.Context) error {
 	for i := 0; ; i++ {
 		asking.Go(func() {
 			asked.Add(1)
-			if r.get(ctx, r.nodes[i%len(r.nodes)], paths[i%len(paths)], keys[i/7%len(keys)]) == http.StatusOK {
+			if status, _ := r.get(ctx, r.nodes[i%len(r.nodes)], paths[i%len(paths)], keys[i/7%len(keys)]); status == http.StatusOK {
 				served.Add(1)
 			}
 		})

@@ -126,20 +126,34 @@ func newClient() *http.Client {
 
 const api = "/api/v2/public/"
 
-// get asks a node; status is 0 when there is no answer.
-func (r *region) get(ctx context.Context, n *node.Node, path, key string) (status int) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.URL()+api+path, nil)
-	if err != nil {
-		return 0
+// send sends a request and returns the answer's status and body. body is nil for a
+// GET.
+func (r *region) send(ctx context.Context, url string, header http.Header, body io.Reader) (status int, answer []byte, err error) {
+	method := http.MethodGet
+	if body != nil {
+		method = http.MethodPost
 	}
-	req.Header.Set("Authorization", "Bearer "+key)
+	req, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err != nil {
+		return 0, nil, err
+	}
+	req.Header = header
 	resp, err := r.client.Do(req)
 	if err != nil {
-		return 0
+		return 0, nil, err
 	}
-	_, _ = io.Copy(io.Discard, resp.Body)
-	_ = resp.Body.Close()
-	return resp.StatusCode
+	defer resp.Body.Close()
+	answer, err = io.ReadAll(resp.Body)
+	return resp.StatusCode, answer, err
+}
+
+// bearer returns the header that carries a partner's key.
+func bearer(key string) http.Header { return http.Header{"Authorization": {"Bearer " + key}} }
+
+// get asks a node; status is 0 when there is no answer.
+func (r *region) get(ctx context.Context, n *node.Node, path, key string) (status int, answer []byte) {
+	status, answer, _ = r.send(ctx, n.URL()+api+path, bearer(key), nil)
+	return status, answer
 }
 
 // warm has every node hold the key, and what path shows.
@@ -148,7 +162,7 @@ func (r *region) warm(ctx context.Context, path string, keys ...string) error {
 	for _, n := range r.nodes {
 		group.Go(func() error {
 			for _, key := range keys {
-				if status := r.get(ctx, n, path, key); status != http.StatusOK {
+				if status, _ := r.get(ctx, n, path, key); status != http.StatusOK {
 					return fmt.Errorf("warming a node up: status %d", status)
 				}
 			}

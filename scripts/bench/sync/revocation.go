@@ -1,12 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -35,7 +34,8 @@ func (b *bench) revocation(ctx context.Context) error {
 			return err
 		}
 		some, err := b.until(ctx, func(n int) bool {
-			return r.get(ctx, r.nodes[n], "agents/me", key) == http.StatusUnauthorized
+			status, _ := r.get(ctx, r.nodes[n], "agents/me", key)
+			return status == http.StatusUnauthorized
 		}, func() error { return r.admin.Call(ctx, "POST", "/keys/"+id+"/revoke", nil, nil) })
 		if err != nil {
 			return err
@@ -57,7 +57,8 @@ func (b *bench) revocation(ctx context.Context) error {
 	for i := range insights {
 		headline := fmt.Sprintf("Insight number %03d", i)
 		some, err := b.until(ctx, func(n int) bool {
-			return strings.Contains(b.body(ctx, n, "coaching/insights", key), headline)
+			_, answer := r.get(ctx, r.nodes[n], "coaching/insights", key)
+			return bytes.Contains(answer, []byte(headline))
 		}, func() error {
 			return r.admin.Call(ctx, "POST", "/accounts/"+r.account+"/coaching-runs",
 				adminapi.NewCoachingRun{Insights: &[]adminapi.NewInsight{{Headline: &headline, Detail: new("of a bench")}}}, nil)
@@ -97,19 +98,4 @@ func (b *bench) until(ctx context.Context, shows func(node int) bool, do func() 
 	}
 	asking.Wait()
 	return took, ctx.Err()
-}
-
-func (b *bench) body(ctx context.Context, n int, path, key string) string {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.region.nodes[n].URL()+api+path, nil)
-	if err != nil {
-		return ""
-	}
-	req.Header.Set("Authorization", "Bearer "+key)
-	resp, err := b.region.client.Do(req)
-	if err != nil {
-		return ""
-	}
-	defer resp.Body.Close()
-	text, _ := io.ReadAll(resp.Body)
-	return string(text)
 }
