@@ -71,7 +71,7 @@ func (i *Image) Close() {
 type system struct {
 	reserved []byte   // address space for all of the memory; nil once it was moved
 	scanner  *scanner // for Track, Scan and Pagemap
-	watch    watch
+	watch
 }
 
 // New reserves room for at most max bytes of memory that starts as zeros.
@@ -88,7 +88,7 @@ func New(max int, s Strategy) (*Linear, error) {
 			m.Free()
 			return nil, err
 		}
-		m.scanner = &scanner{file: pagemap, fd: pagemap.Fd()}
+		m.scanner, m.counts = &scanner{file: pagemap, fd: pagemap.Fd()}, true
 	}
 	return m, nil
 }
@@ -143,7 +143,7 @@ func (m *Linear) extend(n int) error {
 // restore does the work of Reset.
 func (m *Linear) restore() (written int, err error) {
 	content := m.image.content
-	if m.scanner != nil && m.watch.nothingNew() {
+	if m.scanner != nil && m.nothingNew() {
 		return m.scanner.fill(m.bytes, content), nil
 	}
 	switch m.strategy {
@@ -158,37 +158,6 @@ func (m *Linear) restore() (written int, err error) {
 		return 0, unix.Madvise(m.bytes, unix.MADV_DONTNEED)
 	}
 	return copy(m.bytes, content), nil
-}
-
-// Watch says that until Unwatch only this goroutine writes to the memory. A Reset
-// before then does not ask for the written pages if none was written for the first
-// time. The goroutine keeps its thread until Unwatch.
-func (m *Linear) Watch() {
-	if m.scanner != nil {
-		m.watch.start()
-	}
-}
-
-// Pause lets the goroutine change its thread until Resume, for a wait between Watch
-// and Unwatch during which nobody writes to the memory.
-func (m *Linear) Pause() {
-	if m.scanner != nil {
-		m.watch.pause()
-	}
-}
-
-// Resume ends what Pause began.
-func (m *Linear) Resume() {
-	if m.scanner != nil {
-		m.watch.resume()
-	}
-}
-
-// Unwatch ends what Watch began.
-func (m *Linear) Unwatch() {
-	if m.scanner != nil {
-		m.watch.stop()
-	}
 }
 
 // Free frees the memory. It may be called twice.

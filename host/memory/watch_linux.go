@@ -13,33 +13,45 @@ import (
 // found before. Other faults only mean that pages are asked for in vain. To read the
 // count (getrusage(2), RUSAGE_THREAD) costs a fifth of asking for the pages.
 type watch struct {
+	counts bool // set where Reset asks for pages; elsewhere nothing is watched
 	on     bool
 	missed bool // a page fault before the last pause
 	usage  unix.Rusage
 	before int64
 }
 
-// start keeps the goroutine on its thread, whose count it is.
-func (w *watch) start() {
+// Watch says that until Unwatch only this goroutine writes to the memory. A Reset
+// before then does not ask for the written pages if none was written for the first
+// time. The goroutine keeps its thread, whose count it is, until Unwatch.
+func (w *watch) Watch() {
 	w.missed = false
-	w.resume()
+	w.Resume()
 }
 
-// pause lets the goroutine change its thread until resume. One that waits and must
-// keep its thread costs two switches of threads.
-func (w *watch) pause() {
+// Pause lets the goroutine change its thread until Resume, for a wait between Watch
+// and Unwatch during which nobody writes to the memory. One that waits and must keep
+// its thread costs two switches of threads.
+func (w *watch) Pause() {
 	w.missed = !w.nothingNew()
-	runtime.UnlockOSThread()
+	if w.counts {
+		runtime.UnlockOSThread()
+	}
 }
 
-func (w *watch) resume() {
-	runtime.LockOSThread()
-	w.before, w.on = w.faults()
+// Resume ends what Pause began.
+func (w *watch) Resume() {
+	if w.counts {
+		runtime.LockOSThread()
+		w.before, w.on = w.faults()
+	}
 }
 
-func (w *watch) stop() {
+// Unwatch ends what Watch began.
+func (w *watch) Unwatch() {
 	w.on = false
-	runtime.UnlockOSThread()
+	if w.counts {
+		runtime.UnlockOSThread()
+	}
 }
 
 func (w *watch) nothingNew() bool {
