@@ -7,12 +7,14 @@ import "encoding/binary"
 // isStdio reports whether fd is a standard descriptor.
 func isStdio(fd uint64) bool { return uint32(fd) <= 2 }
 
-// stdio accepts what is asked of a standard descriptor, and does nothing.
-func stdio(_ *Call, _ []byte, args []uint64) errno {
-	if !isStdio(args[0]) {
-		return errBadFD
+// onStdio returns h for standard descriptors. There are no others.
+func onStdio(h handler) handler {
+	return func(c *Call, memory []byte, args []uint64) errno {
+		if !isStdio(args[0]) {
+			return errBadFD
+		}
+		return h(c, memory, args)
 	}
-	return success
 }
 
 const (
@@ -22,9 +24,6 @@ const (
 )
 
 func fdstat(_ *Call, memory []byte, args []uint64) errno {
-	if !isStdio(args[0]) {
-		return errBadFD
-	}
 	b := slice(memory, args[1], fdstatSize)
 	if b == nil {
 		return errFault
@@ -40,9 +39,6 @@ func fdstat(_ *Call, memory []byte, args []uint64) errno {
 }
 
 func filestat(_ *Call, memory []byte, args []uint64) errno {
-	if !isStdio(args[0]) {
-		return errBadFD
-	}
 	b := slice(memory, args[1], filestatSize)
 	if b == nil {
 		return errFault
@@ -50,13 +46,6 @@ func filestat(_ *Call, memory []byte, args []uint64) errno {
 	clear(b)
 	b[16] = characterDevice
 	return success
-}
-
-func fdSeek(_ *Call, _ []byte, args []uint64) errno {
-	if !isStdio(args[0]) {
-		return errBadFD
-	}
-	return errSeek
 }
 
 func fdRead(_ *Call, memory []byte, args []uint64) errno {
