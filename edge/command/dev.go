@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -16,10 +17,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/closers"
 	"partneredge/edge/command/output"
 	"partneredge/edge/gotuning"
 	"partneredge/edge/node"
+	"partneredge/edge/tracing"
 	"partneredge/edge/wan"
+	"partneredge/store"
 	"partneredge/store/durable"
 )
 
@@ -96,28 +100,23 @@ func (c *devConfig) complete(cmd *cobra.Command) (err error) {
 	return err
 }
 
-func runDev(ctx context.Context, c devConfig, stdout io.Writer) (err error) {
-	unlock, err := lockData(c.data, "dev.json", "env")
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	defer gotuning.Start(ctx)()
-	d, err := startDev(ctx, c)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.stop(ctx)) }()
-	ready, env := filepath.Join(c.data, "dev.json"), filepath.Join(c.data, "env")
-	defer os.Remove(ready)
-	defer os.Remove(env)
-	info := d.ready()
-	if err := errors.Join(durable.WriteFile(env, shellEnv(info), 0o600), writeJSON(ready, info)); err != nil {
-		return fmt.Errorf("writing %s: %w", ready, err)
-	}
-	fmt.Fprint(stdout, greeting(info, env))
-	<-ctx.Done()
-	return nil
+func runDev(ctx context.Context, c devConfig, stdout io.Writer) error {
+	return serve(ctx, c.data, "dev.json", stdout, func(started *closers.Stack) (ready any, greeting string, err error) {
+		env := filepath.Join(c.data, "env")
+		_ = os.Remove(env) // of a process that was killed
+		started.AddFunc(gotuning.Start(ctx))
+		d, err := startDev(ctx, c)
+		if err != nil {
+			return nil, "", err
+		}
+		started.Add(d.stop)
+		started.AddFunc(func() { _ = os.Remove(env) })
+		info := d.ready()
+		if err := durable.WriteFile(env, shellEnv(info), 0o600); err != nil {
+			return nil, "", fmt.Errorf("writing %s: %w", env, err)
+		}
+		return info, devGreeting(info, env), nil
+	})
 }
 
 // dev is an origin and nodes in one process.
@@ -125,9 +124,9 @@ type dev struct {
 	origin  *originProcess
 	relays  []*wan.Relay // one for each node, with --wan-delay
 	nodes   []*node.Node
-	traces  []func() error // end the nodes' tracers
 	regions names
 	account devAccount
+	started closers.Stack
 }
 
 // startDev starts the origin, then the nodes, then makes an account with keys.
@@ -151,6 +150,7 @@ func startDev(ctx context.Context, c devConfig) (_ *dev, err error) {
 	if d.origin, err = startOrigin(ctx, c.originConfig); err != nil {
 		return nil, portHint(err)
 	}
+	d.started.Add(d.origin.stop)
 	admin := &adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token()}
 	for i, region := range c.regions {
 		if err := d.startNode(ctx, c, admin, i, region); err != nil {
@@ -178,6 +178,7 @@ func (d *dev) startNode(ctx context.Context, c devConfig, admin *adminapi.Client
 		if err != nil {
 			return err
 		}
+		d.started.AddFunc(relay.Stop)
 		d.relays = append(d.relays, relay)
 		target.Host = relay.Addr()
 		address = target.String()
@@ -191,11 +192,11 @@ func (d *dev) startNode(ctx context.Context, c devConfig, admin *adminapi.Client
 		return err
 	}
 	log := c.log.With("in", region)
-	tracer, stop, err := c.traces.start(ctx, "edge-node", c.version, region, log)
+	about := tracing.Config{Service: "edge-node", Release: c.version, Region: region, Log: log}
+	tracer, err := c.traces.start(ctx, about, &d.started)
 	if err != nil {
 		return err
 	}
-	d.traces = append(d.traces, stop)
 	n, err := node.Start(ctx, node.Config{
 		ReleaseKeys: keys, MinRelease: c.releases.least,
 		Data: dir, Region: region, Cache: c.cache, Modules: c.modules,
@@ -207,6 +208,7 @@ func (d *dev) startNode(ctx context.Context, c devConfig, admin *adminapi.Client
 	if err != nil {
 		return err
 	}
+	d.started.Add(n.Stop)
 	d.nodes = append(d.nodes, n)
 	return nil
 }
@@ -222,24 +224,7 @@ func portHint(err error) error {
 
 // stop ends the nodes first, so that the origin can still commit their leads. It
 // may be called twice.
-func (d *dev) stop(ctx context.Context) error {
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
-	defer cancel()
-	var errs []error
-	for _, n := range d.nodes {
-		errs = append(errs, n.Stop(stopping))
-	}
-	for _, stop := range d.traces {
-		errs = append(errs, stop())
-	}
-	for _, r := range d.relays {
-		r.Stop()
-	}
-	if d.origin != nil {
-		errs = append(errs, d.origin.stop(ctx))
-	}
-	return errors.Join(errs...)
-}
+func (d *dev) stop(ctx context.Context) error { return stopAll(ctx, &d.started) }
 
 func (d *dev) ready() devReady {
 	info := devReady{
@@ -256,8 +241,8 @@ func (d *dev) ready() devReady {
 	return info
 }
 
-// greeting names the addresses and the keys, and what to try first.
-func greeting(info devReady, env string) string {
+// devGreeting names the addresses and the keys, and what to try first.
+func devGreeting(info devReady, env string) string {
 	text := ""
 	line := func(name, value string) { text += fmt.Sprintf("  %-12s %s\n", name, value) }
 	text += "\nPartner Edge is up. Ctrl-C stops it.\n\n"
@@ -281,4 +266,118 @@ func greeting(info devReady, env string) string {
 func shellEnv(info devReady) []byte {
 	return fmt.Appendf(nil, "NODE=%s\nADMIN=%s\nACCOUNT=%s\nLIVE=%s\nTEST=%s\nTOKEN=%s\n",
 		info.Nodes[0].BaseURL, info.Origin.AdminURL, info.AccountID, info.Keys.Live, info.Keys.Test, info.Origin.AdminToken)
+}
+
+// devAccount is an account to develop against, with the plaintexts of its keys. A
+// file that only its owner can read keeps it, which is fit for development and for
+// nothing else.
+type devAccount struct {
+	AccountID string  `json:"account_id"`
+	Keys      devKeys `json:"keys"`
+	// IDs of the keys, to see whether nodes still accept them.
+	LiveID string `json:"live_id"`
+	TestID string `json:"test_id"`
+}
+
+type devKeys struct {
+	Live string `json:"live"`
+	Test string `json:"test"`
+}
+
+// openDevAccount returns the account in the file at path. It makes the account and
+// the keys that the origin does not have, or has ended.
+func openDevAccount(ctx context.Context, admin *adminapi.Client, path string) (a devAccount, err error) {
+	if err := readJSON(path, &a); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return a, hint(err, "remove the file to have new keys made")
+	}
+	before := a
+	if err := a.complete(ctx, admin); err != nil {
+		return a, fmt.Errorf("making the first account: %w", err)
+	}
+	if a != before {
+		if err := writeJSON(path, a); err != nil {
+			return a, fmt.Errorf("keeping the keys: %w", err)
+		}
+	}
+	return a, nil
+}
+
+func (a *devAccount) complete(ctx context.Context, admin *adminapi.Client) error {
+	known, err := a.known(ctx, admin)
+	if err != nil {
+		return err
+	}
+	if !known {
+		name, mode, email, agent := "Reyes Realty", string(store.ModeLive), "dana@example.com", "Dana Reyes"
+		made, err := admin.CreateAccount(ctx, adminapi.NewAccount{
+			Name: &name, ActivationMode: &mode, Agent: &adminapi.NewAgent{Email: &email, FullName: &agent},
+		})
+		if err != nil {
+			return err
+		}
+		*a = devAccount{AccountID: made.ID}
+	}
+	accepted, err := acceptedKeys(ctx, admin, a.AccountID)
+	if err != nil {
+		return err
+	}
+	for _, key := range []struct {
+		environment   store.Environment
+		id, plaintext *string
+	}{{store.Live, &a.LiveID, &a.Keys.Live}, {store.Test, &a.TestID, &a.Keys.Test}} {
+		if accepted[*key.id] {
+			continue
+		}
+		environment, label := string(key.environment), "edge dev"
+		made, err := admin.CreateKey(ctx, a.AccountID, adminapi.NewKey{Environment: &environment, Scopes: adminapi.Scopes(), Label: &label})
+		if err != nil {
+			return err
+		}
+		*key.id, *key.plaintext = made.Key.ID, made.Plaintext
+	}
+	return nil
+}
+
+// known reports whether the origin has the account.
+func (a *devAccount) known(ctx context.Context, admin *adminapi.Client) (bool, error) {
+	if a.AccountID == "" {
+		return false, nil
+	}
+	err := admin.Call(ctx, http.MethodGet, "/accounts/"+url.PathEscape(a.AccountID), nil, nil)
+	if refused, ok := errors.AsType[*adminapi.Error](err); ok && refused.Status == http.StatusNotFound {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// acceptedKeys returns the ids of the account's keys that nodes accept.
+func acceptedKeys(ctx context.Context, admin *adminapi.Client, account string) (map[string]bool, error) {
+	accepted := map[string]bool{}
+	for k, err := range adminapi.All[adminapi.Key](ctx, admin, "/accounts/"+url.PathEscape(account)+"/keys", nil) {
+		if err != nil {
+			return nil, err
+		}
+		accepted[k.ID] = k.State == "active" || k.State == "in_grace"
+	}
+	return accepted, nil
+}
+
+// enrol returns the file with a node's credentials in dir, and enrols the node
+// when there is none yet.
+func enrol(ctx context.Context, admin *adminapi.Client, dir, region string) (file string, err error) {
+	file = filepath.Join(dir, "node.creds")
+	if _, err := os.Stat(file); err == nil {
+		return file, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	made, err := admin.EnrolNode(ctx, "dev-"+region, region)
+	if err != nil {
+		return "", fmt.Errorf("enrolling the node: %w", err)
+	}
+	if err := durable.WriteFile(file, []byte(made.Credentials), 0o600); err != nil {
+		return "", fmt.Errorf("keeping the node's credentials: %w", err)
+	}
+	return file, nil
 }

@@ -1,14 +1,21 @@
 package command
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
 
+	"aead.dev/minisign"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"partneredge/edge/closers"
+	"partneredge/edge/release"
+	"partneredge/edge/tracing"
 )
 
 // logFlags are --log-level and --log-format.
@@ -116,4 +123,53 @@ func isName(s string) bool {
 		}
 	}
 	return true
+}
+
+// traceFlags are --trace-endpoint and --trace-ratio.
+type traceFlags struct {
+	endpoint string
+	ratio    float64
+}
+
+func (t *traceFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&t.endpoint, "trace-endpoint", "", "`URL` of an OpenTelemetry collector that takes traces by OTLP over HTTP, such as http://127.0.0.1:4318 (default: none are made)")
+	flags.Float64Var(&t.ratio, "trace-ratio", 0.1, "`PART` of requests that are traced, from 0 to 1")
+}
+
+func (t *traceFlags) validate(cmd *cobra.Command) error {
+	if !(t.ratio >= 0 && t.ratio <= 1) { // nor NaN
+		return misused(cmd, "--trace-ratio must be from 0 to 1")
+	}
+	return nil
+}
+
+// start returns a nil tracer where no requests are to be traced. It adds the end of
+// the tracer to started, which sends the traces that are left.
+func (t *traceFlags) start(ctx context.Context, c tracing.Config, started *closers.Stack) (*tracing.Tracer, error) {
+	c.Endpoint, c.Ratio = t.endpoint, t.ratio
+	tracer, err := tracing.Start(ctx, c)
+	started.Add(func(ctx context.Context) error {
+		if err := tracer.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) { // a collector that is away is no fault of ours
+			return err
+		}
+		return nil
+	})
+	return tracer, err
+}
+
+// releaseFlags name the releases that a node runs. Nothing but its own flags can
+// change that.
+type releaseFlags struct{ keyFile, least string }
+
+func (r *releaseFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&r.keyFile, "release-keys", "", "`FILE` of the operators' minisign public keys, one a line: releases that none of them signed are refused (default: all are)")
+	flags.StringVar(&r.least, "min-release", "", "least `VERSION` of a release that is run (default: any)")
+}
+
+func (r *releaseFlags) keys() ([]minisign.PublicKey, error) {
+	if r.keyFile == "" {
+		return nil, nil
+	}
+	keys, err := release.ReadKeys(r.keyFile)
+	return keys, hint(err, "minisign -G makes a pair of keys; give the public one")
 }

@@ -11,15 +11,14 @@ import (
 	"path/filepath"
 	"time"
 
-	"aead.dev/minisign"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
+	"partneredge/edge/closers"
 	"partneredge/edge/command/output"
 	"partneredge/edge/gotuning"
 	"partneredge/edge/node"
 	"partneredge/edge/node/replication/link"
-	"partneredge/edge/release"
+	"partneredge/edge/tracing"
 	"partneredge/edge/webhook"
 )
 
@@ -105,40 +104,24 @@ func (f *nodeFlags) complete(cmd *cobra.Command) (err error) {
 	return err
 }
 
-func (f *nodeFlags) run(ctx context.Context, stdout io.Writer) (err error) {
-	unlock, err := lockData(f.Data, "node.json")
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	var stopTraces func() error
-	if f.Tracer, stopTraces, err = f.traces.start(ctx, "edge-node", f.Version, f.Region, f.Log); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, stopTraces()) }() // after the node
-
-	compiling := output.NewCompiling(stdout)
-	f.Progress = compiling.Module
-	defer gotuning.Start(ctx)()
-	n, err := node.Start(ctx, f.Config)
-	compiling.Done(err == nil)
-	if err != nil {
-		return linkHint(err)
-	}
-	defer func() {
-		// ctx has ended: what is under way gets a time of its own.
-		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
-		defer cancel()
-		err = errors.Join(err, n.Stop(stopping))
-	}()
-	ready := filepath.Join(f.Data, "node.json")
-	if err := writeJSON(ready, nodeReady{f.Region, n.URL(), n.MetricsURL() + "/metrics"}); err != nil {
-		return fmt.Errorf("writing %s: %w", ready, err)
-	}
-	defer os.Remove(ready)
-	fmt.Fprintf(stdout, "edge node: ready, %s, partner API %s, metrics %s\n", n.ID(), n.URL(), n.MetricsURL())
-	<-ctx.Done()
-	return nil
+func (f *nodeFlags) run(ctx context.Context, stdout io.Writer) error {
+	return serve(ctx, f.Data, "node.json", stdout, func(started *closers.Stack) (ready any, greeting string, err error) {
+		about := tracing.Config{Service: "edge-node", Release: f.Version, Region: f.Region, Log: f.Log}
+		if f.Tracer, err = f.traces.start(ctx, about, started); err != nil {
+			return nil, "", err
+		}
+		started.AddFunc(gotuning.Start(ctx))
+		compiling := output.NewCompiling(stdout)
+		f.Progress = compiling.Module
+		n, err := node.Start(ctx, f.Config)
+		compiling.Done(err == nil)
+		if err != nil {
+			return nil, "", linkHint(err)
+		}
+		started.Add(n.Stop)
+		return nodeReady{f.Region, n.URL(), n.MetricsURL() + "/metrics"},
+			fmt.Sprintf("edge node: ready, %s, partner API %s, metrics %s\n", n.ID(), n.URL(), n.MetricsURL()), nil
+	})
 }
 
 // linkHint adds advice to the error of a node that cannot work with its origin.
@@ -180,21 +163,4 @@ func modulesDir(dir string) (string, error) {
 		return "", hint(fmt.Errorf("finding the modules: none in %s", dir), "run 'make modules', or name their folder with --modules")
 	}
 	return dir, nil
-}
-
-// releaseFlags name the releases that a node runs. Nothing but its own flags can
-// change that.
-type releaseFlags struct{ keyFile, least string }
-
-func (r *releaseFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&r.keyFile, "release-keys", "", "`FILE` of the operators' minisign public keys, one a line: releases that none of them signed are refused (default: all are)")
-	flags.StringVar(&r.least, "min-release", "", "least `VERSION` of a release that is run (default: any)")
-}
-
-func (r *releaseFlags) keys() ([]minisign.PublicKey, error) {
-	if r.keyFile == "" {
-		return nil, nil
-	}
-	keys, err := release.ReadKeys(r.keyFile)
-	return keys, hint(err, "minisign -G makes a pair of keys; give the public one")
 }

@@ -2,12 +2,10 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"partneredge/edge/closers"
 	"partneredge/edge/console"
 	"partneredge/edge/origin"
 	"partneredge/edge/origin/admin"
@@ -23,9 +22,6 @@ import (
 	"partneredge/edge/webhook/secrets"
 	"partneredge/store/central"
 )
-
-// stopTime bounds the work that is under way when the process is told to stop.
-const stopTime = 15 * time.Second
 
 // originReady is the content of DIR/origin.json, which is there while the origin
 // is up.
@@ -111,33 +107,24 @@ func (c *originConfig) webhookFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.webhookCA, "webhook-ca", "", "PEM `FILE` of who may sign endpoints' certificates besides the system's")
 }
 
-func runOrigin(ctx context.Context, c originConfig, stdout io.Writer) (err error) {
-	unlock, err := lockData(c.dir, "origin.json")
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	o, err := startOrigin(ctx, c)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, o.stop(ctx)) }()
-	ready := filepath.Join(c.dir, "origin.json")
-	if err := writeJSON(ready, originReady{o.AdminURL(), o.NATSURL()}); err != nil {
-		return fmt.Errorf("writing %s: %w", ready, err)
-	}
-	defer os.Remove(ready)
-	fmt.Fprintf(stdout, "edge origin: ready, admin API %s, NATS %s\n", o.AdminURL(), o.NATSURL())
-	<-ctx.Done()
-	return nil
+func runOrigin(ctx context.Context, c originConfig, stdout io.Writer) error {
+	return serve(ctx, c.dir, "origin.json", stdout, func(started *closers.Stack) (ready any, greeting string, err error) {
+		o, err := startOrigin(ctx, c)
+		if err != nil {
+			return nil, "", err
+		}
+		started.Add(o.stop)
+		return originReady{o.AdminURL(), o.NATSURL()},
+			fmt.Sprintf("edge origin: ready, admin API %s, NATS %s\n", o.AdminURL(), o.NATSURL()), nil
+	})
 }
 
-// originProcess is an origin with its database and its webhook sender.
+// originProcess is an origin with its database; its webhook sender is among what
+// it has started.
 type originProcess struct {
 	*origin.Origin
-	db         *central.DB
-	sender     *webhook.Sender
-	stopTraces func() error
+	db      *central.DB
+	started closers.Stack
 }
 
 // startOrigin starts the database, the sender and the origin, in this order.
@@ -161,26 +148,28 @@ func startOrigin(ctx context.Context, c originConfig) (_ *originProcess, err err
 	if o.db, err = central.Open(ctx, central.Config{URL: c.database, Secrets: sealer, Log: c.log}); err != nil {
 		return nil, err
 	}
+	o.started.Add(func(context.Context) error { return o.db.Close() })
 	if _, err := o.db.ResealSecrets(ctx); err != nil { // after the file got a new first key
 		return nil, err
 	}
 	guard := webhook.NewGuard(webhook.GuardConfig{Allow: c.webhookAllow})
 	registry := prometheus.NewRegistry()
-	tracer, stopTraces, err := c.traces.start(ctx, "edge-origin", c.version, "", c.log)
+	tracer, err := c.traces.start(ctx, tracing.Config{Service: "edge-origin", Release: c.version, Log: c.log}, &o.started)
 	if err != nil {
 		return nil, err
 	}
-	o.stopTraces = stopTraces
-	tries := newTries(o.db, tracer, registry)
-	if o.sender, err = webhook.Start(ctx, webhook.Config{Store: tries, Guard: guard, CAFile: c.webhookCA, Log: c.log}); err != nil {
+	tries := webhook.Observe(o.db, tracer, registry)
+	sender, err := webhook.Start(ctx, webhook.Config{Store: tries, Guard: guard, CAFile: c.webhookCA, Log: c.log})
+	if err != nil {
 		return nil, err
 	}
+	o.started.Add(sender.Stop)
 	o.Origin, err = origin.Start(ctx, origin.Config{
 		Dir: c.dir, DB: o.db, Guard: guard, Log: c.log, Release: c.version, Metrics: registry, Tracer: tracer,
 		AdminAddr: c.admin, AdminCert: c.adminCert, AdminKey: c.adminKey, AdminTokenFile: c.tokenFile,
 		NATSListen: c.natsListen, NATSCert: c.natsCert, NATSKey: c.natsKey,
 		NATSURL: c.natsURL, NATSKeys: c.natsKeys, NATSCredentials: c.natsCredentials, NATSCA: c.natsCA,
-		OnWake: o.sender.Wake, Tail: o.sender.Tail, DeliveryRetention: c.retention,
+		OnWake: sender.Wake, Tail: sender.Tail, DeliveryRetention: c.retention,
 		Console: func(api http.Handler) (admin.Console, error) {
 			return console.New(console.Config{API: api, Proxies: c.adminProxies, Log: c.log})
 		},
@@ -188,68 +177,15 @@ func startOrigin(ctx context.Context, c originConfig) (_ *originProcess, err err
 	if err != nil {
 		return nil, err
 	}
+	o.started.Add(o.Stop)
 	// Deliveries that the sender did not take as they were written.
 	o.db.OnCommit(func(c central.Commit) {
 		if c.Deliveries > 0 {
-			o.sender.Wake()
+			sender.Wake()
 		}
 	})
 	return o, nil
 }
 
-// stop ends what has been started, the last first. It may be called twice. Work
-// under way has stopTime to finish, even when ctx is done.
-func (o *originProcess) stop(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
-	defer cancel()
-	var errs []error
-	if o.Origin != nil {
-		errs = append(errs, o.Origin.Stop(ctx))
-	}
-	if o.sender != nil {
-		errs = append(errs, o.sender.Stop(ctx))
-	}
-	if o.stopTraces != nil {
-		errs = append(errs, o.stopTraces())
-		o.stopTraces = nil
-	}
-	if o.db != nil {
-		errs = append(errs, o.db.Close())
-		o.db = nil
-	}
-	return errors.Join(errs...)
-}
-
-// traceFlags are --trace-endpoint and --trace-ratio.
-type traceFlags struct {
-	endpoint string
-	ratio    float64
-}
-
-func (t *traceFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&t.endpoint, "trace-endpoint", "", "`URL` of an OpenTelemetry collector that takes traces by OTLP over HTTP, such as http://127.0.0.1:4318 (default: none are made)")
-	flags.Float64Var(&t.ratio, "trace-ratio", 0.1, "`PART` of requests that are traced, from 0 to 1")
-}
-
-func (t *traceFlags) validate(cmd *cobra.Command) error {
-	if !(t.ratio >= 0 && t.ratio <= 1) { // nor NaN
-		return misused(cmd, "--trace-ratio must be from 0 to 1")
-	}
-	return nil
-}
-
-// start returns a nil tracer where no requests are to be traced. stop sends the
-// traces that are left, for at most stopTime.
-func (t *traceFlags) start(ctx context.Context, service, version, region string, log *slog.Logger) (tracer *tracing.Tracer, stop func() error, err error) {
-	tracer, err = tracing.Start(ctx, tracing.Config{
-		Endpoint: t.endpoint, Ratio: t.ratio, Service: service, Release: version, Region: region, Log: log,
-	})
-	return tracer, func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
-		defer cancel()
-		if err := tracer.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) { // a collector that is away is no fault of ours
-			return err
-		}
-		return nil
-	}, err
-}
+// stop ends what has been started, the last first. It may be called twice.
+func (o *originProcess) stop(ctx context.Context) error { return stopAll(ctx, &o.started) }

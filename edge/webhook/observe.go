@@ -1,4 +1,4 @@
-package command
+package webhook
 
 import (
 	"context"
@@ -6,22 +6,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"partneredge/edge/tracing"
-	"partneredge/store/central"
 	"partneredge/store/central/deliveries"
 )
 
-// tries is the database as the webhook sender sees it, which counts and traces
-// what came of its tries once that is written.
-type tries struct {
-	*central.DB
+// observed is a Store that counts and traces what came of tries once that is
+// written.
+type observed struct {
+	Store
 	tracer *tracing.Tracer
 	ended  *prometheus.CounterVec
 	took   prometheus.Histogram
 }
 
-func newTries(db *central.DB, tracer *tracing.Tracer, registry *prometheus.Registry) *tries {
-	t := &tries{
-		DB: db, tracer: tracer,
+// Observe returns the store with metrics and traces of the tries whose outcomes
+// are recorded.
+func Observe(store Store, tracer *tracing.Tracer, registry *prometheus.Registry) Store {
+	o := &observed{
+		Store: store, tracer: tracer,
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "edge_webhook_tries_total",
 			Help: "Webhook tries, by what its delivery is then: delivered, pending (tried again later), dead or cancelled.",
@@ -31,13 +32,13 @@ func newTries(db *central.DB, tracer *tracing.Tracer, registry *prometheus.Regis
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}),
 	}
-	registry.MustRegister(t.ended, t.took)
-	return t
+	registry.MustRegister(o.ended, o.took)
+	return o
 }
 
-// RecordOutcomes implements webhook.Store.
-func (t *tries) RecordOutcomes(ctx context.Context, outcomes []deliveries.Outcome) error {
-	if err := t.DB.RecordOutcomes(ctx, outcomes); err != nil {
+// RecordOutcomes implements Store.
+func (o *observed) RecordOutcomes(ctx context.Context, outcomes []deliveries.Outcome) error {
+	if err := o.Store.RecordOutcomes(ctx, outcomes); err != nil {
 		return err
 	}
 	for i := range outcomes {
@@ -45,9 +46,9 @@ func (t *tries) RecordOutcomes(ctx context.Context, outcomes []deliveries.Outcom
 		if made.Number == 0 {
 			continue // none was
 		}
-		t.ended.WithLabelValues(string(outcomes[i].State)).Inc()
-		t.took.Observe(made.Latency.Seconds())
-		t.tracer.Tried(tracing.Try{
+		o.ended.WithLabelValues(string(outcomes[i].State)).Inc()
+		o.took.Observe(made.Latency.Seconds())
+		o.tracer.Tried(tracing.Try{
 			EventID: made.Headers["x-svc-event-id"], EventType: made.Headers["x-svc-event"], DeliveryID: made.ID,
 			Number: made.Number, Status: made.Status, State: string(outcomes[i].State), Began: made.StartedAt, Took: made.Latency,
 		})
