@@ -2,14 +2,8 @@ package rollout
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -20,12 +14,18 @@ import (
 )
 
 // originSource implements release.Source by requests to the origin, chunk by
-// chunk. A part lies in a file until it is whole, so that a connection that
-// breaks, or a restart, costs one chunk. The caller verifies what it gets.
+// chunk. It holds what has arrived until forget, so that a connection that breaks
+// costs one chunk. The caller verifies what it gets. It is for one goroutine.
 type originSource struct {
 	origin  Origin
-	parts   string // directory of parts that have begun to arrive
 	timeout time.Duration
+	parts   map[string]part // by digest
+}
+
+// part is what has arrived of a blob or a manifest.
+type part struct {
+	text []byte
+	size int64 // of all of it; 0 before anything has arrived
 }
 
 // Manifest implements release.Source.
@@ -47,65 +47,26 @@ func (s *originSource) Signatures(ctx context.Context, digest string) ([][]byte,
 
 // read returns a part of at most most bytes. It asks only for what is missing.
 func (s *originSource) read(ctx context.Context, digest string, most int64) ([]byte, error) {
-	if err := release.CheckDigest(digest); err != nil { // it becomes a file's name
-		return nil, err
-	}
-	if err := os.MkdirAll(s.parts, 0o700); err != nil {
-		return nil, fmt.Errorf("keep what is fetched: %w", err)
-	}
-	file := filepath.Join(s.parts, strings.TrimPrefix(digest, "sha256:"))
-	text, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("keep what is fetched: %w", err)
-	}
-	if int64(len(text)) > most {
-		text = nil
-	}
-	if sum := sha256.Sum256(text); digest == "sha256:"+hex.EncodeToString(sum[:]) {
-		return text, nil
-	}
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("keep what is fetched: %w", err)
-	}
-	text, err = s.chunks(ctx, f, digest, text, most)
-	err = errors.Join(err, f.Close())
-	if sum := sha256.Sum256(text); err == nil && digest != "sha256:"+hex.EncodeToString(sum[:]) {
-		_ = os.Remove(file) // what was there before, or what came, is of another part
-	}
-	return text, err
-}
-
-// chunks asks for what comes after text, and writes it to f.
-func (s *originSource) chunks(ctx context.Context, f *os.File, digest string, text []byte, most int64) ([]byte, error) {
-	if _, err := f.Seek(int64(len(text)), io.SeekStart); err != nil {
-		return nil, err
-	}
-	for {
+	p := s.parts[digest]
+	for p.size == 0 || int64(len(p.text)) < p.size {
 		var reply wire.BlobReply
-		if err := s.ask(ctx, wire.VerbBlob, &wire.BlobRequest{Digest: digest, Offset: int64(len(text))}, &reply); err != nil {
+		if err := s.ask(ctx, wire.VerbBlob, &wire.BlobRequest{Digest: digest, Offset: int64(len(p.text))}, &reply); err != nil {
 			return nil, err
 		}
-		text = append(text, reply.Data...)
-		if reply.Size > most || int64(len(text)) > reply.Size {
-			return nil, fmt.Errorf("fetch %s: %w: more than %d bytes", digest, release.ErrTampered, min(reply.Size, most))
+		p = part{append(p.text, reply.Data...), reply.Size}
+		switch arrived := int64(len(p.text)); {
+		case p.size > most || arrived > p.size:
+			return nil, fmt.Errorf("fetch %s: %w: more than %d bytes", digest, release.ErrTampered, min(p.size, most))
+		case len(reply.Data) == 0:
+			return nil, fmt.Errorf("fetch %s: %w: it ends at %d of %d bytes", digest, release.ErrTruncated, arrived, p.size)
 		}
-		if _, err := f.Write(reply.Data); err != nil {
-			return nil, fmt.Errorf("keep what is fetched: %w", err)
-		}
-		if int64(len(text)) == reply.Size {
-			return text, nil
-		}
-		if len(reply.Data) == 0 {
-			return nil, fmt.Errorf("fetch %s: %w: it ends at %d of %d bytes", digest, release.ErrTruncated, len(text), reply.Size)
-		}
+		s.parts[digest] = p
 	}
+	return p.text, nil
 }
 
-// forget removes the parts that have begun to arrive.
-func (s *originSource) forget() {
-	_ = os.RemoveAll(s.parts) // what stays costs space, and is checked when it is used
-}
+// forget drops what has arrived.
+func (s *originSource) forget() { clear(s.parts) }
 
 func (s *originSource) ask(ctx context.Context, verb string, req, reply wire.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)

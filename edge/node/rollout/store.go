@@ -57,9 +57,10 @@ func openStore(cfg Config) (*releaseStore, error) {
 	if err != nil {
 		return nil, err
 	}
+	_ = os.RemoveAll(filepath.Join(cfg.Dir, "releases.part")) // another version kept what it had fetched there
 	return &releaseStore{
 		dir: dir, file: filepath.Join(cfg.Dir, "release.json"), policy: cfg.Policy, log: cfg.Log,
-		origin: &originSource{origin: cfg.Origin, parts: filepath.Join(cfg.Dir, "releases.part"), timeout: cfg.FetchTimeout},
+		origin: &originSource{origin: cfg.Origin, timeout: cfg.FetchTimeout, parts: map[string]part{}},
 	}, nil
 }
 
