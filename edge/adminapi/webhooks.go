@@ -1,5 +1,7 @@
 package adminapi
 
+import "fmt"
+
 // Webhook is a subscription without its secret.
 type Webhook struct {
 	ID          string   `json:"id"`
@@ -52,6 +54,18 @@ type Try struct {
 	RequestHeaders  map[string]string `json:"request_headers"`
 	ResponseExcerpt string            `json:"response_excerpt"`
 	Error           string            `json:"error,omitempty"`
+}
+
+// Result describes what came of the try.
+func (t Try) Result() string {
+	text := fmt.Sprintf("no answer after %.0f ms", t.LatencyMS)
+	if t.Status != nil {
+		text = fmt.Sprintf("%d after %.0f ms", *t.Status, t.LatencyMS)
+	}
+	if t.Error != "" {
+		text += ": " + t.Error
+	}
+	return text
 }
 
 // Tried is an event of the stream of tries: a try that has just ended, and the

@@ -211,40 +211,65 @@ func (c *invocation) list(ctx context.Context, path string, query url.Values, mo
 // secret shows what is shown only once alone on standard output, for scripts, and
 // the rest on standard error.
 func (c *invocation) secret(ctx context.Context, path string, in any, record string) error {
-	var raw json.RawMessage
-	if err := c.admin.Call(ctx, http.MethodPost, path, in, &raw); err != nil {
+	raw, made, err := call[map[string]any](ctx, c.admin, http.MethodPost, path, in)
+	if err != nil {
 		return err
 	}
 	if c.JSON {
 		return c.Print(raw, nil)
 	}
-	var made map[string]any
-	if err := json.Unmarshal(raw, &made); err != nil {
-		return err
-	}
 	if _, err := fmt.Fprintln(c.Out, made["plaintext"]); err != nil {
 		return err
 	}
 	shown, _ := made[record].(map[string]any)
-	_, err := fmt.Fprintf(c.stderr, "%s %s made. Keep what is printed: it is not shown again.\n", record, shown["id"])
+	_, err = fmt.Fprintf(c.stderr, "%s %s made. Keep what is printed: it is not shown again.\n", record, shown["id"])
 	return err
 }
 
-// repeat calls show every so often until it reports that it is done, or ctx ends,
-// which is no error.
-func repeat(ctx context.Context, every time.Duration, show func() (done bool, err error)) error {
-	for {
-		done, err := show()
-		if ctx.Err() != nil {
-			return nil
+// call returns the JSON that answers a call of the admin API, and the record in it.
+func call[T any](ctx context.Context, admin *adminapi.Client, method, path string, in any) (raw json.RawMessage, record T, err error) {
+	if err := admin.Call(ctx, method, path, in, &raw); err != nil {
+		return nil, record, err
+	}
+	return raw, record, json.Unmarshal(raw, &record)
+}
+
+// shown is a table of a command that can watch, and its JSON.
+type shown struct {
+	raw  json.RawMessage
+	text func(io.Writer)
+	last bool // nothing changes any more
+}
+
+// watching defines --watch and --every for a command that shows a table. With
+// --watch it reads and shows the table again until it is the last one, or ctx
+// ends, which is no error.
+func watching(flags *pflag.FlagSet, watchUsage string, read func(context.Context, *invocation) (shown, error)) handler {
+	watch := flags.Bool("watch", false, watchUsage)
+	every := flags.Duration("every", 2*time.Second, "`DURATION` between two tables with --watch")
+	return func(ctx context.Context, c *invocation) error {
+		if *every <= 0 {
+			return misused(c.cmd, "--every must be more than 0")
 		}
-		if err != nil || done {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(every):
+		for {
+			s, err := read(ctx, c)
+			if ctx.Err() != nil {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if *watch && !c.JSON {
+				output.ClearScreen(c.Out)
+			}
+			if err := c.Print(s.raw, s.text); err != nil || s.last || !*watch {
+				return err
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(*every):
+			}
 		}
 	}
 }

@@ -58,31 +58,16 @@ func defineDeliveriesList(flags *pflag.FlagSet) handler {
 }
 
 func showDelivery(ctx context.Context, c *invocation) error {
-	var raw json.RawMessage
-	if err := c.admin.Call(ctx, http.MethodGet, c.path("/deliveries/%s"), nil, &raw); err != nil {
-		return err
-	}
-	var delivery adminapi.Delivery
-	if err := json.Unmarshal(raw, &delivery); err != nil {
+	raw, delivery, err := call[adminapi.Delivery](ctx, c.admin, http.MethodGet, c.path("/deliveries/%s"), nil)
+	if err != nil {
 		return err
 	}
 	return c.Print(raw, func(w io.Writer) {
 		output.Fields(w, raw, "id", "state", "event_type", "event_id", "subscription_id", "account_id", "created_at", "next_at")
 		for _, t := range delivery.Tries {
-			fmt.Fprintf(w, "try %d\t%s  %s\n", t.Number, t.StartedAt.UTC().Format(time.RFC3339), tryResult(t))
+			fmt.Fprintf(w, "try %d\t%s  %s\n", t.Number, t.StartedAt.UTC().Format(time.RFC3339), t.Result())
 		}
 	})
-}
-
-func tryResult(t adminapi.Try) string {
-	text := fmt.Sprintf("no answer after %.0f ms", t.LatencyMS)
-	if t.Status != nil {
-		text = fmt.Sprintf("%d after %.0f ms", *t.Status, t.LatencyMS)
-	}
-	if t.Error != "" {
-		text += ": " + t.Error
-	}
-	return text
 }
 
 func defineDeliveriesRecover(flags *pflag.FlagSet) handler {
@@ -120,7 +105,7 @@ func tailDeliveries(ctx context.Context, c *invocation) error {
 			paint = colours.Wait
 		}
 		_, err := fmt.Fprintf(c.Out, "%s  %s  %s  %s  %s  %s\n", colours.Faint(t.Try.StartedAt.Local().Format(time.TimeOnly)),
-			paint(fmt.Sprintf("%-9s", t.State)), t.EventType, t.EventID, t.TargetURL, tryResult(t.Try))
+			paint(fmt.Sprintf("%-9s", t.State)), t.EventType, t.EventID, t.TargetURL, t.Try.Result())
 		return err
 	}, reconnecting(c.stderr))
 }

@@ -12,9 +12,11 @@ import (
 	"path/filepath"
 	"strings"
 
+	"aead.dev/minisign"
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 	"oras.land/oras-go/v2"
 	"oras.land/oras-go/v2/content/oci"
 	"oras.land/oras-go/v2/errdef"
@@ -236,18 +238,14 @@ func giveToOrigin(ctx context.Context, c *invocation, from oras.ReadOnlyGraphTar
 	if err != nil {
 		return releaseHint(err)
 	}
-	var raw json.RawMessage
-	if err := c.admin.Call(ctx, http.MethodPost, "/releases", adminapi.NewRelease{Digest: &digest}, &raw); err != nil {
-		return err
-	}
-	var made adminapi.Release
-	if err := json.Unmarshal(raw, &made); err != nil {
+	raw, made, err := call[adminapi.Release](ctx, c.admin, http.MethodPost, "/releases", adminapi.NewRelease{Digest: &digest})
+	if err != nil {
 		return err
 	}
 	if err := to.Tag(ctx, root, made.Version); err != nil {
 		return releaseHint(fmt.Errorf("tagging release %s: %w", made.Version, err))
 	}
-	return printRelease(c, raw)
+	return printRelease(c, raw, made)
 }
 
 func defineVerify(flags *pflag.FlagSet) handler {
@@ -328,19 +326,15 @@ func showRelease(ctx context.Context, c *invocation) error {
 	if err != nil {
 		return err
 	}
-	var raw json.RawMessage
-	if err := c.admin.Call(ctx, http.MethodGet, "/releases/"+url.PathEscape(id), nil, &raw); err != nil {
+	raw, r, err := call[adminapi.Release](ctx, c.admin, http.MethodGet, "/releases/"+url.PathEscape(id), nil)
+	if err != nil {
 		return err
 	}
-	return printRelease(c, raw)
+	return printRelease(c, raw, r)
 }
 
 // printRelease prints a release of the admin API.
-func printRelease(c *invocation, raw json.RawMessage) error {
-	var r adminapi.Release
-	if err := json.Unmarshal(raw, &r); err != nil {
-		return err
-	}
+func printRelease(c *invocation, raw json.RawMessage, r adminapi.Release) error {
 	return c.Print(raw, func(w io.Writer) {
 		output.Fields(w, raw, "id", "version", "digest", "size", "created_at")
 		for _, m := range r.Modules {
@@ -367,4 +361,91 @@ func findRelease(ctx context.Context, admin *adminapi.Client, ref string) (id st
 		}
 	}
 	return "", hint(fmt.Errorf("finding the release: the origin has none that is %q", ref), "edge release list shows what there is")
+}
+
+// passwordVariable holds the password of the private key in scripts.
+const passwordVariable = "EDGE_RELEASE_PASSWORD"
+
+func defineKeygen(flags *pflag.FlagSet) handler {
+	private := flags.String("key", "release.key", "`FILE` of the private key, which is made")
+	public := flags.String("pub", "release.pub", "`FILE` of the public key, for the nodes' --release-keys, which is made")
+	open := flags.Bool("no-password", false, "leave the private key open, where something else protects it")
+	return func(_ context.Context, c *invocation) error {
+		for _, file := range []string{*private, *public} {
+			if _, err := os.Lstat(file); err == nil {
+				return hint(fmt.Errorf("making keys: %s is there already", file), "name other files with --key and --pub")
+			}
+		}
+		password := ""
+		if !*open {
+			var err error
+			if password, err = askPassword(c.stderr, true); err != nil {
+				return err
+			}
+		}
+		key, err := release.MakeKeys(*private, *public, password)
+		if err != nil {
+			return fmt.Errorf("making keys: %w", err)
+		}
+		id := release.KeyID(key.ID())
+		fmt.Fprintf(c.stderr, "key %s made: %s signs, and stays with you; nodes take %s with --release-keys\n", id, *private, *public)
+		return c.Line(map[string]any{"key_id": id, "public_key": key.String(), "key_file": *private, "public_key_file": *public}, key.String())
+	}
+}
+
+// readSigningKey reads a private key as minisign writes it.
+func readSigningKey(file string, stderr io.Writer) (key minisign.PrivateKey, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return key, hint(fmt.Errorf("reading the private key: %w", err), "name it with --key; edge release keygen makes one")
+	}
+	if !minisign.IsEncrypted(text) {
+		if err := key.UnmarshalText(text); err != nil {
+			return key, hint(fmt.Errorf("reading the private key: %s: %w", file, err), "it must be a private key of minisign's")
+		}
+		return key, nil
+	}
+	password, err := askPassword(stderr, false)
+	if err != nil {
+		return key, err
+	}
+	if key, err = minisign.DecryptKey(password, text); err != nil {
+		return key, hint(fmt.Errorf("reading the private key: %s: %w", file, err), "is the password right?")
+	}
+	return key, nil
+}
+
+// askPassword returns the private key's password: from the environment, or asked
+// for at the terminal, twice where it is new.
+func askPassword(stderr io.Writer, fresh bool) (string, error) {
+	if password := os.Getenv(passwordVariable); password != "" {
+		return password, nil
+	}
+	in := int(os.Stdin.Fd())
+	if !term.IsTerminal(in) {
+		return "", usagef("set "+passwordVariable+", or run this at a terminal", "the private key's password is not given")
+	}
+	ask := func(what string) (string, error) {
+		fmt.Fprint(stderr, what)
+		text, err := term.ReadPassword(in)
+		fmt.Fprintln(stderr)
+		return string(text), err
+	}
+	password, err := ask("Password of the private key: ")
+	if err != nil {
+		return "", fmt.Errorf("reading the password: %w", err)
+	}
+	if !fresh {
+		return password, nil
+	}
+	again, err := ask("The same again: ")
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("reading the password: %w", err)
+	case password == "":
+		return "", usagef("--no-password makes a key without one", "the password is empty")
+	case again != password:
+		return "", usagef("nothing was made: try again", "the passwords differ")
+	}
+	return password, nil
 }

@@ -60,23 +60,10 @@ func defineRollback(flags *pflag.FlagSet) handler {
 }
 
 func defineRolloutStatus(flags *pflag.FlagSet) handler {
-	watch := flags.Bool("watch", false, "go on until it has ended")
-	every := flags.Duration("every", 2*time.Second, "`DURATION` between two tables with --watch")
-	return func(ctx context.Context, c *invocation) error {
-		if *every <= 0 {
-			return misused(c.cmd, "--every must be more than 0")
-		}
-		return repeat(ctx, *every, func() (done bool, err error) {
-			r, raw, err := lastRollout(ctx, c.admin)
-			if err != nil {
-				return false, err
-			}
-			if *watch && !c.JSON {
-				output.ClearScreen(c.Out)
-			}
-			return !*watch || ended(r), c.Print(raw, func(w io.Writer) { printRollout(w, r) })
-		})
-	}
+	return watching(flags, "go on until it has ended", func(ctx context.Context, c *invocation) (shown, error) {
+		r, raw, err := lastRollout(ctx, c.admin)
+		return shown{raw, func(w io.Writer) { printRollout(w, r) }, ended(r)}, err
+	})
 }
 
 // lastRollout returns the newest rollout, and the JSON of it.
@@ -94,19 +81,12 @@ func lastRollout(ctx context.Context, admin *adminapi.Client) (r adminapi.Rollou
 // changeRollout begins or ends a rollout, and shows it: at once, or when it has
 // ended, which must be in the wanted state.
 func changeRollout(ctx context.Context, c *invocation, path string, in any, wait bool, wanted string) error {
-	var raw json.RawMessage
-	if err := c.admin.Call(ctx, http.MethodPost, path, in, &raw); err != nil {
-		return err
+	raw, r, err := call[adminapi.Rollout](ctx, c.admin, http.MethodPost, path, in)
+	if err == nil && wait {
+		r, raw, err = awaitRollout(ctx, c, r)
 	}
-	var r adminapi.Rollout
-	if err := json.Unmarshal(raw, &r); err != nil {
+	if err != nil {
 		return err
-	}
-	if wait {
-		var err error
-		if r, raw, err = awaitRollout(ctx, c, r); err != nil {
-			return err
-		}
 	}
 	if err := c.Print(raw, func(w io.Writer) { printRollout(w, r) }); err != nil {
 		return err
@@ -119,20 +99,18 @@ func changeRollout(ctx context.Context, c *invocation, path string, in any, wait
 
 // awaitRollout shows the progress of a rollout until it has ended: as a bar on a
 // terminal, and elsewhere as a line for each step.
-func awaitRollout(ctx context.Context, c *invocation, r adminapi.Rollout) (_ adminapi.Rollout, raw json.RawMessage, err error) {
+func awaitRollout(ctx context.Context, c *invocation, r adminapi.Rollout) (adminapi.Rollout, json.RawMessage, error) {
 	const every = 250 * time.Millisecond
 	bar := output.NewBar(c.stderr, int64(len(r.Nodes)), progressbar.OptionShowCount(),
 		progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(true))
 	defer func() { _ = bar.Finish() }() // it is only a picture
 	shown := ""
 	for {
-		if err := c.admin.Call(ctx, http.MethodGet, "/rollouts/"+url.PathEscape(r.ID), nil, &raw); err != nil && ctx.Err() == nil {
+		raw, now, err := call[adminapi.Rollout](ctx, c.admin, http.MethodGet, "/rollouts/"+url.PathEscape(r.ID), nil)
+		if err != nil && ctx.Err() == nil {
 			return r, nil, err
 		} else if err == nil {
-			r = adminapi.Rollout{}
-			if err := json.Unmarshal(raw, &r); err != nil {
-				return r, nil, err
-			}
+			r = now
 		}
 		if output.IsTerminal(c.stderr) {
 			bar.Describe(r.Version + ", " + step(r))

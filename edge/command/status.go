@@ -13,33 +13,19 @@ import (
 	"github.com/spf13/pflag"
 
 	"partneredge/edge/adminapi"
-	"partneredge/edge/command/output"
 )
 
 func newStatus() *cobra.Command {
 	return newAdminCommand("status", "show the nodes: regions, versions, lag, outboxes, sandboxes, hot keys", func(flags *pflag.FlagSet) handler {
 		flags.Lookup("json").Usage = "print JSON: an array of nodes, with --watch one a line"
-		watch := flags.Bool("watch", false, "go on until interrupted")
-		every := flags.Duration("every", 2*time.Second, "`DURATION` between two tables with --watch")
-		return func(ctx context.Context, c *invocation) error {
-			if *every <= 0 {
-				return misused(c.cmd, "--every must be more than 0")
+		return watching(flags, "go on until interrupted", func(ctx context.Context, c *invocation) (shown, error) {
+			nodes, err := listNodes(ctx, c.admin)
+			if err != nil {
+				return shown{}, err
 			}
-			return repeat(ctx, *every, func() (done bool, err error) {
-				nodes, err := listNodes(ctx, c.admin)
-				if err != nil {
-					return false, err
-				}
-				if *watch && !c.JSON {
-					output.ClearScreen(c.Out)
-				}
-				raw, err := json.Marshal(nodes)
-				if err != nil {
-					return false, err
-				}
-				return !*watch, c.Print(raw, func(w io.Writer) { printNodes(w, nodes) })
-			})
-		}
+			raw, err := json.Marshal(nodes)
+			return shown{raw: raw, text: func(w io.Writer) { printNodes(w, nodes) }}, err
+		})
 	})
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"aead.dev/minisign"
+
+	"partneredge/store/durable"
 )
 
 // maxKeys bounds a file of public keys, in bytes.
@@ -55,4 +57,28 @@ func ParseKeys(text []byte) (keys []minisign.PublicKey, err error) {
 		return nil, errors.New("no key in it")
 	}
 	return keys, nil
+}
+
+// MakeKeys writes a new pair of keys to two files, as minisign does. password ""
+// leaves the private key open.
+func MakeKeys(private, public, password string) (minisign.PublicKey, error) {
+	publicKey, privateKey, err := minisign.GenerateKey(nil)
+	if err != nil {
+		return publicKey, err
+	}
+	secret, err := privateKey.MarshalText()
+	if password != "" {
+		secret, err = minisign.EncryptKey(password, privateKey)
+	}
+	if err != nil {
+		return publicKey, err
+	}
+	open, err := publicKey.MarshalText()
+	if err == nil {
+		err = durable.WriteFile(private, append(secret, '\n'), 0o600)
+	}
+	if err == nil {
+		err = durable.WriteFile(public, append(open, '\n'), 0o644)
+	}
+	return publicKey, err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,20 +32,30 @@ func pack(ctx context.Context, target oras.Target, dir, version string) (none oc
 	if err := CheckVersion(version); err != nil {
 		return none, err
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.wasm"))
+	modules, err := ReadFolder(dir)
 	if err != nil {
 		return none, err
 	}
-	c := config{Version: version, Modules: []string{}}
-	for _, file := range files {
-		c.Modules = append(c.Modules, strings.TrimSuffix(filepath.Base(file), ".wasm"))
+	if len(modules) == 0 || len(modules) > MaxModules {
+		return none, malformed("%d modules, want 1 to %d", len(modules), MaxModules)
 	}
-	slices.Sort(c.Modules)
+	c := config{Version: version}
+	for _, m := range modules {
+		c.Modules = append(c.Modules, m.Name)
+	}
 	if err := checkNames(c.Modules); err != nil {
 		return none, err
 	}
-	if len(c.Modules) == 0 || len(c.Modules) > MaxModules {
-		return none, malformed("%d modules, want 1 to %d", len(c.Modules), MaxModules)
+	var layers []ocispec.Descriptor
+	for _, m := range modules {
+		for _, one := range []blob{
+			titled(WasmType, m.Name+".wasm", m.Wasm), titled(ModuleManifestType, m.Name+".json", m.Manifest),
+		} {
+			if err := push(ctx, target, one.Descriptor, one.bytes); err != nil {
+				return none, err
+			}
+			layers = append(layers, one.Descriptor)
+		}
 	}
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -54,14 +65,8 @@ func pack(ctx context.Context, target oras.Target, dir, version string) (none oc
 	if err := push(ctx, target, configured, text); err != nil {
 		return none, err
 	}
-	layers, err := packModules(ctx, target, dir, c.Modules)
-	if err != nil {
-		return none, err
-	}
-	annotations := map[string]string{ocispec.AnnotationVersion: version}
-	for name, value := range created {
-		annotations[name] = value
-	}
+	annotations := maps.Clone(created)
+	annotations[ocispec.AnnotationVersion] = version
 	d, err := oras.PackManifest(ctx, target, oras.PackManifestVersion1_1, ArtifactType, oras.PackManifestOptions{
 		ConfigDescriptor: &configured, Layers: layers, ManifestAnnotations: annotations,
 	})
@@ -71,35 +76,38 @@ func pack(ctx context.Context, target oras.Target, dir, version string) (none oc
 	return d, target.Tag(ctx, d, version)
 }
 
-// packModules pushes the modules to target, at most MaxSize bytes.
-func packModules(ctx context.Context, target oras.Target, dir string, names []string) (layers []ocispec.Descriptor, err error) {
-	left := int64(MaxSize)
-	for _, name := range names {
-		wasm, err := readUpTo(filepath.Join(dir, name+".wasm"), min(left, MaxWasm))
-		if err != nil {
-			return nil, err
-		}
-		manifest, err := readUpTo(filepath.Join(dir, name+".json"), MaxManifest)
-		if err != nil {
-			return nil, err
-		}
-		if err := checkModule(name, wasm, manifest); err != nil {
-			return nil, err
-		}
-		for _, one := range []struct {
-			mediaType, suffix string
-			text              []byte
-		}{{WasmType, ".wasm", wasm}, {ModuleManifestType, ".json", manifest}} {
-			d := content.NewDescriptorFromBytes(one.mediaType, one.text)
-			d.Annotations = map[string]string{ocispec.AnnotationTitle: name + one.suffix}
-			if err := push(ctx, target, d, one.text); err != nil {
-				return nil, err
-			}
-			layers = append(layers, d)
-			left -= d.Size
-		}
+// titled returns a layer with the name of its file.
+func titled(mediaType, title string, text []byte) blob {
+	d := content.NewDescriptorFromBytes(mediaType, text)
+	d.Annotations = map[string]string{ocispec.AnnotationTitle: title}
+	return blob{d, text}
+}
+
+// ReadFolder reads the modules in dir, each NAME.wasm with its NAME.json, sorted by
+// name: at most MaxSize bytes of modules.
+func ReadFolder(dir string) (modules []Module, err error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.wasm"))
+	if err != nil {
+		return nil, err
 	}
-	return layers, nil
+	left := int64(MaxSize)
+	for _, file := range files {
+		path := strings.TrimSuffix(file, ".wasm")
+		m := Module{Name: filepath.Base(path)}
+		if m.Wasm, err = readUpTo(file, min(left, MaxWasm)); err != nil {
+			return nil, err
+		}
+		if m.Manifest, err = readUpTo(path+".json", MaxManifest); err != nil {
+			return nil, err
+		}
+		if err := checkModule(m.Name, m.Wasm, m.Manifest); err != nil {
+			return nil, err
+		}
+		left -= int64(len(m.Wasm) + len(m.Manifest))
+		modules = append(modules, m)
+	}
+	slices.SortFunc(modules, func(a, b Module) int { return strings.Compare(a.Name, b.Name) })
+	return modules, nil
 }
 
 // readUpTo reads a file that must not have more than limit bytes.

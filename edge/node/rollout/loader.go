@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -30,31 +28,11 @@ func newLoader(cfg Config) *loader {
 	return &loader{cfg: cfg, lock: compileLock{filepath.Join(cfg.Cache, "compiled")}}
 }
 
-// readFolder reads NAME.wasm and its manifest NAME.json, for each NAME in dir.
-func readFolder(dir string) ([]release.Module, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.wasm"))
-	if err != nil {
-		return nil, fmt.Errorf("find modules: %w", err)
-	}
-	modules := make([]release.Module, 0, len(files))
-	for _, file := range files {
-		m := release.Module{Name: strings.TrimSuffix(filepath.Base(file), ".wasm")}
-		if m.Wasm, err = os.ReadFile(file); err != nil {
-			return nil, fmt.Errorf("read module %s: %w", m.Name, err)
-		}
-		if m.Manifest, err = os.ReadFile(strings.TrimSuffix(file, ".wasm") + ".json"); err != nil {
-			return nil, fmt.Errorf("read module %s: %w", m.Name, err)
-		}
-		modules = append(modules, m)
-	}
-	return modules, nil
-}
-
 // openFolder opens the modules of the node's own disk. progress may be nil.
 func (l *loader) openFolder(ctx context.Context, progress func(module string, nth, total int)) (*deployment, error) {
-	read, err := readFolder(l.cfg.Modules)
+	read, err := release.ReadFolder(l.cfg.Modules)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read modules: %w", err)
 	}
 	modules, err := l.open(ctx, read, progress)
 	if err != nil {
@@ -136,12 +114,11 @@ func (l *loader) open(ctx context.Context, read []release.Module, progress func(
 }
 
 func (l *loader) openModule(ctx context.Context, m release.Module) (*host.Module, error) {
-	manifest, err := readManifest(m.Manifest)
-	if err != nil {
-		return nil, fmt.Errorf("read module %s: %w", m.Name, err)
-	}
-	if manifest.Name != m.Name {
-		return nil, fmt.Errorf("read module %s: its manifest names %q", m.Name, manifest.Name)
+	var manifest host.Manifest
+	grants := json.NewDecoder(bytes.NewReader(m.Manifest))
+	grants.DisallowUnknownFields() // a grant that is misspelt is no grant
+	if err := grants.Decode(&manifest); err != nil {
+		return nil, fmt.Errorf("read module %s: manifest: %w", m.Name, err)
 	}
 	unlock, err := l.lock.lock(ctx, m.Digest())
 	if err != nil {
@@ -153,16 +130,4 @@ func (l *loader) openModule(ctx context.Context, m release.Module) (*host.Module
 	})
 	unlock(err == nil)
 	return module, err
-}
-
-func readManifest(text []byte) (m host.Manifest, err error) {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields() // a grant that is misspelt is no grant
-	if err := d.Decode(&m); err != nil {
-		return m, fmt.Errorf("manifest: %w", err)
-	}
-	if m.Name == "" {
-		return m, errors.New("its manifest has no name")
-	}
-	return m, nil
 }
