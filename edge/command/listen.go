@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"partneredge/edge/adminapi"
 	"partneredge/edge/command/output"
@@ -29,62 +30,55 @@ import (
 const forwardTime = 10 * time.Second
 
 func newListen() *cobra.Command {
-	var admin adminFlags
-	var account, events string
-	var since time.Duration
+	return newAdminCommand("listen [--events TYPES] [--forward URL]", "show an account's events here, signed and verified, and forward them", defineListen)
+}
+
+func defineListen(flags *pflag.FlagSet) handler {
+	flags.Lookup("json").Usage = "print JSON, one object a line"
+	account := flags.String("account", "", "`ID` of the account (default: that of the edge dev of --data)")
+	events := flags.String("events", "", "event `TYPES` by comma (default all)")
+	since := flags.Duration("since", 0, "begin with the events of this `DURATION` before now, 1h at most")
 	l := &listener{seen: make(map[string]bool)}
-	cmd := newCommand("listen [--events TYPES] [--forward URL]", "show an account's events here, signed and verified, and forward them", nil)
-	flags := cmd.Flags()
-	admin.register(flags)
-	flags.StringVar(&account, "account", "", "`ID` of the account (default: that of the edge dev of --data)")
-	flags.StringVar(&events, "events", "", "event `TYPES` by comma (default all)")
-	flags.DurationVar(&since, "since", 0, "begin with the events of this `DURATION` before now, 1h at most")
 	flags.StringVar(&l.forward, "forward", "", "`URL` that each event is posted to, such as http://localhost:3000/hook")
 	flags.StringVar(&l.secret, "secret", "", "`TEXT` of the signing secret (default: a new one, printed at the start)")
-	flags.BoolVar(&l.json, "json", false, "print JSON, one object a line")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		l.out, l.stderr, l.colours = cmd.OutOrStdout(), cmd.ErrOrStderr(), output.ColoursOf(cmd.OutOrStdout())
+	return func(ctx context.Context, c *invocation) error {
+		l.invocation, l.colours = c, output.ColoursOf(c.Out)
 		if l.forward != "" && !isHTTP(l.forward) {
-			return misused(cmd, "--forward %q is no address such as http://localhost:3000/hook", l.forward)
+			return misused(c.cmd, "--forward %q is no address such as http://localhost:3000/hook", l.forward)
 		}
-		if since < 0 || since > time.Hour {
-			return misused(cmd, "--since must be from 0 to 1h")
+		if *since < 0 || *since > time.Hour {
+			return misused(c.cmd, "--since must be from 0 to 1h")
 		}
-		client, err := admin.client()
-		if err != nil {
-			return err
-		}
-		if account == "" {
+		if data := c.cmd.Flag("data").Value.String(); *account == "" && data != "" {
 			var dev devReady
-			if admin.data == "" || readJSON(filepath.Join(admin.data, "dev.json"), &dev) != nil {
-				return misused(cmd, "--account is missing")
-			}
-			account = dev.AccountID
+			_ = readJSON(filepath.Join(data, "dev.json"), &dev) // an origin alone has none
+			*account = dev.AccountID
+		}
+		if *account == "" {
+			return misused(c.cmd, "--account is missing")
 		}
 		query := url.Values{}
-		if events != "" {
-			query.Set("types", events)
+		if *events != "" {
+			query.Set("types", *events)
 		}
-		if since > 0 {
-			query.Set("since", time.Now().Add(-since).UTC().Format(time.RFC3339Nano))
+		if *since > 0 {
+			query.Set("since", time.Now().Add(-*since).UTC().Format(time.RFC3339Nano))
 		}
-		return adminHint(l.run(cmd.Context(), client, account, query))
+		return l.run(ctx, *account, query)
 	}
-	return cmd
 }
 
 // listener relays an account's events to a developer's own machine.
 type listener struct {
-	out, stderr io.Writer
-	colours     output.Colours
-	json        bool
-	secret      string // "": run makes one
-	forward     string // "": the events are only shown
-	http        *http.Client
-	seen        map[string]bool // ids of events
+	*invocation
+	colours output.Colours
+	secret  string // "": run makes one
+	forward string // "": the events are only shown
+	http    *http.Client
+	seen    map[string]bool // ids of events
 }
 
-func (l *listener) run(ctx context.Context, admin *adminapi.Client, account string, query url.Values) error {
+func (l *listener) run(ctx context.Context, account string, query url.Values) error {
 	if l.secret == "" {
 		var random [32]byte
 		_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
@@ -98,7 +92,7 @@ func (l *listener) run(ctx context.Context, admin *adminapi.Client, account stri
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
-	return admin.Follow(ctx, path, func(e adminapi.Event) error { return l.handle(ctx, e) }, reconnecting(l.stderr))
+	return l.admin.Follow(ctx, path, func(e adminapi.Event) error { return l.handle(ctx, e) }, reconnecting(l.stderr))
 }
 
 // newForwardClient makes a client that posts as the webhook sender does: it does
@@ -147,10 +141,10 @@ func (l *listener) handle(ctx context.Context, e adminapi.Event) error {
 			return nil
 		}
 	}
-	if l.json {
-		return json.NewEncoder(l.out).Encode(h)
+	if l.JSON {
+		return json.NewEncoder(l.Out).Encode(h)
 	}
-	return l.print(h)
+	return l.show(h)
 }
 
 // request returns the request of a delivery, with the headers of the contract.
@@ -195,7 +189,7 @@ func withoutURL(err error) string {
 	return err.Error()
 }
 
-func (l *listener) print(h relayed) error {
+func (l *listener) show(h relayed) error {
 	verified := l.colours.Good("verified")
 	if !h.Verified {
 		verified = l.colours.Bad("not verified")
@@ -211,7 +205,7 @@ func (l *listener) print(h relayed) error {
 	case h.Error != "":
 		forwarded = "  " + l.colours.Bad(h.Error)
 	}
-	_, err := fmt.Fprintf(l.out, "%s  %s  %s  %s%s\n  %s\n", l.colours.Faint(h.At.Local().Format(time.TimeOnly)), h.Type, h.ID, verified, forwarded,
+	_, err := fmt.Fprintf(l.Out, "%s  %s  %s  %s%s\n  %s\n", l.colours.Faint(h.At.Local().Format(time.TimeOnly)), h.Type, h.ID, verified, forwarded,
 		l.colours.Faint(string(h.Body)))
 	return err
 }
