@@ -41,10 +41,7 @@ type Config struct {
 // Console is an http.Handler for the paths below Path. The caller ends it with
 // Close.
 type Console struct {
-	api      http.Handler
-	proxies  []netip.Prefix
-	now      func() time.Time
-	log      *slog.Logger
+	cfg      Config
 	sessions *sessions
 	pages    map[string]*template.Template
 	handler  http.Handler
@@ -77,7 +74,7 @@ func New(c Config) (*Console, error) {
 		return nil, fmt.Errorf("reading the console's files: %w", err)
 	}
 	console := &Console{
-		api: c.API, proxies: c.Proxies, now: c.Now, log: c.Log, sessions: newSessions(c.Now), pages: pages,
+		cfg: c, sessions: newSessions(c.Now), pages: pages,
 		streams: make(chan struct{}, maxStreams), closed: make(chan struct{}),
 	}
 	console.handler = protect(console.routes(assets))
@@ -117,16 +114,16 @@ func (c *Console) routes(assets fs.FS) http.Handler {
 		"POST /console/accounts/{id}/mode":     setMode,
 		"POST /console/accounts/{id}/keys":     createKey,
 		"POST /console/keys/{id}/rotate":       rotateKey,
-		"POST /console/keys/{id}/revoke":       revokeKey,
-		"POST /console/deliveries/{id}/retry":  retryDelivery,
+		"POST /console/keys/{id}/revoke":       act("/keys/{id}/revoke", "Key revoked, at every node within moments.", accountOf),
+		"POST /console/deliveries/{id}/retry":  act("/deliveries/{id}/retry", "Queued again.", webhookOf),
 		"POST /console/webhooks/{id}/recover":  c.recoverDeliveries,
 		"POST /console/webhooks/{id}/secret":   rotateSecret,
 		"POST /console/rollouts":               promote,
-		"POST /console/releases/{id}/rollback": rollBack,
+		"POST /console/releases/{id}/rollback": act("/releases/{id}/rollback", "Rolling back: the nodes run again what they ran before.", section("releases")),
 		"POST /console/nodes":                  enrolNode,
-		"POST /console/nodes/{id}/revoke":      revokeNode,
+		"POST /console/nodes/{id}/revoke":      act("/nodes/{id}/revoke", "Node revoked: its connection is ended.", section("nodes")),
 		"POST /console/tokens":                 createToken,
-		"POST /console/tokens/{id}/revoke":     revokeToken,
+		"POST /console/tokens/{id}/revoke":     act("/tokens/{id}/revoke", "Token revoked, with its sessions.", section("tokens")),
 	} {
 		mux.HandleFunc(pattern, c.inSession(c.submit(f)))
 	}

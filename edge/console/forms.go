@@ -48,6 +48,19 @@ func (c *Console) submit(run form) func(http.ResponseWriter, *visit) {
 	}
 }
 
+// act returns a form that posts nothing but its path to the admin API; {id} there is
+// the id in the page's own path. to returns the address of the next page.
+func act(path, done string, to func(*visit) string) form {
+	return func(v *visit) (notice, string, error) {
+		return notice{Text: done}, to(v), v.post(strings.Replace(path, "{id}", v.id(), 1), nil, nil)
+	}
+}
+
+// section returns the address of a section, whatever the visit.
+func section(name string) func(*visit) string {
+	return func(*visit) string { return Path + name }
+}
+
 func (c *Console) showLogin(w http.ResponseWriter, r *http.Request) {
 	c.loginPage(w, r, http.StatusOK, "")
 }
@@ -72,7 +85,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 			c.loginPage(w, r, http.StatusUnauthorized, "That is not a token, or it has been revoked.")
 			return
 		}
-		c.log.Error("console login", "err", err)
+		c.cfg.Log.Error("console login", "err", err)
 		c.loginPage(w, r, http.StatusInternalServerError, "The origin could not check the token. Please try again.")
 		return
 	}
@@ -125,20 +138,17 @@ func accountOf(v *visit) string {
 	return Path + "accounts/" + url.PathEscape(v.PostForm.Get("account"))
 }
 
+// webhookOf returns the address of the subscription that a form of a delivery
+// names.
+func webhookOf(v *visit) string {
+	return Path + "webhooks/" + url.PathEscape(v.PostForm.Get("webhook"))
+}
+
 func rotateKey(v *visit) (notice, string, error) {
 	var made adminapi.RotatedKey
 	err := v.post("/keys/"+v.id()+"/rotate", adminapi.Rotation{GraceSeconds: v.seconds("grace_days", 24*time.Hour)}, &made)
 	return notice{Text: "Successor made. Copy it now: it is not shown again. The old key goes on until its grace ends.",
 		Secret: made.Plaintext, SecretName: "API key"}, accountOf(v), err
-}
-
-func revokeKey(v *visit) (notice, string, error) {
-	return notice{Text: "Key revoked, at every node within moments."}, accountOf(v), v.post("/keys/"+v.id()+"/revoke", nil, nil)
-}
-
-func retryDelivery(v *visit) (notice, string, error) {
-	to := Path + "webhooks/" + url.PathEscape(v.PostForm.Get("webhook"))
-	return notice{Text: "Queued again."}, to, v.post("/deliveries/"+v.id()+"/retry", nil, nil)
 }
 
 func (c *Console) recoverDeliveries(v *visit) (notice, string, error) {
@@ -147,7 +157,7 @@ func (c *Console) recoverDeliveries(v *visit) (notice, string, error) {
 	if err != nil || hours < 1 || hours > 24*365 {
 		return notice{}, to, formError("hours are a number from 1 on.")
 	}
-	since := c.now().Add(-time.Duration(hours) * time.Hour).UTC().Format(time.RFC3339)
+	since := c.cfg.Now().Add(-time.Duration(hours) * time.Hour).UTC().Format(time.RFC3339)
 	var out adminapi.Recovered
 	err = v.post("/webhooks/"+v.id()+"/recover", adminapi.Recovery{Since: &since}, &out)
 	return notice{Text: "Dead deliveries queued again: " + strconv.Itoa(out.Queued) + "."}, to, err
@@ -167,18 +177,10 @@ func enrolNode(v *visit) (notice, string, error) {
 		Secret: made.Credentials, SecretName: "credentials"}, Path + "nodes", err
 }
 
-func revokeNode(v *visit) (notice, string, error) {
-	return notice{Text: "Node revoked: its connection is ended."}, Path + "nodes", v.post("/nodes/"+v.id()+"/revoke", nil, nil)
-}
-
 func createToken(v *visit) (notice, string, error) {
 	var made adminapi.MintedToken
 	err := v.post("/tokens", adminapi.NewToken{Name: v.field("name"), Role: v.field("role")}, &made)
 	return notice{Text: "Token made. Copy it now: it is not shown again.", Secret: made.Plaintext, SecretName: "token"}, Path + "tokens", err
-}
-
-func revokeToken(v *visit) (notice, string, error) {
-	return notice{Text: "Token revoked, with its sessions."}, Path + "tokens", v.post("/tokens/"+v.id()+"/revoke", nil, nil)
 }
 
 // promote begins a rollout.
@@ -201,8 +203,4 @@ func promote(v *visit) (notice, string, error) {
 	var begun adminapi.Rollout
 	err := v.post("/releases/"+url.PathEscape(v.PostForm.Get("release"))+"/promote", in, &begun)
 	return notice{Text: "Rollout of " + begun.Version + " begun."}, to, err
-}
-
-func rollBack(v *visit) (notice, string, error) {
-	return notice{Text: "Rolling back: the nodes run again what they ran before."}, Path + "releases", v.post("/releases/"+v.id()+"/rollback", nil, nil)
 }

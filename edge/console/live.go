@@ -47,12 +47,12 @@ func (c *Console) live(w http.ResponseWriter, v *visit) {
 		}
 		data, err := readOverview(v)
 		if err != nil {
-			c.log.Debug("live overview", "err", err)
+			c.cfg.Log.Debug("live overview", "err", err)
 			return
 		}
 		var html bytes.Buffer
 		if err := c.pages["overview"].ExecuteTemplate(&html, "live", data); err != nil {
-			c.log.Error("live overview", "err", err)
+			c.cfg.Log.Error("live overview", "err", err)
 			return
 		}
 		if err := control.SetWriteDeadline(time.Now().Add(10 * time.Second)); err != nil {

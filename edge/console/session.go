@@ -170,7 +170,7 @@ func (c *Console) byHTTPS(r *http.Request) bool {
 		return false
 	}
 	addr := peer.Addr().Unmap().WithZone("")
-	trusted := slices.ContainsFunc(c.proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
+	trusted := slices.ContainsFunc(c.cfg.Proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
 	protos := strings.Split(strings.Join(r.Header["X-Forwarded-Proto"], ","), ",")
 	return trusted && strings.EqualFold(strings.TrimSpace(protos[len(protos)-1]), "https") // the last is the nearest proxy's own
 }

@@ -25,7 +25,7 @@ type visit struct {
 func (c *Console) client(r *http.Request, token string) *adminapi.Client {
 	return &adminapi.Client{
 		URL: "http://origin", Token: token,
-		HTTP: &http.Client{Transport: adminapi.Handler{Handler: c.api, RemoteAddr: r.RemoteAddr}},
+		HTTP: &http.Client{Transport: adminapi.Handler{Handler: c.cfg.API, RemoteAddr: r.RemoteAddr}},
 	}
 }
 
@@ -116,7 +116,7 @@ func (c *Console) fail(w http.ResponseWriter, v *visit, err error) {
 	refused, ok := errors.AsType[*adminapi.Error](err)
 	switch {
 	case !ok:
-		c.log.Error("console", "err", err)
+		c.cfg.Log.Error("console", "err", err)
 		c.problem(w, v.session, http.StatusInternalServerError, "Something went wrong. It has been logged.")
 	case refused.Status == http.StatusUnauthorized: // the token was revoked
 		c.sessions.close(v.session)
