@@ -3,8 +3,8 @@
 //
 // The origin answers with these types, and the console, the commands and the
 // benches read the same ones. Each type has the name of its schema in the
-// OpenAPI document. Fields of requests are pointers, since the API tells a field
-// that is left out from one that is empty.
+// OpenAPI document. Fields of requests are pointers, since the API treats a
+// field that is left out unlike one that is empty.
 //
 //	client := &adminapi.Client{URL: "http://127.0.0.1:8090", Token: token}
 //	account, err := client.CreateAccount(ctx, adminapi.NewAccount{…})

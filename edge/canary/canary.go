@@ -37,8 +37,8 @@ const (
 	// release is unknown.
 	tolerated = 0.01
 
-	// slowBuckets is how many buckets above the old release's 95th percentile a
-	// request counts as slow: it takes twice as long.
+	// slowBuckets is the number of buckets above the old release's 95th percentile
+	// from which on a request counts as slow: it takes twice as long.
 	slowBuckets = 2
 	// neverSlow is a time that never counts as slow. It does not matter beside the
 	// network, and the first requests of a release pay for its first sandboxes.

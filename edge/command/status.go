@@ -39,7 +39,7 @@ type nodeLine struct {
 	RevokedAt  *time.Time  `json:"revoked_at"`
 	LastSeenAt *time.Time  `json:"last_seen_at"`
 	Status     *nodeStatus `json:"status"`
-	// Lag is how many changes the node has yet to apply, of those that the node
+	// Lag counts the changes that the node has yet to apply, of those that the node
 	// furthest ahead has applied; null before the node reported a status.
 	Lag *int64 `json:"lag"`
 }

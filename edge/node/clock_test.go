@@ -43,8 +43,8 @@ func TestClockJumps(t *testing.T) {
 			lead(200)
 			before := remaining(t, ask(t, n, "GET", me, key, "").want(t, 200))
 
-			// While the origin is heard, the clock is not what tells how old
-			// records are.
+			// While messages of the origin come, the age of records does not depend
+			// on the clock.
 			move()
 			after := remaining(t, ask(t, n, "GET", me, key, "").want(t, 200))
 			if after < before-10 || jump < 0 && after > before+100 {

@@ -79,17 +79,17 @@ type Config struct {
 	// Default: 30 s.
 	WriteTimeout time.Duration
 
-	// ReadOrigin is how long a key or a view is asked for. Default: 3 s.
+	// ReadOrigin bounds a request to the origin for a key or a view. Default: 3 s.
 	ReadOrigin time.Duration
-	// WriteOrigin is the same for what changes something at the origin, which
-	// may have names to look up. Default: 8 s.
+	// WriteOrigin bounds a request that changes something at the origin, which may
+	// have names to look up. Default: 8 s.
 	WriteOrigin time.Duration
-	// StartTimeout is how long a node that holds nothing waits for the origin
-	// before Start fails. One that holds records waits 2 s at most, and then
-	// serves those. Default: 30 s.
+	// StartTimeout bounds the wait of a node without records for the origin, after
+	// which Start fails. A node with records waits 2 s at most, and then serves
+	// those. Default: 30 s.
 	StartTimeout time.Duration
-	// MaxStale is how long a record may be served after the node last knew
-	// that nothing had changed. Default: 1 h.
+	// MaxStale bounds the time for which a record is served after the node last
+	// knew that nothing had changed. Default: 1 h.
 	MaxStale time.Duration
 
 	// Lockout rules; each field has a default.

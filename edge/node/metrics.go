@@ -78,11 +78,11 @@ func (m *metrics) watch(s *local.Store, connected func() bool, now func() time.T
 	})
 	gauge("sync_change", "Number of the last change taken in.", func() float64 { return float64(s.Cursor().Seq) })
 	gauge("sync_age_seconds", "Time since the node last knew every change; 0 before the first time.", func() float64 {
-		heard := s.Cursor().CompleteAt
-		if heard.IsZero() {
+		complete := s.Cursor().CompleteAt
+		if complete.IsZero() {
 			return 0
 		}
-		return max(0, now().Sub(heard).Seconds())
+		return max(0, now().Sub(complete).Seconds())
 	})
 	gauge("keys_held", "Key records held.", func() float64 { return float64(s.Keys.Len()) })
 	gauge("keys_held_bytes", "Memory that key records take, about.", func() float64 { return float64(s.Keys.Bytes()) })

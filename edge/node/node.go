@@ -50,10 +50,10 @@ type Node struct {
 var ErrNoOrigin = errors.New("origin is not reached")
 
 const (
-	// statusInterval is how often a node sends its status to the origin.
+	// statusInterval separates two reports of a node's status to the origin.
 	statusInterval = 2 * time.Second
-	// awaitCurrent is how long a node that holds records waits for the origin when
-	// it starts.
+	// awaitCurrent bounds the wait of a starting node that has records for the
+	// origin.
 	awaitCurrent = 2 * time.Second
 	// callTimeout bounds each of the two modules that answer a request, their
 	// waiting for the origin counted.

@@ -52,7 +52,7 @@ func (s *secondsPassed) now() time.Time {
 	return time.Now().Add(time.Duration(s.Load()) * time.Second)
 }
 
-// logged is what a node logged.
+// logged collects the lines of a node's log.
 type logged struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -329,14 +329,14 @@ func (o *testOrigin) do(change func()) {
 	change()
 }
 
-// requests is how often a verb was asked.
+// requests counts the requests of a verb.
 func (o *testOrigin) requests(verb string) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.asked[verb]
 }
 
-// change numbers a change; push tells the nodes.
+// change numbers a change; push sends it to the nodes.
 func (o *testOrigin) change(kind store.ChangeKind, ref string, gone bool) store.Change {
 	c := store.Change{Seq: int64(len(o.changes)) + 1, Kind: kind, Ref: ref, Gone: gone}
 	o.changes = append(o.changes, c)

@@ -372,7 +372,7 @@ func TestFetchGoesOn(t *testing.T) {
 }
 
 // TestWithdrawsWhatTraps: a node withdraws a bad candidate by itself, with the
-// origin away, and tells it when it is back.
+// origin away, and reports it when the origin is back.
 func TestWithdrawsWhatTraps(t *testing.T) {
 	o, by := newOrigin(t), newOperator(t)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}

@@ -14,7 +14,7 @@ import (
 	"partneredge/edge/wire"
 )
 
-// operator is who signs releases.
+// operator signs releases.
 type operator struct {
 	public  minisign.PublicKey
 	private minisign.PrivateKey
@@ -41,7 +41,7 @@ func (o *testOrigin) ship(version string, replaced map[string][]byte, by ...oper
 	return string(packed.Digest)
 }
 
-// chunk is how many bytes an answer brings.
+// chunk bounds the bytes of one answer.
 const chunk = 256 << 10
 
 func (o *testOrigin) blob(req wire.BlobRequest) (wire.Message, wire.Failure) {

@@ -9,7 +9,7 @@ import (
 	"partneredge/store"
 )
 
-// remaining is what the node says is left of the key's limit.
+// remaining returns the tokens that are left of the key's limit, by the answer.
 func remaining(t *testing.T, a answer) int {
 	t.Helper()
 	n, err := strconv.Atoi(a.header.Get("x-ratelimit-remaining"))

@@ -21,9 +21,9 @@ type Signer struct {
 	Comment string // trusted comment
 }
 
-// trustedComment returns the trusted comment of a signature. It tells people what
-// was signed, and prevents a manifest signed as something else from being taken for
-// a release.
+// trustedComment returns the trusted comment of a signature. People read in it what
+// was signed, and it prevents a manifest signed as something else from being taken
+// for a release.
 func trustedComment(version, digest string) string {
 	return "partneredge release " + version + " " + digest
 }

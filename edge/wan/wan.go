@@ -70,7 +70,7 @@ func (r *Relay) Cut() {
 }
 
 // Stall delivers nothing until Mend but keeps every connection open, as if the
-// network had failed without either side being told.
+// network had failed without a sign to either side.
 func (r *Relay) Stall() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

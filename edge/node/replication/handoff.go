@@ -37,8 +37,8 @@ type handoff struct {
 const (
 	maxBatch      = 200
 	maxBatchBytes = wire.MaxPayload / 4
-	// deferFor is how long a lead waits that the origin cannot read: an origin of
-	// another version may.
+	// deferFor is the time after which a lead that the origin cannot read is sent
+	// again: an origin of another version may read it.
 	deferFor = 10 * time.Minute
 )
 

@@ -24,11 +24,11 @@ type Config struct {
 	Store *local.Store
 	// Link to the origin, not connected yet; Start connects it.
 	Link *link.Link
-	// ReadTimeout bounds how long a key or a view is asked for, WriteTimeout a
-	// request that changes something at the origin.
+	// ReadTimeout bounds a request for a key or a view, WriteTimeout a request that
+	// changes something at the origin.
 	ReadTimeout, WriteTimeout time.Duration
-	// MaxStale is how long a record may be served after the node last knew that
-	// nothing had changed.
+	// MaxStale bounds the time for which a record is served after the node last
+	// knew that nothing had changed.
 	MaxStale time.Duration
 	// NoteAge is called when a request is answered from a record that has not been
 	// known to be current for age; age may be 0.
@@ -126,7 +126,7 @@ func (r *Replication) Capabilities() host.Capabilities { return r.capabilities }
 // of the origin's for the first time.
 func (r *Replication) Current() <-chan struct{} { return r.sync.state.current }
 
-// Stale reports whether the origin has not been heard for so long that no record
+// Stale reports whether the last message of the origin is so old that no record
 // may be served.
 func (r *Replication) Stale() bool { return !r.sync.trusts(local.Record{}) }
 

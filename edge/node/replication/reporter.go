@@ -44,8 +44,8 @@ const (
 	reportInterval = 100 * time.Millisecond
 	maxReportKeys  = 1000 // in one message
 	maxReports     = 5    // messages in one interval
-	// reportAgain is how long a report waits for its answer before it is sent
-	// again; twice as long after each time, three times.
+	// reportAgain is the time after which a report without an answer is sent again.
+	// It doubles after each time, three times.
 	reportAgain = time.Second
 	// reconnectSpread is the time over which nodes that reconnect together begin to
 	// report.

@@ -18,7 +18,7 @@ const (
 )
 
 const (
-	// heartbeatTimeout is how long nothing may be heard of the origin, which sends
+	// heartbeatTimeout bounds the time without a message of the origin, which sends
 	// a heartbeat every second.
 	heartbeatTimeout = 3500 * time.Millisecond
 

@@ -40,7 +40,8 @@ const (
 	maxMessages = 4096
 	// maxChanges bounds the changes in one answer.
 	maxChanges = 5000
-	// answerTimeout is how long an origin that is there needs at most.
+	// answerTimeout bounds a request for changes. An origin that can be reached
+	// answers sooner.
 	answerTimeout = 2 * time.Second
 )
 

@@ -24,8 +24,8 @@ type compileLock struct {
 // compileLockRetry separates two tries of a node that waits for the lock.
 const compileLockRetry = 20 * time.Millisecond
 
-// lock returns when nobody else compiles the module of a digest. unlock is told
-// whether it was compiled.
+// lock returns when nobody else compiles the module of a digest. The caller passes
+// to unlock whether it has compiled the module.
 func (l compileLock) lock(ctx context.Context, digest string) (unlock func(compiled bool), err error) {
 	mark := filepath.Join(l.dir, strings.TrimPrefix(digest, "sha256:"))
 	if _, err := os.Stat(mark); err == nil {

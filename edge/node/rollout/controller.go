@@ -65,8 +65,8 @@ func (c *Controller) judge() {
 	}
 	beside, before := routes.running.counts().Minus(routes.before), routes.before
 	if routes.percent == 100 {
-		// The running release answers nothing any more. What it answered earlier tells
-		// of failures, and nothing of how long requests take at present.
+		// The running release answers nothing any more. Its earlier answers are of use
+		// to compare failures, but not to compare how long requests take at present.
 		beside, before = wire.ReleaseCounts{}, before.Plus(beside)
 	}
 	reason := canary.Judge(routes.candidate.counts(), beside, before)

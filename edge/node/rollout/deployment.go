@@ -24,7 +24,7 @@ type deployment struct {
 	closed          chan struct{}
 }
 
-// newDeployment returns a deployment with one user, which holds the modules in
+// newDeployment returns a deployment with one user, which uses the modules in
 // the caller's place.
 func newDeployment(digest, version string, m *modules, front httpfront.Config) *deployment {
 	d := &deployment{digest: digest, version: version, modules: m, earlier: m.failures(), closed: make(chan struct{})}
@@ -77,16 +77,16 @@ func (d *deployment) counts() wire.ReleaseCounts {
 }
 
 // modules are the opened modules of one release. They are closed once nobody
-// holds them: neither a deployment nor the Controller for the next one.
+// uses them: neither a deployment nor the Controller for the next one.
 type modules struct {
-	front   *httpfront.Modules
-	opened  []*host.Module
-	holders atomic.Int64
+	front  *httpfront.Modules
+	opened []*host.Module
+	users  atomic.Int64
 }
 
 func newModules() *modules {
 	m := &modules{front: &httpfront.Modules{Handlers: map[string]httpfront.Module{}}}
-	m.holders.Store(1)
+	m.users.Store(1)
 	return m
 }
 
@@ -102,12 +102,12 @@ func (m *modules) add(module *host.Module) {
 	}
 }
 
-// retain adds a holder, who calls close.
-func (m *modules) retain() { m.holders.Add(1) }
+// retain adds a user, who calls close.
+func (m *modules) retain() { m.users.Add(1) }
 
-// close ends a hold. The last one closes the modules.
+// close ends a use. The last one closes the modules.
 func (m *modules) close() {
-	if m.holders.Add(-1) > 0 {
+	if m.users.Add(-1) > 0 {
 		return
 	}
 	for _, module := range m.opened {

@@ -22,7 +22,7 @@ type originSource struct {
 	parts   map[string]part // by digest
 }
 
-// part is what has arrived of a blob or a manifest.
+// part holds the beginning of a blob or a manifest that has arrived.
 type part struct {
 	text []byte
 	size int64 // of all of it; 0 before anything has arrived

@@ -22,8 +22,8 @@ type routes struct {
 	running   *deployment
 	candidate *deployment // nil: none
 	percent   int         // of the requests that the candidate answers
-	// before is what the running release had answered when the candidate was put
-	// beside it: that is not of the window in which the two are compared.
+	// before counts the answers of the running release until the candidate was put
+	// beside it, which is before the window in which the two are compared.
 	before wire.ReleaseCounts
 }
 

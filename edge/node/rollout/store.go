@@ -38,7 +38,8 @@ type keptRelease struct {
 }
 
 // maxEarlier bounds the releases that stay on the disk beyond the one of a
-// rollback: what ran lately is what runs again, and then need not be fetched.
+// rollback. A release that ran lately often runs again, and need not be fetched
+// then.
 const maxEarlier = 2
 
 // next returns what to keep once another release runs.
