@@ -14,7 +14,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 )
 
 // tempPrefix begins the name of a file that is being written.
@@ -23,19 +22,57 @@ const tempPrefix = ".part-"
 // bufferSize of a streamed file, in bytes.
 const bufferSize = 1 << 20
 
+// WriteFile replaces the file at path on the machine's disk as Disk.WriteFile
+// does.
+func WriteFile(path string, data []byte, perm os.FileMode) error {
+	return Disk{}.WriteFile(path, data, perm)
+}
+
+// CreateFile makes a file on the machine's disk as Disk.CreateFile does.
+func CreateFile(path string, data []byte, perm os.FileMode) error {
+	return Disk{}.CreateFile(path, data, perm)
+}
+
+// Rename renames on the machine's disk as Disk.Rename does.
+func Rename(from, to string) error { return Disk{}.Rename(from, to) }
+
+// RemoveTemp removes temporary files of the machine's disk as Disk.RemoveTemp
+// does.
+func RemoveTemp(dir string) error { return Disk{}.RemoveTemp(dir) }
+
+// Disk writes durably to a file system.
+type Disk struct {
+	FS // nil for that of the machine
+}
+
+func (d Disk) fs() FS {
+	if d.FS == nil {
+		return OS{}
+	}
+	return d.FS
+}
+
+// OpenFile opens a file as os.OpenFile does.
+func (d Disk) OpenFile(name string, flag int, perm os.FileMode) (File, error) {
+	return d.fs().OpenFile(name, flag, perm)
+}
+
+// Remove removes a file as os.Remove does. After a power cut it may be back.
+func (d Disk) Remove(name string) error { return d.fs().Remove(name) }
+
+// SyncDir brings the names in a directory to disk.
+func (d Disk) SyncDir(dir string) error { return d.fs().SyncDir(dir) }
+
 // WriteFile replaces the file at path, if there is one, by data. The file gets
 // mode perm, whatever the umask.
-func WriteFile(path string, data []byte, perm os.FileMode) error {
-	return create(path, perm, os.Rename, func(f *os.File) error {
-		_, err := f.Write(data)
-		return err
-	})
+func (d Disk) WriteFile(path string, data []byte, perm os.FileMode) error {
+	return d.create(path, perm, d.fs().Rename, whole(data))
 }
 
 // Write is WriteFile of what write writes to a buffer. When write fails, nothing
 // is replaced and its error is returned.
-func Write(path string, perm os.FileMode, write func(io.Writer) error) error {
-	return create(path, perm, os.Rename, func(f *os.File) error {
+func (d Disk) Write(path string, perm os.FileMode, write func(io.Writer) error) error {
+	return d.create(path, perm, d.fs().Rename, func(f File) error {
 		w := bufio.NewWriterSize(f, bufferSize)
 		if err := write(w); err != nil {
 			return err
@@ -46,22 +83,26 @@ func Write(path string, perm os.FileMode, write func(io.Writer) error) error {
 
 // CreateFile is WriteFile for a file that must not be there: if it is, the error
 // is os.ErrExist. The file system must know hard links.
-func CreateFile(path string, data []byte, perm os.FileMode) error {
-	return create(path, perm, os.Link, func(f *os.File) error {
+func (d Disk) CreateFile(path string, data []byte, perm os.FileMode) error {
+	return d.create(path, perm, d.fs().Link, whole(data))
+}
+
+func whole(data []byte) func(File) error {
+	return func(f File) error {
 		_, err := f.Write(data)
 		return err
-	})
+	}
 }
 
 // create has fill write a temporary file beside path, and publish give it the
 // name path.
-func create(path string, perm os.FileMode, publish func(from, to string) error, fill func(*os.File) error) error {
+func (d Disk) create(path string, perm os.FileMode, publish func(from, to string) error, fill func(File) error) error {
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, tempPrefix)
+	f, err := d.fs().CreateTemp(dir, tempPrefix)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // after a rename there is nothing at that name
+	defer d.fs().Remove(f.Name()) // after a rename there is nothing at that name
 	err = fill(f)
 	if err == nil {
 		err = errors.Join(f.Chmod(perm), f.Sync())
@@ -72,48 +113,34 @@ func create(path string, perm os.FileMode, publish func(from, to string) error, 
 	if err := publish(f.Name(), path); err != nil {
 		return err
 	}
-	return SyncDir(dir)
+	return d.fs().SyncDir(dir)
 }
 
 // Rename moves a file or a directory whose content is on disk already to a
 // name on the same file system. A file at that name is replaced.
-func Rename(from, to string) error {
-	if err := os.Rename(from, to); err != nil {
+func (d Disk) Rename(from, to string) error {
+	if err := d.fs().Rename(from, to); err != nil {
 		return err
 	}
-	return SyncDir(filepath.Dir(to))
-}
-
-// SyncDir brings the names in a directory to disk: which files were made,
-// renamed and removed. On Windows, where directories cannot be synced, it does
-// nothing.
-func SyncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return d.fs().SyncDir(filepath.Dir(to))
 }
 
 // RemoveTemp removes the temporary files that a killed process has left in dir.
 // No other process or goroutine may be writing files in dir meanwhile.
-func RemoveTemp(dir string) error {
+func (d Disk) RemoveTemp(dir string) error {
 	entries, err := filepath.Glob(filepath.Join(dir, tempPrefix+"*"))
 	if err != nil {
 		return err
 	}
 	for _, name := range entries {
-		err = errors.Join(err, os.Remove(name))
+		err = errors.Join(err, d.fs().Remove(name))
 	}
 	return err
 }
 
 // IsAt reports whether path names the open file f: after an error it tells which
 // of two files is in place.
-func IsAt(f *os.File, path string) bool {
+func IsAt(f File, path string) bool {
 	own, err := f.Stat()
 	if err != nil {
 		return false

@@ -67,7 +67,7 @@ func TestWriteThatFailsReplacesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := errors.New("broken")
-	err := durable.Write(path, 0o600, func(w io.Writer) error {
+	err := durable.Disk{}.Write(path, 0o600, func(w io.Writer) error {
 		if _, err := w.Write(make([]byte, 3<<20)); err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func TestRename(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f, err := os.Open(from)
+	f, err := durable.OS{}.OpenFile(from, os.O_RDONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestRemoveTemp(t *testing.T) {
 	dir := t.TempDir()
 	killed := errors.New("killed")
 	var left string
-	err := durable.Write(filepath.Join(dir, "f"), 0o600, func(io.Writer) error {
+	err := durable.Disk{}.Write(filepath.Join(dir, "f"), 0o600, func(io.Writer) error {
 		left = names(t, dir) // what a process that is killed here leaves
 		return killed
 	})

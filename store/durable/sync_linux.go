@@ -6,9 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SyncData brings a file's bytes and length to disk. Unlike Sync, it leaves out
-// the file's times where the system can tell them apart.
-func SyncData(f *os.File) error {
+func syncData(f *os.File) error {
 	for {
 		if err := unix.Fdatasync(int(f.Fd())); err != unix.EINTR {
 			return os.NewSyscallError("fdatasync", err)

@@ -33,7 +33,7 @@ func BenchmarkAppend(b *testing.B) {
 
 // What the disk allows: records written and synced 64 at a time.
 func BenchmarkSync64(b *testing.B) {
-	f, err := os.Create(filepath.Join(b.TempDir(), "f"))
+	f, err := durable.OS{}.OpenFile(filepath.Join(b.TempDir(), "f"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func BenchmarkSync64(b *testing.B) {
 		if _, err := f.Write(group); err != nil {
 			b.Fatal(err)
 		}
-		if err := durable.SyncData(f); err != nil {
+		if err := f.SyncData(); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -24,6 +24,7 @@ import (
 // does not lose it; sync brings it to disk. A transaction of several changes
 // may come back in part: what must be whole is one key's value.
 type file struct {
+	disk    durable.Disk
 	path    string
 	db      *buntdb.DB // in memory
 	damaged bool       // something was lost when the file was opened
@@ -39,22 +40,22 @@ type file struct {
 
 // logFile is an open file and where the next change goes.
 type logFile struct {
-	*os.File
+	durable.File
 	size int64
 }
 
 // openFile opens or makes the file at path. If the file is damaged, it is set
 // aside, which is one line in log, and the tree is what lay before the damage.
-func openFile(path string, log *slog.Logger, now time.Time) (f *file, err error) {
+func openFile(disk durable.Disk, path string, log *slog.Logger, now time.Time) (f *file, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("open local file %s: %w", path, err)
 		}
 	}()
-	if err := removeLeftovers(path); err != nil {
+	if err := removeLeftovers(disk, path); err != nil {
 		return nil, err
 	}
-	r, err := repair(path, now)
+	r, err := repair(disk, path, now)
 	if err != nil {
 		return nil, err
 	}
@@ -62,11 +63,11 @@ func openFile(path string, log *slog.Logger, now time.Time) (f *file, err error)
 		log.Error("local file damaged: set aside, going on with what is whole",
 			"file", path, "aside", r.aside, "kept_bytes", r.kept, "lost_bytes", r.lost)
 	}
-	f = &file{path: path, damaged: r.aside != "", shrinkFrom: shrinkFrom}
+	f = &file{disk: disk, path: path, damaged: r.aside != "", shrinkFrom: shrinkFrom}
 	if f.db, err = buntdb.Open(":memory:"); err != nil {
 		return nil, err
 	}
-	own, err := os.OpenFile(path, os.O_RDWR, 0)
+	own, err := disk.OpenFile(path, os.O_RDWR, 0)
 	if err == nil {
 		f.logs = []*logFile{{own, r.kept}}
 		err = f.db.Load(own)
@@ -86,7 +87,7 @@ func openFile(path string, log *slog.Logger, now time.Time) (f *file, err error)
 // removeLeftovers removes what a shrink that was cut short has left, and files
 // of the layout before this one, which had logs named PATH-NUMBER beside the
 // file. The node fetches again what those held.
-func removeLeftovers(path string) error {
+func removeLeftovers(disk durable.Disk, path string) error {
 	beside, err := filepath.Glob(path + "-*")
 	if err != nil {
 		return err
@@ -98,7 +99,7 @@ func removeLeftovers(path string) error {
 		}
 	}
 	for _, name := range old {
-		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := disk.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
@@ -243,7 +244,7 @@ func (f *file) sync() error {
 	f.mu.Lock()
 	log := f.logs[0]
 	f.mu.Unlock()
-	return durable.SyncData(log.File)
+	return log.SyncData()
 }
 
 // close brings everything to disk. It may be called twice.

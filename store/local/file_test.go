@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"partneredge/store/durable"
 )
 
 func value(key string, n int) string { return seal(key, putInt(newValue(8), int64(n))) }
@@ -26,7 +28,7 @@ func TestFileIsWhatItWasTold(t *testing.T) {
 		}
 		log, text := newLog()
 		open := func(path string) *file {
-			f, err := openFile(path, log, newClock().now())
+			f, err := openFile(durable.Disk{}, path, log, newClock().now())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -51,6 +51,8 @@ type Config struct {
 	// IdempotencyKeys is how many idempotency keys are remembered at most. 0: 250 000,
 	// some 60 MB.
 	IdempotencyKeys int
+	// FS is the file system of Dir. nil: the machine's.
+	FS durable.FS
 	// Log receives damage and failed upkeep. nil: nothing is logged.
 	Log *slog.Logger
 	// Now is the clock. nil: time.Now.
@@ -136,14 +138,15 @@ func (s *Store) open(c Config) (err error) {
 	if s.unlock, err = durable.Lock(c.Dir); err != nil {
 		return err
 	}
-	if err = durable.RemoveTemp(c.Dir); err != nil {
+	disk := durable.Disk{FS: c.FS}
+	if err = disk.RemoveTemp(c.Dir); err != nil {
 		return err
 	}
 	in := func(name string) string { return filepath.Join(c.Dir, name) }
-	if s.hot, err = openFile(in("hot.db"), c.Log, c.Now()); err != nil {
+	if s.hot, err = openFile(disk, in("hot.db"), c.Log, c.Now()); err != nil {
 		return err
 	}
-	if s.limits, err = openFile(in("limits.db"), c.Log, c.Now()); err != nil {
+	if s.limits, err = openFile(disk, in("limits.db"), c.Log, c.Now()); err != nil {
 		return err
 	}
 	value, err := s.hot.get(cursorKey)
@@ -167,7 +170,9 @@ func (s *Store) open(c Config) (err error) {
 	if s.Idempotency, err = newIdempotency(s.limits, c.IdempotencyKeys, c.Now); err != nil {
 		return err
 	}
-	s.Outbox, err = openOutbox(in("outbox.log"), in("rejected.jsonl"), c.OutboxBytes, c.Log, c.Now)
+	s.Outbox, err = openOutbox(outboxConfig{
+		disk: disk, path: in("outbox.log"), rejectedPath: in("rejected.jsonl"), maxSize: c.OutboxBytes, log: c.Log, now: c.Now,
+	})
 	return err
 }
 

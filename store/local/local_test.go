@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"partneredge/store/durable"
 )
 
 // clock is a time that only a test moves.
@@ -152,7 +154,7 @@ func row(t *testing.T, path string, n int) (data []byte, ends []int) {
 
 func mustFile(t *testing.T, path string) *file {
 	t.Helper()
-	f, err := openFile(path, slog.New(slog.DiscardHandler), time.Now())
+	f, err := openFile(durable.Disk{}, path, slog.New(slog.DiscardHandler), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +164,7 @@ func mustFile(t *testing.T, path string) *file {
 // contents of a file as buntdb holds them.
 func contents(t *testing.T, path string, log *slog.Logger) map[string]string {
 	t.Helper()
-	f, err := openFile(path, log, time.Now())
+	f, err := openFile(durable.Disk{}, path, log, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +329,7 @@ func FuzzMend(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		path := filepath.Join(t.TempDir(), "db")
 		write(t, path, data)
-		db, err := openFile(path, slog.New(slog.DiscardHandler), time.Now())
+		db, err := openFile(durable.Disk{}, path, slog.New(slog.DiscardHandler), time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,19 +7,19 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/durable"
 )
 
 // Outbox keeps items in a file of its own until they have been handed over.
 // When Append returns nil, the item is on disk. Callers that come while the disk
 // is busy share its next sync.
 type Outbox struct {
-	rejectedPath string // the file of items that were set aside
-	now          func() time.Time
-	logger       *slog.Logger
+	outboxConfig
 
 	queue   *queue
 	stopped chan struct{}
@@ -41,16 +41,25 @@ type Item struct {
 // ErrClosed is the error of an outbox that has been closed.
 var ErrClosed = errors.New("outbox is closed")
 
-// openOutbox opens the outbox at path. Items that are set aside go to the file at
-// rejectedPath.
-func openOutbox(path, rejectedPath string, maxSize int64, log *slog.Logger, now func() time.Time) (*Outbox, error) {
+// outboxConfig says where an outbox keeps its items. No field has a default but
+// disk, which is the machine's.
+type outboxConfig struct {
+	disk         durable.Disk
+	path         string
+	rejectedPath string // the file of items that were set aside
+	maxSize      int64  // bytes of the file at path
+	log          *slog.Logger
+	now          func() time.Time
+}
+
+func openOutbox(c outboxConfig) (*Outbox, error) {
 	o := &Outbox{
-		rejectedPath: rejectedPath, now: now, logger: log,
-		queue: newQueue(), stopped: make(chan struct{}), wake: make(chan struct{}, 1),
+		outboxConfig: c,
+		queue:        newQueue(), stopped: make(chan struct{}), wake: make(chan struct{}, 1),
 		waiting: index{byID: map[string]*waiting{}},
 	}
 	o.jobs.New = func() any { return &job{done: make(chan error, 1)} }
-	file, r, err := openOutboxFile(path, maxSize, now(), func(at int, rec record) {
+	file, r, err := openOutboxFile(c, func(at int, rec record) {
 		switch rec.kind {
 		case recordLead:
 			o.waiting.add(rec.id, int64(at), rec.size)
@@ -62,8 +71,8 @@ func openOutbox(path, rejectedPath string, maxSize int64, log *slog.Logger, now 
 		return nil, err
 	}
 	if r.aside != "" {
-		log.Error("outbox damaged: set aside, going on with what is whole",
-			"file", path, "aside", r.aside, "kept_bytes", r.kept, "lost_bytes", r.lost)
+		c.log.Error("outbox damaged: set aside, going on with what is whole",
+			"file", c.path, "aside", r.aside, "kept_bytes", r.kept, "lost_bytes", r.lost)
 	}
 	o.file = file
 	if o.waiting.len() > 0 {
@@ -108,12 +117,12 @@ func (o *Outbox) SetAside(ctx context.Context, it Item, reason string) error {
 	if err != nil {
 		return fmt.Errorf("set item aside: %w", err)
 	}
-	f, err := os.OpenFile(o.rejectedPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := o.disk.OpenFile(o.rejectedPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("set item aside: %w", err)
 	}
 	_, err = f.Write(append(line, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+	if err = errors.Join(err, f.Sync(), f.Close(), o.disk.SyncDir(filepath.Dir(o.rejectedPath))); err != nil {
 		return fmt.Errorf("set item aside: %w", err)
 	}
 	return o.Remove(ctx, it.ID)
@@ -138,7 +147,7 @@ func (o *Outbox) Pending(maxItems, size int, skip func(id string) bool) ([]Item,
 		if errors.Is(err, errDamaged) {
 			// It stays in the file, which is set aside at the next start.
 			w.unreadable = true
-			o.logger.Error("outbox item can no longer be read", "id", w.id)
+			o.log.Error("outbox item can no longer be read", "id", w.id)
 			continue
 		}
 		if err != nil {

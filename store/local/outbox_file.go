@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"time"
 
 	"partneredge/store/durable"
 )
@@ -17,8 +16,9 @@ const preallocate = 256 << 10
 
 // outboxFile is the file of an outbox. Only the outbox's writer changes it.
 type outboxFile struct {
+	disk    durable.Disk
 	path    string
-	f       *os.File
+	f       durable.File
 	maxSize int64  // bytes the file may have
 	end     int64  // bytes of records that are written and synced
 	size    int64  // bytes of the file; those behind end are zeros
@@ -29,8 +29,9 @@ type outboxFile struct {
 // openOutboxFile opens or makes the file, calls each for its records, and cuts
 // off what a crash left half written. A damaged file is set aside, and all its
 // whole records go into a new one.
-func openOutboxFile(path string, maxSize int64, now time.Time, each func(at int, rec record)) (o *outboxFile, r repaired, err error) {
-	_ = os.Remove(path + ".new") // of an earlier build that was killed
+func openOutboxFile(c outboxConfig, each func(at int, rec record)) (o *outboxFile, r repaired, err error) {
+	path := c.path
+	_ = c.disk.Remove(path + ".new") // of an earlier build that was killed
 	data, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, r, fmt.Errorf("open outbox: %w", err)
@@ -40,26 +41,26 @@ func openOutboxFile(path string, maxSize int64, now time.Time, each func(at int,
 	if damaged {
 		kept = nil
 		replay(data, func(at int, rec record) { kept = append(kept, data[at:at+rec.size]...) })
-		r.aside = asideName(path, now)
-		if err := durable.CreateFile(r.aside, data, 0o600); err != nil {
+		r.aside = asideName(path, c.now())
+		if err := c.disk.CreateFile(r.aside, data, 0o600); err != nil {
 			return nil, r, fmt.Errorf("set outbox aside: %w", err)
 		}
-		if err := durable.WriteFile(path, kept, 0o600); err != nil {
+		if err := c.disk.WriteFile(path, kept, 0o600); err != nil {
 			return nil, r, fmt.Errorf("repair outbox: %w", err)
 		}
 	}
 	r.kept, r.lost = int64(len(kept)), int64(len(data)-len(kept))
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := c.disk.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, r, fmt.Errorf("open outbox: %w", err)
 	}
-	err = errors.Join(f.Truncate(r.kept), f.Sync(), durable.SyncDir(filepath.Dir(path)))
+	err = errors.Join(f.Truncate(r.kept), f.Sync(), c.disk.SyncDir(filepath.Dir(path)))
 	if err != nil {
 		_ = f.Close()
 		return nil, r, fmt.Errorf("open outbox: %w", err)
 	}
 	replay(kept, each)
-	return &outboxFile{path: path, f: f, maxSize: maxSize, end: r.kept, size: r.kept, zeros: make([]byte, preallocate)}, r, nil
+	return &outboxFile{disk: c.disk, path: path, f: f, maxSize: c.maxSize, end: r.kept, size: r.kept, zeros: make([]byte, preallocate)}, r, nil
 }
 
 // add writes b at the end and, where sync is set, syncs the file. After an error
@@ -70,7 +71,7 @@ func (o *outboxFile) add(b []byte, sync bool) error {
 	}
 	err := o.write(b)
 	if err == nil && sync {
-		if err = durable.SyncData(o.f); err != nil {
+		if err = o.f.SyncData(); err != nil {
 			// What the system holds in memory and what is on disk may differ, and a
 			// second sync would not report it.
 			o.broken = true
@@ -118,21 +119,20 @@ func (o *outboxFile) clear() error {
 		return err
 	}
 	o.end, o.size = 0, 0
-	if err := durable.SyncData(o.f); err != nil {
+	if err := o.f.SyncData(); err != nil {
 		o.broken = true
 		return err
 	}
-	o.broken = false
 	return nil
 }
 
 // replace replaces the file by a new one with the size bytes that write writes.
 func (o *outboxFile) replace(size int64, write func(io.Writer) error) error {
-	if err := durable.Write(o.path, 0o600, write); err != nil {
+	if err := o.disk.Write(o.path, 0o600, write); err != nil {
 		o.broken = o.broken || !durable.IsAt(o.f, o.path) // what is added to this one would be lost
 		return err
 	}
-	f, err := os.OpenFile(o.path, os.O_RDWR, 0)
+	f, err := o.disk.OpenFile(o.path, os.O_RDWR, 0)
 	if err != nil {
 		o.broken = true
 		return err

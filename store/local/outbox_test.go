@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/durable"
 )
 
 func openBox(t *testing.T, path string, room int64, log *slog.Logger) *Outbox {
@@ -20,7 +21,7 @@ func openBox(t *testing.T, path string, room int64, log *slog.Logger) *Outbox {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	o, err := openOutbox(path, path+".rejected", room, log, time.Now)
+	o, err := openOutbox(outboxConfig{path: path, rejectedPath: path + ".rejected", maxSize: room, log: log, now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +226,7 @@ func TestOutboxWithoutADiskToWriteTo(t *testing.T) {
 	o := openBox(t, path, 1<<20, log)
 	add(t, o, "lead_a")
 	good := o.file.f
-	readOnly, err := os.Open(path)
+	readOnly, err := durable.OS{}.OpenFile(path, os.O_RDONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

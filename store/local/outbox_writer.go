@@ -63,7 +63,7 @@ func (o *Outbox) commit(g *group, jobs []*job) {
 		err = o.write(g, jobs)
 	}
 	if err != nil {
-		o.logger.Error("outbox cannot be written", "err", err)
+		o.log.Error("outbox cannot be written", "err", err)
 	}
 	answer(jobs, err)
 }
@@ -161,7 +161,7 @@ func (o *Outbox) tidy() {
 		err = o.rewrite()
 	}
 	if err != nil {
-		o.logger.Error("outbox file cannot be made smaller", "err", err)
+		o.log.Error("outbox file cannot be made smaller", "err", err)
 	}
 }
 
@@ -169,7 +169,7 @@ func (o *Outbox) tidy() {
 func (o *Outbox) rewrite() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.waiting.len() == 0 {
+	if o.waiting.len() == 0 && !o.file.broken {
 		return o.file.clear()
 	}
 	old := o.file.f

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"partneredge/store/durable"
@@ -40,12 +41,15 @@ type repaired struct {
 // of what is there. A command that the crash of its writer cut short is cut off.
 // If there is any other damage, the file is set aside under another name and its
 // good beginning takes its place.
-func repair(path string, now time.Time) (r repaired, err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+func repair(disk durable.Disk, path string, now time.Time) (r repaired, err error) {
+	f, err := disk.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return r, err
 	}
 	defer f.Close()
+	if err := disk.SyncDir(filepath.Dir(path)); err != nil { // the file may be new
+		return r, err
+	}
 	info, err := f.Stat()
 	if err != nil {
 		return r, err
@@ -60,7 +64,7 @@ func repair(path string, now time.Time) (r repaired, err error) {
 		return r, f.Truncate(r.kept)
 	case errors.Is(err, errDamaged):
 		r.aside = asideName(path, now)
-		return r, setAside(f, path, r)
+		return r, setAside(disk, f, path, r)
 	}
 	return r, err
 }
@@ -71,11 +75,11 @@ func asideName(path string, now time.Time) string {
 
 // setAside gives the damaged file f its other name, and path to a copy of its
 // good beginning.
-func setAside(f *os.File, path string, r repaired) error {
-	if err := durable.Rename(path, r.aside); err != nil {
+func setAside(disk durable.Disk, f durable.File, path string, r repaired) error {
+	if err := disk.Rename(path, r.aside); err != nil {
 		return fmt.Errorf("set aside: %w", err)
 	}
-	return durable.Write(path, 0o600, func(w io.Writer) error {
+	return disk.Write(path, 0o600, func(w io.Writer) error {
 		_, err := io.Copy(w, io.NewSectionReader(f, 0, r.kept))
 		return err
 	})
@@ -85,7 +89,7 @@ func setAside(f *os.File, path string, r repaired) error {
 // a command that was being written, or blocks that the file system gave the file
 // and that were never written. Else it returns errDamaged. found is the error
 // that the reading of these bytes ended with.
-func judgeTail(f *os.File, at, size int64, found error) error {
+func judgeTail(f io.ReaderAt, at, size int64, found error) error {
 	if size > 2*maxField {
 		return errDamaged
 	}

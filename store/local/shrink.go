@@ -37,7 +37,7 @@ func (f *file) shrink() error {
 	}
 	next, err := f.rewrite(old, size)
 	if err == nil {
-		err = durable.Rename(next.Name(), f.path)
+		err = f.disk.Rename(next.Name(), f.path)
 	}
 	if err = errors.Join(err, f.keepOne(old, next)); err != nil {
 		return fmt.Errorf("shrink local file: %w", err)
@@ -49,7 +49,7 @@ func (f *file) shrink() error {
 // from the offset on. Changes that the tree had already are made again by that,
 // which does no harm. When it returns, changes go to both files.
 func (f *file) rewrite(log *logFile, from int64) (next *logFile, err error) {
-	own, err := os.OpenFile(f.path+shrinking, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	own, err := f.disk.OpenFile(f.path+shrinking, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (f *file) rewrite(log *logFile, from int64) (next *logFile, err error) {
 		}
 		// A crash may cut off any part of the file that is not on disk. It must
 		// not cut off changes that the tree had already, for some keys.
-		if err := durable.SyncData(own); err != nil {
+		if err := own.SyncData(); err != nil {
 			return next, err
 		}
 		synced = true
@@ -103,7 +103,7 @@ func (f *file) keepOne(old, next *logFile) error {
 	kept, other := next, old
 	if !durable.IsAt(next.File, f.path) {
 		kept, other = old, next
-		_ = os.Remove(next.Name())
+		_ = f.disk.Remove(next.Name())
 	}
 	f.mu.Lock()
 	f.logs = []*logFile{kept}
@@ -137,7 +137,7 @@ func (f *file) writeTree(to *logFile) error {
 		to.size += int64(len(buf))
 		if unsynced += int64(len(buf)); unsynced >= syncBytes {
 			unsynced = 0
-			if err := durable.SyncData(to.File); err != nil {
+			if err := to.SyncData(); err != nil {
 				return err
 			}
 		}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"partneredge/store/durable"
 )
 
 // BenchmarkShrink reports for how long the slowest read and the slowest write
@@ -61,7 +63,7 @@ var benchValue = strings.Repeat("v", 250)
 // fullFile is a file of which half is not in use any more.
 func fullFile(b *testing.B, records int) *file {
 	b.Helper()
-	f, err := openFile(filepath.Join(b.TempDir(), "db"), slog.New(slog.DiscardHandler), time.Now())
+	f, err := openFile(durable.Disk{}, filepath.Join(b.TempDir(), "db"), slog.New(slog.DiscardHandler), time.Now())
 	if err != nil {
 		b.Fatal(err)
 	}

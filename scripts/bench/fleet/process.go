@@ -59,7 +59,7 @@ func (p *Process) Stop() error {
 	return nil
 }
 
-// Kill ends it as a power cut does. It may be called twice.
+// Kill ends it by force. What it has written stays. It may be called twice.
 func (p *Process) Kill() {
 	if p.cmd == nil {
 		return
