@@ -42,8 +42,10 @@ PRECOMPILE = $(GO) run -ldflags='-X github.com/tetratelabs/wazero/internal/versi
 # The race detector needs a C compiler.
 RACE ?= $(if $(shell command -v $(shell $(GO) env CC)),-race)
 
-# What runs the tests, given flags and packages.
-GOTEST ?= $(GO) test
+# What runs the tests, given a file for their events, flags and packages. The
+# events say at the end what was not tested.
+GOTEST ?= scripts/gotest
+EVENTS := build/test-events
 
 # How inputs are looked for once all tests have passed; empty: not at all.
 FUZZ ?= scripts/fuzz
@@ -55,17 +57,25 @@ build/modules-bad/trap.wasm: $(GUEST) $(wildcard $(TRAP)/*) scripts/build-module
 
 .PHONY: test
 test: modules build/sandbox.wasm build/modules-bad/trap.wasm ## every test, with the race detector, then each fuzz target for a moment
-	$(if $(RACE),,@echo 'no C compiler: testing without the race detector')
+	@rm -rf $(EVENTS) && mkdir -p $(EVENTS)
 	$(PRECOMPILE) build/modules build/modules/.cache
 	$(PRECOMPILE) build/modules-bad build/modules/.cache
-	$(GOTEST) $(RACE) -timeout 15m ./...
-	$(if $(RACE),$(MAKE) test-wasmtime,@echo 'NOT TESTED: the engine wasmtime, which needs a C compiler')
+	$(GOTEST) $(EVENTS)/$@.json $(RACE) -timeout 15m ./...
+	$(if $(RACE),$(MAKE) test-simulated test-wasmtime)
 	$(FUZZ)
+	@$(GO) run ./scripts/nottested $(EVENTS)/*.json
+	$(if $(RACE),,@echo 'NOT TESTED: data races and the engine wasmtime, which need a C compiler')
+
+.PHONY: test-simulated
+test-simulated: ## the tests on a virtual clock that the race detector makes minutes of
+	@mkdir -p $(EVENTS)
+	$(GOTEST) $(EVENTS)/$@.json -run Simulated ./store/ratelimit ./edge/webhook
 
 .PHONY: test-wasmtime
 test-wasmtime: modules ## the module host's tests under its other engine
+	@mkdir -p $(EVENTS)
 	$(PRECOMPILE) build/modules build/modules/.cache
-	$(GOTEST) -tags wasmtime $(RACE) -timeout 15m ./host/...
+	$(GOTEST) $(EVENTS)/$@.json -tags wasmtime $(RACE) -timeout 15m ./host/...
 
 .PHONY: fuzz
 fuzz: modules ## look for inputs that fail, two seconds a fuzz target
@@ -73,7 +83,7 @@ fuzz: modules ## look for inputs that fail, two seconds a fuzz target
 
 .PHONY: check
 check: ## format, vet, lint, tidy, generated files up to date
-	scripts/check
+	CHECK_FLAGS="$(CHECK_FLAGS)" scripts/check
 
 .PHONY: bench-sandbox bench-http bench-sync bench-webhook bench-release bench-hotset sim-regions
 bench-sandbox: build ## what a request costs in its sandbox

@@ -39,7 +39,7 @@ func TestBackupAndRestoreOnPostgres(t *testing.T) {
 	}
 
 	dir := t.TempDir()
-	o := &restoredOrigin{t: t, nats: "127.0.0.1:0", flags: []string{"--database", database}}
+	o := &restoredOrigin{t: t, nats: fixedAddress(t), flags: []string{"--database", database}}
 	first := filepath.Join(dir, "origin")
 	o.start(first)
 	held, err := openDevAccount(t.Context(), o.admin, filepath.Join(dir, "keys.json"))

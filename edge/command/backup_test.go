@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,11 +69,7 @@ func (o *restoredOrigin) start(dir string) {
 	o.t.Helper()
 	args := append([]string{"origin", "--data", dir, "--admin", "127.0.0.1:0", "--nats-listen", o.nats}, o.flags...)
 	o.process = startProcess(o.t, filepath.Join(dir, "origin.json"), &o.ready, args...)
-	address, err := url.Parse(o.ready.NATSURL)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	o.nats = address.Host
+	var err error
 	if o.admin, err = localClient(dir); err != nil {
 		o.t.Fatal(err)
 	}
@@ -100,7 +95,7 @@ func (o *restoredOrigin) call(method, path string, in any, field string) string 
 // edge runs the program to its end.
 func edge(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := exec.Command("edge", args...).CombinedOutput()
+	out, err := exec.Command(testFiles.program(t), args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("edge %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
@@ -115,7 +110,7 @@ func TestBackupAndRestore(t *testing.T) {
 	modules, cache := testFiles.get(t)
 	dir := t.TempDir()
 	hook := newSometimes(t)
-	o := &restoredOrigin{t: t, nats: "127.0.0.1:0", flags: []string{"--webhook-allow", "127.0.0.0/8,::1", "--webhook-ca", hook.ca}}
+	o := &restoredOrigin{t: t, nats: fixedAddress(t), flags: []string{"--webhook-allow", "127.0.0.0/8,::1", "--webhook-ca", hook.ca}}
 	first := filepath.Join(dir, "origin")
 	o.start(first)
 	held, err := openDevAccount(t.Context(), o.admin, filepath.Join(dir, "keys.json"))
@@ -222,7 +217,7 @@ func TestBackupAndRestore(t *testing.T) {
 		"is of an origin on SQLite":        {"restore", "--from", file, "--data", filepath.Join(dir, "none"), "--database", "postgres://h/d"},
 		"is --data the directory of an or": {"backup", "--data", dir, "--to", filepath.Join(dir, "none")},
 	} {
-		if out, err := exec.Command("edge", args...).CombinedOutput(); err == nil || !strings.Contains(string(out), what) {
+		if out, err := exec.Command(testFiles.program(t), args...).CombinedOutput(); err == nil || !strings.Contains(string(out), what) {
 			t.Errorf("edge %v: %v\n%s", args, err, out)
 		}
 	}

@@ -40,7 +40,7 @@ func startNATS(t *testing.T, clusterConf string, some int) *natsCluster {
 	c := &natsCluster{t: t, shared: string(shared), dir: t.TempDir()}
 	for range some {
 		c.servers = append(c.servers, nil)
-		c.start(len(c.servers)-1, "127.0.0.1:-1")
+		c.start(len(c.servers)-1, fixedAddress(t))
 		c.urls = append(c.urls, c.servers[len(c.servers)-1].ClientURL())
 	}
 	c.joined(some)
@@ -110,7 +110,7 @@ func TestManyOrigins(t *testing.T) {
 
 	// The first origin has nowhere to go, and leaves what the servers need.
 	conf := filepath.Join(keys, "cluster.conf")
-	out, err := exec.Command(testFiles.plain(t), args("none", "nats://127.0.0.1:1")...).CombinedOutput()
+	out, err := exec.Command(testFiles.program(t), args("none", "nats://127.0.0.1:1")...).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "include "+conf) {
 		t.Fatalf("an origin without its cluster: %v\n%s", err, out)
 	}
@@ -119,7 +119,7 @@ func TestManyOrigins(t *testing.T) {
 	database := centraltest.Postgres(t)
 	startNamed := func(name string) (*process, *adminapi.Client) {
 		var ready originReady
-		p := startProgram(t, testFiles.plain(t), filepath.Join(dir, name, "origin.json"), &ready, append(args(name, natsURL), "--database", database)...)
+		p := startProgram(t, testFiles.program(t), filepath.Join(dir, name, "origin.json"), &ready, append(args(name, natsURL), "--database", database)...)
 		return p, adminOf(t, filepath.Join(dir, name), ready.AdminURL)
 	}
 	doomed, first := startNamed("one")

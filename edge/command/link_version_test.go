@@ -19,7 +19,7 @@ import (
 func speaking(t *testing.T, more int) string {
 	t.Helper()
 	if more == 0 {
-		return testFiles.plain(t)
+		return testFiles.program(t)
 	}
 	source, err := filepath.Abs("../wire/wire.go")
 	if err != nil {

@@ -126,12 +126,7 @@ func (h *hosts) here(host, text string) string {
 
 func (h *hosts) port(addr string) string {
 	if h.ports[addr] == "" {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		h.ports[addr] = ln.Addr().String()
-		ln.Close()
+		h.ports[addr] = fixedAddress(h.t)
 	}
 	return h.ports[addr]
 }
@@ -210,7 +205,7 @@ func (h *hosts) systemctl(host, verb, unit string) {
 	data := h.path(host, "var/lib/"+unit)
 	if strings.Contains(flags, "--nats ") && !h.natsIsUp() {
 		// It fails, and systemd starts it over; what matters is what it leaves.
-		out, err := exec.Command("edge", args...).CombinedOutput()
+		out, err := exec.Command(testFiles.program(h.t), args...).CombinedOutput()
 		if err == nil || !there(filepath.Join(data, "nats", "account.jwt")) {
 			h.t.Fatalf("without its NATS: %v\n%s", err, out)
 		}

@@ -63,7 +63,7 @@ func TestCompletionRuns(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Fatal(err) // which the project's own scripts need as well
 	}
-	completion, err := exec.Command("edge", "completion", "bash").Output()
+	completion, err := exec.Command(testFiles.program(t), "completion", "bash").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

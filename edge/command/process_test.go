@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,10 +29,10 @@ type process struct {
 // startProcess runs `edge args…` and waits until it has written the file ready.
 func startProcess(t *testing.T, ready string, into any, args ...string) *process {
 	t.Helper()
-	return startProgram(t, "edge", ready, into, args...)
+	return startProgram(t, testFiles.program(t), ready, into, args...)
 }
 
-// startProgram is startProcess of another build.
+// startProgram does so with another build of the program.
 func startProgram(t *testing.T, program, ready string, into any, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, name: args[0], cmd: exec.Command(program, args...), out: new(lockedBuffer), done: make(chan error, 1)}
@@ -78,7 +77,8 @@ func (p *process) terminate() {
 	}
 }
 
-// kill ends it as a power cut does.
+// kill ends it by force. What it has written stays, synced or not: only a power
+// cut loses that, for which package durabletest has a disk.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill() // it may have ended
 	err := <-p.done
@@ -92,17 +92,11 @@ func TestProcesses(t *testing.T) {
 	dir := t.TempDir()
 	originDir, nodeDir := filepath.Join(dir, "origin"), filepath.Join(dir, "node")
 	var o originReady
-	natsListen := "127.0.0.1:0"
+	natsListen := fixedAddress(t) // where the node looks for it again
 	var logs strings.Builder
 	startOrigin := func() *process {
-		p := startProcess(t, filepath.Join(originDir, "origin.json"), &o, "origin", "--data", originDir,
+		return startProcess(t, filepath.Join(originDir, "origin.json"), &o, "origin", "--data", originDir,
 			"--admin", "127.0.0.1:0", "--nats-listen", natsListen, "--log-level", "debug")
-		address, err := url.Parse(o.NATSURL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		natsListen = address.Host // where the node looks for it again
-		return p
 	}
 	origin := startOrigin()
 	token, err := os.ReadFile(filepath.Join(originDir, "admin.token"))
@@ -213,7 +207,7 @@ func TestDataDirectoryIsLocked(t *testing.T) {
 	var o originReady
 	args := []string{"origin", "--data", dir, "--admin", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0"}
 	first := startProcess(t, filepath.Join(dir, "origin.json"), &o, args...)
-	out, err := exec.Command("edge", args...).CombinedOutput()
+	out, err := exec.Command(testFiles.program(t), args...).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "is in use by another process") || !strings.Contains(string(out), "hint: ") {
 		t.Errorf("a second one over the same data: %v\n%s", err, out)
 	}

@@ -40,7 +40,7 @@ type site struct {
 func startSite(t *testing.T, originArgs ...string) *site {
 	t.Helper()
 	dir := t.TempDir()
-	s := &site{t: t, program: testFiles.plain(t), dir: dir, originDir: filepath.Join(dir, "origin"), originArgs: originArgs, natsListen: "127.0.0.1:0"}
+	s := &site{t: t, program: testFiles.program(t), dir: dir, originDir: filepath.Join(dir, "origin"), originArgs: originArgs, natsListen: fixedAddress(t)}
 	s.startOrigin()
 	s.account = makeAccount(t, s.admin)
 	return s
@@ -51,11 +51,6 @@ func (s *site) startOrigin() {
 	s.ready = originReady{}
 	args := append([]string{"origin", "--data", s.originDir, "--admin", "127.0.0.1:0", "--nats-listen", s.natsListen}, s.originArgs...)
 	s.origin = startProgram(s.t, s.program, filepath.Join(s.originDir, "origin.json"), &s.ready, args...)
-	address, err := url.Parse(s.ready.NATSURL)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.natsListen = address.Host
 	s.admin = adminOf(s.t, s.originDir, s.ready.AdminURL)
 }
 
@@ -173,7 +168,7 @@ func (s *site) node(region string) *regional {
 // enrolled is a node that is yet to be started.
 func enrolled(t *testing.T, admin *adminapi.Client, dir, region, origin string) *regional {
 	t.Helper()
-	n := &regional{t: t, program: testFiles.plain(t), dir: filepath.Join(dir, "data"), origin: origin}
+	n := &regional{t: t, program: testFiles.program(t), dir: filepath.Join(dir, "data"), origin: origin}
 	var err error
 	if n.credentials, err = enrol(t.Context(), admin, dir, region); err != nil {
 		t.Fatal(err)

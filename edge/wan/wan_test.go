@@ -190,12 +190,7 @@ func TestStallAndMend(t *testing.T) {
 }
 
 func TestTargetIsNotThere(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobody := l.Addr().String()
-	l.Close()
+	const nobody = "127.0.0.1:1" // of a service that is gone for decades
 	c := dial(t, start(t, nobody, time.Millisecond).Addr())
 	if _, err := c.Read(make([]byte, 1)); err == nil {
 		t.Error("the connection stays open")

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"golang.org/x/net/dns/dnsmessage"
+	"github.com/miekg/dns"
 )
 
 // dnsServer is a real name server on loopback whose answers a test sets.
@@ -31,9 +31,15 @@ func newDNS(t *testing.T) *dnsServer {
 		records: map[string][]netip.Addr{},
 		mute:    map[string]bool{},
 	}
-	done := make(chan struct{})
-	go func() { defer close(done); s.serve() }()
-	t.Cleanup(func() { conn.Close(); <-done })
+	up := make(chan struct{})
+	server := &dns.Server{PacketConn: conn, Handler: s, NotifyStartedFunc: func() { close(up) }}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.ActivateAndServe() }) // ends with Shutdown
+	<-up
+	t.Cleanup(func() {
+		_ = server.Shutdown()
+		serving.Wait()
+	})
 	return s
 }
 
@@ -59,50 +65,27 @@ func (s *dnsServer) resolver() *net.Resolver {
 	}}
 }
 
-func (s *dnsServer) serve() {
-	buf := make([]byte, 1500)
-	for {
-		n, from, err := s.conn.ReadFrom(buf)
-		if err != nil {
-			return
-		}
-		var query dnsmessage.Message
-		if query.Unpack(buf[:n]) != nil || len(query.Questions) != 1 {
-			continue
-		}
-		if reply, ok := s.answer(query); ok {
-			_, _ = s.conn.WriteTo(reply, from)
-		}
-	}
-}
-
-func (s *dnsServer) answer(query dnsmessage.Message) ([]byte, bool) {
+func (s *dnsServer) ServeDNS(w dns.ResponseWriter, asked *dns.Msg) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := query.Questions[0]
-	name := strings.TrimSuffix(strings.ToLower(q.Name.String()), ".")
+	q := asked.Question[0]
+	name := strings.TrimSuffix(strings.ToLower(q.Name), ".")
 	if s.mute[name] {
-		return nil, false
+		return
 	}
 	addrs, known := s.records[name]
-	reply := dnsmessage.Message{
-		Header:    dnsmessage.Header{ID: query.ID, Response: true, RecursionAvailable: true},
-		Questions: query.Questions,
-	}
+	reply := new(dns.Msg).SetReply(asked)
 	if !known {
-		reply.RCode = dnsmessage.RCodeNameError
+		reply.Rcode = dns.RcodeNameError
 	}
 	for _, addr := range addrs {
-		head := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET, TTL: 0}
+		head := dns.RR_Header{Name: q.Name, Rrtype: q.Qtype, Class: dns.ClassINET}
 		switch {
-		case addr.Is4() && q.Type == dnsmessage.TypeA:
-			head.Type = dnsmessage.TypeA
-			reply.Answers = append(reply.Answers, dnsmessage.Resource{Header: head, Body: &dnsmessage.AResource{A: addr.As4()}})
-		case addr.Is6() && q.Type == dnsmessage.TypeAAAA:
-			head.Type = dnsmessage.TypeAAAA
-			reply.Answers = append(reply.Answers, dnsmessage.Resource{Header: head, Body: &dnsmessage.AAAAResource{AAAA: addr.As16()}})
+		case addr.Is4() && q.Qtype == dns.TypeA:
+			reply.Answer = append(reply.Answer, &dns.A{Hdr: head, A: addr.AsSlice()})
+		case addr.Is6() && q.Qtype == dns.TypeAAAA:
+			reply.Answer = append(reply.Answer, &dns.AAAA{Hdr: head, AAAA: addr.AsSlice()})
 		}
 	}
-	packed, err := reply.Pack()
-	return packed, err == nil
+	_ = w.WriteMsg(reply) // who asked asks again
 }
