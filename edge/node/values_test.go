@@ -1,0 +1,69 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	"partneredge/edge/wire"
+	"partneredge/store"
+)
+
+// TestAgentJoined compares the time at which an agent joined with that of the
+// origin's record; the account is older.
+func TestAgentJoined(t *testing.T) {
+	o := newOrigin(t)
+	o.accounts["acc_1"] = store.Account{
+		ID: "acc_1", CreatedAt: time.Date(2018, 1, 1, 0, 0, 0, 0, time.UTC),
+		Agent: store.Agent{ID: "agt_1", JoinedAt: time.Date(2019, 2, 3, 4, 5, 6, 789_000, time.UTC)},
+	}
+	key := o.addKey("key_1", nil)
+	n := startNode(t, config(t, o))
+	ask(t, n, "GET", me, key, "").want(t, 200, `"joined_at":"2019-02-03T04:05:06.000789Z"`)
+}
+
+// TestOutreachNeedsExpressConsent looks at leads as the origin gets them: only who
+// agreed in writing may be written to, and the origin refuses a lead that says
+// otherwise.
+func TestOutreachNeedsExpressConsent(t *testing.T) {
+	o := newOrigin(t)
+	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
+	key := o.addKey("key_1", nil)
+	got := map[string]store.Lead{} // by first name
+	o.heard = func(_, verb string, data []byte) {
+		if verb == wire.VerbLeads {
+			for _, l := range read[wire.LeadsRequest](t, data).Leads {
+				got[l.FirstName] = l
+			}
+		}
+	}
+	n := startNode(t, config(t, o))
+	for name, consent := range map[string]string{
+		"Written": `{"status":"express_written","text_snapshot":"I agree.","captured_at":"2025-05-01T02:03:04Z"}`,
+		"Inbound": `{"status":"inbound_initiated","text_snapshot":"I agree.","captured_at":"2025-05-01T02:03:04Z"}`,
+		"None":    `{"status":"none"}`,
+		"Nothing": `null`,
+	} {
+		ask(t, n, "POST", newLead, key, `{"name":"`+name+`","email":"a@example.com","consent":`+consent+`}`).want(t, 201)
+	}
+	soon(t, "the origin has all leads", func() (all bool) {
+		o.do(func() { all = len(got) == 4 })
+		return all
+	})
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for name, status := range map[string]string{"Written": "express_written", "Inbound": "inbound_initiated", "None": "none", "Nothing": "none"} {
+		l := got[name]
+		if l.ConsentStatus != status || l.OutreachAllowed != (name == "Written") {
+			t.Errorf("%s: consent %q, outreach %t", name, l.ConsentStatus, l.OutreachAllowed)
+		}
+		if l.AccountID != "acc_1" || l.KeyID != "key_1" || l.Environment != store.Live || l.Email != "a@example.com" || l.CreatedAt.IsZero() {
+			t.Errorf("%s: %+v", name, l)
+		}
+	}
+	captured := time.Date(2025, 5, 1, 2, 3, 4, 0, time.UTC)
+	for name, l := range got {
+		if dated := name == "Written" || name == "Inbound"; dated != l.CapturedAt.Equal(captured) || dated != (l.ConsentText == "I agree.") {
+			t.Errorf("%s: captured %v, %q", name, l.CapturedAt, l.ConsentText)
+		}
+	}
+}
