@@ -1,6 +1,7 @@
 package node
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -65,5 +66,59 @@ func TestOutreachNeedsExpressConsent(t *testing.T) {
 		if dated := name == "Written" || name == "Inbound"; dated != l.CapturedAt.Equal(captured) || dated != (l.ConsentText == "I agree.") {
 			t.Errorf("%s: captured %v, %q", name, l.CapturedAt, l.ConsentText)
 		}
+	}
+}
+
+// TestEverythingWorksInSetup calls every endpoint for an account that is not live
+// yet, since partners build their integrations then.
+func TestEverythingWorksInSetup(t *testing.T) {
+	o := newOrigin(t)
+	o.accounts["acc_1"] = store.Account{ID: "acc_1", Mode: store.ModeSetup}
+	o.insights["acc_1"] = []store.Insight{{ID: "ins_1", CreatedAt: time.Now()}}
+	o.firings["acc_1"] = []store.Firing{{ID: "fir_1", TriggeredAt: time.Now(), Data: []byte(`{}`)}}
+	key := o.addKey("key_1", nil)
+	n := startNode(t, config(t, o))
+	ask(t, n, "GET", me, key, "").want(t, 200, `"activation_mode":"setup"`)
+	ask(t, n, "GET", insights, key, "").want(t, 200, `"ins_1"`)
+	ask(t, n, "GET", firings, key, "").want(t, 200, `"fir_1"`)
+	made := ask(t, n, "POST", webhooks+"subscribe", key, `{"target_url":"https://example.com/hook","events":["sentinel.fired"]}`).want(t, 201)
+	var answer struct{ Subscription struct{ ID string } }
+	if err := json.Unmarshal([]byte(made.body), &answer); err != nil {
+		t.Fatal(err)
+	}
+	ask(t, n, "DELETE", webhooks+answer.Subscription.ID, key, "").want(t, 200)
+	ask(t, n, "POST", newLead, key, someLead).want(t, 201)
+	soon(t, "the origin has the lead", func() (got bool) {
+		o.do(func() { got = len(o.leads) == 1 })
+		return got
+	})
+}
+
+// TestFailedReadsWriteNothing has the origin fail whatever a read asks it for. The
+// partner is told to try again; nothing was written, at the origin or here, and
+// the same requests are answered in full once the origin is well.
+func TestFailedReadsWriteNothing(t *testing.T) {
+	o := newOrigin(t)
+	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
+	o.insights["acc_1"] = []store.Insight{{ID: "ins_1", CreatedAt: time.Now()}}
+	o.firings["acc_1"] = []store.Firing{{ID: "fir_1", TriggeredAt: time.Now(), Data: []byte(`{}`)}}
+	key := o.addKey("key_1", nil)
+	n := startNode(t, config(t, o))
+	reads := map[string]string{me: `"acc_1"`, insights: `"ins_1"`, firings: `"fir_1"`, firings + "?limit=1": `"fir_1"`}
+	o.do(func() { o.fail[wire.VerbView] = wire.Unavailable })
+	for path := range reads {
+		ask(t, n, "GET", path, key, "").want(t, 500, "internal_error")
+	}
+	o.do(func() { delete(o.fail, wire.VerbView) })
+	for path, want := range reads {
+		ask(t, n, "GET", path, key, "").want(t, 200, want)
+	}
+	for _, verb := range []string{wire.VerbLeads, wire.VerbSubscribe, wire.VerbRevoke} {
+		if asked := o.requests(verb); asked != 0 {
+			t.Errorf("reads made the node ask for %s %d times", verb, asked)
+		}
+	}
+	if waiting := n.store.Outbox.Len(); waiting != 0 {
+		t.Errorf("reads left %d leads in the outbox", waiting)
 	}
 }
