@@ -58,6 +58,13 @@ func Handle(f func(*abi.Request, *abi.Response)) {
 	handler = f
 }
 
+// Serve registers a handler that asks its host for more. H is an interface that Host
+// implements, such as one of package handlers.
+func Serve[H any](handle func(*abi.Request, *abi.Response, H)) {
+	host := any(Host{}).(H)
+	Handle(func(req *abi.Request, resp *abi.Response) { handle(req, resp, host) })
+}
+
 // handle handles the request frame in the first n bytes of input and returns the
 // response frame, which is valid until the next call. It returns nil if the
 // request cannot be parsed.

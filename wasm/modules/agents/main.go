@@ -2,15 +2,10 @@
 package main
 
 import (
-	"partneredge/wasm/abi"
 	"partneredge/wasm/guest"
 	"partneredge/wasm/handlers/agents"
 )
 
-func init() {
-	guest.Handle(func(req *abi.Request, resp *abi.Response) {
-		agents.Handle(req, resp, guest.Host{})
-	})
-}
+func init() { guest.Serve(agents.Handle) }
 
 func main() {}

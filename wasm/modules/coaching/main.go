@@ -2,15 +2,10 @@
 package main
 
 import (
-	"partneredge/wasm/abi"
 	"partneredge/wasm/guest"
 	"partneredge/wasm/handlers/coaching"
 )
 
-func init() {
-	guest.Handle(func(req *abi.Request, resp *abi.Response) {
-		coaching.Handle(req, resp, guest.Host{})
-	})
-}
+func init() { guest.Serve(coaching.Handle) }
 
 func main() {}

@@ -2,15 +2,10 @@
 package main
 
 import (
-	"partneredge/wasm/abi"
 	"partneredge/wasm/guest"
 	"partneredge/wasm/pipeline"
 )
 
-func init() {
-	guest.Handle(func(req *abi.Request, resp *abi.Response) {
-		pipeline.Handle(req, resp, guest.Host{})
-	})
-}
+func init() { guest.Serve(pipeline.Handle) }
 
 func main() {}

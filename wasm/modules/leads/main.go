@@ -2,15 +2,10 @@
 package main
 
 import (
-	"partneredge/wasm/abi"
 	"partneredge/wasm/guest"
 	"partneredge/wasm/handlers/leads"
 )
 
-func init() {
-	guest.Handle(func(req *abi.Request, resp *abi.Response) {
-		leads.Handle(req, resp, guest.Host{})
-	})
-}
+func init() { guest.Serve(leads.Handle) }
 
 func main() {}

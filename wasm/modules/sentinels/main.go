@@ -2,15 +2,10 @@
 package main
 
 import (
-	"partneredge/wasm/abi"
 	"partneredge/wasm/guest"
 	"partneredge/wasm/handlers/sentinels"
 )
 
-func init() {
-	guest.Handle(func(req *abi.Request, resp *abi.Response) {
-		sentinels.Handle(req, resp, guest.Host{})
-	})
-}
+func init() { guest.Serve(sentinels.Handle) }
 
 func main() {}

@@ -2,15 +2,10 @@
 package main
 
 import (
-	"partneredge/wasm/abi"
 	"partneredge/wasm/guest"
 	"partneredge/wasm/handlers/webhooks"
 )
 
-func init() {
-	guest.Handle(func(req *abi.Request, resp *abi.Response) {
-		webhooks.Handle(req, resp, guest.Host{})
-	})
-}
+func init() { guest.Serve(webhooks.Handle) }
 
 func main() {}
