@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"slices"
 )
 
 // MaxBody bounds a request body, in bytes.
@@ -24,24 +23,12 @@ func (x *exchange) readBody() ([]byte, error) {
 	if x.r.ContentLength > MaxBody {
 		return nil, errTooLarge
 	}
-	limited := http.MaxBytesReader(x.w, x.r.Body, MaxBody)
-	x.body = x.body[:0]
-	for {
-		if len(x.body) == cap(x.body) {
-			x.body = slices.Grow(x.body, 512)
-		}
-		n, err := limited.Read(x.body[len(x.body):cap(x.body)])
-		x.body = x.body[:len(x.body)+n]
-		if err == io.EOF {
-			return x.body, nil
-		}
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return nil, errTooLarge
-		}
-		if err != nil {
-			return nil, err
-		}
+	x.body.Reset()
+	_, err := x.body.ReadFrom(http.MaxBytesReader(x.w, x.r.Body, MaxBody))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, errTooLarge
 	}
+	return x.body.Bytes(), err
 }
 
 // drain reads the rest of the body if the connection closes with the answer,

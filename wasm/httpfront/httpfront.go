@@ -5,6 +5,7 @@
 package httpfront
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -118,7 +119,7 @@ type exchange struct {
 	gate    abi.Response
 	handler abi.Response
 	headers []abi.Header // of the gate, for the handler's answer
-	body    []byte       // memory of the request's body
+	body    bytes.Buffer // memory of the request's body
 	values  []byte       // memory for joining the values of the answer's headers
 }
 
