@@ -10,7 +10,7 @@ import (
 )
 
 // ValueType is the type of a WebAssembly value, as in the binary format.
-type ValueType byte
+type ValueType = byte
 
 // Value types that cross between host and guest.
 const (

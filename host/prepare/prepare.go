@@ -85,17 +85,7 @@ const (
 )
 
 func (k Kind) String() string {
-	switch k {
-	case KindFunction:
-		return "function"
-	case KindTable:
-		return "table"
-	case KindMemory:
-		return "memory"
-	case KindGlobal:
-		return "global"
-	}
-	return "unknown"
+	return [...]string{"function", "table", "memory", "global"}[k]
 }
 
 // Segment is bytes that belong into memory before anything runs.
@@ -215,13 +205,11 @@ func valueType(r *reader) byte {
 
 func refType(r *reader) byte {
 	at := r.at
-	switch t := r.byte(); t {
-	case funcref, externref:
-		return t
-	default:
+	t := r.byte()
+	if t != funcref && t != externref {
 		r.fail(at, "reference type %#x is not known", t)
-		return 0
 	}
+	return t
 }
 
 // split finds the sections.

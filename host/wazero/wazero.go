@@ -36,7 +36,7 @@ func New(ctx context.Context, cacheDir string, funcs []engine.Func) (engine.Engi
 			b = e.runtime.NewHostModuleBuilder(f.Module)
 			modules[f.Module] = b
 		}
-		b.NewFunctionBuilder().WithGoModuleFunction(hostFunc(f), valueTypes(f.Params), valueTypes(f.Results)).Export(f.Name)
+		b.NewFunctionBuilder().WithGoModuleFunction(hostFunc(f.Call), f.Params, f.Results).Export(f.Name)
 	}
 	for name, b := range modules {
 		if _, err := b.Instantiate(ctx); err != nil {
@@ -47,25 +47,14 @@ func New(ctx context.Context, cacheDir string, funcs []engine.Func) (engine.Engi
 	return e, nil
 }
 
-func hostFunc(f engine.Func) api.GoModuleFunc {
-	call := f.Call
-	return func(ctx context.Context, m api.Module, stack []uint64) {
-		call(ctx, bytes(m), stack)
-	}
+func hostFunc(call func(context.Context, []byte, []uint64)) api.GoModuleFunc {
+	return func(ctx context.Context, m api.Module, stack []uint64) { call(ctx, bytes(m), stack) }
 }
 
 func bytes(m api.Module) []byte {
 	mem := m.Memory()
 	b, _ := mem.Read(0, mem.Size())
 	return b
-}
-
-func valueTypes(types []engine.ValueType) []api.ValueType {
-	list := make([]api.ValueType, len(types))
-	for i, t := range types {
-		list[i] = api.ValueType(t)
-	}
-	return list
 }
 
 type wazeroEngine struct {
@@ -144,7 +133,7 @@ func (i *instance) Function(name string, params, results []engine.ValueType) eng
 		return nil
 	}
 	d := f.Definition()
-	if !slices.Equal(d.ParamTypes(), valueTypes(params)) || !slices.Equal(d.ResultTypes(), valueTypes(results)) {
+	if !slices.Equal(d.ParamTypes(), params) || !slices.Equal(d.ResultTypes(), results) {
 		return nil
 	}
 	return function{f}
