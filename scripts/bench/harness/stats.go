@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 )
@@ -32,6 +33,18 @@ func Quantile[T cmp.Ordered](sorted []T, q float64) T {
 
 // Milliseconds of d, with microseconds behind the point.
 func Milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// ResidentMiB returns the resident memory of a process, "self" or its number, by the
+// kernel's books.
+func ResidentMiB(process any) (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%v/statm", process))
+	if err != nil {
+		return 0, err
+	}
+	var size, resident float64
+	_, err = fmt.Sscan(string(text), &size, &resident)
+	return resident * float64(os.Getpagesize()) / (1 << 20), err
+}
 
 // Sleep returns after d, or earlier with the context's error.
 func Sleep(ctx context.Context, d time.Duration) error {

@@ -17,7 +17,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"time"
 
@@ -210,7 +209,9 @@ func startProbes(ctx context.Context, dir string, store *local.Store, used []str
 	})
 	p.wait.Go(func() {
 		for tick := time.NewTicker(50 * time.Millisecond); ctx.Err() == nil; <-tick.C {
-			p.rss = max(p.rss, residentMiB())
+			if rss, err := harness.ResidentMiB("self"); err == nil {
+				p.rss = max(p.rss, rss)
+			}
 			p.files = max(p.files, filesMiB(filepath.Join(dir, "store")))
 		}
 	})
@@ -233,19 +234,6 @@ func (p *probes) print(b *harness.Bench) {
 		b.Printf("%s: %d, %d took over %v; the worst %.1f ms, after %.1f s",
 			one.what, one.calls, one.over, slow, harness.Milliseconds(one.worst), one.at.Seconds())
 	}
-}
-
-// residentMiB is the process's memory; without /proc, what Go has of the system.
-func residentMiB() float64 {
-	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
-		var size, resident float64
-		if _, err := fmt.Sscan(string(text), &size, &resident); err == nil {
-			return resident * float64(os.Getpagesize()) / (1 << 20)
-		}
-	}
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return float64(m.Sys) / (1 << 20)
 }
 
 func filesMiB(dir string) float64 {

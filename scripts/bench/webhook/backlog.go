@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"partneredge/scripts/bench/harness"
 )
 
 const (
@@ -55,7 +57,7 @@ func (b *bench) backlog(ctx context.Context, d database) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for began := time.Now(); time.Since(began) < backlogTime && ctx.Err() == nil; <-tick.C {
-		now, err := c.resident()
+		now, err := harness.ResidentMiB(c.cmd.Process.Pid)
 		if err != nil {
 			return err
 		}

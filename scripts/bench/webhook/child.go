@@ -9,8 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -118,19 +116,4 @@ func (c *child) end() error {
 	for range c.lines {
 	}
 	return c.cmd.Wait()
-}
-
-// resident memory of the child, in MiB, by the kernel's books.
-func (c *child) resident() (float64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kib, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 64)
-			return kib / 1024, err
-		}
-	}
-	return 0, errors.New("no VmRSS in the status of the process")
 }
