@@ -17,7 +17,7 @@ var (
 	ErrLimit       = errors.New("limit reached") // abi.CodeLimit
 )
 
-// Capabilities are what a module may be granted. A module reaches one only if its
+// Capabilities holds all that a module may be granted. A module reaches one only if its
 // manifest names it; a nil one is as good as not granted. They are called for many
 // requests at once, with a context that ends with the request. Append… methods add a
 // frame to dst and return it.
@@ -75,7 +75,7 @@ type Outbox interface {
 	LeadOnce(ctx context.Context, p abi.Principal, once *abi.Once) (abi.Kept, error)
 }
 
-// grant is what the calls of a module may ask of the host.
+// grant holds the capabilities of a module and the operations that it may call.
 type grant struct {
 	caps       Capabilities
 	operations uint64 // a bit for each abi.Op

@@ -68,7 +68,7 @@ func ReasonOf(err error) Reason {
 	return ""
 }
 
-// stop is what a host function panics with to end the guest's call.
+// stop is the value of the panic by which a host function ends the guest's call.
 type stop struct {
 	reason Reason
 	err    error

@@ -10,7 +10,7 @@ import (
 	"partneredge/host/wasi"
 )
 
-// image is what every request of a module starts from: the whole state that a guest
+// image is the state that every request of a module starts from: all that a guest
 // can have, as it was after the warm-up.
 type image struct {
 	memory    *memory.Image

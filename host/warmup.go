@@ -22,8 +22,8 @@ const warmUpLimit = 10 * time.Second
 // clock must not go back when its first request comes.
 const afterWarmUp = 24 * time.Hour
 
-// warmUp is what a guest sees of the host while its image is made. Restarted, it does
-// so in the same way again, so a sandbox whose state is not all in memory and globals
+// warmUp stands for the host while a module's image is made: it answers operations,
+// and gives time and randomness. Restarted, it does so in the same way again, so a sandbox whose state is not all in memory and globals
 // can be made by repeating the warm-up.
 type warmUp struct {
 	seed    [32]byte

@@ -67,7 +67,7 @@ func (i *Image) Close() {
 	_ = unix.Close(i.fd)
 }
 
-// system is what a memory needs of Linux.
+// system holds the part of a memory that depends on Linux.
 type system struct {
 	reserved []byte   // address space for all of the memory; nil once it was moved
 	scanner  *scanner // for Track, Scan and Pagemap

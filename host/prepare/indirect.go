@@ -29,8 +29,8 @@ const (
 // noTable is the content of a table section with an empty table.
 var noTable = []byte{1, funcref, 1, 0, 0}
 
-// indirectCalls is what is known of the table, and the dispatchers that were added
-// for it.
+// indirectCalls collects what is known of the table, and the dispatchers that were
+// added for it.
 type indirectCalls struct {
 	fixed       bool                   // there is one table, and only call_indirect uses it
 	elements    []uint32               // at the start: 0, or 1 and a function's index

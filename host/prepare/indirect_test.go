@@ -112,7 +112,7 @@ func TestOffsetTooLarge(t *testing.T) {
 	}
 }
 
-// calls tells what each element does, from -1 on.
+// calls returns what each element does, from -1 on.
 func calls(t *testing.T, wasm []byte) (done []string) {
 	t.Helper()
 	ctx := t.Context()

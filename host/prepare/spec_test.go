@@ -134,7 +134,7 @@ func (r *specRun) act(module, field string, kind string, args []uint64) string {
 	return fmt.Sprint(res)
 }
 
-// specCounts is what a run of the suite came to.
+// specCounts counts the outcomes of a run of the suite.
 type specCounts struct{ modules, actions, invalid, asIs, refuels int }
 
 // TestSpec runs the specification's test suite twice, with the modules as they

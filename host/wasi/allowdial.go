@@ -32,8 +32,7 @@ type DialConfig struct {
 	Log *slog.Logger
 }
 
-// ErrSocketBytes is what a call is stopped with that moved more than
-// DialConfig.Bytes.
+// ErrSocketBytes is the error of a call that moved more than DialConfig.Bytes.
 var ErrSocketBytes = errors.New("too many bytes over sockets")
 
 // Dialer decides where one module may connect to. It may be used by many calls at

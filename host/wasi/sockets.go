@@ -25,7 +25,7 @@ const (
 	firstSocket = 3 // the lowest descriptor of a socket: below are the standard ones
 )
 
-// socketFunc is what a function does in a module that has an allow_dial.
+// socketFunc implements a function in a module that has an allow_dial.
 type socketFunc struct {
 	sharedWithStdio bool // serves standard descriptors as well, in its plain way
 	handle          handler

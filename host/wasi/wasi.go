@@ -21,7 +21,7 @@ import (
 // Module is the name of the module that guests import these functions from.
 const Module = "wasi_snapshot_preview1"
 
-// Host is what WASI's functions need of the guest's call that they are made in.
+// Host offers WASI's functions what they need of the guest's call that they are in.
 type Host interface {
 	// CountCalls counts n calls to the host, and ends the guest's call when there
 	// were too many.

@@ -1,5 +1,5 @@
 // A guest without a runtime or a library: what the ABI asks for, and no more.
-// It tells how often it was called, which must always be the same.
+// It answers with how often it was called, which must always be the same.
 #include <stdint.h>
 
 static uint8_t input[96 << 10];

@@ -1,5 +1,5 @@
 // Dialer is a module that connects to where a request's body says, in the ways
-// that its path names, and tells what came of it.
+// that its path names, and answers with the outcome.
 package main
 
 import (
@@ -24,7 +24,7 @@ func init() { guest.Handle(handle) }
 
 func main() {}
 
-// kept is what an attack leaves for the next request.
+// kept is a connection that an attack leaves for the next request.
 var kept net.Conn
 
 func handle(req *abi.Request, resp *abi.Response) {
@@ -43,7 +43,7 @@ func handle(req *abi.Request, resp *abi.Response) {
 
 var ways = map[string]func(to string) (string, error){
 	"/": func(string) (string, error) { return "nothing to do", nil },
-	// Says hello and tells what comes back until the other side closes.
+	// Says hello and answers with what comes back until the other side closes.
 	"/hello": func(to string) (string, error) {
 		conn, err := wasip1.Dial("tcp", to)
 		if err != nil {

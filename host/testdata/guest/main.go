@@ -1,5 +1,5 @@
-// Guest is a module for the host's own tests: it tells what it was given, and
-// does what the path names.
+// Guest is a module for the host's own tests: it does what the path names, such as
+// answering with the request that it was given.
 package main
 
 import (

@@ -1,6 +1,6 @@
 // Hostile is a module that tries to leave something for the next request, to
 // take more than its share, or to break the host. The path names the attack;
-// /honest tells all that an earlier request could have left behind.
+// /honest answers with all that an earlier request could have left behind.
 package main
 
 import (

@@ -169,7 +169,7 @@ func (p *probe) run(ctx context.Context, do func(i int) error) {
 	}
 }
 
-// probes are what is measured while the store is filled.
+// probes measure reads, writes, memory and files while the store is filled.
 type probes struct {
 	read, write, bare probe
 	rss, files        float64 // most, MiB

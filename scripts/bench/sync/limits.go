@@ -141,7 +141,7 @@ func (l *load) report(b *bench) {
 	b.Figure(l.name, 100*(float64(admitted)/float64(ideal)-1), "%")
 }
 
-// asked is how often nodes have asked the origin for a key or a view.
+// asked returns how often nodes have asked the origin for a key or a view.
 func (b *bench) asked(ctx context.Context) (sum float64, err error) {
 	for _, n := range b.region.nodes {
 		for _, verb := range []string{"key", "view"} {

@@ -15,7 +15,8 @@ import (
 	"partneredge/edge/webhook"
 )
 
-// order is what a child is to do. It works until its input ends.
+// order tells a child where to deliver from and what to write. The child works until
+// its input ends.
 type order struct {
 	URL, CAFile, Account string
 	Events, Writers      int // to write; each one's id is printed once it is accepted

@@ -21,7 +21,7 @@ import (
 	"partneredge/store/central"
 )
 
-// origin is what is measured: the database, the sender, and a live account.
+// origin has all that is measured: the database, the sender, and a live account.
 type origin struct {
 	db      *central.DB
 	sender  atomic.Pointer[webhook.Sender]

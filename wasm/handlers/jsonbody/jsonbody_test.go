@@ -112,7 +112,7 @@ func depth(b []byte) (deepest int) {
 	}
 }
 
-// isText tells whether the strings of a JSON text are free of NUL and of halves
+// isText reports whether the strings of a JSON text are free of NUL and of halves
 // of surrogate pairs, which encoding/json reads as U+FFFD: so a text in which
 // each U+FFFD that is meant stands for itself shows none.
 func isText(b []byte) bool {
