@@ -31,7 +31,7 @@ import (
 const (
 	step   = 5_000   // microseconds of a step of the clock
 	oneWay = 40_000  // microseconds of the link, each way
-	turn   = 100_000 // microseconds between a node's reports
+	period = 100_000 // microseconds between a node's reports
 	limit  = 100     // requests a minute
 	greedy = 100     // keys that go over it
 	pace   = 5       // their requests a second
@@ -121,7 +121,7 @@ func (s *sim) run(rate, seconds int) {
 				s.request("g"+strconv.Itoa(g), (g*spread+(n/every)%spread)%len(s.nodes))
 			}
 		}
-		for i := n % (turn / step); i < len(s.nodes); i += turn / step {
+		for i := n % (period / step); i < len(s.nodes); i += period / step {
 			s.report(i, n)
 		}
 		due, _ := s.merger.Due(s.now)

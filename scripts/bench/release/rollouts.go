@@ -65,7 +65,7 @@ func (b *bench) cold(ctx context.Context) error {
 // nothing else to do, as in cold, which are timed, and then under load, where no
 // request may fail. One rollout of two goes by canary there.
 func (b *bench) cached(ctx context.Context) error {
-	t := turnOf{last: other, running: third}
+	t := rotation{last: other, running: third}
 	if err := b.push(ctx, built, b.signer, nil); err != nil {
 		return err
 	}
@@ -108,11 +108,11 @@ func (b *bench) cached(ctx context.Context) error {
 	return nil
 }
 
-// turnOf three releases. What is rolled out next is never the one that ran last,
-// whose modules nodes keep open: that is what a rollback is for.
-type turnOf struct{ last, running string }
+// rotation picks one of three releases. What is rolled out next is never the one that
+// ran last, whose modules nodes keep open: that is what a rollback is for.
+type rotation struct{ last, running string }
 
-func (t *turnOf) next() string {
+func (t *rotation) next() string {
 	for _, one := range []string{built, other, third} {
 		if one != t.last && one != t.running {
 			t.last, t.running = t.running, one
@@ -124,7 +124,7 @@ func (t *turnOf) next() string {
 
 // changes are the rollouts and rollbacks; it returns how long they took, but for
 // rollouts by canary, which wait for requests.
-func (b *bench) changes(ctx context.Context, t *turnOf) (took, back []float64, err error) {
+func (b *bench) changes(ctx context.Context, t *rotation) (took, back []float64, err error) {
 	for i := range b.rollouts {
 		canary := "0"
 		if i%4 >= 2 {
