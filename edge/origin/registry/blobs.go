@@ -13,6 +13,7 @@ import (
 
 	"partneredge/edge/release"
 	"partneredge/store"
+	"partneredge/store/central"
 )
 
 const (
@@ -40,7 +41,7 @@ func (g *registry) getBlob(w http.ResponseWriter, r *http.Request) error {
 // blobReader implements io.ReadSeeker on a blob.
 type blobReader struct {
 	ctx    context.Context // of the request
-	store  Store
+	store  *central.DB
 	digest string
 	size   int64
 

@@ -9,7 +9,6 @@ package registry
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -18,6 +17,7 @@ import (
 	"strings"
 
 	"partneredge/store"
+	"partneredge/store/central"
 )
 
 // Root is the path of the API, and Repository the only repository.
@@ -26,44 +26,15 @@ const (
 	Repository = "releases"
 )
 
-// Store keeps manifests and blobs. Its errors are those of package store.
-type Store interface {
-	// PutManifest stores a manifest and, unless tag is "", makes tag name it.
-	PutManifest(ctx context.Context, m store.Manifest, tag string) error
-	// Manifest returns the manifest of a digest or tag.
-	Manifest(ctx context.Context, reference string) (store.Manifest, error)
-	// Referrers returns at most limit manifests whose subject this is.
-	Referrers(ctx context.Context, subject string, limit int) ([]store.Manifest, error)
-	// Tags returns at most limit tags that follow after.
-	Tags(ctx context.Context, after string, limit int) ([]string, error)
-
-	// BlobSize returns the size of a blob, in bytes.
-	BlobSize(ctx context.Context, digest string) (int64, error)
-	// ReadBlob returns at most limit bytes of a blob from an offset on, none at its
-	// end.
-	ReadBlob(ctx context.Context, digest string, offset int64, limit int) ([]byte, error)
-
-	// BeginUpload starts an upload.
-	BeginUpload(ctx context.Context) (id string, err error)
-	UploadSize(ctx context.Context, id string) (int64, error)
-	// AppendUpload appends a chunk of at most 1 MiB. The error is store.ErrConflict
-	// if offset is not the upload's end.
-	AppendUpload(ctx context.Context, id string, offset int64, chunk []byte) error
-	// FinishUpload makes the upload the blob of a digest. The error is
-	// store.ErrInvalid if its digest is another.
-	FinishUpload(ctx context.Context, id, digest string) error
-	CancelUpload(ctx context.Context, id string) error
-}
-
-// registry serves the API from a store.
+// registry serves the API from the database.
 type registry struct {
-	store Store
+	store *central.DB
 	log   *slog.Logger
 	mux   *http.ServeMux
 }
 
 // New returns the handler of the API below Root. The caller authenticates clients.
-func New(s Store, log *slog.Logger) http.Handler {
+func New(s *central.DB, log *slog.Logger) http.Handler {
 	g := &registry{store: s, log: log, mux: http.NewServeMux()}
 	const base = Root + Repository
 	for pattern, serve := range map[string]func(http.ResponseWriter, *http.Request) error{

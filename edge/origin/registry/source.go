@@ -9,12 +9,13 @@ import (
 
 	"partneredge/edge/release"
 	"partneredge/store"
+	"partneredge/store/central"
 )
 
-// Source returns the releases of a store as a source for package release.
-func Source(s Store) release.Source { return source{s} }
+// Source returns the releases of a database as a source for package release.
+func Source(s *central.DB) release.Source { return source{s} }
 
-type source struct{ store Store }
+type source struct{ store *central.DB }
 
 func (s source) Manifest(ctx context.Context, digest string) ([]byte, error) {
 	m, err := s.store.Manifest(ctx, digest)

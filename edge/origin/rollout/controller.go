@@ -27,19 +27,11 @@ const (
 	orderEvery = time.Second           // between two equal orders to a node
 )
 
-// Nodes is what a Controller needs to know of the nodes.
-type Nodes interface {
-	// Enrolled returns what is known of each node that is not revoked, by id.
-	Enrolled() map[string]replication.Report
-	// Heard receives a value after a status message of a node.
-	Heard() <-chan struct{}
-}
-
 // Config of a Controller. Every field is required.
 type Config struct {
 	DB    *central.DB
 	Conn  *nats.Conn
-	Nodes Nodes
+	Nodes *replication.Presence
 	Log   *slog.Logger
 	Now   func() time.Time
 }
@@ -149,7 +141,7 @@ func (c *Controller) step(ctx context.Context) error {
 
 // reports is what is known of every enrolled node. One of a build too old to say
 // what it runs counts as away: it can be given no order.
-func reports(nodes Nodes) map[string]replication.Report {
+func reports(nodes *replication.Presence) map[string]replication.Report {
 	all := nodes.Enrolled()
 	for id, r := range all {
 		r.Connected = r.Connected && r.Status.Running != nil
