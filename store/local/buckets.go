@@ -104,67 +104,57 @@ func (b *Buckets) Take(keyID string, perMinute int) (abi.Bucket, ratelimit.Urgen
 // out.
 func (b *Buckets) Reports(keyIDs []string) (map[string]ratelimit.Report, error) {
 	reports := make(map[string]ratelimit.Report, len(keyIDs))
-	for some := range slices.Chunk(keyIDs, sweepAtOnce) {
-		if err := b.report(some, reports); err != nil {
-			return nil, fmt.Errorf("report spending: %w", err)
-		}
+	err := b.change(keyIDs, func(id string, limit int, account *ratelimit.Account, now int64) bool {
+		sent := account.Sent
+		reports[id] = account.Report(limit, now)
+		return account.Sent != sent // else it was reported before: nothing to write
+	})
+	if err != nil {
+		return nil, fmt.Errorf("report spending: %w", err)
 	}
 	return reports, nil
-}
-
-func (b *Buckets) report(keyIDs []string, into map[string]ratelimit.Report) error {
-	now := b.now().UnixMicro()
-	return b.file.update(func(c *changes) error {
-		for _, id := range keyIDs {
-			limit, account, known, err := readAccount(c, bucketPrefix+id)
-			if err != nil {
-				return err
-			}
-			if !known {
-				continue
-			}
-			sent := account.Sent
-			into[id] = account.Report(limit, now)
-			if account.Sent == sent {
-				continue // reported before: nothing to write
-			}
-			writeAccount(c, bucketPrefix+id, limit, account)
-		}
-		return nil
-	})
 }
 
 // Apply applies the origin's shares. behind are the keys whose last report is not
 // in their share yet.
 func (b *Buckets) Apply(shares map[string]ratelimit.Share) (behind map[string]bool, err error) {
 	behind = make(map[string]bool)
-	for some := range slices.Chunk(slices.Collect(maps.Keys(shares)), sweepAtOnce) {
-		if err := b.apply(some, shares, behind); err != nil {
-			return nil, fmt.Errorf("apply shares: %w", err)
+	err = b.change(slices.Collect(maps.Keys(shares)), func(id string, limit int, account *ratelimit.Account, now int64) bool {
+		account.Apply(shares[id], limit, now)
+		if account.Sent > account.Acked {
+			behind[id] = true
 		}
+		return true
+	})
+	if err != nil {
+		return nil, fmt.Errorf("apply shares: %w", err)
 	}
 	return behind, nil
 }
 
-func (b *Buckets) apply(keyIDs []string, shares map[string]ratelimit.Share, behind map[string]bool) error {
-	now := b.now().UnixMicro()
-	return b.file.update(func(c *changes) error {
-		for _, id := range keyIDs {
-			limit, account, known, err := readAccount(c, bucketPrefix+id)
-			if err != nil {
-				return err
+// change calls fn with the accounts of keys, a few at a time since requests wait
+// meanwhile, and writes an account when fn returns true. Keys without an account
+// are passed over.
+func (b *Buckets) change(keyIDs []string, fn func(id string, limit int, account *ratelimit.Account, now int64) (write bool)) error {
+	for some := range slices.Chunk(keyIDs, sweepAtOnce) {
+		now := b.now().UnixMicro()
+		err := b.file.update(func(c *changes) error {
+			for _, id := range some {
+				limit, account, known, err := readAccount(c, bucketPrefix+id)
+				if err != nil {
+					return err
+				}
+				if known && fn(id, limit, &account, now) {
+					writeAccount(c, bucketPrefix+id, limit, account)
+				}
 			}
-			if !known {
-				continue // swept meanwhile
-			}
-			account.Apply(shares[id], limit, now)
-			if account.Sent > account.Acked {
-				behind[id] = true
-			}
-			writeAccount(c, bucketPrefix+id, limit, account)
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // Unacked returns the keys whose spending the origin has not confirmed.
