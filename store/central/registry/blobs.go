@@ -13,13 +13,16 @@ import (
 )
 
 // BlobSize reads how many bytes the blob of a digest has.
-func (r *Registry) BlobSize(ctx context.Context, digest string) (size int64, err error) {
-	const tried = "read size of blob"
-	if err := valid.Reference("blob", digest); err != nil {
-		return 0, db.Fail(tried, err)
+func (r *Registry) BlobSize(ctx context.Context, digest string) (int64, error) {
+	return r.size(ctx, "blob", `SELECT size FROM release_blobs WHERE digest = ?`, digest)
+}
+
+// size reads the size of the blob or upload that a query finds by its id.
+func (r *Registry) size(ctx context.Context, noun, query, id string) (size int64, err error) {
+	if err = valid.Reference(noun, id); err == nil {
+		err = r.db.QueryRow(ctx, query, id).Scan(&size)
 	}
-	err = r.db.QueryRow(ctx, `SELECT size FROM release_blobs WHERE digest = ?`, digest).Scan(&size)
-	return size, db.Fail(tried, err)
+	return size, db.Fail("read size of "+noun, err)
 }
 
 // ReadBlob reads the blob of a digest from an offset on: at least one byte and

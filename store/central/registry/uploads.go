@@ -52,13 +52,8 @@ func (r *Registry) BeginUpload(ctx context.Context) (id string, err error) {
 }
 
 // UploadSize reads how many bytes an upload has so far.
-func (r *Registry) UploadSize(ctx context.Context, id string) (size int64, err error) {
-	const tried = "read upload"
-	if err := valid.Reference("upload", id); err != nil {
-		return 0, db.Fail(tried, err)
-	}
-	err = r.db.QueryRow(ctx, `SELECT size FROM release_uploads WHERE id = ?`, id).Scan(&size)
-	return size, db.Fail(tried, err)
+func (r *Registry) UploadSize(ctx context.Context, id string) (int64, error) {
+	return r.size(ctx, "upload", `SELECT size FROM release_uploads WHERE id = ?`, id)
 }
 
 // AppendUpload adds a piece of at most PieceMost bytes at an offset, which must be
