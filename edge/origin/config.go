@@ -1,6 +1,7 @@
 package origin
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"path/filepath"
@@ -84,38 +85,22 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.AdminAddr = cmp.Or(c.AdminAddr, "127.0.0.1:0")
+	c.AdminTokenFile = cmp.Or(c.AdminTokenFile, filepath.Join(c.Dir, "admin.token"))
+	c.NATSKeys = cmp.Or(c.NATSKeys, filepath.Join(c.Dir, "nats"))
+	c.NATSListen = cmp.Or(c.NATSListen, "127.0.0.1:0")
+	c.DeliveryRetention = cmp.Or(c.DeliveryRetention, defaultRetention)
+	c.Release = cmp.Or(c.Release, "dev")
+	c.Metrics = cmp.Or(c.Metrics, prometheus.NewRegistry())
 	if c.Now == nil {
 		c.Now = time.Now
-	}
-	if c.AdminAddr == "" {
-		c.AdminAddr = "127.0.0.1:0"
-	}
-	if c.AdminTokenFile == "" {
-		c.AdminTokenFile = filepath.Join(c.Dir, "admin.token")
-	}
-	if c.NATSKeys == "" {
-		c.NATSKeys = filepath.Join(c.Dir, "nats")
-	}
-	if c.NATSListen == "" {
-		c.NATSListen = "127.0.0.1:0"
 	}
 	if c.OnWake == nil {
 		c.OnWake = func() {}
 	}
 	if c.Tail == nil {
 		c.Tail = func() (<-chan store.Tried, func()) { return nil, func() {} }
-	}
-	if c.DeliveryRetention == 0 {
-		c.DeliveryRetention = defaultRetention
-	}
-	if c.Release == "" {
-		c.Release = "dev"
-	}
-	if c.Metrics == nil {
-		c.Metrics = prometheus.NewRegistry()
 	}
 	return c
 }

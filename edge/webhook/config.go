@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -91,9 +92,6 @@ func (c *Config) fill() error {
 	if c.Store == nil || c.Guard == nil {
 		return errors.New("start webhook sender: Store and Guard are required")
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
 	alone := c.Store.Kind() == "sqlite"
 	if c.Owner == "" {
 		c.Owner = "origin"
@@ -104,9 +102,8 @@ func (c *Config) fill() error {
 	if c.Schedule == nil {
 		c.Schedule = []time.Duration{5 * time.Second, 30 * time.Second, 180 * time.Second}
 	}
-	if c.Jitter == 0 {
-		c.Jitter = 0.1
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.Jitter = cmp.Or(c.Jitter, 0.1)
 	poll := time.Second
 	c.writers = 1
 	if !alone {

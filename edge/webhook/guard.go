@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -52,23 +53,16 @@ func NewGuard(config GuardConfig) *Guard {
 			allow6 = append(allow6, prefix)
 		}
 	}
-	g := &Guard{
+	return &Guard{
 		classifier: ssrf.New(
 			ssrf.WithAnyPort(), // judged here: its rule is a list
 			ssrf.WithDeniedV4Prefixes(azureWire),
 			ssrf.WithAllowedV4Prefixes(allow4...),
 			ssrf.WithAllowedV6Prefixes(allow6...),
 		),
-		resolver: config.Resolver,
-		timeout:  config.LookupTimeout,
+		resolver: cmp.Or(config.Resolver, &net.Resolver{PreferGo: true}),
+		timeout:  cmp.Or(max(config.LookupTimeout, 0), 3*time.Second),
 	}
-	if g.resolver == nil {
-		g.resolver = &net.Resolver{PreferGo: true}
-	}
-	if g.timeout <= 0 {
-		g.timeout = 3 * time.Second
-	}
-	return g
 }
 
 // RefusedError says that a dial was refused. It is a store.ErrRefused.

@@ -18,6 +18,7 @@
 package central
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"io/fs"
@@ -63,9 +64,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if d.sealer == nil {
 		d.sealer = deliveries.Plain{}
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	migrations, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
 		return nil, err

@@ -17,6 +17,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -60,27 +61,13 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.KeyBytes <= 0 {
-		c.KeyBytes = 128 << 20
-	}
-	if c.ViewBytes <= 0 {
-		c.ViewBytes = 256 << 20
-	}
-	if c.OutboxBytes <= 0 {
-		c.OutboxBytes = 1 << 30
-	}
-	if c.Negatives <= 0 {
-		c.Negatives = 65_536
-	}
-	if c.NegativeFor <= 0 {
-		c.NegativeFor = 5 * time.Second
-	}
-	if c.IdempotencyKeys <= 0 {
-		c.IdempotencyKeys = 250_000
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.KeyBytes = cmp.Or(max(c.KeyBytes, 0), 128<<20)
+	c.ViewBytes = cmp.Or(max(c.ViewBytes, 0), 256<<20)
+	c.OutboxBytes = cmp.Or(max(c.OutboxBytes, 0), 1<<30)
+	c.Negatives = cmp.Or(max(c.Negatives, 0), 65_536)
+	c.NegativeFor = cmp.Or(max(c.NegativeFor, 0), 5*time.Second)
+	c.IdempotencyKeys = cmp.Or(max(c.IdempotencyKeys, 0), 250_000)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
 		c.Now = time.Now
 	}

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"container/list"
 	"fmt"
 	"net/netip"
@@ -17,18 +18,10 @@ type LockoutRules struct {
 }
 
 func (r LockoutRules) withDefaults() LockoutRules {
-	if r.Failures <= 0 {
-		r.Failures = 20
-	}
-	if r.Within <= 0 {
-		r.Within = 5 * time.Minute
-	}
-	if r.For <= 0 {
-		r.For = 15 * time.Minute
-	}
-	if r.Addresses <= 0 {
-		r.Addresses = 65_536
-	}
+	r.Failures = cmp.Or(max(r.Failures, 0), 20)
+	r.Within = cmp.Or(max(r.Within, 0), 5*time.Minute)
+	r.For = cmp.Or(max(r.For, 0), 15*time.Minute)
+	r.Addresses = cmp.Or(max(r.Addresses, 0), 65_536)
 	return r
 }
 

@@ -11,6 +11,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -59,14 +60,11 @@ type DB struct {
 // have. It refuses a database that has more of them with ErrNewer.
 func Open(ctx context.Context, c Config) (*DB, error) {
 	d := &DB{
-		log:      c.Log,
+		log:      cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
 		clock:    c.Now,
 		newBatch: c.NewBatch,
 		jobs:     make(chan *job),
 		stop:     make(chan struct{}),
-	}
-	if d.log == nil {
-		d.log = slog.New(slog.DiscardHandler)
 	}
 	if d.clock == nil {
 		d.clock = time.Now
