@@ -208,6 +208,9 @@ func restore(ctx context.Context, from, dir, database string, log *slog.Logger) 
 	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // it is empty
 		return err
 	}
+	if err := durable.SyncTree(work); err != nil {
+		return err
+	}
 	return durable.Rename(work, dir)
 }
 

@@ -36,6 +36,17 @@ func CreateFile(path string, data []byte, perm os.FileMode) error {
 // Rename renames on the machine's disk as Disk.Rename does.
 func Rename(from, to string) error { return Disk{}.Rename(from, to) }
 
+// SyncTree brings the names in a directory of the machine's disk to disk, and
+// those in all directories below.
+func SyncTree(root string) error {
+	return filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			err = OS{}.SyncDir(path)
+		}
+		return err
+	})
+}
+
 // RemoveTemp removes temporary files of the machine's disk as Disk.RemoveTemp
 // does.
 func RemoveTemp(dir string) error { return Disk{}.RemoveTemp(dir) }

@@ -88,7 +88,7 @@ func (s *releaseStore) last() keptRelease {
 	}
 	aside := s.file + ".damaged"
 	s.log.Error("damaged file set aside", "file", s.file, "as", aside, "err", err)
-	if err := os.Rename(s.file, aside); err != nil {
+	if err := durable.Rename(s.file, aside); err != nil {
 		s.log.Error("damaged file stays", "file", s.file, "err", err)
 	}
 	return kept
