@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"partneredge/edge/backoff"
@@ -19,14 +18,8 @@ import (
 // handoff hands the leads of the outbox over to the origin, and removes each once
 // the origin has committed it.
 type handoff struct {
-	outbox   *local.Outbox
-	link     *link.Link
-	log      *slog.Logger
-	warnings *logging.Limiter
-	now      func() time.Time
-	timeout  time.Duration
-	count    func(outcome string, n int)
-
+	Config
+	warnings    *logging.Limiter
 	reconnected chan struct{} // holds one
 
 	// Of run alone:
@@ -51,9 +44,8 @@ type leadsRequest struct {
 
 func newHandoff(cfg Config) *handoff {
 	return &handoff{
-		outbox: cfg.Store.Outbox, link: cfg.Link, log: cfg.Log, warnings: logging.New(cfg.Log), now: cfg.Now,
-		timeout: cfg.WriteTimeout, count: cfg.Counters.Leads,
-		reconnected: make(chan struct{}, 1), batch: maxBatch, deferred: map[string]time.Time{},
+		Config: cfg, warnings: logging.New(cfg.Log), reconnected: make(chan struct{}, 1),
+		batch: maxBatch, deferred: map[string]time.Time{},
 	}
 }
 
@@ -66,15 +58,15 @@ func (h *handoff) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-h.outbox.Wake():
+		case <-h.Store.Outbox.Wake():
 		case <-h.reconnected:
 		case <-again.C:
 		}
-		for more := true; more && ctx.Err() == nil && h.link.Up(); {
+		for more := true; more && ctx.Err() == nil && h.Link.Up(); {
 			var err error
 			if more, err = h.next(ctx); err != nil && ctx.Err() == nil {
 				if !link.Permanent(err) { // of which the link warns
-					h.warnings.Warn("leads", "leads not handed over yet", "waiting", h.outbox.Len(), "err", err)
+					h.warnings.Warn("leads", "leads not handed over yet", "waiting", h.Store.Outbox.Len(), "err", err)
 				}
 				more = true
 			}
@@ -89,8 +81,8 @@ func (h *handoff) run(ctx context.Context) {
 // next hands over the leads that have waited longest. It reports whether there
 // may be more.
 func (h *handoff) next(ctx context.Context) (more bool, err error) {
-	now := h.now()
-	items, err := h.outbox.Pending(h.batch, maxBatchBytes, func(id string) bool {
+	now := h.Now()
+	items, err := h.Store.Outbox.Pending(h.batch, maxBatchBytes, func(id string) bool {
 		until, waits := h.deferred[id]
 		left := until.Sub(now)
 		return waits && left > 0 && left <= deferFor // a longer wait is of a clock that was put back
@@ -113,10 +105,10 @@ func (h *handoff) next(ctx context.Context) (more bool, err error) {
 	if len(sent) == 0 {
 		return true, nil
 	}
-	within, cancel := context.WithTimeout(ctx, h.timeout)
+	within, cancel := context.WithTimeout(ctx, h.WriteTimeout)
 	defer cancel()
 	var reply wire.LeadsReply
-	err = h.link.Ask(within, wire.VerbLeads, &req, &reply)
+	err = h.Link.Ask(within, wire.VerbLeads, &req, &reply)
 	if errors.Is(err, link.ErrInvalid) {
 		h.narrow(sent)
 		return true, nil
@@ -136,8 +128,8 @@ func (h *handoff) narrow(sent map[string]local.Item) {
 	}
 	h.batch = maxBatch
 	for id := range sent {
-		h.deferred[id] = h.now().Add(deferFor)
-		h.log.Error("origin cannot read a lead: it stays in the outbox", "lead", id, "again_in", deferFor)
+		h.deferred[id] = h.Now().Add(deferFor)
+		h.Log.Error("origin cannot read a lead: it stays in the outbox", "lead", id, "again_in", deferFor)
 	}
 }
 
@@ -152,10 +144,10 @@ func (h *handoff) settle(ctx context.Context, reply *wire.LeadsReply, sent map[s
 		}
 	}
 	if len(committed) > 0 {
-		if err := h.outbox.Remove(ctx, committed...); err != nil {
+		if err := h.Store.Outbox.Remove(ctx, committed...); err != nil {
 			return err
 		}
-		h.count("committed", len(committed))
+		h.Counters.Leads("committed", len(committed))
 	}
 	rejected := 0
 	for id, reason := range reply.Rejected {
@@ -174,11 +166,11 @@ func (h *handoff) settle(ctx context.Context, reply *wire.LeadsReply, sent map[s
 }
 
 func (h *handoff) setAside(ctx context.Context, item local.Item, reason string) error {
-	if err := h.outbox.SetAside(ctx, item, reason); err != nil {
+	if err := h.Store.Outbox.SetAside(ctx, item, reason); err != nil {
 		return err
 	}
 	delete(h.deferred, item.ID)
-	h.count("rejected", 1)
-	h.log.Error("lead set aside: origin will never take it", "lead", item.ID, "reason", reason)
+	h.Counters.Leads("rejected", 1)
+	h.Log.Error("lead set aside: origin will never take it", "lead", item.ID, "reason", reason)
 	return nil
 }

@@ -16,19 +16,10 @@ import (
 )
 
 // outbox implements host.Outbox: a lead is on the node's disk when it returns.
-type outbox struct {
-	leads       *local.Outbox
-	idempotency *local.Idempotency
-	now         func() time.Time
-	count       func(outcome string, n int)
-}
-
-func newOutbox(cfg Config) *outbox {
-	return &outbox{leads: cfg.Store.Outbox, idempotency: cfg.Store.Idempotency, now: cfg.Now, count: cfg.Counters.Leads}
-}
+type outbox struct{ Config }
 
 // AppendLead implements host.Outbox.
-func (o *outbox) AppendLead(ctx context.Context, p abi.Principal, frame []byte) error {
+func (o outbox) AppendLead(ctx context.Context, p abi.Principal, frame []byte) error {
 	lead, err := leadOf(p, frame)
 	if err != nil {
 		return fmt.Errorf("keep lead: %w", err)
@@ -40,12 +31,12 @@ func (o *outbox) AppendLead(ctx context.Context, p abi.Principal, frame []byte) 
 	if err != nil {
 		return fmt.Errorf("keep lead: %w", err)
 	}
-	err = o.leads.Append(ctx, local.Item{ID: lead.ID, Body: body})
+	err = o.Store.Outbox.Append(ctx, local.Item{ID: lead.ID, Body: body})
 	if errors.Is(err, store.ErrLimit) {
 		return fmt.Errorf("keep lead: outbox is full: %w", host.ErrUnavailable)
 	}
 	if err == nil {
-		o.count("accepted", 1)
+		o.Counters.Leads("accepted", 1)
 	}
 	return err
 }
@@ -53,9 +44,9 @@ func (o *outbox) AppendLead(ctx context.Context, p abi.Principal, frame []byte) 
 // LeadOnce implements host.Outbox. The lead's id is derived from the request, so
 // that a node that has forgotten the request, or another one that gets it as
 // well, hands the same lead over once more, which the origin keeps once.
-func (o *outbox) LeadOnce(ctx context.Context, p abi.Principal, once *abi.Once) (abi.Kept, error) {
+func (o outbox) LeadOnce(ctx context.Context, p abi.Principal, once *abi.Once) (abi.Kept, error) {
 	keep := func() (local.IdempotencyRecord, error) {
-		first := local.IdempotencyRecord{Digest: once.Digest, ID: onceID(p.KeyID, once, o.now())}
+		first := local.IdempotencyRecord{Digest: once.Digest, ID: onceID(p.KeyID, once, o.Now())}
 		if p.Environment != abi.EnvLive {
 			return first, nil
 		}
@@ -67,7 +58,7 @@ func (o *outbox) LeadOnce(ctx context.Context, p abi.Principal, once *abi.Once) 
 		}
 		return first, err
 	}
-	first, repeated, err := o.idempotency.Do(ctx, local.IdempotencyName(p.KeyID, once.Key), keep)
+	first, repeated, err := o.Store.Idempotency.Do(ctx, local.IdempotencyName(p.KeyID, once.Key), keep)
 	switch {
 	case err != nil:
 		return abi.Kept{}, err

@@ -12,7 +12,7 @@ import (
 	"partneredge/wasm/abi"
 )
 
-func openOutbox(t *testing.T) *outbox {
+func openOutbox(t *testing.T) outbox {
 	t.Helper()
 	state, err := local.Open(local.Config{Dir: filepath.Join(t.TempDir(), "state")})
 	if err != nil {
@@ -23,15 +23,15 @@ func openOutbox(t *testing.T) *outbox {
 			t.Error(err)
 		}
 	})
-	return newOutbox(Config{Store: state, Now: time.Now, Counters: Counters{Leads: func(string, int) {}}})
+	return outbox{Config{Store: state, Now: time.Now, Counters: Counters{Leads: func(string, int) {}}}}
 }
 
 func TestTestLeadsNeverReachTheOutbox(t *testing.T) {
 	o := openOutbox(t)
 	lead := abi.Lead{ID: "lead_1", FirstName: "x", Email: "x@example.com"}
 	err := o.AppendLead(t.Context(), abi.Principal{AccountID: "acc_1", Environment: abi.EnvTest}, lead.Append(nil))
-	if err == nil || o.leads.Len() != 0 {
-		t.Errorf("error %v, %d wait", err, o.leads.Len())
+	if err == nil || o.Store.Outbox.Len() != 0 {
+		t.Errorf("error %v, %d wait", err, o.Store.Outbox.Len())
 	}
 }
 
@@ -46,7 +46,7 @@ func TestLeadsAreEncodedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	items, err := o.leads.Pending(10, 1<<20, nil)
+	items, err := o.Store.Outbox.Pending(10, 1<<20, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,12 +108,12 @@ func TestOnceAfterItsRecordWasLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept, err := o.LeadOnce(t.Context(), p, &once)
-	if err != nil || kept.Outcome != abi.New || kept.ID != lost.ID || o.leads.Len() != 1 {
-		t.Errorf("%+v, %v, %d wait", kept, err, o.leads.Len())
+	if err != nil || kept.Outcome != abi.New || kept.ID != lost.ID || o.Store.Outbox.Len() != 1 {
+		t.Errorf("%+v, %v, %d wait", kept, err, o.Store.Outbox.Len())
 	}
 	p.Environment = abi.EnvTest
 	once.Key = "b"
-	if kept, err := o.LeadOnce(t.Context(), p, &once); err != nil || kept.Outcome != abi.New || o.leads.Len() != 1 {
-		t.Errorf("a test key's: %+v, %v, %d wait", kept, err, o.leads.Len())
+	if kept, err := o.LeadOnce(t.Context(), p, &once); err != nil || kept.Outcome != abi.New || o.Store.Outbox.Len() != 1 {
+		t.Errorf("a test key's: %+v, %v, %d wait", kept, err, o.Store.Outbox.Len())
 	}
 }

@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
-	"time"
 
 	"golang.org/x/sync/singleflight"
 
-	"partneredge/edge/node/replication/link"
 	"partneredge/edge/tracing"
 	"partneredge/edge/wire"
 	"partneredge/host"
@@ -21,13 +18,8 @@ import (
 // replica fetches records from the origin and keeps them in the local store.
 // However many requests need a record, it is asked for once at a time.
 type replica struct {
-	ctx     context.Context // of fetches
-	store   *local.Store
-	link    *link.Link
-	log     *slog.Logger
-	now     func() time.Time
-	timeout time.Duration
-
+	Config
+	ctx      context.Context // of fetches
 	flights  singleflight.Group
 	renewals chan string // names of records to fetch because they changed
 }
@@ -49,10 +41,7 @@ func viewName(kind store.ChangeKind, account string) string { return string(kind
 
 // newReplica returns a replica whose fetches end with ctx.
 func newReplica(ctx context.Context, cfg Config) *replica {
-	return &replica{
-		ctx: ctx, store: cfg.Store, link: cfg.Link, log: cfg.Log, now: cfg.Now, timeout: cfg.ReadTimeout,
-		renewals: make(chan string, maxRenewals),
-	}
+	return &replica{Config: cfg, ctx: ctx, renewals: make(chan string, maxRenewals)}
 }
 
 // renewAll fetches changed records until the replica's context ends.
@@ -63,7 +52,7 @@ func (r *replica) renewAll() {
 			return
 		case name := <-r.renewals:
 			if _, err := r.fetch(r.ctx, name); err != nil {
-				r.log.Debug("changed record not renewed", "err", err)
+				r.Log.Debug("changed record not renewed", "err", err)
 			}
 		}
 	}
@@ -74,18 +63,18 @@ func (r *replica) renewAll() {
 func (r *replica) apply(change store.Change) error {
 	if change.Kind != store.ChangeKey {
 		name := viewName(change.Kind, change.Ref)
-		_, concerned, err := r.store.Views.Change(name, change.Seq, nil)
+		_, concerned, err := r.Store.Views.Change(name, change.Seq, nil)
 		if err == nil && concerned {
 			r.renew(name)
 		}
 		return err
 	}
-	r.store.Negatives.Clear()
+	r.Store.Negatives.Clear()
 	var replace func(string) string
 	if change.Gone {
 		replace = revokedFrame
 	}
-	hash, concerned, err := r.store.Keys.Change(change.Ref, change.Seq, replace)
+	hash, concerned, err := r.Store.Keys.Change(change.Ref, change.Seq, replace)
 	if err == nil && concerned && !change.Gone {
 		r.renew(keyPrefix + hash)
 	}
@@ -104,7 +93,7 @@ func (r *replica) fetch(ctx context.Context, name string) (local.Record, error) 
 	life := tracing.WithSpanOf(r.ctx, ctx) // before DoChan: ctx is this goroutine's alone
 	landed := r.flights.DoChan(name, func() (any, error) {
 		// Others may wait for it: it does not end with the request that began it.
-		within, cancel := context.WithTimeout(life, r.timeout)
+		within, cancel := context.WithTimeout(life, r.ReadTimeout)
 		defer cancel()
 		return r.fetchFresh(within, name)
 	})
@@ -137,30 +126,30 @@ func (r *replica) fetchFresh(ctx context.Context, name string) (rec local.Record
 }
 
 func (r *replica) fetchKey(ctx context.Context, hash string) (local.Record, error) {
-	epoch := r.store.Negatives.Epoch()
-	at := r.now()
+	epoch := r.Store.Negatives.Epoch()
+	at := r.Now()
 	var reply wire.KeyReply
-	err := r.link.Ask(ctx, wire.VerbKey, &wire.KeyRequest{Hash: []byte(hash)}, &reply)
+	err := r.Link.Ask(ctx, wire.VerbKey, &wire.KeyRequest{Hash: []byte(hash)}, &reply)
 	switch {
 	case errors.Is(err, host.ErrNotFound):
-		r.store.Negatives.Add([32]byte([]byte(hash)), epoch)
-		return local.Record{}, dropped(r.store.Keys, hash, err)
+		r.Store.Negatives.Add([32]byte([]byte(hash)), epoch)
+		return local.Record{}, dropped(r.Store.Keys, hash, err)
 	case err != nil:
 		return local.Record{}, err
 	case reply.Key == nil || string(reply.Key.Hash[:]) != hash:
 		return local.Record{}, fmt.Errorf("%w: origin answered with another key", host.ErrUnavailable)
 	}
-	return r.store.Keys.Put(hash, local.Record{
+	return r.Store.Keys.Put(hash, local.Record{
 		Ref: reply.Key.ID, Frame: string(keyFrame(reply.Key)), Seq: reply.Seq, Fetched: at,
 	})
 }
 
 func (r *replica) fetchView(ctx context.Context, kind store.ChangeKind, account string) (local.Record, error) {
 	name := viewName(kind, account)
-	at := r.now()
+	at := r.Now()
 	reply, err := r.askView(ctx, wire.ViewRequest{AccountID: account, Kind: kind})
 	if errors.Is(err, host.ErrNotFound) {
-		return local.Record{}, dropped(r.store.Views, name, err)
+		return local.Record{}, dropped(r.Store.Views, name, err)
 	}
 	if err != nil {
 		return local.Record{}, err
@@ -174,13 +163,13 @@ func (r *replica) fetchView(ctx context.Context, kind store.ChangeKind, account 
 	case store.ChangeFirings:
 		frame = firingsFrame(reply.Firings, reply.More)
 	}
-	return r.store.Views.Put(name, local.Record{Ref: name, Frame: string(frame), Seq: reply.Seq, Fetched: at})
+	return r.Store.Views.Put(name, local.Record{Ref: name, Frame: string(frame), Seq: reply.Seq, Fetched: at})
 }
 
 // askView asks the origin for a view and keeps nothing of it.
 func (r *replica) askView(ctx context.Context, req wire.ViewRequest) (*wire.ViewReply, error) {
 	var reply wire.ViewReply
-	if err := r.link.Ask(ctx, wire.VerbView, &req, &reply); err != nil {
+	if err := r.Link.Ask(ctx, wire.VerbView, &req, &reply); err != nil {
 		return nil, err
 	}
 	if req.Kind == store.ChangeProfile && reply.Account == nil {

@@ -72,14 +72,14 @@ func New(cfg Config) (*Replication, error) {
 		r.cancel()
 		return nil, err
 	}
-	limits := limits{cfg.Store, r.reporter}
+	limits := limits{r.reporter}
 	r.capabilities = host.Capabilities{
-		Keys:          &keys{store: cfg.Store, replica: r.replica, sync: r.sync, count: cfg.Counters.Keys},
+		Keys:          keys{r.replica, r.sync},
 		Buckets:       limits,
 		Lockouts:      limits,
-		Views:         &views{store: cfg.Store, replica: r.replica, sync: r.sync, count: cfg.Counters.Views, noteAge: cfg.NoteAge},
-		Subscriptions: subscriptions{link: cfg.Link, timeout: cfg.WriteTimeout},
-		Outbox:        newOutbox(cfg),
+		Views:         views{r.replica, r.sync},
+		Subscriptions: subscriptions{cfg},
+		Outbox:        outbox{cfg},
 	}
 	return r, nil
 }

@@ -2,27 +2,20 @@ package replication
 
 import (
 	"context"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
-	"partneredge/edge/node/replication/link"
 	"partneredge/edge/wire"
-	"partneredge/store/local"
 	"partneredge/store/ratelimit"
 )
 
 // reporter reports to the origin which rate-limit tokens the node has spent, and
 // applies the shares that the origin answers with. Requests only note a key.
 type reporter struct {
-	buckets *local.Buckets
-	link    *link.Link
-	log     *slog.Logger
-	count   func(what string, n int)
-
+	Config
 	shares      chan *nats.Msg
 	urgentNoted chan struct{} // holds one: urgent is not empty
 	reconnected chan struct{} // holds one
@@ -59,12 +52,11 @@ const (
 // confirm before the last stop.
 func newReporter(cfg Config) (*reporter, error) {
 	r := &reporter{
-		buckets: cfg.Store.Buckets, link: cfg.Link, log: cfg.Log, count: cfg.Counters.Reports,
-		shares:      make(chan *nats.Msg, maxShares),
+		Config: cfg, shares: make(chan *nats.Msg, maxShares),
 		urgentNoted: make(chan struct{}, 1), reconnected: make(chan struct{}, 1),
 		urgent: map[string]struct{}{}, keys: map[string]struct{}{}, unconfirmed: map[string]*unconfirmed{},
 	}
-	keys, err := r.buckets.Unacked()
+	keys, err := r.Store.Buckets.Unacked()
 	for _, id := range keys {
 		r.keys[id] = struct{}{}
 	}
@@ -113,7 +105,7 @@ func (r *reporter) run(ctx context.Context) {
 		case <-tick.C:
 			all = true
 		}
-		if !r.link.Up() || time.Now().Before(resume) {
+		if !r.Link.Up() || time.Now().Before(resume) {
 			continue // what was noted waits for a tick
 		}
 		for range maxReports {
@@ -156,7 +148,7 @@ func (r *reporter) next(all bool) (keys []string) {
 			repeated++
 		}
 	}
-	r.count("repeated", repeated)
+	r.Counters.Reports("repeated", repeated)
 	return keys
 }
 
@@ -176,24 +168,24 @@ func (r *reporter) report(all bool) (more bool) {
 		r.keys[id] = struct{}{}
 	}
 	r.mu.Unlock()
-	if r.link.Up() {
-		r.log.Warn("spending not reported", "keys", len(keys), "err", err)
+	if r.Link.Up() {
+		r.Log.Warn("spending not reported", "keys", len(keys), "err", err)
 	}
 	return false
 }
 
 func (r *reporter) send(keys []string) error {
-	if !r.link.Up() {
+	if !r.Link.Up() {
 		return nats.ErrDisconnected
 	}
-	reports, err := r.buckets.Reports(keys)
+	reports, err := r.Store.Buckets.Reports(keys)
 	if err != nil {
 		return err
 	}
-	if err := r.link.Send(wire.VerbSpend, &wire.Spend{Boot: r.buckets.Boot(), Keys: reports}); err != nil {
+	if err := r.Link.Send(wire.VerbSpend, &wire.Spend{Boot: r.Store.Buckets.Boot(), Keys: reports}); err != nil {
 		return err
 	}
-	r.count("reported", len(reports))
+	r.Counters.Reports("reported", len(reports))
 	now := time.Now()
 	for _, id := range keys {
 		if _, known := reports[id]; !known {
@@ -217,18 +209,18 @@ func (r *reporter) send(keys []string) error {
 // apply applies the shares in a message of the origin's.
 func (r *reporter) apply(m *nats.Msg) {
 	var share wire.Share
-	if !r.link.Decode(wire.VerbShare, m.Data, &share) {
+	if !r.Link.Decode(wire.VerbShare, m.Data, &share) {
 		return
 	}
-	if share.Boot != r.buckets.Boot() {
+	if share.Boot != r.Store.Buckets.Boot() {
 		return // for counters that were lost
 	}
-	behind, err := r.buckets.Apply(share.Keys)
+	behind, err := r.Store.Buckets.Apply(share.Keys)
 	if err != nil {
-		r.log.Error("cannot apply shares", "err", err)
+		r.Log.Error("cannot apply shares", "err", err)
 		return
 	}
-	r.count("shares", len(share.Keys))
+	r.Counters.Reports("shares", len(share.Keys))
 	for id := range share.Keys {
 		if !behind[id] {
 			delete(r.unconfirmed, id)

@@ -3,7 +3,6 @@ package replication
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -22,14 +21,10 @@ import (
 // A change may be applied twice, and early, without harm. The cursor moves only
 // over changes that were applied, in order.
 type synchronizer struct {
+	Config
 	state    *state
-	store    *local.Store
-	link     *link.Link
 	apply    func(store.Change) error
-	log      *slog.Logger
 	warnings *logging.Limiter
-	now      func() time.Time
-	maxStale time.Duration
 
 	messages chan *nats.Msg // pushed by the origin
 }
@@ -47,8 +42,7 @@ const (
 
 func newSynchronizer(cfg Config, apply func(store.Change) error) *synchronizer {
 	return &synchronizer{
-		state: newState(cfg.Link.Up, cfg.Log), store: cfg.Store, link: cfg.Link, apply: apply,
-		log: cfg.Log, warnings: logging.New(cfg.Log), now: cfg.Now, maxStale: cfg.MaxStale,
+		Config: cfg, state: newState(cfg.Link.Up, cfg.Log), apply: apply, warnings: logging.New(cfg.Log),
 		messages: make(chan *nats.Msg, maxMessages),
 	}
 }
@@ -59,11 +53,11 @@ func (s *synchronizer) trusts(rec local.Record) bool {
 	if s.state.isInSync() {
 		return true
 	}
-	now, last := s.now(), s.store.Cursor().CompleteAt
+	now, last := s.Now(), s.Store.Cursor().CompleteAt
 	if rec.Fetched.After(last) && !rec.Fetched.After(now) {
 		last = rec.Fetched
 	}
-	return now.Sub(last).Abs() <= s.maxStale
+	return now.Sub(last).Abs() <= s.MaxStale
 }
 
 // age returns how long the node has not known whether anything changed, 0 while
@@ -72,7 +66,7 @@ func (s *synchronizer) age() time.Duration {
 	if s.state.isInSync() {
 		return 0
 	}
-	return max(0, s.now().Sub(s.store.Cursor().CompleteAt))
+	return max(0, s.Now().Sub(s.Store.Cursor().CompleteAt))
 }
 
 // run handles pushed messages and catches up when it must, until ctx ends.
@@ -100,7 +94,7 @@ func (s *synchronizer) run(ctx context.Context) {
 			}
 		}
 		// Messages that wait may close the gap.
-		if !behind || len(s.messages) > 0 || !s.link.Up() {
+		if !behind || len(s.messages) > 0 || !s.Link.Up() {
 			continue
 		}
 		behind = false
@@ -122,16 +116,16 @@ func (s *synchronizer) run(ctx context.Context) {
 // ask for.
 func (s *synchronizer) handle(m *nats.Msg) bool {
 	var pushed wire.Changed
-	if !s.link.Decode("changes", m.Data, &pushed) {
+	if !s.Link.Decode("changes", m.Data, &pushed) {
 		return true
 	}
-	at := s.now()
+	at := s.Now()
 	seq, err := s.applyAll(pushed.Changes)
 	if err == nil && seq == pushed.Latest {
 		err = s.advance(seq, at, unasked)
 	}
 	if err != nil {
-		s.log.Error("cannot apply changes", "err", err)
+		s.Log.Error("cannot apply changes", "err", err)
 		return false
 	}
 	// A later Latest shows a gap; an earlier one is of a message that was
@@ -142,25 +136,25 @@ func (s *synchronizer) handle(m *nats.Msg) bool {
 // catchUp asks the origin for changes until none is missing.
 func (s *synchronizer) catchUp(ctx context.Context, attempt int) error {
 	for {
-		from := s.store.Cursor().Seq
-		empty := from == 0 && s.store.Keys.Len()+s.store.Views.Len() == 0
+		from := s.Store.Cursor().Seq
+		empty := from == 0 && s.Store.Keys.Len()+s.Store.Views.Len() == 0
 		req := wire.ChangesRequest{Since: from, Limit: maxChanges}
 		if empty {
 			req.Limit = 1 // an empty replica needs only the number of the last change
 		}
-		at := s.now()
+		at := s.Now()
 		var reply wire.ChangesReply
 		within, cancel := context.WithTimeout(ctx, answerTimeout)
-		err := s.link.Ask(within, wire.VerbChanges, &req, &reply)
+		err := s.Link.Ask(within, wire.VerbChanges, &req, &reply)
 		cancel()
 		if err != nil {
 			return err
 		}
 		if reply.Reset || reply.Latest < from || empty && reply.Latest > 0 {
 			if !empty {
-				s.log.Warn("origin cannot tell all that changed: asking for every record again", "cursor", from, "latest", reply.Latest)
+				s.Log.Warn("origin cannot tell all that changed: asking for every record again", "cursor", from, "latest", reply.Latest)
 			}
-			if err := s.store.Reset(reply.Latest); err != nil {
+			if err := s.Store.Reset(reply.Latest); err != nil {
 				return err
 			}
 		} else if seq, err := s.applyAll(reply.Changes); err != nil {
@@ -168,7 +162,7 @@ func (s *synchronizer) catchUp(ctx context.Context, attempt int) error {
 		} else if seq < reply.Latest && seq == from {
 			return fmt.Errorf("origin's changes have a gap after %d", from)
 		}
-		if seq := s.store.Cursor().Seq; seq >= reply.Latest {
+		if seq := s.Store.Cursor().Seq; seq >= reply.Latest {
 			return s.advance(seq, at, attempt)
 		}
 	}
@@ -177,7 +171,7 @@ func (s *synchronizer) catchUp(ctx context.Context, attempt int) error {
 // applyAll applies changes, also those beyond a gap, and moves the cursor to seq,
 // the last one before a gap.
 func (s *synchronizer) applyAll(changes []store.Change) (seq int64, err error) {
-	from := s.store.Cursor().Seq
+	from := s.Store.Cursor().Seq
 	seq = from
 	for _, c := range changes {
 		if c.Seq <= from {
@@ -191,14 +185,14 @@ func (s *synchronizer) applyAll(changes []store.Change) (seq int64, err error) {
 		}
 	}
 	if seq > from {
-		err = s.store.Advance(seq, time.Time{})
+		err = s.Store.Advance(seq, time.Time{})
 	}
 	return seq, err
 }
 
 // advance records that seq was the last change of all at the time at.
 func (s *synchronizer) advance(seq int64, at time.Time, attempt int) error {
-	if err := s.store.Advance(seq, at); err != nil {
+	if err := s.Store.Advance(seq, at); err != nil {
 		return err
 	}
 	s.state.complete(attempt)

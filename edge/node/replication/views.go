@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 	"unsafe"
 
 	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/store"
-	"partneredge/store/local"
 	"partneredge/wasm/abi"
 )
 
@@ -24,21 +22,18 @@ const (
 // account's data. Pages further back are asked for and not kept. While the origin
 // is away, a held view is served even if it is known to have changed.
 type views struct {
-	store   *local.Store
-	replica *replica
-	sync    *synchronizer
-	count   func(outcome string, n int)
-	noteAge func(ctx context.Context, age time.Duration)
+	*replica
+	sync *synchronizer
 }
 
 // AppendProfile implements host.Views.
-func (v *views) AppendProfile(ctx context.Context, dst []byte, p abi.Principal) ([]byte, error) {
+func (v views) AppendProfile(ctx context.Context, dst []byte, p abi.Principal) ([]byte, error) {
 	frame, err := v.frame(ctx, store.ChangeProfile, p.AccountID)
 	return append(dst, frame...), err
 }
 
 // AppendInsights implements host.Views.
-func (v *views) AppendInsights(ctx context.Context, dst []byte, p abi.Principal, since int64, limit int) ([]byte, error) {
+func (v views) AppendInsights(ctx context.Context, dst []byte, p abi.Principal, since int64, limit int) ([]byte, error) {
 	if limit > heldInsights {
 		reply, err := v.page(ctx, wire.ViewRequest{AccountID: p.AccountID, Kind: store.ChangeInsights, Since: instant(since), Limit: limit})
 		if err != nil {
@@ -68,7 +63,7 @@ func newer(items []abi.Insight, since int64, limit int) []abi.Insight {
 }
 
 // AppendFirings implements host.Views.
-func (v *views) AppendFirings(ctx context.Context, dst []byte, p abi.Principal, before int64, limit int) ([]byte, error) {
+func (v views) AppendFirings(ctx context.Context, dst []byte, p abi.Principal, before int64, limit int) ([]byte, error) {
 	if limit <= heldFirings {
 		frame, err := v.frame(ctx, store.ChangeFirings, p.AccountID)
 		if err != nil {
@@ -107,33 +102,33 @@ func older(list *abi.Firings, before int64, limit int) bool {
 }
 
 // page asks the origin for a page that is not held.
-func (v *views) page(ctx context.Context, req wire.ViewRequest) (*wire.ViewReply, error) {
-	v.count("page", 1)
-	within, cancel := context.WithTimeout(ctx, v.replica.timeout)
+func (v views) page(ctx context.Context, req wire.ViewRequest) (*wire.ViewReply, error) {
+	v.Counters.Views("page", 1)
+	within, cancel := context.WithTimeout(ctx, v.ReadTimeout)
 	defer cancel()
-	return v.replica.askView(within, req)
+	return v.askView(within, req)
 }
 
 // frame returns the frame of a held view, after fetching it if it must.
-func (v *views) frame(ctx context.Context, kind store.ChangeKind, account string) (string, error) {
+func (v views) frame(ctx context.Context, kind store.ChangeKind, account string) (string, error) {
 	v.sync.state.wait(ctx)
 	name := viewName(kind, account)
-	rec, held := v.store.Views.Get(name)
+	rec, held := v.Store.Views.Get(name)
 	trusted := held && v.sync.trusts(rec)
 	if trusted && !rec.Stale() {
-		v.count("hit", 1)
-		v.noteAge(ctx, v.sync.age())
+		v.Counters.Views("hit", 1)
+		v.NoteAge(ctx, v.sync.age())
 		return rec.Frame, nil
 	}
 	if held {
-		v.count("stale", 1)
+		v.Counters.Views("stale", 1)
 	} else {
-		v.count("miss", 1)
+		v.Counters.Views("miss", 1)
 	}
-	fresh, err := v.replica.fetch(ctx, name)
+	fresh, err := v.fetch(ctx, name)
 	if errors.Is(err, host.ErrUnavailable) && trusted {
-		v.count("outage", 1)
-		v.noteAge(ctx, v.replica.now().Sub(rec.Fetched))
+		v.Counters.Views("outage", 1)
+		v.NoteAge(ctx, v.Now().Sub(rec.Fetched))
 		return rec.Frame, nil
 	}
 	return fresh.Frame, err
