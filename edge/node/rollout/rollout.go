@@ -115,8 +115,7 @@ func openFirst(ctx context.Context, cfg Config, store *releaseStore, loader *loa
 		}
 		return loader.openRelease(ctx, r, func() {})
 	}
-	kept := store.last()
-	for _, digest := range []string{kept.Digest, kept.Before} {
+	for _, digest := range []string{store.kept.Digest, store.kept.Before} {
 		if digest == "" {
 			continue
 		}

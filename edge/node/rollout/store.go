@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -23,6 +22,7 @@ type releaseStore struct {
 	origin *originSource
 	policy release.Policy
 	log    *slog.Logger
+	kept   keptRelease // what file holds
 }
 
 // keptRelease is the content of DATA/release.json, which says what the node runs
@@ -59,58 +59,52 @@ func openStore(cfg Config) (*releaseStore, error) {
 		return nil, err
 	}
 	_ = os.RemoveAll(filepath.Join(cfg.Dir, "releases.part")) // another version kept what it had fetched there
-	return &releaseStore{
+	s := &releaseStore{
 		dir: dir, file: filepath.Join(cfg.Dir, "release.json"), policy: cfg.Policy, log: cfg.Log,
 		origin: &originSource{origin: cfg.Origin, timeout: cfg.FetchTimeout, parts: map[string]part{}},
-	}, nil
+	}
+	s.load()
+	return s, nil
 }
 
-// kept returns what remember wrote last, zero if nothing was.
-func (s *releaseStore) kept() (k keptRelease, err error) {
+// load reads what remember wrote last. A file that cannot be read is set aside and
+// counts as none.
+func (s *releaseStore) load() {
 	text, err := os.ReadFile(s.file)
 	if errors.Is(err, os.ErrNotExist) {
-		return k, nil
+		return
 	}
-	if err != nil {
-		return k, err
-	}
-	if err := json.Unmarshal(text, &k); err != nil {
-		return keptRelease{}, fmt.Errorf("read %s: %w", s.file, err)
-	}
-	return k, nil
-}
-
-// last returns kept. A file that cannot be read is set aside and counts as none.
-func (s *releaseStore) last() keptRelease {
-	kept, err := s.kept()
 	if err == nil {
-		return kept
+		err = json.Unmarshal(text, &s.kept)
 	}
+	if err == nil {
+		return
+	}
+	s.kept = keptRelease{}
 	aside := s.file + ".damaged"
 	s.log.Error("damaged file set aside", "file", s.file, "as", aside, "err", err)
 	if err := durable.Rename(s.file, aside); err != nil {
 		s.log.Error("damaged file stays", "file", s.file, "err", err)
 	}
-	return kept
 }
 
 // remember makes a release the one that runs after a restart.
 func (s *releaseStore) remember(digest, version, before string) error {
-	text, err := json.MarshalIndent(s.last().next(digest, version, before), "", "  ")
-	if err != nil {
-		return err
+	next := s.kept.next(digest, version, before)
+	text, err := json.MarshalIndent(next, "", "  ")
+	if err == nil {
+		err = durable.WriteFile(s.file, append(text, '\n'), 0o600)
 	}
-	return durable.WriteFile(s.file, append(text, '\n'), 0o600)
+	if err == nil {
+		s.kept = next
+	}
+	return err
 }
 
 // prune removes all releases from the disk but those that a restart or a rollback
 // needs, and those named.
 func (s *releaseStore) prune(keep ...string) error {
-	kept, err := s.kept()
-	if err != nil {
-		return err
-	}
-	return s.dir.Prune(slices.Concat(keep, []string{kept.Digest, kept.Before}, kept.Earlier)...)
+	return s.dir.Prune(slices.Concat(keep, []string{s.kept.Digest, s.kept.Before}, s.kept.Earlier)...)
 }
 
 // fetch reads and verifies a release, and asks the origin for what is not on the
