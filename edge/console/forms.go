@@ -1,6 +1,7 @@
 package console
 
 import (
+	"crypto/rand"
 	"errors"
 	"net/http"
 	"net/url"
@@ -66,7 +67,7 @@ func (c *Console) showLogin(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *Console) loginPage(w http.ResponseWriter, r *http.Request, status int, failed string) {
-	cookie := randomText()
+	cookie := rand.Text()
 	c.setCookie(w, r, loginCookie, cookie)
 	c.write(w, nil, status, view{page: "login", Title: "Log in", CSRF: c.sessions.sign(cookie), Data: failed})
 }

@@ -61,12 +61,6 @@ func newSessions(now func() time.Time) *sessions {
 	return s
 }
 
-func randomText() string {
-	var random [32]byte
-	_, _ = rand.Read(random[:]) // never fails: see newSessions
-	return hex.EncodeToString(random[:])
-}
-
 // open begins a session. When there are too many it ends the one that is unused
 // for longest.
 func (s *sessions) open(token string, who adminapi.Whoami) *session {
@@ -84,7 +78,7 @@ func (s *sessions) open(token string, who adminapi.Whoami) *session {
 	if len(s.byID) >= maxSessions {
 		delete(s.byID, oldest.id)
 	}
-	one := &session{id: randomText(), token: token, who: who, csrf: randomText(), began: now, used: now}
+	one := &session{id: rand.Text(), token: token, who: who, csrf: rand.Text(), began: now, used: now}
 	s.byID[one.id] = one
 	return one
 }
