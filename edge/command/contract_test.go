@@ -27,7 +27,7 @@ func TestContract(t *testing.T) {
 	log := new(lockedBuffer)
 	d := startDevForTest(t, t.TempDir(), func(c *devConfig) {
 		c.wanDelay = time.Millisecond // so that there is a relay to cut
-		c.log = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c.Log = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	base := d.nodes[0].URL()
 	fixture := newAdminFixture(d)

@@ -56,7 +56,7 @@ func newDev() *cobra.Command {
 	c := devConfig{regions: names{"local"}}
 	var logs logFlags
 	cmd := newCommand("dev", "run an origin and nodes in one process, on loopback, ready to be tried", func(cmd *cobra.Command, _ []string) (err error) {
-		if c.log, err = logs.logger(cmd); err != nil {
+		if c.Log, err = logs.logger(cmd); err != nil {
 			return err
 		}
 		if err := c.complete(cmd); err != nil {
@@ -67,7 +67,7 @@ func newDev() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&c.data, "data", "data", "`DIR` that keeps everything; the same one gives the same keys")
 	flags.IntVar(&c.port, "port", 8080, "`PORT` of the first node's partner API, the next nodes' follow; 0: any free ones")
-	flags.StringVar(&c.admin, "admin", "127.0.0.1:8090", "`ADDR` (host:port) of the admin API; with --port 0 any free port")
+	flags.StringVar(&c.AdminAddr, "admin", "127.0.0.1:8090", "`ADDR` (host:port) of the admin API; with --port 0 any free port")
 	flags.Var(&c.regions, "regions", "`NAMES` by comma: one node in each region")
 	flags.DurationVar(&c.wanDelay, "wan-delay", 0, "`DURATION` that each way between a node and the origin takes")
 	flags.StringVar(&c.database, "database", "", "postgres://… `URL` (default: SQLite in DIR)")
@@ -92,9 +92,9 @@ func (c *devConfig) complete(cmd *cobra.Command) (err error) {
 		return misused(cmd, "--wan-delay must not be negative")
 	}
 	if c.port == 0 && !cmd.Flags().Changed("admin") {
-		c.admin = "127.0.0.1:0"
+		c.AdminAddr = "127.0.0.1:0"
 	}
-	c.version = cmd.Root().Version
+	c.Release = cmd.Root().Version
 	c.compiling = output.NewCompiling(cmd.OutOrStdout())
 	c.modules, err = modulesDir(c.modules)
 	return err
@@ -137,15 +137,12 @@ func startDev(ctx context.Context, c devConfig) (_ *dev, err error) {
 			_ = d.stop(ctx) // why it was not started matters more
 		}
 	}()
-	c.dir = filepath.Join(c.data, "origin")
-	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+	c.Dir = filepath.Join(c.data, "origin")
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, err
 	}
 	if c.cache == "" {
 		c.cache = filepath.Join(c.data, "cache")
-	}
-	if c.natsListen == "" {
-		c.natsListen = "127.0.0.1:0"
 	}
 	if d.origin, err = startOrigin(ctx, c.originConfig); err != nil {
 		return nil, portHint(err)
@@ -191,8 +188,8 @@ func (d *dev) startNode(ctx context.Context, c devConfig, admin *adminapi.Client
 	if err != nil {
 		return err
 	}
-	log := c.log.With("in", region)
-	about := tracing.Config{Service: "edge-node", Release: c.version, Region: region, Log: log}
+	log := c.Log.With("in", region)
+	about := tracing.Config{Service: "edge-node", Release: c.Release, Region: region, Log: log}
 	tracer, err := c.traces.start(ctx, about, &d.started)
 	if err != nil {
 		return err
@@ -202,7 +199,7 @@ func (d *dev) startNode(ctx context.Context, c devConfig, admin *adminapi.Client
 		Data: dir, Region: region, Cache: c.cache, Modules: c.modules,
 		Listen: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
 		Origin: address, Credentials: credentials,
-		Version: c.version, Progress: c.compiling.Module, CheckDial: newCheckDial(),
+		Version: c.Release, Progress: c.compiling.Module, CheckDial: newCheckDial(),
 		Log: log, Tracer: tracer,
 	})
 	if err != nil {

@@ -59,7 +59,7 @@ func TestEvents(t *testing.T) {
 	d := startDevForTest(t, t.TempDir(), func(c *devConfig) {
 		c.webhookAllow = prefixes{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 		c.webhookCA = ca
-		c.log = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c.Log = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	fixture := newAdminFixture(d)
 	account := fixture.Account(t, contract.Account{Name: "Quiet at first", Email: "eva@example.com", Agent: "Eva Event"})

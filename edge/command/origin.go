@@ -32,20 +32,13 @@ type originReady struct {
 
 // originConfig configures an origin process.
 type originConfig struct {
-	version                          string // of the program
-	dir, database                    string // database "": SQLite in dir
-	admin, tokenFile                 string
-	adminCert, adminKey              string
-	adminProxies                     prefixes
-	secretsFile                      string // "": secrets.keys in dir
-	natsListen, natsCert, natsKey    string
-	natsURL, natsCredentials, natsCA string
-	natsKeys                         string // "": nats in dir
-	webhookAllow                     prefixes
-	webhookCA                        string
-	retention                        time.Duration // of the delivery log; negative: for good
-	traces                           traceFlags
-	log                              *slog.Logger
+	origin.Config
+	database     string // "": SQLite in Dir
+	adminProxies prefixes
+	secretsFile  string // "": secrets.keys in Dir
+	webhookAllow prefixes
+	webhookCA    string
+	traces       traceFlags
 }
 
 func newOrigin() *cobra.Command {
@@ -59,29 +52,29 @@ func newOrigin() *cobra.Command {
 			if err := c.traces.validate(cmd); err != nil {
 				return err
 			}
-			if (c.adminCert == "") != (c.adminKey == "") {
+			if (c.AdminCert == "") != (c.AdminKey == "") {
 				return misused(cmd, "--admin-tls-cert and --admin-tls-key go together")
 			}
-			if c.log, err = logs.logger(cmd); err != nil {
+			if c.Log, err = logs.logger(cmd); err != nil {
 				return err
 			}
-			c.version = cmd.Root().Version
+			c.Release = cmd.Root().Version
 			return runOrigin(cmd.Context(), c, cmd.OutOrStdout())
 		})
 	flags := cmd.Flags()
-	flags.StringVar(&c.dir, "data", "", "`DIR` of the admin token, the NATS keys and the SQLite file")
-	flags.StringVar(&c.admin, "admin", "127.0.0.1:8090", "`ADDR` (host:port) of the admin API")
-	flags.StringVar(&c.adminCert, "admin-tls-cert", "", "PEM `FILE`: the admin API's certificate, read again when it changes")
-	flags.StringVar(&c.adminKey, "admin-tls-key", "", "PEM `FILE`: its key")
+	flags.StringVar(&c.Dir, "data", "", "`DIR` of the admin token, the NATS keys and the SQLite file")
+	flags.StringVar(&c.AdminAddr, "admin", "127.0.0.1:8090", "`ADDR` (host:port) of the admin API")
+	flags.StringVar(&c.AdminCert, "admin-tls-cert", "", "PEM `FILE`: the admin API's certificate, read again when it changes")
+	flags.StringVar(&c.AdminKey, "admin-tls-key", "", "PEM `FILE`: its key")
 	flags.Var(&c.adminProxies, "admin-trusted-proxies", "`CIDR` of proxies that may say by X-Forwarded-Proto that they were asked by HTTPS; may be given again")
-	flags.StringVar(&c.tokenFile, "admin-token-file", "", "`FILE` with the admin token, made 0600 when it is not there (default DIR/admin.token)")
-	flags.StringVar(&c.natsListen, "nats-listen", "127.0.0.1:4222", "`ADDR` (host:port) of the embedded NATS server")
-	flags.StringVar(&c.natsCert, "nats-tls-cert", "", "PEM `FILE`: the embedded NATS server's certificate, read again when it changes")
-	flags.StringVar(&c.natsKey, "nats-tls-key", "", "PEM `FILE`: its key")
-	flags.StringVar(&c.natsURL, "nats", "", "`URL` of a NATS cluster, or several by comma, in place of the embedded server; its servers include DIR/cluster.conf of --nats-keys")
-	flags.StringVar(&c.natsKeys, "nats-keys", "", "`DIR` of the keys that sign nodes' credentials, the same for all origins of a cluster (default DIR/nats, made on first start)")
-	flags.StringVar(&c.natsCredentials, "nats-credentials", "", "`FILE` of credentials for that cluster (default: made)")
-	flags.StringVar(&c.natsCA, "nats-ca", "", "PEM `FILE` of who signs that cluster's certificates (default: the system's)")
+	flags.StringVar(&c.AdminTokenFile, "admin-token-file", "", "`FILE` with the admin token, made 0600 when it is not there (default DIR/admin.token)")
+	flags.StringVar(&c.NATSListen, "nats-listen", "127.0.0.1:4222", "`ADDR` (host:port) of the embedded NATS server")
+	flags.StringVar(&c.NATSCert, "nats-tls-cert", "", "PEM `FILE`: the embedded NATS server's certificate, read again when it changes")
+	flags.StringVar(&c.NATSKey, "nats-tls-key", "", "PEM `FILE`: its key")
+	flags.StringVar(&c.NATSURL, "nats", "", "`URL` of a NATS cluster, or several by comma, in place of the embedded server; its servers include DIR/cluster.conf of --nats-keys")
+	flags.StringVar(&c.NATSKeys, "nats-keys", "", "`DIR` of the keys that sign nodes' credentials, the same for all origins of a cluster (default DIR/nats, made on first start)")
+	flags.StringVar(&c.NATSCredentials, "nats-credentials", "", "`FILE` of credentials for that cluster (default: made)")
+	flags.StringVar(&c.NATSCA, "nats-ca", "", "PEM `FILE` of who signs that cluster's certificates (default: the system's)")
 	flags.StringVar(&c.database, "database", "", "postgres://… `URL` (default: SQLite, DIR/origin.db)")
 	flags.StringVar(&c.secretsFile, "secrets-file", "", "`FILE` of the keys that signing secrets are sealed with, the same for all origins of a database (default DIR/secrets.keys, made 0600)")
 	c.webhookFlags(flags)
@@ -101,14 +94,14 @@ func (c *originConfig) webhookFlags(flags *pflag.FlagSet) {
 		case d == 0:
 			d = -1
 		}
-		c.retention = d
+		c.DeliveryRetention = d
 		return nil
 	})
 	flags.StringVar(&c.webhookCA, "webhook-ca", "", "PEM `FILE` of who may sign endpoints' certificates besides the system's")
 }
 
 func runOrigin(ctx context.Context, c originConfig, stdout io.Writer) error {
-	return serve(ctx, c.dir, "origin.json", stdout, func(started *closers.Stack) (ready any, greeting string, err error) {
+	return serve(ctx, c.Dir, "origin.json", stdout, func(started *closers.Stack) (ready any, greeting string, err error) {
 		o, err := startOrigin(ctx, c)
 		if err != nil {
 			return nil, "", err
@@ -136,16 +129,16 @@ func startOrigin(ctx context.Context, c originConfig) (_ *originProcess, err err
 		}
 	}()
 	if c.database == "" {
-		c.database = filepath.Join(c.dir, databaseFile)
+		c.database = filepath.Join(c.Dir, databaseFile)
 	}
 	if c.secretsFile == "" {
-		c.secretsFile = filepath.Join(c.dir, secretsFile)
+		c.secretsFile = filepath.Join(c.Dir, secretsFile)
 	}
 	sealer, err := secrets.Load(c.secretsFile)
 	if err != nil {
 		return nil, err
 	}
-	if o.db, err = central.Open(ctx, central.Config{URL: c.database, Secrets: sealer, Log: c.log}); err != nil {
+	if o.db, err = central.Open(ctx, central.Config{URL: c.database, Secrets: sealer, Log: c.Log}); err != nil {
 		return nil, err
 	}
 	o.started.Add(func(context.Context) error { return o.db.Close() })
@@ -154,26 +147,21 @@ func startOrigin(ctx context.Context, c originConfig) (_ *originProcess, err err
 	}
 	guard := webhook.NewGuard(webhook.GuardConfig{Allow: c.webhookAllow})
 	registry := prometheus.NewRegistry()
-	tracer, err := c.traces.start(ctx, tracing.Config{Service: "edge-origin", Release: c.version, Log: c.log}, &o.started)
+	tracer, err := c.traces.start(ctx, tracing.Config{Service: "edge-origin", Release: c.Release, Log: c.Log}, &o.started)
 	if err != nil {
 		return nil, err
 	}
 	tries := webhook.Observe(o.db, tracer, registry)
-	sender, err := webhook.Start(ctx, webhook.Config{Store: tries, Guard: guard, CAFile: c.webhookCA, Log: c.log})
+	sender, err := webhook.Start(ctx, webhook.Config{Store: tries, Guard: guard, CAFile: c.webhookCA, Log: c.Log})
 	if err != nil {
 		return nil, err
 	}
 	o.started.Add(sender.Stop)
-	o.Origin, err = origin.Start(ctx, origin.Config{
-		Dir: c.dir, DB: o.db, Guard: guard, Log: c.log, Release: c.version, Metrics: registry, Tracer: tracer,
-		AdminAddr: c.admin, AdminCert: c.adminCert, AdminKey: c.adminKey, AdminTokenFile: c.tokenFile,
-		NATSListen: c.natsListen, NATSCert: c.natsCert, NATSKey: c.natsKey,
-		NATSURL: c.natsURL, NATSKeys: c.natsKeys, NATSCredentials: c.natsCredentials, NATSCA: c.natsCA,
-		OnWake: sender.Wake, Tail: sender.Tail, DeliveryRetention: c.retention,
-		Console: func(api http.Handler) (admin.Console, error) {
-			return console.New(console.Config{API: api, Proxies: c.adminProxies, Log: c.log})
-		},
-	})
+	c.DB, c.Guard, c.Metrics, c.Tracer, c.OnWake, c.Tail = o.db, guard, registry, tracer, sender.Wake, sender.Tail
+	c.Console = func(api http.Handler) (admin.Console, error) {
+		return console.New(console.Config{API: api, Proxies: c.adminProxies, Log: c.Log})
+	}
+	o.Origin, err = origin.Start(ctx, c.Config)
 	if err != nil {
 		return nil, err
 	}

@@ -142,7 +142,7 @@ func TestRollouts(t *testing.T) {
 	trusting := func(c *devConfig) {
 		c.regions = names{"eu", "us", "ap"}
 		c.releases.keyFile = ours.keys
-		c.log = slog.New(slog.DiscardHandler)
+		c.Log = slog.New(slog.DiscardHandler)
 	}
 	d := startDevForTest(t, dir, trusting)
 	fast := map[string]any{"stages": []int{34, 100}, "pause_seconds": 0, "canary_percent": 20}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"partneredge/edge/origin"
 	"partneredge/store"
 	"partneredge/store/central/centraltest"
 )
@@ -26,7 +27,9 @@ func TestKeyFileRotation(t *testing.T) {
 func rotateKeyFile(t *testing.T, database string) {
 	ctx := t.Context()
 	dir := t.TempDir()
-	config := originConfig{dir: dir, database: database, admin: "127.0.0.1:0", natsListen: "127.0.0.1:0", log: slog.New(slog.DiscardHandler)}
+	config := originConfig{database: database, Config: origin.Config{
+		Dir: dir, AdminAddr: "127.0.0.1:0", NATSListen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),
+	}}
 	keys := filepath.Join(dir, "secrets.keys")
 	driver := map[bool]string{true: "pgx", false: "sqlite"}[strings.HasPrefix(database, "postgres:")]
 	raw, err := sql.Open(driver, database)
