@@ -8,7 +8,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"os/signal"
@@ -27,8 +26,6 @@ type Bench struct {
 	Flags *flag.FlagSet
 	// Dir is a temporary directory. It is removed at the end.
 	Dir string
-	// Out receives what the bench prints.
-	Out io.Writer
 
 	only    *string
 	figures []figure
@@ -48,7 +45,7 @@ type Part struct {
 
 // New returns the bench called name.
 func New(name string) *Bench {
-	return &Bench{Name: name, Flags: flag.NewFlagSet("bench-"+name, flag.ExitOnError), Out: os.Stdout}
+	return &Bench{Name: name, Flags: flag.NewFlagSet("bench-"+name, flag.ExitOnError)}
 }
 
 // Only adds the flag -only, which picks parts; without the flag all of them run.
@@ -101,7 +98,7 @@ func (b *Bench) Run(ctx context.Context, parts ...Part) error {
 }
 
 // Printf prints a line.
-func (b *Bench) Printf(format string, args ...any) { fmt.Fprintf(b.Out, format+"\n", args...) }
+func (b *Bench) Printf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
 // Figure keeps a figure, to be printed at the end.
 func (b *Bench) Figure(name string, value float64, unit string) {
