@@ -209,7 +209,7 @@ type browser struct {
 	csrf   string
 }
 
-var csrfField = regexp.MustCompile(`name="csrf" value="([0-9a-f]{64})"`)
+var csrfField = regexp.MustCompile(`name="csrf" value="([0-9a-f]{64}|[A-Z2-7]{26})"`)
 
 func (f *fixture) browser() *browser {
 	jar, err := cookiejar.New(nil)
