@@ -70,6 +70,7 @@ func TestEndpointsSpeakTLS12(t *testing.T) {
 	for version := uint16(tls.VersionTLS10); version <= tls.VersionTLS13; version++ {
 		endpoint := newReceiver(t, nil)
 		endpoint.TLS.MinVersion, endpoint.TLS.MaxVersion = version, version
+		endpoint.TLS.NextProtos = []string{"http/1.1"} // HTTP/2 alone would refuse the old ones
 		_, err := call(t, endpoint)
 		if want := version >= tls.VersionTLS12; (err == nil) != want || (endpoint.count() == 1) != want {
 			t.Errorf("%s: %v, called %d times, want it called: %t", tls.VersionName(version), err, endpoint.count(), want)

@@ -1,0 +1,27 @@
+package secrets_test
+
+import (
+	"strings"
+	"testing"
+
+	"partneredge/edge/webhook/secrets"
+)
+
+// TestKeysAreOf256Bits refuses keys of other sizes, also those that AES would take,
+// and names the line.
+func TestKeysAreOf256Bits(t *testing.T) {
+	for name, digits := range map[string]string{
+		"128 bits":            strings.Repeat("5e", 16),
+		"192 bits":            strings.Repeat("5e", 24),
+		"264 bits":            strings.Repeat("5e", 33),
+		"junk after 256 bits": strings.Repeat("5e", 32) + "zz",
+	} {
+		_, err := secrets.Parse("# keys\n" + old + "short:" + digits + "\n")
+		if err == nil || !strings.Contains(err.Error(), "line 3 ") {
+			t.Errorf("%s: %v, want an error about line 3", name, err)
+		}
+	}
+	if _, err := secrets.Parse("\n" + old + old); err == nil || !strings.Contains(err.Error(), "line 3 ") {
+		t.Errorf("a name twice: %v, want an error about line 3", err)
+	}
+}

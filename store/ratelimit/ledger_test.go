@@ -1,0 +1,154 @@
+package ratelimit
+
+import (
+	"errors"
+	"math"
+	"testing"
+)
+
+const second = int64(1_000_000) // microseconds
+
+var nodeA, nodeB = Reporter{Node: "a"}, Reporter{Node: "b"}
+
+// TestDebtIsCapped has nodes claim more than any bucket can owe. The debt stops at
+// a thousand buckets, however often they claim it, and is paid off from there.
+func TestDebtIsCapped(t *testing.T) {
+	const limit = 100
+	const most = 1000 * limit * Token
+	for name, report := range map[string]Report{
+		"missing": {Limit: limit, Missing: math.MaxInt64},
+		"spent":   {Limit: limit, Spent: 1 << 50},
+	} {
+		var l Ledger
+		for range 3 {
+			l.Merge(nodeA, report, start)
+			if got := l.Share(nodeB, start).Missing; got != most {
+				t.Fatalf("%s: %d grains missing, want %d", name, got, int64(most))
+			}
+			report.Spent += 1 << 50
+		}
+		if got := l.Share(nodeB, start+60*second).Missing; got != most-limit*Token {
+			t.Errorf("%s: a minute later %d grains missing, want %d", name, got, int64(most-limit*Token))
+		}
+	}
+}
+
+// TestSmallestLimitRefills holds of a key of one request a minute that neither a
+// share nor forgetting regains more than one token a minute.
+func TestSmallestLimitRefills(t *testing.T) {
+	var l Ledger
+	l.Merge(nodeA, Report{Limit: 1, Missing: Token}, start)
+	if got := l.Share(nodeA, start+30*second).Missing; got != Token/2 {
+		t.Errorf("after half a minute %d grains missing, want %d", got, Token/2)
+	}
+	l = Ledger{}
+	l.Merge(nodeA, Report{Limit: 1, Missing: 15 * Token}, start)
+	for minutes, want := range map[int64]bool{14: false, 15: true} {
+		forgotten := l
+		if got := forgotten.Forget(start + minutes*60*second); got != want {
+			t.Errorf("after %d minutes of 15 owed, forgotten: %t", minutes, got)
+		}
+	}
+}
+
+// TestWhoDrawsOnAKey follows what one node is told of another that spends: how
+// many draw on the key, and how fast the other spends, once that is known.
+func TestWhoDrawsOnAKey(t *testing.T) {
+	var l Ledger
+	if !l.Merge(nodeA, Report{Limit: 100, Spent: 5}, start) {
+		t.Error("the first report is not of one who joined")
+	}
+	if l.Merge(nodeA, Report{Limit: 100, Spent: 5}, start+FreshFor-1) || !l.Merge(nodeA, Report{Limit: 100, Spent: 5}, start+2*FreshFor-1) {
+		t.Error("who pauses for as long as shares are fresh joins anew, and nobody else")
+	}
+	l = Ledger{}
+	l.Merge(nodeA, Report{Limit: 100, Spent: 5}, start)
+	for _, c := range []struct {
+		after   int64
+		nodes   int64
+		unknown bool
+		paced   bool
+	}{
+		{0, 2, true, false},
+		{learnFor - 1, 2, true, false},
+		{learnFor, 2, false, true},
+		{activeFor - 1, 2, false, true},
+		{activeFor, 1, false, false},
+	} {
+		s := l.Share(nodeB, start+c.after)
+		if s.Nodes != c.nodes || s.PaceIsUnknown != c.unknown || (s.Others > 0) != c.paced {
+			t.Errorf("after %d us: %+v, want %d nodes, pace unknown %t", c.after, s, c.nodes, c.unknown)
+		}
+	}
+	if s := l.Share(nodeA, start); s.Nodes != 1 || s.Spent != 5 || s.Others != 0 {
+		t.Errorf("a node alone is told %+v", s)
+	}
+	// After a minute's pause its pace is learnt anew.
+	l.Merge(nodeA, Report{Limit: 100, Spent: 6}, start+relearnAfter)
+	if s := l.Share(nodeB, start+relearnAfter+learnFor-1); !s.PaceIsUnknown || s.Others != 0 {
+		t.Errorf("after a pause: %+v", s)
+	}
+}
+
+func TestNothingLeft(t *testing.T) {
+	want := Share{Missing: 7 * Token, Spent: 3, Nodes: 1}
+	if got := (Report{Limit: 7, Spent: 3}).NothingLeft(); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// TestApplyRestoresTheCount: a node whose file lost the end of its count learns it
+// from the origin, and reports from there on.
+func TestApplyRestoresTheCount(t *testing.T) {
+	a := NewAccount(2)
+	a.Apply(Share{Missing: 5 * Token, Spent: 5, Nodes: 1}, 100, start)
+	if a.Spent != 5 || a.Sent != 5 || a.Acked != 5 || a.Missing != 5*Token {
+		t.Errorf("%+v", a)
+	}
+	if _, report := a.Take(100, start); report == NoReport || a.Spent != 6 {
+		t.Errorf("the next token: %+v, report %v", a, report)
+	}
+}
+
+// TestTakeLeavesWhatOthersSpend: beside a node that spends a token a second, 0.4
+// of a token stays until the next share, and not a grain more or less.
+func TestTakeLeavesWhatOthersSpend(t *testing.T) {
+	const limit = 100
+	for missing, want := range map[int64]bool{0: true, 1: false} {
+		a := Account{
+			Bucket:   Bucket{Missing: (limit-1)*Token - Token*4/10 + missing, At: start},
+			SharedAt: start, Nodes: 2, Others: Token,
+		}
+		if got, _ := a.Take(limit, start); got.Allowed != want {
+			t.Errorf("%d grains short: allowed %t", missing, got.Allowed)
+		}
+		a = Account{Bucket: Bucket{Missing: (limit-1)*Token + missing, At: start}}
+		if got, _ := a.Take(limit, start); got.Allowed != want {
+			t.Errorf("alone, %d grains short: allowed %t", missing, got.Allowed)
+		}
+	}
+}
+
+// TestParseVersions reads an account of either version, and refuses what is none.
+func TestParseVersions(t *testing.T) {
+	a := Account{Bucket: Bucket{Missing: 1, At: 2}, Spent: 3, Acked: 4, Sent: 5, SharedAt: 6, Nodes: 7, Others: 8, From: 9, PaceIsUnknown: true}
+	two := a.Append(nil)
+	one := append([]byte{1}, two[1:len(two)-8]...)
+	before := a
+	before.From = 0
+	for name, c := range map[string]struct {
+		text []byte
+		want Account
+	}{"version 2": {two, a}, "version 1": {one, before}} {
+		if got, err := Parse(c.text); err != nil || got != c.want {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	bad := [][]byte{{}, {1}, {2, 1}, one[:len(one)-1], two[:len(two)-1], append([]byte{3}, two[1:]...), append([]byte{0}, two[1:]...),
+		append([]byte{1}, two[1:]...), append([]byte{2}, one[1:]...), append([]byte{2, 2}, two[2:]...)}
+	for _, text := range bad {
+		if got, err := Parse(text); !errors.Is(err, ErrAccount) {
+			t.Errorf("%x is read as %+v", text, got)
+		}
+	}
+}
