@@ -81,6 +81,10 @@ test-wasmtime: modules ## the module host's tests under its other engine
 fuzz: modules ## look for inputs that fail, two seconds a fuzz target
 	$(FUZZ)
 
+.PHONY: mutants
+mutants: modules ## what the tests notice of changed code (ARGS='-targets outbox -sample 0')
+	$(GO) run ./scripts/mutants $(ARGS)
+
 .PHONY: check
 check: ## format, vet, lint, tidy, generated files up to date
 	CHECK_FLAGS="$(CHECK_FLAGS)" scripts/check

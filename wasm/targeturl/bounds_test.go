@@ -26,6 +26,8 @@ func TestBounds(t *testing.T) {
 		{"https://a`b.com/", NotURL},
 		{"https://\x80.com/", HostNotPublic},
 		{"https://a@", Credentials},
+		{"https:///@", NotURL},
+		{"https://?@", NotURL},
 		{"https://[/", NotURL},
 		{"https://]/", NotURL},
 		{"https://[]:443/", NotURL},
