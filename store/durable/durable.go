@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // tempPrefix begins the name of a file that is being written.
@@ -147,6 +148,11 @@ func (d Disk) RemoveTemp(dir string) error {
 		err = errors.Join(err, d.fs().Remove(name))
 	}
 	return err
+}
+
+// DamagedName returns the name that a damaged file is kept under.
+func DamagedName(path string, now time.Time) string {
+	return path + ".damaged-" + now.UTC().Format("20060102T150405.000000")
 }
 
 // IsAt reports whether path names the open file f: after an error it tells which

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"partneredge/store/durable"
+	"partneredge/store/local/outbox"
 	"partneredge/store/ratelimit"
 )
 
@@ -24,7 +25,7 @@ func BenchmarkAppend(b *testing.B) {
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if err := s.Outbox.Append(b.Context(), Item{fmt.Sprintf("lead_%d", n.Add(1)), body}); err != nil {
+			if err := s.Outbox.Append(b.Context(), outbox.Item{ID: fmt.Sprintf("lead_%d", n.Add(1)), Body: body}); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -2,10 +2,12 @@ package local
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
+	"partneredge/store/local/outbox"
 	"strings"
 	"sync"
 	"testing"
@@ -44,7 +46,7 @@ func child(dir string) error {
 		go func() {
 			for i := 0; ; i++ {
 				id := fmt.Sprintf("lead_%d_%d_%d", os.Getpid(), w, i)
-				if err := s.Outbox.Append(ctx, Item{id, bodyOf(id)}); err != nil {
+				if err := s.Outbox.Append(ctx, outbox.Item{ID: id, Body: bodyOf(id)}); err != nil {
 					panic(err)
 				}
 				say("lead %s", id)
@@ -107,8 +109,15 @@ func TestKilledAtAnyPoint(t *testing.T) {
 			t.Fatal(err)
 		}
 		waits := map[string]bool{}
-		for _, id := range pending(t, s.Outbox) {
-			waits[id] = true
+		items, err := s.Outbox.Pending(1<<20, 1<<30, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, it := range items {
+			if !bytes.Equal(it.Body, bodyOf(it.ID)) {
+				t.Fatalf("%s has body %q", it.ID, it.Body)
+			}
+			waits[it.ID] = true
 		}
 		for id := range answered {
 			if !waits[id] {
@@ -134,3 +143,6 @@ func TestKilledAtAnyPoint(t *testing.T) {
 		t.Fatal("no lead was accepted in any round")
 	}
 }
+
+// bodyOf returns the body of the lead with an id.
+func bodyOf(id string) []byte { return []byte(`{"id":"` + id + `"}`) }

@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"partneredge/store/durable"
+	"partneredge/store/local/outbox"
 )
 
 // Config configures a Store.
@@ -82,7 +83,7 @@ type Store struct {
 	Buckets     *Buckets
 	Lockouts    *Lockouts
 	Idempotency *Idempotency
-	Outbox      *Outbox
+	Outbox      *outbox.Outbox
 
 	unlock      func()
 	hot, limits *file
@@ -157,8 +158,8 @@ func (s *Store) open(c Config) (err error) {
 	if s.Idempotency, err = newIdempotency(s.limits, c.IdempotencyKeys, c.Now); err != nil {
 		return err
 	}
-	s.Outbox, err = openOutbox(outboxConfig{
-		disk: disk, path: in("outbox.log"), rejectedPath: in("rejected.jsonl"), maxSize: c.OutboxBytes, log: c.Log, now: c.Now,
+	s.Outbox, err = outbox.Open(outbox.Config{
+		Disk: disk, Path: in("outbox.log"), RejectedPath: in("rejected.jsonl"), MaxBytes: c.OutboxBytes, Log: c.Log, Now: c.Now,
 	})
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"partneredge/store/durable"
+	"partneredge/store/local/outbox"
 )
 
 // clock is a time that only a test moves.
@@ -82,7 +83,7 @@ func TestStateOutlivesTheProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Outbox.Append(context.Background(), Item{"lead_1", []byte(`{}`)}); err != nil {
+	if err := s.Outbox.Append(context.Background(), outbox.Item{ID: "lead_1", Body: []byte(`{}`)}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -310,7 +311,7 @@ func TestStoreGoesOnWithDamagedFiles(t *testing.T) {
 	if _, _, err := s.Buckets.Take("key", 100); err != nil {
 		t.Error(err)
 	}
-	if err := s.Outbox.Append(t.Context(), Item{"lead_1", []byte(`{}`)}); err != nil {
+	if err := s.Outbox.Append(t.Context(), outbox.Item{ID: "lead_1", Body: []byte(`{}`)}); err != nil {
 		t.Error(err)
 	}
 	if err := s.Advance(1, at.now()); err != nil {

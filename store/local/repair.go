@@ -63,14 +63,10 @@ func repair(disk durable.Disk, path string, now time.Time) (r repaired, err erro
 	case err == nil && r.lost > 0:
 		return r, f.Truncate(r.kept)
 	case errors.Is(err, errDamaged):
-		r.aside = asideName(path, now)
+		r.aside = durable.DamagedName(path, now)
 		return r, setAside(disk, f, path, r)
 	}
 	return r, err
-}
-
-func asideName(path string, now time.Time) string {
-	return path + ".damaged-" + now.UTC().Format("20060102T150405.000000")
 }
 
 // setAside gives the damaged file f its other name, and path to a copy of its

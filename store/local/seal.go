@@ -19,13 +19,10 @@ const (
 	layout   = 1
 )
 
-func castagnoli(p ...[]byte) uint32 {
+// checksum returns the CRC-32C of a key and a value without its own four bytes.
+func checksum(key, value []byte) uint32 {
 	table := crc32.MakeTable(crc32.Castagnoli) // made once by the library
-	var sum uint32
-	for _, b := range p {
-		sum = crc32.Update(sum, table, b)
-	}
-	return sum
+	return crc32.Update(crc32.Update(0, table, key), table, value[4:])
 }
 
 // newValue starts a value; seal ends it.
@@ -34,7 +31,7 @@ func newValue(size int) []byte {
 }
 
 func seal(key string, b []byte) string {
-	binary.LittleEndian.PutUint32(b, castagnoli([]byte(key), b[4:]))
+	binary.LittleEndian.PutUint32(b, checksum([]byte(key), b))
 	return string(b)
 }
 
@@ -42,7 +39,7 @@ func seal(key string, b []byte) string {
 // reads.
 func sealed(key, b []byte) bool {
 	return len(b) >= sealSize && b[4] == layout &&
-		binary.LittleEndian.Uint32(b) == castagnoli(key, b[4:])
+		binary.LittleEndian.Uint32(b) == checksum(key, b)
 }
 
 func putInt(b []byte, i int64) []byte { return binary.LittleEndian.AppendUint64(b, uint64(i)) }

@@ -12,7 +12,7 @@ import (
 	"partneredge/edge/node/replication/link"
 	"partneredge/edge/wire"
 	"partneredge/host"
-	"partneredge/store/local"
+	"partneredge/store/local/outbox"
 )
 
 // handoff hands the leads of the outbox over to the origin, and removes each once
@@ -90,11 +90,11 @@ func (h *handoff) next(ctx context.Context) (more bool, err error) {
 	if err != nil || len(items) == 0 {
 		return false, err
 	}
-	sent := make(map[string]local.Item, len(items))
+	sent := make(map[string]outbox.Item, len(items))
 	var req leadsRequest
 	for _, it := range items {
 		if !json.Valid(it.Body) { // nothing else writes to the outbox, so this should never be
-			if err := h.setAside(ctx, local.Item{ID: it.ID, Body: []byte("null")}, "unreadable"); err != nil {
+			if err := h.setAside(ctx, outbox.Item{ID: it.ID, Body: []byte("null")}, "unreadable"); err != nil {
 				return true, err
 			}
 			continue
@@ -121,7 +121,7 @@ func (h *handoff) next(ctx context.Context) (more bool, err error) {
 
 // narrow halves the batch until it is the one lead for which the origin refuses
 // whole requests, and defers that one.
-func (h *handoff) narrow(sent map[string]local.Item) {
+func (h *handoff) narrow(sent map[string]outbox.Item) {
 	if len(sent) > 1 {
 		h.batch = (len(sent) + 1) / 2
 		return
@@ -135,7 +135,7 @@ func (h *handoff) narrow(sent map[string]local.Item) {
 
 // settle removes the leads that the origin has, and sets aside those that it
 // will never take.
-func (h *handoff) settle(ctx context.Context, reply *wire.LeadsReply, sent map[string]local.Item) error {
+func (h *handoff) settle(ctx context.Context, reply *wire.LeadsReply, sent map[string]outbox.Item) error {
 	committed := reply.Committed[:0]
 	for _, id := range reply.Committed {
 		if _, ok := sent[id]; ok {
@@ -165,7 +165,7 @@ func (h *handoff) settle(ctx context.Context, reply *wire.LeadsReply, sent map[s
 	return nil
 }
 
-func (h *handoff) setAside(ctx context.Context, item local.Item, reason string) error {
+func (h *handoff) setAside(ctx context.Context, item outbox.Item, reason string) error {
 	if err := h.Store.Outbox.SetAside(ctx, item, reason); err != nil {
 		return err
 	}

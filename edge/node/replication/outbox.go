@@ -11,15 +11,16 @@ import (
 	"partneredge/host"
 	"partneredge/store"
 	"partneredge/store/local"
+	"partneredge/store/local/outbox"
 	"partneredge/wasm/abi"
 	"partneredge/wasm/typeid"
 )
 
-// outbox implements host.Outbox: a lead is on the node's disk when it returns.
-type outbox struct{ Config }
+// leadOutbox implements host.Outbox: a lead is on the node's disk when it returns.
+type leadOutbox struct{ Config }
 
 // AppendLead implements host.Outbox.
-func (o outbox) AppendLead(ctx context.Context, p abi.Principal, frame []byte) error {
+func (o leadOutbox) AppendLead(ctx context.Context, p abi.Principal, frame []byte) error {
 	lead, err := leadOf(p, frame)
 	if err != nil {
 		return fmt.Errorf("keep lead: %w", err)
@@ -31,7 +32,7 @@ func (o outbox) AppendLead(ctx context.Context, p abi.Principal, frame []byte) e
 	if err != nil {
 		return fmt.Errorf("keep lead: %w", err)
 	}
-	err = o.Store.Outbox.Append(ctx, local.Item{ID: lead.ID, Body: body})
+	err = o.Store.Outbox.Append(ctx, outbox.Item{ID: lead.ID, Body: body})
 	if errors.Is(err, store.ErrLimit) {
 		return fmt.Errorf("keep lead: outbox is full: %w", host.ErrUnavailable)
 	}
@@ -44,7 +45,7 @@ func (o outbox) AppendLead(ctx context.Context, p abi.Principal, frame []byte) e
 // LeadOnce implements host.Outbox. The lead's id is derived from the request, so
 // that a node that has forgotten the request, or another one that gets it as
 // well, hands the same lead over once more, which the origin keeps once.
-func (o outbox) LeadOnce(ctx context.Context, p abi.Principal, once *abi.Once) (abi.Kept, error) {
+func (o leadOutbox) LeadOnce(ctx context.Context, p abi.Principal, once *abi.Once) (abi.Kept, error) {
 	keep := func() (local.IdempotencyRecord, error) {
 		first := local.IdempotencyRecord{Digest: once.Digest, ID: onceID(p.KeyID, once, o.Now())}
 		if p.Environment != abi.EnvLive {

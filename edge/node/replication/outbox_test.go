@@ -12,7 +12,7 @@ import (
 	"partneredge/wasm/abi"
 )
 
-func openOutbox(t *testing.T) outbox {
+func openOutbox(t *testing.T) leadOutbox {
 	t.Helper()
 	state, err := local.Open(local.Config{Dir: filepath.Join(t.TempDir(), "state")})
 	if err != nil {
@@ -23,7 +23,7 @@ func openOutbox(t *testing.T) outbox {
 			t.Error(err)
 		}
 	})
-	return outbox{Config{Store: state, Now: time.Now, Counters: Counters{Leads: func(string, int) {}}}}
+	return leadOutbox{Config{Store: state, Now: time.Now, Counters: Counters{Leads: func(string, int) {}}}}
 }
 
 func TestTestLeadsNeverReachTheOutbox(t *testing.T) {

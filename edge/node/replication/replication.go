@@ -79,7 +79,7 @@ func New(cfg Config) (*Replication, error) {
 		Lockouts:      limits,
 		Views:         views{r.replica, r.sync},
 		Subscriptions: subscriptions{cfg},
-		Outbox:        outbox{cfg},
+		Outbox:        leadOutbox{cfg},
 	}
 	return r, nil
 }

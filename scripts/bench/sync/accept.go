@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"partneredge/store/local"
+	"partneredge/store/local/outbox"
 )
 
 const (
@@ -60,7 +61,7 @@ func (b *bench) accept(ctx context.Context) error {
 }
 
 // appendFor returns leads a second.
-func appendFor(ctx context.Context, outbox *local.Outbox, body []byte) (float64, error) {
+func appendFor(ctx context.Context, o *outbox.Outbox, body []byte) (float64, error) {
 	var n atomic.Int64
 	appending, ctx := errgroup.WithContext(ctx)
 	began := time.Now()
@@ -68,7 +69,7 @@ func appendFor(ctx context.Context, outbox *local.Outbox, body []byte) (float64,
 		appending.Go(func() error {
 			for i := 0; time.Since(began) < roundTakes; i++ {
 				id := fmt.Sprintf("lead_%d_%d_%d", began.UnixNano(), c, i)
-				if err := outbox.Append(ctx, local.Item{ID: id, Body: body}); err != nil {
+				if err := o.Append(ctx, outbox.Item{ID: id, Body: body}); err != nil {
 					return err
 				}
 				n.Add(1)

@@ -11,6 +11,7 @@ package durabletest
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -322,4 +323,29 @@ func (d *Disk) SyncDir(dir string) error {
 	}
 	x.unsynced, x.synced = nil, maps.Clone(x.now)
 	return nil
+}
+
+// Cuts runs a scenario again and again, with the power cut at each of its
+// operations in turn, until it comes to its end. Between the cut and verify, the
+// directory holds what was synced and, after the first round, some of the rest.
+func Cuts(t *testing.T, scenario func(disk *Disk, dir string), verify func(when, dir string)) {
+	t.Helper()
+	for seed := range uint64(4) {
+		for at := 1; ; at++ {
+			dir := t.TempDir()
+			disk := New(t, dir)
+			disk.CutAt(at)
+			scenario(disk, dir)
+			ops := disk.Ops()
+			var rng *rand.Rand
+			if seed > 0 {
+				rng = rand.New(rand.NewPCG(seed, uint64(at)))
+			}
+			disk.Cut(rng)
+			verify(fmt.Sprintf("seed %d, cut at operation %d", seed, at), dir)
+			if ops < at {
+				break
+			}
+		}
+	}
 }

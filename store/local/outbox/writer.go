@@ -1,4 +1,4 @@
-package local
+package outbox
 
 import (
 	"bytes"
@@ -63,7 +63,7 @@ func (o *Outbox) commit(g *group, jobs []*job) {
 		err = o.write(g, jobs)
 	}
 	if err != nil {
-		o.log.Error("outbox cannot be written", "err", err)
+		o.cfg.Log.Error("outbox cannot be written", "err", err)
 	}
 	answer(jobs, err)
 }
@@ -161,7 +161,7 @@ func (o *Outbox) tidy() {
 		err = o.rewrite()
 	}
 	if err != nil {
-		o.log.Error("outbox file cannot be made smaller", "err", err)
+		o.cfg.Log.Error("outbox file cannot be made smaller", "err", err)
 	}
 }
 

@@ -1,8 +1,9 @@
-package local
+package outbox
 
 import (
 	"bytes"
 	"encoding/binary"
+	"hash/crc32"
 )
 
 // An outbox's file is a row of records, each written once and never changed:
@@ -17,7 +18,7 @@ import (
 //	14+m   n    body; of a gone record none
 //
 // Integers are little endian. A record of id "a" with body "{}" has 17 bytes.
-// Zeros may follow the last record (see outboxFile).
+// Zeros may follow the last record (see file).
 const (
 	recordHead = 14
 	recordLead = 1 // the body is to be handed over
@@ -44,7 +45,7 @@ func appendRecord(b []byte, kind byte, id string, body []byte) []byte {
 	b = append(b, kind, byte(len(id)))
 	b = append(b, id...)
 	b = append(b, body...)
-	binary.LittleEndian.PutUint32(b[start+4:], castagnoli(b[start+8:]))
+	binary.LittleEndian.PutUint32(b[start+4:], checksum(b[start+8:]))
 	return b
 }
 
@@ -73,7 +74,7 @@ func parseRecord(b []byte) (record, parsed) {
 	if len(b) < size {
 		return record{}, cutShort
 	}
-	if binary.LittleEndian.Uint32(b[4:]) != castagnoli(b[8:size]) {
+	if binary.LittleEndian.Uint32(b[4:]) != checksum(b[8:size]) {
 		return record{}, notARecord
 	}
 	return record{kind: b[12], id: string(b[recordHead : recordHead+m]), body: b[recordHead+m : size], size: size}, whole
@@ -122,3 +123,6 @@ func torn(b []byte) bool {
 	}
 	return len(written) < size
 }
+
+// checksum returns the CRC-32C of b.
+func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }

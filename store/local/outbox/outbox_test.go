@@ -1,4 +1,4 @@
-package local
+package outbox
 
 import (
 	"bytes"
@@ -21,13 +21,24 @@ func openBox(t *testing.T, path string, room int64, log *slog.Logger) *Outbox {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	o, err := openOutbox(outboxConfig{path: path, rejectedPath: path + ".rejected", maxSize: room, log: log, now: time.Now})
+	o, err := Open(Config{Path: path, RejectedPath: path + ".rejected", MaxBytes: room, Log: log, Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = o.Close() })
 	return o
 }
+
+// newLog returns a log and the text that is written to it.
+func newLog() (*slog.Logger, *logText) {
+	l := &logText{}
+	return slog.New(slog.NewTextHandler(l, nil)), l
+}
+
+// logText keeps what was logged. Only one goroutine logs in these tests.
+type logText struct{ bytes.Buffer }
+
+func (l *logText) lines() int { return strings.Count(l.String(), "\n") }
 
 func add(t *testing.T, o *Outbox, ids ...string) {
 	t.Helper()
@@ -378,4 +389,24 @@ func FuzzOutboxFile(f *testing.F) {
 		}
 		_ = o.Close()
 	})
+}
+
+func write(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func removeGlob(t *testing.T, pattern string) {
+	t.Helper()
+	names, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range names {
+		if err := os.Remove(n); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -1,4 +1,6 @@
-package local
+// Package outbox keeps items, such as leads, on a node's disk until they have been
+// handed over.
+package outbox
 
 import (
 	"context"
@@ -19,7 +21,7 @@ import (
 // When Append returns nil, the item is on disk. Callers that come while the disk
 // is busy share its next sync.
 type Outbox struct {
-	outboxConfig
+	cfg Config
 
 	queue   *queue
 	stopped chan struct{}
@@ -28,7 +30,7 @@ type Outbox struct {
 	jobs sync.Pool // of *job, to use again
 
 	mu      sync.Mutex // guards the fields below, which only the writer changes
-	file    *outboxFile
+	file    *file
 	waiting index
 }
 
@@ -41,25 +43,27 @@ type Item struct {
 // ErrClosed is the error of an outbox that has been closed.
 var ErrClosed = errors.New("outbox is closed")
 
-// outboxConfig says where an outbox keeps its items. No field has a default but
-// disk, which is the machine's.
-type outboxConfig struct {
-	disk         durable.Disk
-	path         string
-	rejectedPath string // the file of items that were set aside
-	maxSize      int64  // bytes of the file at path
-	log          *slog.Logger
-	now          func() time.Time
+// errDamaged is the error of a record that is not as it was written.
+var errDamaged = errors.New("damaged")
+
+// Config of an Outbox. Every field but Disk is required.
+type Config struct {
+	Disk         durable.Disk
+	Path         string // of the file of items that wait
+	RejectedPath string // of the file of items that were set aside
+	MaxBytes     int64  // of the file at Path
+	Log          *slog.Logger
+	Now          func() time.Time
 }
 
-func openOutbox(c outboxConfig) (*Outbox, error) {
+// Open opens the outbox at c.Path, or makes a new one.
+func Open(c Config) (*Outbox, error) {
 	o := &Outbox{
-		outboxConfig: c,
-		queue:        newQueue(), stopped: make(chan struct{}), wake: make(chan struct{}, 1),
+		cfg: c, queue: newQueue(), stopped: make(chan struct{}), wake: make(chan struct{}, 1),
 		waiting: index{byID: map[string]*waiting{}},
 	}
 	o.jobs.New = func() any { return &job{done: make(chan error, 1)} }
-	file, r, err := openOutboxFile(c, func(at int, rec record) {
+	file, err := openFile(c, func(at int, rec record) {
 		switch rec.kind {
 		case recordLead:
 			o.waiting.add(rec.id, int64(at), rec.size)
@@ -69,10 +73,6 @@ func openOutbox(c outboxConfig) (*Outbox, error) {
 	})
 	if err != nil {
 		return nil, err
-	}
-	if r.aside != "" {
-		c.log.Error("outbox damaged: set aside, going on with what is whole",
-			"file", c.path, "aside", r.aside, "kept_bytes", r.kept, "lost_bytes", r.lost)
 	}
 	o.file = file
 	if o.waiting.len() > 0 {
@@ -113,16 +113,16 @@ func (o *Outbox) SetAside(ctx context.Context, it Item, reason string) error {
 		At     time.Time       `json:"at"`
 		Reason string          `json:"reason"`
 		Body   json.RawMessage `json:"body"`
-	}{it.ID, o.now().UTC(), reason, it.Body})
+	}{it.ID, o.cfg.Now().UTC(), reason, it.Body})
 	if err != nil {
 		return fmt.Errorf("set item aside: %w", err)
 	}
-	f, err := o.disk.OpenFile(o.rejectedPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := o.cfg.Disk.OpenFile(o.cfg.RejectedPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("set item aside: %w", err)
 	}
 	_, err = f.Write(append(line, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close(), o.disk.SyncDir(filepath.Dir(o.rejectedPath))); err != nil {
+	if err = errors.Join(err, f.Sync(), f.Close(), o.cfg.Disk.SyncDir(filepath.Dir(o.cfg.RejectedPath))); err != nil {
 		return fmt.Errorf("set item aside: %w", err)
 	}
 	return o.Remove(ctx, it.ID)
@@ -147,7 +147,7 @@ func (o *Outbox) Pending(maxItems, size int, skip func(id string) bool) ([]Item,
 		if errors.Is(err, errDamaged) {
 			// It stays in the file, which is set aside at the next start.
 			w.unreadable = true
-			o.log.Error("outbox item can no longer be read", "id", w.id)
+			o.cfg.Log.Error("outbox item can no longer be read", "id", w.id)
 			continue
 		}
 		if err != nil {

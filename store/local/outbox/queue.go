@@ -1,4 +1,4 @@
-package local
+package outbox
 
 import (
 	"runtime"

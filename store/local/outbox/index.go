@@ -1,4 +1,4 @@
-package local
+package outbox
 
 // index holds the items that wait in an outbox, by id and in the order they came.
 // An item is one object and not three, since the garbage collector visits each.

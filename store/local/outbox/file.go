@@ -1,4 +1,4 @@
-package local
+package outbox
 
 import (
 	"errors"
@@ -14,8 +14,8 @@ import (
 // that finds the file as long as before takes little more than half the time.
 const preallocate = 256 << 10
 
-// outboxFile is the file of an outbox. Only the outbox's writer changes it.
-type outboxFile struct {
+// file is the file of an outbox. Only the outbox's writer changes it.
+type file struct {
 	disk    durable.Disk
 	path    string
 	f       durable.File
@@ -26,46 +26,48 @@ type outboxFile struct {
 	broken  bool   // a sync failed: nothing more may be added to this file
 }
 
-// openOutboxFile opens or makes the file, calls each for its records, and cuts
-// off what a crash left half written. A damaged file is set aside, and all its
-// whole records go into a new one.
-func openOutboxFile(c outboxConfig, each func(at int, rec record)) (o *outboxFile, r repaired, err error) {
-	path := c.path
-	_ = c.disk.Remove(path + ".new") // of an earlier build that was killed
+// openFile opens or makes the file, calls each for its records, and cuts off what
+// a crash left half written. A damaged file is set aside, and all its whole records
+// go into a new one, which is one line in the log.
+func openFile(c Config, each func(at int, rec record)) (*file, error) {
+	path := c.Path
+	_ = c.Disk.Remove(path + ".new") // of an earlier build that was killed
 	data, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, r, fmt.Errorf("open outbox: %w", err)
+		return nil, fmt.Errorf("open outbox: %w", err)
 	}
 	good, damaged := replay(data, func(int, record) {})
 	kept := data[:good]
 	if damaged {
 		kept = nil
 		replay(data, func(at int, rec record) { kept = append(kept, data[at:at+rec.size]...) })
-		r.aside = asideName(path, c.now())
-		if err := c.disk.CreateFile(r.aside, data, 0o600); err != nil {
-			return nil, r, fmt.Errorf("set outbox aside: %w", err)
+		aside := durable.DamagedName(path, c.Now())
+		if err := c.Disk.CreateFile(aside, data, 0o600); err != nil {
+			return nil, fmt.Errorf("set outbox aside: %w", err)
 		}
-		if err := c.disk.WriteFile(path, kept, 0o600); err != nil {
-			return nil, r, fmt.Errorf("repair outbox: %w", err)
+		if err := c.Disk.WriteFile(path, kept, 0o600); err != nil {
+			return nil, fmt.Errorf("repair outbox: %w", err)
 		}
+		c.Log.Error("outbox damaged: set aside, going on with what is whole",
+			"file", path, "aside", aside, "kept_bytes", len(kept), "lost_bytes", len(data)-len(kept))
 	}
-	r.kept, r.lost = int64(len(kept)), int64(len(data)-len(kept))
-	f, err := c.disk.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	end := int64(len(kept))
+	f, err := c.Disk.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, r, fmt.Errorf("open outbox: %w", err)
+		return nil, fmt.Errorf("open outbox: %w", err)
 	}
-	err = errors.Join(f.Truncate(r.kept), f.Sync(), c.disk.SyncDir(filepath.Dir(path)))
+	err = errors.Join(f.Truncate(end), f.Sync(), c.Disk.SyncDir(filepath.Dir(path)))
 	if err != nil {
 		_ = f.Close()
-		return nil, r, fmt.Errorf("open outbox: %w", err)
+		return nil, fmt.Errorf("open outbox: %w", err)
 	}
 	replay(kept, each)
-	return &outboxFile{disk: c.disk, path: path, f: f, maxSize: c.maxSize, end: r.kept, size: r.kept, zeros: make([]byte, preallocate)}, r, nil
+	return &file{disk: c.Disk, path: path, f: f, maxSize: c.MaxBytes, end: end, size: end, zeros: make([]byte, preallocate)}, nil
 }
 
 // add writes b at the end and, where sync is set, syncs the file. After an error
 // nothing of b counts.
-func (o *outboxFile) add(b []byte, sync bool) error {
+func (o *file) add(b []byte, sync bool) error {
 	if o.broken {
 		return errors.New("a sync failed before")
 	}
@@ -86,7 +88,7 @@ func (o *outboxFile) add(b []byte, sync bool) error {
 }
 
 // write writes b at the end and, where that makes the file longer, zeros behind.
-func (o *outboxFile) write(b []byte) error {
+func (o *file) write(b []byte) error {
 	_, err := o.f.WriteAt(b, o.end)
 	after := o.end + int64(len(b))
 	if err != nil || after <= o.size {
@@ -102,19 +104,19 @@ func (o *outboxFile) write(b []byte) error {
 }
 
 // truncate cuts off what is behind the end.
-func (o *outboxFile) truncate() {
+func (o *file) truncate() {
 	if o.f.Truncate(o.end) == nil {
 		o.size = o.end
 	}
 }
 
-func (o *outboxFile) close() error {
+func (o *file) close() error {
 	o.truncate()
 	return o.f.Close()
 }
 
 // clear empties the file, which needs no space on the disk.
-func (o *outboxFile) clear() error {
+func (o *file) clear() error {
 	if err := o.f.Truncate(0); err != nil {
 		return err
 	}
@@ -127,7 +129,7 @@ func (o *outboxFile) clear() error {
 }
 
 // replace replaces the file by a new one with the size bytes that write writes.
-func (o *outboxFile) replace(size int64, write func(io.Writer) error) error {
+func (o *file) replace(size int64, write func(io.Writer) error) error {
 	if err := o.disk.Write(o.path, 0o600, write); err != nil {
 		o.broken = o.broken || !durable.IsAt(o.f, o.path) // what is added to this one would be lost
 		return err
