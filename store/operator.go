@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Role is what a user of the admin API may do.
+// Role names what a user of the admin API may do.
 type Role string
 
 // Roles. Each may do what the one before may do, and more.

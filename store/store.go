@@ -241,7 +241,7 @@ type Node struct {
 	Version    string    `json:"version,omitempty"`
 }
 
-// ChangeKind is what a Change is about.
+// ChangeKind names the kind of record that a Change concerns.
 type ChangeKind string
 
 // Kinds of change, each with what Ref is.

@@ -124,15 +124,15 @@ func (c Config) certificate(cert, key string) (certificate.Get, error) {
 	return files.Get, nil
 }
 
-// AdminURL is the address of the admin API without /admin/v1, such as
+// AdminURL returns the address of the admin API without /admin/v1, such as
 // http://127.0.0.1:8081; https:// when there is a certificate.
 func (o *Origin) AdminURL() string { return o.admin.URL() }
 
-// NATSURL is what nodes connect to, such as nats://127.0.0.1:4222; tls:// when
-// there is a certificate.
+// NATSURL returns the address that nodes connect to, such as
+// nats://127.0.0.1:4222; tls:// when there is a certificate.
 func (o *Origin) NATSURL() string { return o.broker.URL() }
 
-// Token is the admin token.
+// Token returns the admin token.
 func (o *Origin) Token() string { return o.admin.Token() }
 
 // Stop ends the origin: first the admin API, then the nodes' requests, then

@@ -40,7 +40,7 @@ func (s *Sender) claimed(claims []deliveries.Claim) {
 	s.schedule(now)
 }
 
-// room is how many more deliveries q may hold. Endpoints that are not proven
+// room returns how many more deliveries q may hold. Endpoints that are not proven
 // share one half of the memory, so that they cannot fill it. s.mu is held.
 func (s *Sender) room(q *queue) int {
 	free := s.c.Held - len(s.held)

@@ -9,8 +9,8 @@ import (
 	"partneredge/wasm/targeturl"
 )
 
-// endpoint is what is known of a subscription, as of a time and of a version of
-// all subscriptions.
+// endpoint holds a subscription as it was read, at a time and at a version of all
+// subscriptions.
 type endpoint struct {
 	target      *target
 	secrets     []string

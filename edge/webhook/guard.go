@@ -16,8 +16,8 @@ import (
 	"partneredge/wasm/targeturl"
 )
 
-// azureWire is where Azure answers its machines about themselves. The address
-// is public by every registry.
+// azureWire is the network at which Azure answers its machines about themselves.
+// It is public by every registry.
 var azureWire = netip.MustParsePrefix("168.63.129.16/32")
 
 // GuardConfig says what a Guard lets through. The zero value lets through
@@ -147,7 +147,7 @@ func (g *Guard) CheckAddr(addr netip.Addr) error {
 	return nil
 }
 
-// judge answers why an address may not be called, "" when it may.
+// judge returns why an address may not be called, "" when it may.
 func (g *Guard) judge(addr netip.AddrPort) (reason string) {
 	if g.CheckAddr(addr.Addr()) != nil {
 		return targeturl.HostNotPublic

@@ -87,7 +87,7 @@ func (q *queue) unwritten() int { return q.held - q.items.len() - q.inFlight }
 // a kill can cause to be made again.
 const unwrittenMost = 4
 
-// capacity is how many items the queue takes: few while its endpoint fails.
+// capacity returns how many items the queue takes: few while its endpoint fails.
 func (q *queue) capacity() int {
 	if q.health.failures > 0 {
 		return min(q.window, windowLeast)

@@ -223,7 +223,7 @@ const (
 // series names the times of one table's rows in one account.
 type series struct{ table, column, account string }
 
-// times are what a transaction knows of a series.
+// times holds the times of a series that a transaction has read or given.
 type times struct {
 	from, upto int64          // the span that was read
 	used       map[int64]bool // in that span

@@ -106,7 +106,7 @@ func removeLeftovers(disk durable.Disk, path string) error {
 	return nil
 }
 
-// changes are what an update is made of. Its get does not see what set and
+// changes collects the changes of an update. Its get does not see what set and
 // remove have been told.
 type changes struct {
 	f    *file

@@ -24,7 +24,7 @@ type Idempotency struct {
 	order []idempotencyTime        // the oldest first
 }
 
-// IdempotencyRecord is what was made under an idempotency key.
+// IdempotencyRecord names the record that was made under an idempotency key.
 type IdempotencyRecord struct {
 	Digest string // of the request
 	ID     string // of what was made

@@ -31,7 +31,7 @@ const maxField = 64 << 20
 // errDamaged is the error of a file that holds what this program never wrote.
 var errDamaged = errors.New("damaged")
 
-// repaired is what became of a file when it was opened.
+// repaired describes what was done to a file when it was opened.
 type repaired struct {
 	kept, lost int64  // bytes
 	aside      string // where the damaged file is; "" when it was whole or just cut short

@@ -112,7 +112,7 @@ func (a *Account) fresh(now int64) bool {
 	return a.SharedAt != 0 && now-a.SharedAt >= 0 && now-a.SharedAt < FreshFor
 }
 
-// Report is what a node reports to the origin of one key.
+// Report describes one key's spending on a node to the origin.
 type Report struct {
 	Limit   int64 `json:"l"`           // tokens a minute
 	Spent   int64 `json:"c"`           // the node's counter

@@ -24,7 +24,7 @@ const (
 	keepFor = 600_000_000
 )
 
-// Share is what the origin tells a node of one key.
+// Share describes one key's bucket at the origin to a node.
 type Share struct {
 	Missing       int64 `json:"m"`           // grains missing from the bucket
 	Spent         int64 `json:"c"`           // the node's own counter, as the bucket takes it in
@@ -49,7 +49,7 @@ type Ledger struct {
 	counters map[Reporter]*counter
 }
 
-// counter is what one reporter has counted of the key.
+// counter holds what one reporter has counted of the key.
 type counter struct {
 	spent int64   // highest count seen
 	since int64   // when the node began to draw on the key after a pause, microseconds

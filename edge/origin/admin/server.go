@@ -153,10 +153,10 @@ func Start(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// URL is the address of the listener, such as http://127.0.0.1:8081.
+// URL returns the address of the listener, such as http://127.0.0.1:8081.
 func (s *Server) URL() string { return s.url }
 
-// Token is the token of the file.
+// Token returns the token of the file.
 func (s *Server) Token() string { return s.api.token }
 
 // Stop lets requests end, until ctx does.

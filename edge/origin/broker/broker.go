@@ -77,10 +77,10 @@ func Start(cfg Config) (*Broker, error) {
 	return b, nil
 }
 
-// Conn is the origin's own connection.
+// Conn returns the origin's own connection.
 func (b *Broker) Conn() *nats.Conn { return b.conn }
 
-// URL is what nodes connect to.
+// URL returns the address that nodes connect to.
 func (b *Broker) URL() string { return b.url }
 
 // Ready reports whether nodes can be reached.

@@ -44,7 +44,8 @@ func (b *Broker) join() error {
 	return nil
 }
 
-// roots is who may sign the cluster's certificates.
+// roots returns the option that names the authorities of the cluster's
+// certificates, none for the system's.
 func (c Config) roots() []nats.Option {
 	if c.CA == "" {
 		return nil

@@ -92,7 +92,7 @@ func (c Config) newServer() (*embedded, error) {
 	return e, err
 }
 
-// splitListen is addr in the server's own terms: every address is 0.0.0.0, any
+// splitListen returns addr in the server's own terms: every address is 0.0.0.0, any
 // free port is -1.
 func splitListen(addr string) (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(addr)

@@ -55,7 +55,7 @@ func (r *requests) view(ctx context.Context, _ string, req wire.ViewRequest) (wi
 	return reply, err
 }
 
-// within is limit, or most when limit asks for that or more, or for nothing.
+// within returns limit, or most when limit asks for that or more, or for nothing.
 func within(limit, most int) int {
 	if limit <= 0 || limit > most {
 		return most

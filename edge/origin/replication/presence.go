@@ -210,7 +210,7 @@ func (p *Presence) Enrolled() map[string]Report {
 	return reports
 }
 
-// Connected is how many nodes are connected.
+// Connected counts the nodes that are connected.
 func (p *Presence) Connected() (n int) {
 	for _, r := range p.Enrolled() {
 		if r.Connected {

@@ -101,13 +101,13 @@ func (s *Server) Stop(ctx context.Context) {
 	s.loops.Wait()
 }
 
-// Presence knows the nodes.
+// Presence returns the enrolled nodes and what each reported last.
 func (s *Server) Presence() *Presence { return s.presence }
 
-// LastChange is the number of the last change pushed.
+// LastChange returns the number of the last change pushed.
 func (s *Server) LastChange() int64 { return s.pump.last.Load() }
 
-// MergedKeys is how many keys have rate-limit reports merged.
+// MergedKeys counts the keys whose rate-limit reports are merged.
 func (s *Server) MergedKeys() int { return s.merge.buckets.Len() }
 
 // signal wakes a loop: sends to it never block, and those that it has not

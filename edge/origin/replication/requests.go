@@ -181,7 +181,7 @@ func decoded[Req any, PReq interface {
 	}
 }
 
-// nodeOf is the node that a subject names. NATS lets a node publish under its
+// nodeOf returns the node that a subject names. NATS lets a node publish under its
 // own id only, so this, unlike anything in the body, is proved.
 func nodeOf(subject string) string {
 	node, _, _ := strings.Cut(strings.TrimPrefix(subject, wire.Prefix), ".")

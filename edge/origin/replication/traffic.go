@@ -76,7 +76,7 @@ func (t *traffic) add(node, region string, now wire.Traffic, at time.Time) {
 	}
 }
 
-// rise is how much a counter grew. One node's counters are not read at one
+// rise returns how much a counter grew. One node's counters are not read at one
 // instant, so one of them may lag behind the others.
 func rise(before, now uint64) uint64 { return now - min(before, now) }
 

@@ -139,7 +139,7 @@ func (c *Controller) step(ctx context.Context) error {
 	return nil
 }
 
-// reports is what is known of every enrolled node. One of a build too old to say
+// reports returns what every enrolled node has reported. One of a build too old to say
 // what it runs counts as away: it can be given no order.
 func reports(nodes *replication.Presence) map[string]replication.Report {
 	all := nodes.Enrolled()

@@ -147,5 +147,5 @@ func (k *Keys) Open(id, sealed string) (string, error) {
 	return string(secret), nil
 }
 
-// Fresh tells whether a secret is sealed with the first key.
+// Fresh reports whether a secret is sealed with the first key.
 func (k *Keys) Fresh(sealed string) bool { return strings.HasPrefix(sealed, prefix+k.first+":") }

@@ -58,7 +58,7 @@ func Sign(t time.Time, body []byte, secrets ...string) string {
 	return string(out)
 }
 
-// Verify tells whether header signs body with one of secrets, at a time no
+// Verify returns nil when header signs body with one of secrets, at a time no
 // further than tolerance from now. It takes the five steps of the contract:
 // read t and v1 from the header, reject when either is missing, reject a t
 // outside the tolerance, compute the signature over the raw body, compare in

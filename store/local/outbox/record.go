@@ -49,7 +49,7 @@ func appendRecord(b []byte, kind byte, id string, body []byte) []byte {
 	return b
 }
 
-// parsed is what parseRecord found.
+// parsed names what parseRecord found.
 type parsed int
 
 const (

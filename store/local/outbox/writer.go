@@ -30,7 +30,7 @@ func (o *Outbox) run() {
 	}
 }
 
-// group is what is written and synced at once. Its memory is used again.
+// group holds the records that are written and synced at once. Its memory is used again.
 type group struct {
 	records []byte
 	adds    []added
