@@ -3,11 +3,8 @@ package replication
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"partneredge/edge/wire"
 	"partneredge/store"
@@ -26,17 +23,10 @@ const (
 // buckets stand. It holds nothing that another process could not learn from the
 // nodes' next reports, so each of several origin processes keeps one.
 type merge struct {
+	Config
 	buckets ratelimit.Merger
 	limits  *keyLimits
-
-	now  func() time.Time
-	log  *slog.Logger
-	conn *nats.Conn
-	wake signal // a share may be due
-}
-
-func newMerge(cfg Config) *merge {
-	return &merge{limits: &keyLimits{db: cfg.DB, now: cfg.Now}, now: cfg.Now, log: cfg.Log, conn: cfg.Conn, wake: newSignal()}
+	wake    signal // a share may be due
 }
 
 // report merges a node's report and answers with its shares. Each key counts by
@@ -64,13 +54,13 @@ func (m *merge) report(ctx context.Context, node string, s wire.Spend) error {
 			continue
 		}
 		if r.Limit != int64(limit) {
-			m.log.Debug("a node reports another limit than the key's", "node", node, "key", key, "reported", r.Limit, "limit", limit)
+			m.Log.Debug("a node reports another limit than the key's", "node", node, "key", key, "reported", r.Limit, "limit", limit)
 			r.Limit = int64(limit)
 			s.Keys[key] = r
 		}
 	}
 	from := ratelimit.Reporter{Node: node, Boot: s.Boot}
-	shares := m.buckets.Merge(from, s.Keys, m.now().UnixMicro())
+	shares := m.buckets.Merge(from, s.Keys, m.Now().UnixMicro())
 	maps.Copy(shares, dead)
 	m.wake.send()
 	return m.publish(from, shares)
@@ -79,7 +69,7 @@ func (m *merge) report(ctx context.Context, node string, s wire.Spend) error {
 func (m *merge) publish(to ratelimit.Reporter, shares map[string]ratelimit.Share) error {
 	body, err := wire.Encode(&wire.Share{Boot: to.Boot, Keys: shares})
 	if err == nil {
-		err = m.conn.Publish(wire.ToNode+to.Node+"."+wire.VerbShare, body)
+		err = m.Conn.Publish(wire.ToNode+to.Node+"."+wire.VerbShare, body)
 	}
 	if err != nil {
 		return fmt.Errorf("sharing with node %s: %w", to.Node, err)
@@ -98,16 +88,16 @@ func (m *merge) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-forget.C:
-			m.buckets.Forget(m.now().UnixMicro())
+			m.buckets.Forget(m.Now().UnixMicro())
 			m.limits.forget()
 			continue
 		case <-m.wake:
 		case <-again.C:
 		}
-		due, more := m.buckets.Due(m.now().UnixMicro())
+		due, more := m.buckets.Due(m.Now().UnixMicro())
 		for reporter, shares := range due {
 			if err := m.publish(reporter, shares); err != nil {
-				m.log.Warn("shares not told", "err", err) // they come with the next
+				m.Log.Warn("shares not told", "err", err) // they come with the next
 			}
 		}
 		if more {

@@ -3,7 +3,6 @@ package replication
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -23,10 +22,7 @@ const (
 // holds the nodes; this copy is at most nodesEvery old. The statuses are only
 // here.
 type Presence struct {
-	db     *central.DB
-	log    *slog.Logger
-	now    func() time.Time
-	revoke func(context.Context, map[string]time.Time) error
+	cfg Config
 
 	refreshing sync.Mutex // held from reading to revoking, so that an older reading is never applied later
 
@@ -57,8 +53,7 @@ type Report struct {
 
 func newPresence(ctx context.Context, cfg Config) (*Presence, error) {
 	p := &Presence{
-		db: cfg.DB, log: cfg.Log, now: cfg.Now, revoke: cfg.Revoke,
-		beats: make(map[string]heartbeat), traffic: newTraffic(), heard: newSignal(),
+		cfg: cfg, beats: make(map[string]heartbeat), traffic: newTraffic(), heard: newSignal(),
 	}
 	return p, p.Refresh(ctx)
 }
@@ -97,14 +92,14 @@ func Revoked(nodes map[string]store.Node) map[string]time.Time {
 func (p *Presence) Refresh(ctx context.Context) error {
 	p.refreshing.Lock()
 	defer p.refreshing.Unlock()
-	nodes, err := ReadNodes(ctx, p.db)
+	nodes, err := ReadNodes(ctx, p.cfg.DB)
 	if err != nil {
 		return err
 	}
 	p.mu.Lock()
 	p.nodes = nodes
 	p.mu.Unlock()
-	return p.revoke(ctx, Revoked(nodes))
+	return p.cfg.Revoke(ctx, Revoked(nodes))
 }
 
 // run refreshes the nodes and writes heartbeats down, until ctx ends.
@@ -118,7 +113,7 @@ func (p *Presence) run(ctx context.Context) {
 		case <-tick.C:
 		}
 		if err := p.Refresh(ctx); err != nil && ctx.Err() == nil {
-			p.log.Warn("refreshing the nodes", "err", err)
+			p.cfg.Log.Warn("refreshing the nodes", "err", err)
 		}
 		p.writeSeen(ctx)
 	}
@@ -136,8 +131,8 @@ func (p *Presence) writeSeen(ctx context.Context) {
 	}
 	p.mu.Unlock()
 	for id, b := range due {
-		if err := p.db.SeenNode(ctx, id, b.status.Release, b.at); err != nil && ctx.Err() == nil {
-			p.log.Warn("writing down that a node was seen", "node", id, "err", err)
+		if err := p.cfg.DB.SeenNode(ctx, id, b.status.Release, b.at); err != nil && ctx.Err() == nil {
+			p.cfg.Log.Warn("writing down that a node was seen", "node", id, "err", err)
 		}
 	}
 }
@@ -150,7 +145,7 @@ func (p *Presence) admit(ctx context.Context, id string) error {
 	p.mu.Unlock()
 	if !known {
 		var err error
-		if node, err = p.db.Node(ctx, id); err != nil { // enrolled at another origin just now
+		if node, err = p.cfg.DB.Node(ctx, id); err != nil { // enrolled at another origin just now
 			return fmt.Errorf("admitting node %s: %w", id, err)
 		}
 		p.Put(node)
@@ -172,9 +167,9 @@ func (p *Presence) Put(n store.Node) {
 func (p *Presence) receive(id string, s wire.Status) {
 	p.mu.Lock()
 	if s.Traffic != nil {
-		p.traffic.add(id, p.nodes[id].Region, *s.Traffic, p.now())
+		p.traffic.add(id, p.nodes[id].Region, *s.Traffic, p.cfg.Now())
 	}
-	p.beats[id] = heartbeat{status: s, at: p.now(), written: p.beats[id].written}
+	p.beats[id] = heartbeat{status: s, at: p.cfg.Now(), written: p.beats[id].written}
 	p.mu.Unlock()
 	p.heard.send()
 }
@@ -187,7 +182,7 @@ func (p *Presence) Heard() <-chan struct{} { return p.heard }
 func (p *Presence) Report(id string) Report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.report(id, p.now())
+	return p.report(id, p.cfg.Now())
 }
 
 func (p *Presence) report(id string, now time.Time) Report {
@@ -200,7 +195,7 @@ func (p *Presence) report(id string, now time.Time) Report {
 func (p *Presence) Enrolled() map[string]Report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := p.now()
+	now := p.cfg.Now()
 	reports := make(map[string]Report, len(p.nodes))
 	for id, n := range p.nodes {
 		if n.RevokedAt.IsZero() {
@@ -222,4 +217,4 @@ func (p *Presence) Connected() (n int) {
 
 // Traffic returns what a region has answered lately, by step, oldest first, up to
 // the last step that is over.
-func (p *Presence) Traffic(region string) []TrafficStep { return p.traffic.steps(region, p.now()) }
+func (p *Presence) Traffic(region string) []TrafficStep { return p.traffic.steps(region, p.cfg.Now()) }

@@ -3,15 +3,11 @@ package replication
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"partneredge/edge/wire"
 	"partneredge/store"
-	"partneredge/store/central"
 )
 
 // Times and sizes of the pump.
@@ -26,20 +22,14 @@ const (
 // or without changes, so that a node learns of what it missed and of what
 // another origin process wrote.
 type pump struct {
-	db   *central.DB
-	conn *nats.Conn
-	log  *slog.Logger
+	Config
 	wake signal
 	last atomic.Int64 // the last change pushed
 }
 
-func newPump(cfg Config) *pump {
-	return &pump{db: cfg.DB, conn: cfg.Conn, log: cfg.Log, wake: newSignal()}
-}
-
 // start counts all present changes as pushed: nodes ask for older ones.
 func (p *pump) start(ctx context.Context) error {
-	log, err := p.db.ChangesSince(ctx, 0, 1)
+	log, err := p.DB.ChangesSince(ctx, 0, 1)
 	if err != nil {
 		return fmt.Errorf("reading the last change: %w", err)
 	}
@@ -62,14 +52,14 @@ func (p *pump) run(ctx context.Context) {
 			beat = true
 		}
 		if err := p.push(ctx, beat); err != nil && ctx.Err() == nil {
-			p.log.Warn("pushing changes", "err", err)
+			p.Log.Warn("pushing changes", "err", err)
 		}
 		if time.Since(pruned) < pruneEvery {
 			continue
 		}
 		pruned = time.Now()
-		if err := p.db.PruneChanges(ctx, changesKept); err != nil && ctx.Err() == nil {
-			p.log.Warn("pruning changes", "err", err)
+		if err := p.DB.PruneChanges(ctx, changesKept); err != nil && ctx.Err() == nil {
+			p.Log.Warn("pruning changes", "err", err)
 		}
 	}
 }
@@ -78,7 +68,7 @@ func (p *pump) run(ctx context.Context) {
 // case.
 func (p *pump) push(ctx context.Context, beat bool) error {
 	for {
-		log, err := p.db.ChangesSince(ctx, p.last.Load(), pumpBatch)
+		log, err := p.DB.ChangesSince(ctx, p.last.Load(), pumpBatch)
 		if err != nil {
 			return err
 		}
@@ -105,5 +95,5 @@ func (p *pump) publish(changes []store.Change, latest int64) error {
 	if err != nil {
 		return err
 	}
-	return p.conn.Publish(wire.Changes, body)
+	return p.Conn.Publish(wire.Changes, body)
 }

@@ -61,7 +61,11 @@ type Server struct {
 
 // Start returns once nodes are answered. The caller ends the Server with Stop.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
-	s := &Server{merge: newMerge(cfg), pump: newPump(cfg), waker: newWaker(cfg)}
+	s := &Server{
+		merge: &merge{Config: cfg, limits: &keyLimits{db: cfg.DB, now: cfg.Now}, wake: newSignal()},
+		pump:  &pump{Config: cfg, wake: newSignal()},
+		waker: newWaker(cfg),
+	}
 	var err error
 	if s.presence, err = newPresence(ctx, cfg); err != nil {
 		return nil, err

@@ -3,7 +3,6 @@ package replication
 import (
 	"context"
 	"crypto/rand"
-	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -19,23 +18,21 @@ const wakePause = 10 * time.Millisecond
 // receives it from them. When a message is lost, they find the deliveries with
 // their next poll.
 type waker struct {
-	conn   *nats.Conn
-	self   string // names this process
-	onWake func()
-	log    *slog.Logger
-	wake   signal
+	Config
+	self string // names this process
+	wake signal
 }
 
 func newWaker(cfg Config) *waker {
-	return &waker{conn: cfg.Conn, self: rand.Text(), onWake: cfg.OnWake, log: cfg.Log, wake: newSignal()}
+	return &waker{Config: cfg, self: rand.Text(), wake: newSignal()}
 }
 
 // start subscribes to the others.
 func (w *waker) start() error {
-	_, err := w.conn.Subscribe(wire.WakeUp, func(m *nats.Msg) {
+	_, err := w.Conn.Subscribe(wire.WakeUp, func(m *nats.Msg) {
 		var received wire.Wake
 		if wire.Decode(m.Data, &received) == nil && received.From != w.self {
-			w.onWake()
+			w.OnWake()
 		}
 	})
 	return err
@@ -55,8 +52,8 @@ func (w *waker) run(ctx context.Context) {
 			return
 		case <-w.wake:
 		}
-		if err := w.conn.Publish(wire.WakeUp, body); err != nil && ctx.Err() == nil {
-			w.log.Debug("waking the other origins", "err", err)
+		if err := w.Conn.Publish(wire.WakeUp, body); err != nil && ctx.Err() == nil {
+			w.Log.Debug("waking the other origins", "err", err)
 		}
 		pause.Reset(wakePause)
 		select {
