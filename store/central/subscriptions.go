@@ -112,11 +112,8 @@ func (d *DB) AddSubscription(ctx context.Context, s store.Subscription) error {
 // claimed when it looks at the endpoint.
 func (d *DB) RevokeSubscription(ctx context.Context, accountID, id string) (already bool, err error) {
 	const tried = "revoke subscription"
-	if err := errors.Join(valid.Reference("account", accountID), valid.Reference("subscription", id)); err != nil {
-		return false, db.Fail(tried, err)
-	}
 	more := false
-	err = d.change(ctx, accountID, func(ctx context.Context, t *tx) error {
+	err = d.writeTo(ctx, tried, accountID, valid.Reference("subscription", id), func(ctx context.Context, t *tx) error {
 		s, err := d.subscriptionTable().get(ctx, t, id)
 		if err == nil && s.AccountID != accountID {
 			err = sql.ErrNoRows
@@ -136,9 +133,9 @@ func (d *DB) RevokeSubscription(ctx context.Context, accountID, id string) (alre
 	})
 	d.EndpointsChanged()
 	if err == nil && more {
-		err = d.CancelRest(ctx, id)
+		err = db.Fail(tried, d.CancelRest(ctx, id))
 	}
-	return already, db.Fail(tried, err)
+	return already, err
 }
 
 // Subscription reads one subscription, with its secret.
