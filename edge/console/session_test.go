@@ -105,3 +105,11 @@ func TestCookiesAreSecureBehindHTTPS(t *testing.T) {
 		}
 	}
 }
+
+// TestLoginFormsAreOfOneConsole: who knows another origin's forms cannot make those
+// of this one, since each signs them with a random key.
+func TestLoginFormsAreOfOneConsole(t *testing.T) {
+	if a, b := newSessions(time.Now), newSessions(time.Now); a.sign("cookie") == b.sign("cookie") || a.sign("cookie") == a.sign("other") {
+		t.Error("the same signature")
+	}
+}

@@ -114,7 +114,8 @@ func list(patterns []string) (all []mutant, err error) {
 		}
 	}
 	return slices.DeleteFunc(all, func(m mutant) bool {
-		return strings.Contains("\n"+equivalent, "\n"+m.file+": "+m.function+": "+m.what+" # ")
+		line, before := "\n"+m.file+": "+m.function+": ", strings.SplitAfter(m.what, " => ")[0]
+		return strings.Contains(equivalent, line+m.what+" # ") || strings.Contains(equivalent, line+before+"* # ")
 	}), nil
 }
 
@@ -126,10 +127,9 @@ func (m mutant) test(tests []string, limit time.Duration) (outcome string, err e
 		return "", err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	path, err := filepath.Abs(m.file)
 	changed, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
-	text, _ := json.Marshal(map[string]any{"Replace": map[string]string{path: changed}}) // text alone never fails
-	if err := errors.Join(err, os.WriteFile(changed, m.text, 0o600), os.WriteFile(overlay, text, 0o600)); err != nil {
+	text, _ := json.Marshal(map[string]any{"Replace": map[string]string{m.file: changed}}) // text alone never fails
+	if err := errors.Join(os.WriteFile(changed, m.text, 0o600), os.WriteFile(overlay, text, 0o600)); err != nil {
 		return "", err
 	}
 	out, err := goTest(tests, limit, overlay)

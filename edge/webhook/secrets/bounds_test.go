@@ -1,6 +1,7 @@
 package secrets_test
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -23,5 +24,25 @@ func TestKeysAreOf256Bits(t *testing.T) {
 	}
 	if _, err := secrets.Parse("\n" + old + old); err == nil || !strings.Contains(err.Error(), "line 3 ") {
 		t.Errorf("a name twice: %v, want an error about line 3", err)
+	}
+}
+
+// TestNewKeysDiffer makes two key files. What is sealed with one must not open with
+// the other, as it would were the keys not random.
+func TestNewKeysDiffer(t *testing.T) {
+	first, err := secrets.Load(filepath.Join(t.TempDir(), "secret.keys"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := secrets.Load(filepath.Join(t.TempDir(), "secret.keys"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := first.Seal("whs_1", secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := second.Open("whs_1", sealed); err == nil {
+		t.Errorf("another file's key opens it: %q", got)
 	}
 }

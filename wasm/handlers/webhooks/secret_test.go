@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"partneredge/wasm/abi"
+	"partneredge/wasm/typeid"
 )
 
 // random returns the last 8 bytes of the UUID in an id, which are random but for
@@ -47,6 +48,9 @@ func TestSecretIsNotInTheID(t *testing.T) {
 		}
 		if err := json.Unmarshal(resp.Body, &answer); err != nil || resp.Status != 201 {
 			t.Fatalf("%d %s: %v", resp.Status, resp.Body, err)
+		}
+		if dated := typeid.Make("whs", now/1000, [10]byte{}); answer.Subscription.ID[:14] != dated[:14] {
+			t.Fatalf("id %s is of another time than %s", answer.Subscription.ID, dated)
 		}
 		public := random(t, answer.Subscription.ID)[1:]
 		secret, err := hex.DecodeString(answer.Secret)

@@ -1,0 +1,26 @@
+package leads
+
+import (
+	"strings"
+	"testing"
+
+	"partneredge/wasm/abi"
+	"partneredge/wasm/typeid"
+)
+
+// TestLeadID compares the id in an answer with the one that the request's time and
+// randomness make: ids sort by time, and the first ten random bytes are theirs.
+func TestLeadID(t *testing.T) {
+	const at = int64(1_750_000_000_123_456)
+	req := &abi.Request{Now: at, Method: "POST", Body: []byte(`{"name":"Ana","email":"ana@example.com"}`),
+		Principal: abi.Principal{AccountID: "acc_1", Environment: abi.EnvTest}}
+	for i := range req.Random {
+		req.Random[i] = byte(i + 1)
+	}
+	want := `{"lead":{"id":"` + typeid.Make("lead", at/1000, [10]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}) + `",`
+	var resp abi.Response
+	Handle(req, &resp, nil) // a test key's lead is not kept
+	if resp.Status != 201 || !strings.HasPrefix(string(resp.Body), want) {
+		t.Errorf("%d %s, want %s", resp.Status, resp.Body, want)
+	}
+}
