@@ -69,7 +69,7 @@ test: modules build/sandbox.wasm build/modules-bad/trap.wasm ## every test, with
 .PHONY: test-simulated
 test-simulated: ## the tests on a virtual clock that the race detector makes minutes of
 	@mkdir -p $(EVENTS)
-	$(GOTEST) $(EVENTS)/$@.json -run Simulated ./store/ratelimit ./edge/webhook
+	$(GOTEST) $(EVENTS)/$@.json -run Simulated ./edge/webhook
 
 .PHONY: test-wasmtime
 test-wasmtime: modules ## the module host's tests under its other engine
