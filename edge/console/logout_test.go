@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -40,5 +41,16 @@ func TestLogoutEndsTheSession(t *testing.T) {
 	}
 	if resp, _ := other.get("accounts"); resp.Request.URL.Path != "/console/accounts" {
 		t.Errorf("logout ended another session: %s", resp.Request.URL)
+	}
+}
+
+// TestUnknownRecords asks for the pages of records that are not there.
+func TestUnknownRecords(t *testing.T) {
+	f := newFixture(t)
+	b := f.login(f.Token())
+	for _, path := range []string{"accounts/acc_none", "webhooks/whs_none", "events/evt_none"} {
+		if resp, text := b.get(path); resp.StatusCode != 404 || !strings.Contains(text, "no such record") {
+			t.Errorf("%s: %d", path, resp.StatusCode)
+		}
 	}
 }

@@ -111,3 +111,23 @@ func TestSamples(t *testing.T) {
 		t.Errorf("%s", resp.Body)
 	}
 }
+
+// TestSamplesAreAlwaysTheSame: partners send the newest time back as since, so the
+// times of samples may never change.
+func TestSamplesAreAlwaysTheSame(t *testing.T) {
+	var page struct {
+		Insights []struct {
+			ID, Headline string
+			Created      string `json:"created_at"`
+		}
+	}
+	if err := json.Unmarshal(get(newBackend(), "").Body, &page); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"2025-01-01T00:00:00.000000Z", "2024-12-31T23:00:00.000000Z", "2024-12-31T22:00:00.000000Z"}
+	for i, it := range page.Insights {
+		if i >= len(want) || it.Created != want[i] {
+			t.Errorf("sample %d is of %s, want of %v", i, it.Created, want)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package console
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"testing"
+	"time"
+
+	"partneredge/edge/adminapi"
+)
+
+func visitOf(target string, form url.Values) *visit {
+	r := httptest.NewRequest("GET", target, nil)
+	r.PostForm = form
+	return &visit{Request: r}
+}
+
+// TestNextPage keeps the filters of a list in the address of its next page.
+func TestNextPage(t *testing.T) {
+	v := visitOf("/console/deliveries?state=dead&cursor=old", nil)
+	if got := v.next("a/b"); got != "/console/deliveries?cursor=a%2Fb&state=dead" {
+		t.Errorf("the next page is %s", got)
+	}
+	if got := v.next(""); got != "" {
+		t.Errorf("after the last page comes %s", got)
+	}
+	if got := v.page() + v.query("state"); got != "?limit=50&cursor=old&state=dead" {
+		t.Errorf("the admin API is asked for %s", got)
+	}
+}
+
+// TestFields reads numbers, times and lists from a form.
+func TestFields(t *testing.T) {
+	v := visitOf("/console/", url.Values{"n": {"-7"}, "bad": {"x"}, "list": {"a, b\n\tc,,"}})
+	if n, err := v.number("n"); err != nil || n == nil || *n != -7 {
+		t.Errorf("number %v, %v", n, err)
+	}
+	if n, err := v.number("none"); err != nil || n != nil {
+		t.Errorf("no number: %v, %v", n, err)
+	}
+	if n, err := v.number("bad"); err == nil || n != nil {
+		t.Errorf("not a number: %v, %v", n, err)
+	}
+	if s := v.seconds("n", time.Hour); s == nil || *s != -7*3600 {
+		t.Errorf("seconds %v", s)
+	}
+	for _, name := range []string{"none", "bad"} {
+		if s := v.seconds(name, time.Hour); s != nil {
+			t.Errorf("%s: %d seconds", name, *s)
+		}
+	}
+	if got := v.words("list"); !slices.Equal(got, []string{"a", "b", "c"}) {
+		t.Errorf("words %q", got)
+	}
+	if got := v.field("none"); got == nil || *got != "" {
+		t.Errorf("field %v", got)
+	}
+}
+
+// TestExpiredSessionIsDropped: a session that has expired takes no memory once
+// its cookie has come again, and an unknown address is not HTTPS.
+func TestExpiredSessionIsDropped(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	s := newSessions(func() time.Time { return now })
+	one := s.open("token", adminapi.Whoami{})
+	r := httptest.NewRequest("GET", "/console/", nil)
+	r.AddCookie(&http.Cookie{Name: sessionCookie, Value: one.id})
+	now = now.Add(idleTime)
+	if s.find(r, false) == nil {
+		t.Error("expired before its time")
+	}
+	now = now.Add(1)
+	if s.find(r, false) != nil || len(s.byID) != 0 {
+		t.Errorf("%d sessions are kept", len(s.byID))
+	}
+	r.RemoteAddr = "pipe"
+	r.Header.Set("X-Forwarded-Proto", "https")
+	if new(Console).byHTTPS(r) {
+		t.Error("a request from nowhere counts as HTTPS")
+	}
+}
