@@ -54,3 +54,24 @@ func TestUnknownRecords(t *testing.T) {
 		}
 	}
 }
+
+// TestRevokedTokenEndsTheSession revokes the token of a browser that is logged in:
+// its next page is the login, and the browser forgets its cookie.
+func TestRevokedTokenEndsTheSession(t *testing.T) {
+	f := newFixture(t)
+	id, plain := f.token("viewer")
+	b := f.login(plain)
+	f.call("POST", "/tokens/"+id+"/revoke", nil, nil)
+	page, err := http.NewRequestWithContext(t.Context(), "GET", f.AdminURL()+"/console/accounts", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp, _ := b.get("accounts"); resp.Request.URL.Path != "/console/login" {
+		t.Errorf("with a revoked token: %s", resp.Request.URL)
+	}
+	for _, cookie := range b.client.Jar.Cookies(page.URL) {
+		if cookie.Name == "console" {
+			t.Errorf("the browser keeps %v", cookie)
+		}
+	}
+}
