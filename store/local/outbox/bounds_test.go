@@ -1,0 +1,165 @@
+package outbox
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"partneredge/store"
+)
+
+// TestOutboxBounds keeps items of the largest id and body that there may be, and
+// refuses those of one byte more.
+func TestOutboxBounds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "outbox")
+	o := openBox(t, path, 8<<20, nil)
+	largest := Item{strings.Repeat("i", 255), bytes.Repeat([]byte("b"), 1<<20)}
+	if err := o.Append(t.Context(), largest); err != nil {
+		t.Fatal(err)
+	}
+	for name, it := range map[string]Item{
+		"no id": {}, "an id too long": {strings.Repeat("i", 256), nil}, "a body too long": {"lead_a", make([]byte, 1<<20+1)},
+	} {
+		if err := o.Append(t.Context(), it); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o = openBox(t, path, 8<<20, nil)
+	items, err := o.Pending(2, 1, nil)
+	if err != nil || len(items) != 1 || items[0].ID != largest.ID || !bytes.Equal(items[0].Body, largest.Body) {
+		t.Errorf("after a restart: %d items, %v", len(items), err)
+	}
+}
+
+// TestOutboxRoom fills the file to the last byte, and has no room for one more.
+func TestOutboxRoom(t *testing.T) {
+	const room = 64 << 10
+	for more, want := range map[int]error{0: nil, 1: store.ErrLimit} {
+		o := openBox(t, filepath.Join(t.TempDir(), "outbox"), room, nil)
+		if err := o.Append(t.Context(), Item{"a", make([]byte, room/2-15)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.Append(t.Context(), Item{"b", make([]byte, room/2-15+more)}); !errors.Is(err, want) {
+			t.Errorf("%d bytes beyond the room: %v, want %v", more, err, want)
+		}
+	}
+}
+
+// TestPendingBounds counts records to the byte, their heads and ids included.
+func TestPendingBounds(t *testing.T) {
+	o := openBox(t, filepath.Join(t.TempDir(), "outbox"), 1<<20, nil)
+	add(t, o, "lead_a", "lead_b", "lead_c")
+	one := 14 + len("lead_a") + len(bodyOf("lead_a"))
+	for size, want := range map[int]int{0: 1, one: 1, 2*one - 1: 1, 2 * one: 2, 3*one - 1: 2, 3 * one: 3} {
+		if items, err := o.Pending(9, size, nil); err != nil || len(items) != want {
+			t.Errorf("of %d bytes: %d items, %v, want %d", size, len(items), err, want)
+		}
+	}
+	items, err := o.Pending(2, 1<<20, func(id string) bool { return id == "lead_a" })
+	if err != nil || len(items) != 2 || items[0].ID != "lead_b" || items[1].ID != "lead_c" {
+		t.Errorf("without the first: %v, %v", items, err)
+	}
+}
+
+// TestIndex holds the index against a list of ids.
+func TestIndex(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		x := index{byID: map[string]*waiting{}}
+		var want []string
+		sizes := map[string]int{}
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			id := rapid.StringMatching(`[a-f]`).Draw(t, "id")
+			if rapid.Bool().Draw(t, "add") {
+				if sizes[id] = rapid.IntRange(1, 9).Draw(t, "size"); !slices.Contains(want, id) {
+					want = append(want, id)
+				}
+				x.add(id, 7, sizes[id])
+			} else {
+				want = slices.DeleteFunc(want, func(w string) bool { return w == id })
+				delete(sizes, id)
+				x.remove(id)
+			}
+			var forward, backward []string
+			size := int64(0)
+			for w := x.first; w != nil; w = w.after {
+				forward = append(forward, w.id)
+				size += int64(w.size)
+			}
+			for w := x.last; w != nil; w = w.before {
+				backward = append(backward, w.id)
+			}
+			slices.Reverse(backward)
+			if !slices.Equal(forward, want) || !slices.Equal(backward, want) || x.len() != len(want) || x.size != size {
+				t.Fatalf("forward %v, backward %v, %d of %d bytes, want %v of %d", forward, backward, x.len(), x.size, want, size)
+			}
+			for _, id := range want {
+				if x.byID[id].size != sizes[id] || x.byID[id].at != 7 {
+					t.Fatalf("%s has %+v", id, x.byID[id])
+				}
+			}
+		}
+	})
+}
+
+// TestWakeComesOnce: what is added wakes the reader, what is taken away, or was
+// there already, does not.
+func TestWakeComesOnce(t *testing.T) {
+	o := openBox(t, filepath.Join(t.TempDir(), "outbox"), 1<<20, nil)
+	woken := func() bool {
+		select {
+		case <-o.Wake():
+			return true
+		default:
+			return false
+		}
+	}
+	if woken() {
+		t.Error("woken though nothing waits")
+	}
+	add(t, o, "lead_a", "lead_b")
+	if !woken() || woken() {
+		t.Error("two items wake once")
+	}
+	add(t, o, "lead_a")
+	if err := o.Remove(t.Context(), "lead_a"); err != nil {
+		t.Fatal(err)
+	}
+	if woken() {
+		t.Error("woken by what was there, or is removed")
+	}
+}
+
+// TestSetAsideNamesWhenAndWhy reads the file for the operator.
+func TestSetAsideNamesWhenAndWhy(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600))
+	path := filepath.Join(t.TempDir(), "outbox")
+	o, err := Open(Config{Path: path, RejectedPath: path + ".rejected", MaxBytes: 1 << 20, Now: func() time.Time { return at }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	add(t, o, "lead_a", "lead_b")
+	for _, id := range []string{"lead_a", "lead_b"} {
+		if err := o.SetAside(t.Context(), Item{id, bodyOf(id)}, "no "+id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := `{"id":"lead_a","at":"2026-01-02T02:04:05Z","reason":"no lead_a","body":{"id":"lead_a"}}` + "\n" +
+		`{"id":"lead_b","at":"2026-01-02T02:04:05Z","reason":"no lead_b","body":{"id":"lead_b"}}` + "\n"
+	if text, err := os.ReadFile(path + ".rejected"); err != nil || string(text) != want {
+		t.Errorf("%s, %v, want %s", text, err, want)
+	}
+	if o.Len() != 0 {
+		t.Errorf("%d items wait", o.Len())
+	}
+}
