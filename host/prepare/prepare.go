@@ -193,24 +193,10 @@ func (p *rewriter) moved(i uint32) uint32 {
 }
 
 func valueType(r *reader) byte {
-	at := r.at
-	switch t := r.byte(); t {
-	case i32, i64, f32, f64, v128, funcref, externref:
-		return t
-	default:
-		r.fail(at, "value type %#x is not known", t)
-		return 0
-	}
+	return r.oneOf("value type", i32, i64, f32, f64, v128, funcref, externref)
 }
 
-func refType(r *reader) byte {
-	at := r.at
-	t := r.byte()
-	if t != funcref && t != externref {
-		r.fail(at, "reference type %#x is not known", t)
-	}
-	return t
-}
+func refType(r *reader) byte { return r.oneOf("reference type", funcref, externref) }
 
 // split finds the sections.
 func (p *rewriter) split(r *reader) {

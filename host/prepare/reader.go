@@ -1,6 +1,9 @@
 package prepare
 
-import "fmt"
+import (
+	"bytes"
+	"fmt"
+)
 
 // Error is the error of a module that cannot be rewritten.
 type Error struct {
@@ -37,6 +40,16 @@ func (r *reader) byte() byte {
 	}
 	r.fail(r.at, "it ends too early")
 	return 0
+}
+
+// oneOf reads a byte that must be one of those known.
+func (r *reader) oneOf(what string, known ...byte) byte {
+	at := r.at
+	b := r.byte()
+	if bytes.IndexByte(known, b) < 0 {
+		r.fail(at, "%s %#x is not known", what, b)
+	}
+	return b
 }
 
 func (r *reader) bytes(n int) []byte {

@@ -100,16 +100,7 @@ func (p *rewriter) importSection(r *reader) (out []byte) {
 	return out
 }
 
-func mutable(r *reader) bool {
-	at := r.at
-	switch b := r.byte(); b {
-	case 0, 1:
-		return b == 1
-	default:
-		r.fail(at, "mutability %#x is not known", b)
-		return false
-	}
-}
+func mutable(r *reader) bool { return r.oneOf("mutability", 0, 1) == 1 }
 
 // limits reads the limits of a table or a memory; high is 1<<32 where there is none.
 func limits(r *reader) (low uint32, high uint64) {

@@ -26,15 +26,12 @@ func (p *rewriter) elementSection(r *reader) (out []byte) {
 			p.calls.fixed = false // only code that changes a table has use for it
 		}
 		if flags&3 != 0 {
-			at := r.at
 			if flags&4 != 0 {
 				kind := refType(r)
 				p.calls.fixed = p.calls.fixed && kind == funcref
 				out = append(out, kind)
-			} else if kind := r.byte(); kind == 0 {
-				out = append(out, kind)
 			} else {
-				r.fail(at, "element kind %#x is not known", kind)
+				out = append(out, r.oneOf("element kind", 0))
 			}
 		}
 		n := r.count()
