@@ -17,8 +17,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"partneredge/scripts/bench/harness"
 	"partneredge/store/local"
@@ -137,25 +138,23 @@ func flood(ctx context.Context, store *local.Store, keys int) (done int, err err
 
 // probe calls do every millisecond and keeps how long it took.
 type probe struct {
-	what   string
-	calls  int
-	over   int // that took longer than slow
-	worst  time.Duration
-	at     time.Duration // of the worst, since the start
-	failed error
+	what  string
+	calls int
+	over  int // that took longer than slow
+	worst time.Duration
+	at    time.Duration // of the worst, since the start
 }
 
 const slow = 20 * time.Millisecond
 
-func (p *probe) run(ctx context.Context, do func(i int) error) {
+func (p *probe) run(ctx context.Context, do func(i int) error) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	start := time.Now()
 	for i := 0; ctx.Err() == nil; i++ {
 		began := time.Now()
 		if err := do(i); err != nil {
-			p.failed = err
-			return
+			return fmt.Errorf("%s: %w", p.what, err)
 		}
 		took := time.Since(began)
 		p.calls++
@@ -167,6 +166,7 @@ func (p *probe) run(ctx context.Context, do func(i int) error) {
 		}
 		<-tick.C
 	}
+	return nil
 }
 
 // probes measure reads, writes, memory and files while the store is filled.
@@ -175,7 +175,7 @@ type probes struct {
 	rss, files        float64 // most, MiB
 
 	end  context.CancelFunc
-	wait sync.WaitGroup
+	wait errgroup.Group
 }
 
 func startProbes(ctx context.Context, dir string, store *local.Store, used []string) (*probes, error) {
@@ -187,8 +187,8 @@ func startProbes(ctx context.Context, dir string, store *local.Store, used []str
 	}
 	p := &probes{read: probe{what: "reads"}, write: probe{what: "writes"}, bare: probe{what: "bare writes"}}
 	ctx, p.end = context.WithCancel(ctx)
-	p.wait.Go(func() {
-		p.read.run(ctx, func(i int) error {
+	p.wait.Go(func() error {
+		return p.read.run(ctx, func(i int) error {
 			store.Lockouts.Lockout("192.0.2.1")
 			if _, held := store.Keys.Get(used[i%len(used)]); !held {
 				return fmt.Errorf("a key in use was put out")
@@ -196,37 +196,32 @@ func startProbes(ctx context.Context, dir string, store *local.Store, used []str
 			return nil
 		})
 	})
-	p.wait.Go(func() {
-		p.write.run(ctx, func(i int) error {
+	p.wait.Go(func() error {
+		return p.write.run(ctx, func(i int) error {
 			_, _, err := store.Buckets.Take(keyID(1<<40+i%len(used)), ratelimit.MaxLimit)
 			return err
 		})
 	})
-	p.wait.Go(func() {
+	p.wait.Go(func() error {
 		defer bare.Close()
 		value := make([]byte, 170)
-		p.bare.run(ctx, func(int) error { _, err := bare.Write(value); return err })
+		return p.bare.run(ctx, func(int) error { _, err := bare.Write(value); return err })
 	})
-	p.wait.Go(func() {
+	p.wait.Go(func() error {
 		for tick := time.NewTicker(50 * time.Millisecond); ctx.Err() == nil; <-tick.C {
 			if rss, err := harness.ResidentMiB("self"); err == nil {
 				p.rss = max(p.rss, rss)
 			}
 			p.files = max(p.files, filesMiB(filepath.Join(dir, "store")))
 		}
+		return nil
 	})
 	return p, nil
 }
 
 func (p *probes) stop() error {
 	p.end()
-	p.wait.Wait()
-	for _, one := range []*probe{&p.read, &p.write, &p.bare} {
-		if one.failed != nil {
-			return fmt.Errorf("%s: %w", one.what, one.failed)
-		}
-	}
-	return nil
+	return p.wait.Wait()
 }
 
 func (p *probes) print(b *harness.Bench) {

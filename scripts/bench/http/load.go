@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -11,6 +12,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"partneredge/scripts/bench/harness"
 )
@@ -31,31 +34,24 @@ func (r result) quantile(q float64) time.Duration {
 // are due at even times, and their latency counts from when they were due.
 // Any answer but 200 is an error.
 func load(ctx context.Context, s *server, conns int, length time.Duration, perSecond float64) (result, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	start := time.Now()
 	var all result
 	var mu sync.Mutex
-	var wg sync.WaitGroup
+	group, within := errgroup.WithContext(ctx)
 	for i := range conns {
 		request := []byte("GET /api/v2/public/agents/me HTTP/1.1\r\nHost: " + s.addr + "\r\nAuthorization: Bearer " + s.keys[i%len(s.keys)] + "\r\n\r\n")
-		wg.Go(func() {
-			took, err := loadOne(ctx, s.addr, request, schedule{start, length, i, conns, perSecond})
-			if err != nil {
-				cancel(err)
-			}
+		group.Go(func() error {
+			took, err := loadOne(within, s.addr, request, schedule{start, length, i, conns, perSecond})
 			mu.Lock()
 			all.took = append(all.took, took...)
 			mu.Unlock()
+			return err
 		})
 	}
-	wg.Wait()
+	err := group.Wait()
 	all.elapsed = time.Since(start)
-	if err := context.Cause(ctx); err != nil {
-		return all, err
-	}
 	slices.Sort(all.took)
-	return all, nil
+	return all, cmp.Or(err, ctx.Err())
 }
 
 // schedule says when one of conns connections sends.

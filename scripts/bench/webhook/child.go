@@ -9,8 +9,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"partneredge/edge/webhook"
 )
@@ -46,25 +47,17 @@ func runChild(ctx context.Context, spec string, in io.Reader, out io.Writer) err
 		return err
 	}
 	fmt.Fprintln(out, "ready")
-	var writers sync.WaitGroup
-	share := make(chan struct{}, what.Events)
-	for range what.Events {
-		share <- struct{}{}
-	}
-	close(share)
-	for range what.Writers {
-		writers.Go(func() {
-			for range share {
-				if ctx.Err() != nil {
-					return
-				}
-				if id, err := o.event(ctx); err == nil {
-					fmt.Fprintln(out, id)
-				}
+	var writers errgroup.Group
+	writers.SetLimit(what.Writers)
+	for n := 0; n < what.Events && ctx.Err() == nil; n++ {
+		writers.Go(func() error {
+			if id, err := o.event(ctx); err == nil {
+				fmt.Fprintln(out, id)
 			}
+			return nil
 		})
 	}
-	writers.Wait()
+	_ = writers.Wait() // none fails: only accepted events count
 	<-ctx.Done()
 	o.close(context.Background())
 	return nil
