@@ -18,3 +18,12 @@ func TestKeyWithoutExpiry(t *testing.T) {
 		t.Errorf("%d %s", resp.Status, resp.Body)
 	}
 }
+
+// TestNoPartIsEmpty refuses paths in which a part is empty.
+func TestNoPartIsEmpty(t *testing.T) {
+	for _, path := range []string{"/api/v2/public/webhooks//", "/api/v2/public/webhooks//whs_1", "/api/v2/public//leads", "//api/v2/public/leads"} {
+		if to, found := find(path); found {
+			t.Errorf("%s is found: %+v", path, to)
+		}
+	}
+}

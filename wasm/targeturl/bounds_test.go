@@ -55,6 +55,7 @@ func TestBounds(t *testing.T) {
 		{"https://example.com/\"", NotURL},
 		{"https://example.com/\x80", NotURL},
 		{"https://example.com/a\x80", NotURL},
+		{"https://example.com/\u0080", NotURL},
 		{"a+-.z0://example.com/", NotHTTPS},
 		{"z://example.com/", NotHTTPS},
 		{"aA9://example.com/", NotHTTPS},

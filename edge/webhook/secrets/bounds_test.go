@@ -1,6 +1,7 @@
 package secrets_test
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -44,5 +45,21 @@ func TestNewKeysDiffer(t *testing.T) {
 	}
 	if got, err := second.Open("whs_1", sealed); err == nil {
 		t.Errorf("another file's key opens it: %q", got)
+	}
+}
+
+// TestKeyFileIsForItsOwner refuses a file that anybody else may do anything with.
+func TestKeyFileIsForItsOwner(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret.keys")
+	if _, err := secrets.Load(path); err != nil {
+		t.Fatal(err)
+	}
+	for bit := os.FileMode(1); bit <= 0o100; bit <<= 1 {
+		if err := os.Chmod(path, 0o600|bit); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := secrets.Load(path); (err == nil) != (bit == 0o100) {
+			t.Errorf("mode %o: %v", 0o600|bit, err)
+		}
 	}
 }

@@ -163,3 +163,45 @@ func TestSetAsideNamesWhenAndWhy(t *testing.T) {
 		t.Errorf("%d items wait", o.Len())
 	}
 }
+
+// TestPendingPassesOverDamage damages a record on the disk while the outbox is
+// open: the others are handed over, and it stays for the next start.
+func TestPendingPassesOverDamage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "outbox")
+	o := openBox(t, path, 1<<20, nil)
+	add(t, o, "lead_a", "lead_b", "lead_c")
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	one := int64(14 + len("lead_a") + len(bodyOf("lead_a")))
+	if _, err := f.WriteAt([]byte("X"), 2*one-1); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if ids := pending(t, o); !slices.Equal(ids, []string{"lead_a", "lead_c"}) {
+			t.Errorf("pending %v", ids)
+		}
+	}
+	if o.Len() != 3 {
+		t.Errorf("%d items wait", o.Len())
+	}
+}
+
+// TestSetAsideFails: an item that cannot be set aside still waits.
+func TestSetAsideFails(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "outbox")
+	o, err := Open(Config{Path: path, RejectedPath: filepath.Join(path+".none", "rejected"), MaxBytes: 1 << 20, Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	add(t, o, "lead_a")
+	for name, body := range map[string][]byte{"no folder": bodyOf("lead_a"), "no JSON": []byte("{")} {
+		if err := o.SetAside(t.Context(), Item{"lead_a", body}, "why"); err == nil {
+			t.Errorf("%s: set aside", name)
+		}
+	}
+	expect(t, o, "lead_a")
+}

@@ -24,3 +24,16 @@ func TestLeadID(t *testing.T) {
 		t.Errorf("%d %s, want %s", resp.Status, resp.Body, want)
 	}
 }
+
+// TestInvisibleCharacters refuses domains with characters that nobody sees, at the
+// ends of their ranges, and takes their neighbours.
+func TestInvisibleCharacters(t *testing.T) {
+	for c, want := range map[rune]bool{
+		0x80: false, 0x9f: false, 0xa0: false, 0xa1: true, 0x2009: false, 0x200b: false, 0x206f: false, 0x2070: true,
+		0xfefe: true, 0xfeff: false, 0xff00: true, 0xfffd: false, 0xe9: true, 'z': true, '{': false, '`': false, '_': false,
+	} {
+		if got := isDomain("a" + string(c) + "b.com"); got != want {
+			t.Errorf("%U: %t, want %t", c, got, want)
+		}
+	}
+}
