@@ -151,3 +151,14 @@ func TestInspectRefusesAnotherSize(t *testing.T) {
 		}
 	}
 }
+
+// TestSignatureIsText: a signature with a zero byte in it is none, rather than one
+// by a key that is not trusted.
+func TestSignatureIsText(t *testing.T) {
+	key := newPair(t)
+	s := newLayout(t)
+	name := s.pack("1.4.0")
+	text := append(signatureSaying(s, name, key, trustedComment("1.4.0", name)), 0)
+	_, err := Open(t.Context(), manySignatures{OCI(s), [][]byte{text}}, name, trusting(key))
+	wants(t, err, ErrTampered)
+}

@@ -152,3 +152,36 @@ func TestParseVersions(t *testing.T) {
 		}
 	}
 }
+
+// TestManyWhoWake: when three known nodes begin again at once after a pause, the
+// pace of all is unknown, since each took itself to be alone; two are no reason.
+func TestManyWhoWake(t *testing.T) {
+	for others, want := range map[int]bool{2: false, 3: true} {
+		var l Ledger
+		for _, at := range []int64{start, start + FreshFor} {
+			for n := range others {
+				l.Merge(Reporter{Node: string(rune('c' + n))}, Report{Limit: 100, Spent: at}, at)
+			}
+		}
+		for after, unknown := range map[int64]bool{learnFor - 1: want, learnFor: false} {
+			if s := l.Share(nodeA, start+FreshFor+after); s.PaceIsUnknown != unknown {
+				t.Errorf("%d woke %d us ago: pace unknown %t", others, after, s.PaceIsUnknown)
+			}
+		}
+	}
+}
+
+// TestATenthIsForAnyNode: while a tenth of the bucket is left, a node may use one
+// token, however many draw on the key.
+func TestATenthIsForAnyNode(t *testing.T) {
+	const limit = 100
+	for missing, want := range map[int64]bool{0: true, 1: false} {
+		a := Account{
+			Bucket:   Bucket{Missing: (limit-limit/10)*Token + missing, At: start},
+			SharedAt: start, Nodes: 20, PaceIsUnknown: true,
+		}
+		if got, _ := a.Take(limit, start); got.Allowed != want {
+			t.Errorf("%d grains below a tenth: allowed %t", missing, got.Allowed)
+		}
+	}
+}
