@@ -105,11 +105,13 @@ func (d *DB) Event(ctx context.Context, id string) (store.Event, error) {
 	return eventTable.read(ctx, d, id)
 }
 
+// eventsSince reads a part of an account's events by the index events_of_account.
+var eventsSince = `SELECT ` + eventTable.columns + ` FROM events WHERE account_id = ? AND id > ? ORDER BY id LIMIT ?`
+
 // EventsSince lists up to limit events of an account, the oldest first: those made
 // at a time or later, and after the event whose id is given ("": from the first).
-// The events of all accounts since then are looked through, so since should be
-// recent. An event that is being committed may still appear before others that
-// were there already.
+// It reads no event of another account. An event that is being committed may
+// still appear before others that were there already.
 func (d *DB) EventsSince(ctx context.Context, accountID string, since time.Time, after string, limit int) ([]store.Event, error) {
 	const tried = "list events"
 	if err := valid.Reference("account", accountID); err != nil {
@@ -118,8 +120,7 @@ func (d *DB) EventsSince(ctx context.Context, accountID string, since time.Time,
 	if limit <= 0 || since.IsZero() || valid.Times(since) != nil || !valid.Text(after) {
 		return nil, db.Fail(tried, valid.Errorf("time, place or limit"))
 	}
-	events, err := db.All(ctx, d.db, scanEvent, `SELECT `+eventTable.columns+` FROM events
-		WHERE id >= ? AND id > ? AND account_id = ? ORDER BY id LIMIT ?`, db.FirstID("evt", since), after, accountID, limit)
+	events, err := db.All(ctx, d.db, scanEvent, eventsSince, accountID, max(after, db.FirstID("evt", since)), limit)
 	if err == nil && len(events) == 0 {
 		err = d.mustHaveAccount(ctx, accountID)
 	}

@@ -109,7 +109,9 @@ const (
 	// still be committed.
 	eventOverlap = 5 * time.Second
 	eventOldest  = time.Hour
-	eventSlack   = time.Minute // clocks differ
+	// eventSlack is how far apart the clocks of origins may be, and how far behind
+	// its own clock a stream looks when it finds no event.
+	eventSlack = time.Minute
 )
 
 var eventTypes = [...]string{
@@ -206,9 +208,10 @@ func (s *eventReader) run(ctx context.Context, send func(...message) error) erro
 }
 
 // read finds what was not sent yet. It looks again at the last moments, since an
-// event of before may be committed after one that was sent.
+// event of before may be committed after one that was sent. Where it looks from
+// moves with the newest event, and with the clock when there is none.
 func (s *eventReader) read(ctx context.Context) (fresh []message, err error) {
-	newest := s.from
+	newest, quiet := s.from, s.a.Now().Add(-eventSlack)
 	for after := ""; ; {
 		events, err := s.a.DB.EventsSince(ctx, s.account, s.from, after, eventPage)
 		if err != nil {
@@ -231,7 +234,11 @@ func (s *eventReader) read(ctx context.Context) (fresh []message, err error) {
 			break
 		}
 	}
-	if from := newest.Add(-eventOverlap); from.After(s.from) {
+	from := newest.Add(-eventOverlap)
+	if quiet.After(from) {
+		from = quiet
+	}
+	if from.After(s.from) {
 		s.from = from
 		for id, at := range s.sent {
 			if at.Before(from.Add(-time.Second)) { // ids count milliseconds
