@@ -6,7 +6,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/db"
-	"partneredge/store/central/valid"
+	"partneredge/store/valid"
 )
 
 const accountColumns = `a.id, a.name, a.mode, a.created_at, g.id, g.email, g.full_name, g.joined_at`

@@ -8,7 +8,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/db"
-	"partneredge/store/central/valid"
+	"partneredge/store/valid"
 )
 
 // eventTime is the layout of times in an envelope: ISO 8601 in UTC, with all six

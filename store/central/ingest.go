@@ -10,7 +10,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/db"
-	"partneredge/store/central/valid"
+	"partneredge/store/valid"
 )
 
 // Writes of the sources of an account. Each write, its change, its event and the

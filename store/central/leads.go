@@ -2,12 +2,11 @@ package central
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"partneredge/store"
 	"partneredge/store/central/db"
-	"partneredge/store/central/valid"
+	"partneredge/store/valid"
 )
 
 const leadColumns = `id, account_id, key_id, environment, first_name, last_name, email, phone,
@@ -21,16 +20,6 @@ func scanLead(row db.Row) (l store.Lead, err error) {
 	return l, err
 }
 
-func checkLead(l store.Lead) error {
-	if l.Environment != store.Live {
-		return valid.Errorf("leads of test keys are not kept")
-	}
-	return errors.Join(valid.IDs("lead id", l.ID, "account id", l.AccountID),
-		valid.Texts("key id", l.KeyID, "first name", l.FirstName, "last name", l.LastName, "email", l.Email, "phone", l.Phone, "consent text", l.ConsentText),
-		valid.OneOf("consent status", l.ConsentStatus, "express_written", "inbound_initiated", "none"),
-		valid.Times(l.CapturedAt, l.CreatedAt))
-}
-
 // AddLeads keeps leads that nodes hand over. committed names those that are now
 // on disk, whether from this call or from an earlier one; rejected those that
 // can never be kept, with why. err means that nothing is known: hand them over
@@ -40,7 +29,7 @@ func (d *DB) AddLeads(ctx context.Context, leads []store.Lead) (committed []stri
 	refused := make(map[string]string)
 	var good []store.Lead
 	for _, l := range leads {
-		if err := checkLead(l); err != nil {
+		if err := valid.Lead(l); err != nil {
 			refused[l.ID] = err.Error()
 			continue
 		}

@@ -8,7 +8,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/db"
-	"partneredge/store/central/valid"
+	"partneredge/store/valid"
 )
 
 const nodeColumns = `id, name, region, public_key, created_at, revoked_at, last_seen_at, version`

@@ -8,7 +8,7 @@ import (
 	"partneredge/store"
 	"partneredge/store/central/db"
 	"partneredge/store/central/deliveries"
-	"partneredge/store/central/valid"
+	"partneredge/store/valid"
 )
 
 // RetryDelivery queues a delivered or dead delivery once more, and makes one that

@@ -11,7 +11,7 @@ import (
 	"partneredge/store"
 	"partneredge/store/central/db"
 	"partneredge/store/central/deliveries"
-	"partneredge/store/central/valid"
+	"partneredge/store/valid"
 )
 
 // subscriptionsMost is how many active subscriptions an account can have.

@@ -9,7 +9,7 @@ import (
 	"partneredge/store"
 	"partneredge/store/central/db"
 	"partneredge/store/central/deliveries"
-	"partneredge/store/central/valid"
+	"partneredge/store/valid"
 )
 
 // tx is a shared transaction and what its jobs leave to be written at its end.

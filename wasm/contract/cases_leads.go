@@ -31,6 +31,9 @@ const (
 		"consent":{"status":"express_written","text_snapshot":" I agree.\n\"Yes\" ","captured_at":"2025-05-01T12:00:00+02:00"}}`
 )
 
+// oddText is what databases and encoders of JSON treat in ways of their own.
+const oddText = `\u0001\u001f\u007f\u0085\u2028\ufeff\ufffd\uffff\udbff\udfff\u003c&>`
+
 var (
 	anaLead  = lead(anaKept)
 	testLead = lead(Lead{FirstName: "Ana", LastName: "Lima", Email: "ana@example.com", Environment: "test"})
@@ -93,6 +96,13 @@ func leads() []Case {
 		ConsentStatus: "express_written", ConsentText: " I agree.\n\"Yes\" ",
 		Captured: time.Date(2025, 5, 1, 10, 0, 0, 0, time.UTC), Environment: "live",
 	}
+	at := func(captured time.Time) Lead {
+		l := anaKept
+		l.Captured = captured
+		return l
+	}
+	odd := anaKept
+	odd.ConsentText = "\x01\x1f\x7f\u0085\u2028\ufeff\ufffd\uffff\U0010ffff<&>"
 	wholeTest := whole
 	wholeTest.Environment = "test"
 	return []Case{
@@ -120,6 +130,12 @@ func leads() []Case {
 				strings.Replace(anaLead, `"none"`, `"inbound_initiated"`, 1)),
 			accepted(`{"name":"Ana Lima","email":"ana@example.com","consent":{"status":"express_written","captured_at":"2025-05-01"}}`,
 				strings.Replace(anaLead, `"none"`, `"express_written"`, 1))),
+		rule("leads/consent captured as early as it may be",
+			accepted(consentAt("1970-01-01T23:00:00-01:00"), anaLead)).then(wantLeads(at(time.Date(1970, 1, 2, 0, 0, 0, 0, time.UTC)))),
+		rule("leads/consent captured as late as it may be",
+			accepted(consentAt("9999-12-31T23:59:59.9999999Z"), anaLead)).then(wantLeads(at(time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC)))),
+		rule("leads/text of odd characters",
+			accepted(`{"name":"Ana Lima","email":"ana@example.com","consent":{"text_snapshot":"`+oddText+`"}}`, anaLead)).then(wantLeads(odd)),
 		rule("leads/members it does not know",
 			accepted(`{"name":"Ana Lima","email":"ana@example.com","id":"lead_mine","tags":[{"a":[]}],"environment":"test","sandbox":true}`, anaLead)),
 		rule("leads/of two members the last counts",
@@ -203,10 +219,22 @@ func leadFields() []Case {
 		{"consent status in capitals", `{"name":"Ana","email":"a@example.com","consent":{"status":"NONE"}}`, "invalid_consent_status"},
 		{"time of consent", `{"name":"Ana","email":"a@example.com","consent":{"captured_at":"yesterday"}}`, "invalid_captured_at"},
 		{"time of consent that is no day", `{"name":"Ana","email":"a@example.com","consent":{"captured_at":"2025-02-30"}}`, "invalid_captured_at"},
+		{"time of consent before 1970", consentAt("1900-01-01"), "invalid_captured_at"},
+		{"time of consent in the year 0", consentAt("0000-01-01T00:00:00Z"), "invalid_captured_at"},
+		{"time of consent in the year 1", consentAt("0001-01-01T00:00:00Z"), "invalid_captured_at"},
+		{"time of consent at the epoch", consentAt("1970-01-01T00:00:00Z"), "invalid_captured_at"},
+		{"time of consent just before 1970-01-02", consentAt("1970-01-01T23:59:59.999999Z"), "invalid_captured_at"},
+		{"time of consent on 1970-01-02, before it in UTC", consentAt("1970-01-02T00:59:59+01:00"), "invalid_captured_at"},
+		{"time of consent after the year 9999", consentAt("9999-12-31T23:59:59-01:00"), "invalid_captured_at"},
 	} {
 		cases = append(cases, rule("leads/refused: "+c.name, refusedLead(c.body, c.reason)))
 	}
 	return append(cases, rule("leads/wrong types", leadTypes()...), rule("leads/lengths", leadLengths()...))
+}
+
+// consentAt returns a lead whose consent was captured at a time.
+func consentAt(captured string) string {
+	return `{"name":"Ana Lima","email":"ana@example.com","consent":{"captured_at":"` + captured + `"}}`
 }
 
 // leadTypes sends each field with values of a wrong type.

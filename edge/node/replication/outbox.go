@@ -12,6 +12,7 @@ import (
 	"partneredge/store"
 	"partneredge/store/local"
 	"partneredge/store/local/outbox"
+	"partneredge/store/valid"
 	"partneredge/wasm/abi"
 	"partneredge/wasm/typeid"
 )
@@ -19,14 +20,15 @@ import (
 // leadOutbox implements host.Outbox: a lead is on the node's disk when it returns.
 type leadOutbox struct{ Config }
 
-// AppendLead implements host.Outbox.
+// AppendLead implements host.Outbox. A lead that the origin would refuse is not
+// kept, so a module cannot acknowledge one.
 func (o leadOutbox) AppendLead(ctx context.Context, p abi.Principal, frame []byte) error {
 	lead, err := leadOf(p, frame)
 	if err != nil {
 		return fmt.Errorf("keep lead: %w", err)
 	}
-	if lead.Environment != store.Live {
-		return errors.New("keep lead: only leads of a live key are kept")
+	if err := valid.Lead(lead); err != nil {
+		return fmt.Errorf("keep lead: %w", err)
 	}
 	body, err := json.Marshal(&lead)
 	if err != nil {

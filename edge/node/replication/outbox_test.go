@@ -41,7 +41,7 @@ func TestLeadsAreEncodedOnce(t *testing.T) {
 	o := openOutbox(t)
 	p := abi.Principal{AccountID: "acc_1", KeyID: "key_1", Environment: abi.EnvLive}
 	for _, id := range []string{"lead_1", "lead_2"} {
-		lead := abi.Lead{ID: id, FirstName: "<Zoë & \"co\">", Email: "x@example.com", Captured: 1, Created: 2}
+		lead := abi.Lead{ID: id, FirstName: "<Zoë & \"co\">", Email: "x@example.com", ConsentStatus: "none", Captured: 1, Created: 2}
 		if err := o.AppendLead(t.Context(), p, lead.Append(nil)); err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func TestOnceID(t *testing.T) {
 func TestOnceAfterItsRecordWasLost(t *testing.T) {
 	o := openOutbox(t)
 	p := abi.Principal{KeyID: "key_1", AccountID: "acc_1", Environment: abi.EnvLive}
-	once := abi.Once{Key: "a", Digest: "d", Lead: abi.Lead{ID: "lead_x", FirstName: "x", Phone: "5550100", Created: 1}}
+	once := abi.Once{Key: "a", Digest: "d", Lead: abi.Lead{ID: "lead_x", FirstName: "x", Phone: "5550100", ConsentStatus: "none", Created: 1}}
 	lost := once.Lead
 	lost.ID, lost.Created = onceID(p.KeyID, &once, time.Now()), 2
 	if err := o.AppendLead(t.Context(), p, lost.Append(nil)); err != nil {

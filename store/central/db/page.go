@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"partneredge/store"
-	"partneredge/store/central/valid"
+	"partneredge/store/valid"
 )
 
 const (

@@ -3,7 +3,7 @@ package db
 import (
 	"testing"
 
-	"partneredge/store/central/valid"
+	"partneredge/store/valid"
 )
 
 // FuzzCursor: only what Cursor made is read, and as what it was.

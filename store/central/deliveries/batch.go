@@ -8,7 +8,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/db"
-	"partneredge/store/central/valid"
+	"partneredge/store/valid"
 )
 
 // Claimer claims deliveries as they are made: they are inserted with its lease on

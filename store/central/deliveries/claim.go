@@ -11,7 +11,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/db"
-	"partneredge/store/central/valid"
+	"partneredge/store/valid"
 )
 
 // Claim is a delivery that its holder may try until the lease ends, with all

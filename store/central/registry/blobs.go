@@ -9,7 +9,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/db"
-	"partneredge/store/central/valid"
+	"partneredge/store/valid"
 )
 
 // BlobSize reads how many bytes the blob of a digest has.

@@ -6,7 +6,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/db"
-	"partneredge/store/central/valid"
+	"partneredge/store/valid"
 )
 
 // manifestMost is the largest manifest that is kept, in bytes.

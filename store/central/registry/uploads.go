@@ -11,7 +11,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/db"
-	"partneredge/store/central/valid"
+	"partneredge/store/valid"
 )
 
 // Bounds of uploads.

@@ -20,6 +20,11 @@ const (
 	maxConsent = 10_000
 )
 
+// earliestConsent is the first time that a consent may be captured at, in
+// microseconds: 1970-01-02T00:00:00Z. Stores read 0, the epoch, as "not set",
+// and programs that know no time often write the epoch in their own time zone.
+const earliestConsent = 24 * 3600 * int64(1_000_000)
+
 // read parses a body into lead. reason names the first rule that the body
 // breaks, "" if none. The order of rules is: types, lengths, name, contact,
 // e-mail, phone, consent status, time of consent.
@@ -71,7 +76,7 @@ func read(o *fastjson.Object, lead *abi.Lead) (reason string) {
 		return "invalid_phone"
 	case !isConsent(lead.ConsentStatus):
 		return "invalid_consent_status"
-	case captured != "" && !isTime:
+	case captured != "" && (!isTime || lead.Captured < earliestConsent):
 		return "invalid_captured_at"
 	}
 	return ""
