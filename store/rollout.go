@@ -57,6 +57,9 @@ type Rollout struct {
 type RolloutNode struct {
 	ID     string `json:"id"`
 	Before string `json:"before"`
+	// Served means that the node gave the release its share of requests when a step
+	// began to be watched. No later step ends without the node.
+	Served bool `json:"served,omitempty"`
 }
 
 // Reached returns how many of the nodes the given stage covers: its percentage of

@@ -3,6 +3,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,11 +43,13 @@ type Config struct {
 // that comes twice does no harm.
 type Controller struct {
 	config Config
+	began  time.Time
 	wake   chan struct{} // holds one: a rollout was written by this process
 	stale  atomic.Bool   // likewise
 
 	// Of run alone:
 	watch  watch
+	losses losses
 	active *store.Rollout // nil: none
 	wants  map[string]string
 	read   time.Time
@@ -64,7 +67,7 @@ type sent struct {
 
 // Start a Controller. The caller ends it with Stop.
 func Start(cfg Config) *Controller {
-	c := &Controller{config: cfg, wake: make(chan struct{}, 1), orders: make(map[string]sent)}
+	c := &Controller{config: cfg, began: cfg.Now(), wake: make(chan struct{}, 1), orders: make(map[string]sent)}
 	c.unsubscribe = cfg.DB.OnCommit(func(commit central.Commit) {
 		if !commit.Rollouts {
 			return
@@ -124,12 +127,12 @@ func (c *Controller) step(ctx context.Context) error {
 	}
 	reports := reports(c.config.Nodes)
 	if c.active != nil {
-		why := ""
+		l := look{reports: reports, now: c.config.Now(), began: c.began}
 		if c.active.State == store.RollingOut {
-			why = c.watch.judge(c.active, reports)
+			l.why = cmp.Or(c.watch.judge(c.active, reports), c.losses.judge(c.active, reports, l.now))
 		}
 		next := *c.active
-		if advance(&next, why, reports, c.config.Now()) {
+		if advance(&next, l) {
 			if err := c.write(ctx, next); err != nil {
 				return err
 			}

@@ -87,29 +87,36 @@ func begin(r *store.Rollout) {
 	r.State, r.Stage, r.Trying = store.RollingOut, 0, r.Canary > 0
 }
 
-// advance takes a rollout as far as the nodes' reports let it go. why is the
-// reason to roll it back, "" for none. advance changes only r, and reports
-// whether it did.
-func advance(r *store.Rollout, why string, reports map[string]replication.Report, now time.Time) (changed bool) {
+// look is what an origin knows when it decides about the next step of a rollout.
+type look struct {
+	reports map[string]replication.Report
+	now     time.Time
+	began   time.Time // when the origin began to hear nodes
+	why     string    // the reason to roll the release back; "": none
+}
+
+// advance takes a rollout as far as a look lets it go. It changes only r, and
+// reports whether it did.
+func advance(r *store.Rollout, l look) (changed bool) {
 	switch r.State {
 	case store.RollingOut:
-		if why == "" {
-			why = refusal(r, reports)
-		}
-		if why != "" {
+		if why := cmp.Or(l.why, refusal(r, l.reports)); why != "" {
 			rollBack(r, why)
 			return true
 		}
-		for nextStep(r, reports, now) {
+		for nextStep(r, l) {
 			changed = true
 			if r.State != store.RollingOut {
 				break
 			}
 		}
 	case store.RollingBack:
-		for _, n := range r.Nodes {
-			at := reports[n.ID]
-			if at.Connected && !isBack(at.Status, n.Before) {
+		for i, n := range r.Nodes {
+			at, enrolled := l.reports[n.ID]
+			reached := i < r.Reached(r.Stage)
+			switch {
+			case !enrolled, !at.Connected && (!reached || l.gone(at)), at.Connected && isBack(at.Status, n.Before):
+			default:
 				return false
 			}
 		}
@@ -117,6 +124,20 @@ func advance(r *store.Rollout, why string, reports map[string]replication.Report
 		return true
 	}
 	return changed
+}
+
+// gone reports whether a node that is not connected is waited for no longer. An
+// origin that has just started has heard nobody yet, and gives each node as long
+// as one that it has heard.
+func (l look) gone(at replication.Report) bool {
+	if !at.At.IsZero() && at.Status.Running == nil {
+		return true // its build is too old to be given orders
+	}
+	last := at.At
+	if last.Before(l.began) {
+		last = l.began
+	}
+	return l.now.Sub(last) >= lostMost
 }
 
 // isBack reports whether a node runs again what it ran before, or reports that it
@@ -145,16 +166,18 @@ func refusal(r *store.Rollout, reports map[string]replication.Report) string {
 	return ""
 }
 
-// nextStep takes one step, if the one before has been watched for long enough.
-func nextStep(r *store.Rollout, reports map[string]replication.Report, now time.Time) bool {
+// nextStep takes one step, if the one before has been watched for long enough and
+// every node that served the release still does.
+func nextStep(r *store.Rollout, l look) bool {
 	if r.Since.IsZero() {
-		if !serves(r, reports) {
+		if !serves(r, l.reports) {
 			return false
 		}
-		r.Since = now
+		r.Since = l.now
+		noteServed(r, l.reports)
 		return true
 	}
-	if now.Sub(r.Since) < r.Pause {
+	if l.now.Sub(r.Since) < r.Pause || !serves(r, l.reports) || anyLost(r, l.reports) {
 		return false
 	}
 	r.Since = time.Time{}
@@ -184,11 +207,26 @@ func serves(r *store.Rollout, reports map[string]replication.Report) bool {
 		if percent == 0 || !at.Connected {
 			continue
 		}
-		trial := at.Status.Candidate
-		if trial == nil || trial.Digest != r.Digest || trial.Rollout != r.ID || trial.State != wire.ReleaseReady || trial.Percent != percent {
+		if !ready(r, at) || at.Status.Candidate.Percent != percent {
 			return false
 		}
 		any = true
 	}
 	return any
+}
+
+// ready reports whether a node is connected and can answer by the release.
+func ready(r *store.Rollout, at replication.Report) bool {
+	trial := at.Status.Candidate
+	return at.Connected && trial != nil && trial.Digest == r.Digest && trial.Rollout == r.ID && trial.State == wire.ReleaseReady
+}
+
+// noteServed marks the nodes that give the release its share of requests.
+func noteServed(r *store.Rollout, reports map[string]replication.Report) {
+	r.Nodes = slices.Clone(r.Nodes) // which the rollout that was read shares
+	for i := range r.Nodes {
+		if percentAt(r, i) > 0 && ready(r, reports[r.Nodes[i].ID]) {
+			r.Nodes[i].Served = true
+		}
+	}
 }

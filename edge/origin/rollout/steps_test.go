@@ -17,10 +17,13 @@ type cluster struct {
 	rollout store.Rollout
 	reports map[string]replication.Report
 	now     time.Time
+	began   time.Time // when the origin was started last
+	losses  losses    // that the origin has seen since
 }
 
 func newCluster(nodes int, edit func(*store.Rollout)) *cluster {
 	c := &cluster{reports: map[string]replication.Report{}, now: time.Unix(1_800_000_000, 0)}
+	c.began = c.now
 	c.rollout = store.Rollout{ID: "rol_1", Digest: "new", Stages: []int{1, 10, 50, 100}, Pause: time.Minute}
 	for i := range nodes {
 		id := fmt.Sprintf("node_%03d", i)
@@ -58,7 +61,34 @@ func (c *cluster) fail(id string, state wire.ReleaseState) {
 	c.reports[id] = at
 }
 
-func (c *cluster) advance() bool { return advance(&c.rollout, "", c.reports, c.now) }
+// advance has the origin take the steps that are due.
+func (c *cluster) advance() bool { return c.advanceUnless("") }
+
+// advanceUnless is advance with a reason to roll the release back.
+func (c *cluster) advanceUnless(why string) bool {
+	l := look{reports: c.reports, now: c.now, began: c.began, why: why}
+	if c.rollout.State == store.RollingOut && why == "" {
+		l.why = c.losses.judge(&c.rollout, c.reports, c.now)
+	}
+	return advance(&c.rollout, l)
+}
+
+// leave has a node vanish, heard for the last time now.
+func (c *cluster) leave(id string) {
+	at := c.reports[id]
+	at.Connected, at.At = false, c.now
+	c.reports[id] = at
+}
+
+// restart has an origin start that has heard no node yet.
+func (c *cluster) restart() (before map[string]replication.Report) {
+	before, c.reports = c.reports, make(map[string]replication.Report)
+	for id := range before {
+		c.reports[id] = replication.Report{}
+	}
+	c.began, c.losses = c.now, losses{}
+	return before
+}
 
 // serving is how many nodes are ordered to give the release requests, and how
 // many of them all.
@@ -137,7 +167,7 @@ func TestRollsBack(t *testing.T) {
 			c := newCluster(10, nil)
 			c.all()
 			c.advance()
-			if !advance(&c.rollout, spoil(c), c.reports, c.now) || c.rollout.State != store.RollingBack || c.rollout.Reason == "" {
+			if !c.advanceUnless(spoil(c)) || c.rollout.State != store.RollingBack || c.rollout.Reason == "" {
 				t.Fatalf("state %s, %q", c.rollout.State, c.rollout.Reason)
 			}
 			if some, _ := c.serving(); some != 0 {
@@ -216,6 +246,7 @@ func TestAnyCourse(t *testing.T) {
 		}
 		for range 50 {
 			c.all()
+			c.advance()
 			c.now = c.now.Add(time.Minute)
 			c.advance()
 		}

@@ -1,0 +1,137 @@
+package rollout
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"partneredge/store"
+)
+
+// steps has the origin look every second of a time.
+func (c *cluster) steps(d time.Duration) {
+	for end := c.now.Add(d); c.now.Before(end); {
+		c.now = c.now.Add(time.Second)
+		c.advance()
+	}
+}
+
+// TestDeadNodesEndARollout has every node that gets a release die 15 s later, for
+// several pauses: the release goes back from those of the first stage alone.
+func TestDeadNodesEndARollout(t *testing.T) {
+	for _, pause := range []time.Duration{20 * time.Second, time.Minute, time.Hour} {
+		t.Run(pause.String(), func(t *testing.T) {
+			c := newCluster(100, func(r *store.Rollout) { r.Pause = pause })
+			served := make(map[string]time.Time)
+			for end := c.now.Add(4*pause + 2*lostMost); c.rollout.State == store.RollingOut && c.now.Before(end); c.steps(time.Second) {
+				for i, n := range c.rollout.Nodes {
+					if since, got := served[n.ID]; got && c.now.Sub(since) >= 15*time.Second {
+						c.leave(n.ID)
+					} else if !got && percentAt(&c.rollout, i) > 0 {
+						c.obey(n.ID)
+						served[n.ID] = c.now
+					}
+				}
+			}
+			if len(served) != 1 || c.rollout.State != store.RollingBack || !strings.Contains(c.rollout.Reason, "node_000") {
+				t.Fatalf("%d nodes got the release, state %s, reason %q", len(served), c.rollout.State, c.rollout.Reason)
+			}
+			c.steps(lostMost)
+			if c.rollout.State != store.RolledBack {
+				t.Errorf("the rollback waits for a dead node: %s", c.rollout.State)
+			}
+		})
+	}
+}
+
+// TestLossOfAnEarlierStage has a node of the first stage die while the second is
+// watched.
+func TestLossOfAnEarlierStage(t *testing.T) {
+	c := newCluster(10, func(r *store.Rollout) { r.Stages = []int{10, 100} })
+	c.all()
+	c.steps(c.rollout.Pause + time.Second)
+	c.all()
+	c.steps(time.Second)
+	if c.rollout.Stage != 1 || c.rollout.Since.IsZero() {
+		t.Fatalf("stage %d, since %v", c.rollout.Stage, c.rollout.Since)
+	}
+	c.leave("node_000")
+	c.steps(lostMost - time.Second)
+	if c.rollout.State != store.RollingOut {
+		t.Fatalf("does not hold: %s, %s", c.rollout.State, c.rollout.Reason)
+	}
+	c.steps(2 * time.Second)
+	if c.rollout.State != store.RollingBack {
+		t.Errorf("state %s", c.rollout.State)
+	}
+}
+
+// TestRestartedNodesGoOn has a node leave for less than the hold, and come back
+// without the release first: the stage holds, and ends once the node serves again.
+func TestRestartedNodesGoOn(t *testing.T) {
+	c := newCluster(2, nil)
+	c.all()
+	c.advance()
+	c.leave("node_000")
+	c.steps(c.rollout.Pause + 30*time.Second)
+	if c.rollout.State != store.RollingOut || c.rollout.Stage != 0 {
+		t.Fatalf("state %s, stage %d", c.rollout.State, c.rollout.Stage)
+	}
+	at := newCluster(2, nil).reports["node_000"] // started again
+	c.reports["node_000"] = at
+	c.steps(10 * time.Second)
+	if c.rollout.Stage != 0 {
+		t.Fatal("goes on before the node serves again")
+	}
+	c.all()
+	c.steps(time.Second)
+	if c.rollout.State != store.RollingOut || c.rollout.Stage == 0 {
+		t.Errorf("state %s, stage %d", c.rollout.State, c.rollout.Stage)
+	}
+}
+
+// TestRestartedOriginWaitsToHear starts an origin after the pause of a step is
+// over: it takes no step before it has heard the nodes, in either direction.
+func TestRestartedOriginWaitsToHear(t *testing.T) {
+	c := newCluster(100, nil)
+	c.all()
+	c.advance()
+	c.now = c.now.Add(10 * time.Minute)
+	heard := c.restart()
+	c.steps(lostMost - time.Second)
+	if c.rollout.State != store.RollingOut || c.rollout.Stage != 0 {
+		t.Fatalf("with no node heard: state %s, stage %d", c.rollout.State, c.rollout.Stage)
+	}
+	c.reports = heard
+	c.steps(time.Second)
+	if c.rollout.State != store.RollingOut || c.rollout.Stage != 1 {
+		t.Fatalf("with all nodes heard: state %s, stage %d", c.rollout.State, c.rollout.Stage)
+	}
+
+	c.all()
+	c.advance()
+	c.advanceUnless("so it is")
+	heard = c.restart()
+	c.steps(lostMost - time.Second)
+	if c.rollout.State != store.RollingBack {
+		t.Fatalf("with no node heard a rollback is over: %s", c.rollout.State)
+	}
+	c.reports = heard
+	c.all()
+	c.steps(time.Second)
+	if c.rollout.State != store.RolledBack {
+		t.Errorf("state %s", c.rollout.State)
+	}
+}
+
+// TestRevokedNodesAreNotWaitedFor revokes a node that served.
+func TestRevokedNodesAreNotWaitedFor(t *testing.T) {
+	c := newCluster(2, func(r *store.Rollout) { r.Stages = []int{100} })
+	c.all()
+	c.advance()
+	delete(c.reports, "node_000")
+	c.steps(c.rollout.Pause)
+	if c.rollout.State != store.Done {
+		t.Errorf("state %s, %s", c.rollout.State, c.rollout.Reason)
+	}
+}
