@@ -125,6 +125,52 @@ func TestRunsReleases(t *testing.T) {
 	ask(t, n, "GET", me, key, "").want(t, 200)
 }
 
+// TestDoesNotTryAgainWhatItDiedOf kills a node while it tries a release: the next
+// process refuses the release in the same rollout, and tries it in another. A node
+// that is stopped tries it again.
+func TestDoesNotTryAgainWhatItDiedOf(t *testing.T) {
+	t.Parallel()
+	o, by := newOrigin(t), newOperator(t)
+	digest := o.ship("1.0.0", nil, by)
+	c := trusting(t, o, by)
+	mark := filepath.Join(c.Data, "candidate.json")
+	ready := func(rollout string) {
+		t.Helper()
+		o.order(wire.Order{Candidate: digest, Percent: 10, Rollout: rollout})
+		o.told("a candidate of "+rollout, func(_, c *wire.ReleaseStatus) bool {
+			return c != nil && c.Rollout == rollout && c.State == wire.ReleaseReady
+		})
+	}
+	n := startNode(t, c)
+	ready("rol_1")
+	left := must(os.ReadFile(mark))(t)
+	stopNode(t, n)
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("a node that was stopped leaves the mark of a trial")
+	}
+	o.do(func() { o.status = nil })
+	n = startNode(t, c)
+	ready("rol_1")
+	stopNode(t, n)
+
+	if err := os.WriteFile(mark, left, 0o600); err != nil { // as a killed process leaves it
+		t.Fatal(err)
+	}
+	o.do(func() { o.status = nil })
+	n = startNode(t, c)
+	_, refused := o.told("it is refused", func(_, c *wire.ReleaseStatus) bool { return c != nil && c.State.Ended() })
+	if refused.State != wire.ReleaseRefused || !strings.Contains(refused.Reason, "ended without being stopped while it tried this release") {
+		t.Errorf("after its death the node reports %+v", refused)
+	}
+	ready("rol_2")
+	o.order(wire.Order{Run: digest})
+	o.runs(digest)
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("the mark stays when the candidate has become the running release")
+	}
+	stopNode(t, n)
+}
+
 // TestPrunesReleases: on a node's disk are the running release, the three that ran
 // before it, and the candidate, and no other.
 func TestPrunesReleases(t *testing.T) {

@@ -19,6 +19,7 @@ const (
 // opening is a release on its way to the router.
 type opening struct {
 	digest, rollout string
+	candidate       bool // it is opened to be tried
 	cancel          context.CancelFunc
 }
 
@@ -55,9 +56,26 @@ func (c *Controller) Run(ctx context.Context) {
 		}
 	}
 	c.setStandby(nil)
+	c.endTrial() // the node is stopped: it does not die of the candidate
 }
 
-// judge withdraws the candidate if it does worse than the running release.
+// beginTrial marks a release as on trial, if it is opened to be tried.
+func (c *Controller) beginTrial(o *opening) error {
+	if !o.candidate {
+		return nil
+	}
+	return c.store.trials.begin(o.digest, o.rollout)
+}
+
+// endTrial removes the mark of the candidate on trial, if there is one.
+func (c *Controller) endTrial() {
+	if err := c.store.trials.end(); err != nil {
+		c.log.Error("a restart may refuse the release on trial", "err", err)
+	}
+}
+
+// judge withdraws the candidate if it does worse than the running release, and
+// ends the trial of one that has answered requests for long enough.
 func (c *Controller) judge() {
 	routes := c.router.routes.Load()
 	if routes.candidate == nil || routes.percent == 0 {
@@ -71,9 +89,13 @@ func (c *Controller) judge() {
 	}
 	reason := canary.Judge(routes.candidate.counts(), beside, before)
 	if reason == "" {
+		if time.Since(c.triedSince) >= trialTime {
+			c.endTrial()
+		}
 		return
 	}
 	c.router.withdraw()
+	c.endTrial()
 	c.log.Error("release withdrawn", "digest", routes.candidate.digest, "version", routes.candidate.version, "why", reason)
 	c.ended(wire.ReleaseFailed, reason)
 }
@@ -121,6 +143,7 @@ func (c *Controller) replaceCandidate(status *wire.ReleaseStatus) {
 		c.promote(candidate)
 	default:
 		c.router.withdraw()
+		c.endTrial()
 		c.log.Info("candidate withdrawn", "digest", candidate.digest)
 		c.setCandidate(nil)
 		c.prune()
@@ -130,26 +153,32 @@ func (c *Controller) replaceCandidate(status *wire.ReleaseStatus) {
 // startOpening begins to open a release; finish is called when that has ended.
 func (c *Controller) startOpening(ctx context.Context, digest string) {
 	within, cancel := context.WithCancel(ctx)
-	c.opening = &opening{digest, c.order.Rollout, cancel}
+	c.opening = &opening{digest, c.order.Rollout, digest == c.order.Candidate && digest != c.order.Run, cancel}
 	var standby *deployment
 	if c.standby != nil && c.standby.digest == digest {
 		standby, c.standby = c.standby, nil
 	}
 	c.setCandidate(&wire.ReleaseStatus{Digest: digest, Rollout: c.order.Rollout, State: wire.ReleaseFetching})
 	go func(o *opening) { // Run receives its end
-		d, err := c.open(within, digest, standby)
+		d, err := c.open(within, o, standby)
 		c.opened <- opened{o, d, err}
 	}(c.opening)
 }
 
 // open fetches, verifies, opens and smoke-tests a release. For one on standby,
-// which was verified then, the smoke test is enough.
-func (c *Controller) open(ctx context.Context, digest string, standby *deployment) (*deployment, error) {
+// which was verified then, the smoke test is enough. A candidate is marked as on
+// trial first.
+func (c *Controller) open(ctx context.Context, o *opening, standby *deployment) (*deployment, error) {
+	digest := o.digest
 	if standby != nil {
 		// The smoke test replaces the modules' capabilities: no request may be under way
 		// between gate and handler.
 		select {
 		case <-standby.closed:
+			if err := c.beginTrial(o); err != nil {
+				standby.modules.close()
+				return nil, err
+			}
 			c.reached(digest, standby.version, wire.ReleaseSmoke)
 			return c.loader.smokeTested(ctx, c.loader.deploy(digest, standby.version, standby.modules))
 		case <-ctx.Done():
@@ -164,6 +193,9 @@ func (c *Controller) open(ctx context.Context, digest string, standby *deploymen
 	if err != nil {
 		return nil, err
 	}
+	if err := c.beginTrial(o); err != nil {
+		return nil, err
+	}
 	c.reached(digest, r.Version, wire.ReleasePreparing)
 	return c.loader.openRelease(ctx, r, func() { c.reached(digest, r.Version, wire.ReleaseSmoke) })
 }
@@ -174,13 +206,18 @@ func (c *Controller) finish(done opened) {
 	done.cancel()
 	running := c.order.Run == done.digest && c.router.routes.Load().running.digest != done.digest
 	candidate := c.order.Candidate == done.digest && done.digest != ""
-	switch wanted := c.order.Rollout == done.rollout && (running || candidate); {
+	wanted := c.order.Rollout == done.rollout && (running || candidate)
+	if done.candidate && (done.err != nil || !wanted) {
+		c.endTrial()
+	}
+	switch {
 	case done.err == nil && !wanted:
 		done.deployment.leave()
 	case done.err == nil && running:
 		c.promote(done.deployment)
 	case done.err == nil:
 		c.router.try(done.deployment, c.order.Percent)
+		c.triedSince = time.Now()
 		c.log.Info("candidate ready", "digest", done.digest, "version", done.deployment.version, "percent", c.order.Percent)
 		c.reached(done.digest, done.deployment.version, wire.ReleaseReady)
 		c.updateCandidate(func(s *wire.ReleaseStatus) { s.Percent = c.order.Percent })
@@ -200,6 +237,7 @@ func (c *Controller) promote(d *deployment) {
 	before := c.router.routes.Load().running
 	c.setStandby(before)
 	c.router.run(d)
+	c.endTrial()
 	c.log.Info("release runs", "digest", d.digest, "version", d.version, "before", before.digest)
 	if err := c.store.remember(d.digest, d.version, before.digest); err != nil {
 		c.log.Error("a restart will run the release before this one", "digest", d.digest, "err", err)

@@ -83,6 +83,8 @@ type Controller struct {
 	opening *opening    // nil: none
 	standby *deployment // ran before; its modules are kept open for a rollback; nil: none
 	retryAt time.Time   // nothing is opened before
+
+	triedSince time.Time // since when the candidate answers requests
 }
 
 // Open opens the release that ran last. If it cannot run, the one before it does,

@@ -23,6 +23,7 @@ type releaseStore struct {
 	policy release.Policy
 	log    *slog.Logger
 	kept   keptRelease // what file holds
+	trials trials
 }
 
 // keptRelease is the content of DATA/release.json, which says what the node runs
@@ -64,6 +65,7 @@ func openStore(cfg Config) (*releaseStore, error) {
 		origin: &originSource{origin: cfg.Origin, timeout: cfg.FetchTimeout, parts: map[string]part{}},
 	}
 	s.load()
+	s.trials = openTrials(filepath.Join(cfg.Dir, "candidate.json"), cfg.Log)
 	return s, nil
 }
 
