@@ -116,3 +116,10 @@ func retryable(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (pg.Code == "40P01" || pg.Code == "40001")
 }
+
+// isLockTimeout reports whether PostgreSQL ended a statement because it had waited
+// for a lock for longer than lock_timeout.
+func isLockTimeout(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "55P03"
+}

@@ -17,6 +17,14 @@ import (
 // time change the tables of a PostgreSQL database.
 const migrationLock = 0x65646765 // "edge"
 
+// Times of migrations on PostgreSQL. A statement that waits for the lock of a table
+// holds up all that want the table after it, so it waits in short tries.
+const (
+	lockTimeout   = 2 * time.Second // of one try
+	lockRetry     = time.Second     // between two, in which others go on
+	lockTriesTime = time.Minute     // of all
+)
+
 // ErrNewer is the error of Open for a database that a newer version has changed.
 var ErrNewer = errors.New("the database belongs to a newer version")
 
@@ -62,11 +70,30 @@ func (d *DB) migrate(ctx context.Context, files fs.FS) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
+	began := time.Now()
 	for {
 		done, err := d.migrateNext(ctx, conn, all)
-		if done || err != nil {
+		switch {
+		case isLockTimeout(err) && time.Since(began) < lockTriesTime:
+			d.log.Warn("a migration waits for others who use its tables", "err", err)
+			if err := wait(ctx, lockRetry); err != nil {
+				return err
+			}
+		case done || err != nil:
 			return err
 		}
+	}
+}
+
+// wait returns after a time, or with ctx's error.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
 	}
 }
 
@@ -124,6 +151,9 @@ func (d *DB) migrateNext(ctx context.Context, conn *sql.Conn, all []migration) (
 		return err == nil, err
 	}
 	m := all[have]
+	if err := d.limitLocks(ctx, conn); err != nil {
+		return false, err
+	}
 	if _, err := conn.ExecContext(ctx, m.text); err != nil {
 		return false, fmt.Errorf("apply migration %s: %w", m.name, err)
 	}
@@ -136,4 +166,14 @@ func (d *DB) migrateNext(ctx context.Context, conn *sql.Conn, all []migration) (
 	}
 	d.log.Info("database migrated", "migration", m.name)
 	return false, nil
+}
+
+// limitLocks bounds how long the rest of a transaction waits for the lock of a
+// table. Waiting for other starters came before, and holds nobody else up.
+func (d *DB) limitLocks(ctx context.Context, conn *sql.Conn) error {
+	if !d.postgres {
+		return nil
+	}
+	_, err := conn.ExecContext(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", lockTimeout.Milliseconds()))
+	return err
 }

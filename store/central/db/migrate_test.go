@@ -1,0 +1,72 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"partneredge/store/central/centraltest"
+)
+
+// TestMigrationHoldsNobodyUp migrates a table of PostgreSQL that a long transaction
+// reads: others read it meanwhile, and the migration is applied when that
+// transaction has ended.
+func TestMigrationHoldsNobodyUp(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+	defer cancel()
+	url := centraltest.Postgres(t)
+	files := fstest.MapFS{"postgres/0001_a.sql": {Data: []byte(`CREATE TABLE a (n BIGINT)`)}}
+	first, err := Open(ctx, Config{URL: url, Migrations: files})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = first.Close() }()
+	long, err := first.read.BeginTx(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n int
+	if err := long.QueryRowContext(ctx, `SELECT count(*) FROM a`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+
+	files["postgres/0002_b.sql"] = &fstest.MapFile{Data: []byte(`ALTER TABLE a ADD COLUMN m BIGINT`)}
+	opened := make(chan error, 1)
+	go func() { // ends when the long transaction does
+		second, err := Open(ctx, Config{URL: url, Migrations: files})
+		if err == nil {
+			err = second.Close()
+		}
+		opened <- err
+	}()
+	waits := func() (found bool) {
+		if err := first.read.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM pg_locks
+			WHERE NOT granted AND relation = 'a'::regclass)`).Scan(&found); err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	for tick := time.NewTicker(10 * time.Millisecond); !waits(); <-tick.C {
+	}
+	if err := first.read.QueryRowContext(ctx, `SELECT count(*) FROM a`).Scan(&n); err != nil {
+		t.Fatalf("a read behind a migration that waits: %v", err)
+	}
+	select {
+	case err := <-opened:
+		t.Fatalf("migrated while the table was read: %v", err)
+	default:
+	}
+	end(t, long)
+	if err := <-opened; err != nil {
+		t.Fatalf("migrate once the table is free: %v", err)
+	}
+}
+
+func end(t *testing.T, tx *sql.Tx) {
+	t.Helper()
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+}
