@@ -107,7 +107,7 @@ func (d *DB) UpdateAccount(ctx context.Context, id string, p AccountPatch) (a st
 			a.Agent.Email, a.Agent.FullName, id); err != nil {
 			return err
 		}
-		t.modes[id] = a.Mode
+		t.setMode(id, a.Mode)
 		t.changed(store.ChangeProfile, id, false)
 		return t.audited(ctx, "account.update", id, before, a)
 	})

@@ -17,6 +17,7 @@ type tx struct {
 	*db.Tx
 	commits    *commits
 	modes      map[string]store.Mode // of the accounts it holds
+	modesWere  []modeWas             // before jobs changed them, in order
 	times      map[series]*times     // once read
 	firings    []store.Firing
 	events     []*store.Event
@@ -31,6 +32,18 @@ func (d *DB) newTx(t *db.Tx) db.Batch {
 		Tx: t, commits: &d.commits, deliveries: d.NewBatch(t),
 		modes: make(map[string]store.Mode), times: make(map[series]*times),
 	}
+}
+
+// modeWas is the mode that an account had before a job changed it.
+type modeWas struct {
+	account string
+	mode    store.Mode
+}
+
+// setMode notes the mode that a job has given an account, for the jobs after it.
+func (t *tx) setMode(account string, mode store.Mode) {
+	t.modesWere = append(t.modesWere, modeWas{account, t.modes[account]})
+	t.modes[account] = mode
 }
 
 // work is the function of a write. It may run more than once, but only the last
@@ -91,8 +104,12 @@ func (t *tx) Lock(ctx context.Context, accounts []string) (err error) {
 // Mark implements db.Batch.
 func (t *tx) Mark() (reset func()) {
 	firings, events, changes, rollouts := len(t.firings), len(t.events), len(t.changes), t.rollouts
-	resetDeliveries := t.deliveries.Mark()
+	modes, resetDeliveries := len(t.modesWere), t.deliveries.Mark()
 	return func() {
+		for _, was := range slices.Backward(t.modesWere[modes:]) {
+			t.modes[was.account] = was.mode
+		}
+		t.modesWere = t.modesWere[:modes]
 		t.firings, t.events = t.firings[:firings], t.events[:events]
 		t.changes, t.rollouts = t.changes[:changes], rollouts
 		resetDeliveries()
