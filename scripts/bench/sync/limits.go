@@ -21,28 +21,75 @@ const limit = 100
 
 // load is one key and how it is used.
 type load struct {
-	name     string
-	every    time.Duration // between two requests, or two rounds
-	together bool          // each round asks every node at once; else the nodes in turn
+	name string
+	due  func(i, nodes int) due // of the i-th request, in the order of time
 
 	key     string
 	mu      sync.Mutex
 	answers []answer
 }
 
+// due says when a request is sent, from the load's start on, and to which node.
+type due struct {
+	after time.Duration
+	node  int
+}
+
 type answer struct {
 	sent   time.Time
+	node   int
 	status int
+}
+
+// inTurn asks one node after the other, at even times.
+func inTurn(perSecond int) func(i, nodes int) due {
+	return func(i, nodes int) due {
+		return due{time.Duration(i) * time.Second / time.Duration(perSecond), i % nodes}
+	}
+}
+
+// together asks every node at once, at even times.
+func together(perSecond int) func(i, nodes int) due {
+	return func(i, nodes int) due {
+		return due{time.Duration(i/nodes) * time.Second / time.Duration(perSecond), i % nodes}
+	}
+}
+
+// Parts of a minute of the load belowLimit.
+const (
+	firstBurst  = 60
+	secondBurst = 30
+	lone        = 8
+	minuteTotal = firstBurst + secondBurst + lone // a little below limit
+)
+
+// belowLimit sends fewer requests than limit in any minute, as a partner does who
+// works from one place and then from another: 60 within five seconds to one node,
+// 30 in the next four to a second one, then eight, six seconds apart, to any. The next
+// minute it is two other nodes. One bucket of the limit refuses none of them; nodes
+// that had a fixed share each would refuse most.
+func belowLimit(i, nodes int) due {
+	minute, nth := i/minuteTotal, i%minuteTotal
+	start := time.Duration(minute) * time.Minute
+	first := 3*minute + 1
+	switch {
+	case nth < firstBurst:
+		return due{start + time.Duration(nth)*5*time.Second/firstBurst, first % nodes}
+	case nth < firstBurst+secondBurst:
+		return due{start + 5*time.Second + time.Duration(nth-firstBurst)*4*time.Second/secondBurst, (first + nodes/2) % nodes}
+	}
+	nth -= firstBurst + secondBurst
+	return due{start + 12*time.Second + time.Duration(nth)*6*time.Second, (first + nth) % nodes}
 }
 
 // limits runs all loads side by side.
 func (b *bench) limits(ctx context.Context) error {
 	loads := []*load{
-		{name: "over_admission_pct.5", every: time.Second / 5},
-		{name: "over_admission_pct.20", every: time.Second / 20},
-		{name: "over_admission_pct.50", every: time.Second / 50},
-		{name: "over_admission_pct.200x10", every: time.Second / 200, together: true},
-		{name: "false_429", every: 2 * time.Second / 3},
+		{name: "over_admission_pct.5", due: inTurn(5)},
+		{name: "over_admission_pct.20", due: inTurn(20)},
+		{name: "over_admission_pct.50", due: inTurn(50)},
+		{name: "over_admission_pct.200x10", due: together(200)},
+		{name: "false_429", due: belowLimit},
 	}
 	// Nodes are to hold the keys, their bucket to be full, and what they know of
 	// each other's spending to be stale.
@@ -87,42 +134,35 @@ func (b *bench) drive(ctx context.Context, l *load) error {
 	room := make(chan struct{}, 256) // under way
 	var asking sync.WaitGroup
 	defer asking.Wait()
-	ask := func(i int) {
+	for i := 0; ; i++ {
+		next := l.due(i, b.nodes)
+		if next.after >= b.last || time.Since(start) >= b.last {
+			return nil
+		}
+		if wait := time.Until(start.Add(next.after)); wait > 0 {
+			if err := harness.Sleep(ctx, wait); err != nil {
+				return err
+			}
+		}
 		room <- struct{}{}
 		asking.Go(func() {
 			defer func() { <-room }()
 			sent := time.Now()
-			status, _ := b.region.get(ctx, b.region.nodes[i%len(b.region.nodes)], "agents/me", l.key)
+			status, _ := b.region.get(ctx, b.region.nodes[next.node], "agents/me", l.key)
 			l.mu.Lock()
-			l.answers = append(l.answers, answer{sent, status})
+			l.answers = append(l.answers, answer{sent, next.node, status})
 			l.mu.Unlock()
 		})
 	}
-	for i := 0; time.Duration(i)*l.every < b.last && time.Since(start) < b.last; i++ {
-		if err := harness.Sleep(ctx, time.Until(start.Add(time.Duration(i)*l.every))); err != nil {
-			return err
-		}
-		if l.together {
-			for n := range b.region.nodes {
-				ask(n)
-			}
-		} else {
-			ask(i)
-		}
-	}
-	return nil
 }
 
 // report compares what was let through with what one bucket would have let
 // through that had seen the same requests.
 func (l *load) report(b *bench) {
 	slices.SortFunc(l.answers, func(x, y answer) int { return x.sent.Compare(y.sent) })
-	var bucket ratelimit.Account
-	admitted, ideal, refused, failed := 0, 0, 0, 0
+	ideal := oneBucket(l.answers)
+	admitted, refused, failed := 0, 0, 0
 	for _, a := range l.answers {
-		if got, _ := bucket.Take(limit, a.sent.UnixMicro()); got.Allowed {
-			ideal++
-		}
 		switch a.status {
 		case http.StatusOK:
 			admitted++
@@ -135,10 +175,34 @@ func (l *load) report(b *bench) {
 	b.Printf("%s: %d requests, %.4g a second, %d admitted, %d refused, %d failed; one bucket admits %d",
 		l.name, len(l.answers), float64(len(l.answers))/b.last.Seconds(), admitted, refused, failed, ideal)
 	if l.name == "false_429" {
+		b.Printf("%s: with a fixed share each, nodes would refuse %d", l.name, len(l.answers)-fixedShares(l.answers, b.nodes))
 		b.Figure(l.name, float64(refused), "answers")
 		return
 	}
 	b.Figure(l.name, 100*(float64(admitted)/float64(ideal)-1), "%")
+}
+
+// oneBucket returns how many of the requests one bucket admits that sees them all.
+func oneBucket(answers []answer) (admitted int) {
+	var bucket ratelimit.Account
+	for _, a := range answers {
+		if got, _ := bucket.Take(limit, a.sent.UnixMicro()); got.Allowed {
+			admitted++
+		}
+	}
+	return admitted
+}
+
+// fixedShares returns how many of the requests nodes admit that have a bucket each,
+// of an equal share of the limit.
+func fixedShares(answers []answer, nodes int) (admitted int) {
+	buckets := make([]ratelimit.Account, nodes)
+	for _, a := range answers {
+		if got, _ := buckets[a.node].Take(limit/nodes, a.sent.UnixMicro()); got.Allowed {
+			admitted++
+		}
+	}
+	return admitted
 }
 
 // asked returns how often nodes have asked the origin for a key or a view.
