@@ -102,7 +102,7 @@ func startNode(t *testing.T, c Config) *Node {
 
 func stopNode(t *testing.T, n *Node) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := n.Stop(ctx); err != nil {
 		t.Error(err)

@@ -90,7 +90,7 @@ func (f *fixture) start() {
 
 func (f *fixture) stop() {
 	f.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := f.Stop(ctx); err != nil && !errors.Is(err, context.Canceled) { // a test may have cut it short
 		f.Errorf("stopping: %v", err)
@@ -228,7 +228,7 @@ func ask[Reply any](m *enrolled, verb string, request any) Reply {
 	if err != nil {
 		m.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(m.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(m.Context(), time.Minute)
 	defer cancel()
 	msg, err := m.conn.RequestWithContext(ctx, wire.Subject(m.id, verb), body)
 	if err != nil {

@@ -148,7 +148,7 @@ func TestStop(t *testing.T) {
 		for range 5 {
 			events = append(events, f.fire())
 		}
-		until(t, "two under way", 5*time.Second, func() bool { return endpoint.count() == 2 })
+		until(t, "two under way", func() bool { return endpoint.count() == 2 })
 		short, cancel := context.WithCancel(t.Context())
 		cancel()
 		must(t, s.Stop(short))

@@ -136,10 +136,11 @@ func fire(t testing.TB, db *central.DB, account string) string {
 func sleep(ctx context.Context, d time.Duration) bool { return wait(ctx, nil, d) }
 
 // until polls a condition; it fails the test when it does not come true.
-func until(t testing.TB, what string, most time.Duration, condition func() bool) {
+func until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
+	const most = 2 * time.Minute // on a busy machine
 	deadline := time.After(most)
 	for !condition() {
 		select {

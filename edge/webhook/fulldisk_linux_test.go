@@ -36,7 +36,7 @@ func TestFullDisk(t *testing.T) {
 	for range 40 {
 		accepted = append(accepted, f.fire())
 	}
-	until(t, "tries are under way", time.Minute, func() bool { return endpoint.count() > 0 })
+	until(t, "tries are under way", func() bool { return endpoint.count() > 0 })
 
 	free := disktest.Fill(t, disk)
 	for refused := 0; refused < 10; {
@@ -53,8 +53,8 @@ func TestFullDisk(t *testing.T) {
 	}
 	sent := endpoint.count()
 	close(answer)
-	until(t, "more is sent while the disk is full", time.Minute, func() bool { return endpoint.count() > sent })
-	until(t, "outcomes find no room", time.Minute, func() bool { return log.count("cannot write webhook outcomes") > 0 })
+	until(t, "more is sent while the disk is full", func() bool { return endpoint.count() > sent })
+	until(t, "outcomes find no room", func() bool { return log.count("cannot write webhook outcomes") > 0 })
 	free()
 
 	for range 5 {

@@ -171,9 +171,9 @@ func TestNothingIsLostByKills(t *testing.T) {
 			}
 			return missing
 		}
-		until(t, "all arrived", 60*time.Second, func() bool { return arrived() == 0 })
+		until(t, "all arrived", func() bool { return arrived() == 0 })
 		for _, s := range subs {
-			until(t, "the queue is empty", 60*time.Second, func() bool {
+			until(t, "the queue is empty", func() bool {
 				d, _, err := db.Deliveries(t.Context(), deliveries.Filter{SubscriptionID: s.ID, State: store.StatePending}, store.Page{})
 				must(t, err)
 				return len(d) == 0
@@ -225,7 +225,7 @@ func TestSeveralSenders(t *testing.T) {
 		other := openDB(t, url)
 		senders = append(senders, startSender(t, other, Config{CAFile: ca, Window: 8}))
 	}
-	until(t, "all delivered", 30*time.Second, func() bool { return endpoint.count() >= subs*events })
+	until(t, "all delivered", func() bool { return endpoint.count() >= subs*events })
 	for _, s := range senders {
 		if s.Stats().Delivered == 0 {
 			t.Error("a sender had nothing to do")
@@ -233,7 +233,7 @@ func TestSeveralSenders(t *testing.T) {
 	}
 	// What a process writes that has no sender of its own, others find.
 	fire(t, db, a.ID)
-	until(t, "one more", 30*time.Second, func() bool { return endpoint.count() >= subs*(events+1) })
+	until(t, "one more", func() bool { return endpoint.count() >= subs*(events+1) })
 	seen := map[string]int{}
 	for _, g := range endpoint.all() {
 		seen[g.header.Get("X-Svc-Event-Id")]++
@@ -262,7 +262,7 @@ func TestLeaseOfTheDead(t *testing.T) {
 	}
 	claimed := time.Now()
 	startSender(t, openDB(t, url), Config{CAFile: caFile(t, endpoint)})
-	until(t, "delivery", 10*time.Second, func() bool { return endpoint.count() == 1 })
+	until(t, "delivery", func() bool { return endpoint.count() == 1 })
 	if at := endpoint.all()[0].at; at.Sub(claimed) < 500*time.Millisecond {
 		t.Errorf("taken from a holder that may be alive, after %v", at.Sub(claimed))
 	}

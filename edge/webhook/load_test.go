@@ -80,7 +80,7 @@ func (s *load) awaitProgress() {
 	s.t.Helper()
 	written, _ := s.counts()
 	arrived := s.healthy.count()
-	until(s.t, "events are written and sent", time.Minute, func() bool {
+	until(s.t, "events are written and sent", func() bool {
 		now, _ := s.counts()
 		return now > written && s.healthy.count() > arrived
 	})
@@ -90,7 +90,7 @@ func (s *load) awaitProgress() {
 func (s *load) awaitRefused(n int) {
 	s.t.Helper()
 	_, before := s.counts()
-	until(s.t, "events are refused", time.Minute, func() bool {
+	until(s.t, "events are refused", func() bool {
 		_, now := s.counts()
 		return now >= before+n
 	})

@@ -22,7 +22,7 @@ func TestLostConnections(t *testing.T) {
 	events := startLoad(t, url+"&application_name="+name)
 	for range 25 {
 		events.awaitProgress()
-		until(t, "connections at work are ended", time.Minute, func() bool {
+		until(t, "connections at work are ended", func() bool {
 			var n int
 			must(t, server.QueryRowContext(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 				WHERE application_name = $1 AND state <> 'idle'`, name).Scan(&n))

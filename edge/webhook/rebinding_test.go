@@ -77,7 +77,7 @@ func TestRebindingOfATarget(t *testing.T) {
 				} else if _, err := f.db.RetryDelivery(t.Context(), d.ID); err != nil {
 					t.Fatal(err)
 				}
-				until(t, "the try is written", time.Minute, func() bool {
+				until(t, "the try is written", func() bool {
 					d = f.deliveries(deliveries.Filter{EventID: d.EventID})[0]
 					return d.Attempts == i+1
 				})

@@ -24,7 +24,7 @@ func TestRetryOfWhatWaits(t *testing.T) {
 		f.subscribe(endpoint.URL)
 		event := f.fire()
 		var d store.Delivery
-		until(t, "the first try is written", time.Minute, func() bool {
+		until(t, "the first try is written", func() bool {
 			all := f.deliveries(deliveries.Filter{EventID: event})
 			d = all[0]
 			return d.Attempts == 1
@@ -33,7 +33,7 @@ func TestRetryOfWhatWaits(t *testing.T) {
 			_, err := f.db.RetryDelivery(t.Context(), d.ID)
 			must(t, err)
 		}
-		until(t, "delivered", time.Minute, func() bool {
+		until(t, "delivered", func() bool {
 			return f.deliveries(deliveries.Filter{EventID: event})[0].State == store.StateDelivered
 		})
 		if n := len(f.tries(d)); n < 2 || n > 3 { // the second call may come after the delivery

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"partneredge/store"
 	"partneredge/store/central"
@@ -28,7 +27,7 @@ func settled(t *testing.T, db *central.DB, sub store.Subscription, endpoint *rec
 			}
 		}
 	}
-	until(t, "nothing waits", 2*time.Minute, func() bool { return len(all(deliveries.Filter{State: store.StatePending})) == 0 })
+	until(t, "nothing waits", func() bool { return len(all(deliveries.Filter{State: store.StatePending})) == 0 })
 
 	states = map[store.State]int{}
 	logged := map[string]string{}    // delivery id of a try -> event

@@ -17,7 +17,7 @@ import (
 func (f *fixture) state(event string, want store.State) store.Delivery {
 	f.t.Helper()
 	var d []store.Delivery
-	until(f.t, "delivery is "+string(want), 10*time.Second, func() bool {
+	until(f.t, "delivery is "+string(want), func() bool {
 		d = f.deliveries(deliveries.Filter{EventID: event})
 		return len(d) == 1 && d[0].State == want
 	})
@@ -60,7 +60,7 @@ func TestQueuedIsCancelled(t *testing.T) {
 				under := f.fire()
 				<-started
 				waiting := []string{f.fire(), f.fire(), f.fire()} // in memory, behind the first
-				until(t, "all in memory", 5*time.Second, func() bool { return f.sender.Stats().Held == 4 })
+				until(t, "all in memory", func() bool { return f.sender.Stats().Held == 4 })
 				must(t, end(f, sub))
 				close(finish)
 				for _, event := range waiting {
@@ -68,7 +68,7 @@ func TestQueuedIsCancelled(t *testing.T) {
 						t.Errorf("%d tries", d.Attempts)
 					}
 				}
-				until(t, "the try under way is logged", 5*time.Second, func() bool {
+				until(t, "the try under way is logged", func() bool {
 					d := f.deliveries(deliveries.Filter{EventID: under})[0]
 					return len(f.tries(d)) == 1
 				})
@@ -136,7 +136,7 @@ func TestRefusedAtDelivery(t *testing.T) {
 		targets[f.subscribe(target).ID] = target
 	}
 	event := f.fire()
-	until(t, "all refused", 10*time.Second, func() bool {
+	until(t, "all refused", func() bool {
 		d := f.deliveries(deliveries.Filter{EventID: event})
 		for _, one := range d {
 			if one.State != store.StateDead {
