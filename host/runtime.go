@@ -12,11 +12,13 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
 	"time"
 
+	"partneredge/host/compilecache"
 	"partneredge/host/engine"
 	"partneredge/host/memory"
 )
@@ -27,8 +29,9 @@ type Config struct {
 	// is built with the tag wasmtime, wasmtime.New.
 	Engine engine.New
 	// CacheDir is where compiled code is kept, so that a module starts fast the next
-	// time. Only the program may be able to write there: what lies in it is run. "":
-	// nothing is kept.
+	// time. What lies in it is run, so New refuses it with a *compilecache.ExposedError
+	// if it, or a file in it, belongs to another user or can be written to by one. A
+	// module that is damaged there is compiled anew. "": nothing is kept.
 	CacheDir string
 	// Log gets a record of each call that failed, and what modules log. Default:
 	// nothing is logged.
@@ -103,11 +106,25 @@ func New(ctx context.Context, config Config) (*Runtime, error) {
 	if newEngine == nil {
 		newEngine = defaultEngine()
 	}
-	if r.engine, err = newEngine(ctx, config.CacheDir, hostFuncs()); err != nil {
+	if config.CacheDir != "" {
+		if err := ownCache(config.CacheDir); err != nil {
+			return nil, fmt.Errorf("start module runtime: %w", err)
+		}
+	}
+	if r.engine, err = newEngine(ctx, engine.Config{CacheDir: config.CacheDir, Log: r.log, Funcs: hostFuncs()}); err != nil {
 		return nil, fmt.Errorf("start module runtime: %w", err)
 	}
 	r.log.Info("module runtime started", "engine", r.engine.Name(), "reset", r.reset.String(), "memory", config.Memory)
 	return r, nil
+}
+
+// ownCache makes a compile cache, where it is missing, and refuses one that other
+// users may write to.
+func ownCache(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make compile cache: %w", err)
+	}
+	return compilecache.Check(dir)
 }
 
 // elapsed returns the time since the runtime's start, which goes on evenly.

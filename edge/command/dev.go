@@ -203,7 +203,7 @@ func (d *dev) startNode(ctx context.Context, c devConfig, admin *adminapi.Client
 		Log: log, Tracer: tracer,
 	})
 	if err != nil {
-		return err
+		return nodeHint(err)
 	}
 	d.started.Add(n.Stop)
 	d.nodes = append(d.nodes, n)

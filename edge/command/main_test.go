@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"partneredge/host/compilecache"
 )
 
 var update = flag.Bool("update", false, "write what came out to the golden files")
@@ -56,6 +58,9 @@ func TestExitCodes(t *testing.T) {
 		{"plain", io.ErrUnexpectedEOF, 1, "edge: unexpected EOF\n"},
 		{"hint", hint(errors.New("opening x: gone"), "make %s", "x"), 1, "edge: opening x: gone\nhint: make x\n"},
 		{"wrapped hint", fmt.Errorf("starting: %w", hint(errors.New("gone"), "wait")), 1, "edge: starting: gone\nhint: wait\n"},
+		{"cache of others", nodeHint(fmt.Errorf("start node: %w", &compilecache.ExposedError{Path: "/c", Why: "is open", Fix: "chmod -R go-w '/c'"})), 1,
+			"edge: start node: compile cache: /c is open, and what it holds is run as machine code\n" +
+				"hint: if nobody else has written to it, run: chmod -R go-w '/c'; otherwise remove it or name another folder with --cache\n"},
 		{"usage", usagef("see help", "no %s", "verb"), 2, "edge: no verb\nhint: see help\n"},
 	}
 	for _, tt := range tests {

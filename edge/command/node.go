@@ -20,6 +20,7 @@ import (
 	"partneredge/edge/node/replication/link"
 	"partneredge/edge/tracing"
 	"partneredge/edge/webhook"
+	"partneredge/host/compilecache"
 )
 
 // nodeReady is the content of DIR/node.json, which is there while the node is up.
@@ -116,7 +117,7 @@ func (f *nodeFlags) run(ctx context.Context, stdout io.Writer) error {
 		n, err := node.Start(ctx, f.Config)
 		compiling.Done(err == nil)
 		if err != nil {
-			return nil, "", linkHint(err)
+			return nil, "", nodeHint(err)
 		}
 		started.Add(n.Stop)
 		return nodeReady{f.Region, n.URL(), n.MetricsURL() + "/metrics"},
@@ -124,8 +125,8 @@ func (f *nodeFlags) run(ctx context.Context, stdout io.Writer) error {
 	})
 }
 
-// linkHint adds advice to the error of a node that cannot work with its origin.
-func linkHint(err error) error {
+// nodeHint adds advice to the error of a node that cannot start.
+func nodeHint(err error) error {
 	for _, h := range []struct {
 		kind   error
 		advice string
@@ -139,6 +140,9 @@ func linkHint(err error) error {
 		if errors.Is(err, h.kind) {
 			return hint(err, "%s", h.advice)
 		}
+	}
+	if exposed, ok := errors.AsType[*compilecache.ExposedError](err); ok {
+		return hint(err, "if nobody else has written to it, run: %s; otherwise remove it or name another folder with --cache", exposed.Fix)
 	}
 	return err
 }

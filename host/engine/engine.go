@@ -6,6 +6,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 )
 
@@ -33,9 +34,20 @@ type Func struct {
 	Call func(ctx context.Context, memory []byte, stack []uint64)
 }
 
-// New makes an engine whose instances see funcs. Compiled code is kept in the
-// directory cacheDir, which only the program may be able to write; "" keeps none.
-type New func(ctx context.Context, cacheDir string, funcs []Func) (Engine, error)
+// Config configures an engine.
+type Config struct {
+	// CacheDir is the directory in which compiled code is kept. It has passed
+	// compilecache.Check. A file in it that is damaged, and a directory that takes no
+	// file, cost the time to compile and a line of the log. "": nothing is kept.
+	CacheDir string
+	// Log gets what goes wrong with the cache.
+	Log *slog.Logger
+	// Funcs are what the engine's instances see of the host.
+	Funcs []Func
+}
+
+// New makes an engine.
+type New func(ctx context.Context, config Config) (Engine, error)
 
 // Traits are the ways in which engines differ.
 type Traits struct {

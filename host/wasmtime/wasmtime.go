@@ -15,25 +15,26 @@ import (
 
 	"github.com/bytecodealliance/wasmtime-go/v44"
 
+	"partneredge/host/compilecache"
 	"partneredge/host/engine"
 	"partneredge/host/prepare"
 )
 
 // version of what is kept in a cache directory: the library's, and that of the
 // configuration in newConfig.
-const version = "44.0.0-1"
+const version = "44.0.0-2"
 
 // pageSize is the unit of memory, in bytes.
 const pageSize = prepare.PageSize
 
 // New implements engine.New. It needs a machine that wasmtime runs on.
-func New(_ context.Context, cacheDir string, funcs []engine.Func) (engine.Engine, error) {
-	e := &wasmtimeEngine{engine: wasmtime.NewEngineWithConfig(newConfig()), cacheDir: cacheDir, stop: make(chan struct{})}
+func New(_ context.Context, config engine.Config) (engine.Engine, error) {
+	e := &wasmtimeEngine{Config: config, engine: wasmtime.NewEngineWithConfig(newConfig()), stop: make(chan struct{})}
 	e.linker = wasmtime.NewLinker(e.engine)
-	for i := range funcs {
-		if err := e.link(&funcs[i]); err != nil {
+	for i := range e.Funcs {
+		if err := e.link(&e.Funcs[i]); err != nil {
 			e.free()
-			return nil, fmt.Errorf("link %s.%s: %w", funcs[i].Module, funcs[i].Name, err)
+			return nil, fmt.Errorf("link %s.%s: %w", e.Funcs[i].Module, e.Funcs[i].Name, err)
 		}
 	}
 	grow := engine.Func{Module: prepare.ImportModule, Name: prepare.ImportGrow,
@@ -68,11 +69,11 @@ func newConfig() *wasmtime.Config {
 }
 
 type wasmtimeEngine struct {
-	engine   *wasmtime.Engine
-	linker   *wasmtime.Linker
-	cacheDir string
-	epochs   sync.WaitGroup // the goroutine that counts them
-	stop     chan struct{}
+	engine.Config
+	engine *wasmtime.Engine
+	linker *wasmtime.Linker
+	epochs sync.WaitGroup // the goroutine that counts them
+	stop   chan struct{}
 
 	mu     sync.RWMutex // read-locked while something is used that Close frees
 	closed bool
@@ -119,30 +120,47 @@ func (e *wasmtimeEngine) Compile(_ context.Context, wasm []byte) (engine.Code, e
 	return &code{e, module}, nil
 }
 
+// cached loads what was compiled before, or compiles the module and keeps it.
+// Whatever is wrong with the cache costs time, and nothing else.
 func (e *wasmtimeEngine) cached(wasm []byte) (*wasmtime.Module, error) {
-	if e.cacheDir == "" {
+	if e.CacheDir == "" {
 		return wasmtime.NewModule(e.engine, wasm)
 	}
 	sum := sha256.Sum256(wasm)
-	path := filepath.Join(e.cacheDir, "wasmtime-"+version, hex.EncodeToString(sum[:]))
-	kept, err := os.ReadFile(path)
+	path := filepath.Join(e.CacheDir, "wasmtime-"+version, hex.EncodeToString(sum[:]))
+	module, err := e.load(path)
 	if err == nil {
-		// A file of another machine, or a damaged one, is replaced.
-		if module, err := wasmtime.NewModuleDeserialize(e.engine, kept); err == nil {
-			return module, nil
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+		return module, nil
 	}
-	module, err := wasmtime.NewModule(e.engine, wasm)
-	if err != nil {
+	var damage error
+	if !errors.Is(err, fs.ErrNotExist) {
+		damage = errors.Join(err, compilecache.Remove(path))
+	}
+	if module, err = wasmtime.NewModule(e.engine, wasm); err != nil {
 		return nil, err
 	}
 	if err := store(path, module); err != nil {
-		module.Close()
-		return nil, err
+		e.Log.Warn("compile cache of no use, module compiled without it", "path", path, "err", errors.Join(damage, err))
+	} else if damage != nil {
+		e.Log.Warn("compiled module in the cache is damaged, compiling it anew", "err", damage)
 	}
 	return module, nil
+}
+
+// load loads a compiled module; the error is fs.ErrNotExist if there is none.
+// wasmtime does not find every damage itself, and would run what it does not find.
+func (e *wasmtimeEngine) load(path string) (*wasmtime.Module, error) {
+	if _, err := os.Lstat(path); err != nil {
+		return nil, err
+	}
+	if err := compilecache.Verify(path); err != nil {
+		return nil, errors.New(err.Error()) // which may wrap that there is no sum
+	}
+	kept, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return wasmtime.NewModuleDeserialize(e.engine, kept) // a file of another machine is refused
 }
 
 // store writes compiled code to a file that others find whole or not at all.
@@ -165,8 +183,9 @@ func store(path string, module *wasmtime.Module) error {
 	}
 	if err != nil {
 		_ = os.Remove(temp.Name())
+		return err
 	}
-	return err
+	return compilecache.Record(path)
 }
 
 type code struct {

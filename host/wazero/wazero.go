@@ -4,47 +4,29 @@ package wazero
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
+	"sync"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 
+	"partneredge/host/compilecache"
 	"partneredge/host/engine"
 )
 
 // New implements engine.New.
-func New(ctx context.Context, cacheDir string, funcs []engine.Func) (engine.Engine, error) {
-	config := wazero.NewRuntimeConfigCompiler().WithCoreFeatures(api.CoreFeaturesV2).WithDebugInfoEnabled(false)
-	e := &wazeroEngine{}
-	if cacheDir != "" {
-		cache, err := wazero.NewCompilationCacheWithDir(cacheDir)
-		if err != nil {
-			return nil, fmt.Errorf("open compile cache: %w", err)
-		}
-		e.cache = cache
-		config = config.WithCompilationCache(cache)
-	}
-	e.runtime = wazero.NewRuntimeWithConfig(ctx, config)
-	modules := map[string]wazero.HostModuleBuilder{}
-	for _, f := range funcs {
-		b := modules[f.Module]
-		if b == nil {
-			b = e.runtime.NewHostModuleBuilder(f.Module)
-			modules[f.Module] = b
-		}
-		b.NewFunctionBuilder().WithGoModuleFunction(hostFunc(f.Call), f.Params, f.Results).Export(f.Name)
-	}
-	for name, b := range modules {
-		if _, err := b.Instantiate(ctx); err != nil {
-			_ = e.Close(ctx)
-			return nil, fmt.Errorf("link host module %s: %w", name, err)
-		}
-	}
-	return e, nil
+func New(_ context.Context, config engine.Config) (engine.Engine, error) {
+	return &wazeroEngine{Config: config, open: map[*code]struct{}{}}, nil
 }
 
 func hostFunc(call func(context.Context, []byte, []uint64)) api.GoModuleFunc {
@@ -57,9 +39,13 @@ func bytes(m api.Module) []byte {
 	return b
 }
 
+// wazeroEngine gives each module a runtime of its own, and with it a directory of
+// its own in the cache: so it is known which file belongs to which module.
 type wazeroEngine struct {
-	runtime wazero.Runtime
-	cache   wazero.CompilationCache // nil: none
+	engine.Config
+
+	mu   sync.Mutex
+	open map[*code]struct{}
 }
 
 func (e *wazeroEngine) Name() string { return "wazero" }
@@ -68,29 +54,145 @@ func (e *wazeroEngine) Name() string { return "wazero" }
 // let its thread stop for Go's garbage collector.
 func (e *wazeroEngine) Traits() engine.Traits { return engine.Traits{} }
 
+// Compile compiles a module, or loads what was compiled before. Where the cache is
+// of no use, the module is compiled without it.
 func (e *wazeroEngine) Compile(ctx context.Context, wasm []byte) (engine.Code, error) {
 	ctx = experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))
-	compiled, err := e.runtime.CompileModule(ctx, wasm)
-	if err != nil {
-		return nil, fmt.Errorf("compile module: %w", err)
+	if e.CacheDir == "" {
+		return e.compile(ctx, wasm, "")
 	}
-	return &code{e.runtime, compiled}, nil
+	sum := sha256.Sum256(wasm)
+	dir := filepath.Join(e.CacheDir, "wazero", hex.EncodeToString(sum[:]))
+	e.removeDamaged(dir)
+	c, err := e.compile(ctx, wasm, dir)
+	if err == nil {
+		if err := record(dir); err != nil {
+			e.Log.Warn("compiled module not kept", "dir", dir, "err", err)
+		}
+		return c, nil
+	}
+	c, without := e.compile(ctx, wasm, "")
+	if without != nil {
+		return nil, without // which is the module's fault
+	}
+	e.Log.Warn("compile cache of no use, module compiled without it", "dir", dir, "err", err)
+	_ = os.RemoveAll(dir) // the next start tries again
+	return c, nil
 }
 
-func (e *wazeroEngine) Close(ctx context.Context) error {
-	err := e.runtime.Close(ctx)
-	if e.cache != nil {
-		err = errors.Join(err, e.cache.Close(ctx))
+// cached lists the compiled forms of a module, one for each version of wazero and
+// kind of processor. wazero writes to files that end in .tmp, and renames them.
+func cached(dir string) (paths []string) {
+	found, _ := filepath.Glob(filepath.Join(dir, "*", "*")) // dir holds no pattern: the error is that of one
+	return slices.DeleteFunc(found, func(path string) bool {
+		return strings.HasSuffix(path, ".tmp") || strings.HasSuffix(path, compilecache.SumSuffix)
+	})
+}
+
+// removeDamaged removes what is not as it was recorded: wazero's own sum covers
+// the instructions, and not where each function begins.
+func (e *wazeroEngine) removeDamaged(dir string) {
+	for _, path := range cached(dir) {
+		if err := compilecache.Verify(path); err != nil {
+			e.Log.Warn("compiled module in the cache is damaged, compiling it anew", "err", errors.Join(err, compilecache.Remove(path)))
+		}
+	}
+	sums, _ := filepath.Glob(filepath.Join(dir, "*", "*"+compilecache.SumSuffix))
+	for _, sum := range sums {
+		if _, err := os.Lstat(strings.TrimSuffix(sum, compilecache.SumSuffix)); err != nil {
+			_ = os.Remove(sum) // of a file that is gone, and not of the next one
+		}
+	}
+}
+
+// record notes the sums of what was compiled just now.
+func record(dir string) error {
+	for _, path := range cached(dir) {
+		if _, err := os.Stat(path + compilecache.SumSuffix); err == nil {
+			continue
+		}
+		if err := compilecache.Record(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compile compiles a module in a new runtime, with its cache in dir; "" for none.
+func (e *wazeroEngine) compile(ctx context.Context, wasm []byte, dir string) (_ *code, err error) {
+	config := wazero.NewRuntimeConfigCompiler().WithCoreFeatures(api.CoreFeaturesV2).WithDebugInfoEnabled(false)
+	c := &code{engine: e}
+	if dir != "" {
+		if c.cache, err = wazero.NewCompilationCacheWithDir(dir); err != nil {
+			return nil, fmt.Errorf("open compile cache: %w", err)
+		}
+		config = config.WithCompilationCache(c.cache)
+	}
+	c.runtime = wazero.NewRuntimeWithConfig(ctx, config)
+	if err = link(ctx, c.runtime, e.Funcs); err == nil {
+		if c.compiled, err = c.runtime.CompileModule(ctx, wasm); err != nil {
+			err = fmt.Errorf("compile module: %w", err)
+		}
+	}
+	if err != nil {
+		_ = c.Close(ctx)
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.open[c] = struct{}{}
+	return c, nil
+}
+
+// link gives the modules of a runtime the host's functions.
+func link(ctx context.Context, r wazero.Runtime, funcs []engine.Func) error {
+	modules := map[string]wazero.HostModuleBuilder{}
+	for _, f := range funcs {
+		b := modules[f.Module]
+		if b == nil {
+			b = r.NewHostModuleBuilder(f.Module)
+			modules[f.Module] = b
+		}
+		b.NewFunctionBuilder().WithGoModuleFunction(hostFunc(f.Call), f.Params, f.Results).Export(f.Name)
+	}
+	for name, b := range modules {
+		if _, err := b.Instantiate(ctx); err != nil {
+			return fmt.Errorf("link host module %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (e *wazeroEngine) Close(ctx context.Context) (err error) {
+	e.mu.Lock()
+	open := slices.Collect(maps.Keys(e.open))
+	e.mu.Unlock()
+	for _, c := range open {
+		err = errors.Join(err, c.Close(ctx))
 	}
 	return err
 }
 
 type code struct {
+	engine   *wazeroEngine
+	cache    wazero.CompilationCache // nil: none
 	runtime  wazero.Runtime
-	compiled wazero.CompiledModule
+	compiled wazero.CompiledModule // nil: could not be compiled
 }
 
-func (c *code) Close(ctx context.Context) error { return c.compiled.Close(ctx) }
+func (c *code) Close(ctx context.Context) (err error) {
+	c.engine.mu.Lock()
+	delete(c.engine.open, c)
+	c.engine.mu.Unlock()
+	if c.compiled != nil {
+		err = c.compiled.Close(ctx)
+	}
+	err = errors.Join(err, c.runtime.Close(ctx))
+	if c.cache != nil {
+		err = errors.Join(err, c.cache.Close(ctx))
+	}
+	return err
+}
 
 func (c *code) Start(ctx context.Context, m engine.Memory) (engine.Instance, error) {
 	ctx = experimental.WithMemoryAllocator(ctx, allocator{m})

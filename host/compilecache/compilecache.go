@@ -1,0 +1,88 @@
+// Package compilecache guards the directory in which engines keep compiled
+// modules. What lies there is machine code that the process runs: Check refuses
+// a directory that others may write to, and Verify finds a file that is damaged
+// before an engine loads it.
+package compilecache
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// ErrDamaged is wrapped by the error of a file that is not as it was recorded.
+var ErrDamaged = errors.New("compiled module is damaged")
+
+// SumSuffix ends the name of the file that holds the SHA-256, in hexadecimal, of
+// the file beside it.
+const SumSuffix = ".sum"
+
+// ExposedError is the error of a directory or file of a cache that another user
+// may write to.
+type ExposedError struct {
+	Path string
+	// Why is the reason: the mode or the owner.
+	Why string
+	// Fix is the command that mends it.
+	Fix string
+}
+
+// Error implements error.
+func (e *ExposedError) Error() string {
+	return fmt.Sprintf("compile cache: %s %s, and what it holds is run as machine code", e.Path, e.Why)
+}
+
+// Record notes the sum of the file at path, which an engine has just written.
+// A process that is killed meanwhile leaves a file that does not pass Verify.
+func Record(path string) error {
+	sum, err := sumOf(path)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path+SumSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(sum)
+	return errors.Join(err, f.Close())
+}
+
+// Verify returns an error that wraps ErrDamaged unless the file at path is as
+// Record found it.
+func Verify(path string) error {
+	got, err := sumOf(path)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	want, err := os.ReadFile(path + SumSuffix)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if !bytes.Equal(got, want) {
+		return fmt.Errorf("%w: %s has another sum than when it was written", ErrDamaged, path)
+	}
+	return nil
+}
+
+// Remove removes the file at path, or the directory that took its place, and
+// its sum.
+func Remove(path string) error {
+	return errors.Join(os.RemoveAll(path), os.RemoveAll(path+SumSuffix))
+}
+
+func sumOf(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	return hex.AppendEncode(nil, h.Sum(nil)), nil
+}
