@@ -60,7 +60,7 @@ test: modules build/sandbox.wasm build/modules-bad/trap.wasm ## every test, with
 	@rm -rf $(EVENTS) && mkdir -p $(EVENTS)
 	$(PRECOMPILE) build/modules build/modules/.cache
 	$(PRECOMPILE) build/modules-bad build/modules/.cache
-	$(GOTEST) $(EVENTS)/$@.json $(RACE) -timeout 15m ./...
+	$(GOTEST) $(EVENTS)/$@.json $(RACE) -timeout 30m ./...
 	$(if $(RACE),$(MAKE) test-simulated test-wasmtime)
 	$(FUZZ)
 	@$(GO) run ./scripts/nottested $(EVENTS)/*.json
@@ -75,7 +75,7 @@ test-simulated: ## the tests on a virtual clock that the race detector makes min
 test-wasmtime: modules ## the module host's tests under its other engine
 	@mkdir -p $(EVENTS)
 	$(PRECOMPILE) build/modules build/modules/.cache
-	$(GOTEST) $(EVENTS)/$@.json -tags wasmtime $(RACE) -timeout 15m ./host/...
+	$(GOTEST) $(EVENTS)/$@.json -tags wasmtime $(RACE) -timeout 30m ./host/...
 
 .PHONY: fuzz
 fuzz: modules ## look for inputs that fail, two seconds a fuzz target

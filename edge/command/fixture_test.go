@@ -231,7 +231,7 @@ func (f *adminFixture) await(t testing.TB, what string, done func() bool) {
 // await polls a condition for as long as it may take on a slow machine.
 func await(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(time.Minute)
+	deadline := time.NewTimer(3 * time.Minute)
 	defer deadline.Stop()
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()

@@ -103,7 +103,7 @@ func ends(t *testing.T, d *dev, rollout string) (ended rolled) {
 // patiently polls for as long as compiling may take on a busy machine.
 func patiently(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(3 * time.Minute)
+	deadline := time.Now().Add(5 * time.Minute)
 	for tick := time.NewTicker(20 * time.Millisecond); !done(); <-tick.C {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)

@@ -191,13 +191,13 @@ func (f *fixture) rollOut(region string) (release store.Release) {
 	return release
 }
 
-// await polls for a minute.
+// await polls for 3 minutes.
 func (f *fixture) await(what string, done func() bool) {
 	f.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(3 * time.Minute)
 	for tick := time.NewTicker(20 * time.Millisecond); !done(); <-tick.C {
 		if time.Now().After(deadline) {
-			f.Fatalf("after a minute still not: %s", what)
+			f.Fatalf("after 3 minutes still not: %s", what)
 		}
 	}
 }
