@@ -119,3 +119,37 @@ func adminIngest(f *fixture) {
 	f.mustRefuse(400, "limit_not_integer", "GET", at+"/webhooks?limit=x", nil)
 	f.must(200, "GET", at+"/leads", nil)
 }
+
+// adminIngestOnce sends each request that adds a record twice with one key.
+func adminIngestOnce(f *fixture) {
+	at := accounts + "/" + f.account("live")
+	for _, tt := range []struct {
+		path        string
+		body, other object
+	}{
+		{"/coaching-runs", object{"insights": []object{{"headline": "h", "detail": "d"}}}, object{"insights": []object{{"headline": "other", "detail": "d"}}}},
+		{"/sentinel-firings", object{"sentinel_name": "s", "trigger_data": object{"n": 1}, "action_taken": "a"},
+			object{"sentinel_name": "s", "trigger_data": object{"n": 2}, "action_taken": "a"}},
+		{"/contacts", object{"client_id": "c", "channel": "phone"}, object{"client_id": "c", "channel": "email"}},
+	} {
+		send := func(body object, key string) (int, string) {
+			status, _, text := f.send("POST", at+tt.path, body, "Bearer "+f.Token(), "Idempotency-Key", key)
+			return status, string(text)
+		}
+		status, first := send(tt.body, "feed-1")
+		if again, answer := send(tt.body, "feed-1"); status != 201 || again != 201 || answer != first {
+			f.Errorf("%s: %d %s, then %d %s", tt.path, status, first, again, answer)
+		}
+		if status, other := send(tt.body, "feed-2"); status != 201 || other == first {
+			f.Errorf("%s with another key: %d %s", tt.path, status, other)
+		}
+		for _, key := range []string{"", "é", strings.Repeat("k", 256)} {
+			if status, answer := send(tt.body, key); status != 400 || !strings.Contains(answer, "invalid_idempotency_key") {
+				f.Errorf("%s with key %q: %d %s", tt.path, key, status, answer)
+			}
+		}
+		if status, answer := send(tt.other, "feed-1"); status != 409 || !strings.Contains(answer, "idempotency_conflict") {
+			f.Errorf("%s with other content: %d %s", tt.path, status, answer)
+		}
+	}
+}

@@ -38,6 +38,7 @@ func TestAdmin(t *testing.T) {
 	t.Run("accounts", f.subtest(adminAccounts))
 	t.Run("keys", f.subtest(adminKeys))
 	t.Run("ingest", f.subtest(adminIngest))
+	t.Run("ingest once", f.subtest(adminIngestOnce))
 	t.Run("deliveries", f.subtest(adminDeliveries))
 	t.Run("streams", f.subtest(adminStreams))
 	t.Run("nodes", f.subtest(adminNodes))

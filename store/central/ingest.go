@@ -15,7 +15,8 @@ import (
 
 // Writes of the sources of an account. Each write, its change, its event and the
 // event's deliveries are one transaction. The event is nil where none was
-// emitted, and Silenced where the account is not live.
+// emitted, and Silenced where the account is not live. Runs, firings and contacts are
+// done once where ctx names them (WithIdempotency).
 
 // AddCoachingRun adds the insights of one run. Ids are made and creation is
 // now where they are not set; a creation time that the account has already
@@ -30,17 +31,17 @@ func (d *DB) AddCoachingRun(ctx context.Context, accountID string, insights []st
 			valid.Texts("headline", in.Headline, "detail", in.Detail)))
 		run[i] = in
 	}
-	err = d.writeTo(ctx, "add coaching run", accountID, refused, func(ctx context.Context, t *tx) error {
-		added, event = make([]store.Insight, len(run)), nil
-		newest := 0
+	in := ingestion{"coaching run", accountID, refused}
+	return ingest(ctx, d, in, func(ctx context.Context, t *tx) ([]store.Insight, *store.Event, error) {
+		added, newest := make([]store.Insight, len(run)), 0
 		for i, in := range run {
 			var err error
 			if in.CreatedAt, err = t.uniqueTime(ctx, series{"insights", "created_at", accountID}, in.CreatedAt); err != nil {
-				return err
+				return nil, nil, err
 			}
 			if _, err := t.Exec(ctx, `INSERT INTO insights (id, account_id, headline, detail, created_at) VALUES (?, ?, ?, ?, ?)`,
 				in.ID, accountID, in.Headline, in.Detail, db.Micros(in.CreatedAt)); err != nil {
-				return err
+				return nil, nil, err
 			}
 			added[i] = in
 			if in.CreatedAt.After(added[newest].CreatedAt) {
@@ -48,21 +49,16 @@ func (d *DB) AddCoachingRun(ctx context.Context, accountID string, insights []st
 			}
 		}
 		if len(added) == 0 {
-			return nil
+			return added, nil, nil
 		}
 		t.changed(store.ChangeInsights, accountID, false)
-		var err error
-		event, err = t.emit(ctx, accountID, store.EventInsightCreated, insightCreated{
+		event, err := t.emit(ctx, accountID, store.EventInsightCreated, insightCreated{
 			InsightID: added[newest].ID,
 			Headline:  added[newest].Headline,
 			CreatedAt: iso(added[newest].CreatedAt),
 		})
-		return err
+		return added, event, err
 	})
-	if err != nil {
-		return nil, nil, err
-	}
-	return added, event, nil
 }
 
 // AddFiring adds a firing of a sentinel. The id is made and the time is now
@@ -75,26 +71,22 @@ func (d *DB) AddFiring(ctx context.Context, f store.Firing) (added store.Firing,
 	f.Data, refused = valid.Object("trigger data", f.Data)
 	refused = cmp.Or(refused, errors.Join(valid.IDs("firing id", f.ID), valid.Times(f.TriggeredAt),
 		valid.Texts("sentinel name", f.Name, "action taken", f.Action)))
-	err = d.writeTo(ctx, "add firing", f.AccountID, refused, func(ctx context.Context, t *tx) error {
-		added = f
+	return ingest(ctx, d, ingestion{"firing", f.AccountID, refused}, func(ctx context.Context, t *tx) (store.Firing, *store.Event, error) {
+		added := f
 		var err error
 		if added.TriggeredAt, err = t.uniqueTime(ctx, series{"firings", "triggered_at", f.AccountID}, f.TriggeredAt); err != nil {
-			return err
+			return added, nil, err
 		}
 		t.firings = append(t.firings, added)
 		t.changed(store.ChangeFirings, f.AccountID, false)
-		event, err = t.emit(ctx, f.AccountID, store.EventSentinelFired, sentinelFired{
+		event, err := t.emit(ctx, f.AccountID, store.EventSentinelFired, sentinelFired{
 			FiringID:     f.ID,
 			SentinelName: f.Name,
 			TriggeredAt:  iso(added.TriggeredAt),
 			ActionTaken:  f.Action,
 		})
-		return err
+		return added, event, err
 	})
-	if err != nil {
-		return store.Firing{}, nil, err
-	}
-	return added, event, nil
 }
 
 // AddContact adds an entry of the contact log. The id is made and the time is
@@ -104,24 +96,19 @@ func (d *DB) AddContact(ctx context.Context, c store.Contact) (added store.Conta
 	c.ID, c.OccurredAt = cmp.Or(c.ID, store.NewID("con", now)), db.TimeOr(c.OccurredAt, now)
 	refused := errors.Join(valid.IDs("contact id", c.ID, "client id", c.ClientID),
 		valid.OneOf("channel", c.Channel, "phone", "email", "sms"), valid.Times(c.OccurredAt))
-	err = d.writeTo(ctx, "add contact", c.AccountID, refused, func(ctx context.Context, t *tx) error {
+	return ingest(ctx, d, ingestion{"contact", c.AccountID, refused}, func(ctx context.Context, t *tx) (store.Contact, *store.Event, error) {
 		if _, err := t.Exec(ctx, `INSERT INTO contacts (id, account_id, client_id, channel, occurred_at) VALUES (?, ?, ?, ?, ?)`,
 			c.ID, c.AccountID, c.ClientID, c.Channel, db.Micros(c.OccurredAt)); err != nil {
-			return err
+			return c, nil, err
 		}
-		var err error
-		event, err = t.emit(ctx, c.AccountID, store.EventClientContacted, clientContacted{
+		event, err := t.emit(ctx, c.AccountID, store.EventClientContacted, clientContacted{
 			ContactID:  c.ID,
 			ClientID:   c.ClientID,
 			Channel:    c.Channel,
 			OccurredAt: iso(c.OccurredAt),
 		})
-		return err
+		return c, event, err
 	})
-	if err != nil {
-		return store.Contact{}, nil, err
-	}
-	return c, event, nil
 }
 
 // Put is the result of setting a deal or a goal.

@@ -2,11 +2,15 @@ package admin
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"partneredge/edge/adminapi"
 	"partneredge/store"
+	"partneredge/store/central"
 )
 
 // addCoachingRun takes the insights of one run. A run without any is noted
@@ -34,8 +38,12 @@ func (a *api) addCoachingRun(r *http.Request, in adminapi.NewCoachingRun, v *val
 	if err := v.err(); err != nil {
 		return answer{}, err
 	}
-	added, event, err := a.DB.AddCoachingRun(r.Context(), r.PathValue("id"), insights)
-	a.emitted(r.Context(), event)
+	ctx, once, err := named(r, in)
+	if err != nil {
+		return answer{}, err
+	}
+	added, event, err := a.DB.AddCoachingRun(ctx, r.PathValue("id"), insights)
+	a.emittedOnce(ctx, event, once)
 	return createdIf(len(added) > 0, toCoachingRun(added, event), err)
 }
 
@@ -44,6 +52,38 @@ func (a *api) emitted(ctx context.Context, e *store.Event) {
 	if e != nil {
 		a.Tracer.Emitted(ctx, e.ID, e.Type, e.CreatedAt)
 	}
+}
+
+// emittedOnce is emitted for a write that may be a repetition, whose event was
+// traced before.
+func (a *api) emittedOnce(ctx context.Context, e *store.Event, once *central.Idempotency) {
+	if !once.Repeated {
+		a.emitted(ctx, e)
+	}
+}
+
+// named returns the context of a write that the Idempotency-Key of its request
+// names. in is what the request asks for. Without a key the write has no name.
+func named(r *http.Request, in any) (context.Context, *central.Idempotency, error) {
+	keys := r.Header.Values("Idempotency-Key")
+	if len(keys) == 0 {
+		return r.Context(), new(central.Idempotency), nil
+	}
+	if len(keys) > 1 || !isIdempotencyKey(keys[0]) {
+		return nil, nil, &problem{Kind: "invalid_idempotency_key", Detail: "Idempotency-Key must be one of 1 to 255 printable ASCII characters"}
+	}
+	text, err := encode(in)
+	if err != nil {
+		return nil, nil, fmt.Errorf("name a request: %w", err)
+	}
+	digest := sha256.Sum256(text)
+	once := &central.Idempotency{Key: keys[0], Digest: hex.EncodeToString(digest[:])}
+	return central.WithIdempotency(r.Context(), once), once, nil
+}
+
+// isIdempotencyKey reports whether s is 1 to 255 printable ASCII characters.
+func isIdempotencyKey(s string) bool {
+	return s != "" && len(s) <= 255 && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' })
 }
 
 func (a *api) addFiring(r *http.Request, in adminapi.NewFiring, v *validator) (answer, error) {
@@ -57,8 +97,12 @@ func (a *api) addFiring(r *http.Request, in adminapi.NewFiring, v *validator) (a
 	if err := v.err(); err != nil {
 		return answer{}, err
 	}
-	firing, event, err := a.DB.AddFiring(r.Context(), firing)
-	a.emitted(r.Context(), event)
+	ctx, once, err := named(r, in)
+	if err != nil {
+		return answer{}, err
+	}
+	firing, event, err := a.DB.AddFiring(ctx, firing)
+	a.emittedOnce(ctx, event, once)
 	return created(toFiring(firing, event), err)
 }
 
@@ -88,8 +132,12 @@ func (a *api) addContact(r *http.Request, in adminapi.NewContact, v *validator) 
 	if err := v.err(); err != nil {
 		return answer{}, err
 	}
-	contact, event, err := a.DB.AddContact(r.Context(), contact)
-	a.emitted(r.Context(), event)
+	ctx, once, err := named(r, in)
+	if err != nil {
+		return answer{}, err
+	}
+	contact, event, err := a.DB.AddContact(ctx, contact)
+	a.emittedOnce(ctx, event, once)
 	return created(toContact(contact, event), err)
 }
 

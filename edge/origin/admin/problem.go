@@ -11,6 +11,7 @@ import (
 
 	"partneredge/edge/adminapi"
 	"partneredge/store"
+	"partneredge/store/central"
 )
 
 // problem is an error that the answer describes, as an adminapi.Problem.
@@ -35,6 +36,7 @@ const (
 	kindTooLarge     = "payload_too_large"
 	kindLimited      = "rate_limited"
 	kindInternal     = "internal_error"
+	kindIdempotency  = "idempotency_conflict"
 
 	kindBody      = "invalid_body"
 	kindParameter = "invalid_parameter"
@@ -52,6 +54,7 @@ func (p *problem) status() int {
 		kindNotFound:     http.StatusNotFound,
 		kindMethod:       http.StatusMethodNotAllowed,
 		kindConflict:     http.StatusConflict,
+		kindIdempotency:  http.StatusConflict,
 		kindLimited:      http.StatusTooManyRequests,
 		kindTooLarge:     http.StatusRequestEntityTooLarge,
 	}[p.Kind]
@@ -67,6 +70,8 @@ func problemOf(err error) *problem {
 		return p
 	case errors.Is(err, store.ErrNotFound):
 		return &problem{Kind: kindNotFound}
+	case errors.Is(err, central.ErrIdempotencyKey):
+		return &problem{Kind: kindIdempotency, Detail: said(err, store.ErrConflict)}
 	case errors.Is(err, store.ErrConflict):
 		return &problem{Kind: kindConflict, Detail: said(err, store.ErrConflict)}
 	case errors.Is(err, store.ErrInvalid):
