@@ -134,6 +134,12 @@ func (c Config) withDefaults() (Config, error) {
 		}
 	}
 	or(&c.Cache, filepath.Join(c.Data, "cache"))
+	c.setDefaults()
+	return c, nil
+}
+
+// setDefaults sets the defaults that need no other field.
+func (c *Config) setDefaults() {
 	or(&c.Listen, "127.0.0.1:0")
 	or(&c.Metrics, "127.0.0.1:0")
 	or(&c.ReadTimeout, 15*time.Second)
@@ -149,7 +155,6 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return c, nil
 }
 
 // or sets a field that has its zero value.

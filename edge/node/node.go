@@ -103,7 +103,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 	if err := n.open(ctx); err != nil {
 		return err
 	}
-	if n.front, err = listen(c.Listen, tlsConfig, n.partnerAPI(), c); err != nil {
+	if n.front, err = listen(c.Listen, tlsConfig, n.partnerAPI(n.releases), c); err != nil {
 		return err
 	}
 	n.started.Add(n.front.stop)
@@ -258,8 +258,11 @@ func (n *Node) status() *wire.Status {
 	return s
 }
 
-// partnerAPI returns the handler of the partner API's listener.
-func (n *Node) partnerAPI() http.Handler { return withDocs(traced(n.config.Tracer, n.releases)) }
+// partnerAPI returns the handler of the partner API's listener; modules answers all
+// but what it answers itself.
+func (n *Node) partnerAPI(modules http.Handler) http.Handler {
+	return withDocs(traced(n.config.Tracer, modules))
+}
 
 // Stop lets requests under way end, until ctx does, and brings everything to
 // disk. Leads that the origin does not have yet are handed over after the next

@@ -39,9 +39,10 @@ func load(ctx context.Context, s *server, conns int, length time.Duration, perSe
 	var mu sync.Mutex
 	group, within := errgroup.WithContext(ctx)
 	for i := range conns {
-		request := []byte("GET /api/v2/public/agents/me HTTP/1.1\r\nHost: " + s.addr + "\r\nAuthorization: Bearer " + s.keys[i%len(s.keys)] + "\r\n\r\n")
+		addr := s.addrs[i%len(s.addrs)]
+		request := []byte("GET /api/v2/public/agents/me HTTP/1.1\r\nHost: " + addr + "\r\nAuthorization: Bearer " + s.keys[i%len(s.keys)] + "\r\n\r\n")
 		group.Go(func() error {
-			took, err := loadOne(within, s.addr, request, schedule{start, length, i, conns, perSecond})
+			took, err := loadOne(within, addr, request, schedule{start, length, i, conns, perSecond})
 			mu.Lock()
 			all.took = append(all.took, took...)
 			mu.Unlock()

@@ -1,9 +1,10 @@
 // Command http measures what the sandboxes cost a partner: GET agents/me through
 // a node and its modules, beside the same pipeline and handler in plain Go on
-// net/http with the same buntdb, and beside the same pipeline as a JavaScript
-// worker in workerd. All servers and the load run on this machine, in turn.
+// net/http with the same buntdb and a node's own settings, and beside the same
+// pipeline as a JavaScript worker in as many processes of workerd as there are
+// processors. All servers and the load run on this machine, in turn.
 //
-//	go run ./scripts/bench/http [-edge build/edge] [-workerd PATH] [-time 4s] [-rounds 5]
+//	go run ./scripts/bench/http [-edge build/edge] [-workerd PATH] [-time 4s] [-calm 10s] [-rounds 5]
 //
 // It ends in lines "figure NAME VALUE UNIT". Without workerd, its figure is
 // reported as left out.
@@ -24,7 +25,8 @@ func main() {
 	b := &bench{Bench: harness.New("http")}
 	b.Flags.StringVar(&b.edge, "edge", "build/edge", "the program")
 	b.Flags.StringVar(&b.workerd, "workerd", "build/workerd/node_modules/.bin/workerd", "workerd's program")
-	b.Flags.DurationVar(&b.length, "time", 4*time.Second, "of each measurement")
+	b.Flags.DurationVar(&b.length, "time", 4*time.Second, "of each measurement of the peak")
+	b.Flags.DurationVar(&b.calm, "calm", 10*time.Second, "of each measurement at 70 % of the peak")
 	b.Flags.IntVar(&b.rounds, "rounds", 5, "of each server, in turn")
 	only := b.Flags.String("servers", "native,node,workerd", "which to measure")
 	b.Flags.IntVar(&b.conns, "conns", 32, "connections of the load")
@@ -40,8 +42,8 @@ func main() {
 // bench is one run.
 type bench struct {
 	*harness.Bench
-	edge, workerd string // programs
-	length        time.Duration
+	edge, workerd string        // programs
+	length, calm  time.Duration // of a measurement of the peak, and below
 	rounds, conns int
 
 	servers []*server
@@ -94,7 +96,7 @@ func (b *bench) loadOnce(ctx context.Context, s *server, counts bool) error {
 		return nil
 	}
 	// At once: what the machine can do changes from one minute to the next.
-	calm, err := load(ctx, s, b.conns, b.length, .7*peak.perSecond())
+	calm, err := load(ctx, s, b.conns, b.calm, .7*peak.perSecond())
 	if err != nil {
 		return err
 	}

@@ -3,13 +3,16 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"net"
-	"net/http"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"partneredge/edge/gotuning"
+	"partneredge/edge/node"
 	"partneredge/store/local"
 	"partneredge/store/ratelimit"
 	"partneredge/wasm/abi"
@@ -20,7 +23,9 @@ import (
 )
 
 // serveNative serves the pipeline and the agents handler in plain Go until ctx
-// ends. It writes its hello to a file in dir.
+// ends. It writes its hello to a file in dir. GOMAXPROCS, the garbage collector, the
+// listener's limits and timeouts, the log and the metrics are set by the functions
+// that set a node's.
 func serveNative(ctx context.Context, dir string) error {
 	state, err := local.Open(local.Config{Dir: dir})
 	if err != nil {
@@ -56,27 +61,20 @@ func serveNative(ctx context.Context, dir string) error {
 			agents.Handle(req, resp, native{state, req.Principal.AccountID})
 		})}},
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	defer gotuning.Start(ctx)()
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	base, stop, err := node.ServeModules(node.Config{Log: log}, set)
 	if err != nil {
 		return err
 	}
-	server := &http.Server{
-		Handler:           httpfront.New(httpfront.Config{Modules: set}),
-		ReadHeaderTimeout: 5 * time.Second,
+	text, err := json.Marshal(hello{Addr: strings.TrimPrefix(base, "http://"), Keys: keys})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, readyFile), text, 0o600)
 	}
-	stopped := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stopped()
-	text, err := json.Marshal(hello{Addr: listener.Addr().String(), Keys: keys})
-	if err != nil {
-		return err
+	if err == nil {
+		<-ctx.Done()
 	}
-	if err := os.WriteFile(filepath.Join(dir, readyFile), text, 0o600); err != nil {
-		return err
-	}
-	if err := server.Serve(listener); err != http.ErrServerClosed {
-		return err
-	}
-	return nil
+	return errors.Join(err, stop(context.WithoutCancel(ctx)))
 }
 
 // native is the host of the pipeline and of the handler.

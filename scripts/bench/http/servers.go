@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"partneredge/edge/adminapi"
 	"partneredge/scripts/bench/fleet"
@@ -16,12 +17,13 @@ import (
 	"partneredge/store/ratelimit"
 )
 
-// server is a process that serves agents/me at addr for each of keys.
+// server serves agents/me at each of addrs, for each of keys. Connections are spread
+// evenly over both.
 type server struct {
-	name string
-	addr string
-	keys []string
-	stop func()
+	name  string
+	addrs []string // one a process
+	keys  []string
+	stop  func()
 
 	peaks, p99s []float64 // of each round: requests a second, and seconds
 }
@@ -59,7 +61,7 @@ func (b *bench) startNative(ctx context.Context) (*server, error) {
 	if err := process.Start(ctx, &h, self, "-native", dir); err != nil {
 		return nil, err
 	}
-	return &server{addr: h.Addr, keys: h.Keys, stop: func() { stop(process) }}, nil
+	return &server{addrs: []string{h.Addr}, keys: h.Keys, stop: func() { stop(process) }}, nil
 }
 
 // startNode starts origin and node, and makes keys that may be called often
@@ -86,7 +88,7 @@ func (b *bench) startNode(ctx context.Context) (*server, error) {
 		s.stop()
 		return nil, err
 	}
-	s.addr = base.Host
+	s.addrs = []string{base.Host}
 
 	admin := fleet.Admin{Client: adminapi.Client{URL: dev.Origin.AdminURL, Token: dev.Origin.AdminToken}}
 	for range keysInUse {
@@ -100,37 +102,59 @@ func (b *bench) startNode(ctx context.Context) (*server, error) {
 	return s, nil
 }
 
+// startWorkerd starts as many processes of workerd as there are processors, since each
+// runs JavaScript on one.
 func (b *bench) startWorkerd(ctx context.Context) (*server, error) {
 	if _, err := os.Stat(b.workerd); err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotInstalled, err)
 	}
+	var processes []*fleet.Process
+	s := &server{keys: []string{workerKey}, stop: func() {
+		for _, process := range processes {
+			process.Kill()
+		}
+	}}
+	for i := range runtime.NumCPU() {
+		process := &fleet.Process{}
+		addr, err := b.startWorker(ctx, process, filepath.Join(b.Dir, fmt.Sprint("workerd", i)))
+		processes = append(processes, process)
+		if err != nil {
+			s.stop()
+			return nil, err
+		}
+		s.addrs = append(s.addrs, addr)
+	}
+	return s, nil
+}
+
+// startWorker starts a process of workerd with its files in home, and returns its
+// address once it serves.
+func (b *bench) startWorker(ctx context.Context, process *fleet.Process, home string) (addr string, err error) {
 	port, err := freePort()
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	home := filepath.Join(b.Dir, "workerd")
 	if err := os.MkdirAll(home, 0o755); err != nil {
-		return nil, err
+		return "", err
 	}
 	for name, content := range map[string]string{"worker.js": workerJS, "config.capnp": fmt.Sprintf(workerConfig, port)} {
 		if err := os.WriteFile(filepath.Join(home, name), []byte(content), 0o644); err != nil {
-			return nil, err
+			return "", err
 		}
 	}
-	process := &fleet.Process{}
 	if err := process.Begin(ctx, b.workerd, "serve", filepath.Join(home, "config.capnp")); err != nil {
-		return nil, err
+		return "", err
 	}
-	s := &server{addr: fmt.Sprintf("127.0.0.1:%d", port), keys: []string{workerKey}, stop: process.Kill}
+	addr = fmt.Sprintf("127.0.0.1:%d", port)
 	var last error
 	err = harness.Poll(ctx, "workerd to serve", func() (bool, error) {
-		last = asksWorkerd(s.addr)
+		last = asksWorkerd(addr)
 		return last == nil, nil
 	})
 	if err != nil {
-		return nil, errors.Join(err, last, process.Stop())
+		return "", errors.Join(err, last)
 	}
-	return s, nil
+	return addr, nil
 }
 
 func freePort() (int, error) {

@@ -1,0 +1,23 @@
+package node
+
+import (
+	"context"
+
+	"partneredge/wasm/httpfront"
+)
+
+// ServeModules serves modules, which may be plain Go, as a node serves those of its
+// sandboxes: with its listener, limits, timeouts, log and metrics. Of c, only Listen,
+// TrustedProxies, the timeouts of requests, Tracer, Version, Log and Now count. A
+// benchmark compares a node with it. stop lets requests under way end, until ctx does.
+func ServeModules(c Config, modules *httpfront.Modules) (url string, stop func(ctx context.Context) error, err error) {
+	c.setDefaults()
+	n := newNode(c)
+	front := n.moduleFront()
+	front.Modules = modules
+	l, err := listen(c.Listen, nil, n.partnerAPI(httpfront.New(front)), c)
+	if err != nil {
+		return "", nil, err
+	}
+	return l.url, l.stop, nil
+}
