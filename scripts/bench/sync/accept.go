@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -9,67 +11,81 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"partneredge/scripts/bench/harness"
+	"partneredge/store/durable"
 	"partneredge/store/local"
 	"partneredge/store/local/outbox"
 )
 
 const (
 	clients    = 64
-	rounds     = 4
+	rounds     = 5
 	roundTakes = 700 * time.Millisecond
+	// recordHead is how many bytes a record of an outbox has besides its id and body.
+	recordHead = 14
+	// laidOut is how many bytes of zeros the disk's own rate is measured in, again and
+	// again from the start. No more than these few go to the disk beforehand.
+	laidOut = 16 << 20
 )
 
+// lead is an outbox's item as a node makes it.
+var lead = []byte(`{"id":"lead_01kanq7vd4e1v9k3g5s7x9z2bc","account_id":"acc_01kanq7vd4e1v9k3g5s7x9z2bc","key_id":"key_01kanq7vd4e1v9k3g5s7x9z2bc",` +
+	`"environment":"live","first_name":"Sam","last_name":"Okafor","email":"sam.okafor@example.com","phone":"+1 512 555 0123","consent_status":"express_written",` +
+	`"consent_text":"I agree to be called and texted about homes.","outreach_allowed":true,"created_at":"2026-03-02T14:00:00Z"}`)
+
+// leadID returns an id that is as long as a lead's.
+func leadID(client, nth int) string { return fmt.Sprintf("lead_%013d%013d", client, nth) }
+
 // accept measures how many leads a second one node keeps, on disk, for 64
-// clients at once: what its outbox takes, beside what the disk allows when 64
+// clients at once: what its outbox takes, beside what the disk allows when 64 such
 // records share an fdatasync. The two take turns, so that what else the machine
 // does hits both. Over HTTP the processors are the limit: that is printed too.
 func (b *bench) accept(ctx context.Context) error {
-	store, err := local.Open(local.Config{Dir: filepath.Join(b.Dir, "accept")})
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	body := []byte(`{"id":"lead_01kanq7vd4e1v9k3g5s7x9z2bc","account_id":"acc_01kanq7vd4e1v9k3g5s7x9z2bc","key_id":"key_01kanq7vd4e1v9k3g5s7x9z2bc",` +
-		`"environment":"live","first_name":"Sam","last_name":"Okafor","email":"sam.okafor@example.com","phone":"+1 512 555 0123","consent_status":"express_written",` +
-		`"consent_text":"I agree to be called and texted about homes.","outreach_allowed":true,"created_at":"2026-03-02T14:00:00Z"}`)
-	var kept, synced float64
-	for range rounds {
-		n, err := appendFor(ctx, store.Outbox, body)
+	var kept, synced []float64
+	for round := range rounds {
+		dir := filepath.Join(b.Dir, fmt.Sprint("accept", round))
+		n, err := appendFor(ctx, dir)
 		if err != nil {
 			return err
 		}
-		kept += n
-		if n, err = syncFor(filepath.Join(b.Dir, "sync"), make([]byte, clients*(len(body)+45))); err != nil {
+		kept = append(kept, n)
+		if n, err = syncFor(filepath.Join(dir, "sync")); err != nil {
 			return err
 		}
-		synced += n
+		synced = append(synced, n)
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
 	}
-	b.Printf("one node's outbox keeps %.0f leads a second; the disk allows %.0f", kept/rounds, synced/rounds)
+	b.Printf("one node's outbox keeps %.0f leads a second; the disk allows %.0f", kept, synced)
 
 	_, key, err := b.region.admin.Key(ctx, b.region.account, unlimited)
 	if err != nil {
 		return err
 	}
 	b.Printf("over HTTP, modules and load on the same processors, it answers %.0f a second", b.postFor(ctx, key))
-	b.Figure("lead_accept_per_s_share", kept/synced, "of the disk's")
+	b.Figure("lead_accept_per_s_share", harness.Ratio(kept, synced), "of the disk's")
 	return nil
 }
 
-// appendFor returns leads a second.
-func appendFor(ctx context.Context, o *outbox.Outbox, body []byte) (float64, error) {
+// appendFor returns how many leads a second a new store in dir keeps.
+func appendFor(ctx context.Context, dir string) (float64, error) {
+	store, err := local.Open(local.Config{Dir: dir})
+	if err != nil {
+		return 0, err
+	}
+	defer store.Close()
 	var n atomic.Int64
 	appending, ctx := errgroup.WithContext(ctx)
 	began := time.Now()
 	for c := range clients {
 		appending.Go(func() error {
 			for i := 0; time.Since(began) < roundTakes; i++ {
-				id := fmt.Sprintf("lead_%d_%d_%d", began.UnixNano(), c, i)
-				if err := o.Append(ctx, outbox.Item{ID: id, Body: body}); err != nil {
+				if err := store.Outbox.Append(ctx, outbox.Item{ID: leadID(c, i), Body: lead}); err != nil {
 					return err
 				}
 				n.Add(1)
@@ -77,25 +93,36 @@ func appendFor(ctx context.Context, o *outbox.Outbox, body []byte) (float64, err
 			return nil
 		})
 	}
-	err := appending.Wait()
+	err = appending.Wait()
 	return float64(n.Load()) / time.Since(began).Seconds(), err
 }
 
-// syncFor returns records a second, 64 to a write and an fdatasync.
-func syncFor(path string, records []byte) (float64, error) {
-	f, err := os.Create(path)
+// syncFor returns how many records a second the disk takes, 64 to a write and an
+// fdatasync, in a file of zeros that are on the disk beforehand, so that no sync has
+// more to write than the records. An outbox writes into zeros too.
+func syncFor(path string) (_ float64, err error) {
+	f, err := durable.Disk{}.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return 0, err
 	}
-	defer os.Remove(path)
-	defer f.Close()
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if _, err := f.WriteAt(make([]byte, laidOut), 0); err != nil {
+		return 0, err
+	}
+	if err := f.Sync(); err != nil {
+		return 0, err
+	}
+	group := bytes.Repeat([]byte{'x'}, clients*(recordHead+len(leadID(0, 0))+len(lead)))
 	n := 0
 	began := time.Now()
-	for time.Since(began) < roundTakes {
-		if _, err := f.Write(records); err != nil {
+	for at := int64(0); time.Since(began) < roundTakes; at += int64(len(group)) {
+		if at+int64(len(group)) > laidOut {
+			at = 0
+		}
+		if _, err := f.WriteAt(group, at); err != nil {
 			return 0, err
 		}
-		if err := syscall.Fdatasync(int(f.Fd())); err != nil {
+		if err := f.SyncData(); err != nil {
 			return 0, err
 		}
 		n += clients
