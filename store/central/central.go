@@ -38,8 +38,10 @@ type Config struct {
 	URL string
 	// Log of migrations and of secrets that cannot be opened. nil: none.
 	Log *slog.Logger
-	// Now is the clock. nil: time.Now.
+	// Now is the clock. nil: on PostgreSQL the database's, else Local.
 	Now func() time.Time
+	// Local is the clock of the process. nil: time.Now.
+	Local func() time.Time
 	// Secrets encrypts signing secrets at rest. nil: they are kept as they are.
 	Secrets deliveries.Sealer
 }
@@ -69,7 +71,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.db, err = db.Open(ctx, db.Config{URL: c.URL, Log: c.Log, Now: c.Now, Migrations: migrations, NewBatch: d.newTx})
+	d.db, err = db.Open(ctx, db.Config{URL: c.URL, Log: c.Log, Now: c.Now, Local: c.Local, Migrations: migrations, NewBatch: d.newTx})
 	if err != nil {
 		return nil, err
 	}
@@ -84,3 +86,7 @@ func (d *DB) Close() error { return d.db.Close() }
 
 // Kind returns "sqlite" or "postgres".
 func (d *DB) Kind() string { return d.db.Kind() }
+
+// Now returns the time by which records are kept. Processes that share a database
+// agree on it.
+func (d *DB) Now() time.Time { return d.db.Now() }

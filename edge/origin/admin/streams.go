@@ -127,14 +127,14 @@ func (a *api) streamEvents(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	query := r.URL.Query()
-	s := eventReader{a: a, account: id, sent: make(map[string]time.Time), from: a.Now()}
+	s := eventReader{a: a, account: id, sent: make(map[string]time.Time), from: a.DB.Now()}
 	v := validator{kind: kindParameter}
 	if query.Has("types") {
 		s.types = v.each("types", strings.Split(query.Get("types"), ","), eventTypes[:]...)
 	}
 	if query.Has("since") {
 		since := query.Get("since")
-		if s.from = v.time("since", &since); v.err() == nil && s.from.Before(a.Now().Add(-eventOldest-eventSlack)) {
+		if s.from = v.time("since", &since); v.err() == nil && s.from.Before(a.DB.Now().Add(-eventOldest-eventSlack)) {
 			v.fail("since", "too_old", "since goes back an hour at most")
 		}
 	}
@@ -163,7 +163,7 @@ func (s *eventReader) goOn(ctx context.Context, last string) error {
 	default:
 		return err
 	}
-	if oldest := s.a.Now().Add(-eventOldest); s.from.Before(oldest) {
+	if oldest := s.a.DB.Now().Add(-eventOldest); s.from.Before(oldest) {
 		s.from = oldest
 	}
 	return nil
@@ -211,7 +211,7 @@ func (s *eventReader) run(ctx context.Context, send func(...message) error) erro
 // event of before may be committed after one that was sent. Where it looks from
 // moves with the newest event, and with the clock when there is none.
 func (s *eventReader) read(ctx context.Context) (fresh []message, err error) {
-	newest, quiet := s.from, s.a.Now().Add(-eventSlack)
+	newest, quiet := s.from, s.a.DB.Now().Add(-eventSlack)
 	for after := ""; ; {
 		events, err := s.a.DB.EventsSince(ctx, s.account, s.from, after, eventPage)
 		if err != nil {

@@ -127,7 +127,7 @@ func (c *Controller) step(ctx context.Context) error {
 	}
 	reports := reports(c.config.Nodes)
 	if c.active != nil {
-		l := look{reports: reports, now: c.config.Now(), began: c.began}
+		l := look{reports: reports, now: c.config.Now(), shared: c.config.DB.Now(), began: c.began}
 		if c.active.State == store.RollingOut {
 			l.why = cmp.Or(c.watch.judge(c.active, reports), c.losses.judge(c.active, reports, l.now))
 		}

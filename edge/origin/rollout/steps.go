@@ -90,7 +90,8 @@ func begin(r *store.Rollout) {
 // look is what an origin knows when it decides about the next step of a rollout.
 type look struct {
 	reports map[string]replication.Report
-	now     time.Time
+	now     time.Time // by the origin's own clock
+	shared  time.Time // by the clock of all origins, which pauses are measured by
 	began   time.Time // when the origin began to hear nodes
 	why     string    // the reason to roll the release back; "": none
 }
@@ -173,11 +174,11 @@ func nextStep(r *store.Rollout, l look) bool {
 		if !serves(r, l.reports) {
 			return false
 		}
-		r.Since = l.now
+		r.Since = l.shared
 		noteServed(r, l.reports)
 		return true
 	}
-	if l.now.Sub(r.Since) < r.Pause || !serves(r, l.reports) || anyLost(r, l.reports) {
+	if l.shared.Sub(r.Since) < r.Pause || !serves(r, l.reports) || anyLost(r, l.reports) {
 		return false
 	}
 	r.Since = time.Time{}

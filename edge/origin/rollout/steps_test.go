@@ -66,7 +66,7 @@ func (c *cluster) advance() bool { return c.advanceUnless("") }
 
 // advanceUnless is advance with a reason to roll the release back.
 func (c *cluster) advanceUnless(why string) bool {
-	l := look{reports: c.reports, now: c.now, began: c.began, why: why}
+	l := look{reports: c.reports, now: c.now, shared: c.now, began: c.began, why: why}
 	if c.rollout.State == store.RollingOut && why == "" {
 		l.why = c.losses.judge(&c.rollout, c.reports, c.now)
 	}

@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// Config of a DB. Every field but Log and Now is required.
+// Config of a DB. Every field but Log, Now and Local is required.
 type Config struct {
 	// URL of the database. A path, or sqlite://PATH, is a SQLite file, made with
 	// mode 0600 when it is not there; postgres://… is PostgreSQL. "" is
@@ -30,8 +30,10 @@ type Config struct {
 	URL string
 	// Log of migrations. nil: none.
 	Log *slog.Logger
-	// Now is the clock. nil: time.Now.
+	// Now is the clock. nil: on PostgreSQL the database's, else Local.
 	Now func() time.Time
+	// Local is the clock of the process. nil: time.Now.
+	Local func() time.Time
 	// Migrations has the folders "sqlite" and "postgres", with files whose names
 	// begin with 0001, 0002 and so on.
 	Migrations fs.FS
@@ -43,7 +45,7 @@ type Config struct {
 type DB struct {
 	dialect
 	log      *slog.Logger
-	clock    func() time.Time
+	clock    clock
 	newBatch func(*Tx) Batch
 
 	read  *sql.DB
@@ -53,7 +55,8 @@ type DB struct {
 	stop      chan struct{}
 	closeOnce sync.Once
 	closeErr  error
-	writer    sync.WaitGroup
+	writer    sync.WaitGroup // and the loop of the clock
+	endClock  context.CancelFunc
 }
 
 // Open connects to the database and applies the migrations that it does not
@@ -61,22 +64,35 @@ type DB struct {
 func Open(ctx context.Context, c Config) (*DB, error) {
 	d := &DB{
 		log:      cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
-		clock:    c.Now,
+		clock:    clock{local: c.Local},
 		newBatch: c.NewBatch,
 		jobs:     make(chan *job),
 		stop:     make(chan struct{}),
 	}
-	if d.clock == nil {
-		d.clock = time.Now
+	switch {
+	case c.Now != nil:
+		d.clock.local = c.Now
+	case c.Local == nil:
+		d.clock.local = time.Now
 	}
 	if err := d.connect(c.URL); err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
-	if err := d.migrate(ctx, c.Migrations); err != nil {
+	sharesClock := d.postgres && c.Now == nil
+	err := d.migrate(ctx, c.Migrations)
+	if err == nil && sharesClock {
+		err = d.readClock(ctx)
+	}
+	if err != nil {
 		_ = d.closePools()
 		return nil, fmt.Errorf("open %s database: %w", d.Kind(), kindOf(err))
 	}
 	d.writer.Go(d.writeLoop)
+	running, cancel := context.WithCancel(context.Background())
+	d.endClock = cancel
+	if sharesClock {
+		d.writer.Go(func() { d.clockLoop(running) })
+	}
 	return d, nil
 }
 
@@ -85,6 +101,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 func (d *DB) Close() error {
 	d.closeOnce.Do(func() {
 		close(d.stop)
+		d.endClock()
 		d.writer.Wait()
 		d.closeErr = d.closePools()
 	})
@@ -99,8 +116,16 @@ func (d *DB) closePools() error {
 	return err
 }
 
-// Now returns the clock's time in UTC microseconds, as times are kept.
-func (d *DB) Now() time.Time { return d.clock().UTC().Truncate(time.Microsecond) }
+// Now returns the clock's time in UTC microseconds, as times are kept. Processes
+// that share a database agree on it.
+func (d *DB) Now() time.Time { return d.clock.now().UTC().Truncate(time.Microsecond) }
+
+// Local returns when a time of Now is by the clock of this process; zero stays
+// zero.
+func (d *DB) Local(t time.Time) time.Time { return d.clock.toLocal(t) }
+
+// FromLocal is the reverse of Local.
+func (d *DB) FromLocal(t time.Time) time.Time { return d.clock.fromLocal(t) }
 
 // QueryRow reads one row outside any write.
 func (d *DB) QueryRow(ctx context.Context, query string, args ...any) *sql.Row {

@@ -126,7 +126,7 @@ func (b *Batch) deliver(e *store.Event, to target) {
 	owner, due := "", e.CreatedAt
 	if b.claimer != nil && b.claimer.Accept(to.id) {
 		owner, due = b.claimer.Owner, due.Add(b.claimer.Lease)
-		b.claimed = append(b.claimed, Claim{Delivery: d, Body: e.Body, Endpoint: to.endpoint})
+		b.claimed = append(b.claimed, Claim{Delivery: b.store.localTimes(d), Body: e.Body, Endpoint: to.endpoint})
 	}
 	b.made = append(b.made, newDelivery{d.ID, d.EventID, to.id, owner, e.CreatedAt.UnixMicro(), due.UnixMicro()})
 }

@@ -15,7 +15,8 @@ import (
 )
 
 // Claim is a delivery that its holder may try until the lease ends, with all
-// that a try needs. Claims of one call that are of one event share its Body.
+// that a try needs. Its times are by the clock of this process. Claims of one call
+// that are of one event share its Body.
 type Claim struct {
 	store.Delivery
 	// Tries made since the delivery was last queued: the place in the schedule.
@@ -28,7 +29,7 @@ type Claim struct {
 // Queue is a subscription that deliveries wait for.
 type Queue struct {
 	SubscriptionID string
-	DueAt          time.Time // of the first: when to try it, or when the lease on it ends
+	DueAt          time.Time // of the first, by this process's clock: when to try it, or when the lease on it ends
 }
 
 func scanQueue(row db.Row) (q Queue, err error) {
@@ -51,7 +52,7 @@ func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
 	queues, err := db.All(ctx, s.db, scanQueue, queuesWaiting+`SELECT id, due_at FROM (
 		SELECT id, (SELECT min(due_at) FROM deliveries WHERE state = 'pending' AND subscription_id = queues.id) AS due_at
 		FROM queues WHERE id IS NOT NULL) heads WHERE due_at IS NOT NULL`)
-	return queues, db.Fail("list queues", err)
+	return s.localQueues(queues), db.Fail("list queues", err)
 }
 
 // ClaimRequest names the queues to claim from, and who claims.
@@ -93,7 +94,23 @@ func (s *Store) ClaimDeliveries(ctx context.Context, r ClaimRequest) (claims []C
 	if err != nil {
 		return nil, nil, db.Fail(tried, err)
 	}
-	return claims, rest, nil
+	for i := range claims {
+		claims[i].Delivery = s.localTimes(claims[i].Delivery)
+	}
+	return claims, s.localQueues(rest), nil
+}
+
+// localTimes returns a delivery with its times by the clock of this process.
+func (s *Store) localTimes(d store.Delivery) store.Delivery {
+	d.NextAt, d.CreatedAt, d.UpdatedAt = s.db.Local(d.NextAt), s.db.Local(d.CreatedAt), s.db.Local(d.UpdatedAt)
+	return d
+}
+
+func (s *Store) localQueues(queues []Queue) []Queue {
+	for i := range queues {
+		queues[i].DueAt = s.db.Local(queues[i].DueAt)
+	}
+	return queues
 }
 
 const claimColumns = `id, event_id, subscription_id, state, attempts, tries_before, next_at, created_at, updated_at`

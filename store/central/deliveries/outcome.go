@@ -19,7 +19,7 @@ type Outcome struct {
 	// counts, and State pending ends the lease.
 	Attempt store.Attempt
 	State   store.State // pending, delivered, dead or cancelled
-	NextAt  time.Time   // of pending: when to try again
+	NextAt  time.Time   // of pending: when to try again, by the clock of this process
 	// SubscriptionID of the claim, for its FailingFrom; "" leaves that alone.
 	SubscriptionID string
 }
@@ -70,7 +70,7 @@ func (s *Store) RecordOutcomes(ctx context.Context, outcomes []Outcome) error {
 			return err
 		}
 		now := db.Micros(t.Now())
-		return updateStates(now).Run(ctx, t, outcomes)
+		return s.updateStates(now).Run(ctx, t, outcomes)
 	}))
 }
 
@@ -103,14 +103,14 @@ var insertAttempts = db.Bulk[Outcome]{
 // must not take back a later one's. The state is hidden from PostgreSQL's planner,
 // which in a young database would rather read the whole index of what is pending
 // than look each id up.
-func updateStates(now int64) db.Bulk[Outcome] {
+func (s *Store) updateStates(now int64) db.Bulk[Outcome] {
 	return db.Bulk[Outcome]{
 		Tried:   "write outcomes",
 		Columns: "id, state, number, next_at, updated_at",
 		Row: func(o Outcome) []any {
 			next := int64(0)
 			if o.State == store.StatePending {
-				next = db.Micros(o.NextAt)
+				next = db.Micros(s.db.FromLocal(o.NextAt))
 			}
 			return []any{o.Attempt.DeliveryID, string(o.State), int64(o.Attempt.Number), next, now}
 		},

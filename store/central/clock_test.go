@@ -1,0 +1,73 @@
+package central
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"partneredge/store"
+	"partneredge/store/central/centraltest"
+	"partneredge/store/central/deliveries"
+)
+
+// TestClocksOfOrigins has two origins share a PostgreSQL database, one of them with
+// a clock that is an hour ahead or behind: neither takes a delivery that the other
+// has a lease on, and both try again when it is due.
+func TestClocksOfOrigins(t *testing.T) {
+	for _, off := range []time.Duration{time.Hour, -time.Hour} {
+		t.Run(off.String(), func(t *testing.T) {
+			ctx := context.Background()
+			p := place{"postgres", centraltest.Postgres(t)}
+			wrongClock := func() time.Time { return time.Now().Add(off) }
+			right, wrong := open(t, p), openWith(t, p, Config{Local: wrongClock})
+			if apart := right.Now().Sub(wrong.Now()); apart.Abs() > 5*time.Second {
+				t.Errorf("the origins' times are %v apart", apart)
+			}
+			account := newAccount(t, right, store.ModeLive)
+			s := subscriptionFor(account.ID, store.EventClientContacted)
+			noError(t, right.AddSubscription(ctx, s))
+			_, _, err := wrong.AddContact(ctx, store.Contact{AccountID: account.ID, ClientID: "c", Channel: "phone"})
+			noError(t, err)
+
+			claim := func(db *DB, owner string) ([]deliveries.Claim, []deliveries.Queue) {
+				t.Helper()
+				claims, rest, err := db.ClaimDeliveries(ctx, deliveries.ClaimRequest{Owner: owner, Lease: 10 * time.Minute, Subscriptions: []string{s.ID}, Each: 10})
+				noError(t, err)
+				return claims, rest
+			}
+			claims, _ := claim(right, "right")
+			if len(claims) != 1 {
+				t.Fatalf("%d deliveries are due that the other origin has made, want 1", len(claims))
+			}
+			stolen, rest := claim(wrong, "wrong")
+			if len(stolen) != 0 || len(rest) != 1 {
+				t.Fatalf("the other origin claims %d that are leased, and waits for %d", len(stolen), len(rest))
+			}
+			near(t, "the end of the lease", rest[0].DueAt, wrongClock().Add(10*time.Minute))
+
+			outcome := func(next time.Time) []deliveries.Outcome {
+				return []deliveries.Outcome{{Attempt: store.Attempt{DeliveryID: claims[0].ID}, State: store.StatePending, NextAt: next}}
+			}
+			noError(t, right.RecordOutcomes(ctx, outcome(claims[0].NextAt)))
+			claims, _ = claim(wrong, "wrong")
+			if len(claims) != 1 {
+				t.Fatalf("%d deliveries are due that the lease ended of, want 1", len(claims))
+			}
+			near(t, "when it was due", claims[0].NextAt, wrongClock())
+			noError(t, wrong.RecordOutcomes(ctx, outcome(wrongClock().Add(5*time.Minute))))
+			queues := must(right.Queues(ctx))(t)
+			if len(queues) != 1 {
+				t.Fatalf("queues %+v", queues)
+			}
+			near(t, "the next try", queues[0].DueAt, time.Now().Add(5*time.Minute))
+		})
+	}
+}
+
+// near expects a time that differs from another by less than a minute.
+func near(t *testing.T, what string, got, want time.Time) {
+	t.Helper()
+	if got.Sub(want).Abs() > time.Minute {
+		t.Errorf("%s is %v, want about %v", what, got, want)
+	}
+}
