@@ -90,7 +90,7 @@ func (b *bench) burst(ctx context.Context, d database) error {
 	if err != nil {
 		return err
 	}
-	o, end, err := b.fresh(ctx, d, b.targets("burst", endpoints))
+	o, end, err := b.fresh(ctx, d, b.targets("burst", endpoints), nil)
 	if err != nil {
 		return err
 	}

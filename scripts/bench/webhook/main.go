@@ -7,9 +7,9 @@
 // 20 subscriptions each come as fast as the database takes them, beside a bare
 // loop that signs and posts the same bodies; paced, how long from the event's
 // write to its arrival at 600 deliveries a second; hang, what one endpoint in
-// ten that never answers does to the rest; kills, how many deliveries are lost
-// when the process is killed again and again; backlog, what the process takes
-// with a million deliveries waiting.
+// ten that never answers does to the rest, over more than two timeouts of its
+// tries; kills, how many deliveries are lost when the process is killed again and
+// again; backlog, what the process takes with a million deliveries waiting.
 //
 // It ends in lines "figure NAME VALUE UNIT". Where a name has no database in
 // it, the figure is the worse of both.

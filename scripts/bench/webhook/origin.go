@@ -44,8 +44,9 @@ func openOrigin(ctx context.Context, url string) (*origin, error) {
 }
 
 // fresh starts an origin over an empty database, with a subscription for each
-// target. end stops it and drops the database.
-func (b *bench) fresh(ctx context.Context, d database, targets []string) (o *origin, end func(), err error) {
+// target; change, if given, changes its sender's configuration. end stops it and drops
+// the database.
+func (b *bench) fresh(ctx context.Context, d database, targets []string, change func(*webhook.Config)) (o *origin, end func(), err error) {
 	address, drop, err := b.empty(ctx, d)
 	if err != nil {
 		return nil, nil, err
@@ -59,7 +60,7 @@ func (b *bench) fresh(ctx context.Context, d database, targets []string) (o *ori
 		drop()
 	}
 	if err = o.populate(ctx, targets); err == nil {
-		err = o.start(ctx, b.receiver.caFile, nil)
+		err = o.start(ctx, b.receiver.caFile, change)
 	}
 	if err != nil {
 		end()

@@ -27,7 +27,8 @@ type receiver struct {
 	server *httptest.Server
 	caFile string
 	ends   chan struct{}
-	count  atomic.Int64
+	count  atomic.Int64 // requests that were answered
+	hung   atomic.Int64 // and that were not
 	record atomic.Pointer[arrivals]
 }
 
@@ -84,6 +85,7 @@ func (r *receiver) close() {
 
 func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	if strings.HasPrefix(q.URL.Path, "/hang") {
+		r.hung.Add(1)
 		select {
 		case <-q.Context().Done():
 		case <-r.ends:
