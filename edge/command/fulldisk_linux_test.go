@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"partneredge/edge/adminapi"
@@ -63,6 +65,59 @@ func TestFullDiskOfNode(t *testing.T) {
 	if refused < 20 {
 		t.Errorf("%d leads were refused", refused)
 	}
+}
+
+// TestFullDiskLeavesReads: while its disk takes nothing, a node answers reads, with
+// limits in memory, refuses leads with a Retry-After, and says so to operators.
+func TestFullDiskLeavesReads(t *testing.T) {
+	t.Parallel()
+	s := startSite(t)
+	n := s.node("eu")
+	n.terminate()
+	disk := disktest.Small(t, "4m")
+	n.dir = filepath.Join(disk, "data")
+	n.start()
+	key := s.key().Plaintext
+	await(t, "the key to be known", func() bool { return n.get(key) == http.StatusOK })
+	ready := func() int {
+		status, _ := request(t, "GET", strings.TrimSuffix(n.ready.MetricsURL, "/metrics")+"/readyz", "", "")
+		return status
+	}
+	if status := ready(); status != http.StatusOK {
+		t.Fatalf("readyz before: %d", status)
+	}
+	free := disktest.Fill(t, disk)
+	left := 0
+	await(t, "limits to be in memory", func() bool {
+		header := n.header(key)
+		left, _ = strconv.Atoi(header.Get("X-Ratelimit-Remaining"))
+		return n.metric("edge_limits_in_memory") == 1
+	})
+	for range 20 {
+		if status := n.get(key); status != http.StatusOK {
+			t.Fatalf("a read on a full disk: %d\n%s", status, n.out)
+		}
+	}
+	if now, err := strconv.Atoi(n.header(key).Get("X-Ratelimit-Remaining")); err != nil || now >= left {
+		t.Errorf("%d tokens left before 20 reads, %d after (%v)", left, now, err)
+	}
+	if status := ready(); status != http.StatusServiceUnavailable {
+		t.Errorf("readyz on a full disk: %d", status)
+	}
+	if status := n.get(s.key().Plaintext); status != http.StatusOK {
+		t.Errorf("a read by a key that the node never met, on a full disk: %d\n%s", status, n.out)
+	}
+	var sent []string
+	status, id := n.lead(key, "Lead", "")
+	for ; status == http.StatusCreated && len(sent) < 5000; status, id = n.lead(key, "Lead", "") {
+		sent = append(sent, id) // what was written ahead of the outbox's records takes some
+	}
+	if status != http.StatusInternalServerError {
+		t.Errorf("a lead on a full disk, after %d: %d", len(sent), status)
+	}
+	free()
+	await(t, "the node to be ready again", func() bool { return ready() == http.StatusOK && n.metric("edge_limits_in_memory") == 0 })
+	s.arrived(append(sent, n.accepted(key, 3)...))
 }
 
 // TestFullDiskOfOrigin: the origin refuses what it cannot keep, nodes hold their

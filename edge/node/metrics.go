@@ -88,6 +88,13 @@ func (m *metrics) watch(s *local.Store, connected func() bool, now func() time.T
 	gauge("keys_held_bytes", "Memory that key records take, about.", func() float64 { return float64(s.Keys.Bytes()) })
 	gauge("views_held", "Views of accounts held.", func() float64 { return float64(s.Views.Len()) })
 	gauge("views_held_bytes", "Memory that views take, about.", func() float64 { return float64(s.Views.Bytes()) })
+	gauge("limits_in_memory", "1 while limits are kept in memory alone, since the disk takes nothing.", func() float64 {
+		if s.InMemory() {
+			return 1
+		}
+		return 0
+	})
+	gauge("outbox_room_bytes", "How many bytes of leads the outbox still takes: of its own bound, or of its disk.", func() float64 { return float64(s.Outbox.Room()) })
 	gauge("outbox_leads", "Leads that the origin does not have yet.", func() float64 { return float64(s.Outbox.Len()) })
 }
 

@@ -217,6 +217,10 @@ func (n *Node) awaitOrigin(ctx context.Context) error {
 	return nil
 }
 
+// leastRoom is how many bytes of leads a node that is ready takes, at least. The
+// largest lead is not much smaller.
+const leastRoom = 64 << 10
+
 // obstacle returns why the node is not ready to serve, "" if it is.
 func (n *Node) obstacle() string {
 	switch {
@@ -224,6 +228,10 @@ func (n *Node) obstacle() string {
 		return "starting or stopping"
 	case n.replication.Stale():
 		return "origin not heard for " + n.config.MaxStale.String() + ", so no record is trusted"
+	case n.store.InMemory():
+		return "disk takes nothing: reads go on, with limits in memory"
+	case n.store.Outbox.Room() < leastRoom:
+		return "outbox or its disk full: leads are refused, reads go on"
 	}
 	return ""
 }

@@ -28,10 +28,15 @@ type file struct {
 	path    string
 	db      *buntdb.DB // in memory
 	damaged bool       // something was lost when the file was opened
+	logger  *slog.Logger
+	// inMemory has changes made in the tree alone while the disk takes nothing.
+	inMemory bool
 
-	mu   sync.Mutex // held by whoever changes anything, so that the log has the tree's order
-	logs []*logFile // that changes are written to: the file at path; while a shrink ends, its successor too
-	buf  []byte
+	mu        sync.Mutex // guards what follows; held by whoever changes anything, so that the log has the tree's order
+	logs      []*logFile // that changes are written to: the file at path; while a shrink ends, its successor too
+	buf       []byte
+	behind    behind // what logs lack
+	rewriting bool   // what the tree has may be in the next log, unknown to this one
 
 	// Only upkeep uses these.
 	live       int64 // bytes of a log with nothing in it but what is in use, about
@@ -63,7 +68,7 @@ func openFile(disk durable.Disk, path string, log *slog.Logger, now time.Time) (
 		log.Error("local file damaged: set aside, going on with what is whole",
 			"file", path, "aside", r.aside, "kept_bytes", r.kept, "lost_bytes", r.lost)
 	}
-	f = &file{disk: disk, path: path, damaged: r.aside != "", shrinkFrom: shrinkFrom}
+	f = &file{disk: disk, path: path, damaged: r.aside != "", logger: log, shrinkFrom: shrinkFrom}
 	if f.db, err = buntdb.Open(":memory:"); err != nil {
 		return nil, err
 	}
@@ -125,7 +130,7 @@ func (c *changes) set(key, value string) { c.list = append(c.list, edit{key: key
 func (c *changes) remove(key string) { c.list = append(c.list, edit{key: key, remove: true}) }
 
 // update makes the changes that fn asks for, in the log and then in the tree, or
-// none when fn or the disk fails. Nobody else changes anything meanwhile; others
+// none when fn fails, or the disk of a file that does not go on in memory. Nobody else changes anything meanwhile; others
 // may read, and do not wait for the disk.
 func (f *file) update(fn func(*changes) error) error {
 	f.mu.Lock()
@@ -137,15 +142,8 @@ func (f *file) update(fn func(*changes) error) error {
 	if len(c.list) == 0 {
 		return nil
 	}
-	f.buf = f.buf[:0]
-	for _, one := range c.list {
-		f.buf = appendCommand(f.buf, one)
-	}
-	if err := f.append(f.buf); err != nil {
+	if err := f.record(c.list); err != nil {
 		return err
-	}
-	if cap(f.buf) > 1<<20 {
-		f.buf = nil
 	}
 	return f.db.Update(func(tx *buntdb.Tx) error {
 		for _, one := range c.list {
@@ -249,6 +247,7 @@ func (f *file) sync() error {
 
 // close brings everything to disk. It may be called twice.
 func (f *file) close() error {
+	f.catchUp()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var err error

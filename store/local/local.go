@@ -5,7 +5,8 @@
 // The files in the directory:
 //
 //	hot.db          copies of key records and account views; the cursor
-//	limits.db       rate-limit accounts, lockouts, idempotency records
+//	limits.db       rate-limit accounts, lockouts, idempotency records; they go
+//	                on in memory while the disk takes nothing
 //	outbox.log      leads that wait, synced to disk one group at a time
 //	rejected.jsonl  leads that the origin refused for good, for the operator
 //	lock            held by the process that uses the directory
@@ -53,6 +54,10 @@ type Config struct {
 	// IdempotencyKeys is how many idempotency keys are remembered at most. 0: 250 000,
 	// some 60 MB.
 	IdempotencyKeys int
+	// Free returns how many bytes the disk of a directory has, and how many of them
+	// may still be used: the outbox takes no more than that, less what it leaves for
+	// the other files. nil: durable.Free.
+	Free func(dir string) (free, total int64, err error)
 	// FS is the file system of Dir. nil: the machine's.
 	FS durable.FS
 	// Log receives damage and failed upkeep. nil: nothing is logged.
@@ -137,6 +142,7 @@ func (s *Store) open(c Config) (err error) {
 	if s.limits, err = openFile(disk, in("limits.db"), c.Log, c.Now()); err != nil {
 		return err
 	}
+	s.limits.inMemory = true // else a full disk would stop reads
 	value, err := s.hot.get(cursorKey)
 	if err != nil {
 		return err
@@ -159,10 +165,14 @@ func (s *Store) open(c Config) (err error) {
 		return err
 	}
 	s.Outbox, err = outbox.Open(outbox.Config{
-		Disk: disk, Path: in("outbox.log"), RejectedPath: in("rejected.jsonl"), MaxBytes: c.OutboxBytes, Log: c.Log, Now: c.Now,
+		Disk: disk, Path: in("outbox.log"), RejectedPath: in("rejected.jsonl"), MaxBytes: c.OutboxBytes, Free: c.Free, Log: c.Log, Now: c.Now,
 	})
 	return err
 }
+
+// InMemory reports whether limits are kept in memory alone, since the disk takes
+// nothing. They are written within a second once it does.
+func (s *Store) InMemory() bool { return s.limits.isBehind() }
 
 // Close brings everything to disk and unlocks the directory. It may be called
 // twice.
@@ -201,6 +211,7 @@ func (s *Store) upkeep(ctx context.Context, f *file, sweep func(second int) erro
 			return
 		case <-tick.C:
 		}
+		f.catchUp()
 		var err error
 		if sweep != nil {
 			err = sweep(second)

@@ -24,15 +24,18 @@ const (
 	catchUp = 64 << 10
 )
 
-// shrink rewrites the log once half of it, at least, is not in use any more.
+// shrink rewrites the log once half of it, at least, is not in use any more. One
+// that lacks changes since the disk is full waits until it has them.
 // Only upkeep calls it, and requests go on meanwhile: writers wait while a few
 // kilobytes are copied, and readers do not wait at all.
 func (f *file) shrink() error {
 	f.mu.Lock()
 	old := f.logs[0]
 	size := old.size
+	due := f.behind == nil && size >= f.shrinkFrom && size >= 2*f.live
+	f.rewriting = due
 	f.mu.Unlock()
-	if size < f.shrinkFrom || size < 2*f.live {
+	if !due {
 		return nil
 	}
 	next, err := f.rewrite(old, size)
@@ -98,6 +101,9 @@ func (l *logFile) copy(from *logFile, at, size int64) error {
 // other one. next is nil when there is none.
 func (f *file) keepOne(old, next *logFile) error {
 	if next == nil {
+		f.mu.Lock()
+		f.rewriting = false
+		f.mu.Unlock()
 		return nil
 	}
 	kept, other := next, old
@@ -106,7 +112,7 @@ func (f *file) keepOne(old, next *logFile) error {
 		_ = f.disk.Remove(next.Name())
 	}
 	f.mu.Lock()
-	f.logs = []*logFile{kept}
+	f.logs, f.rewriting = []*logFile{kept}, false
 	f.mu.Unlock()
 	return other.Close()
 }

@@ -28,6 +28,7 @@ type Outbox struct {
 	wake    chan struct{}
 
 	jobs sync.Pool // of *job, to use again
+	room room
 
 	mu      sync.Mutex // guards the fields below, which only the writer changes
 	file    *file
@@ -46,14 +47,17 @@ var ErrClosed = errors.New("outbox is closed")
 // errDamaged is the error of a record that is not as it was written.
 var errDamaged = errors.New("damaged")
 
-// Config of an Outbox. Every field but Disk is required.
+// Config of an Outbox. Every field but Disk and Free is required.
 type Config struct {
 	Disk         durable.Disk
 	Path         string // of the file of items that wait
 	RejectedPath string // of the file of items that were set aside
 	MaxBytes     int64  // of the file at Path
-	Log          *slog.Logger
-	Now          func() time.Time
+	// Free returns how many bytes the disk of a directory has, and how many of them
+	// may still be used. nil: durable.Free.
+	Free func(dir string) (free, total int64, err error)
+	Log  *slog.Logger
+	Now  func() time.Time
 }
 
 // Open opens the outbox at c.Path, or makes a new one.
@@ -75,6 +79,7 @@ func Open(c Config) (*Outbox, error) {
 		return nil, err
 	}
 	o.file = file
+	o.measure()
 	if o.waiting.len() > 0 {
 		o.signal()
 	}
@@ -84,7 +89,7 @@ func Open(c Config) (*Outbox, error) {
 
 // Append returns once the item is on disk. An id that waits already is not added
 // again; if its body is another, the error is store.ErrConflict. If the outbox is
-// full, it is store.ErrLimit. When ctx ends first, the item may or may not be kept.
+// full, or its disk nearly is, it is store.ErrLimit. When ctx ends first, the item may or may not be kept.
 func (o *Outbox) Append(ctx context.Context, it Item) error {
 	if it.ID == "" || len(it.ID) > maxID || len(it.Body) > maxBody {
 		return fmt.Errorf("append to outbox: %w", store.ErrInvalid)

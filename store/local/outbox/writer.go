@@ -27,6 +27,7 @@ func (o *Outbox) run() {
 		o.commit(&g, jobs)
 		g.reset()
 		o.tidy()
+		o.measure()
 	}
 }
 
@@ -98,7 +99,7 @@ func (o *Outbox) collect(g *group, jobs []*job) []*job {
 			}
 			continue
 		}
-		if o.file.end+int64(len(g.records)+recordHead+len(j.item.ID)+len(j.item.Body)) > o.file.maxSize {
+		if !o.hasRoom(o.file.end + int64(len(g.records)+recordHead+len(j.item.ID)+len(j.item.Body))) {
 			j.done <- store.ErrLimit
 			continue
 		}

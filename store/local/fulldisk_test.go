@@ -1,0 +1,186 @@
+package local
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"partneredge/store/durable"
+	"partneredge/store/durable/durabletest"
+)
+
+// fillable returns a disk on which nothing can be written while full is set.
+func fillable(t *testing.T, dir string) (disk *durabletest.Disk, full *atomic.Bool) {
+	full = new(atomic.Bool)
+	disk = durabletest.New(t, dir)
+	disk.Before(func(op durabletest.Op) error {
+		if full.Load() && (op.Kind == durabletest.Write || op.Kind == durabletest.Make) {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	return disk, full
+}
+
+// TestLimitsGoOnInMemory: on a full disk tokens are spent, addresses locked out
+// and idempotency keys remembered as ever, and all of it is written once the disk
+// has room.
+func TestLimitsGoOnInMemory(t *testing.T) {
+	dir := t.TempDir()
+	disk, full := fillable(t, dir)
+	log, logged := newLog()
+	at := newClock()
+	c := Config{Dir: dir, FS: disk, Log: log, Now: at.now, Lockout: LockoutRules{Failures: 3}}
+	s := openTest(t, c)
+	take(t, s, "a", 3)
+	full.Store(true)
+	for _, key := range []string{"a", "b"} {
+		take(t, s, key, 4)
+	}
+	if b, _, err := s.Buckets.Take("a", 100); err != nil || b.Remaining != 92 {
+		t.Errorf("%+v, %v; want 92 to remain", b, err)
+	}
+	for range 3 {
+		if _, err := s.Lockouts.Failure("192.0.2.7"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	once := func(s *Store) (repeated bool) {
+		t.Helper()
+		rec, repeated, err := s.Idempotency.Do(t.Context(), "order 7", func() (IdempotencyRecord, error) {
+			return IdempotencyRecord{Digest: "d", ID: "lead_1"}, nil
+		})
+		if err != nil || rec.ID != "lead_1" {
+			t.Fatalf("%+v, %v", rec, err)
+		}
+		return repeated
+	}
+	if once(s) || !once(s) {
+		t.Error("an idempotency key was not made once and then repeated")
+	}
+	s.limits.catchUp()
+	if !s.InMemory() {
+		t.Error("the disk is full, and limits are not in memory")
+	}
+	full.Store(false)
+	s.limits.catchUp()
+	if s.InMemory() {
+		t.Error("the disk has room, and limits are in memory")
+	}
+	s = reopen(t, s, c)
+	if b, _, err := s.Buckets.Take("a", 100); err != nil || b.Remaining != 91 {
+		t.Errorf("after a restart: %+v, %v; want 91 to remain", b, err)
+	}
+	if b, _, err := s.Buckets.Take("b", 100); err != nil || b.Remaining != 95 {
+		t.Errorf("after a restart: %+v, %v; want 95 to remain", b, err)
+	}
+	if s.Lockouts.Lockout("192.0.2.7") == 0 || !once(s) {
+		t.Error("after a restart: a lockout or an idempotency record is gone")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(logged.String(), "going on in memory"); n != 1 {
+		t.Errorf("said %d times:\n%s", n, logged)
+	}
+}
+
+// TestKilledOnAFullDisk: a process that is killed while limits are in memory finds
+// them as they were when the disk became full.
+func TestKilledOnAFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	disk, full := fillable(t, dir)
+	f, err := openFile(durable.Disk{FS: disk}, filepath.Join(dir, "db"), slog.New(slog.DiscardHandler), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.inMemory = true
+	if err := f.set("k", seal("k", putText(newValue(16), "before"))); err != nil {
+		t.Fatal(err)
+	}
+	full.Store(true)
+	if err := f.set("k", seal("k", putText(newValue(16), "after"))); err != nil {
+		t.Fatal(err)
+	}
+	again, err := openFile(durable.Disk{}, filepath.Join(dir, "db"), slog.New(slog.DiscardHandler), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, err := again.get("k")
+	if fields := openValue(value); err != nil || fields.text() != "before" || again.damaged {
+		t.Errorf("%q, %v, damaged %t", value, err, again.damaged)
+	}
+	if err := again.close(); err != nil {
+		t.Error(err)
+	}
+	if err := f.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCatchUp: whatever was changed while the disk was full, and in between, is in
+// the log in the end, and no more.
+func TestCatchUp(t *testing.T) {
+	for range 20 {
+		seed := rand.Uint64()
+		rng := rand.New(rand.NewPCG(seed, 0))
+		dir := t.TempDir()
+		disk, full := fillable(t, dir)
+		path := filepath.Join(dir, "db")
+		f, err := openFile(durable.Disk{FS: disk}, path, slog.New(slog.DiscardHandler), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.inMemory, f.shrinkFrom = true, 4096
+		want := map[string]string{}
+		for i := range 400 {
+			key := fmt.Sprint("k", rng.IntN(30))
+			switch n := rng.IntN(20); {
+			case n == 0:
+				full.Store(!full.Load())
+			case n == 1:
+				f.catchUp()
+			case n == 2:
+				_ = f.shrink() // which a full disk makes fail
+			case n < 8:
+				err = f.remove(key)
+				delete(want, key)
+			default:
+				want[key] = seal(key, putText(newValue(16), strings.Repeat(fmt.Sprint(i), 1+rng.IntN(2000))))
+				err = f.set(key, want[key])
+			}
+			if err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+		}
+		full.Store(false)
+		f.catchUp()
+		if f.isBehind() {
+			t.Errorf("seed %d: behind on a disk with room", seed)
+		}
+		if err := f.close(); err != nil {
+			t.Fatal(err)
+		}
+		again, err := openFile(durable.Disk{}, path, slog.New(slog.DiscardHandler), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		if err := again.each("", "", func(key, value string) bool { got[key] = value; return true }); err != nil {
+			t.Fatal(err)
+		}
+		if !maps.Equal(got, want) || again.damaged {
+			t.Errorf("seed %d: %d keys after a restart, want %d; damaged %t", seed, len(got), len(want), again.damaged)
+		}
+		if err := again.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"partneredge/store"
+)
+
+// TestRoomOfTheDisk: an outbox takes no more than its disk has, less what it
+// leaves for other files, and takes items again when the disk has room.
+func TestRoomOfTheDisk(t *testing.T) {
+	const total, reserve = 16 << 20, 1 << 20
+	var left atomic.Int64
+	left.Store(8 << 20)
+	dir := t.TempDir()
+	o, err := Open(Config{
+		Path: filepath.Join(dir, "outbox"), RejectedPath: filepath.Join(dir, "rejected"), MaxBytes: 1 << 30,
+		Free: func(asked string) (int64, int64, error) {
+			if asked != dir {
+				t.Errorf("asked for the disk of %s", asked)
+			}
+			return left.Load(), total, nil
+		},
+		Log: slog.New(slog.DiscardHandler), Now: time.Now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	if room := o.Room(); room != 8<<20-reserve {
+		t.Errorf("room for %d bytes, want %d", room, 8<<20-reserve)
+	}
+	body := make([]byte, 100<<10)
+	if err := o.Append(t.Context(), Item{"first", body}); err != nil {
+		t.Fatal(err)
+	}
+	left.Store(reserve)
+	taken := 0
+	for ; taken < 100; taken++ {
+		if err = o.Append(t.Context(), Item{fmt.Sprint(taken), body}); err != nil {
+			break
+		}
+	}
+	// What was written ahead of the first item is there to be used.
+	if !errors.Is(err, store.ErrLimit) || taken != preallocate/len(body) {
+		t.Errorf("%d items taken on a full disk, then %v", taken, err)
+	}
+	left.Store(reserve - 1)
+	if room := o.Room(); room >= int64(len(body)) {
+		t.Errorf("room for %d bytes on a full disk", room)
+	}
+	left.Store(reserve + preallocate)
+	if err := o.Append(t.Context(), Item{"later", body}); err != nil {
+		t.Error(err)
+	}
+	if n := o.Len(); n != taken+2 {
+		t.Errorf("%d wait, want %d", n, taken+2)
+	}
+}
+
+// A disk that cannot be asked sets no bound.
+func TestRoomOfAnUnknownDisk(t *testing.T) {
+	dir := t.TempDir()
+	o, err := Open(Config{
+		Path: filepath.Join(dir, "outbox"), RejectedPath: filepath.Join(dir, "rejected"), MaxBytes: 1 << 20,
+		Free: func(string) (int64, int64, error) { return 0, 0, errors.ErrUnsupported },
+		Log:  slog.New(slog.DiscardHandler), Now: time.Now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	if room := o.Room(); room != 1<<20 {
+		t.Errorf("room for %d bytes", room)
+	}
+	if err := o.Append(t.Context(), Item{"a", nil}); err != nil {
+		t.Error(err)
+	}
+}
