@@ -77,8 +77,10 @@ func TestFullDiskLeavesReads(t *testing.T) {
 	disk := disktest.Small(t, "4m")
 	n.dir = filepath.Join(disk, "data")
 	n.start()
-	key := s.key().Plaintext
-	await(t, "the key to be known", func() bool { return n.get(key) == http.StatusOK })
+	key, doomed := s.key().Plaintext, s.key()
+	for _, held := range []string{key, doomed.Plaintext} {
+		await(t, "the key to be known", func() bool { return n.get(held) == http.StatusOK })
+	}
 	ready := func() int {
 		status, _ := request(t, "GET", strings.TrimSuffix(n.ready.MetricsURL, "/metrics")+"/readyz", "", "")
 		return status
@@ -104,8 +106,13 @@ func TestFullDiskLeavesReads(t *testing.T) {
 	if status := ready(); status != http.StatusServiceUnavailable {
 		t.Errorf("readyz on a full disk: %d", status)
 	}
-	if status := n.get(s.key().Plaintext); status != http.StatusOK {
+	other := s.key()
+	if status := n.get(other.Plaintext); status != http.StatusOK {
 		t.Errorf("a read by a key that the node never met, on a full disk: %d\n%s", status, n.out)
+	}
+	for _, revoked := range []mintedKey{doomed, other} {
+		s.revoke(revoked)
+		await(t, "a revoked key to be refused on a full disk", func() bool { return n.get(revoked.Plaintext) == http.StatusUnauthorized })
 	}
 	var sent []string
 	status, id := n.lead(key, "Lead", "")
