@@ -9,5 +9,5 @@ func Free(dir string) (free, total int64, err error) {
 	if err := unix.Statfs(dir, &s); err != nil {
 		return 0, 0, err
 	}
-	return int64(s.Bavail) * s.Bsize, int64(s.Blocks) * s.Bsize, nil
+	return int64(s.Bavail) * int64(s.Bsize), int64(s.Blocks) * int64(s.Bsize), nil
 }
