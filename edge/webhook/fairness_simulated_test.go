@@ -164,6 +164,17 @@ func TestSimulatedFullOfDead(t *testing.T) {
 	})
 }
 
+func healthy(*http.Request) (int, http.Header, error) { return 200, nil, nil }
+
+func after(d time.Duration, e behaviour) behaviour {
+	return func(q *http.Request) (int, http.Header, error) {
+		if !sleep(q.Context(), d) {
+			return 0, nil, q.Context().Err()
+		}
+		return e(q)
+	}
+}
+
 func hanging(q *http.Request) (int, http.Header, error) {
 	<-q.Context().Done()
 	return 0, nil, q.Context().Err()

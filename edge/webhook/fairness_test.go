@@ -67,17 +67,6 @@ func (w *fakeEndpoints) to(host string) []sentRequest {
 	return all
 }
 
-func healthy(*http.Request) (int, http.Header, error) { return 200, nil, nil }
-
-func after(d time.Duration, e behaviour) behaviour {
-	return func(q *http.Request) (int, http.Header, error) {
-		if !sleep(q.Context(), d) {
-			return 0, nil, q.Context().Err()
-		}
-		return e(q)
-	}
-}
-
 // simulate runs a test in a bubble of its own time.
 func simulate(t *testing.T, c Config, test func(*simulation)) {
 	path := filepath.Join(t.TempDir(), "origin.db")
