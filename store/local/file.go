@@ -130,8 +130,9 @@ func (c *changes) set(key, value string) { c.list = append(c.list, edit{key: key
 func (c *changes) remove(key string) { c.list = append(c.list, edit{key: key, remove: true}) }
 
 // update makes the changes that fn asks for, in the log and then in the tree, or
-// none when fn fails, or the disk of a file that does not go on in memory. Nobody else changes anything meanwhile; others
-// may read, and do not wait for the disk.
+// none when fn fails, or when the disk does and the file does not go on in
+// memory. Nobody else changes anything meanwhile; others may read, and do not
+// wait for the disk.
 func (f *file) update(fn func(*changes) error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
