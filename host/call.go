@@ -17,8 +17,6 @@ import (
 // The engine hands it to host functions as their context, so that they find it
 // without a look-up; it carries no values, and ends with nothing.
 type call struct {
-	background
-
 	m         *Module
 	memory    *memory.Linear
 	wasi      wasi.Call
@@ -45,14 +43,23 @@ type call struct {
 	stopped   *stop  // what a host function ended the call with
 }
 
-// background names a context that is embedded beside a method Context.
-type background = context.Context
-
 func newCall(m *Module, memory *memory.Linear) *call {
-	c := &call{background: context.Background(), m: m, memory: memory}
+	c := &call{m: m, memory: memory}
 	c.wasi.Host = c
 	return c
 }
+
+// Deadline implements context.Context.
+func (*call) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Done implements context.Context.
+func (*call) Done() <-chan struct{} { return nil }
+
+// Err implements context.Context.
+func (*call) Err() error { return nil }
+
+// Value implements context.Context.
+func (*call) Value(any) any { return nil }
 
 // begin readies c for a request.
 func (c *call) begin(ctx context.Context, principal abi.Principal, now int64) {
