@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"os"
 )
@@ -51,18 +52,34 @@ func Record(path string) error {
 	return errors.Join(err, f.Close())
 }
 
-// Verify returns an error that wraps ErrDamaged unless the file at path is as
-// Record found it.
+// Verify returns an error that wraps ErrDamaged, and no other, unless the file at
+// path is as Record found it.
 func Verify(path string) error {
-	got, err := sumOf(path)
+	sum, err := sumOf(path)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
+		return fmt.Errorf("%w: %v", ErrDamaged, err)
 	}
+	return verify(path, sum)
+}
+
+// ReadFile returns the content of a file that Verify accepts.
+func ReadFile(path string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrDamaged, err)
+	}
+	h := sha256.New()
+	h.Write(text)
+	return text, verify(path, hexSum(h))
+}
+
+// verify compares the sum of the file at path with the one that was recorded.
+func verify(path string, sum []byte) error {
 	want, err := os.ReadFile(path + SumSuffix)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
+		return fmt.Errorf("%w: %v", ErrDamaged, err)
 	}
-	if !bytes.Equal(got, want) {
+	if !bytes.Equal(sum, want) {
 		return fmt.Errorf("%w: %s has another sum than when it was written", ErrDamaged, path)
 	}
 	return nil
@@ -84,5 +101,7 @@ func sumOf(path string) ([]byte, error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
-	return hex.AppendEncode(nil, h.Sum(nil)), nil
+	return hexSum(h), nil
 }
+
+func hexSum(h hash.Hash) []byte { return hex.AppendEncode(nil, h.Sum(nil)) }
