@@ -13,17 +13,24 @@ import (
 	"partneredge/edge/disktest"
 )
 
+// startOnSmallDisk starts a site with one node, whose state is on a disk of 4 MiB.
+func startOnSmallDisk(t *testing.T) (s *site, n *regional, disk string) {
+	t.Helper()
+	s = startSite(t)
+	n = s.node("eu")
+	n.terminate()
+	disk = disktest.Small(t, "4m")
+	n.dir = filepath.Join(disk, "data")
+	n.start()
+	return s, n, disk
+}
+
 // TestFullDiskOfNode: what finds no room is refused with 500 and nothing of it
 // stays; what was accepted arrives once. The node lives on, and is killed in
 // the end.
 func TestFullDiskOfNode(t *testing.T) {
 	t.Parallel()
-	s := startSite(t)
-	n := s.node("eu")
-	n.terminate()
-	disk := disktest.Small(t, "4m")
-	n.dir = filepath.Join(disk, "data")
-	n.start()
+	s, n, disk := startOnSmallDisk(t)
 	key := s.key().Plaintext
 	await(t, "the key to be known", func() bool { return n.get(key) == http.StatusOK })
 	sent := n.accepted(key, 3)
@@ -71,12 +78,7 @@ func TestFullDiskOfNode(t *testing.T) {
 // limits in memory, refuses leads with a Retry-After, and says so to operators.
 func TestFullDiskLeavesReads(t *testing.T) {
 	t.Parallel()
-	s := startSite(t)
-	n := s.node("eu")
-	n.terminate()
-	disk := disktest.Small(t, "4m")
-	n.dir = filepath.Join(disk, "data")
-	n.start()
+	s, n, disk := startOnSmallDisk(t)
 	key, doomed := s.key().Plaintext, s.key()
 	for _, held := range []string{key, doomed.Plaintext} {
 		await(t, "the key to be known", func() bool { return n.get(held) == http.StatusOK })

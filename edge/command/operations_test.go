@@ -245,11 +245,13 @@ func (h *hosts) nats(file string) {
 	}
 }
 
-func needShell(t *testing.T) {
+// needShell skips the test of a document's commands where a tool for them is
+// missing.
+func needShell(t *testing.T, what string) {
 	t.Helper()
 	for _, tool := range []string{"sh", "curl"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("NOT TESTED: OPERATIONS.md needs %s: %v", tool, err)
+			t.Skipf("NOT TESTED: %s needs %s: %v", what, tool, err)
 		}
 	}
 }
@@ -285,7 +287,7 @@ func (h *hosts) connected(host string, regions ...string) {
 // TestOperationsOneMachine does what OPERATIONS.md says for one machine, then
 // backs it up and restores it.
 func TestOperationsOneMachine(t *testing.T) {
-	needShell(t)
+	needShell(t, "OPERATIONS.md")
 	h := newHosts(t)
 	for _, b := range operationsBlocks(t, "One machine") {
 		h.do(b)
@@ -300,7 +302,7 @@ func TestOperationsOneMachine(t *testing.T) {
 // TestOperationsThreeRegions does so for three regions, of whose nodes the
 // document shows one.
 func TestOperationsThreeRegions(t *testing.T) {
-	needShell(t)
+	needShell(t, "OPERATIONS.md")
 	h := newHosts(t)
 	for _, b := range operationsBlocks(t, "Three regions") {
 		for _, region := range []string{"eu", "us", "ap"} {
@@ -322,7 +324,7 @@ func TestOperationsThreeRegions(t *testing.T) {
 // TestOperationsManyOrigins does so for two origins on PostgreSQL and a cluster
 // of two NATS servers.
 func TestOperationsManyOrigins(t *testing.T) {
-	needShell(t)
+	needShell(t, "OPERATIONS.md")
 	h := newHosts(t)
 	h.database = centraltest.Postgres(t)
 	for _, b := range operationsBlocks(t, "Many origins") {

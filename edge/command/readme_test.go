@@ -23,11 +23,7 @@ import (
 // running `edge dev`, and holds what it says against what the README says. With
 // -update it writes what came out into the README.
 func TestReadmeTour(t *testing.T) {
-	for _, tool := range []string{"sh", "curl"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("the tour needs %s: %v", tool, err)
-		}
-	}
+	needShell(t, "the README's tour")
 	work := t.TempDir()
 	startDevForTest(t, filepath.Join(work, "data"))
 	sh := startShell(t, work)

@@ -21,19 +21,13 @@ import (
 	"partneredge/wasm/sandboxctl"
 )
 
-// buildSandbox builds this program, without the race detector, in which wazero
-// compiles ten times as slowly, and the sandbox program beside it.
+// buildSandbox builds the sandbox program beside this one, where `edge sandbox`
+// looks for it.
 func buildSandbox(t *testing.T) (program string) {
 	t.Helper()
-	dir := t.TempDir()
-	program = filepath.Join(dir, "edge")
-	for _, cmd := range []*exec.Cmd{
-		exec.Command("go", "build", "-o", program, ".."),
-		exec.Command("../../scripts/build-module", "wasm/modules/sandbox", dir),
-	} {
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", cmd, err, out)
-		}
+	program = testFiles.program(t)
+	if err := run("../../scripts/build-module", "wasm/modules/sandbox", filepath.Dir(program)); err != nil {
+		t.Fatal(err)
 	}
 	return program
 }
@@ -89,11 +83,7 @@ func TestSandbox(t *testing.T) {
 // sandboxReadme runs what the README tells a partner's CI to do, but for where
 // the program lies and its port.
 func sandboxReadme(t *testing.T, program string) {
-	for _, tool := range []string{"sh", "curl"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("the README's commands need %s: %v", tool, err)
-		}
-	}
+	needShell(t, "the README's test against the sandbox")
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
