@@ -23,8 +23,9 @@ const warmUpLimit = 10 * time.Second
 const afterWarmUp = 24 * time.Hour
 
 // warmUp stands for the host while a module's image is made: it answers operations,
-// and gives time and randomness. Restarted, it does so in the same way again, so a sandbox whose state is not all in memory and globals
-// can be made by repeating the warm-up.
+// and gives time and randomness. Restarted, it does so in the same way again, so a
+// sandbox whose state is not all in memory and globals can be made by repeating the
+// warm-up.
 type warmUp struct {
 	seed    [32]byte
 	random  *rand.ChaCha8

@@ -217,8 +217,8 @@ func (n *Node) awaitOrigin(ctx context.Context) error {
 	return nil
 }
 
-// leastRoom is how many bytes of leads a node that is ready takes, at least. The
-// largest lead is not much smaller.
+// leastRoom is the room in the outbox, in bytes, below which a node is not ready.
+// The largest lead is not much smaller.
 const leastRoom = 64 << 10
 
 // obstacle returns why the node is not ready to serve, "" if it is.

@@ -47,8 +47,8 @@ type ingestion struct {
 	refused error // why it makes no sense; nil: it does
 }
 
-// ingested is what an ingestion returns, and what is kept of it under an
-// idempotency key.
+// ingested holds the record and the event of an ingestion, which it returns and
+// keeps under an idempotency key.
 type ingested[T any] struct {
 	Record T            `json:"record"`
 	Event  *store.Event `json:"event,omitempty"`

@@ -31,7 +31,8 @@ const (
 		"consent":{"status":"express_written","text_snapshot":" I agree.\n\"Yes\" ","captured_at":"2025-05-01T12:00:00+02:00"}}`
 )
 
-// oddText is what databases and encoders of JSON treat in ways of their own.
+// oddText holds characters that databases and encoders of JSON treat in different
+// ways.
 const oddText = `\u0001\u001f\u007f\u0085\u2028\ufeff\ufffd\uffff\udbff\udfff\u003c&>`
 
 var (

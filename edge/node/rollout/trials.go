@@ -12,8 +12,8 @@ import (
 	"partneredge/store/durable"
 )
 
-// trialTime is how long a candidate answers requests before its end would not be
-// taken for the node's death of it.
+// trialTime is the length of a trial, during which a candidate answers requests. The
+// end of the node within it counts as the candidate's fault.
 const trialTime = time.Minute
 
 // trial is the content of DATA/candidate.json, which is there while a candidate is

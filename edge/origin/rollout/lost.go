@@ -8,9 +8,9 @@ import (
 	"partneredge/store"
 )
 
-// lostMost is how long a rollout holds for a node that served the release and is
-// gone, before the release is rolled back, and how long a rollback waits for a
-// node that is not heard. A node that is started again is back in less.
+// lostMost bounds the wait for a node that served the release and is gone, after
+// which the release is rolled back, and the wait of a rollback for a node that is
+// not heard. A node that is started again is back in less.
 const lostMost = 2 * time.Minute
 
 // lost reports whether a node served the release and no longer does. A node that

@@ -87,7 +87,8 @@ func begin(r *store.Rollout) {
 	r.State, r.Stage, r.Trying = store.RollingOut, 0, r.Canary > 0
 }
 
-// look is what an origin knows when it decides about the next step of a rollout.
+// look holds the reports and times by which an origin decides about the next step of
+// a rollout.
 type look struct {
 	reports map[string]replication.Report
 	now     time.Time // by the origin's own clock

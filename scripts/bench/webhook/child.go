@@ -16,8 +16,8 @@ import (
 	"partneredge/edge/webhook"
 )
 
-// order tells a child where to deliver from and what to write. The child works until
-// its input ends.
+// order names the database and the endpoint of a child, and the events that it
+// writes. The child works until its input ends.
 type order struct {
 	URL, CAFile, Account string
 	Events, Writers      int // to write; each one's id is printed once it is accepted

@@ -12,7 +12,7 @@ const (
 	clockSkewLog = time.Second      // a difference that is logged
 )
 
-// clock tells the time that all processes of one database agree on. Leases and
+// clock gives the time that all processes of one database agree on. Leases and
 // times that another process compares with its own are kept in it. On PostgreSQL it
 // is the database's clock, and else that of the process.
 type clock struct {

@@ -25,7 +25,7 @@ import (
 // ErrPowerCut is the error of everything after the power went.
 var ErrPowerCut = errors.New("the power is cut")
 
-// Kind is what an operation does.
+// Kind names an operation on files.
 type Kind string
 
 // The operations that change something, or bring it to safety.

@@ -40,13 +40,13 @@ func (o *Outbox) Room() int64 {
 	return max(0, min(o.room.own.Load(), o.room.ahead.Load()+o.cfg.free()))
 }
 
-// room is what the writer last knew of the file.
+// room holds sizes of the file, as the writer noted them last.
 type room struct {
 	own   atomic.Int64 // bytes left of the outbox's own bound
 	ahead atomic.Int64 // bytes of the file behind the records
 }
 
-// measure tells Room of the file as it is. Only the writer calls it.
+// measure notes the sizes of the file for Room. Only the writer calls it.
 func (o *Outbox) measure() {
 	o.room.own.Store(o.file.maxSize - o.file.end)
 	o.room.ahead.Store(o.file.size - o.file.end)
