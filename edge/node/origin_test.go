@@ -51,6 +51,8 @@ type testOrigin struct {
 	mute     map[string]bool // verbs that get no answer
 	fail     map[string]wire.Failure
 	refuse   map[string]string // lead -> why it is rejected
+	raws     map[string]string // lead that was handed over raw -> its body
+	deaf     bool              // raw leads are ignored, as by an older origin
 	status   *wire.Status
 	merger   *ratelimit.Merger
 	hold     func(verb string)                    // called before an answer is sent
@@ -75,7 +77,7 @@ func makeOrigin(t *testing.T) *testOrigin {
 	o := &testOrigin{
 		t: t, keys: map[string]store.Key{}, accounts: map[string]store.Account{}, insights: map[string][]store.Insight{},
 		firings: map[string][]store.Firing{}, subs: map[string]store.Subscription{}, leads: map[string]int{},
-		merger: new(ratelimit.Merger), asked: map[string]int{}, mute: map[string]bool{}, fail: map[string]wire.Failure{}, refuse: map[string]string{},
+		merger: new(ratelimit.Merger), asked: map[string]int{}, mute: map[string]bool{}, fail: map[string]wire.Failure{}, refuse: map[string]string{}, raws: map[string]string{},
 		layout: t.TempDir(),
 	}
 	o.releases = must(oci.New(o.layout))(t)
@@ -222,7 +224,7 @@ func (o *testOrigin) answer(node, verb string, data []byte) (wire.Message, wire.
 		return &wire.ChangesReply{Changes: changes[:min(len(changes), req.Limit)], Latest: seq}, ""
 	case wire.VerbLeads:
 		reply := &wire.LeadsReply{Rejected: map[string]string{}}
-		for _, l := range read[wire.LeadsRequest](o.t, data).Leads {
+		for _, l := range leadsOf(o.t, data) {
 			if why, ok := o.refuse[l.ID]; ok && why == "" {
 				return nil, wire.Invalid
 			} else if ok {
@@ -231,6 +233,13 @@ func (o *testOrigin) answer(node, verb string, data []byte) (wire.Message, wire.
 			}
 			o.leads[l.ID]++
 			reply.Committed = append(reply.Committed, l.ID)
+		}
+		if o.deaf {
+			return reply, ""
+		}
+		for _, raw := range read[wire.LeadsRequest](o.t, data).Raw {
+			o.raws[raw.ID] = string(raw.Body)
+			reply.Committed = append(reply.Committed, raw.ID)
 		}
 		return reply, ""
 	case wire.VerbSubscribe:
@@ -313,6 +322,14 @@ func (o *testOrigin) view(req wire.ViewRequest, seq int64) (wire.Message, wire.F
 		}
 	}
 	return reply, ""
+}
+
+// leadsOf reads the leads of a LeadsRequest.
+func leadsOf(t *testing.T, data []byte) (leads []store.Lead) {
+	for _, body := range read[wire.LeadsRequest](t, data).Leads {
+		leads = append(leads, read[store.Lead](t, body))
+	}
+	return leads
 }
 
 func read[T any](t *testing.T, data []byte) (v T) {

@@ -32,7 +32,7 @@ func TestOutreachNeedsExpressConsent(t *testing.T) {
 	got := map[string]store.Lead{} // by first name
 	o.heard = func(_, verb string, data []byte) {
 		if verb == wire.VerbLeads {
-			for _, l := range read[wire.LeadsRequest](t, data).Leads {
+			for _, l := range leadsOf(t, data) {
 				got[l.FirstName] = l
 			}
 		}

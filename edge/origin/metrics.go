@@ -1,6 +1,8 @@
 package origin
 
 import (
+	"context"
+	"math"
 	"strconv"
 	"time"
 
@@ -9,12 +11,14 @@ import (
 
 	"partneredge/edge/origin/replication"
 	"partneredge/edge/wire"
+	"partneredge/store/central"
 )
 
 // metrics of the origin, in seconds and counts.
 type metrics struct {
-	wire  *prometheus.HistogramVec
-	admin *prometheus.HistogramVec
+	wire    *prometheus.HistogramVec
+	admin   *prometheus.HistogramVec
+	refused *prometheus.CounterVec
 }
 
 func newMetrics(registry *prometheus.Registry) *metrics {
@@ -29,7 +33,11 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 			Help: "Time to answer an admin request, by route (/console/ for all pages) and status; pages' event streams are left out.",
 		}, []string{"route", "status"}),
 	}
-	registry.MustRegister(m.wire, m.admin)
+	m.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "edge_origin_leads_refused_total", Help: "Leads refused: quarantined, or rejected (left at the node, since the quarantine is full).",
+	}, []string{"outcome"})
+	m.refusedLeads(0, 0) // there from the start, as 0
+	registry.MustRegister(m.wire, m.admin, m.refused)
 	return m
 }
 
@@ -46,11 +54,30 @@ func (m *metrics) register(c Config, r *replication.Server) {
 			Name: "edge_origin_change", Help: "Number of the last change pushed to the nodes; a node's edge_sync_change follows it.",
 		}, func() float64 { return float64(r.LastChange()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "edge_origin_leads_quarantined", Help: "Leads that wait in the quarantine for an operator, the same at each origin process; NaN when the database does not say.",
+		}, func() float64 { return quarantined(c.DB) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "edge_origin_info", Help: "What the origin is; always 1.",
 			ConstLabels: prometheus.Labels{"release": c.Release, "database": c.DB.Kind()},
 		}, func() float64 { return 1 }),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
+}
+
+// quarantined counts the leads that wait in the quarantine.
+func quarantined(db *central.DB) float64 {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	n, err := db.CountQuarantined(ctx)
+	if err != nil {
+		return math.NaN()
+	}
+	return float64(n)
+}
+
+func (m *metrics) refusedLeads(quarantined, rejected int) {
+	m.refused.WithLabelValues("quarantined").Add(float64(quarantined))
+	m.refused.WithLabelValues("rejected").Add(float64(rejected))
 }
 
 func (m *metrics) request(verb string, failure wire.Failure, took time.Duration) {

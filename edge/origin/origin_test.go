@@ -128,7 +128,7 @@ func TestLogsHoldNoSecret(t *testing.T) {
 	subscription.TargetURL = "https://elsewhere.example/"
 	ask[wire.SubscribeReply](node, wire.VerbSubscribe, wire.SubscribeRequest{Head: head, Subscription: subscription})
 	ask[wire.LeadsReply](node, wire.VerbLeads, object{"v": 1, "leads": []object{{"id": "lead_1", "email": "lena.private@example.com", "rate": 1, "created_at": "lena.private"}}})
-	ask[wire.LeadsReply](node, wire.VerbLeads, wire.LeadsRequest{Head: head, Leads: []store.Lead{{ID: "lead_2", AccountID: "acc_none", Environment: store.Live, Email: "lena.private@example.com"}}})
+	ask[wire.LeadsReply](node, wire.VerbLeads, leadsRequest(store.Lead{ID: "lead_2", AccountID: "acc_none", Environment: store.Live, Email: "lena.private@example.com"}))
 	f.send("GET", accounts, nil, "Bearer wrong-token-of-someone")
 	f.send("POST", accounts, `{"name":"lena.private"`, "Bearer "+f.Token())
 	if _, err := nats.Connect(f.NATSURL(), nats.Token("stolen-nats-token")); err == nil {

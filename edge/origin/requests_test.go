@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -205,14 +204,16 @@ func TestLeadsVerb(t *testing.T) {
 	test := lead(func(l *store.Lead) { l.Environment = store.Test })
 	forced := lead(func(l *store.Lead) { l.OutreachAllowed = true })
 	orphan := lead(func(l *store.Lead) { l.AccountID = "acc_none" })
-	reply := ask[wire.LeadsReply](node, wire.VerbLeads, wire.LeadsRequest{Head: head, Leads: []store.Lead{good, again, test, forced, orphan}})
-	if !slices.Equal(reply.Committed, []string{good.ID, again.ID}) {
+	reply := ask[wire.LeadsReply](node, wire.VerbLeads, leadsRequest(good, again, test, forced, orphan))
+	refused := []string{test.ID, forced.ID, orphan.ID}
+	slices.Sort(refused)
+	if len(reply.Committed) != 5 || !slices.Equal(reply.Committed[:2], []string{good.ID, again.ID}) || !slices.Equal(slices.Sorted(slices.Values(reply.Committed[2:])), refused) {
 		t.Errorf("committed %v", reply.Committed)
 	}
-	if want := []string{forced.ID, orphan.ID, test.ID}; !slices.Equal(slices.Sorted(maps.Keys(reply.Rejected)), slices.Sorted(slices.Values(want))) {
+	if len(reply.Rejected) != 0 {
 		t.Errorf("rejected %v", reply.Rejected)
 	}
-	reply = ask[wire.LeadsReply](node, wire.VerbLeads, wire.LeadsRequest{Head: head, Leads: []store.Lead{again}})
+	reply = ask[wire.LeadsReply](node, wire.VerbLeads, leadsRequest(again))
 	if !slices.Equal(reply.Committed, []string{again.ID}) {
 		t.Errorf("handed over again: %+v", reply)
 	}
@@ -220,12 +221,45 @@ func TestLeadsVerb(t *testing.T) {
 	if items := list["items"].([]any); len(items) != 2 {
 		t.Errorf("kept %v", items)
 	}
-	if reply := ask[wire.LeadsReply](node, wire.VerbLeads, wire.LeadsRequest{Head: head, Leads: make([]store.Lead, 1001)}); reply.Failure != wire.Invalid {
+	if reply := ask[wire.LeadsReply](node, wire.VerbLeads, leadsRequest(make([]store.Lead, 1001)...)); reply.Failure != wire.Invalid {
 		t.Errorf("too many: %+v", reply)
 	}
 	if strings.Contains(f.logs.String(), "lena.private") {
 		t.Error("a lead is in the log")
 	}
+
+	raw := ask[wire.LeadsReply](node, wire.VerbLeads, wire.LeadsRequest{
+		Head: head, Leads: []json.RawMessage{[]byte(`{"id":"lead_odd","rate":1,"phone":7}`)},
+		Raw: []wire.RawLead{{ID: "lead_garbage", Body: []byte{0, 0xff}}, {ID: "lead_other", Body: leadsRequest(lead(nil)).Leads[0]}, {ID: good.ID, Body: leadsRequest(good).Leads[0]}},
+	})
+	if got := slices.Sorted(slices.Values(raw.Committed)); !slices.Equal(got, slices.Sorted(slices.Values([]string{"lead_odd", "lead_garbage", "lead_other", good.ID}))) {
+		t.Errorf("committed %v", got)
+	}
+	waiting, _, err := f.config.DB.QuarantinedLeads(t.Context(), store.Page{})
+	if err != nil || len(waiting) != 6 {
+		t.Fatalf("%d wait, %v", len(waiting), err)
+	}
+	for _, q := range waiting {
+		if q.NodeID != node.id || q.Reason == "" {
+			t.Errorf("%+v", q)
+		}
+	}
+	_, _, metrics := f.send("GET", "/metrics", nil, "")
+	for _, want := range []string{"edge_origin_leads_quarantined 6\n", `edge_origin_leads_refused_total{outcome="quarantined"} 6` + "\n"} {
+		if !strings.Contains(string(metrics), want) {
+			t.Errorf("no %s in %s", want, metrics)
+		}
+	}
+}
+
+// leadsRequest hands leads over.
+func leadsRequest(leads ...store.Lead) wire.LeadsRequest {
+	req := wire.LeadsRequest{Head: head}
+	for _, l := range leads {
+		body, _ := json.Marshal(l) // of a struct without odd fields
+		req.Leads = append(req.Leads, body)
+	}
+	return req
 }
 
 func TestSubscribeAndRevokeVerbs(t *testing.T) {

@@ -26,6 +26,7 @@
 package wire
 
 import (
+	"encoding/json"
 	"time"
 
 	"partneredge/store"
@@ -180,14 +181,25 @@ type Wake struct {
 	From string `json:"from"`
 }
 
-// LeadsRequest hands leads over to the origin. Each is idempotent by its id.
+// LeadsRequest hands leads over to the origin, each as the JSON of a store.Lead.
+// Each is idempotent by its id.
 type LeadsRequest struct {
 	Head
-	Leads []store.Lead `json:"leads"`
+	Leads []json.RawMessage `json:"leads"`
+	// Raw are those that may not be JSON, or not with their id. An older origin
+	// ignores them.
+	Raw []RawLead `json:"raw,omitempty"`
 }
 
-// LeadsReply holds the ids of the leads that the origin has committed, and for
-// each lead that it can never accept the reason by id.
+// RawLead is a lead as a node's disk has it.
+type RawLead struct {
+	ID   string `json:"id"`
+	Body []byte `json:"body"`
+}
+
+// LeadsReply holds the ids of the leads that the origin has committed, either as
+// leads or to its quarantine. Rejected has a reason for each that it does not keep,
+// since the quarantine is full; an older origin has no quarantine.
 type LeadsReply struct {
 	Head
 	Committed []string          `json:"committed,omitempty"`

@@ -13,8 +13,8 @@
 // id.
 //
 // Package db below it runs the SQL, deliveries keeps the queue and log of
-// webhooks, and registry the content of releases. The methods of the last two are
-// those of DB as well.
+// webhooks, registry the content of releases, and quarantine the leads that were
+// refused. The methods of deliveries and registry are those of DB as well.
 package central
 
 import (

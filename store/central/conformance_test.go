@@ -116,6 +116,9 @@ func TestUnknownIDs(t *testing.T) {
 				_, _, err := db.Deliveries(ctx, deliveries.Filter{EventID: id + "x"}, page)
 				return err
 			},
+			"QuarantinedLead":   func(id string) error { _, err := db.QuarantinedLead(ctx, id); return err },
+			"ReleaseLead":       func(id string) error { _, err := db.ReleaseLead(ctx, id, leadFor("acc_x")); return err },
+			"DiscardLead":       func(id string) error { _, err := db.DiscardLead(ctx, id); return err },
 			"Attempts":          func(id string) error { _, err := db.Attempts(ctx, id); return err },
 			"RetryDelivery":     func(id string) error { _, err := db.RetryDelivery(ctx, id); return err },
 			"RecoverDeliveries": func(id string) error { _, err := db.RecoverDeliveries(ctx, id, time.Time{}); return err },
@@ -254,8 +257,7 @@ func TestPaging(t *testing.T) {
 			"leads": {
 				func() string {
 					l := leadFor(a.ID)
-					_, _, err := db.AddLeads(ctx, []store.Lead{l})
-					noError(t, err)
+					must(db.AddLeads(ctx, "node_x", offered(l)))(t)
 					return l.ID
 				},
 				func(p store.Page) ([]string, string, error) {
@@ -272,6 +274,17 @@ func TestPaging(t *testing.T) {
 				func(p store.Page) ([]string, string, error) {
 					items, next, err := db.Subscriptions(ctx, a.ID, p)
 					return idsOf(items, func(s store.Subscription) string { return s.ID }), next, err
+				},
+			},
+			"quarantine": {
+				func() string {
+					l := leadFor("acc_nobody")
+					must(db.AddLeads(ctx, "node_x", offered(l)))(t)
+					return l.ID
+				},
+				func(p store.Page) ([]string, string, error) {
+					items, next, err := db.QuarantinedLeads(ctx, p)
+					return idsOf(items, func(q store.QuarantinedLead) string { return q.LeadID }), next, err
 				},
 			},
 			"nodes": {

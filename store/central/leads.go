@@ -1,11 +1,16 @@
 package central
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"partneredge/store"
 	"partneredge/store/central/db"
+	"partneredge/store/central/quarantine"
 	"partneredge/store/valid"
 )
 
@@ -20,55 +25,101 @@ func scanLead(row db.Row) (l store.Lead, err error) {
 	return l, err
 }
 
-// AddLeads keeps leads that nodes hand over. committed names those that are now
-// on disk, whether from this call or from an earlier one; rejected those that
-// can never be kept, with why. err means that nothing is known: hand them over
-// again.
-func (d *DB) AddLeads(ctx context.Context, leads []store.Lead) (committed []string, rejected map[string]string, err error) {
-	const tried = "add leads"
-	refused := make(map[string]string)
-	var good []store.Lead
-	for _, l := range leads {
-		if err := valid.Lead(l); err != nil {
-			refused[l.ID] = err.Error()
-			continue
-		}
-		l.CreatedAt = db.TimeOr(l.CreatedAt, d.db.Now())
-		good = append(good, l)
+// OfferedLead is a lead that a node hands over.
+type OfferedLead struct {
+	store.Lead        // as far as it can be read
+	Body       []byte // as it was received
+	Unread     error  // why it cannot be read; nil: it can
+}
+
+// ReadLead reads the JSON of a lead, whose id must be id unless that is "".
+func ReadLead(id string, body []byte) OfferedLead {
+	l := readLead(body)
+	if id != "" && l.ID != id {
+		l.ID, l.Unread = id, cmp.Or(l.Unread, valid.Errorf("the body has another id"))
 	}
-	if len(good) == 0 {
-		return []string{}, refused, nil
+	return l
+}
+
+func readLead(body []byte) OfferedLead {
+	l := OfferedLead{Body: body}
+	if json.Unmarshal(body, &l.Lead) == nil {
+		return l
+	}
+	l.Lead = store.Lead{}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(body, &fields) != nil {
+		l.Unread = valid.Errorf("not a JSON object")
+		return l
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if json.Unmarshal([]byte(db.JSONText(map[string]json.RawMessage{name: fields[name]})), &l.Lead) != nil {
+			l.Unread = valid.Errorf("cannot read %.40s", name)
+		}
+	}
+	return l
+}
+
+// Handover says what became of leads, by their ids.
+type Handover struct {
+	Committed   []string          // on disk, from this call or from an earlier one
+	Quarantined map[string]string // refused, with why, and on disk in the quarantine
+	Rejected    map[string]string // refused, with why, and not kept: the quarantine is full
+}
+
+// AddLeads keeps leads that a node hands over. Those that can never be leads as
+// they are go to the quarantine in the same transaction. err means that nothing is
+// known: hand them over again.
+func (d *DB) AddLeads(ctx context.Context, node string, leads []OfferedLead) (done Handover, err error) {
+	if len(leads) == 0 {
+		return Handover{}, nil
+	}
+	refused := make([]error, len(leads))
+	var readable []store.Lead
+	for i, l := range leads {
+		if refused[i] = cmp.Or(l.Unread, valid.Lead(l.Lead)); refused[i] == nil {
+			readable = append(readable, l.Lead)
+		}
 	}
 	err = d.change(ctx, "", func(ctx context.Context, t *tx) error {
-		committed, rejected = make([]string, 0, len(good)), make(map[string]string, len(refused))
-		for id, why := range refused {
-			rejected[id] = why
-		}
-		owners, err := t.ownersOf(ctx, good)
+		done = Handover{Quarantined: make(map[string]string), Rejected: make(map[string]string)}
+		owners, err := t.ownersOf(ctx, readable)
 		if err != nil {
 			return err
 		}
 		var fresh []store.Lead
-		for _, l := range good {
-			switch owner, kept := owners.lead[l.ID]; {
-			case kept && owner != l.AccountID:
-				rejected[l.ID] = fmt.Sprintf("%s: the id is another account's", store.ErrConflict)
-			case kept:
-				committed = append(committed, l.ID)
-			case !owners.known[l.AccountID]:
-				rejected[l.ID] = fmt.Sprintf("%s: account", store.ErrNotFound)
-			default:
-				owners.lead[l.ID] = l.AccountID
-				fresh = append(fresh, l)
-				committed = append(committed, l.ID)
+		var bad []store.QuarantinedLead
+		for i, l := range leads {
+			add, why := false, refused[i]
+			if why == nil {
+				add, why = owners.judge(l.Lead)
 			}
+			if why != nil {
+				bad = append(bad, store.QuarantinedLead{
+					LeadID: l.ID, AccountID: l.AccountID, KeyID: l.KeyID, NodeID: node, Reason: why.Error(), Body: l.Body,
+				})
+				done.Quarantined[l.ID] = why.Error()
+				continue
+			}
+			if add {
+				fresh = append(fresh, l.Lead)
+			}
+			done.Committed = append(done.Committed, l.ID)
 		}
-		return t.insertLeads(ctx, fresh)
+		if err := t.insertLeads(ctx, fresh); err != nil {
+			return err
+		}
+		full, err := quarantine.Add(ctx, t.Tx, bad)
+		for _, i := range full {
+			delete(done.Quarantined, bad[i].LeadID)
+			done.Rejected[bad[i].LeadID] = "quarantine is full: " + bad[i].Reason
+		}
+		return err
 	})
 	if err != nil {
-		return nil, nil, db.Fail(tried, err)
+		return Handover{}, db.Fail("add leads", err)
 	}
-	return committed, rejected, nil
+	return done, nil
 }
 
 // owners are the accounts that leads name, and those that have leads of these
@@ -80,6 +131,9 @@ type owners struct {
 
 func (t *tx) ownersOf(ctx context.Context, leads []store.Lead) (o owners, err error) {
 	o = owners{make(map[string]bool), make(map[string]string)}
+	if len(leads) == 0 {
+		return o, nil
+	}
 	ids, accounts := make([]string, len(leads)), make([]string, len(leads))
 	for i, l := range leads {
 		ids[i], accounts[i] = l.ID, l.AccountID
@@ -95,13 +149,30 @@ func (t *tx) ownersOf(ctx context.Context, leads []store.Lead) (o owners, err er
 	return o, err
 }
 
+// judge reports whether a lead is to be added: not if it is there already. why is
+// set when it cannot be added.
+func (o owners) judge(l store.Lead) (add bool, why error) {
+	owner, kept := o.lead[l.ID]
+	switch {
+	case kept && owner != l.AccountID:
+		return false, fmt.Errorf("%w: the lead's id is another account's", store.ErrConflict)
+	case kept:
+		return false, nil
+	case !o.known[l.AccountID]:
+		return false, valid.Errorf("there is no account of the account id")
+	}
+	o.lead[l.ID] = l.AccountID
+	return true, nil
+}
+
 // insertLeads leaves alone a lead that another process has just kept.
 func (t *tx) insertLeads(ctx context.Context, leads []store.Lead) error {
 	for _, l := range leads {
+		created := db.TimeOr(l.CreatedAt, t.Now())
 		if _, err := t.Exec(ctx, `INSERT INTO leads (`+leadColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (id) DO NOTHING`,
 			l.ID, l.AccountID, l.KeyID, string(l.Environment), l.FirstName, l.LastName, l.Email, l.Phone,
-			l.ConsentStatus, l.ConsentText, db.Micros(l.CapturedAt), db.Bit(l.OutreachAllowed), db.Micros(l.CreatedAt)); err != nil {
+			l.ConsentStatus, l.ConsentText, db.Micros(l.CapturedAt), db.Bit(l.OutreachAllowed), db.Micros(created)); err != nil {
 			return err
 		}
 	}
@@ -111,4 +182,65 @@ func (t *tx) insertLeads(ctx context.Context, leads []store.Lead) error {
 // Leads lists the leads of an account, the last handed over first.
 func (d *DB) Leads(ctx context.Context, accountID string, p store.Page) ([]store.Lead, string, error) {
 	return leadTable.listOf(ctx, d, accountID, p)
+}
+
+// QuarantinedLeads lists the leads that wait in the quarantine, newest first.
+func (d *DB) QuarantinedLeads(ctx context.Context, p store.Page) ([]store.QuarantinedLead, string, error) {
+	items, next, err := quarantine.List(ctx, d.db, p)
+	return items, next, db.Fail("list quarantined leads", err)
+}
+
+// QuarantinedLead reads one lead of the quarantine with its body.
+func (d *DB) QuarantinedLead(ctx context.Context, id string) (store.QuarantinedLead, error) {
+	q, err := quarantine.Read(ctx, d.db, id)
+	return q, db.Fail("read quarantined lead", err)
+}
+
+// CountQuarantined returns how many leads wait in the quarantine.
+func (d *DB) CountQuarantined(ctx context.Context) (int, error) {
+	n, err := quarantine.Count(ctx, d.db)
+	return n, db.Fail("count quarantined leads", err)
+}
+
+// ReleaseLead keeps what a lead of the quarantine was mended to, as if a node had
+// handed it over, and ends its wait. ErrConflict when it waits no more.
+func (d *DB) ReleaseLead(ctx context.Context, id string, l store.Lead) (store.QuarantinedLead, error) {
+	return d.settle(ctx, id, store.QuarantineReleased, valid.Lead(l), func(ctx context.Context, t *tx) error {
+		owners, err := t.ownersOf(ctx, []store.Lead{l})
+		if err != nil {
+			return err
+		}
+		add, err := owners.judge(l)
+		if err != nil || !add {
+			return err
+		}
+		return t.insertLeads(ctx, []store.Lead{l})
+	})
+}
+
+// DiscardLead gives a lead of the quarantine up. ErrConflict when it waits no more.
+func (d *DB) DiscardLead(ctx context.Context, id string) (store.QuarantinedLead, error) {
+	return d.settle(ctx, id, store.QuarantineDiscarded, nil, func(context.Context, *tx) error { return nil })
+}
+
+// settle ends the wait of a lead in one transaction with fn.
+func (d *DB) settle(ctx context.Context, id string, as store.QuarantineState, refused error, fn work) (q store.QuarantinedLead, err error) {
+	action := "lead." + string(as)
+	err = d.write(ctx, action, cmp.Or(valid.Reference("quarantined lead", id), refused), func(ctx context.Context, t *tx) error {
+		before, err := quarantine.Read(ctx, t, id)
+		if err != nil {
+			return err
+		}
+		if err := quarantine.Settle(ctx, t.Tx, id, as); err != nil {
+			return err
+		}
+		if err := fn(ctx, t); err != nil {
+			return err
+		}
+		if q, err = quarantine.Read(ctx, t, id); err != nil {
+			return err
+		}
+		return t.audited(ctx, action, id, before, q)
+	})
+	return written(q, err)
 }

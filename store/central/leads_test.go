@@ -58,17 +58,17 @@ func TestValidLeadsAreKept(t *testing.T) {
 		a := newAccount(t, db, store.ModeLive)
 		passed := 0
 		for i, l := range oddLeads(a.ID) {
-			committed, rejected, err := db.AddLeads(t.Context(), []store.Lead{l})
+			done, err := db.AddLeads(t.Context(), "node_x", offered(l))
 			what := fmt.Sprintf("lead %d: %.300q", i, fmt.Sprint(l))
 			if invalid := valid.Lead(l); invalid != nil {
-				if err != nil || len(committed) != 0 || rejected[l.ID] != invalid.Error() {
-					t.Errorf("%s: committed %v, rejected %v, %v; want %v", what, committed, rejected, err, invalid)
+				if err != nil || len(done.Committed) != 0 || done.Quarantined[l.ID] != invalid.Error() {
+					t.Errorf("%s: %v, %v; want %v", what, done, err, invalid)
 				}
 				continue
 			}
 			passed++
-			if err != nil || len(committed) != 1 || len(rejected) != 0 {
-				t.Errorf("%s: committed %v, rejected %v, %v", what, committed, rejected, err)
+			if err != nil || len(done.Committed) != 1 || len(done.Quarantined)+len(done.Rejected) != 0 {
+				t.Errorf("%s: %v, %v", what, done, err)
 				continue
 			}
 			got, err := leadTable.read(t.Context(), db, l.ID)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"partneredge/store"
+	engine "partneredge/store/central/db"
 )
 
 func leadFor(account string) store.Lead {
@@ -18,6 +19,14 @@ func leadFor(account string) store.Lead {
 	}
 }
 
+// offered are leads as a node hands them over.
+func offered(leads ...store.Lead) (all []OfferedLead) {
+	for _, l := range leads {
+		all = append(all, OfferedLead{Lead: l, Body: []byte(engine.JSONText(l))})
+	}
+	return all
+}
+
 func TestLeads(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		ctx := context.Background()
@@ -27,38 +36,37 @@ func TestLeads(t *testing.T) {
 		unknown, nul, sandbox := leadFor("acc_nobody"), leadFor(a.ID), leadFor(a.ID)
 		nul.LastName = "a\x00b"
 		sandbox.Environment = store.Test
-		committed, rejected, err := db.AddLeads(ctx, []store.Lead{good, unknown, other, nul, good, sandbox})
-		noError(t, err)
-		if want := []string{good.ID, other.ID, good.ID}; !reflect.DeepEqual(committed, want) {
-			t.Errorf("committed %v, want %v", committed, want)
+		done := must(db.AddLeads(ctx, "node_x", offered(good, unknown, other, nul, good, sandbox)))(t)
+		if want := []string{good.ID, other.ID, good.ID}; !reflect.DeepEqual(done.Committed, want) {
+			t.Errorf("committed %v, want %v", done.Committed, want)
 		}
 		for _, l := range []store.Lead{unknown, nul, sandbox} {
-			if rejected[l.ID] == "" {
-				t.Errorf("not rejected: %s in %v", l.ID, rejected)
+			if done.Quarantined[l.ID] == "" {
+				t.Errorf("not in quarantine: %s in %v", l.ID, done)
 			}
 		}
-		if len(rejected) != 3 {
-			t.Errorf("rejected %v", rejected)
+		if len(done.Quarantined) != 3 || len(done.Rejected) != 0 {
+			t.Errorf("refused %v", done)
 		}
 		changed := good
 		changed.FirstName = "somebody else"
 		stolen := good
 		stolen.AccountID = b.ID
-		committed, rejected, err = db.AddLeads(ctx, []store.Lead{changed})
-		if noError(t, err); len(committed) != 1 || len(rejected) != 0 {
-			t.Errorf("again: %v %v", committed, rejected)
+		done = must(db.AddLeads(ctx, "node_x", offered(changed)))(t)
+		if len(done.Committed) != 1 || len(done.Quarantined) != 0 {
+			t.Errorf("again: %v", done)
 		}
-		committed, rejected, err = db.AddLeads(ctx, []store.Lead{stolen})
-		if noError(t, err); len(committed) != 0 || rejected[good.ID] == "" {
-			t.Errorf("as another account's: %v %v", committed, rejected)
+		done = must(db.AddLeads(ctx, "node_x", offered(stolen)))(t)
+		if len(done.Committed) != 0 || done.Quarantined[good.ID] == "" {
+			t.Errorf("as another account's: %v", done)
 		}
 		leads, next, err := db.Leads(ctx, a.ID, store.Page{})
 		if noError(t, err); next != "" || !reflect.DeepEqual(leads, []store.Lead{good}) {
 			t.Errorf("kept %+v, want %+v", leads, good)
 		}
-		committed, rejected, err = db.AddLeads(ctx, nil)
-		if noError(t, err); len(committed)+len(rejected) != 0 {
-			t.Errorf("of none: %v %v", committed, rejected)
+		done = must(db.AddLeads(ctx, "node_x", nil))(t)
+		if len(done.Committed)+len(done.Quarantined)+len(done.Rejected) != 0 {
+			t.Errorf("of none: %v", done)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 
 	"partneredge/edge/wire"
@@ -72,40 +73,28 @@ func (r *requests) changes(ctx context.Context, _ string, req wire.ChangesReques
 	return &wire.ChangesReply{Changes: log.Changes, Latest: log.Latest, Reset: log.Reset}, err
 }
 
-// leads commits what it can. A lead of a test key is never kept, so one that a
-// node sends is refused.
-func (r *requests) leads(ctx context.Context, _ string, req wire.LeadsRequest) (wire.Message, error) {
+// leads commits what it can, and quarantines what it refuses.
+func (r *requests) leads(ctx context.Context, node string, req wire.LeadsRequest) (wire.Message, error) {
 	reply := new(wire.LeadsReply)
-	if len(req.Leads) > leadsPerRequest {
-		return reply, fmt.Errorf("%w: %d leads, more than %d", store.ErrInvalid, len(req.Leads), leadsPerRequest)
+	if n := len(req.Leads) + len(req.Raw); n > leadsPerRequest {
+		return reply, fmt.Errorf("%w: %d leads, more than %d", store.ErrInvalid, n, leadsPerRequest)
 	}
-	refused := make(map[string]string)
-	good := slices.DeleteFunc(req.Leads, func(l store.Lead) bool {
-		switch {
-		case l.ID == "":
-			return true
-		case l.Environment != store.Live:
-			refused[l.ID] = "not_live"
-		case l.OutreachAllowed && l.ConsentStatus != "express_written":
-			refused[l.ID] = "outreach_without_consent"
-		default:
-			return false
-		}
-		return true
-	})
-	if len(good) > 0 {
-		committed, rejected, err := r.DB.AddLeads(ctx, good)
-		if err != nil {
-			return reply, err
-		}
-		reply.Committed = committed
-		for id, why := range rejected {
-			refused[id] = why
-		}
+	var offered []central.OfferedLead
+	for _, body := range req.Leads {
+		offered = append(offered, central.ReadLead("", body))
 	}
-	if len(refused) > 0 {
-		reply.Rejected = refused
-		r.Log.Warn("leads refused for good", "count", len(refused))
+	for _, raw := range req.Raw {
+		offered = append(offered, central.ReadLead(raw.ID, raw.Body))
+	}
+	done, err := r.DB.AddLeads(ctx, node, offered)
+	if err != nil {
+		return reply, err
+	}
+	reply.Committed = slices.AppendSeq(done.Committed, maps.Keys(done.Quarantined))
+	reply.Rejected = done.Rejected
+	if quarantined, rejected := len(done.Quarantined), len(done.Rejected); quarantined+rejected > 0 {
+		r.ObserveRefused(quarantined, rejected)
+		r.Log.Warn("leads refused: they wait in the quarantine", "node", node, "quarantined", quarantined, "left_at_node", rejected)
 	}
 	return reply, nil
 }

@@ -44,6 +44,9 @@ type Config struct {
 	OnWake func()
 	// Observe is called after each request, with "" when it was answered.
 	Observe func(verb string, failure wire.Failure, took time.Duration)
+	// ObserveRefused is called with how many leads were quarantined, and how many
+	// were left at their node since the quarantine is full.
+	ObserveRefused func(quarantined, rejected int)
 }
 
 // Server answers nodes and pushes to them until it is stopped.

@@ -1,0 +1,141 @@
+// Package quarantine keeps the leads that the origin refused, until an operator
+// has released or discarded them.
+package quarantine
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"time"
+
+	"partneredge/store"
+	"partneredge/store/central/db"
+	"partneredge/store/valid"
+	"partneredge/wasm/typeid"
+)
+
+// Bounds of what waits, and the time for which what was settled is remembered, so
+// that a lead that a node hands over once more does not wait once more.
+const (
+	mostLeads  = 10_000
+	mostBytes  = 256 << 20
+	remembered = 90 * 24 * time.Hour
+	mostText   = 200  // bytes of an id
+	mostReason = 1000 // bytes
+)
+
+const columns = `id, lead_id, account_id, key_id, node_id, reason, state, size, received_at, settled_at`
+
+func scan(row db.Row) (q store.QuarantinedLead, err error) {
+	err = row.Scan(fields(&q)...)
+	return q, err
+}
+
+func fields(q *store.QuarantinedLead) []any {
+	return []any{&q.ID, &q.LeadID, &q.AccountID, &q.KeyID, &q.NodeID, &q.Reason, &q.State, &q.Size,
+		db.Time(&q.ReceivedAt), db.Time(&q.SettledAt)}
+}
+
+// Add keeps leads, each once, in a transaction. full holds the places of those for
+// which there is no room. The caller sets what is known of them but for the ID.
+func Add(ctx context.Context, t *db.Tx, leads []store.QuarantinedLead) (full []int, err error) {
+	if len(leads) == 0 {
+		return nil, nil
+	}
+	var count, bytes int64
+	if err := t.Get(ctx, `SELECT count(*), CAST(coalesce(sum(size), 0) AS BIGINT) FROM quarantine WHERE state = ?`,
+		[]any{string(store.QuarantineWaiting)}, &count, &bytes); err != nil {
+		return nil, err
+	}
+	for i, q := range leads {
+		id := idOf(q)
+		var known int
+		if err := t.Get(ctx, `SELECT count(*) FROM quarantine WHERE id = ?`, []any{id}, &known); err != nil {
+			return nil, err
+		}
+		size := int64(len(q.Body))
+		if known == 0 && (count >= mostLeads || bytes+size > mostBytes) {
+			full = append(full, i)
+			continue
+		}
+		added, err := t.Exec(ctx, `INSERT INTO quarantine (`+columns+`, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)
+			ON CONFLICT (id) DO NOTHING`, id, held(q.LeadID, mostText), held(q.AccountID, mostText), held(q.KeyID, mostText),
+			held(q.NodeID, mostText), held(q.Reason, mostReason), string(store.QuarantineWaiting), size, db.Micros(t.Now()), bodyOf(q.Body))
+		if err != nil {
+			return nil, err
+		}
+		count += added
+		bytes += added * size
+	}
+	return full, nil
+}
+
+// idOf returns the same id for the same lead of an account, however often it comes.
+// What is not known to be of an account is told apart by its body.
+func idOf(q store.QuarantinedLead) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%d:%s%s", len(q.LeadID), q.LeadID, q.AccountID)
+	if q.LeadID == "" || q.AccountID == "" {
+		h.Write(q.Body)
+	}
+	return typeid.Make("qtn", 0, [10]byte(h.Sum(nil)))
+}
+
+// held returns text if the database can hold it within most bytes, else "".
+func held(text string, most int) string {
+	if len(text) > most || !valid.Text(text) {
+		return ""
+	}
+	return text
+}
+
+// bodyOf returns a body that is not NULL.
+func bodyOf(body []byte) []byte { return append([]byte{}, body...) }
+
+// Read reads one lead with its body.
+func Read(ctx context.Context, q db.Querier, id string) (store.QuarantinedLead, error) {
+	if err := valid.Reference("quarantined lead", id); err != nil {
+		return store.QuarantinedLead{}, err
+	}
+	return db.One(ctx, q, func(row db.Row) (l store.QuarantinedLead, err error) {
+		err = row.Scan(append(fields(&l), &l.Body)...)
+		return l, err
+	}, `SELECT `+columns+`, body FROM quarantine WHERE id = ?`, id)
+}
+
+// List reads a page of the leads that wait, newest first.
+func List(ctx context.Context, q db.Querier, p store.Page) ([]store.QuarantinedLead, string, error) {
+	l := db.Listing[store.QuarantinedLead]{
+		Table: "quarantine", Columns: columns, Scan: scan, Name: "quarantine\x00\x00", Column: "state", Value: string(store.QuarantineWaiting),
+	}
+	return l.Page(ctx, q, p)
+}
+
+// Count returns how many leads wait.
+func Count(ctx context.Context, q db.Querier) (n int, err error) {
+	return db.One(ctx, q, func(row db.Row) (n int, err error) {
+		err = row.Scan(&n)
+		return n, err
+	}, `SELECT count(*) FROM quarantine WHERE state = ?`, string(store.QuarantineWaiting))
+}
+
+// Settle ends the wait of a lead and drops its body. ErrConflict when it waits no
+// more. What was settled long ago is forgotten.
+func Settle(ctx context.Context, t *db.Tx, id string, as store.QuarantineState) error {
+	now := t.Now()
+	settled, err := t.Exec(ctx, `UPDATE quarantine SET state = ?, settled_at = ?, body = ? WHERE id = ? AND state = ?`,
+		string(as), db.Micros(now), bodyOf(nil), id, string(store.QuarantineWaiting))
+	if err != nil {
+		return err
+	}
+	if settled == 0 {
+		q, err := Read(ctx, t, id)
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: the lead is %s already", store.ErrConflict, q.State)
+	}
+	_, err = t.Exec(ctx, `DELETE FROM quarantine WHERE state <> ? AND settled_at < ?`,
+		string(store.QuarantineWaiting), db.Micros(now.Add(-remembered)))
+	return err
+}

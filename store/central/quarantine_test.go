@@ -1,0 +1,153 @@
+package central
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"partneredge/store"
+)
+
+// waiting lists the quarantine.
+func waiting(t *testing.T, db *DB) []store.QuarantinedLead {
+	t.Helper()
+	items, _, err := db.QuarantinedLeads(t.Context(), store.Page{Limit: 200})
+	noError(t, err)
+	return items
+}
+
+// TestRefusedLeadsAreQuarantined: whatever a node hands over is a lead or is in
+// the quarantine afterwards, byte for byte and once.
+func TestRefusedLeadsAreQuarantined(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		db := open(t, p)
+		a := newAccount(t, db, store.ModeLive)
+		good := leadFor(a.ID)
+		body := func(id, rest string) []byte {
+			return fmt.Appendf(nil, `{"id":%q,"account_id":%q,"key_id":"key_x","environment":"live","first_name":"Ana","email":"a@example.com","consent_status":"none"%s}`, id, a.ID, rest)
+		}
+		bad := [][]byte{
+			body("lead_text", `,"captured_at":"yesterday"`), body("lead_1900", `,"captured_at":"1900-01-01T00:00:00Z"`),
+			body("lead_type", `,"phone":7`), body("", ``), body("lead_\x00", ``), body(strings.Repeat("x", 201), ``),
+			[]byte(`null`), []byte(`[1]`), []byte(`{"id":`), {}, {0, 0xff}, bytes.Repeat([]byte("x"), 1<<20),
+		}
+		for range 2 {
+			var leads []OfferedLead
+			for _, b := range bad {
+				leads = append(leads, ReadLead("", b))
+			}
+			done := must(db.AddLeads(t.Context(), "node_x", append(leads, offered(good)...)))(t)
+			if len(done.Committed) != 1 || done.Committed[0] != good.ID || len(done.Rejected) != 0 {
+				t.Fatalf("%v", done)
+			}
+		}
+		items := waiting(t, db)
+		if len(items) != len(bad) {
+			t.Fatalf("%d wait, want %d", len(items), len(bad))
+		}
+		for i, item := range items {
+			want := bad[len(bad)-1-i]
+			q := must(db.QuarantinedLead(t.Context(), item.ID))(t)
+			if !bytes.Equal(q.Body, want) || q.Size != int64(len(want)) || q.NodeID != "node_x" || q.Reason == "" || q.ReceivedAt.IsZero() || q.State != store.QuarantineWaiting {
+				t.Errorf("%.80q: %.300v", want, q)
+			}
+			if item.Body != nil {
+				t.Error("a list holds bodies")
+			}
+		}
+		first := items[len(items)-1]
+		if first.LeadID != "lead_text" || first.AccountID != a.ID || first.KeyID != "key_x" || !strings.Contains(first.Reason, "captured_at") || strings.Contains(first.Reason, "yesterday") {
+			t.Errorf("%+v", first)
+		}
+	})
+}
+
+// TestReleaseAndDiscard: a mended lead is kept under its id, once; what is settled
+// waits no more, even if a node hands it over again.
+func TestReleaseAndDiscard(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		db := open(t, p)
+		ctx := WithActor(t.Context(), store.Actor{ID: "tok_x", Name: "Kim", Role: store.RoleOperator})
+		a, b := newAccount(t, db, store.ModeLive), newAccount(t, db, store.ModeLive)
+		lost, unwanted := leadFor("acc_nobody"), leadFor("acc_nobody")
+		handOver := func() { must(db.AddLeads(ctx, "node_x", offered(lost, unwanted)))(t) }
+		handOver()
+		items := waiting(t, db)
+		if len(items) != 2 || items[1].LeadID != lost.ID {
+			t.Fatalf("%+v", items)
+		}
+		if n := must(db.CountQuarantined(ctx))(t); n != 2 {
+			t.Errorf("%d counted", n)
+		}
+		_, err := db.ReleaseLead(ctx, items[1].ID, lost)
+		wantErr(t, err, store.ErrInvalid) // there is still no such account
+		mended := lost
+		mended.AccountID = a.ID
+		forced := mended
+		forced.ConsentStatus = "maybe"
+		_, err = db.ReleaseLead(ctx, items[1].ID, forced)
+		wantErr(t, err, store.ErrInvalid)
+		taken := leadFor(b.ID)
+		must(db.AddLeads(ctx, "node_x", offered(taken)))(t)
+		taken.AccountID = a.ID
+		_, err = db.ReleaseLead(ctx, items[1].ID, taken)
+		wantErr(t, err, store.ErrConflict)
+		if len(waiting(t, db)) != 2 {
+			t.Fatal("a release that failed ended the wait")
+		}
+
+		q := must(db.ReleaseLead(ctx, items[1].ID, mended))(t)
+		if q.State != store.QuarantineReleased || len(q.Body) != 0 || q.Size == 0 || q.SettledAt.IsZero() {
+			t.Errorf("released: %+v", q)
+		}
+		if got := must(leadTable.read(ctx, db, lost.ID))(t); got != mended {
+			t.Errorf("kept %+v, want %+v", got, mended)
+		}
+		if q = must(db.DiscardLead(ctx, items[0].ID))(t); q.State != store.QuarantineDiscarded || len(q.Body) != 0 {
+			t.Errorf("discarded: %+v", q)
+		}
+		for _, item := range items {
+			_, err = db.ReleaseLead(ctx, item.ID, mended)
+			wantErr(t, err, store.ErrConflict)
+			_, err = db.DiscardLead(ctx, item.ID)
+			wantErr(t, err, store.ErrConflict)
+			entries, _, err := db.Audits(ctx, item.ID, store.Page{})
+			if noError(t, err); len(entries) != 1 || entries[0].Action != "lead."+map[string]string{lost.ID: "released", unwanted.ID: "discarded"}[item.LeadID] || strings.Contains(string(entries[0].Before), "oe@example.com") {
+				t.Errorf("audit: %+v", entries)
+			}
+		}
+		handOver()
+		if items := waiting(t, db); len(items) != 0 {
+			t.Errorf("waits again: %+v", items)
+		}
+	})
+}
+
+// TestQuarantineIsBounded: what finds no room is rejected, so that its node keeps
+// it, and what waits stays.
+func TestQuarantineIsBounded(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		db := open(t, p)
+		offer := func(id string) Handover {
+			return must(db.AddLeads(t.Context(), "node_x", []OfferedLead{{Lead: store.Lead{ID: id}, Body: []byte("x")}}))(t)
+		}
+		if done := offer("lead_1"); len(done.Quarantined) != 1 {
+			t.Fatalf("the first: %v", done)
+		}
+		noError(t, db.change(t.Context(), "", func(ctx context.Context, tx *tx) error {
+			_, err := tx.Exec(ctx, `UPDATE quarantine SET size = ?`, 256<<20)
+			return err
+		}))
+		if done := offer("lead_2"); len(done.Rejected) != 1 || len(done.Quarantined) != 0 {
+			t.Errorf("one for which there is no room: %v", done)
+		}
+		if done := offer("lead_1"); len(done.Quarantined) != 1 {
+			t.Errorf("one that waits already: %v", done)
+		}
+		if n := len(waiting(t, db)); n != 1 {
+			t.Errorf("%d wait", n)
+		}
+	})
+}
