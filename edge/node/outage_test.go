@@ -1,15 +1,21 @@
 package node
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"partneredge/edge/wire"
 	"partneredge/store"
+	"partneredge/store/local/outbox"
 )
 
 func TestOutage(t *testing.T) {
@@ -178,5 +184,43 @@ func TestMuteOrigin(t *testing.T) {
 			t.Fatal("a revoked key is served although the origin is heard")
 		}
 		return a.status == 401 && strings.Contains(a.body, "api_key_revoked")
+	})
+}
+
+// TestSetAsideLeadsAreHandedOver: what an older origin refused or could not be sent
+// lies in a file of the node's, and a newer origin gets all of it.
+func TestSetAsideLeadsAreHandedOver(t *testing.T) {
+	o := newOrigin(t)
+	o.addKey("key_1", nil)
+	o.do(func() { o.deaf, o.refuse["lead_1900"] = true, "time outside the years" })
+	c := config(t, o)
+	n := startNode(t, c)
+	waiting := map[string]string{"lead_1900": `{"id":"lead_1900","captured_at":"1900-01-01T00:00:00Z"}`, "lead_bad": "\x00{", "lead_x": `{"id":"lead_y"}`}
+	for id, body := range waiting {
+		if err := n.store.Outbox.Append(t.Context(), outbox.Item{ID: id, Body: []byte(body)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	soon(t, "they are set aside", func() bool { return n.store.Outbox.Len() == 0 })
+	file := filepath.Join(c.Data, "state", "rejected.jsonl")
+	if lines, err := os.ReadFile(file); err != nil || bytes.Count(lines, []byte("\n")) != 3 {
+		t.Fatalf("%s, %v", lines, err)
+	}
+	stopNode(t, n)
+
+	n = startNode(t, c) // the origin is still the older one
+	soon(t, "the node is back in step", func() bool { return readiness(t, n) == 200 })
+	stopNode(t, n)
+	if _, err := os.Stat(file); err != nil {
+		t.Fatalf("the older origin took nothing: %v", err)
+	}
+
+	o.do(func() { o.deaf = false })
+	startNode(t, c)
+	soon(t, "the file is gone", func() bool { _, err := os.Stat(file); return errors.Is(err, os.ErrNotExist) })
+	o.do(func() {
+		if !reflect.DeepEqual(o.raws, waiting) {
+			t.Errorf("the origin has %q", o.raws)
+		}
 	})
 }

@@ -8,7 +8,7 @@
 //	limits.db       rate-limit accounts, lockouts, idempotency records; they go
 //	                on in memory while the disk takes nothing
 //	outbox.log      leads that wait, synced to disk one group at a time
-//	rejected.jsonl  leads that the origin refused for good, for the operator
+//	rejected.jsonl  leads that the origin did not take, offered again now and then
 //	lock            held by the process that uses the directory
 //
 // Both .db files are logs of changes in buntdb's format (see file). What must be

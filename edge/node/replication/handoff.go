@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"partneredge/edge/backoff"
@@ -25,27 +26,22 @@ type handoff struct {
 	// Of run alone:
 	batch    int                  // most leads in the next request
 	deferred map[string]time.Time // when to try leads again that the origin cannot read
+	rejected bool                 // leads that were set aside are to be offered again
+	left     bool                 // some are set aside
 }
 
 const (
 	maxBatch      = 200
 	maxBatchBytes = wire.MaxPayload / 4
-	// deferFor is the time after which a lead that the origin cannot read is sent
-	// again: an origin of another version may read it.
+	// deferFor is the time after which a lead that the origin did not take is sent
+	// again: an origin of another version may take it.
 	deferFor = 10 * time.Minute
 )
-
-// leadsRequest is a wire.LeadsRequest whose leads are sent as they lie in the
-// outbox.
-type leadsRequest struct {
-	wire.Head
-	Leads []json.RawMessage `json:"leads"`
-}
 
 func newHandoff(cfg Config) *handoff {
 	return &handoff{
 		Config: cfg, warnings: logging.New(cfg.Log), reconnected: make(chan struct{}, 1),
-		batch: maxBatch, deferred: map[string]time.Time{},
+		batch: maxBatch, deferred: map[string]time.Time{}, rejected: true,
 	}
 }
 
@@ -60,7 +56,9 @@ func (h *handoff) run(ctx context.Context) {
 			return
 		case <-h.Store.Outbox.Wake():
 		case <-h.reconnected:
+			h.rejected = true
 		case <-again.C:
+			h.rejected = true
 		}
 		for more := true; more && ctx.Err() == nil && h.Link.Up(); {
 			var err error
@@ -72,7 +70,8 @@ func (h *handoff) run(ctx context.Context) {
 			}
 			retry.Wait(ctx, err)
 		}
-		if len(h.deferred) > 0 {
+		h.offerRejected(ctx)
+		if h.left || len(h.deferred) > 0 {
 			again.Reset(deferFor)
 		}
 	}
@@ -91,24 +90,16 @@ func (h *handoff) next(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	sent := make(map[string]outbox.Item, len(items))
-	var req leadsRequest
+	var req wire.LeadsRequest
 	for _, it := range items {
-		if !json.Valid(it.Body) { // nothing else writes to the outbox, so this should never be
-			if err := h.setAside(ctx, outbox.Item{ID: it.ID, Body: []byte("null")}, "unreadable"); err != nil {
-				return true, err
-			}
-			continue
-		}
 		sent[it.ID] = it
-		req.Leads = append(req.Leads, it.Body)
+		if idOf(it.Body) == it.ID {
+			req.Leads = append(req.Leads, it.Body)
+		} else {
+			req.Raw = append(req.Raw, wire.RawLead{ID: it.ID, Body: it.Body})
+		}
 	}
-	if len(sent) == 0 {
-		return true, nil
-	}
-	within, cancel := context.WithTimeout(ctx, h.WriteTimeout)
-	defer cancel()
-	var reply wire.LeadsReply
-	err = h.Link.Ask(within, wire.VerbLeads, &req, &reply)
+	reply, err := h.ask(ctx, &req)
 	if errors.Is(err, link.ErrInvalid) {
 		h.narrow(sent)
 		return true, nil
@@ -116,7 +107,34 @@ func (h *handoff) next(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return true, err
 	}
-	return true, h.settle(ctx, &reply, sent)
+	for _, raw := range req.Raw {
+		if reply.Rejected[raw.ID] == "" && !slices.Contains(reply.Committed, raw.ID) { // the origin is an older one
+			if reply.Rejected == nil {
+				reply.Rejected = make(map[string]string)
+			}
+			reply.Rejected[raw.ID] = "unreadable"
+		}
+	}
+	return true, h.settle(ctx, reply, sent)
+}
+
+// idOf returns the id in a lead's JSON, "" when there is none.
+func idOf(body []byte) string {
+	var lead struct {
+		ID string `json:"id"`
+	}
+	if json.Unmarshal(body, &lead) != nil {
+		return ""
+	}
+	return lead.ID
+}
+
+func (h *handoff) ask(ctx context.Context, req *wire.LeadsRequest) (*wire.LeadsReply, error) {
+	within, cancel := context.WithTimeout(ctx, h.WriteTimeout)
+	defer cancel()
+	reply := new(wire.LeadsReply)
+	err := h.Link.Ask(within, wire.VerbLeads, req, reply)
+	return reply, err
 }
 
 // narrow halves the batch until it is the one lead for which the origin refuses
@@ -133,8 +151,8 @@ func (h *handoff) narrow(sent map[string]outbox.Item) {
 	}
 }
 
-// settle removes the leads that the origin has, and sets aside those that it
-// will never take.
+// settle removes the leads that the origin has, and sets aside those that it does
+// not take.
 func (h *handoff) settle(ctx context.Context, reply *wire.LeadsReply, sent map[string]outbox.Item) error {
 	committed := reply.Committed[:0]
 	for _, id := range reply.Committed {
@@ -170,7 +188,8 @@ func (h *handoff) setAside(ctx context.Context, item outbox.Item, reason string)
 		return err
 	}
 	delete(h.deferred, item.ID)
+	h.left = true
 	h.Counters.Leads("rejected", 1)
-	h.Log.Error("lead set aside: origin will never take it", "lead", item.ID, "reason", reason)
+	h.Log.Error("lead set aside: origin does not take it", "lead", item.ID, "reason", reason)
 	return nil
 }

@@ -4,12 +4,9 @@ package outbox
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -107,30 +104,6 @@ func (o *Outbox) Remove(ctx context.Context, ids ...string) error {
 		return fmt.Errorf("remove from outbox: %w", err)
 	}
 	return nil
-}
-
-// SetAside moves an item that can never be handed over, with the reason, to a file
-// for the operator: one JSON object a line,
-// {"id", "at", "reason", "body"}.
-func (o *Outbox) SetAside(ctx context.Context, it Item, reason string) error {
-	line, err := json.Marshal(struct {
-		ID     string          `json:"id"`
-		At     time.Time       `json:"at"`
-		Reason string          `json:"reason"`
-		Body   json.RawMessage `json:"body"`
-	}{it.ID, o.cfg.Now().UTC(), reason, it.Body})
-	if err != nil {
-		return fmt.Errorf("set item aside: %w", err)
-	}
-	f, err := o.cfg.Disk.OpenFile(o.cfg.RejectedPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("set item aside: %w", err)
-	}
-	_, err = f.Write(append(line, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close(), o.cfg.Disk.SyncDir(filepath.Dir(o.cfg.RejectedPath))); err != nil {
-		return fmt.Errorf("set item aside: %w", err)
-	}
-	return o.Remove(ctx, it.ID)
 }
 
 // Pending returns the items that wait, in the order they came: at most maxItems

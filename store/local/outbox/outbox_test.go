@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -281,6 +282,49 @@ func TestSetAside(t *testing.T) {
 	kept, err := os.ReadFile(path + ".rejected")
 	if err != nil || !bytes.Contains(kept, bodyOf("lead_a")) || !bytes.Contains(kept, []byte(`"reason":"unknown account"`)) {
 		t.Fatalf("%s, %v", kept, err)
+	}
+}
+
+// TestRejected: what was set aside is read as it was, with lines that were cut or
+// damaged, until it is removed.
+func TestRejected(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "outbox")
+	o := openBox(t, path, 1<<20, nil)
+	if err := o.RemoveRejected(); err != nil {
+		t.Error(err)
+	}
+	want := []Item{{"lead_a", bodyOf("lead_a")}, {"lead_b", []byte("{\x00\n")}}
+	for _, it := range want {
+		if err := o.SetAside(t.Context(), it, "why"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := os.OpenFile(path+".rejected", os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const torn = `{"id":"lead_c","bo`
+	if _, err := f.WriteString(torn); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var got []Item
+	for it, err := range o.Rejected() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, it)
+	}
+	if len(got) != 3 || !reflect.DeepEqual(got[:2], want) || string(got[2].Body) != torn || !strings.HasPrefix(got[2].ID, "line_") {
+		t.Errorf("read %q", got)
+	}
+	if err := o.RemoveRejected(); err != nil {
+		t.Error(err)
+	}
+	for it := range o.Rejected() {
+		t.Errorf("%q after all", it)
 	}
 }
 
