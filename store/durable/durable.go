@@ -137,6 +137,15 @@ func (d Disk) Rename(from, to string) error {
 	return d.fs().SyncDir(filepath.Dir(to))
 }
 
+// Link gives a file whose content is on disk already a second name, in whose place
+// there must be none.
+func (d Disk) Link(from, to string) error {
+	if err := d.fs().Link(from, to); err != nil {
+		return err
+	}
+	return d.fs().SyncDir(filepath.Dir(to))
+}
+
 // RemoveTemp removes the temporary files that a killed process has left in dir.
 // No other process or goroutine may be writing files in dir meanwhile.
 func (d Disk) RemoveTemp(dir string) error {

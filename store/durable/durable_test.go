@@ -134,6 +134,23 @@ func TestRename(t *testing.T) {
 	}
 }
 
+func TestLinkReplacesNothing(t *testing.T) {
+	dir := t.TempDir()
+	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
+	if err := durable.WriteFile(from, []byte("content"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := (durable.Disk{}).Link(from, to); err != nil {
+		t.Fatal(err)
+	}
+	if read(t, from) != "content" || read(t, to) != "content" {
+		t.Error("not both names are of the file")
+	}
+	if err := (durable.Disk{}).Link(from, to); !errors.Is(err, os.ErrExist) {
+		t.Errorf("error %v, want os.ErrExist", err)
+	}
+}
+
 func TestRemoveTemp(t *testing.T) {
 	dir := t.TempDir()
 	killed := errors.New("killed")

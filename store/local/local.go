@@ -7,7 +7,9 @@
 //	hot.db          copies of key records and account views; the cursor
 //	limits.db       rate-limit accounts, lockouts, idempotency records; they go
 //	                on in memory while the disk takes nothing
-//	outbox.log      leads that wait, synced to disk one group at a time
+//	outbox.log      leads that wait, synced to disk one group at a time; when
+//	                there are many, outbox.log.1 and so on as well. Beside each,
+//	                .gone names what of it was handed over
 //	rejected.jsonl  leads that the origin did not take, offered again now and then
 //	lock            held by the process that uses the directory
 //
@@ -43,7 +45,7 @@ type Config struct {
 	KeyBytes int64
 	// ViewBytes is the same for views of accounts. 0: 256 MiB.
 	ViewBytes int64
-	// OutboxBytes is the most bytes of the outbox's file. 0: 1 GiB.
+	// OutboxBytes is the most bytes of the outbox's files. 0: 1 GiB.
 	OutboxBytes int64
 	// Negatives is how many unknown keys are remembered. 0: 65 536.
 	Negatives int

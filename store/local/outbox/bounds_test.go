@@ -3,6 +3,9 @@ package outbox
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -71,41 +74,41 @@ func TestPendingBounds(t *testing.T) {
 	}
 }
 
-// TestIndex holds the index against a list of ids.
-func TestIndex(t *testing.T) {
+// TestItems holds the index of a segment against a list of ids. Hashes are few, so
+// that many ids share one.
+func TestItems(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		x := index{byID: map[string]*waiting{}}
-		var want []string
-		sizes := map[string]int{}
-		for range rapid.IntRange(1, 40).Draw(t, "steps") {
-			id := rapid.StringMatching(`[a-f]`).Draw(t, "id")
-			if rapid.Bool().Draw(t, "add") {
-				if sizes[id] = rapid.IntRange(1, 9).Draw(t, "size"); !slices.Contains(want, id) {
-					want = append(want, id)
+		hashes := rapid.Uint32Range(1, 1<<8).Draw(t, "hashes")
+		var x items
+		var all []string // by offset
+		var want []int   // offsets of those that wait
+		for range rapid.IntRange(1, 300).Draw(t, "steps") {
+			id := fmt.Sprint("id", rapid.IntRange(0, 99).Draw(t, "id"))
+			hash := crc32.ChecksumIEEE([]byte(id)) % hashes * (math.MaxUint32 / hashes)
+			i := x.find(hash, func(at int64) bool { return all[at] == id })
+			was := slices.IndexFunc(want, func(at int) bool { return all[at] == id })
+			switch {
+			case i < 0 != (was < 0) || i >= 0 && int(x.at[i]) != want[was]:
+				t.Fatalf("%s is at %d, want %d", id, i, was)
+			case i >= 0:
+				x.remove(i, 3)
+				want = slices.Delete(want, was, was+1)
+			default:
+				x.add(hash, int64(len(all)), 3)
+				want = append(want, len(all))
+				all = append(all, id)
+			}
+			if rapid.IntRange(0, 99).Draw(t, "reserve") == 0 {
+				x.reserve(400)
+			}
+			var got []int
+			for i := x.first; i < len(x.at); i++ {
+				if x.waits(i) {
+					got = append(got, int(x.at[i]))
 				}
-				x.add(id, 7, sizes[id])
-			} else {
-				want = slices.DeleteFunc(want, func(w string) bool { return w == id })
-				delete(sizes, id)
-				x.remove(id)
 			}
-			var forward, backward []string
-			size := int64(0)
-			for w := x.first; w != nil; w = w.after {
-				forward = append(forward, w.id)
-				size += int64(w.size)
-			}
-			for w := x.last; w != nil; w = w.before {
-				backward = append(backward, w.id)
-			}
-			slices.Reverse(backward)
-			if !slices.Equal(forward, want) || !slices.Equal(backward, want) || x.len() != len(want) || x.size != size {
-				t.Fatalf("forward %v, backward %v, %d of %d bytes, want %v of %d", forward, backward, x.len(), x.size, want, size)
-			}
-			for _, id := range want {
-				if x.byID[id].size != sizes[id] || x.byID[id].at != 7 {
-					t.Fatalf("%s has %+v", id, x.byID[id])
-				}
+			if !slices.Equal(got, want) || x.waiting != len(want) || x.bytes != int64(3*len(want)) {
+				t.Fatalf("%v wait, %d of %d bytes, want %v", got, x.waiting, x.bytes, want)
 			}
 		}
 	})

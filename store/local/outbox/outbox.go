@@ -3,9 +3,12 @@
 package outbox
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"sync"
 	"time"
@@ -14,22 +17,31 @@ import (
 	"partneredge/store/durable"
 )
 
-// Outbox keeps items in a file of its own until they have been handed over.
-// When Append returns nil, the item is on disk. Callers that come while the disk
-// is busy share its next sync.
+// Outbox keeps items in files of its own, its segments, until they have been handed
+// over. When Append returns nil, the item is on disk. Callers that come while the
+// disk is busy share its next sync.
 type Outbox struct {
-	cfg Config
+	cfg   Config
+	seed  maphash.Seed
+	zeros []byte // see file
 
 	queue   *queue
-	stopped chan struct{}
+	stop    context.CancelFunc // of the goroutine that asks for upkeep
+	running sync.WaitGroup
 	wake    chan struct{}
 
 	jobs sync.Pool // of *job, to use again
 	room room
 
-	mu      sync.Mutex // guards the fields below, which only the writer changes
-	file    *file
-	waiting index
+	// Of the writer alone:
+	tail *segment  // that items are added to; nil if none is there yet
+	next int       // number of the next segment
+	rest time.Time // no segment is made smaller before: the disk would not take it
+
+	mu       sync.Mutex // guards the fields below, which only the writer changes
+	segments []*segment // in the order of their numbers
+	waiting  int
+	window   window // of Pending
 }
 
 // Item is one entry of an outbox, such as a lead.
@@ -44,12 +56,15 @@ var ErrClosed = errors.New("outbox is closed")
 // errDamaged is the error of a record that is not as it was written.
 var errDamaged = errors.New("damaged")
 
-// Config of an Outbox. Every field but Disk and Free is required.
+// Config of an Outbox. A field without a default is required.
 type Config struct {
-	Disk         durable.Disk
-	Path         string // of the file of items that wait
+	Disk durable.Disk // default: the machine's
+	// Path is the path of the first segment. Those that follow are at Path.NUMBER; a
+	// segment's marks, of items that are gone, are at its own path with ".gone".
+	Path         string
 	RejectedPath string // of the file of items that were set aside
-	MaxBytes     int64  // of the file at Path
+	MaxBytes     int64  // of all segments
+	SegmentBytes int64  // about how large a segment becomes. 0: 64 MiB
 	// Free returns how many bytes the disk of a directory has, and how many of them
 	// may still be used. nil: durable.Free.
 	Free func(dir string) (free, total int64, err error)
@@ -57,30 +72,30 @@ type Config struct {
 	Now  func() time.Time
 }
 
-// Open opens the outbox at c.Path, or makes a new one.
+// upkeepEvery is the time between two upkeeps.
+const upkeepEvery = time.Minute
+
+// Open opens the outbox at c.Path, or makes a new one. That needs no space on the
+// disk unless something is damaged.
 func Open(c Config) (*Outbox, error) {
+	c.SegmentBytes = min(cmp.Or(c.SegmentBytes, 64<<20), maxSegment)
 	o := &Outbox{
-		cfg: c, queue: newQueue(), stopped: make(chan struct{}), wake: make(chan struct{}, 1),
-		waiting: index{byID: map[string]*waiting{}},
+		cfg: c, seed: maphash.MakeSeed(), zeros: make([]byte, preallocate),
+		queue: newQueue(), wake: make(chan struct{}, 1),
 	}
 	o.jobs.New = func() any { return &job{done: make(chan error, 1)} }
-	file, err := openFile(c, func(at int, rec record) {
-		switch rec.kind {
-		case recordLead:
-			o.waiting.add(rec.id, int64(at), rec.size)
-		case recordGone:
-			o.waiting.remove(rec.id)
-		}
-	})
-	if err != nil {
-		return nil, err
+	if err := o.load(); err != nil {
+		return nil, errors.Join(err, o.closeSegments())
 	}
-	o.file = file
+	o.tidy()
 	o.measure()
-	if o.waiting.len() > 0 {
+	if o.waiting > 0 {
 		o.signal()
 	}
-	go o.run()
+	ctx, stop := context.WithCancel(context.Background())
+	o.stop = stop
+	o.running.Go(o.run)
+	o.running.Go(func() { o.askForUpkeep(ctx) })
 	return o, nil
 }
 
@@ -91,7 +106,7 @@ func (o *Outbox) Append(ctx context.Context, it Item) error {
 	if it.ID == "" || len(it.ID) > maxID || len(it.Body) > maxBody {
 		return fmt.Errorf("append to outbox: %w", store.ErrInvalid)
 	}
-	if err := o.ask(ctx, it, nil); err != nil {
+	if err := o.ask(ctx, job{item: it}); err != nil {
 		return fmt.Errorf("append to outbox: %w", err)
 	}
 	return nil
@@ -100,7 +115,7 @@ func (o *Outbox) Append(ctx context.Context, it Item) error {
 // Remove removes items that have been handed over. Should the power fail right
 // after, they may be back.
 func (o *Outbox) Remove(ctx context.Context, ids ...string) error {
-	if err := o.ask(ctx, Item{}, ids); err != nil {
+	if err := o.ask(ctx, job{remove: ids}); err != nil {
 		return fmt.Errorf("remove from outbox: %w", err)
 	}
 	return nil
@@ -113,25 +128,38 @@ func (o *Outbox) Pending(maxItems, size int, skip func(id string) bool) ([]Item,
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var items []Item
-	for w := o.waiting.first; w != nil && len(items) < maxItems; w = w.after {
-		if w.unreadable || skip != nil && skip(w.id) {
-			continue
+	for _, s := range o.segments {
+		if s.f == nil {
+			return items, ErrClosed
 		}
-		if size < w.size && len(items) > 0 {
-			break
+		o.window.reset(s.f)
+		for i := s.first; i < len(s.at) && s.waiting > 0; i++ {
+			if !s.waits(i) || s.unreadable[i] {
+				continue
+			}
+			if len(items) == maxItems {
+				return items, nil
+			}
+			rec, found, err := o.window.record(int64(s.at[i]))
+			if err != nil {
+				return items, fmt.Errorf("read outbox: %w", err)
+			}
+			if found != whole {
+				// It stays in the file, which is set aside at the next start.
+				s.unreadable[i] = true
+				o.cfg.Log.Error("outbox item can no longer be read", "file", s.path, "offset", s.at[i])
+				continue
+			}
+			id := string(rec.id)
+			if skip != nil && skip(id) {
+				continue
+			}
+			if size < rec.size && len(items) > 0 {
+				return items, nil
+			}
+			size -= rec.size
+			items = append(items, Item{id, bytes.Clone(rec.body)})
 		}
-		size -= w.size
-		body, err := o.read(w)
-		if errors.Is(err, errDamaged) {
-			// It stays in the file, which is set aside at the next start.
-			w.unreadable = true
-			o.cfg.Log.Error("outbox item can no longer be read", "id", w.id)
-			continue
-		}
-		if err != nil {
-			return items, fmt.Errorf("read outbox: %w", err)
-		}
-		items = append(items, Item{w.id, body})
 	}
 	return items, nil
 }
@@ -140,7 +168,7 @@ func (o *Outbox) Pending(maxItems, size int, skip func(id string) bool) ([]Item,
 func (o *Outbox) Len() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.waiting.len()
+	return o.waiting
 }
 
 // Wake returns a channel that receives after items were added, and once at the
@@ -149,31 +177,35 @@ func (o *Outbox) Wake() <-chan struct{} { return o.wake }
 
 // Close waits until all jobs are written. It may be called twice.
 func (o *Outbox) Close() error {
+	o.stop()
 	o.queue.close()
-	<-o.stopped
+	o.running.Wait()
+	return o.closeSegments()
+}
+
+func (o *Outbox) closeSegments() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.file.f == nil {
-		return nil
+	var err error
+	for _, s := range o.segments {
+		err = errors.Join(err, s.close())
 	}
-	err := o.file.close()
-	o.file.f = nil
 	return err
 }
 
-// ask has the writer add an item, or remove those with the ids.
-func (o *Outbox) ask(ctx context.Context, it Item, remove []string) error {
+// ask has the writer do a job.
+func (o *Outbox) ask(ctx context.Context, what job) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	j := o.jobs.Get().(*job)
-	j.item, j.remove = it, remove
+	j.item, j.remove, j.task = what.item, what.remove, what.task
 	if !o.queue.push(j) {
 		return ErrClosed
 	}
 	select {
 	case err := <-j.done:
-		j.item, j.remove = Item{}, nil
+		j.item, j.remove, j.task = Item{}, nil, nil
 		o.jobs.Put(j)
 		return err
 	case <-ctx.Done(): // the writer still has the job
@@ -186,20 +218,4 @@ func (o *Outbox) signal() {
 	case o.wake <- struct{}{}:
 	default:
 	}
-}
-
-// read returns a waiting item's body. mu is held.
-func (o *Outbox) read(w *waiting) ([]byte, error) {
-	if o.file.f == nil {
-		return nil, ErrClosed
-	}
-	b := make([]byte, w.size)
-	if _, err := o.file.f.ReadAt(b, w.at); err != nil {
-		return nil, err
-	}
-	rec, found := parseRecord(b)
-	if found != whole || rec.id != w.id {
-		return nil, fmt.Errorf("item %s: %w", w.id, errDamaged)
-	}
-	return rec.body, nil
 }

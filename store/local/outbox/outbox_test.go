@@ -185,7 +185,8 @@ func TestOutboxPreallocates(t *testing.T) {
 	}
 	o := openBox(t, path, room, nil)
 	add(t, o, "lead_a")
-	one := o.file.end
+	var one int64
+	inWriter(t, o, func() { one = o.tail.end })
 	if got := size(); got != one+preallocate {
 		t.Errorf("%d bytes after a record of %d", got, one)
 	}
@@ -237,12 +238,15 @@ func TestOutboxWithoutADiskToWriteTo(t *testing.T) {
 	log, text := newLog()
 	o := openBox(t, path, 1<<20, log)
 	add(t, o, "lead_a")
-	good := o.file.f
 	readOnly, err := durable.OS{}.OpenFile(path, os.O_RDONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.file.f = readOnly // the writer is at rest between two jobs
+	var good durable.File
+	inWriter(t, o, func() {
+		good = o.tail.f
+		o.tail.f, o.tail.marks.f = readOnly, readOnly
+	})
 	if err := o.Append(t.Context(), Item{"lead_b", bodyOf("lead_b")}); err == nil {
 		t.Fatal("accepted what was not written")
 	}
@@ -251,7 +255,7 @@ func TestOutboxWithoutADiskToWriteTo(t *testing.T) {
 		t.Error("no word that the removal is not on disk")
 	}
 	expect(t, o)
-	o.file.f = good
+	inWriter(t, o, func() { o.tail.f, o.tail.marks.f = good, nil })
 	_ = readOnly.Close()
 	add(t, o, "lead_c")
 	expect(t, o, "lead_c")
@@ -259,7 +263,7 @@ func TestOutboxWithoutADiskToWriteTo(t *testing.T) {
 		t.Errorf("log: %s", text)
 	}
 	// A sync that failed: the next group goes to a new file.
-	o.file.broken = true
+	inWriter(t, o, func() { o.tail.broken = true })
 	add(t, o, "lead_d")
 	if err := o.Close(); err != nil {
 		t.Fatal(err)

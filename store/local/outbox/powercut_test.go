@@ -16,11 +16,11 @@ import (
 // boxScenario fills an outbox, hands over what it holds, and does so until its
 // file has been rewritten and emptied. It returns the ids that were accepted and
 // not handed over, as far as the disk went along.
-func boxScenario(t *testing.T, disk *durabletest.Disk, dir string) (accepted []string) {
+func boxScenario(t *testing.T, disk *durabletest.Disk, dir string, segment int64) (accepted []string) {
 	t.Helper()
 	o, err := Open(Config{
 		Disk: durable.Disk{FS: disk}, Path: filepath.Join(dir, "outbox"), RejectedPath: filepath.Join(dir, "rejected"),
-		MaxBytes: 2048, Log: slog.New(slog.DiscardHandler), Now: time.Now,
+		MaxBytes: 2048, SegmentBytes: segment, Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	})
 	if err != nil {
 		return nil
@@ -65,15 +65,20 @@ func kept(t *testing.T, when, dir string, ids []string) {
 	}
 }
 
+// boxSegments are sizes of segments for boxScenario: all in one, and many.
+var boxSegments = []int64{2048, 200}
+
 func TestOutboxPowerCut(t *testing.T) {
-	var accepted []string
-	most := 0
-	durabletest.Cuts(t, func(disk *durabletest.Disk, dir string) {
-		accepted = boxScenario(t, disk, dir)
-		most = max(most, disk.Count(durabletest.Rename))
-	}, func(when, dir string) { kept(t, when, dir, accepted) })
-	if most < 2 {
-		t.Errorf("the file was replaced %d times, want 2 at least", most)
+	for _, segment := range boxSegments {
+		var accepted []string
+		replaced, removed := 0, 0
+		durabletest.Cuts(t, func(disk *durabletest.Disk, dir string) {
+			accepted = boxScenario(t, disk, dir, segment)
+			replaced, removed = max(replaced, disk.Count(durabletest.Rename)), max(removed, disk.Count(durabletest.Remove))
+		}, func(when, dir string) { kept(t, fmt.Sprintf("segments of %d, %s", segment, when), dir, accepted) })
+		if replaced < 2 && removed < 10 {
+			t.Errorf("segments of %d: %d were replaced and %d removed", segment, replaced, removed)
+		}
 	}
 }
 
@@ -81,24 +86,29 @@ func TestOutboxPowerCut(t *testing.T) {
 // cuts the power.
 func TestOutboxFailingDisk(t *testing.T) {
 	for _, kind := range []durabletest.Kind{
-		durabletest.Sync, durabletest.SyncDir, durabletest.Write, durabletest.Truncate, durabletest.Rename, durabletest.Make,
+		durabletest.Sync, durabletest.SyncDir, durabletest.Write, durabletest.Truncate, durabletest.Rename, durabletest.Make, durabletest.Remove,
 	} {
-		t.Run(string(kind), func(t *testing.T) {
-			for n := 1; ; n++ {
-				dir := t.TempDir()
-				disk := durabletest.New(t, dir)
-				disk.Fail(kind, n, syscall.EIO)
-				accepted := boxScenario(t, disk, dir)
-				asked := disk.Count(kind)
-				disk.Cut(nil)
-				kept(t, fmt.Sprintf("%s %d failed", kind, n), dir, accepted)
-				if len(disk.AfterFailedSync) > 0 {
-					t.Errorf("%s %d failed: written again after a failed sync: %v", kind, n, disk.AfterFailedSync)
-				}
-				if asked < n {
-					break
-				}
-			}
-		})
+		for _, segment := range boxSegments {
+			t.Run(fmt.Sprintf("%s, segments of %d", kind, segment), func(t *testing.T) { failEach(t, kind, segment) })
+		}
+	}
+}
+
+// failEach runs boxScenario with the n-th operation of a kind failing, for each n.
+func failEach(t *testing.T, kind durabletest.Kind, segment int64) {
+	for n := 1; ; n++ {
+		dir := t.TempDir()
+		disk := durabletest.New(t, dir)
+		disk.Fail(kind, n, syscall.EIO)
+		accepted := boxScenario(t, disk, dir, segment)
+		asked := disk.Count(kind)
+		disk.Cut(nil)
+		kept(t, fmt.Sprintf("%s %d failed", kind, n), dir, accepted)
+		if len(disk.AfterFailedSync) > 0 {
+			t.Errorf("%s %d failed: written again after a failed sync: %v", kind, n, disk.AfterFailedSync)
+		}
+		if asked < n {
+			break
+		}
 	}
 }

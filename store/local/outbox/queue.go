@@ -5,10 +5,12 @@ import (
 	"sync"
 )
 
-// job is an item for an outbox's writer to add, or ids to remove.
+// job is an item for an outbox's writer to add, ids to remove, or a task of its
+// own.
 type job struct {
 	item   Item
 	remove []string
+	task   func() error
 	done   chan error // buffered: the writer never waits to answer
 }
 

@@ -6,7 +6,7 @@ import (
 	"hash/crc32"
 )
 
-// An outbox's file is a row of records, each written once and never changed:
+// A segment's file is a row of records, each written once and never changed:
 //
 //	offset size
 //	0      4    "lead"
@@ -22,7 +22,7 @@ import (
 const (
 	recordHead = 14
 	recordLead = 1 // the body is to be handed over
-	recordGone = 2 // the lead of this id was handed over
+	recordGone = 2 // the lead of this id was handed over; older builds wrote it, see marks
 
 	maxID   = 255
 	maxBody = 1 << 20
@@ -32,8 +32,9 @@ var recordMark = []byte("lead")
 
 type record struct {
 	kind byte
-	id   string
-	body []byte // shares the memory it was read from
+	id   []byte // shares the memory it was read from, as body does
+	body []byte
+	sum  uint32 // checksum of the record
 	size int    // bytes of the whole record
 }
 
@@ -66,62 +67,36 @@ func parseRecord(b []byte) (record, parsed) {
 	if len(b) < recordHead {
 		return record{}, cutShort
 	}
-	n, m := int(binary.LittleEndian.Uint32(b[8:])), int(b[13])
-	if n > maxBody {
+	size, ok := recordSize(b)
+	if !ok {
 		return record{}, notARecord
 	}
-	size := recordHead + m + n
 	if len(b) < size {
 		return record{}, cutShort
 	}
-	if binary.LittleEndian.Uint32(b[4:]) != checksum(b[8:size]) {
+	sum := binary.LittleEndian.Uint32(b[4:])
+	if sum != checksum(b[8:size]) {
 		return record{}, notARecord
 	}
-	return record{kind: b[12], id: string(b[recordHead : recordHead+m]), body: b[recordHead+m : size], size: size}, whole
+	body := recordHead + int(b[13])
+	return record{kind: b[12], id: b[recordHead:body], body: b[body:size], sum: sum, size: size}, whole
 }
 
-// replay calls fn for each whole record in b, in order, and skips what is none.
-// good is the length of the whole records up to the first gap. damaged reports
-// that more than one record cut short follows them.
-func replay(b []byte, fn func(at int, rec record)) (good int, damaged bool) {
-	gap := false
-	for at := 0; at < len(b); {
-		rec, found := parseRecord(b[at:])
-		if found == whole {
-			fn(at, rec)
-			at += rec.size
-			if gap {
-				damaged = true
-			} else {
-				good = at
-			}
-			continue
-		}
-		if !gap {
-			gap = true
-			damaged = found == notARecord && !torn(b[at:])
-		}
-		next := bytes.Index(b[at+1:], recordMark)
-		if next < 0 {
-			break
-		}
-		at += 1 + next
+// parseHead reads the head and the id of the record at the start of b. Whether they
+// are as they were written is not verified.
+func parseHead(b []byte) (record, error) {
+	if len(b) < recordHead || len(b) < recordHead+int(b[13]) || !bytes.Equal(b[:len(recordMark)], recordMark) {
+		return record{}, errDamaged
 	}
-	return good, damaged
+	size, _ := recordSize(b)
+	return record{kind: b[12], id: b[recordHead:][:b[13]], sum: binary.LittleEndian.Uint32(b[4:]), size: size}, nil
 }
 
-// torn reports whether b begins with a record of which only the first bytes,
-// maybe none, were written before the zeros that follow.
-func torn(b []byte) bool {
-	written := bytes.TrimRight(b, "\x00")
-	if n := min(len(written), len(recordMark)); !bytes.Equal(written[:n], recordMark[:n]) {
-		return false
-	}
-	size := recordHead
-	if len(b) >= recordHead {
-		size += int(b[13]) + int(min(binary.LittleEndian.Uint32(b[8:]), maxBody))
-	}
-	return len(written) < size
+// recordSize returns how many bytes the record has whose head b begins with. ok is
+// false for more than a record may have.
+func recordSize(b []byte) (size int, ok bool) {
+	n := binary.LittleEndian.Uint32(b[8:])
+	return recordHead + int(b[13]) + int(n), n <= maxBody
 }
 
 // checksum returns the CRC-32C of b.

@@ -28,10 +28,37 @@ func (c Config) free() int64 {
 	return max(0, free-min(total/reservePart, maxReserve))
 }
 
-// hasRoom reports whether the file may have size bytes of records. The disk is
-// asked only when the file would become longer. Only the writer calls it.
+// used returns the bytes of records in all segments. Only the writer calls it.
+func (o *Outbox) used() (n int64) {
+	for _, s := range o.segments {
+		n += s.end
+	}
+	return n
+}
+
+// ahead returns the bytes of the tail behind its records.
+func (o *Outbox) ahead() int64 {
+	if o.tail == nil {
+		return 0
+	}
+	return o.tail.size - o.tail.end
+}
+
+// hasRoom reports whether size bytes of records may be added. The disk is asked
+// only when the tail would become longer. Only the writer calls it.
 func (o *Outbox) hasRoom(size int64) bool {
-	return size <= o.file.maxSize && (size <= o.file.size || size-o.file.size <= o.cfg.free())
+	return o.used()+size <= o.cfg.MaxBytes && (size <= o.ahead() || size-o.ahead() <= o.cfg.free())
+}
+
+// makeRoom has room for size bytes of records, if what is gone can give way to
+// them. Only the writer calls it.
+func (o *Outbox) makeRoom(size int64) bool {
+	for !o.hasRoom(size) {
+		if !o.reclaim() {
+			return false
+		}
+	}
+	return true
 }
 
 // Room returns about how many bytes of items the outbox still takes: what is left
@@ -40,14 +67,14 @@ func (o *Outbox) Room() int64 {
 	return max(0, min(o.room.own.Load(), o.room.ahead.Load()+o.cfg.free()))
 }
 
-// room holds sizes of the file, as the writer noted them last.
+// room holds sizes of the segments, as the writer noted them last.
 type room struct {
 	own   atomic.Int64 // bytes left of the outbox's own bound
-	ahead atomic.Int64 // bytes of the file behind the records
+	ahead atomic.Int64 // bytes of the tail behind its records
 }
 
-// measure notes the sizes of the file for Room. Only the writer calls it.
+// measure notes the sizes of the segments for Room. Only the writer calls it.
 func (o *Outbox) measure() {
-	o.room.own.Store(o.file.maxSize - o.file.end)
-	o.room.ahead.Store(o.file.size - o.file.end)
+	o.room.own.Store(o.cfg.MaxBytes - o.used())
+	o.room.ahead.Store(o.ahead())
 }

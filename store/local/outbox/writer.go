@@ -3,21 +3,18 @@ package outbox
 import (
 	"bytes"
 	"fmt"
+	"hash/maphash"
 	"io"
 
 	"partneredge/store"
 )
 
-const (
-	clearFrom  = 1 << 20 // from this size on the file of an empty outbox is emptied
-	deadFrom   = 8 << 20 // the file is rewritten when so many bytes, and half of it, are of removed items
-	groupReuse = 1 << 20 // bytes of a group's memory that are used again
-)
+// groupReuse is how many bytes of a group's memory are used again.
+const groupReuse = 1 << 20
 
-// run is the outbox's writer. It writes all jobs that wait at once, syncs once,
-// and answers them.
+// run is the outbox's writer. It writes all items that wait at once, syncs once,
+// and answers who added them.
 func (o *Outbox) run() {
-	defer close(o.stopped)
 	g := group{inside: map[string]int{}}
 	for {
 		jobs := o.queue.next()
@@ -33,15 +30,19 @@ func (o *Outbox) run() {
 
 // group holds the records that are written and synced at once. Its memory is used again.
 type group struct {
-	records []byte
-	adds    []added
-	inside  map[string]int // id -> index in adds
+	records  []byte
+	adds     []added
+	inside   map[string]int // id -> index in adds
+	accepted []*job         // that wait for the records
+	others   []*job         // that add nothing
+	id       []byte
 }
 
 // added is an item's record in a group.
 type added struct {
 	at, size int
-	job      *job
+	hash     uint32
+	body     []byte // of the item
 }
 
 func (g *group) reset() {
@@ -50,145 +51,163 @@ func (g *group) reset() {
 	}
 	clear(g.adds)
 	clear(g.inside)
-	g.records, g.adds = g.records[:0], g.adds[:0]
+	clear(g.accepted)
+	clear(g.others)
+	g.records, g.adds, g.accepted, g.others = g.records[:0], g.adds[:0], g.accepted[:0], g.others[:0]
 }
 
-// commit writes jobs as a group, and answers each.
+// commit writes the items of jobs as a group, then does the other jobs, and answers
+// each.
 func (o *Outbox) commit(g *group, jobs []*job) {
-	var err error
-	if o.file.broken {
-		err = o.rewrite()
+	for _, j := range jobs {
+		if j.item.ID == "" {
+			g.others = append(g.others, j)
+		} else {
+			o.collect(g, j)
+		}
 	}
-	if err == nil {
-		jobs = o.collect(g, jobs)
-		err = o.write(g, jobs)
-	}
+	err := o.write(g)
 	if err != nil {
 		o.cfg.Log.Error("outbox cannot be written", "err", err)
 	}
-	answer(jobs, err)
-}
-
-// collect fills the group with the records of the jobs and returns these. Jobs
-// that write nothing are answered at once.
-func (o *Outbox) collect(g *group, jobs []*job) []*job {
-	ok := jobs[:0]
-	for _, j := range jobs {
-		if j.item.ID == "" {
-			for _, id := range j.remove {
-				if _, waits := o.waiting.byID[id]; waits {
-					g.records = appendRecord(g.records, recordGone, id, nil)
-				}
-			}
-			ok = append(ok, j)
-			continue
-		}
-		if w, waits := o.waiting.byID[j.item.ID]; waits {
-			body, err := o.read(w)
-			if err == nil && !bytes.Equal(body, j.item.Body) {
-				err = fmt.Errorf("item %s: %w", j.item.ID, store.ErrConflict)
-			}
-			j.done <- err
-			continue
-		}
-		if i, twice := g.inside[j.item.ID]; twice {
-			if bytes.Equal(g.adds[i].job.item.Body, j.item.Body) {
-				ok = append(ok, j)
-			} else {
-				j.done <- fmt.Errorf("item %s: %w", j.item.ID, store.ErrConflict)
-			}
-			continue
-		}
-		if !o.hasRoom(o.file.end + int64(len(g.records)+recordHead+len(j.item.ID)+len(j.item.Body))) {
-			j.done <- store.ErrLimit
-			continue
-		}
-		start := len(g.records)
-		g.records = appendRecord(g.records, recordLead, j.item.ID, j.item.Body)
-		g.inside[j.item.ID] = len(g.adds)
-		g.adds = append(g.adds, added{start, len(g.records) - start, j})
-		ok = append(ok, j)
+	for _, j := range g.accepted {
+		j.done <- err
 	}
-	return ok
+	for _, j := range g.others {
+		if j.task != nil {
+			j.done <- j.task()
+		} else {
+			j.done <- o.remove(j.remove)
+		}
+	}
 }
 
-// write writes the group, in the file and then in the index. Items to remove are
-// removed even if the file cannot be written: after a restart they are handed
-// over again, which the origin takes as nothing new.
-func (o *Outbox) write(g *group, jobs []*job) error {
+// collect adds the record of a job's item to the group. A job for which nothing is
+// to be written is answered.
+func (o *Outbox) collect(g *group, j *job) {
+	g.id = append(g.id[:0], j.item.ID...)
+	hash := o.hash(g.id)
+	conflict := func(body []byte) error {
+		if bytes.Equal(body, j.item.Body) {
+			return nil
+		}
+		return fmt.Errorf("item %s: %w", j.item.ID, store.ErrConflict)
+	}
+	if s, i, rec := o.find(hash, g.id); i >= 0 {
+		body, err := s.body(i, rec.size)
+		if err == nil {
+			err = conflict(body)
+		}
+		j.done <- err
+		return
+	}
+	if i, twice := g.inside[j.item.ID]; twice {
+		if err := conflict(g.adds[i].body); err != nil {
+			j.done <- err
+		} else {
+			g.accepted = append(g.accepted, j)
+		}
+		return
+	}
+	if !o.makeRoom(int64(len(g.records) + recordHead + len(j.item.ID) + len(j.item.Body))) {
+		j.done <- store.ErrLimit
+		return
+	}
+	start := len(g.records)
+	g.records = appendRecord(g.records, recordLead, j.item.ID, j.item.Body)
+	g.inside[j.item.ID] = len(g.adds)
+	g.adds = append(g.adds, added{start, len(g.records) - start, hash, j.item.Body})
+	g.accepted = append(g.accepted, j)
+}
+
+// write writes the group, in a file and then in the index.
+func (o *Outbox) write(g *group) error {
 	if len(g.records) == 0 {
 		return nil
 	}
-	base := o.file.end
-	err := o.file.add(g.records, len(g.adds) > 0)
+	if err := o.prepareTail(len(g.records)); err != nil {
+		return err
+	}
+	base := o.tail.end
+	if err := o.tail.file.add(g.records); err != nil {
+		return err
+	}
 	o.mu.Lock()
-	o.removeAll(jobs)
-	if err == nil {
-		for _, a := range g.adds {
-			o.waiting.add(a.job.item.ID, base+int64(a.at), a.size)
+	if base == 0 {
+		o.tail.begun = o.cfg.Now()
+	}
+	for _, a := range g.adds {
+		o.tail.items.add(a.hash, base+int64(a.at), a.size)
+	}
+	o.waiting += len(g.adds)
+	o.mu.Unlock()
+	o.signal()
+	return nil
+}
+
+// prepareTail has the tail take size bytes of records. What is in a tail whose sync
+// failed goes to a new file first, and what would make it too large to a new
+// segment.
+func (o *Outbox) prepareTail(size int) error {
+	if t := o.tail; t != nil && t.broken {
+		f, err := t.rewrite(func(to io.Writer) error {
+			_, err := io.Copy(to, io.NewSectionReader(t.f, 0, t.end))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		o.mu.Lock()
+		t.adopt(f, t.end)
+		o.mu.Unlock()
+	}
+	if t := o.tail; t != nil && (t.end == 0 || t.end+int64(size) <= o.cfg.SegmentBytes) {
+		return nil
+	} else if t != nil {
+		t.truncate()
+		o.tail = nil
+	}
+	return o.create()
+}
+
+// remove removes items. They are gone even if that cannot be written: after a
+// restart they are handed over again, which the origin takes as nothing new.
+func (o *Outbox) remove(ids []string) (err error) {
+	var id []byte
+	for _, text := range ids {
+		id = append(id[:0], text...)
+		hash := o.hash(id)
+		for {
+			s, i, rec := o.find(hash, id)
+			if i < 0 {
+				break
+			}
+			s.marks.note(s.at[i], rec.sum)
+			o.mu.Lock()
+			s.items.remove(i, rec.size)
+			s.removed = o.cfg.Now()
+			o.waiting--
+			o.mu.Unlock()
 		}
 	}
-	o.mu.Unlock()
-	if err == nil && len(g.adds) > 0 {
-		o.signal()
+	for _, s := range o.segments {
+		if failed := s.marks.write(); failed != nil {
+			o.cfg.Log.Error("outbox cannot note what was handed over", "err", failed)
+			err = failed
+		}
 	}
 	return err
 }
 
-func (o *Outbox) removeAll(jobs []*job) {
-	for _, j := range jobs {
-		for _, id := range j.remove {
-			o.waiting.remove(id)
+func (o *Outbox) hash(id []byte) uint32 { return uint32(maphash.Bytes(o.seed, id)) }
+
+// find returns the waiting item with an id: its segment, its index there, which is
+// -1 if there is none, and its record without the body. Only the writer calls it.
+func (o *Outbox) find(hash uint32, id []byte) (*segment, int, record) {
+	for _, s := range o.segments {
+		if i, rec := s.find(hash, id); i >= 0 {
+			return s, i, rec
 		}
 	}
-}
-
-func answer(jobs []*job, err error) {
-	for _, j := range jobs {
-		j.done <- err
-	}
-}
-
-// tidy makes the file small again when most of it is of removed items.
-func (o *Outbox) tidy() {
-	var err error
-	dead := o.file.end - o.waiting.size
-	switch {
-	case o.waiting.size == 0 && dead >= min(clearFrom, o.file.maxSize/2):
-		o.mu.Lock()
-		err = o.file.clear()
-		o.mu.Unlock()
-	case dead >= min(deadFrom, o.file.maxSize/4) && dead > o.waiting.size:
-		err = o.rewrite()
-	}
-	if err != nil {
-		o.cfg.Log.Error("outbox file cannot be made smaller", "err", err)
-	}
-}
-
-// rewrite replaces the file by one with only the items that wait.
-func (o *Outbox) rewrite() error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.waiting.len() == 0 && !o.file.broken {
-		return o.file.clear()
-	}
-	old := o.file.f
-	err := o.file.replace(o.waiting.size, func(to io.Writer) error {
-		for w := o.waiting.first; w != nil; w = w.after {
-			if _, err := io.CopyN(to, io.NewSectionReader(old, w.at, int64(w.size)), int64(w.size)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	at := int64(0)
-	for w := o.waiting.first; w != nil; w = w.after {
-		w.at = at
-		at += int64(w.size)
-	}
-	return nil
+	return nil, -1, record{}
 }

@@ -1,0 +1,215 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"partneredge/store/durable"
+)
+
+// segment is one of the files that an outbox's items are in, and what of it waits.
+type segment struct {
+	file
+	items
+	number     int
+	marks      marks
+	unreadable map[int]bool // items that can no longer be read
+	sealed     bool         // nothing may be added, whatever its size
+	begun      time.Time    // when the first item was added, or the outbox opened
+	removed    time.Time    // when an item was last removed
+	head       []byte       // to read a record's head into
+}
+
+func (o *Outbox) newSegment(number int) *segment {
+	path := segmentPath(o.cfg.Path, number)
+	return &segment{
+		file:   file{disk: o.cfg.Disk, path: path, zeros: o.zeros},
+		items:  items{seed: o.seed},
+		number: number,
+		marks:  marks{disk: o.cfg.Disk, path: path + goneSuffix},
+		begun:  o.cfg.Now(), removed: o.cfg.Now(),
+		unreadable: map[int]bool{},
+		head:       make([]byte, recordHead+maxID),
+	}
+}
+
+// openSegment opens a segment's file and finds what waits in it. What a crash left
+// half written at its end is cut off. A damaged file is set aside, and all its
+// whole records go into a new one, which is one line in the log.
+func (o *Outbox) openSegment(number int) (*segment, error) {
+	s := o.newSegment(number)
+	err := o.read(s)
+	if err != nil {
+		return nil, fmt.Errorf("open outbox: %w", errors.Join(err, s.close()))
+	}
+	return s, nil
+}
+
+func (o *Outbox) read(s *segment) (err error) {
+	if s.f, err = s.disk.OpenFile(s.path, os.O_RDWR, 0); err != nil {
+		return err
+	}
+	good, damaged, err := s.index()
+	if err == nil && damaged {
+		good, err = o.repair(s)
+	}
+	if err != nil {
+		return err
+	}
+	s.end = good
+	if good < s.size {
+		if err := s.f.Truncate(good); err != nil {
+			return err
+		}
+		s.size = good
+	}
+	return errors.Join(s.f.Sync(), s.applyMarks())
+}
+
+// sampled is how many records are read before the memory for the others is
+// reserved.
+const sampled = 256
+
+// index reads the file and finds what waits in it, but for the marks. See
+// window.records.
+func (s *segment) index() (good int64, damaged bool, err error) {
+	info, err := s.f.Stat()
+	if err != nil {
+		return 0, false, err
+	}
+	if s.size = info.Size(); s.size > maxSegment {
+		return 0, false, fmt.Errorf("%s has %d bytes, %d at most can be read", s.path, s.size, int64(maxSegment))
+	}
+	s.items.forget()
+	w := window{f: s.f}
+	return w.records(s.size, func(at int64, rec record) error {
+		hash := s.hash(rec.id)
+		if i, head := s.find(hash, rec.id); i >= 0 {
+			s.items.remove(i, head.size)
+		}
+		if rec.kind == recordLead {
+			s.items.add(hash, at, rec.size)
+		}
+		if n := len(s.at); n == sampled {
+			s.reserve(int(s.size * int64(n+n/16) / (at + int64(rec.size))))
+		}
+		return nil
+	})
+}
+
+// repair sets the segment's file aside and goes on with a new one of its whole
+// records. It returns the size of that. Should it fail, as on a full disk, the
+// segment stays as it is, and nothing is added to it.
+func (o *Outbox) repair(s *segment) (good int64, err error) {
+	size, aside := s.size, durable.DamagedName(s.path, o.cfg.Now())
+	err = s.disk.Link(s.path, aside)
+	var f durable.File
+	if err == nil {
+		f, err = s.rewrite(func(to io.Writer) error {
+			w := window{f: s.f}
+			_, _, err := w.records(size, func(at int64, rec record) error {
+				b, err := w.read(at, rec.size)
+				if err == nil {
+					_, err = to.Write(b)
+				}
+				return err
+			})
+			return err
+		})
+	}
+	if err != nil {
+		s.sealed = true
+		o.cfg.Log.Error("outbox damaged and cannot be set aside: going on with what is whole", "file", s.path, "err", err)
+		return size, nil
+	}
+	s.adopt(f, 0)
+	good, _, err = s.index()
+	o.cfg.Log.Error("outbox damaged: set aside, going on with what is whole",
+		"file", s.path, "aside", aside, "kept_bytes", good, "lost_bytes", size-good)
+	return good, err
+}
+
+// applyMarks removes the items that are marked as gone.
+func (s *segment) applyMarks() error {
+	w := window{f: s.f}
+	err := s.marks.each(func(at, sum uint32) error {
+		i, found := slices.BinarySearch(s.at, at)
+		if !found || !s.waits(i) {
+			return nil
+		}
+		rec, parsed, err := w.record(int64(at))
+		if err == nil && parsed == whole && rec.sum == sum {
+			s.items.remove(i, rec.size)
+		}
+		return err
+	})
+	if err == nil && s.marks.f != nil {
+		var info os.FileInfo
+		if info, err = s.marks.f.Stat(); err == nil {
+			s.removed = info.ModTime()
+		}
+	}
+	return err
+}
+
+// find returns the waiting item with an id, and its record without the body; -1 if
+// there is none.
+func (s *segment) find(hash uint32, id []byte) (i int, rec record) {
+	i = s.items.find(hash, func(at int64) bool {
+		n, err := s.f.ReadAt(s.head, at)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return false
+		}
+		rec, err = parseHead(s.head[:n])
+		return err == nil && string(rec.id) == string(id)
+	})
+	return i, rec
+}
+
+// body returns the body of the item i, whose record has size bytes.
+func (s *segment) body(i, size int) ([]byte, error) {
+	b := make([]byte, size)
+	if _, err := s.f.ReadAt(b, int64(s.at[i])); err != nil {
+		return nil, err
+	}
+	rec, found := parseRecord(b)
+	if found != whole {
+		return nil, fmt.Errorf("item at %d of %s: %w", s.at[i], s.path, errDamaged)
+	}
+	return rec.body, nil
+}
+
+// dead returns how many bytes are of items that are gone.
+func (s *segment) dead() int64 { return s.end - s.bytes }
+
+func (s *segment) close() error {
+	err := s.marks.close()
+	if s.f != nil {
+		err = errors.Join(err, s.file.close())
+		s.f = nil
+	}
+	return err
+}
+
+// create makes a new segment for what comes next.
+func (o *Outbox) create() (err error) {
+	s := o.newSegment(o.next)
+	o.next++
+	if s.f, err = s.disk.OpenFile(s.path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600); err != nil {
+		return err
+	}
+	if err := s.disk.SyncDir(filepath.Dir(s.path)); err != nil {
+		return errors.Join(err, s.f.Close(), s.disk.Remove(s.path))
+	}
+	s.maxSize = min(o.cfg.SegmentBytes, o.cfg.MaxBytes-o.used())
+	o.mu.Lock()
+	o.segments = append(o.segments, s)
+	o.mu.Unlock()
+	o.tail = s
+	return nil
+}

@@ -1,0 +1,161 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+)
+
+const (
+	clearFrom = 1 << 20 // from this size on the tail is emptied when nothing waits in it
+	deadFrom  = 8 << 20 // a segment is rewritten when so many bytes, and half of it, are of removed items
+	// restAfter is the time for which nothing is tidied after that failed, as it does
+	// on a full disk.
+	restAfter = time.Minute
+	// deadFor is the time after which a segment in which something still waits is
+	// rewritten without what is gone.
+	deadFor = time.Hour
+)
+
+// tidy removes the segments in which nothing waits, and makes one smaller that is
+// mostly of removed items.
+func (o *Outbox) tidy() {
+	if o.rests() {
+		return
+	}
+	for _, s := range slices.Clone(o.segments) {
+		var err error
+		switch dead := s.dead(); {
+		case s != o.tail && s.waiting == 0:
+			err = o.drop(s)
+		case s.broken:
+		case s.waiting == 0 && dead >= min(clearFrom, o.cfg.MaxBytes/2):
+			err = o.empty(s)
+		case dead >= min(deadFrom, o.cfg.MaxBytes/4) && dead > s.bytes:
+			err = o.compact(s)
+		}
+		if err != nil {
+			o.rest = o.cfg.Now().Add(restAfter)
+			o.cfg.Log.Error("outbox file cannot be made smaller", "file", s.path, "err", err)
+		}
+	}
+}
+
+// rests reports whether tidying failed a moment ago. A longer rest is of a clock
+// that was put back.
+func (o *Outbox) rests() bool {
+	left := o.rest.Sub(o.cfg.Now())
+	return left > 0 && left <= restAfter
+}
+
+// upkeep makes an end of what was handed over a while ago.
+func (o *Outbox) upkeep() error {
+	var failed error
+	for _, s := range slices.Clone(o.segments) {
+		var err error
+		switch {
+		case s.dead() == 0 || s.broken:
+		case s.waiting == 0:
+			err = o.empty(s)
+		case o.since(s.removed) >= deadFor:
+			err = o.compact(s)
+		}
+		failed = errors.Join(failed, err)
+	}
+	return failed
+}
+
+// since returns the time since then; a time that lies ahead, because the clock was
+// put back, counts as if it lay as far behind.
+func (o *Outbox) since(then time.Time) time.Duration { return o.cfg.Now().Sub(then).Abs() }
+
+// reclaim makes some room and reports whether it did.
+func (o *Outbox) reclaim() bool {
+	if t := o.tail; t != nil && !t.broken && t.waiting == 0 && t.end > 0 {
+		return o.empty(t) == nil
+	}
+	if o.rests() {
+		return false
+	}
+	var worst *segment
+	for _, s := range o.segments {
+		if s.dead() > s.bytes && (worst == nil || s.dead() > worst.dead()) {
+			worst = s
+		}
+	}
+	if worst == nil || worst.bytes > o.cfg.free() {
+		return false
+	}
+	if err := o.compact(worst); err != nil {
+		o.rest = o.cfg.Now().Add(restAfter)
+		return false
+	}
+	return true
+}
+
+// drop removes a segment in which nothing waits.
+func (o *Outbox) drop(s *segment) error {
+	if err := s.disk.Remove(s.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.segments = slices.DeleteFunc(o.segments, func(other *segment) bool { return other == s })
+	err := s.marks.remove()
+	_ = s.f.Close()
+	return err
+}
+
+// empty empties a segment in which nothing waits, which needs no space on the disk.
+func (o *Outbox) empty(s *segment) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err := s.clear(); err != nil {
+		return err
+	}
+	s.items.forget()
+	clear(s.unreadable)
+	return s.marks.remove()
+}
+
+// compact writes a segment anew with only the items that wait.
+func (o *Outbox) compact(s *segment) error {
+	fresh := items{seed: o.seed}
+	fresh.reserve(s.waiting)
+	f, err := s.rewrite(func(to io.Writer) error {
+		w, at := window{f: s.f}, int64(0)
+		for i := s.first; i < len(s.at); i++ {
+			if !s.waits(i) {
+				continue
+			}
+			rec, found, err := w.record(int64(s.at[i]))
+			if err == nil && found != whole {
+				err = fmt.Errorf("item at %d: %w", s.at[i], errDamaged)
+			}
+			if err != nil {
+				return err
+			}
+			fresh.add(fresh.hash(rec.id), at, rec.size)
+			at += int64(rec.size)
+			b, err := w.read(int64(s.at[i]), rec.size)
+			if err == nil {
+				_, err = to.Write(b)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s.adopt(f, fresh.bytes)
+	s.items = fresh
+	return s.marks.remove()
+}
