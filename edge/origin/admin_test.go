@@ -39,6 +39,7 @@ func TestAdmin(t *testing.T) {
 	t.Run("keys", f.subtest(adminKeys))
 	t.Run("ingest", f.subtest(adminIngest))
 	t.Run("ingest once", f.subtest(adminIngestOnce))
+	t.Run("quarantine", f.subtest(adminQuarantine))
 	t.Run("deliveries", f.subtest(adminDeliveries))
 	t.Run("streams", f.subtest(adminStreams))
 	t.Run("nodes", f.subtest(adminNodes))
@@ -69,7 +70,7 @@ func TestAdmin(t *testing.T) {
 		if status, v := f.call(method, path, strings.Repeat(" ", 1<<20+1)); status != 413 || v["error"] != "payload_too_large" {
 			t.Errorf("%s of a large body answered %d %v", r.Pattern, status, v)
 		}
-		optional := slices.ContainsFunc([]string{"/revoke", "/rotate", "/rotate-secret", "/retry", "/promote", "/rollback"}, func(end string) bool {
+		optional := slices.ContainsFunc([]string{"/revoke", "/rotate", "/rotate-secret", "/retry", "/promote", "/rollback", "/release"}, func(end string) bool {
 			return strings.HasSuffix(path, end)
 		})
 		if !optional && method != "DELETE" {
