@@ -40,7 +40,7 @@ Flags of a command: {{.CommandPath}} COMMAND --help
 func newRoot(version string) *cobra.Command {
 	root := newGroup("edge", "run and operate Partner Edge",
 		newDev(), newOrigin(), newNode(),
-		newAccount(), newKey(), newRelease(), newDeliveries(), newListen(), newToken(), newStatus(),
+		newAccount(), newKey(), newLead(), newRelease(), newDeliveries(), newListen(), newToken(), newStatus(),
 		newBackup(), newRestore(), newSandbox(), newCompletion(), newMan(), newVersion())
 	root.RunE = func(_ *cobra.Command, args []string) error {
 		const list = "run 'edge help' to see them"
@@ -68,6 +68,7 @@ func newRoot(version string) *cobra.Command {
 // newGroup makes a command that only has commands.
 func newGroup(name, summary string, commands ...*cobra.Command) *cobra.Command {
 	group := &cobra.Command{Use: name + " COMMAND", Short: summary, Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
+		name := strings.TrimPrefix(cmd.CommandPath(), "edge ")
 		list := fmt.Sprintf("run 'edge %s --help' to see them", name)
 		switch {
 		case len(args) == 0:

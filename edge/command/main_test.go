@@ -38,7 +38,7 @@ func TestScripts(t *testing.T) {
 			"spoil":     scriptSpoil,
 			"address":   scriptAddress,
 
-			"subscribe":  scriptSubscribe,
+			"subscribe": scriptSubscribe, "refuse": scriptRefuse,
 			"fire-until": scriptFireUntil,
 			"receive":    scriptReceive,
 			"signed":     scriptSigned,

@@ -31,10 +31,7 @@ edge \- %s
 	for _, cmd := range root.Commands() {
 		fmt.Fprintf(&b, ".SS %s\n%s.\n", roff(cmd.CommandPath()), roff(cmd.Short))
 		manFlags(&b, cmd)
-		for _, sub := range cmd.Commands() {
-			fmt.Fprintf(&b, ".TP\n.B %s\n%s.\n", roff(strings.TrimSuffix(sub.UseLine(), " [flags]")), roff(sub.Short))
-			manFlags(&b, sub)
-		}
+		manCommands(&b, cmd)
 	}
 	b.WriteString(`.SH ENVIRONMENT
 .TP
@@ -63,6 +60,15 @@ Not done: standard error says why, and in a line that begins with hint: what to 
 The command line cannot be understood.
 `)
 	return b.String()
+}
+
+// manCommands writes the commands of a group.
+func manCommands(w io.Writer, group *cobra.Command) {
+	for _, cmd := range group.Commands() {
+		fmt.Fprintf(w, ".TP\n.B %s\n%s.\n", roff(strings.TrimSuffix(cmd.UseLine(), " [flags]")), roff(cmd.Short))
+		manFlags(w, cmd)
+		manCommands(w, cmd)
+	}
 }
 
 func manFlags(w io.Writer, cmd *cobra.Command) {

@@ -41,14 +41,17 @@ func scriptField(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[2], text)
 }
 
-// scriptFirst is `first FILE VAR`: sets VAR to the id of the first of an array.
+// scriptFirst is `first FILE VAR…`: sets each VAR to the id of one of an array, from
+// the first on.
 func scriptFirst(ts *testscript.TestScript, _ bool, args []string) {
 	var records []struct{ ID string }
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &records))
-	if len(records) == 0 {
-		ts.Fatalf("an empty array")
+	if len(records) < len(args)-1 {
+		ts.Fatalf("an array of only %d", len(records))
 	}
-	ts.Setenv(args[1], records[0].ID)
+	for i, name := range args[1:] {
+		ts.Setenv(name, records[i].ID)
+	}
 }
 
 // scriptAddress is `address FILE`: sets EDGE_ADMIN_URL to that of an origin.json.

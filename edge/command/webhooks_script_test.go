@@ -25,14 +25,9 @@ import (
 // origin over DIR, before it runs, with a live account that has one subscription,
 // to firings, and sets ACCOUNT to it.
 func scriptSubscribe(ts *testscript.TestScript, _ bool, args []string) {
-	dir := ts.MkAbs(args[0])
-	ts.Check(os.MkdirAll(dir, 0o700))
-	keys, err := secrets.Load(filepath.Join(dir, "secrets.keys"))
-	ts.Check(err)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	db, err := central.Open(ctx, central.Config{URL: filepath.Join(dir, "origin.db"), Secrets: keys})
-	ts.Check(err)
+	db := scriptDatabase(ctx, ts, args[0])
 	defer func() { ts.Check(db.Close()) }()
 	a, err := db.CreateAccount(ctx, store.Account{Name: "Harbor", Mode: store.ModeLive, Agent: store.Agent{Email: "ana@example.com", FullName: "Ana"}})
 	ts.Check(err)
@@ -41,6 +36,34 @@ func scriptSubscribe(ts *testscript.TestScript, _ bool, args []string) {
 		Events: []string{store.EventSentinelFired}, Secret: strings.Repeat("5e", 32),
 	}))
 	ts.Setenv("ACCOUNT", a.ID)
+}
+
+// scriptDatabase opens the database of an edge origin over a directory, before it
+// runs.
+func scriptDatabase(ctx context.Context, ts *testscript.TestScript, name string) *central.DB {
+	dir := ts.MkAbs(name)
+	ts.Check(os.MkdirAll(dir, 0o700))
+	keys, err := secrets.Load(filepath.Join(dir, "secrets.keys"))
+	ts.Check(err)
+	db, err := central.Open(ctx, central.Config{URL: filepath.Join(dir, "origin.db"), Secrets: keys})
+	ts.Check(err)
+	return db
+}
+
+// scriptRefuse is `refuse DIR BODY…`: has leads handed over that are refused, at an
+// edge origin over DIR, before it runs.
+func scriptRefuse(ts *testscript.TestScript, _ bool, args []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	db := scriptDatabase(ctx, ts, args[0])
+	defer func() { ts.Check(db.Close()) }()
+	for _, body := range args[1:] {
+		done, err := db.AddLeads(ctx, "node_cli", []central.OfferedLead{central.ReadLead("", []byte(body))})
+		ts.Check(err)
+		if len(done.Quarantined) != 1 {
+			ts.Fatalf("%s is not refused", body)
+		}
+	}
 }
 
 // scriptFireUntil is `fire-until DIR ACCOUNT FILE TEXT [FILE…]`: feeds firings to
