@@ -16,6 +16,7 @@ import (
 
 	"partneredge/edge/adminapi"
 	"partneredge/store"
+	"partneredge/store/central"
 	"partneredge/wasm/abi"
 	"partneredge/wasm/apikey"
 	"partneredge/wasm/contract"
@@ -216,7 +217,7 @@ func (f *adminFixture) Subscriptions(t testing.TB, account string) (list []contr
 // settle waits until the nodes know of every change there is.
 func (f *adminFixture) settle(t testing.TB) {
 	t.Helper()
-	log, err := f.dev.origin.db.ChangesSince(t.Context(), math.MaxInt64, 1)
+	log, err := f.dev.origin.db.ChangesSince(t.Context(), central.Position{Seq: math.MaxInt64}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,9 +46,11 @@ type testOrigin struct {
 	subs     map[string]store.Subscription
 	leads    map[string]int // id -> times handed over
 	changes  []store.Change
-	pruned   int64           // changes up to this one are forgotten
-	asked    map[string]int  // verb -> requests
-	mute     map[string]bool // verbs that get no answer
+	pruned   int64            // changes up to this one are forgotten
+	history  string           // of the changes; "" names none, as an older origin does
+	goesOn   map[string]int64 // earlier histories -> up to which change the present one goes on from
+	asked    map[string]int   // verb -> requests
+	mute     map[string]bool  // verbs that get no answer
 	fail     map[string]wire.Failure
 	refuse   map[string]string // lead -> why it is rejected
 	raws     map[string]string // lead that was handed over raw -> its body
@@ -217,11 +219,13 @@ func (o *testOrigin) answer(node, verb string, data []byte) (wire.Message, wire.
 		return o.view(read[wire.ViewRequest](o.t, data), seq)
 	case wire.VerbChanges:
 		req := read[wire.ChangesRequest](o.t, data)
-		if req.Since < o.pruned || req.Since > seq {
-			return &wire.ChangesReply{Latest: seq, Reset: true}, ""
+		ended, before := o.goesOn[req.History]
+		other := o.history != "" && req.History != "" && req.History != o.history && (!before || req.Since > ended)
+		if req.Since < o.pruned || req.Since > seq || other {
+			return &wire.ChangesReply{Latest: seq, History: o.history, Reset: true}, ""
 		}
 		changes := o.changes[req.Since:]
-		return &wire.ChangesReply{Changes: changes[:min(len(changes), req.Limit)], Latest: seq}, ""
+		return &wire.ChangesReply{Changes: changes[:min(len(changes), req.Limit)], Latest: seq, History: o.history}, ""
 	case wire.VerbLeads:
 		reply := &wire.LeadsReply{Rejected: map[string]string{}}
 		for _, l := range leadsOf(o.t, data) {
@@ -363,9 +367,9 @@ func (o *testOrigin) change(kind store.ChangeKind, ref string, gone bool) store.
 func (o *testOrigin) push(changes ...store.Change) {
 	o.t.Helper()
 	o.mu.Lock()
-	latest := int64(len(o.changes))
+	latest, history := int64(len(o.changes)), o.history
 	o.mu.Unlock()
-	body := must(json.Marshal(wire.Changed{Head: wire.Head{V: wire.Version}, Changes: changes, Latest: latest}))(o.t)
+	body := must(json.Marshal(wire.Changed{Head: wire.Head{V: wire.Version}, Changes: changes, Latest: latest, History: history}))(o.t)
 	if err := o.conn.Publish(wire.Changes, body); err != nil {
 		o.t.Fatal(err)
 	}

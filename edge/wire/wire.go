@@ -149,29 +149,33 @@ type ViewReply struct {
 	Seq int64 `json:"seq"`
 }
 
-// ChangesRequest asks for the changes after the sequence number Since.
+// ChangesRequest asks for the changes after the sequence number Since of a History
+// ("": unknown).
 type ChangesRequest struct {
 	Head
-	Since int64 `json:"since"`
-	Limit int   `json:"limit,omitempty"` // 0: 1000
+	Since   int64  `json:"since"`
+	History string `json:"history,omitempty"`
+	Limit   int    `json:"limit,omitempty"` // 0: 1000
 }
 
-// ChangesReply holds the changes in order. Reset means that the origin has
-// already deleted some of them: the node then trusts no record of its replica
-// before it has asked for it again.
+// ChangesReply holds the changes in order. Reset means that the origin has already
+// deleted some of them, or that its History does not go on from the node's: the
+// node then trusts no record of its replica before it has asked for it again.
 type ChangesReply struct {
 	Head
 	Changes []store.Change `json:"changes,omitempty"`
-	Latest  int64          `json:"latest"` // the origin's last change
+	Latest  int64          `json:"latest"`            // the origin's last change
+	History string         `json:"history,omitempty"` // that the numbers are of; "" of an older origin
 	Reset   bool           `json:"reset,omitempty"`
 }
 
 // Changed is pushed after each commit, and without changes every second, so
-// that a node notices a gap.
+// that a node notices a gap, or another History.
 type Changed struct {
 	Head
 	Changes []store.Change `json:"changes,omitempty"`
 	Latest  int64          `json:"latest"`
+	History string         `json:"history,omitempty"`
 }
 
 // Wake announces deliveries that are due and that the process which wrote them

@@ -21,6 +21,7 @@ import (
 	"cmp"
 	"context"
 	"embed"
+	"errors"
 	"io/fs"
 	"log/slog"
 	"time"
@@ -52,6 +53,7 @@ type DB struct {
 	*registry.Registry
 
 	db      *db.DB
+	log     *slog.Logger
 	sealer  deliveries.Sealer
 	commits commits
 }
@@ -62,21 +64,23 @@ var migrationFiles embed.FS
 // Open opens the database and brings its tables up to date. A database that a
 // newer version has changed is refused.
 func Open(ctx context.Context, c Config) (*DB, error) {
-	d := &DB{sealer: c.Secrets}
+	d := &DB{sealer: c.Secrets, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler))}
 	if d.sealer == nil {
 		d.sealer = deliveries.Plain{}
 	}
-	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	migrations, err := fs.Sub(migrationFiles, "migrations")
 	if err != nil {
 		return nil, err
 	}
-	d.db, err = db.Open(ctx, db.Config{URL: c.URL, Log: c.Log, Now: c.Now, Local: c.Local, Migrations: migrations, NewBatch: d.newTx})
+	d.db, err = db.Open(ctx, db.Config{URL: c.URL, Log: d.log, Now: c.Now, Local: c.Local, Migrations: migrations, NewBatch: d.newTx})
 	if err != nil {
 		return nil, err
 	}
-	d.Store = deliveries.New(d.db, d.sealer, c.Log)
+	d.Store = deliveries.New(d.db, d.sealer, d.log)
 	d.Registry = registry.New(d.db)
+	if err := d.write(ctx, "begin a history of changes", nil, continueHistory); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
 	return d, nil
 }
 

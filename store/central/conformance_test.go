@@ -199,7 +199,7 @@ func TestKeys(t *testing.T) {
 		}
 		_, _, err = db.RotateKey(ctx, next.ID, keyHash(), grace)
 		wantErr(t, err, store.ErrConflict)
-		log := must(db.ChangesSince(ctx, 0, 0))(t)
+		log := must(db.ChangesSince(ctx, Position{}, 0))(t)
 		want := []store.Change{{Seq: 1, Kind: store.ChangeKey, Ref: k.ID}, {Seq: 2, Kind: store.ChangeKey, Ref: next.ID, Gone: true}}
 		if log.Latest != 2 || log.Reset || !reflect.DeepEqual(log.Changes, want) {
 			t.Errorf("changes %+v, want %v", log, want)

@@ -122,7 +122,7 @@ func TestDealsAndGoals(t *testing.T) {
 			_, err = db.PutDeal(ctx, store.Deal{ID: "y", AccountID: a.ID, Stage: bad})
 			wantErr(t, err, store.ErrInvalid)
 		}
-		if latest := must(db.ChangesSince(ctx, 0, 0))(t).Latest; latest != 0 {
+		if latest := must(db.ChangesSince(ctx, Position{}, 0))(t).Latest; latest != 0 {
 			t.Errorf("%d changes of what no node holds", latest)
 		}
 	})

@@ -32,7 +32,7 @@ func TestParallelFirings(t *testing.T) {
 		reader.Go(func() {
 			var cursor int64
 			for last := false; ; {
-				log, err := dbs[1].ChangesSince(ctx, cursor, 7)
+				log, err := dbs[1].ChangesSince(ctx, Position{Seq: cursor}, 7)
 				if err != nil || log.Reset {
 					t.Errorf("changes since %d: reset %v, %v", cursor, log.Reset, err)
 					return

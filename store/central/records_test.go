@@ -161,7 +161,7 @@ func TestChanges(t *testing.T) {
 			_, _, err := db.AddFiring(ctx, store.Firing{AccountID: a.ID, Name: "n"})
 			noError(t, err)
 		}
-		log := must(db.ChangesSince(ctx, 7, 2))(t)
+		log := must(db.ChangesSince(ctx, Position{Seq: 7}, 2))(t)
 		want := []store.Change{{Seq: 8, Kind: store.ChangeFirings, Ref: a.ID}, {Seq: 9, Kind: store.ChangeFirings, Ref: a.ID}}
 		if !reflect.DeepEqual(log.Changes, want) || log.Latest != 10 || log.Reset {
 			t.Errorf("changes %+v", log)
@@ -171,13 +171,13 @@ func TestChanges(t *testing.T) {
 			n     int
 			reset bool
 		}{0: {0, true}, 6: {0, true}, 7: {3, false}, 10: {0, false}, 11: {0, true}} {
-			log := must(db.ChangesSince(ctx, since, 0))(t)
+			log := must(db.ChangesSince(ctx, Position{Seq: since}, 0))(t)
 			if len(log.Changes) != want.n || log.Reset != want.reset || log.Latest != 10 {
 				t.Errorf("since %d: %+v; want %+v", since, log, want)
 			}
 		}
 		noError(t, db.PruneChanges(ctx, 0))
-		if log, err := db.ChangesSince(ctx, 10, 0); err != nil || log.Reset {
+		if log, err := db.ChangesSince(ctx, Position{Seq: 10}, 0); err != nil || log.Reset {
 			t.Errorf("nothing missed, nothing kept: reset %v, %v", log.Reset, err)
 		}
 		wantErr(t, db.PruneChanges(ctx, -1), store.ErrInvalid)

@@ -27,20 +27,20 @@ func TestRestored(t *testing.T) {
 			}
 		}
 		change(store.ModeSetup)
-		before := must(db.ChangesSince(ctx, 0, 1))(t).Latest
+		before := must(db.ChangesSince(ctx, Position{}, 1))(t).Latest
 		noError(t, db.Restored(WithActor(ctx, ana)))
-		restored := must(db.ChangesSince(ctx, 0, 1))(t).Latest
+		restored := must(db.ChangesSince(ctx, Position{}, 1))(t).Latest
 		change(store.ModeLive) // whose number must be a new one
-		latest := must(db.ChangesSince(ctx, 0, 1))(t).Latest
+		latest := must(db.ChangesSince(ctx, Position{}, 1))(t).Latest
 		if before == 0 || restored <= before || latest <= restored {
 			t.Fatalf("numbers %d, %d, %d", before, restored, latest)
 		}
 		for _, cursor := range []int64{0, 1, before - 1, before, before + 1, before + 1_000_000, restored - 1} {
-			if log, err := db.ChangesSince(ctx, cursor, 10); err != nil || !log.Reset || len(log.Changes) != 0 {
+			if log, err := db.ChangesSince(ctx, Position{Seq: cursor}, 10); err != nil || !log.Reset || len(log.Changes) != 0 {
 				t.Errorf("a node at %d: reset %t, %d changes, %v", cursor, log.Reset, len(log.Changes), err)
 			}
 		}
-		if log, err := db.ChangesSince(ctx, restored, 10); err != nil || log.Reset || len(log.Changes) != int(latest-restored) {
+		if log, err := db.ChangesSince(ctx, Position{Seq: restored}, 10); err != nil || log.Reset || len(log.Changes) != int(latest-restored) {
 			t.Errorf("a node that began afresh: reset %t, %d changes, %v", log.Reset, len(log.Changes), err)
 		}
 		entries, _, err := db.Audits(ctx, "", store.Page{})

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
+	"sync"
 
 	"partneredge/store"
 	"partneredge/store/central/db"
@@ -16,6 +18,7 @@ import (
 type tx struct {
 	*db.Tx
 	commits    *commits
+	log        *slog.Logger
 	modes      map[string]store.Mode // of the accounts it holds
 	modesWere  []modeWas             // before jobs changed them, in order
 	times      map[series]*times     // once read
@@ -29,7 +32,7 @@ type tx struct {
 
 func (d *DB) newTx(t *db.Tx) db.Batch {
 	return &tx{
-		Tx: t, commits: &d.commits, deliveries: d.NewBatch(t),
+		Tx: t, commits: &d.commits, log: d.log, deliveries: d.NewBatch(t),
 		modes: make(map[string]store.Mode), times: make(map[series]*times),
 	}
 }
@@ -143,5 +146,49 @@ func (t *tx) changed(kind store.ChangeKind, ref string, gone bool) {
 	c := store.Change{Kind: kind, Ref: ref, Gone: gone}
 	if !slices.Contains(t.changes, c) {
 		t.changes = append(t.changes, c)
+	}
+}
+
+// Commit describes a committed transaction by what it leaves for others to do.
+type Commit struct {
+	Changes    []store.Change // for nodes, in order of Seq
+	Deliveries int            // due at once and claimed by nobody
+	Rollouts   bool           // a rollout was added or stepped, so nodes may have other releases to run
+}
+
+func (c Commit) empty() bool { return len(c.Changes) == 0 && c.Deliveries == 0 && !c.Rollouts }
+
+// commits calls subscribers after each commit. Its zero value has none.
+type commits struct {
+	mu          sync.RWMutex
+	subscribers []*func(Commit)
+}
+
+func (c *commits) publish(commit Commit) {
+	if commit.empty() {
+		return
+	}
+	c.mu.RLock()
+	subscribers := c.subscribers
+	c.mu.RUnlock()
+	for _, fn := range subscribers {
+		(*fn)(commit)
+	}
+}
+
+// OnCommit calls fn after each commit of this process that leaves something for
+// others to do, one commit after the other in their order, until unsubscribe is
+// called. The call of fn comes before the write itself returns, and no other
+// write goes on meanwhile, so fn must return at once and must not call the DB.
+// One more call of fn may be under way when unsubscribe returns.
+func (d *DB) OnCommit(fn func(Commit)) (unsubscribe func()) {
+	c := &d.commits
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.subscribers = append(slices.Clone(c.subscribers), &fn)
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.subscribers = slices.DeleteFunc(slices.Clone(c.subscribers), func(other *func(Commit)) bool { return other == &fn })
 	}
 }

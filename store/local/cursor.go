@@ -2,6 +2,7 @@ package local
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -9,6 +10,8 @@ import (
 type Cursor struct {
 	// Seq is the last change that was applied. 0: none yet.
 	Seq int64
+	// History is the one that Seq is a number of. "": unknown.
+	History string
 	// CompleteAt is when the node last had every change there was. The zero
 	// time: never.
 	CompleteAt time.Time
@@ -39,12 +42,18 @@ func (s *Store) Advance(seq int64, completeAt time.Time) error {
 	})
 }
 
-// Reset begins a new epoch at seq: the node has missed changes that the origin
-// cannot tell it, so every record held is stale from then on. seq may be lower
-// than before, if the origin was restored from a backup.
-func (s *Store) Reset(seq int64) error {
+// Follow notes that the origin's changes go on in another history, from where the
+// cursor is.
+func (s *Store) Follow(history string) error {
+	return s.moveCursor(func(c *Cursor) { c.History = history })
+}
+
+// Reset begins a new epoch at seq of a history: the node has missed changes that the
+// origin cannot tell it, so every record held is stale from then on. seq may be
+// lower than before, if the origin was restored from a backup.
+func (s *Store) Reset(seq int64, history string) error {
 	err := s.moveCursor(func(c *Cursor) {
-		c.Seq = seq
+		c.Seq, c.History = seq, history
 		c.Epoch++
 	})
 	if err != nil {
@@ -73,14 +82,15 @@ func (s *Store) moveCursor(move func(*Cursor)) error {
 }
 
 // encodeCursor writes the cursor's value: i64 seq, complete at (microseconds
-// since the Unix epoch, 0 never), epoch.
+// since the Unix epoch, 0 never), epoch; text history, which earlier versions
+// neither write nor read.
 func encodeCursor(c Cursor) string {
-	b := putInt(newValue(3*8), c.Seq)
+	b := putInt(newValue(3*8+4+len(c.History)), c.Seq)
 	at := int64(0)
 	if !c.CompleteAt.IsZero() {
 		at = c.CompleteAt.UnixMicro()
 	}
-	return seal(cursorKey, putInt(putInt(b, at), c.Epoch))
+	return seal(cursorKey, putText(putInt(putInt(b, at), c.Epoch), c.History))
 }
 
 func decodeCursor(v string) Cursor {
@@ -90,5 +100,6 @@ func decodeCursor(v string) Cursor {
 		c.CompleteAt = time.UnixMicro(at).UTC()
 	}
 	c.Epoch = f.int()
+	c.History = strings.Clone(f.text())
 	return c
 }

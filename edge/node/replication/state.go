@@ -107,6 +107,16 @@ func (s *state) gap() {
 	}
 }
 
+// otherHistory is called when the origin's changes are of another history than the
+// replica's. Nothing is served before it is known what that means.
+func (s *state) otherHistory() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase != disconnected && s.phase != catchingUp {
+		s.catchUp()
+	}
+}
+
 // failed is called when an attempt to catch up got no answer.
 func (s *state) failed(attempt int) {
 	s.mu.Lock()

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -25,6 +26,10 @@ type synchronizer struct {
 	state    *state
 	apply    func(store.Change) error
 	warnings *logging.Limiter
+	// onReset is called before the replica is reset, since the origin's data may
+	// not be what the node has followed: it may lack what it confirmed before. When
+	// it fails, or the node ends, it is called again.
+	onReset func() error
 
 	messages chan *nats.Msg // pushed by the origin
 }
@@ -43,6 +48,7 @@ const (
 func newSynchronizer(cfg Config, apply func(store.Change) error) *synchronizer {
 	return &synchronizer{
 		Config: cfg, state: newState(cfg.Link.Up, cfg.Log), apply: apply, warnings: logging.New(cfg.Log),
+		onReset:  func() error { return nil },
 		messages: make(chan *nats.Msg, maxMessages),
 	}
 }
@@ -119,6 +125,10 @@ func (s *synchronizer) handle(m *nats.Msg) bool {
 	if !s.Link.Decode("changes", m.Data, &pushed) {
 		return true
 	}
+	if known := s.Store.Cursor().History; known != "" && pushed.History != "" && pushed.History != known {
+		s.state.otherHistory()
+		return false
+	}
 	at := s.Now()
 	seq, err := s.applyAll(pushed.Changes)
 	if err == nil && seq == pushed.Latest {
@@ -136,9 +146,10 @@ func (s *synchronizer) handle(m *nats.Msg) bool {
 // catchUp asks the origin for changes until none is missing.
 func (s *synchronizer) catchUp(ctx context.Context, attempt int) error {
 	for {
-		from := s.Store.Cursor().Seq
+		cursor := s.Store.Cursor()
+		from := cursor.Seq
 		empty := from == 0 && s.Store.Keys.Len()+s.Store.Views.Len() == 0
-		req := wire.ChangesRequest{Since: from, Limit: maxChanges}
+		req := wire.ChangesRequest{Since: from, History: cursor.History, Limit: maxChanges}
 		if empty {
 			req.Limit = 1 // an empty replica needs only the number of the last change
 		}
@@ -151,12 +162,11 @@ func (s *synchronizer) catchUp(ctx context.Context, attempt int) error {
 			return err
 		}
 		if reply.Reset || reply.Latest < from || empty && reply.Latest > 0 {
-			if !empty {
-				s.Log.Warn("origin cannot tell all that changed: asking for every record again", "cursor", from, "latest", reply.Latest)
-			}
-			if err := s.Store.Reset(reply.Latest); err != nil {
+			if err := s.reset(&reply, empty); err != nil {
 				return err
 			}
+		} else if err := s.follow(reply.History); err != nil {
+			return err
 		} else if seq, err := s.applyAll(reply.Changes); err != nil {
 			return err
 		} else if seq < reply.Latest && seq == from {
@@ -166,6 +176,28 @@ func (s *synchronizer) catchUp(ctx context.Context, attempt int) error {
 			return s.advance(seq, at, attempt)
 		}
 	}
+}
+
+// reset makes every record stale, and goes on from the origin's last change.
+func (s *synchronizer) reset(reply *wire.ChangesReply, empty bool) error {
+	cursor := s.Store.Cursor()
+	if !empty {
+		s.Log.Warn("origin cannot tell all that changed: asking for every record again",
+			"cursor", cursor.Seq, "history", cursor.History, "latest", reply.Latest, "latest_history", reply.History)
+	}
+	if err := s.onReset(); err != nil {
+		return err
+	}
+	return s.Store.Reset(reply.Latest, cmp.Or(reply.History, cursor.History))
+}
+
+// follow goes on in the history of a reply, which the origin knows to begin where
+// the replica is, or later. An older origin names none.
+func (s *synchronizer) follow(history string) error {
+	if history == "" {
+		return nil
+	}
+	return s.Store.Follow(history)
 }
 
 // applyAll applies changes, also those beyond a gap, and moves the cursor to seq,

@@ -124,7 +124,7 @@ func fromHere(r *http.Request) bool {
 func (a *api) readyz(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
-	_, err := a.DB.ChangesSince(ctx, 0, 1)
+	_, err := a.DB.ChangesSince(ctx, central.Position{}, 1)
 	switch {
 	case err != nil:
 		a.Log.Warn("not ready", "err", err)

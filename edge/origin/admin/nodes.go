@@ -10,6 +10,7 @@ import (
 	"partneredge/edge/adminapi"
 	"partneredge/edge/origin/replication"
 	"partneredge/store"
+	"partneredge/store/central"
 	"partneredge/store/central/deliveries"
 )
 
@@ -55,7 +56,7 @@ func (a *api) openAPI(*http.Request) (answer, error) {
 
 // showTraffic shows each region's traffic of the last five minutes.
 func (a *api) showTraffic(r *http.Request) (answer, error) {
-	log, err := a.DB.ChangesSince(r.Context(), 0, 1)
+	log, err := a.DB.ChangesSince(r.Context(), central.Position{}, 1)
 	if err != nil {
 		return answer{}, err
 	}

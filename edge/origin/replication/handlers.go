@@ -69,8 +69,8 @@ func (r *requests) changes(ctx context.Context, _ string, req wire.ChangesReques
 	if limit == 0 {
 		limit = 1000
 	}
-	log, err := r.DB.ChangesSince(ctx, req.Since, within(limit, maxChanges))
-	return &wire.ChangesReply{Changes: log.Changes, Latest: log.Latest, Reset: log.Reset}, err
+	log, err := r.DB.ChangesSince(ctx, central.Position{History: req.History, Seq: req.Since}, within(limit, maxChanges))
+	return &wire.ChangesReply{Changes: log.Changes, Latest: log.Latest, History: log.History, Reset: log.Reset}, err
 }
 
 // leads commits what it can, and quarantines what it refuses.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"partneredge/edge/wire"
-	"partneredge/store"
+	"partneredge/store/central"
 )
 
 // Times and sizes of the pump.
@@ -25,15 +25,18 @@ type pump struct {
 	Config
 	wake signal
 	last atomic.Int64 // the last change pushed
+
+	history string // that last is a number of
 }
 
 // start counts all present changes as pushed: nodes ask for older ones.
 func (p *pump) start(ctx context.Context) error {
-	log, err := p.DB.ChangesSince(ctx, 0, 1)
+	log, err := p.DB.ChangesSince(ctx, central.Position{}, 1)
 	if err != nil {
 		return fmt.Errorf("reading the last change: %w", err)
 	}
 	p.last.Store(log.Latest)
+	p.history = log.History
 	return nil
 }
 
@@ -68,18 +71,19 @@ func (p *pump) run(ctx context.Context) {
 // case.
 func (p *pump) push(ctx context.Context, beat bool) error {
 	for {
-		log, err := p.DB.ChangesSince(ctx, p.last.Load(), pumpBatch)
+		log, err := p.DB.ChangesSince(ctx, central.Position{History: p.history, Seq: p.last.Load()}, pumpBatch)
 		if err != nil {
 			return err
 		}
-		if log.Reset { // pruned before they were pushed: nodes see the gap and ask
+		p.history = log.History
+		if log.Reset { // nodes see the gap, or the other history, and ask
 			beat = true
 			p.last.Store(log.Latest)
 		}
 		if len(log.Changes) == 0 && !beat {
 			return nil
 		}
-		if err := p.publish(log.Changes, log.Latest); err != nil {
+		if err := p.publish(log); err != nil {
 			return err
 		}
 		beat = false
@@ -90,8 +94,8 @@ func (p *pump) push(ctx context.Context, beat bool) error {
 	}
 }
 
-func (p *pump) publish(changes []store.Change, latest int64) error {
-	body, err := wire.Encode(&wire.Changed{Changes: changes, Latest: latest})
+func (p *pump) publish(log central.ChangeLog) error {
+	body, err := wire.Encode(&wire.Changed{Changes: log.Changes, Latest: log.Latest, History: log.History})
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,31 @@ type Server struct {
 // EDGE_REQUIRE_POSTGRES_SERVER is set.
 func NewServer(t testing.TB, dir string) *Server {
 	t.Helper()
+	s := prepare(t, dir)
+	s.run("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--wal-segsize=1", "--no-instructions")
+	s.Start()
+	return s
+}
+
+// NewStandby starts a server that follows primary, with its files in dir, until it
+// is promoted.
+func NewStandby(t testing.TB, primary *Server, dir string) *Server {
+	t.Helper()
+	s := prepare(t, dir)
+	s.run("pg_basebackup", "-h", primary.dir, "-U", "postgres", "-D", s.data(), "-R", "-X", "stream", "--checkpoint=fast")
+	s.Start()
+	return s
+}
+
+// Promote makes a standby a server that takes writes.
+func (s *Server) Promote() {
+	s.t.Helper()
+	s.run("pg_ctl", "promote", "-w", "-D", s.data())
+}
+
+// prepare returns a server whose directory is ready, and that ends with the test.
+func prepare(t testing.TB, dir string) *Server {
+	t.Helper()
 	s := &Server{t: t, dir: dir, bin: programs()}
 	if s.bin == "" {
 		if os.Getenv("EDGE_REQUIRE_POSTGRES_SERVER") != "" {
@@ -40,16 +65,16 @@ func NewServer(t testing.TB, dir string) *Server {
 	if os.Geteuid() == 0 { // it refuses to run as root
 		s.become("postgres")
 	}
-	s.run("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--wal-segsize=1", "--no-instructions")
-	s.Start()
 	t.Cleanup(func() { s.end(syscall.SIGINT) })
 	return s
 }
 
-// programs returns the directory of initdb and postgres, "" for none.
+// programs returns the directory of PostgreSQL's programs, "" for none.
 func programs() string {
 	if file, err := exec.LookPath("initdb"); err == nil {
-		return filepath.Dir(file)
+		if file, err = filepath.EvalSymlinks(file); err == nil { // the others are where it really is
+			return filepath.Dir(file)
+		}
 	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // as Debian has them
 	if len(found) == 0 {
@@ -101,9 +126,14 @@ func (s *Server) run(name string, args ...string) {
 	}
 }
 
-// URL returns the value of --database.
-func (s *Server) URL() string {
-	return "postgres://postgres@/postgres?sslmode=disable&host=" + url.QueryEscape(s.dir)
+// URL returns the value of --database. With others, it is for the one of them all
+// that takes writes.
+func (s *Server) URL(others ...*Server) string {
+	host, more := s.dir, ""
+	for _, other := range others {
+		host, more = host+","+other.dir, "&target_session_attrs=read-write"
+	}
+	return "postgres://postgres@/postgres?sslmode=disable&host=" + url.QueryEscape(host) + more
 }
 
 // Start starts the server, unless it runs, and waits until it answers.
@@ -139,6 +169,36 @@ func (s *Server) Answers() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	return db.PingContext(ctx) == nil
+}
+
+// Exec runs a statement as the superuser.
+func (s *Server) Exec(statement string) {
+	s.t.Helper()
+	s.ask(func(ctx context.Context, db *sql.DB) error {
+		_, err := db.ExecContext(ctx, statement)
+		return err
+	})
+}
+
+// Query returns the one value that a query of the superuser has, as text.
+func (s *Server) Query(query string) (value string) {
+	s.t.Helper()
+	s.ask(func(ctx context.Context, db *sql.DB) error {
+		return db.QueryRowContext(ctx, query).Scan(&value)
+	})
+	return value
+}
+
+func (s *Server) ask(question func(context.Context, *sql.DB) error) {
+	s.t.Helper()
+	db, err := sql.Open("pgx", s.URL())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	if err := question(s.t.Context(), db); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // Crash ends the server at once: it has to recover when it starts again.

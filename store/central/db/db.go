@@ -80,6 +80,9 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	}
 	sharesClock := d.postgres && c.Now == nil
 	err := d.migrate(ctx, c.Migrations)
+	if err == nil {
+		err = d.findTimeline(ctx)
+	}
 	if err == nil && sharesClock {
 		err = d.readClock(ctx)
 	}

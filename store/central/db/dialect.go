@@ -22,6 +22,7 @@ import (
 type dialect struct {
 	name     string // also the folder of its migrations
 	postgres bool
+	timeline bool // whether it says which timeline it is on
 }
 
 // connect opens the pools; whether the database answers shows at the first use.

@@ -83,8 +83,10 @@ func classifyPostgres(code string) error {
 	case code[:2] == "22", code == "23514", code == "23502", code == "54000":
 		// data exception, check and not-null violation, a value beyond a limit
 		return store.ErrInvalid
-	case code[:2] == "08", code[:2] == "40", code[:2] == "53", code[:2] == "57", code[:2] == "58", code == "55P03":
-		// connection, rollback, resources, operator, system, lock not available
+	case code[:2] == "08", code[:2] == "40", code[:2] == "53", code[:2] == "57", code[:2] == "58",
+		code == "55P03", code == "55000", code == "25006":
+		// connection, rollback, resources, operator, system, lock not available, a
+		// standby
 		return store.ErrUnavailable
 	}
 	return nil

@@ -1,0 +1,41 @@
+package db
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// timelineQuery is an expression for the timeline that a PostgreSQL writes: its
+// number changes when a standby is promoted, and when a database is put back to an
+// earlier point in time. It fails on a server that only reads.
+const timelineQuery = `substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)`
+
+// Timeline returns an SQL expression for the timeline that the database is on,
+// which is asked anew by each statement, whatever a pooler does with connections.
+// Where it cannot be known it is known, which names the column of the one that was
+// kept.
+func (d dialect) Timeline(known string) string {
+	if d.timeline {
+		return timelineQuery
+	}
+	return known
+}
+
+// findTimeline learns whether the database says which timeline it is on.
+func (d *DB) findTimeline(ctx context.Context) error {
+	if !d.postgres {
+		return nil
+	}
+	var timeline string
+	err := d.read.QueryRowContext(ctx, `SELECT `+timelineQuery).Scan(&timeline)
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && classifyPostgres(refused.Code) == nil {
+		d.log.Warn("the database does not say which timeline it is on: after a failover to a standby that was behind, restart the origins",
+			"hint", "GRANT EXECUTE ON FUNCTION pg_walfile_name(pg_lsn), pg_current_wal_lsn() TO the origin's role", "err", err)
+		return nil
+	}
+	d.timeline = err == nil
+	return err
+}
