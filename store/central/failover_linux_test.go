@@ -21,7 +21,7 @@ func TestFailoverToStandbyThatWasBehind(t *testing.T) {
 	dbs := []*DB{open(t, p), open(t, p)}
 	db := dbs[0]
 	victim, other := newKeyOf(t, db, 1), newKeyOf(t, db, 2)
-	awaitReplay(t, primary, standby)
+	standby.AwaitReplay(primary)
 	standby.Crash()
 	nodes := []*follower{{t: t}, {t: t}}
 	revokeKey(t, db, other.ID)
@@ -59,7 +59,7 @@ func TestPromotedUnderReaders(t *testing.T) {
 	newKeyOf(t, db, 1)
 	node := follower{t: t}
 	node.ask(db)
-	awaitReplay(t, primary, standby)
+	standby.AwaitReplay(primary)
 	primary.Crash()
 	standby.Promote()
 	awaitAnswer(t, db)
@@ -83,17 +83,6 @@ func awaitAnswer(t *testing.T, db *DB) {
 		}
 		if t.Context().Err() != nil {
 			t.Fatal("the database does not answer")
-		}
-	}
-}
-
-// awaitReplay waits until the standby has all that the primary has.
-func awaitReplay(t *testing.T, primary, standby *centraltest.Server) {
-	t.Helper()
-	lsn := primary.Query("SELECT pg_current_wal_lsn()::text")
-	for standby.Query("SELECT pg_last_wal_replay_lsn() >= '"+lsn+"'") != "true" {
-		if t.Context().Err() != nil {
-			t.Fatal("the standby does not follow")
 		}
 	}
 }

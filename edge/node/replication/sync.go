@@ -125,7 +125,7 @@ func (s *synchronizer) handle(m *nats.Msg) bool {
 	if !s.Link.Decode("changes", m.Data, &pushed) {
 		return true
 	}
-	if known := s.Store.Cursor().History; known != "" && pushed.History != "" && pushed.History != known {
+	if pushed.History != "" && pushed.History != s.Store.Cursor().History {
 		s.state.otherHistory()
 		return false
 	}

@@ -52,6 +52,17 @@ func (s *Server) Promote() {
 	s.run("pg_ctl", "promote", "-w", "-D", s.data())
 }
 
+// AwaitReplay waits until a standby has all that its primary has by now.
+func (s *Server) AwaitReplay(primary *Server) {
+	s.t.Helper()
+	all := primary.Query("SELECT pg_current_wal_lsn()::text")
+	for s.Query("SELECT pg_last_wal_replay_lsn() >= '"+all+"'") != "true" {
+		if s.t.Context().Err() != nil {
+			s.t.Fatal("the standby does not follow")
+		}
+	}
+}
+
 // prepare returns a server whose directory is ready, and that ends with the test.
 func prepare(t testing.TB, dir string) *Server {
 	t.Helper()
