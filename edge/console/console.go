@@ -95,35 +95,39 @@ func (c *Console) routes(assets fs.FS) http.Handler {
 	mux.HandleFunc("POST /console/login", c.login)
 	mux.HandleFunc("GET /console/live", c.inSession(c.live))
 	for pattern, p := range map[string]page{
-		"GET /console/{$}":           overview,
-		"GET /console/nodes":         list[adminapi.Node]("/nodes", "nodes", "Nodes"),
-		"GET /console/releases":      releases,
-		"GET /console/accounts":      list[adminapi.Account]("/accounts", "accounts", "Accounts"),
-		"GET /console/accounts/{id}": account,
-		"GET /console/webhooks":      webhooks,
-		"GET /console/webhooks/{id}": webhookLog,
-		"GET /console/events/{id}":   eventLog,
-		"GET /console/audit":         list[adminapi.Audit]("/audit", "audit", "Audit log", "target"),
-		"GET /console/tokens":        list[adminapi.Token]("/tokens", "tokens", "Tokens"),
+		"GET /console/{$}":             overview,
+		"GET /console/nodes":           list[adminapi.Node]("/nodes", "nodes", "Nodes"),
+		"GET /console/releases":        releases,
+		"GET /console/accounts":        list[adminapi.Account]("/accounts", "accounts", "Accounts"),
+		"GET /console/accounts/{id}":   account,
+		"GET /console/webhooks":        webhooks,
+		"GET /console/webhooks/{id}":   webhookLog,
+		"GET /console/events/{id}":     eventLog,
+		"GET /console/quarantine":      list[adminapi.QuarantinedLead]("/quarantine", "quarantine", "Quarantine"),
+		"GET /console/quarantine/{id}": quarantined,
+		"GET /console/audit":           list[adminapi.Audit]("/audit", "audit", "Audit log", "target"),
+		"GET /console/tokens":          list[adminapi.Token]("/tokens", "tokens", "Tokens"),
 	} {
 		mux.HandleFunc(pattern, c.inSession(c.showPage(p)))
 	}
 	for pattern, f := range map[string]form{
-		"POST /console/logout":                 c.logout,
-		"POST /console/accounts":               createAccount,
-		"POST /console/accounts/{id}/mode":     setMode,
-		"POST /console/accounts/{id}/keys":     createKey,
-		"POST /console/keys/{id}/rotate":       rotateKey,
-		"POST /console/keys/{id}/revoke":       act("/keys/{id}/revoke", "Key revoked, at every node within moments.", accountOf),
-		"POST /console/deliveries/{id}/retry":  act("/deliveries/{id}/retry", "Queued again.", webhookOf),
-		"POST /console/webhooks/{id}/recover":  c.recoverDeliveries,
-		"POST /console/webhooks/{id}/secret":   rotateSecret,
-		"POST /console/rollouts":               promote,
-		"POST /console/releases/{id}/rollback": act("/releases/{id}/rollback", "Rolling back: the nodes run again what they ran before.", section("releases")),
-		"POST /console/nodes":                  enrolNode,
-		"POST /console/nodes/{id}/revoke":      act("/nodes/{id}/revoke", "Node revoked: its connection is ended.", section("nodes")),
-		"POST /console/tokens":                 createToken,
-		"POST /console/tokens/{id}/revoke":     act("/tokens/{id}/revoke", "Token revoked, with its sessions.", section("tokens")),
+		"POST /console/logout":                  c.logout,
+		"POST /console/accounts":                createAccount,
+		"POST /console/accounts/{id}/mode":      setMode,
+		"POST /console/accounts/{id}/keys":      createKey,
+		"POST /console/keys/{id}/rotate":        rotateKey,
+		"POST /console/keys/{id}/revoke":        act("/keys/{id}/revoke", "Key revoked, at every node within moments.", accountOf),
+		"POST /console/deliveries/{id}/retry":   act("/deliveries/{id}/retry", "Queued again.", webhookOf),
+		"POST /console/webhooks/{id}/recover":   c.recoverDeliveries,
+		"POST /console/webhooks/{id}/secret":    rotateSecret,
+		"POST /console/quarantine/{id}/release": release,
+		"POST /console/quarantine/{id}/discard": discard,
+		"POST /console/rollouts":                promote,
+		"POST /console/releases/{id}/rollback":  act("/releases/{id}/rollback", "Rolling back: the nodes run again what they ran before.", section("releases")),
+		"POST /console/nodes":                   enrolNode,
+		"POST /console/nodes/{id}/revoke":       act("/nodes/{id}/revoke", "Node revoked: its connection is ended.", section("nodes")),
+		"POST /console/tokens":                  createToken,
+		"POST /console/tokens/{id}/revoke":      act("/tokens/{id}/revoke", "Token revoked, with its sessions.", section("tokens")),
 	} {
 		mux.HandleFunc(pattern, c.inSession(c.submit(f)))
 	}
@@ -133,8 +137,8 @@ func (c *Console) routes(assets fs.FS) http.Handler {
 	return mux
 }
 
-// maxForm bounds a form, in bytes.
-const maxForm = 64 << 10
+// maxForm bounds a form, in bytes. The longest text of consent, sent escaped, fits.
+const maxForm = 256 << 10
 
 // policy lets a page load what the console itself serves, and nothing else.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; " +

@@ -34,7 +34,7 @@ func (c *Console) submit(run form) func(http.ResponseWriter, *visit) {
 			err = formError(refusal(refused))
 		}
 		if wrong, ok := errors.AsType[formError](err); ok {
-			done = notice{Text: "Not done: " + wrong.Error(), Failed: true}
+			done = notice{Text: "Not done: " + wrong.Error(), Failed: true, Form: v.PostForm}
 		} else if err != nil {
 			c.fail(w, v, err)
 			return

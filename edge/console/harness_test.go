@@ -115,6 +115,20 @@ func (f *fixture) addRecords() {
 	}
 }
 
+// refuse has a lead quarantined, and returns the id of the entry.
+func (f *fixture) refuse(lead string) string {
+	f.Helper()
+	body := `{"id":"` + lead + `","account_id":"` + f.account.ID + `","environment":"live","first_name":"Ana <b>","email":"ana@example.com","consent_status":"none","captured_at":"1900-01-01T00:00:00Z"}`
+	if _, err := f.db.AddLeads(f.Context(), "node_x", []central.OfferedLead{central.ReadLead("", []byte(body))}); err != nil {
+		f.Fatal(err)
+	}
+	waiting, _, err := f.db.QuarantinedLeads(f.Context(), store.Page{Limit: 1})
+	if err != nil || len(waiting) != 1 {
+		f.Fatal(waiting, err)
+	}
+	return waiting[0].ID
+}
+
 // token makes a token by the admin API.
 func (f *fixture) token(role string) (id, plaintext string) {
 	f.Helper()

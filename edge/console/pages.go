@@ -48,7 +48,8 @@ func parsePages(now func() time.Time) (map[string]*template.Template, error) {
 		"outcomes": func() []string {
 			return []string{"", "pending", "delivered", "failed", "refused", "cancelled"}
 		},
-		"tab": func(v view, section, to, name string) tab { return tab{to, name, v.Section == section} },
+		"sent": sent,
+		"tab":  func(v view, section, to, name string) tab { return tab{to, name, v.Section == section} },
 	})
 	if _, err := shared.ParseFS(pageFiles, "pages/layout.html"); err != nil {
 		return nil, err

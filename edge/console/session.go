@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -44,7 +45,8 @@ type session struct {
 type notice struct {
 	Text               string
 	Failed             bool
-	Secret, SecretName string // shown once
+	Secret, SecretName string     // shown once
+	Form               url.Values // of a form that failed, to be filled in again
 }
 
 type sessions struct {

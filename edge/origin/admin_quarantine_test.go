@@ -66,7 +66,7 @@ func adminQuarantine(f *fixture) {
 	if done := f.must(200, "DELETE", path+"/"+garbage, nil); done["state"] != "discarded" {
 		f.Errorf("discarded %v", done)
 	}
-	for id, action := range map[string]string{id: "lead.released", garbage: "lead.discarded"} {
+	for id, action := range map[string]string{id: "lead.release", garbage: "lead.discard"} {
 		entries := f.must(200, "GET", "/admin/v1/audit?target="+id, nil)["items"].([]any)
 		if len(entries) != 1 || entries[0].(object)["action"] != action {
 			f.Errorf("audit of %s: %v", id, entries)

@@ -225,7 +225,10 @@ func (d *DB) DiscardLead(ctx context.Context, id string) (store.QuarantinedLead,
 
 // settle ends the wait of a lead in one transaction with fn.
 func (d *DB) settle(ctx context.Context, id string, as store.QuarantineState, refused error, fn work) (q store.QuarantinedLead, err error) {
-	action := "lead." + string(as)
+	action := "lead.release"
+	if as == store.QuarantineDiscarded {
+		action = "lead.discard"
+	}
 	err = d.write(ctx, action, cmp.Or(valid.Reference("quarantined lead", id), refused), func(ctx context.Context, t *tx) error {
 		before, err := quarantine.Read(ctx, t, id)
 		if err != nil {

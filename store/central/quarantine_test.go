@@ -114,7 +114,7 @@ func TestReleaseAndDiscard(t *testing.T) {
 			_, err = db.DiscardLead(ctx, item.ID)
 			wantErr(t, err, store.ErrConflict)
 			entries, _, err := db.Audits(ctx, item.ID, store.Page{})
-			if noError(t, err); len(entries) != 1 || entries[0].Action != "lead."+map[string]string{lost.ID: "released", unwanted.ID: "discarded"}[item.LeadID] || strings.Contains(string(entries[0].Before), "oe@example.com") {
+			if noError(t, err); len(entries) != 1 || entries[0].Action != "lead."+map[string]string{lost.ID: "release", unwanted.ID: "discard"}[item.LeadID] || strings.Contains(string(entries[0].Before), "oe@example.com") {
 				t.Errorf("audit: %+v", entries)
 			}
 		}

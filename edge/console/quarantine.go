@@ -1,0 +1,78 @@
+package console
+
+import "partneredge/edge/adminapi"
+
+// mendField is a field of the form that mends a lead.
+type mendField struct {
+	Name, Label, Value string
+	set                func(*adminapi.MendedLead, *string)
+}
+
+// mendFields returns the fields of the form, with the values of a lead.
+func mendFields(l adminapi.MendedLead) []mendField {
+	field := func(name, label string, of func(*adminapi.MendedLead) **string) mendField {
+		f := mendField{Name: name, Label: label, set: func(l *adminapi.MendedLead, value *string) { *of(l) = value }}
+		if have := *of(&l); have != nil {
+			f.Value = *have
+		}
+		return f
+	}
+	return []mendField{
+		field("account_id", "Account", func(l *adminapi.MendedLead) **string { return &l.AccountID }),
+		field("first_name", "First name", func(l *adminapi.MendedLead) **string { return &l.FirstName }),
+		field("last_name", "Last name", func(l *adminapi.MendedLead) **string { return &l.LastName }),
+		field("email", "E-mail", func(l *adminapi.MendedLead) **string { return &l.Email }),
+		field("phone", "Phone", func(l *adminapi.MendedLead) **string { return &l.Phone }),
+		field("consent_status", "Consent", func(l *adminapi.MendedLead) **string { return &l.ConsentStatus }),
+		field("consent_text", "Text of consent", func(l *adminapi.MendedLead) **string { return &l.ConsentText }),
+		field("captured_at", "Consent given at", func(l *adminapi.MendedLead) **string { return &l.CapturedAt }),
+		field("id", "Lead", func(l *adminapi.MendedLead) **string { return &l.ID }),
+		field("key_id", "Key", func(l *adminapi.MendedLead) **string { return &l.KeyID }),
+		field("environment", "Environment", func(l *adminapi.MendedLead) **string { return &l.Environment }),
+		field("created_at", "Created at", func(l *adminapi.MendedLead) **string { return &l.CreatedAt }),
+	}
+}
+
+// quarantined reads one lead of the quarantine.
+func quarantined(v *visit) (view, error) {
+	var data struct {
+		Lead    adminapi.QuarantinedLead
+		Fields  []mendField
+		Allowed string
+	}
+	err := v.get("/quarantine/"+v.id(), &data.Lead)
+	if l := data.Lead.Lead; l != nil {
+		data.Fields = mendFields(*l)
+		if l.OutreachAllowed != nil && *l.OutreachAllowed {
+			data.Allowed = "true"
+		}
+	}
+	return view{page: "quarantined", Title: "Quarantined lead", Section: "quarantine", Data: data}, err
+}
+
+// release keeps a lead of the quarantine as the form has it.
+func release(v *visit) (notice, string, error) {
+	var in adminapi.MendedLead
+	for _, f := range mendFields(in) {
+		f.set(&in, v.field(f.Name))
+	}
+	in.OutreachAllowed = new(v.PostForm.Get("outreach_allowed") == "true")
+	if err := v.post("/quarantine/"+v.id()+"/release", in, nil); err != nil {
+		return notice{}, Path + "quarantine/" + v.id(), err
+	}
+	return notice{Text: "Lead released: it is with its account."}, Path + "quarantine", nil
+}
+
+// discard gives a lead of the quarantine up.
+func discard(v *visit) (notice, string, error) {
+	return notice{Text: "Lead discarded."}, Path + "quarantine", v.call("DELETE", "/quarantine/"+v.id(), nil, nil)
+}
+
+// sent returns what a form that failed had in a field, or else the value that the
+// record has.
+func sent(v view, name, value string) string {
+	if v.Notice == nil || !v.Notice.Form.Has(name) {
+		return value
+	}
+	return v.Notice.Form.Get(name)
+}
