@@ -55,42 +55,65 @@ func TestDashboard(t *testing.T) {
 		}
 		ids[p.ID], places[place] = true, true
 		for _, target := range p.Targets {
-			used := promSelector.FindAllStringSubmatch(target.Expr, -1)
-			if len(used) == 0 {
-				t.Errorf("%s: %s asks for nothing", p.Title, target.Expr)
-			}
-			for _, m := range used {
-				asked++
-				labels, found := have[m[1]]
-				if !found {
-					t.Errorf("%s: no metric %s", p.Title, m[1])
-					continue
-				}
-				var names []string
-				for _, matcher := range promMatcher.FindAllStringSubmatch(promString.ReplaceAllString(m[2], ""), -1) {
-					names = append(names, matcher[1])
-				}
-				for _, by := range promBy.FindAllStringSubmatch(target.Expr, -1) {
-					for name := range strings.SplitSeq(by[1], ",") {
-						names = append(names, strings.TrimSpace(name))
-					}
-				}
-				for _, legend := range promLegend.FindAllStringSubmatch(target.LegendFormat, -1) {
-					if legend[1] != "instance" { // which Prometheus adds
-						names = append(names, legend[1])
-					}
-				}
-				for _, name := range names {
-					if !slices.Contains(labels, name) {
-						t.Errorf("%s: %s has no label %s, only %v", p.Title, m[1], name, labels)
-					}
-				}
-			}
+			asked += holdExpr(t, have, p.Title, target.Expr, target.LegendFormat)
 		}
 	}
 	if asked < 20 {
 		t.Errorf("only %d metrics are asked for: the dashboard was not understood", asked)
 	}
+}
+
+// TestAlerts: the rules ask for metrics and labels that are there.
+func TestAlerts(t *testing.T) {
+	text, err := os.ReadFile("../alerts.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := everyMetric(t)
+	rules := regexp.MustCompile(`(?m)^ +expr: (.+)$`).FindAllSubmatch(text, -1)
+	if len(rules) < 2 {
+		t.Fatalf("only %d rules: the file was not understood", len(rules))
+	}
+	for _, rule := range rules {
+		holdExpr(t, have, "alerts.yml", string(rule[1]), "")
+	}
+}
+
+// holdExpr holds what an expression and its legend ask for to the metrics and labels
+// that are there, and returns how many metrics it asks for.
+func holdExpr(t *testing.T, have map[string][]string, title, expr, legend string) (asked int) {
+	t.Helper()
+	used := promSelector.FindAllStringSubmatch(expr, -1)
+	if len(used) == 0 {
+		t.Errorf("%s: %s asks for nothing", title, expr)
+	}
+	for _, m := range used {
+		labels, found := have[m[1]]
+		if !found {
+			t.Errorf("%s: no metric %s", title, m[1])
+			continue
+		}
+		var names []string
+		for _, matcher := range promMatcher.FindAllStringSubmatch(promString.ReplaceAllString(m[2], ""), -1) {
+			names = append(names, matcher[1])
+		}
+		for _, by := range promBy.FindAllStringSubmatch(expr, -1) {
+			for name := range strings.SplitSeq(by[1], ",") {
+				names = append(names, strings.TrimSpace(name))
+			}
+		}
+		for _, label := range promLegend.FindAllStringSubmatch(legend, -1) {
+			if label[1] != "instance" { // which Prometheus adds
+				names = append(names, label[1])
+			}
+		}
+		for _, name := range names {
+			if !slices.Contains(labels, name) {
+				t.Errorf("%s: %s has no label %s, only %v", title, m[1], name, labels)
+			}
+		}
+	}
+	return len(used)
 }
 
 // everyMetric are the names in /metrics of a node and its origin, with their
