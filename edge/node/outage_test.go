@@ -2,18 +2,22 @@ package node
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"partneredge/edge/wire"
+	"partneredge/host"
 	"partneredge/store"
 	"partneredge/store/local/outbox"
 )
@@ -185,6 +189,41 @@ func TestMuteOrigin(t *testing.T) {
 		}
 		return a.status == 401 && strings.Contains(a.body, "api_key_revoked")
 	})
+}
+
+// TestLeadsDuringAFloodOfLookups: the origin answers no lookup, and more of them wait
+// than may be under way. Leads, changes and reports have room of their own.
+func TestLeadsDuringAFloodOfLookups(t *testing.T) {
+	o := newOrigin(t)
+	o.do(func() { o.mute[wire.VerbKey] = true })
+	c := config(t, o)
+	c.ReadOrigin = time.Minute
+	n := startNode(t, c)
+	ctx, cancel := context.WithCancel(t.Context())
+	var flood sync.WaitGroup
+	defer flood.Wait()
+	defer cancel()
+	const lookups = 1000
+	keys := n.replication.Capabilities().Keys
+	for i := range lookups {
+		flood.Go(func() {
+			if _, err := keys.AppendKey(ctx, nil, []byte(plaintext(fmt.Sprint("unknown", i)))); !errors.Is(err, host.ErrUnavailable) {
+				t.Errorf("a lookup without an answer: %v", err)
+			}
+		})
+	}
+	soon(t, "as many lookups as may be under way", func() bool { return o.requests(wire.VerbKey) >= 256 })
+	if err := n.store.Outbox.Append(t.Context(), outbox.Item{ID: "lead_1", Body: []byte(`{"id":"lead_1"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "the lead is handed over", func() bool { return n.store.Outbox.Len() == 0 })
+	var missed store.Change
+	o.do(func() { missed = o.change(store.ChangeProfile, "acc_1", false) })
+	o.push() // not told of the change, so it asks
+	soon(t, "the change is known", func() bool { return n.store.Cursor().Seq == missed.Seq })
+	if asked := o.requests(wire.VerbKey); asked != 256 {
+		t.Errorf("%d lookups under way, want 256", asked)
+	}
 }
 
 // TestSetAsideLeadsAreHandedOver: what an older origin refused or could not be sent

@@ -45,8 +45,8 @@ type Link struct {
 	cfg      Config
 	id       string // of the node
 	conn     *nats.Conn
-	dialled  chan struct{} // closed when conn is set
-	requests chan struct{} // holds one for each request under way
+	dialled  chan struct{}            // closed when conn is set
+	rooms    map[string]chan struct{} // by verb: holds one for each request under way; nil: no bound
 	warnings *logging.Limiter
 	unusable chan error // capacity 1
 
@@ -61,9 +61,21 @@ const (
 	reconnectJitter = 800 * time.Millisecond
 )
 
-// maxRequests bounds the requests under way, whatever number of unknown keys
-// partners present.
-const maxRequests = 256
+// Bounds of the requests under way that partners bring about, whatever number of
+// unknown keys they present. What the node asks for by itself, of each kind one
+// request at a time (changes, leads, releases), waits for none of them.
+const (
+	maxLookups = 256 // of keys and views
+	maxWrites  = 64  // of subscriptions
+)
+
+func newRooms() map[string]chan struct{} {
+	lookups, writes := make(chan struct{}, maxLookups), make(chan struct{}, maxWrites)
+	return map[string]chan struct{}{
+		wire.VerbKey: lookups, wire.VerbView: lookups,
+		wire.VerbSubscribe: writes, wire.VerbRevoke: writes,
+	}
+}
 
 // New returns a Link that is not connected yet. It reads the credentials and
 // the CA, and fails when either cannot be used.
@@ -79,7 +91,7 @@ func New(cfg Config) (*Link, error) {
 	}
 	return &Link{
 		cfg: cfg, id: id, warnings: logging.New(cfg.Log),
-		dialled: make(chan struct{}), requests: make(chan struct{}, maxRequests), unusable: make(chan error, 1),
+		dialled: make(chan struct{}), rooms: newRooms(), unusable: make(chan error, 1),
 	}, nil
 }
 
@@ -230,11 +242,13 @@ func (l *Link) exchange(ctx context.Context, verb string, req, reply wire.Messag
 	if err != nil {
 		return err
 	}
-	select {
-	case l.requests <- struct{}{}:
-		defer func() { <-l.requests }()
-	case <-ctx.Done():
-		return fmt.Errorf("%w: too many requests: %w", host.ErrUnavailable, ctx.Err())
+	if room := l.rooms[verb]; room != nil {
+		select {
+		case room <- struct{}{}:
+			defer func() { <-room }()
+		case <-ctx.Done():
+			return fmt.Errorf("%w: too many requests: %w", host.ErrUnavailable, ctx.Err())
+		}
 	}
 	msg, err := l.conn.RequestWithContext(ctx, wire.Subject(l.id, verb), body)
 	if err == nil {
