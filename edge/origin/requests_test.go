@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -363,4 +365,48 @@ func TestStatus(t *testing.T) {
 		return err == nil && !n.LastSeenAt.IsZero() && n.Version == "r1"
 	})
 
+}
+
+// TestSlowNames: the names of an account's targets are looked up slowly. Two are at
+// a time, and nobody else waits: not the node's own lookups, not another account.
+func TestSlowNames(t *testing.T) {
+	var looking atomic.Int32
+	end := make(chan struct{})
+	f := newFixture(t, func(c *Config) {
+		c.Guard = guardFunc(func(target string) (string, error) {
+			if strings.Contains(target, "slow") {
+				looking.Add(1)
+				defer looking.Add(-1)
+				<-end
+			}
+			return "", nil
+		})
+	})
+	node := f.enrol("n1")
+	subscribe := func(account, host string, i int) wire.SubscribeRequest {
+		key, _ := f.key(account, "test")
+		return wire.SubscribeRequest{Head: head, Subscription: store.Subscription{
+			ID: store.NewID("whs", time.Now()), AccountID: account, KeyID: key, Environment: store.Test,
+			TargetURL: fmt.Sprintf("https://%s/%d", host, i), Events: []string{store.EventInsightCreated},
+			Secret: strings.Repeat("ab", 32), CreatedAt: time.Now().UTC(),
+		}}
+	}
+	account, other := f.account("live"), f.account("live")
+	var slow sync.WaitGroup
+	for i := range 100 {
+		request := subscribe(account, "slow.example.net", i)
+		slow.Go(func() { ask[wire.SubscribeReply](node, wire.VerbSubscribe, request) })
+	}
+	f.eventually("two lookups", func() bool { return looking.Load() == 2 })
+	if reply := ask[wire.KeyReply](node, wire.VerbKey, wire.KeyRequest{Head: head, Hash: make([]byte, 32)}); reply.Failure != wire.NotFound {
+		t.Errorf("a key: %+v", reply)
+	}
+	if reply := ask[wire.SubscribeReply](node, wire.VerbSubscribe, subscribe(other, "fast.example.net", 0)); reply.Failure != "" {
+		t.Errorf("another account: %+v", reply)
+	}
+	if n := looking.Load(); n != 2 {
+		t.Errorf("%d lookups at once", n)
+	}
+	close(end)
+	slow.Wait()
 }

@@ -100,22 +100,22 @@ func (r *requests) leads(ctx context.Context, node string, req wire.LeadsRequest
 }
 
 // subscribe judges the target again at the origin, which is where deliveries
-// start from, and holds the node to the key that it names.
-func (r *requests) subscribe(ctx context.Context, _ string, req wire.SubscribeRequest) (wire.Message, error) {
+// start from, and holds the node to the key that it names. The lookup of the
+// target's name, which may be slow, holds no slot.
+func (r *requests) subscribe(ctx context.Context, node string, req wire.SubscribeRequest) (wire.Message, error) {
 	reply := new(wire.SubscribeReply)
 	s := req.Subscription
-	if err := r.validate(ctx, s); err != nil {
+	if err := r.slots.run(ctx, node, func() error { return r.validate(ctx, s) }); err != nil {
 		return reply, err
 	}
-	reason, err := r.Guard.Check(ctx, s.TargetURL)
-	if err != nil {
+	err := r.names.run(ctx, s.AccountID, func() (err error) {
+		reply.Reason, err = r.Guard.Check(ctx, s.TargetURL)
+		return err
+	})
+	if err != nil || reply.Reason != "" {
 		return reply, err
 	}
-	if reason != "" {
-		reply.Reason = reason
-		return reply, nil
-	}
-	return reply, r.DB.AddSubscription(ctx, s)
+	return reply, r.slots.run(ctx, node, func() error { return r.DB.AddSubscription(ctx, s) })
 }
 
 func (r *requests) validate(ctx context.Context, s store.Subscription) error {

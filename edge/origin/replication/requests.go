@@ -18,8 +18,8 @@ import (
 // Bounds of answering.
 const (
 	requestTime     = 10 * time.Second // a request that takes longer is given up
-	requestsAtOnce  = 64               // more wait
 	leadsPerRequest = 1000
+	namesOfAccount  = 2 // names of targets that are looked up at once
 )
 
 // requests answers the nodes.
@@ -28,6 +28,8 @@ type requests struct {
 	presence *Presence
 	merge    *merge
 	limited  *logging.Limiter // of warnings that nodes can bring about
+	slots    *slots           // of what partners bring about
+	names    semaphores       // by account: lookups of names, which hold no slot
 
 	ctx     context.Context // of all requests; ends when stop has waited long enough
 	cancel  context.CancelFunc
@@ -42,24 +44,25 @@ type handler func(context.Context, *nats.Msg) (wire.Message, error)
 // statuses, which have no answer, are for each of them.
 func (r *requests) start() error {
 	r.ctx, r.cancel = context.WithCancel(context.Background())
-	slots := make(chan struct{}, requestsAtOnce)
+	r.slots, r.names = newSlots(), semaphores{most: namesOfAccount, waiting: waitingOfNode}
+	own := newSlots() // of what keeps a node in step, which waits for nothing that partners bring about
 	for verb, handle := range map[string]handler{
-		wire.VerbKey:        decoded(r, wire.VerbKey, r.key),
-		wire.VerbView:       decoded(r, wire.VerbView, r.view),
-		wire.VerbChanges:    decoded(r, wire.VerbChanges, r.changes),
-		wire.VerbLeads:      decoded(r, wire.VerbLeads, r.leads),
+		wire.VerbKey:        inSlot(r.slots, decoded(r, wire.VerbKey, r.key)),
+		wire.VerbView:       inSlot(r.slots, decoded(r, wire.VerbView, r.view)),
+		wire.VerbChanges:    inSlot(own, decoded(r, wire.VerbChanges, r.changes)),
+		wire.VerbLeads:      inSlot(own, decoded(r, wire.VerbLeads, r.leads)),
 		wire.VerbSubscribe:  decoded(r, wire.VerbSubscribe, r.subscribe),
-		wire.VerbRevoke:     decoded(r, wire.VerbRevoke, r.revoke),
-		wire.VerbBlob:       decoded(r, wire.VerbBlob, r.blob),
-		wire.VerbSignatures: decoded(r, wire.VerbSignatures, r.signatures),
+		wire.VerbRevoke:     inSlot(r.slots, decoded(r, wire.VerbRevoke, r.revoke)),
+		wire.VerbBlob:       inSlot(r.slots, decoded(r, wire.VerbBlob, r.blob)),
+		wire.VerbSignatures: inSlot(r.slots, decoded(r, wire.VerbSignatures, r.signatures)),
 	} {
-		if err := r.listen(verb, wire.Queue, r.atOnce(slots, verb, handle)); err != nil {
+		if err := r.listen(verb, wire.Queue, r.apart(verb, handle)); err != nil {
 			return err
 		}
 	}
 	// Reports seldom read the database, so they do not wait for what does.
-	spend := r.atOnce(make(chan struct{}, requestsAtOnce), wire.VerbSpend, decoded(r, wire.VerbSpend, r.spend))
-	if err := r.listen(wire.VerbSpend, "", spend); err != nil {
+	spend := inSlot(newSlots(), decoded(r, wire.VerbSpend, r.spend))
+	if err := r.listen(wire.VerbSpend, "", r.apart(wire.VerbSpend, spend)); err != nil {
 		return err
 	}
 	status := decoded(r, wire.VerbStatus, r.status) // which never does
@@ -78,14 +81,24 @@ func (r *requests) listen(verb, queue string, handle nats.MsgHandler) error {
 	return nil
 }
 
-// atOnce serves as many messages at a time as slots has room for.
-func (r *requests) atOnce(slots chan struct{}, verb string, handle handler) nats.MsgHandler {
+// apart serves each message in a goroutine of its own, so that none holds up those
+// of other nodes.
+func (r *requests) apart(verb string, handle handler) nats.MsgHandler {
 	return func(m *nats.Msg) {
-		slots <- struct{}{}
-		r.running.Go(func() {
-			defer func() { <-slots }()
-			r.serve(verb, m, handle)
+		r.running.Go(func() { r.serve(verb, m, handle) })
+	}
+}
+
+// inSlot handles a message once there is a slot for its node.
+func inSlot(s *slots, handle handler) handler {
+	return func(ctx context.Context, m *nats.Msg) (reply wire.Message, err error) {
+		reply = &wire.Head{}
+		err = s.run(ctx, nodeOf(m.Subject), func() error {
+			var err error
+			reply, err = handle(ctx, m)
+			return err
 		})
+		return reply, err
 	}
 }
 
@@ -133,6 +146,10 @@ func (r *requests) serve(verb string, m *nats.Msg, handle handler) {
 	case wire.NotEnrolled:
 		r.limited.Warn("admit "+node, "a node that is not enrolled is told nothing", "verb", verb, "node", node, "err", err)
 	case wire.Internal, wire.Unavailable:
+		if errors.Is(err, errBusy) {
+			r.limited.Warn("busy "+node, "a node's request found no room", "verb", verb, "node", node, "err", err)
+			break
+		}
 		r.Log.Error("a node's request failed", "verb", verb, "node", node, "err", err)
 	case wire.Invalid:
 		r.limited.Warn(node, "a node's request makes no sense", "verb", verb, "node", node, "err", err)
