@@ -225,9 +225,7 @@ func (f *fixture) retriesAgain(account, keyID string) {
 // it.
 func TestFailingWebhook(t *testing.T) {
 	var ahead atomic.Int64
-	f := newFixture(t, func(c *Config) {
-		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-	})
+	f := newFixture(t, databaseAt(t, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }))
 	account := f.account("live")
 	f.subscribe("whs_f", account, "key_1")
 	f.must(201, "POST", accounts+"/"+account+"/sentinel-firings", object{"sentinel_name": "s", "trigger_data": object{}, "action_taken": "a"})

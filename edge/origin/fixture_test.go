@@ -79,6 +79,21 @@ func newFixture(t *testing.T, change ...func(*Config)) *fixture {
 	return f
 }
 
+// databaseAt has the database keep its time by a clock, as PostgreSQL does by its own.
+func databaseAt(t *testing.T, now func() time.Time) func(*Config) {
+	return func(c *Config) {
+		var err error
+		if c.DB, err = central.Open(t.Context(), central.Config{URL: filepath.Join(t.TempDir(), "central.db"), Now: now}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := c.DB.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func (f *fixture) start() {
 	f.Helper()
 	var err error

@@ -36,7 +36,7 @@ func startRetention(c Config) *retention {
 		return nil
 	}
 	running, cancel := context.WithCancel(context.Background())
-	r := &retention{db: c.DB, keep: c.DeliveryRetention, now: c.Now, log: c.Log, cancel: cancel}
+	r := &retention{db: c.DB, keep: c.DeliveryRetention, now: c.DB.Now, log: c.Log, cancel: cancel}
 	r.loop.Go(func() { r.run(running, retentionEvery) })
 	return r
 }

@@ -3,6 +3,7 @@ package origin
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,13 +64,15 @@ func TestRetention(t *testing.T) {
 
 // An origin does it by itself, from its start.
 func TestRetentionOfAnOrigin(t *testing.T) {
-	f := newFixture(t, func(c *Config) { c.DeliveryRetention = -1 })
+	var ahead atomic.Int64
+	f := newFixture(t, databaseAt(t, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }),
+		func(c *Config) { c.DeliveryRetention = -1 })
 	account := f.account("setup")
 	id := f.must(201, "POST", accounts+"/"+account+"/sentinel-firings",
 		object{"sentinel_name": "s", "trigger_data": object{}, "action_taken": "a"})["event_id"].(string)
 	f.stop()
 	f.config.DeliveryRetention = 0
-	f.config.Now = func() time.Time { return time.Now().Add(31 * 24 * time.Hour) }
+	ahead.Store(int64(31 * 24 * time.Hour))
 	f.start()
 	f.eventually("the event is gone", func() bool {
 		_, err := f.config.DB.Event(t.Context(), id)

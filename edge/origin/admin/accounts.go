@@ -79,7 +79,7 @@ func (a *api) createKey(r *http.Request, in adminapi.NewKey, v *validator) (answ
 		return answer{}, err
 	}
 	if key.ExpiresAt.IsZero() {
-		key.ExpiresAt = a.Now().Add(keyLifetime)
+		key.ExpiresAt = a.DB.Now().Add(keyLifetime)
 	}
 	plaintext := mint(key.Environment)
 	key.Hash = sha256.Sum256([]byte(plaintext))
@@ -110,7 +110,7 @@ func (a *api) rotateKey(r *http.Request, in adminapi.Rotation, v *validator) (an
 	if err != nil {
 		return answer{}, err
 	}
-	now := a.Now()
+	now := a.DB.Now()
 	plaintext := mint(old.Environment)
 	successor := store.Key{Hash: sha256.Sum256([]byte(plaintext)), ExpiresAt: now.Add(keyLifetime)}
 	key, previous, err := a.DB.RotateKey(r.Context(), id, successor, now.Add(time.Duration(grace)*time.Second))

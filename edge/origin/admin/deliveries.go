@@ -134,7 +134,7 @@ func (a *api) rotateSecret(r *http.Request, in adminapi.SecretRotation, v *valid
 	if err := v.err(); err != nil {
 		return answer{}, err
 	}
-	until := a.Now().UTC().Add(time.Duration(overlap) * time.Second)
+	until := a.DB.Now().Add(time.Duration(overlap) * time.Second)
 	secret := randomHex()
 	s, err := a.DB.RotateSecret(r.Context(), r.PathValue("id"), secret, until)
 	return created(adminapi.RotatedSecret{Webhook: a.toWebhook(s), Secret: secret, OverlapUntil: stamp(until)}, err)

@@ -20,7 +20,7 @@ func (a *api) enrolNode(r *http.Request, in adminapi.NewNode, v *validator) (ans
 	if err := v.err(); err != nil {
 		return answer{}, err
 	}
-	node.ID = store.NewID("node", a.Now())
+	node.ID = store.NewID("node", a.DB.Now())
 	credentials, publicKey, err := a.Credentials(node.ID)
 	if err != nil {
 		return answer{}, err
@@ -92,7 +92,7 @@ const outcomesSince = time.Hour
 
 // showOutcomes counts the newest deliveries by state.
 func (a *api) showOutcomes(r *http.Request) (answer, error) {
-	since := a.Now().Add(-outcomesSince)
+	since := a.DB.Now().Add(-outcomesSince)
 	counts, err := a.DB.CountOutcomes(r.Context(), since)
 	if err != nil {
 		return answer{}, err

@@ -23,7 +23,7 @@ func toAccount(a store.Account) adminapi.Account {
 
 func (a *api) toKey(k store.Key) adminapi.Key {
 	v := adminapi.Key{
-		ID: k.ID, AccountID: k.AccountID, Environment: string(k.Environment), State: keyState(k, a.Now()),
+		ID: k.ID, AccountID: k.AccountID, Environment: string(k.Environment), State: keyState(k, a.DB.Now()),
 		Scopes: append([]string{}, k.Scopes...), IPAllowlist: []string{}, RateLimit: k.RateLimit, Label: k.Label,
 		CreatedAt: stamp(k.CreatedAt), ExpiresAt: stamp(k.ExpiresAt),
 		GraceUntil: stamp(k.GraceUntil), RevokedAt: stamp(k.RevokedAt),
@@ -109,7 +109,7 @@ func (a *api) toWebhook(s store.Subscription) adminapi.Webhook {
 	return adminapi.Webhook{
 		ID: s.ID, AccountID: s.AccountID, KeyID: s.KeyID, Environment: string(s.Environment), TargetURL: s.TargetURL,
 		Events: append([]string{}, s.Events...), Description: s.Description, CreatedAt: stamp(s.CreatedAt),
-		RevokedAt: stamp(s.RevokedAt), FailingFrom: stamp(s.FailingFrom), State: webhookState(s, a.Now()),
+		RevokedAt: stamp(s.RevokedAt), FailingFrom: stamp(s.FailingFrom), State: webhookState(s, a.DB.Now()),
 	}
 }
 
