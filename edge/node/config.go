@@ -15,6 +15,7 @@ import (
 	"partneredge/edge/certificate"
 	"partneredge/edge/release"
 	"partneredge/edge/tracing"
+	"partneredge/store/durable"
 	"partneredge/store/local"
 )
 
@@ -105,6 +106,10 @@ type Config struct {
 	// Now is the clock of all rules; timeouts run on the system's. Default:
 	// time.Now.
 	Now func() time.Time
+
+	// FS is the file system of what must outlast a power failure in Data: records,
+	// leads, the mark of a release on trial. Default: the machine's.
+	FS durable.FS
 
 	// dialer connects to the origin, for tests without a network. Default: TCP.
 	dialer nats.CustomDialer

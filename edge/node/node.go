@@ -116,7 +116,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 func (n *Node) open(ctx context.Context) (err error) {
 	c := n.config
 	n.store, err = local.Open(local.Config{
-		Dir: filepath.Join(c.Data, "state"), Lockout: c.Lockout, Log: c.Log, Now: c.Now,
+		Dir: filepath.Join(c.Data, "state"), Lockout: c.Lockout, FS: c.FS, Log: c.Log, Now: c.Now,
 	})
 	if err != nil {
 		return err
@@ -175,7 +175,7 @@ func (n *Node) openReleases(ctx context.Context) (err error) {
 	n.started.Add(func(ctx context.Context) error { return n.runtime.Close(context.WithoutCancel(ctx)) })
 	n.metrics.registry.MustRegister(newModuleMetrics(n.runtime))
 	n.releases, err = rollout.Open(ctx, rollout.Config{
-		Dir: c.Data, Modules: c.Modules, Policy: release.Policy{Keys: c.ReleaseKeys, Min: c.MinRelease},
+		Dir: c.Data, FS: c.FS, Modules: c.Modules, Policy: release.Policy{Keys: c.ReleaseKeys, Min: c.MinRelease},
 		Runtime: n.runtime, Cache: c.Cache, Capabilities: n.replication.Capabilities(), CallTimeout: callTimeout,
 		Origin: n.link, FetchTimeout: c.WriteOrigin, Front: n.moduleFront(), Changed: n.statusChanged,
 		Progress: c.Progress, Log: c.Log,

@@ -119,8 +119,8 @@ func TestDiskFails(t *testing.T) {
 				if asked := disk.Count(kind) > 0; asked != errors.Is(err, syscall.ENOSPC) {
 					t.Errorf("error %v, asked for: %v", err, asked)
 				}
-				if len(disk.AfterFailedSync) > 0 {
-					t.Errorf("written again after a failed sync: %v", disk.AfterFailedSync)
+				if len(disk.AfterFailedSync()) > 0 {
+					t.Errorf("written again after a failed sync: %v", disk.AfterFailedSync())
 				}
 				holds(t, "after the failure", path, step.before, err == nil)
 			})

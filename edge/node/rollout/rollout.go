@@ -19,17 +19,20 @@ import (
 	"partneredge/edge/release"
 	"partneredge/edge/wire"
 	"partneredge/host"
+	"partneredge/store/durable"
 	"partneredge/wasm/httpfront"
 )
 
 // Gate is the name of the module that every request passes first.
 const Gate = "gate"
 
-// Config of a Controller. Every field is required but Progress.
+// Config of a Controller. Every field is required but FS and Progress.
 type Config struct {
 	// Dir is the node's data directory. The releases, and the name of the one that
 	// runs, are kept in it.
 	Dir string
+	// FS is the file system of the node's own marks in Dir. Default: the machine's.
+	FS durable.FS
 	// Modules is the directory with NAME.wasm and NAME.json for each module of the
 	// node's own disk.
 	Modules string

@@ -17,6 +17,7 @@ import (
 // releaseStore keeps releases on the node's disk, and fetches missing ones from
 // the origin. Each release that it returns was verified by the node's own keys.
 type releaseStore struct {
+	disk   durable.Disk
 	dir    *release.Dir
 	file   string // names the release that runs
 	origin *originSource
@@ -61,11 +62,11 @@ func openStore(cfg Config) (*releaseStore, error) {
 	}
 	_ = os.RemoveAll(filepath.Join(cfg.Dir, "releases.part")) // another version kept what it had fetched there
 	s := &releaseStore{
-		dir: dir, file: filepath.Join(cfg.Dir, "release.json"), policy: cfg.Policy, log: cfg.Log,
+		disk: durable.Disk{FS: cfg.FS}, dir: dir, file: filepath.Join(cfg.Dir, "release.json"), policy: cfg.Policy, log: cfg.Log,
 		origin: &originSource{origin: cfg.Origin, timeout: cfg.FetchTimeout, parts: map[string]part{}},
 	}
 	s.load()
-	s.trials = openTrials(filepath.Join(cfg.Dir, "candidate.json"), cfg.Log)
+	s.trials = openTrials(s.disk, filepath.Join(cfg.Dir, "candidate.json"), cfg.Log)
 	return s, nil
 }
 
@@ -85,7 +86,7 @@ func (s *releaseStore) load() {
 	s.kept = keptRelease{}
 	aside := s.file + ".damaged"
 	s.log.Error("damaged file set aside", "file", s.file, "as", aside, "err", err)
-	if err := durable.Rename(s.file, aside); err != nil {
+	if err := s.disk.Rename(s.file, aside); err != nil {
 		s.log.Error("damaged file stays", "file", s.file, "err", err)
 	}
 }
@@ -95,7 +96,7 @@ func (s *releaseStore) remember(digest, version, before string) error {
 	next := s.kept.next(digest, version, before)
 	text, err := json.MarshalIndent(next, "", "  ")
 	if err == nil {
-		err = durable.WriteFile(s.file, append(text, '\n'), 0o600)
+		err = s.disk.WriteFile(s.file, append(text, '\n'), 0o600)
 	}
 	if err == nil {
 		s.kept = next

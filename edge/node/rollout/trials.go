@@ -28,6 +28,7 @@ type trial struct {
 // trials keeps the mark of the candidate on trial. It is for one goroutine at a
 // time: while a candidate is opened, none answers requests.
 type trials struct {
+	disk durable.Disk
 	file string
 	died trial // the node died of it before it was started; empty: of none
 	on   bool  // file is of a candidate that this process tries
@@ -35,8 +36,8 @@ type trials struct {
 
 // openTrials reads the mark that an earlier process has left. One that cannot be
 // read is none.
-func openTrials(file string, log *slog.Logger) trials {
-	t := trials{file: file}
+func openTrials(disk durable.Disk, file string, log *slog.Logger) trials {
+	t := trials{disk: disk, file: file}
 	text, err := os.ReadFile(file)
 	if err == nil {
 		err = json.Unmarshal(text, &t.died)
@@ -65,7 +66,7 @@ func (t *trials) begin(digest, rollout string) error {
 	text, err := json.Marshal(next)
 	if err == nil {
 		t.on = true
-		err = durable.WriteFile(t.file, append(text, '\n'), 0o600)
+		err = t.disk.WriteFile(t.file, append(text, '\n'), 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("mark a release as on trial: %w", err)
@@ -79,9 +80,8 @@ func (t *trials) end() error {
 		return nil
 	}
 	t.on = false
-	var disk durable.Disk
-	if err := disk.Remove(t.file); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := t.disk.Remove(t.file); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove the mark of a trial: %w", err)
 	}
-	return disk.SyncDir(filepath.Dir(t.file)) // else it may be back after a power cut
+	return t.disk.SyncDir(filepath.Dir(t.file)) // else it may be back after a power cut
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"partneredge/store/durable"
 )
 
 // TestTrials goes through what a mark on disk says to a process that is started
@@ -13,7 +15,7 @@ import (
 func TestTrials(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "candidate.json")
 	start := func() *trials {
-		started := openTrials(file, slog.New(slog.DiscardHandler))
+		started := openTrials(durable.Disk{}, file, slog.New(slog.DiscardHandler))
 		return &started
 	}
 	begin := func(s *trials, digest, rollout string, want error) {

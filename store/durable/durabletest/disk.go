@@ -16,6 +16,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -61,11 +62,8 @@ type Disk struct {
 	of     map[Kind]int
 	cut    bool
 	dirs   map[string]*names
-	nodes  []*node // every file there was
-
-	// AfterFailedSync lists the files that were written again after a sync of
-	// them had failed.
-	AfterFailedSync []string
+	nodes  []*node  // every file there was
+	again  []string // files that were written after a sync of them had failed
 }
 
 // New returns a disk over the directory dir.
@@ -107,6 +105,14 @@ func (d *Disk) Count(kind Kind) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.of[kind]
+}
+
+// AfterFailedSync returns the files that were written again after a sync of them had
+// failed.
+func (d *Disk) AfterFailedSync() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.again)
 }
 
 // Ops returns how many operations were asked for.

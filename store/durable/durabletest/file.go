@@ -118,7 +118,7 @@ func (f *file) write(b []byte, at int64, do func([]byte) (int, error)) (int, err
 		return 0, fail
 	}
 	if f.node.failed {
-		f.disk.AfterFailedSync = append(f.disk.AfterFailedSync, f.path)
+		f.disk.again = append(f.disk.again, f.path)
 	}
 	if fail != nil {
 		b = b[:len(b)/2]

@@ -104,8 +104,8 @@ func failEach(t *testing.T, kind durabletest.Kind, segment int64) {
 		asked := disk.Count(kind)
 		disk.Cut(nil)
 		kept(t, fmt.Sprintf("%s %d failed", kind, n), dir, accepted)
-		if len(disk.AfterFailedSync) > 0 {
-			t.Errorf("%s %d failed: written again after a failed sync: %v", kind, n, disk.AfterFailedSync)
+		if len(disk.AfterFailedSync()) > 0 {
+			t.Errorf("%s %d failed: written again after a failed sync: %v", kind, n, disk.AfterFailedSync())
 		}
 		if asked < n {
 			break
