@@ -214,6 +214,9 @@ type LeadsReply struct {
 type SubscribeRequest struct {
 	Head
 	Subscription store.Subscription `json:"subscription"`
+	// WithinMS is the time, in milliseconds, after which the origin must not make
+	// the subscription any more: nobody waits for it. 0: it may.
+	WithinMS int64 `json:"within_ms,omitempty"`
 }
 
 // SubscribeReply names in Reason the rule that refused the target, if one did.

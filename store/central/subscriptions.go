@@ -64,7 +64,8 @@ func sameSubscription(a, b store.Subscription) bool {
 // AddSubscription keeps a subscription under the id it has. The same again is
 // nil and changes nothing, even when it has been revoked meanwhile; other
 // content under the id is ErrConflict. ErrLimit when the account has 100 that
-// are not revoked, of both environments together.
+// are not revoked, of both environments together. Once ctx has ended it is not
+// kept any more, although the database was busy until then.
 func (d *DB) AddSubscription(ctx context.Context, s store.Subscription) error {
 	const tried = "add subscription"
 	if err := valid.Reference("account", s.AccountID); err != nil {
@@ -79,7 +80,11 @@ func (d *DB) AddSubscription(ctx context.Context, s store.Subscription) error {
 	if err != nil {
 		return db.Fail(tried, err)
 	}
+	asked := ctx
 	return d.writeTo(ctx, tried, s.AccountID, nil, func(ctx context.Context, t *tx) error {
+		if err := asked.Err(); err != nil {
+			return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+		}
 		have, err := d.subscriptionTable().get(ctx, t, s.ID)
 		switch {
 		case err == nil && sameSubscription(have, s):

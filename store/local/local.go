@@ -5,8 +5,8 @@
 // The files in the directory:
 //
 //	hot.db          copies of key records and account views; the cursor
-//	limits.db       rate-limit accounts, lockouts, idempotency records; they go
-//	                on in memory while the disk takes nothing
+//	limits.db       rate-limit accounts, lockouts, idempotency records, unconfirmed
+//	                subscriptions; they go on in memory while the disk takes nothing
 //	outbox.log      leads that wait, synced to disk one group at a time; when
 //	                there are many, outbox.log.1 and so on as well. Beside each,
 //	                .gone names what of it was handed over
@@ -90,6 +90,7 @@ type Store struct {
 	Buckets     *Buckets
 	Lockouts    *Lockouts
 	Idempotency *Idempotency
+	Unconfirmed *Unconfirmed
 	Outbox      *outbox.Outbox
 
 	unlock      func()
@@ -166,6 +167,7 @@ func (s *Store) open(c Config) (err error) {
 	if s.Idempotency, err = newIdempotency(s.limits, c.IdempotencyKeys, c.Now); err != nil {
 		return err
 	}
+	s.Unconfirmed = &Unconfirmed{s.limits}
 	s.Outbox, err = outbox.Open(outbox.Config{
 		Disk: disk, Path: in("outbox.log"), RejectedPath: in("rejected.jsonl"), MaxBytes: c.OutboxBytes, Free: c.Free, Log: c.Log, Now: c.Now,
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/store/local"
 	"partneredge/wasm/abi"
@@ -60,25 +59,4 @@ func (l limits) Lockout(_ context.Context, client string) (time.Duration, error)
 // Failure implements host.Lockouts.
 func (l limits) Failure(_ context.Context, client string) (time.Duration, error) {
 	return l.Store.Lockouts.Failure(client)
-}
-
-// subscriptions implements host.Subscriptions by requests to the origin.
-type subscriptions struct{ Config }
-
-// Subscribe implements host.Subscriptions.
-func (s subscriptions) Subscribe(ctx context.Context, p abi.Principal, sub *abi.Subscription) (reason string, err error) {
-	within, cancel := context.WithTimeout(ctx, s.WriteTimeout)
-	defer cancel()
-	var reply wire.SubscribeReply
-	err = s.Link.Ask(within, wire.VerbSubscribe, &wire.SubscribeRequest{Subscription: subscriptionOf(p, sub)}, &reply)
-	return reply.Reason, err
-}
-
-// Revoke implements host.Subscriptions.
-func (s subscriptions) Revoke(ctx context.Context, p abi.Principal, id string) (already bool, err error) {
-	within, cancel := context.WithTimeout(ctx, s.WriteTimeout)
-	defer cancel()
-	var reply wire.RevokeReply
-	err = s.Link.Ask(within, wire.VerbRevoke, &wire.RevokeRequest{AccountID: p.AccountID, ID: id}, &reply)
-	return reply.Already, err
 }

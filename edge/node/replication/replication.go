@@ -53,6 +53,7 @@ type Replication struct {
 	replica      *replica
 	handoff      *handoff
 	reporter     *reporter
+	subscribed   *subscriptions
 	capabilities host.Capabilities
 
 	ctx     context.Context // of the background work
@@ -67,6 +68,7 @@ func New(cfg Config) (*Replication, error) {
 	r.replica = newReplica(r.ctx, cfg)
 	r.sync = newSynchronizer(cfg, r.replica.apply)
 	r.handoff = newHandoff(cfg)
+	r.subscribed = newSubscriptions(cfg)
 	var err error
 	if r.reporter, err = newReporter(cfg); err != nil {
 		r.cancel()
@@ -78,7 +80,7 @@ func New(cfg Config) (*Replication, error) {
 		Buckets:       limits,
 		Lockouts:      limits,
 		Views:         views{r.replica, r.sync},
-		Subscriptions: subscriptions{cfg},
+		Subscriptions: r.subscribed,
 		Outbox:        leadOutbox{cfg},
 	}
 	return r, nil
@@ -99,7 +101,7 @@ func (r *Replication) Start() error {
 	for range renewers {
 		r.running.Go(r.replica.renewAll)
 	}
-	for _, run := range []func(context.Context){r.sync.run, r.sync.state.watch, r.handoff.run, r.reporter.run} {
+	for _, run := range []func(context.Context){r.sync.run, r.sync.state.watch, r.handoff.run, r.reporter.run, r.subscribed.run} {
 		r.running.Go(func() { run(r.ctx) })
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"partneredge/edge/wire"
 	"partneredge/store"
@@ -105,6 +106,11 @@ func (r *requests) leads(ctx context.Context, node string, req wire.LeadsRequest
 func (r *requests) subscribe(ctx context.Context, node string, req wire.SubscribeRequest) (wire.Message, error) {
 	reply := new(wire.SubscribeReply)
 	s := req.Subscription
+	if req.WithinMS > 0 {
+		within, cancel := context.WithTimeout(ctx, time.Duration(req.WithinMS)*time.Millisecond)
+		defer cancel()
+		ctx = within
+	}
 	if err := r.slots.run(ctx, node, func() error { return r.validate(ctx, s) }); err != nil {
 		return reply, err
 	}

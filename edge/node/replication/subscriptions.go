@@ -1,0 +1,126 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"partneredge/edge/node/replication/link"
+	"partneredge/edge/wire"
+	"partneredge/host"
+	"partneredge/store/local"
+	"partneredge/wasm/abi"
+)
+
+// subscriptions implements host.Subscriptions by requests to the origin. What the
+// origin may have made of a request that got no answer is revoked again.
+type subscriptions struct {
+	Config
+	asking sync.Map      // ids of those that the origin is asked for now
+	failed chan struct{} // holds one
+}
+
+const (
+	abandonEvery = 5 * time.Second
+	// settled is the time after which no answer and no repetition of a request is to
+	// be expected any more.
+	settled = time.Minute
+)
+
+func newSubscriptions(cfg Config) *subscriptions {
+	return &subscriptions{Config: cfg, failed: make(chan struct{}, 1)}
+}
+
+// Subscribe implements host.Subscriptions.
+func (s *subscriptions) Subscribe(ctx context.Context, p abi.Principal, sub *abi.Subscription) (reason string, err error) {
+	reply, err := s.subscribe(ctx, &wire.SubscribeRequest{Subscription: subscriptionOf(p, sub)})
+	return reply.Reason, err
+}
+
+// subscribe remembers on disk what it asks for until it knows the answer.
+func (s *subscriptions) subscribe(ctx context.Context, req *wire.SubscribeRequest) (reply wire.SubscribeReply, err error) {
+	if !s.Link.Up() {
+		return reply, fmt.Errorf("subscribe: not connected to the origin: %w", host.ErrUnavailable)
+	}
+	id := req.Subscription.ID
+	s.asking.Store(id, true)
+	defer s.asking.Delete(id)
+	err = s.Store.Unconfirmed.Add(local.UnconfirmedSubscription{ID: id, AccountID: req.Subscription.AccountID, At: s.Now()})
+	if err != nil {
+		return reply, fmt.Errorf("subscribe: %w: %w", host.ErrUnavailable, err)
+	}
+	within, cancel := context.WithTimeout(ctx, s.WriteTimeout)
+	defer cancel()
+	req.WithinMS = (s.WriteTimeout * 3 / 4).Milliseconds()
+	if err = s.Link.Ask(within, wire.VerbSubscribe, req, &reply); errors.Is(err, host.ErrUnavailable) {
+		signal(s.failed)
+		return reply, err
+	}
+	if forgotten := s.Store.Unconfirmed.Remove(id); forgotten != nil {
+		return reply, fmt.Errorf("subscribe: %w: %w", host.ErrUnavailable, forgotten)
+	}
+	return reply, err
+}
+
+// Revoke implements host.Subscriptions.
+func (s *subscriptions) Revoke(ctx context.Context, p abi.Principal, id string) (already bool, err error) {
+	return s.revoke(ctx, &wire.RevokeRequest{AccountID: p.AccountID, ID: id})
+}
+
+func (s *subscriptions) revoke(ctx context.Context, req *wire.RevokeRequest) (already bool, err error) {
+	within, cancel := context.WithTimeout(ctx, s.WriteTimeout)
+	defer cancel()
+	var reply wire.RevokeReply
+	err = s.Link.Ask(within, wire.VerbRevoke, req, &reply)
+	return reply.Already, err
+}
+
+// run revokes what partners were not told of, until ctx ends: of this run of the
+// node and of the one before.
+func (s *subscriptions) run(ctx context.Context) {
+	tick := time.NewTicker(abandonEvery)
+	defer tick.Stop()
+	for {
+		all, err := s.Store.Unconfirmed.All()
+		if err != nil {
+			s.Log.Error("unconfirmed subscriptions", "err", err)
+		}
+		for _, one := range all {
+			if _, asking := s.asking.Load(one.ID); !asking && s.Link.Up() && ctx.Err() == nil {
+				s.abandon(ctx, one)
+			}
+		}
+		again := tick.C
+		if len(all) == 0 {
+			again = nil
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.failed:
+		case <-again:
+		}
+	}
+}
+
+// abandon revokes a subscription, or finds that the origin has none. A request that
+// is under way may still make it, so that is asked again for a minute.
+func (s *subscriptions) abandon(ctx context.Context, one local.UnconfirmedSubscription) {
+	_, err := s.revoke(ctx, &wire.RevokeRequest{AccountID: one.AccountID, ID: one.ID})
+	age := s.Now().Sub(one.At)
+	switch {
+	case err == nil:
+		s.Log.Warn("subscription revoked that its partner was not told of", "subscription", one.ID)
+	case errors.Is(err, host.ErrNotFound), errors.Is(err, link.ErrInvalid):
+		if age >= 0 && age < settled {
+			return
+		}
+	default:
+		return
+	}
+	if err := s.Store.Unconfirmed.Remove(one.ID); err != nil {
+		s.Log.Error("unconfirmed subscriptions", "err", err)
+	}
+}
