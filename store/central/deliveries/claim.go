@@ -26,35 +26,6 @@ type Claim struct {
 	Endpoint Endpoint        // not Deliverable: cancel the delivery
 }
 
-// Queue is a subscription that deliveries wait for.
-type Queue struct {
-	SubscriptionID string
-	DueAt          time.Time // of the first, by this process's clock: when to try it, or when the lease on it ends
-}
-
-func scanQueue(row db.Row) (q Queue, err error) {
-	err = row.Scan(&q.SubscriptionID, db.Time(&q.DueAt))
-	return q, err
-}
-
-// queuesWaiting walks the queue's index from subscription to subscription,
-// however many deliveries each has waiting. Its last row is NULL.
-const queuesWaiting = `WITH RECURSIVE queues(id) AS (
-		SELECT min(subscription_id) FROM deliveries WHERE state = 'pending'
-		UNION ALL
-		SELECT (SELECT min(subscription_id) FROM deliveries WHERE state = 'pending' AND subscription_id > queues.id)
-		FROM queues WHERE queues.id IS NOT NULL
-	) `
-
-// Queues lists the subscriptions that deliveries wait for. It costs a few
-// microseconds for each of them, however many deliveries each has.
-func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
-	queues, err := db.All(ctx, s.db, scanQueue, queuesWaiting+`SELECT id, due_at FROM (
-		SELECT id, (SELECT min(due_at) FROM deliveries WHERE state = 'pending' AND subscription_id = queues.id) AS due_at
-		FROM queues WHERE id IS NOT NULL) heads WHERE due_at IS NOT NULL`)
-	return s.localQueues(queues), db.Fail("list queues", err)
-}
-
 // ClaimRequest names the queues to claim from, and who claims.
 type ClaimRequest struct {
 	Owner         string
@@ -80,18 +51,11 @@ func (s *Store) ClaimDeliveries(ctx context.Context, r ClaimRequest) (claims []C
 	if len(r.Subscriptions) == 0 {
 		return nil, nil, nil
 	}
-	transaction, claim := s.db.Read, claimUnleased
+	claim := s.claimUnleased
 	if s.db.Postgres() {
-		transaction, claim = s.db.WriteAlone, claimLeased
+		claim = s.claimLeased
 	}
-	now := s.db.Now()
-	err = transaction(ctx, func(ctx context.Context, t *db.Tx) (err error) {
-		if claims, rest, err = claim(ctx, t, r, now); err != nil {
-			return err
-		}
-		return s.complete(ctx, t, claims)
-	})
-	if err != nil {
+	if claims, rest, err = claim(ctx, r, s.db.Now()); err != nil {
 		return nil, nil, db.Fail(tried, err)
 	}
 	for i := range claims {
@@ -104,13 +68,6 @@ func (s *Store) ClaimDeliveries(ctx context.Context, r ClaimRequest) (claims []C
 func (s *Store) localTimes(d store.Delivery) store.Delivery {
 	d.NextAt, d.CreatedAt, d.UpdatedAt = s.db.Local(d.NextAt), s.db.Local(d.CreatedAt), s.db.Local(d.UpdatedAt)
 	return d
-}
-
-func (s *Store) localQueues(queues []Queue) []Queue {
-	for i := range queues {
-		queues[i].DueAt = s.db.Local(queues[i].DueAt)
-	}
-	return queues
 }
 
 const claimColumns = `id, event_id, subscription_id, state, attempts, tries_before, next_at, created_at, updated_at`
@@ -133,25 +90,53 @@ func readClaims(ctx context.Context, t *db.Tx, query string, args ...any) ([]Cla
 }
 
 // claimLeased leases deliveries to the owner, passing over what another process
-// is just claiming.
-func claimLeased(ctx context.Context, t *db.Tx, r ClaimRequest, now time.Time) (claims []Claim, rest []Queue, err error) {
-	claims, err = readClaims(ctx, t, `UPDATE deliveries d SET due_at = ?, lease_owner = ?, updated_at = ?
-		FROM (SELECT due.id FROM unnest(?::text[]) AS s(id) CROSS JOIN LATERAL (
-			SELECT id FROM deliveries
-			WHERE state = 'pending' AND subscription_id = s.id AND due_at <= ?
-			ORDER BY due_at LIMIT ? FOR UPDATE SKIP LOCKED) due) due
-		WHERE d.id = due.id
-		RETURNING `+db.Prefixed("d", claimColumns),
-		db.Micros(now.Add(r.Lease)), r.Owner, db.Micros(now), r.Subscriptions, db.Micros(now), r.Each)
-	if err != nil {
-		return nil, nil, err
+// is just claiming. What its look at the queue found is read from there on, and what
+// it read is known once it has committed.
+func (s *Store) claimLeased(ctx context.Context, r ClaimRequest, now time.Time) (claims []Claim, rest []Queue, err error) {
+	var from []head
+	err = s.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) (err error) {
+		claims, rest = nil, nil
+		if err := s.look(ctx, t); err != nil {
+			return err
+		}
+		if from = s.waiting.heads(r.Subscriptions); len(from) == 0 {
+			return nil
+		}
+		ids, dues := columns(from)
+		claims, err = readClaims(ctx, t, `UPDATE deliveries d SET due_at = ?, lease_owner = ?, updated_at = ?`+s.written()+`
+			FROM (SELECT due.id FROM unnest(?::text[], ?::bigint[]) AS s(id, due) CROSS JOIN LATERAL (
+				SELECT id FROM deliveries
+				WHERE state = 'pending' AND subscription_id = s.id AND due_at >= s.due AND due_at <= ?
+				ORDER BY due_at LIMIT ? FOR UPDATE SKIP LOCKED) due) due
+			WHERE d.id = due.id
+			RETURNING `+db.Prefixed("d", claimColumns),
+			db.Micros(now.Add(r.Lease)), r.Owner, db.Micros(now), ids, dues, db.Micros(now), r.Each)
+		if err != nil {
+			return err
+		}
+		if rest, err = firstOf(ctx, t, from); err != nil {
+			return err
+		}
+		return s.complete(ctx, t, claims)
+	})
+	if err == nil {
+		s.waiting.found(from, rest, now)
 	}
-	rest, err = heads(ctx, t, r.Subscriptions, time.Time{})
 	return claims, rest, err
 }
 
 // claimUnleased only reads.
-func claimUnleased(ctx context.Context, t *db.Tx, r ClaimRequest, now time.Time) (claims []Claim, rest []Queue, err error) {
+func (s *Store) claimUnleased(ctx context.Context, r ClaimRequest, now time.Time) (claims []Claim, rest []Queue, err error) {
+	err = s.db.Read(ctx, func(ctx context.Context, t *db.Tx) (err error) {
+		if claims, rest, err = readUnleased(ctx, t, r, now); err != nil {
+			return err
+		}
+		return s.complete(ctx, t, claims)
+	})
+	return claims, rest, err
+}
+
+func readUnleased(ctx context.Context, t *db.Tx, r ClaimRequest, now time.Time) (claims []Claim, rest []Queue, err error) {
 	all, err := readClaims(ctx, t, `SELECT `+db.Prefixed("d", claimColumns)+` FROM json_each(?) s CROSS JOIN deliveries d WHERE d.rowid IN (
 		SELECT rowid FROM deliveries WHERE state = 'pending' AND subscription_id = s.value AND due_at <= ?
 		ORDER BY due_at LIMIT ?)`, t.Set(r.Subscriptions), db.Micros(now), r.Each+r.Held+1)
@@ -167,7 +152,10 @@ func claimUnleased(ctx context.Context, t *db.Tx, r ClaimRequest, now time.Time)
 			claims = append(claims, c)
 		}
 	}
-	later, err := heads(ctx, t, r.Subscriptions, now)
+	later, err := db.All(ctx, t, scanQueue, `SELECT id, due_at FROM (
+		SELECT value AS id, (SELECT min(due_at) FROM deliveries
+			WHERE state = 'pending' AND subscription_id = value AND due_at > ?) AS due_at
+		FROM json_each(?)) h WHERE due_at IS NOT NULL`, db.Micros(now), t.Set(r.Subscriptions))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -182,18 +170,6 @@ func claimUnleased(ctx context.Context, t *db.Tx, r ClaimRequest, now time.Time)
 		}
 	}
 	return claims, rest, nil
-}
-
-// heads finds when the first waiting delivery of each subscription is due that
-// is due after a time.
-func heads(ctx context.Context, t *db.Tx, subscriptions []string, after time.Time) ([]Queue, error) {
-	list := `(SELECT value AS id FROM json_each(?)) s`
-	if t.Postgres() {
-		list = `unnest(?::text[]) s(id)`
-	}
-	return db.All(ctx, t, scanQueue, `SELECT id, due_at FROM (
-		SELECT s.id, (SELECT min(due_at) FROM deliveries WHERE state = 'pending' AND subscription_id = s.id AND due_at > ?) AS due_at
-		FROM `+list+`) h WHERE due_at IS NOT NULL`, db.Micros(after), t.Set(subscriptions))
 }
 
 // complete adds to claims what their events and subscriptions hold.
@@ -248,7 +224,7 @@ func (s *Store) EndLeases(ctx context.Context, owner string) (ended int, err err
 			if err != nil || len(ids) == 0 {
 				return err
 			}
-			_, err = t.Exec(ctx, `UPDATE deliveries SET lease_owner = '', due_at = next_at
+			_, err = t.Exec(ctx, `UPDATE deliveries SET lease_owner = '', due_at = next_at`+s.written()+`
 				WHERE lease_owner = ? AND state = 'pending' AND `+t.In("id"), owner, t.Set(ids))
 			return err
 		})

@@ -21,6 +21,7 @@ type Store struct {
 	log     *slog.Logger
 	claimer atomic.Pointer[Claimer]
 	version atomic.Uint64 // of endpoints
+	waiting waiting       // used on PostgreSQL
 }
 
 // New makes the Store of a database.

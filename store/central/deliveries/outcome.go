@@ -115,7 +115,7 @@ func (s *Store) updateStates(now int64) db.Bulk[Outcome] {
 			return []any{o.Attempt.DeliveryID, string(o.State), int64(o.Attempt.Number), next, now}
 		},
 		Statement: `UPDATE deliveries SET state = v.state, next_at = v.next_at, due_at = v.next_at, lease_owner = '',
-			attempts = CASE WHEN v.number > attempts THEN v.number ELSE attempts END, updated_at = v.updated_at
+			attempts = CASE WHEN v.number > attempts THEN v.number ELSE attempts END, updated_at = v.updated_at` + s.written() + `
 		FROM v WHERE deliveries.id = v.id AND deliveries.state || '' = 'pending' AND (v.number = 0 OR v.number > attempts)`,
 	}
 }

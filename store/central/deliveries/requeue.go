@@ -12,7 +12,10 @@ import (
 
 // requeue makes deliveries pending and due at once. Their schedule begins anew;
 // the numbers of their attempts go on.
-const requeue = `UPDATE deliveries SET state = 'pending', tries_before = attempts, next_at = ?, due_at = ?, lease_owner = '', updated_at = ? `
+func (b *Batch) requeue() string {
+	return `UPDATE deliveries SET state = 'pending', tries_before = attempts, next_at = ?, due_at = ?, lease_owner = '', updated_at = ?` +
+		b.store.written() + ` `
+}
 
 // Retry queues a delivered or dead delivery once more, and makes one that waits
 // for its next try due at once. It returns the state before; changed is false
@@ -31,12 +34,12 @@ func (b *Batch) Retry(ctx context.Context, id string) (before store.State, chang
 	var touched int64
 	switch before {
 	case store.StatePending: // what a sender holds is leased, or was due before
-		touched, err = b.tx.Exec(ctx, `UPDATE deliveries SET next_at = ?, due_at = ?, updated_at = ?
+		touched, err = b.tx.Exec(ctx, `UPDATE deliveries SET next_at = ?, due_at = ?, updated_at = ?`+b.store.written()+`
 			WHERE id = ? AND state = 'pending' AND lease_owner = '' AND next_at > ?`, now, now, now, id, now)
 	case store.StateCancelled:
 		return before, false, fmt.Errorf("%w: the delivery is cancelled", store.ErrConflict)
 	default:
-		touched, err = b.tx.Exec(ctx, requeue+`WHERE id = ? AND state IN ('delivered', 'dead')`, now, now, now, id)
+		touched, err = b.tx.Exec(ctx, b.requeue()+`WHERE id = ? AND state IN ('delivered', 'dead')`, now, now, now, id)
 	}
 	b.requeued += int(touched)
 	return before, touched > 0, err
@@ -70,7 +73,7 @@ func (b *Batch) Recover(ctx context.Context, subscription string, since time.Tim
 		return 0, err
 	}
 	now := db.Micros(b.tx.Now())
-	touched, err := b.tx.Exec(ctx, requeue+`WHERE id IN (
+	touched, err := b.tx.Exec(ctx, b.requeue()+`WHERE id IN (
 		SELECT id FROM deliveries WHERE subscription_id = ? AND state = 'dead' AND event_id >= ?
 		ORDER BY event_id LIMIT ?)`, now, now, now, subscription, db.FirstID("evt", since), RecoverSlice)
 	b.requeued += int(touched)

@@ -1,0 +1,1 @@
+-- Nothing: one process alone uses the file, and dead entries do not stay in its indexes.
