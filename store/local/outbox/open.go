@@ -52,15 +52,22 @@ func (o *Outbox) load() error {
 	}
 	var numbers []int
 	var marks []string
+	var kept []kept
 	for _, e := range entries {
 		number, suffix, ok := parseName(base, e.Name())
-		switch {
-		case !ok || suffix != "" && suffix != goneSuffix:
+		if !ok {
 			continue
+		}
+		k, isKept := parseKept(number, suffix)
+		switch {
 		case suffix == "":
 			numbers = append(numbers, number)
-		default:
+		case suffix == goneSuffix:
 			marks = append(marks, e.Name())
+		case isKept:
+			kept = append(kept, k)
+		default:
+			continue
 		}
 		o.next = max(o.next, number+1)
 	}
@@ -78,6 +85,9 @@ func (o *Outbox) load() error {
 		if err := o.cfg.Disk.Remove(filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("open outbox: %w", err)
 		}
+	}
+	if err := o.loadKept(kept, numbers); err != nil {
+		return fmt.Errorf("open outbox: %w", err)
 	}
 	if len(o.segments) == 0 {
 		return nil

@@ -35,6 +35,7 @@ type Outbox struct {
 
 	// Of the writer alone:
 	tail *segment  // that items are added to; nil if none is there yet
+	kept []kept    // the oldest first
 	next int       // number of the next segment
 	rest time.Time // no segment is made smaller before: the disk would not take it
 
@@ -65,6 +66,10 @@ type Config struct {
 	RejectedPath string // of the file of items that were set aside
 	MaxBytes     int64  // of all segments
 	SegmentBytes int64  // about how large a segment becomes. 0: 64 MiB
+	// KeepFor is the time for which items are kept after they were removed, for
+	// OfferAgain, at most an hour longer. They take a quarter of MaxBytes and of the
+	// free disk at most, and give way to items that wait. 0: they are not kept.
+	KeepFor time.Duration
 	// Free returns how many bytes the disk of a directory has, and how many of them
 	// may still be used. nil: durable.Free.
 	Free func(dir string) (free, total int64, err error)
@@ -87,6 +92,7 @@ func Open(c Config) (*Outbox, error) {
 	if err := o.load(); err != nil {
 		return nil, errors.Join(err, o.closeSegments())
 	}
+	o.trim()
 	o.tidy()
 	o.measure()
 	if o.waiting > 0 {
@@ -113,7 +119,7 @@ func (o *Outbox) Append(ctx context.Context, it Item) error {
 }
 
 // Remove removes items that have been handed over. Should the power fail right
-// after, they may be back.
+// after, they may be back. See also OfferAgain.
 func (o *Outbox) Remove(ctx context.Context, ids ...string) error {
 	if err := o.ask(ctx, job{remove: ids}); err != nil {
 		return fmt.Errorf("remove from outbox: %w", err)

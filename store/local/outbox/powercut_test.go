@@ -13,20 +13,30 @@ import (
 	"partneredge/store/durable/durabletest"
 )
 
+// boxKind is how an outbox of boxScenario keeps items.
+type boxKind struct {
+	segment int64 // bytes
+	keepFor time.Duration
+}
+
+var boxKinds = []boxKind{{segment: 2048}, {segment: 200}, {segment: 200, keepFor: time.Hour}}
+
 // boxScenario fills an outbox, hands over what it holds, and does so until its
-// file has been rewritten and emptied. It returns the ids that were accepted and
+// files have been rewritten, emptied and removed. If items are kept, the last that
+// were handed over are offered again. It returns the ids that were accepted and
 // not handed over, as far as the disk went along.
-func boxScenario(t *testing.T, disk *durabletest.Disk, dir string, segment int64) (accepted []string) {
+func boxScenario(t *testing.T, disk *durabletest.Disk, dir string, kind boxKind) (accepted []string) {
 	t.Helper()
 	o, err := Open(Config{
 		Disk: durable.Disk{FS: disk}, Path: filepath.Join(dir, "outbox"), RejectedPath: filepath.Join(dir, "rejected"),
-		MaxBytes: 2048, SegmentBytes: segment, Log: slog.New(slog.DiscardHandler), Now: time.Now,
+		MaxBytes: 2048, SegmentBytes: kind.segment, KeepFor: kind.keepFor, Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	})
 	if err != nil {
 		return nil
 	}
 	defer o.Close()
 	n := 0
+	var last []string
 	for _, round := range []struct {
 		add  int
 		keep int
@@ -40,13 +50,17 @@ func boxScenario(t *testing.T, disk *durabletest.Disk, dir string, segment int64
 		}
 		handedOver := accepted[:max(0, len(accepted)-round.keep)]
 		_ = o.Remove(t.Context(), handedOver...) // a lead that is offered twice is no loss
+		last = handedOver
 		accepted = slices.Clone(accepted[len(handedOver):])
+	}
+	if kind.keepFor > 0 && o.OfferAgain(t.Context()) == nil {
+		accepted = append(slices.Clone(last), accepted...)
 	}
 	return accepted
 }
 
-// kept fails unless all of ids wait in the outbox, in their order, and it goes on.
-func kept(t *testing.T, when, dir string, ids []string) {
+// mustHold fails unless all of ids wait in the outbox, in their order, and it goes on.
+func mustHold(t *testing.T, when, dir string, ids []string) {
 	t.Helper()
 	o, err := Open(Config{
 		Path: filepath.Join(dir, "outbox"), RejectedPath: filepath.Join(dir, "rejected"),
@@ -65,19 +79,16 @@ func kept(t *testing.T, when, dir string, ids []string) {
 	}
 }
 
-// boxSegments are sizes of segments for boxScenario: all in one, and many.
-var boxSegments = []int64{2048, 200}
-
 func TestOutboxPowerCut(t *testing.T) {
-	for _, segment := range boxSegments {
+	for _, kind := range boxKinds {
 		var accepted []string
 		replaced, removed := 0, 0
 		durabletest.Cuts(t, func(disk *durabletest.Disk, dir string) {
-			accepted = boxScenario(t, disk, dir, segment)
+			accepted = boxScenario(t, disk, dir, kind)
 			replaced, removed = max(replaced, disk.Count(durabletest.Rename)), max(removed, disk.Count(durabletest.Remove))
-		}, func(when, dir string) { kept(t, fmt.Sprintf("segments of %d, %s", segment, when), dir, accepted) })
+		}, func(when, dir string) { mustHold(t, fmt.Sprintf("%+v, %s", kind, when), dir, accepted) })
 		if replaced < 2 && removed < 10 {
-			t.Errorf("segments of %d: %d were replaced and %d removed", segment, replaced, removed)
+			t.Errorf("%+v: %d were replaced and %d removed", kind, replaced, removed)
 		}
 	}
 }
@@ -88,22 +99,22 @@ func TestOutboxFailingDisk(t *testing.T) {
 	for _, kind := range []durabletest.Kind{
 		durabletest.Sync, durabletest.SyncDir, durabletest.Write, durabletest.Truncate, durabletest.Rename, durabletest.Make, durabletest.Remove,
 	} {
-		for _, segment := range boxSegments {
-			t.Run(fmt.Sprintf("%s, segments of %d", kind, segment), func(t *testing.T) { failEach(t, kind, segment) })
+		for _, box := range boxKinds {
+			t.Run(fmt.Sprintf("%s, %+v", kind, box), func(t *testing.T) { failEach(t, kind, box) })
 		}
 	}
 }
 
 // failEach runs boxScenario with the n-th operation of a kind failing, for each n.
-func failEach(t *testing.T, kind durabletest.Kind, segment int64) {
+func failEach(t *testing.T, kind durabletest.Kind, box boxKind) {
 	for n := 1; ; n++ {
 		dir := t.TempDir()
 		disk := durabletest.New(t, dir)
 		disk.Fail(kind, n, syscall.EIO)
-		accepted := boxScenario(t, disk, dir, segment)
+		accepted := boxScenario(t, disk, dir, box)
 		asked := disk.Count(kind)
 		disk.Cut(nil)
-		kept(t, fmt.Sprintf("%s %d failed", kind, n), dir, accepted)
+		mustHold(t, fmt.Sprintf("%s %d failed", kind, n), dir, accepted)
 		if len(disk.AfterFailedSync()) > 0 {
 			t.Errorf("%s %d failed: written again after a failed sync: %v", kind, n, disk.AfterFailedSync())
 		}

@@ -47,7 +47,7 @@ func (o *Outbox) ahead() int64 {
 // hasRoom reports whether size bytes of records may be added. The disk is asked
 // only when the tail would become longer. Only the writer calls it.
 func (o *Outbox) hasRoom(size int64) bool {
-	return o.used()+size <= o.cfg.MaxBytes && (size <= o.ahead() || size-o.ahead() <= o.cfg.free())
+	return o.used()+o.keptBytes()+size <= o.cfg.MaxBytes && (size <= o.ahead() || size-o.ahead() <= o.cfg.free())
 }
 
 // makeRoom has room for size bytes of records, if what is gone can give way to
@@ -64,17 +64,19 @@ func (o *Outbox) makeRoom(size int64) bool {
 // Room returns about how many bytes of items the outbox still takes: what is left
 // of its own bound, or of its disk.
 func (o *Outbox) Room() int64 {
-	return max(0, min(o.room.own.Load(), o.room.ahead.Load()+o.cfg.free()))
+	return max(0, min(o.room.own.Load(), o.room.ahead.Load()+o.room.kept.Load()+o.cfg.free()))
 }
 
 // room holds sizes of the segments, as the writer noted them last.
 type room struct {
 	own   atomic.Int64 // bytes left of the outbox's own bound
 	ahead atomic.Int64 // bytes of the tail behind its records
+	kept  atomic.Int64 // bytes of items that were handed over, which give way
 }
 
 // measure notes the sizes of the segments for Room. Only the writer calls it.
 func (o *Outbox) measure() {
 	o.room.own.Store(o.cfg.MaxBytes - o.used())
 	o.room.ahead.Store(o.ahead())
+	o.room.kept.Store(o.keptBytes())
 }

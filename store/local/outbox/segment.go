@@ -54,7 +54,14 @@ func (o *Outbox) read(s *segment) (err error) {
 	if s.f, err = s.disk.OpenFile(s.path, os.O_RDWR, 0); err != nil {
 		return err
 	}
-	good, damaged, err := s.index()
+	info, err := s.f.Stat()
+	if err != nil {
+		return err
+	}
+	if s.size = info.Size(); s.size > maxSegment {
+		return fmt.Errorf("%s has %d bytes, %d at most can be read", s.path, s.size, int64(maxSegment))
+	}
+	good, damaged, err := s.index(s.size)
 	if err == nil && damaged {
 		good, err = o.repair(s)
 	}
@@ -75,19 +82,13 @@ func (o *Outbox) read(s *segment) (err error) {
 // reserved.
 const sampled = 256
 
-// index reads the file and finds what waits in it, but for the marks. See
-// window.records.
-func (s *segment) index() (good int64, damaged bool, err error) {
-	info, err := s.f.Stat()
-	if err != nil {
-		return 0, false, err
-	}
-	if s.size = info.Size(); s.size > maxSegment {
-		return 0, false, fmt.Errorf("%s has %d bytes, %d at most can be read", s.path, s.size, int64(maxSegment))
-	}
+// index reads size bytes of the file and finds what waits in them, but for the
+// marks. See window.records.
+func (s *segment) index(size int64) (good int64, damaged bool, err error) {
 	s.items.forget()
+	clear(s.unreadable)
 	w := window{f: s.f}
-	return w.records(s.size, func(at int64, rec record) error {
+	return w.records(size, func(at int64, rec record) error {
 		hash := s.hash(rec.id)
 		if i, head := s.find(hash, rec.id); i >= 0 {
 			s.items.remove(i, head.size)
@@ -96,7 +97,7 @@ func (s *segment) index() (good int64, damaged bool, err error) {
 			s.items.add(hash, at, rec.size)
 		}
 		if n := len(s.at); n == sampled {
-			s.reserve(int(s.size * int64(n+n/16) / (at + int64(rec.size))))
+			s.reserve(int(size * int64(n+n/16) / (at + int64(rec.size))))
 		}
 		return nil
 	})
@@ -106,7 +107,7 @@ func (s *segment) index() (good int64, damaged bool, err error) {
 // records. It returns the size of that. Should it fail, as on a full disk, the
 // segment stays as it is, and nothing is added to it.
 func (o *Outbox) repair(s *segment) (good int64, err error) {
-	size, aside := s.size, durable.DamagedName(s.path, o.cfg.Now())
+	size, aside, kept := s.size, durable.DamagedName(s.path, o.cfg.Now()), int64(0)
 	err = s.disk.Link(s.path, aside)
 	var f durable.File
 	if err == nil {
@@ -117,6 +118,7 @@ func (o *Outbox) repair(s *segment) (good int64, err error) {
 				if err == nil {
 					_, err = to.Write(b)
 				}
+				kept += int64(rec.size)
 				return err
 			})
 			return err
@@ -127,10 +129,10 @@ func (o *Outbox) repair(s *segment) (good int64, err error) {
 		o.cfg.Log.Error("outbox damaged and cannot be set aside: going on with what is whole", "file", s.path, "err", err)
 		return size, nil
 	}
-	s.adopt(f, 0)
-	good, _, err = s.index()
+	s.adopt(f, kept)
 	o.cfg.Log.Error("outbox damaged: set aside, going on with what is whole",
-		"file", s.path, "aside", aside, "kept_bytes", good, "lost_bytes", size-good)
+		"file", s.path, "aside", aside, "kept_bytes", kept, "lost_bytes", size-kept)
+	good, _, err = s.index(kept)
 	return good, err
 }
 

@@ -15,13 +15,16 @@ const (
 	// restAfter is the time for which nothing is tidied after that failed, as it does
 	// on a full disk.
 	restAfter = time.Minute
-	// deadFor is the time after which a segment in which something still waits is
-	// rewritten without what is gone.
+	// deadFor is the least time after which a segment in which something still waits
+	// is rewritten without what is gone.
 	deadFor = time.Hour
+	// keepParts is into how many segments the time is divided for which items are
+	// kept, since a segment ends as a whole.
+	keepParts = 48
 )
 
-// tidy removes the segments in which nothing waits, and makes one smaller that is
-// mostly of removed items.
+// tidy retires the segments in which nothing waits and, unless removed items are
+// kept, makes one smaller that is mostly of those.
 func (o *Outbox) tidy() {
 	if o.rests() {
 		return
@@ -30,11 +33,11 @@ func (o *Outbox) tidy() {
 		var err error
 		switch dead := s.dead(); {
 		case s != o.tail && s.waiting == 0:
-			err = o.drop(s)
+			err = o.retire(s)
 		case s.broken:
 		case s.waiting == 0 && dead >= min(clearFrom, o.cfg.MaxBytes/2):
-			err = o.empty(s)
-		case dead >= min(deadFrom, o.cfg.MaxBytes/4) && dead > s.bytes:
+			err = o.retire(s)
+		case o.cfg.KeepFor == 0 && dead >= min(deadFrom, o.cfg.MaxBytes/4) && dead > s.bytes:
 			err = o.compact(s)
 		}
 		if err != nil {
@@ -51,16 +54,20 @@ func (o *Outbox) rests() bool {
 	return left > 0 && left <= restAfter
 }
 
-// upkeep makes an end of what was handed over a while ago.
+// upkeep makes an end of what was handed over a while ago, though it is little, or
+// something beside it still waits.
 func (o *Outbox) upkeep() error {
+	o.trim()
 	var failed error
 	for _, s := range slices.Clone(o.segments) {
 		var err error
-		switch {
+		switch old := o.since(s.begun) >= o.cfg.KeepFor/keepParts; {
 		case s.dead() == 0 || s.broken:
-		case s.waiting == 0:
-			err = o.empty(s)
-		case o.since(s.removed) >= deadFor:
+		case s == o.tail && old && s.waiting == 0:
+			err = o.retire(s)
+		case s == o.tail && old && o.cfg.KeepFor > 0:
+			o.seal()
+		case s.waiting > 0 && o.since(s.removed) >= max(deadFor, o.cfg.KeepFor):
 			err = o.compact(s)
 		}
 		failed = errors.Join(failed, err)
@@ -74,6 +81,10 @@ func (o *Outbox) since(then time.Time) time.Duration { return o.cfg.Now().Sub(th
 
 // reclaim makes some room and reports whether it did.
 func (o *Outbox) reclaim() bool {
+	if len(o.kept) > 0 {
+		o.removeKept()
+		return true
+	}
 	if t := o.tail; t != nil && !t.broken && t.waiting == 0 && t.end > 0 {
 		return o.empty(t) == nil
 	}
@@ -96,14 +107,28 @@ func (o *Outbox) reclaim() bool {
 	return true
 }
 
-// drop removes a segment in which nothing waits.
-func (o *Outbox) drop(s *segment) error {
+// retire keeps, empties or removes a segment in which nothing waits.
+func (o *Outbox) retire(s *segment) error {
+	switch {
+	case o.cfg.KeepFor > 0 && s.end > 0:
+		return o.keep(s)
+	case s == o.tail:
+		return o.empty(s)
+	}
 	if err := s.disk.Remove(s.path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	return o.leave(s)
+}
+
+// leave goes on without a segment.
+func (o *Outbox) leave(s *segment) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.segments = slices.DeleteFunc(o.segments, func(other *segment) bool { return other == s })
+	if o.tail == s {
+		o.tail = nil
+	}
 	err := s.marks.remove()
 	_ = s.f.Close()
 	return err
@@ -157,5 +182,6 @@ func (o *Outbox) compact(s *segment) error {
 	defer o.mu.Unlock()
 	s.adopt(f, fresh.bytes)
 	s.items = fresh
+	clear(s.unreadable)
 	return s.marks.remove()
 }

@@ -164,10 +164,15 @@ func (o *Outbox) prepareTail(size int) error {
 	if t := o.tail; t != nil && (t.end == 0 || t.end+int64(size) <= o.cfg.SegmentBytes) {
 		return nil
 	} else if t != nil {
-		t.truncate()
-		o.tail = nil
+		o.seal()
 	}
 	return o.create()
+}
+
+// seal has what comes next go to another segment.
+func (o *Outbox) seal() {
+	o.tail.truncate()
+	o.tail = nil
 }
 
 // remove removes items. They are gone even if that cannot be written: after a

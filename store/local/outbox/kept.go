@@ -1,0 +1,165 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"partneredge/store/durable"
+)
+
+// kept is a segment whose items have all been handed over. Its file has the name
+// that it had, with keptSuffix and the time of the last hand-over in Unix seconds.
+type kept struct {
+	number int
+	path   string
+	size   int64
+	at     time.Time
+}
+
+const keptSuffix = ".kept-"
+
+// parseKept returns the kept segment with a number whose file's name ends with a
+// suffix.
+func parseKept(number int, suffix string) (k kept, ok bool) {
+	text, ok := strings.CutPrefix(suffix, keptSuffix)
+	at, err := strconv.ParseInt(text, 10, 64)
+	return kept{number: number, at: time.Unix(at, 0)}, ok && err == nil
+}
+
+// loadKept takes note of kept segments. One whose number a segment has is of a
+// change of names that a power cut has left half done.
+func (o *Outbox) loadKept(all []kept, numbers []int) error {
+	for _, k := range all {
+		k.path = keptPath(o.cfg.Path, k)
+		if slices.Contains(numbers, k.number) {
+			if err := o.cfg.Disk.Remove(k.path); err != nil {
+				return err
+			}
+			continue
+		}
+		info, err := os.Stat(k.path)
+		if err != nil {
+			return err
+		}
+		k.size = info.Size()
+		o.kept = append(o.kept, k)
+	}
+	slices.SortFunc(o.kept, func(a, b kept) int { return cmp.Or(a.at.Compare(b.at), a.number-b.number) })
+	return nil
+}
+
+func keptPath(path string, k kept) string {
+	return segmentPath(path, k.number) + keptSuffix + strconv.FormatInt(k.at.Unix(), 10)
+}
+
+func (o *Outbox) keptBytes() (n int64) {
+	for _, k := range o.kept {
+		n += k.size
+	}
+	return n
+}
+
+// keep keeps a segment in which nothing waits.
+func (o *Outbox) keep(s *segment) error {
+	s.truncate()
+	k := kept{number: s.number, size: s.end, at: s.removed}
+	k.path = keptPath(o.cfg.Path, k)
+	if err := s.disk.Rename(s.path, k.path); err != nil && !durable.IsAt(s.f, k.path) {
+		return err
+	}
+	o.kept = append(o.kept, k)
+	o.trim()
+	return o.leave(s)
+}
+
+// trim removes the kept segments that are too old, or beyond their share.
+func (o *Outbox) trim() {
+	for len(o.kept) > 0 {
+		size := o.keptBytes()
+		if o.since(o.kept[0].at) < o.cfg.KeepFor && size <= min(o.cfg.MaxBytes, o.cfg.free()+size)/4 {
+			return
+		}
+		o.removeKept()
+	}
+}
+
+// removeKept removes the oldest kept segment.
+func (o *Outbox) removeKept() {
+	k := o.kept[0]
+	o.kept = o.kept[1:]
+	if err := o.cfg.Disk.Remove(k.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		o.cfg.Log.Error("outbox cannot remove what was handed over", "file", k.path, "err", err)
+	}
+}
+
+// OfferAgain has all items wait that were handed over and are still there: those
+// that are kept, and those beside items that wait. It is for a receiver that may
+// have lost them, and nothing of it is undone by a power cut.
+func (o *Outbox) OfferAgain(ctx context.Context) error {
+	if err := o.ask(ctx, job{task: o.offerAgain}); err != nil {
+		return fmt.Errorf("offer items again: %w", err)
+	}
+	return nil
+}
+
+func (o *Outbox) offerAgain() error {
+	before := o.waiting
+	for ; len(o.kept) > 0; o.kept = o.kept[1:] {
+		k := o.kept[0]
+		path := segmentPath(o.cfg.Path, k.number)
+		if _, err := os.Stat(k.path); err == nil { // else it has its name back since the last try
+			if err := o.cfg.Disk.Rename(k.path, path); err != nil {
+				return err
+			}
+		}
+		s, err := o.openSegment(k.number)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		o.mu.Lock()
+		o.segments = append(o.segments, s)
+		slices.SortFunc(o.segments, func(a, b *segment) int { return a.number - b.number })
+		o.waiting += s.waiting
+		o.mu.Unlock()
+	}
+	for _, s := range o.segments {
+		if err := o.unmark(s); err != nil {
+			return err
+		}
+	}
+	if err := o.cfg.Disk.SyncDir(filepath.Dir(o.cfg.Path)); err != nil {
+		return err
+	}
+	if n := o.waiting - before; n > 0 {
+		o.cfg.Log.Warn("items that were handed over are offered again", "items", n)
+		o.signal()
+	}
+	return nil
+}
+
+// unmark has the items of a segment wait that are marked as gone.
+func (o *Outbox) unmark(s *segment) error {
+	if s.dead() == 0 {
+		return nil
+	}
+	if err := s.marks.remove(); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.waiting -= s.waiting
+	_, _, err := s.index(s.end)
+	o.waiting += s.waiting
+	return err
+}

@@ -1,0 +1,234 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"partneredge/store"
+)
+
+// keeper opens outboxes that keep what was removed for 48 hours.
+type keeper struct {
+	t    *testing.T
+	path string
+	room int64
+	free atomic.Int64
+	now  atomic.Int64 // seconds
+}
+
+func newKeeper(t *testing.T) *keeper {
+	k := &keeper{t: t, path: filepath.Join(t.TempDir(), "outbox"), room: 1 << 20}
+	k.free.Store(1 << 30)
+	k.now.Store(1_800_000_000)
+	return k
+}
+
+func (k *keeper) pass(d time.Duration) { k.now.Add(int64(d.Seconds())) }
+
+func (k *keeper) open(keepFor time.Duration) *Outbox {
+	k.t.Helper()
+	o, err := Open(Config{
+		Path: k.path, RejectedPath: k.path + ".rejected", MaxBytes: k.room, SegmentBytes: 3 * recordOf, KeepFor: keepFor,
+		Free: func(string) (int64, int64, error) { return k.free.Load(), 0, nil },
+		Log:  slog.New(slog.DiscardHandler), Now: func() time.Time { return time.Unix(k.now.Load(), 0) },
+	})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.t.Cleanup(func() { _ = o.Close() })
+	return o
+}
+
+// reopen closes o, gives the marks the time that the test's clock shows, as if the
+// disk had it, and opens the outbox again.
+func (k *keeper) reopen(o *Outbox, keepFor time.Duration) *Outbox {
+	k.t.Helper()
+	if err := o.Close(); err != nil {
+		k.t.Fatal(err)
+	}
+	return k.open(keepFor)
+}
+
+func remove(t *testing.T, o *Outbox, ids ...string) {
+	t.Helper()
+	if err := o.Remove(t.Context(), ids...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func offerAgain(t *testing.T, o *Outbox) {
+	t.Helper()
+	if err := o.OfferAgain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func upkeep(t *testing.T, o *Outbox) {
+	t.Helper()
+	if err := o.ask(t.Context(), job{task: o.upkeep}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const keepFor = 48 * time.Hour
+
+// TestOfferAgain: everything that was handed over waits again, once, in its order
+// and also after a restart; it can be handed over and offered any number of times.
+func TestOfferAgain(t *testing.T) {
+	for _, restarts := range []bool{false, true} {
+		k := newKeeper(t)
+		o := k.open(keepFor)
+		restart := func() {
+			if restarts {
+				o = k.reopen(o, keepFor)
+			}
+		}
+		add(t, o, ids(10)...)
+		remove(t, o, "lead_01", "lead_04", "lead_03", "lead_05", "lead_07", "lead_09")
+		restart()
+		expect(t, o, "lead_00", "lead_02", "lead_06", "lead_08")
+		for range 3 {
+			offerAgain(t, o)
+			expect(t, o, ids(10)...)
+			restart()
+			expect(t, o, ids(10)...)
+			remove(t, o, ids(10, 3)...)
+			restart()
+			expect(t, o, "lead_03")
+		}
+		if len(o.Wake()) == 0 {
+			t.Error("the reader was not woken")
+		}
+		offerAgain(t, o)
+		add(t, o, "lead_03", "lead_10")
+		if err := o.Append(t.Context(), Item{"lead_04", []byte("other")}); !errors.Is(err, store.ErrConflict) {
+			t.Errorf("another body: %v", err)
+		}
+		expect(t, o, ids(11)...)
+	}
+}
+
+// TestKeptEnds: what was handed over is off the disk after 48 hours, and an hour at
+// most, however few leads come, and also beside one that waits.
+func TestKeptEnds(t *testing.T) {
+	k := newKeeper(t)
+	o := k.open(keepFor)
+	add(t, o, ids(4)...) // one more than a segment
+	remove(t, o, ids(4, 1)...)
+	upkeep(t, o)
+	k.pass(time.Hour)
+	upkeep(t, o)
+	atRest(t, o)
+	if got := files(t, k.path); !strings.Contains(got, "outbox.1.kept-") {
+		t.Errorf("files %s", got)
+	}
+	k.pass(keepFor - time.Hour - time.Second)
+	upkeep(t, o)
+	o = k.reopen(o, keepFor)
+	offerAgain(t, o)
+	expect(t, o, ids(4)...)
+	remove(t, o, ids(4, 1)...)
+	k.pass(time.Hour)
+	upkeep(t, o)
+	k.pass(keepFor)
+	upkeep(t, o)
+	offerAgain(t, o)
+	expect(t, o, "lead_01")
+	remove(t, o, "lead_01")
+	k.pass(time.Hour)
+	upkeep(t, o)
+	k.pass(-keepFor - 2*time.Hour) // a clock that was put back
+	upkeep(t, o)
+	atRest(t, o)
+	if got := files(t, k.path); got != "" {
+		t.Errorf("files %s", got)
+	}
+}
+
+// TestKeptOnDemand: without a time to keep, what was handed over is off the disk
+// with the next upkeep, and so is what was kept before.
+func TestKeptOnDemand(t *testing.T) {
+	k := newKeeper(t)
+	o := k.open(keepFor)
+	add(t, o, ids(4)...)
+	remove(t, o, ids(4)...)
+	o = k.reopen(o, 0)
+	upkeep(t, o)
+	offerAgain(t, o)
+	expect(t, o)
+	add(t, o, ids(2)...)
+	remove(t, o, ids(2)...)
+	upkeep(t, o)
+	offerAgain(t, o)
+	expect(t, o)
+}
+
+// TestKeptGivesWay: no lead is refused for what was handed over, be it the outbox
+// or its disk that is full; the oldest goes first.
+func TestKeptGivesWay(t *testing.T) {
+	for _, full := range []string{"outbox", "disk"} {
+		k := newKeeper(t)
+		k.room = 40 * recordOf
+		o := k.open(keepFor)
+		for i := range 12 { // two segments of three each
+			all := ids(6 * (i + 1))[6*i:]
+			add(t, o, all...)
+			remove(t, o, all...)
+			k.pass(time.Minute)
+		}
+		atRest(t, o)
+		var kept int64
+		inWriter(t, o, func() { kept = o.keptBytes() })
+		if kept == 0 || kept > k.room/4 {
+			t.Errorf("%d bytes are kept, of %d", kept, k.room)
+		}
+		want := 40
+		if full == "disk" {
+			want = 0 // the tail has no zeros left behind it
+			k.free.Store(0)
+		}
+		n := 0
+		for ; n < 100; n++ {
+			id := fmt.Sprintf("more_%02d", n)
+			if err := o.Append(t.Context(), Item{id, bodyOf(id)}); errors.Is(err, store.ErrLimit) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n != want {
+			t.Errorf("%s full: %d accepted, want %d", full, n, want)
+		}
+		if got := files(t, k.path); strings.Contains(got, "kept") {
+			t.Errorf("%s full: files %s", full, got)
+		}
+	}
+}
+
+// TestKeptNewest: of what has its share of the disk, the newest stays.
+func TestKeptNewest(t *testing.T) {
+	k := newKeeper(t)
+	o := k.open(keepFor)
+	k.free.Store(6 * recordOf * 4)
+	var all []string
+	for i := range 5 {
+		some := ids(3 * (i + 1))[3*i:]
+		add(t, o, some...)
+		remove(t, o, some...)
+		all = append(all, some...)
+		k.pass(time.Minute)
+	}
+	add(t, o, "lead_zz")
+	offerAgain(t, o)
+	got := pending(t, o)
+	if want := append(slices.Clone(all[len(all)-len(got)+1:]), "lead_zz"); len(got) < 4 || len(got) > 13 || !slices.Equal(got, want) {
+		t.Errorf("%v wait", got)
+	}
+}
