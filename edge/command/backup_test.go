@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -141,6 +142,8 @@ func TestBackupAndRestore(t *testing.T) {
 		return o.call("POST", account+"/contacts", map[string]string{"client_id": client, "channel": "phone"}, "event_id")
 	}
 	waiting := contact("before")
+	send("/leads", `{"name":"Before Backup","phone":"+1 512 555 0123"}`)
+	await(t, "a lead before the backup", func() bool { return len(leadIDs(t, o.admin, held.AccountID)) == 1 })
 	for _, key := range []string{held.Keys.Live, held.Keys.Test} {
 		if status := get(key); status != http.StatusOK {
 			t.Fatalf("a key at the node: %d", status)
@@ -177,6 +180,9 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 	await(t, "the later key", func() bool { return get(later) == http.StatusOK })
 	before := metricAt(t, n.MetricsURL, "edge_sync_change")
+	send("/leads", `{"name":"After Backup","phone":"+1 512 555 0123"}`)
+	await(t, "the leads to be handed over", func() bool { return metricAt(t, n.MetricsURL, "edge_outbox_leads") == 0 })
+	acknowledged := leadIDs(t, o.admin, held.AccountID)
 
 	// The loss, and the origin as it was.
 	o.kill()
@@ -199,7 +205,13 @@ func TestBackupAndRestore(t *testing.T) {
 	fresh := contact("after")
 	await(t, "a new delivery", func() bool { return hook.took(fresh) })
 	send("/leads", `{"name":"Sam Okafor","phone":"+1 512 555 0123"}`)
-	await(t, "a lead", func() bool { return len(leadIDs(t, o.admin, held.AccountID)) == 1 })
+	await(t, "a new lead, and those from before the loss", func() bool {
+		ids := leadIDs(t, o.admin, held.AccountID)
+		return len(ids) == 3 && !slices.ContainsFunc(acknowledged, func(id string) bool { return !slices.Contains(ids, id) })
+	})
+	if len(acknowledged) != 2 {
+		t.Errorf("before the loss there were %v", acknowledged)
+	}
 	var audit struct {
 		Items []struct{ Action string }
 	}

@@ -69,6 +69,7 @@ func newNode() *cobra.Command {
 	flags.StringVar(&f.ACME.Email, "acme-email", "", "`ADDRESS` that the ACME authority may write to")
 	flags.Var(&f.proxies, "trusted-proxies", "`CIDR` of proxies whose X-Forwarded-For counts; may be given again (default: none)")
 	flags.DurationVar(&f.MaxStale, "max-stale", time.Hour, "`DURATION` for which records are trusted when the origin is not heard")
+	flags.DurationVar(&f.KeepLeads, "keep-leads", 48*time.Hour, "`DURATION` for which leads are kept after they were handed over, to offer them again to an origin that was restored; 0: not kept")
 	f.traces.register(flags)
 	f.logs.register(flags, slog.LevelInfo)
 	return cmd
@@ -91,6 +92,8 @@ func (f *nodeFlags) complete(cmd *cobra.Command) (err error) {
 		return misused(cmd, "--acme-host and --tls-cert exclude each other")
 	case f.MaxStale <= 0:
 		return misused(cmd, "--max-stale must be more than 0")
+	case f.KeepLeads < 0:
+		return misused(cmd, "--keep-leads must not be less than 0")
 	}
 	if err := f.traces.validate(cmd); err != nil {
 		return err

@@ -92,6 +92,10 @@ type Config struct {
 	// MaxStale bounds the time for which a record is served after the node last
 	// knew that nothing had changed. Default: 1 h.
 	MaxStale time.Duration
+	// KeepLeads is the time for which leads are kept on the disk after they were
+	// handed over, at most an hour longer, to offer them again to an origin that was
+	// restored from a backup. Default: 0, they are not kept.
+	KeepLeads time.Duration
 
 	// Lockout rules; each field has a default.
 	Lockout local.LockoutRules

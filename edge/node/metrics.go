@@ -95,6 +95,7 @@ func (m *metrics) watch(s *local.Store, connected func() bool, now func() time.T
 		return 0
 	})
 	gauge("outbox_room_bytes", "How many bytes of leads the outbox still takes: of its own bound, or of its disk.", func() float64 { return float64(s.Outbox.Room()) })
+	gauge("outbox_kept_bytes", "Bytes of leads that were handed over and are kept, to offer them again to an origin that was restored.", func() float64 { return float64(s.Outbox.Kept()) })
 	gauge("outbox_leads", "Leads that the origin does not have yet.", func() float64 { return float64(s.Outbox.Len()) })
 }
 

@@ -116,7 +116,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 func (n *Node) open(ctx context.Context) (err error) {
 	c := n.config
 	n.store, err = local.Open(local.Config{
-		Dir: filepath.Join(c.Data, "state"), Lockout: c.Lockout, FS: c.FS, Log: c.Log, Now: c.Now,
+		Dir: filepath.Join(c.Data, "state"), KeepLeads: c.KeepLeads, Lockout: c.Lockout, FS: c.FS, Log: c.Log, Now: c.Now,
 	})
 	if err != nil {
 		return err

@@ -9,7 +9,8 @@
 //	                subscriptions; they go on in memory while the disk takes nothing
 //	outbox.log      leads that wait, synced to disk one group at a time; when
 //	                there are many, outbox.log.1 and so on as well. Beside each,
-//	                .gone names what of it was handed over
+//	                .gone names what of it was handed over; .kept-TIME is one that
+//	                was, as a whole, then
 //	rejected.jsonl  leads that the origin did not take, offered again now and then
 //	lock            held by the process that uses the directory
 //
@@ -47,6 +48,9 @@ type Config struct {
 	ViewBytes int64
 	// OutboxBytes is the most bytes of the outbox's files. 0: 1 GiB.
 	OutboxBytes int64
+	// KeepLeads is the time for which leads are kept after they were handed over, at
+	// most an hour longer. See outbox.Config. 0: they are not kept.
+	KeepLeads time.Duration
 	// Negatives is how many unknown keys are remembered. 0: 65 536.
 	Negatives int
 	// NegativeFor is how long each is remembered. 0: 5 s.
@@ -169,7 +173,7 @@ func (s *Store) open(c Config) (err error) {
 	}
 	s.Unconfirmed = &Unconfirmed{s.limits}
 	s.Outbox, err = outbox.Open(outbox.Config{
-		Disk: disk, Path: in("outbox.log"), RejectedPath: in("rejected.jsonl"), MaxBytes: c.OutboxBytes, Free: c.Free, Log: c.Log, Now: c.Now,
+		Disk: disk, Path: in("outbox.log"), RejectedPath: in("rejected.jsonl"), MaxBytes: c.OutboxBytes, KeepFor: c.KeepLeads, Free: c.Free, Log: c.Log, Now: c.Now,
 	})
 	return err
 }

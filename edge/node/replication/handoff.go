@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"partneredge/edge/backoff"
@@ -28,6 +29,9 @@ type handoff struct {
 	deferred map[string]time.Time // when to try leads again that the origin cannot read
 	rejected bool                 // leads that were set aside are to be offered again
 	left     bool                 // some are set aside
+
+	mu      sync.Mutex
+	offered int // how often all leads were offered again
 }
 
 const (
@@ -99,6 +103,7 @@ func (h *handoff) next(ctx context.Context) (more bool, err error) {
 			req.Raw = append(req.Raw, wire.RawLead{ID: it.ID, Body: it.Body})
 		}
 	}
+	offered := h.timesOffered()
 	reply, err := h.ask(ctx, &req)
 	if errors.Is(err, link.ErrInvalid) {
 		h.narrow(sent)
@@ -115,7 +120,27 @@ func (h *handoff) next(ctx context.Context) (more bool, err error) {
 			reply.Rejected[raw.ID] = "unreadable"
 		}
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.offered != offered {
+		return true, nil // the answer may be that of an origin that was put back since
+	}
 	return true, h.settle(ctx, reply, sent)
+}
+
+// offerAgain has all leads wait that were handed over and are still kept: the
+// origin may no longer have them.
+func (h *handoff) offerAgain(ctx context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.offered++
+	return h.Store.Outbox.OfferAgain(ctx)
+}
+
+func (h *handoff) timesOffered() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.offered
 }
 
 // idOf returns the id in a lead's JSON, "" when there is none.
@@ -152,7 +177,7 @@ func (h *handoff) narrow(sent map[string]outbox.Item) {
 }
 
 // settle removes the leads that the origin has, and sets aside those that it does
-// not take.
+// not take. mu is held.
 func (h *handoff) settle(ctx context.Context, reply *wire.LeadsReply, sent map[string]outbox.Item) error {
 	committed := reply.Committed[:0]
 	for _, id := range reply.Committed {

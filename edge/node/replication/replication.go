@@ -66,9 +66,9 @@ func New(cfg Config) (*Replication, error) {
 	r := &Replication{link: cfg.Link}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.replica = newReplica(r.ctx, cfg)
-	r.sync = newSynchronizer(cfg, r.replica.apply)
 	r.handoff = newHandoff(cfg)
 	r.subscribed = newSubscriptions(cfg)
+	r.sync = newSynchronizer(cfg, r.replica.apply, func() error { return r.handoff.offerAgain(r.ctx) })
 	var err error
 	if r.reporter, err = newReporter(cfg); err != nil {
 		r.cancel()

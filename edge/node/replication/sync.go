@@ -26,10 +26,10 @@ type synchronizer struct {
 	state    *state
 	apply    func(store.Change) error
 	warnings *logging.Limiter
-	// onReset is called before the replica is reset, since the origin's data may
-	// not be what the node has followed: it may lack what it confirmed before. When
+	// onOtherHistory is called before the replica is reset because the origin's data
+	// is not what the node has followed: it may lack what it confirmed before. When
 	// it fails, or the node ends, it is called again.
-	onReset func() error
+	onOtherHistory func() error
 
 	messages chan *nats.Msg // pushed by the origin
 }
@@ -45,11 +45,10 @@ const (
 	answerTimeout = 2 * time.Second
 )
 
-func newSynchronizer(cfg Config, apply func(store.Change) error) *synchronizer {
+func newSynchronizer(cfg Config, apply func(store.Change) error, onOtherHistory func() error) *synchronizer {
 	return &synchronizer{
 		Config: cfg, state: newState(cfg.Link.Up, cfg.Log), apply: apply, warnings: logging.New(cfg.Log),
-		onReset:  func() error { return nil },
-		messages: make(chan *nats.Msg, maxMessages),
+		onOtherHistory: onOtherHistory, messages: make(chan *nats.Msg, maxMessages),
 	}
 }
 
@@ -185,8 +184,10 @@ func (s *synchronizer) reset(reply *wire.ChangesReply, empty bool) error {
 		s.Log.Warn("origin cannot tell all that changed: asking for every record again",
 			"cursor", cursor.Seq, "history", cursor.History, "latest", reply.Latest, "latest_history", reply.History)
 	}
-	if err := s.onReset(); err != nil {
-		return err
+	if reply.History != cursor.History || reply.Latest < cursor.Seq {
+		if err := s.onOtherHistory(); err != nil {
+			return err
+		}
 	}
 	return s.Store.Reset(reply.Latest, cmp.Or(reply.History, cursor.History))
 }

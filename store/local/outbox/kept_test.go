@@ -183,6 +183,15 @@ func TestKeptGivesWay(t *testing.T) {
 			remove(t, o, all...)
 			k.pass(time.Minute)
 		}
+		waiting := ids(35)
+		add(t, o, waiting...)
+		atRest(t, o)
+		inWriter(t, o, func() {
+			if size := o.used() + o.keptBytes(); size > k.room {
+				t.Errorf("%d bytes with what is kept, of %d", size, k.room)
+			}
+		})
+		remove(t, o, waiting...)
 		atRest(t, o)
 		var kept int64
 		inWriter(t, o, func() { kept = o.keptBytes() })
@@ -191,7 +200,7 @@ func TestKeptGivesWay(t *testing.T) {
 		}
 		want := 40
 		if full == "disk" {
-			want = 0 // the tail has no zeros left behind it
+			want = 3 // at most, into what the tail has
 			k.free.Store(0)
 		}
 		n := 0
@@ -203,7 +212,7 @@ func TestKeptGivesWay(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n != want {
+		if n != want && (full == "outbox" || n > want) {
 			t.Errorf("%s full: %d accepted, want %d", full, n, want)
 		}
 		if got := files(t, k.path); strings.Contains(got, "kept") {

@@ -1,8 +1,10 @@
 package outbox
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -103,6 +105,28 @@ func TestOutboxFailingDisk(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %+v", kind, box), func(t *testing.T) { failEach(t, kind, box) })
 		}
 	}
+}
+
+// TestOpenSyncs: an item that a killed process had written but not synced is on
+// disk before it counts as one that waits.
+func TestOpenSyncs(t *testing.T) {
+	dir := t.TempDir()
+	disk := durabletest.New(t, dir)
+	f, err := disk.OpenFile(filepath.Join(dir, "outbox"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err == nil {
+		_, err = f.Write(appendRecord(nil, recordLead, "lead_a", bodyOf("lead_a")))
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	o, err := Open(Config{Disk: durable.Disk{FS: disk}, Path: filepath.Join(dir, "outbox"), MaxBytes: 1 << 20, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add(t, o, "lead_a")
+	disk.Cut(nil)
+	_ = o.Close() // which finds no power
+	mustHold(t, "cut after the restart", dir, []string{"lead_a"})
 }
 
 // failEach runs boxScenario with the n-th operation of a kind failing, for each n.

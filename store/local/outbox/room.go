@@ -67,6 +67,9 @@ func (o *Outbox) Room() int64 {
 	return max(0, min(o.room.own.Load(), o.room.ahead.Load()+o.room.kept.Load()+o.cfg.free()))
 }
 
+// Kept returns about how many bytes of items are kept that were handed over.
+func (o *Outbox) Kept() int64 { return o.room.kept.Load() }
+
 // room holds sizes of the segments, as the writer noted them last.
 type room struct {
 	own   atomic.Int64 // bytes left of the outbox's own bound

@@ -1,0 +1,103 @@
+package node
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"partneredge/edge/wire"
+	"partneredge/store"
+)
+
+// TestLeadsAreOfferedAgain: an origin that was put back gets each lead that was
+// handed over, once, and so it does after restarts of the node. One whose history
+// goes on, or that has only forgotten old changes, gets none of them.
+func TestLeadsAreOfferedAgain(t *testing.T) {
+	o := newOrigin(t)
+	o.history = "his_1"
+	key := o.addKey("key_1", nil)
+	c := config(t, o)
+	c.KeepLeads = 48 * time.Hour
+	n := startNode(t, c)
+	idle := func() {
+		t.Helper()
+		soon(t, "the leads are handed over", func() bool { return n.store.Outbox.Len() == 0 })
+	}
+	leads := func() (all map[string]int) {
+		o.do(func() { all = maps.Clone(o.leads) })
+		return all
+	}
+	for i := range 5 {
+		ask(t, n, "POST", newLead, key, fmt.Sprintf(`{"name":"Lead %d","phone":"5550100"}`, i)).want(t, 201)
+	}
+	idle()
+	want := leads()
+	if len(want) != 5 {
+		t.Fatalf("the origin has %v", want)
+	}
+
+	o.do(func() { o.history, o.goesOn = "his_2", map[string]int64{"his_1": 1} })
+	o.push()
+	soon(t, "the node follows", func() bool { return n.store.Cursor().History == "his_2" })
+	epoch := n.store.Cursor().Epoch
+	for range 3 {
+		o.editKey(key, false, func(*store.Key) {})
+	}
+	o.do(func() { o.pruned = 3 })
+	o.push()
+	soon(t, "the node asked for everything again", func() bool { return n.store.Cursor().Epoch > epoch })
+	idle()
+	if got := leads(); !maps.Equal(got, want) {
+		t.Errorf("an origin that goes on has %v, want %v", got, want)
+	}
+
+	for i := range 2 {
+		o.do(func() {
+			o.history, o.goesOn = fmt.Sprint("his_back_", i), nil
+			clear(o.leads)
+		})
+		o.push()
+		soon(t, "the leads are there again", func() bool { return len(leads()) == len(want) })
+		idle()
+		if got := leads(); !maps.Equal(got, want) {
+			t.Errorf("an origin that was put back has %v, want %v", got, want)
+		}
+		stopNode(t, n)
+		n = startNode(t, c)
+	}
+}
+
+// TestLateAnswerOfALostOrigin: what an origin confirms of leads and then loses, since
+// it was put back before its answer came, is offered again.
+func TestLateAnswerOfALostOrigin(t *testing.T) {
+	o := newOrigin(t)
+	o.history = "his_1"
+	key := o.addKey("key_1", nil)
+	c := config(t, o)
+	c.KeepLeads = 48 * time.Hour
+	n := startNode(t, c)
+	release := make(chan struct{})
+	o.do(func() {
+		o.hold = func(verb string) {
+			if verb == wire.VerbLeads {
+				<-release
+			}
+		}
+	})
+	ask(t, n, "POST", newLead, key, `{"name":"Ana Lima","phone":"5550100"}`).want(t, 201)
+	count := func() (n int) {
+		o.do(func() { n = len(o.leads) })
+		return n
+	}
+	soon(t, "the lead is at the origin", func() bool { return count() == 1 })
+	o.do(func() {
+		o.history, o.hold = "his_2", nil
+		clear(o.leads)
+	})
+	o.push()
+	soon(t, "the node follows", func() bool { return n.store.Cursor().History == "his_2" })
+	close(release)
+	soon(t, "the lead is there again", func() bool { return count() == 1 })
+	soon(t, "nothing waits", func() bool { return n.store.Outbox.Len() == 0 })
+}
