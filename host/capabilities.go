@@ -61,6 +61,8 @@ type Views interface {
 type Subscriptions interface {
 	// Subscribe returns the reason why the target was refused, "" if it was not.
 	Subscribe(ctx context.Context, p abi.Principal, s *abi.Subscription) (reason string, err error)
+	// SubscribeOnce is Subscribe unless the idempotency key was used before.
+	SubscribeOnce(ctx context.Context, p abi.Principal, once *abi.SubscribeOnce) (abi.Subscribed, error)
 	// Revoke reports whether the subscription had been revoked before.
 	Revoke(ctx context.Context, p abi.Principal, id string) (already bool, err error)
 }

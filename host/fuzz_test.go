@@ -21,7 +21,7 @@ func FuzzHostFunctions(f *testing.F) {
 		f.Add(byte(i), []byte{0, 0, 0, 0, 16, 0, 0, 0, 32, 0, 0, 0, 64, 0, 0, 0, 8, 0, 0, 0}, make([]byte, 256))
 		f.Add(byte(i), []byte{255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255}, []byte{1})
 	}
-	for op := abi.OpLockout; op <= abi.OpLeadOnce; op++ {
+	for op := abi.OpLockout; op <= abi.OpSubscribeOnce; op++ {
 		f.Add(byte(0), []byte{byte(op), 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0, 16, 0, 0, 0, 128, 0, 0, 0}, make([]byte, 256))
 	}
 	m := fuzzModule(f)
@@ -104,6 +104,10 @@ func (fuzzViews) AppendFirings(_ context.Context, dst []byte, _ abi.Principal, _
 
 func (fuzzViews) Subscribe(context.Context, abi.Principal, *abi.Subscription) (string, error) {
 	return "host_not_public", nil
+}
+
+func (fuzzViews) SubscribeOnce(context.Context, abi.Principal, *abi.SubscribeOnce) (abi.Subscribed, error) {
+	return abi.Subscribed{Outcome: abi.New}, nil
 }
 
 func (fuzzViews) Revoke(context.Context, abi.Principal, string) (bool, error) { return true, ErrLimit }

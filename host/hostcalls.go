@@ -98,8 +98,9 @@ func mayWait(op abi.Op) bool {
 
 // Room that answers need at most, in bytes.
 const (
-	keptSize   = 5 + 64 // an abi.Kept frame
-	reasonSize = 64     // the reason of a refusal
+	keptSize       = 5 + 64    // an abi.Kept frame
+	reasonSize     = 64        // the reason of a refusal
+	subscribedSize = 21 + 3*64 // an abi.Subscribed frame
 )
 
 // room returns how many bytes the guest must have for an operation's answer before
@@ -112,6 +113,8 @@ func room(op abi.Op) int {
 		return 25
 	case abi.OpSubscribe:
 		return reasonSize
+	case abi.OpSubscribeOnce:
+		return subscribedSize
 	case abi.OpRevoke:
 		return 1
 	case abi.OpLeadOnce:
@@ -170,19 +173,8 @@ func (c *call) perform(ctx context.Context, op abi.Op, in, dst []byte) (answer [
 			return caps.Views.AppendInsights(ctx, dst, c.principal, at, limit)
 		}
 		return caps.Views.AppendFirings(ctx, dst, c.principal, at, limit)
-	case abi.OpSubscribe:
-		var s abi.Subscription
-		if err := s.Parse([]byte(string(in))); err != nil {
-			return nil, err
-		}
-		reason, err := caps.Subscriptions.Subscribe(ctx, c.principal, &s)
-		return append(dst, reason[:min(len(reason), reasonSize)]...), err
-	case abi.OpRevoke:
-		already, err := caps.Subscriptions.Revoke(ctx, c.principal, string(in))
-		if already {
-			return append(dst, 1), err
-		}
-		return append(dst, 0), err
+	case abi.OpSubscribe, abi.OpSubscribeOnce, abi.OpRevoke:
+		return c.performSubscriptions(ctx, op, in, dst)
 	case abi.OpLead:
 		return dst, caps.Outbox.AppendLead(ctx, c.principal, in)
 	case abi.OpLeadOnce:
@@ -194,6 +186,34 @@ func (c *call) perform(ctx context.Context, op abi.Op, in, dst []byte) (answer [
 		return kept.Append(dst), err
 	}
 	return nil, abi.ErrFrame
+}
+
+// performSubscriptions is perform for the operations on subscriptions.
+func (c *call) performSubscriptions(ctx context.Context, op abi.Op, in, dst []byte) ([]byte, error) {
+	subscriptions := c.grant.caps.Subscriptions
+	switch op {
+	case abi.OpSubscribe:
+		var s abi.Subscription
+		if err := s.Parse([]byte(string(in))); err != nil {
+			return nil, err
+		}
+		reason, err := subscriptions.Subscribe(ctx, c.principal, &s)
+		return append(dst, reason[:min(len(reason), reasonSize)]...), err
+	case abi.OpSubscribeOnce:
+		var once abi.SubscribeOnce
+		if err := once.Parse([]byte(string(in))); err != nil {
+			return nil, err
+		}
+		subscribed, err := subscriptions.SubscribeOnce(ctx, c.principal, &once)
+		subscribed.Reason = subscribed.Reason[:min(len(subscribed.Reason), reasonSize)]
+		return subscribed.Append(dst), err
+	default: // abi.OpRevoke
+		already, err := subscriptions.Revoke(ctx, c.principal, string(in))
+		if already {
+			return append(dst, 1), err
+		}
+		return append(dst, 0), err
+	}
 }
 
 func appendDuration(dst []byte, d time.Duration) []byte {

@@ -13,9 +13,10 @@ import (
 // keeper keeps what it is given beyond the call, as a store does.
 type keeper struct {
 	sample
-	subscription abi.Subscription
-	once         abi.Once
-	texts        []string
+	subscription  abi.Subscription
+	once          abi.Once
+	subscribeOnce abi.SubscribeOnce
+	texts         []string
 }
 
 func (k *keeper) Lockout(_ context.Context, client string) (time.Duration, error) {
@@ -35,6 +36,11 @@ func (k *keeper) Take(_ context.Context, keyID string, _ int) (abi.Bucket, error
 func (k *keeper) Subscribe(_ context.Context, _ abi.Principal, s *abi.Subscription) (string, error) {
 	k.subscription = *s
 	return "", nil
+}
+
+func (k *keeper) SubscribeOnce(_ context.Context, _ abi.Principal, once *abi.SubscribeOnce) (abi.Subscribed, error) {
+	k.subscribeOnce = *once
+	return abi.Subscribed{}, nil
 }
 
 func (k *keeper) Revoke(_ context.Context, _ abi.Principal, id string) (bool, error) {
@@ -86,12 +92,17 @@ func TestCapabilitiesMayKeepTexts(t *testing.T) {
 	once := abi.Once{Key: "order 7", Digest: "digest", Lead: abi.Lead{ID: "lead_1", FirstName: "Ana", Email: "ana@example.com", ConsentStatus: "none"}}
 	perform(abi.OpSubscribe, string(s.Append(nil)))
 	perform(abi.OpLeadOnce, string(once.Append(nil)))
+	subscribeOnce := abi.SubscribeOnce{Key: "order 8", Digest: "digest", Subscription: s}
+	perform(abi.OpSubscribeOnce, string(subscribeOnce.Append(nil)))
 	perform(abi.OpLockout, "192.0.2.1")
 	perform(abi.OpFailure, "192.0.2.2")
 	perform(abi.OpTake, "\x64\x00\x00\x00key_1")
 	perform(abi.OpRevoke, "whs_2")
 	if got, want := string(k.subscription.Append(nil)), string(s.Append(nil)); got != want {
 		t.Errorf("subscription %q, want %q", got, want)
+	}
+	if got, want := string(k.subscribeOnce.Append(nil)), string(subscribeOnce.Append(nil)); got != want {
+		t.Errorf("subscription to make once %q, want %q", got, want)
 	}
 	if got, want := string(k.once.Append(nil)), string(once.Append(nil)); got != want {
 		t.Errorf("lead %q, want %q", got, want)

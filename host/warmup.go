@@ -169,6 +169,8 @@ func (w *warmUp) answer(op abi.Op, dst []byte) []byte {
 				Action: "none", Triggered: now - int64(i), Data: []byte(`{"warm":"up"}`)})
 		}
 		return list.Append(dst)
+	case abi.OpSubscribeOnce:
+		return (&abi.Subscribed{Outcome: abi.New, Created: now, ID: "whs_warm"}).Append(dst)
 	case abi.OpRevoke:
 		return append(dst, 0)
 	case abi.OpLeadOnce:

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// sendOnce posts a lead with an idempotency key; id is "" when it was refused.
-func sendOnce(t *testing.T, n *Node, key, once, body string) (status int, id string) {
+// askOnce posts with an idempotency key.
+func askOnce(t *testing.T, n *Node, path, key, once, body string) answer {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), "POST", n.URL()+newLead, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), "POST", n.URL()+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,11 +27,18 @@ func sendOnce(t *testing.T, n *Node, key, once, body string) (status int, id str
 	if err != nil {
 		t.Fatal(err)
 	}
+	return answer{resp.StatusCode, resp.Header, string(text)}
+}
+
+// sendOnce posts a lead with an idempotency key; id is "" when it was refused.
+func sendOnce(t *testing.T, n *Node, key, once, body string) (status int, id string) {
+	t.Helper()
+	a := askOnce(t, n, newLead, key, once, body)
 	var got struct{ Lead struct{ ID string } }
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Fatalf("%s: %v", text, err)
+	if err := json.Unmarshal([]byte(a.body), &got); err != nil {
+		t.Fatalf("%s: %v", a.body, err)
 	}
-	return resp.StatusCode, got.Lead.ID
+	return a.status, got.Lead.ID
 }
 
 // A lead that is sent again is the first one: after it was handed over, after a

@@ -52,9 +52,10 @@ type testOrigin struct {
 	asked    map[string]int   // verb -> requests
 	mute     map[string]bool  // verbs that get no answer
 	fail     map[string]wire.Failure
-	refuse   map[string]string // lead -> why it is rejected
-	raws     map[string]string // lead that was handed over raw -> its body
-	deaf     bool              // raw leads are ignored, as by an older origin
+	refuse   map[string]string    // lead -> why it is rejected
+	raws     map[string]string    // lead that was handed over raw -> its body
+	onces    map[wire.Once]string // ids of subscriptions
+	deaf     bool                 // raw leads are ignored, as by an older origin
 	status   *wire.Status
 	merger   *ratelimit.Merger
 	hold     func(verb string)                    // called before an answer is sent
@@ -79,7 +80,7 @@ func makeOrigin(t *testing.T) *testOrigin {
 	o := &testOrigin{
 		t: t, keys: map[string]store.Key{}, accounts: map[string]store.Account{}, insights: map[string][]store.Insight{},
 		firings: map[string][]store.Firing{}, subs: map[string]store.Subscription{}, leads: map[string]int{},
-		merger: new(ratelimit.Merger), asked: map[string]int{}, mute: map[string]bool{}, fail: map[string]wire.Failure{}, refuse: map[string]string{}, raws: map[string]string{},
+		merger: new(ratelimit.Merger), asked: map[string]int{}, mute: map[string]bool{}, fail: map[string]wire.Failure{}, refuse: map[string]string{}, raws: map[string]string{}, onces: map[wire.Once]string{},
 		layout: t.TempDir(),
 	}
 	o.releases = must(oci.New(o.layout))(t)
@@ -250,6 +251,12 @@ func (o *testOrigin) answer(node, verb string, data []byte) (wire.Message, wire.
 		s := read[wire.SubscribeRequest](o.t, data).Subscription
 		if strings.Contains(s.TargetURL, "internal") {
 			return &wire.SubscribeReply{Reason: "host_not_public"}, ""
+		}
+		if once := read[wire.SubscribeRequest](o.t, data).Once; once != nil && !o.deaf {
+			if before, used := o.subs[o.onces[*once]]; used {
+				return &wire.SubscribeReply{Repeated: &before}, ""
+			}
+			o.onces[*once] = s.ID
 		}
 		o.subs[s.ID] = s
 		return &wire.SubscribeReply{}, ""

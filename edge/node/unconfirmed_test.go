@@ -14,21 +14,22 @@ import (
 // and the partner was not told of is not left active, whether its answer was lost
 // or its node died.
 func TestSubscriptionsThatNobodyKnowsAreRevoked(t *testing.T) {
+	const body = `{"target_url":"https://example.com/hook","events":["sentinel.fired"]}`
 	o := newOrigin(t)
 	key := o.addKey("key_1", nil)
 	c := config(t, o)
 	c.WriteOrigin = 300 * time.Millisecond
 	n := startNode(t, c)
-	answer := make(chan struct{})
+	answered := make(chan struct{})
 	o.do(func() {
 		o.hold = func(verb string) {
 			if verb == wire.VerbSubscribe {
-				<-answer
+				<-answered
 			}
 		}
 	})
-	ask(t, n, "POST", webhooks+"subscribe", key, `{"target_url":"https://example.com/hook","events":["sentinel.fired"]}`).want(t, 500, "internal_error")
-	close(answer)
+	ask(t, n, "POST", webhooks+"subscribe", key, body).want(t, 500, "internal_error")
+	close(answered)
 	allRevoked := func(want int) func() bool {
 		return func() (all bool) {
 			o.do(func() {
@@ -42,7 +43,7 @@ func TestSubscriptionsThatNobodyKnowsAreRevoked(t *testing.T) {
 	}
 	soon(t, "it is revoked", allRevoked(1))
 	soon(t, "it is forgotten", func() bool { left, err := n.store.Unconfirmed.All(); return err == nil && len(left) == 0 })
-	ask(t, n, "POST", webhooks+"subscribe", key, `{"target_url":"https://example.com/hook","events":["sentinel.fired"]}`).want(t, 201)
+	ask(t, n, "POST", webhooks+"subscribe", key, body).want(t, 201)
 	if left, err := n.store.Unconfirmed.All(); err != nil || len(left) != 0 {
 		t.Errorf("one that was answered is still remembered: %+v, %v", left, err)
 	}
@@ -69,5 +70,41 @@ func TestSubscriptionsThatNobodyKnowsAreRevoked(t *testing.T) {
 	soon(t, "the other is asked for", func() bool {
 		left, err := n.store.Unconfirmed.All()
 		return err == nil && len(left) == 1 && left[0].ID == "whs_never"
+	})
+}
+
+// TestSubscribeOnceAfterNoAnswer: a request with an idempotency key that got no answer
+// is sent again, and gets what the origin made the first time; it is not revoked.
+func TestSubscribeOnceAfterNoAnswer(t *testing.T) {
+	o := newOrigin(t)
+	key := o.addKey("key_1", nil)
+	c := config(t, o)
+	c.WriteOrigin = 300 * time.Millisecond
+	n := startNode(t, c)
+	answered := make(chan struct{})
+	o.do(func() {
+		o.hold = func(verb string) {
+			if verb == wire.VerbSubscribe {
+				<-answered
+			}
+		}
+	})
+	const body = `{"target_url":"https://example.com/hook","events":["sentinel.fired"]}`
+	send := func() answer { return askOnce(t, n, webhooks+"subscribe", key, "order 7", body) }
+	send().want(t, 500, "internal_error")
+	close(answered)
+	var first store.Subscription
+	o.do(func() {
+		for _, s := range o.subs {
+			first = s
+		}
+	})
+	for range 2 {
+		send().want(t, 201, `"id":"`+first.ID+`"`, `"secret":"`+first.Secret+`"`)
+	}
+	o.do(func() {
+		if len(o.subs) != 1 || !o.subs[first.ID].RevokedAt.IsZero() {
+			t.Errorf("the origin has %d subscriptions", len(o.subs))
+		}
 	})
 }

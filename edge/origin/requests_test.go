@@ -410,3 +410,56 @@ func TestSlowNames(t *testing.T) {
 	close(end)
 	slow.Wait()
 }
+
+// TestSubscribeOnceVerb: the idempotency key of a subscription holds at the origin, so
+// at every node, and what no partner was told of is given up.
+func TestSubscribeOnceVerb(t *testing.T) {
+	f := newFixture(t)
+	account := f.account("live")
+	keyID, _ := f.key(account, "live")
+	nodes := []*enrolled{f.enrol("n1"), f.enrol("n2")}
+	subscribe := func(n int, id, digest string, change func(*wire.SubscribeRequest)) wire.SubscribeReply {
+		req := wire.SubscribeRequest{Head: head, Once: &wire.Once{Name: "name", Digest: digest}, WithinMS: 6000, Subscription: store.Subscription{
+			ID: id, AccountID: account, KeyID: keyID, Environment: store.Live, TargetURL: "https://partner.example/hook",
+			Events: []string{store.EventSentinelFired}, Secret: strings.Repeat("5e", 32), CreatedAt: time.Now().UTC(),
+		}}
+		if change != nil {
+			change(&req)
+		}
+		return ask[wire.SubscribeReply](nodes[n], wire.VerbSubscribe, req)
+	}
+	if r := subscribe(0, "whs_1", "d", nil); r.Failure != "" || r.Repeated != nil || r.Conflict {
+		t.Fatalf("the first: %+v", r)
+	}
+	abandon := func(id string) {
+		t.Helper()
+		if r := ask[wire.RevokeReply](nodes[0], wire.VerbRevoke, wire.RevokeRequest{Head: head, AccountID: account, ID: id, Once: "name"}); r.Failure != "" {
+			t.Errorf("abandon %s: %+v", id, r)
+		}
+	}
+	abandon("whs_1") // nobody knows it
+	if r := subscribe(0, "whs_2", "d", nil); r.Failure != "" || r.Repeated != nil {
+		t.Fatalf("after it was given up: %+v", r)
+	}
+	other := func(req *wire.SubscribeRequest) { req.Subscription.Secret = strings.Repeat("7a", 32) }
+	if r := subscribe(1, "whs_3", "d", other); r.Repeated == nil || r.Repeated.ID != "whs_2" || r.Repeated.Secret != strings.Repeat("5e", 32) {
+		t.Errorf("again, at the other node: %+v", r)
+	}
+	if r := subscribe(1, "whs_3", "e", nil); !r.Conflict || r.Repeated != nil || r.Failure != "" {
+		t.Errorf("something else: %+v", r)
+	}
+	abandon("whs_2") // which the other node was told of
+	items := f.must(200, "GET", accounts+"/"+account+"/webhooks", nil)["items"].([]any)
+	var active []string
+	for _, item := range items {
+		if w := item.(object); w["state"] == "active" {
+			active = append(active, w["id"].(string))
+		}
+	}
+	if !slices.Equal(active, []string{"whs_2"}) {
+		t.Errorf("active: %v of %v", active, items)
+	}
+	if r := subscribe(0, "whs_4", "d", func(req *wire.SubscribeRequest) { req.Once.Name, req.WithinMS = "late", -1 }); r.Failure != "" {
+		t.Errorf("without a bound: %+v", r)
+	}
+}

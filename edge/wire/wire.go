@@ -217,6 +217,14 @@ type SubscribeRequest struct {
 	// WithinMS is the time, in milliseconds, after which the origin must not make
 	// the subscription any more: nobody waits for it. 0: it may.
 	WithinMS int64 `json:"within_ms,omitempty"`
+	// Once is set for a request with an idempotency key. An older origin ignores it.
+	Once *Once `json:"once,omitempty"`
+}
+
+// Once names a request that is done once, for 24 hours.
+type Once struct {
+	Name   string `json:"name"`   // a hash of the API key's id and the idempotency key
+	Digest string `json:"digest"` // of what is asked for
 }
 
 // SubscribeReply names in Reason the rule that refused the target, if one did.
@@ -224,6 +232,11 @@ type SubscribeRequest struct {
 type SubscribeReply struct {
 	Head
 	Reason string `json:"reason,omitempty"`
+	// Conflict means that something else was asked for with the idempotency key.
+	Conflict bool `json:"conflict,omitempty"`
+	// Repeated is the subscription, with its secret, that was made when the same was
+	// asked for before.
+	Repeated *store.Subscription `json:"repeated,omitempty"`
 }
 
 // RevokeRequest revokes a subscription of an account.
@@ -231,6 +244,10 @@ type RevokeRequest struct {
 	Head
 	AccountID string `json:"account_id"`
 	ID        string `json:"id"`
+	// Once is the name of the idempotency key under which a subscription was asked
+	// for whose partner was not answered. It is revoked unless the request was
+	// repeated since.
+	Once string `json:"once,omitempty"`
 }
 
 // RevokeReply reports whether the subscription was revoked already. The failure

@@ -68,6 +68,11 @@ func (c capabilities) Subscribe(_ context.Context, p abi.Principal, s *abi.Subsc
 	return reason, hostError(err)
 }
 
+func (c capabilities) SubscribeOnce(_ context.Context, p abi.Principal, once *abi.SubscribeOnce) (abi.Subscribed, error) {
+	subscribed, err := c.backend.For(p).SubscribeOnce(once)
+	return subscribed, hostError(err)
+}
+
 func (c capabilities) Revoke(_ context.Context, p abi.Principal, id string) (bool, error) {
 	already, err := c.backend.For(p).Revoke(id)
 	return already, hostError(err)

@@ -61,53 +61,76 @@ func sameSubscription(a, b store.Subscription) bool {
 		(a.Description == nil) == (b.Description == nil) && (a.Description == nil || *a.Description == *b.Description)
 }
 
-// AddSubscription keeps a subscription under the id it has. The same again is
-// nil and changes nothing, even when it has been revoked meanwhile; other
+// AddSubscription is Subscribe without an idempotency key.
+func (d *DB) AddSubscription(ctx context.Context, s store.Subscription) error {
+	_, err := d.Subscribe(ctx, s, nil)
+	return err
+}
+
+// Subscribe keeps a subscription under the id it has, and returns it. The same
+// again is nil and changes nothing, even when it has been revoked meanwhile; other
 // content under the id is ErrConflict. ErrLimit when the account has 100 that
 // are not revoked, of both environments together. Once ctx has ended it is not
 // kept any more, although the database was busy until then.
-func (d *DB) AddSubscription(ctx context.Context, s store.Subscription) error {
+//
+// If once is not nil, a subscription that was kept under the same idempotency key
+// is returned in its place, with its secret.
+func (d *DB) Subscribe(ctx context.Context, s store.Subscription, once *Idempotency) (kept store.Subscription, err error) {
 	const tried = "add subscription"
 	if err := valid.Reference("account", s.AccountID); err != nil {
-		return db.Fail(tried, err)
+		return kept, db.Fail(tried, err)
 	}
-	s, err := validateSubscription(s)
-	if err != nil {
-		return db.Fail(tried, err)
+	if s, err = validateSubscription(s); err != nil {
+		return kept, db.Fail(tried, err)
 	}
 	s.CreatedAt = db.TimeOr(s.CreatedAt, d.db.Now())
 	sealed, err := d.sealer.Seal(s.ID, s.Secret)
 	if err != nil {
-		return db.Fail(tried, err)
+		return kept, db.Fail(tried, err)
 	}
 	asked := ctx
-	return d.writeTo(ctx, tried, s.AccountID, nil, func(ctx context.Context, t *tx) error {
+	err = d.writeTo(ctx, tried, s.AccountID, nil, func(ctx context.Context, t *tx) error {
 		if err := asked.Err(); err != nil {
 			return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 		}
-		have, err := d.subscriptionTable().get(ctx, t, s.ID)
-		switch {
-		case err == nil && sameSubscription(have, s):
-			return nil
-		case err == nil:
-			return fmt.Errorf("%w: the id is another subscription's", store.ErrConflict)
-		case !errors.Is(err, sql.ErrNoRows):
+		kept = s
+		if once == nil {
+			return d.insertSubscription(ctx, t, s, sealed)
+		}
+		if err := d.repeatSubscription(ctx, t, s.AccountID, once, &kept); err != nil || once.Repeated {
 			return err
 		}
-		var active int
-		if err := t.Get(ctx, `SELECT count(*) FROM subscriptions WHERE account_id = ? AND revoked_at = 0`,
-			[]any{s.AccountID}, &active); err != nil {
+		if err := d.insertSubscription(ctx, t, s, sealed); err != nil {
 			return err
 		}
-		if active >= subscriptionsMost {
-			return fmt.Errorf("%w: %d active subscriptions", store.ErrLimit, active)
-		}
-		t.deliveries.Forget(s.AccountID)
-		_, err = t.Exec(ctx, `INSERT INTO subscriptions (`+subscriptionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)`,
-			s.ID, s.AccountID, s.KeyID, string(s.Environment), s.TargetURL, db.JSONText(s.Events), s.Description, sealed,
-			db.Micros(s.CreatedAt))
-		return err
+		return t.keepAnswer(ctx, subscriptionOf(s.AccountID), once, keptSubscription{ID: s.ID})
 	})
+	return written(kept, err)
+}
+
+func (d *DB) insertSubscription(ctx context.Context, t *tx, s store.Subscription, sealed string) error {
+	have, err := d.subscriptionTable().get(ctx, t, s.ID)
+	switch {
+	case err == nil && sameSubscription(have, s):
+		return nil
+	case err == nil:
+		return fmt.Errorf("%w: the id is another subscription's", store.ErrConflict)
+	case !errors.Is(err, sql.ErrNoRows):
+		return err
+	}
+	var active int
+	if err := t.Get(ctx, `SELECT count(*) FROM subscriptions WHERE account_id = ? AND revoked_at = 0`,
+		[]any{s.AccountID}, &active); err != nil {
+		return err
+	}
+	if active >= subscriptionsMost {
+		return fmt.Errorf("%w: %d active subscriptions", store.ErrLimit, active)
+	}
+	t.deliveries.Forget(s.AccountID)
+	_, err = t.Exec(ctx, `INSERT INTO subscriptions (`+subscriptionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)`,
+		s.ID, s.AccountID, s.KeyID, string(s.Environment), s.TargetURL, db.JSONText(s.Events), s.Description, sealed,
+		db.Micros(s.CreatedAt))
+	return err
 }
 
 // RevokeSubscription ends a subscription of the account for good; already reports

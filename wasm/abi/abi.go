@@ -82,6 +82,9 @@ const (
 	// OpLeadOnce [outbox]: Once frame -> Kept frame, once the lead is on disk or
 	// was kept before. With a test key no lead is kept.
 	OpLeadOnce Op = 11
+	// OpSubscribeOnce [subscriptions]: SubscribeOnce frame -> Subscribed frame. Errors
+	// are those of OpSubscribe.
+	OpSubscribeOnce Op = 12
 )
 
 // Code is a negative result of ImportCall.
@@ -124,7 +127,7 @@ func (op Op) Needs() Capability {
 		return Buckets
 	case OpProfile, OpInsights, OpFirings:
 		return Views
-	case OpSubscribe, OpRevoke:
+	case OpSubscribe, OpSubscribeOnce, OpRevoke:
 		return Subscriptions
 	case OpLead, OpLeadOnce:
 		return Outbox

@@ -62,8 +62,10 @@ func kinds(t *rapid.T) map[string][2]frame {
 		"subscription": {subscription, &Subscription{}},
 		"lead": {&Lead{text(t, "id"), text(t, "first"), text(t, "last"), text(t, "email"), text(t, "phone"), text(t, "status"),
 			text(t, "consent"), number("captured"), number("created")}, &Lead{}},
-		"once": {&Once{text(t, "key"), text(t, "digest"), Lead{ID: text(t, "id"), Phone: text(t, "phone"), Created: number("created")}}, &Once{}},
-		"kept": {&Kept{Outcome(rapid.Byte().Draw(t, "outcome")), text(t, "id")}, &Kept{}},
+		"once":           {&Once{text(t, "key"), text(t, "digest"), Lead{ID: text(t, "id"), Phone: text(t, "phone"), Created: number("created")}}, &Once{}},
+		"subscribe once": {&SubscribeOnce{text(t, "key"), text(t, "digest"), *subscription}, &SubscribeOnce{}},
+		"subscribed":     {&Subscribed{Outcome(rapid.Byte().Draw(t, "outcome")), number("created"), text(t, "reason"), text(t, "id"), text(t, "secret")}, &Subscribed{}},
+		"kept":           {&Kept{Outcome(rapid.Byte().Draw(t, "outcome")), text(t, "id")}, &Kept{}},
 		"insights": {&Insights{rapid.Bool().Draw(t, "history"), list(t, "insights", func() Insight {
 			return Insight{text(t, "id"), text(t, "headline"), text(t, "detail"), number("created")}
 		})}, &Insights{}},
@@ -142,7 +144,7 @@ func TestDecimalKeepsItsMemory(t *testing.T) {
 }
 
 func TestEveryOpNeedsACapability(t *testing.T) {
-	for op := OpLockout; op <= OpLeadOnce; op++ {
+	for op := OpLockout; op <= OpSubscribeOnce; op++ {
 		if op.Needs() == "" {
 			t.Errorf("operation %d needs no capability", op)
 		}

@@ -27,13 +27,13 @@ func (o *Once) Parse(b []byte) error {
 	return o.Lead.Parse(d.b)
 }
 
-// Outcome is the outcome of a lead that is to be kept once.
+// Outcome is the outcome of a request that is to be done once.
 type Outcome uint8
 
 // Outcomes.
 const (
-	New      Outcome = 1 // the lead is kept
-	Repeat   Outcome = 2 // the same request came before, and its lead is kept
+	New      Outcome = 1 // the request is done
+	Repeat   Outcome = 2 // the same request came before, and is done
 	Conflict Outcome = 3 // another request came before with this idempotency key
 )
 
@@ -55,5 +55,60 @@ func (k *Kept) Parse(b []byte) error {
 	d := newReader(b)
 	k.Outcome = Outcome(d.u8())
 	k.ID = d.str()
+	return d.end()
+}
+
+// SubscribeOnce is a subscription to create unless one was created with the same
+// idempotency key of the same API key within the last 24 hours.
+//
+//	bytes: idempotency key, digest; then the Subscription frame
+type SubscribeOnce struct {
+	Key          string // 1 to 255 printable ASCII characters
+	Digest       string // of the request's body; a different one means another request
+	Subscription Subscription
+}
+
+// Append appends the frame to b.
+func (o *SubscribeOnce) Append(b []byte) []byte {
+	b = appendBytes(b, o.Key)
+	b = appendBytes(b, o.Digest)
+	return o.Subscription.Append(b)
+}
+
+// Parse parses a frame into o; strings share the memory of b.
+func (o *SubscribeOnce) Parse(b []byte) error {
+	d := newReader(b)
+	o.Key, o.Digest = d.str(), d.str()
+	if !d.ok {
+		return ErrFrame
+	}
+	return o.Subscription.Parse(d.b)
+}
+
+// Subscribed is the host's answer to a SubscribeOnce.
+//
+//	u8 outcome; i64 created; bytes: reason, id, secret
+type Subscribed struct {
+	Outcome Outcome
+	Created int64  // with the next two, of the earlier one for a Repeat; not set for a Conflict
+	Reason  string // why the target was refused, "" if it was not
+	ID      string
+	Secret  string
+}
+
+// Append appends the frame to b.
+func (s *Subscribed) Append(b []byte) []byte {
+	b = appendI64(append(b, byte(s.Outcome)), s.Created)
+	b = appendBytes(b, s.Reason)
+	b = appendBytes(b, s.ID)
+	return appendBytes(b, s.Secret)
+}
+
+// Parse parses a frame into s; its strings share the memory of b.
+func (s *Subscribed) Parse(b []byte) error {
+	d := newReader(b)
+	s.Outcome = Outcome(d.u8())
+	s.Created = d.i64()
+	s.Reason, s.ID, s.Secret = d.str(), d.str(), d.str()
 	return d.end()
 }

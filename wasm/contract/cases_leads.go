@@ -161,8 +161,10 @@ func leadNames() (steps []Step) {
 	return steps
 }
 
+// keyed gives a step an idempotency key, or several.
+func keyed(s Step, keys ...string) Step { return s.with("Idempotency-Key", keys...) }
+
 func idempotency() []Case {
-	keyed := func(s Step, keys ...string) Step { return s.with("Idempotency-Key", keys...) }
 	once := keyed(anaOK, "order 7")
 	onceTest := keyed(accepted(ana, testLead), "order 7").as(Test)
 	again := func(s Step) Step {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // subscription returns the answer to a successful subscription. events and
@@ -102,6 +103,54 @@ func subscribe() []Case {
 		cases = append(cases, rule("subscribe/body is "+c.name, post(path, c.body, 400, refused("invalid_body", "json_parse_failed"))))
 	}
 	return cases
+}
+
+// subscribeOnce are the rules of the idempotency key.
+func subscribeOnce() []Case {
+	once := keyed(subscribeOK, "hook 7")
+	onceTest := keyed(post("webhooks/subscribe", hookBody, 201, subscribedTest), "hook 7").as(Test)
+	remember := func(s *Session) { s.Set("id1", s.Get("id")); s.Set("secret1", s.Get("secret")) }
+	again := func(s Step) Step {
+		s.WantBody = strings.NewReplacer("<id=id:whs>", "$(id1)", "<secret=hex64>", "$(secret1)").Replace(s.WantBody)
+		return s
+	}
+	other := `{"target_url":"$(hook)","events":["sentinel.fired"],"description":"x"}`
+	conflict := keyed(post("webhooks/subscribe", other, 409, refused("idempotency_conflict", "")), "hook 7")
+	badKey := post("webhooks/subscribe", hookBody, 400, refused("invalid_idempotency_key", ""))
+	count := func(want int) func(*Session) {
+		return func(s *Session) {
+			if n := len(s.target.Fixture.Subscriptions(s.T, s.Account)); n != want {
+				s.T.Errorf("%d subscriptions, want %d", n, want)
+			}
+		}
+	}
+	return []Case{
+		rule("subscribe/idempotency key, done once",
+			once,
+			again(once).before(remember),
+			conflict,
+			again(once),
+			once.as(Second), // the same key of another API key is another key
+			keyed(subscribeOK, "hook 8"),
+			keyed(anaOK, "hook 7"), // a lead's is another one, too
+		).then(count(3)),
+		rule("subscribe/idempotency key of a test key",
+			onceTest, again(onceTest).before(remember), conflict.as(Test)).then(wantSubscription("test", false)),
+		rule("subscribe/idempotency key of a subscription that was revoked since",
+			once,
+			remove("webhooks/$(id)", 200, `{"ok":true}`),
+			again(once).before(remember)).then(wantSubscription("live", true)),
+		rule("subscribe/idempotency key of a refused subscription is free",
+			keyed(post("webhooks/subscribe", `{"target_url":"$(hook)","events":[]}`, 400, noEvents), "hook 7"),
+			keyed(post("webhooks/subscribe", `{"target_url":"https://[::1]/hook","events":["sentinel.fired"]}`, 400, refused("invalid_target_url", "host_not_public")), "hook 7"),
+			once),
+		rule("subscribe/idempotency key for a day",
+			once,
+			again(once).before(func(s *Session) { remember(s); s.target.Advance(24*time.Hour - time.Second) }),
+			keyed(subscribeOK, "hook 7").after(time.Second)).needs(Clock),
+		rule("subscribe/idempotency key that is none",
+			keyed(badKey, ""), keyed(badKey, strings.Repeat("x", 256)), keyed(badKey, "a", "b")).then(count(0)),
+	}
 }
 
 var noEvents = refused("no_valid_events", "events_array_empty_or_unknown")

@@ -173,6 +173,6 @@ func Cases() []Case {
 		authentication(), authorizationHeaders(), lockout(), authorization(), rateLimit(), requests(),
 		agents(), coaching(), coachingParameters(), sentinels(), sentinelParameters(),
 		subscribe(), subscribeFields(), targets(), revoke(),
-		leads(), idempotency(), leadFields(), leadContacts(), outages(),
+		leads(), idempotency(), subscribeOnce(), leadFields(), leadContacts(), outages(),
 	)
 }

@@ -42,6 +42,9 @@ func (n native) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	req.Headers, req.Body, req.Param, req.Principal = nil, body, gate.Param, gate.Principal
 	view := n.backend.For(req.Principal)
+	for _, value := range r.Header["Idempotency-Key"] {
+		req.Headers = append(req.Headers, abi.Header{Name: "idempotency-key", Value: value})
+	}
 	switch {
 	case err != nil:
 		answer.Internal(&resp)
@@ -59,9 +62,6 @@ func (n native) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case gate.Handler == pipeline.Webhooks:
 		webhooks.Handle(&req, &resp, view)
 	case gate.Handler == pipeline.Leads:
-		for _, value := range r.Header["Idempotency-Key"] {
-			req.Headers = append(req.Headers, abi.Header{Name: "idempotency-key", Value: value})
-		}
 		leads.Handle(&req, &resp, view)
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -313,17 +313,18 @@ func TestFail(t *testing.T) {
 	backend, d := NewDemo(func() int64 { return start })
 	v := backend.For(abi.Principal{AccountID: d.AccountID})
 	for op, call := range map[abi.Op]func() error{
-		abi.OpLockout:   func() error { _, err := backend.Lockout("::1"); return err },
-		abi.OpFailure:   func() error { _, err := backend.Failure("::1"); return err },
-		abi.OpKey:       func() error { _, err := backend.Key(d.Live); return err },
-		abi.OpTake:      func() error { _, err := backend.Take("k", 1); return err },
-		abi.OpProfile:   func() error { _, err := v.Profile(); return err },
-		abi.OpInsights:  func() error { return v.Insights(0, 1, &abi.Insights{}) },
-		abi.OpFirings:   func() error { return v.Firings(0, 1, &abi.Firings{}) },
-		abi.OpSubscribe: func() error { _, err := v.Subscribe(&abi.Subscription{}); return err },
-		abi.OpRevoke:    func() error { _, err := v.Revoke("x"); return err },
-		abi.OpLead:      func() error { return v.Lead(&abi.Lead{}) },
-		abi.OpLeadOnce:  func() error { _, err := v.LeadOnce(&abi.Once{}); return err },
+		abi.OpLockout:       func() error { _, err := backend.Lockout("::1"); return err },
+		abi.OpFailure:       func() error { _, err := backend.Failure("::1"); return err },
+		abi.OpKey:           func() error { _, err := backend.Key(d.Live); return err },
+		abi.OpTake:          func() error { _, err := backend.Take("k", 1); return err },
+		abi.OpProfile:       func() error { _, err := v.Profile(); return err },
+		abi.OpInsights:      func() error { return v.Insights(0, 1, &abi.Insights{}) },
+		abi.OpFirings:       func() error { return v.Firings(0, 1, &abi.Firings{}) },
+		abi.OpSubscribe:     func() error { _, err := v.Subscribe(&abi.Subscription{}); return err },
+		abi.OpSubscribeOnce: func() error { _, err := v.SubscribeOnce(&abi.SubscribeOnce{}); return err },
+		abi.OpRevoke:        func() error { _, err := v.Revoke("x"); return err },
+		abi.OpLead:          func() error { return v.Lead(&abi.Lead{}) },
+		abi.OpLeadOnce:      func() error { _, err := v.LeadOnce(&abi.Once{}); return err },
 	} {
 		if err := call(); err == abi.CodeUnavailable {
 			t.Errorf("op %d fails before Fail", op)

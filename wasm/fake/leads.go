@@ -16,8 +16,8 @@ type Lead struct {
 
 // idempotency is the outcome of the first request with an idempotency key.
 type idempotency struct {
-	digest, leadID string
-	at             int64
+	digest, id string // id of what was made
+	at         int64
 }
 
 // Lead keeps a lead, unless one with the same id is kept already.
@@ -60,7 +60,7 @@ func (v *View) LeadOnce(o *abi.Once) (abi.Kept, error) {
 		if before.digest != o.Digest {
 			return abi.Kept{Outcome: abi.Conflict}, nil
 		}
-		return abi.Kept{Outcome: abi.Repeat, ID: before.leadID}, nil
+		return abi.Kept{Outcome: abi.Repeat, ID: before.id}, nil
 	}
 	if v.principal.Environment == abi.EnvLive {
 		if err := v.backend.failure(abi.OpLead); err != nil {

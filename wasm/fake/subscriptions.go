@@ -25,6 +25,10 @@ func (v *View) Subscribe(s *abi.Subscription) (reason string, err error) {
 	if err != nil {
 		return "", err
 	}
+	return v.subscribe(a, s)
+}
+
+func (v *View) subscribe(a *account, s *abi.Subscription) (reason string, err error) {
 	active := 0
 	for _, have := range a.subscriptions {
 		if have.ID == s.ID {
@@ -51,6 +55,40 @@ func (v *View) Subscribe(s *abi.Subscription) (reason string, err error) {
 	}
 	a.subscriptions = append(a.subscriptions, kept)
 	return "", nil
+}
+
+// SubscribeOnce creates a subscription unless its idempotency key was used within a
+// day.
+func (v *View) SubscribeOnce(o *abi.SubscribeOnce) (abi.Subscribed, error) {
+	a, err := v.enter(abi.OpSubscribeOnce)
+	defer v.leave()
+	if err != nil {
+		return abi.Subscribed{}, err
+	}
+	s := &o.Subscription
+	name := "subscription\x00" + v.principal.KeyID + "\x00" + o.Key
+	if before, used := a.idempotency[name]; used && v.backend.now()-before.at < Day {
+		if before.digest != o.Digest {
+			return abi.Subscribed{Outcome: abi.Conflict}, nil
+		}
+		for _, have := range a.subscriptions {
+			if have.ID == before.id {
+				return abi.Subscribed{Outcome: abi.Repeat, ID: have.ID, Secret: have.Secret, Created: have.Created}, nil
+			}
+		}
+	}
+	if err := v.backend.failure(abi.OpSubscribe); err != nil {
+		return abi.Subscribed{}, err
+	}
+	reason, err := v.subscribe(a, s)
+	if err != nil || reason != "" {
+		return abi.Subscribed{Outcome: abi.New, Reason: reason}, err
+	}
+	if a.idempotency == nil {
+		a.idempotency = map[string]idempotency{}
+	}
+	a.idempotency[name] = idempotency{strings.Clone(o.Digest), strings.Clone(s.ID), v.backend.now()}
+	return abi.Subscribed{Outcome: abi.New, ID: s.ID, Secret: s.Secret, Created: s.Created}, nil
 }
 
 // Revoke revokes a subscription and reports whether it was revoked before.

@@ -112,6 +112,8 @@ func TestHost(t *testing.T) {
 	insights := abi.Insights{History: true, Items: []abi.Insight{{ID: "ins_1"}}}
 	firings := abi.Firings{More: true, Items: []abi.Firing{{ID: "fir_1", Data: []byte("{}")}}}
 	subscription := abi.Subscription{ID: "whs_1", Events: []string{"sentinel.fired"}}
+	subscribeOnce := abi.SubscribeOnce{Key: "a", Digest: "d", Subscription: subscription}
+	subscribed := abi.Subscribed{Outcome: abi.Repeat, ID: "whs_0", Secret: "5e", Created: 7}
 	lead := abi.Lead{ID: "lead_1", Email: "a@example.com"}
 	once := abi.Once{Key: "a", Digest: "d", Lead: lead}
 	kept := abi.Kept{Outcome: abi.Repeat, ID: "lead_0"}
@@ -131,6 +133,7 @@ func TestHost(t *testing.T) {
 		{abi.OpInsights, window, insights.Append(nil), func(h Host) (any, error) { var l abi.Insights; err := h.Insights(5, 3, &l); return l, err }, insights},
 		{abi.OpFirings, window, firings.Append(nil), func(h Host) (any, error) { var l abi.Firings; err := h.Firings(5, 3, &l); return l, err }, firings},
 		{abi.OpSubscribe, string(subscription.Append(nil)), []byte("host_not_public"), func(h Host) (any, error) { return h.Subscribe(&subscription) }, "host_not_public"},
+		{abi.OpSubscribeOnce, string(subscribeOnce.Append(nil)), subscribed.Append(nil), func(h Host) (any, error) { return h.SubscribeOnce(&subscribeOnce) }, subscribed},
 		{abi.OpRevoke, "whs_1", []byte{1}, func(h Host) (any, error) { return h.Revoke("whs_1") }, true},
 		{abi.OpRevoke, "whs_1", []byte{0}, func(h Host) (any, error) { return h.Revoke("whs_1") }, false},
 		{abi.OpLead, string(lead.Append(nil)), nil, func(h Host) (any, error) { return nil, h.Lead(&lead) }, nil},

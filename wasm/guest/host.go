@@ -70,6 +70,13 @@ func (Host) Subscribe(s *abi.Subscription) (reason string, err error) {
 	return string(frame), err
 }
 
+// SubscribeOnce implements handlers.Subscriptions.
+func (Host) SubscribeOnce(o *abi.SubscribeOnce) (s abi.Subscribed, err error) {
+	frame, err := host.call(abi.OpSubscribeOnce, o.Append(frames))
+	err = callError(err, s.Parse(frame))
+	return s, err
+}
+
 // Revoke implements handlers.Subscriptions.
 func (Host) Revoke(id string) (already bool, err error) {
 	frame, err := host.call(abi.OpRevoke, text(id))

@@ -20,6 +20,9 @@ type Subscriptions interface {
 	// Subscribe returns the reason if the target is refused, "" if the subscription
 	// was created. The error is abi.CodeLimit if the account has as many as it may.
 	Subscribe(*abi.Subscription) (reason string, err error)
+	// SubscribeOnce is Subscribe unless the idempotency key was used before, and returns
+	// which of these it was.
+	SubscribeOnce(*abi.SubscribeOnce) (abi.Subscribed, error)
 	// Revoke reports whether the subscription was revoked before. The error is
 	// abi.CodeNotFound if the account has no such subscription.
 	Revoke(id string) (already bool, err error)

@@ -24,7 +24,7 @@ func Modules(b *fake.Backend) *httpfront.Modules {
 			pipeline.Agents:    {Caller: handler(b, agents.Handle)},
 			pipeline.Coaching:  {Caller: handler(b, coaching.Handle)},
 			pipeline.Sentinels: {Caller: handler(b, sentinels.Handle)},
-			pipeline.Webhooks:  {Caller: handler(b, webhooks.Handle)},
+			pipeline.Webhooks:  {Caller: handler(b, webhooks.Handle), Headers: []string{"idempotency-key"}},
 			pipeline.Leads:     {Caller: handler(b, leads.Handle), Headers: []string{"idempotency-key"}},
 		},
 	}

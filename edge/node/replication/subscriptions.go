@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"sync"
@@ -39,6 +40,29 @@ func (s *subscriptions) Subscribe(ctx context.Context, p abi.Principal, sub *abi
 	return reply.Reason, err
 }
 
+// SubscribeOnce implements host.Subscriptions. The origin remembers the idempotency
+// key, so that it holds at every node.
+func (s *subscriptions) SubscribeOnce(ctx context.Context, p abi.Principal, once *abi.SubscribeOnce) (abi.Subscribed, error) {
+	sub := &once.Subscription
+	reply, err := s.subscribe(ctx, &wire.SubscribeRequest{
+		Subscription: subscriptionOf(p, sub),
+		Once:         &wire.Once{Name: onceName(p.KeyID, once.Key), Digest: hex.EncodeToString([]byte(once.Digest))},
+	})
+	made := abi.Subscribed{Outcome: abi.New, Reason: reply.Reason, ID: sub.ID, Secret: sub.Secret, Created: sub.Created}
+	switch before := reply.Repeated; {
+	case reply.Conflict:
+		made = abi.Subscribed{Outcome: abi.Conflict}
+	case before != nil:
+		made = abi.Subscribed{Outcome: abi.Repeat, ID: before.ID, Secret: before.Secret, Created: micros(before.CreatedAt)}
+	}
+	return made, err
+}
+
+// onceName names an idempotency key. Neither it nor the API key can be read from it.
+func onceName(keyID, idempotencyKey string) string {
+	return hex.EncodeToString([]byte(local.IdempotencyName(keyID, idempotencyKey)))
+}
+
 // subscribe remembers on disk what it asks for until it knows the answer.
 func (s *subscriptions) subscribe(ctx context.Context, req *wire.SubscribeRequest) (reply wire.SubscribeReply, err error) {
 	if !s.Link.Up() {
@@ -47,8 +71,11 @@ func (s *subscriptions) subscribe(ctx context.Context, req *wire.SubscribeReques
 	id := req.Subscription.ID
 	s.asking.Store(id, true)
 	defer s.asking.Delete(id)
-	err = s.Store.Unconfirmed.Add(local.UnconfirmedSubscription{ID: id, AccountID: req.Subscription.AccountID, At: s.Now()})
-	if err != nil {
+	intent := local.UnconfirmedSubscription{ID: id, AccountID: req.Subscription.AccountID, At: s.Now()}
+	if req.Once != nil {
+		intent.Once = req.Once.Name
+	}
+	if err = s.Store.Unconfirmed.Add(intent); err != nil {
 		return reply, fmt.Errorf("subscribe: %w: %w", host.ErrUnavailable, err)
 	}
 	within, cancel := context.WithTimeout(ctx, s.WriteTimeout)
@@ -106,15 +133,20 @@ func (s *subscriptions) run(ctx context.Context) {
 }
 
 // abandon revokes a subscription, or finds that the origin has none. A request that
-// is under way may still make it, so that is asked again for a minute.
+// is under way may still make it, so that is asked again for a minute. A request with
+// an idempotency key is left that minute to be repeated.
 func (s *subscriptions) abandon(ctx context.Context, one local.UnconfirmedSubscription) {
-	_, err := s.revoke(ctx, &wire.RevokeRequest{AccountID: one.AccountID, ID: one.ID})
 	age := s.Now().Sub(one.At)
+	young := age >= 0 && age < settled
+	if young && one.Once != "" {
+		return
+	}
+	_, err := s.revoke(ctx, &wire.RevokeRequest{AccountID: one.AccountID, ID: one.ID, Once: one.Once})
 	switch {
 	case err == nil:
-		s.Log.Warn("subscription revoked that its partner was not told of", "subscription", one.ID)
+		s.Log.Warn("subscription revoked, unless its partner was told of it since", "subscription", one.ID)
 	case errors.Is(err, host.ErrNotFound), errors.Is(err, link.ErrInvalid):
-		if age >= 0 && age < settled {
+		if young {
 			return
 		}
 	default:

@@ -69,6 +69,9 @@ func (smokeFake) AppendFirings(_ context.Context, dst []byte, _ abi.Principal, _
 func (smokeFake) Subscribe(context.Context, abi.Principal, *abi.Subscription) (string, error) {
 	return "", nil
 }
+func (smokeFake) SubscribeOnce(_ context.Context, _ abi.Principal, once *abi.SubscribeOnce) (abi.Subscribed, error) {
+	return abi.Subscribed{Outcome: abi.New, ID: once.Subscription.ID, Secret: once.Subscription.Secret, Created: once.Subscription.Created}, nil
+}
 func (smokeFake) Revoke(context.Context, abi.Principal, string) (bool, error) { return false, nil }
 
 func (smokeFake) AppendLead(context.Context, abi.Principal, []byte) error { return nil }

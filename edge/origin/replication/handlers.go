@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -111,17 +112,44 @@ func (r *requests) subscribe(ctx context.Context, node string, req wire.Subscrib
 		defer cancel()
 		ctx = within
 	}
-	if err := r.slots.run(ctx, node, func() error { return r.validate(ctx, s) }); err != nil {
-		return reply, err
+	var once *central.Idempotency
+	if req.Once != nil {
+		once = &central.Idempotency{Key: req.Once.Name, Digest: req.Once.Digest}
 	}
-	err := r.names.run(ctx, s.AccountID, func() (err error) {
+	var kept store.Subscription
+	err := r.slots.run(ctx, node, func() (err error) {
+		if err = r.validate(ctx, s); err == nil && once != nil {
+			kept, err = r.DB.RepeatedSubscription(ctx, s.AccountID, once)
+		}
+		return err
+	})
+	if err != nil || once != nil && once.Repeated {
+		return subscribed(once, kept, err)
+	}
+	err = r.names.run(ctx, s.AccountID, func() (err error) {
 		reply.Reason, err = r.Guard.Check(ctx, s.TargetURL)
 		return err
 	})
 	if err != nil || reply.Reason != "" {
 		return reply, err
 	}
-	return reply, r.slots.run(ctx, node, func() error { return r.DB.AddSubscription(ctx, s) })
+	err = r.slots.run(ctx, node, func() (err error) {
+		kept, err = r.DB.Subscribe(ctx, s, once)
+		return err
+	})
+	return subscribed(once, kept, err)
+}
+
+// subscribed returns the answer to a request that reached the database.
+func subscribed(once *central.Idempotency, kept store.Subscription, err error) (wire.Message, error) {
+	reply := new(wire.SubscribeReply)
+	switch {
+	case errors.Is(err, central.ErrIdempotencyKey):
+		reply.Conflict, err = true, nil
+	case err == nil && once != nil && once.Repeated:
+		reply.Repeated = &kept
+	}
+	return reply, err
 }
 
 func (r *requests) validate(ctx context.Context, s store.Subscription) error {
@@ -144,7 +172,11 @@ func (r *requests) validate(ctx context.Context, s store.Subscription) error {
 func (r *requests) revoke(ctx context.Context, _ string, req wire.RevokeRequest) (wire.Message, error) {
 	reply := new(wire.RevokeReply)
 	var err error
-	reply.Already, err = r.DB.RevokeSubscription(ctx, req.AccountID, req.ID)
+	if req.Once != "" {
+		reply.Already, err = r.DB.AbandonSubscription(ctx, req.AccountID, req.ID, req.Once)
+	} else {
+		reply.Already, err = r.DB.RevokeSubscription(ctx, req.AccountID, req.ID)
+	}
 	return reply, err
 }
 

@@ -2,13 +2,12 @@
 package leads
 
 import (
-	"hash/fnv"
 	"strconv"
-	"strings"
 
 	"partneredge/wasm/abi"
 	"partneredge/wasm/answer"
 	"partneredge/wasm/handlers"
+	"partneredge/wasm/handlers/idempotency"
 	"partneredge/wasm/handlers/jsonbody"
 	"partneredge/wasm/typeid"
 )
@@ -18,9 +17,8 @@ import (
 // with an Idempotency-Key is executed once: for 24 hours the same request gets
 // the first answer again.
 func Handle(req *abi.Request, resp *abi.Response, outbox handlers.Outbox) {
-	key, keys := req.Header("idempotency-key")
-	if keys > 1 || keys == 1 && !isIdempotencyKey(key) {
-		answer.Error(resp, 400, "invalid_idempotency_key", "")
+	key, ok := idempotency.Key(req, resp)
+	if !ok {
 		return
 	}
 	o, ok := jsonbody.Object(req.Body)
@@ -37,14 +35,14 @@ func Handle(req *abi.Request, resp *abi.Response, outbox handlers.Outbox) {
 	lead.Created = req.Now
 	sandbox := req.Principal.Environment != abi.EnvLive
 	switch {
-	case keys == 1:
-		kept, err := outbox.LeadOnce(&abi.Once{Key: key, Digest: digest(req.Body), Lead: lead})
+	case key != "":
+		kept, err := outbox.LeadOnce(&abi.Once{Key: key, Digest: idempotency.Digest(req.Body), Lead: lead})
 		switch {
 		case err != nil:
 			answer.Internal(resp)
 			return
 		case kept.Outcome == abi.Conflict:
-			answer.Error(resp, 409, "idempotency_conflict", "")
+			idempotency.Conflict(resp)
 			return
 		}
 		lead.ID = kept.ID
@@ -56,20 +54,6 @@ func Handle(req *abi.Request, resp *abi.Response, outbox handlers.Outbox) {
 	}
 	resp.Status = 201
 	resp.Body = appendLead(resp.Body[:0], &lead, req.Principal.Environment, sandbox)
-}
-
-// isIdempotencyKey reports whether s is 1 to 255 printable ASCII characters.
-func isIdempotencyKey(s string) bool {
-	return s != "" && len(s) <= 255 && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' })
-}
-
-// digest returns a hash that differs for different bodies. It need not be
-// cryptographic: a partner who constructs two bodies with the same digest only
-// gets the answer to the first of them twice.
-func digest(body []byte) string {
-	h := fnv.New128a()
-	_, _ = h.Write(body) // documented never to fail
-	return string(h.Sum(nil))
 }
 
 func appendLead(b []byte, lead *abi.Lead, environment abi.Environment, sandbox bool) []byte {

@@ -11,6 +11,7 @@ import (
 	"partneredge/wasm/abi"
 	"partneredge/wasm/answer"
 	"partneredge/wasm/handlers"
+	"partneredge/wasm/handlers/idempotency"
 	"partneredge/wasm/handlers/jsonbody"
 	"partneredge/wasm/isotime"
 	"partneredge/wasm/targeturl"
@@ -23,6 +24,10 @@ const signingScheme = "X-Svc-Signature: t=<unix>,v1=<hex>, where v1 is the hex H
 	"of <t>.<body>, keyed with the text of this secret"
 
 func subscribe(req *abi.Request, resp *abi.Response, subscriptions handlers.Subscriptions) {
+	key, ok := idempotency.Key(req, resp)
+	if !ok {
+		return
+	}
 	o, ok := jsonbody.Object(req.Body)
 	if !ok {
 		jsonbody.Refuse(resp)
@@ -55,12 +60,23 @@ func subscribe(req *abi.Request, resp *abi.Response, subscriptions handlers.Subs
 		Created:     req.Now,
 	}
 	s.ID, s.Secret = identify(req)
-	reason, err := subscriptions.Subscribe(&s)
+	outcome := abi.New
+	var err error
+	if key == "" {
+		reason, err = subscriptions.Subscribe(&s)
+	} else {
+		var made abi.Subscribed
+		made, err = subscriptions.SubscribeOnce(&abi.SubscribeOnce{Key: key, Digest: idempotency.Digest(req.Body), Subscription: s})
+		outcome, reason = made.Outcome, made.Reason
+		s.ID, s.Secret, s.Created = made.ID, made.Secret, made.Created
+	}
 	switch {
 	case err == abi.CodeLimit:
 		answer.Error(resp, 400, "subscription_limit_reached", "")
 	case err != nil:
 		answer.Internal(resp)
+	case outcome == abi.Conflict:
+		idempotency.Conflict(resp)
 	case reason != "":
 		answer.Error(resp, 400, "invalid_target_url", reason)
 	default:

@@ -1,0 +1,81 @@
+package central
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"partneredge/store"
+	"partneredge/store/central/db"
+	"partneredge/store/valid"
+)
+
+// keptSubscription is what is kept under the idempotency key of a subscription.
+// Its secret stays where it is sealed.
+type keptSubscription struct {
+	ID       string `json:"id"`
+	Repeated bool   `json:"repeated,omitempty"` // somebody was told of it since
+}
+
+func subscriptionOf(account string) ingestion {
+	return ingestion{noun: "subscription", account: account}
+}
+
+// RepeatedSubscription returns the subscription that was kept under an idempotency
+// key in the last 24 hours, with its secret, and sets once.Repeated; without one it
+// does neither. ErrIdempotencyKey when another one was asked for.
+func (d *DB) RepeatedSubscription(ctx context.Context, accountID string, once *Idempotency) (kept store.Subscription, err error) {
+	err = d.writeTo(ctx, "repeat subscription", accountID, nil, func(ctx context.Context, t *tx) error {
+		return d.repeatSubscription(ctx, t, accountID, once, &kept)
+	})
+	return written(kept, err)
+}
+
+// repeatSubscription reads the subscription of an idempotency key into kept, and
+// notes that it was read.
+func (d *DB) repeatSubscription(ctx context.Context, t *tx, account string, once *Idempotency, kept *store.Subscription) (err error) {
+	var answer keptSubscription
+	if once.Repeated, err = t.repeat(ctx, subscriptionOf(account), once, &answer); err != nil || !once.Repeated {
+		return err
+	}
+	if *kept, err = d.subscriptionTable().get(ctx, t, answer.ID); err != nil || answer.Repeated {
+		return err
+	}
+	answer.Repeated = true
+	_, err = t.Exec(ctx, `UPDATE idempotency SET answer = ? WHERE account_id = ? AND name = ?`,
+		db.JSONText(answer), account, subscriptionOf(account).name(once))
+	return err
+}
+
+// AbandonSubscription revokes a subscription that was made under an idempotency key,
+// and frees the key, unless the request was repeated since: then somebody knows it.
+func (d *DB) AbandonSubscription(ctx context.Context, accountID, id, key string) (already bool, err error) {
+	known := false
+	name := subscriptionOf(accountID).name(&Idempotency{Key: key})
+	err = d.writeTo(ctx, "abandon subscription", accountID, valid.Reference("subscription", id), func(ctx context.Context, t *tx) error {
+		known = false
+		var text string
+		err := t.Get(ctx, `SELECT answer FROM idempotency WHERE account_id = ? AND name = ?`, []any{accountID, name}, &text)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		var answer keptSubscription
+		if err == nil {
+			err = json.Unmarshal([]byte(text), &answer)
+		}
+		if err != nil {
+			return fmt.Errorf("read the answer to an idempotency key: %w", err)
+		}
+		if known = answer.ID == id && answer.Repeated; known || answer.ID != id {
+			return nil
+		}
+		_, err = t.Exec(ctx, `DELETE FROM idempotency WHERE account_id = ? AND name = ?`, accountID, name)
+		return err
+	})
+	if err != nil || known {
+		return false, err
+	}
+	return d.RevokeSubscription(ctx, accountID, id)
+}
