@@ -14,6 +14,7 @@ import (
 
 	"partneredge/store/durable"
 	"partneredge/store/durable/durabletest"
+	"partneredge/store/local/outbox"
 )
 
 // fillable returns a disk on which nothing can be written while full is set.
@@ -182,5 +183,44 @@ func TestCatchUp(t *testing.T) {
 		if err := again.close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestRestartOnAFullDisk: a store opens while its disk takes nothing, with the leads
+// that wait and the tokens that were spent, and goes on once there is room.
+func TestRestartOnAFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	disk, full := fillable(t, dir)
+	c := Config{Dir: dir, FS: disk, KeepLeads: time.Hour}
+	s := openTest(t, c)
+	lead := func(id string) error {
+		return s.Outbox.Append(t.Context(), outbox.Item{ID: id, Body: []byte(`{}`)})
+	}
+	take(t, s, "a", 3)
+	for _, id := range []string{"lead_1", "lead_2"} {
+		if err := lead(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Outbox.Remove(t.Context(), "lead_1"); err != nil {
+		t.Fatal(err)
+	}
+	full.Store(true)
+	s = reopen(t, s, c)
+	if n := s.Outbox.Len(); n != 1 {
+		t.Errorf("%d leads wait", n)
+	}
+	if b, _, err := s.Buckets.Take("a", 100); err != nil || b.Remaining != 96 {
+		t.Errorf("%+v, %v; want 96 to remain", b, err)
+	}
+	if err := lead("lead_3"); err == nil {
+		t.Error("a lead was accepted on a full disk")
+	}
+	if err := s.Outbox.OfferAgain(t.Context()); err != nil || s.Outbox.Len() != 2 {
+		t.Errorf("offered again on a full disk: %v, %d wait", err, s.Outbox.Len())
+	}
+	full.Store(false)
+	if err := lead("lead_3"); err != nil || s.Outbox.Len() != 3 {
+		t.Errorf("on a disk with room: %v, %d wait", err, s.Outbox.Len())
 	}
 }
