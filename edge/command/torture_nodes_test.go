@@ -186,7 +186,8 @@ func (w *torture) diskVictim(region, trusted string) *victim {
 	d.config = node.Config{
 		Data: filepath.Join(dir, "data"), Region: region, Origin: origin, Credentials: credentials,
 		Modules: modules, Cache: cache, ReleaseKeys: []minisign.PublicKey{key},
-		Now: func() time.Time { return time.Now().Add(time.Duration(d.skew.Load())) },
+		KeepLeads: 240 * time.Hour, // of which a jump of its clock leaves enough
+		Now:       func() time.Time { return time.Now().Add(time.Duration(d.skew.Load())) },
 	}
 	d.victim.begin = d.start
 	d.victim.end = func() { d.cut(w.rng) }
