@@ -130,7 +130,7 @@ func TestTraces(t *testing.T) {
 	for _, want := range []struct{ name, parent, service, with string }{
 		{"node request", "", "edge-node", "node's subscribe"},
 		{"module gate", "node request", "edge-node", "node's subscribe"},
-		{"origin key", "module gate", "edge-node", "node's subscribe"},
+		{"origin key", "node request", "edge-node", "node's subscribe"},
 		{"node's key", "origin key", "edge-origin", "node's subscribe"},
 		{"module webhooks", "node request", "edge-node", "node's subscribe"},
 		{"origin subscribe", "module webhooks", "edge-node", "node's subscribe"},

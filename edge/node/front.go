@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"partneredge/edge/node/openapi"
+	"partneredge/wasm/apikey"
 	"partneredge/wasm/httpfront"
 )
 
@@ -40,11 +41,32 @@ func withDocs(api http.Handler) http.Handler {
 // moduleFront configures how the modules of a release answer HTTP.
 func (n *Node) moduleFront() httpfront.Config {
 	c := n.config
-	front := httpfront.Config{
-		Client: clientOf(c.TrustedProxies), Now: c.Now, Log: c.Log, Begin: withAge, Answered: n.metrics.answered,
+	client := clientOf(c.TrustedProxies)
+	begin := func(w http.ResponseWriter, r *http.Request) (context.Context, http.ResponseWriter) {
+		ctx, w := withAge(w, r)
+		if token := keyIn(r.Header); token != "" {
+			ctx = n.replication.FindKey(ctx, client(r), token)
+		}
+		return ctx, w
 	}
+	front := httpfront.Config{Client: client, Now: c.Now, Log: c.Log, Begin: begin, Answered: n.metrics.answered}
 	traceFront(c.Tracer, &front)
 	return front
+}
+
+// keyIn returns the key in a request's header, "" for none that is well-formed. The
+// gate decides; a key that it finds in another way is looked up then.
+func keyIn(header http.Header) string {
+	values := header["Authorization"]
+	if len(values) != 1 {
+		return ""
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	token = strings.Trim(token, " ")
+	if _, ok := apikey.Parse(token); !ok || !strings.EqualFold(scheme, "bearer") {
+		return ""
+	}
+	return token
 }
 
 // listener is an HTTP server and where it listens.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -196,18 +195,15 @@ func TestMuteOrigin(t *testing.T) {
 func TestLeadsDuringAFloodOfLookups(t *testing.T) {
 	o := newOrigin(t)
 	o.do(func() { o.mute[wire.VerbKey] = true })
-	c := config(t, o)
-	c.ReadOrigin = time.Minute
-	n := startNode(t, c)
+	n := startNode(t, config(t, o))
 	ctx, cancel := context.WithCancel(t.Context())
 	var flood sync.WaitGroup
 	defer flood.Wait()
 	defer cancel()
 	const lookups = 1000
-	keys := n.replication.Capabilities().Keys
-	for i := range lookups {
+	for range lookups {
 		flood.Go(func() {
-			if _, err := keys.AppendKey(ctx, nil, []byte(plaintext(fmt.Sprint("unknown", i)))); !errors.Is(err, host.ErrUnavailable) {
+			if err := n.link.Ask(ctx, wire.VerbKey, &wire.KeyRequest{}, new(wire.KeyReply)); !errors.Is(err, host.ErrUnavailable) {
 				t.Errorf("a lookup without an answer: %v", err)
 			}
 		})

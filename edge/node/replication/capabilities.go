@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"partneredge/host"
@@ -13,31 +14,52 @@ import (
 // one that cannot be looked up is unavailable, never unknown.
 type keys struct {
 	*replica
-	sync *synchronizer
+	sync    *synchronizer
+	guesses *guesses
 }
 
 // AppendKey implements host.Keys.
 func (k keys) AppendKey(ctx context.Context, dst, token []byte) ([]byte, error) {
 	k.sync.state.wait(ctx)
 	hash := local.KeyName(token)
-	rec, held := k.Store.Keys.Get(hash)
-	switch {
-	case held && !rec.Stale() && k.sync.trusts(rec):
-		k.Counters.Keys("hit", 1)
-		return append(dst, rec.Frame...), nil
-	case held:
-		k.Counters.Keys("stale", 1)
-	case k.Store.Negatives.Has([32]byte([]byte(hash))):
-		k.Counters.Keys("negative", 1)
-		return dst, host.ErrNotFound
-	default:
-		k.Counters.Keys("miss", 1)
+	before, _ := ctx.Value(lookupKey{}).(*lookup)
+	found := before != nil && before.hash == hash
+	if found && before.err != nil {
+		return dst, before.err
 	}
-	rec, err := k.fetch(ctx, keyPrefix+hash)
-	if err != nil {
-		return dst, err
+	rec, current := k.current(hash)
+	if current && !found {
+		k.Counters.Keys("hit", 1)
+	}
+	if !current {
+		var err error
+		if rec, err = k.find(ctx, netip.Addr{}, hash); err != nil {
+			return dst, err
+		}
 	}
 	return append(dst, rec.Frame...), nil
+}
+
+// current returns a key that is held and may be served as it is.
+func (k keys) current(hash string) (rec local.Record, current bool) {
+	rec, held := k.Store.Keys.Get(hash)
+	return rec, held && !rec.Stale() && k.sync.trusts(rec)
+}
+
+// find asks the origin for a key that is not current.
+func (k keys) find(ctx context.Context, client netip.Addr, hash string) (local.Record, error) {
+	_, held := k.Store.Keys.Get(hash)
+	switch {
+	case held:
+		k.Counters.Keys("stale", 1)
+		return k.fetch(ctx, keyPrefix+hash)
+	case k.Store.Negatives.Has([32]byte([]byte(hash))):
+		k.Counters.Keys("negative", 1)
+		return local.Record{}, host.ErrNotFound
+	default:
+		k.Counters.Keys("miss", 1)
+		return k.guess(ctx, client, hash)
+	}
 }
 
 // limits implements host.Buckets and host.Lockouts on the local store.

@@ -90,12 +90,17 @@ func (r *replica) renew(name string) {
 
 // fetch asks the origin for a record and waits until it is here or ctx ends.
 func (r *replica) fetch(ctx context.Context, name string) (local.Record, error) {
+	return r.fetchBy(ctx, name, func(ctx context.Context) (local.Record, error) { return r.fetchFresh(ctx, name) })
+}
+
+// fetchBy is fetch by a way of asking, unless the record is being asked for already.
+func (r *replica) fetchBy(ctx context.Context, name string, ask func(context.Context) (local.Record, error)) (local.Record, error) {
 	life := tracing.WithSpanOf(r.ctx, ctx) // before DoChan: ctx is this goroutine's alone
 	landed := r.flights.DoChan(name, func() (any, error) {
 		// Others may wait for it: it does not end with the request that began it.
 		within, cancel := context.WithTimeout(life, r.ReadTimeout)
 		defer cancel()
-		return r.fetchFresh(within, name)
+		return ask(within)
 	})
 	select {
 	case result := <-landed:

@@ -54,6 +54,7 @@ type Replication struct {
 	handoff      *handoff
 	reporter     *reporter
 	subscribed   *subscriptions
+	keys         keys
 	capabilities host.Capabilities
 
 	ctx     context.Context // of the background work
@@ -74,9 +75,10 @@ func New(cfg Config) (*Replication, error) {
 		r.cancel()
 		return nil, err
 	}
+	r.keys = keys{r.replica, r.sync, new(guesses)}
 	limits := limits{r.reporter}
 	r.capabilities = host.Capabilities{
-		Keys:          keys{r.replica, r.sync},
+		Keys:          r.keys,
 		Buckets:       limits,
 		Lockouts:      limits,
 		Views:         views{r.replica, r.sync},
