@@ -86,17 +86,25 @@ func newOrigin() *cobra.Command {
 // webhookFlags registers the flags that edge dev has as well.
 func (c *originConfig) webhookFlags(flags *pflag.FlagSet) {
 	flags.Var(&c.webhookAllow, "webhook-allow", "`CIDR` that webhooks may be delivered to though it is not public; may be given again")
-	flags.Func("delivery-retention", "`DURATION` that deliveries stay in the log once they have ended (default 720h); 0: for good", func(text string) error {
-		d, err := time.ParseDuration(text)
-		switch {
-		case err != nil || d < 0:
-			return fmt.Errorf("%q is no duration such as 720h", text)
-		case d == 0:
-			d = -1
-		}
-		c.DeliveryRetention = d
-		return nil
-	})
+	keepFor := func(name, what, def string, into *time.Duration) {
+		flags.Func(name, "`DURATION` that "+what+" (default "+def+"); 0: for good", func(text string) error {
+			d, err := time.ParseDuration(text)
+			switch {
+			case err != nil || d < 0:
+				return fmt.Errorf("%q is no duration such as 720h", text)
+			case d == 0:
+				d = -1
+			}
+			*into = d
+			return nil
+		})
+	}
+	keepFor("delivery-retention", "deliveries stay in the log once they have ended", "720h", &c.Retention.Deliveries)
+	keepFor("firing-retention", "firings are kept and served once they came in", "for good", &c.Retention.Firings)
+	keepFor("insight-retention", "insights are kept and served once they came in", "for good", &c.Retention.Insights)
+	keepFor("contact-retention", "contacts are kept", "for good", &c.Retention.Contacts)
+	keepFor("lead-retention", "leads are kept", "for good", &c.Retention.Leads)
+	keepFor("audit-retention", "entries of the audit log are kept; edge audit export writes them to a file before", "for good", &c.Retention.Audit)
 	flags.StringVar(&c.webhookCA, "webhook-ca", "", "PEM `FILE` of who may sign endpoints' certificates besides the system's")
 }
 

@@ -70,9 +70,8 @@ type Config struct {
 	// Tail gives the tries of this process's sender as they end, until end is
 	// called. nil: there are none.
 	Tail func() (tries <-chan store.Tried, end func())
-	// DeliveryRetention is how long deliveries that have ended stay in the log.
-	// 0: 30 days. Negative: for good.
-	DeliveryRetention time.Duration
+	// Retention is how long records are kept.
+	Retention Retention
 	// Console makes the pages for people, which call api in this process as others
 	// call it over HTTP. nil: there are none.
 	Console func(api http.Handler) (admin.Console, error)
@@ -90,7 +89,6 @@ func (c Config) withDefaults() Config {
 	c.AdminTokenFile = cmp.Or(c.AdminTokenFile, filepath.Join(c.Dir, "admin.token"))
 	c.NATSKeys = cmp.Or(c.NATSKeys, filepath.Join(c.Dir, "nats"))
 	c.NATSListen = cmp.Or(c.NATSListen, "127.0.0.1:0")
-	c.DeliveryRetention = cmp.Or(c.DeliveryRetention, defaultRetention)
 	c.Release = cmp.Or(c.Release, "dev")
 	c.Metrics = cmp.Or(c.Metrics, prometheus.NewRegistry())
 	if c.Now == nil {

@@ -1,44 +1,87 @@
 package origin
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
 	"time"
 
 	"partneredge/store/central"
+	"partneredge/store/central/deliveries"
 )
 
-// Times and sizes of retention.
+// Retention is how long records are kept once they came in, and deliveries once they
+// have ended. 0 or less: for good, but for Deliveries.
+type Retention struct {
+	Deliveries time.Duration // 0: 30 days
+	Firings    time.Duration
+	Insights   time.Duration
+	Contacts   time.Duration
+	Leads      time.Duration
+	Audit      time.Duration
+}
+
+// Times of retention.
 const (
 	defaultRetention = 30 * 24 * time.Hour
 	retentionEvery   = 10 * time.Minute
-	retentionSlice   = 500                    // deliveries, and events, in one transaction
-	retentionPause   = 100 * time.Millisecond // between two, for the writes of others
 )
 
-// retention drops deliveries that ended long ago, with their tries and events.
-// Origins that share a database all do it: what one has dropped the next does
-// not find.
+// retention drops what is old. Origins that share a database all do it: what one
+// has dropped the next does not find.
 type retention struct {
-	db   *central.DB
-	keep time.Duration
 	now  func() time.Time
 	log  *slog.Logger
+	jobs []pruning
 
 	cancel context.CancelFunc
 	loop   sync.WaitGroup
 }
 
-// startRetention returns nil when deliveries are kept for good.
+// pruning drops one kind of record. begin begins a round, whose slices remove up to
+// limit rows each.
+type pruning struct {
+	what  string
+	keep  time.Duration
+	begin func() (slice func(ctx context.Context, before time.Time, limit int) (removed int, err error))
+}
+
+// startRetention does nothing until stop when all is kept for good.
 func startRetention(c Config) *retention {
-	if c.DeliveryRetention <= 0 {
-		return nil
-	}
 	running, cancel := context.WithCancel(context.Background())
-	r := &retention{db: c.DB, keep: c.DeliveryRetention, now: c.DB.Now, log: c.Log, cancel: cancel}
+	r := &retention{jobs: prunings(c.DB, c.Retention), now: c.DB.Now, log: c.Log, cancel: cancel}
 	r.loop.Go(func() { r.run(running, retentionEvery) })
 	return r
+}
+
+// prunings returns what is to be done, without what is kept for good.
+func prunings(d *central.DB, keep Retention) (jobs []pruning) {
+	type slice = func(ctx context.Context, before time.Time, limit int) (int, error)
+	add := func(what string, keep time.Duration, begin func() slice) {
+		if keep > 0 {
+			jobs = append(jobs, pruning{what, keep, begin})
+		}
+	}
+	records := func(k central.Aging) func() slice {
+		return func() slice {
+			return func(ctx context.Context, before time.Time, limit int) (int, error) {
+				return d.PruneRecords(ctx, k, before, limit)
+			}
+		}
+	}
+	add("deliveries and events", cmp.Or(keep.Deliveries, defaultRetention), func() slice {
+		place := new(deliveries.Pruned)
+		return func(ctx context.Context, before time.Time, limit int) (int, error) {
+			return d.PruneDeliveries(ctx, before, limit, place)
+		}
+	})
+	add("firings", keep.Firings, records(central.AgingFirings))
+	add("insights", keep.Insights, records(central.AgingInsights))
+	add("contacts", keep.Contacts, records(central.AgingContacts))
+	add("leads", keep.Leads, records(central.AgingLeads))
+	add("entries of the audit log", keep.Audit, records(central.AgingAudit))
+	return jobs
 }
 
 func (r *retention) stop() {
@@ -51,12 +94,14 @@ func (r *retention) run(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		dropped, err := r.drop(ctx)
-		if err != nil && ctx.Err() == nil {
-			r.log.Warn("dropping old deliveries", "err", err)
-		}
-		if dropped > 0 {
-			r.log.Info("dropped old deliveries and events", "rows", dropped)
+		for _, job := range r.jobs {
+			dropped, err := r.drop(ctx, job)
+			if err != nil && ctx.Err() == nil {
+				r.log.Warn("dropping old "+job.what, "err", err)
+			}
+			if dropped > 0 {
+				r.log.Info("dropped old "+job.what, "rows", dropped)
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -66,20 +111,45 @@ func (r *retention) run(ctx context.Context, every time.Duration) {
 	}
 }
 
-// drop all that is old, slice by slice.
-func (r *retention) drop(ctx context.Context) (dropped int, err error) {
-	pause := time.NewTicker(retentionPause)
-	defer pause.Stop()
+// drop all of a kind that is old, slice by slice.
+func (r *retention) drop(ctx context.Context, job pruning) (dropped int, err error) {
+	slice, size := job.begin(), sliceFirst
 	for {
-		n, err := r.db.PruneDeliveries(ctx, r.now().Add(-r.keep), retentionSlice)
+		began := time.Now()
+		n, err := slice(ctx, r.now().Add(-job.keep), size)
 		dropped += n
 		if err != nil || n == 0 {
 			return dropped, err
 		}
+		took := time.Since(began)
+		size = nextSlice(size, took)
+		// As long for the writes of others as this one has taken.
+		pause := time.NewTimer(took)
 		select {
 		case <-ctx.Done():
+			pause.Stop()
 			return dropped, ctx.Err()
 		case <-pause.C:
 		}
 	}
+}
+
+// Rows that one transaction removes at most, and how long it may take: the writes of
+// others may wait for it.
+const (
+	sliceFirst = 500
+	sliceLeast = 20
+	sliceMost  = 5000
+	sliceTime  = 25 * time.Millisecond
+)
+
+// nextSlice returns how large a slice may be after one that took so long.
+func nextSlice(size int, took time.Duration) int {
+	switch {
+	case took > sliceTime:
+		size = int(float64(size) * float64(sliceTime) / float64(took))
+	case took < sliceTime/2:
+		size *= 2
+	}
+	return min(max(size, sliceLeast), sliceMost)
 }

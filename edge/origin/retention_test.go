@@ -14,7 +14,7 @@ import (
 // What ended longer ago than the retention goes, with its event; what waits, and
 // what is younger, stays. Two origins that do it at once are as good as one.
 func TestRetention(t *testing.T) {
-	f := newFixture(t, func(c *Config) { c.DeliveryRetention = -1 })
+	f := newFixture(t, func(c *Config) { c.Retention.Deliveries = -1 })
 	account := f.account("live")
 	f.subscribe("whs_r", account, "key_1")
 	var events []string
@@ -34,9 +34,10 @@ func TestRetention(t *testing.T) {
 		}
 	}
 	at := func(age time.Duration) *retention {
-		return &retention{db: f.config.DB, keep: defaultRetention, log: f.config.Log, now: func() time.Time { return time.Now().Add(age) }}
+		return &retention{jobs: prunings(f.config.DB, Retention{}), log: f.config.Log, now: func() time.Time { return time.Now().Add(age) }}
 	}
-	if n, err := at(defaultRetention - time.Hour).drop(t.Context()); n != 0 || err != nil {
+	young := at(defaultRetention - time.Hour)
+	if n, err := young.drop(t.Context(), young.jobs[0]); n != 0 || err != nil {
 		t.Errorf("of what is younger, %d rows are dropped, %v", n, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -66,16 +67,36 @@ func TestRetention(t *testing.T) {
 func TestRetentionOfAnOrigin(t *testing.T) {
 	var ahead atomic.Int64
 	f := newFixture(t, databaseAt(t, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }),
-		func(c *Config) { c.DeliveryRetention = -1 })
+		func(c *Config) { c.Retention.Deliveries = -1 })
 	account := f.account("setup")
 	id := f.must(201, "POST", accounts+"/"+account+"/sentinel-firings",
 		object{"sentinel_name": "s", "trigger_data": object{}, "action_taken": "a"})["event_id"].(string)
 	f.stop()
-	f.config.DeliveryRetention = 0
+	f.config.Retention.Deliveries = 0
 	ahead.Store(int64(31 * 24 * time.Hour))
 	f.start()
 	f.eventually("the event is gone", func() bool {
 		_, err := f.config.DB.Event(t.Context(), id)
 		return err != nil
 	})
+}
+
+// Slices grow while they are quick, and are small again as soon as one holds others up.
+func TestSlicesAdapt(t *testing.T) {
+	size := sliceFirst
+	for range 20 { // 10 us a row
+		size = nextSlice(size, time.Duration(size)*10*time.Microsecond)
+	}
+	if took := time.Duration(size) * 10 * time.Microsecond; took < sliceTime/2 || took > sliceTime {
+		t.Errorf("with rows of 10 us a slice takes %v, want about %v", took, sliceTime)
+	}
+	if size := nextSlice(size, 10*sliceTime); size > sliceMost/10 {
+		t.Errorf("a slice of %d rows follows one that took ten times too long", size)
+	}
+	if size := nextSlice(sliceLeast, time.Minute); size != sliceLeast {
+		t.Errorf("a slice of %d rows", size)
+	}
+	if size := nextSlice(sliceMost, 0); size != sliceMost {
+		t.Errorf("a slice of %d rows", size)
+	}
 }

@@ -140,9 +140,9 @@ func TestPruneDeliveries(t *testing.T) {
 		cut := q.clock.at
 		q.clock.at = q.clock.at.Add(time.Hour)
 		young := q.fire(t)
-		removed, slices := 0, 0
+		removed, slices, round := 0, 0, deliveries.Pruned{}
 		for n := 1; n > 0; slices++ {
-			n = must(q.PruneDeliveries(ctx, cut, 4))(t)
+			n = must(q.PruneDeliveries(ctx, cut, 4, &round))(t)
 			removed += n
 		}
 		if removed != 9+4+1 || slices < 4 { // deliveries, their events, the contact's event

@@ -64,12 +64,13 @@ func (d *DB) Insights(ctx context.Context, accountID string, since time.Time, li
 		after = since.UnixMicro()
 	}
 	v.Items, err = readView(ctx, d, insightTable, []any{&v.Seq, &v.History},
-		`SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?), c.seq, EXISTS (SELECT 1 FROM insights WHERE account_id = ?),
+		`SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?), c.seq,
+			EXISTS (SELECT 1 FROM insights WHERE account_id = ?) OR EXISTS (SELECT 1 FROM accounts WHERE id = ? AND coached = 1),
 			i.id IS NOT NULL, `+db.Prefixed("i", insightTable.columns)+`
 		FROM change_counter c LEFT JOIN (
 			SELECT `+insightTable.columns+` FROM insights
 			WHERE account_id = ? AND created_at > ? ORDER BY created_at DESC LIMIT ?) i ON true
-		ORDER BY i.created_at DESC`, accountID, accountID, accountID, after, limit)
+		ORDER BY i.created_at DESC`, accountID, accountID, accountID, accountID, after, limit)
 	return v, db.Fail("read insights", err)
 }
 

@@ -1,0 +1,87 @@
+package deliveries
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"partneredge/store/central/db"
+	"partneredge/store/valid"
+)
+
+// Pruned is how far a round of PruneDeliveries has come. Its zero value begins one.
+type Pruned struct{ delivery, event string }
+
+// PruneDeliveries removes up to limit deliveries that ended before a time, with
+// their attempts, and up to limit events of before it that no delivery is left
+// of. It returns how many rows of deliveries and events went; call it until that is
+// 0. What it has passed over it does not look at again in the same round, nor at
+// the dead entries of what it removed.
+func (s *Store) PruneDeliveries(ctx context.Context, before time.Time, limit int, place *Pruned) (removed int, err error) {
+	const tried = "prune deliveries"
+	if limit <= 0 || before.IsZero() || valid.Times(before) != nil {
+		return 0, db.Fail(tried, valid.Errorf("time or limit is not set"))
+	}
+	var next Pruned
+	err = s.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
+		next = *place
+		ended, err := pruneEnded(ctx, t, before, limit, &next.delivery)
+		if err != nil {
+			return err
+		}
+		until := db.FirstID("evt", before)
+		if ended == limit { // the deliveries of younger events have still to go
+			until = eventsBefore(next.delivery)
+		}
+		events, err := pruneEvents(ctx, t, until, limit, &next.event)
+		removed = ended + events
+		return err
+	})
+	if err != nil {
+		return 0, db.Fail(tried, err)
+	}
+	*place = next
+	return removed, nil
+}
+
+// eventsBefore returns what sorts before every event of the millisecond in which a
+// delivery was made, which is that of its event.
+func eventsBefore(delivery string) string {
+	made := strings.TrimPrefix(delivery, "dlv_")
+	return "evt_" + made[:min(len(made), timeLength)]
+}
+
+// timeLength is how many characters of an identifier are the time it was made at.
+const timeLength = 10
+
+func pruneEnded(ctx context.Context, t *db.Tx, before time.Time, limit int, place *string) (removed int, err error) {
+	old, err := t.Strings(ctx, `SELECT id FROM deliveries
+		WHERE id > ? AND id < ? AND updated_at < ? AND state <> 'pending' ORDER BY id LIMIT ?`,
+		*place, db.FirstID("dlv", before), db.Micros(before), limit)
+	if err != nil || len(old) == 0 {
+		return 0, err
+	}
+	*place = old[len(old)-1]
+	if _, err := t.Exec(ctx, `DELETE FROM attempts WHERE `+t.In("delivery_id"), t.Set(old)); err != nil {
+		return 0, err
+	}
+	gone, err := t.Exec(ctx, `DELETE FROM deliveries WHERE state <> 'pending' AND `+t.In("id"), t.Set(old))
+	return int(gone), err
+}
+
+func pruneEvents(ctx context.Context, t *db.Tx, until string, limit int, place *string) (removed int, err error) {
+	old, err := t.Strings(ctx, `SELECT e.id FROM events e WHERE e.id > ? AND e.id < ? AND NOT EXISTS (
+			SELECT 1 FROM subscriptions s CROSS JOIN deliveries d
+			WHERE s.account_id = e.account_id AND d.subscription_id = s.id AND d.event_id = e.id)
+		ORDER BY e.id LIMIT ?`, *place, until, limit)
+	switch {
+	case err != nil:
+		return 0, err
+	case len(old) == limit:
+		*place = old[limit-1]
+	default:
+		*place = max(*place, until) // no other event before it has lost its deliveries
+	}
+	gone, err := t.Exec(ctx, `DELETE FROM events WHERE `+t.In("id"), t.Set(old))
+	return int(gone), err
+}

@@ -1,0 +1,81 @@
+package central
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"partneredge/store"
+)
+
+// TestPruneRecords removes what came in before a time, of each kind, and no more. What
+// nodes keep of it changes, and an account whose insights are gone still has a history.
+func TestPruneRecords(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		clock := &fakeClock{time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}
+		d := openWith(t, p, Config{Now: clock.now})
+		ctx := WithActor(context.Background(), store.Actor{ID: "tok_x", Role: store.RoleAdmin})
+		old := newAccount(t, d, store.ModeSetup).ID
+		both := newAccount(t, d, store.ModeSetup).ID
+		add := func(account string) {
+			for i := range 3 {
+				must2(d.AddFiring(ctx, store.Firing{AccountID: account, Name: "x"}))(t)
+				must2(d.AddCoachingRun(ctx, account, []store.Insight{{Headline: "h", Detail: "d"}}))(t)
+				must2(d.AddContact(ctx, store.Contact{AccountID: account, ClientID: "c", Channel: "sms"}))(t)
+				l := leadFor(account)
+				l.ID = store.NewID("lead", clock.at)
+				must(d.AddLeads(ctx, "", []OfferedLead{{Lead: l}}))(t)
+				name := fmt.Sprint(clock.at, i)
+				_, _, err := d.UpdateAccount(ctx, account, AccountPatch{Name: &name})
+				noError(t, err)
+			}
+		}
+		add(old)
+		add(both)
+		cut := clock.at.Add(time.Hour)
+		clock.at = cut.Add(time.Hour)
+		add(both)
+		position := must(d.ChangesSince(ctx, Position{}, 0))(t)
+		for _, k := range []Aging{AgingFirings, AgingInsights, AgingContacts, AgingLeads, AgingAudit} {
+			removed, rounds := 0, 0
+			for n := 1; n > 0; rounds++ {
+				n = must(d.PruneRecords(ctx, k, cut, 4))(t)
+				removed += n
+			}
+			var left int
+			noError(t, d.db.QueryRow(ctx, `SELECT count(*) FROM `+k.table).Scan(&left))
+			if removed != 6 || left != 3 || rounds != 3 {
+				t.Errorf("%s: %d went in %d rounds and %d are left, want 6 in 3 and 3", k.table, removed, rounds, left)
+			}
+		}
+		log := must(d.ChangesSince(ctx, Position{History: position.History, Seq: position.Latest}, 0))(t)
+		for _, account := range []string{old, both} {
+			for _, kind := range []store.ChangeKind{store.ChangeFirings, store.ChangeInsights} {
+				if !slices.ContainsFunc(log.Changes, func(c store.Change) bool { return c.Kind == kind && c.Ref == account }) {
+					t.Errorf("nodes do not learn that %s of an account went: %v", kind, log.Changes)
+				}
+			}
+		}
+		if v := must(d.Insights(ctx, old, time.Time{}, 0))(t); len(v.Items) != 0 || !v.History {
+			t.Errorf("the account whose insights are gone shows %+v", v)
+		}
+		if v := must(d.Firings(ctx, both, time.Time{}, 0))(t); len(v.Items) != 3 {
+			t.Errorf("firings %+v", v)
+		}
+		for _, statement := range []string{`DELETE FROM audit`, `UPDATE audit_since SET at = 0`, `DELETE FROM audit_since`} {
+			if err := d.change(ctx, "", func(ctx context.Context, t *tx) error {
+				_, err := t.Exec(ctx, statement)
+				return err
+			}); err == nil || !strings.Contains(err.Error(), "only grows") {
+				t.Errorf("%s: %v", statement, err)
+			}
+		}
+		_, err := d.PruneRecords(ctx, Aging{}, cut, 4)
+		wantErr(t, err, store.ErrInvalid)
+		_, err = d.PruneRecords(ctx, AgingLeads, time.Time{}, 4)
+		wantErr(t, err, store.ErrInvalid)
+	})
+}
