@@ -231,6 +231,7 @@ func failures() []failure {
 		{"call of a huge op", call(0x7fffffff, 0, 0, 0, 0), ""},
 		{"call of a negative op", call(0x80000000, 0, 0, 0, 0), ""},
 		{"log beyond memory", asm(num(0), num(0x1fff0), num(0x100), 0x10, 1), BadPointer},
+		{"empty lines without end", asm(0x03, 0x40, num(8), num(0), num(0), 0x10, 1, 0x0c, 0, 0x0b), LogBytes},
 		{"fd_write of vectors beyond memory", asm(num(1), num(0x1ffff), num(0x20000000), num(0), 0x10, 2, 0x1a), ""},
 		{"answer beyond memory", asm(0x42, sleb(0x7ffffff0<<32|100), 0x0f), BadPointer},
 		{"answer of great length", asm(0x42, sleb(0x10<<32|0xffffffff), 0x0f), ResponseSize},

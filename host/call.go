@@ -131,19 +131,29 @@ func (c *call) failure(err error) *Error {
 	return e
 }
 
-// CountCalls implements wasi.Host.
+// CountCalls implements wasi.Host. A guest may spend all its time in calls to the
+// host, in which it spends no fuel, so its deadlines are looked at here too.
 func (c *call) CountCalls(n int) {
 	c.hostCalls += n
 	if c.hostCalls > c.m.limits.HostCalls && c.warmUp == nil {
 		c.stop(HostCalls, nil)
 	}
+	c.check()
 }
 
-// log writes one line of the guest's to the log.
+// logRecord is how many bytes a record costs beside its text, so that lines without
+// any text have an end too.
+const logRecord = 32
+
+// log writes one line of the guest's to the log. What is too much in a warm-up is
+// left out.
 func (c *call) log(level slog.Level, text []byte) {
-	c.logged += len(text) + 1
-	if c.logged > c.m.limits.Log && c.warmUp == nil {
-		c.stop(LogBytes, nil)
+	c.logged += len(text) + logRecord
+	if c.logged > c.m.limits.Log {
+		if c.warmUp == nil {
+			c.stop(LogBytes, nil)
+		}
+		return
 	}
 	c.writeLog(level, "module log", text)
 }
@@ -182,7 +192,7 @@ func (c *call) flushLine() {
 	}
 	line := c.line
 	c.line = c.line[:0]
-	if c.logged += len(line) + 1; c.logged <= c.m.limits.Log {
+	if c.logged += len(line) + logRecord; c.logged <= c.m.limits.Log {
 		c.writeLog(slog.LevelWarn, "module output", line)
 	}
 }

@@ -64,6 +64,9 @@ func (c *call) op(op abi.Op, in, out []byte) int32 {
 		c.m.logDenied(op)
 		return int32(abi.CodeDenied)
 	}
+	if len(in) > maxInput {
+		return int32(abi.CodeInvalid)
+	}
 	if need := room(op); len(out) < need {
 		return short(need)
 	}
@@ -95,6 +98,10 @@ func mayWait(op abi.Op) bool {
 	}
 	return true
 }
+
+// maxInput is how many bytes of input an operation may need: what comes with a
+// request, framed.
+const maxInput = abi.InputSize
 
 // Room that answers need at most, in bytes.
 const (

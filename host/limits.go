@@ -20,8 +20,9 @@ type Limits struct {
 	// HostCalls is the most calls to the host, WASI's included, that a call may make.
 	// Default 1 000.
 	HostCalls int
-	// Log is the most bytes that a call may log, standard output and error included.
-	// Default 16 KiB.
+	// Log is the most bytes that a call may log, standard output and error included;
+	// each record counts as 32 more. In a warm-up the rest is left out. Default
+	// 16 KiB.
 	Log int
 	// Sockets is the most sockets that a call may open, those that it closed again
 	// counted; opening another fails in the guest. They are for modules with an

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"partneredge/host/memory"
 	"partneredge/wasm/abi"
 )
 
@@ -105,6 +107,41 @@ func TestWallDeadlineReachesCapabilities(t *testing.T) {
 	<-g.entered
 	if took := time.Since(start); took > time.Second {
 		t.Errorf("took %v", took)
+	}
+}
+
+// TestDeadlineEndsHostCalls holds that a guest which only calls the host, and spends
+// no fuel, does not outlive its deadline.
+func TestDeadlineEndsHostCalls(t *testing.T) {
+	operation := asm(num(abi.OpLockout), num(0), num(0), num(0x8000), num(64), 0x10, 0, 0x1a)
+	_, m, _ := openHostile(t, assembled(asm(whenLong(asm(operation, operation))), nil), memory.Auto, Limits{Wall: 30 * time.Millisecond})
+	g := newBlocking()
+	m.SetCapabilities(Capabilities{Lockouts: g})
+	if _, err := ask(m, "/", long); ReasonOf(err) != WallDeadline {
+		t.Errorf("a call to the host after the deadline: %v", err)
+	}
+	if n := len(g.entered); n != 1 {
+		t.Errorf("%d operations, want 1", n)
+	}
+	pristine(t, m)
+}
+
+// TestInputOfOperationsIsBounded holds that no operation is given more than a request
+// can bring.
+func TestInputOfOperationsIsBounded(t *testing.T) {
+	for _, tt := range []struct {
+		size int
+		want int32
+	}{{abi.InputSize, 8}, {abi.InputSize + 1, int32(abi.CodeInvalid)}} {
+		operation := asm(num(abi.OpLockout), num(0), num(tt.size), num(0x8000), num(64), 0x10, 0)
+		_, m, _ := openHostile(t, assembled(answerWith(operation), nil), memory.Auto, Limits{})
+		got, err := ask(m, "/", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code := int32(binary.LittleEndian.Uint32([]byte(got[len(got)-8:]))); code != tt.want {
+			t.Errorf("%d bytes of input: %d, want %d", tt.size, code, tt.want)
+		}
 	}
 }
 
