@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -35,6 +36,27 @@ func withDocs(api http.Handler) http.Handler {
 			return
 		}
 		api.ServeHTTP(w, r)
+	})
+}
+
+// healthPath is where a balancer in front of the node asks whether to send requests.
+const healthPath = "/healthz"
+
+// withHealth answers healthPath without a key, and all else by api: 200, or 503 while
+// the node can answer no request well.
+func withHealth(serves func() bool, api http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != healthPath || r.Method != http.MethodGet && r.Method != http.MethodHead {
+			api.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		if !serves() {
+			http.Error(w, "unavailable", http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, "ok\n")
 	})
 }
 

@@ -269,7 +269,8 @@ func (n *Node) status() *wire.Status {
 // partnerAPI returns the handler of the partner API's listener; modules answers all
 // but what it answers itself.
 func (n *Node) partnerAPI(modules http.Handler) http.Handler {
-	return withDocs(traced(n.config.Tracer, modules))
+	serves := func() bool { return n.ready.Load() && !n.replication.Stale() }
+	return withHealth(serves, withDocs(traced(n.config.Tracer, modules)))
 }
 
 // Stop lets requests under way end, until ctx does, and brings everything to

@@ -53,11 +53,16 @@ func TestOutage(t *testing.T) {
 	if status := readiness(t, n); status != 200 {
 		t.Errorf("/readyz while records are trusted: %d", status)
 	}
+	for range 25 { // a balancer asks again and again, without a key
+		ask(t, n, "GET", healthPath, "", "").want(t, 200, "ok")
+	}
 	passed.Add(3000) // an hour since the origin was heard
 	ask(t, n, "GET", me, key, "").want(t, 500)
 	if status := readiness(t, n); status != 503 {
 		t.Errorf("/readyz when no record is trusted any more: %d", status)
 	}
+	ask(t, n, "GET", healthPath, "", "").want(t, 503, "unavailable")
+	ask(t, n, "POST", healthPath, "", "").want(t, 401, "missing_bearer_token")
 
 	// Back: a key that was revoked meanwhile is never served again.
 	o.editKey(revoked, true, func(k *store.Key) { k.RevokedAt = time.Now() })

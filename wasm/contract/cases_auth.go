@@ -144,6 +144,8 @@ func lockout() []Case {
 			get("agents/me", 401, refused("unauthorized", "api_key_expired")).as(ExpiredKey).times(21),
 			get("agents/me", 401, refused("unauthorized", "api_key_grace_expired")).as(GraceOver).times(21),
 			meOK).needs(Clients),
+		rule("lockout/requests without a key do not count",
+			get("agents/me", 401, noToken).as(NoKey).times(25), meOK).needs(Clients),
 		rule("lockout/refusals do not count",
 			get("agents/me", 403, noScope).as(NoScope).times(25),
 			get("agents/me", 403, notHere).as(ElsewhereKey).times(25),

@@ -104,7 +104,7 @@ func TestAnswerHeaders(t *testing.T) {
 		{"locked out", func(_ *abi.Request, f *failing) { f.locked = 899_001 }, []abi.Header{{Name: "retry-after", Value: "900"}}},
 		{"not allowed", func(_ *abi.Request, f *failing) { f.key.Allowlist = []string{"::/0"} }, nil},
 		{"lockouts broken", func(_ *abi.Request, f *failing) { f.lockoutErr = abi.CodeUnavailable }, []abi.Header{soon}},
-		{"failure not counted", func(r *abi.Request, f *failing) { r.Headers, f.failureErr = nil, abi.CodeFailed }, []abi.Header{soon}},
+		{"failure not counted", func(_ *abi.Request, f *failing) { f.key.Revoked, f.failureErr = now, abi.CodeFailed }, []abi.Header{soon}},
 		{"limited", func(_ *abi.Request, f *failing) { f.bucket.Allowed, f.bucket.RetryMS = false, 1200 }, with(abi.Header{Name: "retry-after", Value: "2"})},
 		{"404", func(r *abi.Request, _ *failing) { r.Path = "/" }, rates},
 		{"405 of a read", func(r *abi.Request, _ *failing) { r.Method = "HEAD" }, with(abi.Header{Name: "allow", Value: "GET"})},

@@ -80,10 +80,11 @@ func Handle(req *abi.Request, resp *abi.Response, host Host) {
 	}
 }
 
-// unauthorized answers a failed authentication. It counts as a failure unless
-// the key was valid once: a partner whose key has expired is not an attacker.
+// unauthorized answers a failed authentication. It counts as a failure unless no
+// credential was presented, as by a browser that looks for an icon, or the key was
+// valid once: a partner whose key has expired is not an attacker.
 func unauthorized(req *abi.Request, resp *abi.Response, reason string, host Host) {
-	if reason != keyExpired && reason != graceExpired {
+	if reason != missingToken && reason != keyExpired && reason != graceExpired {
 		if _, err := host.Failure(req.Client); err != nil {
 			answer.Internal(resp)
 			return
