@@ -3,23 +3,24 @@ package node
 import (
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"partneredge/wasm/httpfront"
 )
 
+// trusts returns a function that reports whether an address is one of the proxies.
+func trusts(proxies []netip.Prefix) func(netip.Addr) bool {
+	return func(a netip.Addr) bool {
+		return slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Contains(a) })
+	}
+}
+
 // clientOf returns a function that finds the true address of a request's client:
 // the peer, or, if the peer is one of the proxies, the last address in
 // X-Forwarded-For that is none. Anybody may have written what stands before it.
 func clientOf(proxies []netip.Prefix) func(*http.Request) netip.Addr {
-	trusted := func(a netip.Addr) bool {
-		for _, p := range proxies {
-			if p.Contains(a) {
-				return true
-			}
-		}
-		return false
-	}
+	trusted := trusts(proxies)
 	return func(r *http.Request) netip.Addr {
 		client := httpfront.Peer(r)
 		hops := r.Header["X-Forwarded-For"]

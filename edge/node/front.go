@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/netutil"
-
 	"partneredge/edge/node/openapi"
 	"partneredge/wasm/apikey"
 	"partneredge/wasm/httpfront"
@@ -22,7 +20,6 @@ import (
 // Bounds of a listener.
 const (
 	maxHeader         = 12 << 10 // bytes of a request's line and headers, to which net/http adds 4 KiB
-	maxConnections    = 16_384   // at a time; more wait to be accepted
 	readHeaderTimeout = 5 * time.Second
 	idleTimeout       = 75 * time.Second
 )
@@ -105,7 +102,7 @@ func listen(addr string, tlsConfig *tls.Config, handler http.Handler, c Config) 
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	l := &listener{done: make(chan struct{}), url: "http://" + ln.Addr().String()}
-	ln = netutil.LimitListener(ln, maxConnections)
+	ln = boundConnections(ln, partnerConnections, trusts(c.TrustedProxies))
 	if tlsConfig != nil {
 		l.url = "https://" + ln.Addr().String()
 		ln = tls.NewListener(ln, tlsConfig)

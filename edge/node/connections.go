@@ -1,0 +1,140 @@
+package node
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// connectionBounds are how many connections a listener has at a time.
+type connectionBounds struct {
+	All     int // more wait to be accepted
+	Address int // from one address, IPv6: one /64; more are closed at once
+	Network int // from one /24, IPv6: one /48; more are closed at once
+}
+
+// partnerConnections are the bounds of the partner API. No one address, nor all of
+// one network, can hold what others need.
+var partnerConnections = connectionBounds{All: 16_384, Address: 1024, Network: 4096}
+
+// boundedListener is a net.Listener that keeps to bounds.
+type boundedListener struct {
+	net.Listener
+	bounds connectionBounds
+	exempt func(netip.Addr) bool // proxies, behind which there are many
+	room   chan struct{}         // a place for each connection that there is
+	closed chan struct{}
+	once   sync.Once
+
+	mu   sync.Mutex
+	open map[netip.Prefix]int // connections by address, and by network
+}
+
+// boundConnections returns a listener of the TCP connections that ln accepts within
+// bounds; those from exempt addresses only count in all.
+func boundConnections(ln net.Listener, bounds connectionBounds, exempt func(netip.Addr) bool) net.Listener {
+	return &boundedListener{
+		Listener: ln, bounds: bounds, exempt: exempt,
+		room: make(chan struct{}, bounds.All), closed: make(chan struct{}), open: map[netip.Prefix]int{},
+	}
+}
+
+// Accept implements net.Listener.
+func (l *boundedListener) Accept() (net.Conn, error) {
+	for {
+		select {
+		case l.room <- struct{}{}:
+		case <-l.closed:
+			return nil, fmt.Errorf("accept: %w", net.ErrClosed)
+		}
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			<-l.room
+			return nil, err
+		}
+		tcp, ok := conn.(*net.TCPConn)
+		if !ok {
+			panic("a listener of something else than TCP")
+		}
+		networks := l.networksOf(tcp.RemoteAddr())
+		if l.take(networks) {
+			return &boundedConn{TCPConn: tcp, release: func() { l.release(networks) }}, nil
+		}
+		_ = tcp.Close()
+		<-l.room
+	}
+}
+
+// Close implements net.Listener.
+func (l *boundedListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// network is a prefix of an address, with the most connections from it.
+type network struct {
+	netip.Prefix
+	most int
+}
+
+// networksOf returns the networks in which a connection counts.
+func (l *boundedListener) networksOf(from net.Addr) []network {
+	at, err := netip.ParseAddrPort(from.String())
+	if err != nil {
+		return nil
+	}
+	a := at.Addr().Unmap().WithZone("")
+	if l.exempt(a) {
+		return nil
+	}
+	address, wide := 32, 24
+	if a.Is6() {
+		address, wide = 64, 48
+	}
+	return []network{
+		{netip.PrefixFrom(a, address).Masked(), l.bounds.Address},
+		{netip.PrefixFrom(a, wide).Masked(), l.bounds.Network},
+	}
+}
+
+// take counts a connection, unless one of its networks has all that it may have.
+func (l *boundedListener) take(networks []network) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range networks {
+		if l.open[n.Prefix] >= n.most {
+			return false
+		}
+	}
+	for _, n := range networks {
+		l.open[n.Prefix]++
+	}
+	return true
+}
+
+func (l *boundedListener) release(networks []network) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range networks {
+		if l.open[n.Prefix]--; l.open[n.Prefix] == 0 {
+			delete(l.open, n.Prefix)
+		}
+	}
+	<-l.room
+}
+
+// boundedConn is a connection that counts until it is closed. It is a *net.TCPConn to
+// net/http, which closes only its own half while a client still sends what is refused:
+// else the client would see a reset in place of the answer.
+type boundedConn struct {
+	*net.TCPConn
+	once    sync.Once
+	release func()
+}
+
+// Close implements net.Conn.
+func (c *boundedConn) Close() error {
+	defer c.once.Do(c.release)
+	return c.TCPConn.Close()
+}

@@ -1,0 +1,94 @@
+package node
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+// from dials address from another address of this machine.
+func from(t *testing.T, client, address string) net.Conn {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}}
+	conn, err := dialer.DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Skipf("NOT TESTED: bounds of connections, since %s is no address here: %v", client, err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// TestConnectionsAreBounded holds that who has all the connections that an address or
+// a network may have gets no more, until it closes one, and that others do.
+func TestConnectionsAreBounded(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := netip.MustParseAddr("127.9.0.1")
+	bounded := boundConnections(ln, connectionBounds{All: 100, Address: 2, Network: 3}, func(a netip.Addr) bool { return a == proxy })
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {})}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(bounded) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		<-done
+	})
+	served := func(client string) (net.Conn, bool) {
+		t.Helper()
+		conn := from(t, client, ln.Addr().String())
+		if _, err := conn.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")); err != nil {
+			return conn, false
+		}
+		n, err := conn.Read(make([]byte, 512))
+		return conn, n > 0 && err == nil
+	}
+	want := func(client string, yes bool) net.Conn {
+		t.Helper()
+		conn, got := served(client)
+		if got != yes {
+			t.Errorf("%s is served: %v, want %v", client, got, yes)
+		}
+		return conn
+	}
+	first := want("127.1.0.1", true)
+	want("127.1.0.1", true)
+	want("127.1.0.1", false) // the address has two
+	want("127.1.0.2", true)
+	want("127.1.0.3", false) // the network has three
+	want("127.2.0.1", true)
+	for range 5 {
+		want(proxy.String(), true)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "the place to be free", func() bool {
+		_, got := served("127.1.0.3")
+		return got
+	})
+	want("127.1.0.1", false) // that place is taken again
+}
+
+// TestRefusalIsRead sends far more header than is read: the answer arrives all the
+// same, and not a reset.
+func TestRefusalIsRead(t *testing.T) {
+	o := newOrigin(t)
+	n := startNode(t, config(t, o))
+	for range 50 {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(n.URL(), "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + strings.Repeat("x", 64<<10) + "\r\n\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		answer := make([]byte, 64)
+		if n, err := conn.Read(answer); err != nil || !strings.HasPrefix(string(answer[:n]), "HTTP/1.1 431") {
+			t.Fatalf("%q, %v", answer[:n], err)
+		}
+		_ = conn.Close()
+	}
+}
