@@ -40,7 +40,7 @@ Flags of a command: {{.CommandPath}} COMMAND --help
 func newRoot(version string) *cobra.Command {
 	root := newGroup("edge", "run and operate Partner Edge",
 		newDev(), newOrigin(), newNode(),
-		newAccount(), newKey(), newLead(), newRelease(), newDeliveries(), newListen(), newToken(), newStatus(),
+		newAccount(), newKey(), newLead(), newRelease(), newDeliveries(), newListen(), newToken(), newAudit(), newStatus(),
 		newBackup(), newRestore(), newSandbox(), newCompletion(), newMan(), newVersion())
 	root.RunE = func(_ *cobra.Command, args []string) error {
 		const list = "run 'edge help' to see them"

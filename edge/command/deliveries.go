@@ -73,17 +73,25 @@ func showDelivery(ctx context.Context, c *invocation) error {
 func defineDeliveriesRecover(flags *pflag.FlagSet) handler {
 	since := flags.String("since", "24h", "`TIME`: RFC 3339, or a duration before now")
 	return func(ctx context.Context, c *invocation) error {
-		from, err := time.Parse(time.RFC3339, *since)
+		from, err := timeOrAge(c.cmd, "since", *since)
 		if err != nil {
-			before, err := time.ParseDuration(*since)
-			if err != nil || before < 0 {
-				return misused(c.cmd, "--since %q is neither a time such as 2026-01-31T12:00:00Z nor a duration such as 24h", *since)
-			}
-			from = time.Now().Add(-before)
+			return err
 		}
 		in := from.UTC().Format(time.RFC3339Nano)
 		return c.record(ctx, http.MethodPost, c.path("/webhooks/%s/recover"), adminapi.Recovery{Since: &in}, "queued")
 	}
+}
+
+// timeOrAge reads a flag that is a time, or how long before now it was.
+func timeOrAge(cmd *cobra.Command, flag, text string) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, nil
+	}
+	before, err := time.ParseDuration(text)
+	if err != nil || before < 0 {
+		return time.Time{}, misused(cmd, "--%s %q is neither a time such as 2026-01-31T12:00:00Z nor a duration such as 24h", flag, text)
+	}
+	return time.Now().Add(-before), nil
 }
 
 func tailDeliveries(ctx context.Context, c *invocation) error {
