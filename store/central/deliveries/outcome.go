@@ -139,13 +139,28 @@ func updateFailing(ctx context.Context, t *db.Tx, outcomes []Outcome) error {
 			since[o.SubscriptionID] = o.Attempt.StartedAt
 		}
 	}
-	if len(succeeded) > 0 {
-		if _, err := t.Exec(ctx, `UPDATE subscriptions SET failing_from = 0 WHERE failing_from <> 0 AND `+t.In("id"),
-			t.Set(slices.Sorted(maps.Keys(succeeded)))); err != nil {
+	well, ill := slices.Sorted(maps.Keys(succeeded)), slices.Sorted(maps.Keys(since))
+	if err := lockFailing(ctx, t, well, ill); err != nil {
+		return err
+	}
+	if len(well) > 0 {
+		if _, err := t.Exec(ctx, `UPDATE subscriptions SET failing_from = 0 WHERE failing_from <> 0 AND `+t.In("id"), t.Set(well)); err != nil {
 			return err
 		}
 	}
-	return startFailing(since).Run(ctx, t, slices.Sorted(maps.Keys(since)))
+	return startFailing(since).Run(ctx, t, ill)
+}
+
+// lockFailing locks the subscriptions that updateFailing changes, in the order of
+// their ids, so that two who record outcomes of the same ones do not wait for each
+// other. A healthy one of which all goes well is not among them.
+func lockFailing(ctx context.Context, t *db.Tx, well, ill []string) error {
+	if !t.Postgres() {
+		return nil // one writes at a time
+	}
+	_, err := t.Strings(ctx, `SELECT id FROM subscriptions
+		WHERE failing_from <> 0 AND `+t.In("id")+` OR failing_from = 0 AND `+t.In("id")+` ORDER BY id FOR UPDATE`, t.Set(well), t.Set(ill))
+	return err
 }
 
 // startFailing writes when subscriptions began to fail, unless they fail already.
