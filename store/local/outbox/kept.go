@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -110,56 +111,65 @@ func (o *Outbox) OfferAgain(ctx context.Context) error {
 	return nil
 }
 
-func (o *Outbox) offerAgain() error {
+func (o *Outbox) offerAgain() (failed error) {
 	before := o.waiting
-	for ; len(o.kept) > 0; o.kept = o.kept[1:] {
-		k := o.kept[0]
-		path := segmentPath(o.cfg.Path, k.number)
-		if _, err := os.Stat(k.path); err == nil { // else it has its name back since the last try
-			if err := o.cfg.Disk.Rename(k.path, path); err != nil {
-				return err
-			}
-		}
-		s, err := o.openSegment(k.number)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		o.mu.Lock()
-		o.segments = append(o.segments, s)
-		slices.SortFunc(o.segments, func(a, b *segment) int { return a.number - b.number })
-		o.waiting += s.waiting
-		o.mu.Unlock()
-	}
+	o.kept = slices.DeleteFunc(o.kept, func(k kept) bool {
+		err := o.unkeep(k)
+		failed = errors.Join(failed, err)
+		return err == nil
+	})
 	for _, s := range o.segments {
-		if err := o.unmark(s); err != nil {
-			return err
-		}
+		failed = errors.Join(failed, o.unmark(s))
 	}
-	if err := o.cfg.Disk.SyncDir(filepath.Dir(o.cfg.Path)); err != nil {
-		return err
-	}
+	failed = errors.Join(failed, o.cfg.Disk.SyncDir(filepath.Dir(o.cfg.Path)))
 	if n := o.waiting - before; n > 0 {
 		o.cfg.Log.Warn("items that were handed over are offered again", "items", n)
 		o.signal()
 	}
-	return nil
+	return failed
 }
 
-// unmark has the items of a segment wait that are marked as gone.
-func (o *Outbox) unmark(s *segment) error {
-	if s.dead() == 0 {
+// unkeep opens a kept segment again.
+func (o *Outbox) unkeep(k kept) error {
+	path := segmentPath(o.cfg.Path, k.number)
+	if _, err := os.Stat(k.path); err == nil { // else it has its name back since the last try
+		if err := o.cfg.Disk.Rename(k.path, path); err != nil {
+			return err
+		}
+	}
+	s, err := o.openSegment(k.number)
+	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err := s.marks.remove(); err != nil {
+	if err != nil {
 		return err
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.waiting -= s.waiting
-	_, _, err := s.index(s.end)
+	o.segments = append(o.segments, s)
+	slices.SortFunc(o.segments, func(a, b *segment) int { return a.number - b.number })
 	o.waiting += s.waiting
-	return err
+	return nil
+}
+
+// unmark has the items of a segment wait that are marked as gone. After an error the
+// segment is as it was, since one in which nothing waits is retired.
+func (o *Outbox) unmark(s *segment) error {
+	if s.dead() == 0 {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	before, unreadable := s.items, maps.Clone(s.unreadable)
+	s.items = items{seed: before.seed}
+	_, _, err := s.index(s.end)
+	if err == nil {
+		err = s.marks.remove()
+	}
+	if err != nil {
+		s.items, s.unreadable = before, unreadable
+		return err
+	}
+	o.waiting += s.waiting - before.waiting
+	return nil
 }

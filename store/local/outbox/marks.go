@@ -75,15 +75,23 @@ func (m *marks) each(fn func(at, sum uint32) error) error {
 	}
 }
 
-// remove removes the file. That may not be on disk yet.
+// remove removes the file. That may not be on disk yet. After an error the marks are
+// as they were.
 func (m *marks) remove() error {
-	m.next = nil
-	if m.f == nil {
-		return nil
+	if err := m.disk.Remove(m.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
-	err := errors.Join(m.f.Close(), m.disk.Remove(m.path))
-	m.f, m.size = nil, 0
-	return err
+	m.release()
+	m.size, m.next = 0, nil
+	return nil
+}
+
+// release closes the file and changes nothing of it.
+func (m *marks) release() {
+	if m.f != nil {
+		_ = m.f.Close()
+		m.f = nil
+	}
 }
 
 func (m *marks) close() error {

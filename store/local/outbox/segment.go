@@ -45,7 +45,8 @@ func (o *Outbox) openSegment(number int) (*segment, error) {
 	s := o.newSegment(number)
 	err := o.read(s)
 	if err != nil {
-		return nil, fmt.Errorf("open outbox: %w", errors.Join(err, s.close()))
+		s.release() // as it is: what could not be read may still be there
+		return nil, fmt.Errorf("open outbox: %w", err)
 	}
 	return s, nil
 }
@@ -196,6 +197,15 @@ func (s *segment) close() error {
 		s.f = nil
 	}
 	return err
+}
+
+// release closes the segment's files and changes nothing of them.
+func (s *segment) release() {
+	s.marks.release()
+	if s.f != nil {
+		_ = s.f.Close()
+		s.f = nil
+	}
 }
 
 // create makes a new segment for what comes next.

@@ -130,7 +130,7 @@ func (o *Outbox) leave(s *segment) error {
 		o.tail = nil
 	}
 	err := s.marks.remove()
-	_ = s.f.Close()
+	s.release()
 	return err
 }
 
