@@ -31,12 +31,15 @@ type file struct {
 	logger  *slog.Logger
 	// inMemory has changes made in the tree alone while the disk takes nothing.
 	inMemory bool
+	// syncEach has update return once its changes are on disk.
+	syncEach bool
 
 	mu        sync.Mutex // guards what follows; held by whoever changes anything, so that the log has the tree's order
 	logs      []*logFile // that changes are written to: the file at path; while a shrink ends, its successor too
 	buf       []byte
 	behind    behind // what logs lack
 	rewriting bool   // what the tree has may be in the next log, unknown to this one
+	unsure    bool   // a sync of an update failed: the log on disk may lack what the tree has
 
 	// Only upkeep uses these.
 	live       int64 // bytes of a log with nothing in it but what is in use, about
@@ -177,6 +180,19 @@ func (f *file) append(b []byte) error {
 	}
 	for _, log := range f.logs {
 		log.size += int64(len(b))
+	}
+	if !f.syncEach {
+		return nil
+	}
+	for _, log := range f.logs {
+		if err := log.SyncData(); err != nil {
+			f.unsure = true
+			for _, log := range f.logs {
+				log.size -= int64(len(b))
+				_ = log.Truncate(log.size)
+			}
+			return err
+		}
 	}
 	return nil
 }

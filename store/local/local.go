@@ -5,8 +5,10 @@
 // The files in the directory:
 //
 //	hot.db          copies of key records and account views; the cursor
-//	limits.db       rate-limit accounts, lockouts, idempotency records, unconfirmed
-//	                subscriptions; they go on in memory while the disk takes nothing
+//	limits.db       rate-limit accounts, lockouts, idempotency records; they go on
+//	                in memory while the disk takes nothing
+//	unconfirmed.db  subscriptions whose partners have no answer yet, each change
+//	                synced to disk
 //	outbox.log      leads that wait, synced to disk one group at a time; when
 //	                there are many, outbox.log.1 and so on as well. Beside each,
 //	                .gone names what of it was handed over; .kept-TIME is one that
@@ -14,7 +16,7 @@
 //	rejected.jsonl  leads that the origin did not take, offered again now and then
 //	lock            held by the process that uses the directory
 //
-// Both .db files are logs of changes in buntdb's format (see file). What must be
+// The .db files are logs of changes in buntdb's format (see file). What must be
 // whole after a crash is one key's value. A file that is damaged is set aside as
 // NAME.damaged-TIME, which is one line in the log, and the store goes on with
 // what is whole.
@@ -99,6 +101,7 @@ type Store struct {
 
 	unlock      func()
 	hot, limits *file
+	unconfirmed *file
 	log         *slog.Logger
 
 	mu     sync.Mutex
@@ -131,6 +134,7 @@ func Open(c Config) (*Store, error) {
 	// Each file has a goroutine, so that none waits while the other is rewritten.
 	s.upkept.Go(func() { s.upkeep(ctx, s.hot, nil) })
 	s.upkept.Go(func() { s.upkeep(ctx, s.limits, s.sweep) })
+	s.upkept.Go(func() { s.upkeep(ctx, s.unconfirmed, nil) })
 	return s, nil
 }
 
@@ -149,6 +153,11 @@ func (s *Store) open(c Config) (err error) {
 	if s.limits, err = openFile(disk, in("limits.db"), c.Log, c.Now()); err != nil {
 		return err
 	}
+	if s.unconfirmed, err = openFile(disk, in("unconfirmed.db"), c.Log, c.Now()); err != nil {
+		return err
+	}
+	s.unconfirmed.syncEach = true
+	s.Unconfirmed = &Unconfirmed{s.unconfirmed}
 	s.limits.inMemory = true // else a full disk would stop reads
 	value, err := s.hot.get(cursorKey)
 	if err != nil {
@@ -171,7 +180,6 @@ func (s *Store) open(c Config) (err error) {
 	if s.Idempotency, err = newIdempotency(s.limits, c.IdempotencyKeys, c.Now); err != nil {
 		return err
 	}
-	s.Unconfirmed = &Unconfirmed{s.limits}
 	s.Outbox, err = outbox.Open(outbox.Config{
 		Disk: disk, Path: in("outbox.log"), RejectedPath: in("rejected.jsonl"), MaxBytes: c.OutboxBytes, KeepFor: c.KeepLeads, Free: c.Free, Log: c.Log, Now: c.Now,
 	})
@@ -198,7 +206,7 @@ func (s *Store) closeFiles() error {
 	if s.Outbox != nil {
 		errs = append(errs, s.Outbox.Close())
 	}
-	for _, f := range []*file{s.limits, s.hot} {
+	for _, f := range []*file{s.limits, s.hot, s.unconfirmed} {
 		if f != nil {
 			errs = append(errs, f.close())
 		}

@@ -24,15 +24,16 @@ const (
 	catchUp = 64 << 10
 )
 
-// shrink rewrites the log once half of it, at least, is not in use any more. One
-// that lacks changes since the disk is full waits until it has them.
+// shrink rewrites the log once half of it, at least, is not in use any more, or a
+// sync of an update failed. One that lacks changes since the disk is full waits
+// until it has them.
 // Only upkeep calls it, and requests go on meanwhile: writers wait while a few
 // kilobytes are copied, and readers do not wait at all.
 func (f *file) shrink() error {
 	f.mu.Lock()
 	old := f.logs[0]
 	size := old.size
-	due := f.behind == nil && size >= f.shrinkFrom && size >= 2*f.live
+	due := f.behind == nil && (f.unsure || size >= f.shrinkFrom && size >= 2*f.live)
 	f.rewriting = due
 	f.mu.Unlock()
 	if !due {
@@ -65,8 +66,11 @@ func (f *file) rewrite(log *logFile, from int64) (next *logFile, err error) {
 		missing := log.size - from
 		if synced && missing <= catchUp {
 			err := next.copy(log, from, missing)
+			if err == nil && f.syncEach {
+				err = next.SyncData()
+			}
 			if err == nil {
-				f.live = next.size
+				f.live, f.unsure = next.size, false
 				f.logs = append(f.logs, next)
 			}
 			f.mu.Unlock()
@@ -113,6 +117,9 @@ func (f *file) keepOne(old, next *logFile) error {
 	}
 	f.mu.Lock()
 	f.logs, f.rewriting = []*logFile{kept}, false
+	if kept == old {
+		f.unsure = f.syncEach // the log may lack what only the other got
+	}
 	f.mu.Unlock()
 	return other.Close()
 }

@@ -9,7 +9,8 @@ import (
 
 // Unconfirmed remembers which subscriptions the origin was asked for while their
 // partners have no answer yet. What is still there after a failure or a restart is
-// to be revoked, since nobody knows its secret.
+// to be revoked, since nobody knows its secret. Each change is on disk before it
+// returns; one that fails is not made.
 type Unconfirmed struct{ file *file }
 
 // UnconfirmedSubscription is a subscription that the origin may or may not have.

@@ -86,6 +86,7 @@ func (s *subscriptions) subscribe(ctx context.Context, req *wire.SubscribeReques
 		return reply, err
 	}
 	if forgotten := s.Store.Unconfirmed.Remove(id); forgotten != nil {
+		signal(s.failed) // what is remembered is revoked, so the partner must not be told of it
 		return reply, fmt.Errorf("subscribe: %w: %w", host.ErrUnavailable, forgotten)
 	}
 	return reply, err
