@@ -51,31 +51,32 @@ func (d *DB) repeatSubscription(ctx context.Context, t *tx, account string, once
 
 // AbandonSubscription revokes a subscription that was made under an idempotency key,
 // and frees the key, unless the request was repeated since: then somebody knows it.
+// One that the key does not lead to any more, a day later, is left as it is: nothing
+// tells whether it was repeated.
 func (d *DB) AbandonSubscription(ctx context.Context, accountID, id, key string) (already bool, err error) {
-	known := false
+	const tried = "abandon subscription"
+	more := false
 	name := subscriptionOf(accountID).name(&Idempotency{Key: key})
-	err = d.writeTo(ctx, "abandon subscription", accountID, valid.Reference("subscription", id), func(ctx context.Context, t *tx) error {
-		known = false
+	err = d.writeTo(ctx, tried, accountID, valid.Reference("subscription", id), func(ctx context.Context, t *tx) error {
+		more = false
 		var text string
 		err := t.Get(ctx, `SELECT answer FROM idempotency WHERE account_id = ? AND name = ?`, []any{accountID, name}, &text)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
 		var answer keptSubscription
 		if err == nil {
 			err = json.Unmarshal([]byte(text), &answer)
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("read the answer to an idempotency key: %w", err)
 		}
-		if known = answer.ID == id && answer.Repeated; known || answer.ID != id {
-			return nil
+		if answer.ID != id || answer.Repeated {
+			already, err = d.isRevoked(ctx, t, accountID, id)
+			return err
 		}
-		_, err = t.Exec(ctx, `DELETE FROM idempotency WHERE account_id = ? AND name = ?`, accountID, name)
+		if _, err = t.Exec(ctx, `DELETE FROM idempotency WHERE account_id = ? AND name = ?`, accountID, name); err != nil {
+			return err
+		}
+		already, more, err = d.revoke(ctx, t, accountID, id)
 		return err
 	})
-	if err != nil || known {
-		return false, err
-	}
-	return d.RevokeSubscription(ctx, accountID, id)
+	return already, d.revoked(ctx, tried, id, more, err)
 }

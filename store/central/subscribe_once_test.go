@@ -92,3 +92,35 @@ func TestAbandonSubscription(t *testing.T) {
 		}
 	})
 }
+
+// TestAbandonLate: what a node gives up a day later may be in use, since the request
+// was repeated at another node: it stays active.
+func TestAbandonLate(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := t.Context()
+		now := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+		db := openWith(t, p, Config{Now: func() time.Time { return now }})
+		a := newAccount(t, db, store.ModeLive)
+		subscribe := func(key string) store.Subscription {
+			return must(db.Subscribe(ctx, subscriptionFor(a.ID, store.EventSentinelFired), &Idempotency{Key: key, Digest: "d"}))(t)
+		}
+		first, second := subscribe("first"), subscribe("second")
+		for key, s := range map[string]store.Subscription{"first": first, "second": second} {
+			if again := subscribe(key); again.ID != s.ID {
+				t.Fatalf("repeated: %+v", again)
+			}
+		}
+		now = now.Add(25 * time.Hour)
+		if s := subscribe("first"); s.ID == first.ID { // removes the row of the second
+			t.Fatal("the key is not free after a day")
+		}
+		for key, s := range map[string]store.Subscription{"first": first, "second": second} {
+			if already, err := db.AbandonSubscription(ctx, a.ID, s.ID, key); err != nil || already {
+				t.Errorf("%s: %v, %v", key, already, err)
+			}
+			if s := must(db.Subscription(ctx, s.ID))(t); !s.RevokedAt.IsZero() {
+				t.Errorf("%s, whose partner has its secret, is revoked", key)
+			}
+		}
+	})
+}

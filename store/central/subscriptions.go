@@ -141,29 +141,41 @@ func (d *DB) insertSubscription(ctx context.Context, t *tx, s store.Subscription
 func (d *DB) RevokeSubscription(ctx context.Context, accountID, id string) (already bool, err error) {
 	const tried = "revoke subscription"
 	more := false
-	err = d.writeTo(ctx, tried, accountID, valid.Reference("subscription", id), func(ctx context.Context, t *tx) error {
-		s, err := d.subscriptionTable().get(ctx, t, id)
-		if err == nil && s.AccountID != accountID {
-			err = sql.ErrNoRows
-		}
-		if err != nil {
-			return err
-		}
-		if already = !s.RevokedAt.IsZero(); already {
-			more = false
-			return nil
-		}
-		if _, err := t.Exec(ctx, `UPDATE subscriptions SET revoked_at = ? WHERE id = ?`, db.Micros(t.Now()), id); err != nil {
-			return err
-		}
-		more, err = t.deliveries.Cancel(ctx, accountID, id)
+	err = d.writeTo(ctx, tried, accountID, valid.Reference("subscription", id), func(ctx context.Context, t *tx) (err error) {
+		already, more, err = d.revoke(ctx, t, accountID, id)
 		return err
 	})
+	return already, d.revoked(ctx, tried, id, more, err)
+}
+
+// revoke revokes a subscription in a transaction. more: deliveries are left to cancel.
+func (d *DB) revoke(ctx context.Context, t *tx, account, id string) (already, more bool, err error) {
+	if already, err = d.isRevoked(ctx, t, account, id); err != nil || already {
+		return already, false, err
+	}
+	if _, err := t.Exec(ctx, `UPDATE subscriptions SET revoked_at = ? WHERE id = ?`, db.Micros(t.Now()), id); err != nil {
+		return false, false, err
+	}
+	more, err = t.deliveries.Cancel(ctx, account, id)
+	return false, more, err
+}
+
+// revoked does what follows the transaction of a revoke, which ended with err.
+func (d *DB) revoked(ctx context.Context, tried, id string, more bool, err error) error {
 	d.EndpointsChanged()
 	if err == nil && more {
 		err = db.Fail(tried, d.CancelRest(ctx, id))
 	}
-	return already, err
+	return err
+}
+
+// isRevoked reports whether a subscription of the account is revoked.
+func (d *DB) isRevoked(ctx context.Context, t *tx, account, id string) (bool, error) {
+	s, err := d.subscriptionTable().get(ctx, t, id)
+	if err == nil && s.AccountID != account {
+		err = sql.ErrNoRows
+	}
+	return !s.RevokedAt.IsZero(), err
 }
 
 // Subscription reads one subscription, with its secret.
