@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"partneredge/store"
 	"partneredge/store/central/db"
@@ -203,19 +204,33 @@ func (d *DB) CountQuarantined(ctx context.Context) (int, error) {
 }
 
 // ReleaseLead keeps what a lead of the quarantine was mended to, as if a node had
-// handed it over, and ends its wait. ErrConflict when it waits no more.
+// handed it over, and ends its wait. ErrConflict when it waits no more, or when the
+// account has another lead of its id.
 func (d *DB) ReleaseLead(ctx context.Context, id string, l store.Lead) (store.QuarantinedLead, error) {
 	return d.settle(ctx, id, store.QuarantineReleased, valid.Lead(l), func(ctx context.Context, t *tx) error {
 		owners, err := t.ownersOf(ctx, []store.Lead{l})
 		if err != nil {
 			return err
 		}
-		add, err := owners.judge(l)
-		if err != nil || !add {
+		if _, err := owners.judge(l); err != nil {
 			return err
 		}
-		return t.insertLeads(ctx, []store.Lead{l})
+		if err := t.insertLeads(ctx, []store.Lead{l}); err != nil {
+			return err
+		}
+		kept, err := leadTable.get(ctx, t, l.ID)
+		if err == nil && !same(l, kept) {
+			err = fmt.Errorf("%w: there is another lead of this id already", store.ErrConflict)
+		}
+		return err
 	})
+}
+
+// same reports whether a lead is the one that is kept.
+func same(l, kept store.Lead) bool {
+	l.CapturedAt = db.TimeOr(l.CapturedAt, time.Time{})
+	l.CreatedAt = db.TimeOr(l.CreatedAt, kept.CreatedAt)
+	return l == kept
 }
 
 // DiscardLead gives a lead of the quarantine up. ErrConflict when it waits no more.

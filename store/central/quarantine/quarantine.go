@@ -70,14 +70,11 @@ func Add(ctx context.Context, t *db.Tx, leads []store.QuarantinedLead) (full []i
 	return full, nil
 }
 
-// idOf returns the same id for the same lead of an account, however often it comes.
-// What is not known to be of an account is told apart by its body.
+// idOf returns the same id for the same body of a lead, however often it comes.
 func idOf(q store.QuarantinedLead) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%d:%s%s", len(q.LeadID), q.LeadID, q.AccountID)
-	if q.LeadID == "" || q.AccountID == "" {
-		h.Write(q.Body)
-	}
+	fmt.Fprintf(h, "%d:%s%d:%s", len(q.LeadID), q.LeadID, len(q.AccountID), q.AccountID)
+	h.Write(q.Body)
 	return typeid.Make("qtn", 0, [10]byte(h.Sum(nil)))
 }
 

@@ -1,0 +1,60 @@
+package central
+
+import (
+	"fmt"
+	"testing"
+
+	"partneredge/store"
+)
+
+// TestReleaseIntoAKeptID: a lead whose id its account has already is not lost by
+// a release, unless the account has that very lead.
+func TestReleaseIntoAKeptID(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		db := open(t, p)
+		a, b := newAccount(t, db, store.ModeLive), newAccount(t, db, store.ModeLive)
+		kept := leadFor(a.ID)
+		other := kept
+		other.AccountID, other.FirstName, other.ConsentText = b.ID, "Other", "Text of the other."
+		must(db.AddLeads(t.Context(), "node_x", offered(kept)))(t)
+		must(db.AddLeads(t.Context(), "node_x", offered(other)))(t)
+		id := waiting(t, db)[0].ID
+
+		other.AccountID = a.ID
+		_, err := db.ReleaseLead(t.Context(), id, other)
+		wantErr(t, err, store.ErrConflict)
+		if q := must(db.QuarantinedLead(t.Context(), id))(t); q.State != store.QuarantineWaiting || len(q.Body) == 0 {
+			t.Fatalf("after a refused release: %+v", q)
+		}
+		if q := must(db.ReleaseLead(t.Context(), id, kept))(t); q.State != store.QuarantineReleased {
+			t.Errorf("the lead that the account has: %+v", q)
+		}
+		if got := must(leadTable.read(t.Context(), db, kept.ID))(t); got != kept {
+			t.Errorf("kept %+v, want %+v", got, kept)
+		}
+	})
+}
+
+// TestEachBodyWaits: another body under the id and account of one that waits, or
+// that was settled, waits too.
+func TestEachBodyWaits(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		db := open(t, p)
+		offer := func(name string) {
+			body := fmt.Appendf(nil, `{"id":"lead_same","account_id":"acc_nobody","first_name":%q}`, name)
+			must(db.AddLeads(t.Context(), "node_x", []OfferedLead{ReadLead("", body)}))(t)
+		}
+		offer("Ana")
+		offer("Ana")
+		offer("Bo")
+		if items := waiting(t, db); len(items) != 2 {
+			t.Fatalf("%d wait, want 2", len(items))
+		}
+		must(db.DiscardLead(t.Context(), waiting(t, db)[1].ID))(t)
+		offer("Ana")
+		offer("Cy")
+		if items := waiting(t, db); len(items) != 2 {
+			t.Fatalf("%d wait after one was discarded, want 2", len(items))
+		}
+	})
+}
