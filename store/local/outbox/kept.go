@@ -53,7 +53,7 @@ func (o *Outbox) loadKept(all []kept, numbers []int) error {
 		k.size = info.Size()
 		o.kept = append(o.kept, k)
 	}
-	slices.SortFunc(o.kept, func(a, b kept) int { return cmp.Or(a.at.Compare(b.at), a.number-b.number) })
+	sortKept(o.kept)
 	return nil
 }
 
@@ -85,11 +85,34 @@ func (o *Outbox) keep(s *segment) error {
 func (o *Outbox) trim() {
 	for len(o.kept) > 0 {
 		size := o.keptBytes()
-		if o.since(o.kept[0].at) < o.cfg.KeepFor && size <= min(o.cfg.MaxBytes, o.cfg.free()+size)/4 {
+		if !o.over(o.kept[0].at) && size <= min(o.cfg.MaxBytes, o.cfg.free()+size)/4 {
 			return
 		}
 		o.removeKept()
 	}
+}
+
+// restamp gives kept segments of a time that lies ahead, since the clock was put back,
+// the present time: else they would be kept for too long.
+func (o *Outbox) restamp() {
+	now := o.cfg.Now()
+	for i, k := range o.kept {
+		if !k.at.After(now) {
+			continue
+		}
+		k.at = now
+		k.path = keptPath(o.cfg.Path, k)
+		if err := o.cfg.Disk.Rename(o.kept[i].path, k.path); err != nil {
+			o.cfg.Log.Error("outbox cannot rename what was handed over", "file", o.kept[i].path, "err", err)
+			continue
+		}
+		o.kept[i] = k
+	}
+	sortKept(o.kept)
+}
+
+func sortKept(all []kept) {
+	slices.SortFunc(all, func(a, b kept) int { return cmp.Or(a.at.Compare(b.at), a.number-b.number) })
 }
 
 // removeKept removes the oldest kept segment.

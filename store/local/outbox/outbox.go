@@ -39,6 +39,9 @@ type Outbox struct {
 	next int       // number of the next segment
 	rest time.Time // no segment is made smaller before: the disk would not take it
 
+	upkeptAt time.Time // when the last upkeep was
+	steady   int       // upkeeps in a row that found the clock going on as it should
+
 	mu       sync.Mutex // guards the fields below, which only the writer changes
 	segments []*segment // in the order of their numbers
 	waiting  int
@@ -67,8 +70,9 @@ type Config struct {
 	MaxBytes     int64  // of all segments
 	SegmentBytes int64  // about how large a segment becomes. 0: 64 MiB
 	// KeepFor is the time for which items are kept after they were removed, for
-	// OfferAgain, at most an hour longer. They take a quarter of MaxBytes and of the
-	// free disk at most, and give way to items that wait. 0: they are not kept.
+	// OfferAgain: at most an hour longer, or twice as long where the clock was put
+	// back. They take a quarter of MaxBytes and of the free disk at most, and give way
+	// to items that wait. 0: they are not kept.
 	KeepFor time.Duration
 	// Free returns how many bytes the disk of a directory has, and how many of them
 	// may still be used. nil: durable.Free.

@@ -57,6 +57,10 @@ func (o *Outbox) rests() bool {
 // upkeep makes an end of what was handed over a while ago, though it is little, or
 // something beside it still waits.
 func (o *Outbox) upkeep() error {
+	o.watchClock()
+	if o.steady >= steadyUpkeeps {
+		o.restamp()
+	}
 	o.trim()
 	var failed error
 	for _, s := range slices.Clone(o.segments) {
@@ -67,7 +71,9 @@ func (o *Outbox) upkeep() error {
 			err = o.retire(s)
 		case s == o.tail && old && o.cfg.KeepFor > 0:
 			o.seal()
-		case s.waiting > 0 && o.since(s.removed) >= max(deadFor, o.cfg.KeepFor):
+		case s.removed.After(o.cfg.Now()): // the clock was put back
+			s.removed = o.cfg.Now()
+		case s.waiting > 0 && o.since(s.removed) >= deadFor && o.over(s.removed):
 			err = o.compact(s)
 		}
 		failed = errors.Join(failed, err)
@@ -78,6 +84,26 @@ func (o *Outbox) upkeep() error {
 // since returns the time since then; a time that lies ahead, because the clock was
 // put back, counts as if it lay as far behind.
 func (o *Outbox) since(then time.Time) time.Duration { return o.cfg.Now().Sub(then).Abs() }
+
+// steadyUpkeeps is how many upkeeps in a row must find a clock that goes on by itself
+// before anything is removed for its age. A clock that is set after a start, or jumps
+// for a while, says nothing of ages, and what it has removed is gone.
+const steadyUpkeeps = 10
+
+// watchClock counts upkeeps between which the clock went on as it should.
+func (o *Outbox) watchClock() {
+	now := o.cfg.Now()
+	o.steady++
+	if step := now.Sub(o.upkeptAt); step < 0 || step > 5*upkeepEvery {
+		o.steady = 0
+	}
+	o.upkeptAt = now
+}
+
+// over reports whether what was handed over at a time need not be kept any more.
+func (o *Outbox) over(at time.Time) bool {
+	return o.cfg.KeepFor == 0 || o.steady >= steadyUpkeeps && o.cfg.Now().Sub(at) >= o.cfg.KeepFor
+}
 
 // reclaim makes some room and reports whether it did.
 func (o *Outbox) reclaim() bool {
