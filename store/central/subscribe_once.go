@@ -25,7 +25,9 @@ func subscriptionOf(account string) ingestion {
 
 // RepeatedSubscription returns the subscription that was kept under an idempotency
 // key in the last 24 hours, with its secret, and sets once.Repeated; without one it
-// does neither. ErrIdempotencyKey when another one was asked for.
+// does neither. ErrIdempotencyKey when another one was asked for, or its secret was
+// rotated since: the first answer cannot be given again, and the new secret is not
+// for whoever has the first request.
 func (d *DB) RepeatedSubscription(ctx context.Context, accountID string, once *Idempotency) (kept store.Subscription, err error) {
 	err = d.writeTo(ctx, "repeat subscription", accountID, nil, func(ctx context.Context, t *tx) error {
 		return d.repeatSubscription(ctx, t, accountID, once, &kept)
@@ -40,6 +42,14 @@ func (d *DB) repeatSubscription(ctx context.Context, t *tx, account string, once
 	if once.Repeated, err = t.repeat(ctx, subscriptionOf(account), once, &answer); err != nil || !once.Repeated {
 		return err
 	}
+	rotated, err := t.secretRotated(ctx, answer.ID)
+	if err == nil && rotated {
+		err = ErrIdempotencyKey
+	}
+	if err != nil {
+		once.Repeated = false
+		return err
+	}
 	if *kept, err = d.subscriptionTable().get(ctx, t, answer.ID); err != nil || answer.Repeated {
 		return err
 	}
@@ -49,10 +59,16 @@ func (d *DB) repeatSubscription(ctx context.Context, t *tx, account string, once
 	return err
 }
 
+// secretRotated reports whether a subscription has another secret than at first.
+func (t *tx) secretRotated(ctx context.Context, id string) (rotated bool, err error) {
+	err = t.Get(ctx, `SELECT old_secret <> '' FROM subscriptions WHERE id = ?`, []any{id}, &rotated)
+	return rotated, err
+}
+
 // AbandonSubscription revokes a subscription that was made under an idempotency key,
-// and frees the key, unless the request was repeated since: then somebody knows it.
-// One that the key does not lead to any more, a day later, is left as it is: nothing
-// tells whether it was repeated.
+// and frees the key, unless the request was repeated since, or its
+// secret rotated: then somebody knows it. One that the key does not lead to any
+// more, a day later, is left as it is: nothing tells whether it was repeated.
 func (d *DB) AbandonSubscription(ctx context.Context, accountID, id, key string) (already bool, err error) {
 	const tried = "abandon subscription"
 	more := false
@@ -68,7 +84,13 @@ func (d *DB) AbandonSubscription(ctx context.Context, accountID, id, key string)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("read the answer to an idempotency key: %w", err)
 		}
-		if answer.ID != id || answer.Repeated {
+		rotated := false
+		if answer.ID == id {
+			if rotated, err = t.secretRotated(ctx, id); err != nil {
+				return err
+			}
+		}
+		if answer.ID != id || answer.Repeated || rotated {
 			already, err = d.isRevoked(ctx, t, accountID, id)
 			return err
 		}

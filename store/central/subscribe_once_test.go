@@ -124,3 +124,31 @@ func TestAbandonLate(t *testing.T) {
 		}
 	})
 }
+
+// TestSubscribeOnceRotated: a request that is repeated is not told a secret that the
+// subscription got later.
+func TestSubscribeOnceRotated(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := t.Context()
+		db := open(t, p)
+		a := newAccount(t, db, store.ModeLive)
+		subscribe := func() (store.Subscription, error) {
+			return db.Subscribe(ctx, subscriptionFor(a.ID, store.EventSentinelFired), &Idempotency{Key: "k", Digest: "d"})
+		}
+		first := must(subscribe())(t)
+		must(db.RotateSecret(ctx, first.ID, "rotated", time.Now().Add(time.Hour)))(t)
+		s, err := subscribe()
+		wantErr(t, err, ErrIdempotencyKey)
+		once := Idempotency{Key: "k", Digest: "d"}
+		kept, err := db.RepeatedSubscription(ctx, a.ID, &once)
+		wantErr(t, err, ErrIdempotencyKey)
+		if once.Repeated || s.Secret != "" || kept.Secret != "" {
+			t.Errorf("%+v, %+v, %+v", once, s, kept)
+		}
+		_, err = db.AbandonSubscription(ctx, a.ID, first.ID, "k")
+		noError(t, err)
+		if s := must(db.Subscription(ctx, first.ID))(t); !s.RevokedAt.IsZero() {
+			t.Error("one whose partner was given a secret is revoked")
+		}
+	})
+}
