@@ -1,17 +1,36 @@
 package console
 
-import "partneredge/edge/adminapi"
+import (
+	"strings"
+
+	"partneredge/edge/adminapi"
+)
 
 // mendField is a field of the form that mends a lead.
 type mendField struct {
 	Name, Label, Value string
+	Lines              bool // its line ends matter
 	set                func(*adminapi.MendedLead, *string)
+}
+
+// Browsers send every line end of a text area as CR LF, and none of an input.
+var (
+	lineEnds   = strings.NewReplacer("\r\n", "\n", "\r", "\n")
+	noLineEnds = strings.NewReplacer("\r", "", "\n", "")
+)
+
+// typed returns a value of the field without what browsers do to line ends.
+func (f mendField) typed(value string) string {
+	if f.Lines {
+		return lineEnds.Replace(value)
+	}
+	return noLineEnds.Replace(value)
 }
 
 // mendFields returns the fields of the form, with the values of a lead.
 func mendFields(l adminapi.MendedLead) []mendField {
 	field := func(name, label string, of func(*adminapi.MendedLead) **string) mendField {
-		f := mendField{Name: name, Label: label, set: func(l *adminapi.MendedLead, value *string) { *of(l) = value }}
+		f := mendField{Name: name, Label: label, Lines: name == "consent_text", set: func(l *adminapi.MendedLead, value *string) { *of(l) = value }}
 		if have := *of(&l); have != nil {
 			f.Value = *have
 		}
@@ -50,13 +69,27 @@ func quarantined(v *visit) (view, error) {
 	return view{page: "quarantined", Title: "Quarantined lead", Section: "quarantine", Data: data}, err
 }
 
-// release keeps a lead of the quarantine as the form has it.
+// release keeps a lead of the quarantine as it was received, but for the fields
+// that the form has other than they were shown.
 func release(v *visit) (notice, string, error) {
-	var in adminapi.MendedLead
-	for _, f := range mendFields(in) {
-		f.set(&in, v.field(f.Name))
+	var q adminapi.QuarantinedLead
+	if err := v.get("/quarantine/"+v.id(), &q); err != nil {
+		return notice{}, Path + "quarantine", err
 	}
-	in.OutreachAllowed = new(v.PostForm.Get("outreach_allowed") == "true")
+	var shown, in adminapi.MendedLead
+	if q.Lead != nil {
+		shown = *q.Lead
+	}
+	for _, f := range mendFields(shown) {
+		value := f.typed(v.PostForm.Get(f.Name))
+		if v.PostForm.Has(f.Name) && value != f.typed(f.Value) {
+			f.set(&in, &value)
+		}
+	}
+	allowed := v.PostForm.Get("outreach_allowed") == "true"
+	if v.PostForm.Has("outreach_allowed") && (shown.OutreachAllowed == nil || allowed != *shown.OutreachAllowed) {
+		in.OutreachAllowed = &allowed
+	}
 	if err := v.post("/quarantine/"+v.id()+"/release", in, nil); err != nil {
 		return notice{}, Path + "quarantine/" + v.id(), err
 	}

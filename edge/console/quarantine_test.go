@@ -1,12 +1,15 @@
 package console_test
 
 import (
+	"encoding/json"
 	"maps"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"partneredge/store"
+	"partneredge/store/central"
 )
 
 // TestQuarantine mends a lead by the page's form, which keeps what was typed when
@@ -67,5 +70,54 @@ func TestQuarantine(t *testing.T) {
 	}
 	if _, text := b.post("quarantine/"+unwanted+"/discard", nil); !strings.Contains(text, "Lead discarded") || !strings.Contains(text, "No lead waits") {
 		t.Errorf("discard: %s", text)
+	}
+}
+
+// TestReleaseKeepsWhatWasNotMended posts the form as a browser does, which takes
+// line ends out of an input and makes those of a text area CR LF.
+func TestReleaseKeepsWhatWasNotMended(t *testing.T) {
+	f := newFixture(t)
+	_, operator := f.token("operator")
+	b := f.login(operator)
+	for name, c := range map[string]struct{ received, typed, want string }{
+		"untouched":  {"\nI agree\r\nto calls.\n", "\r\nI agree\r\nto calls.\r\n", "\nI agree\r\nto calls.\n"},
+		"rewritten":  {"I agree.", "I agree\r\nto calls.", "I agree\nto calls."},
+		"taken away": {"I agree.", "", ""},
+	} {
+		l := store.Lead{
+			ID: "lead_" + name[:5], AccountID: f.account.ID, Environment: store.Live, FirstName: "Ana\nMaria", Email: "ana@example.com",
+			ConsentStatus: "express_written", ConsentText: c.received, CapturedAt: time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC), OutreachAllowed: true,
+		}
+		l.CreatedAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		body, err := json.Marshal(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.db.AddLeads(t.Context(), "node_x", []central.OfferedLead{{Lead: l, Body: body}}); err != nil {
+			t.Fatal(err)
+		}
+		waiting, _, err := f.db.QuarantinedLeads(t.Context(), store.Page{Limit: 1})
+		if err != nil || len(waiting) != 1 {
+			t.Fatal(waiting, err)
+		}
+		path := "quarantine/" + waiting[0].ID
+		if _, text := b.get(path); !strings.Contains(text, "<textarea name=\"consent_text\" rows=\"4\">\n"+c.received) {
+			t.Errorf("%s: the text of consent is not in a text area: %s", name, text)
+		}
+		if _, text := b.post(path+"/release", url.Values{
+			"id": {l.ID}, "account_id": {l.AccountID}, "key_id": {""}, "environment": {"live"}, "first_name": {"AnaMaria"}, "last_name": {""}, "email": {l.Email}, "phone": {""},
+			"consent_status": {l.ConsentStatus}, "consent_text": {c.typed}, "captured_at": {""}, "created_at": {"2026-01-02T03:04:05Z"}, "outreach_allowed": {"true"},
+		}); !strings.Contains(text, "Lead released") {
+			t.Fatalf("%s: %s", name, text)
+		}
+		leads, _, err := f.db.Leads(t.Context(), f.account.ID, store.Page{})
+		if err != nil || len(leads) == 0 {
+			t.Fatal(leads, err)
+		}
+		for _, kept := range leads {
+			if kept.ID == l.ID && (kept.ConsentText != c.want || kept.FirstName != l.FirstName || !kept.OutreachAllowed || !kept.CapturedAt.IsZero()) {
+				t.Errorf("%s: kept %+v, want the text %q", name, kept, c.want)
+			}
+		}
 	}
 }
