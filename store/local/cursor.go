@@ -51,19 +51,20 @@ func (s *Store) Follow(history string) error {
 // Reset begins a new epoch at seq of a history: the node has missed changes that the
 // origin cannot tell it, so every record held is stale from then on. seq may be
 // lower than before, if the origin was restored from a backup.
+//
+// After an error records are stale, and the cursor is where it was. Each further try
+// begins one more epoch, since changes may have been missed in between.
 func (s *Store) Reset(seq int64, history string) error {
-	err := s.moveCursor(func(c *Cursor) {
-		c.Seq, c.History = seq, history
-		c.Epoch++
-	})
-	if err != nil {
-		return err
-	}
-	epoch := s.Cursor().Epoch
+	s.mu.Lock()
+	s.epoch++
+	epoch := s.epoch
+	s.mu.Unlock()
 	s.Keys.invalidate(epoch, seq)
 	s.Views.invalidate(epoch, seq)
 	s.Negatives.Clear()
-	return nil
+	return s.moveCursor(func(c *Cursor) {
+		c.Seq, c.History, c.Epoch = seq, history, epoch
+	})
 }
 
 func (s *Store) moveCursor(move func(*Cursor)) error {

@@ -224,3 +224,45 @@ func TestRestartOnAFullDisk(t *testing.T) {
 		t.Errorf("on a disk with room: %v, %d wait", err, s.Outbox.Len())
 	}
 }
+
+// TestResetOnAFullDisk: records are stale although the cursor cannot be stored, and
+// those that were stored between two tries are so after the second one, also when
+// the process ended in between.
+func TestResetOnAFullDisk(t *testing.T) {
+	for _, restarts := range []bool{false, true} {
+		dir := t.TempDir()
+		disk, full := fillable(t, dir)
+		c := Config{Dir: dir, FS: disk}
+		s := openTest(t, c)
+		stale := func(name string) bool {
+			rec, held := s.Keys.Get(name)
+			return held && rec.Stale()
+		}
+		put(t, s.Keys, "a", "key_a", "good", 5)
+		if err := s.Advance(5, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		full.Store(true)
+		before := s.Cursor()
+		if err := s.Reset(3, "his_2"); err == nil || s.Cursor() != before || !stale("a") {
+			t.Errorf("%v, cursor %+v, stale %t", err, s.Cursor(), stale("a"))
+		}
+		full.Store(false)
+		if put(t, s.Keys, "b", "key_b", "good", 3).Stale() {
+			t.Error("a copy from after the reset is stale")
+		}
+		if restarts {
+			s = reopen(t, s, c)
+		}
+		if err := s.Reset(4, "his_2"); err != nil || !stale("a") || !stale("b") {
+			t.Errorf("restarts %t: %v, stale %t and %t", restarts, err, stale("a"), stale("b"))
+		}
+		s = reopen(t, s, c)
+		if at := s.Cursor(); at.Seq != 4 || at.History != "his_2" || !stale("a") || !stale("b") {
+			t.Errorf("restarts %t: cursor %+v, stale %t and %t", restarts, at, stale("a"), stale("b"))
+		}
+		if put(t, s.Keys, "b", "key_b", "new", 5).Stale() {
+			t.Error("a copy from after all is stale")
+		}
+	}
+}

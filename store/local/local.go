@@ -106,6 +106,7 @@ type Store struct {
 
 	mu     sync.Mutex
 	cursor Cursor
+	epoch  int64 // of the last reset, which the cursor has once it is stored
 
 	stop   context.CancelFunc
 	upkept sync.WaitGroup
@@ -170,6 +171,7 @@ func (s *Store) open(c Config) (err error) {
 	if s.Views, err = newReplica("v:", c.ViewBytes, s.hot, s.cursor.Epoch); err != nil {
 		return err
 	}
+	s.resume()
 	s.Negatives = newNegatives(c.NegativeFor, c.Negatives, c.Now)
 	if s.Buckets, err = newBuckets(s.limits, s.limits.damaged, c.Now); err != nil {
 		return err
@@ -184,6 +186,17 @@ func (s *Store) open(c Config) (err error) {
 		Disk: disk, Path: in("outbox.log"), RejectedPath: in("rejected.jsonl"), MaxBytes: c.OutboxBytes, KeepFor: c.KeepLeads, Free: c.Free, Log: c.Log, Now: c.Now,
 	})
 	return err
+}
+
+// resume goes on in the cursor's epoch. Records of a later one are of a reset that did
+// not get as far as the cursor: then every record is stale, in one epoch more.
+func (s *Store) resume() {
+	if latest := max(s.Keys.latest, s.Views.latest); latest > s.cursor.Epoch {
+		s.cursor.Epoch = latest + 1
+		s.Keys.invalidate(s.cursor.Epoch, 0)
+		s.Views.invalidate(s.cursor.Epoch, 0)
+	}
+	s.epoch = s.cursor.Epoch
 }
 
 // InMemory reports whether limits are kept in memory alone, since the disk takes

@@ -42,6 +42,7 @@ type Replica struct {
 	used   *list.List // of *entry, the last used first
 	bytes  int64
 	epoch  int64 // records of an earlier epoch are stale
+	latest int64 // epoch of any record in the file when it was opened
 	recent recentChanges
 }
 
@@ -69,6 +70,7 @@ func newReplica(prefix string, maxBytes int64, f *file, epoch int64) (*Replica, 
 			unreadable = append(unreadable, prefix+name)
 			return true
 		}
+		r.latest = max(r.latest, rec.epoch)
 		r.insert(name, rec, int64(len(value)))
 		return true
 	})

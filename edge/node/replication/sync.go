@@ -130,6 +130,9 @@ func (s *synchronizer) handle(m *nats.Msg) bool {
 	}
 	at := s.Now()
 	seq, err := s.applyAll(pushed.Changes)
+	if err == nil {
+		err = s.Store.Advance(seq, time.Time{})
+	}
 	if err == nil && seq == pushed.Latest {
 		err = s.advance(seq, at, unasked)
 	}
@@ -164,9 +167,9 @@ func (s *synchronizer) catchUp(ctx context.Context, attempt int) error {
 			if err := s.reset(&reply, empty); err != nil {
 				return err
 			}
-		} else if err := s.follow(reply.History); err != nil {
-			return err
 		} else if seq, err := s.applyAll(reply.Changes); err != nil {
+			return err
+		} else if err := s.follow(reply.History, seq); err != nil {
 			return err
 		} else if seq < reply.Latest && seq == from {
 			return fmt.Errorf("origin's changes have a gap after %d", from)
@@ -192,17 +195,20 @@ func (s *synchronizer) reset(reply *wire.ChangesReply, empty bool) error {
 	return s.Store.Reset(reply.Latest, cmp.Or(reply.History, cursor.History))
 }
 
-// follow goes on in the history of a reply, which the origin knows to begin where
-// the replica is, or later. An older origin names none.
-func (s *synchronizer) follow(history string) error {
-	if history == "" {
-		return nil
+// follow moves the cursor to seq in the history of a reply, which the origin knows to
+// begin where the replica is, or later. An older origin names none.
+func (s *synchronizer) follow(history string, seq int64) error {
+	if history != "" {
+		if err := s.Store.Follow(history); err != nil {
+			return err
+		}
 	}
-	return s.Store.Follow(history)
+	return s.Store.Advance(seq, time.Time{})
 }
 
-// applyAll applies changes, also those beyond a gap, and moves the cursor to seq,
-// the last one before a gap.
+// applyAll applies changes, also those beyond a gap. The cursor may move to seq, the
+// last one before a gap. A change that fails, as on a full disk, keeps none of the
+// others from being applied.
 func (s *synchronizer) applyAll(changes []store.Change) (seq int64, err error) {
 	from := s.Store.Cursor().Seq
 	seq = from
@@ -210,15 +216,11 @@ func (s *synchronizer) applyAll(changes []store.Change) (seq int64, err error) {
 		if c.Seq <= from {
 			continue
 		}
-		if err := s.apply(c); err != nil {
-			return seq, fmt.Errorf("apply change %d: %w", c.Seq, err)
-		}
-		if c.Seq == seq+1 {
+		if failed := s.apply(c); failed != nil {
+			err = cmp.Or(err, fmt.Errorf("apply change %d: %w", c.Seq, failed))
+		} else if c.Seq == seq+1 {
 			seq = c.Seq
 		}
-	}
-	if seq > from {
-		err = s.Store.Advance(seq, time.Time{})
 	}
 	return seq, err
 }
