@@ -83,10 +83,14 @@ func newOrigin() *cobra.Command {
 	return cmd
 }
 
+// leastLeads is the least time for which leads are kept: their age counts from when a
+// node took them, and one that was cut off for days hands them over late.
+const leastLeads = 7 * 24 * time.Hour
+
 // webhookFlags registers the flags that edge dev has as well.
 func (c *originConfig) webhookFlags(flags *pflag.FlagSet) {
 	flags.Var(&c.webhookAllow, "webhook-allow", "`CIDR` that webhooks may be delivered to though it is not public; may be given again")
-	keepFor := func(name, what, def string, into *time.Duration) {
+	keepFor := func(name, what, def string, least time.Duration, into *time.Duration) {
 		flags.Func(name, "`DURATION` that "+what+" (default "+def+"); 0: for good", func(text string) error {
 			d, err := time.ParseDuration(text)
 			switch {
@@ -94,17 +98,19 @@ func (c *originConfig) webhookFlags(flags *pflag.FlagSet) {
 				return fmt.Errorf("%q is no duration such as 720h", text)
 			case d == 0:
 				d = -1
+			case d < least:
+				return fmt.Errorf("%q is less than %v, for which nodes may still hand over what they hold", text, least)
 			}
 			*into = d
 			return nil
 		})
 	}
-	keepFor("delivery-retention", "deliveries stay in the log once they have ended", "720h", &c.Retention.Deliveries)
-	keepFor("firing-retention", "firings are kept and served once they came in", "for good", &c.Retention.Firings)
-	keepFor("insight-retention", "insights are kept and served once they came in", "for good", &c.Retention.Insights)
-	keepFor("contact-retention", "contacts are kept", "for good", &c.Retention.Contacts)
-	keepFor("lead-retention", "leads are kept", "for good", &c.Retention.Leads)
-	keepFor("audit-retention", "entries of the audit log are kept; edge audit export writes them to a file before", "for good", &c.Retention.Audit)
+	keepFor("delivery-retention", "deliveries stay in the log once they have ended", "720h", 0, &c.Retention.Deliveries)
+	keepFor("firing-retention", "firings are kept and served once they came in", "for good", 0, &c.Retention.Firings)
+	keepFor("insight-retention", "insights are kept and served once they came in", "for good", 0, &c.Retention.Insights)
+	keepFor("contact-retention", "contacts are kept", "for good", 0, &c.Retention.Contacts)
+	keepFor("lead-retention", "leads are kept, a week at least", "for good", leastLeads, &c.Retention.Leads)
+	keepFor("audit-retention", "entries of the audit log are kept; edge audit export writes them to a file before", "for good", 0, &c.Retention.Audit)
 	flags.StringVar(&c.webhookCA, "webhook-ca", "", "PEM `FILE` of who may sign endpoints' certificates besides the system's")
 }
 
