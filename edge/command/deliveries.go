@@ -65,7 +65,7 @@ func showDelivery(ctx context.Context, c *invocation) error {
 	return c.Print(raw, func(w io.Writer) {
 		output.Fields(w, raw, "id", "state", "event_type", "event_id", "subscription_id", "account_id", "created_at", "next_at")
 		for _, t := range delivery.Tries {
-			fmt.Fprintf(w, "try %d\t%s  %s\n", t.Number, t.StartedAt.UTC().Format(time.RFC3339), t.Result())
+			fmt.Fprintf(w, "try %d\t%s  %s\n", t.Number, t.StartedAt.UTC().Format(time.RFC3339), output.Plain(t.Result()))
 		}
 	})
 }
@@ -113,7 +113,7 @@ func tailDeliveries(ctx context.Context, c *invocation) error {
 			paint = colours.Wait
 		}
 		_, err := fmt.Fprintf(c.Out, "%s  %s  %s  %s  %s  %s\n", colours.Faint(t.Try.StartedAt.Local().Format(time.TimeOnly)),
-			paint(fmt.Sprintf("%-9s", t.State)), t.EventType, t.EventID, t.TargetURL, t.Try.Result())
+			paint(fmt.Sprintf("%-9s", t.State)), t.EventType, t.EventID, output.Plain(t.TargetURL), output.Plain(t.Try.Result()))
 		return err
 	}, reconnecting(c.stderr))
 }

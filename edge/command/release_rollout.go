@@ -146,7 +146,7 @@ func step(r adminapi.Rollout) string {
 func printRollout(w io.Writer, r adminapi.Rollout) {
 	fmt.Fprintf(w, "rollout\t%s\nrelease\t%s %s\nstate\t%s\n", r.ID, r.Version, r.ReleaseID, step(r))
 	if r.Reason != "" {
-		fmt.Fprintf(w, "reason\t%s\n", r.Reason)
+		fmt.Fprintf(w, "reason\t%s\n", output.Plain(r.Reason))
 	}
 	fmt.Fprintf(w, "serving\t%d of %d nodes\n\nREGION\tNODE\tSTATE\tSHARE\tREQUESTS\tERRORS\tFAILURES\tREASON\n", r.Serving, len(r.Nodes))
 	for _, n := range r.Nodes {
@@ -154,6 +154,6 @@ func printRollout(w io.Writer, r adminapi.Rollout) {
 		if !n.Connected {
 			state = "away"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d%%\t%d\t%d\t%d\t%s\n", n.Region, n.Name, state, n.Percent, n.Requests, n.Errors, n.Failures, cmp.Or(n.Reason, "-"))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d%%\t%d\t%d\t%d\t%s\n", n.Region, n.Name, state, n.Percent, n.Requests, n.Errors, n.Failures, output.Plain(cmp.Or(n.Reason, "-")))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/command/output"
 )
 
 func newStatus() *cobra.Command {
@@ -94,6 +95,6 @@ func printNodes(w io.Writer, nodes []nodeLine) {
 			version = cmp.Or(s.Release, version)
 			counts = fmt.Sprintf("%d\t%d\t%d\t%d", *n.Lag, s.Outbox, s.HotKeys, s.Sandboxes)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", n.Region, n.Name, state, cmp.Or(version, "-"), counts, seen)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", n.Region, n.Name, state, output.Plain(cmp.Or(version, "-")), counts, seen)
 	}
 }

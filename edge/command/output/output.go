@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 )
 
 // Printer prints the result of a command.
@@ -74,16 +75,27 @@ func (p Printer) Records(records []map[string]any, columns ...string) error {
 	})
 }
 
+// Plain returns text that may be anything for a terminal: quoted if it has control
+// characters, or those that turn the direction of writing.
+func Plain(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }) {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
 // cell returns a field of a record as text; "agent.email" is a field of the
 // record in the field agent.
-func cell(record map[string]any, name string) string {
+func cell(record map[string]any, name string) string { return Plain(cellText(record, name)) }
+
+func cellText(record map[string]any, name string) string {
 	outer, inner, nested := strings.Cut(name, ".")
 	switch v := record[outer].(type) {
 	case nil:
 		return "-"
 	case map[string]any:
 		if nested {
-			return cell(v, inner)
+			return cellText(v, inner)
 		}
 	case []any:
 		var words []string
