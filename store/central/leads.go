@@ -207,7 +207,7 @@ func (d *DB) CountQuarantined(ctx context.Context) (int, error) {
 // handed it over, and ends its wait. ErrConflict when it waits no more, or when the
 // account has another lead of its id.
 func (d *DB) ReleaseLead(ctx context.Context, id string, l store.Lead) (store.QuarantinedLead, error) {
-	return d.settle(ctx, id, store.QuarantineReleased, valid.Lead(l), func(ctx context.Context, t *tx) error {
+	return d.settle(ctx, id, &l, valid.Lead(l), func(ctx context.Context, t *tx) error {
 		owners, err := t.ownersOf(ctx, []store.Lead{l})
 		if err != nil {
 			return err
@@ -235,14 +235,15 @@ func same(l, kept store.Lead) bool {
 
 // DiscardLead gives a lead of the quarantine up. ErrConflict when it waits no more.
 func (d *DB) DiscardLead(ctx context.Context, id string) (store.QuarantinedLead, error) {
-	return d.settle(ctx, id, store.QuarantineDiscarded, nil, func(context.Context, *tx) error { return nil })
+	return d.settle(ctx, id, nil, nil, func(context.Context, *tx) error { return nil })
 }
 
-// settle ends the wait of a lead in one transaction with fn.
-func (d *DB) settle(ctx context.Context, id string, as store.QuarantineState, refused error, fn work) (q store.QuarantinedLead, err error) {
-	action := "lead.release"
-	if as == store.QuarantineDiscarded {
-		action = "lead.discard"
+// settle ends the wait of a lead in one transaction with fn. released is what it
+// was mended to, nil when it is discarded.
+func (d *DB) settle(ctx context.Context, id string, released *store.Lead, refused error, fn work) (q store.QuarantinedLead, err error) {
+	action, as := "lead.discard", store.QuarantineDiscarded
+	if released != nil {
+		action, as = "lead.release", store.QuarantineReleased
 	}
 	err = d.write(ctx, action, cmp.Or(valid.Reference("quarantined lead", id), refused), func(ctx context.Context, t *tx) error {
 		before, err := quarantine.Read(ctx, t, id)
@@ -258,7 +259,39 @@ func (d *DB) settle(ctx context.Context, id string, as store.QuarantineState, re
 		if q, err = quarantine.Read(ctx, t, id); err != nil {
 			return err
 		}
-		return t.audited(ctx, action, id, before, q)
+		if released == nil {
+			return t.audited(ctx, action, id, before, q)
+		}
+		return t.audited(ctx, action, id, before, auditRelease(ReadLead(before.LeadID, before.Body).Lead, *released))
 	})
 	return written(q, err)
+}
+
+// auditRelease returns a released lead as the log shows it: without what is known
+// of a person.
+func auditRelease(received, released store.Lead) any {
+	return struct {
+		State           store.QuarantineState `json:"state"`
+		LeadID          string                `json:"lead_id"`
+		AccountID       string                `json:"account_id"`
+		Changed         []string              `json:"changed"` // fields that are not as they were received
+		ConsentStatus   string                `json:"consent_status"`
+		OutreachAllowed bool                  `json:"outreach_allowed"`
+	}{
+		store.QuarantineReleased, released.ID, released.AccountID, changedFields(received, released),
+		released.ConsentStatus, released.OutreachAllowed,
+	}
+}
+
+// changedFields returns the names of the fields, as in JSON, that differ.
+func changedFields(a, b store.Lead) []string {
+	fields := func(l store.Lead) (values map[string]any) {
+		_ = json.Unmarshal([]byte(db.JSONText(l)), &values) // what has just been marshalled
+		return values
+	}
+	before, after := fields(a), fields(b)
+	names := maps.Clone(before)
+	maps.Copy(names, after)
+	maps.DeleteFunc(names, func(name string, _ any) bool { return before[name] == after[name] })
+	return append([]string{}, slices.Sorted(maps.Keys(names))...) // never null
 }

@@ -1,7 +1,10 @@
 package central
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"partneredge/store"
@@ -55,6 +58,44 @@ func TestEachBodyWaits(t *testing.T) {
 		offer("Cy")
 		if items := waiting(t, db); len(items) != 2 {
 			t.Fatalf("%d wait after one was discarded, want 2", len(items))
+		}
+	})
+}
+
+// TestAuditOfARelease: the log says which lead was released, with which consent
+// and which fields mended, and nothing of the person.
+func TestAuditOfARelease(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		db := open(t, p)
+		ctx := WithActor(t.Context(), store.Actor{ID: "tok_x", Name: "Kim", Role: store.RoleOperator})
+		a := newAccount(t, db, store.ModeLive)
+		l := leadFor("acc_nobody")
+		must(db.AddLeads(ctx, "node_x", offered(l)))(t)
+		id := waiting(t, db)[0].ID
+		l.AccountID, l.FirstName, l.Email, l.Phone, l.ConsentText = a.ID, "Secretname", "secret@example.com", "+1 555 010 0009", "Secret text."
+		l.ConsentStatus, l.OutreachAllowed = "express_written", true
+		must(db.ReleaseLead(ctx, id, l))(t)
+		entries, _, err := db.Audits(ctx, id, store.Page{})
+		if noError(t, err); len(entries) != 1 {
+			t.Fatalf("%+v", entries)
+		}
+		var after struct {
+			State, LeadID, AccountID, ConsentStatus string
+			Changed                                 []string
+			OutreachAllowed                         bool
+		}
+		noError(t, json.Unmarshal(bytes.ReplaceAll(entries[0].After, []byte("_"), nil), &after))
+		text := string(entries[0].After)
+		if after.State != "released" || !strings.Contains(text, l.ID) || !strings.Contains(text, a.ID) || after.ConsentStatus != "expresswritten" || !after.OutreachAllowed {
+			t.Errorf("audited %s", text)
+		}
+		if changed := strings.Join(after.Changed, " "); !strings.Contains(changed, "accountid") || !strings.Contains(changed, "consenttext email firstname") || strings.Contains(changed, "lastname") || strings.Contains(changed, "createdat") {
+			t.Errorf("changed %s", changed)
+		}
+		for _, secret := range []string{"ecret", "555"} {
+			if strings.Contains(text, secret) {
+				t.Errorf("the log holds %q: %s", secret, text)
+			}
 		}
 	})
 }
