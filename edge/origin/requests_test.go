@@ -368,7 +368,8 @@ func TestStatus(t *testing.T) {
 }
 
 // TestSlowNames: the names of an account's targets are looked up slowly. Two are at
-// a time, and nobody else waits: not the node's own lookups, not another account.
+// a time, four wait, and further ones are refused at once. Nobody else waits: not the
+// node's own lookups, not another account.
 func TestSlowNames(t *testing.T) {
 	var looking atomic.Int32
 	end := make(chan struct{})
@@ -393,10 +394,16 @@ func TestSlowNames(t *testing.T) {
 	}
 	account, other := f.account("live"), f.account("live")
 	var slow sync.WaitGroup
+	var refused atomic.Int32
 	for i := range 100 {
 		request := subscribe(account, "slow.example.net", i)
-		slow.Go(func() { ask[wire.SubscribeReply](node, wire.VerbSubscribe, request) })
+		slow.Go(func() {
+			if ask[wire.SubscribeReply](node, wire.VerbSubscribe, request).Failure == wire.Unavailable {
+				refused.Add(1)
+			}
+		})
 	}
+	f.eventually("94 are refused", func() bool { return refused.Load() == 94 })
 	f.eventually("two lookups", func() bool { return looking.Load() == 2 })
 	if reply := ask[wire.KeyReply](node, wire.VerbKey, wire.KeyRequest{Head: head, Hash: make([]byte, 32)}); reply.Failure != wire.NotFound {
 		t.Errorf("a key: %+v", reply)

@@ -21,6 +21,9 @@ type subscriptions struct {
 	Config
 	asking sync.Map      // ids of those that the origin is asked for now
 	failed chan struct{} // holds one
+
+	mu       sync.Mutex
+	underWay map[string]int // requests of partners, by account
 }
 
 const (
@@ -28,10 +31,14 @@ const (
 	// settled is the time after which no answer and no repetition of a request is to
 	// be expected any more.
 	settled = time.Minute
+	// maxOfAccount bounds an account's requests under way. They wait for the origin,
+	// and so for name servers of the partner's choice; sandboxes and the link have
+	// room for 64 of all accounts.
+	maxOfAccount = 8
 )
 
 func newSubscriptions(cfg Config) *subscriptions {
-	return &subscriptions{Config: cfg, failed: make(chan struct{}, 1)}
+	return &subscriptions{Config: cfg, failed: make(chan struct{}, 1), underWay: make(map[string]int)}
 }
 
 // Subscribe implements host.Subscriptions.
@@ -68,6 +75,11 @@ func (s *subscriptions) subscribe(ctx context.Context, req *wire.SubscribeReques
 	if !s.Link.Up() {
 		return reply, fmt.Errorf("subscribe: not connected to the origin: %w", host.ErrUnavailable)
 	}
+	leave, err := s.enter(req.Subscription.AccountID)
+	if err != nil {
+		return reply, err
+	}
+	defer leave()
 	id := req.Subscription.ID
 	s.asking.Store(id, true)
 	defer s.asking.Delete(id)
@@ -92,8 +104,31 @@ func (s *subscriptions) subscribe(ctx context.Context, req *wire.SubscribeReques
 	return reply, err
 }
 
+// enter begins a request of an account, or refuses it at once; leave must be called
+// at its end.
+func (s *subscriptions) enter(account string) (leave func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.underWay[account] >= maxOfAccount {
+		return nil, fmt.Errorf("%d requests of the account are under way: %w", maxOfAccount, host.ErrUnavailable)
+	}
+	s.underWay[account]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.underWay[account]--; s.underWay[account] == 0 {
+			delete(s.underWay, account)
+		}
+	}, nil
+}
+
 // Revoke implements host.Subscriptions.
 func (s *subscriptions) Revoke(ctx context.Context, p abi.Principal, id string) (already bool, err error) {
+	leave, err := s.enter(p.AccountID)
+	if err != nil {
+		return false, err
+	}
+	defer leave()
 	return s.revoke(ctx, &wire.RevokeRequest{AccountID: p.AccountID, ID: id})
 }
 

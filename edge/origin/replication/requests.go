@@ -20,6 +20,7 @@ const (
 	requestTime     = 10 * time.Second // a request that takes longer is given up
 	leadsPerRequest = 1000
 	namesOfAccount  = 2 // names of targets that are looked up at once
+	waitingForNames = 4 // for lookups of an account beside them; further ones are refused at once
 )
 
 // requests answers the nodes.
@@ -44,7 +45,7 @@ type handler func(context.Context, *nats.Msg) (wire.Message, error)
 // statuses, which have no answer, are for each of them.
 func (r *requests) start() error {
 	r.ctx, r.cancel = context.WithCancel(context.Background())
-	r.slots, r.names = newSlots(), semaphores{most: namesOfAccount, waiting: waitingOfNode}
+	r.slots, r.names = newSlots(), semaphores{most: namesOfAccount, waiting: waitingForNames}
 	own := newSlots() // of what keeps a node in step, which waits for nothing that partners bring about
 	for verb, handle := range map[string]handler{
 		wire.VerbKey:        inSlot(r.slots, decoded(r, wire.VerbKey, r.key)),

@@ -1,0 +1,42 @@
+package node
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"partneredge/edge/wire"
+	"partneredge/store"
+)
+
+// TestSubscribersHoldUpNobody: one partner makes many subscriptions and the origin
+// does not answer. Those beyond eight are refused at once, and another partner
+// is served.
+func TestSubscribersHoldUpNobody(t *testing.T) {
+	const body = `{"target_url":"https://%s.example.com/hook","events":["sentinel.fired"]}`
+	o := newOrigin(t)
+	o.accounts["acc_2"] = store.Account{ID: "acc_2"}
+	many := func(k *store.Key) { k.RateLimit = 10_000 }
+	key := o.addKey("key_1", many)
+	other := o.addKey("key_2", func(k *store.Key) { many(k); k.AccountID = "acc_2" })
+	c := config(t, o)
+	c.WriteOrigin = 5 * time.Second
+	n := startNode(t, c)
+	o.do(func() { o.mute[wire.VerbSubscribe] = true })
+	const all, most = 100, 8
+	asked := o.requests(wire.VerbSubscribe)
+	answers := make(chan answer, all)
+	var waiting sync.WaitGroup
+	for i := range all {
+		waiting.Go(func() { answers <- ask(t, n, "POST", webhooks+"subscribe", key, fmt.Sprintf(body, fmt.Sprint("h", i))) })
+	}
+	for range all - most {
+		if a := <-answers; a.status != 500 || a.header.Get("Retry-After") == "" {
+			t.Errorf("beyond the bound: %+v", a)
+		}
+	}
+	soon(t, "the others ask", func() bool { return o.requests(wire.VerbSubscribe) == asked+most })
+	ask(t, n, "DELETE", webhooks+"whs_none", other, "").want(t, 404)
+	waiting.Wait()
+}
