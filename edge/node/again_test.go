@@ -1,13 +1,19 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"partneredge/edge/wire"
 	"partneredge/store"
+	"partneredge/store/durable/durabletest"
 )
 
 // TestLeadsAreOfferedAgain: an origin that was put back gets each lead that was
@@ -100,4 +106,60 @@ func TestLateAnswerOfALostOrigin(t *testing.T) {
 	close(release)
 	soon(t, "the lead is there again", func() bool { return count() == 1 })
 	soon(t, "nothing waits", func() bool { return n.store.Outbox.Len() == 0 })
+}
+
+// TestOutboxThatCannotOfferAgain: a node whose outbox cannot offer again what an origin
+// that was put back may have lost is in step with it all the same, and the leads are
+// offered once the outbox can, also after a restart of the node.
+func TestOutboxThatCannotOfferAgain(t *testing.T) {
+	for _, restarts := range []bool{false, true} {
+		t.Run(fmt.Sprint("restarts ", restarts), func(t *testing.T) {
+			o := newOrigin(t)
+			o.history = "his_1"
+			o.accounts["acc_1"] = store.Account{ID: "acc_1"}
+			key, victim := o.addKey("key_1", nil), o.addKey("key_2", nil)
+			c := config(t, o)
+			c.KeepLeads = 48 * time.Hour
+			state := filepath.Join(c.Data, "state")
+			if err := os.MkdirAll(state, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			broken := new(atomic.Bool)
+			disk := durabletest.New(t, state)
+			disk.Before(func(op durabletest.Op) error {
+				if broken.Load() && op.Kind != durabletest.Write && strings.Contains(op.Path, "outbox.log") {
+					return errors.New("input/output error")
+				}
+				return nil
+			})
+			c.FS = disk
+			n := startNode(t, c)
+			ask(t, n, "GET", me, victim, "").want(t, 200)
+			ask(t, n, "POST", newLead, key, `{"name":"Ana Lima","phone":"5550100"}`).want(t, 201)
+			soon(t, "the lead is handed over", func() bool { return n.store.Outbox.Len() == 0 })
+
+			broken.Store(true)
+			o.do(func() {
+				o.history = "his_2"
+				clear(o.leads)
+			})
+			o.editKey(victim, true, func(k *store.Key) { k.RevokedAt = time.Now() })
+			o.push()
+			soon(t, "the node follows", func() bool { return n.store.Cursor().History == "his_2" })
+			ask(t, n, "GET", me, victim, "").want(t, 401, "api_key_revoked")
+			soon(t, "the node is in step", func() bool { return !n.store.Cursor().CompleteAt.IsZero() && n.store.Cursor().OfferDue })
+			if restarts {
+				stopNode(t, n)
+			}
+			broken.Store(false)
+			if restarts {
+				n = startNode(t, c)
+			}
+			soon(t, "the lead is there again", func() (there bool) {
+				o.do(func() { there = len(o.leads) == 1 })
+				return there
+			})
+			soon(t, "nothing is due", func() bool { return !n.store.Cursor().OfferDue && n.store.Outbox.Len() == 0 })
+		})
+	}
 }

@@ -18,6 +18,8 @@ type Cursor struct {
 	// Epoch rises each time the origin could not tell all that had changed.
 	// Records of an earlier epoch are stale.
 	Epoch int64
+	// OfferDue: the outbox has yet to offer again what was handed over.
+	OfferDue bool
 }
 
 const cursorKey = "cursor"
@@ -54,7 +56,9 @@ func (s *Store) Follow(history string) error {
 //
 // After an error records are stale, and the cursor is where it was. Each further try
 // begins one more epoch, since changes may have been missed in between.
-func (s *Store) Reset(seq int64, history string) error {
+//
+// offerDue is noted together with the cursor, until Offered.
+func (s *Store) Reset(seq int64, history string, offerDue bool) error {
 	s.mu.Lock()
 	s.epoch++
 	epoch := s.epoch
@@ -64,7 +68,13 @@ func (s *Store) Reset(seq int64, history string) error {
 	s.Negatives.Clear()
 	return s.moveCursor(func(c *Cursor) {
 		c.Seq, c.History, c.Epoch = seq, history, epoch
+		c.OfferDue = c.OfferDue || offerDue
 	})
+}
+
+// Offered notes that the outbox has offered again what was handed over.
+func (s *Store) Offered() error {
+	return s.moveCursor(func(c *Cursor) { c.OfferDue = false })
 }
 
 func (s *Store) moveCursor(move func(*Cursor)) error {
@@ -83,15 +93,19 @@ func (s *Store) moveCursor(move func(*Cursor)) error {
 }
 
 // encodeCursor writes the cursor's value: i64 seq, complete at (microseconds
-// since the Unix epoch, 0 never), epoch; text history, which earlier versions
-// neither write nor read.
+// since the Unix epoch, 0 never), epoch; text history; i64 1 if an offer is due.
+// Earlier versions neither write nor read the last one or two.
 func encodeCursor(c Cursor) string {
-	b := putInt(newValue(3*8+4+len(c.History)), c.Seq)
+	b := putInt(newValue(4*8+4+len(c.History)), c.Seq)
 	at := int64(0)
 	if !c.CompleteAt.IsZero() {
 		at = c.CompleteAt.UnixMicro()
 	}
-	return seal(cursorKey, putText(putInt(putInt(b, at), c.Epoch), c.History))
+	b = putText(putInt(putInt(b, at), c.Epoch), c.History)
+	if c.OfferDue {
+		b = putInt(b, 1)
+	}
+	return seal(cursorKey, b)
 }
 
 func decodeCursor(v string) Cursor {
@@ -102,5 +116,6 @@ func decodeCursor(v string) Cursor {
 	}
 	c.Epoch = f.int()
 	c.History = strings.Clone(f.text())
+	c.OfferDue = f.int() != 0
 	return c
 }

@@ -244,7 +244,7 @@ func TestResetOnAFullDisk(t *testing.T) {
 		}
 		full.Store(true)
 		before := s.Cursor()
-		if err := s.Reset(3, "his_2"); err == nil || s.Cursor() != before || !stale("a") {
+		if err := s.Reset(3, "his_2", false); err == nil || s.Cursor() != before || !stale("a") {
 			t.Errorf("%v, cursor %+v, stale %t", err, s.Cursor(), stale("a"))
 		}
 		full.Store(false)
@@ -254,7 +254,7 @@ func TestResetOnAFullDisk(t *testing.T) {
 		if restarts {
 			s = reopen(t, s, c)
 		}
-		if err := s.Reset(4, "his_2"); err != nil || !stale("a") || !stale("b") {
+		if err := s.Reset(4, "his_2", false); err != nil || !stale("a") || !stale("b") {
 			t.Errorf("restarts %t: %v, stale %t and %t", restarts, err, stale("a"), stale("b"))
 		}
 		s = reopen(t, s, c)

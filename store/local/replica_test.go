@@ -122,7 +122,7 @@ func TestResetDistrustsAll(t *testing.T) {
 	if err := s.Advance(500, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Reset(400, "his_2"); err != nil { // an origin that was put back
+	if err := s.Reset(400, "his_2", false); err != nil { // an origin that was put back
 		t.Fatal(err)
 	}
 	for range 2 {

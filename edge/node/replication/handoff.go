@@ -137,6 +137,34 @@ func (h *handoff) offerAgain(ctx context.Context) error {
 	return h.Store.Outbox.OfferAgain(ctx)
 }
 
+// offerDue tries until ctx ends what offerAgain could not do.
+func (h *handoff) offerDue(ctx context.Context) {
+	retry := backoff.New(time.Second, time.Minute)
+	check := time.NewTicker(time.Second)
+	defer check.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-check.C:
+			if h.Store.Cursor().OfferDue {
+				retry.Wait(ctx, h.offerOnceMore(ctx))
+			}
+		}
+	}
+}
+
+// offerOnceMore holds mu until the offer is no longer due, so that one which becomes
+// due meanwhile stays so. Answers that are under way are the present origin's.
+func (h *handoff) offerOnceMore(ctx context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.Store.Outbox.OfferAgain(ctx); err != nil {
+		return err
+	}
+	return h.Store.Offered()
+}
+
 func (h *handoff) timesOffered() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

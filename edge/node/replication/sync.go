@@ -28,7 +28,8 @@ type synchronizer struct {
 	warnings *logging.Limiter
 	// onOtherHistory is called before the replica is reset because the origin's data
 	// is not what the node has followed: it may lack what it confirmed before. When
-	// it fails, or the node ends, it is called again.
+	// the node ends before the reset, it is called again. When it fails, the cursor
+	// says so from the reset on.
 	onOtherHistory func() error
 
 	messages chan *nats.Msg // pushed by the origin
@@ -187,12 +188,14 @@ func (s *synchronizer) reset(reply *wire.ChangesReply, empty bool) error {
 		s.Log.Warn("origin cannot tell all that changed: asking for every record again",
 			"cursor", cursor.Seq, "history", cursor.History, "latest", reply.Latest, "latest_history", reply.History)
 	}
+	offerDue := false
 	if reply.History != cursor.History || reply.Latest < cursor.Seq {
 		if err := s.onOtherHistory(); err != nil {
-			return err
+			s.warnings.Warn("offer", "cannot offer leads again yet", "err", err)
+			offerDue = true
 		}
 	}
-	return s.Store.Reset(reply.Latest, cmp.Or(reply.History, cursor.History))
+	return s.Store.Reset(reply.Latest, cmp.Or(reply.History, cursor.History), offerDue)
 }
 
 // follow moves the cursor to seq in the history of a reply, which the origin knows to
