@@ -141,7 +141,7 @@ func (c *call) CountCalls(n int) {
 	c.check()
 }
 
-// logRecord is how many bytes a record costs beside its text, so that lines without
+// logRecord is the cost of a record beside its text, in bytes, so that lines without
 // any text have an end too.
 const logRecord = 32
 

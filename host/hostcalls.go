@@ -99,8 +99,8 @@ func mayWait(op abi.Op) bool {
 	return true
 }
 
-// maxInput is how many bytes of input an operation may need: what comes with a
-// request, framed.
+// maxInput bounds the input of an operation, in bytes, by what comes with a request,
+// framed.
 const maxInput = abi.InputSize
 
 // Room that answers need at most, in bytes.

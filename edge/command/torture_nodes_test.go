@@ -86,7 +86,7 @@ func (v *victim) get(key string) (status int) {
 	return resp.StatusCode
 }
 
-// metric is what the node says of itself; -1 if it says nothing.
+// metric reads one of the node's metrics; -1 if there is none.
 func (v *victim) metric(name string) float64 {
 	v.mu.Lock()
 	address := v.metrics

@@ -164,7 +164,7 @@ func followTimeline(ctx context.Context, t *tx) error {
 	return err
 }
 
-// renumberedAhead is how many numbers are left out where the clock is behind them.
+// renumberedAhead counts the numbers that are left out where the clock is behind them.
 const renumberedAhead = 1 << 32
 
 // breakHistory begins a history that goes on from none, since the database may lack

@@ -140,7 +140,7 @@ func TestQueueForgetsNothing(t *testing.T) {
 	}
 }
 
-// randomQueue is what TestQueueForgetsNothing works on.
+// randomQueue holds the stores and the state of TestQueueForgetsNothing.
 type randomQueue struct {
 	clock    *movingClock
 	dbs      []*DB

@@ -9,7 +9,7 @@ import (
 	"partneredge/store/valid"
 )
 
-// Pruned is how far a round of PruneDeliveries has come. Its zero value begins one.
+// Pruned marks the place of a round of PruneDeliveries. Its zero value begins one.
 type Pruned struct{ delivery, event string }
 
 // PruneDeliveries removes up to limit deliveries that ended before a time, with
@@ -51,7 +51,7 @@ func eventsBefore(delivery string) string {
 	return "evt_" + made[:min(len(made), timeLength)]
 }
 
-// timeLength is how many characters of an identifier are the time it was made at.
+// timeLength counts the characters of an identifier that hold the time it was made at.
 const timeLength = 10
 
 func pruneEnded(ctx context.Context, t *db.Tx, before time.Time, limit int, place *string) (removed int, err error) {

@@ -31,7 +31,7 @@ type head struct {
 	sure bool   // once due was over, a delivery was found there
 }
 
-// view is what a look found.
+// view holds the findings of a look.
 type view struct {
 	server string // which start of it
 	sees   string // which transactions, a pg_snapshot
@@ -39,7 +39,8 @@ type view struct {
 	heads  []head
 }
 
-// walkEvery is how often the whole queue is read, which should find nothing new.
+// walkEvery is the interval at which the whole queue is read, which should find
+// nothing new.
 const walkEvery = 10 * time.Minute
 
 // lastLook returns what the last look saw, unless the whole queue is to be read.
