@@ -55,7 +55,7 @@ func newConformance(t *testing.T) *conformance {
 	return &conformance{validator: v, model: &model.Model, seen: map[exchange]bool{}}
 }
 
-// unexercised is what the document names and nobody has met.
+// unexercised lists what the document names and no test has met.
 func (c *conformance) unexercised() (missing []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,7 +100,7 @@ func (c *conformance) operation(method, path string) (template string, found boo
 	return template, found
 }
 
-// fits tells whether path is template with one segment in place of {id}, which
+// fits reports whether path is template with one segment in place of {id}, which
 // may be missing.
 func fits(template, path string) bool {
 	before, after, found := strings.Cut(template, "{id}")

@@ -67,7 +67,7 @@ func TestContract(t *testing.T) {
 	secrets.check(t, log.String())
 }
 
-// contractNeeds is what a case needs.
+// contractNeeds lists what a case needs.
 func contractNeeds(name string) contract.Need {
 	for _, c := range contract.Cases() {
 		if c.Name == name {

@@ -15,7 +15,7 @@ import (
 	"partneredge/wasm/contract"
 )
 
-// dashboard is what dashboard.json is checked for.
+// dashboard holds the parts of dashboard.json that are checked.
 type dashboard struct {
 	Panels []struct {
 		ID      int

@@ -189,7 +189,7 @@ func dockerStages(t *testing.T, text string) (stages [][]dockerInstruction) {
 	return stages
 }
 
-// image is what a stage of a Dockerfile makes.
+// image describes what a stage of a Dockerfile makes.
 type image struct {
 	copied         map[string]string // from the build, by where to
 	user, volume   string

@@ -25,7 +25,7 @@ import (
 	"partneredge/wasm/contract"
 )
 
-// delivery is what an endpoint got.
+// delivery holds one delivery as an endpoint received it.
 type delivery struct {
 	endpoint string
 	header   http.Header
@@ -161,7 +161,7 @@ func deliveryStates(t *testing.T, f *adminFixture, account string) (states []str
 	return states
 }
 
-// eventData is what data of each type must be, patterns in order of name.
+// eventData gives the fields of each event type's data as patterns, ordered by name.
 var eventData = map[string]map[string]string{
 	"agent.coaching_insight_created": {"insight_id": "^ins_", "headline": "^Newest$", "created_at": "^2026-01-02T00:00:00"},
 	"sentinel.fired":                 {"firing_id": "^fir_", "sentinel_name": "^stale_lead$", "triggered_at": "Z$", "action_taken": "^task_created$"},

@@ -245,7 +245,7 @@ func await(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// metric is what the first node says of itself.
+// metric reads a metric of the first node.
 func (f *adminFixture) metric(t testing.TB, name string) float64 {
 	t.Helper()
 	resp, err := http.Get(f.dev.nodes[0].MetricsURL() + "/metrics")

@@ -16,7 +16,7 @@ import (
 
 const module = "partneredge/"
 
-// listed is what `go list -json` says of a package.
+// listed holds the fields of `go list -json` that the rules read.
 type listed struct {
 	ImportPath   string
 	Dir          string
@@ -55,7 +55,7 @@ func list(t *testing.T, env []string, patterns ...string) []listed {
 	}
 }
 
-// below tells whether path is the package or folder, or lies in it.
+// below reports whether path is the package or folder, or lies in it.
 func below(path, folder string) bool {
 	return path == folder || strings.HasPrefix(path, folder+"/")
 }

@@ -178,7 +178,7 @@ func sandboxContract(t *testing.T, program string) {
 	}
 }
 
-// answers tells whether something answers at base.
+// answers reports whether something answers at base.
 func answers(base string) bool {
 	resp, err := http.Get(base)
 	if err == nil {
@@ -187,7 +187,7 @@ func answers(base string) bool {
 	return err == nil
 }
 
-// sandboxGreeting is what a person sees, who gives no commands.
+// sandboxGreeting is the output of a sandbox that is given no commands.
 func sandboxGreeting(t *testing.T, program string) {
 	_, out, stop := startSandbox(t, program)
 	var text strings.Builder

@@ -248,7 +248,7 @@ func (n *regional) accepted(key string, some int) (ids []string) {
 	return ids
 }
 
-// metric is what the node says of itself.
+// metric reads a metric of the node.
 func (n *regional) metric(name string) float64 {
 	n.t.Helper()
 	resp, err := http.Get(n.ready.MetricsURL)

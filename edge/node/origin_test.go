@@ -296,7 +296,7 @@ func (o *testOrigin) share(node string, s wire.Spend) {
 	_ = o.conn.Publish(wire.ToNode+node+"."+wire.VerbShare, body) // the test may have taken the server away
 }
 
-// spend is what the key's bucket lacks, of what another node says too.
+// spend returns the tokens that the key's bucket lacks, those spent at another node included.
 func (o *testOrigin) spend(key string, more int64) (tokens int64) {
 	now := time.Now().UnixMicro()
 	shares := o.merger.Merge(ratelimit.Reporter{Node: "other"}, map[string]ratelimit.Report{key: {Limit: 100, Spent: more}}, now)

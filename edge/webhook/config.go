@@ -12,7 +12,7 @@ import (
 	"partneredge/store/central/deliveries"
 )
 
-// Store is what a Sender needs from the database.
+// Store is the part of the database that a Sender uses.
 type Store interface {
 	Kind() string
 	SetClaimer(*deliveries.Claimer) error

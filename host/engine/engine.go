@@ -42,7 +42,7 @@ type Config struct {
 	CacheDir string
 	// Log gets what goes wrong with the cache.
 	Log *slog.Logger
-	// Funcs are what the engine's instances see of the host.
+	// Funcs are the host functions that instances can import.
 	Funcs []Func
 }
 

@@ -124,7 +124,7 @@ func benchClaimer(b *testing.B, db *DB, subscriptions int) {
 	b.ReportMetric(float64((processorTime(b)-spent).Microseconds())/float64(total), "cpu-us/delivery")
 }
 
-// processorTime is what this process has used. Unlike a rate it does not suffer
+// processorTime returns the processor time that this process has used. Unlike a rate it does not suffer
 // from what else the machine does; of PostgreSQL it shows the client's part.
 func processorTime(b *testing.B) time.Duration {
 	var u syscall.Rusage

@@ -18,7 +18,7 @@ import (
 // Every test of this package runs on both databases, which must not be told
 // apart by what they answer.
 
-// badTexts are what neither database can hold.
+// badTexts can be held by neither database.
 var badTexts = []string{"a\x00b", "\xff\xfe", "ok\xc3"}
 
 func TestAccounts(t *testing.T) {

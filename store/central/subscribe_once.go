@@ -12,7 +12,7 @@ import (
 	"partneredge/store/valid"
 )
 
-// keptSubscription is what is kept under the idempotency key of a subscription.
+// keptSubscription is the value kept under the idempotency key of a subscription.
 // Its secret stays where it is sealed.
 type keptSubscription struct {
 	ID       string `json:"id"`

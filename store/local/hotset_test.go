@@ -128,7 +128,7 @@ func TestHotSetStaysWithinItsBounds(t *testing.T) {
 	t.Logf("%d keys: %d held, %d accounts, files of %d bytes, at most %d", keys, held, buckets.Len(), dirSize(t, dir), most)
 }
 
-// dirSize is what the files in dir take; those that go meanwhile do not count.
+// dirSize returns the bytes that the files in dir take; those that go meanwhile do not count.
 func dirSize(t *testing.T, dir string) (sum int64) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

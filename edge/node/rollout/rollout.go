@@ -42,7 +42,7 @@ type Config struct {
 	// nodes.
 	Runtime *host.Runtime
 	Cache   string
-	// Capabilities are what the modules of a release that answers are granted.
+	// Capabilities are granted to the modules of a release that gets requests.
 	Capabilities host.Capabilities
 	// CallTimeout bounds one call of a module.
 	CallTimeout time.Duration

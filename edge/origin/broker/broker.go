@@ -86,7 +86,7 @@ func (b *Broker) URL() string { return b.url }
 // Ready reports whether nodes can be reached.
 func (b *Broker) Ready() bool { return b.conn.IsConnected() }
 
-// Revoke tells the servers which users are revoked, unless they know. They end
+// Revoke sends the revoked users to servers that do not have them yet. They end
 // those users' connections at once.
 func (b *Broker) Revoke(ctx context.Context, revoked map[string]time.Time) error {
 	b.mu.Lock()

@@ -90,7 +90,7 @@ func (c *cluster) restart() (before map[string]replication.Report) {
 	return before
 }
 
-// serving is how many nodes are ordered to give the release requests, and how
+// serving counts the nodes that are ordered to give the release requests, and how
 // many of them all.
 func (c *cluster) serving() (some, all int) {
 	for i := range c.rollout.Nodes {

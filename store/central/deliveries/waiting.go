@@ -7,7 +7,7 @@ import (
 	"partneredge/store/central/db"
 )
 
-// waiting is what a process knows of PostgreSQL's queue: for each subscription that
+// waiting remembers PostgreSQL's queue as a process has read it: for each subscription that
 // has deliveries waiting, a time before which none of them is due. So it reads neither
 // the entries of what was due earlier, most of which are dead, nor the subscriptions
 // for which nothing waits.
