@@ -95,7 +95,7 @@ mutants: modules ## what the tests notice of changed code (ARGS='-targets outbox
 check: ## format, vet, lint, tidy, generated files up to date
 	CHECK_FLAGS="$(RACE)" scripts/check
 
-.PHONY: bench-sandbox bench-http bench-sync bench-webhook bench-release bench-hotset sim-regions torture
+.PHONY: bench-sandbox bench-http bench-sync bench-webhook bench-release bench-hotset bench-abuse sim-regions torture
 bench-sandbox: build ## what a request costs in its sandbox
 	$(GO) test -run '^$$' -bench '^BenchmarkFigures$$' -benchtime 1x -timeout 3m ./host
 bench-http: build ## requests a second through a node
@@ -109,6 +109,8 @@ bench-release: build build/modules-bad/trap.wasm ## how soon releases serve, and
 	$(GO) run ./scripts/bench/release
 bench-hotset: ## memory, files and stalls of a node that is given five million keys
 	$(GO) run ./scripts/bench/hotset
+bench-abuse: build ## what one that misuses the service does to everybody else
+	$(GO) run ./scripts/bench/abuse
 
 torture: modules ## random faults for ten minutes, and what was promised after each round (ARGS='-torture 1m -torture-seed 7')
 	$(PRECOMPILE) build/modules build/modules/.cache

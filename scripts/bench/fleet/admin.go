@@ -1,4 +1,5 @@
-// Package fleet runs origins and nodes as processes, for benchmarks.
+// Package fleet runs origins and nodes for benches, in the process or as processes
+// of their own.
 package fleet
 
 import (

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"partneredge/scripts/bench/fleet"
 	"partneredge/scripts/bench/harness"
 	"partneredge/store/durable"
 	"partneredge/store/local"
@@ -63,7 +64,7 @@ func (b *bench) accept(ctx context.Context) error {
 	}
 	b.Printf("one node's outbox keeps %.0f leads a second; the disk allows %.0f", kept, synced)
 
-	_, key, err := b.region.admin.Key(ctx, b.region.account, unlimited)
+	_, key, err := b.region.Admin.Key(ctx, b.region.Account, unlimited)
 	if err != nil {
 		return err
 	}
@@ -138,7 +139,7 @@ func (b *bench) postFor(ctx context.Context, key string) float64 {
 	for range clients {
 		posting.Go(func() {
 			for time.Since(began) < 2*time.Second {
-				if b.post(ctx, b.region.nodes[0].URL(), key, "", "sam@example.com") == http.StatusCreated {
+				if b.post(ctx, b.region.Nodes[0].URL(), key, "", "sam@example.com") == http.StatusCreated {
 					n.Add(1)
 				}
 			}
@@ -150,10 +151,10 @@ func (b *bench) postFor(ctx context.Context, key string) float64 {
 
 // post sends a lead; status is 0 when there is no answer.
 func (b *bench) post(ctx context.Context, url, key, once, email string) (status int) {
-	header := bearer(key)
+	header := fleet.Bearer(key)
 	if once != "" {
 		header.Set("Idempotency-Key", once)
 	}
-	status, _, _ = b.region.send(ctx, url+api+"leads", header, strings.NewReader(`{"name":"Sam Okafor","email":"`+email+`"}`))
+	status, _, _ = b.region.Send(ctx, url+fleet.API+"leads", header, strings.NewReader(`{"name":"Sam Okafor","email":"`+email+`"}`))
 	return status
 }

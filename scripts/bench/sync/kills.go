@@ -125,7 +125,7 @@ func (p *pair) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.client = &fleet.Admin{Client: adminapi.Client{URL: "http://" + p.admin, Token: strings.TrimSpace(string(token)), HTTP: p.bench.region.client}}
+	p.client = &fleet.Admin{Client: adminapi.Client{URL: "http://" + p.admin, Token: strings.TrimSpace(string(token)), HTTP: p.bench.region.Client}}
 	if p.account, err = p.client.Account(ctx); err != nil {
 		return err
 	}

@@ -95,10 +95,10 @@ func (b *bench) limits(ctx context.Context) error {
 	// each other's spending to be stale.
 	for _, l := range loads {
 		var err error
-		if _, l.key, err = b.region.admin.Key(ctx, b.region.account, limit); err != nil {
+		if _, l.key, err = b.region.Admin.Key(ctx, b.region.Account, limit); err != nil {
 			return err
 		}
-		if err := b.region.warm(ctx, "agents/me", l.key); err != nil {
+		if err := b.region.Warm(ctx, "agents/me", l.key); err != nil {
 			return err
 		}
 	}
@@ -148,7 +148,7 @@ func (b *bench) drive(ctx context.Context, l *load) error {
 		asking.Go(func() {
 			defer func() { <-room }()
 			sent := time.Now()
-			status, _ := b.region.get(ctx, b.region.nodes[next.node], "agents/me", l.key)
+			status, _ := b.region.Get(ctx, b.region.Nodes[next.node], "agents/me", l.key)
 			l.mu.Lock()
 			l.answers = append(l.answers, answer{sent, next.node, status})
 			l.mu.Unlock()
@@ -207,7 +207,7 @@ func fixedShares(answers []answer, nodes int) (admitted int) {
 
 // asked returns how often nodes have asked the origin for a key or a view.
 func (b *bench) asked(ctx context.Context) (sum float64, err error) {
-	for _, n := range b.region.nodes {
+	for _, n := range b.region.Nodes {
 		for _, verb := range []string{"key", "view"} {
 			count, err := b.metric(ctx, n.MetricsURL(), `edge_origin_requests_total{`, `verb="`+verb+`"`)
 			if err != nil {
@@ -221,7 +221,7 @@ func (b *bench) asked(ctx context.Context) (sum float64, err error) {
 
 // metric adds up the lines of a node's metrics that begin and go on so.
 func (b *bench) metric(ctx context.Context, url, prefix, part string) (sum float64, err error) {
-	_, text, err := b.region.send(ctx, url+"/metrics", nil, nil)
+	_, text, err := b.region.Send(ctx, url+"/metrics", nil, nil)
 	if err != nil {
 		return 0, err
 	}

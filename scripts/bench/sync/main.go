@@ -13,10 +13,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"time"
 
+	"partneredge/edge/node"
+	"partneredge/scripts/bench/fleet"
 	"partneredge/scripts/bench/harness"
+	"partneredge/store/local"
 )
 
 // delay is how far away the origin is, one way.
@@ -44,7 +48,7 @@ type bench struct {
 	leads int
 	kills int
 
-	region *region
+	region *fleet.Region
 }
 
 func (b *bench) measure(ctx context.Context) (err error) {
@@ -52,10 +56,15 @@ func (b *bench) measure(ctx context.Context) (err error) {
 		return err
 	}
 	began := time.Now()
-	if b.region, err = startRegion(ctx, b); err != nil {
+	b.region, err = fleet.StartRegion(ctx, fleet.RegionConfig{
+		Dir: b.Dir, Modules: filepath.Join(filepath.Dir(b.edge), "modules"), Cache: b.cache, Nodes: b.nodes, Delay: delay,
+		// All requests come from one address, and revoked keys are used again.
+		ChangeNode: func(c *node.Config) { c.Lockout = local.LockoutRules{Failures: 1 << 30} },
+	})
+	if err != nil {
 		return err
 	}
-	defer b.region.stop()
+	defer func() { err = errors.Join(err, b.region.Stop()) }()
 	b.Printf("%d nodes and an origin started in %.1f s", b.nodes, time.Since(began).Seconds())
 
 	// The outage leaves the processors free, so leads are sent and processes

@@ -16,18 +16,18 @@ func (b *bench) outage(ctx context.Context) error {
 	paths := []string{"agents/me", "coaching/insights", "sentinels/firings"}
 	var keys []string
 	for range 10 {
-		_, key, err := r.admin.Key(ctx, r.account, unlimited)
+		_, key, err := r.Admin.Key(ctx, r.Account, unlimited)
 		if err != nil {
 			return err
 		}
 		for _, path := range paths {
-			if err := r.warm(ctx, path, key); err != nil {
+			if err := r.Warm(ctx, path, key); err != nil {
 				return err
 			}
 		}
 		keys = append(keys, key)
 	}
-	for _, relay := range r.relays {
+	for _, relay := range r.Relays {
 		relay.Cut()
 	}
 	var asked, served atomic.Int64
@@ -38,7 +38,7 @@ func (b *bench) outage(ctx context.Context) error {
 	for i := 0; ; i++ {
 		asking.Go(func() {
 			asked.Add(1)
-			if status, _ := r.get(ctx, r.nodes[i%len(r.nodes)], paths[i%len(paths)], keys[i/7%len(keys)]); status == http.StatusOK {
+			if status, _ := r.Get(ctx, r.Nodes[i%len(r.Nodes)], paths[i%len(paths)], keys[i/7%len(keys)]); status == http.StatusOK {
 				served.Add(1)
 			}
 		})
@@ -52,7 +52,7 @@ func (b *bench) outage(ctx context.Context) error {
 		break
 	}
 	asking.Wait()
-	for _, n := range r.nodes {
+	for _, n := range r.Nodes {
 		up, err := b.metric(ctx, n.MetricsURL(), "edge_origin_connected", "")
 		if err != nil {
 			return err
@@ -61,7 +61,7 @@ func (b *bench) outage(ctx context.Context) error {
 			return fmt.Errorf("node %s was connected all the time", n.ID())
 		}
 	}
-	for _, relay := range r.relays {
+	for _, relay := range r.Relays {
 		relay.Mend()
 	}
 	b.Printf("without the origin: %d requests in %.0f s, %d answered", asked.Load(), b.last.Seconds(), served.Load())

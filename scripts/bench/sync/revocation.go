@@ -27,11 +27,11 @@ func (b *bench) revocation(ctx context.Context) error {
 	if err := b.p99(ctx, "revocation_p99_ms", revocations, b.revoke); err != nil {
 		return err
 	}
-	_, key, err := b.region.admin.Key(ctx, b.region.account, unlimited)
+	_, key, err := b.region.Admin.Key(ctx, b.region.Account, unlimited)
 	if err != nil {
 		return err
 	}
-	if err := b.region.warm(ctx, "coaching/insights", key); err != nil {
+	if err := b.region.Warm(ctx, "coaching/insights", key); err != nil {
 		return err
 	}
 	made := 0
@@ -64,17 +64,17 @@ func (b *bench) p99(ctx context.Context, name string, n int, measure func(contex
 // revoke returns after how many milliseconds each node refuses a key.
 func (b *bench) revoke(ctx context.Context) ([]float64, error) {
 	r := b.region
-	id, key, err := r.admin.Key(ctx, r.account, unlimited)
+	id, key, err := r.Admin.Key(ctx, r.Account, unlimited)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.warm(ctx, "agents/me", key); err != nil {
+	if err := r.Warm(ctx, "agents/me", key); err != nil {
 		return nil, err
 	}
 	return b.until(ctx, func(n int) bool {
-		status, _ := r.get(ctx, r.nodes[n], "agents/me", key)
+		status, _ := r.Get(ctx, r.Nodes[n], "agents/me", key)
 		return status == http.StatusUnauthorized
-	}, func() error { return r.admin.Call(ctx, "POST", "/keys/"+id+"/revoke", nil, nil) })
+	}, func() error { return r.Admin.Call(ctx, "POST", "/keys/"+id+"/revoke", nil, nil) })
 }
 
 // addInsight returns after how many milliseconds each node shows the nth insight.
@@ -82,10 +82,10 @@ func (b *bench) addInsight(ctx context.Context, key string, nth int) ([]float64,
 	r := b.region
 	headline := fmt.Sprintf("Insight number %03d", nth)
 	return b.until(ctx, func(n int) bool {
-		_, answer := r.get(ctx, r.nodes[n], "coaching/insights", key)
+		_, answer := r.Get(ctx, r.Nodes[n], "coaching/insights", key)
 		return bytes.Contains(answer, []byte(headline))
 	}, func() error {
-		return r.admin.Call(ctx, "POST", "/accounts/"+r.account+"/coaching-runs",
+		return r.Admin.Call(ctx, "POST", "/accounts/"+r.Account+"/coaching-runs",
 			adminapi.NewCoachingRun{Insights: &[]adminapi.NewInsight{{Headline: &headline, Detail: new("of a bench")}}}, nil)
 	})
 }
@@ -101,7 +101,7 @@ func (b *bench) until(ctx context.Context, shows func(node int) bool, do func() 
 	}
 	var mu sync.Mutex
 	var asking sync.WaitGroup
-	for n := range b.region.nodes {
+	for n := range b.region.Nodes {
 		asking.Go(func() {
 			for tick := time.NewTicker(4 * time.Millisecond); ctx.Err() == nil; <-tick.C {
 				if shows(n) {
