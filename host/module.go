@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -19,6 +20,14 @@ import (
 type Manifest struct {
 	// Name of the module: gate, or the handler's name that a gate's answer names.
 	Name string `json:"name"`
+	// Routes are the endpoints that the module answers. A gate has none. A manifest
+	// without the field is older than routes: see package route.
+	Routes []abi.Route `json:"routes,omitzero"`
+	// OpenAPI describes the routes: the members paths and components of an OpenAPI 3.1
+	// document, which the node joins with the document that it serves. It lies as
+	// openapi.json beside a module's source, and is put in here when the module is
+	// built. None by default.
+	OpenAPI json.RawMessage `json:"openapi,omitempty"`
 	// Capabilities granted. None by default.
 	Capabilities []abi.Capability `json:"capabilities"`
 	// Headers are the names of the request headers that the front passes to the
@@ -36,9 +45,13 @@ type Manifest struct {
 
 // Warmup is one request of a warm-up.
 type Warmup struct {
-	Method  string            `json:"method"`
-	Path    string            `json:"path"`
-	Query   string            `json:"query,omitempty"`
+	Method string `json:"method"`
+	Path   string `json:"path"`
+	Query  string `json:"query,omitempty"`
+	// Params are the parameters of the request's path, by the names that its route
+	// gives them.
+	Params map[string]string `json:"params,omitempty"`
+	// Param is the one parameter of the path, in a manifest older than Params.
 	Param   string            `json:"param,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
 	Body    string            `json:"body,omitempty"`

@@ -126,7 +126,7 @@ func (m *Module) warmUpRequests() []*abi.Request {
 	var requests []*abi.Request
 	for _, w := range slices.Repeat(list, 2) {
 		req := &abi.Request{Now: m.warmUp.wallNow.UnixMicro(), Random: m.warmUp.seed,
-			Method: w.Method, Path: w.Path, Query: w.Query, Param: w.Param, Client: "192.0.2.1", Body: []byte(w.Body),
+			Method: w.Method, Path: w.Path, Query: w.Query, Params: w.params(), Client: "192.0.2.1", Body: []byte(w.Body),
 			Principal: abi.Principal{KeyID: "key_warm", AccountID: "acc_warm", Environment: abi.EnvTest, Scopes: allScopes}}
 		for _, name := range slices.Sorted(maps.Keys(w.Headers)) {
 			req.Headers = append(req.Headers, abi.Header{Name: name, Value: w.Headers[name]})
@@ -134,6 +134,18 @@ func (m *Module) warmUpRequests() []*abi.Request {
 		requests = append(requests, req)
 	}
 	return requests
+}
+
+// params returns the parameters of the request's path, in the order of their names.
+func (w *Warmup) params() []abi.Param {
+	if w.Param != "" {
+		return []abi.Param{{Value: w.Param}}
+	}
+	var params []abi.Param
+	for _, name := range slices.Sorted(maps.Keys(w.Params)) {
+		params = append(params, abi.Param{Name: name, Value: w.Params[name]})
+	}
+	return params
 }
 
 // answer appends a made-up answer to an operation, such that the code of a request

@@ -56,8 +56,8 @@ const (
 	// OpFailure [lockouts]: client address as text; counts a failed
 	// authentication -> i64 milliseconds of lockout, 0 if below the threshold.
 	OpFailure Op = 2
-	// OpKey [keys]: the bearer token -> Key frame. The host hashes the token.
-	// CodeNotFound if there is no such key.
+	// OpKey [keys]: the bearer token -> Key frame without own scopes. The host hashes
+	// the token. CodeNotFound if there is no such key.
 	OpKey Op = 3
 	// OpTake [buckets]: u32 limit a minute, then the key's id as the remaining
 	// bytes; spends one token -> Bucket frame.
@@ -85,6 +85,11 @@ const (
 	// OpSubscribeOnce [subscriptions]: SubscribeOnce frame -> Subscribed frame. Errors
 	// are those of OpSubscribe.
 	OpSubscribeOnce Op = 12
+	// OpRoutes [routes]: nothing -> Routes frame of the release. It never changes
+	// while the module is open, so a gate asks once, while its image is made.
+	OpRoutes Op = 13
+	// OpKeyScopes [keys]: as OpKey, with the key's own scopes.
+	OpKeyScopes Op = 14
 )
 
 // Code is a negative result of ImportCall.
@@ -114,6 +119,7 @@ const (
 	Views         Capability = "views"
 	Subscriptions Capability = "subscriptions"
 	Outbox        Capability = "outbox"
+	RouteTable    Capability = "routes" // of the gate alone
 )
 
 // Needs returns the capability that grants op, "" for an unknown op.
@@ -121,7 +127,7 @@ func (op Op) Needs() Capability {
 	switch op {
 	case OpLockout, OpFailure:
 		return Lockouts
-	case OpKey:
+	case OpKey, OpKeyScopes:
 		return Keys
 	case OpTake:
 		return Buckets
@@ -131,6 +137,8 @@ func (op Op) Needs() Capability {
 		return Subscriptions
 	case OpLead, OpLeadOnce:
 		return Outbox
+	case OpRoutes:
+		return RouteTable
 	}
 	return ""
 }

@@ -9,6 +9,10 @@ import (
 // Header is one HTTP header, its name in lower case. Names may repeat.
 type Header struct{ Name, Value string }
 
+// Param is a parameter of a route's path, {id} in /api/v2/public/webhooks/{id}: its
+// name without braces, and its value, percent-decoded.
+type Param struct{ Name, Value string }
+
 // Environment is the environment of a key: EnvLive or EnvTest.
 type Environment string
 
@@ -18,20 +22,6 @@ const (
 	EnvTest Environment = "test"
 )
 
-// Scopes is a set of scopes, one bit each.
-type Scopes uint32
-
-// Scopes that a key may have.
-const (
-	ReadAgent Scopes = 1 << iota
-	ReadCoaching
-	ReadSentinels
-	WriteWebhooks
-	WriteLeads
-
-	AllScopes = ReadAgent | ReadCoaching | ReadSentinels | WriteWebhooks | WriteLeads
-)
-
 // Principal identifies on whose behalf a request acts. It never holds the key
 // itself.
 type Principal struct {
@@ -39,9 +29,10 @@ type Principal struct {
 	AccountID   string
 	Environment Environment
 	Scopes      Scopes
+	Own         string // own scopes, see OwnScopes; "" for none
 }
 
-// append appends the texts of p to b. Its scopes are in the head of a frame.
+// append appends the texts of p to b. Its scopes are elsewhere in a frame.
 func (p *Principal) append(b []byte) []byte {
 	b = appendBytes(b, p.KeyID)
 	b = appendBytes(b, p.AccountID)
@@ -63,7 +54,7 @@ type Request struct {
 	Query     string    // as sent, without "?"
 	Client    string    // the client's address as text, without port and zone
 	Principal Principal // zero for the gate
-	Param     string    // the route's path parameter, unescaped; "" if it has none
+	Params    []Param   // of the route's path, in its order; none for the gate
 	Headers   []Header  // only those that the manifest names, in order
 	Body      []byte
 }
@@ -72,13 +63,19 @@ type Request struct {
 //
 //	offset size
 //	0      1    Version
-//	1      1    reserved, 0
-//	2      2    number of headers
+//	1      1    number of extras
+//	2      2    number of headers, with the extras
 //	4      4    scopes
 //	8      8    now
 //	16     32   random
 //	48          bytes: method, path, query, client, key id, account id,
-//	            environment, param; name and value of each header; body
+//	            environment, first; name and value of each header, of which
+//	            the extras are the last; body
+//
+// An extra is a parameter of the route, its name in braces, or the principal's own
+// scopes under the name ":scopes". A guest that does not know of extras takes them for
+// headers that nobody asks it for: no HTTP header can have such a name. The field first
+// is the first parameter's value, "" without any, for a guest that knows of one only.
 //
 // A GET of /x from ::1 with nothing else is 48 + (4+3) + (4+2) + 4 + (4+3) +
 // 5*4 = 92 bytes.
@@ -86,8 +83,9 @@ const requestHead = 48 // bytes before the first length
 
 // Append appends the request's frame to b.
 func (r *Request) Append(b []byte) []byte {
-	b = append(b, Version, 0)
-	b = appendU16(b, uint16(len(r.Headers)))
+	x := extras{r.Params, r.Principal.Own}
+	b = append(b, Version, byte(x.count()))
+	b = appendU16(b, uint16(len(r.Headers)+x.count()))
 	b = appendU32(b, uint32(r.Principal.Scopes))
 	b = appendI64(b, r.Now)
 	b = append(b, r.Random[:]...)
@@ -96,12 +94,13 @@ func (r *Request) Append(b []byte) []byte {
 	b = appendBytes(b, r.Query)
 	b = appendBytes(b, r.Client)
 	b = r.Principal.append(b)
-	b = appendBytes(b, r.Param)
+	b = appendBytes(b, x.first())
 	b = appendHeaders(b, r.Headers)
+	b = x.append(b)
 	return appendBytes(b, r.Body)
 }
 
-// Parse parses a frame into r and reuses the memory of r.Headers. Strings and
+// Parse parses a frame into r and reuses the memory of r.Headers and r.Params. Strings and
 // Body share the memory of b.
 func (r *Request) Parse(b []byte) error {
 	d := newReader(b)
@@ -118,8 +117,12 @@ func (r *Request) Parse(b []byte) error {
 	r.Query = d.str()
 	r.Client = d.str()
 	r.Principal.parse(&d)
-	r.Param = d.str()
-	r.Headers = d.headers(headers, r.Headers)
+	first := d.str()
+	if headers < int(head[1]) {
+		return ErrFrame
+	}
+	r.Headers = d.headers(headers-int(head[1]), r.Headers)
+	r.Params, r.Principal.Own = d.extras(int(head[1]), first, r.Params)
 	r.Body = d.bytes()
 	return d.end()
 }
@@ -136,6 +139,17 @@ func (r *Request) Header(name string) (value string, count int) {
 	return value, count
 }
 
+// Param returns the value of the parameter name of the route's path, "" if the route
+// has none of that name.
+func (r *Request) Param(name string) string {
+	for _, p := range r.Params {
+		if p.Name == name {
+			return p.Value
+		}
+	}
+	return ""
+}
+
 // Response is the response of a guest. A gate that passes the request on sets
 // Handler and Principal instead of Status and Body; its Headers are then added
 // to the handler's response.
@@ -145,7 +159,7 @@ type Response struct {
 	Body      []byte
 	Handler   string // the module to pass the request to; "" if this is the answer
 	Principal Principal
-	Param     string // the route's path parameter, unescaped
+	Params    []Param // of the route's path
 
 	buf []byte // memory of ParseCopy and Decimal
 }
@@ -154,30 +168,32 @@ type Response struct {
 //
 //	offset size
 //	0      1    Version
-//	1      1    reserved, 0
-//	2      2    number of headers
+//	1      1    number of extras, as in a request
+//	2      2    number of headers, with the extras
 //	4      2    status, 0 if the request is passed on
 //	6      2    reserved, 0
 //	8      4    scopes
-//	12          bytes: handler, key id, account id, environment, param;
-//	            name and value of each header; body
+//	12          bytes: handler, key id, account id, environment, first;
+//	            name and value of each header, then of each extra; body
 const responseHead = 12 // bytes before the first length
 
 // Append appends the response's frame to b.
 func (r *Response) Append(b []byte) []byte {
-	b = append(b, Version, 0)
-	b = appendU16(b, uint16(len(r.Headers)))
+	x := extras{r.Params, r.Principal.Own}
+	b = append(b, Version, byte(x.count()))
+	b = appendU16(b, uint16(len(r.Headers)+x.count()))
 	b = appendU16(b, uint16(r.Status))
 	b = append(b, 0, 0)
 	b = appendU32(b, uint32(r.Principal.Scopes))
 	b = appendBytes(b, r.Handler)
 	b = r.Principal.append(b)
-	b = appendBytes(b, r.Param)
+	b = appendBytes(b, x.first())
 	b = appendHeaders(b, r.Headers)
+	b = x.append(b)
 	return appendBytes(b, r.Body)
 }
 
-// Parse parses a frame into r and reuses the memory of r.Headers. Strings and
+// Parse parses a frame into r and reuses the memory of r.Headers and r.Params. Strings and
 // Body share the memory of b.
 func (r *Response) Parse(b []byte) error {
 	d := newReader(b)
@@ -190,8 +206,12 @@ func (r *Response) Parse(b []byte) error {
 	r.Principal.Scopes = Scopes(u32(head[8:]))
 	r.Handler = d.str()
 	r.Principal.parse(&d)
-	r.Param = d.str()
-	r.Headers = d.headers(headers, r.Headers)
+	first := d.str()
+	if headers < int(head[1]) {
+		return ErrFrame
+	}
+	r.Headers = d.headers(headers-int(head[1]), r.Headers)
+	r.Params, r.Principal.Own = d.extras(int(head[1]), first, r.Params)
 	r.Body = d.bytes()
 	return d.end()
 }
@@ -218,4 +238,6 @@ func (r *Response) Decimal(n int64) string {
 }
 
 // Reset empties r and keeps its memory.
-func (r *Response) Reset() { *r = Response{Headers: r.Headers[:0], buf: r.buf[:0]} }
+func (r *Response) Reset() {
+	*r = Response{Headers: r.Headers[:0], Params: r.Params[:0], buf: r.buf[:0]}
+}

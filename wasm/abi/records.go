@@ -3,12 +3,14 @@ package abi
 // Key holds what a gate may know of an API key.
 //
 //	i64 expires, grace until, revoked; u32 rate limit; u32 scopes; u16 number
-//	of networks; bytes: id, account id, environment; networks
+//	of networks; bytes: id, account id, environment; networks; own scopes,
+//	missing if there are none
 type Key struct {
 	ID          string
 	AccountID   string
 	Environment Environment
 	Scopes      Scopes
+	Own         string   // own scopes, see IsOwnScope; "" for none
 	RateLimit   int      // requests a minute
 	Expires     int64    // hard expiry
 	GraceUntil  int64    // end of the grace window after rotation; 0 if not rotated
@@ -27,7 +29,11 @@ func (k *Key) Append(b []byte) []byte {
 	b = appendBytes(b, k.ID)
 	b = appendBytes(b, k.AccountID)
 	b = appendBytes(b, string(k.Environment))
-	return appendStrings(b, k.Allowlist)
+	b = appendStrings(b, k.Allowlist)
+	if k.Own != "" {
+		b = appendBytes(b, k.Own)
+	}
+	return b
 }
 
 // Parse parses a frame into k; strings share the memory of b.
@@ -41,7 +47,26 @@ func (k *Key) Parse(b []byte) error {
 	k.AccountID = d.str()
 	k.Environment = Environment(d.str())
 	k.Allowlist = d.strings(networks, k.Allowlist)
+	k.Own = ""
+	if d.ok && len(d.b) > 0 {
+		k.Own = d.str()
+	}
 	return d.end()
+}
+
+// WithoutOwn returns the part of a Key frame that a gate which knows of no own scopes
+// can parse: all but those. A malformed frame is returned as it is.
+func WithoutOwn(frame []byte) []byte {
+	const head = 3*8 + 2*4
+	d := newReader(frame)
+	d.next(head)
+	for n := 3 + int(d.u16()); n > 0 && d.ok; n-- {
+		d.bytes()
+	}
+	if !d.ok {
+		return frame
+	}
+	return frame[:len(frame)-len(d.b)]
 }
 
 // Bucket is the state of a key's rate limit after a token was asked for.

@@ -40,7 +40,7 @@ func (n native) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var gate, resp abi.Response
 	pipeline.Handle(&req, &gate, n.backend)
 	body, err := io.ReadAll(r.Body)
-	req.Headers, req.Body, req.Param, req.Principal = nil, body, gate.Param, gate.Principal
+	req.Headers, req.Body, req.Params, req.Principal = nil, body, gate.Params, gate.Principal
 	view := n.backend.For(req.Principal)
 	for _, value := range r.Header["Idempotency-Key"] {
 		req.Headers = append(req.Headers, abi.Header{Name: "idempotency-key", Value: value})

@@ -168,7 +168,7 @@ func (x *exchange) serve(start time.Time) (handler string, status int) {
 	}
 	x.req.Body = body
 	x.req.Principal = x.gate.Principal
-	x.req.Param = x.gate.Param
+	x.req.Params = x.gate.Params
 	if err := x.call(handler, module, &x.handler); err != nil {
 		return handler, x.fail(handler, err)
 	}

@@ -26,7 +26,7 @@ func (f caller) Call(_ context.Context, req *abi.Request, resp *abi.Response) er
 func pass(_ *abi.Request, resp *abi.Response) error {
 	resp.Handler = "echo"
 	resp.Principal = abi.Principal{KeyID: "key_1", AccountID: "acc_1"}
-	resp.Param = "p"
+	resp.Params = append(resp.Params, abi.Param{Name: "id", Value: "p"})
 	resp.Headers = append(resp.Headers, abi.Header{Name: "x-gate", Value: "1"})
 	return nil
 }
@@ -72,7 +72,7 @@ func TestHandlerSeesWhatItMay(t *testing.T) {
 	if len(gate.Headers) != 2 || gate.Headers[1] != (abi.Header{Name: "authorization", Value: "two"}) {
 		t.Errorf("gate saw headers %v", gate.Headers)
 	}
-	if string(handler.Body) != "body" || handler.Principal.AccountID != "acc_1" || handler.Param != "p" {
+	if string(handler.Body) != "body" || handler.Principal.AccountID != "acc_1" || handler.Param("id") != "p" {
 		t.Errorf("handler saw %+v", handler)
 	}
 	if len(handler.Headers) != 1 || handler.Headers[0].Name != "x-shown" {

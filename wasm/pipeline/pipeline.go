@@ -73,7 +73,9 @@ func Handle(req *abi.Request, resp *abi.Response, host Host) {
 		return
 	}
 	resp.Handler = to.handler
-	resp.Param = to.param
+	if to.param != "" {
+		resp.Params = append(resp.Params, abi.Param{Name: "id", Value: to.param})
+	}
 	resp.Principal = abi.Principal{
 		KeyID: key.ID, AccountID: key.AccountID,
 		Environment: key.Environment, Scopes: key.Scopes,

@@ -10,12 +10,12 @@ import (
 )
 
 // Handle answers POST /api/v2/public/webhooks/subscribe and
-// DELETE /api/v2/public/webhooks/{id}, whose id is req.Param. A subscription with an
+// DELETE /api/v2/public/webhooks/{id}, whose id is the parameter id. A subscription with an
 // Idempotency-Key is made once: for 24 hours the same request gets the first
 // answer again, with its secret.
 func Handle(req *abi.Request, resp *abi.Response, subscriptions handlers.Subscriptions) {
 	if req.Method == "DELETE" {
-		revoke(req.Param, resp, subscriptions)
+		revoke(req.Param("id"), resp, subscriptions)
 		return
 	}
 	subscribe(req, resp, subscriptions)

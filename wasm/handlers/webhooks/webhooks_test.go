@@ -97,7 +97,7 @@ func TestHostErrors(t *testing.T) {
 		backend.Fail(tt.op, tt.code)
 		req := request(good)
 		if tt.op == abi.OpRevoke {
-			req.Method, req.Param = "DELETE", "whs_1"
+			req.Method, req.Params = "DELETE", []abi.Param{{Name: "id", Value: "whs_1"}}
 		}
 		var resp abi.Response
 		Handle(req, &resp, backend.For(req.Principal))
@@ -129,7 +129,7 @@ func TestRevokeAsksOnlyForIDs(t *testing.T) {
 	backend := newBackend()
 	backend.Fail(abi.OpRevoke, abi.CodeUnavailable)
 	for _, id := range []string{"WHS_1", "a-b", "é", "\x00", "\xff", strings.Repeat("a", 65), "a/b", "'"} {
-		req := &abi.Request{Method: "DELETE", Param: id}
+		req := &abi.Request{Method: "DELETE", Params: []abi.Param{{Name: "id", Value: id}}}
 		var resp abi.Response
 		Handle(req, &resp, backend.For(abi.Principal{AccountID: "acc_1"}))
 		if resp.Status != 404 {
