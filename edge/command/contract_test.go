@@ -57,7 +57,7 @@ func TestContract(t *testing.T) {
 		}
 	})
 	t.Run("every operation", func(t *testing.T) { everyOperation(t, target, document) })
-	t.Run("reference", func(t *testing.T) { reference(t, target, document) })
+	t.Run("reference", func(t *testing.T) { reference(t, target) })
 	if target.Clients {
 		for _, missing := range document.unexercised() {
 			t.Errorf("the document names %s, which no case has met", missing)
@@ -182,7 +182,7 @@ func cutShort(t *testing.T, target contract.Target, method, path, token string) 
 }
 
 // reference gets what needs no key.
-func reference(t *testing.T, target contract.Target, document *conformance) {
+func reference(t *testing.T, target contract.Target) {
 	for _, path := range []string{openapi.DocumentPath, openapi.DocsPath} {
 		req, err := http.NewRequestWithContext(t.Context(), "GET", path, nil)
 		if err != nil {
@@ -200,6 +200,8 @@ func reference(t *testing.T, target contract.Target, document *conformance) {
 		if path == openapi.DocumentPath && !bytes.Equal(got, openapi.Document()) {
 			t.Error("the document served is not the one in the source")
 		}
-		document.observe(t, contract.Exchange{Request: req, Response: resp, ResponseBody: got})
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: status %d", path, resp.StatusCode)
+		}
 	}
 }

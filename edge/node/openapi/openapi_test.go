@@ -1,11 +1,13 @@
 package openapi_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +19,7 @@ import (
 	v3 "github.com/pb33f/libopenapi/datamodel/high/v3"
 	"github.com/pb33f/libopenapi/orderedmap"
 
+	"partneredge/edge/adminapi"
 	"partneredge/edge/node/openapi"
 )
 
@@ -88,6 +91,112 @@ func TestExamples(t *testing.T) {
 	}
 	if seen < 20 {
 		t.Errorf("%d examples found, want 20 at least", seen)
+	}
+}
+
+// TestEveryAnswerHasAnExample holds that each body in the document is shown, and each
+// refusal with every reason that its schema names.
+func TestEveryAnswerHasAnExample(t *testing.T) {
+	_, m := model(t)
+	answer := func(where string, r *v3.Response) {
+		if r.Content == nil {
+			return
+		}
+		for _, c := range r.Content.FromOldest() {
+			if c.Examples.Len() == 0 {
+				t.Errorf("%s has no example", where)
+			}
+			var shown []string
+			for _, e := range c.Examples.FromOldest() {
+				var value struct{ Error, Reason string }
+				if err := e.Value.Decode(&value); err != nil {
+					t.Fatal(err)
+				}
+				shown = append(shown, value.Error+" "+value.Reason)
+			}
+			for _, want := range refusals(c.Schema.Schema()) {
+				if !slices.Contains(shown, want) {
+					t.Errorf("%s has no example of %s", where, want)
+				}
+			}
+		}
+	}
+	for path, item := range m.Paths.PathItems.FromOldest() {
+		for method, op := range item.GetOperations().FromOldest() {
+			for status, r := range op.Responses.Codes.FromOldest() {
+				answer(method+" "+path+" "+status, r)
+			}
+		}
+	}
+}
+
+// refusals returns "error reason" of each body that a schema of errors allows.
+func refusals(s *base.Schema) (all []string) {
+	for _, one := range s.OneOf {
+		all = append(all, refusals(one.Schema())...)
+	}
+	if s.Properties == nil {
+		return all
+	}
+	code := s.Properties.GetOrZero("error")
+	if code == nil {
+		return all
+	}
+	reason := s.Properties.GetOrZero("reason")
+	if reason == nil {
+		return append(all, code.Schema().Const.Value+" ")
+	}
+	if one := reason.Schema().Const; one != nil {
+		return append(all, code.Schema().Const.Value+" "+one.Value)
+	}
+	for _, one := range reason.Schema().Enum {
+		all = append(all, code.Schema().Const.Value+" "+one.Value)
+	}
+	return all
+}
+
+// TestNoKeyTwice holds both documents to objects without a key that is there twice:
+// encoding/json takes the last, other readers refuse the document.
+func TestNoKeyTwice(t *testing.T) {
+	for name, document := range map[string][]byte{"partner": openapi.Document(), "admin": adminapi.OpenAPI()} {
+		d := json.NewDecoder(bytes.NewReader(document))
+		var path []string
+		var value, object func()
+		value = func() {
+			token, err := d.Token()
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch token {
+			case json.Delim('{'):
+				object()
+			case json.Delim('['):
+				path = append(path, "[]")
+				for d.More() {
+					value()
+				}
+				_, _ = d.Token()
+				path = path[:len(path)-1]
+			}
+		}
+		object = func() {
+			seen := map[any]bool{}
+			for d.More() {
+				key, err := d.Token()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if seen[key] {
+					t.Errorf("%s: %v has %v twice", name, path, key)
+				}
+				seen[key] = true
+				path = append(path, fmt.Sprint(key))
+				value()
+				path = path[:len(path)-1]
+			}
+			_, _ = d.Token()
+		}
+		value()
 	}
 }
 

@@ -1,0 +1,112 @@
+package command
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"partneredge/edge/node/openapi"
+)
+
+// clientTool returns the path of a program that scripts/clienttools installs, and
+// skips the test loudly where it is missing. EDGE_REQUIRE_CLIENTTOOLS=1 makes that
+// a failure.
+func clientTool(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("../../build/clienttools", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		if os.Getenv("EDGE_REQUIRE_CLIENTTOOLS") != "" {
+			t.Fatal(err)
+		}
+		t.Skipf("NOT TESTED: needs %s, which scripts/clienttools installs", filepath.Base(name))
+	}
+	return path
+}
+
+// TestDocumentTools holds the OpenAPI document against the linters that partners
+// use, and runs the clients that they generate from it.
+func TestDocumentTools(t *testing.T) {
+	dir := t.TempDir()
+	document := filepath.Join(dir, "openapi.json")
+	write := func(t *testing.T, name string, content []byte) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, "openapi.json", openapi.Document())
+	output := func(t *testing.T, program string, args ...string) string {
+		t.Helper()
+		cmd := exec.Command(program, args...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true", "NO_COLOR=1", "GOFLAGS=-mod=mod")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s %v: %v\n%s", filepath.Base(program), args, err, out)
+		}
+		return string(out)
+	}
+	t.Run("redocly", func(t *testing.T) {
+		tool := clientTool(t, "node_modules/.bin/redocly")
+		if out := output(t, tool, "lint", document, "--format=json"); !strings.Contains(out, `"totals": {`) || !strings.Contains(out, `"errors": 0`) || !strings.Contains(out, `"warnings": 0`) {
+			t.Errorf("redocly complains:\n%s", out)
+		}
+	})
+	t.Run("spectral", func(t *testing.T) {
+		tool := clientTool(t, "node_modules/.bin/spectral")
+		write(t, ".spectral.yaml", []byte("extends: [\"spectral:oas\"]\n"))
+		output(t, tool, "lint", "--fail-severity=hint", "--ruleset", ".spectral.yaml", document)
+	})
+
+	tool := map[string]string{}
+	for _, name := range []string{"oapi-codegen", "node_modules/.bin/openapi-typescript", "node_modules/.bin/openapi-ts", "node_modules/.bin/tsc"} {
+		tool[filepath.Base(name)] = clientTool(t, name)
+	}
+	d := startDevForTest(t, t.TempDir())
+	key := d.account.Keys.Test
+	run := func(t *testing.T, program string, args ...string) {
+		t.Helper()
+		const want = `[true,1,1,"Okafor",64,true,"invalid_lead"]`
+		if got := strings.TrimSpace(output(t, program, append(args, d.nodes[0].URL(), key)...)); got != want {
+			t.Errorf("the client says %s, want %s", got, want)
+		}
+	}
+	copied := func(t *testing.T, from, to string) {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join("testdata/clients", from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, to, text)
+	}
+	t.Run("oapi-codegen", func(t *testing.T) {
+		write(t, "go/openapi/openapi.go", []byte(output(t, tool["oapi-codegen"], document)))
+		copied(t, "go/main.go", "go/main.go")
+		write(t, "go/go.mod", []byte("module clients\n\ngo 1.26\n"))
+		output(t, "go", "-C", "go", "mod", "tidy")
+		output(t, "go", "-C", "go", "build", "-o", "client", ".")
+		run(t, filepath.Join(dir, "go/client"))
+	})
+	t.Run("typescript", func(t *testing.T) {
+		for _, name := range []string{"openapi-typescript.ts", "hey-api.ts", "tsconfig.json"} {
+			copied(t, name, name)
+		}
+		if err := os.Symlink(filepath.Dir(filepath.Dir(tool["tsc"])), filepath.Join(dir, "node_modules")); err != nil {
+			t.Fatal(err)
+		}
+		output(t, tool["openapi-typescript"], document, "-o", "schema.d.ts")
+		output(t, tool["openapi-ts"], "-i", document, "-o", "hey")
+		output(t, tool["tsc"], "-p", ".")
+		run(t, "node", "out/openapi-typescript.js")
+		run(t, "node", "out/hey-api.js")
+	})
+}
