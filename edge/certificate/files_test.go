@@ -182,3 +182,43 @@ func TestReplacedUnderConnections(t *testing.T) {
 	ln.Close()
 	<-echoes
 }
+
+// TestExpiry: the certificate that was served last counts, and no answer to a
+// challenge.
+func TestExpiry(t *testing.T) {
+	served := func(hours time.Duration) (*tls.Certificate, time.Time) {
+		at := time.Unix(1_800_000_000, 0).Add(hours * time.Hour)
+		return &tls.Certificate{Leaf: &x509.Certificate{NotAfter: at}}, at
+	}
+	var next *tls.Certificate
+	var fail error
+	e := new(Expiry)
+	get := e.Watch(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return next, fail })
+	ask := func(protos ...string) {
+		t.Helper()
+		if got, err := get(&tls.ClientHelloInfo{SupportedProtos: protos}); got != next || err != fail {
+			t.Fatalf("watched: %v, %v", got, err)
+		}
+	}
+	want := func(seconds float64) {
+		t.Helper()
+		if got := e.Seconds(); got != seconds {
+			t.Errorf("expires at %v, want %v", got, seconds)
+		}
+	}
+	want(0)
+	first, at := served(1)
+	next = first
+	ask("h2", "http/1.1")
+	want(float64(at.Unix()))
+	next, _ = served(9)
+	ask("acme-tls/1")
+	want(float64(at.Unix()))
+	next, fail = nil, os.ErrNotExist
+	ask("h2")
+	want(float64(at.Unix()))
+	next, at = served(2)
+	fail = nil
+	ask()
+	want(float64(at.Unix()))
+}

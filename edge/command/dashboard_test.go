@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -27,7 +28,7 @@ type dashboard struct {
 
 var (
 	promString   = regexp.MustCompile(`"[^"]*"`)
-	promSelector = regexp.MustCompile(`\b((?:edge|process|go)_[a-z0-9_]+)(?:\{([^}]*)\})?`)
+	promSelector = regexp.MustCompile(`\b((?:edge|process|go)_[a-z0-9_]+|up)(?:\{([^}]*)\})?`)
 	promBy       = regexp.MustCompile(`by \(([a-z_, ]*)\)`)
 	promMatcher  = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!~|!=|=)`)
 	promLegend   = regexp.MustCompile(`\{\{([a-z_]+)\}\}`)
@@ -70,12 +71,29 @@ func TestAlerts(t *testing.T) {
 		t.Fatal(err)
 	}
 	have := everyMetric(t)
-	rules := regexp.MustCompile(`(?m)^ +expr: (.+)$`).FindAllSubmatch(text, -1)
-	if len(rules) < 2 {
-		t.Fatalf("only %d rules: the file was not understood", len(rules))
+	have["up"] = []string{"job"} // Prometheus's own
+	rules := regexp.MustCompile(`(?s)\n +expr: (?:>-\n)?(.+?)\n +(?:for|labels):`).FindAllSubmatch(text, -1)
+	if want := strings.Count(string(text), "- alert:"); len(rules) != want || want == 0 {
+		t.Fatalf("%d expressions of %d rules were understood", len(rules), want)
 	}
 	for _, rule := range rules {
 		holdExpr(t, have, "alerts.yml", string(rule[1]), "")
+	}
+}
+
+// TestAlertsFire has Prometheus's own tool check the rules, and when they fire.
+func TestAlertsFire(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		if os.Getenv("EDGE_REQUIRE_PROMTOOL") != "" {
+			t.Fatal("no promtool, and EDGE_REQUIRE_PROMTOOL is set")
+		}
+		t.Skip("NOT TESTED: the alerting rules, for want of promtool")
+	}
+	for _, args := range [][]string{{"check", "rules", "../alerts.yml"}, {"test", "rules", "testdata/alerts.yml"}} {
+		if out, err := exec.CommandContext(t.Context(), promtool, args...).CombinedOutput(); err != nil {
+			t.Errorf("promtool %v: %v\n%s", args, err, out)
+		}
 	}
 }
 
@@ -97,17 +115,20 @@ func holdExpr(t *testing.T, have map[string][]string, title, expr, legend string
 		for _, matcher := range promMatcher.FindAllStringSubmatch(promString.ReplaceAllString(m[2], ""), -1) {
 			names = append(names, matcher[1])
 		}
-		for _, by := range promBy.FindAllStringSubmatch(expr, -1) {
-			for name := range strings.SplitSeq(by[1], ",") {
-				names = append(names, strings.TrimSpace(name))
+		if !strings.HasSuffix(m[1], "_info") { // which says of what region another's are
+			for _, by := range promBy.FindAllStringSubmatch(expr, -1) {
+				for name := range strings.SplitSeq(by[1], ",") {
+					names = append(names, strings.TrimSpace(name))
+				}
 			}
-		}
-		for _, label := range promLegend.FindAllStringSubmatch(legend, -1) {
-			if label[1] != "instance" { // which Prometheus adds
+			for _, label := range promLegend.FindAllStringSubmatch(legend, -1) {
 				names = append(names, label[1])
 			}
 		}
 		for _, name := range names {
+			if name == "instance" { // which Prometheus adds
+				continue
+			}
 			if !slices.Contains(labels, name) {
 				t.Errorf("%s: %s has no label %s, only %v", title, m[1], name, labels)
 			}

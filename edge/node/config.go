@@ -174,11 +174,16 @@ func or[T comparable](field *T, value T) {
 	}
 }
 
-// tls returns nil for plain HTTP.
-func (c Config) tls() (*tls.Config, error) {
+// tls returns nil for plain HTTP. expiry notes the certificates that are served.
+func (c Config) tls(expiry *certificate.Expiry) (*tls.Config, error) {
 	switch {
 	case len(c.ACME.Hosts) > 0:
-		return certificate.ACME(c.ACME)
+		config, err := certificate.ACME(c.ACME)
+		if err != nil {
+			return nil, err
+		}
+		config.GetCertificate = expiry.Watch(config.GetCertificate)
+		return config, nil
 	case c.TLSCert == "":
 		return nil, nil
 	}
@@ -186,5 +191,9 @@ func (c Config) tls() (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return certificate.HTTPS(files.Get), nil
+	get := expiry.Watch(files.Get)
+	if _, err := get(&tls.ClientHelloInfo{}); err != nil {
+		return nil, err
+	}
+	return certificate.HTTPS(get), nil
 }

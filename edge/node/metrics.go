@@ -11,10 +11,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"partneredge/edge/certificate"
 	"partneredge/edge/node/replication"
 	"partneredge/edge/node/rollout"
 	"partneredge/edge/wire"
 	"partneredge/store/local"
+	"partneredge/wasm/typeid"
 )
 
 // metrics holds the node's counters, in a registry of their own. A new metric is a
@@ -22,6 +24,7 @@ import (
 type metrics struct {
 	registry *prometheus.Registry
 	traffic  wire.TrafficCounter
+	expiry   certificate.Expiry
 
 	requests, originRequests, keys, views, leads, reports *prometheus.CounterVec
 	requestTime, originTime                               *prometheus.HistogramVec
@@ -54,6 +57,9 @@ func newMetrics(c Config) *metrics {
 	}
 	auto.NewGauge(prometheus.GaugeOpts{Namespace: "edge", Name: "node_info", Help: "What the node is; always 1.",
 		ConstLabels: prometheus.Labels{"region": c.Region, "release": c.Version}}).Set(1)
+	auto.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "edge", Name: "certificate_expiry_timestamp_seconds",
+		Help: "When the certificate of the partner API expires, in seconds since 1970; 0 without TLS, and by ACME until a connection was served."},
+		m.expiry.Seconds)
 	return m
 }
 
@@ -96,7 +102,23 @@ func (m *metrics) watch(s *local.Store, connected func() bool, now func() time.T
 	})
 	gauge("outbox_room_bytes", "How many bytes of leads the outbox still takes: of its own bound, or of its disk.", func() float64 { return float64(s.Outbox.Room()) })
 	gauge("outbox_kept_bytes", "Bytes of leads that were handed over and are kept, to offer them again to an origin that was restored.", func() float64 { return float64(s.Outbox.Kept()) })
+	gauge("outbox_oldest_seconds", "Age of the lead that has waited for the origin longest; 0 while none waits.", func() float64 {
+		return oldest(s, now()).Seconds()
+	})
 	gauge("outbox_leads", "Leads that the origin does not have yet.", func() float64 { return float64(s.Outbox.Len()) })
+}
+
+// oldest returns the age of the first lead of the outbox, which its id tells.
+func oldest(s *local.Store, now time.Time) time.Duration {
+	first, err := s.Outbox.Pending(1, 0, nil)
+	if err != nil || len(first) == 0 {
+		return 0
+	}
+	milli, ok := typeid.UnixMilli(first[0].ID)
+	if !ok {
+		return 0
+	}
+	return max(0, now.Sub(time.UnixMilli(milli)))
 }
 
 // answered counts an answer; handler is "" if the gate answered.

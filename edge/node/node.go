@@ -92,7 +92,7 @@ func (n *Node) ID() string { return n.link.ID() }
 
 func (n *Node) start(ctx context.Context) (err error) {
 	c := n.config
-	tlsConfig, err := c.tls()
+	tlsConfig, err := c.tls(&n.metrics.expiry)
 	if err != nil {
 		return err
 	}

@@ -56,6 +56,7 @@ func (m *metrics) register(c Config, r *replication.Server) {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "edge_origin_leads_quarantined", Help: "Leads that wait in the quarantine for an operator, the same at each origin process; NaN when the database does not say.",
 		}, func() float64 { return quarantined(c.DB) }),
+		newBacklog(c.DB),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "edge_origin_info", Help: "What the origin is; always 1.",
 			ConstLabels: prometheus.Labels{"release": c.Release, "database": c.DB.Kind()},

@@ -11,11 +11,13 @@ package origin
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"partneredge/edge/certificate"
@@ -87,7 +89,7 @@ func (c Config) startBroker(ctx context.Context, authority *natsauth.Authority) 
 	if err != nil {
 		return nil, fmt.Errorf("starting the origin: %w", err)
 	}
-	get, err := c.certificate(c.NATSCert, c.NATSKey)
+	get, err := c.certificate("nats", c.NATSCert, c.NATSKey)
 	if err != nil {
 		return nil, fmt.Errorf("starting NATS: %w", err)
 	}
@@ -99,7 +101,7 @@ func (c Config) startBroker(ctx context.Context, authority *natsauth.Authority) 
 }
 
 func (o *Origin) startAdmin(c Config, m *metrics, authority *natsauth.Authority) (*admin.Server, error) {
-	get, err := c.certificate(c.AdminCert, c.AdminKey)
+	get, err := c.certificate("admin", c.AdminCert, c.AdminKey)
 	if err != nil {
 		return nil, fmt.Errorf("starting the admin API: %w", err)
 	}
@@ -112,8 +114,14 @@ func (o *Origin) startAdmin(c Config, m *metrics, authority *natsauth.Authority)
 	})
 }
 
-// certificate of two files, which may change; nil where there are none.
-func (c Config) certificate(cert, key string) (certificate.Get, error) {
+// certificate of two files, which may change; nil where there are none. A metric
+// says when the listener's expires.
+func (c Config) certificate(listener, cert, key string) (certificate.Get, error) {
+	expiry := new(certificate.Expiry)
+	c.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "edge_origin_certificate_expiry_timestamp_seconds", ConstLabels: prometheus.Labels{"listener": listener},
+		Help: "When the certificate of a listener (admin, nats) expires, in seconds since 1970; 0 without TLS.",
+	}, expiry.Seconds))
 	if cert == "" && key == "" {
 		return nil, nil
 	}
@@ -121,7 +129,9 @@ func (c Config) certificate(cert, key string) (certificate.Get, error) {
 	if err != nil {
 		return nil, err
 	}
-	return files.Get, nil
+	get := expiry.Watch(files.Get)
+	_, err = get(&tls.ClientHelloInfo{})
+	return get, err
 }
 
 // AdminURL returns the address of the admin API without /admin/v1, such as

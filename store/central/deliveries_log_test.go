@@ -125,6 +125,33 @@ func TestRefusedDeliveries(t *testing.T) {
 	})
 }
 
+// TestBacklog: what waits is counted until its try has ended, and who is due longest
+// says for how long.
+func TestBacklog(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		q := newQueued(t, p, 2)
+		want := func(pending int, overdue time.Duration) {
+			t.Helper()
+			b, err := q.ReadBacklog(ctx)
+			noError(t, err)
+			if b.Pending != pending || b.Overdue != overdue {
+				t.Errorf("backlog is %+v, want %d pending, the first due for %v", b, pending, overdue)
+			}
+		}
+		want(0, 0)
+		q.fire(t)
+		want(2, 0)
+		q.clock.at = q.clock.at.Add(40 * time.Second)
+		want(2, 40*time.Second)
+		claims := q.claim(t, 2)
+		noError(t, q.RecordOutcomes(ctx, []deliveries.Outcome{q.outcome(claims[0], store.StateDelivered, 0), q.outcome(claims[1], store.StatePending, 5*time.Second)}))
+		want(1, 0)
+		q.clock.at = q.clock.at.Add(6 * time.Second)
+		want(1, time.Second)
+	})
+}
+
 func TestPruneDeliveries(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		ctx := context.Background()

@@ -3,6 +3,8 @@
 // characters of Crockford's base 32 in lower case (TypeID specification 0.3).
 package typeid
 
+import "strings"
+
 const alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
 
 // Make returns prefix_<26 characters> for a time in milliseconds since the Unix
@@ -32,4 +34,23 @@ func Make(prefix string, unixMilli int64, random [10]byte) string {
 		}
 	}
 	return string(out)
+}
+
+// UnixMilli returns the time in an identifier that Make returned, in milliseconds
+// since the Unix epoch; false if id is not of that form.
+func UnixMilli(id string) (milli int64, ok bool) {
+	at := strings.LastIndexByte(id, '_')
+	if at < 0 || len(id)-at != 27 || id[at+1] > '7' {
+		return 0, false
+	}
+	for i := at + 1; i < len(id); i++ {
+		digit := strings.IndexByte(alphabet, id[i])
+		if digit < 0 {
+			return 0, false
+		}
+		if i <= at+10 {
+			milli = milli<<5 | int64(digit)
+		}
+	}
+	return milli, true
 }

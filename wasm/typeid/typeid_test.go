@@ -18,5 +18,20 @@ func TestMake(t *testing.T) {
 		if got := Make(tt.prefix, tt.milli, tt.random); got != tt.want {
 			t.Errorf("Make(%q, %d) = %s, want %s", tt.prefix, tt.milli, got, tt.want)
 		}
+		if got, ok := UnixMilli(tt.want); !ok || got != tt.milli {
+			t.Errorf("UnixMilli(%s) = %d, %t, want %d", tt.want, got, ok, tt.milli)
+		}
+	}
+}
+
+func TestUnixMilliRefuses(t *testing.T) {
+	for _, id := range []string{
+		"", "_", "lead_", "01h455vb4pex5vsknk084sn02q", "lead_01h455vb4pex5vsknk084sn02",
+		"lead_01h455vb4pex5vsknk084sn02qq", "lead_81h455vb4pex5vsknk084sn02q", "lead_01h455vb4pex5vsknk084sn02u",
+		"lead_01H455vb4pex5vsknk084sn02q",
+	} {
+		if milli, ok := UnixMilli(id); ok {
+			t.Errorf("UnixMilli(%q) = %d, want it refused", id, milli)
+		}
 	}
 }
