@@ -40,7 +40,7 @@ Flags of a command: {{.CommandPath}} COMMAND --help
 func newRoot(version string) *cobra.Command {
 	root := newGroup("edge", "run and operate Partner Edge",
 		newDev(), newOrigin(), newNode(),
-		newAccount(), newKey(), newLead(), newRelease(), newDeliveries(), newListen(), newToken(), newAudit(), newStatus(),
+		newAccount(), newKey(), newLead(), newLockout(), newRelease(), newDeliveries(), newListen(), newToken(), newAudit(), newStatus(),
 		newBackup(), newRestore(), newSandbox(), newCompletion(), newMan(), newVersion())
 	root.RunE = func(_ *cobra.Command, args []string) error {
 		const list = "run 'edge help' to see them"
@@ -83,18 +83,22 @@ func newGroup(name, summary string, commands ...*cobra.Command) *cobra.Command {
 }
 
 // newCommand makes a command. use is its name, then the names of the arguments
-// that it takes, then anything else for its usage line.
+// that it takes, the last of them in brackets if it may be left out, then flags for
+// its usage line.
 func newCommand(use, summary string, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
 	_, rest, _ := strings.Cut(use, " ")
 	var wanted []string
+	optional := 0
 	for _, word := range strings.Fields(rest) {
-		if strings.HasPrefix(word, "-") || strings.HasPrefix(word, "[") {
+		if strings.HasPrefix(word, "-") || strings.HasPrefix(word, "[-") {
 			break
 		}
-		wanted = append(wanted, word)
+		if wanted = append(wanted, word); strings.HasPrefix(word, "[") {
+			optional++
+		}
 	}
 	return &cobra.Command{Use: use, Short: summary, RunE: run, Args: func(cmd *cobra.Command, args []string) error {
-		if len(args) < len(wanted) {
+		if len(args) < len(wanted)-optional {
 			return misused(cmd, "%s is missing", wanted[len(args)])
 		}
 		if len(args) > len(wanted) {

@@ -29,6 +29,7 @@ func TestScripts(t *testing.T) {
 			"await":     scriptAwait,
 			"shape":     scriptShape,
 			"ask":       scriptAsk,
+			"lock-out":  scriptLockOut,
 			"same-keys": scriptSameKeys,
 			"listen":    scriptListen,
 			"code":      scriptCode,

@@ -92,6 +92,25 @@ func scriptAsk(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
+// scriptLockOut is `lock-out FILE NODE`: asks a node of dev.json with made-up keys until it
+// refuses this address.
+func scriptLockOut(ts *testscript.TestScript, _ bool, args []string) {
+	i, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	for range 100 {
+		req, err := http.NewRequest(http.MethodGet, scriptReady(ts, args[0]).Nodes[i].BaseURL+"/api/v2/public/agents/me", nil)
+		ts.Check(err)
+		req.Header.Set("Authorization", "Bearer svc_live_made_up")
+		resp, err := http.DefaultClient.Do(req)
+		ts.Check(err)
+		resp.Body.Close()
+		if resp.StatusCode == http.StatusForbidden {
+			return
+		}
+	}
+	ts.Fatalf("100 made-up keys do not lock out")
+}
+
 // scriptSameKeys is `same-keys FILE FILE`: two dev.json with one account.
 func scriptSameKeys(ts *testscript.TestScript, _ bool, args []string) {
 	a, b := scriptReady(ts, args[0]), scriptReady(ts, args[1])

@@ -136,7 +136,7 @@ func TestInBrowser(t *testing.T) {
 
 	for _, scheme := range []string{"dark", "light"} {
 		for _, width := range []int64{1280, 390} {
-			for _, page := range []string{"", "nodes", "releases", "accounts", "accounts/" + f.account.ID, "webhooks", "webhooks/" + f.webhook.ID, "quarantine", "quarantine/" + f.refuse("lead_shown"), "audit", "tokens"} {
+			for _, page := range []string{"", "nodes", "releases", "accounts", "accounts/" + f.account.ID, "webhooks", "webhooks/" + f.webhook.ID, "quarantine", "quarantine/" + f.refuse("lead_shown"), "lockouts", "audit", "tokens"} {
 				name, _, _ := strings.Cut(page, "/")
 				if name == "" {
 					name = "overview"

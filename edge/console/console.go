@@ -105,6 +105,7 @@ func (c *Console) routes(assets fs.FS) http.Handler {
 		"GET /console/events/{id}":     eventLog,
 		"GET /console/quarantine":      list[adminapi.QuarantinedLead]("/quarantine", "quarantine", "Quarantine"),
 		"GET /console/quarantine/{id}": quarantined,
+		"GET /console/lockouts":        lockouts,
 		"GET /console/audit":           list[adminapi.Audit]("/audit", "audit", "Audit log", "target"),
 		"GET /console/tokens":          list[adminapi.Token]("/tokens", "tokens", "Tokens"),
 	} {
@@ -126,6 +127,7 @@ func (c *Console) routes(assets fs.FS) http.Handler {
 		"POST /console/releases/{id}/rollback":  act("/releases/{id}/rollback", "Rolling back: the nodes run again what they ran before.", section("releases")),
 		"POST /console/nodes":                   enrolNode,
 		"POST /console/nodes/{id}/revoke":       act("/nodes/{id}/revoke", "Node revoked: its connection is ended.", section("nodes")),
+		"POST /console/lockouts":                clearLockouts,
 		"POST /console/tokens":                  createToken,
 		"POST /console/tokens/{id}/revoke":      act("/tokens/{id}/revoke", "Token revoked, with its sessions.", section("tokens")),
 	} {

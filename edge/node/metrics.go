@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -99,6 +100,10 @@ func (m *metrics) watch(s *local.Store, connected func() bool, now func() time.T
 			return 1
 		}
 		return 0
+	})
+	gauge("lockouts", "Addresses that are locked out after failed authentications.", func() float64 {
+		_, all := s.Lockouts.List(netip.Prefix{}, 0)
+		return float64(all)
 	})
 	gauge("outbox_room_bytes", "How many bytes of leads the outbox still takes: of its own bound, or of its disk.", func() float64 { return float64(s.Outbox.Room()) })
 	gauge("outbox_kept_bytes", "Bytes of leads that were handed over and are kept, to offer them again to an origin that was restored.", func() float64 { return float64(s.Outbox.Kept()) })

@@ -43,6 +43,7 @@ func TestAdmin(t *testing.T) {
 	t.Run("deliveries", f.subtest(adminDeliveries))
 	t.Run("streams", f.subtest(adminStreams))
 	t.Run("nodes", f.subtest(adminNodes))
+	t.Run("lockouts", f.subtest(adminLockouts))
 	t.Run("releases", f.subtest(adminReleases))
 	t.Run("rollouts", f.subtest(adminRollouts))
 	t.Run("tokens", f.subtest(adminTokens))

@@ -107,7 +107,7 @@ func (o *Origin) startAdmin(c Config, m *metrics, authority *natsauth.Authority)
 	}
 	return admin.Start(admin.Config{
 		Addr: c.AdminAddr, Certificate: get, TokenFile: c.AdminTokenFile,
-		DB: c.DB, Nodes: o.replication.Presence(), Rollouts: o.rollouts,
+		DB: c.DB, Nodes: o.replication.Presence(), Lockouts: o.replication.Lockouts, Rollouts: o.rollouts,
 		Credentials: authority.NodeUser, Ready: o.broker.Ready, Tail: c.Tail, Console: c.Console,
 		Log: c.Log, Now: c.Now, Tracer: c.Tracer,
 		Metrics: promhttp.HandlerFor(c.Metrics, promhttp.HandlerOpts{}), Observe: m.adminRequest,

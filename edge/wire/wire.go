@@ -20,9 +20,12 @@
 //	edge.v1.wake                   message    Wake, origin to the other origins
 //	edge.v1.to.<node>.share        message    Share, origin to one node
 //	edge.v1.to.<node>.release      message    Order, origin to one node
+//	edge.v1.to.<node>.lockouts     request    LockoutsRequest -> LockoutsReply, origin to one node
 //
 // <node> is the node's id. A node's credentials let it publish under its own id
-// only, and subscribe to edge.v1.changes, edge.v1.to.<its id>.> and its inbox.
+// only, and subscribe to edge.v1.changes, edge.v1.to.<its id>.> and its inbox. A
+// node replies to a request of the origin below its own subject of that kind, where
+// no other node can.
 package wire
 
 import (
@@ -69,6 +72,7 @@ const (
 	VerbStatus     = "status"
 	VerbShare      = "share"
 	VerbRelease    = "release"
+	VerbLockouts   = "lockouts"
 )
 
 // Subject returns the subject of a node's messages of one kind, such as

@@ -21,6 +21,7 @@ func TestEveryMessageHasAHead(t *testing.T) {
 		&KeyRequest{}, &KeyReply{}, &ViewRequest{}, &ViewReply{}, &ChangesRequest{}, &ChangesReply{}, &Changed{},
 		&LeadsRequest{}, &LeadsReply{}, &SubscribeRequest{}, &SubscribeReply{}, &RevokeRequest{}, &RevokeReply{},
 		&BlobRequest{}, &BlobReply{}, &SignaturesRequest{}, &SignaturesReply{}, &Spend{}, &Share{}, &Status{}, &Order{},
+		&LockoutsRequest{}, &LockoutsReply{},
 	} {
 		m.Header().V, m.Header().Failure = Version, Internal
 		text, err := json.Marshal(m)

@@ -97,6 +97,16 @@ func recordText(v any) sql.NullString {
 	return sql.NullString{String: db.JSONText(v), Valid: true}
 }
 
+// Audit writes to the log what the actor of ctx did to something that is no record
+// of the database, such as a lockout of a node. after marshals to what is known of
+// it; nil is nothing.
+func (d *DB) Audit(ctx context.Context, action, target string, after any) error {
+	refused := errors.Join(valid.IDs("action", action), valid.Texts("target", target))
+	return d.write(ctx, "write to the audit log", refused, func(ctx context.Context, t *tx) error {
+		return t.audited(ctx, action, target, nil, after)
+	})
+}
+
 // auditKey returns a key as the log shows it: without its hash.
 func auditKey(k store.Key) any {
 	type shown store.Key

@@ -2,6 +2,7 @@ package local
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
 	"time"
 )
@@ -101,6 +102,57 @@ func TestLockoutsAreBoundedAndSwept(t *testing.T) {
 	}
 	if len(s.Lockouts.known) != 0 || count() != 0 {
 		t.Errorf("after the sweep %d in memory, %d on disk", len(s.Lockouts.known), count())
+	}
+}
+
+// TestLockoutsAreListedAndCleared: by address, by network and all, on disk as well,
+// and with the failures that had not led to a lockout yet.
+func TestLockoutsAreListedAndCleared(t *testing.T) {
+	at := newClock()
+	c := Config{Dir: t.TempDir(), Now: at.now, Lockout: LockoutRules{Failures: 2}}
+	s := openTest(t, c)
+	for _, client := range []string{"192.0.2.7", "192.0.2.9", "198.51.100.1", "2001:db8:1:2::3", "no address"} {
+		for range 2 {
+			if _, err := s.Lockouts.Failure(client); err != nil {
+				t.Fatal(err)
+			}
+		}
+		at.pass(time.Minute)
+	}
+	if _, err := s.Lockouts.Failure("192.0.2.8"); err != nil { // once
+		t.Fatal(err)
+	}
+	network := netip.MustParsePrefix
+	for _, step := range []struct {
+		within netip.Prefix
+		all    int
+		first  string
+		clear  bool
+	}{
+		{netip.Prefix{}, 5, "no address", false},
+		{network("192.0.2.0/24"), 2, "192.0.2.9", false},
+		{network("192.0.2.8/32"), 0, "", true},
+		{network("192.0.2.7/32"), 1, "192.0.2.7", true},
+		{network("192.0.2.7/32"), 0, "", true},
+		{network("2001:db8:1:2:ffff::/128"), 1, "2001:db8:1:2::/64", true},
+		{network("2001:db8::/32"), 0, "", false},
+		{netip.Prefix{}, 3, "no address", true},
+		{netip.Prefix{}, 0, "", false},
+	} {
+		list, all := s.Lockouts.List(step.within, 1)
+		if all != step.all || len(list) != min(all, 1) || all > 0 && list[0].Address != step.first {
+			t.Errorf("of %v: %d, %v", step.within, all, list)
+		}
+		if !step.clear {
+			continue
+		}
+		if cleared, err := s.Lockouts.Clear(step.within); err != nil || cleared != step.all {
+			t.Errorf("cleared %d of %v: %v", cleared, step.within, err)
+		}
+		s = reopen(t, s, c)
+	}
+	if d, err := s.Lockouts.Failure("192.0.2.8"); err != nil || d != 0 {
+		t.Errorf("a failure after its address was cleared: %v, %v", d, err)
 	}
 }
 

@@ -147,6 +147,66 @@ func (l *Lockouts) remove(e *list.Element) error {
 	return nil
 }
 
+// Locked is an address that is locked out.
+type Locked struct {
+	Address string // for IPv6 its /64
+	Left    time.Duration
+}
+
+// List returns up to most of the addresses that are locked out, those that failed
+// last first, and how many there are in all. Only addresses of the network within
+// count, with the zero Prefix all of them.
+func (l *Lockouts) List(within netip.Prefix, most int) (list []Locked, all int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now().UnixMicro()
+	for e := l.order.Front(); e != nil; e = e.Next() {
+		o := e.Value.(*offender)
+		left := l.left(o, now)
+		if left == 0 || !o.within(within) {
+			continue
+		}
+		if all++; len(list) < most {
+			list = append(list, Locked{o.address, left})
+		}
+	}
+	return list, all
+}
+
+// Clear ends the lockouts of the addresses of a network, with the zero Prefix all
+// of them, and forgets their failures. It returns how many lockouts it ended.
+func (l *Lockouts) Clear(within netip.Prefix) (cleared int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now().UnixMicro()
+	for e := l.order.Front(); e != nil; {
+		next, o := e.Next(), e.Value.(*offender)
+		if o.within(within) {
+			if l.left(o, now) > 0 {
+				cleared++
+			}
+			if failed := l.remove(e); failed != nil {
+				err = failed
+			}
+		}
+		e = next
+	}
+	return cleared, err
+}
+
+// within reports whether the offender's address is of a network. Every address is
+// of the zero Prefix.
+func (o *offender) within(p netip.Prefix) bool {
+	if !p.IsValid() {
+		return true
+	}
+	own, err := netip.ParsePrefix(o.address)
+	if a, single := netip.ParseAddr(o.address); single == nil {
+		own, err = netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	return err == nil && own.Overlaps(p)
+}
+
 // sweep removes addresses that are not locked out and have no recent failure.
 func (l *Lockouts) sweep() error {
 	now := l.now().UnixMicro()

@@ -54,6 +54,7 @@ type Replication struct {
 	handoff      *handoff
 	reporter     *reporter
 	subscribed   *subscriptions
+	lockouts     *lockouts
 	keys         keys
 	capabilities host.Capabilities
 
@@ -69,6 +70,7 @@ func New(cfg Config) (*Replication, error) {
 	r.replica = newReplica(r.ctx, cfg)
 	r.handoff = newHandoff(cfg)
 	r.subscribed = newSubscriptions(cfg)
+	r.lockouts = newLockouts(cfg)
 	r.sync = newSynchronizer(cfg, r.replica.apply, func() error { return r.handoff.offerAgain(r.ctx) })
 	var err error
 	if r.reporter, err = newReporter(cfg); err != nil {
@@ -100,10 +102,13 @@ func (r *Replication) Start() error {
 	if err := r.link.Subscribe(wire.VerbShare, r.reporter.shares); err != nil {
 		return err
 	}
+	if err := r.link.Subscribe(wire.VerbLockouts, r.lockouts.requests); err != nil {
+		return err
+	}
 	for range renewers {
 		r.running.Go(r.replica.renewAll)
 	}
-	for _, run := range []func(context.Context){r.sync.run, r.sync.state.watch, r.handoff.run, r.handoff.offerDue, r.reporter.run, r.subscribed.run} {
+	for _, run := range []func(context.Context){r.sync.run, r.sync.state.watch, r.handoff.run, r.handoff.offerDue, r.reporter.run, r.subscribed.run, r.lockouts.run} {
 		r.running.Go(func() { run(r.ctx) })
 	}
 	return nil

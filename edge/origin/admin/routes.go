@@ -55,6 +55,8 @@ func (a *api) all() []route {
 		{"GET /admin/v1/nodes", list(a, (*central.DB).Nodes, a.toNode)},
 		{"POST /admin/v1/nodes/{id}/revoke", noBody(a.revokeNode)},
 		{"DELETE /admin/v1/nodes/{id}", noBody(a.revokeNode)},
+		{"GET /admin/v1/lockouts", a.listLockouts},
+		{"POST /admin/v1/lockouts/clear", body("invalid_lockout", a.clearLockouts)},
 		{"POST /admin/v1/releases", body("invalid_release", a.createRelease)},
 		{"GET /admin/v1/releases", list(a, (*central.DB).Releases, toRelease)},
 		{"GET /admin/v1/releases/{id}", get(a, (*central.DB).Release, toRelease)},

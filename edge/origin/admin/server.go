@@ -18,6 +18,7 @@ import (
 	"partneredge/edge/origin/replication"
 	"partneredge/edge/origin/rollout"
 	"partneredge/edge/tracing"
+	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/central"
 )
@@ -37,6 +38,8 @@ type Config struct {
 	Rollouts *rollout.Controller
 	// Credentials makes those of a new node.
 	Credentials func(nodeID string) (credentials, publicKey string, err error)
+	// Lockouts asks every enrolled node about its lockouts.
+	Lockouts func(context.Context, wire.LockoutsRequest) []replication.NodeLockouts
 	// Ready reports whether nodes can be reached.
 	Ready func() bool
 	// Tail returns the tries of this process's sender as they end, until end is

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -302,6 +303,22 @@ func (l *Link) Send(verb string, m wire.Message) error {
 	}
 	if err != nil {
 		return fmt.Errorf("send %s to origin: %w", verb, err)
+	}
+	return nil
+}
+
+// Reply answers a request of the origin's. A request that asks for an answer
+// elsewhere than below this node's own subject is left alone.
+func (l *Link) Reply(verb string, request *nats.Msg, m wire.Message) error {
+	if !strings.HasPrefix(request.Reply, wire.Subject(l.id, verb)+".") {
+		return fmt.Errorf("reply to origin's %s: it names another subject than the node's", verb)
+	}
+	body, err := wire.Encode(m)
+	if err == nil {
+		err = request.Respond(body)
+	}
+	if err != nil {
+		return fmt.Errorf("reply to origin's %s: %w", verb, err)
 	}
 	return nil
 }
