@@ -17,8 +17,10 @@ import (
 const (
 	base      = "/admin/v1"
 	maxAnswer = 16 << 20 // bytes of one answer that are read
-	timeout   = 30 * time.Second
 )
+
+// Timeout bounds a call of a Client without an HTTP client of its own.
+const Timeout = 30 * time.Second
 
 // Client calls the admin API. It is safe for concurrent use.
 type Client struct {
@@ -78,7 +80,7 @@ func (c *Client) client() *http.Client {
 	if c.HTTP != nil {
 		return c.HTTP
 	}
-	return &http.Client{Timeout: timeout}
+	return &http.Client{Timeout: Timeout}
 }
 
 // send returns the response to one request, whose status is 2xx.

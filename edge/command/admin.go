@@ -2,6 +2,8 @@ package command
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,16 +23,45 @@ import (
 )
 
 // adminFlags are the flags that say where the admin API is.
-type adminFlags struct{ url, tokenFile, data string }
+type adminFlags struct{ url, tokenFile, ca, data string }
 
 func (a *adminFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&a.url, "admin", "", "`URL` of the origin's admin API (default $EDGE_ADMIN_URL)")
 	flags.StringVar(&a.tokenFile, "token-file", "", "`FILE` with an admin token (default $EDGE_ADMIN_TOKEN_FILE)")
+	flags.StringVar(&a.ca, "admin-ca", "", "PEM `FILE` of who signs the admin API's certificate (default $EDGE_ADMIN_CA, or the system's)")
 	flags.StringVar(&a.data, "data", "", "`DIR` of an `edge dev` or `edge origin` that runs here, in place of --admin and --token-file")
 }
 
 // client returns a client of the admin API, which is not asked yet.
 func (a *adminFlags) client() (*adminapi.Client, error) {
+	client, err := a.unsecured()
+	ca := a.ca
+	if ca == "" {
+		ca = os.Getenv("EDGE_ADMIN_CA")
+	}
+	if err == nil && ca != "" {
+		client.HTTP, err = trusting(ca)
+	}
+	return client, err
+}
+
+// trusting returns an HTTP client that trusts the certificates of a file, and no others.
+func trusting(file string) (*http.Client, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading --admin-ca: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("reading --admin-ca: %s holds no certificate in PEM", file)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	return &http.Client{Transport: transport, Timeout: adminapi.Timeout}, nil
+}
+
+// unsecured returns a client that trusts whom the system trusts.
+func (a *adminFlags) unsecured() (*adminapi.Client, error) {
 	if a.data != "" {
 		return localClient(a.data)
 	}
@@ -218,11 +249,11 @@ func (c *invocation) secret(ctx context.Context, path string, in any, record str
 	if c.JSON {
 		return c.Print(raw, nil)
 	}
-	if _, err := fmt.Fprintln(c.Out, made["plaintext"]); err != nil {
+	if _, err := fmt.Fprintln(c.Out, output.Lines(fmt.Sprint(made["plaintext"]))); err != nil {
 		return err
 	}
 	shown, _ := made[record].(map[string]any)
-	_, err = fmt.Fprintf(c.stderr, "%s %s made. Keep what is printed: it is not shown again.\n", record, shown["id"])
+	_, err = fmt.Fprintf(c.stderr, "%s %s made. Keep what is printed: it is not shown again.\n", record, output.Plain(fmt.Sprint(shown["id"])))
 	return err
 }
 
@@ -277,7 +308,7 @@ func watching(flags *pflag.FlagSet, watchUsage string, read func(context.Context
 // reconnecting prints that a stream ended, and when it goes on.
 func reconnecting(stderr io.Writer) func(error, time.Duration) {
 	return func(err error, wait time.Duration) {
-		fmt.Fprintf(stderr, "edge: %v; trying again in %s\n", err, wait)
+		fmt.Fprintf(stderr, "edge: %s; trying again in %s\n", output.Lines(err.Error()), wait)
 	}
 }
 

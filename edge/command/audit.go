@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/command/output"
 )
 
 func newAudit() *cobra.Command {
@@ -57,7 +58,7 @@ func exportAudit(ctx context.Context, c *invocation, from, to time.Time) error {
 		if !to.IsZero() && !entry.At.Before(to) {
 			continue
 		}
-		if _, err := fmt.Fprintf(out, "%s\n", raw); err != nil {
+		if err := output.WriteJSON(out, raw); err != nil {
 			return fmt.Errorf("write audit log: %w", err)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"partneredge/edge/command/output"
 )
 
 // Main runs the command that args name until it is done or ctx is, prints its
@@ -40,7 +42,7 @@ Flags of a command: {{.CommandPath}} COMMAND --help
 func newRoot(version string) *cobra.Command {
 	root := newGroup("edge", "run and operate Partner Edge",
 		newDev(), newOrigin(), newNode(),
-		newAccount(), newKey(), newLead(), newLockout(), newRelease(), newDeliveries(), newListen(), newToken(), newAudit(), newStatus(),
+		newAccount(), newKey(), newLead(), newLockout(), newRelease(), newWebhook(), newDeliveries(), newListen(), newToken(), newAudit(), newStatus(),
 		newBackup(), newRestore(), newSandbox(), newCompletion(), newMan(), newVersion())
 	root.RunE = func(_ *cobra.Command, args []string) error {
 		const list = "run 'edge help' to see them"
@@ -131,9 +133,9 @@ func report(err error, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintf(stderr, "edge: %v\n", err)
+	fmt.Fprintf(stderr, "edge: %s\n", output.Lines(err.Error()))
 	if h, ok := errors.AsType[*hinted](err); ok && h.hint != "" {
-		fmt.Fprintf(stderr, "hint: %s\n", h.hint)
+		fmt.Fprintf(stderr, "hint: %s\n", output.Lines(h.hint))
 	}
 	if _, ok := errors.AsType[*usageError](err); ok {
 		return exitUsage

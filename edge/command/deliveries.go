@@ -98,8 +98,7 @@ func tailDeliveries(ctx context.Context, c *invocation) error {
 	colours := output.ColoursOf(c.Out)
 	return c.admin.Follow(ctx, "/deliveries/tail", func(e adminapi.Event) error {
 		if c.JSON {
-			_, err := fmt.Fprintf(c.Out, "%s\n", e.Data)
-			return err
+			return output.WriteJSON(c.Out, e.Data)
 		}
 		var t adminapi.Tried
 		if err := json.Unmarshal(e.Data, &t); err != nil {
@@ -113,7 +112,7 @@ func tailDeliveries(ctx context.Context, c *invocation) error {
 			paint = colours.Wait
 		}
 		_, err := fmt.Fprintf(c.Out, "%s  %s  %s  %s  %s  %s\n", colours.Faint(t.Try.StartedAt.Local().Format(time.TimeOnly)),
-			paint(fmt.Sprintf("%-9s", t.State)), t.EventType, t.EventID, output.Plain(t.TargetURL), output.Plain(t.Try.Result()))
+			paint(fmt.Sprintf("%-9s", output.Plain(t.State))), output.Plain(t.EventType), output.Plain(t.EventID), output.Plain(t.TargetURL), output.Plain(t.Try.Result()))
 		return err
 	}, reconnecting(c.stderr))
 }

@@ -16,6 +16,7 @@ import (
 	"partneredge/edge/closers"
 	"partneredge/edge/release"
 	"partneredge/edge/tracing"
+	"partneredge/edge/wire"
 )
 
 // logFlags are --log-level and --log-format.
@@ -80,7 +81,7 @@ func (n *names) Set(text string) error {
 	*n = nil
 	for one := range strings.SplitSeq(text, ",") {
 		one = strings.TrimSpace(one)
-		if !isName(one) {
+		if !wire.IsRegion(one) {
 			return fmt.Errorf("%q is no name of lower-case letters, digits and dashes", one)
 		}
 		if slices.Contains(*n, one) {
@@ -102,27 +103,13 @@ func (h *hostNames) Set(text string) error {
 		one = strings.ToLower(strings.TrimSpace(one))
 		labels := strings.Split(one, ".")
 		if len(labels) < 2 || slices.ContainsFunc(labels, func(label string) bool {
-			return !isName(strings.ReplaceAll(label, "_", "")) || strings.HasSuffix(label, "-")
+			return !wire.IsRegion(strings.ReplaceAll(label, "_", "")) || strings.HasSuffix(label, "-")
 		}) {
 			return fmt.Errorf("%q is no host name such as eu.example.com", one)
 		}
 		*h = append(*h, one)
 	}
 	return nil
-}
-
-// isName reports whether s may name a region: text that is safe in a path and a
-// label.
-func isName(s string) bool {
-	if s == "" || len(s) > 40 || s[0] == '-' {
-		return false
-	}
-	for _, c := range []byte(s) {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-			return false
-		}
-	}
-	return true
 }
 
 // traceFlags are --trace-endpoint and --trace-ratio.

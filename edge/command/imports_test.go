@@ -104,6 +104,8 @@ func TestImportRules(t *testing.T) {
 			because: "the origin runs without modules, and is handed its sender"},
 		{of: "edge/webhook", never: []string{"edge/node", "edge/origin", "store/local", "host"},
 			because: "the sender needs only what it delivers"},
+		{of: "edge/connections", only: []string{}},
+		{of: "edge/hosts", only: []string{}},
 		{of: "edge/gotuning", only: []string{},
 			because: "it sets Go's runtime, and knows nothing of what runs"},
 		{of: "edge/command/output", only: []string{},

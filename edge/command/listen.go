@@ -142,7 +142,11 @@ func (l *listener) handle(ctx context.Context, e adminapi.Event) error {
 		}
 	}
 	if l.JSON {
-		return json.NewEncoder(l.Out).Encode(h)
+		raw, err := json.Marshal(h)
+		if err != nil {
+			return err
+		}
+		return output.WriteJSON(l.Out, raw)
 	}
 	return l.show(h)
 }
@@ -203,9 +207,9 @@ func (l *listener) show(h relayed) error {
 		}
 		forwarded = fmt.Sprintf("  %s in %.0f ms", paint(strconv.Itoa(*h.Status)), h.Latency)
 	case h.Error != "":
-		forwarded = "  " + l.colours.Bad(h.Error)
+		forwarded = "  " + l.colours.Bad(output.Plain(h.Error))
 	}
-	_, err := fmt.Fprintf(l.Out, "%s  %s  %s  %s%s\n  %s\n", l.colours.Faint(h.At.Local().Format(time.TimeOnly)), h.Type, h.ID, verified, forwarded,
-		l.colours.Faint(string(h.Body)))
+	_, err := fmt.Fprintf(l.Out, "%s  %s  %s  %s%s\n  %s\n", l.colours.Faint(h.At.Local().Format(time.TimeOnly)), output.Plain(h.Type), output.Plain(h.ID), verified, forwarded,
+		l.colours.Faint(output.Plain(string(h.Body))))
 	return err
 }

@@ -38,6 +38,7 @@ func TestScripts(t *testing.T) {
 			"encrypt":   scriptEncrypt,
 			"spoil":     scriptSpoil,
 			"address":   scriptAddress,
+			"nats":      scriptNATS,
 
 			"subscribe": scriptSubscribe, "refuse": scriptRefuse,
 			"fire-until": scriptFireUntil,

@@ -20,6 +20,7 @@ import (
 	"partneredge/edge/node/replication/link"
 	"partneredge/edge/tracing"
 	"partneredge/edge/webhook"
+	"partneredge/edge/wire"
 	"partneredge/host/compilecache"
 )
 
@@ -72,6 +73,7 @@ func newNode() *cobra.Command {
 	flags.DurationVar(&f.KeepLeads, "keep-leads", 48*time.Hour, "`DURATION` for which leads are kept after they were handed over, to offer them again to an origin that was restored; 0: not kept")
 	f.traces.register(flags)
 	f.logs.register(flags, slog.LevelInfo)
+	cmd.AddCommand(newNodeOperations()...)
 	return cmd
 }
 
@@ -84,7 +86,7 @@ func (f *nodeFlags) complete(cmd *cobra.Command) (err error) {
 		return err
 	}
 	switch {
-	case !isName(f.Region):
+	case !wire.IsRegion(f.Region):
 		return misused(cmd, "--region %q is no name of lower-case letters, digits and dashes", f.Region)
 	case (f.TLSCert == "") != (f.TLSKey == ""):
 		return misused(cmd, "--tls-cert and --tls-key go together")
@@ -134,7 +136,8 @@ func nodeHint(err error) error {
 		kind   error
 		advice string
 	}{
-		{link.ErrCredentials, "enrol the node with POST /admin/v1/nodes, and write the answer's credentials, as they are, to the file of --credentials"},
+		{link.ErrCredentials, "enrol the node with edge node enrol --out FILE, and name that file with --credentials"},
+		{link.ErrRegion, "start the node with --region as it was enrolled, or enrol it for this region: edge node enrol"},
 		{link.ErrNotEnrolled, "is --origin the one that the node was enrolled at? Enrol it there again if it was revoked or the origin's data is new, and give the new --credentials"},
 		{link.ErrCertificate, "name with --origin-ca who signed the origin's certificate, and with --origin a host that the certificate is for"},
 		{link.ErrVersion, "node and origin may be one version apart: bring the older one up to date"},

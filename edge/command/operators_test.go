@@ -61,6 +61,13 @@ func scriptAddress(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv("EDGE_ADMIN_URL", ready.AdminURL)
 }
 
+// scriptNATS is `nats FILE`: sets NATS_URL to that of an origin.json.
+func scriptNATS(ts *testscript.TestScript, _ bool, args []string) {
+	var ready originReady
+	ts.Check(readJSON(ts.MkAbs(args[0]), &ready))
+	ts.Setenv("NATS_URL", ready.NATSURL)
+}
+
 // TestCompletionRuns has bash itself complete by the script.
 func TestCompletionRuns(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil {

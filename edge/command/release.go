@@ -338,10 +338,10 @@ func printRelease(c *invocation, raw json.RawMessage, r adminapi.Release) error 
 	return c.Print(raw, func(w io.Writer) {
 		output.Fields(w, raw, "id", "version", "digest", "size", "created_at")
 		for _, m := range r.Modules {
-			fmt.Fprintf(w, "module\t%s, %d bytes\n", m.Name, m.Size)
+			fmt.Fprintf(w, "module\t%s, %d bytes\n", output.Plain(m.Name), m.Size)
 		}
 		for _, s := range r.Signers {
-			fmt.Fprintf(w, "signed by\t%s\n", s.KeyID)
+			fmt.Fprintf(w, "signed by\t%s\n", output.Plain(s.KeyID))
 		}
 	})
 }

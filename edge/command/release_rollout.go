@@ -113,11 +113,11 @@ func awaitRollout(ctx context.Context, c *invocation, r adminapi.Rollout) (admin
 			r = now
 		}
 		if output.IsTerminal(c.stderr) {
-			bar.Describe(r.Version + ", " + step(r))
+			bar.Describe(output.Plain(r.Version + ", " + step(r)))
 			_ = bar.Set(min(r.Serving, max(len(r.Nodes)-1, 0))) // the last one would end the bar before the rollout
 		} else if step(r) != shown {
 			shown = step(r)
-			fmt.Fprintf(c.stderr, "release %s: %s, %d of %d nodes serve\n", r.Version, shown, r.Serving, len(r.Nodes))
+			fmt.Fprintf(c.stderr, "release %s: %s, %d of %d nodes serve\n", output.Plain(r.Version), output.Plain(shown), r.Serving, len(r.Nodes))
 		}
 		if ended(r) {
 			return r, raw, nil
@@ -144,7 +144,7 @@ func step(r adminapi.Rollout) string {
 }
 
 func printRollout(w io.Writer, r adminapi.Rollout) {
-	fmt.Fprintf(w, "rollout\t%s\nrelease\t%s %s\nstate\t%s\n", r.ID, r.Version, r.ReleaseID, step(r))
+	fmt.Fprintf(w, "rollout\t%s\nrelease\t%s %s\nstate\t%s\n", output.Plain(r.ID), output.Plain(r.Version), output.Plain(r.ReleaseID), output.Plain(step(r)))
 	if r.Reason != "" {
 		fmt.Fprintf(w, "reason\t%s\n", output.Plain(r.Reason))
 	}
@@ -154,6 +154,6 @@ func printRollout(w io.Writer, r adminapi.Rollout) {
 		if !n.Connected {
 			state = "away"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d%%\t%d\t%d\t%d\t%s\n", n.Region, n.Name, state, n.Percent, n.Requests, n.Errors, n.Failures, output.Plain(cmp.Or(n.Reason, "-")))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d%%\t%d\t%d\t%d\t%s\n", output.Plain(n.Region), output.Plain(n.Name), output.Plain(state), n.Percent, n.Requests, n.Errors, n.Failures, output.Plain(cmp.Or(n.Reason, "-")))
 	}
 }

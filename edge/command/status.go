@@ -95,6 +95,6 @@ func printNodes(w io.Writer, nodes []nodeLine) {
 			version = cmp.Or(s.Release, version)
 			counts = fmt.Sprintf("%d\t%d\t%d\t%d", *n.Lag, s.Outbox, s.HotKeys, s.Sandboxes)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", n.Region, n.Name, state, output.Plain(cmp.Or(version, "-")), counts, seen)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", output.Plain(n.Region), output.Plain(n.Name), state, output.Plain(cmp.Or(version, "-")), counts, seen)
 	}
 }

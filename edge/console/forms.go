@@ -86,6 +86,10 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 			c.loginPage(w, r, http.StatusUnauthorized, "That is not a token, or it has been revoked.")
 			return
 		}
+		if refused, ok := errors.AsType[*adminapi.Error](err); ok && refused.Status == http.StatusTooManyRequests {
+			c.loginPage(w, r, http.StatusTooManyRequests, "Too many wrong tokens came from your address. Please wait for a minute.")
+			return
+		}
 		c.cfg.Log.Error("console login", "err", err)
 		c.loginPage(w, r, http.StatusInternalServerError, "The origin could not check the token. Please try again.")
 		return

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"partneredge/edge/connections"
 	"partneredge/edge/node/openapi"
 	"partneredge/wasm/apikey"
 	"partneredge/wasm/httpfront"
@@ -88,6 +89,10 @@ func keyIn(header http.Header) string {
 	return token
 }
 
+// partnerConnections bound a listener's connections. No one address, nor all of one
+// network, can hold what others need.
+var partnerConnections = connections.Bounds{All: 16_384, Address: 1024, Network: 4096}
+
 // listener is an HTTP server and where it listens.
 type listener struct {
 	server *http.Server
@@ -102,7 +107,7 @@ func listen(addr string, tlsConfig *tls.Config, handler http.Handler, c Config) 
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	l := &listener{done: make(chan struct{}), url: "http://" + ln.Addr().String()}
-	ln = boundConnections(ln, partnerConnections, trusts(c.TrustedProxies))
+	ln = connections.Bound(ln, partnerConnections, trusts(c.TrustedProxies))
 	if tlsConfig != nil {
 		l.url = "https://" + ln.Addr().String()
 		ln = tls.NewListener(ln, tlsConfig)

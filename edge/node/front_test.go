@@ -146,3 +146,24 @@ func selfSigned(t *testing.T, c *Config) *x509.CertPool {
 	pool.AddCert(must(x509.ParseCertificate(der))(t))
 	return pool
 }
+
+// TestRefusalIsRead sends far more header than is read: the answer arrives all the
+// same, and not a reset.
+func TestRefusalIsRead(t *testing.T) {
+	o := newOrigin(t)
+	n := startNode(t, config(t, o))
+	for range 50 {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(n.URL(), "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + strings.Repeat("x", 64<<10) + "\r\n\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		answer := make([]byte, 64)
+		if n, err := conn.Read(answer); err != nil || !strings.HasPrefix(string(answer[:n]), "HTTP/1.1 431") {
+			t.Fatalf("%q, %v", answer[:n], err)
+		}
+		_ = conn.Close()
+	}
+}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"partneredge/edge/closers"
+	"partneredge/edge/hosts"
 	"partneredge/edge/node/replication"
 	"partneredge/edge/node/replication/link"
 	"partneredge/edge/node/rollout"
@@ -96,7 +97,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if n.operators, err = listen(c.Metrics, nil, n.metrics.operators(n.obstacle), c); err != nil {
+	if n.operators, err = listen(c.Metrics, nil, hosts.Guard(n.metrics.operators(n.obstacle)), c); err != nil {
 		return err
 	}
 	n.started.Add(n.operators.stop)
@@ -139,8 +140,11 @@ func (n *Node) open(ctx context.Context) (err error) {
 // startReplication begins to connect to the origin.
 func (n *Node) startReplication() (err error) {
 	c := n.config
+	if hosts.Exposed(c.Origin) {
+		c.Log.Warn("the way to the origin is not encrypted: use tls:// off this machine", "origin", c.Origin)
+	}
 	n.link, err = link.New(link.Config{
-		URL: c.Origin, Credentials: c.Credentials, CA: c.OriginCA, Dialer: c.dialer,
+		URL: c.Origin, Credentials: c.Credentials, Region: c.Region, CA: c.OriginCA, Dialer: c.dialer,
 		Observe: n.metrics.originAnswered, Tracer: c.Tracer, Log: c.Log,
 	})
 	if err != nil {

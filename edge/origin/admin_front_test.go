@@ -1,18 +1,22 @@
 package origin
 
 import (
+	"encoding/base64"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"partneredge/edge/origin/admin"
+	"partneredge/store"
 )
 
 func TestUnknownPathsAndMethods(t *testing.T) {
@@ -98,10 +102,13 @@ func TestConsoleInMetrics(t *testing.T) {
 // token.
 func TestMetricsFromElsewhere(t *testing.T) {
 	f := newFixture(t)
-	for peer, want := range map[string]int{"127.0.0.1:5": 200, "[::1]:5": 200, "[::ffff:127.0.0.1]:5": 200, "127.0.0.1:5 by a proxy": 401, "192.0.2.1:5": 401, "": 401} {
+	for peer, want := range map[string]int{"127.0.0.1:5": 200, "[::1]:5": 200, "[::ffff:127.0.0.1]:5": 200, "127.0.0.1:5 by a proxy": 401, "127.0.0.1:5 rebound": 401, "192.0.2.1:5": 401, "": 401} {
 		for _, token := range []string{"", f.Token()} {
 			req := httptest.NewRequest("GET", "/metrics", nil)
-			req.RemoteAddr = peer
+			req.RemoteAddr, req.Host = peer, "localhost:8090"
+			if at, rebound := strings.CutSuffix(peer, " rebound"); rebound {
+				req.RemoteAddr, req.Host = at, "evil.example:8090"
+			}
 			if proxy, passed := strings.CutSuffix(peer, " by a proxy"); passed {
 				req.RemoteAddr = proxy
 				req.Header.Set("X-Forwarded-For", "192.0.2.1")
@@ -153,6 +160,25 @@ func TestTokenFile(t *testing.T) {
 	}
 	f.stop()
 
+	seed := filepath.Join(f.config.Dir, "nats", "account.seed")
+	for _, secret := range []string{path, seed} {
+		for _, mode := range []os.FileMode{0o640, 0o604, 0o620} {
+			if err := os.Chmod(secret, mode); err != nil {
+				t.Fatal(err)
+			}
+			o, err := Start(t.Context(), f.config)
+			if err == nil {
+				_ = o.Stop(t.Context())
+			}
+			if err == nil || !strings.Contains(err.Error(), "chmod 600 '"+secret+"'") {
+				t.Errorf("%s with mode %v: %v", secret, mode, err)
+			}
+		}
+		if err := os.Chmod(secret, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
 	own := filepath.Join(t.TempDir(), "own")
 	f.config.AdminTokenFile = own
 	for content, good := range map[string]bool{"correct-horse-battery": true, " correct-horse-battery\r\n\n": true, "short": false, "": false, "two words that are long": false} {
@@ -172,5 +198,90 @@ func TestTokenFile(t *testing.T) {
 		if err := o.Stop(t.Context()); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestWrongTokens: who presents wrong tokens is in the audit log, and then refused for
+// a while, but not whoever has used a right one from there.
+func TestWrongTokens(t *testing.T) {
+	f := newFixture(t, func(c *Config) { c.WrongTokens = 3 })
+	_, viewer := f.token(store.RoleViewer)
+	const whoami = "/admin/v1/whoami"
+	for range 10 {
+		if status, _, _ := f.send("GET", whoami, nil, ""); status != 401 {
+			t.Errorf("without a token %d", status)
+		}
+	}
+	for i := range 3 {
+		if status, _, text := f.send("GET", whoami, nil, "Bearer wrong"); status != 401 {
+			t.Errorf("wrong token %d: %d %s", i, status, text)
+		}
+	}
+	for _, token := range []string{"wrong", viewer} {
+		status, header, text := f.send("GET", whoami, nil, "Bearer "+token)
+		if status != 429 || header.Get("Retry-After") == "" || !strings.Contains(string(text), "too_many_wrong_tokens") {
+			t.Errorf("beyond the bound: %d %s", status, text)
+		}
+	}
+	if status, _, text := f.send("GET", "/v2/", nil, "Basic "+base64.StdEncoding.EncodeToString([]byte("x:wrong"))); status != 429 {
+		t.Errorf("at the registry: %d %s", status, text)
+	}
+	if status, _, _ := f.send("GET", whoami, nil, "Bearer "+f.Token()); status != 200 {
+		t.Errorf("a token that was right before: %d", status)
+	}
+	entries := f.must(200, "GET", "/admin/v1/audit?target=127.0.0.1", nil)["items"].([]any)
+	if len(entries) != 1 {
+		t.Fatalf("the audit log has %v", entries)
+	}
+	entry := entries[0].(object)
+	if actor := entry["actor"].(object); entry["action"] != "login.refuse" || actor["remote"] != "127.0.0.1" || actor["name"] != "unknown" || entry["after"].(object)["wrong_tokens"] != 1.0 {
+		t.Errorf("the audit log has %v", entry)
+	}
+}
+
+// TestRegistryRefusesPagesOfOthers: a browser sends a password that it knows by itself.
+func TestRegistryRefusesPagesOfOthers(t *testing.T) {
+	f := newFixture(t)
+	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("x:"+f.Token()))
+	for site, want := range map[string]int{"": 202, "same-origin": 202, "cross-site": 403, "same-site": 403} {
+		var more []string
+		if site != "" {
+			more = []string{"Sec-Fetch-Site", site}
+		}
+		if status, _, text := f.send("POST", "/v2/releases/blobs/uploads/", nil, basic, more...); status != want {
+			t.Errorf("from %q: %d %s, want %d", site, status, text, want)
+		}
+	}
+	if status, _, _ := f.send("POST", "/v2/releases/blobs/uploads/", nil, basic, "Origin", "https://evil.example"); status != 403 {
+		t.Errorf("from another origin: %d", status)
+	}
+}
+
+// TestFailedUploadsHoldUpNobody: more pushes fail than may be under way, some whole in
+// one request and some in pieces.
+func TestFailedUploadsHoldUpNobody(t *testing.T) {
+	var late atomic.Int64
+	now := func() time.Time { return time.Now().Add(time.Duration(late.Load())) }
+	f := newFixture(t, databaseAt(t, now))
+	push := func(query string) int {
+		status, _, _ := f.send("POST", "/v2/releases/blobs/uploads/"+query, "content", "Bearer "+f.Token())
+		return status
+	}
+	for range 100 {
+		if status := push("?digest=sha256:" + strings.Repeat("0", 64)); status != 400 {
+			t.Fatalf("a push of another digest: %d", status)
+		}
+	}
+	for range 64 {
+		if status := push(""); status != 202 {
+			t.Fatalf("an upload is not begun: %d", status)
+		}
+	}
+	if status := push(""); status != 429 {
+		t.Errorf("beyond the bound: %d", status)
+	}
+	late.Store(int64(61 * time.Second))
+	if status := push(""); status != 202 {
+		t.Errorf("a minute after the others have failed: %d", status)
 	}
 }

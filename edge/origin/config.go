@@ -41,6 +41,10 @@ type Config struct {
 	// it. Made, 0600, when it is not there. "": Dir/admin.token.
 	AdminTokenFile string
 
+	// WrongTokens is how many wrong tokens an address may present to the admin API at
+	// once, and then one every six seconds. 0: 20.
+	WrongTokens int
+
 	// NATSListen is where the embedded NATS server listens, host:port; port 0 is any
 	// free one. "": 127.0.0.1:0. Unused with NATSURL.
 	NATSListen string

@@ -106,7 +106,7 @@ func (o *Origin) startAdmin(c Config, m *metrics, authority *natsauth.Authority)
 		return nil, fmt.Errorf("starting the admin API: %w", err)
 	}
 	return admin.Start(admin.Config{
-		Addr: c.AdminAddr, Certificate: get, TokenFile: c.AdminTokenFile,
+		Addr: c.AdminAddr, Certificate: get, TokenFile: c.AdminTokenFile, WrongTokens: c.WrongTokens,
 		DB: c.DB, Nodes: o.replication.Presence(), Lockouts: o.replication.Lockouts, Rollouts: o.rollouts,
 		Credentials: authority.NodeUser, Ready: o.broker.Ready, Tail: c.Tail, Console: c.Console,
 		Log: c.Log, Now: c.Now, Tracer: c.Tracer,

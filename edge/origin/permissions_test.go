@@ -30,7 +30,7 @@ func TestCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	forged, _, err := foreign.NodeUser(a.id)
+	forged, _, err := foreign.NodeUser(a.id, "eu-west")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestKnockingIsWarnedOfSeldom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	forged, _, err := foreign.NodeUser("node_forged")
+	forged, _, err := foreign.NodeUser("node_forged", "eu-west")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestAdmission(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	credentials, _, err := authority.NodeUser("node_unknown")
+	credentials, _, err := authority.NodeUser("node_unknown", "eu-west")
 	if err != nil {
 		t.Fatal(err)
 	}

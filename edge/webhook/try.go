@@ -7,7 +7,9 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"partneredge/edge/webhook/signature"
 	"partneredge/store"
@@ -136,7 +138,7 @@ func readExcerpt(body io.ReadCloser, cancel context.CancelFunc) string {
 	return string(kept)
 }
 
-// describe returns an error's text for the delivery log.
+// describe returns an error's text for the delivery log, without control characters.
 func describe(err error, timedOut bool, timeout time.Duration) string {
 	var refused *RefusedError
 	switch {
@@ -145,9 +147,15 @@ func describe(err error, timedOut bool, timeout time.Duration) string {
 	case timedOut:
 		return "no answer within " + timeout.String()
 	}
-	text := err.Error()
+	// It may quote what the endpoint sent, such as names in its certificate.
+	text := strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, err.Error())
 	if len(text) > 512 {
-		text = text[:512]
+		text = strings.ToValidUTF8(text[:512], "")
 	}
 	return text
 }

@@ -11,6 +11,7 @@ package durable
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -32,6 +33,24 @@ func WriteFile(path string, data []byte, perm os.FileMode) error {
 // CreateFile makes a file on the machine's disk as Disk.CreateFile does.
 func CreateFile(path string, data []byte, perm os.FileMode) error {
 	return Disk{}.CreateFile(path, data, perm)
+}
+
+// ReadPrivate reads a file that holds a secret. It refuses one that its mode lets
+// others than its owner read or write.
+func ReadPrivate(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return nil, fmt.Errorf("%s can be read by others (mode %04o): chmod 600 '%s'", path, mode, path)
+	}
+	return io.ReadAll(f)
 }
 
 // Rename renames on the machine's disk as Disk.Rename does.

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"unicode"
 )
 
 // Printer prints the result of a command.
@@ -22,8 +21,7 @@ type Printer struct {
 // between their cells.
 func (p Printer) Print(v json.RawMessage, text func(io.Writer)) error {
 	if p.JSON {
-		_, err := fmt.Fprintf(p.Out, "%s\n", strings.TrimSpace(string(v)))
-		return err
+		return WriteJSON(p.Out, v)
 	}
 	var lines strings.Builder
 	table := tabwriter.NewWriter(&lines, 0, 0, 2, ' ', 0)
@@ -73,15 +71,6 @@ func (p Printer) Records(records []map[string]any, columns ...string) error {
 			fmt.Fprintln(w, strings.Join(cells, "\t"))
 		}
 	})
-}
-
-// Plain returns text that may be anything for a terminal: quoted if it has control
-// characters, or those that turn the direction of writing.
-func Plain(text string) string {
-	if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }) {
-		return strconv.Quote(text)
-	}
-	return text
 }
 
 // cell returns a field of a record as text; "agent.email" is a field of the

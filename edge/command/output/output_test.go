@@ -1,6 +1,9 @@
 package output
 
 import (
+	"encoding/json"
+	"errors"
+	"maps"
 	"strings"
 	"testing"
 )
@@ -21,9 +24,38 @@ func TestControlCharactersAreQuoted(t *testing.T) {
 			}
 		}
 	}
+	for text, want := range map[string]string{"a\nb": "a\nb", "a\x1b[2J\n\u009b1m\"": "a\\x1b[2J\n\\u009b1m\\\"", "\x9b31m": "\\x9b31m", "no": "no"} {
+		if got := Lines(text); got != want {
+			t.Errorf("%q is shown as %q, want %q", text, got, want)
+		}
+	}
 	for _, text := range []string{"Zoë “Li”", "株式会社\u3000東京", `C:\x`, ""} {
 		if got := Plain(text); got != text {
 			t.Errorf("%q is shown as %q", text, got)
 		}
 	}
+}
+
+// FuzzWriteJSON: the JSON that is written has the same value, and nothing in it that
+// steers a terminal.
+func FuzzWriteJSON(f *testing.F) {
+	f.Add("\x1b[2J\u009b31m\x7f\u202e", "plain")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		raw, err := json.Marshal(map[string]string{a: b})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		if err := WriteJSON(&out, raw); err != nil {
+			t.Fatal(err)
+		}
+		line := strings.TrimSuffix(out.String(), "\n")
+		if strings.ContainsFunc(line, steers) {
+			t.Errorf("%q is written as %q", raw, line)
+		}
+		var before, after map[string]string
+		if err := errors.Join(json.Unmarshal(raw, &before), json.Unmarshal([]byte(line), &after)); err != nil || !maps.Equal(before, after) {
+			t.Errorf("%q became %q: %v", raw, line, err)
+		}
+	})
 }

@@ -33,7 +33,7 @@ func (l *lockouts) run(ctx context.Context) {
 			if !l.Link.Decode(wire.VerbLockouts, m.Data, &req) {
 				continue
 			}
-			if err := l.Link.Reply(wire.VerbLockouts, m, l.answer(req)); err != nil {
+			if err := l.Link.Reply(wire.VerbLockouts, m, func() wire.Message { return l.answer(req) }); err != nil {
 				l.Log.Warn("cannot tell the origin of lockouts", "err", err)
 			}
 		}

@@ -1,13 +1,14 @@
 package admin
 
 import (
+	"cmp"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/netip"
 	"os"
@@ -59,39 +60,74 @@ func (a *api) actor(r *http.Request) (store.Actor, error) {
 	return a.holder(r, strings.TrimSpace(sent))
 }
 
-// holder returns the actor that has a token.
+// holder returns the actor that has a token. Who presents wrong ones is slowed down,
+// and named in the audit log.
 func (a *api) holder(r *http.Request, sent string) (store.Actor, error) {
-	actor := store.Actor{Remote: remote(r)}
+	client, hash := peer(r), sha256.Sum256([]byte(sent))
+	if wait := a.attempts.Wait(client, hash); wait > 0 {
+		return store.Actor{}, &problem{Kind: kindLimited, Reason: "too_many_wrong_tokens", Detail: "too many wrong tokens from this address; try again later", retryAfter: wait}
+	}
+	actor, err := a.find(r.Context(), sent, hash)
+	actor.Remote = remote(r)
+	switch p := new(problem); {
+	case err == nil:
+		a.attempts.Right(client, hash)
+	case errors.As(err, &p):
+		a.noteWrong(r.Context(), actor, a.attempts.Wrong(client))
+	}
+	return actor, err
+}
+
+// noteWrong writes to the audit log how many wrong tokens an address has presented.
+func (a *api) noteWrong(ctx context.Context, actor store.Actor, tokens int) {
+	if tokens == 0 {
+		return
+	}
+	actor.Name = cmp.Or(actor.Name, "unknown")
+	ctx = central.WithActor(context.WithoutCancel(ctx), actor)
+	if err := a.DB.Audit(ctx, "login.refuse", cmp.Or(actor.Remote, "unknown"), map[string]int{"wrong_tokens": tokens}); err != nil {
+		a.Log.Warn("wrong tokens are not in the audit log", "remote", actor.Remote, "tokens", tokens, "err", err)
+	}
+}
+
+// find returns the actor that has a token. Of a revoked token it returns whose it
+// was, with the error.
+func (a *api) find(ctx context.Context, sent string, got [32]byte) (actor store.Actor, err error) {
 	// Hashing first makes the comparison take as long whatever is sent.
-	got, want := sha256.Sum256([]byte(sent)), sha256.Sum256([]byte(a.token))
+	want := sha256.Sum256([]byte(a.token))
 	if subtle.ConstantTimeCompare(got[:], want[:]) == 1 {
-		actor.ID, actor.Name, actor.Role = fileActor, "token file", store.RoleAdmin
-		return actor, nil
+		return store.Actor{ID: fileActor, Name: "token file", Role: store.RoleAdmin}, nil
 	}
 	wrong := &problem{Kind: kindUnauthorized, Reason: "wrong_token"}
 	if !isToken(sent) {
-		return store.Actor{}, wrong
+		return actor, wrong
 	}
-	token, err := a.DB.TokenByHash(r.Context(), got)
+	token, err := a.DB.TokenByHash(ctx, got)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return store.Actor{}, wrong
+		return actor, wrong
 	case err != nil:
-		return store.Actor{}, err
-	case !token.RevokedAt.IsZero():
-		return store.Actor{}, &problem{Kind: kindUnauthorized, Reason: "token_revoked"}
+		return actor, err
 	}
-	actor.ID, actor.Name, actor.Role = token.ID, token.Name, token.Role
+	actor = store.Actor{ID: token.ID, Name: token.Name, Role: token.Role}
+	if !token.RevokedAt.IsZero() {
+		return actor, &problem{Kind: kindUnauthorized, Reason: "token_revoked"}
+	}
 	return actor, nil
+}
+
+// peer returns the address that a request comes from, none when it has none.
+func peer(r *http.Request) netip.Addr {
+	at, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return at.Addr().Unmap().WithZone("")
 }
 
 // remote returns the address of the peer, "" when it has none.
 func remote(r *http.Request) string {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return ""
+	if at := peer(r); at.IsValid() {
+		return at.String()
 	}
-	return peer.Addr().Unmap().WithZone("").String()
+	return ""
 }
 
 // tokenPrefix begins the plaintext of every token, so that scanners of leaked
@@ -140,15 +176,15 @@ func (a *api) whoami(r *http.Request) (answer, error) {
 // minToken is the shortest admin token that is taken, in characters.
 const minToken = 16
 
-// openToken reads the admin token, and makes one when there is no file: 32
-// random bytes in hex.
-func openToken(path string, log *slog.Logger) (string, error) {
-	text, err := os.ReadFile(path)
+// openToken reads the admin token, which only its owner may be able to read, and
+// makes one when there is no file: 32 random bytes in hex.
+func openToken(path string) (string, error) {
+	text, err := durable.ReadPrivate(path)
 	if errors.Is(err, os.ErrNotExist) {
 		if err := durable.CreateFile(path, []byte(randomHex()), 0o600); err != nil && !errors.Is(err, os.ErrExist) {
 			return "", fmt.Errorf("making the admin token: %w", err)
 		}
-		text, err = os.ReadFile(path)
+		text, err = durable.ReadPrivate(path)
 	}
 	if err != nil {
 		return "", fmt.Errorf("reading the admin token: %w", err)
@@ -156,9 +192,6 @@ func openToken(path string, log *slog.Logger) (string, error) {
 	token := strings.TrimSpace(string(text))
 	if len(token) < minToken || strings.ContainsAny(token, " \t\r\n") {
 		return "", fmt.Errorf("reading the admin token: %s must hold one word of at least %d characters", path, minToken)
-	}
-	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
-		log.Warn("the admin token can be read by others", "file", path, "mode", info.Mode().Perm().String())
 	}
 	return token, nil
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"path"
 	"runtime/debug"
 	"strings"
 	"time"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/hosts"
 	"partneredge/store/central"
 )
 
@@ -109,16 +109,16 @@ func (p *probe) Header() http.Header         { return p.header }
 func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
 func (p *probe) WriteHeader(status int)      { p.status = status }
 
-// fromHere reports whether the request comes from this machine, and not through a
-// proxy on it.
+// fromHere reports whether the request comes from this machine, not through a proxy
+// on it, and names the machine by an address or as localhost. A page of elsewhere
+// that a browser here shows can have its own name resolve to this machine.
 func fromHere(r *http.Request) bool {
 	for _, passed := range []string{"Forwarded", "X-Forwarded-For", "Via"} {
 		if r.Header[passed] != nil {
 			return false
 		}
 	}
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	return err == nil && peer.Addr().Unmap().IsLoopback()
+	return peer(r).IsLoopback() && hosts.IsLocal(r.Host)
 }
 
 func (a *api) readyz(w http.ResponseWriter, r *http.Request) {

@@ -10,15 +10,22 @@ import (
 	"partneredge/store/central"
 )
 
-// withRegistry serves the registry of releases, and leaves all else to next.
+// withRegistry serves the registry of releases, and leaves all else to next. A
+// browser that knows the password sends it by itself, so a push that another site
+// brings about is refused, as the console refuses such forms.
 func (a *api) withRegistry(next http.Handler) http.Handler {
+	guarded := http.NewCrossOriginProtection()
+	guarded.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		registry.Refuse(w, http.StatusForbidden, "DENIED", "this request comes from a page of another site")
+	}))
+	serve := guarded.Handler(http.HandlerFunc(a.serveRegistry))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, registry.Root) {
 			next.ServeHTTP(w, r)
 			return
 		}
 		r.Pattern = registry.Root // for metrics, which know routes and no paths
-		a.serveRegistry(w, r)
+		serve.ServeHTTP(w, r)
 	})
 }
 

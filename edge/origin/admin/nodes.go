@@ -16,12 +16,12 @@ import (
 
 // enrolNode makes a node and its credentials, which nobody can show again.
 func (a *api) enrolNode(r *http.Request, in adminapi.NewNode, v *validator) (answer, error) {
-	node := store.Node{Name: v.text("name", in.Name, maxName), Region: v.word("region", in.Region)}
+	node := store.Node{Name: v.text("name", in.Name, maxName), Region: v.region("region", in.Region)}
 	if err := v.err(); err != nil {
 		return answer{}, err
 	}
 	node.ID = store.NewID("node", a.DB.Now())
-	credentials, publicKey, err := a.Credentials(node.ID)
+	credentials, publicKey, err := a.Credentials(node.ID, node.Region)
 	if err != nil {
 		return answer{}, err
 	}

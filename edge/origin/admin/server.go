@@ -3,6 +3,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,10 +11,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
 	"partneredge/edge/certificate"
+	"partneredge/edge/connections"
+	"partneredge/edge/origin/admin/attempts"
 	"partneredge/edge/origin/registry"
 	"partneredge/edge/origin/replication"
 	"partneredge/edge/origin/rollout"
@@ -33,11 +37,15 @@ type Config struct {
 	// Made, 0600, when it does not exist.
 	TokenFile string
 
+	// WrongTokens is how many wrong tokens an address may present at once, and then one
+	// every six seconds. 0: 20.
+	WrongTokens int
+
 	DB       *central.DB
 	Nodes    *replication.Presence
 	Rollouts *rollout.Controller
 	// Credentials makes those of a new node.
-	Credentials func(nodeID string) (credentials, publicKey string, err error)
+	Credentials func(nodeID, region string) (credentials, publicKey string, err error)
 	// Lockouts asks every enrolled node about its lockouts.
 	Lockouts func(context.Context, wire.LockoutsRequest) []replication.NodeLockouts
 	// Ready reports whether nodes can be reached.
@@ -74,6 +82,7 @@ type api struct {
 	Config
 	token string // of the file; the others are in the database
 
+	attempts            *attempts.Limit
 	retries, recoveries *throttle // by subscription
 
 	streams chan struct{}   // holds one for each open stream
@@ -87,13 +96,14 @@ type api struct {
 func newAPI(running context.Context, cfg Config) (*api, error) {
 	a := &api{
 		Config: cfg, running: running,
+		attempts:   attempts.New(cmp.Or(cfg.WrongTokens, attempts.Burst), cfg.Now),
 		retries:    newThrottle(time.Second, 60, cfg.Now),
 		recoveries: newThrottle(10*time.Second, 6, cfg.Now),
 		streams:    make(chan struct{}, maxStreams),
 		registry:   registry.New(cfg.DB, cfg.Log),
 	}
 	var err error
-	if a.token, err = openToken(cfg.TokenFile, cfg.Log); err != nil {
+	if a.token, err = openToken(cfg.TokenFile); err != nil {
 		return nil, err
 	}
 	a.routes = a.mux()
@@ -112,6 +122,10 @@ type Server struct {
 	server  *http.Server
 	serving sync.WaitGroup
 }
+
+// adminConnections bound the listener's connections. Each open stream and page of the
+// console is one; a proxy before it is one address.
+var adminConnections = connections.Bounds{All: 1024, Address: 512, Network: 768}
 
 // Start serves the admin API until Stop is called.
 func Start(cfg Config) (*Server, error) {
@@ -139,6 +153,7 @@ func Start(cfg Config) (*Server, error) {
 			ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 		},
 	}
+	listener = connections.Bound(listener, adminConnections, func(netip.Addr) bool { return false })
 	if cfg.Certificate != nil {
 		s.url = "https://" + listener.Addr().String()
 		s.server.TLSConfig = certificate.HTTPS(cfg.Certificate)

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"net/mail"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"partneredge/edge/wire"
 )
 
 // Longest texts, in characters. What a view shows fits one message between
@@ -222,13 +223,11 @@ func (v *validator) object(field string, value json.RawMessage) json.RawMessage 
 	return b.Bytes()
 }
 
-var wordForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-
-// word is a short name that can stand in a path or a label.
-func (v *validator) word(field string, value *string) string {
-	s := v.text(field, value, 64)
-	if s != "" && !wordForm.MatchString(s) {
-		v.fail(field, "invalid", field+" holds letters, digits, '.', '_' and '-', and begins with a letter or digit")
+// region is the name of a region that a node takes.
+func (v *validator) region(field string, value *string) string {
+	s := v.text(field, value, 40)
+	if s != "" && !wire.IsRegion(s) {
+		v.fail(field, "invalid", field+" holds at most 40 lower-case letters, digits and dashes, and begins with no dash")
 	}
 	return s
 }

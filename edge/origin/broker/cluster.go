@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"partneredge/edge/hosts"
 	"partneredge/edge/origin/natsauth"
 	"partneredge/edge/wire"
 )
@@ -20,6 +21,9 @@ import (
 func (b *Broker) join() error {
 	c := b.config
 	b.url, b.server = c.URL, cluster{c}
+	if hosts.Exposed(c.URL) {
+		c.Log.Warn("the way to NATS is not encrypted: use tls:// off this machine", "nats", c.URL)
+	}
 	if err := c.Authority.WriteCluster(c.Dir, c.Revoked); err != nil {
 		return fmt.Errorf("joining NATS: %w", err)
 	}

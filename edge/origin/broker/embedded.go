@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"partneredge/edge/hosts"
 	"partneredge/edge/logging"
 	"partneredge/edge/origin/natsauth"
 	"partneredge/edge/wire"
@@ -42,6 +43,9 @@ func (b *Broker) embed() error {
 		return fmt.Errorf("starting NATS on %s: %w", b.config.Listen, err)
 	}
 	b.url = e.ClientURL()
+	if b.config.Certificate == nil && hosts.Exposed(b.config.Listen) {
+		b.config.Log.Warn("NATS listens off this machine without TLS: give it a certificate", "listen", b.config.Listen)
+	}
 	credentials, err := b.config.Authority.OriginUser()
 	if err == nil {
 		err = b.connect("", nats.InProcessServer(e.Server), nats.UserCredentialBytes([]byte(credentials)))

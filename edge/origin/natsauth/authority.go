@@ -60,7 +60,7 @@ func Open(dir string) (*Authority, error) {
 		{"system.seed", nkeys.PrefixByteAccount, &a.system, &a.SystemID},
 	} {
 		path := filepath.Join(dir, k.file)
-		text, err := os.ReadFile(path)
+		text, err := durable.ReadPrivate(path)
 		if err != nil {
 			return nil, fmt.Errorf("reading the NATS keys: %w", err)
 		}
@@ -108,9 +108,11 @@ func makeSeeds(dir string) error {
 
 // NodeUser makes credentials for a node: the text of a .creds file, and the
 // public key that it signs with. The node may publish under its own id, and read
-// the changes, what is sent to it, and its own inbox; nothing else.
-func (a *Authority) NodeUser(id string) (credentials, publicKey string, err error) {
+// the changes, what is sent to it, and its own inbox; nothing else. The credentials
+// name its region, and a node that stands elsewhere refuses them.
+func (a *Authority) NodeUser(id, region string) (credentials, publicKey string, err error) {
 	return mintUser(a.account, id, func(u *jwt.UserClaims) {
+		u.Tags.Add(wire.RegionTag + region)
 		u.Pub.Allow.Add(wire.Prefix + id + ".>")
 		u.Sub.Allow.Add(wire.Changes, wire.ToNode+id+".>", wire.Inbox(id)+".>")
 		u.Resp = nil

@@ -84,7 +84,14 @@ func (g *registry) beginUpload(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if r.URL.Query().Has("digest") {
-		return g.finish(w, r, id)
+		if err := g.finish(w, r, id); err != nil {
+			// Nobody knows its id, so nobody could go on with it.
+			if failed := g.store.CancelUpload(context.WithoutCancel(r.Context()), id); failed != nil && !errors.Is(failed, store.ErrNotFound) {
+				g.log.Warn("an upload that failed waits to be given up", "err", failed)
+			}
+			return err
+		}
+		return nil
 	}
 	uploading(w, http.StatusAccepted, id, 0)
 	return nil

@@ -23,7 +23,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 	"time"
 
@@ -52,14 +51,7 @@ func Load(path string) (*Keys, error) {
 }
 
 func load(path string) (*Keys, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("read key file: %w", err)
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("read key file: %s can be read by others (mode %04o)", path, info.Mode().Perm())
-	}
-	text, err := os.ReadFile(path)
+	text, err := durable.ReadPrivate(path)
 	if err != nil {
 		return nil, fmt.Errorf("read key file: %w", err)
 	}

@@ -22,24 +22,29 @@ const (
 	uploadsMost = 64
 	// uploadTime is how long one may rest before it is given up.
 	uploadTime = time.Hour
+	// crowdedTime is the same while there are as many as may be: one that goes on
+	// gets a piece at least every half a minute.
+	crowdedTime = time.Minute
 )
 
 // BeginUpload makes room for a blob and returns the upload's id. Uploads that
-// have rested for an hour are given up. ErrLimit while 64 are under way.
+// have rested for an hour are given up, or for a minute when there are 64, so that
+// those that failed hold up no others. ErrLimit while 64 are under way.
 func (r *Registry) BeginUpload(ctx context.Context) (id string, err error) {
 	const tried = "begin upload"
 	err = r.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
 		now := r.db.Now()
-		old := db.Micros(now.Add(-uploadTime))
-		if _, err := t.Exec(ctx, `DELETE FROM release_pieces WHERE upload IN (SELECT id FROM release_uploads WHERE updated_at < ?)`, old); err != nil {
-			return err
-		}
-		if _, err := t.Exec(ctx, `DELETE FROM release_uploads WHERE updated_at < ?`, old); err != nil {
-			return err
-		}
-		var n int
-		if err := t.Get(ctx, `SELECT count(*) FROM release_uploads`, nil, &n); err != nil {
-			return err
+		n := uploadsMost
+		for _, rest := range []time.Duration{uploadTime, crowdedTime} {
+			if n < uploadsMost {
+				break
+			}
+			if err := giveUp(ctx, t, now.Add(-rest)); err != nil {
+				return err
+			}
+			if err := t.Get(ctx, `SELECT count(*) FROM release_uploads`, nil, &n); err != nil {
+				return err
+			}
 		}
 		if n >= uploadsMost {
 			return fmt.Errorf("%w: %d uploads are under way", store.ErrLimit, n)
@@ -49,6 +54,16 @@ func (r *Registry) BeginUpload(ctx context.Context) (id string, err error) {
 		return err
 	})
 	return id, db.Fail(tried, err)
+}
+
+// giveUp removes the uploads that have rested since a time.
+func giveUp(ctx context.Context, t *db.Tx, since time.Time) error {
+	old := db.Micros(since)
+	if _, err := t.Exec(ctx, `DELETE FROM release_pieces WHERE upload IN (SELECT id FROM release_uploads WHERE updated_at < ?)`, old); err != nil {
+		return err
+	}
+	_, err := t.Exec(ctx, `DELETE FROM release_uploads WHERE updated_at < ?`, old)
+	return err
 }
 
 // UploadSize reads how many bytes an upload has so far.

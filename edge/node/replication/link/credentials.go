@@ -4,13 +4,17 @@ import (
 	"crypto/x509"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nkeys"
+
+	"partneredge/edge/wire"
 )
 
-// readCredentials returns the id of the node that the credentials are for.
-func readCredentials(file string) (id string, err error) {
+// readCredentials returns the id of the node that the credentials are for. They must
+// be for its region; those that an older origin made name none.
+func readCredentials(file, region string) (id string, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrCredentials, err)
@@ -31,6 +35,11 @@ func readCredentials(file string) (id string, err error) {
 	}
 	if claims.Name == "" {
 		return "", wrong("names no node")
+	}
+	for _, tag := range claims.Tags {
+		if of, tagged := strings.CutPrefix(tag, wire.RegionTag); tagged && of != region {
+			return "", fmt.Errorf("%w: %s is for a node in %s, not in %s", ErrRegion, file, of, region)
+		}
 	}
 	return claims.Name, nil
 }

@@ -17,6 +17,8 @@ var (
 	// ErrCredentials means that the file of credentials is missing or is not what
 	// the origin gave.
 	ErrCredentials = errors.New("credentials cannot be used")
+	// ErrRegion means that the credentials were given to a node of another region.
+	ErrRegion = errors.New("credentials are of another region")
 	// ErrNotEnrolled means that the origin does not know the credentials, or has
 	// revoked them.
 	ErrNotEnrolled = errors.New("origin refuses the node's credentials")

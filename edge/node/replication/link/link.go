@@ -27,6 +27,8 @@ type Config struct {
 	URL string
 	// Credentials is the file with the node's NATS credentials.
 	Credentials string
+	// Region that the node stands in, which the credentials must be for.
+	Region string
 	// CA is a file of PEM certificates that sign the origin's. Default: those
 	// that the system trusts.
 	CA string
@@ -81,7 +83,7 @@ func newRooms() map[string]chan struct{} {
 // New returns a Link that is not connected yet. It reads the credentials and
 // the CA, and fails when either cannot be used.
 func New(cfg Config) (*Link, error) {
-	id, err := readCredentials(cfg.Credentials)
+	id, err := readCredentials(cfg.Credentials, cfg.Region)
 	if err != nil {
 		return nil, err
 	}
@@ -307,13 +309,13 @@ func (l *Link) Send(verb string, m wire.Message) error {
 	return nil
 }
 
-// Reply answers a request of the origin's. A request that asks for an answer
-// elsewhere than below this node's own subject is left alone.
-func (l *Link) Reply(verb string, request *nats.Msg, m wire.Message) error {
+// Reply replies to a request of the origin's with what answer returns. A request that
+// asks for the reply elsewhere than below this node's own subject is not answered.
+func (l *Link) Reply(verb string, request *nats.Msg, answer func() wire.Message) error {
 	if !strings.HasPrefix(request.Reply, wire.Subject(l.id, verb)+".") {
 		return fmt.Errorf("reply to origin's %s: it names another subject than the node's", verb)
 	}
-	body, err := wire.Encode(m)
+	body, err := wire.Encode(answer())
 	if err == nil {
 		err = request.Respond(body)
 	}

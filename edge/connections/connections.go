@@ -1,4 +1,6 @@
-package node
+// Package connections bounds the connections of a listener: in all, from one
+// address, and from one network.
+package connections
 
 import (
 	"fmt"
@@ -7,21 +9,17 @@ import (
 	"sync"
 )
 
-// connectionBounds are how many connections a listener has at a time.
-type connectionBounds struct {
+// Bounds are how many connections a listener has at a time.
+type Bounds struct {
 	All     int // more wait to be accepted
 	Address int // from one address, IPv6: one /64; more are closed at once
 	Network int // from one /24, IPv6: one /48; more are closed at once
 }
 
-// partnerConnections are the bounds of the partner API. No one address, nor all of
-// one network, can hold what others need.
-var partnerConnections = connectionBounds{All: 16_384, Address: 1024, Network: 4096}
-
 // boundedListener is a net.Listener that keeps to bounds.
 type boundedListener struct {
 	net.Listener
-	bounds connectionBounds
+	bounds Bounds
 	exempt func(netip.Addr) bool // proxies, behind which there are many
 	room   chan struct{}         // a place for each connection that there is
 	closed chan struct{}
@@ -31,9 +29,9 @@ type boundedListener struct {
 	open map[netip.Prefix]int // connections by address, and by network
 }
 
-// boundConnections returns a listener of the TCP connections that ln accepts within
+// Bound returns a listener of the TCP connections that ln accepts within
 // bounds; those from exempt addresses only count in all.
-func boundConnections(ln net.Listener, bounds connectionBounds, exempt func(netip.Addr) bool) net.Listener {
+func Bound(ln net.Listener, bounds Bounds, exempt func(netip.Addr) bool) net.Listener {
 	return &boundedListener{
 		Listener: ln, bounds: bounds, exempt: exempt,
 		room: make(chan struct{}, bounds.All), closed: make(chan struct{}), open: map[netip.Prefix]int{},

@@ -1,0 +1,126 @@
+// Package attempts slows down who presents wrong tokens: a network may be wrong a
+// number of times at once, and once more every few seconds. Beyond that its tokens
+// are not looked at, but for those that were right from the same network before, so
+// that nobody is kept out by a guesser beside them.
+package attempts
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+const (
+	// Burst is how many wrong tokens a network may present at once.
+	Burst = 20
+	// every is the time after which it may present one more.
+	every = 6 * time.Second
+	// reportEvery is the least time between two reports of one network.
+	reportEvery = time.Minute
+	// maxNetworks bounds the networks that are told apart; those beyond count as one.
+	maxNetworks = 1000
+	// maxRight bounds the tokens that are remembered as right; one more forgets all.
+	maxRight = 1000
+)
+
+// Limit counts wrong tokens by network: an IPv4 address, or a /64 of IPv6.
+type Limit struct {
+	burst int
+	now   func() time.Time
+
+	mu       sync.Mutex
+	networks map[netip.Prefix]*network
+	right    map[sighting]struct{}
+}
+
+type network struct {
+	bucket   *rate.Limiter
+	wrong    int // since the last report
+	reported time.Time
+}
+
+// sighting is a token that was right, and where it came from.
+type sighting struct {
+	from  netip.Prefix
+	token [32]byte
+}
+
+// New returns a Limit. burst is how many wrong tokens a network may present at once.
+func New(burst int, now func() time.Time) *Limit {
+	return &Limit{burst: burst, now: now, networks: make(map[netip.Prefix]*network), right: make(map[sighting]struct{})}
+}
+
+// Wait returns for how long a token, given by its SHA-256, is not looked at when it
+// comes from client; 0: it is looked at.
+func (l *Limit) Wait(client netip.Addr, token [32]byte) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	from := networkOf(client)
+	if _, known := l.right[sighting{from, token}]; known {
+		return 0
+	}
+	bucket, now := l.network(from).bucket, l.now()
+	reserved := bucket.ReserveN(now, 1)
+	defer reserved.CancelAt(now) // only Wrong spends
+	return reserved.DelayFrom(now)
+}
+
+// Right notes a token that was looked at and is right.
+func (l *Limit) Right(client netip.Addr, token [32]byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.right) >= maxRight {
+		clear(l.right)
+	}
+	l.right[sighting{networkOf(client), token}] = struct{}{}
+}
+
+// Wrong counts a token that was looked at and is wrong. It returns how many the
+// network has presented since this was last more than 0, and 0 while that is less
+// than a minute ago.
+func (l *Limit) Wrong(client netip.Addr) (report int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	one, now := l.network(networkOf(client)), l.now()
+	one.bucket.AllowN(now, 1)
+	one.wrong++
+	if !one.reported.IsZero() && now.Sub(one.reported) < reportEvery {
+		return 0
+	}
+	report, one.wrong, one.reported = one.wrong, 0, now
+	return report
+}
+
+// network returns the count of a network.
+func (l *Limit) network(p netip.Prefix) *network {
+	if one := l.networks[p]; one != nil {
+		return one
+	}
+	if len(l.networks) >= maxNetworks {
+		now := l.now()
+		for p, one := range l.networks {
+			if one.bucket.TokensAt(now) >= float64(l.burst) && now.Sub(one.reported) >= reportEvery {
+				delete(l.networks, p)
+			}
+		}
+		if len(l.networks) >= maxNetworks {
+			p = netip.Prefix{}
+		}
+	}
+	if l.networks[p] == nil {
+		l.networks[p] = &network{bucket: rate.NewLimiter(rate.Every(every), l.burst)}
+	}
+	return l.networks[p]
+}
+
+func networkOf(client netip.Addr) netip.Prefix {
+	client = client.Unmap().WithZone("")
+	bits := 64
+	if client.Is4() {
+		bits = 32
+	}
+	p, _ := client.Prefix(bits) // of no address: none
+	return p
+}

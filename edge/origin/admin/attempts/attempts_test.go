@@ -1,0 +1,66 @@
+package attempts
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+func TestLimit(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	l := New(3, func() time.Time { return now })
+	guesser, neighbour, other := netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2"), netip.MustParseAddr("192.0.2.1")
+	good, guess := [32]byte{1}, [32]byte{2}
+	l.Right(neighbour, good)
+	for i, want := range []int{1, 0, 0} {
+		if l.Wait(guesser, guess) != 0 {
+			t.Fatalf("guess %d is not looked at", i)
+		}
+		if got := l.Wrong(guesser); got != want {
+			t.Errorf("guess %d reports %d, want %d", i, got, want)
+		}
+	}
+	for range 3 { // looking does not spend
+		if wait := l.Wait(neighbour, guess); wait != every {
+			t.Errorf("beyond the burst it waits for %v", wait)
+		}
+	}
+	if l.Wait(guesser, good) != 0 {
+		t.Error("a token that was right before waits")
+	}
+	if l.Wait(other, guess) != 0 {
+		t.Error("another network waits")
+	}
+	now = now.Add(every)
+	if l.Wait(guesser, guess) != 0 {
+		t.Error("it waits for longer than was said")
+	}
+	l.Wrong(guesser)
+	now = now.Add(time.Minute)
+	if got := l.Wrong(guesser); got != 4 {
+		t.Errorf("a minute later %d are reported, want 4", got)
+	}
+}
+
+// TestLimitIsBounded: from very many networks, guesses count as those of one, and
+// networks that are quiet are forgotten.
+func TestLimitIsBounded(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	l := New(3, func() time.Time { return now })
+	from := func(i int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("2001:db8:%x::1", i)) }
+	for i := range 2 * maxNetworks {
+		l.Wrong(from(i))
+		l.Right(from(i), [32]byte{byte(i), byte(i >> 8)})
+	}
+	if len(l.networks) > maxNetworks+1 || len(l.right) > maxRight {
+		t.Errorf("%d networks and %d tokens are remembered", len(l.networks), len(l.right))
+	}
+	if l.Wait(from(3*maxNetworks), [32]byte{9}) == 0 {
+		t.Error("one more network is looked at")
+	}
+	now = now.Add(time.Hour)
+	if l.Wait(from(3*maxNetworks), [32]byte{9}) != 0 || len(l.networks) > 1 {
+		t.Errorf("an hour later there are %d networks", len(l.networks))
+	}
+}
