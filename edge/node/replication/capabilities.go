@@ -20,13 +20,13 @@ type keys struct {
 
 // AppendKey implements host.Keys.
 func (k keys) AppendKey(ctx context.Context, dst, token []byte) ([]byte, error) {
-	k.sync.state.wait(ctx)
 	hash := local.KeyName(token)
 	before, _ := ctx.Value(lookupKey{}).(*lookup)
 	found := before != nil && before.hash == hash
 	if found && before.err != nil {
 		return dst, before.err
 	}
+	k.sync.state.wait(ctx)
 	rec, current := k.current(hash)
 	if current && !found {
 		k.Counters.Keys("hit", 1)

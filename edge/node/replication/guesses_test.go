@@ -1,0 +1,40 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"testing"
+	"time"
+
+	"partneredge/host"
+	"partneredge/store/local"
+)
+
+// TestRefusedKeysWaitForNoChanges: while a node catches up, a key that it does not hold
+// and may not look up is refused at once: at the front, and in the sandbox.
+func TestRefusedKeysWaitForNoChanges(t *testing.T) {
+	store, err := local.Open(local.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	cfg := Config{
+		Store: store, ReadTimeout: time.Minute, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Counters: Counters{Keys: func(string, int) {}},
+	}
+	catching := newState(func() bool { return true }, cfg.Log)
+	catching.connect() // and no answer comes
+	r := &Replication{keys: keys{newReplica(t.Context(), cfg), &synchronizer{Config: cfg, state: catching}, &guesses{all: maxGuesses}}}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	found := r.FindKey(ctx, netip.MustParseAddr("192.0.2.7"), "svc_live_made_up")
+	_, err = r.keys.AppendKey(found, nil, []byte("svc_live_made_up"))
+	if ctx.Err() != nil {
+		t.Fatal("it waited for the origin's changes")
+	}
+	if !errors.Is(err, host.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+}
