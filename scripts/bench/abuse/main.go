@@ -22,6 +22,9 @@ func main() {
 	b := &bench{Bench: harness.New("abuse")}
 	cases := []harness.Part{
 		{Name: "slow_dns", Measure: b.slowDNS},
+		{Name: "unknown_keys", Measure: b.unknownKeys},
+		{Name: "mute_origin", Measure: b.muteOrigin},
+		{Name: "others_served", Measure: b.heldConnections},
 	}
 	names := make([]string, len(cases))
 	for i, c := range cases {
