@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"partneredge/store/central"
+	"partneredge/store/central/db"
 	"partneredge/store/central/deliveries"
 )
 
@@ -31,9 +32,10 @@ const (
 // retention drops what is old. Origins that share a database all do it: what one
 // has dropped the next does not find.
 type retention struct {
-	now  func() time.Time
-	log  *slog.Logger
-	jobs []pruning
+	now     func() time.Time
+	log     *slog.Logger
+	prepare func(context.Context) error // makes room for the records to come
+	jobs    []pruning
 
 	cancel context.CancelFunc
 	loop   sync.WaitGroup
@@ -50,9 +52,18 @@ type pruning struct {
 // startRetention does nothing until stop when all is kept for good.
 func startRetention(c Config) *retention {
 	running, cancel := context.WithCancel(context.Background())
-	r := &retention{jobs: prunings(c.DB, c.Retention), now: c.DB.Now, log: c.Log, cancel: cancel}
+	r := newRetention(c.DB, c.Retention, c.Log)
+	r.cancel = cancel
 	r.loop.Go(func() { r.run(running, retentionEvery) })
 	return r
+}
+
+func newRetention(d *central.DB, keep Retention, log *slog.Logger) *retention {
+	width := deliveries.PartitionWidth(cmp.Or(keep.Deliveries, defaultRetention))
+	return &retention{
+		now: d.Now, log: log, jobs: prunings(d, keep),
+		prepare: func(ctx context.Context) error { return d.MakePartitions(ctx, width) },
+	}
 }
 
 // prunings returns what is to be done, without what is kept for good.
@@ -76,6 +87,12 @@ func prunings(d *central.DB, keep Retention) (jobs []pruning) {
 			return d.PruneDeliveries(ctx, before, limit, place)
 		}
 	})
+	add("partitions of the log", cmp.Or(keep.Deliveries, defaultRetention), func() slice {
+		return func(ctx context.Context, before time.Time, _ int) (int, error) {
+			dropped, err := d.DropPartition(ctx, before)
+			return int(db.Bit(dropped)), err
+		}
+	})
 	add("firings", keep.Firings, records(central.AgingFirings))
 	add("insights", keep.Insights, records(central.AgingInsights))
 	add("contacts", keep.Contacts, records(central.AgingContacts))
@@ -94,13 +111,16 @@ func (r *retention) run(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
+		if err := r.prepare(ctx); err != nil && ctx.Err() == nil {
+			r.log.Warn("making partitions of the log", "err", err)
+		}
 		for _, job := range r.jobs {
 			dropped, err := r.drop(ctx, job)
 			if err != nil && ctx.Err() == nil {
 				r.log.Warn("dropping old "+job.what, "err", err)
 			}
 			if dropped > 0 {
-				r.log.Info("dropped old "+job.what, "rows", dropped)
+				r.log.Info("dropped old "+job.what, "count", dropped)
 			}
 		}
 		select {

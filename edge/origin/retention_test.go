@@ -34,7 +34,9 @@ func TestRetention(t *testing.T) {
 		}
 	}
 	at := func(age time.Duration) *retention {
-		return &retention{jobs: prunings(f.config.DB, Retention{}), log: f.config.Log, now: func() time.Time { return time.Now().Add(age) }}
+		r := newRetention(f.config.DB, Retention{}, f.config.Log)
+		r.now = func() time.Time { return time.Now().Add(age) }
+		return r
 	}
 	young := at(defaultRetention - time.Hour)
 	if n, err := young.drop(t.Context(), young.jobs[0]); n != 0 || err != nil {

@@ -174,6 +174,10 @@ func (d *DB) limitLocks(ctx context.Context, conn *sql.Conn) error {
 	if !d.postgres {
 		return nil
 	}
-	_, err := conn.ExecContext(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", lockTimeout.Milliseconds()))
+	_, err := conn.ExecContext(ctx, setLockTimeout(lockTimeout))
 	return err
+}
+
+func setLockTimeout(most time.Duration) string {
+	return fmt.Sprintf("SET LOCAL lock_timeout = %d", most.Milliseconds())
 }

@@ -44,6 +44,15 @@ func (t *Tx) prepared(ctx context.Context, query string) (*sql.Stmt, error) {
 	return s, err
 }
 
+// LimitLocks bounds how long each statement of the rest of the transaction waits for
+// locks on PostgreSQL: ErrUnavailable after that.
+func (t *Tx) LimitLocks(ctx context.Context, most time.Duration) error {
+	if !t.postgres {
+		return nil
+	}
+	return t.control(ctx, setLockTimeout(most))
+}
+
 // Exec runs a statement and returns how many rows it wrote.
 func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
 	t.touched = true

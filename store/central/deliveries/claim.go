@@ -172,6 +172,8 @@ func readUnleased(ctx context.Context, t *db.Tx, r ClaimRequest, now time.Time) 
 	return claims, rest, nil
 }
 
+const eventsOfClaims = `SELECT id, account_id, type, body FROM events WHERE `
+
 // complete adds to claims what their events and subscriptions hold.
 func (s *Store) complete(ctx context.Context, t *db.Tx, claims []Claim) error {
 	if len(claims) == 0 {
@@ -184,7 +186,7 @@ func (s *Store) complete(ctx context.Context, t *db.Tx, claims []Claim) error {
 	read, err := db.All(ctx, t, func(row db.Row) (e store.Event, err error) {
 		err = row.Scan(&e.ID, &e.AccountID, &e.Type, (*[]byte)(&e.Body))
 		return e, err
-	}, `SELECT id, account_id, type, body FROM events WHERE `+t.In("id"), t.Set(slices.Collect(maps.Keys(events))))
+	}, eventsOfClaims+t.In("id"), t.Set(slices.Collect(maps.Keys(events))))
 	if err != nil {
 		return err
 	}

@@ -9,10 +9,13 @@ import (
 	"partneredge/store/valid"
 )
 
-const (
-	logTables  = `deliveries d JOIN events e ON e.id = d.event_id`
-	logColumns = `d.id, d.event_id, e.type, d.subscription_id, e.account_id, d.state, d.attempts, d.next_at, d.created_at, d.updated_at`
-)
+// logColumns reads a delivery d. Each row's event is looked up by itself: of a join
+// PostgreSQL might rather read every partition of the events in order.
+const logColumns = `d.id, d.event_id, (SELECT type FROM events WHERE id = d.event_id), d.subscription_id,
+	(SELECT account_id FROM subscriptions WHERE id = d.subscription_id),
+	d.state, d.attempts, d.next_at, d.created_at, d.updated_at`
+
+const deliveryByID = `SELECT ` + logColumns + ` FROM deliveries d WHERE d.id = ?`
 
 func scanDelivery(row db.Row) (d store.Delivery, err error) {
 	err = row.Scan(&d.ID, &d.EventID, &d.EventType, &d.SubscriptionID, &d.AccountID, &d.State, &d.Attempts,
@@ -102,7 +105,7 @@ func (s *Store) listing(ctx context.Context, f Filter) (l listing, err error) {
 		}
 		l = listing{
 			name: "deliveries of " + f.SubscriptionID, order: "d.event_id",
-			from: logTables + ` WHERE d.subscription_id = ?`, args: []any{f.SubscriptionID},
+			from: `deliveries d WHERE d.subscription_id = ?`, args: []any{f.SubscriptionID},
 			place: func(d store.Delivery) string { return d.EventID },
 		}
 		if f.EventID != "" {
@@ -117,8 +120,8 @@ func (s *Store) listing(ctx context.Context, f Filter) (l listing, err error) {
 		return listing{
 			name: "deliveries of " + f.EventID, order: "d.subscription_id",
 			// An event went to subscriptions of its own account only.
-			from: `subscriptions s CROSS JOIN deliveries d CROSS JOIN events e
-				WHERE s.account_id = ? AND d.subscription_id = s.id AND d.event_id = ? AND e.id = d.event_id`,
+			from: `subscriptions s CROSS JOIN deliveries d
+				WHERE s.account_id = ? AND d.subscription_id = s.id AND d.event_id = ?`,
 			args:  []any{account, f.EventID},
 			place: func(d store.Delivery) string { return d.SubscriptionID },
 		}, nil
@@ -132,9 +135,12 @@ func (s *Store) Delivery(ctx context.Context, id string) (d store.Delivery, err 
 	if err := valid.Reference("delivery", id); err != nil {
 		return d, db.Fail(tried, err)
 	}
-	d, err = scanDelivery(s.db.QueryRow(ctx, `SELECT `+logColumns+` FROM `+logTables+` WHERE d.id = ?`, id))
+	d, err = scanDelivery(s.db.QueryRow(ctx, deliveryByID, id))
 	return d, db.Fail(tried, err)
 }
+
+const attemptsOf = `SELECT id, delivery_id, number, started_at, latency_us, status, headers, excerpt, error
+	FROM attempts WHERE delivery_id = ? ORDER BY number`
 
 // Attempts lists the tries of a delivery, first to last.
 func (s *Store) Attempts(ctx context.Context, deliveryID string) ([]store.Attempt, error) {
@@ -148,8 +154,7 @@ func (s *Store) Attempts(ctx context.Context, deliveryID string) ([]store.Attemp
 			db.JSON(&a.Headers), &a.Excerpt, &a.Error)
 		a.Latency = time.Duration(latency) * time.Microsecond
 		return a, err
-	}, `SELECT id, delivery_id, number, started_at, latency_us, status, headers, excerpt, error
-		FROM attempts WHERE delivery_id = ? ORDER BY number`, deliveryID)
+	}, attemptsOf, deliveryID)
 	return items, db.Fail(tried, err)
 }
 

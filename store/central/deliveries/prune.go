@@ -2,6 +2,7 @@ package deliveries
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +17,8 @@ type Pruned struct{ delivery, event string }
 // their attempts, and up to limit events of before it that no delivery is left
 // of. It returns how many rows of deliveries and events went; call it until that is
 // 0. What it has passed over it does not look at again in the same round, nor at
-// the dead entries of what it removed.
+// the dead entries of what it removed. Attempts and events that lie in a partition
+// stay until DropPartition.
 func (s *Store) PruneDeliveries(ctx context.Context, before time.Time, limit int, place *Pruned) (removed int, err error) {
 	const tried = "prune deliveries"
 	if limit <= 0 || before.IsZero() || valid.Times(before) != nil {
@@ -25,7 +27,14 @@ func (s *Store) PruneDeliveries(ctx context.Context, before time.Time, limit int
 	var next Pruned
 	err = s.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
 		next = *place
-		ended, err := pruneEnded(ctx, t, before, limit, &next.delivery)
+		if err := lockPruning(ctx, t); err != nil {
+			return err
+		}
+		log, err := readLayout(ctx, t)
+		if err != nil {
+			return err
+		}
+		ended, err := log.pruneEnded(ctx, t, before, limit, &next.delivery)
 		if err != nil {
 			return err
 		}
@@ -33,7 +42,7 @@ func (s *Store) PruneDeliveries(ctx context.Context, before time.Time, limit int
 		if ended == limit { // the deliveries of younger events have still to go
 			until = eventsBefore(next.delivery)
 		}
-		events, err := pruneEvents(ctx, t, until, limit, &next.event)
+		events, err := log.pruneEvents(ctx, t, until, limit, &next.event)
 		removed = ended + events
 		return err
 	})
@@ -51,10 +60,7 @@ func eventsBefore(delivery string) string {
 	return "evt_" + made[:min(len(made), timeLength)]
 }
 
-// timeLength counts the characters of an identifier that hold the time it was made at.
-const timeLength = 10
-
-func pruneEnded(ctx context.Context, t *db.Tx, before time.Time, limit int, place *string) (removed int, err error) {
+func (l layout) pruneEnded(ctx context.Context, t *db.Tx, before time.Time, limit int, place *string) (removed int, err error) {
 	old, err := t.Strings(ctx, `SELECT id FROM deliveries
 		WHERE id > ? AND id < ? AND updated_at < ? AND state <> 'pending' ORDER BY id LIMIT ?`,
 		*place, db.FirstID("dlv", before), db.Micros(before), limit)
@@ -62,25 +68,46 @@ func pruneEnded(ctx context.Context, t *db.Tx, before time.Time, limit int, plac
 		return 0, err
 	}
 	*place = old[len(old)-1]
-	if _, err := t.Exec(ctx, `DELETE FROM attempts WHERE `+t.In("delivery_id"), t.Set(old)); err != nil {
-		return 0, err
+	alone := slices.DeleteFunc(slices.Clone(old), func(id string) bool { return l.holds(strings.TrimPrefix(id, deliveryPrefix)) })
+	if len(alone) > 0 {
+		if _, err := t.Exec(ctx, `DELETE FROM attempts WHERE `+t.In("delivery_id"), t.Set(alone)); err != nil {
+			return 0, err
+		}
 	}
 	gone, err := t.Exec(ctx, `DELETE FROM deliveries WHERE state <> 'pending' AND `+t.In("id"), t.Set(old))
 	return int(gone), err
 }
 
-func pruneEvents(ctx context.Context, t *db.Tx, until string, limit int, place *string) (removed int, err error) {
+// pruneEvents removes events from the next stretch of time that has some to remove.
+func (l layout) pruneEvents(ctx context.Context, t *db.Tx, until string, limit int, place *string) (removed int, err error) {
+	for {
+		from, to := l.gap(strings.TrimPrefix(*place, eventPrefix), strings.TrimPrefix(until, eventPrefix))
+		if from >= to {
+			return 0, nil
+		}
+		removed, err = pruneEventsOf(ctx, t, eventPrefix+from, eventPrefix+to, limit, place)
+		if err != nil || removed > 0 {
+			return removed, err
+		}
+	}
+}
+
+// pruneEventsOf removes the oldest events between two identifiers.
+func pruneEventsOf(ctx context.Context, t *db.Tx, from, until string, limit int, place *string) (removed int, err error) {
 	old, err := t.Strings(ctx, `SELECT e.id FROM events e WHERE e.id > ? AND e.id < ? AND NOT EXISTS (
 			SELECT 1 FROM subscriptions s CROSS JOIN deliveries d
 			WHERE s.account_id = e.account_id AND d.subscription_id = s.id AND d.event_id = e.id)
-		ORDER BY e.id LIMIT ?`, *place, until, limit)
+		ORDER BY e.id LIMIT ?`, from, until, limit)
 	switch {
 	case err != nil:
 		return 0, err
 	case len(old) == limit:
 		*place = old[limit-1]
 	default:
-		*place = max(*place, until) // no other event before it has lost its deliveries
+		*place = until // no other event before it has lost its deliveries
+	}
+	if len(old) == 0 {
+		return 0, nil
 	}
 	gone, err := t.Exec(ctx, `DELETE FROM events WHERE `+t.In("id"), t.Set(old))
 	return int(gone), err
