@@ -67,6 +67,13 @@ type Key struct {
 	SuccessorID *string  `json:"successor_id"`
 }
 
+// ErasedAccount is an account that is deleted, with how many of its records went, by
+// kind.
+type ErasedAccount struct {
+	ID     string           `json:"id"`
+	Erased map[string]int64 `json:"erased"`
+}
+
 // MintedKey is a new key with its plaintext.
 type MintedKey struct {
 	Key       Key    `json:"key"`

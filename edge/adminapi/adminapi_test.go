@@ -44,7 +44,7 @@ func TestTypesAreThoseOfTheDocument(t *testing.T) {
 		adminapi.EnrolledNode{}, adminapi.Traffic{}, adminapi.RegionTraffic{}, adminapi.TrafficPoint{}, adminapi.Release{},
 		adminapi.Rollout{}, adminapi.RolloutNode{}, adminapi.Token{}, adminapi.MintedToken{}, adminapi.Whoami{}, adminapi.Actor{},
 		adminapi.Audit{}, adminapi.Problem{},
-		adminapi.Lockouts{}, adminapi.Lockout{}, adminapi.UnreachedNode{}, adminapi.ClearedLockouts{})
+		adminapi.ErasedAccount{}, adminapi.Lockouts{}, adminapi.Lockout{}, adminapi.UnreachedNode{}, adminapi.ClearedLockouts{})
 	for name, schema := range document.Components.Schemas {
 		if name == "Empty" || strings.HasSuffix(name, "List") {
 			continue

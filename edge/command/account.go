@@ -2,7 +2,11 @@ package command
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/command/output"
 )
 
 func newAccount() *cobra.Command {
@@ -33,8 +38,29 @@ func newAccount() *cobra.Command {
 		newListCommand("list", "list all accounts, newest first", "/accounts", "id", "activation_mode", "name", "agent.email"),
 		newRecordCommand("show ACCOUNT", "show one account", "GET /accounts/%s", nil, columns...),
 		patch("live", "switch an account live: its events are delivered", "live"),
+		newAdminCommand("delete ACCOUNT", "delete an account and all that is kept of it, for good", defineAccountDelete),
 		patch("setup", "set an account to setup: its events are silenced", "setup"),
 	)
+}
+
+func defineAccountDelete(flags *pflag.FlagSet) handler {
+	sure := flags.Bool("yes", false, "delete it; without the flag nothing is done")
+	return func(ctx context.Context, c *invocation) error {
+		if !*sure {
+			return hint(misused(c.cmd, "its keys, subscriptions, leads, contacts, events and all else of %s would go for good", c.args[0]),
+				"say --yes to have it done")
+		}
+		raw, gone, err := call[adminapi.ErasedAccount](ctx, c.admin, http.MethodDelete, c.path("/accounts/%s"), nil)
+		if err != nil {
+			return err
+		}
+		return c.Print(raw, func(w io.Writer) {
+			fmt.Fprintf(w, "deleted\t%s\n", output.Plain(gone.ID))
+			for _, kind := range slices.Sorted(maps.Keys(gone.Erased)) {
+				fmt.Fprintf(w, "%s\t%d\n", output.Plain(kind), gone.Erased[kind])
+			}
+		})
+	}
 }
 
 func newKey() *cobra.Command {

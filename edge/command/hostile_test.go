@@ -155,6 +155,7 @@ func operatorCommands() (lines [][]string) {
 
 // needed are flags without which a command asks nothing.
 var needed = map[string][]string{
+	"account delete":  {"--yes"},
 	"account create":  {"--name", "x", "--agent", "x", "--email", "x"},
 	"token create":    {"--name", "x"},
 	"deliveries list": {"--webhook", "x"},

@@ -17,7 +17,10 @@ import (
 
 func newLead() *cobra.Command {
 	columns := []string{"id", "lead_id", "account_id", "key_id", "node_id", "state", "reason", "size", "received_at", "settled_at"}
-	return newGroup("lead", "look after leads",
+	return newGroup("lead", "list and delete leads, and look after those that were refused",
+		newListCommand("list ACCOUNT", "list an account's leads, the last handed over first", "/accounts/%s/leads",
+			"id", "created_at", "first_name", "last_name", "email", "phone", "consent_status"),
+		newRecordCommand("delete LEAD", "delete a lead for good, as when a person asks to be forgotten", "DELETE /leads/%s", nil, "id", "account_id"),
 		newGroup("quarantine", "list, show, release and discard leads that the origin refused",
 			newListCommand("list", "list the leads that wait in the quarantine, newest first", "/quarantine",
 				"id", "lead_id", "account_id", "node_id", "received_at", "reason"),

@@ -47,6 +47,7 @@ func TestAdmin(t *testing.T) {
 	t.Run("lockouts", f.subtest(adminLockouts))
 	t.Run("releases", f.subtest(adminReleases))
 	t.Run("rollouts", f.subtest(adminRollouts))
+	t.Run("erase", f.subtest(adminErase))
 	t.Run("tokens", f.subtest(adminTokens))
 	t.Run("audit", f.subtest(adminAudit))
 	t.Run("traffic", f.subtest(adminTraffic))

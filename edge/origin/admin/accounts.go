@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"net/http"
@@ -115,4 +116,12 @@ func (a *api) rotateKey(r *http.Request, in adminapi.Rotation, v *validator) (an
 	successor := store.Key{Hash: sha256.Sum256([]byte(plaintext)), ExpiresAt: now.Add(keyLifetime)}
 	key, previous, err := a.DB.RotateKey(r.Context(), id, successor, now.Add(time.Duration(grace)*time.Second))
 	return created(adminapi.RotatedKey{Key: a.toKey(key), Plaintext: plaintext, Previous: a.toKey(previous)}, err)
+}
+
+// eraseAccount removes an account with all that is kept of it, and answers how many
+// records of each kind went.
+func (a *api) eraseAccount(r *http.Request) (answer, error) {
+	// What has begun goes on when the client is gone: half an account is of no use.
+	erased, err := a.DB.EraseAccount(context.WithoutCancel(r.Context()), r.PathValue("id"))
+	return ok(adminapi.ErasedAccount{ID: r.PathValue("id"), Erased: erased}, err)
 }

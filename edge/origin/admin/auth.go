@@ -29,10 +29,12 @@ import (
 //	operator     yes   yes                        nodes: read
 //	admin        yes   yes                        yes
 //
+// An account that is deleted is gone for good, so that is the admins' as well.
 // Keys are the operators' daily work. A token lets somebody else in, and a
 // node's credentials let a machine read every key, so both are the admins'.
 var adminsOnly = [...]string{
 	"POST /admin/v1/tokens", "GET /admin/v1/tokens", "POST /admin/v1/tokens/{id}/revoke",
+	"DELETE /admin/v1/accounts/{id}",
 	"POST /admin/v1/nodes", "POST /admin/v1/nodes/{id}/revoke", "DELETE /admin/v1/nodes/{id}",
 }
 

@@ -1,0 +1,143 @@
+package central
+
+import (
+	"context"
+
+	"partneredge/store"
+	"partneredge/store/central/db"
+	"partneredge/store/valid"
+)
+
+// eraseSlice bounds the rows that one statement of an erasure removes, so that other
+// writes get their turn.
+const eraseSlice = 1000
+
+// DeleteLead removes a lead, and what the quarantine has of it. The audit log says
+// which lead went, and nothing of the person.
+func (d *DB) DeleteLead(ctx context.Context, id string) (deleted store.Lead, err error) {
+	return written(deleted, d.write(ctx, "delete lead", valid.Reference("lead", id), func(ctx context.Context, t *tx) (err error) {
+		if deleted, err = leadTable.get(ctx, t, id); err != nil {
+			return err
+		}
+		for _, from := range []string{"leads WHERE id = ?", "quarantine WHERE lead_id = ?"} {
+			if _, err := t.Exec(ctx, `DELETE FROM `+from, id); err != nil {
+				return err
+			}
+		}
+		return t.audited(ctx, "lead.delete", id, nil, map[string]string{"account_id": deleted.AccountID})
+	}))
+}
+
+// Erased counts what EraseAccount has removed, by table.
+type Erased map[string]int64
+
+// ofAccount are the tables with an account's records, each with the condition that
+// finds them, and the column that tells them apart. What names others comes before
+// them.
+var ofAccount = [...]struct{ table, id, where string }{
+	{"attempts", "delivery_id", `delivery_id IN (SELECT d.id FROM subscriptions s JOIN deliveries d ON d.subscription_id = s.id WHERE s.account_id = ?)`},
+	{"deliveries", "id", `subscription_id IN (SELECT id FROM subscriptions WHERE account_id = ?)`},
+	{"events", "id", `account_id = ?`},
+	{"leads", "id", `account_id = ?`},
+	{"quarantine", "id", `account_id = ?`},
+	{"contacts", "id", `account_id = ?`},
+	{"insights", "id", `account_id = ?`},
+	{"firings", "id", `account_id = ?`},
+	{"deals", "id", `account_id = ?`},
+	{"goals", "id", `account_id = ?`},
+	{"idempotency", "name", `account_id = ?`},
+	{"subscriptions", "id", `account_id = ?`},
+	{"keys", "id", `account_id = ?`},
+	{"agents", "id", `account_id = ?`},
+}
+
+// EraseAccount removes an account and all that is kept of it, but for the audit log.
+// Its keys and subscriptions end first, at every node; its records go in slices, and
+// the account last, so that what is cut short can be done again.
+func (d *DB) EraseAccount(ctx context.Context, id string) (Erased, error) {
+	const tried = "erase account"
+	if _, err := d.Account(ctx, id); err != nil {
+		return nil, err
+	}
+	if err := d.endAccount(ctx, id); err != nil {
+		return nil, db.Fail(tried, err)
+	}
+	erased := make(Erased)
+	for _, of := range ofAccount[:len(ofAccount)-1] { // of the agent, in the last transaction
+		for {
+			var gone int64
+			err := d.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) (err error) {
+				gone, err = eraseSome(ctx, t, of.table, of.id, of.where, id)
+				return err
+			})
+			if err != nil {
+				return nil, db.Fail(tried, err)
+			}
+			if erased[of.table] += gone; gone == 0 {
+				break
+			}
+		}
+	}
+	err := d.writeTo(ctx, tried, id, nil, func(ctx context.Context, t *tx) error {
+		for _, of := range ofAccount { // and what came in meanwhile
+			if _, err := t.Exec(ctx, `DELETE FROM `+of.table+` WHERE `+of.where, id); err != nil {
+				return err
+			}
+		}
+		if _, err := t.Exec(ctx, `DELETE FROM accounts WHERE id = ?`, id); err != nil {
+			return err
+		}
+		for _, kind := range []store.ChangeKind{store.ChangeProfile, store.ChangeInsights, store.ChangeFirings} {
+			t.changed(kind, id, true)
+		}
+		return t.audited(ctx, "account.delete", id, nil, erased)
+	})
+	return erased, err
+}
+
+// eraseSome removes some of an account's rows of a table and returns how many.
+func eraseSome(ctx context.Context, t *db.Tx, table, id, where, account string) (int64, error) {
+	found, err := t.Strings(ctx, `SELECT DISTINCT `+id+` FROM `+table+` WHERE `+where+` LIMIT ?`, account, eraseSlice)
+	if err != nil || len(found) == 0 {
+		return 0, err
+	}
+	return t.Exec(ctx, `DELETE FROM `+table+` WHERE `+where+` AND `+t.In(id), account, t.Set(found))
+}
+
+// endAccount revokes an account's keys and subscriptions, and sets it to setup, which
+// cancels its deliveries.
+func (d *DB) endAccount(ctx context.Context, id string) error {
+	if err := eachOf(ctx, id, d.Keys, func(k store.Key) error {
+		_, _, err := d.RevokeKey(ctx, k.ID)
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := eachOf(ctx, id, d.Subscriptions, func(s store.Subscription) error {
+		_, err := d.RevokeSubscription(ctx, id, s.ID)
+		return err
+	}); err != nil {
+		return err
+	}
+	setup := store.ModeSetup
+	_, _, err := d.UpdateAccount(ctx, id, AccountPatch{Mode: &setup})
+	return err
+}
+
+// eachOf calls fn with every record of an account.
+func eachOf[T any](ctx context.Context, account string, list func(context.Context, string, store.Page) ([]T, string, error), fn func(T) error) error {
+	for page := (store.Page{Limit: 200}); ; {
+		items, next, err := list(ctx, account, page)
+		if err != nil {
+			return err
+		}
+		for _, item := range items {
+			if err := fn(item); err != nil {
+				return err
+			}
+		}
+		if page.Cursor = next; next == "" {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package central
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"partneredge/store"
+)
+
+// TestErase deletes a lead, then an account. Nothing of it is left in any table but the
+// audit log, and all of another account is.
+func TestErase(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		d := open(t, p)
+		ctx := WithActor(t.Context(), store.Actor{ID: "tok_1", Name: "Kim", Role: store.RoleAdmin})
+		full := func(name string) store.Account {
+			t.Helper()
+			a, err := d.CreateAccount(ctx, store.Account{Name: name, Mode: store.ModeLive, Agent: store.Agent{Email: name + "@example.com", FullName: name}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			k, err := d.CreateKey(ctx, store.Key{AccountID: a.ID, Hash: [32]byte([]byte(strings.Repeat(name, 32)[:32])), Environment: store.Live, Scopes: []string{store.ScopeWriteLeads}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := d.AddSubscription(ctx, store.Subscription{
+				ID: "whs_" + name, AccountID: a.ID, KeyID: k.ID, Environment: store.Live, TargetURL: "https://example.com/" + name,
+				Events: []string{store.EventClientContacted}, Secret: strings.Repeat("5e", 32), CreatedAt: time.Now(),
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := d.AddContact(ctx, store.Contact{AccountID: a.ID, ClientID: "client " + name, Channel: "sms"}); err != nil {
+				t.Fatal(err)
+			}
+			for _, id := range []string{"1", "2"} {
+				l := store.Lead{ID: "lead_" + name + id, AccountID: a.ID, KeyID: k.ID, Environment: store.Live, FirstName: "Person " + name, Email: "p@example.com", ConsentStatus: "none", CreatedAt: time.Now()}
+				body, err := json.Marshal(l)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if done, err := d.AddLeads(ctx, "node_1", []OfferedLead{{Lead: l, Body: body}}); err != nil || len(done.Committed) != 1 {
+					t.Fatal(done, err)
+				}
+			}
+			return a
+		}
+		gone, stays := full("gone"), full("stays")
+		if l, err := d.DeleteLead(ctx, "lead_gone1"); err != nil || l.FirstName != "Person gone" {
+			t.Fatal(l, err)
+		}
+		if _, err := d.DeleteLead(ctx, "lead_gone1"); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("deleted twice: %v", err)
+		}
+		erased, err := d.EraseAccount(ctx, gone.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for kind, want := range map[string]int64{"leads": 1, "contacts": 1, "keys": 1, "subscriptions": 1, "events": 1, "deliveries": 1} {
+			if erased[kind] != want {
+				t.Errorf("of %s %d went, want %d", kind, erased[kind], want)
+			}
+		}
+		for _, of := range ofAccount {
+			for account, want := range map[string]bool{gone.ID: false, stays.ID: of.table == "leads" || of.table == "contacts" || of.table == "keys" || of.table == "agents" || of.table == "events" || of.table == "deliveries" || of.table == "subscriptions"} {
+				var n int
+				if err := d.db.QueryRow(ctx, `SELECT count(*) FROM `+of.table+` WHERE `+of.where, account).Scan(&n); err != nil || (n > 0) != want {
+					t.Errorf("%s of %s: %d, %v", of.table, account, n, err)
+				}
+			}
+		}
+		if _, err := d.Account(ctx, gone.ID); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("the account is there: %v", err)
+		}
+		if _, err := d.EraseAccount(ctx, gone.ID); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("erased twice: %v", err)
+		}
+		for action, target := range map[string]string{"account.delete": gone.ID, "lead.delete": "lead_gone1"} {
+			entries, _, err := d.Audits(ctx, target, store.Page{Limit: 1})
+			if err != nil || len(entries) != 1 || entries[0].Action != action || strings.Contains(string(entries[0].After), "Person") {
+				t.Errorf("the audit log of %s: %+v, %v", action, entries, err)
+			}
+		}
+	})
+}
