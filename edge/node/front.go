@@ -25,9 +25,10 @@ const (
 	idleTimeout       = 75 * time.Second
 )
 
-// withDocs serves the API's document and its reference page, and all else by api.
+// withDocs serves the API's document, its reference and its guide, and all else by api.
 func withDocs(api http.Handler) http.Handler {
 	docs := openapi.Handler()
+	api = openapi.WithRoot(api)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if openapi.Serves(r.URL.Path) {
 			docs.ServeHTTP(w, r)

@@ -1,24 +1,23 @@
 // Package openapi holds the partner API's OpenAPI 3.1 document, written by
-// hand, and serves it with a reference page. Neither needs a key, and the page
-// needs nothing from elsewhere.
+// hand, and serves it with a reference and a guide that are made from it and from
+// Markdown. None of them needs a key, a script, or anything from elsewhere.
 package openapi
 
 import (
 	"bytes"
 	"crypto/sha256"
-	_ "embed"
+	"embed"
 	"encoding/base64"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
-
-	"github.com/swaggest/swgui"
-	"github.com/swaggest/swgui/v5emb"
 )
 
 //go:embed openapi.json
 var document []byte
+
+//go:embed guide pages
+var files embed.FS
 
 // DocumentPath and DocsPath are the paths that Handler answers, and with them all
 // that is below DocsPath.
@@ -39,23 +38,57 @@ func Serves(path string) bool {
 // what is not below DocsPath and 405 for other methods. Use one for all
 // requests.
 func Handler() http.Handler {
-	page := v5emb.NewHandlerWithConfig(swgui.Config{
-		Title:       "Partner API",
-		SwaggerJSON: DocumentPath,
-		BasePath:    DocsPath,
-		SettingsUI:  map[string]string{"defaultModelsExpandDepth": "1"},
-	})
-	h := &handler{index: render(page), assets: page, tag: etag(document)}
-	h.policy = policy(h.index)
+	h, err := NewHandler(document)
+	if err != nil {
+		panic(fmt.Sprintf("openapi: the embedded document: %v", err)) // tests render it
+	}
 	return h
 }
 
-type handler struct {
-	index  []byte
-	assets http.Handler // scripts and styles below DocsPath
-	tag    string       // of the document
-	policy string       // of the page
+// NewHandler is Handler for another document, such as one with the operations of
+// further modules. It fails when the document cannot be read.
+func NewHandler(document []byte) (http.Handler, error) {
+	pages, err := render(document)
+	if err != nil {
+		return nil, err
+	}
+	h := &handler{files: map[string]file{
+		DocumentPath: {body: document, kind: "application/json", age: "public, max-age=300", shared: true},
+	}}
+	for path, page := range pages {
+		h.files[path] = page
+	}
+	for path, f := range h.files {
+		f.tag = etag(f.body)
+		h.files[path] = f
+	}
+	return h, nil
 }
+
+// WithRoot redirects GET and HEAD of / to DocsPath, where a visitor with a browser
+// finds what this is, and has all else answered by next.
+func WithRoot(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+			http.Redirect(w, r, DocsPath, http.StatusFound)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+type handler struct{ files map[string]file }
+
+// file is an answer that is the same for every request.
+type file struct {
+	body      []byte
+	kind, age string
+	tag       string
+	shared    bool // pages of other origins may read it
+}
+
+// policy allows pages their style and nothing else: no script, no frame, no form.
+const policy = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
@@ -65,46 +98,26 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusMethodNotAllowed, "method_not_allowed")
 		return
 	}
-	switch path := r.URL.Path; {
-	case path == DocumentPath:
-		header.Set("Content-Type", "application/json")
-		header.Set("Cache-Control", "public, max-age=300")
-		header.Set("Access-Control-Allow-Origin", "*")
-		header.Set("ETag", h.tag)
-		if strings.Contains(r.Header.Get("If-None-Match"), h.tag) {
-			w.WriteHeader(http.StatusNotModified)
-			return
-		}
-		_, _ = w.Write(document)
-	case path == DocsPath || path == DocsPath+"/":
-		header.Set("Content-Type", "text/html; charset=utf-8")
-		header.Set("Content-Security-Policy", h.policy)
-		header.Set("Referrer-Policy", "no-referrer")
-		header.Set("Cache-Control", "no-cache")
-		_, _ = w.Write(h.index)
-	case Serves(path):
-		header.Set("Cache-Control", "public, max-age=3600")
-		h.assets.ServeHTTP(w, r)
-	default:
+	f, found := h.files[strings.TrimSuffix(r.URL.Path, "/")]
+	if !found {
 		refuse(w, http.StatusNotFound, "not_found")
+		return
 	}
+	header.Set("Content-Type", f.kind)
+	header.Set("Cache-Control", f.age)
+	header.Set("ETag", f.tag)
+	if f.shared {
+		header.Set("Access-Control-Allow-Origin", "*")
+	} else {
+		header.Set("Content-Security-Policy", policy)
+		header.Set("Referrer-Policy", "no-referrer")
+	}
+	if strings.Contains(r.Header.Get("If-None-Match"), f.tag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	_, _ = w.Write(f.body)
 }
-
-// render returns the HTML of page, which is the same for every request.
-func render(page http.Handler) []byte {
-	w := buffer{header: http.Header{}}
-	page.ServeHTTP(&w, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: DocsPath}})
-	return w.Bytes()
-}
-
-// buffer is an http.ResponseWriter that keeps the body.
-type buffer struct {
-	bytes.Buffer
-	header http.Header
-}
-
-func (b *buffer) Header() http.Header { return b.header }
-func (b *buffer) WriteHeader(int)     {}
 
 func refuse(w http.ResponseWriter, status int, code string) {
 	w.Header().Set("Content-Type", "application/json")
@@ -115,23 +128,4 @@ func refuse(w http.ResponseWriter, status int, code string) {
 func etag(b []byte) string {
 	sum := sha256.Sum256(b)
 	return `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
-}
-
-// policy allows the page its own files, the scripts written in it (by their
-// hashes), the styles and pictures that its scripts make, and calls to the node
-// it came from; nothing else.
-func policy(page []byte) string {
-	scripts := "'self'"
-	for rest := page; ; {
-		_, after, found := bytes.Cut(rest, []byte("<script>"))
-		if !found {
-			break
-		}
-		script, after, _ := bytes.Cut(after, []byte("</script>"))
-		sum := sha256.Sum256(script)
-		scripts += " 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
-		rest = after
-	}
-	return "default-src 'none'; script-src " + scripts + "; style-src 'self' 'unsafe-inline'; " +
-		"img-src 'self' data:; font-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }

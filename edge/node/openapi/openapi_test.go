@@ -21,6 +21,7 @@ import (
 
 	"partneredge/edge/adminapi"
 	"partneredge/edge/node/openapi"
+	"partneredge/wasm/answer"
 )
 
 func model(t *testing.T) (libopenapi.Document, *v3.Document) {
@@ -246,12 +247,13 @@ func TestHandler(t *testing.T) {
 		contains     string
 	}{
 		{"GET", "/api/v2/public/openapi.json", 200, "application/json", `"openapi": "3.1.0"`},
-		{"GET", "/docs", 200, "text/html; charset=utf-8", "swagger-ui"},
-		{"GET", "/docs/", 200, "text/html; charset=utf-8", "swagger-ui"},
-		{"GET", "/docs/swagger-ui.css", 200, "text/css; charset=utf-8", "swagger"},
-		{"GET", "/docs/swagger-ui-bundle.js", 200, "application/javascript", "SwaggerUI"},
-		{"GET", "/docs/swagger-ui-standalone-preset.js", 200, "application/javascript", "Standalone"},
-		{"GET", "/docs/nothing.js", 404, "", ""},
+		{"GET", "/docs", 200, "text/html; charset=utf-8", "listInsights"},
+		{"GET", "/docs/", 200, "text/html; charset=utf-8", "listInsights"},
+		{"GET", "/docs/quickstart", 200, "text/html; charset=utf-8", "Five minutes"},
+		{"GET", "/docs/errors", 200, "text/html; charset=utf-8", `id="rate_limited"`},
+		{"GET", "/docs/docs.css", 200, "text/css; charset=utf-8", ":root"},
+		{"GET", "/docs/signature-vectors.json", 200, "application/json", `"tolerance_seconds": 300`},
+		{"GET", "/docs/nothing.js", 404, "application/json", `{"error":"not_found"}`},
 		{"GET", "/elsewhere", 404, "application/json", `{"error":"not_found"}`},
 		{"POST", "/docs", 405, "application/json", `{"error":"method_not_allowed"}`},
 		{"DELETE", "/api/v2/public/openapi.json", 405, "application/json", `{"error":"method_not_allowed"}`},
@@ -289,33 +291,107 @@ func TestDocumentIsCached(t *testing.T) {
 	}
 }
 
-// TestPageIsSelfContained holds that the page loads only what is below /docs,
-// and that its policy lets in each script written in it.
-func TestPageIsSelfContained(t *testing.T) {
+// TestPagesAreSelfContained holds that each page loads nothing from elsewhere, has no
+// script, and leads only to what there is.
+func TestPagesAreSelfContained(t *testing.T) {
 	h := openapi.Handler()
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest("GET", "/docs", nil))
-	page := w.Body.String()
-	links := regexp.MustCompile(`(?:src|href)="([^"]*)"`).FindAllStringSubmatch(page, -1)
-	if len(links) < 3 {
-		t.Fatalf("%d links found", len(links))
+	get := func(path string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		return w
 	}
-	for _, l := range links {
-		if !strings.HasPrefix(l[1], "/docs/") {
-			t.Errorf("the page loads %s", l[1])
+	pages := map[string]string{"/docs": get("/docs").Body.String()}
+	links := regexp.MustCompile(`(?:src|href)="([^"]*)"`)
+	for _, l := range links.FindAllStringSubmatch(pages["/docs"], -1) {
+		if path, _, _ := strings.Cut(l[1], "#"); strings.HasPrefix(path, "/docs/") && !strings.Contains(path, ".") {
+			pages[path] = get(path).Body.String()
 		}
 	}
-	policy := w.Header().Get("Content-Security-Policy")
-	hashes := strings.Count(policy, "'sha256-")
-	if scripts := strings.Count(page, "<script>"); hashes != scripts || scripts == 0 {
-		t.Errorf("%d scripts in the page, %d in the policy", scripts, hashes)
+	if len(pages) != 12 {
+		t.Errorf("%d pages, want the reference and 11 chapters", len(pages))
 	}
-	if strings.Contains(policy, "script-src 'self' 'unsafe") {
-		t.Error("the policy lets any script in")
+	for at, page := range pages {
+		if strings.Contains(page, "<script") || strings.Contains(page, " style=") {
+			t.Errorf("%s has a script or a style of its own", at)
+		}
+		for _, l := range links.FindAllStringSubmatch(page, -1) {
+			path, id, _ := strings.Cut(l[1], "#")
+			if path == "" {
+				path = at
+			}
+			if w := get(path); w.Code != http.StatusOK {
+				t.Errorf("%s leads to %s: %d", at, l[1], w.Code)
+			} else if id != "" && !strings.Contains(w.Body.String(), `id="`+id+`"`) {
+				t.Errorf("%s leads to %s, where there is no such part", at, l[1])
+			}
+		}
+	}
+}
+
+// TestAnotherDocument renders a document with what modules may bring: an operation
+// without tag, id, examples or answers that are described.
+func TestAnotherDocument(t *testing.T) {
+	h, err := openapi.NewHandler([]byte(`{"openapi":"3.1.0","info":{"title":"Other <API>","version":"1"},"paths":{"/x/{id}/y":{"put":{"summary":"Do <it>","responses":{"200":{}}}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/docs", nil))
+	for _, want := range []string{`id="put-x--id--y"`, "Do &lt;it&gt;", "$NODE/x/$ID/y", "Other &lt;API&gt;"} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("no %s in the page", want)
+		}
+	}
+	for _, bad := range []string{"", "[]", "{", `{"a":`} {
+		if _, err := openapi.NewHandler([]byte(bad)); err == nil {
+			t.Errorf("%q was taken for a document", bad)
+		}
+	}
+}
+
+// TestRefusalsOfTheDocument holds the guide's table of errors and the document's
+// examples to the same codes and reasons.
+func TestRefusalsOfTheDocument(t *testing.T) {
+	_, m := model(t)
+	shown := map[string]bool{}
+	for _, item := range m.Paths.PathItems.FromOldest() {
+		for _, op := range item.GetOperations().FromOldest() {
+			for status, r := range op.Responses.Codes.FromOldest() {
+				if status < "400" {
+					continue
+				}
+				for _, c := range r.Content.FromOldest() {
+					for _, refusal := range refusals(c.Schema.Schema()) {
+						shown[status+" "+refusal] = true
+					}
+				}
+			}
+		}
+	}
+	// A path or a method that the document does not have.
+	shown["404 not_found "], shown["405 method_not_allowed "] = true, true
+	for _, r := range answer.Refusals() {
+		names := []string{""}
+		if len(r.Reasons) > 0 {
+			names = nil
+			for _, reason := range r.Reasons {
+				names = append(names, reason.Name)
+			}
+		}
+		for _, name := range names {
+			key := fmt.Sprintf("%d %s %s", r.Status, r.Code, name)
+			if !shown[key] {
+				t.Errorf("the table has %s, the document has not", key)
+			}
+			delete(shown, key)
+		}
+	}
+	for key := range shown {
+		t.Errorf("the document has %s, the table has not", key)
 	}
 }
 
 func ExampleServes() {
-	fmt.Println(openapi.Serves("/docs"), openapi.Serves("/docs/swagger-ui.css"), openapi.Serves("/document"))
+	fmt.Println(openapi.Serves("/docs"), openapi.Serves("/docs/errors"), openapi.Serves("/document"))
 	// Output: true true false
 }

@@ -1,0 +1,255 @@
+package command
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"partneredge/edge/webhook/signature"
+	"partneredge/wasm/contract/vectors"
+)
+
+// needTool skips a test loudly where a program of another language is missing.
+func needTool(t *testing.T, name string) {
+	t.Helper()
+	if _, err := exec.LookPath(name); err == nil {
+		return
+	}
+	if common := name == "node" || name == "python3" || name == "openssl"; common && os.Getenv("EDGE_REQUIRE_VERIFIERS") != "" {
+		t.Fatalf("the example needs %s", name)
+	}
+	t.Skipf("NOT TESTED: the example needs %s", name)
+}
+
+// TestDocsSamples runs every sample of the reference as it stands on the page, against
+// what `edge dev` runs.
+func TestDocsSamples(t *testing.T) {
+	d := startDevForTest(t, t.TempDir())
+	base := d.nodes[0].URL()
+	resp, err := http.Get(base + "/") // which leads there
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err != nil || resp.Request.URL.Path != "/docs" {
+		t.Fatalf("GET / leads to %s: %v", resp.Request.URL, err)
+	}
+	env := append(os.Environ(), "NODE="+base, "LIVE="+d.account.Keys.Live, "TEST="+d.account.Keys.Test, "no_proxy=*", "NO_PROXY=*")
+	run := map[string][]string{"sample.sh": {"sh", "sample.sh"}, "sample.mjs": {"node", "sample.mjs"}, "sample.py": {"python3", "sample.py"}, "main.go": {"go", "run", "main.go"}}
+	samples := regexp.MustCompile(`(?s)<section class="operation" id="([^"]*)"|<details class="sample".*?<span>([^<]*)</span></summary><pre tabindex="0"><code>(.*?)</code></pre>`)
+	operation, id, seen := "", "", 0
+	for _, m := range samples.FindAllStringSubmatch(string(page), -1) {
+		if m[1] != "" {
+			operation = m[1]
+			continue
+		}
+		seen++
+		t.Run(operation+"/"+m[2], func(t *testing.T) {
+			command := run[m[2]]
+			needTool(t, command[0])
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, m[2]), []byte(html.UnescapeString(m[3])), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(command[0], command[1:]...)
+			cmd.Dir, cmd.Env = dir, append(env, "ID="+id)
+			var complaints bytes.Buffer
+			cmd.Stderr = &complaints
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatalf("%v\n%s\n%s", err, html.UnescapeString(m[3]), &complaints)
+			}
+			if text := string(out); strings.Contains(text, `"error"`) || strings.Contains(text, "error:") || !strings.Contains(text, "{") {
+				t.Errorf("the sample says %s", text)
+			}
+			if found := regexp.MustCompile(`whs_[0-9a-z]{26}`).FindString(string(out)); found != "" {
+				id = found // for the samples that revoke
+			}
+		})
+	}
+	if seen != 6*4 {
+		t.Errorf("%d samples, want one of each language for each of six operations", seen)
+	}
+}
+
+// vector is a case of wasm/contract/vectors.
+type vector struct {
+	Name   string
+	Header *string
+	Body   string
+	Valid  bool
+}
+
+// readVectors returns the vectors as if the time were now: receivers ask the clock.
+func readVectors(t *testing.T) (secret string, all []vector) {
+	t.Helper()
+	var v struct {
+		Now    int64
+		Secret string
+		Cases  []vector
+	}
+	if err := json.Unmarshal(vectors.Signatures(), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v.Secret, v.Cases
+}
+
+// TestSignatureVectors holds the vectors against the package that signs deliveries.
+func TestSignatureVectors(t *testing.T) {
+	secret, all := readVectors(t)
+	for _, v := range all {
+		header := ""
+		if v.Header != nil {
+			header = *v.Header
+		}
+		err := signature.Verify(header, []byte(v.Body), signature.DefaultTolerance, time.Unix(1772460311, 0), secret)
+		if (err == nil) != v.Valid {
+			t.Errorf("%s: %v, want valid %t", v.Name, err, v.Valid)
+		}
+	}
+}
+
+// clocks replace what each snippet asks for the time, so that it judges at the vectors'.
+var clocks = map[string][2]string{
+	"go":     {"time.Since(time.Unix(unix, 0))", "time.Unix(1772460311, 0).Sub(time.Unix(unix, 0))"},
+	"js":     {"Date.now() / 1000", "1772460311"},
+	"python": {"time.time()", "1772460311"},
+	"ruby":   {"Time.now.to_i", "1772460311"},
+	"php":    {"time()", "1772460311"},
+	"java":   {"System.currentTimeMillis() / 1000", "1772460311L"},
+}
+
+// TestDocsVerifiers runs the guide's snippets against the vectors: each is wrapped in a
+// program that reads the vectors and prints a line of true or false for each case.
+func TestDocsVerifiers(t *testing.T) {
+	text, err := os.ReadFile("../node/openapi/guide/verifying.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, all := readVectors(t)
+	// Fields as base64 lines: header or "-" for none, then the body.
+	programs := map[string]struct {
+		file, before, after string
+		run                 []string
+	}{
+		"go": {"main.go", "", `
+func main() {
+	var v struct{ Secret string; Cases []struct{ Header *string; Body string } }
+	b, _ := os.ReadFile(os.Args[1])
+	if err := json.Unmarshal(b, &v); err != nil { panic(err) }
+	for _, c := range v.Cases {
+		h := ""
+		if c.Header != nil { h = *c.Header }
+		fmt.Println(Verify(h, []byte(c.Body), v.Secret))
+	}
+}
+`, []string{"go", "run", "main.go"}},
+		"js": {"main.js", "", `
+const v = JSON.parse(require("node:fs").readFileSync(process.argv[2]));
+for (const c of v.cases) console.log(verify(c.header ?? undefined, Buffer.from(c.body), v.secret));
+`, []string{"node", "main.js"}},
+		"python": {"main.py", "", `
+import json, sys
+v = json.load(open(sys.argv[1], encoding="utf-8"))
+for c in v["cases"]:
+    print(str(verify(c["header"], c["body"].encode(), v["secret"])).lower())
+`, []string{"python3", "main.py"}},
+		"ruby": {"main.rb", "", `
+require "json"
+v = JSON.parse(File.read(ARGV[0], encoding: "utf-8"))
+v["cases"].each { |c| puts verify(c["header"], c["body"], v["secret"]) }
+`, []string{"ruby", "main.rb"}},
+		"php": {"main.php", "<?php\n", `
+$v = json_decode(file_get_contents($argv[1]), true);
+foreach ($v['cases'] as $c) echo verify($c['header'], $c['body'], $v['secret']) ? "true\n" : "false\n";
+`, []string{"php", "main.php"}},
+		"java": {"Main.java", "", `
+class Main {
+    public static void main(String[] args) throws Exception {
+        for (String line : java.nio.file.Files.readAllLines(java.nio.file.Path.of(args[1]))) {
+            String[] f = line.split(" ", -1);
+            String header = f[0].equals("-") ? null : new String(java.util.Base64.getDecoder().decode(f[0]), StandardCharsets.UTF_8);
+            System.out.println(Webhook.verify(header, java.util.Base64.getDecoder().decode(f[1]), args[2]));
+        }
+    }
+}
+`, []string{"java", "Main.java"}},
+	}
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("vectors.json", string(vectors.Signatures()))
+	write("vectors.txt", vectorLines(all))
+	for language, p := range programs {
+		t.Run(language, func(t *testing.T) {
+			m := regexp.MustCompile("(?s)```" + language + "\n(.*?)```").FindSubmatch(text)
+			if m == nil {
+				t.Fatal("no example")
+			}
+			needTool(t, p.run[0])
+			clock := clocks[language]
+			if strings.Count(string(m[1]), clock[0]) != 1 {
+				t.Fatalf("%s is not where this test looks for it", clock[0])
+			}
+			program := strings.Replace(string(m[1]), clock[0], clock[1], 1)
+			switch language {
+			case "go":
+				program = strings.Replace(program, "package webhook", "package main", 1)
+				program = strings.Replace(program, "import (", "import (\n\t\"encoding/json\"\n\t\"fmt\"\n\t\"os\"", 1)
+			case "java": // the class that is run comes first
+				i := strings.Index(program, "final class")
+				program = program[:i] + p.after + program[i:]
+				p.after = ""
+			}
+			write(p.file, p.before+program+p.after)
+			cmd := exec.Command(p.run[0], append(p.run[1:], "vectors.json", "vectors.txt", secret)...)
+			cmd.Dir = dir
+			var complaints bytes.Buffer
+			cmd.Stderr = &complaints
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, &complaints)
+			}
+			got := strings.Fields(string(out))
+			if len(got) != len(all) {
+				t.Fatalf("%d answers to %d cases: %s", len(got), len(all), out)
+			}
+			for i, v := range all {
+				if got[i] != strconv.FormatBool(v.Valid) {
+					t.Errorf("%s: %s, want %t", v.Name, got[i], v.Valid)
+				}
+			}
+		})
+	}
+}
+
+// vectorLines writes the cases for languages without a JSON reader of their own.
+func vectorLines(all []vector) string {
+	var b strings.Builder
+	for _, v := range all {
+		header := "-"
+		if v.Header != nil {
+			header = base64Of(*v.Header)
+		}
+		fmt.Fprintf(&b, "%s %s\n", header, base64Of(v.Body))
+	}
+	return b.String()
+}
+
+func base64Of(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }

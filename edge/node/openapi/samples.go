@@ -1,0 +1,152 @@
+package openapi
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// sample is a whole program that calls one operation. It takes the node's address
+// from NODE, keys from LIVE and TEST, and a path's parameters from variables of their
+// names in capitals.
+type sample struct{ Language, File, Text string }
+
+// call is what a sample does.
+type call struct {
+	method, path, query, key, body string
+}
+
+var parameter = regexp.MustCompile(`\{([^}]*)\}`)
+
+// samples returns the programs for an operation: the first example is what they send.
+// What only reads uses the live key, all else the test key.
+func samples(s *specification, o operation, op object) []sample {
+	c := call{method: o.Method, path: o.Path, key: "TEST"}
+	if c.method == "GET" {
+		c.key = "LIVE"
+	}
+	if o.Body != nil && len(o.Body.Examples) > 0 {
+		c.body = o.Body.Examples[0].JSON
+	}
+	query := url.Values{}
+	for _, p := range op.list("parameters") {
+		q := s.resolve(p)
+		if q.text("in") == "query" && q.get("example") != nil && q.object("schema").text("type") == "integer" {
+			query.Set(q.text("name"), fmt.Sprint(q.get("example")))
+		}
+	}
+	if len(query) > 0 {
+		c.query = "?" + query.Encode()
+	}
+	return []sample{
+		{"curl", "sample.sh", c.curl()},
+		{"Node", "sample.mjs", c.node()},
+		{"Python", "sample.py", c.python()},
+		{"Go", "main.go", c.golang()},
+	}
+}
+
+// target returns the path and the query with each parameter as write has it.
+func (c call) target(write func(variable string) string) string {
+	return parameter.ReplaceAllStringFunc(c.path, func(m string) string {
+		return write(strings.ToUpper(strings.Trim(m, "{}")))
+	}) + c.query
+}
+
+func (c call) curl() string {
+	var b strings.Builder
+	b.WriteString("curl ")
+	if c.method != "GET" && c.body == "" {
+		b.WriteString("-X " + c.method + " ")
+	}
+	fmt.Fprintf(&b, "\"$NODE%s\" \\\n  -H \"Authorization: Bearer $%s\"", c.target(func(v string) string { return "$" + v }), c.key)
+	if c.body != "" {
+		fmt.Fprintf(&b, " \\\n  -H \"Content-Type: application/json\" \\\n  -d '%s'", strings.ReplaceAll(c.body, "'", `'\''`))
+	}
+	return b.String() + "\n"
+}
+
+func (c call) node() string {
+	names := []string{"NODE", c.key}
+	target := c.target(func(v string) string {
+		names = append(names, v)
+		return "${" + v + "}"
+	})
+	var b strings.Builder
+	fmt.Fprintf(&b, "const { %s } = process.env;\n", strings.Join(names, ", "))
+	fmt.Fprintf(&b, "const answer = await fetch(`${NODE}%s`, {\n", target)
+	if c.method != "GET" {
+		fmt.Fprintf(&b, "  method: %q,\n", c.method)
+	}
+	if c.body == "" {
+		fmt.Fprintf(&b, "  headers: { Authorization: `Bearer ${%s}` },\n", c.key)
+	} else {
+		fmt.Fprintf(&b, "  headers: { Authorization: `Bearer ${%s}`, \"Content-Type\": \"application/json\" },\n", c.key)
+		fmt.Fprintf(&b, "  body: JSON.stringify(%s),\n", indent(c.body, "  "))
+	}
+	return b.String() + "});\nconsole.log(answer.status, await answer.json());\n"
+}
+
+func (c call) python() string {
+	var b strings.Builder
+	b.WriteString("import json, os, urllib.request\n\nenv = os.environ\nrequest = urllib.request.Request(\n")
+	target := c.target(func(v string) string { return `" + env["` + v + `"] + "` })
+	fmt.Fprintf(&b, "    env[\"NODE\"] + %s,\n", strings.TrimSuffix(fmt.Sprintf("\"%s\"", target), ` + ""`))
+	if c.method != "GET" {
+		fmt.Fprintf(&b, "    method=%q,\n", c.method)
+	}
+	headers := fmt.Sprintf(`"Authorization": "Bearer " + env[%q]`, c.key)
+	if c.body != "" {
+		headers += `, "Content-Type": "application/json"`
+	}
+	fmt.Fprintf(&b, "    headers={%s},\n", headers)
+	if c.body != "" {
+		fmt.Fprintf(&b, "    data=\"\"\"%s\"\"\".encode(),\n", strings.ReplaceAll(c.body, `\`, `\\`))
+	}
+	return b.String() + ")\nwith urllib.request.urlopen(request) as answer:\n    print(answer.status, json.load(answer))\n"
+}
+
+func (c call) golang() string {
+	target := c.target(func(v string) string { return `" + os.Getenv("` + v + `") + "` })
+	target = strings.TrimSuffix(`"`+target+`"`, ` + ""`)
+	body, imports, header := "nil", "", ""
+	if c.body != "" {
+		body = "strings.NewReader(`" + strings.ReplaceAll(c.body, "`", "` + \"`\" + `") + "`)"
+		imports = "\t\"strings\"\n"
+		header = "\treq.Header.Set(\"Content-Type\", \"application/json\")\n"
+	}
+	return fmt.Sprintf(`package main
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"os"
+%s)
+
+func main() {
+	req, err := http.NewRequest(%q, os.Getenv("NODE")+%s, %s)
+	if err != nil {
+		log.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+os.Getenv(%q))
+%s	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(answer.StatusCode, string(body))
+}
+`, imports, c.method, target, body, c.key, header)
+}
+
+// indent begins each line but the first with prefix.
+func indent(text, prefix string) string {
+	return strings.ReplaceAll(text, "\n", "\n"+prefix)
+}
