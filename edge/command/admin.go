@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -141,6 +142,7 @@ func adminHint(err error) error {
 	case http.StatusConflict:
 		advice = "look at its state first; it may have been changed by somebody else"
 	}
+	advice = cmp.Or(rolloutAdvice(refused.Reason), advice)
 	return hint(fmt.Errorf("the origin refused: %s", reason), "%s", advice)
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -55,8 +56,55 @@ func defineRollback(flags *pflag.FlagSet) handler {
 		if err != nil {
 			return err
 		}
+		if last.State == "rolled_back" {
+			return rolledBackAlready(ctx, c.admin, last)
+		}
 		return changeRollout(ctx, c, "/releases/"+url.PathEscape(last.ReleaseID)+"/rollback", nil, *wait, "rolled_back")
 	}
+}
+
+// rolledBackAlready says what the nodes of a rollout run that went back, and how to go
+// back further.
+func rolledBackAlready(ctx context.Context, admin *adminapi.Client, last adminapi.Rollout) error {
+	var releases []adminapi.Release
+	for r, err := range adminapi.All[adminapi.Release](ctx, admin, "/releases", nil) {
+		if err != nil {
+			return err
+		}
+		releases = append(releases, r)
+	}
+	var runs []string
+	for _, n := range last.Nodes {
+		name := n.Before
+		if name == "" {
+			name = "the modules of their own disk"
+		}
+		for _, r := range releases {
+			if r.Digest == n.Before {
+				name = "release " + r.Version
+			}
+		}
+		if !slices.Contains(runs, name) {
+			runs = append(runs, name)
+		}
+	}
+	slices.Sort(runs)
+	return hint(fmt.Errorf("release %s was rolled back already (%s): its nodes run %s", last.Version, output.Plain(last.Reason), strings.Join(runs, ", ")),
+		"to go back further, bring an earlier release of 'edge release list' to them: edge release rollout VERSION")
+}
+
+// rolloutAdvice returns the command that helps where a rollout is refused for a reason,
+// "" for other reasons.
+func rolloutAdvice(reason string) string {
+	switch reason {
+	case "rollout_under_way":
+		return "edge release status --watch follows it, edge release rollback ends it"
+	case "not_rolled_out":
+		return "edge release status shows the last rollout; to go back further: edge release rollout VERSION"
+	case "no_node_connected":
+		return "edge status shows the nodes, and which are connected"
+	}
+	return ""
 }
 
 func defineRolloutStatus(flags *pflag.FlagSet) handler {

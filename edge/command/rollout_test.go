@@ -154,25 +154,30 @@ func TestRollouts(t *testing.T) {
 	}
 	nodesRun(t, d, digest)
 	ours.ship(t, d, "1.1.0", nil)
-	command := func(args ...string) string {
+	command := func(want int, args ...string) string {
 		t.Helper()
 		var out, said strings.Builder
 		args = append([]string{"release"}, append(args, "--admin", d.origin.AdminURL(), "--token-file", filepath.Join(dir, "origin", "admin.token"))...)
-		if code := Main(t.Context(), "test", args, &out, &said); code != 0 {
-			t.Fatalf("edge %v: exit code %d\n%s", args, code, said.String())
+		if code := Main(t.Context(), "test", args, &out, &said); code != want {
+			t.Fatalf("edge %v: exit code %d, want %d\n%s", args, code, want, said.String())
 		}
 		return out.String() + said.String()
 	}
 	for _, tt := range []struct {
 		args []string
 		want []string
+		code int
 	}{
-		{[]string{"rollout", "1.1.0", "--stages", "34,100", "--pause", "0s", "--canary", "20", "--wait"}, []string{"done", "3 of 3 nodes", "release 1.1.0: stage"}},
-		{[]string{"status"}, []string{"done", "1.1.0", "serving", "ap"}},
-		{[]string{"rollback", "--wait"}, []string{"rolled back", "by an operator", "0 of 3 nodes"}},
-		{[]string{"status", "--json"}, []string{`"state":"rolled_back"`}},
+		{[]string{"rollout", "1.1.0", "--stages", "34,100", "--pause", "0s", "--canary", "20", "--wait"}, []string{"done", "3 of 3 nodes", "release 1.1.0: stage"}, 0},
+		{[]string{"status"}, []string{"done", "1.1.0", "serving", "ap"}, 0},
+		{[]string{"rollback", "--wait"}, []string{"rolled back", "by an operator", "0 of 3 nodes"}, 0},
+		{[]string{"rollback"}, []string{"release 1.1.0 was rolled back already (by an operator): its nodes run release 1.0.0", "hint: to go back further", "edge release rollout VERSION"}, 1},
+		{[]string{"status", "--json"}, []string{`"state":"rolled_back"`}, 0},
+		{[]string{"rollout", "1.1.0", "--stages", "34,100", "--pause", "1h"}, []string{"1.1.0", "stage 34%"}, 0},
+		{[]string{"rollout", "1.1.0"}, []string{"edge: the origin refused: another rollout is under way\n", "hint: edge release status --watch follows it, edge release rollback ends it"}, 1},
+		{[]string{"rollback", "--wait"}, []string{"rolled back"}, 0},
 	} {
-		text := command(tt.args...)
+		text := command(tt.code, tt.args...)
 		for _, want := range tt.want {
 			if !strings.Contains(text, want) {
 				t.Errorf("edge release %v says nothing of %q:\n%s", tt.args, want, text)

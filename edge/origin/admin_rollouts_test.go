@@ -174,7 +174,10 @@ func adminRollouts(f *fixture) {
 
 	// One at a time, and an operator may end it.
 	started = f.must(201, "POST", r.promote, object{"pause_seconds": 3600})
-	f.mustRefuse(409, "conflict", "POST", r.promote, nil)
+	f.mustRefuse(409, "rollout_under_way", "POST", r.promote, nil)
+	if _, said := f.call("POST", r.promote, nil); said["detail"] != "another rollout is under way" {
+		f.Errorf("a second rollout is told %v", said)
+	}
 	f.eventually("the first node serves", func() bool {
 		return f.must(200, "GET", "/admin/v1/rollouts/"+started["id"].(string), nil)["serving"] == float64(1)
 	})

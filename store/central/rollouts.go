@@ -12,6 +12,10 @@ import (
 	"partneredge/store/valid"
 )
 
+// ErrRolloutUnderWay is the ErrConflict of AddRollout while another rollout has not
+// ended.
+var ErrRolloutUnderWay = fmt.Errorf("%w: another rollout is under way", store.ErrConflict)
+
 const rolloutColumns = `revision, record`
 
 var rolloutTable = table[store.Rollout]{noun: "rollout", from: "rollouts", id: "id", columns: rolloutColumns, scan: scanRollout}
@@ -36,12 +40,12 @@ func activeColumn(r store.Rollout) sql.NullInt64 {
 
 // AddRollout begins a rollout: from now on its nodes are to run what they ran
 // before, until it says otherwise. The id is made and its times are now.
-// ErrConflict while another is under way.
+// ErrRolloutUnderWay while another is.
 func (d *DB) AddRollout(ctx context.Context, r store.Rollout) (store.Rollout, error) {
 	now := d.db.Now()
 	r.ID, r.CreatedAt, r.UpdatedAt, r.Revision = store.NewID("rol", now), now, now, 1
 	refused := errors.Join(valid.IDs("release", r.Release, "digest", r.Digest), valid.Texts("version", r.Version))
-	return written(r, d.write(ctx, "add rollout", refused, func(ctx context.Context, t *tx) error {
+	err := d.write(ctx, "add rollout", refused, func(ctx context.Context, t *tx) error {
 		if _, err := t.Exec(ctx, `INSERT INTO rollouts (id, release, active, revision, record) VALUES (?, ?, ?, ?, ?)`,
 			r.ID, r.Release, activeColumn(r), r.Revision, db.JSONText(r)); err != nil {
 			return err
@@ -55,7 +59,11 @@ func (d *DB) AddRollout(ctx context.Context, r store.Rollout) (store.Rollout, er
 			return err
 		}
 		return t.audited(ctx, "release.promote", r.Release, nil, r)
-	}))
+	})
+	if errors.Is(err, store.ErrConflict) { // one row alone may be active
+		err = fmt.Errorf("add rollout: %w", ErrRolloutUnderWay)
+	}
+	return written(r, err)
 }
 
 // StepRollout writes a rollout down as it is now, if nobody else has since it was

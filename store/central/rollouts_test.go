@@ -21,7 +21,7 @@ func TestRollouts(t *testing.T) {
 		}
 		r := must(db.AddRollout(ctx, begin))(t)
 		_, err = db.AddRollout(ctx, begin)
-		wantErr(t, err, store.ErrConflict)
+		wantErr(t, err, ErrRolloutUnderWay)
 		wants := func(want map[string]string) {
 			t.Helper()
 			if got := must(db.NodeReleases(ctx))(t); !maps.Equal(got, want) {

@@ -12,6 +12,7 @@ import (
 	"partneredge/edge/adminapi"
 	"partneredge/store"
 	"partneredge/store/central"
+	"partneredge/store/central/db"
 )
 
 // problem is an error that the answer describes, as an adminapi.Problem.
@@ -82,10 +83,10 @@ func problemOf(err error) *problem {
 }
 
 // said returns the text of a store's error after its kind: it names fields and
-// states, never values.
+// states, never values. What a database said is for the log alone.
 func said(err, kind error) string {
 	_, after, found := strings.Cut(err.Error(), kind.Error()+": ")
-	if !found || strings.ContainsRune(after, '\n') || strings.Contains(after, "SQL") {
+	if !found || strings.ContainsRune(after, '\n') || db.FromDatabase(err) {
 		return ""
 	}
 	return after

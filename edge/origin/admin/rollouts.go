@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"partneredge/edge/adminapi"
 	"partneredge/edge/origin/rollout"
 	"partneredge/store"
+	"partneredge/store/central"
 )
 
 // Bounds and defaults of a rollout.
@@ -116,9 +118,10 @@ func (a *api) rollbackRelease(r *http.Request) (answer, error) {
 func rolloutProblem(err error) error {
 	for kind, reason := range map[error]string{
 		rollout.ErrNoNodeConnected: "no_node_connected", rollout.ErrNotRolledOut: "not_rolled_out",
+		central.ErrRolloutUnderWay: "rollout_under_way",
 	} {
 		if errors.Is(err, kind) {
-			return &problem{Kind: kindConflict, Reason: reason, Detail: kind.Error()}
+			return &problem{Kind: kindConflict, Reason: reason, Detail: strings.TrimPrefix(kind.Error(), store.ErrConflict.Error()+": ")}
 		}
 	}
 	return err

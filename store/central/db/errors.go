@@ -50,6 +50,14 @@ func is(err error, those ...error) bool {
 	return slices.ContainsFunc(those, func(one error) bool { return errors.Is(err, one) })
 }
 
+// FromDatabase reports whether err has in it what a database said: its text is for
+// logs, and not for whoever asked.
+func FromDatabase(err error) bool {
+	var pg *pgconn.PgError
+	var lite *sqlite.Error
+	return errors.As(err, &pg) || errors.As(err, &lite)
+}
+
 // classify returns the kind of store error that err is, nil for none.
 func classify(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
