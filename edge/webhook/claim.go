@@ -40,17 +40,40 @@ func (s *Sender) claimed(claims []deliveries.Claim) {
 	s.schedule(now)
 }
 
-// room returns how many more deliveries q may hold. Endpoints that are not proven
+// room returns how many more deliveries q may hold. Endpoints that are not trusted
 // share one half of the memory, so that they cannot fill it. s.mu is held.
 func (s *Sender) room(q *queue) int {
-	free := s.c.Held - len(s.held)
-	if !q.health.proven {
-		free = min(free, s.c.Held/2-s.unproven)
+	free, bytes := s.c.Held-len(s.held), s.c.HeldBytes-s.heldBytes
+	if !q.trusted {
+		free, bytes = min(free, s.c.Held/2-s.untrusted), min(bytes, s.c.HeldBytes/2-s.untrustedBytes)
 	}
-	if s.heldBytes >= s.c.HeldBytes {
+	if bytes <= 0 {
 		free = 0
 	}
 	return max(min(q.capacity()-q.items.len(), max(free, windowSure-q.held)), 0)
+}
+
+// keep changes what q holds, by deliveries and bytes. s.mu is held.
+func (s *Sender) keep(q *queue, n, bytes int) {
+	q.held += n
+	q.heldBytes += bytes
+	s.heldBytes += bytes
+	if !q.trusted {
+		s.untrusted += n
+		s.untrustedBytes += bytes
+	}
+}
+
+// recount counts anew what q holds when its endpoint became trusted, or no longer is.
+// s.mu is held.
+func (s *Sender) recount(q *queue) {
+	if q.trusted == q.health.trusted() {
+		return
+	}
+	n, bytes := q.held, q.heldBytes
+	s.keep(q, -n, -bytes)
+	q.trusted = !q.trusted
+	s.keep(q, n, bytes)
 }
 
 // queue finds or makes a subscription's queue. s.mu is held.
@@ -71,16 +94,15 @@ func (s *Sender) hold(c deliveries.Claim, readAt time.Time, version uint64, now 
 	}
 	i := &item{Claim: c, until: readAt.Add(s.c.Lease)}
 	s.held[c.ID] = struct{}{}
-	s.heldBytes += i.size()
 	q := s.queue(c.SubscriptionID, now)
 	q.usedAt = now
-	q.held++
-	if !q.health.proven {
-		s.unproven++
+	if q.account == nil {
+		s.join(q, c.AccountID)
+		if from := c.Endpoint.FailingFrom; !from.IsZero() && now.Sub(from) >= failingKnown {
+			q.health.hung() // as if it had: nothing else is known
+		}
 	}
-	if q.endpoint.target == nil && !c.Endpoint.FailingFrom.IsZero() {
-		q.health.slow = true
-	}
+	s.keep(q, 1, i.size())
 	if now.Sub(q.endpoint.readAt) > s.c.EndpointAge && version >= q.endpoint.version { // else as much is known, or more
 		q.endpoint.set(c.Endpoint, readAt, version)
 	}
@@ -92,14 +114,48 @@ func (s *Sender) hold(c deliveries.Claim, readAt time.Time, version uint64, now 
 	s.offer(q, now)
 }
 
+// failingKnown is how long an endpoint has failed, by the database, when the first try
+// of it is not from the lane of those that may be well.
+const failingKnown = time.Minute
+
+// join makes q one of an account's queues. s.mu is held.
+func (s *Sender) join(q *queue, id string) {
+	a := s.accounts[id]
+	if a == nil {
+		a = &account{id: id}
+		s.accounts[id] = a
+	}
+	a.queues++
+	q.account = a
+}
+
+// drop forgets a queue. s.mu is held.
+func (s *Sender) drop(q *queue) {
+	delete(s.queues, q.id)
+	if a := q.account; a != nil {
+		if a.queues--; a.queues == 0 {
+			delete(s.accounts, a.id)
+		}
+	}
+}
+
 // refill asks for more of a queue when the database may have some and there is
 // room. s.mu is held.
 func (s *Sender) refill(q *queue) {
 	if q.more && !q.refilling && !s.stopping && q.low() {
 		q.refilling = true
-		s.refills.push(q)
+		s.refillsOf(q).push(q)
 		s.claimNow.send()
 	}
+}
+
+// refillsOf returns the list in which q waits for a claim: those that are expected to
+// hang have one of their own, which is served after the other.
+func (s *Sender) refillsOf(q *queue) *fifo[*queue] {
+	if q.health.slow() {
+		return &s.slowRefills
+	}
+	return &s.refills
 }
 
 // The most that one claim asks for.
@@ -108,18 +164,32 @@ const (
 	claimRows   = 2048
 )
 
-// nextRefills takes the queues that have waited longest and have equal room.
+// nextRefills takes the queues that have waited longest and have equal room. One time
+// in four it begins with those that hang, so that the others cannot put them off for
+// good.
 func (s *Sender) nextRefills() (queues []*queue, each int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for n := s.refills.len(); n > 0 && len(queues) < claimQueues; n-- {
-		q := s.refills.pop()
+	s.claims++
+	first, second := &s.refills, &s.slowRefills
+	if s.claims%4 == 0 {
+		first, second = second, first
+	}
+	queues, each = s.takeRefills(first, nil, 0)
+	return s.takeRefills(second, queues, each)
+}
+
+// takeRefills adds queues of a list that have room for each; 0: for as many as the
+// first of them. s.mu is held.
+func (s *Sender) takeRefills(from *fifo[*queue], queues []*queue, each int) ([]*queue, int) {
+	for n := from.len(); n > 0 && len(queues) < claimQueues; n-- {
+		q := from.pop()
 		room := min(s.room(q), claimRows)
 		if each == 0 {
 			each = room
 		}
 		if room == 0 || room < each || (len(queues)+1)*each > claimRows {
-			s.refills.push(q) // until others like it come, or outcomes are written
+			s.refillsOf(q).push(q) // until others like it come, or outcomes are written
 			continue
 		}
 		queues = append(queues, q)
@@ -164,7 +234,9 @@ func (s *Sender) claim(ctx context.Context) (more bool, err error) {
 			s.dueLater(q, r.DueAt)
 		case got[r.SubscriptionID]:
 			q.more = true
-			q.grow(s.c.Window)
+			if !q.health.slow() {
+				q.grow(s.c.Window)
+			}
 		default: // another process is just claiming it
 			s.dueLater(q, now.Add(50*time.Millisecond))
 		}
@@ -231,10 +303,10 @@ func (s *Sender) scan(ctx context.Context) error {
 	}
 	if now.Sub(s.sweptAt) > time.Minute {
 		s.sweptAt = now
-		for id, q := range s.queues {
-			if q.held == 0 && !q.more && !q.refilling && !q.refreshing && !q.ready &&
+		for _, q := range s.queues {
+			if q.held == 0 && !q.more && !q.refilling && !q.refreshing && q.waitsIn == nil &&
 				q.lookAt.IsZero() && now.Sub(q.usedAt) > idleTime {
-				delete(s.queues, id)
+				s.drop(q)
 			}
 		}
 	}

@@ -55,9 +55,13 @@ type Config struct {
 
 	// PerEndpoint is the most tries under way for one subscription. Default 8.
 	PerEndpoint int
-	// Fast and Slow are the budgets of tries under way for endpoints that
-	// answer and for those that fail or are slow. Default 1024 each.
+	// Fast and Slow are the budgets of tries under way for endpoints that are expected
+	// to answer soon and for those that hang. A try of the first that hangs leaves its
+	// budget. Defaults 1024 and 4096.
 	Fast, Slow int
+	// Trial is the part of Fast that is kept for endpoints that have not proven
+	// themselves, and is all that they get of it. Default: a quarter of Fast.
+	Trial int
 	// SlowAfter is when a try counts as slow. Default 1 s.
 	SlowAfter time.Duration
 	// HoldMost is the longest that a failing endpoint's state delays a delivery
@@ -119,7 +123,8 @@ func (c *Config) fill() error {
 	orDefault(&c.EndpointAge, 10*time.Millisecond)
 	orDefault(&c.PerEndpoint, 8)
 	orDefault(&c.Fast, 1024)
-	orDefault(&c.Slow, 1024)
+	orDefault(&c.Slow, 4096)
+	orDefault(&c.Trial, max(1, c.Fast/4))
 	orDefault(&c.Held, 65536)
 	orDefault(&c.HeldBytes, 64<<20)
 	orDefault(&c.Window, 4096)

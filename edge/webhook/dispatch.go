@@ -7,61 +7,6 @@ import (
 	"partneredge/store/central/deliveries"
 )
 
-// lane is a budget of tries, and the queues that may have a try to start.
-type lane struct {
-	ready    fifo[*queue]
-	inFlight int
-	budget   int
-}
-
-// offer puts a queue into its lane's ready list when a try of it may start, and
-// otherwise has it looked at again in time. s.mu is held.
-func (s *Sender) offer(q *queue, now time.Time) {
-	if q.ready {
-		return
-	}
-	ok, at := q.startable(now, s.c.PerEndpoint, s.c.HoldMost)
-	if !ok {
-		s.look(q, at)
-		return
-	}
-	if s.isFresh(q, now) {
-		q.ready = true
-		s.laneOf(q).ready.push(q)
-	}
-}
-
-// laneOf returns a queue's lane. An endpoint that has not proven itself starts in
-// the fast lane only while the slow one could take its tries over.
-func (s *Sender) laneOf(q *queue) *lane {
-	if q.health.slow || (!q.health.proven && s.slow.inFlight >= s.slow.budget) {
-		return &s.slow
-	}
-	return &s.fast
-}
-
-// schedule starts the tries that may start, in rotation, one item a queue. s.mu
-// is held.
-func (s *Sender) schedule(now time.Time) {
-	if s.stopping {
-		return
-	}
-	s.serve(&s.fast, now)
-	s.serve(&s.slow, now)
-	s.serve(&s.fast, now) // queues that could leave the slow lane
-}
-
-func (s *Sender) serve(l *lane, now time.Time) {
-	for l.inFlight < l.budget && l.ready.len() > 0 {
-		q := l.ready.pop()
-		q.ready = false
-		if ok, _ := q.startable(now, s.c.PerEndpoint, s.c.HoldMost); ok && s.laneOf(q) == l && s.isFresh(q, now) {
-			s.start(q, l, now)
-		}
-		s.offer(q, now)
-	}
-}
-
 // start tries the first item of q, unless its lease would end before the try
 // does. s.mu is held.
 func (s *Sender) start(q *queue, l *lane, now time.Time) {
@@ -71,12 +16,12 @@ func (s *Sender) start(q *queue, l *lane, now time.Time) {
 		q.shrink()
 		return
 	}
-	t := &try{queue: q, item: i, target: q.endpoint.target, secrets: q.endpoint.secrets, lane: l, started: now}
+	t := &try{queue: q, item: i, target: q.endpoint.target, secrets: q.endpoint.secrets, lane: l, budget: l.budget, started: now}
 	q.inFlight++
 	q.usedAt = now
-	l.inFlight++
-	if l == &s.fast {
-		s.watch(t)
+	l.occupy(q)
+	if l.budget != &s.lanes.slowTries {
+		s.watch(t, l.budget)
 	}
 	s.refill(q)
 	s.dispatch(t)
@@ -118,32 +63,39 @@ func (s *Sender) run(t *try, w worker) {
 	now := time.Now()
 	q := t.queue
 	t.done = true
-	t.lane.inFlight--
+	t.budget.inFlight--
+	t.lane.ended(q)
 	q.inFlight--
 	if r.abandoned {
 		s.unlease(q, t.item, now)
 		return
 	}
-	o := s.judge(q, t.item, r, now)
+	o := s.judge(t, r, now)
 	s.publish(t, o)
 	s.record(t.item, o)
+	if r.ok && !t.hung { // an endpoint that has come back shows it in one go
+		s.startIn(&s.lanes.slow, q, now)
+	}
 	s.offer(q, now)
 	s.schedule(now)
 }
 
 // judge decides the outcome of a try, and what it says of the endpoint's health.
 // s.mu is held.
-func (s *Sender) judge(q *queue, i *item, r result, now time.Time) deliveries.Outcome {
-	wasProven := q.health.proven
+func (s *Sender) judge(t *try, r result, now time.Time) deliveries.Outcome {
+	q := t.queue
 	o := deliveries.Outcome{Attempt: r.attempt, SubscriptionID: q.id}
+	if now.Sub(t.started) >= s.c.SlowAfter { // with the body, which may drip
+		s.hung(t)
+	}
 	if r.ok {
-		q.health.succeeded(r.attempt.Latency, s.c.SlowAfter, s.c.PerEndpoint)
+		q.health.succeeded(!t.hung, s.c.PerEndpoint)
 		o.State = store.StateDelivered
 		s.stats.Delivered++
 	} else {
-		q.health.failed(now, r.timedOut)
+		q.health.failed(now)
 		var again bool
-		if o.NextAt, again = s.c.next(i.Tries+1, now, r.retryAfter); again {
+		if o.NextAt, again = s.c.next(t.item.Tries+1, now, r.retryAfter); again {
 			o.State = store.StatePending
 			s.dueLater(q, o.NextAt)
 		} else {
@@ -151,21 +103,17 @@ func (s *Sender) judge(q *queue, i *item, r result, now time.Time) deliveries.Ou
 			s.stats.Dead++
 		}
 		s.stats.Failed++
-		s.warnFailing(q, i, r.attempt)
+		s.warnFailing(q, t.item, r.attempt)
 	}
-	switch { // what q holds counts anew
-	case wasProven && !q.health.proven:
-		s.unproven += q.held
-	case !wasProven && q.health.proven:
-		s.unproven -= q.held
-	}
+	s.recount(q)
 	return o
 }
 
 // record queues an outcome to be written. s.mu is held.
 func (s *Sender) record(i *item, o deliveries.Outcome) {
-	s.heldBytes += len(o.Attempt.Excerpt)
-	s.outcomes = append(s.outcomes, outcome{o, s.queues[i.SubscriptionID], i.size() + len(o.Attempt.Excerpt)})
+	q := s.queues[i.SubscriptionID]
+	s.keep(q, 0, len(o.Attempt.Excerpt))
+	s.outcomes = append(s.outcomes, outcome{o, q, i.size() + len(o.Attempt.Excerpt)})
 	s.writeNow.send()
 }
 

@@ -7,16 +7,16 @@
 //	Claimer, claim ──> queue ──> ready list ──> try ──> outcomes ──> record
 //	 (database)    (one each)  (one a lane)  (HTTP)   (batches)   (database)
 //
-// A queue is in a lane's ready list while a try of it may start. The ready lists
-// are served in rotation, one delivery a queue, so a long queue gets no more than
-// a short one. One lane is for endpoints that answer, the other for those that
-// fail or are slow; each has a budget of its own, and a try without an answer
-// after a second moves to the slow lane's. So an endpoint can use up the budget
-// of endpoints like it, never that of healthy ones.
+// A queue waits in a lane while a try of it may start. Lanes are served in rotation
+// over accounts and over their queues, one delivery a queue, so a long queue gets no more
+// than a short one. Endpoints that answer, endpoints that have yet to show that they do,
+// and endpoints that hang have a lane and a budget of tries each; a try without an answer
+// after a second moves to the last one's budget. So an endpoint can use up the budget of
+// endpoints like it, never that of healthy ones.
 //
 // An endpoint that fails gets fewer tries at a time, and then one at a time as a
 // probe, with pauses between. But no delivery waits for that longer than HoldMost
-// past its own time.
+// past its own time, unless endpoints that hang have used up half of their budget.
 //
 // Everything under Sender.mu is plain data and takes microseconds. What waits for
 // the network or the database is in the loops of claim.go, endpoint.go and

@@ -53,26 +53,43 @@ func (s *Sender) isFresh(q *queue, now time.Time) bool {
 	age, version := now.Sub(q.endpoint.readAt), s.c.Store.EndpointsVersion()
 	if (age > s.c.EndpointAge/2 || q.endpoint.version != version) && !q.refreshing {
 		q.refreshing = true
-		s.stale = append(s.stale, q)
+		if q.health.slow() {
+			s.slowStale = append(s.slowStale, q)
+		} else {
+			s.stale = append(s.stale, q)
+		}
 		s.refreshNow.send()
 	}
 	return age <= s.c.EndpointAge && q.endpoint.version == version
 }
 
-// refreshBatch is how many endpoints one query reads.
-const refreshBatch = 256
+// How many endpoints one query reads: fewer while queries take so long that what they
+// read is too old to be used.
+const (
+	refreshMost  = 256
+	refreshLeast = 8
+)
+
+// takeStale takes the queues whose endpoints are to be read next: those that hang after
+// the others.
+func (s *Sender) takeStale() (queues []*queue) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, from := range []*[]*queue{&s.stale, &s.slowStale} {
+		n := min(len(*from), s.refreshBatch-len(queues))
+		queues = append(queues, (*from)[:n]...)
+		*from = (*from)[n:]
+	}
+	return queues
+}
 
 // refresh reads stale endpoints again.
 func (s *Sender) refresh(ctx context.Context) (more bool, err error) {
-	s.mu.Lock()
-	n := min(len(s.stale), refreshBatch)
-	queues := s.stale[:n:n]
-	s.stale = s.stale[n:]
-	s.mu.Unlock()
-	if n == 0 {
+	queues := s.takeStale()
+	if len(queues) == 0 {
 		return false, nil
 	}
-	ids := make([]string, n)
+	ids := make([]string, len(queues))
 	for i, q := range queues {
 		ids[i] = q.id
 	}
@@ -81,6 +98,11 @@ func (s *Sender) refresh(ctx context.Context) (more bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
+	if now.Sub(began) > s.c.EndpointAge/2 {
+		s.refreshBatch = max(s.refreshBatch/2, refreshLeast)
+	} else {
+		s.refreshBatch = min(2*s.refreshBatch, refreshMost)
+	}
 	for _, q := range queues {
 		q.refreshing = false
 		if err == nil {
@@ -89,7 +111,7 @@ func (s *Sender) refresh(ctx context.Context) (more bool, err error) {
 				s.cancel(q)
 			}
 		}
-		s.offer(q, now) // asks again when err != nil
+		s.refreshed(q, now) // asks again when err != nil
 	}
 	s.schedule(now)
 	return true, err

@@ -50,7 +50,25 @@ func (w *fakeEndpoints) RoundTrip(q *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader("ok"))}, nil
+	var body io.Reader = strings.NewReader("ok")
+	if drips, err := time.ParseDuration(header.Get("Drips")); err == nil {
+		body = drip{q.Context(), drips}
+	}
+	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(body)}, nil
+}
+
+// drip is a body that gives one byte in each interval, until ctx ends.
+type drip struct {
+	ctx   context.Context
+	every time.Duration
+}
+
+func (d drip) Read(b []byte) (int, error) {
+	if !sleep(d.ctx, d.every) {
+		return 0, d.ctx.Err()
+	}
+	b[0] = '.'
+	return 1, nil
 }
 
 // to lists what was sent to a host, by start.

@@ -108,15 +108,12 @@ func (s *Sender) forget(batch []outcome) {
 		} else {
 			delete(s.held, batch[i].Attempt.DeliveryID)
 		}
-		s.heldBytes -= batch[i].size
 		q := batch[i].queue
-		if q.held--; !q.health.proven {
-			s.unproven--
-		}
+		s.keep(q, -1, -batch[i].size)
 		s.offer(q, now)
 	}
 	s.schedule(now)
-	if s.refills.len() > 0 {
+	if s.refills.len()+s.slowRefills.len() > 0 {
 		s.claimNow.send()
 	}
 }

@@ -19,12 +19,14 @@ const itemSize = 600
 
 // queue holds the deliveries of one subscription.
 type queue struct {
-	id    string
-	items fifo[*item]
+	id      string
+	account *account // nil before the first item
+	items   fifo[*item]
 
-	inFlight int
-	held     int // items, tries under way, and outcomes not yet written
-	window   int // the most items; less when they cannot be worked off in time
+	inFlight  int
+	held      int // items, tries under way, and outcomes not yet written
+	heldBytes int // of them
+	window    int // the most items; less when they cannot be worked off in time
 
 	// What the database has besides.
 	more      bool      // something due
@@ -36,8 +38,11 @@ type queue struct {
 	acceptedAt uint64 // the version of endpoints when a delivery was last accepted
 	refreshing bool   // in Sender.stale, or being read
 
-	health health
-	ready  bool // in a lane's ready list
+	health   health
+	trusted  bool   // what it holds counts as that of an endpoint that health trusts
+	waitsIn  *lane  // nil: it does not wait for a try to start
+	ticket   uint64 // of its place there
+	reserved *lane  // in whose budget there is a place for q, while its endpoint is read
 
 	lookAt time.Time // when the timer looks at the queue again; zero: it does not run
 	timer  *time.Timer
@@ -50,30 +55,31 @@ func (q *queue) hasMore() {
 	q.moreSeen++
 }
 
-// startable reports whether the queue's first item may be tried now; if not, at
-// is when to look again, zero when something else has to happen first.
-func (q *queue) startable(now time.Time, most int, hold time.Duration) (ok bool, at time.Time) {
+// startable reports whether the queue's first item may be tried, and whether that would
+// be an extra try: beyond the endpoint's limit, since the item has waited for hold past
+// its time. If not, at is when to look again, zero when something else has to happen
+// first.
+func (q *queue) startable(now time.Time, most int, hold time.Duration) (ok, extra bool, at time.Time) {
 	if q.items.len() == 0 || q.inFlight >= most || q.inFlight+q.unwritten() >= unwrittenMost*most {
-		return false, time.Time{}
+		return false, false, time.Time{}
 	}
 	overdue := q.items.first().NextAt.Add(hold)
 	switch {
 	case !now.Before(overdue): // whatever the state of the endpoint
-		return true, time.Time{}
+		return true, q.inFlight >= q.health.limit, time.Time{}
 	case q.inFlight >= q.health.limit:
-		return false, overdue
+		return false, false, overdue
 	case q.health.open() && now.Before(q.health.probeAt):
 		if q.health.probeAt.Before(overdue) {
-			return false, q.health.probeAt
+			return false, false, q.health.probeAt
 		}
-		return false, overdue
+		return false, false, overdue
 	}
-	return true, time.Time{}
+	return true, false, time.Time{}
 }
 
-// Windows: of a queue that is new, of one that does not move, and what every
-// queue may hold however full the memory is, so that its endpoint can prove
-// itself.
+// Windows: of a queue that is new, the most of one whose endpoint fails, and what every
+// queue may hold however full the memory is, so that its endpoint can prove itself.
 const (
 	windowFirst = 256
 	windowLeast = 16
@@ -87,9 +93,12 @@ func (q *queue) unwritten() int { return q.held - q.items.len() - q.inFlight }
 // a kill can cause to be made again.
 const unwrittenMost = 4
 
-// capacity returns how many items the queue takes: few while its endpoint fails.
+// capacity returns how many items the queue takes: few while its endpoint fails or hangs.
 func (q *queue) capacity() int {
-	if q.health.failures > 0 {
+	switch {
+	case q.health.slow(): // more would wait for longer than their leases last
+		return windowSure
+	case q.health.open():
 		return min(q.window, windowLeast)
 	}
 	return q.window
@@ -100,7 +109,7 @@ func (q *queue) low() bool { return q.items.len() <= q.capacity()/2 }
 
 func (q *queue) grow(most int) { q.window = min(2*q.window, most) }
 
-func (q *queue) shrink() { q.window = max(q.window/2, windowLeast) }
+func (q *queue) shrink() { q.window = max(q.window/2, windowSure) }
 
 // fifo is a first-in, first-out queue in a slice.
 type fifo[T any] struct {
@@ -111,6 +120,8 @@ type fifo[T any] struct {
 func (f *fifo[T]) len() int { return len(f.all) - f.head }
 
 func (f *fifo[T]) first() T { return f.all[f.head] }
+
+func (f *fifo[T]) at(i int) T { return f.all[f.head+i] }
 
 func (f *fifo[T]) push(v T) {
 	if f.head > 32 && f.head > len(f.all)/2 {

@@ -32,24 +32,29 @@ type Sender struct {
 	// Each wakes a loop.
 	claimNow, scanNow, refreshNow, writeNow signal
 
-	mu         sync.Mutex
-	stopping   bool
-	queues     map[string]*queue   // by subscription
-	held       map[string]struct{} // deliveries in memory, until their outcomes are written
-	heldBytes  int
-	unproven   int      // deliveries held for endpoints that are not proven
-	claiming   bool     // a claim that is under way may have read what was written since
-	written    []string // deliveries to drop from held when the claim has ended
-	fast, slow lane
-	idle       []worker
-	watched    fifo[*try]   // of the fast lane, by start
-	watching   bool         // the timer of moveSlow runs
-	refills    fifo[*queue] // to be filled by claims
-	stale      []*queue     // whose endpoints are to be read again
-	outcomes   []outcome
-	tails      map[chan store.Tried]bool
-	sweptAt    time.Time
-	stats      Stats
+	mu        sync.Mutex
+	stopping  bool
+	queues    map[string]*queue   // by subscription
+	accounts  map[string]*account // of the queues that had an item
+	held      map[string]struct{} // deliveries in memory, until their outcomes are written
+	heldBytes int
+	claiming  bool     // a claim that is under way may have read what was written since
+	written   []string // deliveries to drop from held when the claim has ended
+	lanes     *lanes
+	idle      []worker
+	outcomes  []outcome
+	tails     map[chan store.Tried]bool
+	sweptAt   time.Time
+	stats     Stats
+
+	// Of held and heldBytes, what is for endpoints that are not trusted.
+	untrusted, untrustedBytes int
+	// Queues to be filled by claims, and how many claims there were.
+	refills, slowRefills fifo[*queue]
+	claims               int
+	// Queues whose endpoints are to be read again, and how many at a time.
+	stale, slowStale []*queue
+	refreshBatch     int
 }
 
 // Stats counts what a Sender did and has under way.
@@ -57,8 +62,8 @@ type Stats struct {
 	// Since the start: tries that were acknowledged, tries that were not,
 	// deliveries whose tries were used up, and those cancelled on the way.
 	Delivered, Failed, Dead, Cancelled int64
-	// At the moment: deliveries in memory, tries under way for endpoints that answer
-	// and for those that fail or are slow, and known queues.
+	// At the moment: deliveries in memory, tries under way that are expected to be
+	// answered soon and those that are not, and known queues.
 	Held, Fast, Slow, Queues int
 }
 
@@ -76,10 +81,12 @@ func Start(ctx context.Context, c Config) (*Sender, error) {
 		refreshNow: make(signal, 1),
 		writeNow:   make(signal, 1),
 		queues:     make(map[string]*queue),
+		accounts:   make(map[string]*account),
 		held:       make(map[string]struct{}),
 		tails:      make(map[chan store.Tried]bool),
-		fast:       lane{budget: c.Fast},
-		slow:       lane{budget: c.Slow},
+		lanes:      newLanes(&c),
+
+		refreshBatch: refreshMost,
 	}
 	if s.transport == nil {
 		transport, err := newTransport(c)
@@ -117,7 +124,9 @@ func (s *Sender) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.stats
-	now.Held, now.Fast, now.Slow, now.Queues = len(s.held), s.fast.inFlight, s.slow.inFlight, len(s.queues)
+	now.Held, now.Queues = len(s.held), len(s.queues)
+	now.Fast = s.lanes.provenTries.inFlight + s.lanes.trialTries.inFlight
+	now.Slow = s.lanes.slowTries.inFlight + s.lanes.movedTries.inFlight
 	return now
 }
 

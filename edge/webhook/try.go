@@ -24,8 +24,10 @@ type try struct {
 	target  *target
 	secrets []string
 
-	lane    *lane // whose budget it uses
+	lane    *lane   // it started from
+	budget  *budget // it uses
 	started time.Time
+	hung    bool // for SlowAfter or longer
 	done    bool
 }
 
@@ -34,7 +36,6 @@ type result struct {
 	attempt    store.Attempt
 	retryAfter string
 	ok         bool // a 2xx answer
-	timedOut   bool
 	abandoned  bool // the sender stopped: the delivery counts as not tried
 }
 
@@ -97,9 +98,9 @@ func (t *try) send(ctx context.Context, transport http.RoundTripper, timeout tim
 	response, err := transport.RoundTrip(t.request(limited, r.attempt.Headers))
 	r.attempt.Latency = time.Since(t.started)
 	if err != nil {
-		r.timedOut = errors.Is(limited.Err(), context.DeadlineExceeded)
-		r.abandoned = !r.timedOut && ctx.Err() != nil
-		r.attempt.Error = describe(err, r.timedOut, timeout)
+		timedOut := errors.Is(limited.Err(), context.DeadlineExceeded)
+		r.abandoned = !timedOut && ctx.Err() != nil
+		r.attempt.Error = describe(err, timedOut, timeout)
 		return r
 	}
 	r.attempt.Status = response.StatusCode

@@ -1,0 +1,311 @@
+package webhook
+
+import "time"
+
+// budget counts tries under way.
+type budget struct {
+	inFlight int
+
+	// Tries leave the budgets of proven and trial when they are slow.
+	lane    *lane      // nil: any other budget
+	watched fifo[*try] // by start, until they are slow
+	early   int        // how many of watched, from the first on, are done or have left
+	wakeAt  time.Time  // when the timer looks at watched; zero: it does not run
+	timer   *time.Timer
+}
+
+// lane is a list of queues that may have a try to start, and a share of a budget.
+type lane struct {
+	budget *budget
+	most   int  // tries under way in the budget at which none starts from this lane
+	nth    int  // the lane's place in account.turns
+	share  bool // accounts have a share of it: see shareOf
+
+	accounts fifo[*account] // those with queues in the lane, in rotation
+}
+
+// lanes holds all of a Sender. Which one a queue waits in is laneOf's to say.
+type lanes struct {
+	// proven is for endpoints that answer, trial for those that have yet to show it,
+	// slow for those whose tries hang, and extra for the second to last try at a time
+	// of an endpoint that is not proven.
+	proven, trial, slow, extra lane
+	// Budgets: the last two lanes have one together. Tries move to movedTries.
+	provenTries, trialTries, slowTries, movedTries budget
+}
+
+const laneCount = 4
+
+func newLanes(c *Config) *lanes {
+	l := &lanes{}
+	l.proven = lane{budget: &l.provenTries, most: c.Fast - c.Trial, nth: 0}
+	l.trial = lane{budget: &l.trialTries, most: c.Trial, nth: 1, share: true}
+	l.provenTries.lane, l.trialTries.lane = &l.proven, &l.trial
+	l.slow = lane{budget: &l.slowTries, most: c.Slow, nth: 2}
+	l.extra = lane{budget: &l.slowTries, most: c.Slow / 2, nth: 3}
+	return l
+}
+
+// account is what the queues of one account have in common.
+type account struct {
+	id     string
+	queues int // that are known
+	trials int // tries under way that started in the lane of trials
+	turns  [laneCount]turn
+}
+
+// turn holds the queues of an account that wait in a lane.
+type turn struct {
+	places fifo[place]
+	listed bool // among the lane's accounts
+}
+
+// place is a queue's place in a turn.
+type place struct {
+	queue  *queue
+	ticket uint64
+}
+
+// left reports whether the queue waits in the lane no longer, or in another place.
+func (p place) left(l *lane) bool { return p.queue.waitsIn != l || p.queue.ticket != p.ticket }
+
+// push puts a queue at the end of its account's turn.
+func (l *lane) push(q *queue) {
+	q.waitsIn = l
+	q.ticket++
+	q.account.turns[l.nth].places.push(place{q, q.ticket})
+	l.list(q.account)
+}
+
+// list puts an account into the rotation while it has queues in the lane.
+func (l *lane) list(a *account) {
+	if t := &a.turns[l.nth]; !t.listed && t.places.len() > 0 {
+		t.listed = true
+		l.accounts.push(a)
+	}
+}
+
+// pop takes the next account's next queue, nil when there is none that may have a
+// try. An account that has its share already leaves the rotation until a try of it ends.
+func (l *lane) pop() *queue {
+	for l.accounts.len() > 0 {
+		a := l.accounts.pop()
+		t := &a.turns[l.nth]
+		t.listed = false
+		for t.places.len() > 0 && t.places.first().left(l) {
+			t.places.pop()
+		}
+		if t.places.len() == 0 || (l.share && a.trials >= l.shareOf()) {
+			continue
+		}
+		q := t.places.pop().queue
+		q.waitsIn = nil
+		l.list(a)
+		return q
+	}
+	return nil
+}
+
+// shareOf returns how many tries an account may have under way in the lane: a part of
+// those that are free, so that some stay free however many accounts take theirs.
+func (l *lane) shareOf() int { return max(1, (l.most-l.budget.inFlight)/4) }
+
+// occupy takes a place in the lane's budget for q.
+func (l *lane) occupy(q *queue) {
+	l.budget.inFlight++
+	if l.share {
+		q.account.trials++
+	}
+}
+
+// vacate gives back what occupy took.
+func (l *lane) vacate(q *queue) {
+	l.budget.inFlight--
+	l.ended(q)
+}
+
+// ended takes a try of q off its account's share.
+func (l *lane) ended(q *queue) {
+	if l.share {
+		q.account.trials--
+		l.list(q.account)
+	}
+}
+
+// laneOf returns the lane for a queue's next try; extra is what startable says of it.
+func (s *Sender) laneOf(q *queue, extra bool) *lane {
+	switch {
+	case q.health.trusted():
+		return &s.lanes.proven
+	case extra:
+		return &s.lanes.extra
+	case q.health.slow():
+		return &s.lanes.slow
+	}
+	return &s.lanes.trial
+}
+
+// offer puts a queue into its lane when a try of it may start, and otherwise has it
+// looked at again in time. s.mu is held.
+func (s *Sender) offer(q *queue, now time.Time) {
+	if q.reserved != nil {
+		return
+	}
+	ok, extra, at := q.startable(now, s.c.PerEndpoint, s.c.HoldMost)
+	if !ok {
+		s.look(q, at)
+		return
+	}
+	if l := s.laneOf(q, extra); q.waitsIn != l {
+		l.push(q)
+	}
+}
+
+// schedule starts the tries that may start. s.mu is held.
+func (s *Sender) schedule(now time.Time) {
+	if s.stopping {
+		return
+	}
+	for again := true; again; {
+		again = false
+		for _, l := range []*lane{&s.lanes.proven, &s.lanes.trial, &s.lanes.slow, &s.lanes.extra} {
+			again = s.serve(l, now) || again
+		}
+	}
+}
+
+// serve starts tries from a lane, in rotation over accounts and their queues, one item
+// a queue. It reports whether it found a queue that belongs into another lane.
+func (s *Sender) serve(l *lane, now time.Time) (moved bool) {
+	for l.budget.inFlight < l.most {
+		q := l.pop()
+		if q == nil {
+			break
+		}
+		ok, extra, _ := q.startable(now, s.c.PerEndpoint, s.c.HoldMost)
+		switch {
+		case !ok:
+		case s.laneOf(q, extra) != l:
+			moved = true
+		case s.isFresh(q, now):
+			s.start(q, l, now)
+		default: // a place is kept for it, so that no more endpoints are read than can be tried
+			q.reserved = l
+			l.occupy(q)
+		}
+		s.offer(q, now)
+	}
+	if b := l.budget; b.lane == l && s.crowded(l) && b.early < b.watched.len() {
+		s.wake(b, b.watched.at(b.early).started.Add(s.patience()))
+	}
+	return moved
+}
+
+// refreshed uses the place that was kept for q while its endpoint was read. s.mu is
+// held.
+func (s *Sender) refreshed(q *queue, now time.Time) {
+	if l := q.reserved; l != nil {
+		q.reserved = nil
+		l.vacate(q)
+		s.startIn(l, q, now)
+	}
+	s.offer(q, now)
+}
+
+// startIn starts a try of q from a lane, if it may start there, before others that
+// wait. s.mu is held.
+func (s *Sender) startIn(l *lane, q *queue, now time.Time) {
+	ok, extra, _ := q.startable(now, s.c.PerEndpoint, s.c.HoldMost)
+	if ok && !s.stopping && s.laneOf(q, extra) == l && l.budget.inFlight < l.most && s.isFresh(q, now) {
+		s.start(q, l, now)
+	}
+}
+
+// crowded reports whether queues wait for a try to end, and there is room for tries that
+// leave before they are slow. s.mu is held.
+func (s *Sender) crowded(l *lane) bool {
+	return l.budget.inFlight >= l.most && l.accounts.len() > 0 && s.lanes.movedTries.inFlight < s.lanes.extra.most
+}
+
+// crowdedPatience is how long a try may be without an answer before it gives its place
+// to another that waits for it. Its endpoint is not thought to hang for that.
+const crowdedPatience = 100 * time.Millisecond
+
+func (s *Sender) patience() time.Duration { return min(crowdedPatience, s.c.SlowAfter) }
+
+// watch keeps a try in view until it is slow. s.mu is held.
+func (s *Sender) watch(t *try, b *budget) {
+	for b.watched.len() > 0 && b.watched.first().done {
+		b.unwatch()
+	}
+	b.watched.push(t)
+	s.wake(b, t.started.Add(s.c.SlowAfter))
+}
+
+// unwatch takes the first try from those that are watched.
+func (b *budget) unwatch() {
+	b.watched.pop()
+	b.early = max(0, b.early-1)
+}
+
+// wake has the watched tries looked at by a time. s.mu is held.
+func (s *Sender) wake(b *budget, at time.Time) {
+	if s.stopping || (!b.wakeAt.IsZero() && !at.Before(b.wakeAt)) {
+		return
+	}
+	b.wakeAt = at
+	if b.timer == nil {
+		b.timer = time.AfterFunc(time.Until(at), func() { s.moveSlow(b) })
+	} else {
+		b.timer.Reset(time.Until(at))
+	}
+}
+
+// moveSlow moves tries without an answer after SlowAfter out of their budget, and others
+// earlier while their lane is crowded.
+func (s *Sender) moveSlow(b *budget) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	b.wakeAt = time.Time{}
+	for b.watched.len() > 0 {
+		t := b.watched.first()
+		if !t.done && now.Sub(t.started) < s.c.SlowAfter {
+			s.wake(b, t.started.Add(s.c.SlowAfter))
+			break
+		}
+		b.unwatch()
+		if !t.done {
+			s.move(t)
+			s.hung(t)
+		}
+	}
+	for ; b.early < b.watched.len() && s.crowded(b.lane); b.early++ {
+		t := b.watched.at(b.early)
+		if !t.done && now.Sub(t.started) < s.patience() {
+			break
+		}
+		if !t.done {
+			s.move(t)
+		}
+	}
+	s.schedule(now)
+}
+
+// move takes a try out of its budget. What the slow lane has is left to the endpoints
+// that are there already. s.mu is held.
+func (s *Sender) move(t *try) {
+	t.budget.inFlight--
+	t.budget = &s.lanes.movedTries
+	t.budget.inFlight++
+}
+
+// hung counts against the endpoint, once, that a try took SlowAfter or longer. s.mu is
+// held.
+func (s *Sender) hung(t *try) {
+	if !t.hung {
+		t.hung = true
+		t.queue.health.hung()
+		s.recount(t.queue)
+	}
+}
