@@ -25,6 +25,7 @@ func main() {
 		{Name: "unknown_keys", Measure: b.unknownKeys},
 		{Name: "mute_origin", Measure: b.muteOrigin},
 		{Name: "others_served", Measure: b.heldConnections},
+		{Name: "hanging", Measure: b.hanging},
 	}
 	names := make([]string, len(cases))
 	for i, c := range cases {
