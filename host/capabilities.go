@@ -28,6 +28,9 @@ type Capabilities struct {
 	Views         Views
 	Subscriptions Subscriptions
 	Outbox        Outbox
+	// Routes are the endpoints of the release, for its gate. They are data: a module
+	// that is granted them gets those that it was opened with.
+	Routes abi.Routes
 }
 
 // Keys finds API keys.
@@ -89,6 +92,7 @@ func newGrant(manifest Manifest, caps Capabilities) *grant {
 		abi.Keys: caps.Keys != nil, abi.Buckets: caps.Buckets != nil, abi.Lockouts: caps.Lockouts != nil,
 		abi.Views: caps.Views != nil, abi.Subscriptions: caps.Subscriptions != nil, abi.Outbox: caps.Outbox != nil,
 	}
+	available[abi.RouteTable] = true // without any, the table is empty
 	named := map[abi.Capability]bool{}
 	for _, c := range manifest.Capabilities {
 		named[c] = available[c]

@@ -23,6 +23,7 @@ import (
 	"partneredge/wasm/abi"
 	"partneredge/wasm/apikey"
 	"partneredge/wasm/httpfront"
+	"partneredge/wasm/route"
 )
 
 // BenchmarkFigures measures what sandboxes cost and prints a line "figure NAME VALUE
@@ -34,6 +35,7 @@ func BenchmarkFigures(b *testing.B) {
 	for range b.N {
 		figure("sandbox.fresh_over_reuse", freshOverReuse(b), "ratio")
 		figure("sandbox.guard_over_unguarded", guardOverUnguarded(b), "ratio")
+		figure("sandbox.routes_cost", routesCost(b), "ratio")
 		idle, clone := cloneCost(b)
 		if !math.IsNaN(idle) {
 			figure("sandbox.idle_kib", idle, "KiB")
@@ -94,6 +96,11 @@ func (d *discard) WriteHeader(status int)      { d.status = status }
 
 // openPair opens the modules; way makes the function that calls each.
 func openPair(t testing.TB, limits Limits, way func(*Module) caller) *pair {
+	return openRouted(t, limits, way, route.Contract())
+}
+
+// openRouted is openPair with a route table.
+func openRouted(t testing.TB, limits Limits, way func(*Module) caller, routes abi.Routes) *pair {
 	ctx := context.Background()
 	r, err := New(ctx, Config{CacheDir: CacheDir})
 	if err != nil {
@@ -101,7 +108,7 @@ func openPair(t testing.TB, limits Limits, way func(*Module) caller) *pair {
 	}
 	t.Cleanup(func() { _ = r.Close(ctx) })
 	p := &pair{answer: discard{header: http.Header{}}}
-	caps := Capabilities{Keys: sample{}, Buckets: sample{}, Lockouts: lockouts{}, Views: sample{}}
+	caps := Capabilities{Keys: sample{}, Buckets: sample{}, Lockouts: lockouts{}, Views: sample{}, Routes: routes}
 	for name, m := range map[string]**Module{"gate": &p.gate, "agents": &p.handler} {
 		var manifest Manifest
 		text, err := os.ReadFile(filepath.Join("../wasm/modules", name, "manifest.json"))
@@ -187,6 +194,26 @@ func freshOverReuse(b *testing.B) float64 {
 func guardOverUnguarded(b *testing.B) float64 {
 	guarded, unguarded := openPair(b, Limits{}, fresh), openPair(b, Limits{CPU: -1}, fresh)
 	return ratio(func() { guarded.run(b) }, func() { unguarded.run(b) })
+}
+
+// routesCost returns how long a request takes with 500 routes over how long it takes with
+// 7. The further routes lie beside agents/me and in other places, with and without
+// parameters.
+func routesCost(b *testing.B) float64 {
+	few := route.Contract()[:7]
+	many := route.Contract()
+	for i := len(many); i < 500; i++ {
+		path := fmt.Sprintf("%sm%d/items/{id}", route.Prefix, i)
+		if i%2 == 0 {
+			path = fmt.Sprintf("%sagents/m%d", route.Prefix, i)
+		}
+		many = append(many, abi.Route{Handler: "more", Method: "GET", Path: path, Scope: "x:more"})
+	}
+	if err := route.Check(many); err != nil {
+		b.Fatal(err)
+	}
+	with, without := openRouted(b, Limits{}, fresh, many), openRouted(b, Limits{}, fresh, few)
+	return ratio(func() { with.run(b) }, func() { without.run(b) })
 }
 
 // cloneCost returns the memory of one more sandbox that has answered a request, in KiB,

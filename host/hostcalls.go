@@ -57,7 +57,7 @@ func (c *call) slice(memory []byte, ptr, n uint64) []byte {
 
 // op runs an operation for the guest and returns the result of edge.call.
 func (c *call) op(op abi.Op, in, out []byte) int32 {
-	if c.warmUp != nil {
+	if c.warmUp != nil && op != abi.OpRoutes {
 		return result(c.warmUp.answer(op, nil), out)
 	}
 	if !c.grant.has(op) {
@@ -93,7 +93,7 @@ func (c *call) op(op abi.Op, in, out []byte) int32 {
 // that it may wait, for a disk or for others that write.
 func mayWait(op abi.Op) bool {
 	switch op {
-	case abi.OpLockout, abi.OpKey, abi.OpProfile, abi.OpInsights, abi.OpFirings:
+	case abi.OpLockout, abi.OpKey, abi.OpKeyScopes, abi.OpRoutes, abi.OpProfile, abi.OpInsights, abi.OpFirings:
 		return false
 	}
 	return true
@@ -161,8 +161,17 @@ func (c *call) perform(ctx context.Context, op abi.Op, in, dst []byte) (answer [
 	case abi.OpFailure:
 		d, err := caps.Lockouts.Failure(ctx, string(in))
 		return appendDuration(dst, d), err
-	case abi.OpKey:
+	case abi.OpRoutes:
+		return append(dst, c.m.routes...), nil
+	case abi.OpKeyScopes:
 		return caps.Keys.AppendKey(ctx, dst, in)
+	case abi.OpKey:
+		at := len(dst)
+		dst, err = caps.Keys.AppendKey(ctx, dst, in)
+		if err == nil {
+			dst = dst[:at+len(abi.WithoutOwn(dst[at:]))]
+		}
+		return dst, err
 	case abi.OpTake:
 		if len(in) < 4 {
 			return nil, abi.ErrFrame

@@ -71,6 +71,7 @@ type Module struct {
 	code     engine.Code
 	warmUp   *warmUp
 	image    *image
+	routes   []byte // frame of Capabilities.Routes
 	pool     pool
 	counts   counts
 	closing  sync.Once

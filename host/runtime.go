@@ -134,7 +134,8 @@ func (r *Runtime) elapsed() time.Duration { return time.Since(r.epoch) }
 // exports of package abi. It takes seconds for a module that is not in the cache.
 func (r *Runtime) Open(ctx context.Context, wasm []byte, manifest Manifest, caps Capabilities, limits Limits) (*Module, error) {
 	sum := sha256.Sum256(wasm)
-	m := &Module{runtime: r, manifest: manifest, limits: limits.withDefaults(), digest: hex.EncodeToString(sum[:])}
+	m := &Module{runtime: r, manifest: manifest, limits: limits.withDefaults(), digest: hex.EncodeToString(sum[:]),
+		routes: caps.Routes.Append(nil)}
 	m.SetCapabilities(caps)
 	m.pool.module = m
 	if err := m.open(ctx, wasm); err != nil {

@@ -156,7 +156,7 @@ func (w *warmUp) answer(op abi.Op, dst []byte) []byte {
 	switch op {
 	case abi.OpLockout, abi.OpFailure:
 		return appendDuration(dst, 0)
-	case abi.OpKey:
+	case abi.OpKey, abi.OpKeyScopes:
 		key := abi.Key{ID: "key_warm", AccountID: "acc_warm", Environment: abi.EnvTest, Scopes: allScopes,
 			RateLimit: 100, Expires: inFuture}
 		return key.Append(dst)

@@ -35,7 +35,8 @@ type Agent struct {
 	JoinedAt Time   `json:"joined_at"`
 }
 
-// Scopes returns every scope that a key can have.
+// Scopes returns the scopes of the partner interface. A key can have others as well,
+// which the routes of modules require: x: and 1 to 40 of a to z, 0 to 9 and hyphens.
 func Scopes() []string {
 	return []string{"read:agent", "read:coaching", "read:sentinels", "write:webhooks", "write:leads"}
 }

@@ -81,7 +81,7 @@ func newKey() *cobra.Command {
 
 func defineKeyCreate(flags *pflag.FlagSet) handler {
 	environment := flags.String("env", "live", "`ENVIRONMENT` of the key: live or test")
-	scopes := flags.String("scopes", strings.Join(adminapi.Scopes(), ","), "`SCOPES` by comma")
+	scopes := flags.String("scopes", strings.Join(adminapi.Scopes(), ","), "`SCOPES` by comma; also own ones of modules, such as x:quotes")
 	label := flags.String("label", "", "`TEXT` to know the key by")
 	allow := flags.String("allow", "", "`NETWORKS` by comma that it may be used from (default any)")
 	rate := flags.Int64("rate", 100, "`NUMBER` of requests a minute")

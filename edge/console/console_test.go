@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,12 +89,13 @@ func TestForms(t *testing.T) {
 		}
 		return found[1]
 	}
-	key := shownOnce("a key", account+"/keys", url.Values{"environment": {"live"}, "scope": {"read:agent"}, "label": {"mine"}, "allowlist": {"192.0.2.7, 198.51.100.0/24"}, "rate": {"250"}})
+	key := shownOnce("a key", account+"/keys", url.Values{"environment": {"live"}, "scope": {"read:agent"}, "own_scopes": {"x:quotes, x:rates"}, "label": {"mine"}, "allowlist": {"192.0.2.7, 198.51.100.0/24"}, "rate": {"250"}})
 	if !strings.HasPrefix(key, "svc_live_") {
 		t.Errorf("key %q", key)
 	}
 	keys, _, err := f.db.Keys(t.Context(), f.account.ID, store.Page{})
-	if err != nil || len(keys) != 1 || keys[0].RateLimit != 250 || len(keys[0].Allowlist) != 2 || keys[0].Label != "mine" {
+	if err != nil || len(keys) != 1 || keys[0].RateLimit != 250 || len(keys[0].Allowlist) != 2 || keys[0].Label != "mine" ||
+		!slices.Equal(keys[0].Scopes, []string{"read:agent", "x:quotes", "x:rates"}) {
 		t.Fatalf("%+v %v", keys, err)
 	}
 	of := func(more url.Values) url.Values {

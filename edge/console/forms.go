@@ -133,7 +133,7 @@ func createKey(v *visit) (notice, string, error) {
 	}
 	var made adminapi.MintedKey
 	err = v.post("/accounts/"+v.id()+"/keys", adminapi.NewKey{
-		Environment: v.field("environment"), Scopes: v.PostForm["scope"], Label: v.field("label"), IPAllowlist: v.words("allowlist"), RateLimit: rate,
+		Environment: v.field("environment"), Scopes: append(v.PostForm["scope"], v.words("own_scopes")...), Label: v.field("label"), IPAllowlist: v.words("allowlist"), RateLimit: rate,
 	}, &made)
 	return notice{Text: "Key made. Copy it now: it is not shown again.", Secret: made.Plaintext, SecretName: "API key"}, to, err
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"net/http"
 
 	"partneredge/wasm/httpfront"
 )
@@ -15,7 +16,12 @@ func ServeModules(c Config, modules *httpfront.Modules) (url string, stop func(c
 	n := newNode(c)
 	front := n.moduleFront()
 	front.Modules = modules
-	l, err := listen(c.Listen, nil, n.partnerAPI(httpfront.New(front)), c)
+	docs, err := docsOf(nil)
+	if err != nil {
+		return "", nil, err
+	}
+	api := n.partnerAPI(httpfront.New(front), func() http.Handler { return docs })
+	l, err := listen(c.Listen, nil, api, c)
 	if err != nil {
 		return "", nil, err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"partneredge/edge/connections"
 	"partneredge/edge/node/openapi"
+	"partneredge/edge/release"
 	"partneredge/wasm/apikey"
 	"partneredge/wasm/httpfront"
 )
@@ -25,17 +26,27 @@ const (
 	idleTimeout       = 75 * time.Second
 )
 
-// withDocs serves the API's document, its reference and its guide, and all else by api.
-func withDocs(api http.Handler) http.Handler {
-	docs := openapi.Handler()
+// withDocs serves the API's document, its reference and its guide by the handler that
+// docs returns, and all else by api.
+func withDocs(docs func() http.Handler, api http.Handler) http.Handler {
 	api = openapi.WithRoot(api)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if openapi.Serves(r.URL.Path) {
-			docs.ServeHTTP(w, r)
+			docs().ServeHTTP(w, r)
 			return
 		}
 		api.ServeHTTP(w, r)
 	})
+}
+
+// docsOf returns the handler of the document of a release whose modules have these
+// fragments.
+func docsOf(fragments []release.Fragment) (http.Handler, error) {
+	document, err := openapi.Join(fragments)
+	if err != nil {
+		return nil, err
+	}
+	return openapi.NewHandler(document)
 }
 
 // healthPath is where a balancer in front of the node asks whether to send requests.

@@ -181,7 +181,7 @@ func (w *hour) start(id string) {
 		w.Fatal(err)
 	}
 	n.ready.Store(true)
-	n.api = n.partnerAPI(n.releases)
+	n.api = n.partnerAPI(n.releases, n.releases.Docs)
 	w.nodes = append(w.nodes, n)
 }
 

@@ -104,7 +104,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 	if err := n.open(ctx); err != nil {
 		return err
 	}
-	if n.front, err = listen(c.Listen, tlsConfig, n.partnerAPI(n.releases), c); err != nil {
+	if n.front, err = listen(c.Listen, tlsConfig, n.partnerAPI(n.releases, n.releases.Docs), c); err != nil {
 		return err
 	}
 	n.started.Add(n.front.stop)
@@ -181,6 +181,7 @@ func (n *Node) openReleases(ctx context.Context) (err error) {
 	n.releases, err = rollout.Open(ctx, rollout.Config{
 		Dir: c.Data, FS: c.FS, Modules: c.Modules, Policy: release.Policy{Keys: c.ReleaseKeys, Min: c.MinRelease},
 		Runtime: n.runtime, Cache: c.Cache, Capabilities: n.replication.Capabilities(), CallTimeout: callTimeout,
+		Docs:   docsOf,
 		Origin: n.link, FetchTimeout: c.WriteOrigin, Front: n.moduleFront(), Changed: n.statusChanged,
 		Progress: c.Progress, Log: c.Log,
 	})
@@ -271,10 +272,10 @@ func (n *Node) status() *wire.Status {
 }
 
 // partnerAPI returns the handler of the partner API's listener; modules answers all
-// but what it answers itself.
-func (n *Node) partnerAPI(modules http.Handler) http.Handler {
+// but what it answers itself, and docs returns the handler of its document.
+func (n *Node) partnerAPI(modules http.Handler, docs func() http.Handler) http.Handler {
 	serves := func() bool { return n.ready.Load() && !n.replication.Stale() }
-	return withHealth(serves, withDocs(traced(n.config.Tracer, modules)))
+	return withHealth(serves, withDocs(docs, traced(n.config.Tracer, modules)))
 }
 
 // Stop lets requests under way end, until ctx does, and brings everything to

@@ -32,11 +32,12 @@ func adminKeys(f *fixture) {
 		f.Errorf("kept as %v: %v", kept.ID, err)
 	}
 	full := f.must(201, "POST", path, object{
-		"environment": "test", "scopes": []string{"read:coaching"}, "rate_limit": 1_000_000, "label": "CI", "expires_at": "2020-01-01T00:00:00+02:00",
+		"environment": "test", "scopes": []string{"read:coaching", "x:quotes"}, "rate_limit": 1_000_000, "label": "CI", "expires_at": "2020-01-01T00:00:00+02:00",
 		"ip_allowlist": []string{"192.0.2.7", "10.1.2.3/8", "2001:db8::1/32", "::ffff:192.0.2.9", "192.0.2.7"},
 	})["key"].(object)
 	if fmt.Sprint(full["ip_allowlist"]) != "[192.0.2.7 10.0.0.0/8 2001:db8::/32 192.0.2.9]" || full["state"] != "expired" ||
-		full["expires_at"] != "2019-12-31T22:00:00.000000Z" || full["label"] != "CI" {
+		full["expires_at"] != "2019-12-31T22:00:00.000000Z" || full["label"] != "CI" ||
+		fmt.Sprint(full["scopes"]) != "[read:coaching x:quotes]" {
 		f.Errorf("made %v", full)
 	}
 	for _, c := range []struct {
@@ -49,6 +50,8 @@ func adminKeys(f *fixture) {
 		{"scopes", nil, "scopes_required"},
 		{"scopes", []string{}, "scopes_required"},
 		{"scopes", []string{"read:everything"}, "scopes_invalid"},
+		{"scopes", []string{"x:"}, "scopes_invalid"},
+		{"scopes", []string{"x:Quotes"}, "scopes_invalid"},
 		{"scopes", "read:agent", "invalid_field_type"},
 		{"rate_limit", 0, "rate_limit_invalid"},
 		{"rate_limit", 1_000_001, "rate_limit_invalid"},

@@ -39,6 +39,9 @@ func pack(ctx context.Context, target oras.Target, dir, version string) (none oc
 	if len(modules) == 0 || len(modules) > MaxModules {
 		return none, malformed("%d modules, want 1 to %d", len(modules), MaxModules)
 	}
+	if _, err := ReadManifests(modules); err != nil {
+		return none, err
+	}
 	c := config{Version: version}
 	for _, m := range modules {
 		c.Modules = append(c.Modules, m.Name)

@@ -26,10 +26,11 @@ import (
 	"partneredge/host/engine"
 	"partneredge/wasm/fake"
 	"partneredge/wasm/httpfront"
+	"partneredge/wasm/route"
 )
 
 // Gate is the name of the module that every request passes first.
-const Gate = "gate"
+const Gate = route.Gate
 
 // Config says how modules are run. The zero value is of use.
 type Config struct {
@@ -106,9 +107,21 @@ func (c Config) openAll(ctx context.Context, runtime *host.Runtime, dir string, 
 	if err != nil {
 		return nil, err
 	}
+	read := make([]host.Manifest, len(manifests))
+	declared := make([]route.Module, len(manifests))
+	for i, path := range manifests {
+		if read[i], err = readManifest(path); err != nil {
+			return nil, err
+		}
+		declared[i] = route.Module{Name: read[i].Name, Routes: read[i].Routes, Capabilities: read[i].Capabilities}
+	}
+	caps := Capabilities(backend)
+	if caps.Routes, err = route.Of(declared); err != nil {
+		return nil, fmt.Errorf("open modules of %s: %w", dir, err)
+	}
 	set := &httpfront.Modules{Handlers: map[string]httpfront.Module{}}
-	for _, path := range manifests {
-		module, err := c.open(ctx, runtime, path, backend)
+	for i, path := range manifests {
+		module, err := c.open(ctx, runtime, path, read[i], caps)
 		if err != nil {
 			return nil, err
 		}
@@ -125,18 +138,21 @@ func (c Config) openAll(ctx context.Context, runtime *host.Runtime, dir string, 
 	return set, nil
 }
 
-func (c Config) open(ctx context.Context, runtime *host.Runtime, path string, backend *fake.Backend) (*host.Module, error) {
+func readManifest(path string) (manifest host.Manifest, err error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return manifest, err
 	}
-	var manifest host.Manifest
 	if err := json.Unmarshal(b, &manifest); err != nil {
-		return nil, fmt.Errorf("read manifest %s: %w", path, err)
+		return manifest, fmt.Errorf("read manifest %s: %w", path, err)
 	}
+	return manifest, nil
+}
+
+func (c Config) open(ctx context.Context, runtime *host.Runtime, path string, manifest host.Manifest, caps host.Capabilities) (*host.Module, error) {
 	wasm, err := os.ReadFile(strings.TrimSuffix(path, ".json") + ".wasm")
 	if err != nil {
 		return nil, err
 	}
-	return runtime.Open(ctx, wasm, manifest, Capabilities(backend), c.Limits)
+	return runtime.Open(ctx, wasm, manifest, caps, c.Limits)
 }

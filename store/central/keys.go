@@ -54,8 +54,7 @@ func newKey(k store.Key, now time.Time) (store.Key, error) {
 		k.Allowlist = []netip.Prefix{}
 	}
 	var err error
-	k.Scopes, err = valid.Distinct("scope", k.Scopes, store.ScopeReadAgent, store.ScopeReadCoaching,
-		store.ScopeReadSentinels, store.ScopeWriteWebhooks, store.ScopeWriteLeads)
+	k.Scopes, err = valid.Scopes(k.Scopes)
 	return k, err
 }
 

@@ -19,6 +19,7 @@ import (
 	"partneredge/wasm/handlers/sentinels"
 	"partneredge/wasm/handlers/webhooks"
 	"partneredge/wasm/pipeline"
+	"partneredge/wasm/route"
 )
 
 // native serves the partner API by the pipeline and the handlers over a backend,
@@ -26,6 +27,11 @@ import (
 type native struct {
 	backend *fake.Backend
 	now     func() int64
+	gate    pipeline.Pipeline
+}
+
+func serve(backend *fake.Backend, now func() int64) native {
+	return native{backend, now, pipeline.Pipeline{Routes: route.ContractTable()}}
 }
 
 func (n native) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -38,7 +44,7 @@ func (n native) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		req.Headers = append(req.Headers, abi.Header{Name: "authorization", Value: value})
 	}
 	var gate, resp abi.Response
-	pipeline.Handle(&req, &gate, n.backend)
+	n.gate.Handle(&req, &gate, n.backend)
 	body, err := io.ReadAll(r.Body)
 	req.Headers, req.Body, req.Params, req.Principal = nil, body, gate.Params, gate.Principal
 	view := n.backend.For(req.Principal)
@@ -53,15 +59,15 @@ func (n native) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		gate.Headers = nil
 	case len(body) > 64<<10:
 		answer.Error(&resp, 413, "payload_too_large", "")
-	case gate.Handler == pipeline.Agents:
+	case gate.Handler == "agents":
 		agents.Handle(&req, &resp, view)
-	case gate.Handler == pipeline.Coaching:
+	case gate.Handler == "coaching":
 		coaching.Handle(&req, &resp, view)
-	case gate.Handler == pipeline.Sentinels:
+	case gate.Handler == "sentinels":
 		sentinels.Handle(&req, &resp, view)
-	case gate.Handler == pipeline.Webhooks:
+	case gate.Handler == "webhooks":
 		webhooks.Handle(&req, &resp, view)
-	case gate.Handler == pipeline.Leads:
+	case gate.Handler == "leads":
 		leads.Handle(&req, &resp, view)
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -77,7 +83,7 @@ func TestNative(t *testing.T) {
 	backend := fake.New(clock.Now)
 	seen := map[int]int{}
 	target := contract.InMemory(t, backend, clock)
-	target.Send = contract.Handler(native{backend, clock.Now})
+	target.Send = contract.Handler(serve(backend, clock.Now))
 	target.Observe = func(_ testing.TB, x contract.Exchange) { seen[x.Response.StatusCode]++ }
 	skipped := contract.Run(t, target)
 	if len(skipped) != 0 {
@@ -95,7 +101,7 @@ func TestNative(t *testing.T) {
 func TestServer(t *testing.T) {
 	clock := fake.NewClock()
 	backend := fake.New(clock.Now)
-	server := httptest.NewServer(native{backend, clock.Now})
+	server := httptest.NewServer(serve(backend, clock.Now))
 	defer server.Close()
 	target := contract.InMemory(t, backend, clock)
 	target.Send, target.Advance, target.Outage = contract.Server(server.URL, nil), nil, nil

@@ -13,6 +13,7 @@ import (
 	"partneredge/wasm/abi"
 	"partneredge/wasm/handlers"
 	"partneredge/wasm/pipeline"
+	"partneredge/wasm/route"
 )
 
 var (
@@ -106,7 +107,7 @@ func with(t testing.TB, invoke func(abi.Op, []byte, []byte) int32) {
 // its operation, and parses the result.
 func TestHost(t *testing.T) {
 	number := binary.LittleEndian.AppendUint64(nil, 1500)
-	key := abi.Key{ID: "key_1", Allowlist: []string{"::/0"}, Expires: 9}
+	key := abi.Key{ID: "key_1", Own: "x:quotes", Allowlist: []string{"::/0"}, Expires: 9}
 	bucket := abi.Bucket{Allowed: true, Limit: 100, Remaining: 7}
 	profile := abi.Profile{AgentID: "agt_1", FullName: "Ann"}
 	insights := abi.Insights{History: true, Items: []abi.Insight{{ID: "ins_1"}}}
@@ -117,6 +118,7 @@ func TestHost(t *testing.T) {
 	lead := abi.Lead{ID: "lead_1", Email: "a@example.com"}
 	once := abi.Once{Key: "a", Digest: "d", Lead: lead}
 	kept := abi.Kept{Outcome: abi.Repeat, ID: "lead_0"}
+	routes := route.Contract()
 	window := "\x05\x00\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00"
 	for _, tt := range []struct {
 		op     abi.Op
@@ -127,7 +129,8 @@ func TestHost(t *testing.T) {
 	}{
 		{abi.OpLockout, "::1", number, func(h Host) (any, error) { return h.Lockout("::1") }, int64(1500)},
 		{abi.OpFailure, "::1", number, func(h Host) (any, error) { return h.Failure("::1") }, int64(1500)},
-		{abi.OpKey, "token", key.Append(nil), func(h Host) (any, error) { return h.Key("token") }, key},
+		{abi.OpKeyScopes, "token", key.Append(nil), func(h Host) (any, error) { return h.Key("token") }, key},
+		{abi.OpRoutes, "", abi.Routes(routes).Append(nil), func(h Host) (any, error) { return h.Routes() }, abi.Routes(routes)},
 		{abi.OpTake, "\x64\x00\x00\x00key_1", bucket.Append(nil), func(h Host) (any, error) { return h.Take("key_1", 100) }, bucket},
 		{abi.OpProfile, "", profile.Append(nil), func(h Host) (any, error) { return h.Profile() }, profile},
 		{abi.OpInsights, window, insights.Append(nil), func(h Host) (any, error) { var l abi.Insights; err := h.Insights(5, 3, &l); return l, err }, insights},
@@ -197,7 +200,8 @@ func FuzzHandle(f *testing.F) {
 	f.Add([]byte{abi.Version})
 	f.Add([]byte{abi.Version + 1, 0, 0, 0})
 	f.Add(bytes.Repeat([]byte{0xff}, 64))
-	handler = func(req *abi.Request, resp *abi.Response) { pipeline.Handle(req, resp, Host{}) }
+	gate := pipeline.Pipeline{Routes: route.ContractTable()}
+	handler = func(req *abi.Request, resp *abi.Response) { gate.Handle(req, resp, Host{}) }
 	f.Cleanup(func() { handler = nil })
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		out := handle(int32(copy(input[:], frame)))

@@ -30,9 +30,17 @@ func number(frame []byte, err error) (int64, error) {
 	return int64(binary.LittleEndian.Uint64(frame)), nil
 }
 
+// Routes returns the routes of the release. A gate asks while its image is made: then
+// no request pays for it.
+func (Host) Routes() (routes abi.Routes, err error) {
+	frame, err := host.call(abi.OpRoutes, nil)
+	err = callError(err, routes.Parse(frame))
+	return routes, err
+}
+
 // Key implements pipeline.Host.
 func (Host) Key(token string) (key abi.Key, err error) {
-	frame, err := host.call(abi.OpKey, text(token))
+	frame, err := host.call(abi.OpKeyScopes, text(token))
 	err = callError(err, key.Parse(frame))
 	return key, err
 }

@@ -13,19 +13,21 @@ import (
 	"partneredge/wasm/handlers/webhooks"
 	"partneredge/wasm/httpfront"
 	"partneredge/wasm/pipeline"
+	"partneredge/wasm/route"
 )
 
 // Modules returns the gate and the handlers on a backend.
 func Modules(b *fake.Backend) *httpfront.Modules {
-	gate := httpfront.Func(func(req *abi.Request, resp *abi.Response) { pipeline.Handle(req, resp, b) })
+	passes := pipeline.Pipeline{Routes: route.ContractTable()}
+	gate := httpfront.Func(func(req *abi.Request, resp *abi.Response) { passes.Handle(req, resp, b) })
 	return &httpfront.Modules{
 		Gate: httpfront.Module{Caller: gate, Headers: []string{"authorization"}},
 		Handlers: map[string]httpfront.Module{
-			pipeline.Agents:    {Caller: handler(b, agents.Handle)},
-			pipeline.Coaching:  {Caller: handler(b, coaching.Handle)},
-			pipeline.Sentinels: {Caller: handler(b, sentinels.Handle)},
-			pipeline.Webhooks:  {Caller: handler(b, webhooks.Handle), Headers: []string{"idempotency-key"}},
-			pipeline.Leads:     {Caller: handler(b, leads.Handle), Headers: []string{"idempotency-key"}},
+			"agents":    {Caller: handler(b, agents.Handle)},
+			"coaching":  {Caller: handler(b, coaching.Handle)},
+			"sentinels": {Caller: handler(b, sentinels.Handle)},
+			"webhooks":  {Caller: handler(b, webhooks.Handle), Headers: []string{"idempotency-key"}},
+			"leads":     {Caller: handler(b, leads.Handle), Headers: []string{"idempotency-key"}},
 		},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"partneredge/wasm/abi"
+	"partneredge/wasm/route"
 )
 
 // failing is a fake whose lockouts can fail.
@@ -35,7 +36,7 @@ func answerOf(token string, changes ...func(*abi.Request, *failing)) string {
 		change(req, host)
 	}
 	var resp abi.Response
-	Handle(req, &resp, host)
+	contract.Handle(req, &resp, host)
 	return string(resp.Append(nil))
 }
 
@@ -133,18 +134,18 @@ func TestScopes(t *testing.T) {
 		scope        abi.Scopes
 		handler      string
 	}{
-		{"GET", "agents/me", abi.ReadAgent, Agents},
-		{"GET", "coaching/insights", abi.ReadCoaching, Coaching},
-		{"GET", "sentinels/firings", abi.ReadSentinels, Sentinels},
-		{"POST", "webhooks/subscribe", abi.WriteWebhooks, Webhooks},
-		{"DELETE", "webhooks/whs_1", abi.WriteWebhooks, Webhooks},
-		{"DELETE", "webhooks/", abi.WriteWebhooks, Webhooks},
-		{"POST", "leads", abi.WriteLeads, Leads},
+		{"GET", "agents/me", abi.ReadAgent, "agents"},
+		{"GET", "coaching/insights", abi.ReadCoaching, "coaching"},
+		{"GET", "sentinels/firings", abi.ReadSentinels, "sentinels"},
+		{"POST", "webhooks/subscribe", abi.WriteWebhooks, "webhooks"},
+		{"DELETE", "webhooks/whs_1", abi.WriteWebhooks, "webhooks"},
+		{"DELETE", "webhooks/", abi.WriteWebhooks, "webhooks"},
+		{"POST", "leads", abi.WriteLeads, "leads"},
 	} {
 		for scope := abi.ReadAgent; scope <= abi.WriteLeads; scope <<= 1 {
 			var resp abi.Response
 			frame := answerOf("Bearer "+token(t), func(r *abi.Request, f *failing) {
-				r.Method, r.Path, f.key.Scopes = tt.method, Prefix+tt.path, scope
+				r.Method, r.Path, f.key.Scopes = tt.method, route.Prefix+tt.path, scope
 			})
 			if err := resp.Parse([]byte(frame)); err != nil {
 				t.Fatal(err)

@@ -12,6 +12,7 @@ package pipeline
 import (
 	"partneredge/wasm/abi"
 	"partneredge/wasm/answer"
+	"partneredge/wasm/route"
 )
 
 // Host provides what the pipeline needs. Its errors are of type abi.Code.
@@ -26,9 +27,12 @@ type Host interface {
 	Take(keyID string, limit int) (abi.Bucket, error)
 }
 
-// Handle answers the request, or sets in resp the handler that is to answer it,
-// the principal, and the headers that the answer will get.
-func Handle(req *abi.Request, resp *abi.Response, host Host) {
+// Pipeline passes requests on by the routes of a release.
+type Pipeline struct{ Routes *route.Table }
+
+// Handle answers the request, or sets in resp the handler that is to answer it, the
+// parameters of its path, the principal, and the headers that the answer will get.
+func (p Pipeline) Handle(req *abi.Request, resp *abi.Response, host Host) {
 	if wait, err := host.Lockout(req.Client); err != nil {
 		answer.Internal(resp)
 		return
@@ -58,27 +62,31 @@ func Handle(req *abi.Request, resp *abi.Response, host Host) {
 		answer.ErrorAfter(resp, 429, "rate_limited", "rate_limited", bucket.RetryMS)
 		return
 	}
-	to, found := find(req.Path)
-	if !found {
+	p.route(req, resp, &key)
+}
+
+// route passes on the request of a key that may make it.
+func (p Pipeline) route(req *abi.Request, resp *abi.Response, key *abi.Key) {
+	endpoint, params := p.Routes.Find(req.Path, resp.Params)
+	if endpoint == nil {
 		answer.Error(resp, 404, "not_found", "")
 		return
 	}
-	if to.method != req.Method {
+	to := endpoint.Method(req.Method, params)
+	if to == nil {
 		answer.Error(resp, 405, "method_not_allowed", "")
-		answer.Header(resp, "allow", to.method)
+		answer.Header(resp, "allow", endpoint.Allow)
 		return
 	}
-	if key.Scopes&to.scope == 0 {
+	if !to.Allows(key.Scopes, key.Own) {
 		answer.Error(resp, 403, "forbidden", "insufficient_scope")
 		return
 	}
-	resp.Handler = to.handler
-	if to.param != "" {
-		resp.Params = append(resp.Params, abi.Param{Name: "id", Value: to.param})
-	}
+	resp.Handler = to.Handler
+	resp.Params = params
 	resp.Principal = abi.Principal{
 		KeyID: key.ID, AccountID: key.AccountID,
-		Environment: key.Environment, Scopes: key.Scopes,
+		Environment: key.Environment, Scopes: key.Scopes, Own: key.Own,
 	}
 }
 

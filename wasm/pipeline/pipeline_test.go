@@ -7,7 +7,11 @@ import (
 
 	"partneredge/wasm/abi"
 	"partneredge/wasm/apikey"
+	"partneredge/wasm/route"
 )
+
+// contract is a pipeline with the contract's routes.
+var contract = Pipeline{Routes: route.ContractTable()}
 
 // fake is a host with fixed answers.
 type fake struct {
@@ -104,14 +108,14 @@ func TestHandle(t *testing.T) {
 				tt.change(req, host)
 			}
 			var resp abi.Response
-			Handle(req, &resp, host)
+			contract.Handle(req, &resp, host)
 			if resp.Status != tt.status || !strings.Contains(string(resp.Body), tt.body) {
 				t.Errorf("%d %s, want %d %s", resp.Status, resp.Body, tt.status, tt.body)
 			}
 			if host.failures != tt.failures || host.taken != tt.taken {
 				t.Errorf("%d failures counted and %d tokens taken, want %d and %d", host.failures, host.taken, tt.failures, tt.taken)
 			}
-			if tt.status == 0 && (resp.Handler != Agents || resp.Principal.AccountID != "acc_1" || resp.Principal.KeyID != "key_1") {
+			if tt.status == 0 && (resp.Handler != "agents" || resp.Principal.AccountID != "acc_1" || resp.Principal.KeyID != "key_1") {
 				t.Errorf("passed on as %+v", resp)
 			}
 			limited := false
@@ -122,34 +126,6 @@ func TestHandle(t *testing.T) {
 				t.Errorf("rate-limit headers: %t, want %t", limited, want)
 			}
 		})
-	}
-}
-
-func TestFind(t *testing.T) {
-	for _, tt := range []struct {
-		path, handler, param string
-	}{
-		{"/api/v2/public/agents/me", Agents, ""},
-		{"/api/v2/public/coaching/insights", Coaching, ""},
-		{"/api/v2/public/sentinels/firings", Sentinels, ""},
-		{"/api/v2/public/leads", Leads, ""},
-		{"/api/v2/public/webhooks/subscribe", Webhooks, ""},
-		{"/api/v2/public/webhooks", Webhooks, ""},
-		{"/api/v2/public/webhooks/", Webhooks, ""},
-		{"/api/v2/public/webhooks/whs_1", Webhooks, "whs_1"},
-		{"/api/v2/public/webhooks/a%2fb%20", Webhooks, "a/b "},
-		{"/api/v2/public/webhooks/a/b", "", ""},
-		{"/api/v2/public/webhooks/a%2", "", ""},
-		{"/api/v2/public/webhooks/a%zz", "", ""},
-		{"/api/v2/public/agents/me/", "", ""},
-		{"/api/v2/public", "", ""},
-		{"", "", ""},
-		{"/api/v3/public/leads", "", ""},
-	} {
-		to, found := find(tt.path)
-		if found != (tt.handler != "") || to.handler != tt.handler || to.param != tt.param {
-			t.Errorf("find(%q) = %+v, %t", tt.path, to, found)
-		}
 	}
 }
 
@@ -168,21 +144,6 @@ func FuzzBearer(f *testing.F) {
 	})
 }
 
-func FuzzFind(f *testing.F) {
-	for _, seed := range []string{"/api/v2/public/webhooks/%41", "/api/v2/public/webhooks/%", "/", "/api/v2/public/webhooks//"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, path string) {
-		to, found := find(path)
-		if found && !strings.HasPrefix(path, Prefix) {
-			t.Errorf("find(%q) = %+v", path, to)
-		}
-		if len(to.param) > len(path) {
-			t.Errorf("find(%q) made a longer parameter: %q", path, to.param)
-		}
-	})
-}
-
 func BenchmarkHandle(b *testing.B) {
 	host := good()
 	req := &abi.Request{Now: now, Method: "GET", Path: "/api/v2/public/agents/me", Client: "192.0.2.1",
@@ -190,6 +151,6 @@ func BenchmarkHandle(b *testing.B) {
 	var resp abi.Response
 	for b.Loop() {
 		resp.Reset()
-		Handle(req, &resp, host)
+		contract.Handle(req, &resp, host)
 	}
 }

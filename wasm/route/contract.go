@@ -21,22 +21,11 @@ func Contract() []abi.Route {
 	}
 }
 
-// Declared returns the routes of a module whose manifest has these. A manifest without
-// the field (nil, not empty) is older than routes: then a module with the name of one of
-// the contract's has the contract's, and any other has none.
-func Declared(module string, declared []abi.Route) []abi.Route {
-	var routes []abi.Route
-	if declared == nil {
-		for _, r := range Contract() {
-			if r.Handler == module {
-				routes = append(routes, r)
-			}
-		}
-		return routes
+// ContractTable returns the table of the contract's routes, for a gate in plain Go.
+func ContractTable() *Table {
+	t, err := New(Contract())
+	if err != nil {
+		panic(err) // a test makes one
 	}
-	for _, r := range declared {
-		r.Handler = module
-		routes = append(routes, r)
-	}
-	return routes
+	return t
 }

@@ -103,11 +103,6 @@ func micros(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-var scopes = map[string]abi.Scopes{
-	"read:agent": abi.ReadAgent, "read:coaching": abi.ReadCoaching, "read:sentinels": abi.ReadSentinels,
-	"write:webhooks": abi.WriteWebhooks, "write:leads": abi.WriteLeads,
-}
-
 func (c Controller) addKey(command Command) (token string, err error) {
 	k := abi.Key{
 		AccountID: command.Account, Environment: abi.Environment(command.Environment),
@@ -117,11 +112,11 @@ func (c Controller) addKey(command Command) (token string, err error) {
 		return "", fmt.Errorf("environment %q is neither live nor test", command.Environment)
 	}
 	for _, name := range command.Scopes {
-		if scopes[name] == 0 {
+		if abi.ScopeOf(name) == 0 && !abi.IsOwnScope(name) {
 			return "", fmt.Errorf("%q is no scope", name)
 		}
-		k.Scopes |= scopes[name]
 	}
+	k.Scopes, k.Own = abi.SplitScopes(command.Scopes)
 	if command.State == Expired {
 		k.Expires = c.Clock.Now() - 1
 	}

@@ -1,5 +1,5 @@
 // Package openapi holds the partner API's OpenAPI 3.1 document, written by
-// hand, and serves it with a reference and a guide that are made from it and from
+// hand, joins it with what modules describe of their own, and serves it with a reference and a guide that are made from it and from
 // Markdown. None of them needs a key, a script, or anything from elsewhere.
 package openapi
 
@@ -45,15 +45,14 @@ func Handler() http.Handler {
 	return h
 }
 
-// NewHandler is Handler for another document, such as one with the operations of
-// further modules. It fails when the document cannot be read.
+// NewHandler is Handler for another document, such as one that Join returned. It fails when the document cannot be read.
 func NewHandler(document []byte) (http.Handler, error) {
 	pages, err := render(document)
 	if err != nil {
 		return nil, err
 	}
 	h := &handler{files: map[string]file{
-		DocumentPath: {body: document, kind: "application/json", age: "public, max-age=300", shared: true},
+		DocumentPath: {body: document, kind: "application/json", age: "public, no-cache", shared: true},
 	}}
 	for path, page := range pages {
 		h.files[path] = page

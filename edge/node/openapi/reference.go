@@ -60,6 +60,7 @@ type event struct {
 type specification struct {
 	object
 	markdown func(string) template.HTML
+	drawn    int // schemas so far, see mostFields
 }
 
 // newReference reads what the page shows out of a document.
@@ -68,7 +69,7 @@ func newReference(document []byte, markdown func(string) template.HTML) (*refere
 	if err != nil {
 		return nil, err
 	}
-	s := &specification{root, markdown}
+	s := &specification{object: root, markdown: markdown}
 	info := root.object("info")
 	r := &reference{Title: info.text("title"), Version: info.text("version"), Description: markdown(info.text("description"))}
 	for _, tag := range root.list("tags") {

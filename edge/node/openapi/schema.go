@@ -17,10 +17,14 @@ type field struct {
 // deepest is how many objects in objects are drawn.
 const deepest = 6
 
+// mostFields bounds the members that are drawn of one document, whose schemas may be
+// made so that they multiply.
+const mostFields = 20_000
+
 // fields returns the members of an object, with those of the objects in it under
 // names such as consent.status and insights[].id.
 func (s *specification) fields(prefix string, schema object, depth int) (all []field) {
-	if depth > deepest {
+	if depth > deepest || s.drawn > mostFields {
 		return nil
 	}
 	required := map[any]bool{}
@@ -30,6 +34,7 @@ func (s *specification) fields(prefix string, schema object, depth int) (all []f
 	for _, m := range schema.object("properties") {
 		property, _ := m.value.(object)
 		name := prefix + m.name
+		s.drawn++
 		all = append(all, s.field(name, property, required[m.name]))
 		below, path := s.actual(property), name+"."
 		if items := s.actual(below.object("items")); items != nil {
@@ -73,13 +78,21 @@ func (s *specification) field(name string, schema object, required bool) field {
 }
 
 // typeOf names a schema's type in words: "list of string", "string or null".
-func (s *specification) typeOf(schema object) string {
+func (s *specification) typeOf(schema object) string { return s.typeWithin(schema, 0) }
+
+// typeWithin is typeOf for a schema that lies in depth others. One that refers to
+// itself comes to an end.
+func (s *specification) typeWithin(schema object, depth int) string {
+	if depth > deepest || s.drawn > mostFields {
+		return "any"
+	}
+	s.drawn++
 	resolved := s.resolve(schema)
 	for _, list := range []string{"anyOf", "oneOf"} {
 		var names []string
 		for _, one := range resolved.list(list) {
 			o, _ := one.(object)
-			names = append(names, s.typeOf(o))
+			names = append(names, s.typeWithin(o, depth+1))
 		}
 		if len(names) > 0 {
 			return strings.Join(names, " or ")
@@ -88,7 +101,7 @@ func (s *specification) typeOf(schema object) string {
 	switch t := resolved.get("type").(type) {
 	case string:
 		if t == "array" {
-			if items := s.typeOf(resolved.object("items")); items != "" {
+			if items := s.typeWithin(resolved.object("items"), depth+1); items != "" {
 				return "list of " + items
 			}
 			return "list"

@@ -23,30 +23,13 @@ func instant(us int64) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-// scopeBits leaves out scopes that this version does not know: a gate grants
-// nothing by them.
-func scopeBits(names []string) (bits abi.Scopes) {
-	for _, name := range names {
-		switch name {
-		case store.ScopeReadAgent:
-			bits |= abi.ReadAgent
-		case store.ScopeReadCoaching:
-			bits |= abi.ReadCoaching
-		case store.ScopeReadSentinels:
-			bits |= abi.ReadSentinels
-		case store.ScopeWriteWebhooks:
-			bits |= abi.WriteWebhooks
-		case store.ScopeWriteLeads:
-			bits |= abi.WriteLeads
-		}
-	}
-	return bits
-}
-
+// keyFrame returns what a gate is told of a key. Scopes that this version does not know
+// are left out: a gate grants nothing by them.
 func keyFrame(k *store.Key) []byte {
+	scopes, own := abi.SplitScopes(k.Scopes)
 	key := abi.Key{
 		ID: k.ID, AccountID: k.AccountID, Environment: abi.Environment(k.Environment),
-		Scopes: scopeBits(k.Scopes), RateLimit: k.RateLimit,
+		Scopes: scopes, Own: own, RateLimit: k.RateLimit,
 		Expires: micros(k.ExpiresAt), GraceUntil: micros(k.GraceUntil),
 	}
 	if !k.RevokedAt.IsZero() {

@@ -81,6 +81,7 @@ func (d *deployment) counts() wire.ReleaseCounts {
 type modules struct {
 	front  *httpfront.Modules
 	opened []*host.Module
+	docs   http.Handler // of the API's document
 	users  atomic.Int64
 }
 

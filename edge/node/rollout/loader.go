@@ -15,6 +15,7 @@ import (
 	"partneredge/edge/release"
 	"partneredge/edge/wire"
 	"partneredge/host"
+	"partneredge/wasm/abi"
 	"partneredge/wasm/httpfront"
 )
 
@@ -77,6 +78,13 @@ func (l *loader) open(ctx context.Context, read []release.Module, progress func(
 			opened.close()
 		}
 	}()
+	described, err := release.ReadManifests(read)
+	if err != nil {
+		return nil, err
+	}
+	if opened.docs, err = l.cfg.Docs(described.Fragments); err != nil {
+		return nil, err
+	}
 	var (
 		group, within = errgroup.WithContext(ctx)
 		mu            sync.Mutex // guards what follows, and progress
@@ -91,7 +99,7 @@ func (l *loader) open(ctx context.Context, read []release.Module, progress func(
 				progress(m.Name, begun, len(read))
 			}
 			mu.Unlock()
-			module, err := l.openModule(within, m)
+			module, err := l.openModule(within, m, described.Routes)
 			if err != nil {
 				return err
 			}
@@ -113,7 +121,7 @@ func (l *loader) open(ctx context.Context, read []release.Module, progress func(
 	return opened, nil
 }
 
-func (l *loader) openModule(ctx context.Context, m release.Module) (*host.Module, error) {
+func (l *loader) openModule(ctx context.Context, m release.Module, routes abi.Routes) (*host.Module, error) {
 	var manifest host.Manifest
 	grants := json.NewDecoder(bytes.NewReader(m.Manifest))
 	grants.DisallowUnknownFields() // a grant that is misspelt is no grant
@@ -124,7 +132,9 @@ func (l *loader) openModule(ctx context.Context, m release.Module) (*host.Module
 	if err != nil {
 		return nil, fmt.Errorf("open module %s: %w", m.Name, err)
 	}
-	module, err := l.cfg.Runtime.Open(ctx, m.Wasm, manifest, l.cfg.Capabilities, host.Limits{
+	caps := l.cfg.Capabilities
+	caps.Routes = routes
+	module, err := l.cfg.Runtime.Open(ctx, m.Wasm, manifest, caps, host.Limits{
 		Wall:     l.cfg.CallTimeout,
 		Response: wire.MaxPayload, // a module can answer whatever the origin can send it
 	})

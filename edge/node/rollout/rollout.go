@@ -51,6 +51,9 @@ type Config struct {
 	FetchTimeout time.Duration
 	// Front is how each release answers HTTP. The Controller sets its Modules.
 	Front httpfront.Config
+	// Docs returns the handler of the API's document, given the fragments of a release's
+	// modules. A release for which it fails is refused.
+	Docs func([]release.Fragment) (http.Handler, error)
 	// Changed is called when what Status returns has changed.
 	Changed func()
 	// Progress is called by Open for each module of the node's own disk, when it
@@ -139,6 +142,9 @@ func openFirst(ctx context.Context, cfg Config, store *releaseStore, loader *loa
 
 // ServeHTTP implements http.Handler.
 func (c *Controller) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.router.ServeHTTP(w, r) }
+
+// Docs returns the handler of the running release's API document.
+func (c *Controller) Docs() http.Handler { return c.router.routes.Load().running.modules.docs }
 
 // Status returns how the running release is, and the candidate: the release that
 // is opened, tried or has failed, nil if there is none.

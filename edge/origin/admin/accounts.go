@@ -69,12 +69,11 @@ func (a *api) createKey(r *http.Request, in adminapi.NewKey, v *validator) (answ
 	key := store.Key{
 		AccountID:   r.PathValue("id"),
 		Environment: store.Environment(v.oneOf("environment", in.Environment, string(store.Live), string(store.Test))),
-		Scopes: v.each("scopes", in.Scopes, store.ScopeReadAgent, store.ScopeReadCoaching, store.ScopeReadSentinels,
-			store.ScopeWriteWebhooks, store.ScopeWriteLeads),
-		Allowlist: v.prefixes("ip_allowlist", in.IPAllowlist),
-		RateLimit: int(v.between("rate_limit", in.RateLimit, 1, maxRate, defaultRate)),
-		ExpiresAt: v.time("expires_at", in.ExpiresAt), // the past is allowed: an expired key to test with
-		Label:     v.optional("label", in.Label, maxLabel),
+		Scopes:      v.scopes("scopes", in.Scopes),
+		Allowlist:   v.prefixes("ip_allowlist", in.IPAllowlist),
+		RateLimit:   int(v.between("rate_limit", in.RateLimit, 1, maxRate, defaultRate)),
+		ExpiresAt:   v.time("expires_at", in.ExpiresAt), // the past is allowed: an expired key to test with
+		Label:       v.optional("label", in.Label, maxLabel),
 	}
 	if err := v.err(); err != nil {
 		return answer{}, err

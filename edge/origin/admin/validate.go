@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"partneredge/edge/wire"
+	"partneredge/store/valid"
+	"partneredge/wasm/abi"
 )
 
 // Longest texts, in characters. What a view shows fits one message between
@@ -159,6 +161,19 @@ func (v *validator) each(field string, value []string, known ...string) []string
 		if !slices.Contains(out, s) {
 			out = append(out, s)
 		}
+	}
+	return out
+}
+
+// scopes reads the scopes of a key.
+func (v *validator) scopes(field string, value []string) []string {
+	const which = "the contract's (read:agent, read:coaching, read:sentinels, write:webhooks, write:leads) or own ones (x: and 1 to 40 of a to z, 0 to 9 and hyphens)"
+	if len(value) == 0 {
+		v.fail(field, "required", field+" must name at least one of "+which)
+	}
+	out, err := valid.Scopes(value)
+	if err != nil {
+		v.fail(field, "invalid", fmt.Sprintf("%s can hold %s, of the latter at most %d", field, which, abi.MaxOwnScopes))
 	}
 	return out
 }

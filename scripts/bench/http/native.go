@@ -20,6 +20,7 @@ import (
 	"partneredge/wasm/handlers/agents"
 	"partneredge/wasm/httpfront"
 	"partneredge/wasm/pipeline"
+	"partneredge/wasm/route"
 )
 
 // serveNative serves the pipeline and the agents handler in plain Go until ctx
@@ -53,11 +54,12 @@ func serveNative(ctx context.Context, dir string) error {
 		return err
 	}
 
+	gate := pipeline.Pipeline{Routes: route.ContractTable()}
 	set := &httpfront.Modules{
 		Gate: httpfront.Module{Headers: []string{"authorization"}, Caller: httpfront.Func(func(req *abi.Request, resp *abi.Response) {
-			pipeline.Handle(req, resp, native{state, ""})
+			gate.Handle(req, resp, native{state, ""})
 		})},
-		Handlers: map[string]httpfront.Module{pipeline.Agents: {Caller: httpfront.Func(func(req *abi.Request, resp *abi.Response) {
+		Handlers: map[string]httpfront.Module{"agents": {Caller: httpfront.Func(func(req *abi.Request, resp *abi.Response) {
 			agents.Handle(req, resp, native{state, req.Principal.AccountID})
 		})}},
 	}

@@ -1,0 +1,64 @@
+package route
+
+import (
+	"fmt"
+	"slices"
+
+	"partneredge/wasm/abi"
+)
+
+// Gate is the name of the module that every request passes first, and that has no
+// routes of its own.
+const Gate = "gate"
+
+// Module is what the manifest of a module says about routes.
+type Module struct {
+	Name         string
+	Routes       []abi.Route // nil: the manifest has no such field
+	Capabilities []abi.Capability
+}
+
+// Of returns the routes of a release's modules, or why they cannot be: Check refuses
+// them, the gate is not granted them, or another module is.
+func Of(modules []Module) (abi.Routes, error) {
+	var routes abi.Routes
+	declares := ""
+	for _, m := range modules {
+		switch granted := slices.Contains(m.Capabilities, abi.RouteTable); {
+		case m.Name == Gate && len(m.Routes) > 0:
+			return nil, fmt.Errorf("module %s declares routes, and no request would reach them", Gate)
+		case m.Name != Gate && granted:
+			return nil, fmt.Errorf("module %s is granted the capability %s, which is %s's alone", m.Name, abi.RouteTable, Gate)
+		}
+		if m.Routes != nil && m.Name != Gate {
+			declares = m.Name
+		}
+		routes = append(routes, m.declared()...)
+	}
+	for _, m := range modules {
+		if m.Name == Gate && declares != "" && !slices.Contains(m.Capabilities, abi.RouteTable) {
+			return nil, fmt.Errorf("module %s declares routes, but %s is not granted the capability %s and would not follow them", declares, Gate, abi.RouteTable)
+		}
+	}
+	return routes, Check(routes)
+}
+
+// declared returns the routes of a module. A manifest without the field is older than
+// routes: then a module with the name of one of the contract's has the contract's, and
+// any other has none.
+func (m Module) declared() []abi.Route {
+	var routes []abi.Route
+	if m.Routes == nil {
+		for _, r := range Contract() {
+			if r.Handler == m.Name {
+				routes = append(routes, r)
+			}
+		}
+		return routes
+	}
+	for _, r := range m.Routes {
+		r.Handler = m.Name
+		routes = append(routes, r)
+	}
+	return routes
+}
