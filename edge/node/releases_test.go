@@ -2,7 +2,6 @@ package node
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -315,7 +314,6 @@ func TestRefusesReleases(t *testing.T) {
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
 	key := o.addKey("key_1", func(k *store.Key) { k.RateLimit = 1_000_000 })
 	built := must(builtModules())(t)
-	coaching := bytes.ReplaceAll(must(os.ReadFile(filepath.Join(built, "coaching.json")))(t), []byte("coaching"), []byte("agents"))
 	wrong := must(os.ReadFile(filepath.Join(built, "coaching.wasm")))(t)
 	c := trusting(t, o, by)
 	c.MinRelease = "1.0.0"
@@ -357,7 +355,7 @@ func TestRefusesReleases(t *testing.T) {
 	o.do(func() { o.spoil = nil })
 	for version, replaced := range map[string]map[string][]byte{
 		"1.0.0": {"agents.wasm": append([]byte("\x00asm\x01\x00\x00\x00"), 0xff)}, // no module
-		"1.1.0": {"agents.wasm": wrong, "agents.json": coaching},                  // answers for another path
+		"1.1.0": {"agents.wasm": wrong},                                           // answers for another path
 		"1.2.0": {"agents.json": []byte(`{"name":"agents","capabilities":[]}`)},   // is not granted what it needs
 	} {
 		digest := o.ship(version, replaced, by)

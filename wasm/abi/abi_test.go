@@ -169,9 +169,12 @@ func FuzzParse(f *testing.F) {
 	f.Add((&Response{Status: 200, Body: []byte("{}")}).Append(nil))
 	f.Add((&Key{ID: "key_1", Allowlist: []string{"::/0"}}).Append(nil))
 	f.Add((&Insights{Items: []Insight{{ID: "x"}}}).Append(nil))
+	f.Add((&Key{ID: "key_1", Own: "x:quotes"}).Append(nil))
+	f.Add((&Request{Params: []Param{{"id", "1"}}, Principal: Principal{Own: "x:quotes"}}).Append(nil))
+	f.Add((&Routes{{"quotes", "GET", "/api/v2/public/quotes", "x:quotes"}}).Append(nil))
 	f.Add([]byte{1, 0, 255, 255})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		for _, into := range []frame{&Request{}, &Response{}, &Key{}, &Bucket{}, &Profile{}, &Insights{}, &Firings{}, &Subscription{}, &Lead{}} {
+		for _, into := range []frame{&Request{}, &Response{}, &Key{}, &Bucket{}, &Profile{}, &Insights{}, &Firings{}, &Subscription{}, &Lead{}, &Routes{}} {
 			if into.Parse(b) != nil {
 				continue
 			}
