@@ -144,6 +144,14 @@ type Lead struct {
 	CreatedAt       time.Time   `json:"created_at"`
 }
 
+// AcceptedLead is a lead as a node keeps it and hands it over.
+type AcceptedLead struct {
+	Lead
+	// KeyHash is the SHA-256 of the key that the lead was pushed with: the proof that
+	// the node has seen that key. Nodes before wire version 2 kept none.
+	KeyHash []byte `json:"key_hash,omitempty"`
+}
+
 // Subscription is a partner's subscription to events.
 type Subscription struct {
 	ID          string      `json:"id"` // whs_
@@ -239,6 +247,10 @@ type Node struct {
 	RevokedAt  time.Time `json:"revoked_at,omitzero"`
 	LastSeenAt time.Time `json:"last_seen_at,omitzero"`
 	Version    string    `json:"version,omitempty"`
+	// WireVersion is the version of messages that the node was enrolled with or has
+	// spoken since: an earlier one is not believed any more. 0: enrolled before it
+	// was noted.
+	WireVersion int `json:"wire_version,omitempty"`
 }
 
 // ChangeKind names the kind of record that a Change concerns.

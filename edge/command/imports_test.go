@@ -86,6 +86,8 @@ func TestImportRules(t *testing.T) {
 			because: "tests of modules bring a world in memory, and no more of the house"},
 		{of: "store/durable", only: []string{},
 			because: "everybody who writes a file links it"},
+		{of: "store/grant", only: []string{"store", "wasm/typeid"},
+			because: "the origin judges every node by it, and it judges by nothing but the key"},
 		{of: "store/local", never: []string{"store/central", "edge", "host"},
 			because: "a node's state is not the origin's"},
 		{of: "store/central", never: []string{"store/local", "edge", "host"},

@@ -75,6 +75,7 @@ func newOrigin() *cobra.Command {
 	flags.StringVar(&c.NATSKeys, "nats-keys", "", "`DIR` of the keys that sign nodes' credentials, the same for all origins of a cluster (default DIR/nats, made on first start)")
 	flags.StringVar(&c.NATSCredentials, "nats-credentials", "", "`FILE` of credentials for that cluster (default: made)")
 	flags.StringVar(&c.NATSCA, "nats-ca", "", "PEM `FILE` of who signs that cluster's certificates (default: the system's)")
+	flags.BoolVar(&c.AllowOldNodes, "allow-old-nodes", false, "believe every node without the hashes of its partners' keys, for a return of nodes to a program of before them; else only those that never sent them")
 	flags.StringVar(&c.database, "database", "", "postgres://… `URL` (default: SQLite, DIR/origin.db)")
 	flags.StringVar(&c.secretsFile, "secrets-file", "", "`FILE` of the keys that signing secrets are sealed with, the same for all origins of a database (default DIR/secrets.keys, made 0600)")
 	c.webhookFlags(flags)

@@ -93,7 +93,7 @@ func TestReleaseKeepsWhatWasNotMended(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.db.AddLeads(t.Context(), "node_x", []central.OfferedLead{{Lead: l, Body: body}}); err != nil {
+		if _, err := f.db.AddLeads(t.Context(), "node_x", []central.OfferedLead{{AcceptedLead: store.AcceptedLead{Lead: l}, Body: body}}); err != nil {
 			t.Fatal(err)
 		}
 		waiting, _, err := f.db.QuarantinedLeads(t.Context(), store.Page{Limit: 1})

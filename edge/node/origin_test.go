@@ -217,7 +217,9 @@ func (o *testOrigin) answer(node, verb string, data []byte) (wire.Message, wire.
 		}
 		return &wire.KeyReply{Key: &key, Seq: seq}, ""
 	case wire.VerbView:
-		return o.view(read[wire.ViewRequest](o.t, data), seq)
+		req := read[wire.ViewRequest](o.t, data)
+		o.proven(verb, req.KeyHash, req.AccountID)
+		return o.view(req, seq)
 	case wire.VerbChanges:
 		req := read[wire.ChangesRequest](o.t, data)
 		ended, before := o.goesOn[req.History]
@@ -237,6 +239,7 @@ func (o *testOrigin) answer(node, verb string, data []byte) (wire.Message, wire.
 				continue
 			}
 			o.leads[l.ID]++
+			o.proven(verb, l.KeyHash, l.AccountID)
 			reply.Committed = append(reply.Committed, l.ID)
 		}
 		if o.deaf {
@@ -248,7 +251,9 @@ func (o *testOrigin) answer(node, verb string, data []byte) (wire.Message, wire.
 		}
 		return reply, ""
 	case wire.VerbSubscribe:
-		s := read[wire.SubscribeRequest](o.t, data).Subscription
+		req := read[wire.SubscribeRequest](o.t, data)
+		s := req.Subscription
+		o.proven(verb, req.KeyHash, s.AccountID)
 		if strings.Contains(s.TargetURL, "internal") {
 			return &wire.SubscribeReply{Reason: "host_not_public"}, ""
 		}
@@ -262,6 +267,9 @@ func (o *testOrigin) answer(node, verb string, data []byte) (wire.Message, wire.
 		return &wire.SubscribeReply{}, ""
 	case wire.VerbRevoke:
 		req := read[wire.RevokeRequest](o.t, data)
+		if !req.Untold {
+			o.proven(verb, req.KeyHash, req.AccountID)
+		}
 		s, ok := o.subs[req.ID]
 		if !ok || s.AccountID != req.AccountID {
 			return nil, wire.NotFound
@@ -287,11 +295,27 @@ func (o *testOrigin) answer(node, verb string, data []byte) (wire.Message, wire.
 	return nil, ""
 }
 
+// proven requires that a node names a key of the account by its hash.
+func (o *testOrigin) proven(verb string, hash []byte, account string) {
+	if o.keys[string(hash)].AccountID != account {
+		o.t.Errorf("%s of %s with the hash %x", verb, account, hash)
+	}
+}
+
 // share takes the node's report in and answers it.
 func (o *testOrigin) share(node string, s wire.Spend) {
 	from := ratelimit.Reporter{Node: node, Boot: s.Boot}
+	reports := map[string]ratelimit.Report{}
+	for id, key := range s.Keys {
+		for hash, known := range o.keys {
+			if known.ID == id && string(key.KeyHash) != hash {
+				o.t.Errorf("a report of %s with the hash %x", id, key.KeyHash)
+			}
+		}
+		reports[id] = key.Report
+	}
 	body := must(json.Marshal(wire.Share{
-		Head: wire.Head{V: wire.Version}, Boot: s.Boot, Keys: o.merger.Merge(from, s.Keys, time.Now().UnixMicro()),
+		Head: wire.Head{V: wire.Version}, Boot: s.Boot, Keys: o.merger.Merge(from, reports, time.Now().UnixMicro()),
 	}))(o.t)
 	_ = o.conn.Publish(wire.ToNode+node+"."+wire.VerbShare, body) // the test may have taken the server away
 }
@@ -336,9 +360,9 @@ func (o *testOrigin) view(req wire.ViewRequest, seq int64) (wire.Message, wire.F
 }
 
 // leadsOf reads the leads of a LeadsRequest.
-func leadsOf(t *testing.T, data []byte) (leads []store.Lead) {
+func leadsOf(t *testing.T, data []byte) (leads []store.AcceptedLead) {
 	for _, body := range read[wire.LeadsRequest](t, data).Leads {
-		leads = append(leads, read[store.Lead](t, body))
+		leads = append(leads, read[store.AcceptedLead](t, body))
 	}
 	return leads
 }

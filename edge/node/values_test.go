@@ -29,7 +29,7 @@ func TestOutreachNeedsExpressConsent(t *testing.T) {
 	o := newOrigin(t)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
 	key := o.addKey("key_1", nil)
-	got := map[string]store.Lead{} // by first name
+	got := map[string]store.AcceptedLead{} // by first name
 	o.heard = func(_, verb string, data []byte) {
 		if verb == wire.VerbLeads {
 			for _, l := range leadsOf(t, data) {

@@ -18,7 +18,7 @@ func adminErase(f *fixture) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		if _, err := f.config.DB.AddLeads(f.Context(), "node_x", []central.OfferedLead{{Lead: l, Body: body}}); err != nil {
+		if _, err := f.config.DB.AddLeads(f.Context(), "node_x", []central.OfferedLead{{AcceptedLead: store.AcceptedLead{Lead: l}, Vouched: true, Body: body}}); err != nil {
 			f.Fatal(err)
 		}
 	}

@@ -67,6 +67,11 @@ type Config struct {
 	// system's.
 	NATSCA string
 
+	// AllowOldNodes has requests of every node believed without the hash of a key, as
+	// those of nodes that have never spoken wire version 2: for a return to an earlier
+	// program.
+	AllowOldNodes bool
+
 	// OnWake is called when another origin process of the database has written
 	// deliveries that its sender did not take. It must return at once. nil: nothing
 	// is called.

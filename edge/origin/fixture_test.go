@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"partneredge/edge/wire"
+	"partneredge/store"
 	"partneredge/store/central"
 )
 
@@ -200,6 +201,19 @@ func (f *fixture) key(account, env string) (id, plaintext string) {
 		"scopes":      []string{"read:agent", "read:coaching", "read:sentinels", "write:webhooks", "write:leads"},
 	})
 	return v["key"].(object)["id"].(string), v["plaintext"].(string)
+}
+
+// hash returns the hash of a key, nil of one that does not exist.
+func (f *fixture) hash(keyID string) []byte {
+	f.Helper()
+	key, err := f.config.DB.Key(f.Context(), keyID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		f.Fatal(err)
+	}
+	return key.Hash[:]
 }
 
 // enrolled is an enrolled node with its connection.

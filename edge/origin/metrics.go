@@ -19,6 +19,8 @@ type metrics struct {
 	wire    *prometheus.HistogramVec
 	admin   *prometheus.HistogramVec
 	refused *prometheus.CounterVec
+
+	refusals *prometheus.CounterVec
 }
 
 func newMetrics(registry *prometheus.Registry) *metrics {
@@ -37,7 +39,11 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 		Name: "edge_origin_leads_refused_total", Help: "Leads refused: quarantined, or rejected (left at the node, since the quarantine is full).",
 	}, []string{"outcome"})
 	m.refusedLeads(0, 0) // there from the start, as 0
-	registry.MustRegister(m.wire, m.admin, m.refused)
+	m.refusals = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "edge_origin_node_refusals_total",
+		Help: "Requests, leads and reports of a node that were refused, by reason; those of one that asks for what its partners' keys do not grant.",
+	}, []string{"node", "reason"})
+	registry.MustRegister(m.wire, m.admin, m.refused, m.refusals)
 	return m
 }
 
@@ -47,6 +53,9 @@ func (m *metrics) register(c Config, r *replication.Server) {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "edge_origin_nodes_connected", Help: "Nodes that have sent their status lately.",
 		}, func() float64 { return float64(r.Presence().Connected()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "edge_origin_nodes_vouched", Help: "Enrolled nodes whose requests are believed without the hash of a key, since they have never spoken wire version 2.",
+		}, func() float64 { return float64(r.Presence().Vouched()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "edge_origin_spend_keys", Help: "Keys whose spending is being merged.",
 		}, func() float64 { return float64(r.MergedKeys()) }),
@@ -79,6 +88,10 @@ func quarantined(db *central.DB) float64 {
 func (m *metrics) refusedLeads(quarantined, rejected int) {
 	m.refused.WithLabelValues("quarantined").Add(float64(quarantined))
 	m.refused.WithLabelValues("rejected").Add(float64(rejected))
+}
+
+func (m *metrics) refusal(node, reason string, times int) {
+	m.refusals.WithLabelValues(node, reason).Add(float64(times))
 }
 
 func (m *metrics) request(verb string, failure wire.Failure, took time.Duration) {

@@ -67,7 +67,8 @@ func Start(ctx context.Context, c Config) (_ *Origin, err error) {
 	m := newMetrics(c.Metrics)
 	if o.replication, err = replication.Start(ctx, replication.Config{
 		DB: c.DB, Conn: o.broker.Conn(), Guard: c.Guard, Log: c.Log, Now: c.Now, Tracer: c.Tracer,
-		Revoke: o.broker.Revoke, OnWake: c.OnWake, Observe: m.request, ObserveRefused: m.refusedLeads,
+		Revoke: o.broker.Revoke, OnWake: c.OnWake, Observe: m.request, ObserveRefused: m.refusedLeads, ObserveRefusal: m.refusal,
+		AllowOldNodes: c.AllowOldNodes,
 	}); err != nil {
 		return nil, fmt.Errorf("starting the origin: %w", err)
 	}

@@ -124,11 +124,11 @@ func TestLogsHoldNoSecret(t *testing.T) {
 		ID: "whs_1", AccountID: account, KeyID: keyID, Environment: store.Live, TargetURL: "https://partner.example/",
 		Events: []string{store.EventSentinelFired}, Secret: secret, CreatedAt: time.Now().UTC(),
 	}
-	ask[wire.SubscribeReply](node, wire.VerbSubscribe, wire.SubscribeRequest{Head: head, Subscription: subscription})
+	ask[wire.SubscribeReply](node, wire.VerbSubscribe, wire.SubscribeRequest{Head: head, KeyHash: f.hash(keyID), Subscription: subscription})
 	subscription.TargetURL = "https://elsewhere.example/"
-	ask[wire.SubscribeReply](node, wire.VerbSubscribe, wire.SubscribeRequest{Head: head, Subscription: subscription})
+	ask[wire.SubscribeReply](node, wire.VerbSubscribe, wire.SubscribeRequest{Head: head, KeyHash: f.hash(keyID), Subscription: subscription})
 	ask[wire.LeadsReply](node, wire.VerbLeads, object{"v": 1, "leads": []object{{"id": "lead_1", "email": "lena.private@example.com", "rate": 1, "created_at": "lena.private"}}})
-	ask[wire.LeadsReply](node, wire.VerbLeads, leadsRequest(store.Lead{ID: "lead_2", AccountID: "acc_none", Environment: store.Live, Email: "lena.private@example.com"}))
+	ask[wire.LeadsReply](node, wire.VerbLeads, f.leadsRequest(store.Lead{ID: "lead_2", AccountID: "acc_none", Environment: store.Live, Email: "lena.private@example.com"}))
 	f.send("GET", accounts, nil, "Bearer wrong-token-of-someone")
 	f.send("POST", accounts, `{"name":"lena.private"`, "Bearer "+f.Token())
 	if _, err := nats.Connect(f.NATSURL(), nats.Token("stolen-nats-token")); err == nil {
@@ -299,6 +299,7 @@ func TestTwoOriginsOverACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	account := first.account("live")
+	keyID, _ := first.key(account, "live")
 	second.must(200, "PATCH", accounts+"/"+account, object{"name": "Changed"})
 	for found := false; !found; {
 		for _, c := range next(second, pushed, "change").Changes {
@@ -306,7 +307,7 @@ func TestTwoOriginsOverACluster(t *testing.T) {
 		}
 	}
 	for range 20 {
-		if r := ask[wire.ViewReply](a, wire.VerbView, wire.ViewRequest{Head: head, AccountID: account, Kind: store.ChangeProfile}); r.Account == nil || r.Account.Name != "Changed" {
+		if r := ask[wire.ViewReply](a, wire.VerbView, wire.ViewRequest{Head: head, AccountID: account, KeyHash: first.hash(keyID), Kind: store.ChangeProfile}); r.Account == nil || r.Account.Name != "Changed" {
 			t.Fatalf("got %+v", r)
 		}
 	}
@@ -364,7 +365,7 @@ func TestStopCutsShort(t *testing.T) {
 	account := f.account("live")
 	keyID, _ := f.key(account, "live")
 	node := f.enrol("n1")
-	body, _ := json.Marshal(wire.SubscribeRequest{Head: head, Subscription: store.Subscription{
+	body, _ := json.Marshal(wire.SubscribeRequest{Head: head, KeyHash: f.hash(keyID), Subscription: store.Subscription{
 		ID: "whs_1", AccountID: account, KeyID: keyID, Environment: store.Live, TargetURL: "https://partner.example/",
 		Events: []string{store.EventSentinelFired}, Secret: strings.Repeat("5e", 32), CreatedAt: time.Now().UTC(),
 	}})

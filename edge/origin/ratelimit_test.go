@@ -48,7 +48,7 @@ func TestSpendIsAnsweredAndShared(t *testing.T) {
 	toOne, toTwo := sharesFor(t, one.conn, one.id), sharesFor(t, two.conn, two.id)
 	report := func(n *enrolled, boot string, limit, spent int64) {
 		t.Helper()
-		r := ask[wire.Head](n, wire.VerbSpend, wire.Spend{Head: head, Boot: boot, Keys: map[string]ratelimit.Report{key: {Limit: limit, Spent: spent}}})
+		r := ask[wire.Head](n, wire.VerbSpend, wire.Spend{Head: head, Boot: boot, Keys: map[string]wire.SpentKey{key: {Report: ratelimit.Report{Limit: limit, Spent: spent}, KeyHash: f.hash(key)}}})
 		if r.Failure != "" {
 			t.Fatalf("spend: %+v", r)
 		}
@@ -71,17 +71,22 @@ func TestSpendIsAnsweredAndShared(t *testing.T) {
 	toOne(missing("b2", 2, 11, 3))
 
 	for _, s := range []wire.Spend{
-		{Head: head, Keys: map[string]ratelimit.Report{"key_1": {Limit: 1, Spent: 9}}},
+		{Head: head, Keys: reports("key_1", ratelimit.Report{Limit: 1, Spent: 9})},
 		{Head: head, Boot: strings.Repeat("b", 65)},
-		{Head: head, Boot: "b1", Keys: map[string]ratelimit.Report{"key_1": {Limit: 1, Spent: -9}}},
-		{Head: head, Boot: "b1", Keys: map[string]ratelimit.Report{"key_1": {Limit: 1, Spent: 9, From: -1}}},
-		{Head: head, Boot: "b1", Keys: map[string]ratelimit.Report{"": {Limit: 1, Spent: 9}}},
-		{Head: head, Boot: "b1", Keys: map[string]ratelimit.Report{strings.Repeat("k", 65): {Limit: 1, Spent: 9}}},
+		{Head: head, Boot: "b1", Keys: reports("key_1", ratelimit.Report{Limit: 1, Spent: -9})},
+		{Head: head, Boot: "b1", Keys: reports("key_1", ratelimit.Report{Limit: 1, Spent: 9, From: -1})},
+		{Head: head, Boot: "b1", Keys: reports("", ratelimit.Report{Limit: 1, Spent: 9})},
+		{Head: head, Boot: "b1", Keys: reports(strings.Repeat("k", 65), ratelimit.Report{Limit: 1, Spent: 9})},
 	} {
 		if r := ask[wire.Head](one, wire.VerbSpend, s); r.Failure != wire.Invalid {
 			t.Errorf("%+v gave %+v", s, r)
 		}
 	}
+}
+
+// reports returns a report of one key.
+func reports(key string, r ratelimit.Report) map[string]wire.SpentKey {
+	return map[string]wire.SpentKey{key: {Report: r}}
 }
 
 // limited makes a key with this limit a minute.
@@ -104,11 +109,11 @@ func TestLimitsAreTheKeysOwn(t *testing.T) {
 	dead, _ := f.limited(f.account("live"), 2)
 	f.must(200, "POST", "/admin/v1/keys/"+dead+"/revoke", nil)
 	n := f.enrol("n1")
-	shares := sharesFor(t, n.conn, n.id)
+	shares, hash := sharesFor(t, n.conn, n.id), f.hash(key)
 	report := func(spent int64, limit int64) (got wire.Share) {
 		t.Helper()
-		r := ratelimit.Report{Limit: limit, Spent: spent}
-		if a := ask[wire.Head](n, wire.VerbSpend, wire.Spend{Head: head, Boot: "b", Keys: map[string]ratelimit.Report{key: r, dead: r, "key_no": r}}); a.Failure != "" {
+		r := wire.SpentKey{Report: ratelimit.Report{Limit: limit, Spent: spent}, KeyHash: hash}
+		if a := ask[wire.Head](n, wire.VerbSpend, wire.Spend{Head: head, Boot: "b", Keys: map[string]wire.SpentKey{key: r, dead: r, "key_no": r}}); a.Failure != "" {
 			t.Fatalf("spend: %+v", a)
 		}
 		shares(func(s wire.Share) bool { got = s; return s.Keys[key].Spent == spent })
@@ -139,7 +144,7 @@ func TestLimitsAreTheKeysOwn(t *testing.T) {
 	if got = report(5, 1_000_000); got.Keys[key].Spent != 5 {
 		t.Errorf("%+v", got.Keys[key])
 	}
-	if a := ask[wire.Head](n, wire.VerbSpend, wire.Spend{Head: head, Boot: "b", Keys: map[string]ratelimit.Report{"key_new": {Limit: 9, Spent: 1}}}); a.Failure == "" {
+	if a := ask[wire.Head](n, wire.VerbSpend, wire.Spend{Head: head, Boot: "b", Keys: reports("key_new", ratelimit.Report{Limit: 9, Spent: 1})}); a.Failure == "" {
 		t.Error("a key that cannot be looked up was counted")
 	}
 }

@@ -48,7 +48,9 @@ func TestKeyVerb(t *testing.T) {
 func TestVersions(t *testing.T) {
 	f := newFixture(t)
 	node := f.enrol("n1")
-	for v, want := range map[int]wire.Failure{0: wire.Invalid, 1: "", 2: "", 3: wire.Invalid, -1: wire.Invalid} {
+	for v, want := range map[int]wire.Failure{
+		-1: wire.Invalid, 0: wire.Invalid, wire.Version - 1: "", wire.Version: "", wire.Version + 1: "", wire.Version + 2: wire.Invalid,
+	} {
 		reply := ask[wire.ChangesReply](node, wire.VerbChanges, object{"v": v, "since": 0, "a_field_of_tomorrow": true})
 		if reply.Failure != want || reply.V != wire.Version {
 			t.Errorf("version %d gave %+v, want failure %q", v, reply, want)
@@ -64,9 +66,10 @@ func TestVersions(t *testing.T) {
 func TestViewVerb(t *testing.T) {
 	f := newFixture(t)
 	account := f.account("setup")
+	keyID, _ := f.key(account, "test")
 	node := f.enrol("n1")
 	view := func(kind store.ChangeKind, change func(*wire.ViewRequest)) wire.ViewReply {
-		req := wire.ViewRequest{Head: head, AccountID: account, Kind: kind}
+		req := wire.ViewRequest{Head: head, AccountID: account, KeyHash: f.hash(keyID), Kind: kind}
 		if change != nil {
 			change(&req)
 		}
@@ -106,7 +109,7 @@ func TestViewVerb(t *testing.T) {
 	if v := view(store.ChangeKey, nil); v.Failure != wire.Invalid {
 		t.Errorf("a view of a key: %+v", v)
 	}
-	if v := view(store.ChangeProfile, func(r *wire.ViewRequest) { r.AccountID = "acc_none" }); v.Failure != wire.NotFound {
+	if v := view(store.ChangeProfile, func(r *wire.ViewRequest) { r.AccountID = "acc_none" }); v.Failure != wire.Refused {
 		t.Errorf("no account: %+v", v)
 	}
 }
@@ -115,13 +118,14 @@ func TestViewVerb(t *testing.T) {
 func TestLargestView(t *testing.T) {
 	f := newFixture(t)
 	account := f.account("setup")
+	keyID, _ := f.key(account, "test")
 	node := f.enrol("n1")
 	data := `{"a":"` + strings.Repeat(`<`, 16<<10-8) + `"}`
 	body := `{"sentinel_name":"` + strings.Repeat("é", 100) + `","action_taken":"` + strings.Repeat("😀", 500) + `","trigger_data":` + data + `}`
 	for range 100 {
 		f.must(201, "POST", "/admin/v1/accounts/"+account+"/sentinel-firings", body)
 	}
-	v := ask[wire.ViewReply](node, wire.VerbView, wire.ViewRequest{Head: head, AccountID: account, Kind: store.ChangeFirings})
+	v := ask[wire.ViewReply](node, wire.VerbView, wire.ViewRequest{Head: head, AccountID: account, KeyHash: f.hash(keyID), Kind: store.ChangeFirings})
 	if len(v.Firings) != 100 || string(v.Firings[0].Data) != data {
 		t.Fatalf("got %d firings, failure %q", len(v.Firings), v.Failure)
 	}
@@ -206,7 +210,7 @@ func TestLeadsVerb(t *testing.T) {
 	test := lead(func(l *store.Lead) { l.Environment = store.Test })
 	forced := lead(func(l *store.Lead) { l.OutreachAllowed = true })
 	orphan := lead(func(l *store.Lead) { l.AccountID = "acc_none" })
-	reply := ask[wire.LeadsReply](node, wire.VerbLeads, leadsRequest(good, again, test, forced, orphan))
+	reply := ask[wire.LeadsReply](node, wire.VerbLeads, f.leadsRequest(good, again, test, forced, orphan))
 	refused := []string{test.ID, forced.ID, orphan.ID}
 	slices.Sort(refused)
 	if len(reply.Committed) != 5 || !slices.Equal(reply.Committed[:2], []string{good.ID, again.ID}) || !slices.Equal(slices.Sorted(slices.Values(reply.Committed[2:])), refused) {
@@ -215,7 +219,7 @@ func TestLeadsVerb(t *testing.T) {
 	if len(reply.Rejected) != 0 {
 		t.Errorf("rejected %v", reply.Rejected)
 	}
-	reply = ask[wire.LeadsReply](node, wire.VerbLeads, leadsRequest(again))
+	reply = ask[wire.LeadsReply](node, wire.VerbLeads, f.leadsRequest(again))
 	if !slices.Equal(reply.Committed, []string{again.ID}) {
 		t.Errorf("handed over again: %+v", reply)
 	}
@@ -223,7 +227,7 @@ func TestLeadsVerb(t *testing.T) {
 	if items := list["items"].([]any); len(items) != 2 {
 		t.Errorf("kept %v", items)
 	}
-	if reply := ask[wire.LeadsReply](node, wire.VerbLeads, leadsRequest(make([]store.Lead, 1001)...)); reply.Failure != wire.Invalid {
+	if reply := ask[wire.LeadsReply](node, wire.VerbLeads, f.leadsRequest(make([]store.Lead, 1001)...)); reply.Failure != wire.Invalid {
 		t.Errorf("too many: %+v", reply)
 	}
 	if strings.Contains(f.logs.String(), "lena.private") {
@@ -232,7 +236,7 @@ func TestLeadsVerb(t *testing.T) {
 
 	raw := ask[wire.LeadsReply](node, wire.VerbLeads, wire.LeadsRequest{
 		Head: head, Leads: []json.RawMessage{[]byte(`{"id":"lead_odd","rate":1,"phone":7}`)},
-		Raw: []wire.RawLead{{ID: "lead_garbage", Body: []byte{0, 0xff}}, {ID: "lead_other", Body: leadsRequest(lead(nil)).Leads[0]}, {ID: good.ID, Body: leadsRequest(good).Leads[0]}},
+		Raw: []wire.RawLead{{ID: "lead_garbage", Body: []byte{0, 0xff}}, {ID: "lead_other", Body: f.leadsRequest(lead(nil)).Leads[0]}, {ID: good.ID, Body: f.leadsRequest(good).Leads[0]}},
 	})
 	if got := slices.Sorted(slices.Values(raw.Committed)); !slices.Equal(got, slices.Sorted(slices.Values([]string{"lead_odd", "lead_garbage", "lead_other", good.ID}))) {
 		t.Errorf("committed %v", got)
@@ -254,11 +258,11 @@ func TestLeadsVerb(t *testing.T) {
 	}
 }
 
-// leadsRequest hands leads over.
-func leadsRequest(leads ...store.Lead) wire.LeadsRequest {
+// leadsRequest hands leads over, each with the hash of its key.
+func (f *fixture) leadsRequest(leads ...store.Lead) wire.LeadsRequest {
 	req := wire.LeadsRequest{Head: head}
 	for _, l := range leads {
-		body, _ := json.Marshal(l) // of a struct without odd fields
+		body, _ := json.Marshal(store.AcceptedLead{Lead: l, KeyHash: f.hash(l.KeyID)}) // of a struct without odd fields
 		req.Leads = append(req.Leads, body)
 	}
 	return req
@@ -278,6 +282,7 @@ func TestSubscribeAndRevokeVerbs(t *testing.T) {
 	})
 	account, other := f.account("live"), f.account("live")
 	keyID, _ := f.key(account, "live")
+	otherKey, _ := f.key(other, "live")
 	node := f.enrol("n1")
 	good := store.Subscription{
 		ID: "whs_1", AccountID: account, KeyID: keyID, Environment: store.Live, TargetURL: "https://partner.example/hook",
@@ -288,7 +293,7 @@ func TestSubscribeAndRevokeVerbs(t *testing.T) {
 		if change != nil {
 			change(&s)
 		}
-		return ask[wire.SubscribeReply](node, wire.VerbSubscribe, wire.SubscribeRequest{Head: head, Subscription: s})
+		return ask[wire.SubscribeReply](node, wire.VerbSubscribe, wire.SubscribeRequest{Head: head, KeyHash: f.hash(s.KeyID), Subscription: s})
 	}
 	for range 2 { // idempotent by id
 		if r := subscribe(nil); r.Failure != "" || r.Reason != "" {
@@ -307,9 +312,9 @@ func TestSubscribeAndRevokeVerbs(t *testing.T) {
 		"short secret":          {func(s *store.Subscription) { s.ID, s.Secret = "whs_2", "5e" }, wire.Invalid, ""},
 		"no events":             {func(s *store.Subscription) { s.ID, s.Events = "whs_2", nil }, wire.Invalid, ""},
 		"unknown event":         {func(s *store.Subscription) { s.ID, s.Events = "whs_2", []string{"x"} }, wire.Invalid, ""},
-		"another account's key": {func(s *store.Subscription) { s.ID, s.AccountID = "whs_2", other }, wire.Invalid, ""},
-		"another environment":   {func(s *store.Subscription) { s.ID, s.Environment = "whs_2", store.Test }, wire.Invalid, ""},
-		"unknown key":           {func(s *store.Subscription) { s.ID, s.KeyID = "whs_2", "key_none" }, wire.NotFound, ""},
+		"another account's key": {func(s *store.Subscription) { s.ID, s.AccountID = "whs_2", other }, wire.Refused, ""},
+		"another environment":   {func(s *store.Subscription) { s.ID, s.Environment = "whs_2", store.Test }, wire.Refused, ""},
+		"unknown key":           {func(s *store.Subscription) { s.ID, s.KeyID = "whs_2", "key_none" }, wire.Refused, ""},
 	} {
 		if r := subscribe(c.change); r.Failure != c.failure || r.Reason != c.reason {
 			t.Errorf("%s: got %+v", name, r)
@@ -324,16 +329,16 @@ func TestSubscribeAndRevokeVerbs(t *testing.T) {
 		t.Errorf("number 101: %+v", r)
 	}
 
-	revoke := func(account, id string) wire.RevokeReply {
-		return ask[wire.RevokeReply](node, wire.VerbRevoke, wire.RevokeRequest{Head: head, AccountID: account, ID: id})
+	revoke := func(account, key, id string) wire.RevokeReply {
+		return ask[wire.RevokeReply](node, wire.VerbRevoke, wire.RevokeRequest{Head: head, AccountID: account, ID: id, KeyHash: f.hash(key)})
 	}
-	if r := revoke(other, "whs_1"); r.Failure != wire.NotFound {
+	if r := revoke(other, otherKey, "whs_1"); r.Failure != wire.NotFound {
 		t.Errorf("revoked by another account: %+v", r)
 	}
-	if r := revoke(account, "whs_1"); r.Failure != "" || r.Already {
+	if r := revoke(account, keyID, "whs_1"); r.Failure != "" || r.Already {
 		t.Errorf("revoked: %+v", r)
 	}
-	if r := revoke(account, "whs_1"); r.Failure != "" || !r.Already {
+	if r := revoke(account, keyID, "whs_1"); r.Failure != "" || !r.Already {
 		t.Errorf("revoked again: %+v", r)
 	}
 
@@ -386,7 +391,7 @@ func TestSlowNames(t *testing.T) {
 	node := f.enrol("n1")
 	subscribe := func(account, host string, i int) wire.SubscribeRequest {
 		key, _ := f.key(account, "test")
-		return wire.SubscribeRequest{Head: head, Subscription: store.Subscription{
+		return wire.SubscribeRequest{Head: head, KeyHash: f.hash(key), Subscription: store.Subscription{
 			ID: store.NewID("whs", time.Now()), AccountID: account, KeyID: key, Environment: store.Test,
 			TargetURL: fmt.Sprintf("https://%s/%d", host, i), Events: []string{store.EventInsightCreated},
 			Secret: strings.Repeat("ab", 32), CreatedAt: time.Now().UTC(),
@@ -426,7 +431,7 @@ func TestSubscribeOnceVerb(t *testing.T) {
 	keyID, _ := f.key(account, "live")
 	nodes := []*enrolled{f.enrol("n1"), f.enrol("n2")}
 	subscribe := func(n int, id, digest string, change func(*wire.SubscribeRequest)) wire.SubscribeReply {
-		req := wire.SubscribeRequest{Head: head, Once: &wire.Once{Name: "name", Digest: digest}, WithinMS: 6000, Subscription: store.Subscription{
+		req := wire.SubscribeRequest{Head: head, KeyHash: f.hash(keyID), Once: &wire.Once{Name: "name", Digest: digest}, WithinMS: 6000, Subscription: store.Subscription{
 			ID: id, AccountID: account, KeyID: keyID, Environment: store.Live, TargetURL: "https://partner.example/hook",
 			Events: []string{store.EventSentinelFired}, Secret: strings.Repeat("5e", 32), CreatedAt: time.Now().UTC(),
 		}}
@@ -440,7 +445,7 @@ func TestSubscribeOnceVerb(t *testing.T) {
 	}
 	abandon := func(id string) {
 		t.Helper()
-		if r := ask[wire.RevokeReply](nodes[0], wire.VerbRevoke, wire.RevokeRequest{Head: head, AccountID: account, ID: id, Once: "name"}); r.Failure != "" {
+		if r := ask[wire.RevokeReply](nodes[0], wire.VerbRevoke, wire.RevokeRequest{Head: head, AccountID: account, ID: id, Once: "name", KeyHash: f.hash(keyID), Untold: true}); r.Failure != "" {
 			t.Errorf("abandon %s: %+v", id, r)
 		}
 	}

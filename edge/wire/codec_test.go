@@ -10,7 +10,7 @@ import (
 func TestEncode(t *testing.T) {
 	reply := SubscribeReply{Head: Head{V: 9, Failure: Limit, Trace: "00-1"}, Reason: "<&>"}
 	text, err := Encode(&reply)
-	const want = `{"v":1,"failure":"limit","trace":"00-1","reason":"<&>"}`
+	want := fmt.Sprintf(`{"v":%d,"failure":"limit","trace":"00-1","reason":"<&>"}`, Version)
 	if err != nil || string(text) != want {
 		t.Errorf("%s, %v, want %s", text, err, want)
 	}
@@ -24,9 +24,9 @@ func TestDecodeErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		fmt.Sprintf(`{"v":%d,"reason":"own"}`, Version):   "",
 		fmt.Sprintf(`{"v":%d,"other":1}`, Version+1):      "",
-		fmt.Sprintf(`{"v":%d,"reason":"far"}`, Version+2): "version 3, too far from this program's 1",
-		fmt.Sprintf(`{"v":%d,"reason":[1]}`, Version+2):   "version 3, too far from this program's 1",
-		`{"v":-1}`: "version -1, too far from this program's 1",
+		fmt.Sprintf(`{"v":%d,"reason":"far"}`, Version+2): fmt.Sprintf("version %d, too far from this program's %d", Version+2, Version),
+		fmt.Sprintf(`{"v":%d,"reason":[1]}`, Version+2):   fmt.Sprintf("version %d, too far from this program's %d", Version+2, Version),
+		`{"v":-1}`: fmt.Sprintf("version -1, too far from this program's %d", Version),
 		fmt.Sprintf(`{"v":%d,"reason":[1]}`, Version): "wrong type of reason",
 		`{"v":"secret"}`:          "wrong type of Head.v",
 		`{"v":1,"reason":"secret`: "no valid JSON",

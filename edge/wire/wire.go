@@ -5,6 +5,10 @@
 // receiver accepts its own version, the one before and the one after, and
 // ignores fields that it does not know.
 //
+// What a node asks for on behalf of a partner carries the SHA-256 of the partner's
+// key. A node has it of the keys that it was shown and of no others, so it is the
+// proof that the partner has been to this node. Version 1 carried none.
+//
 //	subject                        direction  what
 //	edge.v1.<node>.key             request    KeyRequest -> KeyReply
 //	edge.v1.<node>.view            request    ViewRequest -> ViewReply
@@ -37,7 +41,11 @@ import (
 )
 
 // Version is the version of messages that this program speaks.
-const Version = 1
+const Version = 2
+
+// KeyHashes is the version since which requests carry the hash of the key in whose
+// name they are made.
+const KeyHashes = 2
 
 // understood reports whether a message of version v may be read: v must be set
 // and at most one away from Version.
@@ -93,6 +101,9 @@ const (
 	Unavailable Failure = "unavailable"
 	Invalid     Failure = "invalid"
 	Internal    Failure = "internal"
+	// Refused means that the key whose hash the request carries does not grant it,
+	// or that it carries none. Version 1 reads it as Unavailable.
+	Refused Failure = "refused"
 	// NotEnrolled means that the origin does not know the node or has revoked it.
 	NotEnrolled Failure = "not_enrolled"
 )
@@ -133,6 +144,7 @@ type KeyReply struct {
 type ViewRequest struct {
 	Head
 	AccountID string           `json:"account_id"`
+	KeyHash   []byte           `json:"key_hash,omitempty"` // of a key of the account with the view's scope
 	Kind      store.ChangeKind `json:"kind"`
 	Since     time.Time        `json:"since,omitzero"`  // insights: created after
 	Before    time.Time        `json:"before,omitzero"` // firings: triggered before
@@ -189,8 +201,8 @@ type Wake struct {
 	From string `json:"from"`
 }
 
-// LeadsRequest hands leads over to the origin, each as the JSON of a store.Lead.
-// Each is idempotent by its id.
+// LeadsRequest hands leads over to the origin, each as the JSON of a
+// store.AcceptedLead. Each is idempotent by its id.
 type LeadsRequest struct {
 	Head
 	Leads []json.RawMessage `json:"leads"`
@@ -218,6 +230,7 @@ type LeadsReply struct {
 type SubscribeRequest struct {
 	Head
 	Subscription store.Subscription `json:"subscription"`
+	KeyHash      []byte             `json:"key_hash,omitempty"` // of the subscription's key
 	// WithinMS is the time, in milliseconds, after which the origin must not make
 	// the subscription any more: nobody waits for it. 0: it may.
 	WithinMS int64 `json:"within_ms,omitempty"`
@@ -248,6 +261,11 @@ type RevokeRequest struct {
 	Head
 	AccountID string `json:"account_id"`
 	ID        string `json:"id"`
+	KeyHash   []byte `json:"key_hash,omitempty"` // of a key of the account
+	// Untold is set by a node that asked for the subscription and whose partner was
+	// not told of it. KeyHash is then that of the subscription's own key, whatever
+	// has become of that key since.
+	Untold bool `json:"untold,omitempty"`
 	// Once is the name of the idempotency key under which a subscription was asked
 	// for whose partner was not answered. It is revoked unless the request was
 	// repeated since.
@@ -269,8 +287,15 @@ const MaxSpendKeys = 10_000
 // origin process receives it.
 type Spend struct {
 	Head
-	Boot string                      `json:"boot"` // identifies the run of the node that counts, at most 64 bytes
-	Keys map[string]ratelimit.Report `json:"keys"` // by key id
+	Boot string              `json:"boot"` // identifies the run of the node that counts, at most 64 bytes
+	Keys map[string]SpentKey `json:"keys"` // by key id
+}
+
+// SpentKey is the report of one key. Without the key's hash it is confirmed and not
+// counted, but for a node of version 1.
+type SpentKey struct {
+	ratelimit.Report
+	KeyHash []byte `json:"h,omitempty"`
 }
 
 // Share holds the state of the buckets of a node's keys. The origin sends it at

@@ -2,13 +2,14 @@ package wire
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 )
 
 func TestUnderstood(t *testing.T) {
 	for v, want := range map[int]bool{
-		-1: false, 0: false, Version: true, Version + 1: true, Version + 2: false,
+		-1: false, 0: false, Version - 1: true, Version: true, Version + 1: true, Version + 2: false,
 	} {
 		if got := understood(v); got != want {
 			t.Errorf("understood(%d) = %v, want %v", v, got, want)
@@ -28,7 +29,7 @@ func TestEveryMessageHasAHead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.HasPrefix(string(text), `{"v":1,"failure":"internal"`) {
+		if !strings.HasPrefix(string(text), fmt.Sprintf(`{"v":%d,"failure":"internal"`, Version)) {
 			t.Errorf("%T is %s", m, text)
 		}
 	}

@@ -159,7 +159,7 @@ func TestKeys(t *testing.T) {
 		if got := must(db.Key(ctx, k.ID))(t); !reflect.DeepEqual(got, k) {
 			t.Errorf("read %+v, want %+v", got, k)
 		}
-		if limits := must(db.KeyLimits(ctx, []string{k.ID, "key_no", "key_\x00"}))(t); len(limits) != 1 || limits[k.ID] != 100 {
+		if limits := must(db.KeyLimits(ctx, []string{k.ID, "key_no", "key_\x00"}))(t); len(limits) != 1 || limits[k.ID] != (KeyLimit{100, k.Hash}) {
 			t.Errorf("limits %v, want 100 of the key alone", limits)
 		}
 		got, seq, err := db.KeyByHash(ctx, k.Hash)

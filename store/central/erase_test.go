@@ -41,7 +41,7 @@ func TestErase(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if done, err := d.AddLeads(ctx, "node_1", []OfferedLead{{Lead: l, Body: body}}); err != nil || len(done.Committed) != 1 {
+				if done, err := d.AddLeads(ctx, "node_1", []OfferedLead{{AcceptedLead: store.AcceptedLead{Lead: l}, Vouched: true, Body: body}}); err != nil || len(done.Committed) != 1 {
 					t.Fatal(done, err)
 				}
 			}

@@ -84,16 +84,29 @@ func (d *DB) Key(ctx context.Context, id string) (store.Key, error) {
 	return keyTable.read(ctx, d, id)
 }
 
-// KeyLimits reads how many requests a minute each of these keys may make. Those
-// that do not exist or are revoked are left out.
-func (d *DB) KeyLimits(ctx context.Context, ids []string) (map[string]int, error) {
+// KeyLimit is what limits a key.
+type KeyLimit struct {
+	PerMinute int // requests
+	Hash      [32]byte
+}
+
+// KeyLimits reads the limits of keys, by id. Those that do not exist or are revoked
+// are left out.
+func (d *DB) KeyLimits(ctx context.Context, ids []string) (map[string]KeyLimit, error) {
 	asked := []string{}
 	for _, id := range ids {
 		if valid.Reference("key", id) == nil { // what is none is no key's id
 			asked = append(asked, id)
 		}
 	}
-	limits, err := db.Map[string, int](ctx, d.db, `SELECT id, rate_limit FROM keys WHERE revoked_at = 0 AND `+d.db.In("id"), d.db.Set(asked))
+	limits := make(map[string]KeyLimit)
+	_, err := db.All(ctx, d.db, func(row db.Row) (struct{}, error) {
+		var id string
+		var limit KeyLimit
+		err := row.Scan(&id, &limit.PerMinute, db.Hash(&limit.Hash))
+		limits[id] = limit
+		return struct{}{}, err
+	}, `SELECT id, rate_limit, hash FROM keys WHERE revoked_at = 0 AND `+d.db.In("id"), d.db.Set(asked))
 	return limits, db.Fail("read limits of keys", err)
 }
 

@@ -12,6 +12,7 @@ import (
 	"partneredge/store"
 	"partneredge/store/central/db"
 	"partneredge/store/central/quarantine"
+	"partneredge/store/grant"
 	"partneredge/store/valid"
 )
 
@@ -28,9 +29,12 @@ func scanLead(row db.Row) (l store.Lead, err error) {
 
 // OfferedLead is a lead that a node hands over.
 type OfferedLead struct {
-	store.Lead        // as far as it can be read
-	Body       []byte // as it was received
-	Unread     error  // why it cannot be read; nil: it can
+	store.AcceptedLead        // as far as it can be read
+	Body               []byte // as it was received
+	Unread             error  // why it cannot be read; nil: it can
+	// Vouched is set for a lead that is not judged by its key: its node is of before
+	// nodes kept the hashes of keys, or an operator releases it.
+	Vouched bool
 }
 
 // ReadLead reads the JSON of a lead, whose id must be id unless that is "".
@@ -44,17 +48,17 @@ func ReadLead(id string, body []byte) OfferedLead {
 
 func readLead(body []byte) OfferedLead {
 	l := OfferedLead{Body: body}
-	if json.Unmarshal(body, &l.Lead) == nil {
+	if json.Unmarshal(body, &l.AcceptedLead) == nil {
 		return l
 	}
-	l.Lead = store.Lead{}
+	l.AcceptedLead = store.AcceptedLead{}
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(body, &fields) != nil {
 		l.Unread = valid.Errorf("not a JSON object")
 		return l
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if json.Unmarshal([]byte(db.JSONText(map[string]json.RawMessage{name: fields[name]})), &l.Lead) != nil {
+		if json.Unmarshal([]byte(db.JSONText(map[string]json.RawMessage{name: fields[name]})), &l.AcceptedLead) != nil {
 			l.Unread = valid.Errorf("cannot read %.40s", name)
 		}
 	}
@@ -66,25 +70,28 @@ type Handover struct {
 	Committed   []string          // on disk, from this call or from an earlier one
 	Quarantined map[string]string // refused, with why, and on disk in the quarantine
 	Rejected    map[string]string // refused, with why, and not kept: the quarantine is full
+	// Refusals counts the leads that were refused for their key.
+	Refusals map[grant.Refusal]int
 }
 
 // AddLeads keeps leads that a node hands over. Those that can never be leads as
-// they are go to the quarantine in the same transaction. err means that nothing is
+// they are, and those that their key does not grant, go to the quarantine in the same
+// transaction. err means that nothing is
 // known: hand them over again.
 func (d *DB) AddLeads(ctx context.Context, node string, leads []OfferedLead) (done Handover, err error) {
 	if len(leads) == 0 {
 		return Handover{}, nil
 	}
 	refused := make([]error, len(leads))
-	var readable []store.Lead
+	var readable []OfferedLead
 	for i, l := range leads {
 		if refused[i] = cmp.Or(l.Unread, valid.Lead(l.Lead)); refused[i] == nil {
-			readable = append(readable, l.Lead)
+			readable = append(readable, l)
 		}
 	}
 	err = d.change(ctx, "", func(ctx context.Context, t *tx) error {
-		done = Handover{Quarantined: make(map[string]string), Rejected: make(map[string]string)}
-		owners, err := t.ownersOf(ctx, readable)
+		done = Handover{Quarantined: make(map[string]string), Rejected: make(map[string]string), Refusals: make(map[grant.Refusal]int)}
+		judge, err := t.leadJudge(ctx, readable)
 		if err != nil {
 			return err
 		}
@@ -93,7 +100,10 @@ func (d *DB) AddLeads(ctx context.Context, node string, leads []OfferedLead) (do
 		for i, l := range leads {
 			add, why := false, refused[i]
 			if why == nil {
-				add, why = owners.judge(l.Lead)
+				add, why = judge.judge(l)
+			}
+			if reason, refused := grant.ReasonOf(why); refused {
+				done.Refusals[reason]++
 			}
 			if why != nil {
 				bad = append(bad, store.QuarantinedLead{
@@ -123,47 +133,87 @@ func (d *DB) AddLeads(ctx context.Context, node string, leads []OfferedLead) (do
 	return done, nil
 }
 
-// owners are the accounts that leads name, and those that have leads of these
-// ids already.
-type owners struct {
-	known map[string]bool
-	lead  map[string]string
+// leadJudge knows what leads are judged by.
+type leadJudge struct {
+	accounts map[string]bool       // that there are
+	kept     map[string]store.Lead // by id
+	keys     map[string]store.Key  // by id
+	now      time.Time
 }
 
-func (t *tx) ownersOf(ctx context.Context, leads []store.Lead) (o owners, err error) {
-	o = owners{make(map[string]bool), make(map[string]string)}
+func (t *tx) leadJudge(ctx context.Context, leads []OfferedLead) (j leadJudge, err error) {
+	j = leadJudge{make(map[string]bool), make(map[string]store.Lead), make(map[string]store.Key), t.Now()}
 	if len(leads) == 0 {
-		return o, nil
+		return j, nil
 	}
-	ids, accounts := make([]string, len(leads)), make([]string, len(leads))
+	ids, accounts, keys := make([]string, len(leads)), make([]string, len(leads)), make([]string, 0, len(leads))
 	for i, l := range leads {
 		ids[i], accounts[i] = l.ID, l.AccountID
+		if !l.Vouched {
+			keys = append(keys, l.KeyID)
+		}
 	}
 	known, err := t.Strings(ctx, `SELECT id FROM accounts WHERE `+t.In("id"), t.Set(accounts))
 	if err != nil {
-		return o, err
+		return j, err
 	}
 	for _, id := range known {
-		o.known[id] = true
+		j.accounts[id] = true
 	}
-	o.lead, err = db.Map[string, string](ctx, t, `SELECT id, account_id FROM leads WHERE `+t.In("id"), t.Set(ids))
-	return o, err
+	kept, err := leadTable.some(ctx, t, t.In("id"), t.Set(ids))
+	if err != nil {
+		return j, err
+	}
+	for _, l := range kept {
+		j.kept[l.ID] = l
+	}
+	found, err := keyTable.some(ctx, t, t.In("id"), t.Set(keys))
+	for _, k := range found {
+		j.keys[k.ID] = k
+	}
+	return j, err
 }
 
 // judge reports whether a lead is to be added: not if it is there already. why is
 // set when it cannot be added.
-func (o owners) judge(l store.Lead) (add bool, why error) {
-	owner, kept := o.lead[l.ID]
+func (j leadJudge) judge(l OfferedLead) (add bool, why error) {
+	kept, found := j.kept[l.ID]
 	switch {
-	case kept && owner != l.AccountID:
+	case found && kept.AccountID != l.AccountID:
 		return false, fmt.Errorf("%w: the lead's id is another account's", store.ErrConflict)
-	case kept:
+	case found && !repeats(l.Lead, kept):
+		return false, fmt.Errorf("%w: the account has another lead of this id", store.ErrConflict)
+	case found:
 		return false, nil
-	case !o.known[l.AccountID]:
+	case !j.accounts[l.AccountID]:
 		return false, valid.Errorf("there is no account of the account id")
 	}
-	o.lead[l.ID] = l.AccountID
+	if why := j.judgeKey(l); why != nil {
+		return false, why
+	}
+	j.kept[l.ID] = l.Lead
 	return true, nil
+}
+
+func (j leadJudge) judgeKey(l OfferedLead) error {
+	if l.Vouched {
+		return nil
+	}
+	key, known := j.keys[l.KeyID]
+	if !known && len(l.KeyHash) > 0 {
+		return grant.UnknownKey
+	}
+	return grant.JudgeLead(key, grant.Claim{
+		KeyHash: l.KeyHash, KeyID: l.KeyID, AccountID: l.AccountID, Environment: l.Environment, Scope: store.ScopeWriteLeads,
+	}, db.TimeOr(l.CreatedAt, j.now), j.now)
+}
+
+// repeats reports whether a lead is the one that is kept, sent once more: with an
+// idempotency key, at another time or to another node.
+func repeats(l, kept store.Lead) bool {
+	l.CreatedAt = kept.CreatedAt
+	l.CapturedAt, kept.CapturedAt = db.TimeOr(l.CapturedAt, time.Time{}), db.TimeOr(kept.CapturedAt, time.Time{})
+	return l == kept
 }
 
 // insertLeads leaves alone a lead that another process has just kept.
@@ -208,11 +258,12 @@ func (d *DB) CountQuarantined(ctx context.Context) (int, error) {
 // account has another lead of its id.
 func (d *DB) ReleaseLead(ctx context.Context, id string, l store.Lead) (store.QuarantinedLead, error) {
 	return d.settle(ctx, id, &l, valid.Lead(l), func(ctx context.Context, t *tx) error {
-		owners, err := t.ownersOf(ctx, []store.Lead{l})
+		released := OfferedLead{AcceptedLead: store.AcceptedLead{Lead: l}, Vouched: true}
+		judge, err := t.leadJudge(ctx, []OfferedLead{released})
 		if err != nil {
 			return err
 		}
-		if _, err := owners.judge(l); err != nil {
+		if _, err := judge.judge(released); err != nil {
 			return err
 		}
 		if err := t.insertLeads(ctx, []store.Lead{l}); err != nil {

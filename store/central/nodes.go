@@ -11,13 +11,13 @@ import (
 	"partneredge/store/valid"
 )
 
-const nodeColumns = `id, name, region, public_key, created_at, revoked_at, last_seen_at, version`
+const nodeColumns = `id, name, region, public_key, created_at, revoked_at, last_seen_at, version, wire_version`
 
 var nodeTable = table[store.Node]{noun: "node", from: "nodes", id: "id", columns: nodeColumns, scan: scanNode}
 
 func scanNode(row db.Row) (n store.Node, err error) {
 	err = row.Scan(&n.ID, &n.Name, &n.Region, &n.PublicKey, db.Time(&n.CreatedAt), db.Time(&n.RevokedAt),
-		db.Time(&n.LastSeenAt), &n.Version)
+		db.Time(&n.LastSeenAt), &n.Version, &n.WireVersion)
 	return n, err
 }
 
@@ -30,8 +30,8 @@ func (d *DB) AddNode(ctx context.Context, n store.Node) (store.Node, error) {
 	refused := errors.Join(valid.IDs("node id", n.ID, "public key", n.PublicKey), valid.Times(n.CreatedAt),
 		valid.Texts("name", n.Name, "region", n.Region))
 	return written(n, d.write(ctx, "add node", refused, func(ctx context.Context, t *tx) error {
-		if _, err := t.Exec(ctx, `INSERT INTO nodes (id, name, region, public_key, created_at) VALUES (?, ?, ?, ?, ?)`,
-			n.ID, n.Name, n.Region, n.PublicKey, db.Micros(n.CreatedAt)); err != nil {
+		if _, err := t.Exec(ctx, `INSERT INTO nodes (id, name, region, public_key, created_at, wire_version) VALUES (?, ?, ?, ?, ?, ?)`,
+			n.ID, n.Name, n.Region, n.PublicKey, db.Micros(n.CreatedAt), n.WireVersion); err != nil {
 			return err
 		}
 		return t.audited(ctx, "node.enrol", n.ID, nil, n)
@@ -52,6 +52,15 @@ func (d *DB) Nodes(ctx context.Context, p store.Page) ([]store.Node, string, err
 // revoked before.
 func (d *DB) RevokeNode(ctx context.Context, id string) (revoked store.Node, changed bool, err error) {
 	return revoke(ctx, d, nodeTable, id, func(n *store.Node) *time.Time { return &n.RevokedAt })
+}
+
+// RaiseWireVersion notes the version of messages that a node has spoken. An earlier
+// one than was noted changes nothing.
+func (d *DB) RaiseWireVersion(ctx context.Context, id string, version int) error {
+	return d.write(ctx, "note a node's wire version", valid.Reference("node", id), func(ctx context.Context, t *tx) error {
+		_, err := t.Exec(ctx, `UPDATE nodes SET wire_version = ? WHERE id = ? AND wire_version < ?`, version, id, version)
+		return err
+	})
 }
 
 // SeenNode notes that a node spoke at a time, in a version. An older time than

@@ -27,7 +27,7 @@ func TestPruneRecords(t *testing.T) {
 				must2(d.AddContact(ctx, store.Contact{AccountID: account, ClientID: "c", Channel: "sms"}))(t)
 				l := leadFor(account)
 				l.ID = store.NewID("lead", clock.at)
-				must(d.AddLeads(ctx, "", []OfferedLead{{Lead: l}}))(t)
+				must(d.AddLeads(ctx, "", offered(l)))(t)
 				name := fmt.Sprint(clock.at, i)
 				_, _, err := d.UpdateAccount(ctx, account, AccountPatch{Name: &name})
 				noError(t, err)

@@ -131,7 +131,7 @@ func TestQuarantineIsBounded(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		db := open(t, p)
 		offer := func(id string) Handover {
-			return must(db.AddLeads(t.Context(), "node_x", []OfferedLead{{Lead: store.Lead{ID: id}, Body: []byte("x")}}))(t)
+			return must(db.AddLeads(t.Context(), "node_x", []OfferedLead{{AcceptedLead: store.AcceptedLead{Lead: store.Lead{ID: id}}, Body: []byte("x")}}))(t)
 		}
 		if done := offer("lead_1"); len(done.Quarantined) != 1 {
 			t.Fatalf("the first: %v", done)

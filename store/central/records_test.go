@@ -19,10 +19,10 @@ func leadFor(account string) store.Lead {
 	}
 }
 
-// offered are leads as a node hands them over.
+// offered are leads as a node of before key hashes hands them over.
 func offered(leads ...store.Lead) (all []OfferedLead) {
 	for _, l := range leads {
-		all = append(all, OfferedLead{Lead: l, Body: []byte(engine.JSONText(l))})
+		all = append(all, OfferedLead{AcceptedLead: store.AcceptedLead{Lead: l}, Vouched: true, Body: []byte(engine.JSONText(l))})
 	}
 	return all
 }
@@ -53,6 +53,12 @@ func TestLeads(t *testing.T) {
 		stolen := good
 		stolen.AccountID = b.ID
 		done = must(db.AddLeads(ctx, "node_x", offered(changed)))(t)
+		if len(done.Committed) != 0 || done.Quarantined[good.ID] == "" {
+			t.Errorf("with another name: %v", done)
+		}
+		again := good
+		again.CreatedAt = again.CreatedAt.Add(time.Minute)
+		done = must(db.AddLeads(ctx, "node_x", offered(again)))(t)
 		if len(done.Committed) != 1 || len(done.Quarantined) != 0 {
 			t.Errorf("again: %v", done)
 		}

@@ -24,6 +24,11 @@ func (k table[T]) get(ctx context.Context, q db.Querier, id string) (T, error) {
 	return db.One(ctx, q, k.scan, `SELECT `+k.columns+` FROM `+k.from+` WHERE `+k.id+` = ?`, id)
 }
 
+// some reads the records of which a condition holds.
+func (k table[T]) some(ctx context.Context, q db.Querier, condition string, args ...any) ([]T, error) {
+	return db.All(ctx, q, k.scan, `SELECT `+k.columns+` FROM `+k.from+` WHERE `+condition, args...)
+}
+
 // read is get for a caller of the package.
 func (k table[T]) read(ctx context.Context, d *DB, id string) (record T, err error) {
 	if err = valid.Reference(k.noun, id); err == nil {

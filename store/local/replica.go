@@ -17,6 +17,9 @@ type Record struct {
 	Seq int64
 	// Fetched is when the origin sent the record.
 	Fetched time.Time
+	// By is the hash of the key in whose name the record was fetched, "" of a key's own
+	// record. The file does not hold it: after a restart it is "".
+	By string
 
 	changed int64 // last change known; above Seq, the copy is out of date
 	epoch   int64 // epoch in which the record was fetched
@@ -96,6 +99,18 @@ func (r *Replica) Get(name string) (Record, bool) {
 	}
 	r.used.MoveToFront(e)
 	return r.view(e), true
+}
+
+// Find returns the record that changes name by ref, and its name. It does not mark
+// the record as used.
+func (r *Replica) Find(ref string) (name string, rec Record, held bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, ok := r.byRef[ref]
+	if !ok {
+		return "", Record{}, false
+	}
+	return e.Value.(*entry).name, r.view(e), true
 }
 
 func (r *Replica) view(e *list.Element) Record {

@@ -17,6 +17,7 @@ type Unconfirmed struct{ file *file }
 type UnconfirmedSubscription struct {
 	ID, AccountID string
 	Once          string // the name of its idempotency key, "" for none
+	KeyHash       string // of its API key; "" if an earlier program asked for it
 	At            time.Time
 }
 
@@ -33,7 +34,8 @@ func (u *Unconfirmed) Add(s UnconfirmedSubscription) error {
 	}
 	if err == nil {
 		key := unconfirmedPrefix + s.ID
-		v := putText(putText(putInt(newValue(128), s.At.UnixMicro()), s.AccountID), s.Once)
+		v := putText(putText(putInt(newValue(160), s.At.UnixMicro()), s.AccountID), s.Once)
+		v = putText(v, s.KeyHash)
 		err = u.file.set(key, seal(key, v))
 	}
 	if err != nil {
@@ -55,9 +57,13 @@ func (u *Unconfirmed) All() (all []UnconfirmedSubscription, err error) {
 	err = u.file.each(unconfirmedPrefix, "", func(id, value string) bool {
 		f := openValue(value)
 		s := UnconfirmedSubscription{ID: id, At: time.UnixMicro(f.int()), AccountID: f.text(), Once: f.text()}
-		if !f.bad {
-			all = append(all, s)
+		if f.bad {
+			return true
 		}
+		if f.rest != "" {
+			s.KeyHash = f.text()
+		}
+		all = append(all, s)
 		return true
 	})
 	if err != nil {

@@ -39,6 +39,15 @@ func (r Report) NothingLeft() Share {
 	return Share{Missing: clampLimit(r.Limit) * Token, Spent: r.Spent, Nodes: 1}
 }
 
+// Uncounted returns a share that confirms a report and leaves the node's account as
+// it is.
+func (r Report) Uncounted() Share {
+	limit := clampLimit(r.Limit)
+	most := maxDebt * limit
+	missing := min(max(r.Missing, 0), most*Token) + min(max(r.Spent-r.Acked, 0), most)*Token
+	return Share{Missing: missing, Spent: r.Spent, Nodes: 1}
+}
+
 // Ledger is one key's bucket as the origin knows it. The zero Ledger is that of
 // a key nobody has reported. It begins with what the first reporter says is
 // missing, so an origin that has just started forgives nobody.

@@ -52,7 +52,7 @@ func (k keys) find(ctx context.Context, client netip.Addr, hash string) (local.R
 	switch {
 	case held:
 		k.Counters.Keys("stale", 1)
-		return k.fetch(ctx, keyPrefix+hash)
+		return k.fetch(ctx, wanted{name: keyPrefix + hash})
 	case k.Store.Negatives.Has([32]byte([]byte(hash))):
 		k.Counters.Keys("negative", 1)
 		return local.Record{}, host.ErrNotFound

@@ -96,12 +96,13 @@ func (r *Replication) FindKey(ctx context.Context, client netip.Addr, token stri
 
 // guess fetches a key that is not held, for a client.
 func (k keys) guess(ctx context.Context, client netip.Addr, hash string) (local.Record, error) {
-	return k.fetchBy(ctx, keyPrefix+hash, func(ctx context.Context) (local.Record, error) {
+	w := wanted{name: keyPrefix + hash}
+	return k.fetchBy(ctx, w, func(ctx context.Context) (local.Record, error) {
 		leave, ok := k.guesses.enter(client)
 		if !ok {
 			return local.Record{}, fmt.Errorf("%w: too many keys are being looked up", host.ErrUnavailable)
 		}
 		defer leave()
-		return k.fetchFresh(ctx, keyPrefix+hash)
+		return k.fetchFresh(ctx, w)
 	})
 }

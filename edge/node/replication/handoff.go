@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +15,9 @@ import (
 	"partneredge/edge/node/replication/link"
 	"partneredge/edge/wire"
 	"partneredge/host"
+	"partneredge/store"
 	"partneredge/store/local/outbox"
+	"partneredge/wasm/abi"
 )
 
 // handoff hands the leads of the outbox over to the origin, and removes each once
@@ -98,7 +101,7 @@ func (h *handoff) next(ctx context.Context) (more bool, err error) {
 	for _, it := range items {
 		sent[it.ID] = it
 		if idOf(it.Body) == it.ID {
-			req.Leads = append(req.Leads, it.Body)
+			req.Leads = append(req.Leads, h.proven(it.Body))
 		} else {
 			req.Raw = append(req.Raw, wire.RawLead{ID: it.ID, Body: it.Body})
 		}
@@ -180,6 +183,25 @@ func idOf(body []byte) string {
 		return ""
 	}
 	return lead.ID
+}
+
+// proven returns the body of a lead with the hash of its key. An earlier program kept
+// leads without it: it is added while the key is held. Without it, the origin keeps
+// the lead in its quarantine.
+func (h *handoff) proven(body []byte) []byte {
+	var lead store.AcceptedLead
+	if bytes.Contains(body, []byte(`"key_hash"`)) || json.Unmarshal(body, &lead) != nil {
+		return body
+	}
+	hash, err := h.keyHash(abi.Principal{KeyID: lead.KeyID})
+	if err != nil {
+		return body
+	}
+	lead.KeyHash = []byte(hash)
+	if with, err := json.Marshal(&lead); err == nil {
+		return with
+	}
+	return body
 }
 
 func (h *handoff) ask(ctx context.Context, req *wire.LeadsRequest) (*wire.LeadsReply, error) {

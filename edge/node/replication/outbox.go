@@ -30,7 +30,11 @@ func (o leadOutbox) AppendLead(ctx context.Context, p abi.Principal, frame []byt
 	if err := valid.Lead(lead); err != nil {
 		return fmt.Errorf("keep lead: %w", err)
 	}
-	body, err := json.Marshal(&lead)
+	hash, err := o.keyHash(p)
+	if err != nil {
+		return fmt.Errorf("keep lead: %w", err)
+	}
+	body, err := json.Marshal(&store.AcceptedLead{Lead: lead, KeyHash: []byte(hash)})
 	if err != nil {
 		return fmt.Errorf("keep lead: %w", err)
 	}

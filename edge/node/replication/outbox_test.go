@@ -24,13 +24,22 @@ func openOutbox(t *testing.T) leadOutbox {
 			t.Error(err)
 		}
 	})
+	holdKey(t, state, "key_1")
 	return leadOutbox{Config{Store: state, Now: time.Now, Counters: Counters{Leads: func(string, int) {}}}}
+}
+
+// holdKey has a store hold a key, whose hash is its id.
+func holdKey(t *testing.T, state *local.Store, id string) {
+	t.Helper()
+	if _, err := state.Keys.Put(id, local.Record{Ref: id, Fetched: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestTestLeadsNeverReachTheOutbox(t *testing.T) {
 	o := openOutbox(t)
 	lead := abi.Lead{ID: "lead_1", FirstName: "x", Email: "x@example.com"}
-	err := o.AppendLead(t.Context(), abi.Principal{AccountID: "acc_1", Environment: abi.EnvTest}, lead.Append(nil))
+	err := o.AppendLead(t.Context(), abi.Principal{KeyID: "key_1", AccountID: "acc_1", Environment: abi.EnvTest}, lead.Append(nil))
 	if err == nil || o.Store.Outbox.Len() != 0 {
 		t.Errorf("error %v, %d wait", err, o.Store.Outbox.Len())
 	}
@@ -52,11 +61,14 @@ func TestLeadsAreEncodedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	var raw wire.LeadsRequest
-	var leads []store.Lead
+	var leads []store.AcceptedLead
 	for _, it := range items {
-		var lead store.Lead
+		var lead store.AcceptedLead
 		if err := json.Unmarshal(it.Body, &lead); err != nil {
 			t.Fatal(err)
+		}
+		if string(lead.KeyHash) != "key_1" {
+			t.Errorf("the lead's key has the hash %q", lead.KeyHash)
 		}
 		raw.Leads, leads = append(raw.Leads, it.Body), append(leads, lead)
 	}

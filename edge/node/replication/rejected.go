@@ -57,7 +57,7 @@ func (h *handoff) offerLines(ctx context.Context) (taken int, all bool, err erro
 				return taken, false, err
 			}
 		}
-		req.Raw = append(req.Raw, wire.RawLead{ID: it.ID, Body: it.Body})
+		req.Raw = append(req.Raw, wire.RawLead{ID: it.ID, Body: h.proven(it.Body)})
 		size += len(it.Body)
 	}
 	if len(req.Raw) > 0 {

@@ -13,6 +13,7 @@ import (
 	"partneredge/host"
 	"partneredge/store"
 	"partneredge/store/local"
+	"partneredge/wasm/abi"
 )
 
 // replica fetches records from the origin and keeps them in the local store.
@@ -23,6 +24,10 @@ type replica struct {
 	flights  singleflight.Group
 	renewals chan string // names of records to fetch because they changed
 }
+
+// wanted names a record to fetch, and for a view the hash of the key in whose name
+// it is asked for.
+type wanted struct{ name, keyHash string }
 
 const (
 	// renewers bounds the changed records that are asked for at once. A record
@@ -51,11 +56,47 @@ func (r *replica) renewAll() {
 		case <-r.ctx.Done():
 			return
 		case name := <-r.renewals:
-			if _, err := r.fetch(r.ctx, name); err != nil {
+			if err := r.renewNow(name); err != nil {
 				r.Log.Debug("changed record not renewed", "err", err)
 			}
 		}
 	}
+}
+
+// renewNow fetches a changed record. A view is asked for in the name of the key that
+// it was asked for last, while that is valid; else it waits for a request.
+func (r *replica) renewNow(name string) error {
+	w := wanted{name: name}
+	if !strings.HasPrefix(name, keyPrefix) {
+		_, rec, held := r.Store.Views.Find(name)
+		if !held || !r.valid(rec.By) {
+			return nil
+		}
+		w.keyHash = rec.By
+	}
+	_, err := r.fetch(r.ctx, w)
+	return err
+}
+
+// valid reports whether a key is held and has not ended.
+func (r *replica) valid(hash string) bool {
+	rec, held := r.Store.Keys.Get(hash)
+	var key abi.Key
+	if !held || key.Parse(readOnly(rec.Frame)) != nil {
+		return false
+	}
+	now := r.Now().UnixMicro()
+	return key.Revoked == 0 && key.Expires > now && (key.GraceUntil == 0 || key.GraceUntil > now)
+}
+
+// keyHash returns the hash of the principal's key, which was held when the gate asked
+// for it. ErrUnavailable if others have taken its place since.
+func (c Config) keyHash(p abi.Principal) (string, error) {
+	hash, _, held := c.Store.Keys.Find(p.KeyID)
+	if !held {
+		return "", fmt.Errorf("%w: the request's key is not held any more", host.ErrUnavailable)
+	}
+	return hash, nil
 }
 
 // apply makes a held record that the change concerns stale, and a revoked key
@@ -89,14 +130,14 @@ func (r *replica) renew(name string) {
 }
 
 // fetch asks the origin for a record and waits until it is here or ctx ends.
-func (r *replica) fetch(ctx context.Context, name string) (local.Record, error) {
-	return r.fetchBy(ctx, name, func(ctx context.Context) (local.Record, error) { return r.fetchFresh(ctx, name) })
+func (r *replica) fetch(ctx context.Context, w wanted) (local.Record, error) {
+	return r.fetchBy(ctx, w, func(ctx context.Context) (local.Record, error) { return r.fetchFresh(ctx, w) })
 }
 
 // fetchBy is fetch by a way of asking, unless the record is being asked for already.
-func (r *replica) fetchBy(ctx context.Context, name string, ask func(context.Context) (local.Record, error)) (local.Record, error) {
+func (r *replica) fetchBy(ctx context.Context, w wanted, ask func(context.Context) (local.Record, error)) (local.Record, error) {
 	life := tracing.WithSpanOf(r.ctx, ctx) // before DoChan: ctx is this goroutine's alone
-	landed := r.flights.DoChan(name, func() (any, error) {
+	landed := r.flights.DoChan(w.name+" "+w.keyHash, func() (any, error) {
 		// Others may wait for it: it does not end with the request that began it.
 		within, cancel := context.WithTimeout(life, r.ReadTimeout)
 		defer cancel()
@@ -114,14 +155,13 @@ func (r *replica) fetchBy(ctx context.Context, name string, ask func(context.Con
 }
 
 // fetchFresh asks again when a change overtook the answer.
-func (r *replica) fetchFresh(ctx context.Context, name string) (rec local.Record, err error) {
+func (r *replica) fetchFresh(ctx context.Context, w wanted) (rec local.Record, err error) {
 	const tries = 4
-	kind, ref, _ := strings.Cut(name, "/")
 	for range tries {
-		if strings.HasPrefix(name, keyPrefix) {
-			rec, err = r.fetchKey(ctx, ref)
+		if hash, isKey := strings.CutPrefix(w.name, keyPrefix); isKey {
+			rec, err = r.fetchKey(ctx, hash)
 		} else {
-			rec, err = r.fetchView(ctx, store.ChangeKind(kind), ref)
+			rec, err = r.fetchView(ctx, w)
 		}
 		if err != nil || !rec.Stale() {
 			return rec, err
@@ -149,18 +189,18 @@ func (r *replica) fetchKey(ctx context.Context, hash string) (local.Record, erro
 	})
 }
 
-func (r *replica) fetchView(ctx context.Context, kind store.ChangeKind, account string) (local.Record, error) {
-	name := viewName(kind, account)
+func (r *replica) fetchView(ctx context.Context, w wanted) (local.Record, error) {
+	kind, account, _ := strings.Cut(w.name, "/")
 	at := r.Now()
-	reply, err := r.askView(ctx, wire.ViewRequest{AccountID: account, Kind: kind})
+	reply, err := r.askView(ctx, wire.ViewRequest{AccountID: account, KeyHash: []byte(w.keyHash), Kind: store.ChangeKind(kind)})
 	if errors.Is(err, host.ErrNotFound) {
-		return local.Record{}, dropped(r.Store.Views, name, err)
+		return local.Record{}, dropped(r.Store.Views, w.name, err)
 	}
 	if err != nil {
 		return local.Record{}, err
 	}
 	var frame []byte
-	switch kind {
+	switch store.ChangeKind(kind) {
 	case store.ChangeProfile:
 		frame = profileFrame(reply.Account)
 	case store.ChangeInsights:
@@ -168,7 +208,7 @@ func (r *replica) fetchView(ctx context.Context, kind store.ChangeKind, account 
 	case store.ChangeFirings:
 		frame = firingsFrame(reply.Firings, reply.More)
 	}
-	return r.Store.Views.Put(name, local.Record{Ref: name, Frame: string(frame), Seq: reply.Seq, Fetched: at})
+	return r.Store.Views.Put(w.name, local.Record{Ref: w.name, Frame: string(frame), Seq: reply.Seq, Fetched: at, By: w.keyHash})
 }
 
 // askView asks the origin for a view and keeps nothing of it.

@@ -178,7 +178,7 @@ func (r *reporter) send(keys []string) error {
 	if !r.Link.Up() {
 		return nats.ErrDisconnected
 	}
-	reports, err := r.Store.Buckets.Reports(keys)
+	reports, err := r.reports(keys)
 	if err != nil {
 		return err
 	}
@@ -204,6 +204,22 @@ func (r *reporter) send(keys []string) error {
 		}
 	}
 	return nil
+}
+
+// reports returns what to report of keys, each with the hash that proves it. A key
+// that others took the place of since has none: the origin confirms its report, and
+// does not count it.
+func (r *reporter) reports(keys []string) (map[string]wire.SpentKey, error) {
+	reports, err := r.Store.Buckets.Reports(keys)
+	if err != nil {
+		return nil, err
+	}
+	proven := make(map[string]wire.SpentKey, len(reports))
+	for id, report := range reports {
+		hash, _, _ := r.Store.Keys.Find(id)
+		proven[id] = wire.SpentKey{Report: report, KeyHash: []byte(hash)}
+	}
+	return proven, nil
 }
 
 // apply applies the shares in a message of the origin's.

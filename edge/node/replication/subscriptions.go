@@ -43,7 +43,7 @@ func newSubscriptions(cfg Config) *subscriptions {
 
 // Subscribe implements host.Subscriptions.
 func (s *subscriptions) Subscribe(ctx context.Context, p abi.Principal, sub *abi.Subscription) (reason string, err error) {
-	reply, err := s.subscribe(ctx, &wire.SubscribeRequest{Subscription: subscriptionOf(p, sub)})
+	reply, err := s.subscribe(ctx, p, &wire.SubscribeRequest{Subscription: subscriptionOf(p, sub)})
 	return reply.Reason, err
 }
 
@@ -51,7 +51,7 @@ func (s *subscriptions) Subscribe(ctx context.Context, p abi.Principal, sub *abi
 // key, so that it holds at every node.
 func (s *subscriptions) SubscribeOnce(ctx context.Context, p abi.Principal, once *abi.SubscribeOnce) (abi.Subscribed, error) {
 	sub := &once.Subscription
-	reply, err := s.subscribe(ctx, &wire.SubscribeRequest{
+	reply, err := s.subscribe(ctx, p, &wire.SubscribeRequest{
 		Subscription: subscriptionOf(p, sub),
 		Once:         &wire.Once{Name: onceName(p.KeyID, once.Key), Digest: hex.EncodeToString([]byte(once.Digest))},
 	})
@@ -71,10 +71,15 @@ func onceName(keyID, idempotencyKey string) string {
 }
 
 // subscribe remembers on disk what it asks for until it knows the answer.
-func (s *subscriptions) subscribe(ctx context.Context, req *wire.SubscribeRequest) (reply wire.SubscribeReply, err error) {
+func (s *subscriptions) subscribe(ctx context.Context, p abi.Principal, req *wire.SubscribeRequest) (reply wire.SubscribeReply, err error) {
 	if !s.Link.Up() {
 		return reply, fmt.Errorf("subscribe: not connected to the origin: %w", host.ErrUnavailable)
 	}
+	hash, err := s.keyHash(p)
+	if err != nil {
+		return reply, fmt.Errorf("subscribe: %w", err)
+	}
+	req.KeyHash = []byte(hash)
 	leave, err := s.enter(req.Subscription.AccountID)
 	if err != nil {
 		return reply, err
@@ -83,7 +88,7 @@ func (s *subscriptions) subscribe(ctx context.Context, req *wire.SubscribeReques
 	id := req.Subscription.ID
 	s.asking.Store(id, true)
 	defer s.asking.Delete(id)
-	intent := local.UnconfirmedSubscription{ID: id, AccountID: req.Subscription.AccountID, At: s.Now()}
+	intent := local.UnconfirmedSubscription{ID: id, AccountID: req.Subscription.AccountID, KeyHash: hash, At: s.Now()}
 	if req.Once != nil {
 		intent.Once = req.Once.Name
 	}
@@ -101,7 +106,7 @@ func (s *subscriptions) subscribe(ctx context.Context, req *wire.SubscribeReques
 		signal(s.failed) // what is remembered is revoked, so the partner must not be told of it
 		return reply, fmt.Errorf("subscribe: %w: %w", host.ErrUnavailable, forgotten)
 	}
-	return reply, err
+	return reply, ofRefused(err)
 }
 
 // enter begins a request of an account, or refuses it at once; leave must be called
@@ -129,7 +134,12 @@ func (s *subscriptions) Revoke(ctx context.Context, p abi.Principal, id string) 
 		return false, err
 	}
 	defer leave()
-	return s.revoke(ctx, &wire.RevokeRequest{AccountID: p.AccountID, ID: id})
+	hash, err := s.keyHash(p)
+	if err != nil {
+		return false, fmt.Errorf("revoke subscription: %w", err)
+	}
+	already, err = s.revoke(ctx, &wire.RevokeRequest{AccountID: p.AccountID, ID: id, KeyHash: []byte(hash)})
+	return already, ofRefused(err)
 }
 
 func (s *subscriptions) revoke(ctx context.Context, req *wire.RevokeRequest) (already bool, err error) {
@@ -177,11 +187,13 @@ func (s *subscriptions) abandon(ctx context.Context, one local.UnconfirmedSubscr
 	if young && one.Once != "" {
 		return
 	}
-	_, err := s.revoke(ctx, &wire.RevokeRequest{AccountID: one.AccountID, ID: one.ID, Once: one.Once})
+	_, err := s.revoke(ctx, &wire.RevokeRequest{
+		AccountID: one.AccountID, ID: one.ID, Once: one.Once, KeyHash: []byte(one.KeyHash), Untold: true,
+	})
 	switch {
 	case err == nil:
 		s.Log.Warn("subscription revoked, unless its partner was told of it since", "subscription", one.ID)
-	case errors.Is(err, host.ErrNotFound), errors.Is(err, link.ErrInvalid):
+	case errors.Is(err, host.ErrNotFound), errors.Is(err, link.ErrInvalid), errors.Is(err, link.ErrRefused):
 		if young {
 			return
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"partneredge/edge/node/replication/link"
 	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/store"
@@ -28,20 +29,20 @@ type views struct {
 
 // AppendProfile implements host.Views.
 func (v views) AppendProfile(ctx context.Context, dst []byte, p abi.Principal) ([]byte, error) {
-	frame, err := v.frame(ctx, store.ChangeProfile, p.AccountID)
+	frame, err := v.frame(ctx, store.ChangeProfile, p)
 	return append(dst, frame...), err
 }
 
 // AppendInsights implements host.Views.
 func (v views) AppendInsights(ctx context.Context, dst []byte, p abi.Principal, since int64, limit int) ([]byte, error) {
 	if limit > heldInsights {
-		reply, err := v.page(ctx, wire.ViewRequest{AccountID: p.AccountID, Kind: store.ChangeInsights, Since: instant(since), Limit: limit})
+		reply, err := v.page(ctx, p, wire.ViewRequest{Kind: store.ChangeInsights, Since: instant(since), Limit: limit})
 		if err != nil {
 			return dst, err
 		}
 		return append(dst, insightsFrame(reply.Insights, reply.History)...), nil
 	}
-	frame, err := v.frame(ctx, store.ChangeInsights, p.AccountID)
+	frame, err := v.frame(ctx, store.ChangeInsights, p)
 	if err != nil {
 		return dst, err
 	}
@@ -65,7 +66,7 @@ func newer(items []abi.Insight, since int64, limit int) []abi.Insight {
 // AppendFirings implements host.Views.
 func (v views) AppendFirings(ctx context.Context, dst []byte, p abi.Principal, before int64, limit int) ([]byte, error) {
 	if limit <= heldFirings {
-		frame, err := v.frame(ctx, store.ChangeFirings, p.AccountID)
+		frame, err := v.frame(ctx, store.ChangeFirings, p)
 		if err != nil {
 			return dst, err
 		}
@@ -77,7 +78,7 @@ func (v views) AppendFirings(ctx context.Context, dst []byte, p abi.Principal, b
 			return list.Append(dst), nil
 		}
 	}
-	reply, err := v.page(ctx, wire.ViewRequest{AccountID: p.AccountID, Kind: store.ChangeFirings, Before: instant(before), Limit: limit})
+	reply, err := v.page(ctx, p, wire.ViewRequest{Kind: store.ChangeFirings, Before: instant(before), Limit: limit})
 	if err != nil {
 		return dst, err
 	}
@@ -101,18 +102,24 @@ func older(list *abi.Firings, before int64, limit int) bool {
 	return true
 }
 
-// page asks the origin for a page that is not held.
-func (v views) page(ctx context.Context, req wire.ViewRequest) (*wire.ViewReply, error) {
+// page asks the origin for a page of the principal's account that is not held.
+func (v views) page(ctx context.Context, p abi.Principal, req wire.ViewRequest) (*wire.ViewReply, error) {
 	v.Counters.Views("page", 1)
+	hash, err := v.keyHash(p)
+	if err != nil {
+		return nil, err
+	}
+	req.AccountID, req.KeyHash = p.AccountID, []byte(hash)
 	within, cancel := context.WithTimeout(ctx, v.ReadTimeout)
 	defer cancel()
-	return v.askView(within, req)
+	reply, err := v.askView(within, req)
+	return reply, ofRefused(err)
 }
 
 // frame returns the frame of a held view, after fetching it if it must.
-func (v views) frame(ctx context.Context, kind store.ChangeKind, account string) (string, error) {
+func (v views) frame(ctx context.Context, kind store.ChangeKind, p abi.Principal) (string, error) {
 	v.sync.state.wait(ctx)
-	name := viewName(kind, account)
+	name := viewName(kind, p.AccountID)
 	rec, held := v.Store.Views.Get(name)
 	trusted := held && v.sync.trusts(rec)
 	if trusted && !rec.Stale() {
@@ -125,13 +132,26 @@ func (v views) frame(ctx context.Context, kind store.ChangeKind, account string)
 	} else {
 		v.Counters.Views("miss", 1)
 	}
-	fresh, err := v.fetch(ctx, name)
+	hash, err := v.keyHash(p)
+	if err != nil {
+		return "", err
+	}
+	fresh, err := v.fetch(ctx, wanted{name, hash})
 	if errors.Is(err, host.ErrUnavailable) && trusted {
 		v.Counters.Views("outage", 1)
 		v.NoteAge(ctx, v.Now().Sub(rec.Fetched))
 		return rec.Frame, nil
 	}
-	return fresh.Frame, err
+	return fresh.Frame, ofRefused(err)
+}
+
+// ofRefused makes ErrRefused unavailable to a module: the gate let the request in, so
+// the change that ended its key is on its way, and the next request is answered by it.
+func ofRefused(err error) error {
+	if errors.Is(err, link.ErrRefused) {
+		return fmt.Errorf("%w: %w", host.ErrUnavailable, err)
+	}
+	return err
 }
 
 // readOnly returns the bytes of s without a copy. Nobody may write to them.

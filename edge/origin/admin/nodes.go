@@ -9,6 +9,7 @@ import (
 
 	"partneredge/edge/adminapi"
 	"partneredge/edge/origin/replication"
+	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/central"
 	"partneredge/store/central/deliveries"
@@ -16,7 +17,7 @@ import (
 
 // enrolNode makes a node and its credentials, which nobody can show again.
 func (a *api) enrolNode(r *http.Request, in adminapi.NewNode, v *validator) (answer, error) {
-	node := store.Node{Name: v.text("name", in.Name, maxName), Region: v.region("region", in.Region)}
+	node := store.Node{Name: v.text("name", in.Name, maxName), Region: v.region("region", in.Region), WireVersion: wire.Version}
 	if err := v.err(); err != nil {
 		return answer{}, err
 	}

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/central"
+	"partneredge/store/grant"
 )
 
 // Most items that one view holds.
@@ -29,14 +31,57 @@ func (r *requests) key(ctx context.Context, _ string, req wire.KeyRequest) (wire
 	key, seq, err := r.DB.KeyByHash(ctx, [32]byte(req.Hash))
 	reply.Seq = seq
 	if err == nil {
+		key.Label, key.SuccessorID = "", "" // which are for operators
 		reply.Key = &key
 	}
 	return reply, err
 }
 
-func (r *requests) view(ctx context.Context, _ string, req wire.ViewRequest) (wire.Message, error) {
+// scopeOf returns the scope that a view needs, "" of what is no view.
+func scopeOf(kind store.ChangeKind) string {
+	switch kind {
+	case store.ChangeProfile:
+		return store.ScopeReadAgent
+	case store.ChangeInsights:
+		return store.ScopeReadCoaching
+	case store.ChangeFirings:
+		return store.ScopeReadSentinels
+	}
+	return ""
+}
+
+// granted refuses what the key of a claim does not grant now. A node of before the
+// hashes of keys is believed without one.
+func (r *requests) granted(ctx context.Context, node string, c grant.Claim) error {
+	if len(c.KeyHash) == 0 {
+		if r.presence.vouched(node) {
+			return nil
+		}
+		return grant.NoHash
+	}
+	if len(c.KeyHash) != len(store.Key{}.Hash) {
+		return fmt.Errorf("%w: a hash of %d bytes", store.ErrInvalid, len(c.KeyHash))
+	}
+	key, _, err := r.DB.KeyByHash(ctx, [32]byte(c.KeyHash))
+	if errors.Is(err, store.ErrNotFound) {
+		return grant.UnknownKey
+	}
+	if err != nil {
+		return err
+	}
+	return grant.Judge(key, c, r.DB.Now())
+}
+
+func (r *requests) view(ctx context.Context, node string, req wire.ViewRequest) (wire.Message, error) {
 	reply := new(wire.ViewReply)
-	var err error
+	scope := scopeOf(req.Kind)
+	if scope == "" {
+		return reply, fmt.Errorf("%w: a view of kind %q", store.ErrInvalid, req.Kind)
+	}
+	err := r.granted(ctx, node, grant.Claim{KeyHash: req.KeyHash, AccountID: req.AccountID, Scope: scope})
+	if err != nil {
+		return reply, err
+	}
 	switch req.Kind {
 	case store.ChangeProfile:
 		var account store.Account
@@ -52,8 +97,6 @@ func (r *requests) view(ctx context.Context, _ string, req wire.ViewRequest) (wi
 		var view central.FiringsView
 		view, err = r.DB.Firings(ctx, req.AccountID, req.Before, within(req.Limit, maxFirings))
 		reply.Firings, reply.More, reply.Seq = view.Items, view.More, view.Seq
-	default:
-		err = fmt.Errorf("%w: a view of kind %q", store.ErrInvalid, req.Kind)
 	}
 	return reply, err
 }
@@ -88,9 +131,16 @@ func (r *requests) leads(ctx context.Context, node string, req wire.LeadsRequest
 	for _, raw := range req.Raw {
 		offered = append(offered, central.ReadLead(raw.ID, raw.Body))
 	}
+	vouched := r.presence.vouched(node)
+	for i, l := range offered {
+		offered[i].Vouched = vouched && len(l.KeyHash) == 0
+	}
 	done, err := r.DB.AddLeads(ctx, node, offered)
 	if err != nil {
 		return reply, err
+	}
+	for reason, times := range done.Refusals {
+		r.ObserveRefusal(node, string(reason), times)
 	}
 	reply.Committed = slices.AppendSeq(done.Committed, maps.Keys(done.Quarantined))
 	reply.Rejected = done.Rejected
@@ -102,7 +152,7 @@ func (r *requests) leads(ctx context.Context, node string, req wire.LeadsRequest
 }
 
 // subscribe judges the target again at the origin, which is where deliveries
-// start from, and holds the node to the key that it names. The lookup of the
+// start from, and the key that the node names. The lookup of the
 // target's name, which may be slow, holds no slot.
 func (r *requests) subscribe(ctx context.Context, node string, req wire.SubscribeRequest) (wire.Message, error) {
 	reply := new(wire.SubscribeReply)
@@ -118,7 +168,7 @@ func (r *requests) subscribe(ctx context.Context, node string, req wire.Subscrib
 	}
 	var kept store.Subscription
 	err := r.slots.run(ctx, node, func() (err error) {
-		if err = r.validate(ctx, s); err == nil && once != nil {
+		if err = r.validate(ctx, node, req); err == nil && once != nil {
 			kept, err = r.DB.RepeatedSubscription(ctx, s.AccountID, once)
 		}
 		return err
@@ -152,26 +202,34 @@ func subscribed(once *central.Idempotency, kept store.Subscription, err error) (
 	return reply, err
 }
 
-func (r *requests) validate(ctx context.Context, s store.Subscription) error {
+func (r *requests) validate(ctx context.Context, node string, req wire.SubscribeRequest) error {
+	s := req.Subscription
 	if s.ID == "" || s.AccountID == "" || s.CreatedAt.IsZero() || !s.RevokedAt.IsZero() {
 		return fmt.Errorf("%w: subscription %q is incomplete", store.ErrInvalid, s.ID)
 	}
 	if raw, err := hex.DecodeString(s.Secret); err != nil || len(raw) != 32 {
 		return fmt.Errorf("%w: subscription %q has no proper secret", store.ErrInvalid, s.ID)
 	}
-	key, err := r.DB.Key(ctx, s.KeyID)
+	claim := grant.Claim{
+		KeyHash: req.KeyHash, KeyID: s.KeyID, AccountID: s.AccountID, Environment: s.Environment, Scope: store.ScopeWriteWebhooks,
+	}
+	if err := r.granted(ctx, node, claim); err != nil || len(req.KeyHash) > 0 {
+		return err
+	}
+	key, err := r.DB.Key(ctx, s.KeyID) // an older node names its key by the id alone
 	if err != nil {
 		return err
 	}
-	if key.AccountID != s.AccountID || key.Environment != s.Environment || !slices.Contains(key.Scopes, store.ScopeWriteWebhooks) {
-		return fmt.Errorf("%w: subscription %q was not made with key %s", store.ErrInvalid, s.ID, s.KeyID)
-	}
-	return nil
+	claim.KeyHash = key.Hash[:]
+	return grant.Judge(key, claim, r.DB.Now())
 }
 
-func (r *requests) revoke(ctx context.Context, _ string, req wire.RevokeRequest) (wire.Message, error) {
+func (r *requests) revoke(ctx context.Context, node string, req wire.RevokeRequest) (wire.Message, error) {
 	reply := new(wire.RevokeReply)
-	var err error
+	err := r.mayRevoke(ctx, node, req)
+	if err != nil {
+		return reply, err
+	}
 	if req.Once != "" {
 		reply.Already, err = r.DB.AbandonSubscription(ctx, req.AccountID, req.ID, req.Once)
 	} else {
@@ -180,8 +238,30 @@ func (r *requests) revoke(ctx context.Context, _ string, req wire.RevokeRequest)
 	return reply, err
 }
 
+// mayRevoke refuses a revocation that no key grants. A subscription that nobody was
+// told of is revoked in the name of its own key, which may have ended, within a week.
+func (r *requests) mayRevoke(ctx context.Context, node string, req wire.RevokeRequest) error {
+	if !req.Untold || len(req.KeyHash) == 0 {
+		return r.granted(ctx, node, grant.Claim{KeyHash: req.KeyHash, AccountID: req.AccountID, Scope: store.ScopeWriteWebhooks})
+	}
+	s, err := r.DB.Subscription(ctx, req.ID)
+	if err != nil {
+		return err
+	}
+	key, err := r.DB.Key(ctx, s.KeyID)
+	switch {
+	case err != nil:
+		return err
+	case !bytes.Equal(req.KeyHash, key.Hash[:]):
+		return grant.OtherKey
+	case r.DB.Now().Sub(s.CreatedAt) > grant.Late:
+		return grant.KeyEnded
+	}
+	return nil
+}
+
 func (r *requests) spend(ctx context.Context, node string, req wire.Spend) (wire.Message, error) {
-	return &wire.Head{}, r.merge.report(ctx, node, req)
+	return &wire.Head{}, r.merge.report(ctx, node, r.presence.vouched(node), req)
 }
 
 func (r *requests) status(_ context.Context, node string, req wire.Status) (wire.Message, error) {

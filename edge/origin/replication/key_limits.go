@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"partneredge/edge/wire"
 	"partneredge/store/central"
-	"partneredge/store/ratelimit"
 )
 
 // limitFor is for how long a key's limit is believed without a look at the
@@ -26,14 +26,14 @@ type keyLimits struct {
 }
 
 type keyLimit struct {
-	perMinute int // 0: there is no such key, or it is revoked
-	read      time.Time
+	central.KeyLimit // zero: there is no such key, or it is revoked
+	read             time.Time
 }
 
 // of returns the limit of every key that is reported. While the database is
 // away, what was read before holds.
-func (k *keyLimits) of(ctx context.Context, reports map[string]ratelimit.Report) (map[string]int, error) {
-	limits := make(map[string]int, len(reports))
+func (k *keyLimits) of(ctx context.Context, reports map[string]wire.SpentKey) (map[string]central.KeyLimit, error) {
+	limits := make(map[string]central.KeyLimit, len(reports))
 	var old, unknown []string
 	now := k.now()
 	k.mu.Lock()
@@ -45,7 +45,7 @@ func (k *keyLimits) of(ctx context.Context, reports map[string]ratelimit.Report)
 		case now.Sub(held.read).Abs() >= limitFor:
 			old = append(old, id)
 		}
-		limits[id] = held.perMinute
+		limits[id] = held.KeyLimit
 	}
 	k.mu.Unlock()
 	if len(old)+len(unknown) == 0 {

@@ -1,6 +1,8 @@
 package replication
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -8,6 +10,7 @@ import (
 
 	"partneredge/edge/wire"
 	"partneredge/store"
+	"partneredge/store/grant"
 	"partneredge/store/ratelimit"
 )
 
@@ -31,8 +34,10 @@ type merge struct {
 
 // report merges a node's report and answers with its shares. Each key counts by
 // its own limit, whatever the report says. A key that does not exist, or is
-// revoked, has nothing left, and nothing is kept of it.
-func (m *merge) report(ctx context.Context, node string, s wire.Spend) error {
+// revoked, has nothing left, and nothing is kept of it. A key that the node does not
+// prove to hold is not counted, unless the node is vouched for; with another key's hash
+// that is an error, and the others count.
+func (m *merge) report(ctx context.Context, node string, vouched bool, s wire.Spend) error {
 	if len(s.Keys) > wire.MaxSpendKeys || s.Boot == "" || len(s.Boot) > maxBootLength {
 		return fmt.Errorf("%w: a spend report out of bounds", store.ErrInvalid)
 	}
@@ -45,25 +50,28 @@ func (m *merge) report(ctx context.Context, node string, s wire.Spend) error {
 	if err != nil {
 		return err
 	}
-	dead := make(map[string]ratelimit.Share)
+	apart := make(map[string]ratelimit.Share)
+	counted := make(map[string]ratelimit.Report, len(s.Keys))
+	var refused error
 	for key, r := range s.Keys {
 		limit := limits[key]
-		if limit < 1 {
-			dead[key] = r.NothingLeft()
-			delete(s.Keys, key)
-			continue
-		}
-		if r.Limit != int64(limit) {
-			m.Log.Debug("a node reports another limit than the key's", "node", node, "key", key, "reported", r.Limit, "limit", limit)
-			r.Limit = int64(limit)
-			s.Keys[key] = r
+		switch {
+		case limit.PerMinute < 1:
+			apart[key] = r.NothingLeft()
+		case len(r.KeyHash) == 0 && !vouched:
+			apart[key] = r.Uncounted()
+		case len(r.KeyHash) > 0 && !bytes.Equal(r.KeyHash, limit.Hash[:]):
+			refused = grant.OtherKey
+		default:
+			r.Limit = int64(limit.PerMinute)
+			counted[key] = r.Report
 		}
 	}
 	from := ratelimit.Reporter{Node: node, Boot: s.Boot}
-	shares := m.buckets.Merge(from, s.Keys, m.Now().UnixMicro())
-	maps.Copy(shares, dead)
+	shares := m.buckets.Merge(from, counted, m.Now().UnixMicro())
+	maps.Copy(shares, apart)
 	m.wake.send()
-	return m.publish(from, shares)
+	return cmp.Or(m.publish(from, shares), refused)
 }
 
 func (m *merge) publish(to ratelimit.Reporter, shares map[string]ratelimit.Share) error {

@@ -156,6 +156,47 @@ func (p *Presence) admit(ctx context.Context, id string) error {
 	return nil
 }
 
+// spoke notes that a node has spoken a version of messages, for good: what it said in
+// an earlier one is not believed from then on.
+func (p *Presence) spoke(ctx context.Context, id string, version int) {
+	version = min(version, wire.Version)
+	p.mu.Lock()
+	node, known := p.nodes[id]
+	raised := known && node.WireVersion < version
+	if raised {
+		node.WireVersion = version
+		p.nodes[id] = node
+	}
+	p.mu.Unlock()
+	if !raised {
+		return
+	}
+	if err := p.cfg.DB.RaiseWireVersion(ctx, id, version); err != nil && ctx.Err() == nil {
+		p.cfg.Log.Warn("writing down a node's wire version", "node", id, "err", err) // the next refresh forgets it, and the next message tells it
+	}
+}
+
+// vouched reports whether a node is believed without the hashes of keys: it speaks
+// a version of before them.
+func (p *Presence) vouched(id string) bool {
+	if p.cfg.AllowOldNodes {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.nodes[id].WireVersion < wire.KeyHashes
+}
+
+// Vouched counts the enrolled nodes that are believed without the hashes of keys.
+func (p *Presence) Vouched() (n int) {
+	for id := range p.Enrolled() {
+		if p.vouched(id) {
+			n++
+		}
+	}
+	return n
+}
+
 // Put adds a node, or replaces it, before the next refresh does.
 func (p *Presence) Put(n store.Node) {
 	p.mu.Lock()

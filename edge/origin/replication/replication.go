@@ -42,12 +42,24 @@ type Config struct {
 	// OnWake is called when another origin process says that deliveries are due. It
 	// must return at once.
 	OnWake func()
+	// AllowOldNodes has every node believed without the hashes of keys, as those are
+	// that have never spoken wire version 2: for a return to an earlier program.
+	AllowOldNodes bool
 	// Observe is called after each request, with "" when it was answered.
 	Observe func(verb string, failure wire.Failure, took time.Duration)
 	// ObserveRefused is called with how many leads were quarantined, and how many
 	// were left at their node since the quarantine is full.
 	ObserveRefused func(quarantined, rejected int)
+	// ObserveRefusal is called with how often a node was refused for a reason: a
+	// grant.Refusal or one of those below.
+	ObserveRefusal func(node, reason string, times int)
 }
+
+// Reasons why a node is refused that have nothing to do with a key.
+const (
+	RefusedNode  = "not_enrolled"  // it is revoked, or not known
+	RefusedReply = "reply_subject" // it asked for an answer to a subject that is not its own
+)
 
 // Server answers nodes and pushes to them until it is stopped.
 type Server struct {

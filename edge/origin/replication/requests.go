@@ -13,6 +13,7 @@ import (
 	"partneredge/edge/logging"
 	"partneredge/edge/wire"
 	"partneredge/store"
+	"partneredge/store/grant"
 )
 
 // Bounds of answering.
@@ -145,6 +146,7 @@ func (r *requests) serve(verb string, m *nats.Msg, handle handler) {
 	r.Observe(verb, failure, time.Since(began))
 	switch failure {
 	case wire.NotEnrolled:
+		r.ObserveRefusal(node, RefusedNode, 1)
 		r.limited.Warn("admit "+node, "a node that is not enrolled is told nothing", "verb", verb, "node", node, "err", err)
 	case wire.Internal, wire.Unavailable:
 		if errors.Is(err, errBusy) {
@@ -152,12 +154,18 @@ func (r *requests) serve(verb string, m *nats.Msg, handle handler) {
 			break
 		}
 		r.Log.Error("a node's request failed", "verb", verb, "node", node, "err", err)
+	case wire.Refused:
+		r.refuse(node, verb, err)
 	case wire.Invalid:
 		r.limited.Warn(node, "a node's request makes no sense", "verb", verb, "node", node, "err", err)
 	}
 	// Only into the node's own inbox: another subject would let it speak in the
 	// origin's name to another node.
 	if !strings.HasPrefix(m.Reply, wire.Inbox(node)+".") {
+		if m.Reply != "" {
+			r.ObserveRefusal(node, RefusedReply, 1)
+			r.limited.Warn("reply "+node, "a node asked for an answer to a subject that is not its own", "node", node, "verb", verb, "reply", m.Reply)
+		}
 		return
 	}
 	*reply.Header() = wire.Head{Failure: failure}
@@ -168,6 +176,14 @@ func (r *requests) serve(verb string, m *nats.Msg, handle handler) {
 	if err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
 		r.Log.Error("answering a node", "verb", verb, "node", node, "err", err)
 	}
+}
+
+// refuse notes that a node asked for what no key grants it.
+func (r *requests) refuse(node, verb string, err error) {
+	reason, _ := grant.ReasonOf(err)
+	r.ObserveRefusal(node, string(reason), 1)
+	r.limited.Warn("refused "+node+" "+string(reason), "a node was refused what its partner's key does not grant",
+		"verb", verb, "node", node, "err", err)
 }
 
 // decoded decodes a request of type Req and passes it on with the node that the
@@ -185,6 +201,9 @@ func decoded[Req any, PReq interface {
 			return &wire.Head{}, fmt.Errorf("%w: %w", store.ErrInvalid, err)
 		}
 		node := nodeOf(m.Subject)
+		if verb != wire.VerbStatus { // which must not wait for the database
+			r.presence.spoke(ctx, node, PReq(&req).Header().V)
+		}
 		ctx, span := r.Tracer.Join(ctx, PReq(&req).Header().Trace, "node's "+verb)
 		defer span.End()
 		span.Set("edge.node.id", node)
@@ -208,9 +227,12 @@ func nodeOf(subject string) string {
 
 // failureOf maps an error to what a node is told of it.
 func failureOf(err error) wire.Failure {
+	_, refused := grant.ReasonOf(err)
 	switch {
 	case err == nil:
 		return ""
+	case refused:
+		return wire.Refused
 	case errors.Is(err, store.ErrNotFound):
 		return wire.NotFound
 	case errors.Is(err, store.ErrLimit):

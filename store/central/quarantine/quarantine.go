@@ -19,6 +19,7 @@ import (
 const (
 	mostLeads  = 10_000
 	mostBytes  = 256 << 20
+	ofNode     = 2 // one node has a half of that at most, so that a stolen one leaves room
 	remembered = 90 * 24 * time.Hour
 	mostText   = 200  // bytes of an id
 	mostReason = 1000 // bytes
@@ -36,17 +37,21 @@ func fields(q *store.QuarantinedLead) []any {
 		db.Time(&q.ReceivedAt), db.Time(&q.SettledAt)}
 }
 
-// Add keeps leads, each once, in a transaction. full holds the places of those for
+// Add keeps leads of one node, each once, in a transaction. full holds the places of those for
 // which there is no room. The caller sets what is known of them but for the ID.
 func Add(ctx context.Context, t *db.Tx, leads []store.QuarantinedLead) (full []int, err error) {
 	if len(leads) == 0 {
 		return nil, nil
 	}
-	var count, bytes int64
-	if err := t.Get(ctx, `SELECT count(*), CAST(coalesce(sum(size), 0) AS BIGINT) FROM quarantine WHERE state = ?`,
-		[]any{string(store.QuarantineWaiting)}, &count, &bytes); err != nil {
+	all, err := roomLeft(ctx, t, 1, "")
+	if err != nil {
 		return nil, err
 	}
+	node, err := roomLeft(ctx, t, ofNode, leads[0].NodeID)
+	if err != nil {
+		return nil, err
+	}
+	left := room{min(all.leads, node.leads), min(all.bytes, node.bytes)}
 	for i, q := range leads {
 		id := idOf(q)
 		var known int
@@ -54,7 +59,7 @@ func Add(ctx context.Context, t *db.Tx, leads []store.QuarantinedLead) (full []i
 			return nil, err
 		}
 		size := int64(len(q.Body))
-		if known == 0 && (count >= mostLeads || bytes+size > mostBytes) {
+		if known == 0 && (left.leads <= 0 || left.bytes < size) {
 			full = append(full, i)
 			continue
 		}
@@ -64,10 +69,21 @@ func Add(ctx context.Context, t *db.Tx, leads []store.QuarantinedLead) (full []i
 		if err != nil {
 			return nil, err
 		}
-		count += added
-		bytes += added * size
+		left.leads -= added
+		left.bytes -= added * size
 	}
 	return full, nil
+}
+
+// room is for further leads.
+type room struct{ leads, bytes int64 }
+
+// roomLeft returns the room of which a part is a node's own, or of all for node "".
+func roomLeft(ctx context.Context, t *db.Tx, part int64, node string) (r room, err error) {
+	err = t.Get(ctx, `SELECT ? - count(*), CAST(? - coalesce(sum(size), 0) AS BIGINT) FROM quarantine
+		WHERE state = ? AND (node_id = ? OR ? = '')`,
+		[]any{mostLeads / part, mostBytes / part, string(store.QuarantineWaiting), node, node}, &r.leads, &r.bytes)
+	return r, err
 }
 
 // idOf returns the same id for the same body of a lead, however often it comes.

@@ -12,6 +12,10 @@ import (
 // ErrInvalid is the error of a request that makes no sense to the origin.
 var ErrInvalid = errors.New("origin finds the request invalid")
 
+// ErrRefused is the error of a request that the key in whose name it was made does
+// not grant at the origin, which may know of a revocation that the node does not.
+var ErrRefused = errors.New("origin refuses the request in the name of its key")
+
 // Errors that keep a node from its origin until an operator acts.
 var (
 	// ErrCredentials means that the file of credentials is missing or is not what

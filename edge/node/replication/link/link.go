@@ -208,8 +208,8 @@ func (l *Link) Up() bool { return l.conn.IsConnected() }
 
 // Ask sends req and waits for reply until ctx ends. The error wraps
 // host.ErrNotFound or host.ErrLimit if the origin answers so, ErrInvalid if the
-// origin cannot make sense of req, and host.ErrUnavailable if there is no answer
-// now.
+// origin cannot make sense of req, ErrRefused if the key that it names does not
+// grant it, and host.ErrUnavailable if there is no answer now.
 func (l *Link) Ask(ctx context.Context, verb string, req, reply wire.Message) error {
 	began := time.Now()
 	ctx, span := l.cfg.Tracer.Begin(ctx, "origin "+verb)
@@ -223,6 +223,8 @@ func (l *Link) Ask(ctx context.Context, verb string, req, reply wire.Message) er
 		outcome = "limit"
 	case errors.Is(err, ErrInvalid):
 		outcome = "invalid"
+	case errors.Is(err, ErrRefused):
+		outcome = "refused"
 	default:
 		outcome = "unavailable"
 		span.Fail(outcome)
@@ -235,7 +237,7 @@ func (l *Link) Ask(ctx context.Context, verb string, req, reply wire.Message) er
 	return nil
 }
 
-// exchange returns errors of the four kinds that Ask names.
+// exchange returns errors of the five kinds that Ask names.
 func (l *Link) exchange(ctx context.Context, verb string, req, reply wire.Message) error {
 	if !l.Up() {
 		return fmt.Errorf("%w: not connected", host.ErrUnavailable)
@@ -269,6 +271,8 @@ func (l *Link) exchange(ctx context.Context, verb string, req, reply wire.Messag
 		return host.ErrLimit
 	case wire.Invalid:
 		return ErrInvalid
+	case wire.Refused:
+		return ErrRefused
 	case wire.NotEnrolled:
 		l.failed(ErrNotEnrolled)
 		return fmt.Errorf("%w: %w", host.ErrUnavailable, ErrNotEnrolled)
