@@ -294,7 +294,7 @@ func (f *fixture) enrolOld() *enrolled {
 	}
 	n := &enrolled{fixture: f, id: store.NewID("node", time.Now()), errs: make(chan error, 100)}
 	var public string
-	if n.credentials, public, err = authority.NodeUser(n.id); err != nil {
+	if n.credentials, public, err = authority.NodeUser(n.id, "eu-west"); err != nil {
 		f.Fatal(err)
 	}
 	if _, err := f.config.DB.AddNode(f.Context(), store.Node{ID: n.id, PublicKey: public}); err != nil {

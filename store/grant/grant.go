@@ -42,6 +42,11 @@ const (
 	WrongTime        Refusal = "wrong_time"        // a lead from before its key was made, or from the future
 )
 
+// Refusals returns all of them.
+func Refusals() []Refusal {
+	return []Refusal{NoHash, UnknownKey, OtherKey, OtherAccount, OtherEnvironment, NoScope, KeyEnded, WrongTime}
+}
+
 // Error says in words what is wrong.
 func (r Refusal) Error() string {
 	return string(r) + ": " + map[Refusal]string{

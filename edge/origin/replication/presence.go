@@ -9,6 +9,7 @@ import (
 	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/central"
+	"partneredge/store/grant"
 )
 
 // Times of presence.
@@ -207,12 +208,25 @@ func (p *Presence) Put(n store.Node) {
 // receive takes in a status message.
 func (p *Presence) receive(id string, s wire.Status) {
 	p.mu.Lock()
+	if p.beats[id].at.IsZero() {
+		p.countRefusals(id)
+	}
 	if s.Traffic != nil {
 		p.traffic.add(id, p.nodes[id].Region, *s.Traffic, p.cfg.Now())
 	}
 	p.beats[id] = heartbeat{status: s, at: p.cfg.Now(), written: p.beats[id].written}
 	p.mu.Unlock()
 	p.heard.send()
+}
+
+// countRefusals has the counters of a node there from its first status on, as 0, so
+// that the first refusal shows as a rise.
+func (p *Presence) countRefusals(id string) {
+	for _, reason := range grant.Refusals() {
+		p.cfg.ObserveRefusal(id, string(reason), 0)
+	}
+	p.cfg.ObserveRefusal(id, RefusedNode, 0)
+	p.cfg.ObserveRefusal(id, RefusedReply, 0)
 }
 
 // Heard receives a value after each status message; those that have not been
