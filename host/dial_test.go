@@ -281,6 +281,40 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
+// TestRedirect holds that a test can stand for a server, and that an address is judged
+// as the module asked for it.
+func TestRedirect(t *testing.T) {
+	port := peer(t, greet)
+	ctx := context.Background()
+	n := &names{addrs: map[string][]string{"api.example.com": {"192.0.2.1"}, "other.example.com": {"192.0.2.2"}}}
+	r, err := New(ctx, Config{CacheDir: CacheDir, LookUp: n.lookUp,
+		CheckDial: func(addr netip.AddrPort) error {
+			if addr != netip.MustParseAddrPort("192.0.2.1:443") {
+				return fmt.Errorf("%s is not to be connected to", addr)
+			}
+			return nil
+		},
+		Redirect: func(netip.AddrPort) netip.AddrPort { return netip.MustParseAddrPort("127.0.0.1:" + port) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close(ctx)
+	m, err := r.Open(ctx, Build(t, "./testdata/dialer"), Manifest{Name: "dialer", AllowDial: []string{"api.example.com:443", "other.example.com:443"}},
+		Capabilities{}, Limits{CPU: 10 * time.Second, Wall: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := dial(m, "/hello", "api.example.com:443"); err != nil || got != "hello, you said" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	for _, to := range []string{"other.example.com:443", "127.0.0.1:" + port} {
+		if got, err := dial(m, "/hello", to); err != nil || !strings.Contains(strings.ToLower(got), "permission denied") {
+			t.Errorf("%s: got %q, %v", to, got, err)
+		}
+	}
+}
+
 func TestSocketsNotGranted(t *testing.T) {
 	port := peer(t, greet)
 	m, log := openDialer(t, &names{}, Limits{})

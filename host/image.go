@@ -27,7 +27,7 @@ func (m *Module) open(ctx context.Context, wasm []byte) error {
 	r := m.runtime
 	var err error
 	m.dialer, err = wasi.NewDialer(wasi.DialConfig{
-		Allow: m.manifest.AllowDial, LookUp: r.lookUp, Check: r.checkDial,
+		Allow: m.manifest.AllowDial, LookUp: r.lookUp, Check: r.checkDial, Redirect: r.redirect,
 		Sockets: m.limits.Sockets, Bytes: m.limits.SocketBytes,
 		Log: r.log.With("module", m.manifest.Name, "digest", m.digest),
 	})

@@ -55,6 +55,10 @@ type Config struct {
 	// system gets it, after names are looked up: a name that is bound anew gains
 	// nothing. An error refuses it. Default: public addresses only.
 	CheckDial func(netip.AddrPort) error
+	// Redirect returns the address that is connected to in place of one that a module's
+	// allow_dial names and CheckDial lets pass, for tests in which something on
+	// loopback stands for a server. Default: the same.
+	Redirect func(netip.AddrPort) netip.AddrPort
 }
 
 // Runtime runs modules. It may be used from many goroutines at once.
@@ -70,6 +74,7 @@ type Runtime struct {
 
 	lookUp    func(context.Context, string) ([]netip.Addr, error)
 	checkDial func(netip.AddrPort) error
+	redirect  func(netip.AddrPort) netip.AddrPort
 
 	mu      sync.Mutex
 	modules map[*Module]struct{}
@@ -90,6 +95,7 @@ func New(ctx context.Context, config Config) (*Runtime, error) {
 		reset:     reset,
 		lookUp:    config.LookUp,
 		checkDial: config.CheckDial,
+		redirect:  config.Redirect,
 		modules:   map[*Module]struct{}{},
 	}
 	if r.clock == nil {

@@ -24,6 +24,9 @@ type DialConfig struct {
 	// Check judges each address just before it is connected to; an error refuses it.
 	// Default: PublicOnly.
 	Check func(netip.AddrPort) error
+	// Redirect returns the address to connect to in place of one that is allowed and
+	// checked, for tests that stand for a server. Default: the same.
+	Redirect func(netip.AddrPort) netip.AddrPort
 	// Sockets is the most sockets that a call may open.
 	Sockets int
 	// Bytes is the most bytes that a call may read from and write to sockets together.
@@ -60,6 +63,9 @@ func NewDialer(c DialConfig) (*Dialer, error) {
 	}
 	if c.Check == nil {
 		c.Check = PublicOnly()
+	}
+	if c.Redirect == nil {
+		c.Redirect = func(addr netip.AddrPort) netip.AddrPort { return addr }
 	}
 	d := &Dialer{config: c, allow: map[endpoint]bool{}}
 	for _, entry := range c.Allow {

@@ -128,14 +128,16 @@ func sockConnect(c *Call, memory []byte, args []uint64) errno {
 		return errInvalid
 	}
 	s, fd := c.network(), socketOf(args[0])
-	if !c.Dialer.allows(netip.AddrPortFrom(addr, uint16(port)), s.resolved) {
+	asked := netip.AddrPortFrom(addr, uint16(port))
+	if !c.Dialer.allows(asked, s.resolved) {
 		return errAccess
 	}
+	to := c.Dialer.config.Redirect(asked)
 	var peer wasigo.SocketAddress
-	if addr.Is4() {
-		peer = &wasigo.Inet4Address{Addr: addr.As4(), Port: int(port)}
+	if to.Addr().Is4() {
+		peer = &wasigo.Inet4Address{Addr: to.Addr().As4(), Port: int(to.Port())}
 	} else {
-		peer = &wasigo.Inet6Address{Addr: addr.As16(), Port: int(port)}
+		peer = &wasigo.Inet6Address{Addr: to.Addr().As16(), Port: int(to.Port())}
 	}
 	_, failed := s.system.SockConnect(s.ctx, fd, peer)
 	if failed != wasigo.EINPROGRESS || !s.blocking[fd] {
