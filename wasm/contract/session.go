@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +14,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"partneredge/wasm/contract/pattern"
 )
 
 const prefix = "/api/v2/public/"
@@ -183,25 +184,25 @@ func (s *Session) judge(step Step, x Exchange) (problems []string) {
 		bad("status %d, want %d", x.Response.StatusCode, step.Status)
 	}
 	problems = append(problems, s.common(step, x)...)
-	m := matcher{session: s, captured: map[string]string{}}
-	for name, pattern := range step.WantHeader {
+	m := pattern.Matcher{Fill: s.fill, Captured: map[string]string{}}
+	for name, want := range step.WantHeader {
 		values := x.Response.Header.Values(name)
 		if len(values) != 1 {
 			bad("header %s: %q, want one", name, values)
-		} else if p := m.text(name, pattern, values[0]); p != "" {
+		} else if p := m.Text(name, want, values[0]); p != "" {
 			bad("header %s", p)
 		}
 	}
 	var got, want any
-	if err := decode(x.ResponseBody, &got); err != nil {
+	if err := pattern.Decode(x.ResponseBody, &got); err != nil {
 		bad("answer: %v", err)
-	} else if err := decode([]byte(step.WantBody), &want); err != nil {
+	} else if err := pattern.Decode([]byte(step.WantBody), &want); err != nil {
 		bad("the case's WantBody: %v", err)
 	} else {
-		problems = append(problems, m.value("", want, got)...)
+		problems = append(problems, m.Value("", want, got)...)
 	}
 	if len(problems) == 0 {
-		for name, value := range m.captured {
+		for name, value := range m.Captured {
 			s.Set(name, value)
 		}
 	}
@@ -255,17 +256,4 @@ var (
 // fill replaces each $(name) by the captured value.
 func (s *Session) fill(text string) string {
 	return variable.ReplaceAllStringFunc(text, func(v string) string { return s.Get(v[2 : len(v)-1]) })
-}
-
-// decode parses one JSON text and refuses anything after it.
-func decode(b []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.UseNumber()
-	if err := d.Decode(into); err != nil {
-		return err
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return errors.New("something follows the JSON text")
-	}
-	return nil
 }

@@ -37,7 +37,7 @@ type Step struct {
 	// WantHeader holds patterns as in WantBody, each for the whole value.
 	WantHeader map[string]string
 	// WantBody is JSON that the answer must equal. A string in it may be a pattern,
-	// see matcher.
+	// see package pattern.
 	WantBody string
 }
 

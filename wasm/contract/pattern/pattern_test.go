@@ -1,13 +1,13 @@
-package contract
+package pattern
 
 import (
 	"strings"
 	"testing"
 )
 
-// TestMatch checks that the suite notices differences.
+// TestMatch checks that cases notice differences.
 func TestMatch(t *testing.T) {
-	s := &Session{T: t, vars: map[string]string{"x": "seven"}}
+	fill := func(text string) string { return strings.ReplaceAll(text, "$(x)", "seven") }
 	for _, tt := range []struct{ want, got, problem string }{
 		{`{"a":1}`, `{"a":1}`, ""},
 		{`{"a":1}`, `{"a":1,"b":null}`, ".b is <nil>, want none"},
@@ -43,25 +43,25 @@ func TestMatch(t *testing.T) {
 		{`["<nonsense>"]`, `["y"]`, "want <nonsense>"},
 	} {
 		var want, got any
-		if err := decode([]byte(tt.want), &want); err != nil {
+		if err := Decode([]byte(tt.want), &want); err != nil {
 			t.Fatal(err)
 		}
-		if err := decode([]byte(tt.got), &got); err != nil {
+		if err := Decode([]byte(tt.got), &got); err != nil {
 			t.Fatal(err)
 		}
-		m := matcher{session: s, captured: map[string]string{}}
-		problems := strings.Join(m.value("", want, got), "; ")
+		m := Matcher{Fill: fill, Captured: map[string]string{}}
+		problems := strings.Join(m.Value("", want, got), "; ")
 		if (problems == "") != (tt.problem == "") || !strings.Contains(problems, tt.problem) {
 			t.Errorf("%s against %s: %q, want %q", tt.got, tt.want, problems, tt.problem)
 		}
 	}
-	m := matcher{session: s, captured: map[string]string{}}
-	if p := m.text("", "<name=id:whs>", "whs_01h455vb4pex5vsknk084sn02q"); p != "" || m.captured["name"] == "" {
-		t.Errorf("%s, captured %v", p, m.captured)
+	m := Matcher{Fill: fill, Captured: map[string]string{}}
+	if p := m.Text("", "<name=id:whs>", "whs_01h455vb4pex5vsknk084sn02q"); p != "" || m.Captured["name"] == "" {
+		t.Errorf("%s, captured %v", p, m.Captured)
 	}
 	for _, text := range []string{`{"a":1} {}`, `{"a":1}x`, `{`, ``} {
 		var v any
-		if decode([]byte(text), &v) == nil {
+		if Decode([]byte(text), &v) == nil {
 			t.Errorf("%q was parsed", text)
 		}
 	}

@@ -1,8 +1,13 @@
-package contract
+// Package pattern compares the JSON of an answer to what a case wants, in which a
+// string may be a pattern.
+package pattern
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strconv"
@@ -10,10 +15,9 @@ import (
 	"time"
 )
 
-// matcher compares an answer to what is wanted. Objects must have the same
-// members and lists the same length. A wanted string of the form <kind>,
-// <kind:detail> or <name=kind…> is a pattern. With a name, the matching text is
-// captured under it:
+// Matcher compares an answer to what is wanted. Objects must have the same members
+// and lists the same length. A wanted string of the form <kind>, <kind:detail> or
+// <name=kind…> is a pattern. With a name, the matching text is captured under it:
 //
 //	<any>           anything
 //	<string>        a non-empty string
@@ -23,19 +27,22 @@ import (
 //	<hex64>         64 lower-case hexadecimal digits
 //	<int:LOW..HIGH> a whole number; in a header, its decimal digits
 //	<has:TEXT>      a string that contains TEXT
-type matcher struct {
-	session  *Session
-	captured map[string]string
+type Matcher struct {
+	// Fill replaces variables in a wanted string. Required.
+	Fill func(string) string
+	// Captured gets what named patterns match. Required.
+	Captured map[string]string
 }
 
 var (
-	pattern = regexp.MustCompile(`^<(?:([a-z_0-9]+)=)?([a-z0-9]+)(?::(.*))?>$`)
-	hex64   = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	idRest  = regexp.MustCompile(`^[0-9a-z]{16,}$`)
+	form   = regexp.MustCompile(`^<(?:([a-z_0-9]+)=)?([a-z0-9]+)(?::(.*))?>$`)
+	hex64  = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	idRest = regexp.MustCompile(`^[0-9a-z]{16,}$`)
 )
 
-// value compares JSON values and returns what is wrong. at is the path to them.
-func (m *matcher) value(at string, want, got any) (problems []string) {
+// Value compares JSON values, decoded by Decode, and returns what is wrong. at is the
+// path to them.
+func (m *Matcher) Value(at string, want, got any) (problems []string) {
 	switch want := want.(type) {
 	case map[string]any:
 		object, ok := got.(map[string]any)
@@ -44,7 +51,7 @@ func (m *matcher) value(at string, want, got any) (problems []string) {
 		}
 		for name, w := range want {
 			if g, there := object[name]; there {
-				problems = append(problems, m.value(at+"."+name, w, g)...)
+				problems = append(problems, m.Value(at+"."+name, w, g)...)
 			} else {
 				problems = append(problems, fmt.Sprintf("%s.%s is not there", at, name))
 			}
@@ -62,11 +69,11 @@ func (m *matcher) value(at string, want, got any) (problems []string) {
 			return []string{fmt.Sprintf("%s is %v, want a list of %d", at, got, len(want))}
 		}
 		for i := range want {
-			problems = append(problems, m.value(at+"["+strconv.Itoa(i)+"]", want[i], list[i])...)
+			problems = append(problems, m.Value(at+"["+strconv.Itoa(i)+"]", want[i], list[i])...)
 		}
 		return problems
 	case string:
-		if p := m.text(at, want, got); p != "" {
+		if p := m.Text(at, want, got); p != "" {
 			return []string{p}
 		}
 		return nil
@@ -77,11 +84,11 @@ func (m *matcher) value(at string, want, got any) (problems []string) {
 	return nil
 }
 
-// text compares with a wanted string, which may be a pattern. It returns what is
+// Text compares with a wanted string, which may be a pattern. It returns what is
 // wrong, "" if nothing is.
-func (m *matcher) text(at, want string, got any) string {
-	want = m.session.fill(want)
-	parts := pattern.FindStringSubmatch(want)
+func (m *Matcher) Text(at, want string, got any) string {
+	want = m.Fill(want)
+	parts := form.FindStringSubmatch(want)
 	if parts == nil {
 		if want != got {
 			return fmt.Sprintf("%s is %#v, want %q", at, got, want)
@@ -94,7 +101,7 @@ func (m *matcher) text(at, want string, got any) string {
 		return fmt.Sprintf("%s is %#v, want %s", at, got, want)
 	}
 	if name != "" {
-		m.captured[name] = s
+		m.Captured[name] = s
 	}
 	return ""
 }
@@ -137,4 +144,18 @@ func fits(kind, detail, s string, isText bool, got any) bool {
 func moment(s string) (time.Time, bool) {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	return t, err == nil && strings.HasSuffix(s, "Z")
+}
+
+// Decode parses one JSON text and refuses anything after it. Numbers stay as they are
+// written.
+func Decode(b []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("something follows the JSON text")
+	}
+	return nil
 }
