@@ -1,0 +1,57 @@
+// Package wasm holds what the modules of others are built with: the very files that
+// the modules of this repository are built with, embedded so that `edge module new`
+// can write them anywhere, without a network.
+package wasm
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"strings"
+)
+
+//go:embed abi/*.go answer/*.go guest/*.go guest/c/edge.h guest/rust/edge.rs
+//go:embed handlers/query/*.go isotime/*.go percent/*.go
+var sources embed.FS
+
+// Language is one that modules can be started in.
+type Language string
+
+// Languages. Any other that compiles to WebAssembly will do as well, but has no SDK.
+const (
+	Go   Language = "go"
+	Rust Language = "rust"
+	C    Language = "c"
+)
+
+// goMod makes the Go files a module, which an author's go.mod replaces by a folder.
+// Exported functions (go:wasmexport) came with Go 1.24.
+const goMod = "module partneredge/wasm\n\ngo 1.24\n"
+
+// SDK returns the files that a module in a language needs besides its own, by their
+// slash-separated paths in the module's folder.
+func SDK(l Language) (map[string][]byte, error) {
+	switch l {
+	case Go:
+		return goSDK()
+	case Rust:
+		text, err := sources.ReadFile("guest/rust/edge.rs")
+		return map[string][]byte{"src/edge.rs": text}, err
+	case C:
+		text, err := sources.ReadFile("guest/c/edge.h")
+		return map[string][]byte{"edge.h": text}, err
+	}
+	return nil, fmt.Errorf("no SDK for the language %q", l)
+}
+
+func goSDK() (map[string][]byte, error) {
+	files := map[string][]byte{"sdk/go.mod": []byte(goMod)}
+	err := fs.WalkDir(sources, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		files["sdk/"+path], err = sources.ReadFile(path)
+		return err
+	})
+	return files, err
+}
