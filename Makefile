@@ -10,7 +10,7 @@ export GOFLAGS := $(sort $(GOFLAGS) -trimpath)
 
 MODULES := $(notdir $(patsubst %/,%,$(dir $(wildcard wasm/modules/*/manifest.json))))
 WASM    := $(MODULES:%=build/modules/%.wasm)
-GUEST   := $(shell find wasm -name '*.go' -not -name '*_test.go') go.mod go.sum
+GUEST   := $(shell find wasm -path wasm/examples -prune -o -name '*.go' -not -name '*_test.go' -print) go.mod go.sum
 
 .DEFAULT_GOAL := help
 
