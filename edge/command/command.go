@@ -43,7 +43,7 @@ func newRoot(version string) *cobra.Command {
 	root := newGroup("edge", "run and operate Partner Edge",
 		newDev(), newOrigin(), newNode(),
 		newAccount(), newKey(), newLead(), newLockout(), newRelease(), newWebhook(), newDeliveries(), newListen(), newToken(), newAudit(), newStatus(),
-		newBackup(), newRestore(), newSandbox(), newCompletion(), newMan(), newVersion())
+		newBackup(), newRestore(), newSandbox(), newModule(), newCompletion(), newMan(), newVersion())
 	root.RunE = func(_ *cobra.Command, args []string) error {
 		const list = "run 'edge help' to see them"
 		if len(args) == 0 {

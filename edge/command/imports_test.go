@@ -112,6 +112,8 @@ func TestImportRules(t *testing.T) {
 		{of: "edge/hosts", only: []string{}},
 		{of: "edge/gotuning", only: []string{},
 			because: "it sets Go's runtime, and knows nothing of what runs"},
+		{of: "edge/authoring", only: []string{"edge/release", "host", "store/durable", "wasm"},
+			because: "a module's author has neither a node nor an origin"},
 		{of: "edge/command/output", only: []string{},
 			because: "commands hand it what is to be shown"},
 		{of: "edge/adminapi", only: []string{"edge/backoff"},

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -23,7 +24,11 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("MODULES", modules)
 			env.Setenv("CACHE", cache)
-			return nil
+			// Go's own, for scripts that build a module: each script has a home of its own.
+			goCache, err := exec.Command("go", "env", "GOCACHE").Output()
+			env.Setenv("GOCACHE", strings.TrimSpace(string(goCache)))
+			env.Setenv("GOPROXY", "off")
+			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"await":     scriptAwait,

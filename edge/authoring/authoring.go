@@ -1,0 +1,120 @@
+// Package authoring does the work of `edge module`: it writes a new module into a
+// folder of its own, builds it with its language's compiler, runs its cases, says
+// what a host would refuse, and serves it while its author changes it.
+//
+// A module's folder holds manifest.json, the sources, openapi.json with the OpenAPI
+// description of its routes, and cases.json. Nothing in it needs this repository.
+package authoring
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	"partneredge/host"
+	"partneredge/wasm"
+)
+
+// Files of a module's folder.
+const (
+	manifestFile = "manifest.json"
+	openAPIFile  = "openapi.json"
+	casesFile    = "cases.json"
+	outputDir    = "build" // where Build puts the module by default
+)
+
+// Error is an error with advice on what to do about it.
+type Error struct {
+	Err  error
+	Hint string
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// advise adds advice to an error; nil stays nil.
+func advise(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{err, fmt.Sprintf(format, args...)}
+}
+
+// Project is a module's folder.
+type Project struct {
+	Dir      string
+	Language wasm.Language
+	Manifest host.Manifest
+}
+
+// moduleName is the form of a module's name, as package release has it.
+var moduleName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
+
+// taken are the names of the modules that every release has.
+var taken = []string{"gate", "agents", "coaching", "sentinels", "webhooks", "leads"}
+
+// checkName returns an error unless a module may have this name.
+func checkName(name string) error {
+	if !moduleName.MatchString(name) {
+		return advise(fmt.Errorf("%q is no name for a module", name), "1 to 40 of a to z, 0 to 9 and dashes, a letter first")
+	}
+	if slices.Contains(taken, name) {
+		return advise(fmt.Errorf("the name %s is taken by a module that every release has", name), "choose another name")
+	}
+	return nil
+}
+
+// Open reads the folder of a module.
+func Open(dir string) (*Project, error) {
+	p := &Project{Dir: dir}
+	text, err := os.ReadFile(filepath.Join(dir, manifestFile))
+	if err != nil {
+		return nil, advise(fmt.Errorf("opening the module: %w", err), "name the module's folder; edge module new NAME makes one")
+	}
+	if err := parse(text, &p.Manifest); err != nil {
+		return nil, fmt.Errorf("opening the module: %s: %w", manifestFile, err)
+	}
+	if err := checkName(p.Manifest.Name); err != nil {
+		return nil, fmt.Errorf("opening the module: %s: %w", manifestFile, err)
+	}
+	p.Language, err = detect(dir)
+	return p, err
+}
+
+// detect returns the language of the sources in a folder.
+func detect(dir string) (wasm.Language, error) {
+	for _, one := range []struct {
+		pattern  string
+		language wasm.Language
+	}{{"src/lib.rs", wasm.Rust}, {"*.go", wasm.Go}, {"*.c", wasm.C}} {
+		if found, _ := filepath.Glob(filepath.Join(dir, one.pattern)); len(found) > 0 { // fails for a bad pattern only
+			return one.language, nil
+		}
+	}
+	return "", advise(fmt.Errorf("opening the module: no sources in %s", dir), "sources are *.go, src/lib.rs or *.c")
+}
+
+// parse parses JSON that a person wrote: it refuses unknown fields and anything after
+// the value, and says on which line it failed.
+func parse(text []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	if err == nil {
+		if _, end := d.Token(); !errors.Is(end, io.EOF) {
+			err = errors.New("something follows the JSON value")
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	line := 1 + bytes.Count(text[:min(int(d.InputOffset()), len(text))], []byte{'\n'})
+	return fmt.Errorf("line %d: %w", line, err)
+}

@@ -1,0 +1,350 @@
+package authoring
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"partneredge/wasm"
+)
+
+// cache is the compile cache of the whole test run.
+var cache string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "authoring")
+	if err != nil {
+		panic(err)
+	}
+	cache = dir
+	// What a module is built from is in its folder: nothing is fetched.
+	if err := os.Setenv("GOPROXY", "off"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// config builds into a folder of the test's.
+func config(t *testing.T) Config {
+	return Config{Out: t.TempDir(), Cache: cache, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+}
+
+// needCompiler skips the test where a language's compiler is missing, or fails it with
+// EDGE_REQUIRE_COMPILERS=1.
+func needCompiler(t *testing.T, p *Project) {
+	t.Helper()
+	_, err := p.compiler(t.Context(), "unused")
+	if err == nil {
+		return
+	}
+	if os.Getenv("EDGE_REQUIRE_COMPILERS") == "1" {
+		t.Fatal(err)
+	}
+	t.Skipf("NOT TESTED: modules in %s: %v", p.Language, err)
+}
+
+// started returns a new module of a language in a folder of its own.
+func started(t *testing.T, language wasm.Language) *Project {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "hello")
+	if _, err := New(dir, "hello", language); err != nil {
+		t.Fatal(err)
+	}
+	return opened(t, dir)
+}
+
+func opened(t *testing.T, dir string) *Project {
+	t.Helper()
+	p, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// replace changes a file of a module.
+func replace(t *testing.T, p *Project, name, old, new string) {
+	t.Helper()
+	path := filepath.Join(p.Dir, name)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), old) {
+		t.Fatalf("%s has no %q:\n%s", name, old, text)
+	}
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(text), old, new)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// good fails the test unless the module passes its cases and its check, without a
+// finding.
+func good(t *testing.T, p *Project) {
+	t.Helper()
+	needCompiler(t, p)
+	c := config(t)
+	tested, err := p.Test(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !tested.OK || len(tested.Cases) == 0 {
+		t.Errorf("cases: %+v", tested)
+	}
+	checked, err := p.Check(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !checked.OK || len(checked.Findings) != 0 || checked.CallUS <= 0 || checked.PagesWritten <= 0 || checked.Size == 0 || checked.Image == 0 {
+		t.Errorf("check: %+v", checked)
+	}
+}
+
+// A new module builds, passes its cases and its check as it is, outside the
+// repository, and without a network.
+func TestNewModules(t *testing.T) {
+	for _, language := range []wasm.Language{wasm.Go, wasm.Rust, wasm.C} {
+		t.Run(string(language), func(t *testing.T) { good(t, started(t, language)) })
+	}
+}
+
+// The examples are built, checked and run in the same way.
+func TestExamples(t *testing.T) {
+	manifests, err := filepath.Glob("../../wasm/examples/*/manifest.json")
+	if err != nil || len(manifests) < 3 {
+		t.Fatalf("%d examples, %v", len(manifests), err)
+	}
+	for _, path := range manifests {
+		t.Run(filepath.Base(filepath.Dir(path)), func(t *testing.T) { good(t, opened(t, filepath.Dir(path))) })
+	}
+}
+
+// What a module's author gets is what the modules of this repository are built with.
+func TestSDKIsTheSource(t *testing.T) {
+	files, err := wasm.SDK(wasm.Go)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range files {
+		if name == "sdk/go.mod" {
+			continue
+		}
+		own, err := os.ReadFile(filepath.Join("../../wasm", strings.TrimPrefix(name, "sdk/")))
+		if err != nil || !bytes.Equal(content, own) {
+			t.Errorf("%s is not the file of wasm: %v", name, err)
+		}
+	}
+	for _, name := range []string{"sdk/abi/abi.go", "sdk/guest/guest.go", "sdk/answer/answer.go"} {
+		if files[name] == nil {
+			t.Errorf("no %s", name)
+		}
+	}
+	if slices.ContainsFunc(slices.Collect(keys(files)), func(name string) bool { return strings.HasSuffix(name, "_test.go") }) {
+		t.Error("the SDK has tests")
+	}
+}
+
+func keys(files map[string][]byte) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for name := range files {
+			if !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// Two builds of the same sources give the same bytes, and the manifest that lies
+// beside them holds the description of the routes.
+func TestBuild(t *testing.T) {
+	p := started(t, wasm.Go)
+	var made [2][]byte
+	for i := range made {
+		built, err := p.Build(t.Context(), t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if made[i], err = os.ReadFile(built.Wasm); err != nil || int64(len(made[i])) != built.Size {
+			t.Fatalf("%d bytes, %v: %+v", len(made[i]), err, built)
+		}
+		manifest, err := os.ReadFile(built.Manifest)
+		if err != nil || !bytes.Contains(manifest, []byte(`"openapi": {`)) || !bytes.Contains(manifest, []byte("Greet somebody")) {
+			t.Errorf("%v: %s", err, manifest)
+		}
+	}
+	if !bytes.Equal(made[0], made[1]) {
+		t.Error("two builds differ")
+	}
+
+	// Sources that do not compile leave what was built before.
+	out := t.TempDir()
+	built, err := p.Build(t.Context(), out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace(t, p, "main.go", "func main", "fun main")
+	_, err = p.Build(t.Context(), out)
+	if failed, ok := errors.AsType[*CompileError](err); !ok || !strings.Contains(failed.Error(), "main.go:") {
+		t.Errorf("broken sources: %v", err)
+	}
+	if info, err := os.Stat(built.Wasm); err != nil || info.Size() != built.Size {
+		t.Errorf("after broken sources: %v, %v", info, err)
+	}
+	if _, err := os.Stat(built.Wasm + ".part"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a part is left: %v", err)
+	}
+}
+
+// A compiler that is missing is said to be, with what helps.
+func TestMissingCompilers(t *testing.T) {
+	for language, want := range map[wasm.Language]string{wasm.Go: "Go is missing", wasm.C: "no program clang", wasm.Rust: "Rust is missing"} {
+		p := started(t, language)
+		t.Run(string(language), func(t *testing.T) {
+			t.Setenv("PATH", t.TempDir())
+			t.Setenv("RUSTC", "")
+			_, err := p.Build(t.Context(), "")
+			advised, ok := errors.AsType[*Error](err)
+			if !ok || !strings.Contains(err.Error(), want) || !strings.HasPrefix(advised.Hint, "install ") {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// A crate that needs others is built by cargo, with a rustc that has the target.
+func TestCargo(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("NOT TESTED: crates with dependencies, for want of a shell")
+	}
+	p := started(t, wasm.Rust)
+	bin, lib := t.TempDir(), t.TempDir()
+	script := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(lib, "libcore-1.rlib"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	script("rustc", `[ "$4" = wasm32-wasip1 ] && echo `+lib)
+	script("cargo", `[ "$RUSTC" = `+bin+`/rustc ] && mkdir -p target/wasm32-wasip1/release && printf "$*" >target/wasm32-wasip1/release/hello.wasm`)
+	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	t.Setenv("RUSTC", "")
+	replace(t, p, "Cargo.toml", "[dependencies]\n", "[dependencies]\n# JSON\nserde_json = \"1\"\n")
+	built, err := p.Build(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(built.Wasm); err != nil || !strings.Contains(string(got), "build --quiet --release --lib --target wasm32-wasip1") {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
+// Names that no module may have, and folders that hold something, are refused before
+// anything is written.
+func TestNewRefuses(t *testing.T) {
+	for _, name := range []string{"", "Quotes", "9", "a_b", "gate", "leads", "../x", strings.Repeat("a", 41)} {
+		dir := filepath.Join(t.TempDir(), "m")
+		if _, err := New(dir, name, wasm.Go); err == nil {
+			t.Errorf("a module named %q", name)
+		}
+		if _, err := os.Stat(dir); err == nil {
+			t.Errorf("%q: a folder was made", name)
+		}
+	}
+	if _, err := New(t.TempDir(), "quotes", "cobol"); err == nil {
+		t.Error("a module in cobol")
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "mine"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(dir, "quotes", wasm.Go); err == nil {
+		t.Error("into a folder that holds something")
+	}
+}
+
+// Serve loads what was saved, and goes on with what it has when that does not build.
+func TestServe(t *testing.T) {
+	p := started(t, wasm.Go)
+	loads, failures := make(chan Loaded), make(chan error)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	c := ServeConfig{Config: config(t), Listen: "127.0.0.1:0",
+		Loaded: func(l Loaded) { loads <- l }, Failed: func(err error) { failures <- err }}
+	go func() { ended <- Serve(ctx, p.Dir, c) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	next := func(event string) (l Loaded) {
+		t.Helper()
+		select {
+		case l = <-loads:
+			if l.Event != event {
+				t.Fatalf("%+v", l)
+			}
+		case err := <-failures:
+			t.Fatal(err)
+		case err := <-ended:
+			ended <- nil
+			t.Fatalf("it ended: %v", err)
+		case <-time.After(2 * time.Minute):
+			t.Fatal("nothing was loaded")
+		}
+		return l
+	}
+	first := next("ready")
+	asked(t, first, first.Try, 200, `{"hello":"ana"}`)
+	asked(t, first, "/api/v2/public/agents/me", 200, `{"agent":`)
+
+	replace(t, p, "main.go", "hello", "welcome")
+	asked(t, next("reloaded"), first.Try, 200, `{"welcome":"ana"}`)
+
+	replace(t, p, "main.go", "func main", "fun main")
+	if err := <-failures; !strings.Contains(err.Error(), "main.go:") {
+		t.Error(err)
+	}
+	asked(t, first, first.Try, 200, `{"welcome":"ana"}`)
+
+	replace(t, p, "main.go", "fun main", "func main")
+	next("reloaded")
+	replace(t, p, "manifest.json", `"path": "/api/v2/public/hello/{who}"`, `"path": "/api/v2/public/hello/to/{who}"`)
+	l := next("reloaded")
+	asked(t, l, "/api/v2/public/hello/to/ana", 200, `{"welcome":"ana"}`)
+	asked(t, l, "/api/v2/public/hello/ana", 404, `{"error":"not_found"}`)
+}
+
+// asked sends a request with the demo account's key.
+func asked(t *testing.T, l Loaded, path string, status int, want string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, l.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+l.Live)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != status || !strings.HasPrefix(string(body), want) {
+		t.Errorf("GET %s: %d %s, %v; want %d %s", path, resp.StatusCode, body, err, status, want)
+	}
+}

@@ -1,0 +1,113 @@
+package authoring
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"partneredge/store/durable"
+	"partneredge/wasm"
+)
+
+// Built is a module that was built: a folder with NAME.wasm and NAME.json, as a node
+// and `edge release push` take it.
+type Built struct {
+	Name     string        `json:"name"`
+	Language wasm.Language `json:"language"`
+	Wasm     string        `json:"wasm"`     // the file of the module
+	Manifest string        `json:"manifest"` // the file of its manifest
+	Size     int64         `json:"size"`     // of the module, bytes
+	TookMS   int64         `json:"took_ms"`
+}
+
+// CompileError is the error of sources that do not compile.
+type CompileError struct {
+	Output string // of the compiler
+	Err    error
+}
+
+func (e *CompileError) Error() string {
+	return fmt.Sprintf("building the module: %v\n%s", e.Err, bytes.TrimSpace([]byte(e.Output)))
+}
+
+func (e *CompileError) Unwrap() error { return e.Err }
+
+// Build compiles the module into the folder out, by default the folder build of its
+// own. Sources that do not compile are a *CompileError, and what was built before
+// stays as it is.
+func (p *Project) Build(ctx context.Context, out string) (Built, error) {
+	start := time.Now()
+	if out == "" {
+		out = filepath.Join(p.Dir, outputDir)
+	}
+	out, err := filepath.Abs(out)
+	if err != nil {
+		return Built{}, fmt.Errorf("building the module: %w", err)
+	}
+	manifest, err := p.shippedManifest()
+	if err != nil {
+		return Built{}, fmt.Errorf("building the module: %w", err)
+	}
+	if err := os.MkdirAll(out, 0o777); err != nil {
+		return Built{}, fmt.Errorf("building the module: %w", err)
+	}
+	name := p.Manifest.Name
+	built := Built{Name: name, Language: p.Language, Wasm: filepath.Join(out, name+".wasm"), Manifest: filepath.Join(out, name+".json")}
+	part := built.Wasm + ".part"
+	defer os.Remove(part)
+	made, err := p.compile(ctx, part)
+	if err != nil {
+		return Built{}, err
+	}
+	code, err := os.ReadFile(made)
+	if err == nil {
+		err = durable.WriteFile(built.Wasm, code, 0o666)
+	}
+	if err == nil {
+		err = durable.WriteFile(built.Manifest, manifest, 0o666)
+	}
+	if err != nil {
+		return Built{}, fmt.Errorf("building the module: %w", err)
+	}
+	built.Size, built.TookMS = int64(len(code)), time.Since(start).Milliseconds()
+	return built, nil
+}
+
+// compile runs the language's compiler and returns the file that it made.
+func (p *Project) compile(ctx context.Context, out string) (made string, err error) {
+	c, err := p.compiler(ctx, out)
+	if err != nil {
+		return "", err
+	}
+	text, err := c.CombinedOutput()
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
+	if err != nil {
+		return "", &CompileError{string(text), err}
+	}
+	return c.made, nil
+}
+
+// shippedManifest returns the manifest as it lies beside the built module, with the
+// routes' description in it.
+func (p *Project) shippedManifest() ([]byte, error) {
+	m := p.Manifest
+	text, err := os.ReadFile(filepath.Join(p.Dir, openAPIFile))
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return nil, err
+	case !json.Valid(text):
+		return nil, fmt.Errorf("%s is no JSON", openAPIFile)
+	default:
+		m.OpenAPI = text
+	}
+	shipped, err := json.MarshalIndent(m, "", "  ")
+	return append(shipped, '\n'), err
+}

@@ -1,0 +1,102 @@
+package authoring
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"partneredge/wasm"
+)
+
+// TestCases: each case is one that a module which greets passes, or one with the
+// problem that its author must be told.
+func TestCases(t *testing.T) {
+	p := started(t, wasm.Go)
+	replace(t, p, "main.go", `resp.Body = append(resp.Body, '}')`, `resp.Body = append(append(resp.Body, ",\"now\":\""...), '0'+byte(req.Now/1e6%10), '"', '}')`)
+	for _, tt := range []struct{ name, steps, problem string }{
+		{"patterns and captures", `{"path":"hello/ana","status":200,"want":{"hello":"<who=string>","now":"<any>"}},{"path":"hello/$(who)","status":200,"want":{"hello":"$(who)","now":"<any>"}}`, ""},
+		{"the clock stands still", `{"path":"hello/a","times":3,"status":200,"want":{"hello":"a","now":"0"}}`, ""},
+		{"and is moved", `{"path":"hello/a","after":"3s","status":200,"want":{"hello":"a","now":"3"}}`, ""},
+		{"a path from the root", `{"path":"/api/v2/public/hello/a","status":200}`, ""},
+		{"no key", `{"path":"hello/a","key":"none","status":401,"want":{"error":"unauthorized","reason":"missing_bearer_token"}}`, ""},
+		{"one scope", `{"path":"hello/a","key":"only x:hello","status":200},{"path":"agents/me","key":"only x:hello","status":403}`, ""},
+		{"the test key", `{"path":"hello/a","key":"test","status":200,"want_headers":{"X-Svc-Environment":"test"}}`, ""},
+		{"a header of the request", `{"path":"hello/a","key":"none","headers":{"Authorization":"Bearer x"},"status":401,"want":{"error":"unauthorized","reason":"malformed_api_key"}}`, ""},
+		{"another status", `{"path":"hello/a","status":201}`, "status 200, want 201"},
+		{"another body", `{"path":"hello/a","status":200,"want":{"hello":"b","now":"<any>"}}`, `.hello is "a", want "b"`},
+		{"another header", `{"path":"hello/a","status":200,"want_headers":{"Allow":"GET"}}`, "header Allow"},
+		{"a key that is none", `{"path":"hello/a","key":"admin","status":200}`, `key "admin" is none of`},
+		{"a scope that is none", `{"path":"hello/a","key":"only x:bye","status":200}`, `there is no scope "x:bye"`},
+		{"nothing captured", `{"path":"hello/$(nobody)","status":200}`, "nothing was captured"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			text := `{"cases":[{"name":"c","steps":[` + tt.steps + `]}]}`
+			if err := os.WriteFile(filepath.Join(p.Dir, casesFile), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			report, err := p.Test(t.Context(), config(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			problems := strings.Join(report.Cases[0].Problems, "\n")
+			if report.OK != (tt.problem == "") || !strings.Contains(problems, tt.problem) {
+				t.Errorf("%q, want %q", problems, tt.problem)
+			}
+		})
+	}
+}
+
+// TestFilesThatMakeNoSense: what an author mistypes is said, with the line.
+func TestFilesThatMakeNoSense(t *testing.T) {
+	for _, tt := range []struct{ file, old, new, want string }{
+		{"manifest.json", `"headers"`, `"header"`, `line `},
+		{"manifest.json", `"name": "hello"`, `"name": "Hello"`, "no name for a module"},
+		{"manifest.json", `[]`, `[`, "line "},
+		{"cases.json", `"status": 200`, `"state": 200`, `unknown field "state"`},
+		{"cases.json", `"status": 200`, `"status": 2`, "needs a path, and a status"},
+		{"cases.json", `"a key without the scope is refused"`, `"greets by name"`, "two cases are named"},
+		{"cases.json", `"name": "greets by name"`, `"name": ""`, "has no name"},
+	} {
+		t.Run(tt.file+" "+tt.new, func(t *testing.T) {
+			p := started(t, wasm.Go)
+			replace(t, p, tt.file, tt.old, tt.new)
+			_, err := Open(p.Dir)
+			if err == nil {
+				_, err = p.readCases()
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), tt.file) {
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// FuzzCases: no file makes the reading of cases, or of what is in them, panic.
+func FuzzCases(f *testing.F) {
+	for _, path := range []string{"../../wasm/examples/rates/cases.json", "../../wasm/examples/quotes-rust/cases.json"} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Add([]byte(`{"cases":[{"name":"a","steps":[{"path":"$(a)","body":"x","status":200,"after":"-1s"}]}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var c Cases
+		if parse(text, &c) != nil || c.check() != nil {
+			return
+		}
+		for _, one := range c.Cases {
+			for _, s := range one.Steps {
+				if s.After < 0 {
+					t.Errorf("after %d", s.After)
+				}
+				if body := bodyText(s.Body); s.Body != nil && !json.Valid(s.Body) {
+					t.Errorf("%q of a body that is no JSON", body)
+				}
+			}
+		}
+	})
+}

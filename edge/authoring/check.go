@@ -1,0 +1,233 @@
+package authoring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"partneredge/edge/release"
+	"partneredge/host"
+	"partneredge/host/prepare"
+	"partneredge/wasm/abi"
+	"partneredge/wasm/httpfront"
+)
+
+// Level says how bad a finding is.
+type Level string
+
+// Levels.
+const (
+	Refused Level = "error"   // a node or `edge release push` would refuse the module
+	Warning Level = "warning" // it would run, but is not as it should be
+)
+
+// Finding is something that is wrong with a module.
+type Finding struct {
+	Level Level  `json:"level"`
+	Rule  string `json:"rule"` // manifest, routes, size, code, imports, warm-up, grants, cases, time
+	Text  string `json:"text"`
+}
+
+// CheckReport says what a host makes of a module.
+type CheckReport struct {
+	Name         string    `json:"name"`
+	OK           bool      `json:"ok"`            // nothing would be refused
+	Size         int64     `json:"size"`          // of the module, bytes
+	Image        int       `json:"image"`         // bytes
+	OpenMS       int64     `json:"open_ms"`       // to prepare, compile and warm up
+	CallUS       float64   `json:"call_us"`       // median of a call, 0 if no case reached the module
+	PagesWritten float64   `json:"pages_written"` // memory pages of 4 KiB that a call writes, the mean
+	Findings     []Finding `json:"findings"`
+}
+
+func (r *CheckReport) add(level Level, rule, format string, args ...any) {
+	r.Findings = append(r.Findings, Finding{level, rule, fmt.Sprintf(format, args...)})
+	r.OK = r.OK && level != Refused
+}
+
+// Check builds the module and says what a host would refuse of it, and what a call
+// costs. The error is that of a module which cannot be built.
+func (p *Project) Check(ctx context.Context, c Config) (report CheckReport, err error) {
+	report = CheckReport{Name: p.Manifest.Name, OK: true, Findings: []Finding{}}
+	cases, err := p.readCases()
+	if errors.Is(err, os.ErrNotExist) {
+		cases, err = new(Cases), nil
+		report.add(Warning, "cases", "there is no %s: what the module uses and costs is not known", casesFile)
+	}
+	if err != nil {
+		return report, err
+	}
+	built, err := p.Build(ctx, c.Out)
+	if err != nil {
+		return report, err
+	}
+	report.Size = built.Size
+	p.checkManifest(&report)
+	if err := checkCode(built, &report); err != nil || !report.OK {
+		return report, err
+	}
+	start := time.Now()
+	h, err := p.openHarness(ctx, built, harnessConfig{c.Cache, host.Limits{}, cases.Upstreams, c.Log})
+	if err != nil {
+		rule := "open"
+		if host.ReasonOf(err) != "" {
+			rule = "warm-up"
+		}
+		report.add(Refused, rule, "%v", err)
+		return report, nil
+	}
+	defer func() { err = errors.Join(err, h.close(ctx)) }()
+	report.OpenMS, report.Image = time.Since(start).Milliseconds(), h.module.Stats().Image
+	h.observe(ctx, cases, &report)
+	return report, ctx.Err()
+}
+
+// capabilities that a module of one's own may be granted. The others are the gate's.
+var capabilities = []abi.Capability{abi.Views, abi.Subscriptions, abi.Outbox}
+
+// checkManifest finds what is wrong with a manifest by itself.
+func (p *Project) checkManifest(report *CheckReport) {
+	m := p.Manifest
+	for _, c := range m.Capabilities {
+		if !slices.Contains(capabilities, c) {
+			report.add(Refused, "manifest", "the capability %q is none that a module may have: %v", c, capabilities)
+		}
+	}
+	for _, name := range m.Headers {
+		if name != strings.ToLower(name) || name == "" {
+			report.add(Refused, "manifest", "the header %q is not in lower case", name)
+		}
+		if name == "authorization" {
+			report.add(Refused, "manifest", "no module but the gate sees the header authorization")
+		}
+	}
+	if len(m.Routes) == 0 {
+		report.add(Warning, "routes", "the manifest has no routes: nothing leads to the module")
+	}
+	if _, err := releaseRoutes(m); err != nil {
+		report.add(Refused, "routes", "%v", err)
+	}
+	for _, r := range m.Routes {
+		if !slices.ContainsFunc(m.Warmup, func(w host.Warmup) bool { return w.Method == r.Method }) {
+			report.add(Warning, "warm-up", "no request of the warm-up has the method %s, as %s has: its calls write more memory than need be", r.Method, r.Path)
+		}
+	}
+}
+
+// checkCode finds what no host takes, whatever it grants.
+func checkCode(built Built, report *CheckReport) error {
+	if built.Size > release.MaxWasm {
+		report.add(Refused, "size", "the module has %d bytes; a release takes %d", built.Size, release.MaxWasm)
+		return nil
+	}
+	code, err := os.ReadFile(built.Wasm)
+	if err != nil {
+		return fmt.Errorf("checking the module: %w", err)
+	}
+	prepared, err := prepare.Rewrite(code, prepare.Options{})
+	if err != nil {
+		report.add(Refused, "code", "%v", err)
+		return nil
+	}
+	for _, im := range prepared.Imports {
+		if im.Kind != prepare.KindFunction || im.Module != abi.ImportModule && im.Module != "wasi_snapshot_preview1" {
+			report.add(Refused, "imports", "it imports the %s %s.%s; a host offers functions of %s and wasi_snapshot_preview1", im.Kind, im.Module, im.Name, abi.ImportModule)
+		}
+	}
+	return nil
+}
+
+// observe runs the cases under a node's own limits, and then measures the first call
+// that succeeded.
+func (h *harness) observe(ctx context.Context, cases *Cases, report *CheckReport) {
+	seen := new(firstCall)
+	for _, one := range cases.Cases {
+		if problems := h.run(one, seen.around); len(problems) > 0 {
+			report.add(Warning, "cases", "case %q fails: %s", one.Name, problems[0])
+		}
+	}
+	for reason, n := range h.module.Stats().Failed {
+		report.add(Refused, "calls", "%d calls failed: %s", n, reason)
+	}
+	for _, what := range h.used.refusals() {
+		report.add(Refused, "grants", "the host refused %s", what)
+	}
+	if len(cases.Cases) > 0 {
+		h.findUnused(report)
+	}
+	if seen.request != nil {
+		h.measure(ctx, seen.request, report)
+	}
+}
+
+// findUnused finds grants that no case makes use of.
+func (h *harness) findUnused(report *CheckReport) {
+	m := h.project.Manifest
+	for _, c := range m.Capabilities {
+		if !h.used.has(c) {
+			report.add(Warning, "grants", "the capability %s is granted, and no case makes use of it", c)
+		}
+	}
+	for _, address := range m.AllowDial {
+		if !h.upstreams.wasAsked(address) {
+			report.add(Warning, "grants", "allow_dial has %s, and no case connects to it", address)
+		}
+	}
+}
+
+// firstCall keeps the first request that a module answered with a status below 300.
+type firstCall struct{ request *abi.Request }
+
+type observed struct {
+	httpfront.Caller
+	first *firstCall
+}
+
+func (f *firstCall) around(next httpfront.Caller) httpfront.Caller { return observed{next, f} }
+
+// Call implements httpfront.Caller.
+func (o observed) Call(ctx context.Context, req *abi.Request, resp *abi.Response) error {
+	err := o.Caller.Call(ctx, req, resp)
+	if err == nil && o.first.request == nil && resp.Status < 300 {
+		kept := new(abi.Request)
+		if kept.Parse(req.Append(nil)) == nil {
+			o.first.request = kept
+		}
+	}
+	return err
+}
+
+// Bounds of a measurement.
+const (
+	measuredCalls = 500
+	measuredTime  = 2 * time.Second
+)
+
+// measure repeats a request.
+func (h *harness) measure(ctx context.Context, req *abi.Request, report *CheckReport) {
+	var resp abi.Response
+	var took []time.Duration
+	before := h.module.Stats()
+	for start := time.Now(); len(took) < measuredCalls && time.Since(start) < measuredTime && ctx.Err() == nil; {
+		began := time.Now()
+		if err := h.module.Call(ctx, req, &resp); err != nil {
+			report.add(Refused, "calls", "a call that succeeded once fails when it is repeated: %v", err)
+			return
+		}
+		took = append(took, time.Since(began))
+	}
+	if len(took) == 0 {
+		return
+	}
+	slices.Sort(took)
+	report.CallUS = float64(took[len(took)/2].Nanoseconds()) / 1000
+	after := h.module.Stats()
+	report.PagesWritten = float64(after.Restored-before.Restored) / float64(len(took)) / 4096
+	if after.Discarded > before.Discarded {
+		report.add(Warning, "time", "%d of %d calls needed a new sandbox: the module grows its memory, or changes a table", after.Discarded-before.Discarded, len(took))
+	}
+}

@@ -1,0 +1,68 @@
+package authoring
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"partneredge/wasm"
+)
+
+// TestFindings changes a module that is good in one place, and wants the one finding
+// that says so.
+func TestFindings(t *testing.T) {
+	const handler = "\tresp.Status = 200\n"
+	for _, tt := range []struct {
+		name, file, old, new string
+		level                Level
+		rule, text           string
+	}{
+		{"capability that is none", "manifest.json", `"capabilities": []`, `"capabilities": ["veiws"]`, Refused, "manifest", `"veiws" is none`},
+		{"capability of the gate", "manifest.json", `"capabilities": []`, `"capabilities": ["keys"]`, Refused, "manifest", `"keys" is none`},
+		{"capability that nothing uses", "manifest.json", `"capabilities": []`, `"capabilities": ["views"]`, Warning, "grants", "views is granted, and no case"},
+		{"server that nothing asks", "manifest.json", `"headers": []`, `"headers": [], "allow_dial": ["rates.example:443"]`, Warning, "grants", "allow_dial has rates.example:443"},
+		{"server that is none", "manifest.json", `"headers": []`, `"headers": [], "allow_dial": ["rates.example"]`, Refused, "open", "allow_dial"},
+		{"header in upper case", "manifest.json", `"headers": []`, `"headers": ["Accept"]`, Refused, "manifest", "lower case"},
+		{"the key itself", "manifest.json", `"headers": []`, `"headers": ["authorization"]`, Refused, "manifest", "no module but the gate"},
+		{"route of the contract", "manifest.json", `hello/{who}", "scope"`, `agents/me", "scope"`, Refused, "routes", "agents/me"},
+		{"scope that nobody can have", "manifest.json", `"x:hello"`, `"hello"`, Refused, "routes", "scope"},
+		{"no warm-up", "manifest.json", `"method": "GET", "path": "/api/v2/public/hello/ana"`, `"method": "PUT", "path": "/api/v2/public/hello/ana"`, Warning, "warm-up", "method GET"},
+		{"warm-up that traps", "main.go", handler, "\tif req.Principal.KeyID == \"key_warm\" {\n\t\tpanic(\"cold\")\n\t}\n" + handler, Refused, "warm-up", "warm up"},
+		{"grant that is missing", "main.go", handler, "\t_, _ = guest.Host{}.Profile()\n" + handler, Refused, "grants", "needs the capability views"},
+		{"calls that trap", "main.go", handler, "\tif req.Principal.KeyID != \"key_warm\" {\n\t\tpanic(\"hot\")\n\t}\n" + handler, Refused, "calls", "calls failed"},
+		{"import that no host has", "main.go", "func main() {}", "//go:wasmimport env abort\nfunc abort()\n\nfunc main() { abort() }", Refused, "imports", "env.abort"},
+		{"case that fails", "cases.json", `"hello": "ana"`, `"hello": "bo"`, Warning, "cases", "greets by name"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := started(t, wasm.Go)
+			replace(t, p, tt.file, tt.old, tt.new)
+			report, err := opened(t, p.Dir).Check(t.Context(), config(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := false
+			for _, f := range report.Findings {
+				found = found || f.Level == tt.level && f.Rule == tt.rule && strings.Contains(f.Text, tt.text)
+			}
+			if !found || report.OK != (tt.level != Refused) {
+				t.Errorf("%+v, want %s of %s: %s", report, tt.level, tt.rule, tt.text)
+			}
+		})
+	}
+}
+
+// Without cases the check says that it cannot know what the module uses.
+func TestCheckWithoutCases(t *testing.T) {
+	p := started(t, wasm.Go)
+	if err := os.Remove(filepath.Join(p.Dir, casesFile)); err != nil {
+		t.Fatal(err)
+	}
+	report, err := p.Check(t.Context(), config(t))
+	if err != nil || !report.OK || len(report.Findings) != 1 || report.Findings[0].Rule != "cases" {
+		t.Errorf("%+v, %v", report, err)
+	}
+	if _, err := p.Test(t.Context(), config(t)); err == nil {
+		t.Error("a module without cases passed them")
+	}
+}

@@ -1,0 +1,68 @@
+package authoring
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"partneredge/host"
+)
+
+// Config says how a module is tested, checked or served.
+type Config struct {
+	// Out is the folder that the module is built into. Default: the folder build of its
+	// own.
+	Out string
+	// Cache is the folder of compiled modules. Default: nothing is kept.
+	Cache string
+	// Log gets what the module logs and what goes wrong inside. Required.
+	Log *slog.Logger
+}
+
+// TestReport is the outcome of a module's cases.
+type TestReport struct {
+	Name   string       `json:"name"`
+	OK     bool         `json:"ok"`
+	Cases  []CaseReport `json:"cases"`
+	TookMS int64        `json:"took_ms"`
+}
+
+// CaseReport is the outcome of one case.
+type CaseReport struct {
+	Name     string   `json:"name"`
+	OK       bool     `json:"ok"`
+	Problems []string `json:"problems"` // empty if OK
+	TookMS   int64    `json:"took_ms"`
+}
+
+// Test builds the module and runs its cases, each from the same time, randomness and
+// data. The error is that of a module which cannot be built or opened.
+func (p *Project) Test(ctx context.Context, c Config) (report TestReport, err error) {
+	start := time.Now()
+	cases, err := p.readCases()
+	if err != nil {
+		return report, err
+	}
+	built, err := p.Build(ctx, c.Out)
+	if err != nil {
+		return report, err
+	}
+	h, err := p.openHarness(ctx, built, harnessConfig{c.Cache, host.Limits{CPU: patience}, cases.Upstreams, c.Log})
+	if err != nil {
+		return report, advise(err, "edge module check says more about what the host refuses")
+	}
+	defer func() { err = errors.Join(err, h.close(ctx)) }()
+	report = TestReport{Name: p.Manifest.Name, OK: true}
+	for _, one := range cases.Cases {
+		began := time.Now()
+		problems := h.run(one, nil)
+		if ctx.Err() != nil {
+			return report, ctx.Err()
+		}
+		report.OK = report.OK && len(problems) == 0
+		report.Cases = append(report.Cases, CaseReport{one.Name, len(problems) == 0, append([]string{}, problems...), time.Since(began).Milliseconds()})
+	}
+	report.TookMS = time.Since(start).Milliseconds()
+	return report, nil
+}

@@ -1,0 +1,141 @@
+package authoring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"partneredge/wasm"
+)
+
+// compilation is a run of a compiler that is still to be started.
+type compilation struct {
+	*exec.Cmd
+	made string // the file that it makes
+}
+
+// compiler returns the compilation of the sources of a module to the file out, or to
+// a file that its language's tools choose.
+func (p *Project) compiler(ctx context.Context, out string) (c compilation, err error) {
+	c.made = out
+	switch p.Language {
+	case wasm.Rust:
+		c, err = p.rustCompiler(ctx, out)
+	case wasm.C:
+		c.Cmd, err = cCompiler(ctx, p.Dir, out)
+	default:
+		c.Cmd, err = goCompiler(ctx, out)
+	}
+	if err == nil {
+		c.Dir = p.Dir
+	}
+	return c, err
+}
+
+func goCompiler(ctx context.Context, out string) (*exec.Cmd, error) {
+	const needed = "install Go 1.24 or newer, and put its folder bin into PATH"
+	program, err := exec.LookPath("go")
+	if err != nil {
+		return nil, advise(errors.New("building the module: Go is missing: there is no program go in PATH"), needed)
+	}
+	// The tag getaddrinfo leaves looking names up to the host.
+	cmd := exec.CommandContext(ctx, program, "build", "-buildmode=c-shared", "-tags=getaddrinfo",
+		"-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", out, ".")
+	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
+	return cmd, nil
+}
+
+func cCompiler(ctx context.Context, dir, out string) (*exec.Cmd, error) {
+	const needed = "install clang and lld, which Debian has as packages of those names"
+	for _, name := range []string{"clang", "wasm-ld"} {
+		if _, err := exec.LookPath(name); err != nil {
+			return nil, advise(fmt.Errorf("building the module: there is no program %s in PATH", name), needed)
+		}
+	}
+	sources, err := filepath.Glob(filepath.Join(dir, "*.c"))
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"--target=wasm32", "-O2", "-Wall", "-nostdlib", "-mbulk-memory", "-msign-ext", "-mnontrapping-fptoint",
+		"-Wl,--no-entry", "-Wl,--strip-all", "-o", out}
+	for _, source := range sources {
+		args = append(args, filepath.Base(source))
+	}
+	return exec.CommandContext(ctx, "clang", args...), nil
+}
+
+// rustTargets are the targets of rustc that make modules, the best first. The first was
+// called as the second is before Rust 1.78.
+var rustTargets = []string{"wasm32-wasip1", "wasm32-wasi", "wasm32-unknown-unknown"}
+
+// What is read of a Cargo.toml: whether there is a dependency, and the crate's name.
+var (
+	dependencies = regexp.MustCompile(`(?m)^\[dependencies\]\s*\n(\s*(#.*)?\n)*\s*["A-Za-z0-9_-]`)
+	packageName  = regexp.MustCompile(`(?m)^name\s*=\s*"([A-Za-z0-9_-]+)"`)
+)
+
+// rustCompiler calls rustc itself, unless the crate needs others: finding those is
+// cargo's work.
+func (p *Project) rustCompiler(ctx context.Context, out string) (compilation, error) {
+	program, target, err := findRust(ctx)
+	if err != nil {
+		return compilation{}, err
+	}
+	crate := strings.ReplaceAll(p.Manifest.Name, "-", "_")
+	cargo, err := os.ReadFile(filepath.Join(p.Dir, "Cargo.toml"))
+	if err != nil || !dependencies.Match(cargo) {
+		return compilation{exec.CommandContext(ctx, program, "--edition", "2021", "--crate-type", "cdylib", "--crate-name", crate,
+			"--target", target, "-C", "opt-level=2", "-C", "panic=abort", "-C", "strip=symbols",
+			"-o", out, filepath.Join("src", "lib.rs")), out}, nil
+	}
+	if name := packageName.FindSubmatch(cargo); name != nil {
+		crate = strings.ReplaceAll(string(name[1]), "-", "_")
+	}
+	if _, err := exec.LookPath("cargo"); err != nil {
+		return compilation{}, advise(errors.New("building the module: it has dependencies, and there is no program cargo in PATH"),
+			"install cargo, or do without dependencies")
+	}
+	cmd := exec.CommandContext(ctx, "cargo", "build", "--quiet", "--release", "--lib", "--target", target, "--target-dir", "target")
+	cmd.Env = append(os.Environ(), "RUSTC="+program)
+	return compilation{cmd, filepath.Join(p.Dir, "target", target, "release", crate+".wasm")}, nil
+}
+
+// findRust returns a rustc that has the library of a target that makes modules. A
+// machine may have more than one rustc, of which the first in PATH has none.
+func findRust(ctx context.Context) (program, target string, err error) {
+	var candidates []string
+	add := func(path string) {
+		if info, err := os.Stat(path); err == nil && !info.IsDir() && !slices.Contains(candidates, path) {
+			candidates = append(candidates, path)
+		}
+	}
+	if own := os.Getenv("RUSTC"); own != "" {
+		add(own)
+	}
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		add(filepath.Join(dir, "rustc"))
+	}
+	if len(candidates) == 0 {
+		return "", "", advise(errors.New("building the module: Rust is missing: there is no program rustc in PATH"),
+			"install rustc with its target wasm32-wasip1: by rustup, or Debian's rustc and libstd-rust-dev-wasm32")
+	}
+	for _, target := range rustTargets {
+		for _, program := range candidates {
+			out, err := exec.CommandContext(ctx, program, "--print", "target-libdir", "--target", target).Output()
+			if err != nil {
+				continue // it does not know the target
+			}
+			if found, _ := filepath.Glob(filepath.Join(strings.TrimSpace(string(out)), "libcore-*")); len(found) > 0 {
+				return program, target, nil
+			}
+		}
+	}
+	return "", "", advise(fmt.Errorf("building the module: %s has no library for WebAssembly", strings.Join(candidates, ", ")),
+		"rustup target add wasm32-wasip1, or install Debian's libstd-rust-dev-wasm32")
+}

@@ -1,0 +1,243 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"partneredge/edge/authoring"
+	"partneredge/wasm"
+)
+
+func newModule() *cobra.Command {
+	return newGroup("module", "write a module of one's own: start, build, test, check and run it",
+		newLocalCommand("new NAME", "start a module in a folder that builds at once, without a network", defineModuleNew),
+		newLocalCommand("build [DIR]", "build the module in DIR (default: the current folder)", defineModuleBuild),
+		newLocalCommand("test [DIR]", "run the module's cases in a sandbox, with a fixed clock and data in memory", defineModuleTest),
+		newLocalCommand("check [DIR]", "say what a host would refuse of the module, and what a call costs", defineModuleCheck),
+		newLocalCommand("run [DIR]", "serve the module with a demo account, and load it anew when a file is saved", defineModuleRun),
+	)
+}
+
+func defineModuleNew(flags *pflag.FlagSet) handler {
+	language := flags.String("lang", "go", "`LANGUAGE` of the module: go, rust or c")
+	dir := flags.String("dir", "", "`DIR` to write, which must be empty or missing (default: NAME)")
+	return func(_ context.Context, c *invocation) error {
+		if *dir == "" {
+			*dir = c.args[0]
+		}
+		files, err := authoring.New(*dir, c.args[0], wasm.Language(*language))
+		if err != nil {
+			return moduleHint(err)
+		}
+		return c.Line(map[string]any{"name": c.args[0], "dir": *dir, "files": files},
+			fmt.Sprintf("%s holds a module in %s. Try this:\n\n  cd %s\n  edge module test\n  edge module run\n", *dir, *language, *dir))
+	}
+}
+
+// moduleFlags are the flags of the commands that build a module.
+type moduleFlags struct{ out, cache string }
+
+func (m *moduleFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&m.out, "out", "", "`DIR` to build into (default: build in the module's folder)")
+}
+
+func (m *moduleFlags) registerCache(flags *pflag.FlagSet) {
+	flags.StringVar(&m.cache, "cache", "", "`DIR` of compiled code (default: a folder of the user's cache)")
+}
+
+// open returns the module in the folder that the arguments name.
+func (m *moduleFlags) open(c *invocation) (*authoring.Project, error) {
+	p, err := authoring.Open(moduleDir(c))
+	return p, moduleHint(err)
+}
+
+func moduleDir(c *invocation) string {
+	if len(c.args) > 0 {
+		return c.args[0]
+	}
+	return "."
+}
+
+func (m *moduleFlags) config(c *invocation, level slog.Level) (authoring.Config, error) {
+	if m.cache == "" {
+		dir, err := os.UserCacheDir()
+		if err != nil {
+			return authoring.Config{}, hint(fmt.Errorf("finding the cache: %w", err), "name a folder with --cache")
+		}
+		m.cache = filepath.Join(dir, "partneredge", "modules")
+	}
+	log := slog.New(slog.NewTextHandler(c.stderr, &slog.HandlerOptions{Level: level}))
+	return authoring.Config{Out: m.out, Cache: m.cache, Log: log}, nil
+}
+
+func defineModuleBuild(flags *pflag.FlagSet) handler {
+	var m moduleFlags
+	m.register(flags)
+	return func(ctx context.Context, c *invocation) error {
+		p, err := m.open(c)
+		if err != nil {
+			return err
+		}
+		built, err := p.Build(ctx, m.out)
+		if err != nil {
+			return moduleHint(err)
+		}
+		return printModule(c, built, func(w io.Writer) {
+			fmt.Fprintf(w, "%s\t%d bytes, %.1f s\n%s\t\n", built.Wasm, built.Size, float64(built.TookMS)/1000, built.Manifest)
+		})
+	}
+}
+
+func defineModuleTest(flags *pflag.FlagSet) handler {
+	var m moduleFlags
+	m.register(flags)
+	m.registerCache(flags)
+	return func(ctx context.Context, c *invocation) error {
+		p, err := m.open(c)
+		if err != nil {
+			return err
+		}
+		config, err := m.config(c, slog.LevelWarn)
+		if err != nil {
+			return err
+		}
+		report, err := p.Test(ctx, config)
+		if err != nil {
+			return moduleHint(err)
+		}
+		failed := 0
+		err = printModule(c, report, func(w io.Writer) {
+			for _, one := range report.Cases {
+				verdict := "ok"
+				if !one.OK {
+					verdict = "FAIL"
+				}
+				fmt.Fprintf(w, "%s\t%s\t%d ms\n", verdict, one.Name, one.TookMS)
+			}
+			for _, one := range report.Cases {
+				for _, problem := range one.Problems {
+					fmt.Fprintf(w, "%s: %s\n", one.Name, problem)
+				}
+			}
+		})
+		for _, one := range report.Cases {
+			if !one.OK {
+				failed++
+			}
+		}
+		if err == nil && failed > 0 {
+			err = fmt.Errorf("testing the module: %d of %d cases failed", failed, len(report.Cases))
+		}
+		return err
+	}
+}
+
+func defineModuleCheck(flags *pflag.FlagSet) handler {
+	var m moduleFlags
+	m.register(flags)
+	m.registerCache(flags)
+	strict := flags.Bool("strict", false, "fail where there are warnings, too")
+	return func(ctx context.Context, c *invocation) error {
+		p, err := m.open(c)
+		if err != nil {
+			return err
+		}
+		config, err := m.config(c, slog.LevelError+1)
+		if err != nil {
+			return err
+		}
+		report, err := p.Check(ctx, config)
+		if err != nil {
+			return moduleHint(err)
+		}
+		if err := printModule(c, report, func(w io.Writer) { writeCheck(w, report) }); err != nil {
+			return err
+		}
+		switch {
+		case !report.OK:
+			return hint(errors.New("checking the module: a host would refuse it"), "what is marked error must be mended first")
+		case *strict && len(report.Findings) > 0:
+			return hint(fmt.Errorf("checking the module: %d warnings", len(report.Findings)), "without --strict warnings do not fail")
+		}
+		return nil
+	}
+}
+
+func writeCheck(w io.Writer, r authoring.CheckReport) {
+	fmt.Fprintf(w, "module\t%s, %d bytes\n", r.Name, r.Size)
+	if r.Image > 0 {
+		fmt.Fprintf(w, "image\t%d bytes, opened in %d ms\n", r.Image, r.OpenMS)
+	}
+	if r.CallUS > 0 {
+		fmt.Fprintf(w, "call\t%.1f us, %.1f pages written\n", r.CallUS, r.PagesWritten)
+	}
+	for _, f := range r.Findings {
+		fmt.Fprintf(w, "%s\t%s: %s\n", f.Level, f.Rule, f.Text)
+	}
+}
+
+func defineModuleRun(flags *pflag.FlagSet) handler {
+	var m moduleFlags
+	m.register(flags)
+	m.registerCache(flags)
+	listen := flags.String("listen", "127.0.0.1:8080", "`ADDR` (host:port) of the API; port 0 is any free one")
+	fakes := flags.Bool("fake-upstreams", false, "let the upstreams of cases.json stand for the servers that the module asks")
+	return func(ctx context.Context, c *invocation) error {
+		config, err := m.config(c, slog.LevelWarn)
+		if err != nil {
+			return err
+		}
+		return moduleHint(authoring.Serve(ctx, moduleDir(c), authoring.ServeConfig{
+			Config: config, Listen: *listen, FakeUpstreams: *fakes,
+			Loaded: func(l authoring.Loaded) {
+				_ = printModule(c, l, func(w io.Writer) { writeLoaded(w, l) }) // nobody is left to tell
+			},
+			Failed: func(err error) {
+				if c.JSON {
+					_ = printModule(c, map[string]string{"event": "failed", "error": err.Error()}, nil)
+					return
+				}
+				report(moduleHint(err), c.stderr)
+				fmt.Fprintln(c.stderr, "what was loaded before goes on answering")
+			},
+		}))
+	}
+}
+
+func writeLoaded(w io.Writer, l authoring.Loaded) {
+	if l.Event != "ready" {
+		fmt.Fprintf(w, "%s\tloaded after %.1f s\n", l.Name, float64(l.TookMS)/1000)
+		return
+	}
+	fmt.Fprintf(w, "\n%s answers at %s; a save loads it anew. Ctrl-C stops it.\n\n", l.Name, l.URL)
+	fmt.Fprintf(w, "  live key\t%s\n  test key\t%s\n\nTry this:\n\n  curl -i '%s%s' -H 'Authorization: Bearer %s'\n\n", l.Live, l.Test, l.URL, l.Try, l.Live)
+}
+
+// printModule prints v as JSON, or as text does.
+func printModule(c *invocation, v any, text func(io.Writer)) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return c.Print(raw, text)
+}
+
+// moduleHint adds the advice that an error of package authoring brings.
+func moduleHint(err error) error {
+	if advised, ok := errors.AsType[*authoring.Error](err); ok {
+		return hint(err, "%s", advised.Hint)
+	}
+	if _, ok := errors.AsType[*authoring.CompileError](err); ok {
+		return hint(err, "mend what the compiler says above")
+	}
+	return err
+}
