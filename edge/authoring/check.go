@@ -71,7 +71,7 @@ func (p *Project) Check(ctx context.Context, c Config) (report CheckReport, err 
 		return report, err
 	}
 	start := time.Now()
-	h, err := p.openHarness(ctx, built, harnessConfig{c.Cache, host.Limits{}, cases.Upstreams, c.Log})
+	h, err := p.openHarness(ctx, built, harnessConfig{c.Cache, host.Limits{CPU: c.CPU}, cases.Upstreams, c.Log})
 	if err != nil {
 		rule := "open"
 		if host.ReasonOf(err) != "" {
@@ -211,10 +211,13 @@ const (
 func (h *harness) measure(ctx context.Context, req *abi.Request, report *CheckReport) {
 	var resp abi.Response
 	var took []time.Duration
+	slow := 0
 	before := h.module.Stats()
 	for start := time.Now(); len(took) < measuredCalls && time.Since(start) < measuredTime && ctx.Err() == nil; {
 		began := time.Now()
-		if err := h.module.Call(ctx, req, &resp); err != nil {
+		if err := h.module.Call(ctx, req, &resp); host.ReasonOf(err) == host.CPUDeadline {
+			slow++
+		} else if err != nil {
 			report.add(Refused, "calls", "a call that succeeded once fails when it is repeated: %v", err)
 			return
 		}
@@ -223,11 +226,18 @@ func (h *harness) measure(ctx context.Context, req *abi.Request, report *CheckRe
 	if len(took) == 0 {
 		return
 	}
+	if slow > 0 {
+		level := Warning
+		if slow > len(took)/2 {
+			level = Refused
+		}
+		report.add(level, "time", "%d of %d calls computed for longer than a call may", slow, len(took))
+	}
 	slices.Sort(took)
 	report.CallUS = float64(took[len(took)/2].Nanoseconds()) / 1000
 	after := h.module.Stats()
 	report.PagesWritten = float64(after.Restored-before.Restored) / float64(len(took)) / 4096
-	if after.Discarded > before.Discarded {
-		report.add(Warning, "time", "%d of %d calls needed a new sandbox: the module grows its memory, or changes a table", after.Discarded-before.Discarded, len(took))
+	if more := after.Discarded - before.Discarded - uint64(slow); more > 0 {
+		report.add(Warning, "time", "%d of %d calls needed a new sandbox: the module grows its memory, or changes a table", more, len(took))
 	}
 }

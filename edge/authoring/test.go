@@ -16,6 +16,8 @@ type Config struct {
 	Out string
 	// Cache is the folder of compiled modules. Default: nothing is kept.
 	Cache string
+	// CPU is how long a call may compute in Check. Default: as on a node, 50 ms.
+	CPU time.Duration
 	// Log gets what the module logs and what goes wrong inside. Required.
 	Log *slog.Logger
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -145,6 +146,7 @@ func defineModuleCheck(flags *pflag.FlagSet) handler {
 	var m moduleFlags
 	m.register(flags)
 	m.registerCache(flags)
+	cpu := flags.Duration("cpu", 50*time.Millisecond, "`DURATION` that a call may compute; the default is a node's")
 	strict := flags.Bool("strict", false, "fail where there are warnings, too")
 	return func(ctx context.Context, c *invocation) error {
 		p, err := m.open(c)
@@ -155,6 +157,10 @@ func defineModuleCheck(flags *pflag.FlagSet) handler {
 		if err != nil {
 			return err
 		}
+		if *cpu <= 0 {
+			return misused(c.cmd, "--cpu must be more than 0")
+		}
+		config.CPU = *cpu
 		report, err := p.Check(ctx, config)
 		if err != nil {
 			return moduleHint(err)
