@@ -1,5 +1,3 @@
-//go:build wasip1
-
 // Rates answers with the mortgage rate of a term, for which it asks another server
 // over HTTPS. It gives that server less time than the host gives the request, so that
 // it still answers when the server does not.
@@ -12,12 +10,10 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"time"
 
-	"github.com/stealthrocket/net/wasip1"
 	"github.com/valyala/fastjson"
 
 	"partneredge/wasm/abi"
@@ -50,9 +46,7 @@ func newClient() *http.Client {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(roots)
 	return &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			return wasip1.DialContext(ctx, network, address)
-		},
+		DialContext:     dial,
 		TLSClientConfig: &tls.Config{RootCAs: pool},
 		// The connection ends with the request.
 		DisableKeepAlives: true,
