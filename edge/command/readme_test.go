@@ -91,7 +91,7 @@ func splitConsole(text string) (parts []part) {
 // mask puts marks in place of what differs from run to run.
 func mask(s string) string {
 	for _, m := range []struct{ pattern, mark string }{
-		{`\b(acc|agt|key|ins|fir|con|lead|whs|evt|dlv|node)_[0-9a-z]{26}\b`, "${1}_*"},
+		{`\b(acc|agt|key|ins|fir|con|lead|whs|evt|dlv|node|req)_[0-9a-z]{26}\b`, "${1}_*"},
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"},
 		{`\b[0-9a-f]{64}\b`, "SECRET"},
 		{`(?i)(date|x-ratelimit-remaining|x-ratelimit-reset-ms|content-length): [^\r\n]*`, "$1: *"},

@@ -10,6 +10,7 @@ package node
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -28,6 +29,7 @@ import (
 	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/store/local"
+	"partneredge/wasm/httpfront"
 )
 
 // Node is a running node.
@@ -275,7 +277,8 @@ func (n *Node) status() *wire.Status {
 // but what it answers itself, and docs returns the handler of its document.
 func (n *Node) partnerAPI(modules http.Handler, docs func() http.Handler) http.Handler {
 	serves := func() bool { return n.ready.Load() && !n.replication.Stale() }
-	return withHealth(serves, withDocs(docs, traced(n.config.Tracer, modules)))
+	random := func(b []byte) { _, _ = rand.Read(b) } // never fails
+	return httpfront.WithRequestID(n.config.Now, random, withHealth(serves, withDocs(docs, traced(n.config.Tracer, modules))))
 }
 
 // Stop lets requests under way end, until ctx does, and brings everything to

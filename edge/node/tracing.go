@@ -19,6 +19,7 @@ func traced(t *tracing.Tracer, next http.Handler) http.Handler {
 		ctx, span := t.Serve(r.Context(), "node request", r.Header)
 		defer span.End()
 		span.Set("http.request.method", methodName(r.Method))
+		span.Set("edge.request_id", w.Header().Get(httpfront.RequestID))
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }

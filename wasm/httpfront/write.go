@@ -41,7 +41,8 @@ func (x *exchange) fail(module string, err error) (status int) {
 		level = slog.LevelDebug // the client went away, which is no fault
 	}
 	x.front.Log.LogAttrs(x.ctx, level, "request failed",
-		slog.String("module", module), slog.String("method", x.r.Method), slog.String("error", err.Error()))
+		slog.String("request", x.w.Header().Get(RequestID)), slog.String("module", module),
+		slog.String("method", x.r.Method), slog.String("error", err.Error()))
 	return x.write(http.StatusInternalServerError, retrySoon, internal)
 }
 

@@ -14,6 +14,7 @@
 package main
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -85,10 +86,11 @@ func handler(backend *fake.Backend, clock *fake.Clock, controlled bool) http.Han
 		Modules: native.Modules(backend),
 		Now:     func() time.Time { return time.UnixMicro(clock.Now()) },
 	}
+	ids := func(b []byte) { _, _ = rand.Read(b) } // never fails
 	if controlled {
-		c.Random = httpfront.Seed(1)
+		c.Random, ids = httpfront.Seed(1), httpfront.Seed(2)
 	}
-	return httpfront.New(c)
+	return httpfront.WithRequestID(c.Now, ids, httpfront.New(c))
 }
 
 // hello is the first output.
