@@ -140,6 +140,7 @@ type regional struct {
 	t           *testing.T
 	program     string // that it runs
 	dir         string // of its data
+	region      string
 	credentials string
 	origin      string // NATS URL
 	relay       *wan.Relay
@@ -168,7 +169,7 @@ func (s *site) node(region string) *regional {
 // enrolled is a node that is yet to be started.
 func enrolled(t *testing.T, admin *adminapi.Client, dir, region, origin string) *regional {
 	t.Helper()
-	n := &regional{t: t, program: testFiles.program(t), dir: filepath.Join(dir, "data"), origin: origin}
+	n := &regional{t: t, program: testFiles.program(t), dir: filepath.Join(dir, "data"), region: region, origin: origin}
 	var err error
 	if n.credentials, err = enrol(t.Context(), admin, dir, region); err != nil {
 		t.Fatal(err)
@@ -183,7 +184,7 @@ func (n *regional) start(more ...string) {
 }
 
 func (n *regional) args(more ...string) []string {
-	return append([]string{"node", "--data", n.dir, "--region", "eu", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
+	return append([]string{"node", "--data", n.dir, "--region", n.region, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
 		"--origin", n.origin, "--credentials", n.credentials, "--modules", testFiles.modules, "--cache", testFiles.cache}, more...)
 }
 

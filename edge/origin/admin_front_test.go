@@ -30,7 +30,7 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 		}
 	}
 	for call, allow := range map[string]string{
-		"DELETE /admin/v1/accounts": "GET, HEAD, POST", "PUT /admin/v1/accounts/x": "GET, HEAD, PATCH", "GET /admin/v1/keys/x/revoke": "POST",
+		"DELETE /admin/v1/accounts": "GET, HEAD, POST", "PUT /admin/v1/accounts/x": "DELETE, GET, HEAD, PATCH", "GET /admin/v1/keys/x/revoke": "POST",
 	} {
 		method, path, _ := strings.Cut(call, " ")
 		status, header, text := f.send(method, path, nil, "Bearer "+f.Token())
