@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"time"
 
+	"aead.dev/minisign"
 	"github.com/spf13/cobra"
 
 	"partneredge/edge/adminapi"
@@ -21,6 +22,7 @@ import (
 	"partneredge/edge/command/output"
 	"partneredge/edge/gotuning"
 	"partneredge/edge/node"
+	"partneredge/edge/release"
 	"partneredge/edge/tracing"
 	"partneredge/edge/wan"
 	"partneredge/store"
@@ -49,6 +51,7 @@ type devConfig struct {
 	regions              names
 	wanDelay             time.Duration
 	releases             releaseFlags
+	releaseKeys          []minisign.PublicKey // of releases; those of the flags or devSigner's
 	compiling            *output.Compiling
 }
 
@@ -73,7 +76,7 @@ func newDev() *cobra.Command {
 	flags.StringVar(&c.database, "database", "", "postgres://… `URL` (default: SQLite in DIR)")
 	flags.StringVar(&c.modules, "modules", "", "`DIR` of the modules and their manifests (default: modules beside the program)")
 	flags.StringVar(&c.cache, "cache", "", "`DIR` of compiled modules (default: DIR/cache of --data)")
-	c.releases.register(flags)
+	c.releases.register(flags, "DIR/release.pub of --data, made with its private key")
 	c.webhookFlags(flags)
 	c.traces.register(flags)
 	logs.register(flags, slog.LevelWarn)
@@ -148,6 +151,9 @@ func startDev(ctx context.Context, c devConfig) (_ *dev, err error) {
 		return nil, portHint(err)
 	}
 	d.started.Add(d.origin.stop)
+	if c.releaseKeys, err = c.trusted(); err != nil {
+		return nil, err
+	}
 	admin := &adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token()}
 	for i, region := range c.regions {
 		if err := d.startNode(ctx, c, admin, i, region); err != nil {
@@ -157,6 +163,25 @@ func startDev(ctx context.Context, c devConfig) (_ *dev, err error) {
 	c.compiling.Done(true)
 	d.account, err = openDevAccount(ctx, admin, filepath.Join(c.data, "keys.json"))
 	return d, err
+}
+
+// trusted returns the keys of releases that the nodes run: those of --release-keys, or
+// one of their own in DIR/release.key and DIR/release.pub, which the first start makes
+// without a password. That is fit for development and for nothing else.
+func (c *devConfig) trusted() ([]minisign.PublicKey, error) {
+	if c.releases.keyFile != "" {
+		return c.releases.keys()
+	}
+	public := filepath.Join(c.data, "release.pub")
+	keys, err := release.ReadKeys(public)
+	if !errors.Is(err, os.ErrNotExist) {
+		return keys, hint(err, "remove release.key and release.pub to have new ones made")
+	}
+	key, err := release.MakeKeys(filepath.Join(c.data, "release.key"), public, "")
+	if err != nil {
+		return nil, hint(fmt.Errorf("making the key of releases: %w", err), "remove release.key to have a new one made")
+	}
+	return []minisign.PublicKey{key}, nil
 }
 
 func (d *dev) startNode(ctx context.Context, c devConfig, admin *adminapi.Client, i int, region string) error {
@@ -184,10 +209,6 @@ func (d *dev) startNode(ctx context.Context, c devConfig, admin *adminapi.Client
 	if c.port != 0 {
 		port = c.port + i
 	}
-	keys, err := c.releases.keys()
-	if err != nil {
-		return err
-	}
 	log := c.Log.With("in", region)
 	about := tracing.Config{Service: "edge-node", Release: c.Release, Region: region, Log: log}
 	tracer, err := c.traces.start(ctx, about, &d.started)
@@ -195,7 +216,7 @@ func (d *dev) startNode(ctx context.Context, c devConfig, admin *adminapi.Client
 		return err
 	}
 	n, err := node.Start(ctx, node.Config{
-		ReleaseKeys: keys, MinRelease: c.releases.least,
+		ReleaseKeys: c.releaseKeys, MinRelease: c.releases.least,
 		Data: dir, Region: region, Cache: c.cache, Modules: c.modules,
 		Listen: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
 		Origin: address, Credentials: credentials,

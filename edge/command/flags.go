@@ -148,8 +148,9 @@ func (t *traceFlags) start(ctx context.Context, c tracing.Config, started *close
 // change that.
 type releaseFlags struct{ keyFile, least string }
 
-func (r *releaseFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&r.keyFile, "release-keys", "", "`FILE` of the operators' minisign public keys, one a line: releases that none of them signed are refused (default: all are)")
+// register declares the flags; without says what is trusted without --release-keys.
+func (r *releaseFlags) register(flags *pflag.FlagSet, without string) {
+	flags.StringVar(&r.keyFile, "release-keys", "", "`FILE` of the operators' minisign public keys, one a line: releases that none of them signed are refused (default: "+without+")")
 	flags.StringVar(&r.least, "min-release", "", "least `VERSION` of a release that is run (default: any)")
 }
 

@@ -59,7 +59,7 @@ func newNode() *cobra.Command {
 	flags.StringVar(&f.OriginCA, "origin-ca", "", "PEM `FILE` of who signs the origin's certificate (default: the system's)")
 	flags.StringVar(&f.Credentials, "credentials", "", "`FILE` with the credentials that the origin gave at enrolment")
 	flags.StringVar(&f.Modules, "modules", "", "`DIR` of the modules and their manifests (default: modules beside the program)")
-	f.releases.register(flags)
+	f.releases.register(flags, "all are")
 	flags.StringVar(&f.Cache, "cache", "", "`DIR` of compiled modules, for nodes of one owner to share (default: DIR/cache of --data)")
 	flags.StringVar(&f.TLSCert, "tls-cert", "", "PEM `FILE`: the partner API's certificate, read again when it changes")
 	flags.StringVar(&f.TLSKey, "tls-key", "", "PEM `FILE`: its key")

@@ -25,8 +25,13 @@ import (
 func TestReadmeTour(t *testing.T) {
 	needShell(t, "the README's tour")
 	work := t.TempDir()
-	startDevForTest(t, filepath.Join(work, "data"))
+	d := startDevForTest(t, filepath.Join(work, "data"))
+	if err := writeJSON(filepath.Join(work, "data", "dev.json"), d.ready()); err != nil { // by which commands find it
+		t.Fatal(err)
+	}
 	sh := startShell(t, work)
+	modules, _ := testFiles.get(t)
+	sh.run(t, "mkdir build && ln -s "+modules+" build/modules && ln -s "+testFiles.program(t)+" build/edge")
 
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -91,9 +96,12 @@ func splitConsole(text string) (parts []part) {
 // mask puts marks in place of what differs from run to run.
 func mask(s string) string {
 	for _, m := range []struct{ pattern, mark string }{
-		{`\b(acc|agt|key|ins|fir|con|lead|whs|evt|dlv|node|req)_[0-9a-z]{26}\b`, "${1}_*"},
+		{`\b(acc|agt|key|ins|fir|con|lead|whs|evt|dlv|node|req|rel|rol)_[0-9a-z]{26}\b`, "${1}_*"},
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"},
+		{`sha256:[0-9a-f]{12,64}`, "DIGEST"},
 		{`\b[0-9a-f]{64}\b`, "SECRET"},
+		{`\b[0-9]{7,} bytes|size +[0-9]{7,}`, "SIZE"},
+		{`\b[0-9A-F]{16}\b`, "KEY"},
 		{`(?i)(date|x-ratelimit-remaining|x-ratelimit-reset-ms|content-length): [^\r\n]*`, "$1: *"},
 		{`\r`, ""},
 	} {
