@@ -2,6 +2,8 @@ package release
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 
 	"partneredge/wasm/abi"
 	"partneredge/wasm/route"
@@ -32,10 +34,14 @@ func ReadManifests(modules []Module) (Manifests, error) {
 		var manifest struct {
 			Routes       []abi.Route      `json:"routes"`
 			Capabilities []abi.Capability `json:"capabilities"`
+			Headers      []string         `json:"headers"`
 			OpenAPI      json.RawMessage  `json:"openapi"`
 		}
 		if err := json.Unmarshal(m.Manifest, &manifest); err != nil {
 			return d, malformed("the manifest of module %s: %v", m.Name, err)
+		}
+		if sees := func(name string) bool { return strings.EqualFold(name, "authorization") }; m.Name != route.Gate && slices.ContainsFunc(manifest.Headers, sees) {
+			return d, malformed("module %s asks for the header authorization: keys are for %s alone", m.Name, route.Gate)
 		}
 		declared = append(declared, route.Module{Name: m.Name, Routes: manifest.Routes, Capabilities: manifest.Capabilities})
 		if len(manifest.OpenAPI) > 0 {

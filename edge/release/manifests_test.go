@@ -25,6 +25,7 @@ func TestPackRefusesManifests(t *testing.T) {
 		{"no list", `{"name": "gate"}`, `{"name": "leads", "routes": {}}`, "the manifest of module leads"},
 		{"no text", `{"name": "gate"}`, route(`{"method": 1}`), "the manifest of module leads"},
 		{"a gate with routes", `{"name": "gate", "capabilities": ["routes"], "routes": [` + quotes + `]}`, `{"name": "leads"}`, "gate declares routes"},
+		{"keys for another", `{"name": "gate"}`, `{"name": "leads", "headers": ["Authorization"]}`, "keys are for gate alone"},
 		{"a table for another", `{"name": "gate"}`, `{"name": "leads", "capabilities": ["routes"]}`, "gate's alone"},
 	} {
 		dir := modulesDir(t, "", "gate", "agents", "leads")

@@ -67,12 +67,15 @@ func (x *exchange) write(status int, headers []abi.Header, body []byte) int {
 
 	h := x.w.Header()
 	values := make([]string, 0, len(x.headers)+len(headers)+1)
-	for _, list := range lists {
+	for nth, list := range lists {
 		for i := range list {
 			n := len(list[i].Value)
 			values = append(values, rest[:n])
 			rest = rest[n:]
 			name := canonical(list[i].Name)
+			if name == RequestID || nth == 1 && ofGate(name) && set(x.headers, list[i].Name) {
+				continue // a handler changes neither the node's nor the gate's
+			}
 			if had := h[name]; had != nil {
 				h[name] = append(had, values[len(values)-1])
 			} else {
@@ -93,6 +96,21 @@ func (x *exchange) write(status int, headers []abi.Header, body []byte) int {
 		_, _ = x.w.Write(body) // fails only if the client is gone
 	}
 	return status
+}
+
+// ofGate reports whether a header, in canonical form, is for the gate to set.
+func ofGate(name string) bool {
+	return name == "X-Svc-Environment" || strings.HasPrefix(name, "X-Ratelimit-")
+}
+
+// set reports whether a header is in the list; names are case-insensitive.
+func set(list []abi.Header, name string) bool {
+	for i := range list {
+		if strings.EqualFold(list[i].Name, name) {
+			return true
+		}
+	}
+	return false
 }
 
 func setDefault(h http.Header, name string, values []string) {

@@ -39,6 +39,8 @@ func TestAnswers(t *testing.T) {
 			map[string][]string{"Content-Length": {"2"}}},
 		{"the gate's header again", "GET", abi.Response{Status: 200, Headers: []abi.Header{{Name: "x-gate", Value: "2"}, {Name: "x-other", Value: ""}}}, 200, "",
 			map[string][]string{"X-Gate": {"1", "2"}, "X-Other": {""}}},
+		{"the node's header", "GET", abi.Response{Status: 200, Headers: []abi.Header{{Name: "x-request-id", Value: "req_forged"}}}, 200, "",
+			map[string][]string{"X-Request-Id": nil}},
 		{"no status", "GET", abi.Response{Body: []byte("half")}, 500, `{"error":"internal_error"}`, map[string][]string{"X-Gate": {"1"}, "Retry-After": {"1"}}},
 		{"status beyond all", "GET", abi.Response{Status: 600}, 500, `{"error":"internal_error"}`, map[string][]string{"Retry-After": {"1"}}},
 	} {

@@ -24,11 +24,11 @@ func Of(modules []Module) (abi.Routes, error) {
 	var routes abi.Routes
 	declares := ""
 	for _, m := range modules {
-		switch granted := slices.Contains(m.Capabilities, abi.RouteTable); {
-		case m.Name == Gate && len(m.Routes) > 0:
+		if m.Name == Gate && len(m.Routes) > 0 {
 			return nil, fmt.Errorf("module %s declares routes, and no request would reach them", Gate)
-		case m.Name != Gate && granted:
-			return nil, fmt.Errorf("module %s is granted the capability %s, which is %s's alone", m.Name, abi.RouteTable, Gate)
+		}
+		if i := slices.IndexFunc(m.Capabilities, ofGate); i >= 0 && m.Name != Gate {
+			return nil, fmt.Errorf("module %s is granted the capability %s, which is %s's alone", m.Name, m.Capabilities[i], Gate)
 		}
 		if m.Routes != nil && m.Name != Gate {
 			declares = m.Name
@@ -41,6 +41,12 @@ func Of(modules []Module) (abi.Routes, error) {
 		}
 	}
 	return routes, Check(routes)
+}
+
+// ofGate reports whether a capability is the gate's alone: whoever has one of these can
+// judge keys, and spend what is another's.
+func ofGate(c abi.Capability) bool {
+	return c == abi.Keys || c == abi.Buckets || c == abi.Lockouts || c == abi.RouteTable
 }
 
 // declared returns the routes of a module. A manifest without the field is older than

@@ -208,6 +208,8 @@ func TestOf(t *testing.T) {
 	}{
 		{"modules older than routes", []Module{{Name: Gate}, {Name: "agents"}, {Name: "webhooks"}, {Name: "mine"}}, 5, ""},
 		{"a gate newer than its handlers", []Module{gate, {Name: "agents"}}, 1, ""},
+		{"a handler that judges keys", []Module{{Name: Gate, Capabilities: table}, {Name: "quotes", Capabilities: []abi.Capability{abi.Views, abi.Buckets}}}, 0,
+			"module quotes is granted the capability buckets, which is gate's alone"},
 		{"a gate older than its handlers", []Module{{Name: Gate}, quotes}, 0, "gate is not granted the capability routes"},
 		{"a contract's module without routes", []Module{gate, {Name: "agents", Routes: []abi.Route{}}}, 0, ""},
 		{"both", []Module{gate, {Name: "agents"}, quotes}, 2, ""},
