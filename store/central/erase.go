@@ -2,6 +2,7 @@ package central
 
 import (
 	"context"
+	"slices"
 
 	"partneredge/store"
 	"partneredge/store/central/db"
@@ -19,10 +20,11 @@ func (d *DB) DeleteLead(ctx context.Context, id string) (deleted store.Lead, err
 		if deleted, err = leadTable.get(ctx, t, id); err != nil {
 			return err
 		}
-		for _, from := range []string{"leads WHERE id = ?", "quarantine WHERE lead_id = ?"} {
-			if _, err := t.Exec(ctx, `DELETE FROM `+from, id); err != nil {
-				return err
-			}
+		if _, err := t.Exec(ctx, `DELETE FROM leads WHERE id = ?`, id); err != nil {
+			return err
+		}
+		if _, err := t.Exec(ctx, `DELETE FROM quarantine WHERE lead_id = ? AND account_id = ?`, id, deleted.AccountID); err != nil {
+			return err
 		}
 		return t.audited(ctx, "lead.delete", id, nil, map[string]string{"account_id": deleted.AccountID})
 	}))
@@ -33,9 +35,8 @@ type Erased map[string]int64
 
 // ofAccount are the tables with an account's records, each with the condition that
 // finds them, and the column that tells them apart. What names others comes before
-// them.
+// them. Deliveries go with their attempts.
 var ofAccount = [...]struct{ table, id, where string }{
-	{"attempts", "delivery_id", `delivery_id IN (SELECT d.id FROM subscriptions s JOIN deliveries d ON d.subscription_id = s.id WHERE s.account_id = ?)`},
 	{"deliveries", "id", `subscription_id IN (SELECT id FROM subscriptions WHERE account_id = ?)`},
 	{"events", "id", `account_id = ?`},
 	{"leads", "id", `account_id = ?`},
@@ -80,8 +81,11 @@ func (d *DB) EraseAccount(ctx context.Context, id string) (Erased, error) {
 	}
 	err := d.writeTo(ctx, tried, id, nil, func(ctx context.Context, t *tx) error {
 		for _, of := range ofAccount { // and what came in meanwhile
-			if _, err := t.Exec(ctx, `DELETE FROM `+of.table+` WHERE `+of.where, id); err != nil {
-				return err
+			for gone := int64(1); gone > 0; {
+				var err error
+				if gone, err = eraseSome(ctx, t.Tx, of.table, of.id, of.where, id); err != nil {
+					return err
+				}
 			}
 		}
 		if _, err := t.Exec(ctx, `DELETE FROM accounts WHERE id = ?`, id); err != nil {
@@ -90,16 +94,32 @@ func (d *DB) EraseAccount(ctx context.Context, id string) (Erased, error) {
 		for _, kind := range []store.ChangeKind{store.ChangeProfile, store.ChangeInsights, store.ChangeFirings} {
 			t.changed(kind, id, true)
 		}
-		return t.audited(ctx, "account.delete", id, nil, erased)
+		if err := t.audited(ctx, "account.delete", id, nil, erased); err != nil {
+			return err
+		}
+		t.dropEvents(id)
+		return nil
 	})
 	return erased, err
 }
 
+// dropEvents gives up what others in the same transaction have made of an account
+// whose records are gone. It is the last that a job does, since it cannot be undone.
+func (t *tx) dropEvents(account string) {
+	t.events = slices.DeleteFunc(t.events, func(e *store.Event) bool { return e.AccountID == account })
+	t.firings = slices.DeleteFunc(t.firings, func(f store.Firing) bool { return f.AccountID == account })
+}
+
 // eraseSome removes some of an account's rows of a table and returns how many.
 func eraseSome(ctx context.Context, t *db.Tx, table, id, where, account string) (int64, error) {
-	found, err := t.Strings(ctx, `SELECT DISTINCT `+id+` FROM `+table+` WHERE `+where+` LIMIT ?`, account, eraseSlice)
+	found, err := t.Strings(ctx, `SELECT `+id+` FROM `+table+` WHERE `+where+` LIMIT ?`, account, eraseSlice)
 	if err != nil || len(found) == 0 {
 		return 0, err
+	}
+	if table == "deliveries" {
+		if _, err := t.Exec(ctx, `DELETE FROM attempts WHERE `+t.In("delivery_id"), t.Set(found)); err != nil {
+			return 0, err
+		}
 	}
 	return t.Exec(ctx, `DELETE FROM `+table+` WHERE `+where+` AND `+t.In(id), account, t.Set(found))
 }

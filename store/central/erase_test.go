@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/deliveries"
 )
 
 // TestErase deletes a lead, then an account. Nothing of it is left in any table but the
@@ -70,6 +71,16 @@ func TestErase(t *testing.T) {
 					t.Errorf("%s of %s: %d, %v", of.table, account, n, err)
 				}
 			}
+		}
+		// A try that was under way while its account went leaves nothing.
+		late := deliveries.Outcome{SubscriptionID: "whs_gone", State: store.StateDelivered,
+			Attempt: store.Attempt{ID: "att_1", DeliveryID: "dlv_gone", Number: 1, StartedAt: time.Now(), Status: 200, Excerpt: "Person gone"}}
+		if err := d.RecordOutcomes(ctx, []deliveries.Outcome{late}); err != nil {
+			t.Error(err)
+		}
+		var left int
+		if err := d.db.QueryRow(ctx, `SELECT count(*) FROM attempts`).Scan(&left); err != nil || left > 0 {
+			t.Errorf("%d attempts are left by a late outcome: %v", left, err)
 		}
 		if _, err := d.Account(ctx, gone.ID); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("the account is there: %v", err)

@@ -95,7 +95,8 @@ var insertAttempts = db.Bulk[Outcome]{
 			headers, holdable(a.Excerpt), holdable(a.Error)}
 	},
 	Statement: `INSERT INTO attempts (delivery_id, number, id, started_at, latency_us, status, headers, excerpt, error)
-		SELECT delivery_id, number, id, started_at, latency_us, status, headers, excerpt, error FROM v WHERE true
+		SELECT delivery_id, number, id, started_at, latency_us, status, headers, excerpt, error FROM v
+		WHERE EXISTS (SELECT 1 FROM deliveries d WHERE d.id = v.delivery_id)
 		ON CONFLICT (delivery_id, number) DO NOTHING`,
 }
 
