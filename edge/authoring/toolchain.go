@@ -47,7 +47,7 @@ func goCompiler(ctx context.Context, out string) (*exec.Cmd, error) {
 	// The tag getaddrinfo leaves looking names up to the host.
 	cmd := exec.CommandContext(ctx, program, "build", "-buildmode=c-shared", "-tags=getaddrinfo",
 		"-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", out, ".")
-	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
+	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOWORK=off")
 	return cmd, nil
 }
 

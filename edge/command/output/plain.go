@@ -28,9 +28,9 @@ func Plain(text string) string {
 }
 
 // Lines returns text of several lines with the characters that steer a terminal
-// escaped, but for the ends of its lines.
+// escaped, but for the ends of its lines. A tab becomes four spaces.
 func Lines(text string) string {
-	lines := strings.Split(text, "\n")
+	lines := strings.Split(strings.ReplaceAll(text, "\t", "    "), "\n")
 	for i, line := range lines {
 		if quoted := Plain(line); quoted != line {
 			lines[i] = quoted[1 : len(quoted)-1]
