@@ -197,6 +197,10 @@ func (s *subscriptions) abandon(ctx context.Context, one local.UnconfirmedSubscr
 		if young {
 			return
 		}
+		if one.KeyHash == "" && errors.Is(err, link.ErrRefused) { // an earlier program noted no hash
+			s.Log.Error("a subscription that its partner may not know of was not revoked: look at it at the origin",
+				"subscription", one.ID, "account", one.AccountID)
+		}
 	default:
 		return
 	}
