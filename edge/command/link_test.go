@@ -123,6 +123,11 @@ func TestNodeSaysWhatKeepsItFromItsOrigin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := *good
+			for _, other := range []*regional{foreign, revoked} {
+				if tt.credentials == other.credentials {
+					n.region = other.region
+				}
+			}
 			n.credentials, n.dir = tt.credentials, t.TempDir()
 			n.fails(t, tt.says, tt.hints, "--origin-ca", tt.ca)
 		})
@@ -208,7 +213,7 @@ func TestRefusedNodeServesWhatItHolds(t *testing.T) {
 	n.terminate()
 
 	again := enrolled(t, s.admin, filepath.Join(s.dir, "again"), "us", s.ready.NATSURL)
-	n.credentials = again.credentials
+	n.credentials, n.region = again.credentials, again.region
 	n.start("--log-level", "debug")
 	s.arrived(n.sent)
 
