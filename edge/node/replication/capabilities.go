@@ -46,10 +46,13 @@ func (k keys) current(hash string) (rec local.Record, current bool) {
 	return rec, held && !rec.Stale() && k.sync.trusts(rec)
 }
 
-// find asks the origin for a key that is not current.
+// find asks the origin for a key, unless another request's lookup has just brought it.
 func (k keys) find(ctx context.Context, client netip.Addr, hash string) (local.Record, error) {
+	rec, current := k.current(hash)
 	_, held := k.Store.Keys.Get(hash)
 	switch {
+	case current:
+		return rec, nil
 	case held:
 		k.Counters.Keys("stale", 1)
 		return k.fetch(ctx, wanted{name: keyPrefix + hash})

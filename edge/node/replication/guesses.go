@@ -98,6 +98,9 @@ func (r *Replication) FindKey(ctx context.Context, client netip.Addr, token stri
 func (k keys) guess(ctx context.Context, client netip.Addr, hash string) (local.Record, error) {
 	w := wanted{name: keyPrefix + hash}
 	return k.fetchBy(ctx, w, func(ctx context.Context) (local.Record, error) {
+		if rec, current := k.current(hash); current { // the lookup before this one brought it
+			return rec, nil
+		}
 		leave, ok := k.guesses.enter(client)
 		if !ok {
 			return local.Record{}, fmt.Errorf("%w: too many keys are being looked up", host.ErrUnavailable)

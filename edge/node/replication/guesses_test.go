@@ -38,3 +38,28 @@ func TestRefusedKeysWaitForNoChanges(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestFoundMeanwhile: a request that found a key not held asks no more for it when
+// another's lookup has brought it since. There is no origin to ask.
+func TestFoundMeanwhile(t *testing.T) {
+	store, err := local.Open(local.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	cfg := Config{
+		Store: store, ReadTimeout: time.Minute, MaxStale: time.Hour, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Counters: Counters{Keys: func(string, int) {}},
+	}
+	away := newState(func() bool { return false }, cfg.Log)
+	k := keys{newReplica(t.Context(), cfg), &synchronizer{Config: cfg, state: away}, &guesses{}}
+	hash := local.KeyName([]byte("svc_live_brought"))
+	if _, err := store.Keys.Put(hash, local.Record{Ref: "key_1", Frame: "frame", Fetched: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	for name, look := range map[string]func(context.Context, netip.Addr, string) (local.Record, error){"find": k.find, "guess": k.guess} {
+		if rec, err := look(t.Context(), netip.Addr{}, hash); err != nil || rec.Frame != "frame" {
+			t.Errorf("%s: %v, %v", name, rec, err)
+		}
+	}
+}
