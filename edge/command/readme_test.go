@@ -33,32 +33,48 @@ func TestReadmeTour(t *testing.T) {
 	modules, _ := testFiles.get(t)
 	sh.run(t, "mkdir build && ln -s "+modules+" build/modules && ln -s "+testFiles.program(t)+" build/edge")
 
-	text, err := os.ReadFile("../../README.md")
+	document{path: "../../README.md", least: 15, mask: mask, as: func(command string) string { return command }}.hold(t, sh, work)
+}
+
+// document is a file of commands with their outputs.
+type document struct {
+	path  string
+	least int                         // how many commands it has at least
+	mask  func(output string) string  // puts marks in place of what differs from run to run
+	as    func(command string) string // the command to type in the place of one
+}
+
+// hold types the document's commands into a shell in the folder work and holds what
+// comes out against what the document says. With -update it writes that into the file.
+func (d document) hold(t *testing.T, sh *shell, work string) {
+	t.Helper()
+	text, err := os.ReadFile(d.path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	steps := 0
-	for _, part := range splitConsole(string(text)) {
-		if part.command == "" {
-			out.WriteString(part.text)
+	commands := 0
+	for _, p := range splitConsole(string(text)) {
+		if p.command == "" {
+			out.WriteString(p.text)
 			continue
 		}
-		steps++
-		got := sh.settle(t, part)
-		if !*update && mask(got) != mask(part.output) {
-			t.Errorf("$ %s\n got: %s\nwant: %s", part.command, mask(got), mask(part.output))
+		commands++
+		typed := p
+		typed.command = d.as(p.command)
+		got := strings.ReplaceAll(sh.settle(t, typed, d.mask), work, "~")
+		if d.mask(got) == d.mask(p.output) {
+			got = p.output // an update changes only what is no longer so
+		} else if !*update {
+			t.Errorf("$ %s\n got: %s\nwant: %s", p.command, d.mask(got), d.mask(p.output))
 		}
-		if mask(got) == mask(part.output) {
-			got = part.output // an update changes only what is no longer so
-		}
-		out.WriteString("$ " + part.command + "\n" + got)
+		out.WriteString("$ " + p.command + "\n" + got)
 	}
-	if steps < 15 {
-		t.Errorf("the tour has %d steps, want 15 at least", steps)
+	if commands < d.least {
+		t.Errorf("%s has %d commands, want %d at least", d.path, commands, d.least)
 	}
 	if *update && !t.Failed() {
-		if err := os.WriteFile("../../README.md", []byte(out.String()), 0o644); err != nil {
+		if err := os.WriteFile(d.path, []byte(out.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -183,11 +199,8 @@ func (s *shell) run(t *testing.T, command string) string {
 }
 
 // settle runs a command, and one that only reads again until it says what the
-// README says: nodes learn of the origin's changes a moment later.
-func (s *shell) settle(t *testing.T, p part) string { return s.settleAs(t, p, mask) }
-
-// settleAs is settle for outputs that have more that differs from run to run.
-func (s *shell) settleAs(t *testing.T, p part, mask func(string) string) string {
+// document says: nodes learn of the origin's changes a moment later.
+func (s *shell) settle(t *testing.T, p part, mask func(string) string) string {
 	t.Helper()
 	reads := strings.HasPrefix(p.command, "curl ") && !strings.Contains(p.command, " -d ") && !strings.Contains(p.command, " -X ")
 	again := time.NewTicker(50 * time.Millisecond)
