@@ -10,7 +10,6 @@ package node
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -277,8 +276,7 @@ func (n *Node) status() *wire.Status {
 // but what it answers itself, and docs returns the handler of its document.
 func (n *Node) partnerAPI(modules http.Handler, docs func() http.Handler) http.Handler {
 	serves := func() bool { return n.ready.Load() && !n.replication.Stale() }
-	random := func(b []byte) { _, _ = rand.Read(b) } // never fails
-	return httpfront.WithRequestID(n.config.Now, random, withHealth(serves, withDocs(docs, traced(n.config.Tracer, modules))))
+	return httpfront.WithRequestID(n.config.Now, nil, withHealth(serves, withDocs(docs, traced(n.config.Tracer, modules))))
 }
 
 // Stop lets requests under way end, until ctx does, and brings everything to

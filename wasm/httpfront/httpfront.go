@@ -88,7 +88,7 @@ func New(c Config) *Front {
 		c.Now = time.Now
 	}
 	if c.Random == nil {
-		c.Random = func(b []byte) { _, _ = rand.Read(b) } // never fails
+		c.Random = fresh
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -210,6 +210,8 @@ func (x *exchange) flatten(now time.Time) {
 	}
 	x.front.Random(x.req.Random[:])
 }
+
+func fresh(b []byte) { _, _ = rand.Read(b) } // never fails
 
 // Seed returns a Config.Random that starts from a fixed seed, for answers that
 // are always the same. It must not be used for keys.

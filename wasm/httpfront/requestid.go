@@ -13,12 +13,16 @@ const RequestID = "X-Request-Id"
 
 // WithRequestID gives each request an id of its own, req_ and a UUIDv7 as typeid
 // makes it, which is in the header RequestID of whatever next answers. What a client
-// sends under that name counts for nothing. random fills a buffer with fresh bytes.
+// sends under that name counts for nothing. random fills a buffer with fresh random
+// bytes. nil: crypto/rand.
 func WithRequestID(now func() time.Time, random func([]byte), next http.Handler) http.Handler {
+	if random == nil {
+		random = fresh
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var fresh [10]byte
-		random(fresh[:])
-		w.Header()[RequestID] = []string{typeid.Make("req", now().UnixMilli(), fresh)}
+		var bytes [10]byte
+		random(bytes[:])
+		w.Header()[RequestID] = []string{typeid.Make("req", now().UnixMilli(), bytes)}
 		next.ServeHTTP(w, r)
 	})
 }

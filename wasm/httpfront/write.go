@@ -73,10 +73,11 @@ func (x *exchange) write(status int, headers []abi.Header, body []byte) int {
 			values = append(values, rest[:n])
 			rest = rest[n:]
 			name := canonical(list[i].Name)
-			if name == RequestID || nth == 1 && ofGate(name) && set(x.headers, list[i].Name) {
+			had := h[name]
+			if name == RequestID || nth == 1 && had != nil && ofGate(name) {
 				continue // a handler changes neither the node's nor the gate's
 			}
-			if had := h[name]; had != nil {
+			if had != nil {
 				h[name] = append(had, values[len(values)-1])
 			} else {
 				h[name] = values[len(values)-1 : len(values) : len(values)]
@@ -101,16 +102,6 @@ func (x *exchange) write(status int, headers []abi.Header, body []byte) int {
 // ofGate reports whether a header, in canonical form, is for the gate to set.
 func ofGate(name string) bool {
 	return name == "X-Svc-Environment" || strings.HasPrefix(name, "X-Ratelimit-")
-}
-
-// set reports whether a header is in the list; names are case-insensitive.
-func set(list []abi.Header, name string) bool {
-	for i := range list {
-		if strings.EqualFold(list[i].Name, name) {
-			return true
-		}
-	}
-	return false
 }
 
 func setDefault(h http.Header, name string, values []string) {
