@@ -33,23 +33,28 @@ func (d *DB) DeleteLead(ctx context.Context, id string) (deleted store.Lead, err
 // Erased counts what EraseAccount has removed, by table.
 type Erased map[string]int64
 
-// ofAccount are the tables with an account's records, each with the condition that
-// finds them, and the column that tells them apart. What names others comes before
-// them. Deliveries go with their attempts.
-var ofAccount = [...]struct{ table, id, where string }{
-	{"deliveries", "id", `subscription_id IN (SELECT id FROM subscriptions WHERE account_id = ?)`},
-	{"events", "id", `account_id = ?`},
-	{"leads", "id", `account_id = ?`},
-	{"quarantine", "id", `account_id = ?`},
-	{"contacts", "id", `account_id = ?`},
-	{"insights", "id", `account_id = ?`},
-	{"firings", "id", `account_id = ?`},
-	{"deals", "id", `account_id = ?`},
-	{"goals", "id", `account_id = ?`},
-	{"idempotency", "name", `account_id = ?`},
-	{"subscriptions", "id", `account_id = ?`},
-	{"keys", "id", `account_id = ?`},
-	{"agents", "id", `account_id = ?`},
+// records are an account's rows of a table.
+type records struct {
+	table, id    string // id is the column that tells them apart
+	where        string // the condition that finds those of an account
+	with, withID string // a table whose rows go with them, and its column with their ids; "": none
+}
+
+// ofAccount lists the records of an account. What names others comes before them.
+var ofAccount = [...]records{
+	{"deliveries", "id", `subscription_id IN (SELECT id FROM subscriptions WHERE account_id = ?)`, "attempts", "delivery_id"},
+	{"events", "id", `account_id = ?`, "", ""},
+	{"leads", "id", `account_id = ?`, "", ""},
+	{"quarantine", "id", `account_id = ?`, "", ""},
+	{"contacts", "id", `account_id = ?`, "", ""},
+	{"insights", "id", `account_id = ?`, "", ""},
+	{"firings", "id", `account_id = ?`, "", ""},
+	{"deals", "id", `account_id = ?`, "", ""},
+	{"goals", "id", `account_id = ?`, "", ""},
+	{"idempotency", "name", `account_id = ?`, "", ""},
+	{"subscriptions", "id", `account_id = ?`, "", ""},
+	{"keys", "id", `account_id = ?`, "", ""},
+	{"agents", "id", `account_id = ?`, "", ""},
 }
 
 // EraseAccount removes an account and all that is kept of it, but for the audit log.
@@ -68,7 +73,7 @@ func (d *DB) EraseAccount(ctx context.Context, id string) (Erased, error) {
 		for {
 			var gone int64
 			err := d.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) (err error) {
-				gone, err = eraseSome(ctx, t, of.table, of.id, of.where, id)
+				gone, err = of.eraseSome(ctx, t, id)
 				return err
 			})
 			if err != nil {
@@ -83,7 +88,7 @@ func (d *DB) EraseAccount(ctx context.Context, id string) (Erased, error) {
 		for _, of := range ofAccount { // and what came in meanwhile
 			for gone := int64(1); gone > 0; {
 				var err error
-				if gone, err = eraseSome(ctx, t.Tx, of.table, of.id, of.where, id); err != nil {
+				if gone, err = of.eraseSome(ctx, t.Tx, id); err != nil {
 					return err
 				}
 			}
@@ -110,18 +115,18 @@ func (t *tx) dropEvents(account string) {
 	t.firings = slices.DeleteFunc(t.firings, func(f store.Firing) bool { return f.AccountID == account })
 }
 
-// eraseSome removes some of an account's rows of a table and returns how many.
-func eraseSome(ctx context.Context, t *db.Tx, table, id, where, account string) (int64, error) {
-	found, err := t.Strings(ctx, `SELECT `+id+` FROM `+table+` WHERE `+where+` LIMIT ?`, account, eraseSlice)
+// eraseSome removes some of an account's records and returns how many.
+func (r records) eraseSome(ctx context.Context, t *db.Tx, account string) (int64, error) {
+	found, err := t.Strings(ctx, `SELECT `+r.id+` FROM `+r.table+` WHERE `+r.where+` LIMIT ?`, account, eraseSlice)
 	if err != nil || len(found) == 0 {
 		return 0, err
 	}
-	if table == "deliveries" {
-		if _, err := t.Exec(ctx, `DELETE FROM attempts WHERE `+t.In("delivery_id"), t.Set(found)); err != nil {
+	if r.with != "" {
+		if _, err := t.Exec(ctx, `DELETE FROM `+r.with+` WHERE `+t.In(r.withID), t.Set(found)); err != nil {
 			return 0, err
 		}
 	}
-	return t.Exec(ctx, `DELETE FROM `+table+` WHERE `+where+` AND `+t.In(id), account, t.Set(found))
+	return t.Exec(ctx, `DELETE FROM `+r.table+` WHERE `+r.where+` AND `+t.In(r.id), account, t.Set(found))
 }
 
 // endAccount revokes an account's keys and subscriptions, and sets it to setup, which
