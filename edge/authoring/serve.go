@@ -16,6 +16,7 @@ import (
 	"partneredge/wasm/abi"
 	"partneredge/wasm/fake"
 	"partneredge/wasm/httpfront"
+	"partneredge/wasm/route"
 )
 
 // ServeConfig says how a module is served.
@@ -193,5 +194,5 @@ func example(m host.Manifest) string {
 	if len(m.Routes) > 0 {
 		return m.Routes[0].Path
 	}
-	return prefix
+	return route.Prefix
 }

@@ -14,10 +14,9 @@ import (
 	"partneredge/wasm/abi"
 	"partneredge/wasm/contract/pattern"
 	"partneredge/wasm/fake"
+	"partneredge/wasm/route"
 	"partneredge/wasm/sandboxctl"
 )
-
-const prefix = "/api/v2/public/"
 
 // session is the run of one case.
 type session struct {
@@ -93,7 +92,7 @@ func (s *session) request(step Step) (*http.Request, error) {
 		return nil, err
 	}
 	if !strings.HasPrefix(path, "/") {
-		path = prefix + path
+		path = route.Prefix + path
 	}
 	body, err := s.fill(bodyText(step.Body))
 	if err != nil {
