@@ -68,7 +68,7 @@ type Upstream struct {
 	Down bool `json:"down,omitempty"`
 }
 
-// UpstreamAnswer is what an upstream answers.
+// UpstreamAnswer is the answer of an upstream that stands for a server.
 type UpstreamAnswer struct {
 	Status  int               `json:"status,omitempty"` // default 200
 	Headers map[string]string `json:"headers,omitempty"`

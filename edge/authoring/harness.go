@@ -16,7 +16,7 @@ import (
 	"partneredge/wasm/httpfront"
 )
 
-// patience is how long a call may compute in a test: the machine has other work.
+// patience bounds the computing time of a call in a test: the machine has other work.
 const patience = 10 * time.Second
 
 // harness holds a built module in a sandbox, and all that its cases need.

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// poll is how often the sources are looked at. Asking for the state of a few dozen
+// poll is the time between two looks at the sources. Asking for the state of a few dozen
 // files takes less than a millisecond, is the same on every system, and misses no
 // editor's way of saving.
 const poll = 100 * time.Millisecond
 
-// file is what changes when a file is saved.
+// file holds the attributes of a file that change when it is saved.
 type file struct {
 	size     int64
 	modified time.Time

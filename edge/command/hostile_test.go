@@ -23,7 +23,7 @@ import (
 // odd steers a terminal in every way: C0, DEL, C1, and the direction of writing.
 const odd = "\x1b[2J\x07\x7f\u009b31m\u202eodd"
 
-// schema is what the test knows of a schema of the admin API's document.
+// schema holds the parts of a schema of the admin API's document that the test reads.
 type schema struct {
 	Ref        string `json:"$ref"`
 	Type       any    // a name, or a list of them

@@ -114,8 +114,8 @@ func (s *Sender) hold(c deliveries.Claim, readAt time.Time, version uint64, now 
 	s.offer(q, now)
 }
 
-// failingKnown is how long an endpoint has failed, by the database, when the first try
-// of it is not from the lane of those that may be well.
+// failingKnown is the time after which an endpoint that fails, by the database, gets its
+// first try from another lane than that of those that may be well.
 const failingKnown = time.Minute
 
 // join makes q one of an account's queues. s.mu is held.

@@ -17,7 +17,7 @@ type health struct {
 // only probed.
 const openFrom = 3
 
-// hangCost is how many quick successes make up for one try that hangs. A proven
+// hangCost is the number of quick successes that make up for one try that hangs. A proven
 // endpoint may owe as many. So one that hangs once in a while keeps its lane, and one
 // that answers and hangs in turn cannot: in the long run it takes up less than one slow
 // try for each hangCost quick ones.

@@ -46,7 +46,7 @@ func newLanes(c *Config) *lanes {
 	return l
 }
 
-// account is what the queues of one account have in common.
+// account holds what the queues of one account have in common.
 type account struct {
 	id     string
 	queues int // that are known

@@ -84,7 +84,7 @@ func (d *DB) Key(ctx context.Context, id string) (store.Key, error) {
 	return keyTable.read(ctx, d, id)
 }
 
-// KeyLimit is what limits a key.
+// KeyLimit holds the limit of a key.
 type KeyLimit struct {
 	PerMinute int // requests
 	Hash      [32]byte

@@ -3,7 +3,7 @@ package abi
 // ownName is the name of the extra with a principal's own scopes.
 const ownName = ":scopes"
 
-// extras are what a frame carries behind its headers.
+// extras follow the headers in a frame.
 type extras struct {
 	params []Param
 	own    string

@@ -11,7 +11,7 @@ import (
 // routes of its own.
 const Gate = "gate"
 
-// Module is what the manifest of a module says about routes.
+// Module holds the part of a module's manifest that concerns routes.
 type Module struct {
 	Name         string
 	Routes       []abi.Route // nil: the manifest has no such field

@@ -10,7 +10,7 @@ import (
 	"partneredge/wasm/percent"
 )
 
-// found is what a table finds: the handler and the values of its parameters.
+// found is the result of a lookup in a table: the handler and the values of its parameters.
 func found(t *Table, method, path string) (handler string, params []abi.Param, allow string) {
 	e, params := t.Find(path, nil)
 	if e == nil {

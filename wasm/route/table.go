@@ -21,7 +21,7 @@ type node struct {
 	slash    *Endpoint // of the same path with a slash after it
 }
 
-// Endpoint is what a path leads to: one route for each method that it answers.
+// Endpoint describes where a path leads: one route for each method that it answers.
 type Endpoint struct {
 	// Allow lists the methods as the header of that name does.
 	Allow  string

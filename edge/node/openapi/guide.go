@@ -37,7 +37,7 @@ func chapters() []chapter {
 	}
 }
 
-// page is what the templates draw.
+// page holds the values that the templates draw.
 type page struct {
 	Title     string
 	Path      string

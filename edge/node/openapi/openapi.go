@@ -1,6 +1,7 @@
-// Package openapi holds the partner API's OpenAPI 3.1 document, written by
-// hand, joins it with what modules describe of their own, and serves it with a reference and a guide that are made from it and from
-// Markdown. None of them needs a key, a script, or anything from elsewhere.
+// Package openapi holds the partner API's OpenAPI 3.1 document, written by hand, joins
+// it with what modules describe of their own, and serves it with a reference and a guide
+// that are made from it and from Markdown. None of them needs a key, a script, or
+// anything from elsewhere.
 package openapi
 
 import (
@@ -45,7 +46,8 @@ func Handler() http.Handler {
 	return h
 }
 
-// NewHandler is Handler for another document, such as one that Join returned. It fails when the document cannot be read.
+// NewHandler is Handler for another document, such as one that Join returned. It fails
+// when the document cannot be read.
 func NewHandler(document []byte) (http.Handler, error) {
 	pages, err := render(document)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // names in capitals.
 type sample struct{ Language, File, Text string }
 
-// call is what a sample does.
+// call describes the request that a sample makes.
 type call struct {
 	method, path, query, key, body string
 }

@@ -14,7 +14,7 @@ type field struct {
 	Values      []string // all that it may be; none: anything of its type
 }
 
-// deepest is how many objects in objects are drawn.
+// deepest bounds the depth of objects in objects that is drawn.
 const deepest = 6
 
 // mostFields bounds the members that are drawn of one document, whose schemas may be

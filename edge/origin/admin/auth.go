@@ -102,8 +102,8 @@ func (a *api) isFileToken(got [32]byte) bool {
 	return subtle.ConstantTimeCompare(got[:], want[:]) == 1
 }
 
-// find returns the actor that has a token other than the file's. Of a revoked token it returns whose it
-// was, with the error.
+// find returns the actor that has a token other than the file's. Of a revoked token it
+// returns whose it was, with the error.
 func (a *api) find(ctx context.Context, sent string, got [32]byte) (actor store.Actor, err error) {
 	wrong := &problem{Kind: kindUnauthorized, Reason: "wrong_token"}
 	if !isToken(sent) {

@@ -17,7 +17,7 @@ import (
 // askTime bounds the wait for a node's answer to an operator.
 const askTime = 2 * time.Second
 
-// NodeLockouts is what one node answers about its lockouts. Err is set when it did
+// NodeLockouts is the answer of one node about its lockouts. Err is set when it did
 // not answer.
 type NodeLockouts struct {
 	Node store.Node

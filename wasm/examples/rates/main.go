@@ -24,7 +24,7 @@ import (
 // upstream is the server that is asked. It is in the manifest's allow_dial.
 const upstream = "https://rates.example/v1/mortgage?years="
 
-// patience is how long the upstream may take. A host ends a call after 10 s.
+// patience bounds the time that the upstream may take. A host ends a call after 10 s.
 const patience = 2 * time.Second
 
 // maxAnswer bounds what is read of the upstream's answer, in bytes.
