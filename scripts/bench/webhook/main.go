@@ -29,7 +29,7 @@ import (
 func main() {
 	b := &bench{Bench: harness.New("webhook")}
 	b.Only("burst", "paced", "hang", "kills", "backlog")
-	postgres := b.Flags.String("postgres", postgresDefault(), "`URL` of a PostgreSQL database in which schemas may be made")
+	postgres := b.Flags.String("postgres", harness.PostgresURL(), "`URL` of a PostgreSQL database in which schemas may be made")
 	kinds := b.Flags.String("databases", "sqlite,postgres", "where")
 	b.Flags.IntVar(&b.events, "events", 6000, "events of the burst")
 	b.Flags.StringVar(&b.profile, "profile", "", "write a CPU profile of the bursts to this `FILE`")
@@ -74,7 +74,7 @@ func (b *bench) measure(ctx context.Context, postgres string, kinds []string) (e
 		{"sqlite", func(_ context.Context, dir string) (string, func(), error) {
 			return filepath.Join(dir, "origin.db"), func() {}, nil
 		}},
-		{"postgres", func(ctx context.Context, _ string) (string, func(), error) { return postgresSchema(ctx, postgres) }},
+		{"postgres", func(ctx context.Context, _ string) (string, func(), error) { return b.PostgresSchema(ctx, postgres) }},
 	} {
 		if !slices.Contains(kinds, d.kind) {
 			continue

@@ -3,14 +3,11 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"encoding/hex"
 	"errors"
 	"log/slog"
 	"net/netip"
-	"net/url"
 	"os"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -138,35 +135,4 @@ func (o *origin) fire(ctx context.Context, n, writers int) error {
 		})
 	}
 	return group.Wait()
-}
-
-func postgresDefault() string {
-	if url := os.Getenv("EDGE_TEST_POSTGRES"); url != "" {
-		return url
-	}
-	return "postgres://postgres@127.0.0.1:5432/test?sslmode=disable"
-}
-
-// postgresSchema makes a schema of its own, which drop removes.
-func postgresSchema(ctx context.Context, address string) (string, func(), error) {
-	admin, err := sql.Open("pgx", address)
-	if err != nil {
-		return "", nil, errors.New("the PostgreSQL URL cannot be read")
-	}
-	schema := "bench_webhook_" + strings.ToLower(rand.Text()[:12])
-	if _, err := admin.ExecContext(ctx, "CREATE SCHEMA "+schema); err != nil {
-		_ = admin.Close()
-		return "", nil, err
-	}
-	u, err := url.Parse(address)
-	if err != nil {
-		return "", nil, err
-	}
-	q := u.Query()
-	q.Set("search_path", schema)
-	u.RawQuery = q.Encode()
-	return u.String(), func() {
-		_, _ = admin.ExecContext(context.WithoutCancel(ctx), "DROP SCHEMA "+schema+" CASCADE")
-		_ = admin.Close()
-	}, nil
 }
