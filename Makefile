@@ -95,7 +95,7 @@ mutants: modules ## what the tests notice of changed code (ARGS='-targets outbox
 check: ## format, vet, lint, tidy, generated files up to date
 	CHECK_FLAGS="$(RACE)" scripts/check
 
-.PHONY: bench-sandbox bench-http bench-sync bench-webhook bench-release bench-hotset bench-abuse sim-regions torture
+.PHONY: bench-sandbox bench-http bench-sync bench-webhook bench-release bench-hotset bench-abuse bench-scale sim-regions torture
 bench-sandbox: build ## what a request costs in its sandbox
 	$(GO) test -run '^$$' -bench '^BenchmarkFigures$$' -benchtime 1x -timeout 3m ./host
 bench-http: build ## requests a second through a node
@@ -111,6 +111,8 @@ bench-hotset: ## memory, files and stalls of a node that is given five million k
 	$(GO) run ./scripts/bench/hotset
 bench-abuse: build ## what one that misuses the service does to everybody else
 	$(GO) run ./scripts/bench/abuse
+bench-scale: ## what grows with nodes, keys, endpoints and changes, at the sizes one installation is to hold
+	$(GO) run ./scripts/bench/scale
 
 torture: modules ## random faults for ten minutes, and what was promised after each round (ARGS='-torture 1m -torture-seed 7')
 	$(PRECOMPILE) build/modules build/modules/.cache

@@ -28,13 +28,16 @@ const (
 	orderEvery = time.Second           // between two equal orders to a node
 )
 
-// Config of a Controller. Every field is required.
+// Config of a Controller. Every field but ObserveLook is required.
 type Config struct {
 	DB    *central.DB
 	Conn  *nats.Conn
 	Nodes *replication.Presence
 	Log   *slog.Logger
 	Now   func() time.Time
+	// ObserveLook is called after each look at the nodes with how long it took. nil: it
+	// is not called.
+	ObserveLook func(took time.Duration)
 }
 
 // Controller takes the rollout that is under way from step to step, and sends
@@ -103,8 +106,12 @@ func (c *Controller) run(ctx context.Context) {
 			return
 		case <-pause.C:
 		}
+		began := time.Now()
 		if err := c.step(ctx); err != nil && ctx.Err() == nil {
 			c.config.Log.Warn("rollouts", "err", err)
+		}
+		if c.config.ObserveLook != nil {
+			c.config.ObserveLook(time.Since(began))
 		}
 		pause.Reset(stepPause)
 		select {

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"partneredge/scripts/bench/harness"
+	"partneredge/store"
+	"partneredge/store/central/deliveries"
+)
+
+const (
+	claimEndpoints = 200_000
+	claimWaiting   = 1_000_000
+	claimAccounts  = 2000
+	claimRounds    = 20
+	claimQueues    = 64 // as many as the sender claims for at once
+)
+
+// claim measures a round of the webhook sender's look for work, a scan of the queues
+// and a claim, when a million deliveries wait for 200 000 endpoints.
+func (b *bench) claim(ctx context.Context) (err error) {
+	s, err := b.newSite(ctx, "claim")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := s.accounts(ctx, claimAccounts); err != nil {
+		return err
+	}
+	if err := s.subscribe(ctx, claimEndpoints, claimAccounts, "https://127.0.0.1/"); err != nil {
+		return err
+	}
+	if err := s.deliveries(ctx, claimEndpoints, claimWaiting); err != nil {
+		return err
+	}
+	began := time.Now()
+	queues, err := s.DB.Queues(ctx)
+	if err != nil {
+		return err
+	}
+	b.Printf("the first scan of %d queues takes %.0f ms", len(queues), harness.Milliseconds(time.Since(began)))
+	var took []float64
+	for round := range claimRounds {
+		r := deliveries.ClaimRequest{Owner: "bench", Lease: time.Minute, Each: 4, Holds: func(string) bool { return false }}
+		for i := range claimQueues {
+			r.Subscriptions = append(r.Subscriptions, subscriptionID(round*claimQueues+i+1))
+		}
+		began := time.Now()
+		if _, err := s.DB.Queues(ctx); err != nil {
+			return err
+		}
+		scanned := time.Since(began)
+		claims, _, err := s.DB.ClaimDeliveries(ctx, r)
+		if err != nil {
+			return err
+		}
+		if len(claims) != claimQueues*r.Each {
+			return fmt.Errorf("claimed %d deliveries, not %d", len(claims), claimQueues*r.Each)
+		}
+		took = append(took, harness.Milliseconds(time.Since(began)))
+		if round == claimRounds/2 {
+			b.Printf("a scan takes %.1f ms, the claim after it %.1f ms", harness.Milliseconds(scanned), took[round]-harness.Milliseconds(scanned))
+		}
+	}
+	b.Figure("claim_ms", harness.Median(took), "ms")
+	return nil
+}
+
+// subscriptionID returns the id of the nth subscription.
+func subscriptionID(n int) string { return fmt.Sprintf("whs_%026d", n) }
+
+// subscribe makes n subscriptions spread over accounts, the nth at target and n.
+func (s *site) subscribe(ctx context.Context, n, accounts int, target string) error {
+	_, err := s.SQL.ExecContext(ctx, `INSERT INTO subscriptions (id, account_id, key_id, environment, target_url, events, description, secret, created_at)
+		SELECT 'whs_' || lpad(i::text, 26, '0'), 'acc_' || lpad((1 + i % $2::int)::text, 26, '0'), 'key_bench', 'live', $3::text || i,
+			'["`+store.EventSentinelFired+`"]', '', repeat('0123456789abcdef', 4), $4 FROM generate_series(1, $1::int) i`,
+		n, accounts, target, time.Now().UnixMicro())
+	if err != nil {
+		return fmt.Errorf("making subscriptions: %w", err)
+	}
+	return nil
+}
+
+// deliveries has n deliveries of one event wait for subscriptions, as many for each.
+func (s *site) deliveries(ctx context.Context, subscriptions, n int) error {
+	now := time.Now().UnixMicro()
+	_, err := s.SQL.ExecContext(ctx, `INSERT INTO events (id, account_id, type, created_at, silenced, body)
+		SELECT 'evt_' || lpad(i::text, 26, '0'), 'acc_' || lpad('1', 26, '0'), '`+store.EventSentinelFired+`', $2, 0, '{}' FROM generate_series(1, $1::int) i`,
+		n/subscriptions, now)
+	if err == nil {
+		_, err = s.SQL.ExecContext(ctx, `INSERT INTO deliveries (id, event_id, subscription_id, state, attempts, tries_before, next_at, due_at, lease_owner, created_at, updated_at)
+			SELECT 'dlv_' || lpad(i::text, 26, '0'), 'evt_' || lpad((1 + i / $2::int)::text, 26, '0'), 'whs_' || lpad((1 + i % $2::int)::text, 26, '0'),
+				'pending', 0, 0, $3, $3, '', $3, $3 FROM generate_series(0, $1::int - 1) i`, n, subscriptions, now)
+	}
+	if err == nil {
+		_, err = s.SQL.ExecContext(ctx, `ANALYZE deliveries, subscriptions, events`)
+	}
+	if err != nil {
+		return fmt.Errorf("making deliveries: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"partneredge/edge/node/replication"
+	"partneredge/edge/node/replication/link"
+	"partneredge/edge/wire"
+	"partneredge/scripts/bench/harness"
+	"partneredge/store/local"
+)
+
+// followerOrder says what a follower follows, and where its state is.
+type followerOrder struct{ URL, Credentials, Dir string }
+
+// followerReport is what a follower says of itself.
+type followerReport struct {
+	Seq     int64         // last change that it has applied
+	Current time.Duration // from its start until it knew every change, 0 before
+	CPU     time.Duration // processor time of its process
+	Asks    int64         // how often it has asked for changes
+}
+
+// runFollower runs a node's replica and link in a process of its own until in ends. For
+// each line of in it prints a report.
+func runFollower(ctx context.Context, spec string, in io.Reader, out io.Writer) (err error) {
+	var what followerOrder
+	if err := json.Unmarshal([]byte(spec), &what); err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	store, err := local.Open(local.Config{Dir: what.Dir, Log: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	var asks, current atomic.Int64
+	l, err := link.New(link.Config{
+		URL: what.URL, Credentials: what.Credentials, Region: region, Log: log,
+		Observe: func(verb, _ string, _ time.Duration) {
+			if verb == wire.VerbChanges {
+				asks.Add(1)
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	ignore := func(string, int) {}
+	r, err := replication.New(replication.Config{
+		Store: store, Link: l, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, MaxStale: time.Hour,
+		NoteAge: func(context.Context, time.Duration) {}, Log: log, Now: time.Now,
+		Counters: replication.Counters{Keys: ignore, Views: ignore, Leads: ignore, Reports: ignore},
+	})
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := r.Start(); err != nil {
+		return err
+	}
+	defer r.Stop()
+	go func() {
+		select {
+		case <-r.Current():
+			current.Store(int64(time.Since(began)))
+		case <-ctx.Done():
+		}
+	}()
+	write := json.NewEncoder(out)
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		report := followerReport{Seq: store.Cursor().Seq, Current: time.Duration(current.Load()), CPU: processorTime(), Asks: asks.Load()}
+		if err := write.Encode(report); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// processorTime that this process has used.
+func processorTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// follower is a process that runs runFollower.
+type follower struct {
+	command *exec.Cmd
+	in      io.WriteCloser
+	out     *json.Decoder
+}
+
+// follow starts a follower.
+func follow(ctx context.Context, what followerOrder) (*follower, error) {
+	spec, err := json.Marshal(what)
+	if err != nil {
+		return nil, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	f := &follower{command: exec.CommandContext(ctx, program, "-child", string(spec))}
+	f.command.Stderr = os.Stderr
+	if f.in, err = f.command.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := f.command.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	f.out = json.NewDecoder(out)
+	return f, f.command.Start()
+}
+
+// report asks the follower for its report.
+func (f *follower) report() (r followerReport, err error) {
+	if _, err = fmt.Fprintln(f.in); err == nil {
+		err = f.out.Decode(&r)
+	}
+	return r, err
+}
+
+// until waits for a report of which a condition holds, and returns it.
+func (f *follower) until(ctx context.Context, what string, holds func(followerReport) bool) (r followerReport, err error) {
+	err = harness.Poll(ctx, what, func() (bool, error) {
+		r, err = f.report()
+		return holds(r), err
+	})
+	return r, err
+}
+
+// stop ends the process and waits for it.
+func (f *follower) stop() error {
+	return errors.Join(f.in.Close(), f.command.Wait())
+}

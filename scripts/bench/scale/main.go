@@ -1,0 +1,55 @@
+// Command scale measures what grows with the nodes, keys, endpoints and changes of
+// an installation, at the sizes that one is to hold:
+//
+//	go run ./scripts/bench/scale [-postgres URL] [-only NAME,NAME]
+//
+// Each part is a file of its own, over a schema of its own in a real PostgreSQL and
+// with a real NATS server on loopback. Nodes are followers: their replica and their
+// link to the origin, without HTTP and modules. Parts run one after the other.
+//
+// It ends in lines "figure scale.NAME VALUE UNIT".
+package main
+
+import (
+	"context"
+	"os"
+
+	"partneredge/scripts/bench/harness"
+)
+
+func main() {
+	b := &bench{Bench: harness.New("scale")}
+	parts := []harness.Part{
+		{Name: "ledger", Measure: b.ledger},
+		{Name: "limiter", Measure: b.limiter},
+		{Name: "fleet", Measure: b.fleet},
+		{Name: "changes", Measure: b.changes},
+		{Name: "asks", Measure: b.asks},
+		{Name: "claim", Measure: b.claim},
+		{Name: "ingest", Measure: b.ingest},
+	}
+	names := make([]string, len(parts))
+	for i, p := range parts {
+		names[i] = p.Name
+	}
+	b.Only(names...)
+	b.Flags.StringVar(&b.postgres, "postgres", harness.PostgresURL(), "`URL` of a PostgreSQL database in which schemas may be made")
+	child := b.Flags.String("child", "", "a follower's order, for a process of its own (used by the bench itself)")
+	b.Main(func(ctx context.Context) error {
+		if *child != "" {
+			return runFollower(ctx, *child, os.Stdin, os.Stdout)
+		}
+		for _, p := range parts {
+			if err := b.Run(ctx, p); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// bench is one run.
+type bench struct {
+	*harness.Bench
+	postgres string
+}

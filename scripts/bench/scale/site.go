@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"partneredge/edge/origin/broker"
+	"partneredge/edge/origin/natsauth"
+	"partneredge/edge/origin/replication"
+	"partneredge/edge/wire"
+	"partneredge/store"
+	"partneredge/store/central"
+)
+
+// site is NATS and some origin processes, in this process, over one PostgreSQL
+// schema.
+type site struct {
+	SQL       *sql.DB // for what is filled in by the million
+	DB        *central.DB
+	Authority *natsauth.Authority
+	Broker    *broker.Broker
+	Origins   []*replication.Server
+	URL       string // of the schema
+
+	dir string
+	log *slog.Logger
+	end []func() error // in the order of starting
+}
+
+// anyTarget lets every webhook target pass: none is called.
+type anyTarget struct{}
+
+func (anyTarget) Check(context.Context, string) (string, error) { return "", nil }
+
+// newSite starts the database and NATS. The caller closes it.
+func (b *bench) newSite(ctx context.Context, name string) (_ *site, err error) {
+	s := &site{
+		dir: filepath.Join(b.Dir, name),
+		log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return nil, err
+	}
+	url, drop, err := b.PostgresSchema(ctx, b.postgres)
+	if err != nil {
+		return nil, err
+	}
+	s.URL = url
+	s.onEnd(func() error { drop(); return nil })
+	if s.DB, err = s.open(ctx); err != nil {
+		return nil, err
+	}
+	if s.SQL, err = sql.Open("pgx", url); err != nil {
+		return nil, err
+	}
+	s.onEnd(s.SQL.Close)
+	if s.Authority, err = natsauth.Open(filepath.Join(s.dir, "nats")); err != nil {
+		return nil, err
+	}
+	s.Broker, err = broker.Start(broker.Config{Authority: s.Authority, Log: s.log, Listen: "127.0.0.1:0", Dir: filepath.Join(s.dir, "nats")})
+	if err != nil {
+		return nil, err
+	}
+	s.onEnd(func() error { s.Broker.Close(); return nil })
+	return s, nil
+}
+
+func (s *site) onEnd(fn func() error) { s.end = append(s.end, fn) }
+
+// Close ends all that was started.
+func (s *site) Close() (err error) {
+	for i := len(s.end) - 1; i >= 0; i-- {
+		err = errors.Join(err, s.end[i]())
+	}
+	s.end = nil
+	return err
+}
+
+func (s *site) open(ctx context.Context) (*central.DB, error) {
+	db, err := central.Open(ctx, central.Config{URL: s.URL, Log: s.log})
+	if err == nil {
+		s.onEnd(db.Close)
+	}
+	return db, err
+}
+
+// startOrigin starts one more origin process' part in replication, over db.
+func (s *site) startOrigin(ctx context.Context, db *central.DB) (*replication.Server, error) {
+	credentials, err := s.Authority.OriginUser()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := nats.Connect(s.Broker.URL(), nats.UserCredentialBytes([]byte(credentials)))
+	if err != nil {
+		return nil, err
+	}
+	s.onEnd(func() error { conn.Close(); return nil })
+	server, err := replication.Start(ctx, replication.Config{
+		DB: db, Conn: conn, Guard: anyTarget{}, Log: s.log, Now: time.Now, Revoke: s.Broker.Revoke,
+		OnWake: func() {}, Observe: func(string, wire.Failure, time.Duration) {},
+		ObserveRefused: func(int, int) {}, ObserveRefusal: func(string, string, int) {},
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.onEnd(func() error { server.Stop(context.WithoutCancel(ctx)); return nil })
+	s.Origins = append(s.Origins, server)
+	return server, nil
+}
+
+// enrol enrols a node and returns the file of its credentials.
+func (s *site) enrol(ctx context.Context, name string) (id, file string, err error) {
+	id = store.NewID("node", time.Now())
+	credentials, public, err := s.Authority.NodeUser(id, region)
+	if err != nil {
+		return "", "", err
+	}
+	if _, err := s.DB.AddNode(ctx, store.Node{ID: id, Name: name, Region: region, PublicKey: public, WireVersion: wire.Version}); err != nil {
+		return "", "", err
+	}
+	file = filepath.Join(s.dir, name+".creds")
+	return id, file, os.WriteFile(file, []byte(credentials), 0o600)
+}
+
+// region of all nodes.
+const region = "bench"
+
+// accounts makes n live accounts, from accountID(1) on.
+func (s *site) accounts(ctx context.Context, n int) error {
+	now := time.Now().UnixMicro()
+	_, err := s.SQL.ExecContext(ctx, `INSERT INTO accounts (id, name, mode, created_at)
+		SELECT 'acc_' || lpad(i::text, 26, '0'), 'bench', 'live', $1 FROM generate_series(1, $2::int) i`, now, n)
+	if err != nil {
+		return fmt.Errorf("making accounts: %w", err)
+	}
+	return nil
+}
+
+// accountID returns the id of the nth account.
+func accountID(n int) string { return fmt.Sprintf("acc_%026d", n) }
+
+// fire has a sentinel of the nth account fire.
+func fire(ctx context.Context, db *central.DB, n int) error {
+	_, _, err := db.AddFiring(ctx, store.Firing{AccountID: accountID(n), Name: "price_drop", Data: []byte("{}"), Action: "notified_agent_and_client"})
+	return err
+}
