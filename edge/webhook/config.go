@@ -103,18 +103,14 @@ func (c *Config) fill() error {
 			c.Owner += "-" + rand.Text()
 		}
 	}
-	if c.Schedule == nil {
-		c.Schedule = []time.Duration{5 * time.Second, 30 * time.Second, 180 * time.Second}
-	}
+	c.fillSchedule()
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	c.Jitter = cmp.Or(c.Jitter, 0.1)
 	poll := time.Second
 	c.writers = 1
 	if !alone {
 		poll = 100 * time.Millisecond
 		c.writers = 2 // one works while the other waits for the disk
 	}
-	orDefault(&c.RetryAfterMost, 10*time.Minute)
 	orDefault(&c.Timeout, 10*time.Second)
 	orDefault(&c.SlowAfter, time.Second)
 	orDefault(&c.HoldMost, 3*time.Second)

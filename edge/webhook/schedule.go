@@ -1,12 +1,30 @@
 package webhook
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 )
+
+// NextTry returns when a delivery is tried again by the default schedule after its
+// tries-th try failed with an answer's Retry-After. ok is false when its tries are used
+// up.
+func NextTry(tries int, now time.Time, retryAfter string) (at time.Time, ok bool) {
+	var c Config
+	c.fillSchedule()
+	return c.next(tries, now, retryAfter)
+}
+
+func (c *Config) fillSchedule() {
+	if c.Schedule == nil {
+		c.Schedule = []time.Duration{5 * time.Second, 30 * time.Second, 180 * time.Second}
+	}
+	c.Jitter = cmp.Or(c.Jitter, 0.1)
+	orDefault(&c.RetryAfterMost, 10*time.Minute)
+}
 
 // next returns when a delivery is tried again after its tries-th try failed with
 // an answer's Retry-After. ok is false when its tries are used up.

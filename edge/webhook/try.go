@@ -6,16 +6,12 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
 
-	"partneredge/edge/webhook/signature"
 	"partneredge/store"
 )
-
-const userAgent = "Svc-Webhooks/2"
 
 // try is one attempt at a delivery.
 type try struct {
@@ -47,15 +43,8 @@ func (t *try) attempt() store.Attempt {
 		Number:     t.item.Attempts + 1,
 		StartedAt:  t.started.UTC().Truncate(time.Microsecond),
 	}
-	a.Headers = map[string]string{
-		"content-type":      "application/json",
-		"user-agent":        userAgent,
-		"x-svc-signature":   signature.Sign(t.started, t.item.Body, t.secrets...),
-		"x-svc-timestamp":   strconv.FormatInt(t.started.Unix(), 10),
-		"x-svc-event":       t.item.EventType,
-		"x-svc-event-id":    t.item.EventID,
-		"x-svc-delivery-id": a.ID,
-	}
+	message := Message{EventID: t.item.EventID, EventType: t.item.EventType, Body: t.item.Body}
+	a.Headers = message.Headers(a.ID, t.started, t.secrets...)
 	return a
 }
 

@@ -2,61 +2,13 @@ package central
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"partneredge/store"
 	"partneredge/store/central/db"
 	"partneredge/store/valid"
-)
-
-// eventTime is the layout of times in an envelope: ISO 8601 in UTC, with all six
-// digits of the microseconds.
-const eventTime = "2006-01-02T15:04:05.000000Z"
-
-func iso(t time.Time) string { return t.UTC().Format(eventTime) }
-
-// envelope is an event as partners receive it.
-type envelope struct {
-	ID        string `json:"id"`
-	Type      string `json:"type"`
-	AccountID string `json:"account_id"`
-	CreatedAt string `json:"created_at"`
-	Data      any    `json:"data"`
-}
-
-// Data of each type of event.
-type (
-	insightCreated struct {
-		InsightID string `json:"insight_id"`
-		Headline  string `json:"headline"`
-		CreatedAt string `json:"created_at"`
-	}
-	sentinelFired struct {
-		FiringID     string `json:"firing_id"`
-		SentinelName string `json:"sentinel_name"`
-		TriggeredAt  string `json:"triggered_at"`
-		ActionTaken  string `json:"action_taken"`
-	}
-	dealChanged struct {
-		DealID    string `json:"deal_id"`
-		FromStage string `json:"from_stage"`
-		ToStage   string `json:"to_stage"`
-		ChangedAt string `json:"changed_at"`
-	}
-	clientContacted struct {
-		ContactID  string `json:"contact_id"`
-		ClientID   string `json:"client_id"`
-		Channel    string `json:"channel"`
-		OccurredAt string `json:"occurred_at"`
-	}
-	goalChanged struct {
-		GoalID       string `json:"goal_id"`
-		Pace         string `json:"pace"`
-		PreviousPace string `json:"previous_pace"`
-		ChangedAt    string `json:"changed_at"`
-	}
+	"partneredge/wasm/event"
 )
 
 // emit makes the event of a write to account, which the transaction holds, and
@@ -76,9 +28,9 @@ func (t *tx) emit(ctx context.Context, account, kind string, data any) (*store.E
 		Silenced:  mode != store.ModeLive,
 	}
 	var err error
-	e.Body, err = json.Marshal(envelope{e.ID, kind, account, iso(now), data})
+	e.Body, err = event.Body(event.Head{ID: e.ID, Type: kind, AccountID: account, CreatedAt: now}, data)
 	if err != nil {
-		return nil, fmt.Errorf("write envelope: %w", err)
+		return nil, err
 	}
 	t.events = append(t.events, e)
 	if e.Silenced {

@@ -11,6 +11,7 @@ import (
 	"partneredge/store"
 	"partneredge/store/central/db"
 	"partneredge/store/valid"
+	"partneredge/wasm/event"
 )
 
 // Writes of the sources of an account. Each write, its change, its event and the
@@ -21,7 +22,7 @@ import (
 // AddCoachingRun adds the insights of one run. Ids are made and creation is
 // now where they are not set; a creation time that the account has already
 // moves by microseconds. One event announces the newest. No insights: no event.
-func (d *DB) AddCoachingRun(ctx context.Context, accountID string, insights []store.Insight) (added []store.Insight, event *store.Event, err error) {
+func (d *DB) AddCoachingRun(ctx context.Context, accountID string, insights []store.Insight) (added []store.Insight, emitted *store.Event, err error) {
 	now := d.db.Now()
 	run := make([]store.Insight, len(insights))
 	var refused error
@@ -52,19 +53,19 @@ func (d *DB) AddCoachingRun(ctx context.Context, accountID string, insights []st
 			return added, nil, nil
 		}
 		t.changed(store.ChangeInsights, accountID, false)
-		event, err := t.emit(ctx, accountID, store.EventInsightCreated, insightCreated{
+		emitted, err := t.emit(ctx, accountID, store.EventInsightCreated, event.Insight{
 			InsightID: added[newest].ID,
 			Headline:  added[newest].Headline,
-			CreatedAt: iso(added[newest].CreatedAt),
+			CreatedAt: event.Time(added[newest].CreatedAt),
 		})
-		return added, event, err
+		return added, emitted, err
 	})
 }
 
 // AddFiring adds a firing of a sentinel. The id is made and the time is now
 // where they are not set; a time that the account has already moves by
 // microseconds. Data must be a JSON object; none is {}.
-func (d *DB) AddFiring(ctx context.Context, f store.Firing) (added store.Firing, event *store.Event, err error) {
+func (d *DB) AddFiring(ctx context.Context, f store.Firing) (added store.Firing, emitted *store.Event, err error) {
 	now := d.db.Now()
 	f.ID, f.TriggeredAt = cmp.Or(f.ID, store.NewID("fir", now)), db.TimeOr(f.TriggeredAt, now)
 	var refused error
@@ -79,19 +80,19 @@ func (d *DB) AddFiring(ctx context.Context, f store.Firing) (added store.Firing,
 		}
 		t.firings = append(t.firings, added)
 		t.changed(store.ChangeFirings, f.AccountID, false)
-		event, err := t.emit(ctx, f.AccountID, store.EventSentinelFired, sentinelFired{
+		emitted, err := t.emit(ctx, f.AccountID, store.EventSentinelFired, event.Firing{
 			FiringID:     f.ID,
 			SentinelName: f.Name,
-			TriggeredAt:  iso(added.TriggeredAt),
+			TriggeredAt:  event.Time(added.TriggeredAt),
 			ActionTaken:  f.Action,
 		})
-		return added, event, err
+		return added, emitted, err
 	})
 }
 
 // AddContact adds an entry of the contact log. The id is made and the time is
 // now where they are not set.
-func (d *DB) AddContact(ctx context.Context, c store.Contact) (added store.Contact, event *store.Event, err error) {
+func (d *DB) AddContact(ctx context.Context, c store.Contact) (added store.Contact, emitted *store.Event, err error) {
 	now := d.db.Now()
 	c.ID, c.OccurredAt = cmp.Or(c.ID, store.NewID("con", now)), db.TimeOr(c.OccurredAt, now)
 	refused := errors.Join(valid.IDs("contact id", c.ID, "client id", c.ClientID),
@@ -101,13 +102,13 @@ func (d *DB) AddContact(ctx context.Context, c store.Contact) (added store.Conta
 			c.ID, c.AccountID, c.ClientID, c.Channel, db.Micros(c.OccurredAt)); err != nil {
 			return c, nil, err
 		}
-		event, err := t.emit(ctx, c.AccountID, store.EventClientContacted, clientContacted{
+		emitted, err := t.emit(ctx, c.AccountID, store.EventClientContacted, event.Contact{
 			ContactID:  c.ID,
 			ClientID:   c.ClientID,
 			Channel:    c.Channel,
-			OccurredAt: iso(c.OccurredAt),
+			OccurredAt: event.Time(c.OccurredAt),
 		})
-		return c, event, err
+		return c, emitted, err
 	})
 }
 
@@ -124,7 +125,7 @@ type Put[T any] struct {
 func (d *DB) PutDeal(ctx context.Context, in store.Deal) (Put[store.Deal], error) {
 	refused := valid.IDs("deal id", in.ID, "stage", in.Stage)
 	put, err := d.putValue(ctx, dealValues, value{in.AccountID, in.ID, in.Stage, in.ChangedAt}, refused, func(from, at string) any {
-		return dealChanged{DealID: in.ID, FromStage: from, ToStage: in.Stage, ChangedAt: at}
+		return event.Deal{DealID: in.ID, FromStage: from, ToStage: in.Stage, ChangedAt: at}
 	})
 	in.ChangedAt = put.Record.at
 	return written(Put[store.Deal]{in, put.Changed, put.Event}, err)
@@ -134,7 +135,7 @@ func (d *DB) PutDeal(ctx context.Context, in store.Deal) (Put[store.Deal], error
 func (d *DB) PutGoal(ctx context.Context, in store.Goal) (Put[store.Goal], error) {
 	refused := cmp.Or(valid.IDs("goal id", in.ID), valid.OneOf("pace", in.Pace, "on_pace", "behind", "ahead"))
 	put, err := d.putValue(ctx, goalValues, value{in.AccountID, in.ID, in.Pace, in.ChangedAt}, refused, func(from, at string) any {
-		return goalChanged{GoalID: in.ID, Pace: in.Pace, PreviousPace: from, ChangedAt: at}
+		return event.Goal{GoalID: in.ID, Pace: in.Pace, PreviousPace: from, ChangedAt: at}
 	})
 	in.ChangedAt = put.Record.at
 	return written(Put[store.Goal]{in, put.Changed, put.Event}, err)
@@ -170,7 +171,7 @@ func (d *DB) putValue(ctx context.Context, k values, v value, refused error, cha
 		case !put.Changed:
 			put.Record.at = was.at
 		case known:
-			put.Event, err = t.emit(ctx, v.account, k.event, changed(was.text, iso(v.at)))
+			put.Event, err = t.emit(ctx, v.account, k.event, changed(was.text, event.Time(v.at)))
 		}
 		return err
 	})

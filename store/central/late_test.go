@@ -10,6 +10,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/deliveries"
+	"partneredge/wasm/event"
 )
 
 // TestLateOutcome has the outcome of an earlier try come after that of a later
@@ -113,7 +114,7 @@ func TestRevocationInTheTransactionOfItsEvents(t *testing.T) {
 		}))
 		noError(t, q.change(ctx, q.account, func(ctx context.Context, tx *tx) error {
 			for range 3 {
-				if _, err := tx.emit(ctx, q.account, store.EventSentinelFired, sentinelFired{}); err != nil {
+				if _, err := tx.emit(ctx, q.account, store.EventSentinelFired, event.Firing{}); err != nil {
 					return err
 				}
 			}
@@ -123,7 +124,7 @@ func TestRevocationInTheTransactionOfItsEvents(t *testing.T) {
 			if _, err := tx.deliveries.Cancel(ctx, q.account, q.subs[0]); err != nil {
 				return err
 			}
-			_, err := tx.emit(ctx, q.account, store.EventSentinelFired, sentinelFired{})
+			_, err := tx.emit(ctx, q.account, store.EventSentinelFired, event.Firing{})
 			return err
 		}))
 		if !maps.Equal(claimed, map[string]int{q.subs[1]: 4}) {
