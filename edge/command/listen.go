@@ -1,20 +1,14 @@
 package command
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,12 +16,9 @@ import (
 
 	"partneredge/edge/adminapi"
 	"partneredge/edge/command/output"
+	"partneredge/edge/webhook"
 	"partneredge/edge/webhook/signature"
-	"partneredge/store"
 )
-
-// forwardTime bounds the wait for a receiver's answer.
-const forwardTime = 10 * time.Second
 
 func newListen() *cobra.Command {
 	return newAdminCommand("listen [--events TYPES] [--forward URL]", "show an account's events here, signed and verified, and forward them", defineListen)
@@ -40,7 +31,8 @@ func defineListen(flags *pflag.FlagSet) handler {
 	since := flags.Duration("since", 0, "begin with the events of this `DURATION` before now, 1h at most")
 	l := &listener{seen: make(map[string]bool)}
 	flags.StringVar(&l.forward, "forward", "", "`URL` that each event is posted to, such as http://localhost:3000/hook")
-	flags.StringVar(&l.secret, "secret", "", "`TEXT` of the signing secret (default: a new one, printed at the start)")
+	var secret secretFlags
+	secret.register(flags)
 	return func(ctx context.Context, c *invocation) error {
 		l.invocation, l.colours = c, output.ColoursOf(c.Out)
 		if l.forward != "" && !isHTTP(l.forward) {
@@ -57,6 +49,10 @@ func defineListen(flags *pflag.FlagSet) handler {
 		if *account == "" {
 			return misused(c.cmd, "--account is missing")
 		}
+		var err error
+		if l.secret, err = secret.get(c.cmd); err != nil {
+			return err
+		}
 		query := url.Values{}
 		if *events != "" {
 			query.Set("types", *events)
@@ -72,37 +68,22 @@ func defineListen(flags *pflag.FlagSet) handler {
 type listener struct {
 	*invocation
 	colours output.Colours
-	secret  string // "": run makes one
+	secret  namedSecret
 	forward string // "": the events are only shown
-	http    *http.Client
+	poster  *poster
 	seen    map[string]bool // ids of events
 }
 
 func (l *listener) run(ctx context.Context, account string, query url.Values) error {
-	if l.secret == "" {
-		var random [32]byte
-		_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
-		l.secret = hex.EncodeToString(random[:])
-	}
-	l.http = newForwardClient()
-	defer l.http.CloseIdleConnections()
+	l.poster = newPoster()
+	defer l.poster.close()
 	fmt.Fprintf(l.stderr, "events of %s, forwarded to %s\nsigning secret: %s\nCtrl-C ends it.\n",
-		account, cmp.Or(l.forward, "nowhere: --forward URL posts them"), l.secret)
+		account, cmp.Or(l.forward, "nowhere: --forward URL posts them"), l.secret.text)
 	path := "/accounts/" + url.PathEscape(account) + "/events"
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
 	return l.admin.Follow(ctx, path, func(e adminapi.Event) error { return l.handle(ctx, e) }, reconnecting(l.stderr))
-}
-
-// newForwardClient makes a client that posts as the webhook sender does: it does
-// not follow redirects, and asks no proxy.
-func newForwardClient() *http.Client {
-	return &http.Client{
-		Timeout:       forwardTime,
-		Transport:     &http.Transport{Proxy: nil, IdleConnTimeout: 30 * time.Second},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
 }
 
 // relayed is an event in the output.
@@ -127,16 +108,13 @@ func (l *listener) handle(ctx context.Context, e adminapi.Event) error {
 		clear(l.seen)
 	}
 	l.seen[e.ID] = true
-	at := time.Now()
-	req, err := l.request(ctx, e, at)
-	if err != nil {
-		return err
-	}
-	h := relayed{At: at.UTC(), ID: e.ID, Type: e.Name, Body: e.Data}
-	err = signature.Verify(req.Header.Get(signature.Header), e.Data, signature.DefaultTolerance, at, l.secret)
-	h.Verified = err == nil
+	m := webhook.Message{EventID: e.ID, EventType: e.Name, Body: e.Data}
+	t := newTry(m, l.secret.text)
+	h := relayed{At: t.at.UTC(), ID: e.ID, Type: e.Name, Body: e.Data}
+	h.Verified = signature.Verify(t.headers[strings.ToLower(signature.Header)], e.Data, signature.DefaultTolerance, t.at, l.secret.text) == nil
 	if l.forward != "" {
-		l.post(req, &h)
+		done := l.poster.post(ctx, l.forward, m, t)
+		h.Status, h.Latency, h.Error = done.Status, done.milliseconds(), done.Error
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -149,48 +127,6 @@ func (l *listener) handle(ctx context.Context, e adminapi.Event) error {
 		return output.WriteJSON(l.Out, raw)
 	}
 	return l.show(h)
-}
-
-// request returns the request of a delivery, with the headers of the contract.
-func (l *listener) request(ctx context.Context, e adminapi.Event, at time.Time) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, cmp.Or(l.forward, "http://localhost/"), bytes.NewReader(e.Data))
-	if err != nil {
-		return nil, err
-	}
-	for name, value := range map[string]string{
-		"Content-Type": "application/json", "User-Agent": "Svc-Webhooks/2",
-		signature.Header: signature.Sign(at, e.Data, l.secret), "X-Svc-Timestamp": strconv.FormatInt(at.Unix(), 10),
-		"X-Svc-Event": e.Name, "X-Svc-Event-Id": e.ID, "X-Svc-Delivery-Id": store.NewID("dlv", at),
-	} {
-		req.Header.Set(name, value)
-	}
-	return req, nil
-}
-
-func (l *listener) post(req *http.Request, h *relayed) {
-	began := time.Now()
-	resp, err := l.http.Do(req)
-	if err == nil {
-		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20)) // so that the connection is used again
-		resp.Body.Close()
-		h.Status = &resp.StatusCode
-	} else {
-		h.Error = withoutURL(err)
-	}
-	h.Latency = float64(time.Since(began).Microseconds()) / 1000
-}
-
-// withoutURL describes an error of a request without the method and the URL that
-// it begins with.
-func withoutURL(err error) string {
-	var of *url.Error
-	if errors.As(err, &of) {
-		if of.Timeout() && !errors.Is(err, os.ErrDeadlineExceeded) {
-			return "no answer within " + forwardTime.String()
-		}
-		return of.Err.Error()
-	}
-	return err.Error()
 }
 
 func (l *listener) show(h relayed) error {
