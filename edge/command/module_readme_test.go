@@ -8,7 +8,7 @@ import (
 )
 
 // moduleFigures matches what differs from one run of the commands to the next.
-var moduleFigures = regexp.MustCompile(`[0-9.]+ +(ms|us|s|bytes|pages)\b|"(took_ms|open_ms|call_us|pages_written|size|image)":[0-9.]+|svc_(live|test)_[A-Za-z0-9]+|127\.0\.0\.1:[0-9]+|RW[A-Za-z0-9+/=]{54}|rel_[0-9a-z]{26}|sha256:[0-9a-f]{64}|[0-9A-F]{16}|[ \t]+`)
+var moduleFigures = regexp.MustCompile(`[0-9.]+ +(ms|us|s|bytes|pages)\b|"(took_ms|open_ms|call_us|pages_written|size|image)":[0-9.]+|svc_(live|test)_[A-Za-z0-9]+|127\.0\.0\.1:[0-9]+|RW[A-Za-z0-9+/=]{54}|rel_[0-9a-z]{26}|sha256:[0-9a-f]{64}|[0-9A-F]{16}|[+-]?[0-9]{6,}|[ \t]+`)
 
 func maskModule(text string) string { return moduleFigures.ReplaceAllString(mask(text), "*") }
 

@@ -64,6 +64,20 @@ func Inspect(ctx context.Context, src Source, name string) (*Release, error) {
 	return r, nil
 }
 
+// Outline is Inspect without the modules' code: Module.Wasm is nil, and has the size and
+// the digest that the manifest names.
+func Outline(ctx context.Context, src Source, name string) (*Release, error) {
+	r, err := begin(ctx, src, name)
+	if err == nil {
+		r.Signers = r.claimed()
+		err = r.outline(ctx, src)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading release %s: %w", name, err)
+	}
+	return r, nil
+}
+
 // begin reads the manifest, unparsed, and the signatures.
 func begin(ctx context.Context, src Source, name string) (*Release, error) {
 	if err := CheckDigest(name); err != nil {
@@ -84,8 +98,26 @@ func begin(ctx context.Context, src Source, name string) (*Release, error) {
 	return r, nil
 }
 
-// fill parses the manifest and reads its blobs.
+// fill parses the manifest and reads all blobs.
 func (r *Release) fill(ctx context.Context, src Source) error {
+	if err := r.outline(ctx, src); err != nil {
+		return err
+	}
+	for i := range r.Modules {
+		m := &r.Modules[i]
+		var err error
+		if m.Wasm, err = verified(ctx, src, m.wasm); err != nil {
+			return fmt.Errorf("module %s: %w", m.Name, err)
+		}
+		if err := checkModule(m.Name, m.Wasm, m.Manifest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// outline parses the manifest and reads all blobs but the modules' code.
+func (r *Release) outline(ctx context.Context, src Source) error {
 	m, err := readManifest(r.manifest)
 	if err != nil {
 		return err
@@ -105,14 +137,8 @@ func (r *Release) fill(ctx context.Context, src Source) error {
 	r.Version = c.Version
 	for i, name := range c.Modules {
 		one := Module{Name: name, wasm: m.Layers[2*i], described: m.Layers[2*i+1]}
-		if one.Wasm, err = verified(ctx, src, one.wasm); err != nil {
-			return fmt.Errorf("module %s: %w", name, err)
-		}
 		if one.Manifest, err = verified(ctx, src, one.described); err != nil {
 			return fmt.Errorf("the manifest of module %s: %w", name, err)
-		}
-		if err := checkModule(name, one.Wasm, one.Manifest); err != nil {
-			return err
 		}
 		r.Modules = append(r.Modules, one)
 	}

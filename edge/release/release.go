@@ -101,6 +101,14 @@ func (m *Module) Digest() string {
 	return string(digest.FromBytes(m.Wasm))
 }
 
+// Size returns the size of Wasm, in bytes.
+func (m *Module) Size() int64 {
+	if m.wasm.Digest != "" {
+		return m.wasm.Size
+	}
+	return int64(len(m.Wasm))
+}
+
 // blob is content with its descriptor.
 type blob struct {
 	ocispec.Descriptor
