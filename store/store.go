@@ -144,6 +144,12 @@ type Lead struct {
 	CreatedAt       time.Time   `json:"created_at"`
 }
 
+// Tombstone is what is left of a lead or an account that was deleted.
+type Tombstone struct {
+	ID        string    `json:"id"` // lead_ or acc_
+	DeletedAt time.Time `json:"deleted_at"`
+}
+
 // AcceptedLead is a lead as a node keeps it and hands it over.
 type AcceptedLead struct {
 	Lead

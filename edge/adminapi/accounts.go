@@ -110,6 +110,19 @@ type Lead struct {
 	CreatedAt       Time   `json:"created_at"`
 }
 
+// Tombstone is what is left of a lead or an account that was deleted.
+type Tombstone struct {
+	ID        string `json:"id"`
+	DeletedAt Time   `json:"deleted_at"`
+}
+
+// NewTombstone is the request that deletes a lead or an account again, if it is there,
+// and keeps it from coming back.
+type NewTombstone struct {
+	ID        *string `json:"id,omitempty"`
+	DeletedAt *string `json:"deleted_at,omitempty"` // RFC 3339; default: the time of the request
+}
+
 // NewToken is the request that makes a token of the admin API.
 type NewToken struct {
 	Name *string `json:"name,omitempty"`

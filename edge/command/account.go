@@ -1,7 +1,10 @@
 package command
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -15,6 +18,7 @@ import (
 
 	"partneredge/edge/adminapi"
 	"partneredge/edge/command/output"
+	"partneredge/store/durable"
 )
 
 func newAccount() *cobra.Command {
@@ -38,6 +42,7 @@ func newAccount() *cobra.Command {
 		newListCommand("list", "list all accounts, newest first", "/accounts", "id", "activation_mode", "name", "agent.email"),
 		newRecordCommand("show ACCOUNT", "show one account", "GET /accounts/%s", nil, columns...),
 		patch("live", "switch an account live: its events are delivered", "live"),
+		newAdminCommand("export ACCOUNT", "write all that is kept of an account as JSON lines", defineAccountExport),
 		newAdminCommand("delete ACCOUNT", "delete an account and all that is kept of it, for good", defineAccountDelete),
 		patch("setup", "set an account to setup: its events are silenced", "setup"),
 	)
@@ -61,6 +66,47 @@ func defineAccountDelete(flags *pflag.FlagSet) handler {
 			}
 		})
 	}
+}
+
+func defineAccountExport(flags *pflag.FlagSet) handler {
+	out := flags.String("out", "", "`FILE` that is made, mode 0600, once the export is whole (default: standard output)")
+	return func(ctx context.Context, c *invocation) error {
+		if *out == "" {
+			_, err := exportTo(ctx, c, c.Out)
+			return err
+		}
+		var end adminapi.ExportEnd
+		err := durable.Disk{}.Write(*out, 0o600, func(w io.Writer) (err error) {
+			end, err = exportTo(ctx, c, w)
+			return err
+		})
+		if err != nil {
+			return hint(fmt.Errorf("exporting to %s: %w", output.Plain(*out), err), "nothing was written there; run it again")
+		}
+		raw, err := json.Marshal(end)
+		if err != nil {
+			return err
+		}
+		return c.Print(raw, func(w io.Writer) {
+			fmt.Fprintf(w, "exported\t%s\n", output.Plain(*out))
+			for _, kind := range slices.Sorted(maps.Keys(end.Counts)) {
+				fmt.Fprintf(w, "%s\t%d\n", output.Plain(kind), end.Counts[kind])
+			}
+		})
+	}
+}
+
+// exportTo writes the lines of an account's export, the last of which counts the others.
+func exportTo(ctx context.Context, c *invocation, w io.Writer) (end adminapi.ExportEnd, err error) {
+	out := bufio.NewWriter(w)
+	if end, err = c.admin.ExportAccount(ctx, c.args[0], func(line json.RawMessage) error { return output.WriteJSON(out, line) }); err != nil {
+		return end, err
+	}
+	last, err := json.Marshal(adminapi.Exported[adminapi.ExportEnd]{Kind: adminapi.ExportedEnd, Record: end})
+	if err != nil {
+		return end, err
+	}
+	return end, errors.Join(output.WriteJSON(out, last), out.Flush())
 }
 
 func newKey() *cobra.Command {

@@ -17,6 +17,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"partneredge/store"
+	"partneredge/store/central"
 	"partneredge/store/central/centraltest"
 )
 
@@ -297,6 +299,46 @@ func TestOperationsOneMachine(t *testing.T) {
 		h.do(b)
 	}
 	h.connected("one", "local")
+}
+
+// TestOperationsAsked exports and deletes what OPERATIONS.md says, of an account with a
+// lead, and applies the tombstones to the origin.
+func TestOperationsAsked(t *testing.T) {
+	needShell(t, "OPERATIONS.md")
+	h := newHosts(t)
+	h.machine("asked")
+	data := h.path("asked", "var/lib/edge-origin")
+	db, err := central.Open(t.Context(), central.Config{URL: filepath.Join(data, databaseFile)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	account, err := db.CreateAccount(t.Context(), store.Account{Name: "Harbor Realty", Agent: store.Agent{Email: "ana@example.com", FullName: "Ana"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lead := store.Lead{ID: "lead_asked", AccountID: account.ID, Environment: store.Live, FirstName: "Bo", Email: "bo@example.com", ConsentStatus: "none", CreatedAt: time.Now()}
+	if done, err := db.AddLeads(t.Context(), "node_1", []central.OfferedLead{{AcceptedLead: store.AcceptedLead{Lead: lead}, Vouched: true, Body: []byte("{}")}}); err != nil || len(done.Committed) != 1 {
+		t.Fatal(done, err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h.do(block{kind: "env", host: "asked", file: "/etc/edge/origin.env", text: "EDGE_FLAGS=--admin 127.0.0.1:8090 --nats-listen 127.0.0.1:4222\n"})
+	h.systemctl("asked", "start", "edge-origin")
+	var said string
+	for _, b := range operationsBlocks(t, "When somebody asks for their data, or to be forgotten") {
+		b.text = strings.NewReplacer("ACCOUNT", account.ID, "LEAD", lead.ID).Replace(b.text)
+		said += h.do(b)
+	}
+	for _, want := range []string{"exported", "lead      1", "bo@example.com", "deleted", "applied  2"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("the commands do not say %q: %s", want, said)
+		}
+	}
+	exported, err := os.ReadFile(h.path("asked", "var/backups/partner.jsonl"))
+	if err != nil || !strings.Contains(string(exported), "bo@example.com") {
+		t.Errorf("exported %s, %v", exported, err)
+	}
 }
 
 // TestOperationsThreeRegions does so for three regions, of whose nodes the

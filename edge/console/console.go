@@ -94,6 +94,7 @@ func (c *Console) routes(assets fs.FS) http.Handler {
 	mux.HandleFunc("GET /console/login", c.showLogin)
 	mux.HandleFunc("POST /console/login", c.login)
 	mux.HandleFunc("GET /console/live", c.inSession(c.live))
+	mux.HandleFunc("POST /console/accounts/{id}/export", c.inSession(c.exportAccount))
 	for pattern, p := range map[string]page{
 		"GET /console/{$}":             overview,
 		"GET /console/nodes":           list[adminapi.Node]("/nodes", "nodes", "Nodes"),

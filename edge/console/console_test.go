@@ -77,6 +77,16 @@ func TestForms(t *testing.T) {
 	if !strings.Contains(text, "Harbor Realty &lt;&amp; Söhne&gt;") {
 		t.Error("the account's name is not there, or not escaped")
 	}
+	if resp, text := b.post(account+"/export", nil); resp.Header.Get("Content-Disposition") != `attachment; filename="`+f.account.ID+`.jsonl"` ||
+		!strings.Contains(text, `{"kind":"end","record":{"counts":{"account":1,"contact":3,`) {
+		t.Errorf("an export: %d %s", resp.StatusCode, text)
+	}
+	if resp, _ := b.post(account+"/export", url.Values{"csrf": {"x"}}); resp.StatusCode != 403 {
+		t.Errorf("an export by another site's form: %d", resp.StatusCode)
+	}
+	if resp, _ := b.post("accounts/acc_none/export", nil); resp.StatusCode != 404 {
+		t.Errorf("an export of no account: %d", resp.StatusCode)
+	}
 	shownOnce := func(what, path string, form url.Values) string {
 		t.Helper()
 		_, text := b.post(path, form)

@@ -25,8 +25,7 @@ func (e formError) Error() string { return string(e) }
 // and redirects to a page that can be loaded again.
 func (c *Console) submit(run form) func(http.ResponseWriter, *visit) {
 	return func(w http.ResponseWriter, v *visit) {
-		if err := v.ParseForm(); err != nil || !equal(v.PostForm.Get("csrf"), v.session.csrf) {
-			c.problem(w, v.session, http.StatusForbidden, "This form is not from a page of your session. Go back, load the page again and retry.")
+		if !c.ownForm(w, v) {
 			return
 		}
 		done, to, err := run(v)
@@ -47,6 +46,41 @@ func (c *Console) submit(run form) func(http.ResponseWriter, *visit) {
 		}
 		http.Redirect(w, v.Request, to, http.StatusSeeOther)
 	}
+}
+
+// ownForm reads the form of a visit. If it did not come from one of the session's own
+// pages, ownForm answers, and returns false.
+func (c *Console) ownForm(w http.ResponseWriter, v *visit) bool {
+	if err := v.ParseForm(); err == nil && equal(v.PostForm.Get("csrf"), v.session.csrf) {
+		return true
+	}
+	c.problem(w, v.session, http.StatusForbidden, "This form is not from a page of your session. Go back, load the page again and retry.")
+	return false
+}
+
+// exportAccount has the browser save what is kept of an account. It comes from the
+// admin API as it is made, so that it may be of any size.
+func (c *Console) exportAccount(w http.ResponseWriter, v *visit) {
+	if !c.ownForm(w, v) {
+		return
+	}
+	if err := v.get("/accounts/"+v.id(), nil); err != nil {
+		c.fail(w, v, err)
+		return
+	}
+	if !(view{Who: &v.session.who}).May("admin") {
+		c.problem(w, v.session, http.StatusForbidden, "An export needs the role admin.")
+		return
+	}
+	req, err := http.NewRequestWithContext(v.Context(), http.MethodGet, "http://origin/admin/v1/accounts/"+v.id()+"/export", http.NoBody)
+	if err != nil {
+		c.fail(w, v, err)
+		return
+	}
+	req.RemoteAddr = v.RemoteAddr
+	req.Header.Set("Authorization", "Bearer "+v.session.token)
+	w.Header().Set("Content-Disposition", `attachment; filename="`+v.id()+`.jsonl"`)
+	c.cfg.API.ServeHTTP(w, req)
 }
 
 // act returns a form that posts nothing but its path to the admin API; {id} there is

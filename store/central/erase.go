@@ -13,8 +13,10 @@ import (
 // writes get their turn.
 const eraseSlice = 1000
 
-// DeleteLead removes a lead, and what the quarantine has of it. The audit log says
-// which lead went, and nothing of the person.
+// DeleteLead removes a lead, what the quarantine has of it, and the contacts with the
+// person, which have the lead's id as that of the client. A tombstone keeps it from
+// coming back from a node. The audit log says which lead went, and nothing of the
+// person.
 func (d *DB) DeleteLead(ctx context.Context, id string) (deleted store.Lead, err error) {
 	return written(deleted, d.write(ctx, "delete lead", valid.Reference("lead", id), func(ctx context.Context, t *tx) (err error) {
 		if deleted, err = leadTable.get(ctx, t, id); err != nil {
@@ -26,7 +28,14 @@ func (d *DB) DeleteLead(ctx context.Context, id string) (deleted store.Lead, err
 		if _, err := t.Exec(ctx, `DELETE FROM quarantine WHERE lead_id = ? AND account_id = ?`, id, deleted.AccountID); err != nil {
 			return err
 		}
-		return t.audited(ctx, "lead.delete", id, nil, map[string]string{"account_id": deleted.AccountID})
+		contacts, err := t.Exec(ctx, `DELETE FROM contacts WHERE account_id = ? AND client_id = ?`, deleted.AccountID, id)
+		if err != nil {
+			return err
+		}
+		if err := t.bury(ctx, id, t.Now()); err != nil {
+			return err
+		}
+		return t.audited(ctx, "lead.delete", id, nil, map[string]any{"account_id": deleted.AccountID, "contacts": contacts})
 	}))
 }
 
@@ -94,6 +103,9 @@ func (d *DB) EraseAccount(ctx context.Context, id string) (Erased, error) {
 			}
 		}
 		if _, err := t.Exec(ctx, `DELETE FROM accounts WHERE id = ?`, id); err != nil {
+			return err
+		}
+		if err := t.bury(ctx, id, t.Now()); err != nil {
 			return err
 		}
 		for _, kind := range []store.ChangeKind{store.ChangeProfile, store.ChangeInsights, store.ChangeFirings} {

@@ -3,6 +3,7 @@ package central
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -55,11 +56,30 @@ func TestErase(t *testing.T) {
 		if _, err := d.DeleteLead(ctx, "lead_gone1"); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("deleted twice: %v", err)
 		}
+		// Its node offers it again, after a restore, and it does not come back.
+		again := func(id string) OfferedLead {
+			return ReadLead("", fmt.Appendf(nil, `{"id":%q,"account_id":%q,"environment":"live","first_name":"Person gone","email":"p@example.com","consent_status":"none"}`, id, gone.ID))
+		}
+		if done, err := d.AddLeads(ctx, "node_1", []OfferedLead{again("lead_gone1")}); err != nil || len(done.Committed) != 1 || len(done.Quarantined) != 0 {
+			t.Errorf("a deleted lead is offered again: %+v %v", done, err)
+		}
+		if left, _, err := d.Leads(ctx, gone.ID, store.Page{}); err != nil || len(left) != 1 {
+			t.Errorf("left are %v, %v", left, err)
+		}
+		if _, err := d.Bury(ctx, store.Tombstone{ID: "lead_gone2", DeletedAt: time.Unix(1e9, 0)}); err != nil {
+			t.Error(err)
+		}
+		if left, _, err := d.Leads(ctx, gone.ID, store.Page{}); err != nil || len(left) != 0 {
+			t.Errorf("left of what is buried: %v, %v", left, err)
+		}
+		if _, err := d.Bury(ctx, store.Tombstone{ID: "key_x"}); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("a key is buried: %v", err)
+		}
 		erased, err := d.EraseAccount(ctx, gone.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for kind, want := range map[string]int64{"leads": 1, "contacts": 1, "keys": 1, "subscriptions": 1, "events": 1, "deliveries": 1} {
+		for kind, want := range map[string]int64{"leads": 0, "contacts": 1, "keys": 1, "subscriptions": 1, "events": 1, "deliveries": 1} {
 			if erased[kind] != want {
 				t.Errorf("of %s %d went, want %d", kind, erased[kind], want)
 			}
@@ -71,6 +91,19 @@ func TestErase(t *testing.T) {
 					t.Errorf("%s of %s: %d, %v", of.table, account, n, err)
 				}
 			}
+		}
+		if done, err := d.AddLeads(ctx, "node_1", []OfferedLead{again("lead_gone3")}); err != nil || len(done.Committed) != 1 || len(done.Quarantined) != 0 {
+			t.Errorf("a lead of a deleted account is offered: %+v %v", done, err)
+		}
+		if _, err := d.Bury(ctx, store.Tombstone{ID: stays.ID}); err != nil {
+			t.Error(err)
+		}
+		if _, err := d.Account(ctx, stays.ID); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("a buried account: %v", err)
+		}
+		tombstones, _, err := d.Tombstones(ctx, store.Page{})
+		if err != nil || len(tombstones) != 4 || tombstones[0].ID != stays.ID {
+			t.Errorf("tombstones %v, %v", tombstones, err)
 		}
 		// A try that was under way while its account went leaves nothing.
 		late := deliveries.Outcome{SubscriptionID: "whs_gone", State: store.StateDelivered,

@@ -67,7 +67,7 @@ func readLead(body []byte) OfferedLead {
 
 // Handover says what became of leads, by their ids.
 type Handover struct {
-	Committed   []string          // on disk, from this call or from an earlier one
+	Committed   []string          // on disk, from this call or from an earlier one, or deleted since
 	Quarantined map[string]string // refused, with why, and on disk in the quarantine
 	Rejected    map[string]string // refused, with why, and not kept: the quarantine is full
 	// Refusals counts the leads that were refused for their key.
@@ -97,7 +97,15 @@ func (d *DB) AddLeads(ctx context.Context, node string, leads []OfferedLead) (do
 		}
 		var fresh []store.Lead
 		var bad []store.QuarantinedLead
+		gone, err := t.deletedBefore(ctx, leads) // after the leads that are kept: one may be deleted meanwhile
+		if err != nil {
+			return err
+		}
 		for i, l := range leads {
+			if gone[l.ID] || gone[l.AccountID] {
+				done.Committed = append(done.Committed, l.ID)
+				continue
+			}
 			add, why := false, refused[i]
 			if why == nil {
 				add, why = judge.judge(l)
@@ -131,6 +139,20 @@ func (d *DB) AddLeads(ctx context.Context, node string, leads []OfferedLead) (do
 		return Handover{}, db.Fail("add leads", err)
 	}
 	return done, nil
+}
+
+// deletedBefore returns which of the ids of leads and their accounts are those of what
+// was deleted. Their nodes need not offer them again.
+func (t *tx) deletedBefore(ctx context.Context, leads []OfferedLead) (map[string]bool, error) {
+	ids := make([]string, 0, 2*len(leads))
+	for _, l := range leads {
+		for _, id := range []string{l.ID, l.AccountID} {
+			if valid.Text(id) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return t.buried(ctx, ids)
 }
 
 // leadJudge knows what leads are judged by.

@@ -35,8 +35,8 @@ type FiringsView struct {
 }
 
 var (
-	insightTable = table[store.Insight]{columns: `id, account_id, headline, detail, created_at`, scan: scanInsight}
-	firingTable  = table[store.Firing]{columns: `id, account_id, name, triggered_at, data, action`, scan: scanFiring}
+	insightTable = table[store.Insight]{from: "insights", columns: `id, account_id, headline, detail, created_at`, scan: scanInsight}
+	firingTable  = table[store.Firing]{from: "firings", columns: `id, account_id, name, triggered_at, data, action`, scan: scanFiring}
 )
 
 func scanInsight(row db.Row) (i store.Insight, err error) {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"net/http"
+	"strings"
 	"time"
 
 	"partneredge/edge/adminapi"
@@ -123,4 +124,22 @@ func (a *api) eraseAccount(r *http.Request) (answer, error) {
 	// What has begun goes on when the client is gone: half an account is of no use.
 	erased, err := a.DB.EraseAccount(context.WithoutCancel(r.Context()), r.PathValue("id"))
 	return ok(adminapi.ErasedAccount{ID: r.PathValue("id"), Erased: erased}, err)
+}
+
+// bury deletes what an earlier deletion is known of, after a backup or a node has
+// brought it back.
+func (a *api) bury(r *http.Request, in adminapi.NewTombstone, v *validator) (answer, error) {
+	id, at := v.id("id", in.ID), v.time("deleted_at", in.DeletedAt)
+	if !strings.HasPrefix(id, "lead_") && !strings.HasPrefix(id, "acc_") {
+		v.fail("id", "invalid", "id must be that of a lead or an account")
+	}
+	if err := v.err(); err != nil {
+		return answer{}, err
+	}
+	buried, err := a.DB.Bury(context.WithoutCancel(r.Context()), store.Tombstone{ID: id, DeletedAt: at})
+	return created(toTombstone(buried), err)
+}
+
+func toTombstone(s store.Tombstone) adminapi.Tombstone {
+	return adminapi.Tombstone{ID: s.ID, DeletedAt: stamp(s.DeletedAt)}
 }

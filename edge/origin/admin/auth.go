@@ -29,12 +29,13 @@ import (
 //	operator     yes   yes                        nodes: read
 //	admin        yes   yes                        yes
 //
-// An account that is deleted is gone for good, so that is the admins' as well.
+// An account that is deleted is gone for good, and an export is all that is known of
+// many people at once, so both are the admins' as well.
 // Keys are the operators' daily work. A token lets somebody else in, and a
 // node's credentials let a machine read every key, so both are the admins'.
 var adminsOnly = [...]string{
 	"POST /admin/v1/tokens", "GET /admin/v1/tokens", "POST /admin/v1/tokens/{id}/revoke",
-	"DELETE /admin/v1/accounts/{id}",
+	"DELETE /admin/v1/accounts/{id}", "GET /admin/v1/accounts/{id}/export", "POST /admin/v1/tombstones",
 	"POST /admin/v1/nodes", "POST /admin/v1/nodes/{id}/revoke", "DELETE /admin/v1/nodes/{id}",
 }
 

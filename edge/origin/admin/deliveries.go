@@ -58,11 +58,13 @@ func (a *api) deliveryLog(r *http.Request, filter deliveries.Filter) (answer, er
 		if err != nil {
 			return nil, "", err
 		}
+		tries, err := a.DB.AttemptsOf(r.Context(), found)
+		if err != nil {
+			return nil, "", err
+		}
 		deliveries := make([]adminapi.Delivery, len(found))
 		for i, d := range found {
-			if deliveries[i], err = a.deliveryWithTries(r, d); err != nil {
-				return nil, "", err
-			}
+			deliveries[i] = toDelivery(d, tries[d.ID])
 		}
 		return deliveries, next, nil
 	}, func(d adminapi.Delivery) adminapi.Delivery { return d })

@@ -32,9 +32,13 @@ func (a *api) mux() *http.ServeMux {
 				a.refuse(w, req, err)
 				return
 			}
-			if s, is := answer.body.(stream); is {
+			switch body := answer.body.(type) {
+			case stream:
 				span.End() // a stream goes on for as long as somebody listens
-				a.writeStream(w, req, s)
+				a.writeStream(w, req, body)
+				return
+			case lines:
+				a.writeLines(w, req, body)
 				return
 			}
 			write(w, answer.status, answer.body)

@@ -18,12 +18,7 @@ func (a *api) readQuarantined(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	v := toQuarantined(q)
-	if q.State == store.QuarantineWaiting {
-		lead, body := toMended(received(q)), strings.ToValidUTF8(string(q.Body), "")
-		v.Lead, v.Body = &lead, &body
-	}
-	return ok(v, nil)
+	return ok(toQuarantinedWithBody(q), nil)
 }
 
 // releaseQuarantined keeps the lead as it was received, but for the fields of in.
@@ -89,6 +84,16 @@ func mend(l store.Lead, in adminapi.MendedLead, v *validator) store.Lead {
 		l.CapturedAt = v.time("captured_at", in.CapturedAt)
 	}
 	return l
+}
+
+// toQuarantinedWithBody is toQuarantined with what was received of a lead that waits.
+func toQuarantinedWithBody(q store.QuarantinedLead) adminapi.QuarantinedLead {
+	v := toQuarantined(q)
+	if q.State == store.QuarantineWaiting {
+		lead, body := toMended(received(q)), strings.ToValidUTF8(string(q.Body), "")
+		v.Lead, v.Body = &lead, &body
+	}
+	return v
 }
 
 func toQuarantined(q store.QuarantinedLead) adminapi.QuarantinedLead {

@@ -61,11 +61,15 @@ func keyState(k store.Key, now time.Time) string {
 func toCoachingRun(insights []store.Insight, e *store.Event) adminapi.CoachingRun {
 	v := adminapi.CoachingRun{Insights: []adminapi.Insight{}, EventID: eventID(e)}
 	for _, i := range insights {
-		v.Insights = append(v.Insights, adminapi.Insight{
-			ID: i.ID, AccountID: i.AccountID, Headline: i.Headline, Detail: i.Detail, CreatedAt: stamp(i.CreatedAt),
-		})
+		v.Insights = append(v.Insights, toInsight(i))
 	}
 	return v
+}
+
+func toInsight(i store.Insight) adminapi.Insight {
+	return adminapi.Insight{
+		ID: i.ID, AccountID: i.AccountID, Headline: i.Headline, Detail: i.Detail, CreatedAt: stamp(i.CreatedAt),
+	}
 }
 
 func toFiring(f store.Firing, e *store.Event) adminapi.Firing {

@@ -139,8 +139,17 @@ func (s *Store) Delivery(ctx context.Context, id string) (d store.Delivery, err 
 	return d, db.Fail(tried, err)
 }
 
-const attemptsOf = `SELECT id, delivery_id, number, started_at, latency_us, status, headers, excerpt, error
-	FROM attempts WHERE delivery_id = ? ORDER BY number`
+const attemptColumns = `id, delivery_id, number, started_at, latency_us, status, headers, excerpt, error`
+
+const attemptsOf = `SELECT ` + attemptColumns + ` FROM attempts WHERE delivery_id = ? ORDER BY number`
+
+func scanAttempt(row db.Row) (a store.Attempt, err error) {
+	var latency int64
+	err = row.Scan(&a.ID, &a.DeliveryID, &a.Number, db.Time(&a.StartedAt), &latency, &a.Status,
+		db.JSON(&a.Headers), &a.Excerpt, &a.Error)
+	a.Latency = time.Duration(latency) * time.Microsecond
+	return a, err
+}
 
 // Attempts lists the tries of a delivery, first to last.
 func (s *Store) Attempts(ctx context.Context, deliveryID string) ([]store.Attempt, error) {
@@ -148,14 +157,31 @@ func (s *Store) Attempts(ctx context.Context, deliveryID string) ([]store.Attemp
 	if _, err := s.Delivery(ctx, deliveryID); err != nil {
 		return nil, db.Fail(tried, err)
 	}
-	items, err := db.All(ctx, s.db, func(row db.Row) (a store.Attempt, err error) {
-		var latency int64
-		err = row.Scan(&a.ID, &a.DeliveryID, &a.Number, db.Time(&a.StartedAt), &latency, &a.Status,
-			db.JSON(&a.Headers), &a.Excerpt, &a.Error)
-		a.Latency = time.Duration(latency) * time.Microsecond
-		return a, err
-	}, attemptsOf, deliveryID)
+	items, err := db.All(ctx, s.db, scanAttempt, attemptsOf, deliveryID)
 	return items, db.Fail(tried, err)
+}
+
+// AttemptsOf lists the tries of each of some deliveries, by the delivery's id.
+func (s *Store) AttemptsOf(ctx context.Context, of []store.Delivery) (map[string][]store.Attempt, error) {
+	var ids []string
+	for _, d := range of {
+		if d.Attempts > 0 {
+			ids = append(ids, d.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	items, err := db.All(ctx, s.db, scanAttempt, `SELECT `+attemptColumns+` FROM attempts
+		WHERE `+s.db.In("delivery_id")+` ORDER BY delivery_id, number`, s.db.Set(ids))
+	if err != nil {
+		return nil, db.Fail("list attempts", err)
+	}
+	all := make(map[string][]store.Attempt)
+	for _, a := range items {
+		all[a.DeliveryID] = append(all[a.DeliveryID], a)
+	}
+	return all, nil
 }
 
 // CountMost is how many deliveries CountOutcomes looks at.

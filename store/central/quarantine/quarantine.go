@@ -124,6 +124,14 @@ func List(ctx context.Context, q db.Querier, p store.Page) ([]store.QuarantinedL
 	return l.Page(ctx, q, p)
 }
 
+// OfAccount returns the ids of an account's leads, those that were settled as well.
+func OfAccount(ctx context.Context, q db.Querier, account string) ([]string, error) {
+	return db.All(ctx, q, func(row db.Row) (id string, err error) {
+		err = row.Scan(&id)
+		return id, err
+	}, `SELECT id FROM quarantine WHERE account_id = ? ORDER BY n`, account)
+}
+
 // Count returns how many leads wait.
 func Count(ctx context.Context, q db.Querier) (n int, err error) {
 	return db.One(ctx, q, func(row db.Row) (n int, err error) {

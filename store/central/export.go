@@ -1,0 +1,155 @@
+package central
+
+import (
+	"context"
+
+	"partneredge/store"
+	"partneredge/store/central/db"
+	"partneredge/store/central/deliveries"
+	"partneredge/store/central/quarantine"
+)
+
+// exportPage is how many records an export reads at once.
+const exportPage = 1000
+
+// LoggedDelivery is a delivery with all its attempts.
+type LoggedDelivery struct {
+	store.Delivery
+	Attempts []store.Attempt
+}
+
+// ExportAccount notes the export in the audit log, then calls yield with every record
+// that is kept of an account: with the store.Account first, then with a store.Key,
+// Subscription, Lead, QuarantinedLead, Contact, Insight, Firing, Deal, Goal, Event or
+// a LoggedDelivery. An error of yield ends it, and is returned.
+//
+// It reads page by page, so that the account may be of any size and others go on
+// writing. What comes in meanwhile may be there or not.
+func (d *DB) ExportAccount(ctx context.Context, id string, yield func(record any) error) error {
+	account, err := d.Account(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := d.Audit(ctx, "account.export", id, nil); err != nil {
+		return err
+	}
+	if err := yield(account); err != nil {
+		return err
+	}
+	for _, part := range []func() error{
+		func() error { return eachOf(ctx, id, d.Keys, given[store.Key](yield)) },
+		func() error { return eachOf(ctx, id, d.Subscriptions, given[store.Subscription](yield)) },
+		func() error { return eachOf(ctx, id, d.Leads, given[store.Lead](yield)) },
+		func() error { return d.exportQuarantine(ctx, id, yield) },
+		func() error {
+			return exportTable(ctx, d, contactTable, id, func(c store.Contact) string { return c.ID }, yield)
+		},
+		func() error {
+			return exportTable(ctx, d, insightTable, id, func(i store.Insight) string { return i.ID }, yield)
+		},
+		func() error {
+			return exportTable(ctx, d, firingTable, id, func(f store.Firing) string { return f.ID }, yield)
+		},
+		func() error {
+			return exportTable(ctx, d, dealTable, id, func(v store.Deal) string { return v.ID }, yield)
+		},
+		func() error {
+			return exportTable(ctx, d, goalTable, id, func(g store.Goal) string { return g.ID }, yield)
+		},
+		func() error {
+			return exportTable(ctx, d, eventTable, id, func(e store.Event) string { return e.ID }, yield)
+		},
+		func() error {
+			return eachOf(ctx, id, d.Subscriptions, func(s store.Subscription) error { return d.exportDeliveries(ctx, s.ID, yield) })
+		},
+	} {
+		if err := part(); err != nil {
+			return db.Fail("export account", err)
+		}
+	}
+	return nil
+}
+
+// given returns yield as a function of one type of record.
+func given[T any](yield func(any) error) func(T) error {
+	return func(record T) error { return yield(record) }
+}
+
+var (
+	contactTable = table[store.Contact]{from: "contacts", columns: `id, account_id, client_id, channel, occurred_at`, scan: scanContact}
+	dealTable    = table[store.Deal]{from: "deals", columns: `id, account_id, stage, changed_at`, scan: scanDeal}
+	goalTable    = table[store.Goal]{from: "goals", columns: `id, account_id, pace, changed_at`, scan: scanGoal}
+)
+
+func scanContact(row db.Row) (c store.Contact, err error) {
+	err = row.Scan(&c.ID, &c.AccountID, &c.ClientID, &c.Channel, db.Time(&c.OccurredAt))
+	return c, err
+}
+
+func scanDeal(row db.Row) (v store.Deal, err error) {
+	err = row.Scan(&v.ID, &v.AccountID, &v.Stage, db.Time(&v.ChangedAt))
+	return v, err
+}
+
+func scanGoal(row db.Row) (g store.Goal, err error) {
+	err = row.Scan(&g.ID, &g.AccountID, &g.Pace, db.Time(&g.ChangedAt))
+	return g, err
+}
+
+// exportTable reads an account's rows of a table by their ids.
+func exportTable[T any](ctx context.Context, d *DB, k table[T], account string, id func(T) string, yield func(any) error) error {
+	for after := ""; ; {
+		page, err := k.some(ctx, d.db, `account_id = ? AND id > ? ORDER BY id LIMIT ?`, account, after, exportPage)
+		if err != nil {
+			return err
+		}
+		for _, record := range page {
+			if err := yield(record); err != nil {
+				return err
+			}
+			after = id(record)
+		}
+		if len(page) < exportPage {
+			return nil
+		}
+	}
+}
+
+func (d *DB) exportQuarantine(ctx context.Context, account string, yield func(any) error) error {
+	ids, err := quarantine.OfAccount(ctx, d.db, account)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		q, err := quarantine.Read(ctx, d.db, id)
+		if err != nil {
+			return err
+		}
+		if err := yield(q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exportDeliveries reads the log of a subscription, newest event first.
+func (d *DB) exportDeliveries(ctx context.Context, subscription string, yield func(any) error) error {
+	for page := (store.Page{Limit: 200}); ; {
+		found, next, err := d.Deliveries(ctx, deliveries.Filter{SubscriptionID: subscription}, page)
+		if err != nil {
+			return err
+		}
+		attempts, err := d.AttemptsOf(ctx, found)
+		if err != nil {
+			return err
+		}
+		for _, delivery := range found {
+			if err := yield(LoggedDelivery{delivery, attempts[delivery.ID]}); err != nil {
+				return err
+			}
+		}
+		if page.Cursor = next; next == "" {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package central
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"partneredge/store"
+	"partneredge/store/central/deliveries"
+)
+
+// TestExportAccount exports an account with more of each kind than a page has. All of
+// it is there once, nothing of another account is, and the audit log tells of it.
+func TestExportAccount(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		d := open(t, p)
+		ctx := WithActor(t.Context(), store.Actor{ID: "tok_1", Name: "Kim", Role: store.RoleAdmin})
+		const contacts, insights = 201, exportPage + 1
+		fill := func(contacts, insights int) store.Account {
+			a := newAccount(t, d, store.ModeLive)
+			must(d.CreateKey(ctx, keyFor(a.ID)))(t)
+			noError(t, d.AddSubscription(ctx, subscriptionFor(a.ID, store.EventClientContacted)))
+			var several errgroup.Group
+			for range contacts {
+				several.Go(func() error {
+					_, _, err := d.AddContact(ctx, store.Contact{AccountID: a.ID, ClientID: "c", Channel: "sms"})
+					return err
+				})
+			}
+			noError(t, several.Wait())
+			run := make([]store.Insight, insights)
+			for i := range run {
+				run[i].Headline = fmt.Sprint(i)
+			}
+			_, _, err := d.AddCoachingRun(ctx, a.ID, run)
+			noError(t, err)
+			_, _, err = d.AddFiring(ctx, store.Firing{AccountID: a.ID, Name: "s", Action: "a"})
+			noError(t, err)
+			must(d.PutDeal(ctx, store.Deal{AccountID: a.ID, ID: "d", Stage: "s"}))(t)
+			must(d.PutGoal(ctx, store.Goal{AccountID: a.ID, ID: "g", Pace: "ahead"}))(t)
+			var offered []OfferedLead
+			for range 2 { // the second is refused
+				l := leadFor(a.ID)
+				l.ID = store.NewID("lead", time.Now())
+				offered = append(offered, OfferedLead{AcceptedLead: store.AcceptedLead{Lead: l}, Vouched: true, Body: []byte("{}")})
+			}
+			offered[1].CapturedAt = time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC)
+			if done, err := d.AddLeads(ctx, "node_1", offered); err != nil || len(done.Committed) != 1 || len(done.Quarantined) != 1 {
+				t.Fatal(done, err)
+			}
+			return a
+		}
+		a := fill(contacts, insights)
+		fill(1, 1)
+		subscriptions, _, err := d.Subscriptions(ctx, a.ID, store.Page{})
+		noError(t, err)
+		page, _, err := d.Deliveries(ctx, deliveries.Filter{SubscriptionID: subscriptions[0].ID}, store.Page{Limit: 1})
+		noError(t, err)
+		noError(t, d.RecordOutcomes(ctx, []deliveries.Outcome{{SubscriptionID: page[0].SubscriptionID, State: store.StateDelivered,
+			Attempt: store.Attempt{ID: "att_1", DeliveryID: page[0].ID, Number: 1, StartedAt: time.Now(), Status: 200, Excerpt: "thanks"}}}))
+
+		got, seen, tries := map[string]int{}, map[string]bool{}, 0
+		noError(t, d.ExportAccount(ctx, a.ID, func(record any) error {
+			v := reflect.ValueOf(record)
+			kind, id := v.Type().Name(), v.FieldByName("ID").String()
+			if len(got) == 0 && kind != "Account" {
+				t.Errorf("the first record is a %s", kind)
+			}
+			if got[kind]++; seen[kind+id] {
+				t.Errorf("%s %s is there twice", kind, id)
+			}
+			seen[kind+id] = true
+			if of := v.FieldByName("AccountID"); kind != "Account" && of.String() != a.ID {
+				t.Errorf("%s %s is of account %s", kind, id, of)
+			}
+			if delivery, is := record.(LoggedDelivery); is {
+				tries += len(delivery.Attempts)
+			}
+			return nil
+		}))
+		want := map[string]int{
+			"Account": 1, "Key": 1, "Subscription": 1, "Lead": 1, "QuarantinedLead": 1, "Contact": contacts, "Insight": insights, "Firing": 1,
+			"Deal": 1, "Goal": 1, "Event": contacts + 2, "LoggedDelivery": contacts,
+		}
+		if !reflect.DeepEqual(got, want) || tries != 1 {
+			t.Errorf("exported %v and %d tries, want %v and one", got, tries, want)
+		}
+		if entries, _, err := d.Audits(ctx, a.ID, store.Page{Limit: 1}); err != nil || len(entries) != 1 || entries[0].Action != "account.export" || entries[0].Actor.Name != "Kim" {
+			t.Errorf("audit %v %v", entries, err)
+		}
+
+		full := errors.New("disk full")
+		calls := 0
+		if err := d.ExportAccount(ctx, a.ID, func(any) error { calls++; return full }); !errors.Is(err, full) || calls != 1 {
+			t.Errorf("a reader that fails gets %d records and %v", calls, err)
+		}
+		wantErr(t, d.ExportAccount(ctx, "acc_none", func(any) error { return nil }), store.ErrNotFound)
+	})
+}
