@@ -14,23 +14,28 @@ type EnrolledNode struct {
 
 // Node is an enrolled node.
 type Node struct {
-	ID         string      `json:"id"`
-	Name       string      `json:"name"`
-	Region     string      `json:"region"`
-	PublicKey  string      `json:"public_key"`
-	CreatedAt  Time        `json:"created_at"`
-	RevokedAt  Time        `json:"revoked_at"`
-	LastSeenAt Time        `json:"last_seen_at"`
-	Version    string      `json:"version"`
-	Connected  bool        `json:"connected"`
-	Status     *NodeStatus `json:"status"` // null before the node reported one
+	ID         string `json:"id"`
+	Name       string `json:"name"`
+	Region     string `json:"region"`
+	PublicKey  string `json:"public_key"`
+	CreatedAt  Time   `json:"created_at"`
+	RevokedAt  Time   `json:"revoked_at"`
+	LastSeenAt Time   `json:"last_seen_at"`
+	// Build is the version of the program that the node last ran.
+	Build     string `json:"build"`
+	Connected bool   `json:"connected"`
+	// Release is what answers most requests of the node, by its last status; null before
+	// the node reported one. Its state is own_modules, serving, or rolling_out while a
+	// rollback would undo it.
+	Release *NodeRelease `json:"release"`
+	Status  *NodeStatus  `json:"status"` // null before the node reported one
 }
 
 // NodeStatus is the last status that a node reported.
 type NodeStatus struct {
 	Region    string       `json:"region"`
-	Release   string       `json:"release"`
-	Seq       int64        `json:"seq"` // of the last change that the node applied
+	Build     string       `json:"build"` // version of the program
+	Seq       int64        `json:"seq"`   // of the last change that the node applied
 	Outbox    int          `json:"outbox"`
 	HotKeys   int          `json:"hot_keys"`
 	Sandboxes int          `json:"sandboxes"`
@@ -40,6 +45,7 @@ type NodeStatus struct {
 
 // NodeRelease is a release on a node.
 type NodeRelease struct {
+	ID      string `json:"id"` // "" for the modules of the node's own disk
 	Digest  string `json:"digest"`
 	Version string `json:"version"`
 	State   string `json:"state"`

@@ -97,7 +97,7 @@ func (c *devConfig) complete(cmd *cobra.Command) (err error) {
 	if c.port == 0 && !cmd.Flags().Changed("admin") {
 		c.AdminAddr = "127.0.0.1:0"
 	}
-	c.Release = cmd.Root().Version
+	c.Build = cmd.Root().Version
 	c.compiling = output.NewCompiling(cmd.OutOrStdout())
 	c.modules, err = modulesDir(c.modules)
 	return err
@@ -210,7 +210,7 @@ func (d *dev) startNode(ctx context.Context, c devConfig, admin *adminapi.Client
 		port = c.port + i
 	}
 	log := c.Log.With("in", region)
-	about := tracing.Config{Service: "edge-node", Release: c.Release, Region: region, Log: log}
+	about := tracing.Config{Service: "edge-node", Release: c.Build, Region: region, Log: log}
 	tracer, err := c.traces.start(ctx, about, &d.started)
 	if err != nil {
 		return err
@@ -220,7 +220,7 @@ func (d *dev) startNode(ctx context.Context, c devConfig, admin *adminapi.Client
 		Data: dir, Region: region, Cache: c.cache, Modules: c.modules,
 		Listen: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
 		Origin: address, Credentials: credentials,
-		Version: c.Release, Progress: c.compiling.Module, CheckDial: newCheckDial(),
+		Version: c.Build, Progress: c.compiling.Module, CheckDial: newCheckDial(),
 		Log: log, Tracer: tracer,
 	})
 	if err != nil {

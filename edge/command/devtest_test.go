@@ -19,7 +19,7 @@ func startDevForTest(t *testing.T, dir string, change ...func(*devConfig)) *dev 
 		data: dir, modules: modules, cache: cache, regions: names{"local"},
 		compiling: output.NewCompiling(t.Output()),
 	}
-	c.Release, c.Log = "test", slog.New(slog.DiscardHandler)
+	c.Build, c.Log = "test", slog.New(slog.DiscardHandler)
 	for _, f := range change {
 		f(&c)
 	}

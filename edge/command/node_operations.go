@@ -20,7 +20,7 @@ func newNodeOperations() []*cobra.Command {
 	return []*cobra.Command{
 		newAdminCommand("enrol", "make a node, and print its credentials or write them to a file, once", defineNodeEnrol),
 		newListCommand("list", "list all nodes, revoked ones as well, newest first", "/nodes",
-			"id", "region", "name", "connected", "version", "created_at", "last_seen_at", "revoked_at"),
+			"id", "region", "name", "connected", "build", "created_at", "last_seen_at", "revoked_at"),
 		newRecordCommand("revoke NODE", "void a node's credentials and end its connection", "POST /nodes/%s/revoke", nil,
 			"id", "region", "name", "revoked_at"),
 	}

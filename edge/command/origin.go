@@ -58,7 +58,7 @@ func newOrigin() *cobra.Command {
 			if c.Log, err = logs.logger(cmd); err != nil {
 				return err
 			}
-			c.Release = cmd.Root().Version
+			c.Build = cmd.Root().Version
 			return runOrigin(cmd.Context(), c, cmd.OutOrStdout())
 		})
 	flags := cmd.Flags()
@@ -162,7 +162,7 @@ func startOrigin(ctx context.Context, c originConfig) (_ *originProcess, err err
 	}
 	guard := webhook.NewGuard(webhook.GuardConfig{Allow: c.webhookAllow})
 	registry := prometheus.NewRegistry()
-	tracer, err := c.traces.start(ctx, tracing.Config{Service: "edge-origin", Release: c.Release, Log: c.Log}, &o.started)
+	tracer, err := c.traces.start(ctx, tracing.Config{Service: "edge-origin", Release: c.Build, Log: c.Log}, &o.started)
 	if err != nil {
 		return nil, err
 	}

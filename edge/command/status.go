@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,25 +33,26 @@ func newStatus() *cobra.Command {
 
 // nodeLine is a node in the table.
 type nodeLine struct {
-	ID         string      `json:"id"`
-	Name       string      `json:"name"`
-	Region     string      `json:"region"`
-	Version    string      `json:"version"`
-	Connected  bool        `json:"connected"`
-	RevokedAt  *time.Time  `json:"revoked_at"`
-	LastSeenAt *time.Time  `json:"last_seen_at"`
-	Status     *nodeStatus `json:"status"`
+	ID         string     `json:"id"`
+	Name       string     `json:"name"`
+	Region     string     `json:"region"`
+	Build      string     `json:"build"` // version of the program
+	Connected  bool       `json:"connected"`
+	RevokedAt  *time.Time `json:"revoked_at"`
+	LastSeenAt *time.Time `json:"last_seen_at"`
+	// Release is what answers most requests; null before the node reported a status.
+	Release *adminapi.NodeRelease `json:"release"`
+	Status  *nodeStatus           `json:"status"`
 	// Lag counts the changes that the node has yet to apply, of those that the node
 	// furthest ahead has applied; null before the node reported a status.
 	Lag *int64 `json:"lag"`
 }
 
 type nodeStatus struct {
-	Release   string `json:"release"`
-	Seq       int64  `json:"seq"`
-	Outbox    int    `json:"outbox"`
-	HotKeys   int    `json:"hot_keys"`
-	Sandboxes int    `json:"sandboxes"`
+	Seq       int64 `json:"seq"`
+	Outbox    int   `json:"outbox"`
+	HotKeys   int   `json:"hot_keys"`
+	Sandboxes int   `json:"sandboxes"`
 }
 
 // listNodes returns the nodes that are not revoked, by region and name.
@@ -81,9 +83,9 @@ func listNodes(ctx context.Context, admin *adminapi.Client) ([]nodeLine, error) 
 }
 
 func printNodes(w io.Writer, nodes []nodeLine) {
-	fmt.Fprintln(w, "REGION\tNODE\tSTATE\tVERSION\tLAG\tOUTBOX\tHOT KEYS\tSANDBOXES\tSEEN")
+	fmt.Fprintln(w, "REGION\tNODE\tSTATE\tRELEASE\tRELEASE ID\tRELEASE STATE\tBUILD\tLAG\tOUTBOX\tHOT KEYS\tSANDBOXES\tSEEN")
 	for _, n := range nodes {
-		state, seen, version := "away", "never", n.Version
+		state, seen := "away", "never"
 		if n.Connected {
 			state = "up"
 		}
@@ -92,9 +94,24 @@ func printNodes(w io.Writer, nodes []nodeLine) {
 		}
 		counts := "-\t-\t-\t-"
 		if s := n.Status; s != nil {
-			version = cmp.Or(s.Release, version)
 			counts = fmt.Sprintf("%d\t%d\t%d\t%d", *n.Lag, s.Outbox, s.HotKeys, s.Sandboxes)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", output.Plain(n.Region), output.Plain(n.Name), state, output.Plain(cmp.Or(version, "-")), counts, seen)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", output.Plain(n.Region), output.Plain(n.Name), state, servedCells(n.Release), output.Plain(cmp.Or(n.Build, "-")), counts, seen)
 	}
+}
+
+// servedCells returns the cells of a release: its version, id and state.
+func servedCells(r *adminapi.NodeRelease) string {
+	if r == nil {
+		return "-\t-\t-"
+	}
+	state := strings.ReplaceAll(r.State, "_", " ")
+	if r.Percent < 100 {
+		state += fmt.Sprintf(" %d%%", r.Percent)
+	}
+	version := r.Version
+	if r.Digest == "" {
+		version = "-"
+	}
+	return output.Plain(version) + "\t" + output.Plain(cmp.Or(r.ID, "-")) + "\t" + output.Plain(state)
 }

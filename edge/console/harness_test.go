@@ -170,7 +170,7 @@ func (f *fixture) startNode(region string, perSecond uint64) {
 			sum.Latency[wire.LatencyBucket(time.Millisecond)] += rise - rise/20
 			sum.Latency[wire.LatencyBucket(time.Duration(8+n%5)*time.Millisecond)] += rise / 20
 			body, _ := json.Marshal(wire.Status{
-				Head: wire.Head{V: wire.Version}, Region: region, Release: "v1.4.0", HotKeys: 812, Sandboxes: 24, Traffic: &sum,
+				Head: wire.Head{V: wire.Version}, Region: region, Build: "v1.4.0", HotKeys: 812, Sandboxes: 24, Traffic: &sum,
 				Running: &wire.ReleaseStatus{},
 			})
 			_ = conn.Publish(wire.Subject(made.Node.ID, wire.VerbStatus), body) // the origin may have ended

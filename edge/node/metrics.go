@@ -57,7 +57,7 @@ func newMetrics(c Config) *metrics {
 		m.reports.WithLabelValues(what) // there from the start, as 0
 	}
 	auto.NewGauge(prometheus.GaugeOpts{Namespace: "edge", Name: "node_info", Help: "What the node is; always 1.",
-		ConstLabels: prometheus.Labels{"region": c.Region, "release": c.Version}}).Set(1)
+		ConstLabels: prometheus.Labels{"region": c.Region, "build": c.Version}}).Set(1)
 	auto.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "edge", Name: "certificate_expiry_timestamp_seconds",
 		Help: "When the certificate of the partner API expires, in seconds since 1970; 0 without TLS, and by ACME until a connection was served."},
 		m.expiry.Seconds)

@@ -186,6 +186,9 @@ func (n *Node) openReleases(ctx context.Context) (err error) {
 		Origin: n.link, FetchTimeout: c.WriteOrigin, Front: n.moduleFront(), Changed: n.statusChanged,
 		Progress: c.Progress, Log: c.Log,
 	})
+	if err == nil {
+		n.metrics.registry.MustRegister(newReleaseMetrics(n.releases.Status))
+	}
 	return err
 }
 
@@ -265,7 +268,7 @@ func (n *Node) sendStatus(ctx context.Context) {
 func (n *Node) status() *wire.Status {
 	traffic := n.metrics.traffic.Sum()
 	s := &wire.Status{
-		Region: n.config.Region, Release: n.config.Version, Seq: n.store.Cursor().Seq,
+		Region: n.config.Region, Build: n.config.Version, Seq: n.store.Cursor().Seq,
 		Outbox: n.store.Outbox.Len(), HotKeys: n.store.Keys.Len(), Sandboxes: sandboxes(n.runtime), Traffic: &traffic,
 	}
 	s.Running, s.Candidate = n.releases.Status()

@@ -193,7 +193,8 @@ func TestOperatorsView(t *testing.T) {
 	text := get("/metrics")
 	for _, line := range []string{
 		`edge_http_requests_total{handler="agents",status="200"} 1`, `edge_keys_held 1`, `edge_origin_connected 1`,
-		`edge_key_lookups_total{outcome="miss"} 1`, `edge_node_info{region="test",release="dev"} 1`, `edge_sync_change 1`,
+		`edge_key_lookups_total{outcome="miss"} 1`, `edge_node_info{build="dev",region="test"} 1`, `edge_sync_change 1`,
+		`edge_node_release{digest="",state="own_modules",version=""} 1`,
 		`edge_module_calls_total{digest="` + digestOf(t, "agents") + `",module="agents"} 1`,
 	} {
 		if !strings.Contains(text, line+"\n") {

@@ -103,6 +103,9 @@ func TestRunsReleases(t *testing.T) {
 	if running.Counts.Errors+candidate.Counts.Errors != 0 {
 		t.Errorf("errors: %+v, %+v", running.Counts, candidate.Counts)
 	}
+	if got := shares(t, n); !maps.Equal(got, map[string]float64{"own_modules ": 0.5, "rolling_out 1.0.0": 0.5}) {
+		t.Errorf("metrics: %v", got)
+	}
 	o.order(wire.Order{Candidate: first, Percent: 100, Rollout: "rol_1"})
 	o.told("all of it", func(_, c *wire.ReleaseStatus) bool { return c != nil && c.Percent == 100 })
 	o.order(wire.Order{Run: first})
@@ -110,6 +113,9 @@ func TestRunsReleases(t *testing.T) {
 	o.order(wire.Order{Run: second})
 	o.runs(second)
 	ask(t, n, "GET", me, key, "").want(t, 200)
+	if got := shares(t, n); got["serving 1.1.0"] != 1 {
+		t.Errorf("metrics: %v", got)
+	}
 
 	stopNode(t, n)
 	o.stop()
@@ -122,6 +128,29 @@ func TestRunsReleases(t *testing.T) {
 	o.order(wire.Order{})
 	o.runs("")
 	ask(t, n, "GET", me, key, "").want(t, 200)
+}
+
+// shares returns the shares of requests of the releases on a node, by state and version.
+func shares(t *testing.T, n *Node) map[string]float64 {
+	t.Helper()
+	families, err := n.metrics.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]float64{}
+	for _, f := range families {
+		if f.GetName() != "edge_node_release" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			all[labels["state"]+" "+labels["version"]] = m.GetGauge().GetValue()
+		}
+	}
+	return all
 }
 
 // TestDoesNotTryAgainWhatItDiedOf kills a node while it tries a release: the next

@@ -83,7 +83,7 @@ func TestConsoleInMetrics(t *testing.T) {
 		`edge_origin_admin_request_seconds_count{route="GET /admin/v1/whoami",status="200"} 1`,
 		`edge_origin_admin_request_seconds_count{route="POST /admin/v1/nodes",status="201"} 1`,
 		`edge_origin_admin_request_seconds_count{route="none",status="404"} 1`,
-		`edge_origin_change `, `edge_origin_info{database="sqlite",release="dev"} 1`, `go_goroutines `, `process_open_fds `,
+		`edge_origin_change `, `edge_origin_info{build="dev",database="sqlite"} 1`, `go_goroutines `, `process_open_fds `,
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %s in\n%s", want, text)

@@ -3,6 +3,7 @@ package origin
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -28,7 +29,7 @@ type runner struct {
 func (f *fixture) run(name string) *runner {
 	f.Helper()
 	r := &runner{enrolled: f.enrol(name)}
-	r.status = wire.Status{Head: head, Region: "eu-west", Release: "dev", Running: &wire.ReleaseStatus{Counts: &wire.ReleaseCounts{}}}
+	r.status = wire.Status{Head: head, Region: "eu-west", Build: "dev", Running: &wire.ReleaseStatus{Counts: &wire.ReleaseCounts{}}}
 	r.subscribe()
 	r.publish()
 	f.eventually(name+" is connected", func() bool { return f.connected(r.id) })
@@ -273,5 +274,45 @@ func TestTwoOriginsOneRollout(t *testing.T) {
 		f.eventually("A runs it", func() bool { return a.runs() == r.digest })
 		f.must(200, "POST", r.rollback, nil)
 		f.awaitState(started["id"].(string), store.RolledBack)
+	}
+}
+
+// TestNodesShowTheirRelease: a node has the release that answers most of its requests,
+// by id, beside the version of its program.
+func TestNodesShowTheirRelease(t *testing.T) {
+	f := newFixture(t)
+	r, n := f.addRelease(), f.run("n1")
+	node := func() object {
+		items := f.must(200, "GET", "/admin/v1/nodes", nil)["items"].([]any)
+		return items[0].(object)
+	}
+	reports := func(running, candidate *wire.ReleaseStatus) {
+		n.mu.Lock()
+		n.ignore = true
+		n.status.Running, n.status.Candidate = running, candidate
+		n.mu.Unlock()
+		n.publish()
+	}
+	own := &wire.ReleaseStatus{}
+	shipped := func(percent int) *wire.ReleaseStatus {
+		return &wire.ReleaseStatus{Digest: r.digest, Version: "7.0.0", State: wire.ReleaseReady, Percent: percent}
+	}
+	for _, tt := range []struct {
+		running, candidate         *wire.ReleaseStatus
+		id, version, digest, state string
+		percent                    float64
+	}{
+		{own, nil, "", "", "", "own_modules", 100},
+		{own, shipped(10), "", "", "", "own_modules", 90},
+		{own, shipped(100), r.id, "7.0.0", r.digest, "rolling_out", 100},
+		{&wire.ReleaseStatus{Digest: r.digest, Version: "7.0.0"}, nil, r.id, "7.0.0", r.digest, "serving", 100},
+		{&wire.ReleaseStatus{Digest: "sha256:unknown", Version: "8.0.0"}, nil, "", "8.0.0", "sha256:unknown", "serving", 100},
+	} {
+		reports(tt.running, tt.candidate)
+		want := object{"id": tt.id, "version": tt.version, "digest": tt.digest, "state": tt.state, "reason": "", "percent": tt.percent}
+		f.eventually(fmt.Sprintf("the node shows %v", want), func() bool { return reflect.DeepEqual(node()["release"], want) })
+		if build := node()["build"]; build != "dev" {
+			t.Errorf("build %v", build)
+		}
 	}
 }

@@ -86,8 +86,8 @@ type Config struct {
 	Console func(api http.Handler) (admin.Console, error)
 	// Tracer makes spans of requests; the caller stops it. nil: none.
 	Tracer *tracing.Tracer
-	// Release is the version that the origin says it is. "": "dev".
-	Release string
+	// Build is the version of the program, for metrics. "": "dev".
+	Build string
 	// Metrics gets the origin's. nil: a registry of its own. GET /metrics shows it.
 	Metrics *prometheus.Registry
 }
@@ -98,7 +98,7 @@ func (c Config) withDefaults() Config {
 	c.AdminTokenFile = cmp.Or(c.AdminTokenFile, filepath.Join(c.Dir, "admin.token"))
 	c.NATSKeys = cmp.Or(c.NATSKeys, filepath.Join(c.Dir, "nats"))
 	c.NATSListen = cmp.Or(c.NATSListen, "127.0.0.1:0")
-	c.Release = cmp.Or(c.Release, "dev")
+	c.Build = cmp.Or(c.Build, "dev")
 	c.Metrics = cmp.Or(c.Metrics, prometheus.NewRegistry())
 	if c.Now == nil {
 		c.Now = time.Now

@@ -68,7 +68,7 @@ func (m *metrics) register(c Config, r *replication.Server) {
 		newBacklog(c.DB),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "edge_origin_info", Help: "What the origin is; always 1.",
-			ConstLabels: prometheus.Labels{"release": c.Release, "database": c.DB.Kind()},
+			ConstLabels: prometheus.Labels{"build": c.Build, "database": c.DB.Kind()},
 		}, func() float64 { return 1 }),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)

@@ -357,12 +357,12 @@ func TestStatus(t *testing.T) {
 	if n := shown(); n["connected"] != false || n["status"] != nil || n["region"] != "eu-west" {
 		t.Errorf("before: %v", n)
 	}
-	body, _ := json.Marshal(wire.Status{Head: head, Region: "eu-west", Release: "r1", Seq: 7, Outbox: 3, HotKeys: 2, Sandboxes: 4})
+	body, _ := json.Marshal(wire.Status{Head: head, Region: "eu-west", Build: "r1", Seq: 7, Outbox: 3, HotKeys: 2, Sandboxes: 4})
 	if err := node.conn.Publish(wire.Subject(node.id, wire.VerbStatus), body); err != nil {
 		t.Fatal(err)
 	}
 	f.eventually("the node is connected", func() bool { return shown()["connected"] == true })
-	if s := shown()["status"].(object); s["outbox"] != 3.0 || s["release"] != "r1" {
+	if s := shown()["status"].(object); s["outbox"] != 3.0 || s["build"] != "r1" {
 		t.Errorf("status: %v", s)
 	}
 	f.eventually("the sign of life is written down", func() bool {

@@ -52,6 +52,28 @@ type ReleaseStatus struct {
 	Counts *ReleaseCounts `json:"counts,omitempty"`
 }
 
+// States of a release that answers requests of a node, as the admin API and metrics have
+// them.
+const (
+	StateOwnModules = "own_modules" // the modules of the node's own disk
+	StateServing    = "serving"
+	StateRollingOut = "rolling_out" // it is a candidate: a rollback would undo it
+)
+
+// Serving returns the release that answers most requests of a node, and the percentage
+// that it answers: Running, or Candidate from half of the requests on. It returns nil if
+// the node is too old to say.
+func (s *Status) Serving() (r *ReleaseStatus, percent int) {
+	tried := 0
+	if c := s.Candidate; c != nil && c.State == ReleaseReady {
+		tried = c.Percent
+	}
+	if tried >= 50 {
+		return s.Candidate, tried
+	}
+	return s.Running, 100 - tried
+}
+
 // ReleaseCounts counts the answers of one release.
 type ReleaseCounts struct {
 	Traffic

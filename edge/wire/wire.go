@@ -311,7 +311,7 @@ type Share struct {
 type Status struct {
 	Head
 	Region    string `json:"region"`
-	Release   string `json:"release"`
+	Build     string `json:"release"`   // version of the program; Running is what it serves
 	Seq       int64  `json:"seq"`       // last change it has applied
 	Outbox    int    `json:"outbox"`    // leads waiting to be handed over
 	HotKeys   int    `json:"hot_keys"`  // key records in the replica

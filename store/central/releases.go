@@ -73,6 +73,13 @@ func (d *DB) Release(ctx context.Context, id string) (store.Release, error) {
 	return releaseTable.read(ctx, d, id)
 }
 
+// ReleaseOf reads the release of a digest.
+func (d *DB) ReleaseOf(ctx context.Context, digest string) (store.Release, error) {
+	byDigest := releaseTable
+	byDigest.id = "digest"
+	return byDigest.read(ctx, d, digest)
+}
+
 // Releases lists all releases, newest first.
 func (d *DB) Releases(ctx context.Context, p store.Page) ([]store.Release, string, error) {
 	return releaseTable.list(ctx, d, p)

@@ -1,7 +1,9 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -31,7 +33,7 @@ func (a *api) enrolNode(r *http.Request, in adminapi.NewNode, v *validator) (ans
 		return answer{}, err
 	}
 	a.Nodes.Put(node)
-	return created(adminapi.EnrolledNode{Node: a.toNode(node), Credentials: credentials}, nil)
+	return created(adminapi.EnrolledNode{Node: a.toNode(node, nil), Credentials: credentials}, nil)
 }
 
 // revokeNode voids the node's credentials and ends its connection. What it holds
@@ -47,7 +49,40 @@ func (a *api) revokeNode(r *http.Request) (answer, error) {
 		// tells NATS.
 		a.Log.Warn("ending the connection of a revoked node", "node", node.ID, "err", err)
 	}
-	return ok(a.toNode(node), nil)
+	ids, err := a.releaseIDs(r.Context())
+	return ok(a.toNode(node, ids), err)
+}
+
+// listNodes lists all nodes, with the releases that they run.
+func (a *api) listNodes(r *http.Request) (answer, error) {
+	ids, err := a.releaseIDs(r.Context())
+	if err != nil {
+		return answer{}, err
+	}
+	return page(r, func(p store.Page) ([]store.Node, string, error) {
+		return a.DB.Nodes(r.Context(), p)
+	}, func(n store.Node) adminapi.Node { return a.toNode(n, ids) })
+}
+
+// releaseIDs returns the ids of the releases that nodes report, by digest. One that the
+// origin does not know has none.
+func (a *api) releaseIDs(ctx context.Context) (map[string]string, error) {
+	ids := map[string]string{}
+	for _, at := range a.Nodes.Enrolled() {
+		for _, s := range []*wire.ReleaseStatus{at.Status.Running, at.Status.Candidate} {
+			if s != nil && s.Digest != "" {
+				ids[s.Digest] = ""
+			}
+		}
+	}
+	for digest := range ids {
+		release, err := a.DB.ReleaseOf(ctx, digest)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+		ids[digest] = release.ID
+	}
+	return ids, nil
 }
 
 // openAPI answers with the description of this API.

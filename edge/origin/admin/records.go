@@ -165,18 +165,20 @@ func toTried(t store.Tried) adminapi.Tried {
 	}
 }
 
-func (a *api) toNode(n store.Node) adminapi.Node {
+// toNode describes a node; ids are those of the releases that nodes run, by digest.
+func (a *api) toNode(n store.Node, ids map[string]string) adminapi.Node {
 	at := a.Nodes.Report(n.ID)
 	v := adminapi.Node{
 		ID: n.ID, Name: n.Name, Region: n.Region, PublicKey: n.PublicKey, CreatedAt: stamp(n.CreatedAt),
-		RevokedAt: stamp(n.RevokedAt), LastSeenAt: stamp(n.LastSeenAt), Version: n.Version, Connected: at.Connected,
+		RevokedAt: stamp(n.RevokedAt), LastSeenAt: stamp(n.LastSeenAt), Build: n.Version, Connected: at.Connected,
 	}
 	if !at.At.IsZero() {
 		s := at.Status
 		v.Status = &adminapi.NodeStatus{
-			Region: s.Region, Release: s.Release, Seq: s.Seq, Outbox: s.Outbox, HotKeys: s.HotKeys, Sandboxes: s.Sandboxes,
-			Running: toNodeRelease(s.Running), Candidate: toNodeRelease(s.Candidate),
+			Region: s.Region, Build: s.Build, Seq: s.Seq, Outbox: s.Outbox, HotKeys: s.HotKeys, Sandboxes: s.Sandboxes,
+			Running: toNodeRelease(s.Running, ids), Candidate: toNodeRelease(s.Candidate, ids),
 		}
+		v.Build, v.Release = s.Build, toServing(&s, ids)
 		if at.At.After(n.LastSeenAt) {
 			v.LastSeenAt = stamp(at.At)
 		}
@@ -184,11 +186,28 @@ func (a *api) toNode(n store.Node) adminapi.Node {
 	return v
 }
 
-func toNodeRelease(s *wire.ReleaseStatus) *adminapi.NodeRelease {
+// toServing describes the release that answers most requests of a node.
+func toServing(s *wire.Status, ids map[string]string) *adminapi.NodeRelease {
+	serving, percent := s.Serving()
+	v := toNodeRelease(serving, ids)
+	if v == nil {
+		return nil
+	}
+	v.Percent, v.State = percent, wire.StateServing
+	switch {
+	case serving == s.Candidate:
+		v.State = wire.StateRollingOut
+	case serving.Digest == "":
+		v.State = wire.StateOwnModules
+	}
+	return v
+}
+
+func toNodeRelease(s *wire.ReleaseStatus, ids map[string]string) *adminapi.NodeRelease {
 	if s == nil {
 		return nil
 	}
-	return &adminapi.NodeRelease{Digest: s.Digest, Version: s.Version, State: string(s.State), Reason: s.Reason, Percent: s.Percent}
+	return &adminapi.NodeRelease{ID: ids[s.Digest], Digest: s.Digest, Version: s.Version, State: string(s.State), Reason: s.Reason, Percent: s.Percent}
 }
 
 func toRelease(r store.Release) adminapi.Release {

@@ -57,7 +57,7 @@ func (a *api) all() []route {
 		{"POST /admin/v1/deliveries/{id}/retry", noBody(a.retryDelivery)},
 		{"POST /admin/v1/webhooks/{id}/recover", body("invalid_recovery", a.recoverDeliveries)},
 		{"POST /admin/v1/nodes", body("invalid_node", a.enrolNode)},
-		{"GET /admin/v1/nodes", list(a, (*central.DB).Nodes, a.toNode)},
+		{"GET /admin/v1/nodes", a.listNodes},
 		{"POST /admin/v1/nodes/{id}/revoke", noBody(a.revokeNode)},
 		{"DELETE /admin/v1/nodes/{id}", noBody(a.revokeNode)},
 		{"GET /admin/v1/lockouts", a.listLockouts},

@@ -132,7 +132,7 @@ func (p *Presence) writeSeen(ctx context.Context) {
 	}
 	p.mu.Unlock()
 	for id, b := range due {
-		if err := p.cfg.DB.SeenNode(ctx, id, b.status.Release, b.at); err != nil && ctx.Err() == nil {
+		if err := p.cfg.DB.SeenNode(ctx, id, b.status.Build, b.at); err != nil && ctx.Err() == nil {
 			p.cfg.Log.Warn("writing down that a node was seen", "node", id, "err", err)
 		}
 	}

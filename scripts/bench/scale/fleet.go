@@ -70,7 +70,7 @@ func (s *site) statuses(ids []string) error {
 	conn := s.Broker.Conn()
 	counts := &wire.ReleaseCounts{Traffic: wire.Traffic{Requests: 1000}}
 	for _, id := range ids {
-		body, err := wire.Encode(&wire.Status{Region: region, Release: "bench", Running: &wire.ReleaseStatus{Digest: running, Counts: counts}})
+		body, err := wire.Encode(&wire.Status{Region: region, Build: "bench", Running: &wire.ReleaseStatus{Digest: running, Counts: counts}})
 		if err != nil {
 			return err
 		}
