@@ -39,12 +39,14 @@ run: build ## origin and one node on loopback, ready to be tried (DATA=dir, ARGS
 # its cache "dev", and so has to be told when it compiles for them.
 PRECOMPILE = $(GO) run -ldflags='-X github.com/tetratelabs/wazero/internal/version.version=dev' ./scripts/precompile
 
-# The race detector needs a C compiler. It does not watch the compiler of modules,
-# which it makes ten times as slow, nor two packages that take it minutes to compile.
-# Each shares nothing with others but through locks, and has no generic type of sync,
+# The race detector needs a C compiler. It does not watch what reads and compiles
+# modules, which it makes ten times as slow, nor two packages that take it minutes to
+# compile. Each shares nothing with others but through locks, and has no generic type of sync,
 # whose code the linker might take from there for all others.
-WAZEVO    := github.com/tetratelabs/wazero/internal/engine/wazevo
-UNWATCHED := $(WAZEVO)/backend/... $(WAZEVO)/frontend $(WAZEVO)/ssa \
+WAZERO    := github.com/tetratelabs/wazero/internal
+WAZEVO    := $(WAZERO)/engine/wazevo
+UNWATCHED := $(WAZEVO)/backend/... $(WAZEVO)/frontend $(WAZEVO)/ssa $(WAZERO)/leb128 \
+	$(WAZERO)/wasm/binary partneredge/host/prepare \
 	modernc.org/sqlite/lib github.com/chromedp/cdproto/...
 RACE ?= $(if $(shell command -v $(shell $(GO) env CC)),-race $(UNWATCHED:%=-gcflags=%=-race=false))
 

@@ -15,6 +15,7 @@ import (
 	"partneredge/edge/certificate"
 	"partneredge/edge/release"
 	"partneredge/edge/tracing"
+	"partneredge/host/engine"
 	"partneredge/store/durable"
 	"partneredge/store/local"
 )
@@ -55,6 +56,8 @@ type Config struct {
 	// the node, and others of the same owner, may write there. Default:
 	// Data/cache.
 	Cache string
+	// Engine makes the engine that runs the modules. Default: host's own.
+	Engine engine.New
 	// Progress, if set, is called while modules are made ready: once for each,
 	// when it begins, as the nth of total. A module that is not in the compile
 	// cache takes seconds.

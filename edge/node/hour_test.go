@@ -170,7 +170,6 @@ func (w *hour) start(id string) {
 	n := &hourNode{hour: w}
 	c := config(w.T, w.origin)
 	c.Credentials, c.dialer, c.Log = w.origin.enrol(id), w.origin, slog.New(slog.NewTextHandler(&n.log, nil))
-	shareCache(w.T, c.Data)
 	c, err := c.withDefaults()
 	if err != nil {
 		w.Fatal(err)

@@ -1,13 +1,21 @@
 package node
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"partneredge/host/hosttest"
+	"partneredge/host/wazero"
 )
 
-// Directories that all tests of a run share.
-var modulesDir, cacheDir string
+// What all tests of a run share: the folder of the built modules, and the engine, by
+// which each module is loaded once a run and not once a node.
+var (
+	modulesDir string
+	modules    *hosttest.Shared
+)
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "node-test-")
@@ -17,22 +25,18 @@ func TestMain(m *testing.M) {
 	modulesDir = filepath.Join(dir, "modules")
 	// The race detector makes compiling slow: what has been compiled before is
 	// not compiled again.
-	if cacheDir, err = filepath.Abs("../../build/modules/.cache"); err != nil {
+	cache, err := filepath.Abs("../../build/modules/.cache")
+	if err != nil {
 		panic(err)
 	}
-	if err := os.MkdirAll(cacheDir, 0o700); err != nil {
+	if err := os.MkdirAll(cache, 0o700); err != nil {
 		panic(err)
 	}
+	modules = hosttest.Share(wazero.New, cache)
 	code := m.Run()
+	if err := modules.Close(context.Background()); err != nil {
+		panic(err)
+	}
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
-}
-
-// shareCache has modules compiled once a run, not once a node.
-func shareCache(t *testing.T, data string) {
-	t.Helper()
-	link := filepath.Join(data, "cache")
-	if err := os.Symlink(cacheDir, link); err != nil && !os.IsExist(err) {
-		t.Fatal(err)
-	}
 }

@@ -174,7 +174,9 @@ func (n *Node) openReleases(ctx context.Context) (err error) {
 	if err := os.MkdirAll(c.Cache, 0o700); err != nil {
 		return fmt.Errorf("make compile cache: %w", err)
 	}
-	if n.runtime, err = host.New(ctx, host.Config{CacheDir: c.Cache, Log: c.Log, Clock: c.Now, CheckDial: c.CheckDial}); err != nil {
+	if n.runtime, err = host.New(ctx, host.Config{
+		Engine: c.Engine, CacheDir: c.Cache, Log: c.Log, Clock: c.Now, CheckDial: c.CheckDial,
+	}); err != nil {
 		return err
 	}
 	n.started.Add(func(ctx context.Context) error { return n.runtime.Close(context.WithoutCancel(ctx)) })

@@ -83,15 +83,14 @@ func config(t *testing.T, o *testOrigin) Config {
 		t.Fatal(err)
 	}
 	return Config{
-		Data: t.TempDir(), Region: "test", Origin: o.url, Credentials: o.credentials, Modules: dir,
+		Data: t.TempDir(), Region: "test", Origin: o.url, Credentials: o.credentials, Modules: dir, Engine: modules.New,
 		ReadOrigin: 2 * time.Second, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 }
 
-// startNode starts a node whose compile cache all tests share.
+// startNode starts a node.
 func startNode(t *testing.T, c Config) *Node {
 	t.Helper()
-	shareCache(t, c.Data)
 	n, err := Start(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -232,7 +231,6 @@ func TestStartFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := config(t, o)
-			shareCache(t, c.Data)
 			edit(&c)
 			if n, err := Start(t.Context(), c); err == nil {
 				stopNode(t, n)

@@ -1,0 +1,88 @@
+package hosttest
+
+import (
+	"context"
+	"crypto/sha256"
+	"log/slog"
+	"sync"
+
+	"partneredge/host/engine"
+)
+
+// Shared is an engine whose compiled modules are shared by all the runtimes of a
+// test program: a module that is opened a hundred times is decoded, checked and
+// loaded once. Its New is a host.Config's Engine. It may be used from many
+// goroutines at once. The caller closes it, after the runtimes.
+type Shared struct {
+	new      engine.New
+	cacheDir string
+
+	mu     sync.Mutex
+	engine engine.Engine // nil: none was asked for yet
+	codes  map[[sha256.Size]byte]*sharedCode
+}
+
+type sharedCode struct {
+	compile sync.Once
+	code    engine.Code
+	err     error
+}
+
+// Share shares an engine that new makes, with its cache in cacheDir; "" for none.
+func Share(newEngine engine.New, cacheDir string) *Shared {
+	return &Shared{new: newEngine, cacheDir: cacheDir, codes: map[[sha256.Size]byte]*sharedCode{}}
+}
+
+// New implements engine.New. The cache and the log of config are not used.
+func (s *Shared) New(ctx context.Context, config engine.Config) (engine.Engine, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.engine == nil {
+		config.CacheDir, config.Log = s.cacheDir, slog.New(slog.DiscardHandler)
+		var err error
+		if s.engine, err = s.new(ctx, config); err != nil {
+			return nil, err
+		}
+	}
+	return &share{Engine: s.engine, of: s}, nil
+}
+
+// Close frees the engine and what it compiled.
+func (s *Shared) Close(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.engine == nil {
+		return nil
+	}
+	return s.engine.Close(ctx)
+}
+
+// share is the engine of one runtime.
+type share struct {
+	engine.Engine
+	of *Shared
+}
+
+func (e *share) Compile(ctx context.Context, wasm []byte) (engine.Code, error) {
+	sum := sha256.Sum256(wasm)
+	e.of.mu.Lock()
+	c := e.of.codes[sum]
+	if c == nil {
+		c = &sharedCode{}
+		e.of.codes[sum] = c
+	}
+	e.of.mu.Unlock()
+	c.compile.Do(func() { c.code, c.err = e.Engine.Compile(context.WithoutCancel(ctx), wasm) })
+	if c.err != nil {
+		return nil, c.err
+	}
+	return keptCode{c.code}, nil
+}
+
+// Close does nothing: others use the engine.
+func (*share) Close(context.Context) error { return nil }
+
+// keptCode is code that others use.
+type keptCode struct{ engine.Code }
+
+func (keptCode) Close(context.Context) error { return nil }

@@ -1,0 +1,76 @@
+package hosttest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"partneredge/host/engine"
+	"partneredge/host/hosttest"
+)
+
+// counted is an engine that compiles nothing, and counts what it is asked for.
+type counted struct {
+	engine.Engine
+	compiled, closed int
+}
+
+var errModule = errors.New("no module")
+
+func (c *counted) Compile(_ context.Context, wasm []byte) (engine.Code, error) {
+	c.compiled++
+	if len(wasm) == 0 {
+		return nil, errModule
+	}
+	return countedCode{of: c}, nil
+}
+
+func (c *counted) Close(context.Context) error {
+	c.closed++
+	return nil
+}
+
+type countedCode struct {
+	engine.Code
+	of *counted
+}
+
+func (c countedCode) Close(context.Context) error {
+	c.of.closed++
+	return nil
+}
+
+func TestSharedCompilesOnce(t *testing.T) {
+	ctx, inner, made := t.Context(), &counted{}, 0
+	shared := hosttest.Share(func(context.Context, engine.Config) (engine.Engine, error) {
+		made++
+		return inner, nil
+	}, "")
+	for range 3 {
+		e, err := shared.New(ctx, engine.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, wasm := range []string{"one", "two", "one"} {
+			code, err := e.Compile(ctx, []byte(wasm))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := code.Close(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := e.Compile(ctx, nil); !errors.Is(err, errModule) {
+			t.Errorf("a module that is none: %v", err)
+		}
+		if err := e.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if made != 1 || inner.compiled != 3 || inner.closed != 0 {
+		t.Errorf("%d engines compiled %d modules and closed %d things, want 1, 3 and 0", made, inner.compiled, inner.closed)
+	}
+	if err := shared.Close(ctx); err != nil || inner.closed != 1 {
+		t.Errorf("closed %d things, %v, want the engine", inner.closed, err)
+	}
+}
