@@ -7,8 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stealthrocket/wasi-go"
@@ -20,30 +20,55 @@ import (
 // sandboxConfig configures a run of the sandbox program.
 type sandboxConfig struct {
 	program, cache, listen string
-	control                bool
-	stdin                  *os.File // read when control is set
+	control                string          // "": none, onStdin, or the address of the HTTP face
+	forward                string          // URL that events are posted to; "": none
+	retries                []time.Duration // of forward; nil: those of the service
+	stdin                  *os.File        // read for commands on standard input
 	stdout, stderr         io.Writer
 }
 
+// onStdin is the value of a --control without an address.
+const onStdin = "-"
+
 func newSandbox() *cobra.Command {
 	c := sandboxConfig{stdin: os.Stdin}
-	cmd := newCommand("sandbox", "run the whole partner API with data in memory, for a partner's tests", func(cmd *cobra.Command, _ []string) error {
+	cmd := newCommand("sandbox [--control [ADDR]] [--forward URL]", "run the whole partner API with data in memory, for a partner's tests", func(cmd *cobra.Command, args []string) error {
 		c.stdout, c.stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
-		if err := c.complete(); err != nil {
+		if err := c.complete(cmd, args); err != nil {
 			return err
 		}
 		return c.run(cmd.Context())
 	})
+	cmd.Args = cobra.ArbitraryArgs // complete judges them
 	flags := cmd.Flags()
 	flags.StringVar(&c.listen, "listen", "127.0.0.1:0", "`ADDR` (address:port) of the partner API; port 0: any free one")
 	flags.StringVar(&c.program, "program", "", "`FILE` of the sandbox program (default: sandbox.wasm beside this one)")
 	flags.StringVar(&c.cache, "cache", "", "`DIR` of compiled code (default: a folder of the user's cache)")
-	flags.BoolVar(&c.control, "control", false, "read commands from standard input: accounts, keys, data, the clock")
+	flags.StringVar(&c.control, "control", "", "take commands (accounts, keys, data, the clock) over HTTP on `ADDR`, without a host on loopback; without ADDR from standard input")
+	flags.Lookup("control").NoOptDefVal = onStdin
+	flags.StringVar(&c.forward, "forward", "", "`URL` that events are posted to, signed, in place of the subscriptions' own")
+	flags.DurationSliceVar(&c.retries, "retries", nil, "`DURATIONS` by comma between the tries of --forward (default 5s,30s,180s, as the service's)")
 	return cmd
 }
 
 // complete sets the paths that the flags leave open.
-func (c *sandboxConfig) complete() error {
+func (c *sandboxConfig) complete(cmd *cobra.Command, args []string) error {
+	if c.control == onStdin && len(args) > 0 { // --control takes its address with a space too
+		c.control, args = args[0], args[1:]
+	}
+	if c.forward != "" && c.control == "" {
+		c.control = "127.0.0.1:0" // without commands nothing happens
+	}
+	switch {
+	case len(args) > 0:
+		return misused(cmd, "unexpected argument %q", args[0])
+	case c.forward != "" && !isHTTP(c.forward):
+		return misused(cmd, "--forward %q is no address such as http://localhost:3000/hook", c.forward)
+	case c.forward != "" && c.control == onStdin:
+		return misused(cmd, "--forward needs --control ADDR, or none: not commands on standard input")
+	case c.retries != nil && c.forward == "":
+		return misused(cmd, "--retries goes with --forward")
+	}
 	if c.program == "" {
 		self, err := os.Executable()
 		if err != nil {
@@ -84,30 +109,49 @@ func (c *sandboxConfig) run(ctx context.Context) (err error) {
 		return fmt.Errorf("compiling the sandbox program: %w", err)
 	}
 
+	docs, removeDocs, err := writeDocs()
+	if err != nil {
+		return err
+	}
+	defer removeDocs()
 	streams, err := c.streams()
 	if err != nil {
 		return err
 	}
 	defer streams.close()
-	args := []string{"-listen", c.listen}
-	if c.control {
-		args = append(args, "-control")
-		defer func() { _ = syscall.SetNonblock(int(c.stdin.Fd()), false) }() // the program shares the descriptor's state
+	if c.overHTTP() {
+		if ctx, err = c.startControl(ctx, streams); err != nil {
+			return err
+		}
 	}
-	system, err := newStoppable(ctx, runtime, compiled, imports.NewBuilder().WithName("sandbox").WithArgs(args...).
-		WithStdio(int(streams.stdin.Fd()), int(streams.stdout.Fd()), int(streams.stderr.Fd())))
+	system, err := c.system(ctx, runtime, compiled, docs, streams)
 	if err != nil {
 		return err
 	}
 	defer system.close()
+	if c.control == onStdin {
+		defer func() { _ = syscall.SetNonblock(int(c.stdin.Fd()), false) }() // the program shares the descriptor's state
+	}
 	_, err = runtime.InstantiateModule(system.instance, compiled, wazero.NewModuleConfig())
 	if exit, ok := errors.AsType[*sys.ExitError](err); ok {
 		if exit.ExitCode() == 0 {
-			return nil
+			return failureOf(ctx)
 		}
 		return fmt.Errorf("the sandbox program ended with status %d", exit.ExitCode())
 	}
 	return err
+}
+
+// system returns the WASI of a run over streams. All that the program sees of the disk
+// is the folder of its pages, which is made for this run and removed after it.
+func (c *sandboxConfig) system(ctx context.Context, runtime wazero.Runtime, compiled wazero.CompiledModule, docs string, s *streams) (*stoppable, error) {
+	args := []string{"-listen", c.listen, "-docs", docs}
+	if c.control != "" {
+		args = append(args, "-control")
+	}
+	return newStoppable(ctx, runtime, compiled, imports.NewBuilder().WithName("sandbox").WithArgs(args...).
+		WithDirs(filepath.Dir(docs)).
+		WithStdio(int(s.stdin.Fd()), int(s.stdout.Fd()), int(s.stderr.Fd())))
 }
 
 // stoppable is the WASI of the program. Once ctx is done it ends the program where
@@ -148,54 +192,4 @@ func (s *stoppable) PollOneOff(ctx context.Context, subscriptions []wasi.Subscri
 func (s *stoppable) close() {
 	s.unhook()
 	_ = s.System.Close(context.WithoutCancel(s.ctx))
-}
-
-// streams are the program's standard descriptors, and the goroutines that copy
-// from them.
-type streams struct {
-	stdin, stdout, stderr *os.File
-	opened                []*os.File
-	written               []*os.File // ends of pipes, which the goroutines must see closed
-	copies                sync.WaitGroup
-}
-
-func (c *sandboxConfig) streams() (*streams, error) {
-	s := &streams{stdin: c.stdin}
-	var err error
-	if !c.control {
-		if s.stdin, err = os.Open(os.DevNull); err != nil {
-			return nil, err
-		}
-		s.opened = append(s.opened, s.stdin)
-	}
-	if s.stdout, err = s.pipe(c.stdout); err == nil {
-		s.stderr, err = s.pipe(c.stderr)
-	}
-	if err != nil {
-		s.close()
-		return nil, err
-	}
-	return s, nil
-}
-
-// pipe returns a file, and copies what is written to it to w.
-func (s *streams) pipe(w io.Writer) (*os.File, error) {
-	r, out, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	s.opened, s.written = append(s.opened, r), append(s.written, out)
-	s.copies.Go(func() { _, _ = io.Copy(w, r) })
-	return out, nil
-}
-
-// close waits until all that was written is copied. The program must have ended.
-func (s *streams) close() {
-	for _, f := range s.written {
-		_ = f.Close()
-	}
-	s.copies.Wait()
-	for _, f := range s.opened {
-		_ = f.Close()
-	}
 }

@@ -7,15 +7,18 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"partneredge/edge/webhook/signature"
 	"partneredge/wasm/contract"
 	"partneredge/wasm/fake"
 	"partneredge/wasm/sandboxctl"
@@ -78,6 +81,151 @@ func TestSandbox(t *testing.T) {
 	t.Run("greeting", func(t *testing.T) { sandboxGreeting(t, program) })
 	t.Run("failures", func(t *testing.T) { sandboxFailures(t, program) })
 	t.Run("readme", func(t *testing.T) { sandboxReadme(t, program) })
+	t.Run("guide", func(t *testing.T) { sandboxGuide(t, program) })
+	t.Run("control", func(t *testing.T) { sandboxControl(t, program) })
+}
+
+// sandboxGuide runs what the guide tells a partner to do with a sandbox, but for where
+// the program lies and its ports, and receives its webhooks.
+func sandboxGuide(t *testing.T, program string) {
+	needShell(t, "the guide's sandbox")
+	text, err := os.ReadFile("../node/openapi/guide/testing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	section, _, _ := strings.Cut(string(text), "## Webhooks on a laptop")
+	script := ""
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(section, -1) {
+		script += block[1]
+	}
+	got := make(chan delivery, 10)
+	refused := false // the first try, so that there is a second
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		if !refused {
+			refused = true
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		got <- delivery{r.URL.Path, r.Header, body}
+	}))
+	defer receiver.Close()
+	script = strings.NewReplacer("edge sandbox", program+" sandbox --cache ../../build/testcache/sandbox",
+		"127.0.0.1:8080", fixedAddress(t), "127.0.0.1:8081", fixedAddress(t), "http://localhost:3000", receiver.URL,
+		"/hook &", "/hook --retries 100ms,100ms &", "curl ", "curl -sS --fail ", "kill $!\n", "kill $!; wait $!\n").Replace(script)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-e", "-c", "trap 'kill $! 2>/dev/null || true' EXIT\n"+script+"read wait\n")
+	cmd.Env = append(os.Environ(), "no_proxy=*")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	release, err := cmd.StdinPipe() // the sandbox stays until the webhooks are here
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out lockedBuffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	types := map[string]bool{}
+	for range 2 {
+		d := receive(t, got)
+		secret := regexp.MustCompile(`"secret":"([0-9a-f]{64})"`).FindStringSubmatch(out.String())
+		if secret == nil {
+			t.Fatalf("no secret in\n%s", out.String())
+		}
+		if err := signature.Verify(d.header.Get(signature.Header), d.body, signature.DefaultTolerance, time.Now(), secret[1]); err != nil {
+			t.Error(err)
+		}
+		types[d.header.Get("X-Svc-Event")] = true
+	}
+	if !types["client.contacted"] || !types["deal.stage_changed"] {
+		t.Errorf("received %v", types)
+	}
+	_, _ = io.WriteString(release, "done\n")
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	for _, want := range []string{`"from_stage":"offer","to_stage":"closed"`, `{"key":"svc_live_`, "try 1: 503 in ", "try 2: 200 in "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %s in\n%s", want, out.String())
+		}
+	}
+}
+
+// sandboxControl asks the HTTP face for what it refuses, and ends the sandbox.
+func sandboxControl(t *testing.T, program string) {
+	_, out, stop := startSandbox(t, program, "--control", "127.0.0.1:0")
+	var hello sandboxHello
+	base := ""
+	for base == "" {
+		line, err := out.ReadString('\n')
+		if err != nil {
+			t.Fatalf("%v: %s", err, stop())
+		}
+		if name, value, _ := strings.Cut(strings.TrimSpace(line), " "); name == "control" {
+			base = strings.TrimSpace(value)
+		}
+	}
+	call := func(method, path, body string, header ...string) (int, string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, base+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i+1 < len(header); i += 2 {
+			req.Header.Set(header[i], header[i+1])
+		}
+		if host := req.Header.Get("Host"); host != "" {
+			req.Host = host
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(text)
+	}
+	if status, text := call("GET", "/", ""); status != 200 || json.Unmarshal([]byte(text), &hello) != nil || !answers(hello.URL+"/docs") {
+		t.Fatalf("hello: %d %s", status, text)
+	}
+	for _, tt := range []struct {
+		method, path, body string
+		header             []string
+		status             int
+		want               string
+	}{
+		{"POST", "/", `{"do":"contact","client":"c","channel":"sms"}`, nil, 200, `"deliveries":[]`},
+		{"POST", "/", `{"do":"fly"}`, nil, 400, "is no command: there are account, key"},
+		{"POST", "/", `{"do":"contact","clint":"c"}`, nil, 400, `unknown field \"clint\"`},
+		{"POST", "/", `{"do":"leads"} {}`, nil, 400, "more follows"},
+		{"POST", "/", `do`, nil, 400, `not a command such as {\"do\":`},
+		{"POST", "/", "", nil, 400, "not a command"},
+		{"POST", "/", `{"do":"` + strings.Repeat("x", 1<<20) + `"}`, nil, 400, "too large"},
+		{"PUT", "/", "", nil, 405, "POST a command to /"},
+		{"POST", "/x", "", nil, 404, "POST a command to /"},
+		{"GET", "/", "", []string{"Host", "attacker.example"}, 421, "localhost"},
+		{"POST", "/", `{"do":"leads"}`, []string{"Origin", "https://attacker.example"}, 403, "cross-origin"},
+		{"POST", "/", `{"do":"leads"}`, []string{"Sec-Fetch-Site", "cross-site"}, 403, "cross-origin"},
+	} {
+		if status, text := call(tt.method, tt.path, tt.body, tt.header...); status != tt.status || !strings.Contains(text, tt.want) {
+			t.Errorf("%s %s %.60s %v: %d %s, want %d with %s", tt.method, tt.path, tt.body, tt.header, status, text, tt.status, tt.want)
+		}
+	}
+	if text := stop(); text != "" {
+		t.Errorf("standard error: %s", text)
+	}
+	if answers(base) || answers(hello.URL) {
+		t.Error("it still answers after it was stopped")
+	}
 }
 
 // sandboxReadme runs what the README tells a partner's CI to do, but for where
@@ -213,11 +361,30 @@ func sandboxFailures(t *testing.T, program string) {
 	}{
 		{[]string{"--program", "/nowhere/sandbox.wasm"}, "hint: "},
 		{[]string{"--listen", "nowhere"}, "ended with status 1"},
+		{[]string{"--listen", "nowhere", "--control", "127.0.0.1:0"}, "ended with status 1"},
+		{[]string{"--control", "nowhere"}, "hint: --control takes an address"},
+		{[]string{"--control=192.0.2.1:0"}, "hint: choose another --control address"},
 	} {
 		cmd := exec.Command(program, append([]string{"sandbox", "--cache", "../../build/testcache/sandbox"}, tt.args...)...)
 		out, err := cmd.CombinedOutput()
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() != exitFailed || !strings.Contains(string(out), tt.want) {
+			t.Errorf("%v: %v, want %q in\n%s", tt.args, err, tt.want, out)
+		}
+	}
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"extra"}, `unexpected argument "extra"`},
+		{[]string{"--control", "127.0.0.1:0", "extra"}, `unexpected argument "extra"`},
+		{[]string{"--forward", "localhost"}, "no address such as"},
+		{[]string{"--forward", "http://localhost/", "--control"}, "not commands on standard input"},
+		{[]string{"--retries", "1s"}, "--retries goes with --forward"},
+	} {
+		out, err := exec.Command(program, append([]string{"sandbox"}, tt.args...)...).CombinedOutput()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != exitUsage || !strings.Contains(string(out), tt.want) {
 			t.Errorf("%v: %v, want %q in\n%s", tt.args, err, tt.want, out)
 		}
 	}

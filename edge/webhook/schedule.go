@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// NextTry returns when a delivery is tried again by the default schedule after its
-// tries-th try failed with an answer's Retry-After. ok is false when its tries are used
-// up.
-func NextTry(tries int, now time.Time, retryAfter string) (at time.Time, ok bool) {
-	var c Config
+// NextTry returns when a delivery is tried again after its tries-th try failed with an
+// answer's Retry-After, by a schedule or, where that is nil, the default one, with the
+// default jitter. ok is false when its tries are used up.
+func NextTry(schedule []time.Duration, tries int, now time.Time, retryAfter string) (at time.Time, ok bool) {
+	c := Config{Schedule: schedule}
 	c.fillSchedule()
 	return c.next(tries, now, retryAfter)
 }

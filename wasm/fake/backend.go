@@ -58,6 +58,7 @@ type account struct {
 	subscriptions []*Subscription
 	leads         []Lead
 	idempotency   map[string]idempotency // by key id and idempotency key
+	values        map[string]string      // stages of deals and paces of goals
 }
 
 // New returns a Backend without records. now is in microseconds since the Unix

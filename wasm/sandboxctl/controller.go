@@ -61,17 +61,15 @@ func (c Controller) Do(command Command) (a Answer, err error) {
 			err = c.Backend.RevokeKey(key.ID)
 		}
 	case "insights":
-		for _, it := range command.Insights {
-			if _, err = c.Backend.AddInsight(command.Account, abi.Insight{Headline: it.Headline, Detail: it.Detail, Created: micros(it.Created)}); err != nil {
-				break
-			}
-		}
+		err = c.addInsights(command, &a)
 	case "firings":
-		for _, it := range command.Firings {
-			if _, err = c.Backend.AddFiring(command.Account, abi.Firing{Name: it.Name, Action: it.Action, Triggered: micros(it.Triggered), Data: it.Data}); err != nil {
-				break
-			}
-		}
+		err = c.addFirings(command, &a)
+	case "contact":
+		err = c.addContact(command, &a)
+	case "deal":
+		err = c.setDeal(command, &a)
+	case "goal":
+		err = c.setGoal(command, &a)
 	case "leads":
 		a.Leads = c.leads(command.Account)
 	case "subscriptions":
@@ -90,7 +88,7 @@ func (c Controller) Do(command Command) (a Answer, err error) {
 	case "outage":
 		c.Backend.SetOutage(command.On)
 	default:
-		err = fmt.Errorf("%q is no command", command.Do)
+		err = fmt.Errorf("%q is no command: there are account, key, revoke, insights, firings, contact, deal, goal, leads, subscriptions, clock, advance, outage", command.Do)
 	}
 	return a, err
 }

@@ -26,8 +26,12 @@ import (
 //	key            Account, Environment ("live", "test"), Scopes, RateLimit a
 //	               minute, Allowlist (networks in CIDR form), State -> Key
 //	revoke         Key
-//	insights       Account, Insights
-//	firings        Account, Firings
+//	insights       Account, Insights, of one coaching run -> Events: of the newest
+//	firings        Account, Firings -> Events
+//	contact        Account, Client, Channel ("phone", "email", "sms") -> Events
+//	deal           Account, ID, Stage -> Events, but for a deal's first stage
+//	goal           Account, ID, Pace ("on_pace", "behind", "ahead") -> Events, but
+//	               for a goal's first pace
 //	leads          Account -> Leads
 //	subscriptions  Account -> Subscriptions
 //	clock          At: stops the clock at this time
@@ -51,6 +55,11 @@ type Command struct {
 
 	Insights []Insight `json:"insights,omitempty"`
 	Firings  []Firing  `json:"firings,omitempty"`
+	ID       string    `json:"id,omitempty"`
+	Stage    string    `json:"stage,omitempty"`
+	Pace     string    `json:"pace,omitempty"`
+	Client   string    `json:"client,omitempty"`
+	Channel  string    `json:"channel,omitempty"`
 
 	At           time.Time `json:"at,omitzero"`
 	Milliseconds int64     `json:"milliseconds,omitempty"`
@@ -91,6 +100,23 @@ type Answer struct {
 	Key           string         `json:"key,omitempty"` // plaintext
 	Leads         []Lead         `json:"leads,omitempty"`
 	Subscriptions []Subscription `json:"subscriptions,omitempty"`
+	Events        []Event        `json:"events,omitempty"` // that the command made happen
+}
+
+// Event is an event, which the program does not deliver itself: it has no network but
+// its own port.
+type Event struct {
+	ID         string          `json:"id"`
+	Type       string          `json:"type"`
+	Body       json.RawMessage `json:"body"` // the envelope
+	Deliveries []Delivery      `json:"deliveries"`
+}
+
+// Delivery names a subscription that an event is for.
+type Delivery struct {
+	Subscription string `json:"subscription"`
+	TargetURL    string `json:"target_url"`
+	Secret       string `json:"secret,omitempty"` // that the delivery is signed with
 }
 
 // Lead is a lead that the program keeps.

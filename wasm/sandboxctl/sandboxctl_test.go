@@ -43,6 +43,12 @@ func TestRefusals(t *testing.T) {
 		{`{"do":"key","environment":"live","state":"lost"}`, `"lost" is no state`},
 		{`{"do":"revoke","key":"svc_live_nobody"}`, "not found"},
 		{`{"do":"insights","account":"acc_nobody","insights":[{"headline":"h"}]}`, "not found"},
+		{`{"do":"contact","account":"acc_nobody","client":"c","channel":"sms"}`, "not found"},
+		{`{"do":"contact","channel":"fax"}`, "none of phone, email and sms"},
+		{`{"do":"contact","channel":"sms"}`, "client is missing"},
+		{`{"do":"deal","id":"d"}`, "stage is missing"},
+		{`{"do":"goal","pace":"ahead"}`, "id is missing"},
+		{`{"do":"goal","id":"g","pace":"fast"}`, "none of on_pace, behind and ahead"},
 		{`{"do":"firings","account":"acc_nobody","firings":[{"sentinel_name":"s"}]}`, "not found"},
 	} {
 		// The command after one that fails is executed.
@@ -87,6 +93,67 @@ func TestKeys(t *testing.T) {
 		}
 		if !tt.ended(&k, clock.Now()) || k.RateLimit != 7 || k.Scopes != abi.WriteLeads || k.Environment != abi.EnvTest {
 			t.Errorf("%q: %+v", tt.state, k)
+		}
+	}
+}
+
+// TestEvents: what a command makes happen is delivered to live subscriptions of its
+// type, while the account is live.
+func TestEvents(t *testing.T) {
+	clock := fake.NewClock()
+	backend, demo := fake.NewDemo(clock.Now)
+	c := Controller{backend, clock}
+	live := abi.Principal{AccountID: demo.AccountID, Environment: abi.EnvLive}
+	for _, s := range []abi.Subscription{
+		{ID: "whs_all", Target: "https://1.1.1.1/", Secret: "s1", Events: []string{"agent.coaching_insight_created", "sentinel.fired", "client.contacted", "deal.stage_changed", "goal.pace_changed"}},
+		{ID: "whs_deals", Target: "https://1.1.1.1/", Secret: "s2", Events: []string{"deal.stage_changed"}},
+		{ID: "whs_gone", Target: "https://1.1.1.1/", Secret: "s3", Events: []string{"deal.stage_changed"}},
+	} {
+		if reason, err := backend.For(live).Subscribe(&s); reason != "" || err != nil {
+			t.Fatal(reason, err)
+		}
+	}
+	if _, err := backend.For(live).Revoke("whs_gone"); err != nil {
+		t.Fatal(err)
+	}
+	test := live
+	test.Environment = abi.EnvTest
+	if _, err := backend.For(test).Subscribe(&abi.Subscription{ID: "whs_test", Target: "https://1.1.1.1/", Events: []string{"deal.stage_changed"}}); err != nil {
+		t.Fatal(err)
+	}
+	quiet := backend.AddAccount(abi.Profile{}).AccountID // in setup
+	for _, tt := range []struct {
+		command Command
+		kind    string // "": no event
+		data    string
+		to      int // subscriptions
+	}{
+		{Command{Do: "insights", Insights: []Insight{{Headline: "new"}, {Headline: "old", Created: time.UnixMicro(clock.Now() - 1)}}}, "agent.coaching_insight_created", `"headline":"new"`, 1},
+		{Command{Do: "insights"}, "", "", 0},
+		{Command{Do: "firings", Firings: []Firing{{Name: "stale", Action: "none"}}}, "sentinel.fired", `"sentinel_name":"stale"`, 1},
+		{Command{Do: "contact", Client: "c1", Channel: "sms"}, "client.contacted", `"channel":"sms"`, 1},
+		{Command{Do: "deal", ID: "d1", Stage: "offer"}, "", "", 0},
+		{Command{Do: "deal", ID: "d1", Stage: "offer"}, "", "", 0},
+		{Command{Do: "deal", ID: "d1", Stage: "closed"}, "deal.stage_changed", `"from_stage":"offer","to_stage":"closed"`, 2},
+		{Command{Do: "goal", ID: "d1", Pace: "ahead"}, "", "", 0},
+		{Command{Do: "goal", ID: "d1", Pace: "behind"}, "goal.pace_changed", `"pace":"behind","previous_pace":"ahead"`, 1},
+		{Command{Do: "contact", Client: "c1", Channel: "phone", Account: quiet}, "client.contacted", `"channel":"phone"`, 0},
+	} {
+		if tt.command.Account == "" {
+			tt.command.Account = demo.AccountID
+		}
+		a, err := c.Do(tt.command)
+		if err != nil {
+			t.Fatalf("%+v: %v", tt.command, err)
+		}
+		if tt.kind == "" {
+			if len(a.Events) != 0 {
+				t.Errorf("%+v emits %+v", tt.command, a.Events)
+			}
+			continue
+		}
+		if len(a.Events) != 1 || a.Events[0].Type != tt.kind || !strings.Contains(string(a.Events[0].Body), tt.data) || len(a.Events[0].Deliveries) != tt.to {
+			t.Errorf("%+v emits %+v, want %s with %s for %d", tt.command, a.Events, tt.kind, tt.data, tt.to)
 		}
 	}
 }

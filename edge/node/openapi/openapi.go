@@ -46,6 +46,15 @@ func Handler() http.Handler {
 	return h
 }
 
+// Paths lists the paths that Handler answers with 200.
+func Paths() []string {
+	paths := []string{DocumentPath, DocsPath, DocsPath + "/docs.css", DocsPath + "/signature-vectors.json"}
+	for _, c := range chapters() {
+		paths = append(paths, c.Path())
+	}
+	return paths
+}
+
 // NewHandler is Handler for another document, such as one that Join returned. It fails
 // when the document cannot be read.
 func NewHandler(document []byte) (http.Handler, error) {

@@ -5,12 +5,12 @@
 // Built for wasip1 it runs on every WASI runtime that has the socket functions
 // of WasmEdge, such as `edge sandbox`, wasirun and WasmEdge itself.
 //
-//	sandbox [-listen 127.0.0.1:8080] [-control]
+//	sandbox [-listen 127.0.0.1:8080] [-control] [-docs FILE]
 //
 // It prints the address that it listens on and its keys, which are always the
 // same. With -control the first line of output is JSON; after that the program
 // reads commands from standard input and answers them on standard output, see
-// package sandboxctl.
+// package sandboxctl. -docs names a file of pages that it serves beside the API.
 package main
 
 import (
@@ -41,11 +41,19 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) error {
 	f.SetOutput(stderr)
 	address := f.String("listen", "127.0.0.1:8080", "`ADDR` (address:port) to listen on; port 0 is any free one")
 	controlled := f.Bool("control", false, "read commands from standard input, and answer on standard output")
+	docs := f.String("docs", "", "`FILE` of pages to serve beside the API (sandboxctl.Docs)")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil
 		}
 		return err
+	}
+	var pages sandboxctl.Docs
+	if *docs != "" {
+		var err error
+		if pages, err = sandboxctl.ReadDocs(*docs); err != nil {
+			return err
+		}
 	}
 	clock := new(fake.Clock)
 	backend, demo := fake.NewDemo(clock.Now)
@@ -57,7 +65,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) error {
 		return err
 	}
 	server := &http.Server{
-		Handler:           handler(backend, clock, *controlled),
+		Handler:           handler(backend, clock, *controlled, pages),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		MaxHeaderBytes:    16 << 10,
@@ -80,7 +88,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) error {
 // handler returns the API. With -control generated values such as identifiers
 // come from a fixed seed, so that the same commands and requests always get the
 // same answers.
-func handler(backend *fake.Backend, clock *fake.Clock, controlled bool) http.Handler {
+func handler(backend *fake.Backend, clock *fake.Clock, controlled bool, docs sandboxctl.Docs) http.Handler {
 	c := httpfront.Config{
 		Modules: native.Modules(backend),
 		Now:     func() time.Time { return time.UnixMicro(clock.Now()) },
@@ -89,7 +97,7 @@ func handler(backend *fake.Backend, clock *fake.Clock, controlled bool) http.Han
 	if controlled {
 		c.Random, ids = httpfront.Seed(1), httpfront.Seed(2)
 	}
-	return httpfront.WithRequestID(c.Now, ids, httpfront.New(c))
+	return httpfront.WithRequestID(c.Now, ids, docs.Before(httpfront.New(c)))
 }
 
 // hello is the first output.

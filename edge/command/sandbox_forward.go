@@ -1,0 +1,118 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"partneredge/edge/command/output"
+	"partneredge/edge/webhook"
+	"partneredge/wasm/sandboxctl"
+)
+
+// forwarder posts a sandbox's events to one address in place of the subscriptions' own,
+// signed with each subscription's secret and tried again by the service's schedule.
+type forwarder struct {
+	to       string
+	schedule []time.Duration // nil: the service's
+	poster   *poster
+	commands *sandboxctl.Client
+	log      io.Writer
+
+	ctx     context.Context // of the deliveries
+	running sync.WaitGroup
+	posting chan struct{} // holds one for each post under way
+	writing sync.Mutex
+}
+
+// postsMost bounds the posts under way, as the sender does for one endpoint.
+const postsMost = 8
+
+func newForwarder(ctx context.Context, to string, schedule []time.Duration, commands *sandboxctl.Client, log io.Writer) *forwarder {
+	return &forwarder{to: to, schedule: schedule, poster: newPoster(), commands: commands, log: log, ctx: ctx, posting: make(chan struct{}, postsMost)}
+}
+
+// wait returns once the context has ended, and with it all deliveries.
+func (f *forwarder) wait() {
+	f.running.Wait()
+	f.poster.close()
+}
+
+// deliver begins to deliver events of an account.
+func (f *forwarder) deliver(account string, events []sandboxctl.Event) {
+	for _, e := range events {
+		if len(e.Deliveries) == 0 {
+			f.say("%s  %s  no live subscription has it, or the account is not live", e.Type, e.ID)
+		}
+		for _, d := range e.Deliveries {
+			m := webhook.Message{EventID: e.ID, EventType: e.Type, Body: e.Body}
+			f.running.Go(func() { f.run(account, m, d) })
+		}
+	}
+}
+
+// run tries one delivery until it is acknowledged, given up, or its subscription is
+// revoked.
+func (f *forwarder) run(account string, m webhook.Message, d sandboxctl.Delivery) {
+	for tries := 1; ; tries++ {
+		t, done := f.try(m, d.Secret)
+		if f.ctx.Err() != nil {
+			return
+		}
+		said := fmt.Sprintf("%s  %s  %s  try %d: ", m.EventType, m.EventID, d.Subscription, tries)
+		if done.Status != nil {
+			said += fmt.Sprintf("%d in %.0f ms", *done.Status, done.milliseconds())
+		} else {
+			said += output.Plain(done.Error)
+		}
+		if done.ok() {
+			f.say("%s", said)
+			return
+		}
+		at, again := webhook.NextTry(f.schedule, tries, t.at, done.retryAfter)
+		if !again {
+			f.say("%s, given up", said)
+			return
+		}
+		f.say("%s, again in %s", said, time.Until(at).Round(100*time.Millisecond))
+		select {
+		case <-f.ctx.Done():
+			return
+		case <-time.After(time.Until(at)):
+		}
+		if f.revoked(account, d.Subscription) {
+			f.say("%s  %s  %s is revoked", m.EventType, m.EventID, d.Subscription)
+			return
+		}
+	}
+}
+
+func (f *forwarder) try(m webhook.Message, secret string) (try, posted) {
+	select {
+	case f.posting <- struct{}{}:
+		defer func() { <-f.posting }()
+	case <-f.ctx.Done():
+		return try{}, posted{}
+	}
+	t := newTry(m, secret)
+	return t, f.poster.post(f.ctx, f.to, m, t)
+}
+
+// revoked reports whether a subscription was revoked since its event.
+func (f *forwarder) revoked(account, id string) bool {
+	answer, err := f.commands.Do(sandboxctl.Command{Do: "subscriptions", Account: account})
+	for _, s := range answer.Subscriptions {
+		if err == nil && s.ID == id {
+			return s.Revoked
+		}
+	}
+	return false
+}
+
+func (f *forwarder) say(format string, args ...any) {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	fmt.Fprintf(f.log, time.Now().Format(time.TimeOnly)+"  "+format+"\n", args...)
+}
