@@ -29,7 +29,10 @@ type RotatedSecret struct {
 	OverlapUntil Time    `json:"overlap_until"`
 }
 
-// Delivery is an event on its way to a subscription, with every try.
+// Delivery is an event on its way to a subscription, with every try. A try fails when
+// no 2xx comes; it is refused when the guard does not let it go to its target. A
+// delivery is dead once its tries are used up: it is tried again only when somebody
+// says so.
 type Delivery struct {
 	ID             string `json:"id"`
 	EventID        string `json:"event_id"`
@@ -42,11 +45,15 @@ type Delivery struct {
 	CreatedAt      Time   `json:"created_at"`
 	UpdatedAt      Time   `json:"updated_at"`
 	Tries          []Try  `json:"tries"`
+
+	// Of a delivery that is read by itself, "" in lists:
+	Body      string `json:"body,omitempty"` // as it is posted, byte for byte
+	TargetURL string `json:"target_url,omitempty"`
 }
 
 // Try is one try to deliver an event.
 type Try struct {
-	ID              string            `json:"id"`
+	ID              string            `json:"id"`     // sent as x-svc-delivery-id
 	Number          int               `json:"number"` // from 1
 	StartedAt       Time              `json:"started_at"`
 	LatencyMS       float64           `json:"latency_ms"`

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,27 +20,52 @@ import (
 )
 
 func newDeliveries() *cobra.Command {
-	return newGroup("deliveries", "list, show, retry, recover and follow webhook deliveries",
-		newAdminCommand("list", "list the log of a subscription or of an event, newest first", defineDeliveriesList),
-		newAdminCommand("show DELIVERY", "show a delivery with its tries", func(*pflag.FlagSet) handler { return showDelivery }),
+	group := newGroup("delivery", "list, show, retry, recover and follow webhook deliveries",
+		newAdminCommand("list", "list the log of all subscriptions, or a part of it, newest first", defineDeliveriesList),
+		newAdminCommand("show ID", "show a delivery with its body and tries, by its id or the x-svc-delivery-id of a try", func(*pflag.FlagSet) handler { return showDelivery }),
 		newRecordCommand("retry DELIVERY", "have a delivery tried at once", "POST /deliveries/%s/retry", nil,
 			"id", "state", "attempts", "next_at"),
 		newAdminCommand("recover WEBHOOK", "queue again what failed of a subscription since a time", defineDeliveriesRecover),
 		newAdminCommand("tail", "follow the tries of an origin as they end", func(*pflag.FlagSet) handler { return tailDeliveries }),
 	)
+	group.Aliases = []string{"deliveries"}
+	return group
 }
 
 func defineDeliveriesList(flags *pflag.FlagSet) handler {
-	webhook := flags.String("webhook", "", "`ID` of the subscription")
-	event := flags.String("event", "", "`ID` of the event")
-	outcome := flags.String("outcome", "", "only those of this `OUTCOME`: pending, delivered, failed, cancelled or refused")
+	webhook := flags.String("webhook", "", "only those to the subscription of this `ID`")
+	event := flags.String("event", "", "only those of the event of this `ID`")
+	part := map[string]*string{
+		"account_id": flags.String("account", "", "only those of the account of this `ID`"),
+		"target":     flags.String("target", "", "only those to URLs that hold this `TEXT`"),
+		"event_type": flags.String("type", "", "only those of events of this `TYPE`, such as sentinel.fired"),
+	}
+	since := flags.String("since", "", "only those made from this `TIME` on: RFC 3339, or a duration before now")
+	until := flags.String("until", "", "only those made before this `TIME`, likewise")
+	outcome := flags.String("outcome", "", "only those of this `OUTCOME`: pending, delivered, dead (its tries are used up), cancelled, or refused (its last try, by the guard)")
 	limit := flags.Int("limit", 50, "most `NUMBER` of deliveries; 0: all")
 	return func(ctx context.Context, c *invocation) error {
-		path := "/events/" + url.PathEscape(*event) + "/deliveries"
 		query := url.Values{}
+		for name, value := range part {
+			if *value != "" {
+				query.Set(name, *value)
+			}
+		}
+		for name, text := range map[string]string{"since": *since, "until": *until} {
+			if text == "" {
+				continue
+			}
+			at, err := timeOrAge(c.cmd, name, text)
+			if err != nil {
+				return err
+			}
+			query.Set(name, at.UTC().Format(time.RFC3339Nano))
+		}
+		if len(query) > 0 && (*webhook != "" || *event != "") {
+			return misused(c.cmd, "--webhook and --event do not go with --account, --target, --type, --since or --until")
+		}
+		path := "/deliveries"
 		switch {
-		case *webhook == "" && *event == "":
-			return misused(c.cmd, "--webhook or --event is missing")
 		case *limit < 0:
 			return misused(c.cmd, "--limit must not be negative")
 		case *webhook != "":
@@ -46,6 +73,8 @@ func defineDeliveriesList(flags *pflag.FlagSet) handler {
 			if *event != "" {
 				query.Set("event_id", *event)
 			}
+		case *event != "":
+			path = "/events/" + url.PathEscape(*event) + "/deliveries"
 		}
 		if *outcome != "" {
 			query.Set("outcome", *outcome)
@@ -63,9 +92,20 @@ func showDelivery(ctx context.Context, c *invocation) error {
 		return err
 	}
 	return c.Print(raw, func(w io.Writer) {
-		output.Fields(w, raw, "id", "state", "event_type", "event_id", "subscription_id", "account_id", "created_at", "next_at")
+		output.Fields(w, raw, "id", "state", "event_type", "event_id", "subscription_id", "account_id", "target_url", "created_at", "next_at")
+		fmt.Fprintf(w, "body\t%s\n", output.Plain(delivery.Body))
 		for _, t := range delivery.Tries {
-			fmt.Fprintf(w, "try %d\t%s  %s\n", t.Number, t.StartedAt.UTC().Format(time.RFC3339), output.Plain(t.Result()))
+			mark := ""
+			if t.ID == c.args[0] {
+				mark = "  <- this"
+			}
+			fmt.Fprintf(w, "try %d\t%s  %s%s\n", t.Number, t.StartedAt.UTC().Format(time.RFC3339), output.Plain(t.Result()), mark)
+			for _, name := range slices.Sorted(maps.Keys(t.RequestHeaders)) {
+				fmt.Fprintf(w, "\t%s: %s\n", output.Plain(name), output.Plain(t.RequestHeaders[name]))
+			}
+			if t.ResponseExcerpt != "" {
+				fmt.Fprintf(w, "\tanswer: %s\n", output.Plain(t.ResponseExcerpt))
+			}
 		}
 	})
 }

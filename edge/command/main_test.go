@@ -40,6 +40,7 @@ func TestScripts(t *testing.T) {
 			"code":      scriptCode,
 			"field":     scriptField,
 			"first":     scriptFirst,
+			"firsttry":  scriptFirstTry,
 			"encrypt":   scriptEncrypt,
 			"spoil":     scriptSpoil,
 			"address":   scriptAddress,

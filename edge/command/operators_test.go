@@ -13,6 +13,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"partneredge/edge/adminapi"
 )
 
 // scriptCode is `code N COMMAND…`: the command has to end with this exit code.
@@ -39,6 +41,16 @@ func scriptField(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("no %s", args[1])
 	}
 	ts.Setenv(args[2], text)
+}
+
+// scriptFirstTry is `firsttry FILE VAR`: sets VAR to the id of a delivery's first try.
+func scriptFirstTry(ts *testscript.TestScript, _ bool, args []string) {
+	var delivery adminapi.Delivery
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &delivery))
+	if len(delivery.Tries) == 0 {
+		ts.Fatalf("no try")
+	}
+	ts.Setenv(args[1], delivery.Tries[0].ID)
 }
 
 // scriptFirst is `first FILE VAR…`: sets each VAR to the id of one of an array, from

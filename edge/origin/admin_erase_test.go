@@ -23,6 +23,10 @@ func adminErase(f *fixture) {
 			f.Fatal(err)
 		}
 	}
+	if v := f.must(200, "GET", "/admin/v1/leads/lead_forget", nil); v["email"] != "ana@example.com" {
+		f.Errorf("read %v", v)
+	}
+	f.mustRefuse(404, "not_found", "GET", "/admin/v1/leads/lead_none", nil)
 	if v := f.must(200, "DELETE", "/admin/v1/leads/lead_forget", nil); v["account_id"] != id {
 		f.Errorf("deleted %v", v)
 	}

@@ -58,6 +58,24 @@ func adminDeliveries(f *fixture) {
 		b["latency_ms"] != 1.5 || b["response_excerpt"] != "busy" || b["request_headers"].(object)["x-svc-event"] != "sentinel.fired" {
 		f.Errorf("the tries are %v", tries)
 	}
+	all := "/admin/v1/deliveries"
+	for query, want := range map[string]int{
+		"": 1, "?outcome=dead&account_id=" + account: 1, "?outcome=failed": 1, "?outcome=pending": 0, "?target=partner.example&event_type=sentinel.fired": 1,
+		"?target=elsewhere": 0, "?since=2026-01-01T00:00:00Z&until=2026-01-01T00:00:01Z": 0,
+	} {
+		if items := f.must(200, "GET", all+query, nil)["items"].([]any); len(items) != want {
+			f.Errorf("of all, %q selects %v", query, items)
+		}
+	}
+	f.mustRefuse(400, "since_invalid", "GET", all+"?since=yesterday", nil)
+	f.mustRefuse(400, "event_type_invalid", "GET", all+"?event_type=nonsense", nil)
+	f.mustRefuse(404, "not_found", "GET", all+"?account_id=acc_none", nil)
+	quoted := f.must(200, "GET", all+"/"+tries[1].(object)["id"].(string), nil)
+	if quoted["id"] != item["id"] || quoted["target_url"] != "https://partner.example/" || !strings.HasPrefix(quoted["body"].(string), `{"id":"`+event) {
+		f.Errorf("by the id of a try %v", quoted)
+	}
+	f.must(200, "GET", "/admin/v1/keys/"+keyID, nil)
+	f.mustRefuse(404, "not_found", "GET", "/admin/v1/keys/key_none", nil)
 	f.outcomes(event, item["id"].(string))
 	recover := "/admin/v1/webhooks/whs_x/recover"
 	if v := f.must(200, "POST", recover, object{"since": "2026-01-01T00:00:00Z"}); v["queued"] != 1.0 {
@@ -81,7 +99,7 @@ func (f *fixture) try(delivery string) {
 			ID: "dlv_1", DeliveryID: delivery, Number: 1, StartedAt: at, Error: "connection refused",
 		}},
 		{State: store.StateDead, Attempt: store.Attempt{
-			ID: "dlv_2", DeliveryID: delivery, Number: 2, StartedAt: at, Latency: 1500 * time.Microsecond, Status: 503,
+			ID: store.NewAttemptID(delivery, at), DeliveryID: delivery, Number: 2, StartedAt: at, Latency: 1500 * time.Microsecond, Status: 503,
 			Headers: map[string]string{"x-svc-event": "sentinel.fired"}, Excerpt: "busy",
 		}},
 	} {

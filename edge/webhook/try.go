@@ -38,7 +38,7 @@ type result struct {
 // attempt begins the record of the try, with the headers that are sent.
 func (t *try) attempt() store.Attempt {
 	a := store.Attempt{
-		ID:         store.NewID("dlv", t.started),
+		ID:         store.NewAttemptID(t.item.ID, t.started),
 		DeliveryID: t.item.ID,
 		Number:     t.item.Attempts + 1,
 		StartedAt:  t.started.UTC().Truncate(time.Microsecond),

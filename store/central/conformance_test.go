@@ -107,6 +107,7 @@ func TestUnknownIDs(t *testing.T) {
 			"Subscription":       func(id string) error { _, err := db.Subscription(ctx, id); return err },
 			"Subscriptions":      func(id string) error { _, _, err := db.Subscriptions(ctx, id, page); return err },
 			"Event":              func(id string) error { _, err := db.Event(ctx, id); return err },
+			"Lead":               func(id string) error { _, err := db.Lead(ctx, id); return err },
 			"Delivery":           func(id string) error { _, err := db.Delivery(ctx, id); return err },
 			"Deliveries/subscription": func(id string) error {
 				_, _, err := db.Deliveries(ctx, deliveries.Filter{SubscriptionID: id + "x"}, page)

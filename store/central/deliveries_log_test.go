@@ -10,6 +10,7 @@ import (
 	"partneredge/store"
 	engine "partneredge/store/central/db"
 	"partneredge/store/central/deliveries"
+	"partneredge/wasm/typeid"
 )
 
 func TestDeliveryLog(t *testing.T) {
@@ -72,13 +73,95 @@ func TestDeliveryLog(t *testing.T) {
 		if noError(t, err); len(items) != 1 {
 			t.Errorf("of both: %+v", items)
 		}
-		_, _, err = q.Deliveries(ctx, deliveries.Filter{}, store.Page{})
+		_, _, err = q.Deliveries(ctx, deliveries.Filter{EventID: events[0], Target: "x"}, store.Page{})
 		wantErr(t, err, store.ErrInvalid)
 		_, _, err = q.Deliveries(ctx, deliveries.Filter{EventID: events[0], State: "lost"}, store.Page{})
 		wantErr(t, err, store.ErrInvalid)
 		for _, bad := range []string{"\x00", "nonsense", "whs_nonsense", engine.Cursor("deliveries of "+events[1], subs[0])} {
 			_, _, err = q.Deliveries(ctx, deliveries.Filter{EventID: events[0]}, store.Page{Cursor: bad})
 			wantErr(t, err, store.ErrInvalid)
+		}
+	})
+}
+
+// TestDeliveriesOfAll lists the log over all subscriptions, by each filter, and finds
+// a delivery by the id of an attempt.
+func TestDeliveriesOfAll(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		q := newQueued(t, p, 2)
+		before := q.Now()
+		for range 3 {
+			q.fire(t)
+		}
+		claims := q.claim(t, 6)
+		for i, c := range claims[:5] {
+			q.record(t, []store.State{store.StateDead, store.StateDelivered}[i%2], 0, c)
+		}
+		first, err := q.Delivery(ctx, claims[0].ID)
+		noError(t, err)
+		count := func(f deliveries.Filter) int {
+			t.Helper()
+			n, last := 0, "z"
+			for page := (store.Page{Limit: 2}); ; {
+				items, next, err := q.Deliveries(ctx, f, page)
+				noError(t, err)
+				for _, d := range items {
+					if n++; d.ID >= last {
+						t.Errorf("%+v: %s comes after %s", f, d.ID, last)
+					}
+					last = d.ID
+				}
+				if page.Cursor = next; next == "" {
+					return n
+				}
+			}
+		}
+		for _, c := range []struct {
+			filter deliveries.Filter
+			want   int
+		}{
+			{deliveries.Filter{}, 6},
+			{deliveries.Filter{State: store.StateDead}, 3},
+			{deliveries.Filter{State: store.StateDelivered}, 2},
+			{deliveries.Filter{State: store.StatePending}, 1},
+			{deliveries.Filter{AccountID: first.AccountID, State: store.StateDead}, 3},
+			{deliveries.Filter{AccountID: newAccount(t, q.DB, store.ModeLive).ID}, 0},
+			{deliveries.Filter{EventType: first.EventType, State: store.StateDead}, 3},
+			{deliveries.Filter{EventType: store.EventGoalChanged}, 0},
+			{deliveries.Filter{Target: "hooks.example"}, 6},
+			{deliveries.Filter{Target: "HOOKS"}, 0},
+			{deliveries.Filter{Target: "%"}, 0},
+			{deliveries.Filter{Since: before.Add(-time.Second), Until: before.Add(time.Hour)}, 6},
+			{deliveries.Filter{Since: before.Add(time.Hour)}, 0},
+			{deliveries.Filter{Until: before.Add(-time.Second)}, 0},
+			{deliveries.Filter{Refused: true}, 0},
+		} {
+			if got := count(c.filter); got != c.want {
+				t.Errorf("%+v finds %d, want %d", c.filter, got, c.want)
+			}
+		}
+		_, _, err = q.Deliveries(ctx, deliveries.Filter{AccountID: "acc_none"}, store.Page{})
+		wantErr(t, err, store.ErrNotFound)
+
+		made, _ := typeid.UnixMilli(first.ID)
+		for what, id := range map[string]string{
+			"an attempt": store.NewAttemptID(first.ID, time.Now()), "an attempt of before": store.NewID("dlv", time.UnixMilli(made).Add(4*time.Minute)),
+		} {
+			noError(t, q.db.WriteAlone(ctx, func(ctx context.Context, t *engine.Tx) error {
+				_, err := t.Exec(ctx, `UPDATE attempts SET id = ? WHERE delivery_id = ?`, id, first.ID)
+				return err
+			}))
+			if found, err := q.FindDelivery(ctx, id); err != nil || found != first {
+				t.Errorf("%s %s is of %+v, %v", what, id, found, err)
+			}
+		}
+		if found, err := q.FindDelivery(ctx, first.ID); err != nil || found != first {
+			t.Errorf("by its own id: %+v, %v", found, err)
+		}
+		for _, id := range []string{store.NewAttemptID(first.ID, time.Now()), "dlv_none", "", "\x00"} {
+			_, err := q.FindDelivery(ctx, id)
+			wantErr(t, err, store.ErrNotFound)
 		}
 	})
 }

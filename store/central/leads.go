@@ -257,6 +257,11 @@ func (d *DB) Leads(ctx context.Context, accountID string, p store.Page) ([]store
 	return leadTable.listOf(ctx, d, accountID, p)
 }
 
+// Lead reads one lead.
+func (d *DB) Lead(ctx context.Context, id string) (store.Lead, error) {
+	return leadTable.read(ctx, d, id)
+}
+
 // QuarantinedLeads lists the leads that wait in the quarantine, newest first.
 func (d *DB) QuarantinedLeads(ctx context.Context, p store.Page) ([]store.QuarantinedLead, string, error) {
 	items, next, err := quarantine.List(ctx, d.db, p)

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"math"
 	"net/http"
 	"strconv"
@@ -26,6 +27,29 @@ func (a *api) listEventDeliveries(r *http.Request) (answer, error) {
 	return a.deliveryLog(r, deliveries.Filter{EventID: r.PathValue("id")})
 }
 
+// listAllDeliveries shows the log of all subscriptions, or of what the query selects.
+func (a *api) listAllDeliveries(r *http.Request) (answer, error) {
+	query := r.URL.Query()
+	v := validator{kind: kindParameter}
+	at := func(name string) time.Time {
+		if !query.Has(name) {
+			return time.Time{}
+		}
+		text := query.Get(name)
+		return v.time(name, &text)
+	}
+	filter := deliveries.Filter{
+		AccountID: query.Get("account_id"), EventType: query.Get("event_type"), Target: query.Get("target"), Since: at("since"), Until: at("until"),
+	}
+	if filter.EventType != "" {
+		v.each("event_type", []string{filter.EventType}, eventTypes[:]...)
+	}
+	if err := v.err(); err != nil {
+		return answer{}, err
+	}
+	return a.deliveryLog(r, filter)
+}
+
 func (a *api) deliveryLog(r *http.Request, filter deliveries.Filter) (answer, error) {
 	query := r.URL.Query()
 	switch filter.State = store.State(query.Get("state")); filter.State {
@@ -40,14 +64,14 @@ func (a *api) deliveryLog(r *http.Request, filter deliveries.Filter) (answer, er
 		state = store.StatePending
 	case "delivered":
 		state = store.StateDelivered
-	case "failed":
+	case "dead", "failed": // as it was called
 		state = store.StateDead
 	case "cancelled":
 		state = store.StateCancelled
 	case "refused": // in whatever state
 		filter.Refused = true
 	default:
-		return answer{}, &problem{Kind: kindParameter, Reason: "outcome_invalid", Detail: "outcome must be pending, delivered, failed, cancelled or refused"}
+		return answer{}, &problem{Kind: kindParameter, Reason: "outcome_invalid", Detail: "outcome must be pending, delivered, dead, cancelled or refused"}
 	}
 	if filter.State != "" && filter.State != state {
 		return answer{}, &problem{Kind: kindParameter, Reason: "outcome_invalid", Detail: "outcome and state exclude each other"}
@@ -81,16 +105,31 @@ func (a *api) deliveryWithTries(r *http.Request, d store.Delivery) (adminapi.Del
 	return toDelivery(d, tries), nil
 }
 
+// getDelivery shows a delivery, by its id or by that of one of its tries, with what was
+// sent.
 func (a *api) getDelivery(r *http.Request) (answer, error) {
-	d, err := a.DB.Delivery(r.Context(), r.PathValue("id"))
+	found, err := a.DB.FindDelivery(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(a.deliveryWithTries(r, d))
+	d, err := a.deliveryWithTries(r, found)
+	if err != nil {
+		return answer{}, err
+	}
+	event, err := a.DB.Event(r.Context(), d.EventID)
+	if err != nil && !errors.Is(err, store.ErrNotFound) { // its time may have come
+		return answer{}, err
+	}
+	webhook, err := a.DB.Subscription(r.Context(), d.SubscriptionID)
+	if err != nil {
+		return answer{}, err
+	}
+	d.Body, d.TargetURL = string(event.Body), webhook.TargetURL
+	return ok(d, nil)
 }
 
 func (a *api) retryDelivery(r *http.Request) (answer, error) {
-	delivery, err := a.DB.Delivery(r.Context(), r.PathValue("id"))
+	delivery, err := a.DB.FindDelivery(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return answer{}, err
 	}

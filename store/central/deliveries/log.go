@@ -2,11 +2,14 @@ package deliveries
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"partneredge/store"
 	"partneredge/store/central/db"
 	"partneredge/store/valid"
+	"partneredge/wasm/typeid"
 )
 
 // logColumns reads a delivery d. Each row's event is looked up by itself: of a join
@@ -23,15 +26,20 @@ func scanDelivery(row db.Row) (d store.Delivery, err error) {
 	return d, err
 }
 
-// Filter selects a part of the log: of a subscription, of an event, or of both.
-// One of the two must be set.
+// Filter selects a part of the log; what is not set selects all of it.
 type Filter struct {
+	AccountID      string
 	SubscriptionID string
 	EventID        string
+	EventType      string
+	Target         string      // a part of the URL of the subscription
 	State          store.State // "" any
 	// Refused: only those whose last try the guard refused. It looks at all of
 	// the part that were not delivered.
 	Refused bool
+	// Since and Until bound when the delivery was made: at Since or later, before
+	// Until. Not together with one subscription or event, whose order is another.
+	Since, Until time.Time
 }
 
 // listing is the query that a Filter stands for.
@@ -48,24 +56,15 @@ func (l *listing) and(condition string, args ...any) {
 	l.args = append(l.args, args...)
 }
 
-// Deliveries lists the log, newest event first; of one event, by subscription.
+// Deliveries lists the log, the newest first: of one subscription by event, of one
+// event by subscription, else by delivery.
 func (s *Store) Deliveries(ctx context.Context, f Filter, p store.Page) ([]store.Delivery, string, error) {
 	const tried = "list deliveries"
 	l, err := s.listing(ctx, f)
 	if err != nil {
 		return nil, "", db.Fail(tried, err)
 	}
-	switch f.State {
-	case "":
-	case store.StateDead, store.StatePending: // as a literal, so that its own index can serve
-		l.and(`d.state = '` + string(f.State) + `'`)
-	default:
-		l.and(`d.state = ?`, string(f.State))
-	}
-	if f.Refused {
-		l.and(`d.state <> 'delivered' AND EXISTS (SELECT 1 FROM attempts a
-			WHERE a.delivery_id = d.id AND a.number = d.attempts AND a.error LIKE 'refused by guard:%')`)
-	}
+	f.narrow(&l)
 	if p.Cursor != "" {
 		place, err := db.Place(l.name, p.Cursor)
 		if err != nil {
@@ -82,25 +81,38 @@ func (s *Store) Deliveries(ctx context.Context, f Filter, p store.Page) ([]store
 	return items[:limit], db.Cursor(l.name, l.place(items[limit-1])), nil
 }
 
-// listing begins the query of a filter, once its subscription or event is found.
-func (s *Store) listing(ctx context.Context, f Filter) (l listing, err error) {
-	if f.State != "" {
-		if err := validateState(f.State); err != nil {
-			return l, err
-		}
+// narrow adds the conditions on deliveries and events.
+func (f Filter) narrow(l *listing) {
+	switch f.State {
+	case "":
+	case store.StateDead, store.StatePending: // as a literal, so that its own index can serve
+		l.and(`d.state = '` + string(f.State) + `'`)
+	default:
+		l.and(`d.state = ?`, string(f.State))
 	}
-	if f.EventID != "" {
-		if err := valid.Reference("event", f.EventID); err != nil {
-			return l, err
-		}
+	if f.Refused {
+		l.and(`d.state <> 'delivered' AND EXISTS (SELECT 1 FROM attempts a
+			WHERE a.delivery_id = d.id AND a.number = d.attempts AND a.error LIKE 'refused by guard:%')`)
+	}
+	if f.EventType != "" {
+		l.and(`EXISTS (SELECT 1 FROM events e WHERE e.id = d.event_id AND e.type = ?)`, f.EventType)
+	}
+	if !f.Since.IsZero() {
+		l.and(`d.id >= ?`, db.FirstID("dlv", f.Since))
+	}
+	if !f.Until.IsZero() {
+		l.and(`d.id < ?`, db.FirstID("dlv", f.Until))
+	}
+}
+
+// listing begins the query of a filter, once what it names is found.
+func (s *Store) listing(ctx context.Context, f Filter) (l listing, err error) {
+	if err := f.validate(); err != nil {
+		return l, err
 	}
 	switch {
 	case f.SubscriptionID != "":
-		if err := valid.Reference("subscription", f.SubscriptionID); err != nil {
-			return l, err
-		}
-		var found int
-		if err := s.db.QueryRow(ctx, `SELECT 1 FROM subscriptions WHERE id = ?`, f.SubscriptionID).Scan(&found); err != nil {
+		if err := s.mustHave(ctx, "subscriptions", f.SubscriptionID); err != nil {
 			return l, err
 		}
 		l = listing{
@@ -126,7 +138,85 @@ func (s *Store) listing(ctx context.Context, f Filter) (l listing, err error) {
 			place: func(d store.Delivery) string { return d.SubscriptionID },
 		}, nil
 	}
-	return l, valid.Errorf("neither subscription nor event is named")
+	if f.AccountID != "" {
+		if err := s.mustHave(ctx, "accounts", f.AccountID); err != nil {
+			return l, err
+		}
+	}
+	l = listing{
+		name: fmt.Sprintf("deliveries %q %q %q %q %t %d %d", f.AccountID, f.EventType, f.Target, f.State, f.Refused, f.Since.UnixMilli(), f.Until.UnixMilli()),
+		// SQLite joins in this order: by time, and with an index of a state by it.
+		from:  `deliveries d CROSS JOIN subscriptions s WHERE s.id = d.subscription_id`,
+		order: "d.id", place: func(d store.Delivery) string { return d.ID },
+	}
+	if f.State == store.StateDead || f.State == store.StatePending || f.AccountID != "" {
+		l.from = `subscriptions s CROSS JOIN deliveries d WHERE d.subscription_id = s.id`
+	}
+	if f.AccountID != "" {
+		l.and(`s.account_id = ?`, f.AccountID)
+	}
+	if f.Target != "" { // LIKE is not the same on both databases
+		l.and(`replace(s.target_url, ?, '') <> s.target_url`, f.Target)
+	}
+	return l, nil
+}
+
+func (f Filter) validate() error {
+	refused := errors.Join(valid.Times(f.Since, f.Until), valid.Texts("event type", f.EventType, "target", f.Target))
+	if f.State != "" {
+		refused = errors.Join(refused, validateState(f.State))
+	}
+	if f.SubscriptionID != "" || f.EventID != "" {
+		if f.AccountID != "" || f.Target != "" || !f.Since.IsZero() || !f.Until.IsZero() {
+			refused = errors.Join(refused, valid.Errorf("account, target and time do not go with one subscription or event"))
+		}
+	}
+	if refused != nil {
+		return refused
+	}
+	for noun, id := range map[string]string{"account": f.AccountID, "subscription": f.SubscriptionID, "event": f.EventID} {
+		if id != "" {
+			if err := valid.Reference(noun, id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// mustHave returns an error when a table has no row of an id.
+func (s *Store) mustHave(ctx context.Context, table, id string) error {
+	var found int
+	return s.db.QueryRow(ctx, `SELECT 1 FROM `+table+` WHERE id = ?`, id).Scan(&found)
+}
+
+// oldAttempts is how long before an attempt its delivery was made at the earliest,
+// among attempts whose ids begin with their own time and not the delivery's.
+const oldAttempts = time.Hour
+
+// FindDelivery reads the delivery with an id, or else the one of which an attempt has
+// it: that is the id that its endpoint was sent.
+func (s *Store) FindDelivery(ctx context.Context, id string) (store.Delivery, error) {
+	d, err := s.Delivery(ctx, id)
+	milli, ok := typeid.UnixMilli(id)
+	if !errors.Is(err, store.ErrNotFound) || !ok {
+		return d, err
+	}
+	at := time.UnixMilli(milli)
+	for _, since := range []time.Time{at, at.Add(-oldAttempts)} {
+		of, err := db.All(ctx, s.db, func(row db.Row) (delivery string, err error) {
+			err = row.Scan(&delivery)
+			return delivery, err
+		}, `SELECT delivery_id FROM attempts WHERE delivery_id >= ? AND delivery_id < ? AND id = ? LIMIT 1`,
+			db.FirstID("dlv", since), db.FirstID("dlv", at.Add(time.Millisecond)), id)
+		if err != nil {
+			return d, db.Fail("find delivery", err)
+		}
+		if len(of) == 1 {
+			return s.Delivery(ctx, of[0])
+		}
+	}
+	return d, err
 }
 
 // Delivery reads one delivery.
