@@ -219,18 +219,58 @@ func TestPartitionsOfManyProcesses(t *testing.T) {
 	}
 }
 
-// TestPartitionsOfTablesInUse migrates a database that an earlier version writes to. No
-// row is written anew, and the earlier version goes on.
-func TestPartitionsOfTablesInUse(t *testing.T) {
-	ctx := context.Background()
-	at := place{"postgres", centraltest.Postgres(t)}
+// withoutPartitions returns the migrations of the program before partitions.
+func withoutPartitions(t *testing.T) fs.FS {
 	before := fstest.MapFS{}
 	for _, name := range must(fs.Glob(migrationFiles, "migrations/postgres/*.sql"))(t) {
 		if file := strings.TrimPrefix(name, "migrations/"); file < "postgres/0012" {
 			before[file] = &fstest.MapFile{Data: must(migrationFiles.ReadFile(name))(t)}
 		}
 	}
-	old := must(db.Open(ctx, db.Config{URL: at.url, Migrations: before}))(t)
+	return before
+}
+
+// TestPartitionsForthAndBack puts the earlier program back, as RATIONALE.md says, lets it
+// write, and migrates again.
+func TestPartitionsForthAndBack(t *testing.T) {
+	ctx := context.Background()
+	at := place{"postgres", centraltest.Postgres(t)}
+	writer := must(sql.Open("pgx", at.url))(t)
+	defer func() { _ = writer.Close() }()
+	add := func() {
+		_, err := writer.ExecContext(ctx, `INSERT INTO attempts VALUES ($1, 1, 'dlv', 0, 0, 0, '{}', '', '')`, store.NewID("dlv", time.Now()))
+		noError(t, err)
+	}
+	earlier := func() {
+		old := must(db.Open(ctx, db.Config{URL: at.url, Migrations: withoutPartitions(t)}))(t)
+		add()
+		noError(t, old.Close())
+	}
+	all := len(must(fs.Glob(migrationFiles, "migrations/postgres/*.sql"))(t))
+	earlier()
+	for turn := range 2 {
+		d := open(t, at)
+		add()
+		var kind string
+		var attempts, migrations int
+		noError(t, d.db.QueryRow(ctx, `SELECT (SELECT relkind::text FROM pg_class WHERE oid = 'attempts'::regclass),
+			(SELECT count(*) FROM attempts), (SELECT count(*) FROM schema_migrations)`).Scan(&kind, &attempts, &migrations))
+		if kind != "p" || attempts != 2+2*turn || migrations != all {
+			t.Errorf("turn %d: attempts is of kind %q with %d rows after %d migrations", turn, kind, attempts, migrations)
+		}
+		noError(t, d.Close())
+		_, err := writer.ExecContext(ctx, `DELETE FROM schema_migrations WHERE number >= 12`)
+		noError(t, err)
+		earlier()
+	}
+}
+
+// TestPartitionsOfTablesInUse migrates a database that an earlier version writes to. No
+// row is written anew, and the earlier version goes on.
+func TestPartitionsOfTablesInUse(t *testing.T) {
+	ctx := context.Background()
+	at := place{"postgres", centraltest.Postgres(t)}
+	old := must(db.Open(ctx, db.Config{URL: at.url, Migrations: withoutPartitions(t)}))(t)
 	noError(t, old.Close())
 	earlier := must(sql.Open("pgx", at.url))(t)
 	defer func() { _ = earlier.Close() }()

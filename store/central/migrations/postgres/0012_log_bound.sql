@@ -1,12 +1,13 @@
 -- The log is to go by partitions of time: attempts by that of their delivery, events by
 -- their own, which identifiers begin with. The tables that are there become the first
--- partition, with all that comes in for about a week more. A check that was validated
--- proves this to ATTACH, which then reads no row. NOT VALID reads none here either.
+-- partition, with all that comes in for two months more: should an upgrade stop before
+-- 0014, so long can the earlier program go on. A check that was validated proves this to
+-- ATTACH, which then reads no row. NOT VALID reads none here either.
 -- Where an earlier program was put back (see RATIONALE.md), they are partitions already.
 DO $$
 DECLARE
     bound TEXT COLLATE "C"; -- the part of an identifier that is its time
-    ahead BIGINT := extract(epoch FROM date_trunc('day', now(), 'UTC') + interval '8 days') * 1000;
+    ahead BIGINT := extract(epoch FROM date_trunc('day', now(), 'UTC') + interval '60 days') * 1000;
 BEGIN
     IF (SELECT relkind FROM pg_class WHERE oid = 'attempts'::regclass) = 'p' THEN
         RETURN;

@@ -1,6 +1,6 @@
 -- Leads and accounts that were deleted, so that none comes back from a node that
 -- still has it. Nothing of a person is kept: the id and when it was deleted.
-CREATE TABLE tombstones (
+CREATE TABLE IF NOT EXISTS tombstones (
     n          BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     id         TEXT COLLATE "C" NOT NULL UNIQUE,
     deleted_at BIGINT NOT NULL
