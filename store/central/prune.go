@@ -15,15 +15,18 @@ import (
 type Aging struct {
 	table, prefix string
 	view          store.ChangeKind // what nodes keep of them; "": nothing
+	// received is the column of the time at the origin, where ids have a node's time:
+	// what a clock that is behind has made is kept as long as all else.
+	received string
 }
 
 // What PruneRecords removes.
 var (
-	AgingFirings  = Aging{"firings", "fir", store.ChangeFirings}
-	AgingInsights = Aging{"insights", "ins", store.ChangeInsights}
-	AgingContacts = Aging{"contacts", "con", ""}
-	AgingLeads    = Aging{"leads", "lead", ""}
-	AgingAudit    = Aging{"audit", "aud", ""}
+	AgingFirings  = Aging{table: "firings", prefix: "fir", view: store.ChangeFirings}
+	AgingInsights = Aging{table: "insights", prefix: "ins", view: store.ChangeInsights}
+	AgingContacts = Aging{table: "contacts", prefix: "con"}
+	AgingLeads    = Aging{table: "leads", prefix: "lead", received: "created_at"}
+	AgingAudit    = Aging{table: "audit", prefix: "aud"}
 )
 
 // PruneRecords removes up to limit records that came in before a time and returns how
@@ -42,8 +45,8 @@ func (d *DB) PruneRecords(ctx context.Context, k Aging, before time.Time, limit 
 		return removed, db.Fail(tried, err)
 	}
 	err = d.write(ctx, tried, nil, func(ctx context.Context, t *tx) error {
-		accounts, err := t.Strings(ctx, `DELETE FROM `+k.table+` WHERE id IN (`+oldest(k)+`) RETURNING account_id`,
-			k.prefix, db.FirstID(k.prefix, before), limit)
+		query, args := k.oldest(before, limit)
+		accounts, err := t.Strings(ctx, `DELETE FROM `+k.table+` WHERE id IN (`+query+`) RETURNING account_id`, args...)
 		if err != nil || len(accounts) == 0 {
 			removed = 0
 			return err
@@ -64,9 +67,13 @@ func (d *DB) PruneRecords(ctx context.Context, k Aging, before time.Time, limit 
 	return removed, err
 }
 
-// oldest is the query of the oldest records before an id.
-func oldest(k Aging) string {
-	return `SELECT id FROM ` + k.table + ` WHERE id > ? AND id < ? ORDER BY id LIMIT ?`
+// oldest returns the query of the ids of the oldest records before a time.
+func (k Aging) oldest(before time.Time, limit int) (query string, args []any) {
+	query, args = `SELECT id FROM `+k.table+` WHERE id > ? AND id < ?`, []any{k.prefix, db.FirstID(k.prefix, before)}
+	if k.received != "" {
+		query, args = query+` AND `+k.received+` < ?`, append(args, db.Micros(before))
+	}
+	return query + ` ORDER BY id LIMIT ?`, append(args, limit)
 }
 
 func pruneAlone(ctx context.Context, t *db.Tx, k Aging, before time.Time, limit int) (int, error) {
@@ -75,7 +82,7 @@ func pruneAlone(ctx context.Context, t *db.Tx, k Aging, before time.Time, limit 
 			return 0, err
 		}
 	}
-	gone, err := t.Exec(ctx, `DELETE FROM `+k.table+` WHERE id IN (`+oldest(k)+`)`,
-		k.prefix, db.FirstID(k.prefix, before), limit)
+	query, args := k.oldest(before, limit)
+	gone, err := t.Exec(ctx, `DELETE FROM `+k.table+` WHERE id IN (`+query+`)`, args...)
 	return int(gone), err
 }

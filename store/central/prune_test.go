@@ -79,3 +79,21 @@ func TestPruneRecords(t *testing.T) {
 		wantErr(t, err, store.ErrInvalid)
 	})
 }
+
+// TestLeadsOfASlowClockAreKept prunes leads whose ids have the time of a node whose
+// clock is years behind: they are kept as long as others from when they came in.
+func TestLeadsOfASlowClockAreKept(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx, clock := context.Background(), &fakeClock{time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}
+		d := openWith(t, p, Config{Now: clock.now})
+		l := leadFor(newAccount(t, d, store.ModeSetup).ID)
+		l.ID = store.NewID("lead", clock.at.AddDate(-5, 0, 0))
+		must(d.AddLeads(ctx, "", offered(l)))(t)
+		if n := must(d.PruneRecords(ctx, AgingLeads, clock.at, 4))(t); n != 0 {
+			t.Error("a lead went that came in just now")
+		}
+		if n := must(d.PruneRecords(ctx, AgingLeads, clock.at.Add(time.Hour), 4))(t); n != 1 {
+			t.Error("a lead stayed that came in before")
+		}
+	})
+}
