@@ -1,6 +1,11 @@
 package ratelimit
 
-import "math"
+import (
+	"cmp"
+	"container/list"
+	"math"
+	"slices"
+)
 
 const (
 	// activeFor is how long, in microseconds, a node that reported a key counts
@@ -50,22 +55,165 @@ func (r Report) Uncounted() Share {
 
 // Ledger is one key's bucket as the origin knows it. The zero Ledger is that of
 // a key nobody has reported. It begins with what the first reporter says is
-// missing, so an origin that has just started forgives nobody.
+// missing, so an origin that has just started forgives nobody. It must not be copied.
+//
+// What Share says of all nodes together is kept as a sum, so that a report costs the
+// same however many nodes draw on the key.
 type Ledger struct {
 	bucket   Bucket
 	limit    int64
 	known    bool
-	counters map[Reporter]*counter
+	counters map[Reporter]*counter // nil while there are few
+
+	now     int64         // the latest time that it was given
+	seen    list.List     // all counters, the one that reported longest ago first
+	active  *list.Element // the first of seen that draws on the key; nil: none does
+	actives int64         // from active on
+	pace    float64       // of those together, grains a second as of paced
+	paced   int64
+	woken   []*counter // within learnFor, in order
+	begun   int        // of woken, those whose pace is not known
 }
 
 // counter holds what one reporter has counted of the key.
 type counter struct {
-	spent int64   // highest count seen
-	since int64   // when the node began to draw on the key after a pause, microseconds
-	woke  int64   // when it last reported after FreshFor without a report
-	seen  int64   // when it last reported
-	rose  int64   // when the count last rose
-	pace  float64 // grains a second as of rose
+	reporter Reporter
+	place    *list.Element // in seen
+	active   bool          // seen within activeFor
+	spent    int64         // highest count seen
+	since    int64         // when the node began to draw on the key after a pause, microseconds
+	woke     int64         // when it last reported after FreshFor without a report
+	seen     int64         // when it last reported
+	rose     int64         // when the count last rose
+	pace     float64       // grains a second as of rose
+}
+
+// clockSlack is how far, in microseconds, the times of reports may lie apart that are
+// merged in another order than they came in.
+const clockSlack = 1_000_000
+
+// moveTo takes the sums to now, and returns the time to go by: the latest one where
+// now lies a little before it. A clock that was put back further has every node begin
+// to count as seen at that time.
+func (l *Ledger) moveTo(now int64) int64 {
+	switch {
+	case now >= l.now:
+	case l.now-now < clockSlack:
+		now = l.now
+	default:
+		l.putBack(now)
+	}
+	l.now = now
+	for l.active != nil {
+		c := l.active.Value.(*counter)
+		if now-c.seen < activeFor {
+			break
+		}
+		l.active = l.active.Next()
+		l.addPace(-c.paceAt(now))
+		l.actives--
+		c.active = false
+	}
+	if l.actives == 0 {
+		l.pace = 0 // which rounding may have left
+	}
+	for len(l.woken) > 0 && now-l.woken[0].woke >= learnFor {
+		if l.woken[0].since == l.woken[0].woke {
+			l.begun--
+		}
+		l.woken = l.woken[1:]
+	}
+	for first := l.seen.Front(); first != nil && now-first.Value.(*counter).seen >= keepFor; first = l.seen.Front() {
+		delete(l.counters, first.Value.(*counter).reporter)
+		l.seen.Remove(first)
+	}
+	return now
+}
+
+// putBack takes the sums back to now, and with them whatever happened later.
+func (l *Ledger) putBack(now int64) {
+	l.active, l.actives, l.pace, l.paced, l.woken, l.begun = nil, 0, 0, now, nil, 0
+	for e := l.seen.Front(); e != nil; e = e.Next() {
+		c := e.Value.(*counter)
+		c.since, c.woke, c.seen, c.rose = min(c.since, now), min(c.woke, now), min(c.seen, now), min(c.rose, now)
+		if c.active = now-c.seen < activeFor; c.active {
+			if l.active == nil {
+				l.active = e
+			}
+			l.actives++
+			l.pace += c.paceAt(now)
+		}
+		if now-c.woke < learnFor {
+			l.woken = append(l.woken, c)
+			if c.since == c.woke {
+				l.begun++
+			}
+		}
+	}
+	slices.SortFunc(l.woken, func(a, b *counter) int { return cmp.Compare(a.woke, b.woke) })
+}
+
+// fewCounters is up to how many counters a ledger has without a map of them.
+const fewCounters = 4
+
+func (l *Ledger) find(r Reporter) *counter {
+	if l.counters != nil {
+		return l.counters[r]
+	}
+	for e := l.seen.Front(); e != nil; e = e.Next() {
+		if c := e.Value.(*counter); c.reporter == r {
+			return c
+		}
+	}
+	return nil
+}
+
+func (l *Ledger) add(c *counter) {
+	c.place = l.seen.PushBack(c)
+	if l.counters == nil && l.seen.Len() > fewCounters {
+		l.counters = make(map[Reporter]*counter, l.seen.Len())
+		for e := l.seen.Front(); e != nil; e = e.Next() {
+			l.counters[e.Value.(*counter).reporter] = e.Value.(*counter)
+		}
+	} else if l.counters != nil {
+		l.counters[c.reporter] = c
+	}
+}
+
+// addPace adds to the pace of all active nodes at the ledger's time.
+func (l *Ledger) addPace(grains float64) {
+	l.pace = decayed(l.pace, l.now-l.paced) + grains
+	l.paced = l.now
+}
+
+// count returns the counter of a reporter that reports at now, as the last one seen.
+// joined reports whether nobody could know that it draws on the key.
+func (l *Ledger) count(from Reporter, r Report, now int64) (c *counter, joined bool) {
+	if c = l.find(from); c == nil {
+		c = &counter{reporter: from, spent: min(max(r.Acked, 0), max(r.Spent, 0)), since: now, rose: now}
+		l.add(c)
+		joined = true
+	} else {
+		if now-c.seen >= relearnAfter {
+			c.since, c.pace = now, 0
+		}
+		joined = now-c.seen >= FreshFor
+		if l.active == c.place {
+			l.active = c.place.Next()
+		}
+		l.seen.MoveToBack(c.place)
+	}
+	if l.active == nil {
+		l.active = c.place // all others are before it, and not active
+	}
+	if c.seen = now; joined {
+		c.woke = now
+		l.woken = append(l.woken, c)
+		if c.since == now {
+			l.begun++
+		}
+	}
+	return c, joined
 }
 
 // Merge merges a report. It is idempotent, and the order of reports makes no
@@ -74,93 +222,82 @@ type counter struct {
 // node draws on the key.
 func (l *Ledger) Merge(from Reporter, r Report, now int64) (joined bool) {
 	limit := clampLimit(r.Limit)
-	if l.counters == nil {
-		l.counters = make(map[Reporter]*counter)
-	}
+	now = l.moveTo(now)
 	l.limit = limit
 	if !l.known {
 		l.known = true
 		l.bucket = Bucket{Missing: min(max(r.Missing, 0), maxDebt*limit*Token), At: now}
 	}
 	l.bucket.Settle(limit, now)
-	c := l.counters[from]
-	if c == nil {
-		c = &counter{spent: min(max(r.Acked, 0), max(r.Spent, 0)), since: now, rose: now}
-		l.counters[from] = c
-		joined = true
-	} else if now-c.seen >= relearnAfter {
-		c.since, c.pace = now, 0
+	c, joined := l.count(from, r, now)
+	was := 0.0
+	if c.active {
+		was = c.paceAt(now)
+	} else {
+		c.active = true
+		l.actives++
 	}
-	if joined = joined || now-c.seen >= FreshFor; joined {
-		c.woke = now
-	}
-	c.seen = now
 	c.spent = max(c.spent, min(r.From, r.Spent)) // what lies between is of an account that was settled
-	news := r.Spent - c.spent
-	if news <= 0 {
-		return joined
+	if news := r.Spent - c.spent; news > 0 {
+		c.spent = r.Spent
+		grains := min(news, maxDebt*limit) * Token
+		if r.Late {
+			grains = min(grains, max(r.Owed, 0))
+		}
+		l.bucket.spend(limit, grains)
+		// An exponential average of a flow seen in lumps: what was there decays with
+		// time, and the lump counts as spread over the time constant.
+		c.pace = c.paceAt(now) + float64(min(grains, MaxLimit*Token))/(paceOver/1e6)
+		c.rose = now
 	}
-	c.spent = r.Spent
-	grains := min(news, maxDebt*limit) * Token
-	if r.Late {
-		grains = min(grains, max(r.Owed, 0))
-	}
-	l.bucket.spend(limit, grains)
-	// An exponential average of a flow seen in lumps: what was there decays with
-	// time, and the lump counts as spread over the time constant.
-	c.pace = c.paceAt(now) + float64(min(grains, MaxLimit*Token))/(paceOver/1e6)
-	c.rose = now
+	l.addPace(c.paceAt(now) - was)
 	return joined
 }
 
-func (c *counter) paceAt(now int64) float64 {
-	return c.pace * math.Exp(-float64(now-c.rose)/paceOver)
+func (c *counter) paceAt(now int64) float64 { return decayed(c.pace, now-c.rose) }
+
+// decayed returns what is left of a pace after some microseconds.
+func decayed(pace float64, elapsed int64) float64 {
+	return pace * math.Exp(-float64(elapsed)/paceOver)
 }
 
 // Share returns what to tell a node at now.
 func (l *Ledger) Share(to Reporter, now int64) Share {
+	now = l.moveTo(now)
 	l.bucket.Settle(max(l.limit, 1), now)
-	s := Share{Missing: l.bucket.Missing, Nodes: 1}
-	woken := 0
-	for from, c := range l.counters {
-		if from == to {
-			s.Spent = c.spent
-			continue
+	s := Share{Missing: l.bucket.Missing, Nodes: 1 + l.actives}
+	others, woken, begun := decayed(l.pace, now-l.paced), len(l.woken), l.begun
+	if c := l.find(to); c != nil {
+		s.Spent = c.spent
+		if c.active {
+			s.Nodes--
+			others -= c.paceAt(now)
 		}
-		if now-c.seen >= activeFor {
-			continue
-		}
-		s.Nodes++
 		if now-c.woke < learnFor {
-			woken++
+			woken--
+			if c.since == c.woke {
+				begun--
+			}
 		}
-		if now-c.since < learnFor {
-			s.PaceIsUnknown = true
-			continue
-		}
-		s.Others += int64(c.paceAt(now))
 	}
-	s.PaceIsUnknown = s.PaceIsUnknown || woken >= manyWoken
+	s.PaceIsUnknown = begun > 0 || woken >= manyWoken
+	if !s.PaceIsUnknown {
+		s.Others = max(0, int64(others))
+	}
 	return s
 }
 
 // Active calls yield for every reporter that draws on the key at now.
 func (l *Ledger) Active(now int64, yield func(Reporter)) {
-	for from, c := range l.counters {
-		if now-c.seen < activeFor {
-			yield(from)
-		}
+	l.moveTo(now)
+	for e := l.active; e != nil; e = e.Next() {
+		yield(e.Value.(*counter).reporter)
 	}
 }
 
 // Forget drops counters that were not reported for long. It reports whether the
 // ledger says nothing more and may be dropped.
 func (l *Ledger) Forget(now int64) bool {
-	for from, c := range l.counters {
-		if now-c.seen >= keepFor {
-			delete(l.counters, from)
-		}
-	}
-	l.bucket.Settle(max(l.limit, 1), now)
-	return len(l.counters) == 0 && l.bucket.Missing == 0
+	l.bucket.Settle(max(l.limit, 1), l.moveTo(now))
+	return l.seen.Len() == 0 && l.bucket.Missing == 0
 }

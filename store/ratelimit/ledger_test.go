@@ -41,11 +41,10 @@ func TestSmallestLimitRefills(t *testing.T) {
 	if got := l.Share(nodeA, start+30*second).Missing; got != Token/2 {
 		t.Errorf("after half a minute %d grains missing, want %d", got, Token/2)
 	}
-	l = Ledger{}
-	l.Merge(nodeA, Report{Limit: 1, Missing: 15 * Token}, start)
 	for minutes, want := range map[int64]bool{14: false, 15: true} {
-		forgotten := l
-		if got := forgotten.Forget(start + minutes*60*second); got != want {
+		var l Ledger
+		l.Merge(nodeA, Report{Limit: 1, Missing: 15 * Token}, start)
+		if got := l.Forget(start + minutes*60*second); got != want {
 			t.Errorf("after %d minutes of 15 owed, forgotten: %t", minutes, got)
 		}
 	}
@@ -61,7 +60,7 @@ func TestWhoDrawsOnAKey(t *testing.T) {
 	if l.Merge(nodeA, Report{Limit: 100, Spent: 5}, start+FreshFor-1) || !l.Merge(nodeA, Report{Limit: 100, Spent: 5}, start+2*FreshFor-1) {
 		t.Error("who pauses for as long as shares are fresh joins anew, and nobody else")
 	}
-	l = Ledger{}
+	l = *new(Ledger)
 	l.Merge(nodeA, Report{Limit: 100, Spent: 5}, start)
 	for _, c := range []struct {
 		after   int64
@@ -157,13 +156,13 @@ func TestParseVersions(t *testing.T) {
 // pace of all is unknown, since each took itself to be alone; two are no reason.
 func TestManyWhoWake(t *testing.T) {
 	for others, want := range map[int]bool{2: false, 3: true} {
-		var l Ledger
-		for _, at := range []int64{start, start + FreshFor} {
-			for n := range others {
-				l.Merge(Reporter{Node: string(rune('c' + n))}, Report{Limit: 100, Spent: at}, at)
-			}
-		}
 		for after, unknown := range map[int64]bool{learnFor - 1: want, learnFor: false} {
+			var l Ledger
+			for _, at := range []int64{start, start + FreshFor} {
+				for n := range others {
+					l.Merge(Reporter{Node: string(rune('c' + n))}, Report{Limit: 100, Spent: at}, at)
+				}
+			}
 			if s := l.Share(nodeA, start+FreshFor+after); s.PaceIsUnknown != unknown {
 				t.Errorf("%d woke %d us ago: pace unknown %t", others, after, s.PaceIsUnknown)
 			}

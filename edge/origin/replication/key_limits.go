@@ -21,8 +21,10 @@ type keyLimits struct {
 	db  *central.DB
 	now func() time.Time
 
-	mu   sync.Mutex
-	held map[string]keyLimit
+	mu      sync.Mutex
+	held    map[string]keyLimit
+	older   map[string]keyLimit // what was held before the last rotation
+	rotated time.Time
 }
 
 type keyLimit struct {
@@ -39,6 +41,9 @@ func (k *keyLimits) of(ctx context.Context, reports map[string]wire.SpentKey) (m
 	k.mu.Lock()
 	for id := range reports {
 		held, ok := k.held[id]
+		if !ok {
+			held, ok = k.older[id]
+		}
 		switch {
 		case !ok:
 			unknown = append(unknown, id)
@@ -71,14 +76,13 @@ func (k *keyLimits) of(ctx context.Context, reports map[string]wire.SpentKey) (m
 	return limits, nil
 }
 
-// forget drops what is too old to be believed.
+// forget drops what is too old to be believed, at the latest after twice limitFor. It
+// looks at no single key: reports wait meanwhile.
 func (k *keyLimits) forget() {
 	now := k.now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for id, held := range k.held {
-		if now.Sub(held.read).Abs() >= 2*limitFor {
-			delete(k.held, id)
-		}
+	if now.Sub(k.rotated).Abs() >= limitFor {
+		k.held, k.older, k.rotated = nil, k.held, now
 	}
 }

@@ -17,6 +17,7 @@ import (
 // Times and bounds of rate-limit reports.
 const (
 	shareAgain    = 10 * time.Millisecond // when a share that was not due is looked at again
+	sharePause    = 2 * time.Millisecond  // between two looks, however many nodes report
 	forgetEvery   = time.Minute
 	maxBootLength = 64
 	maxKeyLength  = 64
@@ -91,6 +92,8 @@ func (m *merge) run(ctx context.Context) {
 	defer forget.Stop()
 	again := time.NewTimer(shareAgain)
 	defer again.Stop()
+	pause := time.NewTimer(sharePause)
+	defer pause.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -110,6 +113,12 @@ func (m *merge) run(ctx context.Context) {
 		}
 		if more {
 			again.Reset(shareAgain)
+		}
+		pause.Reset(sharePause)
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause.C:
 		}
 	}
 }
