@@ -125,7 +125,6 @@ func TestUnknownIDs(t *testing.T) {
 			"RecoverDeliveries": func(id string) error { _, err := db.RecoverDeliveries(ctx, id, time.Time{}); return err },
 			"Node":              func(id string) error { _, err := db.Node(ctx, id); return err },
 			"RevokeNode":        func(id string) error { _, _, err := db.RevokeNode(ctx, id); return err },
-			"SeenNode":          func(id string) error { return db.SeenNode(ctx, id, "1", time.Now()) },
 		}
 		ids := append([]string{"acc_nobody", "", "'; DROP TABLE keys; --", strings.Repeat("x", 5000)}, badTexts...)
 		for name, method := range methods {

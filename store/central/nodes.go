@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"partneredge/store"
@@ -63,18 +64,32 @@ func (d *DB) RaiseWireVersion(ctx context.Context, id string, version int) error
 	})
 }
 
-// SeenNode notes that a node spoke at a time, in a version. An older time than
-// the one noted changes nothing.
-func (d *DB) SeenNode(ctx context.Context, id, version string, at time.Time) error {
-	refused := errors.Join(valid.Reference("node", id), valid.Texts("version", version), valid.Times(at))
-	return d.write(ctx, "note node seen", refused, func(ctx context.Context, t *tx) error {
-		touched, err := t.Exec(ctx, `UPDATE nodes SET
-				version = CASE WHEN last_seen_at <= ? THEN ? ELSE version END,
-				last_seen_at = CASE WHEN last_seen_at <= ? THEN ? ELSE last_seen_at END
-			WHERE id = ?`, db.Micros(at), version, db.Micros(at), db.Micros(at), id)
-		if err == nil && touched == 0 {
-			err = store.ErrNotFound
-		}
-		return err
+// NodeSeen is when a node spoke last, and its version.
+type NodeSeen struct {
+	ID, Version string
+	At          time.Time
+}
+
+// updateSeen leaves a row where a later time was noted.
+var updateSeen = db.Bulk[NodeSeen]{
+	Tried: "note when nodes spoke", Columns: "id, version, at",
+	Row: func(n NodeSeen) []any { return []any{n.ID, n.Version, db.Micros(n.At)} },
+	Statement: `UPDATE nodes SET version = v.version, last_seen_at = v.at FROM v
+		WHERE nodes.id = v.id AND nodes.last_seen_at <= v.at`,
+}
+
+// SeenNodes notes when each of some nodes spoke, and in which version. An earlier time
+// than the one noted changes nothing, and neither does a node that is not enrolled. A
+// version that cannot be kept refuses its own node alone.
+func (d *DB) SeenNodes(ctx context.Context, seen []NodeSeen) error {
+	var refused error
+	kept := slices.DeleteFunc(slices.Clone(seen), func(n NodeSeen) bool {
+		err := errors.Join(valid.Reference("node", n.ID), valid.Texts("version", n.Version), valid.Times(n.At))
+		refused = cmp.Or(refused, err)
+		return err != nil
 	})
+	const tried = "note when nodes spoke"
+	return cmp.Or(d.write(ctx, tried, nil, func(ctx context.Context, t *tx) error {
+		return updateSeen.Run(ctx, t.Tx, kept)
+	}), db.Fail(tried, refused))
 }

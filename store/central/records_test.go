@@ -141,8 +141,14 @@ func TestNodes(t *testing.T) {
 		_, err = db.AddNode(ctx, store.Node{Name: "n2"})
 		wantErr(t, err, store.ErrInvalid)
 		at := time.Now().UTC().Truncate(time.Microsecond)
-		noError(t, db.SeenNode(ctx, n.ID, "1.2", at))
-		noError(t, db.SeenNode(ctx, n.ID, "1.1", at.Add(-time.Second)))
+		other := must(db.AddNode(ctx, store.Node{Name: "n3", PublicKey: "UDEF"}))(t)
+		noError(t, db.SeenNodes(ctx, []NodeSeen{{ID: n.ID, Version: "1.2", At: at}, {ID: "node_nobody", Version: "1.2", At: at}}))
+		noError(t, db.SeenNodes(ctx, []NodeSeen{{ID: n.ID, Version: "1.1", At: at.Add(-time.Second)}}))
+		// One that cannot be kept keeps none of the others from being noted.
+		wantErr(t, db.SeenNodes(ctx, []NodeSeen{{ID: n.ID, Version: "1\x00", At: at.Add(time.Second)}, {ID: other.ID, Version: "1.3", At: at}}), store.ErrInvalid)
+		if got := must(db.Node(ctx, other.ID))(t); got.Version != "1.3" || !got.LastSeenAt.Equal(at) {
+			t.Errorf("beside one that is refused: %+v", got)
+		}
 		n.LastSeenAt, n.Version = at, "1.2"
 		if got := must(db.Node(ctx, n.ID))(t); got != n {
 			t.Errorf("read %+v, want %+v", got, n)

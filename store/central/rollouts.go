@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"partneredge/store"
 	"partneredge/store/central/db"
@@ -122,13 +124,13 @@ func (t *tx) settle(ctx context.Context, was, r store.Rollout) error {
 }
 
 func (t *tx) putNodeReleases(ctx context.Context, digests map[string]string) error {
-	for node, digest := range digests {
-		if _, err := t.Exec(ctx, `INSERT INTO node_releases (node, digest) VALUES (?, ?)
-			ON CONFLICT (node) DO UPDATE SET digest = excluded.digest`, node, digest); err != nil {
-			return err
-		}
-	}
-	return nil
+	nodes := slices.Collect(maps.Keys(digests))
+	return db.Bulk[string]{
+		Tried: "write what nodes run", Columns: "node, digest",
+		Row: func(node string) []any { return []any{node, digests[node]} },
+		Statement: `INSERT INTO node_releases (node, digest) SELECT node, digest FROM v WHERE true
+			ON CONFLICT (node) DO UPDATE SET digest = excluded.digest`,
+	}.Run(ctx, t.Tx, nodes)
 }
 
 // Rollout reads one rollout.
@@ -140,6 +142,16 @@ func (d *DB) Rollout(ctx context.Context, id string) (store.Rollout, error) {
 func (d *DB) LastRollout(ctx context.Context) (store.Rollout, error) {
 	r, err := scanRollout(d.db.QueryRow(ctx, `SELECT `+rolloutColumns+` FROM rollouts ORDER BY n DESC LIMIT 1`))
 	return r, db.Fail("read last rollout", err)
+}
+
+// LastRevision returns the id of the newest rollout and its revision, which rises with
+// each step and each change of what nodes are to run; "" when there was none.
+func (d *DB) LastRevision(ctx context.Context) (id string, revision int64, err error) {
+	err = d.db.QueryRow(ctx, `SELECT id, revision FROM rollouts ORDER BY n DESC LIMIT 1`).Scan(&id, &revision)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return id, revision, db.Fail("read last rollout", err)
 }
 
 // Rollouts lists all rollouts, newest first.

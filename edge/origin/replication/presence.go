@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 const (
 	nodesEvery       = 2 * time.Second  // how soon another origin's enrolments and revocations are known
 	seenEvery        = 30 * time.Second // how often a node's last heartbeat is written down
+	seenAtOnce       = 1000             // heartbeats in one transaction, which other writes share
 	heartbeatTimeout = 15 * time.Second // without a status message a node counts as away
 )
 
@@ -103,7 +105,7 @@ func (p *Presence) Refresh(ctx context.Context) error {
 	return p.cfg.Revoke(ctx, Revoked(nodes))
 }
 
-// run refreshes the nodes and writes heartbeats down, until ctx ends.
+// run refreshes the nodes until ctx ends.
 func (p *Presence) run(ctx context.Context) {
 	tick := time.NewTicker(nodesEvery)
 	defer tick.Stop()
@@ -116,26 +118,40 @@ func (p *Presence) run(ctx context.Context) {
 		if err := p.Refresh(ctx); err != nil && ctx.Err() == nil {
 			p.cfg.Log.Warn("refreshing the nodes", "err", err)
 		}
-		p.writeSeen(ctx)
 	}
 }
 
-func (p *Presence) writeSeen(ctx context.Context) {
-	due := make(map[string]heartbeat)
+// writeAll writes heartbeats down until ctx ends. Revocations do not wait for it.
+func (p *Presence) writeAll(ctx context.Context) {
+	tick := time.NewTicker(nodesEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for due := range slices.Chunk(p.unwritten(), seenAtOnce) {
+			if err := p.cfg.DB.SeenNodes(ctx, due); err != nil && ctx.Err() == nil {
+				p.cfg.Log.Warn("writing down when nodes were seen", "nodes", len(due), "err", err)
+			}
+		}
+	}
+}
+
+// unwritten returns the heartbeats that are due to be written down, and takes them for
+// written.
+func (p *Presence) unwritten() (due []central.NodeSeen) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	for id, b := range p.beats {
-		if b.at.After(b.written) && b.at.Sub(b.written) >= seenEvery {
-			due[id] = b
+		if _, enrolled := p.nodes[id]; enrolled && b.at.After(b.written) && b.at.Sub(b.written) >= seenEvery {
+			due = append(due, central.NodeSeen{ID: id, Version: b.status.Build, At: b.at})
 			b.written = b.at
 			p.beats[id] = b
 		}
 	}
-	p.mu.Unlock()
-	for id, b := range due {
-		if err := p.cfg.DB.SeenNode(ctx, id, b.status.Build, b.at); err != nil && ctx.Err() == nil {
-			p.cfg.Log.Warn("writing down that a node was seen", "node", id, "err", err)
-		}
-	}
+	return due
 }
 
 // admit refuses a node that is not enrolled, or is revoked. NATS lets no revoked

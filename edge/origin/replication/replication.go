@@ -105,7 +105,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	})
 	running, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	for _, run := range []func(context.Context){s.pump.run, s.waker.run, s.presence.run, s.merge.run} {
+	for _, run := range []func(context.Context){s.pump.run, s.waker.run, s.presence.run, s.presence.writeAll, s.merge.run} {
 		s.loops.Go(func() { run(running) })
 	}
 	return s, nil

@@ -14,6 +14,7 @@ import (
 	"partneredge/edge/wire"
 	"partneredge/scripts/bench/harness"
 	"partneredge/store"
+	"partneredge/store/central"
 )
 
 // fleetNodes is how many nodes one installation is to hold.
@@ -136,10 +137,13 @@ func (b *bench) looks(ctx context.Context, s *site, ids []string) error {
 func (b *bench) presence(ctx context.Context, s *site, ids []string) error {
 	var took []float64
 	for range 5 {
-		now := time.Now()
+		seen := make([]central.NodeSeen, len(ids))
+		for i, id := range ids {
+			seen[i] = central.NodeSeen{ID: id, Version: "bench", At: time.Now()}
+		}
 		began := time.Now()
-		for _, id := range ids {
-			if err := s.DB.SeenNode(ctx, id, "bench", now); err != nil {
+		for some := range slices.Chunk(seen, 1000) {
+			if err := s.DB.SeenNodes(ctx, some); err != nil {
 				return err
 			}
 		}

@@ -1,0 +1,1 @@
+-- Nothing: SQLite replaces a row where it is.
