@@ -23,7 +23,8 @@ import (
 // Times of rollouts.
 const (
 	stepEvery  = 250 * time.Millisecond
-	stepPause  = 20 * time.Millisecond // between two steps, however much nodes report
+	stepPause  = 20 * time.Millisecond // between two looks, however much nodes report
+	stepShare  = 10                    // a look is followed by a pause of so many times its length
 	plansEvery = time.Second           // how soon another origin's decisions are known
 	orderEvery = time.Second           // between two equal orders to a node
 )
@@ -54,13 +55,22 @@ type Controller struct {
 	watch  watch
 	losses losses
 	active *store.Rollout // nil: none
+	places map[string]int // of the nodes of active, by id
 	wants  map[string]string
 	read   time.Time
+	as     revision        // what active and wants were read at
 	orders map[string]sent // the last one to each node
 
 	unsubscribe func() // from the database's commits
 	cancel      context.CancelFunc
 	loop        sync.WaitGroup
+}
+
+// revision names a state of all rollouts. Its zero value is that of none read.
+type revision struct {
+	rollout string
+	number  int64
+	read    bool
 }
 
 type sent struct {
@@ -110,10 +120,11 @@ func (c *Controller) run(ctx context.Context) {
 		if err := c.step(ctx); err != nil && ctx.Err() == nil {
 			c.config.Log.Warn("rollouts", "err", err)
 		}
+		took := time.Since(began)
 		if c.config.ObserveLook != nil {
-			c.config.ObserveLook(time.Since(began))
+			c.config.ObserveLook(took)
 		}
-		pause.Reset(stepPause)
+		pause.Reset(min(max(stepPause, stepShare*took), stepEvery))
 		select {
 		case <-ctx.Done():
 			return
@@ -160,18 +171,35 @@ func reports(nodes *replication.Presence) map[string]replication.Report {
 	return all
 }
 
-// readPlans reads what the nodes are to run.
+// readPlans reads what the nodes are to run, unless it is what was read last: of
+// many nodes that is much.
 func (c *Controller) readPlans(ctx context.Context) error {
+	id, number, err := c.config.DB.LastRevision(ctx)
+	if err != nil {
+		return err
+	}
+	as := revision{id, number, true}
+	if as == c.as {
+		c.read = time.Now()
+		return nil
+	}
 	last, err := c.config.DB.LastRollout(ctx)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	c.active = nil
+	c.as = revision{}
+	c.active, c.places = nil, nil
 	if err == nil && last.State.Active() {
-		c.active = &last
+		c.active, c.places = &last, make(map[string]int, len(last.Nodes))
+		for i, n := range last.Nodes {
+			c.places[n.ID] = i
+		}
 	}
 	if c.wants, err = c.config.DB.NodeReleases(ctx); err != nil {
 		return err
+	}
+	if last.ID == as.rollout && last.Revision == as.number { // else a step came in between
+		c.as = as
 	}
 	c.read = time.Now()
 	return nil
@@ -191,13 +219,21 @@ func (c *Controller) write(ctx context.Context, next store.Rollout) error {
 	return c.readPlans(ctx)
 }
 
+// orderOf is orderOf by what the Controller has read, without a look at each node.
+func (c *Controller) orderOf(node string) (o wire.Order, decided bool) {
+	if i, listed := c.places[node]; listed {
+		return orderAt(c.active, i), true
+	}
+	return orderOf(node, nil, c.wants)
+}
+
 // sendOrders sends an order to every connected node that does not yet obey it.
 func (c *Controller) sendOrders(reports map[string]replication.Report) {
 	for id, at := range reports {
 		if !at.Connected {
 			continue
 		}
-		order, decided := orderOf(id, c.active, c.wants)
+		order, decided := c.orderOf(id)
 		if !decided || obeys(at.Status, order) {
 			continue
 		}

@@ -16,8 +16,11 @@ const lostMost = 2 * time.Minute
 // lost reports whether a node served the release and no longer does. A node that
 // was revoked has no report, and is not waited for.
 func lost(r *store.Rollout, n store.RolloutNode, reports map[string]replication.Report) bool {
+	if !n.Served {
+		return false
+	}
 	at, enrolled := reports[n.ID]
-	return n.Served && enrolled && !ready(r, at)
+	return enrolled && !ready(r, at)
 }
 
 func anyLost(r *store.Rollout, reports map[string]replication.Report) bool {

@@ -21,11 +21,7 @@ func orderOf(node string, r *store.Rollout, wants map[string]string) (o wire.Ord
 			if n.ID != node {
 				continue
 			}
-			o = wire.Order{Run: n.Before, Rollout: r.ID}
-			if percent := percentAt(r, i); percent > 0 {
-				o.Candidate, o.Percent = r.Digest, percent
-			}
-			return o, true
+			return orderAt(r, i), true
 		}
 	}
 	run, decided := wants[node]
@@ -33,6 +29,15 @@ func orderOf(node string, r *store.Rollout, wants map[string]string) (o wire.Ord
 		run, decided = wants[""]
 	}
 	return wire.Order{Run: run}, decided
+}
+
+// orderAt returns what the i-th node of a rollout is to run.
+func orderAt(r *store.Rollout, i int) wire.Order {
+	o := wire.Order{Run: r.Nodes[i].Before, Rollout: r.ID}
+	if percent := percentAt(r, i); percent > 0 {
+		o.Candidate, o.Percent = r.Digest, percent
+	}
+	return o
 }
 
 // percentAt returns how many percent of its requests the i-th node of a rollout
@@ -205,8 +210,11 @@ func serves(r *store.Rollout, reports map[string]replication.Report) bool {
 	any := false
 	for i, n := range r.Nodes {
 		percent := percentAt(r, i)
+		if percent == 0 {
+			continue
+		}
 		at := reports[n.ID]
-		if percent == 0 || !at.Connected {
+		if !at.Connected {
 			continue
 		}
 		if !ready(r, at) || at.Status.Candidate.Percent != percent {

@@ -350,3 +350,23 @@ func TestSortNodes(t *testing.T) {
 		}
 	}
 }
+
+// TestOrdersByPlace holds the orders of a Controller, which finds a node by its place,
+// to those that a walk over the rollout gives, for listed nodes and others.
+func TestOrdersByPlace(t *testing.T) {
+	r := store.Rollout{ID: "rol_1", State: store.RollingOut, Digest: "new", Stages: []int{50, 100}, Canary: 10, Trying: true}
+	c := Controller{active: &r, places: map[string]int{}, wants: map[string]string{"": "old", "node_7": "older"}}
+	for i := range 5 {
+		id := fmt.Sprint("node_", i)
+		r.Nodes = append(r.Nodes, store.RolloutNode{ID: id, Before: fmt.Sprint("before", i)})
+		c.places[id] = i
+	}
+	for i := range 9 {
+		id := fmt.Sprint("node_", i)
+		got, decided := c.orderOf(id)
+		want, wanted := orderOf(id, &r, c.wants)
+		if got != want || decided != wanted {
+			t.Errorf("%s gets %+v, %t; by a walk %+v, %t", id, got, decided, want, wanted)
+		}
+	}
+}
