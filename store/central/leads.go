@@ -242,10 +242,10 @@ func repeats(l, kept store.Lead) bool {
 func (t *tx) insertLeads(ctx context.Context, leads []store.Lead) error {
 	for _, l := range leads {
 		created := db.TimeOr(l.CreatedAt, t.Now())
-		if _, err := t.Exec(ctx, `INSERT INTO leads (`+leadColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		if _, err := t.Exec(ctx, `INSERT INTO leads (`+leadColumns+`, received_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (id) DO NOTHING`,
 			l.ID, l.AccountID, l.KeyID, string(l.Environment), l.FirstName, l.LastName, l.Email, l.Phone,
-			l.ConsentStatus, l.ConsentText, db.Micros(l.CapturedAt), db.Bit(l.OutreachAllowed), db.Micros(created)); err != nil {
+			l.ConsentStatus, l.ConsentText, db.Micros(l.CapturedAt), db.Bit(l.OutreachAllowed), db.Micros(created), db.Micros(t.Now())); err != nil {
 			return err
 		}
 	}

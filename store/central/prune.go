@@ -25,7 +25,7 @@ var (
 	AgingFirings  = Aging{table: "firings", prefix: "fir", view: store.ChangeFirings}
 	AgingInsights = Aging{table: "insights", prefix: "ins", view: store.ChangeInsights}
 	AgingContacts = Aging{table: "contacts", prefix: "con"}
-	AgingLeads    = Aging{table: "leads", prefix: "lead", received: "created_at"}
+	AgingLeads    = Aging{table: "leads", prefix: "lead", received: "received_at"}
 	AgingAudit    = Aging{table: "audit", prefix: "aud"}
 )
 
