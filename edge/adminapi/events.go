@@ -2,6 +2,11 @@ package adminapi
 
 import "encoding/json"
 
+// EventTypes returns the types of events.
+func EventTypes() []string {
+	return []string{"agent.coaching_insight_created", "sentinel.fired", "deal.stage_changed", "client.contacted", "goal.pace_changed"}
+}
+
 // NewCoachingRun is the request that adds the insights of one run.
 type NewCoachingRun struct {
 	Insights *[]NewInsight `json:"insights,omitempty"`

@@ -1,6 +1,8 @@
 package console_test
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -19,7 +21,7 @@ import (
 // TestInBrowser walks through the console in a real browser, in the dark, in the
 // light and on a telephone.
 func TestInBrowser(t *testing.T) {
-	ctx := browsertest.Start(t, "the console", 3*time.Minute)
+	ctx := browsertest.Start(t, "the console", 5*time.Minute)
 	f := newFixture(t)
 	for region, rate := range map[string]uint64{"eu-west": 240, "us-east": 130, "ap-south": 60} {
 		f.startNode(region, rate)
@@ -88,24 +90,52 @@ func TestInBrowser(t *testing.T) {
 		t.Errorf("scripts can read %q", cookies)
 	}
 
-	for _, scheme := range []string{"dark", "light"} {
-		for _, width := range []int64{1280, 390} {
-			for _, page := range []string{"", "nodes", "releases", "accounts", "accounts/" + f.account.ID, "webhooks", "webhooks/" + f.webhook.ID, "quarantine", "quarantine/" + f.refuse("lead_shown"), "lockouts", "audit", "tokens"} {
-				name, _, _ := strings.Cut(page, "/")
-				if name == "" {
-					name = "overview"
-				}
-				if strings.Contains(page, "/") {
-					name += "-one"
-				}
-				run(page, browsertest.Look(scheme, width), chromedp.Navigate(base+page), chromedp.WaitVisible(`main h1`))
-				shoot(fmt.Sprintf("%s-%s-%d", name, scheme, width))
-			}
-		}
-	}
+	f.tryDelivery()
+	deliveries := f.deliveries()
+	drawn4(t, ctx, base, "", []string{
+		"", "nodes", "releases", "accounts", "accounts/" + f.account.ID, "webhooks", "webhooks/" + f.webhook.ID, "deliveries", "deliveries/" + deliveries[0],
+		"events/" + f.eventOf(deliveries[0]), "quarantine", "quarantine/" + f.refuse("lead_shown"), "lockouts", "audit", "tokens",
+	})
 	mu.Lock()
 	defer mu.Unlock()
 	for _, c := range complaints {
 		t.Errorf("the browser complains: %s", c)
 	}
+}
+
+// TestEmptyInBrowser looks at the pages of an origin that has nothing to show.
+func TestEmptyInBrowser(t *testing.T) {
+	ctx := browsertest.Start(t, "the console without records", 3*time.Minute)
+	f := newEmptyFixture(t)
+	base := f.AdminURL() + "/console/"
+	if err := chromedp.Do(ctx, browsertest.Look("light", 1280), chromedp.Navigate(base), chromedp.WaitVisible(`input[name=token]`),
+		chromedp.SendKeys(`input[name=token]`, f.Token()+kb.Enter), chromedp.WaitVisible(`.charts`)); err != nil {
+		t.Fatal(err)
+	}
+	drawn4(t, ctx, base, "empty-", []string{"", "nodes", "releases", "accounts", "webhooks", "deliveries", "quarantine", "lockouts", "audit", "tokens", "nowhere"})
+}
+
+// drawn4 draws each page dark and light, on a desktop and on a telephone: none is wider
+// than its window, and axe finds nothing.
+func drawn4(t *testing.T, ctx context.Context, base, prefix string, pages []string) {
+	t.Helper()
+	axe := browsertest.ReadAxe(t, "../..")
+	for _, scheme := range []string{"dark", "light"} {
+		for _, width := range []int64{1280, 390} {
+			for _, page := range pages {
+				name, _, one := strings.Cut(page, "/")
+				name = cmp.Or(name, "overview")
+				if one {
+					name += "-one"
+				}
+				shown := fmt.Sprintf("%s%s-%s-%d", prefix, name, scheme, width)
+				if err := chromedp.Do(ctx, browsertest.Look(scheme, width), chromedp.Navigate(base+page), chromedp.WaitVisible(`main`)); err != nil {
+					t.Fatalf("%s: %v", shown, err)
+				}
+				browsertest.Shoot(t, ctx, shown)
+				axe.Check(t, ctx, shown)
+			}
+		}
+	}
+	axe.Tell(t, "the console")
 }

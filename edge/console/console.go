@@ -94,6 +94,7 @@ func (c *Console) routes(assets fs.FS) http.Handler {
 	mux.HandleFunc("GET /console/login", c.showLogin)
 	mux.HandleFunc("POST /console/login", c.login)
 	mux.HandleFunc("GET /console/live", c.inSession(c.live))
+	mux.HandleFunc("GET /console/search", c.inSession(c.search))
 	mux.HandleFunc("POST /console/accounts/{id}/export", c.inSession(c.exportAccount))
 	for pattern, p := range map[string]page{
 		"GET /console/{$}":             overview,
@@ -104,6 +105,8 @@ func (c *Console) routes(assets fs.FS) http.Handler {
 		"GET /console/webhooks":        webhooks,
 		"GET /console/webhooks/{id}":   webhookLog,
 		"GET /console/events/{id}":     eventLog,
+		"GET /console/deliveries":      allDeliveries,
+		"GET /console/deliveries/{id}": delivery,
 		"GET /console/quarantine":      list[adminapi.QuarantinedLead]("/quarantine", "quarantine", "Quarantine"),
 		"GET /console/quarantine/{id}": quarantined,
 		"GET /console/lockouts":        lockouts,

@@ -25,6 +25,7 @@ import (
 	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/central"
+	"partneredge/store/central/deliveries"
 )
 
 // fixture is an origin with its console, and records to show.
@@ -43,6 +44,14 @@ type openGuard struct{}
 func (openGuard) Check(context.Context, string) (string, error) { return "", nil }
 
 func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := newEmptyFixture(t)
+	f.addRecords()
+	return f
+}
+
+// newEmptyFixture starts an origin without records.
+func newEmptyFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := &fixture{T: t, logs: new(lockedBuffer)}
 	log := slog.New(slog.NewTextHandler(f.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -69,8 +78,52 @@ func newFixture(t *testing.T) *fixture {
 		}
 	})
 	f.api = &adminapi.Client{URL: f.AdminURL(), Token: f.Token()}
-	f.addRecords()
 	return f
+}
+
+// deliveries lists the ids of the deliveries to the subscription, the newest first.
+func (f *fixture) deliveries() (ids []string) {
+	f.Helper()
+	found, _, err := f.db.Deliveries(f.Context(), deliveries.Filter{SubscriptionID: f.webhook.ID}, store.Page{})
+	if err != nil || len(found) == 0 {
+		f.Fatal(found, err)
+	}
+	for _, d := range found {
+		ids = append(ids, d.ID)
+	}
+	return ids
+}
+
+// eventOf returns the event of a delivery.
+func (f *fixture) eventOf(delivery string) string {
+	f.Helper()
+	d, err := f.db.Delivery(f.Context(), delivery)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return d.EventID
+}
+
+// tryDelivery has the newest delivery tried twice, to no avail, and returns the id of
+// the second try.
+func (f *fixture) tryDelivery() string {
+	f.Helper()
+	of := f.deliveries()[0]
+	id := store.NewAttemptID(of, time.Now())
+	for number, a := range []store.Attempt{
+		{ID: store.NewAttemptID(of, time.Now()), Error: "no answer within 10s"},
+		{ID: id, Status: 503, Excerpt: "<b>busy</b>", Headers: map[string]string{"x-svc-delivery-id": id, "x-svc-signature": "t=1,v1=" + strings.Repeat("5e", 32)}},
+	} {
+		a.DeliveryID, a.Number, a.StartedAt, a.Latency = of, number+1, time.Now(), 12*time.Millisecond
+		o := deliveries.Outcome{SubscriptionID: f.webhook.ID, State: store.StatePending, NextAt: time.Now().Add(time.Hour), Attempt: a}
+		if number == 1 {
+			o.State, o.NextAt = store.StateDead, time.Time{}
+		}
+		if err := f.db.RecordOutcomes(f.Context(), []deliveries.Outcome{o}); err != nil {
+			f.Fatal(err)
+		}
+	}
+	return id
 }
 
 // lockedBuffer is a buffer that many goroutines write.

@@ -21,6 +21,7 @@ type view struct {
 	Title, Section string
 	Data           any
 	Next           string // address of the next page of a list
+	Asked          string // by the filter of a list
 
 	Who    *adminapi.Whoami // nil before login
 	CSRF   string
@@ -46,10 +47,19 @@ func parsePages(now func() time.Time) (map[string]*template.Template, error) {
 		"json":  jsonText,
 		"join":  func(s []string) string { return strings.Join(s, ", ") },
 		"outcomes": func() []string {
-			return []string{"", "pending", "delivered", "failed", "refused", "cancelled"}
+			return []string{"", "pending", "delivered", "dead", "refused", "cancelled"}
 		},
-		"sent": sent,
-		"tab":  func(v view, section, to, name string) tab { return tab{to, name, v.Section == section} },
+		"eventTypes": adminapi.EventTypes,
+		"lastTry": func(d adminapi.Delivery) *adminapi.Try {
+			if len(d.Tries) == 0 {
+				return nil
+			}
+			return &d.Tries[len(d.Tries)-1]
+		},
+		"failed":  failed,
+		"checked": checked,
+		"sent":    sent,
+		"tab":     func(v view, section, to, name string) tab { return tab{to, name, v.Section == section} },
 	})
 	if _, err := shared.ParseFS(pageFiles, "pages/layout.html"); err != nil {
 		return nil, err
@@ -137,12 +147,14 @@ func (c *Console) write(w http.ResponseWriter, s *session, status int, v view) {
 func list[T any](from, name, title string, parameters ...string) page {
 	return func(v *visit) (view, error) {
 		query := v.page()
+		asked := ""
 		for _, p := range parameters {
 			query += v.query(p)
+			asked = v.URL.Query().Get(p)
 		}
 		var items adminapi.List[T]
 		err := v.get(from+query, &items)
-		return view{page: name, Title: title, Section: name, Data: items.Items, Next: v.next(items.NextCursor)}, err
+		return view{page: name, Title: title, Section: name, Data: items.Items, Next: v.next(items.NextCursor), Asked: asked}, err
 	}
 }
 
@@ -185,34 +197,4 @@ func webhooks(v *visit) (view, error) {
 		}
 	}
 	return view{page: "webhooks", Title: "Subscriptions", Section: "webhooks", Data: rows, Next: v.next(accounts.NextCursor)}, nil
-}
-
-// deliveryLog is the data of the log of a subscription, or of an event.
-type deliveryLog struct {
-	At      string            // address of the page
-	Webhook *adminapi.Webhook // nil: of an event
-	EventID string
-	Outcome string
-	Items   []adminapi.Delivery
-}
-
-func webhookLog(v *visit) (view, error) {
-	log := deliveryLog{At: Path + "webhooks/" + v.id(), Webhook: new(adminapi.Webhook)}
-	if err := v.get("/webhooks/"+v.id(), log.Webhook); err != nil {
-		return view{}, err
-	}
-	return log.read(v, "/webhooks/"+v.id()+"/deliveries")
-}
-
-// eventLog reads the deliveries of one event to every subscription.
-func eventLog(v *visit) (view, error) {
-	log := deliveryLog{At: Path + "events/" + v.id(), EventID: v.PathValue("id")}
-	return log.read(v, "/events/"+v.id()+"/deliveries")
-}
-
-func (log deliveryLog) read(v *visit, from string) (view, error) {
-	var items adminapi.List[adminapi.Delivery]
-	err := v.get(from+v.page()+v.query("outcome"), &items)
-	log.Items, log.Outcome = items.Items, v.URL.Query().Get("outcome")
-	return view{page: "deliveries", Title: "Deliveries", Section: "webhooks", Data: log, Next: v.next(items.NextCursor)}, err
 }

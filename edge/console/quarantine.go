@@ -1,6 +1,7 @@
 package console
 
 import (
+	"slices"
 	"strings"
 
 	"partneredge/edge/adminapi"
@@ -108,4 +109,18 @@ func sent(v view, name, value string) string {
 		return value
 	}
 	return v.Notice.Form.Get(name)
+}
+
+// failed reports whether a form that has a field of this name failed.
+func failed(v view, name string) bool {
+	return v.Notice != nil && v.Notice.Failed && v.Notice.Form.Has(name)
+}
+
+// checked reports whether a form that failed had a box of some checked, or else what
+// they are at first. having is a field that the form always has.
+func checked(v view, having, name, value string, first bool) bool {
+	if !failed(v, having) {
+		return first
+	}
+	return slices.Contains(v.Notice.Form[name], value)
 }

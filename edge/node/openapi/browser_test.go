@@ -1,11 +1,8 @@
 package openapi_test
 
 import (
-	"context"
 	"fmt"
 	"net/http/httptest"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -21,10 +18,7 @@ func TestInBrowser(t *testing.T) {
 	ctx := browsertest.Start(t, "the reference and the guide", 5*time.Minute)
 	server := httptest.NewServer(openapi.Handler())
 	defer server.Close()
-	axe, err := os.ReadFile("../../../build/clienttools/node_modules/axe-core/axe.min.js")
-	if err != nil && os.Getenv("EDGE_REQUIRE_CLIENTTOOLS") != "" {
-		t.Fatal(err)
-	}
+	axe := browsertest.ReadAxe(t, "../../..")
 	for _, name := range []string{"", "quickstart", "keys", "errors", "limits", "pagination", "leads", "webhooks", "verifying", "testing", "going-live", "changelog"} {
 		for _, scheme := range []string{"light", "dark"} {
 			for _, width := range []int64{390, 1280} {
@@ -33,32 +27,9 @@ func TestInBrowser(t *testing.T) {
 					t.Fatalf("%s: %v", shown, err)
 				}
 				browsertest.Shoot(t, ctx, shown)
-				if axe != nil {
-					for _, finding := range findings(t, ctx, string(axe)) {
-						t.Errorf("%s: axe: %s", shown, finding)
-					}
-				}
+				axe.Check(t, ctx, shown)
 			}
 		}
 	}
-	t.Run("axe", func(t *testing.T) {
-		if axe == nil {
-			t.Skip("NOT TESTED: accessibility of the reference and the guide, for which scripts/clienttools brings axe")
-		}
-	})
-}
-
-// findings runs axe in the page that is shown.
-func findings(t *testing.T, ctx context.Context, axe string) []string {
-	t.Helper()
-	browsertest.Value[bool](t, ctx, axe+"\n;true")
-	browsertest.Value[bool](t, ctx, `window.found = undefined; axe.run().then(r => window.found = r.violations.flatMap(v => v.nodes.map(n => v.id + " " + n.target.join(" ") + ": " + n.failureSummary)).join("\u0000")); true`)
-	found, err := chromedp.Run(ctx, chromedp.Poll[string](`window.found === undefined ? false : (window.found || "none")`, chromedp.WithPollingTimeout(time.Minute)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if found == "none" {
-		return nil
-	}
-	return strings.Split(found, "\x00")
+	axe.Tell(t, "the reference and the guide")
 }

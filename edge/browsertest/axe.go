@@ -1,0 +1,58 @@
+package browsertest
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// Axe looks for what keeps people from using a page, by the script of axe-core. ""
+// looks at nothing.
+type Axe string
+
+// ReadAxe reads the script that scripts/clienttools brings below the repository's root.
+// Where it is missing the result is "", or the test fails when EDGE_REQUIRE_CLIENTTOOLS
+// is set.
+func ReadAxe(t *testing.T, root string) Axe {
+	t.Helper()
+	script, err := os.ReadFile(filepath.Join(root, "build/clienttools/node_modules/axe-core/axe.min.js"))
+	if err != nil && os.Getenv("EDGE_REQUIRE_CLIENTTOOLS") != "" {
+		t.Fatal(err)
+	}
+	return Axe(script)
+}
+
+// Tell has a test say that nothing was looked at, where there is no script.
+func (a Axe) Tell(t *testing.T, what string) {
+	t.Run("axe", func(t *testing.T) {
+		if a == "" {
+			t.Skipf("NOT TESTED: accessibility of %s, for which scripts/clienttools brings axe", what)
+		}
+	})
+}
+
+// Check fails the test for each finding in the page that is shown, named as in
+// pictures.
+func (a Axe) Check(t *testing.T, ctx context.Context, shown string) {
+	t.Helper()
+	if a == "" {
+		return
+	}
+	Value[bool](t, ctx, string(a)+"\n;true")
+	Value[bool](t, ctx, `window.found = undefined; axe.run().then(r => window.found = r.violations.flatMap(v => v.nodes.map(n => v.id + " " + n.target.join(" ") + ": " + n.failureSummary)).join("\u0000")); true`)
+	found, err := chromedp.Run(ctx, chromedp.Poll[string](`window.found === undefined ? false : (window.found || "none")`, chromedp.WithPollingTimeout(time.Minute)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found == "none" {
+		return
+	}
+	for finding := range strings.SplitSeq(found, "\x00") {
+		t.Errorf("%s: axe: %s", shown, finding)
+	}
+}
