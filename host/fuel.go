@@ -15,12 +15,16 @@ import (
 // does not stop for Go's garbage collector, and no deadline ends it. So it spends
 // fuel (package prepare), and calls refuel when there is none left. How much it then
 // gets is adapted to how long the last amount took, for an instruction may take a
-// fraction of a nanosecond, or a hundred when it waits for memory.
+// fraction of a nanosecond, or a hundred when it waits for memory, or a thousand when
+// it is the first to touch a page. What it gets at most lasts for some milliseconds
+// of such accesses, whatever the last amount took.
 const (
-	firstFuel    = 100_000
+	maxFuel      = 40_000 // also what a call begins with
 	minFuel      = 1_000
-	maxFuel      = 2_000_000
 	fuelInterval = 20 * time.Microsecond // how long fuel should last; the collector waits for so long
+	// A guest with more memory than this many bytes gets a quarter of maxFuel at
+	// most: it has more pages to touch, and its memory is in no cache.
+	largeMemory = 8 << 20
 	// After so much computing a guest yields to other goroutines: where every
 	// processor has a call, and where one is free, which yielding would wake for
 	// nothing.
@@ -39,13 +43,21 @@ func refuel(ctx context.Context, _ []byte, stack []uint64) {
 	c := ctx.(*call)
 	now := c.check()
 	computed := now - c.inHost
-	c.fuel = nextFuel(c.fuel, computed-c.refueled)
+	c.fuel = min(nextFuel(c.fuel, computed-c.refueled), c.mostFuel())
 	if c.m.runtime.yielder.due(computed - c.yielded) {
 		c.Uncharged(runtime.Gosched)
 		c.yielded = computed
 	}
 	c.refueled = computed
 	stack[0] = uint64(uint32(c.fuel))
+}
+
+// mostFuel returns how much fuel the guest may get at once.
+func (c *call) mostFuel() int32 {
+	if c.memory.Len() > largeMemory {
+		return maxFuel / 4
+	}
+	return maxFuel
 }
 
 // nextFuel returns the fuel that should last fuelInterval, when last lasted took.

@@ -63,7 +63,7 @@ func (s *sandbox) serve(ctx context.Context, req *abi.Request, resp *abi.Respons
 	if len(frame) > len(room) {
 		return c.m.fault(RequestSize, nil)
 	}
-	s.fuel.Set(firstFuel)
+	s.fuel.Set(uint64(c.fuel))
 	s.stack[0] = uint64(len(frame))
 	if err := s.handle.Call(c, s.stack[:]); err != nil {
 		return c.failure(err)

@@ -9,17 +9,24 @@ type codeRewriter struct {
 	locals int    // that the function has, with its parameters
 	spare  uint32 // a local that is added behind them
 
-	frames   []frame // the blocks that are open
-	charging int     // the innermost frame that charges
+	frames []frame // the blocks that are open
+	level  int     // the innermost of them that is a loop or the function
+	meter  fuelMeter
 }
 
 // frame is a block that is open.
 type frame struct {
-	charges      bool // it is a loop, or the function
-	patch        int  // of its charge
-	instructions int
-	outer        int // of one that charges: the next outer one that does
+	shape  shape // loopHead for a loop; 0 for the function
+	level  int   // the frame that it stands in and that is a loop or the function
+	region int   // of a loop or the function: that of the code which comes next
+	calls  int   // before a loop
+	jumps  int   // to its end: see fuelMeter.join
+	unless int   // of an if whose else has not come: jumps where its condition is false
 }
+
+// repeats reports whether a branch to the frame goes back to its head, or ends the
+// function.
+func (f *frame) repeats() bool { return f.shape == loopHead || f.shape == 0 }
 
 const (
 	maxLocals = 50_000
@@ -46,17 +53,19 @@ func (c *codeRewriter) replaceFrom(start int) {
 // function rewrites one function's code, without its length, and appends it to out.
 func (p *rewriter) function(r *reader, out []byte, params int) []byte {
 	c := codeRewriter{rewriter: p, r: r, out: out, frames: p.frames[:0]}
+	c.meter = fuelMeter{off: p.options.WithoutFuel, exact: p.options.exactFuel, regions: p.regions[:0], jumps: p.jumps[:0]}
 	if !c.declareLocals(params) {
 		return out
 	}
 	c.copied = r.at
-	c.open(true)
+	c.open(0)
 	for len(c.frames) > 0 && r.ok() {
-		c.frames[c.charging].instructions += c.plain()
+		c.meter.add(c.region(), c.plain())
 		c.instruction()
 	}
 	c.copyTo(r.at)
-	p.frames = c.frames
+	c.setCharges()
+	p.frames, p.regions, p.jumps = c.frames, c.meter.regions, c.meter.jumps
 	if r.ok() && r.at != len(r.b) {
 		r.fail(r.at, "code goes on behind its end")
 	}
@@ -86,29 +95,48 @@ func (c *codeRewriter) declareLocals(params int) bool {
 	return true
 }
 
-// open opens a frame whose first instruction comes next.
-func (c *codeRewriter) open(charges bool) {
-	f := frame{charges: charges, outer: c.charging}
-	if charges {
-		c.charging = len(c.frames)
-		if !c.options.WithoutFuel {
-			c.copyTo(c.r.at)
-			f.patch = c.charge()
-		}
+// open opens a frame of shape s, whose first instruction comes next.
+func (c *codeRewriter) open(s shape) {
+	f := frame{shape: s, level: c.level, calls: c.meter.calls}
+	switch s {
+	case 0, loopHead:
+		c.level = len(c.frames)
+		f.region = c.beginRegion(c.r.at, true)
+	case ifMark:
+		f.unless = c.meter.join(0, c.meter.from(c.region()))
 	}
 	c.frames = append(c.frames, f)
 }
 
+// orElse goes over to the second half of an if.
+func (c *codeRewriter) orElse() {
+	f := &c.frames[len(c.frames)-1]
+	if f.shape != ifMark {
+		return // the engine refuses it
+	}
+	f.jumps = c.meter.join(f.jumps, c.meter.from(c.region()))
+	f.shape = block
+	c.meter.unchecked = 0 // what is before it does not go on here
+	c.land(f.unless)
+}
+
 // close closes the innermost frame.
 func (c *codeRewriter) close() {
-	f := c.frames[len(c.frames)-1]
-	c.frames = c.frames[:len(c.frames)-1]
-	if !f.charges {
-		return
-	}
-	c.charging = f.outer
-	if !c.options.WithoutFuel {
-		c.setCharge(f.patch, f.instructions)
+	at := len(c.frames) - 1
+	f := c.frames[at]
+	c.frames = c.frames[:at]
+	switch f.shape {
+	case 0:
+	case loopHead:
+		c.level = f.level
+		if c.meter.calls > f.calls {
+			c.meter.limitAfterCall(c.region())
+		}
+	case ifMark:
+		c.land(f.unless)
+		c.land(f.jumps)
+	default:
+		c.land(f.jumps)
 	}
 }
 
@@ -127,19 +155,25 @@ func (c *codeRewriter) instruction() {
 			s = simdShape(sub)
 		}
 	}
-	c.frames[c.charging].instructions += weights[op]
+	weight := weights[op]
+	if op == opSIMD && (s == access || s == accessLane) {
+		weight = accessWeight
+	}
+	c.spend(start, weight)
 	switch s {
 	case 0:
 		refuse(r, start, op, sub)
-	case none, elseMark:
+	case none:
+	case elseMark:
+		c.orElse()
 	case local:
 		r.index("local", c.locals)
-	case block, loopHead:
+	case block, ifMark, loopHead:
 		c.blockType(r)
 		if len(c.frames) > maxDepth {
 			r.fail(start, "blocks are more than %d deep", maxDepth)
 		}
-		c.open(s == loopHead)
+		c.open(s)
 	case endMark:
 		c.close()
 	case function, refFunc:
@@ -161,26 +195,54 @@ func (c *codeRewriter) instruction() {
 			c.replaceFrom(start)
 			c.emitIndex(opCall, c.grow)
 		}
+	case memFill:
+		memoryZero(r)
+		c.replaceBulk(start, bulkFill)
+	case memCopy:
+		memoryZero(r)
+		memoryZero(r)
+		c.replaceBulk(start, bulkCopy)
+	case memInit:
+		segment := c.dataIndex(r)
+		memoryZero(r)
+		c.replaceBulk(start, bulkInit(segment))
 	default:
 		c.immediates(s)
 		c.insert(start, s)
 	}
+	switch op {
+	case opCall, opCallIndirect:
+		c.meter.called(c.region())
+	case opUnreachable, opBr, opBrTable, opReturn:
+		c.meter.unchecked = 0 // nothing goes on from here
+	}
 }
 
-// insert puts the code that an instruction of shape s needs before it, at start.
+// insert puts the code that an instruction of shape s needs before it, at start, or
+// in its place.
 func (c *codeRewriter) insert(start int, s shape) {
 	switch s {
 	case globalSet, tableSet, elemDrop, dataDrop:
 		c.copyTo(start)
 		c.countChange()
-	case memInit, memCopy, memFill:
-		c.copyTo(start)
-		c.chargeLength(bytesPerFuel)
 	case tabInit, tabCopy, tabGrow, tabFill:
 		c.copyTo(start)
 		c.countChange()
-		c.chargeLength(0)
+		if !c.options.WithoutFuel {
+			c.emitIndex(opLocalTee, c.spare)
+			c.out = c.chargeLength(c.out, c.spare, 0)
+		}
 	}
+}
+
+// replaceBulk puts a call in the place of an operation on memory, at start.
+func (c *codeRewriter) replaceBulk(start int, b bulk) {
+	if c.options.WithoutFuel || !c.r.ok() {
+		return
+	}
+	c.replaceFrom(start)
+	c.emitIndex(opCall, c.bulkFunction(b))
+	c.meter.called(c.region())
 }
 
 // functionIndex rewrites an instruction, of opcode op at start, that names a function.
@@ -203,9 +265,13 @@ func (c *codeRewriter) plain() (weight int) {
 		return 0
 	}
 	b, at := r.b, r.at
+	room := c.meter.room(c.region())
 	locals, globals := min(c.locals, 0x80), min(len(c.globals), 0x80)
 short:
 	for at+6 < len(b) { // the longest
+		if weight+weights[b[at]] > room {
+			break
+		}
 		next := at + 1
 		switch shapes[b[at]] {
 		case none:
@@ -259,12 +325,12 @@ func (c *codeRewriter) immediates(s shape) {
 	r := c.r
 	switch s {
 	case label:
-		r.u32()
+		c.branch(r.u32())
 	case labels:
 		for range r.count() {
-			r.u32()
+			c.branch(r.u32())
 		}
-		r.u32()
+		c.branch(r.u32())
 	case typed:
 		for range r.count() {
 			valueType(r)
@@ -293,10 +359,7 @@ func (c *codeRewriter) immediates(s shape) {
 		r.byte()
 	case heapType:
 		refType(r)
-	case zero, memFill:
-		memoryZero(r)
-	case memCopy:
-		memoryZero(r)
+	case zero:
 		memoryZero(r)
 	default:
 		c.segmentIndex(s)
@@ -318,17 +381,20 @@ func (c *codeRewriter) segmentIndex(s shape) {
 	case elemDrop:
 		c.calls.fixed = false
 		r.index("element segment", c.elements)
-	case memInit, dataDrop:
-		c.usesData = true
-		at := r.at
-		r.index("data segment", c.dataCount)
-		if c.sections[secDataCount] == nil {
-			r.fail(at, "use of a data segment without a data count section")
-		}
-		if s == memInit {
-			memoryZero(r)
-		}
+	case dataDrop:
+		c.dataIndex(r)
 	}
+}
+
+// dataIndex reads the index of a data segment.
+func (p *rewriter) dataIndex(r *reader) uint32 {
+	p.usesData = true
+	at := r.at
+	i := r.index("data segment", p.dataCount)
+	if p.sections[secDataCount] == nil {
+		r.fail(at, "use of a data segment without a data count section")
+	}
+	return i
 }
 
 // tableIndex reads the index of a table that something else than call_indirect uses.

@@ -1,65 +1,282 @@
 package prepare
 
-// Fuel. Each instruction belongs to the innermost loop that it stands in, or to its
-// function. Only a branch to a loop's head goes back, so in one iteration of a loop
-// none of its instructions runs twice: the head charges for all of them, and the
-// function's entry for those outside any loop. An operation on many bytes or
-// elements is charged by its length. As soon as the fuel is below zero, edge.tick is
-// called, which gives more or ends the call.
+import "math"
 
+// Fuel. Code is divided into regions that run from their beginning to their end
+// unless a branch leaves them. A region costs what its instructions weigh, which is
+// charged where it begins. One begins at a function's entry and at a loop's head,
+// where a check follows the charge: with less than no fuel the guest calls edge.tick,
+// which gives more or ends the call. Every way back leads through one of them. To
+// check costs more than to charge, so further regions only charge, unless more than
+// maxUnchecked may have been spent on the way there without a check.
+//
+// A loop has regions of its own. Behind it, the region goes on in which it stands,
+// and which has charged for that code already.
+//
+// A branch out of its region skips the charge where the region begins that it gets
+// into. The region that it leaves has paid for that if it may: it charges for the
+// rest of any region. It may only do so for one branch, and for code that runs soon.
+// So a branch counts ("ahead") unless its region was itself got into like that, or
+// has called a function, which might run for long or call itself, with its caller's
+// code paid for each time. Behind any other branch a region begins.
 const (
-	instructionsPerFuel = 8
-	bytesPerFuel        = 6         // of bulk operations, as a shift: 64
-	maxCost             = 1<<27 - 1 // the most that fits into the four bytes of a charge
+	maxRegion    = 128 // of what a region costs
+	maxUnchecked = 128
+	// maxAfterCall is how much of a region may follow a call: calls that are deep
+	// within each other hold so much each that was paid for before it runs.
+	maxAfterCall = 32
+	regionWeight = 2 // of a charge itself
+	// A call takes room on the stack, at most 8 bytes for each local and for each
+	// value of the function.
+	localsPerFuel = 8
+	weightPerFuel = 64
+	bytesPerFuel  = 3         // of bulk operations, as a shift: 8
+	maxAmount     = 1<<13 - 1 // the most that fits into the two bytes of a charge
 )
+
+// firstJump is the index of the first jump where indices of jumps are kept, so that 0
+// stands for none.
+const firstJump = 1
+
+// region is a stretch of code with one charge.
+type region struct {
+	patch   int // where its amount belongs
+	weight  int // of its instructions up to now
+	limit   int // of the weight
+	ahead   int // the weight up to the last branch that it pays for; 0: there is none
+	entered bool
+	calls   int // before its beginning
+}
+
+// jump is one or more branches from a region to the end of a block.
+type jump struct {
+	region    int
+	weight    int // of the region up to the last of them
+	unchecked int // the most that was spent there without a check
+	ahead     bool
+	next      int // another jump to that end, as frame.jumps
+}
+
+// fuelMeter divides the code of a function into regions.
+type fuelMeter struct {
+	off       bool
+	exact     bool // each instruction is a region
+	regions   []region
+	jumps     []jump
+	unchecked int // the most that may have been spent since the last check
+	calls     int
+	total     int // the function's weight
+}
+
+// begin begins a region.
+func (m *fuelMeter) begin(patch int) (index int) {
+	g := region{patch: patch, weight: regionWeight, limit: maxRegion, calls: m.calls}
+	if m.exact {
+		g.weight, g.limit = 0, 0
+	}
+	m.regions = append(m.regions, g)
+	return len(m.regions) - 1
+}
+
+// room returns how much the next instructions may weigh for the region i to go on.
+func (m *fuelMeter) room(i int) int {
+	if m.off {
+		return math.MaxInt
+	}
+	return min(m.regions[i].limit-m.regions[i].weight, maxUnchecked-m.unchecked)
+}
+
+// add adds instructions to the region i.
+func (m *fuelMeter) add(i, weight int) {
+	if m.off {
+		return
+	}
+	m.regions[i].weight += weight
+	m.unchecked += weight
+	m.total += weight
+}
+
+// ends reports whether the region i must end before an instruction, and whether the
+// next one must check.
+func (m *fuelMeter) ends(i, weight int) (ends, check bool) {
+	if m.off {
+		return false, false
+	}
+	if m.unchecked > 0 && m.unchecked+weight > maxUnchecked {
+		return true, true
+	}
+	g := &m.regions[i]
+	return (g.weight > regionWeight || m.exact) && g.weight+weight > g.limit, false
+}
+
+// called notes that a function was called in the region i. It checks at its entry.
+func (m *fuelMeter) called(i int) {
+	if m.off {
+		return
+	}
+	m.calls++
+	m.unchecked = 0
+	m.limitAfterCall(i)
+}
+
+func (m *fuelMeter) limitAfterCall(i int) {
+	g := &m.regions[i]
+	g.limit = min(g.limit, g.weight+maxAfterCall)
+}
+
+// from returns a jump out of the region i, from here.
+func (m *fuelMeter) from(i int) jump {
+	g := &m.regions[i]
+	return jump{region: i, weight: g.weight, unchecked: m.unchecked, ahead: !g.entered && g.calls == m.calls && !m.exact}
+}
+
+// join adds a jump to those that begin at index first, and returns where they begin
+// now.
+func (m *fuelMeter) join(first int, j jump) int {
+	if m.off {
+		return first
+	}
+	if first >= firstJump {
+		if last := &m.jumps[first-firstJump]; last.region == j.region {
+			last.weight, last.unchecked = max(last.weight, j.weight), max(last.unchecked, j.unchecked)
+			last.ahead = last.ahead && j.ahead
+			return first
+		}
+	}
+	j.next = first
+	m.jumps = append(m.jumps, j)
+	return len(m.jumps) - 1 + firstJump
+}
+
+// land takes over jumps to the beginning of code that belongs to region i, and
+// reports whether another region must begin there.
+func (m *fuelMeter) land(i, first int) (begin bool) {
+	for at := first; at >= firstJump; at = m.jumps[at-firstJump].next {
+		j := &m.jumps[at-firstJump]
+		m.unchecked = max(m.unchecked, j.unchecked)
+		begin = begin || j.region != i && !j.ahead
+	}
+	if begin {
+		return true
+	}
+	for at := first; at >= firstJump; at = m.jumps[at-firstJump].next {
+		if j := &m.jumps[at-firstJump]; j.region != i {
+			from := &m.regions[j.region]
+			from.ahead = max(from.ahead, j.weight)
+			m.regions[i].entered = true
+		}
+	}
+	return false
+}
+
+// cost returns what the region i costs.
+func (m *fuelMeter) cost(i, locals int) int {
+	g := &m.regions[i]
+	cost := g.weight
+	if g.ahead > 0 {
+		cost = max(cost, g.ahead+maxRegion)
+	}
+	if i == 0 && !m.exact {
+		cost += locals/localsPerFuel + m.total/weightPerFuel
+	}
+	return min(cost, maxAmount)
+}
+
+// region returns the region that the code belongs to that comes next.
+func (c *codeRewriter) region() int { return c.frames[c.level].region }
+
+// beginRegion begins a region at the offset at of the input, and returns its index.
+func (c *codeRewriter) beginRegion(at int, check bool) int {
+	if c.meter.off {
+		return c.meter.begin(0)
+	}
+	c.copyTo(at)
+	index := c.meter.begin(c.charge(check))
+	if check {
+		c.meter.unchecked = 0
+	}
+	return index
+}
+
+// spend adds an instruction, at start, to a region.
+func (c *codeRewriter) spend(start, weight int) {
+	if ends, check := c.meter.ends(c.region(), weight); ends {
+		c.frames[c.level].region = c.beginRegion(start, check)
+	}
+	c.meter.add(c.region(), weight)
+}
+
+// branch notes a branch out of depth blocks.
+func (c *codeRewriter) branch(depth uint32) {
+	at := len(c.frames) - 1 - int(depth)
+	if at < 0 || c.frames[at].repeats() {
+		return
+	}
+	f := &c.frames[at]
+	f.jumps = c.meter.join(f.jumps, c.meter.from(c.frames[f.level].region))
+}
+
+// land goes on where jumps lead to.
+func (c *codeRewriter) land(jumps int) {
+	if c.meter.land(c.region(), jumps) {
+		c.frames[c.level].region = c.beginRegion(c.r.at, false)
+	}
+}
 
 // charge emits the code that spends fuel, and returns where the amount belongs.
 //
-//	fuel - amount -> spare -> fuel; if spare < 0 { fuel = tick() }
-func (c *codeRewriter) charge() (patch int) {
+//	fuel - amount -> fuel; if fuel < 0 { refuel() }
+func (c *codeRewriter) charge(check bool) (patch int) {
 	c.emitIndex(opGlobalGet, c.fuel)
 	c.emit(opI32Const)
 	patch = len(c.out)
-	c.emit(0x80, 0x80, 0x80, 0x00, opI32Sub)
-	c.emitIndex(opLocalTee, c.spare)
+	c.emit(0x80, 0x00, opI32Sub)
+	if check {
+		c.emitIndex(opLocalTee, c.spare)
+	}
 	c.emitIndex(opGlobalSet, c.fuel)
-	c.emitIndex(opLocalGet, c.spare)
-	c.refuelBelowZero()
+	if check {
+		c.emitIndex(opLocalGet, c.spare)
+		c.out = c.refuelBelowZero(c.out)
+	}
 	return patch
 }
 
-// setCharge fills in the amount of a charge.
-func (c *codeRewriter) setCharge(patch, instructions int) {
-	cost := min(1+instructions/instructionsPerFuel, maxCost)
-	for i := range 3 {
-		c.out[patch+i] = byte(cost>>(7*i))&0x7f | 0x80
-	}
-	c.out[patch+3] = byte(cost>>21) & 0x7f
-}
-
-// refuelBelowZero emits the code that calls edge.tick when the number on the stack
-// is below zero.
-func (c *codeRewriter) refuelBelowZero() {
-	c.emit(opI32Const, 0, opI32LtS, opIf, noResult)
-	c.emitIndex(opCall, c.refuel)
-	c.emitIndex(opGlobalSet, c.fuel)
-	c.emit(opEnd)
-}
-
-// chargeLength emits the code that spends fuel for the length on top of the stack,
-// divided by 1<<shift, and leaves it there.
-func (c *codeRewriter) chargeLength(shift byte) {
-	if c.options.WithoutFuel {
+// setCharges fills in the amounts of all charges.
+func (c *codeRewriter) setCharges() {
+	if c.meter.off {
 		return
 	}
-	c.emitIndex(opLocalSet, c.spare)
-	c.emitIndex(opGlobalGet, c.fuel)
-	c.emitIndex(opLocalGet, c.spare)
-	c.emit(opI32Const, shift, opI32ShrU, opI32Sub)
-	c.emitIndex(opGlobalSet, c.fuel)
-	c.emitIndex(opGlobalGet, c.fuel)
-	c.refuelBelowZero()
-	c.emitIndex(opLocalGet, c.spare)
+	for i, g := range c.meter.regions {
+		cost := c.meter.cost(i, c.locals)
+		c.out[g.patch], c.out[g.patch+1] = byte(cost)|0x80, byte(cost>>7)
+	}
+}
+
+// refuelBelowZero appends the code that gets more fuel when the number on the stack
+// is below zero. The engine's code is faster with an else.
+func (p *rewriter) refuelBelowZero(out []byte) []byte {
+	out = append(out, opI32Const, 0, opI32GeS, opIf, noResult, opElse)
+	return append(appendU32(append(out, opCall), p.refuel), opEnd)
+}
+
+// addRefuel adds the function that gets more fuel from the host. Code that calls it
+// is shorter than code that calls edge.tick and sets the fuel.
+func (p *rewriter) addRefuel() {
+	out := appendU32([]byte{0, opCall}, p.tick)
+	out = appendU32(append(out, opGlobalSet), p.fuel)
+	p.refuel = p.addFunction(signature{}, append(out, opEnd))
+}
+
+// chargeLength appends the code that spends fuel for a length, divided by 1<<shift,
+// that is in a local.
+func (p *rewriter) chargeLength(out []byte, local uint32, shift byte) []byte {
+	out = appendU32(append(out, opGlobalGet), p.fuel)
+	out = appendU32(append(out, opLocalGet), local)
+	out = append(out, opI32Const, shift, opI32ShrU, opI32Sub)
+	out = appendU32(append(out, opGlobalSet), p.fuel)
+	out = appendU32(append(out, opGlobalGet), p.fuel)
+	return p.refuelBelowZero(out)
 }
 
 // countChange emits the code that counts a change of state which is neither in

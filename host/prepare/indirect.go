@@ -36,9 +36,7 @@ type indirectCalls struct {
 	elements    []uint32               // at the start: 0, or 1 and a function's index
 	indices     map[signature][]uint32 // of the elements of each type
 	dispatchers map[signature]uint32
-	types       []uint32 // of each dispatcher
-	bodies      [][]byte
-	branches    int // in all bodies
+	branches    int // in all of them
 }
 
 // setTable records the size of the only table.
@@ -119,10 +117,9 @@ func (p *rewriter) dispatcher(t uint32) uint32 {
 	for _, i := range indices {
 		branches[i-first] = blocks[c.elements[i]]
 	}
-	added := uint32(p.functions) + p.added + uint32(len(c.bodies))
+	added := p.addFunction(signature{of.params + "\x7f", of.results},
+		dispatch(t, len(of.params), int64(first), branches, functions))
 	c.dispatchers[of] = added
-	c.types = append(c.types, p.newType(signature{of.params + "\x7f", of.results}))
-	c.bodies = append(c.bodies, dispatch(t, len(of.params), int64(first), branches, functions))
 	return added
 }
 

@@ -5,30 +5,43 @@ package prepare
 
 // Opcodes that the rewrite emits or treats by name.
 const (
-	opBlock        = 0x02
-	opIf           = 0x04
-	opEnd          = 0x0b
-	opBrTable      = 0x0e
-	opReturn       = 0x0f
-	opCall         = 0x10
-	opCallIndirect = 0x11
-	opLocalGet     = 0x20
-	opLocalSet     = 0x21
-	opLocalTee     = 0x22
-	opGlobalGet    = 0x23
-	opGlobalSet    = 0x24
-	opI32Const     = 0x41
-	opI64Const     = 0x42
-	opF32Const     = 0x43
-	opF64Const     = 0x44
-	opI32LtS       = 0x48
-	opI32Sub       = 0x6b
-	opI32ShrU      = 0x76
-	opI64Add       = 0x7c
-	opRefNull      = 0xd0
-	opRefFunc      = 0xd2
-	opMisc         = 0xfc // a prefix: see miscShapes
-	opSIMD         = 0xfd // a prefix: see simdShape
+	opUnreachable   = 0x00
+	opBlock         = 0x02
+	opLoop          = 0x03
+	opIf            = 0x04
+	opElse          = 0x05
+	opEnd           = 0x0b
+	opBr            = 0x0c
+	opBrIf          = 0x0d
+	opBrTable       = 0x0e
+	opReturn        = 0x0f
+	opCall          = 0x10
+	opCallIndirect  = 0x11
+	opLocalGet      = 0x20
+	opLocalSet      = 0x21
+	opLocalTee      = 0x22
+	opGlobalGet     = 0x23
+	opGlobalSet     = 0x24
+	opMemorySize    = 0x3f
+	opI32Const      = 0x41
+	opI64Const      = 0x42
+	opF32Const      = 0x43
+	opF64Const      = 0x44
+	opI32GtU        = 0x4b
+	opI32LeU        = 0x4d
+	opI32GeS        = 0x4e
+	opI64LeU        = 0x58
+	opI32Add        = 0x6a
+	opI32Sub        = 0x6b
+	opI32And        = 0x71
+	opI32ShrU       = 0x76
+	opI64Add        = 0x7c
+	opI64Shl        = 0x86
+	opI64ExtendI32U = 0xad
+	opRefNull       = 0xd0
+	opRefFunc       = 0xd2
+	opMisc          = 0xfc // a prefix: see miscShapes
+	opSIMD          = 0xfd // a prefix: see simdShape
 
 	simdConst = 0x0c // v128.const
 	noResult  = 0x40 // the type of a block
@@ -41,6 +54,7 @@ const (
 	none       shape = iota + 1 // nothing
 	block                       // block type; opens a block
 	loopHead                    // as block, and branches to it go back
+	ifMark                      // as block, one half of which runs
 	elseMark                    // else
 	endMark                     // end
 	label                       // label index
@@ -88,7 +102,7 @@ func makeShapes() (t [256]shape) {
 	set(none, 0x00, 0x01) // unreachable, nop
 	set(block, 0x02, 0x02)
 	set(loopHead, 0x03, 0x03)
-	set(block, 0x04, 0x04) // if
+	set(ifMark, 0x04, 0x04)
 	set(elseMark, 0x05, 0x05)
 	set(endMark, 0x0b, 0x0b)
 	set(label, 0x0c, 0x0d) // br, br_if
@@ -146,8 +160,13 @@ func simdShape(op uint32) shape {
 	return none
 }
 
-// weights of the opcodes: as how many plain instructions each is charged.
+// weights of the opcodes: how much fuel each costs.
 var weights = makeWeights()
+
+// accessWeight is that of an access to memory. One that is not in any cache takes as
+// long as a hundred plain instructions, and one of a page that was not touched yet as
+// a thousand; but most take no longer than others.
+const accessWeight = 4
 
 func makeWeights() (t [256]int) {
 	set := func(weight int, opcodes ...byte) {
@@ -157,11 +176,15 @@ func makeWeights() (t [256]int) {
 	}
 	for op := range t {
 		t[op] = 1
+		if shapes[op] == access {
+			t[op] = accessWeight
+		}
 	}
+	set(0, opBlock, opLoop, opElse, opEnd)
 	set(8, 0x6d, 0x6e, 0x6f, 0x70, 0x7f, 0x80, 0x81, 0x82) // integer division
 	set(4, 0x91, 0x9f, 0x95, 0xa3)                         // square root, float division
 	set(4, opCall, opCallIndirect)
-	set(256, 0x40, opRefFunc) // memory.grow, ref.func: the engine works
+	set(maxRegion, 0x40, opRefFunc) // memory.grow, ref.func: the engine works
 	return t
 }
 

@@ -4,9 +4,9 @@
 //   - Every mutable global of a numeric type is exported, so that the host can
 //     read and set it. Changes of any other state that is not memory (tables,
 //     dropped segments, globals of other types) are counted in a global.
-//   - Code spends fuel at each function's entry, in each iteration of a loop, and
-//     for each byte of a bulk operation. When the fuel is used up, the module calls
-//     the imported function edge.tick, whose result is the fuel that it gets next.
+//   - Code spends fuel for what it runs, and for the length of a bulk operation, which
+//     runs in pieces. When the fuel is used up, the module calls the imported function
+//     edge.tick, whose result is the fuel that it gets next.
 //   - Active data segments are removed, for the host to copy into memory. Passive
 //     ones stay.
 //   - Calls through a table that never changes become branches to direct calls.
@@ -55,6 +55,8 @@ type Options struct {
 	// ImportGrow makes memory.grow a call of edge.grow, for an engine that does not
 	// ask the host before memory grows.
 	ImportGrow bool
+	// exactFuel charges for each instruction by itself, which costs much: for tests.
+	exactFuel bool
 }
 
 // Module is a rewritten module.
@@ -155,11 +157,31 @@ type rewriter struct {
 	dataCount     int
 	usesData      bool // memory.init or data.drop occurs
 
-	refuel, grow uint32 // functions that are imported besides the module's own
-	added        uint32 // how many they are
-	fuel, state  uint32 // globals
-	frames       []frame
-	calls        indirectCalls
+	tick, grow  uint32 // functions that are imported besides the module's own
+	added       uint32 // how many they are
+	fuel, state uint32 // globals
+	refuel      uint32 // a function that is added
+	newFunctions
+	calls indirectCalls
+	bulks map[bulk]uint32 // the functions that were added for them
+
+	// Room for the code of one function after another.
+	frames  []frame
+	regions []region
+	jumps   []jump
+}
+
+// newFunctions are functions that are added behind the module's own.
+type newFunctions struct {
+	typesOf []uint32
+	bodies  [][]byte
+}
+
+// addFunction adds a function and returns its index.
+func (p *rewriter) addFunction(of signature, body []byte) uint32 {
+	p.typesOf = append(p.typesOf, p.newType(of))
+	p.bodies = append(p.bodies, body)
+	return uint32(p.functions) + p.added + uint32(len(p.bodies)) - 1
 }
 
 // signature is a function's type: its value types, one a byte.

@@ -92,7 +92,7 @@ func (p *rewriter) importSection(r *reader) (out []byte) {
 		out = appendName(appendName(out, ImportModule), name)
 		out = appendU32(append(out, byte(KindFunction)), p.newType(t))
 	}
-	p.refuel, p.grow = uint32(p.imported), uint32(p.imported)+1
+	p.tick, p.grow = uint32(p.imported), uint32(p.imported)+1
 	add(ImportFuel, signature{results: "\x7f"})
 	if p.options.ImportGrow {
 		add(ImportGrow, signature{params: "\x7f", results: "\x7f"})
@@ -142,11 +142,11 @@ func (p *rewriter) functionSection(r *reader) (out []byte) {
 }
 
 func (p *rewriter) writeFunctions() []byte {
-	out := appendU32(nil, uint32(p.functions-p.imported+len(p.calls.bodies)))
+	out := appendU32(nil, uint32(p.functions-p.imported+len(p.bodies)))
 	for _, t := range p.typeOf[p.imported:] {
 		out = appendU32(out, t)
 	}
-	for _, t := range p.calls.types {
+	for _, t := range p.typesOf {
 		out = appendU32(out, t)
 	}
 	return out
@@ -314,6 +314,9 @@ func (p *rewriter) startSection(r *reader) []byte {
 
 func (p *rewriter) codeSection(r *reader) (out []byte) {
 	start, fixed := *r, p.calls.fixed
+	if !p.options.WithoutFuel {
+		p.addRefuel()
+	}
 	at := r.at
 	n := r.count()
 	if n != p.functions-p.imported {
@@ -336,12 +339,13 @@ func (p *rewriter) codeSection(r *reader) (out []byte) {
 		out = append(out, body...)
 	}
 	if fixed && !p.calls.fixed { // the code turned out to need the table: once more, with it
-		*r, p.newTypes, p.calls = start, p.newTypes[:p.added], indirectCalls{}
+		*r, p.newTypes, p.newFunctions = start, p.newTypes[:p.added], newFunctions{}
+		p.calls, p.bulks = indirectCalls{}, nil
 		return p.codeSection(r)
 	}
-	for _, body := range p.calls.bodies {
+	for _, body := range p.bodies {
 		out = appendU32(out, uint32(len(body)))
 		out = append(out, body...)
 	}
-	return append(appendU32(make([]byte, 0, len(out)+4), uint32(n+len(p.calls.bodies))), out...)
+	return append(appendU32(make([]byte, 0, len(out)+4), uint32(n+len(p.bodies))), out...)
 }

@@ -1,0 +1,197 @@
+package prepare
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+)
+
+// loads returns n loads, each of which the next one needs.
+func loads(n int) []byte {
+	return slices.Concat([]byte{opLocalGet, 0}, bytes.Repeat([]byte{0x28, 2, 0}, n), []byte{opLocalSet, 0})
+}
+
+// times returns code that runs body n times. It counts in local 1.
+func times(n int, body []byte) []byte {
+	return slices.Concat(constant32(0), []byte{opLocalSet, 1, opLoop, noResult}, body,
+		[]byte{opLocalGet, 1, opI32Const, 1, opI32Add, opLocalTee, 1}, constant32(n), []byte{0x49, opBrIf, 0, opEnd})
+}
+
+// handmade returns a module of two pages of memory whose function f0 has the given
+// code, and two more locals than its parameter.
+func handmade(code []byte) []byte {
+	body := slices.Concat([]byte{1, 2, i32}, code, []byte{opLocalGet, 0, opEnd})
+	sized := append(appendU32(nil, uint32(len(body))), body...)
+	out := slices.Clone(header)
+	for _, s := range []struct {
+		id      byte
+		content []byte
+	}{
+		{secType, []byte{1, 0x60, 1, i32, 1, i32}},
+		{secFunction, []byte{1, 0}},
+		{secMemory, []byte{1, 0, 2}},
+		{secExport, slices.Concat([]byte{2}, appendName(nil, "f0"), []byte{byte(KindFunction), 0}, appendName(nil, "memory"), []byte{byte(KindMemory), 0})},
+		{secCode, append([]byte{1}, sized...)},
+	} {
+		out = append(appendU32(append(out, s.id), uint32(len(s.content))), s.content...)
+	}
+	return out
+}
+
+// run is what came of a function.
+type run struct {
+	memory []byte
+	spent  int64 // fuel
+	most   int64 // of it without asking for more
+	err    error
+}
+
+// runHandmade runs f0 of a rewritten module.
+func runHandmade(t *testing.T, code []byte, options Options) (ran run) {
+	t.Helper()
+	m, failed := Rewrite(handmade(code), options)
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	ctx := context.Background()
+	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(api.CoreFeaturesV2))
+	defer r.Close(ctx)
+	var fuel api.Global
+	tick := func() int32 {
+		used := -int64(int32(fuel.Get()))
+		ran.spent, ran.most = ran.spent+used, max(ran.most, used)
+		return 0
+	}
+	if _, err := r.NewHostModuleBuilder(ImportModule).NewFunctionBuilder().WithFunc(tick).Export(ImportFuel).Instantiate(ctx); err != nil {
+		t.Fatal(err)
+	}
+	instance, failed := r.InstantiateWithConfig(ctx, m.Wasm, wazero.NewModuleConfig().WithStartFunctions())
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	fuel = instance.ExportedGlobal(ExportFuel)
+	content, _ := instance.Memory().Read(0, instance.Memory().Size())
+	for i := 8; i < len(content); i++ {
+		content[i] = byte(i * 31 >> 3)
+	}
+	_, ran.err = instance.ExportedFunction("f0").Call(ctx, 0)
+	content, _ = instance.Memory().Read(0, instance.Memory().Size())
+	ran.memory = slices.Clone(content)
+	ran.spent -= int64(int32(fuel.Get()))
+	return ran
+}
+
+// TestFuel holds that code is charged for what it runs: no less, and not for what it
+// skips; and that it never runs for long without a check.
+func TestFuel(t *testing.T) {
+	block := func(code ...[]byte) []byte {
+		return slices.Concat([]byte{opBlock, noResult}, slices.Concat(code...), []byte{opEnd})
+	}
+	var dispatched []byte // as Go's functions: each iteration of a loop runs one of 64 blocks
+	for range 64 {
+		dispatched = append(dispatched, opBlock, noResult)
+	}
+	dispatched = append(dispatched, opLocalGet, 1, opBrTable, 63)
+	for i := range 64 {
+		dispatched = append(dispatched, byte(i))
+	}
+	for range 64 {
+		dispatched = slices.Concat(dispatched, []byte{opEnd}, loads(10))
+	}
+	var hops []byte // from the middle of a region to the middle of the next
+	for range 200 {
+		hops = slices.Concat(hops, block(loads(20), []byte{opBr, 0}, loads(20)), loads(1))
+	}
+	var twice []byte // and on from there
+	for range 100 {
+		twice = slices.Concat(twice, block(block([]byte{opLocalGet, 0, opBrIf, 0}, []byte{opI32Const, 1, opBrIf, 0}, loads(40)),
+			[]byte{opI32Const, 1, opBrIf, 0}, loads(30)), loads(10))
+	}
+	// Regions that begin where nothing runs, and hold code that runs to their end.
+	heavy := []byte{opI32Const, 1, opBrIf, 0, opI32Const, 0, 0x40, 0, 0x1a} // skips memory.grow
+	past := bytes.Repeat(slices.Concat(block(heavy), loads(28)), 200)
+	ahead := block([]byte{opI32Const, 1, opBrIf, 0, opLocalGet, 0, opCall, 0, opLocalSet, 0}, loads(10))
+	for _, tt := range []struct {
+		name string
+		code []byte
+		over int64 // the fuel may be so many times what the instructions weigh
+	}{
+		{"straight", loads(10_000), 2},
+		{"a loop", times(1000, loads(3)), 2},
+		{"loops within loops", times(10, slices.Concat(loads(40), []byte{opLoop, noResult}, loads(1), []byte{opEnd}, loads(40))), 2},
+		{"160 000 skipped", times(300, block([]byte{opBr, 0}, bytes.Repeat([]byte{0x01}, 160_000))), 20},
+		{"160 000 skipped by an if", times(300, slices.Concat([]byte{opI32Const, 0, opIf, noResult}, bytes.Repeat([]byte{0x01}, 160_000), []byte{opEnd})), 20},
+		{"an else skipped", times(300, slices.Concat([]byte{opI32Const, 1, opIf, noResult}, loads(1), []byte{opElse}, loads(40_000), []byte{opEnd}, loads(20))), 5},
+		{"a then skipped", times(300, slices.Concat([]byte{opI32Const, 0, opIf, noResult}, loads(40_000), []byte{opElse}, loads(50), []byte{opEnd}, loads(20))), 5},
+		{"one of 64 blocks", times(64, dispatched), 5},
+		{"hops", hops, 5},
+		{"hops on from where a hop led to", twice, 8},
+		{"hops to regions that began before", past, 5},
+		{"a hop over a call", times(300, slices.Concat(ahead, loads(25))), 5},
+		{"out of a loop", times(100, block(loads(2), []byte{opLoop, noResult}, loads(2), []byte{opI32Const, 1, opBrIf, 1, opEnd}, loads(100))), 20},
+		{"a copy", slices.Concat(constant32(0), constant32(9), constant32(100_000), []byte(bulkCopy.op)), 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			least, ran := runHandmade(t, tt.code, Options{exactFuel: true}), runHandmade(t, tt.code, Options{})
+			if least.err != nil || ran.err != nil {
+				t.Fatal(least.err, ran.err)
+			}
+			t.Logf("spent %d, least %d, most at once %d", ran.spent, least.spent, ran.most)
+			if ran.spent < least.spent || ran.spent > tt.over*least.spent+100 {
+				t.Errorf("spent %d, want %d to %d times that", ran.spent, least.spent, tt.over)
+			}
+			bound := int64(3*maxUnchecked + 4*len(tt.code)/weightPerFuel) // what the function itself costs
+			if bytes.HasSuffix(tt.code, []byte(bulkCopy.op)) {
+				bound = piece >> bytesPerFuel
+			}
+			if ran.most > bound {
+				t.Errorf("spent %d without a check, more than %d", ran.most, bound)
+			}
+		})
+	}
+}
+
+// TestBulk holds that an operation on memory does the same in pieces.
+func TestBulk(t *testing.T) {
+	const far = -0x1000 // an address near the end of 32 bits
+	for _, tt := range []struct {
+		name          string
+		op            string
+		to, second, n int
+		traps         bool
+	}{
+		{"copy up", bulkCopy.op, 0, 100, 100_000, false},
+		{"copy down", bulkCopy.op, 100, 0, 100_000, false},
+		{"copy to itself", bulkCopy.op, 5, 5, 100_000, false},
+		{"copy whole pieces", bulkCopy.op, 1, 0, 3 * piece, false},
+		{"copy all", bulkCopy.op, 0, 0, 2 * PageSize, false},
+		{"copy beyond", bulkCopy.op, 0, 100, 2 * PageSize, true},
+		{"copy to beyond", bulkCopy.op, 100, 0, 2 * PageSize, true},
+		{"copy from where addresses end", bulkCopy.op, 0, far, 100_000, true},
+		{"copy to where addresses end", bulkCopy.op, far, 0, 100_000, true},
+		{"copy of 4 GiB", bulkCopy.op, 0, 0, -1, true},
+		{"fill", bulkFill.op, 77, 0xabc, 100_001, false},
+		{"fill beyond", bulkFill.op, 77, 0xabc, 2 * PageSize, true},
+		{"fill where addresses end", bulkFill.op, far, 0xabc, 100_000, true},
+		{"fill nothing at the end", bulkFill.op, 2 * PageSize, 1, 0, false},
+		{"fill nothing beyond", bulkFill.op, 2*PageSize + 1, 1, 0, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			code := slices.Concat(constant32(tt.to), constant32(tt.second), constant32(tt.n), []byte(tt.op))
+			whole, ran := runHandmade(t, code, Options{WithoutFuel: true}), runHandmade(t, code, Options{})
+			if (ran.err != nil) != tt.traps || (whole.err != nil) != tt.traps {
+				t.Errorf("in pieces: %v; whole: %v; want a trap: %t", ran.err, whole.err, tt.traps)
+			}
+			if !bytes.Equal(ran.memory, whole.memory) {
+				t.Error("memory is not the same")
+			}
+			if !tt.traps && ran.spent < int64(tt.n>>bytesPerFuel) {
+				t.Errorf("%d of fuel for %d bytes", ran.spent, tt.n)
+			}
+		})
+	}
+}
