@@ -13,20 +13,21 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// MaxDocument is the most bytes that a joined document may have.
-const MaxDocument = 4 << 20
-
 // componentName is the form of a component's name, by OpenAPI.
 var componentName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,100}$`)
 
 // Join returns the document of the partner interface with the fragments of modules. A
 // fragment is an object with paths and components. It may describe the routes of its
 // module and nothing else, and refer to its own components and to those that are there.
+// Modules that answer different methods of a path describe one each.
 // The security of each operation is set by its route's scope. The error names the module
 // and what is wrong.
 func Join(fragments []release.Fragment) ([]byte, error) {
 	if len(fragments) == 0 {
 		return Document(), nil
+	}
+	if err := checkBounds(fragments); err != nil {
+		return nil, err
 	}
 	j, err := newJoin()
 	if err != nil {
@@ -42,16 +43,13 @@ func Join(fragments []release.Fragment) ([]byte, error) {
 			return nil, fmt.Errorf("openapi of module %s: %w", f.Module, err)
 		}
 	}
-	joined := j.document()
-	if len(joined) > MaxDocument {
-		return nil, fmt.Errorf("the API document with all modules' parts has %d bytes, more than %d", len(joined), MaxDocument)
-	}
-	return joined, nil
+	return j.document()
 }
 
 // join is a document under way.
 type join struct {
 	top, paths rawObject
+	added      []pathItem
 	components rawObject
 	kinds      map[string]*rawObject // of components, such as schemas
 	operations map[string]bool       // the operationIds in use
@@ -107,6 +105,12 @@ func (j *join) add(f release.Fragment) error {
 	return nil
 }
 
+// pathItem is the description of a path that modules answer.
+type pathItem struct {
+	path    string
+	members rawObject
+}
+
 func (j *join) addPaths(paths rawObject, routes []abi.Route) error {
 	for _, path := range paths {
 		if j.paths.get(path.name) != nil {
@@ -127,9 +131,94 @@ func (j *join) addPaths(paths rawObject, routes []abi.Route) error {
 				return fmt.Errorf("%s has the member %q; it may have methods, parameters, summary and description", path.name, m.name)
 			}
 		}
-		j.paths = append(j.paths, rawMember{path.name, item.indented(4)})
+		at := slices.IndexFunc(j.added, func(p pathItem) bool { return p.path == path.name })
+		if at < 0 {
+			j.added = append(j.added, pathItem{path.name, item})
+			continue
+		}
+		if err := j.added[at].join(item); err != nil {
+			return fmt.Errorf("%s: %w", path.name, err)
+		}
 	}
 	return nil
+}
+
+// join adds the methods of another module to a path. What one of the two says of all its
+// methods goes to each of them.
+func (p *pathItem) join(item rawObject) (err error) {
+	if p.members, err = p.members.methodsAlone(); err != nil {
+		return err
+	}
+	if item, err = item.methodsAlone(); err != nil {
+		return err
+	}
+	for _, m := range item {
+		if p.members.get(m.name) != nil {
+			return fmt.Errorf("%s is described already", strings.ToUpper(m.name))
+		}
+		p.members = append(p.members, m)
+	}
+	return nil
+}
+
+// methodsAlone returns the methods of a path's description, each with the parameters
+// that the path has for all of them.
+func (o rawObject) methodsAlone() (methods rawObject, err error) {
+	var shared []json.RawMessage
+	if text := o.get("parameters"); text != nil {
+		if err := json.Unmarshal(text, &shared); err != nil {
+			return nil, errors.New("its parameters are no list")
+		}
+	}
+	for _, m := range o {
+		if m.name == "parameters" || m.name == "summary" || m.name == "description" {
+			continue
+		}
+		if len(shared) > 0 {
+			if m.value, err = withParameters(m.value, shared); err != nil {
+				return nil, fmt.Errorf("%s: %w", m.name, err)
+			}
+		}
+		methods = append(methods, m)
+	}
+	return methods, nil
+}
+
+// withParameters returns an operation with more parameters, but for those that it has
+// itself.
+func withParameters(operation []byte, shared []json.RawMessage) ([]byte, error) {
+	o, err := parseRaw(operation)
+	if err != nil {
+		return nil, err
+	}
+	var own []json.RawMessage
+	if text := o.get("parameters"); text != nil {
+		if err := json.Unmarshal(text, &own); err != nil {
+			return nil, errors.New("its parameters are no list")
+		}
+	}
+	type identity struct{ Name, In, Ref string }
+	of := func(parameter []byte) (id identity) {
+		var p struct {
+			Name string `json:"name"`
+			In   string `json:"in"`
+			Ref  string `json:"$ref"`
+		}
+		_ = json.Unmarshal(parameter, &p) // what is no parameter has no name
+		return identity{p.Name, p.In, p.Ref}
+	}
+	all := slices.Clone(own)
+	for _, p := range shared {
+		if !slices.ContainsFunc(own, func(have json.RawMessage) bool { return of(have) == of(p) }) {
+			all = append(all, p)
+		}
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return nil, err
+	}
+	o = slices.DeleteFunc(o, func(m rawMember) bool { return m.name == "parameters" })
+	return append(o, rawMember{"parameters", text}).indented(6), nil
 }
 
 // operation returns an operation with the security of its route.
@@ -237,7 +326,10 @@ func (j *join) resolves(reference string) bool {
 }
 
 // document returns the joined document. Unchanged parts stay as they were written.
-func (j *join) document() []byte {
+func (j *join) document() ([]byte, error) {
+	for _, p := range j.added {
+		j.paths = append(j.paths, rawMember{p.path, p.members.indented(4)})
+	}
 	for i, kind := range j.components {
 		j.components[i].value = j.kinds[kind.name].lines(4)
 	}
@@ -249,7 +341,11 @@ func (j *join) document() []byte {
 			j.top[i].value = j.components.lines(2)
 		}
 	}
-	return append(j.top.lines(0), '\n')
+	joined := append(j.top.lines(0), '\n')
+	if len(joined) > MaxDocument { // parameters of shared paths count once for each method
+		return nil, fmt.Errorf("the API document with all modules' parts has %d bytes, and %d is the most", len(joined), MaxDocument)
+	}
+	return joined, nil
 }
 
 // rawObject is a JSON object whose members keep their order and text.

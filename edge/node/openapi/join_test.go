@@ -123,8 +123,8 @@ func TestJoinRefuses(t *testing.T) {
 		{`{"components": {"schemas": {"A": true}}}`, "schemas/A: it is not a JSON object"},
 		{`{"components": {"schemas": {"A": {"$ref": "#/components/schemas/Nothing"}}}}`, "leads to no component"},
 		{`{"components": {"schemas": {"A": {"allOf": [{"$ref": "https://example.com/a.json"}]}}}}`, "leads to no component"},
-		{`{"components": {"schemas": {"A": {"description": "` + strings.Repeat("x", openapi.MaxDocument) + `"}}}}`, "bytes, more than"},
-		{`{"components": {"schemas": {"A": ` + strings.Repeat(`{"not":`, 20_000) + `{}` + strings.Repeat(`}`, 20_000) + `}}}`, "exceeded max depth"},
+		{`{"components": {"schemas": {"A": {"description": "` + strings.Repeat("x", openapi.MaxDocument) + `"}}}}`, "bytes, and 4194304 is the most"},
+		{`{"components": {"schemas": {"A": ` + strings.Repeat(`{"not":`, 20_000) + `{}` + strings.Repeat(`}`, 20_000) + `}}}`, "deep in each other, and 64 is the most"},
 	} {
 		if _, err := openapi.Join([]release.Fragment{quotes(tt.fragment)}); err == nil || !strings.Contains(err.Error(), tt.why) {
 			t.Errorf("%.120s: %v, want %q", tt.fragment, err, tt.why)
@@ -133,6 +133,110 @@ func TestJoinRefuses(t *testing.T) {
 	if _, err := openapi.Join([]release.Fragment{quotes(quotesFragment), {Module: "mine", JSON: []byte(`{"components": {"schemas": {"Quote": {}}}}`)}}); err == nil ||
 		!strings.Contains(err.Error(), "openapi of module mine: component schemas/Quote is there already") {
 		t.Errorf("two modules with one component: %v", err)
+	}
+}
+
+// TestMultiplies: a small fragment that stands for a great document, or for a great
+// reference page, is refused, and soon.
+func TestMultiplies(t *testing.T) {
+	const around = `{"paths": {"/api/v2/public/rates": {"get": {"parameters": [%s], "responses": {"200": {"description": "x", "content": {"application/json": {%s}}}}}}}, "components": {%s}}`
+	list := func(n int, one string) string { return strings.TrimSuffix(strings.Repeat(one+",", n), ",") }
+	members := func(n int, one string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `"m%d": %s,`, i, one)
+		}
+		return strings.TrimSuffix(b.String(), ",")
+	}
+	deep := strings.Repeat("[", 50) + list(100_000, "1") + strings.Repeat("]", 50)
+	long := strings.Repeat("x", 200_000)
+	for _, tt := range []struct{ name, parameters, content, components, why string }{
+		{"indentation", "", `"example": ` + deep, "", "and 4194304 is the most"},
+		{"nesting", "", `"example": ` + strings.Repeat("[", 64) + strings.Repeat("]", 64), "", "deep in each other"},
+		{"a description", "", `"schema": {"properties": {` + members(2000, `{"$ref": "#/components/schemas/A"}`) + `}}`, `"schemas": {"A": {"description": "` + long + `"}}`, "the reference page"},
+		{"an enum", list(2000, `{"$ref": "#/components/parameters/A"}`), "", `"parameters": {"A": {"name": "a", "in": "query", "schema": {"enum": ["` + long + `"]}}}`, "the reference page"},
+		{"a type", "", `"schema": {"properties": {"a": {"oneOf": [` + list(2000, `{"$ref": "#/components/schemas/A"}`) + `]}}}`, `"schemas": {"A": {"type": "` + long + `"}}`, "the reference page"},
+		{"an example", "", `"examples": {` + members(2000, `{"$ref": "#/components/examples/A"}`) + `}`, `"examples": {"A": {"value": "` + long + `"}}`, "the reference page"},
+	} {
+		fragment := quotes(fmt.Sprintf(around, tt.parameters, tt.content, tt.components))
+		if !json.Valid(fragment.JSON) {
+			t.Fatalf("%s: no JSON", tt.name)
+		}
+		document, err := openapi.Join([]release.Fragment{fragment})
+		if err == nil {
+			_, err = openapi.NewHandler(document)
+		}
+		if err == nil || !strings.Contains(err.Error(), tt.why) {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.why)
+		}
+	}
+	fits := quotes(fmt.Sprintf(around, "", `"example": `+strings.Repeat("[", 50)+strings.Repeat("]", 50), ""))
+	if _, err := openapi.Join([]release.Fragment{fits}); err != nil {
+		t.Errorf("what fits: %v", err)
+	}
+}
+
+// TestJoinSharesPaths: two modules describe different methods of one path.
+func TestJoinSharesPaths(t *testing.T) {
+	const path = "/api/v2/public/quotes/{id}"
+	module := func(name, method, item string) release.Fragment {
+		return release.Fragment{Module: name, JSON: fmt.Appendf(nil, `{"paths": {%q: %s}}`, path, item),
+			Routes: []abi.Route{{Method: method, Path: path, Scope: "x:" + name}}}
+	}
+	const id = `{"name": "id", "in": "path", "required": true, "schema": {"type": "string"}}`
+	reads := module("reads", "GET", `{"summary": "Read", "parameters": [`+id+`], "get": {"responses": {"200": {"description": "x"}}}}`)
+	writes := module("writes", "PUT", `{"parameters": [{"name": "id", "in": "path", "required": true, "schema": {"type": "integer"}}, {"name": "dry", "in": "query", "schema": {}}],
+		"put": {"parameters": [`+id+`], "responses": {"200": {"description": "x"}}}}`)
+	joined, err := openapi.Join([]release.Fragment{reads, writes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Paths map[string]map[string]struct {
+			Parameters []struct {
+				Name   string
+				Schema struct{ Type string }
+			}
+			Security []map[string][]string
+		}
+	}
+	if err := json.Unmarshal(joined, &got); err != nil {
+		t.Fatal(err)
+	}
+	item := got.Paths[path]
+	if get, put := fmt.Sprint(item["get"]), fmt.Sprint(item["put"]); len(item) != 2 ||
+		get != "{[{id {string}}] [map[bearer:[x:reads]]]}" || put != "{[{id {string}} {dry {}}] [map[bearer:[x:writes]]]}" {
+		t.Errorf("joined: %+v", item)
+	}
+	if _, err := openapi.NewHandler(joined); err != nil {
+		t.Error(err)
+	}
+	again := writes
+	again.Module = "again"
+	if _, err := openapi.Join([]release.Fragment{reads, writes, again}); err == nil || !strings.Contains(err.Error(), "openapi of module again: "+path+": PUT is described already") {
+		t.Errorf("the same method twice: %v", err)
+	}
+}
+
+// TestSampleVariables: a parameter does not take the name of another variable.
+func TestSampleVariables(t *testing.T) {
+	const path = "/api/v2/public/q/{node}/{path}/{who}"
+	document, err := openapi.Join([]release.Fragment{{Module: "q", Routes: []abi.Route{{Method: "GET", Path: path, Scope: "x:q"}},
+		JSON: []byte(`{"paths": {"` + path + `": {"parameters": [{"name": "who", "in": "path", "description": "Of whom."}], "get": {"operationId": "q", "responses": {"200": {"description": "x"}}}}}}`)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := openapi.NewHandler(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/docs", nil))
+	page := w.Body.String()
+	for _, want := range []string{"$NODE/api/v2/public/q/$PARAM_NODE/$PARAM_PATH/$WHO", "Of whom."} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %s", want)
+		}
 	}
 }
 

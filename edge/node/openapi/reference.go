@@ -3,6 +3,7 @@ package openapi
 import (
 	"fmt"
 	"html/template"
+	"slices"
 	"strings"
 )
 
@@ -59,8 +60,23 @@ type event struct {
 // specification resolves references within a document.
 type specification struct {
 	object
-	markdown func(string) template.HTML
-	drawn    int // schemas so far, see mostFields
+	render func(string) template.HTML // of Markdown
+	drawn  int                        // schemas so far, see mostFields
+	bytes  int                        // of text so far, see MaxReference
+}
+
+// spend counts bytes of text, and reports whether there is room for them.
+func (s *specification) spend(n int) bool {
+	s.bytes += n
+	return s.bytes <= MaxReference
+}
+
+// markdown returns a text of the document as HTML.
+func (s *specification) markdown(text string) template.HTML {
+	if !s.spend(len(text)) {
+		return ""
+	}
+	return s.render(text)
 }
 
 // newReference reads what the page shows out of a document.
@@ -69,7 +85,7 @@ func newReference(document []byte, markdown func(string) template.HTML) (*refere
 	if err != nil {
 		return nil, err
 	}
-	s := &specification{object: root, markdown: markdown}
+	s := &specification{object: root, render: markdown}
 	info := root.object("info")
 	r := &reference{Title: info.text("title"), Version: info.text("version"), Description: markdown(info.text("description"))}
 	for _, tag := range root.list("tags") {
@@ -80,6 +96,7 @@ func newReference(document []byte, markdown func(string) template.HTML) (*refere
 		item, _ := path.value.(object)
 		for _, m := range item {
 			if op, ok := m.value.(object); ok && isMethod(m.name) {
+				op = withPathParameters(op, item.list("parameters"))
 				g := r.group(op)
 				g.Operations = append(g.Operations, s.operation(m.name, path.name, op))
 			}
@@ -91,6 +108,9 @@ func newReference(document []byte, markdown func(string) template.HTML) (*refere
 		if b := s.body(post.object("requestBody")); b != nil {
 			r.Events = append(r.Events, event{hook.name, post.text("summary"), *b})
 		}
+	}
+	if s.bytes > MaxReference {
+		return nil, fmt.Errorf("the reference page of the API document has more than %d bytes of text: parts of it are referred to very often", MaxReference)
 	}
 	return r, nil
 }
@@ -117,6 +137,17 @@ func (r *reference) group(op object) *group {
 	}
 	r.Groups = append(r.Groups, group{Name: name})
 	return &r.Groups[len(r.Groups)-1]
+}
+
+// withPathParameters returns an operation with the parameters that its path has for all
+// of its methods.
+func withPathParameters(op object, shared []any) object {
+	if len(shared) == 0 {
+		return op
+	}
+	all := slices.Concat(shared, op.list("parameters"))
+	op = slices.DeleteFunc(slices.Clone(op), func(m member) bool { return m.name == "parameters" })
+	return append(op, member{"parameters", all})
 }
 
 func (s *specification) operation(method, path string, op object) operation {
@@ -181,6 +212,10 @@ func (s *specification) resolve(v any) object {
 	return nil
 }
 
+// sampleCopies is how often an example may be on the page: by itself, and in a sample of
+// each language.
+const sampleCopies = 5
+
 // body returns the JSON of a request or an answer, nil if it has none.
 func (s *specification) body(of object) *body {
 	media := s.resolve(of).object("content").object("application/json")
@@ -189,7 +224,13 @@ func (s *specification) body(of object) *body {
 	}
 	b := &body{Fields: s.fields("", s.resolve(media.get("schema")), 0)}
 	for _, m := range media.object("examples") {
-		b.Examples = append(b.Examples, example{m.name, show(s.resolve(m.value).get("value"))})
+		if s.bytes > MaxReference {
+			break
+		}
+		value := encode(s.resolve(m.value).get("value"))
+		if _, size := measure([]byte(value)); s.spend(sampleCopies * size) {
+			b.Examples = append(b.Examples, example{m.name, show(value)})
+		}
 	}
 	return b
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // sample is a whole program that calls one operation. It takes the node's address
-// from NODE, keys from LIVE and TEST, and a path's parameters from variables of their
-// names in capitals.
+// from NODE, keys from LIVE and TEST, and a path's parameters from the variables that
+// variableOf names.
 type sample struct{ Language, File, Text string }
 
 // call describes the request that a sample makes.
@@ -47,10 +47,21 @@ func samples(s *specification, o operation, op object) []sample {
 	}
 }
 
+// variableOf returns the environment variable that a sample takes a path's parameter
+// from. Names that mean something to the samples or to a shell get a prefix.
+func variableOf(parameter string) string {
+	name := strings.ToUpper(parameter)
+	switch name {
+	case "NODE", "LIVE", "TEST", "PATH", "HOME", "USER", "SHELL", "PWD", "IFS", "LANG", "TERM", "TMPDIR", "UID", "ENV", "PS1":
+		return "PARAM_" + name
+	}
+	return name
+}
+
 // target returns the path and the query with each parameter as write has it.
 func (c call) target(write func(variable string) string) string {
 	return parameter.ReplaceAllStringFunc(c.path, func(m string) string {
-		return write(strings.ToUpper(strings.Trim(m, "{}")))
+		return write(variableOf(strings.Trim(m, "{}")))
 	}) + c.query
 }
 

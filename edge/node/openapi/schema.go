@@ -24,7 +24,7 @@ const mostFields = 20_000
 // fields returns the members of an object, with those of the objects in it under
 // names such as consent.status and insights[].id.
 func (s *specification) fields(prefix string, schema object, depth int) (all []field) {
-	if depth > deepest || s.drawn > mostFields {
+	if depth > deepest || s.drawn > mostFields || s.bytes > MaxReference {
 		return nil
 	}
 	required := map[any]bool{}
@@ -60,6 +60,9 @@ func (s *specification) actual(schema object) object {
 
 // field describes one member by its schema.
 func (s *specification) field(name string, schema object, required bool) field {
+	if s.bytes > MaxReference {
+		return field{}
+	}
 	actual := s.actual(schema)
 	description := schema.text("description")
 	if description == "" {
@@ -74,6 +77,13 @@ func (s *specification) field(name string, schema object, required bool) field {
 			f.Values = append(f.Values, fmt.Sprint(v))
 		}
 	}
+	size := len(f.Name)
+	for _, v := range f.Values {
+		size += len(v)
+	}
+	if !s.spend(size) {
+		return field{}
+	}
 	return f
 }
 
@@ -83,7 +93,7 @@ func (s *specification) typeOf(schema object) string { return s.typeWithin(schem
 // typeWithin is typeOf for a schema that lies in depth others. One that refers to
 // itself comes to an end.
 func (s *specification) typeWithin(schema object, depth int) string {
-	if depth > deepest || s.drawn > mostFields {
+	if depth > deepest || s.drawn > mostFields || s.bytes > MaxReference {
 		return "any"
 	}
 	s.drawn++
@@ -109,11 +119,14 @@ func (s *specification) typeWithin(schema object, depth int) string {
 		if resolved.text("format") == "date-time" {
 			return "time"
 		}
+		s.spend(len(t))
 		return t
 	case []any:
 		var names []string
 		for _, one := range t {
-			names = append(names, fmt.Sprint(one))
+			name := fmt.Sprint(one)
+			s.spend(len(name))
+			names = append(names, name)
 		}
 		return strings.Join(names, " or ")
 	}

@@ -94,13 +94,13 @@ func (o object) text(name string) string {
 	return v
 }
 
-// show returns v as JSON that is indented, on one line where it is short.
-func show(v any) string {
-	if line := encode(v); len(line) <= 60 {
+// show returns JSON that is on one line indented, unless it is short.
+func show(line string) string {
+	if len(line) <= 60 {
 		return line
 	}
 	var out bytes.Buffer
-	if err := json.Indent(&out, []byte(encode(v)), "", "  "); err != nil {
+	if err := json.Indent(&out, []byte(line), "", "  "); err != nil {
 		return "" // encode writes JSON
 	}
 	return out.String()
