@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
+	"partneredge/edge/admission"
 	"partneredge/edge/release"
 	"partneredge/host"
 	"partneredge/host/prepare"
@@ -28,7 +28,7 @@ const (
 // Finding is something that is wrong with a module.
 type Finding struct {
 	Level Level  `json:"level"`
-	Rule  string `json:"rule"` // manifest, routes, size, code, imports, warm-up, grants, cases, time
+	Rule  string `json:"rule"` // routes, release, size, code, imports, warm-up, grants, cases, time
 	Text  string `json:"text"`
 }
 
@@ -67,7 +67,7 @@ func (p *Project) Check(ctx context.Context, c Config) (report CheckReport, err 
 	}
 	report.Size = built.Size
 	p.checkManifest(&report)
-	if err := checkCode(built, &report); err != nil || !report.OK {
+	if err := checkBuilt(built, &report); err != nil || !report.OK {
 		return report, err
 	}
 	start := time.Now()
@@ -86,30 +86,11 @@ func (p *Project) Check(ctx context.Context, c Config) (report CheckReport, err 
 	return report, ctx.Err()
 }
 
-// capabilities that a module of one's own may be granted. The others are the gate's.
-var capabilities = []abi.Capability{abi.Views, abi.Subscriptions, abi.Outbox}
-
-// checkManifest finds what is wrong with a manifest by itself.
+// checkManifest finds what a manifest lacks.
 func (p *Project) checkManifest(report *CheckReport) {
 	m := p.Manifest
-	for _, c := range m.Capabilities {
-		if !slices.Contains(capabilities, c) {
-			report.add(Refused, "manifest", "the capability %q is none that a module may have: %v", c, capabilities)
-		}
-	}
-	for _, name := range m.Headers {
-		if name != strings.ToLower(name) || name == "" {
-			report.add(Refused, "manifest", "the header %q is not in lower case", name)
-		}
-		if name == "authorization" {
-			report.add(Refused, "manifest", "no module but the gate sees the header authorization")
-		}
-	}
 	if len(m.Routes) == 0 {
 		report.add(Warning, "routes", "the manifest has no routes: nothing leads to the module")
-	}
-	if _, err := releaseRoutes(m); err != nil {
-		report.add(Refused, "routes", "%v", err)
 	}
 	for _, r := range m.Routes {
 		if !slices.ContainsFunc(m.Warmup, func(w host.Warmup) bool { return w.Method == r.Method }) {
@@ -118,8 +99,9 @@ func (p *Project) checkManifest(report *CheckReport) {
 	}
 }
 
-// checkCode finds what no host takes, whatever it grants.
-func checkCode(built Built, report *CheckReport) error {
+// checkBuilt finds what no release takes beside the contract's modules, and what no host
+// takes, whatever it grants.
+func checkBuilt(built Built, report *CheckReport) error {
 	if built.Size > release.MaxWasm {
 		report.add(Refused, "size", "the module has %d bytes; a release takes %d", built.Size, release.MaxWasm)
 		return nil
@@ -127,6 +109,13 @@ func checkCode(built Built, report *CheckReport) error {
 	code, err := os.ReadFile(built.Wasm)
 	if err != nil {
 		return fmt.Errorf("checking the module: %w", err)
+	}
+	manifest, err := os.ReadFile(built.Manifest)
+	if err != nil {
+		return fmt.Errorf("checking the module: %w", err)
+	}
+	if _, err := admission.Judge(besideContract(release.Module{Name: built.Name, Wasm: code, Manifest: manifest})); err != nil {
+		report.add(Refused, "release", "%v", err)
 	}
 	prepared, err := prepare.Rewrite(code, prepare.Options{})
 	if err != nil {

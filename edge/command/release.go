@@ -25,8 +25,8 @@ import (
 	"oras.land/oras-go/v2/registry/remote/errcode"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/admission"
 	"partneredge/edge/command/output"
-	"partneredge/edge/node/openapi"
 	"partneredge/edge/release"
 )
 
@@ -65,34 +65,18 @@ func (p *packFlags) pack(ctx context.Context, c *invocation, target oras.Target)
 		return "", err
 	}
 	const layout = "each module is NAME.wasm with its manifest NAME.json beside it: 'make modules' builds them"
-	if err := checkDocument(dir); err != nil {
-		return "", hint(err, layout)
+	modules, err := release.ReadFolder(dir)
+	if err == nil {
+		_, err = admission.Judge(modules)
+	}
+	if err != nil {
+		return "", hint(fmt.Errorf("packing %s: %w", dir, err), layout)
 	}
 	d, err := release.Pack(ctx, target, dir, p.version)
 	if err != nil {
 		return "", hint(err, layout)
 	}
 	return string(d.Digest), nil
-}
-
-// checkDocument refuses modules whose parts of the API's document do not go together.
-func checkDocument(dir string) error {
-	var manifests release.Manifests
-	modules, err := release.ReadFolder(dir)
-	if err == nil {
-		manifests, err = release.ReadManifests(modules)
-	}
-	var document []byte
-	if err == nil {
-		document, err = openapi.Join(manifests.Fragments)
-	}
-	if err == nil {
-		_, err = openapi.NewHandler(document) // as a node does
-	}
-	if err != nil {
-		return fmt.Errorf("packing %s: %w", dir, err)
-	}
-	return nil
 }
 
 func definePack(flags *pflag.FlagSet) handler {

@@ -14,7 +14,6 @@ import (
 
 	"partneredge/edge/connections"
 	"partneredge/edge/node/openapi"
-	"partneredge/edge/release"
 	"partneredge/wasm/apikey"
 	"partneredge/wasm/httpfront"
 )
@@ -37,16 +36,6 @@ func withDocs(docs func() http.Handler, api http.Handler) http.Handler {
 		}
 		api.ServeHTTP(w, r)
 	})
-}
-
-// docsOf returns the handler of the document of a release whose modules have these
-// fragments.
-func docsOf(fragments []release.Fragment) (http.Handler, error) {
-	document, err := openapi.Join(fragments)
-	if err != nil {
-		return nil, err
-	}
-	return openapi.NewHandler(document)
 }
 
 // healthPath is where a balancer in front of the node asks whether to send requests.

@@ -107,6 +107,33 @@ func checkNames(names []string) error {
 	return nil
 }
 
+// CheckModules returns an error unless modules, sorted by name, could be those of a
+// release: their number, names, sizes and format. ReadManifests judges what they say.
+func CheckModules(modules []Module) error {
+	if len(modules) == 0 || len(modules) > MaxModules {
+		return malformed("%d modules, want 1 to %d", len(modules), MaxModules)
+	}
+	var names []string
+	sum := int64(0)
+	for _, m := range modules {
+		if len(m.Wasm) > MaxWasm {
+			return malformed("module %s has %d bytes, more than %d", m.Name, len(m.Wasm), MaxWasm)
+		}
+		if len(m.Manifest) > MaxManifest {
+			return malformed("the manifest of module %s has %d bytes, more than %d", m.Name, len(m.Manifest), MaxManifest)
+		}
+		if err := checkModule(m.Name, m.Wasm, m.Manifest); err != nil {
+			return err
+		}
+		names = append(names, m.Name)
+		sum += int64(len(m.Wasm) + len(m.Manifest))
+	}
+	if sum > MaxSize {
+		return malformed("the modules have %d bytes, more than %d", sum, MaxSize)
+	}
+	return checkNames(names)
+}
+
 // checkModule checks that a module's own manifest has its name. The host checks the
 // rest of it.
 func checkModule(name string, wasm, manifest []byte) error {

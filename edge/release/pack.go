@@ -36,8 +36,8 @@ func pack(ctx context.Context, target oras.Target, dir, version string) (none oc
 	if err != nil {
 		return none, err
 	}
-	if len(modules) == 0 || len(modules) > MaxModules {
-		return none, malformed("%d modules, want 1 to %d", len(modules), MaxModules)
+	if err := CheckModules(modules); err != nil {
+		return none, err
 	}
 	if _, err := ReadManifests(modules); err != nil {
 		return none, err
@@ -45,9 +45,6 @@ func pack(ctx context.Context, target oras.Target, dir, version string) (none oc
 	c := config{Version: version}
 	for _, m := range modules {
 		c.Modules = append(c.Modules, m.Name)
-	}
-	if err := checkNames(c.Modules); err != nil {
-		return none, err
 	}
 	var layers []ocispec.Descriptor
 	for _, m := range modules {

@@ -122,6 +122,15 @@ const (
 	RouteTable    Capability = "routes" // of the gate alone
 )
 
+// Known reports whether there is such a capability.
+func (c Capability) Known() bool {
+	switch c {
+	case Keys, Buckets, Lockouts, Views, Subscriptions, Outbox, RouteTable:
+		return true
+	}
+	return false
+}
+
 // Needs returns the capability that grants op, "" for an unknown op.
 func (op Op) Needs() Capability {
 	switch op {

@@ -1,10 +1,7 @@
 package rollout
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -12,10 +9,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"partneredge/edge/admission"
 	"partneredge/edge/release"
 	"partneredge/edge/wire"
 	"partneredge/host"
-	"partneredge/wasm/abi"
 	"partneredge/wasm/httpfront"
 )
 
@@ -78,13 +75,11 @@ func (l *loader) open(ctx context.Context, read []release.Module, progress func(
 			opened.close()
 		}
 	}()
-	described, err := release.ReadManifests(read)
+	admitted, err := admission.Judge(read)
 	if err != nil {
 		return nil, err
 	}
-	if opened.docs, err = l.cfg.Docs(described.Fragments); err != nil {
-		return nil, err
-	}
+	opened.docs = admitted.Docs
 	var (
 		group, within = errgroup.WithContext(ctx)
 		mu            sync.Mutex // guards what follows, and progress
@@ -99,7 +94,7 @@ func (l *loader) open(ctx context.Context, read []release.Module, progress func(
 				progress(m.Name, begun, len(read))
 			}
 			mu.Unlock()
-			module, err := l.openModule(within, m, described.Routes)
+			module, err := l.openModule(within, m, admitted)
 			if err != nil {
 				return err
 			}
@@ -112,29 +107,17 @@ func (l *loader) open(ctx context.Context, read []release.Module, progress func(
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	if opened.front.Gate.Caller == nil {
-		return nil, fmt.Errorf("find modules: none is named %s", Gate)
-	}
-	if len(opened.front.Handlers) == 0 {
-		return nil, errors.New("find modules: no handler")
-	}
 	return opened, nil
 }
 
-func (l *loader) openModule(ctx context.Context, m release.Module, routes abi.Routes) (*host.Module, error) {
-	var manifest host.Manifest
-	grants := json.NewDecoder(bytes.NewReader(m.Manifest))
-	grants.DisallowUnknownFields() // a grant that is misspelt is no grant
-	if err := grants.Decode(&manifest); err != nil {
-		return nil, fmt.Errorf("read module %s: manifest: %w", m.Name, err)
-	}
+func (l *loader) openModule(ctx context.Context, m release.Module, admitted admission.Admitted) (*host.Module, error) {
 	unlock, err := l.lock.lock(ctx, m.Digest())
 	if err != nil {
 		return nil, fmt.Errorf("open module %s: %w", m.Name, err)
 	}
 	caps := l.cfg.Capabilities
-	caps.Routes = routes
-	module, err := l.cfg.Runtime.Open(ctx, m.Wasm, manifest, caps, host.Limits{
+	caps.Routes = admitted.Routes
+	module, err := l.cfg.Runtime.Open(ctx, m.Wasm, admitted.Manifests[m.Name], caps, host.Limits{
 		Wall:     l.cfg.CallTimeout,
 		Response: wire.MaxPayload, // a module can answer whatever the origin can send it
 	})

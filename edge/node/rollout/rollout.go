@@ -51,9 +51,6 @@ type Config struct {
 	FetchTimeout time.Duration
 	// Front is how each release answers HTTP. The Controller sets its Modules.
 	Front httpfront.Config
-	// Docs returns the handler of the API's document, given the fragments of a release's
-	// modules. A release for which it fails is refused.
-	Docs func([]release.Fragment) (http.Handler, error)
 	// Changed is called when what Status returns has changed.
 	Changed func()
 	// Progress is called by Open for each module of the node's own disk, when it

@@ -1,0 +1,77 @@
+// Package admission judges whether modules may run together as a release. `edge module
+// check`, `edge release pack` and `push`, and nodes judge by it alike, so what one of them
+// takes none of the others refuses. It runs no module: a node and `edge module check` open
+// each one as well.
+package admission
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"partneredge/edge/node/openapi"
+	"partneredge/edge/release"
+	"partneredge/host"
+	"partneredge/wasm/abi"
+	"partneredge/wasm/route"
+)
+
+// Admitted holds what the manifests of modules that may run together say.
+type Admitted struct {
+	Routes    abi.Routes               // of all modules, for the gate
+	Manifests map[string]host.Manifest // by the module's name
+	Docs      http.Handler             // of the API's document, with what the modules describe
+}
+
+// Judge returns what the manifests of modules say, or the reason why these modules may
+// not run together. Modules are sorted by name.
+func Judge(modules []release.Module) (a Admitted, err error) {
+	if err := release.CheckModules(modules); err != nil {
+		return a, err
+	}
+	a.Manifests = make(map[string]host.Manifest, len(modules))
+	for _, m := range modules {
+		if a.Manifests[m.Name], err = readManifest(m.Manifest); err != nil {
+			return a, fmt.Errorf("the manifest of module %s: %w", m.Name, err)
+		}
+	}
+	if _, there := a.Manifests[route.Gate]; !there {
+		return a, fmt.Errorf("there is no module named %s", route.Gate)
+	}
+	if len(modules) == 1 {
+		return a, fmt.Errorf("there is no module but %s", route.Gate)
+	}
+	together, err := release.ReadManifests(modules)
+	if err != nil {
+		return a, err
+	}
+	a.Routes = together.Routes
+	document, err := openapi.Join(together.Fragments)
+	if err == nil {
+		a.Docs, err = openapi.NewHandler(document)
+	}
+	return a, err
+}
+
+// readManifest parses the manifest of a module. A field that is not known is refused: a
+// grant that is misspelt is no grant.
+func readManifest(text []byte) (m host.Manifest, err error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&m); err != nil {
+		return m, err
+	}
+	for _, name := range m.Headers {
+		if name == "" || name != strings.ToLower(name) {
+			return m, fmt.Errorf("the header %q is not in lower case", name)
+		}
+	}
+	for _, c := range m.Capabilities {
+		if !c.Known() {
+			return m, fmt.Errorf("there is no capability %q", c)
+		}
+	}
+	return m, nil
+}

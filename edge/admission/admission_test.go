@@ -1,0 +1,80 @@
+package admission
+
+import (
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"partneredge/edge/release"
+	"partneredge/wasm/abi"
+)
+
+const code = "\x00asm\x01\x00\x00\x00"
+
+func module(name, manifest string) release.Module {
+	return release.Module{Name: name, Wasm: []byte(code), Manifest: []byte(manifest)}
+}
+
+var (
+	gate   = module("gate", `{"name": "gate", "capabilities": ["keys", "routes"], "headers": ["authorization"]}`)
+	quotes = module("quotes", `{"name": "quotes", "capabilities": ["views"], "headers": ["accept"],
+		"routes": [{"method": "GET", "path": "/api/v2/public/quotes", "scope": "x:quotes"}],
+		"openapi": {"paths": {"/api/v2/public/quotes": {"get": {"operationId": "getQuotes", "responses": {"200": {"description": "x"}}}}}}}`)
+)
+
+func TestJudge(t *testing.T) {
+	a, err := Judge([]release.Module{gate, quotes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (abi.Routes{{Handler: "quotes", Method: "GET", Path: "/api/v2/public/quotes", Scope: "x:quotes"}}); !slices.Equal(a.Routes, want) {
+		t.Errorf("routes %v", a.Routes)
+	}
+	if m := a.Manifests["quotes"]; !slices.Equal(m.Capabilities, []abi.Capability{abi.Views}) {
+		t.Errorf("manifest %+v", m)
+	}
+	w := httptest.NewRecorder()
+	a.Docs.ServeHTTP(w, httptest.NewRequest("GET", "/api/v2/public/openapi.json", nil))
+	if !strings.Contains(w.Body.String(), "getQuotes") {
+		t.Errorf("document: %d %s", w.Code, w.Body)
+	}
+}
+
+func TestJudgeRefuses(t *testing.T) {
+	changed := func(old, new string) release.Module {
+		m := quotes
+		m.Manifest = []byte(strings.Replace(string(m.Manifest), old, new, 1))
+		if string(m.Manifest) == string(quotes.Manifest) {
+			t.Fatalf("no %s", old)
+		}
+		return m
+	}
+	huge := quotes
+	huge.Wasm = append([]byte(code), make([]byte, release.MaxWasm)...)
+	for _, tt := range []struct {
+		name    string
+		modules []release.Module
+		why     string
+	}{
+		{"nothing", nil, "0 modules"},
+		{"no gate", []release.Module{quotes}, "no module named gate"},
+		{"the gate alone", []release.Module{gate}, "no module but gate"},
+		{"twice", []release.Module{gate, quotes, quotes}, "each there once"},
+		{"too large", []release.Module{gate, huge}, "module quotes has 67108872 bytes"},
+		{"a manifest that is too large", []release.Module{gate, changed(`"x"`, `"`+strings.Repeat("x", release.MaxManifest)+`"`)}, "the manifest of module quotes has"},
+		{"no WebAssembly", []release.Module{gate, {Name: "quotes", Wasm: []byte("MZ"), Manifest: quotes.Manifest}}, "not WebAssembly"},
+		{"another's manifest", []release.Module{gate, changed(`"name": "quotes"`, `"name": "rates"`)}, `that of "rates"`},
+		{"a grant that is misspelt", []release.Module{gate, changed(`"headers"`, `"haeders"`)}, `unknown field "haeders"`},
+		{"an unknown capability", []release.Module{gate, changed("views", "veiws")}, `no capability "veiws"`},
+		{"the gate's capability", []release.Module{gate, changed("views", "keys")}, "gate's alone"},
+		{"a header in capitals", []release.Module{gate, changed("accept", "Accept")}, "lower case"},
+		{"a route that shadows", []release.Module{gate, changed("public/quotes", "public/agents/me")}, "agents/me"},
+		{"a description of another route", []release.Module{gate, changed(`{"/api/v2/public/quotes"`, `{"/api/v2/public/rates"`)}, "none of the module's routes"},
+		{"a description that nests", []release.Module{gate, changed(`"description": "x"`, `"description": "x", "x-y": `+strings.Repeat("[", 64)+strings.Repeat("]", 64))}, "deep in each other"},
+	} {
+		if _, err := Judge(tt.modules); err == nil || !strings.Contains(err.Error(), tt.why) {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.why)
+		}
+	}
+}
