@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 )
@@ -44,15 +45,34 @@ func IsLocal(host string) bool {
 }
 
 // Guard refuses with 421 the requests that come from this machine itself under a host
-// that is not local, since a browser may have been led here by another site's page.
-// Requests from other machines may use any name.
+// that is neither local nor the machine's own name, since a browser may have been led here
+// by another site's page. Requests from other machines may use any name.
 func Guard(next http.Handler) http.Handler {
+	own, err := os.Hostname()
+	if err != nil {
+		own = "" // then the machine is asked by address
+	}
+	return guard(own, next)
+}
+
+func guard(own string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from, err := netip.ParseAddrPort(r.RemoteAddr)
-		if err == nil && from.Addr().Unmap().IsLoopback() && !IsLocal(r.Host) {
-			http.Error(w, "ask for this by address, or as localhost", http.StatusMisdirectedRequest)
+		if err == nil && from.Addr().Unmap().IsLoopback() && !IsLocal(r.Host) && !isOwn(r.Host, own) {
+			http.Error(w, "ask for this by address, as localhost, or by the name of this machine", http.StatusMisdirectedRequest)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// isOwn reports whether the Host of a request is the name of this machine, or the first
+// part of it: /etc/hosts often leads both to a loopback address.
+func isOwn(host, own string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host, own = strings.TrimSuffix(host, "."), strings.TrimSuffix(own, ".")
+	short, _, _ := strings.Cut(own, ".")
+	return own != "" && (strings.EqualFold(host, own) || strings.EqualFold(host, short))
 }

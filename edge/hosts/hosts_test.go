@@ -19,13 +19,14 @@ func TestIsLocal(t *testing.T) {
 }
 
 func TestGuard(t *testing.T) {
-	guarded := Guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	guarded := guard("node-1.example", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for _, c := range []struct {
 		peer, host string
 		status     int
 	}{
 		{"127.0.0.1:5", "127.0.0.1:9090", 200}, {"127.0.0.1:5", "evil.example", 421}, {"[::1]:5", "evil.example:9090", 421},
 		{"[::ffff:127.0.0.1]:5", "evil.example", 421}, {"192.0.2.1:5", "node.example:9090", 200},
+		{"127.0.1.1:5", "node-1.example:9090", 200}, {"127.0.1.1:5", "NODE-1:9090", 200}, {"127.0.1.1:5", "node-1.example.evil.example", 421}, {"127.0.1.1:5", "example", 421}, {"127.0.0.1:5", "", 421},
 	} {
 		r := httptest.NewRequest("GET", "/metrics", nil)
 		r.RemoteAddr, r.Host = c.peer, c.host
