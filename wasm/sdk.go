@@ -11,7 +11,7 @@ import (
 )
 
 //go:embed abi/*.go answer/*.go guest/*.go guest/c/edge.h guest/rust/edge.rs
-//go:embed handlers/query/*.go isotime/*.go percent/*.go
+//go:embed handlers/query/*.go isotime/*.go percent/*.go typeid/*.go
 var sources embed.FS
 
 // Language is one that modules can be started in.

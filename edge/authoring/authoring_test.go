@@ -148,7 +148,7 @@ func TestSDKIsTheSource(t *testing.T) {
 			t.Errorf("%s is not the file of wasm: %v", name, err)
 		}
 	}
-	for _, name := range []string{"sdk/abi/abi.go", "sdk/guest/guest.go", "sdk/answer/answer.go"} {
+	for _, name := range []string{"sdk/abi/abi.go", "sdk/guest/guest.go", "sdk/answer/answer.go", "sdk/typeid/typeid.go"} {
 		if files[name] == nil {
 			t.Errorf("no %s", name)
 		}
@@ -286,6 +286,11 @@ func TestServe(t *testing.T) {
 	ended := make(chan error, 1)
 	c := ServeConfig{Config: config(t), Listen: "127.0.0.1:0",
 		Loaded: func(l Loaded) { loads <- l }, Failed: func(err error) { failures <- err }}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(p.Dir, link); err != nil {
+		t.Fatal(err)
+	}
+	c.Out = filepath.Join(link, "out") // among what is watched: what is built there must not count
 	go func() { ended <- Serve(ctx, p.Dir, c) }()
 	t.Cleanup(func() {
 		stop()
@@ -331,6 +336,27 @@ func TestServe(t *testing.T) {
 	asked(t, l, "/api/v2/public/hello/ana", 404, `{"error":"not_found"}`)
 }
 
+// What was built into the module's own folder is no change of the module.
+func TestSnapshotWithoutOutput(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"main.go", "manifest.json", "hello.wasm", "hello.json", "hello.wasm.part", ".part-1", "sub/x.go", "target/y"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for path := range snapshot(dir, dir) {
+		got = append(got, strings.TrimPrefix(path, dir+string(os.PathSeparator)))
+	}
+	slices.Sort(got)
+	if want := []string{"main.go", "manifest.json", filepath.Join("sub", "x.go")}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
 // asked sends a request with the demo account's key.
 func asked(t *testing.T, l Loaded, path string, status int, want string) {
 	t.Helper()
@@ -345,6 +371,9 @@ func asked(t *testing.T, l Loaded, path string, status int, want string) {
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
+	if id := resp.Header.Get("X-Request-Id"); !strings.HasPrefix(id, "req_") {
+		t.Errorf("GET %s: request id %q", path, id)
+	}
 	if err != nil || resp.StatusCode != status || !strings.HasPrefix(string(body), want) {
 		t.Errorf("GET %s: %d %s, %v; want %d %s", path, resp.StatusCode, body, err, status, want)
 	}

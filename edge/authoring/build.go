@@ -42,18 +42,11 @@ func (e *CompileError) Unwrap() error { return e.Err }
 // stays as it is.
 func (p *Project) Build(ctx context.Context, out string) (Built, error) {
 	start := time.Now()
-	if out == "" {
-		out = filepath.Join(p.Dir, outputDir)
-	}
-	out, err := filepath.Abs(out)
-	if err != nil {
-		return Built{}, fmt.Errorf("building the module: %w", err)
-	}
 	manifest, err := p.shippedManifest()
-	if err != nil {
-		return Built{}, fmt.Errorf("building the module: %w", err)
+	if err == nil {
+		out, err = p.outDir(out)
 	}
-	if err := os.MkdirAll(out, 0o777); err != nil {
+	if err != nil {
 		return Built{}, fmt.Errorf("building the module: %w", err)
 	}
 	name := p.Manifest.Name
@@ -76,6 +69,19 @@ func (p *Project) Build(ctx context.Context, out string) (Built, error) {
 	}
 	built.Size, built.TookMS = int64(len(code)), time.Since(start).Milliseconds()
 	return built, nil
+}
+
+// outDir makes the folder that the module is built into, by default the folder build of
+// its own, and returns its path, which is absolute.
+func (p *Project) outDir(out string) (string, error) {
+	if out == "" {
+		out = filepath.Join(p.Dir, outputDir)
+	}
+	out, err := filepath.Abs(out)
+	if err != nil {
+		return "", err
+	}
+	return out, os.MkdirAll(out, 0o777)
 }
 
 // compile runs the language's compiler and returns the file that it made.

@@ -50,8 +50,18 @@ type Loaded struct {
 // loaded at once; each load starts with new data. The error is that of the first
 // build, or of the address.
 func Serve(ctx context.Context, dir string, c ServeConfig) (err error) {
-	if c.Out == "" {
-		c.Out = filepath.Join(dir, outputDir)
+	p, err := Open(dir)
+	if err != nil {
+		return err
+	}
+	if dir, err = resolved(dir); err == nil {
+		c.Out, err = p.outDir(c.Out)
+	}
+	if err == nil {
+		c.Out, err = resolved(c.Out)
+	}
+	if err != nil {
+		return fmt.Errorf("serving the module: %w", err)
 	}
 	s := &server{dir: dir, ServeConfig: c}
 	listener, err := net.Listen("tcp", c.Listen)
@@ -64,7 +74,7 @@ func Serve(ctx context.Context, dir string, c ServeConfig) (err error) {
 	if err := s.load(ctx, "ready"); err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	front := &http.Server{Handler: s, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}
+	front := &http.Server{Handler: httpfront.WithRequestID(time.Now, nil, s), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}
 	ended := make(chan error, 1)
 	go func() { ended <- front.Serve(listener) }()
 	watch(ctx, dir, c.Out, built, func() {
@@ -77,6 +87,16 @@ func Serve(ctx context.Context, dir string, c ServeConfig) (err error) {
 		return fmt.Errorf("serving the module: %w", err)
 	}
 	return closed
+}
+
+// resolved returns a path without links and relative parts, so that a folder can be told
+// from what lies in it.
+func resolved(path string) (string, error) {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(absolute)
 }
 
 // server serves what is loaded.
@@ -142,6 +162,9 @@ func (s *server) open(ctx context.Context, p *Project, built Built) (_ *loaded, 
 			return nil, told, err
 		}
 		config.LookUp, config.CheckDial, config.Redirect = next.upstreams.lookUp, next.upstreams.check, next.upstreams.redirect
+	}
+	if err := pruneCache(s.Cache, maxCache, time.Now()); err != nil {
+		return nil, told, fmt.Errorf("pruning the cache: %w", err)
 	}
 	if next.runtime, err = host.New(ctx, config); err != nil {
 		return nil, told, err

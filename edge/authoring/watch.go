@@ -4,6 +4,7 @@ import (
 	"context"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -20,8 +21,8 @@ type file struct {
 	modified time.Time
 }
 
-// snapshot returns the state of a module's files. What was built, and what begins with
-// a dot, does not count.
+// snapshot returns the state of a module's files in dir. What was built into out, and what
+// begins with a dot, does not count. Both are absolute, without links.
 func snapshot(dir, out string) map[string]file {
 	files := map[string]file{}
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error { // a file that is gone has changed
@@ -33,6 +34,8 @@ func snapshot(dir, out string) map[string]file {
 			return filepath.SkipDir
 		case d.IsDir() || strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~"):
 			return nil
+		case filepath.Dir(path) == out && isBuilt(out, name):
+			return nil
 		}
 		if info, err := d.Info(); err == nil {
 			files[path] = file{info.Size(), info.ModTime()}
@@ -40,6 +43,17 @@ func snapshot(dir, out string) map[string]file {
 		return nil
 	})
 	return files
+}
+
+// isBuilt reports whether a file of the folder out is one that Build writes there:
+// NAME.wasm, and NAME.json beside it.
+func isBuilt(out, name string) bool {
+	module, described := strings.CutSuffix(name, ".json")
+	if !described {
+		return strings.HasSuffix(name, ".wasm") || strings.HasSuffix(name, ".wasm.part")
+	}
+	_, err := os.Stat(filepath.Join(out, module+".wasm"))
+	return err == nil
 }
 
 // watch calls changed after files are no longer as in built, and have then been left
