@@ -41,8 +41,8 @@ PRECOMPILE = $(GO) run -ldflags='-X github.com/tetratelabs/wazero/internal/versi
 
 # The race detector needs a C compiler. It does not watch what reads and compiles
 # modules, which it makes ten times as slow, nor two packages that take it minutes to
-# compile. Each shares nothing with others but through locks, and has no generic type of sync,
-# whose code the linker might take from there for all others.
+# compile. Each shares nothing with others but through locks, and has no generic type of
+# sync, nor its Map, whose code the linker might take from there for all others.
 WAZERO    := github.com/tetratelabs/wazero/internal
 WAZEVO    := $(WAZERO)/engine/wazevo
 UNWATCHED := $(WAZEVO)/backend/... $(WAZEVO)/frontend $(WAZEVO)/ssa $(WAZERO)/leb128 \
