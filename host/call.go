@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"partneredge/host/engine"
 	"partneredge/host/memory"
 	"partneredge/host/wasi"
 	"partneredge/wasm/abi"
@@ -34,6 +35,8 @@ type call struct {
 	refueled time.Duration // when fuel was last given, without inHost
 	yielded  time.Duration // when others were last let run, without inHost
 	fuel     int32         // how much was last given
+
+	function engine.Function // that runs
 
 	answer    []byte // room for the answers of capabilities
 	hostCalls int
@@ -75,6 +78,7 @@ func (c *call) begin(ctx context.Context, principal abi.Principal, now int64) {
 	}
 	c.inHost, c.checked, c.computed, c.refueled, c.yielded = 0, start, 0, start, start
 	c.fuel = c.mostFuel()
+	c.function = nil
 	c.hostCalls, c.logged, c.line = 0, 0, c.line[:0]
 	c.refused, c.stopped = false, nil
 }
@@ -116,6 +120,12 @@ func contextReason(err error) Reason {
 	return Canceled
 }
 
+// run calls a function of the guest's.
+func (c *call) run(f engine.Function, stack []uint64) error {
+	c.function = f
+	return f.Call(c, stack)
+}
+
 // failure returns the error of a call for which the engine returned err.
 func (c *call) failure(err error) *Error {
 	if e := c.interrupted(err); e != nil {
@@ -138,6 +148,7 @@ func (c *call) CountCalls(n int) {
 	if c.hostCalls > c.m.limits.HostCalls && c.warmUp == nil {
 		c.stop(HostCalls, nil)
 	}
+	c.checkStack()
 	c.check()
 }
 

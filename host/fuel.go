@@ -41,6 +41,7 @@ const (
 // yields to other goroutines if the guest has computed for long.
 func refuel(ctx context.Context, _ []byte, stack []uint64) {
 	c := ctx.(*call)
+	c.checkStack()
 	now := c.check()
 	computed := now - c.inHost
 	c.fuel = min(nextFuel(c.fuel, computed-c.refueled), c.mostFuel())

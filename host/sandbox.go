@@ -65,7 +65,7 @@ func (s *sandbox) serve(ctx context.Context, req *abi.Request, resp *abi.Respons
 	}
 	s.fuel.Set(uint64(c.fuel))
 	s.stack[0] = uint64(len(frame))
-	if err := s.handle.Call(c, s.stack[:]); err != nil {
+	if err := c.run(s.handle, s.stack[:]); err != nil {
 		return c.failure(err)
 	}
 	at, n := uint64(uint32(s.stack[0]>>32)), uint64(uint32(s.stack[0]))
@@ -87,6 +87,7 @@ func (s *sandbox) serve(ctx context.Context, req *abi.Request, resp *abi.Respons
 var (
 	errGrew    = errors.New("memory grew")
 	errGlobals = errors.New("a global is not as in the image")
+	errStack   = errors.New("its stack has grown")
 	errState   = errors.New("a table, a segment or a reference changed")
 )
 
@@ -97,6 +98,8 @@ func (s *sandbox) unchanged() error {
 		return errGrew
 	case s.state.Get() != image.state:
 		return errState
+	case s.handle.StackSize() > keptStack:
+		return errStack
 	}
 	return nil
 }

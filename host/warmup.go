@@ -88,7 +88,7 @@ func (s *sandbox) runWarmUp(ctx context.Context) error {
 func (s *sandbox) run(ctx context.Context, f engine.Function) error {
 	s.call.begin(ctx, abi.Principal{}, 0)
 	defer s.call.end()
-	if err := f.Call(s.call, s.stack[:]); err != nil {
+	if err := s.call.run(f, s.stack[:]); err != nil {
 		return s.call.failure(err)
 	}
 	return nil

@@ -136,6 +136,10 @@ type Function interface {
 	// Call runs it with the parameters in stack, which then holds the result. After an
 	// error the instance must be closed.
 	Call(ctx CallContext, stack []uint64) error
+	// StackSize returns how many bytes of Go's heap the function's calls have taken for
+	// their stack up to now, which it keeps: 0 for an engine whose stack is not there.
+	// It may be called by host functions.
+	StackSize() int
 }
 
 // Global is an exported mutable global of an instance, its value as raw bits.

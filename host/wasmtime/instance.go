@@ -167,6 +167,10 @@ type function struct {
 	args     []any
 }
 
+// StackSize implements engine.Function. Guests run on the thread's stack, up to
+// wasmtime's limit of 512 KiB.
+func (*function) StackSize() int { return 0 }
+
 // Call implements engine.Function.
 func (f *function) Call(ctx engine.CallContext, stack []uint64) error {
 	i := f.instance

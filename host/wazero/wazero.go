@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -238,7 +239,7 @@ func (i *instance) Function(name string, params, results []engine.ValueType) eng
 	if !slices.Equal(d.ParamTypes(), params) || !slices.Equal(d.ResultTypes(), results) {
 		return nil
 	}
-	return function{f}
+	return newFunction(f)
 }
 
 func (i *instance) Global(name string) engine.Global {
@@ -249,7 +250,29 @@ func (i *instance) Global(name string) engine.Global {
 	return g
 }
 
-type function struct{ f api.Function }
+type function struct {
+	f     api.Function
+	stack reflect.Value // of type []byte; invalid where this wazero has it elsewhere
+}
+
+// newFunction finds the stack that wazero keeps for a function. It is in no API.
+func newFunction(f api.Function) function {
+	stack := reflect.ValueOf(f)
+	if stack.Kind() == reflect.Pointer && stack.Elem().Kind() == reflect.Struct {
+		stack = stack.Elem().FieldByName("stack")
+	}
+	if !stack.IsValid() || stack.Type() != reflect.TypeFor[[]byte]() {
+		stack = reflect.Value{}
+	}
+	return function{f, stack}
+}
+
+func (f function) StackSize() int {
+	if !f.stack.IsValid() {
+		return 0
+	}
+	return f.stack.Len()
+}
 
 func (f function) Call(ctx engine.CallContext, stack []uint64) error {
 	return f.f.CallWithStack(ctx, stack)
