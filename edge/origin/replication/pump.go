@@ -13,8 +13,8 @@ import (
 // Times and sizes of the pump.
 const (
 	pumpEvery   = time.Second
-	pumpBatch   = 1000    // changes in one message
-	changesKept = 100_000 // a node further behind than this starts afresh
+	pumpBatch   = 1000      // changes in one message
+	changesKept = 1_000_000 // a node further behind than this starts afresh
 	pruneEvery  = time.Minute
 )
 
