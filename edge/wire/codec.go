@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"unsafe"
 )
 
 // Encode returns the JSON text of m after setting the version in its header.
@@ -12,6 +13,11 @@ import (
 // characters <, > and & stay as they are: escaped, each takes six bytes.
 func Encode(m Message) ([]byte, error) {
 	m.Header().V = Version
+	if f, ok := m.(fast); ok {
+		if text, ok := f.appendFast(nil); ok {
+			return text, nil
+		}
+	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -24,9 +30,16 @@ func Encode(m Message) ([]byte, error) {
 // Decode parses data into m. The error is a VersionError if the sender's
 // version is too far from this one, whatever else is wrong with the message:
 // another version may have given a field another type. Every other error wraps
-// ErrMalformed and holds none of the message's content.
+// ErrMalformed and holds none of the message's content. data must stay as it is for as
+// long as m is used: the texts of changes lie in it.
 func Decode(data []byte, m Message) error {
-	err := json.Unmarshal(data, m)
+	var err error
+	if f, ok := m.(fast); !ok || !f.parseFast(unsafe.String(unsafe.SliceData(data), len(data))) {
+		if ok {
+			f.clear()
+		}
+		err = json.Unmarshal(data, m)
+	}
 	var wrong *json.UnmarshalTypeError
 	switch v := m.Header().V; {
 	case v != 0 && !understood(v):

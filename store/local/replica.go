@@ -182,6 +182,29 @@ func (r *Replica) Change(ref string, seq int64, replace func(frame string) strin
 	return name, concerned, err
 }
 
+// Note takes in the changes at 0 to n-1. at returns the ref that one concerns and its
+// number; mine is false for one that is another replica's. Note returns the places of
+// those of which a record is held, and the caller calls Change for each. The others are
+// done with.
+func (r *Replica) Note(n int, at func(i int) (ref string, seq int64, mine bool)) (held []int) {
+	r.write.Lock() // no record is half way in, which the note would come too late for
+	defer r.write.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range n {
+		ref, seq, mine := at(i)
+		if !mine {
+			continue
+		}
+		if _, ok := r.byRef[ref]; ok {
+			held = append(held, i) // Change notes it
+			continue
+		}
+		r.recent.note(ref, seq)
+	}
+	return held
+}
+
 // Drop removes a record.
 func (r *Replica) Drop(name string) error {
 	r.write.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/sync/singleflight"
@@ -99,6 +100,31 @@ func (c Config) keyHash(p abi.Principal) (string, error) {
 	return hash, nil
 }
 
+// note takes in changes and returns, in order, the places of those that concern held
+// records, for each of which apply is called. A node holds few of all records, so most
+// changes end here.
+func (r *replica) note(changes []store.Change) (concerned []int) {
+	anyKey := false
+	concerned = r.Store.Keys.Note(len(changes), func(i int) (string, int64, bool) {
+		c := &changes[i]
+		isKey := c.Kind == store.ChangeKey
+		anyKey = anyKey || isKey
+		return c.Ref, c.Seq, isKey
+	})
+	concerned = append(concerned, r.Store.Views.Note(len(changes), func(i int) (string, int64, bool) {
+		c := &changes[i]
+		if c.Kind == store.ChangeKey {
+			return "", 0, false
+		}
+		return viewName(c.Kind, c.Ref), c.Seq, true
+	})...)
+	if anyKey {
+		r.Store.Negatives.Clear()
+	}
+	slices.Sort(concerned)
+	return concerned
+}
+
 // apply makes a held record that the change concerns stale, and a revoked key
 // refused, at once; then the record is renewed.
 func (r *replica) apply(change store.Change) error {
@@ -110,7 +136,6 @@ func (r *replica) apply(change store.Change) error {
 		}
 		return err
 	}
-	r.Store.Negatives.Clear()
 	var replace func(string) string
 	if change.Gone {
 		replace = revokedFrame

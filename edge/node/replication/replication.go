@@ -71,7 +71,7 @@ func New(cfg Config) (*Replication, error) {
 	r.handoff = newHandoff(cfg)
 	r.subscribed = newSubscriptions(cfg)
 	r.lockouts = newLockouts(cfg)
-	r.sync = newSynchronizer(cfg, r.replica.apply, func() error { return r.handoff.offerAgain(r.ctx) })
+	r.sync = newSynchronizer(cfg, r.replica, func() error { return r.handoff.offerAgain(r.ctx) })
 	var err error
 	if r.reporter, err = newReporter(cfg); err != nil {
 		r.cancel()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -24,7 +25,7 @@ import (
 type synchronizer struct {
 	Config
 	state    *state
-	apply    func(store.Change) error
+	replica  changeable
 	warnings *logging.Limiter
 	// onOtherHistory is called before the replica is reset because the origin's data
 	// is not what the node has followed: it may lack what it confirmed before. When
@@ -33,6 +34,14 @@ type synchronizer struct {
 	onOtherHistory func() error
 
 	messages chan *nats.Msg // pushed by the origin
+	room     []store.Change // of the last one, used again; of run alone
+}
+
+// changeable is what changes are applied to.
+type changeable interface {
+	// note takes in changes, and returns the places of those that are to be applied.
+	note([]store.Change) (concerned []int)
+	apply(store.Change) error
 }
 
 const (
@@ -41,14 +50,17 @@ const (
 	maxMessages = 4096
 	// maxChanges bounds the changes in one answer.
 	maxChanges = 5000
+	// restWithin is the time within which the origin pushes the rest of what one message
+	// did not hold. What has not come by then is asked for.
+	restWithin = time.Second
 	// answerTimeout bounds a request for changes. An origin that can be reached
 	// answers sooner.
 	answerTimeout = 2 * time.Second
 )
 
-func newSynchronizer(cfg Config, apply func(store.Change) error, onOtherHistory func() error) *synchronizer {
+func newSynchronizer(cfg Config, replica changeable, onOtherHistory func() error) *synchronizer {
 	return &synchronizer{
-		Config: cfg, state: newState(cfg.Link.Up, cfg.Log), apply: apply, warnings: logging.New(cfg.Log),
+		Config: cfg, state: newState(cfg.Link.Up, cfg.Log), replica: replica, warnings: logging.New(cfg.Log),
 		onOtherHistory: onOtherHistory, messages: make(chan *nats.Msg, maxMessages),
 	}
 }
@@ -78,8 +90,10 @@ func (s *synchronizer) age() time.Duration {
 // run handles pushed messages and catches up when it must, until ctx ends.
 func (s *synchronizer) run(ctx context.Context) {
 	retry := backoff.New(100*time.Millisecond, 5*time.Second)
-	again, heartbeat := time.NewTimer(heartbeatTimeout), time.NewTimer(heartbeatTimeout)
+	again, heartbeat, rest := time.NewTimer(heartbeatTimeout), time.NewTimer(heartbeatTimeout), time.NewTimer(0)
 	defer again.Stop()
+	defer rest.Stop()
+	rest.Stop()
 	defer heartbeat.Stop()
 	behind := false
 	for {
@@ -90,13 +104,20 @@ func (s *synchronizer) run(ctx context.Context) {
 			behind = true
 		case <-again.C:
 			behind = true
+		case <-rest.C:
+			behind = true
 		case <-heartbeat.C:
 			s.state.timeOut()
 		case m := <-s.messages:
 			heartbeat.Reset(heartbeatTimeout)
-			if !s.handle(m) {
+			switch s.handle(m) {
+			case missing:
 				behind = true
 				s.state.gap()
+			case following:
+				rest.Reset(restWithin)
+			case complete:
+				rest.Stop()
 			}
 		}
 		// Messages that wait may close the gap.
@@ -118,32 +139,50 @@ func (s *synchronizer) run(ctx context.Context) {
 	}
 }
 
-// handle applies a pushed message. It returns false when there are changes to
-// ask for.
-func (s *synchronizer) handle(m *nats.Msg) bool {
-	var pushed wire.Changed
+// finding is what a pushed message shows.
+type finding int
+
+const (
+	complete  finding = iota // every change of before it is known
+	overtaken                // a later message came before it
+	following                // the next message brings more
+	missing                  // there are changes to ask for
+)
+
+// handle applies a pushed message.
+func (s *synchronizer) handle(m *nats.Msg) finding {
+	pushed := wire.Changed{Changes: s.room}
 	if !s.Link.Decode("changes", m.Data, &pushed) {
-		return true
+		return overtaken
+	}
+	if pushed.Changes != nil { // a heartbeat has none
+		s.room = pushed.Changes
 	}
 	if pushed.History != "" && pushed.History != s.Store.Cursor().History {
 		s.state.otherHistory()
-		return false
+		return missing
 	}
 	at := s.Now()
 	seq, err := s.applyAll(pushed.Changes)
-	if err == nil {
-		err = s.Store.Advance(seq, time.Time{})
-	}
-	if err == nil && seq == pushed.Latest {
+	if seq == pushed.Latest && err == nil {
 		err = s.advance(seq, at, unasked)
+	} else {
+		err = cmp.Or(err, s.Store.Advance(seq, time.Time{}))
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		s.Log.Error("cannot apply changes", "err", err)
-		return false
+		return missing
+	case seq == pushed.Latest:
+		return complete
+	case seq > pushed.Latest && pushed.History != "":
+		// Several origins push the same changes, one before the other. One that was put
+		// back would name another history.
+		return overtaken
+	case seq < pushed.Latest && len(pushed.Changes) > 0 && seq == pushed.Changes[len(pushed.Changes)-1].Seq:
+		return following
 	}
-	// A later Latest shows a gap; an earlier one is of a message that was
-	// overtaken, or of an origin that was put back, which its answer will show.
-	return seq == pushed.Latest
+	return missing
 }
 
 // catchUp asks the origin for changes until none is missing.
@@ -213,13 +252,19 @@ func (s *synchronizer) follow(history string, seq int64) error {
 // last one before a gap. A change that fails, as on a full disk, keeps none of the
 // others from being applied.
 func (s *synchronizer) applyAll(changes []store.Change) (seq int64, err error) {
-	from := s.Store.Cursor().Seq
-	seq = from
-	for _, c := range changes {
-		if c.Seq <= from {
-			continue
+	seq = s.Store.Cursor().Seq
+	if len(changes) > 0 && changes[0].Seq <= seq { // they overlap with what is known
+		from := seq
+		changes = slices.DeleteFunc(changes, func(c store.Change) bool { return c.Seq <= from })
+	}
+	concerned := s.replica.note(changes)
+	for i, c := range changes {
+		var failed error
+		if len(concerned) > 0 && concerned[0] == i {
+			concerned = concerned[1:]
+			failed = s.replica.apply(c)
 		}
-		if failed := s.apply(c); failed != nil {
+		if failed != nil {
 			err = cmp.Or(err, fmt.Errorf("apply change %d: %w", c.Seq, failed))
 		} else if c.Seq == seq+1 {
 			seq = c.Seq

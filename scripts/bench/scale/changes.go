@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	changesPushed = 300_000
+	changesPushed = 1_000_000
 	changesMissed = 1_000_000
 )
 
@@ -70,6 +70,9 @@ func (s *site) change(ctx context.Context, n int) error {
 	_, err := s.SQL.ExecContext(ctx, `WITH c AS (UPDATE change_counter SET seq = seq + $1 RETURNING seq - $1 AS seq)
 		INSERT INTO changes (seq, kind, ref, gone) SELECT c.seq + i, 'key', 'key_' || lpad((c.seq + i)::text, 26, '0'), i % 2
 		FROM c, generate_series(1, $1::bigint) i`, n)
+	if err == nil {
+		_, err = s.SQL.ExecContext(ctx, `ANALYZE changes`) // which PostgreSQL does by itself within a minute
+	}
 	return err
 }
 

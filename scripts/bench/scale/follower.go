@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"partneredge/edge/gotuning"
 	"partneredge/edge/node/replication"
 	"partneredge/edge/node/replication/link"
 	"partneredge/edge/wire"
@@ -39,7 +40,8 @@ func runFollower(ctx context.Context, spec string, in io.Reader, out io.Writer) 
 	if err := json.Unmarshal([]byte(spec), &what); err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	defer gotuning.Start(ctx)() // as a node is
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	store, err := local.Open(local.Config{Dir: what.Dir, Log: log})
 	if err != nil {
 		return err

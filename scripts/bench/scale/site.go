@@ -44,7 +44,7 @@ func (anyTarget) Check(context.Context, string) (string, error) { return "", nil
 func (b *bench) newSite(ctx context.Context, name string) (_ *site, err error) {
 	s := &site{
 		dir: filepath.Join(b.Dir, name),
-		log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+		log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	defer func() {
 		if err != nil {

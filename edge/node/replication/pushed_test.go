@@ -1,0 +1,67 @@
+package replication
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"partneredge/edge/node/replication/link"
+	"partneredge/edge/wire"
+	"partneredge/store"
+	"partneredge/store/local"
+)
+
+// nothingHeld is a replica without records.
+type nothingHeld struct{}
+
+func (nothingHeld) note([]store.Change) []int { return nil }
+func (nothingHeld) apply(store.Change) error  { return nil }
+
+// TestPushedMessages says of messages in the order in which several origins' arrive
+// whether there is anything to ask for: only where a change is missing, or the history
+// is another.
+func TestPushedMessages(t *testing.T) {
+	held, err := local.Open(local.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	log := slog.New(slog.DiscardHandler)
+	s := newSynchronizer(Config{Store: held, Link: new(link.Link), Log: log, Now: time.Now}, nothingHeld{}, nil)
+	s.state = newState(func() bool { return true }, log)
+	if err := held.Follow("his_1"); err != nil {
+		t.Fatal(err)
+	}
+	changes := func(from, to int64) (list []store.Change) {
+		for seq := from; seq <= to; seq++ {
+			list = append(list, store.Change{Seq: seq, Kind: store.ChangeKey, Ref: "key_1"})
+		}
+		return list
+	}
+	for i, c := range []struct {
+		pushed wire.Changed
+		want   finding
+		seq    int64
+	}{
+		{wire.Changed{Changes: changes(1, 2), Latest: 2, History: "his_1"}, complete, 2},
+		{wire.Changed{Changes: changes(1, 4), Latest: 4, History: "his_1"}, complete, 4},
+		{wire.Changed{Changes: changes(3, 3), Latest: 3, History: "his_1"}, overtaken, 4}, // of another origin, later
+		{wire.Changed{Latest: 3, History: "his_1"}, overtaken, 4},
+		{wire.Changed{Latest: 3}, missing, 4}, // of an origin that names no history
+		{wire.Changed{Changes: changes(5, 6), Latest: 9, History: "his_1"}, following, 6},
+		{wire.Changed{Changes: changes(7, 9), Latest: 9, History: "his_1"}, complete, 9},
+		{wire.Changed{Changes: changes(11, 11), Latest: 11, History: "his_1"}, missing, 9},
+		{wire.Changed{Latest: 12, History: "his_1"}, missing, 9},
+		{wire.Changed{Latest: 9, History: "his_2"}, missing, 9},
+	} {
+		body, err := wire.Encode(&c.pushed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.handle(&nats.Msg{Data: body}); got != c.want || held.Cursor().Seq != c.seq {
+			t.Errorf("message %d: %d at change %d, want %d at %d", i, got, held.Cursor().Seq, c.want, c.seq)
+		}
+	}
+}
