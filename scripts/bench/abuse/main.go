@@ -26,6 +26,7 @@ func main() {
 		{Name: "mute_origin", Measure: b.muteOrigin},
 		{Name: "others_served", Measure: b.heldConnections},
 		{Name: "hanging", Measure: b.hanging},
+		{Name: "guests", Measure: b.guests},
 	}
 	names := make([]string, len(cases))
 	for i, c := range cases {
