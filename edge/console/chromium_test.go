@@ -115,6 +115,12 @@ func TestEmptyInBrowser(t *testing.T) {
 	drawn4(t, ctx, base, "empty-", []string{"", "nodes", "releases", "accounts", "webhooks", "deliveries", "quarantine", "lockouts", "audit", "tokens", "nowhere"})
 }
 
+// clipped is the text of links, badges and ids that their box, or the window, cuts off.
+const clipped = `[...document.querySelectorAll("nav a, code, .badge, button")].filter(e => {
+	const r = e.getBoundingClientRect();
+	return r.width > 0 && (r.right > window.innerWidth + 1 || r.left < -1) && !e.closest(".scroll, details:not([open])");
+}).map(e => e.textContent.trim()).join(", ")`
+
 // drawn4 draws each page dark and light, on a desktop and on a telephone: none is wider
 // than its window, and axe finds nothing.
 func drawn4(t *testing.T, ctx context.Context, base, prefix string, pages []string) {
@@ -133,6 +139,9 @@ func drawn4(t *testing.T, ctx context.Context, base, prefix string, pages []stri
 					t.Fatalf("%s: %v", shown, err)
 				}
 				browsertest.Shoot(t, ctx, shown)
+				if cut := browsertest.Value[string](t, ctx, clipped); cut != "" {
+					t.Errorf("%s: clipped: %s", shown, cut)
+				}
 				axe.Check(t, ctx, shown)
 			}
 		}
