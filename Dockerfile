@@ -11,8 +11,9 @@ RUN make build VERSION=$VERSION && mkdir /state
 # No shell, no package manager; the user nonroot is 65532.
 FROM gcr.io/distroless/static-debian12:nonroot
 COPY --from=build /src/build/edge /usr/bin/edge
-# Beside the program, where a node looks for them.
-COPY --from=build /src/build/modules /usr/bin/modules
+# Where a node and edge sandbox look for them.
+COPY --from=build /src/build/modules /usr/lib/edge/modules
+COPY --from=build /src/build/sandbox.wasm /usr/lib/edge/sandbox.wasm
 COPY --from=build --chown=65532:65532 /state /var/lib/edge
 USER 65532:65532
 VOLUME /var/lib/edge

@@ -22,6 +22,25 @@ help: ## list the targets
 build: modules build/sandbox.wasm ## build/edge, build/modules/*.wasm, build/sandbox.wasm
 	$(GO) build -trimpath -buildvcs=false -ldflags='-s -w -X main.version=$(VERSION)' -o build/edge ./edge
 
+DESTDIR ?=
+PREFIX  ?= /usr
+INSTALL ?= install
+FROM    ?= build
+
+.PHONY: install
+install: ## what `make build` built: program, modules, units, manual, completion (DESTDIR=dir, PREFIX=/usr)
+	$(INSTALL) -D -m 755 $(FROM)/edge $(DESTDIR)$(PREFIX)/bin/edge
+	$(INSTALL) -d $(DESTDIR)$(PREFIX)/lib/edge/modules $(DESTDIR)$(PREFIX)/lib/systemd/system \
+		$(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	$(INSTALL) -m 644 $(MODULES:%=$(FROM)/modules/%.wasm) $(MODULES:%=$(FROM)/modules/%.json) $(DESTDIR)$(PREFIX)/lib/edge/modules
+	$(INSTALL) -m 644 $(FROM)/sandbox.wasm $(DESTDIR)$(PREFIX)/lib/edge
+	for unit in edge-origin edge-node; do \
+		sed 's,/usr/bin/,$(PREFIX)/bin/,; s,/usr/lib/,$(PREFIX)/lib/,' edge/systemd/$$unit.service \
+			> $(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit.service || exit; \
+	done
+	$(FROM)/edge man > $(DESTDIR)$(PREFIX)/share/man/man1/edge.1
+	$(FROM)/edge completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/edge
+
 .PHONY: modules
 modules: $(WASM) ## build/modules/*.wasm, each with its manifest
 

@@ -136,8 +136,10 @@ func TestDockerfile(t *testing.T) {
 	if len(image.entry) != 1 || image.copied[image.entry[0]] != "/src/build/edge" {
 		t.Errorf("it starts %q; there is %v", image.entry, image.copied)
 	}
-	if from := image.copied[path.Join(path.Dir(image.entry[0]), "modules")]; from != "/src/build/modules" {
-		t.Errorf("modules beside the program: %q", from)
+	for _, name := range []string{"modules", "sandbox.wasm"} {
+		if from := image.copied[path.Join(path.Dir(image.entry[0]), "../lib/edge", name)]; from != "/src/build/"+name {
+			t.Errorf("%s where the program looks: %q", name, from)
+		}
 	}
 	if image.copied[image.volume] == "" {
 		t.Errorf("the volume %s is not made, so it would be root's", image.volume)

@@ -74,7 +74,7 @@ func newDev() *cobra.Command {
 	flags.Var(&c.regions, "regions", "`NAMES` by comma: one node in each region")
 	flags.DurationVar(&c.wanDelay, "wan-delay", 0, "`DURATION` that each way between a node and the origin takes")
 	flags.StringVar(&c.database, "database", "", "postgres://… `URL` (default: SQLite in DIR)")
-	flags.StringVar(&c.modules, "modules", "", "`DIR` of the modules and their manifests (default: modules beside the program)")
+	flags.StringVar(&c.modules, "modules", "", "`DIR` of the modules and their manifests (default: modules in ../lib/edge, or beside the program)")
 	flags.StringVar(&c.cache, "cache", "", "`DIR` of compiled modules (default: DIR/cache of --data)")
 	c.releases.register(flags, "DIR/release.pub of --data, made with its private key")
 	c.webhookFlags(flags)

@@ -58,7 +58,7 @@ func newNode() *cobra.Command {
 	flags.StringVar(&f.Origin, "origin", "", "NATS `URL` of the origin, or several by comma")
 	flags.StringVar(&f.OriginCA, "origin-ca", "", "PEM `FILE` of who signs the origin's certificate (default: the system's)")
 	flags.StringVar(&f.Credentials, "credentials", "", "`FILE` with the credentials that the origin gave at enrolment")
-	flags.StringVar(&f.Modules, "modules", "", "`DIR` of the modules and their manifests (default: modules beside the program)")
+	flags.StringVar(&f.Modules, "modules", "", "`DIR` of the modules and their manifests (default: modules in ../lib/edge, or beside the program)")
 	f.releases.register(flags, "all are")
 	flags.StringVar(&f.Cache, "cache", "", "`DIR` of compiled modules, for nodes of one owner to share (default: DIR/cache of --data)")
 	flags.StringVar(&f.TLSCert, "tls-cert", "", "PEM `FILE`: the partner API's certificate, read again when it changes")
@@ -160,17 +160,31 @@ func newCheckDial() func(netip.AddrPort) error {
 	return func(addr netip.AddrPort) error { return guard.CheckAddr(addr.Addr()) }
 }
 
-// modulesDir returns dir, or the folder modules beside the program.
+// modulesDir returns dir, or the folder modules that is installed with the program.
 func modulesDir(dir string) (string, error) {
 	if dir == "" {
-		program, err := os.Executable()
-		if err != nil {
+		var err error
+		if dir, err = installed("modules"); err != nil {
 			return "", hint(fmt.Errorf("finding the modules: %w", err), "name their folder with --modules")
 		}
-		dir = filepath.Join(filepath.Dir(program), "modules")
 	}
 	if found, _ := filepath.Glob(filepath.Join(dir, "*.wasm")); len(found) == 0 {
 		return "", hint(fmt.Errorf("finding the modules: none in %s", dir), "run 'make modules', or name their folder with --modules")
 	}
 	return dir, nil
+}
+
+// installed returns the path of what comes with the program: beside it, where it was
+// built, or else in ../lib/edge.
+func installed(name string) (string, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	bin := filepath.Dir(program)
+	path := filepath.Join(bin, "..", "lib", "edge", name)
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	return filepath.Join(bin, name), nil
 }

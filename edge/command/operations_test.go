@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"partneredge/edge/adminapi"
 	"partneredge/store"
 	"partneredge/store/central"
 	"partneredge/store/central/centraltest"
@@ -34,6 +36,8 @@ type hosts struct {
 	database string
 	ports    map[string]string // by the document's host:port
 	up       map[string]*process
+	// program is the one that is installed; "": that of the tests.
+	program string
 }
 
 // block of the document: for a machine, either a script or a file.
@@ -150,7 +154,7 @@ func (h *hosts) do(b block) string {
 			return
 		}
 		cmd := exec.Command("sh", "-euc", "scp() { cp \"$@\"; }\ncurl() { command curl -fsS --max-time 30 --retry 60 --retry-connrefused --retry-delay 1 --noproxy '*' \"$@\"; }\n"+
-			"useradd() { test $# = 4; }\n"+script.String())
+			"useradd() { test $# = 4; }\nchgrp() { test -e \"$2\"; }\nmake() { test \"$*\" = install; }\n"+script.String())
 		said, err := cmd.CombinedOutput()
 		if err != nil {
 			h.t.Fatalf("on %s: %v\n%s\n%s", b.host, err, script.String(), said)
@@ -172,8 +176,10 @@ func (h *hosts) do(b block) string {
 
 func (h *hosts) systemctl(host, verb, unit string) {
 	h.t.Helper()
-	if verb == "stop" {
+	if verb == "stop" || verb == "restart" {
 		h.up[host+unit].terminate()
+	}
+	if verb == "stop" {
 		return
 	}
 	if unit == "nats-server" {
@@ -214,7 +220,7 @@ func (h *hosts) systemctl(host, verb, unit string) {
 		return
 	}
 	var ready map[string]any
-	h.up[host+unit] = startProcess(h.t, filepath.Join(data, strings.TrimPrefix(unit, "edge-")+".json"), &ready, args...)
+	h.up[host+unit] = startProgram(h.t, cmp.Or(h.program, testFiles.program(h.t)), filepath.Join(data, strings.TrimPrefix(unit, "edge-")+".json"), &ready, args...)
 }
 
 func (h *hosts) natsIsUp() bool {
@@ -361,6 +367,127 @@ func TestOperationsThreeRegions(t *testing.T) {
 		}
 	}
 	h.connected("origin", "ap", "eu", "us")
+}
+
+// TestOperationsUpgrade brings one machine from one build to another as OPERATIONS.md
+// says, and back.
+func TestOperationsUpgrade(t *testing.T) {
+	needShell(t, "OPERATIONS.md")
+	h := newHosts(t)
+	for _, b := range operationsBlocks(t, "One machine") {
+		h.do(b)
+	}
+	h.connected("one", "local")
+	next := filepath.Join(t.TempDir(), "edge")
+	if err := run("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-X main.version=next", "-o", next, ".."); err != nil {
+		t.Fatal(err)
+	}
+	builds := func(want string) {
+		t.Helper()
+		admin, err := localClient(h.path("one", "var/lib/edge-origin"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		await(t, "a node of build "+want, func() bool {
+			var page adminapi.List[adminapi.Node]
+			err := admin.Call(t.Context(), "GET", "/nodes", nil, &page)
+			return err == nil && len(page.Items) == 1 && page.Items[0].Connected && page.Items[0].Build == want
+		})
+	}
+	builds("test")
+	h.program = next // make install
+	for _, b := range operationsBlocks(t, "Upgrade and downgrade") {
+		h.do(b)
+	}
+	builds("next")
+	h.program = ""
+	h.systemctl("one", "restart", "edge-node")
+	builds("test") // at an origin of the next build
+	h.systemctl("one", "restart", "edge-origin")
+	builds("test")
+}
+
+// TestOperationsContainers starts what compose.yml has with the commands and flags that
+// it gives, as OPERATIONS.md says.
+func TestOperationsContainers(t *testing.T) {
+	needShell(t, "OPERATIONS.md")
+	text, err := os.ReadFile("../compose.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := map[string][]string{}
+	for _, m := range regexp.MustCompile(`(?m)^  (\w+):\n    image: partner-edge\n    command: \[(.*)\]$`).FindAllStringSubmatch(string(text), -1) {
+		for word := range strings.SplitSeq(m[2], ", ") {
+			commands[m[1]] = append(commands[m[1]], strings.Trim(word, `"`))
+		}
+	}
+	if len(commands) != 3 {
+		t.Fatalf("services %v", commands)
+	}
+	modules, cache := testFiles.get(t)
+	dir, natsURL, database := t.TempDir(), "", centraltest.Postgres(t)
+	start := func(service string) {
+		t.Helper()
+		data := filepath.Join(dir, service)
+		var args []string
+		for _, word := range commands[service] {
+			if strings.HasPrefix(word, "127.") || strings.HasPrefix(word, "localhost") {
+				t.Errorf("%s: nobody reaches %s in a container", service, word)
+			}
+			word = strings.NewReplacer("/var/lib/edge", data, "/etc/edge/node.creds", filepath.Join(dir, service+".creds"),
+				"postgres://edge@postgres/edge?sslmode=disable", database, "nats://origin:4222", natsURL).Replace(word)
+			if strings.HasPrefix(word, "0.0.0.0:") {
+				word = "127.0.0.1:0"
+			}
+			args = append(args, word)
+		}
+		var ready struct {
+			NATSURL string `json:"nats_url"`
+		}
+		if args[0] == "node" {
+			args = append(args, "--modules", modules, "--cache", cache)
+		}
+		startProgram(t, testFiles.program(t), filepath.Join(data, args[0]+".json"), &ready, args...)
+		if args[0] == "origin" {
+			natsURL = ready.NATSURL
+		}
+	}
+	for _, b := range operationsBlocks(t, "Containers") {
+		for line := range strings.Lines(b.text) {
+			const compose = "docker compose -f edge/compose.yml "
+			command, isCompose := strings.CutPrefix(strings.TrimSpace(line), compose)
+			inside, isExec := strings.CutPrefix(command, "exec -T origin /usr/bin/")
+			switch {
+			case strings.HasPrefix(line, "docker build "), strings.HasPrefix(line, "ch"): // of files that are there
+				for _, name := range regexp.MustCompile(`\w+\.creds`).FindAllString(line, -1) {
+					if !there(filepath.Join(dir, name)) {
+						t.Errorf("%s: there is no such file", strings.TrimSpace(line))
+					}
+				}
+			case isExec:
+				inside = strings.NewReplacer("/var/lib/edge", filepath.Join(dir, "origin"), "> edge/", "> "+dir+"/").Replace(inside)
+				if out, err := exec.Command("sh", "-euc", inside).CombinedOutput(); err != nil {
+					t.Fatalf("%s: %v\n%s", inside, err, out)
+				}
+			case isCompose && command == "up -d --wait origin":
+				start("origin")
+			case isCompose && command == "up -d":
+				start("eu")
+				start("us")
+			default:
+				t.Fatalf("a line that this test does not know: %s", line)
+			}
+		}
+	}
+	admin, err := localClient(filepath.Join(dir, "origin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var page adminapi.List[adminapi.Node]
+	await(t, "both nodes", func() bool {
+		err := admin.Call(t.Context(), "GET", "/nodes", nil, &page)
+		return err == nil && len(page.Items) == 2 && page.Items[0].Connected && page.Items[1].Connected
+	})
 }
 
 // TestOperationsManyOrigins does so for two origins on PostgreSQL and a cluster

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -42,8 +43,28 @@ func serve(ctx context.Context, dir, file string, stdout io.Writer, start func(*
 	if err := writeJSON(path, ready); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
+	if err := notifyReady(os.Getenv("NOTIFY_SOCKET")); err != nil {
+		return err
+	}
 	fmt.Fprint(stdout, greeting)
 	<-ctx.Done()
+	return nil
+}
+
+// notifyReady tells systemd at a socket (sd_notify(3)) that the process can do its
+// work. "": nobody is to be told.
+func notifyReady(socket string) error {
+	if socket == "" {
+		return nil
+	}
+	conn, err := net.Dial("unixgram", socket)
+	if err != nil {
+		return fmt.Errorf("telling systemd that all is ready: %w", err)
+	}
+	_, err = io.WriteString(conn, "READY=1")
+	if err = errors.Join(err, conn.Close()); err != nil {
+		return fmt.Errorf("telling systemd that all is ready: %w", err)
+	}
 	return nil
 }
 

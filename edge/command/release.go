@@ -51,7 +51,7 @@ func newRelease() *cobra.Command {
 type packFlags struct{ modules, version string }
 
 func (p *packFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&p.modules, "modules", "", "`DIR` of the modules and their manifests (default: modules beside the program)")
+	flags.StringVar(&p.modules, "modules", "", "`DIR` of the modules and their manifests (default: modules in ../lib/edge, or beside the program)")
 	flags.StringVar(&p.version, "version", "", "`VERSION` of the release, such as 1.4.0")
 }
 

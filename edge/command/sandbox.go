@@ -42,7 +42,7 @@ func newSandbox() *cobra.Command {
 	cmd.Args = cobra.ArbitraryArgs // complete judges them
 	flags := cmd.Flags()
 	flags.StringVar(&c.listen, "listen", "127.0.0.1:0", "`ADDR` (address:port) of the partner API; port 0: any free one")
-	flags.StringVar(&c.program, "program", "", "`FILE` of the sandbox program (default: sandbox.wasm beside this one)")
+	flags.StringVar(&c.program, "program", "", "`FILE` of the sandbox program (default: sandbox.wasm in ../lib/edge, or beside this one)")
 	flags.StringVar(&c.cache, "cache", "", "`DIR` of compiled code (default: a folder of the user's cache)")
 	flags.StringVar(&c.control, "control", "", "take commands (accounts, keys, data, the clock) over HTTP on `ADDR`, without a host on loopback; without ADDR from standard input")
 	flags.Lookup("control").NoOptDefVal = onStdin
@@ -70,11 +70,10 @@ func (c *sandboxConfig) complete(cmd *cobra.Command, args []string) error {
 		return misused(cmd, "--retries goes with --forward")
 	}
 	if c.program == "" {
-		self, err := os.Executable()
-		if err != nil {
+		var err error
+		if c.program, err = installed("sandbox.wasm"); err != nil {
 			return hint(fmt.Errorf("finding the sandbox program: %w", err), "name it with --program")
 		}
-		c.program = filepath.Join(filepath.Dir(self), "sandbox.wasm")
 	}
 	if c.cache == "" {
 		dir, err := os.UserCacheDir()
