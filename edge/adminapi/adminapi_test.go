@@ -44,7 +44,8 @@ func TestTypesAreThoseOfTheDocument(t *testing.T) {
 		adminapi.EnrolledNode{}, adminapi.Traffic{}, adminapi.RegionTraffic{}, adminapi.TrafficPoint{}, adminapi.Release{},
 		adminapi.Rollout{}, adminapi.RolloutNode{}, adminapi.Token{}, adminapi.MintedToken{}, adminapi.Whoami{}, adminapi.Actor{},
 		adminapi.Audit{}, adminapi.Problem{},
-		adminapi.ErasedAccount{}, adminapi.Tombstone{}, adminapi.Lockouts{}, adminapi.Lockout{}, adminapi.UnreachedNode{}, adminapi.ClearedLockouts{})
+		adminapi.ErasedAccount{}, adminapi.Tombstone{}, adminapi.Lockouts{}, adminapi.Lockout{}, adminapi.UnreachedNode{}, adminapi.ClearedLockouts{},
+		adminapi.Requests{}, adminapi.Request{})
 	for name, schema := range document.Components.Schemas {
 		if name == "Empty" || strings.HasSuffix(name, "List") {
 			continue

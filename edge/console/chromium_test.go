@@ -94,7 +94,7 @@ func TestInBrowser(t *testing.T) {
 	deliveries := f.deliveries()
 	drawn4(t, ctx, base, "", []string{
 		"", "nodes", "releases", "accounts", "accounts/" + f.account.ID, "webhooks", "webhooks/" + f.webhook.ID, "deliveries", "deliveries/" + deliveries[0],
-		"events/" + f.eventOf(deliveries[0]), "quarantine", "quarantine/" + f.refuse("lead_shown"), "lockouts", "audit", "tokens",
+		"events/" + f.eventOf(deliveries[0]), "quarantine", "quarantine/" + f.refuse("lead_shown"), "requests?q=" + f.account.ID, "lockouts", "audit", "tokens",
 	})
 	mu.Lock()
 	defer mu.Unlock()

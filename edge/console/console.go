@@ -110,6 +110,7 @@ func (c *Console) routes(assets fs.FS) http.Handler {
 		"GET /console/quarantine":      list[adminapi.QuarantinedLead]("/quarantine", "quarantine", "Quarantine"),
 		"GET /console/quarantine/{id}": quarantined,
 		"GET /console/lockouts":        lockouts,
+		"GET /console/requests":        requests,
 		"GET /console/audit":           list[adminapi.Audit]("/audit", "audit", "Audit log", "target"),
 		"GET /console/tokens":          list[adminapi.Token]("/tokens", "tokens", "Tokens"),
 	} {

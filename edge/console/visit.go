@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -133,3 +134,9 @@ func (c *Console) fail(w http.ResponseWriter, v *visit, err error) {
 
 // refusal returns why the admin API refused a call.
 func refusal(err *adminapi.Error) string { return cmp.Or(err.Detail, err.Kind+" "+err.Reason) }
+
+// refusedAs returns err as a refusal of the admin API of one of the kinds.
+func refusedAs(err error, kinds ...string) (*adminapi.Error, bool) {
+	refused, ok := errors.AsType[*adminapi.Error](err)
+	return refused, ok && slices.Contains(kinds, refused.Kind)
+}

@@ -14,6 +14,7 @@ import (
 
 	"partneredge/edge/connections"
 	"partneredge/edge/node/openapi"
+	"partneredge/edge/node/requestlog"
 	"partneredge/wasm/apikey"
 	"partneredge/wasm/httpfront"
 )
@@ -70,9 +71,18 @@ func (n *Node) moduleFront() httpfront.Config {
 		}
 		return ctx, w
 	}
-	front := httpfront.Config{Client: client, Now: c.Now, Log: c.Log, Begin: begin, Answered: n.metrics.answered}
+	front := httpfront.Config{Client: client, Now: c.Now, Log: c.Log, Begin: begin, Answered: n.answered}
 	traceFront(c.Tracer, &front)
 	return front
+}
+
+// answered counts an answer, and keeps it in the request log.
+func (n *Node) answered(_ context.Context, o *httpfront.Outcome) {
+	n.metrics.answered(o)
+	n.requests.Add(&requestlog.Entry{
+		ID: o.RequestID, At: o.At, Took: o.Took, KeyID: o.Principal.KeyID, AccountID: o.Principal.AccountID,
+		Method: o.Method, Route: o.Route, Status: o.Status, Code: o.Refusal.Code, Reason: o.Refusal.Reason,
+	})
 }
 
 // keyIn returns the key in a request's header, "" for none that is well-formed. The

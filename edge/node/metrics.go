@@ -1,7 +1,7 @@
 package node
 
 import (
-	"context"
+	"cmp"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -17,6 +17,7 @@ import (
 	"partneredge/edge/node/rollout"
 	"partneredge/edge/wire"
 	"partneredge/store/local"
+	"partneredge/wasm/httpfront"
 	"partneredge/wasm/typeid"
 )
 
@@ -126,14 +127,12 @@ func oldest(s *local.Store, now time.Time) time.Duration {
 	return max(0, now.Sub(time.UnixMilli(milli)))
 }
 
-// answered counts an answer; handler is "" if the gate answered.
-func (m *metrics) answered(_ context.Context, handler string, status int, took time.Duration) {
-	if handler == "" {
-		handler = rollout.Gate
-	}
-	m.requests.WithLabelValues(handler, strconv.Itoa(status)).Inc()
-	m.requestTime.WithLabelValues(handler).Observe(took.Seconds())
-	m.traffic.Add(status, took)
+// answered counts an answer.
+func (m *metrics) answered(o *httpfront.Outcome) {
+	handler := cmp.Or(o.Handler, rollout.Gate)
+	m.requests.WithLabelValues(handler, strconv.Itoa(o.Status)).Inc()
+	m.requestTime.WithLabelValues(handler).Observe(o.Took.Seconds())
+	m.traffic.Add(o.Status, o.Took)
 }
 
 // originAnswered counts a request to the origin.

@@ -23,6 +23,7 @@ import (
 	"partneredge/edge/hosts"
 	"partneredge/edge/node/replication"
 	"partneredge/edge/node/replication/link"
+	"partneredge/edge/node/requestlog"
 	"partneredge/edge/node/rollout"
 	"partneredge/edge/release"
 	"partneredge/edge/wire"
@@ -40,6 +41,7 @@ type Node struct {
 	replication *replication.Replication
 	runtime     *host.Runtime
 	releases    *rollout.Controller
+	requests    *requestlog.Log
 	changed     chan struct{} // holds one: the status has changed
 
 	front, operators *listener
@@ -80,7 +82,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 
 // newNode returns a node that has yet to be started; c has its defaults.
 func newNode(c Config) *Node {
-	return &Node{config: c, metrics: newMetrics(c), changed: make(chan struct{}, 1)}
+	return &Node{config: c, metrics: newMetrics(c), requests: requestlog.New(), changed: make(chan struct{}, 1)}
 }
 
 // URL returns the base address of the partner API, such as "http://127.0.0.1:8080".
@@ -154,7 +156,7 @@ func (n *Node) startReplication() (err error) {
 	n.started.AddFunc(n.link.Close)
 	n.replication, err = replication.New(replication.Config{
 		Store: n.store, Link: n.link, ReadTimeout: c.ReadOrigin, WriteTimeout: c.WriteOrigin, MaxStale: c.MaxStale,
-		NoteAge: noteAge, Counters: n.metrics.replication(), Log: c.Log, Now: c.Now,
+		NoteAge: noteAge, Requests: n.answeredRequests, Counters: n.metrics.replication(), Log: c.Log, Now: c.Now,
 	})
 	if err != nil {
 		return err

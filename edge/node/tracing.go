@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"partneredge/edge/tracing"
 	"partneredge/host"
@@ -18,7 +17,7 @@ func traced(t *tracing.Tracer, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, span := t.Serve(r.Context(), "node request", r.Header)
 		defer span.End()
-		span.Set("http.request.method", methodName(r.Method))
+		span.Set("http.request.method", httpfront.MethodName(r.Method))
 		span.Set("edge.request_id", w.Header().Get(httpfront.RequestID))
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
@@ -40,23 +39,13 @@ func traceFront(t *tracing.Tracer, front *httpfront.Config) {
 		}
 	}
 	answered := front.Answered
-	front.Answered = func(ctx context.Context, handler string, status int, took time.Duration) {
+	front.Answered = func(ctx context.Context, o *httpfront.Outcome) {
 		span := tracing.Current(ctx)
-		span.Set("edge.handler", handler)
-		span.SetInt("http.response.status_code", status)
-		if status >= http.StatusInternalServerError {
+		span.Set("edge.handler", o.Handler)
+		span.SetInt("http.response.status_code", o.Status)
+		if o.Status >= http.StatusInternalServerError {
 			span.Fail("not answered")
 		}
-		answered(ctx, handler, status, took)
+		answered(ctx, o)
 	}
-}
-
-// methodName returns the method for a span. Clients can send any method, so
-// unknown ones share a name.
-func methodName(method string) string {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
-		return method
-	}
-	return "_OTHER"
 }

@@ -45,6 +45,7 @@ func TestAdmin(t *testing.T) {
 	t.Run("streams", f.subtest(adminStreams))
 	t.Run("nodes", f.subtest(adminNodes))
 	t.Run("lockouts", f.subtest(adminLockouts))
+	t.Run("requests", f.subtest(adminRequests))
 	t.Run("releases", f.subtest(adminReleases))
 	t.Run("rollouts", f.subtest(adminRollouts))
 	t.Run("erase", f.subtest(adminErase))

@@ -108,7 +108,7 @@ func (o *Origin) startAdmin(c Config, m *metrics, authority *natsauth.Authority)
 	}
 	return admin.Start(admin.Config{
 		Addr: c.AdminAddr, Certificate: get, TokenFile: c.AdminTokenFile, WrongTokens: c.WrongTokens,
-		DB: c.DB, Nodes: o.replication.Presence(), Lockouts: o.replication.Lockouts, Rollouts: o.rollouts,
+		DB: c.DB, Nodes: o.replication.Presence(), Lockouts: o.replication.Lockouts, Requests: o.replication.AnsweredRequests, Rollouts: o.rollouts,
 		Credentials: authority.NodeUser, Ready: o.broker.Ready, Tail: c.Tail, Console: c.Console,
 		Log: c.Log, Now: c.Now, Tracer: c.Tracer,
 		Metrics: promhttp.HandlerFor(c.Metrics, promhttp.HandlerOpts{}), Observe: m.adminRequest,

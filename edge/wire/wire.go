@@ -81,6 +81,7 @@ const (
 	VerbShare      = "share"
 	VerbRelease    = "release"
 	VerbLockouts   = "lockouts"
+	VerbRequests   = "requests"
 )
 
 // Subject returns the subject of a node's messages of one kind, such as

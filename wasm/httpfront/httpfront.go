@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"partneredge/wasm/abi"
+	"partneredge/wasm/route"
 )
 
 // Caller answers one request. It must not keep req. What it sets in resp is
@@ -68,9 +69,11 @@ type Config struct {
 	// Around, if set, is called before each call of a module. The call runs in
 	// within, and end is called with its error.
 	Around func(ctx context.Context, module string) (within context.Context, end func(error))
-	// Answered, if set, is called after every answer with the context of Begin, the
-	// handler ("" if the gate answered), the status, and the time it took.
-	Answered func(ctx context.Context, handler string, status int, took time.Duration)
+	// Routes, if set, names the route of each request in its Outcome.
+	Routes *route.Table
+	// Answered, if set, is called after every answer with the context of Begin. It must
+	// not keep the outcome.
+	Answered func(context.Context, *Outcome)
 }
 
 // Front is an http.Handler that answers requests by Modules.
@@ -119,6 +122,8 @@ type exchange struct {
 	gate    abi.Response
 	handler abi.Response
 	headers []abi.Header // of the gate, for the handler's answer
+	outcome Outcome
+	params  []abi.Param  // memory to find routes with
 	body    bytes.Buffer // memory of the request's body
 	values  []byte       // memory for joining the values of the answer's headers
 }
@@ -135,9 +140,11 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f.Begin != nil {
 		x.ctx, x.w = f.Begin(w, r)
 	}
+	x.outcome = Outcome{}
 	handler, status := x.serve(start)
 	if f.Answered != nil {
-		f.Answered(x.ctx, handler, status, f.Now().Sub(start))
+		x.conclude(start, handler, status)
+		f.Answered(x.ctx, &x.outcome)
 	}
 }
 

@@ -53,6 +53,9 @@ func (x *exchange) fail(module string, err error) (status int) {
 // which costs two allocations however many they are.
 func (x *exchange) write(status int, headers []abi.Header, body []byte) int {
 	x.drain()
+	if status >= http.StatusBadRequest {
+		x.outcome.Refusal = refusalOf(body)
+	}
 	lists := [...][]abi.Header{x.headers, headers}
 	x.values = x.values[:0]
 	for _, list := range lists {

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"partneredge/wasm/abi"
 	"partneredge/wasm/httpfront"
@@ -93,8 +92,8 @@ func TestAnsweredMayKeepTheName(t *testing.T) {
 	}
 	front := httpfront.New(httpfront.Config{
 		Modules: modules,
-		Answered: func(_ context.Context, handler string, status int, _ time.Duration) {
-			seen = append(seen, handler+" "+strconv.Itoa(status))
+		Answered: func(_ context.Context, o *httpfront.Outcome) {
+			seen = append(seen, o.Handler+" "+strconv.Itoa(o.Status))
 		},
 	})
 	for range 4 {

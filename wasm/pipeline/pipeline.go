@@ -41,6 +41,8 @@ func (p Pipeline) Handle(req *abi.Request, resp *abi.Response, host Host) {
 		return
 	}
 	key, reason, err := authenticate(req, host)
+	// A refusal names the key too where there is one, for the node's request log.
+	resp.Principal.KeyID, resp.Principal.AccountID = key.ID, key.AccountID
 	switch {
 	case err != nil:
 		answer.Internal(resp)

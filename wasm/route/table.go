@@ -144,6 +144,16 @@ func (n *node) end(rest string, more bool, params []abi.Param) (*Endpoint, []abi
 	return n.find(rest, params)
 }
 
+// Pattern returns the path of the route that path is of, as the route writes it, or ""
+// where there is none. It uses the memory of params, and returns it.
+func (t *Table) Pattern(path string, params []abi.Param) (string, []abi.Param) {
+	e, params := t.Find(path, params)
+	if e == nil {
+		return "", params
+	}
+	return e.routes[0].Path, params
+}
+
 // Method returns the route of a method, nil if the endpoint does not answer it, and
 // gives params, the values that Find appended, their names.
 func (e *Endpoint) Method(method string, params []abi.Param) *Found {

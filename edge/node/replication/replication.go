@@ -32,7 +32,9 @@ type Config struct {
 	MaxStale time.Duration
 	// NoteAge is called when a request is answered from a record that has not been
 	// known to be current for age; age may be 0.
-	NoteAge  func(ctx context.Context, age time.Duration)
+	NoteAge func(ctx context.Context, age time.Duration)
+	// Requests answers the origin's questions about requests of the node's log.
+	Requests func(wire.RequestsRequest) *wire.RequestsReply
 	Counters Counters
 	Log      *slog.Logger
 	Now      func() time.Time
@@ -54,7 +56,7 @@ type Replication struct {
 	handoff      *handoff
 	reporter     *reporter
 	subscribed   *subscriptions
-	lockouts     *lockouts
+	operators    *operators
 	keys         keys
 	capabilities host.Capabilities
 
@@ -70,7 +72,7 @@ func New(cfg Config) (*Replication, error) {
 	r.replica = newReplica(r.ctx, cfg)
 	r.handoff = newHandoff(cfg)
 	r.subscribed = newSubscriptions(cfg)
-	r.lockouts = newLockouts(cfg)
+	r.operators = newOperators(cfg)
 	r.sync = newSynchronizer(cfg, r.replica, func() error { return r.handoff.offerAgain(r.ctx) })
 	var err error
 	if r.reporter, err = newReporter(cfg); err != nil {
@@ -102,13 +104,13 @@ func (r *Replication) Start() error {
 	if err := r.link.Subscribe(wire.VerbShare, r.reporter.shares); err != nil {
 		return err
 	}
-	if err := r.link.Subscribe(wire.VerbLockouts, r.lockouts.requests); err != nil {
+	if err := r.operators.subscribe(); err != nil {
 		return err
 	}
 	for range renewers {
 		r.running.Go(r.replica.renewAll)
 	}
-	for _, run := range []func(context.Context){r.sync.run, r.sync.state.watch, r.handoff.run, r.handoff.offerDue, r.reporter.run, r.subscribed.run, r.lockouts.run} {
+	for _, run := range []func(context.Context){r.sync.run, r.sync.state.watch, r.handoff.run, r.handoff.offerDue, r.reporter.run, r.subscribed.run, r.operators.run} {
 		r.running.Go(func() { run(r.ctx) })
 	}
 	return nil

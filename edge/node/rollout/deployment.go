@@ -4,11 +4,11 @@ import (
 	"context"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/wasm/httpfront"
+	"partneredge/wasm/route"
 )
 
 // deployment is a release that answers requests, and counts what it answered. It
@@ -30,10 +30,10 @@ func newDeployment(digest, version string, m *modules, front httpfront.Config) *
 	d := &deployment{digest: digest, version: version, modules: m, earlier: m.failures(), closed: make(chan struct{})}
 	d.users.Store(1)
 	answered := front.Answered
-	front.Modules = m.front
-	front.Answered = func(ctx context.Context, handler string, status int, took time.Duration) {
-		d.traffic.Add(status, took)
-		answered(ctx, handler, status, took)
+	front.Modules, front.Routes = m.front, m.routes
+	front.Answered = func(ctx context.Context, o *httpfront.Outcome) {
+		d.traffic.Add(o.Status, o.Took)
+		answered(ctx, o)
 	}
 	d.handler = httpfront.New(front)
 	return d
@@ -80,6 +80,7 @@ func (d *deployment) counts() wire.ReleaseCounts {
 // uses them: neither a deployment nor the Controller for the next one.
 type modules struct {
 	front  *httpfront.Modules
+	routes *route.Table // nil: not known
 	opened []*host.Module
 	docs   http.Handler // of the API's document
 	users  atomic.Int64

@@ -14,6 +14,7 @@ import (
 	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/wasm/httpfront"
+	"partneredge/wasm/route"
 )
 
 // loader opens the modules of releases.
@@ -80,6 +81,9 @@ func (l *loader) open(ctx context.Context, read []release.Module, progress func(
 		return nil, err
 	}
 	opened.docs = admitted.Docs
+	if opened.routes, err = route.New(admitted.Routes); err != nil {
+		return nil, err
+	}
 	var (
 		group, within = errgroup.WithContext(ctx)
 		mu            sync.Mutex // guards what follows, and progress

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"partneredge/wasm/abi"
 	"partneredge/wasm/httpfront"
@@ -18,7 +17,7 @@ import (
 // closed.
 func plainDeployment(t *testing.T, name string) *deployment {
 	m := newModules()
-	d := newDeployment(name, "", m, httpfront.Config{Answered: func(context.Context, string, int, time.Duration) {}})
+	d := newDeployment(name, "", m, httpfront.Config{Answered: func(context.Context, *httpfront.Outcome) {}})
 	open := func() {
 		select {
 		case <-d.closed:

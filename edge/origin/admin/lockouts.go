@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"partneredge/edge/adminapi"
-	"partneredge/edge/origin/replication"
 	"partneredge/edge/wire"
+	"partneredge/store"
 )
 
 // listLockouts shows which addresses the nodes have locked out; ?network selects an
@@ -26,7 +26,7 @@ func (a *api) listLockouts(r *http.Request) (answer, error) {
 	now := a.Now()
 	for _, at := range a.Lockouts(r.Context(), req) {
 		if at.Err != nil {
-			list.Unreached = append(list.Unreached, unreached(at))
+			list.Unreached = append(list.Unreached, unreached(at.Node, at.Err))
 			continue
 		}
 		list.Total += at.All
@@ -44,8 +44,8 @@ func (a *api) listLockouts(r *http.Request) (answer, error) {
 	return ok(list, nil)
 }
 
-func unreached(at replication.NodeLockouts) adminapi.UnreachedNode {
-	return adminapi.UnreachedNode{NodeID: at.Node.ID, Node: at.Node.Name, Region: at.Node.Region, Reason: at.Err.Error()}
+func unreached(n store.Node, err error) adminapi.UnreachedNode {
+	return adminapi.UnreachedNode{NodeID: n.ID, Node: n.Name, Region: n.Region, Reason: err.Error()}
 }
 
 func sortUnreached(nodes []adminapi.UnreachedNode) {
@@ -81,7 +81,7 @@ func (a *api) clearLockouts(r *http.Request, in adminapi.LockoutSelection, v *va
 	for _, at := range a.Lockouts(r.Context(), req) {
 		out.Cleared += at.Cleared
 		if at.Err != nil {
-			out.Unreached = append(out.Unreached, unreached(at))
+			out.Unreached = append(out.Unreached, unreached(at.Node, at.Err))
 		}
 	}
 	sortUnreached(out.Unreached)

@@ -48,6 +48,8 @@ type Config struct {
 	Credentials func(nodeID, region string) (credentials, publicKey string, err error)
 	// Lockouts asks every enrolled node about its lockouts.
 	Lockouts func(context.Context, wire.LockoutsRequest) []replication.NodeLockouts
+	// Requests asks every enrolled node about requests that it answered.
+	Requests func(context.Context, wire.RequestsRequest) []replication.NodeRequests
 	// Ready reports whether nodes can be reached.
 	Ready func() bool
 	// Tail returns the tries of this process's sender as they end, until end is

@@ -2,20 +2,10 @@ package replication
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"net/http"
-	"sync"
-	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"partneredge/edge/wire"
 	"partneredge/store"
 )
-
-// askTime bounds the wait for a node's answer to an operator.
-const askTime = 2 * time.Second
 
 // NodeLockouts is the answer of one node about its lockouts. Err is set when it did
 // not answer.
@@ -28,53 +18,9 @@ type NodeLockouts struct {
 // Lockouts asks every enrolled node about its lockouts, all at once, and returns
 // when each has answered or two seconds have passed.
 func (s *Server) Lockouts(ctx context.Context, req wire.LockoutsRequest) []NodeLockouts {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	var asked sync.WaitGroup
-	reports := s.presence.Enrolled()
-	all := make([]NodeLockouts, 0, len(reports))
-	for _, at := range reports {
-		all = append(all, NodeLockouts{Node: at.Node})
-	}
-	for i := range all {
-		own := req
-		asked.Go(func() { all[i].Err = s.ask(ctx, all[i].Node.ID, wire.VerbLockouts, &own, &all[i].LockoutsReply) })
-	}
-	asked.Wait()
+	var all []NodeLockouts
+	each(ctx, s, wire.VerbLockouts, req, func(node store.Node, reply wire.LockoutsReply, err error) {
+		all = append(all, NodeLockouts{node, reply, err})
+	})
 	return all
-}
-
-// ask sends a request to a node and waits for its reply. The reply comes below the
-// node's own subject, on which no other node can publish.
-func (s *Server) ask(ctx context.Context, node, verb string, req, reply wire.Message) error {
-	conn := s.requests.Conn
-	body, err := wire.Encode(req)
-	if err != nil {
-		return err
-	}
-	inbox := wire.Subject(node, verb) + "." + nats.NewInbox()[len(nats.InboxPrefix):]
-	sub, err := conn.SubscribeSync(inbox)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = sub.Unsubscribe() }() // the connection may be gone, and the subscription with it
-	if err := conn.PublishRequest(wire.ToNode+node+"."+verb, inbox, body); err != nil {
-		return err
-	}
-	m, err := sub.NextMsgWithContext(ctx)
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no answer within %s", askTime)
-	case errors.Is(err, nats.ErrNoResponders), err == nil && m.Header.Get("Status") == fmt.Sprint(http.StatusServiceUnavailable):
-		return errors.New("not connected, or of a version that does not know the question")
-	case err != nil:
-		return err
-	}
-	if err := wire.Decode(m.Data, reply); err != nil {
-		return err
-	}
-	if failure := reply.Header().Failure; failure != "" {
-		return fmt.Errorf("the node says %s", failure)
-	}
-	return nil
 }

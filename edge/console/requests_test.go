@@ -1,0 +1,69 @@
+package console_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"partneredge/edge/wire"
+)
+
+// TestRequests finds the request of an id, and those of an account and of a key, and
+// names the node that is away.
+func TestRequests(t *testing.T) {
+	f := newFixture(t)
+	_, token := f.token("viewer")
+	b := f.login(token)
+	made, err := f.api.EnrolNode(t.Context(), "n1", "eu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.api.EnrolNode(t.Context(), "n2", "us"); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := nats.Connect(f.NATSURL(), nats.UserCredentialBytes([]byte(made.Credentials)), nats.CustomInboxPrefix(wire.Inbox(made.Node.ID)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	const id = "req_01kvj2t3m8f4tbxw6m0c2r9e5h"
+	if _, err := conn.Subscribe(wire.ToNode+made.Node.ID+"."+wire.VerbRequests, func(q *nats.Msg) {
+		var req wire.RequestsRequest
+		if err := wire.Decode(q.Data, &req); err != nil {
+			t.Error(err)
+		}
+		reply := &wire.RequestsReply{}
+		if req.ID == id || req.AccountID == "acc_1" || req.KeyID == "key_1" {
+			reply.Requests = []wire.AnsweredRequest{{ID: id, At: time.Now(), TookUS: 1500, KeyID: "key_1", AccountID: "acc_1", Method: "POST", Route: "/api/v2/public/leads", Status: 400, Code: "invalid_lead", Reason: "name_required"}}
+		}
+		body, err := wire.Encode(reply)
+		if err != nil {
+			t.Error(err)
+		}
+		_ = q.Respond(body) // the origin may have ended
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for query, wants := range map[string][]string{
+		"":                    {"X-Request-Id, account or key"},
+		"?q=" + id:            {"<code>" + id + "</code>", "name_required", "1.5 ms", `value="` + id + `"`},
+		"?q=%20acc_1%20":      {id, "n2 in us: not connected"},
+		"?q=key_1":            {id, "n2 in us: not connected"},
+		"?q=acc_2":            {"Nothing found.", "n2 in us: not connected"},
+		"?q=req_1":            {"Nothing found: a request&#39;s id is req_ and 26 characters"},
+		"?q=" + id[:29] + "0": {"Nothing found: no node keeps it", "not asked: n2 in us (not connected"},
+		"?q=" + `"><b>`:       {"Nothing found: that is no id", "&#34;&gt;&lt;b&gt;"},
+	} {
+		_, text := b.get("requests" + query)
+		for _, want := range wants {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s lacks %s: %s", query, want, text)
+			}
+		}
+	}
+}

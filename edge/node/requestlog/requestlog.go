@@ -1,0 +1,89 @@
+// Package requestlog keeps in memory what a node lately answered, so that an operator
+// finds the request that a partner asks about. It holds no body, no key, no address, and
+// of a path only the route that it is of.
+//
+// Its memory is bounded by count, and so in bytes, since a record has a fixed size:
+//
+//	each key                 PerKey requests
+//	without a known key      PerShard requests together
+//	all                      All requests, of 56 bytes
+//	texts (routes, reasons)  512 for each shard, each of 128 bytes at most
+//
+// Once there are too many, the key that was used the longest ago is forgotten whole.
+package requestlog
+
+import (
+	"cmp"
+	"hash/maphash"
+	"slices"
+	"time"
+)
+
+// Bounds, in requests.
+const (
+	PerKey   = 256
+	PerShard = 4096
+	shards   = 16 // of keys; one more holds what has no known key
+	All      = (shards + 1) * PerShard
+)
+
+// Entry is a request that was answered.
+type Entry struct {
+	ID        string // req_…
+	At        time.Time
+	Took      time.Duration
+	KeyID     string // "": refused before the key was known
+	AccountID string
+	Method    string
+	Route     string // such as /api/v2/public/webhooks/{id}; "": none has the path
+	Status    int
+	Code      string // the field error of the answer, "" for none
+	Reason    string
+}
+
+// Log keeps entries. Its methods may be called from many goroutines at once.
+type Log struct {
+	seed   maphash.Seed
+	shards [shards + 1]shard
+}
+
+// New returns an empty log.
+func New() *Log {
+	l := &Log{seed: maphash.MakeSeed()}
+	for i := range l.shards {
+		l.shards[i].init()
+	}
+	return l
+}
+
+// Add keeps an entry. It copies what it keeps of the strings.
+func (l *Log) Add(e *Entry) {
+	if len(e.ID) != idSize {
+		return // not of this node
+	}
+	at, most := shards, PerShard
+	if e.KeyID != "" {
+		at, most = int(maphash.String(l.seed, e.KeyID)%shards), PerKey
+	}
+	l.shards[at].add(e, most)
+}
+
+// Find returns the entry with an id.
+func (l *Log) Find(id string) (e Entry, found bool) {
+	for i := range l.shards {
+		if e, found = l.shards[i].find(id); found {
+			return e, true
+		}
+	}
+	return Entry{}, false
+}
+
+// List returns the newest entries of a key and of an account, where "" is any, newest
+// first and at most limit.
+func (l *Log) List(keyID, accountID string, limit int) (all []Entry) {
+	for i := range l.shards {
+		all = l.shards[i].list(all, keyID, accountID)
+	}
+	slices.SortFunc(all, func(a, b Entry) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.ID, a.ID)) })
+	return all[:min(len(all), limit)]
+}

@@ -1,0 +1,77 @@
+package httpfront
+
+import (
+	"bytes"
+	"net/http"
+	"time"
+
+	"partneredge/wasm/abi"
+)
+
+// Outcome describes a request and its answer. It holds nothing of what was sent but the
+// method: of the path only the route, and no query.
+type Outcome struct {
+	RequestID string // of WithRequestID; "" without it
+	At        time.Time
+	Took      time.Duration
+	// Principal is whom the gate knows the key to be of, also where it refused it. Its
+	// texts are valid during the call of Answered. Zero: the key is not known.
+	Principal abi.Principal
+	Method    string // _OTHER for one that HTTP does not define
+	Route     string // the pattern, such as /api/v2/public/webhooks/{id}; "": none has the path
+	Handler   string // "" if the gate answered
+	Status    int
+	Refusal   Refusal // zero unless Status is 400 or more
+}
+
+// Refusal is what the body of an answer gives as the fields error and reason.
+type Refusal struct{ Code, Reason string }
+
+// conclude completes the outcome.
+func (x *exchange) conclude(start time.Time, handler string, status int) {
+	o := &x.outcome
+	if ids := x.w.Header()[RequestID]; len(ids) > 0 {
+		o.RequestID = ids[0]
+	}
+	o.At, o.Took = start, x.front.Now().Sub(start)
+	o.Principal, o.Method, o.Handler, o.Status = x.gate.Principal, MethodName(x.req.Method), handler, status
+	if x.front.Routes != nil {
+		o.Route, x.params = x.front.Routes.Pattern(x.req.Path, x.params[:0])
+	}
+}
+
+// MethodName returns a method that HTTP defines, or one name for all others: clients can
+// send any.
+func MethodName(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return method
+	}
+	return "_OTHER"
+}
+
+// refusalOf reads the code and the reason from the start of a body that package answer
+// wrote, or one like it. It is zero for any other body, and takes no text that could be
+// anything but a name of the API: lower-case letters, digits and _.
+func refusalOf(body []byte) (r Refusal) {
+	code, rest := nameAfter(body, `{"error":"`)
+	reason, _ := nameAfter(rest, `,"reason":"`)
+	return Refusal{string(code), string(reason)}
+}
+
+// nameAfter returns the name that follows prefix up to a quote, and what comes after it.
+func nameAfter(b []byte, prefix string) (name, rest []byte) {
+	b, found := bytes.CutPrefix(b, []byte(prefix))
+	if !found {
+		return nil, nil
+	}
+	for i, c := range b {
+		if c == '"' {
+			return b[:i], b[i+1:]
+		}
+		if i == 64 || (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
+			return nil, nil
+		}
+	}
+	return nil, nil
+}
