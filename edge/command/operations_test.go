@@ -108,6 +108,7 @@ var (
 func (h *hosts) here(host, text string) string {
 	h.machine(host)
 	text = strings.ReplaceAll(text, "postgres://edge@10.0.0.9/edge", h.database)
+	text = strings.ReplaceAll(text, "/usr/lib/edge/modules", h.modules)
 	text = remotePath.ReplaceAllStringFunc(text, func(m string) string {
 		name, path, _ := strings.Cut(m, ":")
 		return h.machine(name) + path
@@ -301,6 +302,15 @@ func TestOperationsOneMachine(t *testing.T) {
 		h.do(b)
 	}
 	h.connected("one", "local")
+	said := ""
+	for _, b := range operationsBlocks(t, "Releases of modules") {
+		said += h.do(b)
+	}
+	for _, want := range []string{"nothing differs", "serving  1 of 1 nodes", "rolled back"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("the commands do not say %q: %s", want, said)
+		}
+	}
 	for _, b := range operationsBlocks(t, "Backup and restore") {
 		h.do(b)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"partneredge/edge/adminapi"
 	"partneredge/edge/command/output"
+	"partneredge/edge/release"
 )
 
 func defineRollout(flags *pflag.FlagSet) handler {
@@ -140,9 +141,22 @@ func changeRollout(ctx context.Context, c *invocation, path string, in any, wait
 		return err
 	}
 	if ended(r) && r.State != wanted {
-		return hint(fmt.Errorf("release %s was rolled back: %s", r.Version, r.Reason), "every node runs what it ran before; the log of a node says more")
+		return hint(fmt.Errorf("release %s was rolled back: %s", r.Version, r.Reason), "every node runs what it ran before; %s", rolledBackAdvice(r.Reason))
 	}
 	return nil
+}
+
+// rolledBackAdvice returns what helps where a release was rolled back for a reason.
+func rolledBackAdvice(reason string) string {
+	switch {
+	case strings.Contains(reason, "trusts no release key"):
+		return "start the node with --release-keys FILE, the public keys that edge release keygen makes"
+	case strings.Contains(reason, release.ErrWrongKey.Error()):
+		return "sign it with a key that the node trusts (edge release sign), or put the signer's public key into the node's --release-keys"
+	case strings.Contains(reason, release.ErrDowngrade.Error()):
+		return "pack it under a newer version, or lower the node's --min-release"
+	}
+	return "the log of a node says more"
 }
 
 // awaitRollout shows the progress of a rollout until it has ended: as a bar on a

@@ -129,3 +129,17 @@ func copyFile(to, from string) error {
 	}
 	return out.Close()
 }
+
+// What is advised after a rollback is the command that helps against its reason.
+func TestRolledBackAdvice(t *testing.T) {
+	for reason, want := range map[string]string{
+		"node node_1: refused: this node trusts no release key: start it with --release-keys FILE": "--release-keys",
+		"node node_1: refused: opening release sha256:1: " + release.ErrWrongKey.Error():           "edge release sign",
+		"node node_1: refused: " + release.ErrDowngrade.Error() + ": 1.0.0 is older than 2.0.0":    "--min-release",
+		"by an operator": "the log of a node",
+	} {
+		if got := rolledBackAdvice(reason); !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %s", reason, got, want)
+		}
+	}
+}

@@ -124,4 +124,4 @@ func (s *releaseStore) fetch(ctx context.Context, digest string) (*release.Relea
 }
 
 // errNoKeys refuses every release.
-var errNoKeys = errors.New("this node trusts no release key")
+var errNoKeys = errors.New("this node trusts no release key: start it with --release-keys FILE")
