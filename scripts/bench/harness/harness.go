@@ -32,6 +32,7 @@ type Bench struct {
 }
 
 type figure struct {
+	group string
 	name  string
 	value float64
 	unit  string
@@ -102,7 +103,13 @@ func (b *Bench) Printf(format string, args ...any) { fmt.Printf(format+"\n", arg
 
 // Figure keeps a figure, to be printed at the end.
 func (b *Bench) Figure(name string, value float64, unit string) {
-	b.figures = append(b.figures, figure{name, value, unit})
+	b.FigureOf(b.Name, name, value, unit)
+}
+
+// FigureOf keeps a figure that is printed under the name of a group in place of the
+// bench's.
+func (b *Bench) FigureOf(group, name string, value float64, unit string) {
+	b.figures = append(b.figures, figure{group, name, value, unit})
 }
 
 // Worst keeps a figure that is measured several times: of all values the highest
@@ -125,6 +132,6 @@ func (b *Bench) printFigures() {
 		if math.Abs(f.value) >= 1000 { // no exponents
 			digits = "%.0f"
 		}
-		b.Printf("figure %s.%s "+digits+" %s", b.Name, f.name, f.value, f.unit)
+		b.Printf("figure %s.%s "+digits+" %s", f.group, f.name, f.value, f.unit)
 	}
 }
