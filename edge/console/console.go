@@ -5,7 +5,8 @@
 // The console holds nothing but sessions. It reads and changes records through
 // the admin API, with the token of whoever has logged in. Roles, validation and
 // the audit log are therefore those of the API, and a revoked token ends its
-// sessions. The pages work without scripts; a small one keeps the overview live.
+// sessions. The pages work without scripts; a small one keeps the overview and
+// the page of releases live.
 package console
 
 import (
@@ -93,7 +94,8 @@ func (c *Console) routes(assets fs.FS) http.Handler {
 	mux.Handle("GET /console/assets/", http.StripPrefix("/console/assets/", http.FileServerFS(assets)))
 	mux.HandleFunc("GET /console/login", c.showLogin)
 	mux.HandleFunc("POST /console/login", c.login)
-	mux.HandleFunc("GET /console/live", c.inSession(c.live))
+	mux.HandleFunc("GET /console/live", c.inSession(c.live(overview)))
+	mux.HandleFunc("GET /console/releases/live", c.inSession(c.live(releases)))
 	mux.HandleFunc("GET /console/search", c.inSession(c.search))
 	mux.HandleFunc("POST /console/accounts/{id}/export", c.inSession(c.exportAccount))
 	for pattern, p := range map[string]page{

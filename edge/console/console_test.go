@@ -196,12 +196,26 @@ func TestReleases(t *testing.T) {
 			t.Errorf("the page lacks %s", want)
 		}
 	}
+	if !strings.Contains(text, `<option value="`+release.ID+`" selected>1.4.0</option>`) {
+		t.Error("the newest release is not proposed")
+	}
+	f.await("the live page comes with the rollout and a form", func() bool { return strings.Contains(b.live("releases/live"), "Roll back") })
 	plan := url.Values{"release": {release.ID}, "stages": {"50 100"}, "pause": {"0"}, "canary": {"5"}, "region": {"eu-west"}}
 	if _, text := b.post("rollouts", plan); !strings.Contains(text, "Not done") {
 		t.Error("a second rollout is not refused in words")
 	}
 	if _, text := b.post("releases/"+release.ID+"/rollback", nil); !strings.Contains(text, "Rolling back") || !strings.Contains(text, "by an operator") {
 		t.Error("not rolled back")
+	}
+	newer, _, err := f.db.AddRelease(f.Context(), store.Release{Version: "1.5.0", Digest: "sha256:" + strings.Repeat("5f", 32)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text = b.get("releases")
+	for _, want := range []string{`<option value="` + newer.ID + `" selected>1.5.0</option>`, `<option value="` + release.ID + `">1.4.0, rolled back</option>`, "1 × own modules", "0 of 1 node serves it"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %s", want)
+		}
 	}
 	plan.Set("stages", "soon")
 	if _, text := b.post("rollouts", plan); !strings.Contains(text, "stages are percentages") {

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -201,6 +202,15 @@ func (f *fixture) call(method, path string, in, out any) {
 // the test ends.
 func (f *fixture) startNode(region string, perSecond uint64) {
 	f.Helper()
+	f.startServing(region, perSecond, &wire.ReleaseStatus{})
+}
+
+// shipped is the digest of the release that rollOut rolls out.
+var shipped = "sha256:" + strings.Repeat("5e", 32)
+
+// startServing is startNode for one that serves a release.
+func (f *fixture) startServing(region string, perSecond uint64, release *wire.ReleaseStatus) {
+	f.Helper()
 	made, err := f.api.EnrolNode(f.Context(), "Node of "+region, region)
 	if err != nil {
 		f.Fatal(err)
@@ -224,7 +234,7 @@ func (f *fixture) startNode(region string, perSecond uint64) {
 			sum.Latency[wire.LatencyBucket(time.Duration(8+n%5)*time.Millisecond)] += rise / 20
 			body, _ := json.Marshal(wire.Status{
 				Head: wire.Head{V: wire.Version}, Region: region, Build: "v1.4.0", HotKeys: 812, Sandboxes: 24, Traffic: &sum,
-				Running: &wire.ReleaseStatus{},
+				Running: release,
 			})
 			_ = conn.Publish(wire.Subject(made.Node.ID, wire.VerbStatus), body) // the origin may have ended
 			select {
@@ -244,7 +254,7 @@ func (f *fixture) startNode(region string, perSecond uint64) {
 // rollOut begins to roll a release out to a region. No node of the test loads it.
 func (f *fixture) rollOut(region string) (release store.Release) {
 	f.Helper()
-	release, _, err := f.db.AddRelease(f.Context(), store.Release{Version: "1.4.0", Digest: "sha256:" + strings.Repeat("5e", 32)})
+	release, _, err := f.db.AddRelease(f.Context(), store.Release{Version: "1.4.0", Digest: shipped})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -305,6 +315,27 @@ func (b *browser) get(path string) (*http.Response, string) {
 		b.Fatal(err)
 	}
 	return b.do(req)
+}
+
+// live returns the first event of a page's stream.
+func (b *browser) live(path string) string {
+	b.Helper()
+	req, err := http.NewRequestWithContext(b.Context(), "GET", b.AdminURL()+"/console/"+path, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	resp, err := b.client.Do(req)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	var event strings.Builder
+	for lines.Scan() && lines.Text() != "" {
+		event.WriteString(lines.Text() + "\n")
+	}
+	return event.String()
 }
 
 // post sends a form with the token of the last page.

@@ -29,7 +29,7 @@ func TestLiveEndsWithTheOrigin(t *testing.T) {
 	}
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, 1<<20)
-	if !lines.Scan() || lines.Text() != "event: overview" || !lines.Scan() || !strings.HasPrefix(lines.Text(), "data: ") {
+	if !lines.Scan() || lines.Text() != "event: live" || !lines.Scan() || !strings.HasPrefix(lines.Text(), "data: ") {
 		t.Fatalf("read %q, %v", lines.Text(), lines.Err())
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

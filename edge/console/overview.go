@@ -36,22 +36,17 @@ type share struct {
 const lineClasses = 6
 
 func overview(v *visit) (view, error) {
-	data, err := readOverview(v)
-	return view{page: "overview", Title: "Overview", Section: "overview", Data: data}, err
-}
-
-func readOverview(v *visit) (*overviewData, error) {
 	var t adminapi.Traffic
 	if err := v.get("/traffic", &t); err != nil {
-		return nil, err
+		return view{}, err
 	}
 	data := &overviewData{Latest: t.LatestChange}
 	if err := v.get("/outcomes", &data.Outcomes); err != nil {
-		return nil, err
+		return view{}, err
 	}
 	data.addShares()
 	data.addRegions(t)
-	return data, nil
+	return view{page: "overview", Title: "Overview", Section: "overview", Data: data}, nil
 }
 
 func (d *overviewData) addShares() {

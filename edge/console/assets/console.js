@@ -1,5 +1,5 @@
 "use strict";
-// Keeps the overview live, asks before what cannot be undone, copies secrets.
+// Keeps the overview and the releases live, asks before what cannot be undone, copies secrets.
 // Every page works without this.
 
 const pulse = document.querySelector("[data-live]");
@@ -10,8 +10,9 @@ if (pulse) {
     pulse.classList.toggle("on", on);
   };
   const source = new EventSource(pulse.dataset.live);
-  source.addEventListener("overview", (event) => {
-    live.innerHTML = event.data;
+  let shown = "";
+  source.addEventListener("live", (event) => {
+    if (event.data !== shown) live.innerHTML = shown = event.data;
     say("live", true);
   });
   source.addEventListener("error", () => {

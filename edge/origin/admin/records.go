@@ -236,7 +236,7 @@ func (a *api) toRollout(r store.Rollout) adminapi.Rollout {
 		one := toRolloutNode(r, n, reports[n.ID])
 		node := a.Nodes.Report(n.ID).Node // a revoked one has a name, and no report
 		one.Name, one.Region = node.Name, node.Region
-		if one.State == "serving" {
+		if one.State == "serving" && one.Connected {
 			v.Serving++
 		}
 		v.Nodes = append(v.Nodes, one)
