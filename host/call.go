@@ -36,7 +36,7 @@ type call struct {
 	yielded  time.Duration // when others were last let run, without inHost
 	fuel     int32         // how much was last given
 
-	function engine.Function // that runs
+	function engine.Function // that runs; nil outside of it
 
 	answer    []byte // room for the answers of capabilities
 	hostCalls int

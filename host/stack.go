@@ -16,7 +16,7 @@ var errStackOverflow = errors.New("stack overflow")
 
 // checkStack ends the call if its stack has grown too large.
 func (c *call) checkStack() {
-	if c.function.StackSize() > maxStack {
+	if c.function != nil && c.function.StackSize() > maxStack {
 		c.stop(Trap, errStackOverflow)
 	}
 }
