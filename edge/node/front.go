@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -60,14 +61,15 @@ func withHealth(serves func() bool, api http.Handler) http.Handler {
 	})
 }
 
-// moduleFront configures how the modules of a release answer HTTP.
-func (n *Node) moduleFront() httpfront.Config {
+// moduleFront configures how the modules of a release answer HTTP. findKey is
+// replication's; nil for modules that look keys up by themselves.
+func (n *Node) moduleFront(findKey func(context.Context, netip.Addr, string) context.Context) httpfront.Config {
 	c := n.config
 	client := clientOf(c.TrustedProxies)
 	begin := func(w http.ResponseWriter, r *http.Request) (context.Context, http.ResponseWriter) {
 		ctx, w := withAge(w, r)
-		if token := keyIn(r.Header); token != "" {
-			ctx = n.replication.FindKey(ctx, client(r), token)
+		if token := keyIn(r.Header); token != "" && findKey != nil {
+			ctx = findKey(ctx, client(r), token)
 		}
 		return ctx, w
 	}
