@@ -1,11 +1,14 @@
 package harness
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -44,6 +47,27 @@ func ResidentMiB(process any) (float64, error) {
 	var size, resident float64
 	_, err = fmt.Sscan(string(text), &size, &resident)
 	return resident * float64(os.Getpagesize()) / (1 << 20), err
+}
+
+// CPUTime returns the processor time that a process has used, "self" or its number,
+// in steps of 10 ms.
+func CPUTime(process any) (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%v/stat", process))
+	if err != nil {
+		return 0, err
+	}
+	// See proc(5). The second field is the program's name, which may hold anything.
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	var ticks int64
+	for _, f := range fields[11:13] { // utime and stime
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read /proc/%v/stat: %w", process, err)
+		}
+		ticks += n
+	}
+	const ticksPerSecond = 100 // USER_HZ, of every Linux that Go runs on
+	return time.Duration(ticks) * (time.Second / ticksPerSecond), nil
 }
 
 // Sleep returns after d, or earlier with the context's error.

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"partneredge/edge/gotuning"
@@ -18,16 +17,18 @@ import (
 	"partneredge/wasm/abi"
 	"partneredge/wasm/apikey"
 	"partneredge/wasm/handlers/agents"
+	"partneredge/wasm/handlers/coaching"
+	"partneredge/wasm/handlers/leads"
 	"partneredge/wasm/httpfront"
 	"partneredge/wasm/pipeline"
 	"partneredge/wasm/route"
 )
 
-// serveNative serves the pipeline and the agents handler in plain Go until ctx
-// ends. It writes its hello to a file in dir. GOMAXPROCS, the garbage collector, the
+// serveNative serves the pipeline and the handlers that are measured in plain Go until
+// ctx ends, by TLS if c names a certificate. It writes its hello to a file in dir. GOMAXPROCS, the garbage collector, the
 // listener's limits and timeouts, the log and the metrics are set by the functions
 // that set a node's.
-func serveNative(ctx context.Context, dir string) error {
+func serveNative(ctx context.Context, dir string, c node.Config) error {
 	state, err := local.Open(local.Config{Dir: dir})
 	if err != nil {
 		return err
@@ -41,16 +42,32 @@ func serveNative(ctx context.Context, dir string) error {
 		AgentID: "agt_01h455vb4pex5vsknk084sn02q", Email: "dana@example.com", FullName: "Dana Reyes", Joined: 1_700_000_000_000_000,
 		AccountID: "acc_01h455vb4pex5vsknk084sn02q", AccountName: "Reyes Realty", Mode: "live",
 	}
-	var keys []string
-	for i := range keysInUse {
-		key := apikey.Mint(abi.EnvLive, &[apikey.RandomSize]byte{byte(i)})
+	var h hello
+	for i := range 2*keysInUse + 1 {
+		into := &h.Live
+		switch {
+		case i == 2*keysInUse:
+			into, record.Environment, record.RateLimit = &h.Slow, abi.EnvLive, slowLimit
+		case i >= keysInUse:
+			into, record.Environment = &h.Test, abi.EnvTest
+		}
+		key := apikey.Mint(record.Environment, &[apikey.RandomSize]byte{byte(i)})
 		record.ID = fmt.Sprintf("key_bench_%d", i)
 		if _, err := state.Keys.Put(local.KeyName([]byte(key)), local.Record{Ref: record.ID, Frame: string(record.Append(nil))}); err != nil {
 			return err
 		}
-		keys = append(keys, key)
+		*into = append(*into, key)
 	}
-	if _, err := state.Views.Put(record.AccountID, local.Record{Ref: record.AccountID, Frame: string(profile.Append(nil))}); err != nil {
+	if _, err := state.Views.Put(profileName(record.AccountID), local.Record{Ref: record.AccountID, Frame: string(profile.Append(nil))}); err != nil {
+		return err
+	}
+	list := abi.Insights{History: true}
+	for i := range insights {
+		list.Items = append(list.Items, abi.Insight{
+			ID: fmt.Sprintf("ins_01h455vb4pex5vsknk084sn0%02d", i), Headline: headline(i), Detail: detail, Created: profile.Joined + int64(insights-i),
+		})
+	}
+	if _, err := state.Views.Put(insightsName(record.AccountID), local.Record{Ref: record.AccountID, Frame: string(list.Append(nil))}); err != nil {
 		return err
 	}
 
@@ -59,17 +76,27 @@ func serveNative(ctx context.Context, dir string) error {
 		Gate: httpfront.Module{Headers: []string{"authorization"}, Caller: httpfront.Func(func(req *abi.Request, resp *abi.Response) {
 			gate.Handle(req, resp, native{state, ""})
 		})},
-		Handlers: map[string]httpfront.Module{"agents": {Caller: httpfront.Func(func(req *abi.Request, resp *abi.Response) {
-			agents.Handle(req, resp, native{state, req.Principal.AccountID})
-		})}},
+		Handlers: map[string]httpfront.Module{
+			"agents": {Caller: httpfront.Func(func(req *abi.Request, resp *abi.Response) {
+				agents.Handle(req, resp, native{state, req.Principal.AccountID})
+			})},
+			"coaching": {Caller: httpfront.Func(func(req *abi.Request, resp *abi.Response) {
+				coaching.Handle(req, resp, native{state, req.Principal.AccountID})
+			})},
+			"leads": {Headers: []string{"idempotency-key"}, Caller: httpfront.Func(func(req *abi.Request, resp *abi.Response) {
+				leads.Handle(req, resp, testOnly{})
+			})},
+		},
 	}
 	defer gotuning.Start(ctx)()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	base, stop, err := node.ServeModules(node.Config{Log: log}, set)
+	c.Log = log
+	base, stop, err := node.ServeModules(c, set)
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(hello{Addr: strings.TrimPrefix(base, "http://"), Keys: keys})
+	h.URL = base
+	text, err := json.Marshal(h)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, readyFile), text, 0o600)
 	}
@@ -105,12 +132,33 @@ func (n native) Take(keyID string, limit int) (abi.Bucket, error) {
 }
 
 func (n native) Profile() (p abi.Profile, err error) {
-	err = read(n.state.Views, n.account, &p)
+	err = read(n.state.Views, profileName(n.account), &p)
 	return p, err
 }
 
-func (n native) Insights(int64, int, *abi.Insights) error { return abi.CodeDenied }
-func (n native) Firings(int64, int, *abi.Firings) error   { return abi.CodeDenied }
+func (n native) Insights(since int64, limit int, into *abi.Insights) error {
+	if err := read(n.state.Views, insightsName(n.account), into); err != nil {
+		return err
+	}
+	last := 0
+	for last < min(limit, len(into.Items)) && into.Items[last].Created > since {
+		last++
+	}
+	into.Items = into.Items[:last]
+	return nil
+}
+
+func (n native) Firings(int64, int, *abi.Firings) error { return abi.CodeDenied }
+
+// testOnly is the outbox of test keys: no lead gets there.
+type testOnly struct{}
+
+func (testOnly) Lead(*abi.Lead) error                 { return abi.CodeDenied }
+func (testOnly) LeadOnce(*abi.Once) (abi.Kept, error) { return abi.Kept{}, abi.CodeDenied }
+
+// Names of an account's views.
+func profileName(account string) string  { return "profile/" + account }
+func insightsName(account string) string { return "insights/" + account }
 
 func read(records *local.Replica, name string, into interface{ Parse([]byte) error }) error {
 	record, ok := records.Get(name)

@@ -1,15 +1,17 @@
 package main
 
 import (
-	"bufio"
+	"cmp"
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
-	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
+	"time"
 
 	"partneredge/edge/adminapi"
 	"partneredge/scripts/bench/fleet"
@@ -17,15 +19,30 @@ import (
 	"partneredge/store/ratelimit"
 )
 
-// server serves agents/me at each of addrs, for each of keys. Connections are spread
+// server serves the API at each of addrs, for each of the keys. Connections are spread
 // evenly over both.
 type server struct {
 	name  string
 	addrs []string // one a process
-	keys  []string
-	stop  func()
+	tls   bool
+	keys
+	pid  int // 0: it has several processes
+	stop func()
 
-	peaks, p99s []float64 // of each round: requests a second, and seconds
+	peaks, p99s, cpu []float64            // of each round: requests a second, seconds, microseconds a request
+	others           map[string][]float64 // requests a second, of each round, by the request's name
+}
+
+// keys that a server knows.
+type keys struct{ live, test, slow []string }
+
+// cpuTime returns the processor time that the server has used, 0 where that is not
+// known.
+func (s *server) cpuTime() (time.Duration, error) {
+	if s.pid == 0 {
+		return 0, nil
+	}
+	return harness.CPUTime(s.pid)
 }
 
 // readyFile holds the hello of the plain Go server, in its directory.
@@ -33,13 +50,19 @@ const readyFile = "native.json"
 
 // hello describes the plain Go server.
 type hello struct {
-	Addr string
-	Keys []string
+	URL              string
+	Live, Test, Slow []string
 }
 
 // keysInUse is how many keys share the load: the highest limit that a key can
 // have, ratelimit.MaxLimit a minute, is less than a server may answer.
 const keysInUse = 8
+
+// slowLimit is the limit of the key that is over it, requests a minute.
+const slowLimit = 1
+
+// insights are as many as a page holds at most and a node keeps.
+const insights = 50
 
 var errNotInstalled = errors.New("not installed")
 
@@ -50,131 +73,147 @@ func stop(process *fleet.Process) {
 	}
 }
 
-func (b *bench) startNative(ctx context.Context) (*server, error) {
+// certificate writes a certificate and its key, once, and returns their files.
+func (b *bench) certificate() (cert, key string, err error) {
+	cert, key = filepath.Join(b.Dir, "cert.pem"), filepath.Join(b.Dir, "key.pem")
+	if _, err := os.Stat(key); err == nil {
+		return cert, key, nil
+	}
+	made, err := harness.NewCertificate()
+	if err != nil {
+		return "", "", err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(made.PrivateKey)
+	if err != nil {
+		return "", "", err
+	}
+	err = os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: made.Certificate[0]}), 0o600)
+	return cert, key, cmp.Or(err, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
+}
+
+// startNative starts the plain Go server.
+func (b *bench) startNative(ctx context.Context, tls bool) (*server, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(b.Dir, "native")
-	process := &fleet.Process{Ready: filepath.Join(dir, readyFile)}
-	var h hello
-	if err := process.Start(ctx, &h, self, "-native", dir); err != nil {
-		return nil, err
-	}
-	return &server{addrs: []string{h.Addr}, keys: h.Keys, stop: func() { stop(process) }}, nil
-}
-
-// startNode starts origin and node, and makes keys that may be called often
-// enough.
-func (b *bench) startNode(ctx context.Context) (*server, error) {
-	data := filepath.Join(b.Dir, "node")
-	var dev struct {
-		Origin struct {
-			AdminURL   string `json:"admin_url"`
-			AdminToken string `json:"admin_token"`
-		} `json:"origin"`
-		Nodes []struct {
-			BaseURL string `json:"base_url"`
-		} `json:"nodes"`
-		AccountID string `json:"account_id"`
-	}
-	process := &fleet.Process{Ready: filepath.Join(data, "dev.json")}
-	if err := process.Start(ctx, &dev, b.edge, "dev", "--data", data, "--port", "0"); err != nil {
-		return nil, err
-	}
-	s := &server{stop: func() { stop(process) }}
-	base, err := url.Parse(dev.Nodes[0].BaseURL)
-	if err != nil {
-		s.stop()
-		return nil, err
-	}
-	s.addrs = []string{base.Host}
-
-	admin := fleet.Admin{Client: adminapi.Client{URL: dev.Origin.AdminURL, Token: dev.Origin.AdminToken}}
-	for range keysInUse {
-		_, key, err := admin.Key(ctx, dev.AccountID, ratelimit.MaxLimit)
+	dir := filepath.Join(b.Dir, fmt.Sprint("native-", tls))
+	args := []string{"-native", dir}
+	if tls {
+		cert, key, err := b.certificate()
 		if err != nil {
-			s.stop()
-			return nil, fmt.Errorf("make a key: %w", err)
-		}
-		s.keys = append(s.keys, key)
-	}
-	return s, nil
-}
-
-// startWorkerd starts as many processes of workerd as there are processors, since each
-// runs JavaScript on one.
-func (b *bench) startWorkerd(ctx context.Context) (*server, error) {
-	if _, err := os.Stat(b.workerd); err != nil {
-		return nil, fmt.Errorf("%w: %w", errNotInstalled, err)
-	}
-	var processes []*fleet.Process
-	s := &server{keys: []string{workerKey}, stop: func() {
-		for _, process := range processes {
-			process.Kill()
-		}
-	}}
-	for i := range runtime.NumCPU() {
-		process := &fleet.Process{}
-		addr, err := b.startWorker(ctx, process, filepath.Join(b.Dir, fmt.Sprint("workerd", i)))
-		processes = append(processes, process)
-		if err != nil {
-			s.stop()
 			return nil, err
 		}
-		s.addrs = append(s.addrs, addr)
+		args = append(args, "-tls-cert", cert, "-tls-key", key)
 	}
-	return s, nil
+	process := &fleet.Process{Ready: filepath.Join(dir, readyFile)}
+	var h hello
+	if err := process.Start(ctx, &h, self, args...); err != nil {
+		return nil, err
+	}
+	base, err := url.Parse(h.URL)
+	if err != nil {
+		stop(process)
+		return nil, err
+	}
+	return &server{
+		addrs: []string{base.Host}, tls: tls, keys: keys{h.Live, h.Test, h.Slow},
+		pid: process.PID(), stop: func() { stop(process) },
+	}, nil
 }
 
-// startWorker starts a process of workerd with its files in home, and returns its
-// address once it serves.
-func (b *bench) startWorker(ctx context.Context, process *fleet.Process, home string) (addr string, err error) {
-	port, err := freePort()
+// centre is the origin of the nodes, and what they know of it.
+type centre struct {
+	process fleet.Process
+	admin   fleet.Admin
+	nats    string
+	keys    keys
+}
+
+// startCentre starts an origin with an account that has insights, and keys that may
+// be called often enough.
+func (b *bench) startCentre(ctx context.Context) error {
+	dir := filepath.Join(b.Dir, "origin")
+	var at struct {
+		AdminURL string `json:"admin_url"`
+		NATSURL  string `json:"nats_url"`
+	}
+	c := &centre{process: fleet.Process{Ready: filepath.Join(dir, "origin.json")}}
+	if err := c.process.Start(ctx, &at, b.edge, "origin", "--data", dir, "--admin", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0"); err != nil {
+		return err
+	}
+	b.centre = c
+	token, err := os.ReadFile(filepath.Join(dir, "admin.token"))
 	if err != nil {
-		return "", err
+		return err
 	}
-	if err := os.MkdirAll(home, 0o755); err != nil {
-		return "", err
+	c.nats, c.admin = at.NATSURL, fleet.Admin{Client: adminapi.Client{URL: at.AdminURL, Token: string(token)}}
+	account, err := c.admin.Account(ctx)
+	if err != nil {
+		return err
 	}
-	for name, content := range map[string]string{"worker.js": workerJS, "config.capnp": fmt.Sprintf(workerConfig, port)} {
-		if err := os.WriteFile(filepath.Join(home, name), []byte(content), 0o644); err != nil {
-			return "", err
+	run := make([]adminapi.NewInsight, insights)
+	for i := range run {
+		run[i] = adminapi.NewInsight{Headline: new(headline(i)), Detail: new(detail)}
+	}
+	if err := c.admin.Call(ctx, http.MethodPost, "/accounts/"+account+"/coaching-runs", adminapi.NewCoachingRun{Insights: &run}, nil); err != nil {
+		return err
+	}
+	for _, k := range []struct {
+		environment string
+		limit       int64
+		number      int
+		into        *[]string
+	}{{"live", ratelimit.MaxLimit, keysInUse, &c.keys.live}, {"test", ratelimit.MaxLimit, keysInUse, &c.keys.test}, {"live", slowLimit, 1, &c.keys.slow}} {
+		for range k.number {
+			made, err := c.admin.CreateKey(ctx, account, adminapi.NewKey{Environment: &k.environment, RateLimit: &k.limit, Scopes: adminapi.Scopes()})
+			if err != nil {
+				return fmt.Errorf("make a key: %w", err)
+			}
+			*k.into = append(*k.into, made.Plaintext)
 		}
 	}
-	if err := process.Begin(ctx, b.workerd, "serve", filepath.Join(home, "config.capnp")); err != nil {
-		return "", err
-	}
-	addr = fmt.Sprintf("127.0.0.1:%d", port)
-	var last error
-	err = harness.Poll(ctx, "workerd to serve", func() (bool, error) {
-		last = asksWorkerd(addr)
-		return last == nil, nil
-	})
-	if err != nil {
-		return "", errors.Join(err, last)
-	}
-	return addr, nil
+	return nil
 }
 
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port, nil
-}
+// Texts of the insights, at every server.
+func headline(i int) string { return fmt.Sprintf("Call back the %d leads of last week", i+2) }
 
-// asksWorkerd sends one request.
-func asksWorkerd(addr string) error {
-	conn, err := net.Dial("tcp", addr)
+const detail = "Three of them asked for a viewing and have not heard from you since. A call within a day doubles the chance."
+
+// startNode starts a node, in a process without its origin.
+func (b *bench) startNode(ctx context.Context, tls bool) (*server, error) {
+	if b.centre == nil {
+		if err := b.startCentre(ctx); err != nil {
+			return nil, fmt.Errorf("start origin: %w", err)
+		}
+	}
+	name := fmt.Sprint("node-", tls)
+	data := filepath.Join(b.Dir, name)
+	credentials, err := b.centre.admin.Enrol(ctx, data, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { _ = conn.Close() }()
-	if _, err := fmt.Fprintf(conn, "GET /api/v2/public/agents/me HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", workerKey); err != nil {
-		return err
+	args := []string{"node", "--data", data, "--region", name, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
+		"--origin", b.centre.nats, "--credentials", credentials, "--cache", filepath.Join(b.Dir, "cache")}
+	if tls {
+		cert, key, err := b.certificate()
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "--tls-cert", cert, "--tls-key", key)
 	}
-	return readAnswer(bufio.NewReader(conn))
+	var at struct {
+		BaseURL string `json:"base_url"`
+	}
+	process := &fleet.Process{Ready: filepath.Join(data, "node.json")}
+	if err := process.Start(ctx, &at, b.edge, args...); err != nil {
+		return nil, err
+	}
+	base, err := url.Parse(at.BaseURL)
+	if err != nil {
+		stop(process)
+		return nil, err
+	}
+	return &server{addrs: []string{base.Host}, tls: tls, keys: b.centre.keys, pid: process.PID(), stop: func() { stop(process) }}, nil
 }

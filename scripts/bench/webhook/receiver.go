@@ -1,16 +1,10 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/pem"
 	"io"
 	"log"
-	"math/big"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"partneredge/scripts/bench/harness"
 )
 
 // receiver is the partners' side: one HTTPS server, every path an endpoint.
@@ -64,7 +60,7 @@ func (a *arrivals) missing(events map[string]bool) (n int) {
 }
 
 func newReceiver(dir string) (*receiver, error) {
-	certificate, err := newCertificate()
+	certificate, err := harness.NewCertificate()
 	if err != nil {
 		return nil, err
 	}
@@ -98,22 +94,4 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		a.add(q.Header.Get("X-Svc-Event-Id"), at)
 	}
 	r.count.Add(1)
-}
-
-// newCertificate returns a certificate for 127.0.0.1 that is its own authority. That
-// of httptest has an RSA key: the handshakes would take most of the bare loop's time.
-func newCertificate() (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	template := &x509.Certificate{
-		SerialNumber:          big.NewInt(1),
-		NotAfter:              time.Now().Add(24 * time.Hour),
-		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
-		IsCA:                  true,
-		BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }
