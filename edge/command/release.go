@@ -122,6 +122,19 @@ func defineSign(flags *pflag.FlagSet) handler {
 	}
 }
 
+// devKey returns the file of the private key to sign with: the one that is named, or
+// where none is, and none lies in the current folder, the one that the edge dev of --data
+// has made.
+func devKey(cmd *cobra.Command, named string) string {
+	made := filepath.Join(cmd.Flag("data").Value.String(), "release.key")
+	if _, err := os.Stat(named); err != nil && !cmd.Flag("key").Changed && cmd.Flag("data").Changed {
+		if _, err := os.Stat(made); err == nil {
+			return made
+		}
+	}
+	return named
+}
+
 func registerKey(flags *pflag.FlagSet) (file *string) {
 	return flags.String("key", "release.key", "`FILE` of the private key, as minisign writes it; its password is asked for, or $EDGE_RELEASE_PASSWORD")
 }
@@ -175,7 +188,7 @@ func definePush(flags *pflag.FlagSet) handler {
 		if err != nil {
 			return err
 		}
-		if _, err := sign(ctx, layout, digest, *key, c.stderr); err != nil {
+		if _, err := sign(ctx, layout, digest, devKey(c.cmd, *key), c.stderr); err != nil {
 			return err
 		}
 		return giveToOrigin(ctx, c, layout, digest)
