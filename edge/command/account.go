@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -114,6 +115,15 @@ func newKey() *cobra.Command {
 		newAdminCommand("create ACCOUNT", "make a key and print it, once", defineKeyCreate),
 		newListCommand("list ACCOUNT", "list an account's keys, newest first", "/accounts/%s/keys",
 			"id", "environment", "state", "rate_limit", "expires_at", "label", "scopes"),
+		newAdminCommand("expiring", "list the keys of all accounts that expire soon, the first to expire first", func(flags *pflag.FlagSet) handler {
+			within := flags.Duration("within", 30*24*time.Hour, "`DURATION` in which they expire")
+			return func(ctx context.Context, c *invocation) error {
+				before := time.Now().Add(*within).UTC().Format(time.RFC3339)
+				return c.list(ctx, "/keys", url.Values{"expires_before": {before}}, 0, "id", "account_id", "environment", "expires_at", "label")
+			}
+		}),
+		newRecordCommand("show KEY", "show a key without its plaintext", "GET /keys/%s", nil,
+			"id", "account_id", "environment", "state", "label", "scopes", "ip_allowlist", "rate_limit", "created_at", "expires_at", "grace_until", "revoked_at", "successor_id"),
 		newAdminCommand("rotate KEY", "make a key's successor and print it, once", func(flags *pflag.FlagSet) handler {
 			grace := flags.Duration("grace", 7*24*time.Hour, "`DURATION` that the old key still goes on for")
 			return func(ctx context.Context, c *invocation) error {

@@ -54,6 +54,8 @@ func TestInBrowser(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
+	soon := time.Now().Add(5 * 24 * time.Hour).UTC().Format(time.RFC3339)
+	f.call("POST", "/accounts/"+f.account.ID+"/keys", map[string]any{"environment": "test", "scopes": []string{"read:agent"}, "expires_at": soon}, nil)
 	f.rollOut("eu-west")
 	base := f.AdminURL() + "/console/"
 	shoot := func(name string) {

@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestDeliveries finds a delivery by the id that its endpoint was sent, by each filter
@@ -72,5 +73,19 @@ func TestFormsKeepWhatFailed(t *testing.T) {
 				t.Errorf("%s lost %s: %s", path, want, text)
 			}
 		}
+	}
+}
+
+// TestExpiringKeys names on the overview the keys that expire soon.
+func TestExpiringKeys(t *testing.T) {
+	f := newFixture(t)
+	b := f.login(f.Token())
+	if _, text := b.get(""); strings.Contains(text, "Keys that expire") {
+		t.Error("no key expires, and the overview names some")
+	}
+	soon := time.Now().Add(5 * 24 * time.Hour).UTC().Format(time.RFC3339)
+	f.call("POST", "/accounts/"+f.account.ID+"/keys", map[string]any{"environment": "live", "scopes": []string{"read:agent"}, "label": "shop", "expires_at": soon}, nil)
+	if _, text := b.get(""); !strings.Contains(text, "Keys that expire") || !strings.Contains(text, "<b>shop</b>") {
+		t.Errorf("the overview lacks the key: %s", text)
 	}
 }

@@ -15,6 +15,7 @@ type overviewData struct {
 	Shares   []share
 	Total    int
 	Latest   int64
+	Expiring []adminapi.Key // the first of the keys that expire soon
 }
 
 // regionRow is a region with its latest numbers.
@@ -44,6 +45,11 @@ func overview(v *visit) (view, error) {
 	if err := v.get("/outcomes", &data.Outcomes); err != nil {
 		return view{}, err
 	}
+	var expiring adminapi.List[adminapi.Key]
+	if err := v.get("/keys?limit=10", &expiring); err != nil {
+		return view{}, err
+	}
+	data.Expiring = expiring.Items
 	data.addShares()
 	data.addRegions(t)
 	return view{page: "overview", Title: "Overview", Section: "overview", Data: data}, nil

@@ -76,6 +76,13 @@ func adminDeliveries(f *fixture) {
 	}
 	f.must(200, "GET", "/admin/v1/keys/"+keyID, nil)
 	f.mustRefuse(404, "not_found", "GET", "/admin/v1/keys/key_none", nil)
+	if items := f.must(200, "GET", "/admin/v1/keys", nil)["items"].([]any); len(items) != 0 {
+		f.Errorf("within 30 days expire %v", items)
+	}
+	if items := f.must(200, "GET", "/admin/v1/keys?expires_before=2100-01-01T00:00:00Z&limit=200", nil)["items"].([]any); len(items) == 0 {
+		f.Error("no key expires before 2100")
+	}
+	f.mustRefuse(400, "expires_before_invalid", "GET", "/admin/v1/keys?expires_before=soon", nil)
 	f.outcomes(event, item["id"].(string))
 	recover := "/admin/v1/webhooks/whs_x/recover"
 	if v := f.must(200, "POST", recover, object{"since": "2026-01-01T00:00:00Z"}); v["queued"] != 1.0 {

@@ -11,7 +11,6 @@ import (
 
 	"partneredge/edge/origin/replication"
 	"partneredge/edge/wire"
-	"partneredge/store/central"
 )
 
 // metrics of the origin, in seconds and counts.
@@ -64,7 +63,14 @@ func (m *metrics) register(c Config, r *replication.Server) {
 		}, func() float64 { return float64(r.LastChange()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "edge_origin_leads_quarantined", Help: "Leads that wait in the quarantine for an operator, the same at each origin process; NaN when the database does not say.",
-		}, func() float64 { return quarantined(c.DB) }),
+		}, func() float64 { return countedOrNaN(c.DB.CountQuarantined) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "edge_origin_keys_expiring", Help: "Keys that expire within 14 days and have no successor, the same at each origin process; NaN when the database does not say.",
+		}, func() float64 {
+			return countedOrNaN(func(ctx context.Context) (int, error) {
+				return c.DB.CountExpiringKeys(ctx, c.DB.Now().Add(14*24*time.Hour))
+			})
+		}),
 		newBacklog(c.DB),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "edge_origin_info", Help: "What the origin is; always 1.",
@@ -74,11 +80,11 @@ func (m *metrics) register(c Config, r *replication.Server) {
 	)
 }
 
-// quarantined counts the leads that wait in the quarantine.
-func quarantined(db *central.DB) float64 {
+// countedOrNaN returns what the database counts within two seconds, else NaN.
+func countedOrNaN(count func(context.Context) (int, error)) float64 {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	n, err := db.CountQuarantined(ctx)
+	n, err := count(ctx)
 	if err != nil {
 		return math.NaN()
 	}

@@ -84,6 +84,43 @@ func (d *DB) Key(ctx context.Context, id string) (store.Key, error) {
 	return keyTable.read(ctx, d, id)
 }
 
+// ExpiringKeys lists the keys that work now and whose hard expiry comes before a time,
+// the first to expire first. Those that were rotated are not among them.
+func (d *DB) ExpiringKeys(ctx context.Context, before time.Time, p store.Page) ([]store.Key, string, error) {
+	const tried, name = "list expiring keys", "keys by expiry"
+	if err := valid.Times(before); err != nil {
+		return nil, "", db.Fail(tried, err)
+	}
+	now, after, last := d.db.Now(), int64(0), ""
+	if p.Cursor != "" {
+		place, err := db.Place(name, p.Cursor)
+		if err == nil {
+			if _, err = fmt.Sscanf(place, "%d %s", &after, &last); err != nil {
+				err = valid.Errorf("cursor")
+			}
+		}
+		if err != nil {
+			return nil, "", db.Fail(tried, err)
+		}
+	}
+	limit := db.PageLimit(p)
+	keys, err := keyTable.some(ctx, d.db, `revoked_at = 0 AND grace_until = 0 AND expires_at > ? AND expires_at < ?
+		AND (expires_at > ? OR expires_at = ? AND id > ?) ORDER BY expires_at, id LIMIT ?`,
+		db.Micros(now), db.Micros(before), after, after, last, limit+1)
+	if err != nil || len(keys) <= limit {
+		return keys, "", db.Fail(tried, err)
+	}
+	end := keys[limit-1]
+	return keys[:limit], db.Cursor(name, fmt.Sprintf("%d %s", db.Micros(end.ExpiresAt), end.ID)), nil
+}
+
+// CountExpiringKeys returns how many keys ExpiringKeys lists.
+func (d *DB) CountExpiringKeys(ctx context.Context, before time.Time) (n int, err error) {
+	err = d.db.QueryRow(ctx, `SELECT count(*) FROM keys WHERE revoked_at = 0 AND grace_until = 0 AND expires_at > ? AND expires_at < ?`,
+		db.Micros(d.db.Now()), db.Micros(before)).Scan(&n)
+	return n, db.Fail("count expiring keys", err)
+}
+
 // KeyLimit holds the limit of a key.
 type KeyLimit struct {
 	PerMinute int // requests

@@ -143,3 +143,19 @@ func (a *api) bury(r *http.Request, in adminapi.NewTombstone, v *validator) (ans
 func toTombstone(s store.Tombstone) adminapi.Tombstone {
 	return adminapi.Tombstone{ID: s.ID, DeletedAt: stamp(s.DeletedAt)}
 }
+
+// expiresSoon is how far ahead keys that expire are listed unless the request says.
+const expiresSoon = 30 * 24 * time.Hour
+
+// listExpiringKeys lists the keys of all accounts that expire before a time.
+func (a *api) listExpiringKeys(r *http.Request) (answer, error) {
+	before := a.DB.Now().Add(expiresSoon)
+	if query := r.URL.Query(); query.Has("expires_before") {
+		text, v := query.Get("expires_before"), validator{kind: kindParameter}
+		before = v.time("expires_before", &text)
+		if err := v.err(); err != nil {
+			return answer{}, err
+		}
+	}
+	return page(r, func(p store.Page) ([]store.Key, string, error) { return a.DB.ExpiringKeys(r.Context(), before, p) }, a.toKey)
+}

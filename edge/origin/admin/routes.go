@@ -39,6 +39,7 @@ func (a *api) all() []route {
 		{"POST /admin/v1/accounts/{id}/contacts", body("invalid_contact", a.addContact)},
 		{"PUT /admin/v1/accounts/{id}/goals/{goal_id}", body("invalid_goal", a.putGoal)},
 		{"GET /admin/v1/accounts/{id}/leads", listOf(a, (*central.DB).Leads, toLead)},
+		{"GET /admin/v1/keys", a.listExpiringKeys},
 		{"GET /admin/v1/keys/{id}", get(a, (*central.DB).Key, a.toKey)},
 		{"GET /admin/v1/leads/{id}", get(a, (*central.DB).Lead, toLead)},
 		{"DELETE /admin/v1/leads/{id}", noBody(get(a, (*central.DB).DeleteLead, toLead))},

@@ -1,0 +1,68 @@
+package command
+
+import (
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"partneredge/edge/adminapi"
+)
+
+// TestOperationsWhen runs the commands of the pages of OPERATIONS.md that begin with
+// "When", on three regions of which one node is given up.
+func TestOperationsWhen(t *testing.T) {
+	needShell(t, "OPERATIONS.md")
+	h := newHosts(t)
+	h.machine("when")
+	data := h.path("when", "var/lib/edge-origin")
+	d := startDevForTest(t, data, func(c *devConfig) {
+		c.regions = names{"eu", "us", "ap"}
+		c.webhookAllow = prefixes{netip.MustParsePrefix("127.0.0.0/8")}
+	})
+	if err := writeJSON(filepath.Join(data, "dev.json"), d.ready()); err != nil { // by which commands find it
+		t.Fatal(err)
+	}
+	ready := d.ready()
+	admin, err := localClient(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(method, path string, in, out any) {
+		t.Helper()
+		if err := admin.Call(t.Context(), method, path, in, out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if status, body := request(t, "POST", ready.Nodes[0].BaseURL+"/api/v2/public/webhooks/subscribe", ready.Keys.Live,
+		`{"target_url":"https://127.0.0.1:1024/hook","events":["client.contacted"]}`); status != 201 {
+		t.Fatalf("subscribe: %d %s", status, body)
+	}
+	client, channel := "client", "sms"
+	var contact adminapi.Contact
+	call("POST", "/accounts/"+ready.AccountID+"/contacts", adminapi.NewContact{ClientID: &client, Channel: &channel}, &contact)
+	var delivered adminapi.List[adminapi.Delivery]
+	await(t, "a try", func() bool {
+		call("GET", "/events/"+contact.EventID+"/deliveries", nil, &delivered)
+		return len(delivered.Items) == 1 && len(delivered.Items[0].Tries) > 0
+	})
+	var nodes adminapi.List[adminapi.Node]
+	call("GET", "/nodes", nil, &nodes)
+	var keys adminapi.List[adminapi.Key]
+	call("GET", "/accounts/"+ready.AccountID+"/keys", nil, &keys)
+	ids := strings.NewReplacer("NODE", nodes.Items[0].ID, "KEY", keys.Items[0].ID, "ACCOUNT", ready.AccountID, "EVENT", contact.EventID,
+		"TRY", delivered.Items[0].Tries[0].ID, "WEBHOOK", delivered.Items[0].SubscriptionID)
+	for section, want := range map[string]string{
+		"When a node is lost": nodes.Items[0].ID, "When the origin is lost": "", "When a disk is full": "", "When a release is bad": "VERSION",
+		"When a key is leaked": "https://127.0.0.1:1024/hook", "When a partner asks for a delivery": "<- this",
+	} {
+		said := ""
+		for _, b := range operationsBlocks(t, section) {
+			b.text = ids.Replace(b.text)
+			said += h.do(b)
+		}
+		if !strings.Contains(said, want) {
+			t.Errorf("%s does not say %q: %s", section, want, said)
+		}
+	}
+}
