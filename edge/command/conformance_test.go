@@ -209,7 +209,7 @@ func (c *conformance) exemplified(e exchange, got []byte) bool {
 func (c *conformance) checkUnnamed(t testing.TB, what string, resp *http.Response, got []byte) {
 	allowed := map[int][]string{
 		401: {"unauthorized"},
-		403: {"forbidden", "too_many_failed_attempts"},
+		403: {"forbidden", "too_many_failed_attempts", "cors_not_allowed"},
 		404: {"not_found"},
 		405: {"method_not_allowed"},
 		413: {"payload_too_large"},

@@ -13,6 +13,9 @@ type Refusal struct {
 // Reason describes one value of the field reason.
 type Reason struct{ Name, Meaning string }
 
+// HelpPath is where the guide explains every error: each at #CODE, and at #CODE-REASON.
+const HelpPath = "/docs/errors"
+
 // Refusals returns every error that the partner API answers. The guide shows them, and
 // tests hold the OpenAPI document, and thereby every answer, against them.
 func Refusals() []Refusal {
@@ -39,6 +42,10 @@ func accessRefusals() []Refusal {
 		{403, "too_many_failed_attempts", "The address presented too many keys that are not good: 20 within 5 minutes lock it out for 15.",
 			"Stop. Wait for Retry-After, and mend the program that sends the wrong key first: good keys are refused too from this address.", []Reason{
 				{"ip_locked_out", "The only reason."},
+			}},
+		{403, "cors_not_allowed", "A browser asked whether a page of another site may call the API, which it may not.",
+			"Call the API from your own server. A key in a page is a key that every visitor has: revoke one that was.", []Reason{
+				{"keys_do_not_belong_in_browsers", "The only reason. It answers the browser's question (OPTIONS with Origin) and has no header Access-Control-Allow-Origin."},
 			}},
 		{429, "rate_limited", "The key made more requests than it may.",
 			"Wait for Retry-After and send it again. Nothing was done.", []Reason{

@@ -168,6 +168,7 @@ func idempotency() []Case {
 	once := keyed(anaOK, "order 7")
 	onceTest := keyed(accepted(ana, testLead), "order 7").as(Test)
 	again := func(s Step) Step {
+		s = s.wants("Idempotent-Replayed", "true")
 		s.WantBody = strings.Replace(s.WantBody, "<id=id:lead>", "$(first)", 1)
 		return s
 	}

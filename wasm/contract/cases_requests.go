@@ -33,10 +33,13 @@ func requests() []Case {
 			Method: c.method, Path: c.path, Status: 405, WantBody: refused("method_not_allowed", ""),
 		}.wants("Allow", c.allow)))
 	}
+	preflight := Step{Method: "OPTIONS", Path: "leads", Status: 403, WantBody: refused("cors_not_allowed", "keys_do_not_belong_in_browsers")}.
+		with("Origin", "https://shop.example").with("Access-Control-Request-Method", "POST")
 	tooLarge := refused("payload_too_large", "")
 	return append(cases,
 		rule("path/unknown, without a key",
 			get("nothing", 401, noToken).as(NoKey), post("agents/me", "", 401, noToken).as(NoKey)).needs(Clients),
+		rule("cors/preflight", preflight, preflight.as(NoKey)),
 		rule("size/64 KiB", post("leads", padded(maxBody), 201, testLead).as(Test)),
 		rule("size/a byte more",
 			post("leads", padded(maxBody+1), 413, tooLarge).as(Test),

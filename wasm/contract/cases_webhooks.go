@@ -111,6 +111,7 @@ func subscribeOnce() []Case {
 	onceTest := keyed(post("webhooks/subscribe", hookBody, 201, subscribedTest), "hook 7").as(Test)
 	remember := func(s *Session) { s.Set("id1", s.Get("id")); s.Set("secret1", s.Get("secret")) }
 	again := func(s Step) Step {
+		s = s.wants("Idempotent-Replayed", "true")
 		s.WantBody = strings.NewReplacer("<id=id:whs>", "$(id1)", "<secret=hex64>", "$(secret1)").Replace(s.WantBody)
 		return s
 	}

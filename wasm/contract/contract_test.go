@@ -1,81 +1,24 @@
 package contract_test
 
 import (
-	"crypto/rand"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
-	"partneredge/wasm/abi"
-	"partneredge/wasm/answer"
 	"partneredge/wasm/contract"
 	"partneredge/wasm/fake"
-	"partneredge/wasm/handlers/agents"
-	"partneredge/wasm/handlers/coaching"
-	"partneredge/wasm/handlers/leads"
-	"partneredge/wasm/handlers/sentinels"
-	"partneredge/wasm/handlers/webhooks"
-	"partneredge/wasm/pipeline"
-	"partneredge/wasm/route"
+	"partneredge/wasm/httpfront"
+	"partneredge/wasm/native"
 )
 
-// native serves the partner API by the pipeline and the handlers over a backend,
-// without modules and without httpfront.
-type native struct {
-	backend *fake.Backend
-	now     func() int64
-	gate    pipeline.Pipeline
-}
-
-func serve(backend *fake.Backend, now func() int64) native {
-	return native{backend, now, pipeline.Pipeline{Routes: route.ContractTable()}}
-}
-
-func (n native) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	req := abi.Request{
-		Now: n.now(), Method: r.Method, Path: r.URL.EscapedPath(), Query: r.URL.RawQuery,
-		Client: netip.MustParseAddrPort(r.RemoteAddr).Addr().String(),
-	}
-	_, _ = rand.Read(req.Random[:])
-	for _, value := range r.Header["Authorization"] {
-		req.Headers = append(req.Headers, abi.Header{Name: "authorization", Value: value})
-	}
-	var gate, resp abi.Response
-	n.gate.Handle(&req, &gate, n.backend)
-	body, err := io.ReadAll(r.Body)
-	req.Headers, req.Body, req.Params, req.Principal = nil, body, gate.Params, gate.Principal
-	view := n.backend.For(req.Principal)
-	for _, value := range r.Header["Idempotency-Key"] {
-		req.Headers = append(req.Headers, abi.Header{Name: "idempotency-key", Value: value})
-	}
-	switch {
-	case err != nil:
-		answer.Internal(&resp)
-	case gate.Handler == "":
-		resp = gate
-		gate.Headers = nil
-	case len(body) > 64<<10:
-		answer.Error(&resp, 413, "payload_too_large", "")
-	case gate.Handler == "agents":
-		agents.Handle(&req, &resp, view)
-	case gate.Handler == "coaching":
-		coaching.Handle(&req, &resp, view)
-	case gate.Handler == "sentinels":
-		sentinels.Handle(&req, &resp, view)
-	case gate.Handler == "webhooks":
-		webhooks.Handle(&req, &resp, view)
-	case gate.Handler == "leads":
-		leads.Handle(&req, &resp, view)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	for _, h := range slices.Concat(gate.Headers, resp.Headers) {
-		w.Header().Add(h.Name, h.Value)
-	}
-	w.WriteHeader(resp.Status)
-	_, _ = w.Write(resp.Body)
+// serve answers by the handlers in plain Go.
+func serve(backend *fake.Backend, now func() int64) http.Handler {
+	return httpfront.New(httpfront.Config{
+		Modules: native.Modules(backend),
+		Now:     func() time.Time { return time.UnixMicro(now()) },
+	})
 }
 
 func TestNative(t *testing.T) {

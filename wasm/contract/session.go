@@ -217,6 +217,9 @@ func (s *Session) common(step Step, x Exchange) (problems []string) {
 	if ct := header.Get("Content-Type"); !jsonType.MatchString(ct) {
 		bad("Content-Type %q", ct)
 	}
+	if header["Access-Control-Allow-Origin"] != nil {
+		bad("pages of other sites may read the answer")
+	}
 	if !utf8.Valid(x.ResponseBody) {
 		bad("the answer is not UTF-8")
 	}
@@ -224,9 +227,16 @@ func (s *Session) common(step Step, x Exchange) (problems []string) {
 		bad("the answer holds the key")
 	}
 	if status >= 400 {
-		var e struct{ Error string }
+		var e struct{ Error, Reason string }
 		if err := json.Unmarshal(x.ResponseBody, &e); err != nil || !code.MatchString(e.Error) {
 			bad("error code %q", e.Error)
+		}
+		if got, want := header.Get("Link"), helpLink(e.Error, e.Reason); got != want {
+			bad("Link %s, want %s", got, want)
+		}
+		wait, err := strconv.Atoi(header.Get("Retry-After"))
+		if waits := status == 429 || status == 500 || e.Error == "too_many_failed_attempts"; waits != (err == nil && wait > 0) {
+			bad("Retry-After %q", header.Get("Retry-After"))
 		}
 	}
 	if status < 300 || status == http.StatusTooManyRequests {
@@ -240,11 +250,27 @@ func (s *Session) common(step Step, x Exchange) (problems []string) {
 		if ms, err := strconv.Atoi(header.Get("X-Ratelimit-Reset-Ms")); err != nil || ms < 0 || ms > 60_000 {
 			bad("x-ratelimit-reset-ms %q", header.Get("X-Ratelimit-Reset-Ms"))
 		}
+		reset, _ := strconv.Atoi(header.Get("X-Ratelimit-Reset-Ms"))
+		if got, want := header.Get("RateLimit-Policy"), fmt.Sprintf(`"default";q=%d;w=60`, key.RateLimit); got != want {
+			bad("RateLimit-Policy %s, want %s", got, want)
+		}
+		if got, want := header.Get("RateLimit"), fmt.Sprintf(`"default";r=%s;t=%d`, header.Get("X-Ratelimit-Remaining"), (reset+999)/1000); got != want {
+			bad("RateLimit %s, want %s", got, want)
+		}
 		if got := header.Get("X-Svc-Environment"); got != key.Environment {
 			bad("x-svc-environment %q, want %q", got, key.Environment)
 		}
 	}
 	return problems
+}
+
+// helpLink returns the Link of an error: to where the guide explains it.
+func helpLink(code, reason string) string {
+	to := code
+	if reason != "" {
+		to += "-" + reason
+	}
+	return `</docs/errors#` + to + `>; rel="help"`
 }
 
 var (

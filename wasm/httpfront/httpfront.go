@@ -80,6 +80,7 @@ type Config struct {
 type Front struct {
 	Config
 	exchanges sync.Pool // of *exchange
+	links     map[Refusal][]string
 }
 
 // New returns a Front.
@@ -96,7 +97,7 @@ func New(c Config) *Front {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	f := &Front{Config: c}
+	f := &Front{Config: c, links: helpLinks()}
 	f.exchanges.New = func() any { return &exchange{front: f} }
 	return f
 }
@@ -151,9 +152,14 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (x *exchange) serve(start time.Time) (handler string, status int) {
 	modules := x.front.Modules
 	x.flatten(start)
+	x.gate.Reset()
+	if isPreflight(x.r) {
+		return "", x.write(http.StatusForbidden, nil, noBrowsers)
+	}
 	if err := x.call("gate", modules.Gate, &x.gate); err != nil {
 		return "", x.fail("gate", err)
 	}
+	addLimits(&x.gate)
 	if x.gate.Handler == "" {
 		return "", x.deliver("gate", &x.gate)
 	}

@@ -53,8 +53,12 @@ func (x *exchange) fail(module string, err error) (status int) {
 // which costs two allocations however many they are.
 func (x *exchange) write(status int, headers []abi.Header, body []byte) int {
 	x.drain()
+	h := x.w.Header()
 	if status >= http.StatusBadRequest {
 		x.outcome.Refusal = refusalOf(body)
+		if link := x.front.links[x.outcome.Refusal]; link != nil {
+			h["Link"] = link[:1:1] // nobody changes it
+		}
 	}
 	lists := [...][]abi.Header{x.headers, headers}
 	x.values = x.values[:0]
@@ -68,7 +72,6 @@ func (x *exchange) write(status int, headers []abi.Header, body []byte) int {
 	rest := string(x.values)
 	length := rest[end:]
 
-	h := x.w.Header()
 	values := make([]string, 0, len(x.headers)+len(headers)+1)
 	for nth, list := range lists {
 		for i := range list {
@@ -104,7 +107,7 @@ func (x *exchange) write(status int, headers []abi.Header, body []byte) int {
 
 // ofGate reports whether a header, in canonical form, is for the gate to set.
 func ofGate(name string) bool {
-	return name == "X-Svc-Environment" || strings.HasPrefix(name, "X-Ratelimit-")
+	return name == "X-Svc-Environment" || strings.HasPrefix(name, "X-Ratelimit-") || strings.HasPrefix(name, "Ratelimit")
 }
 
 func setDefault(h http.Header, name string, values []string) {
@@ -123,6 +126,10 @@ func canonical(name string) string {
 		return "X-Ratelimit-Remaining"
 	case "x-ratelimit-reset-ms":
 		return "X-Ratelimit-Reset-Ms"
+	case "ratelimit":
+		return "Ratelimit"
+	case "ratelimit-policy":
+		return "Ratelimit-Policy"
 	case "x-svc-environment":
 		return "X-Svc-Environment"
 	}

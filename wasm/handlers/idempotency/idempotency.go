@@ -34,5 +34,8 @@ func Digest(body []byte) string {
 	return string(h.Sum(nil))
 }
 
+// Replayed says in the answer that it is the one to an earlier request with the same key.
+func Replayed(resp *abi.Response) { answer.Header(resp, "idempotent-replayed", "true") }
+
 // Conflict refuses a request whose key was used for another body.
 func Conflict(resp *abi.Response) { answer.Error(resp, 409, "idempotency_conflict", "") }

@@ -44,6 +44,8 @@ func Handle(req *abi.Request, resp *abi.Response, outbox handlers.Outbox) {
 		case kept.Outcome == abi.Conflict:
 			idempotency.Conflict(resp)
 			return
+		case kept.Outcome == abi.Repeat:
+			idempotency.Replayed(resp)
 		}
 		lead.ID = kept.ID
 	case !sandbox:

@@ -81,6 +81,9 @@ func subscribe(req *abi.Request, resp *abi.Response, subscriptions handlers.Subs
 		answer.Error(resp, 400, "invalid_target_url", reason)
 	default:
 		resp.Status = 201
+		if outcome == abi.Repeat {
+			idempotency.Replayed(resp)
+		}
 		resp.Body = appendSubscription(resp.Body[:0], &s, req.Principal.Environment)
 	}
 }
