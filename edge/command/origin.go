@@ -69,6 +69,7 @@ func newOrigin() *cobra.Command {
 	flags.Var(&c.adminProxies, "admin-trusted-proxies", "`CIDR` of proxies that may say by X-Forwarded-Proto that they were asked by HTTPS; may be given again")
 	flags.StringVar(&c.AdminTokenFile, "admin-token-file", "", "`FILE` with the admin token, made 0600 when it is not there (default DIR/admin.token)")
 	flags.StringVar(&c.NATSListen, "nats-listen", "127.0.0.1:4222", "`ADDR` (host:port) of the embedded NATS server")
+	flags.StringVar(&c.NATSLeafListen, "nats-leaf-listen", "", "`ADDR` (host:port) at which the embedded NATS server takes those of regions, its leaf nodes (default: none)")
 	flags.StringVar(&c.NATSCert, "nats-tls-cert", "", "PEM `FILE`: the embedded NATS server's certificate, read again when it changes")
 	flags.StringVar(&c.NATSKey, "nats-tls-key", "", "PEM `FILE`: its key")
 	flags.StringVar(&c.NATSURL, "nats", "", "`URL` of a NATS cluster, or several by comma, in place of the embedded server; its servers include DIR/cluster.conf of --nats-keys")

@@ -48,6 +48,9 @@ type Config struct {
 	// NATSListen is where the embedded NATS server listens, host:port; port 0 is any
 	// free one. "": 127.0.0.1:0. Unused with NATSURL.
 	NATSListen string
+	// NATSLeafListen is where the embedded server takes the NATS servers of regions, its
+	// leaf nodes, host:port. Default: nowhere.
+	NATSLeafListen string
 	// NATSCert and NATSKey are PEM files; with them the embedded server takes only
 	// TLS 1.3, with the new certificate when they change. "": no TLS, for loopback
 	// and private networks.

@@ -96,7 +96,7 @@ func (c Config) startBroker(ctx context.Context, authority *natsauth.Authority) 
 	}
 	return broker.Start(broker.Config{
 		Authority: authority, Log: c.Log, Revoked: replication.Revoked(nodes),
-		Listen: c.NATSListen, Certificate: get,
+		Listen: c.NATSListen, LeafListen: c.NATSLeafListen, Certificate: get,
 		URL: c.NATSURL, Credentials: c.NATSCredentials, CA: c.NATSCA, Dir: c.NATSKeys,
 	})
 }

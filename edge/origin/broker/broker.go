@@ -16,7 +16,8 @@ import (
 	"partneredge/edge/origin/natsauth"
 )
 
-// repeatRevocations separates two announcements of the revoked nodes to a cluster:
+// repeatRevocations separates two announcements of the revoked nodes to a cluster, and to
+// the servers of regions:
 // a server that was down meanwhile comes back with what it knew.
 const repeatRevocations = 10 * time.Second
 
@@ -29,6 +30,10 @@ type Config struct {
 
 	// Listen is where the embedded server listens, host:port; port 0 is any free one.
 	Listen string
+	// LeafListen is where the embedded server takes the NATS servers of regions, its leaf
+	// nodes, host:port; port 0 is any free one. Dir then gets the files that they include.
+	// "": it takes none.
+	LeafListen string
 	// Certificate of the embedded server, which then takes only TLS 1.3. nil: no TLS.
 	Certificate certificate.Get
 
@@ -91,7 +96,7 @@ func (b *Broker) Ready() bool { return b.conn.IsConnected() }
 func (b *Broker) Revoke(ctx context.Context, revoked map[string]time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	again := b.config.URL != "" && len(revoked) > 0 && time.Since(b.told) > repeatRevocations
+	again := (b.config.URL != "" || b.config.LeafListen != "") && len(revoked) > 0 && time.Since(b.told) > repeatRevocations
 	if maps.EqualFunc(revoked, b.revoked, time.Time.Equal) && !again {
 		return nil
 	}

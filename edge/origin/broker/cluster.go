@@ -80,7 +80,7 @@ func (c cluster) revoke(ctx context.Context, revoked map[string]time.Time) error
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	reply, err := conn.RequestWithContext(ctx, "$SYS.REQ.CLAIMS.UPDATE", []byte(account))
+	reply, err := conn.RequestWithContext(ctx, natsauth.ClaimsUpdate, []byte(account))
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,6 +28,7 @@ type embedded struct {
 	*server.Server
 	authority *natsauth.Authority
 	resolver  *server.MemAccResolver
+	leaves    bool // it takes the servers of regions
 }
 
 // embed starts a server and connects to it without the network.
@@ -45,6 +47,15 @@ func (b *Broker) embed() error {
 	b.url = e.ClientURL()
 	if b.config.Certificate == nil && hosts.Exposed(b.config.Listen) {
 		b.config.Log.Warn("NATS listens off this machine without TLS: give it a certificate", "listen", b.config.Listen)
+	}
+	if e.leaves {
+		leafURL, err := b.config.leafURL(e)
+		if err == nil {
+			err = b.config.Authority.WriteRegion(b.config.Dir, leafURL, b.config.Revoked)
+		}
+		if err != nil {
+			return fmt.Errorf("starting NATS for regions: %w", err)
+		}
 	}
 	credentials, err := b.config.Authority.OriginUser()
 	if err == nil {
@@ -70,7 +81,7 @@ func (c Config) newServer() (*embedded, error) {
 	if err != nil {
 		return nil, fmt.Errorf("signing the account: %w", err)
 	}
-	e := &embedded{authority: a, resolver: &server.MemAccResolver{}}
+	e := &embedded{authority: a, resolver: &server.MemAccResolver{}, leaves: c.LeafListen != ""}
 	if err := errors.Join(e.resolver.Store(a.SystemID, system), e.resolver.Store(a.AccountID, account)); err != nil {
 		return nil, err
 	}
@@ -92,8 +103,31 @@ func (c Config) newServer() (*embedded, error) {
 		opts.TLSConfig = &tls.Config{GetCertificate: c.Certificate, MinVersion: tls.VersionTLS13}
 		opts.TLSTimeout = 5
 	}
+	if e.leaves {
+		if opts.LeafNode.Host, opts.LeafNode.Port, err = splitListen(c.LeafListen); err != nil {
+			return nil, err
+		}
+		opts.LeafNode.TLSConfig, opts.LeafNode.TLSTimeout = opts.TLSConfig, opts.TLSTimeout
+	}
 	e.Server, err = server.NewServer(opts)
 	return e, err
+}
+
+// leafURL returns the address that the servers of regions connect to.
+func (c Config) leafURL(e *embedded) (string, error) {
+	host, _, err := net.SplitHostPort(c.LeafListen)
+	if err != nil {
+		return "", err
+	}
+	listening, err := e.Varz(nil)
+	if err != nil {
+		return "", err
+	}
+	scheme := "nats"
+	if c.Certificate != nil {
+		scheme = "tls"
+	}
+	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(listening.LeafNode.Port)), nil
 }
 
 // splitListen returns addr in the server's own terms: every address is 0.0.0.0, any
@@ -146,7 +180,27 @@ func (e *embedded) revoke(_ context.Context, revoked map[string]time.Time) error
 		return err
 	}
 	e.UpdateAccountClaims(account, claims)
-	return nil
+	if !e.leaves {
+		return nil
+	}
+	return e.announce(text)
+}
+
+// announce hands the account's new JWT to the servers of regions that are connected.
+func (e *embedded) announce(account string) error {
+	credentials, err := e.authority.SystemUser()
+	if err != nil {
+		return err
+	}
+	conn, err := nats.Connect("", nats.InProcessServer(e.Server), nats.UserCredentialBytes([]byte(credentials)), nats.Name("origin revocation"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.Publish(natsauth.ClaimsUpdate, []byte(account)); err != nil {
+		return err
+	}
+	return conn.Flush()
 }
 
 func (e *embedded) close() {

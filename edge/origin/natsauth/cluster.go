@@ -31,13 +31,18 @@ ping_interval: "20s"
 write_deadline: "10s"
 `
 
-// WriteCluster writes to dir what the servers of a NATS cluster need: ClusterFile,
-// and the same as separate files, operator.jwt, system.jwt and account.jwt.
-func (a *Authority) WriteCluster(dir string, revoked map[string]time.Time) error {
+// signOperator returns the operator's own signed JWT.
+func (a *Authority) signOperator() (string, error) {
 	claims := jwt.NewOperatorClaims(a.OperatorID)
 	claims.Name = "edge"
 	claims.SystemAccount = a.SystemID
-	operator, err := claims.Encode(a.operator)
+	return claims.Encode(a.operator)
+}
+
+// WriteCluster writes to dir what the servers of a NATS cluster need: ClusterFile,
+// and the same as separate files, operator.jwt, system.jwt and account.jwt.
+func (a *Authority) WriteCluster(dir string, revoked map[string]time.Time) error {
+	operator, err := a.signOperator()
 	if err != nil {
 		return err
 	}

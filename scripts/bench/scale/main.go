@@ -25,6 +25,7 @@ func main() {
 		{Name: "fleet", Measure: b.fleet},
 		{Name: "changes", Measure: b.changes},
 		{Name: "asks", Measure: b.asks},
+		{Name: "push", Measure: b.push},
 		{Name: "claim", Measure: b.claim},
 		{Name: "ingest", Measure: b.ingest},
 	}

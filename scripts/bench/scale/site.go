@@ -70,7 +70,7 @@ func (b *bench) newSite(ctx context.Context, name string) (_ *site, err error) {
 	if s.Authority, err = natsauth.Open(filepath.Join(s.dir, "nats")); err != nil {
 		return nil, err
 	}
-	s.Broker, err = broker.Start(broker.Config{Authority: s.Authority, Log: s.log, Listen: "127.0.0.1:0", Dir: filepath.Join(s.dir, "nats")})
+	s.Broker, err = broker.Start(broker.Config{Authority: s.Authority, Log: s.log, Listen: "127.0.0.1:0", LeafListen: "127.0.0.1:0", Dir: filepath.Join(s.dir, "nats")})
 	if err != nil {
 		return nil, err
 	}
