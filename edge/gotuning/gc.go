@@ -17,7 +17,7 @@ import (
 // node that holds little. A higher floor makes requests wait more rarely, but
 // longer: sweeping takes a third of two processors for as long as there is heap to
 // sweep.
-func heapFloor(memory uint64) uint64 { return min(memory/8, 128<<20) }
+func heapFloor(memory uint64) uint64 { return min(memory/8, 64<<20) }
 
 // usableMemory returns the memory of the cgroup or else of the machine, in bytes.
 func usableMemory() uint64 {

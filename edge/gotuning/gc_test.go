@@ -23,9 +23,9 @@ func TestHeapFloor(t *testing.T) {
 	const mib = 1 << 20
 	for memory, want := range map[uint64]uint64{
 		256 * mib:     32 * mib,
-		1024 * mib:    128 * mib,
-		8192 * mib:    128 * mib,
-		1 << 20 * mib: 128 * mib,
+		512 * mib:     64 * mib,
+		8192 * mib:    64 * mib,
+		1 << 20 * mib: 64 * mib,
 	} {
 		if got := heapFloor(memory); got != want {
 			t.Errorf("%d MiB to use: %d MiB, want %d", memory/mib, got/mib, want/mib)

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -189,10 +190,12 @@ func (n *Node) openReleases(ctx context.Context) (err error) {
 		Origin: n.link, FetchTimeout: c.WriteOrigin, Front: n.moduleFront(n.replication.FindKey), Changed: n.statusChanged,
 		Progress: c.Progress, Log: c.Log,
 	})
-	if err == nil {
-		n.metrics.registry.MustRegister(newReleaseMetrics(n.releases.Status))
+	if err != nil {
+		return err
 	}
-	return err
+	n.metrics.registry.MustRegister(newReleaseMetrics(n.releases.Status))
+	debug.FreeOSMemory() // opening modules takes more than the node ever does again
+	return nil
 }
 
 // statusChanged has the status sent at once.
