@@ -77,7 +77,7 @@ func (c *call) begin(ctx context.Context, principal abi.Principal, now int64) {
 		c.wall = min(c.wall, t.Sub(c.m.runtime.epoch))
 	}
 	c.inHost, c.checked, c.computed, c.refueled, c.yielded = 0, start, 0, start, start
-	c.fuel = c.mostFuel()
+	c.fuel = minFuel
 	c.function = nil
 	c.hostCalls, c.logged, c.line = 0, 0, c.line[:0]
 	c.refused, c.stopped = false, nil

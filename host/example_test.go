@@ -78,7 +78,7 @@ func ExampleRuntime_Open() {
 	}
 	defer runtime.Close(ctx)
 	wasm := compile()
-	request := abi.Request{Method: "GET", Path: "/profile", Principal: abi.Principal{AccountID: "acc_1"}}
+	request := abi.Request{Method: "GET", Path: "/profile", Principal: abi.Principal{AccountID: "acc_1", Scopes: abi.ReadAgent}}
 	for _, granted := range [][]abi.Capability{{abi.Views}, nil} {
 		module, err := runtime.Open(ctx, wasm, host.Manifest{Name: "guest", Capabilities: granted},
 			host.Capabilities{Views: profiles{}}, host.Limits{})

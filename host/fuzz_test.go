@@ -57,7 +57,7 @@ func FuzzHostFunctions(f *testing.F) {
 			}
 		}()
 		c := newCall(m, mem)
-		c.begin(context.Background(), abi.Principal{AccountID: "acc_1"}, 1)
+		c.begin(context.Background(), abi.Principal{AccountID: "acc_1", Scopes: abi.AllScopes}, 1)
 		defer c.end()
 		defer func() {
 			if e := recover(); e != nil {

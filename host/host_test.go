@@ -47,7 +47,7 @@ func openGuest(t testing.TB, r *host.Runtime, manifest host.Manifest, caps host.
 func get(t testing.TB, m *host.Module, path string) string {
 	t.Helper()
 	var resp abi.Response
-	if err := m.Call(context.Background(), &abi.Request{Method: "GET", Path: path}, &resp); err != nil {
+	if err := m.Call(context.Background(), &abi.Request{Method: "GET", Path: path, Principal: abi.Principal{Scopes: abi.AllScopes}}, &resp); err != nil {
 		t.Fatal(err)
 	}
 	return string(resp.Body)
@@ -107,12 +107,38 @@ func TestGranted(t *testing.T) {
 	r, _ := newRuntime(t, nil)
 	m := openGuest(t, r, host.Manifest{Name: "guest", Capabilities: []abi.Capability{abi.Views}}, host.Capabilities{Views: views{}}, host.Limits{})
 	var resp abi.Response
-	req := abi.Request{Method: "GET", Path: "/profile", Principal: abi.Principal{AccountID: "acc_1"}}
+	req := abi.Request{Method: "GET", Path: "/profile", Principal: abi.Principal{AccountID: "acc_1", Scopes: abi.ReadAgent}}
 	if err := m.Call(context.Background(), &req, &resp); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := string(resp.Body), "Agent of acc_1"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestScope holds that an operation needs the contract's scope for it, whatever the
+// manifest grants and whatever scope the module's route has.
+func TestScope(t *testing.T) {
+	r, log := newRuntime(t, nil)
+	m := openGuest(t, r, host.Manifest{Name: "guest", Capabilities: []abi.Capability{abi.Views}}, host.Capabilities{Views: views{}}, host.Limits{})
+	for _, tt := range []struct {
+		principal abi.Principal
+		want      string
+	}{
+		{abi.Principal{AccountID: "acc_1", Own: "x:quotes"}, "call host: capability not granted"},
+		{abi.Principal{AccountID: "acc_1", Scopes: abi.AllScopes &^ abi.ReadAgent}, "call host: capability not granted"},
+		{abi.Principal{AccountID: "acc_1", Scopes: abi.ReadAgent, Own: "x:quotes"}, "Agent of acc_1"},
+	} {
+		var resp abi.Response
+		if err := m.Call(context.Background(), &abi.Request{Method: "GET", Path: "/profile", Principal: tt.principal}, &resp); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(resp.Body); got != tt.want {
+			t.Errorf("%+v: got %q, want %q", tt.principal, got, tt.want)
+		}
+	}
+	if n := log.Count("lacks the scope"); n != 1 || log.Count("scope=read:agent") != 1 {
+		t.Errorf("refusal logged %d times, want once with the scope: %s", n, log)
 	}
 }
 

@@ -64,6 +64,10 @@ func (c *call) op(op abi.Op, in, out []byte) int32 {
 		c.m.logDenied(op)
 		return int32(abi.CodeDenied)
 	}
+	if scope := op.Scope(); c.principal.Scopes&scope != scope {
+		c.m.logUnscoped(op)
+		return int32(abi.CodeDenied)
+	}
 	if len(in) > maxInput {
 		return int32(abi.CodeInvalid)
 	}

@@ -74,7 +74,7 @@ func TestCapabilitiesMayKeepTexts(t *testing.T) {
 	defer mem.Free()
 	guest := mem.Resize(64 << 10)
 	c := newCall(m, mem)
-	c.begin(t.Context(), abi.Principal{}, 1)
+	c.begin(t.Context(), abi.Principal{Scopes: abi.AllScopes}, 1)
 	defer c.end()
 	mem.Watch()
 	defer mem.Unwatch()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 
@@ -64,7 +65,8 @@ type Module struct {
 	limits   Limits
 	digest   string
 	grant    atomic.Pointer[grant]
-	denied   atomic.Uint64 // a bit for each abi.Op whose refusal was logged
+	denied   atomic.Uint64 // a bit for each abi.Op whose refusal for want of a capability was logged
+	unscoped atomic.Uint64 // and for want of a scope
 	dialer   *wasi.Dialer
 
 	prepared *prepare.Module
@@ -98,6 +100,15 @@ func (m *Module) logDenied(op abi.Op) {
 	if m.denied.Or(bit)&bit == 0 {
 		m.runtime.log.Warn("module refused a capability", "module", m.manifest.Name, "digest", m.digest,
 			"op", int(op), "capability", string(op.Needs()))
+	}
+}
+
+// logUnscoped logs, once for each operation, that the module was refused it because
+// the key of a request lacks its scope.
+func (m *Module) logUnscoped(op abi.Op) {
+	if bit := uint64(1) << op; m.unscoped.Or(bit)&bit == 0 {
+		m.runtime.log.Warn("module refused an operation: the request's key lacks the scope for it", "module", m.manifest.Name,
+			"digest", m.digest, "op", int(op), "scope", abi.ScopeNames[bits.TrailingZeros32(uint32(op.Scope()))])
 	}
 }
 

@@ -63,6 +63,7 @@ func (s *sandbox) serve(ctx context.Context, req *abi.Request, resp *abi.Respons
 	if len(frame) > len(room) {
 		return c.m.fault(RequestSize, nil)
 	}
+	c.fuel = c.mostFuel()
 	s.fuel.Set(uint64(c.fuel))
 	s.stack[0] = uint64(len(frame))
 	if err := c.run(s.handle, s.stack[:]); err != nil {

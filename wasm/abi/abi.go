@@ -99,7 +99,7 @@ type Code int32
 // out. The host did nothing, so the guest may call again. 300 bytes are
 // -65536-300 = -65836.
 const (
-	CodeDenied      Code = -1 // the manifest does not grant the capability
+	CodeDenied      Code = -1 // the manifest does not grant the capability, or the key lacks Op.Scope
 	CodeNotFound    Code = -2
 	CodeUnavailable Code = -3 // the host cannot tell now: answer 500, retry later
 	CodeLimit       Code = -4 // a cap is reached
@@ -150,6 +150,24 @@ func (op Op) Needs() Capability {
 		return RouteTable
 	}
 	return ""
+}
+
+// Scope returns the contract's scope that the request's principal must have for op, 0
+// when it needs none. A module's own scope on its route does not stand for it.
+func (op Op) Scope() Scopes {
+	switch op {
+	case OpProfile:
+		return ReadAgent
+	case OpInsights:
+		return ReadCoaching
+	case OpFirings:
+		return ReadSentinels
+	case OpSubscribe, OpSubscribeOnce, OpRevoke:
+		return WriteWebhooks
+	case OpLead, OpLeadOnce:
+		return WriteLeads
+	}
+	return 0
 }
 
 // Error describes the code. Calls of a guest return a Code as their error.
