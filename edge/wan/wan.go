@@ -4,6 +4,7 @@
 package wan
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -184,11 +185,11 @@ func (r *Relay) copy(ctx context.Context, to, from net.Conn) {
 	var reader sync.WaitGroup
 	reader.Go(func() {
 		defer close(chunks)
+		b := make([]byte, chunkSize)
 		for {
-			b := make([]byte, chunkSize)
 			n, err := from.Read(b)
 			if n > 0 {
-				chunks <- chunk{b[:n], time.Now().Add(r.config.Delay)}
+				chunks <- chunk{bytes.Clone(b[:n]), time.Now().Add(r.config.Delay)}
 			}
 			if err != nil {
 				chunks <- chunk{due: time.Now().Add(r.config.Delay)}
