@@ -38,6 +38,9 @@ type Token struct {
 	Hash      [32]byte  `json:"-"` // SHA-256 of the plaintext
 	CreatedAt time.Time `json:"created_at"`
 	RevokedAt time.Time `json:"revoked_at,omitzero"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"` // not set: it does not expire
+	// LastUsedAt is to the minute.
+	LastUsedAt time.Time `json:"last_used_at,omitzero"`
 }
 
 // Actor names in the audit log who makes a change.

@@ -127,6 +127,8 @@ type NewTombstone struct {
 type NewToken struct {
 	Name *string `json:"name,omitempty"`
 	Role *string `json:"role,omitempty"` // viewer, operator or admin
+	// ExpiresAt is in RFC 3339; default: it does not expire.
+	ExpiresAt *string `json:"expires_at,omitempty"`
 }
 
 // Token is a token of the admin API without its plaintext.
@@ -136,6 +138,9 @@ type Token struct {
 	Role      string `json:"role"`
 	CreatedAt Time   `json:"created_at"`
 	RevokedAt Time   `json:"revoked_at"`
+	ExpiresAt Time   `json:"expires_at"`
+	// LastUsedAt is to the minute.
+	LastUsedAt Time `json:"last_used_at"`
 }
 
 // MintedToken is a new token with its plaintext.

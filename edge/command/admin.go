@@ -134,7 +134,7 @@ func adminHint(err error) error {
 	advice := "run the command with --help to see what it takes"
 	switch refused.Status {
 	case http.StatusUnauthorized:
-		advice = "the token is wrong or revoked: check the token file"
+		advice = "the token is wrong or revoked, or has expired: check the token file"
 	case http.StatusForbidden:
 		advice = "ask an admin for a token of that role (edge token create --role ROLE)"
 	case http.StatusNotFound:

@@ -135,7 +135,7 @@ func (c *Console) routes(assets fs.FS) http.Handler {
 		"POST /console/nodes":                   enrolNode,
 		"POST /console/nodes/{id}/revoke":       act("/nodes/{id}/revoke", "Node revoked: its connection is ended.", section("nodes")),
 		"POST /console/lockouts":                clearLockouts,
-		"POST /console/tokens":                  createToken,
+		"POST /console/tokens":                  c.createToken,
 		"POST /console/tokens/{id}/revoke":      act("/tokens/{id}/revoke", "Token revoked, with its sessions.", section("tokens")),
 	} {
 		mux.HandleFunc(pattern, c.inSession(c.submit(f)))

@@ -89,3 +89,14 @@ func TestExpiringKeys(t *testing.T) {
 		t.Errorf("the overview lacks the key: %s", text)
 	}
 }
+
+// TestTokenExpiry makes a token that expires, and shows when it does.
+func TestTokenExpiry(t *testing.T) {
+	f := newFixture(t)
+	b := f.login(f.Token())
+	_, text := b.post("tokens", url.Values{"name": {"Lee"}, "role": {"viewer"}, "days": {"7"}})
+	end := time.Now().Add(7 * 24 * time.Hour).UTC().Format(time.DateOnly)
+	if !strings.Contains(text, `data-label="Expires">`+end) || !strings.Contains(text, `data-label="Last used">never`) {
+		t.Errorf("the token is shown as %s", text)
+	}
+}

@@ -216,9 +216,14 @@ func enrolNode(v *visit) (notice, string, error) {
 		Secret: made.Credentials, SecretName: "credentials"}, Path + "nodes", err
 }
 
-func createToken(v *visit) (notice, string, error) {
+func (c *Console) createToken(v *visit) (notice, string, error) {
+	in := adminapi.NewToken{Name: v.field("name"), Role: v.field("role")}
+	if seconds := v.seconds("days", 24*time.Hour); seconds != nil {
+		until := c.cfg.Now().Add(time.Duration(*seconds) * time.Second).UTC().Format(time.RFC3339)
+		in.ExpiresAt = &until
+	}
 	var made adminapi.MintedToken
-	err := v.post("/tokens", adminapi.NewToken{Name: v.field("name"), Role: v.field("role")}, &made)
+	err := v.post("/tokens", in, &made)
 	return notice{Text: "Token made. Copy it now: it is not shown again.", Secret: made.Plaintext, SecretName: "token"}, Path + "tokens", err
 }
 

@@ -44,6 +44,8 @@ func parsePages(now func() time.Time) (map[string]*template.Template, error) {
 	shared := template.New("").Funcs(template.FuncMap{
 		"stamp": stampText,
 		"ago":   func(t adminapi.Time) string { return agoText(t, now()) },
+		"ended": func(t adminapi.Time) bool { return !t.IsZero() && !now().Before(t.Time) },
+		"days":  func() []string { return []string{"1", "7", "30", "90", "365"} },
 		"json":  jsonText,
 		"join":  func(s []string) string { return strings.Join(s, ", ") },
 		"outcomes": func() []string {

@@ -2,7 +2,9 @@ package origin
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"partneredge/edge/origin/admin"
 	"partneredge/store"
@@ -46,12 +48,41 @@ func adminTokens(f *fixture) {
 	if status, _, text := f.send("GET", "/admin/v1/whoami", nil, "Bearer "+plaintext); status != 401 || !strings.Contains(string(text), "token_revoked") {
 		f.Errorf("a revoked token: %d %s", status, text)
 	}
+	f.mustRefuse(400, "expires_at_past", "POST", "/admin/v1/tokens", object{"name": "x", "role": "viewer", "expires_at": "2026-01-01T00:00:00Z"})
+	f.mustRefuse(400, "expires_at_invalid", "POST", "/admin/v1/tokens", object{"name": "x", "role": "viewer", "expires_at": "soon"})
+	ending := f.must(201, "POST", "/admin/v1/tokens", object{"name": "x", "role": "viewer", "expires_at": "2100-01-01T00:00:00Z"})
+	if status, _, _ := f.send("GET", "/admin/v1/whoami", nil, "Bearer "+ending["plaintext"].(string)); status != 200 {
+		f.Errorf("a token before its end: %d", status)
+	}
+	if first := f.must(200, "GET", "/admin/v1/tokens?limit=1", nil)["items"].([]any)[0].(object); first["expires_at"] != "2100-01-01T00:00:00.000000Z" || first["last_used_at"] == nil {
+		f.Errorf("the list shows %v", first)
+	}
 	wrong := plaintext[:len(plaintext)-1] + "0"
 	if wrong == plaintext {
 		wrong = plaintext[:len(plaintext)-1] + "1"
 	}
 	if status, _, _ := f.send("GET", "/admin/v1/whoami", nil, "Bearer "+wrong); status != 401 {
 		f.Errorf("a token that is not: %d", status)
+	}
+}
+
+// TestTokenExpires: a token ends by itself, and so do streams and sessions with it.
+func TestTokenExpires(t *testing.T) {
+	now := atomic.Int64{}
+	now.Store(time.Now().UnixMicro())
+	f := newFixture(t, databaseAt(t, func() time.Time { return time.UnixMicro(now.Load()).UTC() }))
+	end := time.UnixMicro(now.Load()).Add(time.Hour).UTC().Format(time.RFC3339)
+	made := f.must(201, "POST", "/admin/v1/tokens", object{"name": "x", "role": "viewer", "expires_at": end})
+	ask := func() (int, string) {
+		status, _, text := f.send("GET", "/admin/v1/whoami", nil, "Bearer "+made["plaintext"].(string))
+		return status, string(text)
+	}
+	if status, text := ask(); status != 200 {
+		t.Errorf("before its end: %d %s", status, text)
+	}
+	now.Add(time.Hour.Microseconds())
+	if status, text := ask(); status != 401 || !strings.Contains(text, "token_expired") {
+		t.Errorf("after its end: %d %s", status, text)
 	}
 }
 

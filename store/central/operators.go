@@ -13,12 +13,13 @@ import (
 	"partneredge/store/valid"
 )
 
-const tokenColumns = `id, name, role, hash, created_at, revoked_at`
+const tokenColumns = `id, name, role, hash, created_at, revoked_at, expires_at, last_used_at`
 
 var tokenTable = table[store.Token]{noun: "token", from: "tokens", id: "id", columns: tokenColumns, scan: scanToken}
 
 func scanToken(row db.Row) (t store.Token, err error) {
-	err = row.Scan(&t.ID, &t.Name, &t.Role, db.Hash(&t.Hash), db.Time(&t.CreatedAt), db.Time(&t.RevokedAt))
+	err = row.Scan(&t.ID, &t.Name, &t.Role, db.Hash(&t.Hash), db.Time(&t.CreatedAt), db.Time(&t.RevokedAt),
+		db.Time(&t.ExpiresAt), db.Time(&t.LastUsedAt))
 	return t, err
 }
 
@@ -27,15 +28,16 @@ func scanToken(row db.Row) (t store.Token, err error) {
 func (d *DB) CreateToken(ctx context.Context, token store.Token) (store.Token, error) {
 	now := d.db.Now()
 	token.ID = cmp.Or(token.ID, store.NewID("tok", now))
-	token.CreatedAt, token.RevokedAt = db.TimeOr(token.CreatedAt, now), time.Time{}
-	refused := errors.Join(valid.IDs("token id", token.ID), valid.Texts("name", token.Name), valid.Times(token.CreatedAt),
+	token.CreatedAt, token.RevokedAt, token.LastUsedAt = db.TimeOr(token.CreatedAt, now), time.Time{}, time.Time{}
+	token.ExpiresAt = db.TimeOr(token.ExpiresAt, time.Time{})
+	refused := errors.Join(valid.IDs("token id", token.ID), valid.Texts("name", token.Name), valid.Times(token.CreatedAt, token.ExpiresAt),
 		valid.OneOf("role", token.Role, store.RoleViewer, store.RoleOperator, store.RoleAdmin))
 	if refused == nil && token.Hash == ([32]byte{}) {
 		refused = valid.Errorf("hash is not set")
 	}
 	return written(token, d.write(ctx, "create token", refused, func(ctx context.Context, t *tx) error {
-		if _, err := t.Exec(ctx, `INSERT INTO tokens (`+tokenColumns+`) VALUES (?, ?, ?, ?, ?, 0)`,
-			token.ID, token.Name, string(token.Role), token.Hash[:], db.Micros(token.CreatedAt)); err != nil {
+		if _, err := t.Exec(ctx, `INSERT INTO tokens (`+tokenColumns+`) VALUES (?, ?, ?, ?, ?, 0, ?, 0)`,
+			token.ID, token.Name, string(token.Role), token.Hash[:], db.Micros(token.CreatedAt), db.Micros(token.ExpiresAt)); err != nil {
 			return err
 		}
 		return t.audited(ctx, "token.create", token.ID, nil, token)
@@ -51,6 +53,15 @@ func (d *DB) TokenByHash(ctx context.Context, hash [32]byte) (store.Token, error
 // Tokens lists all tokens, revoked ones as well, newest first.
 func (d *DB) Tokens(ctx context.Context, p store.Page) ([]store.Token, string, error) {
 	return tokenTable.list(ctx, d, p)
+}
+
+// UsedToken notes that a token was used. The audit log says nothing of it.
+func (d *DB) UsedToken(ctx context.Context, id string, at time.Time) error {
+	refused := errors.Join(valid.Reference("token", id), valid.Times(at))
+	return d.write(ctx, "note the use of a token", refused, func(ctx context.Context, t *tx) error {
+		_, err := t.Exec(ctx, `UPDATE tokens SET last_used_at = ? WHERE id = ? AND last_used_at < ?`, db.Micros(at), id, db.Micros(at))
+		return err
+	})
 }
 
 // RevokeToken ends a token at once. changed is false when it was revoked before.

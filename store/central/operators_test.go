@@ -154,6 +154,18 @@ func TestTokens(t *testing.T) {
 		if got := must(db.TokenByHash(ctx, hash))(t); got != made {
 			t.Errorf("read %+v, want %+v", got, made)
 		}
+		used := made.CreatedAt.Add(time.Hour)
+		for _, at := range []time.Time{used, used.Add(-time.Minute)} { // the second comes late
+			noError(t, db.UsedToken(ctx, made.ID, at))
+		}
+		if got := must(db.TokenByHash(ctx, hash))(t); !got.LastUsedAt.Equal(used) {
+			t.Errorf("last used %v, want %v", got.LastUsedAt, used)
+		}
+		end := made.CreatedAt.Add(24 * time.Hour)
+		ending := must(db.CreateToken(ctx, store.Token{Name: "Eve", Role: store.RoleViewer, Hash: sha256.Sum256([]byte("2")), ExpiresAt: end}))(t)
+		if got := must(db.TokenByHash(ctx, ending.Hash))(t); got != ending || !got.ExpiresAt.Equal(end) {
+			t.Errorf("read %+v, want %+v", got, ending)
+		}
 		_, err := db.TokenByHash(ctx, sha256.Sum256(nil))
 		wantErr(t, err, store.ErrNotFound)
 		_, err = db.CreateToken(ctx, store.Token{Role: store.RoleAdmin, Hash: hash})
@@ -182,7 +194,7 @@ func TestTokens(t *testing.T) {
 		noError(t, err)
 		entries, _, err := db.Audits(ctx, made.ID, store.Page{})
 		noError(t, err)
-		if len(list) != 1 || len(entries) != 2 || entries[0].Action != "token.revoke" {
+		if len(list) != 2 || len(entries) != 2 || entries[0].Action != "token.revoke" {
 			t.Errorf("list %+v, log %+v", list, entries)
 		}
 		for _, e := range entries {

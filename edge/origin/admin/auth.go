@@ -14,6 +14,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"partneredge/edge/adminapi"
 	"partneredge/store"
@@ -121,7 +123,41 @@ func (a *api) find(ctx context.Context, sent string, got [32]byte) (actor store.
 	if !token.RevokedAt.IsZero() {
 		return actor, &problem{Kind: kindUnauthorized, Reason: "token_revoked"}
 	}
+	now := a.DB.Now()
+	if !token.ExpiresAt.IsZero() && !now.Before(token.ExpiresAt) {
+		return actor, &problem{Kind: kindUnauthorized, Reason: "token_expired"}
+	}
+	if now.Sub(token.LastUsedAt) >= usedEvery && a.uses.due(token.ID, now) {
+		// A disk that is full keeps nobody from reading.
+		if err := a.DB.UsedToken(context.WithoutCancel(ctx), token.ID, now); err != nil {
+			a.Log.Debug("the use of a token is not noted", "token", token.ID, "err", err)
+		}
+	}
 	return actor, nil
+}
+
+// usedEvery is how often the use of a token is noted at most.
+const usedEvery = time.Minute
+
+// uses holds when this process last noted the use of each token, so that requests that
+// come at once do not all note it. Its zero value holds none.
+type uses struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+// due reports whether the use of a token is to be noted now, and takes it for noted.
+func (u *uses) due(id string, now time.Time) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if now.Sub(u.at[id]) < usedEvery {
+		return false
+	}
+	if u.at == nil {
+		u.at = make(map[string]time.Time)
+	}
+	u.at[id] = now
+	return true
 }
 
 // peer returns the address that a request comes from, none when it has none.
@@ -165,6 +201,9 @@ func (a *api) createToken(r *http.Request, in adminapi.NewToken, v *validator) (
 	token := store.Token{
 		Name: v.text("name", in.Name, maxName),
 		Role: store.Role(v.oneOf("role", in.Role, string(store.RoleViewer), string(store.RoleOperator), string(store.RoleAdmin))),
+	}
+	if token.ExpiresAt = v.time("expires_at", in.ExpiresAt); in.ExpiresAt != nil && v.err() == nil && !token.ExpiresAt.After(a.DB.Now()) {
+		v.fail("expires_at", "past", "expires_at must be to come")
 	}
 	if err := v.err(); err != nil {
 		return answer{}, err

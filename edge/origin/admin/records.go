@@ -266,7 +266,10 @@ func toRolloutNode(r store.Rollout, n store.RolloutNode, at replication.Report) 
 }
 
 func toToken(t store.Token) adminapi.Token {
-	return adminapi.Token{ID: t.ID, Name: t.Name, Role: string(t.Role), CreatedAt: stamp(t.CreatedAt), RevokedAt: stamp(t.RevokedAt)}
+	return adminapi.Token{
+		ID: t.ID, Name: t.Name, Role: string(t.Role), CreatedAt: stamp(t.CreatedAt), RevokedAt: stamp(t.RevokedAt),
+		ExpiresAt: stamp(t.ExpiresAt), LastUsedAt: stamp(t.LastUsedAt),
+	}
 }
 
 func toAudit(a store.Audit) adminapi.Audit {

@@ -86,6 +86,7 @@ type api struct {
 
 	attempts            *attempts.Limit
 	retries, recoveries *throttle // by subscription
+	uses                uses      // of tokens
 
 	streams chan struct{}   // holds one for each open stream
 	running context.Context // ends when the listener is to
