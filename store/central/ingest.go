@@ -5,7 +5,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"partneredge/store"
@@ -224,6 +226,13 @@ func (t *tx) uniqueTime(ctx context.Context, s series, at time.Time) (time.Time,
 	known := t.times[s]
 	if known == nil {
 		known = &times{from: 1, given: make(map[int64]bool)}
+		newest, read, err := t.newestOf(ctx, s)
+		if err != nil {
+			return at, err
+		}
+		if read { // all later ones are free
+			known.from, known.upto = newest+1, math.MaxInt64
+		}
 		t.times[s] = known
 	}
 	for us := at.UnixMicro(); ; us++ {
@@ -242,6 +251,27 @@ func (t *tx) uniqueTime(ctx context.Context, s series, at time.Time) (time.Time,
 			return db.TimeOf(us), nil
 		}
 	}
+}
+
+// newestOf returns the latest time of a series, once a second account of the transaction
+// asks for one: then it is read for all accounts that the transaction holds.
+func (t *tx) newestOf(ctx context.Context, s series) (newest int64, read bool, err error) {
+	all := series{table: s.table, column: s.column}
+	of, asked := t.newest[all]
+	if !asked {
+		t.newest[all] = nil
+		return 0, false, nil
+	}
+	if of == nil {
+		of, err = db.Map[string, int64](ctx, t, `SELECT id, coalesce((SELECT max(`+s.column+`) FROM `+s.table+` WHERE account_id = accounts.id), 0)
+			FROM accounts WHERE `+t.In("id"), t.Set(slices.Collect(maps.Keys(t.modes))))
+		if err != nil {
+			return 0, false, err
+		}
+		t.newest[all] = of
+	}
+	newest, read = of[s.account]
+	return newest, read, nil
 }
 
 // readTimes reads the times that rows of the series have, beginning at from.

@@ -19,9 +19,10 @@ type tx struct {
 	*db.Tx
 	commits    *commits
 	log        *slog.Logger
-	modes      map[string]store.Mode // of the accounts it holds
-	modesWere  []modeWas             // before jobs changed them, in order
-	times      map[series]*times     // once read
+	modes      map[string]store.Mode       // of the accounts it holds
+	modesWere  []modeWas                   // before jobs changed them, in order
+	times      map[series]*times           // once read
+	newest     map[series]map[string]int64 // by account, of series without one; nil: asked for once
 	firings    []store.Firing
 	events     []*store.Event
 	deliveries *deliveries.Batch
@@ -34,6 +35,7 @@ func (d *DB) newTx(t *db.Tx) db.Batch {
 	return &tx{
 		Tx: t, commits: &d.commits, log: d.log, deliveries: d.NewBatch(t),
 		modes: make(map[string]store.Mode), times: make(map[series]*times),
+		newest: make(map[series]map[string]int64),
 	}
 }
 
@@ -101,6 +103,7 @@ func written[T any](record T, err error) (T, error) {
 func (t *tx) Lock(ctx context.Context, accounts []string) (err error) {
 	t.modes, err = db.Map[string, store.Mode](ctx, t, t.ForUpdate(`SELECT id, mode FROM accounts WHERE `+t.In("id")+` ORDER BY id`),
 		t.Set(accounts))
+	t.deliveries.Expect(accounts)
 	return err
 }
 

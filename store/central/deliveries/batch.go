@@ -3,6 +3,7 @@ package deliveries
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -53,6 +54,8 @@ type Batch struct {
 	claimer *Claimer // nil: none
 
 	targets  map[string][]target // of accounts, once read
+	expected []string            // accounts whose targets are read with the second that is asked for
+	asked    bool                // for the first
 	made     []newDelivery
 	claimed  []Claim // those of made that the claimer accepted
 	requeued int     // deliveries that are due again
@@ -99,21 +102,42 @@ func (b *Batch) targetsOf(ctx context.Context, account string) ([]target, error)
 	if targets, ok := b.targets[account]; ok {
 		return targets, nil
 	}
-	targets, err := db.All(ctx, b.tx, func(row db.Row) (target, error) {
+	accounts := []string{account}
+	if b.asked {
+		for _, other := range b.expected {
+			if _, read := b.targets[other]; !read && other != account {
+				accounts = append(accounts, other)
+			}
+		}
+		b.expected = nil
+	}
+	b.asked = true
+	read := make(map[string][]target, len(accounts))
+	for _, of := range accounts {
+		read[of] = nil
+	}
+	_, err := db.All(ctx, b.tx, func(row db.Row) (struct{}, error) {
 		to := target{endpoint: Endpoint{Deliverable: true}}
 		var keys Signing
-		err := row.Scan(append([]any{&to.id, db.JSON(&to.events), &to.endpoint.TargetURL, db.Time(&to.endpoint.FailingFrom)}, keys.Scan()...)...)
+		var of string
+		err := row.Scan(append([]any{&of, &to.id, db.JSON(&to.events), &to.endpoint.TargetURL, db.Time(&to.endpoint.FailingFrom)}, keys.Scan()...)...)
 		if err == nil {
 			to.endpoint.Secrets = b.store.secrets(to.id, keys)
+			read[of] = append(read[of], to)
 		}
-		return to, err
-	}, `SELECT id, events, target_url, failing_from, `+SigningColumns+` FROM subscriptions
-		WHERE account_id = ? AND revoked_at = 0 AND environment = 'live'`, account)
-	if err == nil {
-		b.targets[account] = targets
+		return struct{}{}, err
+	}, `SELECT account_id, id, events, target_url, failing_from, `+SigningColumns+` FROM subscriptions
+		WHERE `+b.tx.In("account_id")+` AND revoked_at = 0 AND environment = 'live'`, b.tx.Set(accounts))
+	if err != nil {
+		return nil, err
 	}
-	return targets, err
+	maps.Copy(b.targets, read)
+	return read[account], nil
 }
+
+// Expect names the accounts that the transaction holds, most of which are likely to have
+// events: it reads their subscriptions together.
+func (b *Batch) Expect(accounts []string) { b.expected = accounts }
 
 // Forget has the subscriptions of an account read again.
 func (b *Batch) Forget(account string) { delete(b.targets, account) }
