@@ -39,9 +39,10 @@
 // error) and, to modules with an allow_dial, connections over TCP. There are no
 // files, no environment, no arguments, and nothing that lasts.
 //
-// An operation of the ABI needs its capability in the module's manifest. Without it
-// the guest gets abi.CodeDenied, and the first time a line is logged. Operations on
-// an account act on the principal that the caller put into the request.
+// An operation of the ABI needs its capability in the module's manifest, and where it
+// acts on an account the contract's scope for it (abi.Op.Scope) in the principal that
+// the caller put into the request. Without either the guest gets abi.CodeDenied, and
+// the first time a line is logged.
 //
 // A module whose manifest has an allow_dial may connect to the hosts named there, by
 // the socket functions of WasmEdge's extension of WASI, which
