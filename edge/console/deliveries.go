@@ -127,7 +127,7 @@ func (c *Console) search(w http.ResponseWriter, v *visit) {
 	}
 	if to == "" {
 		c.problem(w, v.session, http.StatusNotFound,
-			"There are pages for what begins with acc_, key_, whs_, evt_, dlv_, lead_, qtn_, node_, rel_, rol_ or tok_; of other records the audit log may know.")
+			"There are pages for what begins with acc_, key_, whs_, evt_, dlv_, req_, lead_, qtn_, node_, rel_, rol_ or tok_; of other records the audit log may know.")
 		return
 	}
 	http.Redirect(w, v.Request, to, http.StatusSeeOther)
@@ -149,6 +149,8 @@ func (v *visit) pageOf(id string) (to string, err error) {
 		return Path + "events/" + escaped, nil
 	case "dlv":
 		return Path + "deliveries/" + escaped, nil
+	case "req":
+		return Path + "requests?q=" + url.QueryEscape(id), nil
 	case "qtn":
 		return Path + "quarantine/" + escaped, nil
 	case "key":

@@ -205,6 +205,44 @@ func (f *fixture) startNode(region string, perSecond uint64) {
 	f.startServing(region, perSecond, &wire.ReleaseStatus{})
 }
 
+// answerRequests has a node answer from a log with a request of each kind; asked, if
+// not nil, judges each question.
+func (f *fixture) answerRequests(conn *nats.Conn, node string, asked func(wire.RequestsRequest) bool) {
+	f.Helper()
+	log := []wire.AnsweredRequest{
+		{ID: loggedRequest, At: time.Now(), TookUS: 1500, KeyID: "key_01kanq3v7yf4pss7c3kxq5d2aw", AccountID: f.account.ID, Method: "POST", Route: "/api/v2/public/leads", Status: 400, Code: "invalid_lead", Reason: "name_required"},
+		{ID: "req_01kvj2t3m8f4tbxw6m0c2r9e5j", At: time.Now(), TookUS: 61, KeyID: "key_01kanq3v7yf4pss7c3kxq5d2aw", AccountID: f.account.ID, Method: "GET", Route: "/api/v2/public/agents/me", Status: 200},
+		{ID: "req_01kvj2t3m8f4tbxw6m0c2r9e5k", At: time.Now(), TookUS: 2_000_000, Method: "GET", Status: 500, Code: "internal_error"},
+	}
+	if _, err := conn.Subscribe(wire.ToNode+node+"."+wire.VerbRequests, func(q *nats.Msg) {
+		var req wire.RequestsRequest
+		if err := wire.Decode(q.Data, &req); err != nil {
+			f.Error(err)
+		}
+		reply := &wire.RequestsReply{}
+		switch {
+		case asked != nil && !asked(req):
+		case req.ID == loggedRequest:
+			reply.Requests = log[:1]
+		case req.ID == "":
+			reply.Requests = log
+		}
+		body, err := wire.Encode(reply)
+		if err != nil {
+			f.Error(err)
+		}
+		_ = q.Respond(body) // the origin may have ended
+	}); err != nil {
+		f.Fatal(err)
+	}
+	if err := conn.Flush(); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// loggedRequest is the id of a request in the logs of nodes.
+const loggedRequest = "req_01kvj2t3m8f4tbxw6m0c2r9e5h"
+
 // shipped is the digest of the release that rollOut rolls out.
 var shipped = "sha256:" + strings.Repeat("5e", 32)
 
@@ -219,6 +257,7 @@ func (f *fixture) startServing(region string, perSecond uint64, release *wire.Re
 	if err != nil {
 		f.Fatal(err)
 	}
+	f.answerRequests(conn, made.Node.ID, nil)
 	ctx, stop := context.WithCancel(context.Background())
 	var reporting sync.WaitGroup
 	reporting.Go(func() {

@@ -3,7 +3,6 @@ package console_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -28,26 +27,12 @@ func TestRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	const id = "req_01kvj2t3m8f4tbxw6m0c2r9e5h"
-	if _, err := conn.Subscribe(wire.ToNode+made.Node.ID+"."+wire.VerbRequests, func(q *nats.Msg) {
-		var req wire.RequestsRequest
-		if err := wire.Decode(q.Data, &req); err != nil {
-			t.Error(err)
-		}
-		reply := &wire.RequestsReply{}
-		if req.ID == id || req.AccountID == "acc_1" || req.KeyID == "key_1" {
-			reply.Requests = []wire.AnsweredRequest{{ID: id, At: time.Now(), TookUS: 1500, KeyID: "key_1", AccountID: "acc_1", Method: "POST", Route: "/api/v2/public/leads", Status: 400, Code: "invalid_lead", Reason: "name_required"}}
-		}
-		body, err := wire.Encode(reply)
-		if err != nil {
-			t.Error(err)
-		}
-		_ = q.Respond(body) // the origin may have ended
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.Flush(); err != nil {
-		t.Fatal(err)
+	const id = loggedRequest
+	f.answerRequests(conn, made.Node.ID, func(req wire.RequestsRequest) bool {
+		return req.ID == id || req.AccountID == "acc_1" || req.KeyID == "key_1"
+	})
+	if _, text := b.get("search?q=" + id); !strings.Contains(text, "name_required") {
+		t.Errorf("the search for an id leads to %s", text)
 	}
 	for query, wants := range map[string][]string{
 		"":                    {"X-Request-Id, account or key"},
