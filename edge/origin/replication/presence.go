@@ -99,10 +99,11 @@ func (p *Presence) Refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	revoked := Revoked(nodes)
 	p.mu.Lock()
 	p.nodes = nodes
 	p.mu.Unlock()
-	return p.cfg.Revoke(ctx, Revoked(nodes))
+	return p.cfg.Revoke(ctx, revoked)
 }
 
 // run refreshes the nodes until ctx ends.
