@@ -208,7 +208,7 @@ func TestPartitionsOfManyProcesses(t *testing.T) {
 			return err
 		})
 	}
-	for deadline := time.Now().Add(30 * time.Second); dropped.Load() < 12 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(5 * time.Minute); dropped.Load() < 12 && time.Now().Before(deadline); {
 		_ = must(d[0].Account(ctx, accounts[0]))(t)
 	}
 	close(stop)
