@@ -118,7 +118,7 @@ func mask(s string) string {
 		{`\b[0-9a-f]{64}\b`, "SECRET"},
 		{`\b[0-9]{7,} bytes|size +[0-9]{7,}`, "SIZE"},
 		{`\b[0-9A-F]{16}\b`, "KEY"},
-		{`(?i)(date|x-ratelimit-remaining|x-ratelimit-reset-ms|content-length): [^\r\n]*`, "$1: *"},
+		{`(?i)(date|ratelimit|x-ratelimit-remaining|x-ratelimit-reset-ms|content-length): [^\r\n]*`, "$1: *"},
 		{`\r`, ""},
 	} {
 		s = regexp.MustCompile(m.pattern).ReplaceAllString(s, m.mark)
