@@ -17,7 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"partneredge/edge/adminapi"
 	"partneredge/store/central/centraltest"
+	"partneredge/store/grant"
 )
 
 var (
@@ -217,6 +219,7 @@ func (w *torture) verify(doomed mintedKey, faults string) {
 		await(w.t, v.region+" to hand over its leads after "+faults, func() bool { return v.metric("edge_outbox_leads") == 0 })
 		v.inspect(faults)
 	}
+	w.releaseLeads(faults)
 	w.readLeads(faults)
 	var lost []string
 	for id, name := range w.acked {
@@ -234,6 +237,29 @@ func (w *torture) revokeFor(k mintedKey) {
 	w.t.Helper()
 	w.revoke(k)
 	w.revoked = append(w.revoked, k)
+}
+
+// releaseLeads does what an operator does about leads that a node took while its clock
+// was more than a day off: the origin keeps them in the quarantine, and no others.
+func (w *torture) releaseLeads(faults string) {
+	w.t.Helper()
+	for {
+		var page struct{ Items []adminapi.QuarantinedLead }
+		if err := w.admin.Call(w.t.Context(), http.MethodGet, "/quarantine?limit=200", nil, &page); err != nil {
+			w.t.Fatal(err)
+		}
+		for _, q := range page.Items {
+			if !strings.HasPrefix(q.Reason, string(grant.WrongTime)) {
+				w.t.Errorf("after %s: a lead is in the quarantine: %s", faults, q.Reason)
+			}
+			if err := w.admin.Call(w.t.Context(), http.MethodPost, "/quarantine/"+q.ID+"/release", nil, nil); err != nil {
+				w.t.Fatalf("after %s: release a lead of the quarantine (%s): %v", faults, q.Reason, err)
+			}
+		}
+		if len(page.Items) == 0 {
+			return
+		}
+	}
 }
 
 // readLeads reads the leads that came to the origin since it last did, and holds
