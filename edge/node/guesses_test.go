@@ -11,6 +11,7 @@ import (
 
 	"partneredge/edge/wire"
 	"partneredge/store"
+	"partneredge/wasm/httpfront"
 )
 
 // TestMadeUpKeysHoldUpNobody: requests with made-up keys come from many networks,
@@ -107,5 +108,26 @@ func TestBurstOfAKeyThatIsNotHeld(t *testing.T) {
 	burst.Wait()
 	if asked := o.requests(wire.VerbKey); asked != 1 {
 		t.Errorf("the key was asked for %d times", asked)
+	}
+}
+
+// TestPreflightsAskTheOriginNothing: a preflight is refused whatever key it carries, so a
+// stranger, whom no lockout stops here, cannot have made-up ones looked up.
+func TestPreflightsAskTheOriginNothing(t *testing.T) {
+	o := newOrigin(t)
+	n := startNode(t, config(t, o))
+	for i := range 30 {
+		req := must(http.NewRequestWithContext(t.Context(), "OPTIONS", n.URL()+me, nil))(t)
+		req.Header.Set("Authorization", "Bearer "+plaintext(fmt.Sprint("made up ", i)))
+		req.Header.Set("Origin", "https://shop.example")
+		req.Header.Set("Access-Control-Request-Method", "GET")
+		resp := must(http.DefaultClient.Do(req))(t)
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusForbidden || resp.Header.Get(httpfront.RequestID) == "" {
+			t.Fatalf("refused with %d %v", resp.StatusCode, resp.Header)
+		}
+	}
+	if asked := o.requests(wire.VerbKey); asked != 0 {
+		t.Errorf("%d keys of preflights were asked for", asked)
 	}
 }

@@ -63,16 +63,17 @@ type Config struct {
 	// Log gets one line for each request that a module failed to answer. Default:
 	// nothing is logged.
 	Log *slog.Logger
-	// Begin, if set, is called first. The request is handled in ctx and answered to
-	// into. Default: the request's own context, and w.
+	// Begin, if set, is called first, but not for a CORS preflight, which is refused
+	// whatever it carries. The request is handled in ctx and answered to into. Default:
+	// the request's own context, and w.
 	Begin func(w http.ResponseWriter, r *http.Request) (ctx context.Context, into http.ResponseWriter)
 	// Around, if set, is called before each call of a module. The call runs in
 	// within, and end is called with its error.
 	Around func(ctx context.Context, module string) (within context.Context, end func(error))
 	// Routes, if set, names the route of each request in its Outcome.
 	Routes *route.Table
-	// Answered, if set, is called after every answer with the context of Begin. It must
-	// not keep the outcome.
+	// Answered, if set, is called after every answer with the context that the request
+	// was handled in. It must not keep the outcome.
 	Answered func(context.Context, *Outcome)
 }
 
@@ -138,24 +139,28 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.ctx, x.w, x.r = nil, nil, nil
 		f.exchanges.Put(x)
 	}()
-	if f.Begin != nil {
-		x.ctx, x.w = f.Begin(w, r)
-	}
 	x.outcome = Outcome{}
-	handler, status := x.serve(start)
+	x.flatten(start)
+	x.gate.Reset()
+	var handler string
+	var status int
+	if isPreflight(r) {
+		status = x.write(http.StatusForbidden, nil, noBrowsers)
+	} else {
+		if f.Begin != nil {
+			x.ctx, x.w = f.Begin(w, r)
+		}
+		handler, status = x.serve()
+	}
 	if f.Answered != nil {
 		x.conclude(start, handler, status)
 		f.Answered(x.ctx, &x.outcome)
 	}
 }
 
-func (x *exchange) serve(start time.Time) (handler string, status int) {
+// serve answers by the gate and the handler that it names, "" for none.
+func (x *exchange) serve() (handler string, status int) {
 	modules := x.front.Modules
-	x.flatten(start)
-	x.gate.Reset()
-	if isPreflight(x.r) {
-		return "", x.write(http.StatusForbidden, nil, noBrowsers)
-	}
 	if err := x.call("gate", modules.Gate, &x.gate); err != nil {
 		return "", x.fail("gate", err)
 	}

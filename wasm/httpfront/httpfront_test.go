@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"partneredge/wasm/abi"
 	"partneredge/wasm/httpfront"
@@ -83,6 +84,41 @@ func TestHandlerSeesWhatItMay(t *testing.T) {
 	}
 	if w.Code != 201 || w.Header().Get("X-Gate") != "1" || w.Header().Get("X-Handler") != "2" || w.Header().Get("Content-Type") != "application/json" {
 		t.Errorf("answered %d %v", w.Code, w.Header())
+	}
+}
+
+// TestPreflightsBeginNothing: a preflight is refused before Begin, which may look up the
+// key that it carries, and its outcome has nothing of the request before it.
+func TestPreflightsBeginNothing(t *testing.T) {
+	begun := 0
+	var outcome httpfront.Outcome
+	front := newFront(pass, pass, nil)
+	front.Begin = func(w http.ResponseWriter, r *http.Request) (context.Context, http.ResponseWriter) {
+		begun++
+		return r.Context(), w
+	}
+	front.Answered = func(_ context.Context, o *httpfront.Outcome) { outcome = *o }
+	for _, tt := range []struct {
+		preflight     bool
+		status, begun int
+	}{{false, 500, 1}, {true, 403, 1}, {false, 500, 2}} {
+		r := httptest.NewRequest("OPTIONS", "/", nil)
+		r.Header.Set("Authorization", "Bearer made-up")
+		r.Header.Set("Origin", "https://shop.example")
+		if tt.preflight {
+			r.Header.Set("Access-Control-Request-Method", "POST")
+		}
+		w := httptest.NewRecorder()
+		httpfront.WithRequestID(time.Now, nil, front).ServeHTTP(w, r)
+		if w.Code != tt.status || begun != tt.begun {
+			t.Errorf("preflight %v: status %d, want %d; %d begun, want %d", tt.preflight, w.Code, tt.status, begun, tt.begun)
+		}
+		if id := w.Header().Get(httpfront.RequestID); id == "" || outcome.RequestID != id || outcome.Status != tt.status || outcome.Method != "OPTIONS" {
+			t.Errorf("preflight %v: outcome %+v of %s", tt.preflight, outcome, id)
+		}
+		if tt.preflight && (outcome.Refusal.Code != "cors_not_allowed" || outcome.Principal.KeyID != "" || w.Header().Get("Cache-Control") != "no-store") {
+			t.Errorf("refused with %v, outcome %+v", w.Header(), outcome)
+		}
 	}
 }
 
