@@ -2,10 +2,14 @@ package central
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"slices"
+	"time"
 
 	"partneredge/store"
 	"partneredge/store/central/db"
+	"partneredge/store/central/quarantine"
 	"partneredge/store/valid"
 )
 
@@ -14,29 +18,47 @@ import (
 const eraseSlice = 1000
 
 // DeleteLead removes a lead, what the quarantine has of it, and the contacts with the
-// person, which have the lead's id as that of the client. A tombstone keeps it from
-// coming back from a node. The audit log says which lead went, and nothing of the
-// person.
+// person, which have the lead's id as that of the client. A lead that only the
+// quarantine has is returned as far as it can be read. A tombstone keeps it from coming
+// back from a node or the quarantine. The audit log says which lead went, and nothing
+// of the person.
 func (d *DB) DeleteLead(ctx context.Context, id string) (deleted store.Lead, err error) {
 	return written(deleted, d.write(ctx, "delete lead", valid.Reference("lead", id), func(ctx context.Context, t *tx) (err error) {
-		if deleted, err = leadTable.get(ctx, t, id); err != nil {
-			return err
-		}
-		if _, err := t.Exec(ctx, `DELETE FROM leads WHERE id = ?`, id); err != nil {
-			return err
-		}
-		if _, err := t.Exec(ctx, `DELETE FROM quarantine WHERE lead_id = ? AND account_id = ?`, id, deleted.AccountID); err != nil {
-			return err
-		}
-		contacts, err := t.Exec(ctx, `DELETE FROM contacts WHERE account_id = ? AND client_id = ?`, deleted.AccountID, id)
-		if err != nil {
-			return err
-		}
-		if err := t.bury(ctx, id, t.Now()); err != nil {
-			return err
-		}
-		return t.audited(ctx, "lead.delete", id, nil, map[string]any{"account_id": deleted.AccountID, "contacts": contacts})
+		deleted, err = t.removeLead(ctx, id, t.Now())
+		return err
 	}))
+}
+
+// removeLead is DeleteLead in a transaction, with the time of the tombstone. It buries
+// the id even if nothing is kept of it, which is sql.ErrNoRows.
+func (t *tx) removeLead(ctx context.Context, id string, at time.Time) (removed store.Lead, err error) {
+	if err := t.bury(ctx, id, at); err != nil {
+		return removed, err
+	}
+	// The quarantine first: a release that is under way is waited for, and what it has
+	// kept is found among the leads.
+	refused, err := quarantine.Remove(ctx, t.Tx, id)
+	if err != nil {
+		return removed, err
+	}
+	removed, err = leadTable.get(ctx, t, id)
+	switch {
+	case errors.Is(err, sql.ErrNoRows) && len(refused) > 0:
+		removed = ReadLead(id, refused[0].Body).Lead
+		removed.ID, removed.AccountID, removed.KeyID = id, refused[0].AccountID, refused[0].KeyID
+	case err != nil:
+		return removed, err
+	}
+	if _, err := t.Exec(ctx, `DELETE FROM leads WHERE id = ?`, id); err != nil {
+		return removed, err
+	}
+	contacts, err := t.Exec(ctx, `DELETE FROM contacts WHERE account_id = ? AND client_id = ?`, removed.AccountID, id)
+	if err != nil {
+		return removed, err
+	}
+	return removed, t.audited(ctx, "lead.delete", id, nil, map[string]any{
+		"account_id": removed.AccountID, "contacts": contacts, "quarantined": len(refused),
+	})
 }
 
 // Erased counts what EraseAccount has removed, by table.

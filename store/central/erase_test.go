@@ -1,6 +1,7 @@
 package central
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -126,6 +127,66 @@ func TestErase(t *testing.T) {
 			if err != nil || len(entries) != 1 || entries[0].Action != action || strings.Contains(string(entries[0].After), "Person") {
 				t.Errorf("the audit log of %s: %+v, %v", action, entries, err)
 			}
+		}
+	})
+}
+
+// TestDeletedLeavesTheQuarantine deletes leads that only the quarantine has: their bodies
+// go with them, and no release brings one back.
+func TestDeletedLeavesTheQuarantine(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		d, ctx := open(t, p), t.Context()
+		a := newAccount(t, d, store.ModeLive)
+		refuse := func(id string) (store.QuarantinedLead, store.Lead) {
+			l := leadFor(a.ID)
+			l.ID = id
+			body := fmt.Appendf(nil, `{"id":%q,"account_id":%q,"first_name":"Ana","captured_at":"yesterday"}`, id, a.ID)
+			if done, err := d.AddLeads(ctx, "node_1", []OfferedLead{ReadLead("", body)}); err != nil || len(done.Quarantined) != 1 {
+				t.Fatal(done, err)
+			}
+			return waiting(t, d)[0], l
+		}
+		rows := func(id string) (n int) {
+			noError(t, d.db.QueryRow(ctx, `SELECT (SELECT count(*) FROM quarantine WHERE lead_id = ?) + (SELECT count(*) FROM leads WHERE id = ?)`, id, id).Scan(&n))
+			return n
+		}
+		deleted, l := refuse("lead_deleted")
+		if got, err := d.DeleteLead(ctx, l.ID); err != nil || got.ID != l.ID || got.AccountID != a.ID || got.FirstName != "Ana" {
+			t.Errorf("deleted %+v, %v", got, err)
+		}
+		buried, l2 := refuse("lead_buried")
+		_, err := d.Bury(ctx, store.Tombstone{ID: l2.ID})
+		noError(t, err)
+		for _, id := range []string{l.ID, l2.ID} {
+			if n := rows(id); n != 0 {
+				t.Errorf("%d rows are left of %s", n, id)
+			}
+		}
+		for id, l := range map[string]store.Lead{deleted.ID: l, buried.ID: l2} {
+			_, err := d.ReleaseLead(ctx, id, l)
+			wantErr(t, err, store.ErrNotFound)
+		}
+		_, err = d.DeleteLead(ctx, "lead_none")
+		wantErr(t, err, store.ErrNotFound)
+
+		// One that waits and is mended to what was deleted.
+		q, l3 := refuse("lead_waits")
+		l3.ID = l.ID
+		_, err = d.ReleaseLead(ctx, q.ID, l3)
+		wantErr(t, err, store.ErrConflict)
+		b := newAccount(t, d, store.ModeLive)
+		_, err = d.EraseAccount(ctx, b.ID)
+		noError(t, err)
+		l3.ID, l3.AccountID = "lead_waits", b.ID
+		_, err = d.ReleaseLead(ctx, q.ID, l3)
+		wantErr(t, err, store.ErrConflict)
+		// A backup that has the row of a deleted lead.
+		noError(t, d.change(ctx, "", func(ctx context.Context, t *tx) error { return t.bury(ctx, "lead_waits", t.Now()) }))
+		l3.ID, l3.AccountID = "lead_other", a.ID
+		_, err = d.ReleaseLead(ctx, q.ID, l3)
+		wantErr(t, err, store.ErrConflict)
+		if n := rows("lead_other") + rows(l.ID); n != 0 {
+			t.Errorf("%d rows of what was deleted", n)
 		}
 	})
 }

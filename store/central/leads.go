@@ -281,8 +281,8 @@ func (d *DB) CountQuarantined(ctx context.Context) (int, error) {
 }
 
 // ReleaseLead keeps what a lead of the quarantine was mended to, as if a node had
-// handed it over, and ends its wait. ErrConflict when it waits no more, or when the
-// account has another lead of its id.
+// handed it over, and ends its wait. ErrConflict when it waits no more, when the
+// account has another lead of its id, or when the lead or its account was deleted.
 func (d *DB) ReleaseLead(ctx context.Context, id string, l store.Lead) (store.QuarantinedLead, error) {
 	return d.settle(ctx, id, &l, valid.Lead(l), func(ctx context.Context, t *tx) error {
 		released := OfferedLead{AcceptedLead: store.AcceptedLead{Lead: l}, Vouched: true}
@@ -302,6 +302,15 @@ func (d *DB) ReleaseLead(ctx context.Context, id string, l store.Lead) (store.Qu
 		}
 		return err
 	})
+}
+
+// mayReturn returns ErrConflict when one of some ids is that of a deleted lead or account.
+func (t *tx) mayReturn(ctx context.Context, ids ...string) error {
+	gone, err := t.buried(ctx, ids)
+	for id := range gone {
+		return fmt.Errorf("%w: %s was deleted, discard the lead instead", store.ErrConflict, id)
+	}
+	return err
 }
 
 // same reports whether a lead is the one that is kept.
@@ -330,6 +339,11 @@ func (d *DB) settle(ctx context.Context, id string, released *store.Lead, refuse
 		}
 		if err := quarantine.Settle(ctx, t.Tx, id, as); err != nil {
 			return err
+		}
+		if released != nil {
+			if err := t.mayReturn(ctx, before.LeadID, before.AccountID, released.ID, released.AccountID); err != nil {
+				return err
+			}
 		}
 		if err := fn(ctx, t); err != nil {
 			return err

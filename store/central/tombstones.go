@@ -2,6 +2,7 @@ package central
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"strings"
 	"time"
@@ -46,24 +47,30 @@ func (d *DB) Tombstones(ctx context.Context, p store.Page) ([]store.Tombstone, s
 // back, and keeps it from coming back. A time that is not set is now. The same again
 // is nil.
 func (d *DB) Bury(ctx context.Context, s store.Tombstone) (store.Tombstone, error) {
-	var err error
-	switch {
-	case strings.HasPrefix(s.ID, "lead_"):
-		_, err = d.DeleteLead(ctx, s.ID)
-	case strings.HasPrefix(s.ID, "acc_"):
-		_, err = d.EraseAccount(ctx, s.ID)
-	default:
-		err = valid.Errorf("a tombstone's id begins with lead_ or acc_")
-	}
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return store.Tombstone{}, db.Fail("bury", err)
-	}
 	s.DeletedAt = db.TimeOr(s.DeletedAt, d.db.Now())
 	refused := errors.Join(valid.IDs("id", s.ID), valid.Times(s.DeletedAt))
+	remove := func(ctx context.Context, t *tx) error { return t.bury(ctx, s.ID, s.DeletedAt) }
+	switch {
+	case refused != nil:
+	case strings.HasPrefix(s.ID, "lead_"):
+		remove = func(ctx context.Context, t *tx) error {
+			if _, err := t.removeLead(ctx, s.ID, s.DeletedAt); !errors.Is(err, sql.ErrNoRows) {
+				return err
+			}
+			return nil
+		}
+	case strings.HasPrefix(s.ID, "acc_"):
+		if _, err := d.EraseAccount(ctx, s.ID); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return store.Tombstone{}, db.Fail("bury", err)
+		}
+	default:
+		refused = valid.Errorf("a tombstone's id begins with lead_ or acc_")
+	}
 	return written(s, d.write(ctx, "bury", refused, func(ctx context.Context, t *tx) error {
-		if err := t.bury(ctx, s.ID, s.DeletedAt); err != nil {
+		if err := remove(ctx, t); err != nil {
 			return err
 		}
+		var err error
 		s, err = tombstoneTable.get(ctx, t, s.ID)
 		return err
 	}))

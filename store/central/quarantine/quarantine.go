@@ -32,6 +32,12 @@ func scan(row db.Row) (q store.QuarantinedLead, err error) {
 	return q, err
 }
 
+// scanWhole reads the body as well.
+func scanWhole(row db.Row) (q store.QuarantinedLead, err error) {
+	err = row.Scan(append(fields(&q), &q.Body)...)
+	return q, err
+}
+
 func fields(q *store.QuarantinedLead) []any {
 	return []any{&q.ID, &q.LeadID, &q.AccountID, &q.KeyID, &q.NodeID, &q.Reason, &q.State, &q.Size,
 		db.Time(&q.ReceivedAt), db.Time(&q.SettledAt)}
@@ -110,10 +116,7 @@ func Read(ctx context.Context, q db.Querier, id string) (store.QuarantinedLead, 
 	if err := valid.Reference("quarantined lead", id); err != nil {
 		return store.QuarantinedLead{}, err
 	}
-	return db.One(ctx, q, func(row db.Row) (l store.QuarantinedLead, err error) {
-		err = row.Scan(append(fields(&l), &l.Body)...)
-		return l, err
-	}, `SELECT `+columns+`, body FROM quarantine WHERE id = ?`, id)
+	return db.One(ctx, q, scanWhole, `SELECT `+columns+`, body FROM quarantine WHERE id = ?`, id)
 }
 
 // List reads a page of the leads that wait, newest first.
@@ -130,6 +133,17 @@ func OfAccount(ctx context.Context, q db.Querier, account string) ([]string, err
 		err = row.Scan(&id)
 		return id, err
 	}, `SELECT id FROM quarantine WHERE account_id = ? ORDER BY n`, account)
+}
+
+// Remove removes all that is kept under the id of a lead, settled or not, and returns
+// it, the newest first.
+func Remove(ctx context.Context, t *db.Tx, leadID string) ([]store.QuarantinedLead, error) {
+	removed, err := db.All(ctx, t, scanWhole, t.ForUpdate(`SELECT `+columns+`, body FROM quarantine WHERE lead_id = ? ORDER BY n DESC`), leadID)
+	if err != nil || len(removed) == 0 {
+		return nil, err
+	}
+	_, err = t.Exec(ctx, `DELETE FROM quarantine WHERE lead_id = ?`, leadID)
+	return removed, err
 }
 
 // Count returns how many leads wait.
