@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"partneredge/store"
@@ -68,14 +69,23 @@ func (d *DB) RaiseWireVersion(ctx context.Context, id string, version int) error
 type NodeSeen struct {
 	ID, Version string
 	At          time.Time
+	// Apart leaves out a time that is less than this after the one noted, unless the
+	// version is another. The zero value leaves none out.
+	Apart time.Duration
 }
 
-// updateSeen leaves a row where a later time was noted.
-var updateSeen = db.Bulk[NodeSeen]{
-	Tried: "note when nodes spoke", Columns: "id, version, at",
-	Row: func(n NodeSeen) []any { return []any{n.ID, n.Version, db.Micros(n.At)} },
-	Statement: `UPDATE nodes SET version = v.version, last_seen_at = v.at FROM v
-		WHERE nodes.id = v.id AND nodes.last_seen_at <= v.at`,
+// updateSeen leaves a row where a later time was noted, or the same version not long
+// ago: of several origins that hear a node one is to write. Rows are locked in the order
+// of their ids, so that no two transactions wait for each other.
+func updateSeen(ctx context.Context, t *db.Tx, seen []NodeSeen) error {
+	return db.Bulk[NodeSeen]{
+		Tried: "note when nodes spoke", Columns: "id, version, at, apart",
+		Row: func(n NodeSeen) []any { return []any{n.ID, n.Version, db.Micros(n.At), n.Apart.Microseconds()} },
+		Statement: `UPDATE nodes SET version = due.version, last_seen_at = due.at FROM (` + t.ForUpdate(`
+			SELECT n.id, v.version, v.at FROM v JOIN nodes n ON n.id = v.id WHERE n.last_seen_at <= v.at
+				AND (n.last_seen_at <= v.at - v.apart OR n.version <> v.version) ORDER BY n.id`) + `) due
+			WHERE nodes.id = due.id`,
+	}.Run(ctx, t, slices.SortedFunc(slices.Values(seen), func(a, b NodeSeen) int { return strings.Compare(a.ID, b.ID) }))
 }
 
 // SeenNodes notes when each of some nodes spoke, and in which version. An earlier time
@@ -90,6 +100,6 @@ func (d *DB) SeenNodes(ctx context.Context, seen []NodeSeen) error {
 	})
 	const tried = "note when nodes spoke"
 	return cmp.Or(d.write(ctx, tried, nil, func(ctx context.Context, t *tx) error {
-		return updateSeen.Run(ctx, t.Tx, kept)
+		return updateSeen(ctx, t.Tx, kept)
 	}), db.Fail(tried, refused))
 }

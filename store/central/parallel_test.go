@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/db"
 	"partneredge/store/central/deliveries"
 )
 
@@ -411,4 +412,70 @@ func TestUnreachable(t *testing.T) {
 			t.Errorf("%s: the error shows the password", address)
 		}
 	}
+}
+
+// TestParallelNodes notes when nodes spoke, and what they are to run, from two origins
+// that list the same nodes in opposite orders: no transaction has to begin again, since
+// none waits for one that waits for it.
+func TestParallelNodes(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		dbs := []*DB{open(t, p), open(t, p)}
+		var ids []string
+		for range 100 {
+			ids = append(ids, must(dbs[0].AddNode(ctx, store.Node{Name: "n", Region: "r", PublicKey: store.NewID("pub", time.Now())}))(t).ID)
+		}
+		begin := dbs[0].Now()
+		const times = 50
+		var origins sync.WaitGroup
+		var runs, step atomic.Int64
+		for i, d := range dbs {
+			mine := slices.Clone(ids)
+			if i == 1 {
+				slices.Reverse(mine)
+			}
+			origins.Go(func() {
+				for range times {
+					at := begin.Add(time.Duration(step.Add(1)) * time.Second)
+					var seen []NodeSeen
+					digests := make(map[string]string)
+					for _, id := range mine {
+						seen = append(seen, NodeSeen{ID: id, Version: "1", At: at})
+						digests[id] = at.String()
+					}
+					alone := func(fn db.Func) {
+						if err := d.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
+							runs.Add(1)
+							return fn(ctx, t)
+						}); err != nil {
+							t.Error(err)
+						}
+					}
+					alone(func(ctx context.Context, t *db.Tx) error { return updateSeen(ctx, t, seen) })
+					alone(func(ctx context.Context, t *db.Tx) error { return (&tx{Tx: t}).putNodeReleases(ctx, digests) })
+				}
+			})
+		}
+		origins.Wait()
+		if n := runs.Load(); n != 2*times*int64(len(dbs)) {
+			t.Errorf("%d transactions ran %d times", 2*times*len(dbs), n)
+		}
+		last := begin.Add(time.Duration(step.Load()) * time.Second)
+		for _, id := range ids {
+			if n := must(dbs[0].Node(ctx, id))(t); !n.LastSeenAt.Equal(last) {
+				t.Fatalf("%s was seen last at %s, want %s", id, n.LastSeenAt, last)
+			}
+		}
+		// Another origin that heard the same heartbeat has nothing to write.
+		noError(t, dbs[1].SeenNodes(ctx, []NodeSeen{
+			{ID: ids[0], Version: "1", At: last.Add(time.Second), Apart: time.Minute},
+			{ID: ids[1], Version: "2", At: last.Add(time.Second), Apart: time.Minute},
+			{ID: ids[2], Version: "1", At: last.Add(time.Minute), Apart: time.Minute},
+		}))
+		for id, want := range map[string]time.Duration{ids[0]: 0, ids[1]: time.Second, ids[2]: time.Minute} {
+			if n := must(dbs[0].Node(ctx, id))(t); !n.LastSeenAt.Equal(last.Add(want)) {
+				t.Errorf("%s was seen at %s, want %s later than %s", id, n.LastSeenAt, want, last)
+			}
+		}
+	})
 }

@@ -123,8 +123,10 @@ func (t *tx) settle(ctx context.Context, was, r store.Rollout) error {
 	return t.putNodeReleases(ctx, nodes)
 }
 
+// putNodeReleases writes rows in the order of their nodes, so that no two transactions
+// wait for each other.
 func (t *tx) putNodeReleases(ctx context.Context, digests map[string]string) error {
-	nodes := slices.Collect(maps.Keys(digests))
+	nodes := slices.Sorted(maps.Keys(digests))
 	return db.Bulk[string]{
 		Tried: "write what nodes run", Columns: "node, digest",
 		Row: func(node string) []any { return []any{node, digests[node]} },

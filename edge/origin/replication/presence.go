@@ -147,7 +147,7 @@ func (p *Presence) unwritten() (due []central.NodeSeen) {
 	defer p.mu.Unlock()
 	for id, b := range p.beats {
 		if _, enrolled := p.nodes[id]; enrolled && b.at.After(b.written) && b.at.Sub(b.written) >= seenEvery {
-			due = append(due, central.NodeSeen{ID: id, Version: b.status.Build, At: b.at})
+			due = append(due, central.NodeSeen{ID: id, Version: b.status.Build, At: b.at, Apart: seenEvery / 2})
 			b.written = b.at
 			p.beats[id] = b
 		}
