@@ -109,6 +109,18 @@ func TestRegionsByLeafNodes(t *testing.T) {
 		}
 	}
 
+	// Nodes answer what operators ask.
+	for _, n := range []*enrolled{one, two} {
+		n.answerLockouts("192.0.2.7")
+		n.answerRequests(wire.AnsweredRequest{ID: "req_" + n.id, KeyID: id, AccountID: account, Method: "GET", Status: 200})
+	}
+	for _, path := range []string{"/admin/v1/lockouts", "/admin/v1/keys/" + id + "/requests"} {
+		f.eventually("both nodes to answer "+path, func() bool { // their subscriptions take a moment to reach the origin
+			v := f.must(200, "GET", path, nil)
+			return len(v["items"].([]any)) == 2 && len(v["unreached"].([]any)) == 0
+		})
+	}
+
 	// A region is cut off; the other goes on.
 	west.Shutdown()
 	west.WaitForShutdown()

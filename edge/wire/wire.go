@@ -25,6 +25,7 @@
 //	edge.v1.to.<node>.share        message    Share, origin to one node
 //	edge.v1.to.<node>.release      message    Order, origin to one node
 //	edge.v1.to.<node>.lockouts     request    LockoutsRequest -> LockoutsReply, origin to one node
+//	edge.v1.to.<node>.requests     request    RequestsRequest -> RequestsReply, origin to one node
 //
 // <node> is the node's id. A node's credentials let it publish under its own id
 // only, and subscribe to edge.v1.changes, edge.v1.to.<its id>.> and its inbox. A
@@ -66,7 +67,8 @@ const (
 	InboxBase = "_INBOX_"          // + node id: the node's own reply subjects
 )
 
-// Verbs: the last part of a subject, which names the kind of message.
+// Verbs: the last part of a subject, which names the kind of message. NodeVerbs has those
+// that nodes publish.
 const (
 	VerbKey        = "key"
 	VerbView       = "view"
@@ -83,6 +85,16 @@ const (
 	VerbLockouts   = "lockouts"
 	VerbRequests   = "requests"
 )
+
+// NodeVerbs returns the verbs under which nodes publish below their own subject: what
+// they ask of the origin, what they report, and what they reply to the origin's requests.
+func NodeVerbs() []string {
+	return []string{
+		VerbKey, VerbView, VerbChanges, VerbLeads, VerbSubscribe, VerbRevoke, VerbBlob, VerbSignatures,
+		VerbSpend, VerbStatus,
+		VerbLockouts, VerbRequests,
+	}
+}
 
 // Subject returns the subject of a node's messages of one kind, such as
 // edge.v1.node_01….key.

@@ -49,11 +49,7 @@ func (b *Broker) embed() error {
 		b.config.Log.Warn("NATS listens off this machine without TLS: give it a certificate", "listen", b.config.Listen)
 	}
 	if e.leaves {
-		leafURL, err := b.config.leafURL(e)
-		if err == nil {
-			err = b.config.Authority.WriteRegion(b.config.Dir, leafURL, b.config.Revoked)
-		}
-		if err != nil {
+		if err := b.writeRegion(e); err != nil {
 			return fmt.Errorf("starting NATS for regions: %w", err)
 		}
 	}
@@ -111,6 +107,20 @@ func (c Config) newServer() (*embedded, error) {
 	}
 	e.Server, err = server.NewServer(opts)
 	return e, err
+}
+
+// writeRegion writes what the servers of regions include.
+func (b *Broker) writeRegion(e *embedded) error {
+	url, err := b.config.leafURL(e)
+	if err != nil {
+		return err
+	}
+	renewed, err := b.config.Authority.WriteRegion(b.config.Dir, url, b.config.Revoked)
+	if len(renewed) > 0 {
+		b.config.Log.Warn("the credentials of regions' NATS servers were made anew, since what these may do has changed: copy them there and restart the servers",
+			"files", renewed)
+	}
+	return err
 }
 
 // leafURL returns the address that the servers of regions connect to.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"time"
 
 	"github.com/nats-io/jwt/v2"
@@ -44,46 +45,72 @@ ping_interval: "20s"
 write_deadline: "10s"
 `
 
-// verbs of what nodes send to the origin.
-var verbs = []string{
-	wire.VerbKey, wire.VerbView, wire.VerbChanges, wire.VerbLeads, wire.VerbSubscribe, wire.VerbRevoke,
-	wire.VerbBlob, wire.VerbSignatures, wire.VerbSpend, wire.VerbStatus, wire.VerbLockouts,
-}
-
 // WriteRegion writes to dir what the NATS server of a region needs to be a leaf of the
-// one at url: RegionFile and two files of credentials, which are kept where they exist.
-func (a *Authority) WriteRegion(dir, url string, revoked map[string]time.Time) error {
+// one at url: RegionFile and two files of credentials. It keeps credentials that exist
+// and have the permissions of this program, and returns the files of those that it made
+// anew in the place of others.
+func (a *Authority) WriteRegion(dir, url string, revoked map[string]time.Time) (renewed []string, err error) {
 	operator, err := a.signOperator()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	_, account, err := a.SignAccount(revoked)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	system, err := a.SignSystem()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	user, systemUser := filepath.Join(dir, regionUser), filepath.Join(dir, regionSystemUser)
-	if err := errors.Join(a.keepUser(user, a.regionUser), a.keepUser(systemUser, a.regionSystemUser)); err != nil {
-		return err
+	for file, mint := range map[string]func() (string, error){regionUser: a.regionUser, regionSystemUser: a.regionSystemUser} {
+		path := filepath.Join(dir, file)
+		again, err := keepUser(path, mint)
+		if err != nil {
+			return nil, err
+		}
+		if again {
+			renewed = append(renewed, path)
+		}
 	}
 	text := fmt.Sprintf(regionForm, operator, a.SystemID, a.SystemID, system, a.AccountID, account,
 		url, a.AccountID, regionUser, url, a.SystemID, regionSystemUser, wire.MaxPayload, MaxPending)
-	return durable.WriteFile(filepath.Join(dir, RegionFile), []byte(text), 0o644)
+	return renewed, durable.WriteFile(filepath.Join(dir, RegionFile), []byte(text), 0o644)
 }
 
-// keepUser writes credentials to a file that does not exist yet.
-func (a *Authority) keepUser(path string, mint func() (string, error)) error {
-	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
+// keepUser writes credentials to a file, unless it holds some that may do the same. It
+// reports whether it replaced others.
+func keepUser(path string, mint func() (string, error)) (renewed bool, err error) {
 	credentials, err := mint()
 	if err != nil {
-		return err
+		return false, err
 	}
-	return durable.WriteFile(path, []byte(credentials), 0o600)
+	kept, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return false, err
+	}
+	if err == nil && sameUser(string(kept), credentials) {
+		return false, nil
+	}
+	return err == nil, durable.WriteFile(path, []byte(credentials), 0o600)
+}
+
+// sameUser reports whether kept credentials are signed by the account that signed the
+// fresh ones and have the same permissions.
+func sameUser(kept, fresh string) bool {
+	a, err := userClaims(kept)
+	if err != nil {
+		return false // damaged
+	}
+	b, err := userClaims(fresh)
+	return err == nil && a.Issuer == b.Issuer && reflect.DeepEqual(a.UserPermissionLimits, b.UserPermissionLimits)
+}
+
+func userClaims(credentials string) (*jwt.UserClaims, error) {
+	token, err := jwt.ParseDecoratedJWT([]byte(credentials))
+	if err != nil {
+		return nil, err
+	}
+	return jwt.DecodeUserClaims(token)
 }
 
 // inboxes are the subjects of answers, such as _INBOX_node_01….nuid.1. No pattern names
@@ -96,7 +123,7 @@ const inboxes = "*.*.*"
 func (a *Authority) regionUser() (credentials string, err error) {
 	credentials, _, err = mintUser(a.account, "region", func(u *jwt.UserClaims) {
 		u.Sub.Allow.Add(wire.Changes, wire.ToNode+">", inboxes)
-		for _, verb := range verbs {
+		for _, verb := range wire.NodeVerbs() {
 			u.Pub.Allow.Add(wire.AnyNode+verb, wire.AnyNode+verb+".>")
 		}
 	})
