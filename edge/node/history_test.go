@@ -93,3 +93,26 @@ func TestHistoryThatGoesOn(t *testing.T) {
 	soon(t, "the node follows", func() bool { return n.store.Cursor().History == "his_other" })
 	ask(t, n, "GET", me, key, "").want(t, 401, "api_key_revoked")
 }
+
+// TestBackInTheSameHistory: the origin's last change lies before the node's, and it
+// names no other history, as over a standby that was behind when it took over. Nothing
+// but its heartbeats tells the node.
+func TestBackInTheSameHistory(t *testing.T) {
+	o := newOrigin(t)
+	o.history = "his_1"
+	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
+	key := o.addKey("key_1", nil)
+	n := startNode(t, config(t, o))
+	ask(t, n, "GET", me, key, "").want(t, 200)
+	o.push(o.editKey(key, false, func(*store.Key) {}), o.editKey(key, false, func(*store.Key) {}))
+	soon(t, "the changes are known", func() bool { return n.store.Cursor().Seq == 3 })
+
+	// Two changes were lost, and now there is another.
+	o.do(func() { o.changes = o.changes[:1] })
+	o.editKey(key, true, func(k *store.Key) { k.RevokedAt = time.Now() })
+	soon(t, "the node asks and follows", func() bool {
+		o.push() // a heartbeat
+		return n.store.Cursor().Seq == 2
+	})
+	ask(t, n, "GET", me, key, "").want(t, 401, "api_key_revoked")
+}

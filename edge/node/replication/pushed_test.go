@@ -51,6 +51,8 @@ func TestPushedMessages(t *testing.T) {
 		{wire.Changed{Latest: 3, History: "his_1"}, overtaken, 4},
 		{wire.Changed{Latest: 3}, missing, 4}, // of an origin that names no history
 		{wire.Changed{Changes: changes(5, 6), Latest: 9, History: "his_1"}, following, 6},
+		{wire.Changed{Changes: changes(5, 7), Latest: 9, History: "his_1"}, following, 7}, // of another origin, overlapping
+		{wire.Changed{Changes: changes(5, 6), Latest: 9, History: "his_1"}, following, 7}, // nothing new
 		{wire.Changed{Changes: changes(7, 9), Latest: 9, History: "his_1"}, complete, 9},
 		{wire.Changed{Changes: changes(11, 11), Latest: 11, History: "his_1"}, missing, 9},
 		{wire.Changed{Latest: 12, History: "his_1"}, missing, 9},

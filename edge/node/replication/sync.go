@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
+	"math"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -51,7 +51,8 @@ const (
 	// maxChanges bounds the changes in one answer.
 	maxChanges = 5000
 	// restWithin is the time within which the origin pushes the rest of what one message
-	// did not hold. What has not come by then is asked for.
+	// did not hold, and within which a message that another overtook is followed by one
+	// that is not. What has not come by then is asked for.
 	restWithin = time.Second
 	// answerTimeout bounds a request for changes. An origin that can be reached
 	// answers sooner.
@@ -95,7 +96,7 @@ func (s *synchronizer) run(ctx context.Context) {
 	defer rest.Stop()
 	rest.Stop()
 	defer heartbeat.Stop()
-	behind := false
+	behind, resting := false, false // resting: rest runs
 	for {
 		select {
 		case <-ctx.Done():
@@ -105,7 +106,7 @@ func (s *synchronizer) run(ctx context.Context) {
 		case <-again.C:
 			behind = true
 		case <-rest.C:
-			behind = true
+			behind, resting = true, false
 		case <-heartbeat.C:
 			s.state.timeOut()
 		case m := <-s.messages:
@@ -116,8 +117,15 @@ func (s *synchronizer) run(ctx context.Context) {
 				s.state.gap()
 			case following:
 				rest.Reset(restWithin)
+				resting = true
+			case overtaken:
+				if !resting { // each heartbeat of an origin that went back is one
+					rest.Reset(restWithin)
+					resting = true
+				}
 			case complete:
 				rest.Stop()
+				resting = false
 			}
 		}
 		// Messages that wait may close the gap.
@@ -136,6 +144,8 @@ func (s *synchronizer) run(ctx context.Context) {
 		}
 		retry.Reset()
 		again.Stop()
+		rest.Stop()
+		resting = false
 	}
 }
 
@@ -143,17 +153,18 @@ func (s *synchronizer) run(ctx context.Context) {
 type finding int
 
 const (
-	complete  finding = iota // every change of before it is known
-	overtaken                // a later message came before it
-	following                // the next message brings more
-	missing                  // there are changes to ask for
+	complete   finding = iota // every change of before it is known
+	unreadable                // nothing
+	overtaken                 // a later message came before it, or the origin went back
+	following                 // the next message brings more
+	missing                   // there are changes to ask for
 )
 
 // handle applies a pushed message.
 func (s *synchronizer) handle(m *nats.Msg) finding {
 	pushed := wire.Changed{Changes: s.room}
 	if !s.Link.Decode("changes", m.Data, &pushed) {
-		return overtaken
+		return unreadable
 	}
 	if pushed.Changes != nil { // a heartbeat has none
 		s.room = pushed.Changes
@@ -163,6 +174,10 @@ func (s *synchronizer) handle(m *nats.Msg) finding {
 		return missing
 	}
 	at := s.Now()
+	last := int64(math.MaxInt64) // a message without changes says nothing of the next one
+	if n := len(pushed.Changes); n > 0 {
+		last = pushed.Changes[n-1].Seq
+	}
 	seq, err := s.applyAll(pushed.Changes)
 	if seq == pushed.Latest && err == nil {
 		err = s.advance(seq, at, unasked)
@@ -177,9 +192,10 @@ func (s *synchronizer) handle(m *nats.Msg) finding {
 		return complete
 	case seq > pushed.Latest && pushed.History != "":
 		// Several origins push the same changes, one before the other. One that was put
-		// back would name another history.
+		// back names another history, unless its database hides that: a standby that took
+		// over, or a dump restored under running origins. Then no message ever catches up.
 		return overtaken
-	case seq < pushed.Latest && len(pushed.Changes) > 0 && seq == pushed.Changes[len(pushed.Changes)-1].Seq:
+	case seq < pushed.Latest && seq >= last:
 		return following
 	}
 	return missing
@@ -248,14 +264,13 @@ func (s *synchronizer) follow(history string, seq int64) error {
 	return s.Store.Advance(seq, time.Time{})
 }
 
-// applyAll applies changes, also those beyond a gap. The cursor may move to seq, the
+// applyAll applies changes, which are in order, also those beyond a gap. The cursor may move to seq, the
 // last one before a gap. A change that fails, as on a full disk, keeps none of the
 // others from being applied.
 func (s *synchronizer) applyAll(changes []store.Change) (seq int64, err error) {
 	seq = s.Store.Cursor().Seq
-	if len(changes) > 0 && changes[0].Seq <= seq { // they overlap with what is known
-		from := seq
-		changes = slices.DeleteFunc(changes, func(c store.Change) bool { return c.Seq <= from })
+	for len(changes) > 0 && changes[0].Seq <= seq { // they overlap with what is known
+		changes = changes[1:]
 	}
 	concerned := s.replica.note(changes)
 	for i, c := range changes {
