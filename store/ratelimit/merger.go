@@ -146,14 +146,15 @@ const forgetAtOnce = 256
 
 // Forget drops what says nothing any more. Call it from time to time. It looks at
 // ledgers that were not reported for long, and at no others, and lets reports in
-// between.
+// between. After a clock was put back it looks at those of a later time too, which
+// count as of now.
 func (m *Merger) Forget(now int64) {
 	for m.forgetSome(now) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for r, p := range m.peers {
-		if p.keys == nil && now-p.shared >= DueEvery {
+		if since := now - p.shared; p.keys == nil && (since < 0 || since >= DueEvery) {
 			delete(m.peers, r)
 		}
 	}
@@ -164,16 +165,19 @@ func (m *Merger) forgetSome(now int64) (more bool) {
 	defer m.mu.Unlock()
 	for range forgetAtOnce {
 		first := m.merged.Front()
-		if first == nil || now-first.Value.(*entry).at < keepFor {
+		if first == nil {
 			return false
 		}
 		e := first.Value.(*entry)
+		if since := now - e.at; since >= 0 && since < keepFor {
+			return false
+		}
 		if e.Forget(now) {
 			m.merged.Remove(first)
 			delete(m.ledgers, e.key)
 			continue
 		}
-		e.at = now // a debt, which is looked at again
+		e.at = now // a debt, or of a later time: it is looked at again
 		m.merged.MoveToBack(first)
 	}
 	return true

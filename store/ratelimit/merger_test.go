@@ -47,3 +47,28 @@ func TestMergerForgetsWhatSaysNothing(t *testing.T) {
 		t.Error("a full bucket without counters is still kept")
 	}
 }
+
+// TestMergerForgetsWhatAClockPutBackHasDated: what was reported and shared while the
+// clock was a year ahead is forgotten as late as if it had been when the clock was put
+// back.
+func TestMergerForgetsWhatAClockPutBackHasDated(t *testing.T) {
+	var m Merger
+	const year = 365 * 24 * 3600 * 1_000_000
+	for _, node := range []string{"a", "b"} {
+		for _, key := range []string{"k", "l"} {
+			m.Merge(Reporter{Node: node}, map[string]Report{key: {Limit: 100, Spent: 3}}, start+year)
+		}
+	}
+	m.Due(start + year)
+	if len(m.peers) == 0 {
+		t.Fatal("nobody was told")
+	}
+	m.Forget(start)
+	if m.Len() != 2 {
+		t.Error("a counter was forgotten too early")
+	}
+	m.Forget(start + keepFor)
+	if m.Len() != 0 || len(m.peers) != 0 {
+		t.Errorf("%d ledgers and %d peers are still kept", m.Len(), len(m.peers))
+	}
+}
