@@ -45,8 +45,10 @@ func (b *Broker) embed() error {
 		return fmt.Errorf("starting NATS on %s: %w", b.config.Listen, err)
 	}
 	b.url = e.ClientURL()
-	if b.config.Certificate == nil && hosts.Exposed(b.config.Listen) {
-		b.config.Log.Warn("NATS listens off this machine without TLS: give it a certificate", "listen", b.config.Listen)
+	for _, listen := range []string{b.config.Listen, b.config.LeafListen} {
+		if b.config.Certificate == nil && listen != "" && hosts.Exposed(listen) {
+			b.config.Log.Warn("NATS listens off this machine without TLS: give it a certificate", "listen", listen)
+		}
 	}
 	if e.leaves {
 		if err := b.writeRegion(e); err != nil {
