@@ -229,10 +229,24 @@ func (c *codeRewriter) insert(start int, s shape) {
 		c.copyTo(start)
 		c.countChange()
 		if !c.options.WithoutFuel {
-			c.emitIndex(opLocalTee, c.spare)
-			c.out = c.chargeLength(c.out, c.spare, 0)
+			c.chargeElements()
 		}
 	}
+}
+
+// chargeElements emits the code that spends fuel for the number of elements which is on
+// the stack.
+//
+//	tee(n); spare = min(n, maxTableCharge), unsigned; charge for spare
+func (c *codeRewriter) chargeElements() {
+	c.emitIndex(opLocalTee, c.spare)
+	c.emitIndex(opLocalGet, c.spare)
+	c.out = appendS64(append(c.out, opI32Const), maxTableCharge)
+	c.emitIndex(opLocalGet, c.spare)
+	c.out = appendS64(append(c.out, opI32Const), maxTableCharge)
+	c.emit(opI32LtU, opSelect)
+	c.emitIndex(opLocalSet, c.spare)
+	c.out = c.chargeLength(c.out, c.spare, 0)
 }
 
 // replaceBulk puts a call in the place of an operation on memory, at start.

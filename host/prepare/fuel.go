@@ -28,10 +28,11 @@ const (
 	regionWeight = 2 // of a charge itself
 	// A call takes room on the stack, at most 8 bytes for each local and for each
 	// value of the function.
-	localsPerFuel = 8
-	weightPerFuel = 64
-	bytesPerFuel  = 3         // of bulk operations, as a shift: 8
-	maxAmount     = 1<<13 - 1 // the most that fits into the two bytes of a charge
+	localsPerFuel  = 8
+	weightPerFuel  = 64
+	bytesPerFuel   = 3         // of bulk operations, as a shift: 8
+	maxAmount      = 1<<13 - 1 // the most that fits into the two bytes of a charge
+	maxTableCharge = 1 << 24   // the most elements that are charged for: no table has as many
 )
 
 // firstJump is the index of the first jump where indices of jumps are kept, so that 0
@@ -269,7 +270,8 @@ func (p *rewriter) addRefuel() {
 }
 
 // chargeLength appends the code that spends fuel for a length, divided by 1<<shift,
-// that is in a local.
+// that is in a local. The length counts as unsigned, and the guest chooses it: with a
+// shift of 0 it must be bounded before, or 1<<31 and more would be fuel that is given.
 func (p *rewriter) chargeLength(out []byte, local uint32, shift byte) []byte {
 	out = appendU32(append(out, opGlobalGet), p.fuel)
 	out = appendU32(append(out, opLocalGet), local)

@@ -3,6 +3,8 @@ package prepare
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -21,7 +23,8 @@ func times(n int, body []byte) []byte {
 		[]byte{opLocalGet, 1, opI32Const, 1, opI32Add, opLocalTee, 1}, constant32(n), []byte{0x49, opBrIf, 0, opEnd})
 }
 
-// handmade returns a module of two pages of memory whose function f0 has the given
+// handmade returns a module of two pages of memory and a table of four elements whose
+// function f0 has the given
 // code, and two more locals than its parameter.
 func handmade(code []byte) []byte {
 	body := slices.Concat([]byte{1, 2, i32}, code, []byte{opLocalGet, 0, opEnd})
@@ -33,8 +36,10 @@ func handmade(code []byte) []byte {
 	}{
 		{secType, []byte{1, 0x60, 1, i32, 1, i32}},
 		{secFunction, []byte{1, 0}},
+		{secTable, []byte{1, funcref, 0, 4}},
 		{secMemory, []byte{1, 0, 2}},
 		{secExport, slices.Concat([]byte{2}, appendName(nil, "f0"), []byte{byte(KindFunction), 0}, appendName(nil, "memory"), []byte{byte(KindMemory), 0})},
+		{secElement, []byte{1, 1, 0, 0}}, // a passive segment without functions
 		{secCode, append([]byte{1}, sized...)},
 	} {
 		out = append(appendU32(append(out, s.id), uint32(len(s.content))), s.content...)
@@ -152,6 +157,31 @@ func TestFuel(t *testing.T) {
 				t.Errorf("spent %d without a check, more than %d", ran.most, bound)
 			}
 		})
+	}
+}
+
+// TestElements holds that operations on tables are charged for their elements, and that
+// no number of them gives fuel.
+func TestElements(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		args []byte // besides the number
+		op   []byte
+	}{
+		{"grow", []byte{opRefNull, funcref}, []byte{opMisc, 15, 0, 0x1a}},
+		{"fill", []byte{opI32Const, 0, opRefNull, funcref}, []byte{opMisc, 17, 0}},
+		{"copy", []byte{opI32Const, 0, opI32Const, 0}, []byte{opMisc, 14, 0, 0}},
+		{"init", []byte{opI32Const, 0, opI32Const, 0}, []byte{opMisc, 12, 0, 0}},
+	} {
+		for _, n := range []int{4, 60_000, maxTableCharge - 1, maxTableCharge, math.MaxInt32, math.MinInt32, -0x7fff3cb0, -1_000_000, -1} {
+			t.Run(fmt.Sprint(tt.name, " ", n), func(t *testing.T) {
+				ran := runHandmade(t, slices.Concat(tt.args, constant32(n), tt.op), Options{})
+				least := int64(min(uint32(n), maxTableCharge))
+				if ran.spent < least || ran.spent > least+200 {
+					t.Errorf("spent %d, want %d and little more (%v)", ran.spent, least, ran.err)
+				}
+			})
+		}
 	}
 }
 

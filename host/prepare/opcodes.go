@@ -17,6 +17,7 @@ const (
 	opReturn        = 0x0f
 	opCall          = 0x10
 	opCallIndirect  = 0x11
+	opSelect        = 0x1b
 	opLocalGet      = 0x20
 	opLocalSet      = 0x21
 	opLocalTee      = 0x22
@@ -27,6 +28,7 @@ const (
 	opI64Const      = 0x42
 	opF32Const      = 0x43
 	opF64Const      = 0x44
+	opI32LtU        = 0x49
 	opI32GtU        = 0x4b
 	opI32LeU        = 0x4d
 	opI32GeS        = 0x4e

@@ -76,6 +76,11 @@ func touch(end int64, offset uint64) []byte {
 		get(a), num(end), []byte{0x49, 0x0d, 0, 0x0b})
 }
 
+// growTable grows the table by n elements, if it can.
+func growTable(n int64) []byte {
+	return join([]byte{0xd0, 0x70}, num(n), []byte{0xfc, 0x0f, 0, 0x1a})
+}
+
 // wide is edge.call with an input of 60 MiB.
 func wide(op abi.Op) []byte {
 	return join(num(int64(op)), num(freeAt), num(60<<20), num(0x8000), num(256), call(fnCall), []byte{0x1a})
@@ -114,9 +119,13 @@ func Guests() []Guest {
 		{"copies memory up", byCPU, guest{pages: large, attack: forever(num(freeAt+8), num(freeAt), num(nearly), []byte{0xfc, 0x0a, 0, 0})}},
 		{"copies memory down", byCPU, guest{pages: large, attack: forever(num(freeAt), num(freeAt+8), num(nearly), []byte{0xfc, 0x0a, 0, 0})}},
 		{"copies a segment", byCPU, guest{pages: large, data: 4 << 20, attack: forever(num(freeAt), num(0), num(4<<20), []byte{0xfc, 0x08, 1, 0})}},
-		{"grows a table", byCPU, guest{pages: small, attack: forever([]byte{0xd0, 0x70}, num(1000), []byte{0xfc, 0x0f, 0, 0x1a})}},
-		{"fills a table", byCPU, guest{pages: small, attack: join([]byte{0xd0, 0x70}, num(60_000), []byte{0xfc, 0x0f, 0, 0x1a},
+		{"grows a table", byCPU, guest{pages: small, attack: forever(growTable(1000))}},
+		{"fills a table", byCPU, guest{pages: small, attack: join(growTable(60_000),
 			forever(num(0), []byte{0xd0, 0x70}, num(60_000), []byte{0xfc, 0x11, 0}))}},
+		{"grows a table by minus a million again and again", byCPU, guest{pages: large, start: ring(),
+			attack: join(num(freeAt), set(a), forever(growTable(-1_000_000), miss(300)))}},
+		{"grows a table by more than half of all numbers", byCPU, guest{pages: large, start: ring(),
+			attack: join(num(freeAt), set(a), growTable(0x8000C350), forever(miss(10_000)))}},
 		{"calls itself without end", either, guest{pages: small, attack: join(num(-1), call(fnSelf), []byte{0x1a}), self: deeper(nil, nil)}},
 		{"calls itself with many values", either, guest{pages: small, attack: join(get(0), call(fnSelf), []byte{0x1a}), self: values(5000)}},
 		{"returns from deep calls to work", byCPU, guest{pages: large, start: ring(),
