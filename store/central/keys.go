@@ -84,6 +84,13 @@ func (d *DB) Key(ctx context.Context, id string) (store.Key, error) {
 	return keyTable.read(ctx, d, id)
 }
 
+// The conditions are those of an index.
+const (
+	expiringKeys      = `revoked_at = 0 AND grace_until = 0 AND expires_at > ? AND expires_at < ?`
+	expiringKeysPage  = expiringKeys + ` AND (expires_at, id) > (?, ?) ORDER BY expires_at, id LIMIT ?`
+	countExpiringKeys = `SELECT count(*) FROM keys WHERE ` + expiringKeys
+)
+
 // ExpiringKeys lists the keys that work now and whose hard expiry comes before a time,
 // the first to expire first. Those that were rotated are not among them.
 func (d *DB) ExpiringKeys(ctx context.Context, before time.Time, p store.Page) ([]store.Key, string, error) {
@@ -104,9 +111,7 @@ func (d *DB) ExpiringKeys(ctx context.Context, before time.Time, p store.Page) (
 		}
 	}
 	limit := db.PageLimit(p)
-	keys, err := keyTable.some(ctx, d.db, `revoked_at = 0 AND grace_until = 0 AND expires_at > ? AND expires_at < ?
-		AND (expires_at > ? OR expires_at = ? AND id > ?) ORDER BY expires_at, id LIMIT ?`,
-		db.Micros(now), db.Micros(before), after, after, last, limit+1)
+	keys, err := keyTable.some(ctx, d.db, expiringKeysPage, db.Micros(now), db.Micros(before), after, last, limit+1)
 	if err != nil || len(keys) <= limit {
 		return keys, "", db.Fail(tried, err)
 	}
@@ -116,7 +121,7 @@ func (d *DB) ExpiringKeys(ctx context.Context, before time.Time, p store.Page) (
 
 // CountExpiringKeys returns how many keys ExpiringKeys lists.
 func (d *DB) CountExpiringKeys(ctx context.Context, before time.Time) (n int, err error) {
-	err = d.db.QueryRow(ctx, `SELECT count(*) FROM keys WHERE revoked_at = 0 AND grace_until = 0 AND expires_at > ? AND expires_at < ?`,
+	err = d.db.QueryRow(ctx, countExpiringKeys,
 		db.Micros(d.db.Now()), db.Micros(before)).Scan(&n)
 	return n, db.Fail("count expiring keys", err)
 }

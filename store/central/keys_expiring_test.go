@@ -3,10 +3,12 @@ package central
 import (
 	"context"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/db"
 )
 
 // TestExpiringKeys lists the keys that expire soon, by pages, without those that are
@@ -49,5 +51,49 @@ func TestExpiringKeys(t *testing.T) {
 		}
 		_, _, err = db.ExpiringKeys(ctx, now, store.Page{Cursor: "nonsense"})
 		wantErr(t, err, store.ErrInvalid)
+	})
+}
+
+// TestExpiringKeysReadsNoOther asks for the query plans of the keys that expire soon
+// while there are 5000 others: the database finds them by an index.
+func TestExpiringKeysReadsNoOther(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		d := open(t, p)
+		a := newAccount(t, d, store.ModeLive)
+		now := d.Now()
+		noError(t, d.db.WriteAlone(ctx, func(ctx context.Context, shared *db.Tx) error {
+			for i := range 5000 {
+				k := keyFor(a.ID)
+				k.ExpiresAt = now.Add(1000 * time.Hour)
+				if i%1000 == 0 {
+					k.ExpiresAt = now.Add(time.Hour)
+				}
+				k, err := newKey(k, now)
+				if err != nil {
+					return err
+				}
+				if err := (&tx{Tx: shared}).insertKey(ctx, k); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		if p.kind == "postgres" {
+			_ = must(d.db.Query(ctx, `ANALYZE keys`))(t).Close()
+		}
+		from, before := db.Micros(now), db.Micros(now.Add(24*time.Hour))
+		for query, args := range map[string][]any{
+			`SELECT ` + keyColumns + ` FROM keys WHERE ` + expiringKeysPage: {from, before, int64(0), "", 11},
+			countExpiringKeys: {from, before},
+		} {
+			plan := explain(t, d, p.kind, query, args...)
+			if !strings.Contains(plan, "keys_expiring") || strings.Contains(plan, "Rows Removed by Filter") || strings.Contains(plan, "SCAN") || strings.Contains(plan, "TEMP B-TREE") {
+				t.Errorf("the plan reads other keys:\n%s", plan)
+			}
+		}
+		if n := must(d.CountExpiringKeys(ctx, now.Add(24*time.Hour)))(t); n != 5 {
+			t.Errorf("counted %d", n)
+		}
 	})
 }
