@@ -94,8 +94,8 @@ func (c *Console) routes(assets fs.FS) http.Handler {
 	mux.Handle("GET /console/assets/", http.StripPrefix("/console/assets/", http.FileServerFS(assets)))
 	mux.HandleFunc("GET /console/login", c.showLogin)
 	mux.HandleFunc("POST /console/login", c.login)
-	mux.HandleFunc("GET /console/live", c.inSession(c.live(overview)))
-	mux.HandleFunc("GET /console/releases/live", c.inSession(c.live(releases)))
+	mux.HandleFunc("GET /console/live", c.inSession(c.live(liveOverview)))
+	mux.HandleFunc("GET /console/releases/live", c.inSession(c.live(liveReleases)))
 	mux.HandleFunc("GET /console/search", c.inSession(c.search))
 	mux.HandleFunc("POST /console/accounts/{id}/export", c.inSession(c.exportAccount))
 	for pattern, p := range map[string]page{

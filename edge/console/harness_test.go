@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -38,6 +39,7 @@ type fixture struct {
 	account store.Account
 	webhook store.Subscription
 	logs    *lockedBuffer
+	asked   *lockedBuffer // what the console asked the admin API, one request a line
 }
 
 type openGuard struct{}
@@ -54,7 +56,7 @@ func newFixture(t *testing.T) *fixture {
 // newEmptyFixture starts an origin without records.
 func newEmptyFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{T: t, logs: new(lockedBuffer)}
+	f := &fixture{T: t, logs: new(lockedBuffer), asked: new(lockedBuffer)}
 	log := slog.New(slog.NewTextHandler(f.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	dir := t.TempDir()
 	var err error
@@ -64,7 +66,10 @@ func newEmptyFixture(t *testing.T) *fixture {
 	f.Origin, err = origin.Start(t.Context(), origin.Config{
 		Dir: dir, DB: f.db, Guard: openGuard{}, Log: log,
 		Console: func(api http.Handler) (admin.Console, error) {
-			return console.New(console.Config{API: api, Log: log})
+			return console.New(console.Config{Log: log, API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = fmt.Fprintln(f.asked, r.Method, r.URL.RequestURI())
+				api.ServeHTTP(w, r)
+			})})
 		},
 	})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,5 +42,24 @@ func TestLiveEndsWithTheOrigin(t *testing.T) {
 	}
 	if err := lines.Err(); err != nil {
 		t.Errorf("the stream was cut: %v", err)
+	}
+}
+
+// TestLiveAsksLittle: what each viewer has read every two seconds is the newest rollout
+// and the latest numbers, no list that grows.
+func TestLiveAsksLittle(t *testing.T) {
+	f := newFixture(t)
+	b := f.login(f.Token())
+	for path, want := range map[string]string{
+		"live":          "GET /admin/v1/outcomes\nGET /admin/v1/traffic",
+		"releases/live": "GET /admin/v1/nodes?limit=200\nGET /admin/v1/rollouts?limit=1",
+	} {
+		before := len(f.asked.String())
+		b.live(path)
+		asked := strings.Split(strings.TrimSpace(f.asked.String()[before:]), "\n")
+		slices.Sort(asked)
+		if got := strings.Join(slices.Compact(asked), "\n"); got != want {
+			t.Errorf("%s asks\n%s\nwant\n%s", path, got, want)
+		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"partneredge/edge/adminapi"
 )
 
-// overviewData is the data of the live part of the overview.
+// overviewData is the data of the overview.
 type overviewData struct {
 	Charts   []chart
 	Regions  []regionRow
@@ -15,7 +15,7 @@ type overviewData struct {
 	Shares   []share
 	Total    int
 	Latest   int64
-	Expiring []adminapi.Key // the first of the keys that expire soon
+	Expiring []adminapi.Key // the first of the keys that expire soon; not in the live part
 }
 
 // regionRow is a region with its latest numbers.
@@ -37,19 +37,25 @@ type share struct {
 const lineClasses = 6
 
 func overview(v *visit) (view, error) {
-	var t adminapi.Traffic
-	if err := v.get("/traffic", &t); err != nil {
-		return view{}, err
-	}
-	data := &overviewData{Latest: t.LatestChange}
-	if err := v.get("/outcomes", &data.Outcomes); err != nil {
-		return view{}, err
-	}
 	var expiring adminapi.List[adminapi.Key]
 	if err := v.get("/keys?limit=10", &expiring); err != nil {
 		return view{}, err
 	}
-	data.Expiring = expiring.Items
+	return overviewOf(v, overviewData{Expiring: expiring.Items})
+}
+
+// liveOverview reads what its live part shows, many times a minute.
+func liveOverview(v *visit) (view, error) { return overviewOf(v, overviewData{}) }
+
+func overviewOf(v *visit, data overviewData) (view, error) {
+	var t adminapi.Traffic
+	if err := v.get("/traffic", &t); err != nil {
+		return view{}, err
+	}
+	data.Latest = t.LatestChange
+	if err := v.get("/outcomes", &data.Outcomes); err != nil {
+		return view{}, err
+	}
 	data.addShares()
 	data.addRegions(t)
 	return view{page: "overview", Title: "Overview", Section: "overview", Data: data}, nil

@@ -8,7 +8,7 @@ import (
 	"partneredge/edge/adminapi"
 )
 
-// releasesData is the data of the page of releases.
+// releasesData is the data of the page of releases. Its live part has Last and Running.
 type releasesData struct {
 	Releases []adminapi.Release
 	Last     *adminapi.Rollout // nil: there was none yet
@@ -31,44 +31,73 @@ func releases(v *visit) (view, error) {
 	var (
 		releases adminapi.List[adminapi.Release]
 		rollouts adminapi.List[adminapi.Rollout]
-		nodes    adminapi.List[adminapi.Node]
 	)
-	for from, into := range map[string]any{"/releases" + v.page(): &releases, "/rollouts?limit=200": &rollouts, "/nodes?limit=200": &nodes} {
+	for from, into := range map[string]any{"/releases" + v.page(): &releases, "/rollouts?limit=200": &rollouts} {
 		if err := v.get(from, into); err != nil {
 			return view{}, err
 		}
 	}
 	data := releasesData{Releases: releases.Items}
+	data.propose(rollouts.Items)
 	if len(rollouts.Items) > 0 {
 		data.Last, data.Earlier = &rollouts.Items[0], rollouts.Items[1:min(len(rollouts.Items), 10)]
 	}
-	data.propose(rollouts.Items)
-	for nodes.NextCursor != "" {
-		var more adminapi.List[adminapi.Node]
-		if err := v.get("/nodes?limit=200&cursor="+url.QueryEscape(string(nodes.NextCursor)), &more); err != nil {
+	shown, err := data.shown(v)
+	shown.Next = v.next(releases.NextCursor)
+	return shown, err
+}
+
+// liveReleases reads what the live part shows, many times a minute: the newest rollout
+// and what nodes run.
+func liveReleases(v *visit) (view, error) {
+	var (
+		last adminapi.List[adminapi.Rollout]
+		data releasesData
+	)
+	if err := v.get("/rollouts?limit=1", &last); err != nil {
+		return view{}, err
+	}
+	if len(last.Items) > 0 {
+		data.Last = &last.Items[0]
+	}
+	return data.shown(v)
+}
+
+// shown returns the page, with what the nodes run.
+func (d *releasesData) shown(v *visit) (view, error) {
+	regions := make(map[string]bool)
+	for cursor := ""; ; {
+		var nodes adminapi.List[adminapi.Node]
+		if err := v.get("/nodes?limit=200"+cursor, &nodes); err != nil {
 			return view{}, err
 		}
-		nodes.Items, nodes.NextCursor = append(nodes.Items, more.Items...), more.NextCursor
+		for _, n := range nodes.Items {
+			if n.RevokedAt.IsZero() {
+				regions[n.Region] = true
+				d.count(n)
+			}
+		}
+		if nodes.NextCursor == "" {
+			break
+		}
+		cursor = "&cursor=" + url.QueryEscape(string(nodes.NextCursor))
 	}
-	regions := make(map[string]bool)
-	for _, n := range nodes.Items {
-		if !n.RevokedAt.IsZero() {
-			continue
-		}
-		regions[n.Region] = true
-		if !n.Connected || n.Release == nil {
-			continue
-		}
-		version := n.Release.Version
-		at := slices.IndexFunc(data.Running, func(one running) bool { return one.Version == version })
-		if at < 0 {
-			at = len(data.Running)
-			data.Running = append(data.Running, running{Version: version})
-		}
-		data.Running[at].Nodes++
+	d.Regions = slices.Sorted(maps.Keys(regions))
+	return view{page: "releases", Title: "Releases", Section: "releases", Data: *d}, nil
+}
+
+// count adds a node to those that run the same, if it is connected.
+func (d *releasesData) count(n adminapi.Node) {
+	if !n.Connected || n.Release == nil {
+		return
 	}
-	data.Regions = slices.Sorted(maps.Keys(regions))
-	return view{page: "releases", Title: "Releases", Section: "releases", Data: data, Next: v.next(releases.NextCursor)}, nil
+	version := n.Release.Version
+	at := slices.IndexFunc(d.Running, func(one running) bool { return one.Version == version })
+	if at < 0 {
+		at = len(d.Running)
+		d.Running = append(d.Running, running{Version: version})
+	}
+	d.Running[at].Nodes++
 }
 
 // propose finds the releases that were rolled back, given the rollouts, newest first, and
