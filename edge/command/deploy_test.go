@@ -60,6 +60,11 @@ func TestUnits(t *testing.T) {
 			if want := map[string]string{"node": "no", "origin": "yes"}[verb]; settings["MemoryDenyWriteExecute"] != want {
 				t.Errorf("MemoryDenyWriteExecute=%s, want %s", settings["MemoryDenyWriteExecute"], want)
 			}
+			// What takes long at a start begins anew when systemd ends it: an origin's
+			// migrations, which know no bound, and a node's compilation of its modules.
+			if want := map[string]string{"node": "600", "origin": "infinity"}[verb]; settings["TimeoutStartSec"] != want {
+				t.Errorf("TimeoutStartSec=%s, want %s", settings["TimeoutStartSec"], want)
+			}
 			if missing != nil {
 				if os.Getenv("EDGE_REQUIRE_SYSTEMD") != "" {
 					t.Fatal(missing)
