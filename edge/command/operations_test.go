@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"net"
 	"net/http/httptest"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats-server/v2/server"
 
 	"partneredge/edge/adminapi"
@@ -417,6 +419,33 @@ func TestOperationsUpgrade(t *testing.T) {
 	builds("test")
 }
 
+// containersDatabase is the database in compose.yml.
+const containersDatabase = "postgres://edge@postgres/edge?sslmode=disable"
+
+// partnersReachNoDatabase holds that PostgreSQL in compose.yml asks for a password, and
+// shares a network with the origin alone.
+func partnersReachNoDatabase(t *testing.T, compose string) {
+	t.Helper()
+	services, _, _ := strings.Cut(compose, "\nnetworks:")
+	networks := map[string]string{}
+	for _, service := range regexp.MustCompile(`(?m)^  (\w+):\n(?:    .*\n)+`).FindAllStringSubmatch(services, -1) {
+		networks[service[1]] = "default"
+		if own := regexp.MustCompile(`(?m)^    networks: \[(.*)\]$`).FindStringSubmatch(service[0]); own != nil {
+			networks[service[1]] = own[1]
+		}
+	}
+	want := map[string]string{"postgres": "database", "origin": "database, default", "eu": "default", "us": "default"}
+	if !maps.Equal(networks, want) {
+		t.Errorf("the networks are %v, want %v", networks, want)
+	}
+	if strings.Contains(compose, "trust") || !strings.Contains(compose, "POSTGRES_PASSWORD_FILE") {
+		t.Error("PostgreSQL asks for no password")
+	}
+	if !strings.Contains(compose, "pg_isready, -h, 127.0.0.1") {
+		t.Error("PostgreSQL counts as ready while it fills its volume")
+	}
+}
+
 // TestOperationsContainers starts what compose.yml has with the commands and flags that
 // it gives, as OPERATIONS.md says.
 func TestOperationsContainers(t *testing.T) {
@@ -425,6 +454,7 @@ func TestOperationsContainers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	partnersReachNoDatabase(t, string(text))
 	commands := map[string][]string{}
 	for _, m := range regexp.MustCompile(`(?m)^  (\w+):\n    image: partner-edge\n    command: \[(.*)\]$`).FindAllStringSubmatch(string(text), -1) {
 		for word := range strings.SplitSeq(m[2], ", ") {
@@ -445,7 +475,7 @@ func TestOperationsContainers(t *testing.T) {
 				t.Errorf("%s: nobody reaches %s in a container", service, word)
 			}
 			word = strings.NewReplacer("/var/lib/edge", data, "/etc/edge/node.creds", filepath.Join(dir, service+".creds"),
-				"postgres://edge@postgres/edge?sslmode=disable", database, "nats://origin:4222", natsURL).Replace(word)
+				containersDatabase, database, "nats://origin:4222", natsURL).Replace(word)
 			if strings.HasPrefix(word, "0.0.0.0:") {
 				word = "127.0.0.1:0"
 			}
@@ -469,10 +499,14 @@ func TestOperationsContainers(t *testing.T) {
 			inside, isExec := strings.CutPrefix(command, "exec -T origin /usr/bin/")
 			switch {
 			case strings.HasPrefix(line, "docker build "), strings.HasPrefix(line, "ch"): // of files that are there
-				for _, name := range regexp.MustCompile(`\w+\.creds`).FindAllString(line, -1) {
+				for _, name := range regexp.MustCompile(`\w+\.(creds|pgpass)`).FindAllString(line, -1) {
 					if !there(filepath.Join(dir, name)) {
 						t.Errorf("%s: there is no such file", strings.TrimSpace(line))
 					}
+				}
+			case strings.HasPrefix(line, "(umask 077; "):
+				if out, err := exec.Command("sh", "-euc", strings.ReplaceAll(line, " edge/", " "+dir+"/")).CombinedOutput(); err != nil {
+					t.Fatalf("%s: %v\n%s", strings.TrimSpace(line), err, out)
 				}
 			case isExec:
 				inside = strings.NewReplacer("/var/lib/edge", filepath.Join(dir, "origin"), "> edge/", "> "+dir+"/").Replace(inside)
@@ -488,6 +522,14 @@ func TestOperationsContainers(t *testing.T) {
 				t.Fatalf("a line that this test does not know: %s", line)
 			}
 		}
+	}
+	password, err := os.ReadFile(filepath.Join(dir, "postgres.password"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PGPASSFILE", filepath.Join(dir, "origin.pgpass"))
+	if c, err := pgx.ParseConfig(containersDatabase); err != nil || c.Password == "" || c.Password != strings.TrimSpace(string(password)) {
+		t.Errorf("the origin has not the password that PostgreSQL has: %v", err)
 	}
 	admin, err := localClient(filepath.Join(dir, "origin"))
 	if err != nil {
