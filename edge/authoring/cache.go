@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"time"
+
+	"partneredge/host/compilecache"
 )
 
 // Bounds of the folder of compiled modules. Each save of an author adds one.
@@ -16,22 +18,51 @@ const (
 	minAge   = 5 * time.Minute // another process may use what is younger
 )
 
+// digest matches the name of a compiled module: the SHA-256 of its Wasm.
+var digest = regexp.MustCompile("^[0-9a-f]{64}$")
+
+// compiled returns the modules in dir that engines of the host compiled. Authors choose
+// dir, so it may hold what is not a cache's.
+func compiled(dir string) (paths []string, err error) {
+	for _, engine := range []string{"wazero", "wasmtime-*"} {
+		found, err := filepath.Glob(filepath.Join(dir, engine, "*"))
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range found {
+			if digest.MatchString(filepath.Base(path)) {
+				paths = append(paths, path)
+			}
+		}
+	}
+	return paths, nil
+}
+
 // pruneCache removes the oldest compiled modules from dir until what is left has at most
-// limit bytes. What is younger than minAge stays. A module that is needed after all is
-// compiled anew.
+// limit bytes. What is younger than minAge stays, and so does whatever is not a compiled
+// module. A module that is needed after all is compiled anew. An empty dir is no cache;
+// one that others may write to is an error.
 func pruneCache(dir string, limit int64, now time.Time) error {
+	if dir == "" {
+		return nil
+	}
+	if err := compilecache.Check(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
 	type entry struct {
 		path   string
 		size   int64
 		newest time.Time
 	}
-	folders, err := filepath.Glob(filepath.Join(dir, "*", "*")) // by engine and module
+	modules, err := compiled(dir)
 	if err != nil {
 		return err
 	}
 	var entries []entry
 	total := int64(0)
-	for _, path := range folders {
+	for _, path := range modules {
 		e := entry{path: path}
 		err := filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
@@ -57,7 +88,7 @@ func pruneCache(dir string, limit int64, now time.Time) error {
 		if total <= limit || now.Sub(e.newest) < minAge {
 			break
 		}
-		if err := os.RemoveAll(e.path); err != nil {
+		if err := compilecache.Remove(e.path); err != nil {
 			return err
 		}
 		total -= e.size

@@ -1,18 +1,22 @@
 package authoring
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"partneredge/host/compilecache"
 )
 
 func TestPruneCache(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	for i, age := range []time.Duration{time.Hour, 2 * time.Hour, 10 * time.Minute, time.Minute} {
-		file := filepath.Join(dir, "wazero", fmt.Sprint("m", i), "v1", "code")
+		file := filepath.Join(dir, "wazero", fmt.Sprintf("%064x", i), "v1", "code")
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -26,20 +30,68 @@ func TestPruneCache(t *testing.T) {
 	for _, tt := range []struct {
 		limit int64
 		left  []string
-	}{{400, []string{"m0", "m1", "m2", "m3"}}, {399, []string{"m0", "m2", "m3"}}, {200, []string{"m2", "m3"}}, {0, []string{"m3"}}} {
+	}{{400, []string{"0", "1", "2", "3"}}, {399, []string{"0", "2", "3"}}, {200, []string{"2", "3"}}, {0, []string{"3"}}} {
 		if err := pruneCache(dir, tt.limit, now); err != nil {
 			t.Fatal(err)
 		}
 		var left []string
 		paths, _ := filepath.Glob(filepath.Join(dir, "wazero", "*"))
 		for _, path := range paths {
-			left = append(left, filepath.Base(path))
+			left = append(left, filepath.Base(path)[63:])
 		}
 		if !slices.Equal(left, tt.left) {
 			t.Errorf("with %d bytes: %v, want %v", tt.limit, left, tt.left)
 		}
 	}
 	if err := pruneCache(filepath.Join(dir, "none"), 0, now); err != nil {
+		t.Errorf("without a cache: %v", err)
+	}
+}
+
+// TestPruneOwn holds that only compiled modules are removed, whatever else lies in the
+// folder, and nothing from one that others may write to.
+func TestPruneOwn(t *testing.T) {
+	dir, name := t.TempDir(), strings.Repeat("a", 64)
+	others := []string{"browser/" + name, "wazero/notes", "wazero/" + name + "0", "go-build/00/code", "wasmtime-1/" + strings.ToUpper(name)}
+	own := []string{"wazero/" + name, "wasmtime-1/" + name, "wasmtime-1/" + name + ".sum"}
+	for _, file := range slices.Concat(others, own) {
+		path := filepath.Join(dir, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, make([]byte, 100), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	later := time.Now().Add(time.Hour)
+	there := func(file string) bool {
+		_, err := os.Stat(filepath.Join(dir, file))
+		return err == nil
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	var exposed *compilecache.ExposedError
+	if err := pruneCache(dir, 0, later); !errors.As(err, &exposed) || !there(own[0]) {
+		t.Errorf("a folder that all may write to: %v, module kept: %t", err, there(own[0]))
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := pruneCache(dir, 0, later); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range others {
+		if !there(file) {
+			t.Errorf("%s is gone, which is no compiled module", file)
+		}
+	}
+	for _, file := range own {
+		if there(file) {
+			t.Errorf("%s is still there", file)
+		}
+	}
+	if err := pruneCache("", 0, later); err != nil {
 		t.Errorf("without a cache: %v", err)
 	}
 }

@@ -50,10 +50,8 @@ func (p *Project) openHarness(ctx context.Context, built Built, c harnessConfig)
 	h := &harness{project: p, clock: fake.NewClock(), random: new(seeded), used: new(usage)}
 	h.log = slog.New(h.used.record(c.log.Handler()))
 	h.random.reset()
-	if c.cache != "" {
-		if err := pruneCache(c.cache, maxCache, time.Now()); err != nil {
-			return nil, fmt.Errorf("pruning the cache: %w", err)
-		}
+	if err := pruneCache(c.cache, maxCache, time.Now()); err != nil {
+		return nil, fmt.Errorf("pruning the cache: %w", err)
 	}
 	if h.upstreams, err = startUpstreams(p.Dir, c.upstreams); err != nil {
 		return nil, err
