@@ -2,6 +2,8 @@ package central
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 
 	"partneredge/store"
 	"partneredge/store/central/db"
@@ -122,7 +124,10 @@ func (d *DB) exportQuarantine(ctx context.Context, account string, yield func(an
 	}
 	for _, id := range ids {
 		q, err := quarantine.Read(ctx, d.db, id)
-		if err != nil {
+		switch {
+		case errors.Is(err, sql.ErrNoRows): // gone meanwhile
+			continue
+		case err != nil:
 			return err
 		}
 		if err := yield(q); err != nil {

@@ -101,3 +101,31 @@ func TestExportAccount(t *testing.T) {
 		wantErr(t, d.ExportAccount(ctx, "acc_none", func(any) error { return nil }), store.ErrNotFound)
 	})
 }
+
+// TestExportWhileLeadsGo exports an account of which a lead leaves the quarantine
+// meanwhile: the export goes on without it.
+func TestExportWhileLeadsGo(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		d, ctx := open(t, p), t.Context()
+		a := newAccount(t, d, store.ModeLive)
+		for _, id := range []string{"lead_stays", "lead_goes", "lead_stays_too"} {
+			done := must(d.AddLeads(ctx, "node_1", []OfferedLead{ReadLead("", fmt.Appendf(nil, `{"id":%q,"account_id":%q,"phone":7}`, id, a.ID))}))(t)
+			if len(done.Quarantined) != 1 {
+				t.Fatal(done)
+			}
+		}
+		var got []string
+		noError(t, d.ExportAccount(ctx, a.ID, func(record any) error {
+			q, is := record.(store.QuarantinedLead)
+			if !is {
+				return nil
+			}
+			got = append(got, q.LeadID)
+			_, err := d.Bury(ctx, store.Tombstone{ID: "lead_goes"})
+			return err
+		}))
+		if want := []string{"lead_stays", "lead_stays_too"}; !reflect.DeepEqual(got, want) {
+			t.Errorf("exported %v, want %v", got, want)
+		}
+	})
+}

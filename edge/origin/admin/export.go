@@ -13,7 +13,7 @@ import (
 )
 
 // lines is a body of JSON values, one a line, that may be of any length. It ends with
-// ctx. An error before the first line is answered as that of any request.
+// ctx. An error before any of it is sent is answered as that of any request.
 type lines func(ctx context.Context, line func(any) error) error
 
 // linesWrite bounds the time that a client takes for one write of lines.
@@ -74,15 +74,12 @@ func (a *api) exported(record any) (kind string, shown any, err error) {
 	return "", nil, fmt.Errorf("an export has a record of type %T", record)
 }
 
-// writeLines sends lines as they are made. What cannot be sent to its end is cut, so
-// that no client takes it for whole.
+// writeLines sends lines as they are made. An error before any of them is sent is
+// answered as that of any request. What cannot be sent to its end is cut, so that no
+// client takes it for whole.
 func (a *api) writeLines(w http.ResponseWriter, r *http.Request, body lines) {
-	h := w.Header()
-	h.Set("Content-Type", "application/x-ndjson")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	control := http.NewResponseController(w)
-	out := bufio.NewWriterSize(deadlined{w, control}, 64<<10)
+	sent := &deadlined{ResponseWriter: w, control: http.NewResponseController(w)}
+	out := bufio.NewWriterSize(sent, 64<<10)
 	err := body(r.Context(), func(v any) error {
 		text, err := encode(v)
 		if err == nil {
@@ -93,7 +90,11 @@ func (a *api) writeLines(w http.ResponseWriter, r *http.Request, body lines) {
 	if err == nil {
 		err = out.Flush()
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case !sent.begun:
+		a.refuse(w, r, err)
+	default:
 		a.Log.Warn("an export was cut short", "route", r.Pattern, "err", err)
 		panic(http.ErrAbortHandler)
 	}
@@ -103,11 +104,19 @@ func (a *api) writeLines(w http.ResponseWriter, r *http.Request, body lines) {
 type deadlined struct {
 	http.ResponseWriter
 	control *http.ResponseController
+	begun   bool
 }
 
-func (d deadlined) Write(b []byte) (int, error) {
+func (d *deadlined) Write(b []byte) (int, error) {
 	if err := d.control.SetWriteDeadline(time.Now().Add(linesWrite)); err != nil {
 		return 0, err
+	}
+	if !d.begun {
+		h := d.Header()
+		h.Set("Content-Type", "application/x-ndjson")
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Content-Type-Options", "nosniff")
+		d.begun = true
 	}
 	return d.ResponseWriter.Write(b)
 }
