@@ -17,11 +17,14 @@ import (
 // Times and bounds of rate-limit reports.
 const (
 	shareAgain    = 10 * time.Millisecond // when a share that was not due is looked at again
-	sharePause    = 2 * time.Millisecond  // between two looks, however many nodes report
 	forgetEvery   = time.Minute
 	maxBootLength = 64
 	maxKeyLength  = 64
 )
+
+// SharePause is the time between two looks for shares that are due, however many nodes
+// report.
+const SharePause = 2 * time.Millisecond
 
 // merge merges the rate-limit reports of all nodes, and tells each node how the
 // buckets stand. It holds nothing that another process could not learn from the
@@ -92,7 +95,7 @@ func (m *merge) run(ctx context.Context) {
 	defer forget.Stop()
 	again := time.NewTimer(shareAgain)
 	defer again.Stop()
-	pause := time.NewTimer(sharePause)
+	pause := time.NewTimer(SharePause)
 	defer pause.Stop()
 	for {
 		select {
@@ -114,7 +117,7 @@ func (m *merge) run(ctx context.Context) {
 		if more {
 			again.Reset(shareAgain)
 		}
-		pause.Reset(sharePause)
+		pause.Reset(SharePause)
 		select {
 		case <-ctx.Done():
 			return

@@ -21,6 +21,7 @@ import (
 const (
 	ingestAccounts = 1000
 	ingestWriters  = 256
+	ingestClients  = 16 // of pgbench
 	ingestTakes    = 3 * time.Second
 	ingestRounds   = 3
 )
@@ -35,7 +36,8 @@ COMMIT;
 
 // ingest measures how many firings a second are written with their events, over how
 // often pgbench writes the same two rows in a transaction of their own with 16 clients.
-// The two take turns.
+// What it writes with as many clients as there are writers, or as PostgreSQL takes, is
+// printed beside it. All take turns.
 func (b *bench) ingest(ctx context.Context) (err error) {
 	s, err := b.newSite(ctx, "ingest")
 	if err != nil {
@@ -50,19 +52,29 @@ func (b *bench) ingest(ctx context.Context) (err error) {
 	if err := os.WriteFile(script, fmt.Appendf(nil, ingestScript, ingestAccounts, body), 0o600); err != nil {
 		return err
 	}
-	var ours, theirs []float64
+	var most int
+	if err := s.SQL.QueryRowContext(ctx, `SELECT current_setting('max_connections')::int - 32`).Scan(&most); err != nil {
+		return err
+	}
+	most = min(most, ingestWriters)
+	var ours, theirs, asMany []float64
 	for range ingestRounds {
 		n, err := s.firings(ctx)
 		if err != nil {
 			return err
 		}
 		ours = append(ours, n)
-		if n, err = pgbench(ctx, s.URL, script); err != nil {
+		if n, err = pgbench(ctx, s.URL, script, ingestClients); err != nil {
 			return err
 		}
 		theirs = append(theirs, n)
+		if n, err = pgbench(ctx, s.URL, script, most); err != nil {
+			return err
+		}
+		asMany = append(asMany, n)
 	}
-	b.Printf("%.0f firings a second; pgbench has %.0f transactions", ours, theirs)
+	b.Printf("%.0f firings a second of %d writers; pgbench has %.0f transactions with %d clients, %.0f with %d",
+		ours, ingestWriters, theirs, ingestClients, asMany, most)
 	b.Figure("ingest_share", harness.Ratio(ours, theirs), "of pgbench's")
 	return nil
 }
@@ -87,8 +99,8 @@ func (s *site) firings(ctx context.Context) (float64, error) {
 	return float64(n.Load()) / time.Since(began).Seconds(), err
 }
 
-// pgbench returns the transactions a second of a script.
-func pgbench(ctx context.Context, schema, script string) (float64, error) {
+// pgbench returns the transactions a second of a script with so many clients.
+func pgbench(ctx context.Context, schema, script string, clients int) (float64, error) {
 	u, err := url.Parse(schema)
 	if err != nil {
 		return 0, err
@@ -98,7 +110,7 @@ func pgbench(ctx context.Context, schema, script string) (float64, error) {
 	q.Del("search_path")
 	u.RawQuery = q.Encode()
 
-	command := exec.CommandContext(ctx, "pgbench", "--no-vacuum", "--client=16", "--jobs=2", "--protocol=prepared",
+	command := exec.CommandContext(ctx, "pgbench", "--no-vacuum", "--client="+strconv.Itoa(clients), "--jobs=2", "--protocol=prepared",
 		"--time="+strconv.Itoa(int(ingestTakes.Seconds())), "--file="+script, u.String())
 	command.Env = append(os.Environ(), "PGOPTIONS=-c search_path="+path)
 	out, err := command.CombinedOutput()
