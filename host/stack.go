@@ -7,6 +7,10 @@ import "errors"
 // the sandbox keeps it. So it is looked at whenever the guest asks the host for
 // something, and for fuel at the latest. Guests compiled from Go have their own stack
 // in linear memory, and use a few hundred bytes of this one for each call.
+//
+// A stack begins with 10 KiB, and grows to twice its size and the frame that needs room:
+// where frames are small, to little more than 20, 40, 80, 160 and 320 KiB. So a call in
+// fact goes on with some 160 KiB and ends at the step to 320; a sandbox is kept with 40.
 const (
 	maxStack  = 256 << 10 // bytes; the stack of a call that goes on
 	keptStack = 64 << 10  // bytes; the stack of an idle sandbox
