@@ -127,7 +127,7 @@ func (b *bench) looks(ctx context.Context, s *site, ids []string) error {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	first := looks[0] // which reads the rollout and takes its first stage
+	first := looks[0] // which reads the whole rollout
 	slices.Sort(looks)
 	b.Printf("a look at a rollout over %d nodes: p50 %.2f ms, most %.2f ms", len(ids), harness.Quantile(looks, .5), looks[len(looks)-1])
 	b.Figure("rollout_first_look_ms", first, "ms")
