@@ -36,6 +36,11 @@ func TestClocksOfOrigins(t *testing.T) {
 				return claims, rest
 			}
 			claims, _ := claim(right, "right")
+			// What is due now by one may be due some milliseconds on by the other, which
+			// asked the database for the time in a busier moment.
+			for end := time.Now().Add(time.Minute); len(claims) == 0 && time.Now().Before(end); {
+				claims, _ = claim(right, "right")
+			}
 			if len(claims) != 1 {
 				t.Fatalf("%d deliveries are due that the other origin has made, want 1", len(claims))
 			}
