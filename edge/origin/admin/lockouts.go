@@ -29,8 +29,8 @@ func (a *api) listLockouts(r *http.Request) (answer, error) {
 			list.Unreached = append(list.Unreached, unreached(at.Node, at.Err))
 			continue
 		}
-		list.Total += at.All
-		for _, one := range at.Lockouts {
+		list.Total += at.Reply.All
+		for _, one := range at.Reply.Lockouts {
 			list.Items = append(list.Items, adminapi.Lockout{
 				Address: one.Address, NodeID: at.Node.ID, Node: at.Node.Name, Region: at.Node.Region,
 				Until: stamp(now.Add(time.Duration(one.LeftMS) * time.Millisecond)),
@@ -79,7 +79,7 @@ func (a *api) clearLockouts(r *http.Request, in adminapi.LockoutSelection, v *va
 	}
 	out := adminapi.ClearedLockouts{Unreached: []adminapi.UnreachedNode{}}
 	for _, at := range a.Lockouts(r.Context(), req) {
-		out.Cleared += at.Cleared
+		out.Cleared += at.Reply.Cleared
 		if at.Err != nil {
 			out.Unreached = append(out.Unreached, unreached(at.Node, at.Err))
 		}

@@ -56,7 +56,7 @@ func (a *api) askRequests(r *http.Request, req wire.RequestsRequest) adminapi.Re
 			list.Unreached = append(list.Unreached, unreached(at.Node, at.Err))
 			continue
 		}
-		for _, one := range at.Requests {
+		for _, one := range at.Reply.Requests {
 			list.Items = append(list.Items, adminapi.Request{
 				ID: one.ID, At: stamp(one.At), NodeID: at.Node.ID, Node: at.Node.Name, Region: at.Node.Region,
 				KeyID: one.KeyID, AccountID: one.AccountID, Method: one.Method, Route: one.Route, Status: one.Status,

@@ -47,9 +47,9 @@ type Config struct {
 	// Credentials makes those of a new node.
 	Credentials func(nodeID, region string) (credentials, publicKey string, err error)
 	// Lockouts asks every enrolled node about its lockouts.
-	Lockouts func(context.Context, wire.LockoutsRequest) []replication.NodeLockouts
+	Lockouts func(context.Context, wire.LockoutsRequest) []replication.NodeAnswer[wire.LockoutsReply]
 	// Requests asks every enrolled node about requests that it answered.
-	Requests func(context.Context, wire.RequestsRequest) []replication.NodeRequests
+	Requests func(context.Context, wire.RequestsRequest) []replication.NodeAnswer[wire.RequestsReply]
 	// Ready reports whether nodes can be reached.
 	Ready func() bool
 	// Tail returns the tries of this process's sender as they end, until end is

@@ -17,15 +17,34 @@ import (
 // askTime bounds the wait for a node's answer to an operator.
 const askTime = 2 * time.Second
 
-// each asks every enrolled node the same, all at once, and calls take with each answer,
-// one after the other. It returns when each node has answered or askTime has passed.
-func each[Req, Reply any, PReq interface {
+// NodeAnswer is the answer of one node. Err is set when it did not answer.
+type NodeAnswer[Reply any] struct {
+	Node  store.Node
+	Reply Reply
+	Err   error
+}
+
+// Lockouts asks every enrolled node about its lockouts, all at once, and returns
+// when each has answered or two seconds have passed.
+func (s *Server) Lockouts(ctx context.Context, req wire.LockoutsRequest) []NodeAnswer[wire.LockoutsReply] {
+	return askAll[wire.LockoutsRequest, wire.LockoutsReply](ctx, s, wire.VerbLockouts, req)
+}
+
+// AnsweredRequests asks every enrolled node about requests that it answered, all at once,
+// and returns when each has answered or two seconds have passed.
+func (s *Server) AnsweredRequests(ctx context.Context, req wire.RequestsRequest) []NodeAnswer[wire.RequestsReply] {
+	return askAll[wire.RequestsRequest, wire.RequestsReply](ctx, s, wire.VerbRequests, req)
+}
+
+// askAll asks every enrolled node the same, all at once. It returns when each node has
+// answered or askTime has passed.
+func askAll[Req, Reply any, PReq interface {
 	*Req
 	wire.Message
 }, PReply interface {
 	*Reply
 	wire.Message
-}](ctx context.Context, s *Server, verb string, req Req, take func(store.Node, Reply, error)) {
+}](ctx context.Context, s *Server, verb string, req Req) (all []NodeAnswer[Reply]) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	var asked sync.WaitGroup
@@ -36,10 +55,11 @@ func each[Req, Reply any, PReq interface {
 			err := s.ask(ctx, at.Node.ID, verb, PReq(&own), PReply(&reply))
 			mu.Lock()
 			defer mu.Unlock()
-			take(at.Node, reply, err)
+			all = append(all, NodeAnswer[Reply]{at.Node, reply, err})
 		})
 	}
 	asked.Wait()
+	return all
 }
 
 // ask sends a request to a node and waits for its reply. The reply comes below the
