@@ -108,6 +108,15 @@ func (p *Presence) Refresh(ctx context.Context) error {
 
 // run refreshes the nodes until ctx ends.
 func (p *Presence) run(ctx context.Context) {
+	everyTick(ctx, func() {
+		if err := p.Refresh(ctx); err != nil && ctx.Err() == nil {
+			p.cfg.Log.Warn("refreshing the nodes", "err", err)
+		}
+	})
+}
+
+// everyTick calls do each nodesEvery, until ctx ends.
+func everyTick(ctx context.Context, do func()) {
 	tick := time.NewTicker(nodesEvery)
 	defer tick.Stop()
 	for {
@@ -115,29 +124,20 @@ func (p *Presence) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		}
-		if err := p.Refresh(ctx); err != nil && ctx.Err() == nil {
-			p.cfg.Log.Warn("refreshing the nodes", "err", err)
+			do()
 		}
 	}
 }
 
 // writeAll writes heartbeats down until ctx ends. Revocations do not wait for it.
 func (p *Presence) writeAll(ctx context.Context) {
-	tick := time.NewTicker(nodesEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	everyTick(ctx, func() {
 		for due := range slices.Chunk(p.unwritten(), seenAtOnce) {
 			if err := p.cfg.DB.SeenNodes(ctx, due); err != nil && ctx.Err() == nil {
 				p.cfg.Log.Warn("writing down when nodes were seen", "nodes", len(due), "err", err)
 			}
 		}
-	}
+	})
 }
 
 // unwritten returns the heartbeats that are due to be written down, and takes them for
