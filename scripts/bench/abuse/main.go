@@ -28,21 +28,10 @@ func main() {
 		{Name: "hanging", Measure: b.hanging},
 		{Name: "guests", Measure: b.guests},
 	}
-	names := make([]string, len(cases))
-	for i, c := range cases {
-		names[i] = c.Name
-	}
-	b.Only(names...)
+	b.OnlyOf(cases)
 	b.Flags.StringVar(&b.modules, "modules", "build/modules", "`DIR` of the nodes' modules")
 	b.Flags.StringVar(&b.cache, "cache", "build/cache", "`DIR` of compiled modules")
-	b.Main(func(ctx context.Context) error {
-		for _, c := range cases {
-			if err := b.Run(ctx, c); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	b.Main(func(ctx context.Context) error { return b.RunInTurn(ctx, cases) })
 }
 
 // bench is one run.

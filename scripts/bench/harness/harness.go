@@ -54,6 +54,25 @@ func (b *Bench) Only(parts ...string) {
 	b.only = b.Flags.String("only", strings.Join(parts, ","), "`PARTS` to measure")
 }
 
+// OnlyOf is Only with the names of parts.
+func (b *Bench) OnlyOf(parts []Part) {
+	names := make([]string, len(parts))
+	for i, p := range parts {
+		names[i] = p.Name
+	}
+	b.Only(names...)
+}
+
+// RunInTurn is Run, one part after the other.
+func (b *Bench) RunInTurn(ctx context.Context, parts []Part) error {
+	for _, p := range parts {
+		if err := b.Run(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Main parses the flags and calls measure until it returns, or an interrupt ends
 // its context. It prints the figures, and exits with status 1 when measure fails.
 func (b *Bench) Main(measure func(context.Context) error) {

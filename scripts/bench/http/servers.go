@@ -73,6 +73,27 @@ func stop(process *fleet.Process) {
 	}
 }
 
+// tlsFlags returns the flags by which both servers are given the bench's certificate;
+// none without TLS.
+func (b *bench) tlsFlags(tls bool) ([]string, error) {
+	if !tls {
+		return nil, nil
+	}
+	cert, key, err := b.certificate()
+	return []string{"--tls-cert", cert, "--tls-key", key}, err
+}
+
+// serverOf returns the server that a process runs at base, and stops the process if it
+// is none.
+func serverOf(process *fleet.Process, base string, tls bool, known keys) (*server, error) {
+	at, err := url.Parse(base)
+	if err != nil {
+		stop(process)
+		return nil, err
+	}
+	return &server{addrs: []string{at.Host}, tls: tls, keys: known, pid: process.PID(), stop: func() { stop(process) }}, nil
+}
+
 // certificate writes a certificate and its key, once, and returns their files.
 func (b *bench) certificate() (cert, key string, err error) {
 	cert, key = filepath.Join(b.Dir, "cert.pem"), filepath.Join(b.Dir, "key.pem")
@@ -98,28 +119,16 @@ func (b *bench) startNative(ctx context.Context, tls bool) (*server, error) {
 		return nil, err
 	}
 	dir := filepath.Join(b.Dir, fmt.Sprint("native-", tls))
-	args := []string{"-native", dir}
-	if tls {
-		cert, key, err := b.certificate()
-		if err != nil {
-			return nil, err
-		}
-		args = append(args, "-tls-cert", cert, "-tls-key", key)
+	flags, err := b.tlsFlags(tls)
+	if err != nil {
+		return nil, err
 	}
 	process := &fleet.Process{Ready: filepath.Join(dir, readyFile)}
 	var h hello
-	if err := process.Start(ctx, &h, self, args...); err != nil {
+	if err := process.Start(ctx, &h, self, append([]string{"-native", dir}, flags...)...); err != nil {
 		return nil, err
 	}
-	base, err := url.Parse(h.URL)
-	if err != nil {
-		stop(process)
-		return nil, err
-	}
-	return &server{
-		addrs: []string{base.Host}, tls: tls, keys: keys{h.Live, h.Test, h.Slow},
-		pid: process.PID(), stop: func() { stop(process) },
-	}, nil
+	return serverOf(process, h.URL, tls, keys{h.Live, h.Test, h.Slow})
 }
 
 // centre is the origin of the nodes, and what they know of it.
@@ -194,15 +203,12 @@ func (b *bench) startNode(ctx context.Context, tls bool) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"node", "--data", data, "--region", name, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
-		"--origin", b.centre.nats, "--credentials", credentials, "--cache", filepath.Join(b.Dir, "cache")}
-	if tls {
-		cert, key, err := b.certificate()
-		if err != nil {
-			return nil, err
-		}
-		args = append(args, "--tls-cert", cert, "--tls-key", key)
+	flags, err := b.tlsFlags(tls)
+	if err != nil {
+		return nil, err
 	}
+	args := append([]string{"node", "--data", data, "--region", name, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
+		"--origin", b.centre.nats, "--credentials", credentials, "--cache", filepath.Join(b.Dir, "cache")}, flags...)
 	var at struct {
 		BaseURL string `json:"base_url"`
 	}
@@ -210,10 +216,5 @@ func (b *bench) startNode(ctx context.Context, tls bool) (*server, error) {
 	if err := process.Start(ctx, &at, b.edge, args...); err != nil {
 		return nil, err
 	}
-	base, err := url.Parse(at.BaseURL)
-	if err != nil {
-		stop(process)
-		return nil, err
-	}
-	return &server{addrs: []string{base.Host}, tls: tls, keys: b.centre.keys, pid: process.PID(), stop: func() { stop(process) }}, nil
+	return serverOf(process, at.BaseURL, tls, b.centre.keys)
 }

@@ -29,23 +29,14 @@ func main() {
 		{Name: "claim", Measure: b.claim},
 		{Name: "ingest", Measure: b.ingest},
 	}
-	names := make([]string, len(parts))
-	for i, p := range parts {
-		names[i] = p.Name
-	}
-	b.Only(names...)
+	b.OnlyOf(parts)
 	b.Flags.StringVar(&b.postgres, "postgres", harness.PostgresURL(), "`URL` of a PostgreSQL database in which schemas may be made")
 	child := b.Flags.String("child", "", "a follower's order, for a process of its own (used by the bench itself)")
 	b.Main(func(ctx context.Context) error {
 		if *child != "" {
 			return runFollower(ctx, *child, os.Stdin, os.Stdout)
 		}
-		for _, p := range parts {
-			if err := b.Run(ctx, p); err != nil {
-				return err
-			}
-		}
-		return nil
+		return b.RunInTurn(ctx, parts)
 	})
 }
 
