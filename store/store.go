@@ -144,7 +144,7 @@ type Lead struct {
 	CreatedAt       time.Time   `json:"created_at"`
 }
 
-// Tombstone is what is left of a lead or an account that was deleted.
+// Tombstone names a lead or an account that was deleted, so that it does not come back.
 type Tombstone struct {
 	ID        string    `json:"id"` // lead_ or acc_
 	DeletedAt time.Time `json:"deleted_at"`

@@ -110,7 +110,7 @@ type Lead struct {
 	CreatedAt       Time   `json:"created_at"`
 }
 
-// Tombstone is what is left of a lead or an account that was deleted.
+// Tombstone names a lead or an account that was deleted, so that it does not come back.
 type Tombstone struct {
 	ID        string `json:"id"`
 	DeletedAt Time   `json:"deleted_at"`

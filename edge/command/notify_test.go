@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestNotifyReady tells systemd once all is ready, and nobody where nobody asks.
+// TestNotifyReady reads what systemd is sent, and tries no socket and one that is gone.
 func TestNotifyReady(t *testing.T) {
 	if err := notifyReady(""); err != nil {
 		t.Error(err)

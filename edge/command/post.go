@@ -52,7 +52,7 @@ func newTry(m webhook.Message, secret string) try {
 	return try{id, at, m.Headers(id, at, secret)}
 }
 
-// posted is what came of a try.
+// posted holds the answer to a try, or why there is none.
 type posted struct {
 	Status     *int // nil without an answer
 	Latency    time.Duration

@@ -51,8 +51,8 @@ func serve(ctx context.Context, dir, file string, stdout io.Writer, start func(*
 	return nil
 }
 
-// notifyReady tells systemd at a socket (sd_notify(3)) that the process can do its
-// work. "": nobody is to be told.
+// notifyReady sends "READY=1" to systemd's socket (sd_notify(3)): the process can do its
+// work. Without a socket, "", it sends nothing.
 func notifyReady(socket string) error {
 	if socket == "" {
 		return nil

@@ -39,7 +39,7 @@ func (log deliveryLog) read(v *visit, from string) (view, error) {
 	return view{page: "deliveries", Title: "Deliveries", Section: "webhooks", Data: log, Next: v.next(items.NextCursor)}, err
 }
 
-// deliveryFilter is what the page of all deliveries is asked for.
+// deliveryFilter holds the query of the page of all deliveries.
 type deliveryFilter struct {
 	Account, Target, EventType, Outcome, Since, Until string
 	Items                                             []adminapi.Delivery

@@ -47,7 +47,7 @@ func handmade(code []byte) []byte {
 	return out
 }
 
-// run is what came of a function.
+// run holds what a function left behind.
 type run struct {
 	memory []byte
 	spent  int64 // fuel

@@ -212,8 +212,8 @@ func (s *specification) resolve(v any) object {
 	return nil
 }
 
-// sampleCopies is how often an example may be on the page: by itself, and in a sample of
-// each language.
+// sampleCopies bounds the places of an example on the page: one by itself, and one in
+// the sample of each language.
 const sampleCopies = 5
 
 // body returns the JSON of a request or an answer, nil if it has none.

@@ -37,7 +37,7 @@ type synchronizer struct {
 	room     []store.Change // of the last one, used again; of run alone
 }
 
-// changeable is what changes are applied to.
+// changeable takes changes in.
 type changeable interface {
 	// note takes in changes, and returns the places of those that are to be applied.
 	note([]store.Change) (concerned []int)
@@ -149,7 +149,7 @@ func (s *synchronizer) run(ctx context.Context) {
 	}
 }
 
-// finding is what a pushed message shows.
+// finding says, after a pushed message, which changes are known or missing.
 type finding int
 
 const (

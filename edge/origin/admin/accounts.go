@@ -144,7 +144,8 @@ func toTombstone(s store.Tombstone) adminapi.Tombstone {
 	return adminapi.Tombstone{ID: s.ID, DeletedAt: stamp(s.DeletedAt)}
 }
 
-// expiresSoon is how far ahead keys that expire are listed unless the request says.
+// expiresSoon is the time within which listed keys expire, unless the request names
+// another.
 const expiresSoon = 30 * 24 * time.Hour
 
 // listExpiringKeys lists the keys of all accounts that expire before a time.

@@ -136,7 +136,7 @@ func (a *api) find(ctx context.Context, sent string, got [32]byte) (actor store.
 	return actor, nil
 }
 
-// usedEvery is how often the use of a token is noted at most.
+// usedEvery is the least time between two notes of a token's use.
 const usedEvery = time.Minute
 
 // uses holds when this process last noted the use of each token, so that requests that

@@ -50,7 +50,7 @@ func (b *bench) guests(ctx context.Context) error {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// overrun is how far a guest gets.
+// overrun holds by how much a guest exceeds its limits.
 type overrun struct {
 	cpu, wall time.Duration // beyond the limits
 	stop      time.Duration // until every processor has stopped for the garbage collector
