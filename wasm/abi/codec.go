@@ -58,6 +58,16 @@ func appendBytes[T string | []byte](b []byte, s T) []byte {
 	return b
 }
 
+// putBytes writes a u32 length and the bytes of s to the start of b, and returns the rest
+// of b. It is not inlined, for the reason given at bytes.
+//
+//go:noinline
+func putBytes(b []byte, s string) []byte {
+	putU32(b, uint32(len(s)))
+	copy(b[4:], s)
+	return b[4+len(s):]
+}
+
 func appendStrings(b []byte, list []string) []byte {
 	for _, s := range list {
 		b = appendBytes(b, s)
@@ -73,27 +83,37 @@ func appendHeaders(b []byte, headers []Header) []byte {
 	return b
 }
 
-// reader reads the fields of a frame in order. Once a field is missing, ok is
-// false and every further field is zero. Strings share the memory of the frame,
-// so they are valid until it changes.
+// reader reads the fields of a frame in order. Once a field is missing, it and every
+// further one are zero. Strings share the memory of the frame, so they are valid until
+// it changes.
 type reader struct {
 	b  []byte
-	ok bool
+	at int // of the next field; behind the end of b once one was missing
 }
 
-func newReader(b []byte) reader { return reader{b: b, ok: true} }
+func newReader(b []byte) reader { return reader{b: b} }
+
+func (r *reader) ok() bool { return r.at <= len(r.b) }
+
+// rest returns what has not been read.
+func (r *reader) rest() []byte {
+	if !r.ok() {
+		return nil
+	}
+	return r.b[r.at:]
+}
 
 // fail makes every further field a missing one.
-func (r *reader) fail() { *r = reader{} }
+func (r *reader) fail() { r.at = len(r.b) + 1 }
 
 // next returns the next n bytes, nil if there are fewer.
 func (r *reader) next(n int) []byte {
-	if n > len(r.b) {
+	if n > len(r.b)-r.at {
 		r.fail()
 		return nil
 	}
-	p := r.b[:n:n]
-	r.b = r.b[n:]
+	p := r.b[r.at:][:n:n]
+	r.at += n
 	return p
 }
 
@@ -127,22 +147,33 @@ func (r *reader) i64() int64 {
 	return 0
 }
 
+// threeEmpty reads three fields if all of them are empty, and reports whether they are.
+func (r *reader) threeEmpty() bool {
+	if len(r.b)-r.at < 12 {
+		return false
+	}
+	if p := r.b[r.at:]; u64(p) != 0 || u32(p[8:]) != 0 {
+		return false
+	}
+	r.at += 12
+	return true
+}
+
 // bytes is not inlined: frames have many byte fields, and in a guest, code that
 // runs once a request is more expensive to load than to call.
 //
 //go:noinline
 func (r *reader) bytes() []byte {
-	if len(r.b) < 4 {
-		r.fail()
-		return nil
+	at := r.at + 4
+	if at <= len(r.b) {
+		n := int(u32(r.b[r.at:]))
+		if n <= len(r.b)-at {
+			r.at = at + n
+			return r.b[at:][:n:n]
+		}
 	}
-	n, rest := u32(r.b), r.b[4:]
-	if uint64(n) > uint64(len(rest)) {
-		r.fail()
-		return nil
-	}
-	r.b = rest[n:]
-	return rest[:n:n]
+	r.at = len(r.b) + 1
+	return nil
 }
 
 func (r *reader) str() string {
@@ -153,7 +184,7 @@ func (r *reader) str() string {
 // strings reads n strings into the memory of into.
 func (r *reader) strings(n int, into []string) []string {
 	into = into[:0]
-	for i := 0; i < n && r.ok; i++ {
+	for i := 0; i < n && r.ok(); i++ {
 		into = append(into, r.str())
 	}
 	return into
@@ -162,7 +193,7 @@ func (r *reader) strings(n int, into []string) []string {
 // headers reads n headers into the memory of into.
 func (r *reader) headers(n int, into []Header) []Header {
 	into = into[:0]
-	for i := 0; i < n && r.ok; i++ {
+	for i := 0; i < n && r.ok(); i++ {
 		into = append(into, Header{r.str(), r.str()})
 	}
 	return into
@@ -170,7 +201,7 @@ func (r *reader) headers(n int, into []Header) []Header {
 
 // end returns an error unless every field was there and nothing is left over.
 func (r *reader) end() error {
-	if !r.ok || len(r.b) != 0 {
+	if r.at != len(r.b) {
 		return ErrFrame
 	}
 	return nil

@@ -24,20 +24,36 @@ func (x extras) first() string {
 	return x.params[0].Value
 }
 
-func (x extras) append(b []byte) []byte {
-	for _, p := range x.params {
-		var name []byte
-		b, name = extend(b, 4+len(p.Name)+2)
-		putU32(name, uint32(len(p.Name)+2))
-		name[4] = '{'
-		copy(name[5:], p.Name)
-		name[len(name)-1] = '}'
-		b = appendBytes(b, p.Value)
+// size returns how many bytes they have in a frame.
+func (x extras) size() (n int) {
+	for i := range x.params {
+		n += 4 + 2 + len(x.params[i].Name) + 4 + len(x.params[i].Value)
 	}
 	if x.own != "" {
-		b = appendBytes(b, ownName)
-		b = appendBytes(b, x.own)
+		n += 4 + len(ownName) + 4 + len(x.own)
 	}
+	return n
+}
+
+// put writes them to the start of b, and returns the rest of b.
+func (x extras) put(b []byte) []byte {
+	for i := range x.params {
+		p := &x.params[i]
+		n := len(p.Name) + 2
+		putU32(b, uint32(n))
+		b[4], b[3+n] = '{', '}'
+		copy(b[5:], p.Name)
+		b = putBytes(b[4+n:], p.Value)
+	}
+	if x.own != "" {
+		b = putBytes(putBytes(b, ownName), x.own)
+	}
+	return b
+}
+
+func (x extras) append(b []byte) []byte {
+	b, added := extend(b, x.size())
+	x.put(added)
 	return b
 }
 
@@ -45,7 +61,7 @@ func (x extras) append(b []byte) []byte {
 // the value of a parameter that has no name: so a gate writes that knows of one only.
 func (r *reader) extras(n int, first string, into []Param) (params []Param, own string) {
 	params = into[:0]
-	for i := 0; i < n && r.ok; i++ {
+	for i := 0; i < n && r.ok(); i++ {
 		name, value := r.str(), r.str()
 		switch {
 		case name == ownName:

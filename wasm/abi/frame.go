@@ -1,6 +1,7 @@
 package abi
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"unsafe"
@@ -40,6 +41,10 @@ func (p *Principal) append(b []byte) []byte {
 }
 
 func (p *Principal) parse(d *reader) {
+	if d.threeEmpty() {
+		p.KeyID, p.AccountID, p.Environment = "", "", ""
+		return
+	}
 	p.KeyID = d.str()
 	p.AccountID = d.str()
 	p.Environment = Environment(d.str())
@@ -121,8 +126,14 @@ func (r *Request) Parse(b []byte) error {
 	if headers < int(head[1]) {
 		return ErrFrame
 	}
-	r.Headers = d.headers(headers-int(head[1]), r.Headers)
-	r.Params, r.Principal.Own = d.extras(int(head[1]), first, r.Params)
+	r.Headers = r.Headers[:0]
+	if n := headers - int(head[1]); n > 0 {
+		r.Headers = d.headers(n, r.Headers)
+	}
+	r.Params, r.Principal.Own = r.Params[:0], ""
+	if head[1] > 0 || first != "" {
+		r.Params, r.Principal.Own = d.extras(int(head[1]), first, r.Params)
+	}
 	r.Body = d.bytes()
 	return d.end()
 }
@@ -177,20 +188,36 @@ type Response struct {
 //	            name and value of each header, then of each extra; body
 const responseHead = 12 // bytes before the first length
 
-// Append appends the response's frame to b.
+// Append appends the response's frame to b. Room for all of it is made at once, for a
+// guest answers each request by one frame.
 func (r *Response) Append(b []byte) []byte {
 	x := extras{r.Params, r.Principal.Own}
-	b = append(b, Version, byte(x.count()))
-	b = appendU16(b, uint16(len(r.Headers)+x.count()))
-	b = appendU16(b, uint16(r.Status))
-	b = append(b, 0, 0)
-	b = appendU32(b, uint32(r.Principal.Scopes))
-	b = appendBytes(b, r.Handler)
-	b = r.Principal.append(b)
-	b = appendBytes(b, x.first())
-	b = appendHeaders(b, r.Headers)
-	b = x.append(b)
-	return appendBytes(b, r.Body)
+	size := responseHead + 6*4 + len(r.Handler) + len(r.Principal.KeyID) + len(r.Principal.AccountID) +
+		len(r.Principal.Environment) + len(x.first()) + len(r.Body)
+	for i := range r.Headers {
+		size += 8 + len(r.Headers[i].Name) + len(r.Headers[i].Value)
+	}
+	b, f := extend(b, size+x.size())
+	putU32(f, Version|uint32(x.count())<<8|uint32(len(r.Headers)+x.count())<<16)
+	putU32(f[4:], uint32(uint16(r.Status)))
+	putU32(f[8:], uint32(r.Principal.Scopes))
+	f = putBytes(f[responseHead:], r.Handler)
+	if p := &r.Principal; p.KeyID == "" && p.AccountID == "" && p.Environment == "" {
+		putU64(f, 0)
+		putU32(f[8:], 0)
+		f = f[12:]
+	} else {
+		f = putBytes(putBytes(putBytes(f, p.KeyID), p.AccountID), string(p.Environment))
+	}
+	f = putBytes(f, x.first())
+	for i := range r.Headers {
+		f = putBytes(putBytes(f, r.Headers[i].Name), r.Headers[i].Value)
+	}
+	if x.count() > 0 {
+		f = x.put(f)
+	}
+	putBytes(f, unsafe.String(unsafe.SliceData(r.Body), len(r.Body)))
+	return b
 }
 
 // Parse parses a frame into r and reuses the memory of r.Headers and r.Params. Strings and
@@ -210,8 +237,14 @@ func (r *Response) Parse(b []byte) error {
 	if headers < int(head[1]) {
 		return ErrFrame
 	}
-	r.Headers = d.headers(headers-int(head[1]), r.Headers)
-	r.Params, r.Principal.Own = d.extras(int(head[1]), first, r.Params)
+	r.Headers = r.Headers[:0]
+	if n := headers - int(head[1]); n > 0 {
+		r.Headers = d.headers(n, r.Headers)
+	}
+	r.Params, r.Principal.Own = r.Params[:0], ""
+	if head[1] > 0 || first != "" {
+		r.Params, r.Principal.Own = d.extras(int(head[1]), first, r.Params)
+	}
 	r.Body = d.bytes()
 	return d.end()
 }
@@ -227,15 +260,30 @@ func (r *Response) ParseCopy(b []byte) error {
 // ParseCopy.
 func (r *Response) Decimal(n int64) string {
 	const longest = 20 // digits and the sign
-	if cap(r.buf)-len(r.buf) < longest {
+	at := len(r.buf)
+	if cap(r.buf)-at < longest {
 		// Enough for all numbers of one response at the first of them: a guest keeps
 		// the memory of its warm-up, and the numbers of that may have been short.
 		r.buf = slices.Grow(r.buf, 8*longest)
 	}
-	at := len(r.buf)
-	r.buf = strconv.AppendInt(r.buf, n, 10)
-	return unsafe.String(&r.buf[at], len(r.buf)-at)
+	if n < 0 || n > math.MaxUint32 {
+		r.buf = strconv.AppendInt(r.buf, n, 10)
+		return unsafe.String(&r.buf[at], len(r.buf)-at)
+	}
+	// In a guest, package strconv takes several times as long for a few digits.
+	r.buf = r.buf[:at+longest]
+	digits, first := (*[longest]byte)(r.buf[at:]), longest
+	for rest := uint32(n); ; {
+		first--
+		digits[first] = byte('0' + rest%10)
+		if rest /= 10; rest == 0 {
+			return unsafe.String(&digits[first], longest-first)
+		}
+	}
 }
+
+// Use gives r memory to begin with: for headers, and for what Decimal formats.
+func (r *Response) Use(headers []Header, digits []byte) { r.Headers, r.buf = headers, digits }
 
 // Reset empties r and keeps its memory.
 func (r *Response) Reset() {

@@ -21,10 +21,10 @@ func (o *Once) Append(b []byte) []byte {
 func (o *Once) Parse(b []byte) error {
 	d := newReader(b)
 	o.Key, o.Digest = d.str(), d.str()
-	if !d.ok {
+	if !d.ok() {
 		return ErrFrame
 	}
-	return o.Lead.Parse(d.b)
+	return o.Lead.Parse(d.rest())
 }
 
 // Outcome is the outcome of a request that is to be done once.
@@ -79,10 +79,10 @@ func (o *SubscribeOnce) Append(b []byte) []byte {
 func (o *SubscribeOnce) Parse(b []byte) error {
 	d := newReader(b)
 	o.Key, o.Digest = d.str(), d.str()
-	if !d.ok {
+	if !d.ok() {
 		return ErrFrame
 	}
-	return o.Subscription.Parse(d.b)
+	return o.Subscription.Parse(d.rest())
 }
 
 // Subscribed is the host's answer to a SubscribeOnce.

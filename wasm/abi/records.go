@@ -18,6 +18,8 @@ type Key struct {
 	Allowlist   []string // networks in CIDR form; empty: any address
 }
 
+const keyHead = 3*8 + 2*4 + 2 // bytes before the first length
+
 // Append appends the key's frame to b.
 func (k *Key) Append(b []byte) []byte {
 	b = appendI64(b, k.Expires)
@@ -38,17 +40,24 @@ func (k *Key) Append(b []byte) []byte {
 
 // Parse parses a frame into k; strings share the memory of b.
 func (k *Key) Parse(b []byte) error {
-	d := newReader(b)
-	k.Expires, k.GraceUntil, k.Revoked = d.i64(), d.i64(), d.i64()
-	k.RateLimit = int(d.u32())
-	k.Scopes = Scopes(d.u32())
-	networks := int(d.u16())
+	if len(b) < keyHead {
+		return ErrFrame
+	}
+	head := (*[keyHead]byte)(b)
+	k.Expires, k.GraceUntil, k.Revoked = int64(u64(head[:])), int64(u64(head[8:])), int64(u64(head[16:]))
+	k.RateLimit = int(u32(head[24:]))
+	k.Scopes = Scopes(u32(head[28:]))
+	networks := int(u16(head[32:]))
+	d := reader{b, keyHead}
 	k.ID = d.str()
 	k.AccountID = d.str()
 	k.Environment = Environment(d.str())
-	k.Allowlist = d.strings(networks, k.Allowlist)
+	k.Allowlist = k.Allowlist[:0]
+	if networks > 0 {
+		k.Allowlist = d.strings(networks, k.Allowlist)
+	}
 	k.Own = ""
-	if d.ok && len(d.b) > 0 {
+	if d.at < len(d.b) {
 		k.Own = d.str()
 	}
 	return d.end()
@@ -57,16 +66,15 @@ func (k *Key) Parse(b []byte) error {
 // WithoutOwn returns the part of a Key frame that a gate which knows of no own scopes
 // can parse: all but those. A malformed frame is returned as it is.
 func WithoutOwn(frame []byte) []byte {
-	const head = 3*8 + 2*4
 	d := newReader(frame)
-	d.next(head)
-	for n := 3 + int(d.u16()); n > 0 && d.ok; n-- {
+	d.next(keyHead - 2)
+	for n := 3 + int(d.u16()); n > 0 && d.ok(); n-- {
 		d.bytes()
 	}
-	if !d.ok {
+	if !d.ok() {
 		return frame
 	}
-	return frame[:len(frame)-len(d.b)]
+	return frame[:d.at]
 }
 
 // Bucket is the state of a key's rate limit after a token was asked for.
@@ -80,6 +88,8 @@ type Bucket struct {
 	RetryMS   int64 // until there is a token; 0 if allowed
 }
 
+const bucketSize = 1 + 2*4 + 2*8 // bytes of the frame
+
 // Append appends the bucket's frame to b.
 func (k *Bucket) Append(b []byte) []byte {
 	b = appendBool(b, k.Allowed)
@@ -91,11 +101,14 @@ func (k *Bucket) Append(b []byte) []byte {
 
 // Parse parses a frame into k.
 func (k *Bucket) Parse(b []byte) error {
-	d := newReader(b)
-	k.Allowed = d.bool()
-	k.Limit, k.Remaining = int(d.u32()), int(d.u32())
-	k.ResetMS, k.RetryMS = d.i64(), d.i64()
-	return d.end()
+	if len(b) != bucketSize {
+		return ErrFrame
+	}
+	f := (*[bucketSize]byte)(b)
+	k.Allowed = f[0] == 1
+	k.Limit, k.Remaining = int(u32(f[1:])), int(u32(f[5:]))
+	k.ResetMS, k.RetryMS = int64(u64(f[9:])), int64(u64(f[17:]))
+	return nil
 }
 
 // Profile describes the account that owns a key, and its agent.
@@ -161,7 +174,7 @@ func (l *Insights) Parse(b []byte) error {
 	l.History = d.bool()
 	n := int(d.u32())
 	l.Items = l.Items[:0]
-	for i := 0; i < n && d.ok; i++ {
+	for i := 0; i < n && d.ok(); i++ {
 		l.Items = append(l.Items, Insight{Created: d.i64(), ID: d.str(), Headline: d.str(), Detail: d.str()})
 	}
 	return d.end()
@@ -205,7 +218,7 @@ func (l *Firings) Parse(b []byte) error {
 	l.More = d.bool()
 	n := int(d.u32())
 	l.Items = l.Items[:0]
-	for i := 0; i < n && d.ok; i++ {
+	for i := 0; i < n && d.ok(); i++ {
 		l.Items = append(l.Items, Firing{Triggered: d.i64(), ID: d.str(), Name: d.str(), Action: d.str(), Data: d.bytes()})
 	}
 	return d.end()

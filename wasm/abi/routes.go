@@ -36,7 +36,7 @@ func (l *Routes) Parse(b []byte) error {
 	d := newReader(b)
 	n := int(d.u32())
 	*l = (*l)[:0]
-	for i := 0; i < n && d.ok; i++ {
+	for i := 0; i < n && d.ok(); i++ {
 		*l = append(*l, Route{Handler: d.str(), Method: d.str(), Path: d.str(), Scope: d.str()})
 	}
 	return d.end()

@@ -27,9 +27,9 @@ func accessRefusals() []Refusal {
 	return []Refusal{
 		{401, "unauthorized", "The request has no key, or one that is not good.",
 			"Do not send it again as it is. Check the key, and ask for a new one if it has ended.", []Reason{
-				{"missing_bearer_token", "There is no header Authorization: Bearer KEY. It does not count towards a lockout."},
+				{"missing_bearer_token", "There is no header Authorization: Bearer KEY. A key without the word Bearer, or in another header, is none. It does not count towards a lockout."},
 				{"malformed_api_key", "The text is no key: a prefix, 36 letters and digits, of which the last six are a checksum. Look for a cut or a line break."},
-				{"unknown_api_key", "No such key was ever issued. Is it one of another environment of yours?"},
+				{"unknown_api_key", "No such key was ever issued here. Is it one of another installation, or of the sandbox?"},
 				{"api_key_revoked", "The key was revoked. Ask for a new one."},
 				{"api_key_expired", "The key reached its end, a year after it was made unless it was agreed otherwise."},
 				{"api_key_grace_expired", "The key was rotated, and its grace of 7 days is over. Use its successor."},
@@ -40,21 +40,23 @@ func accessRefusals() []Refusal {
 				{"ip_not_allowed", "The key has an allowlist, and the request came from another address. Behind a proxy or NAT that is the address seen outside."},
 			}},
 		{403, "too_many_failed_attempts", "The address presented too many keys that are not good: 20 within 5 minutes lock it out for 15.",
-			"Stop. Wait for Retry-After, and mend the program that sends the wrong key first: good keys are refused too from this address.", []Reason{
-				{"ip_locked_out", "The only reason."},
+			"Stop. Mend the program that sends the wrong key, then wait for Retry-After: good keys are refused too from this address. Whoever runs the service can end the lockout earlier.", []Reason{
+				{"ip_locked_out", "The address is locked out, whichever key it presents."},
 			}},
 		{403, "cors_not_allowed", "A browser asked whether a page of another site may call the API, which it may not.",
 			"Call the API from your own server. A key in a page is a key that every visitor has: revoke one that was.", []Reason{
-				{"keys_do_not_belong_in_browsers", "The only reason. It answers the browser's question (OPTIONS with Origin) and has no header Access-Control-Allow-Origin."},
+				{"keys_do_not_belong_in_browsers", "The browser asked by OPTIONS with Origin, and is answered without Access-Control-Allow-Origin."},
 			}},
 		{429, "rate_limited", "The key made more requests than it may.",
 			"Wait for Retry-After and send it again. Nothing was done.", []Reason{
-				{"rate_limited", "The only reason."},
+				{"rate_limited", "The key's bucket is empty."},
 			}},
 		{404, "not_found", "No operation has this path.", "Compare the path with the reference, slash by slash.", nil},
 		{405, "method_not_allowed", "The path has no such method.", "The header Allow names those that it has.", nil},
 		{408, "request_timeout", "The body did not arrive whole, or not in time.", "Send it again, with an Idempotency-Key where there may be one.", nil},
 		{413, "payload_too_large", "The body is larger than 64 KiB.", "Send less: no body of this API needs that much.", nil},
+		{431, "header_too_large", "The request's line and headers are larger than 16 KiB.",
+			"Send fewer headers, or shorter ones: the API reads Authorization, Content-Type and Idempotency-Key. From 32 KiB, over HTTP/2 from about 28 with 32 bytes more for each header, it is refused before it is read to its end, without JSON or a request id.", nil},
 		{500, "internal_error", "The service could not answer now, for instance because a node cannot reach the origin. Nothing was half done.",
 			"Send it again after Retry-After, then with twice the wait each time, and give up after some minutes. Use an Idempotency-Key with POST. Tell us the X-Request-Id if it lasts.", nil},
 	}
@@ -69,7 +71,7 @@ func requestRefusals() []Refusal {
 			{"cursor_not_iso8601", "cursor is no time. Use next_cursor of the page before as it is."},
 		}},
 		{400, "invalid_body", "The body is no JSON.", "Mend the request. Look for a trailing comma, a body that is form-encoded, or text that is not UTF-8.", []Reason{
-			{"json_parse_failed", "The only reason."},
+			{"json_parse_failed", "No JSON parser would take it."},
 		}},
 		{400, "invalid_lead", "The body is JSON, and no lead that can be taken. Nothing was kept.", "Mend the lead, or ask the person who filled in the form.", []Reason{
 			{"name_required", "Neither first_name nor name has any text."},
@@ -95,7 +97,7 @@ func requestRefusals() []Refusal {
 			{"too_long", "It has more than 2 048 characters."},
 		}},
 		{400, "no_valid_events", "No name in events is known.", "Take names from the list of events.", []Reason{
-			{"events_array_empty_or_unknown", "The only reason."},
+			{"events_array_empty_or_unknown", "events is missing, empty, or names no event that there is."},
 		}},
 		{400, "invalid_description", "description is not a text that can be kept.", "Shorten it, or leave it out.", []Reason{
 			{"invalid_field_type", "It is no text."},

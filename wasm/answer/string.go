@@ -10,6 +10,21 @@ const hex = "0123456789abcdef"
 // AppendString appends s as a JSON string (RFC 8259, section 7). Each byte of s
 // that is not UTF-8 becomes U+FFFD, so the result is always valid.
 func AppendString(b []byte, s string) []byte {
+	if isPlain(s) {
+		if n := len(b) + len(s) + 2; n <= cap(b) {
+			at := len(b)
+			b = b[:n]
+			b[at] = '"'
+			copy(b[at+1:], s)
+			b[n-1] = '"'
+			return b
+		}
+	}
+	return appendEscaped(b, s)
+}
+
+// appendEscaped appends any string.
+func appendEscaped(b []byte, s string) []byte {
 	b = append(b, '"')
 	valid := isASCII(s) || utf8.ValidString(s)
 	done := 0 // s[:done] is in b
@@ -67,6 +82,34 @@ func word(s string, i int) uint64 {
 	return *(*uint64)(unsafe.Add(unsafe.Pointer(unsafe.StringData(s)), i))
 }
 
+// isPlain reports whether s is ASCII that needs no escaping, as most strings are. Where a byte
+// borrows it may report false of one that is.
+func isPlain(s string) bool {
+	found := uint64(0)
+	if len(s) < 8 {
+		for i := range len(s) {
+			if s[i] >= utf8.RuneSelf || escaped(s[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	for i := 0; i < len(s)-8; i += 8 {
+		w := word(s, i)
+		found |= w | mustEscape(w)
+	}
+	last := word(s, len(s)-8)
+	return (found|last|mustEscape(last))&highest == 0
+}
+
+// mustEscape returns a word with the highest bit of each byte of w set that must be
+// escaped. If a byte of w is below n, its highest bit is set in w-n and not in w. By the
+// borrow the byte above may look so too.
+func mustEscape(w uint64) uint64 {
+	quote, backslash := w^'"'*lowest, w^'\\'*lowest
+	return (w-' '*lowest)&^w | (quote-lowest)&^quote | (backslash-lowest)&^backslash
+}
+
 func isASCII(s string) bool {
 	i := 0
 	for ; i+8 <= len(s); i += 8 {
@@ -86,12 +129,8 @@ func isASCII(s string) bool {
 // escaped, or len(s).
 func nextEscaped(s string, i int) int {
 	for ; i+8 <= len(s); i += 8 {
-		w := word(s, i)
-		// If a byte of w is below n, its highest bit is set in w-n and not in w. By
-		// the borrow the byte above may look so too; the loop below examines it.
-		quote, backslash := w^'"'*lowest, w^'\\'*lowest
-		if ((w-' '*lowest)&^w|(quote-lowest)&^quote|(backslash-lowest)&^backslash)&highest != 0 {
-			break
+		if mustEscape(word(s, i))&highest != 0 {
+			break // or only looks so; the loop below examines it
 		}
 	}
 	for ; i < len(s) && !escaped(s[i]); i++ {

@@ -66,17 +66,35 @@ func Parse(token string) (env abi.Environment, ok bool) {
 		return "", false
 	}
 	body := token[:Length-checkLength]
-	for i := len(live); i < len(body); i++ {
-		c := body[i]
-		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
-			return "", false
-		}
+	known := byte(0)
+	for i := len(live); i < len(body); i += 3 { // a loop's turn is what costs most in a guest
+		known |= digits[body[i]] | digits[body[i+1]] | digits[body[i+2]]
 	}
-	if check := checksum(body); token[len(body):] != string(check[:]) {
+	check := uint64(0)
+	for i := len(body); i < Length; i += 3 {
+		a, b, c := digits[token[i]], digits[token[i+1]], digits[token[i+2]]
+		known |= a | b | c
+		check = check*(62*62*62) + uint64(a)*(62*62) + uint64(b)*62 + uint64(c)
+	}
+	if known&noDigit != 0 || check != uint64(crc32of(body)) {
 		return "", false
 	}
 	return env, true
 }
+
+// noDigit is set in the digit of a character that is none.
+const noDigit = 1 << 7
+
+// digits are the values of characters as digits of base 62.
+var digits = func() (d [256]byte) {
+	for i := range d {
+		d[i] = noDigit
+	}
+	for i := range len(alphabet) {
+		d[alphabet[i]] = byte(i)
+	}
+	return d
+}()
 
 func checksum(body string) (check [checkLength]byte) {
 	n := crc32of(body)
@@ -91,12 +109,19 @@ func checksum(body string) (check [checkLength]byte) {
 // build tables of 9 KiB to check 39 bytes.
 func crc32of(s string) uint32 {
 	c := ^uint32(0)
+	for ; len(s) >= 3; s = s[3:] { // a loop's turn is what costs most in a guest
+		c = crc32Step(crc32Step(crc32Step(c, s[0]), s[1]), s[2])
+	}
 	for i := range len(s) {
-		c ^= uint32(s[i])
-		c = c>>4 ^ nibbles[c&15]
-		c = c>>4 ^ nibbles[c&15]
+		c = crc32Step(c, s[i])
 	}
 	return ^c
+}
+
+func crc32Step(c uint32, b byte) uint32 {
+	c ^= uint32(b)
+	c = c>>4 ^ nibbles[c&15]
+	return c>>4 ^ nibbles[c&15]
 }
 
 var nibbles = [16]uint32{

@@ -22,12 +22,19 @@ const maxRetries = 4
 
 // call runs one operation and returns its result. The error is an abi.Code.
 func (c *caller) call(op abi.Op, frame []byte) ([]byte, error) {
-	const short = int32(abi.CodeShort)
 	out := c.free
 	n := c.invoke(op, frame, out)
-	if n > short {
-		c.free = out[max(0, min(int(n), len(out))):]
+	if n >= 0 && int(n) <= len(out) {
+		c.free = out[n:]
+		return out[:n:n], nil
 	}
+	return c.retry(op, frame, n)
+}
+
+// retry returns the result of a call that did not return n bytes at once.
+func (c *caller) retry(op abi.Op, frame []byte, n int32) ([]byte, error) {
+	const short = int32(abi.CodeShort)
+	var out []byte
 	for i := 0; n <= short && i < maxRetries; i++ {
 		out = make([]byte, short-n)
 		n = c.invoke(op, frame, out)

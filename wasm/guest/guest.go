@@ -24,25 +24,35 @@ package guest
 import "partneredge/wasm/abi"
 
 // The boundary has to be package state: its functions are exported by name, and
-// the address of the input buffer must never change.
+// the address of the input buffer must never change. What requests write to it lies
+// side by side, for the host resets a sandbox by the page.
 var (
 	handler func(*abi.Request, *abi.Response)
-	request abi.Request
-	answer  abi.Response
 
-	host = caller{invoke: invoke}
+	state = struct {
+		request abi.Request
+		answer  abi.Response
+		host    caller
+		output  []byte
+		sent    [8]abi.Header // memory of the headers of most requests
+		got     [8]abi.Header // and of most answers
+	}{
+		host:   caller{invoke: invoke},
+		output: arena[outputAt:outputAt:inputAt],
+	}
 
-	// arena holds all bytes of a request side by side. The host resets a sandbox by
-	// the page, so most requests dirty two pages here instead of one for each
-	// buffer. The arena is large enough for Go to align it to a page.
+	// arena holds all bytes of a request side by side, so most requests dirty two
+	// pages here instead of one for each buffer. It is large enough for Go to align it
+	// to a page.
 	arena  = make([]byte, arenaSize)
-	body   = arena[0:0:framesAt]
+	body   = arena[0:0:digitsAt]
+	digits = arena[digitsAt:digitsAt:framesAt] // of numbers in headers
 	frames = arena[framesAt:framesAt:outputAt] // sent to the host
-	output = arena[outputAt:outputAt:inputAt]
-	input  = arena[inputAt:][:abi.InputSize] // results of calls follow the request
+	input  = arena[inputAt:][:abi.InputSize]   // results of calls follow the request
 )
 
 const (
+	digitsAt  = framesAt - 160
 	framesAt  = 3 << 10
 	outputAt  = framesAt + 512
 	inputAt   = 12 << 10
@@ -56,6 +66,8 @@ func Handle(f func(*abi.Request, *abi.Response)) {
 		panic("guest: Handle called twice")
 	}
 	handler = f
+	state.request.Headers = state.sent[:0]
+	state.answer.Use(state.got[:0], digits)
 }
 
 // Serve registers a handler that asks its host for more. H is an interface that Host
@@ -72,13 +84,14 @@ func handle(n int32) []byte {
 	if n < 0 || int(n) > len(input) || handler == nil {
 		return nil
 	}
+	request, answer := &state.request, &state.answer
 	if err := request.Parse(input[:n]); err != nil {
 		return nil
 	}
-	host.reset(arena[inputAt+int(n):])
+	state.host.reset(arena[inputAt+int(n):])
 	answer.Reset()
 	answer.Body = body
-	handler(&request, &answer)
-	output = answer.Append(output[:0])
-	return output
+	handler(request, answer)
+	state.output = answer.Append(state.output[:0])
+	return state.output
 }

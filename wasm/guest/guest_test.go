@@ -97,10 +97,10 @@ func TestCallResults(t *testing.T) {
 
 // with sets the function that executes the package's calls until the test ends.
 func with(t testing.TB, invoke func(abi.Op, []byte, []byte) int32) {
-	before := host.invoke
-	t.Cleanup(func() { host.invoke = before })
-	host.invoke = invoke
-	host.reset(make([]byte, 64<<10))
+	before := state.host.invoke
+	t.Cleanup(func() { state.host.invoke = before })
+	state.host.invoke = invoke
+	state.host.reset(make([]byte, 64<<10))
 }
 
 // TestHost checks that every method sends the frame that package abi defines for

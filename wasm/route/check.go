@@ -2,7 +2,7 @@ package route
 
 import (
 	"errors"
-	"fmt"
+	"strconv"
 
 	"partneredge/wasm/abi"
 )
@@ -22,7 +22,7 @@ var reserved = pattern{segments: []string{"openapi.json"}}
 //     contract's routes as it stands.
 func Check(routes []abi.Route) error {
 	if len(routes) > MaxRoutes {
-		return fmt.Errorf("%d routes, more than %d", len(routes), MaxRoutes)
+		return errors.New(strconv.Itoa(len(routes)) + " routes, more than " + strconv.Itoa(MaxRoutes))
 	}
 	patterns := make([]pattern, len(routes))
 	for i, r := range routes {
@@ -40,10 +40,10 @@ func Check(routes []abi.Route) error {
 			switch compare(patterns[i], patterns[j]) {
 			case equal:
 				if r.Method == other.Method {
-					return refuse(r, fmt.Errorf("it is a route of module %s already", other.Handler))
+					return refuse(r, taken(other.Handler))
 				}
 			case ambiguous:
-				return refuse(r, fmt.Errorf("some paths match %s of module %s as well, and neither is the narrower", other.Path, other.Handler))
+				return refuse(r, errors.New("some paths match "+other.Path+" of module "+other.Handler+" as well, and neither is the narrower"))
 			}
 		}
 	}
@@ -61,7 +61,8 @@ func checkOne(r abi.Route) (pattern, error) {
 		return p, errors.New("the method is none of GET, POST, PUT, PATCH and DELETE")
 	}
 	if abi.ScopeOf(r.Scope) == 0 && !abi.IsOwnScope(r.Scope) {
-		return p, fmt.Errorf("no key can have the scope %q: it is neither the contract's nor x: and 1 to 40 of a to z, 0 to 9 and hyphens", r.Scope)
+		return p, errors.New("no key can have the scope " + strconv.Quote(r.Scope) +
+			": it is neither the contract's nor x: and 1 to 40 of a to z, 0 to 9 and hyphens")
 	}
 	if compare(p, reserved) != disjoint && compare(p, reserved) != wider {
 		return p, errors.New("the node itself answers this path")
@@ -75,7 +76,7 @@ func checkContract(r abi.Route, p pattern) error {
 	for _, c := range Contract() {
 		if r.Method == c.Method && r.Path == c.Path {
 			if r.Scope != c.Scope {
-				return fmt.Errorf("the contract requires the scope %s", c.Scope)
+				return errors.New("the contract requires the scope " + c.Scope)
 			}
 			return nil
 		}
@@ -86,13 +87,29 @@ func checkContract(r abi.Route, p pattern) error {
 			return err
 		}
 		if how := compare(p, theirs); how == equal || how == narrower {
-			return fmt.Errorf("it would shadow %s %s of the contract", c.Method, c.Path)
+			return errors.New("it would shadow " + c.Method + " " + c.Path + " of the contract")
 		}
 	}
 	return nil
 }
 
-// refuse says which route an error is about.
-func refuse(r abi.Route, why error) error {
-	return fmt.Errorf("route %.20q %.300q of module %s: %w", r.Method, r.Path, r.Handler, why)
+// refusal is an error about one route.
+type refusal struct {
+	route abi.Route
+	why   error
 }
+
+// refuse says which route an error is about.
+func refuse(r abi.Route, why error) error { return &refusal{r, why} }
+
+func (e *refusal) Error() string {
+	return "route " + quoted(e.route.Method, 20) + " " + quoted(e.route.Path, 300) +
+		" of module " + e.route.Handler + ": " + e.why.Error()
+}
+
+func (e *refusal) Unwrap() error { return e.why }
+
+// quoted returns the first bytes of a text, in quotes.
+func quoted(text string, most int) string { return strconv.Quote(text[:min(len(text), most)]) }
+
+func taken(module string) error { return errors.New("it is a route of module " + module + " already") }

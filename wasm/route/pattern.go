@@ -2,7 +2,7 @@ package route
 
 import (
 	"errors"
-	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -28,16 +28,16 @@ func parse(path string) (p pattern, err error) {
 	rest, ok := strings.CutPrefix(path, Prefix)
 	switch {
 	case len(path) > MaxPath:
-		return p, fmt.Errorf("the path has %d bytes, more than %d", len(path), MaxPath)
+		return p, errors.New("the path has " + strconv.Itoa(len(path)) + " bytes, more than " + strconv.Itoa(MaxPath))
 	case !ok:
-		return p, fmt.Errorf("the path does not begin with %s", Prefix)
+		return p, errors.New("the path does not begin with " + Prefix)
 	case rest == "":
-		return p, fmt.Errorf("the path is %s itself", Prefix)
+		return p, errors.New("the path is " + Prefix + " itself")
 	}
 	rest, p.slash = strings.CutSuffix(rest, "/")
 	for segment := range strings.SplitSeq(rest, "/") {
 		if len(p.segments) == MaxSegments {
-			return p, fmt.Errorf("the path has more than %d segments", MaxSegments)
+			return p, errors.New("the path has more than " + strconv.Itoa(MaxSegments) + " segments")
 		}
 		literal, err := p.segment(segment)
 		if err != nil {
@@ -54,38 +54,46 @@ func (p *pattern) segment(text string) (literal string, err error) {
 		return "", errors.New("the path has an empty segment")
 	}
 	if text == "." || text == ".." {
-		return "", fmt.Errorf("the path has the segment %s", text)
+		return "", errors.New("the path has the segment " + text)
 	}
 	if text[0] == '{' && text[len(text)-1] == '}' {
 		return "", p.param(text[1 : len(text)-1])
 	}
 	for i := range len(text) {
 		if !unreserved(text[i]) {
-			return "", fmt.Errorf("segment %q has a byte other than a letter, a digit and -._~", text)
+			return "", errors.New("segment " + strconv.Quote(text) + " has a byte other than a letter, a digit and -._~")
 		}
 	}
 	return text, nil
 }
 
 func (p *pattern) param(name string) error {
-	if name == "" || len(name) > maxParam || name[0] < 'a' || name[0] > 'z' {
-		return fmt.Errorf("{%s} is no parameter: a name is a letter, then at most %d of a to z, 0 to 9 and _", name, maxParam-1)
-	}
-	for i := range len(name) {
-		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
-			return fmt.Errorf("{%s} is no parameter: a name is a letter, then at most %d of a to z, 0 to 9 and _", name, maxParam-1)
-		}
+	if !isParam(name) {
+		return errors.New("{" + name + "} is no parameter: a name is a letter, then at most " +
+			strconv.Itoa(maxParam-1) + " of a to z, 0 to 9 and _")
 	}
 	if len(p.params) == MaxParams {
-		return fmt.Errorf("the path has more than %d parameters", MaxParams)
+		return errors.New("the path has more than " + strconv.Itoa(MaxParams) + " parameters")
 	}
 	for _, earlier := range p.params {
 		if earlier == name {
-			return fmt.Errorf("the path has the parameter {%s} twice", name)
+			return errors.New("the path has the parameter {" + name + "} twice")
 		}
 	}
 	p.params = append(p.params, name)
 	return nil
+}
+
+func isParam(name string) bool {
+	if name == "" || len(name) > maxParam || name[0] < 'a' || name[0] > 'z' {
+		return false
+	}
+	for i := range len(name) {
+		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
+			return false
+		}
+	}
+	return true
 }
 
 // unreserved reports whether c is never percent-encoded in a path (RFC 3986, section

@@ -1,7 +1,7 @@
 package route
 
 import (
-	"fmt"
+	"errors"
 	"slices"
 
 	"partneredge/wasm/abi"
@@ -25,10 +25,10 @@ func Of(modules []Module) (abi.Routes, error) {
 	declares := ""
 	for _, m := range modules {
 		if m.Name == Gate && len(m.Routes) > 0 {
-			return nil, fmt.Errorf("module %s declares routes, and no request would reach them", Gate)
+			return nil, errors.New("module " + Gate + " declares routes, and no request would reach them")
 		}
 		if i := slices.IndexFunc(m.Capabilities, ofGate); i >= 0 && m.Name != Gate {
-			return nil, fmt.Errorf("module %s is granted the capability %s, which is %s's alone", m.Name, m.Capabilities[i], Gate)
+			return nil, errors.New("module " + m.Name + " is granted the capability " + string(m.Capabilities[i]) + ", which is " + Gate + "'s alone")
 		}
 		if m.Routes != nil && m.Name != Gate {
 			declares = m.Name
@@ -37,7 +37,8 @@ func Of(modules []Module) (abi.Routes, error) {
 	}
 	for _, m := range modules {
 		if m.Name == Gate && declares != "" && !slices.Contains(m.Capabilities, abi.RouteTable) {
-			return nil, fmt.Errorf("module %s declares routes, but %s is not granted the capability %s and would not follow them", declares, Gate, abi.RouteTable)
+			return nil, errors.New("module " + declares + " declares routes, but " + Gate + " is not granted the capability " +
+				string(abi.RouteTable) + " and would not follow them")
 		}
 	}
 	return routes, Check(routes)

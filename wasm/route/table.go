@@ -1,7 +1,6 @@
 package route
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -15,10 +14,34 @@ type Table struct{ root node }
 
 // node stands for the paths that have the same segments up to it.
 type node struct {
-	literals map[string]*node
+	literals []literal        // that may follow, as long as they are few
+	many     map[string]*node // literals, where they are more
 	param    *node
 	here     *Endpoint // of the path that ends here
 	slash    *Endpoint // of the same path with a slash after it
+}
+
+// literal is a segment and its node.
+type literal struct {
+	segment string
+	node    *node
+}
+
+// few is how many segments are compared one by one, which a guest does faster than it
+// looks one up in a map.
+const few = 8
+
+// literal returns the node of a segment, nil if there is none.
+func (n *node) literal(segment string) *node {
+	if n.many != nil {
+		return n.many[segment]
+	}
+	for i := range n.literals {
+		if n.literals[i].segment == segment {
+			return n.literals[i].node
+		}
+	}
+	return nil
 }
 
 // Endpoint describes where a path leads: one route for each method that it answers.
@@ -66,7 +89,7 @@ func (t *Table) add(r abi.Route, p pattern) error {
 	e := *at
 	for _, other := range e.routes {
 		if other.Method == r.Method {
-			return fmt.Errorf("it is a route of module %s already", other.Handler)
+			return taken(other.Handler)
 		}
 	}
 	e.routes = append(e.routes, Found{Route: r, bit: abi.ScopeOf(r.Scope), params: p.params})
@@ -87,15 +110,28 @@ func (n *node) child(segment string) *node {
 		}
 		return n.param
 	}
-	child := n.literals[segment]
+	child := n.literal(segment)
 	if child == nil {
-		if n.literals == nil {
-			n.literals = map[string]*node{}
-		}
 		child = &node{}
-		n.literals[segment] = child
+		n.add(literal{segment, child})
 	}
 	return child
+}
+
+// add adds a literal that is not there yet.
+func (n *node) add(l literal) {
+	if n.many == nil && len(n.literals) < few {
+		n.literals = append(n.literals, l)
+		return
+	}
+	if n.many == nil {
+		n.many = make(map[string]*node)
+		for _, earlier := range n.literals {
+			n.many[earlier.segment] = earlier.node
+		}
+		n.literals = nil
+	}
+	n.many[l.segment] = l.node
 }
 
 // Find returns the endpoint of a path as it was sent, percent-encoded, nil if there is
@@ -114,7 +150,7 @@ func (t *Table) Find(path string, params []abi.Param) (*Endpoint, []abi.Param) {
 // than the table has nodes.
 func (n *node) find(path string, params []abi.Param) (*Endpoint, []abi.Param) {
 	segment, rest, more := strings.Cut(path, "/")
-	if child := n.literals[segment]; child != nil {
+	if child := n.literal(segment); child != nil {
 		if e, found := child.end(rest, more, params); e != nil {
 			return e, found
 		}
