@@ -22,7 +22,7 @@ import (
 
 // Bounds of a listener.
 const (
-	maxHeader         = 12 << 10 // bytes of a request's line and headers, to which net/http adds 4 KiB
+	maxHeader         = 2*httpfront.MaxHeader - 4<<10 // bytes of a request's line and headers; net/http adds 4 KiB, and 320 bytes over HTTP/2
 	readHeaderTimeout = 5 * time.Second
 	idleTimeout       = 75 * time.Second
 )

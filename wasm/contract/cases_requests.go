@@ -33,6 +33,14 @@ func requests() []Case {
 			Method: c.method, Path: c.path, Status: 405, WantBody: refused("method_not_allowed", ""),
 		}.wants("Allow", c.allow)))
 	}
+	for _, c := range []struct{ method, path string }{
+		{"GET", "agents/me"}, {"GET", "coaching/insights"}, {"GET", "sentinels/firings"},
+		{"POST", "leads"}, {"POST", "webhooks/subscribe"}, {"DELETE", "webhooks/whs_01h455vb4pex5vsknk084sn02q"},
+	} {
+		cases = append(cases, rule("size/headers too large, "+c.path, Step{
+			Method: c.method, Path: c.path, Status: 431, WantBody: refused("header_too_large", ""),
+		}.with("X-Padding", strings.Repeat("x", 17<<10))))
+	}
 	preflight := Step{Method: "OPTIONS", Path: "leads", Status: 403, WantBody: refused("cors_not_allowed", "keys_do_not_belong_in_browsers")}.
 		with("Origin", "https://shop.example").with("Access-Control-Request-Method", "POST")
 	tooLarge := refused("payload_too_large", "")
@@ -45,6 +53,7 @@ func requests() []Case {
 			post("leads", padded(maxBody+1), 413, tooLarge).as(Test),
 			post("webhooks/subscribe", padded(maxBody+1), 413, tooLarge)),
 		rule("size/three times as much", post("leads", padded(3*maxBody), 413, tooLarge).as(Test)),
+		rule("size/headers that fit", meOK.with("X-Padding", strings.Repeat("x", 15<<10))),
 		rule("size/without a key", post("leads", padded(maxBody+1), 401, noToken).as(NoKey)).needs(Clients),
 	)
 }

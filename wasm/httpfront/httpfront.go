@@ -63,8 +63,8 @@ type Config struct {
 	// Log gets one line for each request that a module failed to answer. Default:
 	// nothing is logged.
 	Log *slog.Logger
-	// Begin, if set, is called first, but not for a CORS preflight, which is refused
-	// whatever it carries. The request is handled in ctx and answered to into. Default:
+	// Begin, if set, is called first, but not for a CORS preflight or a header beyond
+	// MaxHeader, which are refused whatever they carry. The request is handled in ctx and answered to into. Default:
 	// the request's own context, and w.
 	Begin func(w http.ResponseWriter, r *http.Request) (ctx context.Context, into http.ResponseWriter)
 	// Around, if set, is called before each call of a module. The call runs in
@@ -144,9 +144,12 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.gate.Reset()
 	var handler string
 	var status int
-	if isPreflight(r) {
+	switch {
+	case headerSize(r) > MaxHeader:
+		status = x.write(http.StatusRequestHeaderFieldsTooLarge, nil, headerTooLarge)
+	case isPreflight(r):
 		status = x.write(http.StatusForbidden, nil, noBrowsers)
-	} else {
+	default:
 		if f.Begin != nil {
 			x.ctx, x.w = f.Begin(w, r)
 		}
