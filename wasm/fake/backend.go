@@ -93,6 +93,13 @@ func (b *Backend) AddAccount(p abi.Profile) abi.Profile {
 	return p
 }
 
+// HasAccount reports whether there is an account.
+func (b *Backend) HasAccount(id string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.accounts[id] != nil
+}
+
 // Fail makes every later call of op fail with code. Code 0 ends that.
 func (b *Backend) Fail(op abi.Op, code abi.Code) {
 	b.mu.Lock()

@@ -2,6 +2,7 @@ package sandboxctl
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 type Controller struct {
 	Backend *fake.Backend
 	Clock   *fake.Clock
+	Account string // id of the account that a command without one is about
 }
 
 // Serve executes the commands that it reads from in and writes the answers to
@@ -46,6 +48,10 @@ func (c Controller) Serve(in io.Reader, out io.Writer) error {
 
 // Do executes one command.
 func (c Controller) Do(command Command) (a Answer, err error) {
+	command.Account = cmp.Or(command.Account, c.Account)
+	if command.Account != "" && !c.Backend.HasAccount(command.Account) {
+		return a, fmt.Errorf("there is no account %q", command.Account)
+	}
 	switch command.Do {
 	case "account":
 		p := abi.Profile{AccountName: command.Name, Email: command.Email, FullName: command.Agent}
@@ -56,10 +62,11 @@ func (c Controller) Do(command Command) (a Answer, err error) {
 	case "key":
 		a.Key, err = c.addKey(command)
 	case "revoke":
-		var key abi.Key
-		if key, err = c.Backend.Key(command.Key); err == nil {
-			err = c.Backend.RevokeKey(key.ID)
+		key, err := c.Backend.Key(command.Key)
+		if err != nil {
+			return a, errors.New("there is no such key")
 		}
+		return a, c.Backend.RevokeKey(key.ID)
 	case "insights":
 		err = c.addInsights(command, &a)
 	case "firings":
@@ -84,6 +91,9 @@ func (c Controller) Do(command Command) (a Answer, err error) {
 		}
 		c.Clock.Set(command.At)
 	case "advance":
+		if command.Milliseconds == 0 {
+			return a, errors.New("milliseconds is missing")
+		}
 		c.Clock.Advance(time.Duration(command.Milliseconds) * time.Millisecond)
 	case "outage":
 		c.Backend.SetOutage(command.On)

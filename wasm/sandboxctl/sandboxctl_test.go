@@ -17,9 +17,9 @@ import (
 func run(t testing.TB, lines string) (answers []Answer, backend *fake.Backend, clock *fake.Clock) {
 	t.Helper()
 	clock = fake.NewClock()
-	backend, _ = fake.NewDemo(clock.Now)
+	backend, demo := fake.NewDemo(clock.Now)
 	var out bytes.Buffer
-	if err := (Controller{backend, clock}).Serve(strings.NewReader(lines), &out); err != nil {
+	if err := (Controller{backend, clock, demo.AccountID}).Serve(strings.NewReader(lines), &out); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(out.String()) {
@@ -38,18 +38,21 @@ func TestRefusals(t *testing.T) {
 		{`{}`, `"" is no command`},
 		{`do`, "invalid character"},
 		{`{"do":"clock"}`, "at is missing"},
+		{`{"do":"advance"}`, "milliseconds is missing"},
+		{`{"do":"key","account":"acc_nobody","environment":"live"}`, `there is no account "acc_nobody"`},
+		{`{"do":"leads","account":"acc_nobody"}`, `there is no account "acc_nobody"`},
 		{`{"do":"key","environment":"staging"}`, "neither live nor test"},
 		{`{"do":"key","environment":"live","scopes":["read:all"]}`, `"read:all" is no scope`},
 		{`{"do":"key","environment":"live","state":"lost"}`, `"lost" is no state`},
-		{`{"do":"revoke","key":"svc_live_nobody"}`, "not found"},
-		{`{"do":"insights","account":"acc_nobody","insights":[{"headline":"h"}]}`, "not found"},
-		{`{"do":"contact","account":"acc_nobody","client":"c","channel":"sms"}`, "not found"},
+		{`{"do":"revoke","key":"svc_live_nobody"}`, "there is no such key"},
+		{`{"do":"insights","account":"acc_nobody","insights":[{"headline":"h"}]}`, `there is no account "acc_nobody"`},
+		{`{"do":"contact","account":"acc_nobody","client":"c","channel":"sms"}`, `there is no account "acc_nobody"`},
 		{`{"do":"contact","channel":"fax"}`, "none of phone, email and sms"},
 		{`{"do":"contact","channel":"sms"}`, "client is missing"},
 		{`{"do":"deal","id":"d"}`, "stage is missing"},
 		{`{"do":"goal","pace":"ahead"}`, "id is missing"},
 		{`{"do":"goal","id":"g","pace":"fast"}`, "none of on_pace, behind and ahead"},
-		{`{"do":"firings","account":"acc_nobody","firings":[{"sentinel_name":"s"}]}`, "not found"},
+		{`{"do":"firings","account":"acc_nobody","firings":[{"sentinel_name":"s"}]}`, `there is no account "acc_nobody"`},
 	} {
 		// The command after one that fails is executed.
 		answers, _, _ := run(t, tt.line+"\n"+`{"do":"account"}`)
@@ -82,7 +85,7 @@ func TestKeys(t *testing.T) {
 		{Expired, func(k *abi.Key, now int64) bool { return k.Expires <= now }},
 		{Revoked, func(k *abi.Key, _ int64) bool { return k.Revoked != 0 }},
 	} {
-		line, err := json.Marshal(Command{Do: "key", Account: "acc_1", Environment: "test", RateLimit: 7, State: tt.state, Scopes: []string{"write:leads"}})
+		line, err := json.Marshal(Command{Do: "key", Environment: "test", RateLimit: 7, State: tt.state, Scopes: []string{"write:leads"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,6 +93,9 @@ func TestKeys(t *testing.T) {
 		k, err := backend.Key(answers[0].Key)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if _, err := backend.For(abi.Principal{AccountID: k.AccountID}).Profile(); err != nil {
+			t.Errorf("the key is of account %q: %v", k.AccountID, err)
 		}
 		if !tt.ended(&k, clock.Now()) || k.RateLimit != 7 || k.Scopes != abi.WriteLeads || k.Environment != abi.EnvTest {
 			t.Errorf("%q: %+v", tt.state, k)
@@ -102,7 +108,7 @@ func TestKeys(t *testing.T) {
 func TestEvents(t *testing.T) {
 	clock := fake.NewClock()
 	backend, demo := fake.NewDemo(clock.Now)
-	c := Controller{backend, clock}
+	c := Controller{Backend: backend, Clock: clock}
 	live := abi.Principal{AccountID: demo.AccountID, Environment: abi.EnvLive}
 	for _, s := range []abi.Subscription{
 		{ID: "whs_all", Target: "https://1.1.1.1/", Secret: "s1", Events: []string{"agent.coaching_insight_created", "sentinel.fired", "client.contacted", "deal.stage_changed", "goal.pace_changed"}},
@@ -164,7 +170,7 @@ func TestClient(t *testing.T) {
 	clock := fake.NewClock()
 	backend, demo := fake.NewDemo(clock.Now)
 	served := make(chan error)
-	go func() { served <- Controller{backend, clock}.Serve(in, out) }()
+	go func() { served <- Controller{Backend: backend, Clock: clock}.Serve(in, out) }()
 	c := NewClient(commands, bufio.NewReader(answers))
 	if _, err := c.Do(Command{Do: "insights", Account: demo.AccountID, Insights: []Insight{{Headline: "new"}}}); err != nil {
 		t.Error(err)

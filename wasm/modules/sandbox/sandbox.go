@@ -68,7 +68,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) error {
 		Handler:           handler(backend, clock, *controlled, pages),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
-		MaxHeaderBytes:    16 << 10,
+		MaxHeaderBytes:    2 * httpfront.MaxHeader,
 	}
 	failed := make(chan error, 2)
 	go func() { failed <- server.Serve(listener) }()
@@ -76,7 +76,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) error {
 		go func() {
 			commands, err := input(stdin)
 			if err == nil {
-				err = sandboxctl.Controller{Backend: backend, Clock: clock}.Serve(commands, stdout)
+				err = sandboxctl.Controller{Backend: backend, Clock: clock, Account: demo.AccountID}.Serve(commands, stdout)
 			}
 			failed <- err // nil at the end of the commands, which ends the program
 		}()
