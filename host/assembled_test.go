@@ -2,95 +2,23 @@ package host
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"partneredge/host/memory"
-	"partneredge/host/wasi"
+	"partneredge/host/wasmtest"
 	"partneredge/wasm/abi"
 )
 
-// A module assembled byte by byte, for what no compiler makes. It has 2 pages of memory, the frame of an answer with a body of 8 bytes at
-// answerAt, a mutable i32 global 0 and v128 global 1, a table of 4 functions,
-// a passive data segment 1 and a passive element segment 1.
-const (
-	answerAt = 0x400
-	inputAt  = 0x1000
-)
-
-// assembled returns the module; body is the code of edge_handle up to what it returns,
-// with a local 0 (parameter) and 1 (both i32), and start that of _initialize. It answers
-// whatever bytes it put at bodyAt.
-func assembled(body, start []byte) []byte {
-	resp := abi.Response{Status: 200, Body: make([]byte, 8)}
-	frame := resp.Append(nil)
-	u := func(n int) []byte { return binary.AppendUvarint(nil, uint64(n)) }
-	cat := func(parts ...[]byte) (out []byte) {
-		for _, p := range parts {
-			out = append(out, p...)
-		}
-		return out
-	}
-	section := func(id byte, items ...[]byte) []byte {
-		content := cat(u(len(items)), cat(items...))
-		return cat([]byte{id}, u(len(content)), content)
-	}
-	name := func(s string) []byte { return cat(u(len(s)), []byte(s)) }
-	code := func(locals, body []byte) []byte {
-		b := cat(locals, body, []byte{0x0b})
-		return cat(u(len(b)), b)
-	}
-	constant := func(v uint64) []byte { return cat([]byte{0x42}, sleb(int64(v))) }
-	handle := cat(body, constant(answerAt<<32|uint64(len(frame))))
-	return cat([]byte{0, 'a', 's', 'm', 1, 0, 0, 0},
-		section(1,
-			[]byte{0x60, 0, 1, 0x7e}, // 0: -> i64
-			[]byte{0x60, 1, 0x7f, 1, 0x7e},
-			[]byte{0x60, 5, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 1, 0x7f}, // 2: edge.call
-			[]byte{0x60, 3, 0x7f, 0x7f, 0x7f, 0},                   // 3: edge.log
-			[]byte{0x60, 4, 0x7f, 0x7f, 0x7f, 0x7f, 1, 0x7f},       // 4: fd_write
-			[]byte{0x60, 0, 0}),                                    // 5
-		section(2,
-			cat(name("edge"), name("call"), []byte{0, 2}),
-			cat(name("edge"), name("log"), []byte{0, 3}),
-			cat(name(wasi.Module), name("fd_write"), []byte{0, 4})),
-		section(3, []byte{0}, []byte{1}, []byte{5}),
-		section(4, []byte{0x70, 0, 4}),
-		section(5, []byte{0, 2}),
-		section(6,
-			[]byte{0x7f, 1, 0x41, 0, 0x0b},
-			cat([]byte{0x7b, 1, 0xfd, 0x0c}, make([]byte, 16), []byte{0x0b})),
-		section(7,
-			cat(name("memory"), []byte{2, 0}),
-			cat(name("edge_input"), []byte{0, 3}),
-			cat(name("edge_handle"), []byte{0, 4}),
-			cat(name("_initialize"), []byte{0, 5})),
-		section(9,
-			[]byte{0, 0x41, 0, 0x0b, 1, 3}, // active: edge_input at 0
-			[]byte{1, 0, 1, 4}),            // passive
-		[]byte{12, 1, 2},
-		section(10,
-			code([]byte{0}, constant(inputAt<<32|abi.InputSize)),
-			code([]byte{1, 1, 0x7f}, handle),
-			code([]byte{0}, start)),
-		section(11,
-			cat([]byte{0, 0x41}, sleb(answerAt), []byte{0x0b}, u(len(frame)), frame),
-			[]byte{1, 1, 0x5a}))
+// answering returns a guest that answers whatever bytes its code put at bodyAt. body is
+// the code of edge_handle, and start that of _initialize.
+func answering(body, start []byte) wasmtest.Guest {
+	return wasmtest.Guest{Pages: 2, Handle: body, Start: start, Answer: make([]byte, 8), Data: []byte{0x5a}}
 }
 
-func sleb(v int64) (b []byte) {
-	for {
-		c := byte(v & 0x7f)
-		v >>= 7
-		if v == 0 && c&0x40 == 0 || v == -1 && c&0x40 != 0 {
-			return append(b, c)
-		}
-		b = append(b, c|0x80)
-	}
-}
+func assembled(body, start []byte) []byte { return answering(body, start).Assemble() }
 
 // asm joins opcodes (int, one byte each) and numbers (num).
 func asm(parts ...any) (b []byte) {
@@ -99,7 +27,7 @@ func asm(parts ...any) (b []byte) {
 		case int:
 			b = append(b, byte(p))
 		case num:
-			b = append(append(b, 0x41), sleb(int64(int32(p)))...)
+			b = append(b, wasmtest.I32(int64(p))...)
 		case []byte:
 			b = append(b, p...)
 		}
@@ -110,10 +38,7 @@ func asm(parts ...any) (b []byte) {
 type num uint32 // i32.const
 
 // bodyAt returns where the answer's body lies.
-func bodyAt() num {
-	resp := abi.Response{Status: 200, Body: make([]byte, 8)}
-	return num(answerAt + len(resp.Append(nil)) - 8)
-}
+func bodyAt() num { return num(answering(nil, nil).BodyAt()) }
 
 // answerWith stores what code leaves on the stack, an i32, into the answer.
 func answerWith(code []byte) []byte { return asm(bodyAt(), code, 0x36, 2, 0) }
@@ -148,7 +73,7 @@ func TestStateIsReset(t *testing.T) {
 		{name: "data drop", body: asm(whenLong(asm(num(0x8000), num(0), num(1), 0xfc, 8, 1, 0, 0xfc, 9, 1)),
 			answerWith(asm(num(0x8000), 0x28, 2, 0)))},
 		{name: "element drop", body: asm(whenLong(asm(num(2), num(0), num(1), 0xfc, 0x0c, 1, 0, 0xfc, 0x0d, 1)), answerWith(zero))},
-		{name: "reference", body: asm(0xd2, 3, 0x1a, answerWith(zero))},
+		{name: "reference", body: asm(0xd2, wasmtest.Input, 0x1a, answerWith(zero))},
 		{name: "memory grow", body: asm(num(1), 0x40, 0, 0x1a, answerWith(asm(0x3f, 0)))},
 		{name: "table set at start", repeats: true, start: asm(num(2), num(0), 0x25, 0, 0x26, 0),
 			body: asm(answerWith(asm(num(2), 0x25, 0, 0xd1)), num(2), 0xd0, 0x70, 0x26, 0)},
@@ -233,20 +158,20 @@ func failures() []failure {
 		{"log beyond memory", asm(num(0), num(0x1fff0), num(0x100), 0x10, 1), BadPointer},
 		{"empty lines without end", asm(0x03, 0x40, num(8), num(0), num(0), 0x10, 1, 0x0c, 0, 0x0b), LogBytes},
 		{"fd_write of vectors beyond memory", asm(num(1), num(0x1ffff), num(0x20000000), num(0), 0x10, 2, 0x1a), ""},
-		{"answer beyond memory", asm(0x42, sleb(0x7ffffff0<<32|100), 0x0f), BadPointer},
-		{"answer of great length", asm(0x42, sleb(0x10<<32|0xffffffff), 0x0f), ResponseSize},
-		{"answer at -1", asm(0x42, sleb(-1), 0x0f), ResponseSize},
+		{"answer beyond memory", asm(wasmtest.I64(0x7ffffff0<<32|100), 0x0f), BadPointer},
+		{"answer of great length", asm(wasmtest.I64(0x10<<32|0xffffffff), 0x0f), ResponseSize},
+		{"answer at -1", asm(wasmtest.I64(-1), 0x0f), ResponseSize},
 		{"answer of nothing", asm(0x42, 0, 0x0f), BadResponse},
-		{"answer of garbage", asm(0x42, sleb(0x10000<<32|64), 0x0f), BadResponse},
+		{"answer of garbage", asm(wasmtest.I64(0x10000<<32|64), 0x0f), BadResponse},
 		{"load beyond memory", asm(num(0x1fffffff), 0x28, 2, 0, 0x1a), Trap},
 		{"unreachable", asm(0x00), Trap},
 		{"division by zero", asm(num(1), num(0), 0x6d, 0x1a), Trap},
 		{"endless loop", asm(0x03, 0x40, 0x0c, 0, 0x0b), CPUDeadline},
 		{"endless loop of fills", asm(0x03, 0x40, num(0x2000), num(0), num(0x1d000), 0xfc, 0x0b, 0, 0x0c, 0, 0x0b), CPUDeadline},
 		{"endless loop of copies", asm(0x03, 0x40, num(0x2000), num(0x2001), num(0x1d000), 0xfc, 0x0a, 0, 0, 0x0c, 0, 0x0b), CPUDeadline},
-		{"endless loop of references", asm(0x03, 0x40, 0xd2, 3, 0x1a, 0x0c, 0, 0x0b), CPUDeadline},
+		{"endless loop of references", asm(0x03, 0x40, 0xd2, wasmtest.Input, 0x1a, 0x0c, 0, 0x0b), CPUDeadline},
 		{"endless loop of growth", asm(0x03, 0x40, num(1), 0x40, 0, 0x1a, 0x0c, 0, 0x0b), CPUDeadline},
-		{"endless recursion", asm(num(200), 0x10, 4, 0x1a), Trap},
+		{"endless recursion", asm(num(200), 0x10, wasmtest.Handle, 0x1a), Trap},
 		{"refused growth", asm(num(0x1000), 0x40, 0, num(0xffffffff), 0x46, 0x04, 0x40, 0x00, 0x0b), Memory},
 		{"table without end", asm(0x03, 0x40, 0xd0, 0x70, num(1000), 0xfc, 0x0f, 0, 0x1a, 0x0c, 0, 0x0b), CPUDeadline},
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"partneredge/host/wasmtest"
+
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 )
@@ -19,32 +21,21 @@ func loads(n int) []byte {
 
 // times returns code that runs body n times. It counts in local 1.
 func times(n int, body []byte) []byte {
-	return slices.Concat(constant32(0), []byte{opLocalSet, 1, opLoop, noResult}, body,
-		[]byte{opLocalGet, 1, opI32Const, 1, opI32Add, opLocalTee, 1}, constant32(n), []byte{0x49, opBrIf, 0, opEnd})
+	return slices.Concat(constant(0), []byte{opLocalSet, 1, opLoop, noResult}, body,
+		[]byte{opLocalGet, 1, opI32Const, 1, opI32Add, opLocalTee, 1}, constant(n), []byte{0x49, opBrIf, 0, opEnd})
 }
 
 // handmade returns a module of two pages of memory and a table of four elements whose
-// function f0 has the given
-// code, and two more locals than its parameter.
+// function f0 has the given code, and two more locals than its parameter.
 func handmade(code []byte) []byte {
-	body := slices.Concat([]byte{1, 2, i32}, code, []byte{opLocalGet, 0, opEnd})
-	sized := append(appendU32(nil, uint32(len(body))), body...)
-	out := slices.Clone(header)
-	for _, s := range []struct {
-		id      byte
-		content []byte
-	}{
-		{secType, []byte{1, 0x60, 1, i32, 1, i32}},
-		{secFunction, []byte{1, 0}},
-		{secTable, []byte{1, funcref, 0, 4}},
-		{secMemory, []byte{1, 0, 2}},
-		{secExport, slices.Concat([]byte{2}, appendName(nil, "f0"), []byte{byte(KindFunction), 0}, appendName(nil, "memory"), []byte{byte(KindMemory), 0})},
-		{secElement, []byte{1, 1, 0, 0}}, // a passive segment without functions
-		{secCode, append([]byte{1}, sized...)},
-	} {
-		out = append(appendU32(append(out, s.id), uint32(len(s.content))), s.content...)
-	}
-	return out
+	return wasmtest.Module(
+		wasmtest.Section(secType, []byte{0x60, 1, i32, 1, i32}),
+		wasmtest.Section(secFunction, []byte{0}),
+		wasmtest.Section(secTable, []byte{funcref, 0, 4}),
+		wasmtest.Section(secMemory, []byte{0, 2}),
+		wasmtest.Section(secExport, wasmtest.Export("f0", byte(KindFunction), 0), wasmtest.Export("memory", byte(KindMemory), 0)),
+		wasmtest.Section(secElement, []byte{1, 0, 0}), // a passive segment without functions
+		wasmtest.Section(secCode, wasmtest.Function([]byte{1, 2, i32}, code, []byte{opLocalGet, 0})))
 }
 
 // run holds what a function left behind.
@@ -128,17 +119,17 @@ func TestFuel(t *testing.T) {
 		{"straight", loads(10_000), 2},
 		{"a loop", times(1000, loads(3)), 2},
 		{"loops within loops", times(10, slices.Concat(loads(40), []byte{opLoop, noResult}, loads(1), []byte{opEnd}, loads(40))), 2},
-		{"160 000 skipped", times(300, block([]byte{opBr, 0}, bytes.Repeat([]byte{0x01}, 160_000))), 20},
-		{"160 000 skipped by an if", times(300, slices.Concat([]byte{opI32Const, 0, opIf, noResult}, bytes.Repeat([]byte{0x01}, 160_000), []byte{opEnd})), 20},
-		{"an else skipped", times(300, slices.Concat([]byte{opI32Const, 1, opIf, noResult}, loads(1), []byte{opElse}, loads(40_000), []byte{opEnd}, loads(20))), 5},
-		{"a then skipped", times(300, slices.Concat([]byte{opI32Const, 0, opIf, noResult}, loads(40_000), []byte{opElse}, loads(50), []byte{opEnd}, loads(20))), 5},
+		{"60 000 skipped", times(300, block([]byte{opBr, 0}, bytes.Repeat([]byte{0x01}, 60_000))), 20},
+		{"60 000 skipped by an if", times(300, slices.Concat([]byte{opI32Const, 0, opIf, noResult}, bytes.Repeat([]byte{0x01}, 60_000), []byte{opEnd})), 20},
+		{"an else skipped", times(300, slices.Concat([]byte{opI32Const, 1, opIf, noResult}, loads(1), []byte{opElse}, loads(20_000), []byte{opEnd}, loads(20))), 5},
+		{"a then skipped", times(300, slices.Concat([]byte{opI32Const, 0, opIf, noResult}, loads(20_000), []byte{opElse}, loads(50), []byte{opEnd}, loads(20))), 5},
 		{"one of 64 blocks", times(64, dispatched), 5},
 		{"hops", hops, 5},
 		{"hops on from where a hop led to", twice, 8},
 		{"hops to regions that began before", past, 5},
 		{"a hop over a call", times(300, slices.Concat(ahead, loads(25))), 5},
 		{"out of a loop", times(100, block(loads(2), []byte{opLoop, noResult}, loads(2), []byte{opI32Const, 1, opBrIf, 1, opEnd}, loads(100))), 20},
-		{"a copy", slices.Concat(constant32(0), constant32(9), constant32(100_000), []byte(bulkCopy.op)), 2},
+		{"a copy", slices.Concat(constant(0), constant(9), constant(100_000), []byte(bulkCopy.op)), 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			least, ran := runHandmade(t, tt.code, Options{exactFuel: true}), runHandmade(t, tt.code, Options{})
@@ -175,7 +166,7 @@ func TestElements(t *testing.T) {
 	} {
 		for _, n := range []int{4, 60_000, maxTableCharge - 1, maxTableCharge, math.MaxInt32, math.MinInt32, -0x7fff3cb0, -1_000_000, -1} {
 			t.Run(fmt.Sprint(tt.name, " ", n), func(t *testing.T) {
-				ran := runHandmade(t, slices.Concat(tt.args, constant32(n), tt.op), Options{})
+				ran := runHandmade(t, slices.Concat(tt.args, constant(n), tt.op), Options{})
 				least := int64(min(uint32(n), maxTableCharge))
 				if ran.spent < least || ran.spent > least+200 {
 					t.Errorf("spent %d, want %d and little more (%v)", ran.spent, least, ran.err)
@@ -211,7 +202,7 @@ func TestBulk(t *testing.T) {
 		{"fill nothing beyond", bulkFill.op, 2*PageSize + 1, 1, 0, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			code := slices.Concat(constant32(tt.to), constant32(tt.second), constant32(tt.n), []byte(tt.op))
+			code := slices.Concat(constant(tt.to), constant(tt.second), constant(tt.n), []byte(tt.op))
 			whole, ran := runHandmade(t, code, Options{WithoutFuel: true}), runHandmade(t, code, Options{})
 			if (ran.err != nil) != tt.traps || (whole.err != nil) != tt.traps {
 				t.Errorf("in pieces: %v; whole: %v; want a trap: %t", ran.err, whole.err, tt.traps)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"partneredge/host/wasmtest"
+
 	"github.com/tetratelabs/wazero"
 )
 
@@ -14,21 +16,18 @@ type parts struct{ table, export, elements, code string }
 // of another type, that gives its argument, function 3, "call", that calls the
 // element of its argument as the first type, and function 4, whose code is p.code.
 func (p parts) module() []byte {
-	wasm := append([]byte(nil), header...)
-	section := func(id byte, content string) {
-		if content != "" {
-			wasm = appendName(append(wasm, id), content)
-		}
+	function := func(code string) []byte { return wasmtest.Function([]byte{0}, []byte(code)) }
+	sections := [][]byte{
+		wasmtest.Section(secType, []byte{0x60, 0, 1, i32}, []byte{0x60, 1, i32, 1, i32}, []byte{0x60, 0, 0}),
+		wasmtest.Section(secFunction, []byte{0}, []byte{0}, []byte{1}, []byte{1}, []byte{2}),
+		wasmtest.RawSection(secTable, []byte(p.table)),
+		wasmtest.Section(secExport, wasmtest.Export("call", byte(KindFunction), 3), []byte(p.export)),
 	}
-	body := func(code string) string { return string(appendName(nil, "\x00"+code+"\x0b")) }
-	section(secType, "\x03\x60\x00\x01\x7f\x60\x01\x7f\x01\x7f\x60\x00\x00")
-	section(secFunction, "\x05\x00\x00\x01\x01\x02")
-	section(secTable, p.table)
-	section(secExport, "\x02\x04call\x00\x03"+p.export)
-	section(secElement, p.elements)
-	section(secCode, "\x05"+body("\x41\x0a")+body("\x41\x0b")+body("\x20\x00")+
-		body("\x20\x00\x11\x00\x00")+body(p.code))
-	return wasm
+	if p.elements != "" {
+		sections = append(sections, wasmtest.RawSection(secElement, []byte(p.elements)))
+	}
+	return wasmtest.Module(append(sections, wasmtest.Section(secCode,
+		function("\x41\x0a"), function("\x41\x0b"), function("\x20\x00"), function("\x20\x00\x11\x00\x00"), function(p.code)))...)
 }
 
 // TestIndirect: an element is called, or not, with a table as without, and the

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"partneredge/host/wasmtest"
+
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 )
@@ -113,55 +115,43 @@ func (g *generator) next(n int) int {
 // generate returns a valid module.
 func generate(input []byte) []byte {
 	g := &generator{input: input}
-	vector := func(items ...[]byte) []byte {
-		return append(appendU32(nil, uint32(len(items))), slices.Concat(items...)...)
-	}
 	var types, codes, exports, globals, elements [][]byte
 	for i := range generatedFunctions {
-		body := slices.Concat([]byte{1, generatedLocals - 1, i32}, g.step(), g.statements(0), g.expression(0), []byte{opEnd})
-		codes = append(codes, append(appendU32(nil, uint32(len(body))), body...))
+		codes = append(codes, wasmtest.Function([]byte{1, generatedLocals - 1, i32}, g.step(), g.statements(0), g.expression(0)))
 		types = append(types, []byte{0})
 		elements = append(elements, []byte{byte(i)})
-		exports = append(exports, append(appendName(nil, fmt.Sprint("f", i)), byte(KindFunction), byte(i)))
+		exports = append(exports, wasmtest.Export(fmt.Sprint("f", i), byte(KindFunction), byte(i)))
 	}
 	for i := range generatedGlobals {
 		globals = append(globals, []byte{i32, 1, opI32Const, byte(i), opEnd})
-		exports = append(exports, append(appendName(nil, fmt.Sprint("g", i)), byte(KindGlobal), byte(i)))
+		exports = append(exports, wasmtest.Export(fmt.Sprint("g", i), byte(KindGlobal), byte(i)))
 	}
-	exports = append(exports, append(appendName(nil, "memory"), byte(KindMemory), 0))
+	exports = append(exports, wasmtest.Export("memory", byte(KindMemory), 0))
 	data := make([]byte, generatedSegment)
 	for i := range data {
 		data[i] = byte(i * 7 >> (i & 3))
 	}
-	out := slices.Clone(header)
-	for _, s := range []struct {
-		id      byte
-		content []byte
-	}{
-		{secType, vector([]byte{0x60, 1, i32, 1, i32})},
-		{secFunction, vector(types...)},
-		{secTable, vector([]byte{funcref, 0, generatedFunctions + 2})},
-		{secMemory, vector([]byte{1, 4, 6})},
-		{secGlobal, vector(globals...)},
-		{secExport, vector(exports...)},
-		{secElement, vector(slices.Concat([]byte{0, opI32Const, 1, opEnd}, vector(elements...)))},
-		{secDataCount, []byte{1}},
-		{secCode, vector(codes...)},
-		{secData, vector(slices.Concat([]byte{1}, appendU32(nil, uint32(len(data))), data))},
-	} {
-		out = append(appendU32(append(out, s.id), uint32(len(s.content))), s.content...)
-	}
-	return out
+	return wasmtest.Module(
+		wasmtest.Section(secType, []byte{0x60, 1, i32, 1, i32}),
+		wasmtest.Section(secFunction, types...),
+		wasmtest.Section(secTable, []byte{funcref, 0, generatedFunctions + 2}),
+		wasmtest.Section(secMemory, []byte{1, 4, 6}),
+		wasmtest.Section(secGlobal, globals...),
+		wasmtest.Section(secExport, exports...),
+		wasmtest.Section(secElement, slices.Concat([]byte{0, opI32Const, 1, opEnd}, wasmtest.U(len(elements)), slices.Concat(elements...))),
+		wasmtest.RawSection(secDataCount, []byte{1}),
+		wasmtest.Section(secCode, codes...),
+		wasmtest.Section(secData, slices.Concat([]byte{1}, wasmtest.Sized(data))))
 }
 
 // step returns code that counts a step and traps where there were too many.
 func (g *generator) step() []byte {
 	const steps = generatedGlobals - 1
 	return slices.Concat([]byte{opGlobalGet, steps, opI32Const, 1, opI32Add, opGlobalSet, steps, opGlobalGet, steps},
-		constant32(generatedSteps), []byte{opI32GtU, opIf, noResult, opUnreachable, opEnd})
+		constant(generatedSteps), []byte{opI32GtU, opIf, noResult, opUnreachable, opEnd})
 }
 
-func constant32(n int) []byte { return appendS64([]byte{opI32Const}, int64(int32(n))) }
+func constant(n int) []byte { return wasmtest.I32(int64(n)) }
 
 func (g *generator) statements(depth int) (code []byte) {
 	for range g.next(9) {
@@ -191,7 +181,7 @@ func (g *generator) statement(depth int) []byte {
 		return slices.Concat([]byte{opLocalGet, byte(g.next(generatedLocals))}, g.expression(0),
 			[]byte{opI32Add, opLocalSet, byte(g.next(generatedLocals))})
 	case 8:
-		return slices.Concat(g.expression(0), constant32(0x3ffff), []byte{opI32And}, g.expression(0), []byte{0x36, 0, 0})
+		return slices.Concat(g.expression(0), constant(0x3ffff), []byte{opI32And}, g.expression(0), []byte{0x36, 0, 0})
 	case 9, 10, 11:
 		return g.branch()
 	case 12:
@@ -237,15 +227,15 @@ func (g *generator) call() []byte {
 	if g.next(3) > 0 {
 		return []byte{opCall, byte(g.next(generatedFunctions))}
 	}
-	return append(constant32(g.next(generatedFunctions+3)), opCallIndirect, 0, 0)
+	return append(constant(g.next(generatedFunctions+3)), opCallIndirect, 0, 0)
 }
 
 func (g *generator) bulk() []byte {
 	at := func() []byte {
 		if g.next(16) == 0 {
-			return constant32(-1 - g.next(200)*777)
+			return constant(-1 - g.next(200)*777)
 		}
-		return constant32(g.next(256) * 1001)
+		return constant(g.next(256) * 1001)
 	}
 	code := slices.Concat(at(), at(), at())
 	switch g.next(4) {
@@ -267,9 +257,9 @@ func (g *generator) expression(depth int) []byte {
 	}
 	switch g.next(8) {
 	case 0:
-		return constant32(int(int32(binary.LittleEndian.Uint32([]byte{byte(g.next(256)), byte(g.next(256)), 0, byte(g.next(256))}))))
+		return constant(int(int32(binary.LittleEndian.Uint32([]byte{byte(g.next(256)), byte(g.next(256)), 0, byte(g.next(256))}))))
 	case 1:
-		return slices.Concat(g.expression(depth+1), constant32(0x3ffff), []byte{opI32And, 0x28, 0, 0})
+		return slices.Concat(g.expression(depth+1), constant(0x3ffff), []byte{opI32And, 0x28, 0, 0})
 	case 2:
 		return []byte{opGlobalGet, byte(g.next(2))}
 	case 3:

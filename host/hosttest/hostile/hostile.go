@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"partneredge/host"
+	"partneredge/host/wasmtest"
 	"partneredge/wasm/abi"
 )
 
@@ -83,18 +84,18 @@ func growTable(n int64) []byte {
 
 // wide is edge.call with an input of 60 MiB.
 func wide(op abi.Op) []byte {
-	return join(num(int64(op)), num(freeAt), num(60<<20), num(0x8000), num(256), call(fnCall), []byte{0x1a})
+	return join(num(int64(op)), num(freeAt), num(60<<20), num(0x8000), num(256), call(wasmtest.Call), []byte{0x1a})
 }
 
-// deeper calls fnSelf with one less than its parameter until that is 0, with code
+// deeper calls Self with one less than its parameter until that is 0, with code
 // before and after.
 func deeper(before, after []byte) []byte {
-	return join(get(0), when(before, get(0), num(1), []byte{0x6b}, call(fnSelf), set(a), after), get(0))
+	return join(get(0), when(before, get(0), num(1), []byte{0x6b}, call(wasmtest.Self), set(a), after), get(0))
 }
 
-// values has n values on the stack while it calls fnSelf.
+// values has n values on the stack while it calls Self.
 func values(n int) []byte {
-	return join(repeat(n, get(0), []byte{0x28, 2, 0}), get(0), call(fnSelf), repeat(n, []byte{0x6a}))
+	return join(repeat(n, get(0), []byte{0x28, 2, 0}), get(0), call(wasmtest.Self), repeat(n, []byte{0x6a}))
 }
 
 var (
@@ -109,7 +110,7 @@ func Guests() []Guest {
 		{"divides", byCPU, guest{pages: small, attack: forever(repeat(5000, num(7), get(0), []byte{0x6d, 0x1a}))}},
 		{"misses the cache", byCPU, guest{pages: large, start: ring(), attack: join(num(freeAt), set(a), forever(miss(10_000)))}},
 		{"skips much code, then misses the cache", byCPU, guest{pages: large, start: ring(), attack: join(num(freeAt), set(a), forever(
-			times(b, 300, block([]byte{0x0c, 0}, repeat(160_000, []byte{0x01}))), miss(10_000)))}},
+			times(b, 300, block([]byte{0x0c, 0}, repeat(50_000, []byte{0x01}))), miss(10_000)))}},
 		{"misses the cache in straight code", byCPU, guest{pages: large, start: ring(), attack: join(num(freeAt), set(a), forever(loads(a, 10_000)))}},
 		{"touches all pages", byCPU, guest{pages: large, attack: forever(touch(end-page, 0))}},
 		{"writes across pages", byCPU, guest{pages: large, attack: forever(touch(end-2*page, page-2))}},
@@ -126,26 +127,26 @@ func Guests() []Guest {
 			attack: join(num(freeAt), set(a), forever(growTable(-1_000_000), miss(300)))}},
 		{"grows a table by more than half of all numbers", byCPU, guest{pages: large, start: ring(),
 			attack: join(num(freeAt), set(a), growTable(0x8000C350), forever(miss(10_000)))}},
-		{"calls itself without end", either, guest{pages: small, attack: join(num(-1), call(fnSelf), []byte{0x1a}), self: deeper(nil, nil)}},
-		{"calls itself with many values", either, guest{pages: small, attack: join(get(0), call(fnSelf), []byte{0x1a}), self: values(5000)}},
+		{"calls itself without end", either, guest{pages: small, attack: join(num(-1), call(wasmtest.Self), []byte{0x1a}), self: deeper(nil, nil)}},
+		{"calls itself with many values", either, guest{pages: small, attack: join(get(0), call(wasmtest.Self), []byte{0x1a}), self: values(5000)}},
 		{"returns from deep calls to work", byCPU, guest{pages: large, start: ring(),
-			attack: forever(num(800), call(fnSelf), []byte{0x1a}), self: deeper(nil, join(num(freeAt), set(a), loads(a, 500)))}},
-		{"keeps a deep stack", nil, guest{pages: small, attack: join(num(800), call(fnSelf), []byte{0x1a}), self: deeper(nil, nil)}},
+			attack: forever(num(800), call(wasmtest.Self), []byte{0x1a}), self: deeper(nil, join(num(freeAt), set(a), loads(a, 500)))}},
+		{"keeps a deep stack", nil, guest{pages: small, attack: join(num(800), call(wasmtest.Self), []byte{0x1a}), self: deeper(nil, nil)}},
 		{"calls the host with much", []host.Reason{host.CPUDeadline, host.HostCalls}, guest{pages: large, attack: forever(wide(abi.OpRevoke))}},
 		{"asks for much randomness", []host.Reason{host.CPUDeadline, host.HostCalls},
-			guest{pages: large, attack: forever(num(freeAt), num(60<<20), call(fnRandom), []byte{0x1a})}},
-		{"logs without end", []host.Reason{host.LogBytes}, guest{pages: large, attack: forever(num(8), num(freeAt), num(1<<20), call(fnLog))}},
+			guest{pages: large, attack: forever(num(freeAt), num(60<<20), call(wasmtest.Random), []byte{0x1a})}},
+		{"logs without end", []host.Reason{host.LogBytes}, guest{pages: large, attack: forever(num(8), num(freeAt), num(1<<20), call(wasmtest.Log))}},
 		{"sleeps without end", []host.Reason{host.WallDeadline, host.HostCalls}, guest{pages: small, attack: sleep()}},
 		{"answers with all its memory", []host.Reason{host.ResponseSize}, guest{pages: large,
-			attack: join(append([]byte{0x42}, sleb(freeAt<<32|int64(nearly))...), []byte{0x0f})}},
+			attack: join(wasmtest.I64(freeAt<<32|int64(nearly)), []byte{0x0f})}},
 	}
 }
 
 // sleep waits for an hour, again and again.
 func sleep() []byte {
 	const subscription, hour = 0x8000, int64(3600) * 1e9
-	word := func(at, v int64) []byte { return join(num(at), append([]byte{0x42}, sleb(v)...), []byte{0x37, 3, 0}) }
+	word := func(at, v int64) []byte { return join(num(at), wasmtest.I64(v), []byte{0x37, 3, 0}) }
 	return join(word(subscription, 0), word(subscription+8, 0), word(subscription+16, 1), // of the monotonic clock
 		word(subscription+24, hour), word(subscription+32, 0), word(subscription+40, 0),
-		forever(num(subscription), num(0x9000), num(1), num(0xa000), call(fnPoll), []byte{0x1a}))
+		forever(num(subscription), num(0x9000), num(1), num(0xa000), call(wasmtest.Poll), []byte{0x1a}))
 }
