@@ -14,6 +14,7 @@ import (
 	"partneredge/edge/node/openapi"
 	"partneredge/edge/release"
 	"partneredge/host"
+	"partneredge/host/prepare"
 	"partneredge/wasm/abi"
 	"partneredge/wasm/route"
 )
@@ -27,7 +28,22 @@ type Admitted struct {
 
 // Judge returns what the manifests of modules say, or the reason why these modules may
 // not run together. Modules are sorted by name.
-func Judge(modules []release.Module) (a Admitted, err error) {
+func Judge(modules []release.Module) (Admitted, error) {
+	a, err := JudgeManifests(modules)
+	if err != nil {
+		return a, err
+	}
+	for _, m := range modules {
+		if err := prepare.CheckCost(m.Wasm); err != nil {
+			return a, fmt.Errorf("the code of module %s: %w", m.Name, err)
+		}
+	}
+	return a, nil
+}
+
+// JudgeManifests is Judge for whoever opens each of the modules afterwards: opening one
+// refuses code that costs too much, which takes a reading of all of it.
+func JudgeManifests(modules []release.Module) (a Admitted, err error) {
 	if err := release.CheckModules(modules); err != nil {
 		return a, err
 	}

@@ -1,12 +1,15 @@
 package admission
 
 import (
+	"bytes"
+	"encoding/binary"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
 	"partneredge/edge/release"
+	"partneredge/host/prepare"
 	"partneredge/wasm/abi"
 )
 
@@ -52,6 +55,8 @@ func TestJudgeRefuses(t *testing.T) {
 	}
 	huge := quotes
 	huge.Wasm = append([]byte(code), make([]byte, release.MaxWasm)...)
+	long := quotes
+	long.Wasm = longFunction(prepare.MaxFunction + 1)
 	for _, tt := range []struct {
 		name    string
 		modules []release.Module
@@ -62,6 +67,7 @@ func TestJudgeRefuses(t *testing.T) {
 		{"the gate alone", []release.Module{gate}, "no module but gate"},
 		{"twice", []release.Module{gate, quotes, quotes}, "each there once"},
 		{"too large", []release.Module{gate, huge}, "module quotes has 67108872 bytes"},
+		{"a function that is too long", []release.Module{gate, long}, "module quotes: prepare module: at offset 0x17: function 0 of those it defines has 65537 bytes of code"},
 		{"a manifest that is too large", []release.Module{gate, changed(`"x"`, `"`+strings.Repeat("x", release.MaxManifest)+`"`)}, "the manifest of module quotes has"},
 		{"no WebAssembly", []release.Module{gate, {Name: "quotes", Wasm: []byte("MZ"), Manifest: quotes.Manifest}}, "not WebAssembly"},
 		{"another's manifest", []release.Module{gate, changed(`"name": "quotes"`, `"name": "rates"`)}, `that of "rates"`},
@@ -77,4 +83,13 @@ func TestJudgeRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.why)
 		}
 	}
+}
+
+// longFunction returns a module whose one function has size bytes of code.
+func longFunction(size int) []byte {
+	const types = "\x01\x04\x01\x60\x00\x00" + "\x03\x02\x01\x00"
+	content := binary.AppendUvarint([]byte{1}, uint64(size))
+	content = append(append(content, 0), bytes.Repeat([]byte{0x01}, size-2)...) // no locals
+	wasm := binary.AppendUvarint([]byte(code+types+"\x0a"), uint64(len(content)+1))
+	return append(append(wasm, content...), 0x0b)
 }

@@ -10,6 +10,7 @@ type codeRewriter struct {
 	spare  uint32 // a local that is added behind them
 
 	frames []frame // the blocks that are open
+	edges  int     // blocks, and branches to their ends or heads
 	level  int     // the innermost of them that is a loop or the function
 	meter  fuelMeter
 }
@@ -52,7 +53,7 @@ func (c *codeRewriter) replaceFrom(start int) {
 
 // function rewrites one function's code, without its length, and appends it to out.
 func (p *rewriter) function(r *reader, out []byte, params int) []byte {
-	c := codeRewriter{rewriter: p, r: r, out: out, frames: p.frames[:0]}
+	c, start := codeRewriter{rewriter: p, r: r, out: out, frames: p.frames[:0]}, r.at
 	c.meter = fuelMeter{off: p.options.WithoutFuel, exact: p.options.exactFuel, regions: p.regions[:0], jumps: p.jumps[:0]}
 	if !c.declareLocals(params) {
 		return out
@@ -65,6 +66,7 @@ func (p *rewriter) function(r *reader, out []byte, params int) []byte {
 	}
 	c.copyTo(r.at)
 	c.setCharges()
+	c.checkCarried(start)
 	p.frames, p.regions, p.jumps = c.frames, c.meter.regions, c.meter.jumps
 	if r.ok() && r.at != len(r.b) {
 		r.fail(r.at, "code goes on behind its end")
@@ -106,6 +108,7 @@ func (c *codeRewriter) open(s shape) {
 		f.unless = c.meter.join(0, c.meter.from(c.region()))
 	}
 	c.frames = append(c.frames, f)
+	c.edges++
 }
 
 // orElse goes over to the second half of an if.

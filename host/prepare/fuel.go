@@ -209,6 +209,7 @@ func (c *codeRewriter) spend(start, weight int) {
 
 // branch notes a branch out of depth blocks.
 func (c *codeRewriter) branch(depth uint32) {
+	c.edges++
 	at := len(c.frames) - 1 - int(depth)
 	if at < 0 || c.frames[at].repeats() {
 		return

@@ -125,7 +125,7 @@ func Rewrite(wasm []byte, options Options) (*Module, error) {
 	p := &rewriter{options: options, module: &Module{}}
 	r := &reader{b: wasm}
 	if !bytes.HasPrefix(wasm, header) {
-		return nil, &Error{0, "it is not a WebAssembly module of version 1"}
+		return nil, &Error{What: "it is not a WebAssembly module of version 1"}
 	}
 	r.at = len(header)
 	p.split(r)

@@ -1,11 +1,13 @@
 package prepare
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -135,6 +137,66 @@ func TestRewriteStart(t *testing.T) {
 			t.Errorf("global %d: got %#x, want %#x", i, got, want)
 		}
 	}
+}
+
+// TestCost holds that a function may be as long as the bound and no longer, and that
+// its locals and blocks are bounded together.
+func TestCost(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		wasm []byte
+		why  string // "": it is accepted
+	}{
+		{"long", withFunctions(2, MaxFunction), ""},
+		{"longer", withFunctions(2, MaxFunction+1), "function 1 of those it defines has 65537 bytes of code, more than 65536: build the module optimized, or split the function"},
+		{"blocks", withBlocks(1024, 1023), ""}, // and the function itself is one
+		{"more blocks", withBlocks(1024, 1024), "function has 1024 locals and 1025 blocks and branches, the product of which is more than 1048576: build the module optimized, or split the function"},
+	} {
+		_, err := Rewrite(tt.wasm, Options{})
+		for what, err := range map[string]error{"rewrite": err, "check": CheckCost(tt.wasm)} {
+			if tt.why == "" && err != nil || tt.why != "" && (err == nil || !strings.Contains(err.Error(), tt.why)) {
+				t.Errorf("%s, %s: %v, want %q", tt.name, what, err, tt.why)
+			}
+		}
+	}
+	if err := CheckCost([]byte("no module at all")); err != nil {
+		t.Errorf("another fault: %v", err)
+	}
+}
+
+// withBlocks returns a module of one function, with so many locals and empty blocks.
+func withBlocks(locals, blocks int) []byte {
+	body := append(appendU32([]byte{1}, uint32(locals)), i32)
+	body = append(append(body, bytes.Repeat([]byte{opBlock, noResult, opEnd}, blocks)...), opEnd)
+	return withCode([][]byte{body})
+}
+
+// withFunctions returns a module of n functions that do nothing, the last with length
+// bytes of code.
+func withFunctions(n, length int) []byte {
+	bodies := make([][]byte, n)
+	for i := range bodies {
+		bodies[i] = []byte{0, opEnd}
+	}
+	bodies[n-1] = slices.Concat([]byte{0}, bytes.Repeat([]byte{0x01}, length-2), []byte{opEnd})
+	return withCode(bodies)
+}
+
+// withCode returns a module of functions without parameters and results.
+func withCode(bodies [][]byte) []byte {
+	types, code := appendU32(nil, uint32(len(bodies))), appendU32(nil, uint32(len(bodies)))
+	for _, body := range bodies {
+		types = append(types, 0)
+		code = append(appendU32(code, uint32(len(body))), body...)
+	}
+	wasm := slices.Clone(header)
+	for _, s := range []struct {
+		id      byte
+		content []byte
+	}{{secType, []byte{1, 0x60, 0, 0}}, {secFunction, types}, {secCode, code}} {
+		wasm = append(appendU32(append(wasm, s.id), uint32(len(s.content))), s.content...)
+	}
+	return wasm
 }
 
 // refueling returns a runtime whose guests get more fuel whenever they ask.

@@ -9,6 +9,8 @@ import (
 type Error struct {
 	Offset int    // bytes from the start of the module
 	What   string // "opcode return_call (tail call) is not supported"
+
+	costly bool // see CheckCost
 }
 
 func (e *Error) Error() string {
@@ -26,7 +28,7 @@ type reader struct {
 // fail keeps the first error.
 func (r *reader) fail(at int, format string, args ...any) {
 	if r.err == nil {
-		r.err = &Error{at, fmt.Sprintf(format, args...)}
+		r.err = &Error{Offset: at, What: fmt.Sprintf(format, args...)}
 	}
 }
 

@@ -326,7 +326,7 @@ func (p *rewriter) codeSection(r *reader) (out []byte) {
 	out = make([]byte, 0, len(r.b)-r.at+(len(r.b)-r.at)/4)
 	var body []byte
 	for i := range n {
-		s := r.sub(int(r.u32()))
+		s := r.functionCode(i)
 		if !r.ok() {
 			return out
 		}

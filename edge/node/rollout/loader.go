@@ -76,7 +76,7 @@ func (l *loader) open(ctx context.Context, read []release.Module, progress func(
 			opened.close()
 		}
 	}()
-	admitted, err := admission.Judge(read)
+	admitted, err := admission.JudgeManifests(read)
 	if err != nil {
 		return nil, err
 	}
