@@ -32,3 +32,32 @@ func BenchmarkCall(b *testing.B) {
 		b.Fatalf("status %d, stats %+v: %s", resp.Status, s, resp.Body)
 	}
 }
+
+// BenchmarkOpen opens a module from the cache, by itself and while an equal module is
+// open, as in a release that changes others.
+func BenchmarkOpen(b *testing.B) {
+	wasm := host.Build(b, "partneredge/wasm/modules/webhooks")
+	for _, beside := range []bool{false, true} {
+		name := "alone"
+		if beside {
+			name = "besideItsEqual"
+		}
+		b.Run(name, func(b *testing.B) {
+			r, _ := newRuntime(b, func(c *host.Config) { c.CacheDir = b.TempDir() })
+			open := func() *host.Module {
+				m, err := r.Open(context.Background(), wasm, host.Manifest{Name: "webhooks"}, host.Capabilities{}, host.Limits{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				return m
+			}
+			first := open()
+			if !beside {
+				first.Close(context.Background())
+			}
+			for b.Loop() {
+				open().Close(context.Background())
+			}
+		})
+	}
+}

@@ -59,6 +59,8 @@ type Config struct {
 	// allow_dial names and CheckDial lets pass, for tests in which something on
 	// loopback stands for a server. Default: the same.
 	Redirect func(netip.AddrPort) netip.AddrPort
+
+	compileLimit time.Duration // how long a module may take to compile; by default 2 minutes
 }
 
 // Runtime runs modules. It may be used from many goroutines at once.
@@ -120,6 +122,8 @@ func New(ctx context.Context, config Config) (*Runtime, error) {
 	if r.engine, err = newEngine(ctx, engine.Config{CacheDir: config.CacheDir, Log: r.log, Funcs: hostFuncs()}); err != nil {
 		return nil, fmt.Errorf("start module runtime: %w", err)
 	}
+	setDefault(&config.compileLimit, 2*time.Minute)
+	r.engine = engine.Share(engine.Limit(r.engine, config.compileLimit)) // in this order: to wait for another is not to compile
 	r.log.Info("module runtime started", "engine", r.engine.Name(), "reset", r.reset.String(), "memory", config.Memory)
 	return r, nil
 }

@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"partneredge/host/memory"
+	"partneredge/host/wasmtest"
 )
 
 // recursion calls edge_handle within itself, for a request with a long body, to the
 // given depth.
 func recursion(depth int) []byte {
-	const deep, handle = 1 << 20, 4 // a parameter that no request has
-	again := func(n []byte) []byte { return asm(n, 0x10, handle, 0x1a) }
+	const deep = 1 << 20 // a parameter that no request has
+	again := func(n []byte) []byte { return asm(n, 0x10, wasmtest.Handle, 0x1a) }
 	return asm(
 		0x20, 0, num(deep), 0x4a, 0x04, 0x40, again(asm(0x20, 0, num(1), 0x6b)), 0x05,
 		whenLong(asm(0x20, 0, num(deep), 0x47, 0x04, 0x40, again(asm(num(deep+depth))), 0x0b)), 0x0b)

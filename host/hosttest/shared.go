@@ -2,7 +2,6 @@ package hosttest
 
 import (
 	"context"
-	"crypto/sha256"
 	"log/slog"
 	"sync"
 
@@ -19,18 +18,11 @@ type Shared struct {
 
 	mu     sync.Mutex
 	engine engine.Engine // nil: none was asked for yet
-	codes  map[[sha256.Size]byte]*sharedCode
-}
-
-type sharedCode struct {
-	compile sync.Once
-	code    engine.Code
-	err     error
 }
 
 // Share shares an engine that new makes, with its cache in cacheDir; "" for none.
 func Share(newEngine engine.New, cacheDir string) *Shared {
-	return &Shared{new: newEngine, cacheDir: cacheDir, codes: map[[sha256.Size]byte]*sharedCode{}}
+	return &Shared{new: newEngine, cacheDir: cacheDir}
 }
 
 // New implements engine.New. The cache and the log of config are not used.
@@ -39,12 +31,13 @@ func (s *Shared) New(ctx context.Context, config engine.Config) (engine.Engine, 
 	defer s.mu.Unlock()
 	if s.engine == nil {
 		config.CacheDir, config.Log = s.cacheDir, slog.New(slog.DiscardHandler)
-		var err error
-		if s.engine, err = s.new(ctx, config); err != nil {
+		e, err := s.new(ctx, config)
+		if err != nil {
 			return nil, err
 		}
+		s.engine = engine.Share(e)
 	}
-	return &share{Engine: s.engine, of: s}, nil
+	return share{s.engine}, nil
 }
 
 // Close frees the engine and what it compiled.
@@ -58,29 +51,18 @@ func (s *Shared) Close(ctx context.Context) error {
 }
 
 // share is the engine of one runtime.
-type share struct {
-	engine.Engine
-	of *Shared
-}
+type share struct{ engine.Engine }
 
-func (e *share) Compile(ctx context.Context, wasm []byte) (engine.Code, error) {
-	sum := sha256.Sum256(wasm)
-	e.of.mu.Lock()
-	c := e.of.codes[sum]
-	if c == nil {
-		c = &sharedCode{}
-		e.of.codes[sum] = c
+func (e share) Compile(ctx context.Context, wasm []byte) (engine.Code, error) {
+	code, err := e.Engine.Compile(context.WithoutCancel(ctx), wasm)
+	if err != nil {
+		return nil, err
 	}
-	e.of.mu.Unlock()
-	c.compile.Do(func() { c.code, c.err = e.Engine.Compile(context.WithoutCancel(ctx), wasm) })
-	if c.err != nil {
-		return nil, c.err
-	}
-	return keptCode{c.code}, nil
+	return keptCode{code}, nil
 }
 
 // Close does nothing: others use the engine.
-func (*share) Close(context.Context) error { return nil }
+func (share) Close(context.Context) error { return nil }
 
 // keptCode is code that others use.
 type keptCode struct{ engine.Code }

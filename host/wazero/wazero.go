@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -58,12 +57,11 @@ func (e *wazeroEngine) Traits() engine.Traits { return engine.Traits{} }
 // Compile compiles a module, or loads what was compiled before. Where the cache is
 // of no use, the module is compiled without it.
 func (e *wazeroEngine) Compile(ctx context.Context, wasm []byte) (engine.Code, error) {
-	ctx = experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))
+	ctx = experimental.WithCompilationWorkers(ctx, 2) // each may take much memory, and one alone does not heed ctx
 	if e.CacheDir == "" {
 		return e.compile(ctx, wasm, "")
 	}
-	sum := sha256.Sum256(wasm)
-	dir := filepath.Join(e.CacheDir, "wazero", hex.EncodeToString(sum[:]))
+	dir := e.dir(wasm)
 	e.removeDamaged(dir)
 	c, err := e.compile(ctx, wasm, dir)
 	if err == nil {
@@ -79,6 +77,19 @@ func (e *wazeroEngine) Compile(ctx context.Context, wasm []byte) (engine.Code, e
 	e.Log.Warn("compile cache of no use, module compiled without it", "dir", dir, "err", err)
 	_ = os.RemoveAll(dir) // the next start tries again
 	return c, nil
+}
+
+// dir returns the module's directory in the cache.
+func (e *wazeroEngine) dir(wasm []byte) string {
+	sum := sha256.Sum256(wasm)
+	return filepath.Join(e.CacheDir, "wazero", hex.EncodeToString(sum[:]))
+}
+
+var _ engine.Keeper = (*wazeroEngine)(nil)
+
+// Keeps implements engine.Keeper. What is there may be damaged, or of another version.
+func (e *wazeroEngine) Keeps(wasm []byte) bool {
+	return e.CacheDir != "" && len(cached(e.dir(wasm))) > 0
 }
 
 // cached lists the compiled forms of a module, one for each version of wazero and
