@@ -94,14 +94,11 @@ func (s *releaseStore) load() {
 // remember makes a release the one that runs after a restart.
 func (s *releaseStore) remember(digest, version, before string) error {
 	next := s.kept.next(digest, version, before)
-	text, err := json.MarshalIndent(next, "", "  ")
-	if err == nil {
-		err = s.disk.WriteFile(s.file, append(text, '\n'), 0o600)
+	if err := s.disk.WriteJSON(s.file, next); err != nil {
+		return err
 	}
-	if err == nil {
-		s.kept = next
-	}
-	return err
+	s.kept = next
+	return nil
 }
 
 // prune removes all releases from the disk but those that a restart or a rollback
