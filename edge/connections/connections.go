@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+
+	"partneredge/store/cidr"
 )
 
 // Bounds are how many connections a listener has at a time.
@@ -86,13 +88,9 @@ func (l *boundedListener) networksOf(from net.Addr) []network {
 	if l.exempt(a) {
 		return nil
 	}
-	address, wide := 32, 24
-	if a.Is6() {
-		address, wide = 64, 48
-	}
 	return []network{
-		{netip.PrefixFrom(a, address).Masked(), l.bounds.Address},
-		{netip.PrefixFrom(a, wide).Masked(), l.bounds.Network},
+		{cidr.Own(a), l.bounds.Address},
+		{cidr.Site(a), l.bounds.Network},
 	}
 }
 

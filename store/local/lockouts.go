@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"partneredge/store/cidr"
 )
 
 // LockoutRules configure when an address is locked out.
@@ -236,10 +238,5 @@ func network(client string) string {
 	if err != nil {
 		return client[:min(len(client), 64)]
 	}
-	a = a.Unmap().WithZone("")
-	if a.Is4() {
-		return a.String()
-	}
-	p, _ := a.Prefix(64) // 64 fits every IPv6 address
-	return p.String()
+	return cidr.Text(cidr.Own(a))
 }

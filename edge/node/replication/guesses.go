@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"partneredge/host"
+	"partneredge/store/cidr"
 	"partneredge/store/local"
 )
 
@@ -27,7 +28,7 @@ type guesses struct {
 // enter reports whether a client's lookup may begin; leave must be called at its
 // end.
 func (g *guesses) enter(client netip.Addr) (leave func(), ok bool) {
-	network := networkOf(client)
+	network := cidr.Site(client)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.all >= maxGuesses || g.networks[network] >= maxGuessesOfNetwork {
@@ -46,16 +47,6 @@ func (g *guesses) enter(client netip.Addr) (leave func(), ok bool) {
 			delete(g.networks, network)
 		}
 	}, true
-}
-
-// networkOf returns the network that a client's address is counted by.
-func networkOf(client netip.Addr) netip.Prefix {
-	bits := 48
-	if client = client.Unmap(); client.Is4() {
-		bits = 24
-	}
-	network, _ := client.WithZone("").Prefix(bits) // of no address: none
-	return network
 }
 
 // lookup is the outcome of a lookup that was made before the request had a sandbox.

@@ -3,13 +3,13 @@ package admin
 import (
 	"cmp"
 	"net/http"
-	"net/netip"
 	"slices"
 	"time"
 
 	"partneredge/edge/adminapi"
 	"partneredge/edge/wire"
 	"partneredge/store"
+	"partneredge/store/cidr"
 )
 
 // listLockouts shows which addresses the nodes have locked out; ?network selects an
@@ -69,7 +69,7 @@ func (a *api) clearLockouts(r *http.Request, in adminapi.LockoutSelection, v *va
 			v.fail("network", "invalid", "network must be an address or a network such as 192.0.2.0/24")
 			break
 		}
-		target = addressOrNetwork(req.Network)
+		target = cidr.Text(req.Network)
 	}
 	if err := v.err(); err != nil {
 		return answer{}, err
@@ -86,12 +86,4 @@ func (a *api) clearLockouts(r *http.Request, in adminapi.LockoutSelection, v *va
 	}
 	sortUnreached(out.Unreached)
 	return ok(out, nil)
-}
-
-// addressOrNetwork returns a network as text, of a single address without its length.
-func addressOrNetwork(p netip.Prefix) string {
-	if p.IsSingleIP() {
-		return p.Addr().String()
-	}
-	return p.String()
 }
