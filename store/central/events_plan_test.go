@@ -10,6 +10,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/db"
+	"partneredge/store/central/db/dbtest"
 )
 
 // TestEventsSinceReadsOneAccount asks for the query plan of an account's events
@@ -27,7 +28,7 @@ func TestEventsSinceReadsOneAccount(t *testing.T) {
 		if p.kind == "postgres" {
 			_ = must(central.db.Query(ctx, `ANALYZE events`))(t).Close()
 		}
-		plan := explain(t, central, p.kind, eventsSince, quiet.ID, db.FirstID("evt", since), 200)
+		plan := dbtest.Explain(t, central.db, eventsSince, quiet.ID, db.FirstID("evt", since), 200)
 		if !strings.Contains(plan, "account") || strings.Contains(plan, "Rows Removed by Filter") || strings.Contains(plan, "SCAN") {
 			t.Errorf("the plan reads events of other accounts:\n%s", plan)
 		}
@@ -54,20 +55,4 @@ func addEvents(ctx context.Context, central *DB, account string, n int) error {
 		}
 		return insertEvents.Run(ctx, t, events)
 	})
-}
-
-// explain returns the plan of a query, on PostgreSQL with the rows that it read.
-func explain(t *testing.T, central *DB, kind, query string, args ...any) string {
-	t.Helper()
-	lines, err := db.All(context.Background(), central.db, func(row db.Row) (line string, err error) {
-		if kind == "postgres" {
-			err = row.Scan(&line)
-			return line, err
-		}
-		var n int
-		err = row.Scan(&n, &n, &n, &line)
-		return line, err
-	}, map[string]string{"postgres": "EXPLAIN (ANALYZE) ", "sqlite": "EXPLAIN QUERY PLAN "}[kind]+query, args...)
-	noError(t, err)
-	return strings.Join(lines, "\n")
 }

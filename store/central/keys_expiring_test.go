@@ -9,6 +9,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/db"
+	"partneredge/store/central/db/dbtest"
 )
 
 // TestExpiringKeys lists the keys that expire soon, by pages, without those that are
@@ -87,7 +88,7 @@ func TestExpiringKeysReadsNoOther(t *testing.T) {
 			`SELECT ` + keyColumns + ` FROM keys WHERE ` + expiringKeysPage: {from, before, int64(0), "", 11},
 			countExpiringKeys: {from, before},
 		} {
-			plan := explain(t, d, p.kind, query, args...)
+			plan := dbtest.Explain(t, d.db, query, args...)
 			if !strings.Contains(plan, "keys_expiring") || strings.Contains(plan, "Rows Removed by Filter") || strings.Contains(plan, "SCAN") || strings.Contains(plan, "TEMP B-TREE") {
 				t.Errorf("the plan reads other keys:\n%s", plan)
 			}

@@ -2,6 +2,7 @@ package db
 
 import (
 	"database/sql"
+	"encoding/hex"
 	"fmt"
 	"net/url"
 	"os"
@@ -122,6 +123,26 @@ func (d dialect) Set(values []string) any {
 		return values
 	}
 	return JSONText(values)
+}
+
+// InBytes is In for a column of bytes, whose parameter SetBytes makes.
+func (d dialect) InBytes(column string) string {
+	if d.postgres {
+		return column + " = ANY(?)"
+	}
+	return column + " IN (SELECT unhex(value) FROM json_each(?))"
+}
+
+// SetBytes returns the parameter of InBytes.
+func (d dialect) SetBytes(values [][]byte) any {
+	if d.postgres {
+		return values
+	}
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = hex.EncodeToString(v)
+	}
+	return JSONText(texts)
 }
 
 // ForUpdate makes a SELECT lock its rows until the transaction ends. SQLite has

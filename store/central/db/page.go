@@ -53,6 +53,9 @@ type Listing[T any] struct {
 	Name string
 	// Column that must have the value Value; "": all rows.
 	Column, Value string
+	// Where is a further condition, with its parameters; "": none.
+	Where string
+	Args  []any
 }
 
 // Page reads a page, with the cursor of the next, "" at the end.
@@ -70,6 +73,9 @@ func (l Listing[T]) Page(ctx context.Context, q Querier, p store.Page) ([]T, str
 	where, args := "n < ?", []any{before}
 	if l.Column != "" {
 		where, args = l.Column+" = ? AND n < ?", []any{l.Value, before}
+	}
+	if l.Where != "" {
+		where, args = where+" AND "+l.Where, append(args, l.Args...)
 	}
 	limit := PageLimit(p)
 	var numbers []int64

@@ -53,6 +53,14 @@ func (t *Tx) LimitLocks(ctx context.Context, most time.Duration) error {
 	return t.control(ctx, setLockTimeout(most))
 }
 
+// DeferSync has the commit not wait for the disk on PostgreSQL: for what is told again.
+func (t *Tx) DeferSync(ctx context.Context) error {
+	if !t.postgres {
+		return nil
+	}
+	return t.control(ctx, "SET LOCAL synchronous_commit = off")
+}
+
 // Exec runs a statement and returns how many rows it wrote.
 func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
 	t.touched = true
