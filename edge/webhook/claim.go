@@ -144,55 +144,46 @@ func (s *Sender) drop(q *queue) {
 func (s *Sender) refill(q *queue) {
 	if q.more && !q.refilling && !s.stopping && q.low() {
 		q.refilling = true
-		s.refillsOf(q).push(q)
+		s.refills.push(q)
 		s.claimNow.send()
 	}
 }
 
-// refillsOf returns the list in which q waits for a claim: those that are expected to
-// hang have one of their own, which is served after the other.
-func (s *Sender) refillsOf(q *queue) *fifo[*queue] {
-	if q.health.slow() {
-		return &s.slowRefills
-	}
-	return &s.refills
-}
-
-// The most that one claim asks for.
+// The most that one claim asks for, and queues that it looks at to find those with room.
 const (
 	claimQueues = 64
 	claimRows   = 2048
+	claimLooks  = 4 * claimQueues
 )
 
-// nextRefills takes the queues that have waited longest and have equal room. One time
+// nextRefills takes the queues that have waited longest and have room for each. One time
 // in four it begins with those that hang, so that the others cannot put them off for
 // good.
 func (s *Sender) nextRefills() (queues []*queue, each int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.claims++
-	first, second := &s.refills, &s.slowRefills
+	first, second := &s.refills.first, &s.refills.second
 	if s.claims%4 == 0 {
 		first, second = second, first
 	}
-	queues, each = s.takeRefills(first, nil, 0)
-	return s.takeRefills(second, queues, each)
-}
-
-// takeRefills adds queues of a list that have room for each; 0: for as many as the
-// first of them. s.mu is held.
-func (s *Sender) takeRefills(from *fifo[*queue], queues []*queue, each int) ([]*queue, int) {
-	for n := from.len(); n > 0 && len(queues) < claimQueues; n-- {
-		q := from.pop()
-		room := min(s.room(q), claimRows)
-		if each == 0 {
-			each = room
+	share := claimRows
+	if s.refills.len() > claimQueues { // a little for each, so that none waits for long
+		share /= claimQueues
+	}
+	for _, from := range []*fifo[*queue]{first, second} {
+		for n := min(from.len(), claimLooks); n > 0 && len(queues) < claimQueues; n-- {
+			q := from.pop()
+			room := min(s.room(q), share)
+			if each == 0 {
+				each = room
+			}
+			if room == 0 || room < each || (len(queues)+1)*each > claimRows {
+				s.refills.push(q) // until others like it come, or outcomes are written
+				continue
+			}
+			queues = append(queues, q)
 		}
-		if room == 0 || room < each || (len(queues)+1)*each > claimRows {
-			s.refillsOf(q).push(q) // until others like it come, or outcomes are written
-			continue
-		}
-		queues = append(queues, q)
 	}
 	return queues, each
 }
@@ -213,7 +204,7 @@ func (s *Sender) claim(ctx context.Context) (more bool, err error) {
 	}
 	s.mu.Unlock()
 	began, version := time.Now(), s.c.Store.EndpointsVersion()
-	claims, rest, err := s.c.Store.ClaimDeliveries(ctx, r)
+	claims, others, err := s.c.Store.ClaimDeliveries(ctx, r)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,18 +218,15 @@ func (s *Sender) claim(ctx context.Context) (more bool, err error) {
 		got[c.SubscriptionID] = true
 		s.hold(c, began, version, now)
 	}
-	for _, r := range rest {
-		q := s.queue(r.SubscriptionID, now)
-		switch {
-		case r.DueAt.After(now):
-			s.dueLater(q, r.DueAt)
-		case got[r.SubscriptionID]:
-			q.more = true
-			if !q.health.slow() {
-				q.grow(s.c.Window)
-			}
-		default: // another process is just claiming it
+	for _, id := range others {
+		q := s.queue(id, now)
+		if !got[id] { // another process is just claiming them
 			s.dueLater(q, now.Add(50*time.Millisecond))
+			continue
+		}
+		q.more = true
+		if !q.health.slow() {
+			q.grow(s.c.Window)
 		}
 	}
 	for _, q := range queues {
@@ -262,53 +250,65 @@ func (s *Sender) isHeld(deliveryID string) bool {
 // scanPause is the shortest time between two scans.
 const scanPause = 5 * time.Millisecond
 
+// scanMost is how many queues one scan finds.
+const scanMost = 2000
+
 // scanLoop finds queues that no Claimer knows of: those of earlier processes, of
 // other ones, and what an operator queued again.
 func (s *Sender) scanLoop(ctx context.Context) {
 	pause := newBackoff()
 	for {
 		began := time.Now()
-		err := s.scan(ctx)
+		next, err := s.scan(ctx)
 		if err != nil && ctx.Err() == nil {
 			s.c.Log.Error("cannot look for webhook deliveries", "err", err)
 		}
 		pause.Wait(ctx, err)
-		// Scans take at most an eleventh of the time, however long each takes.
 		took := time.Since(began)
-		if !wait(ctx, nil, max(scanPause, 10*took)) || !wait(ctx, s.scanNow, max(s.c.Poll-time.Since(began), 0)) {
+		// Scans take at most an eleventh of the time, and half while there is more to find.
+		rest, poll := 10*took, s.c.Poll-took
+		if !next.IsZero() {
+			poll = min(poll, time.Until(next))
+			if poll <= 0 {
+				rest = took
+			}
+		}
+		if !wait(ctx, nil, max(scanPause, rest)) || !wait(ctx, s.scanNow, max(poll, 0)) {
 			return
 		}
 	}
 }
 
-// idleTime is how long a queue is remembered in which nothing happens.
-const idleTime = 10 * time.Minute
-
-func (s *Sender) scan(ctx context.Context) error {
-	waiting, err := s.c.Store.Queues(ctx)
+// scan learns of queues that are due. next is when there will be others.
+func (s *Sender) scan(ctx context.Context) (next time.Time, err error) {
+	due, next, err := s.c.Store.Due(ctx, scanMost)
 	if err != nil {
-		return err
+		return next, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	for _, w := range waiting {
-		q := s.queue(w.SubscriptionID, now)
-		if w.DueAt.After(now) {
-			s.dueLater(q, w.DueAt)
-			continue
-		}
+	for _, id := range due {
+		q := s.queue(id, now)
 		q.hasMore()
 		s.refill(q)
 	}
 	if now.Sub(s.sweptAt) > time.Minute {
 		s.sweptAt = now
-		for _, q := range s.queues {
-			if q.held == 0 && !q.more && !q.refilling && !q.refreshing && q.waitsIn == nil &&
-				q.lookAt.IsZero() && now.Sub(q.usedAt) > idleTime {
-				s.drop(q)
-			}
+		s.sweep(now)
+	}
+	return next, nil
+}
+
+// idleTime is how long a queue is remembered in which nothing happens.
+const idleTime = 10 * time.Minute
+
+// sweep forgets queues in which nothing happens. s.mu is held.
+func (s *Sender) sweep(now time.Time) {
+	for _, q := range s.queues {
+		if q.held == 0 && !q.more && !q.refilling && !q.refreshing && q.waitsIn == nil &&
+			q.lookAt.IsZero() && now.Sub(q.usedAt) > idleTime {
+			s.drop(q)
 		}
 	}
-	return nil
 }

@@ -16,8 +16,8 @@ import (
 type Store interface {
 	Kind() string
 	SetClaimer(*deliveries.Claimer) error
-	Queues(ctx context.Context) ([]deliveries.Queue, error)
-	ClaimDeliveries(context.Context, deliveries.ClaimRequest) ([]deliveries.Claim, []deliveries.Queue, error)
+	Due(ctx context.Context, most int) (subscriptions []string, next time.Time, err error)
+	ClaimDeliveries(context.Context, deliveries.ClaimRequest) (claims []deliveries.Claim, more []string, err error)
 	EndpointsVersion() uint64
 	Endpoints(ctx context.Context, subscriptions []string) (map[string]deliveries.Endpoint, error)
 	RecordOutcomes(ctx context.Context, outcomes []deliveries.Outcome) error
@@ -85,6 +85,7 @@ type Config struct {
 	// change by this one is noticed at once. Default 10 ms.
 	EndpointAge time.Duration
 
+	newOwner  bool              // no process had this name before
 	writers   int               // transactions at a time that write outcomes
 	transport http.RoundTripper // for tests; nil: newTransport
 }
@@ -101,6 +102,7 @@ func (c *Config) fill() error {
 		c.Owner = "origin"
 		if !alone {
 			c.Owner += "-" + rand.Text()
+			c.newOwner = true
 		}
 	}
 	c.fillSchedule()

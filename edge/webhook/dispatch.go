@@ -120,7 +120,7 @@ func (s *Sender) record(i *item, o deliveries.Outcome) {
 // unlease ends the lease of an item that was not tried. s.mu is held.
 func (s *Sender) unlease(q *queue, i *item, now time.Time) {
 	s.record(i, deliveries.Outcome{
-		Attempt: store.Attempt{DeliveryID: i.ID}, State: store.StatePending, NextAt: i.NextAt,
+		Attempt: store.Attempt{DeliveryID: i.ID}, SubscriptionID: q.id, State: store.StatePending, NextAt: i.NextAt,
 	})
 	s.dueLater(q, now)
 }
@@ -132,6 +132,7 @@ func (s *Sender) cancel(q *queue) {
 		s.stats.Cancelled++
 		s.record(i, deliveries.Outcome{Attempt: store.Attempt{DeliveryID: i.ID}, State: store.StateCancelled})
 	}
+	s.refill(q) // to cancel the others
 }
 
 // failingLong is after how long a failing endpoint is logged.

@@ -53,32 +53,30 @@ func (s *Sender) isFresh(q *queue, now time.Time) bool {
 	age, version := now.Sub(q.endpoint.readAt), s.c.Store.EndpointsVersion()
 	if (age > s.c.EndpointAge/2 || q.endpoint.version != version) && !q.refreshing {
 		q.refreshing = true
-		if q.health.slow() {
-			s.slowStale = append(s.slowStale, q)
-		} else {
-			s.stale = append(s.stale, q)
-		}
+		s.stale.push(q)
 		s.refreshNow.send()
 	}
 	return age <= s.c.EndpointAge && q.endpoint.version == version
 }
 
 // How many endpoints one query reads: fewer while queries take so long that what they
-// read is too old to be used.
+// read is too old to be used. So many queries run at a time, since on a busy machine
+// most of a query's time is waiting.
 const (
 	refreshMost  = 256
-	refreshLeast = 8
+	refreshLeast = 32
+	refreshers   = 4
 )
 
-// takeStale takes the queues whose endpoints are to be read next: those that hang after
-// the others.
+// takeStale takes the queues whose endpoints are to be read next.
 func (s *Sender) takeStale() (queues []*queue) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, from := range []*[]*queue{&s.stale, &s.slowStale} {
-		n := min(len(*from), s.refreshBatch-len(queues))
-		queues = append(queues, (*from)[:n]...)
-		*from = (*from)[n:]
+	for s.stale.len() > 0 && len(queues) < s.refreshBatch {
+		queues = append(queues, s.stale.pop())
+	}
+	if s.stale.len() > 0 {
+		s.refreshNow.send() // for another to take
 	}
 	return queues
 }

@@ -113,7 +113,7 @@ func (s *Sender) forget(batch []outcome) {
 		s.offer(q, now)
 	}
 	s.schedule(now)
-	if s.refills.len()+s.slowRefills.len() > 0 {
+	if s.refills.len() > 0 {
 		s.claimNow.send()
 	}
 }

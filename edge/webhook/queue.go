@@ -111,6 +111,28 @@ func (q *queue) grow(most int) { q.window = min(2*q.window, most) }
 
 func (q *queue) shrink() { q.window = max(q.window/2, windowSure) }
 
+// twoRanks lists queues in two ranks: those whose endpoints are expected to hang come
+// after the others.
+type twoRanks struct{ first, second fifo[*queue] }
+
+func (r *twoRanks) len() int { return r.first.len() + r.second.len() }
+
+func (r *twoRanks) push(q *queue) {
+	if q.health.slow() {
+		r.second.push(q)
+	} else {
+		r.first.push(q)
+	}
+}
+
+// pop takes a queue of the first rank, or of the other where that is empty.
+func (r *twoRanks) pop() *queue {
+	if r.first.len() > 0 {
+		return r.first.pop()
+	}
+	return r.second.pop()
+}
+
 // fifo is a first-in, first-out queue in a slice.
 type fifo[T any] struct {
 	all  []T

@@ -50,11 +50,11 @@ type Sender struct {
 	// Of held and heldBytes, what is for endpoints that are not trusted.
 	untrusted, untrustedBytes int
 	// Queues to be filled by claims, and how many claims there were.
-	refills, slowRefills fifo[*queue]
-	claims               int
+	refills twoRanks
+	claims  int
 	// Queues whose endpoints are to be read again, and how many at a time.
-	stale, slowStale []*queue
-	refreshBatch     int
+	stale        twoRanks
+	refreshBatch int
 }
 
 // Stats counts what a Sender did and has under way.
@@ -95,9 +95,10 @@ func Start(ctx context.Context, c Config) (*Sender, error) {
 		}
 		s.transport = transport
 	}
-	// What a killed process of this name held.
-	if _, err := c.Store.EndLeases(ctx, c.Owner); err != nil {
-		return nil, fmt.Errorf("start webhook sender: %w", err)
+	if !c.newOwner { // what a killed process of this name held
+		if _, err := c.Store.EndLeases(ctx, c.Owner); err != nil {
+			return nil, fmt.Errorf("start webhook sender: %w", err)
+		}
 	}
 	if err := c.Store.SetClaimer(&deliveries.Claimer{Owner: c.Owner, Lease: c.Lease, Accept: s.accept, Claimed: s.claimed}); err != nil {
 		return nil, fmt.Errorf("start webhook sender: %w", err)
@@ -106,7 +107,9 @@ func Start(ctx context.Context, c Config) (*Sender, error) {
 	loops, stopLoops := context.WithCancel(context.Background())
 	s.stopLoops = stopLoops
 	s.loops.Go(func() { s.each(loops, s.claimNow, "claim webhook deliveries", s.claim) })
-	s.loops.Go(func() { s.each(loops, s.refreshNow, "read webhook endpoints", s.refresh) })
+	for range refreshers {
+		s.loops.Go(func() { s.each(loops, s.refreshNow, "read webhook endpoints", s.refresh) })
+	}
 	s.loops.Go(func() { s.scanLoop(loops) })
 	for range c.writers {
 		s.writers.Go(func() { s.writeLoop(s.ctx, s.stopWrite) })

@@ -29,11 +29,11 @@ func TestClocksOfOrigins(t *testing.T) {
 			_, _, err := wrong.AddContact(ctx, store.Contact{AccountID: account.ID, ClientID: "c", Channel: "phone"})
 			noError(t, err)
 
-			claim := func(db *DB, owner string) ([]deliveries.Claim, []deliveries.Queue) {
+			claim := func(db *DB, owner string) ([]deliveries.Claim, []string) {
 				t.Helper()
-				claims, rest, err := db.ClaimDeliveries(ctx, deliveries.ClaimRequest{Owner: owner, Lease: 10 * time.Minute, Subscriptions: []string{s.ID}, Each: 10})
+				claims, more, err := db.ClaimDeliveries(ctx, deliveries.ClaimRequest{Owner: owner, Lease: 10 * time.Minute, Subscriptions: []string{s.ID}, Each: 10})
 				noError(t, err)
-				return claims, rest
+				return claims, more
 			}
 			claims, _ := claim(right, "right")
 			// What is due now by one may be due some milliseconds on by the other, which
@@ -44,11 +44,11 @@ func TestClocksOfOrigins(t *testing.T) {
 			if len(claims) != 1 {
 				t.Fatalf("%d deliveries are due that the other origin has made, want 1", len(claims))
 			}
-			stolen, rest := claim(wrong, "wrong")
-			if len(stolen) != 0 || len(rest) != 1 {
-				t.Fatalf("the other origin claims %d that are leased, and waits for %d", len(stolen), len(rest))
+			stolen, more := claim(wrong, "wrong")
+			if len(stolen)+len(more) != 0 {
+				t.Fatalf("the other origin claims %d that are leased, and wants %v", len(stolen), more)
 			}
-			near(t, "the end of the lease", rest[0].DueAt, wrongClock().Add(10*time.Minute))
+			near(t, "the end of the lease", nextDue(t, wrong), wrongClock().Add(10*time.Minute))
 
 			outcome := func(next time.Time) []deliveries.Outcome {
 				return []deliveries.Outcome{{Attempt: store.Attempt{DeliveryID: claims[0].ID}, State: store.StatePending, NextAt: next}}
@@ -60,13 +60,21 @@ func TestClocksOfOrigins(t *testing.T) {
 			}
 			near(t, "when it was due", claims[0].NextAt, wrongClock())
 			noError(t, wrong.RecordOutcomes(ctx, outcome(wrongClock().Add(5*time.Minute))))
-			queues := must(right.Queues(ctx))(t)
-			if len(queues) != 1 {
-				t.Fatalf("queues %+v", queues)
-			}
-			near(t, "the next try", queues[0].DueAt, time.Now().Add(5*time.Minute))
+			near(t, "the next try", nextDue(t, right), time.Now().Add(5*time.Minute))
 		})
 	}
+}
+
+// nextDue returns when a process would look for something due again.
+func nextDue(t *testing.T, db *DB) time.Time {
+	t.Helper()
+	_, _, err := db.Due(context.Background(), 1) // walks the queue
+	noError(t, err)
+	due, next, err := db.Due(context.Background(), 1)
+	if noError(t, err); len(due) != 0 {
+		t.Errorf("%v are due", due)
+	}
+	return next
 }
 
 // near expects a time that differs from another by less than a minute.

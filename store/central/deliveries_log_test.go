@@ -166,6 +166,48 @@ func TestDeliveriesOfAll(t *testing.T) {
 	})
 }
 
+// TestUnknownDeliveryReadsLittle looks for ids while the log of an hour has 5000 attempts:
+// no more than those of one millisecond and a thousand more are looked at.
+func TestUnknownDeliveryReadsLittle(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := t.Context()
+		q := newQueued(t, p, 1)
+		q.fire(t)
+		first := q.claim(t, 1)[0]
+		made, _ := typeid.UnixMilli(first.ID)
+		at := time.UnixMilli(made)
+		old := store.NewID("dlv", at.Add(20*time.Minute)) // as an earlier program made it
+		add := func(n int, attempt, delivery string) {
+			t.Helper()
+			noError(t, q.db.WriteAlone(ctx, func(ctx context.Context, t *engine.Tx) error {
+				for i := range n {
+					of, id := delivery, attempt
+					if of == "" {
+						of = store.NewID("dlv", at.Add(time.Duration(i+1)*100*time.Millisecond))
+						id = store.NewAttemptID(of, at)
+					}
+					if _, err := t.Exec(ctx, `INSERT INTO attempts (delivery_id, number, id, started_at, latency_us, status, headers, excerpt, error)
+						VALUES (?, 1, ?, 1, 1, 200, '{}', '', '')`, of, id); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+		}
+		add(1, old, first.ID)
+		add(990, "", "")
+		if found, err := q.FindDelivery(ctx, old); err != nil || found.ID != first.ID {
+			t.Errorf("behind 990 others: %+v, %v", found, err)
+		}
+		add(4010, "", "")
+		_, err := q.FindDelivery(ctx, old)
+		wantErr(t, err, store.ErrNotFound)
+		last := store.NewID("dlv", at.Add(time.Hour-time.Minute))
+		_, err = q.FindDelivery(ctx, last)
+		wantErr(t, err, store.ErrNotFound)
+	})
+}
+
 // TestRefusedDeliveries finds what the guard refused, in whatever state it is,
 // and only while that was the last try.
 func TestRefusedDeliveries(t *testing.T) {

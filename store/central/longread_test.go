@@ -101,9 +101,10 @@ func TestQueueForgetsNothing(t *testing.T) {
 	p := place{"postgres", centraltest.Postgres(t)}
 	clock := &movingClock{}
 	clock.us.Store(time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC).UnixMicro())
-	r := &randomQueue{clock: clock}
+	r := &randomQueue{clock: clock, told: map[*DB]*dueSet{}}
 	for range 2 {
-		r.dbs = append(r.dbs, openWith(t, p, Config{Now: clock.now}))
+		db := openWith(t, p, Config{Now: clock.now})
+		r.dbs, r.told[db] = append(r.dbs, db), &dueSet{}
 	}
 	for range 3 {
 		account := newAccount(t, r.dbs[0], store.ModeLive).ID
@@ -144,6 +145,7 @@ func TestQueueForgetsNothing(t *testing.T) {
 type randomQueue struct {
 	clock    *movingClock
 	dbs      []*DB
+	told     map[*DB]*dueSet
 	accounts []string
 	subs     []string
 
@@ -191,20 +193,17 @@ func (r *randomQueue) any(random *rand.Rand) string {
 
 // claim claims from what a process knows to be due, and records the outcomes of some.
 func (r *randomQueue) claim(ctx context.Context, central *DB, random *rand.Rand) error {
-	queues, err := central.Queues(ctx)
-	if err != nil {
-		return err
-	}
 	request := deliveries.ClaimRequest{Owner: "w", Lease: time.Duration(1+random.IntN(30)) * time.Second, Each: 1 + random.IntN(5)}
-	for _, q := range queues {
-		if !q.DueAt.After(r.clock.now()) {
-			request.Subscriptions = append(request.Subscriptions, q.SubscriptionID)
-		}
-	}
-	claims, _, err := central.ClaimDeliveries(ctx, request)
-	if err != nil {
+	var err error
+	if request.Subscriptions, err = r.told[central].take(ctx, central); err != nil {
 		return err
 	}
+	claims, more, err := central.ClaimDeliveries(ctx, request)
+	if err != nil {
+		r.told[central].put(request.Subscriptions) // as a sender, who asks for them again
+		return err
+	}
+	r.told[central].put(more)
 	var outcomes []deliveries.Outcome
 	for _, c := range claims {
 		r.mu.Lock()
@@ -226,23 +225,19 @@ func (r *randomQueue) claim(ctx context.Context, central *DB, random *rand.Rand)
 	return central.RecordOutcomes(ctx, outcomes)
 }
 
-// drain claims and delivers, as one process that knows of nothing but its Queues, until
-// nothing is due.
+// drain claims and delivers, as one process that knows of nothing but what it was told,
+// until nothing is due.
 func (r *randomQueue) drain(t *testing.T, central *DB) {
 	t.Helper()
 	ctx := context.Background()
 	for {
-		request := deliveries.ClaimRequest{Owner: "w", Lease: time.Minute, Each: 3}
-		for _, q := range must(central.Queues(ctx))(t) {
-			if !q.DueAt.After(r.clock.now()) {
-				request.Subscriptions = append(request.Subscriptions, q.SubscriptionID)
-			}
-		}
-		if len(request.Subscriptions) == 0 {
+		due := must(r.told[central].take(ctx, central))(t)
+		if len(due) == 0 {
 			return
 		}
-		claims, _, err := central.ClaimDeliveries(ctx, request)
+		claims, more, err := central.ClaimDeliveries(ctx, deliveries.ClaimRequest{Owner: "w", Lease: time.Minute, Each: 3, Subscriptions: due})
 		noError(t, err)
+		r.told[central].put(more)
 		noError(t, central.RecordOutcomes(ctx, benchOutcomes(claims)))
 	}
 }

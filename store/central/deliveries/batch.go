@@ -36,6 +36,9 @@ func (s *Store) SetClaimer(c *Claimer) error {
 		return fmt.Errorf("set claimer: %w", valid.Errorf("a field is not set"))
 	}
 	s.claimer.Store(c)
+	if c != nil {
+		s.waiting.renew() // since it has not been told of anything
+	}
 	return nil
 }
 
@@ -59,6 +62,7 @@ type Batch struct {
 	made     []newDelivery
 	claimed  []Claim // those of made that the claimer accepted
 	requeued int     // deliveries that are due again
+	again    []head  // of subscriptions that have some of these
 }
 
 // newDelivery is a delivery to be inserted. Times are in microseconds.
@@ -158,9 +162,9 @@ func (b *Batch) deliver(e *store.Event, to target) {
 // Mark returns a function that forgets the deliveries made since, and what was
 // read, since the job that failed may have read its own writes.
 func (b *Batch) Mark() (reset func()) {
-	made, claimed, requeued := len(b.made), len(b.claimed), b.requeued
+	made, claimed, requeued, again := len(b.made), len(b.claimed), b.requeued, len(b.again)
 	return func() {
-		b.made, b.claimed, b.requeued = b.made[:made], b.claimed[:claimed], requeued
+		b.made, b.claimed, b.requeued, b.again = b.made[:made], b.claimed[:claimed], requeued, b.again[:again]
 		clear(b.targets)
 	}
 }
@@ -168,8 +172,14 @@ func (b *Batch) Mark() (reset func()) {
 // Flush inserts the new deliveries.
 func (b *Batch) Flush(ctx context.Context) error { return insertDeliveries.Run(ctx, b.tx, b.made) }
 
-// Committed gives the claimer what it accepted.
+// Committed gives the claimer what it accepted, and notes what waits.
 func (b *Batch) Committed() {
+	if !b.tx.Postgres() {
+		for _, d := range b.made {
+			b.again = append(b.again, head{id: d.subscription, due: d.due})
+		}
+		b.store.waiting.hears(b.again, b.tx.Now())
+	}
 	if len(b.claimed) > 0 {
 		b.claimer.Claimed(b.claimed)
 	}

@@ -40,10 +40,10 @@ type ClaimRequest struct {
 }
 
 // ClaimDeliveries gives the owner due deliveries of the subscriptions named, in
-// the order in which they are due. rest has each of these subscriptions with more
-// waiting, and when the first of those is due. A lease that ends before its
-// outcome is recorded makes the delivery due again.
-func (s *Store) ClaimDeliveries(ctx context.Context, r ClaimRequest) (claims []Claim, rest []Queue, err error) {
+// the order in which they are due. more lists those of the subscriptions that have
+// others due. A lease that ends before its outcome is recorded makes the delivery due
+// again.
+func (s *Store) ClaimDeliveries(ctx context.Context, r ClaimRequest) (claims []Claim, more []string, err error) {
 	const tried = "claim deliveries"
 	if r.Each <= 0 || r.Owner == "" || r.Lease <= 0 || !valid.Text(r.Owner) {
 		return nil, nil, db.Fail(tried, valid.Errorf("owner, share and lease must be set"))
@@ -51,17 +51,26 @@ func (s *Store) ClaimDeliveries(ctx context.Context, r ClaimRequest) (claims []C
 	if len(r.Subscriptions) == 0 {
 		return nil, nil, nil
 	}
-	claim := s.claimUnleased
+	claim, now := s.claimUnleased, s.db.Now()
 	if s.db.Postgres() {
 		claim = s.claimLeased
 	}
-	if claims, rest, err = claim(ctx, r, s.db.Now()); err != nil {
+	c, err := claim(ctx, r, now)
+	if err != nil {
 		return nil, nil, db.Fail(tried, err)
 	}
-	for i := range claims {
-		claims[i].Delivery = s.localTimes(claims[i].Delivery)
+	for i := range c.claims {
+		c.claims[i].Delivery = s.localTimes(c.claims[i].Delivery)
 	}
-	return claims, s.localQueues(rest), nil
+	return c.claims, s.waiting.found(c.from, c.rest, now), nil
+}
+
+// claimed is what a transaction claimed: from where the queue was read, and how it begins
+// afterwards.
+type claimed struct {
+	claims []Claim
+	from   []head
+	rest   []first
 }
 
 // localTimes returns a delivery with its times by the clock of this process.
@@ -90,20 +99,18 @@ func readClaims(ctx context.Context, t *db.Tx, query string, args ...any) ([]Cla
 }
 
 // claimLeased leases deliveries to the owner, passing over what another process
-// is just claiming. What its look at the queue found is read from there on, and what
-// it read is known once it has committed.
-func (s *Store) claimLeased(ctx context.Context, r ClaimRequest, now time.Time) (claims []Claim, rest []Queue, err error) {
-	var from []head
+// is just claiming. It reads the queue from where its look found that it begins.
+func (s *Store) claimLeased(ctx context.Context, r ClaimRequest, now time.Time) (c claimed, err error) {
 	err = s.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) (err error) {
-		claims, rest = nil, nil
+		c = claimed{}
 		if err := s.look(ctx, t); err != nil {
 			return err
 		}
-		if from = s.waiting.heads(r.Subscriptions); len(from) == 0 {
+		if c.from = s.waiting.heads(r.Subscriptions); len(c.from) == 0 {
 			return nil
 		}
-		ids, dues := columns(from)
-		claims, err = readClaims(ctx, t, `UPDATE deliveries d SET due_at = ?, lease_owner = ?, updated_at = ?`+s.written()+`
+		ids, dues := columns(c.from)
+		c.claims, err = readClaims(ctx, t, `UPDATE deliveries d SET due_at = ?, lease_owner = ?, updated_at = ?`+s.written()+`
 			FROM (SELECT due.id FROM unnest(?::text[], ?::bigint[]) AS s(id, due) CROSS JOIN LATERAL (
 				SELECT id FROM deliveries
 				WHERE state = 'pending' AND subscription_id = s.id AND due_at >= s.due AND due_at <= ?
@@ -114,59 +121,55 @@ func (s *Store) claimLeased(ctx context.Context, r ClaimRequest, now time.Time) 
 		if err != nil {
 			return err
 		}
-		if rest, err = firstOf(ctx, t, from); err != nil {
+		if c.rest, err = s.firstOf(ctx, t, c.from); err != nil {
 			return err
 		}
-		return s.complete(ctx, t, claims)
+		return s.complete(ctx, t, c.claims)
 	})
-	if err == nil {
-		s.waiting.found(from, rest, now)
-	}
-	return claims, rest, err
+	return c, err
 }
 
-// claimUnleased only reads.
-func (s *Store) claimUnleased(ctx context.Context, r ClaimRequest, now time.Time) (claims []Claim, rest []Queue, err error) {
+// claimUnleased only reads. What it finds or passes over is looked at again when a lease
+// of it would end.
+func (s *Store) claimUnleased(ctx context.Context, r ClaimRequest, now time.Time) (c claimed, err error) {
+	c.from = s.waiting.heads(r.Subscriptions)
 	err = s.db.Read(ctx, func(ctx context.Context, t *db.Tx) (err error) {
-		if claims, rest, err = readUnleased(ctx, t, r, now); err != nil {
+		if c.claims, c.rest, err = readUnleased(ctx, t, r, now); err != nil {
 			return err
 		}
-		return s.complete(ctx, t, claims)
+		return s.complete(ctx, t, c.claims)
 	})
-	return claims, rest, err
+	return c, err
 }
 
-func readUnleased(ctx context.Context, t *db.Tx, r ClaimRequest, now time.Time) (claims []Claim, rest []Queue, err error) {
+func readUnleased(ctx context.Context, t *db.Tx, r ClaimRequest, now time.Time) (claims []Claim, rest []first, err error) {
 	all, err := readClaims(ctx, t, `SELECT `+db.Prefixed("d", claimColumns)+` FROM json_each(?) s CROSS JOIN deliveries d WHERE d.rowid IN (
 		SELECT rowid FROM deliveries WHERE state = 'pending' AND subscription_id = s.value AND due_at <= ?
 		ORDER BY due_at LIMIT ?)`, t.Set(r.Subscriptions), db.Micros(now), r.Each+r.Held+1)
 	if err != nil {
 		return nil, nil, err
 	}
-	count := make(map[string]int, len(r.Subscriptions))
-	for _, c := range all {
-		if r.Holds != nil && r.Holds(c.ID) {
-			continue
-		}
-		if count[c.SubscriptionID]++; count[c.SubscriptionID] <= r.Each {
-			claims = append(claims, c)
-		}
-	}
-	later, err := db.All(ctx, t, scanQueue, `SELECT id, due_at FROM (
+	rest, err = db.All(ctx, t, scanFirst, `SELECT id, due_at FROM (
 		SELECT value AS id, (SELECT min(due_at) FROM deliveries
 			WHERE state = 'pending' AND subscription_id = value AND due_at > ?) AS due_at
 		FROM json_each(?)) h WHERE due_at IS NOT NULL`, db.Micros(now), t.Set(r.Subscriptions))
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, q := range later {
-		if count[q.SubscriptionID] <= r.Each {
-			rest = append(rest, q)
+	ends := db.Micros(now.Add(r.Lease))
+	count := make(map[string]int, len(r.Subscriptions))
+	for _, c := range all {
+		if _, seen := count[c.SubscriptionID]; !seen {
+			count[c.SubscriptionID] = 0
+			rest = append(rest, first{c.SubscriptionID, ends})
 		}
-	}
-	for id, n := range count {
-		if n > r.Each {
-			rest = append(rest, Queue{SubscriptionID: id, DueAt: now})
+		if r.Holds != nil && r.Holds(c.ID) {
+			continue
+		}
+		if count[c.SubscriptionID]++; count[c.SubscriptionID] <= r.Each {
+			claims = append(claims, c)
+		} else {
+			rest = append(rest, first{c.SubscriptionID, db.Micros(now)})
 		}
 	}
 	return claims, rest, nil
@@ -234,6 +237,9 @@ func (s *Store) EndLeases(ctx context.Context, owner string) (ended int, err err
 			return ended, db.Fail(tried, err)
 		}
 		if ended += len(ids); len(ids) < leaseSlice {
+			if !s.db.Postgres() { // where looks will see it
+				s.waiting.renew()
+			}
 			return ended, nil
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"partneredge/store"
@@ -190,12 +191,22 @@ func (s *Store) mustHave(ctx context.Context, table, id string) error {
 	return s.db.QueryRow(ctx, `SELECT 1 FROM `+table+` WHERE id = ?`, id).Scan(&found)
 }
 
-// oldAttempts is how long before an attempt its delivery was made at the earliest,
-// among attempts whose ids begin with their own time and not the delivery's.
-const oldAttempts = time.Hour
+// Bounds of the search for an attempt whose id begins with its own time and not the
+// delivery's, as an earlier program made it: how long before it its delivery was made,
+// and how many attempts before it are looked at.
+const (
+	oldAttempts     = time.Hour
+	oldAttemptsRead = 1000
+)
+
+// attemptOf finds the delivery of an attempt among deliveries of a stretch of time, the
+// newest first. It looks at a number of attempts at most.
+const attemptOf = `SELECT delivery_id FROM (SELECT delivery_id, id FROM attempts WHERE delivery_id >= ? AND delivery_id < ?
+	ORDER BY delivery_id DESC LIMIT ?) newest WHERE id = ?`
 
 // FindDelivery reads the delivery with an id, or else the one of which an attempt has
-// it: that is the id that its endpoint was sent.
+// it: that is the id that its endpoint was sent. An attempt is found by the millisecond
+// of its delivery, with which its id begins.
 func (s *Store) FindDelivery(ctx context.Context, id string) (store.Delivery, error) {
 	d, err := s.Delivery(ctx, id)
 	milli, ok := typeid.UnixMilli(id)
@@ -203,16 +214,18 @@ func (s *Store) FindDelivery(ctx context.Context, id string) (store.Delivery, er
 		return d, err
 	}
 	at := time.UnixMilli(milli)
-	for _, since := range []time.Time{at, at.Add(-oldAttempts)} {
+	for _, from := range []struct {
+		since time.Time
+		most  int
+	}{{at, math.MaxInt32}, {at.Add(-oldAttempts), oldAttemptsRead}} {
 		of, err := db.All(ctx, s.db, func(row db.Row) (delivery string, err error) {
 			err = row.Scan(&delivery)
 			return delivery, err
-		}, `SELECT delivery_id FROM attempts WHERE delivery_id >= ? AND delivery_id < ? AND id = ? LIMIT 1`,
-			db.FirstID("dlv", since), db.FirstID("dlv", at.Add(time.Millisecond)), id)
+		}, attemptOf, db.FirstID("dlv", from.since), db.FirstID("dlv", at.Add(time.Millisecond)), from.most, id)
 		if err != nil {
 			return d, db.Fail("find delivery", err)
 		}
-		if len(of) == 1 {
+		if len(of) > 0 {
 			return s.Delivery(ctx, of[0])
 		}
 	}

@@ -20,7 +20,8 @@ type Outcome struct {
 	Attempt store.Attempt
 	State   store.State // pending, delivered, dead or cancelled
 	NextAt  time.Time   // of pending: when to try again, by the clock of this process
-	// SubscriptionID of the claim, for its FailingFrom; "" leaves that alone.
+	// SubscriptionID of the claim. "" leaves its FailingFrom alone, and on SQLite has
+	// what is pending again found when its lease ends.
 	SubscriptionID string
 }
 
@@ -60,7 +61,7 @@ func (s *Store) RecordOutcomes(ctx context.Context, outcomes []Outcome) error {
 	slices.SortStableFunc(outcomes, func(a, b Outcome) int {
 		return strings.Compare(a.Attempt.DeliveryID, b.Attempt.DeliveryID)
 	})
-	return db.Fail(tried, s.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
+	err := s.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
 		// Subscriptions before deliveries, as a revocation locks them.
 		if err := updateFailing(ctx, t, outcomes); err != nil {
 			return err
@@ -71,7 +72,21 @@ func (s *Store) RecordOutcomes(ctx context.Context, outcomes []Outcome) error {
 		}
 		now := db.Micros(t.Now())
 		return s.updateStates(now).Run(ctx, t, outcomes)
-	}))
+	})
+	if err == nil && !s.db.Postgres() {
+		s.waiting.hears(s.pendingAgain(outcomes), s.db.Now())
+	}
+	return db.Fail(tried, err)
+}
+
+// pendingAgain returns when outcomes are due that have their deliveries wait again.
+func (s *Store) pendingAgain(outcomes []Outcome) (heads []head) {
+	for _, o := range outcomes {
+		if o.State == store.StatePending && o.SubscriptionID != "" {
+			heads = append(heads, head{id: o.SubscriptionID, due: db.Micros(s.db.FromLocal(o.NextAt))})
+		}
+	}
+	return heads
 }
 
 // excerptMost is how many bytes of an attempt's texts are kept.

@@ -7,22 +7,16 @@ import (
 	"partneredge/store/central/db"
 )
 
-// Queue is a subscription that deliveries wait for.
-type Queue struct {
-	SubscriptionID string
-	DueAt          time.Time // of the first, by this process's clock: when to try it, or when the lease on it ends
+// first is when the first delivery is due that waits for a subscription: when to try it,
+// or when the lease on it ends.
+type first struct {
+	subscription string
+	due          int64 // in microseconds
 }
 
-func scanQueue(row db.Row) (q Queue, err error) {
-	err = row.Scan(&q.SubscriptionID, db.Time(&q.DueAt))
-	return q, err
-}
-
-func (s *Store) localQueues(queues []Queue) []Queue {
-	for i := range queues {
-		queues[i].DueAt = s.db.Local(queues[i].DueAt)
-	}
-	return queues
+func scanFirst(row db.Row) (f first, err error) {
+	err = row.Scan(&f.subscription, &f.due)
+	return f, err
 }
 
 // queuesWaiting walks the queue's index from subscription to subscription,
@@ -34,46 +28,92 @@ const queuesWaiting = `WITH RECURSIVE queues(id) AS (
 		FROM queues WHERE queues.id IS NOT NULL
 	) `
 
-// wholeQueue lists all queues. It costs a few microseconds for each of them, however
-// many deliveries each has, but on PostgreSQL as much for each dead entry of the index.
-const wholeQueue = `SELECT id, due_at FROM (
-		SELECT id, (SELECT min(due_at) FROM deliveries WHERE state = 'pending' AND subscription_id = queues.id) AS due_at
-		FROM queues WHERE id IS NOT NULL) heads WHERE due_at IS NOT NULL`
+// walkSlice is how many subscriptions one slice of the walk reads.
+const walkSlice = 2000
 
-// Queues lists the subscriptions that deliveries wait for. On PostgreSQL it may list
-// one whose last delivery has just ended, until that would have been due.
-func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
-	const tried = "list queues"
-	if !s.db.Postgres() {
-		queues, err := db.All(ctx, s.db, scanQueue, queuesWaiting+wholeQueue)
-		return s.localQueues(queues), db.Fail(tried, err)
-	}
+// sliceOfQueue reads the heads of the next subscriptions, as many as a slice has at most.
+// It costs a few microseconds for each of them, however many deliveries each has, but on
+// PostgreSQL as much for each dead entry of the index.
+const sliceOfQueue = `WITH RECURSIVE queues(id, n) AS (
+		SELECT (SELECT min(subscription_id) FROM deliveries WHERE state = 'pending' AND subscription_id > ?), 1
+		UNION ALL
+		SELECT (SELECT min(subscription_id) FROM deliveries WHERE state = 'pending' AND subscription_id > queues.id), n + 1
+		FROM queues WHERE queues.id IS NOT NULL AND n < ?
+	) SELECT id, (SELECT min(due_at) FROM deliveries WHERE state = 'pending' AND subscription_id = queues.id)
+	FROM queues WHERE id IS NOT NULL ORDER BY id`
+
+// Due lists up to most subscriptions that have deliveries due which nobody else has
+// claimed, those that have been due for longest first. It lists each of them once:
+// whoever is told of one claims from it until ClaimDeliveries has no more of it that is
+// due. next is when to call Due again, unless something is written before: the zero time
+// when nothing is known to wait.
+//
+// It costs as much as was written since the last call and is due now, not as much as
+// waits. But after the start and every ten minutes it reads the whole queue, in slices.
+func (s *Store) Due(ctx context.Context, most int) (subscriptions []string, next time.Time, err error) {
 	now := s.db.Now()
-	err := s.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
+	due, err := s.due(ctx, most, now)
+	if next = s.waiting.next(); !next.IsZero() {
+		next = s.db.Local(next)
+	}
+	return due, next, db.Fail("list queues", err)
+}
+
+func (s *Store) due(ctx context.Context, most int, now time.Time) ([]string, error) {
+	if err := s.readQueue(ctx, now); err != nil {
+		return nil, err
+	}
+	sure, unsure := s.waiting.take(now, most)
+	if len(unsure) == 0 {
+		return sure, nil
+	}
+	rest, err := s.firstOf(ctx, s.db, unsure)
+	if err != nil {
+		s.waiting.again(sure, unsure)
+		return nil, err
+	}
+	return append(sure, s.waiting.found(unsure, rest, now)...), nil
+}
+
+// readQueue brings what is known of the queue up to date, and goes on with the walk.
+func (s *Store) readQueue(ctx context.Context, now time.Time) error {
+	if !s.db.Postgres() {
+		return s.walk(ctx, s.db, now)
+	}
+	return s.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
 		if err := s.look(ctx, t); err != nil {
 			return err
 		}
-		from := s.waiting.unsure(now)
-		if len(from) == 0 {
-			return nil
-		}
-		found, err := firstOf(ctx, t, from)
-		if err == nil {
-			s.waiting.found(from, found, now)
-		}
-		return err
+		return s.walk(ctx, t, now)
 	})
-	if err != nil {
-		return nil, db.Fail(tried, err)
-	}
-	return s.localQueues(s.waiting.list()), nil
 }
 
-// firstOf finds when the first waiting delivery of each subscription is due. It reads
-// the queue from where nothing can be due before.
-func firstOf(ctx context.Context, t *db.Tx, from []head) ([]Queue, error) {
+// walk reads a slice of the whole queue when that is due.
+func (s *Store) walk(ctx context.Context, q db.Querier, now time.Time) error {
+	from, ok := s.waiting.nextSlice()
+	if !ok {
+		return nil
+	}
+	heads, err := db.All(ctx, q, func(row db.Row) (h head, err error) {
+		err = row.Scan(&h.id, &h.due)
+		return h, err
+	}, sliceOfQueue, from.to, walkSlice)
+	if err == nil {
+		s.waiting.walked(from, heads, len(heads) == walkSlice, now)
+	}
+	return err
+}
+
+// firstOf finds when the first waiting delivery of each subscription is due. On
+// PostgreSQL it reads the queue from where nothing can be due before.
+func (s *Store) firstOf(ctx context.Context, q db.Querier, from []head) ([]first, error) {
 	ids, dues := columns(from)
-	return db.All(ctx, t, scanQueue, `SELECT id, due_at FROM (
+	if !s.db.Postgres() {
+		return db.All(ctx, q, scanFirst, `SELECT id, due_at FROM (
+			SELECT value AS id, (SELECT min(due_at) FROM deliveries WHERE state = 'pending' AND subscription_id = value) AS due_at
+			FROM json_each(?)) h WHERE due_at IS NOT NULL`, s.db.Set(ids))
+	}
+	return db.All(ctx, q, scanFirst, `SELECT id, due_at FROM (
 		SELECT s.id, (SELECT min(due_at) FROM deliveries
 			WHERE state = 'pending' AND subscription_id = s.id AND due_at >= s.due) AS due_at
 		FROM unnest(?::text[], ?::bigint[]) AS s(id, due)) h WHERE due_at IS NOT NULL`, ids, dues)
@@ -106,7 +146,7 @@ const news = seen + `SELECT subscription_id, min(due_at) FROM (
 				AND written = ANY (ARRAY(SELECT pg_snapshot_xip(?::pg_snapshot)))) written
 		GROUP BY subscription_id) news ON true`
 
-// look brings what is known of the queue up to date. t has not written yet.
+// look takes in what was written since the last one. t has not written yet.
 func (s *Store) look(ctx context.Context, t *db.Tx) error {
 	if before, known := s.waiting.lastLook(); known {
 		v, err := readView(ctx, t, news, before.sees, before.sees, before.sees)
@@ -117,9 +157,9 @@ func (s *Store) look(ctx context.Context, t *db.Tx) error {
 			return nil
 		}
 	}
-	v, err := readView(ctx, t, queuesWaiting+seen+wholeQueue+`) news ON true`, nothingSeen)
+	v, err := readView(ctx, t, seen+`SELECT NULL::text, NULL::bigint WHERE false) news ON true`, nothingSeen)
 	if err == nil {
-		s.waiting.replace(v, s.db.Now())
+		s.waiting.begin(v)
 	}
 	return err
 }

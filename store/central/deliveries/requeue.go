@@ -41,7 +41,7 @@ func (b *Batch) Retry(ctx context.Context, id string) (before store.State, chang
 	default:
 		touched, err = b.tx.Exec(ctx, b.requeue()+`WHERE id = ? AND state IN ('delivered', 'dead')`, now, now, now, id)
 	}
-	b.requeued += int(touched)
+	b.requeues(subscription, now, touched)
 	return before, touched > 0, err
 }
 
@@ -76,8 +76,16 @@ func (b *Batch) Recover(ctx context.Context, subscription string, since time.Tim
 	touched, err := b.tx.Exec(ctx, b.requeue()+`WHERE id IN (
 		SELECT id FROM deliveries WHERE subscription_id = ? AND state = 'dead' AND event_id >= ?
 		ORDER BY event_id LIMIT ?)`, now, now, now, subscription, db.FirstID("evt", since), RecoverSlice)
-	b.requeued += int(touched)
+	b.requeues(subscription, now, touched)
 	return int(touched), err
+}
+
+// requeues notes that deliveries of a subscription are due again.
+func (b *Batch) requeues(subscription string, now, deliveries int64) {
+	if deliveries > 0 {
+		b.requeued += int(deliveries)
+		b.again = append(b.again, head{id: subscription, due: now})
+	}
 }
 
 // cancelSlice is how many waiting deliveries one transaction cancels.
