@@ -124,15 +124,21 @@ func (o *origin) event(ctx context.Context) (id string, err error) {
 	return event.ID, nil
 }
 
-// fire writes n events, as many at a time as writers.
-func (o *origin) fire(ctx context.Context, n, writers int) error {
+// load is events to write, as many at a time as writers, and how long they may take.
+type load struct {
+	events, writers int
+	most            time.Duration // 0: any
+}
+
+// fire writes the events of a load and returns how many there was time for.
+func (o *origin) fire(ctx context.Context, l load) (n int, err error) {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(writers)
-	for range n {
+	group.SetLimit(l.writers)
+	for began := time.Now(); n < l.events && (l.most == 0 || time.Since(began) < l.most); n++ {
 		group.Go(func() error {
 			_, err := o.event(ctx)
 			return err
 		})
 	}
-	return group.Wait()
+	return n, group.Wait()
 }
