@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"container/list"
+	"runtime"
 	"sync"
 )
 
@@ -142,7 +143,7 @@ func (m *Merger) Due(now int64) (out map[Reporter]map[string]Share, more bool) {
 }
 
 // forgetAtOnce is how many ledgers are looked at while reports wait.
-const forgetAtOnce = 256
+const forgetAtOnce = 64
 
 // Forget drops what says nothing any more. Call it from time to time. It looks at
 // ledgers that were not reported for long, and at no others, and lets reports in
@@ -150,6 +151,7 @@ const forgetAtOnce = 256
 // count as of now.
 func (m *Merger) Forget(now int64) {
 	for m.forgetSome(now) {
+		runtime.Gosched() // else it locks again before a report that waits has woken
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
