@@ -70,7 +70,7 @@ type Agent struct {
 type Key struct {
 	ID          string         `json:"id"` // key_
 	AccountID   string         `json:"account_id"`
-	Hash        [32]byte       `json:"hash"` // SHA-256 of the plaintext
+	Hash        [32]byte       `json:"hash,omitzero"` // SHA-256 of the plaintext
 	Environment Environment    `json:"environment"`
 	Scopes      []string       `json:"scopes"`
 	Allowlist   []netip.Prefix `json:"ip_allowlist"` // empty: any address
@@ -259,6 +259,16 @@ type Node struct {
 	WireVersion int `json:"wire_version,omitempty"`
 }
 
+// RegionServer is an enrolled NATS server of a region, a leaf of the origin's.
+type RegionServer struct {
+	ID        string    `json:"id"`     // reg_
+	Region    string    `json:"region"` // "" of credentials that an earlier program made for all regions
+	PublicKey string    `json:"public_key"`
+	SystemKey string    `json:"system_key"` // of its user in the system account
+	CreatedAt time.Time `json:"created_at"`
+	RevokedAt time.Time `json:"revoked_at,omitzero"`
+}
+
 // ChangeKind names the kind of record that a Change concerns.
 type ChangeKind string
 
@@ -278,6 +288,11 @@ type Change struct {
 	Kind ChangeKind `json:"kind"`
 	Ref  string     `json:"ref"`
 	Gone bool       `json:"gone,omitempty"` // revoked: the node must not serve it until it has asked
+}
+
+// Span bounds times: at Since or later, before Until. A zero time is no bound.
+type Span struct {
+	Since, Until time.Time
 }
 
 // Page is a page of a list, newest first. Limit 0 means 50, the most is 200. Cursor

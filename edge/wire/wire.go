@@ -11,6 +11,7 @@
 //
 //	subject                        direction  what
 //	edge.v1.<node>.key             request    KeyRequest -> KeyReply
+//	edge.v1.<node>.keys            request    KeysRequest -> KeysReply
 //	edge.v1.<node>.view            request    ViewRequest -> ViewReply
 //	edge.v1.<node>.changes         request    ChangesRequest -> ChangesReply
 //	edge.v1.<node>.leads           request    LeadsRequest -> LeadsReply
@@ -27,10 +28,10 @@
 //	edge.v1.to.<node>.lockouts     request    LockoutsRequest -> LockoutsReply, origin to one node
 //	edge.v1.to.<node>.requests     request    RequestsRequest -> RequestsReply, origin to one node
 //
-// <node> is the node's id. A node's credentials let it publish under its own id
-// only, and subscribe to edge.v1.changes, edge.v1.to.<its id>.> and its inbox. A
-// node replies to a request of the origin below its own subject of that kind, where
-// no other node can.
+// <node> is the node's address: its id, or region-<region>.<id>. A node's credentials let
+// it publish under its own address only, and subscribe to edge.v1.changes,
+// edge.v1.to.<its address>.> and its inbox. A node replies to a request of the origin
+// below its own subject of that kind, where no other node can.
 package wire
 
 import (
@@ -62,15 +63,17 @@ const (
 	Changes   = Prefix + "changes" // Changed
 	WakeUp    = Prefix + "wake"    // Wake
 	AnyNode   = Prefix + "*."      // + verb: what the origin subscribes to
-	ToNode    = Prefix + "to."     // + node id + verb
+	AnyRegion = Prefix + "*.*."    // + verb: likewise, of nodes with regional addresses
+	ToNode    = Prefix + "to."     // + address + verb
 	Queue     = "origin"           // queue group: one origin process takes a message
-	InboxBase = "_INBOX_"          // + node id: the node's own reply subjects
+	InboxBase = "_INBOX_"          // + address: the node's own reply subjects
 )
 
 // Verbs: the last part of a subject, which names the kind of message. NodeVerbs has those
 // that nodes publish.
 const (
 	VerbKey        = "key"
+	VerbKeys       = "keys"
 	VerbView       = "view"
 	VerbChanges    = "changes"
 	VerbLeads      = "leads"
@@ -90,7 +93,7 @@ const (
 // they ask of the origin, what they report, and what they reply to the origin's requests.
 func NodeVerbs() []string {
 	return []string{
-		VerbKey, VerbView, VerbChanges, VerbLeads, VerbSubscribe, VerbRevoke, VerbBlob, VerbSignatures,
+		VerbKey, VerbKeys, VerbView, VerbChanges, VerbLeads, VerbSubscribe, VerbRevoke, VerbBlob, VerbSignatures,
 		VerbSpend, VerbStatus,
 		VerbLockouts, VerbRequests,
 	}
@@ -98,11 +101,11 @@ func NodeVerbs() []string {
 
 // Subject returns the subject of a node's messages of one kind, such as
 // edge.v1.node_01….key.
-func Subject(node, verb string) string { return Prefix + node + "." + verb }
+func Subject(address, verb string) string { return Prefix + address + "." + verb }
 
 // Inbox returns the prefix of a node's reply subjects. The origin replies to no
 // other subject, so that no node can have it send a message to another node.
-func Inbox(node string) string { return InboxBase + node }
+func Inbox(address string) string { return InboxBase + address }
 
 // Failure says why a request failed. Each maps to one kind of error.
 type Failure string
@@ -137,14 +140,17 @@ func (h *Head) Header() *Head { return h }
 // Message is a pointer to any message of this package.
 type Message interface{ Header() *Head }
 
-// KeyRequest asks for the key whose SHA-256 is Hash.
+// KeyRequest asks for the key whose SHA-256 is Hash. Bare says that the reply need not
+// repeat the hash, which an origin that does not know the field does.
 type KeyRequest struct {
 	Head
 	Hash []byte `json:"hash,omitempty"`
+	Bare bool   `json:"bare,omitempty"`
 }
 
 // KeyReply holds the key; the failure is NotFound if there is none. Seq is the
-// last change that the record includes.
+// last change that the record includes. To a Bare request it is without the key's hash,
+// so that who overhears it learns nothing that proves a key.
 type KeyReply struct {
 	Head
 	Key *store.Key `json:"key,omitempty"`
@@ -302,6 +308,8 @@ type Spend struct {
 	Head
 	Boot string              `json:"boot"` // identifies the run of the node that counts, at most 64 bytes
 	Keys map[string]SpentKey `json:"keys"` // by key id
+	// Usage is set every few seconds at most. An older origin ignores it.
+	Usage *Usage `json:"usage,omitempty"`
 }
 
 // SpentKey is the report of one key. Without the key's hash it is confirmed and not
@@ -318,6 +326,8 @@ type Share struct {
 	Head
 	Boot string                     `json:"boot"`
 	Keys map[string]ratelimit.Share `json:"keys"` // by key id
+	// Used confirms that a Usage is in the database.
+	Used *Used `json:"used,omitempty"`
 }
 
 // Status is a node's report on itself, sent every few seconds.

@@ -78,11 +78,11 @@ func (l *Log) Find(id string) (e Entry, found bool) {
 	return Entry{}, false
 }
 
-// List returns the newest entries of a key and of an account, where "" is any, newest
-// first and at most limit.
-func (l *Log) List(keyID, accountID string, limit int) (all []Entry) {
+// List returns the newest entries of a key and of an account, where "" is any, that keep
+// takes, newest first and at most limit.
+func (l *Log) List(keyID, accountID string, limit int, keep func(*Entry) bool) (all []Entry) {
 	for i := range l.shards {
-		all = l.shards[i].list(all, keyID, accountID)
+		all = l.shards[i].list(all, keyID, accountID, keep)
 	}
 	slices.SortFunc(all, func(a, b Entry) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.ID, a.ID)) })
 	return all[:min(len(all), limit)]

@@ -36,7 +36,7 @@ func TestFindAndList(t *testing.T) {
 		limit, want  int
 		first        string
 	}{{"k", "", 10, 1, id(1)}, {"", "a", 10, 1, id(1)}, {"k", "acc_other", 10, 0, ""}, {"", "", 10, 3, id(10)}, {"", "", 2, 2, id(10)}, {"none", "", 10, 0, ""}} {
-		got := l.List(tt.key, tt.account, tt.limit)
+		got := l.List(tt.key, tt.account, tt.limit, every)
 		if len(got) != tt.want || tt.want > 0 && got[0].ID != tt.first {
 			t.Errorf("of %q, %q: %v, want %d from %s", tt.key, tt.account, got, tt.want, tt.first)
 		}
@@ -54,19 +54,19 @@ func TestBounds(t *testing.T) {
 	for n := range 3 * PerKey {
 		kept(l, 1+n, "busy")
 	}
-	if got := l.List("busy", "", All); len(got) != PerKey || got[0].ID != id(3*PerKey) || got[PerKey-1].ID != id(2*PerKey+1) {
+	if got := l.List("busy", "", All, every); len(got) != PerKey || got[0].ID != id(3*PerKey) || got[PerKey-1].ID != id(2*PerKey+1) {
 		t.Errorf("%d of the busy key, from %s", len(got), got[0].ID)
 	}
-	if len(l.List("quiet", "", All)) != 1 {
+	if len(l.List("quiet", "", All, every)) != 1 {
 		t.Error("the quiet key's request was pushed out")
 	}
 	for n := range 2 * PerShard {
 		kept(l, 10_000+n, "")
 	}
-	if got := l.List("", "acc_", All); len(got) != PerShard {
+	if got := l.List("", "acc_", All, every); len(got) != PerShard {
 		t.Errorf("%d without a known key, want %d", len(got), PerShard)
 	}
-	if len(l.List("quiet", "", All)) != 1 {
+	if len(l.List("quiet", "", All, every)) != 1 {
 		t.Error("the quiet key's request was pushed out by ones without a key")
 	}
 	for n := range 2 * All {
@@ -79,7 +79,7 @@ func TestBounds(t *testing.T) {
 	if slots > All {
 		t.Errorf("%d places, want %d at most", slots, All)
 	}
-	if len(l.List("quiet", "", All)) != 0 || len(l.List(fmt.Sprint("key_", (2*All-1)%20_000), "", All)) == 0 {
+	if len(l.List("quiet", "", All, every)) != 0 || len(l.List(fmt.Sprint("key_", (2*All-1)%20_000), "", All, every)) == 0 {
 		t.Error("the key used the longest ago is kept, or the newest is not")
 	}
 }
@@ -114,3 +114,5 @@ func BenchmarkAdd(b *testing.B) {
 		}
 	})
 }
+
+func every(*Entry) bool { return true }

@@ -128,7 +128,7 @@ func (s *shard) find(id string) (Entry, bool) {
 	return Entry{}, false
 }
 
-func (s *shard) list(all []Entry, keyID, accountID string) []Entry {
+func (s *shard) list(all []Entry, keyID, accountID string, keep func(*Entry) bool) []Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for at := s.used.Front(); at != nil; at = at.Next() {
@@ -137,7 +137,9 @@ func (s *shard) list(all []Entry, keyID, accountID string) []Entry {
 			continue
 		}
 		for i := range r.records {
-			all = append(all, s.entry(r, &r.records[i]))
+			if e := s.entry(r, &r.records[i]); keep(&e) {
+				all = append(all, e)
+			}
 		}
 	}
 	return all

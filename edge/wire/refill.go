@@ -1,0 +1,22 @@
+package wire
+
+import "partneredge/store"
+
+// MaxRefill is the most keys that one KeysRequest asks for.
+const MaxRefill = 500
+
+// KeysRequest asks again for keys that the node holds, by their SHA-256: after a reset,
+// when it cannot know what changed. An origin that does not know it gives no answer, and
+// each key is then asked for when a request needs it.
+type KeysRequest struct {
+	Head
+	Hashes [][]byte `json:"hashes,omitempty"`
+}
+
+// KeysReply holds the keys in the order of their hashes, which it leaves out, and nil in
+// the place of a key that there is not. Seq is the last change that they include.
+type KeysReply struct {
+	Head
+	Keys []*store.Key `json:"keys,omitempty"`
+	Seq  int64        `json:"seq"`
+}
