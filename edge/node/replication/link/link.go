@@ -47,6 +47,7 @@ type Config struct {
 type Link struct {
 	cfg      Config
 	id       string // of the node
+	address  string // likewise, in subjects
 	conn     *nats.Conn
 	dialled  chan struct{}            // closed when conn is set
 	rooms    map[string]chan struct{} // by verb: holds one for each request under way; nil: no bound
@@ -83,7 +84,7 @@ func newRooms() map[string]chan struct{} {
 // New returns a Link that is not connected yet. It reads the credentials and
 // the CA, and fails when either cannot be used.
 func New(cfg Config) (*Link, error) {
-	id, err := readCredentials(cfg.Credentials, cfg.Region)
+	id, address, err := readCredentials(cfg.Credentials, cfg.Region)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +94,7 @@ func New(cfg Config) (*Link, error) {
 		}
 	}
 	return &Link{
-		cfg: cfg, id: id, warnings: logging.New(cfg.Log),
+		cfg: cfg, id: id, address: address, warnings: logging.New(cfg.Log),
 		dialled: make(chan struct{}), rooms: newRooms(), unusable: make(chan error, 1),
 	}, nil
 }
@@ -107,7 +108,7 @@ func (l *Link) Connect(connected, lost func()) (err error) {
 	options := []nats.Option{
 		nats.Name(l.id),
 		nats.UserCredentials(l.cfg.Credentials),
-		nats.CustomInboxPrefix(wire.Inbox(l.id)),
+		nats.CustomInboxPrefix(wire.Inbox(l.address)),
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1),
 		nats.CustomReconnectDelay(l.reconnectDelay),
@@ -255,7 +256,7 @@ func (l *Link) exchange(ctx context.Context, verb string, req, reply wire.Messag
 			return fmt.Errorf("%w: too many requests: %w", host.ErrUnavailable, ctx.Err())
 		}
 	}
-	msg, err := l.conn.RequestWithContext(ctx, wire.Subject(l.id, verb), body)
+	msg, err := l.conn.RequestWithContext(ctx, wire.Subject(l.address, verb), body)
 	if err == nil {
 		err = l.decode(msg.Data, reply)
 	}
@@ -305,7 +306,7 @@ func (l *Link) Decode(verb string, data []byte, m wire.Message) bool {
 func (l *Link) Send(verb string, m wire.Message) error {
 	body, err := wire.Encode(m)
 	if err == nil {
-		err = l.conn.Publish(wire.Subject(l.id, verb), body)
+		err = l.conn.Publish(wire.Subject(l.address, verb), body)
 	}
 	if err != nil {
 		return fmt.Errorf("send %s to origin: %w", verb, err)
@@ -316,7 +317,7 @@ func (l *Link) Send(verb string, m wire.Message) error {
 // Reply replies to a request of the origin's with what answer returns. A request that
 // asks for the reply elsewhere than below this node's own subject is not answered.
 func (l *Link) Reply(verb string, request *nats.Msg, answer func() wire.Message) error {
-	if !strings.HasPrefix(request.Reply, wire.Subject(l.id, verb)+".") {
+	if !strings.HasPrefix(request.Reply, wire.Subject(l.address, verb)+".") {
 		return fmt.Errorf("reply to origin's %s: it names another subject than the node's", verb)
 	}
 	body, err := wire.Encode(answer())
@@ -336,7 +337,7 @@ func (l *Link) SubscribeChanges(ch chan *nats.Msg) error { return l.subscribe(wi
 // Subscribe delivers to ch what the origin sends to this node under verb.
 // Messages that find ch full are dropped.
 func (l *Link) Subscribe(verb string, ch chan *nats.Msg) error {
-	return l.subscribe(wire.ToNode+l.id+"."+verb, ch)
+	return l.subscribe(wire.ToNode+l.address+"."+verb, ch)
 }
 
 func (l *Link) subscribe(subject string, ch chan *nats.Msg) error {
