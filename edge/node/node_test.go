@@ -117,12 +117,26 @@ type answer struct {
 
 func ask(t *testing.T, n *Node, method, path, key, body string) answer {
 	t.Helper()
+	return send(t, n, method, path, key, "", body)
+}
+
+// askOnce posts with an idempotency key.
+func askOnce(t *testing.T, n *Node, path, key, once, body string) answer {
+	t.Helper()
+	return send(t, n, http.MethodPost, path, key, once, body)
+}
+
+func send(t *testing.T, n *Node, method, path, key, once, body string) answer {
+	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, n.URL()+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	if once != "" {
+		req.Header.Set("Idempotency-Key", once)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -2,33 +2,9 @@ package node
 
 import (
 	"encoding/json"
-	"io"
-	"net/http"
-	"strings"
 	"testing"
 	"time"
 )
-
-// askOnce posts with an idempotency key.
-func askOnce(t *testing.T, n *Node, path, key, once, body string) answer {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), "POST", n.URL()+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+key)
-	req.Header.Set("Idempotency-Key", once)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer{resp.StatusCode, resp.Header, string(text)}
-}
 
 // sendOnce posts a lead with an idempotency key; id is "" when it was refused.
 func sendOnce(t *testing.T, n *Node, key, once, body string) (status int, id string) {

@@ -58,6 +58,7 @@ type testOrigin struct {
 	deaf     bool                 // raw leads are ignored, as by an older origin
 	status   *wire.Status
 	merger   *ratelimit.Merger
+	usage    []wire.Usage                         // reported, in order
 	hold     func(verb string)                    // called before an answer is sent
 	heard    func(node, verb string, data []byte) // called with each message
 	releases *oci.Store
@@ -314,9 +315,12 @@ func (o *testOrigin) share(node string, s wire.Spend) {
 		}
 		reports[id] = key.Report
 	}
-	body := must(json.Marshal(wire.Share{
-		Head: wire.Head{V: wire.Version}, Boot: s.Boot, Keys: o.merger.Merge(from, reports, time.Now().UnixMicro()),
-	}))(o.t)
+	answer := wire.Share{Head: wire.Head{V: wire.Version}, Boot: s.Boot, Keys: o.merger.Merge(from, reports, time.Now().UnixMicro())}
+	if s.Usage != nil {
+		o.usage = append(o.usage, *s.Usage)
+		answer.Used = &wire.Used{Boot: s.Usage.Boot, Seq: s.Usage.Seq}
+	}
+	body := must(json.Marshal(answer))(o.t)
 	_ = o.conn.Publish(wire.ToNode+node+"."+wire.VerbShare, body) // the test may have taken the server away
 }
 

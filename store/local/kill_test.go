@@ -101,7 +101,6 @@ func TestKilledAtAnyPoint(t *testing.T) {
 			}
 		}
 		_ = cmd.Wait() // it was killed
-		elapsed := time.Since(started)
 
 		log, text := newLog()
 		s, err := Open(Config{Dir: dir, Log: log})
@@ -128,7 +127,7 @@ func TestKilledAtAnyPoint(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		back := int(elapsed.Seconds()*childLimit/60) + 1 // it refills meanwhile
+		back := int(time.Since(started).Seconds()*childLimit/60) + 1 // it refills, until it was read
 		if missing := childLimit - b.Remaining; taken == 0 || missing < taken-back {
 			t.Errorf("round %d: %d tokens taken, %d missing, at most %d regained", round, taken, missing, back)
 		}

@@ -220,6 +220,29 @@ func (r *Replica) Drop(name string) error {
 	return nil
 }
 
+// StaleNames returns the names of those that are stale of the n records used last, the
+// last used first.
+func (r *Replica) StaleNames(n int) (names []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for e := r.used.Front(); e != nil && n > 0; e = e.Next() {
+		if r.view(e).stale {
+			names = append(names, e.Value.(*entry).name)
+		}
+		n--
+	}
+	return names
+}
+
+// IsStale reports whether a record is held and stale. It does not mark the record as
+// used.
+func (r *Replica) IsStale(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, held := r.byName[name]
+	return held && r.view(e).stale
+}
+
 // Len returns the number of records held.
 func (r *Replica) Len() int {
 	r.mu.Lock()

@@ -73,6 +73,9 @@ type limits struct{ *reporter }
 func (l limits) Take(_ context.Context, keyID string, perMinute int) (abi.Bucket, error) {
 	bucket, report, err := l.Store.Buckets.Take(keyID, perMinute)
 	l.note(keyID, report)
+	if err == nil {
+		l.usage.count(keyID, !bucket.Allowed)
+	}
 	return bucket, err
 }
 

@@ -18,6 +18,7 @@ type nothingHeld struct{}
 
 func (nothingHeld) note([]store.Change) []int { return nil }
 func (nothingHeld) apply(store.Change) error  { return nil }
+func (nothingHeld) outdate()                  {}
 
 // TestPushedMessages says of messages in the order in which several origins' arrive
 // whether there is anything to ask for: only where a change is missing, or the history

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/singleflight"
 
@@ -23,7 +24,8 @@ type replica struct {
 	Config
 	ctx      context.Context // of fetches
 	flights  singleflight.Group
-	renewals chan string // names of records to fetch because they changed
+	renewals chan string   // names of records to fetch because they changed
+	outdated chan struct{} // holds one: all records became stale
 }
 
 // wanted names a record to fetch, and for a view the hash of the key in whose name
@@ -47,7 +49,7 @@ func viewName(kind store.ChangeKind, account string) string { return string(kind
 
 // newReplica returns a replica whose fetches end with ctx.
 func newReplica(ctx context.Context, cfg Config) *replica {
-	return &replica{Config: cfg, ctx: ctx, renewals: make(chan string, maxRenewals)}
+	return &replica{Config: cfg, ctx: ctx, renewals: make(chan string, maxRenewals), outdated: make(chan struct{}, 1)}
 }
 
 // renewAll fetches changed records until the replica's context ends.
@@ -199,19 +201,22 @@ func (r *replica) fetchKey(ctx context.Context, hash string) (local.Record, erro
 	epoch := r.Store.Negatives.Epoch()
 	at := r.Now()
 	var reply wire.KeyReply
-	err := r.Link.Ask(ctx, wire.VerbKey, &wire.KeyRequest{Hash: []byte(hash)}, &reply)
+	err := r.Link.Ask(ctx, wire.VerbKey, &wire.KeyRequest{Hash: []byte(hash), Bare: true}, &reply)
 	switch {
 	case errors.Is(err, host.ErrNotFound):
 		r.Store.Negatives.Add([32]byte([]byte(hash)), epoch)
 		return local.Record{}, dropped(r.Store.Keys, hash, err)
 	case err != nil:
 		return local.Record{}, err
-	case reply.Key == nil || string(reply.Key.Hash[:]) != hash:
+	case reply.Key == nil || reply.Key.Hash != [32]byte{} && string(reply.Key.Hash[:]) != hash:
 		return local.Record{}, fmt.Errorf("%w: origin answered with another key", host.ErrUnavailable)
 	}
-	return r.Store.Keys.Put(hash, local.Record{
-		Ref: reply.Key.ID, Frame: string(keyFrame(reply.Key)), Seq: reply.Seq, Fetched: at,
-	})
+	return r.putKey(hash, reply.Key, reply.Seq, at)
+}
+
+// putKey keeps a key that the origin sent when it was asked at a time.
+func (r *replica) putKey(hash string, key *store.Key, seq int64, asked time.Time) (local.Record, error) {
+	return r.Store.Keys.Put(hash, local.Record{Ref: key.ID, Frame: string(keyFrame(key)), Seq: seq, Fetched: asked})
 }
 
 func (r *replica) fetchView(ctx context.Context, w wanted) (local.Record, error) {

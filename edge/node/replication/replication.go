@@ -110,7 +110,7 @@ func (r *Replication) Start() error {
 	for range renewers {
 		r.running.Go(r.replica.renewAll)
 	}
-	for _, run := range []func(context.Context){r.sync.run, r.sync.state.watch, r.handoff.run, r.handoff.offerDue, r.reporter.run, r.subscribed.run, r.operators.run} {
+	for _, run := range []func(context.Context){r.sync.run, r.replica.refillAll, r.sync.state.watch, r.handoff.run, r.handoff.offerDue, r.reporter.run, r.subscribed.run, r.operators.run} {
 		r.running.Go(func() { run(r.ctx) })
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"partneredge/edge/logging"
 	"partneredge/edge/wire"
 	"partneredge/store/ratelimit"
 )
@@ -25,6 +26,7 @@ type reporter struct {
 	keys   map[string]struct{} // keys to report at the next tick
 
 	unconfirmed map[string]*unconfirmed // by key; of run alone
+	usage       *usage
 }
 
 // unconfirmed is a report of a key that the origin has not answered.
@@ -56,6 +58,10 @@ func newReporter(cfg Config) (*reporter, error) {
 		urgentNoted: make(chan struct{}, 1), reconnected: make(chan struct{}, 1),
 		urgent: map[string]struct{}{}, keys: map[string]struct{}{}, unconfirmed: map[string]*unconfirmed{},
 	}
+	r.usage = &usage{now: cfg.Now, warnings: logging.New(cfg.Log), hash: func(keyID string) string {
+		hash, _, _ := cfg.Store.Keys.Find(keyID)
+		return hash
+	}}
 	keys, err := r.Store.Buckets.Unacked()
 	for _, id := range keys {
 		r.keys[id] = struct{}{}
@@ -91,6 +97,11 @@ func (r *reporter) run(ctx context.Context) {
 		case <-ctx.Done():
 			for r.report(true) {
 			}
+			for report := range r.usage.rest {
+				if r.sendUsage(report) != nil {
+					break
+				}
+			}
 			return
 		case m := <-r.shares:
 			r.apply(m)
@@ -100,6 +111,7 @@ func (r *reporter) run(ctx context.Context) {
 			for _, u := range r.unconfirmed {
 				u.due, u.tries = resume, 0
 			}
+			r.usage.reconnected()
 			continue
 		case <-r.urgentNoted:
 		case <-tick.C:
@@ -113,7 +125,18 @@ func (r *reporter) run(ctx context.Context) {
 				break
 			}
 		}
+		if !all {
+			continue
+		}
+		if report := r.usage.next(); report != nil {
+			_ = r.sendUsage(report) // it is sent again until it is confirmed
+		}
 	}
+}
+
+// sendUsage sends a report of what keys were used for.
+func (r *reporter) sendUsage(report *wire.Usage) error {
+	return r.Link.Send(wire.VerbSpend, &wire.Spend{Boot: r.Store.Buckets.Boot(), Usage: report})
 }
 
 // next returns the keys to report: the urgent ones and, with all, the others and
@@ -228,6 +251,7 @@ func (r *reporter) apply(m *nats.Msg) {
 	if !r.Link.Decode(wire.VerbShare, m.Data, &share) {
 		return
 	}
+	r.usage.confirm(share.Used)
 	if share.Boot != r.Store.Buckets.Boot() {
 		return // for counters that were lost
 	}

@@ -42,6 +42,8 @@ type changeable interface {
 	// note takes in changes, and returns the places of those that are to be applied.
 	note([]store.Change) (concerned []int)
 	apply(store.Change) error
+	// outdate is called when every record has become stale.
+	outdate()
 }
 
 const (
@@ -250,7 +252,11 @@ func (s *synchronizer) reset(reply *wire.ChangesReply, empty bool) error {
 			offerDue = true
 		}
 	}
-	return s.Store.Reset(reply.Latest, cmp.Or(reply.History, cursor.History), offerDue)
+	if err := s.Store.Reset(reply.Latest, cmp.Or(reply.History, cursor.History), offerDue); err != nil {
+		return err
+	}
+	s.replica.outdate()
+	return nil
 }
 
 // follow moves the cursor to seq in the history of a reply, which the origin knows to

@@ -1,0 +1,155 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"partneredge/edge/backoff"
+	"partneredge/edge/node/replication/link"
+	"partneredge/edge/wire"
+	"partneredge/host"
+	"partneredge/store"
+)
+
+// Times and bounds of a refill.
+const (
+	// maxRefilled bounds the keys that are asked for again, those used last. Others are
+	// asked for when a request needs them.
+	maxRefilled = 20_000
+	// refillWithin is the time within which nodes begin that lost step together.
+	refillWithin = 5 * time.Second
+	// refillTimeout bounds the wait for a batch, longer than the origin lets it wait for
+	// its turn.
+	refillTimeout = 15 * time.Second
+	// refillTries is how often a batch is asked for that gets no answer. An origin of
+	// before batches gives none.
+	refillTries = 8
+)
+
+// Refill asks the origin again for keys that are held, in batches for which the origin
+// has a slot of its own: what requests wait for and what is pushed goes before them.
+type Refill struct {
+	Link *link.Link
+	Now  func() time.Time
+	// Hashes of the keys, those that are to come first in front.
+	Hashes []string
+	// Wanted reports whether a key is still to be asked for.
+	Wanted func(hash string) bool
+	// Put takes a key in; nil is one that the origin does not have. asked is the time
+	// before the question, seq the last change that the key includes.
+	Put func(hash string, key *store.Key, seq int64, asked time.Time) error
+}
+
+// Run begins after a while that differs between nodes, and ends when all keys are asked
+// for, no answer comes, or ctx ends. After each batch it rests for about as long as that
+// took.
+func (f Refill) Run(ctx context.Context) error {
+	if err := rest(ctx, refillWithin); err != nil {
+		return err
+	}
+	for hashes := range slices.Chunk(f.Hashes, wire.MaxRefill) {
+		wanted := slices.DeleteFunc(slices.Clone(hashes), func(hash string) bool { return !f.Wanted(hash) })
+		if len(wanted) == 0 {
+			continue
+		}
+		began := time.Now()
+		if err := f.batch(ctx, wanted); err != nil {
+			return err
+		}
+		if err := rest(ctx, 2*time.Since(began)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rest waits for a time of up to most.
+func rest(ctx context.Context, most time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(rand.N(max(most, 1))):
+		return nil
+	}
+}
+
+func (f Refill) batch(ctx context.Context, hashes []string) error {
+	req := wire.KeysRequest{Hashes: make([][]byte, len(hashes))}
+	for i, hash := range hashes {
+		req.Hashes[i] = []byte(hash)
+	}
+	var reply wire.KeysReply
+	asked, err := f.ask(ctx, &req, &reply)
+	if err != nil {
+		return err
+	}
+	if len(reply.Keys) != len(hashes) {
+		return fmt.Errorf("%w: origin answered with %d keys, not %d", host.ErrUnavailable, len(reply.Keys), len(hashes))
+	}
+	for i, hash := range hashes {
+		if err := f.Put(hash, reply.Keys[i], reply.Seq, asked); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask asks until there is an answer, a few times.
+func (f Refill) ask(ctx context.Context, req *wire.KeysRequest, reply *wire.KeysReply) (asked time.Time, err error) {
+	retry := backoff.New(100*time.Millisecond, 5*time.Second)
+	for range refillTries {
+		asked = f.Now()
+		within, cancel := context.WithTimeout(ctx, refillTimeout)
+		*reply = wire.KeysReply{}
+		err = f.Link.Ask(within, wire.VerbKeys, req, reply)
+		cancel()
+		if err == nil || !errors.Is(err, host.ErrUnavailable) || ctx.Err() != nil {
+			break
+		}
+		retry.Wait(ctx, err)
+	}
+	return asked, err
+}
+
+// outdate has the held keys asked for again.
+func (r *replica) outdate() { signal(r.outdated) }
+
+// refillAll asks for the held keys again each time that all of them became stale, until
+// ctx ends.
+func (r *replica) refillAll(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.outdated:
+		}
+		f := Refill{
+			Link: r.Link, Now: r.Now, Put: r.refilled,
+			Hashes: r.Store.Keys.StaleNames(maxRefilled), Wanted: r.Store.Keys.IsStale,
+		}
+		err := f.Run(ctx)
+		switch {
+		case err == nil:
+			r.Log.Info("held keys are current again", "keys", len(f.Hashes))
+		case errors.Is(err, nats.ErrNoResponders):
+			r.Log.Debug("the origin does not know how to refill", "err", err)
+		case ctx.Err() == nil:
+			r.Log.Warn("held keys are asked for as requests need them", "err", err)
+		}
+	}
+}
+
+// refilled takes in a key of a refill.
+func (r *replica) refilled(hash string, key *store.Key, seq int64, asked time.Time) error {
+	if key == nil {
+		return r.Store.Keys.Drop(hash)
+	}
+	_, err := r.putKey(hash, key, seq, asked)
+	return err
+}
