@@ -16,6 +16,7 @@ import (
 	"partneredge/edge/webhook/secrets"
 	"partneredge/store"
 	"partneredge/store/central"
+	"partneredge/store/central/audit"
 	"partneredge/store/central/db"
 	"partneredge/store/durable"
 )
@@ -224,5 +225,5 @@ func renumber(ctx context.Context, database, keys string, log *slog.Logger) erro
 		return err
 	}
 	actor := store.Actor{ID: "restore", Name: "edge restore", Role: store.RoleAdmin}
-	return errors.Join(records.Restored(central.WithActor(ctx, actor)), records.Close())
+	return errors.Join(records.Restored(audit.WithActor(ctx, actor)), records.Close())
 }

@@ -181,7 +181,7 @@ func (f *fixture) refuse(lead string) string {
 	if _, err := f.db.AddLeads(f.Context(), "node_x", []central.OfferedLead{central.ReadLead("", []byte(body))}); err != nil {
 		f.Fatal(err)
 	}
-	waiting, _, err := f.db.QuarantinedLeads(f.Context(), store.Page{Limit: 1})
+	waiting, _, err := f.db.QuarantinedLeads(f.Context(), store.Span{}, store.Page{Limit: 1})
 	if err != nil || len(waiting) != 1 {
 		f.Fatal(waiting, err)
 	}

@@ -96,7 +96,7 @@ func TestReleaseKeepsWhatWasNotMended(t *testing.T) {
 		if _, err := f.db.AddLeads(t.Context(), "node_x", []central.OfferedLead{{AcceptedLead: store.AcceptedLead{Lead: l}, Body: body}}); err != nil {
 			t.Fatal(err)
 		}
-		waiting, _, err := f.db.QuarantinedLeads(t.Context(), store.Page{Limit: 1})
+		waiting, _, err := f.db.QuarantinedLeads(t.Context(), store.Span{}, store.Page{Limit: 1})
 		if err != nil || len(waiting) != 1 {
 			t.Fatal(waiting, err)
 		}

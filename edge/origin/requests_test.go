@@ -45,6 +45,54 @@ func TestKeyVerb(t *testing.T) {
 	}
 }
 
+// TestBareKeyReply: a node that says so gets its key without the hash that it knows, and
+// others get it with the hash, as before.
+func TestBareKeyReply(t *testing.T) {
+	f := newFixture(t)
+	_, plaintext := f.key(f.account("live"), "live")
+	node, hash := f.enrol("n1"), sha256.Sum256([]byte(plaintext))
+	for bare, want := range map[bool][32]byte{false: hash, true: {}} {
+		reply := ask[wire.KeyReply](node, wire.VerbKey, wire.KeyRequest{Head: head, Hash: hash[:], Bare: bare})
+		if reply.Key == nil || reply.Key.Hash != want {
+			t.Errorf("bare %t: got %+v", bare, reply.Key)
+		}
+	}
+}
+
+// TestKeysVerb asks for many keys at once: they come in order, without what is for
+// operators and without their hashes.
+func TestKeysVerb(t *testing.T) {
+	f := newFixture(t)
+	account := f.account("live")
+	one, plain1 := f.key(account, "live")
+	two, plain2 := f.key(account, "live")
+	f.must(200, "POST", "/admin/v1/keys/"+two+"/revoke", nil)
+	node := f.enrol("n1")
+	hash := func(plain string) []byte {
+		h := sha256.Sum256([]byte(plain))
+		return h[:]
+	}
+	reply := ask[wire.KeysReply](node, wire.VerbKeys, wire.KeysRequest{Head: head, Hashes: [][]byte{hash(plain2), hash("none"), hash(plain1)}})
+	if reply.Failure != "" || len(reply.Keys) != 3 || reply.Keys[1] != nil || reply.Keys[0] == nil || reply.Keys[2] == nil {
+		t.Fatalf("got %+v", reply)
+	}
+	if reply.Keys[0].ID != two || reply.Keys[0].RevokedAt.IsZero() || reply.Keys[2].ID != one || !reply.Keys[2].RevokedAt.IsZero() {
+		t.Errorf("got %+v and %+v", reply.Keys[0], reply.Keys[2])
+	}
+	single := ask[wire.KeyReply](node, wire.VerbKey, wire.KeyRequest{Head: head, Hash: hash(plain1), Bare: true})
+	if got, want := fmt.Sprint(*reply.Keys[2]), fmt.Sprint(*single.Key); got != want || reply.Seq != single.Seq {
+		t.Errorf("%s at %d; one by one %s at %d", got, reply.Seq, want, single.Seq)
+	}
+	if reply := ask[wire.KeysReply](node, wire.VerbKeys, wire.KeysRequest{Head: head}); reply.Failure != "" || reply.Seq != single.Seq || len(reply.Keys) != 0 {
+		t.Errorf("no keys gave %+v", reply)
+	}
+	for what, hashes := range map[string][][]byte{"a short hash": {hash("a")[:31]}, "too many": slices.Repeat([][]byte{hash("a")}, wire.MaxRefill+1)} {
+		if reply := ask[wire.KeysReply](node, wire.VerbKeys, wire.KeysRequest{Head: head, Hashes: hashes}); reply.Failure != wire.Invalid {
+			t.Errorf("%s gave %+v", what, reply)
+		}
+	}
+}
+
 func TestVersions(t *testing.T) {
 	f := newFixture(t)
 	node := f.enrol("n1")
@@ -241,7 +289,7 @@ func TestLeadsVerb(t *testing.T) {
 	if got := slices.Sorted(slices.Values(raw.Committed)); !slices.Equal(got, slices.Sorted(slices.Values([]string{"lead_odd", "lead_garbage", "lead_other", good.ID}))) {
 		t.Errorf("committed %v", got)
 	}
-	waiting, _, err := f.config.DB.QuarantinedLeads(t.Context(), store.Page{})
+	waiting, _, err := f.config.DB.QuarantinedLeads(t.Context(), store.Span{}, store.Page{})
 	if err != nil || len(waiting) != 6 {
 		t.Fatalf("%d wait, %v", len(waiting), err)
 	}

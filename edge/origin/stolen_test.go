@@ -196,7 +196,7 @@ func TestStolenNodeHandsOver(t *testing.T) {
 	if kept := s.leads(forged...); len(kept) != 0 {
 		t.Errorf("the victim has %v", kept)
 	}
-	waiting, _, err := f.config.DB.QuarantinedLeads(t.Context(), store.Page{Limit: 100})
+	waiting, _, err := f.config.DB.QuarantinedLeads(t.Context(), store.Span{}, store.Page{Limit: 100})
 	if err != nil || len(waiting) != len(forged) {
 		t.Fatalf("%d wait, %v, want %d", len(waiting), err, len(forged))
 	}

@@ -3,6 +3,7 @@ package central
 import (
 	"cmp"
 	"context"
+	"fmt"
 
 	"partneredge/store"
 	"partneredge/store/central/db"
@@ -11,8 +12,8 @@ import (
 
 const accountColumns = `a.id, a.name, a.mode, a.created_at, g.id, g.email, g.full_name, g.joined_at`
 
-var accountTable = table[store.Account]{
-	noun: "account", from: `accounts a JOIN agents g ON g.account_id = a.id`, id: "a.id", columns: accountColumns, scan: scanAccount,
+var accountTable = db.Table[store.Account]{
+	Noun: "account", From: `accounts a JOIN agents g ON g.account_id = a.id`, ID: "a.id", Columns: accountColumns, Scan: scanAccount,
 }
 
 func scanAccount(row db.Row) (a store.Account, err error) {
@@ -52,13 +53,13 @@ func (d *DB) CreateAccount(ctx context.Context, a store.Account) (store.Account,
 
 // Account reads one account.
 func (d *DB) Account(ctx context.Context, id string) (store.Account, error) {
-	return accountTable.read(ctx, d, id)
+	return accountTable.Read(ctx, d.db, id)
 }
 
 // Accounts lists all accounts, newest first, with the cursor of the next page,
 // "" at the end.
 func (d *DB) Accounts(ctx context.Context, p store.Page) ([]store.Account, string, error) {
-	return accountTable.list(ctx, d, p)
+	return accountTable.List(ctx, d.db, p)
 }
 
 // AccountPatch names what to change; nil leaves a field as it is.
@@ -89,7 +90,7 @@ func (p AccountPatch) apply(a store.Account) store.Account {
 // and then no change is made for nodes.
 func (d *DB) UpdateAccount(ctx context.Context, id string, p AccountPatch) (a store.Account, changed bool, err error) {
 	err = d.writeTo(ctx, "update account", id, nil, func(ctx context.Context, t *tx) error {
-		before, err := accountTable.get(ctx, t, id)
+		before, err := accountTable.Get(ctx, t, id)
 		if err != nil {
 			return err
 		}
@@ -116,4 +117,30 @@ func (d *DB) UpdateAccount(ctx context.Context, id string, p AccountPatch) (a st
 	}
 	d.EndpointsChanged()
 	return a, changed, nil
+}
+
+// listOf reads a page of an account's records, newest first.
+func listOf[T any](ctx context.Context, d *DB, k db.Table[T], account string, p store.Page) ([]T, string, error) {
+	tried := "list " + k.Noun + "s"
+	if err := valid.Reference("account", account); err != nil {
+		return nil, "", db.Fail(tried, err)
+	}
+	l := db.Listing[T]{
+		Table: k.From, Columns: k.Columns, Scan: k.Scan,
+		Name: k.From + "\x00" + account + "\x00", Column: "account_id", Value: account,
+	}
+	items, next, err := l.Page(ctx, d.db, p)
+	if err == nil && len(items) == 0 {
+		err = d.mustHaveAccount(ctx, account)
+	}
+	return items, next, db.Fail(tried, err)
+}
+
+// mustHaveAccount returns ErrNotFound when there is no such account.
+func (d *DB) mustHaveAccount(ctx context.Context, id string) error {
+	var found int
+	if err := d.db.QueryRow(ctx, `SELECT 1 FROM accounts WHERE id = ?`, id).Scan(&found); err != nil {
+		return fmt.Errorf("account: %w", err)
+	}
+	return nil
 }

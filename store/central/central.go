@@ -13,8 +13,10 @@
 // id.
 //
 // Package db below it runs the SQL, deliveries keeps the queue and log of
-// webhooks, registry the content of releases, and quarantine the leads that were
-// refused. The methods of deliveries and registry are those of DB as well.
+// webhooks, registry the content of releases, fleet the nodes and what they are to
+// run, quarantine the leads that were refused, usage what each key was used for,
+// idempotency the answers that are given again, and audit the log of who changed what.
+// The methods of deliveries, registry, fleet and usage are those of DB as well.
 package central
 
 import (
@@ -28,7 +30,9 @@ import (
 
 	"partneredge/store/central/db"
 	"partneredge/store/central/deliveries"
+	"partneredge/store/central/fleet"
 	"partneredge/store/central/registry"
+	"partneredge/store/central/usage"
 )
 
 // Config of a DB.
@@ -51,6 +55,8 @@ type Config struct {
 type DB struct {
 	*deliveries.Store
 	*registry.Registry
+	*fleet.Fleet
+	*usage.Usage
 
 	db      *db.DB
 	log     *slog.Logger
@@ -78,6 +84,8 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	}
 	d.Store = deliveries.New(d.db, d.sealer, d.log)
 	d.Registry = registry.New(d.db)
+	d.Fleet = fleet.New(d.db)
+	d.Usage = usage.New(d.db)
 	if err := d.write(ctx, "begin a history of changes", nil, continueHistory); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}

@@ -283,7 +283,7 @@ func TestPaging(t *testing.T) {
 					return l.ID
 				},
 				func(p store.Page) ([]string, string, error) {
-					items, next, err := db.QuarantinedLeads(ctx, p)
+					items, next, err := db.QuarantinedLeads(ctx, store.Span{}, p)
 					return idsOf(items, func(q store.QuarantinedLead) string { return q.LeadID }), next, err
 				},
 			},

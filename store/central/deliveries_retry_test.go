@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/audit"
 )
 
 func TestRecoverDeliveries(t *testing.T) {
@@ -45,7 +46,7 @@ func TestRecoverDeliveries(t *testing.T) {
 // leaves alone one that a sender holds.
 func TestRetryWaiting(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
-		ctx := WithActor(context.Background(), ana)
+		ctx := audit.WithActor(context.Background(), ana)
 		q := newQueued(t, p, 1)
 		q.fire(t)
 		c := q.claim(t, 1)[0]
@@ -65,7 +66,7 @@ func TestRetryWaiting(t *testing.T) {
 		if len(claims) != 1 || claims[0].Tries != 1 {
 			t.Errorf("the schedule goes on: %+v", claims)
 		}
-		if log, _, err := q.Audits(ctx, c.ID, store.Page{}); err != nil || len(log) != 1 || log[0].Action != "delivery.retry" {
+		if log, _, err := q.Audits(ctx, AuditFilter{Target: c.ID}, store.Page{}); err != nil || len(log) != 1 || log[0].Action != "delivery.retry" {
 			t.Errorf("the audit log has %+v, %v", log, err)
 		}
 	})

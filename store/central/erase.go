@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"partneredge/store"
@@ -41,7 +42,7 @@ func (t *tx) removeLead(ctx context.Context, id string, at time.Time) (removed s
 	if err != nil {
 		return removed, err
 	}
-	removed, err = leadTable.get(ctx, t, id)
+	removed, err = leadTable.Get(ctx, t, id)
 	switch {
 	case errors.Is(err, sql.ErrNoRows) && len(refused) > 0:
 		removed = ReadLead(id, refused[0].Body).Lead
@@ -84,7 +85,8 @@ var ofAccount = [...]records{
 	{"goals", "id", `account_id = ?`, "", ""},
 	{"idempotency", "name", `account_id = ?`, "", ""},
 	{"subscriptions", "id", `account_id = ?`, "", ""},
-	{"keys", "id", `account_id = ?`, "", ""},
+	{"key_usage", "key_id", `key_id IN (SELECT id FROM keys WHERE account_id = ?)`, "", ""},
+	{"keys", "id", `account_id = ?`, "key_usage", "key_id"}, // and what was reported meanwhile
 	{"agents", "id", `account_id = ?`, "", ""},
 }
 
@@ -149,9 +151,14 @@ func (t *tx) dropEvents(account string) {
 	t.firings = slices.DeleteFunc(t.firings, func(f store.Firing) bool { return f.AccountID == account })
 }
 
-// eraseSome removes some of an account's records and returns how many.
+// eraseSome removes some of an account's records and returns how many. Those whose rows
+// go with them are locked first, so that none comes in between.
 func (r records) eraseSome(ctx context.Context, t *db.Tx, account string) (int64, error) {
-	found, err := t.Strings(ctx, `SELECT `+r.id+` FROM `+r.table+` WHERE `+r.where+` LIMIT ?`, account, eraseSlice)
+	some := `SELECT ` + r.id + ` FROM ` + r.table + ` WHERE ` + r.where + ` LIMIT ?`
+	if r.with != "" {
+		some = t.ForUpdate(some)
+	}
+	found, err := t.Strings(ctx, some, account, eraseSlice)
 	if err != nil || len(found) == 0 {
 		return 0, err
 	}
@@ -199,4 +206,68 @@ func eachOf[T any](ctx context.Context, account string, list func(context.Contex
 			return nil
 		}
 	}
+}
+
+var tombstoneTable = db.Table[store.Tombstone]{Noun: "tombstone", From: "tombstones", ID: "id", Columns: `id, deleted_at`, Scan: scanTombstone}
+
+func scanTombstone(row db.Row) (s store.Tombstone, err error) {
+	err = row.Scan(&s.ID, db.Time(&s.DeletedAt))
+	return s, err
+}
+
+// bury keeps a lead or an account that was deleted from coming back.
+func (t *tx) bury(ctx context.Context, id string, at time.Time) error {
+	_, err := t.Exec(ctx, `INSERT INTO tombstones (id, deleted_at) VALUES (?, ?) ON CONFLICT (id) DO NOTHING`, id, db.Micros(at))
+	return err
+}
+
+// buried returns which of some ids are those of deleted leads or accounts.
+func (t *tx) buried(ctx context.Context, ids []string) (map[string]bool, error) {
+	found, err := t.Strings(ctx, `SELECT id FROM tombstones WHERE `+t.In("id"), t.Set(ids))
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]bool, len(found))
+	for _, id := range found {
+		all[id] = true
+	}
+	return all, nil
+}
+
+// Tombstones lists the leads and accounts that were deleted, the last first.
+func (d *DB) Tombstones(ctx context.Context, p store.Page) ([]store.Tombstone, string, error) {
+	return tombstoneTable.List(ctx, d.db, p)
+}
+
+// Bury deletes a lead or an account again, where a backup or a node has brought it
+// back, and keeps it from coming back. A time that is not set is now. The same again
+// is nil.
+func (d *DB) Bury(ctx context.Context, s store.Tombstone) (store.Tombstone, error) {
+	s.DeletedAt = db.TimeOr(s.DeletedAt, d.db.Now())
+	refused := errors.Join(valid.IDs("id", s.ID), valid.Times(s.DeletedAt))
+	remove := func(ctx context.Context, t *tx) error { return t.bury(ctx, s.ID, s.DeletedAt) }
+	switch {
+	case refused != nil:
+	case strings.HasPrefix(s.ID, "lead_"):
+		remove = func(ctx context.Context, t *tx) error {
+			if _, err := t.removeLead(ctx, s.ID, s.DeletedAt); !errors.Is(err, sql.ErrNoRows) {
+				return err
+			}
+			return nil
+		}
+	case strings.HasPrefix(s.ID, "acc_"):
+		if _, err := d.EraseAccount(ctx, s.ID); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return store.Tombstone{}, db.Fail("bury", err)
+		}
+	default:
+		refused = valid.Errorf("a tombstone's id begins with lead_ or acc_")
+	}
+	return written(s, d.write(ctx, "bury", refused, func(ctx context.Context, t *tx) error {
+		if err := remove(ctx, t); err != nil {
+			return err
+		}
+		var err error
+		s, err = tombstoneTable.Get(ctx, t, s.ID)
+		return err
+	}))
 }

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/audit"
 	"partneredge/store/central/deliveries"
+	"partneredge/store/central/usage"
 )
 
 // TestErase deletes a lead, then an account. Nothing of it is left in any table but the
@@ -18,7 +20,7 @@ import (
 func TestErase(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		d := open(t, p)
-		ctx := WithActor(t.Context(), store.Actor{ID: "tok_1", Name: "Kim", Role: store.RoleAdmin})
+		ctx := audit.WithActor(t.Context(), store.Actor{ID: "tok_1", Name: "Kim", Role: store.RoleAdmin})
 		full := func(name string) store.Account {
 			t.Helper()
 			a, err := d.CreateAccount(ctx, store.Account{Name: name, Mode: store.ModeLive, Agent: store.Agent{Email: name + "@example.com", FullName: name}})
@@ -36,6 +38,10 @@ func TestErase(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, _, err := d.AddContact(ctx, store.Contact{AccountID: a.ID, ClientID: "client " + name, Channel: "sms"}); err != nil {
+				t.Fatal(err)
+			}
+			used := usage.Counter{KeyID: k.ID, Day: store.DayOf(d.Now()), Node: "node_1", Boot: "b"}
+			if _, err := d.RecordUsage(ctx, map[usage.Counter]usage.Count{used: {Requests: 1, Vouched: true}}); err != nil {
 				t.Fatal(err)
 			}
 			for _, id := range []string{"1", "2"} {
@@ -80,13 +86,13 @@ func TestErase(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for kind, want := range map[string]int64{"leads": 0, "contacts": 1, "keys": 1, "subscriptions": 1, "events": 1, "deliveries": 1} {
+		for kind, want := range map[string]int64{"leads": 0, "contacts": 1, "keys": 1, "key_usage": 1, "subscriptions": 1, "events": 1, "deliveries": 1} {
 			if erased[kind] != want {
 				t.Errorf("of %s %d went, want %d", kind, erased[kind], want)
 			}
 		}
 		for _, of := range ofAccount {
-			for account, want := range map[string]bool{gone.ID: false, stays.ID: of.table == "leads" || of.table == "contacts" || of.table == "keys" || of.table == "agents" || of.table == "events" || of.table == "deliveries" || of.table == "subscriptions"} {
+			for account, want := range map[string]bool{gone.ID: false, stays.ID: of.table == "leads" || of.table == "contacts" || of.table == "keys" || of.table == "key_usage" || of.table == "agents" || of.table == "events" || of.table == "deliveries" || of.table == "subscriptions"} {
 				var n int
 				if err := d.db.QueryRow(ctx, `SELECT count(*) FROM `+of.table+` WHERE `+of.where, account).Scan(&n); err != nil || (n > 0) != want {
 					t.Errorf("%s of %s: %d, %v", of.table, account, n, err)
@@ -123,7 +129,7 @@ func TestErase(t *testing.T) {
 			t.Errorf("erased twice: %v", err)
 		}
 		for action, target := range map[string]string{"account.delete": gone.ID, "lead.delete": "lead_gone1"} {
-			entries, _, err := d.Audits(ctx, target, store.Page{Limit: 1})
+			entries, _, err := d.Audits(ctx, AuditFilter{Target: target}, store.Page{Limit: 1})
 			if err != nil || len(entries) != 1 || entries[0].Action != action || strings.Contains(string(entries[0].After), "Person") {
 				t.Errorf("the audit log of %s: %+v, %v", action, entries, err)
 			}

@@ -43,8 +43,8 @@ var insertEvents = db.Insert("events", "id, account_id, type, created_at, silenc
 	return []any{e.ID, e.AccountID, e.Type, db.Micros(e.CreatedAt), db.Bit(e.Silenced), string(e.Body)}
 })
 
-var eventTable = table[store.Event]{
-	noun: "event", from: "events", id: "id", columns: `id, account_id, type, created_at, silenced, body`, scan: scanEvent,
+var eventTable = db.Table[store.Event]{
+	Noun: "event", From: "events", ID: "id", Columns: `id, account_id, type, created_at, silenced, body`, Scan: scanEvent,
 }
 
 func scanEvent(row db.Row) (e store.Event, err error) {
@@ -54,11 +54,11 @@ func scanEvent(row db.Row) (e store.Event, err error) {
 
 // Event reads one event.
 func (d *DB) Event(ctx context.Context, id string) (store.Event, error) {
-	return eventTable.read(ctx, d, id)
+	return eventTable.Read(ctx, d.db, id)
 }
 
 // eventsSince reads a part of an account's events by the index events_of_account.
-var eventsSince = `SELECT ` + eventTable.columns + ` FROM events WHERE account_id = ? AND id > ? ORDER BY id LIMIT ?`
+var eventsSince = `SELECT ` + eventTable.Columns + ` FROM events WHERE account_id = ? AND id > ? ORDER BY id LIMIT ?`
 
 // EventsSince lists up to limit events of an account, the oldest first: those made
 // at a time or later, and after the event whose id is given ("": from the first).

@@ -78,9 +78,9 @@ func given[T any](yield func(any) error) func(T) error {
 }
 
 var (
-	contactTable = table[store.Contact]{from: "contacts", columns: `id, account_id, client_id, channel, occurred_at`, scan: scanContact}
-	dealTable    = table[store.Deal]{from: "deals", columns: `id, account_id, stage, changed_at`, scan: scanDeal}
-	goalTable    = table[store.Goal]{from: "goals", columns: `id, account_id, pace, changed_at`, scan: scanGoal}
+	contactTable = db.Table[store.Contact]{From: "contacts", Columns: `id, account_id, client_id, channel, occurred_at`, Scan: scanContact}
+	dealTable    = db.Table[store.Deal]{From: "deals", Columns: `id, account_id, stage, changed_at`, Scan: scanDeal}
+	goalTable    = db.Table[store.Goal]{From: "goals", Columns: `id, account_id, pace, changed_at`, Scan: scanGoal}
 )
 
 func scanContact(row db.Row) (c store.Contact, err error) {
@@ -99,9 +99,9 @@ func scanGoal(row db.Row) (g store.Goal, err error) {
 }
 
 // exportTable reads an account's rows of a table by their ids.
-func exportTable[T any](ctx context.Context, d *DB, k table[T], account string, id func(T) string, yield func(any) error) error {
+func exportTable[T any](ctx context.Context, d *DB, k db.Table[T], account string, id func(T) string, yield func(any) error) error {
 	for after := ""; ; {
-		page, err := k.some(ctx, d.db, `account_id = ? AND id > ? ORDER BY id LIMIT ?`, account, after, exportPage)
+		page, err := k.Some(ctx, d.db, `account_id = ? AND id > ? ORDER BY id LIMIT ?`, account, after, exportPage)
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"partneredge/store"
+	"partneredge/store/central/audit"
 	"partneredge/store/central/deliveries"
 )
 
@@ -18,7 +19,7 @@ import (
 func TestExportAccount(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		d := open(t, p)
-		ctx := WithActor(t.Context(), store.Actor{ID: "tok_1", Name: "Kim", Role: store.RoleAdmin})
+		ctx := audit.WithActor(t.Context(), store.Actor{ID: "tok_1", Name: "Kim", Role: store.RoleAdmin})
 		const contacts, insights = 201, exportPage + 1
 		fill := func(contacts, insights int) store.Account {
 			a := newAccount(t, d, store.ModeLive)
@@ -89,7 +90,7 @@ func TestExportAccount(t *testing.T) {
 		if !reflect.DeepEqual(got, want) || tries != 1 {
 			t.Errorf("exported %v and %d tries, want %v and one", got, tries, want)
 		}
-		if entries, _, err := d.Audits(ctx, a.ID, store.Page{Limit: 1}); err != nil || len(entries) != 1 || entries[0].Action != "account.export" || entries[0].Actor.Name != "Kim" {
+		if entries, _, err := d.Audits(ctx, AuditFilter{Target: a.ID}, store.Page{Limit: 1}); err != nil || len(entries) != 1 || entries[0].Action != "account.export" || entries[0].Actor.Name != "Kim" {
 			t.Errorf("audit %v %v", entries, err)
 		}
 

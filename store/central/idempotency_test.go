@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/idempotency"
 )
 
 // keyed is a context whose writes have an idempotency key.
-func keyed(key, digest string) (context.Context, *Idempotency) {
-	i := &Idempotency{Key: key, Digest: digest}
-	return WithIdempotency(context.Background(), i), i
+func keyed(key, digest string) (context.Context, *idempotency.Request) {
+	i := &idempotency.Request{Key: key, Digest: digest}
+	return idempotency.With(context.Background(), i), i
 }
 
 // TestIngestOnce adds each kind of record twice with one key: the second time
@@ -39,7 +40,7 @@ func TestIngestOnce(t *testing.T) {
 			ctx, first := keyed("key 1", "asked")
 			record, event, err := add(ctx)
 			noError(t, err)
-			now = now.Add(idempotencyTTL - time.Second)
+			now = now.Add(idempotency.TTL - time.Second)
 			ctx, second := keyed("key 1", "asked")
 			again, repeated, err := add(ctx)
 			noError(t, err)
@@ -50,7 +51,7 @@ func TestIngestOnce(t *testing.T) {
 				t.Errorf("%s: repeated %v, then %v", kind, first.Repeated, second.Repeated)
 			}
 			ctx, _ = keyed("key 1", "something else")
-			if _, _, err = add(ctx); !errors.Is(err, ErrIdempotencyKey) || !errors.Is(err, store.ErrConflict) {
+			if _, _, err = add(ctx); !errors.Is(err, idempotency.ErrKey) || !errors.Is(err, store.ErrConflict) {
 				t.Errorf("%s: other content: %v", kind, err)
 			}
 			now = now.Add(time.Second)
@@ -85,7 +86,7 @@ func TestRefusedIngestLeavesItsKey(t *testing.T) {
 		insight := must2(db.AddCoachingRun(context.Background(), a.ID, []store.Insight{{Headline: "a"}}))(t)[0]
 		for range 2 {
 			ctx, _ := keyed("key", "taken id")
-			if _, _, err := db.AddCoachingRun(ctx, a.ID, []store.Insight{{Headline: "b"}, insight}); !errors.Is(err, store.ErrConflict) || errors.Is(err, ErrIdempotencyKey) {
+			if _, _, err := db.AddCoachingRun(ctx, a.ID, []store.Insight{{Headline: "b"}, insight}); !errors.Is(err, store.ErrConflict) || errors.Is(err, idempotency.ErrKey) {
 				t.Fatalf("an id that is taken: %v", err)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/db"
+	"partneredge/store/central/idempotency"
 	"partneredge/store/valid"
 	"partneredge/wasm/event"
 )
@@ -19,7 +20,54 @@ import (
 // Writes of the sources of an account. Each write, its change, its event and the
 // event's deliveries are one transaction. The event is nil where none was
 // emitted, and Silenced where the account is not live. Runs, firings and contacts are
-// done once where ctx names them (WithIdempotency).
+// done once where ctx names them (idempotency.With).
+
+// ingestion is a write of a source to an account.
+type ingestion struct {
+	idempotency.Writes
+	refused error // why it makes no sense; nil: it does
+}
+
+// ingested holds the record and the event of an ingestion, which it returns and
+// keeps under an idempotency key.
+type ingested[T any] struct {
+	Record T            `json:"record"`
+	Event  *store.Event `json:"event,omitempty"`
+}
+
+// ingest runs fn as writeTo does, unless the idempotency key of ctx says that this
+// was done before. What fn did and its key are one transaction.
+func ingest[T any](ctx context.Context, d *DB, in ingestion, fn func(context.Context, *tx) (T, *store.Event, error)) (T, *store.Event, error) {
+	once := idempotency.Of(ctx)
+	var done ingested[T]
+	err := d.writeTo(ctx, "add "+in.Noun, in.Account, in.refused, func(ctx context.Context, t *tx) (err error) {
+		done = ingested[T]{}
+		if once != nil {
+			err = in.Repeat(ctx, t.Tx, once, &done)
+			if done.Event != nil {
+				done.Event.Body = nil // else null, as it was kept
+			}
+			if err != nil || once.Repeated {
+				return err
+			}
+		}
+		if done.Record, done.Event, err = fn(ctx, t); err != nil || once == nil {
+			return err
+		}
+		kept := done
+		if kept.Event != nil {
+			event := *kept.Event
+			event.Body = nil
+			kept.Event = &event
+		}
+		return in.Keep(ctx, t.Tx, once, kept)
+	})
+	if err != nil {
+		var none T
+		return none, nil, err
+	}
+	return done.Record, done.Event, nil
+}
 
 // AddCoachingRun adds the insights of one run. Ids are made and creation is
 // now where they are not set; a creation time that the account has already
@@ -34,7 +82,7 @@ func (d *DB) AddCoachingRun(ctx context.Context, accountID string, insights []st
 			valid.Texts("headline", in.Headline, "detail", in.Detail)))
 		run[i] = in
 	}
-	in := ingestion{"coaching run", accountID, refused}
+	in := ingestion{idempotency.Writes{Account: accountID, Noun: "coaching run"}, refused}
 	return ingest(ctx, d, in, func(ctx context.Context, t *tx) ([]store.Insight, *store.Event, error) {
 		added, newest := make([]store.Insight, len(run)), 0
 		for i, in := range run {
@@ -74,7 +122,7 @@ func (d *DB) AddFiring(ctx context.Context, f store.Firing) (added store.Firing,
 	f.Data, refused = valid.Object("trigger data", f.Data)
 	refused = cmp.Or(refused, errors.Join(valid.IDs("firing id", f.ID), valid.Times(f.TriggeredAt),
 		valid.Texts("sentinel name", f.Name, "action taken", f.Action)))
-	return ingest(ctx, d, ingestion{"firing", f.AccountID, refused}, func(ctx context.Context, t *tx) (store.Firing, *store.Event, error) {
+	return ingest(ctx, d, ingestion{idempotency.Writes{Account: f.AccountID, Noun: "firing"}, refused}, func(ctx context.Context, t *tx) (store.Firing, *store.Event, error) {
 		added := f
 		var err error
 		if added.TriggeredAt, err = t.uniqueTime(ctx, series{"firings", "triggered_at", f.AccountID}, f.TriggeredAt); err != nil {
@@ -99,7 +147,7 @@ func (d *DB) AddContact(ctx context.Context, c store.Contact) (added store.Conta
 	c.ID, c.OccurredAt = cmp.Or(c.ID, store.NewID("con", now)), db.TimeOr(c.OccurredAt, now)
 	refused := errors.Join(valid.IDs("contact id", c.ID, "client id", c.ClientID),
 		valid.OneOf("channel", c.Channel, "phone", "email", "sms"), valid.Times(c.OccurredAt))
-	return ingest(ctx, d, ingestion{"contact", c.AccountID, refused}, func(ctx context.Context, t *tx) (store.Contact, *store.Event, error) {
+	return ingest(ctx, d, ingestion{idempotency.Writes{Account: c.AccountID, Noun: "contact"}, refused}, func(ctx context.Context, t *tx) (store.Contact, *store.Event, error) {
 		if _, err := t.Exec(ctx, `INSERT INTO contacts (id, account_id, client_id, channel, occurred_at) VALUES (?, ?, ?, ?, ?)`,
 			c.ID, c.AccountID, c.ClientID, c.Channel, db.Micros(c.OccurredAt)); err != nil {
 			return c, nil, err

@@ -20,7 +20,7 @@ const (
 	keyLifetime = 365 * 24 * time.Hour
 )
 
-var keyTable = table[store.Key]{noun: "key", from: "keys", id: "id", columns: keyColumns, scan: scanKey}
+var keyTable = db.Table[store.Key]{Noun: "key", From: "keys", ID: "id", Columns: keyColumns, Scan: scanKey}
 
 func scanKey(row db.Row) (k store.Key, err error) {
 	err = row.Scan(&k.ID, &k.AccountID, db.Hash(&k.Hash), &k.Environment, db.JSON(&k.Scopes), db.JSON(&k.Allowlist),
@@ -81,7 +81,7 @@ func (d *DB) CreateKey(ctx context.Context, k store.Key) (store.Key, error) {
 
 // Key reads one key.
 func (d *DB) Key(ctx context.Context, id string) (store.Key, error) {
-	return keyTable.read(ctx, d, id)
+	return keyTable.Read(ctx, d.db, id)
 }
 
 // The conditions are those of an index.
@@ -111,7 +111,7 @@ func (d *DB) ExpiringKeys(ctx context.Context, before time.Time, p store.Page) (
 		}
 	}
 	limit := db.PageLimit(p)
-	keys, err := keyTable.some(ctx, d.db, expiringKeysPage, db.Micros(now), db.Micros(before), after, last, limit+1)
+	keys, err := keyTable.Some(ctx, d.db, expiringKeysPage, db.Micros(now), db.Micros(before), after, last, limit+1)
 	if err != nil || len(keys) <= limit {
 		return keys, "", db.Fail(tried, err)
 	}
@@ -160,9 +160,25 @@ func (d *DB) KeyByHash(ctx context.Context, hash [32]byte) (k store.Key, seq int
 	return k, seq, db.Fail("read key by hash", err)
 }
 
+// KeysByHash reads the keys whose plaintexts have these SHA-256s, as far as there are
+// any. seq is the last change that all of them include.
+func (d *DB) KeysByHash(ctx context.Context, hashes [][]byte) (keys map[[32]byte]store.Key, seq int64, err error) {
+	keys = make(map[[32]byte]store.Key, len(hashes))
+	_, err = db.All(ctx, d.db, func(row db.Row) (struct{}, error) {
+		found := false
+		k, err := scanFound(row, keyTable, &found, &seq)
+		if found {
+			keys[k.Hash] = k
+		}
+		return struct{}{}, err
+	}, `SELECT c.seq, k.id IS NOT NULL, `+db.Prefixed("k", keyColumns)+`
+		FROM change_counter c LEFT JOIN keys k ON `+d.db.InBytes("k.hash"), d.db.SetBytes(hashes))
+	return keys, seq, db.Fail("read keys by hash", err)
+}
+
 // Keys lists the keys of an account, newest first.
 func (d *DB) Keys(ctx context.Context, accountID string, p store.Page) ([]store.Key, string, error) {
-	return keyTable.listOf(ctx, d, accountID, p)
+	return listOf(ctx, d, keyTable, accountID, p)
 }
 
 // RotateKey issues a successor and leaves the key valid until graceUntil (or
@@ -256,7 +272,7 @@ func (d *DB) changeKey(ctx context.Context, id string, fn func(context.Context, 
 		return err
 	}
 	return d.change(ctx, k.AccountID, func(ctx context.Context, t *tx) error {
-		k, err := keyTable.get(ctx, t, id)
+		k, err := keyTable.Get(ctx, t, id)
 		if err != nil {
 			return err
 		}

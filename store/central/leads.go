@@ -19,7 +19,7 @@ import (
 const leadColumns = `id, account_id, key_id, environment, first_name, last_name, email, phone,
 	consent_status, consent_text, captured_at, outreach_allowed, created_at`
 
-var leadTable = table[store.Lead]{noun: "lead", from: "leads", id: "id", columns: leadColumns, scan: scanLead}
+var leadTable = db.Table[store.Lead]{Noun: "lead", From: "leads", ID: "id", Columns: leadColumns, Scan: scanLead}
 
 func scanLead(row db.Row) (l store.Lead, err error) {
 	err = row.Scan(&l.ID, &l.AccountID, &l.KeyID, &l.Environment, &l.FirstName, &l.LastName, &l.Email, &l.Phone,
@@ -182,14 +182,14 @@ func (t *tx) leadJudge(ctx context.Context, leads []OfferedLead) (j leadJudge, e
 	for _, id := range known {
 		j.accounts[id] = true
 	}
-	kept, err := leadTable.some(ctx, t, t.In("id"), t.Set(ids))
+	kept, err := leadTable.Some(ctx, t, t.In("id"), t.Set(ids))
 	if err != nil {
 		return j, err
 	}
 	for _, l := range kept {
 		j.kept[l.ID] = l
 	}
-	found, err := keyTable.some(ctx, t, t.In("id"), t.Set(keys))
+	found, err := keyTable.Some(ctx, t, t.In("id"), t.Set(keys))
 	for _, k := range found {
 		j.keys[k.ID] = k
 	}
@@ -254,17 +254,21 @@ func (t *tx) insertLeads(ctx context.Context, leads []store.Lead) error {
 
 // Leads lists the leads of an account, the last handed over first.
 func (d *DB) Leads(ctx context.Context, accountID string, p store.Page) ([]store.Lead, string, error) {
-	return leadTable.listOf(ctx, d, accountID, p)
+	return listOf(ctx, d, leadTable, accountID, p)
 }
 
 // Lead reads one lead.
 func (d *DB) Lead(ctx context.Context, id string) (store.Lead, error) {
-	return leadTable.read(ctx, d, id)
+	return leadTable.Read(ctx, d.db, id)
 }
 
-// QuarantinedLeads lists the leads that wait in the quarantine, newest first.
-func (d *DB) QuarantinedLeads(ctx context.Context, p store.Page) ([]store.QuarantinedLead, string, error) {
-	items, next, err := quarantine.List(ctx, d.db, p)
+// QuarantinedLeads lists the leads that wait in the quarantine and came in within a
+// span, newest first.
+func (d *DB) QuarantinedLeads(ctx context.Context, s store.Span, p store.Page) ([]store.QuarantinedLead, string, error) {
+	if err := valid.Times(s.Since, s.Until); err != nil {
+		return nil, "", db.Fail("list quarantined leads", err)
+	}
+	items, next, err := quarantine.List(ctx, d.db, s, p)
 	return items, next, db.Fail("list quarantined leads", err)
 }
 
@@ -296,7 +300,7 @@ func (d *DB) ReleaseLead(ctx context.Context, id string, l store.Lead) (store.Qu
 		if err := t.insertLeads(ctx, []store.Lead{l}); err != nil {
 			return err
 		}
-		kept, err := leadTable.get(ctx, t, l.ID)
+		kept, err := leadTable.Get(ctx, t, l.ID)
 		if err == nil && !same(l, kept) {
 			err = fmt.Errorf("%w: there is another lead of this id already", store.ErrConflict)
 		}

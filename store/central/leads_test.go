@@ -71,7 +71,7 @@ func TestValidLeadsAreKept(t *testing.T) {
 				t.Errorf("%s: %v, %v", what, done, err)
 				continue
 			}
-			got, err := leadTable.read(t.Context(), db, l.ID)
+			got, err := leadTable.Read(t.Context(), db.db, l.ID)
 			if noError(t, err); !reflect.DeepEqual(got, l) {
 				t.Errorf("%s: read %.300q", what, fmt.Sprint(got))
 			}

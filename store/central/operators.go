@@ -6,16 +6,20 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/audit"
 	"partneredge/store/central/db"
 	"partneredge/store/valid"
 )
 
 const tokenColumns = `id, name, role, hash, created_at, revoked_at, expires_at, last_used_at`
 
-var tokenTable = table[store.Token]{noun: "token", from: "tokens", id: "id", columns: tokenColumns, scan: scanToken}
+var tokenTable = db.Table[store.Token]{Noun: "token", From: "tokens", ID: "id", Columns: tokenColumns, Scan: scanToken}
 
 func scanToken(row db.Row) (t store.Token, err error) {
 	err = row.Scan(&t.ID, &t.Name, &t.Role, db.Hash(&t.Hash), db.Time(&t.CreatedAt), db.Time(&t.RevokedAt),
@@ -52,7 +56,7 @@ func (d *DB) TokenByHash(ctx context.Context, hash [32]byte) (store.Token, error
 
 // Tokens lists all tokens, revoked ones as well, newest first.
 func (d *DB) Tokens(ctx context.Context, p store.Page) ([]store.Token, string, error) {
-	return tokenTable.list(ctx, d, p)
+	return tokenTable.List(ctx, d.db, p)
 }
 
 // UsedToken notes that a token was used. The audit log says nothing of it.
@@ -66,46 +70,7 @@ func (d *DB) UsedToken(ctx context.Context, id string, at time.Time) error {
 
 // RevokeToken ends a token at once. changed is false when it was revoked before.
 func (d *DB) RevokeToken(ctx context.Context, id string) (revoked store.Token, changed bool, err error) {
-	return revoke(ctx, d, tokenTable, id, func(t *store.Token) *time.Time { return &t.RevokedAt })
-}
-
-const auditColumns = `id, at, actor, name, role, remote, action, target, before, after`
-
-// actorKey is the key of the actor in a context.
-type actorKey struct{}
-
-// ActorOf returns the actor that WithActor put into ctx.
-func ActorOf(ctx context.Context) (a store.Actor, found bool) {
-	a, found = ctx.Value(actorKey{}).(store.Actor)
-	return a, found
-}
-
-// WithActor has the changes that are made with the context written to the audit
-// log as this actor's, each in the transaction of the change itself. Without an
-// actor nothing is written: the program acts for itself, or a source writes to an
-// account.
-func WithActor(ctx context.Context, a store.Actor) context.Context {
-	return context.WithValue(ctx, actorKey{}, a)
-}
-
-// audited writes to the log what the actor did to a record. before and after
-// marshal to the record without secrets; nil is none.
-func (t *tx) audited(ctx context.Context, action, target string, before, after any) error {
-	if t.actor == nil {
-		return nil
-	}
-	now := t.Now()
-	_, err := t.Exec(ctx, `INSERT INTO audit (`+auditColumns+`)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, store.NewID("aud", now), db.Micros(now),
-		t.actor.ID, t.actor.Name, string(t.actor.Role), t.actor.Remote, action, target, recordText(before), recordText(after))
-	return err
-}
-
-func recordText(v any) sql.NullString {
-	if v == nil {
-		return sql.NullString{}
-	}
-	return sql.NullString{String: db.JSONText(v), Valid: true}
+	return audit.Revoke(ctx, d.db, tokenTable, id, func(t *store.Token) *time.Time { return &t.RevokedAt })
 }
 
 // Audit writes to the log what the actor of ctx did to something that is no record
@@ -142,15 +107,84 @@ func rawJSON(s sql.NullString) json.RawMessage {
 	return json.RawMessage(s.String)
 }
 
-// Audits lists the audit log, newest first. target "" is all of it.
-func (d *DB) Audits(ctx context.Context, target string, p store.Page) ([]store.Audit, string, error) {
-	l := db.Listing[store.Audit]{Table: "audit", Columns: auditColumns, Scan: scanAudit, Name: "audit\x00\x00" + target}
-	if target != "" {
-		if valid.Reference("target", target) != nil { // nothing was ever done to what cannot be
+// AuditFilter selects a part of the audit log; what is not set selects all of it.
+type AuditFilter struct {
+	Target string // id of the record that was changed
+	store.Span
+}
+
+// Audits lists the audit log, newest first.
+func (d *DB) Audits(ctx context.Context, f AuditFilter, p store.Page) ([]store.Audit, string, error) {
+	const tried = "list audit log"
+	if err := valid.Times(f.Since, f.Until); err != nil {
+		return nil, "", db.Fail(tried, err)
+	}
+	l := db.Listing[store.Audit]{
+		Table: "audit", Columns: audit.Columns, Scan: scanAudit,
+		Name: fmt.Sprintf("audit\x00\x00%s\x00%d\x00%d", f.Target, db.Micros(f.Since), db.Micros(f.Until)),
+	}
+	switch {
+	case f.Target != "":
+		if valid.Reference("target", f.Target) != nil { // nothing was ever done to what cannot be
 			return []store.Audit{}, "", nil
 		}
-		l.Column, l.Value = "target", target
+		l.Column, l.Value = "target", f.Target
+		l.Where, l.Args = "at >= ? AND at < ?", []any{db.Micros(f.Since), auditedUntil(f.Span)}
+	case f.Span != store.Span{}:
+		items, next, err := d.auditsIn(ctx, l.Name, f.Span, p)
+		return items, next, db.Fail(tried, err)
 	}
 	items, next, err := l.Page(ctx, d.db, p)
-	return items, next, db.Fail("list audit log", err)
+	return items, next, db.Fail(tried, err)
+}
+
+// auditedUntil returns the end of a span as times are kept, after all of them if it has none.
+func auditedUntil(s store.Span) int64 {
+	if s.Until.IsZero() {
+		return math.MaxInt64
+	}
+	return db.Micros(s.Until)
+}
+
+const auditsIn = `SELECT n, ` + audit.Columns + ` FROM audit
+	WHERE id >= ? AND id < ? AND at >= ? AND at < ? ORDER BY id DESC LIMIT ?`
+
+// auditsIn lists a span of the log by the entries' ids, which have their times to the
+// millisecond. Their numbers are not in the order of their times after a clock has been set.
+func (d *DB) auditsIn(ctx context.Context, list string, s store.Span, p store.Page) ([]store.Audit, string, error) {
+	before := "aud`" // after all ids
+	if !s.Until.IsZero() {
+		before = db.FirstID("aud", s.Until.Add(time.Millisecond))
+	}
+	if p.Cursor != "" {
+		place, err := db.Place(list, p.Cursor)
+		if err != nil {
+			return nil, "", err
+		}
+		before = place
+	}
+	type numbered struct {
+		n int64
+		store.Audit
+	}
+	limit := db.PageLimit(p)
+	found, err := db.All(ctx, d.db, func(row db.Row) (e numbered, err error) {
+		e.Audit, err = scanAudit(db.Leading(row, &e.n))
+		return e, err
+	}, auditsIn, db.FirstID("aud", s.Since), before, db.Micros(s.Since), auditedUntil(s), limit+1)
+	if err != nil {
+		return nil, "", err
+	}
+	next := ""
+	if len(found) > limit {
+		found = found[:limit]
+		next = db.Cursor(list, found[limit-1].ID)
+	}
+	// Within a millisecond, ids are in no order.
+	slices.SortFunc(found, func(a, b numbered) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.n, a.n)) })
+	items := make([]store.Audit, len(found))
+	for i, e := range found {
+		items[i] = e.Audit
+	}
+	return items, next, nil
 }

@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/audit"
+	"partneredge/store/central/db"
+	"partneredge/store/central/db/dbtest"
 	"partneredge/store/central/deliveries"
 )
 
@@ -22,7 +25,7 @@ var ana = store.Actor{ID: "tok_1", Name: "Ana", Role: store.RoleAdmin, Remote: "
 func TestAuditLog(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		db := open(t, p)
-		ctx := WithActor(context.Background(), ana)
+		ctx := audit.WithActor(context.Background(), ana)
 		a := must(db.CreateAccount(ctx, store.Account{Name: "Harbor", Agent: store.Agent{Email: "a@b.c", FullName: "A"}}))(t)
 		live := store.ModeLive
 		_, _, err := db.UpdateAccount(ctx, a.ID, AccountPatch{Mode: &live})
@@ -45,7 +48,7 @@ func TestAuditLog(t *testing.T) {
 		noError(t, err)
 		newAccount(t, db, store.ModeSetup) // by nobody
 
-		entries, next1, err := db.Audits(ctx, "", store.Page{})
+		entries, next1, err := db.Audits(ctx, AuditFilter{}, store.Page{})
 		noError(t, err)
 		if next1 != "" {
 			t.Errorf("cursor %q", next1)
@@ -73,22 +76,22 @@ func TestAuditLog(t *testing.T) {
 			t.Errorf("before %+v, after %+v, before the first %s", was, is, entries[0].Before)
 		}
 
-		of, _, err := db.Audits(ctx, k.ID, store.Page{Limit: 1})
+		of, _, err := db.Audits(ctx, AuditFilter{Target: k.ID}, store.Page{Limit: 1})
 		noError(t, err)
 		if len(of) != 1 || of[0].Action != "key.rotate" {
 			t.Errorf("of the key: %+v", of)
 		}
-		if of, _, err := db.Audits(ctx, "a\x00b", store.Page{}); err != nil || len(of) != 0 {
+		if of, _, err := db.Audits(ctx, AuditFilter{Target: "a\x00b"}, store.Page{}); err != nil || len(of) != 0 {
 			t.Errorf("of what cannot be: %v, %v", of, err)
 		}
-		page, cursor, err := db.Audits(ctx, "", store.Page{Limit: 5})
+		page, cursor, err := db.Audits(ctx, AuditFilter{}, store.Page{Limit: 5})
 		noError(t, err)
-		rest, _, err := db.Audits(ctx, "", store.Page{Limit: 5, Cursor: cursor})
+		rest, _, err := db.Audits(ctx, AuditFilter{}, store.Page{Limit: 5, Cursor: cursor})
 		noError(t, err)
 		if len(page) != 5 || len(rest) != 3 || rest[2].Action != "account.create" {
 			t.Errorf("pages of %d and %d", len(page), len(rest))
 		}
-		_, _, err = db.Audits(ctx, "", store.Page{Cursor: "-!"})
+		_, _, err = db.Audits(ctx, AuditFilter{}, store.Page{Cursor: "-!"})
 		wantErr(t, err, store.ErrInvalid)
 
 		// The database itself refuses to have the log changed.
@@ -126,14 +129,14 @@ func TestAuditOfDeliveries(t *testing.T) {
 			_, err := t.Exec(ctx, `UPDATE deliveries SET state = 'dead'`)
 			return err
 		}))
-		must(db.RecoverDeliveries(WithActor(ctx, ana), subs[0].ID, time.Time{}))(t)
-		must(db.RetryDelivery(WithActor(ctx, ana), list[0].ID))(t) // pending already
+		must(db.RecoverDeliveries(audit.WithActor(ctx, ana), subs[0].ID, time.Time{}))(t)
+		must(db.RetryDelivery(audit.WithActor(ctx, ana), list[0].ID))(t) // pending already
 		noError(t, db.change(ctx, "", func(ctx context.Context, t *tx) error {
 			_, err := t.Exec(ctx, `UPDATE deliveries SET state = 'dead'`)
 			return err
 		}))
-		must(db.RetryDelivery(WithActor(ctx, ana), list[0].ID))(t)
-		entries, _, err := db.Audits(ctx, "", store.Page{})
+		must(db.RetryDelivery(audit.WithActor(ctx, ana), list[0].ID))(t)
+		entries, _, err := db.Audits(ctx, AuditFilter{}, store.Page{})
 		noError(t, err)
 		if len(entries) != 2 || entries[0].Action != "delivery.retry" || string(entries[0].Before) != `{"state":"dead"}` ||
 			entries[1].Action != "webhook.recover" || !bytes.Contains(entries[1].After, []byte(`"queued":1`)) {
@@ -145,7 +148,7 @@ func TestAuditOfDeliveries(t *testing.T) {
 func TestTokens(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		db := open(t, p)
-		ctx := WithActor(context.Background(), ana)
+		ctx := audit.WithActor(context.Background(), ana)
 		hash := sha256.Sum256([]byte("secret"))
 		made := must(db.CreateToken(ctx, store.Token{Name: "Ben", Role: store.RoleViewer, Hash: hash}))(t)
 		if !strings.HasPrefix(made.ID, "tok_") || made.CreatedAt.IsZero() {
@@ -192,7 +195,7 @@ func TestTokens(t *testing.T) {
 		}
 		list, _, err := db.Tokens(ctx, store.Page{})
 		noError(t, err)
-		entries, _, err := db.Audits(ctx, made.ID, store.Page{})
+		entries, _, err := db.Audits(ctx, AuditFilter{Target: made.ID}, store.Page{})
 		noError(t, err)
 		if len(list) != 2 || len(entries) != 2 || entries[0].Action != "token.revoke" {
 			t.Errorf("list %+v, log %+v", list, entries)
@@ -200,6 +203,135 @@ func TestTokens(t *testing.T) {
 		for _, e := range entries {
 			if text := string(e.Before) + string(e.After); strings.Contains(text, hex.EncodeToString(hash[:])) || strings.Contains(text, "hash") {
 				t.Errorf("the log shows the hash: %s", text)
+			}
+		}
+	})
+}
+
+// TestAuditSpan lists the entries of a time range, by pages.
+func TestAuditSpan(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		began := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+		now := began
+		d := openWith(t, p, Config{Now: func() time.Time { return now }})
+		ctx := audit.WithActor(t.Context(), store.Actor{ID: "tok_1", Name: "Kim", Role: store.RoleAdmin})
+		at := func(s store.Span, target string) (all []int) {
+			t.Helper()
+			for page := (store.Page{Limit: 7}); ; {
+				entries, next, err := d.Audits(ctx, AuditFilter{Target: target, Span: s}, page)
+				noError(t, err)
+				for _, e := range entries {
+					all = append(all, int(e.At.Sub(began)/(10*time.Second)))
+				}
+				if page.Cursor = next; next == "" {
+					slices.Reverse(all)
+					return all
+				}
+			}
+		}
+		if got := at(store.Span{Since: began, Until: began.Add(time.Hour)}, ""); len(got) != 0 {
+			t.Errorf("an empty log has %v", got)
+		}
+		const entries = 300 // 10 seconds apart
+		for i := range entries {
+			now = began.Add(time.Duration(i) * 10 * time.Second)
+			noError(t, d.Audit(ctx, "test.do", []string{"even", "odd"}[i%2], nil))
+		}
+		from := func(first, last, step int) (all []int) {
+			for i := first; i < last; i += step {
+				all = append(all, i)
+			}
+			return all
+		}
+		moment := func(i int) time.Time { return began.Add(time.Duration(i) * 10 * time.Second) }
+		for name, c := range map[string]struct {
+			span   store.Span
+			target string
+			want   []int
+		}{
+			"all":       {store.Span{}, "", from(0, entries, 1)},
+			"since":     {store.Span{Since: moment(280)}, "", from(280, entries, 1)},
+			"until":     {store.Span{Until: moment(20)}, "", from(0, 20, 1)},
+			"both":      {store.Span{Since: moment(100), Until: moment(130)}, "", from(100, 130, 1)},
+			"of one":    {store.Span{Since: moment(100), Until: moment(130)}, "odd", from(101, 130, 2)},
+			"within":    {store.Span{Since: moment(100).Add(time.Second), Until: moment(101)}, "", nil},
+			"before":    {store.Span{Until: began}, "", nil},
+			"after":     {store.Span{Since: moment(entries)}, "", nil},
+			"of 1970":   {store.Span{Since: time.UnixMicro(1), Until: time.Unix(61, 0)}, "", nil},
+			"backwards": {store.Span{Since: moment(130), Until: moment(100)}, "", nil},
+		} {
+			if got := at(c.span, c.target); !slices.Equal(got, c.want) {
+				t.Errorf("%s: %v, want %v", name, got, c.want)
+			}
+		}
+		_, _, err := d.Audits(ctx, AuditFilter{Span: store.Span{Since: time.Unix(-1, 0)}}, store.Page{})
+		wantErr(t, err, store.ErrInvalid)
+	})
+}
+
+// TestAuditSpanAfterClockSteps lists entries by time where a clock was set forward, and
+// then back, and reads nothing of a large log but those.
+func TestAuditSpanAfterClockSteps(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		began := time.Date(2026, 3, 2, 4, 0, 0, 0, time.UTC)
+		now := began
+		d := openWith(t, p, Config{Now: func() time.Time { return now }})
+		ctx := audit.WithActor(t.Context(), ana)
+		var minutes []int
+		for i := range 20 {
+			minutes = append(minutes, []int{i, 90, 4*i - 60}[i%3])
+		}
+		minutes = append(minutes, 60, 4, 7, 10, 13, 16, 16, 120, 5, -90)
+		for _, m := range minutes {
+			now = began.Add(time.Duration(m) * time.Minute)
+			noError(t, d.Audit(ctx, "test.do", "one", m))
+		}
+		within := func(since, until int) (all []int) {
+			for _, m := range minutes {
+				if m >= since && m < until {
+					all = append(all, m)
+				}
+			}
+			slices.Sort(all)
+			return all
+		}
+		now = began.Add(-24 * time.Hour)
+		noError(t, d.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
+			for range 3000 { // of the day before, but with the highest numbers
+				if err := audit.LogOf(ctx).Add(ctx, t, "test.do", "two", nil, nil); err != nil {
+					return err
+				}
+			}
+			_, err := t.Exec(ctx, `ANALYZE audit`)
+			return err
+		}))
+		for _, c := range [][2]int{{0, 30}, {-30, 0}, {4, 17}, {60, 61}, {90, 91}, {-90, 121}, {-91, -60}, {120, 1000}} {
+			span := store.Span{Since: began.Add(time.Duration(c[0]) * time.Minute), Until: began.Add(time.Duration(c[1]) * time.Minute)}
+			for _, target := range []string{"", "one"} {
+				var got []int
+				for page := (store.Page{Limit: 3}); ; {
+					entries, next, err := d.Audits(ctx, AuditFilter{Target: target, Span: span}, page)
+					noError(t, err)
+					for _, e := range entries {
+						got = append(got, int(e.At.Sub(began)/time.Minute))
+					}
+					if page.Cursor = next; next == "" {
+						break
+					}
+				}
+				if target == "" && !slices.IsSortedFunc(got, func(a, b int) int { return b - a }) {
+					t.Errorf("%v are not the newest first: %v", c, got)
+				}
+				if slices.Sort(got); !slices.Equal(got, within(c[0], c[1])) {
+					t.Errorf("%v of target %q: %v, want %v", c, target, got, within(c[0], c[1]))
+				}
+			}
+		}
+		since, until := began, began.Add(30*time.Minute)
+		plan := dbtest.Explain(t, d.db, auditsIn, db.FirstID("aud", since), db.FirstID("aud", until), db.Micros(since), db.Micros(until), 51)
+		for _, bad := range []string{"SCAN", "Seq Scan", "Rows Removed by Filter", "TEMP B-TREE", "audit_pkey"} {
+			if strings.Contains(plan, bad) {
+				t.Errorf("the plan reads more than the span:\n%s", plan)
 			}
 		}
 	})

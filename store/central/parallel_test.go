@@ -14,6 +14,7 @@ import (
 	"partneredge/store"
 	"partneredge/store/central/db"
 	"partneredge/store/central/deliveries"
+	"partneredge/store/central/fleet"
 )
 
 // Each of these runs through two DBs over one database, as two processes would.
@@ -453,10 +454,10 @@ func TestParallelNodes(t *testing.T) {
 			origins.Go(func() {
 				for range times {
 					at := begin.Add(time.Duration(step.Add(1)) * time.Second)
-					var seen []NodeSeen
+					var seen []fleet.NodeSeen
 					digests := make(map[string]string)
 					for _, id := range mine {
-						seen = append(seen, NodeSeen{ID: id, Version: "1", At: at})
+						seen = append(seen, fleet.NodeSeen{ID: id, Version: "1", At: at})
 						digests[id] = at.String()
 					}
 					alone := func(fn db.Func) {
@@ -467,7 +468,8 @@ func TestParallelNodes(t *testing.T) {
 							t.Error(err)
 						}
 					}
-					alone(func(ctx context.Context, t *db.Tx) error { return updateSeen(ctx, t, seen) })
+					alone(func(ctx context.Context, t *db.Tx) error { return fleet.UpdateSeen(ctx, t, seen) })
+					alone(func(ctx context.Context, t *db.Tx) error { return fleet.PutReleases(ctx, t, digests) })
 				}
 			})
 		}
@@ -482,7 +484,7 @@ func TestParallelNodes(t *testing.T) {
 			}
 		}
 		// Another origin that heard the same heartbeat has nothing to write.
-		noError(t, dbs[1].SeenNodes(ctx, []NodeSeen{
+		noError(t, dbs[1].SeenNodes(ctx, []fleet.NodeSeen{
 			{ID: ids[0], Version: "1", At: last.Add(time.Second), Apart: time.Minute},
 			{ID: ids[1], Version: "2", At: last.Add(time.Second), Apart: time.Minute},
 			{ID: ids[2], Version: "1", At: last.Add(time.Minute), Apart: time.Minute},

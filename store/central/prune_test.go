@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/audit"
 )
 
 // TestPruneRecords removes what came in before a time, of each kind, and no more. What
@@ -17,7 +18,7 @@ func TestPruneRecords(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		clock := &fakeClock{time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}
 		d := openWith(t, p, Config{Now: clock.now})
-		ctx := WithActor(context.Background(), store.Actor{ID: "tok_x", Role: store.RoleAdmin})
+		ctx := audit.WithActor(context.Background(), store.Actor{ID: "tok_x", Role: store.RoleAdmin})
 		old := newAccount(t, d, store.ModeSetup).ID
 		both := newAccount(t, d, store.ModeSetup).ID
 		add := func(account string) {

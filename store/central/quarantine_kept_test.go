@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"partneredge/store"
+	"partneredge/store/central/audit"
 )
 
 // TestReleaseIntoAKeptID: a lead whose id its account has already is not lost by
@@ -32,7 +33,7 @@ func TestReleaseIntoAKeptID(t *testing.T) {
 		if q := must(db.ReleaseLead(t.Context(), id, kept))(t); q.State != store.QuarantineReleased {
 			t.Errorf("the lead that the account has: %+v", q)
 		}
-		if got := must(leadTable.read(t.Context(), db, kept.ID))(t); got != kept {
+		if got := must(leadTable.Read(t.Context(), db.db, kept.ID))(t); got != kept {
 			t.Errorf("kept %+v, want %+v", got, kept)
 		}
 	})
@@ -67,7 +68,7 @@ func TestEachBodyWaits(t *testing.T) {
 func TestAuditOfARelease(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		db := open(t, p)
-		ctx := WithActor(t.Context(), store.Actor{ID: "tok_x", Name: "Kim", Role: store.RoleOperator})
+		ctx := audit.WithActor(t.Context(), store.Actor{ID: "tok_x", Name: "Kim", Role: store.RoleOperator})
 		a := newAccount(t, db, store.ModeLive)
 		l := leadFor("acc_nobody")
 		must(db.AddLeads(ctx, "node_x", offered(l)))(t)
@@ -75,7 +76,7 @@ func TestAuditOfARelease(t *testing.T) {
 		l.AccountID, l.FirstName, l.Email, l.Phone, l.ConsentText = a.ID, "Secretname", "secret@example.com", "+1 555 010 0009", "Secret text."
 		l.ConsentStatus, l.OutreachAllowed = "express_written", true
 		must(db.ReleaseLead(ctx, id, l))(t)
-		entries, _, err := db.Audits(ctx, id, store.Page{})
+		entries, _, err := db.Audits(ctx, AuditFilter{Target: id}, store.Page{})
 		if noError(t, err); len(entries) != 1 {
 			t.Fatalf("%+v", entries)
 		}

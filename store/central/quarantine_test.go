@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"partneredge/store"
+	"partneredge/store/central/audit"
 )
 
 // waiting lists the quarantine.
 func waiting(t *testing.T, db *DB) []store.QuarantinedLead {
 	t.Helper()
-	items, _, err := db.QuarantinedLeads(t.Context(), store.Page{Limit: 200})
+	items, _, err := db.QuarantinedLeads(t.Context(), store.Span{}, store.Page{Limit: 200})
 	noError(t, err)
 	return items
 }
@@ -69,7 +70,7 @@ func TestRefusedLeadsAreQuarantined(t *testing.T) {
 func TestReleaseAndDiscard(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		db := open(t, p)
-		ctx := WithActor(t.Context(), store.Actor{ID: "tok_x", Name: "Kim", Role: store.RoleOperator})
+		ctx := audit.WithActor(t.Context(), store.Actor{ID: "tok_x", Name: "Kim", Role: store.RoleOperator})
 		a, b := newAccount(t, db, store.ModeLive), newAccount(t, db, store.ModeLive)
 		lost, unwanted := leadFor("acc_nobody"), leadFor("acc_nobody")
 		handOver := func() { must(db.AddLeads(ctx, "node_x", offered(lost, unwanted)))(t) }
@@ -102,7 +103,7 @@ func TestReleaseAndDiscard(t *testing.T) {
 		if q.State != store.QuarantineReleased || len(q.Body) != 0 || q.Size == 0 || q.SettledAt.IsZero() {
 			t.Errorf("released: %+v", q)
 		}
-		if got := must(leadTable.read(ctx, db, lost.ID))(t); got != mended {
+		if got := must(leadTable.Read(ctx, db.db, lost.ID))(t); got != mended {
 			t.Errorf("kept %+v, want %+v", got, mended)
 		}
 		if q = must(db.DiscardLead(ctx, items[0].ID))(t); q.State != store.QuarantineDiscarded || len(q.Body) != 0 {
@@ -113,7 +114,7 @@ func TestReleaseAndDiscard(t *testing.T) {
 			wantErr(t, err, store.ErrConflict)
 			_, err = db.DiscardLead(ctx, item.ID)
 			wantErr(t, err, store.ErrConflict)
-			entries, _, err := db.Audits(ctx, item.ID, store.Page{})
+			entries, _, err := db.Audits(ctx, AuditFilter{Target: item.ID}, store.Page{})
 			if noError(t, err); len(entries) != 1 || entries[0].Action != "lead."+map[string]string{lost.ID: "release", unwanted.ID: "discard"}[item.LeadID] || strings.Contains(string(entries[0].Before), "oe@example.com") {
 				t.Errorf("audit: %+v", entries)
 			}

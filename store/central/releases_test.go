@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/audit"
 	engine "partneredge/store/central/db"
 	"partneredge/store/central/registry"
 )
@@ -142,7 +143,7 @@ func TestUploadsAtOnce(t *testing.T) {
 
 func TestManifests(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
-		ctx := WithActor(context.Background(), store.Actor{ID: "tok_1", Name: "Ana", Role: store.RoleOperator})
+		ctx := audit.WithActor(context.Background(), store.Actor{ID: "tok_1", Name: "Ana", Role: store.RoleOperator})
 		db := open(t, p)
 		manifest := func(text, subject string) store.Manifest {
 			return store.Manifest{Digest: digestOf([]byte(text)), MediaType: "m", ArtifactType: "a", Subject: subject, Content: []byte(text)}
@@ -184,11 +185,11 @@ func TestManifests(t *testing.T) {
 		}
 		large := manifest(strings.Repeat("x", 1<<20+1), "")
 		wantErr(t, db.PutManifest(ctx, large, ""), store.ErrInvalid)
-		entries, _, err := db.Audits(ctx, second.Digest, store.Page{})
+		entries, _, err := db.Audits(ctx, AuditFilter{Target: second.Digest}, store.Page{})
 		if noError(t, err); len(entries) != 3 || entries[0].Action != "release.push" {
 			t.Errorf("audit log %v", entries)
 		}
-		if entries, _, err = db.Audits(ctx, first.Digest, store.Page{}); err != nil || len(entries) != 1 {
+		if entries, _, err = db.Audits(ctx, AuditFilter{Target: first.Digest}, store.Page{}); err != nil || len(entries) != 1 {
 			t.Errorf("audit log of what was put twice: %v, %v", entries, err)
 		}
 	})
@@ -196,7 +197,7 @@ func TestManifests(t *testing.T) {
 
 func TestReleases(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
-		ctx := WithActor(context.Background(), store.Actor{ID: "tok_1", Name: "Ana", Role: store.RoleOperator})
+		ctx := audit.WithActor(context.Background(), store.Actor{ID: "tok_1", Name: "Ana", Role: store.RoleOperator})
 		db := open(t, p)
 		r := store.Release{
 			Version: "1.4.0", Digest: digestOf(nil), Size: 7, Modules: []store.ReleaseModule{{Name: "gate", Size: 5}},
@@ -229,7 +230,7 @@ func TestReleases(t *testing.T) {
 		if noError(t, err); len(all) != 2 || all[0].ID != later.ID {
 			t.Errorf("list %v", all)
 		}
-		entries, _, err := db.Audits(ctx, made.ID, store.Page{})
+		entries, _, err := db.Audits(ctx, AuditFilter{Target: made.ID}, store.Page{})
 		if noError(t, err); len(entries) != 2 || entries[0].Action != "release.sign" || entries[1].Action != "release.create" {
 			t.Errorf("audit log %v", entries)
 		}

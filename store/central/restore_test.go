@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"partneredge/store"
+	"partneredge/store/central/audit"
 	engine "partneredge/store/central/db"
 )
 
@@ -28,7 +29,7 @@ func TestRestored(t *testing.T) {
 		}
 		change(store.ModeSetup)
 		before := must(db.ChangesSince(ctx, Position{}, 1))(t).Latest
-		noError(t, db.Restored(WithActor(ctx, ana)))
+		noError(t, db.Restored(audit.WithActor(ctx, ana)))
 		restored := must(db.ChangesSince(ctx, Position{}, 1))(t).Latest
 		change(store.ModeLive) // whose number must be a new one
 		latest := must(db.ChangesSince(ctx, Position{}, 1))(t).Latest
@@ -43,7 +44,7 @@ func TestRestored(t *testing.T) {
 		if log, err := db.ChangesSince(ctx, Position{Seq: restored}, 10); err != nil || log.Reset || len(log.Changes) != int(latest-restored) {
 			t.Errorf("a node that began afresh: reset %t, %d changes, %v", log.Reset, len(log.Changes), err)
 		}
-		entries, _, err := db.Audits(ctx, "", store.Page{})
+		entries, _, err := db.Audits(ctx, AuditFilter{}, store.Page{})
 		noError(t, err)
 		if len(entries) != 1 || entries[0].Action != "database.restore" || entries[0].Actor != ana {
 			t.Errorf("audit log: %+v", entries)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/fleet"
 )
 
 func TestRollouts(t *testing.T) {
@@ -21,7 +22,7 @@ func TestRollouts(t *testing.T) {
 		}
 		r := must(db.AddRollout(ctx, begin))(t)
 		_, err = db.AddRollout(ctx, begin)
-		wantErr(t, err, ErrRolloutUnderWay)
+		wantErr(t, err, fleet.ErrRolloutUnderWay)
 		wants := func(want map[string]string) {
 			t.Helper()
 			if got := must(db.NodeReleases(ctx))(t); !maps.Equal(got, want) {

@@ -2,13 +2,9 @@ package central
 
 import (
 	"context"
-	"database/sql"
-	"encoding/json"
-	"errors"
-	"fmt"
 
 	"partneredge/store"
-	"partneredge/store/central/db"
+	"partneredge/store/central/idempotency"
 	"partneredge/store/valid"
 )
 
@@ -19,16 +15,16 @@ type keptSubscription struct {
 	Repeated bool   `json:"repeated,omitempty"` // somebody was told of it since
 }
 
-func subscriptionOf(account string) ingestion {
-	return ingestion{noun: "subscription", account: account}
+func subscriptionsOf(account string) idempotency.Writes {
+	return idempotency.Writes{Account: account, Noun: "subscription"}
 }
 
 // RepeatedSubscription returns the subscription that was kept under an idempotency
 // key in the last 24 hours, with its secret, and sets once.Repeated; without one it
-// does neither. ErrIdempotencyKey when another one was asked for, or its secret was
+// does neither. idempotency.ErrKey when another one was asked for, or its secret was
 // rotated since: the first answer cannot be given again, and the new secret is not
 // for whoever has the first request.
-func (d *DB) RepeatedSubscription(ctx context.Context, accountID string, once *Idempotency) (kept store.Subscription, err error) {
+func (d *DB) RepeatedSubscription(ctx context.Context, accountID string, once *idempotency.Request) (kept store.Subscription, err error) {
 	err = d.writeTo(ctx, "repeat subscription", accountID, nil, func(ctx context.Context, t *tx) error {
 		return d.repeatSubscription(ctx, t, accountID, once, &kept)
 	})
@@ -37,26 +33,24 @@ func (d *DB) RepeatedSubscription(ctx context.Context, accountID string, once *I
 
 // repeatSubscription reads the subscription of an idempotency key into kept, and
 // notes that it was read.
-func (d *DB) repeatSubscription(ctx context.Context, t *tx, account string, once *Idempotency, kept *store.Subscription) (err error) {
+func (d *DB) repeatSubscription(ctx context.Context, t *tx, account string, once *idempotency.Request, kept *store.Subscription) (err error) {
 	var answer keptSubscription
-	if once.Repeated, err = t.repeat(ctx, subscriptionOf(account), once, &answer); err != nil || !once.Repeated {
+	if err = subscriptionsOf(account).Repeat(ctx, t.Tx, once, &answer); err != nil || !once.Repeated {
 		return err
 	}
 	rotated, err := t.secretRotated(ctx, answer.ID)
 	if err == nil && rotated {
-		err = ErrIdempotencyKey
+		err = idempotency.ErrKey
 	}
 	if err != nil {
 		once.Repeated = false
 		return err
 	}
-	if *kept, err = d.subscriptionTable().get(ctx, t, answer.ID); err != nil || answer.Repeated {
+	if *kept, err = d.subscriptionTable().Get(ctx, t, answer.ID); err != nil || answer.Repeated {
 		return err
 	}
 	answer.Repeated = true
-	_, err = t.Exec(ctx, `UPDATE idempotency SET answer = ? WHERE account_id = ? AND name = ?`,
-		db.JSONText(answer), account, subscriptionOf(account).name(once))
-	return err
+	return subscriptionsOf(account).Change(ctx, t.Tx, once.Key, answer)
 }
 
 // secretRotated reports whether a subscription has another secret than at first.
@@ -72,17 +66,13 @@ func (t *tx) secretRotated(ctx context.Context, id string) (rotated bool, err er
 func (d *DB) AbandonSubscription(ctx context.Context, accountID, id, key string) (already bool, err error) {
 	const tried = "abandon subscription"
 	more := false
-	name := subscriptionOf(accountID).name(&Idempotency{Key: key})
+	kept := subscriptionsOf(accountID)
 	err = d.writeTo(ctx, tried, accountID, valid.Reference("subscription", id), func(ctx context.Context, t *tx) error {
 		more = false
-		var text string
-		err := t.Get(ctx, `SELECT answer FROM idempotency WHERE account_id = ? AND name = ?`, []any{accountID, name}, &text)
 		var answer keptSubscription
-		if err == nil {
-			err = json.Unmarshal([]byte(text), &answer)
-		}
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return fmt.Errorf("read the answer to an idempotency key: %w", err)
+		err := kept.Read(ctx, t.Tx, key, &answer)
+		if err != nil {
+			return err
 		}
 		rotated := false
 		if answer.ID == id {
@@ -94,7 +84,7 @@ func (d *DB) AbandonSubscription(ctx context.Context, accountID, id, key string)
 			already, err = d.isRevoked(ctx, t, accountID, id)
 			return err
 		}
-		if _, err = t.Exec(ctx, `DELETE FROM idempotency WHERE account_id = ? AND name = ?`, accountID, name); err != nil {
+		if err = kept.Free(ctx, t.Tx, key); err != nil {
 			return err
 		}
 		already, more, err = d.revoke(ctx, t, accountID, id)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/idempotency"
 )
 
 // TestSubscribeOnce: a request that is repeated gets what the first one made, with
@@ -16,11 +17,11 @@ func TestSubscribeOnce(t *testing.T) {
 		db := openWith(t, p, Config{Now: func() time.Time { return now }})
 		a, b := newAccount(t, db, store.ModeLive), newAccount(t, db, store.ModeLive)
 		subscribe := func(account, key, digest string) (store.Subscription, bool, error) {
-			once := Idempotency{Key: key, Digest: digest}
+			once := idempotency.Request{Key: key, Digest: digest}
 			kept, err := db.Subscribe(ctx, subscriptionFor(account, store.EventSentinelFired), &once)
 			return kept, once.Repeated, err
 		}
-		once := Idempotency{Key: "k", Digest: "d"}
+		once := idempotency.Request{Key: "k", Digest: "d"}
 		if _, err := db.RepeatedSubscription(ctx, a.ID, &once); err != nil || once.Repeated {
 			t.Errorf("repeated before the first: %v, %v", once, err)
 		}
@@ -36,9 +37,9 @@ func TestSubscribeOnce(t *testing.T) {
 			t.Errorf("%+v, %+v, %v", once, kept, err)
 		}
 		_, _, err = subscribe(a.ID, "k", "other")
-		wantErr(t, err, ErrIdempotencyKey)
-		_, err = db.RepeatedSubscription(ctx, a.ID, &Idempotency{Key: "k", Digest: "other"})
-		wantErr(t, err, ErrIdempotencyKey)
+		wantErr(t, err, idempotency.ErrKey)
+		_, err = db.RepeatedSubscription(ctx, a.ID, &idempotency.Request{Key: "k", Digest: "other"})
+		wantErr(t, err, idempotency.ErrKey)
 		if _, repeated, err = subscribe(b.ID, "k", "d"); err != nil || repeated {
 			t.Errorf("another account's: %v, %v", repeated, err)
 		}
@@ -63,7 +64,7 @@ func TestAbandonSubscription(t *testing.T) {
 		db := open(t, p)
 		a := newAccount(t, db, store.ModeLive)
 		subscribe := func(key string) store.Subscription {
-			return must(db.Subscribe(ctx, subscriptionFor(a.ID, store.EventSentinelFired), &Idempotency{Key: key, Digest: "d"}))(t)
+			return must(db.Subscribe(ctx, subscriptionFor(a.ID, store.EventSentinelFired), &idempotency.Request{Key: key, Digest: "d"}))(t)
 		}
 		lost, known := subscribe("lost"), subscribe("known")
 		subscribe("known") // repeated
@@ -102,7 +103,7 @@ func TestAbandonLate(t *testing.T) {
 		db := openWith(t, p, Config{Now: func() time.Time { return now }})
 		a := newAccount(t, db, store.ModeLive)
 		subscribe := func(key string) store.Subscription {
-			return must(db.Subscribe(ctx, subscriptionFor(a.ID, store.EventSentinelFired), &Idempotency{Key: key, Digest: "d"}))(t)
+			return must(db.Subscribe(ctx, subscriptionFor(a.ID, store.EventSentinelFired), &idempotency.Request{Key: key, Digest: "d"}))(t)
 		}
 		first, second := subscribe("first"), subscribe("second")
 		for key, s := range map[string]store.Subscription{"first": first, "second": second} {
@@ -133,15 +134,15 @@ func TestSubscribeOnceRotated(t *testing.T) {
 		db := open(t, p)
 		a := newAccount(t, db, store.ModeLive)
 		subscribe := func() (store.Subscription, error) {
-			return db.Subscribe(ctx, subscriptionFor(a.ID, store.EventSentinelFired), &Idempotency{Key: "k", Digest: "d"})
+			return db.Subscribe(ctx, subscriptionFor(a.ID, store.EventSentinelFired), &idempotency.Request{Key: "k", Digest: "d"})
 		}
 		first := must(subscribe())(t)
 		must(db.RotateSecret(ctx, first.ID, "rotated", time.Now().Add(time.Hour)))(t)
 		s, err := subscribe()
-		wantErr(t, err, ErrIdempotencyKey)
-		once := Idempotency{Key: "k", Digest: "d"}
+		wantErr(t, err, idempotency.ErrKey)
+		once := idempotency.Request{Key: "k", Digest: "d"}
 		kept, err := db.RepeatedSubscription(ctx, a.ID, &once)
-		wantErr(t, err, ErrIdempotencyKey)
+		wantErr(t, err, idempotency.ErrKey)
 		if once.Repeated || s.Secret != "" || kept.Secret != "" {
 			t.Errorf("%+v, %+v, %+v", once, s, kept)
 		}

@@ -11,6 +11,7 @@ import (
 	"partneredge/store"
 	"partneredge/store/central/db"
 	"partneredge/store/central/deliveries"
+	"partneredge/store/central/idempotency"
 	"partneredge/store/valid"
 )
 
@@ -20,8 +21,8 @@ const subscriptionsMost = 100
 const subscriptionColumns = `id, account_id, key_id, environment, target_url, events, description, secret,
 	created_at, revoked_at, failing_from`
 
-func (d *DB) subscriptionTable() table[store.Subscription] {
-	return table[store.Subscription]{noun: "subscription", from: "subscriptions", id: "id", columns: subscriptionColumns, scan: d.scanSubscription}
+func (d *DB) subscriptionTable() db.Table[store.Subscription] {
+	return db.Table[store.Subscription]{Noun: "subscription", From: "subscriptions", ID: "id", Columns: subscriptionColumns, Scan: d.scanSubscription}
 }
 
 // scanSubscription scans a subscription with its secret as it is used.
@@ -75,7 +76,7 @@ func (d *DB) AddSubscription(ctx context.Context, s store.Subscription) error {
 //
 // If once is not nil, a subscription that was kept under the same idempotency key
 // is returned in its place, with its secret.
-func (d *DB) Subscribe(ctx context.Context, s store.Subscription, once *Idempotency) (kept store.Subscription, err error) {
+func (d *DB) Subscribe(ctx context.Context, s store.Subscription, once *idempotency.Request) (kept store.Subscription, err error) {
 	const tried = "add subscription"
 	if err := valid.Reference("account", s.AccountID); err != nil {
 		return kept, db.Fail(tried, err)
@@ -103,13 +104,13 @@ func (d *DB) Subscribe(ctx context.Context, s store.Subscription, once *Idempote
 		if err := d.insertSubscription(ctx, t, s, sealed); err != nil {
 			return err
 		}
-		return t.keepAnswer(ctx, subscriptionOf(s.AccountID), once, keptSubscription{ID: s.ID})
+		return subscriptionsOf(s.AccountID).Keep(ctx, t.Tx, once, keptSubscription{ID: s.ID})
 	})
 	return written(kept, err)
 }
 
 func (d *DB) insertSubscription(ctx context.Context, t *tx, s store.Subscription, sealed string) error {
-	have, err := d.subscriptionTable().get(ctx, t, s.ID)
+	have, err := d.subscriptionTable().Get(ctx, t, s.ID)
 	switch {
 	case err == nil && sameSubscription(have, s):
 		return nil
@@ -171,7 +172,7 @@ func (d *DB) revoked(ctx context.Context, tried, id string, more bool, err error
 
 // isRevoked reports whether a subscription of the account is revoked.
 func (d *DB) isRevoked(ctx context.Context, t *tx, account, id string) (bool, error) {
-	s, err := d.subscriptionTable().get(ctx, t, id)
+	s, err := d.subscriptionTable().Get(ctx, t, id)
 	if err == nil && s.AccountID != account {
 		err = sql.ErrNoRows
 	}
@@ -180,13 +181,13 @@ func (d *DB) isRevoked(ctx context.Context, t *tx, account, id string) (bool, er
 
 // Subscription reads one subscription, with its secret.
 func (d *DB) Subscription(ctx context.Context, id string) (store.Subscription, error) {
-	return d.subscriptionTable().read(ctx, d, id)
+	return d.subscriptionTable().Read(ctx, d.db, id)
 }
 
 // Subscriptions lists the subscriptions of an account, revoked ones as well,
 // newest first, with their secrets.
 func (d *DB) Subscriptions(ctx context.Context, accountID string, p store.Page) ([]store.Subscription, string, error) {
-	return d.subscriptionTable().listOf(ctx, d, accountID, p)
+	return listOf(ctx, d, d.subscriptionTable(), accountID, p)
 }
 
 // rotated is a rotation as the audit log shows it.
@@ -215,7 +216,7 @@ func (d *DB) RotateSecret(ctx context.Context, id, secret string, overlapUntil t
 		return store.Subscription{}, db.Fail(tried, err)
 	}
 	err = d.change(ctx, s.AccountID, func(ctx context.Context, t *tx) error {
-		s, err := d.subscriptionTable().get(ctx, t, id)
+		s, err := d.subscriptionTable().Get(ctx, t, id)
 		switch {
 		case err != nil:
 			return err

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"partneredge/store"
+	"partneredge/store/central/audit"
 	"partneredge/store/central/db"
 	"partneredge/store/central/deliveries"
 	"partneredge/store/valid"
@@ -28,7 +29,7 @@ type tx struct {
 	deliveries *deliveries.Batch
 	changes    []store.Change // numbered by Flush
 	rollouts   bool           // a rollout was written
-	actor      *store.Actor   // of the job that runs, whom the audit log names; nil: nobody
+	audit      audit.Log      // of the job that runs
 }
 
 func (d *DB) newTx(t *db.Tx) db.Batch {
@@ -59,16 +60,13 @@ type work func(context.Context, *tx) error
 // all writes to one account happen one after the other. account "" holds none.
 // The actor of ctx is the one whom the audit log names.
 func (d *DB) change(ctx context.Context, account string, fn work) error {
-	var actor *store.Actor
-	if a, found := ActorOf(ctx); found {
-		actor = &a
-	}
+	log := audit.LogOf(ctx)
 	return d.db.Write(ctx, account, func(ctx context.Context, shared *db.Tx) error {
 		t := shared.Batch.(*tx)
 		if _, held := t.modes[account]; account != "" && !held {
 			return fmt.Errorf("%w: account", store.ErrNotFound)
 		}
-		t.actor = actor
+		t.audit = log
 		return fn(ctx, t)
 	})
 }
@@ -89,6 +87,14 @@ func (d *DB) writeTo(ctx context.Context, tried, account string, refused error, 
 	}
 	return db.Fail(tried, refused)
 }
+
+// audited writes to the audit log what the actor of the job did to a record.
+func (t *tx) audited(ctx context.Context, action, target string, before, after any) error {
+	return t.audit.Add(ctx, t.Tx, action, target, before, after)
+}
+
+// RolloutWritten implements fleet.Batch.
+func (t *tx) RolloutWritten() { t.rollouts = true }
 
 // written returns the record of a write, and with an error none.
 func written[T any](record T, err error) (T, error) {

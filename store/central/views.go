@@ -35,8 +35,8 @@ type FiringsView struct {
 }
 
 var (
-	insightTable = table[store.Insight]{from: "insights", columns: `id, account_id, headline, detail, created_at`, scan: scanInsight}
-	firingTable  = table[store.Firing]{from: "firings", columns: `id, account_id, name, triggered_at, data, action`, scan: scanFiring}
+	insightTable = db.Table[store.Insight]{From: "insights", Columns: `id, account_id, headline, detail, created_at`, Scan: scanInsight}
+	firingTable  = db.Table[store.Firing]{From: "firings", Columns: `id, account_id, name, triggered_at, data, action`, Scan: scanFiring}
 )
 
 func scanInsight(row db.Row) (i store.Insight, err error) {
@@ -66,9 +66,9 @@ func (d *DB) Insights(ctx context.Context, accountID string, since time.Time, li
 	v.Items, err = readView(ctx, d, insightTable, []any{&v.Seq, &v.History},
 		`SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?), c.seq,
 			EXISTS (SELECT 1 FROM insights WHERE account_id = ?) OR EXISTS (SELECT 1 FROM accounts WHERE id = ? AND coached = 1),
-			i.id IS NOT NULL, `+db.Prefixed("i", insightTable.columns)+`
+			i.id IS NOT NULL, `+db.Prefixed("i", insightTable.Columns)+`
 		FROM change_counter c LEFT JOIN (
-			SELECT `+insightTable.columns+` FROM insights
+			SELECT `+insightTable.Columns+` FROM insights
 			WHERE account_id = ? AND created_at > ? ORDER BY created_at DESC LIMIT ?) i ON true
 		ORDER BY i.created_at DESC`, accountID, accountID, accountID, accountID, after, limit)
 	return v, db.Fail("read insights", err)
@@ -89,9 +89,9 @@ func (d *DB) Firings(ctx context.Context, accountID string, before time.Time, li
 		until = before.UnixMicro()
 	}
 	v.Items, err = readView(ctx, d, firingTable, []any{&v.Seq},
-		`SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?), c.seq, f.id IS NOT NULL, `+db.Prefixed("f", firingTable.columns)+`
+		`SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?), c.seq, f.id IS NOT NULL, `+db.Prefixed("f", firingTable.Columns)+`
 		FROM change_counter c LEFT JOIN (
-			SELECT `+firingTable.columns+` FROM firings
+			SELECT `+firingTable.Columns+` FROM firings
 			WHERE account_id = ? AND triggered_at < ? ORDER BY triggered_at DESC LIMIT ?) f ON true
 		ORDER BY f.triggered_at DESC`, accountID, accountID, until, limit+1)
 	if v.More = len(v.Items) > limit; v.More {
@@ -108,14 +108,14 @@ func (d *DB) Profile(ctx context.Context, accountID string) (a store.Account, se
 		return a, 0, db.Fail(tried, err)
 	}
 	a, err = readFound(ctx, d, accountTable, &seq, `SELECT c.seq, a.id IS NOT NULL, `+accountColumns+`
-		FROM change_counter c LEFT JOIN (`+accountTable.from+`) ON a.id = ?`, accountID)
+		FROM change_counter c LEFT JOIN (`+accountTable.From+`) ON a.id = ?`, accountID)
 	return a, seq, db.Fail(tried, err)
 }
 
 // readView reads the records of an account's view. The query's columns are whether
 // the account exists, what leading scans, whether there is a record, and the
 // record.
-func readView[T any](ctx context.Context, d *DB, k table[T], leading []any, query string, args ...any) ([]T, error) {
+func readView[T any](ctx context.Context, d *DB, k db.Table[T], leading []any, query string, args ...any) ([]T, error) {
 	known, found, items := false, false, []T{}
 	_, err := db.All(ctx, d.db, func(row db.Row) (struct{}, error) {
 		record, err := scanFound(row, k, &found, append([]any{&known}, leading...)...)
@@ -135,7 +135,7 @@ func readView[T any](ctx context.Context, d *DB, k table[T], leading []any, quer
 
 // readFound reads one record. The query's columns are the last change, whether
 // there is a record, and the record.
-func readFound[T any](ctx context.Context, d *DB, k table[T], seq *int64, query string, args ...any) (T, error) {
+func readFound[T any](ctx context.Context, d *DB, k db.Table[T], seq *int64, query string, args ...any) (T, error) {
 	found := false
 	record, err := db.One(ctx, d.db, func(row db.Row) (T, error) {
 		return scanFound(row, k, &found, seq)
@@ -148,14 +148,14 @@ func readFound[T any](ctx context.Context, d *DB, k table[T], seq *int64, query 
 
 // scanFound scans what leads, whether there is a record, and the record, whose
 // columns are NULL when there is none.
-func scanFound[T any](row db.Row, k table[T], found *bool, leading ...any) (record T, err error) {
+func scanFound[T any](row db.Row, k db.Table[T], found *bool, leading ...any) (record T, err error) {
 	leading = append(leading, found)
 	all := leading[:len(leading):len(leading)]
-	for range strings.Count(k.columns, ",") + 1 {
+	for range strings.Count(k.Columns, ",") + 1 {
 		all = append(all, new(any))
 	}
 	if err := row.Scan(all...); err != nil || !*found {
 		return record, err
 	}
-	return k.scan(db.Leading(row, leading...))
+	return k.Scan(db.Leading(row, leading...))
 }

@@ -20,6 +20,7 @@ import (
 	"partneredge/edge/adminapi"
 	"partneredge/store"
 	"partneredge/store/central"
+	"partneredge/store/central/audit"
 	"partneredge/store/durable"
 )
 
@@ -92,7 +93,7 @@ func (a *api) noteWrong(ctx context.Context, actor store.Actor, tokens int) {
 		return
 	}
 	actor.Name = cmp.Or(actor.Name, "unknown")
-	ctx = central.WithActor(context.WithoutCancel(ctx), actor)
+	ctx = audit.WithActor(context.WithoutCancel(ctx), actor)
 	if err := a.DB.Audit(ctx, "login.refuse", cmp.Or(actor.Remote, "unknown"), map[string]int{"wrong_tokens": tokens}); err != nil {
 		a.Log.Warn("wrong tokens are not in the audit log", "remote", actor.Remote, "tokens", tokens, "err", err)
 	}
@@ -216,7 +217,7 @@ func (a *api) createToken(r *http.Request, in adminapi.NewToken, v *validator) (
 
 // whoami answers with the actor that the token belongs to.
 func (a *api) whoami(r *http.Request) (answer, error) {
-	actor, _ := central.ActorOf(r.Context()) // authenticated has set it
+	actor, _ := audit.ActorOf(r.Context()) // authenticated has set it
 	return ok(adminapi.Whoami{ID: actor.ID, Name: actor.Name, Role: string(actor.Role)}, nil)
 }
 
@@ -246,6 +247,6 @@ func openToken(path string) (string, error) {
 // listAudit shows who changed what; ?target selects one record's changes.
 func (a *api) listAudit(r *http.Request) (answer, error) {
 	return page(r, func(p store.Page) ([]store.Audit, string, error) {
-		return a.DB.Audits(r.Context(), r.URL.Query().Get("target"), p)
+		return a.DB.Audits(r.Context(), central.AuditFilter{Target: r.URL.Query().Get("target")}, p)
 	}, toAudit)
 }

@@ -12,6 +12,7 @@ import (
 	"partneredge/edge/adminapi"
 	"partneredge/edge/hosts"
 	"partneredge/store/central"
+	"partneredge/store/central/audit"
 )
 
 // mux serves the routes.
@@ -99,7 +100,7 @@ func (a *api) authenticated(w http.ResponseWriter, r *http.Request) {
 	case !actor.Role.May(least(pattern)):
 		a.refuse(w, r, &problem{Kind: kindForbidden, Reason: "role_too_low", Detail: "this needs the role " + string(least(pattern))})
 	default:
-		a.routes.ServeHTTP(w, r.WithContext(central.WithActor(r.Context(), actor)))
+		a.routes.ServeHTTP(w, r.WithContext(audit.WithActor(r.Context(), actor)))
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"partneredge/edge/adminapi"
 	"partneredge/store"
-	"partneredge/store/central"
+	"partneredge/store/central/idempotency"
 )
 
 // addCoachingRun takes the insights of one run. A run without any is noted
@@ -56,7 +56,7 @@ func (a *api) emitted(ctx context.Context, e *store.Event) {
 
 // emittedOnce is emitted for a write that may be a repetition, whose event was
 // traced before.
-func (a *api) emittedOnce(ctx context.Context, e *store.Event, once *central.Idempotency) {
+func (a *api) emittedOnce(ctx context.Context, e *store.Event, once *idempotency.Request) {
 	if !once.Repeated {
 		a.emitted(ctx, e)
 	}
@@ -64,10 +64,10 @@ func (a *api) emittedOnce(ctx context.Context, e *store.Event, once *central.Ide
 
 // named returns the context of a write that the Idempotency-Key of its request
 // names. in is what the request asks for. Without a key the write has no name.
-func named(r *http.Request, in any) (context.Context, *central.Idempotency, error) {
+func named(r *http.Request, in any) (context.Context, *idempotency.Request, error) {
 	keys := r.Header.Values("Idempotency-Key")
 	if len(keys) == 0 {
-		return r.Context(), new(central.Idempotency), nil
+		return r.Context(), new(idempotency.Request), nil
 	}
 	if len(keys) > 1 || !isIdempotencyKey(keys[0]) {
 		return nil, nil, &problem{Kind: "invalid_idempotency_key", Detail: "Idempotency-Key must be one of 1 to 255 printable ASCII characters"}
@@ -77,8 +77,8 @@ func named(r *http.Request, in any) (context.Context, *central.Idempotency, erro
 		return nil, nil, fmt.Errorf("name a request: %w", err)
 	}
 	digest := sha256.Sum256(text)
-	once := &central.Idempotency{Key: keys[0], Digest: hex.EncodeToString(digest[:])}
-	return central.WithIdempotency(r.Context(), once), once, nil
+	once := &idempotency.Request{Key: keys[0], Digest: hex.EncodeToString(digest[:])}
+	return idempotency.With(r.Context(), once), once, nil
 }
 
 // isIdempotencyKey reports whether s is 1 to 255 printable ASCII characters.

@@ -7,7 +7,7 @@ import (
 
 	"partneredge/edge/origin/registry"
 	"partneredge/store"
-	"partneredge/store/central"
+	"partneredge/store/central/audit"
 )
 
 // withRegistry serves the registry of releases, and leaves all else to next. A
@@ -54,7 +54,7 @@ func (a *api) serveRegistry(w http.ResponseWriter, r *http.Request) {
 	case !actor.Role.May(least):
 		registry.Refuse(w, http.StatusForbidden, "DENIED", "this needs the role "+string(least))
 	default:
-		a.registry.ServeHTTP(w, r.WithContext(central.WithActor(r.Context(), actor)))
+		a.registry.ServeHTTP(w, r.WithContext(audit.WithActor(r.Context(), actor)))
 	}
 }
 

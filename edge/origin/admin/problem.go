@@ -11,8 +11,8 @@ import (
 
 	"partneredge/edge/adminapi"
 	"partneredge/store"
-	"partneredge/store/central"
 	"partneredge/store/central/db"
+	"partneredge/store/central/idempotency"
 )
 
 // problem is an error that the answer describes, as an adminapi.Problem.
@@ -71,7 +71,7 @@ func problemOf(err error) *problem {
 		return p
 	case errors.Is(err, store.ErrNotFound):
 		return &problem{Kind: kindNotFound}
-	case errors.Is(err, central.ErrIdempotencyKey):
+	case errors.Is(err, idempotency.ErrKey):
 		return &problem{Kind: kindIdempotency, Detail: said(err, store.ErrConflict)}
 	case errors.Is(err, store.ErrConflict):
 		return &problem{Kind: kindConflict, Detail: said(err, store.ErrConflict)}

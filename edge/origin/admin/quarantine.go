@@ -12,6 +12,17 @@ import (
 	"partneredge/store/valid"
 )
 
+// listQuarantine lists what waits; ?since and ?until select what came in at a time.
+func (a *api) listQuarantine(r *http.Request) (answer, error) {
+	span, err := spanOf(r)
+	if err != nil {
+		return answer{}, err
+	}
+	return page(r, func(p store.Page) ([]store.QuarantinedLead, string, error) {
+		return a.DB.QuarantinedLeads(r.Context(), span, p)
+	}, toQuarantined)
+}
+
 // readQuarantined answers with one lead of the quarantine and its body.
 func (a *api) readQuarantined(r *http.Request) (answer, error) {
 	q, err := a.DB.QuarantinedLead(r.Context(), r.PathValue("id"))

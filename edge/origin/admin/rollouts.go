@@ -11,7 +11,7 @@ import (
 	"partneredge/edge/adminapi"
 	"partneredge/edge/origin/rollout"
 	"partneredge/store"
-	"partneredge/store/central"
+	"partneredge/store/central/fleet"
 )
 
 // Bounds and defaults of a rollout.
@@ -118,7 +118,7 @@ func (a *api) rollbackRelease(r *http.Request) (answer, error) {
 func rolloutProblem(err error) error {
 	for kind, reason := range map[error]string{
 		rollout.ErrNoNodeConnected: "no_node_connected", rollout.ErrNotRolledOut: "not_rolled_out",
-		central.ErrRolloutUnderWay: "rollout_under_way",
+		fleet.ErrRolloutUnderWay: "rollout_under_way",
 	} {
 		if errors.Is(err, kind) {
 			return &problem{Kind: kindConflict, Reason: reason, Detail: strings.TrimPrefix(kind.Error(), store.ErrConflict.Error()+": ")}

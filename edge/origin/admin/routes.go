@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"time"
 
 	"partneredge/edge/adminapi"
 	"partneredge/store"
@@ -45,7 +46,7 @@ func (a *api) all() []route {
 		{"DELETE /admin/v1/leads/{id}", noBody(get(a, (*central.DB).DeleteLead, toLead))},
 		{"GET /admin/v1/tombstones", list(a, (*central.DB).Tombstones, toTombstone)},
 		{"POST /admin/v1/tombstones", body("invalid_tombstone", a.bury)},
-		{"GET /admin/v1/quarantine", list(a, (*central.DB).QuarantinedLeads, toQuarantined)},
+		{"GET /admin/v1/quarantine", a.listQuarantine},
 		{"GET /admin/v1/quarantine/{id}", a.readQuarantined},
 		{"POST /admin/v1/quarantine/{id}/release", optionalBody("invalid_lead", a.releaseQuarantined)},
 		{"DELETE /admin/v1/quarantine/{id}", noBody(a.discardQuarantined)},
@@ -166,6 +167,17 @@ func listOf[T, V any](a *api, read func(*central.DB, context.Context, string, st
 			return read(a.DB, r.Context(), r.PathValue("id"), p)
 		}, convert)
 	}
+}
+
+// spanOf reads ?since and ?until.
+func spanOf(r *http.Request) (s store.Span, err error) {
+	query, v := r.URL.Query(), validator{kind: kindParameter}
+	for name, into := range map[string]*time.Time{"since": &s.Since, "until": &s.Until} {
+		if query.Has(name) {
+			*into = v.time(name, new(query.Get(name)))
+		}
+	}
+	return s, v.err()
 }
 
 // maxPage is the longest list in one answer.

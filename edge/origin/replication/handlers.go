@@ -13,6 +13,7 @@ import (
 	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/central"
+	"partneredge/store/central/idempotency"
 	"partneredge/store/grant"
 )
 
@@ -162,9 +163,9 @@ func (r *requests) subscribe(ctx context.Context, node string, req wire.Subscrib
 		defer cancel()
 		ctx = within
 	}
-	var once *central.Idempotency
+	var once *idempotency.Request
 	if req.Once != nil {
-		once = &central.Idempotency{Key: req.Once.Name, Digest: req.Once.Digest}
+		once = &idempotency.Request{Key: req.Once.Name, Digest: req.Once.Digest}
 	}
 	var kept store.Subscription
 	err := r.slots.run(ctx, node, func() (err error) {
@@ -191,10 +192,10 @@ func (r *requests) subscribe(ctx context.Context, node string, req wire.Subscrib
 }
 
 // subscribed returns the answer to a request that reached the database.
-func subscribed(once *central.Idempotency, kept store.Subscription, err error) (wire.Message, error) {
+func subscribed(once *idempotency.Request, kept store.Subscription, err error) (wire.Message, error) {
 	reply := new(wire.SubscribeReply)
 	switch {
-	case errors.Is(err, central.ErrIdempotencyKey):
+	case errors.Is(err, idempotency.ErrKey):
 		reply.Conflict, err = true, nil
 	case err == nil && once != nil && once.Repeated:
 		reply.Repeated = &kept

@@ -10,6 +10,7 @@ import (
 	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/central"
+	"partneredge/store/central/fleet"
 	"partneredge/store/grant"
 )
 
@@ -142,12 +143,12 @@ func (p *Presence) writeAll(ctx context.Context) {
 
 // unwritten returns the heartbeats that are due to be written down, and takes them for
 // written.
-func (p *Presence) unwritten() (due []central.NodeSeen) {
+func (p *Presence) unwritten() (due []fleet.NodeSeen) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for id, b := range p.beats {
 		if _, enrolled := p.nodes[id]; enrolled && b.at.After(b.written) && b.at.Sub(b.written) >= seenEvery {
-			due = append(due, central.NodeSeen{ID: id, Version: b.status.Build, At: b.at, Apart: seenEvery / 2})
+			due = append(due, fleet.NodeSeen{ID: id, Version: b.status.Build, At: b.at, Apart: seenEvery / 2})
 			b.written = b.at
 			p.beats[id] = b
 		}

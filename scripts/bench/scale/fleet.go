@@ -14,7 +14,7 @@ import (
 	"partneredge/edge/wire"
 	"partneredge/scripts/bench/harness"
 	"partneredge/store"
-	"partneredge/store/central"
+	"partneredge/store/central/fleet"
 )
 
 // fleetNodes is how many nodes one installation is to hold.
@@ -139,9 +139,9 @@ func (b *bench) looks(ctx context.Context, s *site, ids []string) error {
 func (b *bench) presence(ctx context.Context, s *site, ids []string) error {
 	var took []float64
 	for range 5 {
-		seen := make([]central.NodeSeen, len(ids))
+		seen := make([]fleet.NodeSeen, len(ids))
 		for i, id := range ids {
-			seen[i] = central.NodeSeen{ID: id, Version: "bench", At: time.Now()}
+			seen[i] = fleet.NodeSeen{ID: id, Version: "bench", At: time.Now()}
 		}
 		began := time.Now()
 		for some := range slices.Chunk(seen, 1000) {

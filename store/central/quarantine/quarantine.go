@@ -119,10 +119,16 @@ func Read(ctx context.Context, q db.Querier, id string) (store.QuarantinedLead, 
 	return db.One(ctx, q, scanWhole, `SELECT `+columns+`, body FROM quarantine WHERE id = ?`, id)
 }
 
-// List reads a page of the leads that wait, newest first.
-func List(ctx context.Context, q db.Querier, p store.Page) ([]store.QuarantinedLead, string, error) {
+// List reads a page of the leads that wait and came in within a span, newest first.
+// There are at most 10 000 that wait, so it may read all of them.
+func List(ctx context.Context, q db.Querier, s store.Span, p store.Page) ([]store.QuarantinedLead, string, error) {
+	since, until := db.Micros(s.Since), db.Micros(s.Until)
 	l := db.Listing[store.QuarantinedLead]{
-		Table: "quarantine", Columns: columns, Scan: scan, Name: "quarantine\x00\x00", Column: "state", Value: string(store.QuarantineWaiting),
+		Table: "quarantine", Columns: columns, Scan: scan, Name: fmt.Sprintf("quarantine\x00%d\x00%d", since, until),
+		Column: "state", Value: string(store.QuarantineWaiting), Where: "received_at >= ?", Args: []any{since},
+	}
+	if until > 0 {
+		l.Where, l.Args = l.Where+" AND received_at < ?", append(l.Args, until)
 	}
 	return l.Page(ctx, q, p)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"partneredge/store"
+	"partneredge/store/central/audit"
 	"partneredge/store/central/db"
 	"partneredge/store/valid"
 )
@@ -12,10 +13,25 @@ import (
 // manifestMost is the largest manifest that is kept, in bytes.
 const manifestMost = 1 << 20
 
-// PutManifest keeps a manifest in a transaction, and has tag name it where there
-// is one. changed is false for the same manifest and tag again; a tag that names
-// another manifest is moved.
-func PutManifest(ctx context.Context, t *db.Tx, m store.Manifest, tag string) (changed bool, err error) {
+// PutManifest keeps a manifest, and has tag name it where there is one. The same
+// manifest again changes nothing; a tag that names another is moved.
+func (r *Registry) PutManifest(ctx context.Context, m store.Manifest, tag string) error {
+	type shown struct {
+		Digest       string `json:"digest"`
+		ArtifactType string `json:"artifact_type"`
+		Tag          string `json:"tag,omitempty"`
+	}
+	return audit.Write(ctx, r.db, "put manifest", nil, func(ctx context.Context, t *db.Tx, log audit.Log) error {
+		changed, err := putManifest(ctx, t, m, tag)
+		if err != nil || !changed {
+			return err
+		}
+		return log.Add(ctx, t, "release.push", m.Digest, nil, shown{m.Digest, m.ArtifactType, tag})
+	})
+}
+
+// putManifest is PutManifest in a transaction. changed is false where nothing did.
+func putManifest(ctx context.Context, t *db.Tx, m store.Manifest, tag string) (changed bool, err error) {
 	if err := errors.Join(valid.IDs("digest", m.Digest),
 		valid.Texts("media type", m.MediaType, "artifact type", m.ArtifactType, "subject", m.Subject, "tag", tag)); err != nil {
 		return false, err

@@ -1,4 +1,4 @@
-package central
+package fleet
 
 import (
 	"cmp"
@@ -8,14 +8,14 @@ import (
 	"fmt"
 
 	"partneredge/store"
+	"partneredge/store/central/audit"
 	"partneredge/store/central/db"
-	"partneredge/store/central/registry"
 	"partneredge/store/valid"
 )
 
 const releaseColumns = `id, version, digest, size, modules, signers, created_at`
 
-var releaseTable = table[store.Release]{noun: "release", from: "releases", id: "id", columns: releaseColumns, scan: scanRelease}
+var releaseTable = db.Table[store.Release]{Noun: "release", From: "releases", ID: "id", Columns: releaseColumns, Scan: scanRelease}
 
 func scanRelease(row db.Row) (r store.Release, err error) {
 	err = row.Scan(&r.ID, &r.Version, &r.Digest, &r.Size, db.JSON(&r.Modules), db.JSON(&r.Signers), db.Time(&r.CreatedAt))
@@ -26,8 +26,8 @@ func scanRelease(row db.Row) (r store.Release, err error) {
 // creation is now. One that is noted already is returned as it is, with added
 // false, but for signers who came later; ErrConflict when its version is that of
 // another.
-func (d *DB) AddRelease(ctx context.Context, r store.Release) (_ store.Release, added bool, err error) {
-	r.CreatedAt = d.db.Now()
+func (f *Fleet) AddRelease(ctx context.Context, r store.Release) (_ store.Release, added bool, err error) {
+	r.CreatedAt = f.db.Now()
 	r.ID = store.NewID("rel", r.CreatedAt)
 	refused := valid.IDs("digest", r.Digest, "version", r.Version)
 	for _, m := range r.Modules {
@@ -37,7 +37,7 @@ func (d *DB) AddRelease(ctx context.Context, r store.Release) (_ store.Release, 
 		refused = cmp.Or(refused, valid.Texts("key id", s.KeyID, "comment", s.Comment))
 	}
 	noted := r
-	err = d.write(ctx, "add release", refused, func(ctx context.Context, t *tx) error {
+	err = audit.Write(ctx, f.db, "add release", refused, func(ctx context.Context, t *db.Tx, log audit.Log) error {
 		noted, added = r, false
 		before, err := db.One(ctx, t, scanRelease, `SELECT `+releaseColumns+` FROM releases WHERE digest = ? OR version = ?`, r.Digest, r.Version)
 		switch {
@@ -47,7 +47,7 @@ func (d *DB) AddRelease(ctx context.Context, r store.Release) (_ store.Release, 
 				r.ID, r.Version, r.Digest, r.Size, db.JSONText(r.Modules), db.JSONText(r.Signers), db.Micros(r.CreatedAt)); err != nil {
 				return err
 			}
-			return t.audited(ctx, "release.create", r.ID, nil, r)
+			return log.Add(ctx, t, "release.create", r.ID, nil, r)
 		case err != nil:
 			return err
 		case before.Digest != r.Digest:
@@ -60,7 +60,7 @@ func (d *DB) AddRelease(ctx context.Context, r store.Release) (_ store.Release, 
 		if _, err := t.Exec(ctx, `UPDATE releases SET signers = ? WHERE id = ?`, db.JSONText(r.Signers), before.ID); err != nil {
 			return err
 		}
-		return t.audited(ctx, "release.sign", before.ID, before, noted)
+		return log.Add(ctx, t, "release.sign", before.ID, before, noted)
 	})
 	if err != nil {
 		return store.Release{}, false, err
@@ -69,35 +69,18 @@ func (d *DB) AddRelease(ctx context.Context, r store.Release) (_ store.Release, 
 }
 
 // Release reads one release.
-func (d *DB) Release(ctx context.Context, id string) (store.Release, error) {
-	return releaseTable.read(ctx, d, id)
+func (f *Fleet) Release(ctx context.Context, id string) (store.Release, error) {
+	return releaseTable.Read(ctx, f.db, id)
 }
 
 // ReleaseOf reads the release of a digest.
-func (d *DB) ReleaseOf(ctx context.Context, digest string) (store.Release, error) {
+func (f *Fleet) ReleaseOf(ctx context.Context, digest string) (store.Release, error) {
 	byDigest := releaseTable
-	byDigest.id = "digest"
-	return byDigest.read(ctx, d, digest)
+	byDigest.ID = "digest"
+	return byDigest.Read(ctx, f.db, digest)
 }
 
 // Releases lists all releases, newest first.
-func (d *DB) Releases(ctx context.Context, p store.Page) ([]store.Release, string, error) {
-	return releaseTable.list(ctx, d, p)
-}
-
-// PutManifest keeps a manifest, and has tag name it where there is one. The same
-// manifest again changes nothing; a tag that names another is moved.
-func (d *DB) PutManifest(ctx context.Context, m store.Manifest, tag string) error {
-	type shown struct {
-		Digest       string `json:"digest"`
-		ArtifactType string `json:"artifact_type"`
-		Tag          string `json:"tag,omitempty"`
-	}
-	return d.write(ctx, "put manifest", nil, func(ctx context.Context, t *tx) error {
-		changed, err := registry.PutManifest(ctx, t.Tx, m, tag)
-		if err != nil || !changed {
-			return err
-		}
-		return t.audited(ctx, "release.push", m.Digest, nil, shown{m.Digest, m.ArtifactType, tag})
-	})
+func (f *Fleet) Releases(ctx context.Context, p store.Page) ([]store.Release, string, error) {
+	return releaseTable.List(ctx, f.db, p)
 }

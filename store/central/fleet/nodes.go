@@ -1,4 +1,4 @@
-package central
+package fleet
 
 import (
 	"cmp"
@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/audit"
 	"partneredge/store/central/db"
 	"partneredge/store/valid"
 )
 
 const nodeColumns = `id, name, region, public_key, created_at, revoked_at, last_seen_at, version, wire_version`
 
-var nodeTable = table[store.Node]{noun: "node", from: "nodes", id: "id", columns: nodeColumns, scan: scanNode}
+var nodeTable = db.Table[store.Node]{Noun: "node", From: "nodes", ID: "id", Columns: nodeColumns, Scan: scanNode}
 
 func scanNode(row db.Row) (n store.Node, err error) {
 	err = row.Scan(&n.ID, &n.Name, &n.Region, &n.PublicKey, db.Time(&n.CreatedAt), db.Time(&n.RevokedAt),
@@ -25,41 +26,41 @@ func scanNode(row db.Row) (n store.Node, err error) {
 
 // AddNode enrols a node. The id is made and creation is now where they are not
 // set. ErrConflict when the id or the public key exists already.
-func (d *DB) AddNode(ctx context.Context, n store.Node) (store.Node, error) {
-	now := d.db.Now()
+func (f *Fleet) AddNode(ctx context.Context, n store.Node) (store.Node, error) {
+	now := f.db.Now()
 	n.ID, n.CreatedAt = cmp.Or(n.ID, store.NewID("node", now)), db.TimeOr(n.CreatedAt, now)
 	n.RevokedAt, n.LastSeenAt, n.Version = time.Time{}, time.Time{}, ""
 	refused := errors.Join(valid.IDs("node id", n.ID, "public key", n.PublicKey), valid.Times(n.CreatedAt),
 		valid.Texts("name", n.Name, "region", n.Region))
-	return written(n, d.write(ctx, "add node", refused, func(ctx context.Context, t *tx) error {
+	return written(n, audit.Write(ctx, f.db, "add node", refused, func(ctx context.Context, t *db.Tx, log audit.Log) error {
 		if _, err := t.Exec(ctx, `INSERT INTO nodes (id, name, region, public_key, created_at, wire_version) VALUES (?, ?, ?, ?, ?, ?)`,
 			n.ID, n.Name, n.Region, n.PublicKey, db.Micros(n.CreatedAt), n.WireVersion); err != nil {
 			return err
 		}
-		return t.audited(ctx, "node.enrol", n.ID, nil, n)
+		return log.Add(ctx, t, "node.enrol", n.ID, nil, n)
 	}))
 }
 
 // Node reads one node.
-func (d *DB) Node(ctx context.Context, id string) (store.Node, error) {
-	return nodeTable.read(ctx, d, id)
+func (f *Fleet) Node(ctx context.Context, id string) (store.Node, error) {
+	return nodeTable.Read(ctx, f.db, id)
 }
 
 // Nodes lists all nodes, revoked ones as well, newest first.
-func (d *DB) Nodes(ctx context.Context, p store.Page) ([]store.Node, string, error) {
-	return nodeTable.list(ctx, d, p)
+func (f *Fleet) Nodes(ctx context.Context, p store.Page) ([]store.Node, string, error) {
+	return nodeTable.List(ctx, f.db, p)
 }
 
 // RevokeNode ends a node's enrolment for good. changed is false when it was
 // revoked before.
-func (d *DB) RevokeNode(ctx context.Context, id string) (revoked store.Node, changed bool, err error) {
-	return revoke(ctx, d, nodeTable, id, func(n *store.Node) *time.Time { return &n.RevokedAt })
+func (f *Fleet) RevokeNode(ctx context.Context, id string) (revoked store.Node, changed bool, err error) {
+	return audit.Revoke(ctx, f.db, nodeTable, id, func(n *store.Node) *time.Time { return &n.RevokedAt })
 }
 
 // RaiseWireVersion notes the version of messages that a node has spoken. An earlier
 // one than was noted changes nothing.
-func (d *DB) RaiseWireVersion(ctx context.Context, id string, version int) error {
-	return d.write(ctx, "note a node's wire version", valid.Reference("node", id), func(ctx context.Context, t *tx) error {
+func (f *Fleet) RaiseWireVersion(ctx context.Context, id string, version int) error {
+	return audit.Write(ctx, f.db, "note a node's wire version", valid.Reference("node", id), func(ctx context.Context, t *db.Tx, log audit.Log) error {
 		_, err := t.Exec(ctx, `UPDATE nodes SET wire_version = ? WHERE id = ? AND wire_version < ?`, version, id, version)
 		return err
 	})
@@ -74,10 +75,10 @@ type NodeSeen struct {
 	Apart time.Duration
 }
 
-// updateSeen leaves a row where a later time was noted, or the same version not long
+// UpdateSeen leaves a row where a later time was noted, or the same version not long
 // ago: of several origins that hear a node one is to write. Rows are locked in the order
 // of their ids, so that no two transactions wait for each other.
-func updateSeen(ctx context.Context, t *db.Tx, seen []NodeSeen) error {
+func UpdateSeen(ctx context.Context, t *db.Tx, seen []NodeSeen) error {
 	return db.Bulk[NodeSeen]{
 		Tried: "note when nodes spoke", Columns: "id, version, at, apart",
 		Row: func(n NodeSeen) []any { return []any{n.ID, n.Version, db.Micros(n.At), n.Apart.Microseconds()} },
@@ -90,8 +91,10 @@ func updateSeen(ctx context.Context, t *db.Tx, seen []NodeSeen) error {
 
 // SeenNodes notes when each of some nodes spoke, and in which version. An earlier time
 // than the one noted changes nothing, and neither does a node that is not enrolled. A
-// version that cannot be kept refuses its own node alone.
-func (d *DB) SeenNodes(ctx context.Context, seen []NodeSeen) error {
+// version that cannot be kept refuses its own node alone. On PostgreSQL no other write
+// shares the transaction or waits for it, but for one of the same node, and what was noted
+// last may be lost with the server: nodes speak again.
+func (f *Fleet) SeenNodes(ctx context.Context, seen []NodeSeen) error {
 	var refused error
 	kept := slices.DeleteFunc(slices.Clone(seen), func(n NodeSeen) bool {
 		err := errors.Join(valid.Reference("node", n.ID), valid.Texts("version", n.Version), valid.Times(n.At))
@@ -99,7 +102,10 @@ func (d *DB) SeenNodes(ctx context.Context, seen []NodeSeen) error {
 		return err != nil
 	})
 	const tried = "note when nodes spoke"
-	return cmp.Or(d.write(ctx, tried, nil, func(ctx context.Context, t *tx) error {
-		return updateSeen(ctx, t.Tx, kept)
-	}), db.Fail(tried, refused))
+	return cmp.Or(db.Fail(tried, f.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
+		if err := t.DeferSync(ctx); err != nil {
+			return err
+		}
+		return UpdateSeen(ctx, t, kept)
+	})), db.Fail(tried, refused))
 }

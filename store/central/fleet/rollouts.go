@@ -1,4 +1,4 @@
-package central
+package fleet
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"partneredge/store"
+	"partneredge/store/central/audit"
 	"partneredge/store/central/db"
 	"partneredge/store/valid"
 )
@@ -20,7 +21,7 @@ var ErrRolloutUnderWay = fmt.Errorf("%w: another rollout is under way", store.Er
 
 const rolloutColumns = `revision, record`
 
-var rolloutTable = table[store.Rollout]{noun: "rollout", from: "rollouts", id: "id", columns: rolloutColumns, scan: scanRollout}
+var rolloutTable = db.Table[store.Rollout]{Noun: "rollout", From: "rollouts", ID: "id", Columns: rolloutColumns, Scan: scanRollout}
 
 func scanRollout(row db.Row) (r store.Rollout, err error) {
 	var record string
@@ -43,24 +44,24 @@ func activeColumn(r store.Rollout) sql.NullInt64 {
 // AddRollout begins a rollout: from now on its nodes are to run what they ran
 // before, until it says otherwise. The id is made and its times are now.
 // ErrRolloutUnderWay while another is.
-func (d *DB) AddRollout(ctx context.Context, r store.Rollout) (store.Rollout, error) {
-	now := d.db.Now()
+func (f *Fleet) AddRollout(ctx context.Context, r store.Rollout) (store.Rollout, error) {
+	now := f.db.Now()
 	r.ID, r.CreatedAt, r.UpdatedAt, r.Revision = store.NewID("rol", now), now, now, 1
 	refused := errors.Join(valid.IDs("release", r.Release, "digest", r.Digest), valid.Texts("version", r.Version))
-	err := d.write(ctx, "add rollout", refused, func(ctx context.Context, t *tx) error {
+	err := audit.Write(ctx, f.db, "add rollout", refused, func(ctx context.Context, t *db.Tx, log audit.Log) error {
 		if _, err := t.Exec(ctx, `INSERT INTO rollouts (id, release, active, revision, record) VALUES (?, ?, ?, ?, ?)`,
 			r.ID, r.Release, activeColumn(r), r.Revision, db.JSONText(r)); err != nil {
 			return err
 		}
-		t.rollouts = true
+		t.Batch.(Batch).RolloutWritten()
 		before := map[string]string{}
 		for _, n := range r.Nodes {
 			before[n.ID] = n.Before
 		}
-		if err := t.putNodeReleases(ctx, before); err != nil {
+		if err := PutReleases(ctx, t, before); err != nil {
 			return err
 		}
-		return t.audited(ctx, "release.promote", r.Release, nil, r)
+		return log.Add(ctx, t, "release.promote", r.Release, nil, r)
 	})
 	if errors.Is(err, store.ErrConflict) { // one row alone may be active
 		err = fmt.Errorf("add rollout: %w", ErrRolloutUnderWay)
@@ -71,11 +72,11 @@ func (d *DB) AddRollout(ctx context.Context, r store.Rollout) (store.Rollout, er
 // StepRollout writes a rollout down as it is now, if nobody else has since it was
 // read; stepped reports whether. What the nodes are to run follows from its state:
 // the release once it has settled, what they ran before once that is rolled back.
-func (d *DB) StepRollout(ctx context.Context, r store.Rollout) (next store.Rollout, stepped bool, err error) {
+func (f *Fleet) StepRollout(ctx context.Context, r store.Rollout) (next store.Rollout, stepped bool, err error) {
 	read := r.Revision
-	r.UpdatedAt, r.Revision = d.db.Now(), read+1
-	err = d.write(ctx, "step rollout", nil, func(ctx context.Context, t *tx) error {
-		was, err := rolloutTable.get(ctx, t, r.ID)
+	r.UpdatedAt, r.Revision = f.db.Now(), read+1
+	err = audit.Write(ctx, f.db, "step rollout", nil, func(ctx context.Context, t *db.Tx, log audit.Log) error {
+		was, err := rolloutTable.Get(ctx, t, r.ID)
 		if err != nil {
 			return err
 		}
@@ -84,11 +85,11 @@ func (d *DB) StepRollout(ctx context.Context, r store.Rollout) (next store.Rollo
 		if stepped = touched == 1; err != nil || !stepped {
 			return err
 		}
-		t.rollouts = true
-		if err := t.settle(ctx, was, r); err != nil {
+		t.Batch.(Batch).RolloutWritten()
+		if err := settle(ctx, t, was, r); err != nil {
 			return err
 		}
-		return t.audited(ctx, "release.rollback", r.Release, was, r)
+		return log.Add(ctx, t, "release.rollback", r.Release, was, r)
 	})
 	if err != nil || !stepped {
 		return store.Rollout{}, false, err
@@ -97,7 +98,7 @@ func (d *DB) StepRollout(ctx context.Context, r store.Rollout) (next store.Rollo
 }
 
 // settle writes down what a rollout's nodes are to run after a step from was.
-func (t *tx) settle(ctx context.Context, was, r store.Rollout) error {
+func settle(ctx context.Context, t *db.Tx, was, r store.Rollout) error {
 	nodes := map[string]string{}
 	switch {
 	case r.State == store.Done && was.State != store.Done:
@@ -120,36 +121,36 @@ func (t *tx) settle(ctx context.Context, was, r store.Rollout) error {
 			}
 		}
 	}
-	return t.putNodeReleases(ctx, nodes)
+	return PutReleases(ctx, t, nodes)
 }
 
-// putNodeReleases writes rows in the order of their nodes, so that no two transactions
+// PutReleases writes what nodes are to run, in the order of their nodes, so that no two transactions
 // wait for each other.
-func (t *tx) putNodeReleases(ctx context.Context, digests map[string]string) error {
+func PutReleases(ctx context.Context, t *db.Tx, digests map[string]string) error {
 	nodes := slices.Sorted(maps.Keys(digests))
 	return db.Bulk[string]{
 		Tried: "write what nodes run", Columns: "node, digest",
 		Row: func(node string) []any { return []any{node, digests[node]} },
 		Statement: `INSERT INTO node_releases (node, digest) SELECT node, digest FROM v WHERE true
 			ON CONFLICT (node) DO UPDATE SET digest = excluded.digest`,
-	}.Run(ctx, t.Tx, nodes)
+	}.Run(ctx, t, nodes)
 }
 
 // Rollout reads one rollout.
-func (d *DB) Rollout(ctx context.Context, id string) (store.Rollout, error) {
-	return rolloutTable.read(ctx, d, id)
+func (f *Fleet) Rollout(ctx context.Context, id string) (store.Rollout, error) {
+	return rolloutTable.Read(ctx, f.db, id)
 }
 
 // LastRollout reads the newest rollout; ErrNotFound when there was none.
-func (d *DB) LastRollout(ctx context.Context) (store.Rollout, error) {
-	r, err := scanRollout(d.db.QueryRow(ctx, `SELECT `+rolloutColumns+` FROM rollouts ORDER BY n DESC LIMIT 1`))
+func (f *Fleet) LastRollout(ctx context.Context) (store.Rollout, error) {
+	r, err := scanRollout(f.db.QueryRow(ctx, `SELECT `+rolloutColumns+` FROM rollouts ORDER BY n DESC LIMIT 1`))
 	return r, db.Fail("read last rollout", err)
 }
 
 // LastRevision returns the id of the newest rollout and its revision, which rises with
 // each step and each change of what nodes are to run; "" when there was none.
-func (d *DB) LastRevision(ctx context.Context) (id string, revision int64, err error) {
-	err = d.db.QueryRow(ctx, `SELECT id, revision FROM rollouts ORDER BY n DESC LIMIT 1`).Scan(&id, &revision)
+func (f *Fleet) LastRevision(ctx context.Context) (id string, revision int64, err error) {
+	err = f.db.QueryRow(ctx, `SELECT id, revision FROM rollouts ORDER BY n DESC LIMIT 1`).Scan(&id, &revision)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}
@@ -157,13 +158,13 @@ func (d *DB) LastRevision(ctx context.Context) (id string, revision int64, err e
 }
 
 // Rollouts lists all rollouts, newest first.
-func (d *DB) Rollouts(ctx context.Context, p store.Page) ([]store.Rollout, string, error) {
-	return rolloutTable.list(ctx, d, p)
+func (f *Fleet) Rollouts(ctx context.Context, p store.Page) ([]store.Rollout, string, error) {
+	return rolloutTable.List(ctx, f.db, p)
 }
 
 // NodeReleases reads what each node is to run, by id, and under "" what all
 // others are. A node that is in neither runs what it likes.
-func (d *DB) NodeReleases(ctx context.Context) (map[string]string, error) {
-	all, err := db.Map[string, string](ctx, d.db, `SELECT node, digest FROM node_releases`)
+func (f *Fleet) NodeReleases(ctx context.Context) (map[string]string, error) {
+	all, err := db.Map[string, string](ctx, f.db, `SELECT node, digest FROM node_releases`)
 	return all, db.Fail("read what nodes run", err)
 }

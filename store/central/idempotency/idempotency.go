@@ -1,0 +1,126 @@
+// Package idempotency keeps for a day what a write returned, under a key of its caller's
+// choice, so that the write is done once however often it is asked for.
+package idempotency
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"partneredge/store"
+	"partneredge/store/central/db"
+)
+
+// TTL is the time for which an answer is kept.
+const TTL = 24 * time.Hour
+
+const slice = 100 // expired answers that one write removes
+
+// ErrKey is the error of a write whose idempotency key named another one within the last
+// 24 hours.
+var ErrKey = fmt.Errorf("%w: the idempotency key was used for another request", store.ErrConflict)
+
+// Request names a write.
+type Request struct {
+	Key    string // of the caller's choice, for one account and one kind of write
+	Digest string // of what is asked for
+	// Repeated is set by the write: it was done before, and returns what it returned
+	// then. Its event has no Body.
+	Repeated bool
+}
+
+type contextKey struct{}
+
+// With names the write of a coaching run, a firing or a contact that is made with the
+// context.
+func With(ctx context.Context, r *Request) context.Context {
+	return context.WithValue(ctx, contextKey{}, r)
+}
+
+// Of returns the Request that With put into ctx; nil without one.
+func Of(ctx context.Context) *Request {
+	r, _ := ctx.Value(contextKey{}).(*Request)
+	return r
+}
+
+// Writes are the writes of one kind to one account.
+type Writes struct {
+	Account string
+	Noun    string // of their records
+}
+
+func (w Writes) name(key string) string { return w.Noun + " " + key }
+
+// Repeat reads into answer what a write with the same key returned, and sets
+// r.Repeated: false when there was none in the last 24 hours.
+func (w Writes) Repeat(ctx context.Context, t *db.Tx, r *Request, answer any) error {
+	var digest, kept string
+	r.Repeated = false
+	err := t.Get(ctx, `SELECT digest, answer FROM idempotency WHERE account_id = ? AND name = ? AND created_at > ?`,
+		[]any{w.Account, w.name(r.Key), db.Micros(t.Now().Add(-TTL))}, &digest, &kept)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil
+	case err != nil:
+		return err
+	case digest != r.Digest:
+		return ErrKey
+	}
+	if err := parse(kept, answer); err != nil {
+		return err
+	}
+	r.Repeated = true
+	return nil
+}
+
+func parse(kept string, answer any) error {
+	if err := json.Unmarshal([]byte(kept), answer); err != nil {
+		return fmt.Errorf("read the answer to an idempotency key: %w", err)
+	}
+	return nil
+}
+
+// Keep keeps what a write returns for its repetitions, and removes answers of the
+// account that have expired.
+func (w Writes) Keep(ctx context.Context, t *db.Tx, r *Request, answer any) error {
+	now := t.Now()
+	if _, err := t.Exec(ctx, `DELETE FROM idempotency WHERE account_id = ? AND name IN (
+		SELECT name FROM idempotency WHERE account_id = ? AND created_at <= ? ORDER BY created_at LIMIT ?)`,
+		w.Account, w.Account, db.Micros(now.Add(-TTL)), slice); err != nil {
+		return err
+	}
+	_, err := t.Exec(ctx, `INSERT INTO idempotency (account_id, name, digest, answer, created_at) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT (account_id, name) DO UPDATE
+		SET digest = excluded.digest, answer = excluded.answer, created_at = excluded.created_at`,
+		w.Account, w.name(r.Key), r.Digest, db.JSONText(answer), db.Micros(now))
+	return err
+}
+
+// Read reads into answer what is kept under a key, however long, and leaves it as it is
+// where nothing is.
+func (w Writes) Read(ctx context.Context, t *db.Tx, key string, answer any) error {
+	var kept string
+	err := t.Get(ctx, `SELECT answer FROM idempotency WHERE account_id = ? AND name = ?`, []any{w.Account, w.name(key)}, &kept)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the answer to an idempotency key: %w", err)
+	}
+	return parse(kept, answer)
+}
+
+// Change changes what is kept under a key.
+func (w Writes) Change(ctx context.Context, t *db.Tx, key string, answer any) error {
+	_, err := t.Exec(ctx, `UPDATE idempotency SET answer = ? WHERE account_id = ? AND name = ?`, db.JSONText(answer), w.Account, w.name(key))
+	return err
+}
+
+// Free removes what is kept under a key.
+func (w Writes) Free(ctx context.Context, t *db.Tx, key string) error {
+	_, err := t.Exec(ctx, `DELETE FROM idempotency WHERE account_id = ? AND name = ?`, w.Account, w.name(key))
+	return err
+}
