@@ -107,6 +107,14 @@ func (b *Broker) Revoke(ctx context.Context, revoked map[string]time.Time) error
 	return nil
 }
 
+// Revoked returns the public keys of the users that the servers were last told are
+// revoked, and since when.
+func (b *Broker) Revoked() map[string]time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.revoked)
+}
+
 // Close ends the connection and the embedded server, and waits until it is gone.
 func (b *Broker) Close() {
 	if b.conn != nil {

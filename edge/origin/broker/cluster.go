@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
@@ -62,12 +63,8 @@ type cluster struct{ config Config }
 
 func (cluster) close() {}
 
-// revoke hands the account's new JWT to the cluster's resolver.
+// revoke hands the accounts' new JWTs to the cluster's resolver.
 func (c cluster) revoke(ctx context.Context, revoked map[string]time.Time) error {
-	_, account, err := c.config.Authority.SignAccount(revoked)
-	if err != nil {
-		return err
-	}
 	credentials, err := c.config.Authority.SystemUser()
 	if err != nil {
 		return err
@@ -80,6 +77,20 @@ func (c cluster) revoke(ctx context.Context, revoked map[string]time.Time) error
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
+	for _, sign := range []func(map[string]time.Time) (*jwt.AccountClaims, string, error){c.config.Authority.SignAccount, c.config.Authority.SignSystem} {
+		_, text, err := sign(revoked)
+		if err == nil {
+			err = update(ctx, conn, text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// update hands an account's new JWT to the cluster's resolver.
+func update(ctx context.Context, conn *nats.Conn, account string) error {
 	reply, err := conn.RequestWithContext(ctx, natsauth.ClaimsUpdate, []byte(account))
 	if err != nil {
 		return err

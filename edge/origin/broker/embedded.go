@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
@@ -28,7 +29,8 @@ type embedded struct {
 	*server.Server
 	authority *natsauth.Authority
 	resolver  *server.MemAccResolver
-	leaves    bool // it takes the servers of regions
+	leaves    bool   // it takes the servers of regions
+	leafURL   string // at which it does
 }
 
 // embed starts a server and connects to it without the network.
@@ -51,7 +53,7 @@ func (b *Broker) embed() error {
 		}
 	}
 	if e.leaves {
-		if err := b.writeRegion(e); err != nil {
+		if err := b.renewShared(e); err != nil {
 			return fmt.Errorf("starting NATS for regions: %w", err)
 		}
 	}
@@ -71,7 +73,7 @@ func (c Config) newServer() (*embedded, error) {
 		return nil, err
 	}
 	a := c.Authority
-	system, err := a.SignSystem()
+	_, system, err := a.SignSystem(c.Revoked)
 	if err != nil {
 		return nil, fmt.Errorf("signing the system account: %w", err)
 	}
@@ -111,18 +113,45 @@ func (c Config) newServer() (*embedded, error) {
 	return e, err
 }
 
-// writeRegion writes what the servers of regions include.
-func (b *Broker) writeRegion(e *embedded) error {
-	url, err := b.config.leafURL(e)
-	if err != nil {
+// renewShared keeps the credentials of regions' servers going that an earlier program
+// made.
+func (b *Broker) renewShared(e *embedded) (err error) {
+	if e.leafURL, err = b.config.leafURL(e); err != nil {
 		return err
 	}
-	renewed, err := b.config.Authority.WriteRegion(b.config.Dir, url, b.config.Revoked)
+	renewed, err := b.config.Authority.RenewShared(b.config.Dir)
 	if len(renewed) > 0 {
-		b.config.Log.Warn("the credentials of regions' NATS servers were made anew, since what these may do has changed: copy them there and restart the servers",
+		b.config.Log.Warn("the credentials of regions' NATS servers were made anew, since what these may do has changed: copy them there and restart the servers, or enrol each region's",
 			"files", renewed)
 	}
 	return err
+}
+
+// LeafURL returns the address that the servers of regions connect to, "" where none may
+// or a cluster takes them.
+func (b *Broker) LeafURL() string {
+	if e, ok := b.server.(*embedded); ok {
+		return e.leafURL
+	}
+	return ""
+}
+
+// Leaves returns the names of the servers of regions that are connected, as they say
+// themselves. known is false where a cluster takes them.
+func (b *Broker) Leaves() (names map[string]bool, known bool) {
+	e, known := b.server.(*embedded)
+	if !known {
+		return nil, false
+	}
+	names = make(map[string]bool)
+	if all, err := e.Leafz(nil); err == nil {
+		for _, leaf := range all.Leafs {
+			if leaf.Account == e.authority.AccountID {
+				names[leaf.Name] = true
+			}
+		}
+	}
+	return names, true
 }
 
 // leafURL returns the address that the servers of regions connect to.
@@ -180,22 +209,30 @@ func (e *embedded) awaitReady(fatal <-chan string) error {
 }
 
 func (e *embedded) revoke(_ context.Context, revoked map[string]time.Time) error {
-	claims, text, err := e.authority.SignAccount(revoked)
-	if err != nil {
-		return err
+	var account string
+	for id, sign := range map[string]func(map[string]time.Time) (*jwt.AccountClaims, string, error){
+		e.authority.AccountID: e.authority.SignAccount, e.authority.SystemID: e.authority.SignSystem,
+	} {
+		claims, text, err := sign(revoked)
+		if err != nil {
+			return err
+		}
+		if err := e.resolver.Store(id, text); err != nil {
+			return err
+		}
+		present, err := e.LookupAccount(id)
+		if err != nil {
+			return err
+		}
+		e.UpdateAccountClaims(present, claims)
+		if id == e.authority.AccountID {
+			account = text
+		}
 	}
-	if err := e.resolver.Store(e.authority.AccountID, text); err != nil {
-		return err
-	}
-	account, err := e.LookupAccount(e.authority.AccountID)
-	if err != nil {
-		return err
-	}
-	e.UpdateAccountClaims(account, claims)
 	if !e.leaves {
 		return nil
 	}
-	return e.announce(text)
+	return e.announce(account)
 }
 
 // announce hands the account's new JWT to the servers of regions that are connected.

@@ -107,14 +107,18 @@ func makeSeeds(dir string) error {
 }
 
 // NodeUser makes credentials for a node: the text of a .creds file, and the
-// public key that it signs with. The node may publish under its own id, and read
-// the changes, what is sent to it, and its own inbox; nothing else. The credentials
+// public key that it signs with. The node may publish under its own address, and read
+// the changes, what is sent to it, and its own inbox; nothing else. Its address is the
+// regional one, or its id alone if its program knows no other. The credentials
 // name its region, and a node that stands elsewhere refuses them.
 func (a *Authority) NodeUser(id, region string) (credentials, publicKey string, err error) {
 	return mintUser(a.account, id, func(u *jwt.UserClaims) {
 		u.Tags.Add(wire.RegionTag + region)
-		u.Pub.Allow.Add(wire.Prefix + id + ".>")
-		u.Sub.Allow.Add(wire.Changes, wire.ToNode+id+".>", wire.Inbox(id)+".>")
+		u.Sub.Allow.Add(wire.Changes)
+		for _, address := range []string{id, wire.RegionalAddress(region, id)} {
+			u.Pub.Allow.Add(wire.Prefix + address + ".>")
+			u.Sub.Allow.Add(wire.ToNode+address+".>", wire.Inbox(address)+".>")
+		}
 		u.Resp = nil
 		u.Limits.Subs = 64
 		u.Limits.Payload = wire.MaxPayload
@@ -169,18 +173,21 @@ func mintUser(account nkeys.KeyPair, name string, permit func(*jwt.UserClaims)) 
 // revoked holds the public keys of revoked users and since when: a user's JWT
 // from before that is void.
 func (a *Authority) SignAccount(revoked map[string]time.Time) (*jwt.AccountClaims, string, error) {
-	claims := jwt.NewAccountClaims(a.AccountID)
-	claims.Name = "edge"
+	return a.sign(a.AccountID, "edge", revoked)
+}
+
+// SignSystem is SignAccount of the system account, in which the servers of regions have
+// users.
+func (a *Authority) SignSystem(revoked map[string]time.Time) (*jwt.AccountClaims, string, error) {
+	return a.sign(a.SystemID, "system", revoked)
+}
+
+func (a *Authority) sign(id, name string, revoked map[string]time.Time) (*jwt.AccountClaims, string, error) {
+	claims := jwt.NewAccountClaims(id)
+	claims.Name = name
 	for key, at := range revoked {
 		claims.RevokeAt(key, at)
 	}
 	text, err := claims.Encode(a.operator)
 	return claims, text, err
-}
-
-// SignSystem returns the signed JWT of the system account.
-func (a *Authority) SignSystem() (string, error) {
-	claims := jwt.NewAccountClaims(a.SystemID)
-	claims.Name = "system"
-	return claims.Encode(a.operator)
 }

@@ -2,7 +2,6 @@ package natsauth
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -17,54 +16,51 @@ import (
 // Files of a region's NATS server, a leaf of the origin's.
 const (
 	RegionFile       = "region.conf"         // included by the server
-	regionUser       = "region.creds"        // its user in the account of origin and nodes
-	regionSystemUser = "region-system.creds" // its user in the system account
+	RegionUser       = "region.creds"        // its user in the account of origin and nodes
+	RegionSystemUser = "region-system.creds" // its user in the system account
 )
 
-// regionForm is the content of RegionFile. The nodes of the region connect to its server
-// with the credentials that the origin gave them, which it judges by the account's JWT;
-// the second connection is how a new one, with the nodes revoked since, comes to it.
-const regionForm = `# Made by edge origin. The NATS server of each region includes it.
-operator: %s
-system_account: %s
-resolver: { type: full, dir: "./jwt" }
-resolver_preload: {
-	%s: %s
-	%s: %s
+// RegionServer is what the NATS server of a region needs, and the public keys that its
+// two users sign with.
+type RegionServer struct {
+	Config, Credentials, SystemCredentials string
+	PublicKey, SystemKey                   string
 }
-leafnodes: {
-	reconnect: "1s"
-	remotes: [
-		{ urls: [%q], account: %s, credentials: %q }
-		{ urls: [%q], account: %s, credentials: %q }
-	]
-}
-max_payload: %d
-max_pending: %d
-ping_interval: "20s"
-write_deadline: "10s"
-`
 
-// WriteRegion writes to dir what the NATS server of a region needs to be a leaf of the
-// one at url: RegionFile and two files of credentials. It keeps credentials that exist
-// and have the permissions of this program, and returns the files of those that it made
-// anew in the place of others.
-func (a *Authority) WriteRegion(dir, url string, revoked map[string]time.Time) (renewed []string, err error) {
-	operator, err := a.signOperator()
+// RegionServer makes users for the NATS server of a region, to be a leaf of the one at url.
+// They pass on what the region's nodes say under their regional addresses, and hear what
+// is said to those and the changes: nothing of other regions, and nothing in the origin's
+// name.
+func (a *Authority) RegionServer(id, region, url string, revoked map[string]time.Time) (r RegionServer, err error) {
+	c, err := a.newConf("The NATS server of the region", revoked)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
-	_, account, err := a.SignAccount(revoked)
+	r.Credentials, r.PublicKey, err = mintUser(a.account, id, func(u *jwt.UserClaims) {
+		token := wire.RegionToken(region)
+		u.Tags.Add(wire.RegionTag + region)
+		u.Pub.Allow.Add(wire.Prefix + token + ".>")
+		u.Sub.Allow.Add(wire.Changes, wire.ToNode+token+".>", wire.Inbox(token)+".>")
+	})
 	if err != nil {
-		return nil, err
+		return r, err
 	}
-	system, err := a.SignSystem()
-	if err != nil {
-		return nil, err
+	if r.SystemCredentials, r.SystemKey, err = a.regionSystemUser(id); err != nil {
+		return r, err
 	}
-	for file, mint := range map[string]func() (string, error){regionUser: a.regionUser, regionSystemUser: a.regionSystemUser} {
+	c.Name = id
+	c.Remotes = []remote{{url, a.AccountID, RegionUser}, {url, a.SystemID, RegionSystemUser}}
+	r.Config = c.text()
+	return r, nil
+}
+
+// RenewShared makes the credentials in dir anew that an earlier program made for the
+// servers of all regions together, where these may do less than nodes need now. It
+// returns the files that it wrote.
+func (a *Authority) RenewShared(dir string) (renewed []string, err error) {
+	for file, mint := range map[string]func() (string, error){RegionUser: a.sharedUser, RegionSystemUser: a.sharedSystemUser} {
 		path := filepath.Join(dir, file)
-		again, err := keepUser(path, mint)
+		again, err := renewUser(path, mint)
 		if err != nil {
 			return nil, err
 		}
@@ -72,26 +68,37 @@ func (a *Authority) WriteRegion(dir, url string, revoked map[string]time.Time) (
 			renewed = append(renewed, path)
 		}
 	}
-	text := fmt.Sprintf(regionForm, operator, a.SystemID, a.SystemID, system, a.AccountID, account,
-		url, a.AccountID, regionUser, url, a.SystemID, regionSystemUser, wire.MaxPayload, MaxPending)
-	return renewed, durable.WriteFile(filepath.Join(dir, RegionFile), []byte(text), 0o644)
+	return renewed, nil
 }
 
-// keepUser writes credentials to a file, unless it holds some that may do the same. It
-// reports whether it replaced others.
-func keepUser(path string, mint func() (string, error)) (renewed bool, err error) {
-	credentials, err := mint()
+// SharedKeys returns the public keys of the shared credentials in dir, "" where there are
+// none.
+func SharedKeys(dir string) (public, system string) {
+	for file, key := range map[string]*string{RegionUser: &public, RegionSystemUser: &system} {
+		if text, err := os.ReadFile(filepath.Join(dir, file)); err == nil {
+			if claims, err := userClaims(string(text)); err == nil {
+				*key = claims.Subject
+			}
+		}
+	}
+	return public, system
+}
+
+// renewUser replaces the credentials in a file, if there are any and they may do other
+// than fresh ones. It reports whether it did.
+func renewUser(path string, mint func() (string, error)) (renewed bool, err error) {
+	kept, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
 	if err != nil {
 		return false, err
 	}
-	kept, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	credentials, err := mint()
+	if err != nil || sameUser(string(kept), credentials) {
 		return false, err
 	}
-	if err == nil && sameUser(string(kept), credentials) {
-		return false, nil
-	}
-	return err == nil, durable.WriteFile(path, []byte(credentials), 0o600)
+	return true, durable.WriteFile(path, []byte(credentials), 0o600)
 }
 
 // sameUser reports whether kept credentials are signed by the account that signed the
@@ -114,13 +121,13 @@ func userClaims(credentials string) (*jwt.UserClaims, error) {
 }
 
 // inboxes are the subjects of answers, such as _INBOX_node_01….nuid.1. No pattern names
-// the inboxes of one region's nodes alone.
+// those of one region's nodes whose addresses do not name it.
 const inboxes = "*.*.*"
 
-// regionUser makes credentials for the NATS servers of regions. They pass on what their
-// nodes say, never what the origin says to others, and do not hear what other regions'
-// nodes ask.
-func (a *Authority) regionUser() (credentials string, err error) {
+// sharedUser makes credentials for the NATS servers of all regions, for those that have
+// not been enrolled one by one. They pass on what any node says whose address is its id,
+// never what the origin says to others, and do not hear what other regions' nodes ask.
+func (a *Authority) sharedUser() (credentials string, err error) {
 	credentials, _, err = mintUser(a.account, "region", func(u *jwt.UserClaims) {
 		u.Sub.Allow.Add(wire.Changes, wire.ToNode+">", inboxes)
 		for _, verb := range wire.NodeVerbs() {
@@ -130,14 +137,18 @@ func (a *Authority) regionUser() (credentials string, err error) {
 	return credentials, err
 }
 
+func (a *Authority) sharedSystemUser() (credentials string, err error) {
+	credentials, _, err = a.regionSystemUser("region")
+	return credentials, err
+}
+
 // regionSystemUser makes credentials with which a region's server hears of the account's
 // new JWTs, and says nothing.
-func (a *Authority) regionSystemUser() (credentials string, err error) {
-	credentials, _, err = mintUser(a.system, "region", func(u *jwt.UserClaims) {
+func (a *Authority) regionSystemUser(name string) (credentials, publicKey string, err error) {
+	return mintUser(a.system, name, func(u *jwt.UserClaims) {
 		u.Sub.Allow.Add(ClaimsUpdate)
 		u.Pub.Allow.Add("_INBOX.>", "_R_.>") // answers to that
 	})
-	return credentials, err
 }
 
 // ClaimsUpdate is the subject at which NATS servers take an account's new JWT.

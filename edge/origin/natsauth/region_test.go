@@ -11,9 +11,10 @@ import (
 	"partneredge/edge/wire"
 )
 
-// TestRegionsUserIsMadeAnew where the one that is kept may do less than this program
-// needs, is of other NATS keys, or is damaged; and kept otherwise.
-func TestRegionsUserIsMadeAnew(t *testing.T) {
+// TestSharedUserIsMadeAnew where the one that an earlier program made may do less than
+// nodes need, is of other NATS keys, or is damaged; and kept otherwise. None is made where
+// there was none.
+func TestSharedUserIsMadeAnew(t *testing.T) {
 	open := func() *Authority {
 		t.Helper()
 		a, err := Open(filepath.Join(t.TempDir(), "nats"))
@@ -39,18 +40,25 @@ func TestRegionsUserIsMadeAnew(t *testing.T) {
 		renewed    bool
 	}{
 		{"none", "", false},
-		{"the same", mint(a.regionUser()), false},
+		{"the same", mint(a.sharedUser()), false},
 		{"an older program's", mint(older, err), true},
-		{"of other NATS keys", mint(open().regionUser()), true},
-		{"damaged", mint(a.regionUser())[:200], true},
+		{"of other NATS keys", mint(open().sharedUser()), true},
+		{"damaged", mint(a.sharedUser())[:200], true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			file := filepath.Join(dir, regionUser)
-			if tt.kept != "" {
-				if err := os.WriteFile(file, []byte(tt.kept), 0o600); err != nil {
-					t.Fatal(err)
+			file := filepath.Join(dir, RegionUser)
+			if tt.kept == "" {
+				if renewed, err := a.RenewShared(dir); err != nil || len(renewed) > 0 {
+					t.Errorf("renewed %v, %v", renewed, err)
 				}
+				if _, err := os.Stat(file); err == nil {
+					t.Error("a shared user is made")
+				}
+				return
+			}
+			if err := os.WriteFile(file, []byte(tt.kept), 0o600); err != nil {
+				t.Fatal(err)
 			}
 			want := []string{file}
 			if !tt.renewed {
@@ -58,7 +66,7 @@ func TestRegionsUserIsMadeAnew(t *testing.T) {
 			}
 			var written []byte
 			for range 2 { // the second time nothing is left to do
-				renewed, err := a.WriteRegion(dir, "nats://127.0.0.1:1", nil)
+				renewed, err := a.RenewShared(dir)
 				if err != nil || !slices.Equal(renewed, want) {
 					t.Fatalf("renewed %v, %v; want %v", renewed, err, want)
 				}
@@ -71,7 +79,7 @@ func TestRegionsUserIsMadeAnew(t *testing.T) {
 				}
 				want = nil
 			}
-			if !tt.renewed && tt.kept != "" && string(written) != tt.kept {
+			if !tt.renewed && string(written) != tt.kept {
 				t.Error("not kept")
 			}
 			claims, err := userClaims(string(written))
