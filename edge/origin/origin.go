@@ -90,12 +90,16 @@ func (c Config) startBroker(ctx context.Context, authority *natsauth.Authority) 
 	if err != nil {
 		return nil, fmt.Errorf("starting the origin: %w", err)
 	}
+	revoked, err := replication.Revoked(ctx, c.DB, nodes)
+	if err != nil {
+		return nil, fmt.Errorf("starting the origin: %w", err)
+	}
 	get, err := c.certificate("nats", c.NATSCert, c.NATSKey)
 	if err != nil {
 		return nil, fmt.Errorf("starting NATS: %w", err)
 	}
 	return broker.Start(broker.Config{
-		Authority: authority, Log: c.Log, Revoked: replication.Revoked(nodes),
+		Authority: authority, Log: c.Log, Revoked: revoked,
 		Listen: c.NATSListen, LeafListen: c.NATSLeafListen, Certificate: get,
 		URL: c.NATSURL, Credentials: c.NATSCredentials, CA: c.NATSCA, Dir: c.NATSKeys,
 	})

@@ -70,13 +70,14 @@ func (s *Server) ask(ctx context.Context, node, verb string, req, reply wire.Mes
 	if err != nil {
 		return err
 	}
-	inbox := wire.Subject(node, verb) + "." + nats.NewInbox()[len(nats.InboxPrefix):]
+	address := s.presence.Address(node)
+	inbox := wire.Subject(address, verb) + "." + nats.NewInbox()[len(nats.InboxPrefix):]
 	sub, err := conn.SubscribeSync(inbox)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = sub.Unsubscribe() }() // the connection may be gone, and the subscription with it
-	if err := conn.PublishRequest(wire.ToNode+node+"."+verb, inbox, body); err != nil {
+	if err := conn.PublishRequest(wire.ToNode+address+"."+verb, inbox, body); err != nil {
 		return err
 	}
 	m, err := sub.NextMsgWithContext(ctx)

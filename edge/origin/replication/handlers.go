@@ -15,6 +15,7 @@ import (
 	"partneredge/store/central"
 	"partneredge/store/central/idempotency"
 	"partneredge/store/grant"
+	"partneredge/store/ratelimit"
 )
 
 // Most items that one view holds.
@@ -32,10 +33,42 @@ func (r *requests) key(ctx context.Context, _ string, req wire.KeyRequest) (wire
 	key, seq, err := r.DB.KeyByHash(ctx, [32]byte(req.Hash))
 	reply.Seq = seq
 	if err == nil {
-		key.Label, key.SuccessorID = "", "" // which are for operators
-		reply.Key = &key
+		if reply.Key = forNode(key); req.Bare {
+			reply.Key.Hash = [32]byte{}
+		}
 	}
 	return reply, err
+}
+
+// forNode returns a key without what is for operators.
+func forNode(k store.Key) *store.Key {
+	k.Label, k.SuccessorID = "", ""
+	return &k
+}
+
+// keys answers what a node holds and cannot know to be current.
+func (r *requests) keys(ctx context.Context, _ string, req wire.KeysRequest) (wire.Message, error) {
+	reply := new(wire.KeysReply)
+	if len(req.Hashes) > wire.MaxRefill {
+		return reply, fmt.Errorf("%w: %d keys, more than %d", store.ErrInvalid, len(req.Hashes), wire.MaxRefill)
+	}
+	for _, hash := range req.Hashes {
+		if len(hash) != len(store.Key{}.Hash) {
+			return reply, fmt.Errorf("%w: a hash of %d bytes", store.ErrInvalid, len(hash))
+		}
+	}
+	found, seq, err := r.DB.KeysByHash(ctx, req.Hashes)
+	if err != nil {
+		return reply, err
+	}
+	reply.Seq, reply.Keys = seq, make([]*store.Key, len(req.Hashes))
+	for i, hash := range req.Hashes {
+		if key, ok := found[[32]byte(hash)]; ok {
+			reply.Keys[i] = forNode(key)
+			reply.Keys[i].Hash = [32]byte{}
+		}
+	}
+	return reply, nil
 }
 
 // scopeOf returns the scope that a view needs, "" of what is no view.
@@ -262,7 +295,12 @@ func (r *requests) mayRevoke(ctx context.Context, node string, req wire.RevokeRe
 }
 
 func (r *requests) spend(ctx context.Context, node string, req wire.Spend) (wire.Message, error) {
-	return &wire.Head{}, r.merge.report(ctx, node, r.presence.vouched(node), req)
+	vouched := r.presence.vouched(node)
+	err := r.merge.report(ctx, node, vouched, req)
+	if errors.Is(err, store.ErrInvalid) {
+		return &wire.Head{}, err
+	}
+	return &wire.Head{}, errors.Join(err, r.usage.report(ratelimit.Reporter{Node: node, Boot: req.Boot}, vouched, req.Usage))
 }
 
 func (r *requests) status(_ context.Context, node string, req wire.Status) (wire.Message, error) {

@@ -33,7 +33,8 @@ type merge struct {
 	Config
 	buckets ratelimit.Merger
 	limits  *keyLimits
-	wake    signal // a share may be due
+	wake    signal                   // a share may be due
+	address func(node string) string // in subjects
 }
 
 // report merges a node's report and answers with its shares. Each key counts by
@@ -49,6 +50,9 @@ func (m *merge) report(ctx context.Context, node string, vouched bool, s wire.Sp
 		if key == "" || len(key) > maxKeyLength || r.Spent < 0 || r.Acked < 0 || r.From < 0 || r.Owed < 0 {
 			return fmt.Errorf("%w: a spend report out of bounds", store.ErrInvalid)
 		}
+	}
+	if len(s.Keys) == 0 {
+		return nil
 	}
 	limits, err := m.limits.of(ctx, s.Keys)
 	if err != nil {
@@ -79,9 +83,19 @@ func (m *merge) report(ctx context.Context, node string, vouched bool, s wire.Sp
 }
 
 func (m *merge) publish(to ratelimit.Reporter, shares map[string]ratelimit.Share) error {
-	body, err := wire.Encode(&wire.Share{Boot: to.Boot, Keys: shares})
+	return m.send(to, &wire.Share{Keys: shares})
+}
+
+// used confirms a report of what keys were used for.
+func (m *merge) used(to ratelimit.Reporter, report wire.Used) error {
+	return m.send(to, &wire.Share{Used: &report})
+}
+
+func (m *merge) send(to ratelimit.Reporter, share *wire.Share) error {
+	share.Boot = to.Boot
+	body, err := wire.Encode(share)
 	if err == nil {
-		err = m.Conn.Publish(wire.ToNode+to.Node+"."+wire.VerbShare, body)
+		err = m.Conn.Publish(wire.ToNode+m.address(to.Node)+"."+wire.VerbShare, body)
 	}
 	if err != nil {
 		return fmt.Errorf("sharing with node %s: %w", to.Node, err)

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"partneredge/store"
 	"partneredge/store/central"
 	"partneredge/store/central/fleet"
+	"partneredge/store/central/usage"
 	"partneredge/store/grant"
 )
 
@@ -18,7 +20,7 @@ import (
 const (
 	nodesEvery       = 2 * time.Second  // how soon another origin's enrolments and revocations are known
 	seenEvery        = 30 * time.Second // how often a node's last heartbeat is written down
-	seenAtOnce       = 1000             // heartbeats in one transaction, which other writes share
+	seenAtOnce       = 1000             // heartbeats in one transaction, which a revocation of one of the nodes waits for
 	heartbeatTimeout = 15 * time.Second // without a status message a node counts as away
 )
 
@@ -32,17 +34,11 @@ type Presence struct {
 
 	mu    sync.Mutex
 	nodes map[string]store.Node
-	beats map[string]heartbeat
+	beats heartbeats
+	// addresses of nodes in subjects, by id, under which they spoke last.
+	addresses map[string]string
 
 	traffic *traffic
-	heard   signal
-}
-
-// heartbeat is the last status message of a node.
-type heartbeat struct {
-	status  wire.Status
-	at      time.Time
-	written time.Time // the last at that was written down
 }
 
 // Report is a node and its last status.
@@ -57,7 +53,7 @@ type Report struct {
 
 func newPresence(ctx context.Context, cfg Config) (*Presence, error) {
 	p := &Presence{
-		cfg: cfg, beats: make(map[string]heartbeat), traffic: newTraffic(), heard: newSignal(),
+		cfg: cfg, beats: newHeartbeats(), addresses: make(map[string]string), traffic: newTraffic(),
 	}
 	return p, p.Refresh(ctx)
 }
@@ -81,18 +77,24 @@ func ReadNodes(ctx context.Context, db *central.DB) (map[string]store.Node, erro
 	}
 }
 
-// Revoked returns the public keys of the revoked nodes, and since when.
-func Revoked(nodes map[string]store.Node) map[string]time.Time {
+// Revoked returns the public keys of the revoked nodes and of the revoked servers of
+// regions, and since when.
+func Revoked(ctx context.Context, db *central.DB, nodes map[string]store.Node) (map[string]time.Time, error) {
 	revoked := make(map[string]time.Time)
 	for _, n := range nodes {
 		if !n.RevokedAt.IsZero() && n.PublicKey != "" {
 			revoked[n.PublicKey] = n.RevokedAt
 		}
 	}
-	return revoked
+	regions, err := db.RevokedRegionServers(ctx)
+	for _, r := range regions {
+		revoked[r.PublicKey], revoked[r.SystemKey] = r.RevokedAt, r.RevokedAt
+	}
+	return revoked, err
 }
 
-// Refresh reads all nodes again, and ends the connections of the revoked ones.
+// Refresh reads all nodes again, and ends the connections of the revoked ones, and of the
+// servers of regions that are.
 func (p *Presence) Refresh(ctx context.Context) error {
 	p.refreshing.Lock()
 	defer p.refreshing.Unlock()
@@ -100,11 +102,20 @@ func (p *Presence) Refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	revoked := Revoked(nodes)
-	p.mu.Lock()
-	p.nodes = nodes
-	p.mu.Unlock()
+	p.replace(nodes)
+	revoked, err := Revoked(ctx, p.cfg.DB, nodes)
+	if err != nil {
+		return err
+	}
 	return p.cfg.Revoke(ctx, revoked)
+}
+
+// replace sets all nodes.
+func (p *Presence) replace(nodes map[string]store.Node) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.beats.compare(p.nodes, nodes)
+	p.nodes = nodes
 }
 
 // run refreshes the nodes until ctx ends.
@@ -146,19 +157,21 @@ func (p *Presence) writeAll(ctx context.Context) {
 func (p *Presence) unwritten() (due []fleet.NodeSeen) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for id, b := range p.beats {
+	for id, e := range p.beats.nodes {
+		b := e.Value.(*heartbeat)
 		if _, enrolled := p.nodes[id]; enrolled && b.at.After(b.written) && b.at.Sub(b.written) >= seenEvery {
 			due = append(due, fleet.NodeSeen{ID: id, Version: b.status.Build, At: b.at, Apart: seenEvery / 2})
 			b.written = b.at
-			p.beats[id] = b
 		}
 	}
 	return due
 }
 
 // admit refuses a node that is not enrolled, or is revoked. NATS lets no revoked
-// node connect; this holds as well while a cluster has not been told yet.
-func (p *Presence) admit(ctx context.Context, id string) error {
+// node connect; this holds as well while a cluster has not been told yet. It refuses
+// what names another region than the node's: the NATS server of a region may publish
+// for any node that it says is of the region.
+func (p *Presence) admit(ctx context.Context, id, address, region string) error {
 	p.mu.Lock()
 	node, known := p.nodes[id]
 	p.mu.Unlock()
@@ -172,7 +185,20 @@ func (p *Presence) admit(ctx context.Context, id string) error {
 	if !node.RevokedAt.IsZero() {
 		return fmt.Errorf("admitting node %s: %w: it is revoked", id, store.ErrInvalid)
 	}
+	if region != "" && region != node.Region {
+		return fmt.Errorf("admitting node %s: %w: it is of %s, and not of %q", id, store.ErrInvalid, node.Region, region)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.addresses[id] = address
 	return nil
+}
+
+// Address returns the address under which a node spoke last, its id before that.
+func (p *Presence) Address(id string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return cmp.Or(p.addresses[id], id)
 }
 
 // spoke notes that a node has spoken a version of messages, for good: what it said in
@@ -185,6 +211,7 @@ func (p *Presence) spoke(ctx context.Context, id string, version int) {
 	if raised {
 		node.WireVersion = version
 		p.nodes[id] = node
+		p.beats.note(id)
 	}
 	p.mu.Unlock()
 	if !raised {
@@ -221,20 +248,24 @@ func (p *Presence) Put(n store.Node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.nodes[n.ID] = n
+	p.beats.note(n.ID)
 }
 
 // receive takes in a status message.
 func (p *Presence) receive(id string, s wire.Status) {
 	p.mu.Lock()
-	if p.beats[id].at.IsZero() {
+	defer p.mu.Unlock()
+	last := p.beats.of(id)
+	if last.at.IsZero() {
 		p.countRefusals(id)
 	}
 	if s.Traffic != nil {
 		p.traffic.add(id, p.nodes[id].Region, *s.Traffic, p.cfg.Now())
 	}
-	p.beats[id] = heartbeat{status: s, at: p.cfg.Now(), written: p.beats[id].written}
-	p.mu.Unlock()
-	p.heard.send()
+	p.beats.put(heartbeat{node: id, status: s, at: p.cfg.Now(), written: last.written})
+	for f := range p.beats.followers {
+		f.heard.send()
+	}
 }
 
 // countRefusals has the counters of a node there from its first status on, as 0, so
@@ -243,13 +274,10 @@ func (p *Presence) countRefusals(id string) {
 	for _, reason := range grant.Refusals() {
 		p.cfg.ObserveRefusal(id, string(reason), 0)
 	}
-	p.cfg.ObserveRefusal(id, RefusedNode, 0)
-	p.cfg.ObserveRefusal(id, RefusedReply, 0)
+	for _, reason := range []string{RefusedNode, RefusedReply, usage.RefusedCount} {
+		p.cfg.ObserveRefusal(id, reason, 0)
+	}
 }
-
-// Heard receives a value after each status message; those that have not been
-// received yet become one. It is for one receiver.
-func (p *Presence) Heard() <-chan struct{} { return p.heard }
 
 // Report returns what is known of a node.
 func (p *Presence) Report(id string) Report {
@@ -259,8 +287,8 @@ func (p *Presence) Report(id string) Report {
 }
 
 func (p *Presence) report(id string, now time.Time) Report {
-	n, b := p.nodes[id], p.beats[id]
-	connected := !b.at.IsZero() && n.RevokedAt.IsZero() && now.Sub(b.at) < heartbeatTimeout
+	n, b := p.nodes[id], p.beats.of(id)
+	connected := !b.at.IsZero() && n.RevokedAt.IsZero() && !b.timedOut(now)
 	return Report{Node: n, Connected: connected, At: b.at, Status: b.status}
 }
 

@@ -51,7 +51,7 @@ type Config struct {
 	// were left at their node since the quarantine is full.
 	ObserveRefused func(quarantined, rejected int)
 	// ObserveRefusal is called with how often a node was refused for a reason: a
-	// grant.Refusal or one of those below.
+	// grant.Refusal, usage.RefusedCount or one of those below.
 	ObserveRefusal func(node, reason string, times int)
 }
 
@@ -65,6 +65,7 @@ const (
 type Server struct {
 	presence *Presence
 	merge    *merge
+	usage    *keyUsage
 	pump     *pump
 	waker    *waker
 	requests *requests
@@ -81,17 +82,19 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		pump:  &pump{Config: cfg, wake: newSignal()},
 		waker: newWaker(cfg),
 	}
+	s.usage = &keyUsage{Config: cfg, confirm: s.merge.used}
 	var err error
 	if s.presence, err = newPresence(ctx, cfg); err != nil {
 		return nil, err
 	}
+	s.merge.address = s.presence.Address
 	if err := s.pump.start(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.waker.start(); err != nil {
 		return nil, fmt.Errorf("subscribing to the other origin processes: %w", err)
 	}
-	s.requests = &requests{Config: cfg, presence: s.presence, merge: s.merge, limited: logging.New(cfg.Log)}
+	s.requests = &requests{Config: cfg, presence: s.presence, merge: s.merge, usage: s.usage, limited: logging.New(cfg.Log)}
 	if err := s.requests.start(); err != nil {
 		return nil, err
 	}
@@ -105,7 +108,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	})
 	running, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	for _, run := range []func(context.Context){s.pump.run, s.waker.run, s.presence.run, s.presence.writeAll, s.merge.run} {
+	for _, run := range []func(context.Context){s.pump.run, s.waker.run, s.presence.run, s.presence.writeAll, s.merge.run, s.usage.run} {
 		s.loops.Go(func() { run(running) })
 	}
 	return s, nil

@@ -29,6 +29,7 @@ type requests struct {
 	Config
 	presence *Presence
 	merge    *merge
+	usage    *keyUsage
 	limited  *logging.Limiter // of warnings that nodes can bring about
 	slots    *slots           // of what partners bring about
 	names    semaphores       // by account: lookups of names, which hold no slot
@@ -48,8 +49,10 @@ func (r *requests) start() error {
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.slots, r.names = newSlots(), semaphores{most: namesOfAccount, waiting: waitingForNames}
 	own := newSlots() // of what keeps a node in step, which waits for nothing that partners bring about
+	refills := newSlotsOf(slotsOfRefill, slotsOfRefill)
 	for verb, handle := range map[string]handler{
 		wire.VerbKey:        inSlot(r.slots, decoded(r, wire.VerbKey, r.key)),
+		wire.VerbKeys:       inSlot(refills, decoded(r, wire.VerbKeys, r.keys)),
 		wire.VerbView:       inSlot(r.slots, decoded(r, wire.VerbView, r.view)),
 		wire.VerbChanges:    inSlot(own, decoded(r, wire.VerbChanges, r.changes)),
 		wire.VerbLeads:      inSlot(own, decoded(r, wire.VerbLeads, r.leads)),
@@ -75,11 +78,13 @@ func (r *requests) start() error {
 }
 
 func (r *requests) listen(verb, queue string, handle nats.MsgHandler) error {
-	sub, err := r.Conn.QueueSubscribe(wire.AnyNode+verb, queue, handle)
-	if err != nil {
-		return fmt.Errorf("listening to the nodes: %w", err)
+	for _, nodes := range []string{wire.AnyNode, wire.AnyRegion} {
+		sub, err := r.Conn.QueueSubscribe(nodes+verb, queue, handle)
+		if err != nil {
+			return fmt.Errorf("listening to the nodes: %w", err)
+		}
+		r.subs = append(r.subs, sub)
 	}
-	r.subs = append(r.subs, sub)
 	return nil
 }
 
@@ -129,11 +134,11 @@ func (r *requests) serve(verb string, m *nats.Msg, handle handler) {
 	ctx, cancel := context.WithTimeout(r.ctx, requestTime)
 	defer cancel()
 	began := time.Now()
-	node := nodeOf(m.Subject)
+	address, node, region := wire.Sender(m.Subject)
 
 	var reply wire.Message = &wire.Head{}
 	var failure wire.Failure
-	err := r.presence.admit(ctx, node)
+	err := r.presence.admit(ctx, node, address, region)
 	switch {
 	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrInvalid):
 		failure = wire.NotEnrolled
@@ -161,7 +166,7 @@ func (r *requests) serve(verb string, m *nats.Msg, handle handler) {
 	}
 	// Only into the node's own inbox: another subject would let it speak in the
 	// origin's name to another node.
-	if !strings.HasPrefix(m.Reply, wire.Inbox(node)+".") {
+	if !strings.HasPrefix(m.Reply, wire.Inbox(address)+".") {
 		if m.Reply != "" {
 			r.ObserveRefusal(node, RefusedReply, 1)
 			r.limited.Warn("reply "+node, "a node asked for an answer to a subject that is not its own", "node", node, "verb", verb, "reply", m.Reply)
@@ -219,9 +224,9 @@ func decoded[Req any, PReq interface {
 }
 
 // nodeOf returns the node that a subject names. NATS lets a node publish under its
-// own id only, so this, unlike anything in the body, is proved.
+// own address only, so this, unlike anything in the body, is proved.
 func nodeOf(subject string) string {
-	node, _, _ := strings.Cut(strings.TrimPrefix(subject, wire.Prefix), ".")
+	_, node, _ := wire.Sender(subject)
 	return node
 }
 

@@ -14,6 +14,7 @@ const (
 	slotsInAll    = 64
 	slotsOfNode   = 32
 	waitingOfNode = 1024 // beyond them a request is refused at once
+	slotsOfRefill = 1    // in all: each is up to wire.MaxRefill keys, and lookups go first
 )
 
 // errBusy is the error of a request for which there is no room.
@@ -26,10 +27,12 @@ type slots struct {
 	all   chan struct{} // holds one for each request being answered
 }
 
-func newSlots() *slots {
+func newSlots() *slots { return newSlotsOf(slotsInAll, slotsOfNode) }
+
+func newSlotsOf(all, node int) *slots {
 	return &slots{
-		nodes: semaphores{most: slotsOfNode, waiting: waitingOfNode},
-		all:   make(chan struct{}, slotsInAll),
+		nodes: semaphores{most: node, waiting: waitingOfNode},
+		all:   make(chan struct{}, all),
 	}
 }
 

@@ -52,13 +52,11 @@ type Controller struct {
 	stale  atomic.Bool   // likewise
 
 	// Of run alone:
-	watch  watch
+	nodes  *replication.Follower
+	fleet  *fleet
 	losses losses
-	active *store.Rollout // nil: none
-	places map[string]int // of the nodes of active, by id
-	wants  map[string]string
 	read   time.Time
-	as     revision        // what active and wants were read at
+	as     revision        // what the fleet's plans were read at
 	orders map[string]sent // the last one to each node
 
 	unsubscribe func() // from the database's commits
@@ -80,7 +78,10 @@ type sent struct {
 
 // Start a Controller. The caller ends it with Stop.
 func Start(cfg Config) *Controller {
-	c := &Controller{config: cfg, began: cfg.Now(), wake: make(chan struct{}, 1), orders: make(map[string]sent)}
+	c := &Controller{
+		config: cfg, began: cfg.Now(), wake: make(chan struct{}, 1),
+		nodes: cfg.Nodes.Follow(), fleet: newFleet(), orders: make(map[string]sent),
+	}
 	c.unsubscribe = cfg.DB.OnCommit(func(commit central.Commit) {
 		if !commit.Rollouts {
 			return
@@ -102,6 +103,7 @@ func (c *Controller) Stop() {
 	c.unsubscribe()
 	c.cancel()
 	c.loop.Wait()
+	c.nodes.Stop()
 }
 
 // run goes on until ctx ends.
@@ -129,7 +131,7 @@ func (c *Controller) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-c.wake:
-		case <-c.config.Nodes.Heard():
+		case <-c.nodes.Heard():
 		case <-tick.C:
 		}
 	}
@@ -137,38 +139,29 @@ func (c *Controller) run(ctx context.Context) {
 
 // step reads what is decided, takes the next step, and sends orders.
 func (c *Controller) step(ctx context.Context) error {
+	for _, change := range c.nodes.Changed() {
+		c.fleet.hear(change)
+	}
 	// What is under way is read each time: others may have taken a step.
-	if c.stale.Swap(false) || c.active != nil || time.Since(c.read) >= plansEvery {
+	if c.stale.Swap(false) || c.fleet.active != nil || time.Since(c.read) >= plansEvery {
 		if err := c.readPlans(ctx); err != nil {
 			return err
 		}
 	}
-	reports := reports(c.config.Nodes)
-	if c.active != nil {
-		l := look{reports: reports, now: c.config.Now(), shared: c.config.DB.Now(), began: c.began}
-		if c.active.State == store.RollingOut {
-			l.why = cmp.Or(c.watch.judge(c.active, reports), c.losses.judge(c.active, reports, l.now))
+	if f := c.fleet; f.active != nil {
+		l := look{reports: f.reports, tally: f.tally, now: c.config.Now(), shared: c.config.DB.Now(), began: c.began}
+		if f.active.State == store.RollingOut {
+			l.why = cmp.Or(f.watch.judge(), c.losses.judge(f.active, f.tally.lost, f.reports, l.now))
 		}
-		next := *c.active
+		next := *f.active
 		if advance(&next, l) {
 			if err := c.write(ctx, next); err != nil {
 				return err
 			}
 		}
 	}
-	c.sendOrders(reports)
+	c.sendOrders()
 	return nil
-}
-
-// reports returns what every enrolled node has reported. One of a build too old to say
-// what it runs counts as away: it can be given no order.
-func reports(nodes *replication.Presence) map[string]replication.Report {
-	all := nodes.Enrolled()
-	for id, r := range all {
-		r.Connected = r.Connected && r.Status.Running != nil
-		all[id] = r
-	}
-	return all
 }
 
 // readPlans reads what the nodes are to run, unless it is what was read last: of
@@ -187,17 +180,16 @@ func (c *Controller) readPlans(ctx context.Context) error {
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	c.as = revision{}
-	c.active, c.places = nil, nil
+	var active *store.Rollout
 	if err == nil && last.State.Active() {
-		c.active, c.places = &last, make(map[string]int, len(last.Nodes))
-		for i, n := range last.Nodes {
-			c.places[n.ID] = i
-		}
+		active = &last
 	}
-	if c.wants, err = c.config.DB.NodeReleases(ctx); err != nil {
+	wants, err := c.config.DB.NodeReleases(ctx)
+	if err != nil {
 		return err
 	}
+	c.fleet.plan(active, wants)
+	c.as = revision{}
 	if last.ID == as.rollout && last.Revision == as.number { // else a step came in between
 		c.as = as
 	}
@@ -207,7 +199,7 @@ func (c *Controller) readPlans(ctx context.Context) error {
 
 // write writes a step down.
 func (c *Controller) write(ctx context.Context, next store.Rollout) error {
-	was := *c.active
+	was := *c.fleet.active
 	next, stepped, err := c.config.DB.StepRollout(ctx, next)
 	if err != nil {
 		return err
@@ -219,24 +211,10 @@ func (c *Controller) write(ctx context.Context, next store.Rollout) error {
 	return c.readPlans(ctx)
 }
 
-// orderOf is orderOf by what the Controller has read, without a look at each node.
-func (c *Controller) orderOf(node string) (o wire.Order, decided bool) {
-	if i, listed := c.places[node]; listed {
-		return orderAt(c.active, i), true
-	}
-	return orderOf(node, nil, c.wants)
-}
-
 // sendOrders sends an order to every connected node that does not yet obey it.
-func (c *Controller) sendOrders(reports map[string]replication.Report) {
-	for id, at := range reports {
-		if !at.Connected {
-			continue
-		}
-		order, decided := c.orderOf(id)
-		if !decided || obeys(at.Status, order) {
-			continue
-		}
+func (c *Controller) sendOrders() {
+	for id := range c.fleet.disobedient {
+		order, _ := c.fleet.orderOf(id)
 		last := c.orders[id]
 		if last.order == order && time.Since(last.at) < orderEvery {
 			continue
@@ -253,5 +231,5 @@ func (c *Controller) send(node string, o wire.Order) error {
 	if err != nil {
 		return fmt.Errorf("send order: %w", err)
 	}
-	return c.config.Conn.Publish(wire.ToNode+node+"."+wire.VerbRelease, body)
+	return c.config.Conn.Publish(wire.ToNode+c.config.Nodes.Address(node)+"."+wire.VerbRelease, body)
 }

@@ -13,55 +13,42 @@ import (
 // not heard. A node that is started again is back in less.
 const lostMost = 2 * time.Minute
 
-// lost reports whether a node served the release and no longer does. A node that
-// was revoked has no report, and is not waited for.
-func lost(r *store.Rollout, n store.RolloutNode, reports map[string]replication.Report) bool {
-	if !n.Served {
-		return false
-	}
-	at, enrolled := reports[n.ID]
-	return enrolled && !ready(r, at)
-}
-
-func anyLost(r *store.Rollout, reports map[string]replication.Report) bool {
-	for _, n := range r.Nodes {
-		if lost(r, n, reports) {
-			return true
-		}
-	}
-	return false
-}
-
 // losses measures for how long nodes have been lost. Each origin measures from
 // when it saw the loss first: one that has just started has heard nobody yet.
 type losses struct {
 	rollout string
-	since   map[string]time.Time // by node
+	since   map[int]time.Time // by place
 }
 
 // judge returns the reason to roll the release back, "" for none: a node that has
 // been lost for too long.
-func (l *losses) judge(r *store.Rollout, reports map[string]replication.Report, now time.Time) string {
+func (l *losses) judge(r *store.Rollout, lost map[int]struct{}, reports map[string]replication.Report, now time.Time) string {
 	if l.rollout != r.ID {
-		l.rollout, l.since = r.ID, make(map[string]time.Time)
+		l.rollout, l.since = r.ID, make(map[int]time.Time)
 	}
-	for _, n := range r.Nodes {
-		if !lost(r, n, reports) {
-			delete(l.since, n.ID)
-			continue
+	for i := range l.since {
+		if _, still := lost[i]; !still {
+			delete(l.since, i)
 		}
-		since, known := l.since[n.ID]
+	}
+	tooLong := make(map[int]struct{})
+	for i := range lost {
+		since, known := l.since[i]
 		if !known {
 			since = now
-			l.since[n.ID] = now
+			l.since[i] = now
 		}
 		if now.Sub(since) >= lostMost {
-			state := "it is connected"
-			if !reports[n.ID].Connected {
-				state = "it is not connected"
-			}
-			return fmt.Sprintf("node %s: served the release and has not for %s; %s", n.ID, lostMost, state)
+			tooLong[i] = struct{}{}
 		}
 	}
-	return ""
+	i, any := first(tooLong)
+	if !any {
+		return ""
+	}
+	id, state := r.Nodes[i].ID, "it is connected"
+	if !reports[id].Connected {
+		state = "it is not connected"
+	}
+	return fmt.Sprintf("node %s: served the release and has not for %s; %s", id, lostMost, state)
 }

@@ -21,8 +21,8 @@ func (c *Controller) Begin(ctx context.Context, r store.Rollout, targets []store
 		return r, err
 	}
 	r.Before, r.HadBefore = wants[""]
-	reports := reports(c.config.Nodes)
-	connected := func(id string) bool { return reports[id].Connected }
+	reports := c.config.Nodes.Enrolled()
+	connected := func(id string) bool { return reports[id].Connected && reports[id].Status.Running != nil }
 	up := 0
 	for _, n := range targets {
 		before, decided := wants[n.ID]

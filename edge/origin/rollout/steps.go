@@ -12,25 +12,6 @@ import (
 	"partneredge/store"
 )
 
-// orderOf returns what a node is to run, by the rollout that is under way (nil:
-// none) and by wants: digests by node, and under "" for all other nodes. decided
-// is false for a node that nothing was ever decided about.
-func orderOf(node string, r *store.Rollout, wants map[string]string) (o wire.Order, decided bool) {
-	if r != nil {
-		for i, n := range r.Nodes {
-			if n.ID != node {
-				continue
-			}
-			return orderAt(r, i), true
-		}
-	}
-	run, decided := wants[node]
-	if !decided {
-		run, decided = wants[""]
-	}
-	return wire.Order{Run: run}, decided
-}
-
 // orderAt returns what the i-th node of a rollout is to run.
 func orderAt(r *store.Rollout, i int) wire.Order {
 	o := wire.Order{Run: r.Nodes[i].Before, Rollout: r.ID}
@@ -96,6 +77,7 @@ func begin(r *store.Rollout) {
 // a rollout.
 type look struct {
 	reports map[string]replication.Report
+	tally   *tally    // of the rollout by the reports
 	now     time.Time // by the origin's own clock
 	shared  time.Time // by the clock of all origins, which pauses are measured by
 	began   time.Time // when the origin began to hear nodes
@@ -107,7 +89,7 @@ type look struct {
 func advance(r *store.Rollout, l look) (changed bool) {
 	switch r.State {
 	case store.RollingOut:
-		if why := cmp.Or(l.why, refusal(r, l.reports)); why != "" {
+		if why := cmp.Or(l.why, refusal(r, l)); why != "" {
 			rollBack(r, why)
 			return true
 		}
@@ -116,21 +98,31 @@ func advance(r *store.Rollout, l look) (changed bool) {
 			if r.State != store.RollingOut {
 				break
 			}
+			l.tally = count(r, l.reports) // the step reached other nodes
 		}
 	case store.RollingBack:
-		for i, n := range r.Nodes {
-			at, enrolled := l.reports[n.ID]
-			reached := i < r.Reached(r.Stage)
-			switch {
-			case !enrolled, !at.Connected && (!reached || l.gone(at)), at.Connected && isBack(at.Status, n.Before):
-			default:
-				return false
-			}
+		if !isOver(r, l) {
+			return false
 		}
 		r.State = store.RolledBack
 		return true
 	}
 	return changed
+}
+
+// isOver reports whether every node of a rollback runs again what it ran before. Nodes
+// that are away are waited for if the release had reached them, until they are gone.
+func isOver(r *store.Rollout, l look) bool {
+	if len(l.tally.behind) > 0 {
+		return false
+	}
+	reached := r.Reached(r.Stage)
+	for i := range l.tally.away {
+		if i < reached && !l.gone(l.reports[r.Nodes[i].ID]) {
+			return false
+		}
+	}
+	return true
 }
 
 // gone reports whether a node that is not connected is waited for no longer. An
@@ -163,28 +155,28 @@ func rollBack(r *store.Rollout, why string) {
 }
 
 // refusal returns why a node refused or withdrew the release; "" when none did.
-func refusal(r *store.Rollout, reports map[string]replication.Report) string {
-	for _, n := range r.Nodes {
-		trial := reports[n.ID].Status.Candidate
-		if trial != nil && trial.Rollout == r.ID && trial.Digest == r.Digest && trial.State.Ended() {
-			return fmt.Sprintf("node %s: %s: %s", n.ID, trial.State, trial.Reason)
-		}
+func refusal(r *store.Rollout, l look) string {
+	i, any := first(l.tally.refused)
+	if !any {
+		return ""
 	}
-	return ""
+	id := r.Nodes[i].ID
+	trial := l.reports[id].Status.Candidate
+	return fmt.Sprintf("node %s: %s: %s", id, trial.State, trial.Reason)
 }
 
 // nextStep takes one step, if the one before has been watched for long enough and
 // every node that served the release still does.
 func nextStep(r *store.Rollout, l look) bool {
 	if r.Since.IsZero() {
-		if !serves(r, l.reports) {
+		if !l.tally.serves() {
 			return false
 		}
 		r.Since = l.shared
 		noteServed(r, l.reports)
 		return true
 	}
-	if l.shared.Sub(r.Since) < r.Pause || !serves(r, l.reports) || anyLost(r, l.reports) {
+	if l.shared.Sub(r.Since) < r.Pause || !l.tally.serves() || len(l.tally.lost) > 0 {
 		return false
 	}
 	r.Since = time.Time{}
@@ -202,27 +194,6 @@ func nextStep(r *store.Rollout, l look) bool {
 	}
 	r.State = store.Done
 	return true
-}
-
-// serves reports whether every connected node that the release has reached gives
-// it its share of requests, and at least one node does.
-func serves(r *store.Rollout, reports map[string]replication.Report) bool {
-	any := false
-	for i, n := range r.Nodes {
-		percent := percentAt(r, i)
-		if percent == 0 {
-			continue
-		}
-		at := reports[n.ID]
-		if !at.Connected {
-			continue
-		}
-		if !ready(r, at) || at.Status.Candidate.Percent != percent {
-			return false
-		}
-		any = true
-	}
-	return any
 }
 
 // ready reports whether a node is connected and can answer by the release.

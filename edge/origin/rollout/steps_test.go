@@ -37,6 +37,18 @@ func newCluster(nodes int, edit func(*store.Rollout)) *cluster {
 	return c
 }
 
+// orderOf returns what a node is to run, by a walk over the rollout (nil: none).
+func orderOf(node string, r *store.Rollout, wants map[string]string) (o wire.Order, decided bool) {
+	if r != nil {
+		for i, n := range r.Nodes {
+			if n.ID == node {
+				return orderAt(r, i), true
+			}
+		}
+	}
+	return (&fleet{wants: wants}).orderOf(node)
+}
+
 // obey has a node do all that it is ordered to.
 func (c *cluster) obey(id string) {
 	order, _ := orderOf(id, &c.rollout, nil)
@@ -66,9 +78,9 @@ func (c *cluster) advance() bool { return c.advanceUnless("") }
 
 // advanceUnless is advance with a reason to roll the release back.
 func (c *cluster) advanceUnless(why string) bool {
-	l := look{reports: c.reports, now: c.now, shared: c.now, began: c.began, why: why}
+	l := look{reports: c.reports, tally: count(&c.rollout, c.reports), now: c.now, shared: c.now, began: c.began, why: why}
 	if c.rollout.State == store.RollingOut && why == "" {
-		l.why = c.losses.judge(&c.rollout, c.reports, c.now)
+		l.why = c.losses.judge(&c.rollout, l.tally.lost, c.reports, c.now)
 	}
 	return advance(&c.rollout, l)
 }
@@ -231,7 +243,7 @@ func TestAnyCourse(t *testing.T) {
 				c.obey(id)
 			}
 			before := c.rollout
-			served := serves(&before, c.reports) || !before.Since.IsZero()
+			served := count(&before, c.reports).serves() || !before.Since.IsZero()
 			c.advance()
 			if some, _ := c.serving(); c.rollout.State == store.RollingOut && some > before.Reached(before.Stage) && !served {
 				t.Fatalf("stage %d began before stage %d served", c.rollout.Stage, before.Stage)
@@ -347,26 +359,6 @@ func TestSortNodes(t *testing.T) {
 	for _, n := range a[:18] {
 		if !up(n.ID) {
 			t.Errorf("%s, which is away, is among the first", n.ID)
-		}
-	}
-}
-
-// TestOrdersByPlace holds the orders of a Controller, which finds a node by its place,
-// to those that a walk over the rollout gives, for listed nodes and others.
-func TestOrdersByPlace(t *testing.T) {
-	r := store.Rollout{ID: "rol_1", State: store.RollingOut, Digest: "new", Stages: []int{50, 100}, Canary: 10, Trying: true}
-	c := Controller{active: &r, places: map[string]int{}, wants: map[string]string{"": "old", "node_7": "older"}}
-	for i := range 5 {
-		id := fmt.Sprint("node_", i)
-		r.Nodes = append(r.Nodes, store.RolloutNode{ID: id, Before: fmt.Sprint("before", i)})
-		c.places[id] = i
-	}
-	for i := range 9 {
-		id := fmt.Sprint("node_", i)
-		got, decided := c.orderOf(id)
-		want, wanted := orderOf(id, &r, c.wants)
-		if got != want || decided != wanted {
-			t.Errorf("%s gets %+v, %t; by a walk %+v, %t", id, got, decided, want, wanted)
 		}
 	}
 }

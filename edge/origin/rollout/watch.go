@@ -13,7 +13,8 @@ import (
 // rollout begins a window of its own.
 type watch struct {
 	rollout string
-	marks   map[string]mark // by node
+	marks   map[string]mark   // by node
+	regions map[string]*sides // the sums of their nodes
 }
 
 // mark is the counters of one node and release when the window began.
@@ -22,57 +23,138 @@ type mark struct {
 	counts wire.ReleaseCounts
 }
 
-// sides are the counts that are compared. mixed says that the old release still
-// answers requests; without that, its past says nothing about present latency.
+// sides are the counts that are compared.
 type sides struct {
-	candidate, beside, before wire.ReleaseCounts
-	mixed                     bool
+	candidate, beside, before counts
+	nodes                     int
+	// mixed counts the nodes whose old release still answers requests; without any, its
+	// past says nothing about present latency.
+	mixed int
+}
+
+// counts are what is judged of a release's counts. They are added and subtracted in
+// place; subtracting takes away just what adding put there.
+type counts struct {
+	requests, errors, failed uint64
+	latency                  [wire.LatencyBuckets]uint64
+}
+
+// count begins anew with the last reports of a rollout's nodes. Marks of the same
+// rollout stay.
+func (w *watch) count(r *store.Rollout, reports map[string]replication.Report) {
+	if w.rollout != r.ID {
+		w.rollout, w.marks = r.ID, make(map[string]mark)
+	}
+	w.regions = make(map[string]*sides)
+	for i, n := range r.Nodes {
+		w.add(r, i, reports[n.ID])
+	}
+}
+
+// replace takes in the next report of the i-th node of a rollout.
+func (w *watch) replace(r *store.Rollout, i int, was, is replication.Report) {
+	if s, counted := w.sidesOf(r, i, was); counted {
+		region := w.regions[was.Node.Region]
+		region.combine(&s, minus)
+		if region.nodes == 0 {
+			delete(w.regions, was.Node.Region)
+		}
+	}
+	w.add(r, i, is)
+}
+
+// add adds the counts of the i-th node, whose window begins with its first counts.
+func (w *watch) add(r *store.Rollout, i int, at replication.Report) {
+	running := at.Status.Running
+	if running == nil || running.Counts == nil {
+		return
+	}
+	id := r.Nodes[i].ID
+	m, known := w.marks[id]
+	if !known || m.digest != running.Digest || running.Counts.Requests < m.counts.Requests {
+		w.marks[id] = mark{running.Digest, *running.Counts}
+	}
+	s, _ := w.sidesOf(r, i, at)
+	region := w.regions[at.Node.Region]
+	if region == nil {
+		region = &sides{}
+		w.regions[at.Node.Region] = region
+	}
+	region.combine(&s, plus)
+}
+
+// sidesOf returns what a report of the i-th node counts for, by the node's mark.
+// counted is false for a report without counts.
+func (w *watch) sidesOf(r *store.Rollout, i int, at replication.Report) (s sides, counted bool) {
+	running, trial := at.Status.Running, at.Status.Candidate
+	if running == nil || running.Counts == nil {
+		return s, false
+	}
+	m := w.marks[r.Nodes[i].ID]
+	s = sides{beside: countsOf(running.Counts.Minus(m.counts)), before: countsOf(m.counts), nodes: 1}
+	if percentAt(r, i) < 100 {
+		s.mixed = 1
+	}
+	if trial != nil && trial.Counts != nil && trial.Digest == r.Digest && trial.Rollout == r.ID {
+		s.candidate = countsOf(*trial.Counts)
+	}
+	return s, true
 }
 
 // judge returns the reason to roll the release back, "" for none. Failures are
 // counted over all nodes: a module that fails does so anywhere. Latency depends on
 // the region as much as on the release, so each region is judged by itself as
 // well.
-func (w *watch) judge(r *store.Rollout, reports map[string]replication.Report) string {
-	if w.rollout != r.ID {
-		w.rollout, w.marks = r.ID, make(map[string]mark)
-	}
+func (w *watch) judge() string {
 	var all sides
-	regions := make(map[string]sides)
-	for i, n := range r.Nodes {
-		s, region := reports[n.ID].Status, reports[n.ID].Node.Region
-		if s.Running == nil || s.Running.Counts == nil {
-			continue
-		}
-		now := *s.Running.Counts
-		m, known := w.marks[n.ID]
-		if !known || m.digest != s.Running.Digest || now.Requests < m.counts.Requests {
-			m = mark{s.Running.Digest, now}
-			w.marks[n.ID] = m
-		}
-		one := sides{beside: now.Minus(m.counts), before: m.counts, mixed: percentAt(r, i) < 100}
-		if t := s.Candidate; t != nil && t.Counts != nil && t.Digest == r.Digest && t.Rollout == r.ID {
-			one.candidate = *t.Counts
-		}
-		all = all.plus(one)
-		regions[region] = regions[region].plus(one)
-	}
-	for name, s := range regions {
+	for name, s := range w.regions {
 		if why := s.judge(); why != "" {
 			return "region " + name + ": " + why
 		}
+		all.combine(s, plus)
 	}
-	all.mixed = false
+	all.mixed = 0
 	return all.judge()
 }
 
-func (s sides) judge() string {
-	if !s.mixed {
-		s.beside, s.before = wire.ReleaseCounts{}, s.before.Plus(s.beside)
+func (s *sides) judge() string {
+	beside, before := s.beside, s.before
+	if s.mixed == 0 {
+		before.combine(&beside, plus)
+		beside = counts{}
 	}
-	return canary.Judge(s.candidate, s.beside, s.before)
+	return canary.Judge(s.candidate.judged(), beside.judged(), before.judged())
 }
 
-func (s sides) plus(t sides) sides {
-	return sides{s.candidate.Plus(t.candidate), s.beside.Plus(t.beside), s.before.Plus(t.before), s.mixed || t.mixed}
+func (s *sides) combine(t *sides, by func(a, b uint64) uint64) {
+	s.candidate.combine(&t.candidate, by)
+	s.beside.combine(&t.beside, by)
+	s.before.combine(&t.before, by)
+	s.nodes = int(by(uint64(s.nodes), uint64(t.nodes)))
+	s.mixed = int(by(uint64(s.mixed), uint64(t.mixed)))
+}
+
+func plus(a, b uint64) uint64  { return a + b }
+func minus(a, b uint64) uint64 { return a - b }
+
+// countsOf returns what is judged of a release's counts.
+func countsOf(c wire.ReleaseCounts) counts {
+	d := counts{requests: c.Requests, errors: c.Errors, failed: c.Failed()}
+	copy(d.latency[:], c.Latency)
+	return d
+}
+
+// judged returns the counts as they are judged, with all failures under one reason.
+func (c *counts) judged() wire.ReleaseCounts {
+	return wire.ReleaseCounts{
+		Traffic:  wire.Traffic{Requests: c.requests, Errors: c.errors, Latency: c.latency[:]},
+		Failures: map[string]uint64{"": c.failed},
+	}
+}
+
+func (c *counts) combine(d *counts, by func(a, b uint64) uint64) {
+	c.requests, c.errors, c.failed = by(c.requests, d.requests), by(c.errors, d.errors), by(c.failed, d.failed)
+	for i := range c.latency {
+		c.latency[i] = by(c.latency[i], d.latency[i])
+	}
 }

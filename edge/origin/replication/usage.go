@@ -1,0 +1,128 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"partneredge/edge/wire"
+	"partneredge/store"
+	"partneredge/store/central/usage"
+	"partneredge/store/ratelimit"
+)
+
+const (
+	// usageEvery is the time between two writes of what keys were used for.
+	usageEvery = 2 * time.Second
+	// maxUsageKept bounds the counts that wait to be written. Nodes keep what has no
+	// room, and report it again.
+	maxUsageKept = 200_000
+	// lastUsage is the time for the write of an origin that stops.
+	lastUsage = 5 * time.Second
+)
+
+// keyUsage gathers what nodes report of the use of keys, writes it down every few
+// seconds, and confirms it then. Every origin process gets every report: the largest
+// count of a counter stays, so it does not matter how many write it.
+type keyUsage struct {
+	Config
+	confirm func(ratelimit.Reporter, wire.Used) error
+
+	mu     sync.Mutex
+	counts map[usage.Counter]usage.Count
+	used   map[string]confirmation // of the last report of each node
+}
+
+// confirmation tells a node that its report is written.
+type confirmation struct {
+	to     ratelimit.Reporter
+	report wire.Used
+}
+
+// report gathers a node's report. vouched nodes are believed without the keys' hashes.
+func (u *keyUsage) report(from ratelimit.Reporter, vouched bool, r *wire.Usage) error {
+	if r == nil {
+		return nil
+	}
+	if len(r.Keys) == 0 || len(r.Keys) > wire.MaxUsageKeys || r.Boot == "" || len(r.Boot) > maxBootLength {
+		return fmt.Errorf("%w: a usage report out of bounds", store.ErrInvalid)
+	}
+	for id, k := range r.Keys {
+		if id == "" || len(id) > maxKeyLength || len(k.KeyHash) > len(store.Key{}.Hash) {
+			return fmt.Errorf("%w: a usage report out of bounds", store.ErrInvalid)
+		}
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.counts)+len(r.Keys) > maxUsageKept {
+		return fmt.Errorf("%w: of usage that waits to be written", store.ErrLimit)
+	}
+	if u.counts == nil {
+		u.counts, u.used = make(map[usage.Counter]usage.Count), make(map[string]confirmation)
+	}
+	for id, k := range r.Keys {
+		counter := usage.Counter{KeyID: id, Day: r.Day, Node: from.Node, Boot: r.Boot}
+		count := usage.Count{Requests: k.Requests, Limited: k.Limited, Hash: k.KeyHash, Vouched: vouched}
+		if k.LastUsed > 0 {
+			count.LastUsed = time.Unix(k.LastUsed, 0)
+		}
+		u.counts[counter] = u.counts[counter].Merge(count)
+	}
+	u.used[from.Node] = confirmation{from, wire.Used{Boot: r.Boot, Seq: r.Seq}}
+	return nil
+}
+
+// run writes until ctx ends, and then once more.
+func (u *keyUsage) run(ctx context.Context) {
+	tick := time.NewTicker(usageEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastUsage)
+			defer cancel()
+			u.write(last)
+			return
+		case <-tick.C:
+			u.write(ctx)
+		}
+	}
+}
+
+// write writes what was gathered, or keeps it.
+func (u *keyUsage) write(ctx context.Context) {
+	u.mu.Lock()
+	counts, used := u.counts, u.used
+	u.counts, u.used = nil, nil
+	u.mu.Unlock()
+	if len(counts) == 0 && len(used) == 0 {
+		return
+	}
+	refused, err := u.DB.RecordUsage(ctx, counts)
+	if err != nil {
+		u.Log.Warn("writing down what keys were used for", "keys", len(counts), "err", err)
+		u.keep(counts, used)
+		return
+	}
+	for c, reason := range refused {
+		u.ObserveRefusal(c.Node, reason, 1)
+	}
+	for node, c := range used {
+		if err := u.confirm(c.to, c.report); err != nil {
+			u.Log.Warn("confirming what keys were used for", "node", node, "err", err) // the node asks again
+		}
+	}
+}
+
+// keep puts what could not be written beside what came in since.
+func (u *keyUsage) keep(counts map[usage.Counter]usage.Count, used map[string]confirmation) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for counter, count := range u.counts {
+		counts[counter] = counts[counter].Merge(count)
+	}
+	maps.Copy(used, u.used)
+	u.counts, u.used = counts, used
+}

@@ -1,0 +1,217 @@
+package rollout
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"partneredge/edge/origin/replication"
+	"partneredge/edge/wire"
+	"partneredge/store"
+)
+
+// countAll returns what a fleet's sums are to be, by a walk over all nodes that keeps
+// nothing but the marks.
+func countAll(f *fleet, marks map[string]mark) (t tally, regions map[string]wire.ReleaseCounts, disobedient []string) {
+	t = tally{refused: map[int]struct{}{}, lost: map[int]struct{}{}, away: map[int]struct{}{}, behind: map[int]struct{}{}}
+	regions = map[string]wire.ReleaseCounts{}
+	r := f.active
+	for i, n := range r.Nodes {
+		at, enrolled := f.reports[n.ID]
+		if !enrolled {
+			continue
+		}
+		serves := ready(r, at) && at.Status.Candidate.Percent == percentAt(r, i)
+		switch {
+		case percentAt(r, i) == 0 || !at.Connected:
+		case serves:
+			t.serving++
+		default:
+			t.missing++
+		}
+		note := func(set map[int]struct{}, is bool) {
+			if is {
+				set[i] = struct{}{}
+			}
+		}
+		trial := at.Status.Candidate
+		note(t.refused, trial != nil && trial.Rollout == r.ID && trial.Digest == r.Digest && trial.State.Ended())
+		note(t.lost, n.Served && !ready(r, at))
+		note(t.away, !at.Connected)
+		note(t.behind, at.Connected && !isBack(at.Status, n.Before))
+		if s := at.Status; s.Running != nil && s.Running.Counts != nil {
+			m, known := marks[n.ID]
+			if !known || m.digest != s.Running.Digest || s.Running.Counts.Requests < m.counts.Requests {
+				m = mark{s.Running.Digest, *s.Running.Counts}
+				marks[n.ID] = m
+			}
+			region := at.Node.Region
+			regions[region+" beside"] = regions[region+" beside"].Plus(s.Running.Counts.Minus(m.counts))
+			regions[region+" before"] = regions[region+" before"].Plus(m.counts)
+			if trial != nil && trial.Counts != nil && trial.Digest == r.Digest && trial.Rollout == r.ID {
+				regions[region+" candidate"] = regions[region+" candidate"].Plus(*trial.Counts)
+			}
+		}
+	}
+	for id, at := range f.reports {
+		if order, decided := orderOf(id, r, f.wants); at.Connected && decided && !obeys(at.Status, order) {
+			disobedient = append(disobedient, id)
+		}
+	}
+	slices.Sort(disobedient)
+	return t, regions, disobedient
+}
+
+// watched returns the sums of a watch as countAll has them.
+func (w *watch) watched() map[string]wire.ReleaseCounts {
+	all := make(map[string]wire.ReleaseCounts)
+	for region, s := range w.regions {
+		for side, c := range map[string]*counts{" candidate": &s.candidate, " beside": &s.beside, " before": &s.before} {
+			all[region+side] = c.judged()
+		}
+	}
+	return all
+}
+
+// equal compares what is judged.
+func equal(a, b wire.ReleaseCounts) bool {
+	a, b = wire.ReleaseCounts{}.Plus(a), wire.ReleaseCounts{}.Plus(b) // with a bucket for each latency
+	return a.Requests == b.Requests && a.Errors == b.Errors && a.Failed() == b.Failed() && slices.Equal(a.Latency, b.Latency)
+}
+
+// anyStatus draws the status of a node: of any release, rollout and state, with counts
+// that rise, or begin again.
+func anyStatus(t *rapid.T) (s wire.Status) {
+	if rapid.IntRange(0, 19).Draw(t, "old build") == 0 {
+		return s
+	}
+	counts := func() *wire.ReleaseCounts {
+		if rapid.IntRange(0, 4).Draw(t, "silent") == 0 {
+			return nil
+		}
+		n := rapid.Uint64Range(0, 50).Draw(t, "requests")
+		c := &wire.ReleaseCounts{Traffic: wire.Traffic{Requests: n, Errors: n / 7, Latency: make([]uint64, rapid.SampledFrom([]int{0, 5, wire.LatencyBuckets, wire.LatencyBuckets + 2}).Draw(t, "buckets"))}}
+		for i := range c.Latency {
+			c.Latency[i] = n * uint64(i%3)
+		}
+		if n%2 == 0 {
+			c.Failures = map[string]uint64{"trap": n / 3, "deadline": n / 5}
+		}
+		return c
+	}
+	digest := rapid.SampledFrom([]string{"old", "new", "other"})
+	s.Running = &wire.ReleaseStatus{Digest: digest.Draw(t, "runs"), Counts: counts()}
+	if rapid.Bool().Draw(t, "tries") {
+		s.Candidate = &wire.ReleaseStatus{
+			Digest: digest.Draw(t, "tries"), Rollout: rapid.SampledFrom([]string{"rol_1", "rol_1", "rol_0"}).Draw(t, "rollout"),
+			Percent: rapid.SampledFrom([]int{5, 100}).Draw(t, "percent"), Counts: counts(),
+			State: rapid.SampledFrom([]wire.ReleaseState{wire.ReleaseFetching, wire.ReleaseReady, wire.ReleaseReady, wire.ReleaseReady, wire.ReleaseFailed}).Draw(t, "state"),
+		}
+	}
+	return s
+}
+
+// anyPlan draws the state of a rollout over some nodes.
+func anyPlan(t *rapid.T, nodes []string) *store.Rollout {
+	if rapid.IntRange(0, 9).Draw(t, "none") == 0 {
+		return nil
+	}
+	r := &store.Rollout{
+		ID: rapid.SampledFrom([]string{"rol_1", "rol_1", "rol_2"}).Draw(t, "id"), Digest: "new", Stages: []int{10, 50, 100}, Canary: 5,
+		State: rapid.SampledFrom([]store.RolloutState{store.RollingOut, store.RollingOut, store.RollingBack}).Draw(t, "state"),
+		Stage: rapid.IntRange(0, 2).Draw(t, "stage"), Trying: rapid.Bool().Draw(t, "trying"),
+	}
+	for _, id := range nodes {
+		r.Nodes = append(r.Nodes, store.RolloutNode{ID: id, Before: "old", Served: rapid.Bool().Draw(t, "served")})
+	}
+	return r
+}
+
+// TestSumsAreFullCounts: whatever nodes report, whoever leaves or joins, whatever step is
+// taken and whenever the origin is started again, the sums that are kept are those of a
+// look at all nodes.
+func TestSumsAreFullCounts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var nodes []string
+		for i := range rapid.IntRange(1, 8).Draw(t, "nodes") {
+			nodes = append(nodes, fmt.Sprint("node_", i))
+		}
+		f := newFleet()
+		f.plan(nil, nil)
+		marks, rollout := map[string]mark{}, ""
+		for range rapid.IntRange(1, 60).Draw(t, "events") {
+			switch rapid.IntRange(0, 9).Draw(t, "what") {
+			case 0: // a step, by this or another origin
+				f.plan(anyPlan(t, nodes[:rapid.IntRange(1, len(nodes)).Draw(t, "listed")]), map[string]string{"": "old", nodes[0]: "other"})
+			case 1: // the origin starts again, and the window with it
+				heard, active, wants := f.reports, f.active, f.wants
+				f, marks = newFleet(), map[string]mark{}
+				f.plan(active, wants)
+				for id, at := range heard {
+					f.hear(replication.Change{ID: id, Report: at, Enrolled: true})
+				}
+			case 2: // a node is revoked
+				f.hear(replication.Change{ID: rapid.SampledFrom(nodes).Draw(t, "revoked")})
+			default: // one reports, joins or has timed out
+				id := rapid.SampledFrom(nodes).Draw(t, "node")
+				f.hear(replication.Change{ID: id, Enrolled: true, Report: replication.Report{
+					Node:      store.Node{ID: id, Region: rapid.SampledFrom([]string{"eu", "us"}).Draw(t, "region")},
+					Connected: rapid.IntRange(0, 3).Draw(t, "away") > 0, Status: anyStatus(t),
+				}})
+			}
+			if f.active == nil {
+				continue
+			}
+			if rollout != f.active.ID {
+				rollout, marks = f.active.ID, map[string]mark{}
+			}
+			sums, regions, disobedient := countAll(f, marks)
+			if !reflect.DeepEqual(*f.tally, sums) {
+				t.Fatalf("the tally is %+v, a full count %+v", *f.tally, sums)
+			}
+			if got := slices.Sorted(maps.Keys(f.disobedient)); !slices.Equal(got, disobedient) {
+				t.Fatalf("%v are sent their order, by a full look %v", got, disobedient)
+			}
+			kept := f.watch.watched()
+			for side := range maps.Keys(regions) {
+				if !equal(kept[side], regions[side]) {
+					t.Fatalf("%s: the sum is %+v, a full count %+v", side, kept[side], regions[side])
+				}
+				delete(kept, side)
+			}
+			for side, c := range kept { // a region that is not counted any more has nothing left
+				if !equal(c, wire.ReleaseCounts{}) {
+					t.Fatalf("%s: %+v is left of nothing", side, c)
+				}
+			}
+		}
+	})
+}
+
+// TestMixedNodes has the only node that still answers by the old release go over to the
+// new one: from then on the past of the old one is judged, and before it is not.
+func TestMixedNodes(t *testing.T) {
+	f := newFleet()
+	report := func(id string) replication.Change {
+		return replication.Change{ID: id, Enrolled: true, Report: replication.Report{
+			Connected: true, At: time.Unix(1, 0),
+			Status: wire.Status{Running: &wire.ReleaseStatus{Digest: "old", Counts: &wire.ReleaseCounts{Traffic: wire.Traffic{Requests: 1}}}},
+		}}
+	}
+	r := &store.Rollout{ID: "rol_1", Digest: "new", State: store.RollingOut, Stages: []int{50, 100}, Nodes: []store.RolloutNode{{ID: "a"}, {ID: "b"}}}
+	f.hear(report("a"))
+	f.hear(report("b"))
+	f.plan(r, nil)
+	if mixed := f.watch.regions[""].mixed; mixed != 1 {
+		t.Errorf("%d nodes are mixed", mixed)
+	}
+	f.hear(replication.Change{ID: "b"})
+	if mixed := f.watch.regions[""].mixed; mixed != 0 {
+		t.Errorf("%d nodes are mixed once the only one is revoked", mixed)
+	}
+}
