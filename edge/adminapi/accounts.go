@@ -66,6 +66,8 @@ type Key struct {
 	GraceUntil  Time     `json:"grace_until"`
 	RevokedAt   Time     `json:"revoked_at"`
 	SuccessorID *string  `json:"successor_id"`
+	// Usage is null in the answer to a change of the key, and where it cannot be read.
+	Usage *KeyUse `json:"usage"`
 }
 
 // ErasedAccount is an account that is deleted, with how many of its records went, by

@@ -36,7 +36,7 @@ func TestTypesAreThoseOfTheDocument(t *testing.T) {
 	requests := types(adminapi.NewAccount{}, adminapi.AccountPatch{}, adminapi.NewKey{}, adminapi.Rotation{}, adminapi.NewCoachingRun{},
 		adminapi.NewFiring{}, adminapi.NewStage{}, adminapi.NewContact{}, adminapi.NewPace{}, adminapi.SecretRotation{},
 		adminapi.Recovery{}, adminapi.NewNode{}, adminapi.NewRelease{}, adminapi.NewRollout{}, adminapi.NewToken{}, adminapi.MendedLead{},
-		adminapi.LockoutSelection{}, adminapi.NewTombstone{})
+		adminapi.LockoutSelection{}, adminapi.NewTombstone{}, adminapi.NewRegion{})
 	answers := types(adminapi.Account{}, adminapi.Agent{}, adminapi.Key{}, adminapi.MintedKey{}, adminapi.RotatedKey{},
 		adminapi.Insight{}, adminapi.CoachingRun{}, adminapi.Firing{}, adminapi.Deal{}, adminapi.Contact{}, adminapi.Goal{},
 		adminapi.Lead{}, adminapi.QuarantinedLead{}, adminapi.Webhook{}, adminapi.RotatedSecret{}, adminapi.Delivery{}, adminapi.Try{}, adminapi.Tried{},
@@ -45,7 +45,7 @@ func TestTypesAreThoseOfTheDocument(t *testing.T) {
 		adminapi.Rollout{}, adminapi.RolloutNode{}, adminapi.Token{}, adminapi.MintedToken{}, adminapi.Whoami{}, adminapi.Actor{},
 		adminapi.Audit{}, adminapi.Problem{},
 		adminapi.ErasedAccount{}, adminapi.Tombstone{}, adminapi.Lockouts{}, adminapi.Lockout{}, adminapi.UnreachedNode{}, adminapi.ClearedLockouts{},
-		adminapi.Requests{}, adminapi.Request{})
+		adminapi.Requests{}, adminapi.Request{}, adminapi.EnrolledRegion{}, adminapi.Region{}, adminapi.KeyUse{}, adminapi.KeyDay{})
 	for name, schema := range document.Components.Schemas {
 		if name == "Empty" || strings.HasSuffix(name, "List") {
 			continue

@@ -16,7 +16,7 @@ import (
 	"partneredge/edge/closers"
 	"partneredge/edge/console"
 	"partneredge/edge/origin"
-	"partneredge/edge/origin/admin"
+	adminlistener "partneredge/edge/origin/listener"
 	"partneredge/edge/tracing"
 	"partneredge/edge/webhook"
 	"partneredge/edge/webhook/secrets"
@@ -174,7 +174,7 @@ func startOrigin(ctx context.Context, c originConfig) (_ *originProcess, err err
 	}
 	o.started.Add(sender.Stop)
 	c.DB, c.Guard, c.Metrics, c.Tracer, c.OnWake, c.Tail = o.db, guard, registry, tracer, sender.Wake, sender.Tail
-	c.Console = func(api http.Handler) (admin.Console, error) {
+	c.Console = func(api http.Handler) (adminlistener.Console, error) {
 		return console.New(console.Config{API: api, Proxies: c.adminProxies, Log: c.Log})
 	}
 	o.Origin, err = origin.Start(ctx, c.Config)

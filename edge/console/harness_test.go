@@ -23,7 +23,7 @@ import (
 	"partneredge/edge/adminapi"
 	"partneredge/edge/console"
 	"partneredge/edge/origin"
-	"partneredge/edge/origin/admin"
+	"partneredge/edge/origin/listener"
 	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/central"
@@ -65,7 +65,7 @@ func newEmptyFixture(t *testing.T) *fixture {
 	}
 	f.Origin, err = origin.Start(t.Context(), origin.Config{
 		Dir: dir, DB: f.db, Guard: openGuard{}, Log: log,
-		Console: func(api http.Handler) (admin.Console, error) {
+		Console: func(api http.Handler) (listener.Console, error) {
 			return console.New(console.Config{Log: log, API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = fmt.Fprintln(f.asked, r.Method, r.URL.RequestURI())
 				api.ServeHTTP(w, r)

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"partneredge/edge/origin/admin"
+	"partneredge/edge/origin/listener"
 	"partneredge/store"
 )
 
@@ -70,7 +70,7 @@ func TestConsoleInMetrics(t *testing.T) {
 	})
 	registry := prometheus.NewRegistry()
 	f := newFixture(t, func(c *Config) {
-		c.Metrics, c.Console = registry, func(http.Handler) (admin.Console, error) { return p, nil }
+		c.Metrics, c.Console = registry, func(http.Handler) (listener.Console, error) { return p, nil }
 	})
 	for _, path := range []string{"/console/accounts/acc_1", "/console/live", "/console/nowhere", "/admin/v1/whoami", "/nowhere"} {
 		f.send("GET", path, nil, "Bearer "+f.Token())

@@ -27,6 +27,15 @@ func adminKeys(f *fixture) {
 	if left := time.Until(expires); err != nil || left < 364*24*time.Hour || left > 366*24*time.Hour {
 		f.Errorf("expires %v", key["expires_at"])
 	}
+	used := "/admin/v1/keys/" + key["id"].(string) + "/usage"
+	if use := f.must(200, "GET", "/admin/v1/keys/"+key["id"].(string), nil)["usage"].(object); use["last_used_at"] != nil || use["requests"] != 0.0 || key["usage"] != nil {
+		f.Errorf("a key that was not used: %v, when it was made %v", use, key["usage"])
+	}
+	if days := f.must(200, "GET", used+"?days=90", nil)["items"].([]any); len(days) != 0 {
+		f.Errorf("a key that was not used: %v", days)
+	}
+	f.mustRefuse(400, "days_invalid", "GET", used+"?days=91", nil)
+	f.must(404, "GET", "/admin/v1/keys/key_none/usage", nil)
 	kept, _, err := f.config.DB.KeyByHash(f.Context(), sha256.Sum256([]byte(plaintext)))
 	if err != nil || kept.ID != key["id"] {
 		f.Errorf("kept as %v: %v", kept.ID, err)

@@ -14,7 +14,7 @@ import (
 func (m *enrolled) answerLockouts(address string) {
 	m.Helper()
 	var cleared atomic.Bool
-	if _, err := m.conn.Subscribe(wire.ToNode+m.id+"."+wire.VerbLockouts, func(q *nats.Msg) {
+	if _, err := m.conn.Subscribe(wire.ToNode+m.address+"."+wire.VerbLockouts, func(q *nats.Msg) {
 		var req wire.LockoutsRequest
 		if err := wire.Decode(q.Data, &req); err != nil {
 			m.Error(err)

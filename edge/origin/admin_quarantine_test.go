@@ -21,6 +21,7 @@ func (f *fixture) quarantine(body string) string {
 func adminQuarantine(f *fixture) {
 	const path = "/admin/v1/quarantine"
 	account := f.account("live")
+	f.mustRefuse(400, "since_invalid", "GET", path+"?since=x", nil)
 	id := f.quarantine(`{"id":"lead_1900","account_id":"` + account + `","key_id":"key_x","environment":"live","first_name":"Ana","email":"ana@example.com","phone":7,"consent_status":"none","captured_at":"1900-01-01T00:00:00Z","created_at":"2026-01-02T03:04:05Z"}`)
 	item := f.must(200, "GET", path, nil)["items"].([]any)[0].(object)
 	if item["lead_id"] != "lead_1900" || item["account_id"] != account || item["node_id"] != "node_x" || item["state"] != "waiting" ||

@@ -13,7 +13,7 @@ import (
 // answerRequests has a node answer from a log of these requests.
 func (m *enrolled) answerRequests(log ...wire.AnsweredRequest) {
 	m.Helper()
-	if _, err := m.conn.Subscribe(wire.ToNode+m.id+"."+wire.VerbRequests, func(q *nats.Msg) {
+	if _, err := m.conn.Subscribe(wire.ToNode+m.address+"."+wire.VerbRequests, func(q *nats.Msg) {
 		var req wire.RequestsRequest
 		if err := wire.Decode(q.Data, &req); err != nil {
 			m.Error(err)
@@ -72,4 +72,21 @@ func adminRequests(f *fixture) {
 		}
 		f.mustRefuse(400, "limit_not_integer", "GET", path+"?limit=x", nil)
 	}
+	// Nodes of before the filters answer as ever, and the origin leaves out the rest.
+	for query, want := range map[string]int{
+		"?account_id=acc_1": 2, "?key_id=key_1": 2, "?account_id=acc_2": 0, "?key_id=key_1&status=429": 1, "?key_id=key_1&status=2xx": 1,
+		"?key_id=key_1&since=2026-03-02T14:05:12Z": 1, "?key_id=key_1&until=2026-03-02T14:05:12Z": 1, "?key_id=key_1&region=eu-west": 2, "?key_id=key_1&region=us": 0,
+	} {
+		v := f.must(200, "GET", "/admin/v1/requests"+query, nil)
+		if items := v["items"].([]any); len(items) != want {
+			f.Errorf("%s lists %v, want %d", query, items, want)
+		}
+		if away := len(v["unreached"].([]any)); (away == 0) != strings.Contains(query, "=us") {
+			f.Errorf("%s: %d nodes did not answer", query, away)
+		}
+	}
+	for _, status := range []string{"9xx", "0xx", "99", "600", "x", "xx"} {
+		f.mustRefuse(400, "status_invalid", "GET", "/admin/v1/requests?status="+status, nil)
+	}
+	f.mustRefuse(400, "since_invalid", "GET", "/admin/v1/requests?since=yesterday", nil)
 }

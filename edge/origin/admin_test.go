@@ -44,6 +44,7 @@ func TestAdmin(t *testing.T) {
 	t.Run("deliveries", f.subtest(adminDeliveries))
 	t.Run("streams", f.subtest(adminStreams))
 	t.Run("nodes", f.subtest(adminNodes))
+	t.Run("regions", f.subtest(adminRegions))
 	t.Run("lockouts", f.subtest(adminLockouts))
 	t.Run("requests", f.subtest(adminRequests))
 	t.Run("releases", f.subtest(adminReleases))

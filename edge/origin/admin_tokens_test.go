@@ -109,6 +109,12 @@ func adminAudit(f *fixture) {
 		f.Errorf("page %v", page)
 	}
 	f.mustRefuse(400, "cursor_invalid", "GET", "/admin/v1/audit?cursor=nonsense", nil)
+	for query, want := range map[string]bool{"?since=2026-01-01T00:00:00Z": true, "?until=2026-01-01T00:00:00Z": false} {
+		if items := f.must(200, "GET", "/admin/v1/audit"+query, nil)["items"].([]any); (len(items) > 0) != want {
+			f.Errorf("%s: %d entries", query, len(items))
+		}
+	}
+	f.mustRefuse(400, "until_invalid", "GET", "/admin/v1/audit?until=x", nil)
 	_, _, text := f.send("GET", "/admin/v1/audit?limit=200", nil, "Bearer "+f.Token())
 	if strings.Contains(string(text), operator) || strings.Contains(string(text), "hash") {
 		f.Error("the log shows secrets")

@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"partneredge/edge/origin/admin"
+	"partneredge/edge/origin/listener"
 	"partneredge/edge/origin/replication"
 	"partneredge/edge/tracing"
 	"partneredge/store"
@@ -86,7 +86,7 @@ type Config struct {
 	Retention Retention
 	// Console makes the pages for people, which call api in this process as others
 	// call it over HTTP. nil: there are none.
-	Console func(api http.Handler) (admin.Console, error)
+	Console func(api http.Handler) (listener.Console, error)
 	// Tracer makes spans of requests; the caller stops it. nil: none.
 	Tracer *tracing.Tracer
 	// Build is the version of the program, for metrics. "": "dev".

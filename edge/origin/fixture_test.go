@@ -220,6 +220,7 @@ func (f *fixture) hash(keyID string) []byte {
 type enrolled struct {
 	*fixture
 	id          string
+	address     string // in subjects
 	credentials string
 	conn        *nats.Conn
 	errs        chan error // asynchronous errors of conn
@@ -228,8 +229,7 @@ type enrolled struct {
 // enrol makes a node and connects it.
 func (f *fixture) enrol(name string) *enrolled {
 	f.Helper()
-	v := f.must(201, "POST", "/admin/v1/nodes", object{"name": name, "region": "eu-west"})
-	m := &enrolled{fixture: f, id: v["node"].(object)["id"].(string), credentials: v["credentials"].(string), errs: make(chan error, 100)}
+	m := f.enrolOnly(name, "eu-west")
 	var err error
 	if m.conn, err = m.connect(); err != nil {
 		f.Fatal(err)
@@ -237,10 +237,18 @@ func (f *fixture) enrol(name string) *enrolled {
 	return m
 }
 
+// enrolOnly makes a node, which has its id as its address.
+func (f *fixture) enrolOnly(name, region string) *enrolled {
+	f.Helper()
+	v := f.must(201, "POST", "/admin/v1/nodes", object{"name": name, "region": region})
+	id := v["node"].(object)["id"].(string)
+	return &enrolled{fixture: f, id: id, address: id, credentials: v["credentials"].(string), errs: make(chan error, 100)}
+}
+
 func (m *enrolled) connect(more ...nats.Option) (*nats.Conn, error) {
 	conn, err := nats.Connect(m.NATSURL(), append([]nats.Option{
 		nats.UserCredentialBytes([]byte(m.credentials)),
-		nats.CustomInboxPrefix(wire.Inbox(m.id)),
+		nats.CustomInboxPrefix(wire.Inbox(m.address)),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { m.errs <- err }),
 		nats.MaxReconnects(2), nats.ReconnectWait(20 * time.Millisecond),
 	}, more...)...)
@@ -259,7 +267,7 @@ func ask[Reply any](m *enrolled, verb string, request any) Reply {
 	}
 	ctx, cancel := context.WithTimeout(m.Context(), time.Minute)
 	defer cancel()
-	msg, err := m.conn.RequestWithContext(ctx, wire.Subject(m.id, verb), body)
+	msg, err := m.conn.RequestWithContext(ctx, wire.Subject(m.address, verb), body)
 	if err != nil {
 		m.Fatalf("asking %s: %v", verb, err)
 	}

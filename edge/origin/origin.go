@@ -23,9 +23,11 @@ import (
 	"partneredge/edge/certificate"
 	"partneredge/edge/origin/admin"
 	"partneredge/edge/origin/broker"
+	"partneredge/edge/origin/listener"
 	"partneredge/edge/origin/natsauth"
 	"partneredge/edge/origin/replication"
 	"partneredge/edge/origin/rollout"
+	"partneredge/store"
 )
 
 // Origin that has been started.
@@ -34,7 +36,7 @@ type Origin struct {
 	replication *replication.Server
 	rollouts    *rollout.Controller
 	retention   *retention
-	admin       *admin.Server
+	admin       *listener.Server
 
 	stopOnce sync.Once
 	stopErr  error
@@ -90,6 +92,9 @@ func (c Config) startBroker(ctx context.Context, authority *natsauth.Authority) 
 	if err != nil {
 		return nil, fmt.Errorf("starting the origin: %w", err)
 	}
+	if err := c.enrolShared(ctx); err != nil {
+		return nil, fmt.Errorf("starting the origin: %w", err)
+	}
 	revoked, err := replication.Revoked(ctx, c.DB, nodes)
 	if err != nil {
 		return nil, fmt.Errorf("starting the origin: %w", err)
@@ -98,33 +103,58 @@ func (c Config) startBroker(ctx context.Context, authority *natsauth.Authority) 
 	if err != nil {
 		return nil, fmt.Errorf("starting NATS: %w", err)
 	}
-	return broker.Start(broker.Config{
+	b, err := broker.Start(broker.Config{
 		Authority: authority, Log: c.Log, Revoked: revoked,
 		Listen: c.NATSListen, LeafListen: c.NATSLeafListen, Certificate: get,
 		URL: c.NATSURL, Credentials: c.NATSCredentials, CA: c.NATSCA, Dir: c.NATSKeys,
 	})
+	if err == nil {
+		err = c.enrolShared(ctx) // which may be others now
+	}
+	if err != nil && b != nil {
+		b.Close()
+		b = nil
+	}
+	return b, err
 }
 
-func (o *Origin) startAdmin(c Config, m *metrics, authority *natsauth.Authority) (*admin.Server, error) {
+// enrolShared notes the credentials that an earlier program made for the NATS servers of
+// all regions together, so that they can be revoked.
+func (c Config) enrolShared(ctx context.Context) error {
+	public, system := natsauth.SharedKeys(c.NATSKeys)
+	if public == "" || system == "" {
+		return nil
+	}
+	_, err := c.DB.AddRegionServer(ctx, store.RegionServer{PublicKey: public, SystemKey: system})
+	if errors.Is(err, store.ErrConflict) {
+		return nil // they are noted
+	}
+	return err
+}
+
+func (o *Origin) startAdmin(c Config, m *metrics, authority *natsauth.Authority) (*listener.Server, error) {
 	get, err := c.certificate("admin", c.AdminCert, c.AdminKey)
 	if err != nil {
 		return nil, fmt.Errorf("starting the admin API: %w", err)
 	}
-	return admin.Start(admin.Config{
+	return listener.Start(listener.Config{
 		Addr: c.AdminAddr, Certificate: get, TokenFile: c.AdminTokenFile, WrongTokens: c.WrongTokens,
-		DB: c.DB, Nodes: o.replication.Presence(), Lockouts: o.replication.Lockouts, Requests: o.replication.AnsweredRequests, Rollouts: o.rollouts,
-		Credentials: authority.NodeUser, Ready: o.broker.Ready, Tail: c.Tail, Console: c.Console,
-		Log: c.Log, Now: c.Now, Tracer: c.Tracer,
+		Admin: admin.Config{
+			DB: c.DB, Nodes: o.replication.Presence(), Lockouts: o.replication.Lockouts, Requests: o.replication.AnsweredRequests, Rollouts: o.rollouts,
+			Credentials: authority.NodeUser, Regions: regions{o.broker, authority}, Tail: c.Tail,
+			Log: c.Log, Now: c.Now, Tracer: c.Tracer,
+		},
+		Console: c.Console, Ready: o.broker.Ready,
 		Metrics: promhttp.HandlerFor(c.Metrics, promhttp.HandlerOpts{}), Observe: m.adminRequest,
 	})
 }
 
 // certificate of two files, which may change; nil where there are none. A metric
 // says when the listener's expires.
-func (c Config) certificate(listener, cert, key string) (certificate.Get, error) {
+func (c Config) certificate(name, cert, key string) (certificate.Get, error) {
 	expiry := new(certificate.Expiry)
 	c.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "edge_origin_certificate_expiry_timestamp_seconds", ConstLabels: prometheus.Labels{"listener": listener},
+		Name: "edge_origin_certificate_expiry_timestamp_seconds", ConstLabels: prometheus.Labels{"listener": name},
 		Help: "When the certificate of a listener (admin, nats) expires, in seconds since 1970; 0 without TLS.",
 	}, expiry.Seconds))
 	if cert == "" && key == "" {

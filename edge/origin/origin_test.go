@@ -160,7 +160,7 @@ func TestTLS(t *testing.T) {
 		t.Errorf("NATS is at %s", f.NATSURL())
 	}
 	v := f.must(201, "POST", "/admin/v1/nodes", object{"name": "n", "region": "r"})
-	node := &enrolled{fixture: f, id: v["node"].(object)["id"].(string), credentials: v["credentials"].(string), errs: make(chan error, 10)}
+	node := &enrolled{fixture: f, id: v["node"].(object)["id"].(string), address: v["node"].(object)["id"].(string), credentials: v["credentials"].(string), errs: make(chan error, 10)}
 	var err error
 	if node.conn, err = node.connect(nats.RootCAs(cert)); err != nil {
 		t.Fatal(err)

@@ -236,7 +236,7 @@ func TestAdmission(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger := &enrolled{fixture: f, id: "node_unknown", credentials: credentials, errs: make(chan error, 10)}
+	stranger := &enrolled{fixture: f, id: "node_unknown", address: "node_unknown", credentials: credentials, errs: make(chan error, 10)}
 	if stranger.conn, err = stranger.connect(); err != nil {
 		t.Fatal(err)
 	}

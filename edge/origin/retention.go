@@ -10,6 +10,7 @@ import (
 	"partneredge/store/central"
 	"partneredge/store/central/db"
 	"partneredge/store/central/deliveries"
+	"partneredge/store/central/usage"
 )
 
 // Retention is how long records are kept once they came in, and deliveries once they
@@ -98,6 +99,7 @@ func prunings(d *central.DB, keep Retention) (jobs []pruning) {
 	add("contacts", keep.Contacts, records(central.AgingContacts))
 	add("leads", keep.Leads, records(central.AgingLeads))
 	add("entries of the audit log", keep.Audit, records(central.AgingAudit))
+	add("days of the usage of keys", usage.Kept, func() slice { return d.PruneKeyUsage })
 	return jobs
 }
 

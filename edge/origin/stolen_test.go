@@ -293,6 +293,7 @@ func (f *fixture) enrolOld() *enrolled {
 		f.Fatal(err)
 	}
 	n := &enrolled{fixture: f, id: store.NewID("node", time.Now()), errs: make(chan error, 100)}
+	n.address = n.id
 	var public string
 	if n.credentials, public, err = authority.NodeUser(n.id, "eu-west"); err != nil {
 		f.Fatal(err)

@@ -158,5 +158,5 @@ func (a *api) listExpiringKeys(r *http.Request) (answer, error) {
 			return answer{}, err
 		}
 	}
-	return page(r, func(p store.Page) ([]store.Key, string, error) { return a.DB.ExpiringKeys(r.Context(), before, p) }, a.toKey)
+	return a.listKeys(r, func(p store.Page) ([]store.Key, string, error) { return a.DB.ExpiringKeys(r.Context(), before, p) })
 }

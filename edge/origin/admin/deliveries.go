@@ -29,17 +29,13 @@ func (a *api) listEventDeliveries(r *http.Request) (answer, error) {
 
 // listAllDeliveries shows the log of all subscriptions, or of what the query selects.
 func (a *api) listAllDeliveries(r *http.Request) (answer, error) {
-	query := r.URL.Query()
-	v := validator{kind: kindParameter}
-	at := func(name string) time.Time {
-		if !query.Has(name) {
-			return time.Time{}
-		}
-		text := query.Get(name)
-		return v.time(name, &text)
+	query, v := r.URL.Query(), validator{kind: kindParameter}
+	span, err := spanOf(r)
+	if err != nil {
+		return answer{}, err
 	}
 	filter := deliveries.Filter{
-		AccountID: query.Get("account_id"), EventType: query.Get("event_type"), Target: query.Get("target"), Since: at("since"), Until: at("until"),
+		AccountID: query.Get("account_id"), EventType: query.Get("event_type"), Target: query.Get("target"), Since: span.Since, Until: span.Until,
 	}
 	if filter.EventType != "" {
 		v.each("event_type", []string{filter.EventType}, eventTypes[:]...)
@@ -261,7 +257,7 @@ func (t *throttle) sweep(now time.Time) {
 	}
 }
 
-// setRetryAfter writes a time in whole seconds, 1 at the least.
-func setRetryAfter(h http.Header, d time.Duration) {
+// SetRetryAfter writes a time in whole seconds, 1 at the least.
+func SetRetryAfter(h http.Header, d time.Duration) {
 	h.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(d.Seconds())))))
 }

@@ -29,7 +29,7 @@ func (a *api) exportAccount(r *http.Request) (answer, error) {
 	return ok(lines(func(ctx context.Context, line func(any) error) error {
 		end := adminapi.ExportEnd{Counts: make(map[string]int64)}
 		err := a.DB.ExportAccount(ctx, id, func(record any) error {
-			kind, shown, err := a.exported(record)
+			kind, shown, err := a.exported(ctx, record)
 			if err != nil {
 				return err
 			}
@@ -44,12 +44,16 @@ func (a *api) exportAccount(r *http.Request) (answer, error) {
 }
 
 // exported returns the kind of a record of an export, and its JSON type.
-func (a *api) exported(record any) (kind string, shown any, err error) {
+func (a *api) exported(ctx context.Context, record any) (kind string, shown any, err error) {
 	switch r := record.(type) {
 	case store.Account:
 		return "account", toAccount(r), nil
 	case store.Key:
-		return "key", a.toKey(r), nil
+		shown, err := a.withUse(ctx, r)
+		if err != nil {
+			return "", nil, err
+		}
+		return "key", shown[0], nil
 	case store.Subscription:
 		return "subscription", a.toWebhook(r), nil
 	case store.Lead:

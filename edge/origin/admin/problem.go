@@ -29,15 +29,14 @@ func (p *problem) Error() string { return strings.TrimSpace(p.Kind + " " + p.Rea
 
 // Kinds of problem, beside those that begin with "invalid_".
 const (
-	kindUnauthorized = "unauthorized"
-	kindForbidden    = "forbidden"
-	kindNotFound     = "not_found"
-	kindMethod       = "method_not_allowed"
-	kindConflict     = "conflict"
-	kindTooLarge     = "payload_too_large"
-	kindLimited      = "rate_limited"
-	kindInternal     = "internal_error"
-	kindIdempotency  = "idempotency_conflict"
+	kindForbidden   = "forbidden"
+	kindNotFound    = "not_found"
+	kindMethod      = "method_not_allowed"
+	kindConflict    = "conflict"
+	kindTooLarge    = "payload_too_large"
+	kindLimited     = "rate_limited"
+	kindInternal    = "internal_error"
+	kindIdempotency = "idempotency_conflict"
 
 	kindBody      = "invalid_body"
 	kindParameter = "invalid_parameter"
@@ -50,14 +49,13 @@ func (p *problem) status() int {
 		return http.StatusBadRequest
 	}
 	status := map[string]int{
-		kindUnauthorized: http.StatusUnauthorized,
-		kindForbidden:    http.StatusForbidden,
-		kindNotFound:     http.StatusNotFound,
-		kindMethod:       http.StatusMethodNotAllowed,
-		kindConflict:     http.StatusConflict,
-		kindIdempotency:  http.StatusConflict,
-		kindLimited:      http.StatusTooManyRequests,
-		kindTooLarge:     http.StatusRequestEntityTooLarge,
+		kindForbidden:   http.StatusForbidden,
+		kindNotFound:    http.StatusNotFound,
+		kindMethod:      http.StatusMethodNotAllowed,
+		kindConflict:    http.StatusConflict,
+		kindIdempotency: http.StatusConflict,
+		kindLimited:     http.StatusTooManyRequests,
+		kindTooLarge:    http.StatusRequestEntityTooLarge,
 	}[p.Kind]
 	return cmp.Or(status, http.StatusInternalServerError)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"partneredge/edge/adminapi"
@@ -37,15 +38,49 @@ func (a *api) listKeyRequests(r *http.Request) (answer, error) {
 	return a.listRequests(r, wire.RequestsRequest{KeyID: r.PathValue("id")})
 }
 
+// listAllRequests lists the newest requests that the query selects.
+func (a *api) listAllRequests(r *http.Request) (answer, error) {
+	query := r.URL.Query()
+	return a.listRequests(r, wire.RequestsRequest{AccountID: query.Get("account_id"), KeyID: query.Get("key_id")})
+}
+
 func (a *api) listRequests(r *http.Request, req wire.RequestsRequest) (answer, error) {
 	page, err := pageOf(r)
 	if err != nil {
 		return answer{}, err
 	}
+	span, err := spanOf(r)
+	if err != nil {
+		return answer{}, err
+	}
+	req.Since, req.Until = span.Since, span.Until
+	if req.Least, req.Most, err = statusesOf(r.URL.Query().Get("status")); err != nil {
+		return answer{}, err
+	}
 	req.Limit = cmp.Or(page.Limit, 50)
 	list := a.askRequests(r, req)
+	if region := r.URL.Query().Get("region"); region != "" {
+		list.Items = slices.DeleteFunc(list.Items, func(q adminapi.Request) bool { return q.Region != region })
+		list.Unreached = slices.DeleteFunc(list.Unreached, func(n adminapi.UnreachedNode) bool { return n.Region != region })
+	}
 	list.Items = list.Items[:min(len(list.Items), req.Limit)]
 	return ok(list, nil)
+}
+
+// statusesOf reads ?status: three digits, or the first of them and xx.
+func statusesOf(text string) (least, most int, err error) {
+	if text == "" {
+		return 0, 0, nil
+	}
+	class, whole := strings.CutSuffix(text, "xx")
+	n, err := strconv.Atoi(class)
+	switch {
+	case err == nil && whole && n >= 1 && n <= 5:
+		return 100 * n, 100*n + 99, nil
+	case err == nil && n >= 100 && n <= 599:
+		return n, n, nil
+	}
+	return 0, 0, &problem{Kind: kindParameter, Reason: "status_invalid", Detail: "status must be such as 429 or 5xx"}
 }
 
 // askRequests asks all nodes.
@@ -57,6 +92,9 @@ func (a *api) askRequests(r *http.Request, req wire.RequestsRequest) adminapi.Re
 			continue
 		}
 		for _, one := range at.Reply.Requests {
+			if !req.Selects(&one) { // an older node lists others as well
+				continue
+			}
 			list.Items = append(list.Items, adminapi.Request{
 				ID: one.ID, At: stamp(one.At), NodeID: at.Node.ID, Node: at.Node.Name, Region: at.Node.Region,
 				KeyID: one.KeyID, AccountID: one.AccountID, Method: one.Method, Route: one.Route, Status: one.Status,

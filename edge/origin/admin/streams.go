@@ -81,7 +81,7 @@ func (a *api) writeStream(w http.ResponseWriter, r *http.Request, s stream) {
 		}
 		if len(all) == 0 {
 			b.WriteString(":\n\n") // a comment: a sign of life
-			if _, err := a.actor(r); err != nil {
+			if err := a.recheck(r); err != nil {
 				return err // the token was revoked
 			}
 		}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"partneredge/store/cidr"
 )
 
 const (
@@ -57,7 +59,7 @@ func New(burst int, now func() time.Time) *Limit {
 func (l *Limit) Wait(client netip.Addr, token [32]byte) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	from := networkOf(client)
+	from := cidr.Own(client)
 	if _, known := l.right[sighting{from, token}]; known {
 		return 0
 	}
@@ -74,7 +76,7 @@ func (l *Limit) Right(client netip.Addr, token [32]byte) {
 	if len(l.right) >= maxRight {
 		clear(l.right)
 	}
-	l.right[sighting{networkOf(client), token}] = struct{}{}
+	l.right[sighting{cidr.Own(client), token}] = struct{}{}
 }
 
 // Wrong counts a token that was looked at and is wrong. It returns how many the
@@ -83,7 +85,7 @@ func (l *Limit) Right(client netip.Addr, token [32]byte) {
 func (l *Limit) Wrong(client netip.Addr) (report int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	one, now := l.network(networkOf(client)), l.now()
+	one, now := l.network(cidr.Own(client)), l.now()
 	one.bucket.AllowN(now, 1)
 	one.wrong++
 	if !one.reported.IsZero() && now.Sub(one.reported) < reportEvery {
@@ -113,14 +115,4 @@ func (l *Limit) network(p netip.Prefix) *network {
 		l.networks[p] = &network{bucket: rate.NewLimiter(rate.Every(every), l.burst)}
 	}
 	return l.networks[p]
-}
-
-func networkOf(client netip.Addr) netip.Prefix {
-	client = client.Unmap().WithZone("")
-	bits := 64
-	if client.Is4() {
-		bits = 32
-	}
-	p, _ := client.Prefix(bits) // of no address: none
-	return p
 }

@@ -1,4 +1,4 @@
-package admin
+package listener
 
 import (
 	"errors"
@@ -13,12 +13,12 @@ import (
 // withRegistry serves the registry of releases, and leaves all else to next. A
 // browser that knows the password sends it by itself, so a push that another site
 // brings about is refused, as the console refuses such forms.
-func (a *api) withRegistry(next http.Handler) http.Handler {
+func (s *Server) withRegistry(next http.Handler) http.Handler {
 	guarded := http.NewCrossOriginProtection()
 	guarded.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		registry.Refuse(w, http.StatusForbidden, "DENIED", "this request comes from a page of another site")
 	}))
-	serve := guarded.Handler(http.HandlerFunc(a.serveRegistry))
+	serve := guarded.Handler(http.HandlerFunc(s.serveRegistry))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, registry.Root) {
 			next.ServeHTTP(w, r)
@@ -31,30 +31,30 @@ func (a *api) withRegistry(next http.Handler) http.Handler {
 
 // serveRegistry lets viewers pull and operators push. Clients of registries send
 // the token as they can: as the bearer's, or as a password, whatever the name.
-func (a *api) serveRegistry(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveRegistry(w http.ResponseWriter, r *http.Request) {
 	var actor store.Actor
 	var err error
 	if _, password, basic := r.BasicAuth(); basic {
-		actor, err = a.holder(r, password)
+		actor, err = s.holder(r, password)
 	} else {
-		actor, err = a.actor(r)
+		actor, err = s.actor(r)
 	}
 	least := store.RoleOperator
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		least = store.RoleViewer
 	}
-	p := new(problem)
+	refused := new(refusal)
 	switch {
-	case errors.As(err, &p):
+	case errors.As(err, &refused):
 		w.Header().Set("WWW-Authenticate", `Basic realm="admin"`)
-		registry.Refuse(w, p.status(), "UNAUTHORIZED", "give an admin token as the password: "+strings.ReplaceAll(p.Reason, "_", " "))
+		registry.Refuse(w, refused.status(), "UNAUTHORIZED", "give an admin token as the password: "+refused.Error())
 	case err != nil:
-		a.Log.Error("registry request failed", "method", r.Method, "err", err)
+		s.log.Error("registry request failed", "method", r.Method, "err", err)
 		registry.Refuse(w, http.StatusInternalServerError, "UNKNOWN", "a fault of the origin; safe to try again")
 	case !actor.Role.May(least):
 		registry.Refuse(w, http.StatusForbidden, "DENIED", "this needs the role "+string(least))
 	default:
-		a.registry.ServeHTTP(w, r.WithContext(audit.WithActor(r.Context(), actor)))
+		s.registry.ServeHTTP(w, r.WithContext(audit.WithActor(r.Context(), actor)))
 	}
 }
 
@@ -62,14 +62,14 @@ func (a *api) serveRegistry(w http.ResponseWriter, r *http.Request) {
 const consolePath = "/console/"
 
 // withConsole serves the console's pages, and leaves all else to next.
-func (a *api) withConsole(next http.Handler) http.Handler {
+func (s *Server) withConsole(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case a.console == nil:
+		case s.console == nil:
 			next.ServeHTTP(w, r)
 		case strings.HasPrefix(r.URL.Path, consolePath):
 			r.Pattern = consolePath                            // for metrics, which know routes and no paths
-			a.console.ServeHTTP(w, r.WithContext(r.Context())) // a copy: its own mux sets another
+			s.console.ServeHTTP(w, r.WithContext(r.Context())) // a copy: its own mux sets another
 		case r.URL.Path+"/" == consolePath:
 			http.Redirect(w, r, consolePath, http.StatusMovedPermanently)
 		default:

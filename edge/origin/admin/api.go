@@ -1,0 +1,178 @@
+// Package admin serves the routes of the admin API, of operators and of the services
+// that feed accounts, to whom package listener has let in.
+package admin
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"path"
+	"time"
+
+	"partneredge/edge/origin/replication"
+	"partneredge/edge/origin/rollout"
+	"partneredge/edge/tracing"
+	"partneredge/edge/wire"
+	"partneredge/store"
+	"partneredge/store/central"
+	"partneredge/store/central/audit"
+)
+
+// Config of the API. Every field is required unless it says otherwise.
+type Config struct {
+	DB       *central.DB
+	Nodes    *replication.Presence
+	Rollouts *rollout.Controller
+	// Credentials makes those of a new node.
+	Credentials func(nodeID, region string) (credentials, publicKey string, err error)
+	// Regions makes credentials for the NATS servers of regions.
+	Regions Regions
+	// Lockouts asks every enrolled node about its lockouts.
+	Lockouts func(context.Context, wire.LockoutsRequest) []replication.NodeAnswer[wire.LockoutsReply]
+	// Requests asks every enrolled node about requests that it answered.
+	Requests func(context.Context, wire.RequestsRequest) []replication.NodeAnswer[wire.RequestsReply]
+	// Tail returns the tries of this process's sender as they end, until end is
+	// called.
+	Tail func() (tries <-chan store.Tried, end func())
+
+	Log *slog.Logger
+	Now func() time.Time
+	// Tracer makes spans of requests. nil: none.
+	Tracer *tracing.Tracer
+}
+
+// api serves the routes.
+type api struct {
+	Config
+	recheck             func(*http.Request) error
+	retries, recoveries *throttle // by subscription
+
+	streams chan struct{}   // holds one for each open stream
+	running context.Context // ends when the listener is to
+
+	routes *http.ServeMux
+}
+
+// New returns the handler of the API. A request's context names its actor
+// (audit.WithActor). Streams end with running, and when recheck says that their
+// request would not be let in any more.
+func New(running context.Context, cfg Config, recheck func(*http.Request) error) http.Handler {
+	a := &api{
+		Config: cfg, running: running, recheck: recheck,
+		retries:    newThrottle(time.Second, 60, cfg.Now),
+		recoveries: newThrottle(10*time.Second, 6, cfg.Now),
+		streams:    make(chan struct{}, maxStreams),
+	}
+	a.routes = a.mux()
+	return a
+}
+
+// mux serves the routes.
+func (a *api) mux() *http.ServeMux {
+	mux := http.NewServeMux()
+	for _, r := range a.all() {
+		mux.HandleFunc(r.pattern, func(w http.ResponseWriter, req *http.Request) {
+			ctx, span := a.Tracer.Serve(req.Context(), r.pattern, req.Header)
+			defer span.End()
+			if span != nil {
+				req = req.WithContext(ctx)
+			}
+			answer, err := r.serve(req)
+			if err != nil {
+				if problemOf(err).Kind == kindInternal {
+					span.Fail("not answered")
+				}
+				a.refuse(w, req, err)
+				return
+			}
+			switch body := answer.body.(type) {
+			case stream:
+				span.End() // a stream goes on for as long as somebody listens
+				a.writeStream(w, req, body)
+				return
+			case lines:
+				a.writeLines(w, req, body)
+				return
+			}
+			WriteJSON(w, answer.status, answer.body)
+		})
+	}
+	return mux
+}
+
+// ServeHTTP serves the routes to whom the request's context names as the actor
+// (audit.WithActor), if that one has the role that the route asks for.
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	actor, _ := audit.ActorOf(r.Context()) // without one, no role
+	// The mux would answer in plain text where it has no route.
+	h, pattern := a.routes.Handler(r)
+	r.Pattern = pattern // for metrics: what serves it gets a copy
+	switch {
+	case path.Clean(r.URL.Path) != r.URL.Path:
+		a.refuse(w, r, &problem{Kind: kindNotFound})
+	case pattern == "":
+		probe := &probe{header: make(http.Header)}
+		h.ServeHTTP(probe, r)
+		if probe.status == http.StatusMethodNotAllowed {
+			w.Header().Set("Allow", probe.header.Get("Allow"))
+			a.refuse(w, r, &problem{Kind: kindMethod, Detail: "allowed: " + probe.header.Get("Allow")})
+			return
+		}
+		a.refuse(w, r, &problem{Kind: kindNotFound})
+	case !actor.Role.May(least(pattern)):
+		a.refuse(w, r, &problem{Kind: kindForbidden, Reason: "role_too_low", Detail: "this needs the role " + string(least(pattern))})
+	default:
+		a.routes.ServeHTTP(w, r)
+	}
+}
+
+// probe takes an answer's status and header and forgets its body.
+type probe struct {
+	header http.Header
+	status int
+}
+
+func (p *probe) Header() http.Header         { return p.header }
+func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
+func (p *probe) WriteHeader(status int)      { p.status = status }
+
+// refuse answers with the problem that err is.
+func (a *api) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	p := problemOf(err)
+	switch p.Kind {
+	case kindInternal:
+		a.Log.Error("admin request failed", "method", r.Method, "route", r.Pattern, "err", err)
+		w.Header().Set("Retry-After", "1")
+	case kindLimited:
+		SetRetryAfter(w.Header(), p.retryAfter)
+	}
+	WriteJSON(w, p.status(), p.body())
+}
+
+// WriteJSON answers with JSON.
+func WriteJSON(w http.ResponseWriter, status int, body any) {
+	text, err := encode(body)
+	if err != nil { // a body of ours that cannot be written is a fault of ours
+		panic(err)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n')) // the client may be gone
+}
+
+// Route is one method and path of the admin API.
+type Route struct {
+	Pattern string     // as of http.ServeMux
+	Role    store.Role // the least that it asks for
+}
+
+// Routes returns every route, each of which is in openapi.json.
+func Routes() (all []Route) {
+	for _, r := range new(api).all() {
+		all = append(all, Route{r.pattern, least(r.pattern)})
+	}
+	return all
+}

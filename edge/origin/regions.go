@@ -1,0 +1,19 @@
+package origin
+
+import (
+	"partneredge/edge/origin/admin"
+	"partneredge/edge/origin/broker"
+	"partneredge/edge/origin/natsauth"
+)
+
+// regions are what the admin API asks of NATS for the servers of regions.
+type regions struct {
+	*broker.Broker
+	authority *natsauth.Authority
+}
+
+// RegionServer makes credentials for a region's server.
+func (r regions) RegionServer(id, region, url string) (admin.RegionFiles, error) {
+	made, err := r.authority.RegionServer(id, region, url, r.Revoked())
+	return admin.RegionFiles(made), err
+}
