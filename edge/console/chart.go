@@ -4,7 +4,11 @@ import (
 	"fmt"
 	"html/template"
 	"math"
+	"net/url"
 	"strings"
+	"time"
+
+	"partneredge/edge/adminapi"
 )
 
 // Size of the box that lines are drawn in. The page stretches the box, but not
@@ -20,6 +24,33 @@ type chart struct {
 	Now         string // the sum, or the worst, of the regions' latest values
 	Top, Middle string // values of the upper and the middle grid line
 	SVG         template.HTML
+	Buckets     []bucket // from left to right
+}
+
+// bucket is a part of a chart's time, with the address of what was answered in it.
+type bucket struct{ Name, To string }
+
+// chartBuckets is into how many parts a chart's time is cut.
+const chartBuckets = 10
+
+// buckets cuts the time of points into parts that lead to the requests of a status, or of
+// any for "".
+func buckets(points []adminapi.TrafficPoint, step time.Duration, status string) (all []bucket) {
+	for i := range chartBuckets {
+		part := points[i*len(points)/chartBuckets : (i+1)*len(points)/chartBuckets]
+		if len(part) == 0 {
+			continue
+		}
+		since, until := part[0].At.UTC(), part[len(part)-1].At.Add(step).UTC()
+		query := url.Values{"since": {since.Format(formTime)}, "until": {until.Format(formTime)}}
+		if status != "" {
+			query.Set("status", status)
+		}
+		all = append(all, bucket{
+			Name: "from " + since.Format(time.TimeOnly) + " to " + until.Format(time.TimeOnly), To: Path + "requests?" + query.Encode(),
+		})
+	}
+	return all
 }
 
 // line is a line of a chart. NaN is a missing value.

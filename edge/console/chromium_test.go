@@ -15,6 +15,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"partneredge/edge/adminapi"
 	"partneredge/edge/browsertest"
 	"partneredge/edge/wire"
 )
@@ -55,7 +56,9 @@ func TestInBrowser(t *testing.T) {
 		}
 	}
 	soon := time.Now().Add(5 * 24 * time.Hour).UTC().Format(time.RFC3339)
-	f.call("POST", "/accounts/"+f.account.ID+"/keys", map[string]any{"environment": "test", "scopes": []string{"read:agent"}, "expires_at": soon}, nil)
+	var used adminapi.MintedKey
+	f.call("POST", "/accounts/"+f.account.ID+"/keys", map[string]any{"environment": "test", "scopes": []string{"read:agent"}, "expires_at": soon}, &used)
+	f.use(used.Key.ID)
 	f.rollOut("eu-west")
 	base := f.AdminURL() + "/console/"
 	shoot := func(name string) {
@@ -97,7 +100,7 @@ func TestInBrowser(t *testing.T) {
 	f.tryDelivery()
 	deliveries := f.deliveries()
 	drawn4(t, ctx, base, "", []string{
-		"", "nodes", "releases", "accounts", "accounts/" + f.account.ID, "webhooks", "webhooks/" + f.webhook.ID, "deliveries", "deliveries/" + deliveries[0],
+		"", "nodes", "releases", "accounts", "accounts/" + f.account.ID, "keys/" + used.Key.ID, "webhooks", "webhooks/" + f.webhook.ID, "deliveries", "deliveries/" + deliveries[0],
 		"events/" + f.eventOf(deliveries[0]), "quarantine", "quarantine/" + f.refuse("lead_shown"), "requests?q=" + f.account.ID, "lockouts", "audit", "tokens",
 	})
 	mu.Lock()

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"partneredge/edge/adminapi"
 )
@@ -41,20 +40,18 @@ func (log deliveryLog) read(v *visit, from string) (view, error) {
 
 // deliveryFilter holds the query of the page of all deliveries.
 type deliveryFilter struct {
-	Account, Target, EventType, Outcome, Since, Until string
-	Items                                             []adminapi.Delivery
-	Wrong                                             string // what the filter cannot be; "": nothing
+	Account, Target, EventType, Outcome string
+	span
+	Items []adminapi.Delivery
+	Wrong string // what the filter cannot be; "": nothing
 }
-
-// formTime is the layout of a field of a form that is a time in UTC.
-const formTime = "2006-01-02T15:04"
 
 // allDeliveries reads the deliveries to all subscriptions that a filter selects.
 func allDeliveries(v *visit) (view, error) {
 	asked := v.URL.Query()
 	data := deliveryFilter{
 		Account: strings.TrimSpace(asked.Get("account_id")), Target: strings.TrimSpace(asked.Get("target")), EventType: asked.Get("event_type"),
-		Outcome: asked.Get("outcome"), Since: asked.Get("since"), Until: asked.Get("until"),
+		Outcome: asked.Get("outcome"),
 	}
 	shown := view{page: "alldeliveries", Title: "Deliveries", Section: "deliveries"}
 	query := url.Values{"limit": {"50"}}
@@ -65,17 +62,7 @@ func allDeliveries(v *visit) (view, error) {
 			query.Set(name, value)
 		}
 	}
-	for name, value := range map[string]string{"since": data.Since, "until": data.Until} {
-		if value == "" {
-			continue
-		}
-		at, err := time.Parse(formTime, value)
-		if err != nil {
-			data.Wrong = "Times are such as 2026-01-31T12:00, in UTC."
-			continue
-		}
-		query.Set(name, at.UTC().Format(time.RFC3339))
-	}
+	data.span, data.Wrong = v.span(query)
 	var items adminapi.List[adminapi.Delivery]
 	if data.Wrong == "" {
 		if err := wrongFilter(v.get("/deliveries?"+query.Encode(), &items), &data.Wrong); err != nil {
@@ -154,9 +141,7 @@ func (v *visit) pageOf(id string) (to string, err error) {
 	case "qtn":
 		return Path + "quarantine/" + escaped, nil
 	case "key":
-		var key adminapi.Key
-		err = v.get("/keys/"+escaped, &key)
-		return Path + "accounts/" + url.PathEscape(key.AccountID), err
+		return Path + "keys/" + escaped, nil
 	case "lead":
 		var lead adminapi.Lead
 		err = v.get("/leads/"+escaped, &lead)

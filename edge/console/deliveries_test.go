@@ -37,7 +37,7 @@ func TestDeliveries(t *testing.T) {
 	f.call("POST", "/accounts/"+f.account.ID+"/keys", map[string]any{"environment": "live", "scopes": []string{"read:agent"}}, &key)
 	for id, want := range map[string]string{
 		f.account.ID: "accounts/" + f.account.ID, " " + try + " ": "deliveries/" + try, f.webhook.ID: "webhooks/" + f.webhook.ID,
-		f.eventOf(delivery): "events/" + f.eventOf(delivery), key.Key.ID: "accounts/" + f.account.ID, "node_x": "nodes", "con_x": "audit",
+		f.eventOf(delivery): "events/" + f.eventOf(delivery), key.Key.ID: "keys/" + key.Key.ID, "node_x": "nodes", "con_x": "audit",
 	} {
 		resp, _ := b.get("search?q=" + url.QueryEscape(id))
 		if got := strings.TrimPrefix(resp.Request.URL.Path, "/console/"); got != want || resp.StatusCode != 200 {

@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"partneredge/edge/adminapi"
 )
@@ -104,6 +105,11 @@ func (d *overviewData) addRegions(t adminapi.Traffic) {
 		draw("Latency p99, p50", "ms", p99.worst()+" / "+p50.worst(), append(p99.lines, p50.lines...)),
 		draw("Errors (5xx)", "per second", errors.sum(), errors.lines),
 		draw("Rate limited (429)", "per second", limited.sum(), limited.lines),
+	}
+	if len(t.Regions) > 0 { // which all have the same points in time
+		for i, status := range []string{"", "", "5xx", "429"} {
+			d.Charts[i].Buckets = buckets(t.Regions[0].Points, time.Duration(t.StepSeconds)*time.Second, status)
+		}
 	}
 }
 

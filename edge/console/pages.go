@@ -21,7 +21,6 @@ type view struct {
 	Title, Section string
 	Data           any
 	Next           string // address of the next page of a list
-	Asked          string // by the filter of a list
 
 	Who    *adminapi.Whoami // nil before login
 	CSRF   string
@@ -32,6 +31,12 @@ type view struct {
 func (v view) May(role string) bool {
 	rank := map[string]int{"viewer": 1, "operator": 2, "admin": 3}
 	return v.Who != nil && rank[v.Who.Role] >= rank[role]
+}
+
+// keyForms are what can be done to a key.
+type keyForms struct {
+	CSRF string
+	Key  adminapi.Key
 }
 
 // tab is a link to one of the console's sections.
@@ -58,10 +63,13 @@ func parsePages(now func() time.Time) (map[string]*template.Template, error) {
 			}
 			return &d.Tries[len(d.Tries)-1]
 		},
-		"failed":  failed,
-		"checked": checked,
-		"sent":    sent,
-		"tab":     func(v view, section, to, name string) tab { return tab{to, name, v.Section == section} },
+		"failed":   failed,
+		"minutes":  func(t adminapi.Time) string { return t.UTC().Format(formMinutes) },
+		"statuses": func() []string { return []string{"", "2xx", "4xx", "401", "403", "429", "5xx"} },
+		"checked":  checked,
+		"sent":     sent,
+		"keyForms": func(v view, k adminapi.Key) keyForms { return keyForms{v.CSRF, k} },
+		"tab":      func(v view, section, to, name string) tab { return tab{to, name, v.Section == section} },
 	})
 	if _, err := shared.ParseFS(pageFiles, "pages/layout.html"); err != nil {
 		return nil, err
@@ -144,19 +152,12 @@ func (c *Console) write(w http.ResponseWriter, s *session, status int, v view) {
 	_, _ = w.Write(b.Bytes()) // the client may be gone
 }
 
-// list returns the page of one of the admin API's lists. The parameters of the
-// page's own query that are named are given to the API.
-func list[T any](from, name, title string, parameters ...string) page {
+// list returns the page of one of the admin API's lists.
+func list[T any](from, name, title string) page {
 	return func(v *visit) (view, error) {
-		query := v.page()
-		asked := ""
-		for _, p := range parameters {
-			query += v.query(p)
-			asked = v.URL.Query().Get(p)
-		}
 		var items adminapi.List[T]
-		err := v.get(from+query, &items)
-		return view{page: name, Title: title, Section: name, Data: items.Items, Next: v.next(items.NextCursor), Asked: asked}, err
+		err := v.get(from+v.page(), &items)
+		return view{page: name, Title: title, Section: name, Data: items.Items, Next: v.next(items.NextCursor)}, err
 	}
 }
 

@@ -27,22 +27,29 @@ func TestRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	const id = loggedRequest
+	const id, key = loggedRequest, "key_01kanq3v7yf4pss7c3kxq5d2aw"
+	account := f.account.ID
 	f.answerRequests(conn, made.Node.ID, func(req wire.RequestsRequest) bool {
-		return req.ID == id || req.AccountID == "acc_1" || req.KeyID == "key_1"
+		return req.ID == id || req.ID == "" && req.AccountID != "acc_2"
 	})
 	if _, text := b.get("search?q=" + id); !strings.Contains(text, "name_required") {
 		t.Errorf("the search for an id leads to %s", text)
 	}
 	for query, wants := range map[string][]string{
-		"":                    {"X-Request-Id, account or key"},
-		"?q=" + id:            {"<code>" + id + "</code>", "name_required", "1.5 ms", `value="` + id + `"`},
-		"?q=%20acc_1%20":      {id, "n2 in us: not connected"},
-		"?q=key_1":            {id, "n2 in us: not connected"},
-		"?q=acc_2":            {"Nothing found.", "n2 in us: not connected"},
-		"?q=req_1":            {"Nothing found: a request&#39;s id is req_ and 26 characters"},
-		"?q=" + id[:29] + "0": {"Nothing found: no node keeps it", "not asked: n2 in us (not connected"},
-		"?q=" + `"><b>`:       {"Nothing found: that is no id", "&#34;&gt;&lt;b&gt;"},
+		"":                         {"X-Request-Id, account or key", id, "req_01kvj2t3m8f4tbxw6m0c2r9e5k", "n2 in us: not connected"},
+		"?status=5xx":              {"req_01kvj2t3m8f4tbxw6m0c2r9e5k", `value="5xx" selected`},
+		"?status=5xx&q=" + account: {"Nothing found."},
+		"?region=us":               {"Nothing found.", "n2 in us: not connected"},
+		"?since=2026-01-01T00:00:01&until=2026-01-01T00:01": {"Nothing found.", `value="2026-01-01T00:00:01"`},
+		"?since=yesterday":         {"Times are such as", "Nothing found."},
+		"?status=x":                {"status must be such as"},
+		"?q=" + id:                 {"<code>" + id + "</code>", "name_required", "1.5 ms", `value="` + id + `"`},
+		"?q=%20" + account + "%20": {id, "n2 in us: not connected"},
+		"?q=" + key:                {id, "n2 in us: not connected"},
+		"?q=acc_2":                 {"Nothing found.", "n2 in us: not connected"},
+		"?q=req_1":                 {"Nothing found: a request&#39;s id is req_ and 26 characters"},
+		"?q=" + id[:29] + "0":      {"Nothing found: no node keeps it", "not asked: n2 in us (not connected"},
+		"?q=" + `"><b>`:            {"Nothing found: that is no id", "&#34;&gt;&lt;b&gt;"},
 	} {
 		_, text := b.get("requests" + query)
 		for _, want := range wants {

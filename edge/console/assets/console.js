@@ -12,7 +12,11 @@ if (pulse) {
   const source = new EventSource(pulse.dataset.live);
   let shown = "";
   source.addEventListener("live", (event) => {
-    if (event.data !== shown) live.innerHTML = shown = event.data;
+    if (event.data !== shown) {
+      const focused = [...live.querySelectorAll("a, button")].indexOf(document.activeElement);
+      live.innerHTML = shown = event.data;
+      if (focused >= 0) live.querySelectorAll("a, button")[focused]?.focus({ preventScroll: true });
+    }
     say("live", true);
   });
   source.addEventListener("error", () => {
