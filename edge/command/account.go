@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"partneredge/edge/adminapi"
-	"partneredge/edge/command/output"
+	"partneredge/edge/output"
 	"partneredge/store/durable"
 )
 

@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"partneredge/edge/adminapi"
-	"partneredge/edge/command/output"
+	"partneredge/edge/output"
 )
 
 // adminFlags are the flags that say where the admin API is.

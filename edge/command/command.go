@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"partneredge/edge/command/output"
+	"partneredge/edge/output"
 )
 
 // Main runs the command that args name until it is done or ctx is, prints its

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"partneredge/edge/adminapi"
-	"partneredge/edge/command/output"
+	"partneredge/edge/output"
 )
 
 func newDeliveries() *cobra.Command {

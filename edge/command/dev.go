@@ -19,9 +19,9 @@ import (
 
 	"partneredge/edge/adminapi"
 	"partneredge/edge/closers"
-	"partneredge/edge/command/output"
 	"partneredge/edge/gotuning"
 	"partneredge/edge/node"
+	"partneredge/edge/output"
 	"partneredge/edge/release"
 	"partneredge/edge/tracing"
 	"partneredge/edge/wan"

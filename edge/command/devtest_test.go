@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"partneredge/edge/command/output"
+	"partneredge/edge/output"
 	"partneredge/store/durable"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"partneredge/edge/adminapi"
-	"partneredge/edge/command/output"
+	"partneredge/edge/output"
 	"partneredge/edge/webhook"
 	"partneredge/edge/webhook/signature"
 )

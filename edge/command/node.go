@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"partneredge/edge/closers"
-	"partneredge/edge/command/output"
 	"partneredge/edge/gotuning"
 	"partneredge/edge/node"
 	"partneredge/edge/node/replication/link"
+	"partneredge/edge/output"
 	"partneredge/edge/tracing"
 	"partneredge/edge/webhook"
 	"partneredge/edge/wire"

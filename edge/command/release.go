@@ -26,7 +26,7 @@ import (
 
 	"partneredge/edge/adminapi"
 	"partneredge/edge/admission"
-	"partneredge/edge/command/output"
+	"partneredge/edge/output"
 	"partneredge/edge/release"
 )
 

@@ -16,7 +16,7 @@ import (
 	"oras.land/oras-go/v2"
 
 	"partneredge/edge/adminapi"
-	"partneredge/edge/command/output"
+	"partneredge/edge/output"
 	"partneredge/edge/release"
 )
 

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"partneredge/edge/adminapi"
-	"partneredge/edge/command/output"
 	"partneredge/edge/node"
+	"partneredge/edge/output"
 	"partneredge/edge/release/releasetest"
 )
 

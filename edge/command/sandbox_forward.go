@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"partneredge/edge/command/output"
+	"partneredge/edge/output"
 	"partneredge/edge/webhook"
 	"partneredge/wasm/sandboxctl"
 )

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"partneredge/edge/adminapi"
-	"partneredge/edge/command/output"
+	"partneredge/edge/output"
 )
 
 func newStatus() *cobra.Command {

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"partneredge/edge/command/output"
+	"partneredge/edge/output"
 	"partneredge/edge/webhook"
 	"partneredge/store"
 	"partneredge/wasm/event"
