@@ -121,6 +121,7 @@ bench-sandbox: build ## what a request costs in its sandbox
 	$(GO) test -run '^$$' -bench '^BenchmarkFigures$$' -benchtime 1x -timeout 3m ./host
 bench-http: build ## requests a second through a node
 	-npm install --silent --no-audit --no-fund --prefix build/workerd workerd@1.20261117.1
+	-scripts/bench/http/peers/build build/peers
 	$(GO) run ./scripts/bench/http
 bench-sync: build ## how fast nodes learn of changes and agree on limits
 	$(GO) run ./scripts/bench/sync

@@ -1,16 +1,17 @@
 // Command http measures what the sandboxes cost a partner, beside the same pipeline and
 // handlers in plain Go on net/http with the same buntdb and a node's own settings, and
 // beside the same pipeline as a JavaScript worker in as many processes of workerd as
-// there are processors. All servers and the load run on this machine, in turn.
+// there are processors, and as a guest of other hosts in Go. All servers and the load
+// run on this machine, in turn.
 //
-//	go run ./scripts/bench/http [-edge build/edge] [-workerd PATH] [-time 3s] [-calm 6s] [-rounds 4]
+//	go run ./scripts/bench/http [-edge build/edge] [-workerd PATH] [-peers DIR] [-time 3s] [-calm 6s] [-rounds 4]
 //
 // GET agents/me is measured by plain HTTP and by TLS 1.3, at its peak, and at 70 % of
 // the node's peak. Other requests are reported, and have no figure: insights with 50
 // rows, a lead by a test key, an answer without a key, and one over its limit.
 //
-// It ends in lines "figure NAME VALUE UNIT". Without workerd, its figure is
-// reported as left out.
+// It ends in lines "figure NAME VALUE UNIT". A server that is not installed is said to
+// be not measured, and has no figure.
 package main
 
 import (
@@ -31,10 +32,11 @@ func main() {
 	b := &bench{Bench: harness.New("http")}
 	b.Flags.StringVar(&b.edge, "edge", "build/edge", "the program")
 	b.Flags.StringVar(&b.workerd, "workerd", "build/workerd/node_modules/.bin/workerd", "workerd's program")
+	b.Flags.StringVar(&b.peers, "peers", "build/peers", "the other hosts' program and its guests, in this directory")
 	b.Flags.DurationVar(&b.length, "time", 3*time.Second, "of each measurement of the peak")
 	b.Flags.DurationVar(&b.calm, "calm", 6*time.Second, "of each measurement at 70 % of the node's peak")
 	b.Flags.IntVar(&b.rounds, "rounds", 4, "of each server, in turn")
-	only := b.Flags.String("servers", "native,node,workerd,native-tls,node-tls", "which to measure")
+	only := b.Flags.String("servers", "native,node,workerd,native-tls,node-tls,wazero-fresh,extism,httpwasm", "which to measure")
 	b.Flags.IntVar(&b.conns, "conns", 32, "connections of the load")
 	native := b.Flags.String("native", "", "serve the plain Go baseline with its store in this directory (used by the bench itself)")
 	cert := b.Flags.String("tls-cert", "", "certificate of the plain Go baseline (used by the bench itself)")
@@ -51,6 +53,7 @@ func main() {
 type bench struct {
 	*harness.Bench
 	edge, workerd string        // programs
+	peers         string        // directory of the other hosts
 	length, calm  time.Duration // of a measurement of the peak, and below
 	rounds, conns int
 
@@ -90,18 +93,20 @@ func (b *bench) start(ctx context.Context, only []string) error {
 	}{
 		{"native", b.startNative, false}, {"node", b.startNode, false}, {"workerd", b.startWorkerd, false},
 		{"native-tls", b.startNative, true}, {"node-tls", b.startNode, true},
+		{"wazero-fresh", b.startPeer("wazero"), false}, {"extism", b.startPeer("extism"), false}, {"httpwasm", b.startPeer("httpwasm"), false},
 	} {
 		if !slices.Contains(only, s.name) {
 			continue
 		}
 		started, err := s.start(ctx, s.tls)
 		if errors.Is(err, errNotInstalled) {
-			b.Printf("left out: %s: %v", s.name, err)
+			b.Printf("NOT MEASURED: %s: %v", s.name, err)
 			continue
 		}
 		if err != nil {
 			return fmt.Errorf("start %s: %w", s.name, err)
 		}
+		b.Printf("%-12s %s", s.name, guarantees[s.name])
 		started.name, started.others = s.name, map[string][]float64{}
 		b.servers = append(b.servers, started)
 	}
@@ -129,13 +134,17 @@ func (b *bench) server(name string) *server {
 
 // peak measures a server at its peak.
 func (b *bench) peak(ctx context.Context, s *server, counts bool) error {
-	peak, err := load(ctx, s, work{request: me, conns: b.conns, length: b.length})
+	length := b.length
+	if s.brief {
+		length /= 4
+	}
+	peak, err := load(ctx, s, work{request: me, conns: b.conns, length: length})
 	if err != nil || !counts {
 		return err
 	}
 	s.peaks = append(s.peaks, peak.perSecond())
 	s.cpu = append(s.cpu, peak.cpuMicros())
-	b.Printf("%-10s %8.0f requests a second, p50 %v, p99 %v, %.0f us of its processors' time each",
+	b.Printf("%-12s %8.0f requests a second, p50 %v, p99 %v, %.0f us of its processors' time each",
 		s.name, peak.perSecond(), peak.quantile(.5), peak.quantile(.99), peak.cpuMicros())
 	return nil
 }
@@ -153,7 +162,7 @@ func (b *bench) belowPeak(ctx context.Context) error {
 			return fmt.Errorf("load %s: %w", s.name, err)
 		}
 		s.p99s = append(s.p99s, calm.quantile(.99).Seconds())
-		b.Printf("%-10s at 70 %% of the node's peak: %8.0f requests a second, p50 %v, p99 %v", s.name, calm.perSecond(), calm.quantile(.5), calm.quantile(.99))
+		b.Printf("%-12s at 70 %% of the node's peak: %8.0f requests a second, p50 %v, p99 %v", s.name, calm.perSecond(), calm.quantile(.5), calm.quantile(.99))
 	}
 	return nil
 }
@@ -219,6 +228,9 @@ func (b *bench) report() {
 	b.ratio("tls_node_over_native", "node-tls", "native-tls", func(s *server) []float64 { return s.peaks })
 	b.ratio("tls_cpu_us_over_native", "node-tls", "native-tls", func(s *server) []float64 { return s.cpu })
 	b.ratio("node_over_workerd", "node", "workerd", func(s *server) []float64 { return s.peaks })
+	for _, peer := range []string{"wazero-fresh", "extism", "httpwasm"} {
+		b.ratio("node_over_"+strings.ReplaceAll(peer, "-", "_"), "node", peer, func(s *server) []float64 { return s.peaks })
+	}
 	b.ratio("p99_over_native", "node", "native", func(s *server) []float64 { return s.p99s })
 	if native, n := b.server("native"), b.server("node"); native != nil && n != nil {
 		for _, r := range others {

@@ -25,6 +25,7 @@ type server struct {
 	name  string
 	addrs []string // one a process
 	tls   bool
+	brief bool // another host: it is measured for a shorter time
 	keys
 	pid  int // 0: it has several processes
 	stop func()
