@@ -26,13 +26,19 @@ func main() {
 		{Name: "changes", Measure: b.changes},
 		{Name: "asks", Measure: b.asks},
 		{Name: "push", Measure: b.push},
+		{Name: "reset", Measure: b.reset},
 		{Name: "claim", Measure: b.claim},
+		{Name: "healthy", Measure: b.healthy},
 		{Name: "ingest", Measure: b.ingest},
 	}
 	b.OnlyOf(parts)
 	b.Flags.StringVar(&b.postgres, "postgres", harness.PostgresURL(), "`URL` of a PostgreSQL database in which schemas may be made")
 	child := b.Flags.String("child", "", "a follower's order, for a process of its own (used by the bench itself)")
+	deaf := b.Flags.Int("deaf", 0, "`PORTS` at which a process of its own answers nothing (used by the bench itself)")
 	b.Main(func(ctx context.Context) error {
+		if *deaf > 0 {
+			return runDeaf(*deaf, os.Stdin, os.Stdout)
+		}
 		if *child != "" {
 			return runFollower(ctx, *child, os.Stdin, os.Stdout)
 		}

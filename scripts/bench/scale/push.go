@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"partneredge/edge/origin/natsauth"
 	"partneredge/edge/wire"
 	"partneredge/scripts/bench/harness"
 )
@@ -96,13 +97,21 @@ func (b *bench) pushedBytes(ctx context.Context, nodes int) (sent float64, err e
 
 // leaf starts the NATS server of a region.
 func (s *site) leaf(ctx context.Context, name string) (*server.Server, error) {
-	dir := filepath.Join(s.dir, "nats")
-	shared, err := os.ReadFile(filepath.Join(dir, "region.conf"))
+	dir := filepath.Join(s.dir, name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	made, err := s.Authority.RegionServer(name, region, s.Broker.LeafURL(), nil)
 	if err != nil {
 		return nil, err
 	}
-	text := strings.ReplaceAll(string(shared), `credentials: "`, `credentials: "`+dir+"/")
-	text = strings.Replace(text, "./jwt", filepath.Join(s.dir, name), 1) + fmt.Sprintf("\nserver_name: %s\nlisten: \"127.0.0.1:-1\"\n", name)
+	for file, text := range map[string]string{natsauth.RegionUser: made.Credentials, natsauth.RegionSystemUser: made.SystemCredentials} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	text := strings.ReplaceAll(made.Config, `credentials: "`, `credentials: "`+dir+"/")
+	text = strings.Replace(text, "./jwt", filepath.Join(dir, "jwt"), 1) + "\nlisten: \"127.0.0.1:-1\"\n"
 	conf := filepath.Join(s.dir, name+".conf")
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		return nil, err

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"partneredge/edge/webhook"
+	"partneredge/scripts/bench/harness"
+	"partneredge/store"
+	"partneredge/store/central"
+)
+
+const (
+	healthyEndpoints = 100_000
+	healthyAccounts  = 1000
+	healthyHanging   = 5  // one of so many hangs, in each account
+	healthyPerSecond = 20 // events, each for all endpoints of an account
+	healthyEvents    = healthyAccounts
+	healthyLast      = 10 * time.Second // that the last deliveries may take
+	deafPorts        = 16
+)
+
+// healthy has one of five of 100 000 endpoints accept connections and never answer, and
+// measures how long deliveries to the others wait, from their event's write to their
+// arrival. None is known to the sender when it begins.
+func (b *bench) healthy(ctx context.Context) (err error) {
+	s, err := b.newSite(ctx, "healthy")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := s.accounts(ctx, healthyAccounts); err != nil {
+		return err
+	}
+	r, err := s.receive()
+	if err != nil {
+		return err
+	}
+	if err := s.subscribe(ctx, healthyEndpoints, healthyAccounts, r.URL+"/"); err != nil {
+		return err
+	}
+	deaf, err := s.startDeaf(ctx)
+	if err != nil {
+		return err
+	}
+	// In the order of numbers, each account has an endpoint in each thousand.
+	_, err = s.SQL.ExecContext(ctx, `UPDATE subscriptions SET target_url = 'https://' || ($1::text[])[1 + i % array_length($1::text[], 1)] || '/' || i
+		FROM generate_series(1, $2::int) i
+		WHERE subscriptions.id = 'whs_' || lpad(i::text, 26, '0') AND i / $3::int % $4::int = 0`,
+		deaf, healthyEndpoints, healthyAccounts, healthyHanging)
+	if err != nil {
+		return err
+	}
+	if _, err := s.SQL.ExecContext(ctx, `ANALYZE subscriptions`); err != nil {
+		return err
+	}
+	sender, err := s.startSender(ctx, r.caFile)
+	if err != nil {
+		return err
+	}
+	return b.measureHealthy(ctx, s, sender, r)
+}
+
+// measureHealthy fires events for all accounts in turn.
+func (b *bench) measureHealthy(ctx context.Context, s *site, sender *webhook.Sender, r *receiver) error {
+	written := make(map[string]time.Time)
+	var mu sync.Mutex
+	var writers errgroup.Group
+	tick := time.NewTicker(time.Second / healthyPerSecond)
+	defer tick.Stop()
+	const events = healthyEvents
+	for n := range events {
+		<-tick.C
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		writers.Go(func() error {
+			_, e, err := s.DB.AddFiring(ctx, store.Firing{AccountID: accountID(1 + n%healthyAccounts), Name: "price_drop", Data: []byte("{}"), Action: "notified_agent_and_client"})
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			written[e.ID] = time.Now()
+			mu.Unlock()
+			return nil
+		})
+		if n%(5*healthyPerSecond) == 0 {
+			b.Printf("%d events, %+v", n, sender.Stats())
+		}
+	}
+	if err := writers.Wait(); err != nil {
+		return err
+	}
+	want := events * healthyEndpoints / healthyAccounts * (healthyHanging - 1) / healthyHanging
+	for began := time.Now(); r.count() < want && time.Since(began) < healthyLast; {
+		if err := harness.Sleep(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	hang := sender.Stats().Slow
+	took := r.latencies(written)
+	for range want - len(took) { // which have waited for longer
+		took = append(took, healthyLast.Seconds())
+	}
+	slices.Sort(took)
+	var failed int
+	if err := s.SQL.QueryRowContext(ctx, `SELECT count(*) FROM attempts a JOIN deliveries d ON d.id = a.delivery_id
+		JOIN subscriptions s ON s.id = d.subscription_id WHERE a.status <> 200 AND starts_with(s.target_url, $1)`, r.URL).Scan(&failed); err != nil {
+		return err
+	}
+	b.Printf("%d deliveries to endpoints that answer: p50 %.3f s, p99 %.3f s; %d tries failed and %d did not come; %d tries hang",
+		want, harness.Quantile(took, .5), harness.Quantile(took, .99), failed, want-r.count(), hang)
+	b.Figure("healthy_p99_s", harness.Quantile(took, .99), "s")
+	return nil
+}
+
+// startSender starts a webhook sender over the site's database, as an origin does.
+func (s *site) startSender(ctx context.Context, caFile string) (*webhook.Sender, error) {
+	sender, err := webhook.Start(ctx, webhook.Config{
+		Store: s.DB, CAFile: caFile, Log: s.log,
+		Guard: webhook.NewGuard(webhook.GuardConfig{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}),
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.DB.OnCommit(func(c central.Commit) {
+		if c.Deliveries > 0 {
+			sender.Wake()
+		}
+	})
+	s.onEnd(func() error {
+		now, cancel := context.WithCancel(ctx)
+		cancel() // what hangs is cut short
+		return sender.Stop(now)
+	})
+	return sender, nil
+}
+
+// receiver is a server with the endpoints that answer.
+type receiver struct {
+	*httptest.Server
+	caFile string
+
+	mu  sync.Mutex
+	got []arrival
+}
+
+// arrival of a delivery.
+type arrival struct {
+	event string
+	at    time.Time
+}
+
+func (s *site) receive() (*receiver, error) {
+	certificate, err := harness.NewCertificate()
+	if err != nil {
+		return nil, err
+	}
+	r := &receiver{caFile: filepath.Join(s.dir, "ca.pem")}
+	r.Server = httptest.NewUnstartedServer(r)
+	r.EnableHTTP2 = true
+	r.Config.ErrorLog = log.New(io.Discard, "", 0)
+	r.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+	r.StartTLS()
+	s.onEnd(func() error { r.Close(); return nil })
+	return r, os.WriteFile(r.caFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}), 0o600)
+}
+
+// ServeHTTP implements http.Handler.
+func (r *receiver) ServeHTTP(_ http.ResponseWriter, q *http.Request) {
+	a := arrival{q.Header.Get("X-Svc-Event-Id"), time.Now()}
+	_, _ = io.Copy(io.Discard, q.Body)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.got = append(r.got, a)
+}
+
+func (r *receiver) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.got)
+}
+
+// latencies returns how many seconds after their events deliveries came.
+func (r *receiver) latencies(written map[string]time.Time) (all []float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range r.got {
+		all = append(all, max(0, a.at.Sub(written[a.event]).Seconds()))
+	}
+	return all
+}
+
+// startDeaf starts a process with the endpoints that hang, since each try of them takes a
+// file on both sides, and returns their addresses.
+func (s *site) startDeaf(ctx context.Context) (addresses []string, err error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	command := exec.CommandContext(ctx, program, "-deaf", strconv.Itoa(deafPorts))
+	command.Stderr = os.Stderr
+	in, err := command.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := command.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := command.Start(); err != nil {
+		return nil, err
+	}
+	s.onEnd(func() error { return errors.Join(in.Close(), command.Wait()) })
+	return addresses, json.NewDecoder(out).Decode(&addresses)
+}
+
+// runDeaf accepts connections at ports of its own, prints their addresses, and answers
+// nothing until in ends.
+func runDeaf(ports int, in io.Reader, out io.Writer) error {
+	var addresses []string
+	var accepting errgroup.Group
+	for range ports {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		addresses = append(addresses, l.Addr().String())
+		accepting.Go(func() error {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					slog.Error("cannot accept", "err", err)
+					return err
+				}
+				go func() {
+					_, _ = io.Copy(io.Discard, c)
+					_ = c.Close()
+				}()
+			}
+		})
+	}
+	if err := json.NewEncoder(out).Encode(addresses); err != nil {
+		return err
+	}
+	_, err := io.Copy(io.Discard, in)
+	return err
+}
