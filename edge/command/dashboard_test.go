@@ -59,6 +59,11 @@ func TestDashboard(t *testing.T) {
 			asked += holdExpr(t, have, p.Title, target.Expr, target.LegendFormat)
 		}
 	}
+	for _, metric := range []string{"edge_node_release", "edge_outbox_oldest_seconds", "edge_webhook_overdue_seconds", "edge_origin_node_refusals_total"} {
+		if !strings.Contains(string(text), metric) {
+			t.Errorf("no panel shows %s", metric)
+		}
+	}
 	if asked < 20 {
 		t.Errorf("only %d metrics are asked for: the dashboard was not understood", asked)
 	}
