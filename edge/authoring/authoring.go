@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"slices"
 
+	"partneredge/edge/hint"
 	"partneredge/host"
 	"partneredge/wasm"
 )
@@ -28,24 +29,6 @@ const (
 	casesFile    = "cases.json"
 	outputDir    = "build" // where Build puts the module by default
 )
-
-// Error is an error with advice on what to do about it.
-type Error struct {
-	Err  error
-	Hint string
-}
-
-func (e *Error) Error() string { return e.Err.Error() }
-
-func (e *Error) Unwrap() error { return e.Err }
-
-// advise adds advice to an error; nil stays nil.
-func advise(err error, format string, args ...any) error {
-	if err == nil {
-		return nil
-	}
-	return &Error{err, fmt.Sprintf(format, args...)}
-}
 
 // Project is a module's folder.
 type Project struct {
@@ -63,10 +46,10 @@ var taken = []string{"gate", "agents", "coaching", "sentinels", "webhooks", "lea
 // checkName returns an error unless a module may have this name.
 func checkName(name string) error {
 	if !moduleName.MatchString(name) {
-		return advise(fmt.Errorf("%q is no name for a module", name), "1 to 40 of a to z, 0 to 9 and dashes, a letter first")
+		return hint.Add(fmt.Errorf("%q is no name for a module", name), "1 to 40 of a to z, 0 to 9 and dashes, a letter first")
 	}
 	if slices.Contains(taken, name) {
-		return advise(fmt.Errorf("the name %s is taken by a module that every release has", name), "choose another name")
+		return hint.Add(fmt.Errorf("the name %s is taken by a module that every release has", name), "choose another name")
 	}
 	return nil
 }
@@ -76,7 +59,7 @@ func Open(dir string) (*Project, error) {
 	p := &Project{Dir: dir}
 	text, err := os.ReadFile(filepath.Join(dir, manifestFile))
 	if err != nil {
-		return nil, advise(fmt.Errorf("opening the module: %w", err), "name the module's folder; edge module new NAME makes one")
+		return nil, hint.Add(fmt.Errorf("opening the module: %w", err), "name the module's folder; edge module new NAME makes one")
 	}
 	if err := parse(text, &p.Manifest); err != nil {
 		return nil, fmt.Errorf("opening the module: %s: %w", manifestFile, err)
@@ -98,7 +81,7 @@ func detect(dir string) (wasm.Language, error) {
 			return one.language, nil
 		}
 	}
-	return "", advise(fmt.Errorf("opening the module: no sources in %s", dir), "sources are *.go, src/lib.rs or *.c")
+	return "", hint.Add(fmt.Errorf("opening the module: no sources in %s", dir), "sources are *.go, src/lib.rs or *.c")
 }
 
 // parse parses JSON that a person wrote: it refuses unknown fields and anything after

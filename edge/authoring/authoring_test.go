@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"partneredge/edge/hint"
 	"partneredge/wasm"
 )
 
@@ -217,8 +218,8 @@ func TestMissingCompilers(t *testing.T) {
 			t.Setenv("PATH", t.TempDir())
 			t.Setenv("RUSTC", "")
 			_, err := p.Build(t.Context(), "")
-			advised, ok := errors.AsType[*Error](err)
-			if !ok || !strings.Contains(err.Error(), want) || !strings.HasPrefix(advised.Hint, "install ") {
+			advised, ok := errors.AsType[*hint.Error](err)
+			if !ok || !strings.Contains(err.Error(), want) || !strings.HasPrefix(advised.Advice, "install ") {
 				t.Errorf("%v", err)
 			}
 		})

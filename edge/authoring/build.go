@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"partneredge/edge/hint"
 	"partneredge/store/durable"
 	"partneredge/wasm"
 )
@@ -95,7 +96,7 @@ func (p *Project) compile(ctx context.Context, out string) (made string, err err
 		return "", ctx.Err()
 	}
 	if err != nil {
-		return "", &CompileError{string(text), err}
+		return "", hint.Add(&CompileError{string(text), err}, "mend what the compiler says above")
 	}
 	return c.made, nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"partneredge/edge/hint"
 	"partneredge/wasm/sandboxctl"
 )
 
@@ -93,7 +94,7 @@ func (d *duration) UnmarshalText(text []byte) error {
 func (p *Project) readCases() (*Cases, error) {
 	text, err := os.ReadFile(filepath.Join(p.Dir, casesFile))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, advise(fmt.Errorf("reading the cases: %w", err), `write one: {"cases": [{"name": "…", "steps": [{"path": "…", "status": 200}]}]}`)
+		return nil, hint.Add(fmt.Errorf("reading the cases: %w", err), `write one: {"cases": [{"name": "…", "steps": [{"path": "…", "status": 200}]}]}`)
 	}
 	var c Cases
 	if err == nil {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"text/template"
 
+	"partneredge/edge/hint"
 	"partneredge/store/durable"
 	"partneredge/wasm"
 )
@@ -29,7 +30,7 @@ func New(dir, name string, language wasm.Language) ([]string, error) {
 	}
 	files, err := wasm.SDK(language)
 	if err != nil {
-		return nil, advise(fmt.Errorf("starting a module: %w", err), "languages are go, rust and c")
+		return nil, hint.Add(fmt.Errorf("starting a module: %w", err), "languages are go, rust and c")
 	}
 	for _, folder := range []string{"template/all", "template/" + string(language)} {
 		made, err := fill(folder, name)
@@ -40,7 +41,7 @@ func New(dir, name string, language wasm.Language) ([]string, error) {
 	}
 	files[".gitignore"] = []byte(outputDir + "/\ntarget/\n")
 	if there, err := os.ReadDir(dir); err == nil && len(there) > 0 {
-		return nil, advise(fmt.Errorf("starting a module: the folder %s is not empty", dir), "name another folder with --dir")
+		return nil, hint.Add(fmt.Errorf("starting a module: the folder %s is not empty", dir), "name another folder with --dir")
 	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("starting a module: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"partneredge/edge/hint"
 	"partneredge/host"
 	"partneredge/host/hosttest"
 	"partneredge/wasm/abi"
@@ -66,7 +67,7 @@ func Serve(ctx context.Context, dir string, c ServeConfig) (err error) {
 	s := &server{dir: dir, ServeConfig: c}
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
-		return advise(fmt.Errorf("serving the module: %w", err), "is it running already? --listen 127.0.0.1:0 takes a free port")
+		return hint.Add(fmt.Errorf("serving the module: %w", err), "is it running already? --listen 127.0.0.1:0 takes a free port")
 	}
 	s.url = "http://" + listener.Addr().String()
 	defer func() { err = errors.Join(err, s.unload(context.WithoutCancel(ctx), s.current.Load())) }()
@@ -74,7 +75,7 @@ func Serve(ctx context.Context, dir string, c ServeConfig) (err error) {
 	if err := s.load(ctx, "ready"); err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	front := &http.Server{Handler: httpfront.WithRequestID(time.Now, nil, s), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}
+	front := &http.Server{Handler: httpfront.WithRequestID(time.Now, nil, s), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, MaxHeaderBytes: 2 * httpfront.MaxHeader}
 	ended := make(chan error, 1)
 	go func() { ended <- front.Serve(listener) }()
 	watch(ctx, dir, c.Out, built, func() {
@@ -173,7 +174,7 @@ func (s *server) open(ctx context.Context, p *Project, built Built) (_ *loaded, 
 	backend, demo := fake.NewDemo(clock.Now)
 	module, err := next.runtime.Open(ctx, code, p.Manifest, hosttest.Capabilities(backend), host.Limits{})
 	if err != nil {
-		return nil, told, advise(err, "edge module check says more about what the host refuses")
+		return nil, told, hint.Add(err, "edge module check says more about what the host refuses")
 	}
 	bits, own := abi.SplitScopes(append(abi.ScopeNames[:], ownScopes(p.Manifest.Routes)...))
 	told = Loaded{Name: p.Manifest.Name, URL: s.url, Try: example(p.Manifest)}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"partneredge/edge/hint"
 	"partneredge/host"
 )
 
@@ -52,7 +53,7 @@ func (p *Project) Test(ctx context.Context, c Config) (report TestReport, err er
 	}
 	h, err := p.openHarness(ctx, built, harnessConfig{c.Cache, host.Limits{CPU: patience}, cases.Upstreams, c.Log})
 	if err != nil {
-		return report, advise(err, "edge module check says more about what the host refuses")
+		return report, hint.Add(err, "edge module check says more about what the host refuses")
 	}
 	defer func() { err = errors.Join(err, h.close(ctx)) }()
 	report = TestReport{Name: p.Manifest.Name, OK: true}

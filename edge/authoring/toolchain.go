@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"partneredge/edge/hint"
 	"partneredge/wasm"
 )
 
@@ -42,7 +43,7 @@ func goCompiler(ctx context.Context, out string) (*exec.Cmd, error) {
 	const needed = "install Go 1.24 or newer, and put its folder bin into PATH"
 	program, err := exec.LookPath("go")
 	if err != nil {
-		return nil, advise(errors.New("building the module: Go is missing: there is no program go in PATH"), needed)
+		return nil, hint.Add(errors.New("building the module: Go is missing: there is no program go in PATH"), needed)
 	}
 	// The tag getaddrinfo leaves looking names up to the host.
 	cmd := exec.CommandContext(ctx, program, "build", "-buildmode=c-shared", "-tags=getaddrinfo",
@@ -55,7 +56,7 @@ func cCompiler(ctx context.Context, dir, out string) (*exec.Cmd, error) {
 	const needed = "install clang and lld, which Debian has as packages of those names"
 	for _, name := range []string{"clang", "wasm-ld"} {
 		if _, err := exec.LookPath(name); err != nil {
-			return nil, advise(fmt.Errorf("building the module: there is no program %s in PATH", name), needed)
+			return nil, hint.Add(fmt.Errorf("building the module: there is no program %s in PATH", name), needed)
 		}
 	}
 	sources, err := filepath.Glob(filepath.Join(dir, "*.c"))
@@ -98,7 +99,7 @@ func (p *Project) rustCompiler(ctx context.Context, out string) (compilation, er
 		crate = strings.ReplaceAll(string(name[1]), "-", "_")
 	}
 	if _, err := exec.LookPath("cargo"); err != nil {
-		return compilation{}, advise(errors.New("building the module: it has dependencies, and there is no program cargo in PATH"),
+		return compilation{}, hint.Add(errors.New("building the module: it has dependencies, and there is no program cargo in PATH"),
 			"install cargo, or do without dependencies")
 	}
 	cmd := exec.CommandContext(ctx, "cargo", "build", "--quiet", "--release", "--lib", "--target", target, "--target-dir", "target")
@@ -122,7 +123,7 @@ func findRust(ctx context.Context) (program, target string, err error) {
 		add(filepath.Join(dir, "rustc"))
 	}
 	if len(candidates) == 0 {
-		return "", "", advise(errors.New("building the module: Rust is missing: there is no program rustc in PATH"),
+		return "", "", hint.Add(errors.New("building the module: Rust is missing: there is no program rustc in PATH"),
 			"install rustc with its target wasm32-wasip1: by rustup, or Debian's rustc and libstd-rust-dev-wasm32")
 	}
 	for _, target := range rustTargets {
@@ -136,6 +137,6 @@ func findRust(ctx context.Context) (program, target string, err error) {
 			}
 		}
 	}
-	return "", "", advise(fmt.Errorf("building the module: %s has no library for WebAssembly", strings.Join(candidates, ", ")),
+	return "", "", hint.Add(fmt.Errorf("building the module: %s has no library for WebAssembly", strings.Join(candidates, ", ")),
 		"rustup target add wasm32-wasip1, or install Debian's libstd-rust-dev-wasm32")
 }

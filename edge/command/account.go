@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/hint"
 	"partneredge/edge/output"
 	"partneredge/store/durable"
 )
@@ -53,7 +55,7 @@ func defineAccountDelete(flags *pflag.FlagSet) handler {
 	sure := flags.Bool("yes", false, "delete it; without the flag nothing is done")
 	return func(ctx context.Context, c *invocation) error {
 		if !*sure {
-			return hint(misused(c.cmd, "its keys, subscriptions, leads, contacts, events and all else of %s would go for good", c.args[0]),
+			return hint.Add(misused(c.cmd, "its keys, subscriptions, leads, contacts, events and all else of %s would go for good", c.args[0]),
 				"say --yes to have it done")
 		}
 		raw, gone, err := call[adminapi.ErasedAccount](ctx, c.admin, http.MethodDelete, c.path("/accounts/%s"), nil)
@@ -82,7 +84,7 @@ func defineAccountExport(flags *pflag.FlagSet) handler {
 			return err
 		})
 		if err != nil {
-			return hint(fmt.Errorf("exporting to %s: %w", output.Plain(*out), err), "nothing was written there; run it again")
+			return hint.Add(fmt.Errorf("exporting to %s: %w", output.Plain(*out), err), "nothing was written there; run it again")
 		}
 		raw, err := json.Marshal(end)
 		if err != nil {
@@ -114,16 +116,23 @@ func newKey() *cobra.Command {
 	return newGroup("key", "make, list, rotate and revoke partners' keys",
 		newAdminCommand("create ACCOUNT", "make a key and print it, once", defineKeyCreate),
 		newListCommand("list ACCOUNT", "list an account's keys, newest first", "/accounts/%s/keys",
-			"id", "environment", "state", "rate_limit", "expires_at", "label", "scopes"),
+			"id", "environment", "state", "rate_limit", "expires_at", "usage.last_used_at", "usage.requests", "usage.limited", "label", "scopes"),
 		newAdminCommand("expiring", "list the keys of all accounts that expire soon, the first to expire first", func(flags *pflag.FlagSet) handler {
 			within := flags.Duration("within", 30*24*time.Hour, "`DURATION` in which they expire")
 			return func(ctx context.Context, c *invocation) error {
 				before := time.Now().Add(*within).UTC().Format(time.RFC3339)
-				return c.list(ctx, "/keys", url.Values{"expires_before": {before}}, 0, "id", "account_id", "environment", "expires_at", "label")
+				return c.list(ctx, "/keys", url.Values{"expires_before": {before}}, 0, "id", "account_id", "environment", "expires_at", "usage.last_used_at", "label")
 			}
 		}),
 		newRecordCommand("show KEY", "show a key without its plaintext", "GET /keys/%s", nil,
-			"id", "account_id", "environment", "state", "label", "scopes", "ip_allowlist", "rate_limit", "created_at", "expires_at", "grace_until", "revoked_at", "successor_id"),
+			"id", "account_id", "environment", "state", "label", "scopes", "ip_allowlist", "rate_limit", "created_at", "expires_at", "grace_until", "revoked_at", "successor_id",
+			"usage.last_used_at", "usage.requests", "usage.limited"),
+		newAdminCommand("usage KEY", "list the days on which a key was used, with requests and 429s, newest first", func(flags *pflag.FlagSet) handler {
+			days := flags.Int("days", 30, "`NUMBER` of days up to today, 1 to 90")
+			return func(ctx context.Context, c *invocation) error {
+				return c.list(ctx, c.path("/keys/%s/usage"), url.Values{"days": {strconv.Itoa(*days)}}, 0, "day", "requests", "limited")
+			}
+		}),
 		newAdminCommand("rotate KEY", "make a key's successor and print it, once", func(flags *pflag.FlagSet) handler {
 			grace := flags.Duration("grace", 7*24*time.Hour, "`DURATION` that the old key still goes on for")
 			return func(ctx context.Context, c *invocation) error {

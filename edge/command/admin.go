@@ -20,7 +20,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/hint"
 	"partneredge/edge/output"
+	"partneredge/store/durable"
 )
 
 // adminFlags are the flags that say where the admin API is.
@@ -92,7 +94,7 @@ func isHTTP(address string) bool {
 func newClient(address, tokenFile, advice string) (*adminapi.Client, error) {
 	token, err := os.ReadFile(tokenFile)
 	if err != nil {
-		return nil, hint(fmt.Errorf("reading the admin token: %w", err), "%s", advice)
+		return nil, hint.Add(fmt.Errorf("reading the admin token: %w", err), "%s", advice)
 	}
 	return &adminapi.Client{URL: strings.TrimSuffix(address, "/"), Token: strings.TrimSpace(string(token))}, nil
 }
@@ -101,16 +103,16 @@ func newClient(address, tokenFile, advice string) (*adminapi.Client, error) {
 // over dir.
 func localClient(dir string) (*adminapi.Client, error) {
 	var dev devReady
-	err := readJSON(filepath.Join(dir, "dev.json"), &dev)
+	err := durable.ReadJSON(filepath.Join(dir, "dev.json"), &dev)
 	if err == nil {
 		return &adminapi.Client{URL: dev.Origin.AdminURL, Token: dev.Origin.AdminToken}, nil
 	}
 	var origin originReady
 	if errors.Is(err, os.ErrNotExist) {
-		err = readJSON(filepath.Join(dir, "origin.json"), &origin)
+		err = durable.ReadJSON(filepath.Join(dir, "origin.json"), &origin)
 	}
 	if err != nil {
-		return nil, hint(fmt.Errorf("finding the origin: %w", err), "is edge dev, or edge origin, running over %s?", dir)
+		return nil, hint.Add(fmt.Errorf("finding the origin: %w", err), "is edge dev, or edge origin, running over %s?", dir)
 	}
 	return newClient(origin.AdminURL, filepath.Join(dir, adminTokenFile), "an origin with --admin-token-file needs --admin and --token-file here")
 }
@@ -120,7 +122,7 @@ func adminHint(err error) error {
 	refused, ok := errors.AsType[*adminapi.Error](err)
 	if !ok {
 		if err != nil && strings.HasPrefix(err.Error(), "admin API: ") {
-			return hint(err, "is the origin running, and is this its address?")
+			return hint.Add(err, "is the origin running, and is this its address?")
 		}
 		return err
 	}
@@ -143,7 +145,7 @@ func adminHint(err error) error {
 		advice = "look at its state first; it may have been changed by somebody else"
 	}
 	advice = cmp.Or(rolloutAdvice(refused.Reason), advice)
-	return hint(fmt.Errorf("the origin refused: %s", reason), "%s", advice)
+	return hint.Add(fmt.Errorf("the origin refused: %s", reason), "%s", advice)
 }
 
 // invocation is one run of an operators' command.
@@ -265,46 +267,6 @@ func call[T any](ctx context.Context, admin *adminapi.Client, method, path strin
 		return nil, record, err
 	}
 	return raw, record, json.Unmarshal(raw, &record)
-}
-
-// shown is a table of a command that can watch, and its JSON.
-type shown struct {
-	raw  json.RawMessage
-	text func(io.Writer)
-	last bool // nothing changes any more
-}
-
-// watching defines --watch and --every for a command that shows a table. With
-// --watch it reads and shows the table again until it is the last one, or ctx
-// ends, which is no error.
-func watching(flags *pflag.FlagSet, watchUsage string, read func(context.Context, *invocation) (shown, error)) handler {
-	watch := flags.Bool("watch", false, watchUsage)
-	every := flags.Duration("every", 2*time.Second, "`DURATION` between two tables with --watch")
-	return func(ctx context.Context, c *invocation) error {
-		if *every <= 0 {
-			return misused(c.cmd, "--every must be more than 0")
-		}
-		for {
-			s, err := read(ctx, c)
-			if ctx.Err() != nil {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			if *watch && !c.JSON {
-				output.ClearScreen(c.Out)
-			}
-			if err := c.Print(s.raw, s.text); err != nil || s.last || !*watch {
-				return err
-			}
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(*every):
-			}
-		}
-	}
 }
 
 // reconnecting prints that a stream ended, and when it goes on.

@@ -5,7 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
+	"net/url"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -22,41 +22,25 @@ func newAudit() *cobra.Command {
 func defineAuditExport(flags *pflag.FlagSet) handler {
 	since := flags.String("since", "", "`TIME` of the oldest entry: RFC 3339, or a duration before now (default: all)")
 	until := flags.String("until", "", "`TIME` that the entries are before, likewise (default: all)")
-	return func(ctx context.Context, c *invocation) (err error) {
-		var from, to time.Time
-		if *since != "" {
-			if from, err = timeOrAge(c.cmd, "since", *since); err != nil {
-				return err
-			}
+	target := flags.String("target", "", "only changes of the record of this `ID`")
+	return func(ctx context.Context, c *invocation) error {
+		query := url.Values{}
+		if *target != "" {
+			query.Set("target", *target)
 		}
-		if *until != "" {
-			if to, err = timeOrAge(c.cmd, "until", *until); err != nil {
-				return err
-			}
+		if err := setSpan(c.cmd, query, *since, *until); err != nil {
+			return err
 		}
-		return exportAudit(ctx, c, from, to)
+		return exportAudit(ctx, c, query)
 	}
 }
 
-// exportAudit writes entries as the admin API gives them. The log begins with the
-// newest, so it ends with the first that is too old. A zero time is no bound.
-func exportAudit(ctx context.Context, c *invocation, from, to time.Time) error {
+// exportAudit writes entries as the admin API gives them.
+func exportAudit(ctx context.Context, c *invocation, query url.Values) error {
 	out := bufio.NewWriter(c.Out)
-	for raw, err := range adminapi.All[json.RawMessage](ctx, c.admin, "/audit", nil) {
+	for raw, err := range adminapi.All[json.RawMessage](ctx, c.admin, "/audit", query) {
 		if err != nil {
 			return err
-		}
-		var entry struct {
-			At time.Time `json:"at"`
-		}
-		if err := json.Unmarshal(raw, &entry); err != nil {
-			return fmt.Errorf("read audit log: %w", err)
-		}
-		if entry.At.Before(from) {
-			break
-		}
-		if !to.IsZero() && !entry.At.Before(to) {
-			continue
 		}
 		if err := output.WriteJSON(out, raw); err != nil {
 			return fmt.Errorf("write audit log: %w", err)

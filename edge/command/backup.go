@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"partneredge/edge/hint"
 	"partneredge/edge/origin/backup"
 	"partneredge/edge/webhook/secrets"
 	"partneredge/store"
@@ -94,7 +95,7 @@ func (b backupJob) write(ctx context.Context, to string) (err error) {
 func (b backupJob) addDatabase(ctx context.Context, a *backup.Writer, copied string) error {
 	file := filepath.Join(b.dir, databaseFile)
 	if _, err := os.Stat(file); err != nil {
-		return hint(err, "is --data the directory of an origin? One on PostgreSQL needs --database")
+		return hint.Add(err, "is --data the directory of an origin? One on PostgreSQL needs --database")
 	}
 	if err := db.Snapshot(ctx, file, copied); err != nil {
 		return err
@@ -130,7 +131,7 @@ func (b backupJob) addFiles(a *backup.Writer) error {
 	for name, path := range elsewhere {
 		if path == "" {
 			if _, err := os.Stat(filepath.Join(b.dir, name)); err != nil {
-				return hint(err, "name it with --admin-token-file or --secrets-file, as for edge origin")
+				return hint.Add(err, "name it with --admin-token-file or --secrets-file, as for edge origin")
 			}
 			continue
 		}
@@ -182,7 +183,7 @@ func restore(ctx context.Context, from, dir, database string, log *slog.Logger) 
 	}
 	defer in.Close()
 	if left, err := os.ReadDir(dir); err == nil && len(left) > 0 {
-		return hint(fmt.Errorf("%s is not empty", dir), "stop the origin there and move its directory away, or restore into another")
+		return hint.Add(fmt.Errorf("%s is not empty", dir), "stop the origin there and move its directory away, or restore into another")
 	}
 	dir = filepath.Clean(dir)
 	work, err := os.MkdirTemp(filepath.Dir(dir), ".restore-") // 0700
@@ -197,9 +198,9 @@ func restore(ctx context.Context, from, dir, database string, log *slog.Logger) 
 	_, missing := os.Stat(file)
 	switch {
 	case database == "" && missing != nil:
-		return hint(errors.New("the backup is of an origin on PostgreSQL"), "fill a database with pg_restore, and name it with --database")
+		return hint.Add(errors.New("the backup is of an origin on PostgreSQL"), "fill a database with pg_restore, and name it with --database")
 	case database != "" && missing == nil:
-		return hint(errors.New("the backup is of an origin on SQLite"), "leave --database away")
+		return hint.Add(errors.New("the backup is of an origin on SQLite"), "leave --database away")
 	case database == "":
 		database = file
 	}

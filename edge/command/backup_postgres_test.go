@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"partneredge/edge/dev"
 	"partneredge/store/central/centraltest"
 )
 
@@ -42,7 +43,7 @@ func TestBackupAndRestoreOnPostgres(t *testing.T) {
 	o := &restoredOrigin{t: t, nats: fixedAddress(t), flags: []string{"--database", database}}
 	first := filepath.Join(dir, "origin")
 	o.start(first)
-	held, err := openDevAccount(t.Context(), o.admin, filepath.Join(dir, "keys.json"))
+	held, err := dev.OpenAccount(t.Context(), o.admin, filepath.Join(dir, "keys.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,7 @@ func TestBackupAndRestoreOnPostgres(t *testing.T) {
 	second := filepath.Join(dir, "restored")
 	edge(t, "restore", "--from", file, "--data", second, "--database", database)
 	o.start(second)
-	if good, err := acceptedKeys(t.Context(), o.admin, held.AccountID); err != nil || !good[held.LiveID] || !good[held.TestID] {
+	if good, err := dev.AcceptedKeys(t.Context(), o.admin, held.AccountID); err != nil || !good[held.LiveID] || !good[held.TestID] {
 		t.Errorf("keys after the restore: %v, %v", good, err)
 	}
 	if err := server.QueryRow("SELECT seq FROM change_counter").Scan(&after); err != nil || after <= before {

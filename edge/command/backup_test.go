@@ -2,10 +2,8 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,6 +16,7 @@ import (
 	"testing"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/dev"
 )
 
 // sometimes is an endpoint that takes deliveries once up is set.
@@ -114,12 +113,12 @@ func TestBackupAndRestore(t *testing.T) {
 	o := &restoredOrigin{t: t, nats: fixedAddress(t), flags: []string{"--webhook-allow", "127.0.0.0/8,::1", "--webhook-ca", hook.ca}}
 	first := filepath.Join(dir, "origin")
 	o.start(first)
-	held, err := openDevAccount(t.Context(), o.admin, filepath.Join(dir, "keys.json"))
+	held, err := dev.OpenAccount(t.Context(), o.admin, filepath.Join(dir, "keys.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	account := "/accounts/" + held.AccountID
-	credentials, err := enrol(t.Context(), o.admin, dir, "eu")
+	credentials, err := dev.Enrol(t.Context(), o.admin, dir, "eu")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,28 +238,4 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 	node.terminate()
 	o.terminate()
-}
-
-// metricAt reads a metric without labels from a /metrics.
-func metricAt(t *testing.T, url, name string) (value float64) {
-	t.Helper()
-	resp, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if number, found := strings.CutPrefix(line, name+" "); found {
-			if err := json.Unmarshal([]byte(strings.TrimSpace(number)), &value); err != nil {
-				t.Fatal(err)
-			}
-			return value
-		}
-	}
-	t.Fatalf("no metric %s", name)
-	return 0
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"partneredge/edge/hint"
 	"partneredge/edge/output"
 )
 
@@ -134,29 +135,13 @@ func report(err error, stderr io.Writer) int {
 		return exitOK
 	}
 	fmt.Fprintf(stderr, "edge: %s\n", output.Lines(err.Error()))
-	if h, ok := errors.AsType[*hinted](err); ok && h.hint != "" {
-		fmt.Fprintf(stderr, "hint: %s\n", output.Lines(h.hint))
+	if h, ok := errors.AsType[*hint.Error](err); ok && h.Advice != "" {
+		fmt.Fprintf(stderr, "hint: %s\n", output.Lines(h.Advice))
 	}
 	if _, ok := errors.AsType[*usageError](err); ok {
 		return exitUsage
 	}
 	return exitFailed
-}
-
-// hinted is an error with advice on what to do about it.
-type hinted struct {
-	error
-	hint string
-}
-
-func (h *hinted) Unwrap() error { return h.error }
-
-// hint adds to err advice on what to do about it; nil stays nil.
-func hint(err error, format string, args ...any) error {
-	if err == nil {
-		return nil
-	}
-	return &hinted{err, fmt.Sprintf(format, args...)}
 }
 
 // usageError is a command line that cannot be understood.
@@ -165,7 +150,7 @@ type usageError struct{ message string }
 func (e *usageError) Error() string { return e.message }
 
 func usagef(hintText, format string, args ...any) error {
-	return hint(&usageError{fmt.Sprintf(format, args...)}, "%s", hintText)
+	return hint.Add(&usageError{fmt.Sprintf(format, args...)}, "%s", hintText)
 }
 
 // misused is a usageError of one command, with the hint to look at its flags.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -19,13 +18,14 @@ import (
 
 	"partneredge/edge/adminapi"
 	"partneredge/edge/closers"
+	"partneredge/edge/dev"
 	"partneredge/edge/gotuning"
+	"partneredge/edge/hint"
 	"partneredge/edge/node"
 	"partneredge/edge/output"
-	"partneredge/edge/release"
+	"partneredge/edge/service"
 	"partneredge/edge/tracing"
 	"partneredge/edge/wan"
-	"partneredge/store"
 	"partneredge/store/durable"
 )
 
@@ -34,7 +34,7 @@ type devReady struct {
 	Origin    devOrigin   `json:"origin"`
 	Nodes     []nodeReady `json:"nodes"`
 	AccountID string      `json:"account_id"`
-	Keys      devKeys     `json:"keys"`
+	Keys      dev.Keys    `json:"keys"`
 }
 
 type devOrigin struct {
@@ -51,7 +51,7 @@ type devConfig struct {
 	regions              names
 	wanDelay             time.Duration
 	releases             releaseFlags
-	releaseKeys          []minisign.PublicKey // of releases; those of the flags or devSigner's
+	releaseKeys          []minisign.PublicKey // of releases; those of the flags, or of --data
 	compiling            *output.Compiling
 }
 
@@ -104,7 +104,7 @@ func (c *devConfig) complete(cmd *cobra.Command) (err error) {
 }
 
 func runDev(ctx context.Context, c devConfig, stdout io.Writer) error {
-	return serve(ctx, c.data, "dev.json", stdout, func(started *closers.Stack) (ready any, greeting string, err error) {
+	return service.Run(ctx, c.data, "dev.json", stdout, func(started *closers.Stack) (ready any, greeting string, err error) {
 		env := filepath.Join(c.data, "env")
 		_ = os.Remove(env) // of a process that was killed
 		started.AddFunc(gotuning.Start(ctx))
@@ -122,19 +122,19 @@ func runDev(ctx context.Context, c devConfig, stdout io.Writer) error {
 	})
 }
 
-// dev is an origin and nodes in one process.
-type dev struct {
+// devProcess is an origin and nodes in one process.
+type devProcess struct {
 	origin  *originProcess
 	relays  []*wan.Relay // one for each node, with --wan-delay
 	nodes   []*node.Node
 	regions names
-	account devAccount
+	account dev.Account
 	started closers.Stack
 }
 
 // startDev starts the origin, then the nodes, then makes an account with keys.
-func startDev(ctx context.Context, c devConfig) (_ *dev, err error) {
-	d := &dev{regions: c.regions}
+func startDev(ctx context.Context, c devConfig) (_ *devProcess, err error) {
+	d := &devProcess{regions: c.regions}
 	defer func() {
 		if err != nil {
 			_ = d.stop(ctx) // why it was not started matters more
@@ -151,7 +151,12 @@ func startDev(ctx context.Context, c devConfig) (_ *dev, err error) {
 		return nil, portHint(err)
 	}
 	d.started.Add(d.origin.stop)
-	if c.releaseKeys, err = c.trusted(); err != nil {
+	if c.releases.keyFile != "" {
+		c.releaseKeys, err = c.releases.keys()
+	} else {
+		c.releaseKeys, err = dev.ReleaseKeys(c.data)
+	}
+	if err != nil {
 		return nil, err
 	}
 	admin := &adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token()}
@@ -161,32 +166,13 @@ func startDev(ctx context.Context, c devConfig) (_ *dev, err error) {
 		}
 	}
 	c.compiling.Done(true)
-	d.account, err = openDevAccount(ctx, admin, filepath.Join(c.data, "keys.json"))
+	d.account, err = dev.OpenAccount(ctx, admin, filepath.Join(c.data, "keys.json"))
 	return d, err
 }
 
-// trusted returns the keys of releases that the nodes run: those of --release-keys, or
-// one of their own in DIR/release.key and DIR/release.pub, which the first start makes
-// without a password. That is fit for development and for nothing else.
-func (c *devConfig) trusted() ([]minisign.PublicKey, error) {
-	if c.releases.keyFile != "" {
-		return c.releases.keys()
-	}
-	public := filepath.Join(c.data, "release.pub")
-	keys, err := release.ReadKeys(public)
-	if !errors.Is(err, os.ErrNotExist) {
-		return keys, hint(err, "remove release.key and release.pub to have new ones made")
-	}
-	key, err := release.MakeKeys(filepath.Join(c.data, "release.key"), public, "")
-	if err != nil {
-		return nil, hint(fmt.Errorf("making the key of releases: %w", err), "remove release.key to have a new one made")
-	}
-	return []minisign.PublicKey{key}, nil
-}
-
-func (d *dev) startNode(ctx context.Context, c devConfig, admin *adminapi.Client, i int, region string) error {
+func (d *devProcess) startNode(ctx context.Context, c devConfig, admin *adminapi.Client, i int, region string) error {
 	dir := filepath.Join(c.data, "nodes", region)
-	credentials, err := enrol(ctx, admin, dir, region)
+	credentials, err := dev.Enrol(ctx, admin, dir, region)
 	if err != nil {
 		return err
 	}
@@ -235,16 +221,16 @@ func (d *dev) startNode(ctx context.Context, c devConfig, admin *adminapi.Client
 func portHint(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "listen" {
-		return hint(err, "is it running already? --port 0 takes free ports")
+		return hint.Add(err, "is it running already? --port 0 takes free ports")
 	}
 	return err
 }
 
 // stop ends the nodes first, so that the origin can still commit their leads. It
 // may be called twice.
-func (d *dev) stop(ctx context.Context) error { return stopAll(ctx, &d.started) }
+func (d *devProcess) stop(ctx context.Context) error { return service.Stop(ctx, &d.started) }
 
-func (d *dev) ready() devReady {
+func (d *devProcess) ready() devReady {
 	info := devReady{
 		Origin: devOrigin{
 			AdminURL: d.origin.AdminURL(), AdminToken: d.origin.Token(),
@@ -280,122 +266,10 @@ func devGreeting(info devReady, env string) string {
 	return text
 }
 
-// shellEnv returns the addresses and the keys as variables of a shell.
+// shellEnv returns the addresses and the keys as variables of a shell. The node's address
+// is there twice: the partners' guide calls it EDGE_URL, since npm sets NODE to the path of
+// its own program.
 func shellEnv(info devReady) []byte {
-	return fmt.Appendf(nil, "NODE=%s\nADMIN=%s\nACCOUNT=%s\nLIVE=%s\nTEST=%s\nTOKEN=%s\n",
+	return fmt.Appendf(nil, "NODE=%[1]s\nEDGE_URL=%[1]s\nADMIN=%s\nACCOUNT=%s\nLIVE=%s\nTEST=%s\nTOKEN=%s\n",
 		info.Nodes[0].BaseURL, info.Origin.AdminURL, info.AccountID, info.Keys.Live, info.Keys.Test, info.Origin.AdminToken)
-}
-
-// devAccount is an account to develop against, with the plaintexts of its keys. A
-// file that only its owner can read keeps it, which is fit for development and for
-// nothing else.
-type devAccount struct {
-	AccountID string  `json:"account_id"`
-	Keys      devKeys `json:"keys"`
-	// IDs of the keys, to see whether nodes still accept them.
-	LiveID string `json:"live_id"`
-	TestID string `json:"test_id"`
-}
-
-type devKeys struct {
-	Live string `json:"live"`
-	Test string `json:"test"`
-}
-
-// openDevAccount returns the account in the file at path. It makes the account and
-// the keys that the origin does not have, or has ended.
-func openDevAccount(ctx context.Context, admin *adminapi.Client, path string) (a devAccount, err error) {
-	if err := readJSON(path, &a); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return a, hint(err, "remove the file to have new keys made")
-	}
-	before := a
-	if err := a.complete(ctx, admin); err != nil {
-		return a, fmt.Errorf("making the first account: %w", err)
-	}
-	if a != before {
-		if err := writeJSON(path, a); err != nil {
-			return a, fmt.Errorf("keeping the keys: %w", err)
-		}
-	}
-	return a, nil
-}
-
-func (a *devAccount) complete(ctx context.Context, admin *adminapi.Client) error {
-	known, err := a.known(ctx, admin)
-	if err != nil {
-		return err
-	}
-	if !known {
-		name, mode, email, agent := "Reyes Realty", string(store.ModeLive), "dana@example.com", "Dana Reyes"
-		made, err := admin.CreateAccount(ctx, adminapi.NewAccount{
-			Name: &name, ActivationMode: &mode, Agent: &adminapi.NewAgent{Email: &email, FullName: &agent},
-		})
-		if err != nil {
-			return err
-		}
-		*a = devAccount{AccountID: made.ID}
-	}
-	accepted, err := acceptedKeys(ctx, admin, a.AccountID)
-	if err != nil {
-		return err
-	}
-	for _, key := range []struct {
-		environment   store.Environment
-		id, plaintext *string
-	}{{store.Live, &a.LiveID, &a.Keys.Live}, {store.Test, &a.TestID, &a.Keys.Test}} {
-		if accepted[*key.id] {
-			continue
-		}
-		environment, label := string(key.environment), "edge dev"
-		made, err := admin.CreateKey(ctx, a.AccountID, adminapi.NewKey{Environment: &environment, Scopes: adminapi.Scopes(), Label: &label})
-		if err != nil {
-			return err
-		}
-		*key.id, *key.plaintext = made.Key.ID, made.Plaintext
-	}
-	return nil
-}
-
-// known reports whether the origin has the account.
-func (a *devAccount) known(ctx context.Context, admin *adminapi.Client) (bool, error) {
-	if a.AccountID == "" {
-		return false, nil
-	}
-	err := admin.Call(ctx, http.MethodGet, "/accounts/"+url.PathEscape(a.AccountID), nil, nil)
-	if refused, ok := errors.AsType[*adminapi.Error](err); ok && refused.Status == http.StatusNotFound {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// acceptedKeys returns the ids of the account's keys that nodes accept.
-func acceptedKeys(ctx context.Context, admin *adminapi.Client, account string) (map[string]bool, error) {
-	accepted := map[string]bool{}
-	for k, err := range adminapi.All[adminapi.Key](ctx, admin, "/accounts/"+url.PathEscape(account)+"/keys", nil) {
-		if err != nil {
-			return nil, err
-		}
-		accepted[k.ID] = k.State == "active" || k.State == "in_grace"
-	}
-	return accepted, nil
-}
-
-// enrol returns the file with a node's credentials in dir, and enrols the node
-// when there is none yet.
-func enrol(ctx context.Context, admin *adminapi.Client, dir, region string) (file string, err error) {
-	file = filepath.Join(dir, "node.creds")
-	if _, err := os.Stat(file); err == nil {
-		return file, nil
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", err
-	}
-	made, err := admin.EnrolNode(ctx, "dev-"+region, region)
-	if err != nil {
-		return "", fmt.Errorf("enrolling the node: %w", err)
-	}
-	if err := durable.WriteFile(file, []byte(made.Credentials), 0o600); err != nil {
-		return "", fmt.Errorf("keeping the node's credentials: %w", err)
-	}
-	return file, nil
 }

@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"partneredge/edge/output"
+	"partneredge/edge/service"
 	"partneredge/store/durable"
 )
 
 // startDevForTest starts what `edge dev --data dir --port 0` does, in this
 // process, and leaves dir/env behind.
-func startDevForTest(t *testing.T, dir string, change ...func(*devConfig)) *dev {
+func startDevForTest(t *testing.T, dir string, change ...func(*devConfig)) *devProcess {
 	t.Helper()
 	modules, cache := testFiles.get(t)
 	c := devConfig{
@@ -23,7 +24,7 @@ func startDevForTest(t *testing.T, dir string, change ...func(*devConfig)) *dev 
 	for _, f := range change {
 		f(&c)
 	}
-	unlock, err := lockData(dir)
+	unlock, err := service.Lock(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -232,26 +232,13 @@ func subscribeFor(t *testing.T, f *adminFixture, account, environment, target st
 	if err != nil {
 		t.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), "POST", f.dev.nodes[0].URL()+"/api/v2/public/webhooks/subscribe", strings.NewReader(string(body)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+key)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	status, text := request(t, "POST", f.dev.nodes[0].URL()+"/api/v2/public/webhooks/subscribe", key, string(body))
 	var made struct {
 		Subscription struct{ ID string }
 		Secret       string
 	}
-	if err := json.Unmarshal(text, &made); err != nil || resp.StatusCode != http.StatusCreated {
-		t.Fatalf("subscribing: %d %s", resp.StatusCode, text)
+	if err := json.Unmarshal(text, &made); err != nil || status != http.StatusCreated {
+		t.Fatalf("subscribing: %d %s", status, text)
 	}
 	return subscription{made.Subscription.ID, made.Secret}
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
-	"fmt"
 	"io"
 	"math"
 	"net/http"
@@ -25,14 +24,14 @@ import (
 // adminFixture makes what the contract's cases need through the admin API. What
 // it made has reached every node when its methods return.
 type adminFixture struct {
-	dev   *dev
+	dev   *devProcess
 	admin *adminapi.Client
 
 	mu  sync.Mutex
 	ids map[string]string // of keys, by plaintext
 }
 
-func newAdminFixture(d *dev) *adminFixture {
+func newAdminFixture(d *devProcess) *adminFixture {
 	return &adminFixture{
 		dev: d, admin: &adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token()},
 		ids: map[string]string{},
@@ -248,7 +247,13 @@ func await(t testing.TB, what string, done func() bool) {
 // metric reads a metric of the first node.
 func (f *adminFixture) metric(t testing.TB, name string) float64 {
 	t.Helper()
-	resp, err := http.Get(f.dev.nodes[0].MetricsURL() + "/metrics")
+	return metricAt(t, f.dev.nodes[0].MetricsURL()+"/metrics", name)
+}
+
+// metricAt reads a metric of a /metrics, the first of them if it has labels.
+func metricAt(t testing.TB, url, name string) float64 {
+	t.Helper()
+	resp, err := http.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +264,7 @@ func (f *adminFixture) metric(t testing.TB, name string) float64 {
 	}
 	found := regexp.MustCompile(`(?m)^` + name + `(?:\{[^}]*\})? (\S+)$`).FindSubmatch(text)
 	if found == nil {
-		t.Fatal(fmt.Errorf("no metric %s", name))
+		t.Fatalf("no metric %s", name)
 	}
 	value, err := strconv.ParseFloat(string(found[1]), 64)
 	if err != nil {

@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"partneredge/edge/closers"
+	"partneredge/edge/hint"
+	"partneredge/edge/localwebhook"
 	"partneredge/edge/release"
 	"partneredge/edge/tracing"
 	"partneredge/edge/wire"
@@ -159,5 +161,41 @@ func (r *releaseFlags) keys() ([]minisign.PublicKey, error) {
 		return nil, nil
 	}
 	keys, err := release.ReadKeys(r.keyFile)
-	return keys, hint(err, "minisign -G makes a pair of keys; give the public one")
+	return keys, hint.Add(err, "minisign -G makes a pair of keys; give the public one")
+}
+
+// secretFlags are the flags that say which secret events are signed with on a
+// developer's machine.
+type secretFlags struct{ text, file string }
+
+func (s *secretFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&s.text, "secret", "", "`TEXT` of the signing secret (default: that of --secret-file)")
+	flags.StringVar(&s.file, "secret-file", "", "`FILE` of the signing secret, made with a new one where it is missing (default: webhook-secret in the user's folder of configuration)")
+}
+
+// namedSecret is a signing secret and where it came from.
+type namedSecret struct {
+	text   string
+	origin string // "--secret", or "the secret in FILE"
+}
+
+// get returns the secret of --secret, or of the file.
+func (s *secretFlags) get(cmd *cobra.Command) (namedSecret, error) {
+	switch {
+	case cmd.Flags().Changed("secret") && s.file != "":
+		return namedSecret{}, misused(cmd, "--secret and --secret-file exclude each other")
+	case cmd.Flags().Changed("secret") && s.text == "":
+		return namedSecret{}, misused(cmd, "--secret is empty")
+	case s.text != "":
+		return namedSecret{s.text, "the secret of --secret"}, nil
+	}
+	file := s.file
+	if file == "" {
+		var err error
+		if file, err = localwebhook.SecretFile(); err != nil {
+			return namedSecret{}, hint.Add(err, "give --secret TEXT or --secret-file FILE")
+		}
+	}
+	text, err := localwebhook.Secret(file)
+	return namedSecret{text, "the secret in " + file}, err
 }

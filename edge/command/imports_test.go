@@ -82,10 +82,14 @@ func TestImportRules(t *testing.T) {
 			because: "a gate links it, and whoever packs a release"},
 		{of: "host", but: "host/hosttest", only: []string{"host", "wasm/abi"},
 			because: "the host runs any module and knows no store"},
+		{of: "host/wasmtest", only: []string{"wasm/abi"},
+			because: "tests of the rewriter assemble modules with it, and of the host above it"},
 		{of: "host/hosttest", only: []string{"host", "wasm"},
 			because: "tests of modules bring a world in memory, and no more of the house"},
 		{of: "store/durable", only: []string{},
 			because: "everybody who writes a file links it"},
+		{of: "store/cidr", only: []string{},
+			because: "whoever bounds something by clients links it"},
 		{of: "store/grant", only: []string{"store", "wasm/typeid"},
 			because: "the origin judges every node by it, and it judges by nothing but the key"},
 		{of: "store/local", never: []string{"store/central", "edge", "host"},
@@ -102,25 +106,39 @@ func TestImportRules(t *testing.T) {
 			because: "the node's rooms are given what they need, and see neither the node nor each other"},
 		{of: "edge/node/replication/link", only: []string{"edge/logging", "edge/tracing", "edge/wire", "host", "store", "wasm"},
 			because: "rollouts use the link as well, and need no records"},
-		{of: "edge/node/rollout", only: []string{"edge/admission", "edge/canary", "edge/node/openapi", "edge/release", "edge/wire", "host", "store", "wasm"},
+		{of: "edge/node/rollout", only: []string{"edge/admission", "edge/canary", "edge/hint", "edge/node/openapi", "edge/release", "edge/wire", "host", "store", "wasm"},
 			because: "the node's rooms are given what they need, and see neither the node nor each other"},
 		{of: "edge/origin", never: []string{"edge/node", "edge/webhook", "store/local", "host"},
 			because: "the origin runs without modules, and is handed its sender"},
+		{of: "edge/origin/admin", never: []string{"edge/console", "edge/origin/broker", "edge/origin/listener", "edge/origin/natsauth"},
+			because: "routes are given what they need, and see neither who listens nor who signs"},
+		{of: "edge/origin/listener", never: []string{"edge/console", "edge/origin/broker", "edge/origin/natsauth"},
+			because: "the listener is handed its console, and lets in by tokens alone"},
 		{of: "edge/webhook", never: []string{"edge/node", "edge/origin", "store/local", "host"},
 			because: "the sender needs only what it delivers"},
-		{of: "edge/connections", only: []string{}},
+		{of: "edge/connections", only: []string{"store/cidr"}},
 		{of: "edge/hosts", only: []string{}},
 		{of: "edge/gotuning", only: []string{},
 			because: "it sets Go's runtime, and knows nothing of what runs"},
-		{of: "edge/authoring", only: []string{"edge/admission", "edge/node/openapi", "edge/release", "host", "store/durable", "wasm"},
+		{of: "edge/authoring", only: []string{"edge/admission", "edge/hint", "edge/node/openapi", "edge/release", "host", "store/durable", "wasm"},
 			because: "a module's author has neither a node nor an origin"},
-		{of: "edge/command/output", only: []string{},
+		{of: "edge/output", only: []string{},
 			because: "commands hand it what is to be shown"},
+		{of: "edge/hint", only: []string{},
+			because: "whoever has advice for an error links it"},
+		{of: "edge/service", only: []string{"edge/closers", "edge/hint", "store/durable"},
+			because: "it runs a node and an origin alike, and knows neither"},
+		{of: "edge/dev", only: []string{"edge/adminapi", "edge/backoff", "edge/hint", "edge/release", "store", "wasm"},
+			because: "what a development installation is made of comes from the admin API, as operators' does"},
+		{of: "edge/localwebhook", never: []string{"edge/node", "edge/origin", "edge/adminapi", "store/local", "host"},
+			because: "it sends to a developer's own machine, whoever hands it the events"},
+		{of: "edge/sandbox", never: []string{"edge/node/replication", "edge/node/rollout", "edge/origin", "edge/adminapi", "store/local", "host"},
+			because: "the sandbox has no network but its own port, and no data but in memory"},
 		{of: "edge/adminapi", only: []string{"edge/backoff"},
 			because: "whoever calls the admin API links it"},
 		{of: "edge/console", only: []string{"edge/adminapi", "edge/backoff"},
 			because: "the console is a client of the admin API, and sees no more of the origin"},
-		{of: "edge/release", only: []string{"store/durable", "wasm/abi", "wasm/percent", "wasm/route"},
+		{of: "edge/release", only: []string{"edge/hint", "store/durable", "wasm/abi", "wasm/percent", "wasm/route"},
 			because: "nodes, the origin and whoever signs read releases alike"},
 		{of: "edge/webhook/signature", only: []string{},
 			because: "partners import it"},
@@ -153,12 +171,12 @@ func TestImportRules(t *testing.T) {
 	}
 }
 
-// TestImportsGoDown: a package of the node or of the origin is used by its parent,
+// TestImportsGoDown: a package of the node, the origin or the store is used by its parent,
 // and does not use it. Nothing but the program uses its commands.
 func TestImportsGoDown(t *testing.T) {
 	for _, p := range list(t, nil, "./...") {
 		path := strings.TrimPrefix(p.ImportPath, module)
-		for _, parent := range []string{"edge/node", "edge/origin", "edge/webhook", "edge/release"} {
+		for _, parent := range []string{"edge/node", "edge/origin", "edge/webhook", "edge/release", "store/central"} {
 			if path != parent && below(path, parent) && !strings.HasSuffix(path, "test") && slices.Contains(p.Deps, module+parent) {
 				t.Errorf("%s must not see %s", path, parent)
 			}
@@ -178,6 +196,18 @@ func TestGuestTestsStayInTheGuest(t *testing.T) {
 				if dep, ours := strings.CutPrefix(dep, module); ours && !below(dep, "wasm") {
 					t.Errorf("a test of %s imports %s", p.ImportPath, dep)
 				}
+			}
+		}
+	}
+}
+
+// TestGateStaysSmall: every request passes the gate, and a node holds three times its
+// size as machine code. These packages would make it a third larger.
+func TestGateStaysSmall(t *testing.T) {
+	for _, p := range list(t, []string{"GOOS=wasip1", "GOARCH=wasm"}, "./wasm/modules/gate") {
+		for _, large := range []string{"fmt", "os", "time", "encoding/json"} {
+			if slices.Contains(p.Deps, large) {
+				t.Errorf("the gate has %s in it", large)
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/hint"
 	"partneredge/edge/output"
 )
 
@@ -25,8 +27,17 @@ func newLead() *cobra.Command {
 			"id", "created_at", "first_name", "last_name", "email", "phone", "consent_status"),
 		newRecordCommand("delete LEAD", "delete a lead for good, as when a person asks to be forgotten", "DELETE /leads/%s", nil, "id", "account_id"),
 		newGroup("quarantine", "list, show, release and discard leads that the origin refused",
-			newListCommand("list", "list the leads that wait in the quarantine, newest first", "/quarantine",
-				"id", "lead_id", "account_id", "node_id", "received_at", "reason"),
+			newAdminCommand("list", "list the leads that wait in the quarantine, newest first", func(flags *pflag.FlagSet) handler {
+				since := flags.String("since", "", "only those that came in from this `TIME` on: RFC 3339, or a duration before now")
+				until := flags.String("until", "", "only those that came in before this `TIME`, likewise")
+				return func(ctx context.Context, c *invocation) error {
+					query := url.Values{}
+					if err := setSpan(c.cmd, query, *since, *until); err != nil {
+						return err
+					}
+					return c.list(ctx, "/quarantine", query, 0, "id", "lead_id", "account_id", "node_id", "received_at", "reason")
+				}
+			}),
 			newAdminCommand("show QUARANTINED", "show a lead of the quarantine as it was received", func(*pflag.FlagSet) handler {
 				return func(ctx context.Context, c *invocation) error { return showQuarantined(ctx, c, columns) }
 			}),
@@ -60,7 +71,7 @@ func applyTombstones(ctx context.Context, c *invocation) error {
 	}
 	var all []adminapi.Tombstone
 	if err := json.Unmarshal(text, &all); err != nil {
-		return hint(fmt.Errorf("reading tombstones of %s: %w", c.args[0], err), "edge tombstone list --json writes such a file")
+		return hint.Add(fmt.Errorf("reading tombstones of %s: %w", c.args[0], err), "edge tombstone list --json writes such a file")
 	}
 	for i, s := range all {
 		at := s.DeletedAt.UTC().Format(time.RFC3339Nano)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/hint"
 	"partneredge/edge/output"
 )
 
@@ -69,7 +70,7 @@ func defineLockoutClear(flags *pflag.FlagSet) handler {
 			return err
 		}
 		if len(done.Unreached) > 0 {
-			return hint(fmt.Errorf("lockouts may go on at %s", unreachedText(done.Unreached)), "clear them again once the nodes are back: edge status shows them")
+			return hint.Add(fmt.Errorf("lockouts may go on at %s", unreachedText(done.Unreached)), "clear them again once the nodes are back: edge status shows them")
 		}
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"partneredge/edge/hint"
 	"partneredge/host/compilecache"
 )
 
@@ -64,8 +65,8 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{"none", nil, 0, ""},
 		{"plain", io.ErrUnexpectedEOF, 1, "edge: unexpected EOF\n"},
-		{"hint", hint(errors.New("opening x: gone"), "make %s", "x"), 1, "edge: opening x: gone\nhint: make x\n"},
-		{"wrapped hint", fmt.Errorf("starting: %w", hint(errors.New("gone"), "wait")), 1, "edge: starting: gone\nhint: wait\n"},
+		{"hint", hint.Add(errors.New("opening x: gone"), "make %s", "x"), 1, "edge: opening x: gone\nhint: make x\n"},
+		{"wrapped hint", fmt.Errorf("starting: %w", hint.Add(errors.New("gone"), "wait")), 1, "edge: starting: gone\nhint: wait\n"},
 		{"cache of others", nodeHint(fmt.Errorf("start node: %w", &compilecache.ExposedError{Path: "/c", Why: "is open", Fix: "chmod -R go-w '/c'"})), 1,
 			"edge: start node: compile cache: /c is open, and what it holds is run as machine code\n" +
 				"hint: if nobody else has written to it, run: chmod -R go-w '/c'; otherwise remove it or name another folder with --cache\n"},

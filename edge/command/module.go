@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"partneredge/edge/authoring"
+	"partneredge/edge/hint"
 	"partneredge/wasm"
 )
 
@@ -37,7 +38,7 @@ func defineModuleNew(flags *pflag.FlagSet) handler {
 		}
 		files, err := authoring.New(*dir, c.args[0], wasm.Language(*language))
 		if err != nil {
-			return moduleHint(err)
+			return err
 		}
 		return c.Line(map[string]any{"name": c.args[0], "dir": *dir, "files": files},
 			fmt.Sprintf("%s holds a module in %s. Try this:\n\n  cd %s\n  edge module test\n  edge module run\n", *dir, *language, *dir))
@@ -55,12 +56,7 @@ func (m *moduleFlags) registerCache(flags *pflag.FlagSet) {
 	flags.StringVar(&m.cache, "cache", "", "`DIR` of compiled code (default: a folder of the user's cache)")
 }
 
-// open returns the module in the folder that the arguments name.
-func (m *moduleFlags) open(c *invocation) (*authoring.Project, error) {
-	p, err := authoring.Open(moduleDir(c))
-	return p, moduleHint(err)
-}
-
+// moduleDir returns the folder that the arguments name.
 func moduleDir(c *invocation) string {
 	if len(c.args) > 0 {
 		return c.args[0]
@@ -72,7 +68,7 @@ func (m *moduleFlags) config(c *invocation, level slog.Level) (authoring.Config,
 	if m.cache == "" {
 		dir, err := os.UserCacheDir()
 		if err != nil {
-			return authoring.Config{}, hint(fmt.Errorf("finding the cache: %w", err), "name a folder with --cache")
+			return authoring.Config{}, hint.Add(fmt.Errorf("finding the cache: %w", err), "name a folder with --cache")
 		}
 		m.cache = filepath.Join(dir, "partneredge", "modules")
 	}
@@ -84,13 +80,13 @@ func defineModuleBuild(flags *pflag.FlagSet) handler {
 	var m moduleFlags
 	m.register(flags)
 	return func(ctx context.Context, c *invocation) error {
-		p, err := m.open(c)
+		p, err := authoring.Open(moduleDir(c))
 		if err != nil {
 			return err
 		}
 		built, err := p.Build(ctx, m.out)
 		if err != nil {
-			return moduleHint(err)
+			return err
 		}
 		return printModule(c, built, func(w io.Writer) {
 			fmt.Fprintf(w, "%s\t%d bytes, %.1f s\n%s\t\n", built.Wasm, built.Size, float64(built.TookMS)/1000, built.Manifest)
@@ -103,7 +99,7 @@ func defineModuleTest(flags *pflag.FlagSet) handler {
 	m.register(flags)
 	m.registerCache(flags)
 	return func(ctx context.Context, c *invocation) error {
-		p, err := m.open(c)
+		p, err := authoring.Open(moduleDir(c))
 		if err != nil {
 			return err
 		}
@@ -113,7 +109,7 @@ func defineModuleTest(flags *pflag.FlagSet) handler {
 		}
 		report, err := p.Test(ctx, config)
 		if err != nil {
-			return moduleHint(err)
+			return err
 		}
 		failed := 0
 		err = printModule(c, report, func(w io.Writer) {
@@ -149,7 +145,7 @@ func defineModuleCheck(flags *pflag.FlagSet) handler {
 	cpu := flags.Duration("cpu", 50*time.Millisecond, "`DURATION` that a call may compute; the default is a node's")
 	strict := flags.Bool("strict", false, "fail where there are warnings, too")
 	return func(ctx context.Context, c *invocation) error {
-		p, err := m.open(c)
+		p, err := authoring.Open(moduleDir(c))
 		if err != nil {
 			return err
 		}
@@ -163,16 +159,16 @@ func defineModuleCheck(flags *pflag.FlagSet) handler {
 		config.CPU = *cpu
 		report, err := p.Check(ctx, config)
 		if err != nil {
-			return moduleHint(err)
+			return err
 		}
 		if err := printModule(c, report, func(w io.Writer) { writeCheck(w, report) }); err != nil {
 			return err
 		}
 		switch {
 		case !report.OK:
-			return hint(errors.New("checking the module: a host would refuse it"), "what is marked error must be mended first")
+			return hint.Add(errors.New("checking the module: a host would refuse it"), "what is marked error must be mended first")
 		case *strict && len(report.Findings) > 0:
-			return hint(fmt.Errorf("checking the module: %d warnings", len(report.Findings)), "without --strict warnings do not fail")
+			return hint.Add(fmt.Errorf("checking the module: %d warnings", len(report.Findings)), "without --strict warnings do not fail")
 		}
 		return nil
 	}
@@ -202,7 +198,7 @@ func defineModuleRun(flags *pflag.FlagSet) handler {
 		if err != nil {
 			return err
 		}
-		return moduleHint(authoring.Serve(ctx, moduleDir(c), authoring.ServeConfig{
+		return authoring.Serve(ctx, moduleDir(c), authoring.ServeConfig{
 			Config: config, Listen: *listen, FakeUpstreams: *fakes,
 			Loaded: func(l authoring.Loaded) {
 				_ = printModule(c, l, func(w io.Writer) { writeLoaded(w, l) }) // nobody is left to tell
@@ -212,10 +208,10 @@ func defineModuleRun(flags *pflag.FlagSet) handler {
 					_ = printModule(c, map[string]string{"event": "failed", "error": err.Error()}, nil)
 					return
 				}
-				report(moduleHint(err), c.stderr)
+				report(err, c.stderr)
 				fmt.Fprintln(c.stderr, "what was loaded before goes on answering")
 			},
-		}))
+		})
 	}
 }
 
@@ -235,15 +231,4 @@ func printModule(c *invocation, v any, text func(io.Writer)) error {
 		return err
 	}
 	return c.Print(raw, text)
-}
-
-// moduleHint adds the advice that an error of package authoring brings.
-func moduleHint(err error) error {
-	if advised, ok := errors.AsType[*authoring.Error](err); ok {
-		return hint(err, "%s", advised.Hint)
-	}
-	if _, ok := errors.AsType[*authoring.CompileError](err); ok {
-		return hint(err, "mend what the compiler says above")
-	}
-	return err
 }

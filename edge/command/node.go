@@ -6,22 +6,28 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"partneredge/edge/adminapi"
 	"partneredge/edge/closers"
 	"partneredge/edge/gotuning"
+	"partneredge/edge/hint"
 	"partneredge/edge/node"
 	"partneredge/edge/node/replication/link"
 	"partneredge/edge/output"
+	"partneredge/edge/service"
 	"partneredge/edge/tracing"
 	"partneredge/edge/webhook"
 	"partneredge/edge/wire"
 	"partneredge/host/compilecache"
+	"partneredge/store/durable"
 )
 
 // nodeReady is the content of DIR/node.json, which is there while the node is up.
@@ -111,7 +117,7 @@ func (f *nodeFlags) complete(cmd *cobra.Command) (err error) {
 }
 
 func (f *nodeFlags) run(ctx context.Context, stdout io.Writer) error {
-	return serve(ctx, f.Data, "node.json", stdout, func(started *closers.Stack) (ready any, greeting string, err error) {
+	return service.Run(ctx, f.Data, "node.json", stdout, func(started *closers.Stack) (ready any, greeting string, err error) {
 		about := tracing.Config{Service: "edge-node", Release: f.Version, Region: f.Region, Log: f.Log}
 		if f.Tracer, err = f.traces.start(ctx, about, started); err != nil {
 			return nil, "", err
@@ -144,13 +150,57 @@ func nodeHint(err error) error {
 		{node.ErrNoOrigin, "does the origin run, and is --origin the address of its NATS?"},
 	} {
 		if errors.Is(err, h.kind) {
-			return hint(err, "%s", h.advice)
+			return hint.Add(err, "%s", h.advice)
 		}
 	}
 	if exposed, ok := errors.AsType[*compilecache.ExposedError](err); ok {
-		return hint(err, "if nobody else has written to it, run: %s; otherwise remove it or name another folder with --cache", exposed.Fix)
+		return hint.Add(err, "if nobody else has written to it, run: %s; otherwise remove it or name another folder with --cache", exposed.Fix)
 	}
 	return err
+}
+
+// newNodeOperations makes the commands below edge node, by which operators enrol,
+// list and revoke nodes.
+func newNodeOperations() []*cobra.Command {
+	return []*cobra.Command{
+		newAdminCommand("enrol", "make a node, and print its credentials or write them to a file, once", defineNodeEnrol),
+		newListCommand("list", "list all nodes, revoked ones as well, newest first", "/nodes",
+			"id", "region", "name", "connected", "build", "created_at", "last_seen_at", "revoked_at"),
+		newRecordCommand("revoke NODE", "void a node's credentials and end its connection", "POST /nodes/%s/revoke", nil,
+			"id", "region", "name", "revoked_at"),
+	}
+}
+
+func defineNodeEnrol(flags *pflag.FlagSet) handler {
+	name := flags.String("name", "", "`NAME` of the node, for operators")
+	region := flags.String("region", "", "`NAME` of the region that it stands in, as its own --region says")
+	out := flags.String("out", "", "`FILE` that the credentials are written to, mode 0600, for --credentials of edge node (default: standard output)")
+	return func(ctx context.Context, c *invocation) error {
+		if err := required(c.cmd, "name", "region"); err != nil {
+			return err
+		}
+		raw, made, err := call[adminapi.EnrolledNode](ctx, c.admin, http.MethodPost, "/nodes", adminapi.NewNode{Name: name, Region: region})
+		if err != nil {
+			return err
+		}
+		if *out != "" {
+			if err := durable.WriteFile(*out, []byte(made.Credentials), 0o600); err != nil {
+				return hint.Add(fmt.Errorf("node %s is enrolled, but its credentials are lost: %w", output.Plain(made.Node.ID), err),
+					"edge node revoke %s, and enrol it again", output.Plain(made.Node.ID))
+			}
+		}
+		switch {
+		case c.JSON && *out == "":
+			return c.Print(raw, nil)
+		case *out == "":
+			if _, err := io.WriteString(c.Out, output.Lines(made.Credentials)); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(c.stderr, "node %s enrolled. Keep what is printed: it is not shown again.\n", output.Plain(made.Node.ID))
+			return err
+		}
+		return c.Line(map[string]any{"id": made.Node.ID, "credentials": *out}, fmt.Sprintf("%s\tcredentials in %s", output.Plain(made.Node.ID), output.Plain(*out)))
+	}
 }
 
 // newCheckDial returns a check that lets modules connect to the addresses that
@@ -165,11 +215,11 @@ func modulesDir(dir string) (string, error) {
 	if dir == "" {
 		var err error
 		if dir, err = installed("modules"); err != nil {
-			return "", hint(fmt.Errorf("finding the modules: %w", err), "name their folder with --modules")
+			return "", hint.Add(fmt.Errorf("finding the modules: %w", err), "name their folder with --modules")
 		}
 	}
 	if found, _ := filepath.Glob(filepath.Join(dir, "*.wasm")); len(found) == 0 {
-		return "", hint(fmt.Errorf("finding the modules: none in %s", dir), "run 'make modules', or name their folder with --modules")
+		return "", hint.Add(fmt.Errorf("finding the modules: none in %s", dir), "run 'make modules', or name their folder with --modules")
 	}
 	return dir, nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/dev"
 	"partneredge/store"
 	"partneredge/store/central"
 	"partneredge/store/central/centraltest"
@@ -563,7 +564,7 @@ func TestOperationsManyOrigins(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A node that one enrols is heard by the other, whichever NATS server it has.
-	credentials, err := enrol(t.Context(), second, h.path("second", "etc/edge"), "eu")
+	credentials, err := dev.Enrol(t.Context(), second, h.path("second", "etc/edge"), "eu")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -573,7 +574,7 @@ func TestOperationsManyOrigins(t *testing.T) {
 		"--origin", "nats://"+h.port("10.0.0.12:4222"), "--credentials", credentials, "--modules", h.modules, "--cache", h.cache)
 	h.connected("first", "eu")
 	h.connected("second", "eu")
-	made, err := openDevAccount(t.Context(), first, filepath.Join(t.TempDir(), "keys.json"))
+	made, err := dev.OpenAccount(t.Context(), first, filepath.Join(t.TempDir(), "keys.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"partneredge/edge/adminapi"
+	"partneredge/store/durable"
 )
 
 // TestOperationsWhen runs the commands of the pages of OPERATIONS.md that begin with
@@ -20,7 +21,7 @@ func TestOperationsWhen(t *testing.T) {
 		c.regions = names{"eu", "us", "ap"}
 		c.webhookAllow = prefixes{netip.MustParsePrefix("127.0.0.0/8")}
 	})
-	if err := writeJSON(filepath.Join(data, "dev.json"), d.ready()); err != nil { // by which commands find it
+	if err := durable.WriteJSON(filepath.Join(data, "dev.json"), d.ready()); err != nil { // by which commands find it
 		t.Fatal(err)
 	}
 	ready := d.ready()

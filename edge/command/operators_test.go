@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"partneredge/edge/adminapi"
+	"partneredge/store/durable"
 )
 
 // scriptCode is `code N COMMAND…`: the command has to end with this exit code.
@@ -69,14 +70,14 @@ func scriptFirst(ts *testscript.TestScript, _ bool, args []string) {
 // scriptAddress is `address FILE`: sets EDGE_ADMIN_URL to that of an origin.json.
 func scriptAddress(ts *testscript.TestScript, _ bool, args []string) {
 	var ready originReady
-	ts.Check(readJSON(ts.MkAbs(args[0]), &ready))
+	ts.Check(durable.ReadJSON(ts.MkAbs(args[0]), &ready))
 	ts.Setenv("EDGE_ADMIN_URL", ready.AdminURL)
 }
 
 // scriptNATS is `nats FILE`: sets NATS_URL to that of an origin.json.
 func scriptNATS(ts *testscript.TestScript, _ bool, args []string) {
 	var ready originReady
-	ts.Check(readJSON(ts.MkAbs(args[0]), &ready))
+	ts.Check(durable.ReadJSON(ts.MkAbs(args[0]), &ready))
 	ts.Setenv("NATS_URL", ready.NATSURL)
 }
 

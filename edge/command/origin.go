@@ -16,7 +16,8 @@ import (
 	"partneredge/edge/closers"
 	"partneredge/edge/console"
 	"partneredge/edge/origin"
-	adminlistener "partneredge/edge/origin/listener"
+	"partneredge/edge/origin/listener"
+	"partneredge/edge/service"
 	"partneredge/edge/tracing"
 	"partneredge/edge/webhook"
 	"partneredge/edge/webhook/secrets"
@@ -117,7 +118,7 @@ func (c *originConfig) webhookFlags(flags *pflag.FlagSet) {
 }
 
 func runOrigin(ctx context.Context, c originConfig, stdout io.Writer) error {
-	return serve(ctx, c.Dir, "origin.json", stdout, func(started *closers.Stack) (ready any, greeting string, err error) {
+	return service.Run(ctx, c.Dir, "origin.json", stdout, func(started *closers.Stack) (ready any, greeting string, err error) {
 		o, err := startOrigin(ctx, c)
 		if err != nil {
 			return nil, "", err
@@ -174,7 +175,7 @@ func startOrigin(ctx context.Context, c originConfig) (_ *originProcess, err err
 	}
 	o.started.Add(sender.Stop)
 	c.DB, c.Guard, c.Metrics, c.Tracer, c.OnWake, c.Tail = o.db, guard, registry, tracer, sender.Wake, sender.Tail
-	c.Console = func(api http.Handler) (adminlistener.Console, error) {
+	c.Console = func(api http.Handler) (listener.Console, error) {
 		return console.New(console.Config{API: api, Proxies: c.adminProxies, Log: c.Log})
 	}
 	o.Origin, err = origin.Start(ctx, c.Config)
@@ -192,4 +193,4 @@ func startOrigin(ctx context.Context, c originConfig) (_ *originProcess, err err
 }
 
 // stop ends what has been started, the last first. It may be called twice.
-func (o *originProcess) stop(ctx context.Context) error { return stopAll(ctx, &o.started) }
+func (o *originProcess) stop(ctx context.Context) error { return service.Stop(ctx, &o.started) }

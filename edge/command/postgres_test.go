@@ -1,12 +1,14 @@
 package command
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/dev"
 	"partneredge/store/central/centraltest"
 )
 
@@ -26,16 +28,16 @@ func TestTwoOriginsOnPostgres(t *testing.T) {
 		return p, &adminapi.Client{URL: o.AdminURL, Token: strings.TrimSpace(string(token))}
 	}
 	one, first := start("one")
-	made, err := openDevAccount(t.Context(), first, filepath.Join(t.TempDir(), "keys.json"))
+	made, err := dev.OpenAccount(t.Context(), first, filepath.Join(t.TempDir(), "keys.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	two, second := start("two")
-	if known, err := made.known(t.Context(), second); err != nil || !known {
+	if err := second.Call(t.Context(), http.MethodGet, "/accounts/"+made.AccountID, nil, nil); err != nil {
 		t.Errorf("the second origin does not know the account: %v", err)
 	}
 	one.kill()
-	good, err := acceptedKeys(t.Context(), second, made.AccountID)
+	good, err := dev.AcceptedKeys(t.Context(), second, made.AccountID)
 	if err != nil || !good[made.LiveID] || !good[made.TestID] {
 		t.Errorf("keys at the second origin: %v %v", good, err)
 	}

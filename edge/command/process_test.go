@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/dev"
+	"partneredge/edge/service"
+	"partneredge/store/durable"
 )
 
 // process is the program, run as one of its own.
@@ -47,7 +50,7 @@ func startProgram(t *testing.T, program, ready string, into any, args ...string)
 	defer deadline.Stop()
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
-	for readJSON(ready, into) != nil {
+	for durable.ReadJSON(ready, into) != nil {
 		select {
 		case err := <-p.done:
 			p.done <- err
@@ -72,7 +75,7 @@ func (p *process) terminate() {
 		if err != nil {
 			p.t.Errorf("edge %s, told to stop: %v\n%s", p.name, err, p.out)
 		}
-	case <-time.After(stopTime + 15*time.Second):
+	case <-time.After(service.StopTime + 15*time.Second):
 		p.t.Fatalf("edge %s does not stop:\n%s", p.name, p.out)
 	}
 }
@@ -104,12 +107,12 @@ func TestProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	admin := &adminapi.Client{URL: o.AdminURL, Token: strings.TrimSpace(string(token))}
-	held, err := openDevAccount(t.Context(), admin, filepath.Join(dir, "held.json"))
+	held, err := dev.OpenAccount(t.Context(), admin, filepath.Join(dir, "held.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	other := makeKey(t, admin, held.AccountID, 100).Plaintext
-	credentials, err := enrol(t.Context(), admin, dir, "eu")
+	credentials, err := dev.Enrol(t.Context(), admin, dir, "eu")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"partneredge/edge/webhook/signature"
+	"partneredge/store/durable"
 )
 
 // TestReadmeTour types each line of the README's tour into a shell beside a
@@ -26,7 +27,7 @@ func TestReadmeTour(t *testing.T) {
 	needShell(t, "the README's tour")
 	work := t.TempDir()
 	d := startDevForTest(t, filepath.Join(work, "data"))
-	if err := writeJSON(filepath.Join(work, "data", "dev.json"), d.ready()); err != nil { // by which commands find it
+	if err := durable.WriteJSON(filepath.Join(work, "data", "dev.json"), d.ready()); err != nil { // by which commands find it
 		t.Fatal(err)
 	}
 	sh := startShell(t, work)

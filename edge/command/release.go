@@ -2,30 +2,23 @@ package command
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 
-	"aead.dev/minisign"
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 	"oras.land/oras-go/v2"
 	"oras.land/oras-go/v2/content/oci"
-	"oras.land/oras-go/v2/errdef"
-	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
-	"oras.land/oras-go/v2/registry/remote/errcode"
 
 	"partneredge/edge/adminapi"
 	"partneredge/edge/admission"
+	"partneredge/edge/hint"
 	"partneredge/edge/output"
 	"partneredge/edge/release"
 )
@@ -70,11 +63,11 @@ func (p *packFlags) pack(ctx context.Context, c *invocation, target oras.Target)
 		_, err = admission.Judge(modules)
 	}
 	if err != nil {
-		return "", hint(fmt.Errorf("packing %s: %w", dir, err), layout)
+		return "", hint.Add(fmt.Errorf("packing %s: %w", dir, err), layout)
 	}
 	d, err := release.Pack(ctx, target, dir, p.version)
 	if err != nil {
-		return "", hint(err, layout)
+		return "", hint.Add(err, layout)
 	}
 	return string(d.Digest), nil
 }
@@ -89,7 +82,7 @@ func definePack(flags *pflag.FlagSet) handler {
 		}
 		layout, err := oci.NewWithContext(ctx, *dir)
 		if err != nil {
-			return hint(fmt.Errorf("opening the layout: %w", err), "name an empty folder, or one that has an OCI layout, with --layout")
+			return hint.Add(fmt.Errorf("opening the layout: %w", err), "name an empty folder, or one that has an OCI layout, with --layout")
 		}
 		digest, err := what.pack(ctx, c, layout)
 		if err != nil {
@@ -106,7 +99,7 @@ func defineSign(flags *pflag.FlagSet) handler {
 		if err := required(c.cmd, "layout"); err != nil {
 			return err
 		}
-		layout, err := openLayout(ctx, *dir)
+		layout, err := release.OpenLayout(ctx, *dir)
 		if err != nil {
 			return err
 		}
@@ -140,31 +133,11 @@ func registerKey(flags *pflag.FlagSet) (file *string) {
 }
 
 func sign(ctx context.Context, target oras.GraphTarget, digest, keyFile string, stderr io.Writer) (release.Signer, error) {
-	key, err := readSigningKey(keyFile, stderr)
+	key, err := release.ReadPrivateKey(keyFile, func() (string, error) { return askPassword(stderr, false) })
 	if err != nil {
 		return release.Signer{}, err
 	}
 	return release.Sign(ctx, target, digest, key)
-}
-
-// openLayout opens an OCI layout that is there.
-func openLayout(ctx context.Context, dir string) (layout *oci.Store, err error) {
-	if _, err = os.Stat(filepath.Join(dir, "oci-layout")); err == nil {
-		layout, err = oci.NewWithContext(ctx, dir)
-	}
-	if err != nil {
-		return nil, hint(fmt.Errorf("opening the layout: %w", err), "edge release pack --layout DIR makes one")
-	}
-	return layout, nil
-}
-
-// resolve returns the digest that a tag or a digest names.
-func resolve(ctx context.Context, target oras.ReadOnlyTarget, reference string) (string, error) {
-	d, err := target.Resolve(ctx, reference)
-	if err != nil {
-		return "", releaseHint(fmt.Errorf("finding release %s: %w", reference, err))
-	}
-	return string(d.Digest), nil
 }
 
 func definePush(flags *pflag.FlagSet) handler {
@@ -204,11 +177,11 @@ func definePull(flags *pflag.FlagSet) handler {
 		}
 		var from oras.ReadOnlyGraphTarget
 		if _, err := os.Stat(filepath.Join(*where, "oci-layout")); err == nil {
-			if from, err = openLayout(ctx, *where); err != nil {
+			if from, err = release.OpenLayout(ctx, *where); err != nil {
 				return err
 			}
 		} else {
-			r, err := newRepository(*where, *plainHTTP, auth.Credential{
+			r, err := release.Repository(*where, *plainHTTP, auth.Credential{
 				Username: os.Getenv("EDGE_REGISTRY_USER"), Password: os.Getenv("EDGE_REGISTRY_PASSWORD"),
 			})
 			if err != nil {
@@ -224,33 +197,10 @@ func definePull(flags *pflag.FlagSet) handler {
 	}
 }
 
-func newRepository(name string, plainHTTP bool, credential auth.Credential) (*remote.Repository, error) {
-	r, err := remote.NewRepository(name)
-	if err != nil {
-		return nil, err
-	}
-	r.PlainHTTP = plainHTTP
-	r.Client = &auth.Client{Client: http.DefaultClient, Cache: auth.NewCache(), Credential: auth.StaticCredential(r.Reference.Registry, credential)}
-	return r, nil
-}
-
-// originRegistry returns the registry of the origin, below its admin API.
-func originRegistry(admin *adminapi.Client) (*remote.Repository, error) {
-	at, err := url.Parse(admin.URL)
-	if err != nil {
-		return nil, fmt.Errorf("finding the origin's registry: %w", err)
-	}
-	r, err := newRepository(at.Host+"/releases", at.Scheme == "http", auth.Credential{Username: "edge", Password: admin.Token})
-	if err != nil {
-		return nil, fmt.Errorf("finding the origin's registry: %w", err)
-	}
-	return r, nil
-}
-
 // giveToOrigin copies a release with its signatures to the origin's registry, and
 // has the origin make a release of it.
 func giveToOrigin(ctx context.Context, c *invocation, from oras.ReadOnlyGraphTarget, digest string) error {
-	to, err := originRegistry(c.admin)
+	to, err := release.OriginRepository(c.admin.URL, c.admin.Token)
 	if err != nil {
 		return err
 	}
@@ -271,121 +221,6 @@ func giveToOrigin(ctx context.Context, c *invocation, from oras.ReadOnlyGraphTar
 	return printRelease(c, raw, made)
 }
 
-func defineVerify(flags *pflag.FlagSet) handler {
-	var admin adminFlags
-	admin.register(flags)
-	keyFile := flags.String("keys", "release.pub", "`FILE` of public keys, one of which must have signed")
-	least := flags.String("min", "", "least `VERSION` (default: any)")
-	dir := flags.String("layout", "", "`DIR` of an OCI layout that it is in (default: the origin's registry)")
-	return func(ctx context.Context, c *invocation) error {
-		keys, err := release.ReadKeys(*keyFile)
-		if err != nil {
-			return hint(err, "name the file of public keys with --keys; edge release keygen makes one")
-		}
-		if *least != "" && release.CheckVersion(*least) != nil {
-			return misused(c.cmd, "--min %q is no version such as 1.4.0", *least)
-		}
-		var target oras.ReadOnlyGraphTarget
-		if *dir != "" {
-			target, err = openLayout(ctx, *dir)
-		} else if c.admin, err = admin.client(); err == nil {
-			target, err = originRegistry(c.admin)
-		}
-		if err != nil {
-			return err
-		}
-		digest, err := resolve(ctx, target, c.args[0])
-		if err != nil {
-			return err
-		}
-		r, err := release.Open(ctx, release.OCI(target), digest, release.Policy{Keys: keys, Min: *least})
-		if err != nil {
-			return releaseHint(err)
-		}
-		signers := []map[string]string{}
-		text := fmt.Sprintf("release %s is good: %s", r.Version, r.Digest)
-		for _, s := range r.Signers {
-			signers = append(signers, map[string]string{"key_id": s.KeyID, "comment": s.Comment})
-			text += "\nsigned by key " + s.KeyID
-		}
-		return c.Line(map[string]any{"version": r.Version, "digest": r.Digest, "signers": signers}, text)
-	}
-}
-
-// releaseHint adds advice to the error of a release that is refused, or of a
-// registry.
-func releaseHint(err error) error {
-	for _, h := range []struct {
-		kind   error
-		advice string
-	}{
-		{release.ErrUnsigned, "sign it: edge release sign"},
-		{release.ErrWrongKey, "is the signer's public key in the file of --keys?"},
-		{release.ErrTampered, "do not run it; pack and sign the modules anew"},
-		{release.ErrTruncated, "push it again: a part did not come through whole"},
-		{release.ErrDowngrade, "pack it under a newer version, or lower --min"},
-		{release.ErrMalformed, "edge release pack makes releases"},
-		{release.ErrNotFound, "push it again: a part is missing"},
-		{errdef.ErrNotFound, "is the tag, or the digest, right?"},
-	} {
-		if errors.Is(err, h.kind) {
-			return hint(err, "%s", h.advice)
-		}
-	}
-	refused, ok := errors.AsType[*errcode.ErrorResponse](err)
-	switch {
-	case !ok:
-		return err
-	case refused.StatusCode == http.StatusUnauthorized:
-		return hint(err, "the origin's registry takes an admin token, others $EDGE_REGISTRY_USER and $EDGE_REGISTRY_PASSWORD")
-	case refused.StatusCode == http.StatusForbidden:
-		return hint(err, "pushing to the origin needs the role operator (edge token create --role operator)")
-	}
-	return hint(err, "the registry takes releases and their signatures, and nothing else")
-}
-
-func showRelease(ctx context.Context, c *invocation) error {
-	id, err := findRelease(ctx, c.admin, c.args[0])
-	if err != nil {
-		return err
-	}
-	raw, r, err := call[adminapi.Release](ctx, c.admin, http.MethodGet, "/releases/"+url.PathEscape(id), nil)
-	if err != nil {
-		return err
-	}
-	return printRelease(c, raw, r)
-}
-
-// printRelease prints a release of the admin API.
-func printRelease(c *invocation, raw json.RawMessage, r adminapi.Release) error {
-	return c.Print(raw, func(w io.Writer) {
-		output.Fields(w, raw, "id", "version", "digest", "size", "created_at")
-		for _, m := range r.Modules {
-			fmt.Fprintf(w, "module\t%s, %d bytes\n", output.Plain(m.Name), m.Size)
-		}
-		for _, s := range r.Signers {
-			fmt.Fprintf(w, "signed by\t%s\n", output.Plain(s.KeyID))
-		}
-	})
-}
-
-// findRelease returns the id of the release that ref names: an id, a version, or a
-// digest or its beginning.
-func findRelease(ctx context.Context, admin *adminapi.Client, ref string) (id string, err error) {
-	if strings.HasPrefix(ref, "rel_") {
-		return ref, nil
-	}
-	for r, err := range adminapi.All[adminapi.Release](ctx, admin, "/releases", nil) {
-		if err != nil {
-			return "", err
-		}
-		if r.Version == ref || len(ref) >= 8 && strings.HasPrefix(strings.TrimPrefix(r.Digest, "sha256:"), strings.TrimPrefix(ref, "sha256:")) {
-			return r.ID, nil
-		}
-	}
-	return "", hint(fmt.Errorf("finding the release: the origin has none that is %q", ref), "edge release list shows what there is")
-}
-
 // passwordVariable holds the password of the private key in scripts.
 const passwordVariable = "EDGE_RELEASE_PASSWORD"
 
@@ -396,7 +231,7 @@ func defineKeygen(flags *pflag.FlagSet) handler {
 	return func(_ context.Context, c *invocation) error {
 		for _, file := range []string{*private, *public} {
 			if _, err := os.Lstat(file); err == nil {
-				return hint(fmt.Errorf("making keys: %s is there already", file), "name other files with --key and --pub")
+				return hint.Add(fmt.Errorf("making keys: %s is there already", file), "name other files with --key and --pub")
 			}
 		}
 		password := ""
@@ -414,28 +249,6 @@ func defineKeygen(flags *pflag.FlagSet) handler {
 		fmt.Fprintf(c.stderr, "key %s made: %s signs, and stays with you; nodes take %s with --release-keys\n", id, *private, *public)
 		return c.Line(map[string]any{"key_id": id, "public_key": key.String(), "key_file": *private, "public_key_file": *public}, key.String())
 	}
-}
-
-// readSigningKey reads a private key as minisign writes it.
-func readSigningKey(file string, stderr io.Writer) (key minisign.PrivateKey, err error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return key, hint(fmt.Errorf("reading the private key: %w", err), "name it with --key; edge release keygen makes one")
-	}
-	if !minisign.IsEncrypted(text) {
-		if err := key.UnmarshalText(text); err != nil {
-			return key, hint(fmt.Errorf("reading the private key: %s: %w", file, err), "it must be a private key of minisign's")
-		}
-		return key, nil
-	}
-	password, err := askPassword(stderr, false)
-	if err != nil {
-		return key, err
-	}
-	if key, err = minisign.DecryptKey(password, text); err != nil {
-		return key, hint(fmt.Errorf("reading the private key: %s: %w", file, err), "is the password right?")
-	}
-	return key, nil
 }
 
 // askPassword returns the private key's password: from the environment, or asked

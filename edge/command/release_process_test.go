@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"partneredge/store/durable"
 )
 
 // TestReleasesReachProcesses: what is pushed to the origin's registry, and what is
@@ -70,7 +72,7 @@ func TestReleasesReachProcesses(t *testing.T) {
 		t.Errorf("after a restart without the origin: %d", status)
 	}
 	var kept struct{ Version string }
-	if err := readJSON(filepath.Join(n.dir, "release.json"), &kept); err != nil || kept.Version != "1.0.0" {
+	if err := durable.ReadJSON(filepath.Join(n.dir, "release.json"), &kept); err != nil || kept.Version != "1.0.0" {
 		t.Errorf("the node keeps release %s, %v", kept.Version, err)
 	}
 	s.startOrigin()

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/hint"
 	"partneredge/edge/output"
 	"partneredge/edge/release"
 )
@@ -90,7 +91,7 @@ func rolledBackAlready(ctx context.Context, admin *adminapi.Client, last adminap
 		}
 	}
 	slices.Sort(runs)
-	return hint(fmt.Errorf("release %s was rolled back already (%s): its nodes run %s", last.Version, output.Plain(last.Reason), strings.Join(runs, ", ")),
+	return hint.Add(fmt.Errorf("release %s was rolled back already (%s): its nodes run %s", last.Version, output.Plain(last.Reason), strings.Join(runs, ", ")),
 		"to go back further, bring an earlier release of 'edge release list' to them: edge release rollout VERSION")
 }
 
@@ -122,7 +123,7 @@ func lastRollout(ctx context.Context, admin *adminapi.Client) (r adminapi.Rollou
 		return r, nil, err
 	}
 	if len(page.Items) == 0 {
-		return r, nil, hint(errors.New("finding the last rollout: there was none yet"), "edge release rollout RELEASE begins one")
+		return r, nil, hint.Add(errors.New("finding the last rollout: there was none yet"), "edge release rollout RELEASE begins one")
 	}
 	return r, page.Items[0], json.Unmarshal(page.Items[0], &r)
 }
@@ -141,7 +142,7 @@ func changeRollout(ctx context.Context, c *invocation, path string, in any, wait
 		return err
 	}
 	if ended(r) && r.State != wanted {
-		return hint(fmt.Errorf("release %s was rolled back: %s", r.Version, r.Reason), "every node runs what it ran before; %s", rolledBackAdvice(r.Reason))
+		return hint.Add(fmt.Errorf("release %s was rolled back: %s", r.Version, r.Reason), "every node runs what it ran before; %s", rolledBackAdvice(r.Reason))
 	}
 	return nil
 }
@@ -186,7 +187,7 @@ func awaitRollout(ctx context.Context, c *invocation, r adminapi.Rollout) (admin
 		}
 		select {
 		case <-ctx.Done():
-			return r, nil, hint(fmt.Errorf("waiting for rollout %s: %w", r.ID, ctx.Err()), "it goes on by itself: edge release status --watch")
+			return r, nil, hint.Add(fmt.Errorf("waiting for rollout %s: %w", r.ID, ctx.Err()), "it goes on by itself: edge release status --watch")
 		case <-time.After(every):
 		}
 	}
@@ -218,4 +219,21 @@ func printRollout(w io.Writer, r adminapi.Rollout) {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d%%\t%d\t%d\t%d\t%s\n", output.Plain(n.Region), output.Plain(n.Name), output.Plain(state), n.Percent, n.Requests, n.Errors, n.Failures, output.Plain(cmp.Or(n.Reason, "-")))
 	}
+}
+
+// findRelease returns the id of the release that ref names: an id, a version, or a
+// digest or its beginning.
+func findRelease(ctx context.Context, admin *adminapi.Client, ref string) (id string, err error) {
+	if strings.HasPrefix(ref, "rel_") {
+		return ref, nil
+	}
+	for r, err := range adminapi.All[adminapi.Release](ctx, admin, "/releases", nil) {
+		if err != nil {
+			return "", err
+		}
+		if r.Version == ref || len(ref) >= 8 && strings.HasPrefix(strings.TrimPrefix(r.Digest, "sha256:"), strings.TrimPrefix(ref, "sha256:")) {
+			return r.ID, nil
+		}
+	}
+	return "", hint.Add(fmt.Errorf("finding the release: the origin has none that is %q", ref), "edge release list shows what there is")
 }

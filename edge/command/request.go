@@ -25,25 +25,34 @@ func newRequest() *cobra.Command {
 					"id", "at", "node", "region", "key_id", "account_id", "method", "route", "status", "duration_ms", "error", "reason")
 			}
 		}),
-		newAdminCommand("list --account ID", "list the newest requests of an account or a key, from all nodes", defineRequestList),
+		newAdminCommand("list", "list the newest requests, from all nodes", defineRequestList),
 	)
 }
 
 func defineRequestList(flags *pflag.FlagSet) handler {
-	account := flags.String("account", "", "`ID` of the account")
-	key := flags.String("key", "", "`ID` of the key, in place of --account")
+	part := map[string]*string{
+		"account_id": flags.String("account", "", "only those of the account of this `ID`"),
+		"key_id":     flags.String("key", "", "only those with the key of this `ID`"),
+		"status":     flags.String("status", "", "only those answered with this `STATUS`, such as 429 or 5xx"),
+		"region":     flags.String("region", "", "only those answered in this `REGION`"),
+	}
+	since := flags.String("since", "", "only those from this `TIME` on: RFC 3339, or a duration before now")
+	until := flags.String("until", "", "only those before this `TIME`, likewise")
 	limit := flags.Int("limit", 50, "`NUMBER` of requests at most, 1 to 200")
 	return func(ctx context.Context, c *invocation) error {
-		path := "/accounts/" + url.PathEscape(*account) + "/requests"
-		switch {
-		case (*account == "") == (*key == ""):
-			return misused(c.cmd, "give either --account or --key")
-		case *limit < 1 || *limit > 200:
+		if *limit < 1 || *limit > 200 {
 			return misused(c.cmd, "--limit must be from 1 to 200")
-		case *key != "":
-			path = "/keys/" + url.PathEscape(*key) + "/requests"
 		}
-		raw, list, err := call[adminapi.Requests](ctx, c.admin, http.MethodGet, path+"?limit="+strconv.Itoa(*limit), nil)
+		query := url.Values{"limit": {strconv.Itoa(*limit)}}
+		for name, value := range part {
+			if *value != "" {
+				query.Set(name, *value)
+			}
+		}
+		if err := setSpan(c.cmd, query, *since, *until); err != nil {
+			return err
+		}
+		raw, list, err := call[adminapi.Requests](ctx, c.admin, http.MethodGet, "/requests?"+query.Encode(), nil)
 		if err != nil {
 			return err
 		}

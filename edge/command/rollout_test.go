@@ -15,6 +15,7 @@ import (
 	"partneredge/edge/node"
 	"partneredge/edge/output"
 	"partneredge/edge/release/releasetest"
+	"partneredge/store/durable"
 )
 
 // siege asks all nodes for as long as it lasts.
@@ -25,7 +26,7 @@ type siege struct {
 	failed  atomic.Int64
 }
 
-func besiege(t *testing.T, d *dev) *siege {
+func besiege(t *testing.T, d *devProcess) *siege {
 	t.Helper()
 	admin := &adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token()}
 	var made mintedKey
@@ -80,7 +81,7 @@ type rolled struct {
 }
 
 // promote rolls a release out and waits for how that ends.
-func promote(t *testing.T, d *dev, release string, plan map[string]any) (ended rolled) {
+func promote(t *testing.T, d *devProcess, release string, plan map[string]any) (ended rolled) {
 	t.Helper()
 	admin := &adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token()}
 	var begun rolled
@@ -90,7 +91,7 @@ func promote(t *testing.T, d *dev, release string, plan map[string]any) (ended r
 	return ends(t, d, begun.ID)
 }
 
-func ends(t *testing.T, d *dev, rollout string) (ended rolled) {
+func ends(t *testing.T, d *devProcess, rollout string) (ended rolled) {
 	t.Helper()
 	patiently(t, "the rollout to end", func() bool {
 		admin := &adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token()}
@@ -112,7 +113,7 @@ func patiently(t *testing.T, what string, done func() bool) {
 }
 
 // nodesRun waits until every node runs a release; "" is its own modules.
-func nodesRun(t *testing.T, d *dev, digest string) {
+func nodesRun(t *testing.T, d *devProcess, digest string) {
 	t.Helper()
 	admin := &adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token()}
 	patiently(t, "every node to run "+digest, func() bool {
@@ -220,7 +221,7 @@ func TestRollouts(t *testing.T) {
 	nodesRun(t, again, digest)
 	for _, region := range c.regions {
 		var kept struct{ Digest string }
-		if err := readJSON(filepath.Join(dir, "nodes", region, "release.json"), &kept); err != nil || kept.Digest != digest {
+		if err := durable.ReadJSON(filepath.Join(dir, "nodes", region, "release.json"), &kept); err != nil || kept.Digest != digest {
 			t.Errorf("node %s keeps %s, %v", region, kept.Digest, err)
 		}
 	}

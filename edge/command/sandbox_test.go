@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -115,7 +116,7 @@ func sandboxGuide(t *testing.T, program string) {
 	defer receiver.Close()
 	script = strings.NewReplacer("edge sandbox", program+" sandbox --cache ../../build/testcache/sandbox",
 		"127.0.0.1:8080", fixedAddress(t), "127.0.0.1:8081", fixedAddress(t), "http://localhost:3000", receiver.URL,
-		"/hook &", "/hook --retries 100ms,100ms &", "curl ", "curl -sS --fail ", "kill $!\n", "kill $!; wait $!\n").Replace(script)
+		"/hook &", "/hook --retries 100ms,100ms &", "curl ", "curl -sS --fail ").Replace(script)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-e", "-c", "trap 'kill $! 2>/dev/null || true' EXIT\n"+script+"read wait\n")
@@ -146,6 +147,8 @@ func sandboxGuide(t *testing.T, program string) {
 	if !types["client.contacted"] || !types["deal.stage_changed"] {
 		t.Errorf("received %v", types)
 	}
+	// It says what became of a try after the receiver has answered.
+	await(t, "both events to be acknowledged", func() bool { return strings.Count(out.String(), ": 200 in ") == 2 })
 	_, _ = io.WriteString(release, "done\n")
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
@@ -160,7 +163,9 @@ func sandboxGuide(t *testing.T, program string) {
 // sandboxControl asks the HTTP face for what it refuses, and ends the sandbox.
 func sandboxControl(t *testing.T, program string) {
 	_, out, stop := startSandbox(t, program, "--control", "127.0.0.1:0")
-	var hello sandboxHello
+	var hello struct {
+		URL string `json:"url"`
+	}
 	base := ""
 	for base == "" {
 		line, err := out.ReadString('\n')
@@ -292,18 +297,8 @@ func sandboxContract(t *testing.T, program string) {
 			t.Errorf("live key %s, want %s", got, want)
 		}
 		for _, key := range []string{hello.Live, hello.Test} {
-			req, err := http.NewRequestWithContext(t.Context(), "GET", hello.URL+"/api/v2/public/agents/me", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			req.Header.Set("Authorization", "Bearer "+key)
-			resp, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resp.Body.Close()
-			if resp.StatusCode != http.StatusOK {
-				t.Errorf("agents/me with %s: %d", key, resp.StatusCode)
+			if status, _ := request(t, "GET", hello.URL+"/api/v2/public/agents/me", key, ""); status != http.StatusOK {
+				t.Errorf("agents/me with %s: %d", key, status)
 			}
 		}
 	})
@@ -355,13 +350,20 @@ func sandboxGreeting(t *testing.T, program string) {
 
 // sandboxFailures says what is wrong.
 func sandboxFailures(t *testing.T, program string) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
 	for _, tt := range []struct {
 		args []string
 		want string
 	}{
 		{[]string{"--program", "/nowhere/sandbox.wasm"}, "hint: "},
-		{[]string{"--listen", "nowhere"}, "ended with status 1"},
-		{[]string{"--listen", "nowhere", "--control", "127.0.0.1:0"}, "ended with status 1"},
+		{[]string{"--listen", "nowhere"}, "hint: --listen takes an address"},
+		{[]string{"--listen", "127.0.0.1:70000"}, "hint: --listen takes an address"},
+		{[]string{"--listen", taken.Addr().String()}, "hint: choose another --listen address"},
+		{[]string{"--listen", "192.0.2.1:0", "--control", "127.0.0.1:0"}, "hint: choose another --listen address"},
 		{[]string{"--control", "nowhere"}, "hint: --control takes an address"},
 		{[]string{"--control=192.0.2.1:0"}, "hint: choose another --control address"},
 	} {
@@ -381,6 +383,7 @@ func sandboxFailures(t *testing.T, program string) {
 		{[]string{"--forward", "localhost"}, "no address such as"},
 		{[]string{"--forward", "http://localhost/", "--control"}, "not commands on standard input"},
 		{[]string{"--retries", "1s"}, "--retries goes with --forward"},
+		{[]string{"--retries", "1s,-1s", "--forward", "http://localhost/"}, "--retries must be above 0"},
 	} {
 		out, err := exec.Command(program, append([]string{"sandbox"}, tt.args...)...).CombinedOutput()
 		var exit *exec.ExitError

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"partneredge/store/durable"
 )
 
 // scriptAwait is `await FILE [TEXT]`: waits until there is one, with TEXT in it.
@@ -27,7 +29,7 @@ func scriptAwait(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func scriptReady(ts *testscript.TestScript, file string) (info devReady) {
-	ts.Check(readJSON(ts.MkAbs(file), &info))
+	ts.Check(durable.ReadJSON(ts.MkAbs(file), &info))
 	return info
 }
 

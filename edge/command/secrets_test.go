@@ -18,7 +18,7 @@ type secretSet struct {
 	all map[string]bool
 }
 
-func newSecrets(d *dev) *secretSet {
+func newSecrets(d *devProcess) *secretSet {
 	s := &secretSet{all: map[string]bool{}}
 	s.add(d.origin.Token(), d.account.Keys.Live, d.account.Keys.Test)
 	return s

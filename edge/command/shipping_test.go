@@ -44,7 +44,7 @@ func newSigner(t *testing.T) signer {
 
 // ship packs the modules, with some of them replaced, signs the release and
 // brings it to the origin. It returns the release's id and digest.
-func (s signer) ship(t *testing.T, d *dev, version string, replaced map[string][]byte) (id, digest string) {
+func (s signer) ship(t *testing.T, d *devProcess, version string, replaced map[string][]byte) (id, digest string) {
 	t.Helper()
 	built, _ := testFiles.get(t)
 	dir := releasetest.Modules(t, built, replaced)

@@ -3,19 +3,17 @@ package command
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/dev"
 	"partneredge/edge/wan"
 	"partneredge/store"
 )
@@ -171,7 +169,7 @@ func enrolled(t *testing.T, admin *adminapi.Client, dir, region, origin string) 
 	t.Helper()
 	n := &regional{t: t, program: testFiles.program(t), dir: filepath.Join(dir, "data"), region: region, origin: origin}
 	var err error
-	if n.credentials, err = enrol(t.Context(), admin, dir, region); err != nil {
+	if n.credentials, err = dev.Enrol(t.Context(), admin, dir, region); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -252,24 +250,7 @@ func (n *regional) accepted(key string, some int) (ids []string) {
 // metric reads a metric of the node.
 func (n *regional) metric(name string) float64 {
 	n.t.Helper()
-	resp, err := http.Get(n.ready.MetricsURL)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	found := regexp.MustCompile(`(?m)^` + name + `(?:\{[^}]*\})? (\S+)$`).FindSubmatch(text)
-	if found == nil {
-		n.t.Fatalf("no metric %s", name)
-	}
-	value, err := strconv.ParseFloat(string(found[1]), 64)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	return value
+	return metricAt(n.t, n.ready.MetricsURL, name)
 }
 
 // signal stops (SIGSTOP) or continues (SIGCONT) the process.

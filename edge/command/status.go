@@ -115,3 +115,43 @@ func servedCells(r *adminapi.NodeRelease) string {
 	}
 	return output.Plain(version) + "\t" + output.Plain(cmp.Or(r.ID, "-")) + "\t" + output.Plain(state)
 }
+
+// shown is a table of a command that can watch, and its JSON.
+type shown struct {
+	raw  json.RawMessage
+	text func(io.Writer)
+	last bool // nothing changes any more
+}
+
+// watching defines --watch and --every for a command that shows a table. With
+// --watch it reads and shows the table again until it is the last one, or ctx
+// ends, which is no error.
+func watching(flags *pflag.FlagSet, watchUsage string, read func(context.Context, *invocation) (shown, error)) handler {
+	watch := flags.Bool("watch", false, watchUsage)
+	every := flags.Duration("every", 2*time.Second, "`DURATION` between two tables with --watch")
+	return func(ctx context.Context, c *invocation) error {
+		if *every <= 0 {
+			return misused(c.cmd, "--every must be more than 0")
+		}
+		for {
+			s, err := read(ctx, c)
+			if ctx.Err() != nil {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if *watch && !c.JSON {
+				output.ClearScreen(c.Out)
+			}
+			if err := c.Print(s.raw, s.text); err != nil || s.last || !*watch {
+				return err
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(*every):
+			}
+		}
+	}
+}

@@ -23,6 +23,7 @@ import (
 
 	"aead.dev/minisign"
 
+	"partneredge/edge/dev"
 	"partneredge/edge/disktest"
 	"partneredge/edge/node"
 	"partneredge/edge/wan"
@@ -36,7 +37,7 @@ type victim struct {
 	relay  *wan.Relay
 	faults map[string]func(*torture) (mend func()) // of its own kind, by name
 	end    func()                                  // by force
-	begin  func()                                  // again, until it is ready
+	begin  func()                                  // again, if it can begin without its origin
 	check  func(faults string)                     // what its kind promises besides
 
 	mu            sync.Mutex
@@ -54,6 +55,14 @@ func (v *victim) baseURL() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.base
+}
+
+// up begins a node that could not begin before, and reports whether it is up.
+func (v *victim) up() bool {
+	if v.baseURL() == "" {
+		v.begin()
+	}
+	return v.baseURL() != ""
 }
 
 func (v *victim) inspect(faults string) {
@@ -165,12 +174,12 @@ type diskNode struct {
 }
 
 // diskVictim starts a node over a disk for tests.
-func (w *torture) diskVictim(region, trusted string) *victim {
+func (w *torture) diskVictim(region, trusted string) *diskNode {
 	w.t.Helper()
 	relay, origin := w.relayTo()
 	modules, cache := testFiles.get(w.t)
 	dir := filepath.Join(w.dir, region)
-	credentials, err := enrol(w.t.Context(), w.admin, dir, region)
+	credentials, err := dev.Enrol(w.t.Context(), w.admin, dir, region)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -186,8 +195,9 @@ func (w *torture) diskVictim(region, trusted string) *victim {
 	d.config = node.Config{
 		Data: filepath.Join(dir, "data"), Region: region, Origin: origin, Credentials: credentials,
 		Modules: modules, Cache: cache, ReleaseKeys: []minisign.PublicKey{key},
-		KeepLeads: 240 * time.Hour, // of which a jump of its clock leaves enough
-		Now:       func() time.Time { return time.Now().Add(time.Duration(d.skew.Load())) },
+		KeepLeads:    240 * time.Hour, // of which a jump of its clock leaves enough
+		StartTimeout: 5 * time.Second, // others are mended after it
+		Now:          func() time.Time { return time.Now().Add(time.Duration(d.skew.Load())) },
 	}
 	d.victim.begin = d.start
 	d.victim.end = func() { d.cut(w.rng) }
@@ -199,20 +209,30 @@ func (w *torture) diskVictim(region, trusted string) *victim {
 		"clock jump":   d.jump,
 	}
 	w.t.Cleanup(func() {
+		if d.node == nil {
+			return
+		}
 		if err := d.node.Stop(context.Background()); err != nil && !w.t.Failed() {
 			w.t.Errorf("stop %s: %v", region, err)
 		}
 	})
-	d.start()
-	return d.victim
+	await(w.t, region+" to start", d.up)
+	return d
 }
 
+// start starts the node, but for one that lost its records with the power before
+// they were synced: without its origin, that one stays down until it is tried again.
 func (d *diskNode) start() {
 	d.t.Helper()
 	d.disk = durabletest.New(d.t, d.config.Data)
 	d.config.FS = d.disk
 	var err error
-	if d.node, err = node.Start(d.t.Context(), d.config); err != nil {
+	d.node, err = node.Start(d.t.Context(), d.config)
+	switch {
+	case errors.Is(err, node.ErrNoOrigin):
+		d.t.Logf("%s stays down for now: %v", d.region, err)
+		return
+	case err != nil:
 		d.t.Fatalf("start %s: %v", d.region, err)
 	}
 	d.set(d.node.URL(), d.node.MetricsURL()+"/metrics")
@@ -225,6 +245,7 @@ func (d *diskNode) cut(rng *rand.Rand) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel() // nobody waits for requests under way
 	_ = d.node.Stop(ended)
+	d.node = nil
 	d.neverWroteAfterFailedSync("a power cut")
 	d.disk.Cut(rng)
 }

@@ -71,7 +71,7 @@ func newTorture(t *testing.T, seed uint64, database *centraltest.Server) *tortur
 		acked: map[string]string{}, atOrigin: map[string]string{}, faults: map[string]int{}, releases: map[string]string{},
 	}
 	trusted := w.pushReleases()
-	w.victims = []*victim{w.processVictim("eu", trusted), w.diskVictim("us", trusted), w.diskVictim("ap", trusted)}
+	w.victims = []*victim{w.processVictim("eu", trusted), w.diskVictim("us", trusted).victim, w.diskVictim("ap", trusted).victim}
 	w.held = w.key().Plaintext
 	return w
 }
@@ -109,6 +109,9 @@ func (w *torture) round() {
 	w.rng.Shuffle(len(mends), func(i, j int) { mends[i], mends[j] = mends[j], mends[i] })
 	for _, mend := range mends {
 		mend()
+	}
+	for _, v := range w.victims {
+		await(w.t, v.region+" to start after "+strings.Join(names, ", "), v.up)
 	}
 	w.pause(300 * time.Millisecond)
 	stop()

@@ -12,54 +12,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"partneredge/edge/hint"
+	"partneredge/edge/localwebhook"
 	"partneredge/edge/output"
-	"partneredge/edge/webhook"
 	"partneredge/store"
-	"partneredge/wasm/event"
 )
 
 func newTrigger() *cobra.Command {
 	return newLocalCommand("trigger EVENT --to URL", "send a signed sample of an event to a program of yours", defineTrigger)
-}
-
-// sample is the data of an example of an event, as of a time.
-type sample struct {
-	event string
-	data  func(at time.Time) any
-}
-
-// samples returns an example of each event of the contract.
-func samples() []sample {
-	return []sample{
-		{event.InsightCreated, func(at time.Time) any {
-			return event.Insight{InsightID: store.NewID("ins", at), Headline: "Call back within five minutes", CreatedAt: event.Time(at)}
-		}},
-		{event.SentinelFired, func(at time.Time) any {
-			return event.Firing{FiringID: store.NewID("fir", at), SentinelName: "stale_lead", TriggeredAt: event.Time(at), ActionTaken: "task_created"}
-		}},
-		{event.DealChanged, func(at time.Time) any {
-			return event.Deal{DealID: "deal-1", FromStage: "offer", ToStage: "under_contract", ChangedAt: event.Time(at)}
-		}},
-		{event.ClientContacted, func(at time.Time) any {
-			return event.Contact{ContactID: store.NewID("con", at), ClientID: "client-7", Channel: "phone", OccurredAt: event.Time(at)}
-		}},
-		{event.GoalChanged, func(at time.Time) any {
-			return event.Goal{GoalID: "goal-2026", Pace: "behind", PreviousPace: "on_pace", ChangedAt: event.Time(at)}
-		}},
-	}
-}
-
-// sampleMessage returns a new event of a type with example data; ok is false for a type
-// that there is not.
-func sampleMessage(kind, account string, at time.Time) (m webhook.Message, ok bool, err error) {
-	for _, s := range samples() {
-		if s.event == kind {
-			m = webhook.Message{EventID: store.NewID("evt", at), EventType: kind}
-			m.Body, err = event.Body(event.Head{ID: m.EventID, Type: kind, AccountID: account, CreatedAt: at}, s.data(at))
-			return m, true, err
-		}
-	}
-	return m, false, nil
 }
 
 // triggered is the outcome in the output.
@@ -89,49 +49,39 @@ func defineTrigger(flags *pflag.FlagSet) handler {
 			return misused(c.cmd, "--to %q is no address such as http://localhost:3000/hook", *to)
 		}
 		at := time.Now()
-		m, known, err := sampleMessage(c.args[0], cmp.Or(*account, store.NewID("acc", at)), at)
+		m, known, err := localwebhook.Sample(c.args[0], cmp.Or(*account, store.NewID("acc", at)), at)
 		if err != nil {
 			return err
 		}
 		if !known {
-			return usagef("the events are "+eventNames(), "trigger: there is no event %q", c.args[0])
+			return usagef("the events are "+strings.Join(localwebhook.EventTypes(), ", "), "trigger: there is no event %q", c.args[0])
 		}
 		key, err := secret.get(c.cmd)
 		if err != nil {
 			return err
 		}
 		fmt.Fprintf(c.stderr, "sending a sample of %s to %s, signed with %s\n", m.EventType, output.Plain(*to), key.origin)
-		p := newPoster()
-		defer p.close()
-		t := newTry(m, key.text)
-		done := p.post(ctx, *to, m, t)
-		return c.triggered(*to, m, t, done)
+		p := localwebhook.NewPoster()
+		defer p.Close()
+		t := localwebhook.NewTry(m, key.text)
+		return c.triggered(*to, t, p.Post(ctx, *to, t))
 	}
-}
-
-// eventNames lists the events of the contract.
-func eventNames() string {
-	var names []string
-	for _, s := range samples() {
-		names = append(names, s.event)
-	}
-	return strings.Join(names, ", ")
 }
 
 // triggered shows the outcome of a try. Its error is that there was no 2xx answer.
-func (c *invocation) triggered(to string, m webhook.Message, t try, done posted) error {
+func (c *invocation) triggered(to string, t localwebhook.Try, done localwebhook.Outcome) error {
 	raw, err := json.Marshal(triggered{
-		To: to, Event: m.EventType, EventID: m.EventID, DeliveryID: t.id, Status: done.Status, Latency: done.milliseconds(),
-		Answer: done.Answer, Error: done.Error, Headers: t.headers, Body: m.Body,
+		To: to, Event: t.Message.EventType, EventID: t.Message.EventID, DeliveryID: t.ID, Status: done.Status, Latency: done.Milliseconds(),
+		Answer: done.Answer, Error: done.Error, Headers: t.Headers, Body: t.Message.Body,
 	})
 	if err != nil {
 		return err
 	}
 	err = c.Print(raw, func(w io.Writer) {
-		fmt.Fprintf(w, "event\t%s %s\n", m.EventType, m.EventID)
-		fmt.Fprintf(w, "delivery\t%s\n", t.id)
+		fmt.Fprintf(w, "event\t%s %s\n", t.Message.EventType, t.Message.EventID)
+		fmt.Fprintf(w, "delivery\t%s\n", t.ID)
 		if done.Status != nil {
-			fmt.Fprintf(w, "status\t%d in %.0f ms\n", *done.Status, done.milliseconds())
+			fmt.Fprintf(w, "status\t%d in %.0f ms\n", *done.Status, done.Milliseconds())
 		}
 		if done.Answer != "" {
 			fmt.Fprintf(w, "answer\t%s\n", output.Plain(done.Answer))
@@ -141,10 +91,20 @@ func (c *invocation) triggered(to string, m webhook.Message, t try, done posted)
 	case err != nil:
 		return err
 	case done.Status == nil:
-		return hint(fmt.Errorf("posting the event: %s", output.Plain(done.Error)), "is your program running, and is this its address?")
-	case !done.ok():
-		return hint(fmt.Errorf("the receiver answered %d, which acknowledges nothing", *done.Status),
-			"any 2xx does; 401 or 403 often mean that it verifies with another secret")
+		return hint.Add(fmt.Errorf("posting the event: %s", output.Plain(done.Error)), "is your program running, is this its address, and does it answer before it does the work?")
+	case !done.OK():
+		return hint.Add(fmt.Errorf("the receiver answered %d, which acknowledges nothing", *done.Status), "%s", refusedHint(*done.Status))
 	}
 	return nil
+}
+
+// refusedHint says what a status other than 2xx often means.
+func refusedHint(status int) string {
+	switch {
+	case status == 401 || status == 403:
+		return "does it verify with this secret, the body as it arrived, and a clock that is right?"
+	case status/100 == 3:
+		return "redirects are not followed: give the address that this one leads to"
+	}
+	return "any 2xx acknowledges an event"
 }

@@ -8,29 +8,30 @@ import (
 
 	"github.com/pb33f/libopenapi-validator/config"
 	"github.com/pb33f/libopenapi-validator/schema_validation"
+
+	"partneredge/edge/localwebhook"
 )
 
 // TestSamples holds the sample of each event against the OpenAPI document, which has
 // exactly these events.
 func TestSamples(t *testing.T) {
 	check := newConformance(t)
-	var names []string
-	for _, s := range samples() {
-		names = append(names, s.event)
-		m, known, err := sampleMessage(s.event, "acc_01kanq3v7yf4pss7c3kxq5d2aw", time.Now())
+	for _, kind := range localwebhook.EventTypes() {
+		m, known, err := localwebhook.Sample(kind, "acc_01kanq3v7yf4pss7c3kxq5d2aw", time.Now())
 		if err != nil || !known {
-			t.Fatalf("%s: %t, %v", s.event, known, err)
+			t.Fatalf("%s: %t, %v", kind, known, err)
 		}
-		hook := check.model.Webhooks.GetOrZero(s.event)
+		hook := check.model.Webhooks.GetOrZero(kind)
 		if hook == nil {
-			t.Fatalf("the document has no event %s", s.event)
+			t.Fatalf("the document has no event %s", kind)
 		}
 		schema := hook.Post.RequestBody.Content.GetOrZero("application/json").Schema.Schema()
 		if ok, problems := schema_validation.NewSchemaValidator(config.WithFormatAssertions()).ValidateSchemaBytesWithVersion(schema, m.Body, 3.1); !ok {
-			t.Errorf("%s is not what the document draws: %s\n%s", s.event, explain(problems), m.Body)
+			t.Errorf("%s is not what the document draws: %s\n%s", kind, explain(problems), m.Body)
 		}
 	}
-	if want := slices.Sorted(maps.Keys(eventData)); !slices.Equal(slices.Sorted(slices.Values(names)), want) {
-		t.Errorf("samples of %v, want %v", names, want)
+	want, got := slices.Sorted(maps.Keys(eventData)), slices.Sorted(slices.Values(localwebhook.EventTypes()))
+	if !slices.Equal(got, want) {
+		t.Errorf("samples of %v, want %v", got, want)
 	}
 }

@@ -1,6 +1,23 @@
 package command
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"partneredge/edge/adminapi"
+	"partneredge/edge/output"
+)
 
 func newWebhook() *cobra.Command {
 	return newGroup("webhook", "list and show subscriptions",
@@ -9,4 +26,150 @@ func newWebhook() *cobra.Command {
 		newRecordCommand("show WEBHOOK", "show a subscription", "GET /webhooks/%s", nil,
 			"id", "account_id", "key_id", "environment", "state", "target_url", "events", "description", "created_at", "failing_from", "revoked_at"),
 	)
+}
+
+func newDeliveries() *cobra.Command {
+	group := newGroup("delivery", "list, show, retry, recover and follow webhook deliveries",
+		newAdminCommand("list", "list the log of all subscriptions, or a part of it, newest first", defineDeliveriesList),
+		newAdminCommand("show ID", "show a delivery with its body and tries, by its id or the x-svc-delivery-id of a try", func(*pflag.FlagSet) handler { return showDelivery }),
+		newRecordCommand("retry DELIVERY", "have a delivery tried at once", "POST /deliveries/%s/retry", nil,
+			"id", "state", "attempts", "next_at"),
+		newAdminCommand("recover WEBHOOK", "queue again what failed of a subscription since a time", defineDeliveriesRecover),
+		newAdminCommand("tail", "follow the tries of an origin as they end", func(*pflag.FlagSet) handler { return tailDeliveries }),
+	)
+	group.Aliases = []string{"deliveries"}
+	return group
+}
+
+func defineDeliveriesList(flags *pflag.FlagSet) handler {
+	webhook := flags.String("webhook", "", "only those to the subscription of this `ID`")
+	event := flags.String("event", "", "only those of the event of this `ID`")
+	part := map[string]*string{
+		"account_id": flags.String("account", "", "only those of the account of this `ID`"),
+		"target":     flags.String("target", "", "only those to URLs that hold this `TEXT`"),
+		"event_type": flags.String("type", "", "only those of events of this `TYPE`, such as sentinel.fired"),
+	}
+	since := flags.String("since", "", "only those made from this `TIME` on: RFC 3339, or a duration before now")
+	until := flags.String("until", "", "only those made before this `TIME`, likewise")
+	outcome := flags.String("outcome", "", "only those of this `OUTCOME`: pending, delivered, dead (its tries are used up), cancelled, or refused (its last try, by the guard)")
+	limit := flags.Int("limit", 50, "most `NUMBER` of deliveries; 0: all")
+	return func(ctx context.Context, c *invocation) error {
+		query := url.Values{}
+		for name, value := range part {
+			if *value != "" {
+				query.Set(name, *value)
+			}
+		}
+		if err := setSpan(c.cmd, query, *since, *until); err != nil {
+			return err
+		}
+		if len(query) > 0 && (*webhook != "" || *event != "") {
+			return misused(c.cmd, "--webhook and --event do not go with --account, --target, --type, --since or --until")
+		}
+		path := "/deliveries"
+		switch {
+		case *limit < 0:
+			return misused(c.cmd, "--limit must not be negative")
+		case *webhook != "":
+			path = "/webhooks/" + url.PathEscape(*webhook) + "/deliveries"
+			if *event != "" {
+				query.Set("event_id", *event)
+			}
+		case *event != "":
+			path = "/events/" + url.PathEscape(*event) + "/deliveries"
+		}
+		if *outcome != "" {
+			query.Set("outcome", *outcome)
+		}
+		if *limit > 0 {
+			query.Set("limit", strconv.Itoa(min(*limit, 200)))
+		}
+		return c.list(ctx, path, query, *limit, "id", "state", "attempts", "event_type", "event_id", "subscription_id", "created_at", "next_at")
+	}
+}
+
+func showDelivery(ctx context.Context, c *invocation) error {
+	raw, delivery, err := call[adminapi.Delivery](ctx, c.admin, http.MethodGet, c.path("/deliveries/%s"), nil)
+	if err != nil {
+		return err
+	}
+	return c.Print(raw, func(w io.Writer) {
+		output.Fields(w, raw, "id", "state", "event_type", "event_id", "subscription_id", "account_id", "target_url", "created_at", "next_at")
+		fmt.Fprintf(w, "body\t%s\n", output.Plain(delivery.Body))
+		for _, t := range delivery.Tries {
+			mark := ""
+			if t.ID == c.args[0] {
+				mark = "  <- this"
+			}
+			fmt.Fprintf(w, "try %d\t%s  %s%s\n", t.Number, t.StartedAt.UTC().Format(time.RFC3339), output.Plain(t.Result()), mark)
+			for _, name := range slices.Sorted(maps.Keys(t.RequestHeaders)) {
+				fmt.Fprintf(w, "\t%s: %s\n", output.Plain(name), output.Plain(t.RequestHeaders[name]))
+			}
+			if t.ResponseExcerpt != "" {
+				fmt.Fprintf(w, "\tanswer: %s\n", output.Plain(t.ResponseExcerpt))
+			}
+		}
+	})
+}
+
+func defineDeliveriesRecover(flags *pflag.FlagSet) handler {
+	since := flags.String("since", "24h", "`TIME`: RFC 3339, or a duration before now")
+	return func(ctx context.Context, c *invocation) error {
+		from, err := timeOrAge(c.cmd, "since", *since)
+		if err != nil {
+			return err
+		}
+		in := from.UTC().Format(time.RFC3339Nano)
+		return c.record(ctx, http.MethodPost, c.path("/webhooks/%s/recover"), adminapi.Recovery{Since: &in}, "queued")
+	}
+}
+
+// setSpan sets since and until of a query, each unless it is "".
+func setSpan(cmd *cobra.Command, query url.Values, since, until string) error {
+	for name, text := range map[string]string{"since": since, "until": until} {
+		if text == "" {
+			continue
+		}
+		at, err := timeOrAge(cmd, name, text)
+		if err != nil {
+			return err
+		}
+		query.Set(name, at.UTC().Format(time.RFC3339Nano))
+	}
+	return nil
+}
+
+// timeOrAge reads a flag that is a time, or how long before now it was.
+func timeOrAge(cmd *cobra.Command, flag, text string) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, nil
+	}
+	before, err := time.ParseDuration(text)
+	if err != nil || before < 0 {
+		return time.Time{}, misused(cmd, "--%s %q is neither a time such as 2026-01-31T12:00:00Z nor a duration such as 24h", flag, text)
+	}
+	return time.Now().Add(-before), nil
+}
+
+func tailDeliveries(ctx context.Context, c *invocation) error {
+	colours := output.ColoursOf(c.Out)
+	return c.admin.Follow(ctx, "/deliveries/tail", func(e adminapi.Event) error {
+		if c.JSON {
+			return output.WriteJSON(c.Out, e.Data)
+		}
+		var t adminapi.Tried
+		if err := json.Unmarshal(e.Data, &t); err != nil {
+			return err
+		}
+		paint := colours.Bad
+		switch t.State {
+		case "delivered":
+			paint = colours.Good
+		case "pending":
+			paint = colours.Wait
+		}
+		_, err := fmt.Fprintf(c.Out, "%s  %s  %s  %s  %s  %s\n", colours.Faint(t.Try.StartedAt.Local().Format(time.TimeOnly)),
+			paint(fmt.Sprintf("%-9s", output.Plain(t.State))), output.Plain(t.EventType), output.Plain(t.EventID), output.Plain(t.TargetURL), output.Plain(t.Try.Result()))
+		return err
+	}, reconnecting(c.stderr))
 }

@@ -10,6 +10,7 @@ import (
 
 	"aead.dev/minisign"
 
+	"partneredge/edge/hint"
 	"partneredge/store/durable"
 )
 
@@ -81,4 +82,27 @@ func MakeKeys(private, public, password string) (minisign.PublicKey, error) {
 		err = durable.WriteFile(public, append(open, '\n'), 0o644)
 	}
 	return publicKey, err
+}
+
+// ReadPrivateKey reads a private key as minisign writes it. It asks for the password of
+// one that has one.
+func ReadPrivateKey(file string, ask func() (password string, err error)) (key minisign.PrivateKey, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return key, hint.Add(fmt.Errorf("reading the private key: %w", err), "name it with --key; edge release keygen makes one")
+	}
+	if !minisign.IsEncrypted(text) {
+		if err := key.UnmarshalText(text); err != nil {
+			return key, hint.Add(fmt.Errorf("reading the private key: %s: %w", file, err), "it must be a private key of minisign's")
+		}
+		return key, nil
+	}
+	password, err := ask()
+	if err != nil {
+		return key, err
+	}
+	if key, err = minisign.DecryptKey(password, text); err != nil {
+		return key, hint.Add(fmt.Errorf("reading the private key: %s: %w", file, err), "is the password right?")
+	}
+	return key, nil
 }

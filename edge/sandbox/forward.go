@@ -1,4 +1,4 @@
-package command
+package sandbox
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"partneredge/edge/localwebhook"
 	"partneredge/edge/output"
 	"partneredge/edge/webhook"
 	"partneredge/wasm/sandboxctl"
@@ -17,7 +18,7 @@ import (
 type forwarder struct {
 	to       string
 	schedule []time.Duration // nil: the service's
-	poster   *poster
+	poster   *localwebhook.Poster
 	commands *sandboxctl.Client
 	log      io.Writer
 
@@ -31,13 +32,13 @@ type forwarder struct {
 const postsMost = 8
 
 func newForwarder(ctx context.Context, to string, schedule []time.Duration, commands *sandboxctl.Client, log io.Writer) *forwarder {
-	return &forwarder{to: to, schedule: schedule, poster: newPoster(), commands: commands, log: log, ctx: ctx, posting: make(chan struct{}, postsMost)}
+	return &forwarder{to: to, schedule: schedule, poster: localwebhook.NewPoster(), commands: commands, log: log, ctx: ctx, posting: make(chan struct{}, postsMost)}
 }
 
 // wait returns once the context has ended, and with it all deliveries.
 func (f *forwarder) wait() {
 	f.running.Wait()
-	f.poster.close()
+	f.poster.Close()
 }
 
 // deliver begins to deliver events of an account.
@@ -63,15 +64,15 @@ func (f *forwarder) run(account string, m webhook.Message, d sandboxctl.Delivery
 		}
 		said := fmt.Sprintf("%s  %s  %s  try %d: ", m.EventType, m.EventID, d.Subscription, tries)
 		if done.Status != nil {
-			said += fmt.Sprintf("%d in %.0f ms", *done.Status, done.milliseconds())
+			said += fmt.Sprintf("%d in %.0f ms", *done.Status, done.Milliseconds())
 		} else {
 			said += output.Plain(done.Error)
 		}
-		if done.ok() {
+		if done.OK() {
 			f.say("%s", said)
 			return
 		}
-		at, again := webhook.NextTry(f.schedule, tries, t.at, done.retryAfter)
+		at, again := webhook.NextTry(f.schedule, tries, t.At, done.RetryAfter)
 		if !again {
 			f.say("%s, given up", said)
 			return
@@ -89,15 +90,15 @@ func (f *forwarder) run(account string, m webhook.Message, d sandboxctl.Delivery
 	}
 }
 
-func (f *forwarder) try(m webhook.Message, secret string) (try, posted) {
+func (f *forwarder) try(m webhook.Message, secret string) (localwebhook.Try, localwebhook.Outcome) {
 	select {
 	case f.posting <- struct{}{}:
 		defer func() { <-f.posting }()
 	case <-f.ctx.Done():
-		return try{}, posted{}
+		return localwebhook.Try{}, localwebhook.Outcome{}
 	}
-	t := newTry(m, secret)
-	return t, f.poster.post(f.ctx, f.to, m, t)
+	t := localwebhook.NewTry(m, secret)
+	return t, f.poster.Post(f.ctx, f.to, t)
 }
 
 // revoked reports whether a subscription was revoked since its event.

@@ -14,11 +14,80 @@ import (
 
 	"github.com/spf13/pflag"
 	"oras.land/oras-go/v2"
+	"oras.land/oras-go/v2/errdef"
+	"oras.land/oras-go/v2/registry/remote/errcode"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/hint"
 	"partneredge/edge/output"
 	"partneredge/edge/release"
 )
+
+func showRelease(ctx context.Context, c *invocation) error {
+	id, err := findRelease(ctx, c.admin, c.args[0])
+	if err != nil {
+		return err
+	}
+	raw, r, err := call[adminapi.Release](ctx, c.admin, http.MethodGet, "/releases/"+url.PathEscape(id), nil)
+	if err != nil {
+		return err
+	}
+	return printRelease(c, raw, r)
+}
+
+// printRelease prints a release of the admin API.
+func printRelease(c *invocation, raw json.RawMessage, r adminapi.Release) error {
+	return c.Print(raw, func(w io.Writer) {
+		output.Fields(w, raw, "id", "version", "digest", "size", "created_at")
+		for _, m := range r.Modules {
+			fmt.Fprintf(w, "module\t%s, %d bytes\n", output.Plain(m.Name), m.Size)
+		}
+		for _, s := range r.Signers {
+			fmt.Fprintf(w, "signed by\t%s\n", output.Plain(s.KeyID))
+		}
+	})
+}
+
+func defineVerify(flags *pflag.FlagSet) handler {
+	var admin adminFlags
+	admin.register(flags)
+	keyFile := flags.String("keys", "release.pub", "`FILE` of public keys, one of which must have signed")
+	least := flags.String("min", "", "least `VERSION` (default: any)")
+	dir := flags.String("layout", "", "`DIR` of an OCI layout that it is in (default: the origin's registry)")
+	return func(ctx context.Context, c *invocation) error {
+		keys, err := release.ReadKeys(*keyFile)
+		if err != nil {
+			return hint.Add(err, "name the file of public keys with --keys; edge release keygen makes one")
+		}
+		if *least != "" && release.CheckVersion(*least) != nil {
+			return misused(c.cmd, "--min %q is no version such as 1.4.0", *least)
+		}
+		var target oras.ReadOnlyGraphTarget
+		if *dir != "" {
+			target, err = release.OpenLayout(ctx, *dir)
+		} else if c.admin, err = admin.client(); err == nil {
+			target, err = release.OriginRepository(c.admin.URL, c.admin.Token)
+		}
+		if err != nil {
+			return err
+		}
+		digest, err := resolve(ctx, target, c.args[0])
+		if err != nil {
+			return err
+		}
+		r, err := release.Open(ctx, release.OCI(target), digest, release.Policy{Keys: keys, Min: *least})
+		if err != nil {
+			return releaseHint(err)
+		}
+		signers := []map[string]string{}
+		text := fmt.Sprintf("release %s is good: %s", r.Version, r.Digest)
+		for _, s := range r.Signers {
+			signers = append(signers, map[string]string{"key_id": s.KeyID, "comment": s.Comment})
+			text += "\nsigned by key " + s.KeyID
+		}
+		return c.Line(map[string]any{"version": r.Version, "digest": r.Digest, "signers": signers}, text)
+	}
+}
 
 // comparison is the JSON of edge release diff.
 type comparison struct {
@@ -50,7 +119,7 @@ func defineDiff(flags *pflag.FlagSet) handler {
 		}
 		var err error
 		if d.Difference, err = release.Compare(d.Before.modules, d.After.modules); err != nil {
-			return hint(fmt.Errorf("comparing %s and %s: %w", c.args[0], c.args[1], err), "edge release pack says what must be mended")
+			return hint.Add(fmt.Errorf("comparing %s and %s: %w", c.args[0], c.args[1], err), "edge release pack says what must be mended")
 		}
 		d.Same = len(d.Modules) == 0
 		raw, err := json.Marshal(d)
@@ -72,9 +141,9 @@ func readCompared(ctx context.Context, c *invocation, admin *adminFlags, name st
 	}
 	var from oras.ReadOnlyGraphTarget
 	var digest string
-	dir, reference := cutLayout(name)
+	dir, reference := release.CutLayout(name)
 	if dir != "" {
-		layout, err := openLayout(ctx, dir)
+		layout, err := release.OpenLayout(ctx, dir)
 		if err == nil {
 			digest, err = resolve(ctx, layout, reference)
 		}
@@ -101,7 +170,7 @@ func readComparedFolder(dir string) (compared, error) {
 		err = errors.New("it has no modules")
 	}
 	if err != nil {
-		return compared{}, hint(fmt.Errorf("reading %s: %w", dir, err), "each module is NAME.wasm with its manifest NAME.json beside it: 'make modules' builds them")
+		return compared{}, hint.Add(fmt.Errorf("reading %s: %w", dir, err), "each module is NAME.wasm with its manifest NAME.json beside it: 'make modules' builds them")
 	}
 	return newCompared(compared{Folder: dir, modules: modules}), nil
 }
@@ -111,20 +180,6 @@ func newCompared(c compared) compared {
 		c.Size += c.modules[i].Size()
 	}
 	return c
-}
-
-// cutLayout returns the parts of LAYOUT:RELEASE, where LAYOUT is the folder of an OCI
-// layout; dir is "" for any other name.
-func cutLayout(name string) (dir, reference string) {
-	for i := range name {
-		if name[i] != ':' {
-			continue
-		}
-		if _, err := os.Stat(filepath.Join(name[:i], "oci-layout")); err == nil && i > 0 {
-			return name[:i], name[i+1:]
-		}
-	}
-	return "", ""
 }
 
 // findAtOrigin returns the origin's registry, and the digest of the release in it that
@@ -147,7 +202,7 @@ func findAtOrigin(ctx context.Context, c *invocation, admin *adminFlags, name st
 	if err != nil {
 		return nil, "", err
 	}
-	registry, err := originRegistry(c.admin)
+	registry, err := release.OriginRepository(c.admin.URL, c.admin.Token)
 	return registry, r.Digest, err
 }
 
@@ -204,4 +259,45 @@ func fromTo(before, after *release.RouteOwner, of func(*release.RouteOwner) stri
 		return of(before)
 	}
 	return of(before) + " -> " + of(after)
+}
+
+// resolve returns the digest that a tag or a digest names.
+func resolve(ctx context.Context, target oras.ReadOnlyTarget, reference string) (string, error) {
+	d, err := target.Resolve(ctx, reference)
+	if err != nil {
+		return "", releaseHint(fmt.Errorf("finding release %s: %w", reference, err))
+	}
+	return string(d.Digest), nil
+}
+
+// releaseHint adds advice to the error of a release that is refused, or of a
+// registry.
+func releaseHint(err error) error {
+	for _, h := range []struct {
+		kind   error
+		advice string
+	}{
+		{release.ErrUnsigned, "sign it: edge release sign"},
+		{release.ErrWrongKey, "is the signer's public key in the file of --keys?"},
+		{release.ErrTampered, "do not run it; pack and sign the modules anew"},
+		{release.ErrTruncated, "push it again: a part did not come through whole"},
+		{release.ErrDowngrade, "pack it under a newer version, or lower --min"},
+		{release.ErrMalformed, "edge release pack makes releases"},
+		{release.ErrNotFound, "push it again: a part is missing"},
+		{errdef.ErrNotFound, "is the tag, or the digest, right?"},
+	} {
+		if errors.Is(err, h.kind) {
+			return hint.Add(err, "%s", h.advice)
+		}
+	}
+	refused, ok := errors.AsType[*errcode.ErrorResponse](err)
+	switch {
+	case !ok:
+		return err
+	case refused.StatusCode == http.StatusUnauthorized:
+		return hint.Add(err, "the origin's registry takes an admin token, others $EDGE_REGISTRY_USER and $EDGE_REGISTRY_PASSWORD")
+	case refused.StatusCode == http.StatusForbidden:
+		return hint.Add(err, "pushing to the origin needs the role operator (edge token create --role operator)")
+	}
+	return hint.Add(err, "the registry takes releases and their signatures, and nothing else")
 }

@@ -1,4 +1,4 @@
-package command
+package sandbox
 
 import (
 	"bufio"
@@ -25,10 +25,10 @@ type streams struct {
 }
 
 // overHTTP reports whether commands come over HTTP.
-func (c *sandboxConfig) overHTTP() bool { return c.control != "" && c.control != onStdin }
+func (c *Config) overHTTP() bool { return c.Control != "" && c.Control != OnStdin }
 
-func (c *sandboxConfig) streams() (*streams, error) {
-	s := &streams{stdin: c.stdin}
+func (c *Config) streams() (*streams, error) {
+	s := &streams{stdin: c.Stdin}
 	err := s.open(c)
 	if err != nil {
 		s.close()
@@ -37,9 +37,9 @@ func (c *sandboxConfig) streams() (*streams, error) {
 	return s, nil
 }
 
-func (s *streams) open(c *sandboxConfig) (err error) {
+func (s *streams) open(c *Config) (err error) {
 	switch {
-	case c.control == "":
+	case c.Control == "":
 		if s.stdin, err = os.Open(os.DevNull); err != nil {
 			return err
 		}
@@ -56,10 +56,10 @@ func (s *streams) open(c *sandboxConfig) (err error) {
 		s.opened, s.written, s.answers = append(s.opened, out), append(s.written, s.stdout), out
 	}
 	if s.stdout == nil {
-		s.stdout, err = s.pipe(c.stdout)
+		s.stdout, err = s.pipe(c.Stdout)
 	}
 	if err == nil {
-		s.stderr, err = s.pipe(c.stderr)
+		s.stderr, err = s.pipe(c.Stderr)
 	}
 	return err
 }
@@ -103,8 +103,8 @@ func failureOf(ctx context.Context) error {
 
 // startControl serves commands over HTTP beside the program that is about to run over
 // the streams. The context that it returns ends with ctx, or when it fails.
-func (c *sandboxConfig) startControl(ctx context.Context, s *streams) (context.Context, error) {
-	listener, err := listenControl(c.control)
+func (c *Config) startControl(ctx context.Context, s *streams) (context.Context, error) {
+	listener, err := listenControl(c.Control)
 	if err != nil {
 		return ctx, err
 	}
@@ -120,19 +120,19 @@ func (c *sandboxConfig) startControl(ctx context.Context, s *streams) (context.C
 }
 
 // serveControl greets once the program is up, and serves until ctx ends.
-func (c *sandboxConfig) serveControl(ctx context.Context, face *control, s *streams) (err error) {
+func (c *Config) serveControl(ctx context.Context, face *control, s *streams) (err error) {
 	out := bufio.NewReader(s.answers)
 	if face.hello, err = readHello(out); err != nil {
 		return nil // the program has ended, and says why itself
 	}
 	face.commands = sandboxctl.NewClient(s.commands, out)
-	if c.forward != "" {
-		face.forwarder = newForwarder(ctx, c.forward, c.retries, face.commands, c.stderr)
+	if c.Forward != "" {
+		face.forwarder = newForwarder(ctx, c.Forward, c.Retries, face.commands, c.Stderr)
 		defer face.forwarder.wait()
 	}
 	if face.exposed() {
-		fmt.Fprintf(c.stderr, "whoever reaches %s controls this sandbox: it asks for no key\n", face.url())
+		fmt.Fprintf(c.Stderr, "whoever reaches %s controls this sandbox: it asks for no key\n", face.url())
 	}
-	face.greet(c.stdout)
+	face.greet(c.Stdout)
 	return face.serve(ctx)
 }

@@ -1,4 +1,4 @@
-package command
+package sandbox
 
 import (
 	"bufio"
@@ -13,7 +13,8 @@ import (
 	"strings"
 	"time"
 
-	hostcheck "partneredge/edge/hosts"
+	"partneredge/edge/hint"
+	"partneredge/edge/hosts"
 	"partneredge/wasm/sandboxctl"
 )
 
@@ -23,13 +24,13 @@ import (
 // another site.
 type control struct {
 	listener  net.Listener
-	hello     sandboxHello
+	hello     hello
 	commands  *sandboxctl.Client
 	forwarder *forwarder // nil: events are only in the answers
 }
 
-// sandboxHello is the first line of a controlled sandbox program.
-type sandboxHello struct {
+// hello is the first line of a controlled sandbox program.
+type hello struct {
 	URL     string `json:"url"`
 	Account string `json:"account_id"`
 	Live    string `json:"live_key"`
@@ -40,14 +41,14 @@ type sandboxHello struct {
 func listenControl(addr string) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, hint(fmt.Errorf("listening for control commands: %w", err), "--control takes an address such as 127.0.0.1:8081")
+		return nil, hint.Add(fmt.Errorf("listening for control commands: %w", err), "--control takes an address such as 127.0.0.1:8081")
 	}
 	if host == "" {
 		host = "127.0.0.1"
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
 	if err != nil {
-		return nil, hint(fmt.Errorf("listening for control commands: %w", err), "choose another --control address; port 0 is any free one")
+		return nil, hint.Add(fmt.Errorf("listening for control commands: %w", err), "choose another --control address; port 0 is any free one")
 	}
 	return l, nil
 }
@@ -63,7 +64,7 @@ func (c *control) url() string { return "http://" + c.listener.Addr().String() }
 // serve answers commands until ctx ends.
 func (c *control) serve(ctx context.Context) error {
 	server := &http.Server{
-		Handler:           hostcheck.Guard(http.NewCrossOriginProtection().Handler(c)),
+		Handler:           hosts.Guard(http.NewCrossOriginProtection().Handler(c)),
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
 	}
 	unhook := context.AfterFunc(ctx, func() { _ = server.Close() })
@@ -127,7 +128,7 @@ func answerControl(w http.ResponseWriter, status int, v any) {
 }
 
 // readHello reads the first line of a controlled program.
-func readHello(out *bufio.Reader) (h sandboxHello, err error) {
+func readHello(out *bufio.Reader) (h hello, err error) {
 	line, err := out.ReadBytes('\n')
 	if err == nil {
 		err = json.Unmarshal(line, &h)

@@ -1,8 +1,10 @@
-package command
+// Package service runs a part of the program as a service over a data directory: it
+// locks the directory, has a file in it that says where the service answers for as long
+// as it does, tells systemd, and ends what was started.
+package service
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,25 +14,26 @@ import (
 	"time"
 
 	"partneredge/edge/closers"
+	"partneredge/edge/hint"
 	"partneredge/store/durable"
 )
 
-// stopTime bounds the work that is under way when the process gets a signal to
+// StopTime bounds the work that is under way when the process gets a signal to
 // stop.
-const stopTime = 15 * time.Second
+const StopTime = 15 * time.Second
 
-// serve runs a process over a data directory until ctx ends. start adds what it
+// Run runs a service over a data directory until ctx ends. start adds what it
 // started to the stack; it returns the content of file, which is in the directory
-// while the process is up, and what to print then.
-func serve(ctx context.Context, dir, file string, stdout io.Writer, start func(*closers.Stack) (ready any, greeting string, err error)) (err error) {
-	unlock, err := lockData(dir, file)
+// while the service is up, and what to print then.
+func Run(ctx context.Context, dir, file string, stdout io.Writer, start func(*closers.Stack) (ready any, greeting string, err error)) (err error) {
+	unlock, err := Lock(dir, file)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	var started closers.Stack
 	defer func() {
-		if stopErr := stopAll(ctx, &started); err == nil { // why it was not started matters more
+		if stopErr := Stop(ctx, &started); err == nil { // why it was not started matters more
 			err = stopErr
 		}
 	}()
@@ -40,7 +43,7 @@ func serve(ctx context.Context, dir, file string, stdout io.Writer, start func(*
 	}
 	path := filepath.Join(dir, file)
 	defer os.Remove(path)
-	if err := writeJSON(path, ready); err != nil {
+	if err := durable.WriteJSON(path, ready); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	if err := notifyReady(os.Getenv("NOTIFY_SOCKET")); err != nil {
@@ -68,22 +71,22 @@ func notifyReady(socket string) error {
 	return nil
 }
 
-// stopAll ends what has been started. Work under way has stopTime to finish, even
+// Stop ends what has been started. Work under way has StopTime to finish, even
 // when ctx is done.
-func stopAll(ctx context.Context, started *closers.Stack) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+func Stop(ctx context.Context, started *closers.Stack) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), StopTime)
 	defer cancel()
 	return started.Close(ctx)
 }
 
-// lockData makes a data directory, where it is missing, and locks it: two
+// Lock makes a data directory, where it is missing, and locks it: two
 // processes over the same files would damage them. It removes the files that a
 // process keeps only while it is up, in case one was killed.
-func lockData(dir string, transient ...string) (unlock func(), err error) {
+func Lock(dir string, transient ...string) (unlock func(), err error) {
 	unlock, err = durable.Lock(dir)
 	switch {
 	case errors.Is(err, durable.ErrLocked):
-		return nil, hint(fmt.Errorf("the data directory %w", err), "stop that one, or give --data another directory")
+		return nil, hint.Add(fmt.Errorf("the data directory %w", err), "stop that one, or give --data another directory")
 	case err != nil:
 		return nil, fmt.Errorf("locking the data directory: %w", err)
 	}
@@ -91,26 +94,4 @@ func lockData(dir string, transient ...string) (unlock func(), err error) {
 		_ = os.Remove(filepath.Join(dir, name))
 	}
 	return unlock, nil
-}
-
-// writeJSON replaces path by v, indented, for its owner only.
-func writeJSON(path string, v any) error {
-	content, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	return durable.WriteFile(path, append(content, '\n'), 0o600)
-}
-
-// readJSON reads path into v. Its error is os.ErrNotExist when there is no such
-// file.
-func readJSON(path string, v any) error {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(content, v); err != nil {
-		return fmt.Errorf("reading %s: %w", path, err)
-	}
-	return nil
 }

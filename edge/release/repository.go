@@ -1,0 +1,65 @@
+package release
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"oras.land/oras-go/v2/content/oci"
+	"oras.land/oras-go/v2/registry/remote"
+	"oras.land/oras-go/v2/registry/remote/auth"
+
+	"partneredge/edge/hint"
+)
+
+// OpenLayout opens an OCI layout that is there.
+func OpenLayout(ctx context.Context, dir string) (layout *oci.Store, err error) {
+	if _, err = os.Stat(filepath.Join(dir, "oci-layout")); err == nil {
+		layout, err = oci.NewWithContext(ctx, dir)
+	}
+	if err != nil {
+		return nil, hint.Add(fmt.Errorf("opening the layout: %w", err), "edge release pack --layout DIR makes one")
+	}
+	return layout, nil
+}
+
+// CutLayout returns the parts of LAYOUT:RELEASE, where LAYOUT is the folder of an OCI
+// layout; dir is "" for any other name.
+func CutLayout(name string) (dir, reference string) {
+	for i := range name {
+		if name[i] != ':' {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(name[:i], "oci-layout")); err == nil && i > 0 {
+			return name[:i], name[i+1:]
+		}
+	}
+	return "", ""
+}
+
+// Repository returns the repository of a registry that HOST/REPOSITORY names.
+func Repository(name string, plainHTTP bool, credential auth.Credential) (*remote.Repository, error) {
+	r, err := remote.NewRepository(name)
+	if err != nil {
+		return nil, err
+	}
+	r.PlainHTTP = plainHTTP
+	r.Client = &auth.Client{Client: http.DefaultClient, Cache: auth.NewCache(), Credential: auth.StaticCredential(r.Reference.Registry, credential)}
+	return r, nil
+}
+
+// OriginRepository returns the repository of the origin, which lies below its admin API.
+func OriginRepository(adminURL, token string) (*remote.Repository, error) {
+	at, err := url.Parse(adminURL)
+	if err != nil {
+		return nil, fmt.Errorf("finding the origin's registry: %w", err)
+	}
+	r, err := Repository(at.Host+"/releases", at.Scheme == "http", auth.Credential{Username: "edge", Password: token})
+	if err != nil {
+		return nil, fmt.Errorf("finding the origin's registry: %w", err)
+	}
+	return r, nil
+}
