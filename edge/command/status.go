@@ -25,8 +25,15 @@ func newStatus() *cobra.Command {
 			if err != nil {
 				return shown{}, err
 			}
+			regions, err := listRegions(ctx, c.admin)
+			if err != nil {
+				return shown{}, err
+			}
 			raw, err := json.Marshal(nodes)
-			return shown{raw: raw, text: func(w io.Writer) { printNodes(w, nodes) }}, err
+			return shown{raw: raw, text: func(w io.Writer) {
+				printNodes(w, nodes)
+				printRegions(w, regions)
+			}}, err
 		})
 	})
 }
