@@ -88,6 +88,15 @@ func TestDocumentTools(t *testing.T) {
 		}
 		write(t, to, text)
 	}
+	// guided runs a program of the guide, which sends a lead.
+	guided := func(t *testing.T, program string, args ...string) {
+		t.Helper()
+		t.Setenv("EDGE_URL", d.nodes[0].URL())
+		t.Setenv("TEST", key)
+		if got := output(t, program, args...); !strings.HasPrefix(got, "201 lead_") {
+			t.Errorf("the guide's client says %s", got)
+		}
+	}
 	t.Run("oapi-codegen", func(t *testing.T) {
 		write(t, "go/openapi/openapi.go", []byte(output(t, tool["oapi-codegen"], document)))
 		copied(t, "go/main.go", "go/main.go")
@@ -95,6 +104,9 @@ func TestDocumentTools(t *testing.T) {
 		output(t, "go", "-C", "go", "mod", "tidy")
 		output(t, "go", "-C", "go", "build", "-o", "client", ".")
 		run(t, filepath.Join(dir, "go/client"))
+		write(t, "go/main.go", []byte(strings.ReplaceAll(commandsOf(t, "clients", "go")[0], "example.com/partner/", "clients/")))
+		output(t, "go", "-C", "go", "build", "-o", "guide", ".")
+		guided(t, filepath.Join(dir, "go/guide"))
 	})
 	t.Run("typescript", func(t *testing.T) {
 		for _, name := range []string{"openapi-typescript.ts", "hey-api.ts", "tsconfig.json"} {
@@ -105,8 +117,24 @@ func TestDocumentTools(t *testing.T) {
 		}
 		output(t, tool["openapi-typescript"], document, "-o", "schema.d.ts")
 		output(t, tool["openapi-ts"], "-i", document, "-o", "hey")
+		write(t, "lead.mts", []byte(commandsOf(t, "clients", "ts")[0]))
+		typed := strings.Replace(commandsOf(t, "verifying", "js")[0], "function verify(header, body, secret) {", strings.TrimSpace(commandsOf(t, "verifying", "ts")[0]), 1)
+		write(t, "receiver.mts", []byte(typed))
 		output(t, tool["tsc"], "-p", ".")
+		output(t, tool["tsc"], "--strict", "--module", "nodenext", "--target", "es2022", "--types", "node", "--outDir", "out", "lead.mts", "receiver.mts")
 		run(t, "node", "out/openapi-typescript.js")
 		run(t, "node", "out/hey-api.js")
+		guided(t, "node", "out/lead.mjs")
 	})
+}
+
+// TestDocsClients runs the guide's client in Python, which needs no generator.
+func TestDocsClients(t *testing.T) {
+	needTool(t, "python3")
+	d := startDevForTest(t, t.TempDir())
+	cmd := exec.Command("python3", "-c", commandsOf(t, "clients", "python")[0])
+	cmd.Env = append(os.Environ(), "EDGE_URL="+d.nodes[0].URL(), "TEST="+d.account.Keys.Test, "no_proxy=*", "NO_PROXY=*")
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "201 lead_") {
+		t.Errorf("the guide's client says %s, %v", out, err)
+	}
 }

@@ -19,7 +19,7 @@ func TestInBrowser(t *testing.T) {
 	server := httptest.NewServer(openapi.Handler())
 	defer server.Close()
 	axe := browsertest.ReadAxe(t, "../../..")
-	for _, name := range []string{"", "quickstart", "keys", "errors", "limits", "pagination", "leads", "webhooks", "verifying", "testing", "going-live", "changelog"} {
+	for _, name := range []string{"", "quickstart", "keys", "errors", "clients", "limits", "pagination", "leads", "webhooks", "verifying", "testing", "going-live", "changelog"} {
 		for _, scheme := range []string{"light", "dark"} {
 			for _, width := range []int64{390, 1280} {
 				shown := fmt.Sprintf("docs-%s-%s-%d", name, scheme, width)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"html/template"
+	"regexp"
 	"strings"
 
 	"github.com/yuin/goldmark"
@@ -26,6 +27,7 @@ func chapters() []chapter {
 		{"quickstart", "Quick start"},
 		{"keys", "Keys and scopes"},
 		{"errors", "Errors"},
+		{"clients", "Clients"},
 		{"limits", "Limits and back-off"},
 		{"pagination", "Pagination"},
 		{"leads", "Leads and consent"},
@@ -44,6 +46,8 @@ type page struct {
 	Chapters  []chapter
 	Reference *reference
 	Body      template.HTML    // of a chapter
+	Parts     []part           // of a chapter
+	Previous  *chapter         // before it
 	Next      *chapter         // after it
 	Errors    []answer.Refusal // on the page of errors
 }
@@ -84,18 +88,50 @@ func render(document []byte) (map[string]file, error) {
 		if err != nil {
 			return nil, err
 		}
-		p := page{Title: c.Title, Path: c.Path(), Body: markdown(string(text))}
+		p := page{Title: c.Title, Path: c.Path()}
+		p.Body, p.Parts = withAnchors(markdown(string(text)))
+		if i > 0 {
+			p.Previous = &chapters()[i-1]
+		}
 		if i+1 < len(chapters()) {
 			p.Next = &chapters()[i+1]
 		}
 		if c.Name == "errors" {
 			p.Errors = answer.Refusals()
+			p.Parts = append(p.Parts, part{"all-errors", "Every error"})
 		}
 		if err := add(p); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
+}
+
+// part is a section of a chapter: its heading and the id by which links reach it.
+type part struct {
+	ID    string
+	Title template.HTML
+}
+
+var (
+	heading = regexp.MustCompile(`<h([23]) id="([^"]*)">(.*?)</h[23]>`)
+	tag     = regexp.MustCompile(`<[^>]*>`)
+	cell    = regexp.MustCompile(`(?s)<t[dh][^>]*>.*?</t[dh]>`)
+	name    = regexp.MustCompile(`<code>[^<]{15,}`)
+)
+
+// withAnchors adds to each heading of a chapter a link to itself, which a reader can
+// copy, and returns its sections of the second level.
+func withAnchors(body template.HTML) (_ template.HTML, parts []part) {
+	linked := heading.ReplaceAllStringFunc(string(body), func(text string) string {
+		m := heading.FindStringSubmatch(text)
+		level, id, title := m[1], m[2], m[3]
+		if level == "2" {
+			parts = append(parts, part{id, template.HTML(title)})
+		}
+		return fmt.Sprintf(`<h%s id="%s">%s&nbsp;<a class="anchor" href="#%[2]s" aria-label="Link to %s">#</a></h%[1]s>`, level, id, title, tag.ReplaceAllString(title, ""))
+	})
+	return template.HTML(linked), parts
 }
 
 // newMarkdown returns a function from Markdown to HTML. Raw HTML in it is left out.
@@ -107,6 +143,15 @@ func newMarkdown() func(string) template.HTML {
 			return template.HTML(template.HTMLEscapeString(text))
 		}
 		// What scrolls sideways must be reached by the keyboard.
-		return template.HTML(strings.ReplaceAll(b.String(), "<pre>", `<pre tabindex="0">`))
+		text = strings.ReplaceAll(b.String(), "<pre>", `<pre tabindex="0">`)
+		return template.HTML(cell.ReplaceAllStringFunc(text, breakable))
 	}
+}
+
+// breakable lets a line end after the dots and underscores of long code in a table, so
+// that it fits a narrow column without being cut anywhere.
+func breakable(cell string) string {
+	return name.ReplaceAllStringFunc(cell, func(code string) string {
+		return strings.NewReplacer(".", ".<wbr>", "_", "_<wbr>").Replace(code)
+	})
 }

@@ -249,7 +249,7 @@ func TestHandler(t *testing.T) {
 		{"GET", "/api/v2/public/openapi.json", 200, "application/json", `"openapi": "3.1.0"`},
 		{"GET", "/docs", 200, "text/html; charset=utf-8", "listInsights"},
 		{"GET", "/docs/", 200, "text/html; charset=utf-8", "listInsights"},
-		{"GET", "/docs/quickstart", 200, "text/html; charset=utf-8", "Five minutes"},
+		{"GET", "/docs/quickstart", 200, "text/html; charset=utf-8", "Fifteen minutes"},
 		{"GET", "/docs/errors", 200, "text/html; charset=utf-8", `id="rate_limited"`},
 		{"GET", "/docs/docs.css", 200, "text/css; charset=utf-8", ":root"},
 		{"GET", "/docs/signature-vectors.json", 200, "application/json", `"tolerance_seconds": 300`},
@@ -307,8 +307,8 @@ func TestPagesAreSelfContained(t *testing.T) {
 			pages[path] = get(path).Body.String()
 		}
 	}
-	if len(pages) != 12 {
-		t.Errorf("%d pages, want the reference and 11 chapters", len(pages))
+	if len(pages) != 13 {
+		t.Errorf("%d pages, want the reference and 12 chapters", len(pages))
 	}
 	for at, page := range pages {
 		if strings.Contains(page, "<script") || strings.Contains(page, " style=") {
@@ -337,7 +337,7 @@ func TestAnotherDocument(t *testing.T) {
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/docs", nil))
-	for _, want := range []string{`id="put-x--id--y"`, "Do &lt;it&gt;", "$NODE/x/$ID/y", "Other &lt;API&gt;"} {
+	for _, want := range []string{`id="put-x--id--y"`, "Do &lt;it&gt;", "$EDGE_URL/x/$ID/y", "Other &lt;API&gt;"} {
 		if !strings.Contains(w.Body.String(), want) {
 			t.Errorf("no %s in the page", want)
 		}

@@ -27,7 +27,8 @@ type operation struct {
 	Parameters                       []field
 	Body                             *body
 	Answers                          []success // below 400
-	Refusals                         []refusal // from 400 on
+	Refusals                         []refusal // from 400 on, but for those of all operations
+	Shared                           []refusal // what every operation may answer
 	Samples                          []sample
 }
 
@@ -102,6 +103,7 @@ func newReference(document []byte, markdown func(string) template.HTML) (*refere
 			}
 		}
 	}
+	r.share()
 	for _, hook := range root.object("webhooks") {
 		item, _ := hook.value.(object)
 		post := item.object("post")
@@ -113,6 +115,36 @@ func newReference(document []byte, markdown func(string) template.HTML) (*refere
 		return nil, fmt.Errorf("the reference page of the API document has more than %d bytes of text: parts of it are referred to very often", MaxReference)
 	}
 	return r, nil
+}
+
+// share tells the refusals of every operation from those of its own.
+func (r *reference) share() {
+	var all []*operation
+	for i := range r.Groups {
+		for j := range r.Groups[i].Operations {
+			all = append(all, &r.Groups[i].Operations[j])
+		}
+	}
+	if len(all) < 2 {
+		return
+	}
+	have := make(map[string]int) // operations by refusal
+	for _, o := range all {
+		for _, refused := range o.Refusals {
+			have[fmt.Sprint(refused)]++
+		}
+	}
+	for _, o := range all {
+		var own []refusal
+		for _, refused := range o.Refusals {
+			if have[fmt.Sprint(refused)] == len(all) {
+				o.Shared = append(o.Shared, refused)
+			} else {
+				own = append(own, refused)
+			}
+		}
+		o.Refusals = own
+	}
 }
 
 func isMethod(name string) bool {

@@ -8,9 +8,10 @@ import (
 )
 
 // sample is a whole program that calls one operation. It takes the node's address
-// from NODE, keys from LIVE and TEST, and a path's parameters from the variables that
-// variableOf names.
-type sample struct{ Language, File, Text string }
+// from EDGE_URL, keys from LIVE and TEST, and a path's parameters from the variables that
+// variableOf names. Run is the command that runs it; its last word is the file to save it
+// in.
+type sample struct{ Language, Run, Text string }
 
 // call describes the request that a sample makes.
 type call struct {
@@ -40,10 +41,10 @@ func samples(s *specification, o operation, op object) []sample {
 		c.query = "?" + query.Encode()
 	}
 	return []sample{
-		{"curl", "sample.sh", c.curl()},
-		{"Node", "sample.mjs", c.node()},
-		{"Python", "sample.py", c.python()},
-		{"Go", "main.go", c.golang()},
+		{"curl", "sh sample.sh", c.curl()},
+		{"Node", "node sample.mjs", c.node()},
+		{"Python", "python3 sample.py", c.python()},
+		{"Go", "go run main.go", c.golang()},
 	}
 }
 
@@ -52,7 +53,7 @@ func samples(s *specification, o operation, op object) []sample {
 func variableOf(parameter string) string {
 	name := strings.ToUpper(parameter)
 	switch name {
-	case "NODE", "LIVE", "TEST", "PATH", "HOME", "USER", "SHELL", "PWD", "IFS", "LANG", "TERM", "TMPDIR", "UID", "ENV", "PS1":
+	case "EDGE_URL", "NODE", "LIVE", "TEST", "PATH", "HOME", "USER", "SHELL", "PWD", "IFS", "LANG", "TERM", "TMPDIR", "UID", "ENV", "PS1":
 		return "PARAM_" + name
 	}
 	return name
@@ -71,7 +72,7 @@ func (c call) curl() string {
 	if c.method != "GET" && c.body == "" {
 		b.WriteString("-X " + c.method + " ")
 	}
-	fmt.Fprintf(&b, "\"$NODE%s\" \\\n  -H \"Authorization: Bearer $%s\"", c.target(func(v string) string { return "$" + v }), c.key)
+	fmt.Fprintf(&b, "\"$EDGE_URL%s\" \\\n  -H \"Authorization: Bearer $%s\"", c.target(func(v string) string { return "$" + v }), c.key)
 	if c.body != "" {
 		fmt.Fprintf(&b, " \\\n  -H \"Content-Type: application/json\" \\\n  -d '%s'", strings.ReplaceAll(c.body, "'", `'\''`))
 	}
@@ -79,14 +80,14 @@ func (c call) curl() string {
 }
 
 func (c call) node() string {
-	names := []string{"NODE", c.key}
+	names := []string{"EDGE_URL", c.key}
 	target := c.target(func(v string) string {
 		names = append(names, v)
 		return "${" + v + "}"
 	})
 	var b strings.Builder
 	fmt.Fprintf(&b, "const { %s } = process.env;\n", strings.Join(names, ", "))
-	fmt.Fprintf(&b, "const answer = await fetch(`${NODE}%s`, {\n", target)
+	fmt.Fprintf(&b, "const answer = await fetch(`${EDGE_URL}%s`, {\n", target)
 	if c.method != "GET" {
 		fmt.Fprintf(&b, "  method: %q,\n", c.method)
 	}
@@ -103,7 +104,7 @@ func (c call) python() string {
 	var b strings.Builder
 	b.WriteString("import json, os, urllib.request\n\nenv = os.environ\nrequest = urllib.request.Request(\n")
 	target := c.target(func(v string) string { return `" + env["` + v + `"] + "` })
-	fmt.Fprintf(&b, "    env[\"NODE\"] + %s,\n", strings.TrimSuffix(fmt.Sprintf("\"%s\"", target), ` + ""`))
+	fmt.Fprintf(&b, "    env[\"EDGE_URL\"] + %s,\n", strings.TrimSuffix(fmt.Sprintf("\"%s\"", target), ` + ""`))
 	if c.method != "GET" {
 		fmt.Fprintf(&b, "    method=%q,\n", c.method)
 	}
@@ -138,7 +139,7 @@ import (
 %s)
 
 func main() {
-	req, err := http.NewRequest(%q, os.Getenv("NODE")+%s, %s)
+	req, err := http.NewRequest(%q, os.Getenv("EDGE_URL")+%s, %s)
 	if err != nil {
 		log.Fatal(err)
 	}
