@@ -16,7 +16,7 @@ func (s *Sender) start(q *queue, l *lane, now time.Time) {
 		q.shrink()
 		return
 	}
-	t := &try{queue: q, item: i, target: q.endpoint.target, secrets: q.endpoint.secrets, lane: l, budget: l.budget, started: now}
+	t := &try{queue: q, item: i, target: q.endpoint.target, secrets: q.endpoint.secrets, lane: l, started: now}
 	q.inFlight++
 	q.usedAt = now
 	l.occupy(q)
@@ -63,8 +63,7 @@ func (s *Sender) run(t *try, w worker) {
 	now := time.Now()
 	q := t.queue
 	t.done = true
-	t.budget.inFlight--
-	t.lane.ended(q)
+	s.ended(t)
 	q.inFlight--
 	if r.abandoned {
 		s.unlease(q, t.item, now)

@@ -33,6 +33,7 @@ type sentRequest struct {
 	host, event string
 	at          time.Time
 	end         time.Time
+	ok          bool // it was answered well
 }
 
 func (w *fakeEndpoints) RoundTrip(q *http.Request) (*http.Response, error) {
@@ -46,7 +47,7 @@ func (w *fakeEndpoints) RoundTrip(q *http.Request) (*http.Response, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.underWay[host]--
-	w.sent = append(w.sent, sentRequest{host, q.Header.Get("X-Svc-Event-Id"), at, time.Now()})
+	w.sent = append(w.sent, sentRequest{host, q.Header.Get("X-Svc-Event-Id"), at, time.Now(), err == nil && status == 200})
 	if err != nil {
 		return nil, err
 	}

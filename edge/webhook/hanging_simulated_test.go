@@ -188,6 +188,47 @@ func besideACrowd(s *simulation, c crowd, every int) {
 	}
 }
 
+// Where many new endpoints hang, the new ones that are well do not wait for them, whether
+// of the same accounts or of others. 20 accounts a second begin, with 100 endpoints each.
+func TestSimulatedNewBesideNewThatHang(t *testing.T) {
+	for _, test := range []struct {
+		accounts, hang int // and how many of an account's endpoints hang
+	}{{1, 90}, {5, 90}, {200, 20}} {
+		t.Run(fmt.Sprintf("%d of 100 hang in %d accounts", test.hang, test.accounts), func(t *testing.T) {
+			simulate(t, Config{}, func(s *simulation) {
+				c := s.crowd(100*test.accounts, func(nth int) behaviour {
+					if nth%100 < test.hang {
+						return hanging
+					}
+					return well
+				})
+				fired := map[string]time.Time{}
+				for _, a := range c.accounts {
+					for event, at := range s.events(a, 1, 50*time.Millisecond) {
+						fired[event] = at
+					}
+				}
+				sleep(s.Context(), waitMost)
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				var answered int
+				var worst time.Duration
+				for _, sent := range s.sent {
+					if sent.ok {
+						answered++
+						worst = max(worst, sent.at.Sub(fired[sent.event]))
+					}
+				}
+				want := test.accounts * (100 - test.hang)
+				t.Logf("%d deliveries came, the last after %v", answered, worst)
+				if answered != want || worst > waitMost {
+					t.Errorf("%d deliveries came, want %d; worst latency %v", answered, want, worst)
+				}
+			})
+		})
+	}
+}
+
 // A process that starts with thousands of endpoints that have hung for long, and a
 // backlog for all, works off what is for the others at once.
 func TestSimulatedRestartBesideHanging(t *testing.T) {

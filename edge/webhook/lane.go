@@ -22,6 +22,7 @@ type lane struct {
 	share  bool // accounts have a share of it: see shareOf
 
 	accounts fifo[*account] // those with queues in the lane, in rotation
+	waiting  int            // accounts out of the rotation, since they have their share
 }
 
 // lanes holds all of a Sender. Which one a queue waits in is laneOf's to say.
@@ -30,18 +31,20 @@ type lanes struct {
 	// slow for those whose tries hang, and extra for the second to last try at a time
 	// of an endpoint that is not proven.
 	proven, trial, slow, extra lane
-	// Budgets: the last two lanes have one together. Tries move to movedTries.
+	// Budgets: the last two lanes have one together. Tries move to movedTries, early ones
+	// while it has fewer than movedMost.
 	provenTries, trialTries, slowTries, movedTries budget
+	movedMost                                      int
 }
 
 const laneCount = 4
 
 func newLanes(c *Config) *lanes {
-	l := &lanes{}
+	l := &lanes{movedMost: 2 * c.Slow}
 	l.proven = lane{budget: &l.provenTries, most: c.Fast - c.Trial, nth: 0}
 	l.trial = lane{budget: &l.trialTries, most: c.Trial, nth: 1, share: true}
 	l.provenTries.lane, l.trialTries.lane = &l.proven, &l.trial
-	l.slow = lane{budget: &l.slowTries, most: c.Slow, nth: 2}
+	l.slow = lane{budget: &l.slowTries, most: c.Slow, nth: 2, share: true}
 	l.extra = lane{budget: &l.slowTries, most: c.Slow / 2, nth: 3}
 	return l
 }
@@ -50,14 +53,15 @@ func newLanes(c *Config) *lanes {
 type account struct {
 	id     string
 	queues int // that are known
-	trials int // tries under way that started in the lane of trials
 	turns  [laneCount]turn
 }
 
 // turn holds the queues of an account that wait in a lane.
 type turn struct {
-	places fifo[place]
-	listed bool // among the lane's accounts
+	places   fifo[place]
+	inFlight int  // tries of the account with a place in the lane's budget
+	listed   bool // among the lane's accounts
+	waits    bool // among those that the lane counts as waiting
 }
 
 // place is a queue's place in a turn.
@@ -79,14 +83,27 @@ func (l *lane) push(q *queue) {
 
 // list puts an account into the rotation while it has queues in the lane.
 func (l *lane) list(a *account) {
-	if t := &a.turns[l.nth]; !t.listed && t.places.len() > 0 {
+	t := &a.turns[l.nth]
+	l.setWaits(t, false)
+	if !t.listed && t.places.len() > 0 {
 		t.listed = true
 		l.accounts.push(a)
 	}
 }
 
+// setWaits says whether an account waits for a part of its share to be free.
+func (l *lane) setWaits(t *turn, waits bool) {
+	switch {
+	case waits && !t.waits:
+		l.waiting++
+	case !waits && t.waits:
+		l.waiting--
+	}
+	t.waits = waits
+}
+
 // pop takes the next account's next queue, nil when there is none that may have a
-// try. An account that has its share already leaves the rotation until a try of it ends.
+// try. An account that has its share already leaves the rotation until a try of it ends or moves.
 func (l *lane) pop() *queue {
 	for l.accounts.len() > 0 {
 		a := l.accounts.pop()
@@ -95,7 +112,11 @@ func (l *lane) pop() *queue {
 		for t.places.len() > 0 && t.places.first().left(l) {
 			t.places.pop()
 		}
-		if t.places.len() == 0 || (l.share && a.trials >= l.shareOf()) {
+		if t.places.len() == 0 {
+			continue
+		}
+		if l.share && t.inFlight >= l.shareOf() {
+			l.setWaits(t, true)
 			continue
 		}
 		q := t.places.pop().queue
@@ -113,21 +134,14 @@ func (l *lane) shareOf() int { return max(1, (l.most-l.budget.inFlight)/4) }
 // occupy takes a place in the lane's budget for q.
 func (l *lane) occupy(q *queue) {
 	l.budget.inFlight++
-	if l.share {
-		q.account.trials++
-	}
+	q.account.turns[l.nth].inFlight++
 }
 
 // vacate gives back what occupy took.
 func (l *lane) vacate(q *queue) {
 	l.budget.inFlight--
-	l.ended(q)
-}
-
-// ended takes a try of q off its account's share.
-func (l *lane) ended(q *queue) {
+	q.account.turns[l.nth].inFlight--
 	if l.share {
-		q.account.trials--
 		l.list(q.account)
 	}
 }
@@ -224,7 +238,8 @@ func (s *Sender) startIn(l *lane, q *queue, now time.Time) {
 // crowded reports whether queues wait for a try to end, and there is room for tries that
 // leave before they are slow. s.mu is held.
 func (s *Sender) crowded(l *lane) bool {
-	return l.budget.inFlight >= l.most && l.accounts.len() > 0 && s.lanes.movedTries.inFlight < s.lanes.extra.most
+	full := l.budget.inFlight >= l.most && l.accounts.len() > 0
+	return (full || l.waiting > 0) && s.lanes.movedTries.inFlight < s.lanes.movedMost
 }
 
 // crowdedPatience is how long a try may be without an answer before it gives its place
@@ -292,12 +307,24 @@ func (s *Sender) moveSlow(b *budget) {
 	s.schedule(now)
 }
 
-// move takes a try out of its budget. What the slow lane has is left to the endpoints
+// move takes a try out of its budget, unless it has left it already. What the slow lane has is left to the endpoints
 // that are there already. s.mu is held.
 func (s *Sender) move(t *try) {
-	t.budget.inFlight--
-	t.budget = &s.lanes.movedTries
-	t.budget.inFlight++
+	if t.lane == nil {
+		return
+	}
+	t.lane.vacate(t.queue)
+	t.lane = nil
+	s.lanes.movedTries.inFlight++
+}
+
+// ended gives back the place of a try that ended. s.mu is held.
+func (s *Sender) ended(t *try) {
+	if t.lane == nil {
+		s.lanes.movedTries.inFlight--
+		return
+	}
+	t.lane.vacate(t.queue)
 }
 
 // hung counts against the endpoint, once, that a try took SlowAfter or longer. s.mu is

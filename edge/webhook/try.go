@@ -20,8 +20,7 @@ type try struct {
 	target  *target
 	secrets []string
 
-	lane    *lane   // it started from
-	budget  *budget // it uses
+	lane    *lane // it has a place in; nil: it has moved
 	started time.Time
 	hung    bool // for SlowAfter or longer
 	done    bool

@@ -150,7 +150,10 @@ func (s *site) startSender(ctx context.Context, caFile string) (*webhook.Sender,
 	s.onEnd(func() error {
 		now, cancel := context.WithCancel(ctx)
 		cancel() // what hangs is cut short
-		return sender.Stop(now)
+		if err := sender.Stop(now); err != nil {
+			s.log.Warn("leases are left to end by themselves", "err", err)
+		}
+		return nil
 	})
 	return sender, nil
 }
