@@ -10,6 +10,7 @@ import (
 
 	"partneredge/host/engine"
 	"partneredge/host/memory"
+	"partneredge/host/threadtime"
 	"partneredge/host/wasi"
 	"partneredge/wasm/abi"
 )
@@ -35,6 +36,9 @@ type call struct {
 	refueled time.Duration // when fuel was last given, without inHost
 	yielded  time.Duration // when others were last let run, without inHost
 	fuel     int32         // how much was last given
+
+	waited bool               // a stretch of computing was long, perhaps by waiting
+	used   threadtime.Reading // when fuel was last given, if waited; none after a call to the host
 
 	function engine.Function // that runs; nil outside of it
 
@@ -78,6 +82,7 @@ func (c *call) begin(ctx context.Context, principal abi.Principal, now int64) {
 	}
 	c.inHost, c.checked, c.computed, c.refueled, c.yielded = 0, start, 0, start, start
 	c.fuel = minFuel
+	c.waited, c.used = false, threadtime.Reading{}
 	c.function = nil
 	c.hostCalls, c.logged, c.line = 0, 0, c.line[:0]
 	c.refused, c.stopped = false, nil
@@ -236,6 +241,7 @@ func (c *call) Uncharged(f func()) {
 	start, before := c.m.runtime.elapsed(), c.inHost
 	f()
 	c.inHost = before + c.m.runtime.elapsed() - start
+	c.used = threadtime.Reading{}
 }
 
 // Sleep implements wasi.Host.

@@ -3,25 +3,71 @@ package host
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
 
+	"partneredge/host/threadtime"
 	"partneredge/wasm/abi"
 )
 
 // TestWaitingForAProcessorIsNotComputing holds that a thread that waits for a processor
-// is charged for one short stretch of computing, however long it waited.
+// is charged for one short stretch of computing, however often and long it waited. On a
+// system that does not tell what a thread computed, each wait is charged so.
 func TestWaitingForAProcessorIsNotComputing(t *testing.T) {
+	m := &Module{runtime: &Runtime{epoch: time.Now()}, limits: Limits{Wall: time.Hour}.withDefaults()}
+	c := newCall(m, nil)
+	c.begin(context.Background(), abi.Principal{}, 0)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	waits, most := 3, 3*maxStretch
+	if threadtime.Now() != (threadtime.Reading{}) {
+		waits, most = 1000, maxStretch+m.limits.CPU/2
+	}
+	for range waits {
+		m.runtime.epoch = m.runtime.epoch.Add(-m.limits.CPU) // so much time passes
+		c.check()                                            // panics when the call is ended
+		c.mark()
+	}
+	if c.computed > most {
+		t.Errorf("charged %v for computing", c.computed)
+	}
+}
+
+// TestLongComputingIsCharged holds that a stretch is charged in full in which the thread
+// computed, and not only maxStretch of it, once one before was long.
+func TestLongComputingIsCharged(t *testing.T) {
+	if threadtime.Now() == (threadtime.Reading{}) {
+		t.Skip("this system does not tell what a thread computed")
+	}
+	m := &Module{runtime: &Runtime{epoch: time.Now()}, limits: Limits{CPU: time.Minute}.withDefaults()}
+	c := newCall(m, nil)
+	c.begin(context.Background(), abi.Principal{}, 0)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	c.waited = true
+	c.mark()
+	before := threadtime.Now()
+	for used := time.Duration(0); used < 4*maxStretch; used, _ = threadtime.Since(before) {
+	}
+	if c.check(); c.computed < 4*maxStretch {
+		t.Errorf("charged %v for computing %v", c.computed, 4*maxStretch)
+	}
+}
+
+// TestComputingAfterAHostCallIsBounded holds that what the thread did for the host, or for
+// others that it let run, is no measure of what the guest computed.
+func TestComputingAfterAHostCallIsBounded(t *testing.T) {
 	m := &Module{runtime: &Runtime{epoch: time.Now()}, limits: Limits{}.withDefaults()}
 	c := newCall(m, nil)
 	c.begin(context.Background(), abi.Principal{}, 0)
-	for range 3 {
-		m.runtime.epoch = m.runtime.epoch.Add(-m.limits.CPU) // so much time passes
-		c.check()                                            // panics when the call is ended
-	}
-	if c.computed > 3*maxStretch {
-		t.Errorf("charged %v for computing", c.computed)
+	c.waited = true
+	c.mark()
+	c.Uncharged(func() {})
+	m.runtime.epoch = m.runtime.epoch.Add(-m.limits.CPU)
+	if c.check(); c.computed != maxStretch {
+		t.Errorf("charged %v for computing, want %v", c.computed, maxStretch)
 	}
 }
 

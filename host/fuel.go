@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"partneredge/host/engine"
+	"partneredge/host/threadtime"
 )
 
 // Fuel. A guest's machine code cannot be interrupted: while it runs, its thread
@@ -30,11 +31,14 @@ const (
 	// nothing.
 	yieldCrowded = 200 * time.Microsecond
 	yieldAlone   = 2 * time.Millisecond
-	// maxStretch is the most that is charged for computing between two checks, far
-	// more than the fuel lasts: a longer stretch was not the guest's doing, its thread
-	// had to wait for a processor. On a busy machine that takes tens of milliseconds,
-	// and would end calls that hardly ran.
-	maxStretch = 5 * time.Millisecond
+	// A stretch of computing between two checks that is longer than longStretch, many
+	// times what the fuel should last, may not have been the guest's doing: its thread
+	// had to wait for a processor. On a busy machine that takes milliseconds again and
+	// again, and would end calls that hardly ran. So from a call's first long stretch
+	// on its thread's processor time is charged for such a one. Where that is unknown,
+	// as for the first, maxStretch is the most that is charged.
+	longStretch = 500 * time.Microsecond
+	maxStretch  = 5 * time.Millisecond
 )
 
 // refuel gives the guest more fuel, or ends its call if a deadline has passed. It
@@ -50,7 +54,16 @@ func refuel(ctx context.Context, _ []byte, stack []uint64) {
 		c.yielded = computed
 	}
 	c.refueled = computed
+	c.mark()
 	stack[0] = uint64(uint32(c.fuel))
+}
+
+// mark remembers what the thread has computed, for a call that had to wait. A call that
+// did not is spared the look.
+func (c *call) mark() {
+	if c.waited {
+		c.used = threadtime.Now()
+	}
 }
 
 // mostFuel returns how much fuel the guest may get at once.
@@ -71,9 +84,22 @@ func nextFuel(last int32, took time.Duration) int32 {
 // time.
 func (c *call) charge() (now time.Duration) {
 	now = c.m.runtime.elapsed()
-	c.computed += min(now-c.inHost-c.checked, maxStretch)
+	stretch := now - c.inHost - c.checked
 	c.checked = now - c.inHost
+	if stretch > longStretch {
+		stretch = c.computing(stretch)
+	}
+	c.computed += stretch
 	return now
+}
+
+// computing returns how much of a long stretch the guest computed.
+func (c *call) computing(stretch time.Duration) time.Duration {
+	c.waited = true
+	if used, ok := threadtime.Since(c.used); ok {
+		return min(stretch, used)
+	}
+	return min(stretch, maxStretch)
 }
 
 // overdue returns the reason why the call must end at the time now, "" if it may go

@@ -12,6 +12,7 @@ import (
 
 	"partneredge/host/engine"
 	"partneredge/host/prepare"
+	"partneredge/host/threadtime"
 	"partneredge/host/wasi"
 	"partneredge/wasm/abi"
 )
@@ -84,6 +85,7 @@ func (c *call) op(op abi.Op, in, out []byte) int32 {
 		c.memory.Resume()
 	}
 	c.inHost += c.m.runtime.elapsed() - start
+	c.used = threadtime.Reading{}
 	if err != nil {
 		return int32(c.code(op, err))
 	}
