@@ -140,7 +140,7 @@ func (p *Profile) Parse(b []byte) error {
 
 // Insight is a coaching insight.
 //
-//	i64 created; bytes: id, headline, detail
+//	i64 created; bytes: id, headline, detail, all UTF-8
 type Insight struct {
 	ID, Headline, Detail string
 	Created              int64
@@ -182,7 +182,7 @@ func (l *Insights) Parse(b []byte) error {
 
 // Firing is a firing of a sentinel.
 //
-//	i64 triggered; bytes: id, name, action, data
+//	i64 triggered; bytes: id, name, action, all UTF-8, data
 type Firing struct {
 	ID, Name, Action string
 	Triggered        int64

@@ -66,6 +66,9 @@ func FuzzAppendString(f *testing.F) {
 		if got != want.String() {
 			t.Fatalf("AppendString(%q) reads back as %q", s, got)
 		}
+		if text := AppendText(nil, got); string(text) != string(b) {
+			t.Fatalf("AppendText(%q) = %q, want %q", got, text, b)
+		}
 	})
 }
 

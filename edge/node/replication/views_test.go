@@ -1,10 +1,15 @@
 package replication
 
 import (
+	"errors"
+	"strconv"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"pgregory.net/rapid"
 
+	"partneredge/edge/wire"
 	"partneredge/wasm/abi"
 )
 
@@ -58,6 +63,30 @@ func TestNewer(t *testing.T) {
 	}{{0, 10, 3}, {0, 2, 2}, {10, 10, 2}, {9, 10, 3}, {30, 10, 0}, {0, 0, 0}} {
 		if got := len(newer(items, c.since, c.limit)); got != c.want {
 			t.Errorf("since %d, limit %d: %d items, want %d", c.since, c.limit, got, c.want)
+		}
+	}
+}
+
+// TestTextsOfViewsAreUTF8 holds what modules rely on, whatever the origin sends.
+func TestTextsOfViewsAreUTF8(t *testing.T) {
+	const bad = "\"a\xff\xed\xa0\x80\""
+	var reply wire.ViewReply
+	if err := wire.Decode([]byte(`{"v":`+strconv.Itoa(wire.Version)+`,"insights":[{"id":`+bad+`,"headline":`+bad+`,"detail":`+bad+`}],`+
+		`"firings":[{"id":`+bad+`,"sentinel_name":`+bad+`,"action_taken":`+bad+`}]}`), &reply); err != nil {
+		t.Fatal(err)
+	}
+	var insights abi.Insights
+	var firings abi.Firings
+	if err := errors.Join(insights.Parse(insightsFrame(reply.Insights, true)), firings.Parse(firingsFrame(reply.Firings, false))); err != nil {
+		t.Fatal(err)
+	}
+	if len(insights.Items) != 1 || len(firings.Items) != 1 {
+		t.Fatalf("%d insights and %d firings, want one of each", len(insights.Items), len(firings.Items))
+	}
+	i, f := insights.Items[0], firings.Items[0]
+	for _, text := range []string{i.ID, i.Headline, i.Detail, f.ID, f.Name, f.Action} {
+		if !strings.HasPrefix(text, "a\uFFFD") || !utf8.ValidString(text) {
+			t.Errorf("the text %q", text)
 		}
 	}
 }

@@ -61,8 +61,8 @@ func Handle(req *abi.Request, resp *abi.Response, views handlers.Views) {
 
 func appendInsight(b []byte, it *abi.Insight, source string) []byte {
 	b = answer.AppendString(append(b, `{"id":`...), it.ID)
-	b = answer.AppendString(append(b, `,"headline":`...), it.Headline)
-	b = answer.AppendString(append(b, `,"detail":`...), it.Detail)
+	b = answer.AppendText(append(b, `,"headline":`...), it.Headline)
+	b = answer.AppendText(append(b, `,"detail":`...), it.Detail)
 	b = isotime.Append(append(b, `,"created_at":"`...), it.Created)
 	b = answer.AppendString(append(b, `","source":`...), source)
 	return append(b, '}')

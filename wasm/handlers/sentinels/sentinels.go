@@ -59,7 +59,7 @@ func Handle(req *abi.Request, resp *abi.Response, views handlers.Views) {
 
 func appendFiring(b []byte, it *abi.Firing) []byte {
 	b = answer.AppendString(append(b, `{"id":`...), it.ID)
-	b = answer.AppendString(append(b, `,"sentinel_name":`...), it.Name)
+	b = answer.AppendText(append(b, `,"sentinel_name":`...), it.Name)
 	b = isotime.Append(append(b, `,"triggered_at":"`...), it.Triggered)
 	b = append(b, `","trigger_data":`...)
 	if len(it.Data) == 0 {
@@ -67,6 +67,6 @@ func appendFiring(b []byte, it *abi.Firing) []byte {
 	} else {
 		b = append(b, it.Data...) // the host has validated it as a JSON object
 	}
-	b = answer.AppendString(append(b, `,"action_taken":`...), it.Action)
+	b = answer.AppendText(append(b, `,"action_taken":`...), it.Action)
 	return append(b, '}')
 }
