@@ -107,10 +107,11 @@ var attacks = []struct {
 // TestHostile runs each attack, then 1 000 honest requests, whose answers must be byte
 // for byte what they were before, with nothing left behind in memory.
 func TestHostile(t *testing.T) {
+	const wall = 2 * time.Second // for an honest request on a busy machine
 	wasm := Build(t, "./testdata/hostile")
 	for _, strategy := range memory.Available() {
 		t.Run(strategy.String(), func(t *testing.T) {
-			_, m, log := openHostile(t, wasm, strategy, Limits{Wall: 300 * time.Millisecond, Sandboxes: 4})
+			_, m, log := openHostile(t, wasm, strategy, Limits{Wall: wall, Sandboxes: 4})
 			want, err := ask(m, "/honest", "")
 			if err != nil {
 				t.Fatal(err)
@@ -128,7 +129,7 @@ func TestHostile(t *testing.T) {
 				t.Run(a.path[1:], func(t *testing.T) {
 					start := time.Now()
 					_, err := ask(m, a.path, "do not tell")
-					if took := time.Since(start); took > time.Second {
+					if took := time.Since(start); took > 2*wall {
 						t.Errorf("took %v", took)
 					}
 					if got := ReasonOf(err); !allowed(got, a.want) {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -213,8 +214,11 @@ func TestSeveralSenders(t *testing.T) {
 	a, err := db.CreateAccount(t.Context(), store.Account{Name: "A", Mode: store.ModeLive, Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
 	must(t, err)
 	const subs, events = 10, 60
+	var ids []string
 	for range subs {
-		must(t, db.AddSubscription(t.Context(), subscription(a.ID, endpoint.URL)))
+		s := subscription(a.ID, endpoint.URL)
+		must(t, db.AddSubscription(t.Context(), s))
+		ids = append(ids, s.ID)
 	}
 	// All is written before anyone sends, so that all of it has to be claimed.
 	for range events {
@@ -234,14 +238,38 @@ func TestSeveralSenders(t *testing.T) {
 	// What a process writes that has no sender of its own, others find.
 	fire(t, db, a.ID)
 	until(t, "one more", func() bool { return endpoint.count() >= subs*(events+1) })
-	seen := map[string]int{}
-	for _, g := range endpoint.all() {
-		seen[g.header.Get("X-Svc-Event-Id")]++
-	}
-	for event, n := range seen {
-		if n != subs {
-			t.Errorf("event %s came %d times, want %d", event, n, subs)
+
+	// A try that two senders made would have been recorded for one of them only: the other
+	// has another id. A second try after one that failed is recorded too.
+	recorded := map[string]bool{}
+	for _, id := range ids {
+		var all []store.Delivery
+		until(t, "each has its outcome", func() bool {
+			var err error
+			all, _, err = db.Deliveries(t.Context(), deliveries.Filter{SubscriptionID: id}, store.Page{Limit: 2 * events})
+			must(t, err)
+			return !slices.ContainsFunc(all, func(d store.Delivery) bool { return d.State == store.StatePending })
+		})
+		if len(all) != events+1 {
+			t.Errorf("%d deliveries of a subscription, want %d", len(all), events+1)
 		}
+		tries, err := db.AttemptsOf(t.Context(), all)
+		must(t, err)
+		for _, d := range all {
+			if d.State != store.StateDelivered {
+				t.Errorf("delivery %s is %s", d.ID, d.State)
+			}
+			for _, try := range tries[d.ID] {
+				recorded[try.ID] = true
+			}
+		}
+	}
+	for _, g := range endpoint.all() {
+		id := g.header.Get("X-Svc-Delivery-Id")
+		if !recorded[id] {
+			t.Errorf("the try %s was made and is not recorded, or came twice", id)
+		}
+		delete(recorded, id)
 	}
 }
 
