@@ -65,9 +65,14 @@ func (r *Replication) FindKey(ctx context.Context, client netip.Addr, token stri
 	if r.keys.Store.Lockouts.Lockout(client.String()) > 0 {
 		return ctx
 	}
+	hash := local.KeyName([]byte(token))
+	if r.keys.sync.state.settling() == nil { // as nearly always: no timer is needed
+		if _, current := r.keys.current(hash); current {
+			return ctx
+		}
+	}
 	within, cancel := context.WithTimeout(ctx, answerTimeout+r.keys.ReadTimeout)
 	defer cancel()
-	hash := local.KeyName([]byte(token))
 	if _, held := r.keys.Store.Keys.Get(hash); !held {
 		// Nothing of it can be out of date, so a made-up key does not wait for changes,
 		// here or in a sandbox.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"partneredge/host"
@@ -62,4 +63,65 @@ func TestFoundMeanwhile(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, rec, err)
 		}
 	}
+}
+
+// TestHeldKeysWaitForChanges: a request whose key is held goes on at once while the node
+// is in sync, and waits while changes are being asked for, which may have revoked the
+// key, and after the process was suspended.
+func TestHeldKeysWaitForChanges(t *testing.T) {
+	store, err := local.Open(local.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	hash := local.KeyName([]byte("svc_live_held"))
+	if _, err := store.Keys.Put(hash, local.Record{Ref: "key_1", Frame: "frame", Fetched: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		cfg := Config{
+			Store: store, ReadTimeout: time.Hour, MaxStale: time.Hour, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			Counters: Counters{Keys: func(string, int) {}},
+		}
+		state := newState(func() bool { return true }, cfg.Log)
+		r := &Replication{keys: keys{newReplica(t.Context(), cfg), &synchronizer{Config: cfg, state: state}, &guesses{}}}
+		find := func() (done chan struct{}) {
+			done = make(chan struct{})
+			go func() {
+				defer close(done)
+				r.FindKey(t.Context(), netip.MustParseAddr("192.0.2.7"), "svc_live_held")
+			}()
+			synctest.Wait()
+			return done
+		}
+		returned := func(done chan struct{}) bool {
+			select {
+			case <-done:
+				return true
+			default:
+				return false
+			}
+		}
+		for _, tt := range []struct {
+			name  string
+			begin func()
+		}{
+			{"connected", state.connect},
+			{"suspended", func() { time.Sleep(2 * suspensionGap) }},
+		} {
+			tt.begin()
+			done := find()
+			if returned(done) {
+				t.Errorf("%s: it did not wait for the changes", tt.name)
+			}
+			state.complete(state.presentAttempt())
+			synctest.Wait()
+			if !returned(done) {
+				t.Errorf("%s: it waits though every change is known", tt.name)
+			}
+			if done := find(); !returned(done) {
+				t.Errorf("%s: it waits in sync", tt.name)
+			}
+		}
+	})
 }

@@ -164,20 +164,29 @@ func (s *state) isInSync() bool {
 // revoked while the node was cut off must not be served before that is known.
 // It does not wait for an origin that does not answer.
 func (s *state) wait(ctx context.Context) {
-	s.mu.Lock()
-	s.checkSuspension()
-	if s.phase == disconnected && s.up() {
-		s.catchUp() // the connection's own callback is on its way
-	}
-	waits, settled := s.phase == catchingUp, s.settled
-	s.mu.Unlock()
-	if !waits {
+	settled := s.settling()
+	if settled == nil {
 		return
 	}
 	select {
 	case <-settled:
 	case <-ctx.Done():
 	}
+}
+
+// settling returns a channel that is closed when the node is not catching up any more,
+// nil if it is not now.
+func (s *state) settling() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.checkSuspension()
+	if s.phase == disconnected && s.up() {
+		s.catchUp() // the connection's own callback is on its way
+	}
+	if s.phase != catchingUp {
+		return nil
+	}
+	return s.settled
 }
 
 // watch looks for suspensions of the process until ctx ends.
