@@ -21,14 +21,14 @@ func (d Day) Start() time.Time { return time.Unix(int64(d)*86400, 0).UTC() }
 // String returns the day as 2006-01-02.
 func (d Day) String() string { return d.Start().Format(time.DateOnly) }
 
-// KeyDay is what a key was used for on a day, at all nodes.
+// KeyDay counts the requests with a key on a day, at all nodes.
 type KeyDay struct {
 	Day      Day
 	Requests int64 // that the limit was asked for, those refused among them
 	Limited  int64 // refused with 429
 }
 
-// KeyUse is what a key was used for in some days.
+// KeyUse counts the requests with a key in some days.
 type KeyUse struct {
 	LastUsedAt time.Time // to the minute; zero: never
 	Requests   int64

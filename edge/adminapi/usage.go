@@ -1,6 +1,6 @@
 package adminapi
 
-// KeyUse is what a key was used for in the last days.
+// KeyUse counts the requests with a key in the last days.
 type KeyUse struct {
 	LastUsedAt Time  `json:"last_used_at"` // to the minute
 	Days       int   `json:"days"`
@@ -8,7 +8,7 @@ type KeyUse struct {
 	Limited    int64 `json:"limited"`  // refused with 429
 }
 
-// KeyDay is what a key was used for on a day, at all nodes.
+// KeyDay counts the requests with a key on a day, at all nodes.
 type KeyDay struct {
 	Day      string `json:"day"` // in UTC, such as 2026-01-31
 	Requests int64  `json:"requests"`

@@ -33,7 +33,7 @@ func (v view) May(role string) bool {
 	return v.Who != nil && rank[v.Who.Role] >= rank[role]
 }
 
-// keyForms are what can be done to a key.
+// keyForms holds the data of the forms that rotate and revoke a key.
 type keyForms struct {
 	CSRF string
 	Key  adminapi.Key

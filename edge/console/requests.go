@@ -7,7 +7,7 @@ import (
 	"partneredge/edge/adminapi"
 )
 
-// requestSearch is what the page of requests looks for, and what it found.
+// requestSearch holds the search of the page of requests, and the requests found.
 type requestSearch struct {
 	adminapi.Requests
 	Asked, Status, Region string

@@ -6,7 +6,8 @@ import (
 	"partneredge/edge/origin/natsauth"
 )
 
-// regions are what the admin API asks of NATS for the servers of regions.
+// regions makes credentials for the NATS servers of regions, and knows who is connected.
+// It implements admin.Regions.
 type regions struct {
 	*broker.Broker
 	authority *natsauth.Authority

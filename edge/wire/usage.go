@@ -14,7 +14,7 @@ type Usage struct {
 	Keys map[string]UsageKey `json:"keys"` // by key id
 }
 
-// UsageKey is what one key was used for. Without the key's hash it is confirmed, and
+// UsageKey counts the requests with one key. Without the key's hash it is confirmed, and
 // refused rather than counted, but for a node of version 1.
 type UsageKey struct {
 	Requests int64  `json:"r"`           // those refused among them

@@ -24,7 +24,7 @@ type Outcome struct {
 	Refusal   Refusal // zero unless Status is 400 or more
 }
 
-// Refusal is what the body of an answer gives as the fields error and reason.
+// Refusal holds the fields error and reason of an answer's body.
 type Refusal struct{ Code, Reason string }
 
 // conclude completes the outcome.

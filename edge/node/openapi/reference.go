@@ -117,7 +117,7 @@ func newReference(document []byte, markdown func(string) template.HTML) (*refere
 	return r, nil
 }
 
-// share tells the refusals of every operation from those of its own.
+// share moves the refusals that all operations have from Refusals to Shared.
 func (r *reference) share() {
 	var all []*operation
 	for i := range r.Groups {

@@ -48,7 +48,7 @@ type usageCounter struct {
 	changed []string // since they were reported
 }
 
-// keyUsage is what a key was used for.
+// keyUsage holds the totals of one key, and whether they rose since the last report.
 type keyUsage struct {
 	wire.UsageKey
 	changed bool

@@ -8,8 +8,8 @@ import (
 	"partneredge/store"
 )
 
-// RegionFiles are what the NATS server of a region needs, and the public keys that its
-// two users sign with.
+// RegionFiles holds the configuration and the credentials of a region's NATS server, and
+// the public keys that its two users sign with.
 type RegionFiles struct {
 	Config, Credentials, SystemCredentials string
 	PublicKey, SystemKey                   string

@@ -20,17 +20,17 @@ const (
 	RegionSystemUser = "region-system.creds" // its user in the system account
 )
 
-// RegionServer is what the NATS server of a region needs, and the public keys that its
-// two users sign with.
+// RegionServer holds the configuration and the credentials of a region's NATS server, and
+// the public keys that its two users sign with.
 type RegionServer struct {
 	Config, Credentials, SystemCredentials string
 	PublicKey, SystemKey                   string
 }
 
 // RegionServer makes users for the NATS server of a region, to be a leaf of the one at url.
-// They pass on what the region's nodes say under their regional addresses, and hear what
-// is said to those and the changes: nothing of other regions, and nothing in the origin's
-// name.
+// They may publish under the regional addresses of the region's nodes, and subscribe to
+// what is sent to those and to the changes: to nothing of other regions, and not publish in
+// the origin's name.
 func (a *Authority) RegionServer(id, region, url string, revoked map[string]time.Time) (r RegionServer, err error) {
 	c, err := a.newConf("The NATS server of the region", revoked)
 	if err != nil {

@@ -15,7 +15,7 @@ const (
 	trafficSlots = 75 // five minutes
 )
 
-// TrafficStep is what the nodes of a region have answered in TrafficEvery.
+// TrafficStep counts the answers of a region's nodes in TrafficEvery.
 type TrafficStep struct {
 	At                        time.Time // when the step began
 	Requests, Errors, Limited uint64

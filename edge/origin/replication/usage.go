@@ -35,7 +35,7 @@ type keyUsage struct {
 	used   map[string]confirmation // of the last report of each node
 }
 
-// confirmation tells a node that its report is written.
+// confirmation names a report that is written, and the node that is told so.
 type confirmation struct {
 	to     ratelimit.Reporter
 	report wire.Used

@@ -6,9 +6,9 @@ import (
 	"partneredge/store"
 )
 
-// fleet is the nodes as an origin process knows them, and what follows from the last
-// reports of all for the rollout under way. Its sums are kept as reports come in, so that
-// a look costs the same however many nodes there are.
+// fleet holds the last reports of all nodes, and sums over them for the rollout under way.
+// The sums are kept as reports come in, so that a look costs the same however many nodes
+// there are.
 type fleet struct {
 	reports map[string]replication.Report // of enrolled nodes
 	active  *store.Rollout                // nil: none
@@ -91,7 +91,7 @@ type tally struct {
 	behind  map[int]struct{} // that are connected and do not run again what they ran before
 }
 
-// state is what one node adds to a tally.
+// state holds the counts of a tally in which one node takes part.
 type state struct{ serving, missing, refused, lost, away, behind bool }
 
 // stateOf returns what the i-th node of a rollout does. One that is not enrolled does

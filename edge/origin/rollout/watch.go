@@ -17,13 +17,13 @@ type watch struct {
 	regions map[string]*sides // the sums of their nodes
 }
 
-// mark is the counters of one node and release when the window began.
+// mark holds the counters of one node and release when the window began.
 type mark struct {
 	digest string
 	counts wire.ReleaseCounts
 }
 
-// sides are the counts that are compared.
+// sides holds the counts that are compared.
 type sides struct {
 	candidate, beside, before counts
 	nodes                     int
@@ -32,7 +32,7 @@ type sides struct {
 	mixed int
 }
 
-// counts are what is judged of a release's counts. They are added and subtracted in
+// counts holds those of a release's counters that a rollout is judged by. They are added and subtracted in
 // place; subtracting takes away just what adding put there.
 type counts struct {
 	requests, errors, failed uint64

@@ -25,7 +25,7 @@ import (
 // followerOrder says what a follower follows, and where its state is.
 type followerOrder struct{ URL, Credentials, Dir string }
 
-// followerReport is what a follower says of itself.
+// followerReport holds a follower's own figures.
 type followerReport struct {
 	Seq     int64         // last change that it has applied
 	Current time.Duration // from its start until it knew every change, 0 before

@@ -65,8 +65,8 @@ func (s *Store) ClaimDeliveries(ctx context.Context, r ClaimRequest) (claims []C
 	return c.claims, s.waiting.found(c.from, c.rest, now), nil
 }
 
-// claimed is what a transaction claimed: from where the queue was read, and how it begins
-// afterwards.
+// claimed holds the deliveries that a transaction claimed, the places from which it read
+// the queue, and those where the queue begins afterwards.
 type claimed struct {
 	claims []Claim
 	from   []head

@@ -10,7 +10,7 @@ type Fleet struct{ db *db.DB }
 // New makes the Fleet of a database, whose transactions have a Batch.
 func New(d *db.DB) *Fleet { return &Fleet{db: d} }
 
-// Batch is what a shared transaction leaves to be done at its end.
+// Batch gathers work that a shared transaction does at its end.
 type Batch interface {
 	db.Batch
 	// RolloutWritten has the commit say that nodes may have other releases to run.

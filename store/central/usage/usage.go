@@ -50,7 +50,7 @@ type Counter struct {
 	Node, Boot string
 }
 
-// Count is how far a counter has come. It only rises.
+// Count holds the totals of a counter, which only rise.
 type Count struct {
 	Requests int64 // those refused among them
 	Limited  int64 // refused with 429
