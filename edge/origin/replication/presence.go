@@ -16,11 +16,14 @@ import (
 	"partneredge/store/grant"
 )
 
+// SeenAtOnce is how many heartbeats are written down in one transaction, which takes some
+// 10 ms. A revocation of one of the nodes waits for that.
+const SeenAtOnce = 2500
+
 // Times of presence.
 const (
 	nodesEvery       = 2 * time.Second  // how soon another origin's enrolments and revocations are known
 	seenEvery        = 30 * time.Second // how often a node's last heartbeat is written down
-	seenAtOnce       = 1000             // heartbeats in one transaction, which a revocation of one of the nodes waits for
 	heartbeatTimeout = 15 * time.Second // without a status message a node counts as away
 )
 
@@ -144,7 +147,7 @@ func everyTick(ctx context.Context, do func()) {
 // writeAll writes heartbeats down until ctx ends. Revocations do not wait for it.
 func (p *Presence) writeAll(ctx context.Context) {
 	everyTick(ctx, func() {
-		for due := range slices.Chunk(p.unwritten(), seenAtOnce) {
+		for due := range slices.Chunk(p.unwritten(), SeenAtOnce) {
 			if err := p.cfg.DB.SeenNodes(ctx, due); err != nil && ctx.Err() == nil {
 				p.cfg.Log.Warn("writing down when nodes were seen", "nodes", len(due), "err", err)
 			}

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"partneredge/store"
@@ -75,18 +75,26 @@ type NodeSeen struct {
 	Apart time.Duration
 }
 
+// seenLock numbers the advisory lock of whoever notes when nodes spoke.
+const seenLock = 0x6564676e // "edgn"
+
 // UpdateSeen leaves a row where a later time was noted, or the same version not long
-// ago: of several origins that hear a node one is to write. Rows are locked in the order
-// of their ids, so that no two transactions wait for each other.
+// ago: of several origins that hear a node one is to write. One transaction does it at a
+// time, so that no two wait for each other's rows.
 func UpdateSeen(ctx context.Context, t *db.Tx, seen []NodeSeen) error {
+	const tried = "note when nodes spoke"
+	if t.Postgres() {
+		if _, err := t.Exec(ctx, fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", seenLock)); err != nil {
+			return fmt.Errorf("%s: %w", tried, err)
+		}
+	}
 	return db.Bulk[NodeSeen]{
-		Tried: "note when nodes spoke", Columns: "id, version, at, apart",
+		Tried: tried, Columns: "id, version, at, apart",
 		Row: func(n NodeSeen) []any { return []any{n.ID, n.Version, db.Micros(n.At), n.Apart.Microseconds()} },
-		Statement: `UPDATE nodes SET version = due.version, last_seen_at = due.at FROM (` + t.ForUpdate(`
-			SELECT n.id, v.version, v.at FROM v JOIN nodes n ON n.id = v.id WHERE n.last_seen_at <= v.at
-				AND (n.last_seen_at <= v.at - v.apart OR n.version <> v.version) ORDER BY n.id`) + `) due
-			WHERE nodes.id = due.id`,
-	}.Run(ctx, t, slices.SortedFunc(slices.Values(seen), func(a, b NodeSeen) int { return strings.Compare(a.ID, b.ID) }))
+		Statement: `UPDATE nodes SET version = v.version, last_seen_at = v.at FROM v
+			WHERE nodes.id = v.id AND nodes.last_seen_at <= v.at
+				AND (nodes.last_seen_at <= v.at - v.apart OR nodes.version <> v.version)`,
+	}.Run(ctx, t, seen)
 }
 
 // SeenNodes notes when each of some nodes spoke, and in which version. An earlier time
