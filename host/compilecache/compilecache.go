@@ -13,6 +13,7 @@ import (
 	"hash"
 	"io"
 	"os"
+	"path/filepath"
 )
 
 // ErrDamaged is wrapped by the error of a file that is not as it was recorded.
@@ -50,6 +51,37 @@ func Record(path string) error {
 	}
 	_, err = f.Write(sum)
 	return errors.Join(err, f.Close())
+}
+
+// WriteFile writes a file and its sum, and makes the folder. Others that write or read
+// the same at that time find a file that Verify accepts, or none.
+func WriteFile(path string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	h := sha256.New()
+	h.Write(content)
+	if err := replace(path+SumSuffix, hexSum(h)); err != nil { // before the file: it is not there without
+		return err
+	}
+	return replace(path, content)
+}
+
+// replace writes a file of which others see all or nothing.
+func replace(path string, content []byte) error {
+	temp, err := os.CreateTemp(filepath.Dir(path), "part")
+	if err != nil {
+		return err
+	}
+	_, err = temp.Write(content)
+	err = errors.Join(err, temp.Close())
+	if err == nil {
+		err = os.Rename(temp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temp.Name()))
+	}
+	return nil
 }
 
 // Verify returns an error that wraps ErrDamaged, and no other, unless the file at

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"log/slog"
 	"time"
@@ -77,8 +78,12 @@ type Engine interface {
 	Name() string
 	// Traits returns the engine's traits, which do not change.
 	Traits() Traits
-	// Compile compiles a module, which must have passed package prepare.
+	// Compile compiles a module, which must have passed package prepare, or loads it.
 	Compile(ctx context.Context, wasm []byte) (Code, error)
+	// Load returns the code of the module that has a SHA-256, as Compile kept it; nil
+	// where that is not there, damaged or outdated. A module that cannot be compiled
+	// was never kept.
+	Load(ctx context.Context, sum [sha256.Size]byte) Code
 	// Close frees everything. No instance may be in use.
 	Close(ctx context.Context) error
 }

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"strings"
 	"testing"
@@ -101,7 +102,14 @@ func TestShareHeeds(t *testing.T) {
 // keeping is an engine that keeps the module "kept".
 type keeping struct{ slow }
 
-func (keeping) Keeps(wasm []byte) bool { return string(wasm) == "kept" }
+func (k keeping) Load(ctx context.Context, sum [sha256.Size]byte) engine.Code {
+	if sum != sha256.Sum256([]byte("kept")) {
+		return nil
+	}
+	time.Sleep(k.takes)
+	code, _ := k.compiler.Compile(ctx, []byte("kept"))
+	return code
+}
 
 // TestLimitLoadsAtOnce holds that a module that is kept does not wait for one that is
 // compiled.

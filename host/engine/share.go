@@ -28,10 +28,22 @@ type sharedCode struct {
 	compiles chan struct{} // of one slot, which guards Code until it is set
 }
 
-// Compile implements Engine. Of two equal modules at a time the second waits for the
-// first, no longer than ctx lasts, and compiles it itself where the first could not.
+// Compile implements Engine.
 func (e *sharing) Compile(ctx context.Context, wasm []byte) (Code, error) {
-	c := e.use(sha256.Sum256(wasm))
+	return e.share(ctx, sha256.Sum256(wasm), func() (Code, error) { return e.Engine.Compile(ctx, wasm) })
+}
+
+// Load implements Engine.
+func (e *sharing) Load(ctx context.Context, sum [sha256.Size]byte) Code {
+	code, _ := e.share(ctx, sum, func() (Code, error) { return e.Engine.Load(ctx, sum), nil })
+	return code
+}
+
+// share returns the code that an equal module has, or else get's. Of two equal modules
+// at a time the second waits for the first, no longer than ctx lasts, and gets the code
+// itself where the first could not.
+func (e *sharing) share(ctx context.Context, sum [sha256.Size]byte, get func() (Code, error)) (Code, error) {
+	c := e.use(sum)
 	select {
 	case c.compiles <- struct{}{}:
 	case <-ctx.Done():
@@ -39,8 +51,8 @@ func (e *sharing) Compile(ctx context.Context, wasm []byte) (Code, error) {
 	}
 	defer func() { <-c.compiles }()
 	if c.Code == nil {
-		code, err := e.Engine.Compile(ctx, wasm)
-		if err != nil {
+		code, err := get()
+		if code == nil || err != nil {
 			e.leave(c)
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"math/rand/v2"
 	"sync"
@@ -12,16 +13,19 @@ import (
 	"partneredge/host/engine"
 )
 
-// compiler counts what is compiled and closed. It stands for an engine.
+// compiler counts what is compiled or loaded, and closed. It stands for an engine.
 type compiler struct {
 	engine.Engine
-	mu       sync.Mutex
-	compiled map[string]int
-	open     map[string]int
-	fails    bool
+	mu     sync.Mutex
+	gotten map[string]int
+	open   map[string]int
+	kept   map[[sha256.Size]byte]string
+	fails  bool
 }
 
-func newCompiler() *compiler { return &compiler{compiled: map[string]int{}, open: map[string]int{}} }
+func newCompiler() *compiler {
+	return &compiler{gotten: map[string]int{}, open: map[string]int{}, kept: map[[sha256.Size]byte]string{}}
+}
 
 type code struct {
 	engine.Code
@@ -37,9 +41,23 @@ func (c *compiler) Compile(_ context.Context, wasm []byte) (engine.Code, error) 
 	if c.fails {
 		return nil, errCompile
 	}
-	c.compiled[string(wasm)]++
-	c.open[string(wasm)]++
-	return &code{of: c, name: string(wasm)}, nil
+	c.kept[sha256.Sum256(wasm)] = string(wasm)
+	return c.get(string(wasm)), nil
+}
+
+func (c *compiler) Load(_ context.Context, sum [sha256.Size]byte) engine.Code {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if name, ok := c.kept[sum]; ok {
+		return c.get(name)
+	}
+	return nil
+}
+
+func (c *compiler) get(name string) *code {
+	c.gotten[name]++
+	c.open[name]++
+	return &code{of: c, name: name}
 }
 
 func (c *code) Close(context.Context) error {
@@ -49,8 +67,8 @@ func (c *code) Close(context.Context) error {
 	return nil
 }
 
-// TestShares: whatever is opened and closed in whatever order, a module is compiled
-// once, and its code is there, while one of its equals is open, and not afterwards.
+// TestShares: whatever is opened and closed in whatever order, a module is compiled or
+// loaded once, and its code is there, while one of its equals is open, and not afterwards.
 func TestShares(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newCompiler()
@@ -59,16 +77,33 @@ func TestShares(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"compile": func(t *rapid.T) {
 				name := rapid.SampledFrom([]string{"one", "two"}).Draw(t, "module")
-				before := c.compiled[name]
+				before := c.gotten[name]
 				got, err := e.Compile(t.Context(), []byte(name))
 				if err != nil {
 					t.Fatal(err)
 				}
-				if again := c.compiled[name] > before; again != (len(open[name]) == 0) {
+				if again := c.gotten[name] > before; again != (len(open[name]) == 0) {
 					t.Fatalf("compiled again: %v, while %d are open", again, len(open[name]))
 				}
 				open[name] = append(open[name], got)
 			},
+			"load": func(t *rapid.T) {
+				name := rapid.SampledFrom([]string{"one", "two"}).Draw(t, "module")
+				sum := sha256.Sum256([]byte(name))
+				before := c.gotten[name]
+				got := e.Load(t.Context(), sum)
+				if want := len(open[name]) > 0 || c.kept[sum] != ""; (got != nil) != want {
+					t.Fatalf("loaded: %v, while %d are open, and kept is %q", got, len(open[name]), c.kept[sum])
+				}
+				if got == nil {
+					return
+				}
+				if again := c.gotten[name] > before; again != (len(open[name]) == 0) {
+					t.Fatalf("loaded again: %v, while %d are open", again, len(open[name]))
+				}
+				open[name] = append(open[name], got)
+			},
+			"lose": func(*rapid.T) { clear(c.kept) },
 			"fail": func(t *rapid.T) {
 				c.fails = true
 				defer func() { c.fails = false }()

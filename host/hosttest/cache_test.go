@@ -2,22 +2,30 @@ package hosttest_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"partneredge/host/compilecache"
 	"partneredge/host/engine"
+	"partneredge/host/memory"
+	"partneredge/host/wazero"
 )
 
-// smallModule has one function, () -> i32, which returns 7, and a memory.
+// smallModule has one function, () -> i32, which returns 7, and a memory as package
+// prepare exports it.
 var smallModule = []byte("\x00asm\x01\x00\x00\x00" +
 	"\x01\x05\x01\x60\x00\x01\x7f" + "\x03\x02\x01\x00" + "\x05\x04\x01\x01\x01\x01" +
-	"\x07\x0e\x02\x06memory\x02\x00\x01f\x00\x00" + "\x0a\x06\x01\x04\x00\x41\x07\x0b")
+	"\x07\x13\x02\x0bedge.memory\x02\x00\x01f\x00\x00" + "\x0a\x06\x01\x04\x00\x41\x07\x0b")
 
 // compiled lists the files of a cache with their content, but no sums.
 func compiled(t *testing.T, dir string) map[string][]byte {
@@ -35,7 +43,7 @@ func compiled(t *testing.T, dir string) map[string][]byte {
 	return files
 }
 
-// compileOnce compiles smallModule in a new engine and returns what was logged.
+// compileOnce compiles smallModule in a new engine, runs it, and returns what was logged.
 func compileOnce(t *testing.T, e named, dir string) (logged []string) {
 	t.Helper()
 	log := new(bytes.Buffer)
@@ -47,6 +55,7 @@ func compileOnce(t *testing.T, e named, dir string) (logged []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	runSmall(t, code)
 	if err := code.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -54,6 +63,35 @@ func compileOnce(t *testing.T, e named, dir string) (logged []string) {
 		t.Error(err)
 	}
 	return strings.Split(strings.TrimSuffix(log.String(), "\n"), "\n")[:strings.Count(log.String(), "\n")]
+}
+
+// inTime is a call with time left.
+type inTime struct{ context.Context }
+
+func (inTime) TimeLeft() time.Duration { return time.Minute }
+
+// runSmall checks what the function of smallModule returns.
+func runSmall(t *testing.T, code engine.Code) {
+	t.Helper()
+	strategy, err := memory.Choose(memory.Auto)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem, err := memory.New(64<<10, strategy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Free()
+	instance, err := code.Start(t.Context(), mem)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer instance.Close(t.Context())
+	stack := make([]uint64, 1)
+	if err := instance.Function("f", nil, []engine.ValueType{engine.I32}).Call(inTime{t.Context()}, stack); err != nil || stack[0] != 7 {
+		t.Errorf("it returns %d, %v", stack[0], err)
+	}
 }
 
 // TestDamagedCache: whatever is damaged in a cache, the module is compiled, one
@@ -100,20 +138,20 @@ func TestDamagedCache(t *testing.T) {
 					t.Errorf("a new cache: %q", logged)
 				}
 				whole := compiled(t, dir)
-				if len(whole) != 1 {
-					t.Fatalf("%d files in the cache", len(whole))
+				if len(whole) == 0 {
+					t.Fatal("no file in the cache")
 				}
 				for path := range whole {
 					damage(t, path)
-				}
-				if logged := compileOnce(t, e, dir); len(logged) != 1 || !strings.Contains(logged[0], "damaged, compiling it anew") {
-					t.Errorf("a damaged cache: %q", logged)
-				}
-				if again := compiled(t, dir); len(again) != 1 {
-					t.Errorf("%d files in the cache afterwards", len(again))
-				}
-				if logged := compileOnce(t, e, dir); len(logged) != 0 {
-					t.Errorf("the cache afterwards: %q", logged)
+					if logged := compileOnce(t, e, dir); len(logged) != 1 || !strings.Contains(logged[0], "damaged, compiling it anew") {
+						t.Errorf("%s is damaged: %q", path, logged)
+					}
+					if again := compiled(t, dir); !maps.EqualFunc(again, whole, bytes.Equal) {
+						t.Errorf("the cache afterwards has %d files, not %d, or others", len(again), len(whole))
+					}
+					if logged := compileOnce(t, e, dir); len(logged) != 0 {
+						t.Errorf("the cache afterwards: %q", logged)
+					}
 				}
 			})
 		}
@@ -139,6 +177,72 @@ func TestLostFileOfCache(t *testing.T) {
 				if logged := compileOnce(t, e, dir); len(logged) != 0 {
 					t.Errorf("%q", logged)
 				}
+			}
+		})
+	}
+}
+
+// TestOutdatedCache: where wazero has no use for what is kept, as on a processor of
+// another kind, the module is compiled anew, and never run without its code.
+func TestOutdatedCache(t *testing.T) {
+	e := named{"wazero", wazero.New}
+	for name, outdate := range map[string]func(path string) error{
+		"another name":   func(path string) error { return move(path, path+"0") },
+		"another folder": func(path string) error { return move(path, filepath.Join(filepath.Dir(path)+"0", "code")) },
+		"not by wazero":  func(path string) error { return compilecache.WriteFile(path, []byte("not machine code")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			compileOnce(t, e, dir)
+			whole := compiled(t, dir)
+			for path := range whole {
+				if filepath.Base(path) == "skeleton" {
+					continue
+				}
+				if err := outdate(path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if logged := compileOnce(t, e, dir); len(logged) != 1 || !strings.Contains(logged[0], "compiling it anew") {
+				t.Errorf("an outdated cache: %q", logged)
+			}
+			if again := compiled(t, dir); !maps.EqualFunc(again, whole, bytes.Equal) {
+				t.Errorf("the cache afterwards has %d files, not %d, or others", len(again), len(whole))
+			}
+			if logged := compileOnce(t, e, dir); len(logged) != 0 {
+				t.Errorf("the cache afterwards: %q", logged)
+			}
+		})
+	}
+}
+
+// move moves a file of a cache, and its sum.
+func move(from, to string) error {
+	return errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.Rename(from, to),
+		os.Rename(from+compilecache.SumSuffix, to+compilecache.SumSuffix))
+}
+
+// TestCacheOfMany: several processes that compile a module at once, some of which find
+// it damaged, all run its own code, and leave a cache that is whole.
+func TestCacheOfMany(t *testing.T) {
+	for _, e := range engines() {
+		t.Run(e.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for range 10 {
+				var all sync.WaitGroup
+				for range 4 {
+					all.Go(func() { compileOnce(t, e, dir) })
+				}
+				all.Wait()
+				for path := range compiled(t, dir) {
+					if err := os.Truncate(path, 3); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			compileOnce(t, e, dir)
+			if logged := compileOnce(t, e, dir); len(logged) != 0 {
+				t.Errorf("the cache afterwards: %q", logged)
 			}
 		})
 	}

@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -106,53 +105,57 @@ func (e *wasmtimeEngine) free() {
 	e.engine.Close()
 }
 
-// Compile compiles a module, or loads what was compiled before.
-func (e *wasmtimeEngine) Compile(_ context.Context, wasm []byte) (engine.Code, error) {
+// Compile compiles a module, or loads what was compiled before. Whatever is wrong with
+// the cache costs time, and nothing else.
+func (e *wasmtimeEngine) Compile(ctx context.Context, wasm []byte) (engine.Code, error) {
+	sum := sha256.Sum256(wasm)
+	if c := e.Load(ctx, sum); c != nil {
+		return c, nil
+	}
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	if e.closed {
 		return nil, fmt.Errorf("compile module: %w", errClosed)
 	}
-	module, err := e.cached(wasm)
+	module, err := wasmtime.NewModule(e.engine, wasm)
 	if err != nil {
 		return nil, fmt.Errorf("compile module: %w", err)
+	}
+	if e.CacheDir != "" {
+		if err := store(e.path(sum), module); err != nil {
+			e.Log.Warn("compiled module not kept", "path", e.path(sum), "err", err)
+		}
 	}
 	return &code{e, module}, nil
 }
 
-// cached loads what was compiled before, or compiles the module and keeps it.
-// Whatever is wrong with the cache costs time, and nothing else.
-func (e *wasmtimeEngine) cached(wasm []byte) (*wasmtime.Module, error) {
-	if e.CacheDir == "" {
-		return wasmtime.NewModule(e.engine, wasm)
-	}
-	sum := sha256.Sum256(wasm)
-	path := filepath.Join(e.CacheDir, "wasmtime-"+version, hex.EncodeToString(sum[:]))
-	module, err := e.load(path)
-	if err == nil {
-		return module, nil
-	}
-	var damage error
-	if !errors.Is(err, fs.ErrNotExist) {
-		damage = errors.Join(err, compilecache.Remove(path))
-	}
-	if module, err = wasmtime.NewModule(e.engine, wasm); err != nil {
-		return nil, err
-	}
-	if err := store(path, module); err != nil {
-		e.Log.Warn("compile cache of no use, module compiled without it", "path", path, "err", errors.Join(damage, err))
-	} else if damage != nil {
-		e.Log.Warn("compiled module in the cache is damaged, compiling it anew", "err", damage)
-	}
-	return module, nil
+// path returns where a module is kept.
+func (e *wasmtimeEngine) path(sum [sha256.Size]byte) string {
+	return filepath.Join(e.CacheDir, "wasmtime-"+version, hex.EncodeToString(sum[:]))
 }
 
-// load loads a compiled module; the error is fs.ErrNotExist if there is none.
-// wasmtime does not find every damage itself, and would run what it does not find.
-func (e *wasmtimeEngine) load(path string) (*wasmtime.Module, error) {
-	if _, err := os.Lstat(path); err != nil {
-		return nil, err
+// Load implements engine.Engine.
+func (e *wasmtimeEngine) Load(_ context.Context, sum [sha256.Size]byte) engine.Code {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	if e.CacheDir == "" || e.closed {
+		return nil
 	}
+	path := e.path(sum)
+	if _, err := os.Lstat(path); err != nil {
+		return nil
+	}
+	module, err := e.read(path)
+	if err != nil {
+		e.Log.Warn("compiled module in the cache is damaged, compiling it anew", "err", errors.Join(err, compilecache.Remove(path)))
+		return nil
+	}
+	return &code{e, module}
+}
+
+// read reads a compiled module. wasmtime does not find every damage itself, and would
+// run what it does not find.
+func (e *wasmtimeEngine) read(path string) (*wasmtime.Module, error) {
 	kept, err := compilecache.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -160,29 +163,13 @@ func (e *wasmtimeEngine) load(path string) (*wasmtime.Module, error) {
 	return wasmtime.NewModuleDeserialize(e.engine, kept) // a file of another machine is refused
 }
 
-// store writes compiled code to a file that others find whole or not at all.
+// store keeps a compiled module.
 func store(path string, module *wasmtime.Module) error {
 	compiled, err := module.Serialize()
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	temp, err := os.CreateTemp(filepath.Dir(path), "part")
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(compiled)
-	err = errors.Join(err, temp.Close())
-	if err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(temp.Name())
-		return err
-	}
-	return compilecache.Record(path)
+	return compilecache.WriteFile(path, compiled)
 }
 
 type code struct {

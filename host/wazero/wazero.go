@@ -5,7 +5,6 @@ package wazero
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,14 +12,12 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 
-	"partneredge/host/compilecache"
 	"partneredge/host/engine"
 )
 
@@ -39,8 +36,8 @@ func bytes(m api.Module) []byte {
 	return b
 }
 
-// wazeroEngine gives each module a runtime of its own, and with it a directory of
-// its own in the cache: so it is known which file belongs to which module.
+// wazeroEngine gives each module a runtime of its own, and with it a folder of its
+// own in the cache: so it is known which file belongs to which module.
 type wazeroEngine struct {
 	engine.Config
 
@@ -61,73 +58,45 @@ func (e *wazeroEngine) Compile(ctx context.Context, wasm []byte) (engine.Code, e
 	if e.CacheDir == "" {
 		return e.compile(ctx, wasm, "")
 	}
-	dir := e.dir(wasm)
-	e.removeDamaged(dir)
-	c, err := e.compile(ctx, wasm, dir)
+	sum := sha256.Sum256(wasm)
+	if c := e.Load(ctx, sum); c != nil {
+		return c, nil
+	}
+	c, err := e.compileAndKeep(ctx, wasm)
 	if err == nil {
-		if err := record(dir); err != nil {
-			e.Log.Warn("compiled module not kept", "dir", dir, "err", err)
+		if loaded := e.Load(ctx, sum); loaded != nil { // it holds nothing of the module's own code
+			_ = c.Close(ctx)
+			return loaded, nil
 		}
 		return c, nil
 	}
-	c, without := e.compile(ctx, wasm, "")
-	if without != nil {
-		return nil, without // which is the module's fault
+	if c == nil {
+		without, failed := e.compile(ctx, wasm, "")
+		if failed != nil {
+			return nil, failed // which is the module's fault
+		}
+		c = without
 	}
-	e.Log.Warn("compile cache of no use, module compiled without it", "dir", dir, "err", err)
-	_ = os.RemoveAll(dir) // the next start tries again
+	e.Log.Warn("compiled module not kept", "dir", e.dir(sum), "err", err)
 	return c, nil
 }
 
-// dir returns the module's directory in the cache.
-func (e *wazeroEngine) dir(wasm []byte) string {
-	sum := sha256.Sum256(wasm)
-	return filepath.Join(e.CacheDir, "wazero", hex.EncodeToString(sum[:]))
-}
-
-var _ engine.Keeper = (*wazeroEngine)(nil)
-
-// Keeps implements engine.Keeper. What is there may be damaged, or of another version.
-func (e *wazeroEngine) Keeps(wasm []byte) bool {
-	return e.CacheDir != "" && len(cached(e.dir(wasm))) > 0
-}
-
-// cached lists the compiled forms of a module, one for each version of wazero and
-// kind of processor. wazero writes to files that end in .tmp, and renames them.
-func cached(dir string) (paths []string) {
-	found, _ := filepath.Glob(filepath.Join(dir, "*", "*")) // dir holds no pattern: the error is that of one
-	return slices.DeleteFunc(found, func(path string) bool {
-		return strings.HasSuffix(path, ".tmp") || strings.HasSuffix(path, compilecache.SumSuffix)
-	})
-}
-
-// removeDamaged removes what is not as it was recorded: wazero's own sum covers
-// the instructions, and not where each function begins.
-func (e *wazeroEngine) removeDamaged(dir string) {
-	for _, path := range cached(dir) {
-		if err := compilecache.Verify(path); err != nil {
-			e.Log.Warn("compiled module in the cache is damaged, compiling it anew", "err", errors.Join(err, compilecache.Remove(path)))
-		}
+// compileAndKeep compiles a module and keeps it. An error with code is that of keeping.
+func (e *wazeroEngine) compileAndKeep(ctx context.Context, wasm []byte) (*code, error) {
+	dir := filepath.Join(e.CacheDir, "wazero")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
 	}
-	sums, _ := filepath.Glob(filepath.Join(dir, "*", "*"+compilecache.SumSuffix))
-	for _, sum := range sums {
-		if _, err := os.Lstat(strings.TrimSuffix(sum, compilecache.SumSuffix)); err != nil {
-			_ = os.Remove(sum) // of a file that is gone, and not of the next one
-		}
+	part, err := os.MkdirTemp(dir, "part")
+	if err != nil {
+		return nil, err
 	}
-}
-
-// record notes the sums of what was compiled just now.
-func record(dir string) error {
-	for _, path := range cached(dir) {
-		if _, err := os.Stat(path + compilecache.SumSuffix); err == nil {
-			continue
-		}
-		if err := compilecache.Record(path); err != nil {
-			return err
-		}
+	defer os.RemoveAll(part)
+	c, err := e.compile(ctx, wasm, part)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	return c, e.keep(ctx, wasm, part)
 }
 
 // compile compiles a module in a new runtime, with its cache in dir; "" for none.
