@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"partneredge/host/memory"
 	"partneredge/host/prepare"
@@ -34,20 +35,9 @@ func (m *Module) open(ctx context.Context, wasm []byte) error {
 	if err != nil {
 		return err
 	}
-	traits := r.engine.Traits()
-	prepared, err := prepare.Rewrite(wasm, prepare.Options{
-		WithoutFuel: m.limits.CPU < 0 || traits.Interrupts, ImportGrow: traits.ImportsGrow})
-	if err != nil {
+	if err = m.compile(ctx, wasm); err != nil {
 		return err
 	}
-	if err := m.accept(prepared); err != nil {
-		return err
-	}
-	if m.code, err = r.engine.Compile(ctx, prepared.Wasm); err != nil {
-		return err
-	}
-	prepared.Wasm = nil
-	m.prepared = prepared
 	if m.warmUp, err = newWarmUp(r.clock()); err == nil {
 		err = m.makeImage(ctx)
 	}
@@ -56,8 +46,41 @@ func (m *Module) open(ctx context.Context, wasm []byte) error {
 		return err
 	}
 	if m.image.state == 0 { // no sandbox is made by repeating the warm-up: see clone
-		prepared.Data = nil // and with it the module's bytes, and Go's tens of thousands of segments
+		m.prepared.Data = nil // and with it the module's bytes, and Go's tens of thousands of segments
 	}
+	return nil
+}
+
+// compile rewrites and compiles a module, or loads what came of that before.
+func (m *Module) compile(ctx context.Context, wasm []byte) error {
+	r := m.runtime
+	traits := r.engine.Traits()
+	options := prepare.Options{WithoutFuel: m.limits.CPU < 0 || traits.Interrupts, ImportGrow: traits.ImportsGrow}
+	kept, err := r.rewritten.Load(wasm, m.sum, options)
+	if err == nil {
+		if err := m.accept(kept); err != nil {
+			return err
+		}
+		if m.code = r.engine.Load(ctx, kept.Sum); m.code != nil {
+			m.prepared = kept
+			return nil
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		r.log.Warn("rewritten module in the cache is damaged, rewriting it anew", "module", m.manifest.Name, "digest", m.digest, "err", err)
+	}
+	if m.prepared, err = prepare.Rewrite(wasm, options); err != nil {
+		return err
+	}
+	if err := m.accept(m.prepared); err != nil {
+		return err
+	}
+	if m.code, err = r.engine.Compile(ctx, m.prepared.Wasm); err != nil {
+		return err
+	}
+	if err := r.rewritten.Keep(m.prepared, m.sum, options); err != nil {
+		r.log.Warn("rewritten module not kept", "module", m.manifest.Name, "digest", m.digest, "err", err)
+	}
+	m.prepared.Wasm = nil
 	return nil
 }
 

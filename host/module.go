@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -63,7 +64,8 @@ type Module struct {
 	runtime  *Runtime
 	manifest Manifest
 	limits   Limits
-	digest   string
+	sum      [sha256.Size]byte // of the module's bytes
+	digest   string            // the same, in hexadecimal
 	grant    atomic.Pointer[grant]
 	denied   atomic.Uint64 // a bit for each abi.Op whose refusal for want of a capability was logged
 	unscoped atomic.Uint64 // and for want of a scope

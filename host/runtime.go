@@ -13,6 +13,7 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -21,6 +22,7 @@ import (
 	"partneredge/host/compilecache"
 	"partneredge/host/engine"
 	"partneredge/host/memory"
+	"partneredge/host/prepare"
 )
 
 // Config configures a Runtime. The zero value is usable.
@@ -65,11 +67,14 @@ type Config struct {
 
 // Runtime runs modules. It may be used from many goroutines at once.
 type Runtime struct {
-	log     *slog.Logger
-	clock   func() time.Time
-	random  io.Reader
-	epoch   time.Time
-	engine  engine.Engine
+	log    *slog.Logger
+	clock  func() time.Time
+	random io.Reader
+	epoch  time.Time
+	engine engine.Engine
+	// rewritten are the modules whose code the engine keeps.
+	rewritten prepare.Cache
+
 	reset   memory.Strategy
 	ceiling ceiling
 	yielder yielder
@@ -118,6 +123,7 @@ func New(ctx context.Context, config Config) (*Runtime, error) {
 		if err := ownCache(config.CacheDir); err != nil {
 			return nil, fmt.Errorf("start module runtime: %w", err)
 		}
+		r.rewritten.Dir = filepath.Join(config.CacheDir, "rewritten")
 	}
 	if r.engine, err = newEngine(ctx, engine.Config{CacheDir: config.CacheDir, Log: r.log, Funcs: hostFuncs()}); err != nil {
 		return nil, fmt.Errorf("start module runtime: %w", err)
@@ -144,7 +150,7 @@ func (r *Runtime) elapsed() time.Duration { return time.Since(r.epoch) }
 // exports of package abi. It takes seconds for a module that is not in the cache.
 func (r *Runtime) Open(ctx context.Context, wasm []byte, manifest Manifest, caps Capabilities, limits Limits) (*Module, error) {
 	sum := sha256.Sum256(wasm)
-	m := &Module{runtime: r, manifest: manifest, limits: limits.withDefaults(), digest: hex.EncodeToString(sum[:]),
+	m := &Module{runtime: r, manifest: manifest, limits: limits.withDefaults(), sum: sum, digest: hex.EncodeToString(sum[:]),
 		routes: caps.Routes.Append(nil)}
 	m.SetCapabilities(caps)
 	m.pool.module = m

@@ -18,14 +18,14 @@ const (
 	minAge   = 5 * time.Minute // another process may use what is younger
 )
 
-// digest matches the name of a compiled module: the SHA-256 of its Wasm.
+// digest matches the name of a compiled or rewritten module: a SHA-256.
 var digest = regexp.MustCompile("^[0-9a-f]{64}$")
 
-// compiled returns the modules in dir that engines of the host compiled. Authors choose
-// dir, so it may hold what is not a cache's.
+// compiled returns the modules in dir that the host rewrote and its engines compiled.
+// Authors choose dir, so it may hold what is not a cache's.
 func compiled(dir string) (paths []string, err error) {
-	for _, engine := range []string{"wazero", "wasmtime-*"} {
-		found, err := filepath.Glob(filepath.Join(dir, engine, "*"))
+	for _, folder := range []string{"wazero", "wasmtime-*", "rewritten"} {
+		found, err := filepath.Glob(filepath.Join(dir, folder, "*"))
 		if err != nil {
 			return nil, err
 		}

@@ -52,8 +52,8 @@ func TestPruneCache(t *testing.T) {
 // folder, and nothing from one that others may write to.
 func TestPruneOwn(t *testing.T) {
 	dir, name := t.TempDir(), strings.Repeat("a", 64)
-	others := []string{"browser/" + name, "wazero/notes", "wazero/" + name + "0", "go-build/00/code", "wasmtime-1/" + strings.ToUpper(name)}
-	own := []string{"wazero/" + name, "wasmtime-1/" + name, "wasmtime-1/" + name + ".sum"}
+	others := []string{"browser/" + name, "wazero/notes", "wazero/" + name + "0", "go-build/00/code", "wasmtime-1/" + strings.ToUpper(name), "rewritten/part1"}
+	own := []string{"wazero/" + name, "wasmtime-1/" + name, "wasmtime-1/" + name + ".sum", "rewritten/" + name, "rewritten/" + name + ".sum"}
 	for _, file := range slices.Concat(others, own) {
 		path := filepath.Join(dir, file)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

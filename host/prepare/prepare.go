@@ -23,6 +23,7 @@ package prepare
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"unicode/utf8"
 )
 
@@ -61,10 +62,11 @@ type Options struct {
 
 // Module is a rewritten module.
 type Module struct {
-	Wasm     []byte
-	Pages    uint32   // of memory at the start
-	MaxPages uint32   // that memory may grow to; 0 when there is no memory
-	Imports  []Import // the module's own; edge.tick and edge.grow are not among them
+	Wasm     []byte            // nil in one from a Cache
+	Sum      [sha256.Size]byte // of Wasm, in one from a Cache
+	Pages    uint32            // of memory at the start
+	MaxPages uint32            // that memory may grow to; 0 when there is no memory
+	Imports  []Import          // the module's own; edge.tick and edge.grow are not among them
 	Data     []Segment
 	Globals  []string // the exports of its numeric mutable globals
 }
@@ -94,6 +96,7 @@ func (k Kind) String() string {
 type Segment struct {
 	Offset uint32
 	Bytes  []byte // a part of the module that was given
+	at     int    // where that is in it
 }
 
 var header = []byte{0, 'a', 's', 'm', 1, 0, 0, 0}

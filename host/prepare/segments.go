@@ -104,7 +104,7 @@ func (p *rewriter) dataSection(r *reader) (out []byte) {
 		if uint64(offset)+uint64(len(b)) > uint64(p.module.Pages)*PageSize || p.memories == 0 {
 			r.fail(at, "data segment of %d bytes at %#x lies outside memory", len(b), offset)
 		}
-		p.module.Data = append(p.module.Data, Segment{offset, b})
+		p.module.Data = append(p.module.Data, Segment{offset, b, r.at - len(b)})
 		out = append(out, 1, 0)
 	}
 	if !kept {
