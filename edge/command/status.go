@@ -19,7 +19,7 @@ import (
 
 func newStatus() *cobra.Command {
 	return newAdminCommand("status", "show the nodes: regions, versions, lag, outboxes, sandboxes, hot keys", func(flags *pflag.FlagSet) handler {
-		flags.Lookup("json").Usage = "print JSON: an array of nodes, with --watch one a line"
+		flags.Lookup("json").Usage = "print JSON: an array of nodes (kind node) and behind them of regions' servers (kind nats_server), with --watch one a line"
 		return watching(flags, "go on until interrupted", func(ctx context.Context, c *invocation) (shown, error) {
 			nodes, err := listNodes(ctx, c.admin)
 			if err != nil {
@@ -29,7 +29,7 @@ func newStatus() *cobra.Command {
 			if err != nil {
 				return shown{}, err
 			}
-			raw, err := json.Marshal(nodes)
+			raw, err := json.Marshal(statusLines(nodes, regions))
 			return shown{raw: raw, text: func(w io.Writer) {
 				printNodes(w, nodes)
 				printRegions(w, regions)
@@ -38,8 +38,29 @@ func newStatus() *cobra.Command {
 	})
 }
 
+// statusLines returns what the table holds as JSON has it: one array, so that a reader who
+// looks for nodes finds them where no region has a server.
+func statusLines(nodes []nodeLine, regions []adminapi.Region) []any {
+	lines := make([]any, 0, len(nodes)+len(regions))
+	for _, n := range nodes {
+		n.Kind = "node"
+		lines = append(lines, n)
+	}
+	for _, r := range regions {
+		lines = append(lines, serverLine{Kind: "nats_server", Region: r})
+	}
+	return lines
+}
+
+// serverLine is the NATS server of a region in the table.
+type serverLine struct {
+	Kind string `json:"kind"`
+	adminapi.Region
+}
+
 // nodeLine is a node in the table.
 type nodeLine struct {
+	Kind       string     `json:"kind"`
 	ID         string     `json:"id"`
 	Name       string     `json:"name"`
 	Region     string     `json:"region"`
