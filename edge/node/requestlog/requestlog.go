@@ -24,7 +24,6 @@ const (
 	PerKey   = 256
 	PerShard = 4096
 	shards   = 16 // of keys; one more holds what has no known key
-	All      = (shards + 1) * PerShard
 )
 
 // Entry is a request that was answered.

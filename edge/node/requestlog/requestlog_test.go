@@ -8,6 +8,8 @@ import (
 	"unsafe"
 )
 
+const most = (shards + 1) * PerShard // requests that a Log keeps
+
 func id(n int) string { return fmt.Sprintf("req_%026d", n) }
 
 // kept adds a request of a key, answered at a time.
@@ -54,32 +56,32 @@ func TestBounds(t *testing.T) {
 	for n := range 3 * PerKey {
 		kept(l, 1+n, "busy")
 	}
-	if got := l.List("busy", "", All, every); len(got) != PerKey || got[0].ID != id(3*PerKey) || got[PerKey-1].ID != id(2*PerKey+1) {
+	if got := l.List("busy", "", most, every); len(got) != PerKey || got[0].ID != id(3*PerKey) || got[PerKey-1].ID != id(2*PerKey+1) {
 		t.Errorf("%d of the busy key, from %s", len(got), got[0].ID)
 	}
-	if len(l.List("quiet", "", All, every)) != 1 {
+	if len(l.List("quiet", "", most, every)) != 1 {
 		t.Error("the quiet key's request was pushed out")
 	}
 	for n := range 2 * PerShard {
 		kept(l, 10_000+n, "")
 	}
-	if got := l.List("", "acc_", All, every); len(got) != PerShard {
+	if got := l.List("", "acc_", most, every); len(got) != PerShard {
 		t.Errorf("%d without a known key, want %d", len(got), PerShard)
 	}
-	if len(l.List("quiet", "", All, every)) != 1 {
+	if len(l.List("quiet", "", most, every)) != 1 {
 		t.Error("the quiet key's request was pushed out by ones without a key")
 	}
-	for n := range 2 * All {
+	for n := range 2 * most {
 		kept(l, 100_000+n, fmt.Sprint("key_", n%20_000))
 	}
 	slots := 0
 	for i := range l.shards {
 		slots += l.shards[i].slots
 	}
-	if slots > All {
-		t.Errorf("%d places, want %d at most", slots, All)
+	if slots > most {
+		t.Errorf("%d places, want %d at most", slots, most)
 	}
-	if len(l.List("quiet", "", All, every)) != 0 || len(l.List(fmt.Sprint("key_", (2*All-1)%20_000), "", All, every)) == 0 {
+	if len(l.List("quiet", "", most, every)) != 0 || len(l.List(fmt.Sprint("key_", (2*most-1)%20_000), "", most, every)) == 0 {
 		t.Error("the key used the longest ago is kept, or the newest is not")
 	}
 }

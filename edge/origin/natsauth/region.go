@@ -13,9 +13,9 @@ import (
 	"partneredge/store/durable"
 )
 
-// Files of a region's NATS server, a leaf of the origin's.
+// Files of a region's NATS server, a leaf of the origin's, beside the region.conf that its
+// configuration includes.
 const (
-	RegionFile       = "region.conf"         // included by the server
 	RegionUser       = "region.creds"        // its user in the account of origin and nodes
 	RegionSystemUser = "region-system.creds" // its user in the system account
 )
