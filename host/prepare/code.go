@@ -146,23 +146,8 @@ func (c *codeRewriter) close() {
 // instruction checks the next instruction, and rewrites it where it must.
 func (c *codeRewriter) instruction() {
 	r, start := c.r, c.r.at
-	op := r.byte()
-	s, sub := shapes[op], uint32(0)
-	switch op {
-	case opMisc:
-		if sub = r.u32(); sub < uint32(len(miscShapes)) {
-			s = miscShapes[sub]
-		}
-	case opSIMD:
-		if sub = r.u32(); r.ok() {
-			s = simdShape(sub)
-		}
-	}
-	weight := weights[op]
-	if op == opSIMD && (s == access || s == accessLane) {
-		weight = accessWeight
-	}
-	c.spend(start, weight)
+	op, sub, s := readOp(r)
+	c.spend(start, weightOf(op, s))
 	switch s {
 	case 0:
 		refuse(r, start, op, sub)
@@ -186,12 +171,7 @@ func (c *codeRewriter) instruction() {
 			c.insert(start, s)
 		}
 	case indirect:
-		t := r.index("type", len(c.types))
-		r.index("table", c.tables)
-		if c.calls.fixed && r.ok() {
-			c.replaceFrom(start)
-			c.emitIndex(opCall, c.dispatcher(t))
-		}
+		c.indirectCall(start)
 	case memGrow:
 		memoryZero(r)
 		if c.options.ImportGrow {
@@ -218,6 +198,17 @@ func (c *codeRewriter) instruction() {
 		c.meter.called(c.region())
 	case opUnreachable, opBr, opBrTable, opReturn:
 		c.meter.unchecked = 0 // nothing goes on from here
+	}
+}
+
+// indirectCall checks a call_indirect, and has it go by the module's dispatcher for its
+// type if there is one.
+func (c *codeRewriter) indirectCall(start int) {
+	t := c.r.index("type", len(c.types))
+	c.r.index("table", c.tables)
+	if c.calls.fixed && c.r.ok() {
+		c.replaceFrom(start)
+		c.emitIndex(opCall, c.dispatcher(t))
 	}
 }
 

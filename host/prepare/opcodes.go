@@ -211,3 +211,29 @@ var refused = [256]string{
 	0xfb: "0xfb (garbage collection)",
 	0xfe: "0xfe (threads)",
 }
+
+// readOp reads an opcode and, of those that have one, what follows it: the number of an
+// instruction of its own.
+func readOp(r *reader) (op byte, sub uint32, s shape) {
+	op = r.byte()
+	s = shapes[op]
+	switch op {
+	case opMisc:
+		if sub = r.u32(); sub < uint32(len(miscShapes)) {
+			s = miscShapes[sub]
+		}
+	case opSIMD:
+		if sub = r.u32(); r.ok() {
+			s = simdShape(sub)
+		}
+	}
+	return op, sub, s
+}
+
+// weightOf returns how much fuel an instruction costs.
+func weightOf(op byte, s shape) int {
+	if op == opSIMD && (s == access || s == accessLane) {
+		return accessWeight
+	}
+	return weights[op]
+}

@@ -76,8 +76,7 @@ type Handover struct {
 
 // AddLeads keeps leads that a node hands over. Those that can never be leads as
 // they are, and those that their key does not grant, go to the quarantine in the same
-// transaction. err means that nothing is
-// known: hand them over again.
+// transaction. err means that nothing is known: hand them over again.
 func (d *DB) AddLeads(ctx context.Context, node string, leads []OfferedLead) (done Handover, err error) {
 	if len(leads) == 0 {
 		return Handover{}, nil
@@ -90,41 +89,17 @@ func (d *DB) AddLeads(ctx context.Context, node string, leads []OfferedLead) (do
 		}
 	}
 	err = d.change(ctx, "", func(ctx context.Context, t *tx) error {
-		done = Handover{Quarantined: make(map[string]string), Rejected: make(map[string]string), Refusals: make(map[grant.Refusal]int)}
 		judge, err := t.leadJudge(ctx, readable)
+		if err != nil {
+			return err
+		}
+		gone, err := t.deletedBefore(ctx, leads) // after the leads that are kept: one may be deleted meanwhile
 		if err != nil {
 			return err
 		}
 		var fresh []store.Lead
 		var bad []store.QuarantinedLead
-		gone, err := t.deletedBefore(ctx, leads) // after the leads that are kept: one may be deleted meanwhile
-		if err != nil {
-			return err
-		}
-		for i, l := range leads {
-			if gone[l.ID] || gone[l.AccountID] {
-				done.Committed = append(done.Committed, l.ID)
-				continue
-			}
-			add, why := false, refused[i]
-			if why == nil {
-				add, why = judge.judge(l)
-			}
-			if reason, refused := grant.ReasonOf(why); refused {
-				done.Refusals[reason]++
-			}
-			if why != nil {
-				bad = append(bad, store.QuarantinedLead{
-					LeadID: l.ID, AccountID: l.AccountID, KeyID: l.KeyID, NodeID: node, Reason: why.Error(), Body: l.Body,
-				})
-				done.Quarantined[l.ID] = why.Error()
-				continue
-			}
-			if add {
-				fresh = append(fresh, l.Lead)
-			}
-			done.Committed = append(done.Committed, l.ID)
-		}
+		done, fresh, bad = judge.sort(node, leads, refused, gone)
 		if err := t.insertLeads(ctx, fresh); err != nil {
 			return err
 		}
@@ -139,6 +114,38 @@ func (d *DB) AddLeads(ctx context.Context, node string, leads []OfferedLead) (do
 		return Handover{}, db.Fail("add leads", err)
 	}
 	return done, nil
+}
+
+// sort judges leads that a node hands over, unless refused says already why one cannot be
+// kept. fresh are those to keep, and bad those for the quarantine. gone has the ids of
+// leads and accounts that were deleted, whose leads count as committed.
+func (j leadJudge) sort(node string, leads []OfferedLead, refused []error, gone map[string]bool) (done Handover, fresh []store.Lead, bad []store.QuarantinedLead) {
+	done = Handover{Quarantined: make(map[string]string), Rejected: make(map[string]string), Refusals: make(map[grant.Refusal]int)}
+	for i, l := range leads {
+		if gone[l.ID] || gone[l.AccountID] {
+			done.Committed = append(done.Committed, l.ID)
+			continue
+		}
+		add, why := false, refused[i]
+		if why == nil {
+			add, why = j.judge(l)
+		}
+		if reason, refused := grant.ReasonOf(why); refused {
+			done.Refusals[reason]++
+		}
+		if why != nil {
+			bad = append(bad, store.QuarantinedLead{
+				LeadID: l.ID, AccountID: l.AccountID, KeyID: l.KeyID, NodeID: node, Reason: why.Error(), Body: l.Body,
+			})
+			done.Quarantined[l.ID] = why.Error()
+			continue
+		}
+		if add {
+			fresh = append(fresh, l.Lead)
+		}
+		done.Committed = append(done.Committed, l.ID)
+	}
+	return done, fresh, bad
 }
 
 // deletedBefore returns which of the ids of leads and their accounts are those of what

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,8 +22,13 @@ type route struct {
 	serve   handler
 }
 
-// all routes, each of which is in openapi.json.
+// all returns every route, each of which is in openapi.json.
 func (a *api) all() []route {
+	return slices.Concat(a.accountRoutes(), a.webhookRoutes(), a.fleetRoutes(), a.operatorRoutes())
+}
+
+// accountRoutes serves accounts, their keys, what their sources write, and leads.
+func (a *api) accountRoutes() []route {
 	return []route{
 		{"POST /admin/v1/accounts", body("invalid_account", a.createAccount)},
 		{"GET /admin/v1/accounts", list(a, (*central.DB).Accounts, toAccount)},
@@ -51,6 +57,12 @@ func (a *api) all() []route {
 		{"GET /admin/v1/quarantine/{id}", a.readQuarantined},
 		{"POST /admin/v1/quarantine/{id}/release", optionalBody("invalid_lead", a.releaseQuarantined)},
 		{"DELETE /admin/v1/quarantine/{id}", noBody(a.discardQuarantined)},
+	}
+}
+
+// webhookRoutes serves subscriptions, and the events and deliveries of webhooks.
+func (a *api) webhookRoutes() []route {
+	return []route{
 		{"GET /admin/v1/accounts/{id}/webhooks", listOf(a, (*central.DB).Subscriptions, a.toWebhook)},
 		{"GET /admin/v1/webhooks/{id}", get(a, (*central.DB).Subscription, a.toWebhook)},
 		{"POST /admin/v1/webhooks/{id}/rotate-secret", optionalBody("invalid_rotation", a.rotateSecret)},
@@ -62,6 +74,12 @@ func (a *api) all() []route {
 		{"GET /admin/v1/deliveries/{id}", a.getDelivery},
 		{"POST /admin/v1/deliveries/{id}/retry", noBody(a.retryDelivery)},
 		{"POST /admin/v1/webhooks/{id}/recover", body("invalid_recovery", a.recoverDeliveries)},
+	}
+}
+
+// fleetRoutes serves nodes, the NATS servers of regions, what nodes are asked, and releases.
+func (a *api) fleetRoutes() []route {
+	return []route{
 		{"POST /admin/v1/nodes", body("invalid_node", a.enrolNode)},
 		{"GET /admin/v1/nodes", a.listNodes},
 		{"POST /admin/v1/nodes/{id}/revoke", noBody(a.revokeNode)},
@@ -82,6 +100,12 @@ func (a *api) all() []route {
 		{"POST /admin/v1/releases/{id}/rollback", noBody(a.rollbackRelease)},
 		{"GET /admin/v1/rollouts", list(a, (*central.DB).Rollouts, a.toRollout)},
 		{"GET /admin/v1/rollouts/{id}", get(a, (*central.DB).Rollout, a.toRollout)},
+	}
+}
+
+// operatorRoutes serves tokens, the audit log, and the figures and document of this API.
+func (a *api) operatorRoutes() []route {
+	return []route{
 		{"POST /admin/v1/tokens", body("invalid_token", a.createToken)},
 		{"GET /admin/v1/tokens", list(a, (*central.DB).Tokens, toToken)},
 		{"POST /admin/v1/tokens/{id}/revoke", revoke(a, (*central.DB).RevokeToken, toToken)},

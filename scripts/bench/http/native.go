@@ -25,24 +25,47 @@ import (
 )
 
 // serveNative serves the pipeline and the handlers that are measured in plain Go until
-// ctx ends, by TLS if c names a certificate. It writes its hello to a file in dir. GOMAXPROCS, the garbage collector, the
-// listener's limits and timeouts, the log and the metrics are set by the functions
-// that set a node's.
+// ctx ends, by TLS if c names a certificate. It writes its hello to a file in dir.
+// GOMAXPROCS, the garbage collector, the listener's limits and timeouts, the log and the
+// metrics are set by the functions that set a node's.
 func serveNative(ctx context.Context, dir string, c node.Config) error {
 	state, err := local.Open(local.Config{Dir: dir})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = state.Close() }()
+	h, err := putKeys(state.Keys)
+	if err != nil {
+		return err
+	}
+	if err := putViews(state.Views); err != nil {
+		return err
+	}
+	defer gotuning.Start(ctx)()
+	c.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	base, stop, err := node.ServeModules(c, nativeModules(state))
+	if err != nil {
+		return err
+	}
+	h.URL = base
+	text, err := json.Marshal(h)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, readyFile), text, 0o600)
+	}
+	if err == nil {
+		<-ctx.Done()
+	}
+	return errors.Join(err, stop(context.WithoutCancel(ctx)))
+}
+
+const accountID = "acc_bench"
+
+// putKeys makes the keys of the load, and returns a hello that names them.
+func putKeys(keys *local.Replica) (h hello, err error) {
 	record := abi.Key{
-		AccountID: "acc_bench", Environment: abi.EnvLive, Scopes: ^abi.Scopes(0),
+		AccountID: accountID, Environment: abi.EnvLive, Scopes: ^abi.Scopes(0),
 		RateLimit: ratelimit.MaxLimit, Expires: time.Now().Add(time.Hour).UnixMicro(),
 	}
-	profile := abi.Profile{
-		AgentID: "agt_01h455vb4pex5vsknk084sn02q", Email: "dana@example.com", FullName: "Dana Reyes", Joined: 1_700_000_000_000_000,
-		AccountID: "acc_01h455vb4pex5vsknk084sn02q", AccountName: "Reyes Realty", Mode: "live",
-	}
-	var h hello
 	for i := range 2*keysInUse + 1 {
 		into := &h.Live
 		switch {
@@ -53,13 +76,19 @@ func serveNative(ctx context.Context, dir string, c node.Config) error {
 		}
 		key := apikey.Mint(record.Environment, &[apikey.RandomSize]byte{byte(i)})
 		record.ID = fmt.Sprintf("key_bench_%d", i)
-		if _, err := state.Keys.Put(local.KeyName([]byte(key)), local.Record{Ref: record.ID, Frame: string(record.Append(nil))}); err != nil {
-			return err
+		if _, err := keys.Put(local.KeyName([]byte(key)), local.Record{Ref: record.ID, Frame: string(record.Append(nil))}); err != nil {
+			return h, err
 		}
 		*into = append(*into, key)
 	}
-	if _, err := state.Views.Put(profileName(record.AccountID), local.Record{Ref: record.AccountID, Frame: string(profile.Append(nil))}); err != nil {
-		return err
+	return h, nil
+}
+
+// putViews makes the account's profile and insights.
+func putViews(views *local.Replica) error {
+	profile := abi.Profile{
+		AgentID: "agt_01h455vb4pex5vsknk084sn02q", Email: "dana@example.com", FullName: "Dana Reyes", Joined: 1_700_000_000_000_000,
+		AccountID: "acc_01h455vb4pex5vsknk084sn02q", AccountName: "Reyes Realty", Mode: "live",
 	}
 	list := abi.Insights{History: true}
 	for i := range insights {
@@ -67,12 +96,18 @@ func serveNative(ctx context.Context, dir string, c node.Config) error {
 			ID: fmt.Sprintf("ins_01h455vb4pex5vsknk084sn0%02d", i), Headline: headline(i), Detail: detail, Created: profile.Joined + int64(insights-i),
 		})
 	}
-	if _, err := state.Views.Put(insightsName(record.AccountID), local.Record{Ref: record.AccountID, Frame: string(list.Append(nil))}); err != nil {
-		return err
+	for name, frame := range map[string][]byte{profileName(accountID): profile.Append(nil), insightsName(accountID): list.Append(nil)} {
+		if _, err := views.Put(name, local.Record{Ref: accountID, Frame: string(frame)}); err != nil {
+			return err
+		}
 	}
+	return nil
+}
 
+// nativeModules returns the pipeline and the handlers as functions of this process.
+func nativeModules(state *local.Store) *httpfront.Modules {
 	gate := pipeline.Pipeline{Routes: route.ContractTable()}
-	set := &httpfront.Modules{
+	return &httpfront.Modules{
 		Gate: httpfront.Module{Headers: []string{"authorization"}, Caller: httpfront.Func(func(req *abi.Request, resp *abi.Response) {
 			gate.Handle(req, resp, native{state, ""})
 		})},
@@ -88,22 +123,6 @@ func serveNative(ctx context.Context, dir string, c node.Config) error {
 			})},
 		},
 	}
-	defer gotuning.Start(ctx)()
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	c.Log = log
-	base, stop, err := node.ServeModules(c, set)
-	if err != nil {
-		return err
-	}
-	h.URL = base
-	text, err := json.Marshal(h)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, readyFile), text, 0o600)
-	}
-	if err == nil {
-		<-ctx.Done()
-	}
-	return errors.Join(err, stop(context.WithoutCancel(ctx)))
 }
 
 // native is the host of the pipeline and of the handler.

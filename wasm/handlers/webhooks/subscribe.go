@@ -28,39 +28,12 @@ func subscribe(req *abi.Request, resp *abi.Response, subscriptions handlers.Subs
 	if !ok {
 		return
 	}
-	o, ok := jsonbody.Object(req.Body)
+	s, ok := readSubscription(req, resp)
 	if !ok {
-		jsonbody.Refuse(resp)
 		return
-	}
-	target, isText := jsonbody.Text(jsonbody.Member(o, "target_url"))
-	_, _, reason := targeturl.Parse(target)
-	if !isText {
-		reason = targeturl.NotURL
-	}
-	if reason != "" {
-		answer.Error(resp, 400, "invalid_target_url", reason)
-		return
-	}
-	events := knownEvents(jsonbody.Member(o, "events"))
-	if len(events) == 0 {
-		answer.Error(resp, 400, "no_valid_events", "events_array_empty_or_unknown")
-		return
-	}
-	description, reason := describe(jsonbody.Member(o, "description"))
-	if reason != "" {
-		answer.Error(resp, 400, "invalid_description", reason)
-		return
-	}
-
-	s := abi.Subscription{
-		Target:      target,
-		Events:      events,
-		Description: description,
-		Created:     req.Now,
 	}
 	s.ID, s.Secret = identify(req)
-	outcome := abi.New
+	outcome, reason := abi.New, ""
 	var err error
 	if key == "" {
 		reason, err = subscriptions.Subscribe(&s)
@@ -86,6 +59,40 @@ func subscribe(req *abi.Request, resp *abi.Response, subscriptions handlers.Subs
 		}
 		resp.Body = appendSubscription(resp.Body[:0], &s, req.Principal.Environment)
 	}
+}
+
+// readSubscription reads the subscription that a request asks for. Without ok it has answered.
+func readSubscription(req *abi.Request, resp *abi.Response) (s abi.Subscription, ok bool) {
+	o, ok := jsonbody.Object(req.Body)
+	if !ok {
+		jsonbody.Refuse(resp)
+		return s, false
+	}
+	target, isText := jsonbody.Text(jsonbody.Member(o, "target_url"))
+	_, _, reason := targeturl.Parse(target)
+	if !isText {
+		reason = targeturl.NotURL
+	}
+	if reason != "" {
+		answer.Error(resp, 400, "invalid_target_url", reason)
+		return s, false
+	}
+	events := knownEvents(jsonbody.Member(o, "events"))
+	if len(events) == 0 {
+		answer.Error(resp, 400, "no_valid_events", "events_array_empty_or_unknown")
+		return s, false
+	}
+	description, reason := describe(jsonbody.Member(o, "description"))
+	if reason != "" {
+		answer.Error(resp, 400, "invalid_description", reason)
+		return s, false
+	}
+	return abi.Subscription{
+		Target:      target,
+		Events:      events,
+		Description: description,
+		Created:     req.Now,
+	}, true
 }
 
 // identify generates the id, which is public, and the secret, which must not be
