@@ -12,6 +12,9 @@ import (
 
 	"partneredge/edge/wire"
 	"partneredge/store"
+	"partneredge/store/central"
+	"partneredge/store/central/centraltest"
+	"partneredge/store/central/usage"
 )
 
 // TestKeyUsage has nodes report what a key was used for: each counter counts once,
@@ -130,4 +133,122 @@ func TestKeysWithoutUsage(t *testing.T) {
 	if !strings.Contains(f.logs.String(), "without what they were used for") {
 		t.Error("the log does not tell")
 	}
+}
+
+// TestUsageOfNoDay has a node whose clock is wrong report ever more of days that are not
+// kept or yet to come: each count is refused and counted, the log has one line of it, and
+// what it counts of today is believed.
+func TestUsageOfNoDay(t *testing.T) {
+	f := newFixture(t)
+	key, _ := f.limited(f.account("live"), 100)
+	n := f.enrol("n1")
+	refusals(f, n.id, usage.RefusedDay, 0)
+	today := store.DayOf(time.Now())
+	shares := sharesFor(t, n.conn, n.id)
+	for seq, day := range []store.Day{today + 30, today + 2, today - 91, 0, today} {
+		report := &wire.Usage{Boot: "c", Day: day, Seq: int64(seq), Keys: map[string]wire.UsageKey{
+			key: {Requests: 3, LastUsed: time.Now().Unix(), KeyHash: f.hash(key)},
+		}}
+		if r := ask[wire.Head](n, wire.VerbSpend, wire.Spend{Head: head, Boot: "b", Usage: report}); r.Failure != "" {
+			t.Fatalf("spend: %+v", r)
+		}
+		// It is confirmed all the same: the node would report it for ever.
+		shares(func(s wire.Share) bool { return s.Used != nil && s.Used.Seq == int64(seq) })
+	}
+	refusals(f, n.id, usage.RefusedDay, 4)
+	warned := 0
+	for line := range strings.Lines(f.logs.String()) {
+		if strings.Contains(line, "level=WARN") && strings.Contains(line, "node="+n.id) && strings.Contains(line, "reason="+usage.RefusedDay) {
+			warned++
+		}
+	}
+	if warned != 1 {
+		t.Errorf("%d warnings of %d reports:\n%s", warned, 4, f.logs)
+	}
+	days := f.must(http.StatusOK, "GET", "/admin/v1/keys/"+key+"/usage", nil)["items"].([]any)
+	if want := (object{"day": today.String(), "requests": 3.0, "limited": 0.0}); len(days) != 1 || fmt.Sprint(days[0]) != fmt.Sprint(want) {
+		t.Errorf("the key was used %v, want %v", days, want)
+	}
+}
+
+// TestKeyUsageAtTwoOrigins has two nodes report to two origin processes over one
+// PostgreSQL, both of which hear every report: nothing counts twice. One process stops
+// while the nodes go on, and nothing that they report is lost.
+func TestKeyUsageAtTwoOrigins(t *testing.T) {
+	database := centraltest.Postgres(t)
+	open := func(c *Config) {
+		var err error
+		if c.DB, err = central.Open(t.Context(), central.Config{URL: database, Log: c.Log}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := c.DB.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	first := newFixture(t, open) // makes the keys, and is the first of the two once restarted
+	first.stop()
+	_, first.config.NATSURL = startCluster(t, filepath.Join(first.config.Dir, "nats"))
+	first.start()
+	second := &fixture{T: t, config: first.config, logs: first.logs}
+	open(&second.config)
+	second.start()
+
+	key, _ := first.limited(first.account("live"), 100)
+	hash, today := first.hash(key), store.DayOf(time.Now())
+	nodes := []*enrolled{first.enrol("a"), second.enrol("b")}
+	var shares []func(func(wire.Share) bool)
+	for _, n := range nodes {
+		shares = append(shares, sharesFor(t, n.conn, n.id))
+	}
+	seq := int64(0)
+	report := func(i int, requests int64) {
+		t.Helper()
+		seq++
+		usage := &wire.Usage{Boot: "c", Day: today, Seq: seq, Keys: map[string]wire.UsageKey{
+			key: {Requests: requests, Limited: requests / 10, LastUsed: time.Now().Unix(), KeyHash: hash},
+		}}
+		if r := ask[wire.Head](nodes[i], wire.VerbSpend, wire.Spend{Head: head, Boot: "b", Usage: usage}); r.Failure != "" {
+			t.Fatalf("spend: %+v", r)
+		}
+	}
+	confirmed := func(i, times int) {
+		t.Helper()
+		of := seq
+		shares[i](func(s wire.Share) bool {
+			if s.Used != nil && s.Used.Seq == of {
+				times--
+			}
+			return times == 0
+		})
+	}
+	used := func(f *fixture, requests, limited int) {
+		t.Helper()
+		days := f.must(http.StatusOK, "GET", "/admin/v1/keys/"+key+"/usage", nil)["items"].([]any)
+		want := object{"day": today.String(), "requests": float64(requests), "limited": float64(limited)}
+		if len(days) != 1 || fmt.Sprint(days[0]) != fmt.Sprint(want) {
+			t.Errorf("the key was used %v, want %v", days, want)
+		}
+	}
+	for _, requests := range []int64{10, 50} {
+		report(0, requests)
+		confirmed(0, 2) // by each of the two
+	}
+	report(1, 200)
+	confirmed(1, 2)
+	used(first, 250, 25)
+	used(second, 250, 25)
+
+	report(0, 70) // which the first holds only in memory
+	first.stop()
+	confirmed(0, 1)
+	report(1, 300)
+	confirmed(1, 1)
+	used(second, 370, 37)
+	first.start()
+	used(first, 370, 37)
+	report(0, 70) // a node that has not heard of its confirmation reports once more
+	confirmed(0, 2)
+	used(first, 370, 37)
 }

@@ -105,7 +105,8 @@ func TestUsage(t *testing.T) {
 		record(tomorrow, usage.Count{Requests: 1, LastUsed: now.Add(time.Hour), Vouched: true})
 		reasons := map[string]string{
 			"no hash": string(grant.NoHash), "another key's hash": string(grant.OtherKey), "less than nothing": usage.RefusedCount,
-			"more limited than asked for": usage.RefusedCount, "more than a day has": usage.RefusedCount,
+			"more limited than asked for": usage.RefusedCount, "more than a day has": usage.RefusedCount, "a boot that is none": usage.RefusedCount,
+			"too old": usage.RefusedDay, "yet to come": usage.RefusedDay, "used in no year": usage.RefusedDay, "too old, of another key": string(grant.OtherKey),
 		}
 		for name, change := range map[string]func(*usage.Counter, *usage.Count){
 			"an unknown key":              func(c *usage.Counter, _ *usage.Count) { c.KeyID = "key_none" },
@@ -114,6 +115,8 @@ func TestUsage(t *testing.T) {
 			"another key's hash":          func(_ *usage.Counter, n *usage.Count) { n.Hash = unused.Hash[:] },
 			"too old":                     func(c *usage.Counter, _ *usage.Count) { c.Day = today - 91 },
 			"yet to come":                 func(c *usage.Counter, _ *usage.Count) { c.Day = today + 2 },
+			"used in no year":             func(_ *usage.Counter, n *usage.Count) { n.LastUsed = time.Unix(1<<40, 0) },
+			"too old, of another key":     func(c *usage.Counter, n *usage.Count) { c.Day, n.Hash = 0, unused.Hash[:] },
 			"less than nothing":           func(_ *usage.Counter, n *usage.Count) { n.Limited = -1 },
 			"more limited than asked for": func(_ *usage.Counter, n *usage.Count) { n.Limited = n.Requests + 1 },
 			"more than a day has":         func(_ *usage.Counter, n *usage.Count) { n.Requests = 1<<40 + 1 },

@@ -277,7 +277,7 @@ func (p *Presence) countRefusals(id string) {
 	for _, reason := range grant.Refusals() {
 		p.cfg.ObserveRefusal(id, string(reason), 0)
 	}
-	for _, reason := range []string{RefusedNode, RefusedReply, usage.RefusedCount} {
+	for _, reason := range []string{RefusedNode, RefusedReply, usage.RefusedCount, usage.RefusedDay} {
 		p.cfg.ObserveRefusal(id, reason, 0)
 	}
 }

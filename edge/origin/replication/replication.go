@@ -51,7 +51,7 @@ type Config struct {
 	// were left at their node since the quarantine is full.
 	ObserveRefused func(quarantined, rejected int)
 	// ObserveRefusal is called with how often a node was refused for a reason: a
-	// grant.Refusal, usage.RefusedCount or one of those below.
+	// grant.Refusal, one of package usage or one of those below.
 	ObserveRefusal func(node, reason string, times int)
 }
 
@@ -82,7 +82,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		pump:  &pump{Config: cfg, wake: newSignal()},
 		waker: newWaker(cfg),
 	}
-	s.usage = &keyUsage{Config: cfg, confirm: s.merge.used}
+	s.usage = &keyUsage{Config: cfg, confirm: s.merge.used, limited: logging.New(cfg.Log)}
 	var err error
 	if s.presence, err = newPresence(ctx, cfg); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"partneredge/edge/logging"
 	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/central/usage"
@@ -29,6 +30,7 @@ const (
 type keyUsage struct {
 	Config
 	confirm func(ratelimit.Reporter, wire.Used) error
+	limited *logging.Limiter
 
 	mu     sync.Mutex
 	counts map[usage.Counter]usage.Count
@@ -106,13 +108,31 @@ func (u *keyUsage) write(ctx context.Context) {
 		u.keep(counts, used)
 		return
 	}
-	for c, reason := range refused {
-		u.ObserveRefusal(c.Node, reason, 1)
-	}
+	u.refuse(refused)
 	for node, c := range used {
 		if err := u.confirm(c.to, c.report); err != nil {
 			u.Log.Warn("confirming what keys were used for", "node", node, "err", err) // the node asks again
 		}
+	}
+}
+
+// refuse counts what a node is not believed, and warns once of each node and reason
+// however many reports have it.
+func (u *keyUsage) refuse(refused map[usage.Counter]string) {
+	type cause struct{ node, reason string }
+	type example struct {
+		usage.Counter
+		times int
+	}
+	causes := make(map[cause]example)
+	for counter, reason := range refused {
+		c := cause{counter.Node, reason}
+		causes[c] = example{counter, causes[c].times + 1}
+	}
+	for c, e := range causes {
+		u.ObserveRefusal(c.node, c.reason, e.times)
+		u.limited.Warn(c.node+" "+c.reason, "a node's counts of what keys were used for are refused",
+			"node", c.node, "reason", c.reason, "counts", e.times, "key", e.KeyID, "day", e.Day)
 	}
 }
 

@@ -34,8 +34,11 @@ const (
 	maxBoots = 32
 )
 
-// RefusedCount is the reason why counts are refused that no node can have come to.
-const RefusedCount = "usage_count"
+// Reasons why counts are refused that no node can have come to.
+const (
+	RefusedCount = "usage_count" // more than a day has, or than boots are kept of
+	RefusedDay   = "usage_day"   // of a day that is not kept or yet to come: its clock is wrong
+)
 
 // Usage reads and writes the usage of keys. It is safe for many goroutines.
 type Usage struct{ db *db.DB }
@@ -81,9 +84,9 @@ type row struct {
 }
 
 // RecordUsage notes counts that are larger than those noted, in transactions of at most
-// 500. It leaves out what no node can have counted: keys that are not there, days that
-// are not kept or yet to come, and what is of more than 32 boots of a node in a day.
-// refused has the reasons why others are not believed: RefusedCount or a grant.Refusal.
+// 500. It leaves out keys that are not there, and what is of more than 32 boots of a node
+// in a day. refused has the reasons why others are not believed: RefusedCount, RefusedDay
+// or a grant.Refusal.
 func (u *Usage) RecordUsage(ctx context.Context, counts map[Counter]Count) (refused map[Counter]string, err error) {
 	const tried = "record usage of keys"
 	var ids []string
@@ -127,14 +130,15 @@ func (u *Usage) believed(counts map[Counter]Count, hashes map[string][32]byte) (
 	first, last := store.DayOf(now.Add(-Kept)), store.DayOf(now)+1 // a node's clock may be ahead
 	for counter, c := range counts {
 		hash, known := hashes[counter.KeyID]
-		bad := cmp.Or(valid.IDs("node", counter.Node, "boot", counter.Boot), valid.Times(c.LastUsed))
 		switch {
-		case !known, bad != nil, counter.Day < first, counter.Day > last:
+		case !known:
 		case len(c.Hash) == 0 && !c.Vouched:
 			refused[counter] = string(grant.NoHash)
 		case len(c.Hash) > 0 && !bytes.Equal(c.Hash, hash[:]):
 			refused[counter] = string(grant.OtherKey)
-		case c.Limited < 0, c.Limited > c.Requests, c.Requests > maxCount:
+		case counter.Day < first, counter.Day > last, valid.Times(c.LastUsed) != nil:
+			refused[counter] = RefusedDay
+		case c.Limited < 0, c.Limited > c.Requests, c.Requests > maxCount, valid.IDs("node", counter.Node, "boot", counter.Boot) != nil:
 			refused[counter] = RefusedCount
 		default:
 			if c.LastUsed.After(now) {
