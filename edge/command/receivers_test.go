@@ -84,6 +84,9 @@ func deliver(t *testing.T, address string, header *string, body string) int {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "POST /hook HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\nConnection: close\r\nX-Svc-Event-Id: evt_1\r\n", address, len(body))
 	if header != nil {
