@@ -22,7 +22,7 @@ import (
 
 // Bounds of a listener.
 const (
-	maxHeader         = 2*httpfront.MaxHeader - 4<<10 // bytes of a request's line and headers; net/http adds 4 KiB, and 320 bytes over HTTP/2
+	maxHeader         = 2*httpfront.MaxHeader - 320 // bytes of a request's line and headers; net/http adds 320 over HTTP/2, which counts 32 more for each header, and else 4 KiB
 	readHeaderTimeout = 5 * time.Second
 	idleTimeout       = 75 * time.Second
 )

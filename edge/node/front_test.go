@@ -61,7 +61,7 @@ func TestHeadersHaveABound(t *testing.T) {
 		}{
 			{14 << 10, 401, `{"error":"unauthorized","reason":"missing_bearer_token"}`},
 			{17 << 10, 431, `{"error":"header_too_large"}`},
-			{27 << 10, 431, `{"error":"header_too_large"}`},
+			{31 << 10, 431, `{"error":"header_too_large"}`},
 			{40 << 10, 431, ""}, // of net/http
 		} {
 			req, err := http.NewRequestWithContext(t.Context(), "GET", n.URL()+me, nil)
