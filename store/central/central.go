@@ -96,6 +96,9 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 // any method fail; a second Close returns what the first did.
 func (d *DB) Close() error { return d.db.Close() }
 
+// Writable returns why the database takes no writes, though it may be read.
+func (d *DB) Writable(ctx context.Context) error { return d.db.Writable(ctx) }
+
 // Kind returns "sqlite" or "postgres".
 func (d *DB) Kind() string { return d.db.Kind() }
 

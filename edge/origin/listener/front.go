@@ -87,10 +87,14 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
 	_, err := s.db.ChangesSince(ctx, central.Position{}, 1)
+	refused := s.db.Writable(ctx)
 	switch {
 	case err != nil:
 		s.log.Warn("not ready", "err", err)
 		admin.WriteJSON(w, http.StatusServiceUnavailable, map[string]string{"status": "database unavailable"})
+	case refused != nil:
+		s.log.Warn("not ready", "err", refused)
+		admin.WriteJSON(w, http.StatusServiceUnavailable, map[string]string{"status": "database takes no writes: is its disk full?"})
 	case !s.Ready():
 		admin.WriteJSON(w, http.StatusServiceUnavailable, map[string]string{"status": "nats unavailable"})
 	default:

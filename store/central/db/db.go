@@ -19,6 +19,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -52,6 +53,7 @@ type DB struct {
 	write *sql.DB // of SQLite: one connection; of PostgreSQL: the same as read
 
 	jobs      chan *job
+	failing   atomic.Bool // the last write was not taken
 	stop      chan struct{}
 	closeOnce sync.Once
 	closeErr  error

@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"partneredge/store"
@@ -58,8 +59,30 @@ func (d *DB) WriteAlone(ctx context.Context, fn Func) error {
 	for try := 1; ; try++ {
 		err := d.writeAloneOnce(ctx, fn)
 		if !retryable(err) || try == retries {
+			if ctx.Err() == nil { // else it says nothing of the database
+				d.noteWrite(err)
+			}
 			return err
 		}
+	}
+}
+
+// Writable returns why the database takes no writes, though it may be read: its disk is
+// full, say. It tries one after a write that was not taken, and else costs nothing.
+func (d *DB) Writable(ctx context.Context) error {
+	if !d.failing.Load() {
+		return nil
+	}
+	return Fail("write", d.Write(ctx, "", func(ctx context.Context, t *Tx) error {
+		_, err := t.Exec(ctx, `UPDATE schema_migrations SET number = number WHERE number = 1`)
+		return err
+	}))
+}
+
+// noteWrite notes for Writable how a write ended.
+func (d *DB) noteWrite(err error) {
+	if err == nil || errors.Is(kindOf(err), store.ErrUnavailable) {
+		d.failing.Store(err != nil)
 	}
 }
 

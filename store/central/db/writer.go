@@ -85,6 +85,7 @@ func (w *writer) run(jobs []*job) {
 	if errors.Is(err, errSpoiled) {
 		committing, err = w.transaction(jobs, true)
 	}
+	w.db.noteWrite(err)
 	switch {
 	case err == nil:
 		return
