@@ -98,6 +98,13 @@ func (c *Console) routes(assets fs.FS) http.Handler {
 	mux.HandleFunc("GET /console/releases/live", c.inSession(c.live(liveReleases)))
 	mux.HandleFunc("GET /console/search", c.inSession(c.search))
 	mux.HandleFunc("POST /console/accounts/{id}/export", c.inSession(c.exportAccount))
+	for pattern, t := range map[string]table{
+		"GET /console/deliveries.csv":          deliveriesTable,
+		"GET /console/requests.csv":            requestsTable,
+		"GET /console/accounts/{id}/leads.csv": leadsTable,
+	} {
+		mux.HandleFunc(pattern, c.inSession(c.download(t)))
+	}
 	for pattern, p := range map[string]page{
 		"GET /console/{$}":             overview,
 		"GET /console/nodes":           list[adminapi.Node]("/nodes", "nodes", "Nodes"),

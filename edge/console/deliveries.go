@@ -44,6 +44,7 @@ type deliveryFilter struct {
 	span
 	Items []adminapi.Delivery
 	Wrong string // what the filter cannot be; "": nothing
+	CSV   string // address of what is selected as CSV
 }
 
 // allDeliveries reads the deliveries to all subscriptions that a filter selects.
@@ -51,7 +52,7 @@ func allDeliveries(v *visit) (view, error) {
 	asked := v.URL.Query()
 	data := deliveryFilter{
 		Account: strings.TrimSpace(asked.Get("account_id")), Target: strings.TrimSpace(asked.Get("target")), EventType: asked.Get("event_type"),
-		Outcome: asked.Get("outcome"),
+		Outcome: asked.Get("outcome"), CSV: v.asCSV(),
 	}
 	shown := view{page: "alldeliveries", Title: "Deliveries", Section: "deliveries"}
 	query := url.Values{"limit": {"50"}}

@@ -14,13 +14,14 @@ type requestSearch struct {
 	span
 	Hint  string // why nothing was found
 	Wrong string // what the search cannot be; "": nothing
+	CSV   string // address of what was found as CSV
 }
 
 // requests finds what nodes lately answered: the request of an id, or those that the
 // page's own query selects by key, account, status, region and time.
 func requests(v *visit) (view, error) {
 	asked := v.URL.Query()
-	data := requestSearch{Asked: strings.TrimSpace(asked.Get("q")), Status: asked.Get("status"), Region: strings.TrimSpace(asked.Get("region"))}
+	data := requestSearch{Asked: strings.TrimSpace(asked.Get("q")), Status: asked.Get("status"), Region: strings.TrimSpace(asked.Get("region")), CSV: v.asCSV()}
 	shown := view{page: "requests", Title: "Requests", Section: "requests"}
 	query := url.Values{"limit": {"100"}}
 	for name, value := range map[string]string{"status": data.Status, "region": data.Region} {

@@ -1,0 +1,168 @@
+package console
+
+import (
+	"encoding/csv"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"partneredge/edge/adminapi"
+)
+
+// maxRows bounds a download: what a page selects can be all of the log.
+const maxRows = 10_000
+
+// table is a list that can be downloaded. rows calls add with each row of what the visit
+// selects, until add returns false.
+type table struct {
+	file string
+	head []string
+	rows func(v *visit, add func(...string) bool) error
+}
+
+// wrongSelection is the error of a visit that selects nothing that can be.
+type wrongSelection string
+
+func (w wrongSelection) Error() string { return string(w) }
+
+// download answers with a table as CSV, once all of it is read: half a file looks whole.
+func (c *Console) download(t table) func(http.ResponseWriter, *visit) {
+	return func(w http.ResponseWriter, v *visit) {
+		var text strings.Builder
+		out := csv.NewWriter(&text)
+		_ = out.Write(t.head) // as below: a Builder takes everything
+		rows := 0
+		err := t.rows(v, func(cells ...string) bool {
+			for i := range cells {
+				cells[i] = cell(cells[i])
+			}
+			_ = out.Write(cells)
+			rows++
+			return rows < maxRows
+		})
+		if wrong, ok := err.(wrongSelection); ok { //nolint:errorlint // rows returns it as it is
+			c.problem(w, v.session, http.StatusBadRequest, string(wrong))
+			return
+		}
+		if err != nil {
+			c.fail(w, v, err)
+			return
+		}
+		out.Flush()
+		w.Header().Set("Content-Type", "text/csv; charset=utf-8")
+		w.Header().Set("Content-Disposition", `attachment; filename="`+t.file+`"`)
+		_, _ = w.Write([]byte(text.String())) // who went away needs no answer
+	}
+}
+
+// cell returns text as a cell that no spreadsheet takes for a formula: partners and
+// strangers choose names, routes and what their endpoints answer.
+func cell(text string) string {
+	if text != "" && strings.ContainsRune("=+-@\t\r\n", rune(text[0])) {
+		return "'" + text
+	}
+	return text
+}
+
+// stampCell is a time as spreadsheets read it, in UTC; "" is none.
+func stampCell(t adminapi.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// asCSV returns where the list of a page is downloaded, as the page selects it.
+func (v *visit) asCSV() string {
+	query := v.URL.Query()
+	query.Del("cursor")
+	return v.URL.Path + ".csv?" + query.Encode()
+}
+
+var deliveriesTable = table{
+	file: "deliveries.csv",
+	head: []string{"delivery", "event", "event_type", "subscription", "account", "state", "attempts", "created_at", "next_at", "last_try", "last_status", "last_error"},
+	rows: func(v *visit, add func(...string) bool) error {
+		for {
+			shown, err := allDeliveries(v)
+			if err != nil {
+				return err
+			}
+			data := shown.Data.(deliveryFilter)
+			if data.Wrong != "" {
+				return wrongSelection(data.Wrong)
+			}
+			for _, d := range data.Items {
+				var last adminapi.Try
+				if len(d.Tries) > 0 {
+					last = d.Tries[len(d.Tries)-1]
+				}
+				status := ""
+				if last.Status != nil {
+					status = strconv.Itoa(*last.Status)
+				}
+				if !add(d.ID, d.EventID, d.EventType, d.SubscriptionID, d.AccountID, d.State, strconv.Itoa(d.Attempts),
+					stampCell(d.CreatedAt), stampCell(d.NextAt), last.ID, status, last.Error) {
+					return nil
+				}
+			}
+			if shown.Next == "" {
+				return nil
+			}
+			next, err := url.Parse(shown.Next)
+			if err != nil {
+				return err
+			}
+			v.URL.RawQuery = next.RawQuery
+		}
+	},
+}
+
+var requestsTable = table{
+	file: "requests.csv",
+	head: []string{"request", "at", "method", "route", "status", "error", "reason", "duration_ms", "key", "account", "node", "region"},
+	rows: func(v *visit, add func(...string) bool) error {
+		shown, err := requests(v)
+		if err != nil {
+			return err
+		}
+		data := shown.Data.(requestSearch)
+		if data.Wrong != "" {
+			return wrongSelection(data.Wrong)
+		}
+		for _, r := range data.Items {
+			if !add(r.ID, stampCell(r.At), r.Method, r.Route, strconv.Itoa(r.Status), r.Error, r.Reason,
+				strconv.FormatFloat(r.DurationMS, 'f', 1, 64), r.KeyID, r.AccountID, r.Node, r.Region) {
+				return nil
+			}
+		}
+		return nil
+	},
+}
+
+// leadsTable has the leads of one account, the newest first.
+var leadsTable = table{
+	file: "leads.csv",
+	head: []string{"lead", "created_at", "captured_at", "environment", "first_name", "last_name", "email", "phone", "consent_status", "outreach_allowed", "key"},
+	rows: func(v *visit, add func(...string) bool) error {
+		query := url.Values{"limit": {"200"}}
+		for {
+			var page adminapi.List[adminapi.Lead]
+			if err := v.get("/accounts/"+v.id()+"/leads?"+query.Encode(), &page); err != nil {
+				return err
+			}
+			for _, l := range page.Items {
+				if !add(l.ID, stampCell(l.CreatedAt), stampCell(l.CapturedAt), l.Environment, l.FirstName, l.LastName, l.Email, l.Phone,
+					l.ConsentStatus, strconv.FormatBool(l.OutreachAllowed), l.KeyID) {
+					return nil
+				}
+			}
+			if page.NextCursor == "" {
+				return nil
+			}
+			query.Set("cursor", string(page.NextCursor))
+		}
+	},
+}

@@ -1,0 +1,132 @@
+package console_test
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"partneredge/edge/wire"
+	"partneredge/store"
+	"partneredge/store/central"
+)
+
+// rows downloads a table, and returns it by the names of its columns.
+func (b *browser) rows(path string) (rows []map[string]string) {
+	b.Helper()
+	resp, text := b.get(path)
+	kind, file := resp.Header.Get("Content-Type"), resp.Header.Get("Content-Disposition")
+	if resp.StatusCode != 200 || kind != "text/csv; charset=utf-8" || !strings.HasPrefix(file, `attachment; filename="`) {
+		b.Fatalf("%s: %d, %s, %s\n%s", path, resp.StatusCode, kind, file, text)
+	}
+	all, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+	if err != nil {
+		b.Fatalf("%s: %v\n%s", path, err, text)
+	}
+	for _, cells := range all[1:] {
+		row := map[string]string{}
+		for i, name := range all[0] {
+			row[name] = cells[i]
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// TestDownloads has each list as CSV: all pages of what the page selects, and no cell that
+// a spreadsheet would take for a formula.
+func TestDownloads(t *testing.T) {
+	f := newFixture(t)
+	f.tryDelivery()
+	for range 58 { // with those of the fixture more than a page
+		if _, _, err := f.db.AddContact(t.Context(), store.Contact{AccountID: f.account.ID, ClientID: "c", Channel: "sms"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, token := f.token("viewer")
+	b := f.login(token)
+
+	if _, page := b.get("deliveries?outcome=pending&cursor="); !strings.Contains(page, `href="/console/deliveries.csv?outcome=pending"`) {
+		t.Errorf("the page does not lead to its CSV: %s", page)
+	}
+	ids := map[string]bool{}
+	for _, row := range b.rows("deliveries.csv?account_id=" + f.account.ID) {
+		ids[row["delivery"]] = row["event_type"] == "client.contacted" && row["account"] == f.account.ID && row["subscription"] == f.webhook.ID
+	}
+	if want := f.deliveries(); len(ids) != 61 || !slices.ContainsFunc(want, func(id string) bool { return ids[id] }) {
+		t.Errorf("%d deliveries: %v", len(ids), ids)
+	}
+	tried := b.rows("deliveries.csv?outcome=dead")
+	if len(tried) != 1 || tried[0]["state"] != "dead" || tried[0]["last_error"] == "" && tried[0]["last_status"] == "" {
+		t.Errorf("the dead ones are %v", tried)
+	}
+	if none := b.rows("deliveries.csv?target=elsewhere"); len(none) != 0 {
+		t.Errorf("none are selected, and there are %v", none)
+	}
+
+	names := []string{"=1+1", "+49", "-2", "@SUM(A1)", "\t=1", "Ana, \"the\" agent", "o'Hara"}
+	var leads []central.OfferedLead
+	for i := range 210 { // more than a page
+		lead := store.Lead{
+			ID: fmt.Sprintf("lead_%03d", i), AccountID: f.account.ID, Environment: store.Live, FirstName: names[i%len(names)], Phone: "+1 555 010 0000",
+			ConsentStatus: "none", CreatedAt: time.Now().UTC(),
+		}
+		body, err := json.Marshal(lead)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leads = append(leads, central.OfferedLead{AcceptedLead: store.AcceptedLead{Lead: lead}, Vouched: true, Body: body})
+	}
+	if done, err := f.db.AddLeads(t.Context(), "node_1", leads); err != nil || len(done.Committed) != len(leads) {
+		t.Fatal(len(done.Committed), err)
+	}
+	got := map[string]int{}
+	rows := b.rows("accounts/" + f.account.ID + "/leads.csv")
+	for _, row := range rows {
+		got[row["first_name"]]++
+		if row["phone"] != "'+1 555 010 0000" {
+			t.Fatalf("a phone is %q", row["phone"])
+		}
+	}
+	if len(rows) != 210 || len(got) != len(names) {
+		t.Errorf("%d leads: %v", len(rows), got)
+	}
+	for i, name := range names {
+		if want := []string{"'", ""}[i/5] + name; got[want] != 30 {
+			t.Errorf("%q is there %d times: %v", want, got[want], got)
+		}
+	}
+
+	made, err := f.api.EnrolNode(t.Context(), "=n1", "eu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := nats.Connect(f.NATSURL(), nats.UserCredentialBytes([]byte(made.Credentials)), nats.CustomInboxPrefix(wire.Inbox(made.Node.ID)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	f.answerRequests(conn, made.Node.ID, nil)
+	found := b.rows("requests.csv?q=" + loggedRequest)
+	if len(found) != 1 || found[0]["request"] != loggedRequest || found[0]["reason"] != "name_required" || found[0]["node"] != "'=n1" || found[0]["duration_ms"] != "1.5" {
+		t.Errorf("the request is %v", found)
+	}
+
+	for path, want := range map[string]int{
+		"deliveries.csv?since=yesterday": 400, "deliveries.csv?outcome=lost": 400, "requests.csv?status=x": 400, "accounts/acc_none/leads.csv": 404,
+	} {
+		if resp, text := b.get(path); resp.StatusCode != want || strings.HasPrefix(resp.Header.Get("Content-Type"), "text/csv") {
+			t.Errorf("%s: %d\n%s", path, resp.StatusCode, text)
+		}
+	}
+	for _, path := range []string{"deliveries.csv", "requests.csv", "accounts/" + f.account.ID + "/leads.csv"} {
+		if resp, _ := f.browser().get(path); resp.Request.URL.Path != "/console/login" {
+			t.Errorf("%s is served without a login", path)
+		}
+	}
+}
