@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -38,14 +39,18 @@ type backupJob struct {
 func newBackup() *cobra.Command {
 	var b backupJob
 	var to string
-	cmd := newCommand("backup --data DIR --to FILE", "write an origin's database and keys to one file, while it runs", func(cmd *cobra.Command, _ []string) error {
+	cmd := newCommand("backup --data DIR --to FILE", "write an origin's database and keys to one file, while it runs", func(cmd *cobra.Command, _ []string) (err error) {
 		if err := required(cmd, "data", "to"); err != nil {
 			return err
 		}
-		if err := b.write(cmd.Context(), to); err != nil {
+		if to == "-" {
+			err = b.print(cmd.Context(), cmd.OutOrStdout())
+		} else if err = b.write(cmd.Context(), to); err == nil {
+			fmt.Fprintf(cmd.OutOrStdout(), "edge backup: %s\n", to)
+		}
+		if err != nil {
 			return fmt.Errorf("backing up: %w", err)
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "edge backup: %s\n", to)
 		if b.database != "" {
 			fmt.Fprintln(cmd.ErrOrStderr(), "The database is not in it: take that with pg_dump, before this.")
 		}
@@ -53,7 +58,7 @@ func newBackup() *cobra.Command {
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&b.dir, "data", "", "`DIR` of the origin, which may be running")
-	flags.StringVar(&to, "to", "", "`FILE` to write; it holds every key of the origin, so keep it as you keep those")
+	flags.StringVar(&to, "to", "", "`FILE` to write, - for standard output; it holds every key of the origin, so keep it as you keep those")
 	flags.StringVar(&b.database, "database", "", "postgres://… `URL` that the origin has its database at, which is then left to pg_dump (default: SQLite, DIR/origin.db)")
 	flags.StringVar(&b.tokenFile, "admin-token-file", "", "`FILE` with the admin token, as of edge origin (default DIR/admin.token)")
 	flags.StringVar(&b.secretsFile, "secrets-file", "", "`FILE` of the keys that signing secrets are sealed with, as of edge origin (default DIR/secrets.keys)")
@@ -61,8 +66,26 @@ func newBackup() *cobra.Command {
 }
 
 // write makes the file to, whole or not at all.
-func (b backupJob) write(ctx context.Context, to string) (err error) {
-	work, err := os.MkdirTemp(filepath.Dir(to), ".backup-")
+func (b backupJob) write(ctx context.Context, to string) error {
+	return b.build(ctx, filepath.Dir(to), func(whole string) error { return durable.Rename(whole, to) })
+}
+
+// print writes the file to out once it is whole: nothing of one that could not be made.
+func (b backupJob) print(ctx context.Context, out io.Writer) error {
+	return b.build(ctx, b.dir, func(whole string) error {
+		f, err := os.Open(whole)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		_, err = io.Copy(out, f)
+		return err
+	})
+}
+
+// build makes the file in a folder, and hands it to done.
+func (b backupJob) build(ctx context.Context, folder string, done func(whole string) error) (err error) {
+	work, err := os.MkdirTemp(folder, ".backup-")
 	if err != nil {
 		return err
 	}
@@ -89,7 +112,7 @@ func (b backupJob) write(ctx context.Context, to string) (err error) {
 	if err := errors.Join(a.Close(), out.Sync(), out.Close()); err != nil {
 		return err
 	}
-	return durable.Rename(whole, to)
+	return done(whole)
 }
 
 func (b backupJob) addDatabase(ctx context.Context, a *backup.Writer, copied string) error {

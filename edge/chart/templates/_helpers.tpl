@@ -1,0 +1,55 @@
+{{- define "edge.labels" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "edge.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+# A volume that is the group's already is left as it is: the program refuses keys and
+# compiled modules that others than their owner may write.
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "edge.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{- /* What the pods of origins and nodes have in common. */ -}}
+{{- define "edge.pod" -}}
+automountServiceAccountToken: false
+# Else each Service would be in the environment, under names that begin as the program's.
+enableServiceLinks: false
+# The pause below, and 15 s at most for what is under way.
+terminationGracePeriodSeconds: 30
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+securityContext:
+  {{- include "edge.podSecurity" . | nindent 2 }}
+{{- end }}
+
+{{- /* Requests go on to come until everybody has heard that a pod stops. */ -}}
+{{- define "edge.lifecycle" -}}
+preStop: {sleep: {seconds: 5}}
+{{- end }}
+
+{{- define "edge.natsURL" -}}
+{{- if .Values.nodes.origin -}}
+{{ .Values.nodes.origin }}
+{{- else if .Values.origin.nats.urls -}}
+{{ .Values.origin.nats.urls }}
+{{- else if .Values.origin.natsTLSSecret -}}
+tls://{{ .Release.Name }}-origin:4222
+{{- else -}}
+nats://{{ .Release.Name }}-origin:4222
+{{- end -}}
+{{- end }}

@@ -1,0 +1,260 @@
+package command
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"partneredge/edge/adminapi"
+)
+
+// kubernetes stands for a cluster: it starts the pods of the chart as processes, each in a
+// folder of its own.
+type kubernetes struct {
+	t       *testing.T
+	dir     string
+	objects map[string]object
+	nats    string // the origin's, once it is there
+	urls    map[string]string
+}
+
+// kubectl is what the script of a page has for a cluster's tools. Secrets are folders.
+const kubectl = `
+helm() { test "$1 $2 $3 $4" = "install edge edge/chart -f" && test -f "$5"; }
+edge() { "$PROGRAM" "$@"; }
+kubectl() {
+	case "$1 $2 $3" in
+	"exec edge-origin-0 --") test "$4" = /usr/bin/edge; shift 4; "$PROGRAM" "$@" ;;
+	"create secret generic")
+		mkdir "$SECRETS/$4"; into=$SECRETS/$4; shift 4
+		for file; do
+			file=${file#--from-file=}
+			if [ -d "$file" ]; then cp "$file"/* "$into"; else cp "$file" "$into"; fi
+		done ;;
+	*) echo "kubectl $*: not known here" >&2; return 1 ;;
+	esac
+}
+`
+
+// do runs a script of the page, and has a rollout that it waits for take place.
+func (k *kubernetes) do(text string) (said string) {
+	k.t.Helper()
+	var script strings.Builder
+	flush := func() {
+		cmd := exec.Command("sh", "-euc", kubectl+script.String())
+		cmd.Dir = k.dir
+		cmd.Env = append(os.Environ(), "PROGRAM="+testFiles.program(k.t), "SECRETS="+filepath.Join(k.dir, "secrets"))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			k.t.Fatalf("%v\n%s\n%s", err, script.String(), out)
+		}
+		said += string(out)
+		script.Reset()
+	}
+	for line := range strings.Lines(text) {
+		if name, is := strings.CutPrefix(strings.TrimSpace(line), "kubectl rollout status statefulset/"); is {
+			flush()
+			k.rollOut(name)
+			continue
+		}
+		script.WriteString(strings.ReplaceAll(line, "/var/lib/edge", k.path("edge-origin-0", "/var/lib/edge")))
+	}
+	flush()
+	return said
+}
+
+// path is where a pod's file lies.
+func (k *kubernetes) path(pod, path string) string { return filepath.Join(k.dir, "pods", pod, path) }
+
+// rollOut starts all pods of a StatefulSet.
+func (k *kubernetes) rollOut(name string) {
+	k.t.Helper()
+	set := k.objects["StatefulSet "+name]
+	if set == nil {
+		k.t.Fatalf("no StatefulSet %s", name)
+	}
+	for i := range int(set.at("spec", "replicas").(float64)) {
+		pod := fmt.Sprintf("%s-%d", name, i)
+		k.volumes(set, pod)
+		k.start(set, pod).terminate()
+		k.start(set, pod) // as after a move, over the same volume
+		k.probe(set, pod)
+	}
+}
+
+// volumes makes those of a pod as a kubelet does: they are the group's, which may write,
+// and Secrets are its to read.
+func (k *kubernetes) volumes(set object, pod string) {
+	k.t.Helper()
+	spec := set.object("spec", "template", "spec")
+	for _, m := range spec.list("containers")[0].list("volumeMounts") {
+		at := k.path(pod, m.text("mountPath"))
+		if err := os.MkdirAll(at, 0o700); err != nil {
+			k.t.Fatal(err)
+		}
+		i := slices.IndexFunc(spec.list("volumes"), func(v object) bool { return v["name"] == m["name"] })
+		if i < 0 || spec.list("volumes")[i].at("secret") == nil {
+			if err := os.Chmod(at, 0o770|os.ModeSetgid); err != nil {
+				k.t.Fatal(err)
+			}
+			continue
+		}
+		secret := filepath.Join(k.dir, "secrets", spec.list("volumes")[i].text("secret", "secretName"))
+		files, err := os.ReadDir(secret)
+		if err != nil {
+			k.t.Fatalf("pod %s waits for ever: %v", pod, err)
+		}
+		for _, f := range files {
+			text, err := os.ReadFile(filepath.Join(secret, f.Name()))
+			if err != nil {
+				k.t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(at, f.Name()), text, 0o440); err != nil {
+				k.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// start starts the program of a pod with the arguments that the chart gives it.
+func (k *kubernetes) start(set object, pod string) *process {
+	k.t.Helper()
+	c := set.object("spec", "template", "spec").list("containers")[0]
+	modules, cache := testFiles.get(k.t)
+	var args []string
+	for _, arg := range c.words("args") {
+		arg = strings.NewReplacer("$(POD_NAME)", pod, "nats://edge-origin:4222", k.nats).Replace(arg)
+		if flag, value, _ := strings.Cut(arg, "="); strings.HasPrefix(value, "0.0.0.0:") {
+			arg = flag + "=127.0.0.1:0"
+			if flag == "--nats-listen" && k.nats != "" {
+				arg = flag + "=" + strings.TrimPrefix(k.nats, "nats://")
+			}
+		} else if strings.HasPrefix(value, "/") {
+			arg = flag + "=" + k.path(pod, value)
+		}
+		args = append(args, arg)
+	}
+	if args[0] == "node" {
+		args = append(args, "--modules", modules, "--cache", cache)
+	}
+	var ready struct {
+		AdminURL   string `json:"admin_url"`
+		NATSURL    string `json:"nats_url"`
+		BaseURL    string `json:"base_url"`
+		MetricsURL string `json:"metrics_url"`
+	}
+	p := startProgram(k.t, testFiles.program(k.t), filepath.Join(k.path(pod, "/var/lib/edge"), args[0]+".json"), &ready, args...)
+	if args[0] == "origin" {
+		k.nats = ready.NATSURL
+	}
+	k.urls = map[string]string{"admin": ready.AdminURL, "partner": ready.BaseURL, "metrics": strings.TrimSuffix(ready.MetricsURL, "/metrics")}
+	return p
+}
+
+// probe asks a pod that has started what its probes ask.
+func (k *kubernetes) probe(set object, pod string) {
+	k.t.Helper()
+	c := set.object("spec", "template", "spec").list("containers")[0]
+	for _, probe := range []string{"startupProbe", "livenessProbe", "readinessProbe"} {
+		if get := c.object(probe, "httpGet"); get != nil {
+			if status, body := request(k.t, "GET", k.urls[get.text("port")]+get.text("path"), "", ""); status != http.StatusOK {
+				k.t.Errorf("%s of %s: %d %s", probe, pod, status, body)
+			}
+		}
+	}
+}
+
+// TestOperationsKubernetes does what OPERATIONS.md says for a cluster, with the pods that
+// the chart makes of the page's values, each started twice.
+func TestOperationsKubernetes(t *testing.T) {
+	needShell(t, "OPERATIONS.md")
+	k := &kubernetes{t: t, dir: t.TempDir()}
+	if err := os.Mkdir(filepath.Join(k.dir, "secrets"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var said string
+	for _, b := range operationsBlocks(t, "Kubernetes") {
+		if b.kind == "sh" {
+			said += k.do(b.text)
+			continue
+		}
+		objects, err := renderChart(t, b.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.objects = byIdentity(t, objects)
+		if err := os.WriteFile(filepath.Join(k.dir, b.file), []byte(b.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	admin, err := localClient(k.path("edge-origin-0", "/var/lib/edge"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "both nodes", func() bool {
+		var page adminapi.List[adminapi.Node]
+		err := admin.Call(t.Context(), "GET", "/nodes", nil, &page)
+		return err == nil && len(page.Items) == 2 && page.Items[0].Connected && page.Items[1].Connected
+	})
+	if strings.Count(said, "eu") < 2 {
+		t.Errorf("the page says %s", said)
+	}
+
+	// The backup is one, and nothing but that was printed.
+	restored := filepath.Join(k.dir, "restored")
+	if out := edge(t, "restore", "--from", filepath.Join(k.dir, "edge.backup"), "--data", restored); !there(filepath.Join(restored, databaseFile)) {
+		t.Errorf("of the backup there is no origin: %s", out)
+	}
+	holdKeys(t, filepath.Join(k.dir, "secrets", "edge-origin-keys"), filepath.Join(k.dir, "keys"))
+}
+
+// holdKeys runs the container that copies the keys of many origins to where the origin
+// reads them, and an origin that finds them there.
+func holdKeys(t *testing.T, secret, made string) {
+	t.Helper()
+	objects, err := renderChart(t, chartCases["many origins"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := byIdentity(t, objects)["Deployment edge-origin"].object("spec", "template", "spec")
+	here := t.TempDir()
+	into := strings.NewReplacer("/run/keys", secret, "/var/lib/edge", here)
+	command := spec.list("initContainers")[0].words("command")
+	for i := range command {
+		command[i] = into.Replace(command[i])
+	}
+	if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%q: %v\n%s", command, err, out)
+	}
+	var args []string
+	for _, arg := range spec.list("containers")[0].words("args") {
+		switch flag, _, _ := strings.Cut(arg, "="); flag {
+		case "--nats-keys", "--secrets-file", "--admin-token-file", "--data", "origin":
+			args = append(args, into.Replace(arg))
+		case "--admin":
+			args = append(args, "--admin=127.0.0.1:0")
+		}
+	}
+	var ready originReady
+	startProgram(t, testFiles.program(t), filepath.Join(here, "origin.json"), &ready, append(args, "--nats-listen=127.0.0.1:0")...)
+	token, err := os.ReadFile(filepath.Join(made, adminTokenFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := &adminapi.Client{URL: ready.AdminURL, Token: strings.TrimSpace(string(token))}
+	if err := admin.Call(t.Context(), "GET", "/nodes", nil, nil); err != nil {
+		t.Errorf("an origin with the keys that were copied: %v", err)
+	}
+	for _, file := range []string{"secrets.keys", "nats/account.seed"} {
+		was, err := os.ReadFile(filepath.Join(made, file))
+		now, err2 := os.ReadFile(filepath.Join(here, "keys", filepath.Base(file)))
+		if err != nil || err2 != nil || string(was) != string(now) {
+			t.Errorf("%s was replaced: %v, %v", file, err, err2)
+		}
+	}
+}

@@ -1,0 +1,420 @@
+package command
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"partneredge/edge/service"
+	"partneredge/edge/wire"
+)
+
+// chartCases are values that are laid over those of the chart, by what they are for.
+var chartCases = map[string]string{
+	"one of each": "",
+	"an origin on PostgreSQL with TLS": `
+origin:
+  database: {url: "postgres://edge@postgres/edge?sslmode=verify-full", passwordSecret: edge-database}
+  natsTLSSecret: edge-nats-tls
+  adminTLSSecret: edge-admin-tls
+  flags: [--delivery-retention=168h, --allow-old-nodes]
+  annotations: {example.com/pool: a}
+nodes: {regions: []}
+networkPolicy:
+  natsFrom: [{ipBlock: {cidr: 10.0.0.0/8}}]
+  adminFrom: [{namespaceSelector: {matchLabels: {team: operators}}}]
+`,
+	"many origins": `
+image: {repository: registry.example.com/partner-edge, tag: 1.2.3, pullSecrets: [registry]}
+origin:
+  database: {url: "postgres://edge@postgres/edge", passwordSecret: edge-database}
+  nats: {urls: "tls://nats-0.nats:4222,tls://nats-1.nats:4222", keysSecret: edge-origin-keys, caSecret: nats-ca}
+  replicas: 3
+nodes:
+  tag: 1.2.2
+  originCASecret: nats-ca
+  regions:
+    - {name: eu, replicas: 2, credentialsSecret: edge-node-eu, nodeSelector: {topology.kubernetes.io/region: eu}}
+    - {name: us-east, replicas: 1, credentialsSecret: edge-node-us-east}
+serviceMonitor: {enabled: true, tokenSecret: edge-viewer, labels: {release: prometheus}}
+`,
+	"a region elsewhere": `
+origin: {enabled: false}
+nodes:
+  origin: tls://origin.example.com:4223
+  originPort: 4223
+  originCASecret: origin-ca
+  tlsSecret: edge-partner-tls
+  releaseKeys: |
+    untrusted comment: ours
+    RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3
+  trustedProxies: [10.0.0.0/8, "fd00::/8"]
+  service: {type: LoadBalancer, port: 443, annotations: {example.com/balancer: network}}
+  storage: {size: 20Gi, className: fast}
+  flags: [--log-format=json]
+  regions: [{name: ap, replicas: 3, credentialsSecret: edge-node-ap}]
+networkPolicy:
+  metricsFrom: [{namespaceSelector: {}}]
+  partnersFrom: [{ipBlock: {cidr: 10.0.0.0/8}}]
+  nodeEgress: [{ports: [{port: 443}]}]
+serviceMonitor: {enabled: true}
+`,
+}
+
+// TestChart holds what the chart makes to the program and the image, and its parts to
+// each other: flags, ports, paths, probes, selectors, and what a pod may do.
+func TestChart(t *testing.T) {
+	for name, values := range chartCases {
+		t.Run(name, func(t *testing.T) {
+			objects, err := renderChart(t, values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := byIdentity(t, objects)
+			pods := 0
+			for id, o := range all {
+				if o.at("spec", "template") == nil {
+					continue
+				}
+				pods++
+				t.Run(id, func(t *testing.T) { holdPod(t, o) })
+			}
+			want := len(chartValues(t, values).list("nodes", "regions"))
+			if chartValues(t, values).at("origin", "enabled") == true {
+				want++
+			}
+			if pods != want {
+				t.Errorf("%d of %d kinds of pods", pods, want)
+			}
+			holdSelectors(t, all)
+			holdMonitors(t, all)
+		})
+	}
+}
+
+// podLabels returns the labels of a workload's pods, nil of what has none.
+func podLabels(o object) object { return o.object("spec", "template", "metadata", "labels") }
+
+func contains(labels, selector object) bool {
+	for name, v := range selector {
+		if labels[name] != v {
+			return false
+		}
+	}
+	return len(selector) > 0
+}
+
+// holdPod holds one workload's pods to the program and to what a cluster of the profile
+// "restricted" takes.
+func holdPod(t *testing.T, workload object) {
+	t.Helper()
+	spec := workload.object("spec", "template", "spec")
+	if !contains(podLabels(workload), workload.object("spec", "selector", "matchLabels")) {
+		t.Errorf("its selector %v is not of its pods", workload.at("spec", "selector"))
+	}
+	for path, want := range map[string]any{
+		"securityContext.runAsNonRoot": true, "securityContext.runAsUser": 65532.0, "securityContext.fsGroup": 65532.0,
+		"securityContext.fsGroupChangePolicy": "OnRootMismatch", "securityContext.seccompProfile.type": "RuntimeDefault",
+		"automountServiceAccountToken": false, "enableServiceLinks": false,
+	} {
+		if got := spec.at(strings.Split(path, ".")...); got != want {
+			t.Errorf("%s is %v, want %v", path, got, want)
+		}
+	}
+	volumes := map[string]bool{}
+	for _, v := range append(spec.list("volumes"), workload.list("spec", "volumeClaimTemplates")...) {
+		name := v.text("name") + v.text("metadata", "name")
+		if volumes[name] {
+			t.Errorf("two volumes are %s", name)
+		}
+		volumes[name] = true
+	}
+	used := map[string]bool{}
+	for _, c := range append(spec.list("containers"), spec.list("initContainers")...) {
+		for path, want := range map[string]any{
+			"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities.drop": []any{"ALL"},
+		} {
+			if got := c.at(append([]string{"securityContext"}, strings.Split(path, ".")...)...); !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: %s is %v, want %v", c.text("name"), path, got, want)
+			}
+		}
+		for _, m := range c.list("volumeMounts") {
+			if used[m.text("name")] = true; !volumes[m.text("name")] {
+				t.Errorf("%s mounts %s, which is no volume", c.text("name"), m.text("name"))
+			}
+		}
+	}
+	if !maps.Equal(used, volumes) {
+		t.Errorf("its volumes are %v, mounted are %v", volumes, used)
+	}
+	if len(spec.list("containers")) != 1 {
+		t.Fatalf("its containers are %v", spec.at("containers"))
+	}
+	holdProgram(t, spec, spec.list("containers")[0])
+}
+
+// holdProgram holds how the program is started to the flags, ports and paths that it has.
+func holdProgram(t *testing.T, spec, c object) {
+	t.Helper()
+	args := c.words("args")
+	hasFlags(t, args[0], args[1:])
+	mounts := map[string]bool{} // writable or not
+	for _, m := range c.list("volumeMounts") {
+		mounts[m.text("mountPath")] = m.at("readOnly") != true
+	}
+	listens := map[string]string{} // flag by port
+	for _, arg := range args[1:] {
+		flag, value, found := strings.Cut(arg, "=")
+		switch {
+		case strings.HasPrefix(value, "0.0.0.0:"):
+			listens[strings.TrimPrefix(value, "0.0.0.0:")] = flag
+		case strings.HasPrefix(value, "/"):
+			below := slices.IndexFunc(slices.Collect(maps.Keys(mounts)), func(dir string) bool { return value == dir || strings.HasPrefix(value, dir+"/") })
+			if below < 0 {
+				t.Errorf("%s is on no volume", arg)
+			}
+		case found && strings.HasPrefix(value, "127."):
+			t.Errorf("nobody reaches %s in a pod", arg)
+		}
+	}
+	if image := dockerImage(t); !mounts[image.volume] || args[1] != "--data="+image.volume {
+		t.Errorf("its data is %s, mounted are %v, and the image has %s", args[1], mounts, image.volume)
+	} else if user := spec.text("securityContext", "runAsUser") + ":" + spec.text("securityContext", "runAsGroup"); user != image.user {
+		t.Errorf("it runs as %s, and the files of the image are those of %s", user, image.user)
+	} else {
+		for port := range listens {
+			if !slices.Contains(image.ports, port) {
+				t.Errorf("the image does not expose %s", port)
+			}
+		}
+	}
+	named := map[string]string{}
+	for _, p := range c.list("ports") {
+		named[p.text("name")] = p.text("containerPort")
+	}
+	if got, want := slices.Sorted(maps.Values(named)), slices.Sorted(maps.Keys(listens)); !slices.Equal(got, want) {
+		t.Errorf("its ports are %v, and it listens on %v", named, listens)
+	}
+	for _, probe := range []string{"startupProbe", "livenessProbe", "readinessProbe"} {
+		o := c.object(probe)
+		if o == nil && probe == "startupProbe" && args[0] == "node" {
+			continue // its other listener is there from the beginning
+		}
+		flag := listens[named[o.text("httpGet", "port")]]
+		encrypted := slices.ContainsFunc(args, func(arg string) bool {
+			return strings.HasPrefix(arg, map[string]string{"--admin": "--admin-tls-cert=", "--listen": "--tls-cert="}[flag]+"/")
+		})
+		if flag == "" || (o.text("httpGet", "scheme") == "HTTPS") != encrypted || !slices.Contains([]string{"/healthz", "/readyz"}, o.text("httpGet", "path")) {
+			t.Errorf("%s asks %v, of listeners %v", probe, o, listens)
+		}
+	}
+	pause, err := strconv.Atoi(c.text("lifecycle", "preStop", "sleep", "seconds"))
+	grace, err2 := strconv.Atoi(spec.text("terminationGracePeriodSeconds"))
+	if err != nil || err2 != nil || pause < 1 || time.Duration(grace-pause)*time.Second < service.StopTime+5*time.Second {
+		t.Errorf("it has %d s to stop, less a pause of %d s, and takes %s", grace, pause, service.StopTime)
+	}
+}
+
+// dockerImage is what the Dockerfile makes.
+func dockerImage(t *testing.T) image {
+	t.Helper()
+	text, err := os.ReadFile("../../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stages := dockerStages(t, string(text))
+	return imageOf(t, stages[len(stages)-1])
+}
+
+// holdSelectors holds what selects pods to pods that there are, and its ports to theirs.
+func holdSelectors(t *testing.T, all map[string]object) {
+	t.Helper()
+	for id, o := range all {
+		var selector object
+		var ports []string
+		switch o.text("kind") {
+		case "Service":
+			selector = o.object("spec", "selector")
+			for _, p := range o.list("spec", "ports") {
+				ports = append(ports, p.text("targetPort"))
+			}
+		case "NetworkPolicy":
+			selector = o.object("spec", "podSelector", "matchLabels")
+			for _, rule := range o.list("spec", "ingress") {
+				for _, p := range rule.list("ports") {
+					ports = append(ports, p.text("port"))
+				}
+				for _, from := range rule.list("from") {
+					holdPeer(t, id, all, from)
+				}
+			}
+			for _, rule := range o.list("spec", "egress") {
+				for _, to := range rule.list("to") {
+					holdPeer(t, id, all, to)
+				}
+			}
+		case "PodDisruptionBudget":
+			selector = o.object("spec", "selector", "matchLabels")
+		default:
+			continue
+		}
+		found := 0
+		for _, w := range all {
+			if !contains(podLabels(w), selector) {
+				continue
+			}
+			found++
+			have := map[string]bool{}
+			for _, p := range w.object("spec", "template", "spec").list("containers")[0].list("ports") {
+				have[p.text("name")], have[p.text("containerPort")] = true, true
+			}
+			for _, port := range ports {
+				if !have[port] {
+					t.Errorf("%s: its pods have no port %s", id, port)
+				}
+			}
+		}
+		if found == 0 && (o.text("kind") != "NetworkPolicy" || strings.HasSuffix(id, "-origin")) {
+			t.Errorf("%s selects no pods: %v", id, selector)
+		}
+	}
+	for id, o := range all {
+		if name := o.text("spec", "serviceName"); name != "" && all["Service "+name] == nil {
+			t.Errorf("%s has no service %s", id, name)
+		}
+		if o.text("kind") == "Deployment" && all["PodDisruptionBudget "+o.text("metadata", "name")] == nil {
+			t.Errorf("a drain may take all pods of %s", id)
+		}
+	}
+}
+
+// holdPeer holds the peer of a network policy that names pods of the chart to pods that
+// there are, or may be.
+func holdPeer(t *testing.T, id string, all map[string]object, peer object) {
+	t.Helper()
+	labels := peer.object("podSelector", "matchLabels")
+	if labels == nil || labels.text("app.kubernetes.io/component") == "node" {
+		return // an origin need have no nodes beside it
+	}
+	for _, w := range all {
+		if contains(podLabels(w), labels) {
+			return
+		}
+	}
+	t.Errorf("%s lets pods through that are none: %v", id, labels)
+}
+
+// holdMonitors holds what Prometheus is told to services that there are, and its jobs to
+// those of the alerting rules.
+func holdMonitors(t *testing.T, all map[string]object) {
+	t.Helper()
+	rules, err := os.ReadFile("../alerts.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, o := range all {
+		if o.text("kind") != "ServiceMonitor" {
+			continue
+		}
+		var jobs []string
+		for _, s := range all {
+			if s.text("kind") != "Service" || !contains(s.object("metadata", "labels"), o.object("spec", "selector", "matchLabels")) {
+				continue
+			}
+			jobs = append(jobs, s.text("metadata", "labels", o.text("spec", "jobLabel")))
+			if !slices.ContainsFunc(s.list("spec", "ports"), func(p object) bool { return p["name"] == o.list("spec", "endpoints")[0]["port"] }) {
+				t.Errorf("%s asks for port %v of %s", id, o.list("spec", "endpoints")[0]["port"], identity(s))
+			}
+		}
+		slices.Sort(jobs)
+		if jobs = slices.Compact(jobs); len(jobs) != 1 || !regexp.MustCompile(`job=~?"[^"]*`+regexp.QuoteMeta(jobs[0])).Match(rules) && !strings.Contains(string(rules), jobs[0]) {
+			t.Errorf("%s makes the jobs %v, of which the alerting rules know none", id, jobs)
+		}
+	}
+}
+
+// TestChartRefuses has values that make no sense, which are refused and say why.
+func TestChartRefuses(t *testing.T) {
+	for values, why := range map[string]string{
+		"nodes: {region: [eu]}": "region",
+		"nodes: {regions: [{name: EU, replicas: 1, credentialsSecret: a}]}":                                "regions/0/name",
+		"nodes: {regions: [{name: eu, credentialsSecret: a}]}":                                             "replicas",
+		"nodes: {service: {type: ExternalName}}":                                                           "service/type",
+		"nodes: {flags: [log-level]}":                                                                      "flags/0",
+		"nodes: {origin: http://origin.example.com}":                                                       "nodes/origin",
+		"origin: {database: {url: mysql://a}}":                                                             "database/url",
+		"origin: {replicas: 0}":                                                                            "replicas",
+		"origin: {nats: {urls: nats://a}}":                                                                 "many origins",
+		"origin: {nats: {urls: nats://a, keysSecret: k}}":                                                  "many origins",
+		"origin: {natsTLSSecret: a, database: {url: postgres://a}, nats: {urls: nats://a, keysSecret: k}}": "embedded",
+		"serviceMonitor: {enabled: true}":                                                                  "tokenSecret",
+	} {
+		if _, err := renderChart(t, values); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: refused by %v, want %q", values, err, why)
+		}
+	}
+	schema, err := os.ReadFile(filepath.Join(chartDir, "values.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o object
+	if err := json.Unmarshal(schema, &o); err != nil {
+		t.Fatal(err)
+	}
+	name := regexp.MustCompile(o.object("properties", "nodes", "properties", "regions", "items", "properties", "name").text("pattern"))
+	for _, region := range []string{"eu", "us-east-1", "1", "a-", "-a", "EU", "a.b", "a_b", ""} {
+		if name.MatchString(region) && !wire.IsRegion(region) {
+			t.Errorf("the schema takes the region %q, which the program does not", region)
+		}
+	}
+}
+
+// TestChartHelm has helm itself take the chart, and make of it what the other tests hold.
+func TestChartHelm(t *testing.T) {
+	helm, err := exec.LookPath("helm")
+	if err != nil {
+		t.Skipf("NOT TESTED: what helm makes of edge/chart: %v", err)
+	}
+	for name, values := range chartCases {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "values.yaml")
+			if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.CommandContext(t.Context(), helm, "lint", "--strict", chartDir, "-f", file).CombinedOutput(); err != nil {
+				t.Fatalf("helm lint: %v\n%s", err, out)
+			}
+			out, err := exec.CommandContext(t.Context(), helm, "template", "edge", chartDir, "-f", file, "--kube-version", "1.31.0").Output()
+			if err != nil {
+				t.Fatalf("helm template: %v\n%s", err, out)
+			}
+			objects, err := renderChart(t, values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, got := byIdentity(t, objects), byIdentity(t, readYAML(t, out))
+			for id := range want {
+				if !reflect.DeepEqual(got[id], want[id]) {
+					t.Errorf("helm makes %s\n%v\nand not\n%v", id, got[id], want[id])
+				}
+			}
+			if len(got) != len(want) {
+				t.Errorf("helm makes %v", slices.Sorted(maps.Keys(got)))
+			}
+		})
+	}
+	for _, values := range []string{"origin.replicas=0", "nodes.region=eu", "origin.nats.urls=nats://a"} {
+		if out, err := exec.CommandContext(t.Context(), helm, "template", "edge", chartDir, "--set", values).CombinedOutput(); err == nil {
+			t.Errorf("helm takes %s:\n%s", values, out)
+		}
+	}
+}
