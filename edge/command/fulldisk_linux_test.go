@@ -180,3 +180,86 @@ func TestFullDiskOfOrigin(t *testing.T) {
 		}
 	}
 }
+
+// TestWhenADiskIsFull fills the disk of a node, then that of the origin's database: the
+// page's commands work meanwhile, each says that it is not ready, everything else goes on,
+// and all is well once there is room.
+func TestWhenADiskIsFull(t *testing.T) {
+	t.Parallel()
+	originDisk := disktest.Small(t, "8m")
+	s, nodes, do := startSiteOn(t, "when", []string{"--database", filepath.Join(originDisk, "origin.db")}, "eu", "us")
+	n, other := nodes[0], nodes[1]
+	n.terminate()
+	disk := disktest.Small(t, "4m")
+	n.dir = filepath.Join(disk, "data")
+	n.start()
+	key := s.key().Plaintext
+	for _, n := range nodes {
+		await(t, "the key to be known", func() bool { return n.get(key) == http.StatusOK })
+	}
+	sent := n.accepted(key, 3)
+	s.arrived(sent)
+	ready := func(url string) (int, string) {
+		status, body := request(t, "GET", url+"/readyz", "", "")
+		return status, string(body)
+	}
+	page := func() {
+		t.Helper()
+		if said := do("When a disk is full"); strings.Count(said, " up ") != len(nodes) || !strings.Contains(said, "admin.token") {
+			t.Errorf("the page says %s", said)
+		}
+	}
+
+	operators := strings.TrimSuffix(n.ready.MetricsURL, "/metrics")
+	free := disktest.Fill(t, disk)
+	await(t, "the node to say so", func() bool {
+		n.get(key)
+		status, text := ready(operators)
+		return status == http.StatusServiceUnavailable && strings.Contains(text, "disk")
+	})
+	page()
+	if status := n.get(key); status != http.StatusOK {
+		t.Errorf("a read at the node: %d", status)
+	}
+	await(t, "leads to be refused", func() bool {
+		status, id := n.lead(key, "Lead", "")
+		if status == http.StatusCreated {
+			sent = append(sent, id)
+		}
+		return status == http.StatusInternalServerError
+	})
+	sent = append(sent, other.accepted(key, 3)...)
+	free()
+	await(t, "the node to be ready", func() bool { status, _ := ready(operators); return status == http.StatusOK })
+	sent = append(sent, n.accepted(key, 3)...)
+	s.arrived(sent)
+
+	if status, text := ready(s.ready.AdminURL); status != http.StatusOK {
+		t.Fatalf("the origin before: %d %s", status, text)
+	}
+	free = disktest.Fill(t, originDisk)
+	patiently(t, "the origin to refuse a write", func() bool {
+		err := s.admin.Call(t.Context(), "POST", "/accounts/"+s.account+"/keys", map[string]any{
+			"environment": "live", "scopes": []string{"read:agent"}, "label": strings.Repeat("x", 100),
+		}, nil)
+		refusal, ok := errors.AsType[*adminapi.Error](err)
+		if err != nil && (!ok || refusal.Status != http.StatusInternalServerError) {
+			t.Fatal(err)
+		}
+		return err != nil
+	})
+	await(t, "the origin to say so", func() bool {
+		status, text := ready(s.ready.AdminURL)
+		return status == http.StatusServiceUnavailable && strings.Contains(text, "disk")
+	})
+	page()
+	for _, n := range nodes {
+		if status := n.get(key); status != http.StatusOK {
+			t.Errorf("a read while the origin's disk is full: %d", status)
+		}
+		sent = append(sent, n.accepted(key, 3)...)
+	}
+	free()
+	await(t, "the origin to be ready", func() bool { status, _ := ready(s.ready.AdminURL); return status == http.StatusOK })
+	s.arrived(sent)
+}

@@ -1,7 +1,10 @@
 package command
 
 import (
+	"errors"
 	"net/http"
+	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -9,6 +12,8 @@ import (
 	"time"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/release/releasetest"
+	"partneredge/store/durable"
 )
 
 // startWhenSite starts a fleet whose origin has its data where the pages of OPERATIONS.md
@@ -16,11 +21,17 @@ import (
 // page on that host.
 func startWhenSite(t *testing.T, regions ...string) (s *site, nodes []*regional, do func(section string, ids ...string) string) {
 	t.Helper()
+	return startSiteOn(t, "when", nil, regions...)
+}
+
+// startSiteOn does so on another host, with further flags of the origin.
+func startSiteOn(t *testing.T, host string, originArgs []string, regions ...string) (s *site, nodes []*regional, do func(section string, ids ...string) string) {
+	t.Helper()
 	needShell(t, "OPERATIONS.md")
 	h := newHosts(t)
-	h.machine("when")
+	h.machine(host)
 	s = &site{
-		t: t, program: testFiles.program(t), dir: t.TempDir(), originDir: h.path("when", "var/lib/edge-origin"), natsListen: fixedAddress(t),
+		t: t, program: testFiles.program(t), dir: t.TempDir(), originDir: h.path(host, "var/lib/edge-origin"), natsListen: fixedAddress(t), originArgs: originArgs,
 	}
 	s.startOrigin()
 	s.account = makeAccount(t, s.admin)
@@ -169,4 +180,185 @@ func TestWhenAKeyIsLeaked(t *testing.T) {
 			t.Errorf("another key of the partner: %d", status)
 		}
 	}
+}
+
+// TestWhenAReleaseIsBad has a release go through that fails some requests: the page's
+// commands show it and undo it. Rolled out once more while it is asked, it goes back by
+// itself, and the status has the reason.
+func TestWhenAReleaseIsBad(t *testing.T) {
+	t.Parallel()
+	modules, _ := testFiles.get(t)
+	s, _, do := startWhenSite(t)
+	dir := t.TempDir()
+	private, public := filepath.Join(dir, "release.key"), filepath.Join(dir, "release.pub")
+	command := func(args ...string) string {
+		t.Helper()
+		return edge(t, append([]string{"release"}, args...)...)
+	}
+	command("keygen", "--no-password", "--key", private, "--pub", public)
+	key := s.key().Plaintext
+	var nodes []*regional
+	for _, region := range []string{"eu", "us"} {
+		n := enrolled(t, s.admin, filepath.Join(s.dir, region), region, s.ready.NATSURL)
+		n.start("--release-keys", public)
+		await(t, "the key to be known", func() bool { return n.get(key) == http.StatusOK })
+		nodes = append(nodes, n)
+	}
+	failed := func() (times int) {
+		for range 200 {
+			for _, n := range nodes {
+				if n.get(key) != http.StatusOK {
+					times++
+				}
+			}
+		}
+		return times
+	}
+	bad := releasetest.Modules(t, modules, map[string][]byte{"agents.wasm": releasetest.Trap(t)})
+	for version, folder := range map[string]string{"1.0.0": modules, "1.1.0": bad} {
+		command("push", "--modules", folder, "--version", version, "--key", private, "--data", s.originDir)
+	}
+	for _, version := range []string{"1.0.0", "1.1.0"} {
+		command("rollout", version, "--stages", "100", "--pause", "0s", "--canary", "0", "--wait", "--data", s.originDir)
+	}
+	if failed() == 0 {
+		t.Error("the bad release fails nothing")
+	}
+	said := do("When a release is bad")
+	for _, want := range []string{"1.1.0", "done", "rolled back"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("the page does not say %q: %s", want, said)
+		}
+	}
+	if times := failed(); times > 0 {
+		t.Errorf("%d requests failed after the page", times)
+	}
+
+	command("rollout", "1.1.0", "--stages", "50,100", "--pause", "1h", "--canary", "0", "--data", s.originDir)
+	patiently(t, "the rollout to go back by itself", func() bool {
+		failed()
+		return strings.Contains(command("status", "--data", s.originDir), "rolled back")
+	})
+	if said := command("status", "--data", s.originDir); !strings.Contains(said, "failed calls: ") || !strings.Contains(said, "against 0 of ") {
+		t.Errorf("the status has no reason: %s", said)
+	}
+	if times := failed(); times > 0 {
+		t.Errorf("%d requests failed after the rollout went back", times)
+	}
+}
+
+// TestWhenADeliveryIsDead has an endpoint refuse until deliveries are dead: the page finds
+// one by the id that the partner quotes, shows what was answered, and has it and the
+// others of its subscription delivered once the endpoint is mended.
+func TestWhenADeliveryIsDead(t *testing.T) {
+	needShell(t, "OPERATIONS.md")
+	h := newHosts(t)
+	h.machine("when")
+	data := h.path("when", "var/lib/edge-origin")
+	endpoint := newSometimes(t)
+	d := startDevForTest(t, data, func(c *devConfig) {
+		c.webhookAllow = prefixes{netip.MustParsePrefix("127.0.0.0/8")}
+		c.webhookCA, c.schedule = endpoint.ca, []time.Duration{10 * time.Millisecond}
+	})
+	ready := d.ready()
+	if err := durable.WriteJSON(filepath.Join(data, "dev.json"), ready); err != nil { // by which commands find it
+		t.Fatal(err)
+	}
+	admin, err := localClient(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, body := request(t, "POST", ready.Nodes[0].BaseURL+"/api/v2/public/webhooks/subscribe", ready.Keys.Live,
+		`{"target_url":"`+endpoint.url+`","events":["client.contacted"]}`); status != 201 {
+		t.Fatalf("subscribe: %d %s", status, body)
+	}
+	var dead []adminapi.Delivery
+	for _, client := range []string{"client 1", "client 2"} {
+		channel := "sms"
+		var contact adminapi.Contact
+		if err := admin.Call(t.Context(), "POST", "/accounts/"+ready.AccountID+"/contacts", adminapi.NewContact{ClientID: &client, Channel: &channel}, &contact); err != nil {
+			t.Fatal(err)
+		}
+		var of adminapi.List[adminapi.Delivery]
+		await(t, "the delivery to be dead", func() bool {
+			err := admin.Call(t.Context(), "GET", "/events/"+contact.EventID+"/deliveries", nil, &of)
+			return err == nil && len(of.Items) == 1 && of.Items[0].State == "dead"
+		})
+		dead = append(dead, of.Items[0])
+	}
+	if tries := len(dead[0].Tries); tries != 2 {
+		t.Errorf("it is dead after %d tries", tries)
+	}
+	endpoint.up.Store(true)
+	ids := strings.NewReplacer("TRY", dead[0].Tries[0].ID, "EVENT", dead[0].EventID, "ACCOUNT", ready.AccountID, "WEBHOOK", dead[0].SubscriptionID)
+	said := ""
+	for _, b := range operationsBlocks(t, "When a partner asks for a delivery") {
+		b.text = ids.Replace(b.text)
+		said += h.do(b)
+	}
+	for _, want := range []string{"<- this", "not now", "503", "dead", dead[0].EventID, dead[1].EventID} {
+		if !strings.Contains(said, want) {
+			t.Errorf("the page does not say %q: %s", want, said)
+		}
+	}
+	for _, one := range dead {
+		await(t, "the event to be delivered", func() bool { return endpoint.took(one.EventID) })
+	}
+}
+
+// TestWhenOneAsksToBeForgotten has a partner whose keys nodes serve, and whose leads nodes
+// still keep, go by the page. An origin that is put back to before knows the partner again
+// until the tombstones are applied; the leads that nodes then offer it stay away.
+func TestWhenOneAsksToBeForgotten(t *testing.T) {
+	t.Parallel()
+	s, nodes, do := startSiteOn(t, "asked", nil, "eu", "us")
+	key := s.key().Plaintext
+	var sent []string
+	for _, n := range nodes {
+		await(t, "the key to be known", func() bool { return n.get(key) == http.StatusOK })
+		sent = append(sent, n.accepted(key, 2)...)
+	}
+	s.arrived(sent)
+	before := filepath.Join(t.TempDir(), "before")
+	edge(t, "backup", "--data", s.originDir, "--to", before)
+	said := do("When somebody asks for their data, or to be forgotten", "ACCOUNT", s.account, "LEAD", sent[0])
+	for _, want := range []string{"exported", sent[0], "deleted", "applied"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("the page does not say %q: %s", want, said)
+		}
+	}
+	backups := filepath.Join(s.originDir, "../../../var/backups")
+	exported, err := os.ReadFile(filepath.Join(backups, "partner.jsonl"))
+	if err != nil || !strings.Contains(string(exported), sent[3]) {
+		t.Errorf("the export has not lead %s: %v", sent[3], err)
+	}
+	gone := func(when string) {
+		t.Helper()
+		for _, path := range []string{"/accounts/" + s.account, "/accounts/" + s.account + "/leads"} {
+			var refused *adminapi.Error
+			if err := s.admin.Call(t.Context(), "GET", path, nil, nil); !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
+				t.Errorf("%s, %s: %v", when, path, err)
+			}
+		}
+		for _, n := range nodes {
+			await(t, when+", the partner's key to be refused", func() bool { return n.get(key) == http.StatusUnauthorized })
+		}
+	}
+	gone("after the page")
+
+	s.origin.terminate()
+	if err := os.Rename(s.originDir, s.originDir+".lost"); err != nil {
+		t.Fatal(err)
+	}
+	edge(t, "restore", "--from", before, "--data", s.originDir)
+	s.startOrigin()
+	if err := s.admin.Call(t.Context(), "GET", "/accounts/"+s.account, nil, nil); err != nil {
+		t.Errorf("the backup of before has not the account: %v", err)
+	}
+	edge(t, "tombstone", "apply", filepath.Join(backups, "tombstones.json"), "--data", s.originDir)
+	for _, n := range nodes {
+		await(t, "the node to be back", func() bool { return n.metric("edge_origin_connected") == 1 })
+		await(t, "the node to have offered all leads", func() bool { return n.metric("edge_outbox_leads") == 0 })
+	}
+	gone("after the restore")
 }

@@ -39,6 +39,7 @@ type originConfig struct {
 	secretsFile  string // "": secrets.keys in Dir
 	webhookAllow prefixes
 	webhookCA    string
+	schedule     []time.Duration // of tries; nil: the sender's own
 	traces       traceFlags
 }
 
@@ -169,7 +170,7 @@ func startOrigin(ctx context.Context, c originConfig) (_ *originProcess, err err
 		return nil, err
 	}
 	tries := webhook.Observe(o.db, tracer, registry)
-	sender, err := webhook.Start(ctx, webhook.Config{Store: tries, Guard: guard, CAFile: c.webhookCA, Log: c.Log})
+	sender, err := webhook.Start(ctx, webhook.Config{Store: tries, Guard: guard, CAFile: c.webhookCA, Schedule: c.schedule, Log: c.Log})
 	if err != nil {
 		return nil, err
 	}
