@@ -86,6 +86,45 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
+// TestAlertsHaveAPage: OPERATIONS.md says of each alert where to read, at sections that it
+// has.
+func TestAlertsHaveAPage(t *testing.T) {
+	alerts, err := os.ReadFile("../alerts.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	operations, err := os.ReadFile("../OPERATIONS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, index, found := strings.Cut(string(operations), "| What is seen | Where to read |\n|---|---|\n")
+	if !found {
+		t.Fatal("no index of what is seen")
+	}
+	index, _, _ = strings.Cut(index, "\n\n")
+	for _, m := range regexp.MustCompile(`- alert: (\w+)`).FindAllSubmatch(alerts, -1) {
+		if !strings.Contains(index, "`"+string(m[1])+"`") {
+			t.Errorf("nothing is said of %s", m[1])
+		}
+	}
+	for _, m := range regexp.MustCompile("`(Edge\\w+)`").FindAllStringSubmatch(index, -1) {
+		if !strings.Contains(string(alerts), "- alert: "+m[1]+"\n") {
+			t.Errorf("%s is no alert", m[1])
+		}
+	}
+	for line := range strings.Lines(index) {
+		pages := strings.Split(strings.Trim(strings.TrimSpace(line), "| "), " | ")
+		if strings.HasPrefix(pages[1], "the last line") {
+			continue
+		}
+		for _, page := range regexp.MustCompile(`; |, then `).Split(pages[1], -1) {
+			if !strings.Contains(string(operations), "\n## "+page+"\n") {
+				t.Errorf("there is no page %s", page)
+			}
+		}
+	}
+}
+
 // TestAlertsFire has Prometheus's own tool check the rules, and when they fire.
 func TestAlertsFire(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
