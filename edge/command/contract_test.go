@@ -56,7 +56,7 @@ func TestContract(t *testing.T) {
 			}
 		}
 	})
-	t.Run("every operation", func(t *testing.T) { everyOperation(t, target, document) })
+	t.Run("every operation", func(t *testing.T) { everyOperation(t, target) })
 	t.Run("reference", func(t *testing.T) { reference(t, target) })
 	if target.Clients {
 		for _, missing := range document.unexercised() {
@@ -89,7 +89,7 @@ var operations = []struct{ method, path, body string }{
 }
 
 // everyOperation meets the answers that each operation has in common.
-func everyOperation(t *testing.T, target contract.Target, document *conformance) {
+func everyOperation(t *testing.T, target contract.Target) {
 	account := target.Fixture.Account(t, contract.Account{Name: "Every Operation", Live: true, Email: "eva@example.com", Agent: "Eva Every"})
 	all := []string{"read:agent", "read:coaching", "read:sentinels", "write:webhooks", "write:leads"}
 	key := contract.Key{Environment: "test", Scopes: all, RateLimit: 100}
