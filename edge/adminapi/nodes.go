@@ -24,7 +24,7 @@ type Node struct {
 	// Build is the version of the program that the node last ran.
 	Build     string `json:"build"`
 	Connected bool   `json:"connected"`
-	// Release is what answers most requests of the node, by its last status; null before
+	// Release names the release that answers most of the node's requests, by its last status; null before
 	// the node reported one. Its state is own_modules, serving, or rolling_out while a
 	// rollback would undo it.
 	Release *NodeRelease `json:"release"`

@@ -3,7 +3,7 @@ package adminapi
 // NewRegion is the request that enrols the NATS server of a region.
 type NewRegion struct {
 	Region *string `json:"region,omitempty"`
-	// URL is where the server connects to; null for the origin's own NATS server.
+	// URL is the address that the server connects to; null for the origin's own NATS server.
 	URL *string `json:"url,omitempty"`
 }
 

@@ -46,7 +46,7 @@ type Step struct {
 	Body json.RawMessage `json:"body,omitempty"`
 	// After moves the clock forward before the request: "90s".
 	After duration `json:"after,omitempty"`
-	// Times is how often the request is sent; every answer must be as wanted. Default 1.
+	// Times is the number of times that the request is sent; every answer must be as wanted. Default 1.
 	Times int `json:"times,omitempty"`
 
 	Status int `json:"status"`

@@ -27,7 +27,7 @@ const (
 	// falseAlarm bounds the probability, at each event, of withdrawing a candidate
 	// that is not worse.
 	falseAlarm = 1e-4
-	// minRatio is how many times worse the candidate must be, so that a difference
+	// minRatio is the factor by which the candidate must be worse, so that a difference
 	// that is certain but small does not withdraw it.
 	minRatio = 1.5
 	// minRequests is the number of requests from which on the rate of the old

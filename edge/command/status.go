@@ -68,7 +68,7 @@ type nodeLine struct {
 	Connected  bool       `json:"connected"`
 	RevokedAt  *time.Time `json:"revoked_at"`
 	LastSeenAt *time.Time `json:"last_seen_at"`
-	// Release is what answers most requests; null before the node reported a status.
+	// Release names the release that answers most requests; null before the node reported a status.
 	Release *adminapi.NodeRelease `json:"release"`
 	Status  *nodeStatus           `json:"status"`
 	// Lag counts the changes that the node has yet to apply, of those that the node

@@ -11,7 +11,7 @@ import (
 	"partneredge/store/cidr"
 )
 
-// Bounds are how many connections a listener has at a time.
+// Bounds limits the connections that a listener has at a time.
 type Bounds struct {
 	All     int // more wait to be accepted
 	Address int // from one address, IPv6: one /64; more are closed at once

@@ -12,7 +12,7 @@ import (
 	"partneredge/edge/adminapi"
 )
 
-// page reads what a page shows.
+// page reads the data that a page shows.
 type page func(*visit) (view, error)
 
 // view is the data of a page's template. Pages set its first part.

@@ -13,7 +13,7 @@ import (
 	"partneredge/store/central/usage"
 )
 
-// Retention is how long records are kept once they came in, and deliveries once they
+// Retention is the time for which records are kept once they came in, and deliveries once they
 // have ended. 0 or less: for good, but for Deliveries.
 type Retention struct {
 	Deliveries time.Duration // 0: 30 days

@@ -46,7 +46,7 @@ type Dialer struct {
 	logged atomic.Uint32 // the refusals that were logged
 }
 
-// endpoint is where a connection goes: a host as plainHost writes it, and a port.
+// endpoint is the target of a connection: a host as plainHost writes it, and a port.
 type endpoint struct {
 	host string
 	port uint16

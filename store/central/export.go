@@ -11,7 +11,7 @@ import (
 	"partneredge/store/central/quarantine"
 )
 
-// exportPage is how many records an export reads at once.
+// exportPage is the number of records that an export reads at once.
 const exportPage = 1000
 
 // LoggedDelivery is a delivery with all its attempts.

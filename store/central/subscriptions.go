@@ -15,7 +15,7 @@ import (
 	"partneredge/store/valid"
 )
 
-// subscriptionsMost is how many active subscriptions an account can have.
+// subscriptionsMost bounds the active subscriptions of an account.
 const subscriptionsMost = 100
 
 const subscriptionColumns = `id, account_id, key_id, environment, target_url, events, description, secret,

@@ -28,7 +28,7 @@ type Buckets struct {
 const (
 	bucketPrefix = "b:"
 	bootName     = "boot"
-	// sweepAtOnce is how many accounts are looked at while requests wait.
+	// sweepAtOnce bounds the accounts that are looked at while requests wait.
 	sweepAtOnce = 64
 )
 

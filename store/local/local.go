@@ -53,9 +53,9 @@ type Config struct {
 	// KeepLeads is the time for which leads are kept after they were handed over, at
 	// most an hour longer. See outbox.Config. 0: they are not kept.
 	KeepLeads time.Duration
-	// Negatives is how many unknown keys are remembered. 0: 65 536.
+	// Negatives bounds the unknown keys that are remembered. 0: 65 536.
 	Negatives int
-	// NegativeFor is how long each is remembered. 0: 5 s.
+	// NegativeFor is the time for which each is remembered. 0: 5 s.
 	NegativeFor time.Duration
 	// Lockout is when addresses are locked out. Each field has a default.
 	Lockout LockoutRules

@@ -21,7 +21,7 @@ type refSeq struct {
 	seq int64
 }
 
-// maxRecent is how many changes are remembered: those of several seconds, where
+// maxRecent bounds the changes that are remembered: those of several seconds, where
 // a record is on its way for milliseconds.
 const maxRecent = 8192
 

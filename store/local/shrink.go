@@ -20,7 +20,7 @@ const (
 	chunkKeys  = 64
 	chunkBytes = 256 << 10
 	syncBytes  = 4 << 20
-	// catchUp is how many bytes are copied, at most, while writers wait.
+	// catchUp bounds the bytes that are copied while writers wait.
 	catchUp = 64 << 10
 )
 

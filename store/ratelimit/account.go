@@ -31,7 +31,7 @@ type Account struct {
 	PaceIsUnknown bool  // another node has only just begun to draw on the key
 }
 
-// Urgency is how soon the origin needs a report of an account.
+// Urgency says how soon the origin needs a report of an account.
 type Urgency int
 
 // Urgencies of a report.
@@ -177,7 +177,7 @@ func (a *Account) Idle(perMinute int, now int64) bool {
 // ErrAccount is the error of bytes that are no account.
 var ErrAccount = errors.New("read rate-limit account: malformed")
 
-// AccountSize is how many bytes Append adds.
+// AccountSize is the number of bytes that Append adds.
 const AccountSize = 2 + 9*8
 
 // Append adds the account to b: u8 version 2, u8 pace is unknown, then i64

@@ -142,7 +142,7 @@ func (m *Merger) Due(now int64) (out map[Reporter]map[string]Share, more bool) {
 	return out, len(later) > 0
 }
 
-// forgetAtOnce is how many ledgers are looked at while reports wait.
+// forgetAtOnce bounds the ledgers that are looked at while reports wait.
 const forgetAtOnce = 64
 
 // Forget drops what says nothing any more. Call it from time to time. It looks at

@@ -25,7 +25,7 @@ type Step struct {
 	// Elsewhere sends the request from Session.Elsewhere instead of the session's
 	// own address.
 	Elsewhere bool
-	// Times is how often to send the request; 0 means once. Every answer must be as
+	// Times is the number of times to send the request; 0 means once. Every answer must be as
 	// wanted.
 	Times int
 	// Within is how long to repeat the request until the answer is as wanted; 0

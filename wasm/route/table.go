@@ -27,7 +27,7 @@ type literal struct {
 	node    *node
 }
 
-// few is how many segments are compared one by one, which a guest does faster than it
+// few bounds the segments that are compared one by one, which a guest does faster than it
 // looks one up in a map.
 const few = 8
 

@@ -6,7 +6,7 @@
 //
 //	each key                 PerKey requests
 //	without a known key      PerShard requests together
-//	all                      All requests, of 56 bytes
+//	all                      17 times PerShard requests, of 56 bytes
 //	texts (routes, reasons)  512 for each shard, each of 128 bytes at most
 //
 // Once there are too many, the key that was used the longest ago is forgotten whole.

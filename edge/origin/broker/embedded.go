@@ -21,7 +21,7 @@ import (
 	"partneredge/edge/wire"
 )
 
-// startTime is how long the embedded server may take until it takes connections.
+// startTime bounds the time until the embedded server takes connections.
 const startTime = 10 * time.Second
 
 // embedded is the server of this process.

@@ -17,7 +17,7 @@ import (
 	"partneredge/store/durable"
 )
 
-// MaxPending is how many bytes a NATS server holds back for a slow reader.
+// MaxPending bounds the bytes that a NATS server holds back for a slow reader.
 const MaxPending = 64 << 20
 
 // Authority signs the credentials of everybody who may connect to NATS. It holds

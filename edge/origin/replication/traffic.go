@@ -10,7 +10,7 @@ import (
 // Nodes send a status every two seconds, so each step holds the same number of
 // them.
 const (
-	// TrafficEvery is how long a step of traffic lasts.
+	// TrafficEvery is the duration of a step of traffic.
 	TrafficEvery = 4 * time.Second
 	trafficSlots = 75 // five minutes
 )

@@ -140,7 +140,7 @@ func beginSlowSubscribes(ctx context.Context, r *fleet.Region) (*slowAttack, err
 	return a, nil
 }
 
-// end gives up what is under way.
+// end cancels the requests under way.
 func (a *slowAttack) end() {
 	a.cancel()
 	a.requests.Wait()

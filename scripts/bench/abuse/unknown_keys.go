@@ -159,7 +159,7 @@ func (f *flood) guess(ctx context.Context, client *http.Client, base string, n i
 	}
 }
 
-// end gives up what is under way.
+// end cancels the requests under way.
 func (f *flood) end() {
 	f.cancel()
 	f.requests.Wait()

@@ -55,7 +55,7 @@ type hello struct {
 	Live, Test, Slow []string
 }
 
-// keysInUse is how many keys share the load: the highest limit that a key can
+// keysInUse is the number of keys that share the load: the highest limit that a key can
 // have, ratelimit.MaxLimit a minute, is less than a server may answer.
 const keysInUse = 8
 

@@ -47,7 +47,7 @@ type author struct {
 	url, key               string // of the module that runs
 }
 
-// savesEach is how often each module is changed.
+// savesEach is the number of changes of each module.
 const savesEach = 3
 
 func (a *author) work(ctx context.Context) (answered time.Duration, reloaded []float64, err error) {

@@ -11,7 +11,7 @@ import (
 	"partneredge/scripts/bench/harness"
 )
 
-// loadRate is how many requests a second each node gets while releases change.
+// loadRate is the number of requests a second that each node gets while releases change.
 const loadRate = 50
 
 // serves rolls a release out and returns how many seconds it takes from the
@@ -157,7 +157,7 @@ func (b *bench) changes(ctx context.Context, t *rotation) (took, back []float64,
 	return took, back, nil
 }
 
-// badRate is how many requests a second each node gets while a module traps.
+// badRate is the number of requests a second that each node gets while a module traps.
 const badRate = 200
 
 // withdrawn rolls a release out, as `edge release rollout` does by default, whose

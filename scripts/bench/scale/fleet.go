@@ -18,7 +18,7 @@ import (
 	"partneredge/store/central/fleet"
 )
 
-// fleetNodes is how many nodes one installation is to hold.
+// fleetNodes is the number of nodes that one installation is to hold.
 const fleetNodes = 10_000
 
 // fleet measures what an origin does for 10 000 nodes that report their status: a look

@@ -23,7 +23,7 @@ import (
 	"partneredge/store/local"
 )
 
-// delay is how far away the origin is, one way.
+// delay is the one-way latency to the origin.
 const delay = 40 * time.Millisecond
 
 func main() {

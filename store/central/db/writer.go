@@ -21,7 +21,7 @@ const batchJobs = 256
 // batchTime bounds a transaction on PostgreSQL, whose network may hang.
 const batchTime = 30 * time.Second
 
-// retries is how often a transaction is run that PostgreSQL ends because of
+// retries bounds the runs of a transaction that PostgreSQL ends because of
 // others.
 const retries = 3
 

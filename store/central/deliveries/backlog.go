@@ -7,7 +7,7 @@ import (
 	"partneredge/store/central/db"
 )
 
-// BacklogMost is how many waiting deliveries ReadBacklog looks at.
+// BacklogMost bounds the waiting deliveries that ReadBacklog looks at.
 const BacklogMost = 100_000
 
 // Backlog sums up the deliveries that wait.

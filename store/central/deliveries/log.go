@@ -287,7 +287,7 @@ func (s *Store) AttemptsOf(ctx context.Context, of []store.Delivery) (map[string
 	return all, nil
 }
 
-// CountMost is how many deliveries CountOutcomes looks at.
+// CountMost bounds the deliveries that CountOutcomes looks at.
 const CountMost = 10_000
 
 // CountOutcomes counts by state the newest deliveries of events since a time, at

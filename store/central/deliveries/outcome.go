@@ -89,7 +89,7 @@ func (s *Store) pendingAgain(outcomes []Outcome) (heads []head) {
 	return heads
 }
 
-// excerptMost is how many bytes of an attempt's texts are kept.
+// excerptMost bounds the bytes that are kept of an attempt's texts.
 const excerptMost = 4096
 
 // holdable returns s as the database can hold it, cut to an excerpt.

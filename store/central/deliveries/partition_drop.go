@@ -13,7 +13,7 @@ const (
 	// movedMost bounds the deliveries whose rows move out of a partition before it is
 	// dropped, while all who use the log wait.
 	movedMost = 1000
-	// partitionLocks is how long a change of the partitions waits for those who use the
+	// partitionLocks bounds the time that a change of the partitions waits for those who use the
 	// log, while others wait behind it.
 	partitionLocks = 500 * time.Millisecond
 )

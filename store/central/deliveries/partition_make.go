@@ -10,7 +10,7 @@ import (
 	"partneredge/wasm/typeid"
 )
 
-// partitionsAhead is how many widths of time the partitions reach beyond now.
+// partitionsAhead is the number of widths of time that the partitions reach beyond now.
 const partitionsAhead = 3
 
 // PartitionWidth returns how long a partition of a log is that is kept for a time: about

@@ -61,7 +61,7 @@ func (b *Batch) mustBeDeliverable(ctx context.Context, subscription string) erro
 	return nil
 }
 
-// RecoverSlice is how many deliveries one call of Recover queues again.
+// RecoverSlice bounds the deliveries that one call of Recover queues again.
 const RecoverSlice = 1000
 
 // Recover queues again up to RecoverSlice dead deliveries of a subscription whose
@@ -88,7 +88,7 @@ func (b *Batch) requeues(subscription string, now, deliveries int64) {
 	}
 }
 
-// cancelSlice is how many waiting deliveries one transaction cancels.
+// cancelSlice bounds the waiting deliveries that one transaction cancels.
 const cancelSlice = 5000
 
 // Cancel cancels deliveries that wait for a subscription of an account which this

@@ -18,9 +18,9 @@ import (
 const (
 	// PieceMost is the longest piece of an upload, in bytes.
 	PieceMost = 1 << 20
-	// uploadsMost is how many uploads may be under way.
+	// uploadsMost bounds the uploads under way.
 	uploadsMost = 64
-	// uploadTime is how long one may rest before it is given up.
+	// uploadTime is the time after which an upload that rests is removed.
 	uploadTime = time.Hour
 	// crowdedTime is the same while there are as many as may be: one that goes on
 	// gets a piece at least every half a minute.

@@ -22,7 +22,7 @@ import (
 const (
 	// Kept is for how long the counts of a day are kept.
 	Kept = 90 * 24 * time.Hour
-	// usedApart is how much later a key must have been used for the time to be noted.
+	// usedApart is the least time between two uses of a key that are both noted.
 	usedApart = time.Minute
 	// atOnce is the most counts in one transaction, which other writes may wait for.
 	atOnce = 500

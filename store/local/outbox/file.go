@@ -8,7 +8,7 @@ import (
 	"partneredge/store/durable"
 )
 
-// preallocate is how many zeros are written behind the records at a time. A sync
+// preallocate is the number of zeros that are written behind the records at a time. A sync
 // that finds the file as long as before takes little more than half the time.
 const preallocate = 256 << 10
 

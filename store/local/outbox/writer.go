@@ -9,7 +9,7 @@ import (
 	"partneredge/store"
 )
 
-// groupReuse is how many bytes of a group's memory are used again.
+// groupReuse bounds the bytes of a group's memory that are used again.
 const groupReuse = 1 << 20
 
 // run is the outbox's writer. It writes all items that wait at once, syncs once,

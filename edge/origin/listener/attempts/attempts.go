@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// Burst is how many wrong tokens a network may present at once.
+	// Burst is the number of wrong tokens that a network may present at once.
 	Burst = 20
 	// every is the time after which it may present one more.
 	every = 6 * time.Second

@@ -1,4 +1,4 @@
-// Package dbtest shows tests how a database reads what it is asked for.
+// Package dbtest explains to tests how a database runs a query.
 package dbtest
 
 import (
