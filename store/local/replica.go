@@ -209,7 +209,11 @@ func (r *Replica) Note(n int, at func(i int) (ref string, seq int64, mine bool))
 func (r *Replica) Drop(name string) error {
 	r.write.Lock()
 	defer r.write.Unlock()
-	if err := r.file.remove(r.prefix + name); err != nil {
+	value, err := r.file.get(r.prefix + name)
+	if err == nil && value != "" { // of a made-up key nothing is there, and nothing is written
+		err = r.file.remove(r.prefix + name)
+	}
+	if err != nil {
 		return fmt.Errorf("drop local record: %w", err)
 	}
 	r.mu.Lock()

@@ -52,6 +52,29 @@ func TestChangeMakesARecordStale(t *testing.T) {
 	}
 }
 
+// TestDropOfNothingWritesNothing: a record that is not there, as that of a made-up key, is
+// dropped without a write; one that is there stays away after a restart.
+func TestDropOfNothingWritesNothing(t *testing.T) {
+	c := Config{Dir: t.TempDir()}
+	s := openTest(t, c)
+	put(t, s.Keys, "a", "key_a", "one", 5)
+	before := s.hot.logs[0].size
+	for i := range 100 {
+		if err := s.Keys.Drop(fmt.Sprint("made up ", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := s.hot.logs[0].size; after != before {
+		t.Errorf("the file has grown by %d bytes", after-before)
+	}
+	if err := s.Keys.Drop("a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, held := reopen(t, s, c).Keys.Get("a"); held {
+		t.Error("the record came back")
+	}
+}
+
 func TestRevokedAtOnce(t *testing.T) {
 	s := openTest(t, Config{})
 	put(t, s.Keys, "a", "key_a", "good", 5)
