@@ -93,6 +93,54 @@ func TestKeysVerb(t *testing.T) {
 	}
 }
 
+// TestKeyVerbOfMany asks for keys that are known, revoked, made up and named twice in one
+// question. What is not a question for keys, and what is too large, is refused whole.
+func TestKeyVerbOfMany(t *testing.T) {
+	f := newFixture(t)
+	account := f.account("live")
+	one, plain1 := f.key(account, "live")
+	two, plain2 := f.key(account, "live")
+	f.must(200, "POST", "/admin/v1/keys/"+two+"/revoke", nil)
+	node := f.enrol("n1")
+	hash := func(plain string) []byte {
+		h := sha256.Sum256([]byte(plain))
+		return h[:]
+	}
+	asked := func(first []byte, more ...[]byte) wire.KeyReply {
+		return ask[wire.KeyReply](node, wire.VerbKey, wire.KeyRequest{Head: head, Hash: first, Bare: true, More: more})
+	}
+	reply := asked(hash("none"), hash(plain2), hash(plain1), hash("none"), hash(plain1))
+	single := asked(hash(plain1))
+	if reply.Failure != "" || reply.Key != nil || reply.Seq != single.Seq || len(reply.Keys) != 5 {
+		t.Fatalf("got %+v", reply)
+	}
+	if reply.Keys[0] != nil || reply.Keys[3] != nil || reply.Keys[1] == nil || reply.Keys[2] == nil || reply.Keys[4] == nil {
+		t.Fatalf("got %+v", reply.Keys)
+	}
+	if revoked := reply.Keys[1]; revoked.ID != two || revoked.RevokedAt.IsZero() || revoked.Hash != [32]byte{} {
+		t.Errorf("the revoked key is %+v", revoked)
+	}
+	for _, key := range []*store.Key{reply.Keys[2], reply.Keys[4]} {
+		if got, want := fmt.Sprint(*key), fmt.Sprint(*single.Key); key.ID != one || got != want {
+			t.Errorf("got %s, alone %s", got, want)
+		}
+	}
+	full := slices.Repeat([][]byte{hash("none")}, wire.MaxMoreKeys)
+	if reply := asked(hash(plain1), full...); reply.Failure != "" || len(reply.Keys) != 1+wire.MaxMoreKeys || reply.Keys[0] == nil {
+		t.Errorf("the largest question gave %q and %d keys", reply.Failure, len(reply.Keys))
+	}
+	for what, reply := range map[string]wire.KeyReply{
+		"too many":           asked(hash("none"), append(full, hash("none"))...),
+		"a short hash":       asked(hash("none"), hash("none")[:31]),
+		"no first hash":      asked(nil, hash("none")),
+		"an empty hash more": asked(hash("none"), []byte{}),
+	} {
+		if reply.Failure != wire.Invalid || len(reply.Keys) != 0 {
+			t.Errorf("%s gave %+v", what, reply)
+		}
+	}
+}
+
 func TestVersions(t *testing.T) {
 	f := newFixture(t)
 	node := f.enrol("n1")

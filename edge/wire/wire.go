@@ -140,21 +140,31 @@ func (h *Head) Header() *Head { return h }
 // Message is a pointer to any message of this package.
 type Message interface{ Header() *Head }
 
+// MaxMoreKeys is the most keys for which one KeyRequest asks beside the first.
+const MaxMoreKeys = 63
+
 // KeyRequest asks for the key whose SHA-256 is Hash. Bare says that the reply need not
-// repeat the hash, which an origin that does not know the field does.
+// repeat the hash, which an origin that does not know the field does. More are the hashes
+// of further keys; an origin that does not know the field answers for Hash alone.
 type KeyRequest struct {
 	Head
-	Hash []byte `json:"hash,omitempty"`
-	Bare bool   `json:"bare,omitempty"`
+	Hash []byte   `json:"hash,omitempty"`
+	Bare bool     `json:"bare,omitempty"`
+	More [][]byte `json:"more,omitempty"`
 }
 
 // KeyReply holds the key; the failure is NotFound if there is none. Seq is the
 // last change that the record includes. To a Bare request it is without the key's hash,
 // so that who overhears it learns nothing that proves a key.
+//
+// To a request for More it holds Keys alone: that of Hash and the further ones in the
+// order of their hashes, which it leaves out, and nil in the place of a key that there is
+// not.
 type KeyReply struct {
 	Head
-	Key *store.Key `json:"key,omitempty"`
-	Seq int64      `json:"seq"`
+	Key  *store.Key   `json:"key,omitempty"`
+	Keys []*store.Key `json:"keys,omitempty"`
+	Seq  int64        `json:"seq"`
 }
 
 // ViewRequest asks for one view of an account. Kind is profile, insights or

@@ -27,6 +27,14 @@ const (
 
 func (r *requests) key(ctx context.Context, _ string, req wire.KeyRequest) (wire.Message, error) {
 	reply := new(wire.KeyReply)
+	if len(req.More) > 0 {
+		if len(req.More) > wire.MaxMoreKeys {
+			return reply, fmt.Errorf("%w: %d keys beside the first, more than %d", store.ErrInvalid, len(req.More), wire.MaxMoreKeys)
+		}
+		var err error
+		reply.Keys, reply.Seq, err = r.keysOf(ctx, slices.Insert(req.More, 0, req.Hash))
+		return reply, err
+	}
 	if len(req.Hash) != len(store.Key{}.Hash) {
 		return reply, fmt.Errorf("%w: a hash of %d bytes", store.ErrInvalid, len(req.Hash))
 	}
@@ -52,23 +60,31 @@ func (r *requests) keys(ctx context.Context, _ string, req wire.KeysRequest) (wi
 	if len(req.Hashes) > wire.MaxRefill {
 		return reply, fmt.Errorf("%w: %d keys, more than %d", store.ErrInvalid, len(req.Hashes), wire.MaxRefill)
 	}
-	for _, hash := range req.Hashes {
+	var err error
+	reply.Keys, reply.Seq, err = r.keysOf(ctx, req.Hashes)
+	return reply, err
+}
+
+// keysOf returns the keys with these hashes, nil in the place of one that there is not, and
+// the last change that all of them include.
+func (r *requests) keysOf(ctx context.Context, hashes [][]byte) (keys []*store.Key, seq int64, err error) {
+	for _, hash := range hashes {
 		if len(hash) != len(store.Key{}.Hash) {
-			return reply, fmt.Errorf("%w: a hash of %d bytes", store.ErrInvalid, len(hash))
+			return nil, 0, fmt.Errorf("%w: a hash of %d bytes", store.ErrInvalid, len(hash))
 		}
 	}
-	found, seq, err := r.DB.KeysByHash(ctx, req.Hashes)
+	found, seq, err := r.DB.KeysByHash(ctx, hashes)
 	if err != nil {
-		return reply, err
+		return nil, 0, err
 	}
-	reply.Seq, reply.Keys = seq, make([]*store.Key, len(req.Hashes))
-	for i, hash := range req.Hashes {
+	keys = make([]*store.Key, len(hashes))
+	for i, hash := range hashes {
 		if key, ok := found[[32]byte(hash)]; ok {
-			reply.Keys[i] = forNode(key)
-			reply.Keys[i].Hash = [32]byte{}
+			keys[i] = forNode(key)
+			keys[i].Hash = [32]byte{}
 		}
 	}
-	return reply, nil
+	return keys, seq, nil
 }
 
 // scopeOf returns the scope that a view needs, "" of what is no view.
