@@ -3,11 +3,15 @@ package node
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"partneredge/edge/wire"
 	"partneredge/store"
@@ -129,5 +133,178 @@ func TestPreflightsAskTheOriginNothing(t *testing.T) {
 	}
 	if asked := o.requests(wire.VerbKey); asked != 0 {
 		t.Errorf("%d keys of preflights were asked for", asked)
+	}
+}
+
+// crowd is a node that asks a slow origin for many keys at once.
+type crowd struct {
+	o     *testOrigin
+	n     *Node
+	round int
+}
+
+func newCrowd(t *testing.T) *crowd {
+	o := newOrigin(t)
+	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
+	c := config(t, o)
+	c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	return &crowd{o: o, n: startNode(t, c)}
+}
+
+// member is a request of a crowd: its key, and what is to come of it.
+type member struct {
+	key    string
+	client string
+	status int
+	holds  string // what the answer's body holds
+}
+
+// members returns requests with keys that the node has not seen: of four one is known, one
+// revoked and two are made up; every other key comes twice.
+func (c *crowd) members() (all []member) {
+	c.round++
+	for i := range 40 {
+		name := fmt.Sprint("key_", c.round, "_", i)
+		m := member{plaintext(name), fmt.Sprintf("198.51.%d.7", i), 401, `"unknown_api_key"`}
+		switch i % 4 {
+		case 0:
+			c.o.addKey(name, nil)
+			m.status, m.holds = 200, `"agent"`
+		case 1:
+			c.o.addKey(name, func(k *store.Key) { k.RevokedAt = time.Now().Add(-time.Hour) })
+			m.holds = `"api_key_revoked"`
+		}
+		for range 1 + i%2 {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// ask sends all requests while the origin answers for no key, and returns the answers.
+func (c *crowd) ask(t *testing.T, all []member) []answer {
+	answers := make([]answer, len(all))
+	hold := make(chan struct{})
+	c.o.do(func() {
+		c.o.hold = func(verb string) {
+			if verb == wire.VerbKey {
+				<-hold
+			}
+		}
+	})
+	missed := c.n.missed()
+	var waiting sync.WaitGroup
+	for i, m := range all {
+		waiting.Go(func() { answers[i] = c.send(t, m) })
+	}
+	soon(t, "all keys are looked up", func() bool { return c.n.missed() == missed+len(all) })
+	c.o.do(func() { c.o.hold = nil })
+	close(hold)
+	waiting.Wait()
+	return answers
+}
+
+func (c *crowd) send(t *testing.T, m member) answer {
+	req, err := http.NewRequestWithContext(t.Context(), "GET", c.n.URL()+me, nil)
+	if err != nil {
+		t.Error(err)
+		return answer{}
+	}
+	req.Header.Set("Authorization", "Bearer "+m.key)
+	req.Header.Set("X-Forwarded-For", m.client)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Error(err)
+		return answer{}
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(body)}
+}
+
+// missed returns how many requests had a key that the node did not hold.
+func (n *Node) missed() int {
+	return int(testutil.ToFloat64(n.metrics.keys.WithLabelValues("miss")))
+}
+
+func (m member) want(t *testing.T, a answer) {
+	t.Helper()
+	if a.status != m.status || !strings.Contains(a.body, m.holds) {
+		t.Errorf("%d %s, want %d with %s", a.status, a.body, m.status, m.holds)
+	}
+}
+
+// TestManyKeysInAQuestion: while the origin is slow one question is for many keys.
+// Whoever's key is known is answered, and whoever's is revoked or made up is told so, at
+// an origin that does not know such questions as well.
+func TestManyKeysInAQuestion(t *testing.T) {
+	for name, old := range map[string]bool{"origin": false, "older origin": true} {
+		t.Run(name, func(t *testing.T) {
+			c := newCrowd(t)
+			largest := 0 // question
+			c.o.do(func() {
+				c.o.deaf = old
+				c.o.heard = func(_, verb string, data []byte) {
+					if verb == wire.VerbKey {
+						largest = max(largest, 1+len(read[wire.KeyRequest](t, data).More))
+					}
+				}
+			})
+			for together := false; !together; {
+				all := c.members()
+				for i, a := range c.ask(t, all) {
+					all[i].want(t, a)
+				}
+				c.o.do(func() { together = largest > 1 })
+			}
+			if asked := largest; asked > 1+wire.MaxMoreKeys {
+				t.Errorf("a question was for %d keys", asked)
+			}
+		})
+	}
+}
+
+// TestSpoiltAnswersOfManyKeys: an origin fails in the middle, or answers what cannot be
+// an answer. Those who wait for it get their 500, and the next question is asked anew.
+func TestSpoiltAnswersOfManyKeys(t *testing.T) {
+	for name, spoil := range map[string]func(*wire.KeyReply) wire.Failure{
+		"a failure": func(*wire.KeyReply) wire.Failure { return wire.Unavailable },
+		"too few":   func(r *wire.KeyReply) wire.Failure { r.Keys = r.Keys[1:]; return "" },
+		"too many":  func(r *wire.KeyReply) wire.Failure { r.Keys = append(r.Keys, nil); return "" },
+		"nothing":   func(r *wire.KeyReply) wire.Failure { *r = wire.KeyReply{}; return "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCrowd(t)
+			for spoilt := 0; spoilt == 0; {
+				c.o.do(func() {
+					c.o.spoilKeys = func(r *wire.KeyReply) wire.Failure {
+						spoilt += len(r.Keys)
+						return spoil(r)
+					}
+				})
+				all := c.members()
+				answers := c.ask(t, all)
+				c.o.do(func() { c.o.spoilKeys = nil })
+				failed := 0
+				for i, a := range answers {
+					if a.status != http.StatusInternalServerError {
+						all[i].want(t, a)
+						continue
+					}
+					if failed++; a.header.Get("Retry-After") == "" {
+						t.Errorf("%d %s, without Retry-After", a.status, a.body)
+					}
+				}
+				if (failed > 0) != (spoilt > 0) || failed < spoilt {
+					t.Errorf("%d failed, of %d keys in spoilt answers", failed, spoilt)
+				}
+				for _, m := range all {
+					m.want(t, c.send(t, m))
+				}
+			}
+		})
 	}
 }

@@ -49,22 +49,24 @@ type testOrigin struct {
 	pruned   int64            // changes up to this one are forgotten
 	history  string           // of the changes; "" names none, as an older origin does
 	goesOn   map[string]int64 // earlier histories -> up to which change the present one goes on from
-	asked    map[string]int   // verb -> requests
+	asked    map[string]int   // verb -> requests, of keys each key of a request
 	mute     map[string]bool  // verbs that get no answer
 	fail     map[string]wire.Failure
 	refuse   map[string]string    // lead -> why it is rejected
 	raws     map[string]string    // lead that was handed over raw -> its body
 	onces    map[wire.Once]string // ids of subscriptions
-	deaf     bool                 // raw leads are ignored, as by an older origin
+	deaf     bool                 // raw leads and further keys are ignored, as by an older origin
 	status   *wire.Status
 	merger   *ratelimit.Merger
 	usage    []wire.Usage                         // reported, in order
 	hold     func(verb string)                    // called before an answer is sent
 	heard    func(node, verb string, data []byte) // called with each message
-	releases *oci.Store
-	layout   string                                                // of releases
-	ordered  []byte                                                // the last order, told again until it is obeyed
-	spoil    func(*wire.BlobRequest, *wire.BlobReply) wire.Failure // called with each answer of a blob; nil for nothing
+	// spoilKeys is called with each answer of many keys; nil for nothing.
+	spoilKeys func(*wire.KeyReply) wire.Failure
+	releases  *oci.Store
+	layout    string                                                // of releases
+	ordered   []byte                                                // the last order, told again until it is obeyed
+	spoil     func(*wire.BlobRequest, *wire.BlobReply) wire.Failure // called with each answer of a blob; nil for nothing
 }
 
 func newOrigin(t *testing.T) *testOrigin {
@@ -176,6 +178,9 @@ func (o *testOrigin) serve(verb string, m *nats.Msg) {
 	node, _, _ := strings.Cut(strings.TrimPrefix(m.Subject, wire.Prefix), ".")
 	o.mu.Lock()
 	o.asked[verb]++
+	if verb == wire.VerbKey {
+		o.asked[verb] += len(read[wire.KeyRequest](o.t, m.Data).More)
+	}
 	if o.heard != nil {
 		o.heard(node, verb, m.Data)
 	}
@@ -212,6 +217,21 @@ func (o *testOrigin) answer(node, verb string, data []byte) (wire.Message, wire.
 	switch verb {
 	case wire.VerbKey:
 		req := read[wire.KeyRequest](o.t, data)
+		if len(req.More) > 0 && !o.deaf {
+			reply := &wire.KeyReply{Seq: seq}
+			for _, hash := range append([][]byte{req.Hash}, req.More...) {
+				key, ok := o.keys[string(hash)]
+				if key.Hash = [32]byte{}; !ok {
+					reply.Keys = append(reply.Keys, nil)
+				} else {
+					reply.Keys = append(reply.Keys, &key)
+				}
+			}
+			if o.spoilKeys != nil {
+				return reply, o.spoilKeys(reply)
+			}
+			return reply, ""
+		}
 		key, ok := o.keys[string(req.Hash)]
 		if !ok {
 			return &wire.KeyReply{Seq: seq}, wire.NotFound

@@ -15,7 +15,7 @@ import (
 type keys struct {
 	*replica
 	sync    *synchronizer
-	guesses *guesses
+	lookups *lookups
 }
 
 // AppendKey implements host.Keys.

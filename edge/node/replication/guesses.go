@@ -2,10 +2,16 @@ package replication
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
+	"time"
 
+	"partneredge/edge/node/replication/batch"
+	"partneredge/edge/tracing"
+	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/store/cidr"
 	"partneredge/store/local"
@@ -90,18 +96,120 @@ func (r *Replication) FindKey(ctx context.Context, client netip.Addr, token stri
 	return context.WithValue(ctx, lookupKey{}, &lookup{hash, err})
 }
 
+// Bounds of the questions for keys that are not held. Few leave at once. A flood of
+// made-up keys fills some hundred messages a second, whatever its rate, and each of its
+// keys waits a little longer than the round trip.
+const (
+	guessesAlone = 4 // questions under way beside which a key is asked for at once
+	guessesEvery = 10 * time.Millisecond
+	guessesMost  = 1 + wire.MaxMoreKeys
+)
+
+// newLookups returns what asks the origin for keys that are not held.
+func newLookups(r *replica) *lookups {
+	l := &lookups{replica: r}
+	l.batches = batch.Group[local.Record]{Ask: l.ask, Alone: guessesAlone, Every: guessesEvery, Most: guessesMost}
+	return l
+}
+
+// lookups asks the origin for keys that are not held, many in a question when many are
+// looked up.
+type lookups struct {
+	*replica
+	guesses guesses
+	batches batch.Group[local.Record]
+	// singly is the time, in microseconds, until which keys are asked for one by one, since
+	// an origin of before such questions answered.
+	singly atomic.Int64
+}
+
+// singlyFor is how long keys are asked for one by one after an answer of an older origin.
+const singlyFor = time.Minute
+
 // guess fetches a key that is not held, for a client.
 func (k keys) guess(ctx context.Context, client netip.Addr, hash string) (local.Record, error) {
-	w := wanted{name: keyPrefix + hash}
-	return k.fetchBy(ctx, w, func(ctx context.Context) (local.Record, error) {
-		if rec, current := k.current(hash); current { // the lookup before this one brought it
-			return rec, nil
-		}
-		leave, ok := k.guesses.enter(client)
-		if !ok {
-			return local.Record{}, fmt.Errorf("%w: too many keys are being looked up", host.ErrUnavailable)
-		}
-		defer leave()
-		return k.fetchFresh(ctx, w)
+	rec, err := k.lookups.batches.Do(ctx, batch.Request[local.Record]{
+		Name: hash,
+		Life: tracing.WithSpanOf(k.ctx, ctx),
+		Enter: func() (func(), *batch.Result[local.Record]) {
+			if rec, current := k.current(hash); current { // the lookup before this one brought it
+				return nil, &batch.Result[local.Record]{Value: rec}
+			}
+			leave, ok := k.lookups.guesses.enter(client)
+			if !ok {
+				return nil, &batch.Result[local.Record]{Err: errNoRoom}
+			}
+			return leave, nil
+		},
 	})
+	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = fmt.Errorf("%w: %w", host.ErrUnavailable, err)
+	}
+	return rec, err
+}
+
+var errNoRoom = fmt.Errorf("%w: too many keys are being looked up", host.ErrUnavailable)
+
+// ask asks for keys, by their hashes.
+func (l *lookups) ask(ctx context.Context, hashes []string) []batch.Result[local.Record] {
+	ctx, cancel := context.WithTimeout(ctx, l.ReadTimeout)
+	defer cancel()
+	results := make([]batch.Result[local.Record], len(hashes))
+	if len(hashes) == 1 || l.Now().UnixMicro() < l.singly.Load() {
+		l.askSingly(ctx, hashes, results, func(int) bool { return true })
+		return results
+	}
+	answered, err := l.askTogether(ctx, hashes, results)
+	switch {
+	case err != nil:
+		for i := range results {
+			results[i].Err = err
+		}
+	case !answered:
+		l.singly.Store(l.Now().Add(singlyFor).UnixMicro())
+		l.askSingly(ctx, hashes, results, func(int) bool { return true })
+	default:
+		// A change may have overtaken the answer.
+		l.askSingly(ctx, hashes, results, func(i int) bool { return results[i].Err == nil && results[i].Value.Stale() })
+	}
+	return results
+}
+
+// askSingly asks for each of those keys that are selected in a question of its own.
+func (l *lookups) askSingly(ctx context.Context, hashes []string, results []batch.Result[local.Record], selects func(i int) bool) {
+	var all sync.WaitGroup
+	for i, hash := range hashes {
+		if selects(i) {
+			all.Go(func() { results[i].Value, results[i].Err = l.fetchFresh(ctx, wanted{name: keyPrefix + hash}) })
+		}
+	}
+	all.Wait()
+}
+
+// askTogether asks for keys in one question. It returns false if the origin answered for
+// the first alone, as one does that does not know such questions.
+func (l *lookups) askTogether(ctx context.Context, hashes []string, results []batch.Result[local.Record]) (answered bool, err error) {
+	epoch, at := l.Store.Negatives.Epoch(), l.Now()
+	req := wire.KeyRequest{Hash: []byte(hashes[0]), Bare: true, More: make([][]byte, len(hashes)-1)}
+	for i, hash := range hashes[1:] {
+		req.More[i] = []byte(hash)
+	}
+	var reply wire.KeyReply
+	err = l.Link.Ask(ctx, wire.VerbKey, &req, &reply)
+	switch {
+	case errors.Is(err, host.ErrNotFound), err == nil && reply.Key != nil && reply.Keys == nil:
+		return false, nil
+	case err != nil:
+		return false, err
+	case len(reply.Keys) != len(hashes):
+		return false, fmt.Errorf("%w: origin answered with %d keys, not %d", host.ErrUnavailable, len(reply.Keys), len(hashes))
+	}
+	for i, hash := range hashes {
+		if key := reply.Keys[i]; key == nil {
+			results[i].Err = l.unknownKey(hash, epoch, host.ErrNotFound)
+		} else {
+			results[i].Value, results[i].Err = l.putKey(hash, key, reply.Seq, at)
+		}
+	}
+	return true, nil
 }

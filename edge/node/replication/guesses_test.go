@@ -27,7 +27,9 @@ func TestRefusedKeysWaitForNoChanges(t *testing.T) {
 	}
 	catching := newState(func() bool { return true }, cfg.Log)
 	catching.connect() // and no answer comes
-	r := &Replication{keys: keys{newReplica(t.Context(), cfg), &synchronizer{Config: cfg, state: catching}, &guesses{all: maxGuesses}}}
+	r := &Replication{keys: keys{newReplica(t.Context(), cfg), &synchronizer{Config: cfg, state: catching}, nil}}
+	r.keys.lookups = newLookups(r.keys.replica)
+	r.keys.lookups.guesses.all = maxGuesses
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	found := r.FindKey(ctx, netip.MustParseAddr("192.0.2.7"), "svc_live_made_up")
@@ -53,7 +55,8 @@ func TestFoundMeanwhile(t *testing.T) {
 		Counters: Counters{Keys: func(string, int) {}},
 	}
 	away := newState(func() bool { return false }, cfg.Log)
-	k := keys{newReplica(t.Context(), cfg), &synchronizer{Config: cfg, state: away}, &guesses{}}
+	k := keys{newReplica(t.Context(), cfg), &synchronizer{Config: cfg, state: away}, nil}
+	k.lookups = newLookups(k.replica)
 	hash := local.KeyName([]byte("svc_live_brought"))
 	if _, err := store.Keys.Put(hash, local.Record{Ref: "key_1", Frame: "frame", Fetched: time.Now()}); err != nil {
 		t.Fatal(err)
@@ -84,7 +87,7 @@ func TestHeldKeysWaitForChanges(t *testing.T) {
 			Counters: Counters{Keys: func(string, int) {}},
 		}
 		state := newState(func() bool { return true }, cfg.Log)
-		r := &Replication{keys: keys{newReplica(t.Context(), cfg), &synchronizer{Config: cfg, state: state}, &guesses{}}}
+		r := &Replication{keys: keys{newReplica(t.Context(), cfg), &synchronizer{Config: cfg, state: state}, nil}}
 		find := func() (done chan struct{}) {
 			done = make(chan struct{})
 			go func() {

@@ -204,14 +204,20 @@ func (r *replica) fetchKey(ctx context.Context, hash string) (local.Record, erro
 	err := r.Link.Ask(ctx, wire.VerbKey, &wire.KeyRequest{Hash: []byte(hash), Bare: true}, &reply)
 	switch {
 	case errors.Is(err, host.ErrNotFound):
-		r.Store.Negatives.Add([32]byte([]byte(hash)), epoch)
-		return local.Record{}, dropped(r.Store.Keys, hash, err)
+		return local.Record{}, r.unknownKey(hash, epoch, err)
 	case err != nil:
 		return local.Record{}, err
 	case reply.Key == nil || reply.Key.Hash != [32]byte{} && string(reply.Key.Hash[:]) != hash:
 		return local.Record{}, fmt.Errorf("%w: origin answered with another key", host.ErrUnavailable)
 	}
 	return r.putKey(hash, reply.Key, reply.Seq, at)
+}
+
+// unknownKey remembers that the origin has no such key, and returns notFound unless
+// that fails. epoch is that of the negatives before the origin was asked.
+func (r *replica) unknownKey(hash string, epoch uint64, notFound error) error {
+	r.Store.Negatives.Add([32]byte([]byte(hash)), epoch)
+	return dropped(r.Store.Keys, hash, notFound)
 }
 
 // putKey keeps a key that the origin sent when it was asked at a time.

@@ -79,7 +79,7 @@ func New(cfg Config) (*Replication, error) {
 		r.cancel()
 		return nil, err
 	}
-	r.keys = keys{r.replica, r.sync, new(guesses)}
+	r.keys = keys{r.replica, r.sync, newLookups(r.replica)}
 	limits := limits{r.reporter}
 	r.capabilities = host.Capabilities{
 		Keys:          r.keys,
