@@ -58,6 +58,24 @@ func TestCommitsWaitForTheDisk(t *testing.T) {
 	})
 }
 
+// TestWritesGoByIndexes reads the planner's settings where records are written: a plan that
+// is made while a table is small, and kept, must not read all of it when it is large.
+func TestWritesGoByIndexes(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		if p.kind != "postgres" {
+			return
+		}
+		db := open(t, p)
+		for _, setting := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "jit"} {
+			var got string
+			noError(t, db.change(t.Context(), "", func(ctx context.Context, t *tx) error { return t.Get(ctx, `SHOW `+setting, nil, &got) }))
+			if got != "off" {
+				t.Errorf("%s is %s", setting, got)
+			}
+		}
+	})
+}
+
 // plainSetting reads a setting of PostgreSQL on a connection that this program has
 // not set up: as the server's operator wants it.
 func plainSetting(t *testing.T, p place, query string) (value string) {

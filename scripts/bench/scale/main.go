@@ -30,6 +30,7 @@ func main() {
 		{Name: "claim", Measure: b.claim},
 		{Name: "healthy", Measure: b.healthy},
 		{Name: "ingest", Measure: b.ingest},
+		{Name: "leads", Measure: b.leads},
 	}
 	b.OnlyOf(parts)
 	b.Flags.StringVar(&b.postgres, "postgres", harness.PostgresURL(), "`URL` of a PostgreSQL database in which schemas may be made")

@@ -110,7 +110,7 @@ func (s *site) keys(ctx context.Context, n int) error {
 	_, err := s.SQL.ExecContext(ctx, `INSERT INTO keys (id, account_id, hash, environment, scopes, allowlist, rate_limit, label,
 			created_at, expires_at, grace_until, revoked_at, successor_id)
 		SELECT 'key_' || lpad(i::text, 26, '0'), 'acc_' || lpad((1 + i % $2::int)::text, 26, '0'), sha256(i::text::bytea), 'live',
-			'["`+store.ScopeReadAgent+`","`+store.ScopeReadCoaching+`"]', '[]', 100, '', $3, $4, 0, 0, ''
+			'["`+store.ScopeReadAgent+`","`+store.ScopeReadCoaching+`","`+store.ScopeWriteLeads+`"]', '[]', 100, '', $3, $4, 0, 0, ''
 		FROM generate_series(0, $1::int - 1) i`, n, resetAccounts, now.UnixMicro(), now.Add(24*time.Hour).UnixMicro())
 	if err == nil {
 		_, err = s.SQL.ExecContext(ctx, `ANALYZE keys`)

@@ -140,7 +140,7 @@ func (w *writer) try(jobs []*job, savepoints bool) (committing bool, err error) 
 }
 
 func (w *writer) begin(ctx context.Context) (*Tx, error) {
-	begin := "BEGIN"
+	begin := beginIndexed
 	if !w.db.postgres {
 		begin = "BEGIN IMMEDIATE"
 	}
