@@ -97,8 +97,8 @@ func (r *Replication) FindKey(ctx context.Context, client netip.Addr, token stri
 }
 
 // Bounds of the questions for keys that are not held. Few leave at once. A flood of
-// made-up keys fills some hundred messages a second, whatever its rate, and each of its
-// keys waits a little longer than the round trip.
+// made-up keys fills a hundred messages a second and four a round trip, whatever its rate,
+// and each of its keys waits a little longer than the round trip.
 const (
 	guessesAlone = 4 // questions under way beside which a key is asked for at once
 	guessesEvery = 10 * time.Millisecond

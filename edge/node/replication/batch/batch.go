@@ -124,36 +124,36 @@ func (g *Group[V]) ask(calls []*call[V]) {
 		names[i] = c.name
 	}
 	results := g.Ask(calls[0].ctx, names)
+	answered := time.Now()
 	g.mu.Lock()
+	for i, c := range calls {
+		c.result = results[i]
+		delete(g.calls, c.name) // who asks from now on gets no result of before
+	}
 	g.underWay--
 	if g.underWay < g.Alone {
 		g.send()
 	}
 	g.mu.Unlock()
 	var failed []*call[V]
-	for i, c := range calls {
-		c.result = results[i]
-		c.leave()
+	for _, c := range calls {
 		if c.result.Err != nil {
 			failed = append(failed, c)
 			continue
 		}
-		g.end(c)
+		c.end()
 	}
 	// What follows of a failure costs processors' time. All at once would hold up whatever
-	// else this process does, so they end one by one, as they came.
+	// else this process does, so they end one by one, as they came. Each has its moment:
+	// a sleep ends late, on a busy machine by milliseconds.
 	for i, c := range failed {
-		if i > 0 {
-			time.Sleep(g.Every / time.Duration(len(failed)))
-		}
-		g.end(c)
+		time.Sleep(time.Until(answered.Add(g.Every * time.Duration(i) / time.Duration(len(failed)))))
+		c.end()
 	}
 }
 
 // end tells those who wait for a call its result.
-func (g *Group[V]) end(c *call[V]) {
-	g.mu.Lock()
-	delete(g.calls, c.name)
-	g.mu.Unlock()
+func (c *call[V]) end() {
+	c.leave()
 	close(c.done)
 }

@@ -257,3 +257,36 @@ func TestAFailedQuestionIsOver(t *testing.T) {
 		}
 	})
 }
+
+// TestWhatFailedIsAskedForAnewAtOnce: also by one who comes while the failures of its
+// question still end one by one.
+func TestWhatFailedIsAskedForAnewAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &origin{fails: errors.New("away"), knows: map[string]bool{}}
+		g := o.group()
+		g.Alone, g.Every = 0, time.Hour
+		var all sync.WaitGroup
+		for i := range most {
+			name := fmt.Sprint(i)
+			o.knows[name] = true
+			all.Go(func() {
+				if _, _, err := o.do(t.Context(), g, name); err == nil {
+					t.Errorf("%s was found while the origin was away", name)
+				}
+			})
+			synctest.Wait()
+		}
+		time.Sleep(roundTrip + time.Minute) // the first has ended, the last has not
+		o.mu.Lock()
+		o.fails = nil
+		o.mu.Unlock()
+		g.mu.Lock()
+		g.Alone = 1
+		g.mu.Unlock()
+		last := fmt.Sprint(most - 1)
+		if value, took, err := o.do(t.Context(), g, last); value != "value of "+last || took != roundTrip || err != nil {
+			t.Errorf("%q, %v after %v", value, err, took)
+		}
+		all.Wait()
+	})
+}
