@@ -35,24 +35,29 @@ func TestWaitingForAProcessorIsNotComputing(t *testing.T) {
 	}
 }
 
-// TestLongComputingIsCharged holds that a stretch is charged in full in which the thread
-// computed, and not only maxStretch of it, once one before was long.
+// TestLongComputingIsCharged holds that a long stretch is charged in full in which the
+// thread computed, up to maxStretch: others may have computed on it meanwhile.
 func TestLongComputingIsCharged(t *testing.T) {
 	if threadtime.Now() == (threadtime.Reading{}) {
-		t.Skip("this system does not tell what a thread computed")
+		t.Skip("NOT TESTED: this system does not tell what a thread computed")
 	}
 	m := &Module{runtime: &Runtime{epoch: time.Now()}, limits: Limits{CPU: time.Minute}.withDefaults()}
-	c := newCall(m, nil)
-	c.begin(context.Background(), abi.Principal{}, 0)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	c.waited = true
-	c.mark()
-	before := threadtime.Now()
-	for used := time.Duration(0); used < 4*maxStretch; used, _ = threadtime.Since(before) {
-	}
-	if c.check(); c.computed < 4*maxStretch {
-		t.Errorf("charged %v for computing %v", c.computed, 4*maxStretch)
+	for _, test := range []struct{ computes, want time.Duration }{
+		{2 * time.Millisecond, 2 * time.Millisecond},
+		{4 * maxStretch, maxStretch},
+	} {
+		c := newCall(m, nil)
+		c.begin(context.Background(), abi.Principal{}, 0)
+		c.waited = true
+		c.mark()
+		before := threadtime.Now()
+		for used := time.Duration(0); used < test.computes; used, _ = threadtime.Since(before) {
+		}
+		if c.check(); c.computed < test.want || c.computed > maxStretch {
+			t.Errorf("charged %v for computing %v, want %v", c.computed, test.computes, test.want)
+		}
 	}
 }
 

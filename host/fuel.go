@@ -35,8 +35,9 @@ const (
 	// times what the fuel should last, may not have been the guest's doing: its thread
 	// had to wait for a processor. On a busy machine that takes milliseconds again and
 	// again, and would end calls that hardly ran. So from a call's first long stretch
-	// on its thread's processor time is charged for such a one. Where that is unknown,
-	// as for the first, maxStretch is the most that is charged.
+	// on its thread's processor time is charged for such a one, unless that is unknown.
+	// More than maxStretch, far more than the fuel lasts, is never charged: others may
+	// have computed on the thread.
 	longStretch = 500 * time.Microsecond
 	maxStretch  = 5 * time.Millisecond
 )
@@ -96,10 +97,11 @@ func (c *call) charge() (now time.Duration) {
 // computing returns how much of a long stretch the guest computed.
 func (c *call) computing(stretch time.Duration) time.Duration {
 	c.waited = true
+	stretch = min(stretch, maxStretch)
 	if used, ok := threadtime.Since(c.used); ok {
 		return min(stretch, used)
 	}
-	return min(stretch, maxStretch)
+	return stretch
 }
 
 // overdue returns the reason why the call must end at the time now, "" if it may go

@@ -8,7 +8,7 @@ import (
 
 func TestSinceCountsComputingAndNotWaiting(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("no thread's processor time is read on this system")
+		t.Skip("NOT TESTED: no thread's processor time is read on this system")
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
