@@ -87,7 +87,10 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
 	_, err := s.db.ChangesSince(ctx, central.Position{}, 1)
-	refused := s.db.Writable(ctx)
+	var refused error
+	if err == nil {
+		refused = s.db.Writable(ctx)
+	}
 	switch {
 	case err != nil:
 		s.log.Warn("not ready", "err", err)

@@ -35,14 +35,22 @@ var errClosed = fmt.Errorf("%w: the database is closed", store.ErrUnavailable)
 // the writer has taken fn up, Write waits for the outcome even when ctx ends: it
 // is then known, not guessed.
 func (d *DB) Write(ctx context.Context, lock string, fn Func) error {
+	j := &job{lock: lock, fn: fn, done: make(chan struct{})}
+	if err := d.submit(ctx, j); err != nil {
+		return err
+	}
+	<-j.done
+	return j.err
+}
+
+// submit waits until the writer takes a job up.
+func (d *DB) submit(ctx context.Context, j *job) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	j := &job{lock: lock, fn: fn, done: make(chan struct{})}
 	select {
 	case d.jobs <- j:
-		<-j.done
-		return j.err
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-d.stop:
@@ -68,15 +76,26 @@ func (d *DB) WriteAlone(ctx context.Context, fn Func) error {
 }
 
 // Writable returns why the database takes no writes, though it may be read: its disk is
-// full, say. It tries one after a write that was not taken, and else costs nothing.
+// full, say. It tries one after a write that was not taken, and else costs nothing. Unlike
+// Write it ends with ctx, whatever comes of what it tried.
 func (d *DB) Writable(ctx context.Context) error {
 	if !d.failing.Load() {
 		return nil
 	}
-	return Fail("write", d.Write(ctx, "", func(ctx context.Context, t *Tx) error {
+	const tried = "write"
+	j := &job{done: make(chan struct{}), fn: func(ctx context.Context, t *Tx) error {
 		_, err := t.Exec(ctx, `UPDATE schema_migrations SET number = number WHERE number = 1`)
 		return err
-	}))
+	}}
+	if err := d.submit(ctx, j); err != nil {
+		return Fail(tried, err)
+	}
+	select {
+	case <-j.done:
+		return Fail(tried, j.err)
+	case <-ctx.Done():
+		return Fail(tried, ctx.Err())
+	}
 }
 
 // noteWrite notes for Writable how a write ended.
