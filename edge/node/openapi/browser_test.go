@@ -2,7 +2,10 @@ package openapi_test
 
 import (
 	"fmt"
+	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,10 +16,17 @@ import (
 )
 
 // TestInBrowser draws each page on a telephone and on a desktop, dark and light: none is
-// wider than its window, and axe finds nothing where scripts/clienttools has brought it.
+// wider than its window or makes the browser ask for what is not served, and axe finds
+// nothing where scripts/clienttools has brought it.
 func TestInBrowser(t *testing.T) {
 	ctx := browsertest.Start(t, "the reference and the guide", 5*time.Minute)
-	server := httptest.NewServer(openapi.Handler())
+	handler := openapi.Handler()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !slices.Contains(openapi.Paths(), strings.TrimSuffix(r.URL.Path, "/")) {
+			t.Errorf("the browser asks for %s", r.URL)
+		}
+		handler.ServeHTTP(w, r)
+	}))
 	defer server.Close()
 	axe := browsertest.ReadAxe(t, "../../..")
 	for _, name := range []string{"", "quickstart", "keys", "errors", "clients", "limits", "pagination", "leads", "webhooks", "verifying", "testing", "going-live", "changelog"} {

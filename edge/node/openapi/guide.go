@@ -67,7 +67,12 @@ func render(document []byte) (map[string]file, error) {
 	if err != nil {
 		return nil, err
 	}
+	icon, err := files.ReadFile("pages/icon.svg") // without one browsers ask for /favicon.ico, which the gate refuses
+	if err != nil {
+		return nil, err
+	}
 	out := map[string]file{
+		DocsPath + "/icon.svg":               {body: icon, kind: "image/svg+xml", age: "public, max-age=300"},
 		DocsPath + "/docs.css":               {body: style, kind: "text/css; charset=utf-8", age: "public, max-age=300"},
 		DocsPath + "/signature-vectors.json": {body: vectors.Signatures(), kind: "application/json", age: "public, max-age=300", shared: true},
 	}

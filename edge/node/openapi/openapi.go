@@ -48,7 +48,7 @@ func Handler() http.Handler {
 
 // Paths lists the paths that Handler answers with 200.
 func Paths() []string {
-	paths := []string{DocumentPath, DocsPath, DocsPath + "/docs.css", DocsPath + "/signature-vectors.json"}
+	paths := []string{DocumentPath, DocsPath, DocsPath + "/docs.css", DocsPath + "/icon.svg", DocsPath + "/signature-vectors.json"}
 	for _, c := range chapters() {
 		paths = append(paths, c.Path())
 	}

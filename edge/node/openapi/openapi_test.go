@@ -252,6 +252,7 @@ func TestHandler(t *testing.T) {
 		{"GET", "/docs/quickstart", 200, "text/html; charset=utf-8", "Fifteen minutes"},
 		{"GET", "/docs/errors", 200, "text/html; charset=utf-8", `id="rate_limited"`},
 		{"GET", "/docs/docs.css", 200, "text/css; charset=utf-8", ":root"},
+		{"GET", "/docs/icon.svg", 200, "image/svg+xml", "<svg"},
 		{"GET", "/docs/signature-vectors.json", 200, "application/json", `"tolerance_seconds": 300`},
 		{"GET", "/docs/nothing.js", 404, "application/json", `{"error":"not_found"}`},
 		{"GET", "/elsewhere", 404, "application/json", `{"error":"not_found"}`},
@@ -313,6 +314,9 @@ func TestPagesAreSelfContained(t *testing.T) {
 	for at, page := range pages {
 		if strings.Contains(page, "<script") || strings.Contains(page, " style=") {
 			t.Errorf("%s has a script or a style of its own", at)
+		}
+		if !strings.Contains(page, `<link rel="icon"`) {
+			t.Errorf("%s names no icon: browsers would ask for /favicon.ico", at)
 		}
 		for _, l := range links.FindAllStringSubmatch(page, -1) {
 			path, id, _ := strings.Cut(l[1], "#")
