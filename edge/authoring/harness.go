@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"partneredge/host"
+	"partneredge/host/compilecache"
 	"partneredge/host/hosttest"
 	"partneredge/wasm/abi"
 	"partneredge/wasm/fake"
@@ -40,6 +41,9 @@ type harnessConfig struct {
 	log       *slog.Logger
 }
 
+// maxCache bounds the folder of compiled modules, in bytes. Each save of an author adds one.
+const maxCache = 256 << 20
+
 // openHarness opens the module that was built. Its error for a module that the host
 // refuses is that of host.Runtime.Open.
 func (p *Project) openHarness(ctx context.Context, built Built, c harnessConfig) (*harness, error) {
@@ -50,7 +54,7 @@ func (p *Project) openHarness(ctx context.Context, built Built, c harnessConfig)
 	h := &harness{project: p, clock: fake.NewClock(), random: new(seeded), used: new(usage)}
 	h.log = slog.New(h.used.record(c.log.Handler()))
 	h.random.reset()
-	if err := pruneCache(c.cache, maxCache, time.Now()); err != nil {
+	if err := compilecache.Prune(c.cache, maxCache, time.Now()); err != nil {
 		return nil, fmt.Errorf("pruning the cache: %w", err)
 	}
 	if h.upstreams, err = startUpstreams(p.Dir, c.upstreams); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"partneredge/edge/hint"
 	"partneredge/host"
+	"partneredge/host/compilecache"
 	"partneredge/host/hosttest"
 	"partneredge/wasm/abi"
 	"partneredge/wasm/fake"
@@ -164,7 +165,7 @@ func (s *server) open(ctx context.Context, p *Project, built Built) (_ *loaded, 
 		}
 		config.LookUp, config.CheckDial, config.Redirect = next.upstreams.lookUp, next.upstreams.check, next.upstreams.redirect
 	}
-	if err := pruneCache(s.Cache, maxCache, time.Now()); err != nil {
+	if err := compilecache.Prune(s.Cache, maxCache, time.Now()); err != nil {
 		return nil, told, fmt.Errorf("pruning the cache: %w", err)
 	}
 	if next.runtime, err = host.New(ctx, config); err != nil {

@@ -56,6 +56,9 @@ type Config struct {
 	// the node, and others of the same owner, may write there. Default:
 	// Data/cache.
 	Cache string
+	// MaxCache bounds what lies in it, in bytes: the modules go that were used longest
+	// ago. Default 1 GiB.
+	MaxCache int64
 	// Engine makes the engine that runs the modules. Default: host's own.
 	Engine engine.New
 	// Progress, if set, is called while modules are made ready: once for each,

@@ -21,6 +21,7 @@ import (
 	"partneredge/edge/release/releasetest"
 	"partneredge/edge/wire"
 	"partneredge/host"
+	"partneredge/host/compilecache"
 	"partneredge/store"
 	"partneredge/store/local"
 )
@@ -229,6 +230,30 @@ func TestPrunesReleases(t *testing.T) {
 			return r.Digest == tt.order.Run && (tried || c == nil && tt.order.Candidate == "")
 		})
 		eventually(t, fmt.Sprint("on disk are ", tt.want), func() bool { return slices.Equal(onDisk(t, c), tt.want) })
+	}
+}
+
+// TestPrunesCompiledModules: what no release of late had use for leaves a node's disk
+// before the cache outgrows its bound, and nothing before that.
+func TestPrunesCompiledModules(t *testing.T) {
+	t.Parallel()
+	for bound, stays := range map[int64]bool{0: true, 1: false} {
+		c := config(t, newOrigin(t))
+		c.Cache, c.MaxCache = filepath.Join(c.Data, "cache"), bound
+		old := filepath.Join(c.Cache, "rewritten", strings.Repeat("a", 64))
+		if err := compilecache.WriteFile(old, []byte("of a release of last year")); err != nil {
+			t.Fatal(err)
+		}
+		at := time.Now().AddDate(-1, 0, 0)
+		for _, file := range []string{old, old + compilecache.SumSuffix} {
+			if err := os.Chtimes(file, at, at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stopNode(t, startNode(t, c))
+		if _, err := os.Stat(old); (err == nil) != stays {
+			t.Errorf("with a bound of %d it stays: %t (%v)", bound, err == nil, err)
+		}
 	}
 }
 

@@ -1,7 +1,7 @@
 // Package compilecache guards the directory in which engines keep compiled
 // modules. What lies there is machine code that the process runs: Check refuses
 // a directory that others may write to, and Verify finds a file that is damaged
-// before an engine loads it.
+// before an engine loads it. Prune bounds what lies there.
 package compilecache
 
 import (
@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // ErrDamaged is wrapped by the error of a file that is not as it was recorded.
@@ -105,7 +106,8 @@ func ReadFile(path string) ([]byte, error) {
 	return text, verify(path, hexSum(h))
 }
 
-// verify compares the sum of the file at path with the one that was recorded.
+// verify compares the sum of the file at path with the one that was recorded. It notes for
+// Prune that the file is used.
 func verify(path string, sum []byte) error {
 	want, err := os.ReadFile(path + SumSuffix)
 	if err != nil {
@@ -114,6 +116,8 @@ func verify(path string, sum []byte) error {
 	if !bytes.Equal(sum, want) {
 		return fmt.Errorf("%w: %s has another sum than when it was written", ErrDamaged, path)
 	}
+	now := time.Now()
+	_ = os.Chtimes(path+SumSuffix, now, now) // a cache that only may be read is not pruned either
 	return nil
 }
 

@@ -1,11 +1,13 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
 	"runtime"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -13,6 +15,7 @@ import (
 	"partneredge/edge/release"
 	"partneredge/edge/wire"
 	"partneredge/host"
+	"partneredge/host/compilecache"
 	"partneredge/wasm/httpfront"
 	"partneredge/wasm/route"
 )
@@ -111,7 +114,15 @@ func (l *loader) open(ctx context.Context, read []release.Module, progress func(
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
+	l.pruneCache()
 	return opened, nil
+}
+
+// pruneCache removes what no release of late had use for. Modules that run are in memory.
+func (l *loader) pruneCache() {
+	if err := compilecache.Prune(l.cfg.Cache, cmp.Or(l.cfg.MaxCache, 1<<30), time.Now()); err != nil {
+		l.cfg.Log.Warn("compiled modules stay in the cache", "err", err)
+	}
 }
 
 func (l *loader) openModule(ctx context.Context, m release.Module, admitted admission.Admitted) (*host.Module, error) {

@@ -42,6 +42,9 @@ type Config struct {
 	// nodes.
 	Runtime *host.Runtime
 	Cache   string
+	// MaxCache bounds what Cache holds, in bytes: after a release was opened, the modules
+	// go that were used longest ago. Default 1 GiB.
+	MaxCache int64
 	// Capabilities are granted to the modules of a release that gets requests.
 	Capabilities host.Capabilities
 	// CallTimeout bounds one call of a module.

@@ -1,4 +1,4 @@
-package authoring
+package compilecache
 
 import (
 	"errors"
@@ -9,11 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"partneredge/host/compilecache"
 )
 
-func TestPruneCache(t *testing.T) {
+func TestPrune(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	for i, age := range []time.Duration{time.Hour, 2 * time.Hour, 10 * time.Minute, time.Minute} {
 		file := filepath.Join(dir, "wazero", fmt.Sprintf("%064x", i), "v1", "code")
@@ -31,7 +29,7 @@ func TestPruneCache(t *testing.T) {
 		limit int64
 		left  []string
 	}{{400, []string{"0", "1", "2", "3"}}, {399, []string{"0", "2", "3"}}, {200, []string{"2", "3"}}, {0, []string{"3"}}} {
-		if err := pruneCache(dir, tt.limit, now); err != nil {
+		if err := Prune(dir, tt.limit, now); err != nil {
 			t.Fatal(err)
 		}
 		var left []string
@@ -43,7 +41,7 @@ func TestPruneCache(t *testing.T) {
 			t.Errorf("with %d bytes: %v, want %v", tt.limit, left, tt.left)
 		}
 	}
-	if err := pruneCache(filepath.Join(dir, "none"), 0, now); err != nil {
+	if err := Prune(filepath.Join(dir, "none"), 0, now); err != nil {
 		t.Errorf("without a cache: %v", err)
 	}
 }
@@ -52,8 +50,8 @@ func TestPruneCache(t *testing.T) {
 // folder, and nothing from one that others may write to.
 func TestPruneOwn(t *testing.T) {
 	dir, name := t.TempDir(), strings.Repeat("a", 64)
-	others := []string{"browser/" + name, "wazero/notes", "wazero/" + name + "0", "go-build/00/code", "wasmtime-1/" + strings.ToUpper(name), "rewritten/part1"}
-	own := []string{"wazero/" + name, "wasmtime-1/" + name, "wasmtime-1/" + name + ".sum", "rewritten/" + name, "rewritten/" + name + ".sum"}
+	others := []string{"browser/" + name, "wazero/notes", "wazero/" + name + "0", "go-build/00/code", "wasmtime-1/" + strings.ToUpper(name), "rewritten/partly"}
+	own := []string{"wazero/" + name, "wasmtime-1/" + name, "wasmtime-1/" + name + ".sum", "rewritten/" + name, "rewritten/" + name + ".sum", "rewritten/part1", "wazero/part22"}
 	for _, file := range slices.Concat(others, own) {
 		path := filepath.Join(dir, file)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -71,14 +69,14 @@ func TestPruneOwn(t *testing.T) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	var exposed *compilecache.ExposedError
-	if err := pruneCache(dir, 0, later); !errors.As(err, &exposed) || !there(own[0]) {
+	var exposed *ExposedError
+	if err := Prune(dir, 0, later); !errors.As(err, &exposed) || !there(own[0]) {
 		t.Errorf("a folder that all may write to: %v, module kept: %t", err, there(own[0]))
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := pruneCache(dir, 0, later); err != nil {
+	if err := Prune(dir, 0, later); err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range others {
@@ -91,7 +89,39 @@ func TestPruneOwn(t *testing.T) {
 			t.Errorf("%s is still there", file)
 		}
 	}
-	if err := pruneCache("", 0, later); err != nil {
+	if err := Prune("", 0, later); err != nil {
 		t.Errorf("without a cache: %v", err)
+	}
+}
+
+// TestPruneLeavesWhatIsUsed holds that a module that was compiled long ago and is loaded
+// again and again outlives one that was compiled after it and is not.
+func TestPruneLeavesWhatIsUsed(t *testing.T) {
+	dir, now := t.TempDir(), time.Now()
+	path := func(nth int) string { return filepath.Join(dir, "rewritten", fmt.Sprintf("%064x", nth)) }
+	for nth := range 3 {
+		if err := WriteFile(path(nth), make([]byte, 100)); err != nil {
+			t.Fatal(err)
+		}
+		age := time.Duration(3-nth) * time.Hour
+		for _, file := range []string{path(nth), path(nth) + SumSuffix} {
+			if err := os.Chtimes(file, now, now.Add(-age)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := ReadFile(path(0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Verify(path(1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Prune(dir, 250, now); err != nil {
+		t.Fatal(err)
+	}
+	for nth, want := range []bool{true, true, false} {
+		if _, err := os.Stat(path(nth)); (err == nil) != want {
+			t.Errorf("module %d is left: %v, want %t", nth, err, want)
+		}
 	}
 }

@@ -1,36 +1,33 @@
-package authoring
+package compilecache
 
 import (
 	"cmp"
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"time"
-
-	"partneredge/host/compilecache"
 )
 
-// Bounds of the folder of compiled modules. Each save of an author adds one.
-const (
-	maxCache = 256 << 20       // bytes
-	minAge   = 5 * time.Minute // another process may use what is younger
-)
+// minAge is for how long what was used stays, which another process may be about to load.
+const minAge = 5 * time.Minute
 
-// digest matches the name of a compiled or rewritten module: a SHA-256.
-var digest = regexp.MustCompile("^[0-9a-f]{64}$")
+// own matches the names of what engines and the host write: a compiled or rewritten module
+// by its SHA-256, or one of which a process that was killed wrote a part.
+var own = regexp.MustCompile("^([0-9a-f]{64}|part[0-9]+)$")
 
-// compiled returns the modules in dir that the host rewrote and its engines compiled.
-// Authors choose dir, so it may hold what is not a cache's.
-func compiled(dir string) (paths []string, err error) {
+// modules returns the paths of the modules in dir that the host rewrote and its engines
+// compiled. dir may hold what is not a cache's.
+func modules(dir string) (paths []string, err error) {
 	for _, folder := range []string{"wazero", "wasmtime-*", "rewritten"} {
 		found, err := filepath.Glob(filepath.Join(dir, folder, "*"))
 		if err != nil {
 			return nil, err
 		}
 		for _, path := range found {
-			if digest.MatchString(filepath.Base(path)) {
+			if own.MatchString(filepath.Base(path)) {
 				paths = append(paths, path)
 			}
 		}
@@ -38,15 +35,15 @@ func compiled(dir string) (paths []string, err error) {
 	return paths, nil
 }
 
-// pruneCache removes the oldest compiled modules from dir until what is left has at most
-// limit bytes. What is younger than minAge stays, and so does whatever is not a compiled
-// module. A module that is needed after all is compiled anew. An empty dir is no cache;
-// one that others may write to is an error.
-func pruneCache(dir string, limit int64, now time.Time) error {
+// Prune removes modules from dir until what is left has at most limit bytes, first those
+// that were written or used longest ago. What was used within minAge stays, and so does
+// whatever is not a module. One that is needed after all is compiled anew. An empty dir is
+// no cache; one that others may write to is an error.
+func Prune(dir string, limit int64, now time.Time) error {
 	if dir == "" {
 		return nil
 	}
-	if err := compilecache.Check(dir); errors.Is(err, fs.ErrNotExist) {
+	if err := Check(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
 		return err
@@ -56,14 +53,17 @@ func pruneCache(dir string, limit int64, now time.Time) error {
 		size   int64
 		newest time.Time
 	}
-	modules, err := compiled(dir)
+	paths, err := modules(dir)
 	if err != nil {
 		return err
 	}
 	var entries []entry
 	total := int64(0)
-	for _, path := range modules {
+	for _, path := range paths {
 		e := entry{path: path}
+		if info, err := os.Stat(path + SumSuffix); err == nil {
+			e.newest = info.ModTime()
+		}
 		err := filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return err
@@ -88,7 +88,7 @@ func pruneCache(dir string, limit int64, now time.Time) error {
 		if total <= limit || now.Sub(e.newest) < minAge {
 			break
 		}
-		if err := compilecache.Remove(e.path); err != nil {
+		if err := Remove(e.path); err != nil {
 			return err
 		}
 		total -= e.size
