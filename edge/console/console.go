@@ -66,7 +66,7 @@ func New(c Config) (*Console, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	pages, err := parsePages(c.Now)
+	templates, err := parsePages(c.Now)
 	if err != nil {
 		return nil, fmt.Errorf("reading the console's pages: %w", err)
 	}
@@ -75,7 +75,7 @@ func New(c Config) (*Console, error) {
 		return nil, fmt.Errorf("reading the console's files: %w", err)
 	}
 	console := &Console{
-		cfg: c, sessions: newSessions(c.Now), pages: pages,
+		cfg: c, sessions: newSessions(c.Now), pages: templates,
 		streams: make(chan struct{}, maxStreams), closed: make(chan struct{}),
 	}
 	console.handler = protect(console.routes(assets))
@@ -89,6 +89,7 @@ func (c *Console) Close() { c.closeOnce.Do(func() { close(c.closed) }) }
 // ServeHTTP implements http.Handler.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.ServeHTTP(w, r) }
 
+// routes returns the handler of all paths.
 func (c *Console) routes(assets fs.FS) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /console/assets/", http.StripPrefix("/console/assets/", http.FileServerFS(assets)))
@@ -105,7 +106,21 @@ func (c *Console) routes(assets fs.FS) http.Handler {
 	} {
 		mux.HandleFunc(pattern, c.inSession(c.download(t)))
 	}
-	for pattern, p := range map[string]page{
+	for pattern, p := range pages() {
+		mux.HandleFunc(pattern, c.inSession(c.showPage(p)))
+	}
+	for pattern, f := range c.forms() {
+		mux.HandleFunc(pattern, c.inSession(c.submit(f)))
+	}
+	mux.HandleFunc("/console/", func(w http.ResponseWriter, r *http.Request) {
+		c.problem(w, c.sessions.find(r, true), http.StatusNotFound, "There is no such page.")
+	})
+	return mux
+}
+
+// pages returns the pages by the patterns of their paths.
+func pages() map[string]page {
+	return map[string]page{
 		"GET /console/{$}":             overview,
 		"GET /console/nodes":           list[adminapi.Node]("/nodes", "nodes", "Nodes"),
 		"GET /console/releases":        releases,
@@ -123,10 +138,12 @@ func (c *Console) routes(assets fs.FS) http.Handler {
 		"GET /console/requests":        requests,
 		"GET /console/audit":           listIn[adminapi.Audit]("/audit", "audit", "Audit log"),
 		"GET /console/tokens":          list[adminapi.Token]("/tokens", "tokens", "Tokens"),
-	} {
-		mux.HandleFunc(pattern, c.inSession(c.showPage(p)))
 	}
-	for pattern, f := range map[string]form{
+}
+
+// forms returns the forms by the patterns of the paths that they are sent to.
+func (c *Console) forms() map[string]form {
+	return map[string]form{
 		"POST /console/logout":                  c.logout,
 		"POST /console/accounts":                createAccount,
 		"POST /console/accounts/{id}/mode":      setMode,
@@ -145,13 +162,7 @@ func (c *Console) routes(assets fs.FS) http.Handler {
 		"POST /console/lockouts":                clearLockouts,
 		"POST /console/tokens":                  c.createToken,
 		"POST /console/tokens/{id}/revoke":      act("/tokens/{id}/revoke", "Token revoked, with its sessions.", section("tokens")),
-	} {
-		mux.HandleFunc(pattern, c.inSession(c.submit(f)))
 	}
-	mux.HandleFunc("/console/", func(w http.ResponseWriter, r *http.Request) {
-		c.problem(w, c.sessions.find(r, true), http.StatusNotFound, "There is no such page.")
-	})
-	return mux
 }
 
 // maxForm bounds a form, in bytes. The longest text of consent, sent escaped, fits.
