@@ -204,8 +204,10 @@ func TestReleases(t *testing.T) {
 	if _, text := b.post("rollouts", plan); !strings.Contains(text, "Not done") {
 		t.Error("a second rollout is not refused in words")
 	}
-	if _, text := b.post("releases/"+release.ID+"/rollback", nil); !strings.Contains(text, "Rolling back") || !strings.Contains(text, "by an operator") {
+	if _, text := b.post("releases/"+release.ID+"/rollback", nil); !strings.Contains(text, "Rolling back") || !strings.Contains(text, "olled back by an operator.</p>") {
 		t.Error("not rolled back")
+	} else if strings.Contains(text, "notice bad") {
+		t.Error("an operator's own rollback is shown as an alarm")
 	}
 	newer, _, err := f.db.AddRelease(f.Context(), store.Release{Version: "1.5.0", Digest: "sha256:" + strings.Repeat("5f", 32)})
 	if err != nil {
