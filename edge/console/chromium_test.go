@@ -97,6 +97,13 @@ func TestInBrowser(t *testing.T) {
 		t.Errorf("scripts can read %q", cookies)
 	}
 
+	for _, width := range []int64{1280, 390} {
+		run("the account's actions", browsertest.Look("light", width), chromedp.Navigate(base+"accounts/"+f.account.ID), chromedp.WaitVisible(`a[href$="leads.csv"]`))
+		if gap := browsertest.Value[float64](t, ctx, gapOfLeads); gap < 8 {
+			t.Errorf("at %d the download of leads is %v px below the form", width, gap)
+		}
+	}
+
 	f.tryDelivery()
 	deliveries := f.deliveries()
 	drawn4(t, ctx, base, "", []string{
@@ -127,6 +134,9 @@ const clipped = `[...document.querySelectorAll("nav a, code, .badge, button")].f
 	const r = e.getBoundingClientRect();
 	return r.width > 0 && (r.right > window.innerWidth + 1 || r.left < -1) && !e.closest(".scroll, details:not([open])");
 }).map(e => e.textContent.trim()).join(", ")`
+
+// gapOfLeads is the room between the form above the download of leads and its line.
+const gapOfLeads = `(p => p.getBoundingClientRect().top - p.previousElementSibling.getBoundingClientRect().bottom)(document.querySelector('a[href$="leads.csv"]').parentElement)`
 
 // drawn4 draws each page dark and light, on a desktop and on a telephone: none is wider
 // than its window, and axe finds nothing.
