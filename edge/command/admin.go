@@ -1,15 +1,19 @@
 package command
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -42,7 +46,7 @@ func (a *adminFlags) client() (*adminapi.Client, error) {
 	if ca == "" {
 		ca = os.Getenv("EDGE_ADMIN_CA")
 	}
-	if err == nil && ca != "" {
+	if err == nil && ca != "" && client.HTTP == nil { // --data has pinned a certificate
 		client.HTTP, err = trusting(ca)
 	}
 	return client, err
@@ -114,7 +118,52 @@ func localClient(dir string) (*adminapi.Client, error) {
 	if err != nil {
 		return nil, hint.Add(fmt.Errorf("finding the origin: %w", err), "is edge dev, or edge origin, running over %s?", dir)
 	}
-	return newClient(origin.AdminURL, filepath.Join(dir, adminTokenFile), "an origin with --admin-token-file needs --admin and --token-file here")
+	token := cmp.Or(origin.AdminToken, filepath.Join(dir, adminTokenFile))
+	client, err := newClient(loopback(origin.AdminURL), token, "the origin reads it there: may this user?")
+	if err == nil && origin.AdminCertificate != "" {
+		client.HTTP, err = pinned(origin.AdminCertificate)
+	}
+	return client, err
+}
+
+// loopback returns an address with loopback in place of a listener's unspecified host.
+func loopback(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return address
+	}
+	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && ip.IsUnspecified() {
+		u.Host = net.JoinHostPort("127.0.0.1", u.Port()) // Go listens for both families on [::]
+	}
+	return u.String()
+}
+
+// pinned returns an HTTP client that trusts the certificate of a file and no other,
+// whatever its names: those are the origin's for others, not for this machine.
+func pinned(file string) (*http.Client, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading the admin API's certificate: %w", err)
+	}
+	block, rest := pem.Decode(text)
+	for block != nil && block.Type != "CERTIFICATE" {
+		block, rest = pem.Decode(rest)
+	}
+	if block == nil {
+		return nil, fmt.Errorf("reading the admin API's certificate: %s holds none in PEM", file)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy = nil
+	transport.TLSClientConfig = &tls.Config{
+		MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, // VerifyConnection is stricter
+		VerifyConnection: func(state tls.ConnectionState) error {
+			if len(state.PeerCertificates) == 0 || !bytes.Equal(state.PeerCertificates[0].Raw, block.Bytes) {
+				return fmt.Errorf("another certificate than that of %s is served", file)
+			}
+			return nil
+		},
+	}
+	return &http.Client{Transport: transport, Timeout: adminapi.Timeout}, nil
 }
 
 // adminHint adds advice to an error of the admin API.

@@ -29,6 +29,9 @@ import (
 type originReady struct {
 	AdminURL string `json:"admin_url"`
 	NATSURL  string `json:"nats_url"`
+	// Absolute paths of files that a client on this machine needs.
+	AdminToken       string `json:"admin_token_file,omitempty"`       // "": DIR/admin.token
+	AdminCertificate string `json:"admin_certificate_file,omitempty"` // "": plain HTTP
 }
 
 // originConfig configures an origin process.
@@ -125,7 +128,16 @@ func runOrigin(ctx context.Context, c originConfig, stdout io.Writer) error {
 			return nil, "", err
 		}
 		started.Add(o.stop)
-		return originReady{o.AdminURL(), o.NATSURL()},
+		found := originReady{AdminURL: o.AdminURL(), NATSURL: o.NATSURL()}
+		for file, into := range map[string]*string{c.AdminTokenFile: &found.AdminToken, c.AdminCert: &found.AdminCertificate} {
+			if file == "" {
+				continue
+			}
+			if *into, err = filepath.Abs(file); err != nil {
+				return nil, "", err
+			}
+		}
+		return found,
 			fmt.Sprintf("edge origin: ready, admin API %s, NATS %s\n", o.AdminURL(), o.NATSURL()), nil
 	})
 }

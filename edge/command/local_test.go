@@ -1,0 +1,108 @@
+package command
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"partneredge/edge/adminapi"
+)
+
+// writeCertificate writes a certificate of a name, which nobody else signed, as a Secret
+// has it: tls.crt, tls.key and ca.crt.
+func writeCertificate(t *testing.T, dir, name string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	about := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour),
+		BasicConstraintsValid: true, IsCA: true,
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, about, about, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	certPEM := &pem.Block{Type: "CERTIFICATE", Bytes: cert}
+	for file, b := range map[string]*pem.Block{"tls.crt": certPEM, "ca.crt": certPEM, "tls.key": {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(b), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestLocalCommandsOverTLS has commands find an origin by its directory that listens at
+// every address, with a certificate of another name and its token in another folder, as
+// the chart starts many.
+func TestLocalCommandsOverTLS(t *testing.T) {
+	dir := t.TempDir()
+	writeCertificate(t, filepath.Join(dir, "tls"), "edge-origin")
+	data := filepath.Join(dir, "origin")
+	var ready originReady
+	startProgram(t, testFiles.program(t), filepath.Join(data, "origin.json"), &ready, "origin", "--data", data, "--admin", "[::]:0",
+		"--nats-listen", "127.0.0.1:0", "--admin-token-file", filepath.Join(dir, "admin.token"),
+		"--admin-tls-cert", filepath.Join(dir, "tls/tls.crt"), "--admin-tls-key", filepath.Join(dir, "tls/tls.key"))
+	if !strings.HasPrefix(ready.AdminURL, "https://[::]:") {
+		t.Fatalf("it listens at %s", ready.AdminURL)
+	}
+	t.Setenv("EDGE_ADMIN_CA", filepath.Join(dir, "none.crt")) // of another origin
+	if out := edge(t, "node", "enrol", "--name", "eu-1", "--region", "eu", "--data", data); !strings.Contains(out, "BEGIN NATS USER JWT") {
+		t.Errorf("enrolling: %s", out)
+	}
+	if out := edge(t, "status", "--data", data); !strings.Contains(out, "eu-1") {
+		t.Errorf("the status: %s", out)
+	}
+	client, err := localClient(data)
+	if err != nil || !strings.HasPrefix(client.URL, "https://127.0.0.1:") {
+		t.Errorf("asked at %v, %v", client, err)
+	}
+}
+
+// TestPinned refuses a server with another certificate than the file's, of the same name
+// too.
+func TestPinned(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }))
+	defer server.Close()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "tls.crt")
+	call := func() error {
+		client, err := pinned(file)
+		if err != nil {
+			return err
+		}
+		return (&adminapi.Client{URL: server.URL, HTTP: client}).Call(t.Context(), "GET", "/nodes", nil, nil)
+	}
+	writeCertificate(t, dir, "127.0.0.1")
+	if err := call(); err == nil || !strings.Contains(err.Error(), "another certificate") {
+		t.Errorf("another one: %v", err)
+	}
+	own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	for content, want := range map[string]string{
+		string(own): "", "-----BEGIN X-----\n-----END X-----\n" + string(own): "", "words": "holds none in PEM", "": "holds none in PEM",
+	} {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := call(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("a file of %q: %v, want %q", content, err, want)
+		}
+	}
+}
