@@ -15,7 +15,7 @@ import (
 	"partneredge/edge/node/openapi"
 )
 
-// TestInBrowser draws each page on a telephone and on a desktop, dark and light: none is
+// TestInBrowser draws each page on telephones and on a desktop, dark and light: none is
 // wider than its window or makes the browser ask for what is not served, and axe finds
 // nothing where scripts/clienttools has brought it.
 func TestInBrowser(t *testing.T) {
@@ -31,7 +31,7 @@ func TestInBrowser(t *testing.T) {
 	axe := browsertest.ReadAxe(t, "../../..")
 	for _, name := range []string{"", "quickstart", "keys", "errors", "clients", "limits", "pagination", "leads", "webhooks", "verifying", "testing", "going-live", "changelog"} {
 		for _, scheme := range []string{"light", "dark"} {
-			for _, width := range []int64{390, 1280} {
+			for _, width := range []int64{320, 390, 1280} {
 				shown := fmt.Sprintf("docs-%s-%s-%d", name, scheme, width)
 				if err := chromedp.Do(ctx, browsertest.Look(scheme, width), chromedp.Navigate(server.URL+"/docs/"+name), chromedp.WaitVisible(`main h1`)); err != nil {
 					t.Fatalf("%s: %v", shown, err)
