@@ -233,7 +233,7 @@ func TestSampleVariables(t *testing.T) {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/docs", nil))
 	page := w.Body.String()
-	for _, want := range []string{"$EDGE_URL/api/v2/public/q/$PARAM_NODE/$PARAM_PATH/$WHO", "Of whom."} {
+	for _, want := range []string{"$EDGE_URL/api/v2/public/q/$PARAM_NODE/$PARAM_PATH/$WHO", "Of whom.", "need <code>PARAM_PATH</code>: set it to the <code>path</code>"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %s", want)
 		}

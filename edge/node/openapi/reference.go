@@ -26,9 +26,10 @@ type operation struct {
 	Description                      template.HTML
 	Parameters                       []field
 	Body                             *body
-	Answers                          []success // below 400
-	Refusals                         []refusal // from 400 on, but for those of all operations
-	Shared                           []refusal // what every operation may answer
+	Answers                          []success  // below 400
+	Refusals                         []refusal  // from 400 on, but for those of all operations
+	Shared                           []refusal  // what every operation may answer
+	Variables                        []variable // that samples need besides EDGE_URL and a key
 	Samples                          []sample
 }
 
@@ -216,7 +217,7 @@ func (s *specification) operation(method, path string, op object) operation {
 		}
 		o.Answers = append(o.Answers, a)
 	}
-	o.Samples = samples(s, o, op)
+	o.Variables, o.Samples = variables(o.Path), samples(s, o, op)
 	return o
 }
 

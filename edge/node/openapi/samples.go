@@ -20,6 +20,18 @@ type call struct {
 
 var parameter = regexp.MustCompile(`\{([^}]*)\}`)
 
+// variable is an environment variable that an operation's samples take a parameter of
+// the path from.
+type variable struct{ Name, Parameter string }
+
+// variables returns those of an operation's samples.
+func variables(path string) (all []variable) {
+	for _, m := range parameter.FindAllStringSubmatch(path, -1) {
+		all = append(all, variable{variableOf(m[1]), m[1]})
+	}
+	return all
+}
+
 // samples returns the programs for an operation: the first example is what they send.
 // What only reads uses the live key, all else the test key.
 func samples(s *specification, o operation, op object) []sample {
