@@ -36,7 +36,7 @@ const (
 
 // Reasons why counts are refused that no node can have come to.
 const (
-	RefusedCount = "usage_count" // more than a day has, or than boots are kept of
+	RefusedCount = "usage_count" // more than a day has, or of more boots at once than are kept
 	RefusedDay   = "usage_day"   // of a day that is not kept or yet to come: its clock is wrong
 )
 
@@ -84,9 +84,9 @@ type row struct {
 }
 
 // RecordUsage notes counts that are larger than those noted, in transactions of at most
-// 500. It leaves out keys that are not there, and what is of more than 32 boots of a node
-// in a day. refused has the reasons why others are not believed: RefusedCount, RefusedDay
-// or a grant.Refusal.
+// 500. It leaves out keys that are not there, and new boots of a node of which 32 are noted
+// for the key and day: those are not among refused, which would take a look at each. refused
+// has the reasons why others are not believed: RefusedCount, RefusedDay or a grant.Refusal.
 func (u *Usage) RecordUsage(ctx context.Context, counts map[Counter]Count) (refused map[Counter]string, err error) {
 	const tried = "record usage of keys"
 	var ids []string
