@@ -3,6 +3,7 @@ package central
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/centraltest"
 	"partneredge/store/central/db"
 	"partneredge/store/central/deliveries"
 	"partneredge/store/central/fleet"
@@ -468,7 +470,10 @@ func TestParallelNodes(t *testing.T) {
 							t.Error(err)
 						}
 					}
-					alone(func(ctx context.Context, t *db.Tx) error { return fleet.UpdateSeen(ctx, t, seen) })
+					alone(func(ctx context.Context, t *db.Tx) error {
+						_, err := fleet.UpdateSeen(ctx, t, seen)
+						return err
+					})
 					alone(func(ctx context.Context, t *db.Tx) error { return fleet.PutReleases(ctx, t, digests) })
 				}
 			})
@@ -477,22 +482,118 @@ func TestParallelNodes(t *testing.T) {
 		if n := runs.Load(); n != 2*times*int64(len(dbs)) {
 			t.Errorf("%d transactions ran %d times", 2*times*len(dbs), n)
 		}
-		last := begin.Add(time.Duration(step.Load()) * time.Second)
-		for _, id := range ids {
+		last := begin.Add(time.Duration(step.Add(1)) * time.Second)
+		for _, id := range ids { // of which the last round may have skipped some
+			must(dbs[0].SeenNodes(ctx, []fleet.NodeSeen{{ID: id, Version: "1", At: last}}))(t)
 			if n := must(dbs[0].Node(ctx, id))(t); !n.LastSeenAt.Equal(last) {
 				t.Fatalf("%s was seen last at %s, want %s", id, n.LastSeenAt, last)
 			}
 		}
 		// Another origin that heard the same heartbeat has nothing to write.
-		noError(t, dbs[1].SeenNodes(ctx, []fleet.NodeSeen{
+		if skipped := must(dbs[1].SeenNodes(ctx, []fleet.NodeSeen{
 			{ID: ids[0], Version: "1", At: last.Add(time.Second), Apart: time.Minute},
 			{ID: ids[1], Version: "2", At: last.Add(time.Second), Apart: time.Minute},
 			{ID: ids[2], Version: "1", At: last.Add(time.Minute), Apart: time.Minute},
-		}))
+		}))(t); len(skipped) > 0 {
+			t.Errorf("skipped %v, which nobody writes", skipped)
+		}
 		for id, want := range map[string]time.Duration{ids[0]: 0, ids[1]: time.Second, ids[2]: time.Minute} {
 			if n := must(dbs[0].Node(ctx, id))(t); !n.LastSeenAt.Equal(last.Add(want)) {
 				t.Errorf("%s was seen at %s, want %s later than %s", id, n.LastSeenAt, want, last)
 			}
 		}
 	})
+}
+
+// TestSeenBesideWrites notes when nodes spoke while another origin writes the same nodes,
+// in transactions that several writes share: neither waits for the other in a circle, and
+// each node's time is written in the end.
+func TestSeenBesideWrites(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := t.Context()
+		d, other := open(t, p), open(t, p)
+		var ids []string
+		for i := range 300 {
+			ids = append(ids, must(d.AddNode(ctx, store.Node{Name: "n", Region: "r", PublicKey: fmt.Sprint("pub", i)}))(t).ID)
+		}
+		var origins sync.WaitGroup
+		origins.Go(func() {
+			for version := range 8 {
+				var wave sync.WaitGroup
+				for _, id := range ids {
+					wave.Go(func() { noError(t, other.RaiseWireVersion(ctx, id, version+1)) })
+				}
+				wave.Wait()
+			}
+		})
+		written := make(chan struct{})
+		go func() { defer close(written); origins.Wait() }()
+		at := d.Now()
+		due := map[string]bool{}
+		for going := true; going || len(due) > 0; {
+			select {
+			case <-written:
+				going = false
+			default:
+				at = at.Add(time.Second)
+				for _, id := range ids {
+					due[id] = true
+				}
+			}
+			var seen []fleet.NodeSeen
+			for id := range due {
+				seen = append(seen, fleet.NodeSeen{ID: id, Version: "1", At: at})
+			}
+			runs := 0
+			var skipped []string
+			noError(t, d.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) (err error) {
+				runs++
+				skipped, err = fleet.UpdateSeen(ctx, t, seen)
+				return err
+			}))
+			if runs != 1 {
+				t.Fatalf("one transaction ran %d times", runs)
+			}
+			clear(due)
+			for _, id := range skipped {
+				due[id] = true
+			}
+		}
+		for _, id := range ids {
+			if n := must(d.Node(ctx, id))(t); !n.LastSeenAt.Equal(at) || n.WireVersion != 8 {
+				t.Fatalf("%s was seen at %s in version %d, want %s in 8", id, n.LastSeenAt, n.WireVersion, at)
+			}
+		}
+	})
+}
+
+// TestSeenOfHeldNode has an origin stop in the midst of writing a node: others go on to
+// note when all others spoke, and that one's later.
+func TestSeenOfHeldNode(t *testing.T) {
+	p := place{"postgres", centraltest.Postgres(t)}
+	d, other := open(t, p), open(t, p)
+	free := must(d.AddNode(t.Context(), store.Node{Name: "n", Region: "r", PublicKey: "pub1"}))(t).ID
+	held := must(d.AddNode(t.Context(), store.Node{Name: "n", Region: "r", PublicKey: "pub2"}))(t).ID
+	at := d.Now()
+	seen := []fleet.NodeSeen{{ID: held, Version: "1", At: at}, {ID: free, Version: "1", At: at}, {ID: "node_nobody", At: at}}
+	noError(t, other.db.WriteAlone(t.Context(), func(ctx context.Context, tx *db.Tx) error {
+		if _, err := fleet.UpdateSeen(ctx, tx, []fleet.NodeSeen{{ID: held, Version: "0", At: at.Add(-time.Minute)}}); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		if skipped := must(d.SeenNodes(ctx, seen))(t); !slices.Equal(skipped, []string{held}) {
+			t.Errorf("skipped %v, want %s", skipped, held)
+		}
+		return nil
+	}))
+	if n := must(d.Node(t.Context(), free))(t); !n.LastSeenAt.Equal(at) {
+		t.Errorf("the node that is free was seen at %s, want %s", n.LastSeenAt, at)
+	}
+	if skipped := must(d.SeenNodes(t.Context(), seen))(t); len(skipped) > 0 {
+		t.Errorf("skipped %v, which nobody holds", skipped)
+	}
+	if n := must(d.Node(t.Context(), held))(t); !n.LastSeenAt.Equal(at) {
+		t.Errorf("the node that was held was seen at %s, want %s", n.LastSeenAt, at)
+	}
 }

@@ -148,9 +148,11 @@ func everyTick(ctx context.Context, do func()) {
 func (p *Presence) writeAll(ctx context.Context) {
 	everyTick(ctx, func() {
 		for due := range slices.Chunk(p.unwritten(), SeenAtOnce) {
-			if err := p.cfg.DB.SeenNodes(ctx, due); err != nil && ctx.Err() == nil {
+			skipped, err := p.cfg.DB.SeenNodes(ctx, due)
+			if err != nil && ctx.Err() == nil {
 				p.cfg.Log.Warn("writing down when nodes were seen", "nodes", len(due), "err", err)
 			}
+			p.postpone(skipped)
 		}
 	})
 }
@@ -168,6 +170,17 @@ func (p *Presence) unwritten() (due []fleet.NodeSeen) {
 		}
 	}
 	return due
+}
+
+// postpone has the heartbeats of nodes be due again.
+func (p *Presence) postpone(nodes []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, id := range nodes {
+		if e := p.beats.nodes[id]; e != nil {
+			e.Value.(*heartbeat).written = time.Time{}
+		}
+	}
 }
 
 // admit refuses a node that is not enrolled, or is revoked. NATS lets no revoked

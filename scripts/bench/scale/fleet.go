@@ -149,7 +149,7 @@ func (b *bench) presence(ctx context.Context, s *site, ids []string) error {
 		}
 		began := time.Now()
 		for some := range slices.Chunk(seen, replication.SeenAtOnce) {
-			if err := s.DB.SeenNodes(ctx, some); err != nil {
+			if _, err := s.DB.SeenNodes(ctx, some); err != nil {
 				return err
 			}
 		}

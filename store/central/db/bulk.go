@@ -25,6 +25,12 @@ func Insert[T any](table, columns string, row func(T) []any) Bulk[T] {
 
 // Run runs the statement over the records. For none nothing is run.
 func (b Bulk[T]) Run(ctx context.Context, t *Tx, records []T) error {
+	_, err := b.Count(ctx, t, records)
+	return err
+}
+
+// Count does as Run, and returns how many rows the statement wrote.
+func (b Bulk[T]) Count(ctx context.Context, t *Tx, records []T) (written int64, err error) {
 	statement := b.Statement
 	if !t.postgres {
 		statement = orFail(statement)
@@ -35,12 +41,14 @@ func (b Bulk[T]) Run(ctx context.Context, t *Tx, records []T) error {
 			rows[i] = b.Row(records[i])
 		}
 		with, args := t.with(b.Columns, rows)
-		if _, err := t.Exec(ctx, with+statement, args...); err != nil {
-			return fmt.Errorf("%s: %w", b.Tried, err)
+		n, err := t.Exec(ctx, with+statement, args...)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", b.Tried, err)
 		}
+		written += n
 		records = records[len(rows):]
 	}
-	return nil
+	return written, nil
 }
 
 // orFail makes SQLite leave a statement that fails half done, rather than keep

@@ -75,45 +75,74 @@ type NodeSeen struct {
 	Apart time.Duration
 }
 
-// seenLock numbers the advisory lock of whoever notes when nodes spoke.
-const seenLock = 0x6564676e // "edgn"
+const noteSeen = "note when nodes spoke"
 
 // UpdateSeen leaves a row where a later time was noted, or the same version not long
-// ago: of several origins that hear a node one is to write. One transaction does it at a
-// time, so that no two wait for each other's rows.
-func UpdateSeen(ctx context.Context, t *db.Tx, seen []NodeSeen) error {
-	const tried = "note when nodes spoke"
+// ago: of several origins that hear a node one is to write. On PostgreSQL it waits for no
+// row: skipped are the nodes that it left since another transaction writes them.
+func UpdateSeen(ctx context.Context, t *db.Tx, seen []NodeSeen) (skipped []string, err error) {
+	due := `SELECT n.id, v.version, v.at FROM v JOIN nodes n ON n.id = v.id
+			WHERE n.last_seen_at <= v.at AND (n.last_seen_at <= v.at - v.apart OR n.version <> v.version)`
 	if t.Postgres() {
-		if _, err := t.Exec(ctx, fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", seenLock)); err != nil {
-			return fmt.Errorf("%s: %w", tried, err)
+		due = t.ForUpdate(due) + " SKIP LOCKED"
+	}
+	written, err := db.Bulk[NodeSeen]{
+		Tried: noteSeen, Columns: "id, version, at, apart",
+		Row: func(n NodeSeen) []any { return []any{n.ID, n.Version, db.Micros(n.At), n.Apart.Microseconds()} },
+		Statement: `UPDATE nodes SET version = due.version, last_seen_at = due.at FROM (` + due + `) due
+			WHERE nodes.id = due.id`,
+	}.Count(ctx, t, seen)
+	if err != nil || !t.Postgres() || written == int64(len(seen)) {
+		return nil, err
+	}
+	return stillDue(ctx, t, seen)
+}
+
+// stillDue returns the nodes of which UpdateSeen has not noted what it was to.
+func stillDue(ctx context.Context, t *db.Tx, seen []NodeSeen) ([]string, error) {
+	ids, byID := make([]string, len(seen)), make(map[string]NodeSeen, len(seen))
+	for i, n := range seen {
+		ids[i], byID[n.ID] = n.ID, n
+	}
+	noted, err := db.All(ctx, t, func(row db.Row) (n NodeSeen, err error) {
+		err = row.Scan(&n.ID, &n.Version, db.Time(&n.At))
+		return n, err
+	}, `SELECT id, version, last_seen_at FROM nodes WHERE `+t.In("id"), t.Set(ids))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", noteSeen, err)
+	}
+	var due []string
+	for _, n := range noted {
+		since := db.Micros(byID[n.ID].At) - db.Micros(n.At)
+		if since >= 0 && n.Version != byID[n.ID].Version || since > 0 && since >= byID[n.ID].Apart.Microseconds() {
+			due = append(due, n.ID)
 		}
 	}
-	return db.Bulk[NodeSeen]{
-		Tried: tried, Columns: "id, version, at, apart",
-		Row: func(n NodeSeen) []any { return []any{n.ID, n.Version, db.Micros(n.At), n.Apart.Microseconds()} },
-		Statement: `UPDATE nodes SET version = v.version, last_seen_at = v.at FROM v
-			WHERE nodes.id = v.id AND nodes.last_seen_at <= v.at
-				AND (nodes.last_seen_at <= v.at - v.apart OR nodes.version <> v.version)`,
-	}.Run(ctx, t, seen)
+	return due, nil
 }
 
 // SeenNodes notes when each of some nodes spoke, and in which version. An earlier time
 // than the one noted changes nothing, and neither does a node that is not enrolled. A
 // version that cannot be kept refuses its own node alone. On PostgreSQL no other write
 // shares the transaction or waits for it, but for one of the same node, and what was noted
-// last may be lost with the server: nodes speak again.
-func (f *Fleet) SeenNodes(ctx context.Context, seen []NodeSeen) error {
+// last may be lost with the server: nodes speak again. It waits for no other either, and
+// returns the nodes that it skipped for that, which are to be noted later.
+func (f *Fleet) SeenNodes(ctx context.Context, seen []NodeSeen) (skipped []string, err error) {
 	var refused error
 	kept := slices.DeleteFunc(slices.Clone(seen), func(n NodeSeen) bool {
 		err := errors.Join(valid.Reference("node", n.ID), valid.Texts("version", n.Version), valid.Times(n.At))
 		refused = cmp.Or(refused, err)
 		return err != nil
 	})
-	const tried = "note when nodes spoke"
-	return cmp.Or(db.Fail(tried, f.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
+	err = f.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) (err error) {
 		if err := t.DeferSync(ctx); err != nil {
 			return err
 		}
-		return UpdateSeen(ctx, t, kept)
-	})), db.Fail(tried, refused))
+		skipped, err = UpdateSeen(ctx, t, kept)
+		return err
+	})
+	if err != nil {
+		return nil, db.Fail(noteSeen, err)
+	}
+	return skipped, db.Fail(noteSeen, refused)
 }
