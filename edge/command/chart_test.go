@@ -45,6 +45,9 @@ nodes:
   regions:
     - {name: eu, replicas: 2, credentialsSecret: edge-node-eu, nodeSelector: {topology.kubernetes.io/region: eu}}
     - {name: us-east, replicas: 1, credentialsSecret: edge-node-us-east}
+networkPolicy:
+  adminFrom: [{namespaceSelector: {matchLabels: {team: monitoring}}}]
+  metricsFrom: [{namespaceSelector: {matchLabels: {team: monitoring}}}]
 serviceMonitor: {enabled: true, tokenSecret: edge-viewer, labels: {release: prometheus}}
 `,
 	"a region elsewhere": `
@@ -331,8 +334,11 @@ func holdMonitors(t *testing.T, all map[string]object) {
 				continue
 			}
 			jobs = append(jobs, s.text("metadata", "labels", o.text("spec", "jobLabel")))
-			if !slices.ContainsFunc(s.list("spec", "ports"), func(p object) bool { return p["name"] == o.list("spec", "endpoints")[0]["port"] }) {
+			i := slices.IndexFunc(s.list("spec", "ports"), func(p object) bool { return p["name"] == o.list("spec", "endpoints")[0]["port"] })
+			if i < 0 {
 				t.Errorf("%s asks for port %v of %s", id, o.list("spec", "endpoints")[0]["port"], identity(s))
+			} else if port := s.list("spec", "ports")[i].text("port"); !lets(all, s.object("spec", "selector"), "ingress", port) {
+				t.Errorf("%s asks %s, whose network policy lets nobody through to %s", id, identity(s), port)
 			}
 		}
 		slices.Sort(jobs)
@@ -343,6 +349,23 @@ func holdMonitors(t *testing.T, all map[string]object) {
 			t.Errorf("%s makes the jobs %v, of which the alerting rules know none", id, jobs)
 		}
 	}
+}
+
+// lets reports whether the network policies of pods, if there are any, open a port.
+func lets(all map[string]object, pods object, direction, port string) bool {
+	open := true
+	for _, o := range all {
+		if o.text("kind") != "NetworkPolicy" || !contains(pods, o.object("spec", "podSelector", "matchLabels")) {
+			continue
+		}
+		open = false
+		for _, rule := range o.list("spec", direction) {
+			if slices.ContainsFunc(rule.list("ports"), func(p object) bool { return p.text("port") == port }) {
+				return true
+			}
+		}
+	}
+	return open
 }
 
 // TestChartRefuses has values that make no sense, which are refused and say why.
@@ -359,7 +382,10 @@ func TestChartRefuses(t *testing.T) {
 		"origin: {nats: {urls: nats://a}}":                                                                 "many origins",
 		"origin: {nats: {urls: nats://a, keysSecret: k}}":                                                  "many origins",
 		"origin: {natsTLSSecret: a, database: {url: postgres://a}, nats: {urls: nats://a, keysSecret: k}}": "embedded",
-		"serviceMonitor: {enabled: true}":                                                                  "tokenSecret",
+		"serviceMonitor: {enabled: true}\nnetworkPolicy: {enabled: false}":                                 "tokenSecret",
+		"serviceMonitor: {enabled: true, tokenSecret: a}":                                                  "networkPolicy.adminFrom",
+		"serviceMonitor: {enabled: true, tokenSecret: a}\nnetworkPolicy: {adminFrom: [{podSelector: {}}]}": "networkPolicy.metricsFrom",
+		"origin: {enabled: false}\nnodes: {origin: nats://a}\nserviceMonitor: {enabled: true}":             "networkPolicy.metricsFrom",
 	} {
 		if _, err := renderChart(t, values); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: refused by %v, want %q", values, err, why)
