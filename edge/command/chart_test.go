@@ -38,6 +38,7 @@ image: {repository: registry.example.com/partner-edge, tag: 1.2.3, pullSecrets: 
 origin:
   database: {url: "postgres://edge@postgres/edge", passwordSecret: edge-database}
   nats: {urls: "tls://nats-0.nats:4222,tls://nats-1.nats:4222", keysSecret: edge-origin-keys, caSecret: nats-ca}
+  adminTLSSecret: edge-admin-tls
   replicas: 3
 nodes:
   tag: 1.2.2
@@ -341,6 +342,7 @@ func holdMonitors(t *testing.T, all map[string]object) {
 				t.Errorf("%s asks %s, whose network policy lets nobody through to %s", id, identity(s), port)
 			}
 		}
+		holdScheme(t, id, all, o.list("spec", "endpoints")[0])
 		slices.Sort(jobs)
 		jobs = slices.Compact(jobs)
 		if len(jobs) != 1 || !slices.ContainsFunc(regexp.MustCompile(`\bjob=~?"([^"]+)"`).FindAllSubmatch(rules, -1), func(m [][]byte) bool {
@@ -348,6 +350,28 @@ func holdMonitors(t *testing.T, all map[string]object) {
 		}) {
 			t.Errorf("%s makes the jobs %v, of which the alerting rules know none", id, jobs)
 		}
+	}
+}
+
+// holdScheme holds Prometheus to TLS with the origin where that has it, by a name and by
+// who signs it: the pods' IPs are in no certificate.
+func holdScheme(t *testing.T, id string, all map[string]object, endpoint object) {
+	t.Helper()
+	secret := ""
+	for _, w := range all {
+		if w.text("metadata", "name") != id[strings.Index(id, " ")+1:] || w.at("spec", "template") == nil {
+			continue
+		}
+		for _, v := range w.object("spec", "template", "spec").list("volumes") {
+			if v.text("name") == "admin-tls" {
+				secret = v.text("secret", "secretName")
+			}
+		}
+	}
+	encrypted := endpoint.text("scheme") == "https"
+	if encrypted != (secret != "") || encrypted && (endpoint.text("tlsConfig", "ca", "secret", "name") != secret ||
+		endpoint.text("tlsConfig", "ca", "secret", "key") != "ca.crt" || endpoint.text("tlsConfig", "serverName") != "edge-origin") {
+		t.Errorf("%s asks %v, and the origin's certificate is in %q", id, endpoint, secret)
 	}
 }
 
