@@ -410,9 +410,15 @@ func TestChartRefuses(t *testing.T) {
 		"serviceMonitor: {enabled: true, tokenSecret: a}":                                                  "networkPolicy.adminFrom",
 		"serviceMonitor: {enabled: true, tokenSecret: a}\nnetworkPolicy: {adminFrom: [{podSelector: {}}]}": "networkPolicy.metricsFrom",
 		"origin: {enabled: false}\nnodes: {origin: nats://a}\nserviceMonitor: {enabled: true}":             "networkPolicy.metricsFrom",
+		"origin: {natsTLSSecret: a}":                                                                       "nodes.originCASecret",
 	} {
 		if _, err := renderChart(t, values); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: refused by %v, want %q", values, err, why)
+		}
+	}
+	for _, values := range []string{"nodes: {originCASecret: a}", "nodes: {origin: tls://origin.example.com}", "nodes: {regions: []}"} {
+		if _, err := renderChart(t, "origin: {natsTLSSecret: a}\n"+values); err != nil {
+			t.Errorf("%s: %v", values, err)
 		}
 	}
 	schema, err := os.ReadFile(filepath.Join(chartDir, "values.schema.json"))
