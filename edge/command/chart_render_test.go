@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -125,6 +126,20 @@ func chartSchema(t *testing.T) *jsonschema.Schema {
 // chartFunctions are those of helm's that the chart uses; another one is an error.
 func chartFunctions(all *template.Template) template.FuncMap {
 	return template.FuncMap{
+		"append":     func(list []any, v any) []any { return append(list, v) },
+		"list":       func(items ...any) []any { return items },
+		"regexFind":  func(expr, text string) string { return regexp.MustCompile(expr).FindString(text) },
+		"splitList":  func(by, text string) []string { return strings.Split(text, by) },
+		"trimPrefix": func(prefix, text string) string { return strings.TrimPrefix(text, prefix) },
+		"trimSuffix": func(suffix, text string) string { return strings.TrimSuffix(text, suffix) },
+		"uniq": func(list []any) (unique []any) {
+			for _, v := range list {
+				if !slices.Contains(unique, v) {
+					unique = append(unique, v)
+				}
+			}
+			return unique
+		},
 		"default": func(fallback, v any) any {
 			if truth, _ := template.IsTrue(v); !truth {
 				return fallback

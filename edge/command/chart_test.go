@@ -1,8 +1,10 @@
 package command
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,7 +39,7 @@ networkPolicy:
 image: {repository: registry.example.com/partner-edge, tag: 1.2.3, pullSecrets: [registry]}
 origin:
   database: {url: "postgres://edge@postgres/edge", passwordSecret: edge-database}
-  nats: {urls: "tls://nats-0.nats:4222,tls://nats-1.nats:4222", keysSecret: edge-origin-keys, caSecret: nats-ca}
+  nats: {urls: "tls://nats-0.nats:4222,tls://nats-1.nats:4443", keysSecret: edge-origin-keys, caSecret: nats-ca}
   adminTLSSecret: edge-admin-tls
   replicas: 3
 nodes:
@@ -54,8 +56,7 @@ serviceMonitor: {enabled: true, tokenSecret: edge-viewer, labels: {release: prom
 	"a region elsewhere": `
 origin: {enabled: false}
 nodes:
-  origin: tls://origin.example.com:4223
-  originPort: 4223
+  origin: tls://origin.example.com:4223/,tls://[fd00::1],tls://origin.example.org:4223
   originCASecret: origin-ca
   tlsSecret: edge-partner-tls
   releaseKeys: |
@@ -90,7 +91,7 @@ func TestChart(t *testing.T) {
 					continue
 				}
 				pods++
-				t.Run(id, func(t *testing.T) { holdPod(t, o) })
+				t.Run(id, func(t *testing.T) { holdPod(t, o); holdEgress(t, all, o) })
 			}
 			want := len(chartValues(t, values).list("nodes", "regions"))
 			if chartValues(t, values).at("origin", "enabled") == true {
@@ -349,6 +350,19 @@ func holdMonitors(t *testing.T, all map[string]object) {
 			return regexp.MustCompile("^(?:" + string(m[1]) + ")$").MatchString(jobs[0])
 		}) {
 			t.Errorf("%s makes the jobs %v, of which the alerting rules know none", id, jobs)
+		}
+	}
+}
+
+// holdEgress holds the network policy of nodes to the ports of the origin that they ask.
+func holdEgress(t *testing.T, all map[string]object, workload object) {
+	t.Helper()
+	for _, arg := range workload.object("spec", "template", "spec").list("containers")[0].words("args") {
+		urls, is := strings.CutPrefix(arg, "--origin=")
+		for _, text := range strings.Split(urls, ",") {
+			if u, err := url.Parse(text); is && (err != nil || !lets(all, podLabels(workload), "egress", cmp.Or(u.Port(), "4222"))) {
+				t.Errorf("its network policy keeps it from %s: %v", text, err)
+			}
 		}
 	}
 }

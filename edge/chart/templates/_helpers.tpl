@@ -42,6 +42,15 @@ securityContext:
 preStop: {sleep: {seconds: 5}}
 {{- end }}
 
+{{- /* The ports of the URLs that nodes ask, as a NetworkPolicy has them. */ -}}
+{{- define "edge.natsPorts" -}}
+{{- $ports := list }}
+{{- range splitList "," (include "edge.natsURL" .) }}
+{{- $ports = append $ports (regexFind ":[0-9]+$" (trimSuffix "/" .) | trimPrefix ":" | default "4222") }}
+{{- end }}
+{{- range $i, $port := uniq $ports }}{{ if $i }}, {{ end }}{port: {{ $port }}}{{ end }}
+{{- end }}
+
 {{- define "edge.natsURL" -}}
 {{- if .Values.nodes.origin -}}
 {{ .Values.nodes.origin }}
