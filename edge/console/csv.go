@@ -1,12 +1,13 @@
 package console
 
 import (
-	"encoding/csv"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"partneredge/edge/adminapi"
 )
@@ -31,14 +32,11 @@ func (w wrongSelection) Error() string { return string(w) }
 func (c *Console) download(t table) func(http.ResponseWriter, *visit) {
 	return func(w http.ResponseWriter, v *visit) {
 		var text strings.Builder
-		out := csv.NewWriter(&text)
-		_ = out.Write(t.head) // as below: a Builder takes everything
+		text.WriteString("\ufeff") // without it Excel takes the text for that of an old code page
+		writeRow(&text, t.head)
 		rows := 0
 		err := t.rows(v, func(cells ...string) bool {
-			for i := range cells {
-				cells[i] = cell(cells[i])
-			}
-			_ = out.Write(cells)
+			writeRow(&text, cells)
 			rows++
 			return rows < maxRows
 		})
@@ -50,20 +48,52 @@ func (c *Console) download(t table) func(http.ResponseWriter, *visit) {
 			c.fail(w, v, err)
 			return
 		}
-		out.Flush()
 		w.Header().Set("Content-Type", "text/csv; charset=utf-8")
 		w.Header().Set("Content-Disposition", `attachment; filename="`+t.file+`"`)
 		_, _ = w.Write([]byte(text.String())) // who went away needs no answer
 	}
 }
 
-// cell returns text as a cell that no spreadsheet takes for a formula: partners and
-// strangers choose names, routes and what their endpoints answer.
-func cell(text string) string {
-	if text != "" && strings.ContainsRune("=+-@\t\r\n", rune(text[0])) {
-		return "'" + text
+// writeRow writes cells as a row of CSV (RFC 4180), each in quotes.
+func writeRow(to *strings.Builder, cells []string) {
+	for i, text := range cells {
+		to.WriteString([]string{"", ","}[min(i, 1)] + `"` + strings.ReplaceAll(cell(text), `"`, `""`) + `"`)
 	}
-	return text
+	to.WriteString("\r\n")
+}
+
+// cell returns text so that no spreadsheet takes it, or a part of it, for a formula:
+// partners and strangers choose names, routes and what their endpoints answer. Excel splits
+// rows at semicolons or tabs where its locale says so, and quotes that do not begin a cell
+// do not keep it from that. So each place where a cell can begin gets an apostrophe if
+// a formula would follow (OWASP, CSV Injection).
+func cell(text string) string {
+	var safe strings.Builder
+	begins := true
+	for i, r := range text {
+		if begins && (formula(text[i:]) || i == 0 && strings.ContainsRune("\t\r\n", r)) {
+			safe.WriteByte('\'')
+		}
+		_, size := utf8.DecodeRuneInString(text[i:])
+		safe.WriteString(text[i : i+size])
+		begins = strings.ContainsRune(";\t\r\n", r)
+	}
+	return safe.String()
+}
+
+// formula reports whether a cell that begins as text does can be a formula. Quotes, spaces
+// and what nobody sees may be gone once the cell is read; full-width signs are read as
+// the plain ones in East Asian locales.
+func formula(text string) bool {
+	for _, r := range text {
+		if strings.ContainsRune("=+-@＝＋－＠", r) {
+			return true
+		}
+		if strings.ContainsRune("\t\r\n", r) || r != '"' && !unicode.IsSpace(r) && unicode.IsGraphic(r) {
+			return false
+		}
+	}
+	return false
 }
 
 // stampCell is a time as spreadsheets read it, in UTC; "" is none.

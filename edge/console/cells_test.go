@@ -1,0 +1,76 @@
+package console
+
+import (
+	"encoding/csv"
+	"strings"
+	"testing"
+)
+
+// signs begin a formula.
+const signs = "=+-@＝＋－＠"
+
+// checkCells writes text into the first, the middle and the last cell of rows, and fails if
+// any reader finds a cell that begins as a formula does.
+func checkCells(t *testing.T, text string) {
+	var file strings.Builder
+	writeRow(&file, []string{text, "a", text})
+	writeRow(&file, []string{"a", text, text})
+	for _, comma := range ",;\t" {
+		in := csv.NewReader(strings.NewReader(file.String()))
+		in.Comma, in.FieldsPerRecord, in.LazyQuotes = comma, -1, comma != ','
+		rows, err := in.ReadAll()
+		if err != nil || comma == ',' && (len(rows) != 2 || len(rows[0]) != 3 || len(rows[1]) != 3) {
+			t.Fatalf("%q is written as %q, and read by %q as %q, %v", text, file.String(), comma, rows, err)
+		}
+		for _, row := range rows {
+			for _, cell := range row {
+				if strings.IndexAny(cell, signs) == 0 || comma == ',' && strings.IndexAny(cell, "\t\r\n") == 0 {
+					t.Fatalf("%q is written as %q, of which %q makes the cell %q", text, file.String(), comma, cell)
+				}
+			}
+		}
+		// A reader that knows no quotes at all, or drops them and the spaces.
+		if comma == ',' {
+			continue
+		}
+		for _, cell := range strings.FieldsFunc(file.String(), func(r rune) bool { return r == comma || r == '\r' || r == '\n' }) {
+			if strings.IndexAny(strings.TrimLeft(cell, "\" \u00a0\u200b"), signs) == 0 {
+				t.Fatalf("%q is written as %q, of which %q makes the cell %q without quotes", text, file.String(), comma, cell)
+			}
+		}
+	}
+}
+
+// TestCells has no formula in any cell, whichever separator the reader takes, for every
+// text of up to four characters that matter.
+func TestCells(t *testing.T) {
+	alphabet := []string{"=", "-", "＠", ";", ",", "\t", "\r", "\n", `"`, "'", " ", "\u200b", "a"}
+	texts := []string{""}
+	for range 4 {
+		for _, text := range texts {
+			checkCells(t, text)
+		}
+		longer := make([]string, 0, len(texts)*len(alphabet))
+		for _, text := range texts {
+			for _, r := range alphabet {
+				longer = append(longer, text+r)
+			}
+		}
+		texts = longer
+	}
+	for _, text := range texts {
+		checkCells(t, text)
+	}
+	for _, plain := range []string{"", "José", "o'Hara", `the "agent"`, "a; b", "a-b=c", "x, -1", "two\nlines", "a\xffb"} {
+		if got := cell(plain); got != plain {
+			t.Errorf("%q becomes %q", plain, got)
+		}
+	}
+}
+
+func FuzzCells(f *testing.F) {
+	for _, text := range []string{"Sam;=cmd|'/C calc'!A0;x", "a\n=1+1", "＝1", `a;"=1"`, "a;\x00=1", "\xff;=1", ";\xff=1"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) { checkCells(t, text) })
+}
