@@ -99,6 +99,9 @@ func sandboxGuide(t *testing.T, program string) {
 	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(section, -1) {
 		script += block[1]
 	}
+	if strings.Contains(script, ":8080") {
+		t.Errorf("the guide's sandbox listens where `edge dev` does:\n%s", script)
+	}
 	got := make(chan delivery, 10)
 	refused := false // the first try, so that there is a second
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -115,7 +118,7 @@ func sandboxGuide(t *testing.T, program string) {
 	}))
 	defer receiver.Close()
 	script = strings.NewReplacer("edge sandbox", program+" sandbox --cache ../../build/testcache/sandbox",
-		"127.0.0.1:8080", fixedAddress(t), "127.0.0.1:8081", fixedAddress(t), "http://localhost:3000", receiver.URL,
+		"127.0.0.1:8085", fixedAddress(t), "127.0.0.1:8081", fixedAddress(t), "http://localhost:3000", receiver.URL,
 		"/hook &", "/hook --retries 100ms,100ms &", "curl ", "curl -sS --fail ").Replace(script)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -249,9 +252,12 @@ func sandboxReadme(t *testing.T, program string) {
 	}
 	// The port is whichever the program takes, so the address is what it prints.
 	greeting := filepath.Join(t.TempDir(), "greeting")
-	const fixed = "127.0.0.1:8080"
+	const fixed = "127.0.0.1:8085" // beside `make run`, which has 8080
 	if strings.Count(script, "--listen "+fixed+" &\n") != 1 || strings.Count(script, "API=http://"+fixed) != 1 || strings.Count(script, fixed) != 2 {
 		t.Fatalf("the address is not where this test looks for it:\n%s", script)
+	}
+	if set := regexp.MustCompile(`(?m)^(?:export )?(?:NODE|ADMIN|ACCOUNT|LIVE|TEST|TOKEN)=`).FindString(script); set != "" {
+		t.Errorf("it sets %s anew, which the tour goes on to use", set)
 	}
 	script = strings.NewReplacer("build/edge sandbox", program+" sandbox --cache ../../build/testcache/sandbox",
 		fixed+" &", "127.0.0.1:0 >"+greeting+" &",
