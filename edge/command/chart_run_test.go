@@ -21,6 +21,8 @@ type kubernetes struct {
 	objects map[string]object
 	nats    string // the origin's, once it is there
 	urls    map[string]string
+	pod     string // whose commands the page may run
+	data    string // of that pod
 }
 
 // kubectl is what the script of a page has for a cluster's tools. Secrets are folders.
@@ -29,7 +31,7 @@ helm() { test "$1 $2 $3 $4" = "install edge edge/chart -f" && test -f "$5"; }
 edge() { "$PROGRAM" "$@"; }
 kubectl() {
 	case "$1 $2 $3" in
-	"exec edge-origin-0 --") test "$4" = /usr/bin/edge; shift 4; "$PROGRAM" "$@" ;;
+	"exec $POD --") test "$4" = /usr/bin/edge; shift 4; "$PROGRAM" "$@" ;;
 	"create secret generic")
 		mkdir "$SECRETS/$4"; into=$SECRETS/$4; shift 4
 		for file; do
@@ -48,7 +50,7 @@ func (k *kubernetes) do(text string) (said string) {
 	flush := func() {
 		cmd := exec.Command("sh", "-euc", kubectl+script.String())
 		cmd.Dir = k.dir
-		cmd.Env = append(os.Environ(), "PROGRAM="+testFiles.program(k.t), "SECRETS="+filepath.Join(k.dir, "secrets"))
+		cmd.Env = append(os.Environ(), "PROGRAM="+testFiles.program(k.t), "SECRETS="+filepath.Join(k.dir, "secrets"), "POD="+k.pod)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			k.t.Fatalf("%v\n%s\n%s", err, script.String(), out)
@@ -62,7 +64,7 @@ func (k *kubernetes) do(text string) (said string) {
 			k.rollOut(name)
 			continue
 		}
-		script.WriteString(strings.ReplaceAll(line, "/var/lib/edge", k.path("edge-origin-0", "/var/lib/edge")))
+		script.WriteString(strings.ReplaceAll(line, "/var/lib/edge", k.data))
 	}
 	flush()
 	return said
@@ -173,12 +175,16 @@ func (k *kubernetes) probe(set object, pod string) {
 // the chart makes of the page's values, each started twice.
 func TestOperationsKubernetes(t *testing.T) {
 	needShell(t, "OPERATIONS.md")
-	k := &kubernetes{t: t, dir: t.TempDir()}
+	k := &kubernetes{t: t, dir: t.TempDir(), pod: "edge-origin-0"}
+	k.data = k.path(k.pod, "/var/lib/edge")
 	if err := os.Mkdir(filepath.Join(k.dir, "secrets"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	var said string
 	for _, b := range operationsBlocks(t, "Kubernetes") {
+		if b.host == "kubemany" || b.host == "kubepostgres" {
+			continue // below, once there is what they are for
+		}
 		if b.kind == "sh" {
 			said += k.do(b.text)
 			continue
@@ -210,12 +216,27 @@ func TestOperationsKubernetes(t *testing.T) {
 	if out := edge(t, "restore", "--from", filepath.Join(k.dir, "edge.backup"), "--data", restored); !there(filepath.Join(restored, databaseFile)) {
 		t.Errorf("of the backup there is no origin: %s", out)
 	}
-	holdKeys(t, filepath.Join(k.dir, "secrets", "edge-origin-keys"), filepath.Join(k.dir, "keys"))
+	many := holdKeys(t, filepath.Join(k.dir, "secrets", "edge-origin-keys"), filepath.Join(k.dir, "keys"))
+	said = ""
+	for _, b := range operationsBlocks(t, "Kubernetes") {
+		switch b.host {
+		case "kubemany":
+			k.pod, k.data = "deploy/edge-origin", many
+			said += k.do(b.text)
+		case "kubepostgres": // which leaves the database alone
+			k.pod, k.data = "edge-origin-0", k.path("edge-origin-0", "/var/lib/edge")
+			said += k.do(b.text)
+		}
+	}
+	if !strings.Contains(said, "edge-node-eu-0") || !strings.Contains(said, "take that with pg_dump") {
+		t.Errorf("with many origins and PostgreSQL the page says %s", said)
+	}
 }
 
 // holdKeys runs the container that copies the keys of many origins to where the origin
-// reads them, and an origin that finds them there.
-func holdKeys(t *testing.T, secret, made string) {
+// reads them, and an origin that finds them there, with TLS at every address. It returns
+// the origin's data directory.
+func holdKeys(t *testing.T, secret, made string) string {
 	t.Helper()
 	objects, err := renderChart(t, chartCases["many origins"])
 	if err != nil {
@@ -223,7 +244,8 @@ func holdKeys(t *testing.T, secret, made string) {
 	}
 	spec := byIdentity(t, objects)["Deployment edge-origin"].object("spec", "template", "spec")
 	here := t.TempDir()
-	into := strings.NewReplacer("/run/keys", secret, "/var/lib/edge", here)
+	into := strings.NewReplacer("/run/keys", secret, "/var/lib/edge", here, "/etc/edge/admin-tls", filepath.Join(here, "tls"))
+	writeCertificate(t, filepath.Join(here, "tls"), "edge-origin")
 	command := spec.list("initContainers")[0].words("command")
 	for i := range command {
 		command[i] = into.Replace(command[i])
@@ -234,19 +256,21 @@ func holdKeys(t *testing.T, secret, made string) {
 	var args []string
 	for _, arg := range spec.list("containers")[0].words("args") {
 		switch flag, _, _ := strings.Cut(arg, "="); flag {
-		case "--nats-keys", "--secrets-file", "--admin-token-file", "--data", "origin":
+		case "--nats-keys", "--secrets-file", "--admin-token-file", "--data", "origin", "--admin-tls-cert", "--admin-tls-key":
 			args = append(args, into.Replace(arg))
 		case "--admin":
-			args = append(args, "--admin=127.0.0.1:0")
+			args = append(args, "--admin=0.0.0.0:0")
 		}
 	}
 	var ready originReady
 	startProgram(t, testFiles.program(t), filepath.Join(here, "origin.json"), &ready, append(args, "--nats-listen=127.0.0.1:0")...)
-	token, err := os.ReadFile(filepath.Join(made, adminTokenFile))
+	admin, err := localClient(here)
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin := &adminapi.Client{URL: ready.AdminURL, Token: strings.TrimSpace(string(token))}
+	if token, err := os.ReadFile(filepath.Join(made, adminTokenFile)); err != nil || admin.Token != strings.TrimSpace(string(token)) {
+		t.Errorf("its token is not that of the Secret: %v", err)
+	}
 	if err := admin.Call(t.Context(), "GET", "/nodes", nil, nil); err != nil {
 		t.Errorf("an origin with the keys that were copied: %v", err)
 	}
@@ -257,4 +281,5 @@ func holdKeys(t *testing.T, secret, made string) {
 			t.Errorf("%s was replaced: %v, %v", file, err, err2)
 		}
 	}
+	return here
 }
