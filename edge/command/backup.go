@@ -8,8 +8,10 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -72,6 +74,13 @@ func (b backupJob) write(ctx context.Context, to string) error {
 
 // print writes the file to out once it is whole: nothing of one that could not be made.
 func (b backupJob) print(ctx context.Context, out io.Writer) error {
+	// Else the end of whoever reads would end the process, and what it has made would stay.
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	defer signal.Stop(broken)
+	if err := backup.RemoveStale(b.dir); err != nil {
+		return err
+	}
 	return b.build(ctx, b.dir, func(whole string) error {
 		f, err := os.Open(whole)
 		if err != nil {
@@ -85,11 +94,11 @@ func (b backupJob) print(ctx context.Context, out io.Writer) error {
 
 // build makes the file in a folder, and hands it to done.
 func (b backupJob) build(ctx context.Context, folder string, done func(whole string) error) (err error) {
-	work, err := os.MkdirTemp(folder, ".backup-")
+	work, remove, err := backup.WorkFolder(folder)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	defer func() { err = errors.Join(err, remove()) }()
 	whole := filepath.Join(work, "whole")
 	out, err := os.OpenFile(whole, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"partneredge/edge/closers"
 	"partneredge/edge/console"
 	"partneredge/edge/origin"
+	"partneredge/edge/origin/backup"
 	"partneredge/edge/origin/listener"
 	"partneredge/edge/service"
 	"partneredge/edge/tracing"
@@ -123,6 +124,9 @@ func (c *originConfig) webhookFlags(flags *pflag.FlagSet) {
 
 func runOrigin(ctx context.Context, c originConfig, stdout io.Writer) error {
 	return service.Run(ctx, c.Dir, "origin.json", stdout, func(started *closers.Stack) (ready any, greeting string, err error) {
+		if err := backup.RemoveStale(c.Dir); err != nil {
+			return nil, "", fmt.Errorf("removing what a backup left: %w", err)
+		}
 		o, err := startOrigin(ctx, c)
 		if err != nil {
 			return nil, "", err

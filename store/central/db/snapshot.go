@@ -5,11 +5,12 @@ import (
 	"database/sql"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 )
 
 // Snapshot writes a copy of the SQLite database in file, as of one moment, to a
-// new file. Others may go on reading and writing meanwhile. The copy is checked
+// new file, for its owner only. Others may go on reading and writing meanwhile. The copy is checked
 // page by page before Snapshot returns.
 func Snapshot(ctx context.Context, file, into string) error {
 	if err := snapshot(ctx, file, into); err != nil {
@@ -24,6 +25,14 @@ func snapshot(ctx context.Context, file, into string) error {
 		return err
 	}
 	defer func() { _ = original.Close() }()
+	// SQLite would make it for all to read.
+	empty, err := os.OpenFile(into, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := empty.Close(); err != nil {
+		return err
+	}
 	if _, err := original.ExecContext(ctx, `VACUUM INTO ?`, into); err != nil {
 		return err
 	}
