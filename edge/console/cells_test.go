@@ -1,9 +1,13 @@
 package console
 
 import (
+	"context"
 	"encoding/csv"
+	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"partneredge/edge/adminapi"
 )
 
 // signs begin a formula.
@@ -73,4 +77,33 @@ func FuzzCells(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) { checkCells(t, text) })
+}
+
+// TestOneDownload refuses a second download of a session, and ends the first once the
+// browser has left.
+func TestOneDownload(t *testing.T) {
+	c, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	v := visitOf("/console/x.csv", nil)
+	v.Request, v.session = v.WithContext(ctx), c.sessions.open("t", adminapi.Whoami{})
+	answer := httptest.NewRecorder()
+	c.download(table{rows: func(v *visit, add func(...string) bool) error {
+		second := httptest.NewRecorder()
+		if c.download(table{})(second, v); second.Code != 429 {
+			t.Errorf("a second download: %d", second.Code)
+		}
+		if !add("a") {
+			t.Error("ended while the browser waits")
+		}
+		if leave(); add("b") {
+			t.Error("goes on without the browser")
+		}
+		return nil
+	}})(answer, v)
+	if answer.Body.Len() != 0 || v.session.downloads.Load() {
+		t.Errorf("the answer is %q", answer.Body)
+	}
 }

@@ -31,6 +31,11 @@ func (w wrongSelection) Error() string { return string(w) }
 // download answers with a table as CSV, once all of it is read: half a file looks whole.
 func (c *Console) download(t table) func(http.ResponseWriter, *visit) {
 	return func(w http.ResponseWriter, v *visit) {
+		if !v.session.downloads.CompareAndSwap(false, true) {
+			c.problem(w, v.session, http.StatusTooManyRequests, "Another download of your session is under way. Wait until it ends.")
+			return
+		}
+		defer v.session.downloads.Store(false)
 		var text strings.Builder
 		text.WriteString("\ufeff") // without it Excel takes the text for that of an old code page
 		writeRow(&text, t.head)
@@ -38,8 +43,11 @@ func (c *Console) download(t table) func(http.ResponseWriter, *visit) {
 		err := t.rows(v, func(cells ...string) bool {
 			writeRow(&text, cells)
 			rows++
-			return rows < maxRows
+			return rows < maxRows && v.Context().Err() == nil
 		})
+		if v.Context().Err() != nil { // the browser left
+			return
+		}
 		if wrong, ok := err.(wrongSelection); ok { //nolint:errorlint // rows returns it as it is
 			c.problem(w, v.session, http.StatusBadRequest, string(wrong))
 			return
@@ -159,8 +167,17 @@ var requestsTable = table{
 			return err
 		}
 		data := shown.Data.(requestSearch)
-		if data.Wrong != "" {
+		switch {
+		case data.Wrong != "":
 			return wrongSelection(data.Wrong)
+		case data.Hint != "":
+			return wrongSelection("Nothing found: " + data.Hint + ".")
+		case len(data.Unreached) > 0:
+			var away []string
+			for _, n := range data.Unreached {
+				away = append(away, n.Node+" in "+n.Region+": "+n.Reason)
+			}
+			return wrongSelection("Not known of " + strings.Join(away, "; ") + ".")
 		}
 		for _, r := range data.Items {
 			if !add(r.ID, stampCell(r.At), r.Method, r.Route, strconv.Itoa(r.Status), r.Error, r.Reason,
@@ -177,6 +194,9 @@ var leadsTable = table{
 	file: "leads.csv",
 	head: []string{"lead", "created_at", "captured_at", "environment", "first_name", "last_name", "email", "phone", "consent_status", "outreach_allowed", "key"},
 	rows: func(v *visit, add func(...string) bool) error {
+		if !(view{Who: &v.session.who}).May("admin") { // as for an export: many people at once
+			return wrongSelection("A download of leads needs the role admin.")
+		}
 		query := url.Values{"limit": {"200"}}
 		for {
 			var page adminapi.List[adminapi.Lead]

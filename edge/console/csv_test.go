@@ -91,6 +91,13 @@ func TestDownloads(t *testing.T) {
 		t.Fatal(len(done.Committed), err)
 	}
 	got := map[string]int{}
+	if _, page := b.get("accounts/" + f.account.ID); strings.Contains(page, "leads.csv") {
+		t.Error("a viewer is offered the leads")
+	}
+	if resp, text := b.get("accounts/" + f.account.ID + "/leads.csv"); resp.StatusCode != 400 || !strings.Contains(text, "needs the role admin") {
+		t.Errorf("a viewer's download of leads: %d\n%s", resp.StatusCode, text)
+	}
+	b = f.login(f.Token())
 	rows := b.rows("accounts/" + f.account.ID + "/leads.csv")
 	for _, row := range rows {
 		got[row["first_name"]]++
@@ -122,6 +129,17 @@ func TestDownloads(t *testing.T) {
 		t.Errorf("the request is %v", found)
 	}
 
+	if _, page := b.get("requests"); !strings.Contains(page, "the newest 200 at most") {
+		t.Error("the page of requests does not say how many a download has")
+	}
+	if _, err := f.api.EnrolNode(t.Context(), "n2", "us"); err != nil {
+		t.Fatal(err)
+	}
+	for query, want := range map[string]string{"": "Not known of n2 in us: not connected", "?q=lead_x": "Nothing found: that is no id of a request"} {
+		if resp, text := b.get("requests.csv" + query); resp.StatusCode != 400 || !strings.Contains(text, want) {
+			t.Errorf("requests.csv%s: %d\n%s", query, resp.StatusCode, text)
+		}
+	}
 	for path, want := range map[string]int{
 		"deliveries.csv?since=yesterday": 400, "deliveries.csv?outcome=lost": 400, "requests.csv?status=x": 400, "accounts/acc_none/leads.csv": 404,
 	} {

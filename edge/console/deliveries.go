@@ -55,7 +55,7 @@ func allDeliveries(v *visit) (view, error) {
 		Outcome: asked.Get("outcome"), CSV: v.asCSV(),
 	}
 	shown := view{page: "alldeliveries", Title: "Deliveries", Section: "deliveries"}
-	query := url.Values{"limit": {"50"}}
+	query := url.Values{"limit": {v.rows("50")}}
 	for name, value := range map[string]string{
 		"account_id": data.Account, "target": data.Target, "event_type": data.EventType, "outcome": data.Outcome, "cursor": asked.Get("cursor"),
 	} {

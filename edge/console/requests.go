@@ -23,7 +23,7 @@ func requests(v *visit) (view, error) {
 	asked := v.URL.Query()
 	data := requestSearch{Asked: strings.TrimSpace(asked.Get("q")), Status: asked.Get("status"), Region: strings.TrimSpace(asked.Get("region")), CSV: v.asCSV()}
 	shown := view{page: "requests", Title: "Requests", Section: "requests"}
-	query := url.Values{"limit": {"100"}}
+	query := url.Values{"limit": {v.rows("100")}}
 	for name, value := range map[string]string{"status": data.Status, "region": data.Region} {
 		if value != "" {
 			query.Set(name, value)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"partneredge/edge/adminapi"
@@ -35,6 +36,7 @@ type session struct {
 	who       adminapi.Whoami
 	csrf      string // in every form of the session's pages
 	began     time.Time
+	downloads atomic.Bool // one is under way
 
 	// Guarded by sessions.mu:
 	used   time.Time

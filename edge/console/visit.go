@@ -66,6 +66,15 @@ func (v *visit) query(name string) string {
 // visit is about.
 func (v *visit) page() string { return "?limit=50" + v.query("cursor") }
 
+// rows returns how many rows a page shows at once, and the most that the admin API gives for
+// a download.
+func (v *visit) rows(shown string) string {
+	if strings.HasSuffix(v.URL.Path, ".csv") {
+		return "200"
+	}
+	return shown
+}
+
 // next returns the address of the page that begins at cursor, "" for none.
 func (v *visit) next(cursor adminapi.Cursor) string {
 	if cursor == "" {
