@@ -113,7 +113,7 @@ func overlay(into, over map[string]any) {
 	}
 }
 
-// chartSchema is what helm holds values to.
+// chartSchema reads the schema of the chart's values, which helm holds them to.
 func chartSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	s, err := jsonschema.NewCompiler().Compile(filepath.Join(chartDir, "values.schema.json"))

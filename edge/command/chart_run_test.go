@@ -25,7 +25,7 @@ type kubernetes struct {
 	data    string // of that pod
 }
 
-// kubectl is what the script of a page has for a cluster's tools. Secrets are folders.
+// kubectl defines a cluster's tools for the script of a page. Secrets are folders.
 const kubectl = `
 helm() { test "$1 $2 $3 $4" = "install edge edge/chart -f" && test -f "$5"; }
 edge() { "$PROGRAM" "$@"; }

@@ -229,7 +229,7 @@ func holdProgram(t *testing.T, spec, c object) {
 	}
 }
 
-// dockerImage is what the Dockerfile makes.
+// dockerImage reads from the Dockerfile which image it makes.
 func dockerImage(t *testing.T) image {
 	t.Helper()
 	text, err := os.ReadFile("../../Dockerfile")

@@ -75,18 +75,25 @@ func startReceiver(t *testing.T, language, program, secret string) (address stri
 	return address, out
 }
 
-// deliver posts a body to a receiver, with a header of the signature unless that is nil,
-// byte for byte: clients would refuse some. It returns the status.
-func deliver(t *testing.T, address string, header *string, body string) int {
+// dialReceiver connects to a receiver, for half a minute.
+func dialReceiver(t *testing.T, address string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
 	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
+	return conn
+}
+
+// deliver posts a body to a receiver, with a header of the signature unless that is nil,
+// byte for byte: clients would refuse some. It returns the status.
+func deliver(t *testing.T, address string, header *string, body string) int {
+	t.Helper()
+	conn := dialReceiver(t, address)
+	defer conn.Close()
 	var b strings.Builder
 	fmt.Fprintf(&b, "POST /hook HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\nConnection: close\r\nX-Svc-Event-Id: evt_1\r\n", address, len(body))
 	if header != nil {
@@ -108,10 +115,7 @@ func deliver(t *testing.T, address string, header *string, body string) int {
 // until the receiver has taken the headers, if that says so, and resets the connection.
 func breakOff(t *testing.T, address string, saysContinue bool) {
 	t.Helper()
-	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := dialReceiver(t, address)
 	defer conn.Close()
 	if err := conn.(*net.TCPConn).SetLinger(0); err != nil {
 		t.Fatal(err)
@@ -136,14 +140,8 @@ func breakOff(t *testing.T, address string, saysContinue bool) {
 // for no body of it.
 func refusesLength(t *testing.T, address, length string) {
 	t.Helper()
-	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := dialReceiver(t, address)
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
 	if _, err := fmt.Fprintf(conn, "POST /hook HTTP/1.1\r\nHost: %s\r\nContent-Length: %s\r\n\r\n", address, length); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -48,7 +49,7 @@ func (c *Console) download(t table) func(http.ResponseWriter, *visit) {
 		if v.Context().Err() != nil { // the browser left
 			return
 		}
-		if wrong, ok := err.(wrongSelection); ok { //nolint:errorlint // rows returns it as it is
+		if wrong, ok := errors.AsType[wrongSelection](err); ok {
 			c.problem(w, v.session, http.StatusBadRequest, string(wrong))
 			return
 		}
@@ -65,7 +66,10 @@ func (c *Console) download(t table) func(http.ResponseWriter, *visit) {
 // writeRow writes cells as a row of CSV (RFC 4180), each in quotes.
 func writeRow(to *strings.Builder, cells []string) {
 	for i, text := range cells {
-		to.WriteString([]string{"", ","}[min(i, 1)] + `"` + strings.ReplaceAll(cell(text), `"`, `""`) + `"`)
+		if i > 0 {
+			to.WriteByte(',')
+		}
+		to.WriteString(`"` + strings.ReplaceAll(cell(text), `"`, `""`) + `"`)
 	}
 	to.WriteString("\r\n")
 }

@@ -59,6 +59,12 @@ func TestBareKeyReply(t *testing.T) {
 	}
 }
 
+// hashOf returns what a node asks for a key by.
+func hashOf(plaintext string) []byte {
+	hash := sha256.Sum256([]byte(plaintext))
+	return hash[:]
+}
+
 // TestKeysVerb asks for many keys at once: they come in order, without what is for
 // operators and without their hashes.
 func TestKeysVerb(t *testing.T) {
@@ -68,25 +74,21 @@ func TestKeysVerb(t *testing.T) {
 	two, plain2 := f.key(account, "live")
 	f.must(200, "POST", "/admin/v1/keys/"+two+"/revoke", nil)
 	node := f.enrol("n1")
-	hash := func(plain string) []byte {
-		h := sha256.Sum256([]byte(plain))
-		return h[:]
-	}
-	reply := ask[wire.KeysReply](node, wire.VerbKeys, wire.KeysRequest{Head: head, Hashes: [][]byte{hash(plain2), hash("none"), hash(plain1)}})
+	reply := ask[wire.KeysReply](node, wire.VerbKeys, wire.KeysRequest{Head: head, Hashes: [][]byte{hashOf(plain2), hashOf("none"), hashOf(plain1)}})
 	if reply.Failure != "" || len(reply.Keys) != 3 || reply.Keys[1] != nil || reply.Keys[0] == nil || reply.Keys[2] == nil {
 		t.Fatalf("got %+v", reply)
 	}
 	if reply.Keys[0].ID != two || reply.Keys[0].RevokedAt.IsZero() || reply.Keys[2].ID != one || !reply.Keys[2].RevokedAt.IsZero() {
 		t.Errorf("got %+v and %+v", reply.Keys[0], reply.Keys[2])
 	}
-	single := ask[wire.KeyReply](node, wire.VerbKey, wire.KeyRequest{Head: head, Hash: hash(plain1), Bare: true})
+	single := ask[wire.KeyReply](node, wire.VerbKey, wire.KeyRequest{Head: head, Hash: hashOf(plain1), Bare: true})
 	if got, want := fmt.Sprint(*reply.Keys[2]), fmt.Sprint(*single.Key); got != want || reply.Seq != single.Seq {
 		t.Errorf("%s at %d; one by one %s at %d", got, reply.Seq, want, single.Seq)
 	}
 	if reply := ask[wire.KeysReply](node, wire.VerbKeys, wire.KeysRequest{Head: head}); reply.Failure != "" || reply.Seq != single.Seq || len(reply.Keys) != 0 {
 		t.Errorf("no keys gave %+v", reply)
 	}
-	for what, hashes := range map[string][][]byte{"a short hash": {hash("a")[:31]}, "too many": slices.Repeat([][]byte{hash("a")}, wire.MaxRefill+1)} {
+	for what, hashes := range map[string][][]byte{"a short hash": {hashOf("a")[:31]}, "too many": slices.Repeat([][]byte{hashOf("a")}, wire.MaxRefill+1)} {
 		if reply := ask[wire.KeysReply](node, wire.VerbKeys, wire.KeysRequest{Head: head, Hashes: hashes}); reply.Failure != wire.Invalid {
 			t.Errorf("%s gave %+v", what, reply)
 		}
@@ -102,15 +104,11 @@ func TestKeyVerbOfMany(t *testing.T) {
 	two, plain2 := f.key(account, "live")
 	f.must(200, "POST", "/admin/v1/keys/"+two+"/revoke", nil)
 	node := f.enrol("n1")
-	hash := func(plain string) []byte {
-		h := sha256.Sum256([]byte(plain))
-		return h[:]
-	}
 	asked := func(first []byte, more ...[]byte) wire.KeyReply {
 		return ask[wire.KeyReply](node, wire.VerbKey, wire.KeyRequest{Head: head, Hash: first, Bare: true, More: more})
 	}
-	reply := asked(hash("none"), hash(plain2), hash(plain1), hash("none"), hash(plain1))
-	single := asked(hash(plain1))
+	reply := asked(hashOf("none"), hashOf(plain2), hashOf(plain1), hashOf("none"), hashOf(plain1))
+	single := asked(hashOf(plain1))
 	if reply.Failure != "" || reply.Key != nil || reply.Seq != single.Seq || len(reply.Keys) != 5 {
 		t.Fatalf("got %+v", reply)
 	}
@@ -125,15 +123,15 @@ func TestKeyVerbOfMany(t *testing.T) {
 			t.Errorf("got %s, alone %s", got, want)
 		}
 	}
-	full := slices.Repeat([][]byte{hash("none")}, wire.MaxMoreKeys)
-	if reply := asked(hash(plain1), full...); reply.Failure != "" || len(reply.Keys) != 1+wire.MaxMoreKeys || reply.Keys[0] == nil {
+	full := slices.Repeat([][]byte{hashOf("none")}, wire.MaxMoreKeys)
+	if reply := asked(hashOf(plain1), full...); reply.Failure != "" || len(reply.Keys) != 1+wire.MaxMoreKeys || reply.Keys[0] == nil {
 		t.Errorf("the largest question gave %q and %d keys", reply.Failure, len(reply.Keys))
 	}
 	for what, reply := range map[string]wire.KeyReply{
-		"too many":           asked(hash("none"), append(full, hash("none"))...),
-		"a short hash":       asked(hash("none"), hash("none")[:31]),
-		"no first hash":      asked(nil, hash("none")),
-		"an empty hash more": asked(hash("none"), []byte{}),
+		"too many":           asked(hashOf("none"), append(full, hashOf("none"))...),
+		"a short hash":       asked(hashOf("none"), hashOf("none")[:31]),
+		"no first hash":      asked(nil, hashOf("none")),
+		"an empty hash more": asked(hashOf("none"), []byte{}),
 	} {
 		if reply.Failure != wire.Invalid || len(reply.Keys) != 0 {
 			t.Errorf("%s gave %+v", what, reply)

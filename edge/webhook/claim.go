@@ -250,7 +250,7 @@ func (s *Sender) isHeld(deliveryID string) bool {
 // scanPause is the shortest time between two scans.
 const scanPause = 5 * time.Millisecond
 
-// scanMost is how many queues one scan finds.
+// scanMost bounds the queues that one scan finds.
 const scanMost = 2000
 
 // scanLoop finds queues that no Claimer knows of: those of earlier processes, of
@@ -300,7 +300,7 @@ func (s *Sender) scan(ctx context.Context) (next time.Time, err error) {
 	return next, nil
 }
 
-// idleTime is how long a queue is remembered in which nothing happens.
+// idleTime without a delivery ends the memory of a queue.
 const idleTime = 10 * time.Minute
 
 // sweep forgets queues in which nothing happens. s.mu is held.

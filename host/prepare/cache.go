@@ -61,7 +61,7 @@ func (c Cache) path(sum [sha256.Size]byte, options Options) string {
 	return filepath.Join(c.Dir, hex.EncodeToString(h.Sum(nil)))
 }
 
-// source is what this package is made of.
+// source holds the files of this package.
 //
 //go:embed *.go
 var source embed.FS

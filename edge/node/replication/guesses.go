@@ -123,7 +123,8 @@ type lookups struct {
 	singly atomic.Int64
 }
 
-// singlyFor is how long keys are asked for one by one after an answer of an older origin.
+// singlyFor passes after an answer of an older origin before many keys are asked for in one
+// question again.
 const singlyFor = time.Minute
 
 // guess fetches a key that is not held, for a client.

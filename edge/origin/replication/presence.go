@@ -16,7 +16,7 @@ import (
 	"partneredge/store/grant"
 )
 
-// SeenAtOnce is how many heartbeats are written down in one transaction, which takes some
+// SeenAtOnce bounds the heartbeats that one transaction writes down, which takes some
 // 10 ms. A revocation of one of the nodes waits for that.
 const SeenAtOnce = 2500
 

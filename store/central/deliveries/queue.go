@@ -28,7 +28,7 @@ const queuesWaiting = `WITH RECURSIVE queues(id) AS (
 		FROM queues WHERE queues.id IS NOT NULL
 	) `
 
-// walkSlice is how many subscriptions one slice of the walk reads.
+// walkSlice bounds the subscriptions that one slice of the walk reads.
 const walkSlice = 2000
 
 // sliceOfQueue reads the heads of the next subscriptions, as many as a slice has at most.

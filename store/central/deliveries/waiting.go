@@ -64,7 +64,7 @@ func (b *byDue) Pop() any {
 	return h
 }
 
-// walk is how far the whole queue has been read, in slices and in the order of
+// walk remembers up to where the whole queue has been read, in slices and in the order of
 // subscriptions.
 type walk struct {
 	nth   uint64

@@ -51,7 +51,8 @@ type Request[V any] struct {
 	// for the answer, so it does not end with the request.
 	Life context.Context
 	// Enter is called when the name is not being asked for. It returns a result if there
-	// is one already, and else what to call when the origin has answered.
+	// is one already, and else leave, which is called before the name's result is known
+	// to those who wait.
 	Enter func() (leave func(), at *Result[V])
 }
 
@@ -152,7 +153,7 @@ func (g *Group[V]) ask(calls []*call[V]) {
 	}
 }
 
-// end tells those who wait for a call its result.
+// end hands the result of a call to those who wait for it.
 func (c *call[V]) end() {
 	c.leave()
 	close(c.done)
