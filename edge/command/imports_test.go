@@ -112,6 +112,8 @@ func TestImportRules(t *testing.T) {
 			because: "the origin runs without modules, and is handed its sender"},
 		{of: "edge/origin/admin", never: []string{"edge/console", "edge/origin/broker", "edge/origin/listener", "edge/origin/natsauth"},
 			because: "routes are given what they need, and see neither who listens nor who signs"},
+		{of: "edge/origin/admin/input", never: []string{"edge/console", "edge/origin", "edge/node", "edge/webhook", "store/central", "host"},
+			because: "what callers send is read before anything is looked up"},
 		{of: "edge/origin/listener", never: []string{"edge/console", "edge/origin/broker", "edge/origin/natsauth"},
 			because: "the listener is handed its console, and lets in by tokens alone"},
 		{of: "edge/webhook", never: []string{"edge/node", "edge/origin", "store/local", "host"},

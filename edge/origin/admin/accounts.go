@@ -9,24 +9,25 @@ import (
 	"time"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/origin/admin/input"
 	"partneredge/store"
 	"partneredge/store/central"
 	"partneredge/wasm/abi"
 	"partneredge/wasm/apikey"
 )
 
-func (a *api) createAccount(r *http.Request, in adminapi.NewAccount, v *validator) (answer, error) {
-	account := store.Account{Name: v.text("name", in.Name, maxName), Mode: store.ModeSetup}
+func (a *api) createAccount(r *http.Request, in adminapi.NewAccount, v *input.Validator) (answer, error) {
+	account := store.Account{Name: v.Text("name", in.Name, input.MaxName), Mode: store.ModeSetup}
 	if in.ActivationMode != nil {
-		account.Mode = store.Mode(v.oneOf("activation_mode", in.ActivationMode, string(store.ModeLive), string(store.ModeSetup)))
+		account.Mode = store.Mode(v.OneOf("activation_mode", in.ActivationMode, string(store.ModeLive), string(store.ModeSetup)))
 	}
 	if in.Agent == nil {
-		v.fail("agent", "required", "agent must have email and full_name")
+		v.Fail("agent", "required", "agent must have email and full_name")
 	} else {
-		account.Agent.Email = v.email("agent.email", in.Agent.Email)
-		account.Agent.FullName = v.text("agent.full_name", in.Agent.FullName, maxName)
+		account.Agent.Email = v.Email("agent.email", in.Agent.Email)
+		account.Agent.FullName = v.Text("agent.full_name", in.Agent.FullName, input.MaxName)
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
 	account, err := a.DB.CreateAccount(r.Context(), account)
@@ -34,25 +35,25 @@ func (a *api) createAccount(r *http.Request, in adminapi.NewAccount, v *validato
 }
 
 // patchAccount changes what is named and leaves the rest as it is.
-func (a *api) patchAccount(r *http.Request, in adminapi.AccountPatch, v *validator) (answer, error) {
+func (a *api) patchAccount(r *http.Request, in adminapi.AccountPatch, v *input.Validator) (answer, error) {
 	patch := central.AccountPatch{Name: in.Name}
 	if in.Name != nil {
-		v.text("name", in.Name, maxName)
+		v.Text("name", in.Name, input.MaxName)
 	}
 	if in.ActivationMode != nil {
-		mode := store.Mode(v.oneOf("activation_mode", in.ActivationMode, string(store.ModeLive), string(store.ModeSetup)))
+		mode := store.Mode(v.OneOf("activation_mode", in.ActivationMode, string(store.ModeLive), string(store.ModeSetup)))
 		patch.Mode = &mode
 	}
 	if in.Agent != nil {
 		patch.Email, patch.FullName = in.Agent.Email, in.Agent.FullName
 		if patch.Email != nil {
-			v.email("agent.email", patch.Email)
+			v.Email("agent.email", patch.Email)
 		}
 		if patch.FullName != nil {
-			v.text("agent.full_name", patch.FullName, maxName)
+			v.Text("agent.full_name", patch.FullName, input.MaxName)
 		}
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
 	account, _, err := a.DB.UpdateAccount(r.Context(), r.PathValue("id"), patch)
@@ -66,17 +67,17 @@ const keyLifetime = 365 * 24 * time.Hour
 const defaultRate = 100
 
 // createKey shows the plaintext, which nobody can show again.
-func (a *api) createKey(r *http.Request, in adminapi.NewKey, v *validator) (answer, error) {
+func (a *api) createKey(r *http.Request, in adminapi.NewKey, v *input.Validator) (answer, error) {
 	key := store.Key{
 		AccountID:   r.PathValue("id"),
-		Environment: store.Environment(v.oneOf("environment", in.Environment, string(store.Live), string(store.Test))),
-		Scopes:      v.scopes("scopes", in.Scopes),
-		Allowlist:   v.prefixes("ip_allowlist", in.IPAllowlist),
-		RateLimit:   int(v.between("rate_limit", in.RateLimit, 1, maxRate, defaultRate)),
-		ExpiresAt:   v.time("expires_at", in.ExpiresAt), // the past is allowed: an expired key to test with
-		Label:       v.optional("label", in.Label, maxLabel),
+		Environment: store.Environment(v.OneOf("environment", in.Environment, string(store.Live), string(store.Test))),
+		Scopes:      v.Scopes("scopes", in.Scopes),
+		Allowlist:   v.Prefixes("ip_allowlist", in.IPAllowlist),
+		RateLimit:   int(v.Between("rate_limit", in.RateLimit, 1, input.MaxRate, defaultRate)),
+		ExpiresAt:   v.Time("expires_at", in.ExpiresAt), // the past is allowed: an expired key to test with
+		Label:       v.Optional("label", in.Label, input.MaxLabel),
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
 	if key.ExpiresAt.IsZero() {
@@ -101,9 +102,9 @@ func mint(env store.Environment) string {
 
 // rotateKey makes a successor, which is what the key was but for its lifetime:
 // that begins anew.
-func (a *api) rotateKey(r *http.Request, in adminapi.Rotation, v *validator) (answer, error) {
-	grace := v.between("grace_seconds", in.GraceSeconds, 0, int64(maxGrace/time.Second), int64(defaultGrace/time.Second))
-	if err := v.err(); err != nil {
+func (a *api) rotateKey(r *http.Request, in adminapi.Rotation, v *input.Validator) (answer, error) {
+	grace := v.Between("grace_seconds", in.GraceSeconds, 0, int64(input.MaxGrace/time.Second), int64(input.DefaultGrace/time.Second))
+	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
 	id := r.PathValue("id")
@@ -128,12 +129,12 @@ func (a *api) eraseAccount(r *http.Request) (answer, error) {
 
 // bury deletes what an earlier deletion is known of, after a backup or a node has
 // brought it back.
-func (a *api) bury(r *http.Request, in adminapi.NewTombstone, v *validator) (answer, error) {
-	id, at := v.id("id", in.ID), v.time("deleted_at", in.DeletedAt)
+func (a *api) bury(r *http.Request, in adminapi.NewTombstone, v *input.Validator) (answer, error) {
+	id, at := v.ID("id", in.ID), v.Time("deleted_at", in.DeletedAt)
 	if !strings.HasPrefix(id, "lead_") && !strings.HasPrefix(id, "acc_") {
-		v.fail("id", "invalid", "id must be that of a lead or an account")
+		v.Fail("id", "invalid", "id must be that of a lead or an account")
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
 	buried, err := a.DB.Bury(context.WithoutCancel(r.Context()), store.Tombstone{ID: id, DeletedAt: at})
@@ -152,9 +153,9 @@ const expiresSoon = 30 * 24 * time.Hour
 func (a *api) listExpiringKeys(r *http.Request) (answer, error) {
 	before := a.DB.Now().Add(expiresSoon)
 	if query := r.URL.Query(); query.Has("expires_before") {
-		text, v := query.Get("expires_before"), validator{kind: kindParameter}
-		before = v.time("expires_before", &text)
-		if err := v.err(); err != nil {
+		text, v := query.Get("expires_before"), input.Validator{Kind: input.KindParameter}
+		before = v.Time("expires_before", &text)
+		if err := v.Err(); err != nil {
 			return answer{}, err
 		}
 	}

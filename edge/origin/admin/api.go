@@ -3,12 +3,17 @@
 package admin
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"path"
+	"strings"
 	"time"
 
+	"partneredge/edge/origin/admin/input"
 	"partneredge/edge/origin/replication"
 	"partneredge/edge/origin/rollout"
 	"partneredge/edge/tracing"
@@ -16,6 +21,8 @@ import (
 	"partneredge/store"
 	"partneredge/store/central"
 	"partneredge/store/central/audit"
+	"partneredge/store/central/db"
+	"partneredge/store/central/idempotency"
 )
 
 // Config of the API. Every field is required unless it says otherwise.
@@ -79,7 +86,7 @@ func (a *api) mux() *http.ServeMux {
 			}
 			answer, err := r.serve(req)
 			if err != nil {
-				if problemOf(err).Kind == kindInternal {
+				if problemOf(err).Kind == input.KindInternal {
 					span.Fail("not answered")
 				}
 				a.refuse(w, req, err)
@@ -109,18 +116,18 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Pattern = pattern // for metrics: what serves it gets a copy
 	switch {
 	case path.Clean(r.URL.Path) != r.URL.Path:
-		a.refuse(w, r, &problem{Kind: kindNotFound})
+		a.refuse(w, r, &input.Problem{Kind: input.KindNotFound})
 	case pattern == "":
 		probe := &probe{header: make(http.Header)}
 		h.ServeHTTP(probe, r)
 		if probe.status == http.StatusMethodNotAllowed {
 			w.Header().Set("Allow", probe.header.Get("Allow"))
-			a.refuse(w, r, &problem{Kind: kindMethod, Detail: "allowed: " + probe.header.Get("Allow")})
+			a.refuse(w, r, &input.Problem{Kind: input.KindMethod, Detail: "allowed: " + probe.header.Get("Allow")})
 			return
 		}
-		a.refuse(w, r, &problem{Kind: kindNotFound})
+		a.refuse(w, r, &input.Problem{Kind: input.KindNotFound})
 	case !actor.Role.May(least(pattern)):
-		a.refuse(w, r, &problem{Kind: kindForbidden, Reason: "role_too_low", Detail: "this needs the role " + string(least(pattern))})
+		a.refuse(w, r, &input.Problem{Kind: input.KindForbidden, Reason: "role_too_low", Detail: "this needs the role " + string(least(pattern))})
 	default:
 		a.routes.ServeHTTP(w, r)
 	}
@@ -140,13 +147,13 @@ func (p *probe) WriteHeader(status int)      { p.status = status }
 func (a *api) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err)
 	switch p.Kind {
-	case kindInternal:
+	case input.KindInternal:
 		a.Log.Error("admin request failed", "method", r.Method, "route", r.Pattern, "err", err)
 		w.Header().Set("Retry-After", "1")
-	case kindLimited:
-		SetRetryAfter(w.Header(), p.retryAfter)
+	case input.KindLimited:
+		SetRetryAfter(w.Header(), p.RetryAfter)
 	}
-	WriteJSON(w, p.status(), p.body())
+	WriteJSON(w, p.Status(), p.Body())
 }
 
 // WriteJSON answers with JSON.
@@ -175,4 +182,44 @@ func Routes() (all []Route) {
 		all = append(all, Route{r.pattern, least(r.pattern)})
 	}
 	return all
+}
+
+// problemOf maps an error to what is answered. An error that is no problem and
+// of no kind of store's is the origin's own fault, and not described.
+func problemOf(err error) *input.Problem {
+	var p *input.Problem
+	switch {
+	case errors.As(err, &p):
+		return p
+	case errors.Is(err, store.ErrNotFound):
+		return &input.Problem{Kind: input.KindNotFound}
+	case errors.Is(err, idempotency.ErrKey):
+		return &input.Problem{Kind: input.KindIdempotency, Detail: said(err, store.ErrConflict)}
+	case errors.Is(err, store.ErrConflict):
+		return &input.Problem{Kind: input.KindConflict, Detail: said(err, store.ErrConflict)}
+	case errors.Is(err, store.ErrInvalid):
+		return &input.Problem{Kind: "invalid_value", Detail: said(err, store.ErrInvalid)}
+	default:
+		return &input.Problem{Kind: input.KindInternal}
+	}
+}
+
+// said returns the text of a store's error after its kind: it names fields and
+// states, never values. What a database said is for the log alone.
+func said(err, kind error) string {
+	_, after, found := strings.Cut(err.Error(), kind.Error()+": ")
+	if !found || strings.ContainsRune(after, '\n') || db.FromDatabase(err) {
+		return ""
+	}
+	return after
+}
+
+// encode returns v as JSON. It leaves <, > and & as they are, which would else be
+// six bytes each.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }

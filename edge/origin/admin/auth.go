@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/origin/admin/input"
 	"partneredge/store"
 	"partneredge/store/central"
 	"partneredge/store/central/audit"
@@ -57,15 +58,15 @@ func randomHex() string {
 }
 
 // createToken shows the plaintext, which nobody can show again.
-func (a *api) createToken(r *http.Request, in adminapi.NewToken, v *validator) (answer, error) {
+func (a *api) createToken(r *http.Request, in adminapi.NewToken, v *input.Validator) (answer, error) {
 	token := store.Token{
-		Name: v.text("name", in.Name, maxName),
-		Role: store.Role(v.oneOf("role", in.Role, string(store.RoleViewer), string(store.RoleOperator), string(store.RoleAdmin))),
+		Name: v.Text("name", in.Name, input.MaxName),
+		Role: store.Role(v.OneOf("role", in.Role, string(store.RoleViewer), string(store.RoleOperator), string(store.RoleAdmin))),
 	}
-	if token.ExpiresAt = v.time("expires_at", in.ExpiresAt); in.ExpiresAt != nil && v.err() == nil && !token.ExpiresAt.After(a.DB.Now()) {
-		v.fail("expires_at", "past", "expires_at must be to come")
+	if token.ExpiresAt = v.Time("expires_at", in.ExpiresAt); in.ExpiresAt != nil && v.Err() == nil && !token.ExpiresAt.After(a.DB.Now()) {
+		v.Fail("expires_at", "past", "expires_at must be to come")
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
 	plaintext := TokenPrefix + randomHex()

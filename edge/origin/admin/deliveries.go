@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/origin/admin/input"
 	"partneredge/store"
 	"partneredge/store/central/deliveries"
 )
@@ -29,7 +30,7 @@ func (a *api) listEventDeliveries(r *http.Request) (answer, error) {
 
 // listAllDeliveries shows the log of all subscriptions, or of what the query selects.
 func (a *api) listAllDeliveries(r *http.Request) (answer, error) {
-	query, v := r.URL.Query(), validator{kind: kindParameter}
+	query, v := r.URL.Query(), input.Validator{Kind: input.KindParameter}
 	span, err := spanOf(r)
 	if err != nil {
 		return answer{}, err
@@ -38,9 +39,9 @@ func (a *api) listAllDeliveries(r *http.Request) (answer, error) {
 		AccountID: query.Get("account_id"), EventType: query.Get("event_type"), Target: query.Get("target"), Since: span.Since, Until: span.Until,
 	}
 	if filter.EventType != "" {
-		v.each("event_type", []string{filter.EventType}, eventTypes[:]...)
+		v.Each("event_type", []string{filter.EventType}, eventTypes[:]...)
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
 	return a.deliveryLog(r, filter)
@@ -51,7 +52,7 @@ func (a *api) deliveryLog(r *http.Request, filter deliveries.Filter) (answer, er
 	switch filter.State = store.State(query.Get("state")); filter.State {
 	case "", store.StatePending, store.StateDelivered, store.StateDead, store.StateCancelled:
 	default:
-		return answer{}, &problem{Kind: kindParameter, Reason: "state_invalid", Detail: "state must be pending, delivered, dead or cancelled"}
+		return answer{}, &input.Problem{Kind: input.KindParameter, Reason: "state_invalid", Detail: "state must be pending, delivered, dead or cancelled"}
 	}
 	state := filter.State
 	switch query.Get("outcome") {
@@ -67,10 +68,10 @@ func (a *api) deliveryLog(r *http.Request, filter deliveries.Filter) (answer, er
 	case "refused": // in whatever state
 		filter.Refused = true
 	default:
-		return answer{}, &problem{Kind: kindParameter, Reason: "outcome_invalid", Detail: "outcome must be pending, delivered, dead, cancelled or refused"}
+		return answer{}, &input.Problem{Kind: input.KindParameter, Reason: "outcome_invalid", Detail: "outcome must be pending, delivered, dead, cancelled or refused"}
 	}
 	if filter.State != "" && filter.State != state {
-		return answer{}, &problem{Kind: kindParameter, Reason: "outcome_invalid", Detail: "outcome and state exclude each other"}
+		return answer{}, &input.Problem{Kind: input.KindParameter, Reason: "outcome_invalid", Detail: "outcome and state exclude each other"}
 	}
 	filter.State = state
 	return page(r, func(p store.Page) ([]adminapi.Delivery, string, error) {
@@ -140,10 +141,10 @@ func (a *api) retryDelivery(r *http.Request) (answer, error) {
 
 // recoverDeliveries queues again what could not be delivered of the events since
 // a time.
-func (a *api) recoverDeliveries(r *http.Request, in adminapi.Recovery, v *validator) (answer, error) {
-	v.text("since", in.Since, 64)
-	since := v.time("since", in.Since)
-	if err := v.err(); err != nil {
+func (a *api) recoverDeliveries(r *http.Request, in adminapi.Recovery, v *input.Validator) (answer, error) {
+	v.Text("since", in.Since, 64)
+	since := v.Time("since", in.Since)
+	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
 	webhook, err := a.DB.Subscription(r.Context(), r.PathValue("id"))
@@ -166,9 +167,9 @@ const (
 // rotateSecret gives a subscription a new secret, which nobody can show again.
 // The one before signs as well until the overlap ends; of earlier ones nothing
 // is left.
-func (a *api) rotateSecret(r *http.Request, in adminapi.SecretRotation, v *validator) (answer, error) {
-	overlap := v.between("overlap_seconds", in.OverlapSeconds, 0, int64(maxOverlap/time.Second), int64(defaultOverlap/time.Second))
-	if err := v.err(); err != nil {
+func (a *api) rotateSecret(r *http.Request, in adminapi.SecretRotation, v *input.Validator) (answer, error) {
+	overlap := v.Between("overlap_seconds", in.OverlapSeconds, 0, int64(maxOverlap/time.Second), int64(defaultOverlap/time.Second))
+	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
 	until := a.DB.Now().Add(time.Duration(overlap) * time.Second)
@@ -244,7 +245,7 @@ func (t *throttle) allow(id string) error {
 	token := bucket.ReserveN(now, 1)
 	if wait := token.DelayFrom(now); wait > 0 {
 		token.CancelAt(now)
-		return &problem{Kind: kindLimited, Detail: "too often for one subscription; try again later", retryAfter: wait}
+		return &input.Problem{Kind: input.KindLimited, Detail: "too often for one subscription; try again later", RetryAfter: wait}
 	}
 	return nil
 }

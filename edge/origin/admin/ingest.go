@@ -9,33 +9,34 @@ import (
 	"strings"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/origin/admin/input"
 	"partneredge/store"
 	"partneredge/store/central/idempotency"
 )
 
 // addCoachingRun takes the insights of one run. A run without any is noted
 // nowhere.
-func (a *api) addCoachingRun(r *http.Request, in adminapi.NewCoachingRun, v *validator) (answer, error) {
+func (a *api) addCoachingRun(r *http.Request, in adminapi.NewCoachingRun, v *input.Validator) (answer, error) {
 	if in.Insights == nil {
-		v.fail("insights", "required", "insights must be a list")
-		return answer{}, v.err()
+		v.Fail("insights", "required", "insights must be a list")
+		return answer{}, v.Err()
 	}
-	if len(*in.Insights) > maxInRun {
-		v.fail("insights", "too_long", fmt.Sprintf("insights holds at most %d", maxInRun))
+	if len(*in.Insights) > input.MaxInRun {
+		v.Fail("insights", "too_long", fmt.Sprintf("insights holds at most %d", input.MaxInRun))
 	}
 	var insights []store.Insight
 	for _, i := range *in.Insights {
 		insight := store.Insight{
-			Headline:  v.text("headline", i.Headline, maxHeadline),
-			Detail:    v.optional("detail", i.Detail, maxDetail),
-			CreatedAt: v.time("created_at", i.CreatedAt),
+			Headline:  v.Text("headline", i.Headline, input.MaxHeadline),
+			Detail:    v.Optional("detail", i.Detail, input.MaxDetail),
+			CreatedAt: v.Time("created_at", i.CreatedAt),
 		}
 		if i.Detail == nil {
-			v.fail("detail", "required", "detail must be there")
+			v.Fail("detail", "required", "detail must be there")
 		}
 		insights = append(insights, insight)
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
 	ctx, once, err := named(r, in)
@@ -70,7 +71,7 @@ func named(r *http.Request, in any) (context.Context, *idempotency.Request, erro
 		return r.Context(), new(idempotency.Request), nil
 	}
 	if len(keys) > 1 || !isIdempotencyKey(keys[0]) {
-		return nil, nil, &problem{Kind: "invalid_idempotency_key", Detail: "Idempotency-Key must be one of 1 to 255 printable ASCII characters"}
+		return nil, nil, &input.Problem{Kind: "invalid_idempotency_key", Detail: "Idempotency-Key must be one of 1 to 255 printable ASCII characters"}
 	}
 	text, err := encode(in)
 	if err != nil {
@@ -86,15 +87,15 @@ func isIdempotencyKey(s string) bool {
 	return s != "" && len(s) <= 255 && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' })
 }
 
-func (a *api) addFiring(r *http.Request, in adminapi.NewFiring, v *validator) (answer, error) {
+func (a *api) addFiring(r *http.Request, in adminapi.NewFiring, v *input.Validator) (answer, error) {
 	firing := store.Firing{
 		AccountID:   r.PathValue("id"),
-		Name:        v.text("sentinel_name", in.SentinelName, maxSentinel),
-		Data:        v.object(freeForm, in.TriggerData),
-		Action:      v.text("action_taken", in.ActionTaken, maxAction),
-		TriggeredAt: v.time("triggered_at", in.TriggeredAt),
+		Name:        v.Text("sentinel_name", in.SentinelName, input.MaxSentinel),
+		Data:        v.Object(input.FreeForm, in.TriggerData),
+		Action:      v.Text("action_taken", in.ActionTaken, input.MaxAction),
+		TriggeredAt: v.Time("triggered_at", in.TriggeredAt),
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
 	ctx, once, err := named(r, in)
@@ -106,15 +107,15 @@ func (a *api) addFiring(r *http.Request, in adminapi.NewFiring, v *validator) (a
 	return created(toFiring(firing, event), err)
 }
 
-func (a *api) putDeal(r *http.Request, in adminapi.NewStage, v *validator) (answer, error) {
+func (a *api) putDeal(r *http.Request, in adminapi.NewStage, v *input.Validator) (answer, error) {
 	id := r.PathValue("deal_id")
 	deal := store.Deal{
-		ID:        v.id("deal_id", &id),
+		ID:        v.ID("deal_id", &id),
 		AccountID: r.PathValue("id"),
-		Stage:     v.text("stage", in.Stage, maxStage),
-		ChangedAt: v.time("changed_at", in.ChangedAt),
+		Stage:     v.Text("stage", in.Stage, input.MaxStage),
+		ChangedAt: v.Time("changed_at", in.ChangedAt),
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
 	put, err := a.DB.PutDeal(r.Context(), deal)
@@ -122,14 +123,14 @@ func (a *api) putDeal(r *http.Request, in adminapi.NewStage, v *validator) (answ
 	return createdIf(put.Changed, toDeal(put.Record, put.Event), err)
 }
 
-func (a *api) addContact(r *http.Request, in adminapi.NewContact, v *validator) (answer, error) {
+func (a *api) addContact(r *http.Request, in adminapi.NewContact, v *input.Validator) (answer, error) {
 	contact := store.Contact{
 		AccountID:  r.PathValue("id"),
-		ClientID:   v.id("client_id", in.ClientID),
-		Channel:    v.oneOf("channel", in.Channel, "phone", "email", "sms"),
-		OccurredAt: v.time("occurred_at", in.OccurredAt),
+		ClientID:   v.ID("client_id", in.ClientID),
+		Channel:    v.OneOf("channel", in.Channel, "phone", "email", "sms"),
+		OccurredAt: v.Time("occurred_at", in.OccurredAt),
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
 	ctx, once, err := named(r, in)
@@ -141,15 +142,15 @@ func (a *api) addContact(r *http.Request, in adminapi.NewContact, v *validator) 
 	return created(toContact(contact, event), err)
 }
 
-func (a *api) putGoal(r *http.Request, in adminapi.NewPace, v *validator) (answer, error) {
+func (a *api) putGoal(r *http.Request, in adminapi.NewPace, v *input.Validator) (answer, error) {
 	id := r.PathValue("goal_id")
 	goal := store.Goal{
-		ID:        v.id("goal_id", &id),
+		ID:        v.ID("goal_id", &id),
 		AccountID: r.PathValue("id"),
-		Pace:      v.oneOf("pace", in.Pace, "on_pace", "behind", "ahead"),
-		ChangedAt: v.time("changed_at", in.ChangedAt),
+		Pace:      v.OneOf("pace", in.Pace, "on_pace", "behind", "ahead"),
+		ChangedAt: v.Time("changed_at", in.ChangedAt),
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
 	put, err := a.DB.PutGoal(r.Context(), goal)

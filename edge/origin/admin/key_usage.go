@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/origin/admin/input"
 	"partneredge/store"
 )
 
@@ -80,7 +81,7 @@ func (a *api) listKeyUsage(r *http.Request) (answer, error) {
 	if text := r.URL.Query().Get("days"); text != "" {
 		var err error
 		if days, err = strconv.Atoi(text); err != nil || days < 1 || days > usageMostDays {
-			return answer{}, &problem{Kind: kindParameter, Reason: "days_invalid", Detail: "days must be from 1 to 90"}
+			return answer{}, &input.Problem{Kind: input.KindParameter, Reason: "days_invalid", Detail: "days must be from 1 to 90"}
 		}
 	}
 	if _, err := a.DB.Key(r.Context(), r.PathValue("id")); err != nil {

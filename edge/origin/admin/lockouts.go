@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/origin/admin/input"
 	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/cidr"
@@ -18,8 +19,8 @@ func (a *api) listLockouts(r *http.Request) (answer, error) {
 	var req wire.LockoutsRequest
 	if text := r.URL.Query().Get("network"); text != "" {
 		var good bool
-		if req.Network, good = parsePrefix(text); !good {
-			return answer{}, &problem{Kind: kindParameter, Reason: "network_invalid", Detail: "network must be an address or a network such as 192.0.2.0/24"}
+		if req.Network, good = input.Prefix(text); !good {
+			return answer{}, &input.Problem{Kind: input.KindParameter, Reason: "network_invalid", Detail: "network must be an address or a network such as 192.0.2.0/24"}
 		}
 	}
 	list := adminapi.Lockouts{Items: []adminapi.Lockout{}, Unreached: []adminapi.UnreachedNode{}}
@@ -56,22 +57,22 @@ func sortUnreached(nodes []adminapi.UnreachedNode) {
 
 // clearLockouts ends lockouts at every node that can be asked. The audit log is
 // written first: it holds what was asked for, whatever the nodes make of it.
-func (a *api) clearLockouts(r *http.Request, in adminapi.LockoutSelection, v *validator) (answer, error) {
+func (a *api) clearLockouts(r *http.Request, in adminapi.LockoutSelection, v *input.Validator) (answer, error) {
 	req := wire.LockoutsRequest{Clear: true}
 	all, target := in.All != nil && *in.All, "every address"
 	switch {
 	case all && in.Network != nil:
-		v.fail("all", "invalid", "network and all exclude each other")
+		v.Fail("all", "invalid", "network and all exclude each other")
 	case !all:
-		target = v.text("network", in.Network, 64)
+		target = v.Text("network", in.Network, 64)
 		var good bool
-		if req.Network, good = parsePrefix(target); !good {
-			v.fail("network", "invalid", "network must be an address or a network such as 192.0.2.0/24")
+		if req.Network, good = input.Prefix(target); !good {
+			v.Fail("network", "invalid", "network must be an address or a network such as 192.0.2.0/24")
 			break
 		}
 		target = cidr.Text(req.Network)
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
 	if err := a.DB.Audit(r.Context(), "lockout.clear", target, nil); err != nil {

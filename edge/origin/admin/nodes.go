@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/origin/admin/input"
 	"partneredge/edge/origin/replication"
 	"partneredge/edge/wire"
 	"partneredge/store"
@@ -18,9 +19,9 @@ import (
 )
 
 // enrolNode makes a node and its credentials, which nobody can show again.
-func (a *api) enrolNode(r *http.Request, in adminapi.NewNode, v *validator) (answer, error) {
-	node := store.Node{Name: v.text("name", in.Name, maxName), Region: v.region("region", in.Region), WireVersion: wire.Version}
-	if err := v.err(); err != nil {
+func (a *api) enrolNode(r *http.Request, in adminapi.NewNode, v *input.Validator) (answer, error) {
+	node := store.Node{Name: v.Text("name", in.Name, input.MaxName), Region: v.Region("region", in.Region), WireVersion: wire.Version}
+	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
 	node.ID = store.NewID("node", a.DB.Now())

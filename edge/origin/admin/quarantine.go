@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/origin/admin/input"
 	"partneredge/store"
 	"partneredge/store/central"
 	"partneredge/store/valid"
@@ -33,21 +34,21 @@ func (a *api) readQuarantined(r *http.Request) (answer, error) {
 }
 
 // releaseQuarantined keeps the lead as it was received, but for the fields of in.
-func (a *api) releaseQuarantined(r *http.Request, in adminapi.MendedLead, v *validator) (answer, error) {
+func (a *api) releaseQuarantined(r *http.Request, in adminapi.MendedLead, v *input.Validator) (answer, error) {
 	q, err := a.DB.QuarantinedLead(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return answer{}, err
 	}
 	if q.State != store.QuarantineWaiting {
-		return answer{}, &problem{Kind: kindConflict, Detail: "the lead is " + string(q.State) + " already"}
+		return answer{}, &input.Problem{Kind: input.KindConflict, Detail: "the lead is " + string(q.State) + " already"}
 	}
 	lead := mend(received(q), in, v)
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
 	if err := valid.Lead(lead); err != nil {
 		reasons := strings.ReplaceAll(err.Error(), store.ErrInvalid.Error()+": ", "")
-		return answer{}, &problem{Kind: v.kind, Reason: "refused", Detail: strings.ReplaceAll(reasons, "\n", "; ")}
+		return answer{}, &input.Problem{Kind: v.Kind, Reason: "refused", Detail: strings.ReplaceAll(reasons, "\n", "; ")}
 	}
 	q, err = a.DB.ReleaseLead(r.Context(), q.ID, lead)
 	return ok(toQuarantined(q), err)
@@ -71,7 +72,7 @@ func received(q store.QuarantinedLead) store.Lead {
 }
 
 // mend returns a lead with the fields of in that are set.
-func mend(l store.Lead, in adminapi.MendedLead, v *validator) store.Lead {
+func mend(l store.Lead, in adminapi.MendedLead, v *input.Validator) store.Lead {
 	for field, value := range map[*string]*string{
 		&l.ID: in.ID, &l.AccountID: in.AccountID, &l.KeyID: in.KeyID, (*string)(&l.Environment): in.Environment,
 		&l.FirstName: in.FirstName, &l.LastName: in.LastName, &l.Email: in.Email, &l.Phone: in.Phone,
@@ -85,14 +86,14 @@ func mend(l store.Lead, in adminapi.MendedLead, v *validator) store.Lead {
 		l.OutreachAllowed = *in.OutreachAllowed
 	}
 	if in.CreatedAt != nil {
-		l.CreatedAt = v.time("created_at", in.CreatedAt)
+		l.CreatedAt = v.Time("created_at", in.CreatedAt)
 	}
 	switch {
 	case in.CapturedAt == nil:
 	case *in.CapturedAt == "":
 		l.CapturedAt = time.Time{}
 	default:
-		l.CapturedAt = v.time("captured_at", in.CapturedAt)
+		l.CapturedAt = v.Time("captured_at", in.CapturedAt)
 	}
 	return l
 }

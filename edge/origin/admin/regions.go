@@ -5,6 +5,7 @@ import (
 	"net/url"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/origin/admin/input"
 	"partneredge/store"
 )
 
@@ -29,18 +30,18 @@ type Regions interface {
 
 // enrolRegion makes credentials for the NATS server of a region, which nobody can show
 // again.
-func (a *api) enrolRegion(r *http.Request, in adminapi.NewRegion, v *validator) (answer, error) {
-	region := v.region("region", in.Region)
+func (a *api) enrolRegion(r *http.Request, in adminapi.NewRegion, v *input.Validator) (answer, error) {
+	region := v.Region("region", in.Region)
 	address := a.Regions.LeafURL()
 	if in.URL != nil {
-		address = v.text("url", in.URL, maxName)
+		address = v.Text("url", in.URL, input.MaxName)
 		if u, err := url.Parse(address); address != "" && (err != nil || u.Host == "" || u.Scheme != "nats" && u.Scheme != "tls") {
-			v.fail("url", "invalid", "url is an address of a NATS server, nats:// or tls://")
+			v.Fail("url", "invalid", "url is an address of a NATS server, nats:// or tls://")
 		}
 	} else if address == "" {
-		v.fail("url", "required", "url says where the NATS server of the region connects to: this origin takes none itself")
+		v.Fail("url", "required", "url says where the NATS server of the region connects to: this origin takes none itself")
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
 	id := store.NewID("reg", a.DB.Now())

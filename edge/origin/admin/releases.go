@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/origin/admin/input"
 	"partneredge/edge/origin/registry"
 	"partneredge/edge/origin/rollout"
 	"partneredge/edge/release"
@@ -19,17 +20,17 @@ import (
 // createRelease notes what was pushed to the registry as a release that nodes can
 // be told to run. The origin holds no keys and judges no signature, which is the
 // nodes' to do; that there is one it asks, since no node would run the rest.
-func (a *api) createRelease(r *http.Request, in adminapi.NewRelease, v *validator) (answer, error) {
+func (a *api) createRelease(r *http.Request, in adminapi.NewRelease, v *input.Validator) (answer, error) {
 	reference := in.Reference
 	if reference == nil {
 		reference = in.Digest
 	}
 	if reference == nil || in.Digest != nil && in.Reference != nil {
-		v.fail("digest", "required", "give either digest or reference")
+		v.Fail("digest", "required", "give either digest or reference")
 	} else if in.Digest != nil && release.CheckDigest(*in.Digest) != nil {
-		v.fail("digest", "invalid", "digest must be sha256: and 64 hexadecimal digits")
+		v.Fail("digest", "invalid", "digest must be sha256: and 64 hexadecimal digits")
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
 	manifest, err := a.DB.Manifest(r.Context(), *reference)
@@ -61,7 +62,7 @@ func releaseProblem(err error) error {
 		release.ErrTruncated: "truncated", release.ErrNotFound: "part_missing",
 	} {
 		if errors.Is(err, kind) {
-			return &problem{Kind: "invalid_release", Reason: reason, Detail: kind.Error()}
+			return &input.Problem{Kind: "invalid_release", Reason: reason, Detail: kind.Error()}
 		}
 	}
 	return err
@@ -78,14 +79,14 @@ var defaultStages = [...]int64{1, 10, 50, 100}
 
 // promoteRelease begins to roll a release out, to all nodes or to those that are
 // named; percent takes that many of them.
-func (a *api) promoteRelease(r *http.Request, in adminapi.NewRollout, v *validator) (answer, error) {
-	percent := int(v.between("percent", in.Percent, 1, 100, 100))
+func (a *api) promoteRelease(r *http.Request, in adminapi.NewRollout, v *input.Validator) (answer, error) {
+	percent := int(v.Between("percent", in.Percent, 1, 100, 100))
 	plan := store.Rollout{
-		Stages: v.stages("stages", in.Stages),
-		Pause:  time.Duration(v.between("pause_seconds", in.PauseSeconds, 0, int64(maxPause/time.Second), int64(defaultPause/time.Second))) * time.Second,
-		Canary: int(v.between("canary_percent", in.CanaryPercent, 0, 99, 0)),
+		Stages: stagesOf(v, in.Stages),
+		Pause:  time.Duration(v.Between("pause_seconds", in.PauseSeconds, 0, int64(maxPause/time.Second), int64(defaultPause/time.Second))) * time.Second,
+		Canary: int(v.Between("canary_percent", in.CanaryPercent, 0, 99, 0)),
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
 	release, err := a.DB.Release(r.Context(), r.PathValue("id"))
@@ -105,8 +106,8 @@ func (a *api) promoteRelease(r *http.Request, in adminapi.NewRollout, v *validat
 	return created(a.toRollout(begun), nil)
 }
 
-// stages are percentages that rise to 100.
-func (v *validator) stages(field string, percentages []int64) []int {
+// stagesOf reads percentages that rise to 100.
+func stagesOf(v *input.Validator, percentages []int64) []int {
 	if len(percentages) == 0 {
 		percentages = defaultStages[:]
 	}
@@ -121,14 +122,14 @@ func (v *validator) stages(field string, percentages []int64) []int {
 		stages = append(stages, int(percent))
 	}
 	if last != 100 {
-		v.fail(field, "invalid", field+" must be percentages that rise to 100, such as [1, 10, 50, 100]")
+		v.Fail("stages", "invalid", "stages must be percentages that rise to 100, such as [1, 10, 50, 100]")
 	}
 	return stages
 }
 
 // targets are the nodes of an id or a name among names, and of the regions; all,
 // where neither is given.
-func (a *api) targets(v *validator, names, regions []string) (nodes []store.Node, err error) {
+func (a *api) targets(v *input.Validator, names, regions []string) (nodes []store.Node, err error) {
 	found := make(map[string]bool)
 	for _, at := range a.Nodes.Enrolled() {
 		n := at.Node
@@ -142,15 +143,15 @@ func (a *api) targets(v *validator, names, regions []string) (nodes []store.Node
 	}
 	for _, name := range names {
 		if !found[name] {
-			v.fail("nodes", "unknown", fmt.Sprintf("there is no node %q", name))
+			v.Fail("nodes", "unknown", fmt.Sprintf("there is no node %q", name))
 		}
 	}
 	for _, region := range regions {
 		if !found["region "+region] {
-			v.fail("regions", "unknown", fmt.Sprintf("there is no node in a region %q", region))
+			v.Fail("regions", "unknown", fmt.Sprintf("there is no node in a region %q", region))
 		}
 	}
-	return nodes, v.err()
+	return nodes, v.Err()
 }
 
 // rollbackRelease ends the rollout of a release that is under way, or undoes it
@@ -174,7 +175,7 @@ func rolloutProblem(err error) error {
 		fleet.ErrRolloutUnderWay: "rollout_under_way",
 	} {
 		if errors.Is(err, kind) {
-			return &problem{Kind: kindConflict, Reason: reason, Detail: strings.TrimPrefix(kind.Error(), store.ErrConflict.Error()+": ")}
+			return &input.Problem{Kind: input.KindConflict, Reason: reason, Detail: strings.TrimPrefix(kind.Error(), store.ErrConflict.Error()+": ")}
 		}
 	}
 	return err

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/origin/admin/input"
 	"partneredge/edge/wire"
 )
 
@@ -15,7 +16,7 @@ import (
 func (a *api) showRequest(r *http.Request) (answer, error) {
 	id := r.PathValue("id")
 	if !strings.HasPrefix(id, "req_") || len(id) != len("req_")+26 {
-		return answer{}, &problem{Kind: kindParameter, Reason: "request_id_invalid", Detail: "a request's id is req_ and 26 characters, as in the header X-Request-Id"}
+		return answer{}, &input.Problem{Kind: input.KindParameter, Reason: "request_id_invalid", Detail: "a request's id is req_ and 26 characters, as in the header X-Request-Id"}
 	}
 	list := a.askRequests(r, wire.RequestsRequest{ID: id})
 	if len(list.Items) > 0 {
@@ -25,7 +26,7 @@ func (a *api) showRequest(r *http.Request) (answer, error) {
 	for i, n := range list.Unreached {
 		detail += []string{"; not asked: ", ", "}[min(i, 1)] + n.Node + " in " + n.Region + " (" + n.Reason + ")"
 	}
-	return answer{}, &problem{Kind: kindNotFound, Reason: "request_not_kept", Detail: detail}
+	return answer{}, &input.Problem{Kind: input.KindNotFound, Reason: "request_not_kept", Detail: detail}
 }
 
 // listAccountRequests lists the newest requests of an account.
@@ -80,7 +81,7 @@ func statusesOf(text string) (least, most int, err error) {
 	case err == nil && n >= 100 && n <= 599:
 		return n, n, nil
 	}
-	return 0, 0, &problem{Kind: kindParameter, Reason: "status_invalid", Detail: "status must be such as 429 or 5xx"}
+	return 0, 0, &input.Problem{Kind: input.KindParameter, Reason: "status_invalid", Detail: "status must be such as 429 or 5xx"}
 }
 
 // askRequests asks all nodes.

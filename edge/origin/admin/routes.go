@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/origin/admin/input"
 	"partneredge/store"
 	"partneredge/store/central"
 )
@@ -139,27 +140,27 @@ func createdIf(arose bool, body any, err error) (answer, error) {
 
 // body serves requests whose body is an In. The validator makes problems of the
 // kind.
-func body[In any](kind string, serve func(*http.Request, In, *validator) (answer, error)) handler {
-	return decoded(decode, kind, serve)
+func body[In any](kind string, serve func(*http.Request, In, *input.Validator) (answer, error)) handler {
+	return decoded(input.Decode, kind, serve)
 }
 
 // optionalBody is body for one that may be left out.
-func optionalBody[In any](kind string, serve func(*http.Request, In, *validator) (answer, error)) handler {
-	return decoded(decodeOptional, kind, serve)
+func optionalBody[In any](kind string, serve func(*http.Request, In, *input.Validator) (answer, error)) handler {
+	return decoded(input.DecodeOptional, kind, serve)
 }
 
 // noBody serves requests without a body, or with an empty object.
 func noBody(serve handler) handler {
-	return optionalBody(kindBody, func(r *http.Request, _ struct{}, _ *validator) (answer, error) { return serve(r) })
+	return optionalBody(input.KindBody, func(r *http.Request, _ struct{}, _ *input.Validator) (answer, error) { return serve(r) })
 }
 
-func decoded[In any](decode func(*http.Request, any) error, kind string, serve func(*http.Request, In, *validator) (answer, error)) handler {
+func decoded[In any](decode func(*http.Request, any) error, kind string, serve func(*http.Request, In, *input.Validator) (answer, error)) handler {
 	return func(r *http.Request) (answer, error) {
 		var in In
 		if err := decode(r, &in); err != nil {
 			return answer{}, err
 		}
-		return serve(r, in, &validator{kind: kind})
+		return serve(r, in, &input.Validator{Kind: kind})
 	}
 }
 
@@ -200,13 +201,13 @@ func listOf[T, V any](a *api, read func(*central.DB, context.Context, string, st
 
 // spanOf reads ?since and ?until.
 func spanOf(r *http.Request) (s store.Span, err error) {
-	query, v := r.URL.Query(), validator{kind: kindParameter}
+	query, v := r.URL.Query(), input.Validator{Kind: input.KindParameter}
 	for name, into := range map[string]*time.Time{"since": &s.Since, "until": &s.Until} {
 		if query.Has(name) {
-			*into = v.time(name, new(query.Get(name)))
+			*into = v.Time(name, new(query.Get(name)))
 		}
 	}
-	return s, v.err()
+	return s, v.Err()
 }
 
 // maxPage is the longest list in one answer.
@@ -220,7 +221,7 @@ func page[T, V any](r *http.Request, read func(store.Page) ([]T, string, error),
 	}
 	items, next, err := read(wanted)
 	if wanted.Cursor != "" && errors.Is(err, store.ErrInvalid) {
-		return answer{}, &problem{Kind: kindParameter, Reason: "cursor_invalid", Detail: "cursor must be a next_cursor of this list"}
+		return answer{}, &input.Problem{Kind: input.KindParameter, Reason: "cursor_invalid", Detail: "cursor must be a next_cursor of this list"}
 	}
 	all := adminapi.List[V]{Items: make([]V, 0, len(items)), NextCursor: adminapi.Cursor(next)}
 	for _, item := range items {
@@ -236,7 +237,7 @@ func pageOf(r *http.Request) (store.Page, error) {
 	if text := query.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil && !errors.Is(err, strconv.ErrRange) {
-			return page, &problem{Kind: kindParameter, Reason: "limit_not_integer", Detail: "limit must be an integer"}
+			return page, &input.Problem{Kind: input.KindParameter, Reason: "limit_not_integer", Detail: "limit must be an integer"}
 		}
 		page.Limit = min(max(n, 1), maxPage)
 	}

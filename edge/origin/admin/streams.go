@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"partneredge/edge/origin/admin/input"
 	"partneredge/store"
 )
 
@@ -39,14 +40,14 @@ func (a *api) streamed(r *http.Request, s stream) (answer, error) {
 	if text := r.URL.Query().Get("seconds"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || time.Duration(n)*time.Second > streamMost {
-			return answer{}, &problem{Kind: kindParameter, Reason: "seconds_invalid", Detail: "seconds must be from 1 to 600"}
+			return answer{}, &input.Problem{Kind: input.KindParameter, Reason: "seconds_invalid", Detail: "seconds must be from 1 to 600"}
 		}
 		last = time.Duration(n) * time.Second
 	}
 	select {
 	case a.streams <- struct{}{}:
 	default:
-		return answer{}, &problem{Kind: kindLimited, Detail: "too many streams", retryAfter: retryStreams}
+		return answer{}, &input.Problem{Kind: input.KindLimited, Detail: "too many streams", RetryAfter: retryStreams}
 	}
 	return ok(stream(func(ctx context.Context, send func(...message) error) error {
 		ctx, cancel := context.WithTimeout(ctx, last)
@@ -128,17 +129,17 @@ func (a *api) streamEvents(r *http.Request) (answer, error) {
 	}
 	query := r.URL.Query()
 	s := eventReader{a: a, account: id, sent: make(map[string]time.Time), from: a.DB.Now()}
-	v := validator{kind: kindParameter}
+	v := input.Validator{Kind: input.KindParameter}
 	if query.Has("types") {
-		s.types = v.each("types", strings.Split(query.Get("types"), ","), eventTypes[:]...)
+		s.types = v.Each("types", strings.Split(query.Get("types"), ","), eventTypes[:]...)
 	}
 	if query.Has("since") {
 		since := query.Get("since")
-		if s.from = v.time("since", &since); v.err() == nil && s.from.Before(a.DB.Now().Add(-eventOldest-eventSlack)) {
-			v.fail("since", "too_old", "since goes back an hour at most")
+		if s.from = v.Time("since", &since); v.Err() == nil && s.from.Before(a.DB.Now().Add(-eventOldest-eventSlack)) {
+			v.Fail("since", "too_old", "since goes back an hour at most")
 		}
 	}
-	if err := v.err(); err != nil {
+	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
@@ -158,7 +159,7 @@ func (s *eventReader) goOn(ctx context.Context, last string) error {
 		s.from, s.sent[e.ID] = e.CreatedAt, e.CreatedAt
 	case err == nil || errors.Is(err, store.ErrNotFound):
 		if s.from, err = time.Parse(time.RFC3339, last); err != nil {
-			return &problem{Kind: kindParameter, Reason: "last_event_id_invalid", Detail: "Last-Event-ID is neither an event of the account nor a time"}
+			return &input.Problem{Kind: input.KindParameter, Reason: "last_event_id_invalid", Detail: "Last-Event-ID is neither an event of the account nor a time"}
 		}
 	default:
 		return err

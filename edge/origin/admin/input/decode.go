@@ -1,4 +1,4 @@
-package admin
+package input
 
 import (
 	"bytes"
@@ -17,13 +17,13 @@ const (
 	maxDepth = 64      // arrays and objects within each other
 )
 
-// freeForm is the one field whose content is the caller's own.
-const freeForm = "trigger_data"
+// FreeForm is the one field whose content is the caller's own.
+const FreeForm = "trigger_data"
 
-// decode reads the body, one JSON object, into v. It is strict: a field that v
+// Decode reads the body, one JSON object, into v. It is strict: a field that v
 // does not have, a field named twice, a wrong type, anything after the object,
 // and bytes that are not UTF-8 are problems.
-func decode(r *http.Request, v any) error {
+func Decode(r *http.Request, v any) error {
 	body, err := readBody(r)
 	if err != nil {
 		return err
@@ -31,8 +31,8 @@ func decode(r *http.Request, v any) error {
 	return decodeBody(body, v)
 }
 
-// decodeOptional is decode of a body that may be left out.
-func decodeOptional(r *http.Request, v any) error {
+// DecodeOptional is Decode of a body that may be left out.
+func DecodeOptional(r *http.Request, v any) error {
 	body, err := readBody(r)
 	if err != nil {
 		return err
@@ -47,17 +47,17 @@ func readBody(r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
-		return nil, &problem{Kind: kindTooLarge, Detail: fmt.Sprintf("a body holds at most %d bytes", maxBody)}
+		return nil, &Problem{Kind: KindTooLarge, Detail: fmt.Sprintf("a body holds at most %d bytes", maxBody)}
 	}
 	if err != nil {
-		return nil, &problem{Kind: kindBody, Reason: "unreadable"}
+		return nil, &Problem{Kind: KindBody, Reason: "unreadable"}
 	}
 	return body, nil
 }
 
 func decodeBody(body []byte, v any) error {
 	if !utf8.Valid(body) {
-		return &problem{Kind: kindBody, Reason: "not_utf8"}
+		return &Problem{Kind: KindBody, Reason: "not_utf8"}
 	}
 	if err := inspect(body); err != nil {
 		return err
@@ -70,12 +70,12 @@ func decodeBody(body []byte, v any) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &wrongType):
-		return &problem{Kind: kindBody, Reason: "invalid_field_type", Detail: wrongTypeDetail(wrongType)}
+		return &Problem{Kind: KindBody, Reason: "invalid_field_type", Detail: wrongTypeDetail(wrongType)}
 	default:
 		if _, field, found := strings.Cut(err.Error(), "unknown field "); found {
 			return unknownField(strings.Trim(field, `"`))
 		}
-		return &problem{Kind: kindBody, Reason: "json_parse_failed"}
+		return &Problem{Kind: KindBody, Reason: "json_parse_failed"}
 	}
 }
 
@@ -88,7 +88,7 @@ func wrongTypeDetail(err *json.UnmarshalTypeError) string {
 }
 
 func unknownField(name string) error {
-	return &problem{Kind: kindBody, Reason: "unknown_field", Detail: "unknown field " + name}
+	return &Problem{Kind: KindBody, Reason: "unknown_field", Detail: "unknown field " + name}
 }
 
 // inspect walks the tokens of body for what encoding/json lets pass: it takes
@@ -100,10 +100,10 @@ func inspect(body []byte) error {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return &problem{Kind: kindBody, Reason: "json_parse_failed", Detail: "something follows the object"}
+		return &Problem{Kind: KindBody, Reason: "json_parse_failed", Detail: "something follows the object"}
 	}
 	if first := bytes.TrimLeft(body, " \t\r\n"); first[0] != '{' {
-		return &problem{Kind: kindBody, Reason: "invalid_field_type", Detail: "the body must be an object"}
+		return &Problem{Kind: KindBody, Reason: "invalid_field_type", Detail: "the body must be an object"}
 	}
 	return nil
 }
@@ -111,14 +111,14 @@ func inspect(body []byte) error {
 func inspectValue(d *json.Decoder, depth int, free bool) error {
 	token, err := d.Token()
 	if err != nil {
-		return &problem{Kind: kindBody, Reason: "json_parse_failed"}
+		return &Problem{Kind: KindBody, Reason: "json_parse_failed"}
 	}
 	open, isDelim := token.(json.Delim)
 	if !isDelim {
 		return nil
 	}
 	if depth == maxDepth {
-		return &problem{Kind: kindBody, Reason: "too_deep"}
+		return &Problem{Kind: KindBody, Reason: "too_deep"}
 	}
 	names := make(map[string]bool)
 	for d.More() {
@@ -126,24 +126,24 @@ func inspectValue(d *json.Decoder, depth int, free bool) error {
 		if open == '{' {
 			key, err := d.Token()
 			if err != nil {
-				return &problem{Kind: kindBody, Reason: "json_parse_failed"}
+				return &Problem{Kind: KindBody, Reason: "json_parse_failed"}
 			}
 			name := key.(string) // the decoder takes nothing else here
 			if names[name] {
-				return &problem{Kind: kindBody, Reason: "duplicate_field", Detail: "field " + name + " is there twice"}
+				return &Problem{Kind: KindBody, Reason: "duplicate_field", Detail: "field " + name + " is there twice"}
 			}
 			names[name] = true
 			if !free && name != strings.ToLower(name) {
 				return unknownField(name)
 			}
-			inner = free || name == freeForm
+			inner = free || name == FreeForm
 		}
 		if err := inspectValue(d, depth+1, inner); err != nil {
 			return err
 		}
 	}
 	if _, err := d.Token(); err != nil {
-		return &problem{Kind: kindBody, Reason: "json_parse_failed"}
+		return &Problem{Kind: KindBody, Reason: "json_parse_failed"}
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package admin
+package input
 
 import (
 	"encoding/json"
@@ -27,8 +27,8 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var v record
 		if err := decodeBody(body, &v); err != nil {
-			var p *problem
-			if !errors.As(err, &p) || p.Kind != kindBody || p.Reason == "" {
+			var p *Problem
+			if !errors.As(err, &p) || p.Kind != KindBody || p.Reason == "" {
 				t.Fatalf("%q gave %v", body, err)
 			}
 			return
@@ -53,14 +53,14 @@ func FuzzPrefix(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		p, ok := parsePrefix(s)
+		p, ok := Prefix(s)
 		if !ok {
 			return
 		}
 		if p != p.Masked() || !p.Contains(p.Addr()) || p.Addr().Is4In6() || p.Addr().Zone() != "" {
 			t.Fatalf("%q gave %v", s, p)
 		}
-		if again, ok := parsePrefix(p.String()); !ok || again != p {
+		if again, ok := Prefix(p.String()); !ok || again != p {
 			t.Fatalf("%q gave %v, and that %v", s, p, again)
 		}
 		if a, err := netip.ParseAddr(s); err == nil && !p.Contains(a.Unmap()) {
