@@ -38,13 +38,13 @@ func (b *bench) changes(ctx context.Context) (err error) {
 	}
 	before, err := f.until(ctx, "the follower to be current", func(r followerReport) bool { return r.Current > 0 })
 	if err != nil {
-		return errors.Join(err, f.stop())
+		return errors.Join(err, f.Stop())
 	}
 	if err := s.change(ctx, changesPushed); err != nil {
-		return errors.Join(err, f.stop())
+		return errors.Join(err, f.Stop())
 	}
 	after, err := f.until(ctx, "the changes to be pushed", func(r followerReport) bool { return r.Seq >= changesPushed })
-	if err := errors.Join(err, f.stop()); err != nil {
+	if err := errors.Join(err, f.Stop()); err != nil {
 		return err
 	}
 	b.Printf("%d changes pushed, %d asks", changesPushed, after.Asks-before.Asks)
@@ -57,7 +57,7 @@ func (b *bench) changes(ctx context.Context) (err error) {
 		return err
 	}
 	caught, err := f.until(ctx, "the follower to catch up", func(r followerReport) bool { return r.Current > 0 })
-	if err := errors.Join(err, f.stop()); err != nil {
+	if err := errors.Join(err, f.Stop()); err != nil {
 		return err
 	}
 	b.Printf("%d changes caught up with in %.2f s and %d asks", caught.Seq-changesPushed, caught.Current.Seconds(), caught.Asks)
@@ -112,7 +112,7 @@ func (b *bench) asks(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.stop()) }()
+	defer func() { err = errors.Join(err, f.Stop()) }()
 	before, err := f.until(ctx, "the follower to be current", func(r followerReport) bool { return r.Current > 0 })
 	if err != nil {
 		return err

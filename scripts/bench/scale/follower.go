@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -102,9 +101,8 @@ func processorTime() time.Duration {
 
 // follower is a process that runs runFollower.
 type follower struct {
-	command *exec.Cmd
-	in      io.WriteCloser
-	out     *json.Decoder
+	*harness.Child
+	reports *json.Decoder
 }
 
 // follow starts a follower.
@@ -113,27 +111,17 @@ func follow(ctx context.Context, what followerOrder) (*follower, error) {
 	if err != nil {
 		return nil, err
 	}
-	program, err := os.Executable()
+	child, err := harness.StartChild(ctx, "-child", string(spec))
 	if err != nil {
 		return nil, err
 	}
-	f := &follower{command: exec.CommandContext(ctx, program, "-child", string(spec))}
-	f.command.Stderr = os.Stderr
-	if f.in, err = f.command.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := f.command.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	f.out = json.NewDecoder(out)
-	return f, f.command.Start()
+	return &follower{child, json.NewDecoder(child.Out)}, nil
 }
 
 // report asks the follower for its report.
 func (f *follower) report() (r followerReport, err error) {
-	if _, err = fmt.Fprintln(f.in); err == nil {
-		err = f.out.Decode(&r)
+	if _, err = fmt.Fprintln(f.In); err == nil {
+		err = f.reports.Decode(&r)
 	}
 	return r, err
 }
@@ -145,9 +133,4 @@ func (f *follower) until(ctx context.Context, what string, holds func(followerRe
 		return holds(r), err
 	})
 	return r, err
-}
-
-// stop ends the process and waits for it.
-func (f *follower) stop() error {
-	return errors.Join(f.in.Close(), f.command.Wait())
 }

@@ -14,7 +14,6 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -216,25 +215,12 @@ func (r *receiver) latencies(written map[string]time.Time) (all []float64) {
 // startDeaf starts a process with the endpoints that hang, since each try of them takes a
 // file on both sides, and returns their addresses.
 func (s *site) startDeaf(ctx context.Context) (addresses []string, err error) {
-	program, err := os.Executable()
+	child, err := harness.StartChild(ctx, "-deaf", strconv.Itoa(deafPorts))
 	if err != nil {
 		return nil, err
 	}
-	command := exec.CommandContext(ctx, program, "-deaf", strconv.Itoa(deafPorts))
-	command.Stderr = os.Stderr
-	in, err := command.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := command.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := command.Start(); err != nil {
-		return nil, err
-	}
-	s.onEnd(func() error { return errors.Join(in.Close(), command.Wait()) })
-	return addresses, json.NewDecoder(out).Decode(&addresses)
+	s.onEnd(child.Stop)
+	return addresses, json.NewDecoder(child.Out).Decode(&addresses)
 }
 
 // runDeaf accepts connections at ports of its own, prints their addresses, and answers

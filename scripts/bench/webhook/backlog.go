@@ -58,18 +58,18 @@ func (b *bench) backlog(ctx context.Context, d database) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for began := time.Now(); time.Since(began) < backlogTime && ctx.Err() == nil; <-tick.C {
-		now, err := harness.ResidentMiB(c.cmd.Process.Pid)
+		now, err := harness.ResidentMiB(c.Process.Pid)
 		if err != nil {
 			return err
 		}
 		most = max(most, now)
 	}
-	if err := c.cmd.Process.Kill(); err != nil {
+	if err := c.Process.Kill(); err != nil {
 		return err
 	}
 	for range c.lines {
 	}
-	_ = c.cmd.Wait() // killed
+	_ = c.Wait() // killed
 	b.Printf("%s: %d deliveries waiting (written in %.1f s), %.0f MiB resident at most",
 		d.kind, backlogSubscriptions*waiting, written.Seconds(), most)
 	b.Worst("backlog_rss_mb", most, "MiB", false)

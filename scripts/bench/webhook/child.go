@@ -7,13 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"partneredge/edge/webhook"
+	"partneredge/scripts/bench/harness"
 )
 
 // order names the database and the endpoint of a child, and the events that it
@@ -65,49 +64,35 @@ func runChild(ctx context.Context, spec string, in io.Reader, out io.Writer) err
 
 // child is a process of runChild.
 type child struct {
-	cmd   *exec.Cmd
-	stdin io.WriteCloser
+	*harness.Child
 	lines chan string // closed at its end
 }
 
 func startChild(ctx context.Context, what order) (*child, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
 	spec, err := json.Marshal(what)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, "-child", string(spec))
-	cmd.Stderr = os.Stderr
-	c := &child{cmd: cmd, lines: make(chan string, 1<<16)}
-	if c.stdin, err = cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
+	c := &child{lines: make(chan string, 1<<16)}
+	if c.Child, err = harness.StartChild(ctx, "-child", string(spec)); err != nil {
 		return nil, err
 	}
 	go func() {
 		defer close(c.lines)
-		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		for lines := bufio.NewScanner(c.Out); lines.Scan(); {
 			c.lines <- lines.Text()
 		}
 	}()
 	if first := <-c.lines; first != "ready" {
-		return nil, errors.Join(errors.New("the child did not start"), cmd.Wait())
+		return nil, errors.Join(errors.New("the child did not start"), c.Wait())
 	}
 	return c, nil
 }
 
 // end lets the child stop by itself.
 func (c *child) end() error {
-	_ = c.stdin.Close()
+	_ = c.In.Close()
 	for range c.lines {
 	}
-	return c.cmd.Wait()
+	return c.Wait()
 }

@@ -79,13 +79,13 @@ func writeAndKill(ctx context.Context, work order, nth int, accepted map[string]
 		}
 		accepted[id] = true
 	}
-	if err := c.cmd.Process.Kill(); err != nil {
+	if err := c.Process.Kill(); err != nil {
 		return err
 	}
 	for id := range c.lines {
 		accepted[id] = true
 	}
-	_ = c.cmd.Wait() // killed
+	_ = c.Wait() // killed
 	return ctx.Err()
 }
 

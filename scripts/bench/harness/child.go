@@ -1,0 +1,39 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+)
+
+// Child is a process that runs the bench's own program with other arguments. It works
+// until In ends, and so ends with the bench, however that ends.
+type Child struct {
+	*exec.Cmd
+	In  io.WriteCloser
+	Out io.Reader
+}
+
+// StartChild runs the bench's own program with args, in a process of its own. Its
+// standard error is the bench's.
+func StartChild(ctx context.Context, args ...string) (c *Child, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	c = &Child{Cmd: exec.CommandContext(ctx, self, args...)}
+	c.Stderr = os.Stderr
+	if c.In, err = c.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if c.Out, err = c.StdoutPipe(); err != nil {
+		return nil, err
+	}
+	return c, c.Start()
+}
+
+// Stop ends the child's input and waits until the child has ended. What it still prints
+// is not read.
+func (c *Child) Stop() error { return errors.Join(c.In.Close(), c.Wait()) }
