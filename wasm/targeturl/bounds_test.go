@@ -31,6 +31,7 @@ func TestBounds(t *testing.T) {
 		{"https://[/", NotURL},
 		{"https://]/", NotURL},
 		{"https://[]:443/", NotURL},
+		{"https://[%25lo]/", HostNotPublic},
 		{"https://example.com:a/", NotURL},
 		{"https://example.com:4a/", NotURL},
 		{"https://example.com:442/", PortDenied},

@@ -63,3 +63,35 @@ func TestKeyFileIsForItsOwner(t *testing.T) {
 		}
 	}
 }
+
+// TestLoadRefuses has files that nothing can be sealed with. Load must fail, not
+// return keys that fail when the first secret is sealed.
+func TestLoadRefuses(t *testing.T) {
+	junk := filepath.Join(t.TempDir(), "secret.keys")
+	if err := os.WriteFile(junk, []byte("junk\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]string{
+		"a file of junk":               junk,
+		"a folder that is not there":   filepath.Join(t.TempDir(), "none", "secret.keys"),
+		"a folder in the file's stead": t.TempDir(),
+	} {
+		if _, err := secrets.Load(path); err == nil {
+			t.Errorf("%s: loaded", name)
+		}
+	}
+}
+
+// TestSealsShortSecrets seals texts that are shorter than what encryption adds.
+func TestSealsShortSecrets(t *testing.T) {
+	k := parse(t, old)
+	for _, short := range []string{"", "a", "four"} {
+		sealed, err := k.Seal("whs_1", short)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := k.Open("whs_1", sealed); err != nil || got != short {
+			t.Errorf("%q: opened as %q, %v", short, got, err)
+		}
+	}
+}
