@@ -130,7 +130,7 @@ func TestDamagedCache(t *testing.T) {
 		"no sum":     func(t *testing.T, path string) { must(t, os.Remove(path+compilecache.SumSuffix)) },
 		"half a sum": func(t *testing.T, path string) { must(t, os.Truncate(path+compilecache.SumSuffix, 32)) },
 	}
-	for _, e := range engines() {
+	for _, e := range engines {
 		for kind, damage := range kinds {
 			t.Run(e.name+"/"+kind, func(t *testing.T) {
 				dir := t.TempDir()
@@ -161,7 +161,7 @@ func TestDamagedCache(t *testing.T) {
 // TestLostFileOfCache: a module that is gone from the cache is compiled without a
 // word, and its old sum does not count for the new file.
 func TestLostFileOfCache(t *testing.T) {
-	for _, e := range engines() {
+	for _, e := range engines {
 		t.Run(e.name, func(t *testing.T) {
 			dir := t.TempDir()
 			compileOnce(t, e, dir)
@@ -225,7 +225,7 @@ func move(from, to string) error {
 // TestCacheOfMany: several processes that compile a module at once, some of which find
 // it damaged, all run its own code, and leave a cache that is whole.
 func TestCacheOfMany(t *testing.T) {
-	for _, e := range engines() {
+	for _, e := range engines {
 		t.Run(e.name, func(t *testing.T) {
 			dir := t.TempDir()
 			for range 10 {
@@ -250,7 +250,7 @@ func TestCacheOfMany(t *testing.T) {
 
 // TestUselessCache: where nothing can be kept, modules are compiled all the same.
 func TestUselessCache(t *testing.T) {
-	for _, e := range engines() {
+	for _, e := range engines {
 		t.Run(e.name, func(t *testing.T) {
 			dir := t.TempDir()
 			compileOnce(t, e, dir)

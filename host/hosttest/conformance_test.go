@@ -11,7 +11,6 @@ import (
 
 	"partneredge/host/engine"
 	"partneredge/host/hosttest"
-	"partneredge/host/wazero"
 	"partneredge/wasm/contract"
 	"partneredge/wasm/fake"
 	"partneredge/wasm/httpfront"
@@ -23,10 +22,6 @@ type named struct {
 	name string
 	new  engine.New
 }
-
-// engines are those that the test program has; with the build tag wasmtime
-// there is one more.
-func engines() []named { return append([]named{{"wazero", wazero.New}}, moreEngines()...) }
 
 // transcript runs every case of the contract and returns each exchange as text.
 func transcript(t *testing.T, handler func(backend *fake.Backend, now func() int64) http.Handler) (all []string) {
@@ -62,7 +57,7 @@ func plain(backend *fake.Backend, now func() int64) http.Handler {
 	})
 }
 
-// Every case of the contract under every engine, each answer byte for byte what
+// Every case of the contract under the engine, each answer byte for byte what
 // plain Go answers.
 func TestContract(t *testing.T) {
 	dir := build(t)
@@ -71,7 +66,7 @@ func TestContract(t *testing.T) {
 	if cases := contract.Cases(); len(want) < len(cases) {
 		t.Errorf("%d exchanges for %d cases", len(want), len(cases))
 	}
-	for _, e := range engines() {
+	for _, e := range engines {
 		t.Run(e.name, func(t *testing.T) {
 			got := transcript(t, func(backend *fake.Backend, now func() int64) http.Handler {
 				return hosttest.Config{Engine: e.new}.Handler(t, dir, backend, now)

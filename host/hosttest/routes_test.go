@@ -89,7 +89,7 @@ func TestOlderManifests(t *testing.T) {
 // TestOwnRoute asks for the route of a module that the gate was not built with.
 func TestOwnRoute(t *testing.T) {
 	dir := modules(t, addQuotes, map[string]string{"quotes": "agents"})
-	for _, e := range engines() {
+	for _, e := range engines {
 		t.Run(e.name, func(t *testing.T) {
 			clock := fake.NewClock()
 			backend, demo := fake.NewDemo(clock.Now)

@@ -4,4 +4,5 @@ package hostile_test
 
 import "partneredge/host/wasmtime"
 
-func moreEngines() []named { return []named{{"wasmtime", wasmtime.New}} }
+// engines are those under test.
+var engines = []named{{"wasmtime", wasmtime.New}}

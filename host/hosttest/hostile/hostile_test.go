@@ -10,7 +10,6 @@ import (
 	"partneredge/host"
 	"partneredge/host/engine"
 	"partneredge/host/hosttest/hostile"
-	"partneredge/host/wazero"
 	"partneredge/wasm/abi"
 )
 
@@ -20,14 +19,10 @@ type named struct {
 	new  engine.New
 }
 
-// engines are those that the test program has; with the build tag wasmtime there is one
-// more.
-func engines() []named { return append([]named{{"wazero", wazero.New}}, moreEngines()...) }
-
-// TestGuests holds that each guest's attack ends as it may end under every engine, and
+// TestGuests holds that each guest's attack ends as it may end under the engine, and
 // that what comes next is answered, byte for byte the same.
 func TestGuests(t *testing.T) {
-	for _, e := range engines() {
+	for _, e := range engines {
 		t.Run(e.name, func(t *testing.T) {
 			r, err := host.New(t.Context(), host.Config{Engine: e.new, CacheDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
 			if err != nil {
