@@ -48,22 +48,26 @@ func (b *bench) slowDNS(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, r.Stop()) }()
 
 	var ratios []float64
-	for range slowRounds {
-		keys, err := newKeys(ctx, r, 2*slowLookups)
+	for round := range slowRounds {
+		keys, err := newKeys(ctx, r.Region, 2*slowLookups)
 		if err != nil {
 			return err
 		}
-		alone, err := lookUp(ctx, r, keys[:slowLookups])
-		if err != nil {
+		var alone, beside time.Duration
+		var underWay int32
+		err = measureHalves(round, func() (err error) {
+			alone, err = lookUp(ctx, r.Region, keys[:slowLookups])
 			return err
-		}
-		attack, err := beginSlowSubscribes(ctx, r)
-		if err != nil {
+		}, func() error {
+			attack, err := beginSlowSubscribes(ctx, r.Region)
+			if err != nil {
+				return err
+			}
+			defer attack.end()
+			beside, err = lookUp(ctx, r.Region, keys[slowLookups:])
+			underWay = attack.underWay.Load()
 			return err
-		}
-		beside, err := lookUp(ctx, r, keys[slowLookups:])
-		underWay := attack.underWay.Load()
-		attack.end()
+		})
 		if err != nil {
 			return err
 		}

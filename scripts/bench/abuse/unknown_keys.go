@@ -2,43 +2,48 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"partneredge/edge/node"
 	"partneredge/scripts/bench/fleet"
 	"partneredge/scripts/bench/harness"
-	"partneredge/wasm/abi"
-	"partneredge/wasm/apikey"
 )
 
 const (
-	guessRounds   = 5
-	guessDelay    = 80 * time.Millisecond // between the origin and the node, one way
-	guessEvery    = time.Millisecond      // between two unknown keys
-	guessSettle   = 300 * time.Millisecond
-	heldRequests  = 1000 // with the held key, in each half of a round
-	heldPause     = time.Millisecond
-	guessesAtMost = 2000 // under way
+	guessRounds = 6
+	guessDelay  = 80 * time.Millisecond // between the origin and the node, one way
+	guessSettle = 300 * time.Millisecond
+	heldTime    = 800 * time.Millisecond // of requests with the held key, in each half of a round
+	heldAtLeast = 200                    // of them
+	heldPause   = time.Millisecond
 )
 
-// unknownKeys floods a node with 1 000 well-formed unknown keys a second, each from a
-// /48 of its own, and compares how long requests with a key that the node holds take
-// to the same without the flood. The origin is 80 ms away.
-func (b *bench) unknownKeys(ctx context.Context) error { return b.guesses(ctx, "unknown_keys", false) }
+// guessing is a case: a stream of 1 000 well-formed unknown keys a second, each from a
+// /48 of its own, beside requests with a key that the node holds. The origin is 80 ms
+// away.
+type guessing struct {
+	name     string
+	mute     bool // the origin is connected and answers nothing
+	dial     bool // each guess comes over a new connection
+	harmless bool // the guesses go to a server that has nothing to do with the node
+}
 
-// muteOrigin is unknownKeys while the origin is connected and answers nothing.
-func (b *bench) muteOrigin(ctx context.Context) error { return b.guesses(ctx, "mute_origin", true) }
+// guessing returns the part of the bench that measures g.
+func (b *bench) guessing(g guessing) harness.Part {
+	return harness.Part{Name: g.name, Measure: func(ctx context.Context) error { return b.guesses(ctx, g) }}
+}
 
-func (b *bench) guesses(ctx context.Context, name string, mute bool) (err error) {
-	r, err := b.region(ctx, name, fleet.RegionConfig{Nodes: 1, Delay: guessDelay, ChangeNode: func(c *node.Config) {
+// guesses compares how long requests with the held key take beside guesses to how long
+// they take alone.
+func (b *bench) guesses(ctx context.Context, g guessing) (err error) {
+	r, err := b.region(ctx, g.name, fleet.RegionConfig{Nodes: 1, Delay: guessDelay, ChangeNode: func(c *node.Config) {
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	}})
 	if err != nil {
@@ -49,118 +54,110 @@ func (b *bench) guesses(ctx context.Context, name string, mute bool) (err error)
 	if err != nil {
 		return err
 	}
+	what := order{Guess: r.Nodes[0].URL(), Dial: g.dial}
+	if g.harmless {
+		var server *harness.Child
+		if server, what.Guess, err = startHarmless(ctx); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, server.Stop()) }()
+	}
+	h := newHolder(r.Region, key)
+	defer h.client.CloseIdleConnections()
 	var ratios []float64
-	for range guessRounds {
-		if err := r.Warm(ctx, "agents/me", key); err != nil {
+	for round := range guessRounds {
+		var alone, beside time.Duration
+		var sent guesses
+		err := measureHalves(round, func() (err error) {
+			alone, err = h.measure(ctx)
 			return err
-		}
-		alone, err := held(ctx, r, key)
-		if err != nil {
+		}, func() (err error) {
+			beside, sent, err = g.beside(ctx, h, what)
 			return err
-		}
-		if mute {
-			r.Relays[0].Stall()
-		}
-		flood := beginGuesses(ctx, r)
-		err = harness.Sleep(ctx, guessSettle)
-		var beside time.Duration
-		if err == nil {
-			beside, err = held(ctx, r, key)
-		}
-		flood.end()
-		if mute {
-			r.Relays[0].Mend()
-		}
+		})
 		if err != nil {
 			return err
 		}
 		ratios = append(ratios, float64(beside)/float64(alone))
-		b.Printf("%s: p99 of a held key %v, in the flood %v; of %d guesses %d were refused as unknown, %d for want of room",
-			name, alone, beside, flood.sent.Load(), flood.unknown.Load(), flood.refused.Load())
+		b.Printf("%s: p99 of a held key %v, beside guesses %v; %v", g.name, alone, beside, &sent)
+		if err := sent.check(g.mute); err != nil {
+			return err
+		}
 	}
-	b.Figure("held_key_ratio."+name, harness.Median(ratios), "ratio")
+	b.Figure("held_key_ratio."+g.name, harness.Median(ratios), "ratio")
 	return nil
 }
 
-// held returns the p99 of requests with a key that the node holds.
-func held(ctx context.Context, r *fleet.Region, key string) (time.Duration, error) {
-	took := make([]time.Duration, heldRequests)
-	for i := range took {
+// beside returns what h measures beside guesses, and what came of them.
+func (g guessing) beside(ctx context.Context, h *holder, what order) (p99 time.Duration, sent guesses, err error) {
+	if err := h.ask(ctx); err != nil { // the node holds the key before its origin is mute
+		return 0, sent, err
+	}
+	if g.mute {
+		h.region.Relays[0].Stall()
+		defer h.region.Relays[0].Mend()
+	}
+	flood, err := beginFlood(ctx, what)
+	if err != nil {
+		return 0, sent, err
+	}
+	p99, err = h.measure(ctx)
+	sent, failed := flood.end()
+	return p99, sent, errors.Join(err, failed)
+}
+
+// holder sends requests with a key that the node holds, over one connection.
+type holder struct {
+	region *fleet.Region
+	key    string
+	client *http.Client
+	dialed atomic.Int64
+}
+
+func newHolder(r *fleet.Region, key string) *holder {
+	h := &holder{region: r, key: key}
+	h.client = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		h.dialed.Add(1)
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}}}
+	return h
+}
+
+func (h *holder) ask(ctx context.Context) error {
+	status, err := get(ctx, h.client, h.region.Nodes[0].URL()+fleet.API+"agents/me", fleet.Bearer(h.key))
+	if err != nil {
+		return fmt.Errorf("ask with a held key: %w", err)
+	}
+	if status != http.StatusOK {
+		return fmt.Errorf("ask with a held key: status %d", status)
+	}
+	return nil
+}
+
+// measure returns the p99 of requests with the key, once what began or ended just before
+// has settled.
+func (h *holder) measure(ctx context.Context) (time.Duration, error) {
+	if err := harness.Sleep(ctx, guessSettle); err != nil {
+		return 0, err
+	}
+	if err := h.ask(ctx); err != nil {
+		return 0, err
+	}
+	dialed := h.dialed.Load()
+	var took []time.Duration
+	for first := time.Now(); time.Since(first) < heldTime || len(took) < heldAtLeast; {
 		began := time.Now()
-		if status, _ := r.Get(ctx, r.Nodes[0], "agents/me", key); status != http.StatusOK {
-			return 0, fmt.Errorf("ask with a held key: status %d", status)
+		if err := h.ask(ctx); err != nil {
+			return 0, err
 		}
-		took[i] = time.Since(began)
+		took = append(took, time.Since(began))
 		if err := harness.Sleep(ctx, heldPause); err != nil {
 			return 0, err
 		}
 	}
+	if h.dialed.Load() > dialed {
+		return 0, errors.New("requests with a held key did not keep their connection")
+	}
 	slices.Sort(took)
 	return harness.Quantile(took, .99), nil
-}
-
-// flood is a stream of requests with made-up keys.
-type flood struct {
-	sent, unknown, refused atomic.Int64
-	cancel                 context.CancelFunc
-	requests               sync.WaitGroup
-}
-
-// beginGuesses sends a request with another made-up key every millisecond, over
-// connections that have nothing to do with those of r's client.
-func beginGuesses(ctx context.Context, r *fleet.Region) *flood {
-	f := new(flood)
-	ctx, f.cancel = context.WithCancel(ctx)
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: guessesAtMost}}
-	room := make(chan struct{}, guessesAtMost)
-	f.requests.Go(func() {
-		tick := time.NewTicker(guessEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			select {
-			case room <- struct{}{}:
-			default:
-				continue
-			}
-			n := f.sent.Add(1)
-			f.requests.Go(func() {
-				defer func() { <-room }()
-				f.guess(ctx, client, r.Nodes[0].URL(), n)
-			})
-		}
-	})
-	return f
-}
-
-func (f *flood) guess(ctx context.Context, client *http.Client, base string, n int64) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+fleet.API+"agents/me", nil)
-	if err != nil {
-		return
-	}
-	var random [apikey.RandomSize]byte
-	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
-	req.Header = fleet.Bearer(apikey.Mint(abi.EnvLive, &random))
-	req.Header.Set("X-Forwarded-For", fmt.Sprintf("2001:%x:%x::1", n>>16&0xffff, n&0xffff))
-	resp, err := client.Do(req)
-	if err != nil {
-		return // at the end of the flood
-	}
-	_ = resp.Body.Close()
-	switch resp.StatusCode {
-	case http.StatusUnauthorized:
-		f.unknown.Add(1)
-	case http.StatusInternalServerError:
-		f.refused.Add(1)
-	}
-}
-
-// end cancels the requests under way.
-func (f *flood) end() {
-	f.cancel()
-	f.requests.Wait()
 }
