@@ -83,13 +83,18 @@ func Sleep(ctx context.Context, d time.Duration) error {
 // Poll calls done every few milliseconds until it returns true or an error, for
 // at most two minutes. what names the event that is waited for.
 func Poll(ctx context.Context, what string, done func() (bool, error)) error {
+	return PollEvery(ctx, 5*time.Millisecond, what, done)
+}
+
+// PollEvery is Poll at a pace of its own, for a question that costs what is measured.
+func PollEvery(ctx context.Context, every time.Duration, what string, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for {
 		if ok, err := done(); ok || err != nil {
 			return err
 		}
-		if err := Sleep(ctx, 5*time.Millisecond); err != nil {
+		if err := Sleep(ctx, every); err != nil {
 			return fmt.Errorf("wait for %s: %w", what, err)
 		}
 	}

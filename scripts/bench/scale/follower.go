@@ -126,9 +126,13 @@ func (f *follower) report() (r followerReport, err error) {
 	return r, err
 }
 
+// askEvery is the time between two reports that until asks for. A report takes some
+// 100 us of the follower's processor time, which is what is measured.
+const askEvery = 100 * time.Millisecond
+
 // until waits for a report of which a condition holds, and returns it.
 func (f *follower) until(ctx context.Context, what string, holds func(followerReport) bool) (r followerReport, err error) {
-	err = harness.Poll(ctx, what, func() (bool, error) {
+	err = harness.PollEvery(ctx, askEvery, what, func() (bool, error) {
 		r, err = f.report()
 		return holds(r), err
 	})
