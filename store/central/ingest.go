@@ -254,8 +254,9 @@ var insertFirings = db.Insert("firings", "id, account_id, name, triggered_at, da
 // first that is free. The transaction holds the account, so that it stays free.
 
 const (
-	timesRead = 1024  // times read at once
-	timesBack = 100e3 // microseconds read before the one asked for: callers that wait together ask in any order
+	timesRead  = 1024  // times read at once
+	timesBack  = 100e3 // microseconds read before the one asked for: callers that wait together ask in any order
+	timesAhead = 10e6  // microseconds after now in which the newest time is looked for
 )
 
 // series names the times of one table's rows in one account.
@@ -274,12 +275,12 @@ func (t *tx) uniqueTime(ctx context.Context, s series, at time.Time) (time.Time,
 	known := t.times[s]
 	if known == nil {
 		known = &times{from: 1, given: make(map[int64]bool)}
-		newest, read, err := t.newestOf(ctx, s)
+		latest, upto, err := t.newestOf(ctx, s)
 		if err != nil {
 			return at, err
 		}
-		if read { // all later ones are free
-			known.from, known.upto = newest+1, math.MaxInt64
+		if upto > 0 { // all between them are free
+			known.from, known.upto = latest+1, upto
 		}
 		t.times[s] = known
 	}
@@ -301,25 +302,38 @@ func (t *tx) uniqueTime(ctx context.Context, s series, at time.Time) (time.Time,
 	}
 }
 
-// newestOf returns the latest time of a series, once a second account of the transaction
-// asks for one: then it is read for all accounts that the transaction holds.
-func (t *tx) newestOf(ctx context.Context, s series) (newest int64, read bool, err error) {
+// newest holds the latest time of a series in each account, of those up to upto.
+type newest struct {
+	of   map[string]int64 // 0: there is none
+	upto int64
+}
+
+// newestOf returns the latest time of a series up to a time soon after now, and that time,
+// once a second account of the transaction asks for one: then it is read for all accounts
+// that the transaction holds. Before that upto is 0. Rows that lie further ahead, since the
+// clock of a source was wrong, would else come after every time that is asked for.
+func (t *tx) newestOf(ctx context.Context, s series) (latest, upto int64, err error) {
 	all := series{table: s.table, column: s.column}
-	of, asked := t.newest[all]
+	read, asked := t.newest[all]
 	if !asked {
-		t.newest[all] = nil
-		return 0, false, nil
+		t.newest[all] = newest{}
+		return 0, 0, nil
 	}
-	if of == nil {
-		of, err = db.Map[string, int64](ctx, t, `SELECT id, coalesce((SELECT max(`+s.column+`) FROM `+s.table+` WHERE account_id = accounts.id), 0)
-			FROM accounts WHERE `+t.In("id"), t.Set(slices.Collect(maps.Keys(t.modes))))
+	if read.of == nil {
+		read.upto = db.Micros(t.Now()) + timesAhead
+		read.of, err = db.Map[string, int64](ctx, t, `SELECT id, coalesce((SELECT max(`+s.column+`) FROM `+s.table+`
+				WHERE account_id = accounts.id AND `+s.column+` <= ?), 0)
+			FROM accounts WHERE `+t.In("id"), read.upto, t.Set(slices.Collect(maps.Keys(t.modes))))
 		if err != nil {
-			return 0, false, err
+			return 0, 0, err
 		}
-		t.newest[all] = of
+		t.newest[all] = read
 	}
-	newest, read = of[s.account]
-	return newest, read, nil
+	latest, held := read.of[s.account]
+	if !held {
+		return 0, 0, nil
+	}
+	return latest, read.upto, nil
 }
 
 // readTimes reads the times that rows of the series have, beginning at from.

@@ -20,10 +20,10 @@ type tx struct {
 	*db.Tx
 	commits    *commits
 	log        *slog.Logger
-	modes      map[string]store.Mode       // of the accounts it holds
-	modesWere  []modeWas                   // before jobs changed them, in order
-	times      map[series]*times           // once read
-	newest     map[series]map[string]int64 // by account, of series without one; nil: asked for once
+	modes      map[string]store.Mode // of the accounts it holds
+	modesWere  []modeWas             // before jobs changed them, in order
+	times      map[series]*times     // once read
+	newest     map[series]newest     // of series without an account, once one asked
 	firings    []store.Firing
 	events     []*store.Event
 	deliveries *deliveries.Batch
@@ -36,7 +36,7 @@ func (d *DB) newTx(t *db.Tx) db.Batch {
 	return &tx{
 		Tx: t, commits: &d.commits, log: d.log, deliveries: d.NewBatch(t),
 		modes: make(map[string]store.Mode), times: make(map[series]*times),
-		newest: make(map[series]map[string]int64),
+		newest: make(map[series]newest),
 	}
 }
 
