@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"runtime"
 	"slices"
 	"time"
 
@@ -49,6 +50,9 @@ func (d *DB) writeLoop() {
 			for _, j := range jobs {
 				close(j.done)
 			}
+			// Callers that were answered often write again at once. They run first, so that
+			// they share the next transaction rather than wait for it.
+			runtime.Gosched()
 		case <-d.stop:
 			return
 		}
