@@ -2,6 +2,7 @@ package release
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,5 +73,67 @@ func TestLongestManifest(t *testing.T) {
 		if _, err := readManifest(padded); (err == nil) != fits {
 			t.Errorf("%d bytes: %v", length, err)
 		}
+	}
+}
+
+// encryptedKey is a private key as minisign writes it, with the password "swordfish",
+// at the least cost: what MakeKeys does takes a gigabyte and seconds.
+const (
+	encryptedKey = "untrusted comment: minisign encrypted secret key\n" +
+		"RWRTY0IyY0ea1poJCyWCd+yPum+ZQZov+ySJgVEGV8lEzNEUjpcAgAAAAAAAAAAAEAAAAAAAC3hIc2O9uVMr3lAH77tcWiEm0PDBGyg9phBDITNA" +
+		"QW54PhlezO7gfgpaeG6PZrs556s/7vWA3j3UaWym3zvNFk1R+4Lvbtv8oAdqsc194nYTI8RNAaJcK0R6R6rk8CkGGRTL3jVwBmQ=\n"
+	encryptedKeyID = 0x0123456789ABCDEF
+)
+
+func TestReadPrivateKey(t *testing.T) {
+	file := func(text string) string {
+		path := filepath.Join(t.TempDir(), "release.key")
+		writeFile(t, path, text)
+		return path
+	}
+	open, err := newPair(t).private.MarshalText()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var openKey minisign.PrivateKey
+	if err := openKey.UnmarshalText(open); err != nil {
+		t.Fatal(err)
+	}
+	errNobody := errors.New("nobody to ask")
+	answer := func(password string) func() (string, error) {
+		return func() (string, error) { return password, nil }
+	}
+	for name, test := range map[string]struct {
+		file  string
+		ask   func() (string, error)
+		id    uint64 // of the key, when it is read
+		fails error  // the error to be found in it, when that is known
+	}{
+		"open":               {file: file(string(open)), id: openKey.ID()}, // nobody is asked
+		"the password":       {file: file(encryptedKey), ask: answer("swordfish"), id: encryptedKeyID},
+		"another password":   {file: file(encryptedKey), ask: answer("Swordfish")},
+		"nobody to ask":      {file: file(encryptedKey), ask: func() (string, error) { return "swordfish", errNobody }, fails: errNobody},
+		"junk":               {file: file("junk\n")},
+		"a file not there":   {file: filepath.Join(t.TempDir(), "none"), fails: os.ErrNotExist},
+		"a public key":       {file: file(newPair(t).public.String() + "\n")},
+		"an encrypted stump": {file: file(encryptedKey[:len(encryptedKey)-9]), ask: answer("swordfish")},
+	} {
+		key, err := ReadPrivateKey(test.file, test.ask)
+		if (err == nil) != (test.id != 0) || key.ID() != test.id || test.fails != nil && !errors.Is(err, test.fails) {
+			t.Errorf("%s: key %x, %v, want %x, %v", name, key.ID(), err, test.id, test.fails)
+		}
+	}
+}
+
+// TestKeyFilesAreRefused has files that hold no key, or too much.
+func TestKeyFilesAreRefused(t *testing.T) {
+	junk := filepath.Join(t.TempDir(), "release.pub")
+	writeFile(t, junk, "junk\n")
+	if keys, err := ReadKeys(junk); err == nil {
+		t.Errorf("read %v from a file of junk", keys)
+	}
+	// One line that fills the file has no end that a reader of lines would find.
+	if keys, err := ParseKeys([]byte(strings.Repeat("#", maxKeys))); err == nil {
+		t.Errorf("read %v from one long line", keys)
 	}
 }
