@@ -597,3 +597,63 @@ func TestSeenOfHeldNode(t *testing.T) {
 		t.Errorf("the node that was held was seen at %s, want %s", n.LastSeenAt, at)
 	}
 }
+
+// TestSeenOfNodeWrittenMeanwhile has another origin write a node after the statement that
+// notes when nodes spoke has begun and before it comes to that node. Nothing of that write
+// is lost, and the node is noted, or named as one to be noted later.
+func TestSeenOfNodeWrittenMeanwhile(t *testing.T) {
+	p := place{"postgres", centraltest.Postgres(t)}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	d, other := open(t, p), open(t, p)
+	first := must(d.AddNode(ctx, store.Node{Name: "first", Region: "r", PublicKey: "pub1"}))(t).ID
+	written := must(d.AddNode(ctx, store.Node{Name: "n", Region: "r", PublicKey: "pub2"}))(t).ID
+	// The update of the first row waits for a row of another table.
+	for _, statement := range []string{
+		`CREATE TABLE gate (n BIGINT)`, `INSERT INTO gate VALUES (1)`,
+		`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM FROM gate FOR SHARE; RETURN new; END'`,
+		`CREATE TRIGGER wait BEFORE UPDATE OF last_seen_at ON nodes FOR EACH ROW WHEN (new.name = 'first') EXECUTE FUNCTION wait()`,
+	} {
+		noError(t, d.db.WriteAlone(ctx, func(ctx context.Context, tx *db.Tx) error {
+			_, err := tx.Exec(ctx, statement)
+			return err
+		}))
+	}
+	at := d.Now()
+	seen := []fleet.NodeSeen{{ID: first, Version: "1", At: at}, {ID: written, Version: "1", At: at}}
+	var skipped []string
+	var noting sync.WaitGroup
+	noError(t, other.db.WriteAlone(ctx, func(ctx context.Context, tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, `UPDATE gate SET n = 2`); err != nil {
+			return err
+		}
+		noting.Go(func() {
+			var err error
+			if skipped, err = d.SeenNodes(ctx, seen); err != nil {
+				t.Error(err)
+			}
+		})
+		for waits, tick := false, time.NewTicker(time.Millisecond); !waits; <-tick.C {
+			if err := tx.Get(ctx, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid)))`, nil, &waits); err != nil {
+				return err
+			}
+		}
+		return other.RaiseWireVersion(ctx, written, 7)
+	}))
+	noting.Wait()
+	n := must(d.Node(ctx, written))(t)
+	if n.WireVersion != 7 {
+		t.Errorf("wire version %d, want the 7 that was written meanwhile", n.WireVersion)
+	}
+	if !n.LastSeenAt.Equal(at) && !slices.Equal(skipped, []string{written}) {
+		t.Errorf("the node was seen at %s, want %s, and %v are to be noted later", n.LastSeenAt, at, skipped)
+	}
+	if skipped := must(d.SeenNodes(ctx, seen[1:]))(t); len(skipped) > 0 {
+		t.Errorf("skipped %v, which nobody writes", skipped)
+	}
+	for _, id := range []string{first, written} {
+		if n := must(d.Node(ctx, id))(t); !n.LastSeenAt.Equal(at) || n.Version != "1" {
+			t.Errorf("%s was seen at %s in version %q, want %s in 1", id, n.LastSeenAt, n.Version, at)
+		}
+	}
+}

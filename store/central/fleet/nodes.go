@@ -79,9 +79,14 @@ const noteSeen = "note when nodes spoke"
 
 // UpdateSeen leaves a row where a later time was noted, or the same version not long
 // ago: of several origins that hear a node one is to write. On PostgreSQL it waits for no
-// row: skipped are the nodes that it left since another transaction writes them.
+// row: skipped are the nodes that it left since another transaction writes them, or has
+// just written them.
 func UpdateSeen(ctx context.Context, t *db.Tx, seen []NodeSeen) (skipped []string, err error) {
-	due := `SELECT n.id, v.version, v.at FROM v JOIN nodes n ON n.id = v.id
+	place := "id"
+	if t.Postgres() {
+		place = "ctid" // which a row keeps while it is locked, and by which no index is searched again
+	}
+	due := `SELECT n.` + place + ` AS place, v.version, v.at FROM v JOIN nodes n ON n.id = v.id
 			WHERE n.last_seen_at <= v.at AND (n.last_seen_at <= v.at - v.apart OR n.version <> v.version)`
 	if t.Postgres() {
 		due = t.ForUpdate(due) + " SKIP LOCKED"
@@ -90,7 +95,7 @@ func UpdateSeen(ctx context.Context, t *db.Tx, seen []NodeSeen) (skipped []strin
 		Tried: noteSeen, Columns: "id, version, at, apart",
 		Row: func(n NodeSeen) []any { return []any{n.ID, n.Version, db.Micros(n.At), n.Apart.Microseconds()} },
 		Statement: `UPDATE nodes SET version = due.version, last_seen_at = due.at FROM (` + due + `) due
-			WHERE nodes.id = due.id`,
+			WHERE nodes.` + place + ` = due.place`,
 	}.Count(ctx, t, seen)
 	if err != nil || !t.Postgres() || written == int64(len(seen)) {
 		return nil, err
