@@ -90,7 +90,9 @@ func (b *bench) guesses(ctx context.Context, g guessing) (err error) {
 
 // beside returns what h measures beside guesses, and what came of them.
 func (g guessing) beside(ctx context.Context, h *holder, what order) (p99 time.Duration, sent guesses, err error) {
-	if err := h.ask(ctx); err != nil { // the node holds the key before its origin is mute
+	// The lookups of a flood before have ended, and the node holds the key, before its
+	// origin is mute.
+	if err := h.settle(ctx); err != nil {
 		return 0, sent, err
 	}
 	if g.mute {
@@ -134,13 +136,17 @@ func (h *holder) ask(ctx context.Context) error {
 	return nil
 }
 
-// measure returns the p99 of requests with the key, once what began or ended just before
-// has settled.
-func (h *holder) measure(ctx context.Context) (time.Duration, error) {
+// settle returns once what began or ended just before has settled, and the key is held.
+func (h *holder) settle(ctx context.Context) error {
 	if err := harness.Sleep(ctx, guessSettle); err != nil {
-		return 0, err
+		return err
 	}
-	if err := h.ask(ctx); err != nil {
+	return h.ask(ctx)
+}
+
+// measure returns the p99 of requests with the key.
+func (h *holder) measure(ctx context.Context) (time.Duration, error) {
+	if err := h.settle(ctx); err != nil {
 		return 0, err
 	}
 	dialed := h.dialed.Load()
