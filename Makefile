@@ -46,11 +46,21 @@ install: ## what `make build` built: program, modules, units, manual, completion
 .PHONY: modules
 modules: $(WASM) ## build/modules/*.wasm, each with its manifest
 
-build/modules/%.wasm: $(GUEST) wasm/modules/%/main.go wasm/modules/%/manifest.json scripts/build-module
+build/modules/%.wasm: $(GUEST) wasm/modules/%/main.go wasm/modules/%/manifest.json scripts/build-module wasm/modules.pgo
 	scripts/build-module wasm/modules/$* build/modules
 
-build/sandbox.wasm: $(GUEST) scripts/build-module
+build/sandbox.wasm: $(GUEST) scripts/build-module wasm/modules.pgo
 	scripts/build-module wasm/modules/sandbox build
+
+.PHONY: guest-profile
+guest-profile: ## wasm/modules.pgo, by which modules are compiled, measured anew
+	$(GO) test -c -o build/guest.test ./wasm/guest
+	for run in 1 2 3; do \
+		build/guest.test -test.run '^$$' -test.bench '^BenchmarkModules$$' -test.benchtime 2s \
+			-test.cpuprofile build/guest-$$run.prof || exit; \
+	done
+	$(GO) tool pprof -proto build/guest-[123].prof > build/modules.pgo
+	mv build/modules.pgo wasm/modules.pgo
 
 .PHONY: run
 run: build ## origin and one node on loopback, ready to be tried (DATA=dir, ARGS=flags)
@@ -83,7 +93,7 @@ FUZZ ?= scripts/fuzz
 
 TRAP := edge/command/testdata/modules/trap
 
-build/modules-bad/trap.wasm: $(GUEST) $(wildcard $(TRAP)/*) scripts/build-module
+build/modules-bad/trap.wasm: $(GUEST) $(wildcard $(TRAP)/*) scripts/build-module wasm/modules.pgo
 	scripts/build-module $(TRAP) build/modules-bad
 
 .PHONY: test

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -63,7 +64,8 @@ func scriptSpoil(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(largest, text, 0o600))
 }
 
-// TestModulesAreReproducible: sources that lie elsewhere give the same release.
+// TestModulesAreReproducible: sources that lie elsewhere give the same release, of
+// modules that were compiled by their profile.
 func TestModulesAreReproducible(t *testing.T) {
 	modules, _ := testFiles.get(t)
 	elsewhere := filepath.Join(t.TempDir(), "checkout")
@@ -95,6 +97,9 @@ func TestModulesAreReproducible(t *testing.T) {
 		build := exec.Command(filepath.Join(elsewhere, "scripts", "build-module"), "wasm/modules/"+name, again)
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("building %s: %v\n%s", name, err, out)
+		}
+		if text, err := os.ReadFile(filepath.Join(again, name+".wasm")); err != nil || !bytes.Contains(text, []byte("build\t-pgo=modules.pgo\n")) {
+			t.Errorf("%s was not compiled by wasm/modules.pgo: %v", name, err)
 		}
 		for _, suffix := range []string{".wasm", ".json"} {
 			if err := copyFile(filepath.Join(first, name+suffix), filepath.Join(modules, name+suffix)); err != nil {
