@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -180,6 +181,14 @@ func (r *Runtime) shrink(p *pool) {
 			return
 		}
 	}
+}
+
+// Settle gives memory back to the system that opening modules took and running them does
+// not need. It may take seconds, since machine code is written to the cache that is not
+// there yet. Modules may be opened, called and closed meanwhile.
+func (r *Runtime) Settle() {
+	r.engine.Settle()
+	debug.FreeOSMemory()
 }
 
 // Close closes every module, then the engine. It may be called twice.

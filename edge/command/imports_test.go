@@ -252,6 +252,7 @@ func TestOnlyDurableNamesFiles(t *testing.T) {
 		"edge/node/rollout/compilelock.go":  "a mark for other processes of this boot",
 		"host/compilecache/compilecache.go": "a cache: what a power cut damages fails its sum, and is made anew",
 		"host/wazero/cache.go":              "likewise",
+		"host/wazero/mapping.go":            "likewise: it is compared with the code before it is run",
 	}
 	found := make(map[string]bool)
 	for _, p := range list(t, nil, "./edge/...", "./host/...", "./store/...") {

@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -194,7 +193,6 @@ func (n *Node) openReleases(ctx context.Context) (err error) {
 		return err
 	}
 	n.metrics.registry.MustRegister(newReleaseMetrics(n.releases.Status))
-	debug.FreeOSMemory() // opening modules takes more than the node ever does again
 	return nil
 }
 

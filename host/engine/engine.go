@@ -84,6 +84,10 @@ type Engine interface {
 	// where that is not there, damaged or outdated. A module that cannot be compiled
 	// was never kept.
 	Load(ctx context.Context, sum [sha256.Size]byte) Code
+	// Settle makes the machine code of open modules take less memory, if the engine
+	// can do that, while the modules run. It may take as long as it takes to write the
+	// code to the cache.
+	Settle()
 	// Close frees everything. No instance may be in use.
 	Close(ctx context.Context) error
 }

@@ -84,6 +84,9 @@ func (e *wasmtimeEngine) Traits() engine.Traits {
 	return engine.Traits{Interrupts: true, ImportsGrow: true}
 }
 
+// Settle implements engine.Engine. It does nothing.
+func (e *wasmtimeEngine) Settle() {}
+
 var errClosed = errors.New("engine closed")
 
 // Close implements engine.Engine. What wasmtime needs for open instances it keeps

@@ -24,7 +24,7 @@ import (
 //	wazero-VERSION-SYSTEM/NAME  its machine code, as wazero writes it, by the name that
 //	                            wazero gives to the skeleton's
 //
-// and a sum beside each file. wazero knows machine code by the module that it is given,
+// and a sum beside each file; later the file code as well (mapping.go). wazero knows machine code by the module that it is given,
 // which it reads and validates every time, all code of it; of the skeleton there is
 // next to nothing to read. Only what wazero has validated and compiled gets a folder.
 
@@ -156,6 +156,9 @@ func (e *wazeroEngine) load(ctx context.Context, dir string) (*code, error) {
 	if !slices.Equal(before, state(machineCode(dir))) {
 		return nil, errors.Join(errOutdated, c.Close(ctx))
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dir = dir
 	return c, nil
 }
 

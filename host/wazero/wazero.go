@@ -27,10 +27,10 @@ func New(_ context.Context, config engine.Config) (engine.Engine, error) {
 }
 
 func hostFunc(call func(context.Context, []byte, []uint64)) api.GoModuleFunc {
-	return func(ctx context.Context, m api.Module, stack []uint64) { call(ctx, bytes(m), stack) }
+	return func(ctx context.Context, m api.Module, stack []uint64) { call(ctx, memoryOf(m), stack) }
 }
 
-func bytes(m api.Module) []byte {
+func memoryOf(m api.Module) []byte {
 	mem := m.Memory()
 	b, _ := mem.Read(0, mem.Size())
 	return b
@@ -159,12 +159,19 @@ type code struct {
 	cache    wazero.CompilationCache // nil: none
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule // nil: could not be compiled
+	dir      string                // the folder that it was loaded from; "": none
+
+	mu     sync.Mutex // held while machine code moves, and by Close
+	mapped bool       // machine code was moved to a file, or could not be
 }
 
 func (c *code) Close(ctx context.Context) (err error) {
 	c.engine.mu.Lock()
 	delete(c.engine.open, c)
 	c.engine.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mapped = true // there is none any more
 	if c.compiled != nil {
 		err = c.compiled.Close(ctx)
 	}
@@ -196,7 +203,7 @@ func (m memory) Reallocate(size uint64) []byte { return m.Resize(size) }
 
 type instance struct{ module api.Module }
 
-func (i *instance) Memory() []byte { return bytes(i.module) }
+func (i *instance) Memory() []byte { return memoryOf(i.module) }
 
 func (i *instance) Grow(size int) bool {
 	m := i.module.Memory()

@@ -34,6 +34,8 @@ type opened struct {
 func (c *Controller) Run(ctx context.Context) {
 	tick := time.NewTicker(judgeInterval)
 	defer tick.Stop()
+	defer c.settling.Wait()
+	c.settling.Go(c.cfg.Runtime.Settle)
 	for ctx.Err() == nil {
 		c.judge()
 		c.step(ctx)
@@ -207,6 +209,9 @@ func (c *Controller) finish(done opened) {
 	running := c.order.Run == done.digest && c.router.routes.Load().running.digest != done.digest
 	candidate := c.order.Candidate == done.digest && done.digest != ""
 	wanted := c.order.Rollout == done.rollout && (running || candidate)
+	if done.err == nil {
+		c.settling.Go(c.cfg.Runtime.Settle)
+	}
 	if done.candidate && (done.err != nil || !wanted) {
 		c.endTrial()
 	}

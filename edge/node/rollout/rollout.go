@@ -90,7 +90,8 @@ type Controller struct {
 	standby *deployment // ran before; its modules are kept open for a rollback; nil: none
 	retryAt time.Time   // nothing is opened before
 
-	triedSince time.Time // since when the candidate answers requests
+	triedSince time.Time      // since when the candidate answers requests
+	settling   sync.WaitGroup // goroutines that settle the runtime after modules were opened
 }
 
 // Open opens the release that ran last. If it cannot run, the one before it does,

@@ -1,0 +1,127 @@
+package wazero
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+
+	"github.com/tetratelabs/wazero"
+)
+
+// wazero reads machine code into memory of its own, all of it, though requests run a
+// small part. The cache therefore holds the code once more, in a file from its first
+// byte on, which the system can map: what does not run then takes no memory, and what
+// does can be dropped and read again, as a program's own code can.
+
+// codeFile is the name of that file in a module's folder.
+const codeFile = "code"
+
+// errOtherCode is the error of a file that does not hold the code that it should.
+var errOtherCode = errors.New("the file holds other code")
+
+// Settle implements engine.Engine. Where code cannot be mapped, it stays in memory, and
+// the log has one line.
+func (e *wazeroEngine) Settle() {
+	if !mappable {
+		return
+	}
+	e.mu.Lock()
+	var open []*code
+	for c := range e.open {
+		open = append(open, c)
+	}
+	e.mu.Unlock()
+	modules, size := 0, 0
+	for _, c := range open {
+		n, err := c.moveToFile()
+		if err != nil {
+			e.Log.Warn("machine code stays in memory", "dir", e.CacheDir, "err", err)
+			break
+		}
+		if n > 0 {
+			modules, size = modules+1, size+n
+		}
+	}
+	if size > 0 {
+		e.Log.Info("machine code mapped from the cache", "modules", modules, "bytes", size)
+	}
+}
+
+// moveToFile maps the module's machine code from its file, in place of the memory that
+// wazero read it into, and returns how much that is. It does nothing the second time, nor
+// to code that was not kept.
+func (c *code) moveToFile() (size int, err error) {
+	c.mu.Lock() // Close waits
+	defer c.mu.Unlock()
+	if c.dir == "" || c.compiled == nil || c.mapped {
+		return 0, nil
+	}
+	c.mapped = true // or else tried once
+	executable, ok := machineCodeOf(c.compiled)
+	if !ok {
+		return 0, errors.New("this version of wazero keeps machine code elsewhere")
+	}
+	if len(executable) == 0 {
+		return 0, nil
+	}
+	path := filepath.Join(c.dir, codeFile)
+	err = mapFile(path, executable)
+	if errors.Is(err, errOtherCode) || errors.Is(err, os.ErrNotExist) {
+		if err = writeCode(path, executable); err == nil {
+			err = mapFile(path, executable)
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	return len(executable), nil
+}
+
+// machineCodeOf finds the memory that wazero has a module's machine code in, good until the
+// module is closed. It is in no API.
+func machineCodeOf(compiled wazero.CompiledModule) (executable []byte, ok bool) {
+	module := reflect.ValueOf(compiled)
+	id, all := field(field(module, "module"), "ID"), field(field(module, "compiledEngine"), "compiledModules")
+	if !id.IsValid() || all.Kind() != reflect.Map || all.Type().Key() != id.Type() {
+		return nil, false
+	}
+	found := field(field(field(all.MapIndex(id), "compiledModule"), "executables"), "executable")
+	if !found.IsValid() || found.Type() != reflect.TypeFor[[]byte]() {
+		return nil, false
+	}
+	return found.Bytes(), true
+}
+
+// field returns a field of the structure that v is or leads to, an invalid value where
+// there is none of that name.
+func field(v reflect.Value, name string) reflect.Value {
+	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
+		v = v.Elem()
+	}
+	if v.Kind() != reflect.Struct {
+		return reflect.Value{}
+	}
+	return v.FieldByName(name)
+}
+
+// writeCode writes a file of which others see all or nothing. It is on the disk before
+// anything is mapped from it: a disk that takes no more must not show when the system has
+// dropped a page and reads it again.
+func writeCode(path string, executable []byte) error {
+	temp, err := os.CreateTemp(filepath.Dir(path), "part")
+	if err != nil {
+		return err
+	}
+	_, err = temp.Write(executable)
+	if err == nil {
+		err = temp.Sync()
+	}
+	if err = errors.Join(err, temp.Chmod(0o400), temp.Close()); err == nil {
+		err = os.Rename(temp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temp.Name()))
+	}
+	return nil
+}

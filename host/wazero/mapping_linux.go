@@ -1,0 +1,95 @@
+package wazero
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"partneredge/host/compilecache"
+)
+
+// mappable says that this system can map machine code from files.
+const mappable = true
+
+// mapFile maps a file over the memory that holds the same machine code, which may run
+// meanwhile. Unless the file holds that code and nothing else, and nobody else may write
+// to it, the memory stays as it is.
+func mapFile(path string, executable []byte) error {
+	if err := checkMemory(executable); err != nil {
+		return err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := compilecache.Check(path); err != nil {
+		return err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() != int64(len(executable)) {
+		return fmt.Errorf("%w: %s (%v)", errOtherCode, path, err)
+	}
+	// Mapped beside it first: what is compared is what will run, and whatever the system
+	// has against the mapping it says before the memory is gone.
+	beside, err := mapAt(f, nil, len(executable))
+	if err != nil {
+		return err
+	}
+	same := bytes.Equal(unsafe.Slice((*byte)(beside), len(executable)), executable)
+	if err := unix.MunmapPtr(beside, uintptr(len(executable))); err != nil {
+		return fmt.Errorf("unmap machine code: %w", err)
+	}
+	if !same {
+		return fmt.Errorf("%w: %s", errOtherCode, path)
+	}
+	_, err = mapAt(f, unsafe.Pointer(&executable[0]), len(executable))
+	return err
+}
+
+// mapAt maps machine code from a file, over what is at that address or, if that is nil,
+// wherever there is room.
+func mapAt(f *os.File, at unsafe.Pointer, size int) (unsafe.Pointer, error) {
+	flags := unix.MAP_PRIVATE
+	if at != nil {
+		flags |= unix.MAP_FIXED
+	}
+	mapped, err := unix.MmapPtr(int(f.Fd()), 0, at, uintptr(size), unix.PROT_READ|unix.PROT_EXEC, flags)
+	if err != nil {
+		return nil, fmt.Errorf("map machine code from %s: %w", f.Name(), err)
+	}
+	return mapped, nil
+}
+
+// checkMemory returns an error unless all of the memory is private to the process, has no
+// file, and can be read and run, not written to: as wazero leaves machine code.
+func checkMemory(executable []byte) error {
+	begin := uint64(uintptr(unsafe.Pointer(&executable[0])))
+	end := begin + uint64(len(executable))
+	f, err := os.Open("/proc/self/maps")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for at := begin; lines.Scan(); {
+		var from, to, offset, inode uint64
+		var mode, device string
+		if _, err := fmt.Sscanf(lines.Text(), "%x-%x %s %x %s %d", &from, &to, &mode, &offset, &device, &inode); err != nil {
+			return fmt.Errorf("read /proc/self/maps: %w", err)
+		}
+		if to <= at {
+			continue
+		}
+		if from > at || mode != "r-xp" || inode != 0 || begin%uint64(os.Getpagesize()) != 0 {
+			break
+		}
+		if at = to; at >= end {
+			return nil
+		}
+	}
+	return fmt.Errorf("machine code is not in memory of its own: %w", lines.Err())
+}

@@ -1,0 +1,189 @@
+package wazero
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"partneredge/edge/disktest"
+	"partneredge/host/compilecache"
+	"partneredge/host/engine"
+	"partneredge/host/wasmtest"
+)
+
+// settling is an engine, the one module that is open in it, and what it logs.
+type settling struct {
+	engine engine.Engine
+	code   *code
+	log    *bytes.Buffer
+}
+
+// openInFolder compiles a module of some pages of machine code, or loads it.
+func openInFolder(t *testing.T, dir string) settling {
+	t.Helper()
+	log := &bytes.Buffer{}
+	e, err := New(t.Context(), engine.Config{CacheDir: dir, Log: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close(t.Context()) })
+	const functions = 500
+	types, bodies := make([][]byte, functions), make([][]byte, functions)
+	for i := range functions {
+		types[i], bodies[i] = []byte{0}, wasmtest.Function([]byte{0}, wasmtest.I32(int64(i)))
+	}
+	opened, err := e.Compile(t.Context(), wasmtest.Module(
+		wasmtest.Section(1, []byte{0x60, 0, 1, 0x7f}), wasmtest.Section(3, types...), wasmtest.Section(10, bodies...)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return settling{e, opened.(*code), log}
+}
+
+// executable returns the module's machine code.
+func (s settling) executable(t *testing.T) []byte {
+	t.Helper()
+	executable, ok := machineCodeOf(s.code.compiled)
+	if !ok || len(executable) < 3*os.Getpagesize() {
+		t.Fatalf("%d bytes of machine code found (%t): does this wazero keep it elsewhere?", len(executable), ok)
+	}
+	return executable
+}
+
+// files returns the files that memory is mapped from, "" for none, page by page.
+func files(t *testing.T, memory []byte) (paths []string) {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := 0; at < len(memory); at += os.Getpagesize() {
+		address := uint64(uintptr(unsafe.Pointer(&memory[at])))
+		for line := range strings.Lines(string(maps)) {
+			var from, to uint64
+			if _, err := fmt.Sscanf(line, "%x-%x", &from, &to); err != nil {
+				t.Fatal(err)
+			}
+			if from <= address && address < to {
+				fields := strings.Fields(line)
+				if fields[1] != "r-xp" {
+					t.Errorf("machine code is mapped %s", fields[1])
+				}
+				paths = append(paths, strings.Join(fields[5:], " "))
+			}
+		}
+	}
+	if want := (len(memory) + os.Getpagesize() - 1) / os.Getpagesize(); len(paths) != want {
+		t.Fatalf("%d pages of %d are mapped", len(paths), want)
+	}
+	return slices.Compact(paths)
+}
+
+// TestSettle holds that machine code is the same afterwards, and comes from a file that
+// holds it and that nobody else can write to, or stays where it was.
+func TestSettle(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(t *testing.T, dir, path string, executable []byte)
+		logged string // "": it is mapped
+	}{
+		{"no file", func(*testing.T, string, string, []byte) {}, ""},
+		{"other code", func(t *testing.T, _, path string, executable []byte) {
+			other := slices.Clone(executable)
+			other[len(other)-1] ^= 1
+			write(t, path, other, 0o400)
+		}, ""},
+		{"a part of it", func(t *testing.T, _, path string, executable []byte) { write(t, path, executable[:100], 0o400) }, ""},
+		{"more", func(t *testing.T, _, path string, executable []byte) {
+			write(t, path, append(slices.Clone(executable), 0), 0o400)
+		}, ""},
+		{"a file of others", func(t *testing.T, _, path string, executable []byte) { write(t, path, executable, 0o666) }, "may be written to by other users"},
+		{"a folder", func(t *testing.T, _, path string, _ []byte) {
+			if err := os.MkdirAll(filepath.Join(path, "folder"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}, "file exists"},
+		{"a full disk", func(t *testing.T, dir, _ string, _ []byte) { disktest.Fill(t, dir) }, "no space left on device"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if tt.name == "a full disk" {
+				dir = disktest.Small(t, "1m")
+			}
+			s := openInFolder(t, dir)
+			executable := s.executable(t)
+			before := slices.Clone(executable)
+			if got := files(t, executable); !slices.Equal(got, []string{""}) {
+				t.Fatalf("at first it is mapped from %q", got)
+			}
+			path := filepath.Join(s.code.dir, codeFile)
+			tt.change(t, dir, path, executable)
+			s.engine.Settle()
+			s.engine.Settle()
+			want := path
+			if tt.logged != "" {
+				want = ""
+			}
+			if got := files(t, executable); !slices.Equal(got, []string{want}) {
+				t.Errorf("it is mapped from %q, want %q", got, want)
+			}
+			if !bytes.Equal(executable, before) {
+				t.Error("it is other code now")
+			}
+			if lines := strings.Count(s.log.String(), "\n"); lines != 1 || !strings.Contains(s.log.String(), tt.logged) {
+				t.Errorf("logged: %s", s.log)
+			}
+			if left, err := filepath.Glob(filepath.Join(s.code.dir, "part*")); err != nil || len(left) != 0 {
+				t.Errorf("left behind: %q, %v", left, err)
+			}
+		})
+	}
+}
+
+func write(t *testing.T, path string, content []byte, mode os.FileMode) {
+	t.Helper()
+	if err := errors.Join(os.WriteFile(path, content, 0o600), os.Chmod(path, mode)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSettleAgain holds that the file is written once, and that nothing is moved that is
+// not open.
+func TestSettleAgain(t *testing.T) {
+	dir := t.TempDir()
+	closed := openInFolder(t, dir)
+	path := filepath.Join(closed.code.dir, codeFile)
+	if err := closed.code.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	closed.engine.Settle()
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("a module that is closed: %v", err)
+	}
+	var wrote os.FileInfo
+	for range 2 {
+		s := openInFolder(t, dir)
+		s.engine.Settle()
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode() != 0o400 || compilecache.Check(path) != nil {
+			t.Errorf("the file has mode %v", info.Mode())
+		}
+		if wrote != nil && !os.SameFile(info, wrote) {
+			t.Error("it was written again")
+		}
+		wrote = info
+		if got := files(t, s.executable(t)); !slices.Equal(got, []string{path}) {
+			t.Errorf("it is mapped from %q", got)
+		}
+	}
+}
