@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"partneredge/store/cidr"
 )
@@ -18,12 +19,13 @@ type Bounds struct {
 	Network int // from one /24, IPv6: one /48; more are closed at once
 }
 
-// boundedListener is a net.Listener that keeps to bounds.
-type boundedListener struct {
+// Listener is a net.Listener that keeps to bounds.
+type Listener struct {
 	net.Listener
 	bounds Bounds
 	exempt func(netip.Addr) bool // proxies, behind which there are many
-	room   chan struct{}         // a place for each connection that there is
+	room   chan struct{}         // holds one for each connection, and one while Accept waits
+	taken  atomic.Int64          // how many of these places have a connection
 	closed chan struct{}
 	once   sync.Once
 
@@ -33,15 +35,15 @@ type boundedListener struct {
 
 // Bound returns a listener of the TCP connections that ln accepts within
 // bounds; those from exempt addresses only count in all.
-func Bound(ln net.Listener, bounds Bounds, exempt func(netip.Addr) bool) net.Listener {
-	return &boundedListener{
+func Bound(ln net.Listener, bounds Bounds, exempt func(netip.Addr) bool) *Listener {
+	return &Listener{
 		Listener: ln, bounds: bounds, exempt: exempt,
 		room: make(chan struct{}, bounds.All), closed: make(chan struct{}), open: map[netip.Prefix]int{},
 	}
 }
 
 // Accept implements net.Listener.
-func (l *boundedListener) Accept() (net.Conn, error) {
+func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		select {
 		case l.room <- struct{}{}:
@@ -59,6 +61,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		}
 		networks := l.networksOf(tcp.RemoteAddr())
 		if l.take(networks) {
+			l.taken.Add(1)
 			return &boundedConn{TCPConn: tcp, release: func() { l.release(networks) }}, nil
 		}
 		_ = tcp.Close()
@@ -67,10 +70,13 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 }
 
 // Close implements net.Listener.
-func (l *boundedListener) Close() error {
+func (l *Listener) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return l.Listener.Close()
 }
+
+// Scarce reports whether connections have half of the places or more.
+func (l *Listener) Scarce() bool { return 2*l.taken.Load() >= int64(l.bounds.All) }
 
 // network is a prefix of an address, with the most connections from it.
 type network struct {
@@ -79,7 +85,7 @@ type network struct {
 }
 
 // networksOf returns the networks in which a connection counts.
-func (l *boundedListener) networksOf(from net.Addr) []network {
+func (l *Listener) networksOf(from net.Addr) []network {
 	at, err := netip.ParseAddrPort(from.String())
 	if err != nil {
 		return nil
@@ -95,7 +101,7 @@ func (l *boundedListener) networksOf(from net.Addr) []network {
 }
 
 // take counts a connection, unless one of its networks has all that it may have.
-func (l *boundedListener) take(networks []network) bool {
+func (l *Listener) take(networks []network) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, n := range networks {
@@ -109,7 +115,7 @@ func (l *boundedListener) take(networks []network) bool {
 	return true
 }
 
-func (l *boundedListener) release(networks []network) {
+func (l *Listener) release(networks []network) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, n := range networks {
@@ -117,6 +123,7 @@ func (l *boundedListener) release(networks []network) {
 			delete(l.open, n.Prefix)
 		}
 	}
+	l.taken.Add(-1)
 	<-l.room
 }
 

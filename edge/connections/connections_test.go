@@ -77,3 +77,52 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 	want("127.1.0.1", false) // that place is taken again
 }
+
+// TestPlacesBecomeScarce holds that places are scarce while connections have half of
+// them, those of proxies counted, and those that wait or were closed at once not.
+func TestPlacesBecomeScarce(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := netip.MustParseAddr("127.9.0.1")
+	bounded := Bound(ln, Bounds{All: 6, Address: 1, Network: 6}, func(a netip.Addr) bool { return a == proxy })
+	defer bounded.Close()
+	accepted := make(chan net.Conn, 6)
+	go func() {
+		for {
+			conn, err := bounded.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- conn
+		}
+	}()
+	var open []net.Conn
+	for i, tt := range []struct {
+		from   string
+		scarce bool
+	}{{"127.1.0.1", false}, {proxy.String(), false}, {"127.1.0.2", true}, {proxy.String(), true}} {
+		if i == 2 { // the address has its one
+			if n, err := from(t, "127.1.0.1", ln.Addr().String()).Read(make([]byte, 1)); n > 0 || err == nil {
+				t.Errorf("a second connection read %d bytes, %v", n, err)
+			}
+			if bounded.Scarce() {
+				t.Error("a connection that was closed at once has a place")
+			}
+		}
+		from(t, tt.from, ln.Addr().String())
+		open = append(open, <-accepted)
+		if bounded.Scarce() != tt.scarce {
+			t.Errorf("with %d connections of 6 places are scarce: %v", i+1, !tt.scarce)
+		}
+	}
+	for i, scarce := range []bool{true, false} {
+		if err := open[i].Close(); err != nil {
+			t.Error(err)
+		}
+		if bounded.Scarce() != scarce {
+			t.Errorf("with %d connections of 6 places are scarce: %v", 3-i, !scarce)
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"partneredge/edge/certificate"
+	"partneredge/edge/connections"
 	"partneredge/edge/release"
 	"partneredge/edge/tracing"
 	"partneredge/host/engine"
@@ -123,6 +124,8 @@ type Config struct {
 
 	// dialer connects to the origin, for tests without a network. Default: TCP.
 	dialer nats.CustomDialer
+	// connections bound those of each listener, for tests. Default: partnerConnections.
+	connections connections.Bounds
 }
 
 // withDefaults returns c with its defaults, after checking it.
@@ -164,6 +167,7 @@ func (c *Config) setDefaults() {
 	or(&c.StartTimeout, 30*time.Second)
 	or(&c.MaxStale, time.Hour)
 	or(&c.Version, "dev")
+	or(&c.connections, partnerConnections)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

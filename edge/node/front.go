@@ -73,7 +73,9 @@ func (n *Node) moduleFront(findKey func(context.Context, netip.Addr, string) con
 		}
 		return ctx, w
 	}
-	front := httpfront.Config{Client: client, Now: c.Now, Log: c.Log, Begin: begin, Answered: n.answered}
+	front := httpfront.Config{
+		Client: client, Now: c.Now, Log: c.Log, Begin: begin, HangUp: hangsUp(trusts(c.TrustedProxies)), Answered: n.answered,
+	}
 	traceFront(c.Tracer, &front)
 	return front
 }
@@ -120,7 +122,8 @@ func listen(addr string, tlsConfig *tls.Config, handler http.Handler, c Config) 
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	l := &listener{done: make(chan struct{}), url: "http://" + ln.Addr().String()}
-	ln = connections.Bound(ln, partnerConnections, trusts(c.TrustedProxies))
+	bounded := connections.Bound(ln, c.connections, trusts(c.TrustedProxies))
+	ln = bounded
 	if tlsConfig != nil {
 		l.url = "https://" + ln.Addr().String()
 		ln = tls.NewListener(ln, tlsConfig)
@@ -136,6 +139,7 @@ func listen(addr string, tlsConfig *tls.Config, handler http.Handler, c Config) 
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		TLSConfig:         tlsConfig,
+		BaseContext:       func(net.Listener) context.Context { return withScarce(context.Background(), bounded.Scarce) },
 		ErrorLog:          slog.NewLogLogger(clientErrors{c.Log.Handler()}, slog.LevelDebug),
 	}
 	go func() {

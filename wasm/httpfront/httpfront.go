@@ -70,6 +70,9 @@ type Config struct {
 	// Around, if set, is called before each call of a module. The call runs in
 	// within, and end is called with its error.
 	Around func(ctx context.Context, module string) (within context.Context, end func(error))
+	// HangUp, if set, reports whether the connection ends with an answer of 400 or more.
+	// Default: it stays open.
+	HangUp func(r *http.Request, status int, refusal Refusal) bool
 	// Routes, if set, names the route of each request in its Outcome.
 	Routes *route.Table
 	// Answered, if set, is called after every answer with the context that the request

@@ -19,11 +19,12 @@ var (
 	retrySoon = []abi.Header{{Name: "retry-after", Value: "1"}}
 )
 
-// Headers of every answer unless the module sets others.
+// Values of headers. The first three are on every answer unless the module sets others.
 var (
 	jsonType = []string{"application/json"}
 	noStore  = []string{"no-store"}
 	noSniff  = []string{"nosniff"}
+	hangUp   = []string{"close"}
 )
 
 // deliver writes the response of a module.
@@ -55,10 +56,7 @@ func (x *exchange) write(status int, headers []abi.Header, body []byte) int {
 	x.drain()
 	h := x.w.Header()
 	if status >= http.StatusBadRequest {
-		x.outcome.Refusal = refusalOf(body)
-		if link := x.front.links[x.outcome.Refusal]; link != nil {
-			h["Link"] = link[:1:1] // nobody changes it
-		}
+		x.refuse(status, body)
 	}
 	lists := [...][]abi.Header{x.headers, headers}
 	x.values = x.values[:0]
@@ -103,6 +101,18 @@ func (x *exchange) write(status int, headers []abi.Header, body []byte) int {
 		_, _ = x.w.Write(body) // fails only if the client is gone
 	}
 	return status
+}
+
+// refuse sets what an answer of 400 or more has besides.
+func (x *exchange) refuse(status int, body []byte) {
+	h := x.w.Header()
+	x.outcome.Refusal = refusalOf(body)
+	if link := x.front.links[x.outcome.Refusal]; link != nil {
+		h["Link"] = link[:1:1] // nobody changes it
+	}
+	if x.front.HangUp != nil && x.front.HangUp(x.r, status, x.outcome.Refusal) {
+		h["Connection"] = hangUp[:1:1]
+	}
 }
 
 // ofGate reports whether a header, in canonical form, is for the gate to set.
