@@ -70,14 +70,14 @@ run: build ## origin and one node on loopback, ready to be tried (DATA=dir, ARGS
 # its cache "dev", and so has to be told when it compiles for them.
 PRECOMPILE = $(GO) run -ldflags='-X github.com/tetratelabs/wazero/internal/version.version=dev' ./scripts/precompile
 
-# The race detector needs a C compiler. It does not watch what reads, compiles and interprets
+# The race detector needs a C compiler. It does not watch what reads and compiles
 # modules, which it makes ten times as slow, nor two packages that take it minutes to
 # compile. Each shares nothing with others but through locks, and has no generic type of
 # sync, nor its Map, whose code the linker might take from there for all others.
 WAZERO    := github.com/tetratelabs/wazero/internal
 WAZEVO    := $(WAZERO)/engine/wazevo
 UNWATCHED := $(WAZEVO)/backend/... $(WAZEVO)/frontend $(WAZEVO)/ssa $(WAZERO)/leb128 \
-	$(WAZERO)/wasm/binary $(WAZERO)/engine/interpreter partneredge/host/prepare \
+	$(WAZERO)/wasm/binary partneredge/host/prepare \
 	modernc.org/sqlite/lib github.com/chromedp/cdproto/...
 # The packages that read OpenAPI are compiled to half the code without inlining.
 RACE ?= $(if $(shell command -v $(shell $(GO) env CC)),-race $(UNWATCHED:%=-gcflags=%=-race=false) \
