@@ -108,6 +108,13 @@ func inspect(body []byte) error {
 	return nil
 }
 
+// isFieldName reports whether name may be a field's: names of fields are ASCII without
+// capitals. encoding/json takes others for them, not only Name for name, but also those with
+// U+017F (long s) for s or U+212A (Kelvin sign) for k.
+func isFieldName(name string) bool {
+	return !strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf || 'A' <= r && r <= 'Z' })
+}
+
 func inspectValue(d *json.Decoder, depth int, free bool) error {
 	token, err := d.Token()
 	if err != nil {
@@ -133,7 +140,7 @@ func inspectValue(d *json.Decoder, depth int, free bool) error {
 				return &Problem{Kind: KindBody, Reason: "duplicate_field", Detail: "field " + name + " is there twice"}
 			}
 			names[name] = true
-			if !free && name != strings.ToLower(name) {
+			if !free && !isFieldName(name) {
 				return unknownField(name)
 			}
 			inner = free || name == FreeForm
