@@ -6,9 +6,10 @@ ARGS    ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 # One set of flags for building, vetting and testing: each package is compiled once.
-# Compilers live for seconds, so they collect their garbage seldom.
-SELDOM := "-toolexec=env GOGC=400"
-export GOFLAGS := $(filter-out -trimpath $(SELDOM),$(GOFLAGS)) -trimpath $(SELDOM)
+# Compilers live for seconds, so they collect their garbage seldom, unless they get large.
+SELDOM := "-toolexec=env GOGC=400 GOMEMLIMIT=1GiB"
+GIVEN  := $(filter-out -trimpath $(SELDOM),$(GOFLAGS))
+export GOFLAGS := $(GIVEN) -trimpath $(if $(findstring -toolexec,$(GIVEN)),,$(SELDOM))
 
 MODULES := $(notdir $(patsubst %/,%,$(dir $(wildcard wasm/modules/*/manifest.json))))
 WASM    := $(MODULES:%=build/modules/%.wasm)
