@@ -39,6 +39,9 @@ type Outbox struct {
 	next int       // number of the next segment
 	rest time.Time // no segment is made smaller before: the disk would not take it
 
+	free      int64 // bytes of the disk that may still be taken, when the group under way asked
+	freeKnown bool  // it has asked
+
 	upkeptAt time.Time // when the last upkeep was
 	steady   int       // upkeeps in a row that found the clock going on as it should
 

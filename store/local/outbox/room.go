@@ -45,9 +45,19 @@ func (o *Outbox) ahead() int64 {
 }
 
 // hasRoom reports whether size bytes of records may be added. The disk is asked
-// only when the tail would become longer. Only the writer calls it.
+// only when the tail would become longer, and once for a group. Only the writer calls
+// it.
 func (o *Outbox) hasRoom(size int64) bool {
-	return o.used()+o.keptBytes()+size <= o.cfg.MaxBytes && (size <= o.ahead() || size-o.ahead() <= o.cfg.free())
+	return o.used()+o.keptBytes()+size <= o.cfg.MaxBytes && (size <= o.ahead() || size-o.ahead() <= o.groupFree())
+}
+
+// groupFree returns what was free of the disk when the group under way first needed to
+// know.
+func (o *Outbox) groupFree() int64 {
+	if !o.freeKnown {
+		o.free, o.freeKnown = o.cfg.free(), true
+	}
+	return o.free
 }
 
 // makeRoom has room for size bytes of records, if what is gone can give way to
@@ -57,6 +67,7 @@ func (o *Outbox) makeRoom(size int64) bool {
 		if !o.reclaim() {
 			return false
 		}
+		o.freeKnown = false
 	}
 	return true
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -61,6 +63,46 @@ func TestRoomOfTheDisk(t *testing.T) {
 	}
 	if n := o.Len(); n != taken+2 {
 		t.Errorf("%d wait, want %d", n, taken+2)
+	}
+}
+
+// TestRoomIsAskedOnceAGroup: items that are written together ask the disk once.
+func TestRoomIsAskedOnceAGroup(t *testing.T) {
+	var asked atomic.Int64
+	dir := t.TempDir()
+	o, err := Open(Config{
+		Path: filepath.Join(dir, "outbox"), RejectedPath: filepath.Join(dir, "rejected"), MaxBytes: 1 << 20,
+		Free: func(string) (int64, int64, error) { asked.Add(1); return 1 << 20, 1 << 20, nil },
+		Log:  slog.New(slog.DiscardHandler), Now: time.Now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	const items = 20
+	var written sync.WaitGroup
+	begun, busy := make(chan struct{}), make(chan struct{})
+	written.Go(func() {
+		_ = o.ask(t.Context(), job{task: func() error { close(begun); <-busy; return nil }})
+	})
+	<-begun // what comes now waits for the task, and then is one group
+	for i := range items {
+		written.Go(func() {
+			if err := o.Append(t.Context(), Item{fmt.Sprint(i), nil}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for waiting := 0; waiting < items; runtime.Gosched() {
+		o.queue.mu.Lock()
+		waiting = len(o.queue.jobs)
+		o.queue.mu.Unlock()
+	}
+	asked.Store(0)
+	close(busy)
+	written.Wait()
+	if n := asked.Load(); n != 1 {
+		t.Errorf("%d items of a group asked the disk %d times, want once", items, n)
 	}
 }
 

@@ -59,6 +59,7 @@ func (g *group) reset() {
 // commit writes the items of jobs as a group, then does the other jobs, and answers
 // each.
 func (o *Outbox) commit(g *group, jobs []*job) {
+	o.freeKnown = false
 	for _, j := range jobs {
 		if j.item.ID == "" {
 			g.others = append(g.others, j)
