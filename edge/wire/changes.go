@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"math/bits"
 	"slices"
 	"strconv"
 
@@ -95,13 +96,31 @@ func appendChanges(b []byte, h *Head, changes []store.Change, latest int64, hist
 }
 
 // plain reports whether a text is the same inside quotes in JSON.
-func plain(text string) bool {
-	for i := range len(text) {
-		if special[text[i]] {
-			return false
+func plain(text string) bool { return plainUntil(text) == len(text) }
+
+// plainUntil returns how many bytes of a text come before the first special one. It looks
+// at eight at a time, as texts are most of what there is to read.
+func plainUntil(text string) (i int) {
+	for ; i+8 <= len(text); i += 8 {
+		s := text[i : i+8]
+		if found := specialBits(uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56); found != 0 {
+			return i + bits.TrailingZeros64(found)/8
 		}
 	}
-	return true
+	for i < len(text) && !special[text[i]] {
+		i++
+	}
+	return i
+}
+
+// specialBits returns the highest bit of each of eight bytes that is special, and perhaps
+// those of bytes above it: a special byte carries or borrows one when it shows, others do
+// not.
+func specialBits(eight uint64) uint64 {
+	const each, highest = 0x0101010101010101, 0x8080808080808080
+	quote, backslash := eight^'"'*each, eight^'\\'*each // 0 where it is one
+	return (eight | (eight + each) | (eight - ' '*each) | (quote - each) | (backslash - each)) & highest
 }
 
 // special are the bytes that JSON writes otherwise, or that need a closer look.
@@ -149,10 +168,7 @@ func (s *scanner) number() (n int64) {
 
 // text reads a plain text and the quote behind it.
 func (s *scanner) text() string {
-	i := 0
-	for i < len(s.rest) && !special[s.rest[i]] {
-		i++
-	}
+	i := plainUntil(s.rest)
 	if i == len(s.rest) || s.rest[i] != '"' {
 		s.bad = true
 		return ""

@@ -44,6 +44,25 @@ func TestChangesAreOrdinaryJSON(t *testing.T) {
 	}
 }
 
+// TestPlainUntil puts each byte at each place of a text, beside others that are special or
+// nearly so.
+func TestPlainUntil(t *testing.T) {
+	for c := range 256 {
+		for _, beside := range []string{"a", " ", "~", "!", "#", "[", "]", "\x00", "\xff", "\x7f", `"`, `\`} {
+			for at := range 20 {
+				text := strings.Repeat("k", at) + string([]byte{byte(c)}) + strings.Repeat(beside, 20-at)
+				want := 0
+				for want < len(text) && !special[text[want]] {
+					want++
+				}
+				if got := plainUntil(text); got != want {
+					t.Fatalf("%q is plain up to %d, want %d", text, got, want)
+				}
+			}
+		}
+	}
+}
+
 // FuzzChanges holds what is read of any text to what encoding/json reads of it.
 func FuzzChanges(f *testing.F) {
 	for _, text := range []string{
