@@ -1,4 +1,4 @@
-// Package logging limits the rate of warnings, so that events which others can
+// Package logging limits the rate of warnings and errors, so that events which others can
 // cause at will do not fill a log.
 package logging
 
@@ -36,15 +36,23 @@ func New(log *slog.Logger) *Limiter { return &Limiter{log: log, causes: map[stri
 
 // Warn logs a warning about something that has this cause.
 func (l *Limiter) Warn(cause, message string, args ...any) {
+	l.print(slog.LevelWarn, cause, message, args)
+}
+
+// Error is Warn for an error.
+func (l *Limiter) Error(cause, message string, args ...any) {
+	l.print(slog.LevelError, cause, message, args)
+}
+
+func (l *Limiter) print(level slog.Level, cause, message string, args []any) {
 	heldBack, allowed := l.allow(cause)
 	switch {
 	case !allowed:
-		l.log.Log(context.Background(), slog.LevelDebug, message, args...)
-		return
+		level = slog.LevelDebug
 	case heldBack > 0:
 		args = append(args, "held_back", heldBack)
 	}
-	l.log.Warn(message, args...)
+	l.log.Log(context.Background(), level, message, args...)
 }
 
 // allow reports whether a warning of this cause is due, and how many were held

@@ -42,8 +42,14 @@ func TestWarnings(t *testing.T) {
 		l.Warn("a", "no", "n", 3)
 		l.Warn("b", "other")
 		want("no n=1", "other", `no n=3 held_back=100`, "other")
-		if got := strings.Count(out.String(), "DEBUG"); got != 100 {
-			t.Errorf("%d lines are for debugging, want 100", got)
+		for range 2 {
+			l.Error("c", "bad")
+		}
+		if got := strings.Count(out.String(), "level=ERROR msg=bad\n"); got != 1 {
+			t.Errorf("%d errors, want 1", got)
+		}
+		if got := strings.Count(out.String(), "DEBUG"); got != 101 {
+			t.Errorf("%d lines are for debugging, want 101", got)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"net/http"
@@ -307,4 +308,53 @@ func TestSpoiltAnswersOfManyKeys(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestUnreadKeyFailsAlone: of many keys in a question the origin cannot read some. Their
+// partners get a failure that says to try again, also when they do, and no lookup of
+// another's key fails. Once the origin reads them they are served.
+func TestUnreadKeyFailsAlone(t *testing.T) {
+	c := newCrowd(t)
+	unread := map[string]bool{} // by what the node asks for
+	for together := false; !together; {
+		all := c.members()
+		for i := range all {
+			if i%5 == 0 {
+				unread[all[i].hash()] = true
+			}
+		}
+		c.o.do(func() {
+			c.o.unread = unread
+			c.o.heard = func(_, verb string, data []byte) {
+				if verb == wire.VerbKey {
+					req := read[wire.KeyRequest](t, data)
+					together = together || req.Partial && len(req.More) > 0
+				}
+			}
+		})
+		failing := func(m member, a answer) {
+			t.Helper()
+			if !unread[m.hash()] {
+				m.want(t, a)
+			} else if a.status != http.StatusInternalServerError || a.header.Get("Retry-After") == "" {
+				t.Errorf("an unread key: %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
+			}
+		}
+		for i, a := range c.ask(t, all) {
+			failing(all[i], a)
+		}
+		for _, m := range all {
+			failing(m, c.send(t, m))
+		}
+		c.o.do(func() { c.o.unread, c.o.heard = nil, nil })
+		for _, m := range all {
+			m.want(t, c.send(t, m))
+		}
+	}
+}
+
+// hash returns what the node asks for the member's key by.
+func (m member) hash() string {
+	hash := sha256.Sum256([]byte(m.key))
+	return string(hash[:])
 }

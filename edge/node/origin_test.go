@@ -40,6 +40,7 @@ type testOrigin struct {
 
 	mu       sync.Mutex
 	keys     map[string]store.Key // by hash
+	unread   map[string]bool      // hashes of keys that cannot be read
 	accounts map[string]store.Account
 	insights map[string][]store.Insight
 	firings  map[string][]store.Firing
@@ -219,9 +220,11 @@ func (o *testOrigin) answer(node, verb string, data []byte) (wire.Message, wire.
 		req := read[wire.KeyRequest](o.t, data)
 		if len(req.More) > 0 && !o.deaf {
 			reply := &wire.KeyReply{Seq: seq}
-			for _, hash := range append([][]byte{req.Hash}, req.More...) {
+			for i, hash := range append([][]byte{req.Hash}, req.More...) {
 				key, ok := o.keys[string(hash)]
-				if key.Hash = [32]byte{}; !ok {
+				if o.unread[string(hash)] {
+					reply.Keys, reply.Unread = append(reply.Keys, nil), append(reply.Unread, i)
+				} else if key.Hash = [32]byte{}; !ok {
 					reply.Keys = append(reply.Keys, nil)
 				} else {
 					reply.Keys = append(reply.Keys, &key)
@@ -231,6 +234,9 @@ func (o *testOrigin) answer(node, verb string, data []byte) (wire.Message, wire.
 				return reply, o.spoilKeys(reply)
 			}
 			return reply, ""
+		}
+		if o.unread[string(req.Hash)] {
+			return nil, wire.Internal
 		}
 		key, ok := o.keys[string(req.Hash)]
 		if !ok {

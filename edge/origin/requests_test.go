@@ -2,9 +2,11 @@ package origin
 
 import (
 	"crypto/sha256"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -136,6 +138,70 @@ func TestKeyVerbOfMany(t *testing.T) {
 		if reply.Failure != wire.Invalid || len(reply.Keys) != 0 {
 			t.Errorf("%s gave %+v", what, reply)
 		}
+	}
+}
+
+// damage sets columns of a key to what cannot be read.
+func (f *fixture) damage(keyID, columns string) {
+	f.Helper()
+	raw, err := sql.Open("sqlite", filepath.Join(f.config.Dir, "central.db"))
+	if err == nil {
+		_, err = raw.ExecContext(f.Context(), `UPDATE keys SET `+columns+` WHERE id = ?`, keyID)
+		err = errors.Join(err, raw.Close())
+	}
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// TestDamagedKeyFailsAlone has nodes ask, alone and with others, for a key whose row is
+// damaged. It is neither known nor unknown, the others are answered, and the log has one
+// line of it, however often it is asked for. A node that reads no partial answers gets a
+// failure.
+func TestDamagedKeyFailsAlone(t *testing.T) {
+	f := newFixture(t)
+	account := f.account("live")
+	one, plain1 := f.key(account, "live")
+	bad, plainBad := f.key(account, "live")
+	f.damage(bad, `scopes = '['`)
+	node := f.enrol("n1")
+	request := wire.KeyRequest{Head: head, Hash: hashOf(plainBad), Bare: true}
+	for range 3 {
+		if reply := ask[wire.KeyReply](node, wire.VerbKey, request); reply.Failure != wire.Internal || reply.Key != nil {
+			t.Errorf("alone: got %+v", reply)
+		}
+	}
+	request.More = [][]byte{hashOf(plain1), hashOf("none"), hashOf(plainBad)}
+	if reply := ask[wire.KeyReply](node, wire.VerbKey, request); reply.Failure != wire.Internal || len(reply.Keys) != 0 {
+		t.Errorf("an older node got %+v", reply)
+	}
+	request.Partial = true
+	for range 3 {
+		reply := ask[wire.KeyReply](node, wire.VerbKey, request)
+		if reply.Failure != "" || len(reply.Keys) != 4 || reply.Keys[1] == nil || reply.Keys[1].ID != one {
+			t.Fatalf("with others: got %+v", reply)
+		}
+		if !slices.Equal(reply.Unread, []int{0, 3}) || reply.Keys[0] != nil || reply.Keys[2] != nil || reply.Keys[3] != nil {
+			t.Errorf("with others: unread are %v of %v", reply.Unread, reply.Keys)
+		}
+	}
+	f.wantOneLine(bad)
+}
+
+// wantOneLine fails the test unless one line of the log is an error that has a text.
+func (f *fixture) wantOneLine(text string) {
+	f.Helper()
+	lines := 0
+	for line := range strings.Lines(f.logs.String()) {
+		if strings.Contains(line, "level=ERROR") {
+			lines++
+			if !strings.Contains(line, text) {
+				f.Errorf("logged: %s", line)
+			}
+		}
+	}
+	if lines != 1 {
+		f.Errorf("%d errors are logged", lines)
 	}
 }
 

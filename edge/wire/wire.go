@@ -145,12 +145,14 @@ const MaxMoreKeys = 63
 
 // KeyRequest asks for the key whose SHA-256 is Hash. Bare says that the reply need not
 // repeat the hash, which an origin that does not know the field does. More are the hashes
-// of further keys; an origin that does not know the field answers for Hash alone.
+// of further keys; an origin that does not know the field answers for Hash alone. Partial
+// says that the node reads KeyReply.Unread.
 type KeyRequest struct {
 	Head
-	Hash []byte   `json:"hash,omitempty"`
-	Bare bool     `json:"bare,omitempty"`
-	More [][]byte `json:"more,omitempty"`
+	Hash    []byte   `json:"hash,omitempty"`
+	Bare    bool     `json:"bare,omitempty"`
+	More    [][]byte `json:"more,omitempty"`
+	Partial bool     `json:"partial,omitempty"`
 }
 
 // KeyReply holds the key; the failure is NotFound if there is none. Seq is the
@@ -159,12 +161,15 @@ type KeyRequest struct {
 //
 // To a request for More it holds Keys alone: that of Hash and the further ones in the
 // order of their hashes, which it leaves out, and nil in the place of a key that there is
-// not.
+// not. Unread are the places in Keys, from 0, of keys that the origin could not read: they
+// are neither known nor unknown. To a node that does not read Unread one such key fails
+// the whole request.
 type KeyReply struct {
 	Head
-	Key  *store.Key   `json:"key,omitempty"`
-	Keys []*store.Key `json:"keys,omitempty"`
-	Seq  int64        `json:"seq"`
+	Key    *store.Key   `json:"key,omitempty"`
+	Keys   []*store.Key `json:"keys,omitempty"`
+	Unread []int        `json:"unread,omitempty"`
+	Seq    int64        `json:"seq"`
 }
 
 // ViewRequest asks for one view of an account. Kind is profile, insights or

@@ -3,6 +3,7 @@ package central
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -152,28 +153,88 @@ func (d *DB) KeyLimits(ctx context.Context, ids []string) (map[string]KeyLimit, 
 	return limits, db.Fail("read limits of keys", err)
 }
 
+// UnreadKeyError is the error of a key whose row is damaged. It wraps nothing: what is
+// wrong with a value in the row says nothing of the request that reads it.
+type UnreadKeyError struct {
+	ID  string // of the key
+	Why error
+}
+
+// Error names the key.
+func (e UnreadKeyError) Error() string {
+	return fmt.Sprintf("the row of key %s is damaged: %v", e.ID, e.Why)
+}
+
+// hashedKeys is keyTable for lookups by hash, which refuse a key that no message can hold.
+var hashedKeys = db.Table[store.Key]{Noun: "key", From: "keys", ID: "id", Columns: keyColumns, Scan: func(row db.Row) (store.Key, error) {
+	k, err := scanKey(row)
+	if err == nil {
+		err = valid.Times(k.CreatedAt, k.ExpiresAt, k.GraceUntil, k.RevokedAt)
+	}
+	return k, err
+}}
+
+var hashedColumns = `c.seq, k.id, k.hash, k.id IS NOT NULL, ` + db.Prefixed("k", keyColumns)
+
+// hashedKey is a row of hashedColumns.
+type hashedKey struct {
+	found bool // else the row has seq alone
+	seq   int64
+	hash  []byte
+	key   store.Key
+}
+
+// scanHashed scans a row of hashedColumns. The error is an UnreadKeyError if the key's own
+// columns are what cannot be read; the others are set then.
+func scanHashed(ctx context.Context, row db.Row) (h hashedKey, err error) {
+	var id *string
+	h.key, err = scanFound(row, hashedKeys, &h.found, &h.seq, &id, &h.hash)
+	if err != nil && h.found && ctx.Err() == nil { // the end of ctx closes rows that are being scanned
+		err = UnreadKeyError{*id, err}
+	}
+	return h, err
+}
+
 // KeyByHash reads the key whose plaintext has this SHA-256. seq is the last
-// change that the answer takes in; it is set with ErrNotFound as well.
+// change that the answer takes in; it is set with ErrNotFound as well. The error is an
+// UnreadKeyError if the key's row is damaged.
 func (d *DB) KeyByHash(ctx context.Context, hash [32]byte) (k store.Key, seq int64, err error) {
-	k, err = readFound(ctx, d, keyTable, &seq, `SELECT c.seq, k.id IS NOT NULL, `+db.Prefixed("k", keyColumns)+`
-		FROM change_counter c LEFT JOIN keys k ON k.hash = ?`, hash[:])
-	return k, seq, db.Fail("read key by hash", err)
+	h, err := db.One(ctx, d.db, func(row db.Row) (hashedKey, error) {
+		return scanHashed(ctx, row)
+	}, `SELECT `+hashedColumns+` FROM change_counter c LEFT JOIN keys k ON k.hash = ?`, hash[:])
+	if err == nil && !h.found {
+		err = store.ErrNotFound
+	}
+	return h.key, h.seq, db.Fail("read key by hash", err)
+}
+
+// HashedKeys holds what KeysByHash reads, by hash.
+type HashedKeys struct {
+	Found  map[[32]byte]store.Key
+	Unread map[[32]byte]UnreadKeyError // keys that there are and whose rows are damaged
+	Seq    int64                       // the last change that all of them include
 }
 
 // KeysByHash reads the keys whose plaintexts have these SHA-256s, as far as there are
-// any. seq is the last change that all of them include.
-func (d *DB) KeysByHash(ctx context.Context, hashes [][]byte) (keys map[[32]byte]store.Key, seq int64, err error) {
-	keys = make(map[[32]byte]store.Key, len(hashes))
-	_, err = db.All(ctx, d.db, func(row db.Row) (struct{}, error) {
-		found := false
-		k, err := scanFound(row, keyTable, &found, &seq)
-		if found {
-			keys[k.Hash] = k
+// any. A damaged row concerns its own key alone.
+func (d *DB) KeysByHash(ctx context.Context, hashes [][]byte) (HashedKeys, error) {
+	keys := HashedKeys{Found: make(map[[32]byte]store.Key, len(hashes)), Unread: make(map[[32]byte]UnreadKeyError)}
+	_, err := db.All(ctx, d.db, func(row db.Row) (struct{}, error) {
+		h, err := scanHashed(ctx, row)
+		keys.Seq = h.seq
+		damaged, isDamaged := errors.AsType[UnreadKeyError](err)
+		switch {
+		case err != nil && !isDamaged, !h.found:
+		case len(h.hash) != len(store.Key{}.Hash): // which is none that was asked for
+			err = nil
+		case isDamaged:
+			keys.Unread[[32]byte(h.hash)], err = damaged, nil
+		default:
+			keys.Found[h.key.Hash] = h.key
 		}
 		return struct{}{}, err
-	}, `SELECT c.seq, k.id IS NOT NULL, `+db.Prefixed("k", keyColumns)+`
-		FROM change_counter c LEFT JOIN keys k ON `+d.db.InBytes("k.hash"), d.db.SetBytes(hashes))
-	return keys, seq, db.Fail("read keys by hash", err)
+	}, `SELECT `+hashedColumns+` FROM change_counter c LEFT JOIN keys k ON `+d.db.InBytes("k.hash"), d.db.SetBytes(hashes))
+	return keys, db.Fail("read keys by hash", err)
 }
 
 // Keys lists the keys of an account, newest first.

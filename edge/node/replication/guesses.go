@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -191,7 +192,7 @@ func (l *lookups) askSingly(ctx context.Context, hashes []string, results []batc
 // the first alone, as one does that does not know such questions.
 func (l *lookups) askTogether(ctx context.Context, hashes []string, results []batch.Result[local.Record]) (answered bool, err error) {
 	epoch, at := l.Store.Negatives.Epoch(), l.Now()
-	req := wire.KeyRequest{Hash: []byte(hashes[0]), Bare: true, More: make([][]byte, len(hashes)-1)}
+	req := wire.KeyRequest{Hash: []byte(hashes[0]), Bare: true, More: make([][]byte, len(hashes)-1), Partial: true}
 	for i, hash := range hashes[1:] {
 		req.More[i] = []byte(hash)
 	}
@@ -206,11 +207,17 @@ func (l *lookups) askTogether(ctx context.Context, hashes []string, results []ba
 		return false, fmt.Errorf("%w: origin answered with %d keys, not %d", host.ErrUnavailable, len(reply.Keys), len(hashes))
 	}
 	for i, hash := range hashes {
-		if key := reply.Keys[i]; key == nil {
+		switch key := reply.Keys[i]; {
+		case slices.Contains(reply.Unread, i):
+			results[i].Err = errUnread
+		case key == nil:
 			results[i].Err = l.unknownKey(hash, epoch, host.ErrNotFound)
-		} else {
+		default:
 			results[i].Value, results[i].Err = l.putKey(hash, key, reply.Seq, at)
 		}
 	}
 	return true, nil
 }
+
+// errUnread is the error of a key that the origin has and cannot read.
+var errUnread = fmt.Errorf("%w: origin cannot read the key", host.ErrUnavailable)

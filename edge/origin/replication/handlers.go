@@ -31,8 +31,8 @@ func (r *requests) key(ctx context.Context, _ string, req wire.KeyRequest) (wire
 		if len(req.More) > wire.MaxMoreKeys {
 			return reply, fmt.Errorf("%w: %d keys beside the first, more than %d", store.ErrInvalid, len(req.More), wire.MaxMoreKeys)
 		}
-		var err error
-		reply.Keys, reply.Seq, err = r.keysOf(ctx, slices.Insert(req.More, 0, req.Hash))
+		found, err := r.keysOf(ctx, slices.Insert(req.More, 0, req.Hash), req.Partial)
+		reply.Keys, reply.Unread, reply.Seq = found.keys, found.unread, found.seq
 		return reply, err
 	}
 	if len(req.Hash) != len(store.Key{}.Hash) {
@@ -60,31 +60,50 @@ func (r *requests) keys(ctx context.Context, _ string, req wire.KeysRequest) (wi
 	if len(req.Hashes) > wire.MaxRefill {
 		return reply, fmt.Errorf("%w: %d keys, more than %d", store.ErrInvalid, len(req.Hashes), wire.MaxRefill)
 	}
-	var err error
-	reply.Keys, reply.Seq, err = r.keysOf(ctx, req.Hashes)
+	found, err := r.keysOf(ctx, req.Hashes, false)
+	reply.Keys, reply.Seq = found.keys, found.seq
 	return reply, err
 }
 
-// keysOf returns the keys with these hashes, nil in the place of one that there is not, and
-// the last change that all of them include.
-func (r *requests) keysOf(ctx context.Context, hashes [][]byte) (keys []*store.Key, seq int64, err error) {
+// keysFound is an answer for several keys, in the order of their hashes.
+type keysFound struct {
+	keys   []*store.Key // nil in the place of one that there is not, or that is unread
+	unread []int        // places of keys whose rows are damaged
+	seq    int64        // the last change that all of them include
+}
+
+// keysOf returns the keys with these hashes. A damaged row is an error unless the answer
+// may be partial.
+func (r *requests) keysOf(ctx context.Context, hashes [][]byte, partial bool) (keysFound, error) {
 	for _, hash := range hashes {
 		if len(hash) != len(store.Key{}.Hash) {
-			return nil, 0, fmt.Errorf("%w: a hash of %d bytes", store.ErrInvalid, len(hash))
+			return keysFound{}, fmt.Errorf("%w: a hash of %d bytes", store.ErrInvalid, len(hash))
 		}
 	}
-	found, seq, err := r.DB.KeysByHash(ctx, hashes)
+	read, err := r.DB.KeysByHash(ctx, hashes)
 	if err != nil {
-		return nil, 0, err
+		return keysFound{}, err
 	}
-	keys = make([]*store.Key, len(hashes))
+	found := keysFound{keys: make([]*store.Key, len(hashes)), seq: read.Seq}
 	for i, hash := range hashes {
-		if key, ok := found[[32]byte(hash)]; ok {
-			keys[i] = forNode(key)
-			keys[i].Hash = [32]byte{}
+		if key, ok := read.Found[[32]byte(hash)]; ok {
+			found.keys[i] = forNode(key)
+			found.keys[i].Hash = [32]byte{}
+		} else if damaged, ok := read.Unread[[32]byte(hash)]; ok {
+			if !partial {
+				return keysFound{}, damaged
+			}
+			r.logUnread(damaged)
+			found.unread = append(found.unread, i)
 		}
 	}
-	return keys, seq, nil
+	return found, nil
+}
+
+// logUnread logs that a key's row is damaged. Whoever has the key can bring it about as
+// often as they like.
+func (r *requests) logUnread(key central.UnreadKeyError) {
+	r.limited.Error("unread "+key.ID, "a key cannot be read, and its partner gets failures", "key", key.ID, "err", key.Why)
 }
 
 // scopeOf returns the scope that a view needs, "" of what is no view.

@@ -13,6 +13,7 @@ import (
 	"partneredge/edge/logging"
 	"partneredge/edge/wire"
 	"partneredge/store"
+	"partneredge/store/central"
 	"partneredge/store/grant"
 )
 
@@ -156,6 +157,10 @@ func (r *requests) serve(verb string, m *nats.Msg, handle handler) {
 	case wire.Internal, wire.Unavailable:
 		if errors.Is(err, errBusy) {
 			r.limited.Warn("busy "+node, "a node's request found no room", "verb", verb, "node", node, "err", err)
+			break
+		}
+		if damaged, ok := errors.AsType[central.UnreadKeyError](err); ok {
+			r.logUnread(damaged)
 			break
 		}
 		r.Log.Error("a node's request failed", "verb", verb, "node", node, "err", err)

@@ -1,0 +1,95 @@
+package central
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"testing"
+
+	"partneredge/store"
+	engine "partneredge/store/central/db"
+)
+
+// damage sets columns of a key to what no write of this package leaves there.
+func damage(t *testing.T, d *DB, id, columns string) {
+	t.Helper()
+	noError(t, d.db.WriteAlone(t.Context(), func(ctx context.Context, t *engine.Tx) error {
+		_, err := t.Exec(ctx, `UPDATE keys SET `+columns+` WHERE id = ?`, id)
+		return err
+	}))
+}
+
+// TestDamagedKeyFailsAlone damages the row of one of several keys. The others are read, and
+// nobody is told that there is no such key.
+func TestDamagedKeyFailsAlone(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := t.Context()
+		d := open(t, p)
+		a := newAccount(t, d, store.ModeLive)
+		for what, columns := range map[string]string{
+			"scopes that are no JSON":        `scopes = '["read:agent'`,
+			"scopes that are numbers":        `scopes = '[1]'`,
+			"a network that is none":         `allowlist = '["10.0.0.0/99"]'`,
+			"a time that no message can say": `expires_at = 253402300800000000`,
+			"a time before 1970":             `revoked_at = -1`,
+		} {
+			t.Run(what, func(t *testing.T) {
+				before := must(d.CreateKey(ctx, keyFor(a.ID)))(t)
+				damaged := must(d.CreateKey(ctx, keyFor(a.ID)))(t)
+				after := must(d.CreateKey(ctx, keyFor(a.ID)))(t)
+				unknown := keyFor(a.ID)
+				damage(t, d, damaged.ID, columns)
+				next, _, err := d.RotateKey(ctx, before.ID, keyHash(), d.db.Now()) // a change
+				noError(t, err)
+				read := must(d.KeysByHash(ctx, [][]byte{before.Hash[:], damaged.Hash[:], unknown.Hash[:], after.Hash[:], next.Hash[:]}))(t)
+				want := map[[32]byte]store.Key{before.Hash: must(d.Key(ctx, before.ID))(t), after.Hash: after, next.Hash: next}
+				if !reflect.DeepEqual(read.Found, want) {
+					t.Errorf("found %+v, want %+v", read.Found, want)
+				}
+				if got := read.Unread[damaged.Hash]; len(read.Unread) != 1 || got.ID != damaged.ID || got.Why == nil {
+					t.Errorf("unread are %v", read.Unread)
+				}
+				for hash, want := range map[[32]byte]error{damaged.Hash: nil, unknown.Hash: store.ErrNotFound, after.Hash: nil} {
+					_, seq, err := d.KeyByHash(ctx, hash)
+					got, isDamaged := errors.AsType[UnreadKeyError](err)
+					switch {
+					case isDamaged != (hash == damaged.Hash), isDamaged && got.ID != damaged.ID:
+						t.Errorf("read by hash: %v", err)
+					case !isDamaged && !errors.Is(err, want), isDamaged && (errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrInvalid)):
+						t.Errorf("read by hash: %v, want %v", err, want)
+					case seq != read.Seq || seq == 0:
+						t.Errorf("read by hash at change %d, with others at %d", seq, read.Seq)
+					}
+				}
+			})
+		}
+	})
+}
+
+// closedRow is a row that is closed after it was scanned once, as the end of a request does.
+type closedRow struct{ scanned bool }
+
+// Scan implements db.Row.
+func (r *closedRow) Scan(dest ...any) error {
+	if r.scanned {
+		return context.Canceled
+	}
+	id := "key_1"
+	r.scanned, *dest[1].(**string), *dest[3].(*bool) = true, &id, true
+	return nil
+}
+
+// TestEndOfARequestIsNoDamage: a row that is closed while it is read says nothing of its key.
+func TestEndOfARequestIsNoDamage(t *testing.T) {
+	for _, ended := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		if ended {
+			cancel()
+		}
+		h, err := scanHashed(ctx, new(closedRow))
+		if _, isDamaged := errors.AsType[UnreadKeyError](err); !h.found || err == nil || isDamaged == ended {
+			t.Errorf("with the request ended %t: %+v, %v", ended, h, err)
+		}
+		cancel()
+	}
+}
