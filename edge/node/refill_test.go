@@ -3,6 +3,7 @@ package node
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -20,8 +21,13 @@ func (o *testOrigin) refills() {
 		defer o.mu.Unlock()
 		o.asked[wire.VerbKeys]++
 		reply := wire.KeysReply{Head: wire.Head{V: wire.Version}, Seq: int64(len(o.changes))}
-		for _, hash := range read[wire.KeysRequest](o.t, m.Data).Hashes {
+		req := read[wire.KeysRequest](o.t, m.Data)
+		for i, hash := range req.Hashes {
 			key, known := o.keys[string(hash)]
+			if o.unread[string(hash)] && req.Partial {
+				reply.Keys, reply.Unread = append(reply.Keys, nil), append(reply.Unread, i)
+				continue
+			}
 			if key.Hash = [32]byte{}; !known {
 				reply.Keys = append(reply.Keys, nil)
 				continue
@@ -67,6 +73,48 @@ func TestRefill(t *testing.T) {
 		t.Errorf("the keys were asked for in %d requests", batches)
 	}
 	ask(t, n, "GET", me, gone, "").want(t, 401, "unknown_api_key")
+}
+
+// TestRefillWithoutAnUnreadKey: the origin cannot read one of the keys that a node asks for
+// again. The others are current, the one is neither served as it was held nor taken for
+// unknown, and is served again once the origin reads it.
+func TestRefillWithoutAnUnreadKey(t *testing.T) {
+	o := newOrigin(t)
+	o.history = "his_1"
+	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
+	var keys []string
+	for i := range 3 {
+		keys = append(keys, o.addKey(fmt.Sprint("key_", i), nil))
+	}
+	n := startNode(t, config(t, o))
+	for _, key := range keys {
+		ask(t, n, "GET", me, key, "").want(t, 200)
+	}
+	o.refills()
+	unread := sha256.Sum256([]byte(keys[1]))
+	o.do(func() {
+		o.unread = map[string]bool{string(unread[:]): true}
+		o.history = "his_2"
+	})
+	o.push() // of another history
+	soon(t, "the other keys are current again", func() bool {
+		stale := n.store.Keys.StaleNames(10)
+		return len(stale) == 1 && stale[0] == string(unread[:])
+	})
+	asked := o.requests(wire.VerbKey)
+	for _, key := range []string{keys[0], keys[2]} {
+		ask(t, n, "GET", me, key, "").want(t, 200)
+	}
+	if more := o.requests(wire.VerbKey) - asked; more != 0 {
+		t.Errorf("%d keys were asked for one by one", more)
+	}
+	for range 2 {
+		if a := ask(t, n, "GET", me, keys[1], ""); a.status != 500 || a.header.Get("Retry-After") == "" {
+			t.Errorf("an unread key: %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
+		}
+	}
+	o.do(func() { o.unread = nil })
+	ask(t, n, "GET", me, keys[1], "").want(t, 200)
 }
 
 // TestRefillOvertaken: a change that comes while a batch is on its way leaves the key

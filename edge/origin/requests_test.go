@@ -185,6 +185,18 @@ func TestDamagedKeyFailsAlone(t *testing.T) {
 			t.Errorf("with others: unread are %v of %v", reply.Unread, reply.Keys)
 		}
 	}
+	again := wire.KeysRequest{Head: head, Hashes: [][]byte{hashOf(plain1), hashOf(plainBad), hashOf("none")}}
+	if reply := ask[wire.KeysReply](node, wire.VerbKeys, again); reply.Failure != wire.Internal || len(reply.Keys) != 0 {
+		t.Errorf("asking again: an older node got %+v", reply)
+	}
+	again.Partial = true
+	reply := ask[wire.KeysReply](node, wire.VerbKeys, again)
+	if reply.Failure != "" || len(reply.Keys) != 3 || reply.Keys[0] == nil || reply.Keys[0].ID != one || reply.Keys[1] != nil || reply.Keys[2] != nil {
+		t.Errorf("asking again: got %+v", reply)
+	}
+	if !slices.Equal(reply.Unread, []int{1}) {
+		t.Errorf("asking again: unread are %v", reply.Unread)
+	}
 	f.wantOneLine(bad)
 }
 

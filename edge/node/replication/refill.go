@@ -44,6 +44,8 @@ type Refill struct {
 	// Put takes a key in; nil is one that the origin does not have. asked is the time
 	// before the question, seq the last change that the key includes.
 	Put func(hash string, key *store.Key, seq int64, asked time.Time) error
+	// Unread is called with a key that the origin cannot read. The others go on. Optional.
+	Unread func(hash string)
 }
 
 // Run begins after a while that differs between nodes, and ends when all keys are asked
@@ -80,7 +82,7 @@ func rest(ctx context.Context, most time.Duration) error {
 }
 
 func (f Refill) batch(ctx context.Context, hashes []string) error {
-	req := wire.KeysRequest{Hashes: make([][]byte, len(hashes))}
+	req := wire.KeysRequest{Hashes: make([][]byte, len(hashes)), Partial: true}
 	for i, hash := range hashes {
 		req.Hashes[i] = []byte(hash)
 	}
@@ -93,6 +95,12 @@ func (f Refill) batch(ctx context.Context, hashes []string) error {
 		return fmt.Errorf("%w: origin answered with %d keys, not %d", host.ErrUnavailable, len(reply.Keys), len(hashes))
 	}
 	for i, hash := range hashes {
+		if slices.Contains(reply.Unread, i) {
+			if f.Unread != nil {
+				f.Unread(hash)
+			}
+			continue
+		}
 		if err := f.Put(hash, reply.Keys[i], reply.Seq, asked); err != nil {
 			return err
 		}
@@ -129,12 +137,15 @@ func (r *replica) refillAll(ctx context.Context) {
 			return
 		case <-r.outdated:
 		}
+		unread := 0 // each stays stale, so that it is asked for when a request needs it
 		f := Refill{
-			Link: r.Link, Now: r.Now, Put: r.refilled,
+			Link: r.Link, Now: r.Now, Put: r.refilled, Unread: func(string) { unread++ },
 			Hashes: r.Store.Keys.StaleNames(maxRefilled), Wanted: r.Store.Keys.IsStale,
 		}
 		err := f.Run(ctx)
 		switch {
+		case err == nil && unread > 0:
+			r.Log.Warn("held keys are current again, but for those that the origin cannot read", "keys", len(f.Hashes), "unread", unread)
 		case err == nil:
 			r.Log.Info("held keys are current again", "keys", len(f.Hashes))
 		case errors.Is(err, nats.ErrNoResponders):

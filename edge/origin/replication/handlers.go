@@ -60,8 +60,8 @@ func (r *requests) keys(ctx context.Context, _ string, req wire.KeysRequest) (wi
 	if len(req.Hashes) > wire.MaxRefill {
 		return reply, fmt.Errorf("%w: %d keys, more than %d", store.ErrInvalid, len(req.Hashes), wire.MaxRefill)
 	}
-	found, err := r.keysOf(ctx, req.Hashes, false)
-	reply.Keys, reply.Seq = found.keys, found.seq
+	found, err := r.keysOf(ctx, req.Hashes, req.Partial)
+	reply.Keys, reply.Unread, reply.Seq = found.keys, found.unread, found.seq
 	return reply, err
 }
 
