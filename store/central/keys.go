@@ -133,8 +133,8 @@ type KeyLimit struct {
 	Hash      [32]byte
 }
 
-// KeyLimits reads the limits of keys, by id. Those that do not exist or are revoked
-// are left out.
+// KeyLimits reads the limits of keys, by id. Those that do not exist, are revoked or have
+// a damaged row are left out.
 func (d *DB) KeyLimits(ctx context.Context, ids []string) (map[string]KeyLimit, error) {
 	asked := []string{}
 	for _, id := range ids {
@@ -146,8 +146,11 @@ func (d *DB) KeyLimits(ctx context.Context, ids []string) (map[string]KeyLimit, 
 	_, err := db.All(ctx, d.db, func(row db.Row) (struct{}, error) {
 		var id string
 		var limit KeyLimit
-		err := row.Scan(&id, &limit.PerMinute, db.Hash(&limit.Hash))
-		limits[id] = limit
+		var hash []byte
+		err := row.Scan(&id, &limit.PerMinute, &hash)
+		if copy(limit.Hash[:], hash) == len(hash) && len(hash) == len(limit.Hash) {
+			limits[id] = limit
+		}
 		return struct{}{}, err
 	}, `SELECT id, rate_limit, hash FROM keys WHERE revoked_at = 0 AND `+d.db.In("id"), d.db.Set(asked))
 	return limits, db.Fail("read limits of keys", err)

@@ -66,6 +66,59 @@ func TestDamagedKeyFailsAlone(t *testing.T) {
 	})
 }
 
+// TestDamagedKeyHoldsUpNoLeads hands over leads of several keys, one of which has a damaged
+// row: its lead waits in the quarantine for a person, and the others are kept.
+func TestDamagedKeyHoldsUpNoLeads(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := t.Context()
+		d := open(t, p)
+		a := newAccount(t, d, store.ModeLive)
+		var leads []OfferedLead
+		var keys []store.Key
+		for range 3 {
+			k := keyFor(a.ID)
+			k.Scopes = []string{store.ScopeWriteLeads}
+			k = must(d.CreateKey(ctx, k))(t)
+			l := leadFor(a.ID)
+			l.KeyID, l.CreatedAt = k.ID, d.db.Now()
+			keys = append(keys, k)
+			leads = append(leads, OfferedLead{AcceptedLead: store.AcceptedLead{Lead: l, KeyHash: k.Hash[:]}, Body: []byte("{}")})
+		}
+		damage(t, d, keys[1].ID, `allowlist = ''`)
+		done := must(d.AddLeads(ctx, "node_x", leads))(t)
+		if want := []string{leads[0].ID, leads[2].ID}; !reflect.DeepEqual(done.Committed, want) || len(done.Rejected) != 0 {
+			t.Errorf("committed %v, want %v; rejected %v", done.Committed, want, done.Rejected)
+		}
+		if len(done.Quarantined) != 1 || done.Quarantined[leads[1].ID] != errDamagedKey.Error() || len(done.Refusals) != 0 {
+			t.Errorf("quarantined %v, refusals %v", done.Quarantined, done.Refusals)
+		}
+		if waits := waiting(t, d); len(waits) != 1 || waits[0].KeyID != keys[1].ID {
+			t.Errorf("in the quarantine is %+v", waits)
+		}
+	})
+}
+
+// TestDamagedKeyLeavesOthersTheirLimits: the limit of a key whose hash is damaged is left
+// out, and the others are read.
+func TestDamagedKeyLeavesOthersTheirLimits(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := t.Context()
+		d := open(t, p)
+		a := newAccount(t, d, store.ModeLive)
+		var keys []store.Key
+		for range 4 {
+			keys = append(keys, must(d.CreateKey(ctx, keyFor(a.ID)))(t))
+		}
+		damage(t, d, keys[1].ID, map[string]string{"sqlite": `hash = x'0102'`, "postgres": `hash = '\x0102'`}[p.kind])
+		damage(t, d, keys[2].ID, map[string]string{"sqlite": `hash = CAST(hash || x'00' AS BLOB)`, "postgres": `hash = hash || '\x00'::bytea`}[p.kind])
+		limits := must(d.KeyLimits(ctx, []string{keys[0].ID, keys[1].ID, keys[2].ID, keys[3].ID}))(t)
+		want := map[string]KeyLimit{keys[0].ID: {keyRate, keys[0].Hash}, keys[3].ID: {keyRate, keys[3].Hash}}
+		if !reflect.DeepEqual(limits, want) {
+			t.Errorf("limits %v, want %v", limits, want)
+		}
+	})
+}
+
 // closedRow is a row that is closed after it was scanned once, as the end of a request does.
 type closedRow struct{ scanned bool }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -75,8 +76,8 @@ type Handover struct {
 }
 
 // AddLeads keeps leads that a node hands over. Those that can never be leads as
-// they are, and those that their key does not grant, go to the quarantine in the same
-// transaction. err means that nothing is known: hand them over again.
+// they are, and those that their key does not grant or whose key cannot be read, go to the
+// quarantine in the same transaction. err means that nothing is known: hand them over again.
 func (d *DB) AddLeads(ctx context.Context, node string, leads []OfferedLead) (done Handover, err error) {
 	if len(leads) == 0 {
 		return Handover{}, nil
@@ -167,11 +168,12 @@ type leadJudge struct {
 	accounts map[string]bool       // that there are
 	kept     map[string]store.Lead // by id
 	keys     map[string]store.Key  // by id
+	damaged  map[string]bool       // ids of keys whose rows cannot be read
 	now      time.Time
 }
 
 func (t *tx) leadJudge(ctx context.Context, leads []OfferedLead) (j leadJudge, err error) {
-	j = leadJudge{make(map[string]bool), make(map[string]store.Lead), make(map[string]store.Key), t.Now()}
+	j = leadJudge{make(map[string]bool), make(map[string]store.Lead), make(map[string]store.Key), make(map[string]bool), t.Now()}
 	if len(leads) == 0 {
 		return j, nil
 	}
@@ -196,11 +198,24 @@ func (t *tx) leadJudge(ctx context.Context, leads []OfferedLead) (j leadJudge, e
 	for _, l := range kept {
 		j.kept[l.ID] = l
 	}
-	found, err := keyTable.Some(ctx, t, t.In("id"), t.Set(keys))
-	for _, k := range found {
-		j.keys[k.ID] = k
-	}
-	return j, err
+	return j, j.readKeys(ctx, t, keys)
+}
+
+// readKeys reads keys, by id. A damaged row concerns its own key alone.
+func (j leadJudge) readKeys(ctx context.Context, t *tx, ids []string) error {
+	_, err := db.All(ctx, t, func(row db.Row) (struct{}, error) {
+		var id string
+		found := false
+		k, err := scanFound(row, keyTable, &found, &id)
+		switch {
+		case err == nil:
+			j.keys[id] = k
+		case found && ctx.Err() == nil: // the end of ctx closes rows that are being scanned
+			j.damaged[id], err = true, nil
+		}
+		return struct{}{}, err
+	}, `SELECT id, true, `+keyColumns+` FROM keys WHERE `+t.In("id"), t.Set(ids))
+	return err
 }
 
 // judge reports whether a lead is to be added: not if it is there already. why is
@@ -224,9 +239,14 @@ func (j leadJudge) judge(l OfferedLead) (add bool, why error) {
 	return true, nil
 }
 
+var errDamagedKey = errors.New("the row of the lead's key is damaged")
+
 func (j leadJudge) judgeKey(l OfferedLead) error {
 	if l.Vouched {
 		return nil
+	}
+	if j.damaged[l.KeyID] {
+		return errDamagedKey
 	}
 	key, known := j.keys[l.KeyID]
 	if !known && len(l.KeyHash) > 0 {
