@@ -270,7 +270,7 @@ type times struct {
 }
 
 // uniqueTime moves at forward by microseconds until the account has no row of the
-// series at that time.
+// series at that time. ErrInvalid when that leaves the years that can be written.
 func (t *tx) uniqueTime(ctx context.Context, s series, at time.Time) (time.Time, error) {
 	known := t.times[s]
 	if known == nil {
@@ -296,8 +296,12 @@ func (t *tx) uniqueTime(ctx context.Context, s series, at time.Time) (time.Time,
 			}
 		}
 		if !known.used[us] && !known.given[us] {
+			free := db.TimeOf(us)
+			if err := valid.Times(free); err != nil {
+				return at, err
+			}
 			known.given[us] = true
-			return db.TimeOf(us), nil
+			return free, nil
 		}
 	}
 }

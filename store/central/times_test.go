@@ -44,6 +44,38 @@ func TestTimesAreUnique(t *testing.T) {
 	})
 }
 
+// The last microsecond that can be written is taken: the next row of its time is refused,
+// and an earlier one is kept.
+func TestUniqueTimeAtTheEndOfTime(t *testing.T) {
+	last := time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC)
+	each(t, func(t *testing.T, p place) {
+		db := open(t, p)
+		ctx := t.Context()
+		a := newAccount(t, db, store.ModeLive)
+		insight := func(at time.Time) store.Insight { return store.Insight{Headline: "h", CreatedAt: at} }
+		_, _, err := db.AddCoachingRun(ctx, a.ID, []store.Insight{insight(last), insight(last)})
+		wantErr(t, err, store.ErrInvalid)
+		for _, at := range []time.Time{last.Add(-time.Microsecond), last.Add(-time.Microsecond)} { // the second moves to last
+			_, _, err := db.AddCoachingRun(ctx, a.ID, []store.Insight{insight(at)})
+			noError(t, err)
+			_, _, err = db.AddFiring(ctx, store.Firing{AccountID: a.ID, TriggeredAt: at})
+			noError(t, err)
+		}
+		for _, at := range []time.Time{last.Add(-time.Microsecond), last} {
+			_, _, err := db.AddCoachingRun(ctx, a.ID, []store.Insight{insight(at)})
+			wantErr(t, err, store.ErrInvalid)
+			_, _, err = db.AddFiring(ctx, store.Firing{AccountID: a.ID, TriggeredAt: at})
+			wantErr(t, err, store.ErrInvalid)
+		}
+		if view := must(db.Insights(ctx, a.ID, time.Time{}, 0))(t); len(view.Items) != 2 || !view.Items[0].CreatedAt.Equal(last) {
+			t.Errorf("kept are %+v", view.Items)
+		}
+		if view := must(db.Firings(ctx, a.ID, time.Time{}, 0))(t); len(view.Items) != 2 || !view.Items[0].TriggeredAt.Equal(last) {
+			t.Errorf("kept are %+v", view.Items)
+		}
+	})
+}
+
 // More rows stand before and at the time asked for than are read at once.
 func TestUniqueTimeThroughManyRows(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
