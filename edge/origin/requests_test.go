@@ -200,6 +200,30 @@ func TestDamagedKeyFailsAlone(t *testing.T) {
 	f.wantOneLine(bad)
 }
 
+// TestUnwritableAnswer: what the database holds cannot be written to a message. The node gets
+// a failure at once instead of nothing, and the log has one line of it.
+func TestUnwritableAnswer(t *testing.T) {
+	f := newFixture(t)
+	account := f.account("live")
+	keyID, _ := f.key(account, "live")
+	node := f.enrol("n1")
+	raw, err := sql.Open("sqlite", filepath.Join(f.config.Dir, "central.db"))
+	if err == nil {
+		_, err = raw.ExecContext(t.Context(), `INSERT INTO insights (id, account_id, headline, detail, created_at) VALUES ('ins_1', ?, 'h', 'd', 253402300800000000)`, account)
+		err = errors.Join(err, raw.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	view := wire.ViewRequest{Head: head, AccountID: account, KeyHash: f.hash(keyID), Kind: store.ChangeInsights}
+	for range 3 {
+		if reply := ask[wire.ViewReply](node, wire.VerbView, view); reply.Failure != wire.Internal || reply.V != wire.Version || len(reply.Insights) != 0 {
+			t.Errorf("got %+v", reply)
+		}
+	}
+	f.wantOneLine("unwritable answer")
+}
+
 // wantOneLine fails the test unless one line of the log is an error that has a text.
 func (f *fixture) wantOneLine(text string) {
 	f.Helper()

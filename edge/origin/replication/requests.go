@@ -149,26 +149,16 @@ func (r *requests) serve(verb string, m *nats.Msg, handle handler) {
 	default:
 		failure = failureOf(err)
 	}
-	r.Observe(verb, failure, time.Since(began))
-	switch failure {
-	case wire.NotEnrolled:
-		r.ObserveRefusal(node, RefusedNode, 1)
-		r.limited.Warn("admit "+node, "a node that is not enrolled is told nothing", "verb", verb, "node", node, "err", err)
-	case wire.Internal, wire.Unavailable:
-		if errors.Is(err, errBusy) {
-			r.limited.Warn("busy "+node, "a node's request found no room", "verb", verb, "node", node, "err", err)
-			break
+	*reply.Header() = wire.Head{Failure: failure}
+	var body []byte
+	if m.Reply != "" {
+		var unwritable error
+		if body, unwritable = encodeReply(reply); unwritable != nil {
+			failure, err = wire.Internal, unwritable
 		}
-		if damaged, ok := errors.AsType[central.UnreadKeyError](err); ok {
-			r.logUnread(damaged)
-			break
-		}
-		r.Log.Error("a node's request failed", "verb", verb, "node", node, "err", err)
-	case wire.Refused:
-		r.refuse(node, verb, err)
-	case wire.Invalid:
-		r.limited.Warn(node, "a node's request makes no sense", "verb", verb, "node", node, "err", err)
 	}
+	r.Observe(verb, failure, time.Since(began))
+	r.noteFailure(verb, node, failure, err)
 	// Only into the node's own inbox: another subject would let it speak in the
 	// origin's name to another node.
 	if !strings.HasPrefix(m.Reply, wire.Inbox(address)+".") {
@@ -178,14 +168,51 @@ func (r *requests) serve(verb string, m *nats.Msg, handle handler) {
 		}
 		return
 	}
-	*reply.Header() = wire.Head{Failure: failure}
-	body, err := wire.Encode(reply)
-	if err == nil {
-		err = m.Respond(body)
-	}
-	if err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+	if err := m.Respond(body); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
 		r.Log.Error("answering a node", "verb", verb, "node", node, "err", err)
 	}
+}
+
+// noteFailure logs why a request failed, at a limited rate where partners or nodes can
+// bring it about, and counts refusals.
+func (r *requests) noteFailure(verb, node string, failure wire.Failure, err error) {
+	switch failure {
+	case wire.NotEnrolled:
+		r.ObserveRefusal(node, RefusedNode, 1)
+		r.limited.Warn("admit "+node, "a node that is not enrolled is told nothing", "verb", verb, "node", node, "err", err)
+	case wire.Internal, wire.Unavailable:
+		damaged, ofKey := errors.AsType[central.UnreadKeyError](err)
+		switch {
+		case ofKey:
+			r.logUnread(damaged)
+		case errors.Is(err, errBusy):
+			r.limited.Warn("busy "+node, "a node's request found no room", "verb", verb, "node", node, "err", err)
+		case errors.Is(err, errUnwritable):
+			r.limited.Error("unwritable "+verb, "an answer to a node cannot be written", "verb", verb, "node", node, "err", err)
+		default:
+			r.Log.Error("a node's request failed", "verb", verb, "node", node, "err", err)
+		}
+	case wire.Refused:
+		r.refuse(node, verb, err)
+	case wire.Invalid:
+		r.limited.Warn(node, "a node's request makes no sense", "verb", verb, "node", node, "err", err)
+	}
+}
+
+var errUnwritable = errors.New("unwritable answer")
+
+// encodeReply returns what a node is sent. If the reply cannot be written or sent, because a
+// record in the database is damaged say, the error is errUnwritable and body holds the
+// failure Internal: without an answer the node would wait for as long as it may.
+func encodeReply(reply wire.Message) (body []byte, err error) {
+	if body, err = wire.Encode(reply); err == nil && len(body) > wire.MaxPayload {
+		err = fmt.Errorf("%T has %d bytes, more than a message holds", reply, len(body))
+	}
+	if err == nil {
+		return body, nil
+	}
+	body, _ = wire.Encode(&wire.Head{Failure: wire.Internal}) // which can always be written
+	return body, fmt.Errorf("%w: %w", errUnwritable, err)
 }
 
 // refuse notes that a node asked for what no key grants it.
