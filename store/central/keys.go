@@ -202,7 +202,7 @@ func scanHashed(ctx context.Context, row db.Row) (h hashedKey, err error) {
 // change that the answer takes in; it is set with ErrNotFound as well. The error is an
 // UnreadKeyError if the key's row is damaged.
 func (d *DB) KeyByHash(ctx context.Context, hash [32]byte) (k store.Key, seq int64, err error) {
-	h, err := db.One(ctx, d.db, func(row db.Row) (hashedKey, error) {
+	h, err := db.One(ctx, d.db.Frequent(), func(row db.Row) (hashedKey, error) {
 		return scanHashed(ctx, row)
 	}, `SELECT `+hashedColumns+` FROM change_counter c LEFT JOIN keys k ON k.hash = ?`, hash[:])
 	if err == nil && !h.found {
@@ -222,7 +222,7 @@ type HashedKeys struct {
 // any. A damaged row concerns its own key alone.
 func (d *DB) KeysByHash(ctx context.Context, hashes [][]byte) (HashedKeys, error) {
 	keys := HashedKeys{Found: make(map[[32]byte]store.Key, len(hashes)), Unread: make(map[[32]byte]UnreadKeyError)}
-	_, err := db.All(ctx, d.db, func(row db.Row) (struct{}, error) {
+	_, err := db.All(ctx, d.db.Frequent(), func(row db.Row) (struct{}, error) {
 		h, err := scanHashed(ctx, row)
 		keys.Seq = h.seq
 		damaged, isDamaged := errors.AsType[UnreadKeyError](err)

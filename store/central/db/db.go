@@ -49,8 +49,9 @@ type DB struct {
 	clock    clock
 	newBatch func(*Tx) Batch
 
-	read  *sql.DB
-	write *sql.DB // of SQLite: one connection; of PostgreSQL: the same as read
+	read     *sql.DB
+	write    *sql.DB   // of SQLite: one connection; of PostgreSQL: the same as read
+	frequent *frequent // of read
 
 	jobs      chan *job
 	failing   atomic.Bool // the last write was not taken
@@ -80,6 +81,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if err := d.connect(c.URL); err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
+	d.frequent = &frequent{pool: d.read}
 	sharesClock := d.postgres && c.Now == nil
 	err := d.migrate(ctx, c.Migrations)
 	if err == nil {

@@ -1,0 +1,69 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// frequent is a Querier that keeps the statement of each query for as long as the pool is
+// open. The pool prepares it once on each connection that runs it.
+type frequent struct {
+	pool *sql.DB
+
+	mu    sync.Mutex
+	stmts map[string]*sql.Stmt
+}
+
+// Frequent returns a Querier for queries that run often, outside any write. On SQLite it
+// keeps what it prepares, so the queries must be few; on PostgreSQL pgx keeps that of every
+// query.
+func (d *DB) Frequent() Querier {
+	if d.postgres {
+		return d
+	}
+	return d.frequent
+}
+
+// Kept returns the queries whose statements Frequent keeps, sorted.
+func (d *DB) Kept() []string {
+	d.frequent.mu.Lock()
+	defer d.frequent.mu.Unlock()
+	return slices.Sorted(maps.Keys(d.frequent.stmts))
+}
+
+// Query implements Querier.
+func (f *frequent) Query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	s, err := f.prepared(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return s.QueryContext(ctx, args...)
+}
+
+// prepared returns the statement of a query. It waits for no other query's.
+func (f *frequent) prepared(ctx context.Context, query string) (*sql.Stmt, error) {
+	f.mu.Lock()
+	s := f.stmts[query]
+	f.mu.Unlock()
+	if s != nil {
+		return s, nil
+	}
+	made, err := f.pool.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s = f.stmts[query]; s != nil { // another caller was sooner
+		_ = made.Close()
+		return s, nil
+	}
+	if f.stmts == nil {
+		f.stmts = make(map[string]*sql.Stmt)
+	}
+	f.stmts[query] = made
+	return made, nil
+}
