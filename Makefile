@@ -103,15 +103,15 @@ test: modules build/sandbox.wasm build/modules-bad/trap.wasm ## every test, with
 	$(PRECOMPILE) build/modules build/modules/.cache
 	$(PRECOMPILE) build/modules-bad build/modules/.cache
 	$(GOTEST) $(EVENTS)/$@.json $(RACE) -timeout 30m ./...
-	$(if $(RACE),$(MAKE) test-simulated test-wasmtime)
+	$(if $(RACE),$(MAKE) test-unwatched test-wasmtime)
 	$(FUZZ)
 	@$(GO) run ./scripts/nottested $(EVENTS)/*.json
 	$(if $(RACE),,@echo 'NOT TESTED: data races and the engine wasmtime, which need a C compiler')
 
-.PHONY: test-simulated
-test-simulated: ## the tests on a virtual clock that the race detector makes minutes of
+.PHONY: test-unwatched
+test-unwatched: ## the tests of one goroutine, or on a virtual clock, that the race detector makes minutes of
 	@mkdir -p $(EVENTS)
-	$(GOTEST) $(EVENTS)/$@.json -run Simulated ./edge/webhook
+	$(GOTEST) $(EVENTS)/$@.json -run 'Simulated|TestSpec' ./edge/webhook ./host/prepare
 
 # The host's packages whose tests run modules, and so depend on the engine.
 ON_ENGINE = $(shell $(GO) list -test -tags wasmtime \

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +15,17 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 )
+
+// engineDir is where the engine's sources lie, with the specification's test
+// suite among them.
+func engineDir(t testing.TB) string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/tetratelabs/wazero").Output()
+	if err != nil {
+		t.Fatalf("find the engine's sources: %v", err)
+	}
+	return strings.TrimSpace(string(out))
+}
 
 // corpus is some modules of many compilers.
 func corpus(t testing.TB) map[string][]byte {

@@ -1,3 +1,5 @@
+//go:build !race
+
 package prepare
 
 import (
@@ -6,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,17 +18,6 @@ import (
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 )
-
-// engineDir is where the engine's sources lie, with the specification's test
-// suite among them.
-func engineDir(t testing.TB) string {
-	t.Helper()
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/tetratelabs/wazero").Output()
-	if err != nil {
-		t.Fatalf("find the engine's sources: %v", err)
-	}
-	return strings.TrimSpace(string(out))
-}
 
 type specFile struct{ Commands []specCommand }
 
@@ -156,6 +146,8 @@ type specCounts struct{ modules, actions, invalid, asIs, refuels int }
 // TestSpec runs the specification's test suite twice, with the modules as they
 // are and rewritten, and compares the result of every action. A module that is
 // not valid must stay so. A file that two versions of the suite have is run once.
+// It runs in one goroutine, and the race detector makes half a minute of it: `make test`
+// runs it without.
 func TestSpec(t *testing.T) {
 	root := filepath.Join(engineDir(t), "internal/integration_test/spectest")
 	spectest := readFile(t, filepath.Join(root, "testdata/spectest.wasm"))
