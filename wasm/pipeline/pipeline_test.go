@@ -74,6 +74,8 @@ func TestHandle(t *testing.T) {
 		{"passes", nil, 0, "", 0, 1},
 		{"locked out", func(_ *abi.Request, f *fake) { f.locked = 1500 }, 403,
 			`{"error":"too_many_failed_attempts","reason":"ip_locked_out","retry_after_seconds":2}`, 0, 0},
+		{"locked out for a moment", func(_ *abi.Request, f *fake) { f.locked = 1 }, 403,
+			`{"error":"too_many_failed_attempts","reason":"ip_locked_out","retry_after_seconds":1}`, 0, 0},
 		{"no header", func(r *abi.Request, _ *fake) { r.Headers = nil }, 401, "missing_bearer_token", 0, 0},
 		{"two headers", func(r *abi.Request, _ *fake) { r.Headers = append(r.Headers, r.Headers[0]) }, 401, "malformed_api_key", 1, 0},
 		{"basic", func(r *abi.Request, _ *fake) { r.Headers[0].Value = "Basic eA==" }, 401, "missing_bearer_token", 0, 0},

@@ -37,3 +37,15 @@ func TestInvisibleCharacters(t *testing.T) {
 		}
 	}
 }
+
+// TestDomainsEndInLetters refuses domains whose last label is a number, and takes
+// numbers elsewhere.
+func TestDomainsEndInLetters(t *testing.T) {
+	for domain, want := range map[string]bool{
+		"example.0": false, "example.9": false, "example.0-9": false, "1.2": false, "0.com": true, "9.com": true, "example.0a": true, "example.a9": true,
+	} {
+		if got := isDomain(domain); got != want {
+			t.Errorf("%s: %t, want %t", domain, got, want)
+		}
+	}
+}

@@ -124,16 +124,19 @@ func TestRefusedByHost(t *testing.T) {
 	}
 }
 
-// What cannot be an identifier is not asked for.
+// What cannot be an identifier is not asked for, and what can is.
 func TestRevokeAsksOnlyForIDs(t *testing.T) {
 	backend := newBackend()
 	backend.Fail(abi.OpRevoke, abi.CodeUnavailable)
-	for _, id := range []string{"WHS_1", "a-b", "é", "\x00", "\xff", strings.Repeat("a", 65), "a/b", "'"} {
+	for id, status := range map[string]int{
+		"WHS_1": 404, "a-b": 404, "é": 404, "\x00": 404, "\xff": 404, strings.Repeat("a", 65): 404, "a/b": 404, "'": 404,
+		"whs_0az9": 500, strings.Repeat("a", 64): 500,
+	} {
 		req := &abi.Request{Method: "DELETE", Params: []abi.Param{{Name: "id", Value: id}}}
 		var resp abi.Response
 		Handle(req, &resp, backend.For(abi.Principal{AccountID: "acc_1"}))
-		if resp.Status != 404 {
-			t.Errorf("%q: %d", id, resp.Status)
+		if resp.Status != status {
+			t.Errorf("%q: %d, want %d", id, resp.Status, status)
 		}
 	}
 }

@@ -1,0 +1,116 @@
+package ratelimit
+
+import "testing"
+
+// TestUrgencyOfReports takes tokens until the origin must hear of them at once: when
+// half of the node's part of what is left is spent.
+func TestUrgencyOfReports(t *testing.T) {
+	for nodes, want := range map[int64]int64{0: 34, 1: 34, 2: 20} {
+		a := Account{SharedAt: start, Nodes: nodes}
+		for taken := int64(1); ; taken++ {
+			answer, urgency := a.Take(100, start)
+			if !answer.Allowed || taken > want || (urgency == ReportNow) != (taken == want) {
+				t.Errorf("%d nodes: token %d: %+v, urgency %d, want %d to be reported at once", nodes, taken, answer, urgency, want)
+			}
+			if urgency == ReportNow || !answer.Allowed {
+				break
+			}
+		}
+	}
+}
+
+// TestUrgencyOfRefusals asks for a share only where the last one may be out of date.
+func TestUrgencyOfRefusals(t *testing.T) {
+	for age, want := range map[int64]Urgency{0: NoReport, FreshFor/2 - 1: NoReport, FreshFor / 2: ReportSoon, FreshFor: ReportSoon} {
+		a := Account{Bucket: Bucket{Missing: 100 * Token, At: start}, SharedAt: start - age, Nodes: 1}
+		if answer, got := a.Take(100, start); answer.Allowed || got != want {
+			t.Errorf("%d µs after a share: %+v, urgency %d, want %d", age, answer, got, want)
+		}
+	}
+}
+
+// TestFreshness goes by a share from when it came until FreshFor later, but not before:
+// the clock was put back.
+func TestFreshness(t *testing.T) {
+	a := Account{SharedAt: start}
+	for after, want := range map[int64]bool{-1: false, 0: true, FreshFor - 1: true, FreshFor: false} {
+		if a.fresh(start+after) != want {
+			t.Errorf("%d µs after the share: fresh %t", after, !want)
+		}
+	}
+	if new(Account).fresh(0) {
+		t.Error("fresh without a share")
+	}
+}
+
+// TestLateReports holds that spending counts as late when no share came for activeFor
+// and more was regained than a report may be late by, and not before.
+func TestLateReports(t *testing.T) {
+	const limit, late = 100, 100 * reportDelay
+	for name, test := range map[string]struct {
+		age, regained int64
+		want          bool
+	}{
+		"late":                    {activeFor, late + 1, true},
+		"the share is too recent": {activeFor - 1, late + 1, false},
+		"too little is regained":  {activeFor, late, false},
+	} {
+		a := Account{Bucket: Bucket{Missing: 10*Token - test.regained, At: start}, Spent: 10, SharedAt: start - test.age}
+		r := a.Report(limit, start)
+		if r.Late != test.want || r.Late && r.Owed != 10*Token-test.regained || !r.Late && r.Owed != 0 {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
+// TestNothingOwedIsNotSpent merges late spending of which nothing is owed, and a report
+// that claims less than nothing.
+func TestNothingOwedIsNotSpent(t *testing.T) {
+	for _, owed := range []int64{0, -1, -100 * Token} {
+		var l Ledger
+		from := Reporter{Node: "a"}
+		l.Merge(from, Report{Limit: 100, Spent: 3, Missing: Token}, start)
+		before := l.Share(from, start).Missing
+		l.Merge(from, Report{Limit: 100, Spent: 9, Acked: 3, Late: true, Owed: owed}, start)
+		if got := l.Share(from, start); got.Missing != before || got.Spent != 9 {
+			t.Errorf("%d grains owed: %+v, want %d missing", owed, got, before)
+		}
+	}
+}
+
+// TestMergerTellsAllOfManyReports has two nodes report a key before anybody is told:
+// each must hear of the other.
+func TestMergerTellsAllOfManyReports(t *testing.T) {
+	var m Merger
+	a, b := Reporter{Node: "a"}, Reporter{Node: "b"}
+	merge := func(from Reporter, spent, at int64) {
+		m.Merge(from, map[string]Report{"k": {Limit: 100, Spent: spent}}, at)
+	}
+	merge(a, 1, start)
+	merge(b, 1, start)
+	m.Due(start)
+	const later = start + 10*DueEvery
+	merge(a, 2, later)
+	merge(b, 2, later)
+	merge(a, 3, later)
+	due, more := m.Due(later)
+	if len(due) != 2 || more || due[a]["k"].Spent != 3 || due[b]["k"].Spent != 2 || due[b]["k"].Missing != due[a]["k"].Missing {
+		t.Errorf("told %+v, more %t, want both to hear of k", due, more)
+	}
+}
+
+// TestMergerForgetsPeers drops who was told, once it may be told again, and at once
+// when the clock was put back.
+func TestMergerForgetsPeers(t *testing.T) {
+	for after, want := range map[int64]int{0: 1, DueEvery - 1: 1, DueEvery: 0, -1: 0} {
+		var m Merger
+		m.Merge(Reporter{Node: "a"}, map[string]Report{"k": {Limit: 100, Spent: 1}}, start)
+		m.Merge(Reporter{Node: "b"}, map[string]Report{"k": {Limit: 100, Spent: 1}}, start)
+		if due, _ := m.Due(start); len(due) != 1 {
+			t.Fatalf("told %+v", due)
+		}
+		if m.Forget(start + after); len(m.peers) != want {
+			t.Errorf("%d µs later: %d peers, want %d", after, len(m.peers), want)
+		}
+	}
+}
