@@ -200,6 +200,16 @@ func TestAllow(t *testing.T) {
 	}
 }
 
+// TestGuardDefaults names the defaults of GuardConfig. A time that is negative is none.
+func TestGuardDefaults(t *testing.T) {
+	for _, timeout := range []time.Duration{0, -1, -time.Hour} {
+		g := NewGuard(GuardConfig{LookupTimeout: timeout})
+		if g.timeout != 3*time.Second || !g.resolver.PreferGo {
+			t.Errorf("time-out %v: looks names up for %v, by Go's own resolver: %t", timeout, g.timeout, g.resolver.PreferGo)
+		}
+	}
+}
+
 // A name that was public when it was registered and is loopback when it is
 // dialled is not dialled, nor is any other network than TCP.
 func TestRebinding(t *testing.T) {
@@ -244,6 +254,7 @@ func TestCheck(t *testing.T) {
 	for _, test := range []struct{ url, want string }{
 		{"https://hook.example.com/a?b=c", ""},
 		{"https://hook.example.com:8443/", ""},
+		{"https://hook.example.com:65535/", ""},
 		{"https://8.8.8.8/", ""},
 		{"https://inside.example.com/", targeturl.HostNotPublic},
 		{"https://nowhere.example.com/", targeturl.DNSFailure},
