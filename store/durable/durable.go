@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 )
 
@@ -38,19 +39,41 @@ func CreateFile(path string, data []byte, perm os.FileMode) error {
 // ReadPrivate reads a file that holds a secret. It refuses one that its mode lets
 // others than its owner read or write.
 func ReadPrivate(path string) ([]byte, error) {
+	text, mode, err := readWithMode(path)
+	if err == nil && mode&0o077 != 0 {
+		return nil, fmt.Errorf("%s can be read by others (mode %04o): chmod 600 '%s'", path, mode, path)
+	}
+	return text, err
+}
+
+// ReadSecret reads a file that holds a secret which an operator has put there. If its
+// mode lets others read it, or its group write to it, exposed is that mode, and else 0.
+func ReadSecret(path string) (text []byte, exposed os.FileMode, err error) {
+	text, mode, err := readWithMode(path)
+	if mode&0o027 != 0 {
+		exposed = mode
+	}
+	return text, exposed, err
+}
+
+// readWithMode returns a file's content and permissions. On Windows these say nothing of
+// who may read the file, and are 0600.
+func readWithMode(path string) (text []byte, mode os.FileMode, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return nil, fmt.Errorf("%s can be read by others (mode %04o): chmod 600 '%s'", path, mode, path)
+	mode = info.Mode().Perm()
+	if runtime.GOOS == "windows" {
+		mode = 0o600
 	}
-	return io.ReadAll(f)
+	text, err = io.ReadAll(f)
+	return text, mode, err
 }
 
 // Rename renames on the machine's disk as Disk.Rename does.

@@ -193,3 +193,46 @@ func TestLock(t *testing.T) {
 	}
 	unlock()
 }
+
+// TestSecretsOthersCanRead: what the program made is refused, and what an operator has
+// put there is read and said to be exposed.
+func TestSecretsOthersCanRead(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("modes say nothing of who may read a file there")
+	}
+	for _, tt := range []struct {
+		mode             os.FileMode
+		refused, exposed bool
+	}{
+		{0o600, false, false}, {0o400, false, false}, {0o700, false, false},
+		{0o640, true, false}, {0o440, true, false}, {0o610, true, false},
+		{0o620, true, true}, {0o660, true, true},
+		{0o604, true, true}, {0o644, true, true}, {0o602, true, true}, {0o601, true, true}, {0o666, true, true},
+	} {
+		path := filepath.Join(t.TempDir(), "secret")
+		if err := errors.Join(os.WriteFile(path, []byte("secret"), 0o600), os.Chmod(path, tt.mode)); err != nil {
+			t.Fatal(err)
+		}
+		text, err := durable.ReadPrivate(path)
+		if tt.refused && (text != nil || err == nil || !strings.Contains(err.Error(), fmt.Sprintf("(mode %04o): chmod 600 '%s'", tt.mode, path))) {
+			t.Errorf("%04o: private %q, %v", tt.mode, text, err)
+		}
+		if !tt.refused && (string(text) != "secret" || err != nil) {
+			t.Errorf("%04o: private %q, %v", tt.mode, text, err)
+		}
+		want := os.FileMode(0)
+		if tt.exposed {
+			want = tt.mode
+		}
+		if text, exposed, err := durable.ReadSecret(path); string(text) != "secret" || exposed != want || err != nil {
+			t.Errorf("%04o: %q, exposed %04o, %v", tt.mode, text, exposed, err)
+		}
+	}
+	none := filepath.Join(t.TempDir(), "none")
+	if text, err := durable.ReadPrivate(none); text != nil || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("private %q, %v of nothing", text, err)
+	}
+	if text, exposed, err := durable.ReadSecret(none); text != nil || exposed != 0 || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%q, exposed %04o, %v of nothing", text, exposed, err)
+	}
+}

@@ -3,6 +3,7 @@ package link
 import (
 	"crypto/x509"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 
@@ -10,15 +11,20 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"partneredge/edge/wire"
+	"partneredge/store/durable"
 )
 
 // readCredentials returns the id of the node that the credentials are for, and the
 // address that they allow. They must be for its region; those that an older origin made
-// name none, and allow the id alone as the address.
-func readCredentials(file, region string) (id, address string, err error) {
-	text, err := os.ReadFile(file)
+// name none, and allow the id alone as the address. A file that others can read is
+// warned of.
+func readCredentials(file, region string, log *slog.Logger) (id, address string, err error) {
+	text, exposed, err := durable.ReadSecret(file)
 	if err != nil {
 		return "", "", fmt.Errorf("%w: %w", ErrCredentials, err)
+	}
+	if exposed != 0 {
+		log.Warn("others can read or change the node's credentials: chmod 600", "file", file, "mode", fmt.Sprintf("%04o", exposed))
 	}
 	wrong := func(what string) (string, string, error) {
 		return "", "", fmt.Errorf("%w: %s %s", ErrCredentials, file, what)

@@ -84,7 +84,7 @@ func newRooms() map[string]chan struct{} {
 // New returns a Link that is not connected yet. It reads the credentials and
 // the CA, and fails when either cannot be used.
 func New(cfg Config) (*Link, error) {
-	id, address, err := readCredentials(cfg.Credentials, cfg.Region)
+	id, address, err := readCredentials(cfg.Credentials, cfg.Region, cfg.Log)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,47 @@
+package natsauth
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// TestSeedsOthersCanRead: with a seed that others can read, whoever is on the machine can
+// sign credentials. Each of the three is refused, with what mends it.
+func TestSeedsOthersCanRead(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("modes say nothing of who may read a file there")
+	}
+	dir := filepath.Join(t.TempDir(), "nats")
+	made, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, seed := range []string{"operator.seed", "account.seed", "system.seed"} {
+		path := filepath.Join(dir, seed)
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s is made with mode %04o", seed, info.Mode().Perm())
+		}
+		for _, mode := range []os.FileMode{0o640, 0o604, 0o620, 0o644} {
+			if err := os.Chmod(path, mode); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("(mode %04o): chmod 600 '%s'", mode, path)) {
+				t.Errorf("%s with mode %04o: %v", seed, mode, err)
+			}
+		}
+		if err := os.Chmod(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if again, err := Open(dir); err != nil || again.AccountID != made.AccountID {
+		t.Errorf("opened again: %v", err)
+	}
+}
