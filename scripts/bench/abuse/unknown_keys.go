@@ -20,8 +20,8 @@ const (
 	guessRounds = 6
 	guessDelay  = 80 * time.Millisecond // between the origin and the node, one way
 	guessSettle = 300 * time.Millisecond
-	heldTime    = 800 * time.Millisecond // of requests with the held key, in each half of a round
-	heldAtLeast = 200                    // of them
+	heldTime    = 600 * time.Millisecond // of requests with the held key, in each half of a round
+	heldAtLeast = 100                    // of them
 	heldPause   = time.Millisecond
 )
 
