@@ -17,7 +17,7 @@ import (
 // node that holds little. A higher floor makes requests wait more rarely, but
 // longer: sweeping takes a third of two processors for as long as there is heap to
 // sweep.
-func heapFloor(memory uint64) uint64 { return min(memory/8, 64<<20) }
+func heapFloor(memory uint64) uint64 { return min(memory/8, 32<<20) }
 
 // usableMemory returns the memory of the cgroup or else of the machine, in bytes.
 func usableMemory() uint64 {
@@ -37,14 +37,15 @@ func tuneGC(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	group.Go(func() {
-		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-		ticker := time.NewTicker(time.Second)
+		read := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
+		ticker := time.NewTicker(tuneInterval)
 		defer ticker.Stop()
 		floor, percent := heapFloor(usableMemory()), 0
 		for {
-			metrics.Read(live)
+			metrics.Read(read)
+			live, roots := read[0].Value.Uint64(), read[1].Value.Uint64()+read[2].Value.Uint64()
 			// Setting it stops the world, which a small difference is not worth.
-			if p := gcPercent(live[0].Value.Uint64(), floor); p < percent*9/10 || p > percent*11/10 {
+			if p := gcPercent(live, roots, floor); p < percent*9/10 || p > percent*11/10 {
 				percent = p
 				debug.SetGCPercent(p)
 			}
@@ -59,15 +60,20 @@ func tuneGC(ctx context.Context) (stop func()) {
 	return func() { cancel(); group.Wait() }
 }
 
+// tuneInterval is how soon a collection that found more alive than the one before has an
+// effect. Until then the heap may grow by as many times that as GOGC was set for less.
+const tuneInterval = 100 * time.Millisecond
+
 const defaultPercent = 100
 
-// gcPercent returns the GOGC at which the heap grows to floor bytes, or to twice
-// its live bytes where that is more.
-func gcPercent(live, floor uint64) int {
+// gcPercent returns the GOGC at which the heap grows to floor bytes, or as far as by
+// default where that is more: by its live bytes and the roots, which are stacks and
+// globals.
+func gcPercent(live, roots, floor uint64) int {
 	const least = 4 << 20 // Go's collector counts a smaller heap as this
-	live = max(live, least)
-	if live >= floor/2 {
+	scanned := max(live+roots, least)
+	if live+scanned >= floor {
 		return defaultPercent
 	}
-	return int((floor - live) * 100 / live)
+	return int((floor - live) * 100 / scanned)
 }
