@@ -10,10 +10,12 @@ import (
 	"partneredge/host/wazero"
 )
 
-// What all tests of a run share: the folder of the built modules, and the engine, by
-// which each module is loaded once a run and not once a node.
+// What all tests of a run share: the folder of the built modules, the cache of what
+// was compiled, and the engine, by which each module is loaded once a run and not once
+// a node.
 var (
 	modulesDir string
+	cacheDir   string
 	modules    *hosttest.Shared
 )
 
@@ -23,16 +25,16 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	modulesDir = filepath.Join(dir, "modules")
-	// The race detector makes compiling slow: what has been compiled before is
-	// not compiled again.
-	cache, err := filepath.Abs("../../build/modules/.cache")
+	// The race detector makes rewriting and compiling slow: what was done before is
+	// not done again.
+	cacheDir, err = filepath.Abs("../../build/modules/.cache")
 	if err != nil {
 		panic(err)
 	}
-	if err := os.MkdirAll(cache, 0o700); err != nil {
+	if err := os.MkdirAll(cacheDir, 0o700); err != nil {
 		panic(err)
 	}
-	modules = hosttest.Share(wazero.New, cache)
+	modules = hosttest.Share(wazero.New, cacheDir)
 	code := m.Run()
 	if err := modules.Close(context.Background()); err != nil {
 		panic(err)

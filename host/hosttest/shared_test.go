@@ -2,6 +2,7 @@ package hosttest_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"testing"
 
@@ -9,10 +10,10 @@ import (
 	"partneredge/host/hosttest"
 )
 
-// counted is an engine that compiles nothing, and counts what it is asked for.
+// counted is an engine that compiles and loads nothing, and counts what it is asked for.
 type counted struct {
 	engine.Engine
-	compiled, closed int
+	compiled, loaded, closed int
 }
 
 var errModule = errors.New("no module")
@@ -23,6 +24,14 @@ func (c *counted) Compile(_ context.Context, wasm []byte) (engine.Code, error) {
 	}
 	c.compiled++
 	return countedCode{of: c}, nil
+}
+
+func (c *counted) Load(_ context.Context, sum [sha256.Size]byte) engine.Code {
+	if sum == [sha256.Size]byte{} {
+		return nil
+	}
+	c.loaded++
+	return countedCode{of: c}
 }
 
 func (c *counted) Close(context.Context) error {
@@ -40,7 +49,7 @@ func (c countedCode) Close(context.Context) error {
 	return nil
 }
 
-func TestSharedCompilesOnce(t *testing.T) {
+func TestSharedCompilesAndLoadsOnce(t *testing.T) {
 	ctx, inner, made := t.Context(), &counted{}, 0
 	shared := hosttest.Share(func(context.Context, engine.Config) (engine.Engine, error) {
 		made++
@@ -60,6 +69,16 @@ func TestSharedCompilesOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		code := e.Load(ctx, [sha256.Size]byte{3})
+		if code == nil {
+			t.Fatal("a module that was kept is not loaded")
+		}
+		if err := code.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if code := e.Load(ctx, [sha256.Size]byte{}); code != nil {
+			t.Error("a module that was not kept is loaded")
+		}
 		if _, err := e.Compile(ctx, nil); !errors.Is(err, errModule) {
 			t.Errorf("a module that is none: %v", err)
 		}
@@ -67,8 +86,8 @@ func TestSharedCompilesOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if made != 1 || inner.compiled != 2 || inner.closed != 0 {
-		t.Errorf("%d engines compiled %d modules and closed %d things, want 1, 2 and 0", made, inner.compiled, inner.closed)
+	if made != 1 || inner.compiled != 2 || inner.loaded != 1 || inner.closed != 0 {
+		t.Errorf("%d engines compiled %d modules, loaded %d and closed %d things, want 1, 2, 1 and 0", made, inner.compiled, inner.loaded, inner.closed)
 	}
 	if err := shared.Close(ctx); err != nil || inner.closed != 1 {
 		t.Errorf("closed %d things, %v, want the engine", inner.closed, err)
