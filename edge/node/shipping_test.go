@@ -45,12 +45,16 @@ func (o *testOrigin) ship(version string, replaced map[string][]byte, by ...oper
 const chunk = 256 << 10
 
 func (o *testOrigin) blob(req wire.BlobRequest) (wire.Message, wire.Failure) {
-	text, err := os.ReadFile(filepath.Join(o.layout, "blobs", "sha256", strings.TrimPrefix(filepath.Base(req.Digest), "sha256:")))
+	f, err := os.Open(filepath.Join(o.layout, "blobs", "sha256", strings.TrimPrefix(filepath.Base(req.Digest), "sha256:")))
 	if err != nil {
 		return nil, wire.NotFound
 	}
-	reply := &wire.BlobReply{Size: int64(len(text))}
-	reply.Data = text[min(req.Offset, reply.Size):min(req.Offset+chunk, reply.Size)]
+	defer f.Close()
+	reply := &wire.BlobReply{Size: must(f.Stat())(o.t).Size()}
+	reply.Data = make([]byte, min(chunk, max(0, reply.Size-req.Offset)))
+	if _, err := f.ReadAt(reply.Data, req.Offset); err != nil {
+		o.t.Error(err)
+	}
 	if o.spoil != nil {
 		return reply, o.spoil(&req, reply)
 	}
