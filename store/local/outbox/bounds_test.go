@@ -162,16 +162,20 @@ func TestSetAsideNamesWhenAndWhy(t *testing.T) {
 	if text, err := os.ReadFile(path + ".rejected"); err != nil || string(text) != want {
 		t.Errorf("%s, %v, want %s", text, err, want)
 	}
+	if info, err := os.Stat(path + ".rejected"); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v: others may read it, or run it", info, err)
+	}
 	if o.Len() != 0 {
 		t.Errorf("%d items wait", o.Len())
 	}
 }
 
 // TestPendingPassesOverDamage damages a record on the disk while the outbox is
-// open: the others are handed over, and it stays for the next start.
+// open: the others are handed over, and it stays for the next start. It is logged once.
 func TestPendingPassesOverDamage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "outbox")
-	o := openBox(t, path, 1<<20, nil)
+	log, logged := newLog()
+	o := openBox(t, path, 1<<20, log)
 	add(t, o, "lead_a", "lead_b", "lead_c")
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -190,6 +194,29 @@ func TestPendingPassesOverDamage(t *testing.T) {
 	if o.Len() != 3 {
 		t.Errorf("%d items wait", o.Len())
 	}
+	if n := strings.Count(logged.String(), "can no longer be read"); n != 1 {
+		t.Errorf("logged %d times: %s", n, logged)
+	}
+}
+
+// TestRejectedCannotBeRead has a link that leads nowhere but to itself in the place of
+// the file: that is no empty list.
+func TestRejectedCannotBeRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "outbox")
+	o := openBox(t, path, 1<<20, nil)
+	rejected := o.cfg.RejectedPath
+	if err := os.Symlink(rejected, rejected); err != nil {
+		t.Fatal(err)
+	}
+	var failed error
+	for it, err := range o.Rejected() {
+		if failed = err; err == nil {
+			t.Errorf("item %+v", it)
+		}
+	}
+	if failed == nil {
+		t.Error("no error")
+	}
 }
 
 // TestSetAsideFails: an item that cannot be set aside still waits.
@@ -205,4 +232,22 @@ func TestSetAsideFails(t *testing.T) {
 		t.Error("set aside in no folder")
 	}
 	expect(t, o, "lead_a")
+}
+
+// TestHeadIsWhole reads a head that ends with its id, and those that are cut or are
+// none.
+func TestHeadIsWhole(t *testing.T) {
+	head := append(make([]byte, recordHead), "id"...)
+	copy(head, recordMark)
+	head[13] = 2
+	if rec, err := parseHead(head); err != nil || string(rec.id) != "id" {
+		t.Errorf("whole: %+v, %v", rec, err)
+	}
+	unmarked := bytes.Clone(head)
+	unmarked[0] ^= 1
+	for name, b := range map[string][]byte{"empty": nil, "cut before its id": head[:recordHead], "a byte of its id lacks": head[:recordHead+1], "no mark": unmarked} {
+		if rec, err := parseHead(b); err == nil {
+			t.Errorf("%s: %+v", name, rec)
+		}
+	}
 }
