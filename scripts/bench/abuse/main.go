@@ -5,7 +5,7 @@
 //
 // Each case runs one attack and measures those who have no part in it, or how far the
 // attack gets beyond its limits. Cases run one after the other, so that none disturbs
-// another; all of them take less than three minutes. A figure called ratio is the median
+// another; all of them take some three minutes on a busy machine. A figure called ratio is the median
 // of some rounds; every other round measures its two times in reverse order.
 //
 // The figures, each a line "figure abuse.NAME VALUE UNIT" at the end:
