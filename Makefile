@@ -103,7 +103,7 @@ test: modules build/sandbox.wasm build/modules-bad/trap.wasm ## every test, with
 	$(PRECOMPILE) build/modules build/modules/.cache
 	$(PRECOMPILE) build/modules-bad build/modules/.cache
 	$(GOTEST) $(EVENTS)/$@.json $(RACE) -timeout 30m ./...
-	$(if $(RACE),$(MAKE) test-unwatched test-wasmtime)
+	$(if $(RACE),$(MAKE) -j2 test-unwatched test-wasmtime)
 	$(FUZZ)
 	@$(GO) run ./scripts/nottested $(EVENTS)/*.json
 	$(if $(RACE),,@echo 'NOT TESTED: data races and the engine wasmtime, which need a C compiler')
