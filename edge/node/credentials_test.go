@@ -31,7 +31,7 @@ func TestCredentialsOthersCanRead(t *testing.T) {
 			startNode(t, c)
 			said := 0
 			for line := range strings.Lines(log.String()) {
-				if strings.Contains(line, "level=WARN") && strings.Contains(line, "chmod 600") &&
+				if strings.Contains(line, "level=WARN") && strings.Contains(line, "chmod o=,g-w '"+c.Credentials+"'") &&
 					strings.Contains(line, "file="+c.Credentials) && strings.Contains(line, fmt.Sprintf("mode=%04o", mode)) {
 					said++
 				}

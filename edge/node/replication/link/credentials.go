@@ -24,7 +24,8 @@ func readCredentials(file, region string, log *slog.Logger) (id, address string,
 		return "", "", fmt.Errorf("%w: %w", ErrCredentials, err)
 	}
 	if exposed != 0 {
-		log.Warn("others can read or change the node's credentials: chmod 600", "file", file, "mode", fmt.Sprintf("%04o", exposed))
+		log.Warn(fmt.Sprintf("others can read or change the node's credentials: chmod o=,g-w '%s', once its owner or group is the node's; in Kubernetes defaultMode: 0440", file),
+			"file", file, "mode", fmt.Sprintf("%04o", exposed))
 	}
 	wrong := func(what string) (string, string, error) {
 		return "", "", fmt.Errorf("%w: %s %s", ErrCredentials, file, what)
