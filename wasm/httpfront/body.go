@@ -10,7 +10,7 @@ import (
 const MaxBody = 64 << 10
 
 // maxDrain bounds how much of an unread body is read before the connection is
-// closed, in bytes. net/http reads as much of it if the connection stays open.
+// closed, in bytes. net/http reads as much of it where drain reads nothing.
 const maxDrain = 256 << 10
 
 var errTooLarge = errors.New("read body: too large")
@@ -31,10 +31,11 @@ func (x *exchange) readBody() ([]byte, error) {
 	return x.body.Bytes(), err
 }
 
-// drain reads the rest of the body if the connection closes with the answer,
-// which net/http does only if the connection stays open. Closing a connection
-// with unread data resets it, and a client that is still sending may then never
-// see the answer. Beyond maxDrain, net/http half-closes the connection and waits.
+// drain reads the rest of the body if the client asked for the connection to be
+// closed. net/http itself reads the rest otherwise, also where the answer closes the
+// connection. Closing a connection with unread data resets it, and a client that is
+// still sending may then never see the answer. Beyond maxDrain, net/http half-closes
+// the connection and waits.
 func (x *exchange) drain() {
 	if !x.r.Close || x.r.Body == nil || x.r.Body == http.NoBody || x.r.Header.Get("Expect") != "" {
 		return
