@@ -134,7 +134,7 @@ type KeyLimit struct {
 }
 
 // KeyLimits reads the limits of keys, by id. Those that do not exist, are revoked or have
-// a damaged row are left out.
+// a damaged hash are left out.
 func (d *DB) KeyLimits(ctx context.Context, ids []string) (map[string]KeyLimit, error) {
 	asked := []string{}
 	for _, id := range ids {
