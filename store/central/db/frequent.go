@@ -3,8 +3,6 @@ package db
 import (
 	"context"
 	"database/sql"
-	"maps"
-	"slices"
 	"sync"
 )
 
@@ -25,13 +23,6 @@ func (d *DB) Frequent() Querier {
 		return d
 	}
 	return d.frequent
-}
-
-// Kept returns the queries whose statements Frequent keeps, sorted.
-func (d *DB) Kept() []string {
-	d.frequent.mu.Lock()
-	defer d.frequent.mu.Unlock()
-	return slices.Sorted(maps.Keys(d.frequent.stmts))
 }
 
 // Query implements Querier.
