@@ -20,6 +20,7 @@ type metrics struct {
 	refused *prometheus.CounterVec
 
 	refusals *prometheus.CounterVec
+	unread   prometheus.Counter
 }
 
 func newMetrics(registry *prometheus.Registry) *metrics {
@@ -42,7 +43,11 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 		Name: "edge_origin_node_refusals_total",
 		Help: "Requests, leads and reports of a node that were refused, by reason; those of one that asks for what its partners' keys do not grant.",
 	}, []string{"node", "reason"})
-	registry.MustRegister(m.wire, m.admin, m.refused, m.refusals)
+	m.unread = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "edge_origin_unread_keys_total",
+		Help: "Keys that nodes asked for and that could not be read, since their rows in the database are damaged.",
+	})
+	registry.MustRegister(m.wire, m.admin, m.refused, m.refusals, m.unread)
 	return m
 }
 

@@ -70,7 +70,7 @@ func Start(ctx context.Context, c Config) (_ *Origin, err error) {
 	if o.replication, err = replication.Start(ctx, replication.Config{
 		DB: c.DB, Conn: o.broker.Conn(), Guard: c.Guard, Log: c.Log, Now: c.Now, Tracer: c.Tracer,
 		Revoke: o.broker.Revoke, OnWake: c.OnWake, Observe: m.request, ObserveRefused: m.refusedLeads, ObserveRefusal: m.refusal,
-		AllowOldNodes: c.AllowOldNodes,
+		ObserveUnread: m.unread.Inc, AllowOldNodes: c.AllowOldNodes,
 	}); err != nil {
 		return nil, fmt.Errorf("starting the origin: %w", err)
 	}

@@ -198,6 +198,10 @@ func TestDamagedKeyFailsAlone(t *testing.T) {
 		t.Errorf("asking again: unread are %v", reply.Unread)
 	}
 	f.wantOneLine(bad)
+	const unread = 3 + 1 + 3*2 + 1 + 1 // alone, of an older node, twice in each question with others, asking again
+	if _, _, text := f.send("GET", "/metrics", nil, ""); !strings.Contains(string(text), fmt.Sprintf("\nedge_origin_unread_keys_total %d\n", unread)) {
+		t.Errorf("%d unread keys are not counted in %s", unread, text)
+	}
 }
 
 // TestUnwritableAnswer: what the database holds cannot be written to a message. The node gets

@@ -93,16 +93,17 @@ func (r *requests) keysOf(ctx context.Context, hashes [][]byte, partial bool) (k
 			if !partial {
 				return keysFound{}, damaged
 			}
-			r.logUnread(damaged)
+			r.noteUnread(damaged)
 			found.unread = append(found.unread, i)
 		}
 	}
 	return found, nil
 }
 
-// logUnread logs that a key's row is damaged. Whoever has the key can bring it about as
-// often as they like.
-func (r *requests) logUnread(key central.UnreadKeyError) {
+// noteUnread counts that a key was asked for whose row is damaged, and logs it at a limited
+// rate: whoever has the key can bring it about as often as they like.
+func (r *requests) noteUnread(key central.UnreadKeyError) {
+	r.ObserveUnread()
 	r.limited.Error("unread "+key.ID, "a key cannot be read, and its partner gets failures", "key", key.ID, "err", key.Why)
 }
 

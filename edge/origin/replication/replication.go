@@ -53,6 +53,8 @@ type Config struct {
 	// ObserveRefusal is called with how often a node was refused for a reason: a
 	// grant.Refusal, one of package usage or one of those below.
 	ObserveRefusal func(node, reason string, times int)
+	// ObserveUnread is called each time that a node asks for a key whose row is damaged.
+	ObserveUnread func()
 }
 
 // Reasons why a node is refused that have nothing to do with a key.

@@ -184,7 +184,7 @@ func (r *requests) noteFailure(verb, node string, failure wire.Failure, err erro
 		damaged, ofKey := errors.AsType[central.UnreadKeyError](err)
 		switch {
 		case ofKey:
-			r.logUnread(damaged)
+			r.noteUnread(damaged)
 		case errors.Is(err, errBusy):
 			r.limited.Warn("busy "+node, "a node's request found no room", "verb", verb, "node", node, "err", err)
 		case errors.Is(err, errUnwritable):

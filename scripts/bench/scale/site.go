@@ -111,7 +111,7 @@ func (s *site) startOrigin(ctx context.Context, db *central.DB) (*replication.Se
 	server, err := replication.Start(ctx, replication.Config{
 		DB: db, Conn: conn, Guard: anyTarget{}, Log: s.log, Now: time.Now, Revoke: s.Broker.Revoke,
 		OnWake: func() {}, Observe: func(string, wire.Failure, time.Duration) {},
-		ObserveRefused: func(int, int) {}, ObserveRefusal: func(string, string, int) {},
+		ObserveRefused: func(int, int) {}, ObserveRefusal: func(string, string, int) {}, ObserveUnread: func() {},
 	})
 	if err != nil {
 		return nil, err
