@@ -24,9 +24,10 @@ import (
 //	wazero-VERSION-SYSTEM/NAME  its machine code, as wazero writes it, by the name that
 //	                            wazero gives to the skeleton's
 //
-// and a sum beside each file; later the file code as well (mapping.go). wazero knows machine code by the module that it is given,
-// which it reads and validates every time, all code of it; of the skeleton there is
-// next to nothing to read. Only what wazero has validated and compiled gets a folder.
+// and a sum beside each file; later the file code as well (mapping.go). wazero knows
+// machine code by the module that it is given, which it reads and validates every time,
+// all code of it; of the skeleton there is next to nothing to read. Only what wazero has
+// validated and compiled gets a folder.
 
 // skeletonFile is the name of the skeleton in a module's folder.
 const skeletonFile = "skeleton"
