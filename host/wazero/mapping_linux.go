@@ -3,6 +3,7 @@ package wazero
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"unsafe"
@@ -30,8 +31,12 @@ func mapFile(path string, executable []byte) error {
 	if err := compilecache.Check(path); err != nil {
 		return err
 	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() != int64(len(executable)) {
-		return fmt.Errorf("%w: %s (%v)", errOtherCode, path, err)
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() || info.Size() != int64(len(executable)) {
+		return fmt.Errorf("%w: %s", errOtherCode, path)
 	}
 	// Mapped beside it first: what is compared is what will run, and whatever the system
 	// has against the mapping it says before the memory is gone.
@@ -91,5 +96,8 @@ func checkMemory(executable []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("machine code is not in memory of its own: %w", lines.Err())
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read /proc/self/maps: %w", err)
+	}
+	return errors.New("machine code is not in memory of its own")
 }

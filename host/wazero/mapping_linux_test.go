@@ -187,3 +187,21 @@ func TestSettleAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestErrors holds that errors of mapping say what is wrong, and nothing else.
+func TestErrors(t *testing.T) {
+	s := openInFolder(t, t.TempDir())
+	short := filepath.Join(t.TempDir(), codeFile)
+	write(t, short, []byte("short"), 0o400)
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{checkMemory(make([]byte, 10)), "machine code is not in memory of its own"},
+		{mapFile(short, s.executable(t)), "the file holds other code: " + short},
+	} {
+		if tt.err == nil || tt.err.Error() != tt.want {
+			t.Errorf("got the error %v, want %s", tt.err, tt.want)
+		}
+	}
+}
