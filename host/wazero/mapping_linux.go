@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"unsafe"
 
@@ -38,21 +39,39 @@ func mapFile(path string, executable []byte) error {
 	if !info.Mode().IsRegular() || info.Size() != int64(len(executable)) {
 		return fmt.Errorf("%w: %s", errOtherCode, path)
 	}
-	// Mapped beside it first: what is compared is what will run, and whatever the system
-	// has against the mapping it says before the memory is gone.
+	if err := compare(f, executable); err != nil {
+		return fmt.Errorf("%w: %s: %w", errOtherCode, path, err)
+	}
+	// Mapped beside it first: whatever the system has against the mapping it says before
+	// the memory is gone.
 	beside, err := mapAt(f, nil, len(executable))
 	if err != nil {
 		return err
 	}
-	same := bytes.Equal(unsafe.Slice((*byte)(beside), len(executable)), executable)
 	if err := unix.MunmapPtr(beside, uintptr(len(executable))); err != nil {
 		return fmt.Errorf("unmap machine code: %w", err)
 	}
-	if !same {
-		return fmt.Errorf("%w: %s", errOtherCode, path)
-	}
 	_, err = mapAt(f, unsafe.Pointer(&executable[0]), len(executable))
 	return err
+}
+
+// comparePiece is how many bytes of a file are read and compared at once.
+const comparePiece = 64 << 10
+
+// compare returns an error unless a file begins with the machine code. It reads the file: a
+// byte that the disk does not give is an error then, and in a mapping the end of the process.
+func compare(file io.ReaderAt, executable []byte) error {
+	piece := make([]byte, min(comparePiece, len(executable)))
+	for at := 0; at < len(executable); at += len(piece) {
+		want := executable[at:min(at+len(piece), len(executable))]
+		if n, err := file.ReadAt(piece[:len(want)], int64(at)); n < len(want) {
+			return err
+		}
+		if !bytes.Equal(piece[:len(want)], want) {
+			return fmt.Errorf("it differs within %d bytes from %d on", len(want), at)
+		}
+	}
+	return nil
 }
 
 // mapAt maps machine code from a file, over what is at that address or, if that is nil,

@@ -111,10 +111,18 @@ func TestSettle(t *testing.T) {
 			}
 		}, "file exists"},
 		{"a full disk", func(t *testing.T, dir, _ string, _ []byte) { disktest.Fill(t, dir) }, "no space left on device"},
+		// Through a mapping it cannot be read, since tmpfs has no page to give.
+		{"holes on a full disk", func(t *testing.T, dir, path string, executable []byte) {
+			write(t, path, nil, 0o600)
+			if err := errors.Join(os.Truncate(path, int64(len(executable))), os.Chmod(path, 0o400)); err != nil {
+				t.Fatal(err)
+			}
+			disktest.Fill(t, dir)
+		}, "no space left on device"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			if tt.name == "a full disk" {
+			if strings.HasSuffix(tt.name, "a full disk") {
 				dir = disktest.Small(t, "1m")
 			}
 			s := openInFolder(t, dir)
@@ -184,6 +192,44 @@ func TestSettleAgain(t *testing.T) {
 		wrote = info
 		if got := files(t, s.executable(t)); !slices.Equal(got, []string{path}) {
 			t.Errorf("it is mapped from %q", got)
+		}
+	}
+}
+
+// reader gives the first bytes of content, and no more.
+type reader struct {
+	content []byte
+	bytes   int
+}
+
+var errDisk = errors.New("input/output error")
+
+func (r reader) ReadAt(b []byte, at int64) (int, error) {
+	if n := copy(b, r.content[min(int(at), r.bytes):r.bytes]); n < len(b) {
+		return n, errDisk
+	}
+	return len(b), nil
+}
+
+// TestCompare holds that machine code is compared to its last byte, and that a file which
+// cannot be read is not taken for it.
+func TestCompare(t *testing.T) {
+	for _, size := range []int{1, comparePiece, 2*comparePiece + 100} {
+		executable := bytes.Repeat([]byte("code"), size)[:size]
+		for name, tt := range map[string]struct {
+			file reader
+			same bool
+			err  error
+		}{
+			"the same":          {reader{executable, size}, true, nil},
+			"longer":            {reader{append(slices.Clone(executable), 0), size + 1}, true, nil},
+			"another last byte": {reader{append(slices.Clone(executable[:size-1]), 0), size}, false, nil},
+			"unreadable":        {reader{executable, 0}, false, errDisk},
+			"cut meanwhile":     {reader{executable, size - 1}, false, errDisk},
+		} {
+			if err := compare(tt.file, executable); (err == nil) != tt.same || tt.err != nil && !errors.Is(err, tt.err) {
+				t.Errorf("%d bytes, %s: %v", size, name, err)
+			}
 		}
 	}
 }
