@@ -185,10 +185,13 @@ func (r *Runtime) shrink(p *pool) {
 
 // Settle gives memory back to the system that opening modules took and running them does
 // not need. It may take seconds, since machine code is written to the cache that is not
-// there yet. Modules may be opened, called and closed meanwhile.
-func (r *Runtime) Settle() {
-	r.engine.Settle()
-	debug.FreeOSMemory()
+// there yet; when ctx ends, no more is written than the file under way. Modules may be
+// opened, called and closed meanwhile.
+func (r *Runtime) Settle(ctx context.Context) {
+	r.engine.Settle(ctx)
+	if ctx.Err() == nil {
+		debug.FreeOSMemory()
+	}
 }
 
 // Close closes every module, then the engine. It may be called twice.

@@ -34,7 +34,7 @@ func TestSettle(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				all.Go(r.Settle)
+				all.Go(func() { r.Settle(t.Context()) })
 				for range calls {
 					if got, err := ask(m, "/", ""); got != want || err != nil {
 						t.Errorf("answered %q, %v, want %q", got, err, want)

@@ -86,8 +86,8 @@ type Engine interface {
 	Load(ctx context.Context, sum [sha256.Size]byte) Code
 	// Settle makes the machine code of open modules take less memory, if the engine
 	// can do that, while the modules run. It may take as long as it takes to write the
-	// code to the cache.
-	Settle()
+	// code to the cache; when ctx ends, it writes no more and leaves the rest as it is.
+	Settle(ctx context.Context)
 	// Close frees everything. No instance may be in use.
 	Close(ctx context.Context) error
 }

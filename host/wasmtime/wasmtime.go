@@ -85,7 +85,7 @@ func (e *wasmtimeEngine) Traits() engine.Traits {
 }
 
 // Settle implements engine.Engine. It does nothing.
-func (e *wasmtimeEngine) Settle() {}
+func (e *wasmtimeEngine) Settle(context.Context) {}
 
 var errClosed = errors.New("engine closed")
 

@@ -1,6 +1,7 @@
 package wazero
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -22,7 +23,7 @@ var errOtherCode = errors.New("the file holds other code")
 
 // Settle implements engine.Engine. Where code cannot be mapped, it stays in memory, and
 // the log has one line.
-func (e *wazeroEngine) Settle() {
+func (e *wazeroEngine) Settle(ctx context.Context) {
 	if !mappable {
 		return
 	}
@@ -34,7 +35,10 @@ func (e *wazeroEngine) Settle() {
 	e.mu.Unlock()
 	modules, size := 0, 0
 	for _, c := range open {
-		n, err := c.moveToFile()
+		if ctx.Err() != nil {
+			break
+		}
+		n, err := c.moveToFile(ctx)
 		if err != nil {
 			e.Log.Warn("machine code stays in memory", "dir", e.CacheDir, "err", err)
 			break
@@ -50,8 +54,8 @@ func (e *wazeroEngine) Settle() {
 
 // moveToFile maps the module's machine code from its file, in place of the memory that
 // wazero read it into, and returns how much that is. It does nothing the second time, nor
-// to code that was not kept.
-func (c *code) moveToFile() (size int, err error) {
+// to code that was not kept, nor where the file is to be written and ctx has ended.
+func (c *code) moveToFile(ctx context.Context) (size int, err error) {
 	c.mu.Lock() // Close waits
 	defer c.mu.Unlock()
 	if c.dir == "" || c.compiled == nil || c.mapped {
@@ -68,6 +72,10 @@ func (c *code) moveToFile() (size int, err error) {
 	path := filepath.Join(c.dir, codeFile)
 	err = mapFile(path, executable)
 	if errors.Is(err, errOtherCode) || errors.Is(err, os.ErrNotExist) {
+		if ctx.Err() != nil {
+			c.mapped = false
+			return 0, nil
+		}
 		if err = writeCode(path, executable); err == nil {
 			err = mapFile(path, executable)
 		}

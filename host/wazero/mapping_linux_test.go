@@ -2,6 +2,7 @@ package wazero
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -133,8 +134,8 @@ func TestSettle(t *testing.T) {
 			}
 			path := filepath.Join(s.code.dir, codeFile)
 			tt.change(t, dir, path, executable)
-			s.engine.Settle()
-			s.engine.Settle()
+			s.engine.Settle(t.Context())
+			s.engine.Settle(t.Context())
 			want := path
 			if tt.logged != "" {
 				want = ""
@@ -171,14 +172,14 @@ func TestSettleAgain(t *testing.T) {
 	if err := closed.code.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	closed.engine.Settle()
+	closed.engine.Settle(t.Context())
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("a module that is closed: %v", err)
 	}
 	var wrote os.FileInfo
 	for range 2 {
 		s := openInFolder(t, dir)
-		s.engine.Settle()
+		s.engine.Settle(t.Context())
 		info, err := os.Stat(path)
 		if err != nil {
 			t.Fatal(err)
@@ -192,6 +193,36 @@ func TestSettleAgain(t *testing.T) {
 		wrote = info
 		if got := files(t, s.executable(t)); !slices.Equal(got, []string{path}) {
 			t.Errorf("it is mapped from %q", got)
+		}
+	}
+}
+
+// ending is a context that ends once it was asked some times whether it has.
+type ending struct {
+	context.Context
+	asked int
+}
+
+func (e *ending) Err() error {
+	if e.asked--; e.asked < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestSettleEnds holds that nothing is written, nor said, when the context has ended,
+// between modules or for a single one, and that the next call maps the code.
+func TestSettleEnds(t *testing.T) {
+	for asked := range 2 {
+		s := openInFolder(t, t.TempDir())
+		path := filepath.Join(s.code.dir, codeFile)
+		s.engine.Settle(&ending{t.Context(), asked})
+		if _, err := os.Stat(path); !os.IsNotExist(err) || s.log.Len() != 0 {
+			t.Errorf("asked %d times: the file has the error %v; logged: %s", asked, err, s.log)
+		}
+		s.engine.Settle(t.Context())
+		if got := files(t, s.executable(t)); !slices.Equal(got, []string{path}) {
+			t.Errorf("afterwards it is mapped from %q", got)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func compile(ctx context.Context, runtime *host.Runtime, path string) error {
 	if err != nil {
 		return err
 	}
-	runtime.Settle() // what it writes to the cache is not written by each test then
+	runtime.Settle(ctx) // what it writes to the cache is not written by each test then
 	module.Close(ctx)
 	return nil
 }

@@ -35,7 +35,7 @@ func (c *Controller) Run(ctx context.Context) {
 	tick := time.NewTicker(judgeInterval)
 	defer tick.Stop()
 	defer c.settling.Wait()
-	c.settling.Go(c.cfg.Runtime.Settle)
+	c.settle(ctx)
 	for ctx.Err() == nil {
 		c.judge()
 		c.step(ctx)
@@ -48,7 +48,7 @@ func (c *Controller) Run(ctx context.Context) {
 				c.order = &order
 			}
 		case done := <-c.opened:
-			c.finish(done)
+			c.finish(ctx, done)
 		}
 	}
 	if c.opening != nil {
@@ -202,15 +202,20 @@ func (c *Controller) open(ctx context.Context, o *opening, standby *deployment) 
 	return c.loader.openRelease(ctx, r, func() { c.reached(digest, r.Version, wire.ReleaseSmoke) })
 }
 
+// settle settles the runtime after modules were opened, until ctx ends.
+func (c *Controller) settle(ctx context.Context) {
+	c.settling.Go(func() { c.cfg.Runtime.Settle(ctx) })
+}
+
 // finish puts an opened release into its slot.
-func (c *Controller) finish(done opened) {
+func (c *Controller) finish(ctx context.Context, done opened) {
 	c.opening = nil
 	done.cancel()
 	running := c.order.Run == done.digest && c.router.routes.Load().running.digest != done.digest
 	candidate := c.order.Candidate == done.digest && done.digest != ""
 	wanted := c.order.Rollout == done.rollout && (running || candidate)
 	if done.err == nil {
-		c.settling.Go(c.cfg.Runtime.Settle)
+		c.settle(ctx)
 	}
 	if done.candidate && (done.err != nil || !wanted) {
 		c.endTrial()
