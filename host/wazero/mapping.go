@@ -3,9 +3,12 @@ package wazero
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"syscall"
 
 	"github.com/tetratelabs/wazero"
 )
@@ -18,43 +21,52 @@ import (
 // codeFile is the name of that file in a module's folder.
 const codeFile = "code"
 
-// errOtherCode is the error of a file that does not hold the code that it should.
-var errOtherCode = errors.New("the file holds other code")
+var (
+	// errOtherCode is the error of a file that does not hold the code that it should.
+	errOtherCode = errors.New("the file holds other code")
+	// errRefused is the error of a folder that machine code may not be mapped from.
+	errRefused = errors.New("the system refuses to map machine code")
+)
 
-// Settle implements engine.Engine. Where code cannot be mapped, it stays in memory, and
-// the log has one line.
+// Settle implements engine.Engine. Where code cannot be mapped, it stays in memory. The
+// log has at most one line.
 func (e *wazeroEngine) Settle(ctx context.Context) {
 	if !mappable {
 		return
 	}
 	e.mu.Lock()
-	var open []*code
-	for c := range e.open {
-		open = append(open, c)
-	}
+	open, refused := slices.Collect(maps.Keys(e.open)), e.mapRefused
 	e.mu.Unlock()
-	modules, size := 0, 0
+	mapped, size := 0, 0
+	var failure error // the first one
 	for _, c := range open {
-		if ctx.Err() != nil {
+		if refused || ctx.Err() != nil {
 			break
 		}
 		n, err := c.moveToFile(ctx)
-		if err != nil {
-			e.Log.Warn("machine code stays in memory", "dir", e.CacheDir, "err", err)
-			break
-		}
 		if n > 0 {
-			modules, size = modules+1, size+n
+			mapped, size = mapped+1, size+n
 		}
+		if failure == nil {
+			failure = err
+		}
+		refused = errors.Is(err, errRefused)
 	}
-	if size > 0 {
-		e.Log.Info("machine code mapped from the cache", "modules", modules, "bytes", size)
+	e.mu.Lock()
+	e.mapRefused = e.mapRefused || refused
+	e.mu.Unlock()
+	switch {
+	case failure != nil:
+		e.Log.Warn("machine code stays in memory", "dir", e.CacheDir, "modules_mapped", mapped, "err", failure)
+	case mapped > 0:
+		e.Log.Info("machine code mapped from the cache", "modules", mapped, "bytes", size)
 	}
 }
 
 // moveToFile maps the module's machine code from its file, in place of the memory that
 // wazero read it into, and returns how much that is. It does nothing the second time, nor
-// to code that was not kept, nor where the file is to be written and ctx has ended.
+// to code that was not kept, nor where the file is to be written and ctx has ended. A disk
+// that was full may be tried again.
 func (c *code) moveToFile(ctx context.Context) (size int, err error) {
 	c.mu.Lock() // Close waits
 	defer c.mu.Unlock()
@@ -76,14 +88,25 @@ func (c *code) moveToFile(ctx context.Context) (size int, err error) {
 			c.mapped = false
 			return 0, nil
 		}
-		if err = writeCode(path, executable); err == nil {
-			err = mapFile(path, executable)
-		}
+		err = mapNewFile(path, executable)
 	}
 	if err != nil {
+		c.mapped = !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT)
 		return 0, err
 	}
 	return len(executable), nil
+}
+
+// mapNewFile writes machine code to a file and maps it. A file that is of no use is removed.
+func mapNewFile(path string, executable []byte) error {
+	if err := writeCode(path, executable); err != nil {
+		return err
+	}
+	err := mapFile(path, executable)
+	if errors.Is(err, errRefused) {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
 }
 
 // machineCodeOf finds the memory that wazero has a module's machine code in, good until the

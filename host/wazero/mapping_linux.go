@@ -82,6 +82,9 @@ func mapAt(f *os.File, at unsafe.Pointer, size int) (unsafe.Pointer, error) {
 		flags |= unix.MAP_FIXED
 	}
 	mapped, err := unix.MmapPtr(int(f.Fd()), 0, at, uintptr(size), unix.PROT_READ|unix.PROT_EXEC, flags)
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) { // mounted noexec, say
+		return nil, fmt.Errorf("%w from %s: %w", errRefused, f.Name(), err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("map machine code from %s: %w", f.Name(), err)
 	}

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"partneredge/edge/disktest"
 	"partneredge/host/compilecache"
 	"partneredge/host/engine"
@@ -35,7 +37,12 @@ func openInFolder(t *testing.T, dir string) settling {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = e.Close(t.Context()) })
-	const functions = 500
+	return settling{e, compile(t, e, 500), log}
+}
+
+// compile compiles a module of some functions, or loads it.
+func compile(t *testing.T, e engine.Engine, functions int) *code {
+	t.Helper()
 	types, bodies := make([][]byte, functions), make([][]byte, functions)
 	for i := range functions {
 		types[i], bodies[i] = []byte{0}, wasmtest.Function([]byte{0}, wasmtest.I32(int64(i)))
@@ -45,7 +52,7 @@ func openInFolder(t *testing.T, dir string) settling {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return settling{e, opened.(*code), log}
+	return opened.(*code)
 }
 
 // executable returns the module's machine code.
@@ -111,21 +118,9 @@ func TestSettle(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "file exists"},
-		{"a full disk", func(t *testing.T, dir, _ string, _ []byte) { disktest.Fill(t, dir) }, "no space left on device"},
-		// Through a mapping it cannot be read, since tmpfs has no page to give.
-		{"holes on a full disk", func(t *testing.T, dir, path string, executable []byte) {
-			write(t, path, nil, 0o600)
-			if err := errors.Join(os.Truncate(path, int64(len(executable))), os.Chmod(path, 0o400)); err != nil {
-				t.Fatal(err)
-			}
-			disktest.Fill(t, dir)
-		}, "no space left on device"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			if strings.HasSuffix(tt.name, "a full disk") {
-				dir = disktest.Small(t, "1m")
-			}
 			s := openInFolder(t, dir)
 			executable := s.executable(t)
 			before := slices.Clone(executable)
@@ -194,6 +189,90 @@ func TestSettleAgain(t *testing.T) {
 		if got := files(t, s.executable(t)); !slices.Equal(got, []string{path}) {
 			t.Errorf("it is mapped from %q", got)
 		}
+	}
+}
+
+// TestSettleFullDisk holds that a full disk is tried again each time, with a line in the log.
+func TestSettleFullDisk(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(t *testing.T, path string, executable []byte)
+	}{
+		{"no file", func(*testing.T, string, []byte) {}},
+		// Through a mapping it cannot be read, since tmpfs has no page to give.
+		{"a file of a hole", func(t *testing.T, path string, executable []byte) {
+			write(t, path, nil, 0o600)
+			if err := errors.Join(os.Truncate(path, int64(len(executable))), os.Chmod(path, 0o400)); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := disktest.Small(t, "1m")
+			s := openInFolder(t, dir)
+			executable, path := s.executable(t), filepath.Join(s.code.dir, codeFile)
+			tt.change(t, path, executable)
+			free := disktest.Fill(t, dir)
+			for n := range 2 {
+				s.engine.Settle(t.Context())
+				if got := files(t, executable); !slices.Equal(got, []string{""}) {
+					t.Errorf("it is mapped from %q", got)
+				}
+				if lines := strings.Count(s.log.String(), "\n"); lines != n+1 || strings.Count(s.log.String(), "no space left on device") != lines {
+					t.Errorf("logged: %s", s.log)
+				}
+			}
+			free()
+			s.engine.Settle(t.Context())
+			if got := files(t, executable); !slices.Equal(got, []string{path}) {
+				t.Errorf("with room it is mapped from %q", got)
+			}
+		})
+	}
+}
+
+// TestSettleGoesOn holds that other modules are mapped where one cannot be.
+func TestSettleGoesOn(t *testing.T) {
+	s := openInFolder(t, t.TempDir())
+	write(t, filepath.Join(s.code.dir, codeFile), s.executable(t), 0o666)
+	var others []*code
+	for n := range 8 {
+		others = append(others, compile(t, s.engine, 10+n))
+	}
+	s.engine.Settle(t.Context())
+	for _, c := range others {
+		if _, err := os.Stat(filepath.Join(c.dir, codeFile)); err != nil {
+			t.Error(err)
+		}
+	}
+	if lines := strings.Count(s.log.String(), "\n"); lines != 1 || !strings.Contains(s.log.String(), "modules_mapped=8 ") {
+		t.Errorf("logged: %s", s.log)
+	}
+}
+
+// TestSettleRefused holds that a file system which no code may be mapped from is tried
+// once, and that no file is left there.
+func TestSettleRefused(t *testing.T) {
+	dir := disktest.Small(t, "1m")
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_NOEXEC, ""); err != nil {
+		t.Fatal(err)
+	}
+	s := openInFolder(t, dir)
+	opened := []*code{s.code, compile(t, s.engine, 10)}
+	for range 2 {
+		s.engine.Settle(t.Context())
+		for _, c := range opened {
+			if _, err := os.Stat(filepath.Join(c.dir, codeFile)); !os.IsNotExist(err) {
+				t.Errorf("the file of machine code has the error %v", err)
+			}
+		}
+		opened = append(opened, compile(t, s.engine, 20))
+	}
+	if got := files(t, s.executable(t)); !slices.Equal(got, []string{""}) {
+		t.Errorf("it is mapped from %q", got)
+	}
+	if lines := strings.Count(s.log.String(), "\n"); lines != 1 || !strings.Contains(s.log.String(), errRefused.Error()) {
+		t.Errorf("logged: %s", s.log)
 	}
 }
 

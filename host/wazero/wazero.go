@@ -43,6 +43,8 @@ type wazeroEngine struct {
 
 	mu   sync.Mutex
 	open map[*code]struct{}
+	// mapRefused says that the system maps no machine code from CacheDir.
+	mapRefused bool
 }
 
 func (e *wazeroEngine) Name() string { return "wazero" }
