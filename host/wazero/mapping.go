@@ -3,6 +3,7 @@ package wazero
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -21,11 +22,17 @@ import (
 // codeFile is the name of that file in a module's folder.
 const codeFile = "code"
 
+// leaveFree is how many bytes of the disk stay free when such files are written. A node's
+// outbox leaves as much for the node's other files.
+const leaveFree = 64 << 20
+
 var (
 	// errOtherCode is the error of a file that does not hold the code that it should.
 	errOtherCode = errors.New("the file holds other code")
 	// errRefused is the error of a folder that machine code may not be mapped from.
 	errRefused = errors.New("the system refuses to map machine code")
+	// errNoRoom is the error of a disk that would have less than leaveFree left.
+	errNoRoom = errors.New("too little room on the disk for machine code")
 )
 
 // Settle implements engine.Engine. Where code cannot be mapped, it stays in memory. The
@@ -88,21 +95,34 @@ func (c *code) moveToFile(ctx context.Context) (size int, err error) {
 			c.mapped = false
 			return 0, nil
 		}
-		err = mapNewFile(path, executable)
+		err = c.engine.mapNewFile(path, executable)
 	}
 	if err != nil {
-		c.mapped = !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT)
+		c.mapped = !isFull(err)
 		return 0, err
 	}
 	return len(executable), nil
 }
 
-// mapNewFile writes machine code to a file and maps it. A file that is of no use is removed.
-func mapNewFile(path string, executable []byte) error {
+// isFull reports whether an error may go away when there is more room on the disk.
+func isFull(err error) bool {
+	return errors.Is(err, errNoRoom) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// mapNewFile writes machine code to a file and maps it, if the disk has room. A file that is
+// of no use is removed.
+func (e *wazeroEngine) mapNewFile(path string, executable []byte) error {
+	free, err := e.free(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	if want := int64(len(executable)) + leaveFree; free < want {
+		return fmt.Errorf("%w: %d bytes are free in %s, and %d wanted", errNoRoom, free, filepath.Dir(path), want)
+	}
 	if err := writeCode(path, executable); err != nil {
 		return err
 	}
-	err := mapFile(path, executable)
+	err = mapFile(path, executable)
 	if errors.Is(err, errRefused) {
 		err = errors.Join(err, os.Remove(path))
 	}

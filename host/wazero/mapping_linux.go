@@ -17,6 +17,15 @@ import (
 // mappable says that this system can map machine code from files.
 const mappable = true
 
+// freeBytes returns how many bytes this process may still use of a folder's file system.
+func freeBytes(dir string) (int64, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return 0, fmt.Errorf("ask for room in %s: %w", dir, err)
+	}
+	return int64(s.Bavail) * int64(s.Bsize), nil
+}
+
 // mapFile maps a file over the memory that holds the same machine code, which may run
 // meanwhile. Unless the file holds that code and nothing else, and nobody else may write
 // to it, the memory stays as it is.

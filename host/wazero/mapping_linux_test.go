@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -192,6 +193,43 @@ func TestSettleAgain(t *testing.T) {
 	}
 }
 
+// anyRoom has the engine write to any disk.
+func anyRoom(s settling) {
+	s.engine.(*wazeroEngine).free = func(string) (int64, error) { return math.MaxInt64, nil }
+}
+
+// TestSettleLeavesRoom holds that nothing is written to a disk that would have too little
+// left for others, and that it is tried again once there is enough.
+func TestSettleLeavesRoom(t *testing.T) {
+	s := openInFolder(t, disktest.Small(t, "2m"))
+	executable, path := s.executable(t), filepath.Join(s.code.dir, codeFile)
+	e := s.engine.(*wazeroEngine)
+	room := func(free int64) func(string) (int64, error) {
+		return func(dir string) (int64, error) {
+			if dir != s.code.dir {
+				t.Errorf("asked for room in %s", dir)
+			}
+			return free, nil
+		}
+	}
+	enough := int64(len(executable)) + 64<<20
+	for n, free := range []func(string) (int64, error){e.free, room(enough - 1)} {
+		e.free = free
+		s.engine.Settle(t.Context())
+		if _, err := os.Stat(path); !os.IsNotExist(err) {
+			t.Errorf("the file has the error %v", err)
+		}
+		if lines := strings.Count(s.log.String(), "\n"); lines != n+1 || strings.Count(s.log.String(), errNoRoom.Error()) != lines {
+			t.Errorf("logged: %s", s.log)
+		}
+	}
+	e.free = room(enough)
+	s.engine.Settle(t.Context())
+	if got := files(t, executable); !slices.Equal(got, []string{path}) {
+		t.Errorf("with room it is mapped from %q", got)
+	}
+}
+
 // TestSettleFullDisk holds that a full disk is tried again each time, with a line in the log.
 func TestSettleFullDisk(t *testing.T) {
 	for _, tt := range []struct {
@@ -210,6 +248,7 @@ func TestSettleFullDisk(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := disktest.Small(t, "1m")
 			s := openInFolder(t, dir)
+			anyRoom(s)
 			executable, path := s.executable(t), filepath.Join(s.code.dir, codeFile)
 			tt.change(t, path, executable)
 			free := disktest.Fill(t, dir)
@@ -258,6 +297,7 @@ func TestSettleRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := openInFolder(t, dir)
+	anyRoom(s)
 	opened := []*code{s.code, compile(t, s.engine, 10)}
 	for range 2 {
 		s.engine.Settle(t.Context())

@@ -23,7 +23,7 @@ import (
 
 // New implements engine.New.
 func New(_ context.Context, config engine.Config) (engine.Engine, error) {
-	return &wazeroEngine{Config: config, open: map[*code]struct{}{}}, nil
+	return &wazeroEngine{Config: config, open: map[*code]struct{}{}, free: freeBytes}, nil
 }
 
 func hostFunc(call func(context.Context, []byte, []uint64)) api.GoModuleFunc {
@@ -45,6 +45,7 @@ type wazeroEngine struct {
 	open map[*code]struct{}
 	// mapRefused says that the system maps no machine code from CacheDir.
 	mapRefused bool
+	free       func(dir string) (int64, error) // how many bytes of a folder's disk may be used
 }
 
 func (e *wazeroEngine) Name() string { return "wazero" }
