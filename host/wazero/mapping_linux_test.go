@@ -344,6 +344,13 @@ func TestSettleEnds(t *testing.T) {
 			t.Errorf("afterwards it is mapped from %q", got)
 		}
 	}
+	dir := t.TempDir()
+	openInFolder(t, dir).engine.Settle(t.Context())
+	s := openInFolder(t, dir)
+	s.engine.Settle(&ending{t.Context(), 0})
+	if got := files(t, s.executable(t)); !slices.Equal(got, []string{""}) {
+		t.Errorf("with a file that is there it is mapped from %q", got)
+	}
 }
 
 // reader gives the first bytes of content, and no more.
