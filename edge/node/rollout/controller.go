@@ -14,6 +14,10 @@ const (
 	judgeInterval = 250 * time.Millisecond
 	fetchRetry    = time.Second // after the origin could not be asked
 	standbyWait   = time.Second // for the last requests of a release that is to run again
+
+	// settleDelay is how long after a release was opened the runtime is settled, which takes
+	// processor time that a rollout has better uses for.
+	settleDelay = 5 * time.Second
 )
 
 // opening is a release on its way to the router.
@@ -39,6 +43,9 @@ func (c *Controller) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		c.judge()
 		c.step(ctx)
+		if !c.settleAt.IsZero() && !time.Now().Before(c.settleAt) {
+			c.settle(ctx)
+		}
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
@@ -48,7 +55,7 @@ func (c *Controller) Run(ctx context.Context) {
 				c.order = &order
 			}
 		case done := <-c.opened:
-			c.finish(ctx, done)
+			c.finish(done)
 		}
 	}
 	if c.opening != nil {
@@ -204,18 +211,19 @@ func (c *Controller) open(ctx context.Context, o *opening, standby *deployment) 
 
 // settle settles the runtime after modules were opened, until ctx ends.
 func (c *Controller) settle(ctx context.Context) {
+	c.settleAt = time.Time{}
 	c.settling.Go(func() { c.cfg.Runtime.Settle(ctx) })
 }
 
 // finish puts an opened release into its slot.
-func (c *Controller) finish(ctx context.Context, done opened) {
+func (c *Controller) finish(done opened) {
 	c.opening = nil
 	done.cancel()
 	running := c.order.Run == done.digest && c.router.routes.Load().running.digest != done.digest
 	candidate := c.order.Candidate == done.digest && done.digest != ""
 	wanted := c.order.Rollout == done.rollout && (running || candidate)
 	if done.err == nil {
-		c.settle(ctx)
+		c.settleAt = time.Now().Add(settleDelay)
 	}
 	if done.candidate && (done.err != nil || !wanted) {
 		c.endTrial()

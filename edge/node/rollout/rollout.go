@@ -91,6 +91,7 @@ type Controller struct {
 	retryAt time.Time   // nothing is opened before
 
 	triedSince time.Time      // since when the candidate answers requests
+	settleAt   time.Time      // when the runtime is to be settled; zero: it is
 	settling   sync.WaitGroup // goroutines that settle the runtime after modules were opened
 }
 
