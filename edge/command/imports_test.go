@@ -250,9 +250,8 @@ func TestOnlyCommandsReadFlagsAndOnlyMainExits(t *testing.T) {
 func TestOnlyDurableNamesFiles(t *testing.T) {
 	may := map[string]string{
 		"edge/node/rollout/compilelock.go":  "a mark for other processes of this boot",
-		"host/compilecache/compilecache.go": "a cache: what a power cut damages fails its sum, and is made anew",
+		"host/compilecache/compilecache.go": "a cache: what a power cut damages fails its sum, or is not the code it is compared with, and is made anew",
 		"host/wazero/cache.go":              "likewise",
-		"host/wazero/mapping.go":            "likewise: it is compared with the code before it is run",
 	}
 	found := make(map[string]bool)
 	for _, p := range list(t, nil, "./edge/...", "./host/...", "./store/...") {

@@ -62,21 +62,31 @@ func WriteFile(path string, content []byte) error {
 	}
 	h := sha256.New()
 	h.Write(content)
-	if err := replace(path+SumSuffix, hexSum(h)); err != nil { // before the file: it is not there without
+	if err := replace(path+SumSuffix, hexSum(h), unsynced); err != nil { // before the file: it is not there without
 		return err
 	}
-	return replace(path, content)
+	return replace(path, content, unsynced)
 }
 
-// replace writes a file of which others see all or nothing.
-func replace(path string, content []byte) error {
+// WriteSynced writes a file without a sum, which nobody may write to. It is on the disk before
+// others see it, all or nothing.
+func WriteSynced(path string, content []byte) error {
+	return replace(path, content, func(temp *os.File) error { return errors.Join(temp.Sync(), temp.Chmod(0o400)) })
+}
+
+// unsynced leaves it to the system when a file is on the disk: its sum shows what is damaged.
+func unsynced(*os.File) error { return nil }
+
+// replace writes a file of which others see all or nothing. finish ends the writing.
+func replace(path string, content []byte, finish func(temp *os.File) error) error {
 	temp, err := os.CreateTemp(filepath.Dir(path), "part")
 	if err != nil {
 		return err
 	}
-	_, err = temp.Write(content)
-	err = errors.Join(err, temp.Close())
-	if err == nil {
+	if _, err = temp.Write(content); err == nil {
+		err = finish(temp)
+	}
+	if err = errors.Join(err, temp.Close()); err == nil {
 		err = os.Rename(temp.Name(), path)
 	}
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/tetratelabs/wazero"
+
+	"partneredge/host/compilecache"
 )
 
 // wazero reads machine code into memory of its own, all of it, though requests run a
@@ -119,7 +121,9 @@ func (e *wazeroEngine) mapNewFile(path string, executable []byte) error {
 	if want := int64(len(executable)) + leaveFree; free < want {
 		return fmt.Errorf("%w: %d bytes are free in %s, and %d wanted", errNoRoom, free, filepath.Dir(path), want)
 	}
-	if err := writeCode(path, executable); err != nil {
+	// Synced before anything is mapped from it: a disk that takes no more must not show when
+	// the system has dropped a page and reads it again.
+	if err := compilecache.WriteSynced(path, executable); err != nil {
 		return err
 	}
 	err = mapFile(path, executable)
@@ -154,25 +158,4 @@ func field(v reflect.Value, name string) reflect.Value {
 		return reflect.Value{}
 	}
 	return v.FieldByName(name)
-}
-
-// writeCode writes a file of which others see all or nothing. It is on the disk before
-// anything is mapped from it: a disk that takes no more must not show when the system has
-// dropped a page and reads it again.
-func writeCode(path string, executable []byte) error {
-	temp, err := os.CreateTemp(filepath.Dir(path), "part")
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(executable)
-	if err == nil {
-		err = temp.Sync()
-	}
-	if err = errors.Join(err, temp.Chmod(0o400), temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temp.Name()))
-	}
-	return nil
 }
