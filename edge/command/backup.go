@@ -9,7 +9,9 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -17,6 +19,7 @@ import (
 
 	"partneredge/edge/hint"
 	"partneredge/edge/origin/backup"
+	"partneredge/edge/origin/natsauth"
 	"partneredge/edge/webhook/secrets"
 	"partneredge/store"
 	"partneredge/store/central"
@@ -32,10 +35,13 @@ const (
 	secretsFile    = "secrets.keys"
 )
 
+// natsFolder is the folder of the keys that sign nodes' credentials.
+const natsFolder = "nats"
+
 // backupJob names what a backup is made of.
 type backupJob struct {
-	dir, database          string // database "": SQLite in dir
-	tokenFile, secretsFile string // "": in dir
+	dir, database                    string // database "": SQLite in dir
+	tokenFile, secretsFile, natsKeys string // "": in dir
 }
 
 func newBackup() *cobra.Command {
@@ -44,6 +50,13 @@ func newBackup() *cobra.Command {
 	cmd := newCommand("backup --data DIR --to FILE", "write an origin's database and keys to one file, while it runs", func(cmd *cobra.Command, _ []string) (err error) {
 		if err := required(cmd, "data", "to"); err != nil {
 			return err
+		}
+		folder := filepath.Dir(to)
+		if to == "-" {
+			folder = b.dir
+		}
+		if err := backup.RemoveStale(folder); err != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "What a backup that was killed has left stays there: %v\n", err)
 		}
 		if to == "-" {
 			err = b.print(cmd.Context(), cmd.OutOrStdout())
@@ -64,6 +77,7 @@ func newBackup() *cobra.Command {
 	flags.StringVar(&b.database, "database", "", "postgres://… `URL` that the origin has its database at, which is then left to pg_dump (default: SQLite, DIR/origin.db)")
 	flags.StringVar(&b.tokenFile, "admin-token-file", "", "`FILE` with the admin token, as of edge origin (default DIR/admin.token)")
 	flags.StringVar(&b.secretsFile, "secrets-file", "", "`FILE` of the keys that signing secrets are sealed with, as of edge origin (default DIR/secrets.keys)")
+	flags.StringVar(&b.natsKeys, "nats-keys", "", "`DIR` of the keys that sign nodes' credentials, as of edge origin (default DIR/nats)")
 	return cmd
 }
 
@@ -78,9 +92,6 @@ func (b backupJob) print(ctx context.Context, out io.Writer) error {
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
-	if err := backup.RemoveStale(b.dir); err != nil {
-		return err
-	}
 	return b.build(ctx, b.dir, func(whole string) error {
 		f, err := os.Open(whole)
 		if err != nil {
@@ -135,43 +146,51 @@ func (b backupJob) addDatabase(ctx context.Context, a *backup.Writer, copied str
 	return a.File(databaseFile, copied)
 }
 
-// addFiles adds the files in the directory, and those that lie elsewhere.
+// addFiles adds the files in the directory, and those that lie elsewhere. It fails unless
+// all keys are among them.
 func (b backupJob) addFiles(a *backup.Writer) error {
-	elsewhere := map[string]string{adminTokenFile: b.tokenFile, secretsFile: b.secretsFile}
-	err := filepath.WalkDir(b.dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || path == b.dir {
-			return err
-		}
-		name, err := filepath.Rel(b.dir, path)
-		if err != nil {
-			return err
-		}
-		switch {
-		case strings.HasPrefix(entry.Name(), "."): // a file that is being written
-			if entry.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
-		case !entry.Type().IsRegular(), isTransient(name), elsewhere[name] != "":
+	elsewhere := map[string]string{adminTokenFile: b.tokenFile, secretsFile: b.secretsFile, natsFolder: b.natsKeys}
+	added := make(map[string]bool)
+	file := func(name, from string) error {
+		added[name] = true
+		return a.File(name, from)
+	}
+	if err := backup.Walk(b.dir, func(name, from string) error {
+		top, _, _ := strings.Cut(name, "/")
+		if isTransient(name) || elsewhere[top] != "" {
 			return nil
 		}
-		return a.File(filepath.ToSlash(name), path)
-	})
-	if err != nil {
+		return file(name, from)
+	}); err != nil {
 		return err
 	}
-	for name, path := range elsewhere {
-		if path == "" {
-			if _, err := os.Stat(filepath.Join(b.dir, name)); err != nil {
-				return hint.Add(err, "name it with --admin-token-file or --secrets-file, as for edge origin")
-			}
+	for _, name := range []string{adminTokenFile, secretsFile} {
+		if elsewhere[name] == "" {
 			continue
 		}
-		if err := a.File(name, path); err != nil {
+		if err := file(name, elsewhere[name]); err != nil {
 			return err
 		}
 	}
+	if b.natsKeys != "" {
+		if err := backup.Walk(b.natsKeys, func(name, from string) error { return file(path.Join(natsFolder, name), from) }); err != nil {
+			return err
+		}
+	}
+	if missing := missingKeys(func(name string) bool { return added[name] }); len(missing) > 0 {
+		return hint.Add(fmt.Errorf("%s not found in %s", strings.Join(missing, ", "), b.dir),
+			"name what lies elsewhere with --admin-token-file, --secrets-file or --nats-keys, as for edge origin")
+	}
 	return nil
+}
+
+// missingKeys returns the names of the files of keys that a backup must have and has not.
+func missingKeys(has func(name string) bool) (missing []string) {
+	names := []string{adminTokenFile, secretsFile}
+	for _, seed := range []string{natsauth.OperatorSeed, natsauth.AccountSeed, natsauth.SystemSeed} {
+		names = append(names, path.Join(natsFolder, seed))
+	}
+	return slices.DeleteFunc(names, has)
 }
 
 // isTransient reports whether a file is one that a running origin needs for itself,
@@ -218,12 +237,18 @@ func restore(ctx context.Context, from, dir, database string, log *slog.Logger) 
 		return hint.Add(fmt.Errorf("%s is not empty", dir), "stop the origin there and move its directory away, or restore into another")
 	}
 	dir = filepath.Clean(dir)
-	work, err := os.MkdirTemp(filepath.Dir(dir), ".restore-") // 0700
+	if err := backup.RemoveStale(filepath.Dir(dir)); err != nil {
+		log.Warn("what a restore that was killed has left stays there", "folder", filepath.Dir(dir), "err", err)
+	}
+	work, remove, err := backup.RestoreFolder(filepath.Dir(dir))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(work)) }() // it is gone once renamed
+	defer func() { err = errors.Join(err, remove()) }() // it is gone once renamed
 	if err := backup.Read(in, work); err != nil {
+		return err
+	}
+	if err := judgeKeys(work, log); err != nil {
 		return err
 	}
 	file := filepath.Join(work, databaseFile)
@@ -246,6 +271,23 @@ func restore(ctx context.Context, from, dir, database string, log *slog.Logger) 
 		return err
 	}
 	return durable.Rename(work, dir)
+}
+
+// judgeKeys refuses a restored directory without the keys that secrets are sealed with, in
+// whose place others would be made, and warns of other keys that it has not.
+func judgeKeys(dir string, log *slog.Logger) error {
+	missing := missingKeys(func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, filepath.FromSlash(name)))
+		return err == nil
+	})
+	if slices.Contains(missing, secretsFile) {
+		return hint.Add(fmt.Errorf("the backup lacks %s", strings.Join(missing, ", ")),
+			"unpack it with tar -xzf into a directory for the origin, put these files there from the origin that was lost, and start the origin")
+	}
+	if len(missing) > 0 {
+		log.Warn("the backup lacks keys: put them there, or the origin makes others, which no node or operator has", "files", strings.Join(missing, ", "))
+	}
+	return nil
 }
 
 func renumber(ctx context.Context, database, keys string, log *slog.Logger) error {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"partneredge/edge/origin/backup"
+	"partneredge/edge/origin/natsauth"
 	"partneredge/store/central"
 )
 
@@ -31,6 +32,9 @@ func TestBackupToNobody(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("secret"), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if _, err := natsauth.Open(filepath.Join(dir, natsFolder)); err != nil {
+		t.Fatal(err)
 	}
 	killed := filepath.Join(dir, ".backup-killed")
 	if err := os.Mkdir(killed, 0o700); err != nil {

@@ -12,6 +12,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -63,12 +65,51 @@ func (a *Writer) File(name, from string) error {
 	return nil
 }
 
+// Walk calls fn for each file below dir with its slash-separated name there and its path. A
+// symbolic link counts as what it leads to, dir as well. Left out are names that begin with a
+// dot, which are of files that are being written, and what is neither a file nor a directory.
+func Walk(dir string, fn func(name, from string) error) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	return walk(dir, "", []fs.FileInfo{info}, fn)
+}
+
+// walk is Walk of a directory below. above has the directories on the way to it, and itself.
+func walk(dir, name string, above []fs.FileInfo, fn func(name, from string) error) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), ".") {
+			continue
+		}
+		from, named := filepath.Join(dir, entry.Name()), path.Join(name, entry.Name())
+		info, err := os.Stat(from)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // it has just gone, or is a link to nothing
+			continue
+		case err != nil:
+		case info.Mode().IsRegular():
+			err = fn(named, from)
+		case info.IsDir() && !slices.ContainsFunc(above, func(one fs.FileInfo) bool { return os.SameFile(one, info) }): // else a link to above
+			err = walk(from, named, append(slices.Clip(above), info), fn)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Close completes the backup.
 func (a *Writer) Close() error {
 	return errors.Join(a.tar.Close(), a.gzip.Close())
 }
 
-// Read writes the files of a backup to dir, an existing empty directory. If it
+// Read writes the files of a backup to dir, a directory that has none of them. If it
 // fails, it may have written some.
 func Read(r io.Reader, dir string) (err error) {
 	unzipped, err := gzip.NewReader(r)

@@ -10,14 +10,27 @@ import (
 	"partneredge/store/durable"
 )
 
-// workPrefix begins the names of folders that backups are made in.
-const workPrefix = ".backup-"
+// Prefixes of the names of folders that backups and restored directories are made in.
+const (
+	backupPrefix  = ".backup-"
+	restorePrefix = ".restore-"
+)
 
 // WorkFolder makes a folder, for its owner only, that a backup is made in, and locks it
 // against RemoveStale. remove ends both.
 func WorkFolder(in string) (work string, remove func() error, err error) {
+	return workFolder(in, backupPrefix)
+}
+
+// RestoreFolder is WorkFolder for a directory that is restored. Once that has its own name,
+// remove unlocks it and removes nothing. The file of the lock is that of durable.Lock.
+func RestoreFolder(in string) (work string, remove func() error, err error) {
+	return workFolder(in, restorePrefix)
+}
+
+func workFolder(in, prefix string) (work string, remove func() error, err error) {
 	for range 3 { // RemoveStale may take it for stale before it is locked
-		if work, err = os.MkdirTemp(in, workPrefix); err != nil {
+		if work, err = os.MkdirTemp(in, prefix); err != nil {
 			return "", nil, err
 		}
 		var unlock func()
@@ -29,23 +42,35 @@ func WorkFolder(in string) (work string, remove func() error, err error) {
 	return "", nil, err
 }
 
-// RemoveStale removes from an origin's directory the folders of backups that were killed.
+// RemoveStale removes from dir the folders of backups and restores that were killed. Others
+// may have folders of such names there: one without a lock goes only if it is empty.
 func RemoveStale(dir string) error {
 	entries, err := os.ReadDir(dir)
 	for _, entry := range entries {
-		if !entry.IsDir() || !strings.HasPrefix(entry.Name(), workPrefix) {
-			continue
-		}
-		work := filepath.Join(dir, entry.Name())
-		unlock, locking := durable.LockFile(filepath.Join(work, "lock"))
-		switch {
-		case errors.Is(locking, durable.ErrLocked), errors.Is(locking, fs.ErrNotExist): // it is being made, or is gone
-		case locking != nil:
-			err = errors.Join(err, locking)
-		default:
-			err = errors.Join(err, os.RemoveAll(work))
-			unlock()
+		name := entry.Name()
+		if entry.IsDir() && (strings.HasPrefix(name, backupPrefix) || strings.HasPrefix(name, restorePrefix)) {
+			err = errors.Join(err, removeStale(filepath.Join(dir, name)))
 		}
 	}
 	return err
+}
+
+func removeStale(work string) error {
+	lock := filepath.Join(work, "lock")
+	switch info, err := os.Lstat(lock); {
+	case errors.Is(err, fs.ErrNotExist):
+		_ = os.Remove(work) // killed before it had a lock
+		return nil
+	case errors.Is(err, fs.ErrPermission), err == nil && !info.Mode().IsRegular(): // somebody else's
+		return nil
+	}
+	unlock, err := durable.LockFile(lock)
+	switch {
+	case errors.Is(err, durable.ErrLocked), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission): // in use, gone, or another user's
+		return nil
+	case err != nil:
+		return err
+	}
+	defer unlock()
+	return os.RemoveAll(work)
 }

@@ -20,6 +20,13 @@ import (
 // MaxPending bounds the bytes that a NATS server holds back for a slow reader.
 const MaxPending = 64 << 20
 
+// Files of the keys.
+const (
+	OperatorSeed = "operator.seed"
+	AccountSeed  = "account.seed"
+	SystemSeed   = "system.seed"
+)
+
 // Authority signs the credentials of everybody who may connect to NATS. It holds
 // three nkeys, made on first start and kept in a directory of their own, each
 // file 0600:
@@ -55,9 +62,9 @@ func Open(dir string) (*Authority, error) {
 		pair   *nkeys.KeyPair
 		id     *string
 	}{
-		{"operator.seed", nkeys.PrefixByteOperator, &a.operator, &a.OperatorID},
-		{"account.seed", nkeys.PrefixByteAccount, &a.account, &a.AccountID},
-		{"system.seed", nkeys.PrefixByteAccount, &a.system, &a.SystemID},
+		{OperatorSeed, nkeys.PrefixByteOperator, &a.operator, &a.OperatorID},
+		{AccountSeed, nkeys.PrefixByteAccount, &a.account, &a.AccountID},
+		{SystemSeed, nkeys.PrefixByteAccount, &a.system, &a.SystemID},
 	} {
 		path := filepath.Join(dir, k.file)
 		text, err := durable.ReadPrivate(path)
@@ -87,9 +94,9 @@ func makeSeeds(dir string) error {
 	}
 	defer os.RemoveAll(fresh) // nothing is left of it once renamed
 	for file, make := range map[string]func() (nkeys.KeyPair, error){
-		"operator.seed": nkeys.CreateOperator,
-		"account.seed":  nkeys.CreateAccount,
-		"system.seed":   nkeys.CreateAccount,
+		OperatorSeed: nkeys.CreateOperator,
+		AccountSeed:  nkeys.CreateAccount,
+		SystemSeed:   nkeys.CreateAccount,
 	} {
 		pair, err := make()
 		if err != nil {

@@ -1,0 +1,185 @@
+package command
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"partneredge/edge/hint"
+	"partneredge/edge/origin/natsauth"
+	"partneredge/edge/webhook/secrets"
+	"partneredge/store/central"
+)
+
+// makeOrigin makes a directory as an origin leaves it.
+func makeOrigin(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, noSeeds := natsauth.Open(filepath.Join(dir, natsFolder))
+	sealer, noKeys := secrets.Load(filepath.Join(dir, secretsFile))
+	if err := errors.Join(noSeeds, noKeys, os.WriteFile(filepath.Join(dir, adminTokenFile), []byte(strings.Repeat("t", 32)), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	records, err := central.Open(t.Context(), central.Config{URL: filepath.Join(dir, databaseFile), Secrets: sealer})
+	if err == nil {
+		err = records.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hinted reports whether an error comes with advice.
+func hinted(err error) bool {
+	_, ok := errors.AsType[*hint.Error](err)
+	return ok
+}
+
+// TestBackupHasEveryKey backs origins up whose keys lie elsewhere, by links or by flags, and
+// compares each key with the one that is restored. Where one is not found, there is no backup.
+func TestBackupHasEveryKey(t *testing.T) {
+	// moved moves a part of an origin's directory away.
+	moved := func(t *testing.T, dir, name string) (to string) {
+		t.Helper()
+		to = filepath.Join(filepath.Dir(dir), "elsewhere-"+name)
+		if err := os.Rename(filepath.Join(dir, name), to); err != nil {
+			t.Fatal(err)
+		}
+		return to
+	}
+	link := func(t *testing.T, to, from string) {
+		t.Helper()
+		if err := os.Symlink(to, from); err != nil {
+			t.Skip(err) // a system or a user without links
+		}
+	}
+	for name, tt := range map[string]struct {
+		move func(t *testing.T, b *backupJob)
+		want string // of the error; "": none
+	}{
+		"all in the directory": {move: func(*testing.T, *backupJob) {}},
+		"the directory is a link": {move: func(t *testing.T, b *backupJob) {
+			link(t, b.dir, b.dir+"-link")
+			b.dir += "-link"
+		}},
+		"parts are links": {move: func(t *testing.T, b *backupJob) {
+			for _, part := range []string{natsFolder, secretsFile, adminTokenFile, databaseFile} {
+				link(t, moved(t, b.dir, part), filepath.Join(b.dir, part))
+			}
+		}},
+		"files of a folder are links": {move: func(t *testing.T, b *backupJob) {
+			nats := filepath.Join(b.dir, natsFolder)
+			for _, seed := range []string{natsauth.OperatorSeed, natsauth.AccountSeed} {
+				link(t, moved(t, nats, seed), filepath.Join(nats, seed))
+			}
+		}},
+		"flags name them": {move: func(t *testing.T, b *backupJob) {
+			b.natsKeys, b.secretsFile, b.tokenFile = moved(t, b.dir, natsFolder), moved(t, b.dir, secretsFile), moved(t, b.dir, adminTokenFile)
+		}},
+		"seeds are elsewhere": {move: func(t *testing.T, b *backupJob) { moved(t, b.dir, natsFolder) }, want: "nats/operator.seed, nats/account.seed, nats/system.seed not found"},
+		"a link leads nowhere": {move: func(t *testing.T, b *backupJob) {
+			moved(t, b.dir, secretsFile)
+			link(t, "none", filepath.Join(b.dir, secretsFile))
+		}, want: "secrets.keys not found"},
+		"the token is elsewhere": {move: func(t *testing.T, b *backupJob) { moved(t, b.dir, adminTokenFile) }, want: "admin.token not found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			outer := t.TempDir()
+			b := backupJob{dir: filepath.Join(outer, "origin")}
+			makeOrigin(t, b.dir)
+			keys := map[string]string{}
+			for _, name := range missingKeys(func(string) bool { return false }) {
+				text, err := os.ReadFile(filepath.Join(b.dir, name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				keys[name] = string(text)
+			}
+			tt.move(t, &b)
+			file := filepath.Join(outer, "backup")
+			err := b.write(t.Context(), file)
+			if tt.want != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.want) || !hinted(err) {
+					t.Errorf("%v, want %s", err, tt.want)
+				}
+				if _, err := os.Stat(file); err == nil {
+					t.Error("there is a backup all the same")
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			restored := filepath.Join(outer, "restored")
+			if err := restore(t.Context(), file, restored, "", slog.New(slog.DiscardHandler)); err != nil {
+				t.Fatal(err)
+			}
+			for name, want := range keys {
+				if got, err := os.ReadFile(filepath.Join(restored, name)); err != nil || string(got) != want {
+					t.Errorf("%s is not as it was: %v", name, err)
+				}
+			}
+		})
+	}
+}
+
+// TestRestoreWithoutKeys: a backup of before all keys had to be in it is not restored with
+// others in their place.
+func TestRestoreWithoutKeys(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "origin")
+	makeOrigin(t, dir)
+	if err := os.RemoveAll(filepath.Join(dir, natsFolder)); err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	log := slog.New(slog.NewTextHandler(&said, nil))
+	if err := judgeKeys(dir, log); err != nil || !strings.Contains(said.String(), "nats/operator.seed") {
+		t.Errorf("without seeds: %v, %s", err, said.String())
+	}
+	if err := os.Remove(filepath.Join(dir, secretsFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := judgeKeys(dir, log); err == nil || !strings.Contains(err.Error(), secretsFile) || !hinted(err) {
+		t.Errorf("without the keys of secrets: %v", err)
+	}
+}
+
+// TestKilledBackups: what a backup and a restore have left that were killed goes with the next.
+func TestKilledBackups(t *testing.T) {
+	outer := t.TempDir()
+	dir, file := filepath.Join(outer, "origin"), filepath.Join(outer, "backups", "file")
+	makeOrigin(t, dir)
+	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	leave := func(in, name string) {
+		t.Helper()
+		folder := filepath.Join(in, name)
+		if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, "lock"), nil, 0o600),
+			os.WriteFile(filepath.Join(folder, secretsFile), []byte("secret"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(args ...string) {
+		t.Helper()
+		var said strings.Builder
+		if code := Main(t.Context(), "test", args, io.Discard, &said); code != 0 {
+			t.Fatalf("edge %s: %d, %s", strings.Join(args, " "), code, said.String())
+		}
+	}
+	leave(filepath.Dir(file), ".backup-killed")
+	run("backup", "--data", dir, "--to", file)
+	leave(outer, ".restore-killed")
+	run("restore", "--from", file, "--data", filepath.Join(outer, "restored"))
+	for _, in := range []string{outer, filepath.Dir(file)} {
+		if left, err := filepath.Glob(filepath.Join(in, ".*")); err != nil || len(left) > 0 {
+			t.Errorf("left are %v, %v", left, err)
+		}
+	}
+}
