@@ -8,9 +8,13 @@ import (
 	"partneredge/store/durable"
 )
 
-// preallocate is the number of zeros that are written behind the records at a time. A sync
-// that finds the file as long as before takes little more than half the time.
-const preallocate = 256 << 10
+// As many zeros are written behind the records at a time as there are bytes of records,
+// but at least preallocate and at most preallocateMost. A sync that finds the file as long
+// as before takes little more than half the time.
+const (
+	preallocate     = 256 << 10
+	preallocateMost = 1 << 20
+)
 
 // file is the file of a segment. Only the outbox's writer changes it.
 type file struct {
@@ -53,10 +57,14 @@ func (o *file) write(b []byte) error {
 		return err
 	}
 	o.size = after
-	if n, err := o.f.WriteAt(o.zeros[:max(0, min(preallocate, o.maxSize-after))], after); err == nil {
+	for ahead := min(after+min(max(o.end, preallocate), preallocateMost), o.maxSize); o.size < ahead; {
+		n, err := o.f.WriteAt(o.zeros[:min(int64(len(o.zeros)), ahead-o.size)], o.size)
+		if err != nil {
+			_ = o.f.Truncate(after) // the disk has space for b and no more
+			o.size = after
+			break
+		}
 		o.size += int64(n)
-	} else {
-		_ = o.f.Truncate(after) // the disk has space for b and no more
 	}
 	return nil
 }

@@ -39,8 +39,8 @@ type Outbox struct {
 	next int       // number of the next segment
 	rest time.Time // no segment is made smaller before: the disk would not take it
 
-	free      int64 // bytes of the disk that may still be taken, when the group under way asked
-	freeKnown bool  // it has asked
+	free      int64 // bytes of the disk that may still be taken, when a job collected asked
+	freeKnown bool  // one has asked
 
 	upkeptAt time.Time // when the last upkeep was
 	steady   int       // upkeeps in a row that found the clock going on as it should
@@ -119,7 +119,10 @@ func (o *Outbox) Append(ctx context.Context, it Item) error {
 	if it.ID == "" || len(it.ID) > maxID || len(it.Body) > maxBody {
 		return fmt.Errorf("append to outbox: %w", store.ErrInvalid)
 	}
-	if err := o.ask(ctx, job{item: it}); err != nil {
+	j := o.jobs.Get().(*job)
+	j.id, j.record = it.ID, appendRecord(j.record, recordLead, it.ID, it.Body)
+	j.hash = o.hash(idIn(j.record))
+	if err := o.await(ctx, j); err != nil {
 		return fmt.Errorf("append to outbox: %w", err)
 	}
 	return nil
@@ -208,17 +211,22 @@ func (o *Outbox) closeSegments() error {
 
 // ask has the writer do a job.
 func (o *Outbox) ask(ctx context.Context, what job) error {
+	j := o.jobs.Get().(*job)
+	j.remove, j.task = what.remove, what.task
+	return o.await(ctx, j)
+}
+
+// await has the writer do a job of o.jobs, and puts it back there.
+func (o *Outbox) await(ctx context.Context, j *job) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	j := o.jobs.Get().(*job)
-	j.item, j.remove, j.task = what.item, what.remove, what.task
 	if !o.queue.push(j) {
 		return ErrClosed
 	}
 	select {
 	case err := <-j.done:
-		j.item, j.remove, j.task = Item{}, nil, nil
+		j.reset()
 		o.jobs.Put(j)
 		return err
 	case <-ctx.Done(): // the writer still has the job

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -120,6 +121,30 @@ func TestOutboxTakesAnIDOnce(t *testing.T) {
 	}
 }
 
+// TestGroupTakesAnIDOnce: of one id in one group, the first body counts.
+func TestGroupTakesAnIDOnce(t *testing.T) {
+	o := openBox(t, filepath.Join(t.TempDir(), "outbox"), 1<<20, nil)
+	proceed := hold(t, o)
+	var written sync.WaitGroup
+	for i, c := range []struct {
+		it   Item
+		want error
+	}{
+		{Item{"lead_b", bodyOf("lead_b")}, nil},
+		{Item{"lead_a", bodyOf("lead_a")}, nil}, {Item{"lead_a", bodyOf("lead_a")}, nil}, {Item{"lead_a", []byte("other")}, store.ErrConflict},
+	} {
+		written.Go(func() {
+			if err := o.Append(t.Context(), c.it); !errors.Is(err, c.want) {
+				t.Errorf("item %d: %v, want %v", i, err, c.want)
+			}
+		})
+		awaitQueued(o, i+1)
+	}
+	proceed()
+	written.Wait()
+	expect(t, o, "lead_b", "lead_a")
+}
+
 func TestOutboxGroupsWhoComeTogether(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "outbox")
 	o := openBox(t, path, 1<<24, nil)
@@ -206,6 +231,31 @@ func TestOutboxPreallocates(t *testing.T) {
 	}
 	if got, want := size(), 2*one+int64(recordHead+len(big.ID)+len(big.Body)); got != want {
 		t.Errorf("%d bytes once closed, want %d", got, want)
+	}
+}
+
+// TestOutboxPreallocatesMore: the more records there are, the more zeros are written at
+// a time, up to a bound.
+func TestOutboxPreallocatesMore(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "outbox")
+	o := openBox(t, path, 1<<30, nil)
+	var size int64
+	var steps []int64 // of zeros, in units of preallocate, rounded up
+	for n := range 60 {
+		if err := o.Append(t.Context(), Item{fmt.Sprintf("lead_%02d", n), make([]byte, 100<<10)}); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Size() != size {
+			size = info.Size()
+			inWriter(t, o, func() { steps = append(steps, (size-o.tail.end+preallocate-1)/preallocate) })
+		}
+	}
+	if want := []int64{1, 2, 3, 4, 4, 4, 4, 4}; !slices.Equal(steps, want) {
+		t.Errorf("steps of %v, want %v", steps, want)
 	}
 }
 

@@ -1,18 +1,28 @@
 package outbox
 
-import (
-	"runtime"
-	"sync"
-)
+import "sync"
 
-// job is an item for an outbox's writer to add, ids to remove, or a task of its
+// job is a record for an outbox's writer to add, ids to remove, or a task of its
 // own.
 type job struct {
-	item   Item
+	id     string
+	record []byte // encoded by whoever adds the item, so that the writer only copies it
+	hash   uint32 // of the id
 	remove []string
 	task   func() error
 	done   chan error // buffered: the writer never waits to answer
 }
+
+// reset forgets what the job was for. The memory of a small record is used again.
+func (j *job) reset() {
+	if cap(j.record) > recordReuse {
+		j.record = nil
+	}
+	j.id, j.record, j.remove, j.task = "", j.record[:0], nil, nil
+}
+
+// recordReuse bounds the bytes of a job's record whose memory is used again.
+const recordReuse = 4 << 10
 
 // groupBytes is about how many bytes are written and synced at once.
 const groupBytes = 4 << 20
@@ -45,36 +55,34 @@ func (q *queue) push(j *job) bool {
 	return true
 }
 
-// next waits until there are jobs and returns the first of them. It returns nil
-// once the queue is closed and empty.
-func (q *queue) next() []*job {
+// wait waits until there are jobs. It returns false once the queue is closed and
+// empty.
+func (q *queue) wait() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.jobs) == 0 {
 		if q.closed {
-			return nil
+			return false
 		}
 		q.nonEmpty.Wait()
 	}
-	// Clients that were answered a moment ago have more: yield until they have
-	// queued it. Else every other group is small, and costs as much.
-	for seen, yields := 0, 0; seen < len(q.jobs) && yields < 8; yields++ {
-		seen = len(q.jobs)
-		q.mu.Unlock()
-		runtime.Gosched()
-		q.mu.Lock()
-	}
-	n, size := 0, 0
-	for n < len(q.jobs) && size < groupBytes {
-		size += len(q.jobs[n].item.Body)
+	return true
+}
+
+// take moves the first jobs, up to about size bytes of records, to the end of to.
+func (q *queue) take(to []*job, size int) []*job {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := 0
+	for n < len(q.jobs) && size > 0 {
+		size -= len(q.jobs[n].record)
 		n++
 	}
-	group := q.jobs[:n:n]
-	q.jobs = q.jobs[n:]
-	if len(q.jobs) == 0 {
-		q.jobs = nil
-	}
-	return group
+	to = append(to, q.jobs[:n]...)
+	left := copy(q.jobs, q.jobs[n:])
+	clear(q.jobs[left:])
+	q.jobs = q.jobs[:left]
+	return to
 }
 
 func (q *queue) close() {

@@ -50,6 +50,10 @@ func appendRecord(b []byte, kind byte, id string, body []byte) []byte {
 	return b
 }
 
+// idIn and bodyIn return the id and the body of a record that appendRecord made.
+func idIn(rec []byte) []byte   { return rec[recordHead:][:rec[13]] }
+func bodyIn(rec []byte) []byte { return rec[recordHead+int(rec[13]):] }
+
 // parsed names what parseRecord found.
 type parsed int
 

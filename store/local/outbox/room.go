@@ -45,14 +45,14 @@ func (o *Outbox) ahead() int64 {
 }
 
 // hasRoom reports whether size bytes of records may be added. The disk is asked
-// only when the tail would become longer, and once for a group. Only the writer calls
-// it.
+// only when the tail would become longer, and once for jobs that came together. Only the
+// writer calls it.
 func (o *Outbox) hasRoom(size int64) bool {
 	return o.used()+o.keptBytes()+size <= o.cfg.MaxBytes && (size <= o.ahead() || size-o.ahead() <= o.groupFree())
 }
 
-// groupFree returns what was free of the disk when the group under way first needed to
-// know.
+// groupFree returns what was free of the disk when the jobs that are collected first
+// needed to know.
 func (o *Outbox) groupFree() int64 {
 	if !o.freeKnown {
 		o.free, o.freeKnown = o.cfg.free(), true

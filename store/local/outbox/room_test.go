@@ -81,11 +81,7 @@ func TestRoomIsAskedOnceAGroup(t *testing.T) {
 	defer o.Close()
 	const items = 20
 	var written sync.WaitGroup
-	begun, busy := make(chan struct{}), make(chan struct{})
-	written.Go(func() {
-		_ = o.ask(t.Context(), job{task: func() error { close(begun); <-busy; return nil }})
-	})
-	<-begun // what comes now waits for the task, and then is one group
+	proceed := hold(t, o)
 	for i := range items {
 		written.Go(func() {
 			if err := o.Append(t.Context(), Item{fmt.Sprint(i), nil}); err != nil {
@@ -93,16 +89,34 @@ func TestRoomIsAskedOnceAGroup(t *testing.T) {
 			}
 		})
 	}
-	for waiting := 0; waiting < items; runtime.Gosched() {
-		o.queue.mu.Lock()
-		waiting = len(o.queue.jobs)
-		o.queue.mu.Unlock()
-	}
+	awaitQueued(o, items)
 	asked.Store(0)
-	close(busy)
+	proceed()
 	written.Wait()
 	if n := asked.Load(); n != 1 {
 		t.Errorf("%d items of a group asked the disk %d times, want once", items, n)
+	}
+}
+
+// hold has the writer do nothing until proceed is called: what comes meanwhile is one
+// group.
+func hold(t *testing.T, o *Outbox) (proceed func()) {
+	t.Helper()
+	var holding sync.WaitGroup
+	begun, busy := make(chan struct{}), make(chan struct{})
+	holding.Go(func() {
+		_ = o.ask(t.Context(), job{task: func() error { close(begun); <-busy; return nil }})
+	})
+	<-begun
+	return func() { close(busy); holding.Wait() }
+}
+
+// awaitQueued returns when n jobs wait for the writer.
+func awaitQueued(o *Outbox, n int) {
+	for waiting := 0; waiting < n; runtime.Gosched() {
+		o.queue.mu.Lock()
+		waiting = len(o.queue.jobs)
+		o.queue.mu.Unlock()
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
+	"runtime"
 
 	"partneredge/store"
 )
@@ -12,16 +13,16 @@ import (
 // groupReuse bounds the bytes of a group's memory that are used again.
 const groupReuse = 1 << 20
 
+// maxYields bounds how often the writer yields to clients before it writes a group.
+const maxYields = 8
+
 // run is the outbox's writer. It writes all items that wait at once, syncs once,
 // and answers who added them.
 func (o *Outbox) run() {
 	g := group{inside: map[string]int{}}
-	for {
-		jobs := o.queue.next()
-		if jobs == nil {
-			return
-		}
-		o.commit(&g, jobs)
+	for o.queue.wait() {
+		o.gather(&g)
+		o.commit(&g)
 		g.reset()
 		o.tidy()
 		o.measure()
@@ -30,43 +31,57 @@ func (o *Outbox) run() {
 
 // group holds the records that are written and synced at once. Its memory is used again.
 type group struct {
+	jobs     []*job // that were taken from the queue last
 	records  []byte
 	adds     []added
 	inside   map[string]int // id -> index in adds
 	accepted []*job         // that wait for the records
 	others   []*job         // that add nothing
-	id       []byte
 }
 
 // added is an item's record in a group.
 type added struct {
 	at, size int
 	hash     uint32
-	body     []byte // of the item
 }
 
 func (g *group) reset() {
 	if cap(g.records) > groupReuse {
 		g.records = nil
 	}
-	clear(g.adds)
 	clear(g.inside)
 	clear(g.accepted)
 	clear(g.others)
 	g.records, g.adds, g.accepted, g.others = g.records[:0], g.adds[:0], g.accepted[:0], g.others[:0]
 }
 
-// commit writes the items of jobs as a group, then does the other jobs, and answers
-// each.
-func (o *Outbox) commit(g *group, jobs []*job) {
-	o.freeKnown = false
-	for _, j := range jobs {
-		if j.item.ID == "" {
-			g.others = append(g.others, j)
-		} else {
-			o.collect(g, j)
+// gather collects the jobs that wait into a group. Clients that were answered a moment
+// ago have more: the writer yields until none of them comes, and collects those that
+// came. Else every other group is small, and costs as much.
+func (o *Outbox) gather(g *group) {
+	for yields := 0; ; yields++ {
+		o.freeKnown = false // one that was refused a moment ago may ask again
+		g.jobs = o.queue.take(g.jobs[:0], groupBytes-len(g.records))
+		if len(g.jobs) == 0 {
+			return
 		}
+		for _, j := range g.jobs {
+			if j.id == "" {
+				g.others = append(g.others, j)
+			} else {
+				o.collect(g, j)
+			}
+		}
+		clear(g.jobs)
+		if yields == maxYields || len(g.records) >= groupBytes {
+			return
+		}
+		runtime.Gosched()
 	}
+}
+
+// commit writes the records of a group, then does its other jobs, and answers each.
+func (o *Outbox) commit(g *group) {
 	err := o.write(g)
 	if err != nil {
 		o.cfg.Log.Error("outbox cannot be written", "err", err)
@@ -83,18 +98,16 @@ func (o *Outbox) commit(g *group, jobs []*job) {
 	}
 }
 
-// collect adds the record of a job's item to the group. A job for which nothing is
-// to be written is answered.
+// collect adds the record of a job to the group. A job for which nothing is to be
+// written is answered.
 func (o *Outbox) collect(g *group, j *job) {
-	g.id = append(g.id[:0], j.item.ID...)
-	hash := o.hash(g.id)
 	conflict := func(body []byte) error {
-		if bytes.Equal(body, j.item.Body) {
+		if bytes.Equal(body, bodyIn(j.record)) {
 			return nil
 		}
-		return fmt.Errorf("item %s: %w", j.item.ID, store.ErrConflict)
+		return fmt.Errorf("item %s: %w", j.id, store.ErrConflict)
 	}
-	if s, i, rec := o.find(hash, g.id); i >= 0 {
+	if s, i, rec := o.find(j.hash, idIn(j.record)); i >= 0 {
 		body, err := s.body(i, rec.size)
 		if err == nil {
 			err = conflict(body)
@@ -102,22 +115,22 @@ func (o *Outbox) collect(g *group, j *job) {
 		j.done <- err
 		return
 	}
-	if i, twice := g.inside[j.item.ID]; twice {
-		if err := conflict(g.adds[i].body); err != nil {
+	if i, twice := g.inside[j.id]; twice {
+		a := g.adds[i]
+		if err := conflict(bodyIn(g.records[a.at:][:a.size])); err != nil {
 			j.done <- err
 		} else {
 			g.accepted = append(g.accepted, j)
 		}
 		return
 	}
-	if !o.makeRoom(int64(len(g.records) + recordHead + len(j.item.ID) + len(j.item.Body))) {
+	if !o.makeRoom(int64(len(g.records) + len(j.record))) {
 		j.done <- store.ErrLimit
 		return
 	}
-	start := len(g.records)
-	g.records = appendRecord(g.records, recordLead, j.item.ID, j.item.Body)
-	g.inside[j.item.ID] = len(g.adds)
-	g.adds = append(g.adds, added{start, len(g.records) - start, hash, j.item.Body})
+	g.inside[j.id] = len(g.adds)
+	g.adds = append(g.adds, added{len(g.records), len(j.record), j.hash})
+	g.records = append(g.records, j.record...)
 	g.accepted = append(g.accepted, j)
 }
 
