@@ -25,6 +25,7 @@ const (
 	maxHeader         = 2*httpfront.MaxHeader - 320 // bytes of a request's line and headers; net/http adds 320 over HTTP/2, which counts 32 more for each header, and else 4 KiB
 	readHeaderTimeout = 5 * time.Second
 	idleTimeout       = 75 * time.Second
+	parkAfter         = time.Second // of idleness, from which on a connection of HTTP/1 takes little memory
 )
 
 // withDocs serves the API's document, its reference and its guide by the handler that
@@ -123,11 +124,12 @@ func listen(addr string, tlsConfig *tls.Config, handler http.Handler, c Config) 
 	}
 	l := &listener{done: make(chan struct{}), url: "http://" + ln.Addr().String()}
 	bounded := connections.Bound(ln, c.connections, trusts(c.TrustedProxies))
-	ln = bounded
 	if tlsConfig != nil {
 		l.url = "https://" + ln.Addr().String()
-		ln = tls.NewListener(ln, tlsConfig)
 	}
+	parking := connections.Park(bounded, connections.Parking{
+		After: parkAfter, IdleTimeout: idleTimeout, TLS: tlsConfig, HandshakeTimeout: readHeaderTimeout,
+	})
 	l.server = &http.Server{
 		Handler: handler,
 		// net/http would answer "OPTIONS *" itself, without asking for a key.
@@ -139,12 +141,13 @@ func listen(addr string, tlsConfig *tls.Config, handler http.Handler, c Config) 
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		TLSConfig:         tlsConfig,
+		ConnState:         parking.Observe,
 		BaseContext:       func(net.Listener) context.Context { return withScarce(context.Background(), bounded.Scarce) },
 		ErrorLog:          slog.NewLogLogger(clientErrors{c.Log.Handler()}, slog.LevelDebug),
 	}
 	go func() {
 		defer close(l.done)
-		if err := l.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		if err := l.server.Serve(parking); !errors.Is(err, http.ErrServerClosed) {
 			c.Log.Error("listener failed", "addr", addr, "err", err)
 		}
 	}()

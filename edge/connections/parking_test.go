@@ -1,0 +1,195 @@
+package connections
+
+import (
+	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// parkingServer serves what it is asked, with idle connections parked, until the test
+// ends. Its answer says the method, and whether it came over TLS.
+func parkingServer(t *testing.T, bounds Bounds, p Parking) (*ParkingListener, *http.Server) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := Park(Bound(ln, bounds, func(netip.Addr) bool { return false }), p)
+	server := &http.Server{
+		ErrorLog: log.New(io.Discard, "", 0), ConnState: l.Observe, IdleTimeout: p.IdleTimeout, TLSConfig: p.TLS,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, r.Method, " ", r.TLS != nil, " ", r.ProtoMajor)
+		}),
+	}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	return l, server
+}
+
+var manyConnections = Bounds{All: 10, Address: 10, Network: 10}
+
+// awaitCount waits until count returns want.
+func awaitCount(t *testing.T, what string, want int, count func() int) {
+	t.Helper()
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for deadline := time.Now().Add(time.Minute); count() != want; <-again.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections %s, want %d", count(), what, want)
+		}
+	}
+}
+
+// awaitParked waits until so many connections are parked.
+func (l *ParkingListener) awaitParked(t *testing.T, want int) {
+	t.Helper()
+	awaitCount(t, "are parked", want, l.Parked)
+}
+
+// dialParking connects to l, by TLS if it serves that.
+func dialParking(t *testing.T, l *ParkingListener) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if l.TLS != nil {
+		conn = tls.Client(conn, &tls.Config{RootCAs: x509.NewCertPool(), InsecureSkipVerify: true})
+	}
+	return conn, bufio.NewReader(conn)
+}
+
+// wantAnswer sends text and holds what the server answers.
+func wantAnswer(t *testing.T, conn net.Conn, in *bufio.Reader, text, want string) {
+	t.Helper()
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || string(body) != want {
+		t.Fatalf("answered %q, %v, want %q", body, err, want)
+	}
+}
+
+const get = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+// testTLS returns the configuration of a server with a certificate of httptest.
+func testTLS(t *testing.T) *tls.Config {
+	t.Helper()
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	return &tls.Config{Certificates: s.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}}
+}
+
+// TestIdleConnectionsAreParked holds that a connection is parked whenever it is idle,
+// that its next request is answered nevertheless, and what becomes of it at last.
+func TestIdleConnectionsAreParked(t *testing.T) {
+	if !canPark {
+		t.Skip("NOT TESTED: no connection is parked on this system")
+	}
+	for name, config := range map[string]*tls.Config{"TCP": nil, "TLS": testTLS(t)} {
+		t.Run(name, func(t *testing.T) {
+			l, server := parkingServer(t, Bounds{All: 3, Address: 2, Network: 3},
+				Parking{After: time.Millisecond, IdleTimeout: time.Hour, TLS: config, HandshakeTimeout: time.Minute})
+			first, in := dialParking(t, l)
+			want := fmt.Sprint("GET ", config != nil, " 1")
+			for range 3 {
+				wantAnswer(t, first, in, get, want)
+				l.awaitParked(t, 1)
+			}
+			second, in2 := dialParking(t, l)
+			wantAnswer(t, second, in2, get, want)
+			l.awaitParked(t, 2)
+			if err := second.Close(); err != nil {
+				t.Fatal(err)
+			}
+			awaitCount(t, "have places", 1, func() int { return int(l.Listener.(*Listener).taken.Load()) })
+			third, in3 := dialParking(t, l) // has the place of the second
+			wantAnswer(t, third, in3, get, want)
+			l.awaitParked(t, 2)
+			if err := server.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if n, err := in.Read(make([]byte, 1)); n > 0 || err == nil {
+				t.Error("a parked connection outlives the server")
+			}
+		})
+	}
+}
+
+// TestPartsOfRequestsAreNotParked holds that what net/http has read of a next request is
+// not lost.
+func TestPartsOfRequestsAreNotParked(t *testing.T) {
+	l, _ := parkingServer(t, manyConnections, Parking{After: time.Millisecond, IdleTimeout: time.Hour})
+	const sent = 2
+	first, in := dialParking(t, l)
+	wantAnswer(t, first, in, get+get[:sent], "GET false 1")
+	if canPark {
+		for range 3 {
+			idle, in := dialParking(t, l)
+			wantAnswer(t, idle, in, get, "GET false 1")
+		}
+		l.awaitParked(t, 3) // so that the first one's time is over too
+	}
+	wantAnswer(t, first, in, get[sent:], "GET false 1")
+}
+
+// TestParkedConnectionsTimeOut holds that a parked connection ends when an idle one does.
+func TestParkedConnectionsTimeOut(t *testing.T) {
+	l, _ := parkingServer(t, manyConnections, Parking{After: time.Millisecond, IdleTimeout: 100 * time.Millisecond})
+	conn, in := dialParking(t, l)
+	wantAnswer(t, conn, in, get, "GET false 1")
+	if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Errorf("an idle connection ends with %v", err)
+	}
+	l.awaitParked(t, 0)
+}
+
+// TestParkingListenerSpeaksHTTP2 holds that net/http is given connections of HTTP/2 as
+// it must have them, and those that do not speak TLS.
+func TestParkingListenerSpeaksHTTP2(t *testing.T) {
+	l, _ := parkingServer(t, manyConnections,
+		Parking{After: time.Millisecond, IdleTimeout: time.Hour, TLS: testTLS(t), HandshakeTimeout: time.Minute})
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
+	defer transport.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: transport}).Get("https://" + l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || string(body) != "GET true 2" {
+		t.Errorf("answered %q, %v", body, err)
+	}
+	plain, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	if _, err := io.WriteString(plain, get); err != nil {
+		t.Fatal(err)
+	}
+	if resp, err := http.ReadResponse(bufio.NewReader(plain), nil); err != nil || resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("plain HTTP is answered %v, %v", resp, err)
+	}
+}

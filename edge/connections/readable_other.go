@@ -1,0 +1,13 @@
+//go:build !unix
+
+package connections
+
+import (
+	"errors"
+	"syscall"
+)
+
+// canPark reports whether awaitReadable works.
+const canPark = false
+
+func awaitReadable(syscall.Conn) error { return errors.ErrUnsupported }
