@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -125,15 +124,11 @@ func (d *Dir) read(name digest.Digest, limit int64) ([]byte, error) {
 	if err := CheckDigest(string(name)); err != nil {
 		return nil, err
 	}
-	f, err := os.Open(filepath.Join(d.blobs(), name.Encoded()))
+	text, err := readFile(filepath.Join(d.blobs(), name.Encoded()), limit)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s is not on disk", ErrNotFound, name)
 	}
-	if err != nil {
-		return nil, err
-	}
-	text, err := io.ReadAll(io.LimitReader(f, limit))
-	return text, errors.Join(err, f.Close())
+	return text, err
 }
 
 // Fetch opens a release from the directory and asks src only for what is missing or

@@ -3,11 +3,8 @@ package release
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -112,12 +109,8 @@ func ReadFolder(dir string) (modules []Module, err error) {
 
 // readUpTo reads a file that must not have more than limit bytes.
 func readUpTo(file string, limit int64) ([]byte, error) {
-	f, err := os.Open(file)
+	text, err := readFile(file, limit+1)
 	if err != nil {
-		return nil, err
-	}
-	text, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err := errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
 	if int64(len(text)) > limit {

@@ -1,11 +1,13 @@
 package release
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2"
@@ -69,11 +71,33 @@ func (s ociSource) read(ctx context.Context, d ocispec.Descriptor, limit int64) 
 	if err != nil {
 		return nil, foreign(err)
 	}
-	text, err := io.ReadAll(io.LimitReader(from, limit))
+	text, err := readSized(from, d.Size, limit)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		err = fmt.Errorf("%w: %w", ErrTruncated, err)
 	}
 	return text, errors.Join(err, from.Close())
+}
+
+// readSized reads at most limit bytes, of which size are expected: modules have
+// megabytes, which are allocated once.
+func readSized(from io.Reader, size, limit int64) ([]byte, error) {
+	text := bytes.NewBuffer(make([]byte, 0, min(size, limit)+bytes.MinRead))
+	_, err := text.ReadFrom(io.LimitReader(from, limit))
+	return text.Bytes(), err
+}
+
+// readFile reads at most limit bytes of a file.
+func readFile(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return readSized(f, info.Size(), limit)
 }
 
 // foreign maps an error of the OCI store to one of this package.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -53,13 +54,14 @@ func (s *originSource) read(ctx context.Context, digest string, most int64) ([]b
 		if err := s.ask(ctx, wire.VerbBlob, &wire.BlobRequest{Digest: digest, Offset: int64(len(p.text))}, &reply); err != nil {
 			return nil, err
 		}
-		p = part{append(p.text, reply.Data...), reply.Size}
-		switch arrived := int64(len(p.text)); {
-		case p.size > most || arrived > p.size:
-			return nil, fmt.Errorf("fetch %s: %w: more than %d bytes", digest, release.ErrTampered, min(p.size, most))
+		switch arrived := int64(len(p.text) + len(reply.Data)); {
+		case reply.Size > most || arrived > reply.Size:
+			return nil, fmt.Errorf("fetch %s: %w: more than %d bytes", digest, release.ErrTampered, min(reply.Size, most))
 		case len(reply.Data) == 0:
-			return nil, fmt.Errorf("fetch %s: %w: it ends at %d of %d bytes", digest, release.ErrTruncated, arrived, p.size)
+			return nil, fmt.Errorf("fetch %s: %w: it ends at %d of %d bytes", digest, release.ErrTruncated, arrived, reply.Size)
 		}
+		room := int(reply.Size) - len(p.text) // so that megabytes are allocated once
+		p = part{append(slices.Grow(p.text, room), reply.Data...), reply.Size}
 		s.parts[digest] = p
 	}
 	return p.text, nil
