@@ -6,7 +6,8 @@
 // do the same as the code, each with the reason; they are left out.
 //
 // It prints each survivor as file:line: function: before => after, and at the end
-// how many were killed and how many survived.
+// how many were killed and how many survived. -match plants those again that a new
+// test is to kill; what follows -- goes to `go test`, such as -run with its name.
 package main
 
 import (
@@ -46,7 +47,12 @@ func main() {
 	only := flag.String("targets", "", "targets to test, by comma; empty: all")
 	sample := flag.Int("sample", 40, "mutants of each target, drawn at random; 0: all")
 	seed := flag.Uint64("seed", 1, "seed of the sample")
+	match := flag.String("match", "", "regular expression of the mutants to test, as they are printed")
 	flag.Parse()
+	matching, err := regexp.Compile(*match)
+	if err != nil {
+		log.Fatalf("mutants: -match: %v", err)
+	}
 	total := map[string]int{}
 	for line := range strings.Lines(targets) {
 		name, rest, ok := strings.Cut(strings.TrimSpace(line), ": ")
@@ -54,11 +60,11 @@ func main() {
 			continue
 		}
 		files, tests, _ := strings.Cut(rest, " | ")
-		count, err := run(strings.Fields(files), strings.Fields(tests), *sample, *seed)
+		count, err := run(strings.Fields(files), append(strings.Fields(tests), flag.Args()...), *sample, *seed, matching)
 		if err != nil {
 			log.Fatalf("mutants: %s: %v", name, err)
 		}
-		fmt.Printf("%s: %d killed, %d survived\n", name, count["killed"], count["survived"])
+		fmt.Printf("%s: %d killed, %d survived, %d equivalent left out\n", name, count["killed"], count["survived"], count["equivalent"])
 		for outcome, n := range count {
 			total[outcome] += n
 		}
@@ -67,11 +73,15 @@ func main() {
 }
 
 // run tests the mutants of files and counts them by outcome.
-func run(files, tests []string, sample int, seed uint64) (map[string]int, error) {
+func run(files, tests []string, sample int, seed uint64, matching *regexp.Regexp) (map[string]int, error) {
 	all, err := list(files)
 	if err != nil {
 		return nil, err
 	}
+	planted := len(all)
+	all = slices.DeleteFunc(all, mutant.isEquivalent)
+	count := map[string]int{"equivalent": planted - len(all)}
+	all = slices.DeleteFunc(all, func(m mutant) bool { return !matching.MatchString(m.String()) })
 	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	if sample > 0 {
 		all = all[:min(len(all), sample)]
@@ -81,7 +91,7 @@ func run(files, tests []string, sample int, seed uint64) (map[string]int, error)
 		return nil, fmt.Errorf("the tests fail without a mutant: %w\n%s", err, out)
 	}
 	limit := 20*time.Second + 5*time.Since(began) // the machine may have other work
-	count, mu, group := map[string]int{}, sync.Mutex{}, errgroup.Group{}
+	mu, group := sync.Mutex{}, errgroup.Group{}
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for _, m := range all {
 		group.Go(func() error {
@@ -90,7 +100,7 @@ func run(files, tests []string, sample int, seed uint64) (map[string]int, error)
 			defer mu.Unlock()
 			count[outcome]++
 			if outcome == "survived" {
-				fmt.Printf("%s:%d: %s: %s\n", m.file, m.line, m.function, m.what)
+				fmt.Println(m)
 			}
 			return err
 		})
@@ -98,7 +108,7 @@ func run(files, tests []string, sample int, seed uint64) (map[string]int, error)
 	return count, group.Wait()
 }
 
-// list returns the mutants of files, but for those that are equivalent.
+// list returns the mutants of files.
 func list(patterns []string) (all []mutant, err error) {
 	for _, pattern := range patterns {
 		files, err := filepath.Glob(pattern)
@@ -113,10 +123,13 @@ func list(patterns []string) (all []mutant, err error) {
 			all = append(all, found...)
 		}
 	}
-	return slices.DeleteFunc(all, func(m mutant) bool {
-		line, before := "\n"+m.file+": "+m.function+": ", strings.SplitAfter(m.what, " => ")[0]
-		return strings.Contains(equivalent, line+m.what+" # ") || strings.Contains(equivalent, line+before+"* # ")
-	}), nil
+	return all, nil
+}
+
+// isEquivalent reports whether the mutant is named as one that does the same as the code.
+func (m mutant) isEquivalent() bool {
+	line, before := "\n"+m.file+": "+m.function+": ", strings.SplitAfter(m.what, " => ")[0]
+	return strings.Contains(equivalent, line+m.what+" # ") || strings.Contains(equivalent, line+before+"* # ")
 }
 
 // test runs the tests on a mutant. One that does not compile is invalid, and one
@@ -156,6 +169,10 @@ type mutant struct {
 	line           int
 	what           string // the line before and after
 	text           []byte // the whole file with the change
+}
+
+func (m mutant) String() string {
+	return fmt.Sprintf("%s:%d: %s: %s", m.file, m.line, m.function, m.what)
 }
 
 // swapped has the operator that takes the place of each operator.
