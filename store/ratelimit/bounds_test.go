@@ -1,12 +1,16 @@
 package ratelimit
 
-import "testing"
+import (
+	"math"
+	"testing"
+)
 
 // TestUrgencyOfReports takes tokens until the origin must hear of them at once: when
 // half of the node's part of what is left is spent.
 func TestUrgencyOfReports(t *testing.T) {
 	for nodes, want := range map[int64]int64{0: 34, 1: 34, 2: 20} {
-		a := Account{SharedAt: start, Nodes: nodes}
+		a := NewAccount(1000)
+		a.SharedAt, a.Nodes = start, nodes
 		for taken := int64(1); ; taken++ {
 			answer, urgency := a.Take(100, start)
 			if !answer.Allowed || taken > want || (urgency == ReportNow) != (taken == want) {
@@ -111,6 +115,69 @@ func TestMergerForgetsPeers(t *testing.T) {
 		}
 		if m.Forget(start + after); len(m.peers) != want {
 			t.Errorf("%d µs later: %d peers, want %d", after, len(m.peers), want)
+		}
+	}
+}
+
+// TestUncounted confirms a report and leaves the account as it was, for claims that are
+// none as well.
+func TestUncounted(t *testing.T) {
+	const most = 1000 * 7 * Token
+	for name, test := range map[string]struct {
+		report  Report
+		missing int64
+	}{
+		"nothing new":    {Report{Spent: 3, Acked: 3, Missing: 5}, 5},
+		"two tokens":     {Report{Spent: 3, Acked: 1, Missing: 5}, 5 + 2*Token},
+		"less than none": {Report{Spent: 3, Acked: 4, Missing: -5}, 0},
+		"too much":       {Report{Spent: math.MaxInt64, Missing: math.MaxInt64}, 2 * most},
+	} {
+		test.report.Limit = 7
+		if got, want := test.report.Uncounted(), (Share{Missing: test.missing, Spent: test.report.Spent, Nodes: 1}); got != want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+// TestClockSlack takes a time a little before the last for the last. From one further
+// back the bucket regains again what it regained before.
+func TestClockSlack(t *testing.T) {
+	for back, want := range map[int64]int64{0: 2 * Token, 1: 2 * Token, clockSlack - 1: 2 * Token, clockSlack: 2*Token - clockSlack*100} {
+		var l Ledger
+		l.Merge(nodeA, Report{Limit: 100, Missing: 2 * Token}, start)
+		l.Share(nodeA, start-back)
+		if got := l.Share(nodeA, start).Missing; got != want {
+			t.Errorf("%d us back: %d grains missing, want %d", back, got, want)
+		}
+	}
+}
+
+// TestPaceDecays has a node spend a token, and another as late as the time constant of
+// its pace: of the first, one part in e is left.
+func TestPaceDecays(t *testing.T) {
+	var l Ledger
+	l.Merge(nodeA, Report{Limit: 100, Spent: 1}, start)
+	l.Merge(nodeA, Report{Limit: 100, Spent: 2}, start+paceOver)
+	for after, want := range map[int64]float64{0: Token * (1 + math.Exp(-1)), paceOver: Token * (1 + math.Exp(-1)) * math.Exp(-1)} {
+		if got := l.Share(nodeB, start+paceOver+after).Others; math.Abs(float64(got)-want) > 1 {
+			t.Errorf("%d us later others spend %d grains a second, want %.0f", after, got, want)
+		}
+	}
+}
+
+// TestDueAfterAPause tells a node again after DueEvery, or at once where the clock was
+// put back.
+func TestDueAfterAPause(t *testing.T) {
+	for after, want := range map[int64]bool{-1: true, 0: false, DueEvery - 1: false, DueEvery: true} {
+		var m Merger
+		for range 2 {
+			m.Merge(nodeA, map[string]Report{"k": {Limit: 100}}, start)
+			m.Merge(nodeB, map[string]Report{"k": {Limit: 100}}, start)
+			m.Due(start)
+		}
+		m.Merge(nodeA, map[string]Report{"k": {Limit: 100, Spent: 1}}, start)
+		if due, more := m.Due(start + after); (len(due[nodeB]) == 1) != want || more == want {
+			t.Errorf("%d us later: told %+v, more %t", after, due, more)
 		}
 	}
 }

@@ -25,7 +25,7 @@ const maxDebt = 1000
 // Settle moves the bucket on to now. A clock that was put back regains nothing,
 // and counts from there on.
 func (b *Bucket) Settle(limit, now int64) {
-	if elapsed := now - b.At; elapsed > 0 && b.Missing > 0 {
+	if elapsed := now - b.At; elapsed > 0 {
 		// A longer time than it takes to fill up could overflow.
 		if elapsed > b.Missing/limit {
 			b.Missing = 0
