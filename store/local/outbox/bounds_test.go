@@ -5,17 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"partneredge/store"
+	"partneredge/store/durable"
+	"partneredge/store/durable/durabletest"
 )
 
 // TestOutboxBounds keeps items of the largest id and body that there may be, and
@@ -197,6 +202,9 @@ func TestPendingPassesOverDamage(t *testing.T) {
 	if n := strings.Count(logged.String(), "can no longer be read"); n != 1 {
 		t.Errorf("logged %d times: %s", n, logged)
 	}
+	if err := o.Append(t.Context(), Item{"lead_b", bodyOf("lead_b")}); !errors.Is(err, errDamaged) {
+		t.Errorf("the damaged item again: %v", err)
+	}
 }
 
 // TestRejectedCannotBeRead has a link that leads nowhere but to itself in the place of
@@ -233,6 +241,175 @@ func TestSetAsideFails(t *testing.T) {
 	}
 	expect(t, o, "lead_a")
 }
+
+// TestSetAsideAtNoTime: an item whose line cannot be written, here for its year, still
+// waits.
+func TestSetAsideAtNoTime(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "outbox")
+	late := time.Date(10_000, 1, 2, 0, 0, 0, 0, time.UTC)
+	o, err := Open(Config{Path: path, RejectedPath: path + ".rejected", MaxBytes: 1 << 20, Now: func() time.Time { return late }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	add(t, o, "lead_a")
+	if err := o.SetAside(t.Context(), Item{"lead_a", bodyOf("lead_a")}, "why"); err == nil {
+		t.Error("set aside in a year that JSON has no time of")
+	}
+	expect(t, o, "lead_a")
+}
+
+// TestLargerThanTheOutbox refuses what has no room though nothing else waits.
+func TestLargerThanTheOutbox(t *testing.T) {
+	o := openBox(t, filepath.Join(t.TempDir(), "outbox"), 500, nil)
+	add(t, o, "lead_a")
+	remove(t, o, "lead_a")
+	if err := o.Append(t.Context(), Item{"lead_b", make([]byte, 500)}); !errors.Is(err, store.ErrLimit) {
+		t.Errorf("%v", err)
+	}
+	add(t, o, "lead_c")
+	expect(t, o, "lead_c")
+}
+
+// TestLargerThanASegment keeps an item that is larger than a segment becomes, in one of
+// its own.
+func TestLargerThanASegment(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "outbox")
+	o := openSegments(t, path, 1<<20, nil)
+	big := Item{"lead_big", make([]byte, 4*recordOf)}
+	add(t, o, "lead_a")
+	if err := o.Append(t.Context(), big); err != nil {
+		t.Fatal(err)
+	}
+	add(t, o, "lead_b")
+	if got := files(t, path); got != "outbox outbox.1 outbox.2" {
+		t.Errorf("files %s", got)
+	}
+	if items, err := o.Pending(9, 1<<20, nil); err != nil || len(items) != 3 || !bytes.Equal(items[1].Body, big.Body) {
+		t.Errorf("%d wait, %v", len(items), err)
+	}
+}
+
+// TestSegmentTooLarge leaves a file as it is whose offsets the index cannot hold.
+func TestSegmentTooLarge(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "outbox")
+	write(t, path, nil)
+	truncate(t, path, maxSegment+1)
+	if o, err := Open(Config{Path: path, RejectedPath: path + ".rejected", MaxBytes: 1 << 20, Now: time.Now}); err == nil {
+		t.Errorf("opened, %v", o.Close())
+	}
+	if info, err := os.Stat(path); err != nil || info.Size() != maxSegment+1 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+// TestUpkeepFails logs each upkeep that fails, and none that the end of the outbox ends.
+func TestUpkeepFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, logged := newLog()
+		o := openBox(t, filepath.Join(t.TempDir(), "outbox"), 1<<20, log)
+		failing := errors.New("disk failed")
+		add(t, o, "lead_a")
+		inWriter(t, o, func() { o.tail.file.f = noTruncate{o.tail.f, failing} }) // which upkeep needs once an item is gone
+		time.Sleep(upkeepEvery)
+		synctest.Wait()
+		remove(t, o, "lead_a")
+		for n := range 3 {
+			if got := strings.Count(logged.String(), failing.Error()); got != n || logged.lines() != n {
+				t.Errorf("after %d upkeeps: %s", n, logged)
+			}
+			time.Sleep(upkeepEvery)
+			synctest.Wait()
+		}
+		if err := o.Close(); err != nil {
+			t.Error(err)
+		}
+		if logged.lines() != 3 {
+			t.Errorf("once closed: %s", logged)
+		}
+	})
+}
+
+// TestRecordsThatCannotBeRead has each read of a file fail in turn, and the call for each
+// of its records: nobody may take the file for one that ends there.
+func TestRecordsThatCannotBeRead(t *testing.T) {
+	data := appendRecord(nil, recordLead, "lead_a", bodyOf("lead_a"))
+	data = append(data, make([]byte, largest+3*windowBytes)...)
+	data[largest/2] = 1
+	data = append(data, data[:recordHead]...)
+	for good := range 100 {
+		calls := 0
+		fail := func() error {
+			if calls++; calls > good {
+				return errDisk
+			}
+			return nil
+		}
+		w := window{f: readerAt(func(b []byte, at int64) (int, error) {
+			if err := fail(); err != nil {
+				return 0, err
+			}
+			return bytes.NewReader(data).ReadAt(b, at)
+		})}
+		_, damaged, err := w.records(int64(len(data)), func(int64, record) error { return fail() })
+		if calls <= good {
+			if err != nil || !damaged || good < 6 {
+				t.Errorf("damaged %t, %v after %d calls", damaged, err, calls)
+			}
+			return
+		}
+		if !errors.Is(err, errDisk) {
+			t.Errorf("call %d failed: %v", good+1, err)
+		}
+	}
+}
+
+type readerAt func(b []byte, at int64) (int, error)
+
+func (r readerAt) ReadAt(b []byte, at int64) (int, error) { return r(b, at) }
+
+// TestSegmentCannotBeOpened has a directory in the place of a segment: the outbox does
+// not go on without it.
+func TestSegmentCannotBeOpened(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "outbox")
+	if err := os.Mkdir(path+".1", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if o, err := Open(Config{Path: path, RejectedPath: path + ".rejected", MaxBytes: 1 << 20, Now: time.Now}); err == nil {
+		t.Errorf("opened, %v", o.Close())
+	}
+}
+
+// TestEmptiedOnAFullDisk: what is gone gives way on a disk that takes no new file.
+func TestEmptiedOnAFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	disk := durabletest.New(t, dir)
+	o, err := Open(Config{Disk: durable.Disk{FS: disk}, Path: filepath.Join(dir, "outbox"), RejectedPath: filepath.Join(dir, "rejected"),
+		MaxBytes: 2 * recordOf, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	add(t, o, "lead_00", "lead_01")
+	o.rest = time.Now().Add(restAfter / 2) // tidying has failed
+	remove(t, o, "lead_00", "lead_01")
+	disk.Before(func(op durabletest.Op) error {
+		if op.Kind == durabletest.Make {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	add(t, o, "lead_02")
+	expect(t, o, "lead_02")
+}
+
+// noTruncate is a file that cannot be cut.
+type noTruncate struct {
+	durable.File
+	err error
+}
+
+func (f noTruncate) Truncate(int64) error { return f.err }
 
 // TestHeadIsWhole reads a head that ends with its id, and those that are cut or are
 // none.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -52,6 +53,13 @@ func (k *keeper) reopen(o *Outbox, keepFor time.Duration) *Outbox {
 	k.t.Helper()
 	if err := o.Close(); err != nil {
 		k.t.Fatal(err)
+	}
+	marks, _ := filepath.Glob(k.path + "*" + goneSuffix)
+	for _, path := range marks {
+		at := time.Unix(k.now.Load(), 0)
+		if err := os.Chtimes(path, at, at); err != nil {
+			k.t.Fatal(err)
+		}
 	}
 	return k.open(keepFor)
 }
@@ -161,6 +169,57 @@ func TestKeptEnds(t *testing.T) {
 	if got := files(t, k.path); got != "" {
 		t.Errorf("files %s", got)
 	}
+}
+
+// TestKeptOverARestart: what is gone from beside an item that waits has the age that it
+// had, and not that of the process.
+func TestKeptOverARestart(t *testing.T) {
+	for age, want := range map[time.Duration][]string{keepFor - time.Minute: ids(4), keepFor: ids(4, 1, 2)} {
+		k := newKeeper(t)
+		o := k.open(keepFor)
+		add(t, o, ids(4)...)
+		remove(t, o, "lead_01", "lead_02")
+		o = k.reopen(o, keepFor)
+		k.pass(age - time.Minute)
+		if err := o.Close(); err != nil {
+			t.Fatal(err)
+		}
+		o = k.open(keepFor)
+		k.rest(t, o)
+		k.pass(time.Minute - steadyUpkeeps*time.Second)
+		upkeep(t, o)
+		offerAgain(t, o)
+		expect(t, o, want...)
+	}
+}
+
+// TestTailEnds: a segment takes items for an hour after its first, however often they
+// come, and for a whole one again after it was emptied.
+func TestTailEnds(t *testing.T) {
+	k := newKeeper(t)
+	k.room = 9 * recordOf
+	o := k.open(keepFor)
+	sealed := func(want bool) {
+		t.Helper()
+		upkeep(t, o)
+		inWriter(t, o, func() {
+			if (o.tail == nil) != want {
+				t.Errorf("sealed %t, want %t", !want, want)
+			}
+		})
+	}
+	add(t, o, ids(9)...)
+	remove(t, o, "lead_06", "lead_07", "lead_08")
+	k.pass(40 * time.Minute)
+	add(t, o, "lead_09", "lead_10") // which those give way to
+	remove(t, o, "lead_09")
+	k.pass(40 * time.Minute)
+	sealed(false)
+	add(t, o, "lead_11")
+	k.pass(19 * time.Minute)
+	sealed(false)
+	k.pass(time.Minute)
+	sealed(true)
 }
 
 // TestKeptOverClockJumps: a clock that is wrong when the outbox is opened, or for a

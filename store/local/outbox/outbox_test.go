@@ -259,6 +259,24 @@ func TestOutboxPreallocatesMore(t *testing.T) {
 	}
 }
 
+// TestOutboxPreallocatesWhenNeeded: a record that ends with the file, or with the
+// outbox's bound, adds nothing behind it.
+func TestOutboxPreallocatesWhenNeeded(t *testing.T) {
+	const first = recordHead + 1
+	for room, want := range map[int64][]int64{1 << 20: {first + preallocate, first + preallocate}, first: {first}} {
+		path := filepath.Join(t.TempDir(), "outbox")
+		o := openBox(t, path, room, nil)
+		for i, it := range []Item{{"a", nil}, {"b", make([]byte, preallocate-first)}}[:len(want)] {
+			if err := o.Append(t.Context(), it); err != nil {
+				t.Fatal(err)
+			}
+			if info, err := os.Stat(path); err != nil || info.Size() != want[i] {
+				t.Errorf("%s: %d bytes, %v, want %d", it.ID, info.Size(), err, want[i])
+			}
+		}
+	}
+}
+
 func TestOutboxFull(t *testing.T) {
 	o := openBox(t, filepath.Join(t.TempDir(), "outbox"), 500, nil)
 	n := 0

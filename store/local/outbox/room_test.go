@@ -66,6 +66,19 @@ func TestRoomOfTheDisk(t *testing.T) {
 	}
 }
 
+// TestReserve leaves a sixteenth of a disk to others, and 64 MiB of a large one.
+func TestReserve(t *testing.T) {
+	for asked, want := range map[[2]int64]int64{
+		{1600, 1600}: 1500, {101, 1600}: 1, {100, 1600}: 0, {99, 1600}: 0, {0, 1600}: 0,
+		{1 << 30, 1 << 30}: 1<<30 - 64<<20, {1 << 40, 1 << 40}: 1<<40 - 64<<20,
+	} {
+		c := Config{Path: "outbox", MaxBytes: 7, Free: func(string) (int64, int64, error) { return asked[0], asked[1], nil }}
+		if got := c.free(); got != want {
+			t.Errorf("%d bytes of %d: %d, want %d", asked[0], asked[1], got, want)
+		}
+	}
+}
+
 // TestRoomIsAskedOnceAGroup: items that are written together ask the disk once.
 func TestRoomIsAskedOnceAGroup(t *testing.T) {
 	var asked atomic.Int64

@@ -165,7 +165,9 @@ func TestSegmentDamaged(t *testing.T) {
 	for range 2 {
 		o = openSegments(t, path, 1<<20, log)
 		expect(t, o, ids(12, 3, 4, 9)...)
-		if aside, _ := filepath.Glob(path + "*.damaged-*"); len(aside) != 1 || text.lines() != 1 || !strings.Contains(text.String(), "outbox.1") {
+		figures := fmt.Sprintf("kept_bytes=%d lost_bytes=%d", 2*recordOf, recordOf)
+		if aside, _ := filepath.Glob(path + "*.damaged-*"); len(aside) != 1 || text.lines() != 1 ||
+			!strings.Contains(text.String(), "outbox.1") || !strings.Contains(text.String(), figures) {
 			t.Errorf("set aside: %v, log: %s", aside, text)
 		}
 		if err := o.Close(); err != nil {

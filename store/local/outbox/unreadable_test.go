@@ -101,6 +101,9 @@ func TestUnreadableDisk(t *testing.T) {
 					t.Fatalf("%d items wait after that, want %d", n, all-all/each)
 				}
 				fail(disk, true)
+				if items, err := o.Pending(all, 1<<20, nil); name == "reads" && !errors.Is(err, errDisk) {
+					t.Errorf("%d items read, %v", len(items), err)
+				}
 				if err := o.OfferAgain(t.Context()); !errors.Is(err, errDisk) {
 					t.Errorf("offered again: %v", err)
 				}
@@ -108,6 +111,9 @@ func TestUnreadableDisk(t *testing.T) {
 					t.Errorf("%d items wait after a failed offer, want %d at least", n, all-all/each)
 				}
 				fail(disk, false)
+				if items, err := o.Pending(all, 1<<20, nil); err != nil || len(items) != o.Len() {
+					t.Errorf("%d items read of %d, %v", len(items), o.Len(), err)
+				}
 				if err := o.OfferAgain(t.Context()); err != nil {
 					t.Fatal(err)
 				}

@@ -64,11 +64,11 @@ func (w *window) records(size int64, fn func(at int64, rec record) error) (good 
 	for at := int64(0); at < size; {
 		rec, found, err := w.record(at)
 		if err != nil {
-			return 0, false, err
+			return good, damaged, err
 		}
 		if found == whole {
 			if err := fn(at, rec); err != nil {
-				return 0, false, err
+				return good, damaged, err
 			}
 			at += int64(rec.size)
 			if gap {
@@ -82,7 +82,7 @@ func (w *window) records(size int64, fn func(at int64, rec record) error) (good 
 			gap = true
 			torn, err := w.torn(at)
 			if err != nil {
-				return 0, false, err
+				return good, damaged, err
 			}
 			damaged = found == notARecord && !torn
 		}
