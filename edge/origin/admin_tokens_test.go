@@ -143,6 +143,9 @@ func TestRoles(t *testing.T) {
 		"GET /admin/v1/accounts": store.RoleViewer, "POST /admin/v1/accounts/{id}/keys": store.RoleOperator,
 		"POST /admin/v1/deliveries/{id}/retry": store.RoleOperator, "POST /admin/v1/nodes": store.RoleAdmin,
 		"GET /admin/v1/tokens": store.RoleAdmin, "POST /admin/v1/tokens": store.RoleAdmin,
+		"POST /admin/v1/regions": store.RoleAdmin, "POST /admin/v1/regions/{id}/revoke": store.RoleAdmin,
+		"GET /admin/v1/regions": store.RoleViewer, "GET /admin/v1/nodes": store.RoleViewer,
+		"GET /admin/v1/accounts/{id}/export": store.RoleAdmin, "DELETE /admin/v1/accounts/{id}": store.RoleAdmin,
 	}
 	for _, r := range admin.Routes() {
 		if role, named := want[r.Pattern]; named && r.Role != role {

@@ -15,22 +15,17 @@ import (
 	"partneredge/store/central/audit"
 )
 
-// Who may do what:
+// adminsOnly are the routes that need the role admin. Of the others a GET needs viewer,
+// the rest operator.
 //
-//	             read  accounts, keys, ingest,    tokens, nodes
-//	                   deliveries, all the rest   (make, list, revoke)
-//	viewer       yes   -                          nodes: read
-//	operator     yes   yes                        nodes: read
-//	admin        yes   yes                        yes
-//
-// An account that is deleted is gone for good, and an export is all that is known of
-// many people at once, so both are the admins' as well.
-// Keys are the operators' daily work. A token lets somebody else in, and a
-// node's credentials let a machine read every key, so both are the admins'.
+// A token lets somebody else in, and the credentials of a node or of a region's server
+// let a machine in. An account that is deleted is gone for good, and an export is all
+// that is known of many people at once.
 var adminsOnly = [...]string{
 	"POST /admin/v1/tokens", "GET /admin/v1/tokens", "POST /admin/v1/tokens/{id}/revoke",
 	"DELETE /admin/v1/accounts/{id}", "GET /admin/v1/accounts/{id}/export", "POST /admin/v1/tombstones",
 	"POST /admin/v1/nodes", "POST /admin/v1/nodes/{id}/revoke", "DELETE /admin/v1/nodes/{id}",
+	"POST /admin/v1/regions", "POST /admin/v1/regions/{id}/revoke",
 }
 
 // least returns the lowest role that may use a route.
