@@ -10,23 +10,22 @@ import (
 
 // Times and bounds of live pages.
 const (
-	maxStreams  = 64
-	streamEvery = 2 * time.Second
-	streamTime  = 10 * time.Minute // until the page reconnects
+	maxStreams   = 64
+	streamsOfOne = maxStreams / 2 // of whoever has logged in, so that nobody takes all of them
+	streamEvery  = 2 * time.Second
+	streamTime   = 10 * time.Minute // until the page reconnects
 )
 
 // live returns what sends the live part of a page every two seconds, as server-sent
 // events (WHATWG HTML, 9.2), until the page or its session ends.
 func (c *Console) live(p page) func(http.ResponseWriter, *visit) {
 	return func(w http.ResponseWriter, v *visit) {
-		select {
-		case c.streams <- struct{}{}:
-			defer func() { <-c.streams }()
-		default:
+		if !c.enterLive(v.session) {
 			w.Header().Set("Retry-After", "10")
 			http.Error(w, "too many live pages", http.StatusServiceUnavailable)
 			return
 		}
+		defer c.leaveLive(v.session)
 		w.Header().Set("Content-Type", "text/event-stream")
 		tick := time.NewTicker(streamEvery)
 		defer tick.Stop()
@@ -51,6 +50,26 @@ func (c *Console) live(p page) func(http.ResponseWriter, *visit) {
 			}
 		}
 	}
+}
+
+// enterLive takes a place for a live page of a session, which leaveLive gives back. It
+// returns false if there is none.
+func (c *Console) enterLive(s *session) bool {
+	if !c.sessions.openLive(s) {
+		return false
+	}
+	select {
+	case c.streams <- struct{}{}:
+		return true
+	default:
+		c.sessions.closeLive(s)
+		return false
+	}
+}
+
+func (c *Console) leaveLive(s *session) {
+	<-c.streams
+	c.sessions.closeLive(s)
 }
 
 // sendLive sends the live part of a page once, with the token of its forms.

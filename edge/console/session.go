@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -57,34 +58,46 @@ type sessions struct {
 
 	mu   sync.Mutex
 	byID map[string]*session
+	live map[string]int // open live pages, by whose; none where it is 0
 }
 
 func newSessions(now func() time.Time) *sessions {
-	s := &sessions{now: now, byID: make(map[string]*session)}
+	s := &sessions{now: now, byID: make(map[string]*session), live: make(map[string]int)}
 	_, _ = rand.Read(s.key[:]) // never fails: crypto/rand ends the program instead
 	return s
 }
 
-// open begins a session. When there are too many it ends the one that is unused
-// for longest.
+// open begins a session. When there are too many it ends one.
 func (s *sessions) open(token string, who adminapi.Whoami) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	var oldest *session
 	for id, one := range s.byID {
 		if s.expired(one, now) {
 			delete(s.byID, id)
-		} else if oldest == nil || one.used.Before(oldest.used) {
-			oldest = one
 		}
 	}
 	if len(s.byID) >= maxSessions {
-		delete(s.byID, oldest.id)
+		delete(s.byID, s.spare().id)
 	}
 	one := &session{id: rand.Text(), token: token, who: who, csrf: rand.Text(), began: now, used: now}
 	s.byID[one.id] = one
 	return one
+}
+
+// spare returns the session that is unused for longest of those of whoever has the most: who
+// logs in again and again ends nobody else's. mu is held.
+func (s *sessions) spare() (spare *session) {
+	of := make(map[string]int)
+	for _, one := range s.byID {
+		of[one.who.ID]++
+	}
+	for _, one := range s.byID {
+		if spare == nil || cmp.Or(of[spare.who.ID]-of[one.who.ID], one.used.Compare(spare.used)) < 0 {
+			spare = one
+		}
+	}
+	return spare
 }
 
 func (s *sessions) expired(one *session, now time.Time) bool {
@@ -116,6 +129,26 @@ func (s *sessions) close(one *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.byID, one.id)
+}
+
+// openLive counts a live page, which closeLive ends. It returns false if whose session it is
+// has as many as one may have.
+func (s *sessions) openLive(one *session) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.live[one.who.ID] >= streamsOfOne {
+		return false
+	}
+	s.live[one.who.ID]++
+	return true
+}
+
+func (s *sessions) closeLive(one *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.live[one.who.ID]--; s.live[one.who.ID] == 0 {
+		delete(s.live, one.who.ID)
+	}
 }
 
 // setNotice keeps a notice for the session's next page.

@@ -55,6 +55,56 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
+// TestSessionsOfOthersStay: who logs in again and again ends sessions of their own, and who
+// opens live pages leaves some to others.
+func TestSessionsOfOthersStay(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	s := newSessions(func() time.Time { return now })
+	operator, admin := s.open("a", adminapi.Whoami{ID: "operator"}), s.open("b", adminapi.Whoami{ID: "admin"})
+	first := s.open("c", adminapi.Whoami{ID: "viewer"})
+	var last *session
+	for range 3 * maxSessions {
+		now = now.Add(time.Second)
+		last = s.open("c", adminapi.Whoami{ID: "viewer"})
+	}
+	for _, one := range []*session{operator, admin, last} {
+		if s.byID[one.id] != one {
+			t.Errorf("a session of %s has ended", one.who.ID)
+		}
+	}
+	if s.byID[first.id] != nil || len(s.byID) != maxSessions {
+		t.Errorf("%d sessions; the first of whoever has the most should have made room", len(s.byID))
+	}
+
+	c := &Console{sessions: s, streams: make(chan struct{}, maxStreams)}
+	open := 0
+	for c.enterLive(last) {
+		open++
+	}
+	if open != streamsOfOne || !c.enterLive(admin) {
+		t.Errorf("one has %d live pages, and another none", open)
+	}
+	for range open {
+		c.leaveLive(last)
+	}
+	for range streamsOfOne - 1 {
+		c.enterLive(admin)
+	}
+	for range streamsOfOne {
+		c.enterLive(last)
+	}
+	if c.enterLive(operator) || len(s.live) != 2 {
+		t.Errorf("more than %d live pages: %v", maxStreams, s.live)
+	}
+	for range streamsOfOne {
+		c.leaveLive(last)
+		c.leaveLive(admin)
+	}
+	if len(s.live) != 0 || len(c.streams) != 0 {
+		t.Errorf("counted are still %v and %d", s.live, len(c.streams))
+	}
+}
+
 func TestDraw(t *testing.T) {
 	nan := math.NaN()
 	c := draw("A <b>", "ms", "1", []line{{"c0", []float64{0, nan, 5, 10}}, {"c1", []float64{nan, nan, nan, nan}}})

@@ -30,11 +30,15 @@ func adminStreams(f *fixture) {
 		}
 	}
 	var open []*sseClient
-	for range 64 {
+	for range 32 {
 		open = append(open, f.openStream(events, ""))
 	}
 	for _, path := range []string{tail, events} {
 		f.mustRefuse(429, "rate_limited", "GET", path, nil)
+	}
+	_, viewer := f.token(store.RoleViewer)
+	if status, _, _ := f.send("GET", events+"?seconds=1", nil, "Bearer "+viewer); status != 200 {
+		f.Errorf("somebody else's stream beside all that one may have: %d", status)
 	}
 	for _, stream := range open {
 		stream.end()

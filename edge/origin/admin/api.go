@@ -54,7 +54,7 @@ type api struct {
 	recheck             func(*http.Request) error
 	retries, recoveries *throttle // by subscription
 
-	streams chan struct{}   // holds one for each open stream
+	streams places
 	running context.Context // ends when the listener is to
 
 	routes *http.ServeMux
@@ -68,7 +68,6 @@ func New(running context.Context, cfg Config, recheck func(*http.Request) error)
 		Config: cfg, running: running, recheck: recheck,
 		retries:    newThrottle(time.Second, 60, cfg.Now),
 		recoveries: newThrottle(10*time.Second, 6, cfg.Now),
-		streams:    make(chan struct{}, maxStreams),
 	}
 	a.routes = a.mux()
 	return a

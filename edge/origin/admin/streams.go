@@ -8,20 +8,55 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"partneredge/edge/origin/admin/input"
 	"partneredge/store"
+	"partneredge/store/central/audit"
 )
 
 // Times and bounds of streams.
 const (
 	maxStreams   = 64
+	streamsOfOne = maxStreams / 2   // of one actor, so that nobody takes all of them
 	streamBeat   = 10 * time.Second // between two signs of life
 	streamMost   = 10 * time.Minute // then the client asks again
 	streamWrite  = 10 * time.Second // for one write
 	retryStreams = 5 * time.Second  // until a place may be free
 )
+
+// places bounds the open streams, in all and of each actor.
+type places struct {
+	mu  sync.Mutex
+	all int
+	of  map[string]int // by actor; none where it is 0
+}
+
+// take takes a place for an actor, who gives it back by leave. It returns false if there is
+// none.
+func (p *places) take(actor string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all >= maxStreams || p.of[actor] >= streamsOfOne {
+		return false
+	}
+	if p.of == nil {
+		p.of = make(map[string]int)
+	}
+	p.all++
+	p.of[actor]++
+	return true
+}
+
+func (p *places) leave(actor string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all--
+	if p.of[actor]--; p.of[actor] == 0 {
+		delete(p.of, actor)
+	}
+}
 
 // message is one server-sent event (WHATWG HTML, 9.2). Data holds no line ends.
 type message struct {
@@ -44,9 +79,8 @@ func (a *api) streamed(r *http.Request, s stream) (answer, error) {
 		}
 		last = time.Duration(n) * time.Second
 	}
-	select {
-	case a.streams <- struct{}{}:
-	default:
+	actor, _ := audit.ActorOf(r.Context())
+	if !a.streams.take(actor.ID) {
 		return answer{}, &input.Problem{Kind: input.KindLimited, Detail: "too many streams", RetryAfter: retryStreams}
 	}
 	return ok(stream(func(ctx context.Context, send func(...message) error) error {
@@ -60,7 +94,8 @@ func (a *api) streamed(r *http.Request, s stream) (answer, error) {
 
 // writeStream sends a stream, and gives its place back.
 func (a *api) writeStream(w http.ResponseWriter, r *http.Request, s stream) {
-	defer func() { <-a.streams }()
+	actor, _ := audit.ActorOf(r.Context())
+	defer a.streams.leave(actor.ID)
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
