@@ -29,6 +29,11 @@ type wrongSelection string
 
 func (w wrongSelection) Error() string { return string(w) }
 
+// roleTooLow is the error of a download that the visitor's role does not reach.
+type roleTooLow string
+
+func (r roleTooLow) Error() string { return string(r) }
+
 // download answers with a table as CSV, once all of it is read: half a file looks whole.
 func (c *Console) download(t table) func(http.ResponseWriter, *visit) {
 	return func(w http.ResponseWriter, v *visit) {
@@ -51,6 +56,10 @@ func (c *Console) download(t table) func(http.ResponseWriter, *visit) {
 		}
 		if wrong, ok := errors.AsType[wrongSelection](err); ok {
 			c.problem(w, v.session, http.StatusBadRequest, string(wrong))
+			return
+		}
+		if low, ok := errors.AsType[roleTooLow](err); ok {
+			c.problem(w, v.session, http.StatusForbidden, string(low))
 			return
 		}
 		if err != nil {
@@ -199,7 +208,7 @@ var leadsTable = table{
 	head: []string{"lead", "created_at", "captured_at", "environment", "first_name", "last_name", "email", "phone", "consent_status", "outreach_allowed", "key"},
 	rows: func(v *visit, add func(...string) bool) error {
 		if !(view{Who: &v.session.who}).May("admin") { // as for an export: many people at once
-			return wrongSelection("A download of leads needs the role admin.")
+			return roleTooLow("A download of leads needs the role admin.")
 		}
 		query := url.Values{"limit": {"200"}}
 		for {

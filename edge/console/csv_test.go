@@ -94,7 +94,7 @@ func TestDownloads(t *testing.T) {
 	if _, page := b.get("accounts/" + f.account.ID); strings.Contains(page, "leads.csv") {
 		t.Error("a viewer is offered the leads")
 	}
-	if resp, text := b.get("accounts/" + f.account.ID + "/leads.csv"); resp.StatusCode != 400 || !strings.Contains(text, "needs the role admin") {
+	if resp, text := b.get("accounts/" + f.account.ID + "/leads.csv"); resp.StatusCode != 403 || !strings.Contains(text, "needs the role admin") {
 		t.Errorf("a viewer's download of leads: %d\n%s", resp.StatusCode, text)
 	}
 	b = f.login(f.Token())

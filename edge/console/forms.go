@@ -184,8 +184,12 @@ func webhookOf(v *visit) string {
 }
 
 func rotateKey(v *visit) (notice, string, error) {
+	grace, err := v.seconds("grace_days", 24*time.Hour)
+	if err != nil {
+		return notice{}, accountOf(v), err
+	}
 	var made adminapi.RotatedKey
-	err := v.post("/keys/"+v.id()+"/rotate", adminapi.Rotation{GraceSeconds: v.seconds("grace_days", 24*time.Hour)}, &made)
+	err = v.post("/keys/"+v.id()+"/rotate", adminapi.Rotation{GraceSeconds: grace}, &made)
 	return notice{Text: "Successor made. Copy it now: it is not shown again. The old key goes on until its grace ends.",
 		Secret: made.Plaintext, SecretName: "API key"}, accountOf(v), err
 }
@@ -203,8 +207,12 @@ func (c *Console) recoverDeliveries(v *visit) (notice, string, error) {
 }
 
 func rotateSecret(v *visit) (notice, string, error) {
+	overlap, err := v.seconds("overlap_hours", time.Hour)
+	if err != nil {
+		return notice{}, Path + "webhooks/" + v.id(), err
+	}
 	var made adminapi.RotatedSecret
-	err := v.post("/webhooks/"+v.id()+"/rotate-secret", adminapi.SecretRotation{OverlapSeconds: v.seconds("overlap_hours", time.Hour)}, &made)
+	err = v.post("/webhooks/"+v.id()+"/rotate-secret", adminapi.SecretRotation{OverlapSeconds: overlap}, &made)
 	return notice{Text: "New signing secret. Copy it now: it is not shown again. The one before signs as well until the overlap ends.",
 		Secret: made.Secret, SecretName: "signing secret"}, Path + "webhooks/" + v.id(), err
 }
@@ -218,12 +226,16 @@ func enrolNode(v *visit) (notice, string, error) {
 
 func (c *Console) createToken(v *visit) (notice, string, error) {
 	in := adminapi.NewToken{Name: v.field("name"), Role: v.field("role")}
-	if seconds := v.seconds("days", 24*time.Hour); seconds != nil {
+	seconds, err := v.seconds("days", 24*time.Hour)
+	if err != nil {
+		return notice{}, Path + "tokens", err
+	}
+	if seconds != nil {
 		until := c.cfg.Now().Add(time.Duration(*seconds) * time.Second).UTC().Format(time.RFC3339)
 		in.ExpiresAt = &until
 	}
 	var made adminapi.MintedToken
-	err := v.post("/tokens", in, &made)
+	err = v.post("/tokens", in, &made)
 	return notice{Text: "Token made. Copy it now: it is not shown again.", Secret: made.Plaintext, SecretName: "token"}, Path + "tokens", err
 }
 

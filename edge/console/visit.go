@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -101,14 +102,17 @@ func (v *visit) number(name string) (*int64, error) {
 	return &n, nil
 }
 
-// seconds returns a field of the form that counts a unit of time in seconds, nil
-// when it is empty or no number.
-func (v *visit) seconds(name string, unit time.Duration) *int64 {
+// seconds returns a field of the form that counts a unit of time in seconds, nil when it is
+// empty.
+func (v *visit) seconds(name string, unit time.Duration) (*int64, error) {
 	n, err := v.number(name)
-	if n == nil || err != nil {
-		return nil
+	if n == nil && err == nil {
+		return nil, nil
 	}
-	return new(*n * int64(unit/time.Second))
+	if err != nil || *n < 0 || *n > int64(math.MaxInt64/unit) {
+		return nil, formError(strings.ReplaceAll(name, "_", " ") + " is a whole number.")
+	}
+	return new(*n * int64(unit/time.Second)), nil
 }
 
 // words returns the words of a field, by white space or comma.

@@ -33,7 +33,8 @@ func TestNextPage(t *testing.T) {
 
 // TestFields reads numbers, times and lists from a form.
 func TestFields(t *testing.T) {
-	v := visitOf("/console/", url.Values{"n": {"-7"}, "bad": {"x"}, "list": {"a, b\n\tc,,"}})
+	v := visitOf("/console/", url.Values{"n": {"-7"}, "bad": {"x"}, "list": {"a, b\n\tc,,"},
+		"two": {"2"}, "half": {"0.5"}, "most": {"106751"}, "more": {"106752"}, "wraps": {"213503982334602"}})
 	if n, err := v.number("n"); err != nil || n == nil || *n != -7 {
 		t.Errorf("number %v, %v", n, err)
 	}
@@ -43,12 +44,18 @@ func TestFields(t *testing.T) {
 	if n, err := v.number("bad"); err == nil || n != nil {
 		t.Errorf("not a number: %v, %v", n, err)
 	}
-	if s := v.seconds("n", time.Hour); s == nil || *s != -7*3600 {
-		t.Errorf("seconds %v", s)
-	}
-	for _, name := range []string{"none", "bad"} {
-		if s := v.seconds(name, time.Hour); s != nil {
-			t.Errorf("%s: %d seconds", name, *s)
+	// What is no time must not count as none, which is for ever.
+	for _, tt := range []struct {
+		name string
+		unit time.Duration
+		want int64 // -1: none
+		ok   bool
+	}{
+		{"two", time.Hour, 7200, true}, {"none", time.Hour, -1, true}, {"bad", time.Hour, -1, false}, {"n", time.Hour, -1, false},
+		{"half", time.Hour, -1, false}, {"most", 24 * time.Hour, 106751 * 86400, true}, {"more", 24 * time.Hour, -1, false}, {"wraps", 24 * time.Hour, -1, false},
+	} {
+		if s, err := v.seconds(tt.name, tt.unit); (err == nil) != tt.ok || (s != nil) != (tt.want >= 0) || s != nil && *s != tt.want {
+			t.Errorf("%s: %v seconds, %v", tt.name, s, err)
 		}
 	}
 	if got := v.words("list"); !slices.Equal(got, []string{"a", "b", "c"}) {
