@@ -2,9 +2,11 @@ package central
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -483,19 +485,19 @@ func TestParallelNodes(t *testing.T) {
 			t.Errorf("%d transactions ran %d times", 2*times*len(dbs), n)
 		}
 		last := begin.Add(time.Duration(step.Add(1)) * time.Second)
-		for _, id := range ids { // of which the last round may have skipped some
+		for _, id := range ids { // which the last round may have found busy
 			must(dbs[0].SeenNodes(ctx, []fleet.NodeSeen{{ID: id, Version: "1", At: last}}))(t)
 			if n := must(dbs[0].Node(ctx, id))(t); !n.LastSeenAt.Equal(last) {
 				t.Fatalf("%s was seen last at %s, want %s", id, n.LastSeenAt, last)
 			}
 		}
 		// Another origin that heard the same heartbeat has nothing to write.
-		if skipped := must(dbs[1].SeenNodes(ctx, []fleet.NodeSeen{
+		if busy := must(dbs[1].SeenNodes(ctx, []fleet.NodeSeen{
 			{ID: ids[0], Version: "1", At: last.Add(time.Second), Apart: time.Minute},
 			{ID: ids[1], Version: "2", At: last.Add(time.Second), Apart: time.Minute},
 			{ID: ids[2], Version: "1", At: last.Add(time.Minute), Apart: time.Minute},
-		}))(t); len(skipped) > 0 {
-			t.Errorf("skipped %v, which nobody writes", skipped)
+		}))(t); busy {
+			t.Error("busy, where nobody writes")
 		}
 		for id, want := range map[string]time.Duration{ids[0]: 0, ids[1]: time.Second, ids[2]: time.Minute} {
 			if n := must(dbs[0].Node(ctx, id))(t); !n.LastSeenAt.Equal(last.Add(want)) {
@@ -505,155 +507,112 @@ func TestParallelNodes(t *testing.T) {
 	})
 }
 
-// TestSeenBesideWrites notes when nodes spoke while another origin writes the same nodes,
-// in transactions that several writes share: neither waits for the other in a circle, and
-// each node's time is written in the end.
+// TestSeenBesideWrites notes when nodes spoke while others write the same nodes: it waits
+// for none of them, and the times and what they write are there in the end.
 func TestSeenBesideWrites(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		ctx := t.Context()
 		d, other := open(t, p), open(t, p)
-		var ids []string
-		for i := range 300 {
-			ids = append(ids, must(d.AddNode(ctx, store.Node{Name: "n", Region: "r", PublicKey: fmt.Sprint("pub", i)}))(t).ID)
-		}
-		var origins sync.WaitGroup
-		origins.Go(func() {
-			for version := range 8 {
-				var wave sync.WaitGroup
-				for _, id := range ids {
-					wave.Go(func() { noError(t, other.RaiseWireVersion(ctx, id, version+1)) })
-				}
-				wave.Wait()
-			}
-		})
-		written := make(chan struct{})
-		go func() { defer close(written); origins.Wait() }()
+		var seen []fleet.NodeSeen
 		at := d.Now()
-		due := map[string]bool{}
-		for going := true; going || len(due) > 0; {
-			select {
-			case <-written:
-				going = false
-			default:
-				at = at.Add(time.Second)
-				for _, id := range ids {
-					due[id] = true
-				}
-			}
-			var seen []fleet.NodeSeen
-			for id := range due {
-				seen = append(seen, fleet.NodeSeen{ID: id, Version: "1", At: at})
-			}
-			runs := 0
-			var skipped []string
-			noError(t, d.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) (err error) {
-				runs++
-				skipped, err = fleet.UpdateSeen(ctx, t, seen)
-				return err
-			}))
-			if runs != 1 {
-				t.Fatalf("one transaction ran %d times", runs)
-			}
-			clear(due)
-			for _, id := range skipped {
-				due[id] = true
+		for i := range 20 {
+			n := must(d.AddNode(ctx, store.Node{Name: "n", Region: "r", PublicKey: fmt.Sprint("pub", i)}))(t)
+			seen = append(seen, fleet.NodeSeen{ID: n.ID, Version: "1", At: at})
+		}
+		note := func() {
+			if busy := must(d.SeenNodes(ctx, seen))(t); busy {
+				t.Error("busy, where nobody else notes any")
 			}
 		}
-		for _, id := range ids {
-			if n := must(d.Node(ctx, id))(t); !n.LastSeenAt.Equal(at) || n.WireVersion != 8 {
-				t.Fatalf("%s was seen at %s in version %d, want %s in 8", id, n.LastSeenAt, n.WireVersion, at)
+		if !d.db.Postgres() { // where one writes at a time
+			note()
+		}
+		noError(t, other.db.WriteAlone(ctx, func(ctx context.Context, tx *db.Tx) error {
+			if _, err := tx.Exec(ctx, `UPDATE nodes SET wire_version = 8`); err != nil || !d.db.Postgres() {
+				return err
+			}
+			note()
+			return nil
+		}))
+		for _, n := range seen {
+			if n := must(d.Node(ctx, n.ID))(t); !n.LastSeenAt.Equal(at) || n.Version != "1" || n.WireVersion != 8 {
+				t.Fatalf("%s was seen at %s in %q and wire version %d, want %s in 1 and 8", n.ID, n.LastSeenAt, n.Version, n.WireVersion, at)
 			}
 		}
 	})
 }
 
-// TestSeenOfHeldNode has an origin stop in the midst of writing a node: others go on to
-// note when all others spoke, and that one's later.
-func TestSeenOfHeldNode(t *testing.T) {
+// TestSeenByOneAtATime has an origin stop in the midst of noting when a node spoke: others
+// wait for nothing, and note theirs later. PostgreSQL does not let it stay there for long.
+func TestSeenByOneAtATime(t *testing.T) {
 	p := place{"postgres", centraltest.Postgres(t)}
 	d, other := open(t, p), open(t, p)
-	free := must(d.AddNode(t.Context(), store.Node{Name: "n", Region: "r", PublicKey: "pub1"}))(t).ID
-	held := must(d.AddNode(t.Context(), store.Node{Name: "n", Region: "r", PublicKey: "pub2"}))(t).ID
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	id := must(d.AddNode(ctx, store.Node{Name: "n", Region: "r", PublicKey: "pub"}))(t).ID
 	at := d.Now()
-	seen := []fleet.NodeSeen{{ID: held, Version: "1", At: at}, {ID: free, Version: "1", At: at}, {ID: "node_nobody", At: at}}
-	noError(t, other.db.WriteAlone(t.Context(), func(ctx context.Context, tx *db.Tx) error {
-		if _, err := fleet.UpdateSeen(ctx, tx, []fleet.NodeSeen{{ID: held, Version: "0", At: at.Add(-time.Minute)}}); err != nil {
-			return err
+	seen := []fleet.NodeSeen{{ID: id, Version: "1", At: at}, {ID: "node_nobody", At: at}}
+	noError(t, other.db.WriteAlone(ctx, func(ctx context.Context, tx *db.Tx) error {
+		if busy := must(fleet.UpdateSeen(ctx, tx, []fleet.NodeSeen{{ID: id, Version: "0", At: at.Add(-time.Minute)}}))(t); busy {
+			t.Error("busy, where nobody else notes any")
 		}
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		if skipped := must(d.SeenNodes(ctx, seen))(t); !slices.Equal(skipped, []string{held}) {
-			t.Errorf("skipped %v, want %s", skipped, held)
+		if busy := must(d.SeenNodes(ctx, seen))(t); !busy {
+			t.Error("two note at once")
+		}
+		var idle string
+		if err := tx.Get(ctx, `SELECT current_setting('idle_in_transaction_session_timeout')`, nil, &idle); err != nil || idle != "5s" {
+			t.Errorf("the transaction may do nothing for %q: %v", idle, err)
 		}
 		return nil
 	}))
-	if n := must(d.Node(t.Context(), free))(t); !n.LastSeenAt.Equal(at) {
-		t.Errorf("the node that is free was seen at %s, want %s", n.LastSeenAt, at)
+	if n := must(d.Node(ctx, id))(t); !n.LastSeenAt.Equal(at.Add(-time.Minute)) {
+		t.Errorf("the node was seen at %s, want %s, which the other noted", n.LastSeenAt, at.Add(-time.Minute))
 	}
-	if skipped := must(d.SeenNodes(t.Context(), seen))(t); len(skipped) > 0 {
-		t.Errorf("skipped %v, which nobody holds", skipped)
+	if busy := must(d.SeenNodes(ctx, seen))(t); busy {
+		t.Error("busy, where nobody notes any more")
 	}
-	if n := must(d.Node(t.Context(), held))(t); !n.LastSeenAt.Equal(at) {
-		t.Errorf("the node that was held was seen at %s, want %s", n.LastSeenAt, at)
+	if n := must(d.Node(ctx, id))(t); !n.LastSeenAt.Equal(at) {
+		t.Errorf("the node was seen at %s, want %s", n.LastSeenAt, at)
 	}
 }
 
-// TestSeenOfNodeWrittenMeanwhile has another origin write a node after the statement that
-// notes when nodes spoke has begun and before it comes to that node. Nothing of that write
-// is lost, and the node is noted, or named as one to be noted later.
-func TestSeenOfNodeWrittenMeanwhile(t *testing.T) {
-	p := place{"postgres", centraltest.Postgres(t)}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	d, other := open(t, p), open(t, p)
-	first := must(d.AddNode(ctx, store.Node{Name: "first", Region: "r", PublicKey: "pub1"}))(t).ID
-	written := must(d.AddNode(ctx, store.Node{Name: "n", Region: "r", PublicKey: "pub2"}))(t).ID
-	// The update of the first row waits for a row of another table.
-	for _, statement := range []string{
-		`CREATE TABLE gate (n BIGINT)`, `INSERT INTO gate VALUES (1)`,
-		`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM FROM gate FOR SHARE; RETURN new; END'`,
-		`CREATE TRIGGER wait BEFORE UPDATE OF last_seen_at ON nodes FOR EACH ROW WHEN (new.name = 'first') EXECUTE FUNCTION wait()`,
-	} {
-		noError(t, d.db.WriteAlone(ctx, func(ctx context.Context, tx *db.Tx) error {
-			_, err := tx.Exec(ctx, statement)
-			return err
-		}))
-	}
-	at := d.Now()
-	seen := []fleet.NodeSeen{{ID: first, Version: "1", At: at}, {ID: written, Version: "1", At: at}}
-	var skipped []string
-	var noting sync.WaitGroup
-	noError(t, other.db.WriteAlone(ctx, func(ctx context.Context, tx *db.Tx) error {
-		if _, err := tx.Exec(ctx, `UPDATE gate SET n = 2`); err != nil {
-			return err
+// TestSeenOfEarlierProgram takes over when nodes were seen from the program before the
+// table of that, and notes those that such a program enrols while it still runs.
+func TestSeenOfEarlierProgram(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := t.Context()
+		noError(t, must(db.Open(ctx, db.Config{URL: p.url, Migrations: migrationsBefore(t, "0023")}))(t).Close())
+		driver, source := "pgx", p.url
+		if p.kind == "sqlite" {
+			driver, source = "sqlite", (&url.URL{Scheme: "file", Path: p.url}).String()
 		}
-		noting.Go(func() {
-			var err error
-			if skipped, err = d.SeenNodes(ctx, seen); err != nil {
-				t.Error(err)
+		earlier := must(sql.Open(driver, source))(t)
+		defer func() { noError(t, earlier.Close()) }()
+		enrol := func(id string, seen int64) {
+			_, err := earlier.ExecContext(ctx, `INSERT INTO nodes (id, name, region, public_key, created_at, last_seen_at, version)
+				VALUES ($1, '', '', $1, 1, $2, '1')`, id, seen)
+			noError(t, err)
+		}
+		at := time.UnixMicro(1_700_000_000_000_000).UTC()
+		enrol("node_before", at.UnixMicro())
+		d := open(t, p)
+		enrol("node_beside", 0)
+		if n := must(d.Node(ctx, "node_before"))(t); !n.LastSeenAt.Equal(at) || n.Version != "1" {
+			t.Errorf("seen at %s in %q, want %s in 1", n.LastSeenAt, n.Version, at)
+		}
+		for _, later := range []time.Duration{time.Second, time.Minute} {
+			var seen []fleet.NodeSeen
+			for _, id := range []string{"node_before", "node_beside"} {
+				seen = append(seen, fleet.NodeSeen{ID: id, Version: "2", At: at.Add(later)})
 			}
-		})
-		for waits, tick := false, time.NewTicker(time.Millisecond); !waits; <-tick.C {
-			if err := tx.Get(ctx, `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid)))`, nil, &waits); err != nil {
-				return err
+			must(d.SeenNodes(ctx, seen))(t)
+			nodes, _, err := d.Nodes(ctx, store.Page{})
+			noError(t, err)
+			for _, n := range nodes {
+				if !n.LastSeenAt.Equal(at.Add(later)) || n.Version != "2" {
+					t.Errorf("%s was seen at %s in %q, want %s in 2", n.ID, n.LastSeenAt, n.Version, at.Add(later))
+				}
 			}
 		}
-		return other.RaiseWireVersion(ctx, written, 7)
-	}))
-	noting.Wait()
-	n := must(d.Node(ctx, written))(t)
-	if n.WireVersion != 7 {
-		t.Errorf("wire version %d, want the 7 that was written meanwhile", n.WireVersion)
-	}
-	if !n.LastSeenAt.Equal(at) && !slices.Equal(skipped, []string{written}) {
-		t.Errorf("the node was seen at %s, want %s, and %v are to be noted later", n.LastSeenAt, at, skipped)
-	}
-	if skipped := must(d.SeenNodes(ctx, seen[1:]))(t); len(skipped) > 0 {
-		t.Errorf("skipped %v, which nobody writes", skipped)
-	}
-	for _, id := range []string{first, written} {
-		if n := must(d.Node(ctx, id))(t); !n.LastSeenAt.Equal(at) || n.Version != "1" {
-			t.Errorf("%s was seen at %s in version %q, want %s in 1", id, n.LastSeenAt, n.Version, at)
-		}
-	}
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -219,12 +220,12 @@ func TestPartitionsOfManyProcesses(t *testing.T) {
 	}
 }
 
-// withoutPartitions returns the migrations of the program before partitions.
-func withoutPartitions(t *testing.T) fs.FS {
+// migrationsBefore returns the migrations of the program before that of a number.
+func migrationsBefore(t *testing.T, number string) fs.FS {
 	before := fstest.MapFS{}
-	for _, name := range must(fs.Glob(migrationFiles, "migrations/postgres/*.sql"))(t) {
-		if file := strings.TrimPrefix(name, "migrations/"); file < "postgres/0012" {
-			before[file] = &fstest.MapFile{Data: must(migrationFiles.ReadFile(name))(t)}
+	for _, name := range must(fs.Glob(migrationFiles, "migrations/*/*.sql"))(t) {
+		if path.Base(name) < number {
+			before[strings.TrimPrefix(name, "migrations/")] = &fstest.MapFile{Data: must(migrationFiles.ReadFile(name))(t)}
 		}
 	}
 	return before
@@ -242,7 +243,7 @@ func TestPartitionsForthAndBack(t *testing.T) {
 		noError(t, err)
 	}
 	earlier := func() {
-		old := must(db.Open(ctx, db.Config{URL: at.url, Migrations: withoutPartitions(t)}))(t)
+		old := must(db.Open(ctx, db.Config{URL: at.url, Migrations: migrationsBefore(t, "0012")}))(t)
 		add()
 		noError(t, old.Close())
 	}
@@ -270,7 +271,7 @@ func TestPartitionsForthAndBack(t *testing.T) {
 func TestPartitionsOfTablesInUse(t *testing.T) {
 	ctx := context.Background()
 	at := place{"postgres", centraltest.Postgres(t)}
-	old := must(db.Open(ctx, db.Config{URL: at.url, Migrations: withoutPartitions(t)}))(t)
+	old := must(db.Open(ctx, db.Config{URL: at.url, Migrations: migrationsBefore(t, "0012")}))(t)
 	noError(t, old.Close())
 	earlier := must(sql.Open("pgx", at.url))(t)
 	defer func() { _ = earlier.Close() }()

@@ -16,9 +16,8 @@ import (
 	"partneredge/store/grant"
 )
 
-// SeenAtOnce bounds the heartbeats that one transaction writes down, which takes some
-// 10 ms. A revocation of one of the nodes waits for that.
-const SeenAtOnce = 2500
+// SeenAtOnce bounds the heartbeats that one transaction writes down. Nobody waits for it.
+const SeenAtOnce = 10_000
 
 // Times of presence.
 const (
@@ -61,12 +60,12 @@ func newPresence(ctx context.Context, cfg Config) (*Presence, error) {
 	return p, p.Refresh(ctx)
 }
 
-// ReadNodes reads all nodes, by id.
+// ReadNodes reads all nodes, by id, without when they were seen.
 func ReadNodes(ctx context.Context, db *central.DB) (map[string]store.Node, error) {
 	nodes := make(map[string]store.Node)
 	page := store.Page{Limit: 200}
 	for {
-		list, next, err := db.Nodes(ctx, page)
+		list, next, err := db.EnrolledNodes(ctx, page)
 		if err != nil {
 			return nil, fmt.Errorf("reading the nodes: %w", err)
 		}
@@ -148,11 +147,13 @@ func everyTick(ctx context.Context, do func()) {
 func (p *Presence) writeAll(ctx context.Context) {
 	everyTick(ctx, func() {
 		for due := range slices.Chunk(p.unwritten(), SeenAtOnce) {
-			skipped, err := p.cfg.DB.SeenNodes(ctx, due)
+			busy, err := p.cfg.DB.SeenNodes(ctx, due)
 			if err != nil && ctx.Err() == nil {
 				p.cfg.Log.Warn("writing down when nodes were seen", "nodes", len(due), "err", err)
 			}
-			p.postpone(skipped)
+			if busy { // another origin may have heard them too
+				p.postpone(due)
+			}
 		}
 	})
 }
@@ -173,11 +174,11 @@ func (p *Presence) unwritten() (due []fleet.NodeSeen) {
 }
 
 // postpone has the heartbeats of nodes be due again.
-func (p *Presence) postpone(nodes []string) {
+func (p *Presence) postpone(nodes []fleet.NodeSeen) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, id := range nodes {
-		if e := p.beats.nodes[id]; e != nil {
+	for _, n := range nodes {
+		if e := p.beats.nodes[n.ID]; e != nil {
 			e.Value.(*heartbeat).written = time.Time{}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/fleet"
 )
 
 // TestPostponedHeartbeats: what was skipped is due in the next round, and nothing else is.
@@ -26,7 +27,7 @@ func TestPostponedHeartbeats(t *testing.T) {
 	if got := due(); !slices.Equal(got, []string{"a", "b"}) {
 		t.Fatalf("due are %v", got)
 	}
-	p.postpone([]string{"b", "gone"})
+	p.postpone([]fleet.NodeSeen{{ID: "b"}, {ID: "gone"}})
 	if got := due(); !slices.Equal(got, []string{"b"}) {
 		t.Errorf("after b was skipped %v are due", got)
 	}

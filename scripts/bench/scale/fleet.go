@@ -149,8 +149,11 @@ func (b *bench) presence(ctx context.Context, s *site, ids []string) error {
 		}
 		began := time.Now()
 		for some := range slices.Chunk(seen, replication.SeenAtOnce) {
-			if _, err := s.DB.SeenNodes(ctx, some); err != nil {
-				return err
+			for busy := true; busy; { // while the origin writes what it heard
+				var err error
+				if busy, err = s.DB.SeenNodes(ctx, some); err != nil {
+					return err
+				}
 			}
 		}
 		took = append(took, harness.Milliseconds(time.Since(began)))

@@ -92,9 +92,9 @@ func classifyPostgres(code string) error {
 		// data exception, check and not-null violation, a value beyond a limit
 		return store.ErrInvalid
 	case code[:2] == "08", code[:2] == "40", code[:2] == "53", code[:2] == "57", code[:2] == "58",
-		code == "55P03", code == "55000", code == "25006":
+		code == "55P03", code == "55000", code == "25006", code == "25P03":
 		// connection, rollback, resources, operator, system, lock not available, a
-		// standby
+		// standby, a transaction that did nothing for too long
 		return store.ErrUnavailable
 	}
 	return nil

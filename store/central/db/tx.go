@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"database/sql"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -59,6 +60,23 @@ func (t *Tx) DeferSync(ctx context.Context) error {
 		return nil
 	}
 	return t.control(ctx, "SET LOCAL synchronous_commit = off")
+}
+
+// idleWithLock bounds how long PostgreSQL waits for the next statement of a transaction
+// that has a lock of TryLock, as when the process was suspended: it then ends it.
+const idleWithLock = 5 * time.Second
+
+// TryLock reports whether no other transaction has a table's lock, and takes that for the
+// rest of this one. It keeps nobody from the table who does not ask for it. On SQLite,
+// where one transaction writes at a time, it is always free.
+func (t *Tx) TryLock(ctx context.Context, table string) (free bool, err error) {
+	if !t.postgres {
+		return true, nil
+	}
+	var idle string
+	err = t.Get(ctx, `SELECT pg_try_advisory_xact_lock(?::regclass::oid::bigint), set_config('idle_in_transaction_session_timeout', ?, true)`,
+		[]any{table, strconv.FormatInt(idleWithLock.Milliseconds(), 10)}, &free, &idle)
+	return free, err
 }
 
 // Exec runs a statement and returns how many rows it wrote.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -14,13 +13,13 @@ import (
 	"partneredge/store/valid"
 )
 
-const nodeColumns = `id, name, region, public_key, created_at, revoked_at, last_seen_at, version, wire_version`
+const nodeColumns = `id, name, region, public_key, created_at, revoked_at, wire_version`
 
 var nodeTable = db.Table[store.Node]{Noun: "node", From: "nodes", ID: "id", Columns: nodeColumns, Scan: scanNode}
 
+// scanNode leaves out when the node was seen, and in which version.
 func scanNode(row db.Row) (n store.Node, err error) {
-	err = row.Scan(&n.ID, &n.Name, &n.Region, &n.PublicKey, db.Time(&n.CreatedAt), db.Time(&n.RevokedAt),
-		db.Time(&n.LastSeenAt), &n.Version, &n.WireVersion)
+	err = row.Scan(&n.ID, &n.Name, &n.Region, &n.PublicKey, db.Time(&n.CreatedAt), db.Time(&n.RevokedAt), &n.WireVersion)
 	return n, err
 }
 
@@ -43,18 +42,47 @@ func (f *Fleet) AddNode(ctx context.Context, n store.Node) (store.Node, error) {
 
 // Node reads one node.
 func (f *Fleet) Node(ctx context.Context, id string) (store.Node, error) {
-	return nodeTable.Read(ctx, f.db, id)
+	n, err := nodeTable.Read(ctx, f.db, id)
+	if err != nil {
+		return store.Node{}, err
+	}
+	return f.whenSeen(ctx, n)
 }
 
 // Nodes lists all nodes, revoked ones as well, newest first.
 func (f *Fleet) Nodes(ctx context.Context, p store.Page) ([]store.Node, string, error) {
+	nodes, next, err := nodeTable.List(ctx, f.db, p)
+	if err == nil {
+		err = db.Fail("list nodes", addSeen(ctx, f.db, nodes))
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return nodes, next, nil
+}
+
+// EnrolledNodes lists nodes as Nodes does, without when they were seen and in which
+// version: for whoever reads all of them again and again.
+func (f *Fleet) EnrolledNodes(ctx context.Context, p store.Page) ([]store.Node, string, error) {
 	return nodeTable.List(ctx, f.db, p)
 }
 
 // RevokeNode ends a node's enrolment for good. changed is false when it was
 // revoked before.
 func (f *Fleet) RevokeNode(ctx context.Context, id string) (revoked store.Node, changed bool, err error) {
-	return audit.Revoke(ctx, f.db, nodeTable, id, func(n *store.Node) *time.Time { return &n.RevokedAt })
+	revoked, changed, err = audit.Revoke(ctx, f.db, nodeTable, id, func(n *store.Node) *time.Time { return &n.RevokedAt })
+	if err != nil {
+		return store.Node{}, false, err
+	}
+	revoked, err = f.whenSeen(ctx, revoked)
+	return revoked, changed, err
+}
+
+// whenSeen returns a node with when it was seen, and in which version.
+func (f *Fleet) whenSeen(ctx context.Context, n store.Node) (store.Node, error) {
+	nodes := []store.Node{n}
+	err := db.Fail("read node", addSeen(ctx, f.db, nodes))
+	return written(nodes[0], err)
 }
 
 // RaiseWireVersion notes the version of messages that a node has spoken. An earlier
@@ -75,64 +103,73 @@ type NodeSeen struct {
 	Apart time.Duration
 }
 
-const noteSeen = "note when nodes spoke"
-
-// UpdateSeen leaves a row where a later time was noted, or the same version not long
-// ago: of several origins that hear a node one is to write. On PostgreSQL it waits for no
-// row: skipped are the nodes that it left since another transaction writes them, or has
-// just written them.
-func UpdateSeen(ctx context.Context, t *db.Tx, seen []NodeSeen) (skipped []string, err error) {
-	place := "id"
-	if t.Postgres() {
-		place = "ctid" // which a row keeps while it is locked, and by which no index is searched again
+// addSeen sets in nodes when each was seen, and in which version.
+func addSeen(ctx context.Context, d *db.DB, nodes []store.Node) error {
+	ids := make([]string, len(nodes))
+	for i, n := range nodes {
+		ids[i] = n.ID
 	}
-	due := `SELECT n.` + place + ` AS place, v.version, v.at FROM v JOIN nodes n ON n.id = v.id
-			WHERE n.last_seen_at <= v.at AND (n.last_seen_at <= v.at - v.apart OR n.version <> v.version)`
-	if t.Postgres() {
-		due = t.ForUpdate(due) + " SKIP LOCKED"
+	seen, err := db.All(ctx, d, func(row db.Row) (n NodeSeen, err error) {
+		err = row.Scan(&n.ID, db.Time(&n.At), &n.Version)
+		return n, err
+	}, `SELECT id, at, version FROM node_seen WHERE `+d.In("id"), d.Set(ids))
+	if err != nil {
+		return err
 	}
-	written, err := db.Bulk[NodeSeen]{
-		Tried: noteSeen, Columns: "id, version, at, apart",
-		Row: func(n NodeSeen) []any { return []any{n.ID, n.Version, db.Micros(n.At), n.Apart.Microseconds()} },
-		Statement: `UPDATE nodes SET version = due.version, last_seen_at = due.at FROM (` + due + `) due
-			WHERE nodes.` + place + ` = due.place`,
-	}.Count(ctx, t, seen)
-	if err != nil || !t.Postgres() || written == int64(len(seen)) {
-		return nil, err
+	byID := make(map[string]NodeSeen, len(seen))
+	for _, n := range seen {
+		byID[n.ID] = n
 	}
-	return stillDue(ctx, t, seen)
+	for i := range nodes {
+		n := byID[nodes[i].ID]
+		nodes[i].LastSeenAt, nodes[i].Version = n.At, n.Version
+	}
+	return nil
 }
 
-// stillDue returns the nodes of which UpdateSeen has not noted what it was to.
-func stillDue(ctx context.Context, t *db.Tx, seen []NodeSeen) ([]string, error) {
-	ids, byID := make([]string, len(seen)), make(map[string]NodeSeen, len(seen))
-	for i, n := range seen {
-		ids[i], byID[n.ID] = n.ID, n
+const noteSeen = "note when nodes spoke"
+
+var updateSeen = db.Bulk[NodeSeen]{
+	Tried: noteSeen, Columns: seenColumns, Row: seenRow,
+	Statement: `UPDATE node_seen SET at = v.at, version = v.version FROM v
+		WHERE node_seen.id = v.id AND node_seen.at <= v.at AND (node_seen.at <= v.at - v.apart OR node_seen.version <> v.version)`,
+}
+
+// insertSeen makes the rows of nodes that have none yet.
+var insertSeen = db.Bulk[NodeSeen]{
+	Tried: noteSeen, Columns: seenColumns, Row: seenRow,
+	Statement: `INSERT INTO node_seen (id, at, version) SELECT v.id, v.at, v.version FROM v JOIN nodes ON nodes.id = v.id
+		WHERE NOT EXISTS (SELECT 1 FROM node_seen s WHERE s.id = v.id)`,
+}
+
+const seenColumns = "id, version, at, apart"
+
+func seenRow(n NodeSeen) []any {
+	return []any{n.ID, n.Version, db.Micros(n.At), n.Apart.Microseconds()}
+}
+
+// UpdateSeen leaves a row where a later time was noted, or the same version not long
+// ago: of several origins that hear a node one is to write. busy: another transaction
+// writes such rows, which it does not wait for, and nothing was written.
+func UpdateSeen(ctx context.Context, t *db.Tx, seen []NodeSeen) (busy bool, err error) {
+	free, err := t.TryLock(ctx, "node_seen") // cheaper than a lock on each row
+	if err != nil || !free {
+		return !free, err
 	}
-	noted, err := db.All(ctx, t, func(row db.Row) (n NodeSeen, err error) {
-		err = row.Scan(&n.ID, &n.Version, db.Time(&n.At))
-		return n, err
-	}, `SELECT id, version, last_seen_at FROM nodes WHERE `+t.In("id"), t.Set(ids))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", noteSeen, err)
+	updated, err := updateSeen.Count(ctx, t, seen)
+	if err == nil && updated < int64(len(seen)) {
+		err = insertSeen.Run(ctx, t, seen)
 	}
-	var due []string
-	for _, n := range noted {
-		since := db.Micros(byID[n.ID].At) - db.Micros(n.At)
-		if since >= 0 && n.Version != byID[n.ID].Version || since > 0 && since >= byID[n.ID].Apart.Microseconds() {
-			due = append(due, n.ID)
-		}
-	}
-	return due, nil
+	return false, err
 }
 
 // SeenNodes notes when each of some nodes spoke, and in which version. An earlier time
 // than the one noted changes nothing, and neither does a node that is not enrolled. A
 // version that cannot be kept refuses its own node alone. On PostgreSQL no other write
-// shares the transaction or waits for it, but for one of the same node, and what was noted
-// last may be lost with the server: nodes speak again. It waits for no other either, and
-// returns the nodes that it skipped for that, which are to be noted later.
-func (f *Fleet) SeenNodes(ctx context.Context, seen []NodeSeen) (skipped []string, err error) {
+// shares the transaction or waits for it, and what was noted last may be lost with the
+// server: nodes speak again. It waits for no other either: busy says that another origin
+// was writing such times, and that none of these was written, which is to be done later.
+func (f *Fleet) SeenNodes(ctx context.Context, seen []NodeSeen) (busy bool, err error) {
 	var refused error
 	kept := slices.DeleteFunc(slices.Clone(seen), func(n NodeSeen) bool {
 		err := errors.Join(valid.Reference("node", n.ID), valid.Texts("version", n.Version), valid.Times(n.At))
@@ -143,11 +180,11 @@ func (f *Fleet) SeenNodes(ctx context.Context, seen []NodeSeen) (skipped []strin
 		if err := t.DeferSync(ctx); err != nil {
 			return err
 		}
-		skipped, err = UpdateSeen(ctx, t, kept)
+		busy, err = UpdateSeen(ctx, t, kept)
 		return err
 	})
 	if err != nil {
-		return nil, db.Fail(noteSeen, err)
+		return false, db.Fail(noteSeen, err)
 	}
-	return skipped, db.Fail(noteSeen, refused)
+	return busy, db.Fail(noteSeen, refused)
 }
