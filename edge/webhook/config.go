@@ -82,7 +82,8 @@ type Config struct {
 	Poll time.Duration
 	// EndpointAge is how long ago a subscription may have been read when a delivery
 	// is sent to it. It bounds how late a change by another process is noticed: a
-	// change by this one is noticed at once. Default 10 ms.
+	// change by this one is noticed at once. Default 10 ms, and 1 s where there can be
+	// no other (SQLite).
 	EndpointAge time.Duration
 
 	newOwner  bool              // no process had this name before
@@ -107,10 +108,10 @@ func (c *Config) fill() error {
 	}
 	c.fillSchedule()
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	poll := time.Second
+	poll, endpointAge := time.Second, time.Second
 	c.writers = 1
 	if !alone {
-		poll = 100 * time.Millisecond
+		poll, endpointAge = 100*time.Millisecond, 10*time.Millisecond
 		c.writers = 2 // one works while the other waits for the disk
 	}
 	orDefault(&c.Timeout, 10*time.Second)
@@ -118,7 +119,7 @@ func (c *Config) fill() error {
 	orDefault(&c.HoldMost, 3*time.Second)
 	orDefault(&c.Lease, 30*time.Second)
 	orDefault(&c.Poll, poll)
-	orDefault(&c.EndpointAge, 10*time.Millisecond)
+	orDefault(&c.EndpointAge, endpointAge)
 	orDefault(&c.PerEndpoint, 8)
 	orDefault(&c.Fast, 1024)
 	orDefault(&c.Slow, 4096)

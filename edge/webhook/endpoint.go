@@ -48,15 +48,24 @@ func newTarget(raw string) *target {
 }
 
 // isFresh reports whether q's endpoint was read recently enough to send to it,
-// and has it read again before it is not. s.mu is held.
+// and has it read again before it is not: a moment later, with others that will be by
+// then, since most of a read's cost is the same for any number. s.mu is held.
 func (s *Sender) isFresh(q *queue, now time.Time) bool {
 	age, version := now.Sub(q.endpoint.readAt), s.c.Store.EndpointsVersion()
-	if (age > s.c.EndpointAge/2 || q.endpoint.version != version) && !q.refreshing {
+	fresh := age <= s.c.EndpointAge && q.endpoint.version == version
+	if (!fresh || age > s.c.EndpointAge/2) && !q.refreshing {
 		q.refreshing = true
 		s.stale.push(q)
-		s.refreshNow.send()
 	}
-	return age <= s.c.EndpointAge && q.endpoint.version == version
+	switch {
+	case !q.refreshing:
+	case !fresh:
+		s.refreshNow.send()
+	case !s.refreshSoon:
+		s.refreshSoon = true
+		time.AfterFunc(s.c.EndpointAge/8, s.refreshNow.send)
+	}
+	return fresh
 }
 
 // How many endpoints one query reads: fewer while queries take so long that what they
@@ -72,6 +81,7 @@ const (
 func (s *Sender) takeStale() (queues []*queue) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.refreshSoon = false
 	for s.stale.len() > 0 && len(queues) < s.refreshBatch {
 		queues = append(queues, s.stale.pop())
 	}

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -92,6 +93,7 @@ func simulate(t *testing.T, c Config, test func(*simulation)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &simulation{T: t, fakeEndpoints: &fakeEndpoints{endpoints: map[string]behaviour{}, underWay: map[string]int{}, most: map[string]int{}}}
 		c.transport = s.fakeEndpoints
+		c.EndpointAge = cmp.Or(c.EndpointAge, 10*time.Millisecond) // as where processes share the database
 		s.fixture = newFixture(t, path, c)
 		test(s)
 	})

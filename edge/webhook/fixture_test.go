@@ -71,7 +71,9 @@ func openDB(t testing.TB, url string) *central.DB {
 
 func startSender(t testing.TB, db *central.DB, c Config) *Sender {
 	t.Helper()
-	c.Store = db
+	if c.Store == nil {
+		c.Store = db
+	}
 	if c.Guard == nil {
 		c.Guard = NewGuard(GuardConfig{Allow: loopback})
 	}

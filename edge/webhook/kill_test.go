@@ -208,7 +208,8 @@ func TestNothingIsLostByKills(t *testing.T) {
 // twice while all live.
 func TestSeveralSenders(t *testing.T) {
 	url := centraltest.Postgres(t)
-	endpoint := newReceiver(t, nil)
+	answer := make(chan struct{})
+	endpoint := newReceiver(t, func(http.ResponseWriter, *http.Request) { <-answer })
 	ca := caFile(t, endpoint)
 	db := openDB(t, url)
 	a, err := db.CreateAccount(t.Context(), store.Account{Name: "A", Mode: store.ModeLive, Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
@@ -227,8 +228,12 @@ func TestSeveralSenders(t *testing.T) {
 	var senders []*Sender
 	for range 3 {
 		other := openDB(t, url)
-		senders = append(senders, startSender(t, other, Config{CAFile: ca, Window: 8}))
+		senders = append(senders, startSender(t, other, Config{CAFile: ca, Window: 8, SlowAfter: time.Minute, Timeout: time.Minute}))
 	}
+	for _, s := range senders { // before any has worked all off
+		until(t, "claimed by each", func() bool { return s.Stats().Held > 0 })
+	}
+	close(answer)
 	until(t, "all delivered", func() bool { return endpoint.count() >= subs*events })
 	for _, s := range senders {
 		if s.Stats().Delivered == 0 {

@@ -55,6 +55,7 @@ type Sender struct {
 	// Queues whose endpoints are to be read again, and how many at a time.
 	stale        twoRanks
 	refreshBatch int
+	refreshSoon  bool // a timer will have them read
 }
 
 // Stats counts what a Sender did and has under way.

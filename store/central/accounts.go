@@ -112,10 +112,10 @@ func (d *DB) UpdateAccount(ctx context.Context, id string, p AccountPatch) (a st
 		t.changed(store.ChangeProfile, id, false)
 		return t.audited(ctx, "account.update", id, before, a)
 	})
+	d.EndpointsChanged() // whatever err says: the commit may have gone through
 	if err != nil {
 		return store.Account{}, false, err
 	}
-	d.EndpointsChanged()
 	return a, changed, nil
 }
 
