@@ -7,7 +7,9 @@ type codeRewriter struct {
 	out    []byte
 	copied int    // where the input begins that is not in out yet
 	locals int    // that the function has, with its parameters
-	spare  uint32 // a local that is added behind them
+	spare  uint32 // the first local that is added behind them
+	words  int    // of short bulk operations, up to now
+	last   [2]int // where the two instructions before the next begin; -1: not known
 
 	frames []frame // the blocks that are open
 	edges  int     // blocks, and branches to their ends or heads
@@ -53,7 +55,7 @@ func (c *codeRewriter) replaceFrom(start int) {
 
 // function rewrites one function's code, without its length, and appends it to out.
 func (p *rewriter) function(r *reader, out []byte, params int) []byte {
-	c, start := codeRewriter{rewriter: p, r: r, out: out, frames: p.frames[:0]}, r.at
+	c, start := codeRewriter{rewriter: p, r: r, out: out, frames: p.frames[:0], last: [2]int{-1, -1}}, r.at
 	c.meter = fuelMeter{off: p.options.WithoutFuel, exact: p.options.exactFuel, regions: p.regions[:0], jumps: p.jumps[:0]}
 	if !c.declareLocals(params) {
 		return out
@@ -74,7 +76,7 @@ func (p *rewriter) function(r *reader, out []byte, params int) []byte {
 	return c.out
 }
 
-// declareLocals rewrites the function's locals and adds the spare one.
+// declareLocals rewrites the function's locals and adds those that the rewrite uses.
 func (c *codeRewriter) declareLocals(params int) bool {
 	r := c.r
 	groups := r.count()
@@ -91,9 +93,9 @@ func (c *codeRewriter) declareLocals(params int) bool {
 		}
 	}
 	c.spare = uint32(c.locals)
-	c.out = appendU32(c.out, uint32(groups)+1)
+	c.out = appendU32(c.out, uint32(groups)+2)
 	c.out = append(c.out, r.b[start:r.at]...)
-	c.emit(1, i32)
+	c.emit(2, i32, copyWords, v128)
 	return true
 }
 
@@ -147,7 +149,9 @@ func (c *codeRewriter) close() {
 func (c *codeRewriter) instruction() {
 	r, start := c.r, c.r.at
 	op, sub, s := readOp(r)
-	c.spend(start, weightOf(op, s))
+	short := c.shortBulk(start, s)
+	c.last = [2]int{-1, -1}
+	c.spend(start, weightOf(op, s)+short.weight())
 	switch s {
 	case 0:
 		refuse(r, start, op, sub)
@@ -180,11 +184,19 @@ func (c *codeRewriter) instruction() {
 		}
 	case memFill:
 		memoryZero(r)
-		c.replaceBulk(start, bulkFill)
+		if short.length > 0 {
+			c.replaceFill(start, short)
+		} else {
+			c.replaceBulk(start, bulkFill)
+		}
 	case memCopy:
 		memoryZero(r)
 		memoryZero(r)
-		c.replaceBulk(start, bulkCopy)
+		if short.length > 0 {
+			c.replaceCopy(start, short.length)
+		} else {
+			c.replaceBulk(start, bulkCopy)
+		}
 	case memInit:
 		segment := c.dataIndex(r)
 		memoryZero(r)
@@ -318,6 +330,7 @@ short:
 			break short
 		}
 		weight += weights[b[at]]
+		c.last[0], c.last[1] = c.last[1], at
 		at = next
 	}
 	r.at = at

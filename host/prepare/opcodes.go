@@ -17,6 +17,7 @@ const (
 	opReturn        = 0x0f
 	opCall          = 0x10
 	opCallIndirect  = 0x11
+	opDrop          = 0x1a
 	opSelect        = 0x1b
 	opLocalGet      = 0x20
 	opLocalSet      = 0x21

@@ -7,6 +7,7 @@
 //   - Code spends fuel for what it runs, and for the length of a bulk operation, which
 //     runs in pieces. When the fuel is used up, the module calls the imported function
 //     edge.tick, whose result is the fuel that it gets next.
+//   - Copies and fills of a constant, short length become loads and stores.
 //   - Active data segments are removed, for the host to copy into memory. Passive
 //     ones stay.
 //   - Calls through a table that never changes become branches to direct calls.

@@ -238,6 +238,9 @@ func (g *generator) bulk() []byte {
 		return constant(g.next(256) * 1001)
 	}
 	code := slices.Concat(at(), at(), at())
+	if g.next(2) == 0 {
+		code = slices.Concat(at(), at(), constant(g.next(256)+8)) // short
+	}
 	switch g.next(4) {
 	case 0:
 		return append(code, bulkFill.op...)
