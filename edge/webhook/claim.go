@@ -281,7 +281,7 @@ func (s *Sender) scanLoop(ctx context.Context) {
 
 // scan learns of queues that are due. next is when there will be others.
 func (s *Sender) scan(ctx context.Context) (next time.Time, err error) {
-	due, next, err := s.c.Store.Due(ctx, scanMost)
+	due, next, err := s.c.Store.Due(ctx, scanMost, s.c.farthest())
 	if err != nil {
 		return next, err
 	}

@@ -16,7 +16,7 @@ import (
 type Store interface {
 	Kind() string
 	SetClaimer(*deliveries.Claimer) error
-	Due(ctx context.Context, most int) (subscriptions []string, next time.Time, err error)
+	Due(ctx context.Context, most int, farthest time.Duration) (subscriptions []string, next time.Time, err error)
 	ClaimDeliveries(context.Context, deliveries.ClaimRequest) (claims []deliveries.Claim, more []string, err error)
 	EndpointsVersion() uint64
 	Endpoints(ctx context.Context, subscriptions []string) (map[string]deliveries.Endpoint, error)

@@ -26,6 +26,16 @@ func (c *Config) fillSchedule() {
 	orDefault(&c.RetryAfterMost, 10*time.Minute)
 }
 
+// farthest returns for how long a delivery may wait at most: for its next try, or for the end
+// of a lease.
+func (c *Config) farthest() time.Duration {
+	most := max(c.RetryAfterMost, c.Lease)
+	for _, delay := range c.Schedule {
+		most = max(most, delay+time.Duration(c.Jitter*float64(delay)))
+	}
+	return most + time.Minute
+}
+
 // next returns when a delivery is tried again after its tries-th try failed with
 // an answer's Retry-After. ok is false when its tries are used up.
 func (c *Config) next(tries int, now time.Time, retryAfter string) (at time.Time, ok bool) {

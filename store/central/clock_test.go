@@ -68,9 +68,9 @@ func TestClocksOfOrigins(t *testing.T) {
 // nextDue returns when a process would look for something due again.
 func nextDue(t *testing.T, db *DB) time.Time {
 	t.Helper()
-	_, _, err := db.Due(context.Background(), 1) // walks the queue
+	_, _, err := db.Due(context.Background(), 1, 0) // walks the queue
 	noError(t, err)
-	due, next, err := db.Due(context.Background(), 1)
+	due, next, err := db.Due(context.Background(), 1, 0)
 	if noError(t, err); len(due) != 0 {
 		t.Errorf("%v are due", due)
 	}

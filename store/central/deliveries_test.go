@@ -129,7 +129,7 @@ func TestDeliveryLife(t *testing.T) {
 		if again := q.claim(t, 10); len(again) != 0 {
 			t.Errorf("claimed twice: %+v", again)
 		}
-		if _, next, err := q.Due(ctx, 1); err != nil || !next.Equal(began.Add(time.Minute)) {
+		if _, next, err := q.Due(ctx, 1, 0); err != nil || !next.Equal(began.Add(time.Minute)) {
 			t.Errorf("due next at %v, %v, want %v", next, err, began.Add(time.Minute))
 		}
 		q.clock.at = began.Add(time.Minute) // no outcome was recorded

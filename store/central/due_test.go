@@ -23,7 +23,7 @@ func (d *dueSet) take(ctx context.Context, db *DB) ([]string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for {
-		due, next, err := db.Due(ctx, 7)
+		due, next, err := db.Due(ctx, 7, 15*time.Minute)
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +87,7 @@ func TestDueTellsOnce(t *testing.T) {
 		q.fire(t)
 		expect("new after the last claim", q.subs[:2]...)
 		claim(4, 5, q.subs...)
-		if _, next, err := q.Due(ctx, 1); err != nil || next.IsZero() || next.After(q.clock.at.Add(time.Minute)) {
+		if _, next, err := q.Due(ctx, 1, 0); err != nil || next.IsZero() || next.After(q.clock.at.Add(time.Minute)) {
 			t.Errorf("next at %v, %v", next, err)
 		}
 		q.clock.at = q.clock.at.Add(2 * time.Minute)
@@ -114,11 +114,11 @@ func TestDueInOrder(t *testing.T) {
 			subs = append(subs, s.ID)
 			q.fire(t)
 		}
-		_, _, err := q.Due(ctx, 0) // reads the queue
+		_, _, err := q.Due(ctx, 0, 0) // reads the queue
 		noError(t, err)
 		var told []string
 		for range subs {
-			due, next, err := q.Due(ctx, 2)
+			due, next, err := q.Due(ctx, 2, 0)
 			noError(t, err)
 			told = append(told, due...)
 			if len(told) < len(subs) == (next.IsZero() || next.After(q.clock.at)) {
@@ -128,5 +128,56 @@ func TestDueInOrder(t *testing.T) {
 		if !slices.Equal(told, subs) {
 			t.Errorf("told of %v, want %v", told, subs)
 		}
+	})
+}
+
+// TestDueAfterTheClockWasPutBack: what waits for a time that is far ahead once the clock was
+// put back is due, whether the process has seen that or was started since, and beside what is
+// due by the new time. What is leased is due when a lease would have ended.
+func TestDueAfterTheClockWasPutBack(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		q := newQueued(t, p, 2)
+		slices.Sort(q.subs)
+		q.fire(t)
+		fail := func(claims []deliveries.Claim) {
+			t.Helper()
+			var outcomes []deliveries.Outcome
+			for _, c := range claims {
+				outcomes = append(outcomes, deliveries.Outcome{
+					Attempt: store.Attempt{DeliveryID: c.ID, Number: c.Attempts + 1, ID: store.NewID("dlv", q.clock.at), StartedAt: q.clock.at},
+					State:   store.StatePending, NextAt: q.clock.at.Add(5 * time.Second), SubscriptionID: c.SubscriptionID,
+				})
+				delete(q.held, c.ID)
+			}
+			noError(t, q.RecordOutcomes(ctx, outcomes))
+		}
+		expect := func(what string, want int) (claims []deliveries.Claim) {
+			t.Helper()
+			claims = q.claim(t, 5)
+			if len(claims) != want {
+				t.Errorf("%s: claimed %d, want %d", what, len(claims), want)
+			}
+			return claims
+		}
+		fail(expect("new", 2))
+		expect("tried a moment ago", 0)
+		q.clock.at = q.clock.at.Add(-time.Hour)
+		q.fire(t) // beside what waits
+		fail(expect("the clock was put back", 4))
+		q.clock.at = q.clock.at.Add(-5 * time.Minute)
+		expect("put back by less than anything may wait", 0)
+		q.clock.at = q.clock.at.Add(6 * time.Minute)
+		leased := expect("the time of the next try", 4)
+
+		// The process is killed, and started with the clock put back.
+		noError(t, q.Close())
+		q.clock.at = q.clock.at.Add(-24 * time.Hour)
+		q.DB, q.told, q.held = openWith(t, p, Config{Now: q.clock.now}), dueSet{}, make(map[string]time.Time)
+		if p.kind == "postgres" {
+			expect("leases of the killed process", 0)
+			q.clock.at = q.clock.at.Add(time.Minute)
+		}
+		expect("started with the clock put back", len(leased))
 	})
 }

@@ -50,7 +50,7 @@ func (b *bench) claim(ctx context.Context) (err error) {
 			return err
 		}
 		began := time.Now()
-		if _, _, err := s.DB.Due(ctx, claimLook); err != nil {
+		if _, _, err := s.DB.Due(ctx, claimLook, 15*time.Minute); err != nil {
 			return err
 		}
 		looked := time.Since(began)
@@ -75,7 +75,7 @@ func (b *bench) firstLooks(ctx context.Context, s *site) error {
 	began, longest, listed := time.Now(), time.Duration(0), 0
 	for {
 		last := time.Now()
-		due, next, err := s.DB.Due(ctx, claimLook)
+		due, next, err := s.DB.Due(ctx, claimLook, 15*time.Minute)
 		if err != nil {
 			return err
 		}

@@ -31,7 +31,8 @@ const queuesWaiting = `WITH RECURSIVE queues(id) AS (
 // walkSlice bounds the subscriptions that one slice of the walk reads.
 const walkSlice = 2000
 
-// sliceOfQueue reads the heads of the next subscriptions, as many as a slice has at most.
+// sliceOfQueue reads the heads of the next subscriptions, as many as a slice has at most, and
+// when the last delivery is due that waits for each.
 // It costs a few microseconds for each of them, however many deliveries each has, but on
 // PostgreSQL as much for each dead entry of the index.
 const sliceOfQueue = `WITH RECURSIVE queues(id, n) AS (
@@ -39,7 +40,8 @@ const sliceOfQueue = `WITH RECURSIVE queues(id, n) AS (
 		UNION ALL
 		SELECT (SELECT min(subscription_id) FROM deliveries WHERE state = 'pending' AND subscription_id > queues.id), n + 1
 		FROM queues WHERE queues.id IS NOT NULL AND n < ?
-	) SELECT id, (SELECT min(due_at) FROM deliveries WHERE state = 'pending' AND subscription_id = queues.id)
+	) SELECT id, (SELECT min(due_at) FROM deliveries WHERE state = 'pending' AND subscription_id = queues.id),
+		(SELECT max(due_at) FROM deliveries WHERE state = 'pending' AND subscription_id = queues.id)
 	FROM queues WHERE id IS NOT NULL ORDER BY id`
 
 // Due lists up to most subscriptions that have deliveries due which nobody else has
@@ -49,18 +51,23 @@ const sliceOfQueue = `WITH RECURSIVE queues(id, n) AS (
 // when nothing is known to wait.
 //
 // It costs as much as was written since the last call and is due now, not as much as
-// waits. But after the start and every ten minutes it reads the whole queue, in slices.
-func (s *Store) Due(ctx context.Context, most int) (subscriptions []string, next time.Time, err error) {
+// waits. But after the start, when the clock was put back, and every ten minutes it reads the
+// whole queue, in slices. What is due further ahead than farthest then was written before the
+// clock was put back, and is due at once; farthest 0: as far ahead as it says.
+func (s *Store) Due(ctx context.Context, most int, farthest time.Duration) (subscriptions []string, next time.Time, err error) {
 	now := s.db.Now()
-	due, err := s.due(ctx, most, now)
+	if s.waiting.setBack(now) {
+		s.waiting.renew()
+	}
+	due, err := s.due(ctx, most, farthest, now)
 	if next = s.waiting.next(); !next.IsZero() {
 		next = s.db.Local(next)
 	}
 	return due, next, db.Fail("list queues", err)
 }
 
-func (s *Store) due(ctx context.Context, most int, now time.Time) ([]string, error) {
-	if err := s.readQueue(ctx, now); err != nil {
+func (s *Store) due(ctx context.Context, most int, farthest time.Duration, now time.Time) ([]string, error) {
+	if err := s.readQueue(ctx, farthest, now); err != nil {
 		return nil, err
 	}
 	sure, unsure := s.waiting.take(now, most)
@@ -76,32 +83,82 @@ func (s *Store) due(ctx context.Context, most int, now time.Time) ([]string, err
 }
 
 // readQueue brings what is known of the queue up to date, and goes on with the walk.
-func (s *Store) readQueue(ctx context.Context, now time.Time) error {
-	if !s.db.Postgres() {
-		return s.walk(ctx, s.db, now)
-	}
-	return s.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
-		if err := s.look(ctx, t); err != nil {
+func (s *Store) readQueue(ctx context.Context, farthest time.Duration, now time.Time) error {
+	var late []string
+	var err error
+	if s.db.Postgres() {
+		err = s.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) (err error) {
+			if err = s.look(ctx, t); err == nil {
+				late, err = s.walk(ctx, t, farthest, now)
+			}
 			return err
-		}
-		return s.walk(ctx, t, now)
-	})
+		})
+	} else {
+		late, err = s.walk(ctx, s.db, farthest, now)
+	}
+	if err != nil || len(late) == 0 {
+		return err
+	}
+	return s.hasten(ctx, late, farthest, now)
 }
 
-// walk reads a slice of the whole queue when that is due.
-func (s *Store) walk(ctx context.Context, q db.Querier, now time.Time) error {
+// walk reads a slice of the whole queue when that is due. late are the subscriptions for
+// which something waits that is due further ahead than anything can be.
+func (s *Store) walk(ctx context.Context, q db.Querier, farthest time.Duration, now time.Time) (late []string, err error) {
 	from, ok := s.waiting.nextSlice()
 	if !ok {
-		return nil
+		return nil, nil
 	}
 	heads, err := db.All(ctx, q, func(row db.Row) (h head, err error) {
-		err = row.Scan(&h.id, &h.due)
+		var last int64
+		if err = row.Scan(&h.id, &h.due, &last); farthest > 0 && last > db.Micros(now.Add(farthest)) {
+			late = append(late, h.id)
+		}
 		return h, err
 	}, sliceOfQueue, from.to, walkSlice)
 	if err == nil {
 		s.waiting.walked(from, heads, len(heads) == walkSlice, now)
 	}
-	return err
+	return late, err
+}
+
+// Bounds of hastening.
+const (
+	hastenSlice = 5000        // deliveries in one transaction
+	hastenLease = time.Minute // for whoever is just trying one
+)
+
+// hasten has deliveries due at once that wait for subscriptions until after farthest. What
+// is leased may be under way, and is due a little later.
+func (s *Store) hasten(ctx context.Context, subscriptions []string, farthest time.Duration, now time.Time) error {
+	at, lock := db.Micros(now), ""
+	if s.db.Postgres() {
+		lock = " FOR UPDATE"
+	}
+	for {
+		var hastened int64
+		err := s.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) (err error) {
+			hastened, err = t.Exec(ctx, `UPDATE deliveries SET next_at = CASE WHEN next_at > ? THEN ? ELSE next_at END,
+				due_at = CASE WHEN lease_owner = '' THEN CAST(? AS BIGINT) ELSE ? END, updated_at = ?`+s.written()+`
+				WHERE id IN (SELECT id FROM deliveries WHERE state = 'pending' AND `+t.In("subscription_id")+` AND due_at > ?
+					ORDER BY id LIMIT ?`+lock+`)`,
+				at, at, at, db.Micros(now.Add(hastenLease)), at, t.Set(subscriptions), db.Micros(now.Add(farthest)), hastenSlice)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		s.log.Warn("deliveries waited for a time far ahead: the clock was put back, and they are due now", "deliveries", hastened)
+		if hastened < hastenSlice {
+			break
+		}
+	}
+	heads := make([]head, len(subscriptions))
+	for i, id := range subscriptions {
+		heads[i] = head{id: id, due: at}
+	}
+	s.waiting.hears(heads, now)
+	return nil
 }
 
 // firstOf finds when the first waiting delivery of each subscription is due. On

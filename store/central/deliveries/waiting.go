@@ -25,8 +25,21 @@ type waiting struct {
 	untold  byDue
 	changes uint64
 	walk    walk
-	last    view // without heads
+	last    view      // without heads
+	asked   time.Time // when setBack was called last, by the database's clock
 }
+
+// setBack reports whether the clock was put back since the last call.
+func (w *waiting) setBack(now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.asked
+	w.asked = now
+	return now.Before(before.Add(-clockJitter))
+}
+
+// clockJitter is by how much a shared clock may go back that is only read anew.
+const clockJitter = time.Second
 
 // head is where a subscription's part of the queue begins.
 type head struct {
