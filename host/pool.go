@@ -15,6 +15,7 @@ type pool struct {
 
 	mu      sync.Mutex
 	idle    []*sandbox
+	unused  int             // how many of idle, from the first on, no call used since trim
 	count   int             // all there are, those being made included
 	waiting []chan *sandbox // calls that wait, the longest first
 	closed  bool
@@ -34,6 +35,7 @@ func (p *pool) get(ctx context.Context) (*sandbox, *Error) {
 			s := p.idle[n-1]
 			p.idle[n-1] = nil
 			p.idle = p.idle[:n-1]
+			p.unused = min(p.unused, n-1)
 			p.mu.Unlock()
 			return s, nil
 		}
@@ -173,9 +175,24 @@ func (p *pool) shrink() bool {
 	}
 	s := p.idle[0] // unused for longest
 	p.idle = slices.Delete(p.idle, 0, 1)
+	p.unused = max(p.unused-1, 0)
 	p.mu.Unlock()
 	p.discard(s)
 	return true
+}
+
+// trim frees the sandboxes that no call has used since it was called last, but not the
+// module's only one.
+func (p *pool) trim() {
+	p.mu.Lock()
+	n := max(min(p.unused, p.count-1), 0)
+	unused := slices.Clone(p.idle[:n])
+	p.idle = slices.Delete(p.idle, 0, n)
+	p.unused = len(p.idle)
+	p.mu.Unlock()
+	for _, s := range unused {
+		p.discard(s)
+	}
 }
 
 // close frees every sandbox, once no call uses it. It may be called twice.

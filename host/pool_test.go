@@ -237,3 +237,69 @@ func TestClose(t *testing.T) {
 		t.Error("open on a closed runtime")
 	}
 }
+
+// TestUnusedSandboxesAreFreed holds that a burst's sandboxes are freed once no call has
+// used them for an interval, that those in use and a module's only one are not, and that
+// what is freed counts no more against the ceiling.
+func TestUnusedSandboxesAreFreed(t *testing.T) {
+	r, m, g := openBlocking(t, Config{}, abi.OpLockout, Limits{Sandboxes: 5, Wall: time.Minute})
+	before := r.ceiling.left
+	var burst sync.WaitGroup
+	for range 4 {
+		burst.Go(func() {
+			if _, err := ask(m, "/", ""); err != nil {
+				t.Error(err)
+			}
+		})
+		<-g.entered
+	}
+	m.pool.trim()
+	if s := m.Stats(); s.Sandboxes != 4 {
+		t.Errorf("all in use: %+v", s)
+	}
+	close(g.leave)
+	burst.Wait()
+	for _, want := range []int{4, 2, 1} { // all were used; two of them were; none was
+		m.pool.trim()
+		if s := m.Stats(); s.Sandboxes != want || s.Idle != want {
+			t.Errorf("%d sandboxes, %d idle, want %d", s.Sandboxes, s.Idle, want)
+		}
+		if want == 4 {
+			for _, s := range []*sandbox{getSandbox(t, m), getSandbox(t, m)} {
+				m.pool.put(s)
+			}
+		}
+	}
+	if taken := before - r.ceiling.left; taken != m.image.size() {
+		t.Errorf("%d bytes are taken", taken)
+	}
+	pristine(t, m)
+}
+
+func getSandbox(t *testing.T, m *Module) *sandbox {
+	t.Helper()
+	s, err := m.pool.get(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestTrim holds that a runtime frees unused sandboxes by itself.
+func TestTrim(t *testing.T) {
+	_, m, g := openBlocking(t, Config{Trim: time.Millisecond}, abi.OpLockout, Limits{Sandboxes: 3, Wall: time.Minute})
+	var burst sync.WaitGroup
+	for range 3 {
+		burst.Go(func() { _, _ = ask(m, "/", "") })
+		<-g.entered
+	}
+	close(g.leave)
+	burst.Wait()
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for deadline := time.Now().Add(time.Minute); m.Stats().Sandboxes != 1; <-again.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("stats %+v", m.Stats())
+		}
+	}
+}

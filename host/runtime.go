@@ -45,6 +45,9 @@ type Config struct {
 	// whether they have written to it or not. A sandbox that does not fit waits, and a
 	// guest's memory.grow fails. Default 2 GiB.
 	Memory int
+	// Trim is how long a sandbox is kept that no call uses, up to twice as long; one of
+	// each module stays. Default 0: for as long as there is memory.
+	Trim time.Duration
 	// Reset is how sandboxes are restored to their image. Default memory.Auto, the best
 	// that the machine has.
 	Reset memory.Strategy
@@ -87,6 +90,9 @@ type Runtime struct {
 	mu      sync.Mutex
 	modules map[*Module]struct{}
 	closed  bool
+
+	ended    chan struct{} // closed by Close
+	trimming sync.WaitGroup
 }
 
 // New starts a runtime, which the caller closes.
@@ -105,6 +111,7 @@ func New(ctx context.Context, config Config) (*Runtime, error) {
 		checkDial: config.CheckDial,
 		redirect:  config.Redirect,
 		modules:   map[*Module]struct{}{},
+		ended:     make(chan struct{}),
 	}
 	if r.clock == nil {
 		r.clock = time.Now
@@ -132,6 +139,9 @@ func New(ctx context.Context, config Config) (*Runtime, error) {
 	setDefault(&config.compileLimit, 2*time.Minute)
 	r.engine = engine.Share(engine.Limit(r.engine, config.compileLimit)) // in this order: to wait for another is not to compile
 	r.log.Info("module runtime started", "engine", r.engine.Name(), "reset", r.reset.String(), "memory", config.Memory)
+	if config.Trim > 0 {
+		r.trimming.Go(func() { r.trimEvery(config.Trim) })
+	}
 	return r, nil
 }
 
@@ -171,12 +181,32 @@ func (r *Runtime) Open(ctx context.Context, wasm []byte, manifest Manifest, caps
 	return m, nil
 }
 
+// opened returns the modules that are open.
+func (r *Runtime) opened() []*Module {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Keys(r.modules))
+}
+
+// trimEvery frees unused sandboxes at each interval, until Close.
+func (r *Runtime) trimEvery(interval time.Duration) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-r.ended:
+			return
+		case <-ticker.C:
+			for _, m := range r.opened() {
+				m.pool.trim()
+			}
+		}
+	}
+}
+
 // shrink frees an idle sandbox of a pool other than p.
 func (r *Runtime) shrink(p *pool) {
-	r.mu.Lock()
-	modules := slices.Collect(maps.Keys(r.modules))
-	r.mu.Unlock()
-	for _, m := range modules {
+	for _, m := range r.opened() {
 		if &m.pool != p && m.pool.shrink() {
 			return
 		}
@@ -205,6 +235,8 @@ func (r *Runtime) Close(ctx context.Context) error {
 	modules := r.modules
 	r.modules = nil
 	r.mu.Unlock()
+	close(r.ended)
+	r.trimming.Wait()
 	for m := range modules {
 		m.close(ctx)
 	}

@@ -1,5 +1,5 @@
 // Package connections bounds the connections of a listener: in all, from one
-// address, and from one network.
+// address, and from one network. It keeps idle ones without what net/http has for each.
 package connections
 
 import (

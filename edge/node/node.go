@@ -62,6 +62,9 @@ const (
 	// callTimeout bounds each of the two modules that answer a request, their
 	// waiting for the origin counted.
 	callTimeout = 10 * time.Second
+	// trimSandboxes is how long sandboxes are kept that a burst of requests needed and
+	// nobody uses since. To make one again takes 30 us.
+	trimSandboxes = 2 * time.Second
 )
 
 // Start returns once the node is ready to serve: its modules are compiled, its
@@ -177,7 +180,7 @@ func (n *Node) openReleases(ctx context.Context) (err error) {
 		return fmt.Errorf("make compile cache: %w", err)
 	}
 	if n.runtime, err = host.New(ctx, host.Config{
-		Engine: c.Engine, CacheDir: c.Cache, Log: c.Log, Clock: c.Now, CheckDial: c.CheckDial,
+		Engine: c.Engine, CacheDir: c.Cache, Log: c.Log, Clock: c.Now, CheckDial: c.CheckDial, Trim: trimSandboxes,
 	}); err != nil {
 		return err
 	}
