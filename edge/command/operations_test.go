@@ -235,12 +235,15 @@ func (h *hosts) natsIsUp() bool {
 	return err == nil
 }
 
-// nats runs a server of the cluster in this process.
+// nats runs a server of the cluster, or of a region, in this process.
 func (h *hosts) nats(file string) {
 	h.t.Helper()
 	opts, err := server.ProcessConfigFile(file)
 	if err != nil {
 		h.t.Fatal(err)
+	}
+	for _, remote := range opts.LeafNode.Remotes {
+		remote.TLS, remote.TLSConfig = true, h.trustOrigin()
 	}
 	opts.NoSigs, opts.NoLog = true, true
 	s, err := server.NewServer(opts)
@@ -380,6 +383,7 @@ func TestOperationsThreeRegions(t *testing.T) {
 		}
 	}
 	h.connected("origin", "ap", "eu", "us")
+	h.regionServer()
 }
 
 // TestOperationsUpgrade brings one machine from one build to another as OPERATIONS.md
