@@ -8,7 +8,7 @@ import "net/netip"
 // of IPv6. Of no address it returns no network.
 func Own(a netip.Addr) netip.Prefix { return prefix(a, 32, 64) }
 
-// Site returns the network that usually belongs to one organisation: a /24 of IPv4, or a
+// Site returns the network that usually belongs to one organization: a /24 of IPv4, or a
 // /48 of IPv6. Of no address it returns no network.
 func Site(a netip.Addr) netip.Prefix { return prefix(a, 24, 48) }
 

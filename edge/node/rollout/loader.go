@@ -118,7 +118,8 @@ func (l *loader) open(ctx context.Context, read []release.Module, progress func(
 	return opened, nil
 }
 
-// pruneCache removes what no release of late had use for. Modules that run are in memory.
+// pruneCache removes what no release of late had use for. A module that runs keeps what it
+// has mapped of a file that is gone.
 func (l *loader) pruneCache() {
 	if err := compilecache.Prune(l.cfg.Cache, cmp.Or(l.cfg.MaxCache, 1<<30), time.Now()); err != nil {
 		l.cfg.Log.Warn("compiled modules stay in the cache", "err", err)
