@@ -17,24 +17,24 @@ import (
 // maxKeys bounds a file of public keys, in bytes.
 const maxKeys = 64 << 10
 
-// ReadKeys reads a file of public keys, see ParseKeys.
+// ReadKeys reads a file of public keys in minisign's format, one line of base64 each. It
+// skips comments ("untrusted comment: …" and lines that begin with #) and empty
+// lines, so files of minisign can be concatenated. Any other line is an error, and
+// so is a file without a key.
 func ReadKeys(file string) ([]minisign.PublicKey, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("reading the release keys: %w", err)
 	}
-	keys, err := ParseKeys(text)
+	keys, err := parseKeys(text)
 	if err != nil {
 		return nil, fmt.Errorf("reading the release keys: %s: %w", file, err)
 	}
 	return keys, nil
 }
 
-// ParseKeys parses public keys in minisign's format, one line of base64 each. It
-// skips comments ("untrusted comment: …" and lines that begin with #) and empty
-// lines, so files of minisign can be concatenated. Any other line is an error, and
-// so is a text without a key.
-func ParseKeys(text []byte) (keys []minisign.PublicKey, err error) {
+// parseKeys parses the text of such a file.
+func parseKeys(text []byte) (keys []minisign.PublicKey, err error) {
 	if len(text) > maxKeys {
 		return nil, fmt.Errorf("more than %d bytes", maxKeys)
 	}

@@ -49,13 +49,13 @@ func TestMakeKeys(t *testing.T) {
 
 // TestKeyErrorsNameTheLine has the mistake in the third line.
 func TestKeyErrorsNameTheLine(t *testing.T) {
-	_, err := ParseKeys([]byte("# one\n" + newPair(t).public.String() + "\nkey\n"))
+	_, err := parseKeys([]byte("# one\n" + newPair(t).public.String() + "\nkey\n"))
 	if err == nil || !strings.Contains(err.Error(), "line 3 ") {
 		t.Errorf("%v, want an error about line 3", err)
 	}
 	key := newPair(t).public.String() + "\n"
 	full := key + strings.Repeat("#\n", (maxKeys-len(key))/2) + strings.Repeat("#", (maxKeys-len(key))%2)
-	if _, err := ParseKeys([]byte(full)); err != nil || len(full) != maxKeys {
+	if _, err := parseKeys([]byte(full)); err != nil || len(full) != maxKeys {
 		t.Errorf("a file of %d bytes: %v", len(full), err)
 	}
 }
@@ -133,7 +133,7 @@ func TestKeyFilesAreRefused(t *testing.T) {
 		t.Errorf("read %v from a file of junk", keys)
 	}
 	// One line that fills the file has no end that a reader of lines would find.
-	if keys, err := ParseKeys([]byte(strings.Repeat("#", maxKeys))); err == nil {
+	if keys, err := parseKeys([]byte(strings.Repeat("#", maxKeys))); err == nil {
 		t.Errorf("read %v from one long line", keys)
 	}
 }

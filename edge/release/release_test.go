@@ -243,8 +243,8 @@ func TestVersions(t *testing.T) {
 	ordered := []string{"what", "0.9.9", "1.0.0-rc.1", "1.0.0-rc.2", "1.0.0", "1.2.0", "1.10.0"}
 	for i, a := range ordered {
 		for j, b := range ordered {
-			if got, want := CompareVersions(a, b), signum(i-j); got != want {
-				t.Errorf("CompareVersions(%s, %s) = %d, want %d", a, b, got, want)
+			if got, want := compareVersions(a, b), signum(i-j); got != want {
+				t.Errorf("compareVersions(%s, %s) = %d, want %d", a, b, got, want)
 			}
 		}
 	}

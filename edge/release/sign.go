@@ -80,7 +80,7 @@ func (p Policy) judge(r *Release) (version string, err error) {
 		}
 	}
 	switch {
-	case version != "" && p.Min != "" && CompareVersions(version, p.Min) < 0:
+	case version != "" && p.Min != "" && compareVersions(version, p.Min) < 0:
 		return "", fmt.Errorf("%w: %s is older than %s", ErrDowngrade, version, p.Min)
 	case version != "":
 		return version, nil

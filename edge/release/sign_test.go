@@ -93,7 +93,7 @@ func TestParseKeys(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := ParseKeys([]byte(tt.text))
+			got, err := parseKeys([]byte(tt.text))
 			if (err == nil) != (tt.want != nil) || len(got) != len(tt.want) {
 				t.Fatalf("%v, %v", got, err)
 			}
@@ -114,7 +114,7 @@ func FuzzParseKeys(f *testing.F) {
 	f.Add([]byte("untrusted comment: x\n" + key.public.String() + "\n"))
 	f.Add([]byte("#\r\n\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		keys, err := ParseKeys(text)
+		keys, err := parseKeys(text)
 		if (err == nil) != (len(keys) > 0) {
 			t.Fatalf("%d keys and %v", len(keys), err)
 		}
@@ -125,7 +125,7 @@ func FuzzParseKeys(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if same, err := ParseKeys([]byte(again.String())); err != nil || len(same) != len(keys) {
+		if same, err := parseKeys([]byte(again.String())); err != nil || len(same) != len(keys) {
 			t.Fatalf("written and read again: %v, %v", same, err)
 		}
 	})

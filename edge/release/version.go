@@ -18,6 +18,6 @@ func CheckVersion(v string) error {
 	return nil
 }
 
-// CompareVersions returns -1, 0 or 1 if version a is older than b, the same, or
+// compareVersions returns -1, 0 or 1 if version a is older than b, the same, or
 // newer. A malformed version is older than every version.
-func CompareVersions(a, b string) int { return semver.Compare("v"+a, "v"+b) }
+func compareVersions(a, b string) int { return semver.Compare("v"+a, "v"+b) }
