@@ -1,7 +1,6 @@
 package origin
 
 import (
-	"database/sql"
 	"fmt"
 	"math"
 	"net/http"
@@ -110,18 +109,9 @@ func TestKeysWithoutUsage(t *testing.T) {
 	f := newFixture(t)
 	account := f.account("live")
 	key, _ := f.limited(account, 100)
-	raw, err := sql.Open("sqlite", filepath.Join(f.config.Dir, "central.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, boot := range []string{"b1", "b2"} {
-		if _, err := raw.ExecContext(t.Context(), `INSERT INTO key_usage (key_id, day, node_id, boot, requests, limited) VALUES (?, ?, 'n', ?, ?, ?)`,
-			key, int64(store.DayOf(time.Now())), boot, math.MaxInt64, math.MaxInt64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := raw.Close(); err != nil {
-		t.Fatal(err)
+		f.exec(`INSERT INTO key_usage (key_id, day, node_id, boot, requests, limited) VALUES (?, ?, 'n', ?, ?, ?)`,
+			key, int64(store.DayOf(time.Now())), boot, math.MaxInt64, math.MaxInt64)
 	}
 	items := f.must(http.StatusOK, "GET", "/admin/v1/accounts/"+account+"/keys", nil)["items"].([]any)
 	if len(items) != 1 || items[0].(object)["id"] != key || items[0].(object)["usage"] != nil {

@@ -285,19 +285,7 @@ func TestTwoOriginsOverACluster(t *testing.T) {
 	if a.NATSURL() != url || cluster.NumClients() < 4 {
 		t.Fatalf("they are at %s, with %d clients", a.NATSURL(), cluster.NumClients())
 	}
-	pushed := make(chan wire.Changed, 100)
-	if _, err := b.conn.Subscribe(wire.Changes, func(m *nats.Msg) {
-		var c wire.Changed
-		if err := json.Unmarshal(m.Data, &c); err != nil {
-			t.Error(err)
-		}
-		pushed <- c
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.conn.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	pushed := b.follow()
 	account := first.account("live")
 	keyID, _ := first.key(account, "live")
 	second.must(200, "PATCH", accounts+"/"+account, object{"name": "Changed"})

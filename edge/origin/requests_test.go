@@ -2,15 +2,10 @@ package origin
 
 import (
 	"crypto/sha256"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -141,110 +136,6 @@ func TestKeyVerbOfMany(t *testing.T) {
 	}
 }
 
-// damage sets columns of a key to what cannot be read.
-func (f *fixture) damage(keyID, columns string) {
-	f.Helper()
-	raw, err := sql.Open("sqlite", filepath.Join(f.config.Dir, "central.db"))
-	if err == nil {
-		_, err = raw.ExecContext(f.Context(), `UPDATE keys SET `+columns+` WHERE id = ?`, keyID)
-		err = errors.Join(err, raw.Close())
-	}
-	if err != nil {
-		f.Fatal(err)
-	}
-}
-
-// TestDamagedKeyFailsAlone has nodes ask, alone and with others, for a key whose row is
-// damaged. It is neither known nor unknown, the others are answered, and the log has one
-// line of it, however often it is asked for. A node that reads no partial answers gets a
-// failure.
-func TestDamagedKeyFailsAlone(t *testing.T) {
-	f := newFixture(t)
-	account := f.account("live")
-	one, plain1 := f.key(account, "live")
-	bad, plainBad := f.key(account, "live")
-	f.damage(bad, `scopes = '['`)
-	node := f.enrol("n1")
-	request := wire.KeyRequest{Head: head, Hash: hashOf(plainBad), Bare: true}
-	for range 3 {
-		if reply := ask[wire.KeyReply](node, wire.VerbKey, request); reply.Failure != wire.Internal || reply.Key != nil {
-			t.Errorf("alone: got %+v", reply)
-		}
-	}
-	request.More = [][]byte{hashOf(plain1), hashOf("none"), hashOf(plainBad)}
-	if reply := ask[wire.KeyReply](node, wire.VerbKey, request); reply.Failure != wire.Internal || len(reply.Keys) != 0 {
-		t.Errorf("an older node got %+v", reply)
-	}
-	request.Partial = true
-	for range 3 {
-		reply := ask[wire.KeyReply](node, wire.VerbKey, request)
-		if reply.Failure != "" || len(reply.Keys) != 4 || reply.Keys[1] == nil || reply.Keys[1].ID != one {
-			t.Fatalf("with others: got %+v", reply)
-		}
-		if !slices.Equal(reply.Unread, []int{0, 3}) || reply.Keys[0] != nil || reply.Keys[2] != nil || reply.Keys[3] != nil {
-			t.Errorf("with others: unread are %v of %v", reply.Unread, reply.Keys)
-		}
-	}
-	again := wire.KeysRequest{Head: head, Hashes: [][]byte{hashOf(plain1), hashOf(plainBad), hashOf("none")}}
-	if reply := ask[wire.KeysReply](node, wire.VerbKeys, again); reply.Failure != wire.Internal || len(reply.Keys) != 0 {
-		t.Errorf("asking again: an older node got %+v", reply)
-	}
-	again.Partial = true
-	reply := ask[wire.KeysReply](node, wire.VerbKeys, again)
-	if reply.Failure != "" || len(reply.Keys) != 3 || reply.Keys[0] == nil || reply.Keys[0].ID != one || reply.Keys[1] != nil || reply.Keys[2] != nil {
-		t.Errorf("asking again: got %+v", reply)
-	}
-	if !slices.Equal(reply.Unread, []int{1}) {
-		t.Errorf("asking again: unread are %v", reply.Unread)
-	}
-	f.wantOneLine(bad)
-	const unread = 3 + 1 + 3*2 + 1 + 1 // alone, of an older node, twice in each question with others, asking again
-	if _, _, text := f.send("GET", "/metrics", nil, ""); !strings.Contains(string(text), fmt.Sprintf("\nedge_origin_unread_keys_total %d\n", unread)) {
-		t.Errorf("%d unread keys are not counted in %s", unread, text)
-	}
-}
-
-// TestUnwritableAnswer: what the database holds cannot be written to a message. The node gets
-// a failure at once instead of nothing, and the log has one line of it.
-func TestUnwritableAnswer(t *testing.T) {
-	f := newFixture(t)
-	account := f.account("live")
-	keyID, _ := f.key(account, "live")
-	node := f.enrol("n1")
-	raw, err := sql.Open("sqlite", filepath.Join(f.config.Dir, "central.db"))
-	if err == nil {
-		_, err = raw.ExecContext(t.Context(), `INSERT INTO insights (id, account_id, headline, detail, created_at) VALUES ('ins_1', ?, 'h', 'd', 253402300800000000)`, account)
-		err = errors.Join(err, raw.Close())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	view := wire.ViewRequest{Head: head, AccountID: account, KeyHash: f.hash(keyID), Kind: store.ChangeInsights}
-	for range 3 {
-		if reply := ask[wire.ViewReply](node, wire.VerbView, view); reply.Failure != wire.Internal || reply.V != wire.Version || len(reply.Insights) != 0 {
-			t.Errorf("got %+v", reply)
-		}
-	}
-	f.wantOneLine("unwritable answer")
-}
-
-// wantOneLine fails the test unless one line of the log is an error that has a text.
-func (f *fixture) wantOneLine(text string) {
-	f.Helper()
-	lines := 0
-	for line := range strings.Lines(f.logs.String()) {
-		if strings.Contains(line, "level=ERROR") {
-			lines++
-			if !strings.Contains(line, text) {
-				f.Errorf("logged: %s", line)
-			}
-		}
-	}
-	if lines != 1 {
-		f.Errorf("%d errors are logged", lines)
-	}
-}
-
 func TestVersions(t *testing.T) {
 	f := newFixture(t)
 	node := f.enrol("n1")
@@ -331,23 +222,30 @@ func TestLargestView(t *testing.T) {
 	}
 }
 
+// follow returns the changes that are pushed to a node from now on.
+func (m *enrolled) follow() <-chan wire.Changed {
+	m.Helper()
+	pushed := make(chan wire.Changed, 100)
+	if _, err := m.conn.Subscribe(wire.Changes, func(msg *nats.Msg) {
+		var c wire.Changed
+		if err := json.Unmarshal(msg.Data, &c); err != nil {
+			m.Error(err)
+		}
+		pushed <- c
+	}); err != nil {
+		m.Fatal(err)
+	}
+	if err := m.conn.Flush(); err != nil {
+		m.Fatal(err)
+	}
+	return pushed
+}
+
 func TestChangesArePushed(t *testing.T) {
 	f := newFixture(t)
 	account := f.account("live")
 	node := f.enrol("n1")
-	pushed := make(chan wire.Changed, 100)
-	if _, err := node.conn.Subscribe(wire.Changes, func(m *nats.Msg) {
-		var c wire.Changed
-		if err := json.Unmarshal(m.Data, &c); err != nil {
-			t.Error(err)
-		}
-		pushed <- c
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := node.conn.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	pushed := node.follow()
 	start := ask[wire.ChangesReply](node, wire.VerbChanges, wire.ChangesRequest{Head: head, Since: 0}).Latest
 
 	id, _ := f.key(account, "live")
@@ -468,86 +366,6 @@ func (f *fixture) leadsRequest(leads ...store.Lead) wire.LeadsRequest {
 	return req
 }
 
-func TestSubscribeAndRevokeVerbs(t *testing.T) {
-	f := newFixture(t, func(c *Config) {
-		c.Guard = guardFunc(func(url string) (string, error) {
-			switch url {
-			case "https://127.0.0.1/":
-				return "host_not_public", nil
-			case "https://broken.example/":
-				return "", errors.New("no judge")
-			}
-			return "", nil
-		})
-	})
-	account, other := f.account("live"), f.account("live")
-	keyID, _ := f.key(account, "live")
-	otherKey, _ := f.key(other, "live")
-	node := f.enrol("n1")
-	good := store.Subscription{
-		ID: "whs_1", AccountID: account, KeyID: keyID, Environment: store.Live, TargetURL: "https://partner.example/hook",
-		Events: []string{store.EventSentinelFired}, Secret: strings.Repeat("5e", 32), CreatedAt: time.Now().UTC(),
-	}
-	subscribe := func(change func(*store.Subscription)) wire.SubscribeReply {
-		s := good
-		if change != nil {
-			change(&s)
-		}
-		return ask[wire.SubscribeReply](node, wire.VerbSubscribe, wire.SubscribeRequest{Head: head, KeyHash: f.hash(s.KeyID), Subscription: s})
-	}
-	for range 2 { // idempotent by id
-		if r := subscribe(nil); r.Failure != "" || r.Reason != "" {
-			t.Fatalf("got %+v", r)
-		}
-	}
-	for name, c := range map[string]struct {
-		change  func(*store.Subscription)
-		failure wire.Failure
-		reason  string
-	}{
-		"refused by the guard":  {func(s *store.Subscription) { s.ID, s.TargetURL = "whs_2", "https://127.0.0.1/" }, "", "host_not_public"},
-		"guard cannot tell":     {func(s *store.Subscription) { s.ID, s.TargetURL = "whs_2", "https://broken.example/" }, wire.Internal, ""},
-		"id taken":              {func(s *store.Subscription) { s.TargetURL = "https://elsewhere.example/" }, wire.Invalid, ""},
-		"no id":                 {func(s *store.Subscription) { s.ID = "" }, wire.Invalid, ""},
-		"short secret":          {func(s *store.Subscription) { s.ID, s.Secret = "whs_2", "5e" }, wire.Invalid, ""},
-		"no events":             {func(s *store.Subscription) { s.ID, s.Events = "whs_2", nil }, wire.Invalid, ""},
-		"unknown event":         {func(s *store.Subscription) { s.ID, s.Events = "whs_2", []string{"x"} }, wire.Invalid, ""},
-		"another account's key": {func(s *store.Subscription) { s.ID, s.AccountID = "whs_2", other }, wire.Refused, ""},
-		"another environment":   {func(s *store.Subscription) { s.ID, s.Environment = "whs_2", store.Test }, wire.Refused, ""},
-		"unknown key":           {func(s *store.Subscription) { s.ID, s.KeyID = "whs_2", "key_none" }, wire.Refused, ""},
-	} {
-		if r := subscribe(c.change); r.Failure != c.failure || r.Reason != c.reason {
-			t.Errorf("%s: got %+v", name, r)
-		}
-	}
-	for i := range 99 {
-		if r := subscribe(func(s *store.Subscription) { s.ID = fmt.Sprint("whs_more_", i) }); r.Failure != "" {
-			t.Fatalf("number %d: %+v", i, r)
-		}
-	}
-	if r := subscribe(func(s *store.Subscription) { s.ID = "whs_101" }); r.Failure != wire.Limit {
-		t.Errorf("number 101: %+v", r)
-	}
-
-	revoke := func(account, key, id string) wire.RevokeReply {
-		return ask[wire.RevokeReply](node, wire.VerbRevoke, wire.RevokeRequest{Head: head, AccountID: account, ID: id, KeyHash: f.hash(key)})
-	}
-	if r := revoke(other, otherKey, "whs_1"); r.Failure != wire.NotFound {
-		t.Errorf("revoked by another account: %+v", r)
-	}
-	if r := revoke(account, keyID, "whs_1"); r.Failure != "" || r.Already {
-		t.Errorf("revoked: %+v", r)
-	}
-	if r := revoke(account, keyID, "whs_1"); r.Failure != "" || !r.Already {
-		t.Errorf("revoked again: %+v", r)
-	}
-
-	_, _, text := f.send("GET", "/admin/v1/accounts/"+account+"/webhooks?limit=200", nil, "Bearer "+f.Token())
-	if !strings.Contains(string(text), "whs_1") || strings.Contains(string(text), "5e5e") || strings.Contains(f.logs.String(), "5e5e") {
-		t.Error("the list lacks a subscription, or a secret is shown")
-	}
-}
-
 func TestStatus(t *testing.T) {
 	f := newFixture(t)
 	node := f.enrol("n1")
@@ -570,108 +388,4 @@ func TestStatus(t *testing.T) {
 		return err == nil && !n.LastSeenAt.IsZero() && n.Version == "r1"
 	})
 
-}
-
-// TestSlowNames: the names of an account's targets are looked up slowly. Two are at
-// a time, four wait, and further ones are refused at once. Nobody else waits: not the
-// node's own lookups, not another account.
-func TestSlowNames(t *testing.T) {
-	var looking atomic.Int32
-	end := make(chan struct{})
-	f := newFixture(t, func(c *Config) {
-		c.Guard = guardFunc(func(target string) (string, error) {
-			if strings.Contains(target, "slow") {
-				looking.Add(1)
-				defer looking.Add(-1)
-				<-end
-			}
-			return "", nil
-		})
-	})
-	node := f.enrol("n1")
-	subscribe := func(account, host string, i int) wire.SubscribeRequest {
-		key, _ := f.key(account, "test")
-		return wire.SubscribeRequest{Head: head, KeyHash: f.hash(key), Subscription: store.Subscription{
-			ID: store.NewID("whs", time.Now()), AccountID: account, KeyID: key, Environment: store.Test,
-			TargetURL: fmt.Sprintf("https://%s/%d", host, i), Events: []string{store.EventInsightCreated},
-			Secret: strings.Repeat("ab", 32), CreatedAt: time.Now().UTC(),
-		}}
-	}
-	account, other := f.account("live"), f.account("live")
-	var slow sync.WaitGroup
-	var refused atomic.Int32
-	for i := range 100 {
-		request := subscribe(account, "slow.example.net", i)
-		slow.Go(func() {
-			if ask[wire.SubscribeReply](node, wire.VerbSubscribe, request).Failure == wire.Unavailable {
-				refused.Add(1)
-			}
-		})
-	}
-	f.eventually("94 are refused", func() bool { return refused.Load() == 94 })
-	f.eventually("two lookups", func() bool { return looking.Load() == 2 })
-	if reply := ask[wire.KeyReply](node, wire.VerbKey, wire.KeyRequest{Head: head, Hash: make([]byte, 32)}); reply.Failure != wire.NotFound {
-		t.Errorf("a key: %+v", reply)
-	}
-	if reply := ask[wire.SubscribeReply](node, wire.VerbSubscribe, subscribe(other, "fast.example.net", 0)); reply.Failure != "" {
-		t.Errorf("another account: %+v", reply)
-	}
-	if n := looking.Load(); n != 2 {
-		t.Errorf("%d lookups at once", n)
-	}
-	close(end)
-	slow.Wait()
-}
-
-// TestSubscribeOnceVerb: the idempotency key of a subscription holds at the origin, so
-// at every node, and what no partner was told of is given up.
-func TestSubscribeOnceVerb(t *testing.T) {
-	f := newFixture(t)
-	account := f.account("live")
-	keyID, _ := f.key(account, "live")
-	nodes := []*enrolled{f.enrol("n1"), f.enrol("n2")}
-	subscribe := func(n int, id, digest string, change func(*wire.SubscribeRequest)) wire.SubscribeReply {
-		req := wire.SubscribeRequest{Head: head, KeyHash: f.hash(keyID), Once: &wire.Once{Name: "name", Digest: digest}, WithinMS: 6000, Subscription: store.Subscription{
-			ID: id, AccountID: account, KeyID: keyID, Environment: store.Live, TargetURL: "https://partner.example/hook",
-			Events: []string{store.EventSentinelFired}, Secret: strings.Repeat("5e", 32), CreatedAt: time.Now().UTC(),
-		}}
-		if change != nil {
-			change(&req)
-		}
-		return ask[wire.SubscribeReply](nodes[n], wire.VerbSubscribe, req)
-	}
-	if r := subscribe(0, "whs_1", "d", nil); r.Failure != "" || r.Repeated != nil || r.Conflict {
-		t.Fatalf("the first: %+v", r)
-	}
-	abandon := func(id string) {
-		t.Helper()
-		if r := ask[wire.RevokeReply](nodes[0], wire.VerbRevoke, wire.RevokeRequest{Head: head, AccountID: account, ID: id, Once: "name", KeyHash: f.hash(keyID), Untold: true}); r.Failure != "" {
-			t.Errorf("abandon %s: %+v", id, r)
-		}
-	}
-	abandon("whs_1") // nobody knows it
-	if r := subscribe(0, "whs_2", "d", nil); r.Failure != "" || r.Repeated != nil {
-		t.Fatalf("after it was given up: %+v", r)
-	}
-	other := func(req *wire.SubscribeRequest) { req.Subscription.Secret = strings.Repeat("7a", 32) }
-	if r := subscribe(1, "whs_3", "d", other); r.Repeated == nil || r.Repeated.ID != "whs_2" || r.Repeated.Secret != strings.Repeat("5e", 32) {
-		t.Errorf("again, at the other node: %+v", r)
-	}
-	if r := subscribe(1, "whs_3", "e", nil); !r.Conflict || r.Repeated != nil || r.Failure != "" {
-		t.Errorf("something else: %+v", r)
-	}
-	abandon("whs_2") // which the other node was told of
-	items := f.must(200, "GET", accounts+"/"+account+"/webhooks", nil)["items"].([]any)
-	var active []string
-	for _, item := range items {
-		if w := item.(object); w["state"] == "active" {
-			active = append(active, w["id"].(string))
-		}
-	}
-	if !slices.Equal(active, []string{"whs_2"}) {
-		t.Errorf("active: %v of %v", active, items)
-	}
-	if r := subscribe(0, "whs_4", "d", func(req *wire.SubscribeRequest) { req.Once.Name, req.WithinMS = "late", -1 }); r.Failure != "" {
-		t.Errorf("without a bound: %+v", r)
-	}
 }
