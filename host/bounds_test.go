@@ -327,9 +327,6 @@ func TestLogIsBounded(t *testing.T) {
 	if c.flushLine(); log.Count("text=abc") != 1 {
 		t.Errorf("the last line, not ended: %s", log)
 	}
-	if c.flushLine(); log.Count("text=") != 1 {
-		t.Errorf("logged twice: %s", log)
-	}
 	c, log = full()
 	c.line = []byte("abcd")
 	if c.flushLine(); log.Count("text=") != 0 {
@@ -420,6 +417,35 @@ func TestRoomIsThatOfTheAnswer(t *testing.T) {
 	} {
 		if got := room(op); got != len(answer) {
 			t.Errorf("operation %d: room for %d bytes, want %d", op, got, len(answer))
+		}
+	}
+}
+
+// revocations answers every revocation alike.
+type revocations struct {
+	Subscriptions
+	already bool
+	err     error
+}
+
+func (r revocations) Revoke(context.Context, abi.Principal, string) (bool, error) {
+	return r.already, r.err
+}
+
+// TestRevokeAnswers tells a guest whether the subscription had been revoked before.
+func TestRevokeAnswers(t *testing.T) {
+	for _, test := range []struct {
+		revocations
+		want byte
+	}{
+		{revocations{already: false}, 0}, {revocations{already: true}, 1},
+		{revocations{already: false, err: ErrUnavailable}, 0}, {revocations{already: true, err: ErrUnavailable}, 1},
+	} {
+		c, _ := idleCall(t, Limits{})
+		c.grant = &grant{caps: Capabilities{Subscriptions: test.revocations}}
+		got, err := c.perform(t.Context(), abi.OpRevoke, []byte("whs_a"), nil)
+		if !errors.Is(err, test.err) || test.err == nil && !bytes.Equal(got, []byte{test.want}) {
+			t.Errorf("%+v: %v, %v", test.revocations, got, err)
 		}
 	}
 }

@@ -206,10 +206,8 @@ func (c *call) flushLine() {
 	if len(c.line) == 0 {
 		return
 	}
-	line := c.line
-	c.line = c.line[:0]
-	if c.logged += len(line) + logRecord; c.logged <= c.m.limits.Log {
-		c.writeLog(slog.LevelWarn, "module output", line)
+	if c.logged += len(c.line) + logRecord; c.logged <= c.m.limits.Log {
+		c.writeLog(slog.LevelWarn, "module output", c.line)
 	}
 }
 

@@ -81,7 +81,7 @@ func TestPoolBound(t *testing.T) {
 	if err := m.Call(ctx, &abi.Request{}, &abi.Response{}); ReasonOf(err) != Canceled {
 		t.Errorf("cancelled call: got %v", err)
 	}
-	if s := m.Stats(); s.Sandboxes != 2 || s.Idle != 0 || s.Waiting != 0 {
+	if s := m.Stats(); s.Sandboxes != 2 || s.Created != 2 || s.Idle != 0 || s.Waiting != 0 {
 		t.Errorf("stats %+v", s)
 	}
 	close(g.leave)

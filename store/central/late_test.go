@@ -3,12 +3,14 @@ package central
 import (
 	"context"
 	"maps"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/db"
 	"partneredge/store/central/deliveries"
 	"partneredge/wasm/event"
 )
@@ -62,6 +64,36 @@ func TestLateOutcome(t *testing.T) {
 			t.Errorf("the second try, told again: %+v, want %+v", got, want)
 		}
 	})
+}
+
+// TestOutcomesAreWrittenAsAWhole has each of the statements fail that write an outcome:
+// the caller is told, and nothing of it is there.
+func TestOutcomesAreWrittenAsAWhole(t *testing.T) {
+	ctx := t.Context()
+	q := newQueued(t, place{"sqlite", filepath.Join(t.TempDir(), "central.db")}, 1)
+	q.fire(t)
+	c := q.claim(t, 1)[0]
+	exec := func(statement string) {
+		noError(t, q.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
+			_, err := t.Exec(ctx, statement)
+			return err
+		}))
+	}
+	want := must(q.Delivery(ctx, c.ID))(t)
+	for _, statement := range []string{"UPDATE ON subscriptions", "INSERT ON attempts", "UPDATE ON deliveries"} {
+		exec(`CREATE TRIGGER fails BEFORE ` + statement + ` BEGIN SELECT RAISE(FAIL, 'it fails'); END`)
+		if err := q.RecordOutcomes(ctx, []deliveries.Outcome{q.outcome(c, store.StatePending, time.Hour)}); err == nil {
+			t.Errorf("%s failed, and nobody is told", statement)
+		}
+		exec(`DROP TRIGGER fails`)
+		if got := must(q.Delivery(ctx, c.ID))(t); got != want || len(must(q.Attempts(ctx, c.ID))(t)) != 0 {
+			t.Errorf("%s failed: %+v, want %+v", statement, got, want)
+		}
+	}
+	q.record(t, store.StatePending, time.Hour, c)
+	if got := must(q.Delivery(ctx, c.ID))(t); got.Attempts != 1 {
+		t.Errorf("then: %+v", got)
+	}
 }
 
 // TestTestSubscriptionsAreNoTargets checks that what is made with a test key is in

@@ -1,0 +1,163 @@
+package memory
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestAvailable has every Linux use what its kernel offers.
+func TestAvailable(t *testing.T) {
+	want := []Strategy{DontNeed, Copy}
+	if _, err := os.Stat("/proc/self/pagemap"); err == nil {
+		want = append(want, Pagemap)
+		var name unix.Utsname
+		if err := unix.Uname(&name); err != nil {
+			t.Fatal(err)
+		}
+		var major, minor int
+		if _, err := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor); err != nil {
+			t.Fatal(err)
+		}
+		if major > 6 || major == 6 && minor >= 7 {
+			want = append(want, Scan)
+			if fd, err := openTracker(); err == nil {
+				want = append(want, Track)
+				_ = unix.Close(fd)
+			}
+		}
+	}
+	slices.Sort(want)
+	if got := Available(); !slices.Equal(got, want) {
+		t.Errorf("available are %v, want %v", got, want)
+	}
+}
+
+// TestResetWritesOnlyWhatWasWritten restores the pages that were written, by each
+// strategy that asks for them, and not those that were read.
+func TestResetWritesOnlyWhatWasWritten(t *testing.T) {
+	image := newTestImage(t)
+	for _, s := range Available() {
+		m, err := image.Map(testSize, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Free()
+		b := m.Resize(testSize)
+		var sum byte
+		for i := 0; i < testSize/2; i += pageSize {
+			sum += b[i]
+		}
+		for i := range 10 {
+			b[i*100*pageSize/4] = sum + 1
+		}
+		want := map[Strategy]int{DontNeed: 0, Copy: testSize, Track: 10 * pageSize, Scan: 10 * pageSize, Pagemap: 10 * os.Getpagesize()}[s]
+		if written, err := m.Reset(); err != nil || written != want {
+			t.Errorf("%s: wrote %d bytes, %v, want %d", s, written, err, want)
+		}
+	}
+}
+
+// TestWatchSparesAsking: a watched memory of which no other page was written sooner or
+// later needs not ask. One that is not watched any more always does.
+func TestWatchSparesAsking(t *testing.T) {
+	image := newTestImage(t)
+	for _, s := range []Strategy{Track, Scan, Pagemap} {
+		if _, err := Choose(s); err != nil {
+			t.Logf("not shown here: %v", err)
+			continue
+		}
+		m, err := image.Map(testSize, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Free()
+		b := m.Resize(testSize)
+		for tries := 0; ; tries++ { // the thread may have other page faults
+			m.Watch()
+			b[0]++
+			spared := m.nothingNew()
+			if _, err := m.Reset(); err != nil {
+				t.Fatal(err)
+			}
+			m.Unwatch()
+			if m.nothingNew() {
+				t.Fatalf("%s: nobody watches, and nothing is new", s)
+			}
+			if spared {
+				break
+			}
+			if tries == 10_000 {
+				t.Fatalf("%s: something is always new", s)
+			}
+		}
+	}
+}
+
+// TestFree frees so much address space that none would be left were it not.
+func TestFree(t *testing.T) {
+	for range 40 {
+		m, err := New(8<<40, Copy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Free()
+		m.Free()
+	}
+	m, err := New(testSize, Pagemap)
+	if err != nil {
+		t.Skipf("not shown here: %v", err)
+	}
+	file := m.scanner.file
+	m.Free()
+	if err := file.Close(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("the page map was open: %v", err)
+	}
+}
+
+// TestImageOfZeros takes no memory for pages of zeros.
+func TestImageOfZeros(t *testing.T) {
+	content := make([]byte, testSize)
+	content[testSize/2] = 1
+	image, err := NewImage(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer image.Close()
+	var info unix.Stat_t
+	if err := unix.Fstat(image.fd, &info); err != nil {
+		t.Fatal(err)
+	}
+	if taken := info.Blocks * 512; taken < pageSize || taken > testSize/4 {
+		t.Errorf("an image of one page takes %d bytes", taken)
+	}
+}
+
+// TestResetNeedsThePageMap: without it nobody knows what was written, and the memory
+// must not be used.
+func TestResetNeedsThePageMap(t *testing.T) {
+	image := newTestImage(t)
+	for _, s := range []Strategy{Track, Scan, Pagemap} {
+		if _, err := Choose(s); err != nil {
+			t.Logf("not shown here: %v", err)
+			continue
+		}
+		m, err := image.Map(testSize, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Free()
+		if err := m.scanner.file.Close(); err != nil {
+			t.Fatal(err)
+		}
+		m.scanner.fd = ^uintptr(0)
+		m.Resize(testSize)[0]++
+		if written, err := m.Reset(); err == nil {
+			t.Errorf("%s: wrote %d bytes and no error", s, written)
+		}
+	}
+}
