@@ -1,11 +1,42 @@
 package webhook
 
 import (
+	"net/http"
 	"strconv"
 	"time"
 
 	"partneredge/edge/webhook/signature"
 )
+
+// httpHeader returns headers of Message.Headers as net/http takes them. Their values
+// share one slice.
+func httpHeader(headers map[string]string) http.Header {
+	header, values := make(http.Header, len(headers)), make([]string, 0, len(headers))
+	for name, value := range headers {
+		values = append(values, value)
+		n := len(values)
+		header[canonicalName(name)] = values[n-1 : n : n]
+	}
+	return header
+}
+
+// canonicalName returns a header's name in its canonical form, at no cost for the names of
+// our own, which net/http would make anew for each request.
+func canonicalName(name string) string {
+	switch name {
+	case "x-svc-signature":
+		return "X-Svc-Signature"
+	case "x-svc-timestamp":
+		return "X-Svc-Timestamp"
+	case "x-svc-event":
+		return "X-Svc-Event"
+	case "x-svc-event-id":
+		return "X-Svc-Event-Id"
+	case "x-svc-delivery-id":
+		return "X-Svc-Delivery-Id"
+	}
+	return http.CanonicalHeaderKey(name)
+}
 
 const userAgent = "Svc-Webhooks/2"
 

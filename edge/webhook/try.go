@@ -48,10 +48,6 @@ func (t *try) attempt() store.Attempt {
 }
 
 func (t *try) request(ctx context.Context, headers map[string]string) *http.Request {
-	header := make(http.Header, len(headers))
-	for name, value := range headers {
-		header.Set(name, value)
-	}
 	// Also for a connection that turns out to be closed before anything of the
 	// request was taken from it.
 	body := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(t.item.Body)), nil }
@@ -60,7 +56,7 @@ func (t *try) request(ctx context.Context, headers map[string]string) *http.Requ
 		Method: http.MethodPost,
 		URL:    t.target.url,
 		Host:   t.target.url.Host,
-		Header: header,
+		Header: httpHeader(headers),
 
 		ContentLength: int64(len(t.item.Body)),
 		Body:          first,
@@ -94,7 +90,11 @@ func (t *try) send(ctx context.Context, transport http.RoundTripper, timeout tim
 	r.attempt.Status = response.StatusCode
 	r.ok = response.StatusCode >= 200 && response.StatusCode <= 299
 	r.retryAfter = response.Header.Get("Retry-After")
-	r.attempt.Excerpt = readExcerpt(response.Body, cancel)
+	if response.ContentLength == 0 {
+		_ = response.Body.Close()
+	} else {
+		r.attempt.Excerpt = readExcerpt(response.Body, cancel)
+	}
 	if response.StatusCode >= 300 && response.StatusCode <= 399 {
 		r.attempt.Error = "redirects are not followed"
 	}
