@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -77,7 +78,7 @@ func detect(dir string) (wasm.Language, error) {
 		pattern  string
 		language wasm.Language
 	}{{"src/lib.rs", wasm.Rust}, {"*.go", wasm.Go}, {"*.c", wasm.C}} {
-		if found, _ := filepath.Glob(filepath.Join(dir, one.pattern)); len(found) > 0 { // fails for a bad pattern only
+		if found, _ := fs.Glob(os.DirFS(dir), one.pattern); len(found) > 0 { // fails for a bad pattern only
 			return one.language, nil
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,15 +60,13 @@ func cCompiler(ctx context.Context, dir, out string) (*exec.Cmd, error) {
 			return nil, hint.Add(fmt.Errorf("building the module: there is no program %s in PATH", name), needed)
 		}
 	}
-	sources, err := filepath.Glob(filepath.Join(dir, "*.c"))
+	sources, err := fs.Glob(os.DirFS(dir), "*.c")
 	if err != nil {
 		return nil, err
 	}
 	args := []string{"--target=wasm32", "-O2", "-Wall", "-nostdlib", "-mbulk-memory", "-msign-ext", "-mnontrapping-fptoint",
 		"-Wl,--no-entry", "-Wl,--strip-all", "-o", out}
-	for _, source := range sources {
-		args = append(args, filepath.Base(source))
-	}
+	args = append(args, sources...)
 	return exec.CommandContext(ctx, "clang", args...), nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -218,7 +219,7 @@ func modulesDir(dir string) (string, error) {
 			return "", hint.Add(fmt.Errorf("finding the modules: %w", err), "name their folder with --modules")
 		}
 	}
-	if found, _ := filepath.Glob(filepath.Join(dir, "*.wasm")); len(found) == 0 {
+	if found, _ := fs.Glob(os.DirFS(dir), "*.wasm"); len(found) == 0 {
 		return "", hint.Add(fmt.Errorf("finding the modules: none in %s", dir), "run 'make modules', or name their folder with --modules")
 	}
 	return dir, nil

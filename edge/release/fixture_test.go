@@ -37,7 +37,10 @@ func (s *layout) reopen() {
 // modulesDir creates a folder of modules, whose content depends on salt.
 func modulesDir(t *testing.T, salt string, names ...string) string {
 	t.Helper()
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "[a") // no pattern
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range names {
 		writeFile(t, filepath.Join(dir, name+".wasm"), "\x00asm\x01\x00\x00\x00"+name+salt)
 		writeFile(t, filepath.Join(dir, name+".json"), fmt.Sprintf(`{"name": %q, "capabilities": []}`, name))

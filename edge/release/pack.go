@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -83,15 +85,15 @@ func titled(mediaType, title string, text []byte) blob {
 // ReadFolder reads the modules in dir, each NAME.wasm with its NAME.json, sorted by
 // name: at most MaxSize bytes of modules.
 func ReadFolder(dir string) (modules []Module, err error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.wasm"))
+	files, err := fs.Glob(os.DirFS(dir), "*.wasm") // dir itself is no pattern
 	if err != nil {
 		return nil, err
 	}
 	left := int64(MaxSize)
 	for _, file := range files {
-		path := strings.TrimSuffix(file, ".wasm")
-		m := Module{Name: filepath.Base(path)}
-		if m.Wasm, err = readUpTo(file, min(left, MaxWasm)); err != nil {
+		m := Module{Name: strings.TrimSuffix(file, ".wasm")}
+		path := filepath.Join(dir, m.Name)
+		if m.Wasm, err = readUpTo(path+".wasm", min(left, MaxWasm)); err != nil {
 			return nil, err
 		}
 		if m.Manifest, err = readUpTo(path+".json", MaxManifest); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -22,13 +23,13 @@ var own = regexp.MustCompile("^([0-9a-f]{64}|part[0-9]+)$")
 // compiled. dir may hold what is not a cache's.
 func modules(dir string) (paths []string, err error) {
 	for _, folder := range []string{"wazero", "wasmtime-*", "rewritten"} {
-		found, err := filepath.Glob(filepath.Join(dir, folder, "*"))
+		found, err := fs.Glob(os.DirFS(dir), folder+"/*") // dir itself is no pattern
 		if err != nil {
 			return nil, err
 		}
-		for _, path := range found {
-			if own.MatchString(filepath.Base(path)) {
-				paths = append(paths, path)
+		for _, name := range found {
+			if own.MatchString(path.Base(name)) {
+				paths = append(paths, filepath.Join(dir, filepath.FromSlash(name)))
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -191,12 +192,12 @@ func (d Disk) Link(from, to string) error {
 // RemoveTemp removes the temporary files that a killed process has left in dir.
 // No other process or goroutine may be writing files in dir meanwhile.
 func (d Disk) RemoveTemp(dir string) error {
-	entries, err := filepath.Glob(filepath.Join(dir, tempPrefix+"*"))
+	entries, err := fs.Glob(os.DirFS(dir), tempPrefix+"*") // dir itself is no pattern
 	if err != nil {
 		return err
 	}
 	for _, name := range entries {
-		err = errors.Join(err, d.fs().Remove(name))
+		err = errors.Join(err, d.fs().Remove(filepath.Join(dir, name)))
 	}
 	return err
 }

@@ -152,7 +152,10 @@ func TestLinkReplacesNothing(t *testing.T) {
 }
 
 func TestRemoveTemp(t *testing.T) {
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "[a") // no pattern
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	killed := errors.New("killed")
 	var left string
 	err := durable.Disk{}.Write(filepath.Join(dir, "f"), 0o600, func(io.Writer) error {

@@ -3,6 +3,7 @@ package local
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -96,14 +97,15 @@ func openFile(disk durable.Disk, path string, log *slog.Logger, now time.Time) (
 // of the layout before this one, which had logs named PATH-NUMBER beside the
 // file. The node fetches again what those held.
 func removeLeftovers(disk durable.Disk, path string) error {
-	beside, err := filepath.Glob(path + "-*")
+	dir, base := filepath.Split(path)
+	beside, err := fs.Glob(os.DirFS(filepath.Clean(dir)), base+"-*")
 	if err != nil {
 		return err
 	}
 	old := []string{path + shrinking}
 	for _, name := range beside {
-		if _, err := strconv.ParseUint(strings.TrimPrefix(name, path+"-"), 10, 63); err == nil {
-			old = append(old, path, name) // path first: without its logs it must not be read
+		if _, err := strconv.ParseUint(strings.TrimPrefix(name, base+"-"), 10, 63); err == nil {
+			old = append(old, path, filepath.Join(dir, name)) // path first: without its logs it must not be read
 		}
 	}
 	for _, name := range old {

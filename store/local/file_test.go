@@ -3,6 +3,7 @@ package local
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -97,7 +98,10 @@ func TestFileIsWhatItWasTold(t *testing.T) {
 
 // A file of the layout before this one, with logs beside it, is as none.
 func TestFileOfTheLayoutBefore(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "db")
+	path := filepath.Join(t.TempDir(), "[a", "db") // no pattern
+	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	row(t, path, 4)
 	for _, name := range []string{path + "-1", path + "-12", path + shrinking} {
 		write(t, name, []byte("*3"))
@@ -109,7 +113,7 @@ func TestFileOfTheLayoutBefore(t *testing.T) {
 	if got := contents(t, path, log); len(got) != 0 || text.lines() != 0 {
 		t.Errorf("%d keys, log: %s", len(got), text)
 	}
-	left, err := filepath.Glob(path + "*")
+	left, err := fs.Glob(os.DirFS(filepath.Dir(path)), "db*")
 	if err != nil || len(left) != 4 {
 		t.Errorf("left: %v, %v", left, err)
 	}

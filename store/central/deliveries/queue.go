@@ -148,6 +148,9 @@ func (s *Store) hasten(ctx context.Context, subscriptions []string, farthest tim
 		if err != nil {
 			return err
 		}
+		if hastened == 0 { // somebody else has had them due
+			return nil
+		}
 		s.log.Warn("deliveries waited for a time far ahead: the clock was put back, and they are due now", "deliveries", hastened)
 		if hastened < hastenSlice {
 			break
