@@ -42,6 +42,7 @@ type call struct {
 
 	function engine.Function // that runs; nil outside of it
 
+	paused    bool   // the thread is left to others while a capability waits
 	answer    []byte // room for the answers of capabilities
 	hostCalls int
 	logged    int    // bytes
@@ -263,7 +264,7 @@ func (c *call) Sleep(d time.Duration) {
 // again, so one who keeps it for too long sees it cancelled, not another's.
 func (c *call) Context() context.Context {
 	if c.caps == nil {
-		c.caps = &capContext{parent: c.parent, deadline: c.m.runtime.epoch.Add(c.wall)}
+		c.caps = &capContext{parent: c.parent, deadline: c.m.runtime.epoch.Add(c.wall), call: c}
 	}
 	return c.caps
 }

@@ -17,6 +17,20 @@ var (
 	ErrLimit       = errors.New("limit reached") // abi.CodeLimit
 )
 
+// BeforeWaiting is for a capability that is about to wait, such as for a lock that others
+// hold. A guest's call keeps its thread, and a goroutine that waits with its thread costs
+// two switches of threads; until the capability returns, it now leaves the thread to
+// others. ctx is the context that the capability was called with, on this goroutine.
+// Capabilities that nearly always wait are called like that already: all but Keys, Views,
+// Buckets and Lockouts.Lockout.
+func BeforeWaiting(ctx context.Context) {
+	if c, ok := ctx.Value(waitingKey{}).(*capContext); ok {
+		c.beforeWaiting()
+	}
+}
+
+type waitingKey struct{}
+
 // Capabilities holds all that a module may be granted. A module reaches one only if its
 // manifest names it; a nil one is as good as not granted. They are called for many
 // requests at once, with a context that ends with the request. Append… methods add a
@@ -113,6 +127,7 @@ func (g *grant) has(op abi.Op) bool { return op >= 0 && op < 64 && g.operations&
 type capContext struct {
 	parent   context.Context
 	deadline time.Time
+	call     *call
 
 	mu    sync.Mutex
 	inner context.Context // nil until someone waits
@@ -154,8 +169,21 @@ func (c *capContext) Err() error {
 	return nil
 }
 
+// beforeWaiting pauses the call's watch, unless the call has ended.
+func (c *capContext) beforeWaiting() {
+	c.mu.Lock()
+	ended := c.ended
+	c.mu.Unlock()
+	if !ended {
+		c.call.pause()
+	}
+}
+
 // Value implements context.Context.
 func (c *capContext) Value(key any) any {
+	if key == (waitingKey{}) {
+		return c
+	}
 	c.mu.Lock()
 	inner := c.inner
 	c.mu.Unlock()

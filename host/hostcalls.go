@@ -76,14 +76,11 @@ func (c *call) op(op abi.Op, in, out []byte) int32 {
 		return short(need)
 	}
 	start := c.m.runtime.elapsed()
-	waits := mayWait(op)
-	if waits {
-		c.memory.Pause()
+	if mayWait(op) {
+		c.pause()
 	}
 	answer, err := c.perform(c.Context(), op, in, c.answer[:0])
-	if waits {
-		c.memory.Resume()
-	}
+	c.resume()
 	c.inHost += c.m.runtime.elapsed() - start
 	c.used = threadtime.Reading{}
 	if err != nil {
@@ -95,11 +92,28 @@ func (c *call) op(op abi.Op, in, out []byte) int32 {
 	return result(answer, out)
 }
 
+// pause lets the goroutine change its thread until resume.
+func (c *call) pause() {
+	if !c.paused {
+		c.paused = true
+		c.memory.Pause()
+	}
+}
+
+// resume ends what pause began, if it did.
+func (c *call) resume() {
+	if c.paused {
+		c.paused = false
+		c.memory.Resume()
+	}
+}
+
 // mayWait reports whether an operation does more than read what the host holds, so
-// that it may wait, for a disk or for others that write.
+// that it often waits, for a disk or for others that write. To spend a token takes so
+// little that its lock is nearly always free: who spends it says when it is not.
 func mayWait(op abi.Op) bool {
 	switch op {
-	case abi.OpLockout, abi.OpKey, abi.OpKeyScopes, abi.OpRoutes, abi.OpProfile, abi.OpInsights, abi.OpFirings:
+	case abi.OpTake, abi.OpLockout, abi.OpKey, abi.OpKeyScopes, abi.OpRoutes, abi.OpProfile, abi.OpInsights, abi.OpFirings:
 		return false
 	}
 	return true

@@ -67,6 +67,9 @@ func (b *Buckets) Len() int { return int(b.held.Load()) }
 // process restarts, and changes when the file is lost.
 func (b *Buckets) Boot() string { return b.boot }
 
+// Busy reports whether Take would wait just now, for another change to be written.
+func (b *Buckets) Busy() bool { return b.file.busy() }
+
 // Take spends one of the key's perMinute tokens, if that is safe, and reports what
 // is left and how soon the origin needs a report. A limit below 1 admits nobody.
 func (b *Buckets) Take(keyID string, perMinute int) (abi.Bucket, ratelimit.Urgency, error) {

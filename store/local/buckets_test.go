@@ -13,6 +13,25 @@ import (
 	"partneredge/store/ratelimit"
 )
 
+// TestBusy holds that buckets are busy while a change is written, and not else.
+func TestBusy(t *testing.T) {
+	s := openTest(t, Config{})
+	if s.Buckets.Busy() {
+		t.Error("busy while nobody changes anything")
+	}
+	if err := s.Buckets.file.update(func(*changes) error {
+		if !s.Buckets.Busy() {
+			t.Error("not busy during a change")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Buckets.Take("key", 100); err != nil || s.Buckets.Busy() {
+		t.Errorf("after a change: busy %t, %v", s.Buckets.Busy(), err)
+	}
+}
+
 func TestTakeAdmitsTheLimitAndNoMore(t *testing.T) {
 	at := newClock()
 	s := openTest(t, Config{Now: at.now})

@@ -167,6 +167,15 @@ func (f *file) update(fn func(*changes) error) error {
 	})
 }
 
+// busy reports whether somebody changes the file.
+func (f *file) busy() bool {
+	if !f.mu.TryLock() {
+		return true
+	}
+	f.mu.Unlock()
+	return false
+}
+
 // append writes b at the end of the log. After an error nothing of b counts.
 func (f *file) append(b []byte) error {
 	if len(f.logs) == 0 {

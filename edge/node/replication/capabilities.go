@@ -70,7 +70,10 @@ type limits struct{ *reporter }
 
 // Take implements host.Buckets. It never waits for the origin, which gets a
 // report afterwards.
-func (l limits) Take(_ context.Context, keyID string, perMinute int) (abi.Bucket, error) {
+func (l limits) Take(ctx context.Context, keyID string, perMinute int) (abi.Bucket, error) {
+	if l.Store.Buckets.Busy() {
+		host.BeforeWaiting(ctx)
+	}
 	bucket, report, err := l.Store.Buckets.Take(keyID, perMinute)
 	l.note(keyID, report)
 	if err == nil {
