@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -228,16 +229,15 @@ func (f *adminFixture) await(t testing.TB, what string, done func() bool) {
 	await(t, what, done)
 }
 
-// await polls a condition for as long as it may take on a slow machine.
+// await polls a condition for as long as it may take on a slow machine, ever more
+// seldom, since what is waited for needs the processors too.
 func await(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(3 * time.Minute)
 	defer deadline.Stop()
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
-	for !done() {
+	for pause := 5 * time.Millisecond; !done(); pause = min(pause+pause/4, 100*time.Millisecond) {
 		select {
-		case <-again.C:
+		case <-time.After(pause):
 		case <-deadline.C:
 			t.Fatalf("waited in vain for %s", what)
 		}
@@ -250,25 +250,44 @@ func (f *adminFixture) metric(t testing.TB, name string) float64 {
 	return metricAt(t, f.dev.nodes[0].MetricsURL()+"/metrics", name)
 }
 
-// metricAt reads a metric of a /metrics, the first of them if it has labels.
+// metricAt reads a metric of a /metrics, the first of them if it has labels, in whole or
+// by their pattern.
 func metricAt(t testing.TB, url, name string) float64 {
 	t.Helper()
-	resp, err := http.Get(url)
+	text, err := metricsText(url)
 	if err != nil {
 		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`^` + name + `(?:\{[^}]*\})? (\S+)\n$`)
+	prefix, _ := line.LiteralPrefix() // which most lines lack: matching is slow
+	for one := range strings.Lines(text) {
+		if !strings.HasPrefix(one, prefix) {
+			continue
+		}
+		if found := line.FindStringSubmatch(one); found != nil {
+			value, err := strconv.ParseFloat(found[1], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return value
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
+
+// metricsText reads a /metrics uncompressed: packing it takes a node longer than making it.
+func metricsText(url string) (text string, err error) {
+	req, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Accept-Encoding", "identity")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := regexp.MustCompile(`(?m)^` + name + `(?:\{[^}]*\})? (\S+)$`).FindSubmatch(text)
-	if found == nil {
-		t.Fatalf("no metric %s", name)
-	}
-	value, err := strconv.ParseFloat(string(found[1]), 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return value
+	all, err := io.ReadAll(resp.Body)
+	return string(all), err
 }
