@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,12 +14,10 @@ import (
 	"partneredge/edge/wire"
 )
 
-// speaking is the program as it would be if it spoke versions more than it does.
-func speaking(t *testing.T, more int) string {
+// speaking returns programs that are as this one would be if it spoke one version more,
+// and two: one build, which is told by its environment.
+func speaking(t *testing.T) (next, afterNext string) {
 	t.Helper()
-	if more == 0 {
-		return testFiles.program(t)
-	}
 	source, err := filepath.Abs("../wire/wire.go")
 	if err != nil {
 		t.Fatal(err)
@@ -34,18 +31,33 @@ func speaking(t *testing.T, more int) string {
 		t.Fatalf("%s does not say %q", source, says)
 	}
 	dir := t.TempDir()
-	other := written(t, filepath.Join(dir, "wire.go"), bytes.Replace(text, says, fmt.Appendf(nil, "\nconst Version = %d\n", wire.Version+more), 1))
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {source: other}})
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {
+		source: written(t, filepath.Join(dir, "wire.go"), bytes.Replace(text, says, []byte("\n"), 1)),
+		filepath.Join(filepath.Dir(source), "told.go"): written(t, filepath.Join(dir, "told.go"), []byte(`package wire
+
+import (
+	"os"
+	"strconv"
+)
+
+var Version, _ = strconv.Atoi(os.Getenv("WIRE_VERSION"))
+`)),
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	program := filepath.Join(dir, "edge")
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w",
-		"-overlay", written(t, filepath.Join(dir, "overlay.json"), overlay), "-o", program, "..")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the program: %v\n%s", err, out)
+	if err := buildProgram(program, "test", "-overlay", written(t, filepath.Join(dir, "overlay.json"), overlay)); err != nil {
+		t.Fatal(err)
 	}
-	return program
+	told := func(more int) (script string) {
+		script = written(t, filepath.Join(dir, fmt.Sprint("edge-", more)), fmt.Appendf(nil, "#!/bin/sh\nWIRE_VERSION=%d exec '%s' \"$@\"\n", wire.Version+more, program))
+		if err := os.Chmod(script, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return script
+	}
+	return told(1), told(2)
 }
 
 // TestVersionsApart runs nodes and an origin that speak different versions of
@@ -54,7 +66,7 @@ func speaking(t *testing.T, more int) string {
 // everything works, whichever is the newer.
 func TestVersionsApart(t *testing.T) {
 	t.Parallel()
-	next, afterNext := speaking(t, 1), speaking(t, 2)
+	next, afterNext := speaking(t)
 	s := startSite(t, "--log-level", "debug")
 	now := s.program
 	origin := func(program string) {

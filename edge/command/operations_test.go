@@ -396,7 +396,7 @@ func TestOperationsUpgrade(t *testing.T) {
 	}
 	h.connected("one", "local")
 	next := filepath.Join(t.TempDir(), "edge")
-	if err := run("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-X main.version=next", "-o", next, ".."); err != nil {
+	if err := buildProgram(next, "next"); err != nil {
 		t.Fatal(err)
 	}
 	builds := func(want string) {

@@ -60,7 +60,14 @@ func (s *sharedFiles) program(t testing.TB) string {
 
 // compileForTests makes wazero take the cache of test programs, which have no
 // versions of their libraries in them.
-const compileForTests = "-ldflags=-X github.com/tetratelabs/wazero/internal/version.version=dev"
+const compileForTests = "-X github.com/tetratelabs/wazero/internal/version.version=dev"
+
+// buildProgram builds the program as it is shipped, but for its version and for the
+// cache, which it shares with tests.
+func buildProgram(to, version string, flags ...string) error {
+	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -X main.version=" + version + " " + compileForTests}, flags...)
+	return run("go", append(args, "-o", to, "..")...)
+}
 
 func (s *sharedFiles) build() error {
 	s.modules = filepath.Join(s.root, "modules")
@@ -78,9 +85,8 @@ func (s *sharedFiles) build() error {
 		return err
 	}
 	return errors.Join(
-		run("go", "run", compileForTests, "../../scripts/precompile", s.modules, s.cache),
-		run("go", "run", "../../scripts/precompile", s.modules, s.cache),
-		run("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-X main.version=test", "-o", filepath.Join(s.root, "bin", "edge"), ".."),
+		run("go", "run", "-ldflags="+compileForTests, "../../scripts/precompile", s.modules, s.cache),
+		buildProgram(filepath.Join(s.root, "bin", "edge"), "test"),
 	)
 }
 
