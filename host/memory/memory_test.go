@@ -3,6 +3,7 @@ package memory
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -133,6 +134,9 @@ func TestAttach(t *testing.T) {
 	for _, none := range []Strategy{-1, Copy + 1} {
 		if _, err := Choose(none); !errors.Is(err, ErrStrategy) {
 			t.Errorf("%s: got %v", none, err)
+		}
+		if got, want := none.String(), fmt.Sprintf("strategy %d", int(none)); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

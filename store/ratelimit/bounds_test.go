@@ -181,3 +181,14 @@ func TestDueAfterAPause(t *testing.T) {
 		}
 	}
 }
+
+// TestUnreportedLedger: of a key that nobody has reported, nothing is missing.
+func TestUnreportedLedger(t *testing.T) {
+	var shared, forgotten Ledger
+	if got, want := shared.Share(nodeA, start), (Share{Nodes: 1}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if !forgotten.Forget(start) {
+		t.Error("it is not forgotten")
+	}
+}
