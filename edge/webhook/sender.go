@@ -143,6 +143,9 @@ func (s *Sender) Stop(ctx context.Context) error {
 	return s.stopErr
 }
 
+// endLeasesFor is the least time that Stop takes to end leases, where that takes so long.
+const endLeasesFor = 2 * time.Second
+
 func (s *Sender) stop(ctx context.Context) error {
 	s.mu.Lock()
 	s.stopping = true // no try starts from here on
@@ -166,9 +169,11 @@ func (s *Sender) stop(ctx context.Context) error {
 	s.writers.Wait()
 	s.abandon()
 	// Briefly even when ctx has ended: it spares the next process the wait.
-	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	ending, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	_, unleased := s.c.Store.EndLeases(short, s.c.Owner)
+	atLeast := time.AfterFunc(endLeasesFor, func() { context.AfterFunc(ctx, cancel) })
+	defer atLeast.Stop()
+	_, unleased := s.c.Store.EndLeases(ending, s.c.Owner)
 	if t, ok := s.transport.(*http.Transport); ok {
 		t.CloseIdleConnections()
 	}

@@ -1,11 +1,14 @@
 package webhook
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"partneredge/edge/webhook/signature"
@@ -142,4 +145,40 @@ func TestTail(t *testing.T) {
 		f.fire()
 	}
 	until(t, "all delivered", func() bool { return endpoint.count() == tailMost+11 })
+}
+
+// slowLeases takes a while to end leases.
+type slowLeases struct {
+	Store
+	takes time.Duration
+}
+
+func (s slowLeases) EndLeases(ctx context.Context, owner string) (int, error) {
+	if !sleep(ctx, s.takes) {
+		return 0, ctx.Err()
+	}
+	return s.Store.EndLeases(ctx, owner)
+}
+
+// TestStopEndsLeases: Stop ends leases as long as its context lasts, and for two seconds
+// when that has ended.
+func TestStopEndsLeases(t *testing.T) {
+	for _, test := range []struct {
+		lasts, takes time.Duration
+		ended        bool
+	}{{time.Minute, 30 * time.Second, true}, {time.Minute, 90 * time.Second, false}, {0, time.Second, true}, {0, 3 * time.Second, false}} {
+		path := filepath.Join(t.TempDir(), "origin.db")
+		synctest.Test(t, func(t *testing.T) {
+			db := openDB(t, path)
+			leases := &slowLeases{Store: db}
+			s, err := Start(t.Context(), Config{Store: leases, Guard: NewGuard(GuardConfig{})})
+			must(t, err)
+			leases.takes = test.takes
+			ctx, cancel := context.WithTimeout(t.Context(), test.lasts)
+			defer cancel()
+			if err := s.Stop(ctx); (err == nil) != test.ended {
+				t.Errorf("leases that take %v, in a stop of %v: %v", test.takes, test.lasts, err)
+			}
+		})
+	}
 }
