@@ -44,7 +44,7 @@ func (a Axe) Check(t *testing.T, ctx context.Context, shown string) {
 		return
 	}
 	Value[bool](t, ctx, string(a)+"\n;true")
-	Value[bool](t, ctx, `window.found = undefined; axe.run().then(r => window.found = r.violations.flatMap(v => v.nodes.map(n => v.id + " " + n.target.join(" ") + ": " + n.failureSummary)).join("\u0000")); true`)
+	Value[bool](t, ctx, `window.found = undefined; axe.run({resultTypes: ["violations"]}).then(r => window.found = r.violations.flatMap(v => v.nodes.map(n => v.id + " " + n.target.join(" ") + ": " + n.failureSummary)).join("\u0000")); true`)
 	found, err := chromedp.Run(ctx, chromedp.Poll[string](`window.found === undefined ? false : (window.found || "none")`, chromedp.WithPollingTimeout(time.Minute)))
 	if err != nil {
 		t.Fatal(err)

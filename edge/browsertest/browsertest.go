@@ -3,6 +3,7 @@ package browsertest
 
 import (
 	"context"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,12 +48,15 @@ func Start(t *testing.T, what string, most time.Duration) context.Context {
 	return ctx
 }
 
-// Shoot keeps a picture of the page that is shown among the test's artifacts, as
-// NAME.png, and fails the test if the page is wider than its window.
+// Shoot fails the test if the page that is shown is wider than its window. With
+// -artifacts it keeps a picture of the page, as NAME.png.
 func Shoot(t *testing.T, ctx context.Context, name string) {
 	t.Helper()
 	if over := Value[int](t, ctx, `document.documentElement.scrollWidth - window.innerWidth`); over > 0 {
 		t.Errorf("%s: the page is %d wider than the window", name, over)
+	}
+	if kept := flag.Lookup("test.artifacts"); kept == nil || kept.Value.String() != "true" {
+		return // drawing it takes as long as half of all else
 	}
 	image, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
 	if err != nil {
