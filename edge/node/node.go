@@ -277,6 +277,7 @@ func (n *Node) status() *wire.Status {
 	s := &wire.Status{
 		Region: n.config.Region, Build: n.config.Version, Seq: n.store.Cursor().Seq,
 		Outbox: n.store.Outbox.Len(), HotKeys: n.store.Keys.Len(), Sandboxes: sandboxes(n.runtime), Traffic: &traffic,
+		ShortChanges: true,
 	}
 	s.Running, s.Candidate = n.releases.Status()
 	return s

@@ -1,6 +1,7 @@
 package origin
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -228,9 +229,10 @@ func (m *enrolled) follow() <-chan wire.Changed {
 	pushed := make(chan wire.Changed, 100)
 	if _, err := m.conn.Subscribe(wire.Changes, func(msg *nats.Msg) {
 		var c wire.Changed
-		if err := json.Unmarshal(msg.Data, &c); err != nil {
+		if err := wire.Decode(msg.Data, &c); err != nil {
 			m.Error(err)
 		}
+		c.Short = bytes.Contains(msg.Data, []byte(`"refs"`))
 		pushed <- c
 	}); err != nil {
 		m.Fatal(err)
@@ -252,11 +254,26 @@ func TestChangesArePushed(t *testing.T) {
 	f.must(200, "POST", "/admin/v1/keys/"+id+"/revoke", nil)
 	var got []store.Change
 	for !slices.ContainsFunc(got, func(c store.Change) bool { return c.Kind == store.ChangeKey && c.Ref == id && c.Gone }) {
-		got = append(got, next(f, pushed, "change of the key").Changes...)
+		c := next(f, pushed, "change of the key")
+		if len(c.Changes) > 0 && !c.Short {
+			t.Error("no short form, which every node reads")
+		}
+		got = append(got, c.Changes...)
 	}
+	older, _ := json.Marshal(wire.Status{Head: head, Region: "eu-west"})
+	if err := node.conn.Publish(wire.Subject(node.id, wire.VerbStatus), older); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("the older node is connected", func() bool {
+		return f.must(200, "GET", "/admin/v1/nodes", nil)["items"].([]any)[0].(object)["connected"] == true
+	})
 	f.must(200, "PATCH", "/admin/v1/accounts/"+account, object{"name": "New name"})
 	for !slices.ContainsFunc(got, func(c store.Change) bool { return c.Kind == store.ChangeProfile && c.Ref == account }) {
-		got = append(got, next(f, pushed, "change of the profile").Changes...)
+		c := next(f, pushed, "change of the profile")
+		if len(c.Changes) > 0 && c.Short {
+			t.Error("a short form, which the older node does not read")
+		}
+		got = append(got, c.Changes...)
 	}
 	// With nothing new there is still a beat, which names the last change.
 	for {

@@ -13,9 +13,9 @@ import (
 //
 //	{"v":2,"changes":[{"seq":7,"kind":"key","ref":"key_01…","gone":true}],"latest":7,"history":"his_01…"}
 //
-// with "reset":true at the end of a ChangesReply. Whatever has another form, such as
-// another order of the fields or an escape in a text, is left to encoding/json, which
-// reads and writes the same messages.
+// with "reset":true at the end of a ChangesReply. Changed has a short form as well, in
+// short.go. Whatever has another form, such as another order of the fields or an escape
+// in a text, is left to encoding/json, which reads and writes the same messages.
 
 // fast is a message that this file writes and reads.
 type fast interface {
@@ -27,16 +27,34 @@ type fast interface {
 	parseFast(text string) bool
 	// clear makes it the zero message.
 	clear()
+	// expand turns the short form of changes that encoding/json has read into changes.
+	// It returns false where there is an error in it.
+	expand() bool
 }
 
-func (m *Changed) appendFast(b []byte) ([]byte, bool) {
-	b, ok := appendChanges(b, &m.Head, m.Changes, m.Latest, m.History)
+func (m *Changed) appendFast(b []byte) (_ []byte, ok bool) {
+	if m.Short && shortable(m.Changes) {
+		b, ok = appendMessage(b, &m.Head, appendShort, m.Changes, m.Latest, m.History)
+	} else {
+		b, ok = appendMessage(b, &m.Head, appendChanges, m.Changes, m.Latest, m.History)
+	}
 	return append(b, '}'), ok
 }
 
 func (m *Changed) parseFast(text string) bool {
 	s := scanner{rest: text}
-	m.V, m.Changes, m.Latest, m.History = s.changes(m.Changes[:0])
+	m.V = s.version()
+	if s.has(`,"first":`) {
+		m.First = s.number()
+		s.literal(`,"refs":"`)
+		m.Refs = s.text()
+		if s.bad || !m.expand() {
+			return false
+		}
+	} else {
+		m.Changes = s.changes(m.Changes[:0])
+	}
+	m.Latest, m.History = s.end()
 	s.literal("}")
 	return !s.bad && s.rest == ""
 }
@@ -44,7 +62,7 @@ func (m *Changed) parseFast(text string) bool {
 func (m *Changed) clear() { *m = Changed{} }
 
 func (m *ChangesReply) appendFast(b []byte) ([]byte, bool) {
-	b, ok := appendChanges(b, &m.Head, m.Changes, m.Latest, m.History)
+	b, ok := appendMessage(b, &m.Head, appendChanges, m.Changes, m.Latest, m.History)
 	if m.Reset {
 		b = append(b, `,"reset":true`...)
 	}
@@ -53,7 +71,9 @@ func (m *ChangesReply) appendFast(b []byte) ([]byte, bool) {
 
 func (m *ChangesReply) parseFast(text string) bool {
 	s := scanner{rest: text}
-	m.V, m.Changes, m.Latest, m.History = s.changes(m.Changes[:0])
+	m.V = s.version()
+	m.Changes = s.changes(m.Changes[:0])
+	m.Latest, m.History = s.end()
 	m.Reset = s.has(`,"reset":true`)
 	s.literal("}")
 	return !s.bad && s.rest == ""
@@ -61,38 +81,47 @@ func (m *ChangesReply) parseFast(text string) bool {
 
 func (m *ChangesReply) clear() { *m = ChangesReply{} }
 
-func appendChanges(b []byte, h *Head, changes []store.Change, latest int64, history string) (_ []byte, ok bool) {
+func (m *ChangesReply) expand() bool { return true }
+
+// appendMessage returns b with a message but for its end, whose changes list writes.
+func appendMessage(b []byte, h *Head, list func([]byte, []store.Change) ([]byte, bool), changes []store.Change, latest int64, history string) (_ []byte, ok bool) {
 	if h.Failure != "" || h.Trace != "" || !plain(history) {
 		return b, false
 	}
 	b = slices.Grow(b, 128+96*len(changes))
 	b = strconv.AppendInt(append(b, `{"v":`...), int64(h.V), 10)
 	if len(changes) > 0 {
-		b = append(b, `,"changes":[`...)
-		for i := range changes {
-			c := &changes[i]
-			if !plain(string(c.Kind)) || !plain(c.Ref) {
-				return b, false
-			}
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = strconv.AppendInt(append(b, `{"seq":`...), c.Seq, 10)
-			b = append(append(b, `,"kind":"`...), c.Kind...)
-			b = append(append(b, `","ref":"`...), c.Ref...)
-			b = append(b, '"')
-			if c.Gone {
-				b = append(b, `,"gone":true`...)
-			}
-			b = append(b, '}')
+		if b, ok = list(b, changes); !ok {
+			return b, false
 		}
-		b = append(b, ']')
 	}
 	b = strconv.AppendInt(append(b, `,"latest":`...), latest, 10)
 	if history != "" {
 		b = append(append(append(b, `,"history":"`...), history...), '"')
 	}
 	return b, true
+}
+
+func appendChanges(b []byte, changes []store.Change) (_ []byte, ok bool) {
+	b = append(b, `,"changes":[`...)
+	for i := range changes {
+		c := &changes[i]
+		if !plain(string(c.Kind)) || !plain(c.Ref) {
+			return b, false
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(append(b, `{"seq":`...), c.Seq, 10)
+		b = append(append(b, `,"kind":"`...), c.Kind...)
+		b = append(append(b, `","ref":"`...), c.Ref...)
+		b = append(b, '"')
+		if c.Gone {
+			b = append(b, `,"gone":true`...)
+		}
+		b = append(b, '}')
+	}
+	return append(b, ']'), true
 }
 
 // plain reports whether a text is the same inside quotes in JSON.
@@ -181,33 +210,42 @@ func (s *scanner) text() string {
 // leastChange is about how many bytes a change takes at least.
 const leastChange = 60
 
-// changes reads what both messages begin with, the changes into a slice that is used
-// again.
-func (s *scanner) changes(into []store.Change) (v int, changes []store.Change, latest int64, history string) {
+// version reads what messages begin with.
+func (s *scanner) version() int {
 	s.literal(`{"v":`)
-	v = int(s.number())
-	if s.has(`,"changes":[`) {
-		changes = slices.Grow(into, len(s.rest)/leastChange+1)
-		for !s.bad {
-			s.literal(`{"seq":`)
-			c := store.Change{Seq: s.number()}
-			s.literal(`,"kind":"`)
-			c.Kind = store.ChangeKind(s.text())
-			s.literal(`,"ref":"`)
-			c.Ref = s.text()
-			c.Gone = s.has(`,"gone":true`)
-			s.literal("}")
-			changes = append(changes, c)
-			if !s.has(",") {
-				break
-			}
-		}
-		s.literal("]")
+	return int(s.number())
+}
+
+// changes reads changes, if there are any, into a slice that is used again.
+func (s *scanner) changes(into []store.Change) (changes []store.Change) {
+	if !s.has(`,"changes":[`) {
+		return nil
 	}
+	changes = slices.Grow(into, len(s.rest)/leastChange+1)
+	for !s.bad {
+		s.literal(`{"seq":`)
+		c := store.Change{Seq: s.number()}
+		s.literal(`,"kind":"`)
+		c.Kind = store.ChangeKind(s.text())
+		s.literal(`,"ref":"`)
+		c.Ref = s.text()
+		c.Gone = s.has(`,"gone":true`)
+		s.literal("}")
+		changes = append(changes, c)
+		if !s.has(",") {
+			break
+		}
+	}
+	s.literal("]")
+	return changes
+}
+
+// end reads what follows the changes.
+func (s *scanner) end() (latest int64, history string) {
 	s.literal(`,"latest":`)
 	latest = s.number()
 	if s.has(`,"history":"`) {
 		history = s.text()
 	}
-	return v, changes, latest, history
+	return latest, history
 }

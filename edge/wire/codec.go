@@ -38,7 +38,9 @@ func Decode(data []byte, m Message) error {
 		if ok {
 			f.clear()
 		}
-		err = json.Unmarshal(data, m)
+		if err = json.Unmarshal(data, m); err == nil && ok && !f.expand() {
+			err = errShort
+		}
 	}
 	var wrong *json.UnmarshalTypeError
 	switch v := m.Header().V; {
@@ -53,6 +55,8 @@ func Decode(data []byte, m Message) error {
 	}
 	return nil
 }
+
+var errShort = errors.New("no short form of changes")
 
 // ErrMalformed is the error of a message that cannot be parsed or that carries
 // no version.

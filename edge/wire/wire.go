@@ -221,11 +221,18 @@ type ChangesReply struct {
 
 // Changed is pushed after each commit, and without changes every second, so
 // that a node notices a gap, or another History.
+//
+// First and Refs hold the changes in short form, which Decode turns into Changes. To an
+// older node such a message has none: it asks for those before Latest. Encode writes the
+// short form where Short is set and the changes have one.
 type Changed struct {
 	Head
 	Changes []store.Change `json:"changes,omitempty"`
+	First   int64          `json:"first,omitempty"`
+	Refs    string         `json:"refs,omitempty"`
 	Latest  int64          `json:"latest"`
 	History string         `json:"history,omitempty"`
+	Short   bool           `json:"-"`
 }
 
 // Wake announces deliveries that are due and that the process which wrote them
@@ -354,6 +361,9 @@ type Status struct {
 	Outbox    int    `json:"outbox"`    // leads waiting to be handed over
 	HotKeys   int    `json:"hot_keys"`  // key records in the replica
 	Sandboxes int    `json:"sandboxes"` // alive
+
+	// ShortChanges: it reads the short form of Changed.
+	ShortChanges bool `json:"short_changes,omitempty"`
 
 	Traffic *Traffic `json:"traffic,omitempty"`
 

@@ -24,6 +24,11 @@ func (nothingHeld) outdate()                  {}
 // whether there is anything to ask for: only where a change is missing, or the history
 // is another.
 func TestPushedMessages(t *testing.T) {
+	t.Run("long", func(t *testing.T) { testPushedMessages(t, false) })
+	t.Run("short", func(t *testing.T) { testPushedMessages(t, true) })
+}
+
+func testPushedMessages(t *testing.T, short bool) {
 	held, err := local.Open(local.Config{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
@@ -59,6 +64,7 @@ func TestPushedMessages(t *testing.T) {
 		{wire.Changed{Latest: 12, History: "his_1"}, missing, 9},
 		{wire.Changed{Latest: 9, History: "his_2"}, missing, 9},
 	} {
+		c.pushed.Short = short
 		body, err := wire.Encode(&c.pushed)
 		if err != nil {
 			t.Fatal(err)

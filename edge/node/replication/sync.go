@@ -49,7 +49,7 @@ type changeable interface {
 const (
 	// maxMessages bounds the pushed messages that wait. Others are dropped, and
 	// their changes asked for.
-	maxMessages = 4096
+	maxMessages = 2048
 	// maxChanges bounds the changes in one answer.
 	maxChanges = 5000
 	// restWithin is the time within which the origin pushes the rest of what one message

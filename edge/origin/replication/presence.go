@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"partneredge/edge/wire"
@@ -41,6 +42,8 @@ type Presence struct {
 	addresses map[string]string
 
 	traffic *traffic
+
+	long atomic.Bool // a connected node does not read the short form of changes
 }
 
 // Report is a node and its last status.
@@ -126,6 +129,7 @@ func (p *Presence) run(ctx context.Context) {
 		if err := p.Refresh(ctx); err != nil && ctx.Err() == nil {
 			p.cfg.Log.Warn("refreshing the nodes", "err", err)
 		}
+		p.chooseForm()
 	})
 }
 
@@ -280,9 +284,25 @@ func (p *Presence) receive(id string, s wire.Status) {
 		p.traffic.add(id, p.nodes[id].Region, *s.Traffic, p.cfg.Now())
 	}
 	p.beats.put(heartbeat{node: id, status: s, at: p.cfg.Now(), written: last.written})
+	if !s.ShortChanges {
+		p.long.Store(true)
+	}
 	for f := range p.beats.followers {
 		f.heard.send()
 	}
+}
+
+// chooseForm has changes pushed in short form once every connected node reads it. One
+// that does not, and is not known yet, asks for what it missed.
+func (p *Presence) chooseForm() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now, long := p.cfg.Now(), false
+	for _, e := range p.beats.nodes {
+		b := e.Value.(*heartbeat)
+		long = long || !b.status.ShortChanges && !b.timedOut(now)
+	}
+	p.long.Store(long)
 }
 
 // countRefusals has the counters of a node there from its first status on, as 0, so

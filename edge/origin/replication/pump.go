@@ -13,7 +13,7 @@ import (
 // Times and sizes of the pump.
 const (
 	pumpEvery   = time.Second
-	pumpBatch   = 1000      // changes in one message
+	pumpBatch   = 5000      // changes in one message
 	changesKept = 1_000_000 // a node further behind than this starts afresh
 	pruneEvery  = time.Minute
 )
@@ -27,6 +27,8 @@ type pump struct {
 	last atomic.Int64 // the last change pushed
 
 	history string // that last is a number of
+
+	long *atomic.Bool // the short form is not read by all
 }
 
 // start counts all present changes as pushed: nodes ask for older ones.
@@ -95,7 +97,7 @@ func (p *pump) push(ctx context.Context, beat bool) error {
 }
 
 func (p *pump) publish(log central.ChangeLog) error {
-	body, err := wire.Encode(&wire.Changed{Changes: log.Changes, Latest: log.Latest, History: log.History})
+	body, err := wire.Encode(&wire.Changed{Changes: log.Changes, Latest: log.Latest, History: log.History, Short: !p.long.Load()})
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 
 const (
 	pushChanges = 10_000
-	pushBatch   = 1000 // changes in a message
+	pushBatch   = 5000 // changes in a message
 )
 
 // push measures how many bytes the origin's NATS server sends for 10 000 changes to two
