@@ -1,5 +1,0 @@
-package deliveries
-
-import "sync/atomic"
-
-var ZZ struct{ Calls, N, Endpoints, Claims, Claimed, Flush, Made atomic.Int64 }
