@@ -181,3 +181,22 @@ func TestDueAfterTheClockWasPutBack(t *testing.T) {
 		expect("started with the clock put back", len(leased))
 	})
 }
+
+// TestDueOfALongerSchedule: what another version put further ahead than this one ever does is
+// due then and no earlier, while the clock goes as it should.
+func TestDueOfALongerSchedule(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		q := newQueued(t, p, 2)
+		q.fire(t)
+		q.record(t, store.StatePending, 24*time.Hour, q.claim(t, 5)...)
+		noError(t, q.Close())
+		q.DB, q.told = openWith(t, p, Config{Now: q.clock.now}), dueSet{}
+		if got := q.claim(t, 5); len(got) != 0 {
+			t.Errorf("a day before their time: claimed %d", len(got))
+		}
+		q.clock.at = q.clock.at.Add(24 * time.Hour)
+		if got := q.claim(t, 5); len(got) != 2 {
+			t.Errorf("at their time: claimed %d, want 2", len(got))
+		}
+	})
+}

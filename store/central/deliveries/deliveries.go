@@ -21,10 +21,12 @@ type Store struct {
 	log     *slog.Logger
 	claimer atomic.Pointer[Claimer]
 	version atomic.Uint64 // of endpoints
-	waiting waiting       // used on PostgreSQL
+	waiting waiting
+
+	hastenSlice int // deliveries, as the constant unless a test sets it
 }
 
 // New makes the Store of a database.
 func New(d *db.DB, s Sealer, log *slog.Logger) *Store {
-	return &Store{db: d, sealer: s, log: log}
+	return &Store{db: d, sealer: s, log: log, hastenSlice: hastenSlice}
 }

@@ -52,8 +52,9 @@ const sliceOfQueue = `WITH RECURSIVE queues(id, n) AS (
 //
 // It costs as much as was written since the last call and is due now, not as much as
 // waits. But after the start, when the clock was put back, and every ten minutes it reads the
-// whole queue, in slices. What is due further ahead than farthest then was written before the
-// clock was put back, and is due at once; farthest 0: as far ahead as it says.
+// whole queue, in slices. What is due further ahead than farthest then, and was written at a
+// time that is yet to come, was written before the clock was put back, and is due at once;
+// farthest 0: as far ahead as it says.
 func (s *Store) Due(ctx context.Context, most int, farthest time.Duration) (subscriptions []string, next time.Time, err error) {
 	now := s.db.Now()
 	if s.waiting.setBack(now) {
@@ -103,7 +104,7 @@ func (s *Store) readQueue(ctx context.Context, farthest time.Duration, now time.
 }
 
 // walk reads a slice of the whole queue when that is due. late are the subscriptions for
-// which something waits that is due further ahead than anything can be.
+// which something waits that is due further ahead than this process would have it.
 func (s *Store) walk(ctx context.Context, q db.Querier, farthest time.Duration, now time.Time) (late []string, err error) {
 	from, ok := s.waiting.nextSlice()
 	if !ok {
@@ -122,40 +123,42 @@ func (s *Store) walk(ctx context.Context, q db.Querier, farthest time.Duration, 
 	return late, err
 }
 
-// Bounds of hastening.
-const (
-	hastenSlice = 5000        // deliveries in one transaction
-	hastenLease = time.Minute // for whoever is just trying one
-)
+// hastenSlice is how many deliveries one transaction hastens.
+const hastenSlice = 5000
 
-// hasten has deliveries due at once that wait for subscriptions until after farthest. What
-// is leased may be under way, and is due a little later.
+// hastenLease is for whoever is just trying what is hastened.
+const hastenLease = time.Minute
+
+// hasten has deliveries due at once that wait for subscriptions until after farthest, and
+// were written at a time that is yet to come: a process with a longer schedule may have
+// written the others. What is leased may be under way, and is due a little later.
 func (s *Store) hasten(ctx context.Context, subscriptions []string, farthest time.Duration, now time.Time) error {
 	at, lock := db.Micros(now), ""
 	if s.db.Postgres() {
 		lock = " FOR UPDATE"
 	}
-	for {
+	all := int64(0)
+	for more := true; more; {
 		var hastened int64
 		err := s.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) (err error) {
 			hastened, err = t.Exec(ctx, `UPDATE deliveries SET next_at = CASE WHEN next_at > ? THEN ? ELSE next_at END,
 				due_at = CASE WHEN lease_owner = '' THEN CAST(? AS BIGINT) ELSE ? END, updated_at = ?`+s.written()+`
-				WHERE id IN (SELECT id FROM deliveries WHERE state = 'pending' AND `+t.In("subscription_id")+` AND due_at > ?
-					ORDER BY id LIMIT ?`+lock+`)`,
-				at, at, at, db.Micros(now.Add(hastenLease)), at, t.Set(subscriptions), db.Micros(now.Add(farthest)), hastenSlice)
+				WHERE id IN (SELECT id FROM deliveries WHERE state = 'pending' AND `+t.In("subscription_id")+`
+					AND due_at > ? AND updated_at > ? ORDER BY id LIMIT ?`+lock+`)`,
+				at, at, at, db.Micros(now.Add(hastenLease)), at, t.Set(subscriptions),
+				db.Micros(now.Add(farthest)), db.Micros(now.Add(clockJitter)), s.hastenSlice)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		if hastened == 0 { // somebody else has had them due
-			return nil
-		}
-		s.log.Warn("deliveries waited for a time far ahead: the clock was put back, and they are due now", "deliveries", hastened)
-		if hastened < hastenSlice {
-			break
-		}
+		all += hastened
+		more = hastened == int64(s.hastenSlice)
 	}
+	if all == 0 { // somebody else has had them due, or they are due as they should be
+		return nil
+	}
+	s.log.Warn("deliveries waited for a time far ahead: the clock was put back, and they are due now", "deliveries", all)
 	heads := make([]head, len(subscriptions))
 	for i, id := range subscriptions {
 		heads[i] = head{id: id, due: at}
