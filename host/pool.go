@@ -205,7 +205,7 @@ func (p *pool) close() {
 	}
 	p.waiting = nil
 	idle := p.idle
-	p.idle = nil
+	p.idle, p.unused = nil, 0
 	p.mu.Unlock()
 	for _, s := range idle {
 		p.discard(s)

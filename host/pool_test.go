@@ -276,6 +276,36 @@ func TestUnusedSandboxesAreFreed(t *testing.T) {
 	pristine(t, m)
 }
 
+// TestClosingPoolIsTrimmed holds that a pool may be trimmed while it is closed, which
+// lasts as long as its sandboxes are in use.
+func TestClosingPoolIsTrimmed(t *testing.T) {
+	_, m, _ := openBlocking(t, Config{}, abi.OpLockout, Limits{Sandboxes: 4})
+	var used []*sandbox
+	for range 4 {
+		used = append(used, getSandbox(t, m))
+	}
+	for _, s := range used[2:] {
+		m.pool.put(s)
+	}
+	m.pool.trim() // from now on these two are unused
+	closed := make(chan struct{})
+	go func() {
+		m.Close(t.Context())
+		close(closed)
+	}()
+	for m.Stats().Sandboxes != 2 {
+		runtime.Gosched()
+	}
+	m.pool.trim()
+	for _, s := range used[:2] {
+		m.pool.put(s)
+	}
+	<-closed
+	if s := m.Stats(); s.Sandboxes != 0 || s.Idle != 0 {
+		t.Errorf("once closed: %+v", s)
+	}
+}
+
 func getSandbox(t *testing.T, m *Module) *sandbox {
 	t.Helper()
 	s, err := m.pool.get(t.Context())
