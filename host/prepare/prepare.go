@@ -169,6 +169,8 @@ type rewriter struct {
 	calls indirectCalls
 	bulks map[bulk]uint32 // the functions that were added for them
 
+	moduleWords int // of short bulk operations, up to now
+
 	// Room for the code of one function after another.
 	frames  []frame
 	regions []region

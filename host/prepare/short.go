@@ -22,6 +22,9 @@ const (
 	// maxWords bounds the words of all such operations in a function, for a function
 	// becomes longer by them, and an engine compiles a long one slowly (cost.go).
 	maxWords = 1024
+	// maxModuleWords bounds them in a module, which else could become twenty times as
+	// large. A word takes some 26 bytes at most.
+	maxModuleWords = 256 << 10
 
 	opV128Load  = 0x00 // after opSIMD
 	opV128Store = 0x0b
@@ -67,8 +70,10 @@ func (c *codeRewriter) shortBulk(start int, s shape) (b shortBulk) {
 		value, constant := c.constant(0, start)
 		b.value, ok, most = byte(value), ok && constant, maxFilled
 	}
-	if ok && length >= wordSize && length <= most && c.words < maxWords {
-		c.words += int(length / wordSize)
+	if ok && length >= wordSize && length <= most && c.words < maxWords && c.moduleWords < maxModuleWords {
+		words := int(length / wordSize)
+		c.words += words
+		c.moduleWords += words
 		b.length = length
 	}
 	return b

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"partneredge/host/wasmtest"
 )
 
 // TestShortBulk holds that short operations on memory of a constant length do the same as
@@ -62,6 +64,29 @@ func TestShortBulkIsReplaced(t *testing.T) {
 		}
 		if left := bytes.Count(m.Wasm, []byte(bulkFill.op)) + bytes.Count(m.Wasm, []byte(bulkCopy.op)); left != tt.left {
 			t.Errorf("%s: %d are left, want %d", tt.name, left, tt.left)
+		}
+	}
+}
+
+// TestShortBulkOfModule holds that no more operations of a whole module become loads and
+// stores than may, however many functions they are in.
+func TestShortBulkOfModule(t *testing.T) {
+	const most = maxModuleWords / maxWords // functions that are full of them
+	filled := slices.Concat(constant(8), constant(0), constant(maxFilled), []byte(bulkFill.op))
+	full := wasmtest.Function([]byte{0}, bytes.Repeat(filled, maxWords*wordSize/maxFilled))
+	one := wasmtest.Function([]byte{0}, filled)
+	for more, want := range []int{0, 1, 2} {
+		m, err := Rewrite(wasmtest.Module(
+			wasmtest.Section(secType, []byte{0x60, 0, 0}),
+			wasmtest.Section(secFunction, slices.Repeat([][]byte{{0}}, most+more)...),
+			wasmtest.Section(secMemory, []byte{0, 1}),
+			wasmtest.Section(secCode, slices.Concat(slices.Repeat([][]byte{full}, most), slices.Repeat([][]byte{one}, more))...),
+		), Options{WithoutFuel: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left := bytes.Count(m.Wasm, []byte(bulkFill.op)); left != want {
+			t.Errorf("%d functions beyond %d: %d are left, want %d", more, most, left, want)
 		}
 	}
 }
