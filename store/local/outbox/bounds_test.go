@@ -391,7 +391,7 @@ func TestEmptiedOnAFullDisk(t *testing.T) {
 	}
 	defer o.Close()
 	add(t, o, "lead_00", "lead_01")
-	o.rest = time.Now().Add(restAfter / 2) // tidying has failed
+	inWriter(t, o, func() { o.rest = time.Now().Add(restAfter / 2) }) // tidying has failed
 	remove(t, o, "lead_00", "lead_01")
 	disk.Before(func(op durabletest.Op) error {
 		if op.Kind == durabletest.Make {

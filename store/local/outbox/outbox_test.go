@@ -37,8 +37,23 @@ func newLog() (*slog.Logger, *logText) {
 	return slog.New(slog.NewTextHandler(l, nil)), l
 }
 
-// logText keeps what was logged. Only one goroutine logs in these tests.
-type logText struct{ bytes.Buffer }
+// logText keeps what was logged, by whichever goroutine.
+type logText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logText) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
 
 func (l *logText) lines() int { return strings.Count(l.String(), "\n") }
 
