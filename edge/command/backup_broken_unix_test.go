@@ -36,7 +36,7 @@ func TestBackupToNobody(t *testing.T) {
 	if _, err := natsauth.Open(filepath.Join(dir, natsFolder)); err != nil {
 		t.Fatal(err)
 	}
-	killed := filepath.Join(dir, ".backup-killed")
+	killed := filepath.Join(dir, ".edge-backup-killed")
 	if err := os.Mkdir(killed, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestBackupToNobody(t *testing.T) {
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || !exit.Exited() || !strings.Contains(said.String(), "broken pipe") {
 		t.Errorf("%v: %s", err, said.String())
 	}
-	left, err := filepath.Glob(filepath.Join(dir, ".backup-*"))
+	left, err := filepath.Glob(filepath.Join(dir, ".edge-backup-*"))
 	if err != nil || len(left) != 1 || left[0] != going {
 		t.Errorf("%v, %v are left, want %s", left, err, going)
 	}

@@ -10,9 +10,11 @@ import (
 	"testing"
 
 	"partneredge/edge/hint"
+	"partneredge/edge/origin/backup"
 	"partneredge/edge/origin/natsauth"
 	"partneredge/edge/webhook/secrets"
 	"partneredge/store/central"
+	"partneredge/store/durable"
 )
 
 // makeOrigin makes a directory as an origin leaves it.
@@ -152,17 +154,24 @@ func TestRestoreWithoutKeys(t *testing.T) {
 
 // TestKilledBackups: what a backup and a restore have left that were killed goes with the next.
 func TestKilledBackups(t *testing.T) {
+	if !durable.Locks {
+		t.Skip("this system has no locks, and nothing is removed")
+	}
 	outer := t.TempDir()
 	dir, file := filepath.Join(outer, "origin"), filepath.Join(outer, "backups", "file")
 	makeOrigin(t, dir)
 	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	leave := func(in, name string) {
+	leave := func(in string, make func(string) (string, func() error, error)) {
 		t.Helper()
-		folder := filepath.Join(in, name)
-		if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, "lock"), nil, 0o600),
-			os.WriteFile(filepath.Join(folder, secretsFile), []byte("secret"), 0o600)); err != nil {
+		killed, remove, err := make(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		aside := filepath.Join(t.TempDir(), "aside") // as if it was killed: its folder stays, unlocked
+		if err := errors.Join(os.WriteFile(filepath.Join(killed, secretsFile), []byte("secret"), 0o600),
+			os.Rename(killed, aside), remove(), os.Rename(aside, killed)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -173,9 +182,9 @@ func TestKilledBackups(t *testing.T) {
 			t.Fatalf("edge %s: %d, %s", strings.Join(args, " "), code, said.String())
 		}
 	}
-	leave(filepath.Dir(file), ".backup-killed")
+	leave(filepath.Dir(file), backup.WorkFolder)
 	run("backup", "--data", dir, "--to", file)
-	leave(outer, ".restore-killed")
+	leave(outer, backup.RestoreFolder)
 	run("restore", "--from", file, "--data", filepath.Join(outer, "restored"))
 	for _, in := range []string{outer, filepath.Dir(file)} {
 		if left, err := filepath.Glob(filepath.Join(in, ".*")); err != nil || len(left) > 0 {

@@ -11,10 +11,14 @@ import (
 )
 
 // Prefixes of the names of folders that backups and restored directories are made in.
+// Others keep backups where these are made, so the names are no other program's.
 const (
-	backupPrefix  = ".backup-"
-	restorePrefix = ".restore-"
+	backupPrefix  = ".edge-backup-"
+	restorePrefix = ".edge-restore-"
 )
+
+// lockText is the content of the lock file of such a folder.
+const lockText = "edge makes a backup here, or restores one\n"
 
 // WorkFolder makes a folder, for its owner only, that a backup is made in, and locks it
 // against RemoveStale. remove ends both.
@@ -33,19 +37,28 @@ func workFolder(in, prefix string) (work string, remove func() error, err error)
 		if work, err = os.MkdirTemp(in, prefix); err != nil {
 			return "", nil, err
 		}
+		lock := filepath.Join(work, "lock")
 		var unlock func()
-		if unlock, err = durable.LockFile(filepath.Join(work, "lock")); err == nil {
-			return work, func() error { defer unlock(); return os.RemoveAll(work) }, nil
+		if unlock, err = durable.LockFile(lock); err == nil {
+			remove = func() error { defer unlock(); return os.RemoveAll(work) }
+			if err = os.WriteFile(lock, []byte(lockText), 0o600); err == nil {
+				return work, remove, nil
+			}
+			return "", nil, errors.Join(err, remove())
 		}
 		err = errors.Join(err, os.RemoveAll(work))
 	}
 	return "", nil, err
 }
 
-// RemoveStale removes from dir the folders of backups and restores that were killed. Others
-// may have folders of such names there: one without a lock goes only if it is empty.
+// RemoveStale removes from dir the folders of backups and restores that were killed: those
+// of their names whose lock file is theirs and unlocked, and empty ones. Where the system
+// has no locks it removes nothing.
 func RemoveStale(dir string) error {
 	entries, err := os.ReadDir(dir)
+	if !durable.Locks {
+		return err
+	}
 	for _, entry := range entries {
 		name := entry.Name()
 		if entry.IsDir() && (strings.HasPrefix(name, backupPrefix) || strings.HasPrefix(name, restorePrefix)) {
@@ -61,7 +74,7 @@ func removeStale(work string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		_ = os.Remove(work) // killed before it had a lock
 		return nil
-	case errors.Is(err, fs.ErrPermission), err == nil && !info.Mode().IsRegular(): // somebody else's
+	case errors.Is(err, fs.ErrPermission), err == nil && (!info.Mode().IsRegular() || info.Size() != int64(len(lockText))): // somebody else's
 		return nil
 	}
 	unlock, err := durable.LockFile(lock)
@@ -72,5 +85,8 @@ func removeStale(work string) error {
 		return err
 	}
 	defer unlock()
+	if text, err := os.ReadFile(lock); err != nil || string(text) != lockText {
+		return err
+	}
 	return os.RemoveAll(work)
 }

@@ -5,14 +5,19 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
+	"strings"
 	"testing"
+
+	"partneredge/store/durable"
 )
 
 // TestRemoveStale: what processes have left that were killed goes, and neither what is in use
-// nor what is somebody else's.
+// nor what is somebody else's, such as a lock file of theirs.
 func TestRemoveStale(t *testing.T) {
+	if !durable.Locks {
+		t.Skip("this system has no locks, and nothing is removed")
+	}
 	dir := t.TempDir()
 	var keep []string
 	for name, make := range map[string]func(string) (string, func() error, error){"backup": WorkFolder, "restore": RestoreFolder} {
@@ -24,29 +29,29 @@ func TestRemoveStale(t *testing.T) {
 		if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if runtime.GOOS != "windows" { // there nothing is locked
-			if err := RemoveStale(dir); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := os.Stat(secret); err != nil {
-				t.Errorf("a %s under way: %v", name, err)
-			}
+		if err := RemoveStale(dir); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(secret); err != nil {
+			t.Errorf("a %s under way: %v", name, err)
 		}
 		// As if it was killed: its folder stays, unlocked.
 		aside := filepath.Join(t.TempDir(), "aside")
 		if err := errors.Join(os.Rename(killed, aside), unlock(), os.Rename(aside, killed)); err != nil {
 			t.Fatal(err)
 		}
-		for suffix, file := range map[string]string{"unlocked": "", "other": "file"} {
-			folder := filepath.Join(dir, "."+name+"-"+suffix)
-			if err := os.Mkdir(folder, 0o700); err != nil {
+		for folder, lock := range map[string]string{
+			".edge-" + name + "-empty": "", ".edge-" + name + "-other": "another's", ".edge-" + name + "-text": strings.Repeat("x", len(lockText)), "." + name + "-prod": lockText,
+		} {
+			if err := os.Mkdir(filepath.Join(dir, folder), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if file != "" {
-				keep = append(keep, filepath.Base(folder))
-				if err := os.WriteFile(filepath.Join(folder, file), nil, 0o600); err != nil {
-					t.Fatal(err)
-				}
+			if lock == "" {
+				continue
+			}
+			keep = append(keep, folder)
+			if err := os.WriteFile(filepath.Join(dir, folder, "lock"), []byte(lock), 0o600); err != nil {
+				t.Fatal(err)
 			}
 		}
 	}
