@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -24,7 +26,13 @@ func parkingServer(t *testing.T, bounds Bounds, p Parking) (*ParkingListener, *h
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := Park(Bound(ln, bounds, func(netip.Addr) bool { return false }), p)
+	return serveParking(t, Bound(ln, bounds, func(netip.Addr) bool { return false }), p)
+}
+
+// serveParking is parkingServer for the connections that ln accepts.
+func serveParking(t *testing.T, ln net.Listener, p Parking) (*ParkingListener, *http.Server) {
+	t.Helper()
+	l := Park(ln, p)
 	server := &http.Server{
 		ErrorLog: log.New(io.Discard, "", 0), ConnState: l.Observe, IdleTimeout: p.IdleTimeout, TLSConfig: p.TLS,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -153,6 +161,118 @@ func TestPartsOfRequestsAreNotParked(t *testing.T) {
 		l.awaitParked(t, 3) // so that the first one's time is over too
 	}
 	wantAnswer(t, first, in, get[sent:], "GET false 1")
+}
+
+// TestPartsOfTLSRecordsArePreserved holds that what TLS has read of a record is not lost
+// when the connection is parked.
+func TestPartsOfTLSRecordsArePreserved(t *testing.T) {
+	if !canPark {
+		t.Skip("NOT TESTED: no connection is parked on this system")
+	}
+	l, _ := parkingServer(t, manyConnections,
+		Parking{After: time.Millisecond, IdleTimeout: time.Hour, TLS: testTLS(t), HandshakeTimeout: time.Minute})
+	socket, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	delayed := &delayedConn{Conn: socket}
+	conn := tls.Client(delayed, &tls.Config{RootCAs: x509.NewCertPool(), InsecureSkipVerify: true})
+	in := bufio.NewReader(conn)
+	wantAnswer(t, conn, in, get, "GET true 1")
+	delayed.delays = true
+	for range 2 { // each is a record
+		if _, err := io.WriteString(conn, get); err != nil {
+			t.Fatal(err)
+		}
+	}
+	delayed.delays = false
+	first := len(delayed.delayed) * 3 / 4 // the first, and half of the second
+	if _, err := socket.Write(delayed.delayed[:first]); err != nil {
+		t.Fatal(err)
+	}
+	wantAnswer(t, conn, in, "", "GET true 1")
+	l.awaitParked(t, 1)
+	if _, err := socket.Write(delayed.delayed[first:]); err != nil {
+		t.Fatal(err)
+	}
+	wantAnswer(t, conn, in, "", "GET true 1")
+}
+
+// delayedConn keeps what is written to it while delays is set.
+type delayedConn struct {
+	net.Conn
+	delays  bool
+	delayed []byte
+}
+
+func (c *delayedConn) Write(b []byte) (int, error) {
+	if !c.delays {
+		return c.Conn.Write(b)
+	}
+	c.delayed = append(c.delayed, b...)
+	return len(b), nil
+}
+
+// TestCloseWritesNothing holds that a stop does not wait for parked clients that take
+// nothing, to which TLS would write that it closes.
+func TestCloseWritesNothing(t *testing.T) {
+	if !canPark {
+		t.Skip("NOT TESTED: no connection is parked on this system")
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := &fullListener{Listener: ln}
+	l, server := serveParking(t, full,
+		Parking{After: time.Millisecond, IdleTimeout: time.Hour, TLS: testTLS(t), HandshakeTimeout: time.Minute})
+	for range 3 {
+		conn, in := dialParking(t, l)
+		wantAnswer(t, conn, in, get, "GET true 1")
+	}
+	l.awaitParked(t, 3)
+	full.full.Store(true)
+	if err := server.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := full.waits.Load(); n != 0 {
+		t.Errorf("%d connections waited to write", n)
+	}
+}
+
+// fullListener accepts connections that take nothing once full is set.
+type fullListener struct {
+	net.Listener
+	full  atomic.Bool
+	waits atomic.Int64 // writes that would wait, which fail instead
+}
+
+func (l *fullListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &fullConn{TCPConn: conn.(*net.TCPConn), listener: l}, nil
+}
+
+type fullConn struct {
+	*net.TCPConn
+	listener *fullListener
+	closed   atomic.Bool
+}
+
+func (c *fullConn) Write(b []byte) (int, error) {
+	if c.listener.full.Load() && !c.closed.Load() {
+		c.listener.waits.Add(1)
+		return 0, os.ErrDeadlineExceeded
+	}
+	return c.TCPConn.Write(b)
+}
+
+func (c *fullConn) Close() error {
+	c.closed.Store(true)
+	return c.TCPConn.Close()
 }
 
 // TestParkedConnectionsTimeOut holds that a parked connection ends when an idle one does.
