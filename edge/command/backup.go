@@ -146,8 +146,8 @@ func (b backupJob) addDatabase(ctx context.Context, a *backup.Writer, copied str
 	return a.File(databaseFile, copied)
 }
 
-// addFiles adds the files in the directory, and those that lie elsewhere. It fails unless
-// all keys are among them.
+// addFiles adds the files in the directory but backups, each of which would have all the
+// earlier ones in it, and those that lie elsewhere. It fails unless all keys are among them.
 func (b backupJob) addFiles(a *backup.Writer) error {
 	elsewhere := map[string]string{adminTokenFile: b.tokenFile, secretsFile: b.secretsFile, natsFolder: b.natsKeys}
 	added := make(map[string]bool)
@@ -159,6 +159,9 @@ func (b backupJob) addFiles(a *backup.Writer) error {
 		top, _, _ := strings.Cut(name, "/")
 		if isTransient(name) || elsewhere[top] != "" {
 			return nil
+		}
+		if is, err := backup.Is(from); err != nil || is {
+			return err
 		}
 		return file(name, from)
 	}); err != nil {

@@ -192,3 +192,28 @@ func TestKilledBackups(t *testing.T) {
 		}
 	}
 }
+
+// TestBackupsInTheDirectory: a backup beside the origin's files has none of the earlier ones.
+func TestBackupsInTheDirectory(t *testing.T) {
+	outer := t.TempDir()
+	b := backupJob{dir: filepath.Join(outer, "origin")}
+	makeOrigin(t, b.dir)
+	folder := filepath.Join(b.dir, "backups")
+	if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, "readme"), []byte("kept"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"monday", "tuesday", "backups/wednesday"} {
+		if err := b.write(t.Context(), filepath.Join(b.dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restored := filepath.Join(outer, "restored")
+	if err := restore(t.Context(), filepath.Join(folder, "wednesday"), restored, "", slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"monday": false, "tuesday": false, "backups/wednesday": false, "backups/readme": true, secretsFile: true} {
+		if _, err := os.Stat(filepath.Join(restored, name)); (err == nil) != want {
+			t.Errorf("%s: %v, want it there: %v", name, err, want)
+		}
+	}
+}

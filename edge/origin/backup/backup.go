@@ -104,6 +104,21 @@ func walk(dir, name string, above []fs.FileInfo, fn func(name, from string) erro
 	return nil
 }
 
+// Is reports whether a file is a backup, or the beginning of one.
+func Is(file string) (bool, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	unzipped, err := gzip.NewReader(f)
+	if err != nil { // of anything else
+		return false, nil
+	}
+	header, err := tar.NewReader(unzipped).Next()
+	return err == nil && header.Name == mark, nil
+}
+
 // Close completes the backup.
 func (a *Writer) Close() error {
 	return errors.Join(a.tar.Close(), a.gzip.Close())

@@ -62,6 +62,32 @@ func TestWriteAndRead(t *testing.T) {
 	}
 }
 
+// TestIs: a backup is known by its beginning, and nothing else is taken for one.
+func TestIs(t *testing.T) {
+	whole := made(t)
+	file := filepath.Join(t.TempDir(), "file")
+	for name, tt := range map[string]struct {
+		content []byte
+		want    bool
+	}{
+		"a backup":      {whole, true},
+		"nothing":       {nil, false},
+		"a key":         {[]byte("k1:5e5e\n"), false},
+		"a gzip's head": {whole[:10], false},
+		"another tar":   {entries(t, tar.Header{Name: "a", Typeflag: tar.TypeReg}), false},
+	} {
+		if err := os.WriteFile(file, tt.content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if is, err := Is(file); err != nil || is != tt.want {
+			t.Errorf("%s: %v, %v", name, is, err)
+		}
+	}
+	if _, err := Is(filepath.Join(t.TempDir(), "none")); err == nil {
+		t.Error("a file that is not there: no error")
+	}
+}
+
 // TestCut checks that Read refuses every beginning of a backup, and backups with a
 // flipped bit.
 func TestCut(t *testing.T) {
