@@ -1,6 +1,8 @@
 package command
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +44,9 @@ const natsFolder = "nats"
 type backupJob struct {
 	dir, database                    string // database "": SQLite in dir
 	tokenFile, secretsFile, natsKeys string // "": in dir
+
+	// snapshot copies the database. nil: db.Snapshot.
+	snapshot func(ctx context.Context, file, copied string) error
 }
 
 func newBackup() *cobra.Command {
@@ -120,14 +125,29 @@ func (b backupJob) build(ctx context.Context, folder string, done func(whole str
 	if err != nil {
 		return err
 	}
-	// The database first: it names nothing that is not among the files by then.
+	// The keys first: an old one may be removed once the database is copied that needs it.
+	keys, err := b.sealingKeys()
+	if err != nil {
+		return err
+	}
+	files := b
+	if keys != nil {
+		files.secretsFile = filepath.Join(work, secretsFile)
+		if err := os.WriteFile(files.secretsFile, keys, 0o600); err != nil {
+			return err
+		}
+	}
+	// The database before the files: it names nothing that is not among them by then.
 	if b.database == "" {
 		if err := b.addDatabase(ctx, a, filepath.Join(work, databaseFile)); err != nil {
 			return err
 		}
 	}
-	if err := b.addFiles(a); err != nil {
+	if err := files.addFiles(a); err != nil {
 		return err
+	}
+	if now, err := b.sealingKeys(); err != nil || !bytes.Equal(now, keys) {
+		return cmp.Or(err, hint.Add(fmt.Errorf("%s changed meanwhile: what the database has sealed may not open with it", secretsFile), "make the backup again"))
 	}
 	if err := errors.Join(a.Close(), out.Sync(), out.Close()); err != nil {
 		return err
@@ -135,12 +155,25 @@ func (b backupJob) build(ctx context.Context, folder string, done func(whole str
 	return done(whole)
 }
 
+// sealingKeys reads the file of the keys that secrets are sealed with; nil where there is none.
+func (b backupJob) sealingKeys() ([]byte, error) {
+	keys, err := os.ReadFile(cmp.Or(b.secretsFile, filepath.Join(b.dir, secretsFile)))
+	if errors.Is(err, fs.ErrNotExist) { // addFiles says that it is missing
+		return nil, nil
+	}
+	return keys, err
+}
+
 func (b backupJob) addDatabase(ctx context.Context, a *backup.Writer, copied string) error {
 	file := filepath.Join(b.dir, databaseFile)
 	if _, err := os.Stat(file); err != nil {
 		return hint.Add(err, "is --data the directory of an origin? One on PostgreSQL needs --database")
 	}
-	if err := db.Snapshot(ctx, file, copied); err != nil {
+	snapshot := b.snapshot
+	if snapshot == nil {
+		snapshot = db.Snapshot
+	}
+	if err := snapshot(ctx, file, copied); err != nil {
 		return err
 	}
 	return a.File(databaseFile, copied)

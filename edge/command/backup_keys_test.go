@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"partneredge/edge/origin/natsauth"
 	"partneredge/edge/webhook/secrets"
 	"partneredge/store/central"
+	"partneredge/store/central/db"
 	"partneredge/store/durable"
 )
 
@@ -189,6 +191,42 @@ func TestKilledBackups(t *testing.T) {
 	for _, in := range []string{outer, filepath.Dir(file)} {
 		if left, err := filepath.Glob(filepath.Join(in, ".*")); err != nil || len(left) > 0 {
 			t.Errorf("left are %v, %v", left, err)
+		}
+	}
+}
+
+// TestBackupWhileKeysChange: there is no backup where the old key of secrets goes, or a new
+// one comes, while the database is copied, and none that was there before is lost.
+func TestBackupWhileKeysChange(t *testing.T) {
+	for _, flag := range []bool{false, true} {
+		outer := t.TempDir()
+		b := backupJob{dir: filepath.Join(outer, "origin")}
+		makeOrigin(t, b.dir)
+		keys := filepath.Join(b.dir, secretsFile)
+		if flag {
+			b.secretsFile = filepath.Join(outer, "elsewhere")
+			if err := os.Rename(keys, b.secretsFile); err != nil {
+				t.Fatal(err)
+			}
+			keys = b.secretsFile
+		}
+		file := filepath.Join(outer, "backup")
+		if err := os.WriteFile(file, []byte("earlier"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b.snapshot = func(ctx context.Context, file, copied string) error {
+			return errors.Join(db.Snapshot(ctx, file, copied), os.WriteFile(keys, []byte("new:"+strings.Repeat("5e", 32)+"\n"), 0o600))
+		}
+		err := b.write(t.Context(), file)
+		if err == nil || !strings.Contains(err.Error(), "secrets.keys changed") || !hinted(err) {
+			t.Errorf("by a flag: %v: %v", flag, err)
+		}
+		if left, err := os.ReadFile(file); string(left) != "earlier" {
+			t.Errorf("the backup of before: %v", err)
+		}
+		b.snapshot = nil
+		if err := b.write(t.Context(), file); err != nil {
+			t.Errorf("once more: %v", err)
 		}
 	}
 }
