@@ -186,7 +186,7 @@ func TestFullDiskOfOrigin(t *testing.T) {
 // and all is well once there is room.
 func TestWhenADiskIsFull(t *testing.T) {
 	t.Parallel()
-	originDisk := disktest.Small(t, "8m")
+	originDisk := disktest.Small(t, "16m") // the leads of the node take some
 	s, nodes, do := startSiteOn(t, "when", []string{"--database", filepath.Join(originDisk, "origin.db")}, "eu", "us")
 	n, other := nodes[0], nodes[1]
 	n.terminate()
@@ -221,13 +221,13 @@ func TestWhenADiskIsFull(t *testing.T) {
 	if status := n.get(key); status != http.StatusOK {
 		t.Errorf("a read at the node: %d", status)
 	}
-	await(t, "leads to be refused", func() bool {
-		status, id := n.lead(key, "Lead", "")
-		if status == http.StatusCreated {
-			sent = append(sent, id)
-		}
-		return status == http.StatusInternalServerError
-	})
+	status, id := n.lead(key, "Lead", "")
+	for ; status == http.StatusCreated && len(sent) < 5000; status, id = n.lead(key, "Lead", "") {
+		sent = append(sent, id) // what was written ahead of the outbox's records takes some
+	}
+	if status != http.StatusInternalServerError {
+		t.Errorf("a lead on a full disk, after %d: %d", len(sent), status)
+	}
 	sent = append(sent, other.accepted(key, 3)...)
 	free()
 	await(t, "the node to be ready", func() bool { status, _ := ready(operators); return status == http.StatusOK })
