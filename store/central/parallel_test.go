@@ -614,5 +614,14 @@ func TestSeenOfEarlierProgram(t *testing.T) {
 				}
 			}
 		}
+		later := at.Add(time.Hour)
+		_, err := earlier.ExecContext(ctx, `UPDATE nodes SET last_seen_at = $1, version = '1' WHERE id = 'node_before'`, later.UnixMicro())
+		noError(t, err)
+		if n := must(d.Node(ctx, "node_before"))(t); !n.LastSeenAt.Equal(later) || n.Version != "1" {
+			t.Errorf("the earlier program went on, and the node was seen at %s in %q, want %s in 1", n.LastSeenAt, n.Version, later)
+		}
+		if n := must(d.Node(ctx, "node_beside"))(t); n.Version != "2" {
+			t.Errorf("a node that the earlier program never heard is of %q, want 2", n.Version)
+		}
 	})
 }

@@ -103,7 +103,8 @@ type NodeSeen struct {
 	Apart time.Duration
 }
 
-// addSeen sets in nodes when each was seen, and in which version.
+// addSeen sets in nodes when each was seen, and in which version. Earlier programs, which
+// may have been the last to hear a node, note it in its own row.
 func addSeen(ctx context.Context, d *db.DB, nodes []store.Node) error {
 	ids := make([]string, len(nodes))
 	for i, n := range nodes {
@@ -112,13 +113,16 @@ func addSeen(ctx context.Context, d *db.DB, nodes []store.Node) error {
 	seen, err := db.All(ctx, d, func(row db.Row) (n NodeSeen, err error) {
 		err = row.Scan(&n.ID, db.Time(&n.At), &n.Version)
 		return n, err
-	}, `SELECT id, at, version FROM node_seen WHERE `+d.In("id"), d.Set(ids))
+	}, `SELECT id, at, version FROM node_seen WHERE `+d.In("id")+`
+		UNION ALL SELECT id, last_seen_at, version FROM nodes WHERE `+d.In("id"), d.Set(ids), d.Set(ids))
 	if err != nil {
 		return err
 	}
 	byID := make(map[string]NodeSeen, len(seen))
 	for _, n := range seen {
-		byID[n.ID] = n
+		if last, known := byID[n.ID]; !known || last.At.Before(n.At) {
+			byID[n.ID] = n
+		}
 	}
 	for i := range nodes {
 		n := byID[nodes[i].ID]

@@ -1,5 +1,5 @@
 -- When a node was heard is written every half minute, to a table of its own. The columns
--- of nodes are those of earlier programs, and are not read.
+-- of nodes are those of earlier programs, and are not written.
 CREATE TABLE node_seen (
     id      TEXT    PRIMARY KEY,
     at      INTEGER NOT NULL,
