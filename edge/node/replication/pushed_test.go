@@ -1,6 +1,8 @@
 package replication
 
 import (
+	"bytes"
+	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -19,6 +21,70 @@ type nothingHeld struct{}
 func (nothingHeld) note([]store.Change) []int { return nil }
 func (nothingHeld) apply(store.Change) error  { return nil }
 func (nothingHeld) outdate()                  {}
+
+// TestWaitingIsBounded: messages that wait are dropped by their bytes, and by their number.
+func TestWaitingIsBounded(t *testing.T) {
+	for _, c := range []struct{ size, most int }{{1 << 20, 31}, {1, maxPushed}} { // each has a subject as well
+		p := newPushed()
+		m := &nats.Msg{Subject: wire.Changes, Data: make([]byte, c.size)}
+		for round := range 2 {
+			n := 0
+			for p.put(m) {
+				n++
+			}
+			if n != c.most {
+				t.Errorf("round %d: %d messages of %d bytes wait, want %d", round, n, c.size, c.most)
+			}
+			for ; n > 0; n-- {
+				p.taken(<-p.messages)
+			}
+			if left := p.bytes.Load(); left != 0 {
+				t.Errorf("round %d: %d bytes are left where nothing waits", round, left)
+			}
+		}
+	}
+}
+
+// noting tells of each message.
+type noting struct {
+	nothingHeld
+	noted chan struct{}
+}
+
+func (n noting) note([]store.Change) []int {
+	n.noted <- struct{}{}
+	return nil
+}
+
+// TestHandledMessagesMakeRoom: a message that is handled waits no more.
+func TestHandledMessagesMakeRoom(t *testing.T) {
+	held, err := local.Open(local.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	log := slog.New(slog.DiscardHandler)
+	replica := noting{noted: make(chan struct{})}
+	s := newSynchronizer(Config{Store: held, Link: new(link.Link), Log: log, Now: time.Now}, replica, nil)
+	s.state = newState(func() bool { return true }, log)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.run(ctx)
+	}()
+	body, err := wire.Encode(&wire.Changed{Changes: []store.Change{{Seq: 1, Kind: store.ChangeKey, Ref: "key_1"}}, Latest: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.take(&nats.Msg{Data: append(body, bytes.Repeat([]byte(" "), 1<<20)...)})
+	<-replica.noted
+	if left := s.pushed.bytes.Load(); left != 0 {
+		t.Errorf("%d bytes wait while the only message is handled", left)
+	}
+	cancel()
+	<-ended
+}
 
 // TestPushedMessages says of messages in the order in which several origins' arrive
 // whether there is anything to ask for: only where a change is missing, or the history

@@ -98,7 +98,7 @@ func (r *Replication) Start() error {
 	if err := r.link.Connect(r.connected, r.sync.state.disconnect); err != nil {
 		return err
 	}
-	if err := r.link.SubscribeChanges(r.sync.messages); err != nil {
+	if err := r.link.SubscribeChanges(r.sync.take); err != nil {
 		return err
 	}
 	if err := r.link.Subscribe(wire.VerbShare, r.reporter.shares); err != nil {

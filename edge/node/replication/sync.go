@@ -33,8 +33,8 @@ type synchronizer struct {
 	// says so from the reset on.
 	onOtherHistory func() error
 
-	messages chan *nats.Msg // pushed by the origin
-	room     []store.Change // of the last one, used again; of run alone
+	pushed pushed
+	room   []store.Change // of the last message, used again; of run alone
 }
 
 // changeable takes changes in.
@@ -47,9 +47,6 @@ type changeable interface {
 }
 
 const (
-	// maxMessages bounds the pushed messages that wait. Others are dropped, and
-	// their changes asked for.
-	maxMessages = 2048
 	// maxChanges bounds the changes in one answer.
 	maxChanges = 5000
 	// restWithin is the time within which the origin pushes the rest of what one message
@@ -64,7 +61,7 @@ const (
 func newSynchronizer(cfg Config, replica changeable, onOtherHistory func() error) *synchronizer {
 	return &synchronizer{
 		Config: cfg, state: newState(cfg.Link.Up, cfg.Log), replica: replica, warnings: logging.New(cfg.Log),
-		onOtherHistory: onOtherHistory, messages: make(chan *nats.Msg, maxMessages),
+		onOtherHistory: onOtherHistory, pushed: newPushed(),
 	}
 }
 
@@ -111,7 +108,8 @@ func (s *synchronizer) run(ctx context.Context) {
 			behind, resting = true, false
 		case <-heartbeat.C:
 			s.state.timeOut()
-		case m := <-s.messages:
+		case m := <-s.pushed.messages:
+			s.pushed.taken(m)
 			heartbeat.Reset(heartbeatTimeout)
 			switch s.handle(m) {
 			case missing:
@@ -131,7 +129,7 @@ func (s *synchronizer) run(ctx context.Context) {
 			}
 		}
 		// Messages that wait may close the gap.
-		if !behind || len(s.messages) > 0 || !s.Link.Up() {
+		if !behind || len(s.pushed.messages) > 0 || !s.Link.Up() {
 			continue
 		}
 		behind = false
@@ -148,6 +146,13 @@ func (s *synchronizer) run(ctx context.Context) {
 		again.Stop()
 		rest.Stop()
 		resting = false
+	}
+}
+
+// take has a pushed message wait for run, unless too many do.
+func (s *synchronizer) take(m *nats.Msg) {
+	if !s.pushed.put(m) {
+		s.warnings.Warn("dropped", "too many pushed changes wait: asking for those that are dropped", "bytes", s.pushed.bytes.Load())
 	}
 }
 

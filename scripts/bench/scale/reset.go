@@ -213,7 +213,7 @@ type revocations struct {
 
 func (r *revocations) follow(l *link.Link) error {
 	r.pushed = make(chan *nats.Msg, 1000)
-	return l.SubscribeChanges(r.pushed)
+	return l.SubscribeChanges(func(m *nats.Msg) { r.pushed <- m })
 }
 
 // run revokes a key from time to time, until ctx ends.

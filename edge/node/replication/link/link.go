@@ -330,17 +330,19 @@ func (l *Link) Reply(verb string, request *nats.Msg, answer func() wire.Message)
 	return nil
 }
 
-// SubscribeChanges delivers to ch what the origin sends to every node. Messages
-// that find ch full are dropped.
-func (l *Link) SubscribeChanges(ch chan *nats.Msg) error { return l.subscribe(wire.Changes, ch) }
+// SubscribeChanges calls take, which is not to wait, with what the origin sends to every
+// node, one message after the other.
+func (l *Link) SubscribeChanges(take func(*nats.Msg)) error {
+	if _, err := l.conn.Subscribe(wire.Changes, take); err != nil {
+		return fmt.Errorf("subscribe to %s: %w", wire.Changes, err)
+	}
+	return nil
+}
 
 // Subscribe delivers to ch what the origin sends to this node under verb.
 // Messages that find ch full are dropped.
 func (l *Link) Subscribe(verb string, ch chan *nats.Msg) error {
-	return l.subscribe(wire.ToNode+l.address+"."+verb, ch)
-}
-
-func (l *Link) subscribe(subject string, ch chan *nats.Msg) error {
+	subject := wire.ToNode + l.address + "." + verb
 	if _, err := l.conn.ChanSubscribe(subject, ch); err != nil {
 		return fmt.Errorf("subscribe to %s: %w", subject, err)
 	}
