@@ -25,6 +25,12 @@ const (
 	nodesEvery       = 2 * time.Second  // how soon another origin's enrolments and revocations are known
 	seenEvery        = 30 * time.Second // how often a node's last heartbeat is written down
 	heartbeatTimeout = 15 * time.Second // without a status message a node counts as away
+
+	// Every node that does not read the short form of changes would ask for those pushed in
+	// it, all at once. So they have the time to be heard after a start, and one that is not
+	// heard for a while is taken for connected.
+	longAtStart = 2 * heartbeatTimeout
+	longAfter   = 10 * time.Minute // the last of their status messages
 )
 
 // Presence knows the enrolled nodes and the last status of each. The database
@@ -43,7 +49,8 @@ type Presence struct {
 
 	traffic *traffic
 
-	long atomic.Bool // a connected node does not read the short form of changes
+	longUntil time.Time   // a node may be connected that does not read the short form of changes
+	long      atomic.Bool // the long form is pushed
 }
 
 // Report is a node and its last status.
@@ -60,7 +67,11 @@ func newPresence(ctx context.Context, cfg Config) (*Presence, error) {
 	p := &Presence{
 		cfg: cfg, beats: newHeartbeats(), addresses: make(map[string]string), traffic: newTraffic(),
 	}
-	return p, p.Refresh(ctx)
+	if err := p.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	p.begin()
+	return p, nil
 }
 
 // ReadNodes reads all nodes, by id, without when they were seen.
@@ -285,24 +296,40 @@ func (p *Presence) receive(id string, s wire.Status) {
 	}
 	p.beats.put(heartbeat{node: id, status: s, at: p.cfg.Now(), written: last.written})
 	if !s.ShortChanges {
-		p.long.Store(true)
+		p.pushLong(longAfter)
 	}
 	for f := range p.beats.followers {
 		f.heard.send()
 	}
 }
 
-// chooseForm has changes pushed in short form once every connected node reads it. One
-// that does not, and is not known yet, asks for what it missed.
+// begin has changes pushed in long form at first if there is a node: which forms the nodes
+// read is not known yet.
+func (p *Presence) begin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, n := range p.nodes {
+		if n.RevokedAt.IsZero() {
+			p.pushLong(longAtStart)
+			return
+		}
+	}
+}
+
+// pushLong has changes pushed in long form for a time at least. It is called with mu held.
+func (p *Presence) pushLong(during time.Duration) {
+	if until := p.cfg.Now().Add(during); until.After(p.longUntil) {
+		p.longUntil = until
+	}
+	p.long.Store(true)
+}
+
+// chooseForm has changes pushed in short form once nodes that do not read it are taken for
+// gone. One that is there all the same asks for what it missed.
 func (p *Presence) chooseForm() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now, long := p.cfg.Now(), false
-	for _, e := range p.beats.nodes {
-		b := e.Value.(*heartbeat)
-		long = long || !b.status.ShortChanges && !b.timedOut(now)
-	}
-	p.long.Store(long)
+	p.long.Store(p.cfg.Now().Before(p.longUntil))
 }
 
 // countRefusals has the counters of a node there from its first status on, as 0, so

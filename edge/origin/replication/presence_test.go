@@ -1,12 +1,15 @@
 package replication
 
 import (
+	"context"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"partneredge/edge/wire"
 	"partneredge/store"
+	"partneredge/store/central"
 	"partneredge/store/central/fleet"
 )
 
@@ -37,34 +40,67 @@ func TestPostponedHeartbeats(t *testing.T) {
 	}
 }
 
-// TestFormOfChanges: changes are pushed in short form unless a node that is connected does
-// not read it.
+// TestFormAtStart: the long form is pushed at first where nodes are enrolled.
+func TestFormAtStart(t *testing.T) {
+	db, err := central.Open(t.Context(), central.Config{URL: filepath.Join(t.TempDir(), "central.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	cfg := Config{DB: db, Now: time.Now, Revoke: func(context.Context, map[string]time.Time) error { return nil }}
+	for _, long := range []bool{false, true} {
+		p, err := newPresence(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.long.Load(); got != long {
+			t.Errorf("with a node: %v; the long form is %v", long, got)
+		}
+		if _, err := db.AddNode(t.Context(), store.Node{ID: "node_1", Name: "n1", PublicKey: "UABC"}); err != nil && !long {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestFormOfChanges: changes are pushed in short form once every node that does not read it
+// had the time to be heard, and none was for long.
 func TestFormOfChanges(t *testing.T) {
 	now := time.Now()
 	p := &Presence{
-		cfg: Config{Now: func() time.Time { return now }, ObserveRefusal: func(string, string, int) {}}, nodes: map[string]store.Node{},
+		cfg:   Config{Now: func() time.Time { return now }, ObserveRefusal: func(string, string, int) {}},
+		nodes: map[string]store.Node{"revoked": {ID: "revoked", RevokedAt: now}},
 		beats: newHeartbeats(), traffic: newTraffic(),
 	}
 	expect := func(when string, long bool) {
 		t.Helper()
+		p.chooseForm()
 		if got := p.long.Load(); got != long {
 			t.Errorf("%s: the long form is %v, want %v", when, got, long)
 		}
 	}
-	expect("nobody is known", false)
+	p.begin()
+	expect("no node is enrolled", false)
+	p.nodes["old"] = store.Node{ID: "old"}
+	p.begin()
+	expect("a node is, and was not heard yet", true)
 	p.receive("new", wire.Status{ShortChanges: true})
-	expect("a node reads it", false)
+	expect("another reads it", true)
+	now = now.Add(longAtStart - 1)
+	expect("the first may still be heard", true)
+	now = now.Add(1)
+	expect("nobody of before it was heard", false)
 	p.receive("old", wire.Status{})
-	expect("a node does not", true)
-	p.receive("new", wire.Status{ShortChanges: true})
-	p.chooseForm()
-	expect("it is still there", true)
-	now = now.Add(heartbeatTimeout)
-	p.receive("new", wire.Status{ShortChanges: true})
-	p.chooseForm()
-	expect("it is away", false)
-	p.receive("old", wire.Status{})
+	if !p.long.Load() {
+		t.Error("it does not change at once when one is heard")
+	}
+	for range 3 { // its status is late, and comes
+		now = now.Add(4 * heartbeatTimeout)
+		p.receive("new", wire.Status{ShortChanges: true})
+		expect("it is away for a while", true)
+		p.receive("old", wire.Status{})
+		expect("it is there", true)
+	}
 	p.receive("old", wire.Status{ShortChanges: true})
-	p.chooseForm()
+	now = now.Add(longAfter)
 	expect("it has been upgraded", false)
 }

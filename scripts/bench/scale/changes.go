@@ -3,11 +3,15 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
+	"partneredge/edge/wire"
 	"partneredge/store/central"
 )
 
@@ -40,12 +44,23 @@ func (b *bench) changes(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, f.Stop())
 	}
+	var long atomic.Int64
+	if _, err := s.Broker.Conn().Subscribe(wire.Changes, func(m *nats.Msg) {
+		if longForm(m) {
+			long.Add(1)
+		}
+	}); err != nil {
+		return errors.Join(err, f.Stop())
+	}
 	if err := s.change(ctx, changesPushed); err != nil {
 		return errors.Join(err, f.Stop())
 	}
 	after, err := f.until(ctx, "the changes to be pushed", func(r followerReport) bool { return r.Seq >= changesPushed })
 	if err := errors.Join(err, f.Stop()); err != nil {
 		return err
+	}
+	if n := long.Load(); n > 0 {
+		return fmt.Errorf("%d messages came in the long form of changes, which is not to be measured", n)
 	}
 	b.Printf("%d changes pushed, %d asks", changesPushed, after.Asks-before.Asks)
 	b.Figure("skip_ns", float64((after.CPU-before.CPU).Nanoseconds())/changesPushed, "ns")
@@ -93,10 +108,6 @@ func (b *bench) asks(ctx context.Context) (err error) {
 	if err := s.accounts(ctx, askOrigins); err != nil {
 		return err
 	}
-	_, credentials, err := s.enrol(ctx, "follower")
-	if err != nil {
-		return err
-	}
 	var dbs []*central.DB
 	for range askOrigins {
 		db, err := s.open(ctx)
@@ -107,6 +118,10 @@ func (b *bench) asks(ctx context.Context) (err error) {
 			return err
 		}
 		dbs = append(dbs, db)
+	}
+	_, credentials, err := s.enrol(ctx, "follower")
+	if err != nil {
+		return err
 	}
 	f, err := follow(ctx, followerOrder{URL: s.Broker.URL(), Credentials: credentials, Dir: filepath.Join(s.dir, "follower")})
 	if err != nil {
