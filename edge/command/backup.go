@@ -133,7 +133,7 @@ func (b backupJob) build(ctx context.Context, folder string, done func(whole str
 	files := b
 	if keys != nil {
 		files.secretsFile = filepath.Join(work, secretsFile)
-		if err := os.WriteFile(files.secretsFile, keys, 0o600); err != nil {
+		if err := durable.WriteFile(files.secretsFile, keys, 0o600); err != nil {
 			return err
 		}
 	}

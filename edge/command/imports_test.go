@@ -251,6 +251,7 @@ func TestOnlyCommandsReadFlagsAndOnlyMainExits(t *testing.T) {
 func TestOnlyDurableNamesFiles(t *testing.T) {
 	may := map[string]string{
 		"edge/node/rollout/compilelock.go":  "a mark for other processes of this boot",
+		"edge/origin/backup/work.go":        "a mark in the file that is locked: a new file would not be",
 		"host/compilecache/compilecache.go": "a cache: what a power cut damages fails its sum, or is not the code it is compared with, and is made anew",
 		"host/wazero/cache.go":              "likewise",
 	}
