@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"partneredge/edge/wire"
@@ -49,8 +48,7 @@ type Presence struct {
 
 	traffic *traffic
 
-	longUntil time.Time   // a node may be connected that does not read the short form of changes
-	long      atomic.Bool // the long form is pushed
+	longUntil time.Time // a node may be connected that does not read the short form of changes
 }
 
 // Report is a node and its last status.
@@ -140,7 +138,6 @@ func (p *Presence) run(ctx context.Context) {
 		if err := p.Refresh(ctx); err != nil && ctx.Err() == nil {
 			p.cfg.Log.Warn("refreshing the nodes", "err", err)
 		}
-		p.chooseForm()
 	})
 }
 
@@ -321,15 +318,14 @@ func (p *Presence) pushLong(during time.Duration) {
 	if until := p.cfg.Now().Add(during); until.After(p.longUntil) {
 		p.longUntil = until
 	}
-	p.long.Store(true)
 }
 
-// chooseForm has changes pushed in short form once nodes that do not read it are taken for
-// gone. One that is there all the same asks for what it missed.
-func (p *Presence) chooseForm() {
+// long reports whether changes are to be pushed in long form: until nodes that do not read
+// the short one are taken for gone. One that is there all the same asks for what it missed.
+func (p *Presence) long() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.long.Store(p.cfg.Now().Before(p.longUntil))
+	return p.cfg.Now().Before(p.longUntil)
 }
 
 // countRefusals has the counters of a node there from its first status on, as 0, so

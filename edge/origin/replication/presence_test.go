@@ -53,7 +53,7 @@ func TestFormAtStart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := p.long.Load(); got != long {
+		if got := p.long(); got != long {
 			t.Errorf("with a node: %v; the long form is %v", long, got)
 		}
 		if _, err := db.AddNode(t.Context(), store.Node{ID: "node_1", Name: "n1", PublicKey: "UABC"}); err != nil && !long {
@@ -73,8 +73,7 @@ func TestFormOfChanges(t *testing.T) {
 	}
 	expect := func(when string, long bool) {
 		t.Helper()
-		p.chooseForm()
-		if got := p.long.Load(); got != long {
+		if got := p.long(); got != long {
 			t.Errorf("%s: the long form is %v, want %v", when, got, long)
 		}
 	}
@@ -90,7 +89,7 @@ func TestFormOfChanges(t *testing.T) {
 	now = now.Add(1)
 	expect("nobody of before it was heard", false)
 	p.receive("old", wire.Status{})
-	if !p.long.Load() {
+	if !p.long() {
 		t.Error("it does not change at once when one is heard")
 	}
 	for range 3 { // its status is late, and comes

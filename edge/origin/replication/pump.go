@@ -28,7 +28,7 @@ type pump struct {
 
 	history string // that last is a number of
 
-	long *atomic.Bool // the short form is not read by all
+	long func() bool // the short form is not read by all
 }
 
 // start counts all present changes as pushed: nodes ask for older ones.
@@ -97,7 +97,7 @@ func (p *pump) push(ctx context.Context, beat bool) error {
 }
 
 func (p *pump) publish(log central.ChangeLog) error {
-	body, err := wire.Encode(&wire.Changed{Changes: log.Changes, Latest: log.Latest, History: log.History, Short: !p.long.Load()})
+	body, err := wire.Encode(&wire.Changed{Changes: log.Changes, Latest: log.Latest, History: log.History, Short: !p.long()})
 	if err != nil {
 		return err
 	}

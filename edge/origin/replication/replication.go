@@ -89,7 +89,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if s.presence, err = newPresence(ctx, cfg); err != nil {
 		return nil, err
 	}
-	s.merge.address, s.pump.long = s.presence.Address, &s.presence.long
+	s.merge.address, s.pump.long = s.presence.Address, s.presence.long
 	if err := s.pump.start(ctx); err != nil {
 		return nil, err
 	}
