@@ -64,10 +64,11 @@ func TestResetWritesOnlyWhatWasWritten(t *testing.T) {
 	}
 }
 
-// TestWatchSparesAsking: a watched memory of which no other page was written sooner or
-// later needs not ask. One that is not watched any more always does.
-func TestWatchSparesAsking(t *testing.T) {
-	image := newTestImage(t)
+// scanned maps an image once by each strategy that finds written pages by a page map, and
+// that this system has.
+func scanned(t *testing.T, image *Image) map[Strategy]*Linear {
+	t.Helper()
+	maps := make(map[Strategy]*Linear)
 	for _, s := range []Strategy{Track, Scan, Pagemap} {
 		if _, err := Choose(s); err != nil {
 			t.Logf("not shown here: %v", err)
@@ -77,7 +78,17 @@ func TestWatchSparesAsking(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer m.Free()
+		t.Cleanup(func() { m.Free() })
+		maps[s] = m
+	}
+	return maps
+}
+
+// TestWatchSparesAsking: a watched memory of which no other page was written sooner or
+// later needs not ask. One that is not watched any more always does.
+func TestWatchSparesAsking(t *testing.T) {
+	image := newTestImage(t)
+	for s, m := range scanned(t, image) {
 		b := m.Resize(testSize)
 		for tries := 0; ; tries++ { // the thread may have other page faults
 			m.Watch()
@@ -146,16 +157,7 @@ func TestImageOfZeros(t *testing.T) {
 // must not be used.
 func TestResetNeedsThePageMap(t *testing.T) {
 	image := newTestImage(t)
-	for _, s := range []Strategy{Track, Scan, Pagemap} {
-		if _, err := Choose(s); err != nil {
-			t.Logf("not shown here: %v", err)
-			continue
-		}
-		m, err := image.Map(testSize, s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer m.Free()
+	for s, m := range scanned(t, image) {
 		if err := m.scanner.file.Close(); err != nil {
 			t.Fatal(err)
 		}
