@@ -432,7 +432,7 @@ func (r revocations) Revoke(context.Context, abi.Principal, string) (bool, error
 	return r.already, r.err
 }
 
-// TestRevokeAnswers tells a guest whether the subscription had been revoked before.
+// TestRevokeAnswers: a guest learns whether the subscription had been revoked before.
 func TestRevokeAnswers(t *testing.T) {
 	for _, test := range []struct {
 		revocations

@@ -192,7 +192,7 @@ type conn struct {
 	parks atomic.Bool // Close parks it
 }
 
-// idleState is how far net/http's wait for a next request is.
+// idleState says which call net/http makes next while it waits for a request.
 type idleState uint8
 
 const (

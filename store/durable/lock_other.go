@@ -4,7 +4,7 @@ package durable
 
 import "os"
 
-// Locks tells whether this system has locks. Without them each lock is taken at once.
+// Locks is true where the system has locks. Without them each lock is taken at once.
 const Locks = false
 
 func tryLock(*os.File) error { return nil }

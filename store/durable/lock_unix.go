@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Locks tells whether this system has locks. Without them each lock is taken at once.
+// Locks is true where the system has locks. Without them each lock is taken at once.
 const Locks = true
 
 func tryLock(f *os.File) error {

@@ -165,7 +165,7 @@ func TestPaceDecays(t *testing.T) {
 	}
 }
 
-// TestDueAfterAPause tells a node again after DueEvery, or at once where the clock was
+// TestDueAfterAPause: a node is due again after DueEvery, or at once where the clock was
 // put back.
 func TestDueAfterAPause(t *testing.T) {
 	for after, want := range map[int64]bool{-1: true, 0: false, DueEvery - 1: false, DueEvery: true} {

@@ -45,7 +45,7 @@ func TestWaitingIsBounded(t *testing.T) {
 	}
 }
 
-// noting tells of each message.
+// noting sends to noted for each message that it takes in.
 type noting struct {
 	nothingHeld
 	noted chan struct{}

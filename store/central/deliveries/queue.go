@@ -123,7 +123,7 @@ func (s *Store) walk(ctx context.Context, q db.Querier, farthest time.Duration, 
 	return late, err
 }
 
-// hastenSlice is how many deliveries one transaction hastens.
+// hastenSlice bounds the deliveries that one transaction hastens.
 const hastenSlice = 5000
 
 // hastenLease is for whoever is just trying what is hastened.
