@@ -40,8 +40,8 @@ type ParkingListener struct {
 
 	mu     sync.Mutex
 	closed bool
-	held   map[*conn]struct{} // parked, or shaking hands
-	parked int                // how many of them are parked
+	held   map[*conn]bool // those that are parked (true), or shaking hands
+	parked int            // how many of them are parked
 }
 
 type accepted struct {
@@ -68,7 +68,7 @@ func Park(ln net.Listener, p Parking) *ParkingListener {
 		p.After = 0
 	}
 	l := &ParkingListener{
-		Listener: ln, Parking: p, accepted: make(chan accepted), ended: make(chan struct{}), held: map[*conn]struct{}{},
+		Listener: ln, Parking: p, accepted: make(chan accepted), ended: make(chan struct{}), held: map[*conn]bool{},
 	}
 	l.running.Go(l.acceptAll)
 	return l
@@ -84,14 +84,17 @@ func (l *ParkingListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener. It closes the parked connections too: without a word,
-// since TLS waits up to five seconds for a client that takes none.
+// Close implements net.Listener. It closes the parked connections too.
 func (l *ParkingListener) Close() error {
 	l.mu.Lock()
 	first := !l.closed
 	l.closed = true
-	for c := range l.held {
-		_ = c.socket.Close()
+	for c, parked := range l.held {
+		if parked {
+			c.unpark()
+		} else {
+			_ = c.socket.Close()
+		}
 	}
 	l.mu.Unlock()
 	if first {
@@ -123,7 +126,7 @@ func (l *ParkingListener) acceptAll() {
 		if !ok {
 			panic("a listener of something else than TCP")
 		}
-		c := &conn{halfCloser: tcp, listener: l, socket: tcp}
+		c := &conn{halfCloser: tcp, listener: l, socket: &below{socket: tcp}}
 		c.served = c
 		switch {
 		case l.TLS == nil:
@@ -154,7 +157,7 @@ func (l *ParkingListener) hold(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
-		l.held[c] = struct{}{}
+		l.held[c] = false
 	}
 	return !l.closed
 }
@@ -184,7 +187,7 @@ func (l *ParkingListener) Observe(c net.Conn, state http.ConnState) {
 type conn struct {
 	halfCloser // socket, or TLS over it
 	listener   *ParkingListener
-	socket     socket
+	socket     *below
 	served     net.Conn // what net/http is given: this, or a tlsConn
 
 	idle  idleState
@@ -251,7 +254,7 @@ func (c *conn) park() bool {
 	if l.closed {
 		return false
 	}
-	l.held[c] = struct{}{}
+	l.held[c] = true
 	l.parked++
 	l.running.Go(func() {
 		err := awaitReadable(c.socket)
@@ -266,6 +269,27 @@ func (c *conn) park() bool {
 		l.pass(c.served, nil)
 	})
 	return true
+}
+
+// unpark has the goroutine of a parked connection close it. TLS tells the client so, for
+// which it would else wait up to five seconds where a client takes nothing.
+func (c *conn) unpark() {
+	c.socket.hurried.Store(true)
+	_ = c.socket.SetReadDeadline(time.Unix(1, 0))
+}
+
+// below is the socket of a connection, below its TLS.
+type below struct {
+	socket
+	hurried atomic.Bool // a write waits for no client
+}
+
+// Write implements net.Conn.
+func (b *below) Write(p []byte) (int, error) {
+	if b.hurried.Load() {
+		return writeNow(b.socket, p)
+	}
+	return b.socket.Write(p)
 }
 
 // handshake passes the connection on with TLS over it: to be parked, or as it is for

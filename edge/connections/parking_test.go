@@ -214,9 +214,52 @@ func (c *delayedConn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestCloseWritesNothing holds that a stop does not wait for parked clients that take
+// TestCloseTellsParkedClients holds that a stop tells the clients of parked connections by
+// TLS, lest they take it for a connection that was cut.
+func TestCloseTellsParkedClients(t *testing.T) {
+	if !canPark {
+		t.Skip("NOT TESTED: no connection is parked on this system")
+	}
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		t.Run(tls.VersionName(version), func(t *testing.T) {
+			l, server := parkingServer(t, manyConnections,
+				Parking{After: time.Millisecond, IdleTimeout: time.Hour, TLS: testTLS(t), HandshakeTimeout: time.Minute})
+			socket, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer socket.Close()
+			counted := &countedConn{Conn: socket}
+			conn := tls.Client(counted, &tls.Config{RootCAs: x509.NewCertPool(), InsecureSkipVerify: true, MaxVersion: version})
+			in := bufio.NewReader(conn)
+			wantAnswer(t, conn, in, get, "GET true 1")
+			l.awaitParked(t, 1)
+			counted.read = 0
+			if err := server.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if _, err := in.ReadByte(); !errors.Is(err, io.EOF) || counted.read == 0 {
+				t.Errorf("a parked connection ends with %v, and TLS says %d bytes", err, counted.read)
+			}
+		})
+	}
+}
+
+// countedConn counts the bytes that are read.
+type countedConn struct {
+	net.Conn
+	read int
+}
+
+func (c *countedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.read += n
+	return n, err
+}
+
+// TestCloseWaitsForNoClient holds that a stop does not wait for parked clients that take
 // nothing, to which TLS would write that it closes.
-func TestCloseWritesNothing(t *testing.T) {
+func TestCloseWaitsForNoClient(t *testing.T) {
 	if !canPark {
 		t.Skip("NOT TESTED: no connection is parked on this system")
 	}

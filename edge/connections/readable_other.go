@@ -11,3 +11,5 @@ import (
 const canPark = false
 
 func awaitReadable(syscall.Conn) error { return errors.ErrUnsupported }
+
+func writeNow(syscall.Conn, []byte) (int, error) { return 0, errors.ErrUnsupported }
