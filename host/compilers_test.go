@@ -35,7 +35,7 @@ func TestCompilers(t *testing.T) {
 				if os.Getenv("EDGE_REQUIRE_COMPILERS") == "1" {
 					t.Fatalf("%v, and EDGE_REQUIRE_COMPILERS is set: %s", err, text)
 				}
-				t.Skipf("not shown here, the compiler is missing or lacks the target: %v: %.200s", err, text)
+				t.Skipf("NOT TESTED, the compiler is missing or lacks the target: %v: %.200s", err, text)
 			}
 			wasm, err := os.ReadFile(out)
 			if err != nil {

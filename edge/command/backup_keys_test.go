@@ -60,7 +60,7 @@ func TestBackupHasEveryKey(t *testing.T) {
 	link := func(t *testing.T, to, from string) {
 		t.Helper()
 		if err := os.Symlink(to, from); err != nil {
-			t.Skip(err) // a system or a user without links
+			t.Skip("NOT TESTED: symbolic links:", err)
 		}
 	}
 	for name, tt := range map[string]struct {
@@ -157,7 +157,7 @@ func TestRestoreWithoutKeys(t *testing.T) {
 // TestKilledBackups: what a backup and a restore have left that were killed goes with the next.
 func TestKilledBackups(t *testing.T) {
 	if !durable.Locks {
-		t.Skip("this system has no locks, and nothing is removed")
+		t.Skip("NOT TESTED: this system has no locks, and nothing is removed")
 	}
 	outer := t.TempDir()
 	dir, file := filepath.Join(outer, "origin"), filepath.Join(outer, "backups", "file")

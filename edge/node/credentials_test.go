@@ -15,7 +15,7 @@ import (
 // starts with any mode. One line of its log says what others may do with the file.
 func TestCredentialsOthersCanRead(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("modes say nothing of who may read a file there")
+		t.Skip("NOT TESTED: on Windows modes say nothing of who may read a file")
 	}
 	o := newOrigin(t)
 	for mode, warnings := range map[os.FileMode]int{0o600: 0, 0o640: 0, 0o644: 1, 0o660: 1} {

@@ -42,7 +42,7 @@ func TestReset(t *testing.T) {
 	for s := Track; s <= Copy; s++ {
 		t.Run(s.String(), func(t *testing.T) {
 			if _, err := Choose(s); err != nil {
-				t.Skipf("not shown here: %v", err)
+				t.Skipf("NOT TESTED: %v", err)
 			}
 			m, err := image.Map(64<<20, s)
 			if err != nil {

@@ -71,7 +71,7 @@ func scanned(t *testing.T, image *Image) map[Strategy]*Linear {
 	maps := make(map[Strategy]*Linear)
 	for _, s := range []Strategy{Track, Scan, Pagemap} {
 		if _, err := Choose(s); err != nil {
-			t.Logf("not shown here: %v", err)
+			t.Logf("NOT TESTED: %v", err)
 			continue
 		}
 		m, err := image.Map(testSize, s)
@@ -126,7 +126,7 @@ func TestFree(t *testing.T) {
 	}
 	m, err := New(testSize, Pagemap)
 	if err != nil {
-		t.Skipf("not shown here: %v", err)
+		t.Skipf("NOT TESTED: %v", err)
 	}
 	file := m.scanner.file
 	m.Free()

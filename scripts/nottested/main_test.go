@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -45,5 +48,41 @@ func TestRun(t *testing.T) {
 				t.Errorf("printed %q, want %q", out.String(), tt.want)
 			}
 		})
+	}
+}
+
+// skips matches a call that skips a test, and what it says first.
+var skips = regexp.MustCompile(`\bt\.Skip(?:f|Now)?\(("?[^"),:]*)`)
+
+// TestSkipsSayNotTested reads every test: what it skips is said in the words by which
+// somebody who reads a log of all tests finds it.
+func TestSkipsSayNotTested(t *testing.T) {
+	may := map[string]string{
+		`"too few bytes below 248`: "a case that rapid draws again",
+		`"none is open`:            "likewise",
+		"text":                     "begins with the words",
+	}
+	found := 0
+	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() && (entry.Name() == "build" || entry.Name() == ".git") {
+			return cmp.Or(err, fs.SkipDir)
+		}
+		if !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		source, err := os.ReadFile(path)
+		for _, call := range skips.FindAllSubmatch(source, -1) {
+			found++
+			if said := string(call[1]); !strings.HasPrefix(said, `"NOT TESTED`) && may[said] == "" {
+				t.Errorf("%s skips a test and says %s, not NOT TESTED", path, said)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found < 10 {
+		t.Errorf("%d tests are skipped in the whole repository", found)
 	}
 }

@@ -185,7 +185,7 @@ func TestLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if runtime.GOOS == "windows" {
-		t.Skip("this system has no lock that ends with its holder")
+		t.Skip("NOT TESTED: this system has no lock that ends with its holder")
 	}
 	if _, err := durable.Lock(dir); !errors.Is(err, durable.ErrLocked) || !strings.Contains(err.Error(), dir+" is in use by another process") {
 		t.Errorf("locked twice: %v", err)
@@ -201,7 +201,7 @@ func TestLock(t *testing.T) {
 // put there is read and said to be exposed.
 func TestSecretsOthersCanRead(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("modes say nothing of who may read a file there")
+		t.Skip("NOT TESTED: on Windows modes say nothing of who may read a file")
 	}
 	for _, tt := range []struct {
 		mode             os.FileMode

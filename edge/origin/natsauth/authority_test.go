@@ -13,7 +13,7 @@ import (
 // sign credentials. Each of the three is refused, with what mends it.
 func TestSeedsOthersCanRead(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("modes say nothing of who may read a file there")
+		t.Skip("NOT TESTED: on Windows modes say nothing of who may read a file")
 	}
 	dir := filepath.Join(t.TempDir(), "nats")
 	made, err := Open(dir)
