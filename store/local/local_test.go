@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -27,13 +28,29 @@ func newClock() *clock {
 
 func (c *clock) now() time.Time       { return time.UnixMicro(c.micro.Load()).UTC() }
 func (c *clock) pass(d time.Duration) { c.micro.Add(d.Microseconds()) }
+
 func newLog() (*slog.Logger, *logText) {
 	l := &logText{}
 	return slog.New(slog.NewTextHandler(l, nil)), l
 }
 
-// logText keeps what was logged. Only one goroutine logs in these tests.
-type logText struct{ bytes.Buffer }
+// logText keeps what was logged, by whichever goroutine.
+type logText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logText) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
 
 func (l *logText) lines() int { return strings.Count(l.String(), "\n") }
 
