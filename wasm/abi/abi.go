@@ -16,7 +16,7 @@ const Version = 1
 // Guest exports.
 const (
 	// ExportInput is func() i64: address<<32 | capacity of the input buffer.
-	// The address never changes once the guest is initialised, so a host need
+	// The address never changes once the guest is initialized, so a host need
 	// ask only once. For address 0x1a00 and 96 KiB: 0x00001a00_00018000.
 	ExportInput = "edge_input"
 	// ExportHandle is func(n i32) i64: handles the request frame in the first n

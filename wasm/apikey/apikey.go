@@ -6,7 +6,7 @@
 // Characters are base 62: 0-9, A-Z, a-z. The checksum is the CRC-32 (IEEE) of
 // everything before it, as a number of 6 digits, the highest first. It
 // distinguishes a mistyped key from an unknown one without a look-up, and lets
-// scanners recognise leaked keys. 30 characters hold 178 bits.
+// scanners recognize leaked keys. 30 characters hold 178 bits.
 package apikey
 
 import "partneredge/wasm/abi"
