@@ -86,7 +86,7 @@ func (d *DB) changesSince(ctx context.Context, from Position, limit int) (log Ch
 	if limit <= 0 {
 		limit = changesDefault
 	}
-	_, err = db.All(ctx, d.db, func(row db.Row) (struct{}, error) {
+	err = db.Each(ctx, d.db, func(row db.Row) error {
 		var oldest int64
 		var known bool
 		var n sql.NullInt64
@@ -96,7 +96,7 @@ func (d *DB) changesSince(ctx context.Context, from Position, limit int) (log Ch
 		if log.Reset = from.History != "" && !known || from.Seq > log.Latest || from.Seq < oldest-1; n.Valid && !log.Reset {
 			log.Changes = append(log.Changes, store.Change{Seq: n.Int64, Kind: store.ChangeKind(kind.String), Ref: ref.String, Gone: gone.Bool})
 		}
-		return struct{}{}, err
+		return err
 	}, `SELECT l.seq, l.history, l.timeline <> `+d.db.Timeline("l.timeline")+`,
 			l.history = ? OR EXISTS (SELECT 1 FROM histories WHERE id = ? AND latest >= ?),
 			(SELECT coalesce(min(seq), l.seq + 1) FROM changes), c.seq, c.kind, c.ref, c.gone

@@ -342,10 +342,7 @@ func (t *tx) newestOf(ctx context.Context, s series) (latest, upto int64, err er
 
 // readTimes reads the times that rows of the series have, beginning at from.
 func (t *tx) readTimes(ctx context.Context, s series, known *times, from int64) error {
-	read, err := db.All(ctx, t, func(row db.Row) (us int64, err error) {
-		err = row.Scan(&us)
-		return us, err
-	}, `SELECT `+s.column+` FROM `+s.table+`
+	read, err := db.All(ctx, t, db.Column[int64], `SELECT `+s.column+` FROM `+s.table+`
 		WHERE account_id = ? AND `+s.column+` >= ? ORDER BY `+s.column+` LIMIT ?`, s.account, from, timesRead)
 	if err != nil {
 		return err

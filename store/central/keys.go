@@ -143,7 +143,7 @@ func (d *DB) KeyLimits(ctx context.Context, ids []string) (map[string]KeyLimit, 
 		}
 	}
 	limits := make(map[string]KeyLimit)
-	_, err := db.All(ctx, d.db, func(row db.Row) (struct{}, error) {
+	err := db.Each(ctx, d.db, func(row db.Row) error {
 		var id string
 		var limit KeyLimit
 		var hash []byte
@@ -151,7 +151,7 @@ func (d *DB) KeyLimits(ctx context.Context, ids []string) (map[string]KeyLimit, 
 		if copy(limit.Hash[:], hash) == len(hash) && len(hash) == len(limit.Hash) {
 			limits[id] = limit
 		}
-		return struct{}{}, err
+		return err
 	}, `SELECT id, rate_limit, hash FROM keys WHERE revoked_at = 0 AND `+d.db.In("id"), d.db.Set(asked))
 	return limits, db.Fail("read limits of keys", err)
 }
@@ -222,7 +222,7 @@ type HashedKeys struct {
 // any. A damaged row concerns its own key alone.
 func (d *DB) KeysByHash(ctx context.Context, hashes [][]byte) (HashedKeys, error) {
 	keys := HashedKeys{Found: make(map[[32]byte]store.Key, len(hashes)), Unread: make(map[[32]byte]UnreadKeyError)}
-	_, err := db.All(ctx, d.db.Frequent(), func(row db.Row) (struct{}, error) {
+	err := db.Each(ctx, d.db.Frequent(), func(row db.Row) error {
 		h, err := scanHashed(ctx, row)
 		keys.Seq = h.seq
 		damaged, isDamaged := errors.AsType[UnreadKeyError](err)
@@ -235,7 +235,7 @@ func (d *DB) KeysByHash(ctx context.Context, hashes [][]byte) (HashedKeys, error
 		default:
 			keys.Found[h.key.Hash] = h.key
 		}
-		return struct{}{}, err
+		return err
 	}, `SELECT `+hashedColumns+` FROM change_counter c LEFT JOIN keys k ON `+d.db.InBytes("k.hash"), d.db.SetBytes(hashes))
 	return keys, db.Fail("read keys by hash", err)
 }

@@ -203,7 +203,7 @@ func (t *tx) leadJudge(ctx context.Context, leads []OfferedLead) (j leadJudge, e
 
 // readKeys reads keys, by id. A damaged row concerns its own key alone.
 func (j leadJudge) readKeys(ctx context.Context, t *tx, ids []string) error {
-	_, err := db.All(ctx, t, func(row db.Row) (struct{}, error) {
+	err := db.Each(ctx, t, func(row db.Row) error {
 		var id string
 		found := false
 		k, err := scanFound(row, keyTable, &found, &id)
@@ -213,7 +213,7 @@ func (j leadJudge) readKeys(ctx context.Context, t *tx, ids []string) error {
 		case found && ctx.Err() == nil: // the end of ctx closes rows that are being scanned
 			j.damaged[id], err = true, nil
 		}
-		return struct{}{}, err
+		return err
 	}, `SELECT id, true, `+keyColumns+` FROM keys WHERE `+t.In("id"), t.Set(ids))
 	return err
 }

@@ -287,14 +287,14 @@ func (d *DB) reseal(ctx context.Context, t *tx, id string) error {
 // anew, among some that come after the n-th.
 func (d *DB) staleSecrets(ctx context.Context, after int64) (accounts map[string]string, last int64, err error) {
 	accounts, last = make(map[string]string), after
-	_, err = db.All(ctx, d.db, func(row db.Row) (struct{}, error) {
+	err = db.Each(ctx, d.db, func(row db.Row) error {
 		var id, account string
 		var s deliveries.Signing
 		err := row.Scan(append([]any{&last, &id, &account}, s.Scan()...)...)
 		if !d.sealer.Fresh(s.Sealed) || (s.OldSealed != "" && !d.sealer.Fresh(s.OldSealed)) {
 			accounts[id] = account
 		}
-		return struct{}{}, err
+		return err
 	}, `SELECT n, id, account_id, `+deliveries.SigningColumns+` FROM subscriptions WHERE n > ? ORDER BY n LIMIT 500`, after)
 	return accounts, last, err
 }

@@ -117,12 +117,12 @@ func (d *DB) Profile(ctx context.Context, accountID string) (a store.Account, se
 // record.
 func readView[T any](ctx context.Context, d *DB, k db.Table[T], leading []any, query string, args ...any) ([]T, error) {
 	known, found, items := false, false, []T{}
-	_, err := db.All(ctx, d.db, func(row db.Row) (struct{}, error) {
+	err := db.Each(ctx, d.db, func(row db.Row) error {
 		record, err := scanFound(row, k, &found, append([]any{&known}, leading...)...)
 		if err == nil && found {
 			items = append(items, record)
 		}
-		return struct{}{}, err
+		return err
 	}, query, args...)
 	switch {
 	case err != nil:

@@ -33,33 +33,50 @@ func One[T any](ctx context.Context, q Querier, scan func(Row) (T, error), query
 	return record, rows.Close()
 }
 
+// Column scans a row of one column.
+func Column[T any](row Row) (value T, err error) {
+	err = row.Scan(&value)
+	return value, err
+}
+
+// Each calls scan with each row of a query.
+func Each(ctx context.Context, q Querier, scan func(Row) error, query string, args ...any) error {
+	rows, err := q.Query(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
 // All reads the rows of a query. It returns an empty slice, not nil, for none.
 func All[T any](ctx context.Context, q Querier, scan func(Row) (T, error), query string, args ...any) ([]T, error) {
-	rows, err := q.Query(ctx, query, args...)
+	all := []T{}
+	err := Each(ctx, q, func(row Row) error {
+		record, err := scan(row)
+		all = append(all, record)
+		return err
+	}, query, args...)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }()
-	all := []T{}
-	for rows.Next() {
-		record, err := scan(rows)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, record)
-	}
-	return all, rows.Err()
+	return all, nil
 }
 
 // Map reads a query of a key and a value column.
 func Map[K comparable, V any](ctx context.Context, q Querier, query string, args ...any) (map[K]V, error) {
 	all := make(map[K]V)
-	_, err := All(ctx, q, func(row Row) (struct{}, error) {
+	err := Each(ctx, q, func(row Row) error {
 		var key K
 		var value V
 		err := row.Scan(&key, &value)
 		all[key] = value
-		return struct{}{}, err
+		return err
 	}, query, args...)
 	if err != nil {
 		return nil, err

@@ -120,7 +120,7 @@ func (b *Batch) targetsOf(ctx context.Context, account string) ([]target, error)
 	for _, of := range accounts {
 		read[of] = nil
 	}
-	_, err := db.All(ctx, b.tx, func(row db.Row) (struct{}, error) {
+	err := db.Each(ctx, b.tx, func(row db.Row) error {
 		to := target{endpoint: Endpoint{Deliverable: true}}
 		var keys Signing
 		var of string
@@ -129,7 +129,7 @@ func (b *Batch) targetsOf(ctx context.Context, account string) ([]target, error)
 			to.endpoint.Secrets = b.store.secrets(to.id, keys)
 			read[of] = append(read[of], to)
 		}
-		return struct{}{}, err
+		return err
 	}, `SELECT account_id, id, events, target_url, failing_from, `+SigningColumns+` FROM subscriptions
 		WHERE `+b.tx.In("account_id")+` AND revoked_at = 0 AND environment = 'live'`, b.tx.Set(accounts))
 	if err != nil {

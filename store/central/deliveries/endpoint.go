@@ -34,7 +34,7 @@ func (s *Store) Endpoints(ctx context.Context, subscriptions []string) (map[stri
 
 func (s *Store) endpoints(ctx context.Context, q db.Querier, subscriptions []string) (map[string]Endpoint, error) {
 	all := make(map[string]Endpoint, len(subscriptions))
-	scan := func(row db.Row) (string, error) {
+	err := db.Each(ctx, q, func(row db.Row) error {
 		var id string
 		var e Endpoint
 		var revokedAt time.Time
@@ -47,9 +47,8 @@ func (s *Store) endpoints(ctx context.Context, q db.Querier, subscriptions []str
 			e.Deliverable = revokedAt.IsZero() && environment == store.Live && mode == store.ModeLive
 			all[id] = e
 		}
-		return id, err
-	}
-	_, err := db.All(ctx, q, scan, `SELECT s.id, s.target_url, s.revoked_at, s.failing_from, s.environment, a.mode, `+SigningColumns+`
+		return err
+	}, `SELECT s.id, s.target_url, s.revoked_at, s.failing_from, s.environment, a.mode, `+SigningColumns+`
 		FROM subscriptions s JOIN accounts a ON a.id = s.account_id WHERE `+s.db.In("s.id"), s.db.Set(subscriptions))
 	if err != nil {
 		return nil, err

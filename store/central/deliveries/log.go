@@ -218,10 +218,7 @@ func (s *Store) FindDelivery(ctx context.Context, id string) (store.Delivery, er
 		since time.Time
 		most  int
 	}{{at, math.MaxInt32}, {at.Add(-oldAttempts), oldAttemptsRead}} {
-		of, err := db.All(ctx, s.db, func(row db.Row) (delivery string, err error) {
-			err = row.Scan(&delivery)
-			return delivery, err
-		}, attemptOf, db.FirstID("dlv", from.since), db.FirstID("dlv", at.Add(time.Millisecond)), from.most, id)
+		of, err := db.All(ctx, s.db, db.Column[string], attemptOf, db.FirstID("dlv", from.since), db.FirstID("dlv", at.Add(time.Millisecond)), from.most, id)
 		if err != nil {
 			return d, db.Fail("find delivery", err)
 		}

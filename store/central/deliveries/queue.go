@@ -231,14 +231,14 @@ func (s *Store) look(ctx context.Context, t *db.Tx) error {
 const nothingSeen = "1:1:"
 
 func readView(ctx context.Context, t *db.Tx, query string, args ...any) (v view, err error) {
-	_, err = db.All(ctx, t, func(row db.Row) (struct{}, error) {
+	err = db.Each(ctx, t, func(row db.Row) error {
 		var id *string
 		var due *int64
 		err := row.Scan(&v.server, &v.sees, &v.behind, &id, &due)
 		if err == nil && id != nil {
 			v.heads = append(v.heads, head{id: *id, due: *due})
 		}
-		return struct{}{}, err
+		return err
 	}, query, args...)
 	return v, err
 }

@@ -135,10 +135,7 @@ func List(ctx context.Context, q db.Querier, s store.Span, p store.Page) ([]stor
 
 // OfAccount returns the ids of an account's leads, those that were settled as well.
 func OfAccount(ctx context.Context, q db.Querier, account string) ([]string, error) {
-	return db.All(ctx, q, func(row db.Row) (id string, err error) {
-		err = row.Scan(&id)
-		return id, err
-	}, `SELECT id FROM quarantine WHERE account_id = ? ORDER BY n`, account)
+	return db.All(ctx, q, db.Column[string], `SELECT id FROM quarantine WHERE account_id = ? ORDER BY n`, account)
 }
 
 // Remove removes all that is kept under the id of a lead, settled or not, and returns
@@ -154,10 +151,7 @@ func Remove(ctx context.Context, t *db.Tx, leadID string) ([]store.QuarantinedLe
 
 // Count returns how many leads wait.
 func Count(ctx context.Context, q db.Querier) (n int, err error) {
-	return db.One(ctx, q, func(row db.Row) (n int, err error) {
-		err = row.Scan(&n)
-		return n, err
-	}, `SELECT count(*) FROM quarantine WHERE state = ?`, string(store.QuarantineWaiting))
+	return db.One(ctx, q, db.Column[int], `SELECT count(*) FROM quarantine WHERE state = ?`, string(store.QuarantineWaiting))
 }
 
 // Settle ends the wait of a lead and drops its body. ErrConflict when it waits no

@@ -83,9 +83,6 @@ func (r *Registry) Tags(ctx context.Context, after string, most int) ([]string, 
 	if !valid.Text(after) {
 		return nil, db.Fail(tried, valid.Errorf("tag is not UTF-8 without NUL"))
 	}
-	tags, err := db.All(ctx, r.db, func(row db.Row) (tag string, err error) {
-		err = row.Scan(&tag)
-		return tag, err
-	}, `SELECT tag FROM release_tags WHERE tag > ? ORDER BY tag LIMIT ?`, after, most)
+	tags, err := db.All(ctx, r.db, db.Column[string], `SELECT tag FROM release_tags WHERE tag > ? ORDER BY tag LIMIT ?`, after, most)
 	return tags, db.Fail(tried, err)
 }

@@ -41,11 +41,12 @@ func (u *Usage) KeyUses(ctx context.Context, ids []string, since store.Day) (map
 	if len(asked) == 0 {
 		return uses, nil
 	}
-	_, err := db.All(ctx, u.db, func(r db.Row) (use store.KeyUse, err error) {
+	err := db.Each(ctx, u.db, func(r db.Row) error {
 		var id string
-		err = r.Scan(&id, db.Time(&use.LastUsedAt), &use.Requests, &use.Limited)
+		var use store.KeyUse
+		err := r.Scan(&id, db.Time(&use.LastUsedAt), &use.Requests, &use.Limited)
 		uses[id] = use
-		return use, err
+		return err
 	}, `SELECT k.id, k.last_used_at,
 			(SELECT CAST(coalesce(sum(u.requests), 0) AS BIGINT) FROM key_usage u WHERE u.key_id = k.id AND u.day >= ?),
 			(SELECT CAST(coalesce(sum(u.limited), 0) AS BIGINT) FROM key_usage u WHERE u.key_id = k.id AND u.day >= ?)

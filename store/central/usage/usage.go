@@ -102,12 +102,12 @@ func (u *Usage) RecordUsage(ctx context.Context, counts map[Counter]Count) (refu
 	ids = slices.Compact(ids)
 	hashes := make(map[string][32]byte, len(ids))
 	for some := range slices.Chunk(ids, atOnce) {
-		_, err := db.All(ctx, u.db, func(r db.Row) (struct{}, error) {
+		err := db.Each(ctx, u.db, func(r db.Row) error {
 			var id string
 			var hash [32]byte
 			err := r.Scan(&id, db.Hash(&hash))
 			hashes[id] = hash
-			return struct{}{}, err
+			return err
 		}, `SELECT id, hash FROM keys WHERE `+u.db.In("id"), u.db.Set(some))
 		if err != nil {
 			return nil, db.Fail(tried, err)
