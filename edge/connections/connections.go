@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"partneredge/edge/places"
 	"partneredge/store/cidr"
 )
 
@@ -29,8 +30,7 @@ type Listener struct {
 	closed chan struct{}
 	once   sync.Once
 
-	mu   sync.Mutex
-	open map[netip.Prefix]int // connections by address, and by network
+	addresses, networks places.Places[netip.Prefix] // but of exempt ones
 }
 
 // Bound returns a listener of the TCP connections that ln accepts within
@@ -38,7 +38,8 @@ type Listener struct {
 func Bound(ln net.Listener, bounds Bounds, exempt func(netip.Addr) bool) *Listener {
 	return &Listener{
 		Listener: ln, bounds: bounds, exempt: exempt,
-		room: make(chan struct{}, bounds.All), closed: make(chan struct{}), open: map[netip.Prefix]int{},
+		room: make(chan struct{}, bounds.All), closed: make(chan struct{}),
+		addresses: places.Places[netip.Prefix]{Each: bounds.Address}, networks: places.Places[netip.Prefix]{Each: bounds.Network},
 	}
 }
 
@@ -59,10 +60,13 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if !ok {
 			panic("a listener of something else than TCP")
 		}
-		networks := l.networksOf(tcp.RemoteAddr())
-		if l.take(networks) {
+		if leave, ok := l.enter(tcp.RemoteAddr()); ok {
 			l.taken.Add(1)
-			return &boundedConn{TCPConn: tcp, release: func() { l.release(networks) }}, nil
+			return &boundedConn{TCPConn: tcp, leave: func() {
+				leave()
+				l.taken.Add(-1)
+				<-l.room
+			}}, nil
 		}
 		_ = tcp.Close()
 		<-l.room
@@ -78,53 +82,27 @@ func (l *Listener) Close() error {
 // Scarce reports whether connections have half of the places or more.
 func (l *Listener) Scarce() bool { return 2*l.taken.Load() >= int64(l.bounds.All) }
 
-// network is a prefix of an address, with the most connections from it.
-type network struct {
-	netip.Prefix
-	most int
-}
-
-// networksOf returns the networks in which a connection counts.
-func (l *Listener) networksOf(from net.Addr) []network {
+// enter takes the places of a connection. It returns false if its address or its network
+// has all that it may have.
+func (l *Listener) enter(from net.Addr) (leave func(), ok bool) {
 	at, err := netip.ParseAddrPort(from.String())
 	if err != nil {
-		return nil
+		return func() {}, true
 	}
 	a := at.Addr().Unmap().WithZone("")
 	if l.exempt(a) {
-		return nil
+		return func() {}, true
 	}
-	return []network{
-		{cidr.Own(a), l.bounds.Address},
-		{cidr.Site(a), l.bounds.Network},
+	leaveAddress, ok := l.addresses.Take(cidr.Own(a))
+	if !ok {
+		return nil, false
 	}
-}
-
-// take counts a connection, unless one of its networks has all that it may have.
-func (l *Listener) take(networks []network) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, n := range networks {
-		if l.open[n.Prefix] >= n.most {
-			return false
-		}
+	leaveNetwork, ok := l.networks.Take(cidr.Site(a))
+	if !ok {
+		leaveAddress()
+		return nil, false
 	}
-	for _, n := range networks {
-		l.open[n.Prefix]++
-	}
-	return true
-}
-
-func (l *Listener) release(networks []network) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, n := range networks {
-		if l.open[n.Prefix]--; l.open[n.Prefix] == 0 {
-			delete(l.open, n.Prefix)
-		}
-	}
-	l.taken.Add(-1)
-	<-l.room
+	return func() { leaveNetwork(); leaveAddress() }, true
 }
 
 // boundedConn is a connection that counts until it is closed. It is a *net.TCPConn to
@@ -132,12 +110,12 @@ func (l *Listener) release(networks []network) {
 // else the client would see a reset in place of the answer.
 type boundedConn struct {
 	*net.TCPConn
-	once    sync.Once
-	release func()
+	once  sync.Once
+	leave func()
 }
 
 // Close implements net.Conn.
 func (c *boundedConn) Close() error {
-	defer c.once.Do(c.release)
+	defer c.once.Do(c.leave)
 	return c.TCPConn.Close()
 }

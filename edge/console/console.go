@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/places"
 )
 
 // Path is the path below which the console is served.
@@ -47,7 +48,7 @@ type Console struct {
 	pages    map[string]*template.Template
 	handler  http.Handler
 
-	streams   chan struct{} // a semaphore, held by each live page
+	streams   places.Places[string] // of live pages, by who has logged in
 	closed    chan struct{}
 	closeOnce sync.Once
 }
@@ -76,7 +77,7 @@ func New(c Config) (*Console, error) {
 	}
 	console := &Console{
 		cfg: c, sessions: newSessions(c.Now), pages: templates,
-		streams: make(chan struct{}, maxStreams), closed: make(chan struct{}),
+		streams: places.Places[string]{All: maxStreams, Each: streamsOfOne}, closed: make(chan struct{}),
 	}
 	console.handler = protect(console.routes(assets))
 	return console, nil

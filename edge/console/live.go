@@ -20,12 +20,13 @@ const (
 // events (WHATWG HTML, 9.2), until the page or its session ends.
 func (c *Console) live(p page) func(http.ResponseWriter, *visit) {
 	return func(w http.ResponseWriter, v *visit) {
-		if !c.enterLive(v.session) {
+		leave, ok := c.streams.Take(v.session.who.ID)
+		if !ok {
 			w.Header().Set("Retry-After", "10")
 			http.Error(w, "too many live pages", http.StatusServiceUnavailable)
 			return
 		}
-		defer c.leaveLive(v.session)
+		defer leave()
 		w.Header().Set("Content-Type", "text/event-stream")
 		tick := time.NewTicker(streamEvery)
 		defer tick.Stop()
@@ -50,26 +51,6 @@ func (c *Console) live(p page) func(http.ResponseWriter, *visit) {
 			}
 		}
 	}
-}
-
-// enterLive takes a place for a live page of a session, which leaveLive gives back. It
-// returns false if there is none.
-func (c *Console) enterLive(s *session) bool {
-	if !c.sessions.openLive(s) {
-		return false
-	}
-	select {
-	case c.streams <- struct{}{}:
-		return true
-	default:
-		c.sessions.closeLive(s)
-		return false
-	}
-}
-
-func (c *Console) leaveLive(s *session) {
-	<-c.streams
-	c.sessions.closeLive(s)
 }
 
 // sendLive sends the live part of a page once, with the token of its forms.

@@ -58,11 +58,10 @@ type sessions struct {
 
 	mu   sync.Mutex
 	byID map[string]*session
-	live map[string]int // open live pages, by whose; none where it is 0
 }
 
 func newSessions(now func() time.Time) *sessions {
-	s := &sessions{now: now, byID: make(map[string]*session), live: make(map[string]int)}
+	s := &sessions{now: now, byID: make(map[string]*session)}
 	_, _ = rand.Read(s.key[:]) // never fails: crypto/rand ends the program instead
 	return s
 }
@@ -129,26 +128,6 @@ func (s *sessions) close(one *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.byID, one.id)
-}
-
-// openLive counts a live page, which closeLive ends. It returns false if whose session it is
-// has as many as one may have.
-func (s *sessions) openLive(one *session) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.live[one.who.ID] >= streamsOfOne {
-		return false
-	}
-	s.live[one.who.ID]++
-	return true
-}
-
-func (s *sessions) closeLive(one *session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.live[one.who.ID]--; s.live[one.who.ID] == 0 {
-		delete(s.live, one.who.ID)
-	}
 }
 
 // setNotice keeps a notice for the session's next page.

@@ -75,33 +75,23 @@ func TestSessionsOfOthersStay(t *testing.T) {
 	if s.byID[first.id] != nil || len(s.byID) != maxSessions {
 		t.Errorf("%d sessions; the first of whoever has the most should have made room", len(s.byID))
 	}
+}
 
-	c := &Console{sessions: s, streams: make(chan struct{}, maxStreams)}
-	open := 0
-	for c.enterLive(last) {
-		open++
-	}
-	if open != streamsOfOne || !c.enterLive(admin) {
-		t.Errorf("one has %d live pages, and another none", open)
-	}
-	for range open {
-		c.leaveLive(last)
-	}
-	for range streamsOfOne - 1 {
-		c.enterLive(admin)
+// TestLivePagesOfOne: whoever has logged in has half of the places of live pages at most.
+func TestLivePagesOfOne(t *testing.T) {
+	c, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
 	}
 	for range streamsOfOne {
-		c.enterLive(last)
+		if _, ok := c.streams.Take("viewer"); !ok {
+			t.Fatal("there is no place")
+		}
 	}
-	if c.enterLive(operator) || len(s.live) != 2 {
-		t.Errorf("more than %d live pages: %v", maxStreams, s.live)
-	}
-	for range streamsOfOne {
-		c.leaveLive(last)
-		c.leaveLive(admin)
-	}
-	if len(s.live) != 0 || len(c.streams) != 0 {
-		t.Errorf("counted are still %v and %d", s.live, len(c.streams))
+	answer := httptest.NewRecorder()
+	c.live(nil)(answer, &visit{session: &session{who: adminapi.Whoami{ID: "viewer"}}})
+	if answer.Code != http.StatusServiceUnavailable || answer.Header().Get("Retry-After") == "" {
+		t.Errorf("one live page more was answered by %d", answer.Code)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"partneredge/edge/node/replication/batch"
+	"partneredge/edge/places"
 	"partneredge/edge/tracing"
 	"partneredge/edge/wire"
 	"partneredge/host"
@@ -24,37 +25,6 @@ const (
 	maxGuesses          = 128 // half of what the link takes: the rest is for keys and views that are held
 	maxGuessesOfNetwork = 16  // of a client's /24, or /48 of IPv6
 )
-
-// guesses counts the lookups under way of keys that are not held.
-type guesses struct {
-	mu       sync.Mutex
-	all      int
-	networks map[netip.Prefix]int
-}
-
-// enter reports whether a client's lookup may begin; leave must be called at its
-// end.
-func (g *guesses) enter(client netip.Addr) (leave func(), ok bool) {
-	network := cidr.Site(client)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.all >= maxGuesses || g.networks[network] >= maxGuessesOfNetwork {
-		return nil, false
-	}
-	if g.networks == nil {
-		g.networks = make(map[netip.Prefix]int)
-	}
-	g.all++
-	g.networks[network]++
-	return func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.all--
-		if g.networks[network]--; g.networks[network] == 0 {
-			delete(g.networks, network)
-		}
-	}, true
-}
 
 // lookup is the outcome of a lookup that was made before the request had a sandbox.
 type lookup struct {
@@ -108,7 +78,7 @@ const (
 
 // newLookups returns what asks the origin for keys that are not held.
 func newLookups(r *replica) *lookups {
-	l := &lookups{replica: r}
+	l := &lookups{replica: r, guesses: places.Places[netip.Prefix]{All: maxGuesses, Each: maxGuessesOfNetwork}}
 	l.batches = batch.Group[local.Record]{Ask: l.ask, Alone: guessesAlone, Every: guessesEvery, Most: guessesMost}
 	return l
 }
@@ -117,7 +87,7 @@ func newLookups(r *replica) *lookups {
 // looked up.
 type lookups struct {
 	*replica
-	guesses guesses
+	guesses places.Places[netip.Prefix] // under way
 	batches batch.Group[local.Record]
 	// singly is the time, in microseconds, until which keys are asked for one by one, since
 	// an origin of before such questions answered.
@@ -137,7 +107,7 @@ func (k keys) guess(ctx context.Context, client netip.Addr, hash string) (local.
 			if rec, current := k.current(hash); current { // the lookup before this one brought it
 				return nil, &batch.Result[local.Record]{Value: rec}
 			}
-			leave, ok := k.lookups.guesses.enter(client)
+			leave, ok := k.lookups.guesses.Take(cidr.Site(client))
 			if !ok {
 				return nil, &batch.Result[local.Record]{Err: errNoRoom}
 			}

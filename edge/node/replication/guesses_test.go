@@ -29,7 +29,7 @@ func TestRefusedKeysWaitForNoChanges(t *testing.T) {
 	catching.connect() // and no answer comes
 	r := &Replication{keys: keys{newReplica(t.Context(), cfg), &synchronizer{Config: cfg, state: catching}, nil}}
 	r.keys.lookups = newLookups(r.keys.replica)
-	r.keys.lookups.guesses.all = maxGuesses
+	r.keys.lookups.guesses.Each = 0
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	found := r.FindKey(ctx, netip.MustParseAddr("192.0.2.7"), "svc_live_made_up")

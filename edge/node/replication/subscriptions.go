@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"partneredge/edge/node/replication/link"
+	"partneredge/edge/places"
 	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/store/local"
@@ -22,8 +23,7 @@ type subscriptions struct {
 	asking sync.Map      // ids of those that the origin is asked for now
 	failed chan struct{} // holds one
 
-	mu       sync.Mutex
-	underWay map[string]int // requests of partners, by account
+	underWay places.Places[string] // requests of partners, by account
 }
 
 const (
@@ -38,7 +38,7 @@ const (
 )
 
 func newSubscriptions(cfg Config) *subscriptions {
-	return &subscriptions{Config: cfg, failed: make(chan struct{}, 1), underWay: make(map[string]int)}
+	return &subscriptions{Config: cfg, failed: make(chan struct{}, 1), underWay: places.Places[string]{Each: maxOfAccount}}
 }
 
 // Subscribe implements host.Subscriptions.
@@ -112,19 +112,11 @@ func (s *subscriptions) subscribe(ctx context.Context, p abi.Principal, req *wir
 // enter begins a request of an account, or refuses it at once; leave must be called
 // at its end.
 func (s *subscriptions) enter(account string) (leave func(), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.underWay[account] >= maxOfAccount {
-		return nil, fmt.Errorf("%d requests of the account are under way: %w", maxOfAccount, host.ErrUnavailable)
+	leave, ok := s.underWay.Take(account)
+	if !ok {
+		err = fmt.Errorf("%d requests of the account are under way: %w", maxOfAccount, host.ErrUnavailable)
 	}
-	s.underWay[account]++
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.underWay[account]--; s.underWay[account] == 0 {
-			delete(s.underWay, account)
-		}
-	}, nil
+	return leave, err
 }
 
 // Revoke implements host.Subscriptions.

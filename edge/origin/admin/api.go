@@ -16,6 +16,7 @@ import (
 	"partneredge/edge/origin/admin/input"
 	"partneredge/edge/origin/replication"
 	"partneredge/edge/origin/rollout"
+	"partneredge/edge/places"
 	"partneredge/edge/tracing"
 	"partneredge/edge/wire"
 	"partneredge/store"
@@ -54,8 +55,8 @@ type api struct {
 	recheck             func(*http.Request) error
 	retries, recoveries *throttle // by subscription
 
-	streams places
-	running context.Context // ends when the listener is to
+	streams places.Places[string] // by actor
+	running context.Context       // ends when the listener is to
 
 	routes *http.ServeMux
 }
@@ -68,6 +69,7 @@ func New(running context.Context, cfg Config, recheck func(*http.Request) error)
 		Config: cfg, running: running, recheck: recheck,
 		retries:    newThrottle(time.Second, 60, cfg.Now),
 		recoveries: newThrottle(10*time.Second, 6, cfg.Now),
+		streams:    places.Places[string]{All: maxStreams, Each: streamsOfOne},
 	}
 	a.routes = a.mux()
 	return a
@@ -92,7 +94,7 @@ func (a *api) mux() *http.ServeMux {
 				return
 			}
 			switch body := answer.body.(type) {
-			case stream:
+			case placed:
 				span.End() // a stream goes on for as long as somebody listens
 				a.writeStream(w, req, body)
 				return

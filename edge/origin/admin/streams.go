@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"partneredge/edge/origin/admin/input"
@@ -26,38 +25,6 @@ const (
 	retryStreams = 5 * time.Second  // until a place may be free
 )
 
-// places bounds the open streams, in all and of each actor.
-type places struct {
-	mu  sync.Mutex
-	all int
-	of  map[string]int // by actor; none where it is 0
-}
-
-// take takes a place for an actor, who gives it back by leave. It returns false if there is
-// none.
-func (p *places) take(actor string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.all >= maxStreams || p.of[actor] >= streamsOfOne {
-		return false
-	}
-	if p.of == nil {
-		p.of = make(map[string]int)
-	}
-	p.all++
-	p.of[actor]++
-	return true
-}
-
-func (p *places) leave(actor string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.all--
-	if p.of[actor]--; p.of[actor] == 0 {
-		delete(p.of, actor)
-	}
-}
-
 // message is one server-sent event (WHATWG HTML, 9.2). Data holds no line ends.
 type message struct {
 	id, name string // "": none
@@ -67,6 +34,12 @@ type message struct {
 // stream is a body that goes on until ctx ends, or what it tells of does. send
 // reports that the client is gone.
 type stream func(ctx context.Context, send func(...message) error) error
+
+// placed is a stream that has a place, which leave gives back.
+type placed struct {
+	stream
+	leave func()
+}
 
 // streamed answers with a stream, once there is a place for it. ?seconds bounds
 // how long it goes on.
@@ -80,22 +53,22 @@ func (a *api) streamed(r *http.Request, s stream) (answer, error) {
 		last = time.Duration(n) * time.Second
 	}
 	actor, _ := audit.ActorOf(r.Context())
-	if !a.streams.take(actor.ID) {
+	leave, free := a.streams.Take(actor.ID)
+	if !free {
 		return answer{}, &input.Problem{Kind: input.KindLimited, Detail: "too many streams", RetryAfter: retryStreams}
 	}
-	return ok(stream(func(ctx context.Context, send func(...message) error) error {
+	return ok(placed{leave: leave, stream: func(ctx context.Context, send func(...message) error) error {
 		ctx, cancel := context.WithTimeout(ctx, last)
 		defer cancel()
 		stop := context.AfterFunc(a.running, cancel) // a listener that ends waits for its streams
 		defer stop()
 		return s(ctx, send)
-	}), nil)
+	}}, nil)
 }
 
 // writeStream sends a stream, and gives its place back.
-func (a *api) writeStream(w http.ResponseWriter, r *http.Request, s stream) {
-	actor, _ := audit.ActorOf(r.Context())
-	defer a.streams.leave(actor.ID)
+func (a *api) writeStream(w http.ResponseWriter, r *http.Request, s placed) {
+	defer s.leave()
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
@@ -132,7 +105,7 @@ func (a *api) writeStream(w http.ResponseWriter, r *http.Request, s stream) {
 	if err := send(); err != nil { // the header, at once
 		return
 	}
-	if err := s(r.Context(), send); err != nil && r.Context().Err() == nil {
+	if err := s.stream(r.Context(), send); err != nil && r.Context().Err() == nil {
 		a.Log.Debug("a stream ended", "route", r.Pattern, "err", err)
 	}
 }
