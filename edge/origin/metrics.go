@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"partneredge/edge/origin/replication"
 	"partneredge/edge/wire"
@@ -24,65 +25,50 @@ type metrics struct {
 }
 
 func newMetrics(registry *prometheus.Registry) *metrics {
-	buckets := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10}
-	m := &metrics{
-		wire: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "edge_origin_node_request_seconds", Buckets: buckets,
-			Help: "Time to answer a node's request, by verb and failure (none when answered).",
-		}, []string{"verb", "failure"}),
-		admin: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "edge_origin_admin_request_seconds", Buckets: buckets,
-			Help: "Time to answer an admin request, by route (/console/ for all pages) and status; pages' event streams are left out.",
-		}, []string{"route", "status"}),
+	auto := promauto.With(registry)
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return auto.NewCounterVec(prometheus.CounterOpts{Namespace: "edge_origin", Name: name, Help: help}, labels)
 	}
-	m.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "edge_origin_leads_refused_total", Help: "Leads refused: quarantined, or rejected (left at the node, since the quarantine is full).",
-	}, []string{"outcome"})
+	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
+		return auto.NewHistogramVec(prometheus.HistogramOpts{Namespace: "edge_origin", Name: name, Help: help,
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10}}, labels)
+	}
+	m := &metrics{
+		wire: histogram("node_request_seconds", "Time to answer a node's request, by verb and failure (none when answered).", "verb", "failure"),
+		admin: histogram("admin_request_seconds",
+			"Time to answer an admin request, by route (/console/ for all pages) and status; pages' event streams are left out.", "route", "status"),
+		refused: counter("leads_refused_total", "Leads refused: quarantined, or rejected (left at the node, since the quarantine is full).", "outcome"),
+		refusals: counter("node_refusals_total",
+			"Requests, leads and reports of a node that were refused, by reason; those of one that asks for what its partners' keys do not grant.", "node", "reason"),
+		unread: counter("unread_keys_total",
+			"Keys that nodes asked for and that could not be read, since their rows in the database are damaged.").WithLabelValues(),
+	}
 	m.refusedLeads(0, 0) // there from the start, as 0
-	m.refusals = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "edge_origin_node_refusals_total",
-		Help: "Requests, leads and reports of a node that were refused, by reason; those of one that asks for what its partners' keys do not grant.",
-	}, []string{"node", "reason"})
-	m.unread = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "edge_origin_unread_keys_total",
-		Help: "Keys that nodes asked for and that could not be read, since their rows in the database are damaged.",
-	})
-	registry.MustRegister(m.wire, m.admin, m.refused, m.refusals, m.unread)
 	return m
 }
 
 // register adds what is read when metrics are asked for.
 func (m *metrics) register(c Config, r *replication.Server) {
-	c.Metrics.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "edge_origin_nodes_connected", Help: "Nodes that have sent their status lately.",
-		}, func() float64 { return float64(r.Presence().Connected()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "edge_origin_nodes_vouched", Help: "Enrolled nodes whose requests are believed without the hash of a key, since they have never spoken wire version 2.",
-		}, func() float64 { return float64(r.Presence().Vouched()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "edge_origin_spend_keys", Help: "Keys whose spending is being merged.",
-		}, func() float64 { return float64(r.MergedKeys()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "edge_origin_change", Help: "Number of the last change pushed to the nodes; a node's edge_sync_change follows it.",
-		}, func() float64 { return float64(r.LastChange()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "edge_origin_leads_quarantined", Help: "Leads that wait in the quarantine for an operator, the same at each origin process; NaN when the database does not say.",
-		}, func() float64 { return countedOrNaN(c.DB.CountQuarantined) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "edge_origin_keys_expiring", Help: "Keys that expire within 14 days and have no successor, the same at each origin process; NaN when the database does not say.",
-		}, func() float64 {
+	auto := promauto.With(c.Metrics)
+	gauge := func(name, help string, value func() float64) {
+		auto.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "edge_origin", Name: name, Help: help}, value)
+	}
+	gauge("nodes_connected", "Nodes that have sent their status lately.", func() float64 { return float64(r.Presence().Connected()) })
+	gauge("nodes_vouched", "Enrolled nodes whose requests are believed without the hash of a key, since they have never spoken wire version 2.",
+		func() float64 { return float64(r.Presence().Vouched()) })
+	gauge("spend_keys", "Keys whose spending is being merged.", func() float64 { return float64(r.MergedKeys()) })
+	gauge("change", "Number of the last change pushed to the nodes; a node's edge_sync_change follows it.", func() float64 { return float64(r.LastChange()) })
+	gauge("leads_quarantined", "Leads that wait in the quarantine for an operator, the same at each origin process; NaN when the database does not say.",
+		func() float64 { return countedOrNaN(c.DB.CountQuarantined) })
+	gauge("keys_expiring", "Keys that expire within 14 days and have no successor, the same at each origin process; NaN when the database does not say.",
+		func() float64 {
 			return countedOrNaN(func(ctx context.Context) (int, error) {
 				return c.DB.CountExpiringKeys(ctx, c.DB.Now().Add(14*24*time.Hour))
 			})
-		}),
-		newBacklog(c.DB),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "edge_origin_info", Help: "What the origin is; always 1.",
-			ConstLabels: prometheus.Labels{"build": c.Build, "database": c.DB.Kind()},
-		}, func() float64 { return 1 }),
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	)
+		})
+	auto.NewGauge(prometheus.GaugeOpts{Namespace: "edge_origin", Name: "info", Help: "What the origin is; always 1.",
+		ConstLabels: prometheus.Labels{"build": c.Build, "database": c.DB.Kind()}}).Set(1)
+	c.Metrics.MustRegister(newBacklog(c.DB), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 }
 
 // countedOrNaN returns what the database counts within two seconds, else NaN.
