@@ -160,6 +160,23 @@ func TestGroupTakesAnIDOnce(t *testing.T) {
 	expect(t, o, "lead_b", "lead_a")
 }
 
+// TestGroupTellsIDsOfOneHashApart: in a group as in a segment, a hash only says where to
+// look.
+func TestGroupTellsIDsOfOneHashApart(t *testing.T) {
+	o := openBox(t, filepath.Join(t.TempDir(), "outbox"), 1<<20, nil)
+	var g group
+	collect := func(id string) {
+		j := &job{id: id, record: appendRecord(nil, recordLead, id, bodyOf(id)), hash: 1, done: make(chan error, 1)}
+		inWriter(t, o, func() { o.collect(&g, j) })
+	}
+	collect("lead_a")
+	collect("lead_b")
+	collect("lead_b")
+	if len(g.adds) != 2 || len(g.accepted) != 3 {
+		t.Errorf("%d records for %d clients, want 2 for 3", len(g.adds), len(g.accepted))
+	}
+}
+
 func TestOutboxGroupsWhoComeTogether(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "outbox")
 	o := openBox(t, path, 1<<24, nil)

@@ -13,13 +13,17 @@ import (
 // groupReuse bounds the bytes of a group's memory that are used again.
 const groupReuse = 1 << 20
 
+// slotsReuse bounds the slots that find the ids of a group and are used again: as many as 400
+// items take.
+const slotsReuse = 512
+
 // maxYields bounds how often the writer yields to clients before it writes a group.
 const maxYields = 8
 
 // run is the outbox's writer. It writes all items that wait at once, syncs once,
 // and answers who added them.
 func (o *Outbox) run() {
-	g := group{inside: map[string]int{}}
+	var g group
 	for o.queue.wait() {
 		o.gather(&g)
 		o.commit(&g)
@@ -34,9 +38,10 @@ type group struct {
 	jobs     []*job // that were taken from the queue last
 	records  []byte
 	adds     []added
-	inside   map[string]int // id -> index in adds
-	accepted []*job         // that wait for the records
-	others   []*job         // that add nothing
+	touched  uint32 // of touch: what is used is not left out
+	inside   items  // finds an id's index in adds
+	accepted []*job // that wait for the records
+	others   []*job // that add nothing
 }
 
 // added is an item's record in a group.
@@ -49,10 +54,23 @@ func (g *group) reset() {
 	if cap(g.records) > groupReuse {
 		g.records = nil
 	}
-	clear(g.inside)
+	if len(g.inside.slots) > slotsReuse {
+		g.inside = items{}
+	}
+	g.inside.forget()
 	clear(g.accepted)
 	clear(g.others)
 	g.records, g.adds, g.accepted, g.others = g.records[:0], g.adds[:0], g.accepted[:0], g.others[:0]
+}
+
+// touch reads the slots where collect looks for the ids of the jobs that were taken. With
+// nothing between that depends on them, they come from memory at the same time.
+func (g *group) touch(segments []*segment) {
+	for _, s := range segments {
+		for _, j := range g.jobs {
+			g.touched ^= s.touch(j.hash)
+		}
+	}
 }
 
 // gather collects the jobs that wait into a group. Clients that were answered a moment
@@ -65,6 +83,7 @@ func (o *Outbox) gather(g *group) {
 		if len(g.jobs) == 0 {
 			return
 		}
+		g.touch(o.segments)
 		for _, j := range g.jobs {
 			if j.id == "" {
 				g.others = append(g.others, j)
@@ -82,13 +101,20 @@ func (o *Outbox) gather(g *group) {
 
 // commit writes the records of a group, then does its other jobs, and answers each.
 func (o *Outbox) commit(g *group) {
-	err := o.write(g)
+	base, err := o.write(g)
 	if err != nil {
 		o.cfg.Log.Error("outbox cannot be written", "err", err)
 	}
+	// Clients that are answered go on while the writer notes where their items are. What
+	// they ask then waits for that.
+	o.mu.Lock()
 	for _, j := range g.accepted {
 		j.done <- err
 	}
+	if err == nil {
+		o.note(g, base)
+	}
+	o.mu.Unlock()
 	for _, j := range g.others {
 		if j.task != nil {
 			j.done <- j.task()
@@ -115,7 +141,8 @@ func (o *Outbox) collect(g *group, j *job) {
 		j.done <- err
 		return
 	}
-	if i, twice := g.inside[j.id]; twice {
+	inGroup := func(at int64) bool { return bytes.Equal(idIn(j.record), idIn(g.records[at:])) }
+	if i := g.inside.find(j.hash, inGroup); i >= 0 {
 		a := g.adds[i]
 		if err := conflict(bodyIn(g.records[a.at:][:a.size])); err != nil {
 			j.done <- err
@@ -128,25 +155,30 @@ func (o *Outbox) collect(g *group, j *job) {
 		j.done <- store.ErrLimit
 		return
 	}
-	g.inside[j.id] = len(g.adds)
+	g.inside.add(j.hash, int64(len(g.records)), len(j.record))
 	g.adds = append(g.adds, added{len(g.records), len(j.record), j.hash})
 	g.records = append(g.records, j.record...)
 	g.accepted = append(g.accepted, j)
 }
 
-// write writes the group, in a file and then in the index.
-func (o *Outbox) write(g *group) error {
+// write writes the group's records at the end of the tail, and returns where.
+func (o *Outbox) write(g *group) (base int64, err error) {
 	if len(g.records) == 0 {
-		return nil
+		return 0, nil
 	}
 	if err := o.prepareTail(len(g.records)); err != nil {
-		return err
+		return 0, err
 	}
-	base := o.tail.end
-	if err := o.tail.file.add(g.records); err != nil {
-		return err
+	base = o.tail.end
+	return base, o.tail.file.add(g.records)
+}
+
+// note has the items of a group wait whose records are in the tail from base on. o.mu is
+// locked.
+func (o *Outbox) note(g *group, base int64) {
+	if len(g.adds) == 0 {
+		return
 	}
-	o.mu.Lock()
 	if base == 0 {
 		o.tail.begun = o.cfg.Now()
 	}
@@ -154,9 +186,7 @@ func (o *Outbox) write(g *group) error {
 		o.tail.items.add(a.hash, base+int64(a.at), a.size)
 	}
 	o.waiting += len(g.adds)
-	o.mu.Unlock()
 	o.signal()
-	return nil
 }
 
 // prepareTail has the tail take size bytes of records. What is in a tail whose sync
