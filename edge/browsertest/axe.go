@@ -43,6 +43,14 @@ func (a Axe) Check(t *testing.T, ctx context.Context, shown string) {
 	if a == "" {
 		return
 	}
+	for _, finding := range a.find(t, ctx) {
+		t.Errorf("%s: axe: %s", shown, finding)
+	}
+}
+
+// find returns what axe finds in the page that is shown, each with its rule in front.
+func (a Axe) find(t *testing.T, ctx context.Context) []string {
+	t.Helper()
 	Value[bool](t, ctx, string(a)+"\n;true")
 	Value[bool](t, ctx, `window.found = undefined; axe.run({resultTypes: ["violations"]}).then(r => window.found = r.violations.flatMap(v => v.nodes.map(n => v.id + " " + n.target.join(" ") + ": " + n.failureSummary)).join("\u0000")); true`)
 	found, err := chromedp.Run(ctx, chromedp.Poll[string](`window.found === undefined ? false : (window.found || "none")`, chromedp.WithPollingTimeout(time.Minute)))
@@ -50,9 +58,7 @@ func (a Axe) Check(t *testing.T, ctx context.Context, shown string) {
 		t.Fatal(err)
 	}
 	if found == "none" {
-		return
+		return nil
 	}
-	for finding := range strings.SplitSeq(found, "\x00") {
-		t.Errorf("%s: axe: %s", shown, finding)
-	}
+	return strings.Split(found, "\x00")
 }
