@@ -24,7 +24,11 @@ func (o *testOrigin) refills() {
 		req := read[wire.KeysRequest](o.t, m.Data)
 		for i, hash := range req.Hashes {
 			key, known := o.keys[string(hash)]
-			if o.unread[string(hash)] && req.Partial {
+			if o.unread[string(hash)] && (o.whole || !req.Partial) {
+				reply = wire.KeysReply{Head: wire.Head{V: wire.Version, Failure: wire.Internal}}
+				break
+			}
+			if o.unread[string(hash)] {
 				reply.Keys, reply.Unread = append(reply.Keys, nil), append(reply.Unread, i)
 				continue
 			}
@@ -79,8 +83,14 @@ func TestRefill(t *testing.T) {
 // again. The others are current, the one is neither served as it was held nor taken for
 // unknown, and is served again once the origin reads it.
 func TestRefillWithoutAnUnreadKey(t *testing.T) {
+	for name, whole := range map[string]bool{"this origin": false, "an older one, which fails at all of them": true} {
+		t.Run(name, func(t *testing.T) { refillWithoutAnUnreadKey(t, whole) })
+	}
+}
+
+func refillWithoutAnUnreadKey(t *testing.T, whole bool) {
 	o := newOrigin(t)
-	o.history = "his_1"
+	o.history, o.whole = "his_1", whole
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
 	var keys []string
 	for i := range 3 {

@@ -30,6 +30,8 @@ const (
 	// refillTries is how often a batch is asked for that gets no answer. An origin of
 	// before batches gives none.
 	refillTries = 8
+	// refillFailures bounds the keys of a batch at each of which the origin fails.
+	refillFailures = 8
 )
 
 // Refill asks the origin again for keys that are held, in batches for which the origin
@@ -61,7 +63,8 @@ func (f Refill) Run(ctx context.Context) error {
 			continue
 		}
 		began := time.Now()
-		if err := f.batch(ctx, wanted); err != nil {
+		failures := 0
+		if err := f.batch(ctx, wanted, &failures); err != nil {
 			return err
 		}
 		if err := rest(ctx, 2*time.Since(began)); err != nil {
@@ -81,14 +84,28 @@ func rest(ctx context.Context, most time.Duration) error {
 	}
 }
 
-func (f Refill) batch(ctx context.Context, hashes []string) error {
+// batch asks for keys. An origin of before partial answers fails at all of them where it
+// cannot read one, so then each half is asked for by itself. failures counts the keys at
+// which it failed alone.
+func (f Refill) batch(ctx context.Context, hashes []string, failures *int) error {
 	req := wire.KeysRequest{Hashes: make([][]byte, len(hashes)), Partial: true}
 	for i, hash := range hashes {
 		req.Hashes[i] = []byte(hash)
 	}
 	var reply wire.KeysReply
 	asked, err := f.ask(ctx, &req, &reply)
-	if err != nil {
+	switch {
+	case errors.Is(err, link.ErrInternal) && len(hashes) > 1:
+		half := len(hashes) / 2
+		if err := f.batch(ctx, hashes[:half], failures); err != nil {
+			return err
+		}
+		return f.batch(ctx, hashes[half:], failures)
+	case errors.Is(err, link.ErrInternal) && *failures < refillFailures:
+		*failures++
+		f.unread(hashes[0])
+		return nil
+	case err != nil:
 		return err
 	}
 	if len(reply.Keys) != len(hashes) {
@@ -96,9 +113,7 @@ func (f Refill) batch(ctx context.Context, hashes []string) error {
 	}
 	for i, hash := range hashes {
 		if slices.Contains(reply.Unread, i) {
-			if f.Unread != nil {
-				f.Unread(hash)
-			}
+			f.unread(hash)
 			continue
 		}
 		if err := f.Put(hash, reply.Keys[i], reply.Seq, asked); err != nil {
@@ -106,6 +121,12 @@ func (f Refill) batch(ctx context.Context, hashes []string) error {
 		}
 	}
 	return nil
+}
+
+func (f Refill) unread(hash string) {
+	if f.Unread != nil {
+		f.Unread(hash)
+	}
 }
 
 // ask asks until there is an answer, a few times.
@@ -117,7 +138,7 @@ func (f Refill) ask(ctx context.Context, req *wire.KeysRequest, reply *wire.Keys
 		*reply = wire.KeysReply{}
 		err = f.Link.Ask(within, wire.VerbKeys, req, reply)
 		cancel()
-		if err == nil || !errors.Is(err, host.ErrUnavailable) || ctx.Err() != nil {
+		if err == nil || !errors.Is(err, host.ErrUnavailable) || errors.Is(err, link.ErrInternal) || ctx.Err() != nil {
 			break
 		}
 		retry.Wait(ctx, err)

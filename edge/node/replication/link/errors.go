@@ -16,6 +16,11 @@ var ErrInvalid = errors.New("origin finds the request invalid")
 // not grant at the origin, which may know of a revocation that the node does not.
 var ErrRefused = errors.New("origin refuses the request in the name of its key")
 
+// ErrInternal is the error of a request at which the origin failed, though it can be
+// reached: something of the request is damaged there, perhaps. It comes with
+// host.ErrUnavailable.
+var ErrInternal = errors.New("origin failed")
+
 // Errors that keep a node from its origin until an operator acts.
 var (
 	// ErrCredentials means that the file of credentials is missing or is not what

@@ -277,6 +277,8 @@ func (l *Link) exchange(ctx context.Context, verb string, req, reply wire.Messag
 	case wire.NotEnrolled:
 		l.failed(ErrNotEnrolled)
 		return fmt.Errorf("%w: %w", host.ErrUnavailable, ErrNotEnrolled)
+	case wire.Internal:
+		return fmt.Errorf("%w: %w", host.ErrUnavailable, ErrInternal)
 	default:
 		return fmt.Errorf("%w: origin says %s", host.ErrUnavailable, failure)
 	}
