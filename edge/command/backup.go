@@ -88,7 +88,56 @@ func newBackup() *cobra.Command {
 
 // write makes the file to, whole or not at all.
 func (b backupJob) write(ctx context.Context, to string) error {
+	own, err := b.isOwn(to)
+	if err != nil {
+		return err
+	}
+	if own {
+		return hint.Add(fmt.Errorf("%s is a file of the origin itself", to), "name another with --to")
+	}
 	return b.build(ctx, filepath.Dir(to), func(whole string) error { return durable.Rename(whole, to) })
+}
+
+// isOwn reports whether a name is that of a file of the origin: of one that is there but no
+// backup, or of one that it makes.
+func (b backupJob) isOwn(name string) (own bool, err error) {
+	dir, err := os.Stat(b.dir)
+	if err != nil {
+		return false, err
+	}
+	folder, err := os.Stat(filepath.Dir(name))
+	if err != nil {
+		return false, err
+	}
+	base := filepath.Base(name)
+	if os.SameFile(dir, folder) && (isTransient(base) || base == adminTokenFile || base == secretsFile) {
+		return true, nil
+	}
+	info, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	judge := func(_, from string) error {
+		if other, err := os.Stat(from); err != nil || !os.SameFile(info, other) {
+			return nil // it has just gone, or is another
+		}
+		is, err := backup.Is(from)
+		own = own || !is
+		return err
+	}
+	err = backup.Walk(b.dir, judge)
+	if b.natsKeys != "" {
+		err = errors.Join(err, backup.Walk(b.natsKeys, judge))
+	}
+	for _, file := range []string{b.tokenFile, b.secretsFile} {
+		if file != "" {
+			err = errors.Join(err, judge("", file))
+		}
+	}
+	return own, err
 }
 
 // print writes the file to out once it is whole: nothing of one that could not be made.

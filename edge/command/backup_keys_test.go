@@ -255,3 +255,45 @@ func TestBackupsInTheDirectory(t *testing.T) {
 		}
 	}
 }
+
+// TestBackupOverTheOrigin: no backup takes the place of a file of the origin, whether that is
+// there or not yet, lies elsewhere, or is named another way; one of before it does.
+func TestBackupOverTheOrigin(t *testing.T) {
+	outer := t.TempDir()
+	b := backupJob{dir: filepath.Join(outer, "origin"), tokenFile: filepath.Join(outer, "token"), secretsFile: filepath.Join(outer, "keys"), natsKeys: filepath.Join(outer, "nats")}
+	makeOrigin(t, b.dir)
+	for from, to := range map[string]string{adminTokenFile: b.tokenFile, secretsFile: b.secretsFile, natsFolder: b.natsKeys} {
+		if err := os.Rename(filepath.Join(b.dir, from), to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	backedUp := filepath.Join(b.dir, "backup")
+	other := filepath.Join(outer, "linked")
+	if err := errors.Join(os.Mkdir(filepath.Join(b.dir, "releases"), 0o700),
+		os.WriteFile(filepath.Join(b.dir, "releases", "blob"), []byte("blob"), 0o600),
+		os.WriteFile(filepath.Join(b.dir, "lock"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(b.dir, other); err != nil {
+		t.Skip("NOT TESTED: symbolic links:", err)
+	}
+	for _, own := range []string{
+		filepath.Join(b.dir, databaseFile), filepath.Join(b.dir, databaseFile+"-wal"), filepath.Join(b.dir, "lock"), filepath.Join(b.dir, "origin.json"),
+		filepath.Join(b.dir, adminTokenFile), filepath.Join(b.dir, "releases", "blob"), filepath.Join(other, databaseFile), filepath.Join(other, databaseFile+"-shm"),
+		b.tokenFile, b.secretsFile, filepath.Join(b.natsKeys, natsauth.OperatorSeed),
+	} {
+		before, missing := os.ReadFile(own)
+		err := b.write(t.Context(), own)
+		if err == nil || !strings.Contains(err.Error(), "of the origin itself") || !hinted(err) {
+			t.Errorf("a backup to %s: %v", own, err)
+		}
+		if after, err := os.ReadFile(own); string(after) != string(before) || (err == nil) != (missing == nil) {
+			t.Errorf("a backup has changed %s", own)
+		}
+	}
+	for range 2 {
+		if err := b.write(t.Context(), backedUp); err != nil {
+			t.Error(err)
+		}
+	}
+}
