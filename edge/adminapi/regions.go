@@ -5,6 +5,9 @@ type NewRegion struct {
 	Region *string `json:"region,omitempty"`
 	// URL is the address that the server connects to; null for the origin's own NATS server.
 	URL *string `json:"url,omitempty"`
+	// CAFile is the file, as the server finds it, of who signs the certificate there; null
+	// for the authorities that its system trusts.
+	CAFile *string `json:"ca_file,omitempty"`
 }
 
 // EnrolledRegion is the NATS server of a region with what it needs.

@@ -3,6 +3,7 @@ package command
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -34,6 +35,7 @@ func defineRegionEnrol(flags *pflag.FlagSet) handler {
 	region := flags.String("region", "", "`NAME` of the region, as its nodes' --region says")
 	out := flags.String("out", "", "`DIR` that region.conf, region.creds and region-system.creds are written to")
 	address := flags.String("url", "", "`URL` at which the region reaches the NATS servers that take it (default: where the origin's own listens)")
+	ca := flags.String("ca", "", "PEM `FILE` of who signs the certificate there, which is copied to DIR/region-ca.pem (default: whom the region's system trusts)")
 	return func(ctx context.Context, c *invocation) error {
 		if err := required(c.cmd, "region", "out"); err != nil {
 			return err
@@ -41,6 +43,15 @@ func defineRegionEnrol(flags *pflag.FlagSet) handler {
 		in := adminapi.NewRegion{Region: region}
 		if *address != "" {
 			in.URL = address
+		}
+		files := "region.conf, region.creds and region-system.creds"
+		if *ca != "" {
+			if err := copyCA(*ca, *out); err != nil {
+				return err
+			}
+			file := "./" + regionCAFile
+			in.CAFile = &file
+			files = "region.conf, region.creds, region-system.creds and " + regionCAFile
 		}
 		_, made, err := call[adminapi.EnrolledRegion](ctx, c.admin, http.MethodPost, "/regions", in)
 		if err != nil {
@@ -51,8 +62,26 @@ func defineRegionEnrol(flags *pflag.FlagSet) handler {
 				"edge region revoke %s, and enrol it again", output.Plain(made.Region.ID))
 		}
 		return c.Line(map[string]any{"id": made.Region.ID, "files": *out},
-			fmt.Sprintf("%s\tregion.conf, region.creds and region-system.creds in %s", output.Plain(made.Region.ID), output.Plain(*out)))
+			fmt.Sprintf("%s\t%s in %s", output.Plain(made.Region.ID), files, output.Plain(*out)))
 	}
+}
+
+// regionCAFile is the name of a region's own authorities.
+const regionCAFile = "region-ca.pem"
+
+// copyCA copies certificates to the files of a region.
+func copyCA(from, dir string) error {
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	if !x509.NewCertPool().AppendCertsFromPEM(text) {
+		return fmt.Errorf("%s holds no certificate in PEM", from)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(dir, regionCAFile), text, 0o644)
 }
 
 func writeRegion(dir string, made adminapi.EnrolledRegion) error {

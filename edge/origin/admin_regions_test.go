@@ -32,6 +32,8 @@ func adminRegions(f *fixture) {
 		{"url", "origin.example.com", "url_invalid"},
 		{"url", "http://origin.example.com", "url_invalid"},
 		{"url", "nats://" + strings.Repeat("h", 200), "url_too_long"},
+		{"ca_file", "", "ca_file_required"},
+		{"ca_file", strings.Repeat("f", 201), "ca_file_too_long"},
 		{"id", "reg_mine", "unknown_field"},
 	} {
 		f.mustRefuse(400, c.reason, "POST", "/admin/v1/regions", with(good, c.field, c.v))

@@ -24,7 +24,13 @@ type leaf struct {
 // enrolRegion makes the files of a region's server.
 func (f *fixture) enrolRegion(region string) (l leaf) {
 	f.Helper()
-	made := f.must(201, "POST", "/admin/v1/regions", object{"region": region})
+	return f.enrolLeaf(object{"region": region})
+}
+
+// enrolLeaf is enrolRegion for a request of any content.
+func (f *fixture) enrolLeaf(request object) (l leaf) {
+	f.Helper()
+	made := f.must(201, "POST", "/admin/v1/regions", request)
 	l = leaf{id: made["region"].(object)["id"].(string), dir: f.TempDir()}
 	for file, text := range map[string]any{"region.conf": made["config"], "region.creds": made["credentials"], "region-system.creds": made["system_credentials"]} {
 		if err := os.WriteFile(filepath.Join(l.dir, file), []byte(text.(string)), 0o600); err != nil {
@@ -42,7 +48,7 @@ func (f *fixture) startLeaf(l leaf) leaf {
 		f.Fatal(err)
 	}
 	conf := filepath.Join(l.dir, "nats.conf")
-	text := strings.ReplaceAll(string(shared), `credentials: "`, `credentials: "`+l.dir+"/")
+	text := strings.NewReplacer(`credentials: "`, `credentials: "`+l.dir+"/", `ca_file: "./`, `ca_file: "`+l.dir+"/").Replace(string(shared))
 	text = strings.Replace(text, "./jwt", f.TempDir(), 1) + "\nlisten: \"127.0.0.1:-1\"\n"
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		f.Fatal(err)
@@ -147,6 +153,22 @@ func says(t *testing.T, conn *nats.Conn, address, build string) {
 
 // build returns the build that a node reported last.
 func (m *enrolled) build() string { return m.replication.Presence().Report(m.id).Status.Build }
+
+// TestRegionTrustsOwnAuthority has a region's server connect to an origin whose certificate
+// nobody signed whom the system trusts.
+func TestRegionTrustsOwnAuthority(t *testing.T) {
+	cert, key := selfSigned(t)
+	f := newFixture(t, func(c *Config) { c.NATSLeafListen, c.NATSCert, c.NATSKey = "127.0.0.1:0", cert, key })
+	l := f.enrolLeaf(object{"region": "east", "ca_file": "./region-ca.pem"})
+	text, err := os.ReadFile(cert)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(l.dir, "region-ca.pem"), text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.startLeaf(l)
+}
 
 // TestRegionsByLeafNodes has two regions with NATS servers of their own. Nodes ask and
 // hear as at the origin, one region is cut off without the other noticing, and a revoked

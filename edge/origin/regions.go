@@ -14,7 +14,7 @@ type regions struct {
 }
 
 // RegionServer makes credentials for a region's server.
-func (r regions) RegionServer(id, region, url string) (admin.RegionFiles, error) {
-	made, err := r.authority.RegionServer(id, region, url, r.Revoked())
+func (r regions) RegionServer(id, region, url, ca string) (admin.RegionFiles, error) {
+	made, err := r.authority.RegionServer(id, region, natsauth.Leaf{URL: url, CA: ca}, r.Revoked())
 	return admin.RegionFiles(made), err
 }

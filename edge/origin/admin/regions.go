@@ -18,8 +18,9 @@ type RegionFiles struct {
 
 // Regions makes credentials for the NATS servers of regions, and knows who is connected.
 type Regions interface {
-	// RegionServer makes those of a region's server, which connects to url.
-	RegionServer(id, region, url string) (RegionFiles, error)
+	// RegionServer makes those of a region's server, which connects to url, and trusts the
+	// authorities in the file ca, "" those of its system.
+	RegionServer(id, region, url, ca string) (RegionFiles, error)
 	// LeafURL returns where the origin's own NATS server takes those of regions, "" where
 	// it takes none.
 	LeafURL() string
@@ -41,11 +42,15 @@ func (a *api) enrolRegion(r *http.Request, in adminapi.NewRegion, v *input.Valid
 	} else if address == "" {
 		v.Fail("url", "required", "url says where the NATS server of the region connects to: this origin takes none itself")
 	}
+	ca := ""
+	if in.CAFile != nil {
+		ca = v.Text("ca_file", in.CAFile, input.MaxName)
+	}
 	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
 	id := store.NewID("reg", a.DB.Now())
-	made, err := a.Regions.RegionServer(id, region, address)
+	made, err := a.Regions.RegionServer(id, region, address, ca)
 	if err != nil {
 		return answer{}, err
 	}

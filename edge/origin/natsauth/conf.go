@@ -24,8 +24,9 @@ type conf struct {
 	MaxPayload, MaxPending int
 }
 
-// remote is a connection of a leaf to the origin's server, in one account.
-type remote struct{ URL, Account, Credentials string }
+// remote is a connection of a leaf to the origin's server, in one account. CA is the file of
+// who signs that one's certificate; "": whom the leaf's system trusts.
+type remote struct{ URL, Account, Credentials, CA string }
 
 const confForm = `# Made by edge origin. {{.By}} includes it.
 {{- with .Name}}
@@ -43,7 +44,7 @@ leafnodes: {
 	reconnect: "1s"
 	remotes: [
 		{{- range .}}
-		{ urls: [{{printf "%q" .URL}}], account: {{.Account}}, credentials: {{printf "%q" .Credentials}} }
+		{ urls: [{{printf "%q" .URL}}], account: {{.Account}}, credentials: {{printf "%q" .Credentials}}{{with .CA}}, tls: { ca_file: {{printf "%q" .}} }{{end}} }
 		{{- end}}
 	]
 }

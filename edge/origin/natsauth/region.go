@@ -27,11 +27,17 @@ type RegionServer struct {
 	PublicKey, SystemKey                   string
 }
 
-// RegionServer makes users for the NATS server of a region, to be a leaf of the one at url.
+// Leaf says to which server that of a region is to be a leaf.
+type Leaf struct {
+	URL string
+	CA  string // file of who signs its certificate; "": whom the region's system trusts
+}
+
+// RegionServer makes users for the NATS server of a region, to be a leaf of another.
 // They may publish under the regional addresses of the region's nodes, and subscribe to
 // what is sent to those and to the changes: to nothing of other regions, and not publish in
 // the origin's name.
-func (a *Authority) RegionServer(id, region, url string, revoked map[string]time.Time) (r RegionServer, err error) {
+func (a *Authority) RegionServer(id, region string, of Leaf, revoked map[string]time.Time) (r RegionServer, err error) {
 	c, err := a.newConf("The NATS server of the region", revoked)
 	if err != nil {
 		return r, err
@@ -49,7 +55,7 @@ func (a *Authority) RegionServer(id, region, url string, revoked map[string]time
 		return r, err
 	}
 	c.Name = id
-	c.Remotes = []remote{{url, a.AccountID, RegionUser}, {url, a.SystemID, RegionSystemUser}}
+	c.Remotes = []remote{{of.URL, a.AccountID, RegionUser, of.CA}, {of.URL, a.SystemID, RegionSystemUser, of.CA}}
 	r.Config = c.text()
 	return r, nil
 }

@@ -113,7 +113,7 @@ func (s *site) leaf(ctx context.Context, name string) (*server.Server, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	made, err := s.Authority.RegionServer(name, region, s.Broker.LeafURL(), nil)
+	made, err := s.Authority.RegionServer(name, region, natsauth.Leaf{URL: s.Broker.LeafURL()}, nil)
 	if err != nil {
 		return nil, err
 	}
