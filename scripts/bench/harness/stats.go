@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -49,25 +50,29 @@ func ResidentMiB(process any) (float64, error) {
 	return resident * float64(os.Getpagesize()) / (1 << 20), err
 }
 
-// CPUTime returns the processor time that a process has used, "self" or its number,
-// in steps of 10 ms.
-func CPUTime(process any) (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%v/stat", process))
-	if err != nil {
-		return 0, err
+// CPUTime returns the processor time that the threads of a process have used, "self" or
+// its number. Those that have ended do not count.
+func CPUTime(process any) (sum time.Duration, err error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%v/task/*/schedstat", process))
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("no processor time of process %v", process)
 	}
-	// See proc(5). The second field is the program's name, which may hold anything.
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	var ticks int64
-	for _, f := range fields[11:13] { // utime and stime
-		n, err := strconv.ParseInt(f, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("read /proc/%v/stat: %w", process, err)
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
 		}
-		ticks += n
+		if err != nil {
+			return 0, err
+		}
+		used, _, _ := bytes.Cut(text, []byte{' '}) // nanoseconds
+		n, err := strconv.ParseInt(string(used), 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read %s: %w", name, err)
+		}
+		sum += time.Duration(n)
 	}
-	const ticksPerSecond = 100 // USER_HZ, of every Linux that Go runs on
-	return time.Duration(ticks) * (time.Second / ticksPerSecond), nil
+	return sum, err
 }
 
 // Sleep returns after d, or earlier with the context's error.

@@ -6,6 +6,11 @@
 //
 //	go run ./scripts/bench/http [-edge build/edge] [-workerd PATH] [-peers DIR] [-time 3s] [-calm 6s] [-rounds 4]
 //
+// A node of another build of the program is measured beside it with -before, best for
+// many short rounds:
+//
+//	go run ./scripts/bench/http -before OTHER/edge -servers node,before -time 150ms -rounds 100
+//
 // GET agents/me is measured by plain HTTP and by TLS 1.3, at its peak, and at 70 % of
 // the node's peak. Other requests are reported, and have no figure: insights with 50
 // rows, a lead by a test key, an answer without a key, and one over its limit.
@@ -31,6 +36,7 @@ import (
 func main() {
 	b := &bench{Bench: harness.New("http")}
 	b.Flags.StringVar(&b.edge, "edge", "build/edge", "the program")
+	b.Flags.StringVar(&b.before, "before", "", "another build of the program, for the servers before and before-tls")
 	b.Flags.StringVar(&b.workerd, "workerd", "build/workerd/node_modules/.bin/workerd", "workerd's program")
 	b.Flags.StringVar(&b.peers, "peers", "build/peers", "the other hosts' program and its guests, in this directory")
 	b.Flags.DurationVar(&b.length, "time", 3*time.Second, "of each measurement of the peak")
@@ -52,10 +58,10 @@ func main() {
 // bench is one run.
 type bench struct {
 	*harness.Bench
-	edge, workerd string        // programs
-	peers         string        // directory of the other hosts
-	length, calm  time.Duration // of a measurement of the peak, and below
-	rounds, conns int
+	edge, before, workerd string        // programs
+	peers                 string        // directory of the other hosts
+	length, calm          time.Duration // of a measurement of the peak, and below
+	rounds, conns         int
 
 	centre  *centre // nil: no node was started
 	servers []*server
@@ -67,7 +73,8 @@ func (b *bench) measure(ctx context.Context, only []string) error {
 		return err
 	}
 	for round := range b.rounds + 1 { // the first warms up
-		for _, s := range b.servers {
+		for i := range b.servers {
+			s := b.servers[(i+round)%len(b.servers)] // none is always behind the same one
 			if err := b.peak(ctx, s, round > 0); err != nil {
 				return fmt.Errorf("load %s: %w", s.name, err)
 			}
@@ -91,8 +98,9 @@ func (b *bench) start(ctx context.Context, only []string) error {
 		start func(ctx context.Context, tls bool) (*server, error)
 		tls   bool
 	}{
-		{"native", b.startNative, false}, {"node", b.startNode, false}, {"workerd", b.startWorkerd, false},
-		{"native-tls", b.startNative, true}, {"node-tls", b.startNode, true},
+		{"native", b.startNative, false}, {"node", b.startNode(b.edge, "node"), false}, {"workerd", b.startWorkerd, false},
+		{"native-tls", b.startNative, true}, {"node-tls", b.startNode(b.edge, "node-tls"), true},
+		{"before", b.startNode(b.before, "before"), false}, {"before-tls", b.startNode(b.before, "before-tls"), true},
 		{"wazero-fresh", b.startPeer("wazero"), false}, {"extism", b.startPeer("extism"), false}, {"httpwasm", b.startPeer("httpwasm"), false},
 	} {
 		if !slices.Contains(only, s.name) {
@@ -169,12 +177,12 @@ func (b *bench) belowPeak(ctx context.Context) error {
 
 // otherRequests measures plain Go and the node with other requests.
 func (b *bench) otherRequests(ctx context.Context) error {
+	if b.server("native") == nil || b.server("node") == nil {
+		return nil
+	}
 	for _, r := range others {
 		for _, name := range []string{"native", "node"} {
 			s := b.server(name)
-			if s == nil {
-				continue
-			}
 			peak, err := load(ctx, s, work{request: r, conns: b.conns, length: b.length / 4})
 			if err != nil {
 				return fmt.Errorf("load %s: %w", name, err)
@@ -227,6 +235,10 @@ func (b *bench) report() {
 	b.ratio("cpu_us_over_native", "node", "native", func(s *server) []float64 { return s.cpu })
 	b.ratio("tls_node_over_native", "node-tls", "native-tls", func(s *server) []float64 { return s.peaks })
 	b.ratio("tls_cpu_us_over_native", "node-tls", "native-tls", func(s *server) []float64 { return s.cpu })
+	b.ratio("node_over_before", "node", "before", func(s *server) []float64 { return s.peaks })
+	b.ratio("cpu_us_over_before", "node", "before", func(s *server) []float64 { return s.cpu })
+	b.ratio("tls_node_over_before", "node-tls", "before-tls", func(s *server) []float64 { return s.peaks })
+	b.ratio("tls_cpu_us_over_before", "node-tls", "before-tls", func(s *server) []float64 { return s.cpu })
 	b.ratio("node_over_workerd", "node", "workerd", func(s *server) []float64 { return s.peaks })
 	for _, peer := range []string{"wazero-fresh", "extism", "httpwasm"} {
 		b.ratio("node_over_"+strings.ReplaceAll(peer, "-", "_"), "node", peer, func(s *server) []float64 { return s.peaks })

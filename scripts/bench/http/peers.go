@@ -15,6 +15,8 @@ var guarantees = map[string]string{
 	"native-tls":   "as native",
 	"node":         "each request from the same image, gate and handler apart; 50 ms of computing and 10 s in all; 64 MiB a request and a ceiling over all",
 	"node-tls":     "as node",
+	"before":       "as node, of the build that is compared with",
+	"before-tls":   "as node, of the build that is compared with",
 	"workerd":      "requests share an isolate; no deadline or bound of memory of a request as it is configured here",
 	"wazero-fresh": "a new instance for each request, gate and handler in one; 10 s in all, by WithCloseOnContextDone; 64 MiB a request, no ceiling over all",
 	"extism":       "a new instance for each request, gate and handler in one; 10 s in all, by the manifest; 64 MiB a request, no ceiling over all",

@@ -191,31 +191,33 @@ func headline(i int) string { return fmt.Sprintf("Call back the %d leads of last
 
 const detail = "Three of them asked for a viewing and have not heard from you since. A call within a day doubles the chance."
 
-// startNode starts a node, in a process without its origin.
-func (b *bench) startNode(ctx context.Context, tls bool) (*server, error) {
-	if b.centre == nil {
-		if err := b.startCentre(ctx); err != nil {
-			return nil, fmt.Errorf("start origin: %w", err)
+// startNode returns a function that starts a node of a program under a name, in a process
+// without its origin.
+func (b *bench) startNode(program, name string) func(context.Context, bool) (*server, error) {
+	return func(ctx context.Context, tls bool) (*server, error) {
+		if b.centre == nil {
+			if err := b.startCentre(ctx); err != nil {
+				return nil, fmt.Errorf("start origin: %w", err)
+			}
 		}
+		data := filepath.Join(b.Dir, name)
+		credentials, err := b.centre.admin.Enrol(ctx, data, name)
+		if err != nil {
+			return nil, err
+		}
+		flags, err := b.tlsFlags(tls)
+		if err != nil {
+			return nil, err
+		}
+		args := append([]string{"node", "--data", data, "--region", name, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
+			"--origin", b.centre.nats, "--credentials", credentials, "--cache", filepath.Join(b.Dir, "cache")}, flags...)
+		var at struct {
+			BaseURL string `json:"base_url"`
+		}
+		process := &fleet.Process{Ready: filepath.Join(data, "node.json")}
+		if err := process.Start(ctx, &at, program, args...); err != nil {
+			return nil, err
+		}
+		return serverOf(process, at.BaseURL, tls, b.centre.keys)
 	}
-	name := fmt.Sprint("node-", tls)
-	data := filepath.Join(b.Dir, name)
-	credentials, err := b.centre.admin.Enrol(ctx, data, name)
-	if err != nil {
-		return nil, err
-	}
-	flags, err := b.tlsFlags(tls)
-	if err != nil {
-		return nil, err
-	}
-	args := append([]string{"node", "--data", data, "--region", name, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
-		"--origin", b.centre.nats, "--credentials", credentials, "--cache", filepath.Join(b.Dir, "cache")}, flags...)
-	var at struct {
-		BaseURL string `json:"base_url"`
-	}
-	process := &fleet.Process{Ready: filepath.Join(data, "node.json")}
-	if err := process.Start(ctx, &at, b.edge, args...); err != nil {
-		return nil, err
-	}
-	return serverOf(process, at.BaseURL, tls, b.centre.keys)
 }
