@@ -166,11 +166,19 @@ func (a answer) want(t *testing.T, status int, parts ...string) answer {
 // soon polls until ok, or fails.
 func soon(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(3 * time.Minute)
-	for tick := time.NewTicker(5 * time.Millisecond); !ok(); <-tick.C {
+	within(t, 3*time.Minute, what, ok)
+}
+
+// within polls a condition for at most that long, ever more seldom: what is waited for
+// needs the processors too.
+func within(t *testing.T, most time.Duration, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(most)
+	for pause := 5 * time.Millisecond; !ok(); pause = min(pause+pause/4, 100*time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 3 minutes: %s", what)
+			t.Fatalf("not within %v: %s", most, what)
 		}
+		<-time.After(pause)
 	}
 }
 

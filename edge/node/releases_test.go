@@ -62,12 +62,7 @@ func (o *testOrigin) runs(digest string) {
 // eventually polls for as long as compiling may take on a busy machine.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(5 * time.Minute)
-	for tick := time.NewTicker(5 * time.Millisecond); !ok(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 5 minutes: %s", what)
-		}
-	}
+	within(t, 5*time.Minute, what, ok)
 }
 
 // trusting is a configuration of a node that runs what by has signed.

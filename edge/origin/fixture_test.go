@@ -280,17 +280,16 @@ func ask[Reply any](m *enrolled, verb string, request any) Reply {
 
 var head = wire.Head{V: wire.Version}
 
-// eventually polls until done returns true.
+// eventually polls until done returns true, ever more seldom: what is waited for needs
+// the processors too.
 func (f *fixture) eventually(what string, done func() bool) {
 	f.Helper()
 	deadline := time.Now().Add(time.Minute)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
+	for pause := 5 * time.Millisecond; !done(); pause = min(pause+pause/4, 100*time.Millisecond) {
 		if time.Now().After(deadline) {
 			f.Fatalf("after a minute still not: %s", what)
 		}
-		<-tick.C
+		<-time.After(pause)
 	}
 }
 

@@ -137,16 +137,14 @@ func fire(t testing.TB, db *central.DB, account string) string {
 // sleep waits for d; it returns false when ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool { return wait(ctx, nil, d) }
 
-// until polls a condition; it fails the test when it does not come true.
+// until polls a condition, ever more seldom; it fails the test when it does not come true.
 func until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
 	const most = 2 * time.Minute // on a busy machine
 	deadline := time.After(most)
-	for !condition() {
+	for pause := 5 * time.Millisecond; !condition(); pause = min(pause+pause/4, 100*time.Millisecond) {
 		select {
-		case <-tick.C:
+		case <-time.After(pause):
 		case <-deadline:
 			t.Fatalf("%s: not within %v", what, most)
 		}

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 )
 
 //go:embed openapi.json
@@ -36,15 +37,19 @@ func Serves(path string) bool {
 }
 
 // Handler answers GET and HEAD of the paths that Serves names, with 404 for
-// what is not below DocsPath and 405 for other methods. Use one for all
-// requests.
-func Handler() http.Handler {
-	h, err := NewHandler(document)
+// what is not below DocsPath and 405 for other methods. The pages are rendered at
+// the first request.
+func Handler() http.Handler { return embedded }
+
+// embedded is the handler of the embedded document, which every release has that
+// describes no route of its own.
+var embedded = &handler{files: sync.OnceValue(func() map[string]file {
+	files, err := newFiles(document)
 	if err != nil {
 		panic(fmt.Sprintf("openapi: the embedded document: %v", err)) // tests render it
 	}
-	return h
-}
+	return files
+})}
 
 // Paths lists the paths that Handler answers with 200.
 func Paths() []string {
@@ -56,23 +61,30 @@ func Paths() []string {
 }
 
 // NewHandler is Handler for another document, such as one that Join returned. It fails
-// when the document cannot be read.
-func NewHandler(document []byte) (http.Handler, error) {
-	pages, err := render(document)
+// when the document cannot be read or rendered.
+func NewHandler(other []byte) (http.Handler, error) {
+	if bytes.Equal(other, document) {
+		return embedded, nil
+	}
+	files, err := newFiles(other)
 	if err != nil {
 		return nil, err
 	}
-	h := &handler{files: map[string]file{
-		DocumentPath: {body: document, kind: "application/json", age: "public, no-cache", shared: true},
-	}}
-	for path, page := range pages {
-		h.files[path] = page
+	return &handler{files: func() map[string]file { return files }}, nil
+}
+
+// newFiles returns every answer of a document's handler, by its path.
+func newFiles(document []byte) (map[string]file, error) {
+	all, err := render(document)
+	if err != nil {
+		return nil, err
 	}
-	for path, f := range h.files {
+	all[DocumentPath] = file{body: document, kind: "application/json", age: "public, no-cache", shared: true}
+	for path, f := range all {
 		f.tag = etag(f.body)
-		h.files[path] = f
+		all[path] = f
 	}
-	return h, nil
+	return all, nil
 }
 
 // WithRoot redirects GET and HEAD of / to DocsPath, where a visitor with a browser
@@ -87,7 +99,7 @@ func WithRoot(next http.Handler) http.Handler {
 	})
 }
 
-type handler struct{ files map[string]file }
+type handler struct{ files func() map[string]file }
 
 // file is an answer that is the same for every request.
 type file struct {
@@ -108,7 +120,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusMethodNotAllowed, "method_not_allowed")
 		return
 	}
-	f, found := h.files[strings.TrimSuffix(r.URL.Path, "/")]
+	f, found := h.files()[strings.TrimSuffix(r.URL.Path, "/")]
 	if !found {
 		refuse(w, http.StatusNotFound, "not_found")
 		return
