@@ -13,7 +13,6 @@ import (
 	"sync"
 	"testing"
 
-	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
@@ -40,7 +39,7 @@ func newReceiver(t *testing.T) *otlpReceiver {
 	r := new(otlpReceiver)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		body, err := io.ReadAll(req.Body)
-		var export collector.ExportTraceServiceRequest
+		var export otlp.TracesData // as an ExportTraceServiceRequest is
 		if err == nil {
 			err = proto.Unmarshal(body, &export)
 		}
