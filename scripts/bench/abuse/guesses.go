@@ -54,14 +54,6 @@ func runChild(ctx context.Context, spec string, in io.Reader, out io.Writer) err
 	return json.NewEncoder(out).Encode(&g.guesses)
 }
 
-func startChild(ctx context.Context, what order) (*harness.Child, error) {
-	spec, err := json.Marshal(what)
-	if err != nil {
-		return nil, err
-	}
-	return harness.StartChild(ctx, "-child", string(spec))
-}
-
 // serveHarmless answers every request as a node answers an unknown key, after the time
 // in which a node has asked its origin. It prints its URL.
 func serveHarmless(in io.Reader, out io.Writer) error {
@@ -88,7 +80,7 @@ func serveHarmless(in io.Reader, out io.Writer) error {
 
 // startHarmless starts serveHarmless in a process of its own.
 func startHarmless(ctx context.Context) (*harness.Child, string, error) {
-	child, err := startChild(ctx, order{})
+	child, err := harness.StartChild(ctx, order{})
 	if err != nil {
 		return nil, "", err
 	}
@@ -246,7 +238,7 @@ type flood struct {
 
 // beginFlood returns once guesses are sent.
 func beginFlood(ctx context.Context, what order) (*flood, error) {
-	child, err := startChild(ctx, what)
+	child, err := harness.StartChild(ctx, what)
 	if err != nil {
 		return nil, err
 	}

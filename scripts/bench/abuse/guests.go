@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -14,6 +13,7 @@ import (
 
 	"partneredge/host"
 	"partneredge/host/hosttest/hostile"
+	"partneredge/scripts/bench/harness"
 )
 
 const (
@@ -41,14 +41,12 @@ func (b *bench) guests(ctx context.Context) error {
 			g.Name, got.cpu, got.wall, got.stop, got.memory)
 		worst = overrun{max(worst.cpu, got.cpu), max(worst.wall, got.wall), max(worst.stop, got.stop), max(worst.memory, got.memory)}
 	}
-	b.Figure("cpu_overrun_ms", ms(worst.cpu), "ms")
-	b.Figure("wall_overrun_ms", ms(worst.wall), "ms")
-	b.Figure("stop_the_world_ms", ms(worst.stop), "ms")
+	b.Figure("cpu_overrun_ms", harness.Milliseconds(worst.cpu), "ms")
+	b.Figure("wall_overrun_ms", harness.Milliseconds(worst.wall), "ms")
+	b.Figure("stop_the_world_ms", harness.Milliseconds(worst.stop), "ms")
 	b.Figure("memory_over_ceiling", worst.memory, "ratio")
 	return nil
 }
-
-func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // overrun holds by how much a guest exceeds its limits.
 type overrun struct {
@@ -112,12 +110,7 @@ func attacks(ctx context.Context, m *host.Module, limit time.Duration) (over, st
 		collector.Wait()
 		stops = append(stops, longest(before, stopping()))
 	}
-	return median(overs), median(stops)
-}
-
-func median(all []time.Duration) time.Duration {
-	slices.Sort(all)
-	return all[len(all)/2]
+	return harness.Median(overs), harness.Median(stops)
 }
 
 // stopping returns how long it took to stop the world up to now.
@@ -142,7 +135,7 @@ func longest(before, after *metrics.Float64Histogram) time.Duration {
 // process grows meanwhile, over the ceiling of its sandboxes.
 func memoryOf(ctx context.Context, m *host.Module) (float64, error) {
 	debug.FreeOSMemory()
-	before, err := resident()
+	before, err := harness.ResidentMiB("self")
 	if err != nil {
 		return 0, err
 	}
@@ -153,7 +146,7 @@ func memoryOf(ctx context.Context, m *host.Module) (float64, error) {
 		tick := time.NewTicker(sizeEvery)
 		defer tick.Stop()
 		for {
-			if now, err := resident(); err == nil {
+			if now, err := harness.ResidentMiB("self"); err == nil {
 				peak = max(peak, now)
 			}
 			select {
@@ -169,18 +162,5 @@ func memoryOf(ctx context.Context, m *host.Module) (float64, error) {
 	calls.Wait()
 	close(done)
 	watcher.Wait()
-	return float64(peak-before) / guestCeiling, nil
-}
-
-// resident returns the memory of the process, in bytes.
-func resident() (int, error) {
-	text, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return 0, err
-	}
-	var size, pages int
-	if _, err := fmt.Sscan(string(text), &size, &pages); err != nil {
-		return 0, fmt.Errorf("read /proc/self/statm: %w", err)
-	}
-	return pages * os.Getpagesize(), nil
+	return (peak - before) * (1 << 20) / guestCeiling, nil
 }

@@ -2,18 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
-	"log"
+	"maps"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,7 +16,7 @@ import (
 
 	"partneredge/edge/webhook"
 	"partneredge/scripts/bench/harness"
-	"partneredge/store"
+	"partneredge/scripts/bench/hooks"
 	"partneredge/store/central"
 )
 
@@ -45,7 +40,7 @@ func (b *bench) hanging(ctx context.Context) (err error) {
 	var accounts []string
 	for i := range hangingEndpoints {
 		if i%hangingPerOne == 0 {
-			id, err := f.account(ctx)
+			id, err := hooks.Account(ctx, f.db)
 			if err != nil {
 				return err
 			}
@@ -55,7 +50,7 @@ func (b *bench) hanging(ctx context.Context) (err error) {
 		if i%2 == 0 {
 			target = "https://" + f.deaf.Addr().String()
 		}
-		if err := f.subscribe(ctx, accounts[len(accounts)-1], fmt.Sprintf("%s/%d", target, i)); err != nil {
+		if err := hooks.Subscribe(ctx, f.db, accounts[len(accounts)-1], fmt.Sprintf("%s/%d", target, i)); err != nil {
 			return err
 		}
 	}
@@ -64,7 +59,7 @@ func (b *bench) hanging(ctx context.Context) (err error) {
 		return err
 	}
 	for range 20 { // it proves itself
-		if _, err := f.fire(ctx, flaky); err != nil {
+		if _, err := hooks.Fire(ctx, f.db, flaky); err != nil {
 			return err
 		}
 	}
@@ -76,7 +71,7 @@ func (b *bench) hanging(ctx context.Context) (err error) {
 	attacking.Go(func() {
 		for attack.Err() == nil {
 			for _, a := range accounts {
-				_, _ = f.fire(attack, a) // fails when the attack ends
+				_, _ = hooks.Fire(attack, f.db, a) // fails when the attack ends
 			}
 			_ = harness.Sleep(attack, hangingEvery)
 		}
@@ -91,7 +86,7 @@ func (b *bench) hanging(ctx context.Context) (err error) {
 // accounts.
 func (b *bench) measureOthers(ctx context.Context, f *fanOut, flaky string) error {
 	f.failOnce.Store(true)
-	if _, err := f.fire(ctx, flaky); err != nil {
+	if _, err := hooks.Fire(ctx, f.db, flaky); err != nil {
 		return err
 	}
 	afterFailure, ofNew := map[string]time.Time{}, map[string]time.Time{}
@@ -99,7 +94,7 @@ func (b *bench) measureOthers(ctx context.Context, f *fanOut, flaky string) erro
 		if err := harness.Sleep(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
-		event, err := f.fire(ctx, flaky)
+		event, err := hooks.Fire(ctx, f.db, flaky)
 		if err != nil {
 			return err
 		}
@@ -111,7 +106,7 @@ func (b *bench) measureOthers(ctx context.Context, f *fanOut, flaky string) erro
 		if err != nil {
 			return err
 		}
-		if event, err = f.fire(ctx, account); err != nil {
+		if event, err = hooks.Fire(ctx, f.db, account); err != nil {
 			return err
 		}
 		ofNew[event] = time.Now()
@@ -132,17 +127,15 @@ func (b *bench) measureOthers(ctx context.Context, f *fanOut, flaky string) erro
 type fanOut struct {
 	db       *central.DB
 	sender   *webhook.Sender
-	receiver *httptest.Server
+	receiver *hooks.Endpoints
 	deaf     net.Listener // whose connections say nothing
 	ends     chan struct{}
 	failOnce atomic.Bool
-
-	mu      sync.Mutex
-	arrived map[string]time.Time // by event
+	arrived  hooks.Arrivals
 }
 
 func (b *bench) startFanOut(ctx context.Context) (_ *fanOut, err error) {
-	f := &fanOut{ends: make(chan struct{}), arrived: map[string]time.Time{}}
+	f := &fanOut{ends: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, f.stop())
@@ -155,28 +148,14 @@ func (b *bench) startFanOut(ctx context.Context) (_ *fanOut, err error) {
 	if f.deaf, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		return nil, err
 	}
-	f.receiver = httptest.NewUnstartedServer(f)
-	f.receiver.EnableHTTP2 = true
-	f.receiver.Config.ErrorLog = log.New(io.Discard, "", 0)
-	f.receiver.StartTLS()
-	ca := filepath.Join(dir, "ca.pem")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.receiver.Certificate().Raw}), 0o600); err != nil {
+	if f.receiver, err = hooks.Serve(dir, f); err != nil {
 		return nil, err
 	}
 	if f.db, err = central.Open(ctx, central.Config{URL: filepath.Join(dir, "origin.db")}); err != nil {
 		return nil, err
 	}
-	guard := webhook.NewGuard(webhook.GuardConfig{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
-	f.sender, err = webhook.Start(ctx, webhook.Config{Store: f.db, Guard: guard, CAFile: ca})
-	if err != nil {
-		return nil, err
-	}
-	f.db.OnCommit(func(c central.Commit) {
-		if c.Deliveries > 0 {
-			f.sender.Wake()
-		}
-	})
-	return f, nil
+	f.sender, err = hooks.StartSender(ctx, f.db, webhook.Config{CAFile: f.receiver.CAFile})
+	return f, err
 }
 
 func (f *fanOut) stop() (err error) {
@@ -211,56 +190,19 @@ func (f *fanOut) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.arrived[q.Header.Get("X-Svc-Event-Id")] = time.Now()
+	f.arrived.Add(q, time.Now())
 }
 
 // waits returns, sorted, how long after their events deliveries arrived.
-func (f *fanOut) waits(ctx context.Context, fired map[string]time.Time) (took []time.Duration, err error) {
-	err = harness.Poll(ctx, "deliveries to healthy endpoints", func() (bool, error) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		took = took[:0]
-		for event, at := range fired {
-			if came, ok := f.arrived[event]; ok {
-				took = append(took, max(0, came.Sub(at)))
-			}
-		}
-		return len(took) == len(fired), nil
-	})
-	slices.Sort(took)
-	return took, err
-}
-
-func (f *fanOut) account(ctx context.Context) (id string, err error) {
-	a, err := f.db.CreateAccount(ctx, store.Account{
-		Name: "Bench", Mode: store.ModeLive, Agent: store.Agent{Email: "bench@example.com", FullName: "Bench"},
-	})
-	return a.ID, err
+func (f *fanOut) waits(ctx context.Context, fired map[string]time.Time) ([]time.Duration, error) {
+	err := harness.Poll(ctx, "deliveries to healthy endpoints", func() (bool, error) { return f.arrived.Missing(maps.Keys(fired)) == 0, nil })
+	return f.arrived.Waits(fired), err
 }
 
 // healthy makes an account with an endpoint that answers.
 func (f *fanOut) healthy(ctx context.Context, path string) (account string, err error) {
-	if account, err = f.account(ctx); err != nil {
+	if account, err = hooks.Account(ctx, f.db); err != nil {
 		return "", err
 	}
-	return account, f.subscribe(ctx, account, f.receiver.URL+path)
-}
-
-func (f *fanOut) subscribe(ctx context.Context, account, target string) error {
-	return f.db.AddSubscription(ctx, store.Subscription{
-		ID: store.NewID("whs", time.Now()), AccountID: account, KeyID: store.NewID("key", time.Now()),
-		Environment: store.Live, TargetURL: target, Events: []string{store.EventSentinelFired},
-		Secret: strings.Repeat("ab", 32), CreatedAt: time.Now(),
-	})
-}
-
-// fire makes an event of an account and returns its id.
-func (f *fanOut) fire(ctx context.Context, account string) (event string, err error) {
-	_, e, err := f.db.AddFiring(ctx, store.Firing{AccountID: account, Name: "price_drop", Data: []byte("{}"), Action: "notified"})
-	if err != nil {
-		return "", err
-	}
-	return e.ID, nil
+	return account, hooks.Subscribe(ctx, f.db, account, f.receiver.URL+path)
 }

@@ -50,10 +50,11 @@ type Region struct {
 	log    *slog.Logger
 }
 
-// anyTarget lets every webhook target pass: none is called.
-type anyTarget struct{}
+// AnyTarget lets every webhook target pass: none is called.
+type AnyTarget struct{}
 
-func (anyTarget) Check(context.Context, string) (string, error) { return "", nil }
+// Check returns no reason.
+func (AnyTarget) Check(context.Context, string) (string, error) { return "", nil }
 
 // StartRegion returns a running Region. Its caller stops it.
 func StartRegion(ctx context.Context, c RegionConfig) (_ *Region, err error) {
@@ -84,7 +85,7 @@ func (r *Region) startOrigin(ctx context.Context) (err error) {
 	if r.DB, err = central.Open(ctx, central.Config{URL: filepath.Join(r.config.Dir, "origin.db"), Log: r.log}); err != nil {
 		return err
 	}
-	c := origin.Config{Dir: filepath.Join(r.config.Dir, "origin"), DB: r.DB, Guard: anyTarget{}, Log: r.log}
+	c := origin.Config{Dir: filepath.Join(r.config.Dir, "origin"), DB: r.DB, Guard: AnyTarget{}, Log: r.log}
 	if r.config.ChangeOrigin != nil {
 		r.config.ChangeOrigin(&c)
 	}

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -16,14 +17,18 @@ type Child struct {
 	Out io.Reader
 }
 
-// StartChild runs the bench's own program with args, in a process of its own. Its
-// standard error is the bench's.
-func StartChild(ctx context.Context, args ...string) (c *Child, err error) {
+// StartChild runs the bench's own program with the flag -child and an order, as JSON, in a
+// process of its own. Its standard error is the bench's.
+func StartChild(ctx context.Context, order any) (c *Child, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	c = &Child{Cmd: exec.CommandContext(ctx, self, args...)}
+	text, err := json.Marshal(order)
+	if err != nil {
+		return nil, err
+	}
+	c = &Child{Cmd: exec.CommandContext(ctx, self, "-child", string(text))}
 	c.Stderr = os.Stderr
 	if c.In, err = c.StdinPipe(); err != nil {
 		return nil, err

@@ -10,11 +10,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 )
 
 // Median of the values, which must not be empty.
-func Median(values []float64) float64 {
+func Median[T cmp.Ordered](values []T) T {
 	return Quantile(slices.Sorted(slices.Values(values)), .5)
 }
 
@@ -73,6 +74,15 @@ func CPUTime(process any) (sum time.Duration, err error) {
 		sum += time.Duration(n)
 	}
 	return sum, err
+}
+
+// OwnCPUTime returns the processor time that this process has used, to the microsecond.
+func OwnCPUTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // Sleep returns after d, or earlier with the context's error.

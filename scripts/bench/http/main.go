@@ -126,7 +126,7 @@ func (b *bench) stop() {
 		s.stop()
 	}
 	if b.centre != nil {
-		stop(&b.centre.process)
+		stop(&b.centre.Process)
 	}
 }
 

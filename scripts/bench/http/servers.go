@@ -132,33 +132,21 @@ func (b *bench) startNative(ctx context.Context, tls bool) (*server, error) {
 	return serverOf(process, h.URL, tls, keys{h.Live, h.Test, h.Slow})
 }
 
-// centre is the origin of the nodes, and what they know of it.
+// centre is the origin of the nodes, and the keys that they know of it.
 type centre struct {
-	process fleet.Process
-	admin   fleet.Admin
-	nats    string
-	keys    keys
+	fleet.OriginProcess
+	keys keys
 }
 
 // startCentre starts an origin with an account that has insights, and keys that may
 // be called often enough.
 func (b *bench) startCentre(ctx context.Context) error {
-	dir := filepath.Join(b.Dir, "origin")
-	var at struct {
-		AdminURL string `json:"admin_url"`
-		NATSURL  string `json:"nats_url"`
-	}
-	c := &centre{process: fleet.Process{Ready: filepath.Join(dir, "origin.json")}}
-	if err := c.process.Start(ctx, &at, b.edge, "origin", "--data", dir, "--admin", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0"); err != nil {
+	c := new(centre)
+	if err := c.Launch(ctx, b.edge, filepath.Join(b.Dir, "origin")); err != nil {
 		return err
 	}
 	b.centre = c
-	token, err := os.ReadFile(filepath.Join(dir, "admin.token"))
-	if err != nil {
-		return err
-	}
-	c.nats, c.admin = at.NATSURL, fleet.Admin{Client: adminapi.Client{URL: at.AdminURL, Token: string(token)}}
-	account, err := c.admin.Account(ctx)
+	account, err := c.Admin.Account(ctx)
 	if err != nil {
 		return err
 	}
@@ -166,7 +154,7 @@ func (b *bench) startCentre(ctx context.Context) error {
 	for i := range run {
 		run[i] = adminapi.NewInsight{Headline: new(headline(i)), Detail: new(detail)}
 	}
-	if err := c.admin.Call(ctx, http.MethodPost, "/accounts/"+account+"/coaching-runs", adminapi.NewCoachingRun{Insights: &run}, nil); err != nil {
+	if err := c.Admin.Call(ctx, http.MethodPost, "/accounts/"+account+"/coaching-runs", adminapi.NewCoachingRun{Insights: &run}, nil); err != nil {
 		return err
 	}
 	for _, k := range []struct {
@@ -176,7 +164,7 @@ func (b *bench) startCentre(ctx context.Context) error {
 		into        *[]string
 	}{{"live", ratelimit.MaxLimit, keysInUse, &c.keys.live}, {"test", ratelimit.MaxLimit, keysInUse, &c.keys.test}, {"live", slowLimit, 1, &c.keys.slow}} {
 		for range k.number {
-			made, err := c.admin.CreateKey(ctx, account, adminapi.NewKey{Environment: &k.environment, RateLimit: &k.limit, Scopes: adminapi.Scopes()})
+			made, err := c.Admin.CreateKey(ctx, account, adminapi.NewKey{Environment: &k.environment, RateLimit: &k.limit, Scopes: adminapi.Scopes()})
 			if err != nil {
 				return fmt.Errorf("make a key: %w", err)
 			}
@@ -201,7 +189,7 @@ func (b *bench) startNode(program, name string) func(context.Context, bool) (*se
 			}
 		}
 		data := filepath.Join(b.Dir, name)
-		credentials, err := b.centre.admin.Enrol(ctx, data, name)
+		credentials, err := b.centre.Admin.Enrol(ctx, data, name)
 		if err != nil {
 			return nil, err
 		}
@@ -210,7 +198,7 @@ func (b *bench) startNode(program, name string) func(context.Context, bool) (*se
 			return nil, err
 		}
 		args := append([]string{"node", "--data", data, "--region", name, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
-			"--origin", b.centre.nats, "--credentials", credentials, "--cache", filepath.Join(b.Dir, "cache")}, flags...)
+			"--origin", b.centre.NATS, "--credentials", credentials, "--cache", filepath.Join(b.Dir, "cache")}, flags...)
 		var at struct {
 			BaseURL string `json:"base_url"`
 		}

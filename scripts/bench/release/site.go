@@ -20,11 +20,9 @@ const least = "1.0.0"
 
 // site is an origin and its nodes, a process each.
 type site struct {
-	origin fleet.Process
+	origin fleet.OriginProcess
 	data   string // of the origin
-	nats   string
 	cache  string
-	admin  *fleet.Admin
 	nodes  []*node
 	key    string // a partner's
 	signer string // file of the operators' private key
@@ -44,25 +42,14 @@ func (b *bench) startSite(ctx context.Context, nodes int) (_ *site, err error) {
 			s.stop()
 		}
 	}()
-	s.origin.Ready = filepath.Join(s.data, "origin.json")
-	var at struct {
-		Admin string `json:"admin_url"`
-		NATS  string `json:"nats_url"`
-	}
-	if err := s.origin.Start(ctx, &at, b.edge, "origin", "--data", s.data, "--admin", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0", "--log-level", "error"); err != nil {
+	if err := s.origin.Launch(ctx, b.edge, s.data); err != nil {
 		return nil, err
 	}
-	s.nats = at.NATS
-	token, err := os.ReadFile(filepath.Join(s.data, "admin.token"))
+	account, err := s.origin.Admin.Account(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s.admin = &fleet.Admin{Client: adminapi.Client{URL: at.Admin, Token: strings.TrimSpace(string(token))}}
-	account, err := s.admin.Account(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if _, s.key, err = s.admin.Key(ctx, account, 1_000_000); err != nil {
+	if _, s.key, err = s.origin.Admin.Key(ctx, account, 1_000_000); err != nil {
 		return nil, err
 	}
 	for _, who := range []struct {
@@ -77,12 +64,12 @@ func (b *bench) startSite(ctx context.Context, nodes int) (_ *site, err error) {
 	for i := range nodes { // one by one: the first fills the cache
 		name := fmt.Sprint("region-", i)
 		dir := filepath.Join(b.Dir, name)
-		credentials, err := s.admin.Enrol(ctx, dir, name)
+		credentials, err := s.origin.Admin.Enrol(ctx, dir, name)
 		if err != nil {
 			return nil, err
 		}
 		n := &node{Process: fleet.Process{Ready: filepath.Join(dir, "node.json")}, addr: "127.0.0.1:0"}
-		n.args = []string{"node", "--data", dir, "--cache", s.cache, "--region", name, "--origin", s.nats, "--credentials", credentials,
+		n.args = []string{"node", "--data", dir, "--cache", s.cache, "--region", name, "--origin", s.origin.NATS, "--credentials", credentials,
 			"--release-keys", filepath.Join(b.Dir, "operator.pub"), "--min-release", least, "--metrics", "127.0.0.1:0", "--log-level", "error"}
 		s.nodes = append(s.nodes, n)
 		var at struct {
@@ -118,7 +105,7 @@ func (b *bench) command(ctx context.Context, args ...string) (string, error) {
 
 // operate is command, at the site's origin.
 func (b *bench) operate(ctx context.Context, args ...string) error {
-	_, err := b.command(ctx, append(args, "--admin", b.admin.URL, "--token-file", filepath.Join(b.data, "admin.token"))...)
+	_, err := b.command(ctx, append(args, "--admin", b.origin.Admin.URL, "--token-file", filepath.Join(b.data, "admin.token"))...)
 	return err
 }
 
@@ -142,7 +129,7 @@ func (b *bench) push(ctx context.Context, version, key string, replaced map[stri
 // last returns the newest rollout.
 func (s *site) last(ctx context.Context) (adminapi.Rollout, error) {
 	var page adminapi.List[adminapi.Rollout]
-	if err := s.admin.Call(ctx, "GET", "/rollouts?limit=1", nil, &page); err != nil {
+	if err := s.origin.Admin.Call(ctx, "GET", "/rollouts?limit=1", nil, &page); err != nil {
 		return adminapi.Rollout{}, err
 	}
 	if len(page.Items) == 0 {

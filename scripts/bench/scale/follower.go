@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"partneredge/edge/gotuning"
@@ -24,6 +23,24 @@ import (
 // followerOrder says what a follower follows, and where its state is.
 type followerOrder struct{ URL, Credentials, Dir string }
 
+// order is what a process of the bench's own does until its input ends.
+type order struct {
+	Follow *followerOrder
+	Deaf   int // ports at which it answers nothing
+}
+
+// runChild carries an order out.
+func runChild(ctx context.Context, text string, in io.Reader, out io.Writer) error {
+	var what order
+	if err := json.Unmarshal([]byte(text), &what); err != nil {
+		return err
+	}
+	if what.Follow == nil {
+		return runDeaf(what.Deaf, in, out)
+	}
+	return runFollower(ctx, *what.Follow, in, out)
+}
+
 // followerReport holds a follower's own figures.
 type followerReport struct {
 	Seq     int64         // last change that it has applied
@@ -34,11 +51,7 @@ type followerReport struct {
 
 // runFollower runs a node's replica and link in a process of its own until in ends. For
 // each line of in it prints a report.
-func runFollower(ctx context.Context, spec string, in io.Reader, out io.Writer) (err error) {
-	var what followerOrder
-	if err := json.Unmarshal([]byte(spec), &what); err != nil {
-		return err
-	}
+func runFollower(ctx context.Context, what followerOrder, in io.Reader, out io.Writer) (err error) {
 	defer gotuning.Start(ctx)() // as a node is
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	store, err := local.Open(local.Config{Dir: what.Dir, Log: log})
@@ -82,21 +95,12 @@ func runFollower(ctx context.Context, spec string, in io.Reader, out io.Writer) 
 	}()
 	write := json.NewEncoder(out)
 	for lines := bufio.NewScanner(in); lines.Scan(); {
-		report := followerReport{Seq: store.Cursor().Seq, Current: time.Duration(current.Load()), CPU: processorTime(), Asks: asks.Load()}
+		report := followerReport{Seq: store.Cursor().Seq, Current: time.Duration(current.Load()), CPU: harness.OwnCPUTime(), Asks: asks.Load()}
 		if err := write.Encode(report); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// processorTime that this process has used.
-func processorTime() time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return 0
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // follower is a process that runs runFollower.
@@ -107,11 +111,7 @@ type follower struct {
 
 // follow starts a follower.
 func follow(ctx context.Context, what followerOrder) (*follower, error) {
-	spec, err := json.Marshal(what)
-	if err != nil {
-		return nil, err
-	}
-	child, err := harness.StartChild(ctx, "-child", string(spec))
+	child, err := harness.StartChild(ctx, order{Follow: &what})
 	if err != nil {
 		return nil, err
 	}

@@ -2,21 +2,13 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"io"
-	"log"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -24,8 +16,7 @@ import (
 
 	"partneredge/edge/webhook"
 	"partneredge/scripts/bench/harness"
-	"partneredge/store"
-	"partneredge/store/central"
+	"partneredge/scripts/bench/hooks"
 )
 
 const (
@@ -72,7 +63,7 @@ func (b *bench) healthy(ctx context.Context) (err error) {
 	if _, err := s.SQL.ExecContext(ctx, `ANALYZE subscriptions`); err != nil {
 		return err
 	}
-	sender, err := s.startSender(ctx, r.caFile)
+	sender, err := s.startSender(ctx, r.CAFile)
 	if err != nil {
 		return err
 	}
@@ -93,12 +84,12 @@ func (b *bench) measureHealthy(ctx context.Context, s *site, sender *webhook.Sen
 			return ctx.Err()
 		}
 		writers.Go(func() error {
-			_, e, err := s.DB.AddFiring(ctx, store.Firing{AccountID: accountID(1 + n%healthyAccounts), Name: "price_drop", Data: []byte("{}"), Action: "notified_agent_and_client"})
+			event, err := hooks.Fire(ctx, s.DB, accountID(1+n%healthyAccounts))
 			if err != nil {
 				return err
 			}
 			mu.Lock()
-			written[e.ID] = time.Now()
+			written[event] = time.Now()
 			mu.Unlock()
 			return nil
 		})
@@ -110,42 +101,35 @@ func (b *bench) measureHealthy(ctx context.Context, s *site, sender *webhook.Sen
 		return err
 	}
 	want := events * healthyEndpoints / healthyAccounts * (healthyHanging - 1) / healthyHanging
-	for began := time.Now(); r.count() < want && time.Since(began) < healthyLast; {
+	for began := time.Now(); r.Count() < want && time.Since(began) < healthyLast; {
 		if err := harness.Sleep(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}
 	hang := sender.Stats().Slow
-	took := r.latencies(written)
+	took := r.Waits(written)
 	for range want - len(took) { // which have waited for longer
-		took = append(took, healthyLast.Seconds())
+		took = append(took, healthyLast)
 	}
 	slices.Sort(took)
+	p99 := harness.Quantile(took, .99).Seconds()
 	var failed int
 	if err := s.SQL.QueryRowContext(ctx, `SELECT count(*) FROM attempts a JOIN deliveries d ON d.id = a.delivery_id
 		JOIN subscriptions s ON s.id = d.subscription_id WHERE a.status <> 200 AND starts_with(s.target_url, $1)`, r.URL).Scan(&failed); err != nil {
 		return err
 	}
 	b.Printf("%d deliveries to endpoints that answer: p50 %.3f s, p99 %.3f s; %d tries failed and %d did not come; %d tries hang",
-		want, harness.Quantile(took, .5), harness.Quantile(took, .99), failed, want-r.count(), hang)
-	b.Figure("healthy_p99_s", harness.Quantile(took, .99), "s")
+		want, harness.Quantile(took, .5).Seconds(), p99, failed, want-r.Count(), hang)
+	b.Figure("healthy_p99_s", p99, "s")
 	return nil
 }
 
 // startSender starts a webhook sender over the site's database, as an origin does.
 func (s *site) startSender(ctx context.Context, caFile string) (*webhook.Sender, error) {
-	sender, err := webhook.Start(ctx, webhook.Config{
-		Store: s.DB, CAFile: caFile, Log: s.log,
-		Guard: webhook.NewGuard(webhook.GuardConfig{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}),
-	})
+	sender, err := hooks.StartSender(ctx, s.DB, webhook.Config{CAFile: caFile, Log: s.log})
 	if err != nil {
 		return nil, err
 	}
-	s.DB.OnCommit(func(c central.Commit) {
-		if c.Deliveries > 0 {
-			sender.Wake()
-		}
-	})
 	s.onEnd(func() error {
 		now, cancel := context.WithCancel(ctx)
 		cancel() // what hangs is cut short
@@ -159,63 +143,29 @@ func (s *site) startSender(ctx context.Context, caFile string) (*webhook.Sender,
 
 // receiver is a server with the endpoints that answer.
 type receiver struct {
-	*httptest.Server
-	caFile string
-
-	mu  sync.Mutex
-	got []arrival
+	*hooks.Endpoints
+	hooks.Arrivals
 }
 
-// arrival of a delivery.
-type arrival struct {
-	event string
-	at    time.Time
-}
-
-func (s *site) receive() (*receiver, error) {
-	certificate, err := harness.NewCertificate()
-	if err != nil {
-		return nil, err
+func (s *site) receive() (r *receiver, err error) {
+	r = new(receiver)
+	if r.Endpoints, err = hooks.Serve(s.dir, r); err == nil {
+		s.onEnd(func() error { r.Close(); return nil })
 	}
-	r := &receiver{caFile: filepath.Join(s.dir, "ca.pem")}
-	r.Server = httptest.NewUnstartedServer(r)
-	r.EnableHTTP2 = true
-	r.Config.ErrorLog = log.New(io.Discard, "", 0)
-	r.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
-	r.StartTLS()
-	s.onEnd(func() error { r.Close(); return nil })
-	return r, os.WriteFile(r.caFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}), 0o600)
+	return r, err
 }
 
 // ServeHTTP implements http.Handler.
 func (r *receiver) ServeHTTP(_ http.ResponseWriter, q *http.Request) {
-	a := arrival{q.Header.Get("X-Svc-Event-Id"), time.Now()}
+	at := time.Now()
 	_, _ = io.Copy(io.Discard, q.Body)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.got = append(r.got, a)
-}
-
-func (r *receiver) count() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.got)
-}
-
-// latencies returns how many seconds after their events deliveries came.
-func (r *receiver) latencies(written map[string]time.Time) (all []float64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, a := range r.got {
-		all = append(all, max(0, a.at.Sub(written[a.event]).Seconds()))
-	}
-	return all
+	r.Add(q, at)
 }
 
 // startDeaf starts a process with the endpoints that hang, since each try of them takes a
 // file on both sides, and returns their addresses.
 func (s *site) startDeaf(ctx context.Context) (addresses []string, err error) {
-	child, err := harness.StartChild(ctx, "-deaf", strconv.Itoa(deafPorts))
+	child, err := harness.StartChild(ctx, order{Deaf: deafPorts})
 	if err != nil {
 		return nil, err
 	}

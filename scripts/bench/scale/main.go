@@ -34,14 +34,10 @@ func main() {
 	}
 	b.OnlyOf(parts)
 	b.Flags.StringVar(&b.postgres, "postgres", harness.PostgresURL(), "`URL` of a PostgreSQL database in which schemas may be made")
-	child := b.Flags.String("child", "", "a follower's order, for a process of its own (used by the bench itself)")
-	deaf := b.Flags.Int("deaf", 0, "`PORTS` at which a process of its own answers nothing (used by the bench itself)")
+	child := b.Flags.String("child", "", "an order for a process of its own (used by the bench itself)")
 	b.Main(func(ctx context.Context) error {
-		if *deaf > 0 {
-			return runDeaf(*deaf, os.Stdin, os.Stdout)
-		}
 		if *child != "" {
-			return runFollower(ctx, *child, os.Stdin, os.Stdout)
+			return runChild(ctx, *child, os.Stdin, os.Stdout)
 		}
 		return b.RunInTurn(ctx, parts)
 	})

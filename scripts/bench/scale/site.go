@@ -16,6 +16,8 @@ import (
 	"partneredge/edge/origin/natsauth"
 	"partneredge/edge/origin/replication"
 	"partneredge/edge/wire"
+	"partneredge/scripts/bench/fleet"
+	"partneredge/scripts/bench/hooks"
 	"partneredge/store"
 	"partneredge/store/central"
 )
@@ -34,11 +36,6 @@ type site struct {
 	log *slog.Logger
 	end []func() error // in the order of starting
 }
-
-// anyTarget lets every webhook target pass: none is called.
-type anyTarget struct{}
-
-func (anyTarget) Check(context.Context, string) (string, error) { return "", nil }
 
 // newSite starts the database and NATS. The caller closes it.
 func (b *bench) newSite(ctx context.Context, name string) (_ *site, err error) {
@@ -109,7 +106,7 @@ func (s *site) startOrigin(ctx context.Context, db *central.DB) (*replication.Se
 	}
 	s.onEnd(func() error { conn.Close(); return nil })
 	server, err := replication.Start(ctx, replication.Config{
-		DB: db, Conn: conn, Guard: anyTarget{}, Log: s.log, Now: time.Now, Revoke: s.Broker.Revoke,
+		DB: db, Conn: conn, Guard: fleet.AnyTarget{}, Log: s.log, Now: time.Now, Revoke: s.Broker.Revoke,
 		OnWake: func() {}, Observe: func(string, wire.Failure, time.Duration) {},
 		ObserveRefused: func(int, int) {}, ObserveRefusal: func(string, string, int) {}, ObserveUnread: func() {},
 	})
@@ -152,8 +149,8 @@ func (s *site) accounts(ctx context.Context, n int) error {
 // accountID returns the id of the nth account.
 func accountID(n int) string { return fmt.Sprintf("acc_%026d", n) }
 
-// fire has a sentinel of the nth account fire.
+// fire makes an event of the nth account.
 func fire(ctx context.Context, db *central.DB, n int) error {
-	_, _, err := db.AddFiring(ctx, store.Firing{AccountID: accountID(n), Name: "price_drop", Data: []byte("{}"), Action: "notified_agent_and_client"})
+	_, err := hooks.Fire(ctx, db, accountID(n))
 	return err
 }

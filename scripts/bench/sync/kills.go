@@ -19,8 +19,7 @@ import (
 // killing sends leads to a node while it and its origin are killed in turn, and
 // counts what has arrived at the origin.
 func (b *bench) killing(ctx context.Context) error {
-	p := &pair{bench: b, dir: filepath.Join(b.Dir, "kills"), admin: "127.0.0.1:0", nats: "127.0.0.1:0", listen: "127.0.0.1:0"}
-	p.origin.Ready = filepath.Join(p.dir, "origin", "origin.json")
+	p := &pair{bench: b, dir: filepath.Join(b.Dir, "kills"), listen: "127.0.0.1:0"}
 	p.node.Ready = filepath.Join(p.dir, "node", "node.json")
 	defer p.node.Kill()
 	defer p.origin.Kill()
@@ -49,7 +48,7 @@ func (b *bench) killing(ctx context.Context) error {
 	if err := p.drained(ctx); err != nil {
 		return err
 	}
-	arrived, err := leadsOf(ctx, p.client, p.account)
+	arrived, err := leadsOf(ctx, p.origin.Admin, p.account)
 	if err != nil {
 		return err
 	}
@@ -106,14 +105,14 @@ func leadsOf(ctx context.Context, a *fleet.Admin, account string) (map[string]in
 
 // pair is an origin and a node as processes, at addresses that they keep.
 type pair struct {
-	bench               *bench
-	dir                 string
-	client              *fleet.Admin
-	account, key        string // key is a partner's
-	credentials         string
-	admin, nats, listen string // host:port
-	metrics             string
-	origin, node        fleet.Process
+	bench        *bench
+	dir          string
+	account, key string // key is a partner's
+	credentials  string
+	listen       string // host:port
+	metrics      string
+	origin       fleet.OriginProcess
+	node         fleet.Process
 }
 
 // start starts both, and has the node hold a key of an account.
@@ -121,18 +120,14 @@ func (p *pair) start(ctx context.Context) error {
 	if err := p.startOrigin(ctx); err != nil {
 		return err
 	}
-	token, err := os.ReadFile(filepath.Join(p.dir, "origin", "admin.token"))
-	if err != nil {
+	var err error
+	if p.account, err = p.origin.Admin.Account(ctx); err != nil {
 		return err
 	}
-	p.client = &fleet.Admin{Client: adminapi.Client{URL: "http://" + p.admin, Token: strings.TrimSpace(string(token)), HTTP: p.bench.region.Client}}
-	if p.account, err = p.client.Account(ctx); err != nil {
+	if _, p.key, err = p.origin.Admin.Key(ctx, p.account, unlimited); err != nil {
 		return err
 	}
-	if _, p.key, err = p.client.Key(ctx, p.account, unlimited); err != nil {
-		return err
-	}
-	if p.credentials, err = p.client.Enrol(ctx, filepath.Join(p.dir, "node"), "bench"); err != nil {
+	if p.credentials, err = p.origin.Admin.Enrol(ctx, filepath.Join(p.dir, "node"), "bench"); err != nil {
 		return err
 	}
 	if err := os.Symlink(p.bench.cache, filepath.Join(p.dir, "node", "cache")); err != nil {
@@ -158,13 +153,7 @@ func (p *pair) killOne(ctx context.Context, nth int) error {
 }
 
 func (p *pair) startOrigin(ctx context.Context) error {
-	var at struct {
-		Admin string `json:"admin_url"`
-		NATS  string `json:"nats_url"`
-	}
-	err := p.origin.Start(ctx, &at, p.bench.edge, "origin", "--data", filepath.Join(p.dir, "origin"), "--admin", p.admin, "--nats-listen", p.nats, "--log-level", "error")
-	p.admin, p.nats = strings.TrimPrefix(at.Admin, "http://"), strings.TrimPrefix(at.NATS, "nats://")
-	return err
+	return p.origin.Launch(ctx, p.bench.edge, filepath.Join(p.dir, "origin"))
 }
 
 func (p *pair) startNode(ctx context.Context) error {
@@ -172,7 +161,7 @@ func (p *pair) startNode(ctx context.Context) error {
 		URL     string `json:"base_url"`
 		Metrics string `json:"metrics_url"`
 	}
-	err := p.node.Start(ctx, &at, p.bench.edge, "node", "--data", filepath.Join(p.dir, "node"), "--region", "bench", "--origin", "nats://"+p.nats,
+	err := p.node.Start(ctx, &at, p.bench.edge, "node", "--data", filepath.Join(p.dir, "node"), "--region", "bench", "--origin", p.origin.NATS,
 		"--credentials", p.credentials, "--listen", p.listen, "--metrics", "127.0.0.1:0", "--log-level", "error")
 	p.listen, p.metrics = strings.TrimPrefix(at.URL, "http://"), strings.TrimSuffix(at.Metrics, "/metrics")
 	return err

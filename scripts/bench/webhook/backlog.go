@@ -50,7 +50,7 @@ func (b *bench) backlog(ctx context.Context, d database) error {
 		return err
 	}
 	written := time.Since(began)
-	c, err := startChild(ctx, order{URL: address, CAFile: b.receiver.caFile, Account: o.account})
+	c, err := startChild(ctx, order{URL: address, CAFile: b.receiver.CAFile, Account: o.account})
 	if err != nil {
 		return err
 	}

@@ -13,11 +13,11 @@ import (
 	"runtime/pprof"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"partneredge/edge/webhook"
 	"partneredge/edge/webhook/signature"
 	"partneredge/scripts/bench/harness"
 )
@@ -33,7 +33,7 @@ const (
 // bare posts signed bodies in a loop, with as many at a time as the sender has
 // at most, and nothing else.
 func (b *bench) bare(ctx context.Context) (rate float64, err error) {
-	pem, err := os.ReadFile(b.receiver.caFile)
+	pem, err := os.ReadFile(b.receiver.CAFile)
 	if err != nil {
 		return 0, err
 	}
@@ -48,11 +48,11 @@ func (b *bench) bare(ctx context.Context) (rate float64, err error) {
 	body := []byte(strings.Repeat("x", bodySize))
 	secret := strings.Repeat("0123456789abcdef", 4)
 	const length = 3 * time.Second
-	began, used := time.Now(), cpuTime()
+	began, used := time.Now(), harness.OwnCPUTime()
 	var sent atomic.Int64
 	all, ctx := errgroup.WithContext(ctx)
 	for e := range endpoints {
-		target, err := url.Parse(fmt.Sprintf("%s/bare/%d", b.receiver.server.URL, e))
+		target, err := url.Parse(fmt.Sprintf("%s/bare/%d", b.receiver.URL, e))
 		if err != nil {
 			return 0, err
 		}
@@ -81,7 +81,7 @@ func (b *bench) bare(ctx context.Context) (rate float64, err error) {
 		return 0, err
 	}
 	rate = float64(sent.Load()) / time.Since(began).Seconds()
-	b.Printf("bare loop: %.0f posts a second, %.0f us of CPU each", rate, float64((cpuTime()-used).Microseconds())/float64(sent.Load()))
+	b.Printf("bare loop: %.0f posts a second, %.0f us of CPU each", rate, float64((harness.OwnCPUTime()-used).Microseconds())/float64(sent.Load()))
 	return rate, nil
 }
 
@@ -92,7 +92,7 @@ func (b *bench) burst(ctx context.Context, d database) error {
 	if err != nil {
 		return err
 	}
-	o, end, err := b.fresh(ctx, d, b.targets("burst", endpoints), nil)
+	o, end, err := b.fresh(ctx, d, b.targets("burst", endpoints), webhook.Config{})
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (b *bench) burst(ctx context.Context, d database) error {
 		defer pprof.StopCPUProfile()
 	}
 	from = b.receiver.count.Load()
-	began, used := time.Now(), cpuTime()
+	began, used := time.Now(), harness.OwnCPUTime()
 	events, err := o.fire(ctx, load{b.events, 64, burstWrites})
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (b *bench) burst(ctx context.Context, d database) error {
 	took := time.Since(began)
 	rate := float64(total) / took.Seconds()
 	b.Printf("%s: %d deliveries in %.2f s (events written in %.2f s), %.0f us of this process's CPU each",
-		d.kind, total, took.Seconds(), written.Seconds(), float64((cpuTime()-used).Microseconds())/float64(total))
+		d.kind, total, took.Seconds(), written.Seconds(), float64((harness.OwnCPUTime()-used).Microseconds())/float64(total))
 	b.Worst("deliveries_per_s."+d.kind, rate, "1/s", true)
 	b.Worst("over_bare", rate/bare, "ratio", true)
 	return nil
@@ -138,7 +138,7 @@ func (b *bench) burst(ctx context.Context, d database) error {
 func (b *bench) targets(part string, n int) []string {
 	all := make([]string, n)
 	for i := range all {
-		all[i] = fmt.Sprintf("%s/%s/%d", b.receiver.server.URL, part, i)
+		all[i] = fmt.Sprintf("%s/%s/%d", b.receiver.URL, part, i)
 	}
 	return all
 }
@@ -146,13 +146,4 @@ func (b *bench) targets(part string, n int) []string {
 // arrived waits until the receiver has counted to n.
 func (b *bench) arrived(ctx context.Context, n int64) error {
 	return harness.Poll(ctx, "the deliveries", func() (bool, error) { return b.receiver.count.Load() >= n, nil })
-}
-
-// cpuTime that this process has used.
-func cpuTime() time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return 0
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

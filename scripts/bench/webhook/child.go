@@ -40,8 +40,8 @@ func runChild(ctx context.Context, spec string, in io.Reader, out io.Writer) err
 		return err
 	}
 	o.account = what.Account
-	if err := o.start(context.Background(), what.CAFile, func(c *webhook.Config) {
-		c.Timeout, c.Lease = 2*time.Second, 4*time.Second // what a killed process held is soon taken up
+	if err := o.start(context.Background(), webhook.Config{
+		CAFile: what.CAFile, Timeout: 2 * time.Second, Lease: 4 * time.Second, // what a killed process held is soon taken up
 	}); err != nil {
 		return err
 	}
@@ -68,13 +68,9 @@ type child struct {
 	lines chan string // closed at its end
 }
 
-func startChild(ctx context.Context, what order) (*child, error) {
-	spec, err := json.Marshal(what)
-	if err != nil {
-		return nil, err
-	}
-	c := &child{lines: make(chan string, 1<<16)}
-	if c.Child, err = harness.StartChild(ctx, "-child", string(spec)); err != nil {
+func startChild(ctx context.Context, what order) (c *child, err error) {
+	c = &child{lines: make(chan string, 1<<16)}
+	if c.Child, err = harness.StartChild(ctx, what); err != nil {
 		return nil, err
 	}
 	go func() {

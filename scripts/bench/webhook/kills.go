@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -29,7 +30,7 @@ func (b *bench) kills(ctx context.Context, d database) error {
 	}
 	arrived, stop := b.receiver.recorded()
 	defer stop()
-	work := order{URL: address, CAFile: b.receiver.caFile, Account: account}
+	work := order{URL: address, CAFile: b.receiver.CAFile, Account: account}
 	accepted := map[string]bool{}
 	began := time.Now()
 	for kill := 0; kill < killCount || (len(accepted) < killEvents && time.Since(began) < killTime); kill++ {
@@ -41,7 +42,7 @@ func (b *bench) kills(ctx context.Context, d database) error {
 	if err != nil {
 		return err
 	}
-	for began = time.Now(); arrived.missing(accepted) > 0 && time.Since(began) < 30*time.Second; {
+	for began = time.Now(); arrived.Missing(maps.Keys(accepted)) > 0 && time.Since(began) < 30*time.Second; {
 		if err := harness.Sleep(ctx, 20*time.Millisecond); err != nil {
 			return err
 		}
@@ -49,10 +50,7 @@ func (b *bench) kills(ctx context.Context, d database) error {
 	if err := last.end(); err != nil {
 		return err
 	}
-	again, lost := 0, arrived.missing(accepted)
-	for _, at := range arrived.at {
-		again += len(at) - 1
-	}
+	again, lost := arrived.Again(), arrived.Missing(maps.Keys(accepted))
 	b.Printf("%s: %d events accepted, %d kills, %d lost, %d deliveries made again", d.kind, len(accepted), killCount, lost, again)
 	b.Worst("lost_after_kills", float64(lost), "events", false)
 	return nil

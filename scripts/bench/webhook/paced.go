@@ -57,7 +57,7 @@ func (b *bench) paced(ctx context.Context, d database) error {
 // those with none.
 func (b *bench) hang(ctx context.Context, d database) error {
 	healthy := b.targets("healthy", 10)
-	hanging := append(healthy[:9:9], b.receiver.server.URL+"/hang")
+	hanging := append(healthy[:9:9], b.receiver.URL+"/hang")
 	var alone, beside []time.Duration
 	for range hangRounds { // in turn: what else the machine does changes
 		for _, part := range []struct {
@@ -99,7 +99,7 @@ func answering(targets []string) (n int) {
 // steady writes events at a rate and returns the sorted latencies of the
 // deliveries to endpoints that answer.
 func (b *bench) steady(ctx context.Context, d database, l steadyLoad) ([]time.Duration, error) {
-	o, end, err := b.fresh(ctx, d, l.targets, func(c *webhook.Config) { c.Timeout = l.timeout })
+	o, end, err := b.fresh(ctx, d, l.targets, webhook.Config{Timeout: l.timeout})
 	if err != nil {
 		return nil, err
 	}
@@ -116,14 +116,7 @@ func (b *bench) steady(ctx context.Context, d database, l steadyLoad) ([]time.Du
 	if err := b.arrived(ctx, from+int64(total*answering(l.targets))); err != nil {
 		return nil, err
 	}
-	var latencies []time.Duration
-	for event, at := range written {
-		for _, came := range arrived.at[event] {
-			latencies = append(latencies, max(0, came.Sub(at)))
-		}
-	}
-	slices.Sort(latencies)
-	return latencies, nil
+	return arrived.Waits(written), nil
 }
 
 // pace writes total events at a rate and returns when each was written, but for
