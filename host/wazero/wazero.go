@@ -225,8 +225,7 @@ func (i *instance) Function(name string, params, results []engine.ValueType) eng
 	if f == nil {
 		return nil
 	}
-	d := f.Definition()
-	if !slices.Equal(d.ParamTypes(), params) || !slices.Equal(d.ResultTypes(), results) {
+	if p, r := signature(f); !slices.Equal(p, params) || !slices.Equal(r, results) {
 		return nil
 	}
 	return newFunction(f)
@@ -238,6 +237,40 @@ func (i *instance) Global(name string) engine.Global {
 		return nil
 	}
 	return g
+}
+
+// signature returns the types of a function's parameters and results. Asked for the first
+// definition, wazero makes those of all functions of the module, which stay in Go's heap. So
+// the types are read where it keeps them, which is in no API, and it is asked only where
+// this version has them elsewhere.
+func signature(f api.Function) (params, results []engine.ValueType) {
+	v := reflect.ValueOf(f)
+	source := field(field(field(v, "parent"), "module"), "Source")
+	at, imported := field(v, "indexInModule"), field(source, "ImportFunctionCount")
+	ofFunctions, types := field(source, "FunctionSection"), field(source, "TypeSection")
+	if at.CanUint() && imported.CanUint() && ofFunctions.Kind() == reflect.Slice && types.Kind() == reflect.Slice {
+		if nth := ofFunctions.Index(int(at.Uint() - imported.Uint())); nth.CanUint() {
+			t := types.Index(int(nth.Uint()))
+			params, ok := valueTypes(field(t, "Params"))
+			results, also := valueTypes(field(t, "Results"))
+			if ok && also {
+				return params, results
+			}
+		}
+	}
+	d := f.Definition()
+	return d.ParamTypes(), d.ResultTypes()
+}
+
+// valueTypes reads a list of wazero's own types of values, which are numbers.
+func valueTypes(list reflect.Value) (types []engine.ValueType, ok bool) {
+	if list.Kind() != reflect.Slice || list.Type().Elem().Kind() != reflect.Uint64 {
+		return nil, false
+	}
+	for i := range list.Len() {
+		types = append(types, engine.ValueType(list.Index(i).Uint()))
+	}
+	return types, true
 }
 
 type function struct {
