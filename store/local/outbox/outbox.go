@@ -95,7 +95,7 @@ func Open(c Config) (*Outbox, error) {
 		cfg: c, seed: maphash.MakeSeed(), zeros: make([]byte, preallocate),
 		queue: newQueue(), wake: make(chan struct{}, 1),
 	}
-	o.jobs.New = func() any { return &job{done: make(chan error, 1)} }
+	o.jobs.New = func() any { return &job{done: make(chan error, 2)} }
 	if err := o.load(); err != nil {
 		return nil, errors.Join(err, o.closeSegments())
 	}
@@ -114,7 +114,8 @@ func Open(c Config) (*Outbox, error) {
 
 // Append returns once the item is on disk. An id that waits already is not added
 // again; if its body is another, the error is store.ErrConflict. If the outbox is
-// full, or its disk nearly is, it is store.ErrLimit. When ctx ends first, the item may or may not be kept.
+// full, or its disk nearly is, it is store.ErrLimit. When ctx ends
+// first, which is noticed within 20 ms, the item may or may not be kept.
 func (o *Outbox) Append(ctx context.Context, it Item) error {
 	if it.ID == "" || len(it.ID) > maxID || len(it.Body) > maxBody {
 		return fmt.Errorf("append to outbox: %w", store.ErrInvalid)
@@ -224,14 +225,17 @@ func (o *Outbox) await(ctx context.Context, j *job) error {
 	if !o.queue.push(j) {
 		return ErrClosed
 	}
-	select {
-	case err := <-j.done:
-		j.reset()
-		o.jobs.Put(j)
-		return err
-	case <-ctx.Done(): // the writer still has the job
-		return ctx.Err()
+	err := <-j.done
+	if err == errSlow {
+		select {
+		case err = <-j.done:
+		case <-ctx.Done(): // the writer still has the job
+			return ctx.Err()
+		}
 	}
+	j.reset()
+	o.jobs.Put(j)
+	return err
 }
 
 func (o *Outbox) signal() {

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -175,6 +176,40 @@ func TestGroupTellsIDsOfOneHashApart(t *testing.T) {
 	if len(g.adds) != 2 || len(g.accepted) != 3 {
 		t.Errorf("%d records for %d clients, want 2 for 3", len(g.adds), len(g.accepted))
 	}
+}
+
+// TestSlowOutboxLetsClientsGo: while the writer is busy for long, clients whose contexts end
+// go, whether it has their jobs or not, and also those who came late. The others get their
+// answers.
+func TestSlowOutboxLetsClientsGo(t *testing.T) {
+	o := openBox(t, filepath.Join(t.TempDir(), "outbox"), 1<<20, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	begun, busy := make(chan struct{}), make(chan struct{})
+	asked := make(chan error)
+	go func() {
+		asked <- o.ask(ctx, job{task: func() error { close(begun); <-busy; return nil }})
+	}()
+	<-begun
+	var stays sync.WaitGroup
+	stays.Go(func() { add(t, o, "lead_stays") })
+	awaitQueued(o, 1)
+	cancel()
+	if err := <-asked; !errors.Is(err, context.Canceled) {
+		t.Errorf("a job that the writer does: %v", err)
+	}
+	for n, id := range []string{"lead_goes", "lead_goes_too"} { // the second comes after a warning
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { asked <- o.Append(ctx, Item{id, bodyOf(id)}) }()
+		awaitQueued(o, n+2)
+		cancel()
+		if err := <-asked; !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	close(busy)
+	stays.Wait()
+	add(t, o, "lead_after") // with a job that was warned of
+	expect(t, o, "lead_stays", "lead_goes", "lead_goes_too", "lead_after")
 }
 
 func TestOutboxGroupsWhoComeTogether(t *testing.T) {

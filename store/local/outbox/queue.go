@@ -1,6 +1,10 @@
 package outbox
 
-import "sync"
+import (
+	"errors"
+	"sync"
+	"time"
+)
 
 // job is a record for an outbox's writer to add, ids to remove, or a task of its
 // own.
@@ -10,15 +14,24 @@ type job struct {
 	hash   uint32 // of the id
 	remove []string
 	task   func() error
-	done   chan error // buffered: the writer never waits to answer
+	done   chan error // for errSlow and the answer; buffered: nobody waits to send
+	slow   bool       // errSlow has been sent; guarded by the queue
 }
+
+// errSlow comes before the answer of a job that waits for long: from then on its client
+// watches its context as well.
+var errSlow = errors.New("slow")
+
+// patience is the time after which clients that wait begin to watch their contexts. A
+// quick disk has answered long before, and to wait for either of two costs more.
+const patience = 20 * time.Millisecond
 
 // reset forgets what the job was for. The memory of a small record is used again.
 func (j *job) reset() {
 	if cap(j.record) > recordReuse {
 		j.record = nil
 	}
-	j.id, j.record, j.remove, j.task = "", j.record[:0], nil, nil
+	j.id, j.record, j.remove, j.task, j.slow = "", j.record[:0], nil, nil, false
 }
 
 // recordReuse bounds the bytes of a job's record whose memory is used again.
@@ -32,12 +45,15 @@ type queue struct {
 	mu       sync.Mutex
 	nonEmpty sync.Cond
 	jobs     []*job
+	taken    []*job // that the writer has taken, and not settled
 	closed   bool
+	slow     *time.Timer // of warn, set while the writer has jobs
 }
 
 func newQueue() *queue {
 	q := &queue{}
 	q.nonEmpty.L = &q.mu
+	q.slow = time.AfterFunc(patience, q.warn)
 	return q
 }
 
@@ -55,17 +71,36 @@ func (q *queue) push(j *job) bool {
 	return true
 }
 
+// warn tells the clients that wait that they do so for long.
+func (q *queue) warn() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, waiting := range [][]*job{q.taken, q.jobs} {
+		for _, j := range waiting {
+			if !j.slow {
+				j.slow = true
+				j.done <- errSlow
+			}
+		}
+	}
+	if len(q.taken)+len(q.jobs) > 0 {
+		q.slow.Reset(patience) // for those who come after this
+	}
+}
+
 // wait waits until there are jobs. It returns false once the queue is closed and
 // empty.
 func (q *queue) wait() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.slow.Stop()
 	for len(q.jobs) == 0 {
 		if q.closed {
 			return false
 		}
 		q.nonEmpty.Wait()
 	}
+	q.slow.Reset(patience)
 	return true
 }
 
@@ -79,10 +114,20 @@ func (q *queue) take(to []*job, size int) []*job {
 		n++
 	}
 	to = append(to, q.jobs[:n]...)
+	q.taken = append(q.taken, q.jobs[:n]...)
 	left := copy(q.jobs, q.jobs[n:])
 	clear(q.jobs[left:])
 	q.jobs = q.jobs[:left]
 	return to
+}
+
+// settle notes that, of the jobs that were taken, only left have no answer yet. It is called
+// before the others are answered, since a client uses its job again.
+func (q *queue) settle(left []*job) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	clear(q.taken)
+	q.taken = append(q.taken[:0], left...)
 }
 
 func (q *queue) close() {

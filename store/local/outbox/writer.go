@@ -38,10 +38,17 @@ type group struct {
 	jobs     []*job // that were taken from the queue last
 	records  []byte
 	adds     []added
-	touched  uint32 // of touch: what is used is not left out
-	inside   items  // finds an id's index in adds
-	accepted []*job // that wait for the records
-	others   []*job // that add nothing
+	touched  uint32   // of touch: what is used is not left out
+	inside   items    // finds an id's index in adds
+	accepted []*job   // that wait for the records
+	others   []*job   // that add nothing
+	answers  []answer // to be sent once the queue knows that they have one
+}
+
+// answer is that of a job which does not wait for the group's records.
+type answer struct {
+	to  *job
+	err error
 }
 
 // added is an item's record in a group.
@@ -105,6 +112,7 @@ func (o *Outbox) commit(g *group) {
 	if err != nil {
 		o.cfg.Log.Error("outbox cannot be written", "err", err)
 	}
+	o.queue.settle(g.others)
 	// Clients that are answered go on while the writer notes where their items are. What
 	// they ask then waits for that.
 	o.mu.Lock()
@@ -115,17 +123,29 @@ func (o *Outbox) commit(g *group) {
 		o.note(g, base)
 	}
 	o.mu.Unlock()
+	g.answer()
 	for _, j := range g.others {
 		if j.task != nil {
-			j.done <- j.task()
+			g.answers = append(g.answers, answer{j, j.task()})
 		} else {
-			j.done <- o.remove(j.remove)
+			g.answers = append(g.answers, answer{j, o.remove(j.remove)})
 		}
 	}
+	o.queue.settle(nil)
+	g.answer()
 }
 
-// collect adds the record of a job to the group. A job for which nothing is to be
-// written is answered.
+// answer sends the answers of the group.
+func (g *group) answer() {
+	for _, a := range g.answers {
+		a.to.done <- a.err
+	}
+	clear(g.answers)
+	g.answers = g.answers[:0]
+}
+
+// collect adds the record of a job to the group, or the answer of one for which nothing is
+// to be written.
 func (o *Outbox) collect(g *group, j *job) {
 	conflict := func(body []byte) error {
 		if bytes.Equal(body, bodyIn(j.record)) {
@@ -138,21 +158,21 @@ func (o *Outbox) collect(g *group, j *job) {
 		if err == nil {
 			err = conflict(body)
 		}
-		j.done <- err
+		g.answers = append(g.answers, answer{j, err})
 		return
 	}
 	inGroup := func(at int64) bool { return bytes.Equal(idIn(j.record), idIn(g.records[at:])) }
 	if i := g.inside.find(j.hash, inGroup); i >= 0 {
 		a := g.adds[i]
 		if err := conflict(bodyIn(g.records[a.at:][:a.size])); err != nil {
-			j.done <- err
+			g.answers = append(g.answers, answer{j, err})
 		} else {
 			g.accepted = append(g.accepted, j)
 		}
 		return
 	}
 	if !o.makeRoom(int64(len(g.records) + len(j.record))) {
-		j.done <- store.ErrLimit
+		g.answers = append(g.answers, answer{j, store.ErrLimit})
 		return
 	}
 	g.inside.add(j.hash, int64(len(g.records)), len(j.record))
