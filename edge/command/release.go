@@ -229,6 +229,9 @@ func defineKeygen(flags *pflag.FlagSet) handler {
 	public := flags.String("pub", "release.pub", "`FILE` of the public key, for the nodes' --release-keys, which is made")
 	open := flags.Bool("no-password", false, "leave the private key open, where something else protects it")
 	return func(_ context.Context, c *invocation) error {
+		if filepath.Clean(*private) == filepath.Clean(*public) {
+			return misused(c.cmd, "--key and --pub name one file")
+		}
 		for _, file := range []string{*private, *public} {
 			if _, err := os.Lstat(file); err == nil {
 				return hint.Add(fmt.Errorf("making keys: %s is there already", file), "name other files with --key and --pub")
