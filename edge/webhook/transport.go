@@ -1,12 +1,15 @@
 package webhook
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
+	"sync/atomic"
 	"time"
 )
 
@@ -26,7 +29,7 @@ func newTransport(c Config) (*http.Transport, error) {
 	}
 	return &http.Transport{
 		Proxy:       nil, // else the guard would see the proxy's address
-		DialContext: c.Guard.Dialer(c.Timeout).DialContext,
+		DialContext: paced(c.Guard.Dialer(c.Timeout).DialContext),
 		TLSClientConfig: &tls.Config{
 			RootCAs:            roots,
 			MinVersion:         tls.VersionTLS12,
@@ -51,6 +54,43 @@ func newTransport(c Config) (*http.Transport, error) {
 		MaxResponseHeaderBytes: headersMost,
 		DisableCompression:     true, // what is kept is what was sent
 	}, nil
+}
+
+// net/http makes a request again over another connection, as often as the endpoint
+// refuses it over HTTP/2: by GOAWAY, for one. Without a pause a try would make hundreds of
+// connections a second.
+const (
+	dialsAtOnce  = 3                     // connections of a try that need no pause
+	dialPause    = 50 * time.Millisecond // before the next one; twice as long before each further one
+	maxDialPause = time.Second
+)
+
+// tryContext is the context of a try, which counts its connections.
+type tryContext struct {
+	context.Context
+	dials atomic.Int32
+}
+
+type tryKey struct{}
+
+// Value implements context.Context.
+func (t *tryContext) Value(key any) any {
+	if key == (tryKey{}) {
+		return t
+	}
+	return t.Context.Value(key)
+}
+
+// paced returns dial with a pause before a try's next connection once it has made some.
+func paced(dial func(ctx context.Context, network, address string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		if t, ok := ctx.Value(tryKey{}).(*tryContext); ok {
+			if n := t.dials.Add(1) - dialsAtOnce; n > 0 && !wait(ctx, nil, min(dialPause<<min(n-1, 10), maxDialPause)) {
+				return nil, context.Cause(ctx)
+			}
+		}
+		return dial(ctx, network, address)
+	}
 }
 
 // loadRoots returns the system's certificates and those of a file; nil for the

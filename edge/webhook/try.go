@@ -76,7 +76,7 @@ func (t *try) send(ctx context.Context, transport http.RoundTripper, timeout tim
 		r.attempt.Error = "the signing secret cannot be opened"
 		return r
 	}
-	limited, cancel := context.WithTimeout(ctx, timeout)
+	limited, cancel := context.WithTimeout(&tryContext{Context: ctx}, timeout)
 	defer cancel()
 	// Not http.Client: it would follow redirects.
 	response, err := transport.RoundTrip(t.request(limited, r.attempt.Headers))
