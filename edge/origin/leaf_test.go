@@ -2,6 +2,7 @@ package origin
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -341,4 +342,41 @@ func TestSharedRegionCredentials(t *testing.T) {
 	}
 	f.must(200, "POST", "/admin/v1/regions/"+shared+"/revoke", nil)
 	f.eventually("the shared user to be cut off", user.IsClosed)
+}
+
+// TestMadeUpNodes: the NATS server of a region that speaks for nodes which do not exist fills
+// neither the log nor the metrics.
+func TestMadeUpNodes(t *testing.T) {
+	f := newFixture(t, func(c *Config) { c.NATSLeafListen = "127.0.0.1:0" })
+	conn, _ := f.user(f.enrolRegion("east"))
+	const nodes = 50
+	for i := range nodes {
+		address := wire.RegionalAddress("east", fmt.Sprint("node_made_up_", i))
+		if err := conn.PublishRequest(wire.Subject(address, wire.VerbChanges), wire.Changes, []byte(`{"v":2}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	metrics := func() string {
+		_, _, text := f.send("GET", "/metrics", nil, "")
+		return string(text)
+	}
+	for _, reason := range []string{"not_enrolled", "reply_subject"} {
+		line := fmt.Sprintf("edge_origin_node_refusals_total{node=\"unknown\",reason=%q} %d", reason, nodes)
+		f.eventually(line, func() bool { return strings.Contains(metrics(), line) })
+	}
+	if strings.Contains(metrics(), "made_up") {
+		t.Error("the metrics name nodes that there are not")
+	}
+	warned := 0
+	for line := range strings.Lines(f.logs.String()) {
+		if strings.Contains(line, "level=WARN") && strings.Contains(line, "made_up") {
+			warned++
+		}
+	}
+	if warned != 2 {
+		t.Errorf("%d warnings", warned)
+	}
 }

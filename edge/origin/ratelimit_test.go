@@ -2,6 +2,7 @@ package origin
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -146,5 +147,37 @@ func TestLimitsAreTheKeysOwn(t *testing.T) {
 	}
 	if a := ask[wire.Head](n, wire.VerbSpend, wire.Spend{Head: head, Boot: "b", Keys: reports("key_new", ratelimit.Report{Limit: 9, Spent: 1})}); a.Failure == "" {
 		t.Error("a key that cannot be looked up was counted")
+	}
+}
+
+// TestMadeUpLives: a node that reports a key in ever new lives of its counters leaves the
+// other nodes a part of the key's limit.
+func TestMadeUpLives(t *testing.T) {
+	f := newFixture(t)
+	key, _ := f.limited(f.account("live"), 100)
+	good, evil := f.enrol("good"), f.enrol("evil")
+	report := func(n *enrolled, boot string) wire.Failure {
+		return ask[wire.Head](n, wire.VerbSpend, wire.Spend{Head: head, Boot: boot, Keys: map[string]wire.SpentKey{
+			key: {Report: ratelimit.Report{Limit: 100, Spent: 1}, KeyHash: f.hash(key)},
+		}}).Failure
+	}
+	refused := 0
+	for i := range 100 {
+		if report(evil, fmt.Sprint("boot_", i)) == wire.Invalid {
+			refused++
+		}
+	}
+	shares := sharesFor(t, good.conn, good.id)
+	if failure := report(good, "boot"); failure != "" {
+		t.Fatalf("the other node: %q", failure)
+	}
+	shares(func(s wire.Share) bool {
+		if nodes := s.Keys[key].Nodes; nodes > 9 {
+			t.Errorf("the other node shares the key with %d", nodes-1)
+		}
+		return true
+	})
+	if refused != 92 {
+		t.Errorf("%d of 100 lives refused", refused)
 	}
 }

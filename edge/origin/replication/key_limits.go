@@ -15,6 +15,10 @@ import (
 // for that much longer, which harms nobody.
 const limitFor = 10 * time.Minute
 
+// noneKept bounds the ids that are known to be no key's, which a node can make up. With one
+// more, all are forgotten.
+const noneKept = 5 * wire.MaxSpendKeys
+
 // keyLimits knows the limits of the keys that nodes report, so that no node's
 // word is taken for them.
 type keyLimits struct {
@@ -23,13 +27,14 @@ type keyLimits struct {
 
 	mu      sync.Mutex
 	held    map[string]keyLimit
-	older   map[string]keyLimit // what was held before the last rotation
+	older   map[string]keyLimit  // what was held before the last rotation
+	none    map[string]time.Time // ids of no key, or of a revoked one, and when they were looked up
 	rotated time.Time
 }
 
 type keyLimit struct {
-	central.KeyLimit // zero: there is no such key, or it is revoked
-	read             time.Time
+	central.KeyLimit
+	read time.Time
 }
 
 // of returns the limit of every key that is reported. While the database is
@@ -40,10 +45,7 @@ func (k *keyLimits) of(ctx context.Context, reports map[string]wire.SpentKey) (m
 	now := k.now()
 	k.mu.Lock()
 	for id := range reports {
-		held, ok := k.held[id]
-		if !ok {
-			held, ok = k.older[id]
-		}
+		held, ok := k.heldOf(id)
 		switch {
 		case !ok:
 			unknown = append(unknown, id)
@@ -66,14 +68,42 @@ func (k *keyLimits) of(ctx context.Context, reports map[string]wire.SpentKey) (m
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.held == nil {
-		k.held = make(map[string]keyLimit)
-	}
 	for _, id := range ask {
-		limits[id] = read[id]
-		k.held[id] = keyLimit{read[id], now}
+		limit, exists := read[id]
+		limits[id] = limit
+		k.hold(id, limit, exists, now)
 	}
 	return limits, nil
+}
+
+// heldOf returns what is held of a key: the zero limit of one that there is not, or that is
+// revoked. k.mu is held.
+func (k *keyLimits) heldOf(id string) (held keyLimit, ok bool) {
+	if at, ok := k.none[id]; ok {
+		return keyLimit{read: at}, true
+	}
+	if held, ok = k.held[id]; !ok {
+		held, ok = k.older[id]
+	}
+	return held, ok
+}
+
+// hold keeps what was read of a key. k.mu is held.
+func (k *keyLimits) hold(id string, limit central.KeyLimit, exists bool, now time.Time) {
+	if exists {
+		if k.held == nil {
+			k.held = make(map[string]keyLimit)
+		}
+		k.held[id] = keyLimit{limit, now}
+		delete(k.none, id)
+		return
+	}
+	delete(k.held, id)
+	delete(k.older, id)
+	if k.none == nil || len(k.none) >= noneKept {
+		k.none = make(map[string]time.Time)
+	}
+	k.none[id] = now
 }
 
 // forget drops what is too old to be believed, at the latest after twice limitFor. It
@@ -83,6 +113,6 @@ func (k *keyLimits) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if now.Sub(k.rotated).Abs() >= limitFor {
-		k.held, k.older, k.rotated = nil, k.held, now
+		k.held, k.older, k.none, k.rotated = nil, k.held, nil, now
 	}
 }

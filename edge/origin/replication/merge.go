@@ -32,6 +32,7 @@ const SharePause = 2 * time.Millisecond
 type merge struct {
 	Config
 	buckets ratelimit.Merger
+	lives   lives
 	limits  *keyLimits
 	wake    signal                   // a share may be due
 	address func(node string) string // in subjects
@@ -53,6 +54,9 @@ func (m *merge) report(ctx context.Context, node string, vouched bool, s wire.Sp
 	}
 	if len(s.Keys) == 0 {
 		return nil
+	}
+	if !m.lives.note(node, s.Boot, m.Now()) {
+		return fmt.Errorf("%w: a spend report of too many lives of a node", store.ErrInvalid)
 	}
 	limits, err := m.limits.of(ctx, s.Keys)
 	if err != nil {
@@ -118,6 +122,7 @@ func (m *merge) run(ctx context.Context) {
 		case <-forget.C:
 			m.buckets.Forget(m.Now().UnixMicro())
 			m.limits.forget()
+			m.lives.forget(m.Now())
 			continue
 		case <-m.wake:
 		case <-again.C:

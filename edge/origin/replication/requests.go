@@ -163,8 +163,9 @@ func (r *requests) serve(verb string, m *nats.Msg, handle handler) {
 	// origin's name to another node.
 	if !strings.HasPrefix(m.Reply, wire.Inbox(address)+".") {
 		if m.Reply != "" {
-			r.ObserveRefusal(node, RefusedReply, 1)
-			r.limited.Warn("reply "+node, "a node asked for an answer to a subject that is not its own", "node", node, "verb", verb, "reply", m.Reply)
+			known := countedAs(node, failure, err)
+			r.ObserveRefusal(known, RefusedReply, 1)
+			r.limited.Warn("reply "+known, "a node asked for an answer to a subject that is not its own", "node", node, "verb", verb, "reply", m.Reply)
 		}
 		return
 	}
@@ -173,13 +174,26 @@ func (r *requests) serve(verb string, m *nats.Msg, handle handler) {
 	}
 }
 
+// unknownNode stands for all nodes that do not exist, of which the NATS server of a region
+// can make up any number.
+const unknownNode = "unknown"
+
+// countedAs returns the name of a node in metrics and as the cause of warnings.
+func countedAs(node string, failure wire.Failure, err error) string {
+	if failure == wire.NotEnrolled && errors.Is(err, store.ErrNotFound) {
+		return unknownNode
+	}
+	return node
+}
+
 // noteFailure logs why a request failed, at a limited rate where partners or nodes can
 // bring it about, and counts refusals.
 func (r *requests) noteFailure(verb, node string, failure wire.Failure, err error) {
 	switch failure {
 	case wire.NotEnrolled:
-		r.ObserveRefusal(node, RefusedNode, 1)
-		r.limited.Warn("admit "+node, "a node that is not enrolled is told nothing", "verb", verb, "node", node, "err", err)
+		known := countedAs(node, failure, err)
+		r.ObserveRefusal(known, RefusedNode, 1)
+		r.limited.Warn("admit "+known, "a node that is not enrolled is told nothing", "verb", verb, "node", node, "err", err)
 	case wire.Internal, wire.Unavailable:
 		damaged, ofKey := errors.AsType[central.UnreadKeyError](err)
 		switch {
