@@ -141,9 +141,11 @@ func startDev(ctx context.Context, c devConfig) (_ *devProcess, err error) {
 		}
 	}()
 	c.Dir = filepath.Join(c.data, "origin")
-	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+	unlock, err := service.Lock(c.Dir) // which edge origin may run over as well
+	if err != nil {
 		return nil, err
 	}
+	d.started.AddFunc(unlock)
 	if c.cache == "" {
 		c.cache = filepath.Join(c.data, "cache")
 	}

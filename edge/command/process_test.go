@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -204,15 +205,21 @@ func TestProcesses(t *testing.T) {
 }
 
 // TestDataDirectoryIsLocked: a second process over the same files would spoil
-// them.
+// them, also one of another command.
 func TestDataDirectoryIsLocked(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "origin")
 	var o originReady
 	args := []string{"origin", "--data", dir, "--admin", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0"}
 	first := startProcess(t, filepath.Join(dir, "origin.json"), &o, args...)
-	out, err := exec.Command(testFiles.program(t), args...).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "is in use by another process") || !strings.Contains(string(out), "hint: ") {
-		t.Errorf("a second one over the same data: %v\n%s", err, out)
+	modules, cache := testFiles.get(t)
+	asDev := []string{"dev", "--data", filepath.Dir(dir), "--port", "0", "--modules", modules, "--cache", cache}
+	for _, second := range [][]string{args, asDev} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		out, err := exec.CommandContext(ctx, testFiles.program(t), second...).CombinedOutput()
+		cancel()
+		if err == nil || !strings.Contains(string(out), "is in use by another process") || !strings.Contains(string(out), "hint: ") {
+			t.Errorf("edge %s over the same data: %v\n%s", second[0], err, out)
+		}
 	}
 	first.terminate()
 }
