@@ -63,11 +63,13 @@ func load(path string) (*Keys, error) {
 }
 
 // create writes a file with one new key; fs.ErrExist when another process was
-// first.
+// first. No other file has a key of the same name: else a file that was lost, or that
+// another origin of the database made for itself, would pass for the right one until a
+// secret is opened.
 func create(path string, now time.Time) error {
 	var key [32]byte
 	_, _ = rand.Read(key[:])
-	line := fmt.Appendf(nil, "k%s:%s\n", now.UTC().Format("20060102"), hex.EncodeToString(key[:]))
+	line := fmt.Appendf(nil, "k%s-%s:%s\n", now.UTC().Format("20060102"), rand.Text(), hex.EncodeToString(key[:]))
 	return durable.CreateFile(path, line, 0o600)
 }
 

@@ -128,3 +128,25 @@ func FuzzOpen(f *testing.F) {
 		}
 	})
 }
+
+// TestKeysOfTwoFilesAreToldApart: what one file's key has sealed is stale to another file
+// made on the same day, and the error names the key that is missing.
+func TestKeysOfTwoFilesAreToldApart(t *testing.T) {
+	var keys [2]*secrets.Keys
+	for i := range keys {
+		var err error
+		if keys[i], err = secrets.Load(filepath.Join(t.TempDir(), "secrets.keys")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sealed, err := keys[0].Seal("whs_1", secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !keys[0].Fresh(sealed) || keys[1].Fresh(sealed) {
+		t.Errorf("fresh to its own key %v, to another %v", keys[0].Fresh(sealed), keys[1].Fresh(sealed))
+	}
+	if _, err := keys[1].Open("whs_1", sealed); err == nil || !strings.Contains(err.Error(), "is not in the key file") {
+		t.Errorf("opened with another key: %v", err)
+	}
+}
