@@ -112,8 +112,8 @@ func (s *stream) read(ctx context.Context) error {
 		case "data":
 			event.Data = []byte(value)
 		case "":
+			s.last = cmp.Or(event.ID, s.last) // of an id alone too: the place of a stream without events
 			if event.Data != nil {
-				s.last = cmp.Or(event.ID, s.last)
 				if err := s.handle(event); err != nil {
 					return &handleError{err}
 				}

@@ -140,3 +140,18 @@ func TestFollowEnds(t *testing.T) {
 		})
 	}
 }
+
+// TestFollowGoesOnFromItsPlace has a stream say where it begins: without an event it goes on
+// from there, and not from a time.
+func TestFollowGoesOnFromItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{responses: []response{
+			{status: 200, body: ":\n\nid: 7\n\n"}, {status: 200, body: ":\n\nid: 7\n\nid: evt_1\ndata: 1\n\n"}, {status: 403},
+		}}
+		events := 0
+		_, _ = s.follow(t, func(adminapi.Event) error { events++; return nil })
+		if want := []string{"", "7", "evt_1"}; !slices.Equal(s.asked, want) || events != 1 {
+			t.Errorf("asked from %q, want %q; %d events", s.asked, want, events)
+		}
+	})
+}

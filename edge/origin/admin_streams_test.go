@@ -21,7 +21,7 @@ func adminStreams(f *fixture) {
 	if status != 200 || header.Get("Content-Type") != "text/event-stream" || !strings.Contains(string(text), "event: try\ndata: {\"subscription_id\":\"whs_x\"") {
 		f.Errorf("tail answered %d %s", status, text)
 	}
-	if status, _, text := f.send("GET", events+"?seconds=1&types=sentinel.fired,goal.pace_changed", nil, bearer); status != 200 || string(text) != ":\n\n" {
+	if status, _, text := f.send("GET", events+"?seconds=1&types=sentinel.fired,goal.pace_changed", nil, bearer); status != 200 || string(text) != ":\n\nid: 0\n\n" {
 		f.Errorf("events answered %d %q", status, text)
 	}
 	for _, path := range []string{tail, events} {

@@ -2,6 +2,8 @@ package central
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -57,24 +59,57 @@ func (d *DB) Event(ctx context.Context, id string) (store.Event, error) {
 	return eventTable.Read(ctx, d.db, id)
 }
 
-// eventsSince reads a part of an account's events by the index events_of_account.
-var eventsSince = `SELECT ` + eventTable.Columns + ` FROM events WHERE account_id = ? AND id > ? ORDER BY id LIMIT ?`
-
-// EventsSince lists up to limit events of an account, the oldest first: those made
-// at a time or later, and after the event whose id is given ("": from the first).
-// It reads no event of another account. An event that is being committed may
-// still appear before others that were there already.
-func (d *DB) EventsSince(ctx context.Context, accountID string, since time.Time, after string, limit int) ([]store.Event, error) {
+// EventsAfter lists up to limit events of an account, in the order in which they came in
+// whatever the clock said, beginning behind a place: 0, or the one that it returns, which
+// is that of the last. Nothing comes in before a place that was returned. It reads no event
+// of another account.
+func (d *DB) EventsAfter(ctx context.Context, accountID string, place int64, limit int) (events []store.Event, last int64, err error) {
 	const tried = "list events"
 	if err := valid.Reference("account", accountID); err != nil {
-		return nil, db.Fail(tried, err)
+		return nil, place, db.Fail(tried, err)
 	}
-	if limit <= 0 || since.IsZero() || valid.Times(since) != nil || !valid.Text(after) {
-		return nil, db.Fail(tried, valid.Errorf("time, place or limit"))
+	if limit <= 0 || place < 0 {
+		return nil, place, db.Fail(tried, valid.Errorf("place or limit"))
 	}
-	events, err := db.All(ctx, d.db, scanEvent, eventsSince, accountID, max(after, db.FirstID("evt", since)), limit)
+	last = place
+	events, err = db.All(ctx, d.db, func(row db.Row) (store.Event, error) { return scanEvent(db.Leading(row, &last)) },
+		d.eventsAfter(), accountID, place, limit)
 	if err == nil && len(events) == 0 {
 		err = d.mustHaveAccount(ctx, accountID)
 	}
-	return events, db.Fail(tried, err)
+	return events, last, db.Fail(tried, err)
+}
+
+// eventsAfter reads a part of an account's events by the index events_in_order, of SQLite
+// events_of_account.
+func (d *DB) eventsAfter() string {
+	n := d.db.InOrder()
+	return `SELECT ` + n + `, ` + eventTable.Columns + ` FROM events WHERE account_id = ? AND ` + n + ` > ? ORDER BY ` + n + ` LIMIT ?`
+}
+
+// EventPlace returns the place of an event of an account.
+func (d *DB) EventPlace(ctx context.Context, accountID, id string) (place int64, err error) {
+	err = valid.Reference("event", id)
+	if err == nil { // those that an earlier program wrote have none
+		err = d.db.QueryRow(ctx, `SELECT coalesce(`+d.db.InOrder()+`, 0) FROM events WHERE account_id = ? AND id = ?`, accountID, id).Scan(&place)
+	}
+	return place, db.Fail("find event", err)
+}
+
+// EventPlaceBefore returns the place of the event of an account that came in last, of those
+// made before a time, or of all where that is zero; 0 where there is none.
+func (d *DB) EventPlaceBefore(ctx context.Context, accountID string, before time.Time) (place int64, err error) {
+	bound := "~" // behind every identifier
+	if !before.IsZero() {
+		bound, err = db.FirstID("evt", before), valid.Times(before)
+	}
+	if err == nil { // the expression keeps the database from the index of the identifiers
+		n := d.db.InOrder()
+		err = d.db.QueryRow(ctx, `SELECT `+n+` FROM events WHERE account_id = ? AND `+n+` > 0 AND id || '' < ? ORDER BY `+n+` DESC LIMIT 1`,
+			accountID, bound).Scan(&place)
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return place, db.Fail("find event", err)
 }

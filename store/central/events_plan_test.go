@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,34 +14,168 @@ import (
 	"partneredge/store/central/db/dbtest"
 )
 
-// TestEventsSinceReadsOneAccount asks for the query plan of an account's events
+// TestEventsAfterReadsOneAccount asks for the query plan of an account's events
 // while another account has 5000: the database finds those of the account by an
 // index, and passes over no event of another.
-func TestEventsSinceReadsOneAccount(t *testing.T) {
+func TestEventsAfterReadsOneAccount(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		ctx := context.Background()
 		central := open(t, p)
 		quiet := must(central.CreateAccount(ctx, store.Account{ID: "acc_quiet", Mode: store.ModeLive}))(t)
 		busy := must(central.CreateAccount(ctx, store.Account{ID: "acc_busy", Mode: store.ModeLive}))(t)
-		since := central.db.Now().Add(-time.Second)
 		noError(t, addEvents(ctx, central, busy.ID, 5000))
 		noError(t, addEvents(ctx, central, quiet.ID, 3))
 		if p.kind == "postgres" {
 			_ = must(central.db.Query(ctx, `ANALYZE events`))(t).Close()
 		}
-		plan := dbtest.Explain(t, central.db, eventsSince, quiet.ID, db.FirstID("evt", since), 200)
+		plan := dbtest.Explain(t, central.db, central.eventsAfter(), quiet.ID, 0, 200)
 		if !strings.Contains(plan, "account") || strings.Contains(plan, "Rows Removed by Filter") || strings.Contains(plan, "SCAN") {
 			t.Errorf("the plan reads events of other accounts:\n%s", plan)
 		}
-		got := must(central.EventsSince(ctx, quiet.ID, since, "", 2))(t)
-		if len(got) != 2 {
+		got, place, err := central.EventsAfter(ctx, quiet.ID, 0, 2)
+		if noError(t, err); len(got) != 2 {
 			t.Fatalf("%d events, want the first 2", len(got))
 		}
-		rest := must(central.EventsSince(ctx, quiet.ID, since, got[1].ID, 2))(t)
+		rest, place, err := central.EventsAfter(ctx, quiet.ID, place, 2)
+		noError(t, err)
 		if len(rest) != 1 || slices.ContainsFunc(append(got, rest...), func(e store.Event) bool { return e.AccountID != quiet.ID }) {
 			t.Errorf("events %+v, then %+v", got, rest)
 		}
+		if none, same, err := central.EventsAfter(ctx, quiet.ID, place, 2); len(none) != 0 || same != place || err != nil {
+			t.Errorf("behind the last are %+v, at %d, %v", none, same, err)
+		}
 	})
+}
+
+// TestEventsAfterMissNone has two origins with clocks an hour apart write events of one
+// account, while a reader goes from place to place: it sees each once.
+func TestEventsAfterMissNone(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		behind := func() time.Time { return time.Now().Add(-time.Hour) }
+		dbs := []*DB{open(t, p), openWith(t, p, Config{Now: behind})}
+		account := newAccount(t, dbs[0], store.ModeLive).ID
+		const callers, contacts = 8, 20
+		written := make(chan struct{})
+		go func() {
+			defer close(written)
+			var n atomic.Int64
+			inParallel(callers, func() {
+				for range contacts {
+					if _, _, err := dbs[n.Add(1)%2].AddContact(ctx, store.Contact{AccountID: account, ClientID: "c", Channel: "sms"}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}()
+		seen, at := map[string]bool{}, int64(0)
+		for last := false; ; {
+			select {
+			case <-written:
+				last = true
+			default:
+			}
+			events, place, err := dbs[0].EventsAfter(ctx, account, at, 7)
+			noError(t, err)
+			for _, e := range events {
+				if seen[e.ID] {
+					t.Errorf("%s comes twice", e.ID)
+				}
+				seen[e.ID] = true
+			}
+			if at = place; last && len(events) == 0 {
+				break
+			}
+		}
+		if len(seen) != callers*contacts {
+			t.Errorf("%d events are seen of %d", len(seen), callers*contacts)
+		}
+	})
+}
+
+// TestEventPlaces finds the places of events by their identifiers and by times.
+func TestEventPlaces(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		now := time.Date(2026, 7, 8, 9, 0, 0, 0, time.UTC)
+		db := openWith(t, p, Config{Now: func() time.Time { return now }})
+		account, other := newAccount(t, db, store.ModeLive).ID, newAccount(t, db, store.ModeLive).ID
+		if at := must(db.EventPlaceBefore(ctx, account, time.Time{}))(t); at != 0 {
+			t.Errorf("without events the last place is %d", at)
+		}
+		began := now
+		var places []int64
+		for range 3 {
+			_, e, err := db.AddContact(ctx, store.Contact{AccountID: account, ClientID: "c", Channel: "sms"})
+			noError(t, err)
+			_, _, err = db.AddContact(ctx, store.Contact{AccountID: other, ClientID: "c", Channel: "sms"})
+			noError(t, err)
+			places = append(places, must(db.EventPlace(ctx, account, e.ID))(t))
+			_, err = db.EventPlace(ctx, other, e.ID)
+			wantErr(t, err, store.ErrNotFound)
+			now = now.Add(time.Hour)
+		}
+		for i, want := range []int64{0, places[0], places[1], places[2], places[2]} {
+			if at := must(db.EventPlaceBefore(ctx, account, began.Add(time.Duration(i)*time.Hour)))(t); at != want {
+				t.Errorf("before %d hours is place %d, want %d", i, at, want)
+			}
+		}
+		if at := must(db.EventPlaceBefore(ctx, account, time.Time{}))(t); at != places[2] {
+			t.Errorf("the last place is %d, want %d", at, places[2])
+		}
+	})
+}
+
+// TestEventsOfBeforeTheirOrder migrates a database with events that an earlier version has
+// written: a stream goes on from one of the last hour.
+func TestEventsOfBeforeTheirOrder(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		old := must(db.Open(ctx, db.Config{URL: p.url, Migrations: migrationsBefore(t, "0024")}))(t)
+		now := time.Now()
+		var ids []string
+		for _, age := range []time.Duration{48 * time.Hour, 30 * time.Minute, 20 * time.Minute, time.Minute} {
+			ids = append(ids, store.NewID("evt", now.Add(-age)))
+		}
+		noError(t, old.Close())
+		earlier := p.another(t)
+		_, err := earlier.ExecContext(ctx, `INSERT INTO accounts (id, name, mode, created_at) VALUES ('acc_1', 'A', 'setup', 1)`)
+		noError(t, err)
+		_, err = earlier.ExecContext(ctx, `INSERT INTO agents (id, account_id, email, full_name, joined_at) VALUES ('agt_1', 'acc_1', 'e', 'n', 1)`)
+		noError(t, err)
+		for _, id := range ids {
+			_, err := earlier.ExecContext(ctx, `INSERT INTO events (id, account_id, type, created_at, silenced, body) VALUES ($1, 'acc_1', 't', 1, 1, '{}')`, id)
+			noError(t, err)
+		}
+		d := open(t, p)
+		_, e, err := d.AddContact(ctx, store.Contact{AccountID: "acc_1", ClientID: "c", Channel: "sms"})
+		noError(t, err)
+		at := must(d.EventPlace(ctx, "acc_1", ids[1]))(t)
+		events, _, err := d.EventsAfter(ctx, "acc_1", at, 10)
+		noError(t, err)
+		var got []string
+		for _, e := range events {
+			got = append(got, e.ID)
+		}
+		if want := []string{ids[2], ids[3], e.ID}; !slices.Equal(got, want) {
+			t.Errorf("behind %s are %v, want %v", ids[1], got, want)
+		}
+		if at := must(d.EventPlace(ctx, "acc_1", ids[0]))(t); at != 0 && p.kind == "postgres" {
+			t.Errorf("the place of an event without a number is %d", at)
+		}
+		erased := must(d.EraseAccount(ctx, "acc_1"))(t)
+		if erased["events"] != int64(len(ids)+1) {
+			t.Errorf("erased are %v", erased)
+		}
+	})
+}
+
+// eventsOf lists the events of an account.
+func eventsOf(t *testing.T, d *DB, account string) []store.Event {
+	t.Helper()
+	events, _, err := d.EventsAfter(t.Context(), account, 0, 1000)
+	noError(t, err)
+	return events
 }
 
 // addEvents adds n events to an account that no write of the account has made.

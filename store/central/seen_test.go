@@ -158,18 +158,25 @@ func TestSeenByOneAtATime(t *testing.T) {
 	}
 }
 
+// another opens a database as another program does.
+func (p place) another(t *testing.T) *sql.DB {
+	t.Helper()
+	driver, source := "pgx", p.url
+	if p.kind == "sqlite" {
+		driver, source = "sqlite", (&url.URL{Scheme: "file", Path: p.url}).String()
+	}
+	other := must(sql.Open(driver, source))(t)
+	t.Cleanup(func() { noError(t, other.Close()) })
+	return other
+}
+
 // TestSeenOfEarlierProgram takes over when nodes were seen from the program before the
 // table of that, and notes those that such a program enrols while it still runs.
 func TestSeenOfEarlierProgram(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		ctx := t.Context()
 		noError(t, must(db.Open(ctx, db.Config{URL: p.url, Migrations: migrationsBefore(t, "0023")}))(t).Close())
-		driver, source := "pgx", p.url
-		if p.kind == "sqlite" {
-			driver, source = "sqlite", (&url.URL{Scheme: "file", Path: p.url}).String()
-		}
-		earlier := must(sql.Open(driver, source))(t)
-		defer func() { noError(t, earlier.Close()) }()
+		earlier := p.another(t)
 		enrol := func(id string, seen int64) {
 			_, err := earlier.ExecContext(ctx, `INSERT INTO nodes (id, name, region, public_key, created_at, last_seen_at, version)
 				VALUES ($1, '', '', $1, 1, $2, '1')`, id, seen)

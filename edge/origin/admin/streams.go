@@ -28,7 +28,7 @@ const (
 // message is one server-sent event (WHATWG HTML, 9.2). Data holds no line ends.
 type message struct {
 	id, name string // "": none
-	data     []byte
+	data     []byte // nil: none, and the client keeps the id alone
 }
 
 // stream is a body that goes on until ctx ends, or what it tells of does. send
@@ -84,9 +84,12 @@ func (a *api) writeStream(w http.ResponseWriter, r *http.Request, s placed) {
 			if m.name != "" {
 				b.WriteString("event: " + m.name + "\n")
 			}
-			b.WriteString("data: ")
-			b.Write(m.data)
-			b.WriteString("\n\n")
+			if m.data != nil {
+				b.WriteString("data: ")
+				b.Write(m.data)
+				b.WriteString("\n")
+			}
+			b.WriteString("\n")
 		}
 		if len(all) == 0 {
 			b.WriteString(":\n\n") // a comment: a sign of life
@@ -112,14 +115,10 @@ func (a *api) writeStream(w http.ResponseWriter, r *http.Request, s placed) {
 
 // Times and sizes of the stream of events.
 const (
-	eventPoll = 200 * time.Millisecond
-	eventPage = 200
-	// eventOverlap is how far behind the newest event that was sent others may
-	// still be committed.
-	eventOverlap = 5 * time.Second
-	eventOldest  = time.Hour
-	// eventSlack is how far apart the clocks of origins may be, and how far behind
-	// its own clock a stream looks when it finds no event.
+	eventPoll   = 200 * time.Millisecond
+	eventPage   = 200
+	eventOldest = time.Hour
+	// eventSlack is how far apart the clocks of origin and client may be.
 	eventSlack = time.Minute
 )
 
@@ -127,7 +126,7 @@ var eventTypes = [...]string{
 	store.EventInsightCreated, store.EventSentinelFired, store.EventDealChanged, store.EventClientContacted, store.EventGoalChanged,
 }
 
-// streamEvents streams the events of an account as they are made, silenced ones
+// streamEvents streams the events of an account as they come in, silenced ones
 // as well, each with the envelope that a webhook delivers. ?since begins in the
 // past; Last-Event-ID goes on from an event.
 func (a *api) streamEvents(r *http.Request) (answer, error) {
@@ -136,58 +135,84 @@ func (a *api) streamEvents(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	query := r.URL.Query()
-	s := eventReader{a: a, account: id, sent: make(map[string]time.Time), from: a.DB.Now()}
+	s := eventReader{a: a, account: id}
 	v := input.Validator{Kind: input.KindParameter}
 	if query.Has("types") {
 		s.types = v.Each("types", strings.Split(query.Get("types"), ","), eventTypes[:]...)
 	}
+	var from time.Time // zero: now
 	if query.Has("since") {
 		since := query.Get("since")
-		if s.from = v.Time("since", &since); v.Err() == nil && s.from.Before(a.DB.Now().Add(-eventOldest-eventSlack)) {
+		if from = v.Time("since", &since); v.Err() == nil && from.Before(a.DB.Now().Add(-eventOldest-eventSlack)) {
 			v.Fail("since", "too_old", "since goes back an hour at most")
 		}
 	}
 	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
+	begin := func() (err error) {
+		s.place, err = a.DB.EventPlaceBefore(r.Context(), id, from)
+		return err
+	}
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
-		if err := s.goOn(r.Context(), last); err != nil {
-			return answer{}, err
-		}
+		begin = func() error { return s.goOn(r.Context(), last) }
+	}
+	if err := begin(); err != nil {
+		return answer{}, err
 	}
 	return a.streamed(r, s.run)
 }
 
-// goOn begins at the event that was read last, or at the time when a stream
-// began that had none; an hour ago at the earliest.
+// goOn begins behind the event that was read last, or at the place or the time where a
+// stream began that had none; an hour ago at the earliest.
 func (s *eventReader) goOn(ctx context.Context, last string) error {
-	e, err := s.a.DB.Event(ctx, last)
-	switch {
-	case err == nil && e.AccountID == s.account:
-		s.from, s.sent[e.ID] = e.CreatedAt, e.CreatedAt
-	case err == nil || errors.Is(err, store.ErrNotFound):
-		if s.from, err = time.Parse(time.RFC3339, last); err != nil {
-			return &input.Problem{Kind: input.KindParameter, Reason: "last_event_id_invalid", Detail: "Last-Event-ID is neither an event of the account nor a time"}
-		}
-	default:
+	oldest := s.a.DB.Now().Add(-eventOldest)
+	place, err := s.a.DB.EventPlace(ctx, s.account, last)
+	if errors.Is(err, store.ErrNotFound) {
+		place, err = s.began(ctx, last, oldest)
+	}
+	if err != nil {
 		return err
 	}
-	if oldest := s.a.DB.Now().Add(-eventOldest); s.from.Before(oldest) {
-		s.from = oldest
+	next, _, err := s.a.DB.EventsAfter(ctx, s.account, place, 1)
+	if err == nil && len(next) > 0 && next[0].CreatedAt.Before(oldest) {
+		var late int64
+		late, err = s.a.DB.EventPlaceBefore(ctx, s.account, oldest)
+		place = max(place, late)
 	}
-	return nil
+	s.place = place
+	return err
+}
+
+// began returns the place at which a stream without events says that it began, or which it
+// had at a time.
+func (s *eventReader) began(ctx context.Context, last string, oldest time.Time) (int64, error) {
+	if at, err := time.Parse(time.RFC3339, last); err == nil {
+		if at.Before(oldest) {
+			at = oldest
+		}
+		return s.a.DB.EventPlaceBefore(ctx, s.account, at)
+	}
+	place, err := strconv.ParseInt(last, 10, 64)
+	if err != nil || place < 0 {
+		return 0, &input.Problem{Kind: input.KindParameter, Reason: "last_event_id_invalid", Detail: "Last-Event-ID is neither an event of the account nor a place or a time"}
+	}
+	newest, err := s.a.DB.EventPlaceBefore(ctx, s.account, time.Time{})
+	return min(place, newest), err // of a database that was put back since
 }
 
 // eventReader reads the events of an account that a client was not sent yet.
 type eventReader struct {
 	a       *api
 	account string
-	types   []string             // none: all
-	from    time.Time            // where to look from
-	sent    map[string]time.Time // of that time and later
+	types   []string // none: all
+	place   int64    // behind which they come in
 }
 
 func (s *eventReader) run(ctx context.Context, send func(...message) error) error {
+	if err := send(message{id: strconv.FormatInt(s.place, 10)}); err != nil {
+		return err
+	}
 	poll, beat := time.NewTicker(eventPoll), time.NewTicker(streamBeat)
 	defer poll.Stop()
 	defer beat.Stop()
@@ -216,44 +241,21 @@ func (s *eventReader) run(ctx context.Context, send func(...message) error) erro
 	}
 }
 
-// read finds what was not sent yet. It looks again at the last moments, since an
-// event of before may be committed after one that was sent. Where it looks from
-// moves with the newest event, and with the clock when there is none.
+// read finds what was not sent yet.
 func (s *eventReader) read(ctx context.Context) (fresh []message, err error) {
-	newest, quiet := s.from, s.a.DB.Now().Add(-eventSlack)
-	for after := ""; ; {
-		events, err := s.a.DB.EventsSince(ctx, s.account, s.from, after, eventPage)
+	for {
+		events, last, err := s.a.DB.EventsAfter(ctx, s.account, s.place, eventPage)
 		if err != nil {
 			return nil, err
 		}
+		s.place = last
 		for _, e := range events {
-			after = e.ID
-			if _, already := s.sent[e.ID]; already {
-				continue
-			}
-			s.sent[e.ID] = e.CreatedAt
-			if e.CreatedAt.After(newest) {
-				newest = e.CreatedAt
-			}
 			if len(s.types) == 0 || slices.Contains(s.types, e.Type) {
 				fresh = append(fresh, message{id: e.ID, name: e.Type, data: e.Body})
 			}
 		}
 		if len(events) < eventPage {
-			break
+			return fresh, nil
 		}
 	}
-	from := newest.Add(-eventOverlap)
-	if quiet.After(from) {
-		from = quiet
-	}
-	if from.After(s.from) {
-		s.from = from
-		for id, at := range s.sent {
-			if at.Before(from.Add(-time.Second)) { // ids count milliseconds
-				delete(s.sent, id)
-			}
-		}
-	}
-	return fresh, nil
 }

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -35,7 +36,7 @@ func newStreamTest(t *testing.T) *streamTest {
 		t.Fatal(err)
 	}
 	s.account = account.ID
-	s.reader = &eventReader{a: &api{Config: Config{DB: s.db, Now: now}}, account: account.ID, sent: make(map[string]time.Time), from: s.now}
+	s.reader = &eventReader{a: &api{Config: Config{DB: s.db, Now: now}}, account: account.ID}
 	return s
 }
 
@@ -66,38 +67,71 @@ func (s *streamTest) expect(t *testing.T, want ...string) {
 	}
 }
 
-// TestEventReaderMovesWithClock polls a stream for ten minutes in which nothing
-// comes: it then looks back no further than the clocks of origins may differ, and
-// has forgotten what it sent.
-func TestEventReaderMovesWithClock(t *testing.T) {
+// TestEventReaderGoesByNoClock moves the clock back and far ahead while a stream follows an
+// account: it sends each event once, in the order in which they were made, and another one
+// goes on from wherever it was.
+func TestEventReaderGoesByNoClock(t *testing.T) {
 	s := newStreamTest(t)
-	first := s.add(t)
-	s.expect(t, first)
+	s.expect(t)
 	began := s.now
-	for s.now.Before(began.Add(10 * time.Minute)) {
-		s.now = s.now.Add(10 * time.Second)
+	quiet := s.reader.place
+	var all []string
+	for _, at := range []time.Duration{0, 10 * time.Minute, -time.Hour, -time.Hour + time.Second, 365 * 24 * time.Hour, time.Second, -30 * 24 * time.Hour, 0} {
+		s.now = began.Add(at)
 		s.expect(t)
+		id := s.add(t)
+		s.expect(t, id)
+		s.expect(t)
+		all = append(all, id)
 	}
-	if back := s.now.Sub(s.reader.from); back > eventSlack {
-		t.Errorf("a quiet stream looks %v back, more than %v", back, eventSlack)
+	for i, id := range all {
+		s.reader.place = 0
+		if err := s.reader.goOn(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if all[i] != all[len(all)-1] && s.reader.place < quiet {
+			t.Errorf("behind %s it goes on at %d", id, s.reader.place)
+		}
 	}
-	if len(s.reader.sent) != 0 {
-		t.Errorf("it still holds %d events that it cannot read again", len(s.reader.sent))
-	}
-	s.now = s.now.Add(time.Second)
-	s.expect(t, s.add(t))
+	s.reader.place = quiet
+	s.expect(t, all...)
 }
 
-// TestEventReaderTakesEarlierClocks has an origin whose clock is behind emit an
-// event after quiet minutes: the stream sends it, once.
-func TestEventReaderTakesEarlierClocks(t *testing.T) {
+// TestEventReaderGoesOn has streams go on from an event, a place and a time, an hour ago at
+// the earliest, and from a place that the database has not reached.
+func TestEventReaderGoesOn(t *testing.T) {
 	s := newStreamTest(t)
-	s.now = s.now.Add(10 * time.Minute)
-	s.expect(t)
-	at := s.now
-	s.now = at.Add(-eventSlack + time.Second)
-	late := s.add(t)
-	s.now = at
-	s.expect(t, late)
-	s.expect(t)
+	began := s.now
+	var all []string
+	var places []string
+	for range 5 {
+		all = append(all, s.add(t))
+		s.expect(t, all[len(all)-1])
+		places = append(places, strconv.FormatInt(s.reader.place, 10))
+		s.now = s.now.Add(30 * time.Minute)
+	}
+	for last, want := range map[string][]string{
+		all[0]:    all[3:], // those of the last hour
+		places[0]: all[3:],
+		all[3]:    all[4:],
+		places[3]: all[4:],
+		all[4]:    nil,
+		"0":       all[3:],
+		"999999":  nil,
+		began.Add(100 * time.Minute).Format(time.RFC3339): all[4:],
+		began.Format(time.RFC3339):                        all[3:],
+		s.now.Add(time.Hour).Format(time.RFC3339):         nil,
+	} {
+		s.reader.place = 0
+		if err := s.reader.goOn(t.Context(), last); err != nil {
+			t.Fatal(err)
+		}
+		t.Log("behind", last)
+		s.expect(t, want...)
+	}
+	for _, none := range []string{"evt_none", "-1", "yesterday", "\x00"} {
+		if err := s.reader.goOn(t.Context(), none); err == nil {
+			t.Errorf("a stream goes on behind %q", none)
+		}
+	}
 }
