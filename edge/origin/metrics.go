@@ -12,6 +12,7 @@ import (
 
 	"partneredge/edge/origin/replication"
 	"partneredge/edge/wire"
+	"partneredge/store/central/db"
 )
 
 // metrics of the origin, in seconds and counts.
@@ -48,7 +49,7 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 }
 
 // register adds what is read when metrics are asked for.
-func (m *metrics) register(c Config, r *replication.Server) {
+func (m *metrics) register(c Config, r *replication.Server, clock *clockJudge) {
 	auto := promauto.With(c.Metrics)
 	gauge := func(name, help string, value func() float64) {
 		auto.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "edge_origin", Name: name, Help: help}, value)
@@ -66,6 +67,8 @@ func (m *metrics) register(c Config, r *replication.Server) {
 				return c.DB.CountExpiringKeys(ctx, c.DB.Now().Add(14*24*time.Hour))
 			})
 		})
+	gauge("retention_held", "1 while nothing is dropped for its age, since the clock is far ahead of the last round of retention; else 0.",
+		func() float64 { return float64(db.Bit(clock.held.Load())) })
 	auto.NewGauge(prometheus.GaugeOpts{Namespace: "edge_origin", Name: "info", Help: "What the origin is; always 1.",
 		ConstLabels: prometheus.Labels{"build": c.Build, "database": c.DB.Kind()}}).Set(1)
 	c.Metrics.MustRegister(newBacklog(c.DB), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -78,7 +78,7 @@ func Start(ctx context.Context, c Config) (_ *Origin, err error) {
 		DB: c.DB, Conn: o.broker.Conn(), Nodes: o.replication.Presence(), Log: c.Log, Now: c.Now,
 	})
 	o.retention = startRetention(c)
-	m.register(c, o.replication)
+	m.register(c, o.replication, o.retention.clock)
 	if o.admin, err = o.startAdmin(c, m, authority); err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ const (
 // retention drops what is old. Origins that share a database all do it: what one
 // has dropped the next does not find.
 type retention struct {
-	now     func() time.Time
+	clock   *clockJudge
 	log     *slog.Logger
 	prepare func(context.Context) error // makes room for the records to come
 	jobs    []pruning
@@ -61,8 +61,13 @@ func startRetention(c Config) *retention {
 
 func newRetention(d *central.DB, keep Retention, log *slog.Logger) *retention {
 	width := deliveries.PartitionWidth(cmp.Or(keep.Deliveries, defaultRetention))
+	jobs := prunings(d, keep)
+	least := retentionAhead * retentionAheadPart
+	for _, job := range jobs {
+		least = min(least, job.keep)
+	}
 	return &retention{
-		now: d.Now, log: log, jobs: prunings(d, keep),
+		clock: newClockJudge(d, log, least), log: log, jobs: jobs,
 		prepare: func(ctx context.Context) error { return d.MakePartitions(ctx, width) },
 	}
 }
@@ -113,18 +118,7 @@ func (r *retention) run(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		if err := r.prepare(ctx); err != nil && ctx.Err() == nil {
-			r.log.Warn("making partitions of the log", "err", err)
-		}
-		for _, job := range r.jobs {
-			dropped, err := r.drop(ctx, job)
-			if err != nil && ctx.Err() == nil {
-				r.log.Warn("dropping old "+job.what, "err", err)
-			}
-			if dropped > 0 {
-				r.log.Info("dropped old "+job.what, "count", dropped)
-			}
-		}
+		r.round(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -133,12 +127,36 @@ func (r *retention) run(ctx context.Context, every time.Duration) {
 	}
 }
 
-// drop all of a kind that is old, slice by slice.
-func (r *retention) drop(ctx context.Context, job pruning) (dropped int, err error) {
+// round drops once what is old, unless the clock is in doubt. Partitions that are made by
+// such a clock would leave the default ones all that comes in until then.
+func (r *retention) round(ctx context.Context) {
+	now, ok, err := r.clock.begin(ctx)
+	if err != nil && ctx.Err() == nil {
+		r.log.Warn("beginning a round of retention", "err", err)
+	}
+	if !ok {
+		return
+	}
+	if err := r.prepare(ctx); err != nil && ctx.Err() == nil {
+		r.log.Warn("making partitions of the log", "err", err)
+	}
+	for _, job := range r.jobs {
+		dropped, err := r.drop(ctx, job, now.Add(-job.keep))
+		if err != nil && ctx.Err() == nil {
+			r.log.Warn("dropping old "+job.what, "err", err)
+		}
+		if dropped > 0 {
+			r.log.Info("dropped old "+job.what, "count", dropped)
+		}
+	}
+}
+
+// drop all of a kind that is of before a time, slice by slice.
+func (r *retention) drop(ctx context.Context, job pruning, before time.Time) (dropped int, err error) {
 	slice, size := job.begin(), sliceFirst
 	for {
 		began := time.Now()
-		n, err := slice(ctx, r.now().Add(-job.keep), size)
+		n, err := slice(ctx, before, size)
 		dropped += n
 		if err != nil || n == 0 {
 			return dropped, err

@@ -33,20 +33,19 @@ func TestRetention(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	at := func(age time.Duration) *retention {
-		r := newRetention(f.config.DB, Retention{}, f.config.Log)
-		r.now = func() time.Time { return time.Now().Add(age) }
-		return r
-	}
-	young := at(defaultRetention - time.Hour)
-	if n, err := young.drop(t.Context(), young.jobs[0]); n != 0 || err != nil {
+	if n, err := f.config.DB.PruneDeliveries(t.Context(), time.Now().Add(-time.Hour), 10, new(deliveries.Pruned)); n != 0 || err != nil {
 		t.Errorf("of what is younger, %d rows are dropped, %v", n, err)
+	}
+	if err := f.config.DB.NoteRetentionRound(t.Context(), time.Now().Add(defaultRetention)); err != nil {
+		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{}, 2)
 	for range 2 {
 		go func() {
-			at(defaultRetention+time.Hour).run(ctx, 5*time.Millisecond)
+			r := newRetention(f.config.DB, Retention{}, f.config.Log)
+			r.clock.now = func() time.Time { return time.Now().Add(defaultRetention + time.Hour) }
+			r.run(ctx, 5*time.Millisecond)
 			ended <- struct{}{}
 		}()
 	}
@@ -76,6 +75,9 @@ func TestRetentionOfAnOrigin(t *testing.T) {
 	f.stop()
 	f.config.Retention.Deliveries = 0
 	ahead.Store(int64(31 * 24 * time.Hour))
+	if err := f.config.DB.NoteRetentionRound(t.Context(), f.config.DB.Now()); err != nil {
+		t.Fatal(err)
+	}
 	f.start()
 	f.eventually("the event is gone", func() bool {
 		_, err := f.config.DB.Event(t.Context(), id)

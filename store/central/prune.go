@@ -86,3 +86,17 @@ func pruneAlone(ctx context.Context, t *db.Tx, k Aging, before time.Time, limit 
 	gone, err := t.Exec(ctx, `DELETE FROM `+k.table+` WHERE id IN (`+query+`)`, args...)
 	return int(gone), err
 }
+
+// RetentionRound returns the time of the last round of retention; zero before the first.
+func (d *DB) RetentionRound(ctx context.Context) (at time.Time, err error) {
+	err = d.db.QueryRow(ctx, `SELECT at FROM retention_round`).Scan(db.Time(&at))
+	return at, db.Fail("read the last round of retention", err)
+}
+
+// NoteRetentionRound notes the time of a round of retention.
+func (d *DB) NoteRetentionRound(ctx context.Context, at time.Time) error {
+	return d.write(ctx, "note a round of retention", valid.Times(at), func(ctx context.Context, t *tx) error {
+		_, err := t.Exec(ctx, `UPDATE retention_round SET at = ?`, db.Micros(at))
+		return err
+	})
+}
