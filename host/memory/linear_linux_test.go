@@ -2,6 +2,7 @@ package memory
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"testing"
 	"unsafe"
@@ -73,14 +74,7 @@ func TestMemoryThatCannotGrow(t *testing.T) {
 // keeps no file open.
 func TestNoImage(t *testing.T) {
 	image := newTestImage(t)
-	open := func() int {
-		files, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Skipf("NOT TESTED: %v", err)
-		}
-		return len(files)
-	}
-	before := open()
+	before := openFiles(t)
 	if i, err := NewImage(nil); err == nil {
 		t.Errorf("an image of %d bytes", len(i.Bytes()))
 	}
@@ -89,7 +83,32 @@ func TestNoImage(t *testing.T) {
 			t.Errorf("%s: mapped to %d bytes", s, m.Max())
 		}
 	}
-	if after := open(); after != before {
+	if after := openFiles(t); after != before {
 		t.Errorf("%d files are open, before %d", after, before)
+	}
+}
+
+// openFiles returns how many files this process has open.
+func openFiles(t *testing.T) int {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skipf("NOT TESTED: %v", err)
+	}
+	return len(files)
+}
+
+// TestMoveOfWhatIsNotMapped has room that is mapped no more when a memory leaves it: the
+// engine is told.
+func TestMoveOfWhatIsNotMapped(t *testing.T) {
+	m, err := New(testSize, Copy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Munmap(m.reserved); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Move(make([]byte, testSize), 0); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("moved: %v, want %v", err, unix.EINVAL)
 	}
 }

@@ -66,7 +66,10 @@ func Available() []Strategy {
 // Choose returns s if the machine has it, and the best that it has for Auto.
 func Choose(s Strategy) (Strategy, error) {
 	if s == Auto {
-		return Available()[0], nil
+		if all := Available(); len(all) > 0 {
+			return all[0], nil
+		}
+		s = Copy // what it lacks, all of them lack
 	}
 	if err := probe(s); err != nil {
 		return Auto, fmt.Errorf("choose reset strategy %s: %w", s, err)
