@@ -23,6 +23,20 @@ func TestNext(t *testing.T) {
 	}
 }
 
+// TestNextIsSpread: processes that failed together try again at different times, from the
+// first tenth of what is drawn from to the last.
+func TestNextIsSpread(t *testing.T) {
+	b := backoff.New(time.Second, time.Second)
+	soonest, latest := b.Next(), b.Next()
+	for range 1000 {
+		d := b.Next()
+		soonest, latest = min(soonest, d), max(latest, d)
+	}
+	if soonest > 550*time.Millisecond || latest < 950*time.Millisecond {
+		t.Errorf("of many delays the soonest is %v and the latest %v", soonest, latest)
+	}
+}
+
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := backoff.New(time.Second, time.Minute)

@@ -29,6 +29,12 @@ func TestNextPage(t *testing.T) {
 	if got := v.page() + v.query("state"); got != "?limit=50&cursor=old&state=dead" {
 		t.Errorf("the admin API is asked for %s", got)
 	}
+	if got := v.rows("50"); got != "50" {
+		t.Errorf("a page shows %s rows", got)
+	}
+	if got := visitOf("/console/deliveries.csv?state=dead", nil).rows("50"); got != "200" {
+		t.Errorf("a download asks for %s rows at a time", got)
+	}
 }
 
 // TestFields reads numbers, times and lists from a form.

@@ -63,13 +63,17 @@ func parseKeys(text []byte) (keys []minisign.PublicKey, err error) {
 // MakeKeys writes a new pair of keys to two files, as minisign does. password ""
 // leaves the private key open.
 func MakeKeys(private, public, password string) (minisign.PublicKey, error) {
+	return makeKeys(private, public, password, minisign.EncryptKey)
+}
+
+func makeKeys(private, public, password string, encrypt func(string, minisign.PrivateKey) ([]byte, error)) (minisign.PublicKey, error) {
 	publicKey, privateKey, err := minisign.GenerateKey(nil)
 	if err != nil {
 		return publicKey, err
 	}
 	secret, err := privateKey.MarshalText()
 	if password != "" {
-		secret, err = minisign.EncryptKey(password, privateKey)
+		secret, err = encrypt(password, privateKey)
 	}
 	if err != nil {
 		return publicKey, err

@@ -47,6 +47,30 @@ func TestMakeKeys(t *testing.T) {
 	}
 }
 
+// TestMakeKeysWithAPassword keeps the private key encrypted, and no key at all when that
+// fails. What minisign does here takes a gigabyte and seconds.
+func TestMakeKeysWithAPassword(t *testing.T) {
+	private := filepath.Join(t.TempDir(), "release.key")
+	encrypt := func(password string, _ minisign.PrivateKey) ([]byte, error) {
+		if password != "swordfish" {
+			return nil, errors.New("another password")
+		}
+		return []byte("encrypted"), nil
+	}
+	if _, err := makeKeys(private, private+".pub", "Swordfish", encrypt); err == nil {
+		t.Error("keys were made that could not be encrypted")
+	}
+	if _, err := os.Stat(private); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a private key is there: %v", err)
+	}
+	if _, err := makeKeys(private, private+".pub", "swordfish", encrypt); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(private); err != nil || string(text) != "encrypted\n" {
+		t.Errorf("the private key is kept as %q, %v", text, err)
+	}
+}
+
 // TestKeyErrorsNameTheLine has the mistake in the third line.
 func TestKeyErrorsNameTheLine(t *testing.T) {
 	_, err := parseKeys([]byte("# one\n" + newPair(t).public.String() + "\nkey\n"))

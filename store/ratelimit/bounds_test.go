@@ -20,6 +20,29 @@ func TestUrgencyOfReports(t *testing.T) {
 				break
 			}
 		}
+		a.Report(100, start)
+		if answer, urgency := a.Take(100, start); !answer.Allowed || urgency != ReportSoon {
+			t.Errorf("%d nodes: a token after the report: %+v, urgency %d", nodes, answer, urgency)
+		}
+	}
+}
+
+// TestWhoseAccountStands: the account of a node that is alone stands against a share that
+// differs by no more than a report is late, and every other share stands.
+func TestWhoseAccountStands(t *testing.T) {
+	const limit, late = 100, 100 * reportDelay
+	for _, test := range []struct {
+		nodes, missing, want int64 // missing: more, by the share, than the node has
+	}{
+		{1, late, 0}, {0, late, 0}, {1, late + 1, late + 1}, {1, 1, 0}, {1, 0, 0}, {1, -1, -1},
+		{2, late, late}, {2, 1, 1}, {2, -1, -1},
+	} {
+		a := NewAccount(0)
+		a.Bucket = Bucket{Missing: 50 * Token, At: start}
+		a.Apply(Share{Missing: 50*Token + test.missing, Nodes: test.nodes}, limit, start)
+		if got := a.Missing - 50*Token; got != test.want {
+			t.Errorf("%d nodes, a share of %d grains more: %d more are missing, want %d", test.nodes, test.missing, got, test.want)
+		}
 	}
 }
 
