@@ -38,12 +38,13 @@ func TestRecordsNeedTheirAccount(t *testing.T) {
 }
 
 // TestCommitsWaitForTheDisk reads, on the connections that are used, the settings
-// on which it depends whether a commit is on disk when it is answered.
+// on which it depends whether a commit is on disk when it is answered, and whether a
+// write waits for a backup or another process that has the file.
 func TestCommitsWaitForTheDisk(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		ctx := context.Background()
 		db := open(t, p)
-		settings := map[string]string{`PRAGMA synchronous`: "2", `PRAGMA journal_mode`: "wal", `PRAGMA foreign_keys`: "1"}
+		settings := map[string]string{`PRAGMA synchronous`: "2", `PRAGMA journal_mode`: "wal", `PRAGMA foreign_keys`: "1", `PRAGMA busy_timeout`: "10000"}
 		if p.kind == "postgres" {
 			settings = map[string]string{`SHOW synchronous_commit`: plainSetting(t, p, `SHOW synchronous_commit`)}
 		}

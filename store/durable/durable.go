@@ -66,30 +66,21 @@ func readWithMode(path string) (text []byte, mode os.FileMode, err error) {
 	}
 	defer f.Close()
 	info, err := f.Stat()
-	if err != nil {
-		return nil, 0, err
+	if err == nil {
+		mode = info.Mode().Perm()
+		text, err = io.ReadAll(f)
 	}
-	mode = info.Mode().Perm()
 	if runtime.GOOS == "windows" {
 		mode = 0o600
 	}
-	text, err = io.ReadAll(f)
 	return text, mode, err
 }
 
 // Rename renames on the machine's disk as Disk.Rename does.
 func Rename(from, to string) error { return Disk{}.Rename(from, to) }
 
-// SyncTree brings the names in a directory of the machine's disk to disk, and
-// those in all directories below.
-func SyncTree(root string) error {
-	return filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
-		if err == nil && entry.IsDir() {
-			err = OS{}.SyncDir(path)
-		}
-		return err
-	})
-}
+// SyncTree syncs directories of the machine's disk as Disk.SyncTree does.
+func SyncTree(root string) error { return Disk{}.SyncTree(root) }
 
 // RemoveTemp removes temporary files of the machine's disk as Disk.RemoveTemp
 // does.
@@ -117,6 +108,17 @@ func (d Disk) Remove(name string) error { return d.fs().Remove(name) }
 
 // SyncDir brings the names in a directory to disk.
 func (d Disk) SyncDir(dir string) error { return d.fs().SyncDir(dir) }
+
+// SyncTree brings the names in a directory to disk, and those in all directories
+// below.
+func (d Disk) SyncTree(root string) error {
+	return filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			err = d.SyncDir(path)
+		}
+		return err
+	})
+}
 
 // WriteFile replaces the file at path, if there is one, by data. The file gets
 // mode perm, whatever the umask.

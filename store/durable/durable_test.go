@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -116,7 +117,6 @@ func TestRename(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
 	if !durable.IsAt(f, from) || durable.IsAt(f, to) || durable.IsAt(f, filepath.Join(dir, "none")) {
 		t.Error("which path names the file")
 	}
@@ -131,6 +131,9 @@ func TestRename(t *testing.T) {
 	}
 	if err := durable.Rename(from, to); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("rename of what is not there: %v", err)
+	}
+	if err := f.Close(); err != nil || durable.IsAt(f, to) {
+		t.Errorf("a closed file is somewhere: %v", err)
 	}
 }
 
@@ -165,7 +168,7 @@ func TestRemoveTemp(t *testing.T) {
 	if !errors.Is(err, killed) {
 		t.Fatal(err)
 	}
-	for _, name := range []string{left, "f", "part"} {
+	for _, name := range []string{left, left + "2", "f", "part"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -175,6 +178,60 @@ func TestRemoveTemp(t *testing.T) {
 	}
 	if got := names(t, dir); got != "f part" {
 		t.Errorf("left in the directory: %s", got)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, left, "full"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, left+"2"), nil, 0o600), durable.RemoveTemp(dir)); err == nil {
+		t.Error("what cannot be removed was removed")
+	}
+	if got := names(t, dir); got != left+" f part" {
+		t.Errorf("left in the directory: %s", got)
+	}
+}
+
+// TestJSON keeps a value for its owner alone, and says which file cannot be read.
+func TestJSON(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.json")
+	want, got := map[string]int{"a": 1}, map[string]int{}
+	if err := durable.ReadJSON(path, &got); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("read of nothing: %v", err)
+	}
+	if err := durable.WriteJSON(path, want); err != nil {
+		t.Fatal(err)
+	}
+	if err := durable.WriteJSON(path, func() {}); err == nil {
+		t.Error("written what JSON has no words for")
+	}
+	if err := durable.ReadJSON(path, &got); err != nil || !maps.Equal(got, want) {
+		t.Errorf("read %v, %v, want %v", got, err, want)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 && runtime.GOOS != "windows" {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if err := durable.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := durable.ReadJSON(path, &got); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("read of half a value: %v", err)
+	}
+}
+
+// TestSyncThatFails says so, or what was not synced would pass for safe.
+func TestSyncThatFails(t *testing.T) {
+	dir := t.TempDir()
+	if err := (durable.OS{}).SyncDir(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) && runtime.GOOS != "windows" {
+		t.Errorf("sync of a directory that is not there: %v", err)
+	}
+	f, err := durable.OS{}.CreateTemp(dir, "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.SyncData(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if f.SyncData() == nil || f.Sync() == nil {
+		t.Error("a closed file was synced")
 	}
 }
 
@@ -186,6 +243,21 @@ func TestLock(t *testing.T) {
 	}
 	if runtime.GOOS == "windows" {
 		t.Skip("NOT TESTED: this system has no lock that ends with its holder")
+	}
+	for path, want := range map[string]os.FileMode{dir: 0o700, filepath.Join(dir, "lock"): 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v, want %v", path, info.Mode(), err, want)
+		}
+	}
+	file := filepath.Join(dir, "lock")
+	if _, err := durable.Lock(file); err == nil {
+		t.Error("a file was locked as a directory")
+	}
+	if _, err := durable.LockFile(filepath.Join(file, "lock")); err == nil || errors.Is(err, durable.ErrLocked) {
+		t.Errorf("a lock where there can be none: %v", err)
+	}
+	if _, err := durable.LockFile(file); !errors.Is(err, durable.ErrLocked) || !strings.Contains(err.Error(), file) {
+		t.Errorf("the file locked twice: %v", err)
 	}
 	if _, err := durable.Lock(dir); !errors.Is(err, durable.ErrLocked) || !strings.Contains(err.Error(), dir+" is in use by another process") {
 		t.Errorf("locked twice: %v", err)

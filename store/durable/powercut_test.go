@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -38,6 +39,12 @@ var steps = []struct {
 			return err
 		}
 		return d.Rename(path+".next", path)
+	}},
+	{"Link", "", func(d durable.Disk, path string) error {
+		if err := d.WriteFile(path+".first", large, 0o640); err != nil {
+			return err
+		}
+		return d.Link(path+".first", path)
 	}},
 }
 
@@ -125,5 +132,35 @@ func TestDiskFails(t *testing.T) {
 				holds(t, "after the failure", path, step.before, err == nil)
 			})
 		}
+	}
+}
+
+// TestSyncTree syncs every directory of a tree, and says when one was not.
+func TestSyncTree(t *testing.T) {
+	root := t.TempDir()
+	below := filepath.Join(root, "a", "b")
+	if err := errors.Join(os.MkdirAll(below, 0o700), durable.WriteFile(filepath.Join(below, "f"), large, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	disk := durabletest.New(t, root)
+	var synced []string
+	disk.Before(func(op durabletest.Op) error {
+		synced = append(synced, op.Path)
+		return nil
+	})
+	tree := durable.Disk{FS: disk}
+	if err := tree.SyncTree(root); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(synced)
+	if want := []string{root, filepath.Dir(below), below}; !slices.Equal(synced, want) {
+		t.Errorf("synced %v, want %v", synced, want)
+	}
+	disk.Fail(durabletest.SyncDir, 5, syscall.EIO) // the second of the next walk
+	if err := tree.SyncTree(root); !errors.Is(err, syscall.EIO) {
+		t.Errorf("a directory could not be synced: %v", err)
+	}
+	if err := tree.SyncTree(filepath.Join(root, "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("sync of what is not there: %v", err)
 	}
 }

@@ -2,16 +2,23 @@ package local
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 
+	"github.com/tidwall/buntdb"
 	"pgregory.net/rapid"
 
 	"partneredge/store/durable"
+	"partneredge/store/durable/durabletest"
 )
 
 func value(key string, n int) string { return seal(key, putInt(newValue(8), int64(n))) }
@@ -103,7 +110,7 @@ func TestFileOfTheLayoutBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	row(t, path, 4)
-	for _, name := range []string{path + "-1", path + "-12", path + shrinking} {
+	for _, name := range []string{path + "-1", path + "-12", path + "-9", path + shrinking} {
 		write(t, name, []byte("*3"))
 	}
 	for _, name := range []string{path + "-", path + "-a", path + ".damaged-1"} {
@@ -116,5 +123,110 @@ func TestFileOfTheLayoutBefore(t *testing.T) {
 	left, err := fs.Glob(os.DirFS(filepath.Dir(path)), "db*")
 	if err != nil || len(left) != 4 {
 		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// TestRewriteThatFails has each write and each sync of a new file fail once. Half of it
+// must never take the place of the log.
+func TestRewriteThatFails(t *testing.T) {
+	for _, kind := range []durabletest.Kind{durabletest.Write, durabletest.Sync} {
+		for n := 1; n <= 3; n++ {
+			dir := t.TempDir()
+			disk := durabletest.New(t, dir)
+			f, err := openFile(durable.Disk{FS: disk}, filepath.Join(dir, "db"), slog.New(slog.DiscardHandler), time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.syncEach = true
+			if err := f.set("k", value("k", 1)); err != nil {
+				t.Fatal(err)
+			}
+			disk.Fail(kind, disk.Count(kind)+n, syscall.ENOSPC)
+			// The tree is written and, from the log, a change that it had already.
+			if _, err := f.rewrite(f.logs[0], 0); errors.Is(err, syscall.ENOSPC) != (n < 3) {
+				t.Errorf("%s %d fails: %v", kind, n, err)
+			}
+			if len(f.logs) != 1 && n < 3 {
+				t.Errorf("%s %d fails: changes are written to %d files", kind, n, len(f.logs))
+			}
+			disk.Before(func(durabletest.Op) error { return nil })
+			if err := f.close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestRewriteWritesLittleAtATime: what is written at once has all others wait.
+func TestRewriteWritesLittleAtATime(t *testing.T) {
+	for name, test := range map[string]struct{ keys, size, writes int }{
+		"many keys":  {keys: 2*chunkKeys + 1, size: 8, writes: 3},
+		"large ones": {keys: 5, size: chunkBytes / 2, writes: 3},
+	} {
+		dir := t.TempDir()
+		disk := durabletest.New(t, dir)
+		f, err := openFile(durable.Disk{FS: disk}, filepath.Join(dir, "db"), slog.New(slog.DiscardHandler), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range test.keys {
+			key := fmt.Sprintf("k%03d", i)
+			if err := f.set(key, seal(key, putText(newValue(test.size), strings.Repeat("v", test.size)))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := disk.Count(durabletest.Write)
+		f.unsure = true
+		if err := f.shrink(); err != nil {
+			t.Fatal(err)
+		}
+		if writes := disk.Count(durabletest.Write) - before; writes != test.writes {
+			t.Errorf("%s: %d writes, want %d", name, writes, test.writes)
+		}
+		if err := f.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestShrinkIsDue once half of the log is not in use any more, and not before.
+func TestShrinkIsDue(t *testing.T) {
+	dir := t.TempDir()
+	disk := durabletest.New(t, dir)
+	f, err := openFile(durable.Disk{FS: disk}, filepath.Join(dir, "db"), slog.New(slog.DiscardHandler), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	if err := f.set("k", value("k", 1)); err != nil {
+		t.Fatal(err)
+	}
+	size := f.logs[0].size
+	for _, test := range []struct {
+		live, from int64
+		due        bool
+	}{{size/2 + 1, 0, false}, {0, size + 1, false}, {size / 2, size, true}} {
+		before := disk.Count(durabletest.Rename)
+		f.live, f.shrinkFrom = test.live, test.from
+		if err := f.shrink(); err != nil {
+			t.Fatal(err)
+		}
+		if due := disk.Count(durabletest.Rename) > before; due != test.due {
+			t.Errorf("%d of %d bytes in use, worth it from %d: written anew %t", test.live, size, test.from, due)
+		}
+	}
+}
+
+// TestClosedFileSaysSo: no record is not the same as none to be read any more.
+func TestClosedFileSaysSo(t *testing.T) {
+	f := mustFile(t, filepath.Join(t.TempDir(), "db"))
+	if err := f.close(); err != nil {
+		t.Fatal(err)
+	}
+	if value, err := f.get("k"); !errors.Is(err, buntdb.ErrDatabaseClosed) {
+		t.Errorf("%q, %v", value, err)
+	}
+	if err := f.set("k", "v"); !errors.Is(err, buntdb.ErrDatabaseClosed) {
+		t.Errorf("set: %v", err)
 	}
 }

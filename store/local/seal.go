@@ -27,7 +27,7 @@ func checksum(key, value []byte) uint32 {
 
 // newValue starts a value; seal ends it.
 func newValue(size int) []byte {
-	return append(make([]byte, 0, sealSize+size), 0, 0, 0, 0, layout)
+	return append(make([]byte, 4, sealSize+size), layout)
 }
 
 func seal(key string, b []byte) string {
