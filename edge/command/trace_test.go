@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
@@ -39,7 +40,7 @@ func newReceiver(t *testing.T) *otlpReceiver {
 	r := new(otlpReceiver)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		body, err := io.ReadAll(req.Body)
-		var export otlp.TracesData // as an ExportTraceServiceRequest is
+		var export collector.ExportTraceServiceRequest
 		if err == nil {
 			err = proto.Unmarshal(body, &export)
 		}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -100,59 +99,6 @@ func TestCollectorThatRefuses(t *testing.T) {
 	}
 	if asked.Load() != 3 || strings.Count(log.String(), "traces are dropped") != 1 {
 		t.Errorf("asked %d times, logged:\n%s", asked.Load(), &log)
-	}
-}
-
-// TestCollectorThatIsBusy checks that spans are sent again when the collector wants them
-// later, with the headers that it asks for, and that what it rejects is logged.
-func TestCollectorThatIsBusy(t *testing.T) {
-	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-team=edge,authorization=Bearer%20one")
-	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "authorization=Bearer%20two")
-	var bodies [][]byte
-	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		bodies = append(bodies, body)
-		if got := r.Header; got.Get("X-Team") != "edge" || got.Get("Authorization") != "Bearer two" || got.Get("Content-Type") != "application/x-protobuf" {
-			t.Errorf("headers %v", got)
-		}
-		switch len(bodies) {
-		case 1:
-			w.Header().Set("Retry-After", "0")
-			w.WriteHeader(http.StatusServiceUnavailable)
-		case 2:
-			w.Header().Set("Content-Type", "application/x-protobuf")
-			_, _ = w.Write([]byte("\x0a\x00")) // a partial success that says nothing
-		default:
-			w.Header().Set("Content-Type", "application/x-protobuf")
-			_, _ = w.Write([]byte("\x0a\x07\x08\x01\x12\x03old"))
-		}
-	}))
-	defer collector.Close()
-	var log bytes.Buffer
-	tracer, err := Start(t.Context(), Config{Endpoint: collector.URL, Ratio: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	send := func() {
-		_, span := tracer.Serve(t.Context(), "request", nil)
-		span.End()
-		if err := tracer.provider.ForceFlush(t.Context()); err != nil {
-			t.Errorf("flush: %v", err)
-		}
-	}
-	send()
-	if len(bodies) != 2 || !bytes.Equal(bodies[0], bodies[1]) || log.Len() > 0 {
-		t.Errorf("asked %d times, logged:\n%s", len(bodies), &log)
-	}
-	send()
-	if len(bodies) != 3 || !strings.Contains(log.String(), "old") {
-		t.Errorf("asked %d times, logged:\n%s", len(bodies), &log)
-	}
-	if err := tracer.Stop(t.Context()); err != nil {
-		t.Error(err)
 	}
 }
 
