@@ -402,10 +402,12 @@ func TestWithdrawsWhatTraps(t *testing.T) {
 	o.stop()
 	failed, answered := 0, 0
 	eventually(t, "it is withdrawn", func() bool {
-		if ask(t, n, "GET", me, key, "").status != 200 {
-			failed++
+		for range 20 { // what is withdrawn depends on how many calls fail, and not on time
+			if ask(t, n, "GET", me, key, "").status != 200 {
+				failed++
+			}
+			answered++
 		}
-		answered++
 		_, c := n.releases.Status()
 		return c.State == wire.ReleaseFailed
 	})
