@@ -47,7 +47,10 @@ func (c *Client) Follow(ctx context.Context, path string, handle func(Event) err
 			return nil
 		}
 		refused, ok := errors.AsType[*Error](err)
-		if !s.connected || ok && refused.Status/100 == 4 && refused.Status != http.StatusTooManyRequests {
+		switch {
+		case s.connected && ok && s.place != "" && refused.Reason == "last_event_id_invalid":
+			s.place = "" // of an origin of before places: ask it as it knows
+		case !s.connected || ok && refused.Status/100 == 4 && refused.Status != http.StatusTooManyRequests:
 			return err
 		}
 		if time.Since(began) > maxReconnect {
@@ -73,20 +76,21 @@ type stream struct {
 	client    *Client
 	path      string
 	handle    func(Event) error
-	last      string // sent as Last-Event-ID
+	last      string // event, or the time when the stream began that had none
+	place     string // where it was told to begin; "": it had an event since
 	connected bool   // at least once
 }
 
 // read reads one connection to its end. A stream that ends before its first event
-// goes on from the time when it began, by the origin's clock.
+// goes on from the place where it began, or from the time, by the origin's clock.
 func (s *stream) read(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silence := time.AfterFunc(streamSilence, func() { cancel(fmt.Errorf("nothing heard for %s", streamSilence)) })
 	defer silence.Stop()
 	header := http.Header{"Accept": {"text/event-stream"}}
-	if s.last != "" {
-		header.Set("Last-Event-ID", s.last)
+	if last := cmp.Or(s.place, s.last); last != "" {
+		header.Set("Last-Event-ID", last)
 	}
 	client := *s.client.client()
 	client.Timeout = 0
@@ -112,8 +116,12 @@ func (s *stream) read(ctx context.Context) error {
 		case "data":
 			event.Data = []byte(value)
 		case "":
-			s.last = cmp.Or(event.ID, s.last) // of an id alone too: the place of a stream without events
-			if event.Data != nil {
+			if event.Data == nil {
+				s.place = cmp.Or(event.ID, s.place)
+			} else {
+				if event.ID != "" {
+					s.last, s.place = event.ID, ""
+				}
 				if err := s.handle(event); err != nil {
 					return &handleError{err}
 				}

@@ -155,3 +155,24 @@ func TestFollowGoesOnFromItsPlace(t *testing.T) {
 		}
 	})
 }
+
+// TestFollowGoesOnAtAnEarlierOrigin reconnects to an origin that knows no places: the stream
+// goes on from its last event, or from when it began. What that refuses as well is final.
+func TestFollowGoesOnAtAnEarlierOrigin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := response{status: 400, body: `{"error": "invalid_parameter", "reason": "last_event_id_invalid"}`}
+		s := &script{responses: []response{
+			{status: 200, body: ":\n\nid: 7\n\n"}, refused,
+			{status: 200, body: ":\n\nid: evt_1\ndata: 1\n\n"},
+			{status: 200, body: ":\n\nid: 8\n\n"}, refused,
+			{status: 200, body: ":\n\n"}, refused,
+		}}
+		lost, err := s.follow(t, func(adminapi.Event) error { return nil })
+		if want := []string{"", "7", "2026-01-02T03:04:05Z", "evt_1", "8", "evt_1", "evt_1"}; !slices.Equal(s.asked, want) {
+			t.Errorf("asked from %q, want %q", s.asked, want)
+		}
+		if final, ok := errors.AsType[*adminapi.Error](err); !ok || final.Status != 400 || len(lost) != 2 {
+			t.Errorf("ended with %v after %q", err, lost)
+		}
+	})
+}
