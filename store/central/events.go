@@ -2,8 +2,6 @@ package central
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
@@ -73,7 +71,7 @@ func (d *DB) EventsAfter(ctx context.Context, accountID string, place int64, lim
 	}
 	last = place
 	events, err = db.All(ctx, d.db, func(row db.Row) (store.Event, error) { return scanEvent(db.Leading(row, &last)) },
-		d.eventsAfter(), accountID, place, limit)
+		eventsAfter, accountID, place, limit)
 	if err == nil && len(events) == 0 {
 		err = d.mustHaveAccount(ctx, accountID)
 	}
@@ -82,34 +80,43 @@ func (d *DB) EventsAfter(ctx context.Context, accountID string, place int64, lim
 
 // eventsAfter reads a part of an account's events by the index events_in_order, of SQLite
 // events_of_account.
-func (d *DB) eventsAfter() string {
-	n := d.db.InOrder()
-	return `SELECT ` + n + `, ` + eventTable.Columns + ` FROM events WHERE account_id = ? AND ` + n + ` > ? ORDER BY ` + n + ` LIMIT ?`
-}
+var eventsAfter = `SELECT n, ` + eventTable.Columns + ` FROM events WHERE account_id = ? AND n > ? ORDER BY n LIMIT ?`
 
 // EventPlace returns the place of an event of an account.
 func (d *DB) EventPlace(ctx context.Context, accountID, id string) (place int64, err error) {
 	err = valid.Reference("event", id)
 	if err == nil { // those that an earlier program wrote have none
-		err = d.db.QueryRow(ctx, `SELECT coalesce(`+d.db.InOrder()+`, 0) FROM events WHERE account_id = ? AND id = ?`, accountID, id).Scan(&place)
+		err = d.db.QueryRow(ctx, `SELECT coalesce(n, 0) FROM events WHERE account_id = ? AND id = ?`, accountID, id).Scan(&place)
 	}
 	return place, db.Fail("find event", err)
 }
 
-// EventPlaceBefore returns the place of the event of an account that came in last, of those
-// made before a time, or of all where that is zero; 0 where there is none.
-func (d *DB) EventPlaceBefore(ctx context.Context, accountID string, before time.Time) (place int64, err error) {
-	bound := "~" // behind every identifier
-	if !before.IsZero() {
-		bound, err = db.FirstID("evt", before), valid.Times(before)
-	}
-	if err == nil { // the expression keeps the database from the index of the identifiers
-		n := d.db.InOrder()
-		err = d.db.QueryRow(ctx, `SELECT `+n+` FROM events WHERE account_id = ? AND `+n+` > 0 AND id || '' < ? ORDER BY `+n+` DESC LIMIT 1`,
-			accountID, bound).Scan(&place)
-	}
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, nil
+// NewestEventPlace returns the place of the event of an account that came in last; 0 where
+// there is none.
+func (d *DB) NewestEventPlace(ctx context.Context, accountID string) (place int64, err error) {
+	err = d.db.QueryRow(ctx, `SELECT coalesce((`+newestPlace+`), 0)`, accountID).Scan(&place)
+	return place, db.Fail("find event", err)
+}
+
+const newestPlace = `SELECT n FROM events WHERE account_id = ? AND n > 0 ORDER BY n DESC LIMIT 1`
+
+// EventPlaceBefore returns a place before all events of an account that were made at a time
+// or later: of others too where the clock was put back meanwhile. Where there are none, it
+// is that of NewestEventPlace.
+func (d *DB) EventPlaceBefore(ctx context.Context, accountID string, at time.Time) (place int64, err error) {
+	err = valid.Times(at)
+	if err == nil {
+		err = d.db.QueryRow(ctx, d.eventPlaceBefore(), accountID, db.FirstID("evt", at), accountID).Scan(&place)
 	}
 	return place, db.Fail("find event", err)
+}
+
+// eventPlaceBefore reads what was made since a time, and not all that an account has: the
+// expressions keep PostgreSQL from events_in_order, and SQLite from events_of_account.
+func (d *DB) eventPlaceBefore() string {
+	account := "+account_id"
+	if d.db.Postgres() {
+		account = "account_id"
+	}
+	return `SELECT coalesce((SELECT min(n + 0) - 1 FROM events WHERE ` + account + ` = ? AND id >= ?), (` + newestPlace + `), 0)`
 }

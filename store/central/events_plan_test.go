@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/centraltest"
 	"partneredge/store/central/db"
 	"partneredge/store/central/db/dbtest"
+	"partneredge/store/central/deliveries"
 )
 
 // TestEventsAfterReadsOneAccount asks for the query plan of an account's events
@@ -28,7 +30,7 @@ func TestEventsAfterReadsOneAccount(t *testing.T) {
 		if p.kind == "postgres" {
 			_ = must(central.db.Query(ctx, `ANALYZE events`))(t).Close()
 		}
-		plan := dbtest.Explain(t, central.db, central.eventsAfter(), quiet.ID, 0, 200)
+		plan := dbtest.Explain(t, central.db, eventsAfter, quiet.ID, 0, 200)
 		if !strings.Contains(plan, "account") || strings.Contains(plan, "Rows Removed by Filter") || strings.Contains(plan, "SCAN") {
 			t.Errorf("the plan reads events of other accounts:\n%s", plan)
 		}
@@ -100,8 +102,12 @@ func TestEventPlaces(t *testing.T) {
 		now := time.Date(2026, 7, 8, 9, 0, 0, 0, time.UTC)
 		db := openWith(t, p, Config{Now: func() time.Time { return now }})
 		account, other := newAccount(t, db, store.ModeLive).ID, newAccount(t, db, store.ModeLive).ID
-		if at := must(db.EventPlaceBefore(ctx, account, time.Time{}))(t); at != 0 {
-			t.Errorf("without events the last place is %d", at)
+		for name, at := range map[string]int64{
+			"newest": must(db.NewestEventPlace(ctx, account))(t), "before now": must(db.EventPlaceBefore(ctx, account, now))(t),
+		} {
+			if at != 0 {
+				t.Errorf("without events the place %s is %d", name, at)
+			}
 		}
 		began := now
 		var places []int64
@@ -115,15 +121,96 @@ func TestEventPlaces(t *testing.T) {
 			wantErr(t, err, store.ErrNotFound)
 			now = now.Add(time.Hour)
 		}
-		for i, want := range []int64{0, places[0], places[1], places[2], places[2]} {
+		for i, want := range []int64{places[0] - 1, places[1] - 1, places[2] - 1, places[2], places[2]} {
 			if at := must(db.EventPlaceBefore(ctx, account, began.Add(time.Duration(i)*time.Hour)))(t); at != want {
 				t.Errorf("before %d hours is place %d, want %d", i, at, want)
 			}
 		}
-		if at := must(db.EventPlaceBefore(ctx, account, time.Time{}))(t); at != places[2] {
-			t.Errorf("the last place is %d, want %d", at, places[2])
+		if at := must(db.NewestEventPlace(ctx, account))(t); at != places[2] {
+			t.Errorf("the newest place is %d, want %d", at, places[2])
+		}
+		// An event of a clock that was put back comes after those of before it.
+		now = began.Add(-24 * time.Hour)
+		_, _, err := db.AddContact(ctx, store.Contact{AccountID: account, ClientID: "c", Channel: "sms"})
+		noError(t, err)
+		if at := must(db.EventPlaceBefore(ctx, account, began.Add(time.Hour)))(t); at != places[1]-1 {
+			t.Errorf("with the clock put back, before the second is place %d, want %d", at, places[1]-1)
 		}
 	})
+}
+
+// TestEventPlaceBeforeReadsWhatIsNewer asks for the query plan of a place by its time, of an
+// account with 5000 events of before it.
+func TestEventPlaceBeforeReadsWhatIsNewer(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := t.Context()
+		now := time.Date(2026, 7, 8, 9, 0, 0, 0, time.UTC)
+		central := openWith(t, p, Config{Now: func() time.Time { return now }})
+		account := newAccount(t, central, store.ModeLive).ID
+		noError(t, addEvents(ctx, central, account, 5000))
+		now = now.Add(time.Hour)
+		noError(t, addEvents(ctx, central, account, 3))
+		index := "(id>?)"
+		if p.kind == "postgres" {
+			_ = must(central.db.Query(ctx, `ANALYZE events`))(t).Close()
+			index = "(id >= "
+		}
+		plan := dbtest.Explain(t, central.db, central.eventPlaceBefore(), account, db.FirstID("evt", now), account)
+		if !strings.Contains(plan, index) || strings.Contains(plan, "Rows Removed by Filter") || strings.Contains(plan, "SCAN events") {
+			t.Errorf("the plan reads events of before:\n%s", plan)
+		}
+	})
+}
+
+// TestEventPlacesAreNotUsedAgain drops an account's newest events by their age, and those of
+// another account by its erasure: the next event comes behind all places.
+func TestEventPlacesAreNotUsedAgain(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := t.Context()
+		now := time.Date(2026, 7, 8, 9, 0, 0, 0, time.UTC)
+		db := openWith(t, p, Config{Now: func() time.Time { return now }})
+		account, other := newAccount(t, db, store.ModeLive).ID, newAccount(t, db, store.ModeLive).ID
+		add := func(to string) string {
+			_, e, err := db.AddContact(ctx, store.Contact{AccountID: to, ClientID: "c", Channel: "sms"})
+			noError(t, err)
+			return e.ID
+		}
+		place := int64(0)
+		next := func() {
+			t.Helper()
+			id := add(account)
+			events, last, err := db.EventsAfter(ctx, account, place, 10)
+			if noError(t, err); len(events) != 1 || events[0].ID != id {
+				t.Errorf("behind place %d are %+v, want %s", place, events, id)
+			}
+			place = last
+		}
+		for range 3 {
+			next()
+		}
+		now = now.Add(48 * time.Hour)
+		add(other)
+		if n := must(db.PruneDeliveries(ctx, now.Add(-time.Hour), 10, &deliveries.Pruned{}))(t); n != 3 {
+			t.Fatalf("%d events are dropped, want 3", n)
+		}
+		must(db.EraseAccount(ctx, other))(t)
+		next()
+	})
+}
+
+// TestEventsAreReadWhileTheirIndexIsMade has a transaction that has read events stay open
+// while the index of their order is made.
+func TestEventsAreReadWhileTheirIndexIsMade(t *testing.T) {
+	p := place{"postgres", centraltest.Postgres(t)}
+	noError(t, must(db.Open(t.Context(), db.Config{URL: p.url, Migrations: migrationsBefore(t, "0026")}))(t).Close())
+	reader := must(p.another(t).BeginTx(t.Context(), nil))(t)
+	defer func() { noError(t, reader.Rollback()) }()
+	var n int
+	noError(t, reader.QueryRowContext(t.Context(), `SELECT count(*) FROM events`).Scan(&n))
+	d := open(t, p)
+	var index string
+	noError(t, d.db.QueryRow(t.Context(), `SELECT indexname FROM pg_indexes WHERE tablename = 'events' AND indexname = 'events_in_order'
+		AND schemaname = current_schema()`).Scan(&index))
 }
 
 // TestEventsOfBeforeTheirOrder migrates a database with events that an earlier version has

@@ -85,16 +85,40 @@ func TestEventReaderGoesByNoClock(t *testing.T) {
 		all = append(all, id)
 	}
 	for i, id := range all {
-		s.reader.place = 0
 		if err := s.reader.goOn(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
-		if all[i] != all[len(all)-1] && s.reader.place < quiet {
-			t.Errorf("behind %s it goes on at %d", id, s.reader.place)
-		}
+		s.expect(t, all[i+1:]...)
 	}
 	s.reader.place = quiet
 	s.expect(t, all...)
+}
+
+// TestEventReaderBeginsBeforeAll has the clock put back a day for one event: a stream that
+// begins in the past, or goes on from then, still has those of before it.
+func TestEventReaderBeginsBeforeAll(t *testing.T) {
+	s := newStreamTest(t)
+	now := s.now
+	var all []string
+	for _, at := range []time.Duration{-2 * time.Hour, -5 * time.Minute, -24 * time.Hour, -time.Minute} {
+		s.now = now.Add(at)
+		all = append(all, s.add(t))
+	}
+	s.now = now
+	for last, want := range map[string][]string{
+		now.Add(-10 * time.Minute).Format(time.RFC3339): all[1:],
+		all[0]: all[1:],
+		"0":    all[1:],
+		all[1]: all[2:],
+		all[2]: all[3:],
+	} {
+		s.reader.place = 0
+		if err := s.reader.goOn(t.Context(), last); err != nil {
+			t.Fatal(err)
+		}
+		t.Log("behind", last)
+		s.expect(t, want...)
+	}
 }
 
 // TestEventReaderGoesOn has streams go on from an event, a place and a time, an hour ago at

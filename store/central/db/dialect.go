@@ -145,15 +145,6 @@ func (d dialect) SetBytes(values [][]byte) any {
 	return JSONText(texts)
 }
 
-// InOrder returns the column by which the rows of a table are in the order in which they
-// came in: of SQLite its own, which every table has and every index ends with.
-func (d dialect) InOrder() string {
-	if d.postgres {
-		return "n"
-	}
-	return "rowid"
-}
-
 // ForUpdate makes a SELECT lock its rows until the transaction ends. SQLite has
 // one writer, which locks everything.
 func (d dialect) ForUpdate(query string) string {

@@ -1,5 +1,17 @@
 -- What a stream of an account's events reads: them in the order in which they came in,
--- whatever the clock said. In SQLite that is the order of rowid, with which every index
--- goes on.
-DROP INDEX IF EXISTS events_of_account;
-CREATE INDEX events_of_account ON events (account_id);
+-- whatever the clock said. A rowid of its own would be used again once the newest events
+-- are dropped, and a stream behind them would miss the next.
+CREATE TABLE events_in_order (
+    n          INTEGER PRIMARY KEY AUTOINCREMENT,
+    id         TEXT    NOT NULL UNIQUE, -- sorts by time
+    account_id TEXT    NOT NULL,
+    type       TEXT    NOT NULL,
+    created_at INTEGER NOT NULL,
+    silenced   INTEGER NOT NULL,
+    body       TEXT    NOT NULL -- the envelope, byte for byte as it is sent
+) STRICT;
+INSERT INTO events_in_order (n, id, account_id, type, created_at, silenced, body)
+    SELECT rowid, id, account_id, type, created_at, silenced, body FROM events ORDER BY rowid;
+DROP TABLE events;
+ALTER TABLE events_in_order RENAME TO events;
+CREATE INDEX events_of_account ON events (account_id); -- and by n, with which every index ends

@@ -1,0 +1,1 @@
+-- Nothing: 0024 makes the index of SQLite.
