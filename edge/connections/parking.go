@@ -261,8 +261,9 @@ func (c *conn) park() bool {
 		l.mu.Lock()
 		delete(l.held, c)
 		l.parked--
+		closed := l.closed // then its deadline is over, and it is not to be served
 		l.mu.Unlock()
-		if err != nil { // its time is over, or the listener is closed
+		if err != nil || closed {
 			_ = c.halfCloser.Close()
 			return
 		}

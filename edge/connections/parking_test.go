@@ -284,6 +284,33 @@ func TestCloseWaitsForNoClient(t *testing.T) {
 	}
 }
 
+// TestCloseServesNoParkedClient holds that a request which comes as the listener closes is not
+// passed on: its connection is set to wait for no client, so that a long answer would be cut.
+func TestCloseServesNoParkedClient(t *testing.T) {
+	if !canPark {
+		t.Skip("NOT TESTED: no connection is parked on this system")
+	}
+	l, _ := parkingServer(t, manyConnections, Parking{After: time.Millisecond, IdleTimeout: time.Hour})
+	conn, in := dialParking(t, l)
+	wantAnswer(t, conn, in, get, "GET false 1")
+	l.awaitParked(t, 1)
+	setClosed := func(closed bool) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.closed = closed
+	}
+	setClosed(true) // as Close does before any connection's deadline is over
+	if _, err := io.WriteString(conn, get); err != nil {
+		t.Fatal(err)
+	}
+	if resp, err := http.ReadResponse(in, nil); err == nil {
+		resp.Body.Close()
+		t.Errorf("a closed listener answers %s", resp.Status)
+	}
+	l.awaitParked(t, 0)
+	setClosed(false)
+}
+
 // fullListener accepts connections that take nothing once full is set.
 type fullListener struct {
 	net.Listener
