@@ -30,6 +30,9 @@ const (
 	// refillTries is how often a batch is asked for that gets no answer. An origin of
 	// before batches gives none.
 	refillTries = 8
+	// refillInternal is how often a whole batch is asked for at which the origin fails, for a
+	// moment perhaps. Each half of it is asked for once.
+	refillInternal = 3
 	// refillFailures bounds the keys of a batch at each of which the origin fails.
 	refillFailures = 8
 )
@@ -37,8 +40,11 @@ const (
 // Refill asks the origin again for keys that are held, in batches for which the origin
 // has a slot of its own: what requests wait for and what is pushed goes before them.
 type Refill struct {
-	Link *link.Link
-	Now  func() time.Time
+	// Link is a link.Link.
+	Link interface {
+		Ask(ctx context.Context, verb string, req, reply wire.Message) error
+	}
+	Now func() time.Time
 	// Hashes of the keys, those that are to come first in front.
 	Hashes []string
 	// Wanted reports whether a key is still to be asked for.
@@ -63,8 +69,8 @@ func (f Refill) Run(ctx context.Context) error {
 			continue
 		}
 		began := time.Now()
-		failures := 0
-		if err := f.batch(ctx, wanted, &failures); err != nil {
+		b := refillBatch{Refill: f, retry: backoff.New(100*time.Millisecond, 5*time.Second)}
+		if err := b.get(ctx, wanted, refillInternal); err != nil {
 			return err
 		}
 		if err := rest(ctx, 2*time.Since(began)); err != nil {
@@ -84,26 +90,35 @@ func rest(ctx context.Context, most time.Duration) error {
 	}
 }
 
-// batch asks for keys. An origin of before partial answers fails at all of them where it
-// cannot read one, so then each half is asked for by itself. failures counts the keys at
-// which it failed alone.
-func (f Refill) batch(ctx context.Context, hashes []string, failures *int) error {
+// refillBatch is a refill of some keys.
+type refillBatch struct {
+	Refill
+	retry    *backoff.Backoff // after each question without an answer
+	failures int              // keys at which the origin failed alone
+}
+
+// get asks for keys, tries times where the origin fails. It may fail at all of them because
+// it cannot read one, so then each half is asked for by itself. The delays between the
+// questions grow until one is answered, so that a fault of a moment leaves no key out.
+func (b *refillBatch) get(ctx context.Context, hashes []string, tries int) error {
 	req := wire.KeysRequest{Hashes: make([][]byte, len(hashes)), Partial: true}
 	for i, hash := range hashes {
 		req.Hashes[i] = []byte(hash)
 	}
 	var reply wire.KeysReply
-	asked, err := f.ask(ctx, &req, &reply)
+	asked, err := b.ask(ctx, &req, &reply, tries)
 	switch {
 	case errors.Is(err, link.ErrInternal) && len(hashes) > 1:
+		b.retry.Wait(ctx, err)
 		half := len(hashes) / 2
-		if err := f.batch(ctx, hashes[:half], failures); err != nil {
+		if err := b.get(ctx, hashes[:half], 1); err != nil {
 			return err
 		}
-		return f.batch(ctx, hashes[half:], failures)
-	case errors.Is(err, link.ErrInternal) && *failures < refillFailures:
-		*failures++
-		f.unread(hashes[0])
+		return b.get(ctx, hashes[half:], 1)
+	case errors.Is(err, link.ErrInternal) && b.failures < refillFailures:
+		b.retry.Wait(ctx, err)
+		b.failures++
+		b.unread(hashes[0])
 		return nil
 	case err != nil:
 		return err
@@ -113,10 +128,10 @@ func (f Refill) batch(ctx context.Context, hashes []string, failures *int) error
 	}
 	for i, hash := range hashes {
 		if slices.Contains(reply.Unread, i) {
-			f.unread(hash)
+			b.unread(hash)
 			continue
 		}
-		if err := f.Put(hash, reply.Keys[i], reply.Seq, asked); err != nil {
+		if err := b.Put(hash, reply.Keys[i], reply.Seq, asked); err != nil {
 			return err
 		}
 	}
@@ -129,19 +144,22 @@ func (f Refill) unread(hash string) {
 	}
 }
 
-// ask asks until there is an answer, a few times.
-func (f Refill) ask(ctx context.Context, req *wire.KeysRequest, reply *wire.KeysReply) (asked time.Time, err error) {
-	retry := backoff.New(100*time.Millisecond, 5*time.Second)
-	for range refillTries {
-		asked = f.Now()
+// ask asks until there is an answer, a few times: tries where the origin fails.
+func (b *refillBatch) ask(ctx context.Context, req *wire.KeysRequest, reply *wire.KeysReply, tries int) (asked time.Time, err error) {
+	for try := 1; ; try++ {
+		asked = b.Now()
 		within, cancel := context.WithTimeout(ctx, refillTimeout)
 		*reply = wire.KeysReply{}
-		err = f.Link.Ask(within, wire.VerbKeys, req, reply)
+		err = b.Link.Ask(within, wire.VerbKeys, req, reply)
 		cancel()
-		if err == nil || !errors.Is(err, host.ErrUnavailable) || errors.Is(err, link.ErrInternal) || ctx.Err() != nil {
+		failed := errors.Is(err, link.ErrInternal) && try >= tries
+		if err == nil || !errors.Is(err, host.ErrUnavailable) || failed || try == refillTries || ctx.Err() != nil {
 			break
 		}
-		retry.Wait(ctx, err)
+		b.retry.Wait(ctx, err)
+	}
+	if err == nil {
+		b.retry.Reset()
 	}
 	return asked, err
 }

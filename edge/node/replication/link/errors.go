@@ -17,8 +17,8 @@ var ErrInvalid = errors.New("origin finds the request invalid")
 var ErrRefused = errors.New("origin refuses the request in the name of its key")
 
 // ErrInternal is the error of a request at which the origin failed, though it can be
-// reached: something of the request is damaged there, perhaps. It comes with
-// host.ErrUnavailable.
+// reached, for any reason that it has no other word for: a damaged row, say, which stays, or
+// a fault of its database, which goes by. It comes with host.ErrUnavailable.
 var ErrInternal = errors.New("origin failed")
 
 // Errors that keep a node from its origin until an operator acts.

@@ -1,0 +1,117 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"partneredge/edge/node/replication/link"
+	"partneredge/edge/wire"
+	"partneredge/host"
+	"partneredge/store"
+)
+
+// failingOrigin answers a refill with all keys, or fails at it.
+type failingOrigin struct {
+	fails func(sinceFirst time.Duration, hashes [][]byte) bool
+	first time.Time
+	asked []time.Time
+}
+
+func (o *failingOrigin) Ask(_ context.Context, _ string, req, reply wire.Message) error {
+	if o.asked = append(o.asked, time.Now()); len(o.asked) == 1 {
+		o.first = time.Now()
+	}
+	hashes := req.(*wire.KeysRequest).Hashes
+	if o.fails(time.Since(o.first), hashes) {
+		return fmt.Errorf("%w: %w", host.ErrUnavailable, link.ErrInternal)
+	}
+	for range hashes {
+		reply.(*wire.KeysReply).Keys = append(reply.(*wire.KeysReply).Keys, &store.Key{})
+	}
+	return nil
+}
+
+// refillFrom refills a batch of keys from an origin, and returns how many came in and those
+// that are left out.
+func refillFrom(t *testing.T, o *failingOrigin) (came int, unread []string, err error) {
+	t.Helper()
+	f := Refill{
+		Link: o, Now: time.Now, Wanted: func(string) bool { return true },
+		Put:    func(string, *store.Key, int64, time.Time) error { came++; return nil },
+		Unread: func(hash string) { unread = append(unread, hash) },
+	}
+	for n := range wire.MaxRefill {
+		f.Hashes = append(f.Hashes, fmt.Sprint("key_", n))
+	}
+	err = f.Run(t.Context())
+	return came, unread, err
+}
+
+// TestRefillOutlivesAFault: an origin fails at everything for some seconds, and no key is left
+// out for it. A fault of a moment costs one more question.
+func TestRefillOutlivesAFault(t *testing.T) {
+	for _, c := range []struct {
+		fault time.Duration
+		most  int // questions
+	}{{50 * time.Millisecond, 2}, {100 * time.Millisecond, 3}, {10 * time.Second, 30}} {
+		synctest.Test(t, func(t *testing.T) {
+			o := &failingOrigin{fails: func(since time.Duration, _ [][]byte) bool { return since < c.fault }}
+			came, unread, err := refillFrom(t, o)
+			if err != nil || came != wire.MaxRefill || len(unread) > 0 {
+				t.Errorf("a fault of %v: %d keys came, %v did not, %v", c.fault, came, unread, err)
+			}
+			if len(o.asked) > c.most {
+				t.Errorf("a fault of %v costs %d questions", c.fault, len(o.asked))
+			}
+		})
+	}
+}
+
+// TestRefillGivesUp: an origin that goes on to fail is asked ever less often, and not for ever.
+func TestRefillGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &failingOrigin{fails: func(time.Duration, [][]byte) bool { return true }}
+		came, _, err := refillFrom(t, o)
+		if !errors.Is(err, link.ErrInternal) || came > 0 {
+			t.Errorf("%d keys came, %v", came, err)
+		}
+		if len(o.asked) > 40 {
+			t.Errorf("%d questions", len(o.asked))
+		}
+		const soon = 8 // questions, after which the delays are of seconds
+		for n := 1; n < len(o.asked); n++ {
+			if d := o.asked[n].Sub(o.asked[n-1]); d < 50*time.Millisecond || n > soon && d < 2*time.Second {
+				t.Errorf("question %d comes %v after the last", n+1, d)
+			}
+		}
+	})
+}
+
+// TestRefillFindsTheUnread: of an origin that fails wherever it cannot read a key, those keys
+// alone are left out.
+func TestRefillFindsTheUnread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad := map[string]bool{"key_0": true, "key_7": true, fmt.Sprint("key_", wire.MaxRefill-1): true}
+		o := &failingOrigin{fails: func(_ time.Duration, hashes [][]byte) bool {
+			for _, hash := range hashes {
+				if bad[string(hash)] {
+					return true
+				}
+			}
+			return false
+		}}
+		came, unread, err := refillFrom(t, o)
+		if err != nil || came != wire.MaxRefill-len(bad) || len(unread) != len(bad) {
+			t.Errorf("%d keys came, %v did not, %v", came, unread, err)
+		}
+		for _, hash := range unread {
+			if !bad[hash] {
+				t.Errorf("%s is left out", hash)
+			}
+		}
+	})
+}
