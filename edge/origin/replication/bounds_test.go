@@ -72,3 +72,26 @@ func TestLivesOfANode(t *testing.T) {
 		t.Errorf("still kept: %v", l.byNode)
 	}
 }
+
+// TestLivesOfANodeThatKeepsNothing: each start of a node without a directory of its own is
+// another life. One that crashes every ten seconds is merged nevertheless, and lives that are
+// reported all the time leave no place.
+func TestLivesOfANodeThatKeepsNothing(t *testing.T) {
+	var l lives
+	now := time.Now()
+	for n := range 100 {
+		now = now.Add(10 * time.Second)
+		if !l.note("node_1", fmt.Sprint(n), now) {
+			t.Fatalf("life %d of a node that begins one every ten seconds is refused", n+1)
+		}
+	}
+	for n := range 100 {
+		now = now.Add(10 * time.Second)
+		for boot := range livesKept {
+			l.note("node_2", fmt.Sprint(boot), now)
+		}
+		if l.note("node_2", fmt.Sprint("more", n), now) {
+			t.Fatal("a node draws on its keys in more lives at a time")
+		}
+	}
+}

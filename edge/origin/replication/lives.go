@@ -7,10 +7,12 @@ import (
 
 const (
 	// livesKept bounds the lives of one node that are merged. A node begins another one when
-	// it loses the file of its counters.
+	// it loses the file of its counters, which may be at each start.
 	livesKept = 8
-	// lifeKept is how long a life counts after its last report.
-	lifeKept = 10 * time.Minute
+	// lifeKept is how long a life counts after its last report: well over the seconds for
+	// which it draws on its keys after that, and short enough for a node that keeps no files
+	// and crashes all the time.
+	lifeKept = time.Minute
 )
 
 // lives are the boots that each node has reported its counters with. Each boot draws on a
