@@ -114,8 +114,9 @@ func Open(c Config) (*Outbox, error) {
 
 // Append returns once the item is on disk. An id that waits already is not added
 // again; if its body is another, the error is store.ErrConflict. If the outbox is
-// full, or its disk nearly is, it is store.ErrLimit. When ctx ends
-// first, which is noticed within 20 ms, the item may or may not be kept.
+// full, or its disk nearly is, it is store.ErrLimit. When ctx ends first, which is
+// noticed once the writer has been busy with one group of items for 20 ms, the item may or
+// may not be kept.
 func (o *Outbox) Append(ctx context.Context, it Item) error {
 	if it.ID == "" || len(it.ID) > maxID || len(it.Body) > maxBody {
 		return fmt.Errorf("append to outbox: %w", store.ErrInvalid)

@@ -212,6 +212,78 @@ func TestSlowOutboxLetsClientsGo(t *testing.T) {
 	expect(t, o, "lead_stays", "lead_goes", "lead_goes_too", "lead_after")
 }
 
+// hangingDisk is a disk whose syncs of data begin and then wait.
+type hangingDisk struct {
+	durable.OS
+	begun, proceed chan struct{}
+}
+
+type hangingFile struct {
+	durable.File
+	disk *hangingDisk
+}
+
+func (d *hangingDisk) OpenFile(name string, flag int, perm os.FileMode) (durable.File, error) {
+	f, err := d.OS.OpenFile(name, flag, perm)
+	return hangingFile{f, d}, err
+}
+
+func (f hangingFile) SyncData() error {
+	f.disk.begun <- struct{}{}
+	<-f.disk.proceed
+	return f.File.SyncData()
+}
+
+// TestHangingDiskHoldsUpNoOther: what needs no disk is answered while one hangs under an item
+// that came at the same time.
+func TestHangingDiskHoldsUpNoOther(t *testing.T) {
+	disk := &hangingDisk{begun: make(chan struct{}, 2), proceed: make(chan struct{}, 2)}
+	path := filepath.Join(t.TempDir(), "outbox")
+	o, err := Open(Config{Disk: durable.Disk{FS: disk}, Path: path, RejectedPath: path + ".rejected",
+		MaxBytes: 8 << 10, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = o.Close() })
+	disk.proceed <- struct{}{}
+	add(t, o, "lead_a")
+	<-disk.begun
+	letGo := hold(t, o)
+	written := make(chan error, 1)
+	go func() { written <- o.Append(t.Context(), Item{"lead_b", bodyOf("lead_b")}) }()
+	awaitQueued(o, 1)
+	waits := []struct {
+		it   Item
+		want error
+		got  chan error
+	}{
+		{Item{"lead_a", bodyOf("lead_a")}, nil, make(chan error, 1)},
+		{Item{"lead_a", []byte("other")}, store.ErrConflict, make(chan error, 1)},
+		{Item{"lead_c", make([]byte, 16<<10)}, store.ErrLimit, make(chan error, 1)},
+	}
+	for i, w := range waits {
+		go func() { w.got <- o.Append(t.Context(), w.it) }()
+		awaitQueued(o, i+2)
+	}
+	letGo()
+	<-disk.begun
+	for _, w := range waits {
+		select {
+		case err := <-w.got:
+			if !errors.Is(err, w.want) {
+				t.Errorf("%s: %v, want %v", w.it.ID, err, w.want)
+			}
+		case <-time.After(time.Minute):
+			t.Errorf("%s, to be answered by %v, waits for the disk", w.it.ID, w.want)
+		}
+	}
+	disk.proceed <- struct{}{}
+	if err := <-written; err != nil {
+		t.Error(err)
+	}
+	expect(t, o, "lead_a", "lead_b")
+}
+
 func TestOutboxGroupsWhoComeTogether(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "outbox")
 	o := openBox(t, path, 1<<24, nil)

@@ -71,7 +71,7 @@ func (q *queue) push(j *job) bool {
 	return true
 }
 
-// warn tells the clients that wait that they do so for long.
+// warn has the clients that wait watch their contexts.
 func (q *queue) warn() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -123,11 +123,14 @@ func (q *queue) take(to []*job, size int) []*job {
 
 // settle notes that, of the jobs that were taken, only left have no answer yet. It is called
 // before the others are answered, since a client uses its job again.
-func (q *queue) settle(left []*job) {
+func (q *queue) settle(left ...[]*job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	clear(q.taken)
-	q.taken = append(q.taken[:0], left...)
+	q.taken = q.taken[:0]
+	for _, jobs := range left {
+		q.taken = append(q.taken, jobs...)
+	}
 }
 
 func (q *queue) close() {

@@ -106,8 +106,13 @@ func (o *Outbox) gather(g *group) {
 	}
 }
 
-// commit writes the records of a group, then does its other jobs, and answers each.
+// commit writes the records of a group, then does its other jobs, and answers each. Jobs that
+// wait for no disk are answered first.
 func (o *Outbox) commit(g *group) {
+	if len(g.answers) > 0 {
+		o.queue.settle(g.accepted, g.others)
+		g.answer()
+	}
 	base, err := o.write(g)
 	if err != nil {
 		o.cfg.Log.Error("outbox cannot be written", "err", err)
@@ -123,7 +128,6 @@ func (o *Outbox) commit(g *group) {
 		o.note(g, base)
 	}
 	o.mu.Unlock()
-	g.answer()
 	for _, j := range g.others {
 		if j.task != nil {
 			g.answers = append(g.answers, answer{j, j.task()})
@@ -131,7 +135,7 @@ func (o *Outbox) commit(g *group) {
 			g.answers = append(g.answers, answer{j, o.remove(j.remove)})
 		}
 	}
-	o.queue.settle(nil)
+	o.queue.settle()
 	g.answer()
 }
 
