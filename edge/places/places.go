@@ -14,8 +14,8 @@ type Places[K comparable] struct {
 	of    map[K]int // none where it is 0
 }
 
-// Take takes a place for one, who gives it back by calling leave, once. It returns false
-// if there is none.
+// Take takes a place for one; leave frees it, and is called once. It returns false if there
+// is none.
 func (p *Places[K]) Take(one K) (leave func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -35,7 +35,7 @@ type message struct {
 // reports that the client is gone.
 type stream func(ctx context.Context, send func(...message) error) error
 
-// placed is a stream that has a place, which leave gives back.
+// placed is a stream that has a place, which leave frees.
 type placed struct {
 	stream
 	leave func()
@@ -66,7 +66,7 @@ func (a *api) streamed(r *http.Request, s stream) (answer, error) {
 	}}, nil)
 }
 
-// writeStream sends a stream, and gives its place back.
+// writeStream sends a stream, and frees its place.
 func (a *api) writeStream(w http.ResponseWriter, r *http.Request, s placed) {
 	defer s.leave()
 	h := w.Header()
