@@ -127,18 +127,22 @@ func (r *retention) run(ctx context.Context, every time.Duration) {
 	}
 }
 
-// round drops once what is old, unless the clock is in doubt. Partitions that are made by
-// such a clock would leave the default ones all that comes in until then.
+// round drops once what is old, unless the clock is in doubt. Partitions are made by one that
+// stands, or the default ones would take all that comes in; made by one that is wrong for a
+// moment, they would leave the default ones all until then.
 func (r *retention) round(ctx context.Context) {
-	now, ok, err := r.clock.begin(ctx)
+	now, may, err := r.clock.begin(ctx)
 	if err != nil && ctx.Err() == nil {
 		r.log.Warn("beginning a round of retention", "err", err)
 	}
-	if !ok {
+	if err != nil || may == clockDoubted {
 		return
 	}
 	if err := r.prepare(ctx); err != nil && ctx.Err() == nil {
 		r.log.Warn("making partitions of the log", "err", err)
+	}
+	if may != clockTrusted {
+		return
 	}
 	for _, job := range r.jobs {
 		dropped, err := r.drop(ctx, job, now.Add(-job.keep))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central"
 	"partneredge/store/central/deliveries"
 )
 
@@ -36,7 +37,7 @@ func TestRetention(t *testing.T) {
 	if n, err := f.config.DB.PruneDeliveries(t.Context(), time.Now().Add(-time.Hour), 10, new(deliveries.Pruned)); n != 0 || err != nil {
 		t.Errorf("of what is younger, %d rows are dropped, %v", n, err)
 	}
-	if err := f.config.DB.NoteRetentionRound(t.Context(), time.Now().Add(defaultRetention)); err != nil {
+	if err := f.config.DB.NoteRetentionRound(t.Context(), central.RetentionRound{At: time.Now().Add(defaultRetention)}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -75,7 +76,7 @@ func TestRetentionOfAnOrigin(t *testing.T) {
 	f.stop()
 	f.config.Retention.Deliveries = 0
 	ahead.Store(int64(31 * 24 * time.Hour))
-	if err := f.config.DB.NoteRetentionRound(t.Context(), f.config.DB.Now()); err != nil {
+	if err := f.config.DB.NoteRetentionRound(t.Context(), central.RetentionRound{At: f.config.DB.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	f.start()

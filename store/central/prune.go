@@ -87,16 +87,27 @@ func pruneAlone(ctx context.Context, t *db.Tx, k Aging, before time.Time, limit 
 	return int(gone), err
 }
 
-// RetentionRound returns the time of the last round of retention; zero before the first.
-func (d *DB) RetentionRound(ctx context.Context) (at time.Time, err error) {
-	err = d.db.QueryRow(ctx, `SELECT at FROM retention_round`).Scan(db.Time(&at))
-	return at, db.Fail("read the last round of retention", err)
+// RetentionRound holds the time of the last round of retention, zero before the first, and
+// whether the clock is in doubt since.
+type RetentionRound struct {
+	At      time.Time
+	DoubtAt time.Time     // the clock when it was last found ahead; zero: it is not
+	Stood   time.Duration // for which origins have run with it since
 }
 
-// NoteRetentionRound notes the time of a round of retention.
-func (d *DB) NoteRetentionRound(ctx context.Context, at time.Time) error {
-	return d.write(ctx, "note a round of retention", valid.Times(at), func(ctx context.Context, t *tx) error {
-		_, err := t.Exec(ctx, `UPDATE retention_round SET at = ?`, db.Micros(at))
+// RetentionRound returns the last round of retention.
+func (d *DB) RetentionRound(ctx context.Context) (r RetentionRound, err error) {
+	var stood int64
+	err = d.db.QueryRow(ctx, `SELECT at, doubt_at, stood FROM retention_round`).Scan(db.Time(&r.At), db.Time(&r.DoubtAt), &stood)
+	r.Stood = time.Duration(stood) * time.Microsecond
+	return r, db.Fail("read the last round of retention", err)
+}
+
+// NoteRetentionRound replaces the last round of retention.
+func (d *DB) NoteRetentionRound(ctx context.Context, r RetentionRound) error {
+	return d.write(ctx, "note a round of retention", valid.Times(r.At, r.DoubtAt), func(ctx context.Context, t *tx) error {
+		_, err := t.Exec(ctx, `UPDATE retention_round SET at = ?, doubt_at = ?, stood = ?`,
+			db.Micros(r.At), db.Micros(r.DoubtAt), r.Stood.Microseconds())
 		return err
 	})
 }

@@ -98,3 +98,20 @@ func TestLeadsOfASlowClockAreKept(t *testing.T) {
 		}
 	})
 }
+
+// TestRetentionRound: what is noted of a round is read again, and a new one replaces all of it.
+func TestRetentionRound(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx, d := context.Background(), openWith(t, p, Config{})
+		at := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+		if r := must(d.RetentionRound(ctx))(t); r != (RetentionRound{}) {
+			t.Errorf("before the first round: %+v", r)
+		}
+		for _, want := range []RetentionRound{{At: at}, {at, at.Add(day), 10 * time.Minute}, {At: at.Add(day)}} {
+			noError(t, d.NoteRetentionRound(ctx, want))
+			if r := must(d.RetentionRound(ctx))(t); r != want {
+				t.Errorf("noted %+v, read %+v", want, r)
+			}
+		}
+	})
+}

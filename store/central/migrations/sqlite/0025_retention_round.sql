@@ -1,7 +1,10 @@
 -- The time of the last round of retention, 0 before the first: where the clock is far ahead
--- of it, nothing is dropped for its age.
+-- of it, nothing is dropped for its age. doubt_at is the clock when it was last found ahead,
+-- 0 where it is not, and stood the microseconds that origins have run with it since.
 CREATE TABLE IF NOT EXISTS retention_round (
-    one INTEGER PRIMARY KEY CHECK (one = 1),
-    at  INTEGER NOT NULL
+    one      INTEGER PRIMARY KEY CHECK (one = 1),
+    at       INTEGER NOT NULL,
+    doubt_at INTEGER NOT NULL,
+    stood    INTEGER NOT NULL
 ) STRICT;
-INSERT OR IGNORE INTO retention_round VALUES (1, 0);
+INSERT OR IGNORE INTO retention_round VALUES (1, 0, 0, 0);
