@@ -293,6 +293,28 @@ func TestHostCallsAreCounted(t *testing.T) {
 	}
 }
 
+// stackOf is a function of a guest whose stack has so many bytes.
+type stackOf struct {
+	engine.Function
+	size int
+}
+
+func (s stackOf) StackSize() int { return s.size }
+
+// TestStackIsBoundedInHostCalls ends a guest with a large stack that calls the host, and
+// so may spend no fuel.
+func TestStackIsBoundedInHostCalls(t *testing.T) {
+	c, _ := idleCall(t, Limits{CPU: time.Hour, Wall: time.Hour, HostCalls: 5})
+	c.function = stackOf{size: maxStack}
+	if got := stopped(func() { c.CountCalls(1) }); got != "" {
+		t.Errorf("as large as may be: ended by %q", got)
+	}
+	c.function = stackOf{size: maxStack + 1}
+	if got := stopped(func() { c.CountCalls(1) }); got != Trap {
+		t.Errorf("a byte more: ended by %q", got)
+	}
+}
+
 // TestLogIsBounded logs as much as a call may, and a byte more.
 func TestLogIsBounded(t *testing.T) {
 	const room = 3
@@ -417,6 +439,64 @@ func TestRoomIsThatOfTheAnswer(t *testing.T) {
 	} {
 		if got := room(op); got != len(answer) {
 			t.Errorf("operation %d: room for %d bytes, want %d", op, got, len(answer))
+		}
+	}
+}
+
+// TestOperationsThatFit does an operation whose answer has just enough room, and not
+// with a byte less.
+func TestOperationsThatFit(t *testing.T) {
+	c, _ := idleCall(t, Limits{})
+	c.grant = newGrant(Manifest{Capabilities: []abi.Capability{abi.Lockouts}}, Capabilities{Lockouts: lockouts{}})
+	if got := c.op(abi.OpLockout, nil, make([]byte, 8)); got != 8 {
+		t.Errorf("room for 8 bytes: %d, want 8", got)
+	}
+	if got, want := c.op(abi.OpLockout, nil, make([]byte, 7)), short(8); got != want {
+		t.Errorf("room for 7 bytes: %d, want %d", got, want)
+	}
+}
+
+// roomyViews answers in room for size bytes, and keeps how much room it was given.
+type roomyViews struct {
+	Views
+	size, got int
+}
+
+func (v *roomyViews) AppendProfile(_ context.Context, dst []byte, _ abi.Principal) ([]byte, error) {
+	v.got = cap(dst)
+	return make([]byte, 1, v.size), nil
+}
+
+// TestRoomForAnswersIsKept gives a capability the room of the answer before, but keeps
+// none that is large.
+func TestRoomForAnswersIsKept(t *testing.T) {
+	views := &roomyViews{}
+	c, _ := idleCall(t, Limits{})
+	c.grant = newGrant(Manifest{Capabilities: []abi.Capability{abi.Views}}, Capabilities{Views: views})
+	c.principal.Scopes = abi.AllScopes
+	want := cap(c.answer)
+	for _, size := range []int{maxAnswerRoom / 2, maxAnswerRoom, maxAnswerRoom + 1, 1} {
+		views.size = size
+		if n := c.op(abi.OpProfile, nil, make([]byte, 1)); n != 1 || views.got != want {
+			t.Errorf("answer of %d bytes, with room for %d bytes, want %d", n, views.got, want)
+		}
+		if size <= maxAnswerRoom {
+			want = size
+		}
+	}
+}
+
+// TestMalformedOperations refuses what is cut short, and an operation that is not known,
+// before any capability is asked.
+func TestMalformedOperations(t *testing.T) {
+	for op, in := range map[abi.Op]string{
+		abi.OpTake: "abc", abi.OpInsights: "of 11 bytes", abi.OpFirings: "of  13  bytes",
+		abi.OpSubscribe: "", abi.OpSubscribeOnce: "", abi.OpLeadOnce: "", 63: "",
+	} {
+		c, _ := idleCall(t, Limits{})
+		c.grant = &grant{}
+		if answer, err := c.perform(t.Context(), op, []byte(in), nil); !errors.Is(err, abi.ErrFrame) {
+			t.Errorf("operation %d: %q, %v", op, answer, err)
 		}
 	}
 }

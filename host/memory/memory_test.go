@@ -22,6 +22,7 @@ func newTestImage(t testing.TB) *Image {
 			content[at*pageSize+i] = byte(random.Uint32())
 		}
 	}
+	content[0] = 1
 	image, err := NewImage(content)
 	if err != nil {
 		t.Fatal(err)

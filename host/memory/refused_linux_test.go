@@ -26,6 +26,7 @@ func TestSystemThatRefuses(t *testing.T) {
 		"asynchronous write protection": {unix.SYS_IOCTL, uffdioAPI, []Strategy{Track}},
 		"scan pages":                    {unix.SYS_IOCTL, pagemapScan, []Strategy{Track, Scan}},
 		"make image":                    {unix.SYS_MEMFD_CREATE, 0, []Strategy{Track, Scan, Pagemap, DontNeed, Copy}},
+		"write":                         {unix.SYS_PWRITE64, 0, []Strategy{Track, Scan, Pagemap, DontNeed, Copy}},
 	}
 	name := os.Getenv(refusedEnv)
 	if name == "" {

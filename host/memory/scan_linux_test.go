@@ -1,9 +1,11 @@
 package memory
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -106,6 +108,35 @@ func TestWatchSparesAsking(t *testing.T) {
 			}
 			if tries == 10_000 {
 				t.Fatalf("%s: something is always new", s)
+			}
+		}
+	}
+}
+
+// TestWatchKeepsTheThread has a goroutine keep its thread while the page faults of that
+// count, and no longer.
+func TestWatchKeepsTheThread(t *testing.T) {
+	image := newTestImage(t)
+	maps := scanned(t, image)
+	var err error
+	if maps[Copy], err = image.Map(testSize, Copy); err != nil {
+		t.Fatal(err)
+	}
+	defer maps[Copy].Free()
+	for s, m := range maps {
+		counts := s != Copy
+		for _, step := range []struct {
+			name string
+			do   func()
+			want bool
+		}{
+			{"Watch", m.Watch, counts}, {"Pause", m.Pause, false}, {"Resume", m.Resume, counts}, {"Unwatch", m.Unwatch, false},
+		} {
+			step.do()
+			stack := make([]byte, 100) // begins with the state of this goroutine
+			stack = stack[:runtime.Stack(stack, false)]
+			if got := bytes.Contains(stack, []byte("locked to thread")); got != step.want {
+				t.Errorf("%s: after %s the thread is kept: %t", s, step.name, got)
 			}
 		}
 	}
