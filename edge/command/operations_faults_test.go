@@ -90,7 +90,7 @@ func TestWhenANodeIsLost(t *testing.T) {
 	}
 	replacement := &regional{
 		t: t, program: s.program, dir: filepath.Join(s.dir, "eu-2", "data"), region: "eu", origin: s.ready.NATSURL,
-		credentials: filepath.Join(s.originDir, "../../../etc/edge/node.creds"),
+		credentials: filepath.Join(s.originDir, "../../../../eu2/etc/edge/node.creds"),
 	}
 	replacement.start()
 	await(t, "the node in its place to serve", func() bool { return replacement.get(key) == http.StatusOK })

@@ -73,7 +73,7 @@ func (h *hosts) machine(host string) string {
 	if there(dir) {
 		return dir
 	}
-	for _, d := range []string{"etc/edge", "etc/nats", "var/lib/edge-origin", "var/lib/edge-node", "var/lib/nats", "var/backups"} {
+	for _, d := range []string{"etc/edge", "etc/nats", "var/lib/nats", "var/backups"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
 			h.t.Fatal(err)
 		}

@@ -50,6 +50,9 @@ func TestOperationsAsked(t *testing.T) {
 	h := newHosts(t)
 	h.machine("asked")
 	data := h.path("asked", "var/lib/edge-origin")
+	if err := os.Mkdir(data, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	db, err := central.Open(t.Context(), central.Config{URL: filepath.Join(data, databaseFile)})
 	if err != nil {
 		t.Fatal(err)
