@@ -214,7 +214,7 @@ type handler func(context.Context, *invocation) error
 func newLocalCommand(use, summary string, define func(*pflag.FlagSet) handler) *cobra.Command {
 	c := new(invocation)
 	cmd := newCommand(use, summary, nil)
-	cmd.Flags().BoolVar(&c.JSON, "json", false, "print JSON: of the admin API its answer")
+	cmd.Flags().BoolVar(&c.JSON, "json", false, "print JSON")
 	run := define(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c.cmd, c.args, c.Out, c.stderr = cmd, args, cmd.OutOrStdout(), cmd.ErrOrStderr()
@@ -228,6 +228,7 @@ func newAdminCommand(use, summary string, define func(*pflag.FlagSet) handler) *
 	return newLocalCommand(use, summary, func(flags *pflag.FlagSet) handler {
 		var admin adminFlags
 		admin.register(flags)
+		flags.Lookup("json").Usage = "print JSON: the admin API's answer"
 		run := define(flags)
 		return func(ctx context.Context, c *invocation) (err error) {
 			if c.admin, err = admin.client(); err != nil {

@@ -20,8 +20,8 @@ func newAudit() *cobra.Command {
 }
 
 func defineAuditExport(flags *pflag.FlagSet) handler {
-	since := flags.String("since", "", "`TIME` of the oldest entry: RFC 3339, or a duration before now (default: all)")
-	until := flags.String("until", "", "`TIME` that the entries are before, likewise (default: all)")
+	since := flags.String("since", "", "only entries from this `TIME` on: RFC 3339, or a duration before now")
+	until := flags.String("until", "", "only entries before this `TIME`, likewise")
 	target := flags.String("target", "", "only changes of the record of this `ID`")
 	return func(ctx context.Context, c *invocation) error {
 		query := url.Values{}

@@ -34,8 +34,8 @@ func newRegion() *cobra.Command {
 func defineRegionEnrol(flags *pflag.FlagSet) handler {
 	region := flags.String("region", "", "`NAME` of the region, as its nodes' --region says")
 	out := flags.String("out", "", "`DIR` that region.conf, region.creds and region-system.creds are written to")
-	address := flags.String("url", "", "`URL` at which the region reaches the NATS servers that take it (default: where the origin's own listens)")
-	ca := flags.String("ca", "", "PEM `FILE` of who signs the certificate there, which is copied to DIR/region-ca.pem (default: whom the region's system trusts)")
+	address := flags.String("url", "", "`URL` at which the region reaches the origin's NATS (default: where the embedded server listens)")
+	ca := flags.String("ca", "", "PEM `FILE` of who signs the certificate at that URL, copied to DIR/region-ca.pem (default: whom the region's system trusts)")
 	return func(ctx context.Context, c *invocation) error {
 		if err := required(c.cmd, "region", "out"); err != nil {
 			return err

@@ -26,7 +26,7 @@ import (
 func defineRollout(flags *pflag.FlagSet) handler {
 	nodes := flags.String("nodes", "", "`NODES` by comma, ids or names (default every node, and those enrolled later)")
 	regions := flags.String("regions", "", "`REGIONS` by comma, every node of them")
-	percent := flags.Int64("percent", 100, "`NUMBER`: that part of these nodes")
+	percent := flags.Int64("percent", 100, "`PERCENT` of these nodes that the rollout reaches")
 	stages := flags.String("stages", "1,10,50,100", "`PERCENTAGES` of the nodes by comma, rising to 100")
 	pause := flags.Duration("pause", 30*time.Second, "`DURATION` for which each step is watched before the next")
 	canary := flags.Int64("canary", 10, "`PERCENT` of its requests that a node gives the release first; 0: none")

@@ -31,6 +31,7 @@ func newSandbox() *cobra.Command {
 	flags.Lookup("control").NoOptDefVal = sandbox.OnStdin
 	flags.StringVar(&c.Forward, "forward", "", "`URL` that events are posted to, signed, in place of the subscriptions' own")
 	flags.DurationSliceVar(&c.Retries, "retries", nil, "`DURATIONS` by comma between the tries of --forward (default 5s,30s,180s, as the service's)")
+	flags.Lookup("retries").DefValue = "" // pflag would add its own: []
 	return cmd
 }
 

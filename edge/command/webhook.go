@@ -32,9 +32,9 @@ func newDeliveries() *cobra.Command {
 	group := newGroup("delivery", "list, show, retry, recover and follow webhook deliveries",
 		newAdminCommand("list", "list the log of all subscriptions, or a part of it, newest first", defineDeliveriesList),
 		newAdminCommand("show ID", "show a delivery with its body and tries, by its id or the x-svc-delivery-id of a try", func(*pflag.FlagSet) handler { return showDelivery }),
-		newRecordCommand("retry DELIVERY", "have a delivery tried at once", "POST /deliveries/%s/retry", nil,
+		newRecordCommand("retry DELIVERY", "have a delivery tried at once, by its id or that of a try", "POST /deliveries/%s/retry", nil,
 			"id", "state", "attempts", "next_at"),
-		newAdminCommand("recover WEBHOOK", "queue again what failed of a subscription since a time", defineDeliveriesRecover),
+		newAdminCommand("recover WEBHOOK", "queue a subscription's dead deliveries again, of events since a time", defineDeliveriesRecover),
 		newAdminCommand("tail", "follow the tries of an origin as they end", func(*pflag.FlagSet) handler { return tailDeliveries }),
 	)
 	group.Aliases = []string{"deliveries"}
@@ -52,7 +52,7 @@ func defineDeliveriesList(flags *pflag.FlagSet) handler {
 	since := flags.String("since", "", "only those made from this `TIME` on: RFC 3339, or a duration before now")
 	until := flags.String("until", "", "only those made before this `TIME`, likewise")
 	outcome := flags.String("outcome", "", "only those of this `OUTCOME`: pending, delivered, dead (its tries are used up), cancelled, or refused (its last try, by the guard)")
-	limit := flags.Int("limit", 50, "most `NUMBER` of deliveries; 0: all")
+	limit := flags.Int("limit", 50, "`NUMBER` of deliveries at most; 0: all")
 	return func(ctx context.Context, c *invocation) error {
 		query := url.Values{}
 		for name, value := range part {
