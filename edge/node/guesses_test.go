@@ -247,7 +247,7 @@ func TestManyKeysInAQuestion(t *testing.T) {
 			c := newCrowd(t)
 			largest := 0 // question
 			c.o.do(func() {
-				c.o.deaf = old
+				c.o.older = old
 				c.o.heard = func(_, verb string, data []byte) {
 					if verb == wire.VerbKey {
 						largest = max(largest, 1+len(read[wire.KeyRequest](t, data).More))

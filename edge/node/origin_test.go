@@ -57,7 +57,7 @@ type testOrigin struct {
 	refuse   map[string]string    // lead -> why it is rejected
 	raws     map[string]string    // lead that was handed over raw -> its body
 	onces    map[wire.Once]string // ids of subscriptions
-	deaf     bool                 // raw leads and further keys are ignored, as by an older origin
+	older    bool                 // raw leads and further keys are ignored, as by an older origin
 	status   *wire.Status
 	merger   *ratelimit.Merger
 	usage    []wire.Usage                         // reported, in order
@@ -219,7 +219,7 @@ func (o *testOrigin) answer(node, verb string, data []byte) (wire.Message, wire.
 	switch verb {
 	case wire.VerbKey:
 		req := read[wire.KeyRequest](o.t, data)
-		if len(req.More) > 0 && !o.deaf {
+		if len(req.More) > 0 && !o.older {
 			reply := &wire.KeyReply{Seq: seq}
 			for i, hash := range append([][]byte{req.Hash}, req.More...) {
 				key, ok := o.keys[string(hash)]
@@ -270,7 +270,7 @@ func (o *testOrigin) answer(node, verb string, data []byte) (wire.Message, wire.
 			o.proven(verb, l.KeyHash, l.AccountID)
 			reply.Committed = append(reply.Committed, l.ID)
 		}
-		if o.deaf {
+		if o.older {
 			return reply, ""
 		}
 		for _, raw := range read[wire.LeadsRequest](o.t, data).Raw {
@@ -285,7 +285,7 @@ func (o *testOrigin) answer(node, verb string, data []byte) (wire.Message, wire.
 		if strings.Contains(s.TargetURL, "internal") {
 			return &wire.SubscribeReply{Reason: "host_not_public"}, ""
 		}
-		if once := read[wire.SubscribeRequest](o.t, data).Once; once != nil && !o.deaf {
+		if once := read[wire.SubscribeRequest](o.t, data).Once; once != nil && !o.older {
 			if before, used := o.subs[o.onces[*once]]; used {
 				return &wire.SubscribeReply{Repeated: &before}, ""
 			}

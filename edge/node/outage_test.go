@@ -236,7 +236,7 @@ func TestLeadsDuringAFloodOfLookups(t *testing.T) {
 func TestSetAsideLeadsAreHandedOver(t *testing.T) {
 	o := newOrigin(t)
 	o.addKey("key_1", nil)
-	o.do(func() { o.deaf, o.refuse["lead_1900"] = true, "time outside the years" })
+	o.do(func() { o.older, o.refuse["lead_1900"] = true, "time outside the years" })
 	c := config(t, o)
 	n := startNode(t, c)
 	waiting := map[string]string{"lead_1900": `{"id":"lead_1900","captured_at":"1900-01-01T00:00:00Z"}`, "lead_bad": "\x00{", "lead_x": `{"id":"lead_y"}`}
@@ -259,7 +259,7 @@ func TestSetAsideLeadsAreHandedOver(t *testing.T) {
 		t.Fatalf("the older origin took nothing: %v", err)
 	}
 
-	o.do(func() { o.deaf = false })
+	o.do(func() { o.older = false })
 	startNode(t, c)
 	soon(t, "the file is gone", func() bool { _, err := os.Stat(file); return errors.Is(err, os.ErrNotExist) })
 	o.do(func() {

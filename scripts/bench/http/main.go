@@ -63,7 +63,7 @@ type bench struct {
 	length, calm          time.Duration // of a measurement of the peak, and below
 	rounds, conns         int
 
-	centre  *centre // nil: no node was started
+	origin  *originProcess // nil: no node was started
 	servers []*server
 }
 
@@ -125,8 +125,8 @@ func (b *bench) stop() {
 	for _, s := range b.servers {
 		s.stop()
 	}
-	if b.centre != nil {
-		stop(&b.centre.Process)
+	if b.origin != nil {
+		stop(&b.origin.Process)
 	}
 }
 

@@ -132,20 +132,20 @@ func (b *bench) startNative(ctx context.Context, tls bool) (*server, error) {
 	return serverOf(process, h.URL, tls, keys{h.Live, h.Test, h.Slow})
 }
 
-// centre is the origin of the nodes, and the keys that they know of it.
-type centre struct {
+// originProcess is the origin of the nodes, with the keys that the bench calls with.
+type originProcess struct {
 	fleet.OriginProcess
 	keys keys
 }
 
-// startCentre starts an origin with an account that has insights, and keys that may
+// startOrigin starts an origin with an account that has insights, and keys that may
 // be called often enough.
-func (b *bench) startCentre(ctx context.Context) error {
-	c := new(centre)
+func (b *bench) startOrigin(ctx context.Context) error {
+	c := new(originProcess)
 	if err := c.Launch(ctx, b.edge, filepath.Join(b.Dir, "origin")); err != nil {
 		return err
 	}
-	b.centre = c
+	b.origin = c
 	account, err := c.Admin.Account(ctx)
 	if err != nil {
 		return err
@@ -183,13 +183,13 @@ const detail = "Three of them asked for a viewing and have not heard from you si
 // without its origin.
 func (b *bench) startNode(program, name string) func(context.Context, bool) (*server, error) {
 	return func(ctx context.Context, tls bool) (*server, error) {
-		if b.centre == nil {
-			if err := b.startCentre(ctx); err != nil {
+		if b.origin == nil {
+			if err := b.startOrigin(ctx); err != nil {
 				return nil, fmt.Errorf("start origin: %w", err)
 			}
 		}
 		data := filepath.Join(b.Dir, name)
-		credentials, err := b.centre.Admin.Enrol(ctx, data, name)
+		credentials, err := b.origin.Admin.Enrol(ctx, data, name)
 		if err != nil {
 			return nil, err
 		}
@@ -198,7 +198,7 @@ func (b *bench) startNode(program, name string) func(context.Context, bool) (*se
 			return nil, err
 		}
 		args := append([]string{"node", "--data", data, "--region", name, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
-			"--origin", b.centre.NATS, "--credentials", credentials, "--cache", filepath.Join(b.Dir, "cache")}, flags...)
+			"--origin", b.origin.NATS, "--credentials", credentials, "--cache", filepath.Join(b.Dir, "cache")}, flags...)
 		var at struct {
 			BaseURL string `json:"base_url"`
 		}
@@ -206,6 +206,6 @@ func (b *bench) startNode(program, name string) func(context.Context, bool) (*se
 		if err := process.Start(ctx, &at, program, args...); err != nil {
 			return nil, err
 		}
-		return serverOf(process, at.BaseURL, tls, b.centre.keys)
+		return serverOf(process, at.BaseURL, tls, b.origin.keys)
 	}
 }
