@@ -14,6 +14,8 @@ const (
 	// retentionHeld is how long origins run by a clock that was put ahead before retention
 	// goes by it too. It is the least time that anything is kept, where that is less.
 	retentionHeld = 24 * time.Hour
+	// retentionStands is how long they do before partitions are made by it.
+	retentionStands = time.Hour
 	// retentionAhead is how far the clock may be ahead of where the last round has it, as
 	// after a night in which no origin ran.
 	retentionAhead = 24 * time.Hour
@@ -70,9 +72,8 @@ func (j *clockJudge) begin(ctx context.Context) (now time.Time, may clockVerdict
 	if last.At.IsZero() || now.Sub(last.At) <= j.ahead+elapsed(j.noted, passed) {
 		return now, clockTrusted, j.trust(ctx, now, passed)
 	}
-	next := last
-	if may = clockDoubted; j.stands(last, now) {
-		may = clockStands
+	next, stands := last, j.stands(last, now)
+	if stands {
 		// Other origins count the same time, and a machine that slept did not run.
 		next.Stood += max(0, min(ran, 2*retentionEvery, now.Sub(last.DoubtAt)))
 	} else {
@@ -81,9 +82,12 @@ func (j *clockJudge) begin(ctx context.Context) (now time.Time, may clockVerdict
 	if next.Stood >= j.hold {
 		return now, clockTrusted, j.trust(ctx, now, passed)
 	}
-	if !j.held.Swap(true) || may == clockDoubted {
+	if !j.held.Swap(true) || !stands {
 		j.log.Warn("the clock is far ahead of the last round of retention: nothing is dropped for its age until origins have run with it for the time in held_for",
 			"ahead", now.Sub(last.At).Round(time.Second), "last_round", last.At, "clock", now, "held_for", j.hold-next.Stood)
+	}
+	if next.Stood >= min(j.hold, retentionStands) {
+		may = clockStands
 	}
 	next.DoubtAt = now
 	return now, may, j.db.NoteRetentionRound(ctx, next)
