@@ -1,6 +1,8 @@
 -- Apart from 0024, so that others read the log meanwhile. No row is written anew but those
 -- of the last hour, beyond which no stream goes back: all others have no number, and are
--- passed over. An erasure finds them by events_of_account.
+-- passed over. An erasure finds them by events_of_account. The lock comes before all work:
+-- taken by the index only, it could meet an erasure that waits for one of those rows.
+LOCK TABLE events IN SHARE ROW EXCLUSIVE MODE;
 DO $$
 DECLARE
     recent TEXT COLLATE "C"; -- before the identifiers of the last hour
