@@ -41,7 +41,7 @@ type clockJudge struct {
 	held  atomic.Bool
 }
 
-// clockVerdict is what may be done by the clock.
+// clockVerdict grades how far a round of retention goes by the clock.
 type clockVerdict int
 
 const (

@@ -23,7 +23,8 @@ import (
 // followerOrder says what a follower follows, and where its state is.
 type followerOrder struct{ URL, Credentials, Dir string }
 
-// order is what a process of the bench's own does until its input ends.
+// order has a process of the bench's own follow an origin, or listen without an answer,
+// until its input ends.
 type order struct {
 	Follow *followerOrder
 	Deaf   int // ports at which it answers nothing
