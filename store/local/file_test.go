@@ -19,6 +19,7 @@ import (
 
 	"partneredge/store/durable"
 	"partneredge/store/durable/durabletest"
+	"partneredge/store/local/logtest"
 )
 
 func value(key string, n int) string { return seal(key, putInt(newValue(8), int64(n))) }
@@ -34,7 +35,7 @@ func TestFileIsWhatItWasTold(t *testing.T) {
 		if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		log, text := newLog()
+		log, text := logtest.New()
 		open := func(path string) *file {
 			f, err := openFile(durable.Disk{}, path, log, newClock().now())
 			if err != nil {
@@ -97,7 +98,7 @@ func TestFileIsWhatItWasTold(t *testing.T) {
 			}
 		}
 		must(f.close())
-		if text.lines() > 0 {
+		if text.Lines() > 0 {
 			t.Fatalf("damage where there is none: %s", text)
 		}
 	})
@@ -116,8 +117,8 @@ func TestFileOfTheLayoutBefore(t *testing.T) {
 	for _, name := range []string{path + "-", path + "-a", path + ".damaged-1"} {
 		write(t, name, nil)
 	}
-	log, text := newLog()
-	if got := contents(t, path, log); len(got) != 0 || text.lines() != 0 {
+	log, text := logtest.New()
+	if got := contents(t, path, log); len(got) != 0 || text.Lines() != 0 {
 		t.Errorf("%d keys, log: %s", len(got), text)
 	}
 	left, err := fs.Glob(os.DirFS(filepath.Dir(path)), "db*")

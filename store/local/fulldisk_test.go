@@ -14,6 +14,7 @@ import (
 
 	"partneredge/store/durable"
 	"partneredge/store/durable/durabletest"
+	"partneredge/store/local/logtest"
 	"partneredge/store/local/outbox"
 )
 
@@ -36,7 +37,7 @@ func fillable(t *testing.T, dir string) (disk *durabletest.Disk, full *atomic.Bo
 func TestLimitsGoOnInMemory(t *testing.T) {
 	dir := t.TempDir()
 	disk, full := fillable(t, dir)
-	log, logged := newLog()
+	log, logged := logtest.New()
 	at := newClock()
 	c := Config{Dir: dir, FS: disk, Log: log, Now: at.now, Lockout: LockoutRules{Failures: 3}}
 	s := openTest(t, c)

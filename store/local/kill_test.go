@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"partneredge/store/local/logtest"
 	"partneredge/store/local/outbox"
 	"strings"
 	"sync"
@@ -102,7 +103,7 @@ func TestKilledAtAnyPoint(t *testing.T) {
 		}
 		_ = cmd.Wait() // it was killed
 
-		log, text := newLog()
+		log, text := logtest.New()
 		s, err := Open(Config{Dir: dir, Log: log})
 		if err != nil {
 			t.Fatal(err)
@@ -131,7 +132,7 @@ func TestKilledAtAnyPoint(t *testing.T) {
 		if missing := childLimit - b.Remaining; taken == 0 || missing < taken-back {
 			t.Errorf("round %d: %d tokens taken, %d missing, at most %d regained", round, taken, missing, back)
 		}
-		if text.lines() > 0 {
+		if text.Lines() > 0 {
 			t.Errorf("round %d: %s", round, text)
 		}
 		if err := s.Close(); err != nil {

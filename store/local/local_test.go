@@ -8,12 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"partneredge/store/durable"
+	"partneredge/store/local/logtest"
 	"partneredge/store/local/outbox"
 )
 
@@ -28,31 +28,6 @@ func newClock() *clock {
 
 func (c *clock) now() time.Time       { return time.UnixMicro(c.micro.Load()).UTC() }
 func (c *clock) pass(d time.Duration) { c.micro.Add(d.Microseconds()) }
-
-func newLog() (*slog.Logger, *logText) {
-	l := &logText{}
-	return slog.New(slog.NewTextHandler(l, nil)), l
-}
-
-// logText keeps what was logged, by whichever goroutine.
-type logText struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logText) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-func (l *logText) lines() int { return strings.Count(l.String(), "\n") }
 
 func openTest(t *testing.T, c Config) *Store {
 	t.Helper()
@@ -238,12 +213,12 @@ func TestFileCutAtEveryByte(t *testing.T) {
 		}
 		for _, tail := range []int{0, 4096} { // blocks never written read as zeroes
 			write(t, path, append(data[:size:size], make([]byte, tail)...))
-			log, text := newLog()
+			log, text := logtest.New()
 			got := contents(t, path, log)
 			if !same(got, want[whole]) {
 				t.Fatalf("cut to %d bytes and %d zeroes: %d records, want %d", size, tail, len(got), len(want[whole]))
 			}
-			if tail == 0 && text.lines() != 0 {
+			if tail == 0 && text.Lines() != 0 {
 				t.Fatalf("cut to %d bytes: %s", size, text)
 			}
 			// What is written next is there after the next start.
@@ -274,14 +249,14 @@ func TestFileDamagedAtEveryByte(t *testing.T) {
 			hurt := bytes.Clone(data)
 			hurt[i] ^= flip
 			write(t, path, hurt)
-			log, text := newLog()
+			log, text := logtest.New()
 			got := contents(t, path, log)
 			before := 0
 			for ends[before] <= i {
 				before++
 			}
 			aside, _ := filepath.Glob(path + ".damaged-*")
-			if text.lines() != len(aside) || len(aside) > 1 {
+			if text.Lines() != len(aside) || len(aside) > 1 {
 				t.Fatalf("byte %d ^ %#x: %d files set aside, log: %s", i, flip, len(aside), text)
 			}
 			if len(aside) == 1 {
@@ -317,9 +292,9 @@ func TestStoreGoesOnWithDamagedFiles(t *testing.T) {
 	for _, name := range []string{"hot.db", "limits.db", "outbox.log"} {
 		write(t, filepath.Join(dir, name), []byte("*1\r\n$0\r\n\r\nthis was never written by a node"))
 	}
-	log, text := newLog()
+	log, text := logtest.New()
 	s := openTest(t, Config{Dir: dir, Log: log, Now: at.now})
-	if text.lines() != 3 {
+	if text.Lines() != 3 {
 		t.Errorf("want one line a file:\n%s", text)
 	}
 	if aside, _ := filepath.Glob(filepath.Join(dir, "*.damaged-*")); len(aside) != 3 {
@@ -357,8 +332,8 @@ func FuzzMend(f *testing.F) {
 		if err := db.close(); err != nil {
 			t.Fatal(err)
 		}
-		log, text := newLog()
-		if contents(t, path, log)["k"] != value || text.lines() > 0 {
+		log, text := logtest.New()
+		if contents(t, path, log)["k"] != value || text.Lines() > 0 {
 			t.Fatalf("what was written after mending is gone: %s", text)
 		}
 	})

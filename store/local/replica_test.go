@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"partneredge/store/local/logtest"
 	"pgregory.net/rapid"
 )
 
@@ -231,9 +232,9 @@ func TestFileShrinksWhileInUse(t *testing.T) {
 	if err := os.CopyFS(filepath.Dir(copied), os.DirFS(dir)); err != nil {
 		t.Fatal(err)
 	}
-	log, text := newLog()
+	log, text := logtest.New()
 	got := contents(t, copied, log)
-	if len(got) != 9 || got["during"] != last || text.lines() > 0 {
+	if len(got) != 9 || got["during"] != last || text.Lines() > 0 {
 		t.Errorf("%d records on disk, log: %s", len(got), text)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"partneredge/store"
 	"partneredge/store/durable"
 	"partneredge/store/durable/durabletest"
+	"partneredge/store/local/logtest"
 )
 
 // TestOutboxBounds keeps items of the largest id and body that there may be, and
@@ -179,7 +180,7 @@ func TestSetAsideNamesWhenAndWhy(t *testing.T) {
 // open: the others are handed over, and it stays for the next start. It is logged once.
 func TestPendingPassesOverDamage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "outbox")
-	log, logged := newLog()
+	log, logged := logtest.New()
 	o := openBox(t, path, 1<<20, log)
 	add(t, o, "lead_a", "lead_b", "lead_c")
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -306,7 +307,7 @@ func TestSegmentTooLarge(t *testing.T) {
 // TestUpkeepFails logs each upkeep that fails, and none that the end of the outbox ends.
 func TestUpkeepFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log, logged := newLog()
+		log, logged := logtest.New()
 		o := openBox(t, filepath.Join(t.TempDir(), "outbox"), 1<<20, log)
 		failing := errors.New("disk failed")
 		add(t, o, "lead_a")
@@ -315,7 +316,7 @@ func TestUpkeepFails(t *testing.T) {
 		synctest.Wait()
 		remove(t, o, "lead_a")
 		for n := range 3 {
-			if got := strings.Count(logged.String(), failing.Error()); got != n || logged.lines() != n {
+			if got := strings.Count(logged.String(), failing.Error()); got != n || logged.Lines() != n {
 				t.Errorf("after %d upkeeps: %s", n, logged)
 			}
 			time.Sleep(upkeepEvery)
@@ -324,7 +325,7 @@ func TestUpkeepFails(t *testing.T) {
 		if err := o.Close(); err != nil {
 			t.Error(err)
 		}
-		if logged.lines() != 3 {
+		if logged.Lines() != 3 {
 			t.Errorf("once closed: %s", logged)
 		}
 	})

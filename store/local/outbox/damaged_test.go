@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"partneredge/store"
+	"partneredge/store/local/logtest"
 )
 
 // boxBytes is an outbox's file with items a, b and c, of which b is removed,
@@ -31,14 +32,14 @@ func TestOutboxCutAtEveryByte(t *testing.T) {
 	for size := range len(data) + 1 {
 		for _, zeroes := range []int{0, 100} {
 			write(t, path, append(data[:size:size], make([]byte, zeroes)...))
-			log, text := newLog()
+			log, text := logtest.New()
 			o := openBox(t, path, 1<<20, log)
 			whole := 0
 			for whole < len(ends) && ends[whole] <= size {
 				whole++
 			}
 			expect(t, o, boxStates[whole]...)
-			if text.lines() > 0 {
+			if text.Lines() > 0 {
 				t.Fatalf("cut to %d bytes, %d zeroes behind: %s", size, zeroes, text)
 			}
 			add(t, o, "lead_z")
@@ -63,7 +64,7 @@ func TestOutboxDamagedAtEveryByte(t *testing.T) {
 			hurt := bytes.Clone(data)
 			hurt[i] ^= flip
 			write(t, path, hurt)
-			log, text := newLog()
+			log, text := logtest.New()
 			o := openBox(t, path, 1<<20, log)
 			got := fmt.Sprint(pending(t, o))
 			which := 0
@@ -75,7 +76,7 @@ func TestOutboxDamagedAtEveryByte(t *testing.T) {
 				t.Fatalf("byte %d ^ %#x: %s wait, want %s", i, flip, got, want)
 			}
 			aside, _ := filepath.Glob(path + ".damaged-*")
-			if which < 3 && len(aside) != 1 || text.lines() != len(aside) {
+			if which < 3 && len(aside) != 1 || text.Lines() != len(aside) {
 				t.Fatalf("byte %d ^ %#x: %d files set aside, log: %s", i, flip, len(aside), text)
 			}
 			if len(aside) == 1 {
@@ -109,9 +110,9 @@ func FuzzOutboxFile(f *testing.F) {
 		if err := o.Close(); err != nil {
 			t.Fatal(err)
 		}
-		log, text := newLog()
+		log, text := logtest.New()
 		o = openBox(t, path, 1<<30, log)
-		if o.Len() < len(before) || text.lines() > 0 {
+		if o.Len() < len(before) || text.Lines() > 0 {
 			t.Fatalf("%d items before, %d after, log: %s", len(before), o.Len(), text)
 		}
 		_ = o.Close()

@@ -16,6 +16,7 @@ import (
 	"partneredge/store"
 	"partneredge/store/durable"
 	"partneredge/store/durable/durabletest"
+	"partneredge/store/local/logtest"
 )
 
 // recordOf is how many bytes the records of add have, with ids of 7 bytes.
@@ -135,7 +136,7 @@ func TestOutboxOfAnEarlierBuild(t *testing.T) {
 	data = appendRecord(data, recordGone, "lead_04", nil)
 	data = appendRecord(data, recordGone, "lead_00", nil)
 	write(t, path, append(data, make([]byte, 1000)...))
-	log, text := newLog()
+	log, text := logtest.New()
 	for range 2 {
 		o := openSegments(t, path, 1<<20, log)
 		add(t, o, "lead_09")
@@ -144,7 +145,7 @@ func TestOutboxOfAnEarlierBuild(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := os.ReadFile(path); err != nil || string(got) != string(data) || text.lines() != 0 {
+	if got, err := os.ReadFile(path); err != nil || string(got) != string(data) || text.Lines() != 0 {
 		t.Errorf("the file has %d bytes, want %d, %v; log: %s", len(got), len(data), err, text)
 	}
 }
@@ -161,12 +162,12 @@ func TestSegmentDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	damage(t, path+".1", recordOf+20)
-	log, text := newLog()
+	log, text := logtest.New()
 	for range 2 {
 		o = openSegments(t, path, 1<<20, log)
 		expect(t, o, ids(12, 3, 4, 9)...)
 		figures := fmt.Sprintf("kept_bytes=%d lost_bytes=%d", 2*recordOf, recordOf)
-		if aside, _ := filepath.Glob(path + "*.damaged-*"); len(aside) != 1 || text.lines() != 1 ||
+		if aside, _ := filepath.Glob(path + "*.damaged-*"); len(aside) != 1 || text.Lines() != 1 ||
 			!strings.Contains(text.String(), "outbox.1") || !strings.Contains(text.String(), figures) {
 			t.Errorf("set aside: %v, log: %s", aside, text)
 		}
