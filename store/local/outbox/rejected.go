@@ -14,7 +14,10 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
+
+	"partneredge/store/durable"
 )
 
 // rejected is a line of the file of items that were set aside.
@@ -40,15 +43,35 @@ func (o *Outbox) SetAside(ctx context.Context, it Item, reason string) error {
 	if err != nil {
 		return fmt.Errorf("set item aside: %w", err)
 	}
-	f, err := o.cfg.Disk.OpenFile(o.cfg.RejectedPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := o.cfg.Disk.OpenFile(o.cfg.RejectedPath, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("set item aside: %w", err)
 	}
-	_, err = f.Write(append(line, '\n'))
+	line, err = ownLine(f, line)
+	if err == nil {
+		_, err = f.Write(line)
+	}
 	if err = errors.Join(err, f.Sync(), f.Close(), o.cfg.Disk.SyncDir(filepath.Dir(o.cfg.RejectedPath))); err != nil {
 		return fmt.Errorf("set item aside: %w", err)
 	}
 	return o.Remove(ctx, it.ID)
+}
+
+// ownLine returns what to append to f so that line is one of its own there, though the one
+// before may have been written in part.
+func ownLine(f durable.File, line []byte) ([]byte, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	var last [1]byte
+	if size := info.Size(); size > 0 {
+		_, err = f.ReadAt(last[:], size-1)
+		if last[0] != '\n' {
+			line = slices.Insert(line, 0, '\n')
+		}
+	}
+	return append(line, '\n'), err
 }
 
 // Rejected returns the items that were set aside. A line that cannot be read is an

@@ -1,0 +1,147 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"partneredge/store/durable"
+	"partneredge/store/durable/durabletest"
+)
+
+// longReason makes a line of more than one sector, so that it can be written in part.
+var longReason = strings.Repeat("why ", 200)
+
+// setAsideScenario has items wait and sets all but the last aside. It returns the ids that
+// were accepted.
+func setAsideScenario(t *testing.T, disk *durabletest.Disk, dir string) (accepted []string) {
+	t.Helper()
+	o, err := Open(Config{Disk: durable.Disk{FS: disk}, Path: filepath.Join(dir, "outbox"), RejectedPath: filepath.Join(dir, "rejected"),
+		MaxBytes: 1 << 20, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	if err != nil {
+		return nil
+	}
+	defer o.Close()
+	for n := range 4 {
+		id := fmt.Sprintf("lead_%d", n)
+		if o.Append(t.Context(), Item{id, bodyOf(id)}) == nil {
+			accepted = append(accepted, id)
+		}
+	}
+	for _, id := range accepted[:max(0, len(accepted)-1)] {
+		_ = o.SetAside(t.Context(), Item{id, bodyOf(id)}, longReason) // after an error it waits
+	}
+	return accepted
+}
+
+// mustBeSomewhere fails unless each of ids waits or was set aside, and the others can be
+// set aside as well.
+func mustBeSomewhere(t *testing.T, when, dir string, ids []string) {
+	t.Helper()
+	o := openOn(t, nil, dir)
+	waiting := pending(t, o)
+	for _, id := range waiting {
+		if err := o.SetAside(t.Context(), Item{id, bodyOf(id)}, longReason); err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+	}
+	var aside []string
+	for it, err := range o.Rejected() {
+		if err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+		aside = append(aside, it.ID)
+	}
+	for _, id := range ids {
+		if !slices.Contains(aside, id) {
+			t.Fatalf("%s: of the accepted %v, %v waited and %v are aside", when, ids, waiting, aside)
+		}
+	}
+}
+
+// TestSetAsidePowerCut: whenever the power goes, an item waits or was set aside, and what
+// was half written spoils no later line.
+func TestSetAsidePowerCut(t *testing.T) {
+	var accepted []string
+	durabletest.Cuts(t, func(disk *durabletest.Disk, dir string) {
+		accepted = setAsideScenario(t, disk, dir)
+	}, func(when, dir string) { mustBeSomewhere(t, when, dir, accepted) })
+}
+
+// TestSetAsideFailingDisk has each operation fail in turn, and then restarts the process
+// or cuts the power.
+func TestSetAsideFailingDisk(t *testing.T) {
+	for _, kind := range []durabletest.Kind{durabletest.Make, durabletest.Write, durabletest.Sync, durabletest.SyncDir} {
+		for n, asked := 1, 1; n <= asked; n++ {
+			for _, cut := range []bool{false, true} {
+				dir := t.TempDir()
+				disk := durabletest.New(t, dir)
+				disk.Fail(kind, n, syscall.EIO)
+				accepted := setAsideScenario(t, disk, dir)
+				asked = disk.Count(kind)
+				if cut {
+					disk.Cut(nil)
+				}
+				mustBeSomewhere(t, fmt.Sprintf("%s %d failed, power cut: %t", kind, n, cut), dir, accepted)
+			}
+		}
+	}
+}
+
+// TestSetAsideNotOnDisk: an item whose line may not be on disk still waits.
+func TestSetAsideNotOnDisk(t *testing.T) {
+	for _, kind := range []durabletest.Kind{durabletest.Make, durabletest.Write, durabletest.Sync, durabletest.SyncDir} {
+		dir := t.TempDir()
+		disk := durabletest.New(t, dir)
+		o := openOn(t, disk, dir)
+		add(t, o, "lead_a")
+		disk.Before(func(op durabletest.Op) error {
+			if op.Kind == kind && (kind == durabletest.SyncDir || op.Path == o.cfg.RejectedPath) {
+				return syscall.EIO
+			}
+			return nil
+		})
+		if err := o.SetAside(t.Context(), Item{"lead_a", bodyOf("lead_a")}, "why"); !errors.Is(err, syscall.EIO) {
+			t.Errorf("%s failed: %v", kind, err)
+		}
+		expect(t, o, "lead_a")
+	}
+}
+
+// TestRemoveRejectedLasts: what was set aside and handed over is not there again after a
+// power cut.
+func TestRemoveRejectedLasts(t *testing.T) {
+	dir := t.TempDir()
+	disk := durabletest.New(t, dir)
+	setAsideScenario(t, disk, dir)
+	o := openOn(t, disk, dir)
+	if err := o.RemoveRejected(); err != nil {
+		t.Error(err)
+	}
+	disk.Cut(nil)
+	for it := range openOn(t, nil, dir).Rejected() {
+		t.Errorf("%q is there again", it)
+	}
+}
+
+// openOn opens an outbox with a disk; nil: the machine's.
+func openOn(t *testing.T, disk *durabletest.Disk, dir string) *Outbox {
+	t.Helper()
+	c := Config{Path: filepath.Join(dir, "outbox"), RejectedPath: filepath.Join(dir, "rejected"),
+		MaxBytes: 1 << 20, Log: slog.New(slog.DiscardHandler), Now: time.Now}
+	if disk != nil {
+		c.Disk = durable.Disk{FS: disk}
+	}
+	o, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = o.Close() })
+	return o
+}
