@@ -331,8 +331,8 @@ func TestUpkeepFails(t *testing.T) {
 	})
 }
 
-// TestRecordsThatCannotBeRead has each read of a file fail in turn, and the call for each
-// of its records: nobody may take the file for one that ends there.
+// TestRecordsThatCannotBeRead has each read of a file fail once, and the call for each of
+// its records: nobody may take the file for one that ends there.
 func TestRecordsThatCannotBeRead(t *testing.T) {
 	data := appendRecord(nil, recordLead, "lead_a", bodyOf("lead_a"))
 	data = append(data, make([]byte, largest+3*windowBytes)...)
@@ -341,7 +341,7 @@ func TestRecordsThatCannotBeRead(t *testing.T) {
 	for good := range 100 {
 		calls := 0
 		fail := func() error {
-			if calls++; calls > good {
+			if calls++; calls == good+1 {
 				return errDisk
 			}
 			return nil
@@ -376,6 +376,15 @@ func TestSegmentCannotBeOpened(t *testing.T) {
 	if err := os.Mkdir(path+".1", 0o700); err != nil {
 		t.Fatal(err)
 	}
+	if o, err := Open(Config{Path: path, RejectedPath: path + ".rejected", MaxBytes: 1 << 20, Now: time.Now}); err == nil {
+		t.Errorf("opened, %v", o.Close())
+	}
+}
+
+// TestFolderCannotBeRead: an outbox whose files cannot be listed is not taken for an empty
+// one.
+func TestFolderCannotBeRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "none", "outbox")
 	if o, err := Open(Config{Path: path, RejectedPath: path + ".rejected", MaxBytes: 1 << 20, Now: time.Now}); err == nil {
 		t.Errorf("opened, %v", o.Close())
 	}

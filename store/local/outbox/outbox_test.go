@@ -101,7 +101,7 @@ func TestOutboxTakesAnIDOnce(t *testing.T) {
 	o := openBox(t, filepath.Join(t.TempDir(), "outbox"), 1<<20, nil)
 	add(t, o, "lead_a", "lead_a")
 	expect(t, o, "lead_a")
-	if err := o.Append(t.Context(), Item{"lead_a", []byte("other")}); !errors.Is(err, store.ErrConflict) {
+	if err := o.Append(t.Context(), Item{"lead_a", bodyOf("lead_b")}); !errors.Is(err, store.ErrConflict) {
 		t.Errorf("the same id with another body: %v", err)
 	}
 	for _, bad := range []Item{{"", nil}, {strings.Repeat("x", 256), nil}, {"big", make([]byte, maxBody+1)}} {

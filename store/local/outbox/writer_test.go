@@ -25,7 +25,7 @@ func TestGroupTakesAnIDOnce(t *testing.T) {
 		want error
 	}{
 		{Item{"lead_b", bodyOf("lead_b")}, nil},
-		{Item{"lead_a", bodyOf("lead_a")}, nil}, {Item{"lead_a", bodyOf("lead_a")}, nil}, {Item{"lead_a", []byte("other")}, store.ErrConflict},
+		{Item{"lead_a", bodyOf("lead_a")}, nil}, {Item{"lead_a", bodyOf("lead_a")}, nil}, {Item{"lead_a", bodyOf("lead_b")}, store.ErrConflict},
 	} {
 		written.Go(func() {
 			if err := o.Append(t.Context(), c.it); !errors.Is(err, c.want) {
