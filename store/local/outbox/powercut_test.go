@@ -96,7 +96,7 @@ func TestOutboxPowerCut(t *testing.T) {
 }
 
 // TestOutboxFailingDisk has each sync, write and rename fail in turn, and then
-// cuts the power.
+// restarts the process or cuts the power.
 func TestOutboxFailingDisk(t *testing.T) {
 	for _, kind := range []durabletest.Kind{
 		durabletest.Sync, durabletest.SyncDir, durabletest.Write, durabletest.Truncate, durabletest.Rename, durabletest.Make, durabletest.Remove,
@@ -131,19 +131,20 @@ func TestOpenSyncs(t *testing.T) {
 
 // failEach runs boxScenario with the n-th operation of a kind failing, for each n.
 func failEach(t *testing.T, kind durabletest.Kind, box boxKind) {
-	for n := 1; ; n++ {
-		dir := t.TempDir()
-		disk := durabletest.New(t, dir)
-		disk.Fail(kind, n, syscall.EIO)
-		accepted := boxScenario(t, disk, dir, box)
-		asked := disk.Count(kind)
-		disk.Cut(nil)
-		mustHold(t, fmt.Sprintf("%s %d failed", kind, n), dir, accepted)
-		if len(disk.AfterFailedSync()) > 0 {
-			t.Errorf("%s %d failed: written again after a failed sync: %v", kind, n, disk.AfterFailedSync())
-		}
-		if asked < n {
-			break
+	for n, asked := 1, 1; n <= asked; n++ {
+		for _, cut := range []bool{false, true} {
+			dir := t.TempDir()
+			disk := durabletest.New(t, dir)
+			disk.Fail(kind, n, syscall.EIO)
+			accepted := boxScenario(t, disk, dir, box)
+			asked = disk.Count(kind)
+			if cut {
+				disk.Cut(nil)
+			}
+			mustHold(t, fmt.Sprintf("%s %d failed, power cut: %t", kind, n, cut), dir, accepted)
+			if len(disk.AfterFailedSync()) > 0 {
+				t.Errorf("%s %d failed: written again after a failed sync: %v", kind, n, disk.AfterFailedSync())
+			}
 		}
 	}
 }

@@ -57,13 +57,49 @@ func TestRoomOfTheDisk(t *testing.T) {
 	if room := o.Room(); room >= int64(len(body)) {
 		t.Errorf("room for %d bytes on a full disk", room)
 	}
+	// Nor does the disk have to have room for what goes there.
+	var ahead int64
+	inWriter(t, o, func() { ahead = o.ahead() })
+	left.Store(reserve + int64(len(body)))
+	if err := o.Append(t.Context(), Item{"partly", make([]byte, ahead+int64(len(body)/2))}); err != nil {
+		t.Errorf("%d bytes ahead: %v", ahead, err)
+	}
 	left.Store(reserve + preallocate)
 	if err := o.Append(t.Context(), Item{"later", body}); err != nil {
 		t.Error(err)
 	}
-	if n := o.Len(); n != taken+2 {
-		t.Errorf("%d wait, want %d", n, taken+2)
+	if n := o.Len(); n != taken+3 {
+		t.Errorf("%d wait, want %d", n, taken+3)
 	}
+}
+
+// TestRoomIsAskedAgain: what gives way makes room on the disk for what comes with it.
+func TestRoomIsAskedAgain(t *testing.T) {
+	var o *Outbox
+	dir := t.TempDir()
+	o, err := Open(Config{
+		Path: filepath.Join(dir, "outbox"), RejectedPath: filepath.Join(dir, "rejected"), MaxBytes: 1 << 20, KeepFor: time.Hour,
+		Free: func(string) (int64, int64, error) {
+			if o != nil && len(o.kept) > 0 { // the writer asks
+				return 0, 1 << 20, nil
+			}
+			return 1 << 20, 1 << 20, nil
+		},
+		Log: slog.New(slog.DiscardHandler), Now: time.Now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	add(t, o, "lead_a")
+	remove(t, o, "lead_a")
+	inWriter(t, o, func() {
+		o.kept = append(o.kept, kept{path: filepath.Join(dir, "none"), size: 1})
+		o.freeKnown = false
+		if !o.makeRoom(recordOf + o.ahead()) {
+			t.Error("no room on a disk of which what is kept took all")
+		}
+	})
 }
 
 // TestReserve leaves a sixteenth of a disk to others, and 64 MiB of a large one.

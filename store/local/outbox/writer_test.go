@@ -112,6 +112,21 @@ func (f hangingFile) SyncData() error {
 	return f.File.SyncData()
 }
 
+// TestEndedContextAddsNothing: who has gone already adds and removes nothing.
+func TestEndedContextAddsNothing(t *testing.T) {
+	o := openBox(t, filepath.Join(t.TempDir(), "outbox"), 1<<20, nil)
+	add(t, o, "lead_a")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := o.Append(ctx, Item{"lead_b", nil}); !errors.Is(err, context.Canceled) {
+		t.Errorf("added: %v", err)
+	}
+	if err := o.Remove(ctx, "lead_a"); !errors.Is(err, context.Canceled) {
+		t.Errorf("removed: %v", err)
+	}
+	expect(t, o, "lead_a")
+}
+
 // TestHangingDiskHoldsUpNoOther: what needs no disk is answered while one hangs under an item
 // that came at the same time.
 func TestHangingDiskHoldsUpNoOther(t *testing.T) {
