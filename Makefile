@@ -80,9 +80,7 @@ WAZEVO    := $(WAZERO)/engine/wazevo
 UNWATCHED := $(WAZEVO)/backend/... $(WAZEVO)/frontend $(WAZEVO)/ssa $(WAZERO)/leb128 \
 	$(WAZERO)/wasm/binary partneredge/host/prepare \
 	modernc.org/sqlite/lib github.com/chromedp/cdproto/...
-# The packages that read OpenAPI are compiled to half the code without inlining.
-RACE ?= $(if $(shell command -v $(shell $(GO) env CC)),-race $(UNWATCHED:%=-gcflags=%=-race=false) \
-	-gcflags=github.com/pb33f/...=-l)
+RACE ?= $(if $(shell command -v $(shell $(GO) env CC)),-race $(UNWATCHED:%=-gcflags=%=-race=false))
 
 # What runs the tests, given a file for their events, flags and packages. The
 # events say at the end what was not tested.

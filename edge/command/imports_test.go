@@ -138,6 +138,8 @@ func TestImportRules(t *testing.T) {
 			because: "it sends to a developer's own machine, whoever hands it the events"},
 		{of: "edge/sandbox", never: []string{"edge/node/replication", "edge/node/rollout", "edge/origin", "edge/adminapi", "store/local", "host"},
 			because: "the sandbox has no network but its own port, and no data but in memory"},
+		{of: "edge/openapitest", only: []string{},
+			because: "tests of node, origin and commands hold exchanges to a document with it"},
 		{of: "edge/adminapi", only: []string{"edge/backoff"},
 			because: "whoever calls the admin API links it"},
 		{of: "edge/console", only: []string{"edge/adminapi", "edge/backoff", "edge/places"},

@@ -6,9 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pb33f/libopenapi-validator/config"
-	"github.com/pb33f/libopenapi-validator/schema_validation"
-
 	"partneredge/edge/localwebhook"
 )
 
@@ -21,13 +18,12 @@ func TestSamples(t *testing.T) {
 		if err != nil || !known {
 			t.Fatalf("%s: %t, %v", kind, known, err)
 		}
-		hook := check.model.Webhooks.GetOrZero(kind)
+		hook := check.document.Events[kind]
 		if hook == nil {
 			t.Fatalf("the document has no event %s", kind)
 		}
-		schema := hook.Post.RequestBody.Content.GetOrZero("application/json").Schema.Schema()
-		if ok, problems := schema_validation.NewSchemaValidator(config.WithFormatAssertions()).ValidateSchemaBytesWithVersion(schema, m.Body, 3.1); !ok {
-			t.Errorf("%s is not what the document draws: %s\n%s", kind, explain(problems), m.Body)
+		if err := hook.Request.Content["application/json"].Schema.Check(m.Body); err != nil {
+			t.Errorf("%s is not what the document draws: %v\n%s", kind, err, m.Body)
 		}
 	}
 	want, got := slices.Sorted(maps.Keys(eventData)), slices.Sorted(slices.Values(localwebhook.EventTypes()))
