@@ -193,6 +193,42 @@ func TestKeptOverARestart(t *testing.T) {
 	}
 }
 
+// TestKeptIsNotWrittenOver: a segment that is made after a restart takes the place of none
+// that is kept.
+func TestKeptIsNotWrittenOver(t *testing.T) {
+	k := newKeeper(t)
+	o := k.open(keepFor)
+	for i := range 3 {
+		id := fmt.Sprintf("lead_%02d", i)
+		add(t, o, id)
+		remove(t, o, id)
+		k.pass(keepFor/keepParts + time.Minute)
+		upkeep(t, o) // retires the segment
+		o = k.reopen(o, keepFor)
+	}
+	offerAgain(t, o)
+	expect(t, k.reopen(o, keepFor), ids(3)...)
+}
+
+// TestRemoveTakesEachOfAnID: an item that was handed over, came once more and was offered
+// again is gone once it has been handed over.
+func TestRemoveTakesEachOfAnID(t *testing.T) {
+	k := newKeeper(t)
+	o := k.open(keepFor)
+	add(t, o, "lead_00")
+	remove(t, o, "lead_00")
+	add(t, o, "lead_00")
+	k.pass(keepFor/keepParts + time.Minute)
+	upkeep(t, o)
+	add(t, o, "lead_01") // in another segment
+	remove(t, o, "lead_00")
+	atRest(t, o)
+	add(t, o, "lead_00")
+	offerAgain(t, o)
+	remove(t, o, "lead_00")
+	expect(t, o, "lead_01")
+}
+
 // TestTailEnds: a segment takes items for an hour after its first, however often they
 // come, and for a whole one again after it was emptied.
 func TestTailEnds(t *testing.T) {

@@ -133,6 +133,33 @@ func TestOutboxFileStaysSmall(t *testing.T) {
 	expect(t, openBox(t, path, room, nil), "lead_stays")
 }
 
+// TestMarksStaySmall: marks go with the items of which they are, when the file is emptied
+// and when it is written anew.
+func TestMarksStaySmall(t *testing.T) {
+	for _, stay := range [][]string{nil, {"lead_stays"}} {
+		path := filepath.Join(t.TempDir(), "outbox")
+		o := openBox(t, path, 64<<10, nil)
+		add(t, o, stay...)
+		const items = 2000
+		for i := range items {
+			id := fmt.Sprintf("lead_%d", i)
+			add(t, o, id)
+			remove(t, o, id)
+		}
+		if info, err := os.Stat(path + goneSuffix); err == nil && info.Size() > items/2*markSize {
+			t.Errorf("%d bytes of marks, while %v stay", info.Size(), stay)
+		}
+		expect(t, o, stay...)
+		if len(stay) > 0 {
+			continue
+		}
+		upkeep(t, o)
+		if got := files(t, path); got != "outbox" {
+			t.Errorf("emptied, there are %s", got)
+		}
+	}
+}
+
 func TestOutboxPreallocates(t *testing.T) {
 	const room = preallocate + 100
 	path := filepath.Join(t.TempDir(), "outbox")

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -111,6 +112,24 @@ func TestSetAsideNotOnDisk(t *testing.T) {
 			t.Errorf("%s failed: %v", kind, err)
 		}
 		expect(t, o, "lead_a")
+	}
+}
+
+// TestSetAsideLargest: the largest item can be read again, though it is no JSON.
+func TestSetAsideLargest(t *testing.T) {
+	o := openOn(t, nil, t.TempDir())
+	want := Item{strings.Repeat("x", maxID), bytes.Repeat([]byte{0xff}, maxBody)}
+	if err := o.SetAside(t.Context(), want, longReason); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for it, err := range o.Rejected() {
+		if n++; err != nil || it.ID != want.ID || !bytes.Equal(it.Body, want.Body) {
+			t.Errorf("item %d: %d bytes, %v", n, len(it.Body), err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d items", n)
 	}
 }
 
