@@ -1,5 +1,6 @@
-// Package connections bounds the connections of a listener: in all, from one
-// address, and from one network. It keeps idle ones without what net/http has for each.
+// Package connections bounds the connections of a listener, and the requests over HTTP/2:
+// in all, from one address, and from one network. It keeps idle connections without what
+// net/http has for each.
 package connections
 
 import (
@@ -24,22 +25,20 @@ type Bounds struct {
 type Listener struct {
 	net.Listener
 	bounds Bounds
-	exempt func(netip.Addr) bool // proxies, behind which there are many
-	room   chan struct{}         // holds one for each connection, and one while Accept waits
-	taken  atomic.Int64          // how many of these places have a connection
+	room   chan struct{} // holds one for each connection, and one while Accept waits
+	taken  atomic.Int64  // how many of these places have a connection
 	closed chan struct{}
 	once   sync.Once
 
-	addresses, networks places.Places[netip.Prefix] // but of exempt ones
+	origins
 }
 
 // Bound returns a listener of the TCP connections that ln accepts within
 // bounds; those from exempt addresses only count in all.
 func Bound(ln net.Listener, bounds Bounds, exempt func(netip.Addr) bool) *Listener {
 	return &Listener{
-		Listener: ln, bounds: bounds, exempt: exempt,
-		room: make(chan struct{}, bounds.All), closed: make(chan struct{}),
-		addresses: places.Places[netip.Prefix]{Each: bounds.Address}, networks: places.Places[netip.Prefix]{Each: bounds.Network},
+		Listener: ln, bounds: bounds,
+		room: make(chan struct{}, bounds.All), closed: make(chan struct{}), origins: originsOf(bounds, exempt),
 	}
 }
 
@@ -60,7 +59,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if !ok {
 			panic("a listener of something else than TCP")
 		}
-		if leave, ok := l.enter(tcp.RemoteAddr()); ok {
+		if leave, ok := l.enter(tcp.RemoteAddr().String()); ok {
 			l.taken.Add(1)
 			return &boundedConn{TCPConn: tcp, leave: func() {
 				leave()
@@ -82,22 +81,34 @@ func (l *Listener) Close() error {
 // Scarce reports whether connections have half of the places or more.
 func (l *Listener) Scarce() bool { return 2*l.taken.Load() >= int64(l.bounds.All) }
 
-// enter takes the places of a connection. It returns false if its address or its network
-// has all that it may have.
-func (l *Listener) enter(from net.Addr) (leave func(), ok bool) {
-	at, err := netip.ParseAddrPort(from.String())
+// origins counts what comes from addresses and networks, but for exempt ones.
+type origins struct {
+	exempt              func(netip.Addr) bool // proxies, behind which there are many
+	addresses, networks places.Places[netip.Prefix]
+}
+
+func originsOf(bounds Bounds, exempt func(netip.Addr) bool) origins {
+	return origins{
+		exempt: exempt, addresses: places.Places[netip.Prefix]{Each: bounds.Address}, networks: places.Places[netip.Prefix]{Each: bounds.Network},
+	}
+}
+
+// enter takes places for what comes from an address, host:port. It returns false if the
+// address or its network has all that it may have.
+func (o *origins) enter(from string) (leave func(), ok bool) {
+	at, err := netip.ParseAddrPort(from)
 	if err != nil {
 		return func() {}, true
 	}
 	a := at.Addr().Unmap().WithZone("")
-	if l.exempt(a) {
+	if o.exempt(a) {
 		return func() {}, true
 	}
-	leaveAddress, ok := l.addresses.Take(cidr.Own(a))
+	leaveAddress, ok := o.addresses.Take(cidr.Own(a))
 	if !ok {
 		return nil, false
 	}
-	leaveNetwork, ok := l.networks.Take(cidr.Site(a))
+	leaveNetwork, ok := o.networks.Take(cidr.Site(a))
 	if !ok {
 		leaveAddress()
 		return nil, false

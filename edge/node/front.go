@@ -105,7 +105,7 @@ func keyIn(header http.Header) string {
 	return token
 }
 
-// partnerConnections bound a listener's connections. No one address, nor all of one
+// partnerConnections bound a listener's connections, and its requests over HTTP/2. No one address, nor all of one
 // network, can hold what others need.
 var partnerConnections = connections.Bounds{All: 16_384, Address: 1024, Network: 4096}
 
@@ -126,6 +126,7 @@ func listen(addr string, tlsConfig *tls.Config, handler http.Handler, c Config) 
 	bounded := connections.Bound(ln, c.connections, trusts(c.TrustedProxies))
 	if tlsConfig != nil {
 		l.url = "https://" + ln.Addr().String()
+		handler = connections.BoundRequests(handler, c.connections, trusts(c.TrustedProxies))
 	}
 	parking := connections.Park(bounded, connections.Parking{
 		After: parkAfter, IdleTimeout: idleTimeout, TLS: tlsConfig, HandshakeTimeout: readHeaderTimeout,

@@ -1,8 +1,11 @@
 package listener
 
 import (
+	"crypto/tls"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -67,5 +70,53 @@ func TestConnectionsHaveACeiling(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("the place of a connection that was closed is not free")
 		}
+	}
+}
+
+// TestRequestsHaveACeiling: an address has no more requests under way over HTTP/2 than it
+// may have connections, though one connection carries many.
+func TestRequestsHaveACeiling(t *testing.T) {
+	defer func(bounds connections.Bounds) { adminConnections = bounds }(adminConnections)
+	adminConnections = connections.Bounds{All: 8, Address: 1, Network: 6}
+	other := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
+	defer other.Close()
+	began, end := make(chan struct{}, 1), make(chan struct{})
+	s, err := Start(Config{
+		Addr: "127.0.0.1:0", TokenFile: filepath.Join(t.TempDir(), "token"),
+		Certificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &other.TLS.Certificates[0], nil },
+		Observe: func(string, int, time.Duration) {
+			began <- struct{}{}
+			<-end
+		},
+		Admin: admin.Config{Log: slog.New(slog.DiscardHandler), Now: time.Now},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop(t.Context())
+	client := other.Client()
+	transport := client.Transport.(*http.Transport)
+	transport.ForceAttemptHTTP2 = true
+	defer transport.CloseIdleConnections()
+	get := func() error {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL()+"/healthz", http.NoBody)
+		if err != nil {
+			return err
+		}
+		resp, err := client.Do(req)
+		if err == nil {
+			err = resp.Body.Close()
+		}
+		return err
+	}
+	first := make(chan error, 1)
+	go func() { first <- get() }()
+	<-began
+	if err := get(); err == nil {
+		t.Error("a request beyond the bound is answered")
+	}
+	close(end)
+	if err := <-first; err != nil {
+		t.Errorf("the first request: %v", err)
 	}
 }

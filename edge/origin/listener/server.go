@@ -111,8 +111,8 @@ func newServer(running context.Context, cfg Config) (s *Server, err error) {
 	return s, nil
 }
 
-// adminConnections bound the listener's connections. Each open stream and page of the
-// console is one; a proxy before it is one address.
+// adminConnections bound the listener's connections, and its requests over HTTP/2. Each open
+// stream and page of the console is one; a proxy before it is one address.
 var adminConnections = connections.Bounds{All: 1024, Address: 512, Network: 768}
 
 // Start listens until Stop is called.
@@ -129,8 +129,10 @@ func Start(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("starting the admin API: %w", err)
 	}
 	s.url = "http://" + listener.Addr().String()
-	listener = connections.Bound(listener, adminConnections, func(netip.Addr) bool { return false })
+	exempt := func(netip.Addr) bool { return false }
+	listener = connections.Bound(listener, adminConnections, exempt)
 	if cfg.Certificate != nil {
+		s.server.Handler = connections.BoundRequests(s.server.Handler, adminConnections, exempt)
 		s.url = "https://" + listener.Addr().String()
 		s.server.TLSConfig = certificate.HTTPS(cfg.Certificate)
 		listener = tls.NewListener(listener, s.server.TLSConfig)
