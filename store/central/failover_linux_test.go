@@ -71,6 +71,17 @@ func TestPromotedUnderReaders(t *testing.T) {
 	}
 }
 
+// TestWriteAfterRestart: PostgreSQL is started again while nobody writes, and the next
+// write succeeds, with no failure to learn from that its connection has ended.
+func TestWriteAfterRestart(t *testing.T) {
+	server := centraltest.NewServer(t, t.TempDir())
+	db := open(t, place{"postgres", server.URL()})
+	victim := newKeyOf(t, db, 1)
+	server.Crash()
+	server.Start()
+	revokeKey(t, db, victim.ID)
+}
+
 // awaitAnswer waits until the connections that ended are replaced, those of reads and
 // the one of writes.
 func awaitAnswer(t *testing.T, db *DB) {

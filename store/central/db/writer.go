@@ -143,20 +143,41 @@ func (w *writer) try(jobs []*job, savepoints bool) (committing bool, err error) 
 	return true, err
 }
 
-func (w *writer) begin(ctx context.Context) (*Tx, error) {
-	begin := beginIndexed
-	if !w.db.postgres {
-		begin = "BEGIN IMMEDIATE"
+// begin begins a transaction. A connection to PostgreSQL that has ended since the last
+// one, because the server was started again, gives way to another: no write depends on it
+// yet.
+func (w *writer) begin(ctx context.Context) (t *Tx, err error) {
+	for range retries {
+		if err = w.connect(ctx); err != nil {
+			return nil, err
+		}
+		if t, err = w.beginHere(ctx); err == nil || !w.db.postgres {
+			break
+		}
 	}
+	return t, err
+}
+
+// connect takes a connection, unless the writer has one.
+func (w *writer) connect(ctx context.Context) error {
 	if w.conn == nil {
 		conn, err := w.db.write.Conn(ctx)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		w.conn = conn
 		if !w.db.postgres {
 			w.stmts = make(map[string]*sql.Stmt)
 		}
+	}
+	return nil
+}
+
+// beginHere begins a transaction on the connection, which it drops when that fails.
+func (w *writer) beginHere(ctx context.Context) (*Tx, error) {
+	begin := beginIndexed
+	if !w.db.postgres {
+		begin = "BEGIN IMMEDIATE"
 	}
 	t := &Tx{dialect: w.db.dialect, db: w.db, conn: w.conn, stmts: w.stmts}
 	t.Batch = w.db.newBatch(t)
