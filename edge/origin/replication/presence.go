@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"partneredge/edge/logging"
 	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/central"
@@ -36,7 +37,8 @@ const (
 // holds the nodes; this copy is at most nodesEvery old. The statuses are only
 // here.
 type Presence struct {
-	cfg Config
+	cfg     Config
+	limited *logging.Limiter // a database that is away fails every refresh
 
 	refreshing sync.Mutex // held from reading to revoking, so that an older reading is never applied later
 
@@ -63,7 +65,7 @@ type Report struct {
 
 func newPresence(ctx context.Context, cfg Config) (*Presence, error) {
 	p := &Presence{
-		cfg: cfg, beats: newHeartbeats(), addresses: make(map[string]string), traffic: newTraffic(),
+		cfg: cfg, limited: logging.New(cfg.Log), beats: newHeartbeats(), addresses: make(map[string]string), traffic: newTraffic(),
 	}
 	if err := p.Refresh(ctx); err != nil {
 		return nil, err
@@ -136,7 +138,7 @@ func (p *Presence) replace(nodes map[string]store.Node) {
 func (p *Presence) run(ctx context.Context) {
 	everyTick(ctx, func() {
 		if err := p.Refresh(ctx); err != nil && ctx.Err() == nil {
-			p.cfg.Log.Warn("refreshing the nodes", "err", err)
+			p.limited.Warn("refresh", "refreshing the nodes", "err", err)
 		}
 	})
 }
@@ -161,7 +163,7 @@ func (p *Presence) writeAll(ctx context.Context) {
 		for due := range slices.Chunk(p.unwritten(), SeenAtOnce) {
 			busy, err := p.cfg.DB.SeenNodes(ctx, due)
 			if err != nil && ctx.Err() == nil {
-				p.cfg.Log.Warn("writing down when nodes were seen", "nodes", len(due), "err", err)
+				p.limited.Warn("seen", "writing down when nodes were seen", "nodes", len(due), "err", err)
 			}
 			if busy { // another origin may have heard them too
 				p.postpone(due)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"partneredge/edge/logging"
 	"partneredge/edge/wire"
 	"partneredge/store/central"
 )
@@ -23,8 +24,9 @@ const (
 // another origin process wrote.
 type pump struct {
 	Config
-	wake signal
-	last atomic.Int64 // the last change pushed
+	limited *logging.Limiter // a database that is away fails every push
+	wake    signal
+	last    atomic.Int64 // the last change pushed
 
 	history string // that last is a number of
 
@@ -57,14 +59,14 @@ func (p *pump) run(ctx context.Context) {
 			beat = true
 		}
 		if err := p.push(ctx, beat); err != nil && ctx.Err() == nil {
-			p.Log.Warn("pushing changes", "err", err)
+			p.limited.Warn("push", "pushing changes", "err", err)
 		}
 		if time.Since(pruned) < pruneEvery {
 			continue
 		}
 		pruned = time.Now()
 		if err := p.DB.PruneChanges(ctx, changesKept); err != nil && ctx.Err() == nil {
-			p.Log.Warn("pruning changes", "err", err)
+			p.limited.Warn("prune", "pruning changes", "err", err)
 		}
 	}
 }

@@ -81,7 +81,7 @@ type Server struct {
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	s := &Server{
 		merge: &merge{Config: cfg, limits: &keyLimits{db: cfg.DB, now: cfg.Now}, wake: newSignal()},
-		pump:  &pump{Config: cfg, wake: newSignal()},
+		pump:  &pump{Config: cfg, limited: logging.New(cfg.Log), wake: newSignal()},
 		waker: newWaker(cfg),
 	}
 	s.usage = &keyUsage{Config: cfg, confirm: s.merge.used, limited: logging.New(cfg.Log)}

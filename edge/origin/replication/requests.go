@@ -31,7 +31,7 @@ type requests struct {
 	presence *Presence
 	merge    *merge
 	usage    *keyUsage
-	limited  *logging.Limiter // of warnings that nodes can bring about
+	limited  *logging.Limiter // of what nodes can bring about, or a database that is away
 	slots    *slots           // of what partners bring about
 	names    semaphores       // by account: lookups of names, which hold no slot
 
@@ -204,7 +204,7 @@ func (r *requests) noteFailure(verb, node string, failure wire.Failure, err erro
 		case errors.Is(err, errUnwritable):
 			r.limited.Error("unwritable "+verb, "an answer to a node cannot be written", "verb", verb, "node", node, "err", err)
 		default:
-			r.Log.Error("a node's request failed", "verb", verb, "node", node, "err", err)
+			r.limited.Error("failed "+verb+" "+string(failure), "a node's request failed", "verb", verb, "node", node, "err", err)
 		}
 	case wire.Refused:
 		r.refuse(node, verb, err)

@@ -104,7 +104,7 @@ func (u *keyUsage) write(ctx context.Context) {
 	}
 	refused, err := u.DB.RecordUsage(ctx, counts)
 	if err != nil {
-		u.Log.Warn("writing down what keys were used for", "keys", len(counts), "err", err)
+		u.limited.Warn("write", "writing down what keys were used for", "keys", len(counts), "err", err)
 		u.keep(counts, used)
 		return
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"partneredge/edge/logging"
 	"partneredge/edge/origin/replication"
 	"partneredge/edge/wire"
 	"partneredge/store"
@@ -46,10 +47,11 @@ type Config struct {
 // process runs one: a step is taken by the first to write it down, and an order
 // that comes twice does no harm.
 type Controller struct {
-	config Config
-	began  time.Time
-	wake   chan struct{} // holds one: a rollout was written by this process
-	stale  atomic.Bool   // likewise
+	config  Config
+	limited *logging.Limiter // a database that is away fails every step
+	began   time.Time
+	wake    chan struct{} // holds one: a rollout was written by this process
+	stale   atomic.Bool   // likewise
 
 	// Of run alone:
 	nodes  *replication.Follower
@@ -79,7 +81,7 @@ type sent struct {
 // Start a Controller. The caller ends it with Stop.
 func Start(cfg Config) *Controller {
 	c := &Controller{
-		config: cfg, began: cfg.Now(), wake: make(chan struct{}, 1),
+		config: cfg, limited: logging.New(cfg.Log), began: cfg.Now(), wake: make(chan struct{}, 1),
 		nodes: cfg.Nodes.Follow(), fleet: newFleet(), orders: make(map[string]sent),
 	}
 	c.unsubscribe = cfg.DB.OnCommit(func(commit central.Commit) {
@@ -120,7 +122,7 @@ func (c *Controller) run(ctx context.Context) {
 		}
 		began := time.Now()
 		if err := c.step(ctx); err != nil && ctx.Err() == nil {
-			c.config.Log.Warn("rollouts", "err", err)
+			c.limited.Warn("step", "rollouts", "err", err)
 		}
 		took := time.Since(began)
 		if c.config.ObserveLook != nil {
