@@ -13,6 +13,7 @@ import (
 const (
 	judgeInterval = 250 * time.Millisecond
 	fetchRetry    = time.Second // after the origin could not be asked
+	refusedRetry  = time.Minute // after a settled release was refused
 	standbyWait   = time.Second // for the last requests of a release that is to run again
 
 	// settleDelay is how long after a release was opened the runtime is settled, which takes
@@ -52,7 +53,7 @@ func (c *Controller) Run(ctx context.Context) {
 		case m := <-c.orders:
 			var order wire.Order
 			if c.cfg.Origin.Decode(wire.VerbRelease, m.Data, &order) {
-				c.order = &order
+				c.obey(order)
 			}
 		case done := <-c.opened:
 			c.finish(done)
@@ -66,6 +67,15 @@ func (c *Controller) Run(ctx context.Context) {
 	}
 	c.setStandby(nil)
 	c.endTrial() // the node is stopped: it does not die of the candidate
+}
+
+// obey makes order the one that step goes by. What failed under another one is tried at
+// once.
+func (c *Controller) obey(order wire.Order) {
+	if c.order == nil || *c.order != order {
+		c.retryAt = time.Time{}
+	}
+	c.order = &order
 }
 
 // beginTrial marks a release as on trial, if it is opened to be tried.
@@ -135,7 +145,7 @@ func (c *Controller) step(ctx context.Context) {
 			c.router.try(routes.candidate, c.order.Percent)
 			c.updateCandidate(func(s *wire.ReleaseStatus) { s.Percent = c.order.Percent })
 		}
-	case status != nil && status.Digest == want && status.Rollout == c.order.Rollout && status.State.Ended():
+	case want != c.order.Run && status != nil && status.Digest == want && status.Rollout == c.order.Rollout && status.State.Ended():
 	case time.Now().Before(c.retryAt):
 	default:
 		c.startOpening(ctx, want)
@@ -247,6 +257,9 @@ func (c *Controller) finish(done opened) {
 	default:
 		c.log.Error("release refused", "digest", done.digest, "err", done.err)
 		c.ended(wire.ReleaseRefused, done.err.Error())
+		if !done.candidate { // others run it, so it is this node's own trouble, such as a full disk
+			c.retryAt = time.Now().Add(refusedRetry)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -58,4 +59,56 @@ func TestRunEnds(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("Run goes on")
 	}
+}
+
+// TestRefusedReleases holds that a settled release which a node refused is tried again,
+// since nobody would order it anew, and that a candidate is not, unless another rollout
+// brings it.
+func TestRefusedReleases(t *testing.T) {
+	const settled, candidate = "sha256:settled", "sha256:candidate"
+	synctest.Test(t, func(t *testing.T) {
+		running := plainDeployment(t, "running")
+		c := &Controller{
+			cfg: Config{Changed: func() {}}, router: newRouter(running), store: &releaseStore{}, log: slog.New(slog.DiscardHandler), // trusts no key, so it refuses all
+			opened: make(chan opened),
+		}
+		// tries reports whether the next step opens digest, which is refused then.
+		tries := func(digest string) bool {
+			t.Helper()
+			c.step(t.Context())
+			if c.opening == nil {
+				return false
+			}
+			if c.opening.digest != digest {
+				t.Fatalf("opens %s, not %s", c.opening.digest, digest)
+			}
+			c.finish(<-c.opened)
+			if s := c.candidateStatus(); s.State != wire.ReleaseRefused || s.Reason != errNoKeys.Error() {
+				t.Fatalf("status %+v", s)
+			}
+			return true
+		}
+		c.obey(wire.Order{Run: settled})
+		for range 3 {
+			if !tries(settled) {
+				t.Fatal("a settled release that was refused is not tried again")
+			}
+			c.obey(wire.Order{Run: settled}) // as the origin repeats it
+			time.Sleep(refusedRetry - 1)
+			if tries(settled) {
+				t.Fatal("a settled release is tried again at once")
+			}
+			time.Sleep(1)
+		}
+		for _, rollout := range []string{"rol_1", "rol_2"} {
+			c.obey(wire.Order{Run: running.digest, Candidate: candidate, Percent: 10, Rollout: rollout})
+			if !tries(candidate) {
+				t.Fatal("a candidate waits for a retry of another release")
+			}
+			time.Sleep(24 * time.Hour)
+			if tries(candidate) {
+				t.Fatal("a candidate that was refused is tried again")
+			}
+		}
+	})
 }

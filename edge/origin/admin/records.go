@@ -258,6 +258,8 @@ func toRolloutNode(r store.Rollout, n store.RolloutNode, at replication.Report) 
 		v.State, v.Percent, counts = "serving", 100, running.Counts
 	case r.State == store.RollingBack || r.State == store.RolledBack:
 		v.State = "back"
+	case candidate != nil && candidate.Rollout == r.ID && candidate.Digest == n.Before:
+		v.Reason = candidate.Reason // why it does not run the release of before, and waits
 	}
 	if counts != nil {
 		v.Requests, v.Errors, v.Failures = counts.Requests, counts.Errors, counts.Failed()
