@@ -23,6 +23,7 @@ import (
 // Bounds of a listener.
 const (
 	maxHeader         = 2*httpfront.MaxHeader - 320 // bytes of a request's line and headers; net/http adds 320 over HTTP/2, which counts 32 more for each header, and else 4 KiB
+	maxReceived       = 2 * httpfront.MaxBody       // bytes of bodies that a connection of HTTP/2 holds before they are read
 	readHeaderTimeout = 5 * time.Second
 	idleTimeout       = 75 * time.Second
 	parkAfter         = time.Second // of idleness, from which on a connection of HTTP/1 takes little memory
@@ -141,10 +142,14 @@ func listen(addr string, tlsConfig *tls.Config, handler http.Handler, c Config) 
 		WriteTimeout:      c.WriteTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
-		TLSConfig:         tlsConfig,
-		ConnState:         parking.Observe,
-		BaseContext:       func(net.Listener) context.Context { return withScarce(context.Background(), bounded.Scarce) },
-		ErrorLog:          slog.NewLogLogger(clientErrors{c.Log.Handler()}, slog.LevelDebug),
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerStream:     httpfront.MaxBody,
+			MaxReceiveBufferPerConnection: maxReceived,
+		},
+		TLSConfig:   tlsConfig,
+		ConnState:   parking.Observe,
+		BaseContext: func(net.Listener) context.Context { return withScarce(context.Background(), bounded.Scarce) },
+		ErrorLog:    slog.NewLogLogger(clientErrors{c.Log.Handler()}, slog.LevelDebug),
 	}
 	go func() {
 		defer close(l.done)

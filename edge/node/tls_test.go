@@ -2,11 +2,14 @@ package node
 
 import (
 	"crypto/tls"
+	"encoding/binary"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
 
 	"partneredge/edge/connections"
+	"partneredge/wasm/httpfront"
 )
 
 // TestOldTLSIsRefused offers the partner API the versions of TLS one by one; the
@@ -56,4 +59,37 @@ func TestRequestsOverHTTP2AreBounded(t *testing.T) {
 		resp, err := get("/healthz")
 		return err == nil && resp.Body.Close() == nil
 	})
+}
+
+// TestBodiesOverHTTP2AreBounded reads what a client is told that it may send of bodies
+// before any is read: no more in a stream than the largest body, and twice that in all.
+func TestBodiesOverHTTP2AreBounded(t *testing.T) {
+	o := newOrigin(t)
+	c := config(t, o)
+	roots := selfSigned(t, &c)
+	n := startNode(t, c)
+	conn := must(tls.Dial("tcp", strings.TrimPrefix(n.URL(), "https://"), &tls.Config{RootCAs: roots, NextProtos: []string{"h2"}}))(t)
+	defer conn.Close()
+	must(conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")))(t) // and empty SETTINGS
+	const initial = 1<<16 - 1
+	stream, all := uint32(initial), uint32(initial)
+	for range 3 { // SETTINGS, WINDOW_UPDATE, and SETTINGS acknowledged
+		head := make([]byte, 9) // RFC 9113, section 4.1
+		must(io.ReadFull(conn, head))(t)
+		payload := make([]byte, int(head[0])<<16|int(head[1])<<8|int(head[2]))
+		must(io.ReadFull(conn, payload))(t)
+		switch head[3] {
+		case 4:
+			for ; len(payload) >= 6; payload = payload[6:] {
+				if binary.BigEndian.Uint16(payload) == 4 { // SETTINGS_INITIAL_WINDOW_SIZE
+					stream = binary.BigEndian.Uint32(payload[2:])
+				}
+			}
+		case 8:
+			all += binary.BigEndian.Uint32(payload)
+		}
+	}
+	if stream != httpfront.MaxBody || all != 2*httpfront.MaxBody {
+		t.Errorf("a client may send %d bytes in a stream and %d in all, want %d and twice that", stream, all, httpfront.MaxBody)
+	}
 }
