@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"partneredge/edge/node/openapi"
+	"partneredge/store/logtest"
 	"partneredge/wasm/contract"
 )
 
@@ -24,7 +25,7 @@ import (
 // runs, over HTTP, holds each exchange against the OpenAPI document and the
 // document against what was exchanged, and the log against every secret.
 func TestContract(t *testing.T) {
-	log := new(lockedBuffer)
+	log := new(logtest.Buffer)
 	d := startDevForTest(t, t.TempDir(), func(c *devConfig) {
 		c.wanDelay = time.Millisecond // so that there is a relay to cut
 		c.Log = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))

@@ -19,6 +19,7 @@ import (
 
 	"partneredge/edge/adminapi"
 	"partneredge/edge/webhook/signature"
+	"partneredge/store/logtest"
 	"partneredge/wasm/contract"
 )
 
@@ -53,7 +54,7 @@ func endpoint(t *testing.T) (url, ca string, got <-chan delivery) {
 // holds what arrives against the contract and the OpenAPI document.
 func TestEvents(t *testing.T) {
 	url, ca, deliveries := endpoint(t)
-	log := new(lockedBuffer)
+	log := new(logtest.Buffer)
 	d := startDevForTest(t, t.TempDir(), func(c *devConfig) {
 		c.webhookAllow = prefixes{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 		c.webhookCA = ca

@@ -19,6 +19,7 @@ import (
 	"partneredge/edge/dev"
 	"partneredge/edge/service"
 	"partneredge/store/durable"
+	"partneredge/store/logtest"
 )
 
 // process is the program, run as one of its own.
@@ -26,7 +27,7 @@ type process struct {
 	t    *testing.T
 	name string
 	cmd  *exec.Cmd
-	out  *lockedBuffer
+	out  *logtest.Buffer
 	done chan error
 }
 
@@ -39,7 +40,7 @@ func startProcess(t *testing.T, ready string, into any, args ...string) *process
 // startProgram does so with another build of the program.
 func startProgram(t *testing.T, program, ready string, into any, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, name: args[0], cmd: exec.Command(program, args...), out: new(lockedBuffer), done: make(chan error, 1)}
+	p := &process{t: t, name: args[0], cmd: exec.Command(program, args...), out: new(logtest.Buffer), done: make(chan error, 1)}
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
 	_ = os.Remove(ready)
 	if err := p.cmd.Start(); err != nil {

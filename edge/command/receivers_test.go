@@ -20,6 +20,7 @@ import (
 
 	"partneredge/edge/adminapi"
 	"partneredge/edge/node/openapi"
+	"partneredge/store/logtest"
 )
 
 // receivers are the guide's whole receivers: by language the file and what starts it.
@@ -33,7 +34,7 @@ var receivers = map[string]struct {
 }
 
 // startReceiver runs a receiver with a secret, and returns its address and what it prints.
-func startReceiver(t *testing.T, language, program, secret string) (address string, out *lockedBuffer) {
+func startReceiver(t *testing.T, language, program, secret string) (address string, out *logtest.Buffer) {
 	t.Helper()
 	r := receivers[language]
 	needTool(t, r.start[0])
@@ -41,7 +42,7 @@ func startReceiver(t *testing.T, language, program, secret string) (address stri
 	if err := os.WriteFile(filepath.Join(dir, r.file), []byte(program), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	address, out = fixedAddress(t), new(lockedBuffer)
+	address, out = fixedAddress(t), new(logtest.Buffer)
 	_, port, _ := net.SplitHostPort(address)
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, r.start[0], r.start[1:]...)

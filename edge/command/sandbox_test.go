@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"partneredge/edge/webhook/signature"
+	"partneredge/store/logtest"
 	"partneredge/wasm/contract"
 	"partneredge/wasm/fake"
 	"partneredge/wasm/sandboxctl"
@@ -130,7 +131,7 @@ func sandboxGuide(t *testing.T, program string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out lockedBuffer
+	var out logtest.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"bytes"
 	"encoding/json"
 	"regexp"
 	"strings"
@@ -96,22 +95,4 @@ func (s *secretSet) check(t *testing.T, log string) {
 			t.Errorf("the log holds a secret (%q): %s", secret, line)
 		}
 	}
-}
-
-// lockedBuffer takes a log from many goroutines.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }

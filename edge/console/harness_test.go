@@ -2,7 +2,6 @@ package console_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,6 +27,7 @@ import (
 	"partneredge/store"
 	"partneredge/store/central"
 	"partneredge/store/central/deliveries"
+	"partneredge/store/logtest"
 )
 
 // fixture is an origin with its console, and records to show.
@@ -38,8 +38,8 @@ type fixture struct {
 	api     *adminapi.Client
 	account store.Account
 	webhook store.Subscription
-	logs    *lockedBuffer
-	asked   *lockedBuffer // what the console asked the admin API, one request a line
+	logs    *logtest.Buffer
+	asked   *logtest.Buffer // what the console asked the admin API, one request a line
 }
 
 type openGuard struct{}
@@ -56,7 +56,7 @@ func newFixture(t *testing.T) *fixture {
 // newEmptyFixture starts an origin without records.
 func newEmptyFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{T: t, logs: new(lockedBuffer), asked: new(lockedBuffer)}
+	f := &fixture{T: t, logs: new(logtest.Buffer), asked: new(logtest.Buffer)}
 	log := slog.New(slog.NewTextHandler(f.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	dir := t.TempDir()
 	var err error
@@ -130,24 +130,6 @@ func (f *fixture) tryDelivery() string {
 		}
 	}
 	return id
-}
-
-// lockedBuffer is a buffer that many goroutines write.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // addRecords makes an account with a subscription and deliveries of it.

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"partneredge/store/logtest"
 )
 
 // TestCredentialsOthersCanRead: a script may have written the file as it liked, so a node
@@ -21,7 +23,7 @@ func TestCredentialsOthersCanRead(t *testing.T) {
 	for mode, warnings := range map[os.FileMode]int{0o600: 0, 0o640: 0, 0o644: 1, 0o660: 1} {
 		t.Run(fmt.Sprintf("%04o", mode), func(t *testing.T) {
 			c := config(t, o)
-			var log logged
+			var log logtest.Buffer
 			c.Log = slog.New(slog.NewTextHandler(&log, nil))
 			c.Credentials = filepath.Join(t.TempDir(), "node.creds")
 			text := must(os.ReadFile(o.credentials))(t)

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"partneredge/store/logtest"
 	"partneredge/wasm/httpfront"
 )
 
@@ -165,7 +166,7 @@ func TestCertificateIsReplaced(t *testing.T) {
 	o := newOrigin(t)
 	c := config(t, o)
 	var clock secondsPassed
-	var log logged
+	var log logtest.Buffer
 	c.Now, c.Log = clock.now, slog.New(slog.NewTextHandler(&log, nil))
 	first := selfSigned(t, &c)
 	n := startNode(t, c)

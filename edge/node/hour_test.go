@@ -13,6 +13,7 @@ import (
 
 	"partneredge/edge/wire"
 	"partneredge/store"
+	"partneredge/store/logtest"
 )
 
 // arrival of a message at the origin.
@@ -156,7 +157,7 @@ type hourNode struct {
 	*Node
 	hour *hour
 	api  http.Handler
-	log  logged
+	log  logtest.Buffer
 }
 
 // pass lets virtual time go by, and all that is due by then be done.
@@ -228,7 +229,7 @@ func (w *hour) back() {
 	w.Helper()
 	w.origin.do(func() { w.arrived = nil })
 	for _, n := range w.nodes {
-		n.log.reset()
+		n.log.Reset()
 	}
 	w.origin.start()
 	asked := map[*hourNode]bool{}

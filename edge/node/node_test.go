@@ -1,7 +1,6 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -50,30 +49,6 @@ type secondsPassed struct{ atomic.Int64 }
 
 func (s *secondsPassed) now() time.Time {
 	return time.Now().Add(time.Duration(s.Load()) * time.Second)
-}
-
-// logged collects the lines of a node's log.
-type logged struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-func (l *logged) reset() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text.Reset()
 }
 
 func config(t *testing.T, o *testOrigin) Config {

@@ -19,6 +19,7 @@ import (
 	"partneredge/host"
 	"partneredge/store"
 	"partneredge/store/local/outbox"
+	"partneredge/store/logtest"
 )
 
 func TestOutage(t *testing.T) {
@@ -114,7 +115,7 @@ func TestChangesThatNobodyCanTellAnyMore(t *testing.T) {
 func TestLeads(t *testing.T) {
 	o := newOrigin(t)
 	key := o.addKey("key_1", func(k *store.Key) { k.RateLimit = 10_000 })
-	var log logged
+	var log logtest.Buffer
 	c := config(t, o)
 	c.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	n := startNode(t, c)

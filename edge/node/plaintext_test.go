@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"partneredge/store/logtest"
 )
 
 // noNetwork is a dialer that reaches nobody.
@@ -23,7 +25,7 @@ func TestPlaintextOriginIsWarnedOf(t *testing.T) {
 		"nats://192.0.2.1:4222": 1, "nats://origin.example:4222": 1, "tls://192.0.2.1:4222,nats://192.0.2.2:4222": 1,
 	} {
 		c := config(t, o)
-		var log logged
+		var log logtest.Buffer
 		c.Log = slog.New(slog.NewTextHandler(&log, nil))
 		c.Origin, c.dialer, c.StartTimeout = url, noNetwork{}, time.Millisecond
 		if n, err := Start(t.Context(), c); err == nil {

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/central"
+	"partneredge/store/logtest"
 )
 
 // fixture is an origin with a database of its own, and what it logs.
@@ -26,7 +26,7 @@ type fixture struct {
 	*testing.T
 	*Origin
 	config Config
-	logs   *safeBuffer
+	logs   *logtest.Buffer
 	// contract, when set, validates every exchange.
 	contract *contract
 }
@@ -36,28 +36,10 @@ type guardFunc func(rawURL string) (string, error)
 
 func (check guardFunc) Check(_ context.Context, rawURL string) (string, error) { return check(rawURL) }
 
-// safeBuffer is a buffer that many goroutines write.
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
 // newFixture starts an origin; change may alter its configuration first.
 func newFixture(t *testing.T, change ...func(*Config)) *fixture {
 	t.Helper()
-	f := &fixture{T: t, logs: new(safeBuffer)}
+	f := &fixture{T: t, logs: new(logtest.Buffer)}
 	dir := t.TempDir()
 	log := slog.New(slog.NewTextHandler(f.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	db, err := central.Open(t.Context(), central.Config{URL: filepath.Join(dir, "central.db"), Log: log})

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"partneredge/store/logtest"
 )
 
 const month = 30 * 24 * time.Hour
@@ -20,12 +22,12 @@ type retentionTest struct {
 	keep    time.Duration // firings
 	made    int           // rounds that made partitions
 	account string
-	text    *safeBuffer
+	text    *logtest.Buffer
 }
 
 func newRetentionTest(t *testing.T) *retentionTest {
 	t.Helper()
-	r := &retentionTest{fixture: newFixture(t), began: time.Now(), keep: month, text: new(safeBuffer)}
+	r := &retentionTest{fixture: newFixture(t), began: time.Now(), keep: month, text: new(logtest.Buffer)}
 	r.account = r.fixture.account("setup")
 	for range 3 {
 		r.must(201, "POST", accounts+"/"+r.account+"/sentinel-firings", object{"sentinel_name": "s", "trigger_data": object{}, "action_taken": "a"})

@@ -10,6 +10,7 @@ import (
 
 	"partneredge/edge/disktest"
 	"partneredge/store"
+	"partneredge/store/logtest"
 )
 
 // The disk of a running sender fills up while tries are under way. Events are
@@ -25,7 +26,7 @@ func TestFullDisk(t *testing.T) {
 		case <-q.Context().Done():
 		}
 	})
-	log := &logBuffer{}
+	log := &logtest.Buffer{}
 	f := newFixture(t, filepath.Join(disk, "origin.db"), Config{
 		CAFile: caFile(t, endpoint), Log: slog.New(slog.NewTextHandler(log, nil)),
 		// A try whose time is up before the disk is full has others to come.
@@ -54,7 +55,7 @@ func TestFullDisk(t *testing.T) {
 	sent := endpoint.count()
 	close(answer)
 	until(t, "more is sent while the disk is full", func() bool { return endpoint.count() > sent })
-	until(t, "outcomes find no room", func() bool { return log.count("cannot write webhook outcomes") > 0 })
+	until(t, "outcomes find no room", func() bool { return log.Count("cannot write webhook outcomes") > 0 })
 	free()
 
 	for range 5 {

@@ -10,6 +10,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central"
+	"partneredge/store/logtest"
 )
 
 // load is a sender at work while its database has trouble: events written by two
@@ -19,7 +20,7 @@ type load struct {
 	t                    *testing.T
 	healthy, failing     *receiver
 	toHealthy, toFailing store.Subscription
-	log                  *logBuffer // the sender's
+	log                  *logtest.Buffer // the sender's
 	stop                 chan struct{}
 	writers              sync.WaitGroup
 
@@ -29,7 +30,7 @@ type load struct {
 }
 
 func startLoad(t *testing.T, url string) *load {
-	s := &load{t: t, log: &logBuffer{}, stop: make(chan struct{}),
+	s := &load{t: t, log: &logtest.Buffer{}, stop: make(chan struct{}),
 		healthy: newReceiver(t, nil),
 		failing: newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }),
 	}

@@ -30,7 +30,7 @@ func TestLostConnections(t *testing.T) {
 		})
 	}
 	events.settle(openDB(t, url))
-	errors := events.log.count("level=ERROR")
+	errors := events.log.Count("level=ERROR")
 	if len(events.refused)+errors == 0 {
 		t.Error("the ended connections were not noticed")
 	}

@@ -2,8 +2,6 @@ package webhook
 
 import (
 	"slices"
-	"strings"
-	"sync"
 	"testing"
 
 	"partneredge/store"
@@ -75,22 +73,4 @@ func settled(t *testing.T, db *central.DB, sub store.Subscription, endpoint *rec
 		}
 	}
 	return states
-}
-
-// logBuffer is a log that tests read while it is written.
-type logBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logBuffer) count(part string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), part)
 }

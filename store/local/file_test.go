@@ -19,7 +19,7 @@ import (
 
 	"partneredge/store/durable"
 	"partneredge/store/durable/durabletest"
-	"partneredge/store/local/logtest"
+	"partneredge/store/logtest"
 )
 
 func value(key string, n int) string { return seal(key, putInt(newValue(8), int64(n))) }

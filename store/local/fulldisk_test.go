@@ -14,8 +14,8 @@ import (
 
 	"partneredge/store/durable"
 	"partneredge/store/durable/durabletest"
-	"partneredge/store/local/logtest"
 	"partneredge/store/local/outbox"
+	"partneredge/store/logtest"
 )
 
 // fillable returns a disk on which nothing can be written while full is set.

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"partneredge/store/durable"
-	"partneredge/store/local/logtest"
 	"partneredge/store/local/outbox"
+	"partneredge/store/logtest"
 )
 
 // clock is a time that only a test moves.

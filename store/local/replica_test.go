@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"partneredge/store/local/logtest"
+	"partneredge/store/logtest"
 	"pgregory.net/rapid"
 )
 

@@ -21,7 +21,7 @@ import (
 	"partneredge/store"
 	"partneredge/store/durable"
 	"partneredge/store/durable/durabletest"
-	"partneredge/store/local/logtest"
+	"partneredge/store/logtest"
 )
 
 // TestOutboxBounds keeps items of the largest id and body that there may be, and

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"partneredge/store"
-	"partneredge/store/local/logtest"
+	"partneredge/store/logtest"
 )
 
 // boxBytes is an outbox's file with items a, b and c, of which b is removed,

@@ -15,7 +15,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/durable"
-	"partneredge/store/local/logtest"
+	"partneredge/store/logtest"
 )
 
 func openBox(t *testing.T, path string, room int64, log *slog.Logger) *Outbox {

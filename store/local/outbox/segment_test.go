@@ -16,7 +16,7 @@ import (
 	"partneredge/store"
 	"partneredge/store/durable"
 	"partneredge/store/durable/durabletest"
-	"partneredge/store/local/logtest"
+	"partneredge/store/logtest"
 )
 
 // recordOf is how many bytes the records of add have, with ids of 7 bytes.
