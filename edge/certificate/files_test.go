@@ -2,45 +2,17 @@ package certificate
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"log/slog"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-)
 
-// pair returns a self-signed certificate with this serial number for 127.0.0.1,
-// and its key, in PEM.
-func pair(t *testing.T, serial int64) (cert, key []byte) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
-}
+	"partneredge/edge/certificate/certificatetest"
+)
 
 // TestFiles replaces the files step by step. Each step has the certificate that a
 // new connection then gets, and the number of lines in the log.
@@ -53,9 +25,9 @@ func TestFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cert1, key1 := pair(t, 1)
-	cert2, key2 := pair(t, 2)
-	cert3, key3 := pair(t, 3)
+	cert1, key1 := certificatetest.Pair(t, 1, "127.0.0.1")
+	cert2, key2 := certificatetest.Pair(t, 2, "127.0.0.1")
+	cert3, key3 := certificatetest.Pair(t, 3, "127.0.0.1")
 	put(c.Cert, cert1)
 	put(c.Key, key1)
 	var log bytes.Buffer
@@ -117,7 +89,7 @@ func TestReplacedUnderConnections(t *testing.T) {
 	c := FilesConfig{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem"), Every: time.Nanosecond}
 	put := func(serial int64) {
 		t.Helper()
-		cert, key := pair(t, serial)
+		cert, key := certificatetest.Pair(t, serial, "127.0.0.1")
 		if err := os.WriteFile(c.Cert, cert, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -2,13 +2,6 @@ package command
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
-	"math/big"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,31 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-)
 
-// selfSigned writes a certificate for loopback, and its key.
-func selfSigned(t *testing.T, name string) (cert, key string) {
-	t.Helper()
-	pair, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, pair.Public(), pair)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(pair)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	cert = written(t, filepath.Join(dir, name+".crt"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	return cert, written(t, filepath.Join(dir, name+".key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}))
-}
+	"partneredge/edge/certificate/certificatetest"
+)
 
 func written(t *testing.T, file string, text []byte) string {
 	t.Helper()
@@ -83,8 +54,8 @@ func (p *process) lines(level, text string) (n int) {
 // their origin and do not get to it: each says why, and what to do.
 func TestNodeSaysWhatKeepsItFromItsOrigin(t *testing.T) {
 	t.Parallel()
-	cert, key := selfSigned(t, "origin")
-	otherCert, _ := selfSigned(t, "other")
+	cert, key := certificatetest.Write(t, t.TempDir())
+	otherCert, _ := certificatetest.Write(t, t.TempDir())
 	s := startSite(t, "--nats-tls-cert", cert, "--nats-tls-key", key)
 	elsewhere := startSite(t)
 	good := enrolled(t, s.admin, filepath.Join(s.dir, "good"), "eu", s.ready.NATSURL)

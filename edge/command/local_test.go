@@ -1,12 +1,7 @@
 package command
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
 	"encoding/pem"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,36 +11,19 @@ import (
 	"time"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/certificate/certificatetest"
 )
 
 // writeCertificate writes a certificate of a name, which nobody else signed, as a Secret
 // has it: tls.crt, tls.key and ca.crt.
 func writeCertificate(t *testing.T, dir, name string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	about := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: []string{name}, NotAfter: time.Now().Add(time.Hour),
-		BasicConstraintsValid: true, IsCA: true,
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, about, about, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cert, key := certificatetest.Pair(t, time.Now().UnixNano(), name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	certPEM := &pem.Block{Type: "CERTIFICATE", Bytes: cert}
-	for file, b := range map[string]*pem.Block{"tls.crt": certPEM, "ca.crt": certPEM, "tls.key": {Type: "PRIVATE KEY", Bytes: private}} {
-		if err := os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(b), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	for file, text := range map[string][]byte{"tls.crt": cert, "ca.crt": cert, "tls.key": key} {
+		written(t, filepath.Join(dir, file), text)
 	}
 }
 

@@ -2,24 +2,18 @@ package node
 
 import (
 	"bufio"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"partneredge/edge/certificate/certificatetest"
 	"partneredge/store/logtest"
 	"partneredge/wasm/httpfront"
 )
@@ -202,23 +196,9 @@ func TestCertificateIsReplaced(t *testing.T) {
 // selfSigned gives c a certificate, and returns who signed it.
 func selfSigned(t *testing.T, c *Config) *x509.CertPool {
 	t.Helper()
-	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-	}
-	der := must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
-	keyDER := must(x509.MarshalPKCS8PrivateKey(key))(t)
-	c.TLSCert, c.TLSKey = filepath.Join(c.Data, "cert.pem"), filepath.Join(c.Data, "key.pem")
-	for path, block := range map[string]*pem.Block{
-		c.TLSCert: {Type: "CERTIFICATE", Bytes: der}, c.TLSKey: {Type: "PRIVATE KEY", Bytes: keyDER},
-	} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	c.TLSCert, c.TLSKey = certificatetest.Write(t, c.Data)
 	pool := x509.NewCertPool()
-	pool.AddCert(must(x509.ParseCertificate(der))(t))
+	pool.AppendCertsFromPEM(must(os.ReadFile(c.TLSCert))(t))
 	return pool
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"partneredge/edge/certificate/certificatetest"
 	"partneredge/edge/wire"
 )
 
@@ -158,7 +159,7 @@ func (m *enrolled) build() string { return m.replication.Presence().Report(m.id)
 // TestRegionTrustsOwnAuthority has a region's server connect to an origin whose certificate
 // nobody signed whom the system trusts.
 func TestRegionTrustsOwnAuthority(t *testing.T) {
-	cert, key := selfSigned(t)
+	cert, key := certificatetest.Write(t, t.TempDir())
 	f := newFixture(t, func(c *Config) { c.NATSLeafListen, c.NATSCert, c.NATSKey = "127.0.0.1:0", cert, key })
 	l := f.enrolLeaf(object{"region": "east", "ca_file": "./region-ca.pem"})
 	text, err := os.ReadFile(cert)

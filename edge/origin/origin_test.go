@@ -1,18 +1,11 @@
 package origin
 
 import (
-	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -27,6 +20,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"partneredge/edge/certificate/certificatetest"
 	"partneredge/edge/origin/natsauth"
 	"partneredge/edge/wire"
 	"partneredge/store"
@@ -154,7 +148,7 @@ func TestLogsHoldNoSecret(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	cert, key := selfSigned(t)
+	cert, key := certificatetest.Write(t, t.TempDir())
 	f := newFixture(t, func(c *Config) { c.NATSCert, c.NATSKey = cert, key })
 	if !strings.HasPrefix(f.NATSURL(), "tls://127.0.0.1:") {
 		t.Errorf("NATS is at %s", f.NATSURL())
@@ -179,7 +173,7 @@ func TestTLS(t *testing.T) {
 // TestCertificatesAreReplaced: at the admin API and at the embedded NATS, while
 // the origin runs.
 func TestCertificatesAreReplaced(t *testing.T) {
-	cert, key := selfSigned(t)
+	cert, key := certificatetest.Write(t, t.TempDir())
 	var passed atomic.Int64
 	f := newFixture(t, func(c *Config) {
 		c.NATSCert, c.NATSKey, c.AdminCert, c.AdminKey = cert, key, cert, key
@@ -227,47 +221,13 @@ func TestCertificatesAreReplaced(t *testing.T) {
 	}
 	passed.Add(int64(time.Minute))
 	answers("while the file is gone", old, true)
-	newCert, newKey := selfSigned(t)
+	newCert, newKey := certificatetest.Write(t, t.TempDir())
 	if err := errors.Join(os.Rename(newCert, cert), os.Rename(newKey, key)); err != nil {
 		t.Fatal(err)
 	}
 	passed.Add(int64(time.Minute))
 	answers("with the new one", cert, true)
 	answers("with the old one", old, false)
-}
-
-// selfSigned certificate of 127.0.0.1, signed by itself.
-func selfSigned(t *testing.T) (certFile, keyFile string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "origin"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	write := func(name, kind string, der []byte) string {
-		var b bytes.Buffer
-		if err := pem.Encode(&b, &pem.Block{Type: kind, Bytes: der}); err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", private)
 }
 
 // Two origin processes over one database and one NATS cluster: either answers,

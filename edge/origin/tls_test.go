@@ -6,12 +6,14 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"partneredge/edge/certificate/certificatetest"
 )
 
 // TestOldTLSIsRefused offers the admin API the versions of TLS one by one; the
 // last alone is accepted.
 func TestOldTLSIsRefused(t *testing.T) {
-	cert, key := selfSigned(t)
+	cert, key := certificatetest.Write(t, t.TempDir())
 	f := newFixture(t, func(c *Config) { c.AdminCert, c.AdminKey = cert, key })
 	text, err := os.ReadFile(cert)
 	if err != nil {

@@ -1,22 +1,16 @@
 package webhook
 
 import (
-	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/binary"
-	"encoding/pem"
 	"io"
-	"math/big"
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
+
+	"partneredge/edge/certificate/certificatetest"
 )
 
 // TestEndpointsAreToldBounds reads what the transport announces to an endpoint that
@@ -90,8 +84,9 @@ const systemRootsEnv = "WEBHOOK_TEST_SYSTEM_ROOTS"
 func TestCAFileAddsToTheSystem(t *testing.T) {
 	other := os.Getenv(systemRootsEnv)
 	if other == "" {
+		cert, _ := certificatetest.Write(t, t.TempDir()) // signs nothing here
 		process := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCAFileAddsToTheSystem$", "-test.count=1")
-		process.Env = append(os.Environ(), systemRootsEnv+"="+otherCA(t), "SSL_CERT_DIR="+t.TempDir(),
+		process.Env = append(os.Environ(), systemRootsEnv+"="+cert, "SSL_CERT_DIR="+t.TempDir(),
 			"SSL_CERT_FILE="+caFile(t, newReceiver(t, nil)))
 		if out, err := process.CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
@@ -109,19 +104,4 @@ func TestCAFileAddsToTheSystem(t *testing.T) {
 	resp, err := transport.RoundTrip(req)
 	must(t, err)
 	must(t, resp.Body.Close())
-}
-
-// otherCA writes a certificate that signs nothing here.
-func otherCA(t *testing.T) (file string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	must(t, err)
-	var text bytes.Buffer
-	must(t, pem.Encode(&text, &pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	file = filepath.Join(t.TempDir(), "other.pem")
-	must(t, os.WriteFile(file, text.Bytes(), 0o600))
-	return file
 }
