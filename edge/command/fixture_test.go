@@ -166,7 +166,7 @@ func (f *adminFixture) Firings(t testing.TB, account string, firings []contract.
 
 func (f *adminFixture) Leads(t testing.TB, account string) (list []contract.Lead) {
 	t.Helper()
-	f.await(t, "every lead to be handed over", func() bool { return f.metric(t, "edge_outbox_leads") == 0 })
+	await(t, "every lead to be handed over", func() bool { return f.metric(t, "edge_outbox_leads") == 0 })
 	var page struct {
 		Items []struct {
 			ID            string     `json:"id"`
@@ -221,19 +221,14 @@ func (f *adminFixture) settle(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.await(t, "the nodes to know of every change", func() bool { return f.metric(t, "edge_sync_change") >= float64(log.Latest) })
+	await(t, "the nodes to know of every change", func() bool { return f.metric(t, "edge_sync_change") >= float64(log.Latest) })
 }
 
-func (f *adminFixture) await(t testing.TB, what string, done func() bool) {
-	t.Helper()
-	await(t, what, done)
-}
-
-// await polls a condition for as long as it may take on a slow machine, ever more
-// seldom, since what is waited for needs the processors too.
+// await polls a condition for as long as compiling may take on a busy machine, ever
+// more seldom, since what is waited for needs the processors too.
 func await(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(3 * time.Minute)
+	deadline := time.NewTimer(5 * time.Minute)
 	defer deadline.Stop()
 	for pause := 5 * time.Millisecond; !done(); pause = min(pause+pause/4, 100*time.Millisecond) {
 		select {

@@ -238,7 +238,7 @@ func TestWhenADiskIsFull(t *testing.T) {
 		t.Fatalf("the origin before: %d %s", status, text)
 	}
 	free = disktest.Fill(t, originDisk)
-	patiently(t, "the origin to refuse a write", func() bool {
+	await(t, "the origin to refuse a write", func() bool {
 		err := s.admin.Call(t.Context(), "POST", "/accounts/"+s.account+"/keys", map[string]any{
 			"environment": "live", "scopes": []string{"read:agent"}, "label": strings.Repeat("x", 100),
 		}, nil)

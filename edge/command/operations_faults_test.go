@@ -235,7 +235,7 @@ func TestWhenAReleaseIsBad(t *testing.T) {
 	}
 
 	command("rollout", "1.1.0", "--stages", "50,100", "--pause", "1h", "--canary", "0", "--data", s.originDir)
-	patiently(t, "the rollout to go back by itself", func() bool {
+	await(t, "the rollout to go back by itself", func() bool {
 		failed()
 		return strings.Contains(command("status", "--data", s.originDir), "rolled back")
 	})

@@ -40,7 +40,7 @@ func TestReleasesReachProcesses(t *testing.T) {
 	command("pull", "1.1.0", "--from", layout, "--data", s.originDir)
 	runs := func(version string) {
 		t.Helper()
-		patiently(t, "the node to run "+version, func() bool {
+		await(t, "the node to run "+version, func() bool {
 			var page struct {
 				Items []struct {
 					Status *struct{ Running *struct{ Version string } }

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"partneredge/edge/adminapi"
 	"partneredge/edge/node"
@@ -93,7 +92,7 @@ func promote(t *testing.T, d *devProcess, release string, plan map[string]any) (
 
 func ends(t *testing.T, d *devProcess, rollout string) (ended rolled) {
 	t.Helper()
-	patiently(t, "the rollout to end", func() bool {
+	await(t, "the rollout to end", func() bool {
 		admin := &adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token()}
 		ended = rolled{}
 		return admin.Call(t.Context(), "GET", "/rollouts/"+rollout, nil, &ended) == nil && (ended.State == "done" || ended.State == "rolled_back")
@@ -101,22 +100,11 @@ func ends(t *testing.T, d *devProcess, rollout string) (ended rolled) {
 	return ended
 }
 
-// patiently polls for as long as compiling may take on a busy machine.
-func patiently(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(5 * time.Minute)
-	for tick := time.NewTicker(20 * time.Millisecond); !done(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
 // nodesRun waits until every node runs a release; "" is its own modules.
 func nodesRun(t *testing.T, d *devProcess, digest string) {
 	t.Helper()
 	admin := &adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token()}
-	patiently(t, "every node to run "+digest, func() bool {
+	await(t, "every node to run "+digest, func() bool {
 		var page struct {
 			Items []struct {
 				Status *struct{ Running, Candidate *struct{ Digest string } }

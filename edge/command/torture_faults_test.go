@@ -120,7 +120,7 @@ func (w *torture) rolloutEnds(faults string) {
 	}
 	w.t.Helper()
 	state := ""
-	patiently(w.t, "the rollout to end after "+faults, func() bool {
+	await(w.t, "the rollout to end after "+faults, func() bool {
 		state = w.rolloutState()
 		return state == "done" || state == "rolled_back"
 	})

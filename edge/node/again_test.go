@@ -28,7 +28,7 @@ func TestLeadsAreOfferedAgain(t *testing.T) {
 	n := startNode(t, c)
 	idle := func() {
 		t.Helper()
-		soon(t, "the leads are handed over", func() bool { return n.store.Outbox.Len() == 0 })
+		eventually(t, "the leads are handed over", func() bool { return n.store.Outbox.Len() == 0 })
 	}
 	leads := func() (all map[string]int) {
 		o.do(func() { all = maps.Clone(o.leads) })
@@ -45,14 +45,14 @@ func TestLeadsAreOfferedAgain(t *testing.T) {
 
 	o.do(func() { o.history, o.goesOn = "his_2", map[string]int64{"his_1": 1} })
 	o.push()
-	soon(t, "the node follows", func() bool { return n.store.Cursor().History == "his_2" })
+	eventually(t, "the node follows", func() bool { return n.store.Cursor().History == "his_2" })
 	epoch := n.store.Cursor().Epoch
 	for range 3 {
 		o.editKey(key, false, func(*store.Key) {})
 	}
 	o.do(func() { o.pruned = 3 })
 	o.push()
-	soon(t, "the node asked for everything again", func() bool { return n.store.Cursor().Epoch > epoch })
+	eventually(t, "the node asked for everything again", func() bool { return n.store.Cursor().Epoch > epoch })
 	idle()
 	if got := leads(); !maps.Equal(got, want) {
 		t.Errorf("an origin that goes on has %v, want %v", got, want)
@@ -64,7 +64,7 @@ func TestLeadsAreOfferedAgain(t *testing.T) {
 			clear(o.leads)
 		})
 		o.push()
-		soon(t, "the leads are there again", func() bool { return len(leads()) == len(want) })
+		eventually(t, "the leads are there again", func() bool { return len(leads()) == len(want) })
 		idle()
 		if got := leads(); !maps.Equal(got, want) {
 			t.Errorf("an origin that was put back has %v, want %v", got, want)
@@ -96,16 +96,16 @@ func TestLateAnswerOfALostOrigin(t *testing.T) {
 		o.do(func() { n = len(o.leads) })
 		return n
 	}
-	soon(t, "the lead is at the origin", func() bool { return count() == 1 })
+	eventually(t, "the lead is at the origin", func() bool { return count() == 1 })
 	o.do(func() {
 		o.history, o.hold = "his_2", nil
 		clear(o.leads)
 	})
 	o.push()
-	soon(t, "the node follows", func() bool { return n.store.Cursor().History == "his_2" })
+	eventually(t, "the node follows", func() bool { return n.store.Cursor().History == "his_2" })
 	close(release)
-	soon(t, "the lead is there again", func() bool { return count() == 1 })
-	soon(t, "nothing waits", func() bool { return n.store.Outbox.Len() == 0 })
+	eventually(t, "the lead is there again", func() bool { return count() == 1 })
+	eventually(t, "nothing waits", func() bool { return n.store.Outbox.Len() == 0 })
 }
 
 // TestOutboxThatCannotOfferAgain: a node whose outbox cannot offer again what an origin
@@ -136,7 +136,7 @@ func TestOutboxThatCannotOfferAgain(t *testing.T) {
 			n := startNode(t, c)
 			ask(t, n, "GET", me, victim, "").want(t, 200)
 			ask(t, n, "POST", newLead, key, `{"name":"Ana Lima","phone":"5550100"}`).want(t, 201)
-			soon(t, "the lead is handed over", func() bool { return n.store.Outbox.Len() == 0 })
+			eventually(t, "the lead is handed over", func() bool { return n.store.Outbox.Len() == 0 })
 
 			broken.Store(true)
 			o.do(func() {
@@ -145,9 +145,9 @@ func TestOutboxThatCannotOfferAgain(t *testing.T) {
 			})
 			o.editKey(victim, true, func(k *store.Key) { k.RevokedAt = time.Now() })
 			o.push()
-			soon(t, "the node follows", func() bool { return n.store.Cursor().History == "his_2" })
+			eventually(t, "the node follows", func() bool { return n.store.Cursor().History == "his_2" })
 			ask(t, n, "GET", me, victim, "").want(t, 401, "api_key_revoked")
-			soon(t, "the node is in step", func() bool { return !n.store.Cursor().CompleteAt.IsZero() && n.store.Cursor().OfferDue })
+			eventually(t, "the node is in step", func() bool { return !n.store.Cursor().CompleteAt.IsZero() && n.store.Cursor().OfferDue })
 			if restarts {
 				stopNode(t, n)
 			}
@@ -155,11 +155,11 @@ func TestOutboxThatCannotOfferAgain(t *testing.T) {
 			if restarts {
 				n = startNode(t, c)
 			}
-			soon(t, "the lead is there again", func() (there bool) {
+			eventually(t, "the lead is there again", func() (there bool) {
 				o.do(func() { there = len(o.leads) == 1 })
 				return there
 			})
-			soon(t, "nothing is due", func() bool { return !n.store.Cursor().OfferDue && n.store.Outbox.Len() == 0 })
+			eventually(t, "nothing is due", func() bool { return !n.store.Cursor().OfferDue && n.store.Outbox.Len() == 0 })
 		})
 	}
 }

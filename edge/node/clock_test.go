@@ -52,25 +52,25 @@ func TestClockJumps(t *testing.T) {
 			}
 			ask(t, n, "GET", me, doomed, "").want(t, 200)
 			lead(200)
-			soon(t, "the leads are handed over", func() bool { return n.store.Outbox.Len() == 0 })
+			eventually(t, "the leads are handed over", func() bool { return n.store.Outbox.Len() == 0 })
 			o.do(func() {
 				if len(o.leads) != len(ids) || len(slices.Compact(slices.Sorted(slices.Values(ids)))) != len(ids) {
 					t.Errorf("%d leads at the origin, %d accepted", len(o.leads), len(ids))
 				}
 			})
 			o.push(o.editKey(doomed, true, func(k *store.Key) { k.RevokedAt = time.Now() }))
-			soon(t, "the key is refused", func() bool { return ask(t, n, "GET", me, doomed, "").status == 401 })
+			eventually(t, "the key is refused", func() bool { return ask(t, n, "GET", me, doomed, "").status == 401 })
 
 			// Cut off, a jump either way is longer than records are trusted.
 			heartbeat(t, o, n)
 			o.stop()
-			soon(t, "the node notices", func() bool { return !n.link.Up() })
+			eventually(t, "the node notices", func() bool { return !n.link.Up() })
 			ask(t, n, "GET", me, key, "").want(t, 200)
 			move()
 			ask(t, n, "GET", me, key, "").want(t, 500)
 			o.start()
-			soon(t, "connected again", n.link.Up)
-			soon(t, "served again", func() bool { return ask(t, n, "GET", me, key, "").status == 200 })
+			eventually(t, "connected again", n.link.Up)
+			eventually(t, "served again", func() bool { return ask(t, n, "GET", me, key, "").status == 200 })
 
 			// A lockout outlasts no jump by more than its length.
 			for range 3 {
@@ -95,7 +95,7 @@ func TestClockJumps(t *testing.T) {
 func heartbeat(t *testing.T, o *testOrigin, n *Node) {
 	t.Helper()
 	before := n.store.Cursor().CompleteAt
-	soon(t, "a heartbeat is heard", func() bool {
+	eventually(t, "a heartbeat is heard", func() bool {
 		o.push()
 		return !n.store.Cursor().CompleteAt.Equal(before) && n.config.Now().Sub(n.store.Cursor().CompleteAt).Abs() < time.Minute
 	})

@@ -50,7 +50,7 @@ func TestRevokedOnAFullDisk(t *testing.T) {
 			ask(t, n, "GET", me, key, "").want(t, 200)
 			ask(t, n, "GET", me, victim, "").want(t, 200)
 			o.push(o.editKey(key, false, func(*store.Key) {}))
-			soon(t, "the change is known", func() bool { return n.store.Cursor().Seq == 3 })
+			eventually(t, "the change is known", func() bool { return n.store.Cursor().Seq == 3 })
 			ask(t, n, "GET", me, key, "").want(t, 200)
 
 			full.Store(true)
@@ -61,7 +61,7 @@ func TestRevokedOnAFullDisk(t *testing.T) {
 				status := ask(t, n, "GET", me, victim, "").status
 				return status == 401 || status == 500
 			}
-			soon(t, "the revoked key is refused", refused)
+			eventually(t, "the revoked key is refused", refused)
 			if took := time.Since(began); took > time.Second {
 				t.Errorf("it took %s", took)
 			}
@@ -74,7 +74,7 @@ func TestRevokedOnAFullDisk(t *testing.T) {
 
 			full.Store(false)
 			o.push()
-			soon(t, "the node follows", func() bool {
+			eventually(t, "the node follows", func() bool {
 				at := n.store.Cursor()
 				return at.History == o.history && at.Seq == int64(len(o.changes))
 			})

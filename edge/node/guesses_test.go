@@ -73,7 +73,7 @@ func TestMadeUpKeysHoldUpNobody(t *testing.T) {
 					t.Fatalf("beyond the bounds: %d, Retry-After %q", resp.StatusCode, resp.Header.Get("Retry-After"))
 				}
 			}
-			soon(t, "the others ask", func() bool { return o.requests(wire.VerbKey) == asked+test.waiting })
+			eventually(t, "the others ask", func() bool { return o.requests(wire.VerbKey) == asked+test.waiting })
 			for range 100 {
 				began := time.Now()
 				ask(t, n, "GET", me, key, "").want(t, 200)
@@ -81,7 +81,7 @@ func TestMadeUpKeysHoldUpNobody(t *testing.T) {
 					t.Fatalf("a held key took %v", took)
 				}
 			}
-			soon(t, "no sandbox is busy", func() bool {
+			eventually(t, "no sandbox is busy", func() bool {
 				busy := 0
 				for _, stats := range n.runtime.Stats() {
 					busy += stats.Sandboxes - stats.Idle
@@ -198,7 +198,7 @@ func (c *crowd) ask(t *testing.T, all []member) []answer {
 	for i, m := range all {
 		waiting.Go(func() { answers[i] = c.send(t, m) })
 	}
-	soon(t, "all keys are looked up", func() bool { return c.n.missed() == missed+len(all) })
+	eventually(t, "all keys are looked up", func() bool { return c.n.missed() == missed+len(all) })
 	c.o.do(func() { c.o.hold = nil })
 	close(hold)
 	waiting.Wait()

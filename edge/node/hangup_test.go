@@ -161,7 +161,7 @@ func TestLockedOutClientIsHungUpOn(t *testing.T) {
 				if status != 403 || closes != (protocol.version == 1) { // HTTP/2 has no such header
 					t.Fatalf("locked out: %d, closes %v", status, closes)
 				}
-				soon(t, "the connection ends", client.ended)
+				eventually(t, "the connection ends", client.ended)
 			}
 			if client.dialled.Load() != 3 {
 				t.Errorf("%d connections for 3 answers, the first on one that was there", client.dialled.Load())
@@ -253,7 +253,7 @@ func TestRefusalsHangUp(t *testing.T) {
 			if status != 401 || closes != (protocol.version == 1) { // HTTP/2 has no such header
 				t.Errorf("a request without a key: %d, closes %v", status, closes)
 			}
-			soon(t, "the connection ends", stranger.ended)
+			eventually(t, "the connection ends", stranger.ended)
 			answered(partner)
 			if partner.dialled.Load() != 1 || partner.ended() {
 				t.Errorf("a partner is on connection %d, ended %v", partner.dialled.Load(), partner.ended())
@@ -262,7 +262,7 @@ func TestRefusalsHangUp(t *testing.T) {
 			for _, client := range others {
 				client.CloseIdleConnections()
 			}
-			soon(t, "a 401 leaves its connection open", func() bool {
+			eventually(t, "a 401 leaves its connection open", func() bool {
 				before := stranger.dialled.Load()
 				_, closes := stranger.ask(t, n, "")
 				return !closes && stranger.dialled.Load() == before && !stranger.ended()

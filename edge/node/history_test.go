@@ -23,7 +23,7 @@ func TestAnotherHistory(t *testing.T) {
 		}},
 		{"by a new connection", func(o *testOrigin, n *Node) {
 			o.stop()
-			soon(o.t, "the node notices", func() bool { return !n.link.Up() })
+			eventually(o.t, "the node notices", func() bool { return !n.link.Up() })
 			o.start()
 		}},
 	} {
@@ -36,7 +36,7 @@ func TestAnotherHistory(t *testing.T) {
 			ask(t, n, "GET", me, key, "").want(t, 200)
 			ask(t, n, "GET", me, victim, "").want(t, 200)
 			o.push(o.editKey(key, false, func(*store.Key) {}))
-			soon(t, "the change is known", func() bool { return n.store.Cursor().Seq == 3 })
+			eventually(t, "the change is known", func() bool { return n.store.Cursor().Seq == 3 })
 
 			// The third change was lost, and now there is another.
 			o.do(func() {
@@ -45,9 +45,9 @@ func TestAnotherHistory(t *testing.T) {
 			})
 			o.editKey(victim, true, func(k *store.Key) { k.RevokedAt = time.Now() })
 			test.heard(o, n)
-			soon(t, "the node follows", func() bool { return n.store.Cursor().History == "his_2" })
+			eventually(t, "the node follows", func() bool { return n.store.Cursor().History == "his_2" })
 			ask(t, n, "GET", me, victim, "").want(t, 401, "api_key_revoked")
-			soon(t, "the other key is served", func() bool { return ask(t, n, "GET", me, key, "").status == 200 })
+			eventually(t, "the other key is served", func() bool { return ask(t, n, "GET", me, key, "").status == 200 })
 		})
 	}
 }
@@ -69,7 +69,7 @@ func TestHistoryThatGoesOn(t *testing.T) {
 		})
 		o.push()
 		if history != "" {
-			soon(t, "the node follows "+history, func() bool { return n.store.Cursor().History == history })
+			eventually(t, "the node follows "+history, func() bool { return n.store.Cursor().History == history })
 		}
 		stopNode(t, n)
 		n = startNode(t, c)
@@ -90,7 +90,7 @@ func TestHistoryThatGoesOn(t *testing.T) {
 		o.history = "his_other"
 	})
 	n = startNode(t, c)
-	soon(t, "the node follows", func() bool { return n.store.Cursor().History == "his_other" })
+	eventually(t, "the node follows", func() bool { return n.store.Cursor().History == "his_other" })
 	ask(t, n, "GET", me, key, "").want(t, 401, "api_key_revoked")
 }
 
@@ -105,12 +105,12 @@ func TestBackInTheSameHistory(t *testing.T) {
 	n := startNode(t, config(t, o))
 	ask(t, n, "GET", me, key, "").want(t, 200)
 	o.push(o.editKey(key, false, func(*store.Key) {}), o.editKey(key, false, func(*store.Key) {}))
-	soon(t, "the changes are known", func() bool { return n.store.Cursor().Seq == 3 })
+	eventually(t, "the changes are known", func() bool { return n.store.Cursor().Seq == 3 })
 
 	// Two changes were lost, and now there is another.
 	o.do(func() { o.changes = o.changes[:1] })
 	o.editKey(key, true, func(k *store.Key) { k.RevokedAt = time.Now() })
-	soon(t, "the node asks and follows", func() bool {
+	eventually(t, "the node asks and follows", func() bool {
 		o.push() // a heartbeat
 		return n.store.Cursor().Seq == 2
 	})

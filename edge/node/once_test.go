@@ -37,7 +37,7 @@ func TestIdempotencyKey(t *testing.T) {
 		}
 	}
 	again("at once")
-	soon(t, "it is handed over", func() bool { return n.store.Outbox.Len() == 0 })
+	eventually(t, "it is handed over", func() bool { return n.store.Outbox.Len() == 0 })
 	again("after it was handed over")
 	if status, _ := sendOnce(t, n, key, "a", `{"name":"Bo","phone":"5550100"}`); status != 409 {
 		t.Errorf("another body: %d", status)
@@ -50,7 +50,7 @@ func TestIdempotencyKey(t *testing.T) {
 	c.Data = t.TempDir()
 	n = startNode(t, c)
 	again("at another node")
-	soon(t, "it is handed over again", func() bool {
+	eventually(t, "it is handed over again", func() bool {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		return o.leads[first] == 2 // the origin keeps it once

@@ -34,7 +34,7 @@ func TestOutage(t *testing.T) {
 	ask(t, n, "GET", me, revoked, "").want(t, 200)
 
 	o.stop()
-	soon(t, "the node notices", func() bool { return !n.link.Up() })
+	eventually(t, "the node notices", func() bool { return !n.link.Up() })
 	passed.Add(600)
 	if age := ask(t, n, "GET", me, key, "").want(t, 200, "Acme").header.Get("Age"); len(age) != 3 {
 		t.Errorf("Age %q after 10 min", age)
@@ -68,8 +68,8 @@ func TestOutage(t *testing.T) {
 	// Back: a key that was revoked meanwhile is never served again.
 	o.editKey(revoked, true, func(k *store.Key) { k.RevokedAt = time.Now() })
 	o.start()
-	soon(t, "connected again", n.link.Up)
-	soon(t, "revoked", func() bool { return ask(t, n, "GET", me, revoked, "").want(t, 401, "api_key_revoked").status == 401 })
+	eventually(t, "connected again", n.link.Up)
+	eventually(t, "revoked", func() bool { return ask(t, n, "GET", me, revoked, "").want(t, 401, "api_key_revoked").status == 401 })
 	if status := readiness(t, n); status != 200 {
 		t.Errorf("/readyz in step again: %d", status)
 	}
@@ -77,7 +77,7 @@ func TestOutage(t *testing.T) {
 	if age := a.header.Get("Age"); age != "" {
 		t.Errorf("Age %q in step", age)
 	}
-	soon(t, "the lead is handed over", func() bool { return n.store.Outbox.Len() == 0 })
+	eventually(t, "the lead is handed over", func() bool { return n.store.Outbox.Len() == 0 })
 	o.do(func() {
 		if len(o.leads) != 1 {
 			t.Errorf("leads at the origin: %v", o.leads)
@@ -106,7 +106,7 @@ func TestChangesThatNobodyCanTellAnyMore(t *testing.T) {
 	o.editKey(key, false, func(k *store.Key) { k.Label = "x" })
 	o.do(func() { o.pruned = int64(len(o.changes)) - 1 })
 	o.push()
-	soon(t, "the key is asked for again", func() bool { return ask(t, n, "GET", me, key, "").status == 403 })
+	eventually(t, "the key is asked for again", func() bool { return ask(t, n, "GET", me, key, "").status == 403 })
 	if o.requests(wire.VerbKey) == before {
 		t.Error("the key was not asked for")
 	}
@@ -133,7 +133,7 @@ func TestLeads(t *testing.T) {
 		o.refuse[ids[7]] = "" // the origin cannot read it
 		o.mute[wire.VerbLeads] = false
 	})
-	soon(t, "all but one are gone", func() bool { return n.store.Outbox.Len() == 1 })
+	eventually(t, "all but one are gone", func() bool { return n.store.Outbox.Len() == 1 })
 	o.do(func() {
 		if len(o.leads) != 28 {
 			t.Errorf("%d leads at the origin, want 28", len(o.leads))
@@ -166,7 +166,7 @@ func TestMuteOrigin(t *testing.T) {
 			o.mute[verb] = true
 		}
 	})
-	soon(t, "the heartbeat times out", func() bool { return ask(t, n, "GET", me, key, "").want(t, 200).header.Get("Age") != "" })
+	eventually(t, "the heartbeat times out", func() bool { return ask(t, n, "GET", me, key, "").want(t, 200).header.Get("Age") != "" })
 	asked := o.requests(wire.VerbKey)
 	began := time.Now()
 	for range 20 {
@@ -188,7 +188,7 @@ func TestMuteOrigin(t *testing.T) {
 	o.do(func() { clear(o.mute) })
 	o.push()
 	underWay := 0 // a request whose key was judged when the revocation came
-	soon(t, "the key is refused", func() bool {
+	eventually(t, "the key is refused", func() bool {
 		a := ask(t, n, "GET", me, key, "")
 		if a.status == 200 && a.header.Get("Age") == "" {
 			underWay++
@@ -218,15 +218,15 @@ func TestLeadsDuringAFloodOfLookups(t *testing.T) {
 			}
 		})
 	}
-	soon(t, "as many lookups as may be under way", func() bool { return o.requests(wire.VerbKey) >= 256 })
+	eventually(t, "as many lookups as may be under way", func() bool { return o.requests(wire.VerbKey) >= 256 })
 	if err := n.store.Outbox.Append(t.Context(), outbox.Item{ID: "lead_1", Body: []byte(`{"id":"lead_1"}`)}); err != nil {
 		t.Fatal(err)
 	}
-	soon(t, "the lead is handed over", func() bool { return n.store.Outbox.Len() == 0 })
+	eventually(t, "the lead is handed over", func() bool { return n.store.Outbox.Len() == 0 })
 	var missed store.Change
 	o.do(func() { missed = o.change(store.ChangeProfile, "acc_1", false) })
 	o.push() // not told of the change, so it asks
-	soon(t, "the change is known", func() bool { return n.store.Cursor().Seq == missed.Seq })
+	eventually(t, "the change is known", func() bool { return n.store.Cursor().Seq == missed.Seq })
 	if asked := o.requests(wire.VerbKey); asked != 256 {
 		t.Errorf("%d lookups under way, want 256", asked)
 	}
@@ -246,7 +246,7 @@ func TestSetAsideLeadsAreHandedOver(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	soon(t, "they are set aside", func() bool { return n.store.Outbox.Len() == 0 })
+	eventually(t, "they are set aside", func() bool { return n.store.Outbox.Len() == 0 })
 	file := filepath.Join(c.Data, "state", "rejected.jsonl")
 	if lines, err := os.ReadFile(file); err != nil || bytes.Count(lines, []byte("\n")) != 3 {
 		t.Fatalf("%s, %v", lines, err)
@@ -254,7 +254,7 @@ func TestSetAsideLeadsAreHandedOver(t *testing.T) {
 	stopNode(t, n)
 
 	n = startNode(t, c) // the origin is still the older one
-	soon(t, "the node is back in step", func() bool { return readiness(t, n) == 200 })
+	eventually(t, "the node is back in step", func() bool { return readiness(t, n) == 200 })
 	stopNode(t, n)
 	if _, err := os.Stat(file); err != nil {
 		t.Fatalf("the older origin took nothing: %v", err)
@@ -262,7 +262,7 @@ func TestSetAsideLeadsAreHandedOver(t *testing.T) {
 
 	o.do(func() { o.older = false })
 	startNode(t, c)
-	soon(t, "the file is gone", func() bool { _, err := os.Stat(file); return errors.Is(err, os.ErrNotExist) })
+	eventually(t, "the file is gone", func() bool { _, err := os.Stat(file); return errors.Is(err, os.ErrNotExist) })
 	o.do(func() {
 		if !reflect.DeepEqual(o.raws, waiting) {
 			t.Errorf("the origin has %q", o.raws)

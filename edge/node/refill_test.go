@@ -65,7 +65,7 @@ func TestRefill(t *testing.T) {
 	o.editKey(revoked, true, func(k *store.Key) { k.RevokedAt = time.Now() })
 	single := o.requests(wire.VerbKey)
 	o.push() // of another history
-	soon(t, "the keys are current again", func() bool {
+	eventually(t, "the keys are current again", func() bool {
 		return len(n.store.Keys.StaleNames(10)) == 0 && n.store.Keys.Len() == 2
 	})
 	ask(t, n, "GET", me, kept, "").want(t, 200)
@@ -107,7 +107,7 @@ func refillWithoutAnUnreadKey(t *testing.T, whole bool) {
 		o.history = "his_2"
 	})
 	o.push() // of another history
-	soon(t, "the other keys are current again", func() bool {
+	eventually(t, "the other keys are current again", func() bool {
 		stale := n.store.Keys.StaleNames(10)
 		return len(stale) == 1 && stale[0] == string(unread[:])
 	})
@@ -154,7 +154,7 @@ func TestRefillOvertaken(t *testing.T) {
 	})
 	change := o.editKey(key, true, func(k *store.Key) { k.RevokedAt = time.Now() })
 	o.push(change)
-	soon(t, "the change is known", func() bool { return n.store.Cursor().Seq == change.Seq })
+	eventually(t, "the change is known", func() bool { return n.store.Cursor().Seq == change.Seq })
 	if err := batch.Respond(must(json.Marshal(&reply))(t)); err != nil {
 		t.Fatal(err)
 	}

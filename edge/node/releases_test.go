@@ -59,12 +59,6 @@ func (o *testOrigin) runs(digest string) {
 	o.told("the node runs "+digest, func(r, c *wire.ReleaseStatus) bool { return r.Digest == digest && c == nil })
 }
 
-// eventually polls for as long as compiling may take on a busy machine.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	within(t, 5*time.Minute, what, ok)
-}
-
 // trusting is a configuration of a node that runs what by has signed.
 func trusting(t *testing.T, o *testOrigin, by operator) Config {
 	c := config(t, o)
@@ -307,7 +301,7 @@ func TestModulesStandByForARollback(t *testing.T) {
 	}
 	run("")
 	run(second)
-	soon(t, "nobody keeps the modules of the node's own disk", func() bool { return len(modules()) == ofOne })
+	eventually(t, "nobody keeps the modules of the node's own disk", func() bool { return len(modules()) == ofOne })
 }
 
 // begin sends the first half of a lead, which its handler then waits for. end
@@ -327,7 +321,7 @@ func begin(t *testing.T, n *Node, key string) (end func() (status int)) {
 	}
 	before := calls()
 	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n{", newLead, key, len(someLead))
-	soon(t, "the gate has answered", func() bool { return calls() > before })
+	eventually(t, "the gate has answered", func() bool { return calls() > before })
 	return func() int {
 		fmt.Fprint(conn, someLead[1:])
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)

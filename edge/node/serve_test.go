@@ -99,16 +99,16 @@ func TestFollowsChanges(t *testing.T) {
 		c = o.change(store.ChangeProfile, "acc_1", false)
 	})
 	o.push(c)
-	soon(t, "the new name", func() bool { return strings.Contains(ask(t, n, "GET", me, key, "").want(t, 200).body, "after") })
+	eventually(t, "the new name", func() bool { return strings.Contains(ask(t, n, "GET", me, key, "").want(t, 200).body, "after") })
 
 	o.push(o.editKey(key, false, func(k *store.Key) { k.Scopes = []string{store.ScopeWriteLeads} }))
-	soon(t, "the scope is gone", func() bool { return ask(t, n, "GET", me, key, "").status == 403 })
+	eventually(t, "the scope is gone", func() bool { return ask(t, n, "GET", me, key, "").status == 403 })
 	ask(t, n, "GET", me, other, "").want(t, 200)
 
 	// Revoked: refused before the origin is asked for anything.
 	o.do(func() { o.mute[wire.VerbKey] = true })
 	o.push(o.editKey(other, true, func(k *store.Key) { k.RevokedAt = time.Now() }))
-	soon(t, "revoked", func() bool { return ask(t, n, "GET", me, other, "").status == 401 })
+	eventually(t, "revoked", func() bool { return ask(t, n, "GET", me, other, "").status == 401 })
 	ask(t, n, "GET", me, other, "").want(t, 401, "api_key_revoked")
 
 	// A push that is lost is asked for at the next beat.
@@ -118,7 +118,7 @@ func TestFollowsChanges(t *testing.T) {
 		o.mute[wire.VerbKey] = false
 	})
 	o.push(o.editKey(key, false, func(k *store.Key) { k.Scopes = []string{store.ScopeReadAgent} }))
-	soon(t, "what was missed", func() bool {
+	eventually(t, "what was missed", func() bool {
 		a := ask(t, n, "GET", me, key, "")
 		return a.status == 200 && strings.Contains(a.body, "third")
 	})
@@ -137,7 +137,7 @@ func TestUnknownKeyIsRememberedForAMoment(t *testing.T) {
 	o.do(func() { o.accounts["acc_1"] = store.Account{ID: "acc_1"} })
 	o.addKey("key_1", nil)
 	o.push(o.changes[0])
-	soon(t, "the key is known", func() bool { return ask(t, n, "GET", me, key, "").status == 200 })
+	eventually(t, "the key is known", func() bool { return ask(t, n, "GET", me, key, "").status == 200 })
 }
 
 func TestManyRequestsAskOnce(t *testing.T) {
@@ -155,7 +155,7 @@ func TestManyRequestsAskOnce(t *testing.T) {
 			}
 		})
 	}
-	soon(t, "the key is asked for", func() bool { return o.requests(wire.VerbKey) > 0 })
+	eventually(t, "the key is asked for", func() bool { return o.requests(wire.VerbKey) > 0 })
 	close(release)
 	wg.Wait()
 	if k, v := o.requests(wire.VerbKey), o.requests(wire.VerbView); k != 1 || v != 1 {

@@ -27,14 +27,14 @@ func TestSpendingIsSharedWithOtherNodes(t *testing.T) {
 	for range 5 {
 		ask(t, n, "GET", me, key, "").want(t, 200)
 	}
-	soon(t, "the origin knows what was spent", func() bool { return o.spend("key_1", 0) >= 4 })
+	eventually(t, "the origin knows what was spent", func() bool { return o.spend("key_1", 0) >= 4 })
 
 	o.spend("key_1", 90) // elsewhere
 	ask(t, n, "GET", me, key, "")
-	soon(t, "the node knows what was spent elsewhere", func() bool {
+	eventually(t, "the node knows what was spent elsewhere", func() bool {
 		return remaining(t, ask(t, n, "GET", me, key, "")) < 10
 	})
-	soon(t, "the limit is reached", func() bool { return ask(t, n, "GET", me, key, "").status == 429 })
+	eventually(t, "the limit is reached", func() bool { return ask(t, n, "GET", me, key, "").status == 429 })
 }
 
 // A report that is lost is sent again; what is not confirmed when the node ends
@@ -55,12 +55,12 @@ func TestSpendingIsReportedUntilItIsConfirmed(t *testing.T) {
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("20 requests took %v: they wait for the origin", took)
 	}
-	soon(t, "reports that nobody answers", func() bool { return o.requests(wire.VerbSpend) > 2 })
+	eventually(t, "reports that nobody answers", func() bool { return o.requests(wire.VerbSpend) > 2 })
 	o.do(func() { o.mute[wire.VerbSpend] = false })
-	soon(t, "it is sent again", func() bool { return o.spend("key_1", 0) >= spent(20) })
+	eventually(t, "it is sent again", func() bool { return o.spend("key_1", 0) >= spent(20) })
 
 	o.stop()
-	soon(t, "the node notices", func() bool { return !n.link.Up() })
+	eventually(t, "the node notices", func() bool { return !n.link.Up() })
 	for range 20 {
 		ask(t, n, "GET", me, key, "").want(t, 200)
 	}
@@ -70,7 +70,7 @@ func TestSpendingIsReportedUntilItIsConfirmed(t *testing.T) {
 		t.Errorf("%d remain after a restart", left)
 	}
 	o.start()
-	soon(t, "the rest is reported", func() bool { return o.spend("key_1", 0) >= spent(41) })
+	eventually(t, "the rest is reported", func() bool { return o.spend("key_1", 0) >= spent(41) })
 }
 
 // What another version says that this one cannot read is left alone.
@@ -87,14 +87,14 @@ func TestSharesOfAnotherVersion(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	soon(t, "the first report is confirmed", func() bool { k, err := n.store.Buckets.Unacked(); return err == nil && len(k) == 0 })
+	eventually(t, "the first report is confirmed", func() bool { k, err := n.store.Buckets.Unacked(); return err == nil && len(k) == 0 })
 	o.do(func() { o.mute[wire.VerbSpend] = true })
 	all := `"keys":{"key_1":{"m":6000000000,"c":1,"n":1}}}`
 	say(`{"v":9,"boot":"` + boot + `",` + all)
 	say(`{"v":1,"boot":"another life",` + all)
 	say(`no message`)
 	say(`{"v":2,"boot":"` + boot + `","new":{"x":1},"keys":{"key_1":{"m":3000000000,"c":1,"n":1,"z":7}}}`)
-	soon(t, "the newer version's share is taken in", func() bool {
+	eventually(t, "the newer version's share is taken in", func() bool {
 		left := remaining(t, ask(t, n, "GET", me, key, ""))
 		if left < 40 {
 			t.Fatalf("%d remain: what cannot be read was taken in", left)

@@ -55,7 +55,7 @@ func TestRequestsOverHTTP2AreBounded(t *testing.T) {
 	if err := unread.Body.Close(); err != nil {
 		t.Error(err)
 	}
-	soon(t, "the place is free again", func() bool {
+	eventually(t, "the place is free again", func() bool {
 		resp, err := get("/healthz")
 		return err == nil && resp.Body.Close() == nil
 	})

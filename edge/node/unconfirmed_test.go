@@ -41,8 +41,8 @@ func TestSubscriptionsThatNobodyKnowsAreRevoked(t *testing.T) {
 			return all
 		}
 	}
-	soon(t, "it is revoked", allRevoked(1))
-	soon(t, "it is forgotten", func() bool { left, err := n.store.Unconfirmed.All(); return err == nil && len(left) == 0 })
+	eventually(t, "it is revoked", allRevoked(1))
+	eventually(t, "it is forgotten", func() bool { left, err := n.store.Unconfirmed.All(); return err == nil && len(left) == 0 })
 	ask(t, n, "POST", webhooks+"subscribe", key, body).want(t, 201)
 	if left, err := n.store.Unconfirmed.All(); err != nil || len(left) != 0 {
 		t.Errorf("one that was answered is still remembered: %+v, %v", left, err)
@@ -66,8 +66,8 @@ func TestSubscriptionsThatNobodyKnowsAreRevoked(t *testing.T) {
 		t.Fatal(err)
 	}
 	n = startNode(t, c)
-	soon(t, "it is revoked after a restart", allRevoked(1))
-	soon(t, "the other is asked for", func() bool {
+	eventually(t, "it is revoked after a restart", allRevoked(1))
+	eventually(t, "the other is asked for", func() bool {
 		left, err := n.store.Unconfirmed.All()
 		return err == nil && len(left) == 1 && left[0].ID == "whs_never"
 	})

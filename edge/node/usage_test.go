@@ -34,10 +34,10 @@ func TestUsageIsReported(t *testing.T) {
 	n = startNode(t, c)
 	use(n)
 	o.stop()
-	soon(t, "the node notices", func() bool { return !n.link.Up() })
+	eventually(t, "the node notices", func() bool { return !n.link.Up() })
 	use(n)
 	o.start()
-	soon(t, "all that the key was used for is reported", func() bool {
+	eventually(t, "all that the key was used for is reported", func() bool {
 		got, boots := wire.UsageKey{}, map[string]wire.UsageKey{}
 		o.do(func() {
 			for _, report := range o.usage {

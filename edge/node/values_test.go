@@ -46,7 +46,7 @@ func TestOutreachNeedsExpressConsent(t *testing.T) {
 	} {
 		ask(t, n, "POST", newLead, key, `{"name":"`+name+`","email":"a@example.com","consent":`+consent+`}`).want(t, 201)
 	}
-	soon(t, "the origin has all leads", func() (all bool) {
+	eventually(t, "the origin has all leads", func() (all bool) {
 		o.do(func() { all = len(got) == 4 })
 		return all
 	})
@@ -88,7 +88,7 @@ func TestEverythingWorksInSetup(t *testing.T) {
 	}
 	ask(t, n, "DELETE", webhooks+answer.Subscription.ID, key, "").want(t, 200)
 	ask(t, n, "POST", newLead, key, someLead).want(t, 201)
-	soon(t, "the origin has the lead", func() (got bool) {
+	eventually(t, "the origin has the lead", func() (got bool) {
 		o.do(func() { got = len(o.leads) == 1 })
 		return got
 	})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -189,18 +190,6 @@ func write(t *testing.T, path string, data []byte) {
 	}
 }
 
-func same(a, b map[string]string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for k, v := range a {
-		if b[k] != v {
-			return false
-		}
-	}
-	return true
-}
-
 func TestFileCutAtEveryByte(t *testing.T) {
 	dir := t.TempDir()
 	data, ends := row(t, filepath.Join(dir, "full"), 12)
@@ -215,7 +204,7 @@ func TestFileCutAtEveryByte(t *testing.T) {
 			write(t, path, append(data[:size:size], make([]byte, tail)...))
 			log, text := logtest.New()
 			got := contents(t, path, log)
-			if !same(got, want[whole]) {
+			if !maps.Equal(got, want[whole]) {
 				t.Fatalf("cut to %d bytes and %d zeroes: %d records, want %d", size, tail, len(got), len(want[whole]))
 			}
 			if tail == 0 && text.Lines() != 0 {
@@ -265,7 +254,7 @@ func TestFileDamagedAtEveryByte(t *testing.T) {
 				}
 			}
 			// The name that a deletion names is not sealed.
-			if !same(got, want[before]) && !deletes(before) {
+			if !maps.Equal(got, want[before]) && !deletes(before) {
 				t.Fatalf("byte %d ^ %#x: %v", i, flip, got)
 			}
 			removeGlob(t, path+".damaged-*")
