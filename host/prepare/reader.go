@@ -2,6 +2,7 @@ package prepare
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 )
 
@@ -152,13 +153,7 @@ func (r *reader) sub(n int) *reader {
 	return &reader{b: r.b[:start+n], at: start, err: r.err}
 }
 
-func appendU32(b []byte, v uint32) []byte {
-	for v >= 0x80 {
-		b = append(b, byte(v)|0x80)
-		v >>= 7
-	}
-	return append(b, byte(v))
-}
+func appendU32(b []byte, v uint32) []byte { return binary.AppendUvarint(b, uint64(v)) }
 
 func appendS64(b []byte, v int64) []byte {
 	for {
