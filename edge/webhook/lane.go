@@ -307,8 +307,9 @@ func (s *Sender) moveSlow(b *budget) {
 	s.schedule(now)
 }
 
-// move takes a try out of its budget, unless it has left it already. What the slow lane has is left to the endpoints
-// that are there already. s.mu is held.
+// move takes a try out of its lane's budget, unless it has left it already. It counts in
+// no other lane: the places of the slow one are for endpoints that are known to hang.
+// s.mu is held.
 func (s *Sender) move(t *try) {
 	if t.lane == nil {
 		return
