@@ -103,8 +103,7 @@ func (g *Guard) checkHost(ctx context.Context, host string, port uint16) (reason
 	}
 	lookup, cancel := context.WithTimeout(ctx, g.timeout)
 	defer cancel()
-	// The dot at the end keeps the machine's search domains out of it.
-	addrs, err := g.resolver.LookupNetIP(lookup, "ip", host+".")
+	addrs, err := g.resolver.LookupNetIP(lookup, "ip", absolute(host))
 	if ctx.Err() != nil {
 		return "", fmt.Errorf("look up webhook target: %w", ctx.Err())
 	}
@@ -161,13 +160,27 @@ func (g *Guard) judge(addr netip.AddrPort) (reason string) {
 // allowedPort: HTTPS's own, and those that need no privilege.
 func allowedPort(port uint16) bool { return port == 443 || port >= 1024 }
 
-// Dialer dials what the guard lets through, and looks names up with its
-// resolver.
-func (g *Guard) Dialer(timeout time.Duration) *net.Dialer {
-	return &net.Dialer{
+// Dial returns a dial of what the guard lets through, with names looked up by its
+// resolver as Check looks them up.
+func (g *Guard) Dial(timeout time.Duration) func(ctx context.Context, network, address string) (net.Conn, error) {
+	dialer := &net.Dialer{
 		Timeout:   timeout,
 		KeepAlive: 30 * time.Second,
 		Resolver:  g.resolver,
 		Control:   g.Control,
 	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		host, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, fmt.Errorf("dial webhook target: %w", err)
+		}
+		if _, err := netip.ParseAddr(host); err != nil {
+			address = net.JoinHostPort(absolute(host), port)
+		}
+		return dialer.DialContext(ctx, network, address)
+	}
 }
+
+// absolute keeps the machine's search domains out of a name's lookup. In Kubernetes they
+// are tried before the name itself.
+func absolute(name string) string { return name + "." }

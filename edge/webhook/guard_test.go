@@ -228,7 +228,7 @@ func TestRebinding(t *testing.T) {
 	}
 	for _, private := range []string{"127.0.0.1", "::1"} {
 		dns.set("hook.example.com", private)
-		conn, err := g.Dialer(time.Second).DialContext(t.Context(), "tcp", net.JoinHostPort("hook.example.com", port))
+		conn, err := g.Dial(time.Second)(t.Context(), "tcp", net.JoinHostPort("hook.example.com", port))
 		if err == nil {
 			conn.Close()
 		}
@@ -241,6 +241,19 @@ func TestRebinding(t *testing.T) {
 	}
 	if err := g.Control("tcp4", "nonsense", nil); refusal(err) == "" {
 		t.Errorf("nonsense: %v", err)
+	}
+}
+
+// TestDialsLookUpAbsoluteNames holds that a delivery looks up the name that Check judged,
+// and none that a search domain of the machine makes of it.
+func TestDialsLookUpAbsoluteNames(t *testing.T) {
+	g := NewGuard(GuardConfig{Resolver: newDNS(t).resolver()})
+	_, err := g.Dial(10*time.Second)(t.Context(), "tcp", "nowhere.example.com:443")
+	if failed, ok := errors.AsType[*net.DNSError](err); !ok || failed.Name != "nowhere.example.com." {
+		t.Errorf("dial of a name that there is not: %v", err)
+	}
+	if _, err := g.Dial(10*time.Second)(t.Context(), "tcp", "[::1]:443"); refusal(err) != targeturl.HostNotPublic {
+		t.Errorf("dial of a literal address: %v", err)
 	}
 }
 

@@ -29,7 +29,7 @@ func newTransport(c Config) (*http.Transport, error) {
 	}
 	return &http.Transport{
 		Proxy:       nil, // else the guard would see the proxy's address
-		DialContext: paced(c.Guard.Dialer(c.Timeout).DialContext),
+		DialContext: paced(c.Guard.Dial(c.Timeout)),
 		TLSClientConfig: &tls.Config{
 			RootCAs:            roots,
 			MinVersion:         tls.VersionTLS12,
