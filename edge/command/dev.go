@@ -104,7 +104,7 @@ func (c *devConfig) complete(cmd *cobra.Command) (err error) {
 }
 
 func runDev(ctx context.Context, c devConfig, stdout io.Writer) error {
-	return service.Run(ctx, c.data, "dev.json", stdout, func(started *closers.Stack) (ready any, greeting string, err error) {
+	return service.Run(ctx, service.Config{Dir: c.data, File: "dev.json", Stdout: stdout}, func(started *closers.Stack) (ready any, greeting string, err error) {
 		env := filepath.Join(c.data, "env")
 		_ = os.Remove(env) // of a process that was killed
 		started.AddFunc(gotuning.Start(ctx))

@@ -118,7 +118,7 @@ func (f *nodeFlags) complete(cmd *cobra.Command) (err error) {
 }
 
 func (f *nodeFlags) run(ctx context.Context, stdout io.Writer) error {
-	return service.Run(ctx, f.Data, "node.json", stdout, func(started *closers.Stack) (ready any, greeting string, err error) {
+	return service.Run(ctx, service.Config{Dir: f.Data, File: "node.json", Stdout: stdout, Log: f.Log}, func(started *closers.Stack) (ready any, greeting string, err error) {
 		about := tracing.Config{Service: "edge-node", Release: f.Version, Region: f.Region, Log: f.Log}
 		if f.Tracer, err = f.traces.start(ctx, about, started); err != nil {
 			return nil, "", err

@@ -123,7 +123,7 @@ func (c *originConfig) webhookFlags(flags *pflag.FlagSet) {
 }
 
 func runOrigin(ctx context.Context, c originConfig, stdout io.Writer) error {
-	return service.Run(ctx, c.Dir, "origin.json", stdout, func(started *closers.Stack) (ready any, greeting string, err error) {
+	return service.Run(ctx, service.Config{Dir: c.Dir, File: "origin.json", Stdout: stdout, Log: c.Log}, func(started *closers.Stack) (ready any, greeting string, err error) {
 		if err := backup.RemoveStale(c.Dir); err != nil {
 			return nil, "", fmt.Errorf("removing what a backup left: %w", err)
 		}

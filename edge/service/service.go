@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -22,11 +23,24 @@ import (
 // stop.
 const StopTime = 15 * time.Second
 
+// writeAgain separates two tries to write the file of a service that is up.
+const writeAgain = 10 * time.Second
+
+// Config of a service. Every field but Log is required.
+type Config struct {
+	Dir    string // of its data
+	File   string // in Dir while the service is up, to say where it answers
+	Stdout io.Writer
+	// Log says when File cannot be written, as on a full disk: the service runs all the
+	// same, and tries again. nil: it ends.
+	Log *slog.Logger
+}
+
 // Run runs a service over a data directory until ctx ends. start adds what it
-// started to the stack; it returns the content of file, which is in the directory
-// while the service is up, and what to print then.
-func Run(ctx context.Context, dir, file string, stdout io.Writer, start func(*closers.Stack) (ready any, greeting string, err error)) (err error) {
-	unlock, err := Lock(dir, file)
+// started to the stack; it returns the content of the file and what to print once the
+// service is up.
+func Run(ctx context.Context, c Config, start func(*closers.Stack) (ready any, greeting string, err error)) (err error) {
+	unlock, err := Lock(c.Dir, c.File)
 	if err != nil {
 		return err
 	}
@@ -41,15 +55,27 @@ func Run(ctx context.Context, dir, file string, stdout io.Writer, start func(*cl
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(dir, file)
+	path := filepath.Join(c.Dir, c.File)
 	defer os.Remove(path)
-	if err := durable.WriteJSON(path, ready); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
+	unwritten := durable.WriteJSON(path, ready)
+	switch {
+	case unwritten != nil && c.Log == nil:
+		return fmt.Errorf("writing %s: %w", path, unwritten)
+	case unwritten != nil:
+		c.Log.Error("commands that are given --data alone do not find this process yet", "file", path, "err", unwritten)
 	}
 	if err := notifyReady(os.Getenv("NOTIFY_SOCKET")); err != nil {
 		return err
 	}
-	fmt.Fprint(stdout, greeting)
+	fmt.Fprint(c.Stdout, greeting)
+	for unwritten != nil {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(writeAgain):
+			unwritten = durable.WriteJSON(path, ready)
+		}
+	}
 	<-ctx.Done()
 	return nil
 }

@@ -98,7 +98,7 @@ func TestRefusedReleases(t *testing.T) {
 			if tries(settled) {
 				t.Fatal("a settled release is tried again at once")
 			}
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 		}
 		for _, rollout := range []string{"rol_1", "rol_2"} {
 			c.obey(wire.Order{Run: running.digest, Candidate: candidate, Percent: 10, Rollout: rollout})

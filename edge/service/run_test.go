@@ -1,0 +1,63 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"partneredge/edge/closers"
+)
+
+// TestFileThatCannotBeWritten: a service whose file finds no place, as on a full disk, runs
+// all the same and writes it once it can; without a log it ends.
+func TestFileThatCannotBeWritten(t *testing.T) {
+	for _, logs := range []bool{true, false} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "node.json")
+		if err := os.MkdirAll(filepath.Join(path, "in the way"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Test(t, func(t *testing.T) {
+			var stdout, log bytes.Buffer
+			c := Config{Dir: dir, File: "node.json", Stdout: &stdout}
+			if logs {
+				c.Log = slog.New(slog.NewTextHandler(&log, nil))
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			ended := make(chan error, 1)
+			go func() {
+				ended <- Run(ctx, c, func(*closers.Stack) (any, string, error) { return "here", "up", nil })
+			}()
+			time.Sleep(writeAgain + 1)
+			if !logs {
+				if err := <-ended; err == nil {
+					t.Error("a service without a log ended without an error")
+				}
+				return
+			}
+			if stdout.String() != "up" || bytes.Count(log.Bytes(), []byte("\n")) != 1 {
+				t.Errorf("printed %q and logged %q", &stdout, &log)
+			}
+			if err := os.RemoveAll(path); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(writeAgain)
+			if text, err := os.ReadFile(path); err != nil || string(text) != "\"here\"\n" {
+				t.Errorf("the file has %q (%v)", text, err)
+			}
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			if _, err := os.Stat(path); !os.IsNotExist(err) {
+				t.Errorf("the file is left: %v", err)
+			}
+		})
+	}
+}
