@@ -14,7 +14,7 @@ func (s *Sender) accept(subscriptionID string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.queue(subscriptionID, time.Now())
-	if n := q.items.len(); n > 0 && n >= q.window && time.Since(q.items.first().CreatedAt) < growWithin {
+	if n := q.items.len(); n > 0 && n >= q.window && time.Since(q.items.first().CreatedAt) < s.c.growWithin() {
 		q.grow(s.c.Window) // it was filled in no time
 	}
 	if s.stopping || s.room(q) == 0 || (q.more && q.items.len() > q.capacity()/4) {
@@ -24,10 +24,6 @@ func (s *Sender) accept(subscriptionID string) bool {
 	q.acceptedAt = s.c.Store.EndpointsVersion()
 	return true
 }
-
-// growWithin is how old the first delivery of a queue may be that is given more
-// room.
-const growWithin = 2 * time.Second
 
 // claimed is the Claimer's Claimed: what was accepted has been committed.
 func (s *Sender) claimed(claims []deliveries.Claim) {

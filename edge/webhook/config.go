@@ -94,6 +94,11 @@ type Config struct {
 // flushTime is how much of a lease is left for writing the outcome.
 func (c *Config) flushTime() time.Duration { return (c.Lease - c.Timeout) / 4 }
 
+// growWithin is how old the first delivery of a queue may be that is given twice the room:
+// all that it then holds can be tried before their leases end, at the rate at which the
+// queue is worked off, and another third of that time is left.
+func (c *Config) growWithin() time.Duration { return (c.Lease - c.Timeout - c.flushTime()) / 3 }
+
 func (c *Config) fill() error {
 	if c.Store == nil || c.Guard == nil {
 		return errors.New("start webhook sender: Store and Guard are required")
