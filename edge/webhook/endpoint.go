@@ -61,16 +61,24 @@ func (s *Sender) isFresh(q *queue, now time.Time) bool {
 	case !q.refreshing:
 	case !fresh:
 		s.refreshNow.send()
-	case !s.refreshSoon:
-		s.refreshSoon = true
-		time.AfterFunc(s.c.EndpointAge/8, s.refreshNow.send)
+	default:
+		s.refreshIn(s.c.EndpointAge / 8)
 	}
 	return fresh
 }
 
+// refreshIn has stale endpoints read after d, or before. s.mu is held.
+func (s *Sender) refreshIn(d time.Duration) {
+	if !s.refreshSoon {
+		s.refreshSoon = true
+		time.AfterFunc(d, s.refreshNow.send)
+	}
+}
+
 // How many endpoints one query reads: fewer while queries take so long that what they
 // read is too old to be used. So many queries run at a time, since on a busy machine
-// most of a query's time is waiting.
+// most of a query's time is waiting. But fewer than refreshLeast endpoints are left to be
+// read together when the query under way has ended, unless that takes EndpointAge.
 const (
 	refreshMost  = 256
 	refreshLeast = 32
@@ -82,11 +90,22 @@ func (s *Sender) takeStale() (queues []*queue) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refreshSoon = false
+	now := time.Now()
+	if left := s.c.EndpointAge - now.Sub(s.refreshedAt); s.refreshing > 0 && left > 0 && s.stale.len() < refreshLeast {
+		if s.stale.len() > 0 {
+			s.refreshIn(left)
+		}
+		return nil
+	}
 	for s.stale.len() > 0 && len(queues) < s.refreshBatch {
 		queues = append(queues, s.stale.pop())
 	}
 	if s.stale.len() > 0 {
 		s.refreshNow.send() // for another to take
+	}
+	if len(queues) > 0 {
+		s.refreshing++
+		s.refreshedAt = now
 	}
 	return queues
 }
@@ -106,6 +125,7 @@ func (s *Sender) refresh(ctx context.Context) (more bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
+	s.refreshing--
 	if now.Sub(began) > s.c.EndpointAge/2 {
 		s.refreshBatch = max(s.refreshBatch/2, refreshLeast)
 	} else {

@@ -11,17 +11,22 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central"
 	"partneredge/store/central/deliveries"
 )
 
-// readsCounted counts the reads of endpoints.
+// readsCounted counts the reads of endpoints, each of which takes so long.
 type readsCounted struct {
 	Store
+	takes time.Duration
 	reads atomic.Int64
 }
 
 func (r *readsCounted) Endpoints(ctx context.Context, ids []string) (map[string]deliveries.Endpoint, error) {
 	r.reads.Add(1)
+	if !sleep(ctx, r.takes) {
+		return nil, ctx.Err()
+	}
 	return r.Store.Endpoints(ctx, ids)
 }
 
@@ -30,14 +35,18 @@ func (r *readsCounted) Endpoints(ctx context.Context, ids []string) (map[string]
 func TestEndpointsAreReadTogether(t *testing.T) {
 	const endpoints, events, apart = 20, 80, 3 * time.Millisecond
 	for _, test := range []struct {
-		age  time.Duration
-		most int64 // one by one, there would be 20 each 6 ms with an age of 10 ms
-	}{{10 * time.Millisecond, 300}, {0, endpoints}} {
+		age, takes time.Duration
+		most       int64 // one by one, there would be 20 each 6 ms with an age of 10 ms
+	}{
+		{10 * time.Millisecond, 0, 300},
+		{10 * time.Millisecond, 4 * time.Millisecond, events * apart.Milliseconds() / 4}, // one after the other
+		{0, 0, endpoints},
+	} {
 		path := filepath.Join(t.TempDir(), "origin.db")
 		synctest.Test(t, func(t *testing.T) {
 			s := &simulation{T: t, fakeEndpoints: &fakeEndpoints{endpoints: map[string]behaviour{}, underWay: map[string]int{}, most: map[string]int{}}}
 			s.fixture = &fixture{t: t, db: openDB(t, path)}
-			counted := &readsCounted{Store: s.fixture.db}
+			counted := &readsCounted{Store: s.fixture.db, takes: test.takes}
 			var accounts []string
 			for i := range endpoints {
 				a, err := s.fixture.db.CreateAccount(t.Context(), store.Account{Name: "A", Mode: store.ModeLive, Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
@@ -52,15 +61,74 @@ func TestEndpointsAreReadTogether(t *testing.T) {
 					sleep(t.Context(), apart/endpoints)
 				}
 			}
+			sleep(t.Context(), time.Second)
 			synctest.Wait()
 			if n := sender.Stats().Delivered; n != endpoints*events {
 				t.Errorf("%d delivered, want %d", n, endpoints*events)
 			}
 			if n := counted.reads.Load(); n > test.most {
-				t.Errorf("age %v: endpoints were read %d times, want at most %d", test.age, n, test.most)
+				t.Errorf("age %v, %v a read: endpoints were read %d times, want at most %d", test.age, test.takes, n, test.most)
 			} else {
-				t.Logf("age %v: endpoints were read %d times", test.age, n)
+				t.Logf("age %v, %v a read: endpoints were read %d times", test.age, test.takes, n)
 			}
 		})
 	}
+}
+
+// firstReadHangs hangs in the first read of endpoints, as where a connection is lost. What
+// is read with an event is old when it is committed, so that all have to be read again.
+type firstReadHangs struct {
+	*central.DB
+	reads atomic.Int64
+}
+
+func (f *firstReadHangs) SetClaimer(c *deliveries.Claimer) error {
+	if c != nil {
+		claimed := c.Claimed
+		c.Claimed = func(claims []deliveries.Claim) {
+			f.EndpointsChanged()
+			claimed(claims)
+		}
+	}
+	return f.DB.SetClaimer(c)
+}
+
+func (f *firstReadHangs) Endpoints(ctx context.Context, ids []string) (map[string]deliveries.Endpoint, error) {
+	if f.reads.Add(1) == 1 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return f.DB.Endpoints(ctx, ids)
+}
+
+// TestReadOfEndpointsThatHangs: one that hangs holds up the endpoints that it was to read,
+// and others no longer than what was read may be old.
+func TestReadOfEndpointsThatHangs(t *testing.T) {
+	const age = 10 * time.Millisecond
+	path := filepath.Join(t.TempDir(), "origin.db")
+	synctest.Test(t, func(t *testing.T) {
+		s := &simulation{T: t, fakeEndpoints: &fakeEndpoints{endpoints: map[string]behaviour{}, underWay: map[string]int{}, most: map[string]int{}}}
+		s.fixture = &fixture{t: t, db: openDB(t, path)}
+		var accounts []string
+		for i := range 2 {
+			a, err := s.fixture.db.CreateAccount(t.Context(), store.Account{Name: "A", Mode: store.ModeLive, Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
+			must(t, err)
+			accounts = append(accounts, a.ID)
+			s.endpoint(a.ID, fmt.Sprintf("%d.example.com", i), func(*http.Request) (int, http.Header, error) { return 200, nil, nil })
+		}
+		hangs := &firstReadHangs{DB: s.fixture.db}
+		sender := startSender(t, s.fixture.db, Config{Store: hangs, EndpointAge: age, transport: s.fakeEndpoints})
+		for _, a := range accounts {
+			fire(t, s.fixture.db, a)
+			synctest.Wait()
+		}
+		if n := hangs.reads.Load(); n != 1 {
+			t.Errorf("%d reads at a time, want 1", n)
+		}
+		sleep(t.Context(), age)
+		synctest.Wait()
+		if n := sender.Stats().Delivered; n != 1 {
+			t.Errorf("%d delivered while a read hangs, want 1", n)
+		}
+	})
 }

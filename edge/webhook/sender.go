@@ -55,7 +55,9 @@ type Sender struct {
 	// Queues whose endpoints are to be read again, and how many at a time.
 	stale        twoRanks
 	refreshBatch int
-	refreshSoon  bool // a timer will have them read
+	refreshSoon  bool      // a timer will have them read
+	refreshing   int       // queries under way that read them
+	refreshedAt  time.Time // when the last of these began
 }
 
 // Stats counts what a Sender did and has under way.
