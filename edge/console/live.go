@@ -2,7 +2,7 @@ package console
 
 import (
 	"bytes"
-	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -69,9 +69,15 @@ func (c *Console) sendLive(w http.ResponseWriter, v *visit, p page) error {
 	if err := control.SetWriteDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return err
 	}
-	text := strings.ReplaceAll(html.String(), "\n", "\ndata: ")
-	if _, err := fmt.Fprintf(w, "event: live\ndata: %s\n\n", text); err != nil {
+	if _, err := io.WriteString(w, liveEvent(html.String())); err != nil {
 		return err
 	}
 	return control.Flush()
+}
+
+// liveEvent returns the event that brings a page its live part. A carriage return ends a
+// line of an event as well: it would end the event's data, in a text that a node sent.
+func liveEvent(html string) string {
+	lines := strings.NewReplacer("\r\n", "\ndata: ", "\n", "\ndata: ", "\r", "\ndata: ")
+	return "event: live\ndata: " + lines.Replace(html) + "\n\n"
 }
