@@ -197,9 +197,7 @@ func TestCertificateIsReplaced(t *testing.T) {
 func selfSigned(t *testing.T, c *Config) *x509.CertPool {
 	t.Helper()
 	c.TLSCert, c.TLSKey = certificatetest.Write(t, c.Data)
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(must(os.ReadFile(c.TLSCert))(t))
-	return pool
+	return certificatetest.Roots(t, c.TLSCert)
 }
 
 // TestRefusalIsRead sends far more header than is read: the answer arrives all the

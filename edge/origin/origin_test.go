@@ -3,7 +3,6 @@ package origin
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"net"
@@ -193,13 +192,9 @@ func TestCertificatesAreReplaced(t *testing.T) {
 	}
 	answers := func(what, ca string, want bool) {
 		t.Helper()
-		text, err := os.ReadFile(ca)
-		if err != nil {
-			t.Fatal(err)
-		}
-		roots := x509.NewCertPool()
-		roots.AppendCertsFromPEM(text)
-		client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}}
+		client := http.Client{Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: certificatetest.Roots(t, ca)}, DisableKeepAlives: true,
+		}}
 		resp, err := client.Get("https://" + admin + "/healthz")
 		if err == nil {
 			resp.Body.Close()

@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"math/big"
@@ -55,4 +56,31 @@ func Write(t testing.TB, dir string) (certFile, keyFile string) {
 		}
 	}
 	return certFile, keyFile
+}
+
+// Roots returns a pool with the certificate of a file.
+func Roots(t testing.TB, certFile string) *x509.CertPool {
+	t.Helper()
+	text, err := os.ReadFile(certFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(text)
+	return roots
+}
+
+// OnlyTLS13 offers a server the versions of TLS one by one. The last alone must be
+// accepted.
+func OnlyTLS13(t testing.TB, address string, roots *x509.CertPool) {
+	t.Helper()
+	for version := uint16(tls.VersionTLS10); version <= tls.VersionTLS13; version++ {
+		conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: roots, MinVersion: version, MaxVersion: version})
+		if err == nil {
+			_ = conn.Close()
+		}
+		if want := version == tls.VersionTLS13; (err == nil) != want {
+			t.Errorf("%s: %v, want it accepted: %t", tls.VersionName(version), err, want)
+		}
+	}
 }
