@@ -20,15 +20,11 @@ func newAudit() *cobra.Command {
 }
 
 func defineAuditExport(flags *pflag.FlagSet) handler {
-	since := flags.String("since", "", "only entries from this `TIME` on: RFC 3339, or a duration before now")
-	until := flags.String("until", "", "only entries before this `TIME`, likewise")
-	target := flags.String("target", "", "only changes of the record of this `ID`")
+	part := selection{"target": flags.String("target", "", "only changes of the record of this `ID`")}
+	part.span(flags, "entries")
 	return func(ctx context.Context, c *invocation) error {
-		query := url.Values{}
-		if *target != "" {
-			query.Set("target", *target)
-		}
-		if err := setSpan(c.cmd, query, *since, *until); err != nil {
+		query, err := part.query(c.cmd)
+		if err != nil {
 			return err
 		}
 		return exportAudit(ctx, c, query)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -28,11 +27,11 @@ func newLead() *cobra.Command {
 		newRecordCommand("delete LEAD", "delete a lead for good, as when a person asks to be forgotten", "DELETE /leads/%s", nil, "id", "account_id"),
 		newGroup("quarantine", "list, show, release and discard leads that the origin refused",
 			newAdminCommand("list", "list the leads that wait in the quarantine, newest first", func(flags *pflag.FlagSet) handler {
-				since := flags.String("since", "", "only those that came in from this `TIME` on: RFC 3339, or a duration before now")
-				until := flags.String("until", "", "only those that came in before this `TIME`, likewise")
+				part := selection{}
+				part.span(flags, "those that came in")
 				return func(ctx context.Context, c *invocation) error {
-					query := url.Values{}
-					if err := setSpan(c.cmd, query, *since, *until); err != nil {
+					query, err := part.query(c.cmd)
+					if err != nil {
 						return err
 					}
 					return c.list(ctx, "/quarantine", query, 0, "id", "lead_id", "account_id", "node_id", "received_at", "reason")

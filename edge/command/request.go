@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -30,28 +29,23 @@ func newRequest() *cobra.Command {
 }
 
 func defineRequestList(flags *pflag.FlagSet) handler {
-	part := map[string]*string{
+	part := selection{
 		"account_id": flags.String("account", "", "only those of the account of this `ID`"),
 		"key_id":     flags.String("key", "", "only those with the key of this `ID`"),
 		"status":     flags.String("status", "", "only those answered with this `STATUS`, such as 429 or 5xx"),
 		"region":     flags.String("region", "", "only those answered in this `REGION`"),
 	}
-	since := flags.String("since", "", "only those from this `TIME` on: RFC 3339, or a duration before now")
-	until := flags.String("until", "", "only those before this `TIME`, likewise")
+	part.span(flags, "those")
 	limit := flags.Int("limit", 50, "`NUMBER` of requests at most, 1 to 200")
 	return func(ctx context.Context, c *invocation) error {
 		if *limit < 1 || *limit > 200 {
 			return misused(c.cmd, "--limit must be from 1 to 200")
 		}
-		query := url.Values{"limit": {strconv.Itoa(*limit)}}
-		for name, value := range part {
-			if *value != "" {
-				query.Set(name, *value)
-			}
-		}
-		if err := setSpan(c.cmd, query, *since, *until); err != nil {
+		query, err := part.query(c.cmd)
+		if err != nil {
 			return err
 		}
+		query.Set("limit", strconv.Itoa(*limit))
 		raw, list, err := call[adminapi.Requests](ctx, c.admin, http.MethodGet, "/requests?"+query.Encode(), nil)
 		if err != nil {
 			return err

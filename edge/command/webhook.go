@@ -44,23 +44,17 @@ func newDeliveries() *cobra.Command {
 func defineDeliveriesList(flags *pflag.FlagSet) handler {
 	webhook := flags.String("webhook", "", "only those to the subscription of this `ID`")
 	event := flags.String("event", "", "only those of the event of this `ID`")
-	part := map[string]*string{
+	part := selection{
 		"account_id": flags.String("account", "", "only those of the account of this `ID`"),
 		"target":     flags.String("target", "", "only those to URLs that hold this `TEXT`"),
 		"event_type": flags.String("type", "", "only those of events of this `TYPE`, such as sentinel.fired"),
 	}
-	since := flags.String("since", "", "only those made from this `TIME` on: RFC 3339, or a duration before now")
-	until := flags.String("until", "", "only those made before this `TIME`, likewise")
+	part.span(flags, "those made")
 	outcome := flags.String("outcome", "", "only those of this `OUTCOME`: pending, delivered, dead (its tries are used up), cancelled, or refused (its last try, by the guard)")
 	limit := flags.Int("limit", 50, "`NUMBER` of deliveries at most; 0: all")
 	return func(ctx context.Context, c *invocation) error {
-		query := url.Values{}
-		for name, value := range part {
-			if *value != "" {
-				query.Set(name, *value)
-			}
-		}
-		if err := setSpan(c.cmd, query, *since, *until); err != nil {
+		query, err := part.query(c.cmd)
+		if err != nil {
 			return err
 		}
 		if len(query) > 0 && (*webhook != "" || *event != "") {
@@ -119,24 +113,38 @@ func defineDeliveriesRecover(flags *pflag.FlagSet) handler {
 		if err != nil {
 			return err
 		}
-		in := from.UTC().Format(time.RFC3339Nano)
-		return c.record(ctx, http.MethodPost, c.path("/webhooks/%s/recover"), adminapi.Recovery{Since: &in}, "queued")
+		in := adminapi.Recovery{Since: new(from.UTC().Format(time.RFC3339Nano))}
+		return c.record(ctx, http.MethodPost, c.path("/webhooks/%s/recover"), in, "queued")
 	}
 }
 
-// setSpan sets since and until of a query, each unless it is "".
-func setSpan(cmd *cobra.Command, query url.Values, since, until string) error {
-	for name, text := range map[string]string{"since": since, "until": until} {
+// selection holds flags that select a part of a list, by their names in the query.
+type selection map[string]*string
+
+// span adds --since and --until, which select some by their time.
+func (s selection) span(flags *pflag.FlagSet, some string) {
+	s["since"] = flags.String("since", "", "only "+some+" from this `TIME` on: RFC 3339, or a duration before now")
+	s["until"] = flags.String("until", "", "only "+some+" before this `TIME`, likewise")
+}
+
+// query returns the query of the flags that are given.
+func (s selection) query(cmd *cobra.Command) (url.Values, error) {
+	query := url.Values{}
+	for name, value := range s {
+		text := *value
 		if text == "" {
 			continue
 		}
-		at, err := timeOrAge(cmd, name, text)
-		if err != nil {
-			return err
+		if name == "since" || name == "until" {
+			at, err := timeOrAge(cmd, name, text)
+			if err != nil {
+				return nil, err
+			}
+			text = at.UTC().Format(time.RFC3339Nano)
 		}
-		query.Set(name, at.UTC().Format(time.RFC3339Nano))
+		query.Set(name, text)
 	}
-	return nil
+	return query, nil
 }
 
 // timeOrAge reads a flag that is a time, or how long before now it was.
