@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -176,9 +177,7 @@ func (s *session) judge(step Step, w *httptest.ResponseRecorder) (problems []str
 	if step.Want != nil {
 		problems = append(problems, matchBody(&m, step.Want, w.Body.Bytes())...)
 	}
-	for name, value := range m.Captured {
-		s.vars[name] = value
-	}
+	maps.Copy(s.vars, m.Captured)
 	return problems, err
 }
 

@@ -136,8 +136,7 @@ func newKey() *cobra.Command {
 		newAdminCommand("rotate KEY", "make a key's successor and print it, once", func(flags *pflag.FlagSet) handler {
 			grace := flags.Duration("grace", 7*24*time.Hour, "`DURATION` that the old key still goes on for")
 			return func(ctx context.Context, c *invocation) error {
-				seconds := int64(*grace / time.Second)
-				return c.secret(ctx, c.path("/keys/%s/rotate"), adminapi.Rotation{GraceSeconds: &seconds}, "key")
+				return c.secret(ctx, c.path("/keys/%s/rotate"), adminapi.Rotation{GraceSeconds: new(int64(*grace / time.Second))}, "key")
 			}
 		}),
 		newRecordCommand("revoke KEY", "end a key at once", "POST /keys/%s/revoke", nil, "id", "state", "revoked_at"),
@@ -174,8 +173,7 @@ func newToken() *cobra.Command {
 					return misused(c.cmd, "--expires must not be negative")
 				}
 				if *expires > 0 {
-					until := time.Now().Add(*expires).UTC().Format(time.RFC3339Nano)
-					in.ExpiresAt = &until
+					in.ExpiresAt = new(time.Now().Add(*expires).UTC().Format(time.RFC3339Nano))
 				}
 				return c.secret(ctx, "/tokens", in, "token")
 			}

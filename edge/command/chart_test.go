@@ -359,7 +359,7 @@ func holdEgress(t *testing.T, all map[string]object, workload object) {
 	t.Helper()
 	for _, arg := range workload.object("spec", "template", "spec").list("containers")[0].words("args") {
 		urls, is := strings.CutPrefix(arg, "--origin=")
-		for _, text := range strings.Split(urls, ",") {
+		for text := range strings.SplitSeq(urls, ",") {
 			if u, err := url.Parse(text); is && (err != nil || !lets(all, podLabels(workload), "egress", cmp.Or(u.Port(), "4222"))) {
 				t.Errorf("its network policy keeps it from %s: %v", text, err)
 			}

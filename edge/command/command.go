@@ -92,7 +92,7 @@ func newCommand(use, summary string, run func(cmd *cobra.Command, args []string)
 	_, rest, _ := strings.Cut(use, " ")
 	var wanted []string
 	optional := 0
-	for _, word := range strings.Fields(rest) {
+	for word := range strings.FieldsSeq(rest) {
 		if strings.HasPrefix(word, "-") || strings.HasPrefix(word, "[-") {
 			break
 		}

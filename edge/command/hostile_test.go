@@ -141,7 +141,7 @@ func operatorCommands() (lines [][]string) {
 		}
 		line := strings.Fields(cmd.CommandPath())[1:]
 		_, rest, _ := strings.Cut(cmd.Use, " ")
-		for _, word := range strings.Fields(rest) {
+		for word := range strings.FieldsSeq(rest) {
 			if strings.HasPrefix(word, "[") || strings.HasPrefix(word, "-") {
 				break
 			}

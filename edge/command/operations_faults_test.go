@@ -274,9 +274,8 @@ func TestWhenADeliveryIsDead(t *testing.T) {
 	}
 	var dead []adminapi.Delivery
 	for _, client := range []string{"client 1", "client 2"} {
-		channel := "sms"
 		var contact adminapi.Contact
-		if err := admin.Call(t.Context(), "POST", "/accounts/"+ready.AccountID+"/contacts", adminapi.NewContact{ClientID: &client, Channel: &channel}, &contact); err != nil {
+		if err := admin.Call(t.Context(), "POST", "/accounts/"+ready.AccountID+"/contacts", adminapi.NewContact{ClientID: &client, Channel: new("sms")}, &contact); err != nil {
 			t.Fatal(err)
 		}
 		var of adminapi.List[adminapi.Delivery]

@@ -39,9 +39,8 @@ func TestOperationsWhen(t *testing.T) {
 		`{"target_url":"https://127.0.0.1:1024/hook","events":["client.contacted"]}`); status != 201 {
 		t.Fatalf("subscribe: %d %s", status, body)
 	}
-	client, channel := "client", "sms"
 	var contact adminapi.Contact
-	call("POST", "/accounts/"+ready.AccountID+"/contacts", adminapi.NewContact{ClientID: &client, Channel: &channel}, &contact)
+	call("POST", "/accounts/"+ready.AccountID+"/contacts", adminapi.NewContact{ClientID: new("client"), Channel: new("sms")}, &contact)
 	var delivered adminapi.List[adminapi.Delivery]
 	await(t, "a try", func() bool {
 		call("GET", "/events/"+contact.EventID+"/deliveries", nil, &delivered)

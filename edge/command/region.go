@@ -49,8 +49,7 @@ func defineRegionEnrol(flags *pflag.FlagSet) handler {
 			if err := copyCA(*ca, *out); err != nil {
 				return err
 			}
-			file := "./" + regionCAFile
-			in.CAFile = &file
+			in.CAFile = new("./" + regionCAFile)
 			files = "region.conf, region.creds, region-system.creds and " + regionCAFile
 		}
 		_, made, err := call[adminapi.EnrolledRegion](ctx, c.admin, http.MethodPost, "/regions", in)

@@ -32,9 +32,9 @@ func defineRollout(flags *pflag.FlagSet) handler {
 	canary := flags.Int64("canary", 10, "`PERCENT` of its requests that a node gives the release first; 0: none")
 	wait := flags.Bool("wait", false, "wait for its end; it fails if the release is rolled back")
 	return func(ctx context.Context, c *invocation) error {
-		seconds := int64(*pause / time.Second)
 		in := adminapi.NewRollout{
-			Nodes: byComma(*nodes), Regions: byComma(*regions), Percent: percent, PauseSeconds: &seconds, CanaryPercent: canary,
+			Nodes: byComma(*nodes), Regions: byComma(*regions), Percent: percent, CanaryPercent: canary,
+			PauseSeconds: new(int64(*pause / time.Second)),
 		}
 		for _, text := range byComma(*stages) {
 			stage, err := strconv.ParseInt(strings.TrimSuffix(text, "%"), 10, 64)

@@ -100,8 +100,7 @@ func listNodes(ctx context.Context, admin *adminapi.Client) ([]nodeLine, error) 
 	}
 	for i := range nodes {
 		if s := nodes[i].Status; s != nil {
-			lag := latest - s.Seq
-			nodes[i].Lag = &lag
+			nodes[i].Lag = new(latest - s.Seq)
 		}
 	}
 	slices.SortFunc(nodes, func(a, b nodeLine) int {

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -110,9 +111,7 @@ func TestForms(t *testing.T) {
 	}
 	of := func(more url.Values) url.Values {
 		v := url.Values{"account": {f.account.ID}}
-		for name, values := range more {
-			v[name] = values
-		}
+		maps.Copy(v, more)
 		return v
 	}
 	shownOnce("a successor", "keys/"+keys[0].ID+"/rotate", of(url.Values{"grace_days": {"1"}}))

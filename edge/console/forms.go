@@ -231,8 +231,7 @@ func (c *Console) createToken(v *visit) (notice, string, error) {
 		return notice{}, Path + "tokens", err
 	}
 	if seconds != nil {
-		until := c.cfg.Now().Add(time.Duration(*seconds) * time.Second).UTC().Format(time.RFC3339)
-		in.ExpiresAt = &until
+		in.ExpiresAt = new(c.cfg.Now().Add(time.Duration(*seconds) * time.Second).UTC().Format(time.RFC3339))
 	}
 	var made adminapi.MintedToken
 	err = v.post("/tokens", in, &made)

@@ -61,9 +61,9 @@ func (a *Account) complete(ctx context.Context, admin *adminapi.Client) error {
 		return err
 	}
 	if !known {
-		name, mode, email, agent := "Reyes Realty", string(store.ModeLive), "dana@example.com", "Dana Reyes"
 		made, err := admin.CreateAccount(ctx, adminapi.NewAccount{
-			Name: &name, ActivationMode: &mode, Agent: &adminapi.NewAgent{Email: &email, FullName: &agent},
+			Name: new("Reyes Realty"), ActivationMode: new(string(store.ModeLive)),
+			Agent: &adminapi.NewAgent{Email: new("dana@example.com"), FullName: new("Dana Reyes")},
 		})
 		if err != nil {
 			return err
@@ -81,8 +81,9 @@ func (a *Account) complete(ctx context.Context, admin *adminapi.Client) error {
 		if accepted[*key.id] {
 			continue
 		}
-		environment, label := string(key.environment), "edge dev"
-		made, err := admin.CreateKey(ctx, a.AccountID, adminapi.NewKey{Environment: &environment, Scopes: adminapi.Scopes(), Label: &label})
+		made, err := admin.CreateKey(ctx, a.AccountID, adminapi.NewKey{
+			Environment: new(string(key.environment)), Scopes: adminapi.Scopes(), Label: new("edge dev"),
+		})
 		if err != nil {
 			return err
 		}

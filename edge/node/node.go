@@ -273,10 +273,9 @@ func (n *Node) sendStatus(ctx context.Context) {
 }
 
 func (n *Node) status() *wire.Status {
-	traffic := n.metrics.traffic.Sum()
 	s := &wire.Status{
 		Region: n.config.Region, Build: n.config.Version, Seq: n.store.Cursor().Seq,
-		Outbox: n.store.Outbox.Len(), HotKeys: n.store.Keys.Len(), Sandboxes: sandboxes(n.runtime), Traffic: &traffic,
+		Outbox: n.store.Outbox.Len(), HotKeys: n.store.Keys.Len(), Sandboxes: sandboxes(n.runtime), Traffic: new(n.metrics.traffic.Sum()),
 		ShortChanges: true,
 	}
 	s.Running, s.Candidate = n.releases.Status()

@@ -18,10 +18,9 @@ func adminDeliveries(f *fixture) {
 	at := accounts + "/" + account
 	keyID, _ := f.key(account, "live")
 	node := f.enrol("deliveries")
-	description := "hook"
 	r := ask[wire.SubscribeReply](node, wire.VerbSubscribe, wire.SubscribeRequest{Head: head, KeyHash: f.hash(keyID), Subscription: store.Subscription{
 		ID: "whs_x", AccountID: account, KeyID: keyID, Environment: store.Live, TargetURL: "https://partner.example/",
-		Events: []string{store.EventSentinelFired}, Description: &description, Secret: strings.Repeat("a1", 32), CreatedAt: time.Now().UTC(),
+		Events: []string{store.EventSentinelFired}, Description: new("hook"), Secret: strings.Repeat("a1", 32), CreatedAt: time.Now().UTC(),
 	}})
 	if r.Failure != "" {
 		f.Fatal(r)

@@ -5,6 +5,7 @@ package webhook
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"testing"
 	"time"
@@ -134,9 +135,7 @@ func TestSimulatedThousandDeadEndpoints(t *testing.T) {
 					s.events(a, 2, 0)
 				}
 			}
-			for event, at := range s.events(s.fixture.account, 5, 100*time.Millisecond) {
-				fired[event] = at
-			}
+			maps.Copy(fired, s.events(s.fixture.account, 5, 100*time.Millisecond))
 		}
 		sleep(s.Context(), time.Second)
 		if l := s.latencies("healthy.example.com", fired); l[len(l)-1] > 100*time.Millisecond || l[len(l)/2] > 5*time.Millisecond {

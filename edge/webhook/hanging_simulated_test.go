@@ -5,6 +5,7 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -66,9 +67,7 @@ func (s *simulation) probe(name string, e behaviour) *probe {
 
 // fire makes an event that is measured.
 func (s *simulation) fire(p *probe) {
-	for event, at := range s.events(p.account, 1, 0) {
-		p.fired[event] = at
-	}
+	maps.Copy(p.fired, s.events(p.account, 1, 0))
 }
 
 // check fails the test where a delivery of p waited for longer than most.

@@ -51,8 +51,7 @@ func TestAccounts(t *testing.T) {
 		if noError(t, err); profile != want || seq != 1 {
 			t.Errorf("profile %+v at %d, want %+v at 1", profile, seq, want)
 		}
-		bad := store.Mode("paused")
-		_, _, err = db.UpdateAccount(ctx, a.ID, AccountPatch{Mode: &bad})
+		_, _, err = db.UpdateAccount(ctx, a.ID, AccountPatch{Mode: new(store.Mode("paused"))})
 		wantErr(t, err, store.ErrInvalid)
 		for _, text := range badTexts {
 			_, err := db.CreateAccount(ctx, store.Account{Name: text})

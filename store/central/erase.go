@@ -185,8 +185,7 @@ func (d *DB) endAccount(ctx context.Context, id string) error {
 	}); err != nil {
 		return err
 	}
-	setup := store.ModeSetup
-	_, _, err := d.UpdateAccount(ctx, id, AccountPatch{Mode: &setup})
+	_, _, err := d.UpdateAccount(ctx, id, AccountPatch{Mode: new(store.ModeSetup)})
 	return err
 }
 

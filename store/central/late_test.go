@@ -191,8 +191,7 @@ func TestSilencedForGood(t *testing.T) {
 		noError(t, err)
 		_, ran, err := db.AddCoachingRun(ctx, a.ID, []store.Insight{{Headline: "h"}})
 		noError(t, err)
-		live := store.ModeLive
-		_, _, err = db.UpdateAccount(ctx, a.ID, AccountPatch{Mode: &live})
+		_, _, err = db.UpdateAccount(ctx, a.ID, AccountPatch{Mode: new(store.ModeLive)})
 		noError(t, err)
 		if n := must(db.RecoverDeliveries(ctx, s.ID, a.CreatedAt))(t); n != 0 {
 			t.Errorf("%d recovered", n)
@@ -220,8 +219,7 @@ func TestJoinedAt(t *testing.T) {
 		made := must(db.CreateAccount(ctx, store.Account{Name: "A", Agent: store.Agent{Email: "a@b.c", FullName: "A", JoinedAt: joined}}))(t)
 		today := must(db.CreateAccount(ctx, store.Account{Name: "B", Agent: store.Agent{Email: "b@b.c", FullName: "B"}}))(t)
 		clock.at = clock.at.Add(time.Hour)
-		name := "C"
-		_, _, err := db.UpdateAccount(ctx, made.ID, AccountPatch{FullName: &name})
+		_, _, err := db.UpdateAccount(ctx, made.ID, AccountPatch{FullName: new("C")})
 		noError(t, err)
 		for id, want := range map[string]time.Time{made.ID: joined, today.ID: today.CreatedAt} {
 			profile, _, err := db.Profile(ctx, id)

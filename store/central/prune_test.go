@@ -29,8 +29,7 @@ func TestPruneRecords(t *testing.T) {
 				l := leadFor(account)
 				l.ID = store.NewID("lead", clock.at)
 				must(d.AddLeads(ctx, "", offered(l)))(t)
-				name := fmt.Sprint(clock.at, i)
-				_, _, err := d.UpdateAccount(ctx, account, AccountPatch{Name: &name})
+				_, _, err := d.UpdateAccount(ctx, account, AccountPatch{Name: new(fmt.Sprint(clock.at, i))})
 				noError(t, err)
 			}
 		}

@@ -63,8 +63,7 @@ func TestSnapshotWhileWriting(t *testing.T) {
 	account := func(n int) error {
 		made, err := db.CreateAccount(context.Background(), store.Account{Name: fmt.Sprint(n), Agent: store.Agent{Email: "a@b.c", FullName: "A"}})
 		if err == nil {
-			live := store.ModeLive
-			_, _, err = db.UpdateAccount(context.Background(), made.ID, AccountPatch{Mode: &live})
+			_, _, err = db.UpdateAccount(context.Background(), made.ID, AccountPatch{Mode: new(store.ModeLive)})
 		}
 		return err
 	}

@@ -58,7 +58,7 @@ func TestJoin(t *testing.T) {
 		Components map[string]map[string]json.RawMessage `json:"components"`
 	}
 	var got, base parts
-	for text, into := range map[*[]byte]*parts{&joined: &got, ptr(openapi.Document()): &base} {
+	for text, into := range map[*[]byte]*parts{&joined: &got, new(openapi.Document()): &base} {
 		if err := json.Unmarshal(*text, into); err != nil {
 			t.Fatal(err)
 		}
@@ -84,8 +84,6 @@ func TestJoin(t *testing.T) {
 		t.Errorf("joined again it differs: %v", err)
 	}
 }
-
-func ptr(b []byte) *[]byte { return &b }
 
 func TestJoinWithoutFragments(t *testing.T) {
 	joined, err := openapi.Join(nil)

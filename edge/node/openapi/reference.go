@@ -238,7 +238,7 @@ func (s *specification) resolve(v any) object {
 			return o
 		}
 		o = s.object
-		for _, name := range strings.Split(strings.TrimPrefix(ref, "#/"), "/") {
+		for name := range strings.SplitSeq(strings.TrimPrefix(ref, "#/"), "/") {
 			o = o.object(name)
 		}
 	}

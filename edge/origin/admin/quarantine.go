@@ -102,8 +102,7 @@ func mend(l store.Lead, in adminapi.MendedLead, v *input.Validator) store.Lead {
 func toQuarantinedWithBody(q store.QuarantinedLead) adminapi.QuarantinedLead {
 	v := toQuarantined(q)
 	if q.State == store.QuarantineWaiting {
-		lead, body := toMended(received(q)), strings.ToValidUTF8(string(q.Body), "")
-		v.Lead, v.Body = &lead, &body
+		v.Lead, v.Body = new(toMended(received(q))), new(strings.ToValidUTF8(string(q.Body), ""))
 	}
 	return v
 }

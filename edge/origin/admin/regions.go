@@ -86,8 +86,7 @@ func (a *api) revokeRegion(r *http.Request) (answer, error) {
 func (a *api) toRegion(s store.RegionServer) adminapi.Region {
 	v := adminapi.Region{ID: s.ID, Region: s.Region, PublicKey: s.PublicKey, CreatedAt: stamp(s.CreatedAt), RevokedAt: stamp(s.RevokedAt)}
 	if names, known := a.Regions.Leaves(); known {
-		connected := names[s.ID] && s.RevokedAt.IsZero()
-		v.Connected = &connected
+		v.Connected = new(names[s.ID] && s.RevokedAt.IsZero())
 	}
 	for _, at := range a.Nodes.Enrolled() {
 		if s.Region == "" || at.Node.Region != s.Region {
