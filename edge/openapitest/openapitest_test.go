@@ -40,7 +40,12 @@ const document = `{
         "responses": {"204": {"description": "Kept."}}
       }
     },
-    "/quotes/latest": {"post": {"responses": {"204": {"description": "Drawn."}}}, "get": {"security": [], "responses": {"200": {"description": "A list.", "content": {"text/plain": {}}}}}}
+    "/quotes/latest": {
+      "parameters": [{"name": "at", "in": "query", "required": true, "schema": {"type": "string"}}],
+      "post": {
+        "parameters": [{"name": "at", "in": "query", "schema": {"type": "integer"}}],
+        "responses": {"204": {"description": "Drawn."}, "default": {"$ref": "#/components/responses/Refused"}}
+      }, "get": {"security": [], "responses": {"200": {"description": "A list.", "content": {"text/plain": {}}}}}}
   },
   "webhooks": {"quoted": {"post": {
     "security": [],
@@ -83,6 +88,7 @@ func TestRead(t *testing.T) {
 		{`{`, ``, "invalid character"},
 		{`"3.1.0"`, `"3.0.3"`, "/openapi"},
 		{`"title": "Quotes", `, ``, "missing property 'title'"},
+		{`"title": "Quotes"`, `"title": "Quotes", "termsOfService": "a %"`, "is not valid uri"},
 		{`"info"`, `"x-info"`, "missing property 'info'"},
 		{`"description": "A list.", `, ``, "missing property 'description'"},
 		{`"2XX"`, `"299X"`, "/responses/299X"},
@@ -178,7 +184,10 @@ func TestCheckRequest(t *testing.T) {
 		{"GET", "/api/quotes/quo_1?" + since, "", []string{"Authorization", "Basic x"}, "the authorization is"},
 		{"GET", "/api/quotes/quo_1?" + since, "{}", nil, ""},
 		{"POST", "/api/quotes/latest", "{}", nil, "the operation takes none"},
-		{"GET", "/api/quotes/latest", "", []string{"Authorization", ""}, ""},
+		{"POST", "/api/quotes/latest", "", nil, ""},
+		{"POST", "/api/quotes/latest?at=noon", "", nil, `the query parameter at is "noon"`},
+		{"GET", "/api/quotes/latest?at=noon", "", []string{"Authorization", ""}, ""},
+		{"GET", "/api/quotes/latest", "", nil, "the query parameter at is missing"},
 		{"PUT", "/api/quotes/quo_1", `{"text":"x"}`, nil, ""},
 		{"PUT", "/api/quotes/quo_1", `{"text":"x"}`, []string{"Content-Type", "application/json; charset=utf-8"}, ""},
 		{"PUT", "/api/quotes/quo_1", `{"text":"x"}`, []string{"Content-Type", "text/plain"}, "the content type is"},
@@ -208,6 +217,7 @@ func TestCheckRequest(t *testing.T) {
 func TestCheckResponse(t *testing.T) {
 	get := read(t).Operation("GET", "/quotes/{id}")
 	put := read(t).Operation("PUT", "/quotes/{id}")
+	post := read(t).Operation("POST", "/quotes/latest")
 	for _, tt := range []struct {
 		of     *openapitest.Operation
 		status int
@@ -234,6 +244,8 @@ func TestCheckResponse(t *testing.T) {
 		{get, 200, "5", `{"text":"x","at":"2026-01-02 00:00"}`, "is not valid date-time"},
 		{get, 200, "5", `{"text":"x","source":"not one"}`, "is not valid uri"},
 		{put, 204, "", ``, ""},
+		{post, 503, "", `{"error":"x"}`, ""},
+		{post, 503, "", `{}`, "missing property 'error'"},
 		{put, 204, "", `{}`, "the document has none"},
 	} {
 		header := http.Header{"Content-Type": {"application/json"}}
