@@ -70,7 +70,14 @@ func TestDirKeeps(t *testing.T) {
 
 	file := func(d digest.Digest) string { return filepath.Join(path, "blobs", "sha256", d.Encoded()) }
 	for what, damage := range map[string]func(digest.Digest) error{
-		"gone":    func(d digest.Digest) error { return os.Remove(file(d)) },
+		"gone": func(d digest.Digest) error { return os.Remove(file(d)) },
+		"of the same size": func(d digest.Digest) error {
+			text, err := os.ReadFile(file(d))
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(file(d), flip(text), 0o600)
+		},
 		"emptied": func(d digest.Digest) error { return os.Truncate(file(d), 0) },
 		"replaced": func(d digest.Digest) error {
 			return os.WriteFile(file(d), []byte("\x00asm\x01\x00\x00\x00evil"), 0o600)
