@@ -316,6 +316,28 @@ func TestPruneDeliveries(t *testing.T) {
 	})
 }
 
+// TestPruneOneByOne removes a delivery and an event at a time, and says when nothing went.
+func TestPruneOneByOne(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		q := newQueued(t, p, 1)
+		q.fire(t)
+		q.record(t, store.StateDelivered, 0, q.claim(t, 1)...)
+		q.clock.at = q.clock.at.Add(time.Hour)
+		var counts []int
+		round := deliveries.Pruned{}
+		for range 4 {
+			counts = append(counts, must(q.PruneDeliveries(t.Context(), q.clock.at, 1, &round))(t))
+		}
+		if counts[2]+counts[3] != 0 || counts[0]+counts[1] != 2 {
+			t.Errorf("%v went, want 2 and then nothing", counts)
+		}
+		round = deliveries.Pruned{}
+		if n := must(q.PruneDeliveries(t.Context(), q.clock.at, 9, &round))(t); n != 0 {
+			t.Errorf("%d of none went", n)
+		}
+	})
+}
+
 // TestHostileAnswers keeps what an endpoint may send back.
 func TestHostileAnswers(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
