@@ -57,30 +57,33 @@ func (s *Store) RecordOutcomes(ctx context.Context, outcomes []Outcome) error {
 	}
 	// In the order of ids, so that two who record and cancel the same rows do not
 	// wait for each other.
-	outcomes = slices.Clone(outcomes)
-	slices.SortStableFunc(outcomes, func(a, b Outcome) int {
+	sorted := make([]*Outcome, len(outcomes)) // an Outcome is large to move
+	for i := range outcomes {
+		sorted[i] = &outcomes[i]
+	}
+	slices.SortStableFunc(sorted, func(a, b *Outcome) int {
 		return strings.Compare(a.Attempt.DeliveryID, b.Attempt.DeliveryID)
 	})
 	err := s.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
 		// Subscriptions before deliveries, as a revocation locks them.
-		if err := updateFailing(ctx, t, outcomes); err != nil {
+		if err := updateFailing(ctx, t, sorted); err != nil {
 			return err
 		}
-		tried := slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool { return o.Attempt.Number == 0 })
+		tried := slices.DeleteFunc(slices.Clone(sorted), func(o *Outcome) bool { return o.Attempt.Number == 0 })
 		if err := insertAttempts.Run(ctx, t, tried); err != nil {
 			return err
 		}
 		now := db.Micros(t.Now())
-		return s.updateStates(now).Run(ctx, t, outcomes)
+		return s.updateStates(now).Run(ctx, t, sorted)
 	})
 	if err == nil && !s.db.Postgres() {
-		s.waiting.hears(s.pendingAgain(outcomes), s.db.Now())
+		s.waiting.hears(s.pendingAgain(sorted), s.db.Now())
 	}
 	return db.Fail(tried, err)
 }
 
 // pendingAgain returns when outcomes are due that have their deliveries wait again.
-func (s *Store) pendingAgain(outcomes []Outcome) (heads []head) {
+func (s *Store) pendingAgain(outcomes []*Outcome) (heads []head) {
 	for _, o := range outcomes {
 		if o.State == store.StatePending && o.SubscriptionID != "" {
 			heads = append(heads, head{id: o.SubscriptionID, due: db.Micros(s.db.FromLocal(o.NextAt))})
@@ -135,11 +138,11 @@ func plain(s string) bool {
 	return true
 }
 
-var insertAttempts = db.Bulk[Outcome]{
+var insertAttempts = db.Bulk[*Outcome]{
 	Tried:   "write attempts",
 	Columns: "delivery_id, number, id, started_at, latency_us, status, headers, excerpt, error",
-	Row: func(o Outcome) []any {
-		a := o.Attempt
+	Row: func(o *Outcome) []any {
+		a := &o.Attempt
 		headers := strings.ReplaceAll(headersText(a.Headers), "\x00", "")
 		return []any{a.DeliveryID, int64(a.Number), holdable(a.ID), db.Micros(a.StartedAt), a.Latency.Microseconds(), int64(a.Status),
 			headers, holdable(a.Excerpt), holdable(a.Error)}
@@ -154,11 +157,11 @@ var insertAttempts = db.Bulk[Outcome]{
 // must not take back a later one's. The state is hidden from PostgreSQL's planner,
 // which in a young database would rather read the whole index of what is pending
 // than look each id up.
-func (s *Store) updateStates(now int64) db.Bulk[Outcome] {
-	return db.Bulk[Outcome]{
+func (s *Store) updateStates(now int64) db.Bulk[*Outcome] {
+	return db.Bulk[*Outcome]{
 		Tried:   "write outcomes",
 		Columns: "id, state, number, next_at, updated_at",
-		Row: func(o Outcome) []any {
+		Row: func(o *Outcome) []any {
 			next := int64(0)
 			if o.State == store.StatePending {
 				next = db.Micros(s.db.FromLocal(o.NextAt))
@@ -174,11 +177,11 @@ func (s *Store) updateStates(now int64) db.Bulk[Outcome] {
 // updateFailing keeps for each subscription since when its tries fail without one
 // that went well. An outcome that comes twice counts twice; the next one that
 // goes well sets it right.
-func updateFailing(ctx context.Context, t *db.Tx, outcomes []Outcome) error {
-	tries := slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool {
+func updateFailing(ctx context.Context, t *db.Tx, outcomes []*Outcome) error {
+	tries := slices.DeleteFunc(slices.Clone(outcomes), func(o *Outcome) bool {
 		return o.Attempt.Number == 0 || o.SubscriptionID == ""
 	})
-	slices.SortStableFunc(tries, func(a, b Outcome) int { return a.Attempt.StartedAt.Compare(b.Attempt.StartedAt) })
+	slices.SortStableFunc(tries, func(a, b *Outcome) int { return a.Attempt.StartedAt.Compare(b.Attempt.StartedAt) })
 	succeeded := make(map[string]bool)
 	since := make(map[string]time.Time) // the first failure after the last success
 	for _, o := range tries {
