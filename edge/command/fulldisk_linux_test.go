@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -178,6 +179,22 @@ func TestFullDiskOfOrigin(t *testing.T) {
 		if err := s.admin.Call(t.Context(), "GET", "/accounts/"+id, nil, nil); err != nil {
 			t.Errorf("account %s, which was answered 201, is gone: %v", id, err)
 		}
+	}
+}
+
+// TestStartOnAFullDisk: an origin that cannot open its database for want of room says so.
+func TestStartOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	disk := disktest.Small(t, "16m")
+	database := filepath.Join(disk, "origin.db")
+	s := startSite(t, "--database", database)
+	s.origin.terminate()
+	free := disktest.Fill(t, disk)
+	defer free()
+	said, err := exec.Command(s.program, "origin", "--data", s.originDir, "--database", database,
+		"--admin", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0").CombinedOutput()
+	if err == nil || !strings.Contains(string(said), "hint: the disk of the database is full") {
+		t.Errorf("the origin ended with %v and said\n%s", err, said)
 	}
 }
 

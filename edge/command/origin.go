@@ -15,6 +15,7 @@ import (
 
 	"partneredge/edge/closers"
 	"partneredge/edge/console"
+	"partneredge/edge/hint"
 	"partneredge/edge/origin"
 	"partneredge/edge/origin/backup"
 	"partneredge/edge/origin/listener"
@@ -23,6 +24,7 @@ import (
 	"partneredge/edge/webhook"
 	"partneredge/edge/webhook/secrets"
 	"partneredge/store/central"
+	"partneredge/store/central/db"
 )
 
 // originReady is the content of DIR/origin.json, which is there while the origin
@@ -128,6 +130,9 @@ func runOrigin(ctx context.Context, c originConfig, stdout io.Writer) error {
 			return nil, "", fmt.Errorf("removing what a backup left: %w", err)
 		}
 		o, err := startOrigin(ctx, c)
+		if db.NoRoom(err) {
+			err = hint.Add(err, "the disk of the database is full: make room, and start the origin again")
+		}
 		if err != nil {
 			return nil, "", err
 		}

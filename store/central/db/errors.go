@@ -58,6 +58,16 @@ func FromDatabase(err error) bool {
 	return errors.As(err, &pg) || errors.As(err, &lite)
 }
 
+// NoRoom reports whether the database said that its disk is full.
+func NoRoom(err error) bool {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pg.Code == "53100" // disk_full
+	}
+	lite, ok := errors.AsType[*sqlite.Error](err)
+	// The second is of a file that is made when the database is opened.
+	return ok && (lite.Code()&0xff == sqlite3.SQLITE_FULL || lite.Code() == sqlite3.SQLITE_IOERR_SHMSIZE)
+}
+
 // classify returns the kind of store error that err is, nil for none.
 func classify(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
