@@ -389,3 +389,14 @@ func TestClocks(t *testing.T) {
 		t.Errorf("the monotonic clock is at %v", got)
 	}
 }
+
+// TestMaxMemoryIsWholePages rounds the limit of memory down to whole pages.
+func TestMaxMemoryIsWholePages(t *testing.T) {
+	const page = prepare.PageSize
+	for limit, want := range map[int]int{page - 1: 0, page: page, 3*page + 1: 3 * page, 4*page - 1: 3 * page, 4 * page: 4 * page} {
+		m := &Module{limits: Limits{Memory: limit}}
+		if got := m.maxMemory(); got != want {
+			t.Errorf("%d of %d bytes, want %d", got, limit, want)
+		}
+	}
+}
