@@ -22,12 +22,24 @@ const (
 	addressSize = 16
 )
 
+// The longest name and service that are looked at, in bytes: those of POSIX, NI_MAXHOST
+// and NI_MAXSERV. Longer ones are in no allow_dial, and to copy them, as large as a
+// guest's memory, would cost time that the guest is not charged for.
+const (
+	maxName    = 1025
+	maxService = 32
+)
+
 func sockGetaddrinfo(c *Call, memory []byte, args []uint64) errno {
 	name, service := text(memory, args[0], args[1]), text(memory, args[2], args[3])
 	hints := slice(memory, args[4], answerSize)
 	first := slice(memory, args[5], 4)
 	if name == nil || service == nil || hints == nil || first == nil {
 		return errFault
+	}
+	if len(name) > maxName || len(service) > maxService {
+		c.Dialer.refuse(notNamed, "", nil)
+		return errAccess
 	}
 	wanted := hints[2]
 	if wanted > familyIPv6 || hints[3] != typeAny && hints[3] != typeStream {

@@ -1,12 +1,14 @@
 package wasi
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -114,6 +116,33 @@ func FuzzAddrinfo(f *testing.F) {
 			t.Error("answered, with no room for it")
 		}
 	})
+}
+
+// TestAddrinfoCopiesNothingLong holds that a name or a service as large as a guest's
+// memory is refused, and is neither copied nor logged.
+func TestAddrinfoCopiesNothingLong(t *testing.T) {
+	const room, long = 1 << 10, 1 << 20
+	memory := make([]byte, room+long)
+	copy(memory[64:], "api.example.com443")
+	for _, tt := range []struct{ name, nameLen, service, serviceLen uint64 }{
+		{room, long, 79, 3},
+		{64, 15, room, long},
+	} {
+		log := new(bytes.Buffer)
+		d := newDialer(t, DialConfig{Allow: []string{"api.example.com:443"}})
+		d.config.Log = slog.New(slog.NewTextHandler(log, nil))
+		c := &Call{Host: testHost{t.Context()}, Dialer: d}
+		args := []uint64{tt.name, tt.nameLen, tt.service, tt.serviceLen, 0, 32, 1, 40}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if e := sockGetaddrinfo(c, memory, args); e != errAccess {
+			t.Errorf("%d, want %d", e, errAccess)
+		}
+		runtime.ReadMemStats(&after)
+		if copied := after.TotalAlloc - before.TotalAlloc; copied >= long || log.Len() == 0 || log.Len() > 1000 {
+			t.Errorf("%d bytes were allocated, %d logged", copied, log.Len())
+		}
+	}
 }
 
 func TestPublicOnly(t *testing.T) {
