@@ -78,7 +78,7 @@ func (x *exchange) write(status int, headers []abi.Header, body []byte) int {
 			rest = rest[n:]
 			name := canonical(list[i].Name)
 			had := h[name]
-			if name == RequestID || nth == 1 && had != nil && ofGate(name) {
+			if name == RequestID || ofConnection(name) || nth == 1 && had != nil && ofGate(name) {
 				continue // a handler changes neither the node's nor the gate's
 			}
 			if had != nil {
@@ -118,6 +118,18 @@ func (x *exchange) refuse(status int, body []byte) {
 // ofGate reports whether a header, in canonical form, is for the gate to set.
 func ofGate(name string) bool {
 	return name == "X-Svc-Environment" || strings.HasPrefix(name, "X-Ratelimit-") || strings.HasPrefix(name, "Ratelimit")
+}
+
+// ofConnection reports whether a header, in canonical form, is about the connection and
+// how messages end on it (RFC 9110, 7.6.1). That is the server's: a module that sets
+// Transfer-Encoding, or a name by which net/http takes trailers, changes how the rest of
+// the connection is read.
+func ofConnection(name string) bool {
+	switch name {
+	case "Connection", "Content-Length", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
+		return true
+	}
+	return strings.HasPrefix(name, http.TrailerPrefix)
 }
 
 func setDefault(h http.Header, name string, values []string) {

@@ -40,6 +40,10 @@ func TestAnswers(t *testing.T) {
 			map[string][]string{"X-Gate": {"1", "2"}, "X-Other": {""}}},
 		{"the node's header", "GET", abi.Response{Status: 200, Headers: []abi.Header{{Name: "x-request-id", Value: "req_forged"}}}, 200, "",
 			map[string][]string{"X-Request-Id": nil}},
+		{"headers of the connection", "GET", abi.Response{Status: 304, Headers: []abi.Header{
+			{Name: "transfer-encoding", Value: "gzip"}, {Name: "connection", Value: "close, x-gate"}, {Name: "Trailer:x-late", Value: "1"},
+			{Name: "trailer", Value: "x-late"}, {Name: "upgrade", Value: "h2c"}, {Name: "keep-alive", Value: "timeout=9"}, {Name: "content-length", Value: "7"}}}, 304, "",
+			map[string][]string{"Transfer-Encoding": nil, "Connection": nil, "Trailer:x-late": nil, "Trailer": nil, "Upgrade": nil, "Keep-Alive": nil, "Content-Length": nil}},
 		{"no status", "GET", abi.Response{Body: []byte("half")}, 500, `{"error":"internal_error"}`, map[string][]string{"X-Gate": {"1"}, "Retry-After": {"1"}}},
 		{"status beyond all", "GET", abi.Response{Status: 600}, 500, `{"error":"internal_error"}`, map[string][]string{"Retry-After": {"1"}}},
 	} {
