@@ -37,6 +37,28 @@ func TestReadmeTour(t *testing.T) {
 	document{path: "../../README.md", least: 15, mask: mask, as: func(command string) string { return command }}.hold(t, sh, work)
 }
 
+// TestReadmeMapNamesPackages: the README's map names each package of the first two levels.
+func TestReadmeMapNamesPackages(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "\n## The house\n")
+	houseMap, _, ok := strings.Cut(after, "\n## ")
+	if !ok {
+		t.Fatal(`the README has no section "The house" before others`)
+	}
+	for _, p := range list(t, nil, "./...") {
+		levels := strings.Split(strings.TrimPrefix(p.ImportPath, module), "/")
+		if len(levels) != 2 {
+			continue
+		}
+		if !strings.Contains(houseMap, "`"+levels[1]+"`") && !strings.Contains(houseMap, "`"+strings.Join(levels, "/")+"`") {
+			t.Errorf("the map does not name %s", strings.Join(levels, "/"))
+		}
+	}
+}
+
 // document is a file of commands with their outputs.
 type document struct {
 	path  string
