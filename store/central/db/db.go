@@ -156,6 +156,6 @@ func (d *DB) Read(ctx context.Context, fn Func) (err error) {
 	if err := t.control(ctx, "BEGIN"); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, t.control(context.WithoutCancel(ctx), "ROLLBACK")) }()
+	defer func() { err = errors.Join(err, t.rollback(ctx, conn)) }()
 	return fn(ctx, t)
 }

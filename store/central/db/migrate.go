@@ -131,8 +131,7 @@ func (d *DB) migrateNext(ctx context.Context, conn *sql.Conn, all []migration) (
 	}
 	defer func() {
 		if err != nil {
-			_, rollback := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
-			err = errors.Join(err, rollback)
+			err = errors.Join(err, d.rollback(ctx, conn))
 		}
 	}()
 	if _, err := conn.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS schema_migrations

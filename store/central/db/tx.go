@@ -30,6 +30,22 @@ func (t *Tx) control(ctx context.Context, statement string) error {
 	return err
 }
 
+// rollbackTime bounds ROLLBACK on PostgreSQL, whose network may hang. The pool drops a
+// connection on which it failed.
+const rollbackTime = 5 * time.Second
+
+// rollback ends the transaction of a connection, also when ctx has ended.
+func (d dialect) rollback(ctx context.Context, conn *sql.Conn) error {
+	ctx = context.WithoutCancel(ctx)
+	if d.postgres {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, rollbackTime)
+		defer cancel()
+	}
+	_, err := conn.ExecContext(ctx, "ROLLBACK")
+	return err
+}
+
 // prepared returns the kept statement of a query, nil when none are kept.
 func (t *Tx) prepared(ctx context.Context, query string) (*sql.Stmt, error) {
 	if t.stmts == nil {

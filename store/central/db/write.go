@@ -128,7 +128,7 @@ func (d *DB) writeAloneOnce(ctx context.Context, fn Func) error {
 	}
 	if err := fn(ctx, t); err != nil {
 		// A connection that cannot roll back is dropped by the pool.
-		_ = t.control(context.WithoutCancel(ctx), "ROLLBACK")
+		_ = t.rollback(ctx, conn)
 		return err
 	}
 	return t.control(ctx, "COMMIT")

@@ -127,7 +127,7 @@ func (w *writer) try(jobs []*job, savepoints bool) (committing bool, err error) 
 		return false, err
 	}
 	defer func() {
-		if err != nil && t.control(context.WithoutCancel(ctx), "ROLLBACK") != nil {
+		if err != nil && t.rollback(ctx, t.conn) != nil {
 			w.drop()
 		}
 	}()
