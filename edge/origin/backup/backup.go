@@ -4,6 +4,7 @@ package backup
 
 import (
 	"archive/tar"
+	"compress/flate"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -188,7 +189,8 @@ func write(root *os.Root, header *tar.Header, content io.Reader) error {
 		return err
 	}
 	_, err = io.Copy(f, content)
-	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, gzip.ErrChecksum) {
+	var corrupt flate.CorruptInputError
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, &corrupt) {
 		err = fmt.Errorf("%w: %w", ErrNoArchive, err)
 	}
 	return errors.Join(err, f.Sync(), f.Close())
