@@ -35,6 +35,7 @@ func TestFileThatCannotBeWritten(t *testing.T) {
 				ended <- Run(ctx, c, func(*closers.Stack) (any, string, error) { return "here", "up", nil })
 			}()
 			time.Sleep(writeAgain + 1)
+			synctest.Wait()
 			if !logs {
 				if err := <-ended; err == nil {
 					t.Error("a service without a log ended without an error")
@@ -48,6 +49,7 @@ func TestFileThatCannotBeWritten(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(writeAgain)
+			synctest.Wait()
 			if text, err := os.ReadFile(path); err != nil || string(text) != "\"here\"\n" {
 				t.Errorf("the file has %q (%v)", text, err)
 			}
