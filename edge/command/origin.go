@@ -2,10 +2,13 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -167,8 +170,12 @@ func startOrigin(ctx context.Context, c originConfig) (_ *originProcess, err err
 			_ = o.stop(ctx) // why it was not started matters more
 		}
 	}()
+	existing := false
 	if c.database == "" {
 		c.database = filepath.Join(c.Dir, databaseFile)
+		if existing, err = c.hasRun(); err != nil {
+			return nil, err
+		}
 	}
 	if c.secretsFile == "" {
 		c.secretsFile = filepath.Join(c.Dir, secretsFile)
@@ -177,7 +184,11 @@ func startOrigin(ctx context.Context, c originConfig) (_ *originProcess, err err
 	if err != nil {
 		return nil, err
 	}
-	if o.db, err = central.Open(ctx, central.Config{URL: c.database, Secrets: sealer, Log: c.Log}); err != nil {
+	if o.db, err = central.Open(ctx, central.Config{URL: c.database, Secrets: sealer, Log: c.Log, Existing: existing}); err != nil {
+		if errors.Is(err, db.ErrEmpty) {
+			err = hint.Add(fmt.Errorf("%w, though an origin has run in %s before", err, c.Dir),
+				"put "+databaseFile+" back, or restore a backup; to begin anew, start with another --data")
+		}
 		return nil, err
 	}
 	o.started.Add(func(context.Context) error { return o.db.Close() })
@@ -212,6 +223,19 @@ func startOrigin(ctx context.Context, c originConfig) (_ *originProcess, err err
 		}
 	})
 	return o, nil
+}
+
+// hasRun reports whether an origin has run in Dir, by the keys of NATS: they are made after
+// the database, which cannot be new where they are. Others than Dir's own prove nothing.
+func (c *originConfig) hasRun() (bool, error) {
+	if c.NATSKeys != "" {
+		return false, nil
+	}
+	_, err := os.Stat(filepath.Join(c.Dir, natsFolder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // stop ends what has been started, the last first. It may be called twice.
