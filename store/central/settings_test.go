@@ -98,8 +98,8 @@ func TestReadersCannotWrite(t *testing.T) {
 		ctx := context.Background()
 		db := open(t, p)
 		a := newAccount(t, db, store.ModeLive)
-		err := db.db.Read(ctx, func(ctx context.Context, t *engine.Tx) error {
-			_, err := t.Exec(ctx, `UPDATE accounts SET name = 'changed' WHERE id = ?`, a.ID)
+		err := db.db.Read(ctx, func(ctx context.Context, q engine.Querier) error {
+			_, err := engine.One(ctx, q, engine.Column[string], `UPDATE accounts SET name = 'changed' WHERE id = ? RETURNING id`, a.ID)
 			return err
 		})
 		if got := must(db.Account(ctx, a.ID))(t); err == nil || got != a {

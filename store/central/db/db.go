@@ -147,19 +147,3 @@ func (d *DB) QueryRow(ctx context.Context, query string, args ...any) *sql.Row {
 func (d *DB) Query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	return d.read.QueryContext(ctx, d.bind(query), args...)
 }
-
-// Read runs fn in a transaction that only reads. On SQLite all its queries see
-// the database of one moment, and it waits for no writer.
-func (d *DB) Read(ctx context.Context, fn Func) (err error) {
-	conn, err := d.read.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }()
-	t := &Tx{dialect: d.dialect, db: d, conn: conn}
-	if err := t.control(ctx, "BEGIN"); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, t.rollback(ctx, conn)) }()
-	return fn(ctx, t)
-}

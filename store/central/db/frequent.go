@@ -34,12 +34,16 @@ func (f *frequent) Query(ctx context.Context, query string, args ...any) (*sql.R
 	return s.QueryContext(ctx, args...)
 }
 
+// kept returns the statement of a query, nil when there is none yet.
+func (f *frequent) kept(query string) *sql.Stmt {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stmts[query]
+}
+
 // prepared returns the statement of a query. It waits for no other query's.
 func (f *frequent) prepared(ctx context.Context, query string) (*sql.Stmt, error) {
-	f.mu.Lock()
-	s := f.stmts[query]
-	f.mu.Unlock()
-	if s != nil {
+	if s := f.kept(query); s != nil {
 		return s, nil
 	}
 	made, err := f.pool.PrepareContext(ctx, query)
@@ -48,7 +52,7 @@ func (f *frequent) prepared(ctx context.Context, query string) (*sql.Stmt, error
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if s = f.stmts[query]; s != nil { // another caller was sooner
+	if s := f.stmts[query]; s != nil { // another caller was sooner
 		_ = made.Close()
 		return s, nil
 	}

@@ -56,6 +56,23 @@ func openFrequent(t *testing.T, url string) *DB {
 	return d
 }
 
+// openCounting opens a SQLite database that counts what its readers prepare, who share so
+// many connections.
+func openCounting(t *testing.T, connections int) (*DB, *atomic.Int64) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "a.db")
+	d := openFrequent(t, file)
+	prepared := new(atomic.Int64)
+	pool := sql.OpenDB(countingConnector{d.read.Driver(), "file://" + file, prepared})
+	pool.SetMaxOpenConns(connections)
+	pool.SetMaxIdleConns(connections)
+	if err := d.read.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d.read, d.frequent = pool, &frequent{pool: pool}
+	return d, prepared
+}
+
 // kept returns the queries whose statements Frequent keeps.
 func kept(d *DB) []string {
 	d.frequent.mu.Lock()
@@ -78,16 +95,7 @@ func runFrequent(t *testing.T, q Querier, n int64) {
 // TestFrequentQueriesAreKept counts what SQLite prepares: of a frequent query one statement
 // on each connection, however often it runs, and of any other one each time.
 func TestFrequentQueriesAreKept(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "a.db")
-	d := openFrequent(t, file)
-	var prepared atomic.Int64
-	pool := sql.OpenDB(countingConnector{d.read.Driver(), "file://" + file, &prepared})
-	pool.SetMaxOpenConns(2)
-	pool.SetMaxIdleConns(2)
-	if err := d.read.Close(); err != nil {
-		t.Fatal(err)
-	}
-	d.read, d.frequent = pool, &frequent{pool: pool}
+	d, prepared := openCounting(t, 2)
 	for run := range int64(3) {
 		runFrequent(t, d, 7)
 		if got := prepared.Load(); got != run+1 {

@@ -108,7 +108,7 @@ func (r *relay) stall() {
 func TestRollbackOnALinkThatStalls(t *testing.T) {
 	shared := func(d *DB, ctx context.Context, fn Func) error { return d.Write(ctx, "", fn) }
 	for name, run := range map[string]func(*DB, context.Context, Func) error{
-		"shared write": shared, "write alone": (*DB).WriteAlone, "read": (*DB).Read,
+		"shared write": shared, "write alone": (*DB).WriteAlone,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -90,8 +90,8 @@ func scanClaim(row db.Row) (c Claim, err error) {
 }
 
 // readClaims sorts what a query gives, since RETURNING keeps no order.
-func readClaims(ctx context.Context, t *db.Tx, query string, args ...any) ([]Claim, error) {
-	claims, err := db.All(ctx, t, scanClaim, query, args...)
+func readClaims(ctx context.Context, q db.Querier, query string, args ...any) ([]Claim, error) {
+	claims, err := db.All(ctx, q, scanClaim, query, args...)
 	slices.SortFunc(claims, func(a, b Claim) int {
 		return cmp.Or(a.NextAt.Compare(b.NextAt), strings.Compare(a.ID, b.ID))
 	})
@@ -133,26 +133,26 @@ func (s *Store) claimLeased(ctx context.Context, r ClaimRequest, now time.Time) 
 // of it would end.
 func (s *Store) claimUnleased(ctx context.Context, r ClaimRequest, now time.Time) (c claimed, err error) {
 	c.from = s.waiting.heads(r.Subscriptions)
-	err = s.db.Read(ctx, func(ctx context.Context, t *db.Tx) (err error) {
-		if c.claims, c.rest, err = readUnleased(ctx, t, r, now); err != nil {
+	err = s.db.Read(ctx, func(ctx context.Context, q db.Querier) (err error) {
+		if c.claims, c.rest, err = s.readUnleased(ctx, q, r, now); err != nil {
 			return err
 		}
-		return s.complete(ctx, t, c.claims)
+		return s.complete(ctx, q, c.claims)
 	})
 	return c, err
 }
 
-func readUnleased(ctx context.Context, t *db.Tx, r ClaimRequest, now time.Time) (claims []Claim, rest []first, err error) {
-	all, err := readClaims(ctx, t, `SELECT `+db.Prefixed("d", claimColumns)+` FROM json_each(?) s CROSS JOIN deliveries d WHERE d.rowid IN (
+func (s *Store) readUnleased(ctx context.Context, q db.Querier, r ClaimRequest, now time.Time) (claims []Claim, rest []first, err error) {
+	all, err := readClaims(ctx, q, `SELECT `+db.Prefixed("d", claimColumns)+` FROM json_each(?) s CROSS JOIN deliveries d WHERE d.rowid IN (
 		SELECT rowid FROM deliveries WHERE state = 'pending' AND subscription_id = s.value AND due_at <= ?
-		ORDER BY due_at LIMIT ?)`, t.Set(r.Subscriptions), db.Micros(now), r.Each+r.Held+1)
+		ORDER BY due_at LIMIT ?)`, s.db.Set(r.Subscriptions), db.Micros(now), r.Each+r.Held+1)
 	if err != nil {
 		return nil, nil, err
 	}
-	rest, err = db.All(ctx, t, scanFirst, `SELECT id, due_at FROM (
+	rest, err = db.All(ctx, q, scanFirst, `SELECT id, due_at FROM (
 		SELECT value AS id, (SELECT min(due_at) FROM deliveries
 			WHERE state = 'pending' AND subscription_id = value AND due_at > ?) AS due_at
-		FROM json_each(?)) h WHERE due_at IS NOT NULL`, db.Micros(now), t.Set(r.Subscriptions))
+		FROM json_each(?)) h WHERE due_at IS NOT NULL`, db.Micros(now), s.db.Set(r.Subscriptions))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -178,7 +178,7 @@ func readUnleased(ctx context.Context, t *db.Tx, r ClaimRequest, now time.Time) 
 const eventsOfClaims = `SELECT id, account_id, type, body FROM events WHERE `
 
 // complete adds to claims what their events and subscriptions hold.
-func (s *Store) complete(ctx context.Context, t *db.Tx, claims []Claim) error {
+func (s *Store) complete(ctx context.Context, q db.Querier, claims []Claim) error {
 	if len(claims) == 0 {
 		return nil
 	}
@@ -186,17 +186,17 @@ func (s *Store) complete(ctx context.Context, t *db.Tx, claims []Claim) error {
 	for _, c := range claims {
 		events[c.EventID], subscriptions[c.SubscriptionID] = store.Event{}, true
 	}
-	read, err := db.All(ctx, t, func(row db.Row) (e store.Event, err error) {
+	read, err := db.All(ctx, q, func(row db.Row) (e store.Event, err error) {
 		err = row.Scan(&e.ID, &e.AccountID, &e.Type, (*[]byte)(&e.Body))
 		return e, err
-	}, eventsOfClaims+t.In("id"), t.Set(slices.Collect(maps.Keys(events))))
+	}, eventsOfClaims+s.db.In("id"), s.db.Set(slices.Collect(maps.Keys(events))))
 	if err != nil {
 		return err
 	}
 	for _, e := range read {
 		events[e.ID] = e
 	}
-	endpoints, err := s.endpoints(ctx, t, slices.Collect(maps.Keys(subscriptions)))
+	endpoints, err := s.endpoints(ctx, q, slices.Collect(maps.Keys(subscriptions)))
 	if err != nil {
 		return err
 	}
