@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"partneredge/store/durable"
@@ -266,4 +267,31 @@ func TestResetOnAFullDisk(t *testing.T) {
 			t.Error("a copy from after all is stale")
 		}
 	}
+}
+
+// TestFailingUpkeepIsLoggedOnceAMinute has a disk that became read-only, where each sync
+// fails: three files would fill another one with three lines a second.
+func TestFailingUpkeepIsLoggedOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(2 * time.Second) }) // in which buntdb's goroutines see that they are closed
+		var readOnly atomic.Bool
+		dir := t.TempDir()
+		disk := durabletest.New(t, dir)
+		disk.Before(func(op durabletest.Op) error {
+			if readOnly.Load() && op.Kind == durabletest.Sync {
+				return syscall.EROFS
+			}
+			return nil
+		})
+		log, logged := logtest.New()
+		openTest(t, Config{Dir: dir, FS: disk, Log: log})
+		readOnly.Store(true)
+		time.Sleep(90 * time.Second)
+		synctest.Wait()
+		readOnly.Store(false)
+		const files, minutes = 3, 2
+		if n := logged.Count("upkeep of local store failed"); n != files*minutes {
+			t.Errorf("%d lines in 90 s, want %d", n, files*minutes)
+		}
+	})
 }

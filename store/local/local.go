@@ -230,10 +230,12 @@ func (s *Store) closeFiles() error {
 	return errors.Join(errs...)
 }
 
-// upkeep syncs a file every second and shrinks it when that is worth it.
+// upkeep syncs a file every second and shrinks it when that is worth it. It logs once a
+// minute that it fails: a disk that became read-only may stay so for days.
 func (s *Store) upkeep(ctx context.Context, f *file, sweep func(second int) error) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	quiet := 0 // seconds in which a failure is not logged
 	for second := 1; ; second++ {
 		select {
 		case <-ctx.Done():
@@ -245,8 +247,10 @@ func (s *Store) upkeep(ctx context.Context, f *file, sweep func(second int) erro
 		if sweep != nil {
 			err = sweep(second)
 		}
-		if err = errors.Join(err, f.sync(), f.shrink()); err != nil {
+		quiet = max(quiet-1, 0)
+		if err = errors.Join(err, f.sync(), f.shrink()); err != nil && quiet == 0 {
 			s.log.Error("upkeep of local store failed", "file", f.path, "err", err)
+			quiet = 60
 		}
 	}
 }
