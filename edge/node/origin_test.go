@@ -206,8 +206,8 @@ func (o *testOrigin) serve(verb string, m *nats.Msg) {
 	if reply == nil {
 		reply = &wire.Head{}
 	}
-	*reply.Header() = wire.Head{V: wire.Version, Failure: failure}
-	body, err := json.Marshal(reply)
+	*reply.Header() = wire.Head{Failure: failure}
+	body, err := wire.Encode(reply)
 	if err != nil {
 		o.t.Error(err)
 	}

@@ -17,7 +17,7 @@ import (
 // short.go. Whatever has another form, such as another order of the fields or an escape
 // in a text, is left to encoding/json, which reads and writes the same messages.
 
-// fast is a message that this file writes and reads.
+// fast is a message that this package writes and reads without encoding/json.
 type fast interface {
 	// appendFast returns b with the message's JSON. ok is false for what it does not
 	// write.
