@@ -23,6 +23,7 @@ import (
 // use within one process.
 type Dir struct {
 	path string
+	disk durable.Disk
 	mu   sync.Mutex // guards the files against other writers, and manifests
 	// manifests are the kept manifests of releases and signatures, by digest.
 	manifests map[digest.Digest]kept
@@ -37,7 +38,11 @@ type kept struct {
 
 // OpenDir opens a directory of releases, and creates it if it does not exist.
 func OpenDir(path string) (*Dir, error) {
-	d := &Dir{path: path, manifests: make(map[digest.Digest]kept)}
+	return openDirOn(durable.Disk{}, path)
+}
+
+func openDirOn(disk durable.Disk, path string) (*Dir, error) {
+	d := &Dir{path: path, disk: disk, manifests: make(map[digest.Digest]kept)}
 	if err := d.open(); err != nil {
 		return nil, fmt.Errorf("opening releases: %w", err)
 	}
@@ -49,7 +54,7 @@ func (d *Dir) open() error {
 		return err
 	}
 	for _, folder := range []string{d.path, d.blobs()} {
-		if err := durable.RemoveTemp(folder); err != nil {
+		if err := d.disk.RemoveTemp(folder); err != nil {
 			return err
 		}
 	}

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/content/oci"
 )
 
@@ -116,6 +118,37 @@ func TestDirKeeps(t *testing.T) {
 	}
 	if d, err := store.Resolve(t.Context(), "1.4.0"); err != nil || string(d.Digest) != name {
 		t.Errorf("tag 1.4.0 is %v, %v", d, err)
+	}
+}
+
+// TestIndexNamesWhatIsThere: a manifest that was damaged on disk is not named to other tools,
+// neither by the digest that it had nor by the one that it has now.
+func TestIndexNamesWhatIsThere(t *testing.T) {
+	s, key := newLayout(t), newPair(t)
+	name := s.pack("1.4.0")
+	s.sign(name, key)
+	path := filepath.Join(t.TempDir(), "releases")
+	r := fetch(t, openDir(t, path), OCI(s), name, trusting(key))
+	changed := strings.Replace(string(r.manifest), "1970-01-01", "1971-01-01", 1)
+	writeFile(t, filepath.Join(path, "blobs", "sha256", digest.Digest(name).Encoded()), changed)
+	for named := range openDir(t, path).manifests {
+		if named == digest.Digest(name) || named == digest.FromString(changed) {
+			t.Errorf("%s is named", named)
+		}
+	}
+}
+
+// TestDirVerifiesWhatIsPushed: content that is not what its descriptor says is not kept.
+func TestDirVerifiesWhatIsPushed(t *testing.T) {
+	d := openDir(t, t.TempDir())
+	want := content.NewDescriptorFromBytes(SignatureType, []byte("right"))
+	for _, text := range []string{"wrong", "righ", "right and more"} {
+		if err := (pusher{d}).Push(t.Context(), want, strings.NewReader(text)); err == nil {
+			t.Errorf("%q is kept as %q", text, "right")
+		}
+	}
+	if files, err := os.ReadDir(d.blobs()); err != nil || len(files) != 0 {
+		t.Errorf("kept %v, %v", files, err)
 	}
 }
 

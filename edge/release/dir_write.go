@@ -15,9 +15,8 @@ import (
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/errdef"
-
-	"partneredge/store/durable"
 )
 
 // keep writes what is missing of a release: first the blobs, then the manifest.
@@ -43,7 +42,7 @@ func (d *Dir) push(want ocispec.Descriptor, text []byte) error {
 	if have, err := d.read(want.Digest, want.Size+1); err == nil && hasDigest(have, string(want.Digest)) == nil {
 		return errdef.ErrAlreadyExists
 	}
-	if err := durable.WriteFile(filepath.Join(d.blobs(), want.Digest.Encoded()), text, 0o600); err != nil {
+	if err := d.disk.WriteFile(filepath.Join(d.blobs(), want.Digest.Encoded()), text, 0o600); err != nil {
 		return err
 	}
 	d.note(text)
@@ -54,11 +53,8 @@ func (d *Dir) push(want ocispec.Descriptor, text []byte) error {
 type pusher struct{ *Dir }
 
 func (p pusher) Push(_ context.Context, want ocispec.Descriptor, from io.Reader) error {
-	text, err := io.ReadAll(io.LimitReader(from, MaxManifest+1))
+	text, err := content.ReadAll(from, want) // which verifies it
 	if err != nil {
-		return err
-	}
-	if err := hasDigest(text, string(want.Digest)); err != nil {
 		return err
 	}
 	return p.push(want, text)
@@ -91,7 +87,7 @@ func (d *Dir) Prune(keep ...string) error {
 	}
 	for _, file := range files {
 		if !wanted[file.Name()] {
-			err = errors.Join(err, os.Remove(filepath.Join(d.blobs(), file.Name())))
+			err = errors.Join(err, d.disk.Remove(filepath.Join(d.blobs(), file.Name())))
 		}
 	}
 	if err != nil {
@@ -120,5 +116,5 @@ func (d *Dir) write(name string, v any) error {
 	if have, err := os.ReadFile(filepath.Join(d.path, name)); err == nil && bytes.Equal(have, text) {
 		return nil
 	}
-	return durable.WriteFile(filepath.Join(d.path, name), text, 0o600)
+	return d.disk.WriteFile(filepath.Join(d.path, name), text, 0o600)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -152,13 +153,53 @@ func TestInspectRefusesAnotherSize(t *testing.T) {
 	}
 }
 
-// TestSignatureIsText: a signature with a zero byte in it is none, rather than one
-// by a key that is not trusted.
+// TestSignatureIsText: a signature with a zero byte in it, wherever that is, is none, rather
+// than one by a key that is not trusted.
 func TestSignatureIsText(t *testing.T) {
 	key := newPair(t)
 	s := newLayout(t)
 	name := s.pack("1.4.0")
-	text := append(signatureSaying(s, name, key, trustedComment("1.4.0", name)), 0)
-	_, err := Open(t.Context(), manySignatures{OCI(s), [][]byte{text}}, name, trusting(key))
+	text := signatureSaying(s, name, key, trustedComment("1.4.0", name))
+	comment := bytes.IndexByte(text, '\n') // of anybody: it is not signed
+	for where, at := range map[string]int{"at its end": len(text), "in its first comment": comment} {
+		_, err := Open(t.Context(), manySignatures{OCI(s), [][]byte{slices.Insert(bytes.Clone(text), at, 0)}}, name, trusting(key))
+		if !errors.Is(err, ErrTampered) {
+			t.Errorf("%s: %v", where, err)
+		}
+	}
+}
+
+// TestTrustedCommentIsSigned changes the comment of a signature to that of the release, as
+// somebody without the key could.
+func TestTrustedCommentIsSigned(t *testing.T) {
+	key := newPair(t)
+	s := newLayout(t)
+	name := s.pack("1.4.0")
+	right := trustedComment("1.4.0", name)
+	text := signatureSaying(s, name, key, trustedComment("1.3.0", name))
+	changed := bytes.Replace(text, []byte(trustedComment("1.3.0", name)), []byte(right), 1)
+	if !bytes.Contains(changed, []byte(right)) {
+		t.Fatalf("the comment is not in %q", text)
+	}
+	_, err := Open(t.Context(), manySignatures{OCI(s), [][]byte{changed}}, name, trusting(key))
 	wants(t, err, ErrTampered)
+}
+
+// TestFirstSignatureNamesTheVersion: beside a valid signature another cannot lift a release
+// over the lowest version that is allowed, nor keep it from being opened.
+func TestFirstSignatureNamesTheVersion(t *testing.T) {
+	key, other := newPair(t), newPair(t)
+	s := newLayout(t)
+	name := s.pack("1.4.0")
+	both := manySignatures{OCI(s), [][]byte{
+		signatureSaying(s, name, key, trustedComment("1.4.0", name)),
+		signatureSaying(s, name, other, trustedComment("9.9.9", name)),
+	}}
+	p := trusting(key, other)
+	if r, err := Open(t.Context(), both, name, p); err != nil || r.Version != "1.4.0" {
+		t.Errorf("opened %v, %v", r, err)
+	}
+	p.Min = "2.0.0"
+	_, err := Open(t.Context(), both, name, p)
+	wants(t, err, ErrDowngrade)
 }
