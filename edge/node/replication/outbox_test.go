@@ -2,7 +2,9 @@ package replication
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/local"
+	"partneredge/store/local/outbox"
 	"partneredge/wasm/abi"
 )
 
@@ -127,5 +130,49 @@ func TestOnceAfterItsRecordWasLost(t *testing.T) {
 	once.Key = "b"
 	if kept, err := o.LeadOnce(t.Context(), p, &once); err != nil || kept.Outcome != abi.New || o.Store.Outbox.Len() != 1 {
 		t.Errorf("a test key's: %+v, %v, %d wait", kept, err, o.Store.Outbox.Len())
+	}
+}
+
+// TestLeadsAreCountedOnce: a lead counts as accepted, committed or rejected once that is on
+// disk, and not where the disk failed.
+func TestLeadsAreCountedOnce(t *testing.T) {
+	o := openOutbox(t)
+	counted := map[string]int{}
+	o.Counters.Leads = func(outcome string, n int) { counted[outcome] += n }
+	o.Log = slog.New(slog.DiscardHandler)
+	h := newHandoff(o.Config)
+	p := abi.Principal{AccountID: "acc_1", KeyID: "key_1", Environment: abi.EnvLive}
+	accept := func(id string) error {
+		lead := abi.Lead{ID: id, FirstName: "x", Email: "x@example.com", ConsentStatus: "none", Captured: 1, Created: 2}
+		return o.AppendLead(t.Context(), p, lead.Append(nil))
+	}
+	settle := func(reply wire.LeadsReply) error {
+		sent := map[string]outbox.Item{}
+		for _, id := range []string{"lead_1", "lead_2"} {
+			sent[id] = outbox.Item{ID: id, Body: []byte("{}")}
+		}
+		return h.settle(t.Context(), &reply, sent)
+	}
+	steps := func() []error {
+		return []error{
+			accept("lead_1"), accept("lead_2"),
+			settle(wire.LeadsReply{Committed: []string{"lead_1", "lead_9"}}), // the last was not sent
+			settle(wire.LeadsReply{Rejected: map[string]string{"lead_2": "why", "lead_9": "why"}}),
+		}
+	}
+	want := map[string]int{"accepted": 2, "committed": 1, "rejected": 1}
+	if err := errors.Join(steps()...); err != nil || fmt.Sprint(counted) != fmt.Sprint(want) {
+		t.Errorf("counted %v, %v, want %v", counted, err, want)
+	}
+	if err := o.Store.Outbox.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for i, err := range steps() {
+		if err == nil {
+			t.Errorf("step %d is done by a closed outbox", i)
+		}
+	}
+	if fmt.Sprint(counted) != fmt.Sprint(want) {
+		t.Errorf("counted %v with what failed, want %v", counted, want)
 	}
 }

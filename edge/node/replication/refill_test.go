@@ -115,3 +115,53 @@ func TestRefillFindsTheUnread(t *testing.T) {
 		}
 	})
 }
+
+// TestRefillCountsFromTheQuestion: what an answer holds is as old as the question, so each
+// key is taken in with that time, however long the answer takes.
+func TestRefillCountsFromTheQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &failingOrigin{fails: func(time.Duration, [][]byte) bool {
+			time.Sleep(time.Second)
+			return false
+		}}
+		f := Refill{
+			Link: o, Now: time.Now, Hashes: []string{"key_0", "key_1"}, Wanted: func(string) bool { return true },
+			Put: func(hash string, _ *store.Key, _ int64, asked time.Time) error {
+				if !asked.Equal(o.first) {
+					t.Errorf("%s counts as of %v after the question", hash, asked.Sub(o.first))
+				}
+				return nil
+			},
+		}
+		if err := f.Run(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// answerOf is an origin that answers a refill with so many keys.
+type answerOf int
+
+func (n answerOf) Ask(_ context.Context, _ string, _, reply wire.Message) error {
+	reply.(*wire.KeysReply).Keys = make([]*store.Key, n)
+	return nil
+}
+
+// TestRefillOfAnotherNumber: an answer of more or fewer keys than were asked for says of none
+// which one it is, so nothing of it is taken in.
+func TestRefillOfAnotherNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, n := range []answerOf{0, 2, 4} {
+			f := Refill{
+				Link: n, Now: time.Now, Hashes: []string{"key_0", "key_1", "key_2"}, Wanted: func(string) bool { return true },
+				Put: func(hash string, _ *store.Key, _ int64, _ time.Time) error {
+					t.Errorf("of %d keys %s is taken in", n, hash)
+					return nil
+				},
+			}
+			if err := f.Run(t.Context()); !errors.Is(err, host.ErrUnavailable) {
+				t.Errorf("an answer of %d keys for three: %v", n, err)
+			}
+		}
+	})
+}

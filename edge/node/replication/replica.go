@@ -207,10 +207,16 @@ func (r *replica) fetchKey(ctx context.Context, hash string) (local.Record, erro
 		return local.Record{}, r.unknownKey(hash, epoch, err)
 	case err != nil:
 		return local.Record{}, err
-	case reply.Key == nil || reply.Key.Hash != [32]byte{} && string(reply.Key.Hash[:]) != hash:
+	case !hasHash(reply.Key, hash):
 		return local.Record{}, fmt.Errorf("%w: origin answered with another key", host.ErrUnavailable)
 	}
 	return r.putKey(hash, reply.Key, reply.Seq, at)
+}
+
+// hasHash reports whether an answer's key can be the one with a hash. The origin answers
+// without the hash; an older one sends it.
+func hasHash(key *store.Key, hash string) bool {
+	return key != nil && (key.Hash == [32]byte{} || string(key.Hash[:]) == hash)
 }
 
 // unknownKey remembers that the origin has no such key, and returns notFound unless
