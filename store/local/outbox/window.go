@@ -6,8 +6,12 @@ import (
 	"io"
 )
 
-// windowBytes is about how many bytes of a file are read at a time.
-const windowBytes = 256 << 10
+// windowBytes is about how many bytes of a file are read at a time, and firstWindow how
+// many at first: each time twice as many as before, since most files are short.
+const (
+	windowBytes = 256 << 10
+	firstWindow = 4 << 10
+)
 
 // largest is the most bytes that a record may have.
 const largest = recordHead + maxID + maxBody
@@ -28,7 +32,7 @@ func (w *window) read(at int64, n int) ([]byte, error) {
 	if from := at - w.at; from >= 0 && from+int64(n) <= int64(len(w.buf)) {
 		return w.buf[from:][:n], nil
 	}
-	size := max(n, windowBytes)
+	size := max(n, min(max(firstWindow, 2*cap(w.buf)), windowBytes))
 	if cap(w.buf) < size {
 		w.buf = make([]byte, size)
 	}
