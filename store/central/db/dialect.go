@@ -75,7 +75,6 @@ func (d *DB) connectSQLite(path string) error {
 	d.write.SetMaxOpenConns(1)
 	d.write.SetConnMaxLifetime(0)
 	if d.read, err = sql.Open("sqlite", file+shared+"&_pragma=query_only(1)"); err != nil {
-		_ = d.write.Close()
 		return err
 	}
 	d.read.SetMaxOpenConns(8)

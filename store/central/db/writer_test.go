@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"testing/fstest"
 
 	"partneredge/store"
+	"partneredge/store/central/centraltest"
 )
 
 // emptyBatch gathers nothing.
@@ -92,5 +94,114 @@ func TestJobThatFailsHalfDone(t *testing.T) {
 	// Who keeps the only connection keeps everybody from writing.
 	if err := d.Write(t.Context(), "", func(context.Context, *Tx) error { return nil }); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestStatementThatFailsSpoilsNobody has a job that writes nothing, and whose statement fails
+// at its second row, share a transaction with others. PostgreSQL then commits nothing, and
+// says so to nobody.
+func TestStatementThatFailsSpoilsNobody(t *testing.T) {
+	create := &fstest.MapFile{Data: []byte(`CREATE TABLE a (n BIGINT)`)}
+	d, err := Open(t.Context(), Config{
+		URL:        centraltest.Postgres(t),
+		Migrations: fstest.MapFS{"postgres/0001_a.sql": create},
+		NewBatch:   func(*Tx) Batch { return emptyBatch{} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	w := &writer{db: d}
+	defer w.drop()
+	insert := func(n int) *job {
+		return &job{fn: func(ctx context.Context, t *Tx) error {
+			_, err := t.Exec(ctx, `INSERT INTO a VALUES (?)`, n)
+			return err
+		}}
+	}
+	before, after := insert(1), insert(3)
+	failing := &job{fn: func(ctx context.Context, t *Tx) error {
+		_, err := t.Strings(ctx, `SELECT (1 / n)::text FROM (VALUES (1), (0)) x (n)`)
+		return err
+	}}
+	w.run([]*job{before, failing, after})
+	if before.err != nil || failing.err == nil || after.err != nil {
+		t.Errorf("%v, %v, %v, want an error of the second alone", before.err, failing.err, after.err)
+	}
+	var n int
+	if err := d.QueryRow(t.Context(), `SELECT count(*) FROM a`).Scan(&n); err != nil || n != 2 {
+		t.Errorf("%d rows of the two jobs that were told so, %v", n, err)
+	}
+}
+
+// crowdedBatch fails at a flush for more than one job, and counts those for one that were
+// committed.
+type crowdedBatch struct {
+	emptyBatch
+	jobs      int
+	committed *int
+}
+
+func (b *crowdedBatch) Mark() (reset func()) {
+	b.jobs++
+	return func() {}
+}
+
+func (b *crowdedBatch) Flush(context.Context) error {
+	if b.jobs > 1 {
+		return errors.New("too many at once")
+	}
+	return nil
+}
+
+func (b *crowdedBatch) Committed() { *b.committed += b.jobs }
+
+// TestJobsRunAloneAfterAll: where the transaction of several jobs fails as a whole, each runs
+// alone, be they but two. A batch is told of the commits alone.
+func TestJobsRunAloneAfterAll(t *testing.T) {
+	committed := 0
+	d, err := Open(t.Context(), Config{
+		URL:        filepath.Join(t.TempDir(), "central.db"),
+		Migrations: fstest.MapFS{"sqlite/0001_a.sql": {Data: []byte(`CREATE TABLE a (n BIGINT)`)}},
+		NewBatch:   func(*Tx) Batch { return &crowdedBatch{committed: &committed} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	w := &writer{db: d}
+	defer w.drop()
+	for _, n := range []int{2, 3} {
+		committed = 0
+		jobs := make([]*job, n)
+		for i := range jobs {
+			jobs[i] = &job{fn: func(context.Context, *Tx) error { return nil }}
+		}
+		w.run(jobs)
+		for i, j := range jobs {
+			if j.err != nil {
+				t.Errorf("job %d of %d: %v", i, n, j.err)
+			}
+		}
+		if committed != n {
+			t.Errorf("%d of %d jobs are known to be committed", committed, n)
+		}
+	}
+}
+
+// TestWorkingDirectoryIsGone: a database of a relative path is not opened where nobody knows
+// what that is relative to.
+func TestWorkingDirectoryIsGone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "gone")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	if err := os.Remove(dir); err != nil {
+		t.Skipf("NOT TESTED: a working directory that is gone, which this system keeps: %v", err)
+	}
+	d := new(DB)
+	if err := d.connect("central.db"); err == nil {
+		t.Error("opened")
 	}
 }

@@ -2,6 +2,8 @@ package deliveries
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -13,6 +15,7 @@ import (
 	"partneredge/store"
 	"partneredge/store/central/centraltest"
 	"partneredge/store/central/db"
+	"partneredge/store/logtest"
 )
 
 func TestBounds(t *testing.T) {
@@ -169,4 +172,46 @@ func TestQueriesReadOnePartition(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestPartitionThatIsNotMade: while somebody reads the default partition of the events, no
+// partition is attached, and none is reported as made.
+func TestPartitionThatIsNotMade(t *testing.T) {
+	url := centraltest.Postgres(t)
+	now := func() time.Time { return time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC) }
+	d, err := db.Open(t.Context(), db.Config{URL: url, Migrations: os.DirFS("../migrations"), Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	reader, err := sql.Open("pgx", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reader.Close() }()
+	reading, err := reader.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reading.Rollback() }()
+	if _, err := reading.Exec(`SELECT 1 FROM events_rest`); err != nil {
+		t.Fatal(err)
+	}
+	log, logged := logtest.New()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	made := make(chan error, 1)
+	go func() { made <- New(d, nil, log).MakePartitions(ctx, 24*time.Hour) }()
+	for logged.Lines() == 0 {
+		select {
+		case err := <-made:
+			if !errors.Is(err, store.ErrUnavailable) {
+				t.Error(err)
+			}
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	cancel()
+	t.Errorf("%s, %v", logged, <-made)
 }
