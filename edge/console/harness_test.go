@@ -26,9 +26,13 @@ import (
 	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/central"
+	"partneredge/store/central/centraltest/sqlitetest"
 	"partneredge/store/central/deliveries"
 	"partneredge/store/logtest"
 )
+
+// schema is the database that every origin starts with.
+var schema = sqlitetest.Template{Migrations: "../../store/central/migrations"}
 
 // fixture is an origin with its console, and records to show.
 type fixture struct {
@@ -60,7 +64,7 @@ func newEmptyFixture(t *testing.T) *fixture {
 	log := slog.New(slog.NewTextHandler(f.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	dir := t.TempDir()
 	var err error
-	if f.db, err = central.Open(t.Context(), central.Config{URL: filepath.Join(dir, "central.db")}); err != nil {
+	if f.db, err = central.Open(t.Context(), central.Config{URL: schema.Copy(t, filepath.Join(dir, "central.db"))}); err != nil {
 		t.Fatal(err)
 	}
 	f.Origin, err = origin.Start(t.Context(), origin.Config{

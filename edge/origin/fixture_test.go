@@ -18,8 +18,12 @@ import (
 	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/central"
+	"partneredge/store/central/centraltest/sqlitetest"
 	"partneredge/store/logtest"
 )
+
+// schema is the database that every origin on SQLite starts with.
+var schema = sqlitetest.Template{Migrations: "../../store/central/migrations"}
 
 // fixture is an origin with a database of its own, and what it logs.
 type fixture struct {
@@ -42,7 +46,7 @@ func newFixture(t *testing.T, change ...func(*Config)) *fixture {
 	f := &fixture{T: t, logs: new(logtest.Buffer)}
 	dir := t.TempDir()
 	log := slog.New(slog.NewTextHandler(f.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	db, err := central.Open(t.Context(), central.Config{URL: filepath.Join(dir, "central.db"), Log: log})
+	db, err := central.Open(t.Context(), central.Config{URL: schema.Copy(t, filepath.Join(dir, "central.db")), Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +70,7 @@ func newFixture(t *testing.T, change ...func(*Config)) *fixture {
 func databaseAt(t *testing.T, now func() time.Time) func(*Config) {
 	return func(c *Config) {
 		var err error
-		if c.DB, err = central.Open(t.Context(), central.Config{URL: filepath.Join(t.TempDir(), "central.db"), Now: now}); err != nil {
+		if c.DB, err = central.Open(t.Context(), central.Config{URL: schema.Copy(t, filepath.Join(t.TempDir(), "central.db")), Now: now}); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
