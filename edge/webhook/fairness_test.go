@@ -87,8 +87,9 @@ func (w *fakeEndpoints) to(host string) []sentRequest {
 	return all
 }
 
-// simulate runs a test in a bubble of its own time.
+// simulate runs a test in a bubble of its own time, beside others.
 func simulate(t *testing.T, c Config, test func(*simulation)) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "origin.db")
 	synctest.Test(t, func(t *testing.T) {
 		s := &simulation{T: t, fakeEndpoints: &fakeEndpoints{endpoints: map[string]behaviour{}, underWay: map[string]int{}, most: map[string]int{}}}
@@ -150,30 +151,36 @@ func (s *simulation) latencies(host string, fired map[string]time.Time) []time.D
 // Retry-After puts a delivery off, no other one, for ten minutes at most.
 func TestRetryAfterIsHonoured(t *testing.T) {
 	for header, want := range map[string]time.Duration{"60": time.Minute, "86400": 10 * time.Minute, "-5": 5 * time.Second} {
-		simulate(t, Config{Jitter: -1}, func(s *simulation) {
-			first := true
-			s.endpoint(s.fixture.account, "a.example.com", func(*http.Request) (int, http.Header, error) {
-				if first {
-					first = false
-					return 429, http.Header{"Retry-After": {header}}, nil
-				}
-				return 200, nil, nil
-			})
-			fired := s.events(s.fixture.account, 1, time.Second)
-			other := s.events(s.fixture.account, 1, 0)
-			sleep(s.Context(), 11*time.Minute)
-			if l := s.latencies("a.example.com", other); l[0] > 4*time.Second {
-				t.Errorf("Retry-After %s: another delivery came after %v", header, l[0])
-			}
-			var at []time.Time
-			for _, sent := range s.to("a.example.com") {
-				if _, ok := fired[sent.event]; ok {
-					at = append(at, sent.at)
-				}
-			}
-			if len(at) != 2 || at[1].Sub(at[0]) < want || at[1].Sub(at[0]) > want+4*time.Second {
-				t.Errorf("Retry-After %s: tries at %v, want %v between", header, at, want)
-			}
+		t.Run(header, func(t *testing.T) {
+			simulate(t, Config{Jitter: -1}, func(s *simulation) { retryAfter(s, header, want) })
 		})
+	}
+}
+
+// retryAfter has an endpoint answer its first request with a Retry-After, after which the
+// same event is to come again.
+func retryAfter(s *simulation, header string, want time.Duration) {
+	first := true
+	s.endpoint(s.fixture.account, "a.example.com", func(*http.Request) (int, http.Header, error) {
+		if first {
+			first = false
+			return 429, http.Header{"Retry-After": {header}}, nil
+		}
+		return 200, nil, nil
+	})
+	fired := s.events(s.fixture.account, 1, time.Second)
+	other := s.events(s.fixture.account, 1, 0)
+	sleep(s.Context(), 11*time.Minute)
+	if l := s.latencies("a.example.com", other); l[0] > 4*time.Second {
+		s.Errorf("another delivery came after %v", l[0])
+	}
+	var at []time.Time
+	for _, sent := range s.to("a.example.com") {
+		if _, ok := fired[sent.event]; ok {
+			at = append(at, sent.at)
+		}
+	}
+	if len(at) != 2 || at[1].Sub(at[0]) < want || at[1].Sub(at[0]) > want+4*time.Second {
+		s.Errorf("tries at %v, want %v between", at, want)
 	}
 }
