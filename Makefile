@@ -82,6 +82,13 @@ UNWATCHED := $(WAZEVO)/backend/... $(WAZEVO)/frontend $(WAZEVO)/ssa $(WAZERO)/le
 	modernc.org/sqlite/lib github.com/chromedp/cdproto/...
 RACE ?= $(if $(shell command -v $(shell $(GO) env CC)),-race $(UNWATCHED:%=-gcflags=%=-race=false))
 
+# A program that the race detector watches waits for a second at its end, for reports of
+# threads that still run. Tests end none of theirs so late.
+export GORACE ?= atexit_sleep_ms=100
+
+# Tests wait more than they compute: so many of a package run at once, whatever the machine.
+PARALLEL := -parallel 8
+
 # What runs the tests, given a file for their events, flags and packages. The
 # events say at the end what was not tested.
 GOTEST ?= scripts/gotest
@@ -100,7 +107,7 @@ test: modules build/sandbox.wasm build/modules-bad/trap.wasm ## every test, with
 	@rm -rf $(EVENTS) && mkdir -p $(EVENTS)
 	$(PRECOMPILE) build/modules build/modules/.cache
 	$(PRECOMPILE) build/modules-bad build/modules/.cache
-	$(GOTEST) $(EVENTS)/$@.json $(RACE) -timeout 30m ./...
+	$(GOTEST) $(EVENTS)/$@.json $(RACE) $(PARALLEL) -timeout 30m ./...
 	$(if $(RACE),$(MAKE) -j2 test-unwatched test-wasmtime)
 	$(FUZZ)
 	@$(GO) run ./scripts/nottested $(EVENTS)/*.json
@@ -119,7 +126,7 @@ ON_ENGINE = $(shell $(GO) list -test -tags wasmtime \
 test-wasmtime: modules ## the module host's tests under its other engine
 	@mkdir -p $(EVENTS)
 	$(PRECOMPILE) build/modules build/modules/.cache
-	$(GOTEST) $(EVENTS)/$@.json -tags wasmtime $(RACE) -timeout 30m $(ON_ENGINE)
+	$(GOTEST) $(EVENTS)/$@.json -tags wasmtime $(RACE) $(PARALLEL) -timeout 30m $(ON_ENGINE)
 
 .PHONY: fuzz
 fuzz: modules ## look for inputs that fail, two seconds a fuzz target

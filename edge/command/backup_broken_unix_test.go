@@ -20,6 +20,7 @@ import (
 // TestBackupToNobody has whoever reads a backup go away: nothing of it stays in the
 // origin's directory, and neither does what one left that was killed.
 func TestBackupToNobody(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	records, err := central.Open(t.Context(), central.Config{URL: filepath.Join(dir, databaseFile)})
 	if err != nil {

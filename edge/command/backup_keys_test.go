@@ -48,6 +48,7 @@ func hinted(err error) bool {
 // TestBackupHasEveryKey backs origins up whose keys lie elsewhere, by links or by flags, and
 // compares each key with the one that is restored. Where one is not found, there is no backup.
 func TestBackupHasEveryKey(t *testing.T) {
+	t.Parallel()
 	// moved moves a part of an origin's directory away.
 	moved := func(t *testing.T, dir, name string) (to string) {
 		t.Helper()

@@ -15,6 +15,7 @@ import (
 // TestBackupAndRestoreOnPostgres takes the database with pg_dump and the rest
 // with edge backup, loses both, and puts both back.
 func TestBackupAndRestoreOnPostgres(t *testing.T) {
+	t.Parallel()
 	database := centraltest.Postgres(t)
 	for _, tool := range []string{"pg_dump", "pg_restore"} {
 		if _, err := exec.LookPath(tool); err != nil {

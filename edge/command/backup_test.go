@@ -107,6 +107,7 @@ func edge(t *testing.T, args ...string) string {
 // trust nothing that it holds, and must not take the numbers of new changes for
 // those it has seen.
 func TestBackupAndRestore(t *testing.T) {
+	t.Parallel()
 	modules, cache := testFiles.get(t)
 	dir := t.TempDir()
 	hook := newSometimes(t)

@@ -25,6 +25,7 @@ import (
 // runs, over HTTP, holds each exchange against the OpenAPI document and the
 // document against what was exchanged, and the log against every secret.
 func TestContract(t *testing.T) {
+	t.Parallel()
 	log := new(logtest.Buffer)
 	d := startDevForTest(t, t.TempDir(), func(c *devConfig) {
 		c.wanDelay = time.Millisecond // so that there is a relay to cut

@@ -36,6 +36,7 @@ func needTool(t *testing.T, name string) {
 // TestDocsSamples runs every sample of the reference as it stands on the page, against
 // what `edge dev` runs.
 func TestDocsSamples(t *testing.T) {
+	t.Parallel()
 	d := startDevForTest(t, t.TempDir())
 	base := d.nodes[0].URL()
 	resp, err := http.Get(base + "/") // which leads there

@@ -10,6 +10,7 @@ import (
 // TestFailover promotes a standby that lacks what was written last, under a running
 // origin. The next revocation gets the number of a change that the node has seen.
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	testFiles.get(t)
 	dir := t.TempDir()
 	primary := centraltest.NewServer(t, t.TempDir())

@@ -12,6 +12,7 @@ import (
 // given again: by a copy of the database file alone, and by the same backup twice.
 // The node that had seen them refuses what is revoked under them.
 func TestOriginPutBack(t *testing.T) {
+	t.Parallel()
 	testFiles.get(t)
 	dir := t.TempDir()
 	o := &restoredOrigin{t: t, nats: fixedAddress(t)}

@@ -167,6 +167,7 @@ var needed = map[string][]string{
 // or an endpoint has put there, no command prints what steers a terminal: as text, as
 // JSON, and as an error.
 func TestNothingSteersTheTerminal(t *testing.T) {
+	t.Parallel()
 	good, bad := newHostile(t), &hostile{}
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("x"), 0o600); err != nil {

@@ -15,6 +15,7 @@ func maskModule(text string) string { return moduleFigures.ReplaceAllString(mask
 // TestModuleReadme types each command of wasm/README.md into a shell, outside the
 // repository. With -update it writes what came out into the file.
 func TestModuleReadme(t *testing.T) {
+	t.Parallel()
 	needShell(t, "the commands of wasm/README.md")
 	modules, cache := testFiles.get(t)
 	testFiles.program(t)

@@ -112,6 +112,7 @@ func TestOperationsThreeRegions(t *testing.T) {
 // TestOperationsUpgrade brings one machine from one build to another as OPERATIONS.md
 // says, and back.
 func TestOperationsUpgrade(t *testing.T) {
+	t.Parallel()
 	needShell(t, "OPERATIONS.md")
 	h := newHosts(t)
 	for _, b := range operationsBlocks(t, "One machine") {

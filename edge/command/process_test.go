@@ -93,6 +93,7 @@ func (p *process) kill() {
 // TestProcesses runs an origin and a node apart, ends each cleanly and by force,
 // and holds that no lead is lost, nor a key forgotten, nor a secret logged.
 func TestProcesses(t *testing.T) {
+	t.Parallel()
 	modules, cache := testFiles.get(t)
 	dir := t.TempDir()
 	originDir, nodeDir := filepath.Join(dir, "origin"), filepath.Join(dir, "node")

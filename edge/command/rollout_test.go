@@ -134,6 +134,7 @@ func nodesRun(t *testing.T, d *devProcess, digest string) {
 // all the time: a good one arrives and no request fails, one that traps is gone by
 // itself, one by a thief changes nothing, and a restart changes nothing either.
 func TestRollouts(t *testing.T) {
+	t.Parallel()
 	ours, thief := newSigner(t), newSigner(t)
 	dir := t.TempDir()
 	trusting := func(c *devConfig) {

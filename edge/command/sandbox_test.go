@@ -78,6 +78,7 @@ func startSandbox(t *testing.T, program string, args ...string) (in io.Writer, o
 }
 
 func TestSandbox(t *testing.T) {
+	t.Parallel()
 	program := buildSandbox(t)
 	t.Run("contract", func(t *testing.T) { sandboxContract(t, program) })
 	t.Run("greeting", func(t *testing.T) { sandboxGreeting(t, program) })

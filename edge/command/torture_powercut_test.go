@@ -15,6 +15,7 @@ import (
 // middle of the handshake starts if it has records, and that one that lost them with
 // the power starts once its origin is back.
 func TestPowerCutWithoutOrigin(t *testing.T) {
+	t.Parallel()
 	w := &torture{site: startSite(t), releases: map[string]string{}}
 	d := w.diskVictim("us", w.pushReleases())
 	key := w.key().Plaintext

@@ -32,6 +32,7 @@ var (
 // every lead that was acknowledged has to be at the origin once, no revoked key may
 // be served by a node in step, and no rollout may be done on a dead node.
 func TestTorture(t *testing.T) {
+	t.Parallel()
 	seed := cmp.Or(*tortureSeed, rand.Uint64())
 	t.Logf("seed %d: the same faults come with -torture-seed %d", seed, seed)
 	t.Run("sqlite", func(t *testing.T) {

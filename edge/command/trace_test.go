@@ -89,6 +89,7 @@ func (r *otlpReceiver) find(name, with string) *tracedSpan {
 // in one trace, and an event from the admin API to its delivery in another, which
 // is linked; and holds that no span has a secret in it.
 func TestTraces(t *testing.T) {
+	t.Parallel()
 	receiver := newReceiver(t)
 	url, ca, deliveries := endpoint(t)
 	dir := t.TempDir()

@@ -20,6 +20,7 @@ import (
 // handed over, once, and so it does after restarts of the node. One whose history
 // goes on, or that has only forgotten old changes, gets none of them.
 func TestLeadsAreOfferedAgain(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	o.history = "his_1"
 	key := o.addKey("key_1", nil)
@@ -77,6 +78,7 @@ func TestLeadsAreOfferedAgain(t *testing.T) {
 // TestLateAnswerOfALostOrigin: what an origin confirms of leads and then loses, since
 // it was put back before its answer came, is offered again.
 func TestLateAnswerOfALostOrigin(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	o.history = "his_1"
 	key := o.addKey("key_1", nil)
@@ -112,6 +114,7 @@ func TestLateAnswerOfALostOrigin(t *testing.T) {
 // that was put back may have lost is in step with it all the same, and the leads are
 // offered once the outbox can, also after a restart of the node.
 func TestOutboxThatCannotOfferAgain(t *testing.T) {
+	t.Parallel()
 	for _, restarts := range []bool{false, true} {
 		t.Run(fmt.Sprint("restarts ", restarts), func(t *testing.T) {
 			o := newOrigin(t)

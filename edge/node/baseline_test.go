@@ -12,6 +12,7 @@ import (
 
 // TestServeModules serves plain Go as a node does, a key in the request and none.
 func TestServeModules(t *testing.T) {
+	t.Parallel()
 	set := &httpfront.Modules{Gate: httpfront.Module{Headers: []string{"authorization"}, Caller: httpfront.Func(func(req *abi.Request, resp *abi.Response) {
 		resp.Status = 401
 		if _, given := req.Header("authorization"); given == 1 {

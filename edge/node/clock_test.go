@@ -16,6 +16,7 @@ import (
 // named twice, nobody locked out for longer than the rules say, and no record
 // trusted for longer than MaxStale.
 func TestClockJumps(t *testing.T) {
+	t.Parallel()
 	for name, jump := range map[string]time.Duration{"forward": 5 * time.Hour, "back": -5 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			o := newOrigin(t)

@@ -16,6 +16,7 @@ import (
 // TestCredentialsOthersCanRead: a script may have written the file as it liked, so a node
 // starts with any mode. One line of its log says what others may do with the file.
 func TestCredentialsOthersCanRead(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("NOT TESTED: on Windows modes say nothing of who may read a file")
 	}

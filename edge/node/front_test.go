@@ -19,6 +19,7 @@ import (
 )
 
 func TestTLSAndHTTP2(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	c := config(t, o)
 	roots := selfSigned(t, &c)
@@ -44,6 +45,7 @@ func TestTLSAndHTTP2(t *testing.T) {
 // request id, over HTTP/1.1 and HTTP/2, and that those beyond twice the bound are not
 // read to their end.
 func TestHeadersHaveABound(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	c := config(t, o)
 	roots := selfSigned(t, &c)
@@ -93,6 +95,7 @@ func TestHeadersHaveABound(t *testing.T) {
 // TestManyHeadersHaveABound holds what the guide says of the bound: HTTP/2 counts 32 bytes
 // more for each header, and HTTP/1.1 is answered in JSON up to about 35 KiB.
 func TestManyHeadersHaveABound(t *testing.T) {
+	t.Parallel()
 	c := config(t, newOrigin(t))
 	roots := selfSigned(t, &c)
 	n := startNode(t, c)
@@ -134,6 +137,7 @@ func TestManyHeadersHaveABound(t *testing.T) {
 // No request is answered before the gate has seen it, not even the one that
 // net/http would answer by itself.
 func TestOptionsOfTheWholeServer(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	n := startNode(t, config(t, o))
 	conn, err := net.Dial("tcp", strings.TrimPrefix(n.URL(), "http://"))
@@ -157,6 +161,7 @@ func TestOptionsOfTheWholeServer(t *testing.T) {
 // TestCertificateIsReplaced: while the node runs, for new connections; files that
 // make no pair change nothing.
 func TestCertificateIsReplaced(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	c := config(t, o)
 	var clock secondsPassed
@@ -203,6 +208,7 @@ func selfSigned(t *testing.T, c *Config) *x509.CertPool {
 // TestRefusalIsRead sends far more header than is read: the answer arrives all the
 // same, and not a reset.
 func TestRefusalIsRead(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	n := startNode(t, config(t, o))
 	for range 50 {

@@ -23,6 +23,7 @@ import (
 // then many from one, and the origin says nothing. They take no sandbox while they
 // wait, and those beyond the bounds are refused at once.
 func TestMadeUpKeysHoldUpNobody(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name    string
 		client  func(i int) string
@@ -98,6 +99,7 @@ func TestMadeUpKeysHoldUpNobody(t *testing.T) {
 // TestBurstOfAKeyThatIsNotHeld: a key's first requests at a node come at once, and
 // all wait for one lookup.
 func TestBurstOfAKeyThatIsNotHeld(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
 	key := o.addKey("key_1", nil)
@@ -119,6 +121,7 @@ func TestBurstOfAKeyThatIsNotHeld(t *testing.T) {
 // TestPreflightsAskTheOriginNothing: a preflight is refused whatever key it carries, so a
 // stranger, whom no lockout stops here, cannot have made-up ones looked up.
 func TestPreflightsAskTheOriginNothing(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	n := startNode(t, config(t, o))
 	for i := range 30 {
@@ -242,6 +245,7 @@ func (m member) want(t *testing.T, a answer) {
 // Whoever's key is known is answered, and whoever's is revoked or made up is told so, at
 // an origin that does not know such questions as well.
 func TestManyKeysInAQuestion(t *testing.T) {
+	t.Parallel()
 	for name, old := range map[string]bool{"origin": false, "older origin": true} {
 		t.Run(name, func(t *testing.T) {
 			c := newCrowd(t)
@@ -271,6 +275,7 @@ func TestManyKeysInAQuestion(t *testing.T) {
 // TestSpoiltAnswersOfManyKeys: an origin fails in the middle, or answers what cannot be
 // an answer. Those who wait for it get their 500, and the next question is asked anew.
 func TestSpoiltAnswersOfManyKeys(t *testing.T) {
+	t.Parallel()
 	for name, spoil := range map[string]func(*wire.KeyReply) wire.Failure{
 		"a failure": func(*wire.KeyReply) wire.Failure { return wire.Unavailable },
 		"too few":   func(r *wire.KeyReply) wire.Failure { r.Keys = r.Keys[1:]; return "" },
@@ -314,6 +319,7 @@ func TestSpoiltAnswersOfManyKeys(t *testing.T) {
 // partners get a failure that says to try again, also when they do, and no lookup of
 // another's key fails. Once the origin reads them they are served.
 func TestUnreadKeyFailsAlone(t *testing.T) {
+	t.Parallel()
 	c := newCrowd(t)
 	unread := map[string]bool{} // by what the node asks for
 	for together := false; !together; {

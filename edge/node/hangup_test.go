@@ -21,6 +21,7 @@ import (
 
 // TestWhoIsHungUpOn lists whose connection a refusal ends.
 func TestWhoIsHungUpOn(t *testing.T) {
+	t.Parallel()
 	const client, proxy = "198.51.100.7:5000", "[::ffff:192.0.2.1]:5000"
 	hangs := hangsUp(trusts([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}))
 	for _, tt := range []struct {
@@ -139,6 +140,7 @@ var protocols = []struct {
 // TestLockedOutClientIsHungUpOn: wrong keys leave the connection open until they lock
 // the client out. From then on each answer ends its connection.
 func TestLockedOutClientIsHungUpOn(t *testing.T) {
+	t.Parallel()
 	for _, protocol := range protocols {
 		t.Run(protocol.name, func(t *testing.T) {
 			c := config(t, newOrigin(t))
@@ -173,6 +175,7 @@ func TestLockedOutClientIsHungUpOn(t *testing.T) {
 // TestLockedOutClientReadsWhy: the answer arrives and the server ends the connection,
 // though the client sends a body that nobody wants and asks for no end.
 func TestLockedOutClientReadsWhy(t *testing.T) {
+	t.Parallel()
 	n := startNode(t, config(t, newOrigin(t)))
 	for range 20 {
 		ask(t, n, "GET", me, "svc_live_wrong", "").want(t, 401)
@@ -199,6 +202,7 @@ func TestLockedOutClientReadsWhy(t *testing.T) {
 
 // TestLockedOutBehindAProxy: the connection of a proxy stays, since others use it too.
 func TestLockedOutBehindAProxy(t *testing.T) {
+	t.Parallel()
 	c := config(t, newOrigin(t))
 	c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	n := startNode(t, c)
@@ -216,6 +220,7 @@ func TestLockedOutBehindAProxy(t *testing.T) {
 // TestRefusalsHangUp: once half of the places for connections are taken a 401 ends its
 // connection, until they are free again. Who is answered stays.
 func TestRefusalsHangUp(t *testing.T) {
+	t.Parallel()
 	for _, protocol := range protocols {
 		t.Run(protocol.name, func(t *testing.T) {
 			o := newOrigin(t)

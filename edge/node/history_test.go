@@ -11,6 +11,7 @@ import (
 // TestAnotherHistory: the origin's changes have the numbers that the node has seen,
 // but are others, since its database went back and went on from there.
 func TestAnotherHistory(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name  string
 		heard func(o *testOrigin, n *Node) // how the node comes to know of it
@@ -55,6 +56,7 @@ func TestAnotherHistory(t *testing.T) {
 // TestHistoryThatGoesOn: an origin that was started again, one that is too old to
 // name a history, and a restart of the node have it ask for nothing again.
 func TestHistoryThatGoesOn(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
 	key := o.addKey("key_1", nil)
@@ -98,6 +100,7 @@ func TestHistoryThatGoesOn(t *testing.T) {
 // names no other history, as over a standby that was behind when it took over. Nothing
 // but its heartbeats tells the node.
 func TestBackInTheSameHistory(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	o.history = "his_1"
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}

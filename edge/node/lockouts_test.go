@@ -15,6 +15,7 @@ import (
 // TestOperatorsSeeAndClearLockouts: the origin asks a node over the link. The node
 // answers below its own subject alone.
 func TestOperatorsSeeAndClearLockouts(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
 	key := o.addKey("key_1", nil)

@@ -162,6 +162,7 @@ const (
 )
 
 func TestOperatorsView(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
 	key := o.addKey("key_1", nil)
@@ -212,6 +213,7 @@ func digestOf(t *testing.T, module string) string {
 }
 
 func TestStartFails(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	for name, edit := range map[string]func(*Config){
 		"no region":        func(c *Config) { c.Region = "" },
@@ -233,6 +235,7 @@ func TestStartFails(t *testing.T) {
 }
 
 func TestStopTwice(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	n := startNode(t, config(t, o))
 	stopNode(t, n)

@@ -20,6 +20,7 @@ func sendOnce(t *testing.T, n *Node, key, once, body string) (status int, id str
 // A lead that is sent again is the first one: after it was handed over, after a
 // restart, and at a node that knows nothing of it.
 func TestIdempotencyKey(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	key := o.addKey("key_1", nil)
 	c := config(t, o)

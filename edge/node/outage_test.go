@@ -23,6 +23,7 @@ import (
 )
 
 func TestOutage(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1", Name: "Acme"}
 	key, revoked := o.addKey("key_1", nil), o.addKey("key_2", nil)
@@ -96,6 +97,7 @@ func readiness(t *testing.T, n *Node) int {
 }
 
 func TestChangesThatNobodyCanTellAnyMore(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
 	key := o.addKey("key_1", nil)
@@ -113,6 +115,7 @@ func TestChangesThatNobodyCanTellAnyMore(t *testing.T) {
 }
 
 func TestLeads(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	key := o.addKey("key_1", func(k *store.Key) { k.RateLimit = 10_000 })
 	var log logtest.Buffer
@@ -154,6 +157,7 @@ func TestLeads(t *testing.T) {
 
 // An origin that is connected and says nothing holds up nobody.
 func TestMuteOrigin(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
 	key := o.addKey("key_1", func(k *store.Key) { k.RateLimit = 1_000_000 })
@@ -203,6 +207,7 @@ func TestMuteOrigin(t *testing.T) {
 // TestLeadsDuringAFloodOfLookups: the origin answers no lookup, and more of them wait
 // than may be under way. Leads, changes and reports have room of their own.
 func TestLeadsDuringAFloodOfLookups(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	o.do(func() { o.mute[wire.VerbKey] = true })
 	n := startNode(t, config(t, o))
@@ -235,6 +240,7 @@ func TestLeadsDuringAFloodOfLookups(t *testing.T) {
 // TestSetAsideLeadsAreHandedOver: what an older origin refused or could not be sent
 // lies in a file of the node's, and a newer origin gets all of it.
 func TestSetAsideLeadsAreHandedOver(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	o.addKey("key_1", nil)
 	o.do(func() { o.older, o.refuse["lead_1900"] = true, "time outside the years" })

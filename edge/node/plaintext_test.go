@@ -19,6 +19,7 @@ func (noNetwork) Dial(string, string) (net.Conn, error) { return nil, errors.New
 
 // TestPlaintextOriginIsWarnedOf, unless it is on this machine.
 func TestPlaintextOriginIsWarnedOf(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	for url, warnings := range map[string]int{
 		"nats://127.0.0.1:4222": 0, "nats://[::1]:4222": 0, "tls://192.0.2.1:4222": 0,

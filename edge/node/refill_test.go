@@ -48,6 +48,7 @@ func (o *testOrigin) refills() {
 // TestRefill: after a reset a node asks again for all keys that it holds, in one request,
 // and knows which were revoked and which are gone, before any partner asks.
 func TestRefill(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	o.history = "his_1"
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
@@ -83,6 +84,7 @@ func TestRefill(t *testing.T) {
 // again. The others are current, the one is neither served as it was held nor taken for
 // unknown, and is served again once the origin reads it.
 func TestRefillWithoutAnUnreadKey(t *testing.T) {
+	t.Parallel()
 	for name, whole := range map[string]bool{"this origin": false, "an older one, which fails at all of them": true} {
 		t.Run(name, func(t *testing.T) { refillWithoutAnUnreadKey(t, whole) })
 	}
@@ -130,6 +132,7 @@ func refillWithoutAnUnreadKey(t *testing.T, whole bool) {
 // TestRefillOvertaken: a change that comes while a batch is on its way leaves the key
 // stale, so that the next request asks for it.
 func TestRefillOvertaken(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	o.history = "his_1"
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}

@@ -15,6 +15,7 @@ import (
 // TestCredentialsOfAnotherRegion are refused before the origin is asked. Those of an
 // older origin, which name no region, are taken.
 func TestCredentialsOfAnotherRegion(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	for tag, refused := range map[string]bool{"": false, wire.RegionTag + "test": false, wire.RegionTag + "elsewhere": true} {
 		c := config(t, o)

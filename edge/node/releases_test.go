@@ -71,6 +71,7 @@ func trusting(t *testing.T, o *testOrigin, by operator) Config {
 // running one, made the running one, kept over a restart that no origin helps
 // with, rolled back.
 func TestRunsReleases(t *testing.T) {
+	t.Parallel()
 	o, by := newOrigin(t), newOperator(t)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
 	key := o.addKey("key_1", func(k *store.Key) { k.RateLimit = 1_000_000 })
@@ -384,6 +385,7 @@ func TestFetchGoesOn(t *testing.T) {
 // TestWithdrawsWhatTraps: a node withdraws a bad candidate by itself, with the
 // origin away, and reports it when the origin is back.
 func TestWithdrawsWhatTraps(t *testing.T) {
+	t.Parallel()
 	o, by := newOrigin(t), newOperator(t)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
 	key := o.addKey("key_1", func(k *store.Key) { k.RateLimit = 1_000_000 })

@@ -16,6 +16,7 @@ import (
 // TestRequestsAreKept: the origin finds requests at a node by the id that the answer
 // had, and by key and account. Nothing that was sent is kept.
 func TestRequestsAreKept(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
 	key := o.addKey("key_1", nil)

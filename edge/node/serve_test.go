@@ -13,6 +13,7 @@ import (
 )
 
 func TestServesFromItsCopies(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	at := time.Date(2026, 2, 1, 10, 0, 0, 0, time.UTC)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1", Name: "Acme", Mode: store.ModeLive, Agent: store.Agent{ID: "agt_1", Email: "a@example.com"}}
@@ -63,6 +64,7 @@ func TestServesFromItsCopies(t *testing.T) {
 
 // Whatever the admin API lets arise can be read, on the largest page too.
 func TestServesTheLargestPages(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	at := time.Date(2026, 2, 1, 10, 0, 0, 0, time.UTC)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
@@ -86,6 +88,7 @@ func TestServesTheLargestPages(t *testing.T) {
 }
 
 func TestFollowsChanges(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1", Name: "before"}
 	key, other := o.addKey("key_1", nil), o.addKey("key_2", nil)
@@ -125,6 +128,7 @@ func TestFollowsChanges(t *testing.T) {
 }
 
 func TestUnknownKeyIsRememberedForAMoment(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	n := startNode(t, config(t, o))
 	key := plaintext("key_1")
@@ -141,6 +145,7 @@ func TestUnknownKeyIsRememberedForAMoment(t *testing.T) {
 }
 
 func TestManyRequestsAskOnce(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
 	key := o.addKey("key_1", nil)
@@ -164,6 +169,7 @@ func TestManyRequestsAskOnce(t *testing.T) {
 }
 
 func TestSubscriptions(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	key := o.addKey("key_1", nil)
 	n := startNode(t, config(t, o))

@@ -20,6 +20,7 @@ func remaining(t *testing.T, a answer) int {
 }
 
 func TestSpendingIsSharedWithOtherNodes(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
 	key := o.addKey("key_1", nil)
@@ -40,6 +41,7 @@ func TestSpendingIsSharedWithOtherNodes(t *testing.T) {
 // A report that is lost is sent again; what is not confirmed when the node ends
 // is reported after its next start; neither holds up a request.
 func TestSpendingIsReportedUntilItIsConfirmed(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
 	key := o.addKey("key_1", nil)
@@ -75,6 +77,7 @@ func TestSpendingIsReportedUntilItIsConfirmed(t *testing.T) {
 
 // What another version says that this one cannot read is left alone.
 func TestSharesOfAnotherVersion(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
 	key := o.addKey("key_1", nil)

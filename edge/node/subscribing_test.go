@@ -14,6 +14,7 @@ import (
 // does not answer. Those beyond eight are refused at once, and another partner
 // is served.
 func TestSubscribersHoldUpNobody(t *testing.T) {
+	t.Parallel()
 	const body = `{"target_url":"https://%s.example.com/hook","events":["sentinel.fired"]}`
 	o := newOrigin(t)
 	o.accounts["acc_2"] = store.Account{ID: "acc_2"}

@@ -14,6 +14,7 @@ import (
 )
 
 func TestOldTLSIsRefused(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	c := config(t, o)
 	roots := selfSigned(t, &c)
@@ -24,6 +25,7 @@ func TestOldTLSIsRefused(t *testing.T) {
 // TestRequestsOverHTTP2AreBounded: a client has no more requests under way over HTTP/2
 // than it may have connections, though one connection carries many.
 func TestRequestsOverHTTP2AreBounded(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	c := config(t, o)
 	roots := selfSigned(t, &c)
@@ -54,6 +56,7 @@ func TestRequestsOverHTTP2AreBounded(t *testing.T) {
 // TestBodiesOverHTTP2AreBounded reads what a client is told that it may send of bodies
 // before any is read: no more in a stream than the largest body, and twice that in all.
 func TestBodiesOverHTTP2AreBounded(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	c := config(t, o)
 	roots := selfSigned(t, &c)

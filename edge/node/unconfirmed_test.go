@@ -14,6 +14,7 @@ import (
 // and the partner was not told of is not left active, whether its answer was lost
 // or its node died.
 func TestSubscriptionsThatNobodyKnowsAreRevoked(t *testing.T) {
+	t.Parallel()
 	const body = `{"target_url":"https://example.com/hook","events":["sentinel.fired"]}`
 	o := newOrigin(t)
 	key := o.addKey("key_1", nil)
@@ -76,6 +77,7 @@ func TestSubscriptionsThatNobodyKnowsAreRevoked(t *testing.T) {
 // TestSubscribeOnceAfterNoAnswer: a request with an idempotency key that got no answer
 // is sent again, and gets what the origin made the first time; it is not revoked.
 func TestSubscribeOnceAfterNoAnswer(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	key := o.addKey("key_1", nil)
 	c := config(t, o)

@@ -10,6 +10,7 @@ import (
 // TestUsageIsReported: a node reports what a key was used for, and a restarted one goes
 // on in another counter, so that nothing counts twice or is forgotten.
 func TestUsageIsReported(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
 	key := o.addKey("key_1", func(k *store.Key) { k.RateLimit = 3 })

@@ -12,6 +12,7 @@ import (
 // TestAgentJoined compares the time at which an agent joined with that of the
 // origin's record; the account is older.
 func TestAgentJoined(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	o.accounts["acc_1"] = store.Account{
 		ID: "acc_1", CreatedAt: time.Date(2018, 1, 1, 0, 0, 0, 0, time.UTC),
@@ -26,6 +27,7 @@ func TestAgentJoined(t *testing.T) {
 // agreed in writing may be written to, and the origin refuses a lead that says
 // otherwise.
 func TestOutreachNeedsExpressConsent(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
 	key := o.addKey("key_1", nil)
@@ -72,6 +74,7 @@ func TestOutreachNeedsExpressConsent(t *testing.T) {
 // TestEverythingWorksInSetup calls every endpoint for an account that is not live
 // yet, since partners build their integrations then.
 func TestEverythingWorksInSetup(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1", Mode: store.ModeSetup}
 	o.insights["acc_1"] = []store.Insight{{ID: "ins_1", CreatedAt: time.Now()}}
@@ -98,6 +101,7 @@ func TestEverythingWorksInSetup(t *testing.T) {
 // partner is told to try again; nothing was written, at the origin or here, and
 // the same requests are answered in full once the origin is well.
 func TestFailedReadsWriteNothing(t *testing.T) {
+	t.Parallel()
 	o := newOrigin(t)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
 	o.insights["acc_1"] = []store.Insight{{ID: "ins_1", CreatedAt: time.Now()}}

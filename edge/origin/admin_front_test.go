@@ -20,6 +20,7 @@ import (
 )
 
 func TestUnknownPathsAndMethods(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	for _, path := range []string{"/", "/admin", "/admin/v1", "/admin/v1/", "/admin/v2/accounts", "/admin/v1/accounts/", "/admin/v1//accounts", "/admin/v1/../v1/accounts", "/admin/v1/accounts/a/b"} {
 		if status, _, text := f.send("GET", path, nil, "Bearer "+f.Token()); status != 404 || !strings.Contains(string(text), `"not_found"`) {
@@ -41,6 +42,7 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 }
 
 func TestHealthAndMetrics(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	for _, path := range []string{"/healthz", "/readyz"} {
 		if status, _, text := f.send("GET", path, nil, ""); status != 200 || string(text) != "{\"status\":\"ok\"}\n" {
@@ -63,6 +65,7 @@ func (pages) Close() {}
 
 // The console's pages are one route, and an event stream is no long request.
 func TestConsoleInMetrics(t *testing.T) {
+	t.Parallel()
 	p := pages{http.NewServeMux()}
 	p.HandleFunc("GET /console/accounts/{id}", func(http.ResponseWriter, *http.Request) {})
 	p.HandleFunc("GET /console/live", func(answer http.ResponseWriter, _ *http.Request) {
@@ -101,6 +104,7 @@ func TestConsoleInMetrics(t *testing.T) {
 // Metrics tell who feeds how much, so only this machine sees them without the
 // token.
 func TestMetricsFromElsewhere(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	for peer, want := range map[string]int{"127.0.0.1:5": 200, "[::1]:5": 200, "[::ffff:127.0.0.1]:5": 200, "127.0.0.1:5 by a proxy": 401, "127.0.0.1:5 rebound": 401, "192.0.2.1:5": 401, "": 401} {
 		for _, token := range []string{"", f.Token()} {
@@ -127,6 +131,7 @@ func TestMetricsFromElsewhere(t *testing.T) {
 }
 
 func TestFaultsAreNotDescribed(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.account("live")
 	if err := f.config.DB.Close(); err != nil {
@@ -142,6 +147,7 @@ func TestFaultsAreNotDescribed(t *testing.T) {
 }
 
 func TestTokenFile(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	path := filepath.Join(f.config.Dir, "admin.token")
 	info, err := os.Stat(path)
@@ -204,6 +210,7 @@ func TestTokenFile(t *testing.T) {
 // TestWrongTokens: who presents wrong tokens is in the audit log, and then refused for
 // a while, but not whoever has used a right one from there.
 func TestWrongTokens(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, func(c *Config) { c.WrongTokens = 3 })
 	_, viewer := f.token(store.RoleViewer)
 	const whoami = "/admin/v1/whoami"
@@ -241,6 +248,7 @@ func TestWrongTokens(t *testing.T) {
 
 // TestRegistryRefusesPagesOfOthers: a browser sends a password that it knows by itself.
 func TestRegistryRefusesPagesOfOthers(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("x:"+f.Token()))
 	for site, want := range map[string]int{"": 202, "same-origin": 202, "cross-site": 403, "same-site": 403} {
@@ -260,6 +268,7 @@ func TestRegistryRefusesPagesOfOthers(t *testing.T) {
 // TestFailedUploadsHoldUpNobody: more pushes fail than may be under way, some whole in
 // one request and some in pieces.
 func TestFailedUploadsHoldUpNobody(t *testing.T) {
+	t.Parallel()
 	var late atomic.Int64
 	now := func() time.Time { return time.Now().Add(time.Duration(late.Load())) }
 	f := newFixture(t, databaseAt(t, now))

@@ -79,6 +79,7 @@ func (c *contract) check(t *testing.T, pattern string, req *http.Request, sent [
 }
 
 func TestOpenAPINamesEveryRoute(t *testing.T) {
+	t.Parallel()
 	c := readContract(t)
 	documented := make(map[string]bool)
 	for answer := range c.documented() {

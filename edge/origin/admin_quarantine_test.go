@@ -81,6 +81,7 @@ func adminQuarantine(f *fixture) {
 // TestMendedLeadsAreJudgedAsReceivedOnes: what an operator releases passes the same
 // validation, in each field that can be mended.
 func TestMendedLeadsAreJudgedAsReceivedOnes(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	account := f.account("live")
 	id := f.quarantine(`{"id":"lead_all"}`)

@@ -104,6 +104,7 @@ func (b *packer) push(version string) {
 
 // TestRegistry has a client that others wrote push a release and read it back.
 func TestRegistry(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	b := newPacker(f)
 	d := b.pack("1.4.0")
@@ -170,6 +171,7 @@ const repo = registry.Root + registry.Repository
 // TestUploadInPieces pushes a blob chunk by chunk, out of order once, and reads
 // parts of it.
 func TestUploadInPieces(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	text := strings.Repeat("0123456789abcdef", 200_000) // 3.2 MB
 	name := digest.FromString(text).String()
@@ -219,6 +221,7 @@ func TestUploadInPieces(t *testing.T) {
 
 // TestRegistryRefuses what is not a release, in the API's own form.
 func TestRegistryRefuses(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	b := newPacker(f)
 	d := b.pack("1.0.0")
@@ -367,6 +370,7 @@ func adminReleases(f *fixture) {
 
 // TestNodesReadBlobs: what a node asks for part by part is what was pushed.
 func TestNodesReadBlobs(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	b := newPacker(f)
 	d := b.pack("1.4.0")

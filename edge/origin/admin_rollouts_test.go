@@ -196,6 +196,7 @@ func adminRollouts(f *fixture) {
 // A node that refuses, one that withdraws, and counts that speak against a
 // release each end a rollout without anybody's help.
 func TestRollsBackByItself(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	r := f.addRelease()
 	a, b := f.run("A"), f.run("B")
@@ -228,6 +229,7 @@ func TestRollsBackByItself(t *testing.T) {
 // An origin that is stopped in mid rollout is followed by one that goes on where
 // it was; a node that comes later is told what all others run.
 func TestRolloutGoesOnAfterRestart(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	r := f.addRelease()
 	a, b := f.run("A"), f.run("B")
@@ -259,6 +261,7 @@ func TestRolloutGoesOnAfterRestart(t *testing.T) {
 
 // Two origins over one database take each step once.
 func TestTwoOriginsOneRollout(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	r := f.addRelease()
 	a := f.run("A")
@@ -280,6 +283,7 @@ func TestTwoOriginsOneRollout(t *testing.T) {
 // TestNodesShowTheirRelease: a node has the release that answers most of its requests,
 // by id, beside the version of its program.
 func TestNodesShowTheirRelease(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	r, n := f.addRelease(), f.run("n1")
 	node := func() object {

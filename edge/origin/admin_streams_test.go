@@ -111,6 +111,7 @@ func (stream *sseClient) next() (id, name, data string) {
 // The feed gives each event once, whatever the order in which they are
 // committed, goes on from where it was left, and shows only the account's.
 func TestFollowEvents(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	account, other := f.account("setup"), f.account("live")
 	fire := func(account string) string {
@@ -173,6 +174,7 @@ func TestFollowEvents(t *testing.T) {
 
 // A stream does not keep an origin from stopping.
 func TestStreamsEndWithTheOrigin(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	stream := f.openStream("/admin/v1/deliveries/tail", "")
 	next(f, stream.lines, "first sign of life")

@@ -24,6 +24,7 @@ var stampForm = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$`)
 // TestAdmin goes through every answer that openapi.json names, and holds each
 // to it.
 func TestAdmin(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, func(c *Config) {
 		c.WrongTokens = 10_000 // of which this test presents many
 		c.Tail = func() (<-chan store.Tried, func()) {

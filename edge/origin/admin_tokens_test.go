@@ -68,6 +68,7 @@ func adminTokens(f *fixture) {
 
 // TestTokenExpires: a token ends by itself, and so do streams and sessions with it.
 func TestTokenExpires(t *testing.T) {
+	t.Parallel()
 	now := atomic.Int64{}
 	now.Store(time.Now().UnixMicro())
 	f := newFixture(t, databaseAt(t, func() time.Time { return time.UnixMicro(now.Load()).UTC() }))
@@ -124,6 +125,7 @@ func adminAudit(f *fixture) {
 // TestRoles asks every route with every role: what is too low gets 403 and
 // nothing is done; what is enough gets past that.
 func TestRoles(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	tokens := map[store.Role]string{}
 	for _, role := range []store.Role{store.RoleViewer, store.RoleOperator, store.RoleAdmin} {

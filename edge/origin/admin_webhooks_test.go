@@ -248,6 +248,7 @@ func (f *fixture) retriesAgain(account, keyID string) {
 // An endpoint that fails for five days is marked, and nothing else happens to
 // it.
 func TestFailingWebhook(t *testing.T) {
+	t.Parallel()
 	var ahead atomic.Int64
 	f := newFixture(t, databaseAt(t, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }))
 	account := f.account("live")

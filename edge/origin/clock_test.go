@@ -8,6 +8,7 @@ import (
 // TestClockOfTheDatabase: an origin whose own clock is wrong gives and judges the
 // times of keys and secrets by the database's, as every other origin does.
 func TestClockOfTheDatabase(t *testing.T) {
+	t.Parallel()
 	for _, off := range []time.Duration{-2 * time.Hour, 2 * time.Hour} {
 		t.Run(off.String(), func(t *testing.T) {
 			f := newFixture(t, func(c *Config) { c.Now = func() time.Time { return time.Now().Add(off) } })

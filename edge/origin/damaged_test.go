@@ -31,6 +31,7 @@ func (f *fixture) exec(statement string, args ...any) {
 // line of it, however often it is asked for. A node that reads no partial answers gets a
 // failure.
 func TestDamagedKeyFailsAlone(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	account := f.account("live")
 	one, plain1 := f.key(account, "live")
@@ -79,6 +80,7 @@ func TestDamagedKeyFailsAlone(t *testing.T) {
 // TestUnwritableAnswer: what the database holds cannot be written to a message. The node gets
 // a failure at once instead of nothing, and the log has one line of it.
 func TestUnwritableAnswer(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	account := f.account("live")
 	keyID, _ := f.key(account, "live")

@@ -19,6 +19,7 @@ import (
 // TestKeyUsage has nodes report what a key was used for: each counter counts once,
 // however often it is reported and by which process, and the admin API shows the sum.
 func TestKeyUsage(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	account := f.account("live")
 	key, _ := f.limited(account, 100)
@@ -106,6 +107,7 @@ func TestKeyUsage(t *testing.T) {
 // TestKeysWithoutUsage has counts in the database whose sum cannot be read: keys are
 // shown all the same.
 func TestKeysWithoutUsage(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	account := f.account("live")
 	key, _ := f.limited(account, 100)
@@ -129,6 +131,7 @@ func TestKeysWithoutUsage(t *testing.T) {
 // kept or yet to come: each count is refused and counted, the log has one line of it, and
 // what it counts of today is believed.
 func TestUsageOfNoDay(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key, _ := f.limited(f.account("live"), 100)
 	n := f.enrol("n1")
@@ -165,6 +168,7 @@ func TestUsageOfNoDay(t *testing.T) {
 // PostgreSQL, both of which hear every report: nothing counts twice. One process stops
 // while the nodes go on, and nothing that they report is lost.
 func TestKeyUsageAtTwoOrigins(t *testing.T) {
+	t.Parallel()
 	database := centraltest.Postgres(t)
 	open := func(c *Config) {
 		var err error

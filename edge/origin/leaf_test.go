@@ -159,6 +159,7 @@ func (m *enrolled) build() string { return m.replication.Presence().Report(m.id)
 // TestRegionTrustsOwnAuthority has a region's server connect to an origin whose certificate
 // nobody signed whom the system trusts.
 func TestRegionTrustsOwnAuthority(t *testing.T) {
+	t.Parallel()
 	cert, key := certificatetest.Write(t, t.TempDir())
 	f := newFixture(t, func(c *Config) { c.NATSLeafListen, c.NATSCert, c.NATSKey = "127.0.0.1:0", cert, key })
 	l := f.enrolLeaf(object{"region": "east", "ca_file": "./region-ca.pem"})
@@ -176,6 +177,7 @@ func TestRegionTrustsOwnAuthority(t *testing.T) {
 // hear as at the origin, one region is cut off without the other noticing, and a revoked
 // node is cut off by its region's server.
 func TestRegionsByLeafNodes(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, func(c *Config) { c.NATSLeafListen = "127.0.0.1:0" })
 	account := f.account("live")
 	east, west := f.startLeaf(f.enrolRegion("east")), f.startLeaf(f.enrolRegion("west"))
@@ -233,6 +235,7 @@ func TestRegionsByLeafNodes(t *testing.T) {
 // hear for another region and for the origin: nothing comes of it. Once the server is
 // revoked it is cut off, and the other region notices nothing.
 func TestHostileRegion(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, func(c *Config) { c.NATSLeafListen = "127.0.0.1:0" })
 	account := f.account("live")
 	east, west := f.startLeaf(f.enrolRegion("east")), f.startLeaf(f.enrolRegion("west"))
@@ -320,6 +323,7 @@ func TestHostileRegion(t *testing.T) {
 // TestSharedRegionCredentials: what an earlier program made for the servers of all
 // regions goes on, is listed, and can be revoked.
 func TestSharedRegionCredentials(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, func(c *Config) { c.NATSLeafListen = "127.0.0.1:0" })
 	l := f.enrolRegion("east")
 	dir := filepath.Join(f.config.Dir, "nats")
@@ -348,6 +352,7 @@ func TestSharedRegionCredentials(t *testing.T) {
 // TestMadeUpNodes: the NATS server of a region that speaks for nodes which do not exist fills
 // neither the log nor the metrics.
 func TestMadeUpNodes(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, func(c *Config) { c.NATSLeafListen = "127.0.0.1:0" })
 	conn, _ := f.user(f.enrolRegion("east"))
 	const nodes = 50

@@ -1,10 +1,12 @@
 package origin
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -26,6 +28,7 @@ import (
 )
 
 func TestStopAndStartAgain(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	id := f.account("live")
 	node := f.enrol("n1")
@@ -58,6 +61,7 @@ func TestStopAndStartAgain(t *testing.T) {
 }
 
 func TestStartFails(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -96,6 +100,7 @@ func TestStartFails(t *testing.T) {
 }
 
 func TestKeysOnDisk(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	for _, file := range []string{"operator.seed", "account.seed", "system.seed"} {
 		info, err := os.Stat(filepath.Join(f.config.Dir, "nats", file))
@@ -107,6 +112,7 @@ func TestKeysOnDisk(t *testing.T) {
 
 // No secret may reach the log, whatever happens.
 func TestLogsHoldNoSecret(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	account := f.account("live")
 	keyID, plaintext := f.key(account, "live")
@@ -147,6 +153,7 @@ func TestLogsHoldNoSecret(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	cert, key := certificatetest.Write(t, t.TempDir())
 	f := newFixture(t, func(c *Config) { c.NATSCert, c.NATSKey = cert, key })
 	if !strings.HasPrefix(f.NATSURL(), "tls://127.0.0.1:") {
@@ -172,6 +179,7 @@ func TestTLS(t *testing.T) {
 // TestCertificatesAreReplaced: at the admin API and at the embedded NATS, while
 // the origin runs.
 func TestCertificatesAreReplaced(t *testing.T) {
+	t.Parallel()
 	cert, key := certificatetest.Write(t, t.TempDir())
 	var passed atomic.Int64
 	f := newFixture(t, func(c *Config) {
@@ -228,6 +236,7 @@ func TestCertificatesAreReplaced(t *testing.T) {
 // Two origin processes over one database and one NATS cluster: either answers,
 // what one writes the other's nodes hear of, and a node that one revokes is out.
 func TestTwoOriginsOverACluster(t *testing.T) {
+	t.Parallel()
 	first := newFixture(t) // makes the keys, and is the first of the two once restarted
 	first.stop()
 	cluster, url := startCluster(t, filepath.Join(first.config.Dir, "nats"))
@@ -276,11 +285,20 @@ func startCluster(t *testing.T, keys string) (*server.Server, string) {
 	if err := a.WriteCluster(keys, nil); err != nil {
 		t.Fatal(err)
 	}
-	conf := filepath.Join(keys, "server.conf")
-	if err := os.WriteFile(conf, []byte("listen: \"127.0.0.1:-1\"\ninclude cluster.conf\n"), 0o600); err != nil {
+	made, err := os.ReadFile(filepath.Join(keys, natsauth.ClusterFile))
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(t.TempDir()) // where the resolver's folder is made
+	// The resolver's folder is below the working directory, which other tests share.
+	const resolver = `dir: "./jwt"`
+	if !bytes.Contains(made, []byte(resolver)) {
+		t.Fatalf("%s has no %s", natsauth.ClusterFile, resolver)
+	}
+	text := bytes.Replace(made, []byte(resolver), fmt.Appendf(nil, "dir: %q", t.TempDir()), 1)
+	conf := filepath.Join(keys, "server.conf")
+	if err := os.WriteFile(conf, append([]byte("listen: \"127.0.0.1:-1\"\n"), text...), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	opts, err := server.ProcessConfigFile(conf)
 	if err != nil {
 		t.Fatal(err)
@@ -303,6 +321,7 @@ func startCluster(t *testing.T, keys string) (*server.Server, string) {
 
 // A stop that may not wait cuts requests short, and ends.
 func TestStopCutsShort(t *testing.T) {
+	t.Parallel()
 	entered := make(chan struct{})
 	f := newFixture(t, func(c *Config) { c.Guard = stuckGuard(entered) })
 	account := f.account("live")

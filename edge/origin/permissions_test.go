@@ -16,6 +16,7 @@ import (
 )
 
 func TestCredentials(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	a, b := f.enrol("a"), f.enrol("b")
 	keyA, nameA := publicKeyOf(t, a.credentials)
@@ -40,6 +41,7 @@ func TestCredentials(t *testing.T) {
 }
 
 func TestNodeSpeaksOnlyAsItself(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	a, b := f.enrol("a"), f.enrol("b")
 	for _, subject := range []string{
@@ -87,6 +89,7 @@ func TestNodeSpeaksOnlyAsItself(t *testing.T) {
 
 // The origin may publish anywhere, so it must not let a node choose where.
 func TestOriginAnswersOnlyIntoTheNodesInbox(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	a, b := f.enrol("a"), f.enrol("b")
 	got := make(chan *nats.Msg, 100)
@@ -131,6 +134,7 @@ func TestOriginAnswersOnlyIntoTheNodesInbox(t *testing.T) {
 }
 
 func TestRevokedNodeIsOut(t *testing.T) {
+	t.Parallel()
 	for name, path := range map[string][2]string{
 		"by POST":   {"POST", "/revoke"},
 		"by DELETE": {"DELETE", ""},
@@ -175,6 +179,7 @@ func TestRevokedNodeIsOut(t *testing.T) {
 
 // A revocation that another process wrote is carried out as well.
 func TestRevocationElsewhere(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	a := f.enrol("a")
 	closed := make(chan struct{})
@@ -187,6 +192,7 @@ func TestRevocationElsewhere(t *testing.T) {
 
 // Whoever knocks at the port with credentials of others fills no log.
 func TestKnockingIsWarnedOfSeldom(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	foreign, err := natsauth.Open(t.TempDir() + "/nats")
 	if err != nil {
@@ -226,6 +232,7 @@ func TestKnockingIsWarnedOfSeldom(t *testing.T) {
 // A node that NATS lets in but SQL does not know, or knows as revoked, is not
 // answered with anything.
 func TestAdmission(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	a := f.enrol("a")
 	authority, err := natsauth.Open(filepath.Join(f.config.Dir, "nats"))

@@ -43,6 +43,7 @@ func sharesFor(t *testing.T, conn *nats.Conn, id string) func(until func(wire.Sh
 }
 
 func TestSpendIsAnsweredAndShared(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key, _ := f.limited(f.account("live"), 1)
 	one, two := f.enrol("n1"), f.enrol("n2")
@@ -102,6 +103,7 @@ func (f *fixture) limited(account string, limit int) (id, plaintext string) {
 // A node's word is not taken for a limit: a key counts by its own, and one that
 // does not exist or is revoked has nothing left and is not kept.
 func TestLimitsAreTheKeysOwn(t *testing.T) {
+	t.Parallel()
 	var late atomic.Int64 // of the origin's clock, a time.Duration
 	pass := func(d time.Duration) { late.Add(int64(d)) }
 	began := time.Now()
@@ -153,6 +155,7 @@ func TestLimitsAreTheKeysOwn(t *testing.T) {
 // TestMadeUpLives: a node that reports a key in ever new lives of its counters leaves the
 // other nodes a part of the key's limit.
 func TestMadeUpLives(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	key, _ := f.limited(f.account("live"), 100)
 	good, evil := f.enrol("good"), f.enrol("evil")

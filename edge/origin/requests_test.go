@@ -17,6 +17,7 @@ import (
 )
 
 func TestKeyVerb(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	account := f.account("live")
 	id, plaintext := f.key(account, "live")
@@ -46,6 +47,7 @@ func TestKeyVerb(t *testing.T) {
 // TestBareKeyReply: a node that says so gets its key without the hash that it knows, and
 // others get it with the hash, as before.
 func TestBareKeyReply(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	_, plaintext := f.key(f.account("live"), "live")
 	node, hash := f.enrol("n1"), sha256.Sum256([]byte(plaintext))
@@ -66,6 +68,7 @@ func hashOf(plaintext string) []byte {
 // TestKeysVerb asks for many keys at once: they come in order, without what is for
 // operators and without their hashes.
 func TestKeysVerb(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	account := f.account("live")
 	one, plain1 := f.key(account, "live")
@@ -96,6 +99,7 @@ func TestKeysVerb(t *testing.T) {
 // TestKeyVerbOfMany asks for keys that are known, revoked, made up and named twice in one
 // question. What is not a question for keys, and what is too large, is refused whole.
 func TestKeyVerbOfMany(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	account := f.account("live")
 	one, plain1 := f.key(account, "live")
@@ -138,6 +142,7 @@ func TestKeyVerbOfMany(t *testing.T) {
 }
 
 func TestVersions(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	node := f.enrol("n1")
 	for v, want := range map[int]wire.Failure{
@@ -156,6 +161,7 @@ func TestVersions(t *testing.T) {
 }
 
 func TestViewVerb(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	account := f.account("setup")
 	keyID, _ := f.key(account, "test")
@@ -208,6 +214,7 @@ func TestViewVerb(t *testing.T) {
 
 // The largest view that the admin API lets arise must fit one message.
 func TestLargestView(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	account := f.account("setup")
 	keyID, _ := f.key(account, "test")
@@ -244,6 +251,7 @@ func (m *enrolled) follow() <-chan wire.Changed {
 }
 
 func TestChangesArePushed(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	account := f.account("live")
 	node := f.enrol("n1")
@@ -295,6 +303,7 @@ func TestChangesArePushed(t *testing.T) {
 
 // Deliveries that were queued, and that no sender took, wake other processes.
 func TestQueuedDeliveriesWakeOthers(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	woken := make(chan *nats.Msg, 100)
 	if _, err := f.broker.Conn().ChanSubscribe(wire.WakeUp, woken); err != nil {
@@ -307,6 +316,7 @@ func TestQueuedDeliveriesWakeOthers(t *testing.T) {
 }
 
 func TestLeadsVerb(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	account := f.account("live")
 	keyID, _ := f.key(account, "live")
@@ -384,6 +394,7 @@ func (f *fixture) leadsRequest(leads ...store.Lead) wire.LeadsRequest {
 }
 
 func TestStatus(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	node := f.enrol("n1")
 	shown := func() object {

@@ -74,6 +74,7 @@ func (r *retentionTest) warnings() int { return strings.Count(r.text.String(), "
 // TestRetentionIsHeldWhileTheClockIsAhead: nothing goes while the clock is far ahead for a
 // moment, in the process that goes on or in one that starts then. One line of the log says so.
 func TestRetentionIsHeldWhileTheClockIsAhead(t *testing.T) {
+	t.Parallel()
 	r := newRetentionTest(t)
 	r.after(0, 3, false)
 	r.off = 365 * 24 * time.Hour
@@ -99,6 +100,7 @@ func TestRetentionIsHeldWhileTheClockIsAhead(t *testing.T) {
 // TestRetentionGoesByAClockThatStays: what is old goes once the clock has been ahead for a
 // day, as after a month in which no origin ran. A clock that was put back waits again.
 func TestRetentionGoesByAClockThatStays(t *testing.T) {
+	t.Parallel()
 	r := newRetentionTest(t)
 	r.after(0, 3, false)
 	r.restart()
@@ -117,6 +119,7 @@ func TestRetentionGoesByAClockThatStays(t *testing.T) {
 // TestRetentionIsHeldOverStarts: the day in which origins run with a clock that is ahead is
 // one of many processes, or of a machine that sleeps in between.
 func TestRetentionIsHeldOverStarts(t *testing.T) {
+	t.Parallel()
 	for name, pause := range map[string]func(*retentionTest){
 		"starts": func(r *retentionTest) { r.passed += 3 * 24 * time.Hour; r.restart() },
 		"sleeps": func(r *retentionTest) { r.off += 3 * 24 * time.Hour },
@@ -141,6 +144,7 @@ func TestRetentionIsHeldOverStarts(t *testing.T) {
 // TestRetentionIsHeldByRunning: neither the time of a round that was long in coming nor that
 // of a second origin counts twice.
 func TestRetentionIsHeldByRunning(t *testing.T) {
+	t.Parallel()
 	r := newRetentionTest(t)
 	r.after(0, 3, false)
 	r.restart()
@@ -159,6 +163,7 @@ func TestRetentionIsHeldByRunning(t *testing.T) {
 // TestPartitionsAreMadeWhileRetentionIsHeld, but not by a clock that origins have run with
 // for less than an hour: it may be wrong for a moment.
 func TestPartitionsAreMadeWhileRetentionIsHeld(t *testing.T) {
+	t.Parallel()
 	r := newRetentionTest(t)
 	r.after(0, 3, false)
 	r.off = month
@@ -180,6 +185,7 @@ func TestPartitionsAreMadeWhileRetentionIsHeld(t *testing.T) {
 // TestRetentionAfterANight: the time in which no origin ran, for a night, holds up nothing
 // that is kept long, and what is kept for a day for a day of running.
 func TestRetentionAfterANight(t *testing.T) {
+	t.Parallel()
 	r := newRetentionTest(t)
 	r.after(0, 3, false)
 	for range 36 {
@@ -210,6 +216,7 @@ func TestRetentionAfterANight(t *testing.T) {
 // TestRetentionJudgesByWhatIsKeptLeast: the less is kept, the less the clock may be ahead, and
 // the sooner what is old goes all the same.
 func TestRetentionJudgesByWhatIsKeptLeast(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	for least, want := range map[time.Duration]struct{ ahead, hold time.Duration }{
 		time.Minute:    {30 * time.Minute, time.Minute},

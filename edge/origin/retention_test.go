@@ -15,6 +15,7 @@ import (
 // What ended longer ago than the retention goes, with its event; what waits, and
 // what is younger, stays. Two origins that do it at once are as good as one.
 func TestRetention(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, func(c *Config) { c.Retention.Deliveries = -1 })
 	account := f.account("live")
 	f.subscribe("whs_r", account, "key_1")
@@ -67,6 +68,7 @@ func TestRetention(t *testing.T) {
 
 // An origin does it by itself, from its start.
 func TestRetentionOfAnOrigin(t *testing.T) {
+	t.Parallel()
 	var ahead atomic.Int64
 	f := newFixture(t, databaseAt(t, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }),
 		func(c *Config) { c.Retention.Deliveries = -1 })
@@ -88,6 +90,7 @@ func TestRetentionOfAnOrigin(t *testing.T) {
 
 // Slices grow while they are quick, and are small again as soon as one holds others up.
 func TestSlicesAdapt(t *testing.T) {
+	t.Parallel()
 	size := sliceFirst
 	for range 20 { // 10 us a row
 		size = nextSlice(size, time.Duration(size)*10*time.Microsecond)

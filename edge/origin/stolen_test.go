@@ -83,6 +83,7 @@ func (s *stolen) leadsBy(h wire.Head, leads ...store.AcceptedLead) (kept []strin
 // TestStolenNodeAsks: a node that never saw a key of an account reads nothing of it,
 // and changes nothing of it, whatever ids it knows.
 func TestStolenNodeAsks(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	s := newStolen(t, f)
 	own := f.account("live")
@@ -173,6 +174,7 @@ func refusals(f *fixture, node, reason string, want int) {
 // TestStolenNodeHandsOver: leads that no key grants wait in the quarantine, so an
 // honest node loses none, and are no leads of the account.
 func TestStolenNodeHandsOver(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	s := newStolen(t, f)
 	own := f.account("live")
@@ -228,6 +230,7 @@ func TestStolenNodeHandsOver(t *testing.T) {
 // TestStolenNodeSpends: reports of keys that a node never saw change nobody's rate
 // limit, and tell it nothing of them.
 func TestStolenNodeSpends(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	s := newStolen(t, f)
 	honest := f.enrol("honest")
@@ -268,6 +271,7 @@ func TestStolenNodeSpends(t *testing.T) {
 // TestStolenNodeSpeaksForNobody: where a thief asks to be answered, and what it sends
 // once it is revoked, is counted.
 func TestStolenNodeSpeaksForNobody(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	s := newStolen(t, f)
 	body, _ := json.Marshal(wire.ChangesRequest{Head: head})
@@ -311,6 +315,7 @@ func (f *fixture) enrolOld() *enrolled {
 // spoken a version with them, for good. Leads that it kept before wait in the
 // quarantine then, unless the node adds their keys' hashes.
 func TestOldNode(t *testing.T) {
+	t.Parallel()
 	for name, allowed := range map[string]bool{"as it is": false, "with --allow-old-nodes": true} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, func(c *Config) { c.AllowOldNodes = allowed })

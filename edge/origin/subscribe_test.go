@@ -15,6 +15,7 @@ import (
 )
 
 func TestSubscribeAndRevokeVerbs(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, func(c *Config) {
 		c.Guard = guardFunc(func(url string) (string, error) {
 			switch url {
@@ -98,6 +99,7 @@ func TestSubscribeAndRevokeVerbs(t *testing.T) {
 // a time, four wait, and further ones are refused at once. Nobody else waits: not the
 // node's own lookups, not another account.
 func TestSlowNames(t *testing.T) {
+	t.Parallel()
 	var looking atomic.Int32
 	end := make(chan struct{})
 	f := newFixture(t, func(c *Config) {
@@ -148,6 +150,7 @@ func TestSlowNames(t *testing.T) {
 // TestSubscribeOnceVerb: the idempotency key of a subscription holds at the origin, so
 // at every node, and what no partner was told of is given up.
 func TestSubscribeOnceVerb(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	account := f.account("live")
 	keyID, _ := f.key(account, "live")
