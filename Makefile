@@ -107,16 +107,21 @@ test: modules build/sandbox.wasm build/modules-bad/trap.wasm ## every test, with
 	@rm -rf $(EVENTS) && mkdir -p $(EVENTS)
 	$(PRECOMPILE) build/modules build/modules/.cache
 	$(PRECOMPILE) build/modules-bad build/modules/.cache
-	$(GOTEST) $(EVENTS)/$@.json $(RACE) $(PARALLEL) -timeout 30m ./...
-	$(if $(RACE),$(MAKE) -j2 test-unwatched test-wasmtime)
+	$(MAKE) -j2 test-all $(if $(RACE),test-unwatched)
+	$(if $(RACE),$(MAKE) test-wasmtime)
 	$(FUZZ)
 	@$(GO) run ./scripts/nottested $(EVENTS)/*.json
 	$(if $(RACE),,@echo 'NOT TESTED: data races and the engine wasmtime, which need a C compiler')
 
+.PHONY: test-all
+test-all:
+	$(GOTEST) $(EVENTS)/test.json $(RACE) $(PARALLEL) -timeout 30m ./...
+
+# These take what the others leave of the processors: no clock that they look at is real.
 .PHONY: test-unwatched
 test-unwatched: ## the tests of one goroutine, or on a virtual clock, that the race detector makes minutes of
 	@mkdir -p $(EVENTS)
-	$(GOTEST) $(EVENTS)/$@.json -run 'Simulated|TestSpec' ./edge/webhook ./host/prepare
+	nice $(GOTEST) $(EVENTS)/$@.json -run 'Simulated|TestSpec' ./edge/webhook ./host/prepare
 
 # The host's packages whose tests run modules, and so depend on the engine.
 ON_ENGINE = $(shell $(GO) list -test -tags wasmtime \
@@ -137,8 +142,8 @@ mutants: modules ## what the tests notice of changed code (ARGS='-targets outbox
 	$(GO) run ./scripts/mutants $(ARGS)
 
 .PHONY: check
-check: ## format, vet, lint, tidy, generated files up to date
-	CHECK_FLAGS="$(RACE)" scripts/check
+check: ## format, vet, lint, tidy, generated files up to date (STEP=vet or lint: a part of it)
+	CHECK_FLAGS="$(RACE)" scripts/check $(STEP)
 
 .PHONY: bench-sandbox bench-http bench-sync bench-webhook bench-release bench-hotset bench-abuse bench-scale sim-regions torture
 bench-sandbox: build ## what a request costs in its sandbox
