@@ -107,8 +107,7 @@ test: modules build/sandbox.wasm build/modules-bad/trap.wasm ## every test, with
 	@rm -rf $(EVENTS) && mkdir -p $(EVENTS)
 	$(PRECOMPILE) build/modules build/modules/.cache
 	$(PRECOMPILE) build/modules-bad build/modules/.cache
-	$(MAKE) -j2 test-all $(if $(RACE),test-unwatched)
-	$(if $(RACE),$(MAKE) test-wasmtime)
+	$(MAKE) -j2 test-all $(if $(RACE),test-unwatched test-wasmtime)
 	$(FUZZ)
 	@$(GO) run ./scripts/nottested $(EVENTS)/*.json
 	$(if $(RACE),,@echo 'NOT TESTED: data races and the engine wasmtime, which need a C compiler')
