@@ -13,12 +13,15 @@ import (
 	"time"
 
 	"partneredge/store"
+
+	"partneredge/store/durable"
 )
 
 // keeper opens outboxes that keep what was removed for 48 hours.
 type keeper struct {
 	t    *testing.T
 	path string
+	disk durable.Disk
 	room int64
 	free atomic.Int64
 	now  atomic.Int64 // seconds
@@ -36,7 +39,7 @@ func (k *keeper) pass(d time.Duration) { k.now.Add(int64(d.Seconds())) }
 func (k *keeper) open(keepFor time.Duration) *Outbox {
 	k.t.Helper()
 	o, err := Open(Config{
-		Path: k.path, RejectedPath: k.path + ".rejected", MaxBytes: k.room, SegmentBytes: 3 * recordOf, KeepFor: keepFor,
+		Disk: k.disk, Path: k.path, RejectedPath: k.path + ".rejected", MaxBytes: k.room, SegmentBytes: 3 * recordOf, KeepFor: keepFor,
 		Free: func(string) (int64, int64, error) { return k.free.Load(), 0, nil },
 		Log:  slog.New(slog.DiscardHandler), Now: func() time.Time { return time.Unix(k.now.Load(), 0) },
 	})

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -119,6 +120,58 @@ func TestRestampLasts(t *testing.T) {
 	}
 	k.pass(time.Minute)
 	upkeep(t, o)
+	if got := files(t, k.path); strings.Contains(got, keptSuffix) {
+		t.Errorf("files %s", got)
+	}
+}
+
+// TestRestampThatFails: what the disk does not rename after the clock was put right is still
+// offered again under its old name, and is renamed as soon as the disk does.
+func TestRestampThatFails(t *testing.T) {
+	k := newKeeper(t)
+	disk := durabletest.New(t, filepath.Dir(k.path))
+	k.disk = durable.Disk{FS: disk}
+	o := k.open(keepFor)
+	k.pass(1000 * time.Hour)
+	add(t, o, ids(4)...) // one more than a segment
+	remove(t, o, ids(3)...)
+	atRest(t, o)
+	var tries atomic.Int64
+	disk.Before(func(op durabletest.Op) error {
+		if op.Kind != durabletest.Rename {
+			return nil
+		}
+		tries.Add(1)
+		return errDisk
+	})
+	k.pass(-1000 * time.Hour)
+	k.rest(t, o)
+	disk.Before(func(durabletest.Op) error { return nil })
+	if tries.Load() == 0 {
+		t.Fatal("nothing was renamed")
+	}
+	offerAgain(t, o)
+	expect(t, o, ids(4)...)
+	remove(t, o, ids(3)...)
+	k.pass(keepFor)
+	k.rest(t, o)
+	if got := files(t, k.path); strings.Contains(got, keptSuffix) {
+		t.Errorf("files %s", got)
+	}
+}
+
+// TestKeptIsRemovedAtTheStart: what is not to be kept any more is off the disk once the
+// outbox is open, not only after the first upkeep.
+func TestKeptIsRemovedAtTheStart(t *testing.T) {
+	k := newKeeper(t)
+	o := k.open(keepFor)
+	add(t, o, ids(4)...) // one more than a segment
+	remove(t, o, ids(3)...)
+	atRest(t, o)
+	if got := files(t, k.path); !strings.Contains(got, keptSuffix) {
+		t.Fatalf("nothing is kept: files %s", got)
+	}
+	k.reopen(o, 0)
 	if got := files(t, k.path); strings.Contains(got, keptSuffix) {
 		t.Errorf("files %s", got)
 	}

@@ -39,7 +39,6 @@ func (w *window) read(at int64, n int) ([]byte, error) {
 	got, err := w.f.ReadAt(w.buf[:size], at)
 	w.buf, w.at = w.buf[:got], at
 	if err != nil && !errors.Is(err, io.EOF) {
-		w.buf = w.buf[:0]
 		return nil, err
 	}
 	return w.buf[:min(n, got)], nil
