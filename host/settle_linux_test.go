@@ -10,6 +10,16 @@ import (
 	"testing"
 )
 
+// closed reports whether a channel that nothing is sent to is closed.
+func closed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // TestSettle moves machine code while it runs, of modules that are opened and closed
 // meanwhile.
 func TestSettle(t *testing.T) {
@@ -34,8 +44,12 @@ func TestSettle(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				all.Go(func() { r.Settle(t.Context()) })
-				for range calls {
+				settled := make(chan struct{})
+				all.Go(func() {
+					defer close(settled)
+					r.Settle(t.Context())
+				})
+				for called := 0; called < calls || !closed(settled); called++ {
 					if got, err := ask(m, "/", ""); got != want || err != nil {
 						t.Errorf("answered %q, %v, want %q", got, err, want)
 						break
