@@ -87,7 +87,7 @@ RACE ?= $(if $(shell command -v $(shell $(GO) env CC)),-race $(UNWATCHED:%=-gcfl
 export GORACE ?= atexit_sleep_ms=100
 
 # Tests wait more than they compute: so many of a package run at once, whatever the machine.
-PARALLEL := -parallel 8
+PARALLEL := -parallel 4
 
 # What runs the tests, given a file for their events, flags and packages. The
 # events say at the end what was not tested.
@@ -120,7 +120,7 @@ test-all:
 .PHONY: test-unwatched
 test-unwatched: ## the tests of one goroutine, or on a virtual clock, that the race detector makes minutes of
 	@mkdir -p $(EVENTS)
-	nice $(GOTEST) $(EVENTS)/$@.json -run 'Simulated|TestSpec' ./edge/webhook ./host/prepare
+	nice $(GOTEST) $(EVENTS)/$@.json -timeout 30m -run 'Simulated|TestSpec' ./edge/webhook ./host/prepare
 
 # The host's packages whose tests run modules, and so depend on the engine.
 ON_ENGINE = $(shell $(GO) list -test -tags wasmtime \
