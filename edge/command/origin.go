@@ -170,10 +170,9 @@ func startOrigin(ctx context.Context, c originConfig) (_ *originProcess, err err
 			_ = o.stop(ctx) // why it was not started matters more
 		}
 	}()
-	existing := false
 	if c.database == "" {
 		c.database = filepath.Join(c.Dir, databaseFile)
-		if existing, err = c.hasRun(); err != nil {
+		if err := c.checkDatabase(); err != nil {
 			return nil, err
 		}
 	}
@@ -184,11 +183,7 @@ func startOrigin(ctx context.Context, c originConfig) (_ *originProcess, err err
 	if err != nil {
 		return nil, err
 	}
-	if o.db, err = central.Open(ctx, central.Config{URL: c.database, Secrets: sealer, Log: c.Log, Existing: existing}); err != nil {
-		if errors.Is(err, db.ErrEmpty) {
-			err = hint.Add(fmt.Errorf("%w, though an origin has run in %s before", err, c.Dir),
-				"put "+databaseFile+" back, or restore a backup; to begin anew, start with another --data")
-		}
+	if o.db, err = central.Open(ctx, central.Config{URL: c.database, Secrets: sealer, Log: c.Log}); err != nil {
 		return nil, err
 	}
 	o.started.Add(func(context.Context) error { return o.db.Close() })
@@ -225,17 +220,30 @@ func startOrigin(ctx context.Context, c originConfig) (_ *originProcess, err err
 	return o, nil
 }
 
-// hasRun reports whether an origin has run in Dir, by the keys of NATS: they are made after
-// the database, which cannot be new where they are. Others than Dir's own prove nothing.
-func (c *originConfig) hasRun() (bool, error) {
+// errDatabaseLost is the error of an origin's start beside the keys of one that has run.
+var errDatabaseLost = errors.New("the origin's database is missing or empty")
+
+// checkDatabase refuses a directory in which an origin has run and whose database was lost,
+// before SQLite touches what is left of it. The keys of NATS are made after the database,
+// which cannot be new where they are. Others than Dir's own prove nothing.
+func (c *originConfig) checkDatabase() error {
 	if c.NATSKeys != "" {
-		return false, nil
+		return nil
 	}
-	_, err := os.Stat(filepath.Join(c.Dir, natsFolder))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+	if _, err := os.Stat(filepath.Join(c.Dir, natsFolder)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
 	}
-	return err == nil, err
+	info, err := os.Stat(c.database)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0:
+		return hint.Add(fmt.Errorf("%w, though an origin has run in %s before", errDatabaseLost, c.Dir),
+			"put "+databaseFile+" back, or restore a backup into another directory; to begin anew, start with another --data")
+	case err != nil:
+		return err
+	}
+	return nil
 }
 
 // stop ends what has been started, the last first. It may be called twice.

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"partneredge/edge/origin"
-	"partneredge/store/central/db"
 )
 
 // TestLostDatabaseIsNoFirstStart has an origin whose database was lost beside its keys. A
@@ -43,8 +42,8 @@ func TestLostDatabaseIsNoFirstStart(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 {
-				if _, err := startOrigin(ctx, config); !errors.Is(err, db.ErrEmpty) {
-					t.Fatalf("without its database: %v, want %v", err, db.ErrEmpty)
+				if _, err := startOrigin(ctx, config); !errors.Is(err, errDatabaseLost) {
+					t.Fatalf("without its database: %v, want %v", err, errDatabaseLost)
 				}
 			}
 			if err := os.WriteFile(file, whole, 0o600); err != nil {

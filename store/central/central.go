@@ -49,9 +49,6 @@ type Config struct {
 	Local func() time.Time
 	// Secrets encrypts signing secrets at rest. nil: they are kept as they are.
 	Secrets deliveries.Sealer
-	// Existing has Open refuse a database without tables with db.ErrEmpty, in place of
-	// making them.
-	Existing bool
 }
 
 // DB is the store. It is safe for many goroutines.
@@ -81,7 +78,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.db, err = db.Open(ctx, db.Config{URL: c.URL, Log: d.log, Now: c.Now, Local: c.Local, Migrations: migrations, NewBatch: d.newTx, Existing: c.Existing})
+	d.db, err = db.Open(ctx, db.Config{URL: c.URL, Log: d.log, Now: c.Now, Local: c.Local, Migrations: migrations, NewBatch: d.newTx})
 	if err != nil {
 		return nil, err
 	}

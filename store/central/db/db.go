@@ -40,8 +40,6 @@ type Config struct {
 	Migrations fs.FS
 	// NewBatch makes the Batch of a shared transaction.
 	NewBatch func(*Tx) Batch
-	// Existing has Open refuse a database without any migration with ErrEmpty.
-	Existing bool
 }
 
 // DB is a database. It is safe for many goroutines.
@@ -50,7 +48,6 @@ type DB struct {
 	log      *slog.Logger
 	clock    clock
 	newBatch func(*Tx) Batch
-	existing bool // Config.Existing
 
 	read     *sql.DB
 	write    *sql.DB   // of SQLite: one connection; of PostgreSQL: the same as read
@@ -72,7 +69,6 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		log:      cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
 		clock:    clock{local: c.Local},
 		newBatch: c.NewBatch,
-		existing: c.Existing,
 		jobs:     make(chan *job),
 		stop:     make(chan struct{}),
 	}

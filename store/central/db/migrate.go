@@ -28,9 +28,6 @@ const (
 // ErrNewer is the error of Open for a database that a newer version has changed.
 var ErrNewer = errors.New("the database belongs to a newer version")
 
-// ErrEmpty is the error of Open for a database without tables that is not to be new.
-var ErrEmpty = errors.New("the database is empty")
-
 // migration is one change of the tables. Its file's name starts with its number,
 // in four digits.
 type migration struct {
@@ -146,8 +143,6 @@ func (d *DB) migrateNext(ctx context.Context, conn *sql.Conn, all []migration) (
 		return false, err
 	}
 	switch {
-	case have == 0 && d.existing:
-		return false, ErrEmpty
 	case have > len(all):
 		return false, fmt.Errorf("%w: it has migration %d, this one knows %d", ErrNewer, have, len(all))
 	case have == len(all):
