@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"partneredge/edge/addresstest"
 	"partneredge/edge/dev"
 	"partneredge/store/central/centraltest"
 )
@@ -41,7 +42,7 @@ func TestBackupAndRestoreOnPostgres(t *testing.T) {
 	}
 
 	dir := t.TempDir()
-	o := &restoredOrigin{t: t, nats: fixedAddress(t), flags: []string{"--database", database}}
+	o := &restoredOrigin{t: t, nats: addresstest.Fixed(t), flags: []string{"--database", database}}
 	first := filepath.Join(dir, "origin")
 	o.start(first)
 	held, err := dev.OpenAccount(t.Context(), o.admin, filepath.Join(dir, "keys.json"))

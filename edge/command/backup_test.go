@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"partneredge/edge/addresstest"
 	"partneredge/edge/adminapi"
 	"partneredge/edge/dev"
 )
@@ -111,7 +112,7 @@ func TestBackupAndRestore(t *testing.T) {
 	modules, cache := testFiles.get(t)
 	dir := t.TempDir()
 	hook := newSometimes(t)
-	o := &restoredOrigin{t: t, nats: fixedAddress(t), flags: []string{"--webhook-allow", "127.0.0.0/8,::1", "--webhook-ca", hook.ca}}
+	o := &restoredOrigin{t: t, nats: addresstest.Fixed(t), flags: []string{"--webhook-allow", "127.0.0.0/8,::1", "--webhook-ca", hook.ca}}
 	first := filepath.Join(dir, "origin")
 	o.start(first)
 	held, err := dev.OpenAccount(t.Context(), o.admin, filepath.Join(dir, "keys.json"))

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"partneredge/edge/addresstest"
 	"partneredge/edge/adminapi"
 	"partneredge/store/central/centraltest"
 )
@@ -40,7 +41,7 @@ func startNATS(t *testing.T, clusterConf string, some int) *natsCluster {
 	c := &natsCluster{t: t, shared: string(shared), dir: t.TempDir()}
 	for range some {
 		c.servers = append(c.servers, nil)
-		c.start(len(c.servers)-1, fixedAddress(t))
+		c.start(len(c.servers)-1, addresstest.Fixed(t))
 		c.urls = append(c.urls, c.servers[len(c.servers)-1].ClientURL())
 	}
 	c.joined(some)

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"testing"
 
+	"partneredge/edge/addresstest"
 	"partneredge/store/central/centraltest"
 )
 
@@ -15,7 +16,7 @@ func TestFailover(t *testing.T) {
 	dir := t.TempDir()
 	primary := centraltest.NewServer(t, t.TempDir())
 	standby := centraltest.NewStandby(t, primary, t.TempDir())
-	o := &restoredOrigin{t: t, nats: fixedAddress(t), flags: []string{"--database", primary.URL(standby)}}
+	o := &restoredOrigin{t: t, nats: addresstest.Fixed(t), flags: []string{"--database", primary.URL(standby)}}
 	o.start(dir + "/origin")
 	account := makeAccount(t, o.admin)
 	n := enrolled(t, o.admin, dir, "eu", o.ready.NATSURL)

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"partneredge/edge/adminapi"
 	"partneredge/edge/disktest"
@@ -191,7 +193,9 @@ func TestStartOnAFullDisk(t *testing.T) {
 	s.origin.terminate()
 	free := disktest.Fill(t, disk)
 	defer free()
-	said, err := exec.Command(s.program, "origin", "--data", s.originDir, "--database", database,
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // should it start after all
+	defer cancel()
+	said, err := exec.CommandContext(ctx, s.program, "origin", "--data", s.originDir, "--database", database,
 		"--admin", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0").CombinedOutput()
 	if err == nil || !strings.Contains(string(said), "hint: the disk of the database is full") {
 		t.Errorf("the origin ended with %v and said\n%s", err, said)

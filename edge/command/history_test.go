@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"partneredge/edge/addresstest"
 )
 
 // TestOriginPutBack puts an origin back in two ways in which numbers of changes are
@@ -15,7 +17,7 @@ func TestOriginPutBack(t *testing.T) {
 	t.Parallel()
 	testFiles.get(t)
 	dir := t.TempDir()
-	o := &restoredOrigin{t: t, nats: fixedAddress(t)}
+	o := &restoredOrigin{t: t, nats: addresstest.Fixed(t)}
 	first := filepath.Join(dir, "origin")
 	o.start(first)
 	account := makeAccount(t, o.admin)

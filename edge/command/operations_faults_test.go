@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"partneredge/edge/addresstest"
 	"partneredge/edge/adminapi"
 	"partneredge/edge/release/releasetest"
 	"partneredge/store/durable"
@@ -31,7 +32,7 @@ func startSiteOn(t *testing.T, host string, originArgs []string, regions ...stri
 	h := newHosts(t)
 	h.machine(host)
 	s = &site{
-		t: t, program: testFiles.program(t), dir: t.TempDir(), originDir: h.path(host, "var/lib/edge-origin"), natsListen: fixedAddress(t), originArgs: originArgs,
+		t: t, program: testFiles.program(t), dir: t.TempDir(), originDir: h.path(host, "var/lib/edge-origin"), natsListen: addresstest.Fixed(t), originArgs: originArgs,
 	}
 	s.startOrigin()
 	s.account = makeAccount(t, s.admin)

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"partneredge/edge/addresstest"
 )
 
 // hosts are the machines of OPERATIONS.md: each a folder with its own /etc and
@@ -128,7 +130,7 @@ func (h *hosts) here(host, text string) string {
 
 func (h *hosts) port(addr string) string {
 	if h.ports[addr] == "" {
-		h.ports[addr] = fixedAddress(h.t)
+		h.ports[addr] = addresstest.Fixed(h.t)
 	}
 	return h.ports[addr]
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"partneredge/edge/addresstest"
 	"partneredge/edge/adminapi"
 	"partneredge/edge/dev"
 	"partneredge/edge/service"
@@ -98,7 +99,7 @@ func TestProcesses(t *testing.T) {
 	dir := t.TempDir()
 	originDir, nodeDir := filepath.Join(dir, "origin"), filepath.Join(dir, "node")
 	var o originReady
-	natsListen := fixedAddress(t) // where the node looks for it again
+	natsListen := addresstest.Fixed(t) // where the node looks for it again
 	var logs strings.Builder
 	startOrigin := func() *process {
 		return startProcess(t, filepath.Join(originDir, "origin.json"), &o, "origin", "--data", originDir,

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"partneredge/edge/addresstest"
 	"partneredge/edge/adminapi"
 	"partneredge/edge/node/openapi"
 	"partneredge/store/logtest"
@@ -42,7 +43,7 @@ func startReceiver(t *testing.T, language, program, secret string) (address stri
 	if err := os.WriteFile(filepath.Join(dir, r.file), []byte(program), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	address, out = fixedAddress(t), new(logtest.Buffer)
+	address, out = addresstest.Fixed(t), new(logtest.Buffer)
 	_, port, _ := net.SplitHostPort(address)
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, r.start[0], r.start[1:]...)

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"partneredge/edge/addresstest"
 	"partneredge/edge/webhook/signature"
 	"partneredge/store/logtest"
 	"partneredge/wasm/contract"
@@ -120,7 +121,7 @@ func sandboxGuide(t *testing.T, program string) {
 	}))
 	defer receiver.Close()
 	script = strings.NewReplacer("edge sandbox", program+" sandbox --cache ../../build/testcache/sandbox",
-		"127.0.0.1:8085", fixedAddress(t), "127.0.0.1:8081", fixedAddress(t), "http://localhost:3000", receiver.URL,
+		"127.0.0.1:8085", addresstest.Fixed(t), "127.0.0.1:8081", addresstest.Fixed(t), "http://localhost:3000", receiver.URL,
 		"/hook &", "/hook --retries 100ms,100ms &", "curl ", "curl -sS --fail ").Replace(script)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()

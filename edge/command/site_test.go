@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"partneredge/edge/addresstest"
 	"partneredge/edge/adminapi"
 	"partneredge/edge/dev"
 	"partneredge/edge/wan"
@@ -38,7 +39,7 @@ type site struct {
 func startSite(t *testing.T, originArgs ...string) *site {
 	t.Helper()
 	dir := t.TempDir()
-	s := &site{t: t, program: testFiles.program(t), dir: dir, originDir: filepath.Join(dir, "origin"), originArgs: originArgs, natsListen: fixedAddress(t)}
+	s := &site{t: t, program: testFiles.program(t), dir: dir, originDir: filepath.Join(dir, "origin"), originArgs: originArgs, natsListen: addresstest.Fixed(t)}
 	s.startOrigin()
 	s.account = makeAccount(t, s.admin)
 	return s

@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nkeys"
 	"oras.land/oras-go/v2/content/oci"
 
+	"partneredge/edge/addresstest"
 	"partneredge/edge/release"
 	"partneredge/edge/wire"
 	"partneredge/store"
@@ -135,15 +136,16 @@ func (o *testOrigin) start() {
 	if err := resolver.Store(accountID, must(jwt.NewAccountClaims(accountID).Encode(o.operator))(o.t)); err != nil {
 		o.t.Fatal(err)
 	}
+	if o.url == "" {
+		o.url = "nats://" + addresstest.Fixed(o.t)
+	}
 	opts := &server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, DontListen: o.memory, NoSigs: true, NoLog: true, MaxPayload: wire.MaxPayload,
+		Host: "127.0.0.1", DontListen: o.memory, NoSigs: true, NoLog: true, MaxPayload: wire.MaxPayload,
 		TrustedKeys: []string{must(o.operator.PublicKey())(o.t)}, AccountResolver: resolver,
 	}
-	if o.url != "" {
-		_, port, _ := net.SplitHostPort(strings.TrimPrefix(o.url, "nats://"))
-		if _, err := fmt.Sscan(port, &opts.Port); err != nil {
-			o.t.Fatal(err)
-		}
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(o.url, "nats://"))
+	if _, err := fmt.Sscan(port, &opts.Port); err != nil {
+		o.t.Fatal(err)
 	}
 	started := must(server.NewServer(opts))(o.t)
 	o.do(func() { o.server = started })

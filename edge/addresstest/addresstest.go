@@ -1,4 +1,6 @@
-package command
+// Package addresstest gives tests addresses on loopback at which they may stop listening, and
+// listen again.
+package addresstest
 
 import (
 	"net"
@@ -8,7 +10,7 @@ import (
 	"testing"
 )
 
-// The ports that fixedAddress gives lie below those of every system's listeners
+// The ports that Fixed gives lie below those of every system's listeners
 // on port 0 (Linux: from 32768 on, others: from 49152 on), so nobody is given
 // one while what listens there is being started again.
 const (
@@ -19,9 +21,9 @@ const (
 
 var portsGiven atomic.Int64
 
-// fixedAddress returns an address on loopback for what must listen at the same
+// Fixed returns an address on loopback for what must listen at the same
 // address before and after a restart, or where a document says.
-func fixedAddress(t testing.TB) string {
+func Fixed(t testing.TB) string {
 	t.Helper()
 	for range 200 {
 		offset := (int64(os.Getpid())*portStep + portsGiven.Add(1)) % (lastPort - firstPort)
