@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"context"
 	"crypto/tls"
 	"log/slog"
 	"net"
@@ -99,7 +100,9 @@ func TestRequestsHaveACeiling(t *testing.T) {
 	transport.ForceAttemptHTTP2 = true
 	defer transport.CloseIdleConnections()
 	get := func() error {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL()+"/healthz", http.NoBody)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // should a request beyond the bound wait
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL()+"/healthz", http.NoBody)
 		if err != nil {
 			return err
 		}

@@ -136,6 +136,7 @@ func TestWakeComesOnce(t *testing.T) {
 		t.Error("woken though nothing waits")
 	}
 	add(t, o, "lead_a", "lead_b")
+	atRest(t, o) // it wakes after it has answered
 	if !woken() || woken() {
 		t.Error("two items wake once")
 	}
@@ -143,6 +144,7 @@ func TestWakeComesOnce(t *testing.T) {
 	if err := o.Remove(t.Context(), "lead_a"); err != nil {
 		t.Fatal(err)
 	}
+	atRest(t, o)
 	if woken() {
 		t.Error("woken by what was there, or is removed")
 	}

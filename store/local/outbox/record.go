@@ -12,7 +12,7 @@ import (
 //	0      4    "lead"
 //	4      4    CRC-32C of all that follows
 //	8      4    bytes of body, n
-//	12     1    kind: recordLead or recordGone
+//	12     1    kind: recordLead or recordGone; any other counts as recordGone
 //	13     1    bytes of id, m
 //	14     m    id
 //	14+m   n    body; of a gone record none
