@@ -132,13 +132,15 @@ func Open(c Config) (*Store, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	// Each file has a goroutine, so that none waits while the other is rewritten.
+	// Each file has a goroutine, so that none waits while another is rewritten.
 	s.upkept.Go(func() { s.upkeep(ctx, s.hot, nil) })
 	s.upkept.Go(func() { s.upkeep(ctx, s.limits, s.sweep) })
 	s.upkept.Go(func() { s.upkeep(ctx, s.unconfirmed, nil) })
 	return s, nil
 }
 
+// open locks c.Dir, opens the files in it, and reads the state from them. When it fails,
+// closeFiles closes what it has opened.
 func (s *Store) open(c Config) (err error) {
 	if s.unlock, err = durable.Lock(c.Dir); err != nil {
 		return err
@@ -231,11 +233,11 @@ func (s *Store) closeFiles() error {
 }
 
 // upkeep syncs a file every second and shrinks it when that is worth it. It logs once a
-// minute that it fails: a disk that became read-only may stay so for days.
+// minute that it fails in the same way: a disk that became read-only may stay so for days.
 func (s *Store) upkeep(ctx context.Context, f *file, sweep func(second int) error) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	quiet := 0 // seconds in which a failure is not logged
+	quiet, last := 0, "" // seconds in which a failure is not logged again, and which one
 	for second := 1; ; second++ {
 		select {
 		case <-ctx.Done():
@@ -248,9 +250,9 @@ func (s *Store) upkeep(ctx context.Context, f *file, sweep func(second int) erro
 			err = sweep(second)
 		}
 		quiet = max(quiet-1, 0)
-		if err = errors.Join(err, f.sync(), f.shrink()); err != nil && quiet == 0 {
+		if err = errors.Join(err, f.sync(), f.shrink()); err != nil && (quiet == 0 || err.Error() != last) {
 			s.log.Error("upkeep of local store failed", "file", f.path, "err", err)
-			quiet = 60
+			quiet, last = 60, err.Error()
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 // Read has fn read. On SQLite it does so in a transaction that cannot write and waits for no
 // writer: all queries see the database of one moment, and their statements are kept as those
 // of Frequent are, so they must be few. On PostgreSQL each query is one by itself.
-func (d *DB) Read(ctx context.Context, fn func(context.Context, Querier) error) error {
+func (d *DB) Read(ctx context.Context, fn func(context.Context, Querier) error) (err error) {
 	if d.postgres {
 		return fn(ctx, d)
 	}
@@ -18,14 +18,15 @@ func (d *DB) Read(ctx context.Context, fn func(context.Context, Querier) error) 
 		return err
 	}
 	r := &reading{frequent: d.frequent, tx: tx}
-	err = fn(ctx, r)
-	if ended := tx.Rollback(); !errors.Is(ended, sql.ErrTxDone) { // which it is with ctx
-		err = errors.Join(err, ended)
-	}
-	for _, query := range r.first {
-		_, _ = d.frequent.prepared(ctx, query) // or the next time
-	}
-	return err
+	defer func() {
+		if ended := tx.Rollback(); !errors.Is(ended, sql.ErrTxDone) { // which it is with ctx
+			err = errors.Join(err, ended)
+		}
+		for _, query := range r.first {
+			_, _ = d.frequent.prepared(ctx, query) // or the next time
+		}
+	}()
+	return fn(ctx, r)
 }
 
 // reading is a transaction that only reads.
