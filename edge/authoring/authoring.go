@@ -21,6 +21,7 @@ import (
 	"partneredge/edge/hint"
 	"partneredge/host"
 	"partneredge/wasm"
+	"partneredge/wasm/route"
 )
 
 // Files of a module's folder.
@@ -42,7 +43,7 @@ type Project struct {
 var moduleName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
 
 // taken are the names of the modules that every release has.
-var taken = []string{"gate", "agents", "coaching", "sentinels", "webhooks", "leads"}
+var taken = []string{route.Gate, "agents", "coaching", "sentinels", "webhooks", "leads"}
 
 // checkName returns an error unless a module may have this name.
 func checkName(name string) error {

@@ -9,8 +9,8 @@ import (
 	"partneredge/wasm/httpfront"
 )
 
-// trusts returns a function that reports whether an address is one of the proxies.
-func trusts(proxies []netip.Prefix) func(netip.Addr) bool {
+// isProxy returns a function that reports whether an address is one of the proxies.
+func isProxy(proxies []netip.Prefix) func(netip.Addr) bool {
 	return func(a netip.Addr) bool {
 		return slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Contains(a) })
 	}
@@ -20,13 +20,13 @@ func trusts(proxies []netip.Prefix) func(netip.Addr) bool {
 // the peer, or, if the peer is one of the proxies, the last address in
 // X-Forwarded-For that is none. Anybody may have written what stands before it.
 func clientOf(proxies []netip.Prefix) func(*http.Request) netip.Addr {
-	trusted := trusts(proxies)
+	proxy := isProxy(proxies)
 	return func(r *http.Request) netip.Addr {
 		client := httpfront.Peer(r)
 		hops := r.Header["X-Forwarded-For"]
-		for i := len(hops) - 1; i >= 0 && trusted(client); i-- {
+		for i := len(hops) - 1; i >= 0 && proxy(client); i-- {
 			rest := hops[i]
-			for rest != "" && trusted(client) {
+			for rest != "" && proxy(client) {
 				cut := strings.LastIndexByte(rest, ',')
 				hop, ok := parseHop(rest[cut+1:])
 				if !ok {

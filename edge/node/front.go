@@ -76,7 +76,7 @@ func (n *Node) moduleFront(findKey func(context.Context, netip.Addr, string) con
 		return ctx, w
 	}
 	front := httpfront.Config{
-		Client: client, Now: c.Now, Log: c.Log, Begin: begin, HangUp: hangsUp(trusts(c.TrustedProxies)), Answered: n.answered,
+		Client: client, Now: c.Now, Log: c.Log, Begin: begin, HangUp: hangsUp(isProxy(c.TrustedProxies)), Answered: n.answered,
 	}
 	traceFront(c.Tracer, &front)
 	return front
@@ -124,10 +124,10 @@ func listen(addr string, tlsConfig *tls.Config, handler http.Handler, c Config) 
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	l := &listener{done: make(chan struct{}), url: "http://" + ln.Addr().String()}
-	bounded := connections.Bound(ln, c.connections, trusts(c.TrustedProxies))
+	bounded := connections.Bound(ln, c.connections, isProxy(c.TrustedProxies))
 	if tlsConfig != nil {
 		l.url = "https://" + ln.Addr().String()
-		handler = connections.BoundRequests(handler, c.connections, trusts(c.TrustedProxies))
+		handler = connections.BoundRequests(handler, c.connections, isProxy(c.TrustedProxies))
 	}
 	parking := connections.Park(bounded, connections.Parking{
 		After: parkAfter, IdleTimeout: idleTimeout, TLS: tlsConfig, HandshakeTimeout: readHeaderTimeout,

@@ -14,10 +14,10 @@ import (
 
 	"partneredge/edge/certificate"
 	"partneredge/edge/node/replication"
-	"partneredge/edge/node/rollout"
 	"partneredge/edge/wire"
 	"partneredge/store/local"
 	"partneredge/wasm/httpfront"
+	"partneredge/wasm/route"
 	"partneredge/wasm/typeid"
 )
 
@@ -129,7 +129,7 @@ func oldest(s *local.Store, now time.Time) time.Duration {
 
 // answered counts an answer.
 func (m *metrics) answered(o *httpfront.Outcome) {
-	handler := cmp.Or(o.Handler, rollout.Gate)
+	handler := cmp.Or(o.Handler, route.Gate)
 	m.requests.WithLabelValues(handler, strconv.Itoa(o.Status)).Inc()
 	m.requestTime.WithLabelValues(handler).Observe(o.Took.Seconds())
 	m.traffic.Add(o.Status, o.Took)

@@ -14,9 +14,9 @@ import (
 )
 
 // Retention is the time for which records are kept once they came in, and deliveries once they
-// have ended. 0 or less: for good, but for Deliveries.
+// have ended. Less than 0 is for good; 0 is 30 days for Deliveries, and for good for the others.
 type Retention struct {
-	Deliveries time.Duration // 0: 30 days
+	Deliveries time.Duration
 	Firings    time.Duration
 	Insights   time.Duration
 	Contacts   time.Duration
@@ -50,7 +50,7 @@ type pruning struct {
 	begin func() (slice func(ctx context.Context, before time.Time, limit int) (removed int, err error))
 }
 
-// startRetention does nothing until stop when all is kept for good.
+// startRetention starts rounds of retention, one now and one each retentionEvery, until stop.
 func startRetention(c Config) *retention {
 	running, cancel := context.WithCancel(context.Background())
 	r := newRetention(c.DB, c.Retention, c.Log)
@@ -127,9 +127,9 @@ func (r *retention) run(ctx context.Context, every time.Duration) {
 	}
 }
 
-// round drops once what is old, unless the clock is in doubt. Partitions are made by one that
-// stands, or the default ones would take all that comes in; made by one that is wrong for a
-// moment, they would leave the default ones all until then.
+// round drops once what is old, unless the clock is in doubt. A clock in doubt makes no
+// partitions either: made for a wrong, later time they would leave all records until then to
+// the default partitions. A clock that stays ahead makes them, though it drops nothing yet.
 func (r *retention) round(ctx context.Context) {
 	now, may, err := r.clock.begin(ctx)
 	if err != nil && ctx.Err() == nil {

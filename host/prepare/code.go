@@ -176,6 +176,25 @@ func (c *codeRewriter) instruction() {
 		}
 	case indirect:
 		c.indirectCall(start)
+	case memGrow, memFill, memCopy, memInit:
+		c.memoryOperation(start, s, short)
+	default:
+		c.immediates(s)
+		c.insert(start, s)
+	}
+	switch op {
+	case opCall, opCallIndirect:
+		c.meter.called(c.region())
+	case opUnreachable, opBr, opBrTable, opReturn:
+		c.meter.unchecked = 0 // nothing goes on from here
+	}
+}
+
+// memoryOperation checks an operation of shape s on memory, at start, and replaces it where it
+// must.
+func (c *codeRewriter) memoryOperation(start int, s shape, short shortBulk) {
+	r := c.r
+	switch s {
 	case memGrow:
 		memoryZero(r)
 		if c.options.ImportGrow {
@@ -201,15 +220,6 @@ func (c *codeRewriter) instruction() {
 		segment := c.dataIndex(r)
 		memoryZero(r)
 		c.replaceBulk(start, bulkInit(segment))
-	default:
-		c.immediates(s)
-		c.insert(start, s)
-	}
-	switch op {
-	case opCall, opCallIndirect:
-		c.meter.called(c.region())
-	case opUnreachable, opBr, opBrTable, opReturn:
-		c.meter.unchecked = 0 // nothing goes on from here
 	}
 }
 

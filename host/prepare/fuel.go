@@ -13,12 +13,11 @@ import "math"
 // A loop has regions of its own. Behind it, the region goes on in which it stands,
 // and which has charged for that code already.
 //
-// A branch out of its region skips the charge where the region begins that it gets
-// into. The region that it leaves has paid for that if it may: it charges for the
-// rest of any region. It may only do so for one branch, and for code that runs soon.
-// So a branch counts ("ahead") unless its region was itself got into like that, or
-// has called a function, which might run for long or call itself, with its caller's
-// code paid for each time. Behind any other branch a region begins.
+// A branch from region A to region B enters B behind B's charge. So A charges for the
+// rest of B beforehand ("ahead"), if it may: not if A was itself entered by such a
+// branch, which skipped A's charge, and not once A has called a function. That might
+// run for long, or call itself, with the code of each caller paid for before it runs.
+// Otherwise a new region begins at the target.
 const (
 	maxRegion    = 128 // of what a region costs
 	maxUnchecked = 128

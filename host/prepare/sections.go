@@ -49,6 +49,8 @@ func (p *rewriter) writeTypes() []byte {
 	return out
 }
 
+// importSection reads the imports, and appends those of the rewrite to them: the function
+// that gives fuel, and the one that grows memory if the options say so.
 func (p *rewriter) importSection(r *reader) (out []byte) {
 	n := r.count()
 	body := r.at
@@ -254,6 +256,8 @@ func (p *rewriter) constant(r *reader, out []byte) []byte {
 	return out
 }
 
+// exportSection rewrites the exports, and appends those of the rewrite to them: the mutable
+// numeric globals, the fuel, the count of changes, the memory, and the start function.
 func (p *rewriter) exportSection(r *reader) (out []byte) {
 	n := r.count()
 	var list []byte

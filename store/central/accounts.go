@@ -40,11 +40,11 @@ func (d *DB) CreateAccount(ctx context.Context, a store.Account) (store.Account,
 	a.Agent.JoinedAt = db.TimeOr(a.Agent.JoinedAt, now)
 	return written(a, d.write(ctx, "create account", validateAccount(a), func(ctx context.Context, t *tx) error {
 		if _, err := t.Exec(ctx, `INSERT INTO accounts (id, name, mode, created_at) VALUES (?, ?, ?, ?)`,
-			a.ID, a.Name, string(a.Mode), db.Micros(a.CreatedAt)); err != nil {
+			a.ID, a.Name, string(a.Mode), store.Micros(a.CreatedAt)); err != nil {
 			return err
 		}
 		if _, err := t.Exec(ctx, `INSERT INTO agents (id, account_id, email, full_name, joined_at) VALUES (?, ?, ?, ?, ?)`,
-			a.Agent.ID, a.ID, a.Agent.Email, a.Agent.FullName, db.Micros(a.Agent.JoinedAt)); err != nil {
+			a.Agent.ID, a.ID, a.Agent.Email, a.Agent.FullName, store.Micros(a.Agent.JoinedAt)); err != nil {
 			return err
 		}
 		return t.audited(ctx, "account.create", a.ID, nil, a)

@@ -216,7 +216,7 @@ func scanTombstone(row db.Row) (s store.Tombstone, err error) {
 
 // bury keeps a lead or an account that was deleted from coming back.
 func (t *tx) bury(ctx context.Context, id string, at time.Time) error {
-	_, err := t.Exec(ctx, `INSERT INTO tombstones (id, deleted_at) VALUES (?, ?) ON CONFLICT (id) DO NOTHING`, id, db.Micros(at))
+	_, err := t.Exec(ctx, `INSERT INTO tombstones (id, deleted_at) VALUES (?, ?) ON CONFLICT (id) DO NOTHING`, id, store.Micros(at))
 	return err
 }
 

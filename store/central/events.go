@@ -40,7 +40,7 @@ func (t *tx) emit(ctx context.Context, account, kind string, data any) (*store.E
 }
 
 var insertEvents = db.Insert("events", "id, account_id, type, created_at, silenced, body", func(e *store.Event) []any {
-	return []any{e.ID, e.AccountID, e.Type, db.Micros(e.CreatedAt), db.Bit(e.Silenced), string(e.Body)}
+	return []any{e.ID, e.AccountID, e.Type, store.Micros(e.CreatedAt), db.Bit(e.Silenced), string(e.Body)}
 })
 
 var eventTable = db.Table[store.Event]{

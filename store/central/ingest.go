@@ -91,7 +91,7 @@ func (d *DB) AddCoachingRun(ctx context.Context, accountID string, insights []st
 				return nil, nil, err
 			}
 			if _, err := t.Exec(ctx, `INSERT INTO insights (id, account_id, headline, detail, created_at) VALUES (?, ?, ?, ?, ?)`,
-				in.ID, accountID, in.Headline, in.Detail, db.Micros(in.CreatedAt)); err != nil {
+				in.ID, accountID, in.Headline, in.Detail, store.Micros(in.CreatedAt)); err != nil {
 				return nil, nil, err
 			}
 			added[i] = in
@@ -149,7 +149,7 @@ func (d *DB) AddContact(ctx context.Context, c store.Contact) (added store.Conta
 		valid.OneOf("channel", c.Channel, "phone", "email", "sms"), valid.Times(c.OccurredAt))
 	return ingest(ctx, d, ingestion{idempotency.Writes{Account: c.AccountID, Noun: "contact"}, refused}, func(ctx context.Context, t *tx) (store.Contact, *store.Event, error) {
 		if _, err := t.Exec(ctx, `INSERT INTO contacts (id, account_id, client_id, channel, occurred_at) VALUES (?, ?, ?, ?, ?)`,
-			c.ID, c.AccountID, c.ClientID, c.Channel, db.Micros(c.OccurredAt)); err != nil {
+			c.ID, c.AccountID, c.ClientID, c.Channel, store.Micros(c.OccurredAt)); err != nil {
 			return c, nil, err
 		}
 		emitted, err := t.emit(ctx, c.AccountID, store.EventClientContacted, event.Contact{
@@ -236,17 +236,17 @@ func (t *tx) put(ctx context.Context, k values, v value) (was value, known bool,
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		_, err = t.Exec(ctx, `INSERT INTO `+k.table+` (account_id, id, `+k.column+`, changed_at) VALUES (?, ?, ?, ?)`,
-			v.account, v.id, v.text, db.Micros(v.at))
+			v.account, v.id, v.text, store.Micros(v.at))
 		return value{}, false, err
 	case err == nil && was.text != v.text:
 		_, err = t.Exec(ctx, `UPDATE `+k.table+` SET `+k.column+` = ?, changed_at = ? WHERE account_id = ? AND id = ?`,
-			v.text, db.Micros(v.at), v.account, v.id)
+			v.text, store.Micros(v.at), v.account, v.id)
 	}
 	return was, true, err
 }
 
 var insertFirings = db.Insert("firings", "id, account_id, name, triggered_at, data, action", func(f store.Firing) []any {
-	return []any{f.ID, f.AccountID, f.Name, db.Micros(f.TriggeredAt), string(f.Data), f.Action}
+	return []any{f.ID, f.AccountID, f.Name, store.Micros(f.TriggeredAt), string(f.Data), f.Action}
 })
 
 // Times of one kind of row are unique within an account: pages are told apart
@@ -296,7 +296,7 @@ func (t *tx) uniqueTime(ctx context.Context, s series, at time.Time) (time.Time,
 			}
 		}
 		if !known.used[us] && !known.given[us] {
-			free := db.TimeOf(us)
+			free := store.TimeOf(us)
 			if err := valid.Times(free); err != nil {
 				return at, err
 			}
@@ -324,7 +324,7 @@ func (t *tx) newestOf(ctx context.Context, s series) (latest, upto int64, err er
 		return 0, 0, nil
 	}
 	if read.of == nil {
-		read.upto = db.Micros(t.Now()) + timesAhead
+		read.upto = store.Micros(t.Now()) + timesAhead
 		read.of, err = db.Map[string, int64](ctx, t, `SELECT id, coalesce((SELECT max(`+s.column+`) FROM `+s.table+`
 				WHERE account_id = accounts.id AND `+s.column+` <= ?), 0)
 			FROM accounts WHERE `+t.In("id"), read.upto, t.Set(slices.Collect(maps.Keys(t.modes))))

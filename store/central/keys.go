@@ -62,7 +62,7 @@ func newKey(k store.Key, now time.Time) (store.Key, error) {
 func (t *tx) insertKey(ctx context.Context, k store.Key) error {
 	_, err := t.Exec(ctx, `INSERT INTO keys (`+keyColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, '')`,
 		k.ID, k.AccountID, k.Hash[:], string(k.Environment), db.JSONText(k.Scopes), db.JSONText(k.Allowlist),
-		k.RateLimit, k.Label, db.Micros(k.CreatedAt), db.Micros(k.ExpiresAt))
+		k.RateLimit, k.Label, store.Micros(k.CreatedAt), store.Micros(k.ExpiresAt))
 	return err
 }
 
@@ -85,7 +85,9 @@ func (d *DB) Key(ctx context.Context, id string) (store.Key, error) {
 	return keyTable.Read(ctx, d.db, id)
 }
 
-// The conditions are those of an index.
+// expiringKeys selects the keys that expire between two times and were neither revoked nor
+// rotated. It repeats the condition of the partial index keys_expiring, which is of no use
+// to a query without it.
 const (
 	expiringKeys      = `revoked_at = 0 AND grace_until = 0 AND expires_at > ? AND expires_at < ?`
 	expiringKeysPage  = expiringKeys + ` AND (expires_at, id) > (?, ?) ORDER BY expires_at, id LIMIT ?`
@@ -112,18 +114,18 @@ func (d *DB) ExpiringKeys(ctx context.Context, before time.Time, p store.Page) (
 		}
 	}
 	limit := db.PageLimit(p)
-	keys, err := keyTable.Some(ctx, d.db, expiringKeysPage, db.Micros(now), db.Micros(before), after, last, limit+1)
+	keys, err := keyTable.Some(ctx, d.db, expiringKeysPage, store.Micros(now), store.Micros(before), after, last, limit+1)
 	if err != nil || len(keys) <= limit {
 		return keys, "", db.Fail(tried, err)
 	}
 	end := keys[limit-1]
-	return keys[:limit], db.Cursor(name, fmt.Sprintf("%d %s", db.Micros(end.ExpiresAt), end.ID)), nil
+	return keys[:limit], db.Cursor(name, fmt.Sprintf("%d %s", store.Micros(end.ExpiresAt), end.ID)), nil
 }
 
 // CountExpiringKeys returns how many keys ExpiringKeys lists.
 func (d *DB) CountExpiringKeys(ctx context.Context, before time.Time) (n int, err error) {
 	err = d.db.QueryRow(ctx, countExpiringKeys,
-		db.Micros(d.db.Now()), db.Micros(before)).Scan(&n)
+		store.Micros(d.db.Now()), store.Micros(before)).Scan(&n)
 	return n, db.Fail("count expiring keys", err)
 }
 
@@ -276,7 +278,7 @@ func (d *DB) RotateKey(ctx context.Context, id string, successor store.Key, grac
 		previous.SuccessorID = next.ID
 		previous.GraceUntil = db.TimeOr(graceUntil, now)
 		if _, err := t.Exec(ctx, `UPDATE keys SET grace_until = ?, successor_id = ? WHERE id = ?`,
-			db.Micros(previous.GraceUntil), previous.SuccessorID, id); err != nil {
+			store.Micros(previous.GraceUntil), previous.SuccessorID, id); err != nil {
 			return err
 		}
 		t.changed(store.ChangeKey, id, false)
@@ -317,7 +319,7 @@ func (d *DB) RevokeKey(ctx context.Context, id string) (revoked store.Key, chang
 			return nil
 		}
 		revoked.RevokedAt = d.db.Now()
-		if _, err := t.Exec(ctx, `UPDATE keys SET revoked_at = ? WHERE id = ?`, db.Micros(revoked.RevokedAt), id); err != nil {
+		if _, err := t.Exec(ctx, `UPDATE keys SET revoked_at = ? WHERE id = ?`, store.Micros(revoked.RevokedAt), id); err != nil {
 			return err
 		}
 		t.changed(store.ChangeKey, id, true)

@@ -83,7 +83,7 @@ func TestExpiringKeysReadsNoOther(t *testing.T) {
 		if p.kind == "postgres" {
 			_ = must(d.db.Query(ctx, `ANALYZE keys`))(t).Close()
 		}
-		from, before := db.Micros(now), db.Micros(now.Add(24*time.Hour))
+		from, before := store.Micros(now), store.Micros(now.Add(24*time.Hour))
 		for query, args := range map[string][]any{
 			`SELECT ` + keyColumns + ` FROM keys WHERE ` + expiringKeysPage: {from, before, int64(0), "", 11},
 			countExpiringKeys: {from, before},

@@ -172,6 +172,7 @@ type leadJudge struct {
 	now      time.Time
 }
 
+// leadJudge reads what these leads are judged by.
 func (t *tx) leadJudge(ctx context.Context, leads []OfferedLead) (j leadJudge, err error) {
 	j = leadJudge{make(map[string]bool), make(map[string]store.Lead), make(map[string]store.Key), make(map[string]bool), t.Now()}
 	if len(leads) == 0 {
@@ -272,7 +273,7 @@ func (t *tx) insertLeads(ctx context.Context, leads []store.Lead) error {
 		if _, err := t.Exec(ctx, `INSERT INTO leads (`+leadColumns+`, received_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (id) DO NOTHING`,
 			l.ID, l.AccountID, l.KeyID, string(l.Environment), l.FirstName, l.LastName, l.Email, l.Phone,
-			l.ConsentStatus, l.ConsentText, db.Micros(l.CapturedAt), db.Bit(l.OutreachAllowed), db.Micros(created), db.Micros(t.Now())); err != nil {
+			l.ConsentStatus, l.ConsentText, store.Micros(l.CapturedAt), db.Bit(l.OutreachAllowed), store.Micros(created), store.Micros(t.Now())); err != nil {
 			return err
 		}
 	}

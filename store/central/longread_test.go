@@ -132,7 +132,7 @@ func TestQueueForgetsNothing(t *testing.T) {
 			r.drain(t, claimant)
 			var left int
 			noError(t, claimant.db.QueryRow(context.Background(),
-				`SELECT count(*) FROM deliveries WHERE state = 'pending' AND due_at <= ?`, db.Micros(clock.now())).Scan(&left))
+				`SELECT count(*) FROM deliveries WHERE state = 'pending' AND due_at <= ?`, store.Micros(clock.now())).Scan(&left))
 			if left > 0 {
 				t.Fatalf("%d deliveries that are due were not claimed in round %d", left, round)
 			}

@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"partneredge/store"
-	"partneredge/store/central/db"
 )
 
 // TestTimesOfManyAccounts writes firings of many accounts at once, all at times that each
@@ -80,7 +79,7 @@ func TestTimesAhead(t *testing.T) {
 			if tx.times[of(ahead)].used != nil {
 				t.Error("the times of the account were read, since one of them is an hour ahead")
 			}
-			upto := db.TimeOf(tx.newest[of("")].upto) // the next time has a firing
+			upto := store.TimeOf(tx.newest[of("")].upto) // the next time has a firing
 			err := insertFirings.Run(ctx, tx.Tx, []store.Firing{{ID: "fir_next", AccountID: ahead, TriggeredAt: upto.Add(time.Microsecond)}})
 			if err != nil {
 				return err

@@ -41,7 +41,7 @@ func (d *DB) CreateToken(ctx context.Context, token store.Token) (store.Token, e
 	}
 	return written(token, d.write(ctx, "create token", refused, func(ctx context.Context, t *tx) error {
 		if _, err := t.Exec(ctx, `INSERT INTO tokens (`+tokenColumns+`) VALUES (?, ?, ?, ?, ?, 0, ?, 0)`,
-			token.ID, token.Name, string(token.Role), token.Hash[:], db.Micros(token.CreatedAt), db.Micros(token.ExpiresAt)); err != nil {
+			token.ID, token.Name, string(token.Role), token.Hash[:], store.Micros(token.CreatedAt), store.Micros(token.ExpiresAt)); err != nil {
 			return err
 		}
 		return t.audited(ctx, "token.create", token.ID, nil, token)
@@ -63,7 +63,7 @@ func (d *DB) Tokens(ctx context.Context, p store.Page) ([]store.Token, string, e
 func (d *DB) UsedToken(ctx context.Context, id string, at time.Time) error {
 	refused := errors.Join(valid.Reference("token", id), valid.Times(at))
 	return d.write(ctx, "note the use of a token", refused, func(ctx context.Context, t *tx) error {
-		_, err := t.Exec(ctx, `UPDATE tokens SET last_used_at = ? WHERE id = ? AND last_used_at < ?`, db.Micros(at), id, db.Micros(at))
+		_, err := t.Exec(ctx, `UPDATE tokens SET last_used_at = ? WHERE id = ? AND last_used_at < ?`, store.Micros(at), id, store.Micros(at))
 		return err
 	})
 }
@@ -121,7 +121,7 @@ func (d *DB) Audits(ctx context.Context, f AuditFilter, p store.Page) ([]store.A
 	}
 	l := db.Listing[store.Audit]{
 		Table: "audit", Columns: audit.Columns, Scan: scanAudit,
-		Name: fmt.Sprintf("audit\x00\x00%s\x00%d\x00%d", f.Target, db.Micros(f.Since), db.Micros(f.Until)),
+		Name: fmt.Sprintf("audit\x00\x00%s\x00%d\x00%d", f.Target, store.Micros(f.Since), store.Micros(f.Until)),
 	}
 	switch {
 	case f.Target != "":
@@ -129,7 +129,7 @@ func (d *DB) Audits(ctx context.Context, f AuditFilter, p store.Page) ([]store.A
 			return []store.Audit{}, "", nil
 		}
 		l.Column, l.Value = "target", f.Target
-		l.Where, l.Args = "at >= ? AND at < ?", []any{db.Micros(f.Since), auditedUntil(f.Span)}
+		l.Where, l.Args = "at >= ? AND at < ?", []any{store.Micros(f.Since), auditedUntil(f.Span)}
 	case f.Span != store.Span{}:
 		items, next, err := d.auditsIn(ctx, l.Name, f.Span, p)
 		return items, next, db.Fail(tried, err)
@@ -143,7 +143,7 @@ func auditedUntil(s store.Span) int64 {
 	if s.Until.IsZero() {
 		return math.MaxInt64
 	}
-	return db.Micros(s.Until)
+	return store.Micros(s.Until)
 }
 
 const auditsIn = `SELECT n, ` + audit.Columns + ` FROM audit
@@ -171,7 +171,7 @@ func (d *DB) auditsIn(ctx context.Context, list string, s store.Span, p store.Pa
 	found, err := db.All(ctx, d.db, func(row db.Row) (e numbered, err error) {
 		e.Audit, err = scanAudit(db.Leading(row, &e.n))
 		return e, err
-	}, auditsIn, db.FirstID("aud", s.Since), before, db.Micros(s.Since), auditedUntil(s), limit+1)
+	}, auditsIn, db.FirstID("aud", s.Since), before, store.Micros(s.Since), auditedUntil(s), limit+1)
 	if err != nil {
 		return nil, "", err
 	}

@@ -328,7 +328,7 @@ func TestAuditSpanAfterClockSteps(t *testing.T) {
 			}
 		}
 		since, until := began, began.Add(30*time.Minute)
-		plan := dbtest.Explain(t, d.db, auditsIn, db.FirstID("aud", since), db.FirstID("aud", until), db.Micros(since), db.Micros(until), 51)
+		plan := dbtest.Explain(t, d.db, auditsIn, db.FirstID("aud", since), db.FirstID("aud", until), store.Micros(since), store.Micros(until), 51)
 		for _, bad := range []string{"SCAN", "Seq Scan", "Rows Removed by Filter", "TEMP B-TREE", "audit_pkey"} {
 			if strings.Contains(plan, bad) {
 				t.Errorf("the plan reads more than the span:\n%s", plan)

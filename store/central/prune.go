@@ -71,14 +71,14 @@ func (d *DB) PruneRecords(ctx context.Context, k Aging, before time.Time, limit 
 func (k Aging) oldest(before time.Time, limit int) (query string, args []any) {
 	query, args = `SELECT id FROM `+k.table+` WHERE id > ? AND id < ?`, []any{k.prefix, db.FirstID(k.prefix, before)}
 	if k.received != "" {
-		query, args = query+` AND `+k.received+` < ?`, append(args, db.Micros(before))
+		query, args = query+` AND `+k.received+` < ?`, append(args, store.Micros(before))
 	}
 	return query + ` ORDER BY id LIMIT ?`, append(args, limit)
 }
 
 func pruneAlone(ctx context.Context, t *db.Tx, k Aging, before time.Time, limit int) (int, error) {
 	if k.table == AgingAudit.table { // which lets nothing else go
-		if _, err := t.Exec(ctx, `UPDATE audit_since SET at = ? WHERE at < ?`, db.Micros(before), db.Micros(before)); err != nil {
+		if _, err := t.Exec(ctx, `UPDATE audit_since SET at = ? WHERE at < ?`, store.Micros(before), store.Micros(before)); err != nil {
 			return 0, err
 		}
 	}
@@ -107,7 +107,7 @@ func (d *DB) RetentionRound(ctx context.Context) (r RetentionRound, err error) {
 func (d *DB) NoteRetentionRound(ctx context.Context, r RetentionRound) error {
 	return d.write(ctx, "note a round of retention", valid.Times(r.At, r.DoubtAt), func(ctx context.Context, t *tx) error {
 		_, err := t.Exec(ctx, `UPDATE retention_round SET at = ?, doubt_at = ?, stood = ?`,
-			db.Micros(r.At), db.Micros(r.DoubtAt), r.Stood.Microseconds())
+			store.Micros(r.At), store.Micros(r.DoubtAt), r.Stood.Microseconds())
 		return err
 	})
 }

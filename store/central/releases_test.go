@@ -13,7 +13,6 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/audit"
-	engine "partneredge/store/central/db"
 	"partneredge/store/central/registry"
 )
 
@@ -89,7 +88,7 @@ func TestUploads(t *testing.T) {
 		noError(t, db.AppendUpload(ctx, id, 0, small))
 		noError(t, db.change(ctx, "", func(ctx context.Context, t *tx) error {
 			for i := 1; i < 64; i++ {
-				if _, err := t.Exec(ctx, `INSERT INTO release_uploads (id, size, updated_at) VALUES (?, 0, ?)`, fmt.Sprint(i), engine.Micros(now)); err != nil {
+				if _, err := t.Exec(ctx, `INSERT INTO release_uploads (id, size, updated_at) VALUES (?, 0, ?)`, fmt.Sprint(i), store.Micros(now)); err != nil {
 					return err
 				}
 			}

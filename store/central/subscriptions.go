@@ -130,7 +130,7 @@ func (d *DB) insertSubscription(ctx context.Context, t *tx, s store.Subscription
 	t.deliveries.Forget(s.AccountID)
 	_, err = t.Exec(ctx, `INSERT INTO subscriptions (`+subscriptionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)`,
 		s.ID, s.AccountID, s.KeyID, string(s.Environment), s.TargetURL, db.JSONText(s.Events), s.Description, sealed,
-		db.Micros(s.CreatedAt))
+		store.Micros(s.CreatedAt))
 	return err
 }
 
@@ -154,7 +154,7 @@ func (d *DB) revoke(ctx context.Context, t *tx, account, id string) (already, mo
 	if already, err = d.isRevoked(ctx, t, account, id); err != nil || already {
 		return already, false, err
 	}
-	if _, err := t.Exec(ctx, `UPDATE subscriptions SET revoked_at = ? WHERE id = ?`, db.Micros(t.Now()), id); err != nil {
+	if _, err := t.Exec(ctx, `UPDATE subscriptions SET revoked_at = ? WHERE id = ?`, store.Micros(t.Now()), id); err != nil {
 		return false, false, err
 	}
 	more, err = t.deliveries.Cancel(ctx, account, id)
@@ -227,7 +227,7 @@ func (d *DB) RotateSecret(ctx context.Context, id, secret string, overlapUntil t
 		}
 		t.deliveries.Forget(s.AccountID)
 		if _, err = t.Exec(ctx, `UPDATE subscriptions SET old_secret = secret, old_until = ?, secret = ? WHERE id = ?`,
-			db.Micros(overlapUntil), sealed, id); err != nil {
+			store.Micros(overlapUntil), sealed, id); err != nil {
 			return err
 		}
 		return t.audited(ctx, "webhook.rotate_secret", id, nil, rotated{overlapUntil})

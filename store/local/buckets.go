@@ -81,20 +81,20 @@ func (b *Buckets) Take(keyID string, perMinute int) (abi.Bucket, ratelimit.Urgen
 	var answer abi.Bucket
 	var report ratelimit.Urgency
 	err := b.file.update(func(c *changes) error {
-		_, account, known, err := readAccount(c, name)
+		held, err := readAccount(c, name)
 		if err != nil {
 			return err
 		}
-		if !known {
-			account = ratelimit.NewAccount(b.floor.Load())
+		if !held.found {
+			held.account = ratelimit.NewAccount(b.floor.Load())
 		}
-		if answer, report = account.Take(perMinute, now); !answer.Allowed {
+		if answer, report = held.account.Take(perMinute, now); !answer.Allowed {
 			return nil // nothing spent, nothing to write
 		}
-		if !known {
+		if !held.found {
 			b.held.Add(1)
 		}
-		writeAccount(c, name, perMinute, account)
+		writeAccount(c, name, perMinute, held.account)
 		return nil
 	})
 	if err != nil {
@@ -143,12 +143,12 @@ func (b *Buckets) change(keyIDs []string, fn func(id string, limit int, account 
 		now := b.now().UnixMicro()
 		err := b.file.update(func(c *changes) error {
 			for _, id := range some {
-				limit, account, known, err := readAccount(c, bucketPrefix+id)
+				held, err := readAccount(c, bucketPrefix+id)
 				if err != nil {
 					return err
 				}
-				if known && fn(id, limit, &account, now) {
-					writeAccount(c, bucketPrefix+id, limit, account)
+				if held.found && fn(id, held.limit, &held.account, now) {
+					writeAccount(c, bucketPrefix+id, held.limit, held.account)
 				}
 			}
 			return nil
@@ -267,14 +267,22 @@ func atRest(value string, now int64) (spent int64, rests bool) {
 	return account.Spent, unused >= restFor.Microseconds() && account.Idle(limit, account.At+unused)
 }
 
-func readAccount(c *changes, name string) (limit int, account ratelimit.Account, known bool, err error) {
+// heldAccount is an account as the file holds it.
+type heldAccount struct {
+	found   bool // else there is none
+	limit   int  // a minute, when it was last spent from
+	account ratelimit.Account
+}
+
+// readAccount reads an account. One of another layout counts as none.
+func readAccount(c *changes, name string) (held heldAccount, err error) {
 	value, err := c.get(name)
 	if err != nil || value == "" {
-		return 0, account, false, err
+		return held, err
 	}
-	// An account of another layout counts as none.
-	limit, account, err = decodeAccount(value)
-	return limit, account, err == nil, nil
+	held.limit, held.account, err = decodeAccount(value)
+	held.found = err == nil
+	return held, nil
 }
 
 // writeAccount writes an account's value: i64 limit a minute when it was last

@@ -336,8 +336,8 @@ func (r *Replica) evict() error {
 	}
 }
 
-// A record's value: i64 seq, changed, epoch, fetched (microseconds since the
-// Unix epoch); text ref, frame. The frame comes last.
+// encodeRecord writes a record's value: i64 seq, changed, epoch, fetched (microseconds
+// since the Unix epoch); text ref, frame. The frame comes last.
 func encodeRecord(key string, rec *Record) string {
 	b := newValue(4*8 + 8 + len(rec.Ref) + len(rec.Frame))
 	b = putInt(b, rec.Seq)

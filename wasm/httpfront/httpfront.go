@@ -167,12 +167,12 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serve answers by the gate and the handler that it names, "" for none.
 func (x *exchange) serve() (handler string, status int) {
 	modules := x.front.Modules
-	if err := x.call("gate", modules.Gate, &x.gate); err != nil {
-		return "", x.fail("gate", err)
+	if err := x.call(route.Gate, modules.Gate, &x.gate); err != nil {
+		return "", x.fail(route.Gate, err)
 	}
 	addLimits(&x.gate)
 	if x.gate.Handler == "" {
-		return "", x.deliver("gate", &x.gate)
+		return "", x.deliver(route.Gate, &x.gate)
 	}
 	x.headers = x.gate.Headers
 

@@ -1,27 +1,9 @@
 package replication
 
 import (
-	"time"
-
 	"partneredge/store"
 	"partneredge/wasm/abi"
 )
-
-// micros returns a time as frames hold it, with 0 for the zero time.
-func micros(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMicro()
-}
-
-// instant reverses micros.
-func instant(us int64) time.Time {
-	if us == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(us).UTC()
-}
 
 // keyFrame returns what a gate is told of a key. Scopes that this version does not know
 // are left out: a gate grants nothing by them.
@@ -30,7 +12,7 @@ func keyFrame(k *store.Key) []byte {
 	key := abi.Key{
 		ID: k.ID, AccountID: k.AccountID, Environment: abi.Environment(k.Environment),
 		Scopes: scopes, Own: own, RateLimit: k.RateLimit,
-		Expires: micros(k.ExpiresAt), GraceUntil: micros(k.GraceUntil),
+		Expires: store.Micros(k.ExpiresAt), GraceUntil: store.Micros(k.GraceUntil),
 	}
 	if !k.RevokedAt.IsZero() {
 		key.Revoked = longAgo
@@ -58,7 +40,7 @@ func revokedFrame(frame string) string {
 
 func profileFrame(a *store.Account) []byte {
 	p := abi.Profile{
-		AgentID: a.Agent.ID, Email: a.Agent.Email, FullName: a.Agent.FullName, Joined: micros(a.Agent.JoinedAt),
+		AgentID: a.Agent.ID, Email: a.Agent.Email, FullName: a.Agent.FullName, Joined: store.Micros(a.Agent.JoinedAt),
 		AccountID: a.ID, AccountName: a.Name, Mode: string(a.Mode),
 	}
 	return p.Append(nil)
@@ -67,7 +49,7 @@ func profileFrame(a *store.Account) []byte {
 func insightsFrame(items []store.Insight, history bool) []byte {
 	list := abi.Insights{History: history, Items: make([]abi.Insight, len(items))}
 	for i, it := range items {
-		list.Items[i] = abi.Insight{ID: it.ID, Headline: it.Headline, Detail: it.Detail, Created: micros(it.CreatedAt)}
+		list.Items[i] = abi.Insight{ID: it.ID, Headline: it.Headline, Detail: it.Detail, Created: store.Micros(it.CreatedAt)}
 	}
 	return list.Append(nil)
 }
@@ -75,7 +57,7 @@ func insightsFrame(items []store.Insight, history bool) []byte {
 func firingsFrame(items []store.Firing, more bool) []byte {
 	list := abi.Firings{More: more, Items: make([]abi.Firing, len(items))}
 	for i, it := range items {
-		list.Items[i] = abi.Firing{ID: it.ID, Name: it.Name, Action: it.Action, Triggered: micros(it.TriggeredAt), Data: it.Data}
+		list.Items[i] = abi.Firing{ID: it.ID, Name: it.Name, Action: it.Action, Triggered: store.Micros(it.TriggeredAt), Data: it.Data}
 	}
 	return list.Append(nil)
 }
@@ -89,14 +71,14 @@ func leadOf(p abi.Principal, frame []byte) (store.Lead, error) {
 	return store.Lead{
 		ID: l.ID, AccountID: p.AccountID, KeyID: p.KeyID, Environment: store.Environment(p.Environment),
 		FirstName: l.FirstName, LastName: l.LastName, Email: l.Email, Phone: l.Phone,
-		ConsentStatus: l.ConsentStatus, ConsentText: l.ConsentText, CapturedAt: instant(l.Captured),
-		OutreachAllowed: l.ConsentStatus == "express_written", CreatedAt: instant(l.Created),
+		ConsentStatus: l.ConsentStatus, ConsentText: l.ConsentText, CapturedAt: store.TimeOf(l.Captured),
+		OutreachAllowed: l.ConsentStatus == "express_written", CreatedAt: store.TimeOf(l.Created),
 	}, nil
 }
 
 func subscriptionOf(p abi.Principal, s *abi.Subscription) store.Subscription {
 	return store.Subscription{
 		ID: s.ID, AccountID: p.AccountID, KeyID: p.KeyID, Environment: store.Environment(p.Environment),
-		TargetURL: s.Target, Events: s.Events, Description: s.Description, Secret: s.Secret, CreatedAt: instant(s.Created),
+		TargetURL: s.Target, Events: s.Events, Description: s.Description, Secret: s.Secret, CreatedAt: store.TimeOf(s.Created),
 	}
 }

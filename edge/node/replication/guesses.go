@@ -19,8 +19,8 @@ import (
 	"partneredge/store/local"
 )
 
-// Bounds of the lookups under way of keys that are not held, which anybody brings
-// about who makes keys up. Beyond them a request is refused at once.
+// Bounds of lookups under way of keys that are not held. Anybody who makes keys up can
+// cause them. Beyond these bounds a request is refused at once.
 const (
 	maxGuesses          = 128 // half of what the link takes: the rest is for keys and views that are held
 	maxGuessesOfNetwork = 16  // of a client's /24, or /48 of IPv6

@@ -156,19 +156,15 @@ func (r *replica) renew(name string) {
 	}
 }
 
-// fetch asks the origin for a record and waits until it is here or ctx ends.
+// fetch asks the origin for a record, unless it is being asked for already, and waits
+// until the record is here or ctx ends.
 func (r *replica) fetch(ctx context.Context, w wanted) (local.Record, error) {
-	return r.fetchBy(ctx, w, func(ctx context.Context) (local.Record, error) { return r.fetchFresh(ctx, w) })
-}
-
-// fetchBy is fetch by a way of asking, unless the record is being asked for already.
-func (r *replica) fetchBy(ctx context.Context, w wanted, ask func(context.Context) (local.Record, error)) (local.Record, error) {
 	life := tracing.WithSpanOf(r.ctx, ctx) // before DoChan: ctx is this goroutine's alone
 	landed := r.flights.DoChan(w.name+" "+w.keyHash, func() (any, error) {
 		// Others may wait for it: it does not end with the request that began it.
 		within, cancel := context.WithTimeout(life, r.ReadTimeout)
 		defer cancel()
-		return ask(within)
+		return r.fetchFresh(within, w)
 	})
 	select {
 	case result := <-landed:
@@ -181,7 +177,7 @@ func (r *replica) fetchBy(ctx context.Context, w wanted, ask func(context.Contex
 	}
 }
 
-// fetchFresh asks again when a change overtook the answer.
+// fetchFresh asks the origin for a record, and again when a change overtook the answer.
 func (r *replica) fetchFresh(ctx context.Context, w wanted) (rec local.Record, err error) {
 	const tries = 4
 	for range tries {

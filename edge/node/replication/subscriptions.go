@@ -12,6 +12,7 @@ import (
 	"partneredge/edge/places"
 	"partneredge/edge/wire"
 	"partneredge/host"
+	"partneredge/store"
 	"partneredge/store/local"
 	"partneredge/wasm/abi"
 )
@@ -60,7 +61,7 @@ func (s *subscriptions) SubscribeOnce(ctx context.Context, p abi.Principal, once
 	case reply.Conflict:
 		made = abi.Subscribed{Outcome: abi.Conflict}
 	case before != nil:
-		made = abi.Subscribed{Outcome: abi.Repeat, ID: before.ID, Secret: before.Secret, Created: micros(before.CreatedAt)}
+		made = abi.Subscribed{Outcome: abi.Repeat, ID: before.ID, Secret: before.Secret, Created: store.Micros(before.CreatedAt)}
 	}
 	return made, err
 }

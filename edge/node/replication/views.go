@@ -36,7 +36,7 @@ func (v views) AppendProfile(ctx context.Context, dst []byte, p abi.Principal) (
 // AppendInsights implements host.Views.
 func (v views) AppendInsights(ctx context.Context, dst []byte, p abi.Principal, since int64, limit int) ([]byte, error) {
 	if limit > heldInsights {
-		reply, err := v.page(ctx, p, wire.ViewRequest{Kind: store.ChangeInsights, Since: instant(since), Limit: limit})
+		reply, err := v.page(ctx, p, wire.ViewRequest{Kind: store.ChangeInsights, Since: store.TimeOf(since), Limit: limit})
 		if err != nil {
 			return dst, err
 		}
@@ -78,7 +78,7 @@ func (v views) AppendFirings(ctx context.Context, dst []byte, p abi.Principal, b
 			return list.Append(dst), nil
 		}
 	}
-	reply, err := v.page(ctx, p, wire.ViewRequest{Kind: store.ChangeFirings, Before: instant(before), Limit: limit})
+	reply, err := v.page(ctx, p, wire.ViewRequest{Kind: store.ChangeFirings, Before: store.TimeOf(before), Limit: limit})
 	if err != nil {
 		return dst, err
 	}

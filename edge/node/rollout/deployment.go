@@ -97,7 +97,7 @@ func (m *modules) add(module *host.Module) {
 	m.opened = append(m.opened, module)
 	manifest := module.Manifest()
 	served := httpfront.Module{Caller: module, Headers: manifest.Headers}
-	if manifest.Name == Gate {
+	if manifest.Name == route.Gate {
 		m.front.Gate = served
 	} else {
 		m.front.Handlers[manifest.Name] = served

@@ -23,9 +23,6 @@ import (
 	"partneredge/wasm/httpfront"
 )
 
-// Gate is the name of the module that every request passes first.
-const Gate = "gate"
-
 // Config of a Controller. Every field is required but FS and Progress.
 type Config struct {
 	// Dir is the node's data directory. The releases, and the name of the one that

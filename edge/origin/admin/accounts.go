@@ -127,8 +127,8 @@ func (a *api) eraseAccount(r *http.Request) (answer, error) {
 	return ok(adminapi.ErasedAccount{ID: r.PathValue("id"), Erased: erased}, err)
 }
 
-// bury deletes what an earlier deletion is known of, after a backup or a node has
-// brought it back.
+// bury deletes a lead or an account again that was deleted before, in case a backup or a
+// node has brought it back, and keeps it from coming back.
 func (a *api) bury(r *http.Request, in adminapi.NewTombstone, v *input.Validator) (answer, error) {
 	id, at := v.ID("id", in.ID), v.Time("deleted_at", in.DeletedAt)
 	if !strings.HasPrefix(id, "lead_") && !strings.HasPrefix(id, "acc_") {

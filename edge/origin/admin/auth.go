@@ -19,8 +19,8 @@ import (
 // the rest operator.
 //
 // A token lets somebody else in, and the credentials of a node or of a region's server
-// let a machine in. An account that is deleted is gone for good, and an export is all
-// that is known of many people at once.
+// let a machine in. An account that is deleted is gone for good, also by a tombstone, and
+// an export is all that is known of many people at once.
 var adminsOnly = [...]string{
 	"POST /admin/v1/tokens", "GET /admin/v1/tokens", "POST /admin/v1/tokens/{id}/revoke",
 	"DELETE /admin/v1/accounts/{id}", "GET /admin/v1/accounts/{id}/export", "POST /admin/v1/tombstones",
@@ -44,9 +44,9 @@ func least(pattern string) store.Role {
 // secrets can know one.
 const TokenPrefix = "edgeadm_"
 
-// randomHex returns 32 random bytes in hex: a token, or the secret of a
+// RandomHex returns 32 random bytes in hex: a token, or the secret of a
 // subscription as a partner gets one.
-func randomHex() string {
+func RandomHex() string {
 	var random [32]byte
 	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
 	return hex.EncodeToString(random[:])
@@ -64,7 +64,7 @@ func (a *api) createToken(r *http.Request, in adminapi.NewToken, v *input.Valida
 	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
-	plaintext := TokenPrefix + randomHex()
+	plaintext := TokenPrefix + RandomHex()
 	token.Hash = sha256.Sum256([]byte(plaintext))
 	token, err := a.DB.CreateToken(r.Context(), token)
 	return created(adminapi.MintedToken{Token: toToken(token), Plaintext: plaintext}, err)

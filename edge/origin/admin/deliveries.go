@@ -173,7 +173,7 @@ func (a *api) rotateSecret(r *http.Request, in adminapi.SecretRotation, v *input
 		return answer{}, err
 	}
 	until := a.DB.Now().Add(time.Duration(overlap) * time.Second)
-	secret := randomHex()
+	secret := RandomHex()
 	s, err := a.DB.RotateSecret(r.Context(), r.PathValue("id"), secret, until)
 	return created(adminapi.RotatedSecret{Webhook: a.toWebhook(s), Secret: secret, OverlapUntil: stamp(until)}, err)
 }

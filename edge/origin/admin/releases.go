@@ -127,8 +127,8 @@ func stagesOf(v *input.Validator, percentages []int64) []int {
 	return stages
 }
 
-// targets are the nodes of an id or a name among names, and of the regions; all,
-// where neither is given.
+// targets returns the enrolled nodes whose id or name is among names or whose region is
+// among regions, or all of them if both are empty. It notes in v what no node has.
 func (a *api) targets(v *input.Validator, names, regions []string) (nodes []store.Node, err error) {
 	found := make(map[string]bool)
 	for _, at := range a.Nodes.Enrolled() {

@@ -190,8 +190,9 @@ func (s *eventReader) goOn(ctx context.Context, last string) error {
 	return err
 }
 
-// began returns the place at which a stream without events says that it began, or which it
-// had at a time.
+// began returns the place for a Last-Event-ID that is no event of the account: the number of
+// a place, which a stream sends when it begins, or a time. A time before oldest counts as
+// oldest.
 func (s *eventReader) began(ctx context.Context, last string, oldest time.Time) (int64, error) {
 	if at, err := time.Parse(time.RFC3339, last); err == nil {
 		if at.Before(oldest) {

@@ -67,6 +67,7 @@ func (b *Broker) embed() error {
 	return nil
 }
 
+// newServer returns the embedded server, which has not been started.
 func (c Config) newServer() (*embedded, error) {
 	host, port, err := splitListen(c.Listen)
 	if err != nil {

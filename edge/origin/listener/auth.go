@@ -3,7 +3,6 @@ package listener
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
@@ -176,7 +175,7 @@ const minToken = 16
 func openToken(path string) (string, error) {
 	text, err := durable.ReadPrivate(path)
 	if errors.Is(err, os.ErrNotExist) {
-		if err := durable.CreateFile(path, []byte(newToken()), 0o600); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := durable.CreateFile(path, []byte(admin.RandomHex()), 0o600); err != nil && !errors.Is(err, os.ErrExist) {
 			return "", fmt.Errorf("making the admin token: %w", err)
 		}
 		text, err = durable.ReadPrivate(path)
@@ -189,11 +188,4 @@ func openToken(path string) (string, error) {
 		return "", fmt.Errorf("reading the admin token: %s must hold one word of at least %d characters", path, minToken)
 	}
 	return token, nil
-}
-
-// newToken returns 32 random bytes in hex.
-func newToken() string {
-	var random [32]byte
-	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
-	return hex.EncodeToString(random[:])
 }

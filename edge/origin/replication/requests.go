@@ -131,6 +131,7 @@ func (r *requests) stop(ctx context.Context) {
 	r.cancel()
 }
 
+// serve handles a message of a node that may speak to the origin, and answers it.
 func (r *requests) serve(verb string, m *nats.Msg, handle handler) {
 	ctx, cancel := context.WithTimeout(r.ctx, requestTime)
 	defer cancel()

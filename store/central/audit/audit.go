@@ -51,7 +51,7 @@ func (l Log) Add(ctx context.Context, t *db.Tx, action, target string, before, a
 	}
 	now := t.Now()
 	_, err := t.Exec(ctx, `INSERT INTO audit (`+Columns+`)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, store.NewID("aud", now), db.Micros(now),
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, store.NewID("aud", now), store.Micros(now),
 		l.actor.ID, l.actor.Name, string(l.actor.Role), l.actor.Remote, action, target, recordText(before), recordText(after))
 	return err
 }
@@ -77,7 +77,7 @@ func Write(ctx context.Context, d *db.DB, tried string, refused error, fn func(c
 // revoked before.
 func Revoke[T any](ctx context.Context, d *db.DB, k db.Table[T], id string, revokedAt func(*T) *time.Time) (record T, changed bool, err error) {
 	err = Write(ctx, d, "revoke "+k.Noun, valid.Reference(k.Noun, id), func(ctx context.Context, t *db.Tx, log Log) error {
-		touched, err := t.Exec(ctx, `UPDATE `+k.From+` SET revoked_at = ? WHERE id = ? AND revoked_at = 0`, db.Micros(t.Now()), id)
+		touched, err := t.Exec(ctx, `UPDATE `+k.From+` SET revoked_at = ? WHERE id = ? AND revoked_at = 0`, store.Micros(t.Now()), id)
 		if err != nil {
 			return err
 		}

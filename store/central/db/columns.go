@@ -5,25 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"partneredge/store"
 	"partneredge/wasm/typeid"
 )
-
-// Micros returns a time as it is kept: microseconds since the Unix epoch, 0 for
-// the zero time.
-func Micros(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMicro()
-}
-
-// TimeOf returns the time that Micros made us of.
-func TimeOf(us int64) time.Time {
-	if us == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(us).UTC()
-}
 
 // TimeOr returns t as it is kept, in UTC microseconds, or fallback when t is zero.
 func TimeOr(t, fallback time.Time) time.Time {
@@ -64,7 +48,7 @@ type timeColumn struct{ into *time.Time }
 func (c timeColumn) Scan(value any) error {
 	switch v := value.(type) {
 	case int64:
-		*c.into = TimeOf(v)
+		*c.into = store.TimeOf(v)
 	case nil:
 		*c.into = time.Time{}
 	default:

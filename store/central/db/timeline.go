@@ -12,15 +12,15 @@ import (
 // earlier point in time. It fails on a server that only reads.
 const timelineQuery = `substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)`
 
-// Timeline returns an SQL expression for the timeline that the database is on,
-// which is asked anew by each statement, whatever a pooler does with connections.
-// Where it cannot be known it is known, which names the column of the one that was
-// kept.
-func (d dialect) Timeline(known string) string {
+// Timeline returns an SQL expression for the timeline that the database is on. Each
+// statement evaluates it anew, so that it is right whatever a pooler does with
+// connections. kept names the column with the timeline that was noted last. Where the
+// database does not say its timeline, Timeline returns kept: none ever differs from it.
+func (d dialect) Timeline(kept string) string {
 	if d.timeline {
 		return timelineQuery
 	}
-	return known
+	return kept
 }
 
 // findTimeline learns whether the database says which timeline it is on.

@@ -117,7 +117,7 @@ func (s *Store) claimLeased(ctx context.Context, r ClaimRequest, now time.Time) 
 				ORDER BY due_at LIMIT ? FOR UPDATE SKIP LOCKED) due) due
 			WHERE d.id = due.id
 			RETURNING `+db.Prefixed("d", claimColumns),
-			db.Micros(now.Add(r.Lease)), r.Owner, db.Micros(now), ids, dues, db.Micros(now), r.Each)
+			store.Micros(now.Add(r.Lease)), r.Owner, store.Micros(now), ids, dues, store.Micros(now), r.Each)
 		if err != nil {
 			return err
 		}
@@ -145,18 +145,18 @@ func (s *Store) claimUnleased(ctx context.Context, r ClaimRequest, now time.Time
 func (s *Store) readUnleased(ctx context.Context, q db.Querier, r ClaimRequest, now time.Time) (claims []Claim, rest []first, err error) {
 	all, err := readClaims(ctx, q, `SELECT `+db.Prefixed("d", claimColumns)+` FROM json_each(?) s CROSS JOIN deliveries d WHERE d.rowid IN (
 		SELECT rowid FROM deliveries WHERE state = 'pending' AND subscription_id = s.value AND due_at <= ?
-		ORDER BY due_at LIMIT ?)`, s.db.Set(r.Subscriptions), db.Micros(now), r.Each+r.Held+1)
+		ORDER BY due_at LIMIT ?)`, s.db.Set(r.Subscriptions), store.Micros(now), r.Each+r.Held+1)
 	if err != nil {
 		return nil, nil, err
 	}
 	rest, err = db.All(ctx, q, scanFirst, `SELECT id, due_at FROM (
 		SELECT value AS id, (SELECT min(due_at) FROM deliveries
 			WHERE state = 'pending' AND subscription_id = value AND due_at > ?) AS due_at
-		FROM json_each(?)) h WHERE due_at IS NOT NULL`, db.Micros(now), s.db.Set(r.Subscriptions))
+		FROM json_each(?)) h WHERE due_at IS NOT NULL`, store.Micros(now), s.db.Set(r.Subscriptions))
 	if err != nil {
 		return nil, nil, err
 	}
-	ends := db.Micros(now.Add(r.Lease))
+	ends := store.Micros(now.Add(r.Lease))
 	count := make(map[string]int, len(r.Subscriptions))
 	for _, c := range all {
 		if _, seen := count[c.SubscriptionID]; !seen {
@@ -169,7 +169,7 @@ func (s *Store) readUnleased(ctx context.Context, q db.Querier, r ClaimRequest, 
 		if count[c.SubscriptionID]++; count[c.SubscriptionID] <= r.Each {
 			claims = append(claims, c)
 		} else {
-			rest = append(rest, first{c.SubscriptionID, db.Micros(now)})
+			rest = append(rest, first{c.SubscriptionID, store.Micros(now)})
 		}
 	}
 	return claims, rest, nil
@@ -225,7 +225,7 @@ func (s *Store) EndLeases(ctx context.Context, owner string) (ended int, err err
 			// What is leased is not due, so few rows are looked at in a long queue.
 			ids, err = t.Strings(ctx, queuesWaiting+`SELECT d.id FROM queues CROSS JOIN deliveries d
 				WHERE d.state = 'pending' AND d.subscription_id = queues.id AND d.due_at > ? AND d.lease_owner = ?
-				LIMIT ?`, db.Micros(t.Now()), owner, leaseSlice)
+				LIMIT ?`, store.Micros(t.Now()), owner, leaseSlice)
 			if err != nil || len(ids) == 0 {
 				return err
 			}

@@ -73,7 +73,7 @@ func (s *Store) RecordOutcomes(ctx context.Context, outcomes []Outcome) error {
 		if err := insertAttempts.Run(ctx, t, tried); err != nil {
 			return err
 		}
-		now := db.Micros(t.Now())
+		now := store.Micros(t.Now())
 		return s.updateStates(now).Run(ctx, t, sorted)
 	})
 	if err == nil && !s.db.Postgres() {
@@ -86,7 +86,7 @@ func (s *Store) RecordOutcomes(ctx context.Context, outcomes []Outcome) error {
 func (s *Store) pendingAgain(outcomes []*Outcome) (heads []head) {
 	for _, o := range outcomes {
 		if o.State == store.StatePending && o.SubscriptionID != "" {
-			heads = append(heads, head{id: o.SubscriptionID, due: db.Micros(s.db.FromLocal(o.NextAt))})
+			heads = append(heads, head{id: o.SubscriptionID, due: store.Micros(s.db.FromLocal(o.NextAt))})
 		}
 	}
 	return heads
@@ -144,7 +144,7 @@ var insertAttempts = db.Bulk[*Outcome]{
 	Row: func(o *Outcome) []any {
 		a := &o.Attempt
 		headers := strings.ReplaceAll(headersText(a.Headers), "\x00", "")
-		return []any{a.DeliveryID, int64(a.Number), holdable(a.ID), db.Micros(a.StartedAt), a.Latency.Microseconds(), int64(a.Status),
+		return []any{a.DeliveryID, int64(a.Number), holdable(a.ID), store.Micros(a.StartedAt), a.Latency.Microseconds(), int64(a.Status),
 			headers, holdable(a.Excerpt), holdable(a.Error)}
 	},
 	Statement: `INSERT INTO attempts (delivery_id, number, id, started_at, latency_us, status, headers, excerpt, error)
@@ -164,7 +164,7 @@ func (s *Store) updateStates(now int64) db.Bulk[*Outcome] {
 		Row: func(o *Outcome) []any {
 			next := int64(0)
 			if o.State == store.StatePending {
-				next = db.Micros(s.db.FromLocal(o.NextAt))
+				next = store.Micros(s.db.FromLocal(o.NextAt))
 			}
 			return []any{o.Attempt.DeliveryID, string(o.State), int64(o.Attempt.Number), next, now}
 		},
@@ -222,7 +222,7 @@ func startFailing(since map[string]time.Time) db.Bulk[string] {
 	return db.Bulk[string]{
 		Tried:   "note failing subscriptions",
 		Columns: "id, since",
-		Row:     func(id string) []any { return []any{id, db.Micros(since[id])} },
+		Row:     func(id string) []any { return []any{id, store.Micros(since[id])} },
 		Statement: `UPDATE subscriptions SET failing_from = v.since FROM v
 			WHERE subscriptions.id = v.id AND subscriptions.failing_from = 0`,
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"partneredge/store"
 	"partneredge/store/central/db"
 	"partneredge/store/valid"
 )
@@ -63,7 +64,7 @@ func eventsBefore(delivery string) string {
 func (l layout) pruneEnded(ctx context.Context, t *db.Tx, before time.Time, limit int, place *string) (removed int, err error) {
 	old, err := t.Strings(ctx, `SELECT id FROM deliveries
 		WHERE id > ? AND id < ? AND updated_at < ? AND state <> 'pending' ORDER BY id LIMIT ?`,
-		*place, db.FirstID("dlv", before), db.Micros(before), limit)
+		*place, db.FirstID("dlv", before), store.Micros(before), limit)
 	if err != nil || len(old) == 0 {
 		return 0, err
 	}
@@ -79,36 +80,39 @@ func (l layout) pruneEnded(ctx context.Context, t *db.Tx, before time.Time, limi
 }
 
 // pruneEvents removes events from the next stretch of time that has some to remove.
-func (l layout) pruneEvents(ctx context.Context, t *db.Tx, until string, limit int, place *string) (removed int, err error) {
+func (l layout) pruneEvents(ctx context.Context, t *db.Tx, until string, limit int, place *string) (int, error) {
 	for {
 		from, to := l.gap(strings.TrimPrefix(*place, eventPrefix), strings.TrimPrefix(until, eventPrefix))
 		if from >= to {
 			return 0, nil
 		}
-		removed, err = pruneEventsOf(ctx, t, eventPrefix+from, eventPrefix+to, limit, place)
-		if err != nil || removed > 0 {
+		next, removed, err := pruneEventsOf(ctx, t, eventPrefix+from, eventPrefix+to, limit)
+		if err != nil {
 			return removed, err
+		}
+		if *place = next; removed > 0 {
+			return removed, nil
 		}
 	}
 }
 
-// pruneEventsOf removes the oldest events between two identifiers.
-func pruneEventsOf(ctx context.Context, t *db.Tx, from, until string, limit int, place *string) (removed int, err error) {
+// pruneEventsOf removes the oldest events between two identifiers. place is the identifier
+// from which the next ones are looked for.
+func pruneEventsOf(ctx context.Context, t *db.Tx, from, until string, limit int) (place string, removed int, err error) {
 	old, err := t.Strings(ctx, `SELECT e.id FROM events e WHERE e.id > ? AND e.id < ? AND NOT EXISTS (
 			SELECT 1 FROM subscriptions s CROSS JOIN deliveries d
 			WHERE s.account_id = e.account_id AND d.subscription_id = s.id AND d.event_id = e.id)
 		ORDER BY e.id LIMIT ?`, from, until, limit)
-	switch {
-	case err != nil:
-		return 0, err
-	case len(old) == limit:
-		*place = old[limit-1]
-	default:
-		*place = until // no other event before it has lost its deliveries
+	if err != nil {
+		return "", 0, err
+	}
+	place = until // no other event before it has lost its deliveries
+	if len(old) == limit {
+		place = old[limit-1]
 	}
 	if len(old) == 0 {
-		return 0, nil
+		return place, 0, nil
 	}
 	gone, err := t.Exec(ctx, `DELETE FROM events WHERE `+t.In("id"), t.Set(old))
-	return int(gone), err
+	return place, int(gone), err
 }

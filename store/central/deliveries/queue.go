@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"partneredge/store"
 	"partneredge/store/central/db"
 )
 
@@ -112,7 +113,7 @@ func (s *Store) walk(ctx context.Context, q db.Querier, farthest time.Duration, 
 	}
 	heads, err := db.All(ctx, q, func(row db.Row) (h head, err error) {
 		var last int64
-		if err = row.Scan(&h.id, &h.due, &last); farthest > 0 && last > db.Micros(now.Add(farthest)) {
+		if err = row.Scan(&h.id, &h.due, &last); farthest > 0 && last > store.Micros(now.Add(farthest)) {
 			late = append(late, h.id)
 		}
 		return h, err
@@ -133,7 +134,7 @@ const hastenLease = time.Minute
 // were written at a time that is yet to come: a process with a longer schedule may have
 // written the others. What is leased may be under way, and is due a little later.
 func (s *Store) hasten(ctx context.Context, subscriptions []string, farthest time.Duration, now time.Time) error {
-	at, lock := db.Micros(now), ""
+	at, lock := store.Micros(now), ""
 	if s.db.Postgres() {
 		lock = " FOR UPDATE"
 	}
@@ -145,8 +146,8 @@ func (s *Store) hasten(ctx context.Context, subscriptions []string, farthest tim
 				due_at = CASE WHEN lease_owner = '' THEN CAST(? AS BIGINT) ELSE ? END, updated_at = ?`+s.written()+`
 				WHERE id IN (SELECT id FROM deliveries WHERE state = 'pending' AND `+t.In("subscription_id")+`
 					AND due_at > ? AND updated_at > ? ORDER BY id LIMIT ?`+lock+`)`,
-				at, at, at, db.Micros(now.Add(hastenLease)), at, t.Set(subscriptions),
-				db.Micros(now.Add(farthest)), db.Micros(now.Add(clockJitter)), s.hastenSlice)
+				at, at, at, store.Micros(now.Add(hastenLease)), at, t.Set(subscriptions),
+				store.Micros(now.Add(farthest)), store.Micros(now.Add(clockJitter)), s.hastenSlice)
 			return err
 		})
 		if err != nil {

@@ -30,7 +30,7 @@ func (b *Batch) Retry(ctx context.Context, id string) (before store.State, chang
 	if err := b.mustBeDeliverable(ctx, subscription); err != nil {
 		return before, false, err
 	}
-	now := db.Micros(b.tx.Now())
+	now := store.Micros(b.tx.Now())
 	var touched int64
 	switch before {
 	case store.StatePending: // what a sender holds is leased, or was due before
@@ -72,7 +72,7 @@ func (b *Batch) Recover(ctx context.Context, subscription string, since time.Tim
 	if err := b.mustBeDeliverable(ctx, subscription); err != nil {
 		return 0, err
 	}
-	now := db.Micros(b.tx.Now())
+	now := store.Micros(b.tx.Now())
 	touched, err := b.tx.Exec(ctx, b.requeue()+`WHERE id IN (
 		SELECT id FROM deliveries WHERE subscription_id = ? AND state = 'dead' AND event_id >= ?
 		ORDER BY event_id LIMIT ?)`, now, now, now, subscription, db.FirstID("evt", since), RecoverSlice)
@@ -127,6 +127,6 @@ func cancel(ctx context.Context, t *db.Tx, subscription string) (more bool, err 
 	}
 	cancelled, err := t.Exec(ctx, `UPDATE deliveries SET state = 'cancelled', next_at = 0, due_at = 0, lease_owner = '', updated_at = ?
 		WHERE id IN (SELECT id FROM deliveries WHERE state = 'pending' AND subscription_id = ? ORDER BY id LIMIT ?`+lock+`)`,
-		db.Micros(t.Now()), subscription, cancelSlice)
+		store.Micros(t.Now()), subscription, cancelSlice)
 	return cancelled == cancelSlice, err
 }

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"partneredge/store/central/db"
+	"partneredge/store"
 )
 
 // waiting remembers the queue as a process has read it: for each subscription that has
@@ -188,7 +188,7 @@ func (w *waiting) hear(heads []head, now time.Time) {
 			w.known[n.id] = h
 		}
 		if h.change = w.changes; n.due < h.due {
-			h.due, h.sure = n.due, n.due <= db.Micros(now)
+			h.due, h.sure = n.due, n.due <= store.Micros(now)
 		}
 		w.place(h)
 	}
@@ -212,7 +212,7 @@ func (w *waiting) place(h *head) {
 func (w *waiting) take(now time.Time, most int) (sure []string, unsure []head) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for ; most > 0 && len(w.untold) > 0 && w.untold[0].due <= db.Micros(now); most-- {
+	for ; most > 0 && len(w.untold) > 0 && w.untold[0].due <= store.Micros(now); most-- {
 		h := heap.Pop(&w.untold).(*head)
 		if h.sure {
 			h.told = true
@@ -250,7 +250,7 @@ func (w *waiting) next() time.Time {
 	case len(w.untold) == 0:
 		return time.Time{}
 	}
-	return db.TimeOf(w.untold[0].due)
+	return store.TimeOf(w.untold[0].due)
 }
 
 // heads returns those of subscriptions, without the ones for which nothing waits.
@@ -282,7 +282,7 @@ func (w *waiting) found(from []head, rest []first, now time.Time) (due []string)
 	defer w.mu.Unlock()
 	for _, was := range from {
 		at, waits := begins[was.id]
-		isDue := waits && at <= db.Micros(now)
+		isDue := waits && at <= store.Micros(now)
 		if isDue {
 			due = append(due, was.id)
 		}

@@ -33,7 +33,7 @@ func (f *Fleet) AddNode(ctx context.Context, n store.Node) (store.Node, error) {
 		valid.Texts("name", n.Name, "region", n.Region))
 	return written(n, audit.Write(ctx, f.db, "add node", refused, func(ctx context.Context, t *db.Tx, log audit.Log) error {
 		if _, err := t.Exec(ctx, `INSERT INTO nodes (id, name, region, public_key, created_at, wire_version) VALUES (?, ?, ?, ?, ?, ?)`,
-			n.ID, n.Name, n.Region, n.PublicKey, db.Micros(n.CreatedAt), n.WireVersion); err != nil {
+			n.ID, n.Name, n.Region, n.PublicKey, store.Micros(n.CreatedAt), n.WireVersion); err != nil {
 			return err
 		}
 		return log.Add(ctx, t, "node.enrol", n.ID, nil, n)
@@ -149,7 +149,7 @@ var insertSeen = db.Bulk[NodeSeen]{
 const seenColumns = "id, version, at, apart"
 
 func seenRow(n NodeSeen) []any {
-	return []any{n.ID, n.Version, db.Micros(n.At), n.Apart.Microseconds()}
+	return []any{n.ID, n.Version, store.Micros(n.At), n.Apart.Microseconds()}
 }
 
 // UpdateSeen leaves a row where a later time was noted, or the same version not long

@@ -30,7 +30,7 @@ func (f *Fleet) AddRegionServer(ctx context.Context, r store.RegionServer) (stor
 		valid.Times(r.CreatedAt), valid.Texts("region", r.Region))
 	return written(r, audit.Write(ctx, f.db, "add region", refused, func(ctx context.Context, t *db.Tx, log audit.Log) error {
 		if _, err := t.Exec(ctx, `INSERT INTO region_servers (id, region, public_key, system_key, created_at) VALUES (?, ?, ?, ?, ?)`,
-			r.ID, r.Region, r.PublicKey, r.SystemKey, db.Micros(r.CreatedAt)); err != nil {
+			r.ID, r.Region, r.PublicKey, r.SystemKey, store.Micros(r.CreatedAt)); err != nil {
 			return err
 		}
 		return log.Add(ctx, t, "region.enrol", r.ID, nil, r)

@@ -44,7 +44,7 @@ func (f *Fleet) AddRelease(ctx context.Context, r store.Release) (_ store.Releas
 		case errors.Is(err, sql.ErrNoRows):
 			added = true
 			if _, err := t.Exec(ctx, `INSERT INTO releases (`+releaseColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-				r.ID, r.Version, r.Digest, r.Size, db.JSONText(r.Modules), db.JSONText(r.Signers), db.Micros(r.CreatedAt)); err != nil {
+				r.ID, r.Version, r.Digest, r.Size, db.JSONText(r.Modules), db.JSONText(r.Signers), store.Micros(r.CreatedAt)); err != nil {
 				return err
 			}
 			return log.Add(ctx, t, "release.create", r.ID, nil, r)

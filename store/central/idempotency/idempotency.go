@@ -60,7 +60,7 @@ func (w Writes) Repeat(ctx context.Context, t *db.Tx, r *Request, answer any) er
 	var digest, kept string
 	r.Repeated = false
 	err := t.Get(ctx, `SELECT digest, answer FROM idempotency WHERE account_id = ? AND name = ? AND created_at > ?`,
-		[]any{w.Account, w.name(r.Key), db.Micros(t.Now().Add(-TTL))}, &digest, &kept)
+		[]any{w.Account, w.name(r.Key), store.Micros(t.Now().Add(-TTL))}, &digest, &kept)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil
@@ -89,13 +89,13 @@ func (w Writes) Keep(ctx context.Context, t *db.Tx, r *Request, answer any) erro
 	now := t.Now()
 	if _, err := t.Exec(ctx, `DELETE FROM idempotency WHERE account_id = ? AND name IN (
 		SELECT name FROM idempotency WHERE account_id = ? AND created_at <= ? ORDER BY created_at LIMIT ?)`,
-		w.Account, w.Account, db.Micros(now.Add(-TTL)), slice); err != nil {
+		w.Account, w.Account, store.Micros(now.Add(-TTL)), slice); err != nil {
 		return err
 	}
 	_, err := t.Exec(ctx, `INSERT INTO idempotency (account_id, name, digest, answer, created_at) VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT (account_id, name) DO UPDATE
 		SET digest = excluded.digest, answer = excluded.answer, created_at = excluded.created_at`,
-		w.Account, w.name(r.Key), r.Digest, db.JSONText(answer), db.Micros(now))
+		w.Account, w.name(r.Key), r.Digest, db.JSONText(answer), store.Micros(now))
 	return err
 }
 

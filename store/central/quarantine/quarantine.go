@@ -71,7 +71,7 @@ func Add(ctx context.Context, t *db.Tx, leads []store.QuarantinedLead) (full []i
 		}
 		added, err := t.Exec(ctx, `INSERT INTO quarantine (`+columns+`, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)
 			ON CONFLICT (id) DO NOTHING`, id, held(q.LeadID, mostText), held(q.AccountID, mostText), held(q.KeyID, mostText),
-			held(q.NodeID, mostText), held(q.Reason, mostReason), string(store.QuarantineWaiting), size, db.Micros(t.Now()), bodyOf(q.Body))
+			held(q.NodeID, mostText), held(q.Reason, mostReason), string(store.QuarantineWaiting), size, store.Micros(t.Now()), bodyOf(q.Body))
 		if err != nil {
 			return nil, err
 		}
@@ -122,7 +122,7 @@ func Read(ctx context.Context, q db.Querier, id string) (store.QuarantinedLead, 
 // List reads a page of the leads that wait and came in within a span, newest first.
 // There are at most 10 000 that wait, so it may read all of them.
 func List(ctx context.Context, q db.Querier, s store.Span, p store.Page) ([]store.QuarantinedLead, string, error) {
-	since, until := db.Micros(s.Since), db.Micros(s.Until)
+	since, until := store.Micros(s.Since), store.Micros(s.Until)
 	l := db.Listing[store.QuarantinedLead]{
 		Table: "quarantine", Columns: columns, Scan: scan, Name: fmt.Sprintf("quarantine\x00%d\x00%d", since, until),
 		Column: "state", Value: string(store.QuarantineWaiting), Where: "received_at >= ?", Args: []any{since},
@@ -159,7 +159,7 @@ func Count(ctx context.Context, q db.Querier) (n int, err error) {
 func Settle(ctx context.Context, t *db.Tx, id string, as store.QuarantineState) error {
 	now := t.Now()
 	settled, err := t.Exec(ctx, `UPDATE quarantine SET state = ?, settled_at = ?, body = ? WHERE id = ? AND state = ?`,
-		string(as), db.Micros(now), bodyOf(nil), id, string(store.QuarantineWaiting))
+		string(as), store.Micros(now), bodyOf(nil), id, string(store.QuarantineWaiting))
 	if err != nil {
 		return err
 	}
@@ -171,6 +171,6 @@ func Settle(ctx context.Context, t *db.Tx, id string, as store.QuarantineState) 
 		return fmt.Errorf("%w: the lead is %s already", store.ErrConflict, q.State)
 	}
 	_, err = t.Exec(ctx, `DELETE FROM quarantine WHERE state <> ? AND settled_at < ?`,
-		string(store.QuarantineWaiting), db.Micros(now.Add(-remembered)))
+		string(store.QuarantineWaiting), store.Micros(now.Add(-remembered)))
 	return err
 }

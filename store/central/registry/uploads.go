@@ -50,7 +50,7 @@ func (r *Registry) BeginUpload(ctx context.Context) (id string, err error) {
 			return fmt.Errorf("%w: %d uploads are under way", store.ErrLimit, n)
 		}
 		id = store.NewID("upl", now)
-		_, err := t.Exec(ctx, `INSERT INTO release_uploads (id, size, updated_at) VALUES (?, 0, ?)`, id, db.Micros(now))
+		_, err := t.Exec(ctx, `INSERT INTO release_uploads (id, size, updated_at) VALUES (?, 0, ?)`, id, store.Micros(now))
 		return err
 	})
 	return id, db.Fail(tried, err)
@@ -58,7 +58,7 @@ func (r *Registry) BeginUpload(ctx context.Context) (id string, err error) {
 
 // giveUp removes the uploads that have rested since a time.
 func giveUp(ctx context.Context, t *db.Tx, since time.Time) error {
-	old := db.Micros(since)
+	old := store.Micros(since)
 	if _, err := t.Exec(ctx, `DELETE FROM release_pieces WHERE upload IN (SELECT id FROM release_uploads WHERE updated_at < ?)`, old); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (r *Registry) AppendUpload(ctx context.Context, id string, offset int64, pi
 		if _, err := t.Exec(ctx, `INSERT INTO release_pieces (upload, start, content) VALUES (?, ?, ?)`, id, offset, piece); err != nil {
 			return err
 		}
-		_, err := t.Exec(ctx, `UPDATE release_uploads SET size = ?, updated_at = ? WHERE id = ?`, offset+int64(len(piece)), db.Micros(r.db.Now()), id)
+		_, err := t.Exec(ctx, `UPDATE release_uploads SET size = ?, updated_at = ? WHERE id = ?`, offset+int64(len(piece)), store.Micros(r.db.Now()), id)
 		return err
 	}))
 }

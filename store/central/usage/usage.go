@@ -217,7 +217,7 @@ func write(ctx context.Context, t *db.Tx, rows []row) error {
 	}
 	return db.Bulk[string]{
 		Tried: "note when keys were used", Columns: "id, at, apart",
-		Row: func(id string) []any { return []any{id, db.Micros(used[id]), usedApart.Microseconds()} },
+		Row: func(id string) []any { return []any{id, store.Micros(used[id]), usedApart.Microseconds()} },
 		Statement: `UPDATE keys SET last_used_at = due.at FROM (` + t.ForUpdate(`SELECT k.id, v.at FROM v JOIN keys k ON k.id = v.id
 			WHERE k.last_used_at <= v.at - v.apart ORDER BY k.id`) + `) due WHERE keys.id = due.id`,
 	}.Run(ctx, t, slices.Sorted(maps.Keys(used)))

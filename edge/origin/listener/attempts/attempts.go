@@ -79,9 +79,9 @@ func (l *Limit) Right(client netip.Addr, token [32]byte) {
 	l.right[sighting{cidr.Own(client), token}] = struct{}{}
 }
 
-// Wrong counts a token that was looked at and is wrong. It returns how many the
-// network has presented since this was last more than 0, and 0 while that is less
-// than a minute ago.
+// Wrong counts a token that was looked at and is wrong. It returns the number of wrong
+// tokens to report of the client's network: those since its last report, or 0 if that
+// was less than reportEvery ago.
 func (l *Limit) Wrong(client netip.Addr) (report int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
