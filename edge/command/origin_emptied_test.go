@@ -41,12 +41,19 @@ func TestLostDatabaseIsNoFirstStart(t *testing.T) {
 			if err := lose(file); err != nil {
 				t.Fatal(err)
 			}
+			log := file + "-wal" // of a database that was moved away, whose last writes are in it
+			if err := os.WriteFile(log, []byte("writes"), 0o600); err != nil {
+				t.Fatal(err)
+			}
 			for range 2 {
 				if _, err := startOrigin(ctx, config); !errors.Is(err, errDatabaseLost) {
 					t.Fatalf("without its database: %v, want %v", err, errDatabaseLost)
 				}
 			}
-			if err := os.WriteFile(file, whole, 0o600); err != nil {
+			if text, err := os.ReadFile(log); err != nil || string(text) != "writes" {
+				t.Errorf("the log of the lost database has become %q, %v", text, err)
+			}
+			if err := errors.Join(os.Remove(log), os.WriteFile(file, whole, 0o600)); err != nil {
 				t.Fatal(err)
 			}
 			run("with the database back")
