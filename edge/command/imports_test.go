@@ -106,7 +106,7 @@ func TestImportRules(t *testing.T) {
 			because: "the node's rooms are given what they need, and see neither the node nor each other"},
 		{of: "edge/node/replication/link", only: []string{"edge/logging", "edge/tracing", "edge/wire", "host", "store", "wasm"},
 			because: "rollouts use the link as well, and need no records"},
-		{of: "edge/node/rollout", only: []string{"edge/admission", "edge/canary", "edge/hint", "edge/node/openapi", "edge/release", "edge/wire", "host", "store", "wasm"},
+		{of: "edge/node/rollout", only: []string{"edge/admission", "edge/backoff", "edge/canary", "edge/hint", "edge/node/openapi", "edge/release", "edge/wire", "host", "store", "wasm"},
 			because: "the node's rooms are given what they need, and see neither the node nor each other"},
 		{of: "edge/origin", never: []string{"edge/node", "edge/webhook", "store/local", "host"},
 			because: "the origin runs without modules, and is handed its sender"},

@@ -13,7 +13,8 @@ import (
 const (
 	judgeInterval = 250 * time.Millisecond
 	fetchRetry    = time.Second // after the origin could not be asked
-	refusedRetry  = time.Minute // after a settled release was refused
+	refusedFirst  = time.Minute // at most, after a settled release was refused
+	refusedMost   = 16 * time.Minute
 	standbyWait   = time.Second // for the last requests of a release that is to run again
 
 	// settleDelay is how long after a release was opened the runtime is settled, which takes
@@ -74,6 +75,7 @@ func (c *Controller) Run(ctx context.Context) {
 func (c *Controller) obey(order wire.Order) {
 	if c.order == nil || *c.order != order {
 		c.retryAt = time.Time{}
+		c.refused.Reset()
 	}
 	c.order = &order
 }
@@ -258,7 +260,7 @@ func (c *Controller) finish(done opened) {
 		c.log.Error("release refused", "digest", done.digest, "err", done.err)
 		c.ended(wire.ReleaseRefused, done.err.Error())
 		if !done.candidate { // others run it, so it is this node's own trouble, such as a full disk
-			c.retryAt = time.Now().Add(refusedRetry)
+			c.retryAt = time.Now().Add(c.refused.Next())
 		}
 	}
 }

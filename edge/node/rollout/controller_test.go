@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"partneredge/edge/backoff"
 	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/host/engine"
@@ -70,7 +71,7 @@ func TestRefusedReleases(t *testing.T) {
 		running := plainDeployment(t, "running")
 		c := &Controller{
 			cfg: Config{Changed: func() {}}, router: newRouter(running), store: &releaseStore{}, log: slog.New(slog.DiscardHandler), // trusts no key, so it refuses all
-			opened: make(chan opened),
+			opened: make(chan opened), refused: backoff.New(refusedFirst, refusedMost),
 		}
 		// tries reports whether the next step opens digest, which is refused then.
 		tries := func(digest string) bool {
@@ -88,17 +89,25 @@ func TestRefusedReleases(t *testing.T) {
 			}
 			return true
 		}
-		c.obey(wire.Order{Run: settled})
-		for range 3 {
+		for _, most := range []time.Duration{1, 2, 4, 8, 16, 16} {
+			most *= time.Minute
+			c.obey(wire.Order{Run: settled}) // as the origin repeats it
 			if !tries(settled) {
 				t.Fatal("a settled release that was refused is not tried again")
 			}
-			c.obey(wire.Order{Run: settled}) // as the origin repeats it
-			time.Sleep(refusedRetry - 1)
+			time.Sleep(most/2 - 1)
 			if tries(settled) {
-				t.Fatal("a settled release is tried again at once")
+				t.Fatalf("a settled release is tried again before %v", most/2)
 			}
-			time.Sleep(time.Nanosecond)
+			time.Sleep(most/2 + 1)
+		}
+		c.obey(wire.Order{Run: settled, Rollout: "rol_0"})
+		if !tries(settled) {
+			t.Fatal("a new order waits for a retry of the one before")
+		}
+		time.Sleep(refusedFirst)
+		if !tries(settled) {
+			t.Fatal("under a new order the first pause is as long as the last was")
 		}
 		for _, rollout := range []string{"rol_1", "rol_2"} {
 			c.obey(wire.Order{Run: running.digest, Candidate: candidate, Percent: 10, Rollout: rollout})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"partneredge/edge/backoff"
 	"partneredge/edge/release"
 	"partneredge/edge/wire"
 	"partneredge/host"
@@ -82,10 +83,11 @@ type Controller struct {
 	candidate *wire.ReleaseStatus // a release that is opened, tried, or has failed; nil: none
 
 	// Of Run alone:
-	order   *wire.Order // the last one; nil: none yet
-	opening *opening    // nil: none
-	standby *deployment // ran before; its modules are kept open for a rollback; nil: none
-	retryAt time.Time   // nothing is opened before
+	order   *wire.Order      // the last one; nil: none yet
+	opening *opening         // nil: none
+	standby *deployment      // ran before; its modules are kept open for a rollback; nil: none
+	retryAt time.Time        // nothing is opened before
+	refused *backoff.Backoff // between tries of a settled release that is refused
 
 	triedSince time.Time      // since when the candidate answers requests
 	settleAt   time.Time      // when the runtime is to be settled; zero: it is
@@ -107,6 +109,7 @@ func Open(ctx context.Context, cfg Config) (*Controller, error) {
 	c := &Controller{
 		cfg: cfg, router: newRouter(first), loader: loader, store: store, log: cfg.Log,
 		orders: make(chan *nats.Msg, 64), opened: make(chan opened),
+		refused: backoff.New(refusedFirst, refusedMost),
 	}
 	if err := cfg.Origin.Subscribe(wire.VerbRelease, c.orders); err != nil {
 		return nil, err
