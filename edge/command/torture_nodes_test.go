@@ -250,11 +250,11 @@ func (d *diskNode) cut(rng *rand.Rand) {
 	d.disk.Cut(rng)
 }
 
-// fail has some of what the node does to its disk fail.
+// fail has some of what the node changes on its disk fail.
 func (d *diskNode) fail(seed uint64, with error) (mend func()) {
 	rng := rand.New(rand.NewPCG(seed, 1)) // under the disk's lock
 	d.disk.Before(func(op durabletest.Op) error {
-		if op.Kind == durabletest.Remove || rng.IntN(3) > 0 {
+		if op.N == 0 || op.Kind == durabletest.Remove || rng.IntN(3) > 0 {
 			return nil
 		}
 		return with

@@ -42,9 +42,16 @@ const (
 	Remove   Kind = "remove"
 )
 
+// The operations that change nothing. No power cut is at one, and it has no place among
+// the others: N of its Op is 0.
+const (
+	ReadAt Kind = "read"
+	Stat   Kind = "stat"
+)
+
 // Op is an operation that is about to be done.
 type Op struct {
-	N    int // from 1 on, over all operations
+	N    int // from 1 on, over all operations that change something
 	Of   int // from 1 on, over those of the same kind
 	Kind Kind
 	Path string
@@ -115,7 +122,7 @@ func (d *Disk) AfterFailedSync() []string {
 	return slices.Clone(d.again)
 }
 
-// Ops returns how many operations were asked for.
+// Ops returns how many operations that change something were asked for.
 func (d *Disk) Ops() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -159,9 +166,13 @@ func (d *Disk) do(kind Kind, path string, size int) error {
 	if d.cut {
 		return ErrPowerCut
 	}
-	d.n++
 	d.of[kind]++
-	err := d.before(Op{N: d.n, Of: d.of[kind], Kind: kind, Path: path, Size: size})
+	op := Op{Of: d.of[kind], Kind: kind, Path: path, Size: size}
+	if kind != ReadAt && kind != Stat {
+		d.n++
+		op.N = d.n
+	}
+	err := d.before(op)
 	d.cut = errors.Is(err, ErrPowerCut)
 	return err
 }

@@ -83,7 +83,14 @@ type file struct {
 func (f *file) Name() string { return f.real.Name() }
 
 // Stat describes the file.
-func (f *file) Stat() (os.FileInfo, error) { return f.real.Stat() }
+func (f *file) Stat() (os.FileInfo, error) {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	if err := f.disk.do(Stat, f.path, 0); err != nil {
+		return nil, err
+	}
+	return f.real.Stat()
+}
 
 // Read reads at the file's own offset.
 func (f *file) Read(b []byte) (int, error) { return f.real.Read(b) }
@@ -180,13 +187,13 @@ func (f *file) Sync() error {
 // SyncData does as Sync.
 func (f *file) SyncData() error { return f.Sync() }
 
-// ReadAt reads as long as there is power.
+// ReadAt reads at an offset.
 func (f *file) ReadAt(b []byte, at int64) (int, error) {
 	f.disk.mu.Lock()
-	cut := f.disk.cut
+	err := f.disk.do(ReadAt, f.path, 0)
 	f.disk.mu.Unlock()
-	if cut {
-		return 0, ErrPowerCut
+	if err != nil {
+		return 0, err
 	}
 	return f.real.ReadAt(b, at)
 }

@@ -17,51 +17,12 @@ import (
 	"partneredge/store/durable/durabletest"
 )
 
-// failingDisk is a disk whose files fail at the operation that fails names.
-type failingDisk struct {
-	durable.OS
-	fails string
-}
-
-type failingFile struct {
-	durable.File
-	disk *failingDisk
-}
-
-func (d *failingDisk) OpenFile(name string, flag int, perm os.FileMode) (durable.File, error) {
-	f, err := d.OS.OpenFile(name, flag, perm)
-	if err != nil {
-		return nil, err
-	}
-	return failingFile{f, d}, nil
-}
-
-func (f failingFile) Stat() (os.FileInfo, error) {
-	if f.disk.fails == "stat" {
-		return nil, errDisk
-	}
-	return f.File.Stat()
-}
-
-func (f failingFile) Truncate(size int64) error {
-	if f.disk.fails == "truncate" {
-		return errDisk
-	}
-	return f.File.Truncate(size)
-}
-
-func (f failingFile) Sync() error {
-	if f.disk.fails == "sync" {
-		return errDisk
-	}
-	return f.File.Sync()
-}
-
 // TestSegmentThatFailsIsNotOpened: an outbox whose segment ends in a record cut short is
 // opened once the disk says how long the segment is, cuts it and syncs it, and not before.
 func TestSegmentThatFailsIsNotOpened(t *testing.T) {
-	for _, fails := range []string{"stat", "truncate", "sync"} {
-		path := filepath.Join(t.TempDir(), "outbox")
+	for _, kind := range []durabletest.Kind{durabletest.Stat, durabletest.Truncate, durabletest.Sync} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "outbox")
 		o := openBox(t, path, 1<<20, nil)
 		add(t, o, "lead_a", "lead_b", "lead_c")
 		remove(t, o, "lead_b")
@@ -73,13 +34,14 @@ func TestSegmentThatFailsIsNotOpened(t *testing.T) {
 			t.Fatal(err)
 		}
 		truncate(t, path, info.Size()-1)
-		disk := &failingDisk{fails: fails}
+		disk := durabletest.New(t, dir)
+		disk.Before(failing(kind))
 		c := Config{Disk: durable.Disk{FS: disk}, Path: path, RejectedPath: path + ".rejected", MaxBytes: 1 << 20,
 			Log: slog.New(slog.DiscardHandler), Now: time.Now}
 		if o, err := Open(c); !errors.Is(err, errDisk) {
-			t.Fatalf("%s fails: opened %v, %v", fails, o, err)
+			t.Fatalf("%s fails: opened %v, %v", kind, o, err)
 		}
-		disk.fails = ""
+		disk.Before(failing())
 		if o, err = Open(c); err != nil {
 			t.Fatal(err)
 		}

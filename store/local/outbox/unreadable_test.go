@@ -4,48 +4,25 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
-	"sync/atomic"
+	"slices"
 	"testing"
 	"time"
 
 	"partneredge/store/durable"
+	"partneredge/store/durable/durabletest"
 )
 
 var errDisk = errors.New("input/output error")
 
-// badDisk is a disk whose reads and removals fail while they are told to.
-type badDisk struct {
-	durable.OS
-	reads, removals atomic.Bool
-}
-
-type badFile struct {
-	durable.File
-	disk *badDisk
-}
-
-func (d *badDisk) OpenFile(name string, flag int, perm os.FileMode) (durable.File, error) {
-	f, err := d.OS.OpenFile(name, flag, perm)
-	if err != nil {
-		return nil, err
+// failing returns what a disk is told to do whose operations of some kinds fail.
+func failing(kinds ...durabletest.Kind) func(durabletest.Op) error {
+	return func(op durabletest.Op) error {
+		if slices.Contains(kinds, op.Kind) {
+			return errDisk
+		}
+		return nil
 	}
-	return badFile{f, d}, nil
-}
-
-func (d *badDisk) Remove(name string) error {
-	if d.removals.Load() {
-		return errDisk
-	}
-	return d.OS.Remove(name)
-}
-
-func (f badFile) ReadAt(b []byte, at int64) (int, error) {
-	if f.disk.reads.Load() {
-		return 0, errDisk
-	}
-	return f.File.ReadAt(b, at)
 }
 
 // TestUnreadableDisk holds that nothing is lost when reads or removals fail for a
@@ -53,13 +30,11 @@ func (f badFile) ReadAt(b []byte, at int64) (int, error) {
 func TestUnreadableDisk(t *testing.T) {
 	const all, each = 200, 20 // items, and how many of them one is handed over of
 	for _, keepFor := range []time.Duration{0, 48 * time.Hour} {
-		for name, fail := range map[string]func(*badDisk, bool){
-			"reads":    func(d *badDisk, bad bool) { d.reads.Store(bad) },
-			"removals": func(d *badDisk, bad bool) { d.removals.Store(bad) },
-		} {
-			t.Run(fmt.Sprintf("%s, kept for %v", name, keepFor), func(t *testing.T) {
-				disk := &badDisk{}
-				path := filepath.Join(t.TempDir(), "outbox.log")
+		for _, kind := range []durabletest.Kind{durabletest.ReadAt, durabletest.Remove} {
+			t.Run(fmt.Sprintf("%s, kept for %v", kind, keepFor), func(t *testing.T) {
+				dir := t.TempDir()
+				disk := durabletest.New(t, dir)
+				path := filepath.Join(dir, "outbox.log")
 				c := Config{Disk: durable.Disk{FS: disk}, Path: path, RejectedPath: path + ".rejected", MaxBytes: 1 << 20,
 					SegmentBytes: 4 << 10, KeepFor: keepFor, Log: slog.New(slog.DiscardHandler), Now: time.Now}
 				opened := func() *Outbox {
@@ -89,19 +64,19 @@ func TestUnreadableDisk(t *testing.T) {
 				}
 				closed(o)
 
-				fail(disk, true)
-				if name == "reads" {
+				disk.Before(failing(kind))
+				if kind == durabletest.ReadAt {
 					if _, err := Open(c); !errors.Is(err, errDisk) {
 						t.Fatalf("opened on a disk that cannot be read: %v", err)
 					}
 				}
-				fail(disk, false)
+				disk.Before(failing())
 				o = opened()
 				if n := o.Len(); n != all-all/each {
 					t.Fatalf("%d items wait after that, want %d", n, all-all/each)
 				}
-				fail(disk, true)
-				if items, err := o.Pending(all, 1<<20, nil); name == "reads" && !errors.Is(err, errDisk) {
+				disk.Before(failing(kind))
+				if items, err := o.Pending(all, 1<<20, nil); kind == durabletest.ReadAt && !errors.Is(err, errDisk) {
 					t.Errorf("%d items read, %v", len(items), err)
 				}
 				if err := o.OfferAgain(t.Context()); !errors.Is(err, errDisk) {
@@ -110,7 +85,7 @@ func TestUnreadableDisk(t *testing.T) {
 				if n := o.Len(); n < all-all/each {
 					t.Errorf("%d items wait after a failed offer, want %d at least", n, all-all/each)
 				}
-				fail(disk, false)
+				disk.Before(failing())
 				if items, err := o.Pending(all, 1<<20, nil); err != nil || len(items) != o.Len() {
 					t.Errorf("%d items read of %d, %v", len(items), o.Len(), err)
 				}
