@@ -141,8 +141,8 @@ mutants: modules ## what the tests notice of changed code (ARGS='-targets outbox
 	$(GO) run ./scripts/mutants $(ARGS)
 
 .PHONY: check
-check: ## format, vet, lint, tidy, generated files up to date (STEP=vet or lint: a part of it)
-	CHECK_FLAGS="$(RACE)" scripts/check $(STEP)
+check: ## format, vet, lint, tidy, generated files up to date
+	CHECK_FLAGS="$(RACE)" scripts/check
 
 .PHONY: bench-sandbox bench-http bench-sync bench-webhook bench-release bench-hotset bench-abuse bench-scale sim-regions torture
 bench-sandbox: build ## what a request costs in its sandbox

@@ -365,6 +365,9 @@ func (b *browser) live(path string) string {
 	for lines.Scan() && lines.Text() != "" {
 		event.WriteString(lines.Text() + "\n")
 	}
+	if err := lines.Err(); err != nil {
+		b.Fatal(err)
+	}
 	return event.String()
 }
 

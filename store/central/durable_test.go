@@ -80,6 +80,7 @@ func TestKill(t *testing.T) {
 					noError(t, process.Process.Kill()) // what it still has said is read
 				}
 			}
+			noError(t, lines.Err())
 			_ = process.Wait()
 		}
 		db = open(t, p)

@@ -101,6 +101,9 @@ func TestKilledAtAnyPoint(t *testing.T) {
 				}
 			}
 		}
+		if err := lines.Err(); err != nil {
+			t.Fatal(err)
+		}
 		_ = cmd.Wait() // it was killed
 
 		log, text := logtest.New()
