@@ -33,6 +33,14 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("GOPROXY", "off"); err != nil {
 		panic(err)
 	}
+	// As scripts/build-module has it, so that the standard library is compiled once for both.
+	profile, err := filepath.Abs("../../wasm/modules.pgo")
+	if err != nil {
+		panic(err)
+	}
+	if err := os.Setenv("GOFLAGS", os.Getenv("GOFLAGS")+" -pgo="+profile); err != nil {
+		panic(err)
+	}
 	code := m.Run()
 	_ = os.RemoveAll(dir)
 	os.Exit(code)

@@ -27,9 +27,13 @@ func TestScripts(t *testing.T) {
 			env.Setenv("CACHE", cache)
 			// Go's own, for scripts that build a module: each script has a home of its own.
 			goCache, err := exec.Command("go", "env", "GOCACHE").Output()
+			if err != nil {
+				return err
+			}
 			env.Setenv("GOCACHE", strings.TrimSpace(string(goCache)))
 			env.Setenv("GOPROXY", "off")
-			return err
+			env.Setenv("GOFLAGS", flagsOfGuests(t))
+			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"await":     scriptAwait,

@@ -22,7 +22,7 @@ func TestModuleReadme(t *testing.T) {
 	work := t.TempDir()
 	sh := startShell(t, work)
 	sh.run(t, "trap 'for job in $(jobs -p); do kill $job; done; wait' EXIT")
-	sh.run(t, "export GOPROXY=off MODULES="+modules+" XDG_CACHE_HOME="+filepath.Join(work, "cache"))
+	sh.run(t, "export GOPROXY=off MODULES="+modules+" XDG_CACHE_HOME="+filepath.Join(work, "cache")+" GOFLAGS="+flagsOfGuests(t))
 	// The ports are whichever the program takes, and compiled modules are the test's.
 	here := strings.NewReplacer(
 		"edge module run ", "edge module run --listen 127.0.0.1:0 ",

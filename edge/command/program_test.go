@@ -27,6 +27,16 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
+// flagsOfGuests are flags for Go under which a module is built by the profile that
+// scripts/build-module has too, so that the standard library is compiled once for both.
+func flagsOfGuests(t *testing.T) string {
+	profile, err := filepath.Abs("../../wasm/modules.pgo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "-pgo=" + profile
+}
+
 // testFiles is set by TestMain.
 var testFiles *sharedFiles
 
