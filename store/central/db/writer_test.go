@@ -61,7 +61,8 @@ func TestAnsweredCallersShare(t *testing.T) {
 }
 
 // TestJobThatFailsHalfDone has a job that writes, and then refuses, share a transaction
-// with another: of the one nothing is left, and of the other all.
+// with another: of the one nothing is left, and of the other all. Nor is anything left where
+// every job refuses.
 func TestJobThatFailsHalfDone(t *testing.T) {
 	d, err := Open(t.Context(), Config{
 		URL:        filepath.Join(t.TempDir(), "central.db"),
@@ -84,6 +85,14 @@ func TestJobThatFailsHalfDone(t *testing.T) {
 		w.run([]*job{before, half, after})
 		if before.err != nil || !errors.Is(half.err, refused) || after.err != nil {
 			t.Errorf("%v, %v, %v, want %v for the second", before.err, half.err, after.err, refused)
+		}
+		for _, all := range [][]*job{{insert(4, refused)}, {insert(5, refused), insert(6, refused)}} {
+			w.run(all)
+			for _, j := range all {
+				if !errors.Is(j.err, refused) {
+					t.Errorf("%v, want %v for each of %d jobs", j.err, refused, len(all))
+				}
+			}
 		}
 	}
 	w.drop()
@@ -186,6 +195,87 @@ func TestJobsRunAloneAfterAll(t *testing.T) {
 		if committed != n {
 			t.Errorf("%d of %d jobs are known to be committed", committed, n)
 		}
+	}
+}
+
+// TestTransactionThatTheDatabaseUndoes has a job whose failure costs the whole transaction, as
+// on a full disk: the jobs beside it are written all the same, and are told so.
+func TestTransactionThatTheDatabaseUndoes(t *testing.T) {
+	d, err := Open(t.Context(), Config{
+		URL:        filepath.Join(t.TempDir(), "central.db"),
+		Migrations: fstest.MapFS{"sqlite/0001_a.sql": {Data: []byte(`CREATE TABLE a (n BIGINT)`)}},
+		NewBatch:   func(*Tx) Batch { return emptyBatch{} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	w := &writer{db: d}
+	full := errors.New("the disk is full")
+	does := func(query string, then error) *job {
+		return &job{fn: func(ctx context.Context, t *Tx) error {
+			_, err := t.Exec(ctx, query)
+			return cmp.Or(err, then)
+		}}
+	}
+	before, undone, after := does(`INSERT INTO a VALUES (1)`, nil), does(`ROLLBACK`, full), does(`INSERT INTO a VALUES (3)`, nil)
+	w.run([]*job{before, undone, after})
+	w.drop()
+	if before.err != nil || !errors.Is(undone.err, full) || after.err != nil {
+		t.Errorf("%v, %v, %v, want %v for the second", before.err, undone.err, after.err, full)
+	}
+	var all string
+	if err := d.QueryRow(t.Context(), `SELECT group_concat(n, ' ') FROM (SELECT n FROM a ORDER BY n)`).Scan(&all); err != nil || all != "1 3" {
+		t.Errorf("written are %s, %v", all, err)
+	}
+}
+
+// TestCommitThatFails: a write whose commit the database refuses is an error, is not tried
+// again, and keeps nobody from writing.
+func TestCommitThatFails(t *testing.T) {
+	table := &fstest.MapFile{Data: []byte(`CREATE TABLE a (n BIGINT PRIMARY KEY, of BIGINT REFERENCES a (n) DEFERRABLE INITIALLY DEFERRED)`)}
+	for kind, url := range map[string]func(*testing.T) string{
+		"sqlite":   func(t *testing.T) string { return filepath.Join(t.TempDir(), "central.db") },
+		"postgres": func(t *testing.T) string { return centraltest.Postgres(t) },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			d, err := Open(t.Context(), Config{
+				URL: url(t), Migrations: fstest.MapFS{kind + "/0001_a.sql": table},
+				NewBatch: func(*Tx) Batch { return emptyBatch{} },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = d.Close() }()
+			w := &writer{db: d}
+			runs := 0
+			insert := func(n, of int) error {
+				j := &job{fn: func(ctx context.Context, t *Tx) error {
+					runs++
+					_, err := t.Exec(ctx, `INSERT INTO a VALUES (?, ?)`, n, of)
+					return err
+				}}
+				w.run([]*job{j})
+				return j.err
+			}
+			if err := insert(1, 2); err == nil || runs != 1 {
+				t.Errorf("refers to nothing: %v after %d runs", err, runs)
+			}
+			if err := insert(3, 3); err != nil {
+				t.Error(err)
+			}
+			var n int
+			if err := d.QueryRow(t.Context(), `SELECT sum(n) FROM a`).Scan(&n); err != nil || n != 3 {
+				t.Errorf("written is %d, %v", n, err)
+			}
+			w.drop()
+			if err := d.write.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := insert(4, 4); err == nil || runs != 2 {
+				t.Errorf("without a connection: %v after %d runs", err, runs)
+			}
+		})
 	}
 }
 
