@@ -105,12 +105,12 @@ func ExampleModule_Call() {
 	}
 	defer runtime.Close(ctx)
 	module, err := runtime.Open(ctx, compile(), host.Manifest{Name: "guest"}, host.Capabilities{},
-		host.Limits{Wall: 5 * time.Millisecond})
+		host.Limits{Wall: 2 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}
 	var response abi.Response
-	err = module.Call(ctx, &abi.Request{Method: "GET", Path: "/sleep"}, &response)
+	err = module.Call(ctx, &abi.Request{Method: "GET", Path: "/sleep-on"}, &response)
 	var failed *host.Error
 	if errors.As(err, &failed) {
 		fmt.Println(failed.Reason)

@@ -59,7 +59,7 @@ func config(t *testing.T, o *testOrigin) Config {
 	}
 	return Config{
 		Data: t.TempDir(), Region: "test", Origin: o.url, Credentials: o.credentials, Modules: dir, Engine: modules.New, Cache: cacheDir,
-		ReadOrigin: 2 * time.Second, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+		ReadOrigin: 10 * time.Second, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 }
 

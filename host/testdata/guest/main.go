@@ -38,6 +38,8 @@ func handle(req *abi.Request, resp *abi.Response) {
 		tick := time.After(20 * time.Millisecond)
 		<-tick
 		resp.Body = fmt.Append(resp.Body, time.Since(start) >= 0)
+	case "/sleep-on":
+		<-time.After(time.Hour)
 	case "/environment":
 		resp.Body = fmt.Append(resp.Body, len(os.Args), len(os.Environ()))
 	case "/profile":
