@@ -37,5 +37,8 @@ func LockFile(path string) (unlock func(), err error) {
 		_ = f.Close()
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	return func() { _ = f.Close() }, nil
+	return func() {
+		giveUp(f)
+		_ = f.Close()
+	}, nil
 }

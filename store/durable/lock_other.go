@@ -8,3 +8,5 @@ import "os"
 const Locks = false
 
 func tryLock(*os.File) error { return nil }
+
+func giveUp(*os.File) {}

@@ -19,3 +19,7 @@ func tryLock(f *os.File) error {
 	}
 	return os.NewSyscallError("flock", err)
 }
+
+// giveUp gives the lock up for all who have the open file: a process that is being started
+// has it until it becomes another program.
+func giveUp(f *os.File) { _ = unix.Flock(int(f.Fd()), unix.LOCK_UN) }
