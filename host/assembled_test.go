@@ -111,7 +111,11 @@ func TestFailures(t *testing.T) {
 	honest := answerWith(asm(num(0x8000), 0x28, 2, 0))
 	for _, tt := range failures() {
 		t.Run(tt.name, func(t *testing.T) {
-			_, m, log := openHostile(t, assembled(asm(whenLong(tt.attack), honest), nil), memory.Auto, Limits{Sandboxes: 2})
+			limits := Limits{Sandboxes: 2}
+			if tt.want != CPUDeadline {
+				limits.CPU = 10 * time.Second // the machine may have other work
+			}
+			_, m, log := openHostile(t, assembled(asm(whenLong(tt.attack), honest), nil), memory.Auto, limits)
 			want, err := ask(m, "/", "")
 			if err != nil {
 				t.Fatal(err)
@@ -121,7 +125,7 @@ func TestFailures(t *testing.T) {
 			if got := ReasonOf(err); got != tt.want && (tt.name != "endless recursion" || got != CPUDeadline) {
 				t.Errorf("got %q, want %q: %v", got, tt.want, err)
 			}
-			if took := time.Since(start); took > 8*time.Second {
+			if took := time.Since(start); took > time.Minute {
 				t.Errorf("took %v", took)
 			}
 			if n := log.Count("module call failed"); tt.want != "" && n != 1 {

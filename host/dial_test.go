@@ -362,9 +362,9 @@ func TestSocketsEndWithTheRequest(t *testing.T) {
 func TestSocketsWaitUntilTheDeadline(t *testing.T) {
 	port := peer(t, never(t))
 	to := "127.0.0.1:" + port
-	m, _ := openDialer(t, &names{}, Limits{Wall: time.Second}, to)
+	m, _ := openDialer(t, &names{}, Limits{}, to)
 	for _, path := range []string{"/hello", "/waiting"} {
-		if _, err := dial(m, path, to); ReasonOf(err) != WallDeadline {
+		if _, err := askWithin(time.Second, m, path, to); ReasonOf(err) != WallDeadline {
 			t.Errorf("%s: %v, want %s", path, err, WallDeadline)
 		}
 	}

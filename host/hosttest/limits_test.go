@@ -61,7 +61,7 @@ func TestLimits(t *testing.T) {
 				want   host.Reason
 			}{
 				{"/spin", host.Limits{}, host.CPUDeadline},
-				{"/sleep", host.Limits{Wall: 2 * time.Second}, host.WallDeadline},
+				{"/sleep", host.Limits{Wall: 5 * time.Second}, host.WallDeadline},
 				{"/allocate", host.Limits{Memory: 16 << 20}, host.Memory},
 				{"/big", host.Limits{}, host.ResponseSize},
 				{"/flood-host", host.Limits{}, host.HostCalls},

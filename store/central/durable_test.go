@@ -177,7 +177,7 @@ func TestLostConnections(t *testing.T) {
 	}
 	close(stop)
 	writers.Wait()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		f, _, err := victims.AddFiring(ctx, store.Firing{AccountID: a.ID})
 		if err == nil {

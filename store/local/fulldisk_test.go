@@ -193,7 +193,7 @@ func TestCatchUp(t *testing.T) {
 func TestRestartOnAFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	disk, full := fillable(t, dir)
-	c := Config{Dir: dir, FS: disk, KeepLeads: time.Hour}
+	c := Config{Dir: dir, FS: disk, KeepLeads: time.Hour, Now: newClock().now}
 	s := openTest(t, c)
 	lead := func(id string) error {
 		return s.Outbox.Append(t.Context(), outbox.Item{ID: id, Body: []byte(`{}`)})

@@ -33,7 +33,7 @@ func Postgres(t testing.TB) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = admin.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := admin.PingContext(ctx); err != nil {
 		if os.Getenv("EDGE_REQUIRE_POSTGRES") != "" {
