@@ -37,6 +37,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"await":     scriptAwait,
+			"comes":     scriptComes,
 			"shape":     scriptShape,
 			"ask":       scriptAsk,
 			"lock-out":  scriptLockOut,

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,21 @@ func scriptAwait(ts *testscript.TestScript, _ bool, args []string) {
 		}
 	}
 	ts.Fatalf("no %s", strings.Join(args, " with "))
+}
+
+// scriptComes is `comes REGEXP PROGRAM ARGUMENT…`: it runs the program again and again until
+// a line of its output is as the expression has it.
+func scriptComes(ts *testscript.TestScript, _ bool, args []string) {
+	wanted, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); <-again.C {
+		if err := ts.Exec(args[1], args[2:]...); err == nil && wanted.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+	}
+	ts.Fatalf("no output of %s matches %s", strings.Join(args[1:], " "), wanted)
 }
 
 func scriptReady(ts *testscript.TestScript, file string) (info devReady) {
