@@ -244,7 +244,7 @@ func (f *fixture) startServing(region string, perSecond uint64, release *wire.Re
 	if err != nil {
 		f.Fatal(err)
 	}
-	conn, err := nats.Connect(f.NATSURL(), nats.UserCredentialBytes([]byte(made.Credentials)), nats.CustomInboxPrefix(wire.Inbox(made.Node.ID)))
+	conn, err := nats.Connect(f.NATSURL(), nats.UserCredentialBytes([]byte(made.Credentials)), nats.CustomInboxPrefix(wire.Inbox(made.Node.ID)), nats.Timeout(time.Minute))
 	if err != nil {
 		f.Fatal(err)
 	}

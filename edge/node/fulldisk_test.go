@@ -62,7 +62,7 @@ func TestRevokedOnAFullDisk(t *testing.T) {
 				return status == 401 || status == 500
 			}
 			eventually(t, "the revoked key is refused", refused)
-			if took := time.Since(began); took > 3*time.Second {
+			if took := time.Since(began); took > 30*time.Second {
 				t.Errorf("it took %s", took)
 			}
 			for range 3 { // the node tries again with each beat

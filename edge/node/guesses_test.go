@@ -152,6 +152,7 @@ func newCrowd(t *testing.T) *crowd {
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
 	c := config(t, o)
 	c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	c.ReadOrigin = time.Minute
 	return &crowd{o: o, n: startNode(t, c)}
 }
 

@@ -140,7 +140,7 @@ func (o *testOrigin) start() {
 		o.url = "nats://" + addresstest.Fixed(o.t)
 	}
 	opts := &server.Options{
-		Host: "127.0.0.1", DontListen: o.memory, NoSigs: true, NoLog: true, MaxPayload: wire.MaxPayload,
+		Host: "127.0.0.1", DontListen: o.memory, NoSigs: true, NoLog: true, AuthTimeout: 60, MaxPayload: wire.MaxPayload,
 		TrustedKeys: []string{must(o.operator.PublicKey())(o.t)}, AccountResolver: resolver,
 	}
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(o.url, "nats://"))
@@ -150,11 +150,11 @@ func (o *testOrigin) start() {
 	started := must(server.NewServer(opts))(o.t)
 	o.do(func() { o.server = started })
 	o.server.Start()
-	if !o.server.ReadyForConnections(10 * time.Second) {
+	if !o.server.ReadyForConnections(time.Minute) {
 		o.t.Fatal("NATS is not ready")
 	}
 	o.url = o.server.ClientURL()
-	o.conn = must(nats.Connect(o.url, nats.InProcessServer(o.server),
+	o.conn = must(nats.Connect(o.url, nats.InProcessServer(o.server), nats.Timeout(time.Minute),
 		nats.UserCredentialBytes(o.user("origin", func(*jwt.UserClaims) {}))))(o.t)
 	for _, verb := range []string{wire.VerbKey, wire.VerbView, wire.VerbChanges, wire.VerbLeads, wire.VerbSubscribe, wire.VerbRevoke, wire.VerbStatus, wire.VerbSpend, wire.VerbBlob, wire.VerbSignatures} {
 		must(o.conn.Subscribe(wire.AnyNode+verb, func(m *nats.Msg) { o.serve(verb, m) }))(o.t)

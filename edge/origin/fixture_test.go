@@ -232,7 +232,7 @@ func (f *fixture) enrolOnly(name, region string) *enrolled {
 }
 
 func (m *enrolled) connect(more ...nats.Option) (*nats.Conn, error) {
-	conn, err := nats.Connect(m.NATSURL(), append([]nats.Option{
+	conn, err := nats.Connect(m.NATSURL(), append([]nats.Option{nats.Timeout(time.Minute),
 		nats.UserCredentialBytes([]byte(m.credentials)),
 		nats.CustomInboxPrefix(wire.Inbox(m.address)),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { m.errs <- err }),

@@ -76,7 +76,7 @@ func (f *fixture) startLeaf(l leaf) leaf {
 func (f *fixture) user(l leaf) (conn *nats.Conn, refused chan error) {
 	f.Helper()
 	refused = make(chan error, 100)
-	conn, err := nats.Connect(f.NATSURL(), nats.UserCredentials(filepath.Join(l.dir, "region.creds")), nats.MaxReconnects(0),
+	conn, err := nats.Connect(f.NATSURL(), nats.UserCredentials(filepath.Join(l.dir, "region.creds")), nats.MaxReconnects(0), nats.Timeout(time.Minute),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
 	if err != nil {
 		f.Fatal(err)
@@ -100,7 +100,7 @@ func (m *enrolled) in(s leaf) (changes <-chan *nats.Msg) {
 		m.conn.Close()
 	}
 	var err error
-	m.conn, err = nats.Connect(s.ClientURL(), nats.UserCredentialBytes([]byte(m.credentials)), nats.CustomInboxPrefix(wire.Inbox(m.address)),
+	m.conn, err = nats.Connect(s.ClientURL(), nats.UserCredentialBytes([]byte(m.credentials)), nats.CustomInboxPrefix(wire.Inbox(m.address)), nats.Timeout(time.Minute),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { m.errs <- err }), nats.MaxReconnects(0))
 	if err != nil {
 		m.Fatal(err)

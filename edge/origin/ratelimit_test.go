@@ -26,7 +26,7 @@ func sharesFor(t *testing.T, conn *nats.Conn, id string) func(until func(wire.Sh
 	}
 	return func(until func(wire.Share) bool) {
 		t.Helper()
-		for deadline := time.Now().Add(10 * time.Second); ; {
+		for deadline := time.Now().Add(time.Minute); ; {
 			m, err := sub.NextMsg(time.Until(deadline))
 			if err != nil {
 				t.Fatalf("no such share: %v", err)

@@ -54,7 +54,7 @@ func dial(t *testing.T, addr string) *net.TCPConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	return c.(*net.TCPConn)
@@ -80,7 +80,7 @@ func TestRoundTripTakesTwiceTheDelay(t *testing.T) {
 
 // TestWholeAndInOrder sends many chunks, which must not take one delay each.
 func TestWholeAndInOrder(t *testing.T) {
-	const delay = 40 * time.Millisecond
+	const delay = time.Second
 	c := dial(t, start(t, echo(t), delay).Addr())
 	sent := make([]byte, 8<<20)
 	source := rand.NewChaCha8([32]byte{1})
@@ -97,7 +97,7 @@ func TestWholeAndInOrder(t *testing.T) {
 	if !bytes.Equal(got, sent) {
 		t.Errorf("%d bytes came back, not the %d that were sent", len(got), len(sent))
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("took %v", took)
 	}
 }
