@@ -24,24 +24,42 @@ func (emptyBatch) Mark() (reset func())                 { return func() {} }
 func (emptyBatch) Flush(context.Context) error          { return nil }
 func (emptyBatch) Committed()                           {}
 
+// openWith opens a database whose only migration is create, and whose transactions have the
+// batches of newBatch.
+func openWith(t *testing.T, url, create string, newBatch func(*Tx) Batch) *DB {
+	t.Helper()
+	migration := &fstest.MapFile{Data: []byte(create)}
+	d, err := Open(t.Context(), Config{
+		URL:        url,
+		Migrations: fstest.MapFS{"sqlite/0001_a.sql": migration, "postgres/0001_a.sql": migration},
+		NewBatch:   newBatch,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// sqliteURL returns the address of a new database.
+func sqliteURL(t *testing.T) string { return filepath.Join(t.TempDir(), "central.db") }
+
+// numbers is a table to write to.
+const numbers = `CREATE TABLE a (n BIGINT)`
+
+// nothing is the batch of transactions that gather none.
+func nothing(*Tx) Batch { return emptyBatch{} }
+
 // TestAnsweredCallersShare has callers write one thing after the other on one processor:
 // those who are answered together write their next together, rather than one of them
 // alone and then the others.
 func TestAnsweredCallersShare(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var transactions atomic.Int64
-	d, err := Open(t.Context(), Config{
-		URL:        filepath.Join(t.TempDir(), "central.db"),
-		Migrations: fstest.MapFS{"sqlite/0001_a.sql": {Data: []byte(`CREATE TABLE a (n BIGINT)`)}},
-		NewBatch: func(*Tx) Batch {
-			transactions.Add(1)
-			return emptyBatch{}
-		},
+	d := openWith(t, sqliteURL(t), numbers, func(*Tx) Batch {
+		transactions.Add(1)
+		return emptyBatch{}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = d.Close() }()
 	const callers, writes = 4, 200
 	var writing sync.WaitGroup
 	for range callers {
@@ -64,15 +82,7 @@ func TestAnsweredCallersShare(t *testing.T) {
 // with another: of the one nothing is left, and of the other all. Nor is anything left where
 // every job refuses.
 func TestJobThatFailsHalfDone(t *testing.T) {
-	d, err := Open(t.Context(), Config{
-		URL:        filepath.Join(t.TempDir(), "central.db"),
-		Migrations: fstest.MapFS{"sqlite/0001_a.sql": {Data: []byte(`CREATE TABLE a (n BIGINT)`)}},
-		NewBatch:   func(*Tx) Batch { return emptyBatch{} },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = d.Close() }()
+	d := openWith(t, sqliteURL(t), numbers, nothing)
 	w := &writer{db: d}
 	for _, refused := range []error{store.ErrConflict, errors.New("something else")} {
 		insert := func(n int, then error) *job {
@@ -110,16 +120,7 @@ func TestJobThatFailsHalfDone(t *testing.T) {
 // at its second row, share a transaction with others. PostgreSQL then commits nothing, and
 // says so to nobody.
 func TestStatementThatFailsSpoilsNobody(t *testing.T) {
-	create := &fstest.MapFile{Data: []byte(`CREATE TABLE a (n BIGINT)`)}
-	d, err := Open(t.Context(), Config{
-		URL:        centraltest.Postgres(t),
-		Migrations: fstest.MapFS{"postgres/0001_a.sql": create},
-		NewBatch:   func(*Tx) Batch { return emptyBatch{} },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = d.Close() }()
+	d := openWith(t, centraltest.Postgres(t), numbers, nothing)
 	w := &writer{db: d}
 	defer w.drop()
 	insert := func(n int) *job {
@@ -169,15 +170,7 @@ func (b *crowdedBatch) Committed() { *b.committed += b.jobs }
 // alone, be they but two. A batch is told of the commits alone.
 func TestJobsRunAloneAfterAll(t *testing.T) {
 	committed := 0
-	d, err := Open(t.Context(), Config{
-		URL:        filepath.Join(t.TempDir(), "central.db"),
-		Migrations: fstest.MapFS{"sqlite/0001_a.sql": {Data: []byte(`CREATE TABLE a (n BIGINT)`)}},
-		NewBatch:   func(*Tx) Batch { return &crowdedBatch{committed: &committed} },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = d.Close() }()
+	d := openWith(t, sqliteURL(t), numbers, func(*Tx) Batch { return &crowdedBatch{committed: &committed} })
 	w := &writer{db: d}
 	defer w.drop()
 	for _, n := range []int{2, 3} {
@@ -201,15 +194,7 @@ func TestJobsRunAloneAfterAll(t *testing.T) {
 // TestTransactionThatTheDatabaseUndoes has a job whose failure costs the whole transaction, as
 // on a full disk: the jobs beside it are written all the same, and are told so.
 func TestTransactionThatTheDatabaseUndoes(t *testing.T) {
-	d, err := Open(t.Context(), Config{
-		URL:        filepath.Join(t.TempDir(), "central.db"),
-		Migrations: fstest.MapFS{"sqlite/0001_a.sql": {Data: []byte(`CREATE TABLE a (n BIGINT)`)}},
-		NewBatch:   func(*Tx) Batch { return emptyBatch{} },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = d.Close() }()
+	d := openWith(t, sqliteURL(t), numbers, nothing)
 	w := &writer{db: d}
 	full := errors.New("the disk is full")
 	does := func(query string, then error) *job {
@@ -233,20 +218,13 @@ func TestTransactionThatTheDatabaseUndoes(t *testing.T) {
 // TestCommitThatFails: a write whose commit the database refuses is an error, is not tried
 // again, and keeps nobody from writing.
 func TestCommitThatFails(t *testing.T) {
-	table := &fstest.MapFile{Data: []byte(`CREATE TABLE a (n BIGINT PRIMARY KEY, of BIGINT REFERENCES a (n) DEFERRABLE INITIALLY DEFERRED)`)}
+	const table = `CREATE TABLE a (n BIGINT PRIMARY KEY, of BIGINT REFERENCES a (n) DEFERRABLE INITIALLY DEFERRED)`
 	for kind, url := range map[string]func(*testing.T) string{
-		"sqlite":   func(t *testing.T) string { return filepath.Join(t.TempDir(), "central.db") },
+		"sqlite":   sqliteURL,
 		"postgres": func(t *testing.T) string { return centraltest.Postgres(t) },
 	} {
 		t.Run(kind, func(t *testing.T) {
-			d, err := Open(t.Context(), Config{
-				URL: url(t), Migrations: fstest.MapFS{kind + "/0001_a.sql": table},
-				NewBatch: func(*Tx) Batch { return emptyBatch{} },
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = d.Close() }()
+			d := openWith(t, url(t), table, nothing)
 			w := &writer{db: d}
 			runs := 0
 			insert := func(n, of int) error {
