@@ -9,9 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
-	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/central"
 )
@@ -114,16 +111,8 @@ func TestDownloads(t *testing.T) {
 		}
 	}
 
-	made, err := f.api.EnrolNode(t.Context(), "=n1", "eu")
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := nats.Connect(f.NATSURL(), nats.UserCredentialBytes([]byte(made.Credentials)), nats.CustomInboxPrefix(wire.Inbox(made.Node.ID)), nats.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	f.answerRequests(conn, made.Node.ID, nil)
+	conn, id := f.enrol("=n1", "eu")
+	f.answerRequests(conn, id, nil)
 	found := b.rows("requests.csv?q=" + loggedRequest)
 	if len(found) != 1 || found[0]["request"] != loggedRequest || found[0]["reason"] != "name_required" || found[0]["node"] != "'=n1" || found[0]["duration_ms"] != "1.5" {
 		t.Errorf("the request is %v", found)

@@ -237,18 +237,27 @@ const loggedRequest = "req_01kvj2t3m8f4tbxw6m0c2r9e5h"
 // shipped is the digest of the release that rollOut rolls out.
 var shipped = "sha256:" + strings.Repeat("5e", 32)
 
+// enrol enrols a node, and connects as it does.
+func (f *fixture) enrol(name, region string) (conn *nats.Conn, id string) {
+	f.Helper()
+	made, err := f.api.EnrolNode(f.Context(), name, region)
+	if err != nil {
+		f.Fatal(err)
+	}
+	conn, err = nats.Connect(f.NATSURL(), nats.UserCredentialBytes([]byte(made.Credentials)),
+		nats.CustomInboxPrefix(wire.Inbox(made.Node.ID)), nats.Timeout(time.Minute))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(conn.Close)
+	return conn, made.Node.ID
+}
+
 // startServing is startNode for one that serves a release.
 func (f *fixture) startServing(region string, perSecond uint64, release *wire.ReleaseStatus) {
 	f.Helper()
-	made, err := f.api.EnrolNode(f.Context(), "Node of "+region, region)
-	if err != nil {
-		f.Fatal(err)
-	}
-	conn, err := nats.Connect(f.NATSURL(), nats.UserCredentialBytes([]byte(made.Credentials)), nats.CustomInboxPrefix(wire.Inbox(made.Node.ID)), nats.Timeout(time.Minute))
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.answerRequests(conn, made.Node.ID, nil)
+	conn, id := f.enrol("Node of "+region, region)
+	f.answerRequests(conn, id, nil)
 	ctx, stop := context.WithCancel(context.Background())
 	var reporting sync.WaitGroup
 	reporting.Go(func() {
@@ -266,7 +275,7 @@ func (f *fixture) startServing(region string, perSecond uint64, release *wire.Re
 				Head: wire.Head{V: wire.Version}, Region: region, Build: "v1.4.0", HotKeys: 812, Sandboxes: 24, Traffic: &sum,
 				Running: release,
 			})
-			_ = conn.Publish(wire.Subject(made.Node.ID, wire.VerbStatus), body) // the origin may have ended
+			_ = conn.Publish(wire.Subject(id, wire.VerbStatus), body) // the origin may have ended
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
@@ -277,7 +286,6 @@ func (f *fixture) startServing(region string, perSecond uint64, release *wire.Re
 	f.Cleanup(func() {
 		stop()
 		reporting.Wait()
-		conn.Close()
 	})
 }
 

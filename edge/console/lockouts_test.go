@@ -4,7 +4,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -19,19 +18,11 @@ func TestLockouts(t *testing.T) {
 	if _, text := b.get("lockouts"); !strings.Contains(text, "No address is locked out.") {
 		t.Errorf("without nodes: %s", text)
 	}
-	made, err := f.api.EnrolNode(t.Context(), "n1", "eu")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn, id := f.enrol("n1", "eu")
 	if _, err := f.api.EnrolNode(t.Context(), "n2", "us"); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := nats.Connect(f.NATSURL(), nats.UserCredentialBytes([]byte(made.Credentials)), nats.CustomInboxPrefix(wire.Inbox(made.Node.ID)), nats.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	if _, err := conn.Subscribe(wire.ToNode+made.Node.ID+"."+wire.VerbLockouts, func(q *nats.Msg) {
+	if _, err := conn.Subscribe(wire.ToNode+id+"."+wire.VerbLockouts, func(q *nats.Msg) {
 		var req wire.LockoutsRequest
 		if err := wire.Decode(q.Data, &req); err != nil {
 			t.Error(err)

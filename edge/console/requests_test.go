@@ -3,9 +3,6 @@ package console_test
 import (
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"partneredge/edge/wire"
 )
@@ -16,21 +13,13 @@ func TestRequests(t *testing.T) {
 	f := newFixture(t)
 	_, token := f.token("viewer")
 	b := f.login(token)
-	made, err := f.api.EnrolNode(t.Context(), "n1", "eu")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn, node := f.enrol("n1", "eu")
 	if _, err := f.api.EnrolNode(t.Context(), "n2", "us"); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := nats.Connect(f.NATSURL(), nats.UserCredentialBytes([]byte(made.Credentials)), nats.CustomInboxPrefix(wire.Inbox(made.Node.ID)), nats.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
 	const id, key = loggedRequest, "key_01kanq3v7yf4pss7c3kxq5d2aw"
 	account := f.account.ID
-	f.answerRequests(conn, made.Node.ID, func(req wire.RequestsRequest) bool {
+	f.answerRequests(conn, node, func(req wire.RequestsRequest) bool {
 		return req.ID == id || req.ID == "" && req.AccountID != "acc_2"
 	})
 	if _, text := b.get("search?q=" + id); !strings.Contains(text, "name_required") {
