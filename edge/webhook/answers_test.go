@@ -63,8 +63,8 @@ func TestAnswers(t *testing.T) {
 			}
 		}},
 		{"byte by byte", drip(200), 200, store.StateDelivered, func(t *testing.T, a store.Attempt) {
-			if a.Excerpt == "" {
-				t.Error("nothing kept")
+			if a.Excerpt == "" || a.Latency > bodyTime {
+				t.Errorf("%d bytes kept, latency %v", len(a.Excerpt), a.Latency)
 			}
 		}},
 		{"not text", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("a\x00b\xffc")) }, 200, store.StateDelivered, func(t *testing.T, a store.Attempt) {
@@ -100,7 +100,11 @@ func TestAnswers(t *testing.T) {
 				}
 				f := newFixture(t, t.TempDir()+"/origin.db", Config{CAFile: caFile(t, endpoint), Schedule: []time.Duration{}, Timeout: timeout})
 				f.subscribe(endpoint.URL)
+				began := time.Now()
 				d := f.state(f.fire(), test.state)
+				if took := time.Since(began); took > 30*time.Second { // half of the time-out
+					t.Errorf("took %v", took)
+				}
 				a := f.tries(d)[0]
 				if a.Status != test.status {
 					t.Errorf("status %d, want %d: %s", a.Status, test.status, a.Error)
