@@ -20,6 +20,7 @@ var update = flag.Bool("update", false, "write what came out to the golden files
 // TestScripts runs each of testdata/script against the program.
 func TestScripts(t *testing.T) {
 	modules, cache := testFiles.get(t)
+	flags := flagsOfGuests(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
@@ -32,7 +33,7 @@ func TestScripts(t *testing.T) {
 			}
 			env.Setenv("GOCACHE", strings.TrimSpace(string(goCache)))
 			env.Setenv("GOPROXY", "off")
-			env.Setenv("GOFLAGS", flagsOfGuests(t))
+			env.Setenv("GOFLAGS", flags)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
