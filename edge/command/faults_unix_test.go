@@ -3,6 +3,7 @@
 package command
 
 import (
+	"errors"
 	"net/http"
 	"os"
 	"slices"
@@ -22,7 +23,7 @@ func TestStoppedOrigin(t *testing.T) {
 	for _, n := range []*regional{eu, us} {
 		await(t, "the key to be known", func() bool { return n.get(held.Plaintext) == http.StatusOK })
 	}
-	s.origin.signal(syscall.SIGSTOP)
+	s.origin.stop()
 	sent := append(eu.accepted(held.Plaintext, 20), us.accepted(held.Plaintext, 20)...)
 	for range 20 {
 		for _, n := range []*regional{eu, us} {
@@ -52,7 +53,7 @@ func TestStoppedNode(t *testing.T) {
 			await(t, "the key to be known", func() bool { return n.get(doomed.Plaintext) == http.StatusOK })
 		}
 		sent := eu.accepted(doomed.Plaintext, 3)
-		eu.signal(syscall.SIGSTOP)
+		eu.stop()
 		s.revoke(doomed)
 		await(t, "the other node to refuse", func() bool { return us.get(doomed.Plaintext) == http.StatusUnauthorized })
 		answers := make(chan int, 4)
@@ -66,7 +67,7 @@ func TestStoppedNode(t *testing.T) {
 		close(answers)
 		for status := range answers {
 			if status != http.StatusUnauthorized {
-				t.Errorf("a key that was revoked while the node stood still: %d", status)
+				t.Errorf("a key that was revoked while the node stood still: %d\n%s", status, eu.out)
 			}
 		}
 		leads := allLeads(t, s.admin, s.account)
@@ -79,6 +80,24 @@ func TestStoppedNode(t *testing.T) {
 		if unique := slices.Compact(sorted(leads)); len(unique) != len(leads) {
 			t.Errorf("%d leads at the origin, %d different ones", len(leads), len(unique))
 		}
+	}
+}
+
+// stop has the process stand still, and returns when it does. It goes on for a while
+// after the signal where processors are busy.
+func (p *process) stop() {
+	p.t.Helper()
+	p.signal(syscall.SIGSTOP)
+	var status syscall.WaitStatus
+	for {
+		_, err := syscall.Wait4(p.cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil || !status.Stopped() {
+			p.t.Fatalf("edge %s ended, and was to stand still: %v", p.name, err)
+		}
+		return
 	}
 }
 

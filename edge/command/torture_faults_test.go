@@ -53,7 +53,7 @@ func (w *torture) killOrigin() (mend func()) {
 }
 
 func (w *torture) stopOrigin() (mend func()) {
-	w.origin.signal(syscall.SIGSTOP)
+	w.origin.stop()
 	return func() { w.origin.signal(syscall.SIGCONT) }
 }
 

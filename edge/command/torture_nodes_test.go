@@ -150,7 +150,7 @@ func (w *torture) processVictim(region, trusted string) *victim {
 	}
 	v.faults = map[string]func(*torture) func(){
 		"killed":  func(*torture) func() { v.end(); return v.begin },
-		"stopped": func(*torture) func() { n.signal(syscall.SIGSTOP); return func() { n.signal(syscall.SIGCONT) } },
+		"stopped": func(*torture) func() { n.stop(); return func() { n.signal(syscall.SIGCONT) } },
 	}
 	if os.Geteuid() == 0 {
 		disk := disktest.Small(w.t, "64m")
