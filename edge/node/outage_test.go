@@ -26,7 +26,7 @@ func TestOutage(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1", Name: "Acme"}
-	key, revoked := o.addKey("key_1", nil), o.addKey("key_2", nil)
+	key, revoked := o.addKey("key_1", func(k *store.Key) { k.RateLimit = 10_000 }), o.addKey("key_2", nil)
 	var passed secondsPassed
 	c := config(t, o)
 	c.Now = passed.now
@@ -74,7 +74,10 @@ func TestOutage(t *testing.T) {
 	if status := readiness(t, n); status != 200 {
 		t.Errorf("/readyz in step again: %d", status)
 	}
-	eventually(t, "an answer is of now", func() bool { return ask(t, n, "GET", me, key, "").want(t, 200).header.Get("Age") == "" })
+	eventually(t, "an answer is of now", func() bool {
+		o.push() // a heartbeat
+		return ask(t, n, "GET", me, key, "").want(t, 200).header.Get("Age") == ""
+	})
 	eventually(t, "the lead is handed over", func() bool { return n.store.Outbox.Len() == 0 })
 	o.do(func() {
 		if len(o.leads) != 1 {

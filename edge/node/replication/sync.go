@@ -143,6 +143,7 @@ func (s *synchronizer) run(ctx context.Context) {
 			continue
 		}
 		retry.Reset()
+		heartbeat.Reset(heartbeatTimeout) // the answer is a sign of life too
 		again.Stop()
 		rest.Stop()
 		resting = false
