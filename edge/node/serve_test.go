@@ -130,7 +130,9 @@ func TestFollowsChanges(t *testing.T) {
 func TestUnknownKeyIsRememberedForAMoment(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t)
-	n := startNode(t, config(t, o))
+	c, moment := config(t, o), time.Now()
+	c.Now = func() time.Time { return moment }
+	n := startNode(t, c)
 	key := plaintext("key_1")
 	for range 5 {
 		ask(t, n, "GET", me, key, "").want(t, 401, "unknown_api_key")
@@ -163,7 +165,8 @@ func TestManyRequestsAskOnce(t *testing.T) {
 	eventually(t, "the key is asked for", func() bool { return o.requests(wire.VerbKey) > 0 })
 	close(release)
 	wg.Wait()
-	if k, v := o.requests(wire.VerbKey), o.requests(wire.VerbView); k != 1 || v != 1 {
+	// A request may miss the view before it comes, and ask for it after that.
+	if k, v := o.requests(wire.VerbKey), o.requests(wire.VerbView); k != 1 || v < 1 || v > 3 {
 		t.Errorf("%d requests for the key, %d for the view", k, v)
 	}
 }
