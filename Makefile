@@ -7,9 +7,11 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 # One set of flags for building, vetting and testing: each package is compiled once.
 # Compilers live for seconds, so they collect their garbage seldom, unless they get large.
-SELDOM := "-toolexec=env GOGC=400 GOMEMLIMIT=1GiB"
-GIVEN  := $(filter-out -trimpath $(SELDOM),$(GOFLAGS))
-export GOFLAGS := $(GIVEN) -trimpath $(if $(findstring -toolexec,$(GIVEN)),,$(SELDOM))
+# What debuggers read is a tenth of their work, and no program here keeps it.
+SELDOM  := "-toolexec=env GOGC=400 GOMEMLIMIT=1GiB"
+NODWARF := -gcflags=all=-dwarf=false
+GIVEN   := $(filter-out -trimpath $(SELDOM) $(NODWARF),$(GOFLAGS))
+export GOFLAGS := $(NODWARF) $(GIVEN) -trimpath $(if $(findstring -toolexec,$(GIVEN)),,$(SELDOM))
 
 MODULES := $(notdir $(patsubst %/,%,$(dir $(wildcard wasm/modules/*/manifest.json))))
 WASM    := $(MODULES:%=build/modules/%.wasm)
@@ -80,7 +82,7 @@ WAZEVO    := $(WAZERO)/engine/wazevo
 UNWATCHED := $(WAZEVO)/backend/... $(WAZEVO)/frontend $(WAZEVO)/ssa $(WAZERO)/leb128 \
 	$(WAZERO)/wasm/binary partneredge/host/prepare \
 	modernc.org/sqlite/lib github.com/chromedp/cdproto/...
-RACE ?= $(if $(shell command -v $(shell $(GO) env CC)),-race $(UNWATCHED:%=-gcflags=%=-race=false))
+RACE ?= $(if $(shell command -v $(shell $(GO) env CC)),-race $(UNWATCHED:%='-gcflags=%=-race=false -dwarf=false'))
 
 # A program that the race detector watches waits for a second at its end, for reports of
 # threads that still run. Tests end none of theirs so late.

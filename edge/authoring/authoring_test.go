@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	if err := os.Setenv("GOFLAGS", os.Getenv("GOFLAGS")+" -pgo="+profile); err != nil {
+	if err := os.Setenv("GOFLAGS", os.Getenv("GOFLAGS")+" -gcflags=all= -pgo="+profile); err != nil {
 		panic(err)
 	}
 	code := m.Run()
