@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -12,7 +13,10 @@ import (
 	"time"
 
 	"partneredge/edge/wire"
+	"partneredge/host/hosttest"
+	"partneredge/host/wazero"
 	"partneredge/store"
+	"partneredge/store/local/outbox"
 	"partneredge/store/logtest"
 )
 
@@ -30,11 +34,45 @@ type arrival struct {
 //
 // All of it, NATS and its reconnecting too, runs on a clock that moves on when
 // nothing else is left to do.
-func TestHourWithoutTheOrigin(t *testing.T) {
+func TestHourWithoutTheOrigin(t *testing.T) { onVirtualClock(t, hourWithoutTheOrigin) }
+
+// TestRejectedLeadsAreOfferedAgain: leads that the origin had no room for are offered
+// again soon after it has, however many others come in meanwhile.
+func TestRejectedLeadsAreOfferedAgain(t *testing.T) {
+	onVirtualClock(t, func(t *testing.T) {
+		w := newHour(t)
+		const rejected = "lead_rejected"
+		w.origin.do(func() { w.origin.refuse[rejected] = "quarantine is full" })
+		key := w.origin.addKey("key_1", nil)
+		w.start("node_1")
+		n := w.nodes[0]
+		if err := n.store.Outbox.Append(t.Context(), outbox.Item{ID: rejected, Body: []byte(`{"id":"` + rejected + `"}`)}); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(time.Second)
+		if left := n.store.Outbox.Len(); left != 0 {
+			t.Fatalf("%d leads wait, and it was to be set aside", left)
+		}
+		w.origin.do(func() { delete(w.origin.refuse, rejected) })
+		arrived := false
+		for minutes := 0; !arrived; minutes++ {
+			if minutes > 20 {
+				t.Fatal("a lead that was set aside is not offered again")
+			}
+			n.ask("POST", newLead, key, someLead).want(t, 201)
+			w.pass(time.Minute)
+			w.origin.push()
+			w.origin.do(func() { _, arrived = w.origin.raws[rejected] })
+		}
+	})
+}
+
+// onVirtualClock runs a test on a clock that moves on when nothing else is left to do.
+func onVirtualClock(t *testing.T, test func(*testing.T)) {
 	if _, err := builtModules(); err != nil { // a process that the virtual clock would wait for
 		t.Fatal(err)
 	}
-	synctest.Test(t, hourWithoutTheOrigin)
+	synctest.Test(t, test)
 	// NATS's client keeps timers to use again, and these must not come out of
 	// the virtual clock's world. A pool is empty after the second collection.
 	runtime.GC()
@@ -53,15 +91,7 @@ func hourWithoutTheOrigin(t *testing.T) {
 		spentKeys           = 2*spendBatch + 500 // let through at each node, besides
 		leads               = leadsAtOnce + 100  // taken at each node
 	)
-	w := &hour{T: t, origin: makeOrigin(t)}
-	w.origin.memory, w.origin.url = true, "nats://127.0.0.1:4222"
-	w.origin.accounts["acc_1"] = store.Account{ID: "acc_1"}
-	w.origin.heard = w.hear
-	w.origin.start()
-	t.Cleanup(func() {
-		w.origin.stop()
-		w.pass(time.Minute) // for those who look only now and then whether they are to end
-	})
+	w := newHour(t)
 	for i := range someKeys {
 		w.keys = append(w.keys, w.origin.addKey(fmt.Sprint("key_", i), nil))
 	}
@@ -145,11 +175,32 @@ func hourWithoutTheOrigin(t *testing.T) {
 type hour struct {
 	*testing.T
 	origin *testOrigin
+	engine *hosttest.Shared
 	nodes  []*hourNode
 	keys   []string
 	doomed string // is revoked while the origin is away
 
 	arrived []arrival // guarded by the origin's lock
+}
+
+// newHour starts the origin.
+func newHour(t *testing.T) *hour {
+	// What the engine waits by is of this clock's world, and so not for others.
+	w := &hour{T: t, origin: makeOrigin(t), engine: hosttest.Share(wazero.New, cacheDir)}
+	t.Cleanup(func() {
+		if err := w.engine.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	w.origin.memory, w.origin.url = true, "nats://127.0.0.1:4222"
+	w.origin.accounts["acc_1"] = store.Account{ID: "acc_1"}
+	w.origin.heard = w.hear
+	w.origin.start()
+	t.Cleanup(func() {
+		w.origin.stop()
+		w.pass(time.Minute) // for those who look only now and then whether they are to end
+	})
+	return w
 }
 
 // hourNode is a node without listeners.
@@ -170,6 +221,7 @@ func (w *hour) start(id string) {
 	w.Helper()
 	n := &hourNode{hour: w}
 	c := config(w.T, w.origin)
+	c.Engine = w.engine.New
 	c.Credentials, c.dialer, c.Log = w.origin.enrol(id), w.origin, slog.New(slog.NewTextHandler(&n.log, nil))
 	c, err := c.withDefaults()
 	if err != nil {

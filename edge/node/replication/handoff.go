@@ -55,7 +55,7 @@ func newHandoff(cfg Config) *handoff {
 // run hands leads over until ctx ends.
 func (h *handoff) run(ctx context.Context) {
 	retry := backoff.New(200*time.Millisecond, 10*time.Second)
-	again := time.NewTimer(0)
+	again, due := time.NewTimer(0), true // due: again runs
 	defer again.Stop()
 	for {
 		select {
@@ -65,7 +65,7 @@ func (h *handoff) run(ctx context.Context) {
 		case <-h.reconnected:
 			h.rejected = true
 		case <-again.C:
-			h.rejected = true
+			h.rejected, due = true, false
 		}
 		for more := true; more && ctx.Err() == nil && h.Link.Up(); {
 			var err error
@@ -78,8 +78,9 @@ func (h *handoff) run(ctx context.Context) {
 			retry.Wait(ctx, err)
 		}
 		h.offerRejected(ctx)
-		if h.left || len(h.deferred) > 0 {
+		if (h.left || len(h.deferred) > 0) && !due { // new leads do not put it off
 			again.Reset(deferFor)
+			due = true
 		}
 	}
 }
