@@ -133,7 +133,8 @@ func (s *Sender) refresh(ctx context.Context) (more bool, err error) {
 	}
 	for _, q := range queues {
 		q.refreshing = false
-		if err == nil {
+		// What a later change may have made wrong is read again before it cancels anything.
+		if err == nil && version == s.c.Store.EndpointsVersion() {
 			q.endpoint.set(endpoints[q.id], began, version) // of a missing one: zero, so not deliverable
 			if !q.endpoint.deliverable {
 				s.cancel(q)

@@ -132,3 +132,59 @@ func TestReadOfEndpointsThatHangs(t *testing.T) {
 		}
 	})
 }
+
+// overtakenRead makes the first read of endpoints while the account is being set up again,
+// and returns it once that is over and another event has come.
+type overtakenRead struct {
+	*firstReadHangs
+	overtake func(read func())
+}
+
+func (o *overtakenRead) Endpoints(ctx context.Context, ids []string) (all map[string]deliveries.Endpoint, err error) {
+	read := func() { all, err = o.DB.Endpoints(ctx, ids) }
+	if o.reads.Add(1) == 1 {
+		o.overtake(read)
+	} else {
+		read()
+	}
+	return all, err
+}
+
+// TestReadOfAnEndpointThatIsOvertaken: what a read says of an endpoint that has changed
+// since cancels nothing.
+func TestReadOfAnEndpointThatIsOvertaken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "origin.db")
+	synctest.Test(t, func(t *testing.T) {
+		s := &simulation{T: t, fakeEndpoints: &fakeEndpoints{endpoints: map[string]behaviour{}, underWay: map[string]int{}, most: map[string]int{}}}
+		s.fixture = &fixture{t: t, db: openDB(t, path)}
+		account, err := s.fixture.db.CreateAccount(t.Context(), store.Account{Name: "A", Mode: store.ModeLive, Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
+		must(t, err)
+		s.endpoint(account.ID, "a.example.com", func(*http.Request) (int, http.Header, error) { return 200, nil, nil })
+		mode := func(m store.Mode) {
+			_, _, err := s.fixture.db.UpdateAccount(t.Context(), account.ID, central.AccountPatch{Mode: &m})
+			must(t, err)
+		}
+		overtaken := &overtakenRead{firstReadHangs: &firstReadHangs{DB: s.fixture.db}}
+		var later string
+		overtaken.overtake = func(read func()) {
+			mode(store.ModeSetup)
+			read()
+			mode(store.ModeLive)
+			later = fire(t, s.fixture.db, account.ID)
+		}
+		startSender(t, s.fixture.db, Config{Store: overtaken, EndpointAge: 10 * time.Millisecond, transport: s.fakeEndpoints})
+		fire(t, s.fixture.db, account.ID)
+		sleep(t.Context(), time.Second)
+		synctest.Wait()
+		all, _, err := s.fixture.db.Deliveries(t.Context(), deliveries.Filter{AccountID: account.ID}, store.Page{Limit: 10})
+		must(t, err)
+		for _, d := range all {
+			if d.EventID == later && d.State != store.StateDelivered {
+				t.Errorf("the delivery of an event that came when the account was live again is %s", d.State)
+			}
+		}
+		if later == "" || len(all) != 2 {
+			t.Errorf("%d deliveries, the read was made: %t", len(all), later != "")
+		}
+	})
+}
