@@ -125,6 +125,28 @@ func TestAlertsHaveAPage(t *testing.T) {
 	}
 }
 
+// TestAlertsNameCommands: the commands that an alert names are there, with their flags.
+func TestAlertsNameCommands(t *testing.T) {
+	alerts, err := os.ReadFile("../alerts.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`edge ([a-z]+ [a-z]+(?: list)?)((?: --[a-z-]+ \w+)*)`).FindAllSubmatch(alerts, -1)
+	if len(named) < 5 {
+		t.Errorf("%d commands are named", len(named))
+	}
+	for _, m := range named {
+		cmd, rest, err := newRoot("test").Find(strings.Fields(string(m[1])))
+		if err != nil || len(rest) > 0 || cmd.HasSubCommands() {
+			t.Errorf("%s: no command of this name: %v", m[0], err)
+			continue
+		}
+		if err := cmd.ParseFlags(strings.Fields(string(m[2]))); err != nil {
+			t.Errorf("%s: %v", m[0], err)
+		}
+	}
+}
+
 // TestAlertsFire has Prometheus's own tool check the rules, and when they fire.
 func TestAlertsFire(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
