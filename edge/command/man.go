@@ -41,6 +41,9 @@ Address of the admin API, such as http://127.0.0.1:8090.
 .B EDGE_ADMIN_TOKEN_FILE
 File with an admin token.
 .TP
+.B EDGE_ADMIN_CA
+PEM file of who signs the certificate of the admin API.
+.TP
 .B EDGE_RELEASE_PASSWORD
 Password of the private key that signs releases.
 .TP

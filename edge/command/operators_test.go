@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -111,8 +113,8 @@ compopt() { :; }
 	}
 }
 
-// TestEveryFlagIsDocumented holds the manual and the completion to the commands
-// and their flags.
+// TestEveryFlagIsDocumented holds the manual and the completion to the commands and
+// their flags, and the manual to the environment that they read.
 func TestEveryFlagIsDocumented(t *testing.T) {
 	root := newRoot("test")
 	page := manual(root)
@@ -139,6 +141,24 @@ func TestEveryFlagIsDocumented(t *testing.T) {
 		})
 	}
 	walk(root)
+	sources, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range sources {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`Getenv\("(EDGE_\w+)"\)`).FindAllSubmatch(text, -1) {
+			if !strings.Contains(page, "\n.B "+string(m[1])+"\n") {
+				t.Errorf("the manual lacks %s, which %s reads", m[1], file)
+			}
+		}
+	}
 }
 
 // TestManual: the page holds no macro that man(7) does not have.
