@@ -115,10 +115,12 @@ func TestCutShort(t *testing.T) {
 	})
 }
 
-func TestRequestFrameLayout(t *testing.T) {
-	r := Request{Now: 1, Method: "GET", Path: "/x", Client: "::1"}
-	if got := len(r.Append(nil)); got != 92 {
-		t.Errorf("the frame of the worked example has %d bytes, its comment says 92", got)
+// TestFrameLayout holds the sizes that comments and the modules' README work out.
+func TestFrameLayout(t *testing.T) {
+	request := Request{Now: 1, Method: "GET", Path: "/x", Client: "::1"}
+	response := Response{Status: 200, Body: []byte("{}")}
+	if asked, answered := len(request.Append(nil)), len(response.Append(nil)); asked != 92 || answered != 38 {
+		t.Errorf("the frames of the worked examples have %d and %d bytes, want 92 and 38", asked, answered)
 	}
 }
 
