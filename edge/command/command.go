@@ -180,11 +180,11 @@ func flagError(cmd *cobra.Command, err error) error {
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
 		return misused(cmd, "flag provided but not defined: -%s", unknown.GetSpecifiedShortnames())
 	case errors.As(err, &unknown):
-		return misused(cmd, "flag provided but not defined: -%s", unknown.GetSpecifiedName())
+		return misused(cmd, "flag provided but not defined: --%s", unknown.GetSpecifiedName())
 	case errors.As(err, &valued):
-		return misused(cmd, "flag needs an argument: -%s", valued.GetSpecifiedName())
+		return misused(cmd, "flag needs an argument: --%s", valued.GetSpecifiedName())
 	case errors.As(err, &rejected):
-		return misused(cmd, "invalid value %q for flag -%s: %v", rejected.GetValue(), rejected.GetFlag().Name, rejected.Unwrap())
+		return misused(cmd, "invalid value %q for flag --%s: %v", rejected.GetValue(), rejected.GetFlag().Name, rejected.Unwrap())
 	}
 	return misused(cmd, "%v", err)
 }

@@ -161,7 +161,7 @@ func (r *releaseFlags) keys() ([]minisign.PublicKey, error) {
 		return nil, nil
 	}
 	keys, err := release.ReadKeys(r.keyFile)
-	return keys, hint.Add(err, "minisign -G makes a pair of keys; give the public one")
+	return keys, hint.Add(err, "edge release keygen makes a pair of keys; give the public one")
 }
 
 // secretFlags are the flags that say which secret events are signed with on a
