@@ -173,6 +173,10 @@ type Subscription struct {
 	FailingFrom time.Time   `json:"failing_from,omitzero"` // when the first of the failures since the last success was
 }
 
+// FailingLong is the time after which a failing endpoint is logged and marked. It is not
+// revoked: only its partner knows whether it is still wanted.
+const FailingLong = 5 * 24 * time.Hour
+
 // Event types.
 const (
 	EventInsightCreated  = "agent.coaching_insight_created"

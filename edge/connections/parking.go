@@ -105,13 +105,6 @@ func (l *ParkingListener) Close() error {
 	return err
 }
 
-// Parked returns how many connections are parked.
-func (l *ParkingListener) Parked() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.parked
-}
-
 // acceptAll accepts connections until the listener is closed.
 func (l *ParkingListener) acceptAll() {
 	for {

@@ -67,7 +67,11 @@ func awaitCount(t *testing.T, what string, want int, count func() int) {
 // awaitParked waits until so many connections are parked.
 func (l *ParkingListener) awaitParked(t *testing.T, want int) {
 	t.Helper()
-	awaitCount(t, "are parked", want, l.Parked)
+	awaitCount(t, "are parked", want, func() int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.parked
+	})
 }
 
 // dialParking connects to l, by TLS if it serves that.

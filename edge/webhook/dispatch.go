@@ -134,12 +134,9 @@ func (s *Sender) cancel(q *queue) {
 	s.refill(q) // to cancel the others
 }
 
-// failingLong is after how long a failing endpoint is logged.
-const failingLong = 5 * 24 * time.Hour
-
 // warnFailing logs, once, that an endpoint has been failing for days.
 func (s *Sender) warnFailing(q *queue, i *item, a store.Attempt) {
-	if i.Endpoint.FailingFrom.IsZero() || q.health.warned || a.StartedAt.Sub(i.Endpoint.FailingFrom) < failingLong {
+	if i.Endpoint.FailingFrom.IsZero() || q.health.warned || a.StartedAt.Sub(i.Endpoint.FailingFrom) < store.FailingLong {
 		return
 	}
 	q.health.warned = true

@@ -172,9 +172,14 @@ type KeyReply struct {
 	Seq    int64        `json:"seq"`
 }
 
+// The most items of one reply, which are also those that a node holds.
+const (
+	MaxInsights = 50
+	MaxFirings  = 100
+)
+
 // ViewRequest asks for one view of an account. Kind is profile, insights or
-// firings. Limit 0 asks for as many items as one reply can hold (50 insights,
-// 100 firings).
+// firings. Limit 0 asks for as many items as one reply can hold.
 type ViewRequest struct {
 	Head
 	AccountID string           `json:"account_id"`
@@ -198,6 +203,9 @@ type ViewReply struct {
 	// Seq is the last change that the view includes.
 	Seq int64 `json:"seq"`
 }
+
+// MaxChanges is the most changes in one message of the origin.
+const MaxChanges = 5000
 
 // ChangesRequest asks for the changes after the sequence number Since of a History
 // ("": unknown).

@@ -47,8 +47,6 @@ type changeable interface {
 }
 
 const (
-	// maxChanges bounds the changes in one answer.
-	maxChanges = 5000
 	// restWithin is the time within which the origin pushes the rest of what one message
 	// did not hold, and within which a message that another overtook is followed by one
 	// that is not. What has not come by then is asked for.
@@ -215,7 +213,7 @@ func (s *synchronizer) catchUp(ctx context.Context, attempt int) error {
 		cursor := s.Store.Cursor()
 		from := cursor.Seq
 		empty := from == 0 && s.Store.Keys.Len()+s.Store.Views.Len() == 0
-		req := wire.ChangesRequest{Since: from, History: cursor.History, Limit: maxChanges}
+		req := wire.ChangesRequest{Since: from, History: cursor.History, Limit: wire.MaxChanges}
 		if empty {
 			req.Limit = 1 // an empty replica needs only the number of the last change
 		}

@@ -13,12 +13,6 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// A held view has at most so many items.
-const (
-	heldInsights = 50
-	heldFirings  = 100
-)
-
 // views implements host.Views on the replica, which holds the newest of each
 // account's data. Pages further back are asked for and not kept. While the origin
 // is away, a held view is served even if it is known to have changed.
@@ -35,7 +29,7 @@ func (v views) AppendProfile(ctx context.Context, dst []byte, p abi.Principal) (
 
 // AppendInsights implements host.Views.
 func (v views) AppendInsights(ctx context.Context, dst []byte, p abi.Principal, since int64, limit int) ([]byte, error) {
-	if limit > heldInsights {
+	if limit > wire.MaxInsights {
 		reply, err := v.page(ctx, p, wire.ViewRequest{Kind: store.ChangeInsights, Since: store.TimeOf(since), Limit: limit})
 		if err != nil {
 			return dst, err
@@ -65,7 +59,7 @@ func newer(items []abi.Insight, since int64, limit int) []abi.Insight {
 
 // AppendFirings implements host.Views.
 func (v views) AppendFirings(ctx context.Context, dst []byte, p abi.Principal, before int64, limit int) ([]byte, error) {
-	if limit <= heldFirings {
+	if limit <= wire.MaxFirings {
 		frame, err := v.frame(ctx, store.ChangeFirings, p)
 		if err != nil {
 			return dst, err

@@ -117,10 +117,6 @@ func (a *api) toWebhook(s store.Subscription) adminapi.Webhook {
 	}
 }
 
-// failingLong is the time after which a failing endpoint is marked. It is not
-// revoked: only its partner knows whether it is still wanted.
-const failingLong = 5 * 24 * time.Hour
-
 // webhookState returns active, failing, failing_long or revoked.
 func webhookState(s store.Subscription, now time.Time) string {
 	switch {
@@ -128,7 +124,7 @@ func webhookState(s store.Subscription, now time.Time) string {
 		return "revoked"
 	case s.FailingFrom.IsZero():
 		return "active"
-	case now.Sub(s.FailingFrom) < failingLong:
+	case now.Sub(s.FailingFrom) < store.FailingLong:
 		return "failing"
 	default:
 		return "failing_long"

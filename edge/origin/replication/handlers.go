@@ -18,13 +18,6 @@ import (
 	"partneredge/store/ratelimit"
 )
 
-// Most items that one view holds.
-const (
-	maxInsights = 50
-	maxFirings  = 100
-	maxChanges  = 5000
-)
-
 func (r *requests) key(ctx context.Context, _ string, req wire.KeyRequest) (wire.Message, error) {
 	reply := new(wire.KeyReply)
 	if len(req.More) > 0 {
@@ -161,11 +154,11 @@ func (r *requests) view(ctx context.Context, node string, req wire.ViewRequest) 
 		}
 	case store.ChangeInsights:
 		var view central.InsightsView
-		view, err = r.DB.Insights(ctx, req.AccountID, req.Since, within(req.Limit, maxInsights))
+		view, err = r.DB.Insights(ctx, req.AccountID, req.Since, within(req.Limit, wire.MaxInsights))
 		reply.Insights, reply.History, reply.Seq = view.Items, view.History, view.Seq
 	case store.ChangeFirings:
 		var view central.FiringsView
-		view, err = r.DB.Firings(ctx, req.AccountID, req.Before, within(req.Limit, maxFirings))
+		view, err = r.DB.Firings(ctx, req.AccountID, req.Before, within(req.Limit, wire.MaxFirings))
 		reply.Firings, reply.More, reply.Seq = view.Items, view.More, view.Seq
 	}
 	return reply, err
@@ -184,7 +177,7 @@ func (r *requests) changes(ctx context.Context, _ string, req wire.ChangesReques
 	if limit == 0 {
 		limit = 1000
 	}
-	log, err := r.DB.ChangesSince(ctx, central.Position{History: req.History, Seq: req.Since}, within(limit, maxChanges))
+	log, err := r.DB.ChangesSince(ctx, central.Position{History: req.History, Seq: req.Since}, within(limit, wire.MaxChanges))
 	return &wire.ChangesReply{Changes: log.Changes, Latest: log.Latest, History: log.History, Reset: log.Reset}, err
 }
 

@@ -14,7 +14,6 @@ import (
 // Times and sizes of the pump.
 const (
 	pumpEvery   = time.Second
-	pumpBatch   = 5000      // changes in one message
 	changesKept = 1_000_000 // a node further behind than this starts afresh
 	pruneEvery  = time.Minute
 )
@@ -75,7 +74,7 @@ func (p *pump) run(ctx context.Context) {
 // case.
 func (p *pump) push(ctx context.Context, beat bool) error {
 	for {
-		log, err := p.DB.ChangesSince(ctx, central.Position{History: p.history, Seq: p.last.Load()}, pumpBatch)
+		log, err := p.DB.ChangesSince(ctx, central.Position{History: p.history, Seq: p.last.Load()}, wire.MaxChanges)
 		if err != nil {
 			return err
 		}
