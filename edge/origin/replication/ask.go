@@ -15,7 +15,7 @@ import (
 )
 
 // askTime bounds the wait for a node's answer to an operator.
-const askTime = 2 * time.Second
+const askTime = 5 * time.Second
 
 // NodeAnswer is the answer of one node. Err is set when it did not answer.
 type NodeAnswer[Reply any] struct {
@@ -25,13 +25,13 @@ type NodeAnswer[Reply any] struct {
 }
 
 // Lockouts asks every enrolled node about its lockouts, all at once, and returns
-// when each has answered or two seconds have passed.
+// when each has answered or askTime has passed.
 func (s *Server) Lockouts(ctx context.Context, req wire.LockoutsRequest) []NodeAnswer[wire.LockoutsReply] {
 	return askAll[wire.LockoutsRequest, wire.LockoutsReply](ctx, s, wire.VerbLockouts, req)
 }
 
 // AnsweredRequests asks every enrolled node about requests that it answered, all at once,
-// and returns when each has answered or two seconds have passed.
+// and returns when each has answered or askTime has passed.
 func (s *Server) AnsweredRequests(ctx context.Context, req wire.RequestsRequest) []NodeAnswer[wire.RequestsReply] {
 	return askAll[wire.RequestsRequest, wire.RequestsReply](ctx, s, wire.VerbRequests, req)
 }
