@@ -205,10 +205,16 @@ func (s *state) watch(ctx context.Context) {
 	}
 }
 
+// between returns the time between two moments, the longer of what two clocks say: the
+// monotonic one stands still while the machine is suspended, and the other may be set.
+func between(a, b time.Time) time.Duration {
+	return max(b.Sub(a).Abs(), b.Round(0).Sub(a.Round(0)).Abs())
+}
+
 // checkSuspension begins to catch up if the process was suspended. mu is held.
 func (s *state) checkSuspension() {
 	now := time.Now()
-	suspended := now.Sub(s.seen) > suspensionGap
+	suspended := between(s.seen, now) > suspensionGap
 	s.seen = now
 	if suspended && s.phase != disconnected {
 		s.log.Warn("process was suspended: catching up with origin")
