@@ -96,7 +96,11 @@ func replace(t *testing.T, p *Project, name, old, new string) {
 	if !strings.Contains(string(text), old) {
 		t.Fatalf("%s has no %q:\n%s", name, old, text)
 	}
-	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(text), old, new)), 0o600); err != nil {
+	whole := filepath.Join(t.TempDir(), name) // nobody is to read half of it
+	if err := os.WriteFile(whole, []byte(strings.ReplaceAll(string(text), old, new)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(whole, path); err != nil {
 		t.Fatal(err)
 	}
 }

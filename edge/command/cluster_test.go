@@ -168,7 +168,7 @@ func TestManyOrigins(t *testing.T) {
 		own := 1
 		await(t, what+": one limit at both nodes", func() bool {
 			own++
-			left, err := strconv.Atoi(nodes[1].header(limited.Plaintext).Get("x-ratelimit-remaining"))
+			left, err := strconv.Atoi(nodes[1].answer(limited.Plaintext).Header.Get("x-ratelimit-remaining"))
 			return err == nil && left < 300-own-100
 		})
 		var fired struct {

@@ -99,7 +99,7 @@ func TestFullDiskLeavesReads(t *testing.T) {
 		n.get(key)
 		return n.metric("edge_limits_in_memory") == 1
 	})
-	left, err := strconv.Atoi(n.header(few).Get("X-Ratelimit-Remaining"))
+	left, err := strconv.Atoi(n.answer(few).Header.Get("X-Ratelimit-Remaining"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestFullDiskLeavesReads(t *testing.T) {
 			t.Fatalf("a read on a full disk: %d\n%s", status, n.out)
 		}
 	}
-	if now, err := strconv.Atoi(n.header(few).Get("X-Ratelimit-Remaining")); err != nil || now >= left {
+	if now, err := strconv.Atoi(n.answer(few).Header.Get("X-Ratelimit-Remaining")); err != nil || now >= left {
 		t.Errorf("%d tokens left before 20 reads, %d after (%v)", left, now, err)
 	}
 	if status := ready(); status != http.StatusServiceUnavailable {

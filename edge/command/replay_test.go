@@ -75,7 +75,7 @@ func TestReplayedMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	const spent, perMinute = 15, 60
+	const spent, perMinute = 150, 600
 	sending, counted, doomed := makeKey(t, admin, account, 10_000), makeKey(t, admin, account, perMinute), makeKey(t, admin, account, 10_000)
 	at := func(i int) *regional {
 		return &regional{t: t, ready: nodeReady{BaseURL: d.nodes[i].URL(), MetricsURL: d.nodes[i].MetricsURL() + "/metrics"}}
@@ -103,7 +103,7 @@ func TestReplayedMessages(t *testing.T) {
 	left := func(n *regional) int {
 		t.Helper()
 		looks++
-		header := n.header(counted.Plaintext)
+		header := n.answer(counted.Plaintext).Header
 		remaining, err := strconv.Atoi(header.Get("x-ratelimit-remaining"))
 		if err != nil {
 			t.Fatal(err)

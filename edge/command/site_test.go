@@ -194,8 +194,8 @@ func (n *regional) get(key string) int {
 	return status
 }
 
-// header is that of the answer to who the key is.
-func (n *regional) header(key string) http.Header {
+// answer is that to who the key is, without its body.
+func (n *regional) answer(key string) *http.Response {
 	n.t.Helper()
 	req, err := http.NewRequestWithContext(n.t.Context(), "GET", n.ready.BaseURL+"/api/v2/public/agents/me", nil)
 	if err != nil {
@@ -207,7 +207,7 @@ func (n *regional) header(key string) http.Header {
 		n.t.Fatal(err)
 	}
 	resp.Body.Close()
-	return resp.Header
+	return resp
 }
 
 // lead sends one and returns the status, and its id when it was accepted. once

@@ -71,9 +71,7 @@ func TestOutage(t *testing.T) {
 	o.start()
 	eventually(t, "connected again", n.link.Up)
 	eventually(t, "revoked", func() bool { return ask(t, n, "GET", me, revoked, "").want(t, 401, "api_key_revoked").status == 401 })
-	if status := readiness(t, n); status != 200 {
-		t.Errorf("/readyz in step again: %d", status)
-	}
+	eventually(t, "/readyz says that it is in step", func() bool { return readiness(t, n) == 200 })
 	eventually(t, "an answer is of now", func() bool {
 		o.push() // a heartbeat
 		return ask(t, n, "GET", me, key, "").want(t, 200).header.Get("Age") == ""

@@ -83,15 +83,20 @@ func TestServesTheLargestPages(t *testing.T) {
 	}
 	key := o.addKey("key_1", nil)
 	n := startNode(t, config(t, o))
-	ask(t, n, "GET", firings+"?limit=100", key, "").want(t, 200, `"fir_000"`, `"fir_099"`, `"count":100`)
-	ask(t, n, "GET", insights+"?limit=50", key, "").want(t, 200, `"ins_000"`, `"ins_049"`, `"count":50`)
+	// A busy machine may have it compute for longer than a module may.
+	served := func(page string) (a answer) {
+		eventually(t, page, func() bool { a = ask(t, n, "GET", page, key, ""); return a.status != 500 })
+		return a
+	}
+	served(firings+"?limit=100").want(t, 200, `"fir_000"`, `"fir_099"`, `"count":100`)
+	served(insights+"?limit=50").want(t, 200, `"ins_000"`, `"ins_049"`, `"count":50`)
 }
 
 func TestFollowsChanges(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t)
 	o.accounts["acc_1"] = store.Account{ID: "acc_1", Name: "before"}
-	key, other := o.addKey("key_1", nil), o.addKey("key_2", nil)
+	key, other := o.addKey("key_1", func(k *store.Key) { k.RateLimit = 10_000 }), o.addKey("key_2", nil)
 	n := startNode(t, config(t, o))
 	ask(t, n, "GET", me, key, "").want(t, 200, "before")
 	ask(t, n, "GET", me, other, "").want(t, 200)
@@ -132,6 +137,7 @@ func TestUnknownKeyIsRememberedForAMoment(t *testing.T) {
 	o := newOrigin(t)
 	c, moment := config(t, o), time.Now()
 	c.Now = func() time.Time { return moment }
+	c.Lockout.Failures = 1 << 30 // as often as it takes
 	n := startNode(t, c)
 	key := plaintext("key_1")
 	for range 5 {
