@@ -291,7 +291,7 @@ type Change struct {
 	Seq  int64      `json:"seq"`
 	Kind ChangeKind `json:"kind"`
 	Ref  string     `json:"ref"`
-	Gone bool       `json:"gone,omitempty"` // revoked: the node must not serve it until it has asked
+	Gone bool       `json:"gone,omitempty"` // a key is revoked, which no node must serve until it has asked, or an account deleted
 }
 
 // Span bounds times: at Since or later, before Until. A zero time is no bound.

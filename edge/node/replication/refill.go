@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -182,6 +183,9 @@ func (r *replica) refillAll(ctx context.Context) {
 			Hashes: r.Store.Keys.StaleNames(maxRefilled), Wanted: r.Store.Keys.IsStale,
 		}
 		err := f.Run(ctx)
+		if err == nil {
+			err = r.dropOrphans()
+		}
 		switch {
 		case err == nil && unread > 0:
 			r.Log.Warn("held keys are current again, but for those that the origin cannot read", "keys", len(f.Hashes), "unread", unread)
@@ -193,6 +197,19 @@ func (r *replica) refillAll(ctx context.Context) {
 			r.Log.Warn("held keys are asked for as requests need them", "err", err)
 		}
 	}
+}
+
+// dropOrphans drops the stale views that no valid key asks for any more: their accounts
+// may have been deleted, which nobody tells after a reset.
+func (r *replica) dropOrphans() error {
+	for _, name := range r.Store.Views.StaleNames(math.MaxInt) {
+		if _, rec, held := r.Store.Views.Find(name); held && !r.valid(rec.By) {
+			if err := r.Store.Views.Drop(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // refilled takes in a key of a refill.

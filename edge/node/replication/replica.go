@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"partneredge/edge/node/replication/link"
 	"partneredge/edge/tracing"
 	"partneredge/edge/wire"
 	"partneredge/host"
@@ -128,12 +129,15 @@ func (r *replica) note(changes []store.Change) (concerned []int) {
 }
 
 // apply makes a held record that the change concerns stale, and a revoked key
-// refused, at once; then the record is renewed.
+// refused, at once; then the record is renewed. Of a deleted account nothing is kept.
 func (r *replica) apply(change store.Change) error {
 	if change.Kind != store.ChangeKey {
 		name := viewName(change.Kind, change.Ref)
 		_, concerned, err := r.Store.Views.Change(name, change.Seq, nil)
-		if err == nil && concerned {
+		switch {
+		case change.Gone:
+			return errors.Join(err, r.Store.Views.Drop(name))
+		case err == nil && concerned:
 			r.renew(name)
 		}
 		return err
@@ -231,7 +235,8 @@ func (r *replica) fetchView(ctx context.Context, w wanted) (local.Record, error)
 	kind, account, _ := strings.Cut(w.name, "/")
 	at := r.Now()
 	reply, err := r.askView(ctx, wire.ViewRequest{AccountID: account, KeyHash: []byte(w.keyHash), Kind: store.ChangeKind(kind)})
-	if errors.Is(err, host.ErrNotFound) {
+	// The account may have been deleted while an answer of before was on its way.
+	if errors.Is(err, host.ErrNotFound) || errors.Is(err, link.ErrRefused) {
 		return local.Record{}, dropped(r.Store.Views, w.name, err)
 	}
 	if err != nil {

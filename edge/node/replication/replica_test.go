@@ -62,3 +62,46 @@ func TestViewsAreRenewedByValidKeys(t *testing.T) {
 		t.Error("a key that is not held is valid")
 	}
 }
+
+// TestOrphansAreDropped: after a reset nobody tells that an account was deleted. Its keys
+// are found to be gone, and with them the views that no other key asks for.
+func TestOrphansAreDropped(t *testing.T) {
+	held, err := local.Open(local.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	r := newReplica(t.Context(), Config{Store: held, Now: func() time.Time { return now }})
+	keys := map[string]*store.Key{"kept": {ID: "key_1", ExpiresAt: now.Add(time.Hour)}, "revoked": {ID: "key_2", ExpiresAt: now.Add(time.Hour), RevokedAt: now}, "gone": {ID: "key_3", ExpiresAt: now.Add(time.Hour)}}
+	view := func(by string) {
+		t.Helper()
+		if _, err := held.Views.Put("profile/acc_"+by, local.Record{Ref: "profile/acc_" + by, Frame: "Dana", Seq: held.Cursor().Seq, By: by}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, key := range keys {
+		if _, err := r.putKey(name, key, 1, now); err != nil {
+			t.Fatal(err)
+		}
+		view(name)
+	}
+	if err := held.Reset(9, "his_2", false); err != nil {
+		t.Fatal(err)
+	}
+	keys["gone"] = nil
+	for name, key := range keys {
+		if err := r.refilled(name, key, 9, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	view("never held") // it is of now, whoever asked for it
+	if err := r.dropOrphans(); err != nil {
+		t.Fatal(err)
+	}
+	for by, want := range map[string]bool{"kept": true, "revoked": false, "gone": false, "never held": true} {
+		if _, _, is := held.Views.Find("profile/acc_" + by); is != want {
+			t.Errorf("the view that the key %s asked for is held: %t, want %t", by, is, want)
+		}
+	}
+}
