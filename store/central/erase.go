@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -72,7 +73,9 @@ type records struct {
 	with, withID string // a table whose rows go with them, and its column with their ids; "": none
 }
 
-// ofAccount lists the records of an account. What names others comes before them.
+// ofAccount lists the records of an account. What names others comes before them. The
+// last two go with the account itself: a key that is made until then has to end at
+// every node.
 var ofAccount = [...]records{
 	{"deliveries", "id", `subscription_id IN (SELECT id FROM subscriptions WHERE account_id = ?)`, "attempts", "delivery_id"},
 	{"events", "id", `account_id = ?`, "", ""},
@@ -94,15 +97,26 @@ var ofAccount = [...]records{
 // Its keys and subscriptions end first, at every node; its records go in slices, and
 // the account last, so that what is cut short can be done again.
 func (d *DB) EraseAccount(ctx context.Context, id string) (Erased, error) {
-	const tried = "erase account"
 	if _, err := d.Account(ctx, id); err != nil {
 		return nil, err
 	}
 	if err := d.endAccount(ctx, id); err != nil {
-		return nil, db.Fail(tried, err)
+		return nil, db.Fail(triedErase, err)
 	}
+	erased, err := d.eraseRecords(ctx, id)
+	if err != nil {
+		return nil, db.Fail(triedErase, err)
+	}
+	return d.eraseRest(ctx, id, erased)
+}
+
+const triedErase = "erase account"
+
+// eraseRecords removes what an account has, in slices.
+func (d *DB) eraseRecords(ctx context.Context, id string) (Erased, error) {
 	erased := make(Erased)
-	for _, of := range ofAccount[:len(ofAccount)-1] { // of the agent, in the last transaction
+	const withAccount = 2
+	for _, of := range ofAccount[:len(ofAccount)-withAccount] {
 		for {
 			var gone int64
 			err := d.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) (err error) {
@@ -110,20 +124,33 @@ func (d *DB) EraseAccount(ctx context.Context, id string) (Erased, error) {
 				return err
 			})
 			if err != nil {
-				return nil, db.Fail(tried, err)
+				return nil, err
 			}
 			if erased[of.table] += gone; gone == 0 {
 				break
 			}
 		}
 	}
-	err := d.writeTo(ctx, tried, id, nil, func(ctx context.Context, t *tx) error {
+	return erased, nil
+}
+
+// eraseRest removes an account with what came in since its records were erased.
+func (d *DB) eraseRest(ctx context.Context, id string, erased Erased) (all Erased, err error) {
+	err = d.writeTo(ctx, triedErase, id, nil, func(ctx context.Context, t *tx) error {
+		all = maps.Clone(erased) // this may be done again
+		made, err := t.Strings(ctx, `SELECT id FROM keys WHERE account_id = ? AND revoked_at = 0`, id)
+		if err != nil {
+			return err
+		}
+		for _, key := range made { // since the others ended
+			t.changed(store.ChangeKey, key, true)
+		}
 		for _, of := range ofAccount { // and what came in meanwhile
 			for gone := int64(1); gone > 0; {
-				var err error
 				if gone, err = of.eraseSome(ctx, t.Tx, id); err != nil {
 					return err
 				}
+				all[of.table] += gone
 			}
 		}
 		if _, err := t.Exec(ctx, `DELETE FROM accounts WHERE id = ?`, id); err != nil {
@@ -135,13 +162,13 @@ func (d *DB) EraseAccount(ctx context.Context, id string) (Erased, error) {
 		for _, kind := range []store.ChangeKind{store.ChangeProfile, store.ChangeInsights, store.ChangeFirings} {
 			t.changed(kind, id, true)
 		}
-		if err := t.audited(ctx, "account.delete", id, nil, erased); err != nil {
+		if err := t.audited(ctx, "account.delete", id, nil, all); err != nil {
 			return err
 		}
 		t.dropEvents(id)
 		return nil
 	})
-	return erased, err
+	return all, err
 }
 
 // dropEvents gives up what others in the same transaction have made of an account

@@ -137,6 +137,33 @@ func TestErase(t *testing.T) {
 	})
 }
 
+// TestKeyThatIsMadeWhileItsAccountGoes: a key that is made after the others have ended is
+// gone at every node too.
+func TestKeyThatIsMadeWhileItsAccountGoes(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		d := open(t, p)
+		ctx := t.Context()
+		a := newAccount(t, d, store.ModeLive)
+		before := must(d.CreateKey(ctx, keyFor(a.ID)))(t)
+		noError(t, d.endAccount(ctx, a.ID))
+		late := must(d.CreateKey(ctx, keyFor(a.ID)))(t)
+		erased := must(d.eraseRecords(ctx, a.ID))(t)
+		erased = must(d.eraseRest(ctx, a.ID, erased))(t)
+		if erased["keys"] != 2 {
+			t.Errorf("%d keys went, want 2", erased["keys"])
+		}
+		gone := map[string]int{}
+		for _, c := range must(d.ChangesSince(ctx, Position{}, 1000))(t).Changes {
+			if c.Kind == store.ChangeKey && c.Gone {
+				gone[c.Ref]++
+			}
+		}
+		if gone[before.ID] != 1 || gone[late.ID] != 1 {
+			t.Errorf("keys that are gone: %v, want %s and %s, once each", gone, before.ID, late.ID)
+		}
+	})
+}
+
 // TestDeletedLeavesTheQuarantine deletes leads that only the quarantine has: their bodies
 // go with them, and no release brings one back.
 func TestDeletedLeavesTheQuarantine(t *testing.T) {
