@@ -53,7 +53,7 @@ func TestRollouts(t *testing.T) {
 		r.State = store.RollingBack
 		r, _, err = db.StepRollout(ctx, r)
 		noError(t, err)
-		wants(before)
+		wants(map[string]string{"node_a": "", "node_b": "sha256:0", "": ""})
 		_, err = db.AddRollout(ctx, begin)
 		wantErr(t, err, store.ErrConflict)
 		r.State = store.RolledBack

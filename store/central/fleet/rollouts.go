@@ -112,13 +112,10 @@ func settle(ctx context.Context, t *db.Tx, was, r store.Rollout) error {
 		for _, n := range r.Nodes {
 			nodes[n.ID] = n.Before
 		}
-		if r.Everywhere && r.HadBefore {
+		if r.Everywhere {
+			// Nodes that were enrolled since run the release by this row. If nothing was
+			// decided before, they are told to run their own modules again.
 			nodes[""] = r.Before
-		}
-		if r.Everywhere && !r.HadBefore {
-			if _, err := t.Exec(ctx, `DELETE FROM node_releases WHERE node = ''`); err != nil {
-				return err
-			}
 		}
 	}
 	return PutReleases(ctx, t, nodes)
