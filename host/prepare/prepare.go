@@ -154,6 +154,7 @@ type rewriter struct {
 	imported      int         // functions
 	functions     int         // with the imported ones
 	tables        int
+	tableStart    uint64 // elements of all tables at first
 	memories      int
 	importsMemory bool
 	globals       []global

@@ -14,6 +14,8 @@ import (
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
+
+	"partneredge/host/wasmtest"
 )
 
 // engineDir is where the engine's sources lie, with the specification's test
@@ -221,4 +223,31 @@ func refueling(t *testing.T) wazero.Runtime {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// TestTablesAreBoundedTogether: what a module's tables start with is in the host's memory,
+// which no limit of the module's own memory bounds.
+func TestTablesAreBoundedTogether(t *testing.T) {
+	tables := func(sizes ...int) (all [][]byte) {
+		for _, size := range sizes {
+			all = append(all, slices.Concat([]byte{funcref, 0}, wasmtest.U(size)))
+		}
+		return all
+	}
+	for _, test := range []struct {
+		name   string
+		tables [][]byte
+		want   string
+	}{
+		{"one of the most elements", tables(maxTableStart), ""},
+		{"two with as many together", tables(maxTableStart/2, maxTableStart/2), ""},
+		{"two with more together", tables(maxTableStart, 1), "more than the limit"},
+		{"as many as there may be", tables(make([]int, maxTables)...), ""},
+		{"one more", tables(make([]int, maxTables+1)...), "more than 16 tables"},
+	} {
+		_, err := Rewrite(wasmtest.Module(wasmtest.Section(secTable, test.tables...)), Options{})
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%s: %v, want %q", test.name, err, test.want)
+		}
+	}
 }

@@ -156,7 +156,8 @@ func (p *rewriter) writeFunctions() []byte {
 
 const (
 	tableLimit    = 1 << 16   // elements that a table may grow to
-	maxTableStart = 1_000_000 // and may start with
+	maxTableStart = 1_000_000 // and all may start with
+	maxTables     = 16
 )
 
 func (p *rewriter) tableSection(r *reader) (out []byte) {
@@ -166,19 +167,23 @@ func (p *rewriter) tableSection(r *reader) (out []byte) {
 		kind := refType(r)
 		at := r.at
 		low, high := limits(r)
-		if low > maxTableStart {
-			r.fail(at, "table of %d elements, more than the limit of %d", low, maxTableStart)
+		p.tables++
+		p.tableStart += uint64(low)
+		if p.tableStart > maxTableStart {
+			r.fail(at, "tables of %d elements, more than the limit of %d", p.tableStart, maxTableStart)
+		}
+		if p.tables > maxTables {
+			r.fail(at, "more than %d tables", maxTables)
 		}
 		if !r.ok() {
 			return out
 		}
 		out = appendU32(append(out, kind, 1), low)
 		out = appendU32(out, uint32(min(high, uint64(max(tableLimit, low)))))
-		if p.tables == 0 && n == 1 && kind == funcref {
+		if p.tables == 1 && n == 1 && kind == funcref {
 			p.calls.setTable(low)
 		}
 	}
-	p.tables += n
 	return out
 }
 
