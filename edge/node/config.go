@@ -62,6 +62,8 @@ type Config struct {
 	MaxCache int64
 	// Engine makes the engine that runs the modules. Default: host's own.
 	Engine engine.New
+	// ModuleCPU is how long a module may compute in one call. Default 50 ms.
+	ModuleCPU time.Duration
 	// Progress, if set, is called while modules are made ready: once for each,
 	// when it begins, as the nth of total. A module that is not in the compile
 	// cache takes seconds.
@@ -150,6 +152,9 @@ func (c Config) withDefaults() (Config, error) {
 		if err := release.CheckVersion(c.MinRelease); err != nil {
 			return c, fmt.Errorf("MinRelease: %w", err)
 		}
+	}
+	if c.ModuleCPU < 0 {
+		return c, fmt.Errorf("ModuleCPU is %v, less than nothing", c.ModuleCPU)
 	}
 	or(&c.Cache, filepath.Join(c.Data, "cache"))
 	c.setDefaults()

@@ -134,6 +134,7 @@ func (l *loader) openModule(ctx context.Context, m release.Module, admitted admi
 	caps := l.cfg.Capabilities
 	caps.Routes = admitted.Routes
 	module, err := l.cfg.Runtime.Open(ctx, m.Wasm, admitted.Manifests[m.Name], caps, host.Limits{
+		CPU:      l.cfg.CallCPU,
 		Wall:     l.cfg.CallTimeout,
 		Response: wire.MaxPayload, // a module can answer whatever the origin can send it
 	})

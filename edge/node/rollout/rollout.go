@@ -45,8 +45,9 @@ type Config struct {
 	MaxCache int64
 	// Capabilities are granted to the modules of a release that gets requests.
 	Capabilities host.Capabilities
-	// CallTimeout bounds one call of a module.
-	CallTimeout time.Duration
+	// CallTimeout bounds one call of a module, and CallCPU how long it may compute in one.
+	// Default of that: host.Limits'.
+	CallTimeout, CallCPU time.Duration
 	// Origin is asked for releases, for FetchTimeout each time.
 	Origin       Origin
 	FetchTimeout time.Duration
