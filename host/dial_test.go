@@ -408,7 +408,7 @@ func TestSocketLimits(t *testing.T) {
 		}
 	})
 	to := "127.0.0.1:" + port
-	m, _ := openDialer(t, &names{}, Limits{Sandboxes: 1, Sockets: 5, SocketBytes: 1 << 20}, to)
+	m, _ := openDialer(t, &names{}, Limits{Sandboxes: 1, Wait: time.Minute, Sockets: 5, SocketBytes: 1 << 20}, to)
 	if _, err := dial(m, "/", ""); err != nil { // so that there is a sandbox
 		t.Fatal(err)
 	}

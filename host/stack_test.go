@@ -3,6 +3,7 @@ package host
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"partneredge/host/memory"
 	"partneredge/host/wasmtest"
@@ -33,7 +34,7 @@ func TestDeepStack(t *testing.T) {
 		{"too deep", 400_000, Trap, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, m, _ := openHostile(t, assembled(asm(recursion(tt.depth), answerWith(asm(num(7)))), nil), memory.Auto, Limits{Sandboxes: 1})
+			_, m, _ := openHostile(t, assembled(asm(recursion(tt.depth), answerWith(asm(num(7)))), nil), memory.Auto, Limits{Sandboxes: 1, Wait: time.Minute})
 			want, err := ask(m, "/", "")
 			if err != nil {
 				t.Fatal(err)

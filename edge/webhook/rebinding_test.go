@@ -53,7 +53,7 @@ func TestRebindingOfATarget(t *testing.T) {
 			forbidden := net.JoinHostPort(inside, port)
 			reached := connections(t, forbidden)
 			dns := newDNS(t)
-			guard := NewGuard(GuardConfig{Resolver: dns.resolver(), Allow: []netip.Prefix{netip.MustParsePrefix(public + "/32")}})
+			guard := NewGuard(GuardConfig{Resolver: dns.resolver(), LookupTimeout: time.Minute, Allow: []netip.Prefix{netip.MustParsePrefix(public + "/32")}})
 			f := newFixture(t, t.TempDir()+"/origin.db", Config{
 				CAFile: caFile(t, endpoint), Guard: guard, Schedule: []time.Duration{time.Hour, time.Hour}, HoldMost: time.Millisecond,
 			})

@@ -41,7 +41,7 @@ func coaching() []Case {
 			list("?since=2000-01-01", samples),
 			list("?since=$(newest)", `{"insights":[],"count":0,"limit":10,"note":"<has:sample>"}`)),
 		rule("coaching/samples give way to insights",
-			list("", samples), list("", insights(2, 1, 10)).before(withInsights(2)).within(5*time.Second)),
+			list("", samples), list("", insights(2, 1, 10)).before(withInsights(2)).within(time.Minute)),
 		rule("coaching/newest first, ten of twelve",
 			list("", insights(12, 3, 10)), list("?limit=12", insights(12, 1, 12)), list("?limit=3", insights(12, 10, 3)),
 		).setup(withInsights(12)),

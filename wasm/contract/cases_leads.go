@@ -58,11 +58,14 @@ func wantLeads(want ...Lead) func(*Session) {
 	return func(s *Session) {
 		s.T.Helper()
 		got := map[string]Lead{}
-		deadline, again := time.After(10*time.Second), time.NewTicker(20*time.Millisecond)
+		deadline, again := time.After(time.Minute), time.NewTicker(20*time.Millisecond)
 		defer again.Stop()
-		for len(got) < len(want) {
+		for {
 			for _, l := range s.target.Fixture.Leads(s.T, s.Account) {
 				got[l.ID] = l
+			}
+			if len(got) >= len(want) {
+				break
 			}
 			select {
 			case <-deadline:

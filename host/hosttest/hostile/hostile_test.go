@@ -37,7 +37,7 @@ func TestGuests(t *testing.T) {
 }
 
 func ends(t *testing.T, r *host.Runtime, g hostile.Guest) {
-	m, err := g.Open(t.Context(), r, host.Limits{Sandboxes: 1, Wall: 20 * time.Second})
+	m, err := g.Open(t.Context(), r, host.Limits{Sandboxes: 1, Wait: time.Minute, Wall: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
