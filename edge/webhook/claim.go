@@ -99,11 +99,12 @@ func (s *Sender) hold(c deliveries.Claim, readAt time.Time, version uint64, now 
 		}
 	}
 	s.keep(q, 1, i.size())
-	if now.Sub(q.endpoint.readAt) > s.c.EndpointAge && version >= q.endpoint.version { // else as much is known, or more
+	known := q.endpoint.version
+	if version > known || version == known && now.Sub(q.endpoint.readAt) > s.c.EndpointAge { // else as much is known, or more
 		q.endpoint.set(c.Endpoint, readAt, version)
 	}
 	q.items.push(i)
-	if !q.endpoint.deliverable {
+	if s.mayCancel(q) {
 		s.cancel(q)
 		return
 	}

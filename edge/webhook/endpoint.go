@@ -67,6 +67,12 @@ func (s *Sender) isFresh(q *queue, now time.Time) bool {
 	return fresh
 }
 
+// mayCancel reports whether nothing is to be sent to q's endpoint, as far as this process
+// knows. What it has changed since is read before anything is cancelled. s.mu is held.
+func (s *Sender) mayCancel(q *queue) bool {
+	return !q.endpoint.deliverable && q.endpoint.version == s.c.Store.EndpointsVersion()
+}
+
 // refreshIn has stale endpoints read after d, or before. s.mu is held.
 func (s *Sender) refreshIn(d time.Duration) {
 	if !s.refreshSoon {
@@ -133,10 +139,9 @@ func (s *Sender) refresh(ctx context.Context) (more bool, err error) {
 	}
 	for _, q := range queues {
 		q.refreshing = false
-		// What a later change may have made wrong is read again before it cancels anything.
-		if err == nil && version == s.c.Store.EndpointsVersion() {
+		if err == nil {
 			q.endpoint.set(endpoints[q.id], began, version) // of a missing one: zero, so not deliverable
-			if !q.endpoint.deliverable {
+			if s.mayCancel(q) {
 				s.cancel(q)
 			}
 		}

@@ -188,3 +188,45 @@ func TestReadOfAnEndpointThatIsOvertaken(t *testing.T) {
 		}
 	})
 }
+
+// TestEventOfAnAccountThatIsLiveAgain: what was read of an endpoint a moment ago, when its
+// account was being set up, cancels nothing that comes when it is live again.
+func TestEventOfAnAccountThatIsLiveAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "origin.db")
+	synctest.Test(t, func(t *testing.T) {
+		s := &simulation{T: t, fakeEndpoints: &fakeEndpoints{endpoints: map[string]behaviour{}, underWay: map[string]int{}, most: map[string]int{}}}
+		s.fixture = &fixture{t: t, db: openDB(t, path)}
+		account, err := s.fixture.db.CreateAccount(t.Context(), store.Account{Name: "A", Mode: store.ModeLive, Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
+		must(t, err)
+		release := make(chan struct{})
+		s.endpoint(account.ID, "a.example.com", func(*http.Request) (int, http.Header, error) {
+			<-release
+			return 200, nil, nil
+		})
+		mode := func(m store.Mode) {
+			_, _, err := s.fixture.db.UpdateAccount(t.Context(), account.ID, central.AccountPatch{Mode: &m})
+			must(t, err)
+		}
+		sender := startSender(t, s.fixture.db, Config{transport: s.fakeEndpoints})
+		for range 50 { // more than are tried at once
+			fire(t, s.fixture.db, account.ID)
+		}
+		synctest.Wait()
+		mode(store.ModeSetup)
+		close(release)
+		sleep(t.Context(), 100*time.Millisecond)
+		synctest.Wait()
+		if sender.Stats().Cancelled == 0 {
+			t.Fatal("nothing is cancelled, and what waits was to be")
+		}
+		mode(store.ModeLive)
+		later := fire(t, s.fixture.db, account.ID)
+		sleep(t.Context(), time.Second)
+		synctest.Wait()
+		all, _, err := s.fixture.db.Deliveries(t.Context(), deliveries.Filter{AccountID: account.ID}, store.Page{Limit: 1})
+		must(t, err)
+		if len(all) != 1 || all[0].EventID != later || all[0].State != store.StateDelivered {
+			t.Errorf("the last delivery is %+v, want that of %s, delivered", all, later)
+		}
+	})
+}
