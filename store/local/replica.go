@@ -224,6 +224,17 @@ func (r *Replica) Drop(name string) error {
 	return nil
 }
 
+// Records returns all records, and does not mark them as used.
+func (r *Replica) Records() []Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]Record, 0, r.used.Len())
+	for e := r.used.Front(); e != nil; e = e.Next() {
+		all = append(all, r.view(e))
+	}
+	return all
+}
+
 // StaleNames returns the names of those that are stale of the n records used last, the
 // last used first.
 func (r *Replica) StaleNames(n int) (names []string) {

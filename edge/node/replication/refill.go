@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -16,6 +17,7 @@ import (
 	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/store"
+	"partneredge/wasm/abi"
 )
 
 // Times and bounds of a refill.
@@ -171,6 +173,9 @@ func (r *replica) outdate() { signal(r.outdated) }
 // refillAll asks for the held keys again each time that all of them became stale, until
 // ctx ends.
 func (r *replica) refillAll(ctx context.Context) {
+	if len(r.Store.Views.StaleNames(math.MaxInt)) > 0 { // of before a restart
+		r.outdate()
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -199,11 +204,18 @@ func (r *replica) refillAll(ctx context.Context) {
 	}
 }
 
-// dropOrphans drops the stale views that no valid key asks for any more: their accounts
+// dropOrphans drops the stale views of accounts of which no key is held that works: they
 // may have been deleted, which nobody tells after a reset.
 func (r *replica) dropOrphans() error {
+	accounts := make(map[string]bool)
+	for _, rec := range r.Store.Keys.Records() {
+		var key abi.Key
+		if key.Parse(readOnly(rec.Frame)) == nil && r.works(&key) {
+			accounts[key.AccountID] = true
+		}
+	}
 	for _, name := range r.Store.Views.StaleNames(math.MaxInt) {
-		if _, rec, held := r.Store.Views.Find(name); held && !r.valid(rec.By) {
+		if _, account, _ := strings.Cut(name, "/"); !accounts[account] {
 			if err := r.Store.Views.Drop(name); err != nil {
 				return err
 			}

@@ -89,6 +89,11 @@ func (r *replica) valid(hash string) bool {
 	if !held || key.Parse(readOnly(rec.Frame)) != nil {
 		return false
 	}
+	return r.works(&key)
+}
+
+// works reports whether a key has not ended.
+func (r *replica) works(key *abi.Key) bool {
 	now := r.Now().UnixMicro()
 	return key.Revoked == 0 && key.Expires > now && (key.GraceUntil == 0 || key.GraceUntil > now)
 }
@@ -235,7 +240,8 @@ func (r *replica) fetchView(ctx context.Context, w wanted) (local.Record, error)
 	kind, account, _ := strings.Cut(w.name, "/")
 	at := r.Now()
 	reply, err := r.askView(ctx, wire.ViewRequest{AccountID: account, KeyHash: []byte(w.keyHash), Kind: store.ChangeKind(kind)})
-	// The account may have been deleted while an answer of before was on its way.
+	// The account may have been deleted while an answer of before was on its way. If only
+	// the key has ended, the account's others ask for the view again.
 	if errors.Is(err, host.ErrNotFound) || errors.Is(err, link.ErrRefused) {
 		return local.Record{}, dropped(r.Store.Views, w.name, err)
 	}

@@ -64,7 +64,7 @@ func TestViewsAreRenewedByValidKeys(t *testing.T) {
 }
 
 // TestOrphansAreDropped: after a reset nobody tells that an account was deleted. Its keys
-// are found to be gone, and with them the views that no other key asks for.
+// are found to be gone, and with them its views.
 func TestOrphansAreDropped(t *testing.T) {
 	held, err := local.Open(local.Config{Dir: t.TempDir()})
 	if err != nil {
@@ -73,10 +73,15 @@ func TestOrphansAreDropped(t *testing.T) {
 	defer held.Close()
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	r := newReplica(t.Context(), Config{Store: held, Now: func() time.Time { return now }})
-	keys := map[string]*store.Key{"kept": {ID: "key_1", ExpiresAt: now.Add(time.Hour)}, "revoked": {ID: "key_2", ExpiresAt: now.Add(time.Hour), RevokedAt: now}, "gone": {ID: "key_3", ExpiresAt: now.Add(time.Hour)}}
-	view := func(by string) {
+	later := now.Add(time.Hour)
+	keys := map[string]*store.Key{
+		"kept":    {ID: "key_1", AccountID: "acc_kept", ExpiresAt: later},
+		"revoked": {ID: "key_2", AccountID: "acc_revoked", ExpiresAt: later, RevokedAt: now},
+		"gone":    {ID: "key_3", AccountID: "acc_gone", ExpiresAt: later},
+	}
+	view := func(of string) {
 		t.Helper()
-		if _, err := held.Views.Put("profile/acc_"+by, local.Record{Ref: "profile/acc_" + by, Frame: "Dana", Seq: held.Cursor().Seq, By: by}); err != nil {
+		if _, err := held.Views.Put("profile/acc_"+of, local.Record{Ref: "profile/acc_" + of, Frame: "Dana", Seq: held.Cursor().Seq}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -95,13 +100,13 @@ func TestOrphansAreDropped(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	view("never held") // it is of now, whoever asked for it
+	view("never held") // it is of now
 	if err := r.dropOrphans(); err != nil {
 		t.Fatal(err)
 	}
-	for by, want := range map[string]bool{"kept": true, "revoked": false, "gone": false, "never held": true} {
-		if _, _, is := held.Views.Find("profile/acc_" + by); is != want {
-			t.Errorf("the view that the key %s asked for is held: %t, want %t", by, is, want)
+	for of, want := range map[string]bool{"kept": true, "revoked": false, "gone": false, "never held": true} {
+		if _, _, is := held.Views.Find("profile/acc_" + of); is != want {
+			t.Errorf("the view of the account whose key is %s is held: %t, want %t", of, is, want)
 		}
 	}
 }
