@@ -90,7 +90,7 @@ func (m *metrics) watch(s *local.Store, connected func() bool, now func() time.T
 		if complete.IsZero() {
 			return 0
 		}
-		return max(0, now().Sub(complete).Seconds())
+		return replication.Between(complete, now()).Seconds()
 	})
 	gauge("keys_held", "Key records held.", func() float64 { return float64(s.Keys.Len()) })
 	gauge("keys_held_bytes", "Memory that key records take, about.", func() float64 { return float64(s.Keys.Bytes()) })

@@ -205,19 +205,19 @@ func (s *state) watch(ctx context.Context) {
 	}
 }
 
-// between returns the time between two moments, the longer of what two clocks say: the
+// Between returns the time between two moments, the longer of what two clocks say: the
 // monotonic one stands still while the machine is suspended, and the other may be set.
-func between(a, b time.Time) time.Duration {
+func Between(a, b time.Time) time.Duration {
 	return max(b.Sub(a).Abs(), b.Round(0).Sub(a.Round(0)).Abs())
 }
 
 // checkSuspension begins to catch up if the process was suspended. mu is held.
 func (s *state) checkSuspension() {
 	now := time.Now()
-	suspended := between(s.seen, now) > suspensionGap
+	suspended := Between(s.seen, now) > suspensionGap
 	s.seen = now
 	if suspended && s.phase != disconnected {
-		s.log.Warn("process was suspended: catching up with origin")
+		s.log.Warn("process was suspended, or the clock set: catching up with origin")
 		s.catchUp()
 	}
 }

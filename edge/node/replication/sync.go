@@ -73,7 +73,7 @@ func (s *synchronizer) trusts(rec local.Record) bool {
 	if rec.Fetched.After(last) && !rec.Fetched.After(now) {
 		last = rec.Fetched
 	}
-	return between(last, now) <= s.MaxStale
+	return Between(last, now) <= s.MaxStale
 }
 
 // age returns how long the node has not known whether anything changed, 0 while
@@ -82,7 +82,7 @@ func (s *synchronizer) age() time.Duration {
 	if s.state.isInSync() {
 		return 0
 	}
-	return between(s.Store.Cursor().CompleteAt, s.Now())
+	return Between(s.Store.Cursor().CompleteAt, s.Now())
 }
 
 // run handles pushed messages and catches up when it must, until ctx ends.

@@ -133,7 +133,7 @@ func (v views) frame(ctx context.Context, kind store.ChangeKind, p abi.Principal
 	fresh, err := v.fetch(ctx, wanted{name, hash})
 	if errors.Is(err, host.ErrUnavailable) && trusted {
 		v.Counters.Views("outage", 1)
-		v.NoteAge(ctx, v.Now().Sub(rec.Fetched))
+		v.NoteAge(ctx, Between(rec.Fetched, v.Now()))
 		return rec.Frame, nil
 	}
 	return fresh.Frame, ofRefused(err)
