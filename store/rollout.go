@@ -37,7 +37,8 @@ type Rollout struct {
 	// Nodes are listed in the order in which they are reached.
 	Nodes []RolloutNode `json:"nodes"`
 	// Everywhere means that nodes which are not listed run the release afterwards
-	// too. They ran Before, if HadBefore is set.
+	// too. They ran Before, if HadBefore is set, and else what nobody had decided; rolled
+	// back, they run Before.
 	Everywhere bool   `json:"everywhere,omitempty"`
 	Before     string `json:"before,omitempty"`
 	HadBefore  bool   `json:"had_before,omitempty"`

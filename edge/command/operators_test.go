@@ -141,6 +141,7 @@ func TestEveryFlagIsDocumented(t *testing.T) {
 		})
 	}
 	walk(root)
+	read := 0
 	sources, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -154,10 +155,14 @@ func TestEveryFlagIsDocumented(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range regexp.MustCompile(`Getenv\("(EDGE_\w+)"\)`).FindAllSubmatch(text, -1) {
+			read++
 			if !strings.Contains(page, "\n.B "+string(m[1])+"\n") {
 				t.Errorf("the manual lacks %s, which %s reads", m[1], file)
 			}
 		}
+	}
+	if read < 4 {
+		t.Errorf("%d variables are read", read)
 	}
 }
 

@@ -306,6 +306,9 @@ func TestOrders(t *testing.T) {
 			t.Errorf("%s is ordered %+v", id, o)
 		}
 	}
+	if o, told := orderOf("node_2", nil, map[string]string{"node_1": "a", "": ""}); !told || o.Run != "" {
+		t.Errorf("after the first rollout was rolled back, a node that it did not list is ordered %+v, told %t", o, told)
+	}
 	if _, told := orderOf("node_2", nil, map[string]string{"node_1": "a"}); told {
 		t.Error("a node that nothing was decided about is told something")
 	}
