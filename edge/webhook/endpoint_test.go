@@ -44,13 +44,11 @@ func TestEndpointsAreReadTogether(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "origin.db")
 		synctest.Test(t, func(t *testing.T) {
-			s := &simulation{T: t, fakeEndpoints: &fakeEndpoints{endpoints: map[string]behaviour{}, underWay: map[string]int{}, most: map[string]int{}}}
-			s.fixture = &fixture{t: t, db: openDB(t, path)}
+			s := newSimulation(t, path)
 			counted := &readsCounted{Store: s.fixture.db, takes: test.takes}
 			var accounts []string
 			for i := range endpoints {
-				a, err := s.fixture.db.CreateAccount(t.Context(), store.Account{Name: "A", Mode: store.ModeLive, Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
-				must(t, err)
+				a := s.liveAccount()
 				accounts = append(accounts, a.ID)
 				s.endpoint(a.ID, fmt.Sprintf("%d.example.com", i), func(*http.Request) (int, http.Header, error) { return 200, nil, nil })
 			}
@@ -107,12 +105,10 @@ func TestReadOfEndpointsThatHangs(t *testing.T) {
 	const age = 10 * time.Millisecond
 	path := filepath.Join(t.TempDir(), "origin.db")
 	synctest.Test(t, func(t *testing.T) {
-		s := &simulation{T: t, fakeEndpoints: &fakeEndpoints{endpoints: map[string]behaviour{}, underWay: map[string]int{}, most: map[string]int{}}}
-		s.fixture = &fixture{t: t, db: openDB(t, path)}
+		s := newSimulation(t, path)
 		var accounts []string
 		for i := range 2 {
-			a, err := s.fixture.db.CreateAccount(t.Context(), store.Account{Name: "A", Mode: store.ModeLive, Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
-			must(t, err)
+			a := s.liveAccount()
 			accounts = append(accounts, a.ID)
 			s.endpoint(a.ID, fmt.Sprintf("%d.example.com", i), func(*http.Request) (int, http.Header, error) { return 200, nil, nil })
 		}
@@ -155,21 +151,15 @@ func (o *overtakenRead) Endpoints(ctx context.Context, ids []string) (all map[st
 func TestReadOfAnEndpointThatIsOvertaken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "origin.db")
 	synctest.Test(t, func(t *testing.T) {
-		s := &simulation{T: t, fakeEndpoints: &fakeEndpoints{endpoints: map[string]behaviour{}, underWay: map[string]int{}, most: map[string]int{}}}
-		s.fixture = &fixture{t: t, db: openDB(t, path)}
-		account, err := s.fixture.db.CreateAccount(t.Context(), store.Account{Name: "A", Mode: store.ModeLive, Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
-		must(t, err)
+		s := newSimulation(t, path)
+		account := s.liveAccount()
 		s.endpoint(account.ID, "a.example.com", func(*http.Request) (int, http.Header, error) { return 200, nil, nil })
-		mode := func(m store.Mode) {
-			_, _, err := s.fixture.db.UpdateAccount(t.Context(), account.ID, central.AccountPatch{Mode: &m})
-			must(t, err)
-		}
 		overtaken := &overtakenRead{firstReadHangs: &firstReadHangs{DB: s.fixture.db}}
 		var later string
 		overtaken.overtake = func(read func()) {
-			mode(store.ModeSetup)
+			s.setMode(account.ID, store.ModeSetup)
 			read()
-			mode(store.ModeLive)
+			s.setMode(account.ID, store.ModeLive)
 			later = fire(t, s.fixture.db, account.ID)
 		}
 		startSender(t, s.fixture.db, Config{Store: overtaken, EndpointAge: 10 * time.Millisecond, transport: s.fakeEndpoints})
@@ -194,32 +184,26 @@ func TestReadOfAnEndpointThatIsOvertaken(t *testing.T) {
 func TestEventOfAnAccountThatIsLiveAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "origin.db")
 	synctest.Test(t, func(t *testing.T) {
-		s := &simulation{T: t, fakeEndpoints: &fakeEndpoints{endpoints: map[string]behaviour{}, underWay: map[string]int{}, most: map[string]int{}}}
-		s.fixture = &fixture{t: t, db: openDB(t, path)}
-		account, err := s.fixture.db.CreateAccount(t.Context(), store.Account{Name: "A", Mode: store.ModeLive, Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
-		must(t, err)
+		s := newSimulation(t, path)
+		account := s.liveAccount()
 		release := make(chan struct{})
 		s.endpoint(account.ID, "a.example.com", func(*http.Request) (int, http.Header, error) {
 			<-release
 			return 200, nil, nil
 		})
-		mode := func(m store.Mode) {
-			_, _, err := s.fixture.db.UpdateAccount(t.Context(), account.ID, central.AccountPatch{Mode: &m})
-			must(t, err)
-		}
 		sender := startSender(t, s.fixture.db, Config{transport: s.fakeEndpoints})
 		for range 50 { // more than are tried at once
 			fire(t, s.fixture.db, account.ID)
 		}
 		synctest.Wait()
-		mode(store.ModeSetup)
+		s.setMode(account.ID, store.ModeSetup)
 		close(release)
 		sleep(t.Context(), 100*time.Millisecond)
 		synctest.Wait()
 		if sender.Stats().Cancelled == 0 {
 			t.Fatal("nothing is cancelled, and what waits was to be")
 		}
-		mode(store.ModeLive)
+		s.setMode(account.ID, store.ModeLive)
 		later := fire(t, s.fixture.db, account.ID)
 		sleep(t.Context(), time.Second)
 		synctest.Wait()

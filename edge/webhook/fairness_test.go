@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central"
 )
 
 // These tests run the whole sender over SQLite with a clock that jumps to the
@@ -104,6 +105,27 @@ type simulation struct {
 	*testing.T
 	*fakeEndpoints
 	fixture *fixture
+}
+
+// newSimulation has a database, and no sender yet.
+func newSimulation(t *testing.T, path string) *simulation {
+	return &simulation{
+		T: t, fixture: &fixture{t: t, db: openDB(t, path)},
+		fakeEndpoints: &fakeEndpoints{endpoints: map[string]behaviour{}, underWay: map[string]int{}, most: map[string]int{}},
+	}
+}
+
+func (s *simulation) liveAccount() store.Account {
+	s.Helper()
+	a, err := s.fixture.db.CreateAccount(s.Context(), store.Account{Name: "A", Mode: store.ModeLive, Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
+	must(s.T, err)
+	return a
+}
+
+func (s *simulation) setMode(account string, m store.Mode) {
+	s.Helper()
+	_, _, err := s.fixture.db.UpdateAccount(s.Context(), account, central.AccountPatch{Mode: &m})
+	must(s.T, err)
 }
 
 // endpoint adds a subscription whose host answers so.

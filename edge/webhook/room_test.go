@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"partneredge/store"
 	"partneredge/store/central/deliveries"
 )
 
@@ -37,11 +36,9 @@ func TestBurstIsHeldAsItIsWritten(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "origin.db")
 			synctest.Test(t, func(t *testing.T) {
-				s := &simulation{T: t, fakeEndpoints: &fakeEndpoints{endpoints: map[string]behaviour{}, underWay: map[string]int{}, most: map[string]int{}}}
-				s.fixture = &fixture{t: t, db: openDB(t, path)}
+				s := newSimulation(t, path)
 				counted := &claimsCounted{Store: s.fixture.db}
-				a, err := s.fixture.db.CreateAccount(t.Context(), store.Account{Name: "A", Mode: store.ModeLive, Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
-				must(t, err)
+				a := s.liveAccount()
 				s.endpoint(a.ID, "a.example.com", func(q *http.Request) (int, http.Header, error) {
 					sleep(q.Context(), takes)
 					return 200, nil, nil
