@@ -10,6 +10,8 @@ import (
 	"partneredge/store/central"
 	"partneredge/store/central/db"
 	"partneredge/store/central/deliveries"
+	"partneredge/store/central/idempotency"
+	"partneredge/store/central/quarantine"
 	"partneredge/store/central/usage"
 )
 
@@ -42,13 +44,15 @@ type retention struct {
 	loop   sync.WaitGroup
 }
 
-// pruning drops one kind of record. begin begins a round, whose slices remove up to
-// limit rows each.
+// pruning drops one kind of record. begin begins a round of slices.
 type pruning struct {
 	what  string
 	keep  time.Duration
-	begin func() (slice func(ctx context.Context, before time.Time, limit int) (removed int, err error))
+	begin func() slice
 }
+
+// slice removes up to limit rows of before a time and returns how many.
+type slice = func(ctx context.Context, before time.Time, limit int) (removed int, err error)
 
 // startRetention starts rounds of retention, one now and one each retentionEvery, until stop.
 func startRetention(c Config) *retention {
@@ -66,6 +70,8 @@ func newRetention(d *central.DB, keep Retention, log *slog.Logger) *retention {
 	for _, job := range jobs {
 		least = min(least, job.keep)
 	}
+	// An answer is not repeated after its day, so no clock is judged the more strictly for it.
+	jobs = append(jobs, pruning{"answers to idempotency keys", idempotency.TTL, func() slice { return d.PruneAnswers }})
 	return &retention{
 		clock: newClockJudge(d, log, least), log: log, jobs: jobs,
 		prepare: func(ctx context.Context) error { return d.MakePartitions(ctx, width) },
@@ -74,7 +80,6 @@ func newRetention(d *central.DB, keep Retention, log *slog.Logger) *retention {
 
 // prunings returns what is to be done, without what is kept for good.
 func prunings(d *central.DB, keep Retention) (jobs []pruning) {
-	type slice = func(ctx context.Context, before time.Time, limit int) (int, error)
 	add := func(what string, keep time.Duration, begin func() slice) {
 		if keep > 0 {
 			jobs = append(jobs, pruning{what, keep, begin})
@@ -103,6 +108,8 @@ func prunings(d *central.DB, keep Retention) (jobs []pruning) {
 	add("insights", keep.Insights, records(central.AgingInsights))
 	add("contacts", keep.Contacts, records(central.AgingContacts))
 	add("leads", keep.Leads, records(central.AgingLeads))
+	add("leads of the quarantine", keep.Leads, func() slice { return d.DiscardOldLeads })
+	add("settled leads of the quarantine", quarantine.Remembered, func() slice { return d.ForgetSettledLeads })
 	add("entries of the audit log", keep.Audit, records(central.AgingAudit))
 	add("days of the usage of keys", usage.Kept, func() slice { return d.PruneKeyUsage })
 	return jobs
@@ -157,10 +164,10 @@ func (r *retention) round(ctx context.Context) {
 
 // drop all of a kind that is of before a time, slice by slice.
 func (r *retention) drop(ctx context.Context, job pruning, before time.Time) (dropped int, err error) {
-	slice, size := job.begin(), sliceFirst
+	next, size := job.begin(), sliceFirst
 	for {
 		began := time.Now()
-		n, err := slice(ctx, before, size)
+		n, err := next(ctx, before, size)
 		dropped += n
 		if err != nil || n == 0 {
 			return dropped, err

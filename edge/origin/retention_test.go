@@ -2,6 +2,7 @@ package origin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"partneredge/store"
 	"partneredge/store/central"
 	"partneredge/store/central/deliveries"
+	"partneredge/store/central/idempotency"
 )
 
 // What ended longer ago than the retention goes, with its event; what waits, and
@@ -64,6 +66,58 @@ func TestRetention(t *testing.T) {
 	cancel()
 	next(f, ended, "end of retention")
 	next(f, ended, "end of retention")
+}
+
+// Answers to idempotency keys go after their day whatever else is kept, and leads in the
+// quarantine as leads do: discarded, and forgotten 90 days later.
+func TestRetentionOfAnswersAndQuarantine(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	account := f.account("setup")
+	ctx, day := t.Context(), 24*time.Hour
+	keyed := idempotency.With(ctx, &idempotency.Request{Key: "k", Digest: "d"})
+	if _, _, err := f.config.DB.AddContact(keyed, store.Contact{AccountID: account, ClientID: "c", Channel: "phone"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.config.DB.AddLeads(ctx, "node_x", []central.OfferedLead{central.ReadLead("", []byte(`{"id":"lead_x","first_name":"Ana"}`))}); err != nil {
+		t.Fatal(err)
+	}
+	listed, _, err := f.config.DB.QuarantinedLeads(ctx, store.Span{}, store.Page{})
+	if err != nil || len(listed) != 1 {
+		t.Fatal(listed, err)
+	}
+	r := newRetention(f.config.DB, Retention{Leads: 7 * day}, f.config.Log)
+	at := time.Now()
+	r.clock.now = func() time.Time { return at }
+	later := func(by time.Duration) (answered bool, lead store.QuarantineState) {
+		at = time.Now().Add(by)
+		if err := f.config.DB.NoteRetentionRound(ctx, central.RetentionRound{At: at}); err != nil {
+			t.Fatal(err)
+		}
+		r.round(ctx)
+		q, err := f.config.DB.QuarantinedLead(ctx, listed[0].ID)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			t.Fatal(err)
+		}
+		answer := &idempotency.Request{Key: "k", Digest: "other"}
+		_, _, err = f.config.DB.AddContact(idempotency.With(ctx, answer), store.Contact{AccountID: account, ClientID: "refused", Channel: "phone"})
+		return errors.Is(err, idempotency.ErrKey), q.State
+	}
+	if answered, lead := later(day - time.Minute); !answered || lead != store.QuarantineWaiting {
+		t.Errorf("before a day: answered %v, lead %q", answered, lead)
+	}
+	if answered, lead := later(day + time.Minute); answered || lead != store.QuarantineWaiting {
+		t.Errorf("after a day: answered %v, lead %q", answered, lead)
+	}
+	if _, lead := later(7*day + time.Minute); lead != store.QuarantineDiscarded {
+		t.Errorf("after a week: lead %q", lead)
+	}
+	if _, lead := later(89 * day); lead != store.QuarantineDiscarded {
+		t.Errorf("after 89 days: lead %q", lead)
+	}
+	if _, lead := later(91 * day); lead != "" {
+		t.Errorf("after 91 days: lead %q", lead)
+	}
 }
 
 // An origin does it by itself, from its start.

@@ -7,6 +7,8 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/db"
+	"partneredge/store/central/idempotency"
+	"partneredge/store/central/quarantine"
 	"partneredge/store/valid"
 )
 
@@ -38,11 +40,9 @@ func (d *DB) PruneRecords(ctx context.Context, k Aging, before time.Time, limit 
 		return 0, db.Fail(tried, valid.Errorf("kind, time or limit is not set"))
 	}
 	if k.view == "" {
-		err := d.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) (err error) {
-			removed, err = pruneAlone(ctx, t, k, before, limit)
-			return err
+		return d.prune(ctx, tried, before, limit, func(ctx context.Context, t *db.Tx, before time.Time, limit int) (int, error) {
+			return pruneUnseen(ctx, t, k, before, limit)
 		})
-		return removed, db.Fail(tried, err)
 	}
 	err = d.write(ctx, tried, nil, func(ctx context.Context, t *tx) error {
 		query, args := k.oldest(before, limit)
@@ -76,7 +76,8 @@ func (k Aging) oldest(before time.Time, limit int) (query string, args []any) {
 	return query + ` ORDER BY id LIMIT ?`, append(args, limit)
 }
 
-func pruneAlone(ctx context.Context, t *db.Tx, k Aging, before time.Time, limit int) (int, error) {
+// pruneUnseen removes records of a kind that no node keeps.
+func pruneUnseen(ctx context.Context, t *db.Tx, k Aging, before time.Time, limit int) (int, error) {
 	if k.table == AgingAudit.table { // which lets nothing else go
 		if _, err := t.Exec(ctx, `UPDATE audit_since SET at = ? WHERE at < ?`, store.Micros(before), store.Micros(before)); err != nil {
 			return 0, err
@@ -85,6 +86,37 @@ func pruneAlone(ctx context.Context, t *db.Tx, k Aging, before time.Time, limit 
 	query, args := k.oldest(before, limit)
 	gone, err := t.Exec(ctx, `DELETE FROM `+k.table+` WHERE id IN (`+query+`)`, args...)
 	return int(gone), err
+}
+
+// PruneAnswers removes up to limit answers to idempotency keys that were given before a
+// time and returns how many; call it until that is 0.
+func (d *DB) PruneAnswers(ctx context.Context, before time.Time, limit int) (removed int, err error) {
+	return d.prune(ctx, "prune answers to idempotency keys", before, limit, idempotency.Prune)
+}
+
+// DiscardOldLeads discards up to limit leads that have waited in the quarantine since before
+// a time and returns how many; call it until that is 0.
+func (d *DB) DiscardOldLeads(ctx context.Context, before time.Time, limit int) (discarded int, err error) {
+	return d.prune(ctx, "discard old leads of the quarantine", before, limit, quarantine.DiscardOld)
+}
+
+// ForgetSettledLeads removes up to limit leads of the quarantine that were released or
+// discarded before a time and returns how many; call it until that is 0.
+func (d *DB) ForgetSettledLeads(ctx context.Context, before time.Time, limit int) (removed int, err error) {
+	return d.prune(ctx, "forget settled leads of the quarantine", before, limit, quarantine.Forget)
+}
+
+// prune calls fn in a transaction that changes nothing that nodes keep.
+func (d *DB) prune(ctx context.Context, tried string, before time.Time, limit int,
+	fn func(ctx context.Context, t *db.Tx, before time.Time, limit int) (int, error)) (removed int, err error) {
+	if limit <= 0 || before.IsZero() || valid.Times(before) != nil {
+		return 0, db.Fail(tried, valid.Errorf("time or limit is not set"))
+	}
+	err = d.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) (err error) {
+		removed, err = fn(ctx, t, before, limit)
+		return err
+	})
+	return removed, db.Fail(tried, err)
 }
 
 // RetentionRound holds the time of the last round of retention, zero before the first, and

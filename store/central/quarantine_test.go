@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"partneredge/store"
 	"partneredge/store/central/audit"
@@ -123,6 +124,51 @@ func TestReleaseAndDiscard(t *testing.T) {
 		if items := waiting(t, db); len(items) != 0 {
 			t.Errorf("waits again: %+v", items)
 		}
+	})
+}
+
+// TestOldLeadsOfTheQuarantine: what has waited for long is discarded with its body, the oldest
+// first, and comes back from no node. What was settled is forgotten in its time.
+func TestOldLeadsOfTheQuarantine(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		clock := &fakeClock{time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}
+		db := openWith(t, p, Config{Now: clock.now})
+		ctx, old := t.Context(), []store.Lead{leadFor("acc_nobody"), leadFor("acc_nobody"), leadFor("acc_nobody")}
+		must(db.AddLeads(ctx, "node_x", offered(old...)))(t)
+		cut := clock.at.Add(time.Second)
+		clock.at = cut.Add(time.Hour)
+		young := leadFor("acc_nobody")
+		must(db.AddLeads(ctx, "node_x", offered(young)))(t)
+		items := waiting(t, db)
+		for _, want := range []int{2, 1, 0} {
+			if n := must(db.DiscardOldLeads(ctx, cut, 2))(t); n != want {
+				t.Errorf("%d were discarded, want %d", n, want)
+			}
+		}
+		for _, item := range items {
+			q := must(db.QuarantinedLead(ctx, item.ID))(t)
+			if waits := q.LeadID == young.ID; waits != (q.State == store.QuarantineWaiting) || waits != (len(q.Body) > 0) || waits != q.SettledAt.IsZero() {
+				t.Errorf("%+v", q)
+			}
+		}
+		must(db.AddLeads(ctx, "node_x", offered(old...)))(t)
+		if left := waiting(t, db); len(left) != 1 {
+			t.Errorf("%d wait after the node handed them over again, want 1", len(left))
+		}
+		for before, want := range map[time.Time]int{clock.at: 0, clock.at.Add(time.Second): 3} {
+			removed := 0
+			for n := 1; n > 0; removed += n {
+				n = must(db.ForgetSettledLeads(ctx, before, 2))(t)
+			}
+			if removed != want {
+				t.Errorf("%d settled leads are forgotten, want %d", removed, want)
+			}
+		}
+		if left := waiting(t, db); len(left) != 1 {
+			t.Errorf("%d wait, want 1", len(left))
+		}
+		_, err := db.DiscardOldLeads(ctx, time.Time{}, 2)
+		wantErr(t, err, store.ErrInvalid)
 	})
 }
 

@@ -17,8 +17,6 @@ import (
 // TTL is the time for which an answer is kept.
 const TTL = 24 * time.Hour
 
-const slice = 100 // expired answers that one write removes
-
 // ErrKey is the error of a write whose idempotency key named another one within the last
 // 24 hours.
 var ErrKey = fmt.Errorf("%w: the idempotency key was used for another request", store.ErrConflict)
@@ -83,19 +81,13 @@ func parse(kept string, answer any) error {
 	return nil
 }
 
-// Keep keeps what a write returns for its repetitions, and removes answers of the
-// account that have expired.
+// Keep keeps what a write returns for its repetitions, in place of what is there. Prune
+// removes it once it has expired.
 func (w Writes) Keep(ctx context.Context, t *db.Tx, r *Request, answer any) error {
-	now := t.Now()
-	if _, err := t.Exec(ctx, `DELETE FROM idempotency WHERE account_id = ? AND name IN (
-		SELECT name FROM idempotency WHERE account_id = ? AND created_at <= ? ORDER BY created_at LIMIT ?)`,
-		w.Account, w.Account, store.Micros(now.Add(-TTL)), slice); err != nil {
-		return err
-	}
 	_, err := t.Exec(ctx, `INSERT INTO idempotency (account_id, name, digest, answer, created_at) VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT (account_id, name) DO UPDATE
 		SET digest = excluded.digest, answer = excluded.answer, created_at = excluded.created_at`,
-		w.Account, w.name(r.Key), r.Digest, db.JSONText(answer), store.Micros(now))
+		w.Account, w.name(r.Key), r.Digest, db.JSONText(answer), store.Micros(t.Now()))
 	return err
 }
 
@@ -123,4 +115,12 @@ func (w Writes) Change(ctx context.Context, t *db.Tx, key string, answer any) er
 func (w Writes) Free(ctx context.Context, t *db.Tx, key string) error {
 	_, err := t.Exec(ctx, `DELETE FROM idempotency WHERE account_id = ? AND name = ?`, w.Account, w.name(key))
 	return err
+}
+
+// Prune removes up to limit answers that were given before a time, the oldest first, and
+// returns how many.
+func Prune(ctx context.Context, t *db.Tx, before time.Time, limit int) (removed int, err error) {
+	gone, err := t.Exec(ctx, `DELETE FROM idempotency WHERE (account_id, name) IN (
+		SELECT account_id, name FROM idempotency WHERE created_at < ? ORDER BY created_at LIMIT ?)`, store.Micros(before), limit)
+	return int(gone), err
 }

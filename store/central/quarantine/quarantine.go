@@ -14,13 +14,15 @@ import (
 	"partneredge/wasm/typeid"
 )
 
-// Bounds of what waits, and the time for which what was settled is remembered, so
-// that a lead that a node hands over once more does not wait once more.
+// Remembered is the time for which what was settled is kept, so that a lead that a node
+// hands over once more does not wait once more.
+const Remembered = 90 * 24 * time.Hour
+
+// Bounds of what waits.
 const (
 	mostLeads  = 10_000
 	mostBytes  = 256 << 20
-	ofNode     = 2 // one node has a half of that at most, so that a stolen one leaves room
-	remembered = 90 * 24 * time.Hour
+	ofNode     = 2    // one node has a half of that at most, so that a stolen one leaves room
 	mostText   = 200  // bytes of an id
 	mostReason = 1000 // bytes
 )
@@ -155,22 +157,37 @@ func Count(ctx context.Context, q db.Querier) (n int, err error) {
 }
 
 // Settle ends the wait of a lead and drops its body. ErrConflict when it waits no
-// more. What was settled long ago is forgotten.
+// more.
 func Settle(ctx context.Context, t *db.Tx, id string, as store.QuarantineState) error {
-	now := t.Now()
 	settled, err := t.Exec(ctx, `UPDATE quarantine SET state = ?, settled_at = ?, body = ? WHERE id = ? AND state = ?`,
-		string(as), store.Micros(now), bodyOf(nil), id, string(store.QuarantineWaiting))
+		string(as), store.Micros(t.Now()), bodyOf(nil), id, string(store.QuarantineWaiting))
 	if err != nil {
 		return err
 	}
-	if settled == 0 {
-		q, err := Read(ctx, t, id)
-		if err != nil {
-			return err
-		}
-		return fmt.Errorf("%w: the lead is %s already", store.ErrConflict, q.State)
+	if settled > 0 {
+		return nil
 	}
-	_, err = t.Exec(ctx, `DELETE FROM quarantine WHERE state <> ? AND settled_at < ?`,
-		string(store.QuarantineWaiting), store.Micros(now.Add(-remembered)))
-	return err
+	q, err := Read(ctx, t, id)
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: the lead is %s already", store.ErrConflict, q.State)
+}
+
+// DiscardOld discards up to limit leads that have waited since before a time, the oldest
+// first, and returns how many.
+func DiscardOld(ctx context.Context, t *db.Tx, before time.Time, limit int) (discarded int, err error) {
+	waiting := string(store.QuarantineWaiting)
+	done, err := t.Exec(ctx, `UPDATE quarantine SET state = ?, settled_at = ?, body = ? WHERE state = ? AND id IN (
+		SELECT id FROM quarantine WHERE state = ? AND received_at < ? ORDER BY n LIMIT ?)`,
+		string(store.QuarantineDiscarded), store.Micros(t.Now()), bodyOf(nil), waiting, waiting, store.Micros(before), limit)
+	return int(done), err
+}
+
+// Forget removes up to limit leads that were settled before a time, and returns how many.
+func Forget(ctx context.Context, t *db.Tx, before time.Time, limit int) (removed int, err error) {
+	gone, err := t.Exec(ctx, `DELETE FROM quarantine WHERE id IN (
+		SELECT id FROM quarantine WHERE state <> ? AND settled_at < ? ORDER BY n LIMIT ?)`,
+		string(store.QuarantineWaiting), store.Micros(before), limit)
+	return int(gone), err
 }
