@@ -15,12 +15,18 @@ type pool struct {
 
 	mu      sync.Mutex
 	idle    []*sandbox
-	unused  int             // how many of idle, from the first on, no call used since trim
-	count   int             // all there are, those being made included
-	waiting []chan *sandbox // calls that wait, the longest first
+	unused  int          // how many of idle, from the first on, no call used since trim
+	count   int          // all there are, those being made included
+	waiting []chan offer // calls that wait, the longest first
 	closed  bool
 	empty   sync.Cond      // count reached 0; set up by close
 	makers  sync.WaitGroup // goroutines that make sandboxes
+}
+
+// offer is what a call that waits is sent: a sandbox, or why there is none.
+type offer struct {
+	sandbox *sandbox
+	err     *Error
 }
 
 // get returns an idle sandbox, or makes one, or waits for one.
@@ -43,14 +49,18 @@ func (p *pool) get(ctx context.Context) (*sandbox, *Error) {
 		if more && p.module.runtime.ceiling.reserve(p.module.image.size(), p) {
 			p.count++
 			p.mu.Unlock()
-			return p.clone()
+			s, err := p.clone()
+			if err != nil {
+				p.uncount(p.module.image.size())
+			}
+			return s, err
 		}
 		if more && !shrunk {
 			p.mu.Unlock()
 			p.module.runtime.shrink(p) // others' idle sandboxes make room
 			continue
 		}
-		ch := make(chan *sandbox, 1)
+		ch := make(chan offer, 1)
 		p.waiting = append(p.waiting, ch)
 		p.mu.Unlock()
 		return p.wait(ctx, ch)
@@ -58,16 +68,13 @@ func (p *pool) get(ctx context.Context) (*sandbox, *Error) {
 }
 
 // wait waits for a sandbox from ch.
-func (p *pool) wait(ctx context.Context, ch chan *sandbox) (*sandbox, *Error) {
+func (p *pool) wait(ctx context.Context, ch chan offer) (*sandbox, *Error) {
 	timer := time.NewTimer(p.module.limits.Wait)
 	defer timer.Stop()
 	var err *Error
 	select {
-	case s := <-ch:
-		if s == nil {
-			return nil, p.module.fault(Closed, ErrClosed)
-		}
-		return s, nil
+	case o := <-ch:
+		return o.sandbox, o.err
 	case <-timer.C:
 		err = p.module.fault(Busy, ErrBusy)
 	case <-ctx.Done():
@@ -83,18 +90,18 @@ func (p *pool) wait(ctx context.Context, ch chan *sandbox) (*sandbox, *Error) {
 	}
 	p.mu.Unlock()
 	if i < 0 { // one was sent just now
-		if s := <-ch; s != nil {
-			return s, nil
+		if o := <-ch; o.sandbox != nil {
+			return o.sandbox, nil
 		}
 	}
 	return nil, err
 }
 
-// clone makes a sandbox that is counted already.
+// clone makes a sandbox that is counted already. If it cannot be made, the caller takes it
+// from the count.
 func (p *pool) clone() (*sandbox, *Error) {
 	s, err := p.module.clone(context.Background())
 	if err != nil {
-		p.uncount(p.module.image.size())
 		return nil, p.module.fault(Failed, fmt.Errorf("make a sandbox: %w", err))
 	}
 	return s, nil
@@ -109,12 +116,29 @@ func (p *pool) put(s *sandbox) {
 		p.discard(s)
 		return
 	case len(p.waiting) > 0:
-		p.waiting[0] <- s
-		p.waiting = slices.Delete(p.waiting, 0, 1)
+		p.answer(offer{sandbox: s})
 	default:
 		p.idle = append(p.idle, s)
 	}
 	p.mu.Unlock()
+}
+
+// answer ends the longest wait. p.mu is held, and a call waits.
+func (p *pool) answer(o offer) {
+	p.waiting[0] <- o
+	p.waiting = slices.Delete(p.waiting, 0, 1)
+}
+
+// refuse ends the longest wait with why no sandbox could be made, so that there is a try for
+// each call at most. It is false if none waits.
+func (p *pool) refuse(err *Error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.waiting) == 0 {
+		return false
+	}
+	p.answer(offer{err: err})
+	return true
 }
 
 // discard frees a sandbox.
@@ -158,11 +182,15 @@ func (p *pool) replace() {
 	}
 	p.count++
 	p.makers.Go(func() {
-		if s, err := p.clone(); err == nil {
+		s, err := p.clone()
+		if err == nil {
 			p.put(s)
-		} else {
+			return
+		}
+		if !p.refuse(err) {
 			p.module.report(err)
 		}
+		p.uncount(p.module.image.size())
 	})
 }
 
@@ -201,7 +229,7 @@ func (p *pool) close() {
 	p.closed = true
 	p.empty.L = &p.mu
 	for _, ch := range p.waiting {
-		ch <- nil
+		ch <- offer{err: p.module.fault(Closed, ErrClosed)}
 	}
 	p.waiting = nil
 	idle := p.idle

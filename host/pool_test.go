@@ -8,9 +8,11 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"partneredge/host/engine"
 	"partneredge/host/memory"
 	"partneredge/wasm/abi"
 )
@@ -236,6 +238,82 @@ func TestClose(t *testing.T) {
 	if _, err := r.Open(ctx, assembled(answerWith(asm(num(0))), nil), Manifest{}, Capabilities{}, Limits{}); err == nil {
 		t.Error("open on a closed runtime")
 	}
+}
+
+// starved is an engine that starts no instance while short is set, and counts how often it
+// was asked to.
+type starved struct {
+	engine.Engine
+	short   atomic.Bool
+	refused atomic.Int64
+}
+
+func (e *starved) Compile(ctx context.Context, wasm []byte) (engine.Code, error) {
+	code, err := e.Engine.Compile(ctx, wasm)
+	return starvedCode{code, e}, err
+}
+
+type starvedCode struct {
+	engine.Code
+	of *starved
+}
+
+func (c starvedCode) Start(ctx context.Context, m engine.Memory) (engine.Instance, error) {
+	if c.of.short.Load() {
+		c.of.refused.Add(1)
+		return nil, errors.New("no memory")
+	}
+	return c.Code.Start(ctx, m)
+}
+
+// TestSandboxThatCannotBeMade: calls that wait for a sandbox end with the reason why none
+// could be made, after one try for each, and later ones are served once there is room.
+func TestSandboxThatCannotBeMade(t *testing.T) {
+	ctx, e := context.Background(), &starved{}
+	r, _, g := openBlocking(t, Config{Engine: func(ctx context.Context, config engine.Config) (made engine.Engine, err error) {
+		e.Engine, err = defaultEngine()(ctx, config)
+		return e, err
+	}}, abi.OpLockout, Limits{})
+	const unreachable = 0x00
+	m, err := r.Open(ctx, assembled(asm(callOperation(abi.OpLockout), whenLong(asm(unreachable))), nil),
+		Manifest{Name: "trapping", Capabilities: []abi.Capability{abi.Lockouts}}, Capabilities{Lockouts: g},
+		Limits{Sandboxes: 1, Wait: time.Minute, Wall: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var calls sync.WaitGroup
+	calls.Go(func() {
+		if _, err := ask(m, "/", long); ReasonOf(err) != Trap {
+			t.Errorf("the call whose guest ends in a trap: %v", err)
+		}
+	})
+	<-g.entered
+	const waiting = 3
+	for range waiting {
+		calls.Go(func() {
+			if _, err := ask(m, "/", ""); ReasonOf(err) != Failed {
+				t.Errorf("a call that waits: %v, want %s", err, Failed)
+			}
+		})
+	}
+	for m.Stats().Waiting < waiting {
+		runtime.Gosched()
+	}
+	e.short.Store(true)
+	close(g.leave) // the sandbox goes with its call
+	calls.Wait()
+	m.pool.makers.Wait()
+	if n := e.refused.Load(); n > waiting+1 {
+		t.Errorf("%d tries to make a sandbox for %d calls", n, waiting)
+	}
+	if s := m.Stats(); s.Sandboxes != 0 || s.Waiting != 0 {
+		t.Errorf("stats %+v", s)
+	}
+	e.short.Store(false)
+	if _, err := ask(m, "/", ""); err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+	pristine(t, m)
 }
 
 // TestUnusedSandboxesAreFreed holds that a burst's sandboxes are freed once no call has
