@@ -141,6 +141,7 @@ func (c *Controller) step(ctx context.Context) {
 	case !needed:
 		if c.order.Candidate == "" && c.candidateStatus() != nil {
 			c.setCandidate(nil)
+			c.store.giveUp()
 			c.prune()
 		}
 		if routes.candidate != nil && routes.percent != c.order.Percent {
@@ -252,6 +253,7 @@ func (c *Controller) finish(done opened) {
 		c.reached(done.digest, done.deployment.version, wire.ReleaseReady)
 		c.updateCandidate(func(s *wire.ReleaseStatus) { s.Percent = c.order.Percent })
 	case errors.Is(done.err, context.Canceled):
+		c.store.giveUp()
 	case errors.Is(done.err, host.ErrUnavailable):
 		c.log.Warn("release not fetched yet", "digest", done.digest, "err", done.err)
 		c.retryAt = time.Now().Add(fetchRetry)

@@ -3,13 +3,16 @@ package rollout
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"aead.dev/minisign"
 	"github.com/nats-io/nats.go"
 
 	"partneredge/edge/backoff"
+	"partneredge/edge/release"
 	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/host/engine"
@@ -120,4 +123,62 @@ func TestRefusedReleases(t *testing.T) {
 			}
 		}
 	})
+}
+
+// chunkOrigin answers the first chunk of a blob, and says of each further request when it
+// came. It answers those by fn.
+type chunkOrigin struct {
+	asked chan struct{}
+	fn    func(context.Context) error
+}
+
+func (o chunkOrigin) Ask(ctx context.Context, _ string, req, reply wire.Message) error {
+	if req.(*wire.BlobRequest).Offset == 0 {
+		*reply.(*wire.BlobReply) = wire.BlobReply{Size: 1000, Data: make([]byte, 500)}
+		return nil
+	}
+	o.asked <- struct{}{}
+	return o.fn(ctx)
+}
+
+func (chunkOrigin) Subscribe(string, chan *nats.Msg) error   { return nil }
+func (chunkOrigin) Decode(string, []byte, wire.Message) bool { return true }
+
+// TestPartsOfAReleaseGo: what has arrived of a release is kept while the origin cannot be
+// asked for the rest, and goes once the origin orders it no more.
+func TestPartsOfAReleaseGo(t *testing.T) {
+	for name, fn := range map[string]func(context.Context) error{
+		"cancelled":   func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		"unavailable": func(context.Context) error { return host.ErrUnavailable },
+	} {
+		t.Run(name, func(t *testing.T) {
+			origin := chunkOrigin{make(chan struct{}), fn}
+			store, err := openStore(Config{Dir: t.TempDir(), Origin: origin, FetchTimeout: time.Hour, Log: slog.New(slog.DiscardHandler),
+				Policy: release.Policy{Keys: make([]minisign.PublicKey, 1)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			running := plainDeployment(t, "running")
+			c := &Controller{
+				cfg: Config{Changed: func() {}}, router: newRouter(running), store: store, log: slog.New(slog.DiscardHandler),
+				opened: make(chan opened), refused: backoff.New(refusedFirst, refusedMost),
+			}
+			c.obey(wire.Order{Run: running.digest, Candidate: "sha256:" + strings.Repeat("0", 64), Percent: 10, Rollout: "rol_1"})
+			c.step(t.Context())
+			<-origin.asked
+			if name == "unavailable" {
+				if c.finish(<-c.opened); len(store.origin.parts) == 0 {
+					t.Error("what has arrived is gone while it is wanted")
+				}
+			}
+			c.obey(wire.Order{Run: running.digest, Rollout: "rol_1"})
+			c.step(t.Context())
+			if name == "cancelled" {
+				c.finish(<-c.opened)
+			}
+			if n := len(store.origin.parts); n != 0 {
+				t.Errorf("%d parts are kept of a release that is not wanted", n)
+			}
+		})
+	}
 }

@@ -120,5 +120,9 @@ func (s *releaseStore) fetch(ctx context.Context, digest string) (*release.Relea
 	return r, err
 }
 
+// giveUp drops what has arrived of a release that is not wanted any more. No fetch may be
+// under way.
+func (s *releaseStore) giveUp() { s.origin.forget() }
+
 // errNoKeys refuses every release.
 var errNoKeys = errors.New("this node trusts no release key: start it with --release-keys FILE")
