@@ -228,17 +228,8 @@ func (s *eventReader) run(ctx context.Context, send func(...message) error) erro
 	defer poll.Stop()
 	defer beat.Stop()
 	for {
-		fresh, err := s.read(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
+		if err := s.sendFresh(ctx, send); err != nil || ctx.Err() != nil {
 			return err
-		}
-		if len(fresh) > 0 {
-			if err := send(fresh...); err != nil {
-				return err
-			}
 		}
 		select {
 		case <-ctx.Done():
@@ -252,21 +243,30 @@ func (s *eventReader) run(ctx context.Context, send func(...message) error) erro
 	}
 }
 
-// read finds what was not sent yet.
-func (s *eventReader) read(ctx context.Context) (fresh []message, err error) {
+// sendFresh sends what was not sent yet, page by page, and nothing once ctx has ended.
+func (s *eventReader) sendFresh(ctx context.Context, send func(...message) error) error {
 	for {
 		events, last, err := s.a.DB.EventsAfter(ctx, s.account, s.place, eventPage)
+		if ctx.Err() != nil {
+			return nil
+		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		s.place = last
+		var fresh []message
 		for _, e := range events {
 			if len(s.types) == 0 || slices.Contains(s.types, e.Type) {
 				fresh = append(fresh, message{id: e.ID, name: e.Type, data: e.Body})
 			}
 		}
+		if len(fresh) > 0 {
+			if err := send(fresh...); err != nil {
+				return err
+			}
+		}
 		if len(events) < eventPage {
-			return fresh, nil
+			return nil
 		}
 	}
 }
