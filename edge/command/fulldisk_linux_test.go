@@ -118,6 +118,12 @@ func TestFullDiskLeavesReads(t *testing.T) {
 	if status := n.get(other.Plaintext); status != http.StatusOK {
 		t.Errorf("a read by a key that the node never met, on a full disk: %d\n%s", status, n.out)
 	}
+	// Records need more than what is left in the last page of a file.
+	for range 24 {
+		if status := n.get(s.key().Plaintext); status != http.StatusOK {
+			t.Fatalf("a read by a key that the node never met, on a full disk: %d\n%s", status, n.out)
+		}
+	}
 	for _, revoked := range []mintedKey{doomed, other} {
 		s.revoke(revoked)
 		await(t, "a revoked key to be refused on a full disk", func() bool { return n.get(revoked.Plaintext) == http.StatusUnauthorized })

@@ -96,7 +96,7 @@ func (m *metrics) watch(s *local.Store, connected func() bool, now func() time.T
 	gauge("keys_held_bytes", "Memory that key records take, about.", func() float64 { return float64(s.Keys.Bytes()) })
 	gauge("views_held", "Views of accounts held.", func() float64 { return float64(s.Views.Len()) })
 	gauge("views_held_bytes", "Memory that views take, about.", func() float64 { return float64(s.Views.Bytes()) })
-	gauge("limits_in_memory", "1 while limits are kept in memory alone, since the disk takes nothing.", func() float64 {
+	gauge("limits_in_memory", "1 while limits or records are kept in memory alone, since the disk takes nothing.", func() float64 {
 		if s.InMemory() {
 			return 1
 		}

@@ -245,7 +245,7 @@ func (n *Node) obstacle() string {
 	case n.replication.Stale():
 		return "origin not heard for " + n.config.MaxStale.String() + ", so no record is trusted"
 	case n.store.InMemory():
-		return "disk takes nothing: reads go on, with limits in memory"
+		return "disk takes nothing: reads go on, with limits and records in memory"
 	case n.store.Outbox.Room() < leastRoom:
 		return "outbox or its disk full: leads are refused, reads go on"
 	}

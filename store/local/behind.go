@@ -33,7 +33,7 @@ func (f *file) record(list []edit) error {
 			if err != nil {
 				return err
 			}
-			logged = value != "" || f.rewriting
+			logged = value != ""
 		}
 		if one.remove && !logged {
 			delete(f.behind, one.key) // the log never had it
@@ -86,13 +86,16 @@ func (f *file) catchUpSome() (more bool) {
 
 // lacking returns some changes that the log lacks. Removals come when there is
 // nothing else: the floor of the buckets must be in the log before an account
-// that was below it is gone. f.mu is held.
+// that was below it is gone. f.last comes after them, alone. f.mu is held.
 func (f *file) lacking() (list []edit) {
 	var removals []edit
 	size := 0
 	for key := range f.behind {
 		if size > catchUpBytes {
 			break
+		}
+		if key == f.last && len(f.behind) > 1 {
+			continue
 		}
 		value, err := f.get(key)
 		if err == nil && value == "" {

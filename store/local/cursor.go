@@ -54,15 +54,9 @@ func (s *Store) Follow(history string) error {
 // origin cannot tell it, so every record held is stale from then on. seq may be
 // lower than before, if the origin was restored from a backup.
 //
-// After an error records are stale, and the cursor is where it was. Each further try
-// begins one more epoch, since changes may have been missed in between.
-//
 // offerDue is noted together with the cursor, until Offered.
 func (s *Store) Reset(seq int64, history string, offerDue bool) error {
-	s.mu.Lock()
-	s.epoch++
-	epoch := s.epoch
-	s.mu.Unlock()
+	epoch := s.Cursor().Epoch + 1
 	s.Keys.invalidate(epoch, seq)
 	s.Views.invalidate(epoch, seq)
 	s.Negatives.Clear()

@@ -32,15 +32,17 @@ type file struct {
 	logger  *slog.Logger
 	// inMemory has changes made in the tree alone while the disk takes nothing.
 	inMemory bool
+	// last is a key whose value holds for all that was changed before: the log gets it
+	// once it lacks nothing else. "" if there is none.
+	last string
 	// syncEach has update return once its changes are on disk.
 	syncEach bool
 
-	mu        sync.Mutex // guards what follows; held by whoever changes anything, so that the log has the tree's order
-	logs      []*logFile // that changes are written to: the file at path; while a shrink ends, its successor too
-	buf       []byte
-	behind    behind // what logs lack
-	rewriting bool   // what the tree has may be in the next log, unknown to this one
-	unsure    bool   // a sync of an update failed: the log on disk may lack what the tree has
+	mu     sync.Mutex // guards what follows; held by whoever changes anything, so that the log has the tree's order
+	logs   []*logFile // that changes are written to: the file at path; while a shrink ends, its successor too
+	buf    []byte
+	behind behind // what logs lack
+	unsure bool   // a sync of an update failed: the log on disk may lack what the tree has
 
 	// Only upkeep uses these.
 	live       int64 // bytes of a log with nothing in it but what is in use, about

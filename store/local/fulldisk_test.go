@@ -1,10 +1,13 @@
 package local
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -227,45 +230,176 @@ func TestRestartOnAFullDisk(t *testing.T) {
 	}
 }
 
-// TestResetOnAFullDisk: records are stale although the cursor cannot be stored, and
-// those that were stored between two tries are so after the second one, also when
-// the process ended in between.
-func TestResetOnAFullDisk(t *testing.T) {
-	for _, restarts := range []bool{false, true} {
-		dir := t.TempDir()
-		disk, full := fillable(t, dir)
-		c := Config{Dir: dir, FS: disk}
-		s := openTest(t, c)
-		stale := func(name string) bool {
-			rec, held := s.Keys.Get(name)
-			return held && rec.Stale()
+// rationed returns a disk that takes as many more writes to the file of this name as left
+// says.
+func rationed(t *testing.T, dir, name string) (disk *durabletest.Disk, left *atomic.Int64) {
+	left = new(atomic.Int64)
+	left.Store(math.MaxInt64)
+	disk = durabletest.New(t, dir)
+	disk.Before(func(op durabletest.Op) error {
+		if op.Kind == durabletest.Write && op.Path == filepath.Join(dir, name) && left.Add(-1) < 0 {
+			return syscall.ENOSPC
 		}
-		put(t, s.Keys, "a", "key_a", "good", 5)
-		if err := s.Advance(5, time.Now()); err != nil {
+		return nil
+	})
+	return disk, left
+}
+
+// killed returns what a store would find had its process been killed now.
+func killed(t *testing.T, c Config) *Store {
+	t.Helper()
+	left := t.TempDir()
+	if err := os.CopyFS(left, os.DirFS(c.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	c.Dir, c.FS = left, nil
+	return openTest(t, c)
+}
+
+// TestRecordsGoOnInMemory: on a full disk records are put, changed, evicted and dropped as
+// ever, and the cursor moves. Once the disk takes changes it gets the cursor last: whoever
+// is killed meanwhile finds a cursor whose every change is there.
+func TestRecordsGoOnInMemory(t *testing.T) {
+	revoke := func(string) string { return "revoked" }
+	for writes := 0; ; writes++ { // that the disk takes of the catching up
+		dir := t.TempDir()
+		disk, left := rationed(t, dir, "hot.db")
+		log, logged := logtest.New()
+		c := Config{Dir: dir, FS: disk, Log: log}
+		s := openTest(t, c)
+		for _, name := range []string{"a", "b", "c"} {
+			put(t, s.Keys, name, "key_"+name, "good", 5)
+		}
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		must(s.Advance(5, time.Now()))
+		left.Store(0)
+		change(t, s.Keys, "key_a", 6, revoke)
+		must(s.Keys.Drop("b"))
+		for _, name := range []string{"d", "e"} {
+			if rec := put(t, s.Views, name, name, strings.Repeat(name, catchUpBytes), 7); rec.Stale() {
+				t.Error("a record is stale that the disk does not take")
+			}
+		}
+		complete := time.Now()
+		must(s.Advance(7, complete))
+		if at := s.Cursor(); at.Seq != 7 || !at.CompleteAt.Equal(complete) || !s.InMemory() {
+			t.Errorf("the cursor on a full disk: %+v, in memory %t", at, s.InMemory())
+		}
+		rec, _ := s.Keys.Get("a")
+		if rec.Frame != "revoked" || s.Keys.Len() != 2 || s.Views.Len() != 2 {
+			t.Errorf("on a full disk: %q, %d keys, %d views", rec.Frame, s.Keys.Len(), s.Views.Len())
+		}
+		if n := logged.Count("going on in memory"); n != 1 {
+			t.Errorf("said %d times:\n%s", n, logged)
+		}
+
+		left.Store(int64(writes))
+		s.hot.catchUp()
+		after := killed(t, c)
+		switch seq := after.Cursor().Seq; {
+		case seq == 7:
+			if rec, _ := after.Keys.Get("a"); rec.Frame != "revoked" || after.Keys.Len() != 2 || after.Views.Len() != 2 {
+				t.Errorf("after %d writes the cursor is there, and %q, %d keys, %d views", writes, rec.Frame, after.Keys.Len(), after.Views.Len())
+			}
+			if s.hot.isBehind() {
+				t.Error("in memory although the disk has everything")
+			}
+			if writes < 4 {
+				t.Errorf("the disk had everything after %d writes", writes)
+			}
+			return
+		case seq != 5:
+			t.Errorf("after %d writes the cursor is at %d", writes, seq)
+		}
+		change(t, after.Keys, "key_a", 6, revoke) // applied again
+		if rec, _ := after.Keys.Get("a"); rec.Frame != "revoked" {
+			t.Errorf("after %d writes and the change: %q", writes, rec.Frame)
+		}
+		must(after.Close())
+		must(s.Close())
+	}
+}
+
+// TestShrinkWhileTheDiskFills: a file that is written anew while the disk takes no changes
+// has some of them and not others. It does not take the log's place.
+func TestShrinkWhileTheDiskFills(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "db")
+	disk := durabletest.New(t, dir)
+	f, err := openFile(durable.Disk{FS: disk}, path, slog.New(slog.DiscardHandler), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	f.inMemory, f.last = true, "cursor"
+	set := func(key string, n int) {
+		t.Helper()
+		if err := f.set(key, value(key, n)); err != nil {
 			t.Fatal(err)
 		}
-		full.Store(true)
-		before := s.Cursor()
-		if err := s.Reset(3, "his_2", false); err == nil || s.Cursor() != before || !stale("a") {
-			t.Errorf("%v, cursor %+v, stale %t", err, s.Cursor(), stale("a"))
+	}
+	set("cursor", 1)
+	set("k", 1)
+	disk.Before(func(op durabletest.Op) error {
+		if op.Kind == durabletest.Write && op.Path == path {
+			return syscall.ENOSPC
 		}
-		full.Store(false)
-		if put(t, s.Keys, "b", "key_b", "good", 3).Stale() {
-			t.Error("a copy from after the reset is stale")
+		return nil
+	})
+	set("k", 2)
+	set("cursor", 2)
+	old := f.logs[0]
+	next, err := f.rewrite(old, old.size)
+	if !errors.Is(err, errBehind) {
+		t.Errorf("a log that lacks changes was written anew: %v", err)
+	}
+	if err := f.keepOne(old, next); err != nil || f.logs[0] != old {
+		t.Errorf("%v; the log is the old one %t", err, f.logs[0] == old)
+	}
+}
+
+// TestResetOnAFullDisk: records are stale although the cursor cannot be stored, and all
+// are after a restart that finds some of after the reset and not the cursor.
+func TestResetOnAFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	disk, left := rationed(t, dir, "hot.db")
+	c := Config{Dir: dir, FS: disk}
+	s := openTest(t, c)
+	put(t, s.Keys, "a", "key_a", "good", 5)
+	if err := s.Advance(5, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	left.Store(0)
+	if err := s.Reset(3, "his_2", false); err != nil {
+		t.Fatal(err)
+	}
+	if rec, _ := s.Keys.Get("a"); s.Cursor().Seq != 3 || s.Cursor().History != "his_2" || !rec.Stale() {
+		t.Errorf("cursor %+v, stale %t", s.Cursor(), rec.Stale())
+	}
+	if put(t, s.Keys, "b", "key_b", "good", 3).Stale() {
+		t.Error("a copy from after the reset is stale")
+	}
+	left.Store(1) // for the copy
+	s.hot.catchUp()
+	after := killed(t, c)
+	for _, name := range []string{"a", "b"} {
+		if rec, held := after.Keys.Get(name); !held || !rec.Stale() {
+			t.Errorf("killed before the cursor is stored: %s is held %t, stale %t", name, held, rec.Stale())
 		}
-		if restarts {
-			s = reopen(t, s, c)
-		}
-		if err := s.Reset(4, "his_2", false); err != nil || !stale("a") || !stale("b") {
-			t.Errorf("restarts %t: %v, stale %t and %t", restarts, err, stale("a"), stale("b"))
-		}
-		s = reopen(t, s, c)
-		if at := s.Cursor(); at.Seq != 4 || at.History != "his_2" || !stale("a") || !stale("b") {
-			t.Errorf("restarts %t: cursor %+v, stale %t and %t", restarts, at, stale("a"), stale("b"))
-		}
-		if put(t, s.Keys, "b", "key_b", "new", 5).Stale() {
-			t.Error("a copy from after all is stale")
-		}
+	}
+	if at := after.Cursor(); at.Seq != 5 || at.History != "" {
+		t.Errorf("killed before the cursor is stored: it is %+v", at)
+	}
+	left.Store(math.MaxInt64)
+	s.hot.catchUp()
+	after = killed(t, c)
+	if rec, _ := after.Keys.Get("b"); rec.Stale() || after.Cursor().Seq != 3 || after.Cursor().History != "his_2" {
+		t.Errorf("stale %t, cursor %+v", rec.Stale(), after.Cursor())
 	}
 }
 

@@ -5,8 +5,8 @@
 // The files in the directory:
 //
 //	hot.db          copies of key records and account views; the cursor
-//	limits.db       rate-limit accounts, lockouts, idempotency records; they go on
-//	                in memory while the disk takes nothing
+//	limits.db       rate-limit accounts, lockouts, idempotency records; both files go
+//	                on in memory while the disk takes nothing
 //	unconfirmed.db  subscriptions whose partners have no answer yet, each change
 //	                synced to disk
 //	outbox.log      leads that wait, synced to disk one group at a time; when
@@ -106,7 +106,6 @@ type Store struct {
 
 	mu     sync.Mutex
 	cursor Cursor
-	epoch  int64 // of the last reset, which the cursor has once it is stored
 
 	stop   context.CancelFunc
 	upkept sync.WaitGroup
@@ -161,7 +160,8 @@ func (s *Store) open(c Config) (err error) {
 	}
 	s.unconfirmed.syncEach = true
 	s.Unconfirmed = &Unconfirmed{s.unconfirmed}
-	s.limits.inMemory = true // else a full disk would stop reads
+	s.hot.inMemory, s.limits.inMemory = true, true // else a full disk would stop reads
+	s.hot.last = cursorKey                         // the file must have every change that the cursor counts
 	value, err := s.hot.get(cursorKey)
 	if err != nil {
 		return err
@@ -198,12 +198,11 @@ func (s *Store) resume() {
 		s.Keys.invalidate(s.cursor.Epoch, 0)
 		s.Views.invalidate(s.cursor.Epoch, 0)
 	}
-	s.epoch = s.cursor.Epoch
 }
 
-// InMemory reports whether limits are kept in memory alone, since the disk takes
-// nothing. They are written within a second once it does.
-func (s *Store) InMemory() bool { return s.limits.isBehind() }
+// InMemory reports whether limits or records are kept in memory alone, since the disk
+// takes nothing. They are written within a second once it does.
+func (s *Store) InMemory() bool { return s.limits.isBehind() || s.hot.isBehind() }
 
 // Close brings everything to disk and unlocks the directory. It may be called
 // twice.

@@ -50,10 +50,9 @@ type Replica struct {
 }
 
 type entry struct {
-	name    string
-	rec     Record
-	bytes   int64
-	unsaved bool // the file holds an earlier version
+	name  string
+	rec   Record
+	bytes int64
 }
 
 // overhead is about how many bytes an entry takes besides its own, in two maps,
@@ -149,9 +148,6 @@ func (r *Replica) Put(name string, rec Record) (Record, error) {
 // Change notes that change seq concerns ref. concerned reports whether a record of
 // that ref is held which does not include the change. That record is stale from
 // then on, unless replace is given: its result is the frame with the change.
-//
-// After an error this holds until a restart only. The caller must apply the
-// change again before it advances the cursor.
 func (r *Replica) Change(ref string, seq int64, replace func(frame string) string) (name string, concerned bool, err error) {
 	r.write.Lock()
 	defer r.write.Unlock()
@@ -163,23 +159,16 @@ func (r *Replica) Change(ref string, seq int64, replace func(frame string) strin
 		return "", false, nil
 	}
 	old := e.Value.(*entry)
-	name, rec, unsaved := old.name, old.rec, old.unsaved
+	name, rec := old.name, old.rec
 	r.mu.Unlock()
-	concerned = rec.Seq < seq && (rec.changed < seq || replace != nil)
-	if !concerned && !unsaved {
+	if rec.Seq >= seq || rec.changed >= seq && replace == nil {
 		return name, false, nil
 	}
 	rec.changed = max(rec.changed, seq)
-	if concerned && replace != nil {
+	if replace != nil {
 		rec.Frame, rec.Seq = replace(rec.Frame), rec.changed
 	}
-	if err = r.save(name, rec); err != nil {
-		r.mu.Lock()
-		r.insert(name, rec, int64(len(rec.Frame)))
-		r.byName[name].Value.(*entry).unsaved = true
-		r.mu.Unlock()
-	}
-	return name, concerned, err
+	return name, true, r.save(name, rec)
 }
 
 // Note takes in the changes at 0 to n-1. at returns the ref that one concerns and its
@@ -304,7 +293,7 @@ func (r *Replica) insert(name string, rec Record, valueSize int64) {
 			delete(r.byRef, old.rec.Ref)
 		}
 		r.bytes += size - old.bytes
-		old.rec, old.bytes, old.unsaved = rec, size, false
+		old.rec, old.bytes = rec, size
 		r.byRef[rec.Ref] = e
 		return
 	}

@@ -91,31 +91,6 @@ func TestRevokedAtOnce(t *testing.T) {
 	}
 }
 
-// A disk that takes nothing does not keep a revoked key alive.
-func TestRevokedWithoutADiskToWriteTo(t *testing.T) {
-	c := Config{Dir: t.TempDir()}
-	s := openTest(t, c)
-	put(t, s.Keys, "a", "key_a", "good", 5)
-	good := s.Keys.file
-	s.Keys.file = mustFile(t, filepath.Join(t.TempDir(), "closed"))
-	if err := s.Keys.file.close(); err != nil {
-		t.Fatal(err)
-	}
-	revoke := func(string) string { return "revoked" }
-	if _, _, err := s.Keys.Change("key_a", 8, revoke); err == nil {
-		t.Error("no word that the change is not on disk")
-	}
-	if rec, _ := s.Keys.Get("a"); rec.Frame != "revoked" {
-		t.Errorf("%+v", rec)
-	}
-	s.Keys.file = good
-	change(t, s.Keys, "key_a", 8, revoke) // applied again
-	s = reopen(t, s, c)
-	if rec, _ := s.Keys.Get("a"); rec.Frame != "revoked" {
-		t.Errorf("after a restart: %+v", rec)
-	}
-}
-
 // A copy that left the origin before a change which arrived before it.
 func TestChangeOvertakesTheAnswer(t *testing.T) {
 	s := openTest(t, Config{})

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +25,9 @@ const (
 	catchUp = 64 << 10
 )
 
+// errBehind is the error of a shrink during which the disk took no changes.
+var errBehind = errors.New("the disk took no changes meanwhile")
+
 // shrink rewrites the log once half of it, at least, is not in use any more, or a
 // sync of an update failed. One that lacks changes since the disk is full waits
 // until it has them.
@@ -34,7 +38,6 @@ func (f *file) shrink() error {
 	old := f.logs[0]
 	size := old.size
 	due := f.behind == nil && (f.unsure || size >= f.shrinkFrom && size >= 2*f.live)
-	f.rewriting = due
 	f.mu.Unlock()
 	if !due {
 		return nil
@@ -51,7 +54,8 @@ func (f *file) shrink() error {
 
 // rewrite writes the tree to a new file, and then what was appended to the log
 // from the offset on. Changes that the tree had already are made again by that,
-// which does no harm. When it returns, changes go to both files.
+// which does no harm. When it returns, changes go to both files. It fails when the log lacks
+// changes by then: of those, the new file has some and not others.
 func (f *file) rewrite(log *logFile, from int64) (next *logFile, err error) {
 	own, err := f.disk.OpenFile(f.path+shrinking, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
@@ -68,6 +72,9 @@ func (f *file) rewrite(log *logFile, from int64) (next *logFile, err error) {
 			err := next.copy(log, from, missing)
 			if err == nil && f.syncEach {
 				err = next.SyncData()
+			}
+			if f.behind != nil {
+				err = cmp.Or(err, errBehind)
 			}
 			if err == nil {
 				f.live, f.unsure = next.size, false
@@ -105,9 +112,6 @@ func (l *logFile) copy(from *logFile, at, size int64) error {
 // other one. next is nil when there is none.
 func (f *file) keepOne(old, next *logFile) error {
 	if next == nil {
-		f.mu.Lock()
-		f.rewriting = false
-		f.mu.Unlock()
 		return nil
 	}
 	kept, other := next, old
@@ -116,7 +120,7 @@ func (f *file) keepOne(old, next *logFile) error {
 		_ = f.disk.Remove(next.Name())
 	}
 	f.mu.Lock()
-	f.logs, f.rewriting = []*logFile{kept}, false
+	f.logs = []*logFile{kept}
 	if kept == old {
 		f.unsure = f.syncEach // the log may lack what only the other got
 	}

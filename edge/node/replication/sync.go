@@ -275,8 +275,7 @@ func (s *synchronizer) follow(history string, seq int64) error {
 }
 
 // applyAll applies changes, which are in order, also those beyond a gap. The cursor may move to seq, the
-// last one before a gap. A change that fails, as on a full disk, keeps none of the
-// others from being applied.
+// last one before a gap. A change that fails keeps none of the others from being applied.
 func (s *synchronizer) applyAll(changes []store.Change) (seq int64, err error) {
 	seq = s.Store.Cursor().Seq
 	for len(changes) > 0 && changes[0].Seq <= seq { // they overlap with what is known
