@@ -363,6 +363,53 @@ func TestShrinkWhileTheDiskFills(t *testing.T) {
 	}
 }
 
+// TestEvictionThatFails: a record that cannot be removed from the file is still held, so
+// that a change finds it. Else it would be current again after a restart.
+func TestEvictionThatFails(t *testing.T) {
+	dir := t.TempDir()
+	disk, left := rationed(t, dir, "hot.db")
+	c := Config{Dir: dir, FS: disk, KeyBytes: 3 * (overhead + 100)}
+	s := openTest(t, c)
+	for _, name := range []string{"a", "b"} {
+		put(t, s.Keys, name, "key_"+name, "good", 5)
+	}
+	s.hot.inMemory = false
+	left.Store(1) // for the record, and not for the end of another
+	if _, err := s.Keys.Put("c", Record{Ref: "key_c", Frame: strings.Repeat("c", 200), Seq: 5}); err == nil {
+		t.Fatal("nothing was evicted")
+	}
+	left.Store(math.MaxInt64)
+	if !change(t, s.Keys, "key_a", 6, func(string) string { return "revoked" }) {
+		t.Error("a record that is in the file is not held")
+	}
+	s = reopen(t, s, c)
+	if rec, held := s.Keys.Get("a"); held && rec.Frame != "revoked" {
+		t.Errorf("after a restart: %q", rec.Frame)
+	}
+}
+
+// TestEvictionAtAStart: a store that may hold less than its file has opens on a full disk.
+func TestEvictionAtAStart(t *testing.T) {
+	dir := t.TempDir()
+	disk, full := fillable(t, dir)
+	c := Config{Dir: dir, FS: disk}
+	s := openTest(t, c)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		put(t, s.Keys, name, "key_"+name, "good", 5)
+	}
+	full.Store(true)
+	c.KeyBytes = 3 * (overhead + 100)
+	s = reopen(t, s, c)
+	if s.Keys.Len() != 3 || !s.InMemory() {
+		t.Errorf("%d records, in memory %t", s.Keys.Len(), s.InMemory())
+	}
+	full.Store(false)
+	s.hot.catchUp()
+	if after := killed(t, c); after.Keys.Len() != 3 {
+		t.Errorf("%d records in the file", after.Keys.Len())
+	}
+}
+
 // TestResetOnAFullDisk: records are stale although the cursor cannot be stored, and all
 // are after a restart that finds some of after the reset and not the cursor.
 func TestResetOnAFullDisk(t *testing.T) {

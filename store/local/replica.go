@@ -319,21 +319,34 @@ func (r *Replica) evict() error {
 		return nil
 	}
 	for {
-		var names []string
-		r.mu.Lock()
-		for r.bytes > r.maxBytes-r.maxBytes/64 && len(r.byName) > 1 && len(names) < 64 {
-			last := r.used.Back()
-			names = append(names, r.prefix+last.Value.(*entry).name)
-			r.unlink(last)
-		}
-		r.mu.Unlock()
-		if len(names) == 0 {
+		last, names := r.leastUsed(64)
+		if len(last) == 0 {
 			return nil
 		}
 		if err := r.file.remove(names...); err != nil {
 			return fmt.Errorf("evict local records: %w", err)
 		}
+		r.mu.Lock()
+		for _, e := range last {
+			r.unlink(e)
+		}
+		r.mu.Unlock()
 	}
+}
+
+// leastUsed returns up to most records that are to be evicted, and their keys in the file.
+// They stay in memory until they are gone from there: should that fail, changes must find
+// them.
+func (r *Replica) leastUsed(most int) (last []*list.Element, keys []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	left := r.bytes
+	for e := r.used.Back(); left > r.maxBytes-r.maxBytes/64 && e != r.used.Front() && len(last) < most; e = e.Prev() {
+		last = append(last, e)
+		keys = append(keys, r.prefix+e.Value.(*entry).name)
+		left -= e.Value.(*entry).bytes
+	}
+	return last, keys
 }
 
 // encodeRecord writes a record's value: i64 seq, changed, epoch, fetched (microseconds
