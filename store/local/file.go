@@ -30,6 +30,9 @@ type file struct {
 	db      *buntdb.DB // in memory
 	damaged bool       // something was lost when the file was opened
 	logger  *slog.Logger
+	// free returns how many bytes the disk of a directory has, and how many of them may
+	// still be used.
+	free func(dir string) (free, total int64, err error)
 	// inMemory has changes made in the tree alone while the disk takes nothing.
 	inMemory bool
 	// last is a key whose value holds for all that was changed before: the log gets it
@@ -74,7 +77,7 @@ func openFile(disk durable.Disk, path string, log *slog.Logger, now time.Time) (
 		log.Error("local file damaged: set aside, going on with what is whole",
 			"file", path, "aside", r.aside, "kept_bytes", r.kept, "lost_bytes", r.lost)
 	}
-	f = &file{disk: disk, path: path, damaged: r.aside != "", logger: log, shrinkFrom: shrinkFrom}
+	f = &file{disk: disk, path: path, damaged: r.aside != "", logger: log, free: durable.Free, shrinkFrom: shrinkFrom}
 	if f.db, err = buntdb.Open(":memory:"); err != nil {
 		return nil, err
 	}

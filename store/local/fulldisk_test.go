@@ -476,3 +476,87 @@ func TestFailingUpkeepIsLoggedOnceAMinute(t *testing.T) {
 		}
 	})
 }
+
+// TestShrinkRests: a file that cannot be rewritten, since the disk has too little room or
+// fails, is tried again after rests that grow.
+func TestShrinkRests(t *testing.T) {
+	for name, test := range map[string]struct{ hasRoom, full bool }{
+		"too little room":    {hasRoom: false, full: false},
+		"the disk is full":   {hasRoom: true, full: true},
+		"nothing is written": {hasRoom: false, full: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				t.Cleanup(func() { time.Sleep(2 * time.Second) }) // in which buntdb's goroutines see that they are closed
+				dir := t.TempDir()
+				disk, full := fillable(t, dir)
+				var roomy atomic.Bool
+				free := func(string) (free, total int64, err error) {
+					if roomy.Load() {
+						return 1 << 30, 1 << 40, nil
+					}
+					return 32<<20 - 1, 1 << 40, nil // half of what the outbox leaves, almost
+				}
+				log, logged := logtest.New()
+				s := openTest(t, Config{Dir: dir, FS: disk, Log: log, Free: free})
+				put(t, s.Keys, "a", "key_a", "good", 5)
+				roomy.Store(test.hasRoom)
+				full.Store(test.full)
+				s.hot.mu.Lock()
+				s.hot.unsure = true // to be written anew
+				s.hot.mu.Unlock()
+				before := disk.Count(durabletest.Make)
+				const tries = 4 // after 1, 61, 181 and 421 seconds
+				time.Sleep(10 * time.Minute)
+				synctest.Wait()
+				if n := logged.Count("local file cannot be rewritten"); n != tries {
+					t.Errorf("%d tries in 10 minutes, want %d", n, tries)
+				}
+				if made := disk.Count(durabletest.Make) - before; made != 0 && !test.hasRoom {
+					t.Errorf("begun %d times without room", made)
+				}
+				roomy.Store(true)
+				full.Store(false)
+				renamed := disk.Count(durabletest.Rename)
+				time.Sleep(10 * time.Minute)
+				synctest.Wait()
+				if n := disk.Count(durabletest.Rename) - renamed; n != 1 {
+					t.Errorf("written anew %d times once there was room", n)
+				}
+			})
+		})
+	}
+}
+
+// TestShrinkLeavesRoom: a shrink that finds more in use than it knew of ends before the
+// changes that go on meanwhile find no room.
+func TestShrinkLeavesRoom(t *testing.T) {
+	f := mustFile(t, filepath.Join(t.TempDir(), "db"))
+	defer f.close()
+	const total, leave, size = 64 << 20, 2 << 20, 10 << 20
+	least := int64(total)
+	f.free = func(string) (int64, int64, error) {
+		free := int64(size)
+		if info, err := os.Stat(f.path + shrinking); err == nil {
+			free -= info.Size()
+		}
+		least = min(least, free)
+		return free, total, nil
+	}
+	for i := range 12 {
+		key := fmt.Sprint("k", i)
+		if err := f.set(key, seal(key, putText(newValue(1<<20), strings.Repeat("v", 1<<20)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.shrinkFrom = 0
+	if err := f.shrink(); !errors.Is(err, errNoRoom) {
+		t.Errorf("a file of 12 MiB was written anew in 10: %v", err)
+	}
+	if least < leave || least == size {
+		t.Errorf("%d bytes were left, want %d at least", least, leave)
+	}
+	if _, err := os.Stat(f.path + shrinking); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what was written is still there: %v", err)
+	}
+}

@@ -64,7 +64,8 @@ type Config struct {
 	IdempotencyKeys int
 	// Free returns how many bytes the disk of a directory has, and how many of them
 	// may still be used: the outbox takes no more than that, less what it leaves for
-	// the other files. nil: durable.Free.
+	// the other files, and these are not rewritten where that would take half of what it
+	// leaves. nil: durable.Free.
 	Free func(dir string) (free, total int64, err error)
 	// FS is the file system of Dir. nil: the machine's.
 	FS durable.FS
@@ -84,6 +85,9 @@ func (c Config) withDefaults() Config {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Free == nil {
+		c.Free = durable.Free
 	}
 	return c
 }
@@ -158,6 +162,9 @@ func (s *Store) open(c Config) (err error) {
 	if s.unconfirmed, err = openFile(disk, in("unconfirmed.db"), c.Log, c.Now()); err != nil {
 		return err
 	}
+	for _, f := range []*file{s.hot, s.limits, s.unconfirmed} {
+		f.free = c.Free
+	}
 	s.unconfirmed.syncEach = true
 	s.Unconfirmed = &Unconfirmed{s.unconfirmed}
 	s.hot.inMemory, s.limits.inMemory = true, true // else a full disk would stop reads
@@ -231,12 +238,20 @@ func (s *Store) closeFiles() error {
 	return errors.Join(errs...)
 }
 
+// Seconds for which a file is not shrunk after that failed: twice as many each time.
+const (
+	firstRest = 60
+	maxRest   = 900
+)
+
 // upkeep syncs a file every second and shrinks it when that is worth it. It logs once a
 // minute that it fails in the same way: a disk that became read-only may stay so for days.
+// A shrink that failed, as for want of room, is tried again after a rest.
 func (s *Store) upkeep(ctx context.Context, f *file, sweep func(second int) error) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	quiet, last := 0, "" // seconds in which a failure is not logged again, and which one
+	quiet, last := 0, ""           // seconds in which a failure is not logged again, and which one
+	rest, nextRest := 0, firstRest // seconds
 	for second := 1; ; second++ {
 		select {
 		case <-ctx.Done():
@@ -249,9 +264,18 @@ func (s *Store) upkeep(ctx context.Context, f *file, sweep func(second int) erro
 			err = sweep(second)
 		}
 		quiet = max(quiet-1, 0)
-		if err = errors.Join(err, f.sync(), f.shrink()); err != nil && (quiet == 0 || err.Error() != last) {
+		if err = errors.Join(err, f.sync()); err != nil && (quiet == 0 || err.Error() != last) {
 			s.log.Error("upkeep of local store failed", "file", f.path, "err", err)
 			quiet, last = 60, err.Error()
+		}
+		if rest = max(rest-1, 0); rest > 0 {
+			continue
+		}
+		if err = f.shrink(); err != nil {
+			s.log.Error("local file cannot be rewritten", "file", f.path, "err", err, "again_in_seconds", nextRest)
+			rest, nextRest = nextRest, min(2*nextRest, maxRest)
+		} else {
+			nextRest = firstRest
 		}
 	}
 }

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"partneredge/store/durable"
+	"partneredge/store/local/outbox"
 )
 
 const (
@@ -25,8 +27,12 @@ const (
 	catchUp = 64 << 10
 )
 
-// errBehind is the error of a shrink during which the disk took no changes.
-var errBehind = errors.New("the disk took no changes meanwhile")
+var (
+	// errBehind is the error of a shrink during which the disk took no changes.
+	errBehind = errors.New("the disk took no changes meanwhile")
+	// errNoRoom is the error of a shrink that would leave too little of the disk.
+	errNoRoom = errors.New("too little room on the disk")
+)
 
 // shrink rewrites the log once half of it, at least, is not in use any more, or a
 // sync of an update failed. One that lacks changes since the disk is full waits
@@ -57,6 +63,9 @@ func (f *file) shrink() error {
 // which does no harm. When it returns, changes go to both files. It fails when the log lacks
 // changes by then: of those, the new file has some and not others.
 func (f *file) rewrite(log *logFile, from int64) (next *logFile, err error) {
+	if err := f.hasRoom(f.live); err != nil {
+		return nil, err
+	}
 	own, err := f.disk.OpenFile(f.path+shrinking, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
@@ -98,6 +107,17 @@ func (f *file) rewrite(log *logFile, from int64) (next *logFile, err error) {
 		}
 		synced = true
 	}
+}
+
+// hasRoom fails when size bytes more would leave less of the disk than half of what the
+// outbox leaves. The other half is for changes, which go on meanwhile. What cannot be
+// asked for sets no bound.
+func (f *file) hasRoom(size int64) error {
+	free, total, err := f.free(filepath.Dir(f.path))
+	if want := size + outbox.Reserve(total)/2; err == nil && free < want {
+		return fmt.Errorf("%w: %d bytes are free, and %d wanted", errNoRoom, free, want)
+	}
+	return nil
 }
 
 func (l *logFile) copy(from *logFile, at, size int64) error {
@@ -155,6 +175,9 @@ func (f *file) writeTree(to *logFile) error {
 		if unsynced += int64(len(buf)); unsynced >= syncBytes {
 			unsynced = 0
 			if err := to.SyncData(); err != nil {
+				return err
+			}
+			if err := f.hasRoom(syncBytes); err != nil { // more may be in use than was when f.live was noted
 				return err
 			}
 		}

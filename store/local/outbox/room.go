@@ -14,6 +14,9 @@ const (
 	maxReserve  = 64 << 20
 )
 
+// Reserve returns how many bytes an outbox leaves free of a disk of total bytes.
+func Reserve(total int64) int64 { return min(total/reservePart, maxReserve) }
+
 // free returns how many bytes an outbox may still take of its disk. What cannot
 // be asked for sets no bound: the disk itself will.
 func (c Config) free() int64 {
@@ -25,7 +28,7 @@ func (c Config) free() int64 {
 	if err != nil {
 		return c.MaxBytes
 	}
-	return max(0, free-min(total/reservePart, maxReserve))
+	return max(0, free-Reserve(total))
 }
 
 // used returns the bytes of records in all segments. Only the writer calls it.
