@@ -45,7 +45,6 @@ type file struct {
 	logs   []*logFile // that changes are written to: the file at path; while a shrink ends, its successor too
 	buf    []byte
 	behind behind // what logs lack
-	unsure bool   // a sync of an update failed: the log on disk may lack what the tree has
 
 	// Only upkeep uses these.
 	live       int64 // bytes of a log with nothing in it but what is in use, about
@@ -55,7 +54,8 @@ type file struct {
 // logFile is an open file and where the next change goes.
 type logFile struct {
 	durable.File
-	size int64
+	size   int64
+	unsure bool // a sync failed: the file on disk may lack what the tree has, amid what it has
 }
 
 // openFile opens or makes the file at path. If the file is damaged, it is set
@@ -83,7 +83,7 @@ func openFile(disk durable.Disk, path string, log *slog.Logger, now time.Time) (
 	}
 	own, err := disk.OpenFile(path, os.O_RDWR, 0)
 	if err == nil {
-		f.logs = []*logFile{{own, r.kept}}
+		f.logs = []*logFile{{File: own, size: r.kept}}
 		err = f.db.Load(own)
 	}
 	if err == nil {
@@ -202,8 +202,8 @@ func (f *file) append(b []byte) error {
 	}
 	for _, log := range f.logs {
 		if err := log.SyncData(); err != nil {
-			f.unsure = true
 			for _, log := range f.logs {
+				log.unsure = true
 				log.size -= int64(len(b))
 				_ = log.Truncate(log.size)
 			}
@@ -269,13 +269,20 @@ func (f *file) each(prefix, from string, fn func(key, value string) bool) error 
 	})
 }
 
-// sync brings to disk what has been written. Writers do not wait for it. Only
-// upkeep calls it.
+// sync brings to disk what has been written. Writers do not wait for it. After an error
+// the system takes for written what is not, so the log is to be written anew. Only upkeep
+// calls it.
 func (f *file) sync() error {
 	f.mu.Lock()
 	log := f.logs[0]
 	f.mu.Unlock()
-	return log.SyncData()
+	err := log.SyncData()
+	if err != nil {
+		f.mu.Lock()
+		log.unsure = true
+		f.mu.Unlock()
+	}
+	return err
 }
 
 // close brings everything to disk. It may be called twice.

@@ -177,7 +177,7 @@ func TestRewriteWritesLittleAtATime(t *testing.T) {
 			}
 		}
 		before := disk.Count(durabletest.Write)
-		f.unsure = true
+		f.logs[0].unsure = true
 		if err := f.shrink(); err != nil {
 			t.Fatal(err)
 		}
@@ -187,6 +187,57 @@ func TestRewriteWritesLittleAtATime(t *testing.T) {
 		if err := f.close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestFailedSyncHasTheLogWrittenAnew: what a failed sync has lost is in the file again,
+// with what came after it, once a shrink succeeds.
+func TestFailedSyncHasTheLogWrittenAnew(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "db")
+	disk := durabletest.New(t, dir)
+	f, err := openFile(durable.Disk{FS: disk}, path, slog.New(slog.DiscardHandler), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	var fails durabletest.Kind
+	disk.Before(func(op durabletest.Op) error {
+		if op.Kind == fails {
+			return syscall.EIO
+		}
+		return nil
+	})
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[string]string{}
+	for i, kind := range []durabletest.Kind{durabletest.Sync, durabletest.Make, durabletest.Rename, ""} {
+		key := fmt.Sprint("k", i)
+		want[key] = value(key, i)
+		must(f.set(key, want[key]))
+		fails = kind
+		if i == 0 {
+			if err := f.sync(); !errors.Is(err, syscall.EIO) {
+				t.Fatalf("the sync: %v", err)
+			}
+			continue
+		}
+		if err := f.shrink(); errors.Is(err, syscall.EIO) != (kind != "") { // else the next one is to do it
+			t.Errorf("a shrink in which %q fails: %v", kind, err)
+		}
+	}
+	if f.logs[0].unsure {
+		t.Error("the new log is to be written anew")
+	}
+	must(f.sync())
+	disk.Cut(nil)
+	log, logged := logtest.New()
+	if got := contents(t, path, log); !maps.Equal(got, want) || logged.Lines() > 0 {
+		t.Errorf("%d keys after a power cut, want %d; %s", len(got), len(want), logged)
 	}
 }
 

@@ -503,7 +503,7 @@ func TestShrinkRests(t *testing.T) {
 				roomy.Store(test.hasRoom)
 				full.Store(test.full)
 				s.hot.mu.Lock()
-				s.hot.unsure = true // to be written anew
+				s.hot.logs[0].unsure = true // to be written anew
 				s.hot.mu.Unlock()
 				before := disk.Count(durabletest.Make)
 				const tries = 4 // after 1, 61, 181 and 421 seconds

@@ -35,7 +35,7 @@ var (
 )
 
 // shrink rewrites the log once half of it, at least, is not in use any more, or a
-// sync of an update failed. One that lacks changes since the disk is full waits
+// sync of it failed. One that lacks changes since the disk is full waits
 // until it has them.
 // Only upkeep calls it, and requests go on meanwhile: writers wait while a few
 // kilobytes are copied, and readers do not wait at all.
@@ -43,7 +43,7 @@ func (f *file) shrink() error {
 	f.mu.Lock()
 	old := f.logs[0]
 	size := old.size
-	due := f.behind == nil && (f.unsure || size >= f.shrinkFrom && size >= 2*f.live)
+	due := f.behind == nil && (old.unsure || size >= f.shrinkFrom && size >= 2*f.live)
 	f.mu.Unlock()
 	if !due {
 		return nil
@@ -86,7 +86,7 @@ func (f *file) rewrite(log *logFile, from int64) (next *logFile, err error) {
 				err = cmp.Or(err, errBehind)
 			}
 			if err == nil {
-				f.live, f.unsure = next.size, false
+				f.live = next.size
 				f.logs = append(f.logs, next)
 			}
 			f.mu.Unlock()
@@ -142,7 +142,7 @@ func (f *file) keepOne(old, next *logFile) error {
 	f.mu.Lock()
 	f.logs = []*logFile{kept}
 	if kept == old {
-		f.unsure = f.syncEach // the log may lack what only the other got
+		old.unsure = old.unsure || f.syncEach // the log may lack what only the other got
 	}
 	f.mu.Unlock()
 	return other.Close()
