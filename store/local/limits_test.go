@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"partneredge/store/durable/durabletest"
 )
 
 func TestLockout(t *testing.T) {
@@ -103,6 +105,126 @@ func TestLockoutsAreBoundedAndSwept(t *testing.T) {
 	if len(s.Lockouts.known) != 0 || count() != 0 {
 		t.Errorf("after the sweep %d in memory, %d on disk", len(s.Lockouts.known), count())
 	}
+}
+
+// TestLockoutsEndWithoutAWait: however many lockouts are over at once, requests do not wait
+// for the file, which they leave in few writes, and one that begins anew meanwhile stays.
+func TestLockoutsEndWithoutAWait(t *testing.T) {
+	for name, end := range map[string]func(*Store) error{
+		"sweep": func(s *Store) error { return s.Lockouts.sweep() },
+		"clear": func(s *Store) error { _, err := s.Lockouts.Clear(netip.Prefix{}); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			at, dir := newClock(), t.TempDir()
+			disk := durabletest.New(t, dir)
+			c := Config{Dir: dir, FS: disk, Now: at.now, Lockout: LockoutRules{Failures: 1}}
+			s := openTest(t, c)
+			lock := func(client string) {
+				t.Helper()
+				if _, err := s.Lockouts.Failure(client); err != nil {
+					t.Fatal(err)
+				}
+			}
+			const addresses = 10 * sweepAtOnce
+			lock("192.0.2.1") // the first to go
+			for i := range addresses - 1 {
+				lock(fmt.Sprintf("10.0.%d.%d", i/250, i%250))
+			}
+			at.pass(16 * time.Minute)
+			lock("198.51.100.1")
+			writing, written := make(chan struct{}), make(chan struct{})
+			before := disk.Count(durabletest.Write)
+			disk.Before(func(op durabletest.Op) error {
+				if op.Kind == durabletest.Write && op.Of == before+1 {
+					close(writing)
+					<-written
+				}
+				return nil
+			})
+			ended := make(chan error, 1)
+			go func() { ended <- end(s) }()
+			<-writing
+			answered := make(chan time.Duration, 1)
+			go func() { answered <- s.Lockouts.Lockout("10.0.0.1") }()
+			select {
+			case left := <-answered:
+				if left != 0 {
+					t.Errorf("a lockout that is over: %v left", left)
+				}
+			case <-time.After(10 * time.Second):
+				t.Error("a request waits for the file")
+			}
+			// The address that is being removed fails again.
+			again := make(chan error, 1)
+			go func() {
+				_, err := s.Lockouts.Failure("10.0.2.1")
+				again <- err
+			}()
+			close(written)
+			if err := errorsFirst(<-ended, <-again); err != nil {
+				t.Fatal(err)
+			}
+			if writes := disk.Count(durabletest.Write) - before; writes > addresses/sweepAtOnce+2 {
+				t.Errorf("%d writes for %d lockouts", writes, addresses)
+			}
+			if err := s.Lockouts.forget([]string{"10.0.2.1"}); err != nil { // as when it fails just before
+				t.Fatal(err)
+			}
+			if s.Lockouts.Lockout("10.0.2.1") == 0 {
+				t.Error("an address that failed anew is not locked out")
+			}
+			s = reopen(t, s, c)
+			if _, all := s.Lockouts.List(netip.Prefix{}, 0); s.Lockouts.Lockout("10.0.2.1") == 0 || all > 2 {
+				t.Errorf("after a restart %d are locked out, the one that failed anew among them %t", all, s.Lockouts.Lockout("10.0.2.1") > 0)
+			}
+		})
+	}
+}
+
+// TestNobodyLockedOut: it is known without a look at the addresses, whatever has been.
+func TestNobodyLockedOut(t *testing.T) {
+	at := newClock()
+	c := Config{Dir: t.TempDir(), Now: at.now, Lockout: LockoutRules{Failures: 2, Addresses: 3}}
+	s := openTest(t, c)
+	fail := func(client string, times int) {
+		t.Helper()
+		for range times {
+			if _, err := s.Lockouts.Failure(client); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	held := func(want int64) {
+		t.Helper()
+		if n := s.Lockouts.locked.Load(); n != want {
+			t.Errorf("%d addresses with a lockout, want %d", n, want)
+		}
+	}
+	fail("192.0.2.1", 1)
+	held(0)
+	fail("192.0.2.1", 1)
+	held(1)
+	at.pass(16 * time.Minute) // it is over, and begins anew
+	fail("192.0.2.1", 2)
+	held(1)
+	fail("192.0.2.2", 2)
+	s = reopen(t, s, c)
+	held(2)
+	for _, client := range []string{"192.0.2.3", "192.0.2.4", "192.0.2.5"} { // take the place of both
+		fail(client, 1)
+	}
+	held(0)
+	fail("192.0.2.6", 2)
+	if _, err := s.Lockouts.Clear(netip.Prefix{}); err != nil {
+		t.Fatal(err)
+	}
+	held(0)
+	fail("192.0.2.6", 2)
+	at.pass(16 * time.Minute)
+	if err := s.Lockouts.sweep(); err != nil {
+		t.Fatal(err)
+	}
+	held(0)
 }
 
 // TestLockoutsAreListedAndCleared: by address, by network and all, on disk as well,

@@ -5,7 +5,9 @@ import (
 	"container/list"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"partneredge/store/cidr"
@@ -34,6 +36,9 @@ type Lockouts struct {
 	rules LockoutRules
 	file  *file
 	now   func() time.Time
+
+	write  sync.Mutex   // held while the file is changed; locked before mu, which all requests need
+	locked atomic.Int64 // addresses with a lockout, which may be over
 
 	mu    sync.Mutex
 	known map[string]*list.Element
@@ -68,15 +73,20 @@ func newLockouts(rules LockoutRules, f *file, now func() time.Time) (*Lockouts, 
 	if err != nil {
 		return nil, fmt.Errorf("read lockouts: %w", err)
 	}
+	l.locked.Store(int64(len(l.known)))
 	return l, nil
 }
 
 // Lockout returns for how long the client's address is still locked out, 0 when it
 // is not.
 func (l *Lockouts) Lockout(client string) time.Duration {
+	if l.locked.Load() == 0 {
+		return 0
+	}
+	address := network(client)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e, ok := l.known[network(client)]; ok {
+	if e, ok := l.known[address]; ok {
 		return l.left(e.Value.(*offender), l.now().UnixMicro())
 	}
 	return 0
@@ -93,21 +103,44 @@ func (l *Lockouts) left(o *offender, now int64) time.Duration {
 // locked out after it, 0 when it is not.
 func (l *Lockouts) Failure(client string) (time.Duration, error) {
 	address := network(client)
-	now := l.now().UnixMicro()
+	l.write.Lock()
+	defer l.write.Unlock()
+	left, until, gone := l.count(address, l.now().UnixMicro())
+	if until == 0 && len(gone) == 0 {
+		return left, nil
+	}
+	err := l.file.update(func(c *changes) error {
+		for _, other := range gone {
+			c.remove(lockoutPrefix + other)
+		}
+		if name := lockoutPrefix + address; until != 0 {
+			c.set(name, seal(name, putInt(newValue(8), until)))
+		}
+		return nil
+	})
+	if err != nil {
+		return left, fmt.Errorf("store lockout: %w", err)
+	}
+	return left, nil
+}
+
+// count counts a failure of an address, and returns what is left of its lockout, the end
+// of one that begins, or 0, and whose lockouts are to be removed from the file.
+func (l *Lockouts) count(address string, now int64) (left time.Duration, until int64, gone []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e, ok := l.known[address]
 	if !ok {
 		e = l.order.PushFront(&offender{address: address})
 		l.known[address] = e
-		if err := l.bound(); err != nil {
-			return 0, err
+		if len(l.known) > l.rules.Addresses {
+			gone = l.unlink(l.order.Back(), nil) // the one that failed longest ago
 		}
 	}
 	l.order.MoveToFront(e)
 	o := e.Value.(*offender)
-	if left := l.left(o, now); left > 0 {
-		return left, nil
+	if left = l.left(o, now); left > 0 {
+		return left, 0, gone
 	}
 	old := now - l.rules.Within.Microseconds()
 	kept := o.failed[:0]
@@ -118,33 +151,42 @@ func (l *Lockouts) Failure(client string) (time.Duration, error) {
 	}
 	o.failed = append(kept, now)
 	if len(o.failed) < l.rules.Failures {
-		return 0, nil
+		return 0, 0, gone
+	}
+	if o.until == 0 {
+		l.locked.Add(1)
 	}
 	o.failed = nil
 	o.until = now + l.rules.For.Microseconds()
-	name := lockoutPrefix + address
-	if err := l.file.set(name, seal(name, putInt(newValue(8), o.until))); err != nil {
-		return l.rules.For, fmt.Errorf("store lockout: %w", err)
-	}
-	return l.rules.For, nil
+	return l.rules.For, o.until, gone
 }
 
-// bound removes the address that failed longest ago when there are too many.
-func (l *Lockouts) bound() error {
-	if len(l.known) <= l.rules.Addresses {
-		return nil
-	}
-	return l.remove(l.order.Back())
-}
-
-func (l *Lockouts) remove(e *list.Element) error {
+// unlink forgets an address, and adds it to gone if it had a lockout. mu is held.
+func (l *Lockouts) unlink(e *list.Element, gone []string) []string {
 	o := l.order.Remove(e).(*offender)
 	delete(l.known, o.address)
 	if o.until == 0 {
-		return nil
+		return gone
 	}
-	if err := l.file.remove(lockoutPrefix + o.address); err != nil {
-		return fmt.Errorf("remove lockout: %w", err)
+	l.locked.Add(-1)
+	return append(gone, o.address)
+}
+
+// forget removes from the file the lockouts of addresses that were unlinked, but for those
+// that are locked out anew since.
+func (l *Lockouts) forget(gone []string) error {
+	l.write.Lock()
+	defer l.write.Unlock()
+	names := make([]string, 0, len(gone))
+	l.mu.Lock()
+	for _, address := range gone {
+		if e, ok := l.known[address]; !ok || e.Value.(*offender).until == 0 {
+			names = append(names, lockoutPrefix+address)
+		}
+	}
+	l.mu.Unlock()
+	if err := l.file.remove(names...); err != nil {
+		return fmt.Errorf("remove lockouts: %w", err)
 	}
 	return nil
 }
@@ -178,22 +220,37 @@ func (l *Lockouts) List(within netip.Prefix, most int) (list []Locked, all int) 
 // Clear ends the lockouts of the addresses of a network, with the zero Prefix all
 // of them, and forgets their failures. It returns how many lockouts it ended.
 func (l *Lockouts) Clear(within netip.Prefix) (cleared int, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	now := l.now().UnixMicro()
-	for e := l.order.Front(); e != nil; {
-		next, o := e.Next(), e.Value.(*offender)
-		if o.within(within) {
-			if l.left(o, now) > 0 {
-				cleared++
-			}
-			if failed := l.remove(e); failed != nil {
-				err = failed
-			}
+	err = l.removeAll(func(o *offender) (remove, more bool) {
+		if remove = o.within(within); remove && l.left(o, now) > 0 {
+			cleared++
+		}
+		return remove, true
+	})
+	return cleared, err
+}
+
+// removeAll removes the addresses that which tells, beginning with the one that failed
+// longest ago, until there are no more. Their lockouts go from the file a few at a time,
+// since requests change it meanwhile.
+func (l *Lockouts) removeAll(which func(*offender) (remove, more bool)) error {
+	var gone []string
+	l.mu.Lock()
+	for e, more := l.order.Back(), true; e != nil && more; {
+		next := e.Prev()
+		var remove bool
+		if remove, more = which(e.Value.(*offender)); remove {
+			gone = l.unlink(e, gone)
 		}
 		e = next
 	}
-	return cleared, err
+	l.mu.Unlock()
+	for some := range slices.Chunk(gone, sweepAtOnce) {
+		if err := l.forget(some); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // within reports whether the offender's address is of a network. Every address is
@@ -213,22 +270,14 @@ func (o *offender) within(p netip.Prefix) bool {
 func (l *Lockouts) sweep() error {
 	now := l.now().UnixMicro()
 	old := now - l.rules.Within.Microseconds()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	// The list is ordered by last failure, so the oldest are at the end.
-	for e := l.order.Back(); e != nil; {
-		next := e.Prev()
-		o := e.Value.(*offender)
-		if n := len(o.failed); o.until <= now && (n == 0 || o.failed[n-1] <= old) {
-			if err := l.remove(e); err != nil {
-				return err
-			}
-		} else if o.until <= now {
-			break
+	return l.removeAll(func(o *offender) (remove, more bool) {
+		if o.until > now {
+			return false, true
 		}
-		e = next
-	}
-	return nil
+		n := len(o.failed)
+		remove = n == 0 || o.failed[n-1] <= old
+		return remove, remove // those before it failed later
+	})
 }
 
 // network returns what an address is counted as. A text that is no address counts
