@@ -53,7 +53,11 @@ func (s *streamTest) add(t *testing.T) string {
 // expect reads once, and expects the events with these ids.
 func (s *streamTest) expect(t *testing.T, want ...string) {
 	t.Helper()
-	fresh, err := s.reader.read(t.Context())
+	var fresh []message
+	err := s.reader.sendFresh(t.Context(), func(sent ...message) error {
+		fresh = append(fresh, sent...)
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
