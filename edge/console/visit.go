@@ -43,12 +43,15 @@ func (c *Console) inSession(serve func(http.ResponseWriter, *visit)) http.Handle
 	}
 }
 
-// call calls the admin API. The call goes on when the browser goes away.
+// call calls the admin API for a change, which goes on when the browser goes away.
 func (v *visit) call(method, path string, in, out any) error {
 	return v.api.Call(context.WithoutCancel(v.Context()), method, path, in, out)
 }
 
-func (v *visit) get(path string, out any) error { return v.call(http.MethodGet, path, nil, out) }
+// get reads from the admin API, until the browser goes away.
+func (v *visit) get(path string, out any) error {
+	return v.api.Call(v.Context(), http.MethodGet, path, nil, out)
+}
 
 func (v *visit) post(path string, in, out any) error {
 	return v.call(http.MethodPost, path, in, out)

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -94,5 +95,24 @@ func TestExpiredSessionIsDropped(t *testing.T) {
 	r.Header.Set("X-Forwarded-Proto", "https")
 	if new(Console).byHTTPS(r) {
 		t.Error("a request from nowhere counts as HTTPS")
+	}
+}
+
+// TestReadsEndWithTheBrowser closes the tab while the admin API is asked: what it reads ends,
+// and what it changes goes on.
+func TestReadsEndWithTheBrowser(t *testing.T) {
+	asked := make(chan context.Context)
+	c := &Console{cfg: Config{API: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.Context() })}}
+	ctx, leave := context.WithCancel(t.Context())
+	v := visitOf("/console/deliveries", nil)
+	v.Request = v.WithContext(ctx)
+	v.api = c.client(v.Request, "token")
+	go func() { _ = v.get("/deliveries", nil) }()
+	reading := <-asked
+	go func() { _ = v.post("/accounts", nil, nil) }()
+	changing := <-asked
+	leave()
+	if reading.Err() == nil || changing.Err() != nil {
+		t.Errorf("when the browser is gone, a read ends with %v and a change with %v", reading.Err(), changing.Err())
 	}
 }

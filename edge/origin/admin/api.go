@@ -55,6 +55,7 @@ type api struct {
 	recheck             func(*http.Request) error
 	retries, recoveries *throttle // by subscription
 
+	lists   chan struct{}         // one for each that is being read
 	streams places.Places[string] // by actor
 	running context.Context       // ends when the listener is to
 
@@ -69,6 +70,7 @@ func New(running context.Context, cfg Config, recheck func(*http.Request) error)
 		Config: cfg, running: running, recheck: recheck,
 		retries:    newThrottle(time.Second, 60, cfg.Now),
 		recoveries: newThrottle(10*time.Second, 6, cfg.Now),
+		lists:      make(chan struct{}, listsMost),
 		streams:    places.Places[string]{All: maxStreams, Each: streamsOfOne},
 	}
 	a.routes = a.mux()
@@ -149,7 +151,9 @@ func (a *api) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err)
 	switch p.Kind {
 	case input.KindInternal:
-		a.Log.Error("admin request failed", "method", r.Method, "route", r.Pattern, "err", err)
+		if r.Context().Err() == nil { // else whoever asked is gone
+			a.Log.Error("admin request failed", "method", r.Method, "route", r.Pattern, "err", err)
+		}
 		w.Header().Set("Retry-After", "1")
 	case input.KindLimited:
 		SetRetryAfter(w.Header(), p.RetryAfter)

@@ -38,7 +38,7 @@ func (a *api) accountRoutes() []route {
 		{"DELETE /admin/v1/accounts/{id}", noBody(a.eraseAccount)},
 		{"GET /admin/v1/accounts/{id}/export", a.exportAccount},
 		{"POST /admin/v1/accounts/{id}/keys", body("invalid_key", a.createKey)},
-		{"GET /admin/v1/accounts/{id}/keys", a.listAccountKeys},
+		{"GET /admin/v1/accounts/{id}/keys", a.bounded(a.listAccountKeys)},
 		{"POST /admin/v1/keys/{id}/rotate", optionalBody("invalid_rotation", a.rotateKey)},
 		{"POST /admin/v1/keys/{id}/revoke", revoke(a, (*central.DB).RevokeKey, a.toKey)},
 		{"POST /admin/v1/accounts/{id}/coaching-runs", body("invalid_coaching_run", a.addCoachingRun)},
@@ -47,14 +47,14 @@ func (a *api) accountRoutes() []route {
 		{"POST /admin/v1/accounts/{id}/contacts", body("invalid_contact", a.addContact)},
 		{"PUT /admin/v1/accounts/{id}/goals/{goal_id}", body("invalid_goal", a.putGoal)},
 		{"GET /admin/v1/accounts/{id}/leads", listOf(a, (*central.DB).Leads, toLead)},
-		{"GET /admin/v1/keys", a.listExpiringKeys},
+		{"GET /admin/v1/keys", a.bounded(a.listExpiringKeys)},
 		{"GET /admin/v1/keys/{id}", a.getKey},
 		{"GET /admin/v1/keys/{id}/usage", a.listKeyUsage},
 		{"GET /admin/v1/leads/{id}", get(a, (*central.DB).Lead, toLead)},
 		{"DELETE /admin/v1/leads/{id}", noBody(get(a, (*central.DB).DeleteLead, toLead))},
 		{"GET /admin/v1/tombstones", list(a, (*central.DB).Tombstones, toTombstone)},
 		{"POST /admin/v1/tombstones", body("invalid_tombstone", a.bury)},
-		{"GET /admin/v1/quarantine", a.listQuarantine},
+		{"GET /admin/v1/quarantine", a.bounded(a.listQuarantine)},
 		{"GET /admin/v1/quarantine/{id}", a.readQuarantined},
 		{"POST /admin/v1/quarantine/{id}/release", optionalBody("invalid_lead", a.releaseQuarantined)},
 		{"DELETE /admin/v1/quarantine/{id}", noBody(a.discardQuarantined)},
@@ -67,9 +67,9 @@ func (a *api) webhookRoutes() []route {
 		{"GET /admin/v1/accounts/{id}/webhooks", listOf(a, (*central.DB).Subscriptions, a.toWebhook)},
 		{"GET /admin/v1/webhooks/{id}", get(a, (*central.DB).Subscription, a.toWebhook)},
 		{"POST /admin/v1/webhooks/{id}/rotate-secret", optionalBody("invalid_rotation", a.rotateSecret)},
-		{"GET /admin/v1/webhooks/{id}/deliveries", a.listDeliveries},
-		{"GET /admin/v1/events/{id}/deliveries", a.listEventDeliveries},
-		{"GET /admin/v1/deliveries", a.listAllDeliveries},
+		{"GET /admin/v1/webhooks/{id}/deliveries", a.bounded(a.listDeliveries)},
+		{"GET /admin/v1/events/{id}/deliveries", a.bounded(a.listEventDeliveries)},
+		{"GET /admin/v1/deliveries", a.bounded(a.listAllDeliveries)},
 		{"GET /admin/v1/deliveries/tail", a.tailDeliveries},
 		{"GET /admin/v1/accounts/{id}/events", a.streamEvents},
 		{"GET /admin/v1/deliveries/{id}", a.getDelivery},
@@ -82,11 +82,11 @@ func (a *api) webhookRoutes() []route {
 func (a *api) fleetRoutes() []route {
 	return []route{
 		{"POST /admin/v1/nodes", body("invalid_node", a.enrolNode)},
-		{"GET /admin/v1/nodes", a.listNodes},
+		{"GET /admin/v1/nodes", a.bounded(a.listNodes)},
 		{"POST /admin/v1/nodes/{id}/revoke", noBody(a.revokeNode)},
 		{"DELETE /admin/v1/nodes/{id}", noBody(a.revokeNode)},
 		{"POST /admin/v1/regions", body("invalid_region", a.enrolRegion)},
-		{"GET /admin/v1/regions", a.listRegions},
+		{"GET /admin/v1/regions", a.bounded(a.listRegions)},
 		{"POST /admin/v1/regions/{id}/revoke", noBody(a.revokeRegion)},
 		{"GET /admin/v1/lockouts", a.listLockouts},
 		{"POST /admin/v1/lockouts/clear", body("invalid_lockout", a.clearLockouts)},
@@ -111,7 +111,7 @@ func (a *api) operatorRoutes() []route {
 		{"GET /admin/v1/tokens", list(a, (*central.DB).Tokens, toToken)},
 		{"POST /admin/v1/tokens/{id}/revoke", revoke(a, (*central.DB).RevokeToken, toToken)},
 		{"GET /admin/v1/whoami", a.whoami},
-		{"GET /admin/v1/audit", a.listAudit},
+		{"GET /admin/v1/audit", a.bounded(a.listAudit)},
 		{"GET /admin/v1/traffic", a.showTraffic},
 		{"GET /admin/v1/outcomes", a.showOutcomes},
 		{"GET /admin/v1/openapi.json", a.openAPI},
@@ -192,11 +192,11 @@ func list[T, V any](a *api, read func(*central.DB, context.Context, store.Page) 
 
 // listOf serves the records of the account whose id is in the path, by pages.
 func listOf[T, V any](a *api, read func(*central.DB, context.Context, string, store.Page) ([]T, string, error), convert func(T) V) handler {
-	return func(r *http.Request) (answer, error) {
+	return a.bounded(func(r *http.Request) (answer, error) {
 		return page(r, func(p store.Page) ([]T, string, error) {
 			return read(a.DB, r.Context(), r.PathValue("id"), p)
 		}, convert)
-	}
+	})
 }
 
 // spanOf reads ?since and ?until.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"partneredge/store"
@@ -52,6 +53,13 @@ type listing struct {
 	place func(store.Delivery) string
 }
 
+// query returns the query of a page, which it reads to its end before the first row: SQLite's
+// driver lets a context end no other step.
+func (l *listing) query() string {
+	return `WITH page AS MATERIALIZED (SELECT ` + logColumns + ` FROM ` + l.from + ` ORDER BY ` + l.order + ` DESC LIMIT ?)
+		SELECT * FROM page ORDER BY ` + strings.TrimPrefix(l.order, "d.") + ` DESC`
+}
+
 func (l *listing) and(condition string, args ...any) {
 	l.from += ` AND ` + condition
 	l.args = append(l.args, args...)
@@ -74,8 +82,7 @@ func (s *Store) Deliveries(ctx context.Context, f Filter, p store.Page) ([]store
 		l.and(l.order+` < ?`, place)
 	}
 	limit := db.PageLimit(p)
-	items, err := db.All(ctx, s.db, scanDelivery, `SELECT `+logColumns+` FROM `+l.from+` ORDER BY `+l.order+` DESC LIMIT ?`,
-		append(l.args, limit+1)...)
+	items, err := db.All(ctx, s.db, scanDelivery, l.query(), append(l.args, limit+1)...)
 	if err != nil || len(items) <= limit {
 		return items, "", db.Fail(tried, err)
 	}
