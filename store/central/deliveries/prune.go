@@ -61,6 +61,14 @@ func eventsBefore(delivery string) string {
 	return "evt_" + made[:min(len(made), timeLength)]
 }
 
+// deliveriesOf returns what sorts before and after the deliveries of an event, which are made
+// in its millisecond.
+func deliveriesOf(event string) (from, until string) {
+	made := strings.TrimPrefix(event, eventPrefix)
+	from = deliveryPrefix + made[:min(len(made), timeLength)]
+	return from, from + "~"
+}
+
 func (l layout) pruneEnded(ctx context.Context, t *db.Tx, before time.Time, limit int, place *string) (removed int, err error) {
 	old, err := t.Strings(ctx, `SELECT id FROM deliveries
 		WHERE id > ? AND id < ? AND updated_at < ? AND state <> 'pending' ORDER BY id LIMIT ?`,
@@ -96,13 +104,17 @@ func (l layout) pruneEvents(ctx context.Context, t *db.Tx, until string, limit i
 	}
 }
 
+// eventsAlone finds events between two identifiers that no delivery is left of. Deliveries
+// are looked for as deliveriesOf says: an account may have had any number of subscriptions.
+const eventsAlone = `SELECT e.id FROM events e WHERE e.id > ? AND e.id < ? AND NOT EXISTS (
+		SELECT 1 FROM deliveries d WHERE d.id >= 'dlv_' || substr(e.id, 5, 10)
+			AND d.id < 'dlv_' || substr(e.id, 5, 10) || '~' AND d.event_id = e.id)
+	ORDER BY e.id LIMIT ?`
+
 // pruneEventsOf removes the oldest events between two identifiers. place is the identifier
 // from which the next ones are looked for.
 func pruneEventsOf(ctx context.Context, t *db.Tx, from, until string, limit int) (place string, removed int, err error) {
-	old, err := t.Strings(ctx, `SELECT e.id FROM events e WHERE e.id > ? AND e.id < ? AND NOT EXISTS (
-			SELECT 1 FROM subscriptions s CROSS JOIN deliveries d
-			WHERE s.account_id = e.account_id AND d.subscription_id = s.id AND d.event_id = e.id)
-		ORDER BY e.id LIMIT ?`, from, until, limit)
+	old, err := t.Strings(ctx, eventsAlone, from, until, limit)
 	if err != nil {
 		return "", 0, err
 	}
