@@ -54,7 +54,7 @@ func (t *tx) removeLead(ctx context.Context, id string, at time.Time) (removed s
 	if _, err := t.Exec(ctx, `DELETE FROM leads WHERE id = ?`, id); err != nil {
 		return removed, err
 	}
-	contacts, err := t.Exec(ctx, `DELETE FROM contacts WHERE account_id = ? AND client_id = ?`, removed.AccountID, id)
+	contacts, err := t.Exec(ctx, `DELETE FROM contacts WHERE `+contactsOfClient, removed.AccountID, id)
 	if err != nil {
 		return removed, err
 	}
@@ -62,6 +62,8 @@ func (t *tx) removeLead(ctx context.Context, id string, at time.Time) (removed s
 		"account_id": removed.AccountID, "contacts": contacts, "quarantined": len(refused),
 	})
 }
+
+const contactsOfClient = `account_id = ? AND client_id = ?`
 
 // Erased counts what EraseAccount has removed, by table.
 type Erased map[string]int64

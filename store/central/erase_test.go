@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"partneredge/store"
 	"partneredge/store/central/audit"
+	"partneredge/store/central/db/dbtest"
 	"partneredge/store/central/deliveries"
 	"partneredge/store/central/usage"
 )
@@ -222,4 +224,19 @@ func TestDeletedLeavesTheQuarantine(t *testing.T) {
 			t.Errorf("%d rows of what was deleted", n)
 		}
 	})
+}
+
+// TestErasureReadsNoOthers asks for the plans of what finds an account's records, and a
+// person's contacts: each goes by an index, but for the quarantine, which is small.
+func TestErasureReadsNoOthers(t *testing.T) {
+	d := open(t, place{"sqlite", filepath.Join(t.TempDir(), "origin.db")})
+	queries := map[string][]any{`SELECT id FROM contacts WHERE ` + contactsOfClient: {"acc_1", "lead_1"}}
+	for _, of := range ofAccount {
+		queries[`SELECT `+of.id+` FROM `+of.table+` WHERE `+of.where+` LIMIT 10`] = []any{"acc_1"}
+	}
+	for query, args := range queries {
+		if plan := dbtest.Explain(t, d.db, query, args...); strings.Contains(plan, "SCAN") && plan != "SCAN quarantine" {
+			t.Errorf("%s reads all rows:\n%s", query, plan)
+		}
+	}
 }
