@@ -140,6 +140,9 @@ func (d *DB) eraseRecords(ctx context.Context, id string) (Erased, error) {
 func (d *DB) eraseRest(ctx context.Context, id string, erased Erased) (all Erased, err error) {
 	err = d.writeTo(ctx, triedErase, id, nil, func(ctx context.Context, t *tx) error {
 		all = maps.Clone(erased) // this may be done again
+		if err := t.bury(ctx, id, t.Now()); err != nil {
+			return err
+		}
 		made, err := t.Strings(ctx, `SELECT id FROM keys WHERE account_id = ? AND revoked_at = 0`, id)
 		if err != nil {
 			return err
@@ -156,9 +159,6 @@ func (d *DB) eraseRest(ctx context.Context, id string, erased Erased) (all Erase
 			}
 		}
 		if _, err := t.Exec(ctx, `DELETE FROM accounts WHERE id = ?`, id); err != nil {
-			return err
-		}
-		if err := t.bury(ctx, id, t.Now()); err != nil {
 			return err
 		}
 		for _, kind := range []store.ChangeKind{store.ChangeProfile, store.ChangeInsights, store.ChangeFirings} {
@@ -243,14 +243,22 @@ func scanTombstone(row db.Row) (s store.Tombstone, err error) {
 	return s, err
 }
 
-// bury keeps a lead or an account that was deleted from coming back.
+// bury keeps a lead or an account that is deleted from coming back. Whoever adds leads asks
+// buried first, and is waited for, or waits and finds it: bury comes before what is deleted.
 func (t *tx) bury(ctx context.Context, id string, at time.Time) error {
+	if err := t.Tx.Lock(ctx, "tombstones"); err != nil {
+		return err
+	}
 	_, err := t.Exec(ctx, `INSERT INTO tombstones (id, deleted_at) VALUES (?, ?) ON CONFLICT (id) DO NOTHING`, id, store.Micros(at))
 	return err
 }
 
-// buried returns which of some ids are those of deleted leads or accounts.
+// buried returns which of some ids are those of deleted leads or accounts. None of the others
+// is deleted before the transaction ends.
 func (t *tx) buried(ctx context.Context, ids []string) (map[string]bool, error) {
+	if err := t.LockShared(ctx, "tombstones"); err != nil {
+		return nil, err
+	}
 	found, err := t.Strings(ctx, `SELECT id FROM tombstones WHERE `+t.In("id"), t.Set(ids))
 	if err != nil {
 		return nil, err

@@ -369,13 +369,13 @@ func (d *DB) settle(ctx context.Context, id string, released *store.Lead, refuse
 		if err != nil {
 			return err
 		}
-		if err := quarantine.Settle(ctx, t.Tx, id, as); err != nil {
-			return err
-		}
-		if released != nil {
+		if released != nil { // before the row is held, as those who delete do
 			if err := t.mayReturn(ctx, before.LeadID, before.AccountID, released.ID, released.AccountID); err != nil {
 				return err
 			}
+		}
+		if err := quarantine.Settle(ctx, t.Tx, id, as); err != nil {
+			return err
 		}
 		if err := fn(ctx, t); err != nil {
 			return err

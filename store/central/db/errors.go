@@ -91,12 +91,23 @@ func classify(err error) error {
 	return nil
 }
 
+const foreignKeyViolation = "23503" // of PostgreSQL
+
+// breaksReference reports whether a database refused a statement for a foreign key.
+func breaksReference(err error) bool {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pg.Code == foreignKeyViolation
+	}
+	lite, ok := errors.AsType[*sqlite.Error](err)
+	return ok && lite.Code() == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY
+}
+
 // classifyPostgres reads an SQLSTATE (PostgreSQL documentation, appendix A).
 func classifyPostgres(code string) error {
 	switch {
 	case code == "23505": // unique_violation
 		return store.ErrConflict
-	case code == "23503": // foreign_key_violation
+	case code == foreignKeyViolation: // of what refers to it; Exec tells a deletion apart
 		return store.ErrNotFound
 	case code[:2] == "22", code == "23514", code == "23502", code == "54000":
 		// data exception, check and not-null violation, a value beyond a limit

@@ -3,9 +3,12 @@ package db
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
+
+	"partneredge/store"
 )
 
 // Tx is an open transaction. It is for one goroutine.
@@ -95,10 +98,34 @@ func (t *Tx) TryLock(ctx context.Context, table string) (free bool, err error) {
 	return free, err
 }
 
+// Lock waits for a table's lock and takes it for the rest of the transaction. It keeps out
+// those alone who ask for it, by Lock or LockShared. On SQLite, where one transaction writes
+// at a time, it is always free.
+func (t *Tx) Lock(ctx context.Context, table string) error {
+	return t.lockTable(ctx, "pg_advisory_xact_lock", table)
+}
+
+// LockShared is Lock for those who do not keep each other out.
+func (t *Tx) LockShared(ctx context.Context, table string) error {
+	return t.lockTable(ctx, "pg_advisory_xact_lock_shared", table)
+}
+
+func (t *Tx) lockTable(ctx context.Context, lock, table string) error {
+	if !t.postgres {
+		return nil
+	}
+	_, err := t.Strings(ctx, "SELECT "+lock+"(?::regclass::oid::bigint)::text", table)
+	return err
+}
+
 // Exec runs a statement and returns how many rows it wrote.
 func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
 	t.touched = true
-	return t.run(ctx, query, args...)
+	n, err := t.run(ctx, query, args...)
+	if strings.HasPrefix(query, "DELETE") && breaksReference(err) {
+		err = fmt.Errorf("%w: other records refer to it: %w", store.ErrConflict, err)
+	}
+	return n, err
 }
 
 func (t *Tx) run(ctx context.Context, query string, args ...any) (int64, error) {
