@@ -73,3 +73,51 @@ func TestRollouts(t *testing.T) {
 		wantErr(t, err, store.ErrNotFound)
 	})
 }
+
+// TestRolloutBeginsFromWhatIsDecided ends a rollout just before another begins, whose nodes
+// were looked at before that: the one that ended stands.
+func TestRolloutBeginsFromWhatIsDecided(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx, d := t.Context(), open(t, p)
+		begin := store.Rollout{
+			Release: "rel_1", Digest: "sha256:1", State: store.RollingOut, Stages: []int{100}, Everywhere: true,
+			Nodes: []store.RolloutNode{{ID: "node_a", Before: "sha256:0"}, {ID: "node_b", Before: "sha256:0"}},
+		}
+		r := must(d.AddRollout(ctx, begin))(t)
+		if r.HadBefore || r.Nodes[1].Before != "sha256:0" {
+			t.Errorf("before any rollout: %+v", r)
+		}
+		r.State = store.Done
+		r, _, err := d.StepRollout(ctx, r)
+		noError(t, err)
+		begin.Digest, begin.Nodes = "sha256:2", append(begin.Nodes, store.RolloutNode{ID: "node_new", Before: "sha256:0"})
+		r = must(d.AddRollout(ctx, begin))(t)
+		want := map[string]string{"node_a": "sha256:1", "node_b": "sha256:1", "node_new": "sha256:1", "": "sha256:1"}
+		if got := must(d.NodeReleases(ctx))(t); !maps.Equal(got, want) || r.Before != "sha256:1" || !r.HadBefore {
+			t.Errorf("nodes are to run %v, want %v; %+v", got, want, r)
+		}
+		if p.kind != "postgres" {
+			return
+		}
+		// Another origin ends it, and has not committed yet.
+		ends := must(p.another(t).BeginTx(ctx, nil))(t)
+		defer func() { _ = ends.Rollback() }()
+		for _, statement := range []string{`UPDATE rollouts SET active = NULL, revision = revision + 1`, `UPDATE node_releases SET digest = 'sha256:2'`} {
+			_, err := ends.ExecContext(ctx, statement)
+			noError(t, err)
+		}
+		added := make(chan error, 1)
+		go func() {
+			_, err := d.AddRollout(ctx, begin)
+			added <- err
+		}()
+		waitForLocks(t, d, 1, added)
+		noError(t, ends.Commit())
+		noError(t, <-added)
+		for node, digest := range must(d.NodeReleases(ctx))(t) {
+			if digest != "sha256:2" {
+				t.Errorf("node %q is to run %s again", node, digest)
+			}
+		}
+	})
+}

@@ -16,26 +16,18 @@ var (
 // Begin begins to roll a release out to percent of the targets. r names the
 // release, its stages, pause and canary percentage.
 func (c *Controller) Begin(ctx context.Context, r store.Rollout, targets []store.Node, percent int) (store.Rollout, error) {
-	wants, err := c.config.DB.NodeReleases(ctx)
-	if err != nil {
-		return r, err
-	}
-	r.Before, r.HadBefore = wants[""]
 	reports := c.config.Nodes.Enrolled()
 	connected := func(id string) bool { return reports[id].Connected && reports[id].Status.Running != nil }
 	up := 0
 	for _, n := range targets {
-		before, decided := wants[n.ID]
-		if !decided {
-			before, decided = r.Before, r.HadBefore
-		}
-		if s := reports[n.ID].Status; !decided && s.Running != nil {
-			before = s.Running.Digest
+		node := store.RolloutNode{ID: n.ID}
+		if running := reports[n.ID].Status.Running; running != nil {
+			node.Before = running.Digest // unless something else is decided
 		}
 		if connected(n.ID) {
 			up++
 		}
-		r.Nodes = append(r.Nodes, store.RolloutNode{ID: n.ID, Before: before})
+		r.Nodes = append(r.Nodes, node)
 	}
 	if up == 0 {
 		return r, ErrNoNodeConnected

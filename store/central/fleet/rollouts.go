@@ -42,13 +42,16 @@ func activeColumn(r store.Rollout) sql.NullInt64 {
 }
 
 // AddRollout begins a rollout: from now on its nodes are to run what they ran
-// before, until it says otherwise. The id is made and its times are now.
-// ErrRolloutUnderWay while another is.
+// before, until it says otherwise. That is what was decided for them, and else what r
+// says. The id is made and its times are now. ErrRolloutUnderWay while another is.
 func (f *Fleet) AddRollout(ctx context.Context, r store.Rollout) (store.Rollout, error) {
 	now := f.db.Now()
 	r.ID, r.CreatedAt, r.UpdatedAt, r.Revision = store.NewID("rol", now), now, now, 1
 	refused := errors.Join(valid.IDs("release", r.Release, "digest", r.Digest), valid.Texts("version", r.Version))
 	err := audit.Write(ctx, f.db, "add rollout", refused, func(ctx context.Context, t *db.Tx, log audit.Log) error {
+		if err := decideBefore(ctx, t, &r); err != nil {
+			return err
+		}
 		if _, err := t.Exec(ctx, `INSERT INTO rollouts (id, release, active, revision, record) VALUES (?, ?, ?, ?, ?)`,
 			r.ID, r.Release, activeColumn(r), r.Revision, db.JSONText(r)); err != nil {
 			return err
@@ -67,6 +70,29 @@ func (f *Fleet) AddRollout(ctx context.Context, r store.Rollout) (store.Rollout,
 		err = fmt.Errorf("add rollout: %w", ErrRolloutUnderWay)
 	}
 	return written(r, err)
+}
+
+// decideBefore sets what is decided for a rollout's nodes until it begins. A rollout that just
+// ends decides that, so its row is waited for.
+func decideBefore(ctx context.Context, t *db.Tx, r *store.Rollout) error {
+	if _, err := t.Strings(ctx, t.ForUpdate(`SELECT id FROM rollouts ORDER BY n DESC LIMIT 1`)); err != nil {
+		return err
+	}
+	wants, err := nodeReleases(ctx, t)
+	if err != nil {
+		return err
+	}
+	r.Before, r.HadBefore = wants[""]
+	r.Nodes = slices.Clone(r.Nodes)
+	for i := range r.Nodes {
+		n := &r.Nodes[i]
+		if digest, decided := wants[n.ID]; decided {
+			n.Before = digest
+		} else if r.HadBefore {
+			n.Before = r.Before
+		}
+	}
+	return nil
 }
 
 // StepRollout writes a rollout down as it is now, if nobody else has since it was
@@ -162,6 +188,10 @@ func (f *Fleet) Rollouts(ctx context.Context, p store.Page) ([]store.Rollout, st
 // NodeReleases reads what each node is to run, by id, and under "" what all
 // others are. A node that is in neither runs what it likes.
 func (f *Fleet) NodeReleases(ctx context.Context) (map[string]string, error) {
-	all, err := db.Map[string, string](ctx, f.db, `SELECT node, digest FROM node_releases`)
+	all, err := nodeReleases(ctx, f.db)
 	return all, db.Fail("read what nodes run", err)
+}
+
+func nodeReleases(ctx context.Context, q db.Querier) (map[string]string, error) {
+	return db.Map[string, string](ctx, q, `SELECT node, digest FROM node_releases`)
 }
