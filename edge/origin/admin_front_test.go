@@ -1,6 +1,7 @@
 package origin
 
 import (
+	"context"
 	"encoding/base64"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,7 @@ import (
 
 	"partneredge/edge/origin/listener"
 	"partneredge/store"
+	"partneredge/store/central"
 )
 
 func TestUnknownPathsAndMethods(t *testing.T) {
@@ -243,6 +245,11 @@ func TestWrongTokens(t *testing.T) {
 	entry := entries[0].(object)
 	if actor := entry["actor"].(object); entry["action"] != "login.refuse" || actor["remote"] != "127.0.0.1" || actor["name"] != "unknown" || entry["after"].(object)["wrong_tokens"] != 1.0 {
 		t.Errorf("the audit log has %v", entry)
+	}
+	f.stop()
+	rest, _, err := f.config.DB.Audits(context.Background(), central.AuditFilter{Target: "127.0.0.1"}, store.Page{Limit: 10})
+	if err != nil || len(rest) != 2 || string(rest[0].After) != `{"wrong_tokens":2}` {
+		t.Errorf("after the end the audit log has %v, %v; want the 2 tokens that followed", rest, err)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"partneredge/edge/origin/admin"
+	"partneredge/edge/origin/listener/attempts"
 	"partneredge/store"
 	"partneredge/store/central/audit"
 	"partneredge/store/durable"
@@ -67,6 +68,29 @@ func (s *Server) holder(r *http.Request, sent string) (store.Actor, error) {
 		s.noteWrong(r.Context(), actor, s.attempts.Wrong(client))
 	}
 	return actor, err
+}
+
+// noteWrongs notes wrong tokens that were not noted as they came, until ctx ends.
+func (s *Server) noteWrongs(ctx context.Context) {
+	tick := time.NewTicker(attempts.ReportEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			s.noteReports(ctx)
+		}
+	}
+}
+
+// noteReports writes to the audit log the wrong tokens that are not in it.
+func (s *Server) noteReports(ctx context.Context) {
+	named, others := s.attempts.Reports()
+	for _, one := range named {
+		s.noteWrong(ctx, store.Actor{Remote: addressText(one.Client)}, one.Tokens)
+	}
+	s.noteWrong(ctx, store.Actor{Remote: "others"}, others)
 }
 
 // noteWrong writes to the audit log how many wrong tokens an address has presented.
@@ -150,8 +174,11 @@ func peer(r *http.Request) netip.Addr {
 }
 
 // remote returns the address of the peer, "" when it has none.
-func remote(r *http.Request) string {
-	if at := peer(r); at.IsValid() {
+func remote(r *http.Request) string { return addressText(peer(r)) }
+
+// addressText returns an address as text, "" of none.
+func addressText(at netip.Addr) string {
+	if at.IsValid() {
 		return at.String()
 	}
 	return ""

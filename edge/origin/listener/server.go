@@ -146,6 +146,7 @@ func Start(cfg Config) (*Server, error) {
 			s.log.Error("admin API ended", "err", err)
 		}
 	})
+	s.serving.Go(func() { s.noteWrongs(running) })
 	return s, nil
 }
 
@@ -162,6 +163,7 @@ func (s *Server) Stop(ctx context.Context) error {
 		err = errors.Join(fmt.Errorf("stopping the admin API: %w", err), s.server.Close())
 	}
 	s.serving.Wait()
+	s.noteReports(ctx)
 	return err
 }
 

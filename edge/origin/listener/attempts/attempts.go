@@ -5,7 +5,9 @@
 package attempts
 
 import (
+	"cmp"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,8 +21,10 @@ const (
 	Burst = 20
 	// every is the time after which it may present one more.
 	every = 6 * time.Second
-	// reportEvery is the least time between two reports of one network.
-	reportEvery = time.Minute
+	// ReportEvery is the least time between two reports of one network.
+	ReportEvery = time.Minute
+	// maxReports is the number of reports that name a network in each ReportEvery.
+	maxReports = 10
 	// maxNetworks bounds the networks that are told apart; those beyond count as one.
 	maxNetworks = 1000
 	// maxRight bounds the tokens that are remembered as right; one more forgets all.
@@ -34,13 +38,22 @@ type Limit struct {
 
 	mu       sync.Mutex
 	networks map[netip.Prefix]*network
+	others   *network // those beyond maxNetworks; its wrong ones have those that were forgotten, too
 	right    map[sighting]struct{}
+	reports  *rate.Limiter // of reports that name a network
 }
 
 type network struct {
 	bucket   *rate.Limiter
-	wrong    int // since the last report
+	wrong    int        // since the last report
+	client   netip.Addr // the last that was wrong
 	reported time.Time
+}
+
+// Report is a number of wrong tokens of one network since its last report.
+type Report struct {
+	Client netip.Addr // the last of the network that presented one
+	Tokens int
 }
 
 // sighting is a token that was right, and where it came from.
@@ -51,7 +64,13 @@ type sighting struct {
 
 // New returns a Limit. burst is how many wrong tokens a network may present at once.
 func New(burst int, now func() time.Time) *Limit {
-	return &Limit{burst: burst, now: now, networks: make(map[netip.Prefix]*network), right: make(map[sighting]struct{})}
+	l := &Limit{burst: burst, now: now, networks: make(map[netip.Prefix]*network), right: make(map[sighting]struct{})}
+	l.others, l.reports = l.newNetwork(), rate.NewLimiter(rate.Every(ReportEvery/maxReports), maxReports)
+	return l
+}
+
+func (l *Limit) newNetwork() *network {
+	return &network{bucket: rate.NewLimiter(rate.Every(every), l.burst)}
 }
 
 // Wait returns for how long a token, given by its SHA-256, is not looked at when it
@@ -80,19 +99,49 @@ func (l *Limit) Right(client netip.Addr, token [32]byte) {
 }
 
 // Wrong counts a token that was looked at and is wrong. It returns the number of wrong
-// tokens to report of the client's network: those since its last report, or 0 if that
-// was less than reportEvery ago.
+// tokens to report of the client's network at once: those of a network that was not
+// reported for ReportEvery, as long as maxReports allows. 0: Reports has them later.
 func (l *Limit) Wrong(client netip.Addr) (report int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	one, now := l.network(cidr.Own(client)), l.now()
 	one.bucket.AllowN(now, 1)
 	one.wrong++
-	if !one.reported.IsZero() && now.Sub(one.reported) < reportEvery {
+	one.client = client
+	if one == l.others || now.Sub(one.reported) < ReportEvery || !l.reports.AllowN(now, 1) {
 		return 0
 	}
 	report, one.wrong, one.reported = one.wrong, 0, now
 	return report
+}
+
+// Reports returns the wrong tokens that were not reported yet: by network, those with the
+// most first, as long as maxReports allows, and the sum of all others. Called once in each
+// ReportEvery, it has every wrong token reported exactly once.
+func (l *Limit) Reports() (named []Report, others int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	var guessing []*network
+	for _, one := range l.networks {
+		if one.wrong > 0 {
+			guessing = append(guessing, one)
+		}
+	}
+	slices.SortFunc(guessing, func(a, b *network) int {
+		return cmp.Or(cmp.Compare(b.wrong, a.wrong), a.client.Compare(b.client))
+	})
+	others, l.others.wrong = l.others.wrong, 0
+	for _, one := range guessing {
+		if l.reports.AllowN(now, 1) {
+			named = append(named, Report{one.client, one.wrong})
+			one.reported = now
+		} else {
+			others += one.wrong
+		}
+		one.wrong = 0
+	}
+	return named, others
 }
 
 // network returns the count of a network.
@@ -103,16 +152,15 @@ func (l *Limit) network(p netip.Prefix) *network {
 	if len(l.networks) >= maxNetworks {
 		now := l.now()
 		for p, one := range l.networks {
-			if one.bucket.TokensAt(now) >= float64(l.burst) && now.Sub(one.reported) >= reportEvery {
+			if one.bucket.TokensAt(now) >= float64(l.burst) && now.Sub(one.reported) >= ReportEvery {
+				l.others.wrong += one.wrong
 				delete(l.networks, p)
 			}
 		}
 		if len(l.networks) >= maxNetworks {
-			p = netip.Prefix{}
+			return l.others
 		}
 	}
-	if l.networks[p] == nil {
-		l.networks[p] = &network{bucket: rate.NewLimiter(rate.Every(every), l.burst)}
-	}
+	l.networks[p] = l.newNetwork()
 	return l.networks[p]
 }

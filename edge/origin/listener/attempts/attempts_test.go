@@ -43,6 +43,60 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// TestReportsAreBounded: guesses from a /48 fill no log, and each is reported once.
+func TestReportsAreBounded(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	l := New(3, func() time.Time { return now })
+	const minutes, guesses = 10, 2 * maxNetworks
+	loud := netip.MustParseAddr("192.0.2.1")
+	rows, tokens := 0, 0
+	for minute := range minutes {
+		for i := range guesses {
+			for _, client := range []netip.Addr{netip.MustParseAddr(fmt.Sprintf("2001:db8:0:%x::1", (minute*guesses+i)%(1<<16))), loud} {
+				if report := l.Wrong(client); report > 0 {
+					rows, tokens = rows+1, tokens+report
+				}
+			}
+			now = now.Add(ReportEvery / guesses)
+		}
+		named, others := l.Reports()
+		for _, one := range named {
+			rows, tokens = rows+1, tokens+one.Tokens
+		}
+		if rows, tokens = rows+1, tokens+others; others == 0 {
+			t.Errorf("minute %d has no others", minute)
+		}
+	}
+	if most := maxReports*(minutes+1) + minutes; rows > most {
+		t.Errorf("%d rows in %d minutes, want at most %d", rows, minutes, most)
+	}
+	if want := 2 * guesses * minutes; tokens != want {
+		t.Errorf("%d wrong tokens are reported of %d", tokens, want)
+	}
+	if named, others := l.Reports(); len(named) != 0 || others != 0 {
+		t.Errorf("reported again: %v and %d", named, others)
+	}
+}
+
+// TestReportsNameWhoGuesses: a network that guesses on is named with all its guesses,
+// though no further one comes.
+func TestReportsNameWhoGuesses(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	l := New(3, func() time.Time { return now })
+	first, last := netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2")
+	if got := l.Wrong(first); got != 1 {
+		t.Errorf("the first guess reports %d", got)
+	}
+	for range 6 {
+		l.Wrong(last)
+	}
+	now = now.Add(ReportEvery)
+	named, others := l.Reports()
+	if len(named) != 1 || named[0] != (Report{last, 6}) || others != 0 {
+		t.Errorf("reported %v and %d others, want 6 of %v", named, others, last)
+	}
+}
+
 // TestLimitIsBounded: from very many networks, guesses count as those of one, and
 // networks that are quiet are forgotten.
 func TestLimitIsBounded(t *testing.T) {
@@ -53,7 +107,7 @@ func TestLimitIsBounded(t *testing.T) {
 		l.Wrong(from(i))
 		l.Right(from(i), [32]byte{byte(i), byte(i >> 8)})
 	}
-	if len(l.networks) > maxNetworks+1 || len(l.right) > maxRight {
+	if len(l.networks) > maxNetworks || len(l.right) > maxRight {
 		t.Errorf("%d networks and %d tokens are remembered", len(l.networks), len(l.right))
 	}
 	if l.Wait(from(3*maxNetworks), [32]byte{9}) == 0 {
