@@ -184,6 +184,26 @@ func TestCallReportsBrokenAnswers(t *testing.T) {
 	}
 }
 
+// TestCallReportsLongAnswers: what is longer than is read is not taken for broken JSON.
+func TestCallReportsLongAnswers(t *testing.T) {
+	const most = 16 << 20
+	for name, client := range clients(t, func(w http.ResponseWriter, r *http.Request) {
+		size := most
+		if r.Method == http.MethodPost {
+			size++
+		}
+		_, _ = w.Write([]byte(`"` + strings.Repeat("x", size-2) + `"`))
+	}) {
+		var text string
+		if err := client.Call(t.Context(), http.MethodGet, "/long", nil, &text); err != nil || len(text) != most-2 {
+			t.Errorf("%s: %d characters, %v", name, len(text), err)
+		}
+		if err := client.Call(t.Context(), http.MethodPost, "/long", nil, &text); !errors.Is(err, adminapi.ErrTooLong) || !strings.Contains(err.Error(), "16 MiB") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestAll(t *testing.T) {
 	for name, client := range clients(t, func(w http.ResponseWriter, r *http.Request) {
 		page := adminapi.List[adminapi.Token]{Items: []adminapi.Token{{ID: r.URL.RawQuery}}}

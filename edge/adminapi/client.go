@@ -19,6 +19,9 @@ const (
 	maxAnswer = 16 << 20 // bytes of one answer that are read
 )
 
+// ErrTooLong is the error of a Call whose answer is longer than a Client reads.
+var ErrTooLong = fmt.Errorf("the answer is longer than %d MiB", maxAnswer>>20)
+
 // Timeout bounds a call of a Client without an HTTP client of its own.
 const Timeout = 30 * time.Second
 
@@ -66,8 +69,12 @@ func (c *Client) Call(ctx context.Context, method, path string, in, out any) err
 		return err
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err == nil && out != nil {
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+	case len(answer) > maxAnswer:
+		err = ErrTooLong
+	case out != nil:
 		err = json.Unmarshal(answer, out)
 	}
 	if err != nil {

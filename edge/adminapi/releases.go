@@ -59,7 +59,8 @@ type Rollout struct {
 	CreatedAt     Time          `json:"created_at"`
 	UpdatedAt     Time          `json:"updated_at"`
 	Serving       int           `json:"serving"` // nodes that answer by the release
-	Nodes         []RolloutNode `json:"nodes"`
+	NodeCount     int           `json:"node_count"`
+	Nodes         []RolloutNode `json:"nodes"` // none in a list that is asked for with nodes=false
 }
 
 // RolloutNode is a node of a rollout.

@@ -170,7 +170,7 @@ func pinned(file string) (*http.Client, error) {
 func adminHint(err error) error {
 	refused, ok := errors.AsType[*adminapi.Error](err)
 	if !ok {
-		if err != nil && strings.HasPrefix(err.Error(), "admin API: ") {
+		if err != nil && strings.HasPrefix(err.Error(), "admin API: ") && !errors.Is(err, adminapi.ErrTooLong) {
 			return hint.Add(err, "is the origin running, and is this its address?")
 		}
 		return err

@@ -45,6 +45,25 @@ func TestLiveEndsWithTheOrigin(t *testing.T) {
 	}
 }
 
+// TestReleasesAskForNodesOnce: the page of releases reads the nodes of the newest rollout
+// alone, for those of all would be more than a client reads.
+func TestReleasesAskForNodesOnce(t *testing.T) {
+	f := newFixture(t)
+	b := f.login(f.Token())
+	before := len(f.asked.String())
+	b.get("releases")
+	var rollouts []string
+	for _, asked := range strings.Split(f.asked.String()[before:], "\n") {
+		if strings.Contains(asked, "/rollouts") {
+			rollouts = append(rollouts, asked)
+		}
+	}
+	slices.Sort(rollouts)
+	if want := []string{"GET /admin/v1/rollouts?limit=1", "GET /admin/v1/rollouts?limit=200&nodes=false"}; !slices.Equal(rollouts, want) {
+		t.Errorf("the page asks for %q, want %q", rollouts, want)
+	}
+}
+
 // TestLiveAsksLittle: what each viewer has read every two seconds is the newest rollout
 // and the latest numbers, no list that grows.
 func TestLiveAsksLittle(t *testing.T) {

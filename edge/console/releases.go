@@ -31,16 +31,20 @@ func releases(v *visit) (view, error) {
 	var (
 		releases adminapi.List[adminapi.Release]
 		rollouts adminapi.List[adminapi.Rollout]
+		data     releasesData
 	)
-	for from, into := range map[string]any{"/releases" + v.page(): &releases, "/rollouts?limit=200": &rollouts} {
+	for from, into := range map[string]any{"/releases" + v.page(): &releases, "/rollouts?limit=200&nodes=false": &rollouts} {
 		if err := v.get(from, into); err != nil {
 			return view{}, err
 		}
 	}
-	data := releasesData{Releases: releases.Items}
+	if err := data.readLast(v); err != nil {
+		return view{}, err
+	}
+	data.Releases = releases.Items
 	data.propose(rollouts.Items)
 	if len(rollouts.Items) > 0 {
-		data.Last, data.Earlier = &rollouts.Items[0], rollouts.Items[1:min(len(rollouts.Items), 10)]
+		data.Earlier = rollouts.Items[1:min(len(rollouts.Items), 10)]
 	}
 	shown, err := data.shown(v)
 	shown.Next = v.next(releases.NextCursor)
@@ -50,17 +54,21 @@ func releases(v *visit) (view, error) {
 // liveReleases reads what the live part shows, many times a minute: the newest rollout
 // and what nodes run.
 func liveReleases(v *visit) (view, error) {
-	var (
-		last adminapi.List[adminapi.Rollout]
-		data releasesData
-	)
-	if err := v.get("/rollouts?limit=1", &last); err != nil {
+	var data releasesData
+	if err := data.readLast(v); err != nil {
 		return view{}, err
 	}
-	if len(last.Items) > 0 {
-		data.Last = &last.Items[0]
-	}
 	return data.shown(v)
+}
+
+// readLast reads the newest rollout with its nodes.
+func (d *releasesData) readLast(v *visit) error {
+	var last adminapi.List[adminapi.Rollout]
+	err := v.get("/rollouts?limit=1", &last)
+	if len(last.Items) > 0 {
+		d.Last = &last.Items[0]
+	}
+	return err
 }
 
 // shown returns the page, with what the nodes run.

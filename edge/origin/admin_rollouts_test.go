@@ -148,6 +148,7 @@ func adminRollouts(f *fixture) {
 	f.mustRefuse(404, "not_found", "POST", "/admin/v1/releases/rel_none/rollback", nil)
 	f.mustRefuse(404, "not_found", "GET", "/admin/v1/rollouts/rol_none", nil)
 	f.mustRefuse(400, "limit_not_integer", "GET", "/admin/v1/rollouts?limit=x", nil)
+	f.mustRefuse(400, "nodes_invalid", "GET", "/admin/v1/rollouts?nodes=x", nil)
 
 	started := f.must(201, "POST", r.promote, object{"nodes": []string{a.id, "Rollout B"}, "stages": []int{50, 100}, "pause_seconds": 0, "canary_percent": 20})
 	if n := len(started["nodes"].([]any)); n != 2 || started["everywhere"] != false {
@@ -165,6 +166,12 @@ func adminRollouts(f *fixture) {
 	}
 	if list := f.must(200, "GET", "/admin/v1/rollouts?limit=1", nil)["items"].([]any); list[0].(object)["id"] != started["id"] {
 		f.Errorf("listed %v", list)
+	}
+	for query, want := range map[string]int{"": 2, "?nodes=true": 2, "?nodes=false": 0} {
+		one := f.must(200, "GET", "/admin/v1/rollouts"+query, nil)["items"].([]any)[0].(object)
+		if n := len(one["nodes"].([]any)); n != want || one["node_count"] != 2.0 || one["serving"] != done["serving"] {
+			f.Errorf("%q lists %v, want %d nodes of 2", query, one, want)
+		}
 	}
 	back := f.must(200, "POST", r.rollback, nil)
 	f.awaitState(back["id"].(string), store.RolledBack)

@@ -2,6 +2,7 @@ package central
 
 import (
 	"context"
+	"encoding/json"
 	"reflect"
 	"slices"
 	"strings"
@@ -358,6 +359,18 @@ func TestHostileAnswers(t *testing.T) {
 		a := must(q.Attempts(ctx, o.Attempt.DeliveryID))(t)[0]
 		if !strings.HasPrefix(a.Excerpt, "nul \uFFFD, not text \uFFFD") || len(a.Excerpt) > 4096+8 || a.Error != "dial \uFFFD" {
 			t.Errorf("kept %.60q, %q", a.Excerpt, a.Error)
+		}
+		for excerpt, start := range map[string]string{
+			"a\tb\r\nc\x1b[0m": "a\tb\r\nc\uFFFD[0m", strings.Repeat("\x01", 4096): "\uFFFD\uFFFD", strings.Repeat("\x01\xff", 2048): "\uFFFD\uFFFD",
+			strings.Repeat("\u0080", 2048): "\uFFFD\uFFFD", strings.Repeat("\"", 4096): `""`,
+		} {
+			o.Attempt.Number, o.Attempt.Excerpt = o.Attempt.Number+1, excerpt
+			noError(t, q.RecordOutcomes(ctx, []deliveries.Outcome{o}))
+			all := must(q.Attempts(ctx, o.Attempt.DeliveryID))(t)
+			kept := all[len(all)-1].Excerpt
+			if shown := must(json.Marshal(kept))(t); !strings.HasPrefix(kept, start) || len(shown) > 2*4096+2 {
+				t.Errorf("of %.20q is kept %.20q, which is %d bytes in JSON", excerpt, kept, len(shown))
+			}
 		}
 		for i, bad := range []deliveries.Outcome{
 			{State: "lost", Attempt: store.Attempt{DeliveryID: "dlv_x"}},

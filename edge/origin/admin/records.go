@@ -225,7 +225,7 @@ func (a *api) toRollout(r store.Rollout) adminapi.Rollout {
 		ID: r.ID, ReleaseID: r.Release, Digest: r.Digest, Version: r.Version, State: string(r.State), Reason: r.Reason,
 		Stages: r.Stages, Stage: r.Stages[r.Stage], CanaryPercent: r.Canary, Trying: r.Trying, PauseSeconds: r.Pause.Seconds(),
 		Everywhere: r.Everywhere, Since: stamp(r.Since), CreatedAt: stamp(r.CreatedAt), UpdatedAt: stamp(r.UpdatedAt),
-		Nodes: make([]adminapi.RolloutNode, 0, len(r.Nodes)),
+		NodeCount: len(r.Nodes), Nodes: make([]adminapi.RolloutNode, 0, len(r.Nodes)),
 	}
 	reports := a.Nodes.Enrolled()
 	for _, n := range r.Nodes {

@@ -180,3 +180,20 @@ func rolloutProblem(err error) error {
 	}
 	return err
 }
+
+// listRollouts lists rollouts, with ?nodes=false without their nodes.
+func (a *api) listRollouts(r *http.Request) (answer, error) {
+	convert := a.toRollout
+	switch r.URL.Query().Get("nodes") {
+	case "", "true":
+	case "false":
+		convert = func(rolled store.Rollout) adminapi.Rollout {
+			v := a.toRollout(rolled)
+			v.Nodes = []adminapi.RolloutNode{}
+			return v
+		}
+	default:
+		return answer{}, &input.Problem{Kind: input.KindParameter, Reason: "nodes_invalid", Detail: "nodes must be true or false"}
+	}
+	return page(r, func(p store.Page) ([]store.Rollout, string, error) { return a.DB.Rollouts(r.Context(), p) }, convert)
+}

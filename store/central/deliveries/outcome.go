@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"partneredge/store"
 	"partneredge/store/central/db"
@@ -95,12 +96,20 @@ func (s *Store) pendingAgain(outcomes []*Outcome) (heads []head) {
 // excerptMost bounds the bytes that are kept of an attempt's texts.
 const excerptMost = 4096
 
-// holdable returns s as the database can hold it, cut to an excerpt.
+// holdable returns s as the database can hold it, cut to an excerpt, and without control
+// characters but those that lay out text: in JSON each would be six bytes, so that what an
+// endpoint sends could make a page of the log longer than any client reads.
 func holdable(s string) string {
-	if len(s) > excerptMost {
-		s = s[:excerptMost]
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && !strings.ContainsRune("\t\n\r", r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, strings.ToValidUTF8(s[:min(len(s), excerptMost)], "\uFFFD"))
+	if len(s) <= excerptMost {
+		return s
 	}
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	return strings.ToValidUTF8(s[:excerptMost], "") // replacements are longer
 }
 
 // headersText returns headers as db.JSONText does, at a fifth of its cost for those that
