@@ -43,24 +43,12 @@ func (d *DB) ExportAccount(ctx context.Context, id string, yield func(record any
 		func() error { return eachOf(ctx, id, d.Subscriptions, given[store.Subscription](yield)) },
 		func() error { return eachOf(ctx, id, d.Leads, given[store.Lead](yield)) },
 		func() error { return d.exportQuarantine(ctx, id, yield) },
-		func() error {
-			return exportTable(ctx, d, contactTable, id, func(c store.Contact) string { return c.ID }, yield)
-		},
-		func() error {
-			return exportTable(ctx, d, insightTable, id, func(i store.Insight) string { return i.ID }, yield)
-		},
-		func() error {
-			return exportTable(ctx, d, firingTable, id, func(f store.Firing) string { return f.ID }, yield)
-		},
-		func() error {
-			return exportTable(ctx, d, dealTable, id, func(v store.Deal) string { return v.ID }, yield)
-		},
-		func() error {
-			return exportTable(ctx, d, goalTable, id, func(g store.Goal) string { return g.ID }, yield)
-		},
-		func() error {
-			return exportTable(ctx, d, eventTable, id, func(e store.Event) string { return e.ID }, yield)
-		},
+		func() error { return exportedContacts.export(ctx, d, id, yield) },
+		func() error { return exportedInsights.export(ctx, d, id, yield) },
+		func() error { return exportedFirings.export(ctx, d, id, yield) },
+		func() error { return exportedDeals.export(ctx, d, id, yield) },
+		func() error { return exportedGoals.export(ctx, d, id, yield) },
+		func() error { return d.exportEvents(ctx, id, yield) },
 		func() error {
 			return eachOf(ctx, id, d.Subscriptions, func(s store.Subscription) error { return d.exportDeliveries(ctx, s.ID, yield) })
 		},
@@ -98,10 +86,42 @@ func scanGoal(row db.Row) (g store.Goal, err error) {
 	return g, err
 }
 
-// exportTable reads an account's rows of a table by their ids.
-func exportTable[T any](ctx context.Context, d *DB, k db.Table[T], account string, id func(T) string, yield func(any) error) error {
-	for after := ""; ; {
-		page, err := k.Some(ctx, d.db, `account_id = ? AND id > ? ORDER BY id LIMIT ?`, account, after, exportPage)
+// ordered is a table whose rows of an account an export reads in the order of a column. No
+// two of these rows have the same value there, and an index finds them in that order: each
+// page would else read all of them. Values sort behind the zero value of K.
+type ordered[T, K any] struct {
+	db.Table[T]
+	by string // the column
+}
+
+var (
+	exportedContacts   = ordered[store.Contact, string]{contactTable, "id"}
+	exportedInsights   = ordered[store.Insight, int64]{insightTable, "created_at"}
+	exportedFirings    = ordered[store.Firing, int64]{firingTable, "triggered_at"}
+	exportedDeals      = ordered[store.Deal, string]{dealTable, "id"}
+	exportedGoals      = ordered[store.Goal, string]{goalTable, "id"}
+	exportedEvents     = ordered[store.Event, string]{eventTable, "id"}
+	exportedEventsLite = ordered[store.Event, int64]{eventTable, "n"}
+)
+
+// exportEvents reads events by their ids, but those of SQLite, which has no index of these
+// for one account, by their places; PostgreSQL has events without a place.
+func (d *DB) exportEvents(ctx context.Context, account string, yield func(any) error) error {
+	if d.db.Postgres() {
+		return exportedEvents.export(ctx, d, account, yield)
+	}
+	return exportedEventsLite.export(ctx, d, account, yield)
+}
+
+// query reads a page behind a value of the column.
+func (o ordered[T, K]) query() string {
+	return `SELECT ` + o.by + `, ` + o.Columns + ` FROM ` + o.From + ` WHERE account_id = ? AND ` + o.by + ` > ? ORDER BY ` + o.by + ` LIMIT ?`
+}
+
+// export reads an account's rows page by page.
+func (o ordered[T, K]) export(ctx context.Context, d *DB, account string, yield func(any) error) error {
+	for last := *new(K); ; {
+		page, err := db.All(ctx, d.db, func(row db.Row) (T, error) { return o.Scan(db.Leading(row, &last)) }, o.query(), account, last, exportPage)
 		if err != nil {
 			return err
 		}
@@ -109,7 +129,6 @@ func exportTable[T any](ctx context.Context, d *DB, k db.Table[T], account strin
 			if err := yield(record); err != nil {
 				return err
 			}
-			after = id(record)
 		}
 		if len(page) < exportPage {
 			return nil

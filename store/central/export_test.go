@@ -1,9 +1,11 @@
 package central
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +13,8 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/audit"
+	"partneredge/store/central/db"
+	"partneredge/store/central/db/dbtest"
 	"partneredge/store/central/deliveries"
 )
 
@@ -127,6 +131,61 @@ func TestExportWhileLeadsGo(t *testing.T) {
 		}))
 		if want := []string{"lead_stays", "lead_stays_too"}; !reflect.DeepEqual(got, want) {
 			t.Errorf("exported %v, want %v", got, want)
+		}
+	})
+}
+
+// TestExportReadsEachRecordOnce exports an account of three pages each of firings, insights
+// and events, beside another such one: all are there, and a page reads no record of
+// another page or account, by its query plan.
+func TestExportReadsEachRecordOnce(t *testing.T) {
+	const records = 2*exportPage + 1
+	each(t, func(t *testing.T, p place) {
+		ctx, d := t.Context(), open(t, p)
+		fill := func() string {
+			account := newAccount(t, d, store.ModeLive).ID
+			noError(t, addEvents(ctx, d, account, records-1))
+			_, _, err := d.AddCoachingRun(ctx, account, make([]store.Insight, records)) // and one event
+			noError(t, err)
+			noError(t, d.db.WriteAlone(ctx, func(ctx context.Context, tx *db.Tx) error {
+				firings, now := make([]store.Firing, records), tx.Now()
+				for i := range firings { // the newest has the lowest id
+					at := now.Add(-time.Duration(i) * time.Microsecond)
+					firings[i] = store.Firing{ID: fmt.Sprintf("fir_%s%d", account, i), AccountID: account, TriggeredAt: at}
+				}
+				return insertFirings.Run(ctx, tx, firings)
+			}))
+			return account
+		}
+		account := fill()
+		fill()
+		seen, got := map[string]bool{}, map[string]int{}
+		noError(t, d.ExportAccount(ctx, account, func(record any) error {
+			v := reflect.ValueOf(record)
+			kind, id := v.Type().Name(), v.FieldByName("ID").String()
+			if got[kind]++; seen[id] {
+				t.Errorf("%s is there twice", id)
+			}
+			seen[id] = true
+			return nil
+		}))
+		if want := map[string]int{"Account": 1, "Firing": records, "Insight": records, "Event": records}; !reflect.DeepEqual(got, want) {
+			t.Errorf("exported %v, want %v", got, want)
+		}
+		events := exportedEventsLite.query()
+		var place any = 0
+		if p.kind == "postgres" {
+			events, place = exportedEvents.query(), ""
+			_ = must(d.db.Query(ctx, `ANALYZE`))(t).Close()
+		}
+		for query, after := range map[string]any{exportedFirings.query(): 0, exportedInsights.query(): 0, events: place} {
+			plan := dbtest.Explain(t, d.db, query, account, after, exportPage)
+			for _, bad := range []string{"TEMP B-TREE", "Sort Method", "Rows Removed by Filter", "SCAN"} {
+				if strings.Contains(plan, bad) {
+					t.Errorf("%s reads more than a page:\n%s", query, plan)
+					break
+				}
+			}
 		}
 	})
 }
