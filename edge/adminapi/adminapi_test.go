@@ -204,6 +204,23 @@ func TestCallReportsLongAnswers(t *testing.T) {
 	}
 }
 
+// TestErasuresHaveNoTimeout: what may take minutes is waited for.
+func TestErasuresHaveNoTimeout(t *testing.T) {
+	for name, client := range clients(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "  {\"id\": \"acc_1\"}") }) {
+		hurried := &http.Client{Timeout: 1} // over before it begins
+		if client.HTTP != nil {
+			hurried.Transport = client.HTTP.Transport
+		}
+		client.HTTP = hurried
+		if gone, err := client.EraseAccount(t.Context(), "acc_1"); err != nil || gone.ID != "acc_1" {
+			t.Errorf("%s: %v, %v", name, gone, err)
+		}
+		if buried, err := client.Bury(t.Context(), adminapi.NewTombstone{}); err != nil || buried.ID != "acc_1" {
+			t.Errorf("%s: %v, %v", name, buried, err)
+		}
+	}
+}
+
 func TestAll(t *testing.T) {
 	for name, client := range clients(t, func(w http.ResponseWriter, r *http.Request) {
 		page := adminapi.List[adminapi.Token]{Items: []adminapi.Token{{ID: r.URL.RawQuery}}}

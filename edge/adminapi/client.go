@@ -64,7 +64,7 @@ func (e *Error) Error() string {
 // answer into out, unless that is nil. It returns an *Error for an answer other
 // than 2xx.
 func (c *Client) Call(ctx context.Context, method, path string, in, out any) error {
-	resp, err := c.send(ctx, c.client(), method, path, in, nil)
+	resp, err := c.send(ctx, method, path, in, nil)
 	if err != nil {
 		return err
 	}
@@ -90,8 +90,15 @@ func (c *Client) client() *http.Client {
 	return &http.Client{Timeout: Timeout}
 }
 
+// patient returns a client that waits for an answer for as long as ctx does.
+func (c *Client) patient() *Client {
+	waits := *c.client()
+	waits.Timeout = 0
+	return &Client{URL: c.URL, Token: c.Token, HTTP: &waits}
+}
+
 // send returns the response to one request, whose status is 2xx.
-func (c *Client) send(ctx context.Context, client *http.Client, method, path string, in any, header http.Header) (*http.Response, error) {
+func (c *Client) send(ctx context.Context, method, path string, in any, header http.Header) (*http.Response, error) {
 	var body io.Reader
 	if in != nil {
 		b, err := json.Marshal(in)
@@ -109,7 +116,7 @@ func (c *Client) send(ctx context.Context, client *http.Client, method, path str
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	resp, err := client.Do(req)
+	resp, err := c.client().Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("admin API: %w", err)
 	}
@@ -180,6 +187,18 @@ func (c *Client) CreateAccount(ctx context.Context, in NewAccount) (made Account
 func (c *Client) CreateKey(ctx context.Context, account string, in NewKey) (made MintedKey, err error) {
 	err = c.Call(ctx, http.MethodPost, "/accounts/"+url.PathEscape(account)+"/keys", in, &made)
 	return made, err
+}
+
+// EraseAccount deletes an account and all that is kept of it, however long that takes.
+func (c *Client) EraseAccount(ctx context.Context, account string) (gone ErasedAccount, err error) {
+	err = c.patient().Call(ctx, http.MethodDelete, "/accounts/"+url.PathEscape(account), nil, &gone)
+	return gone, err
+}
+
+// Bury deletes a lead or an account again that was deleted before, however long that takes.
+func (c *Client) Bury(ctx context.Context, in NewTombstone) (buried Tombstone, err error) {
+	err = c.patient().Call(ctx, http.MethodPost, "/tombstones", in, &buried)
+	return buried, err
 }
 
 // EnrolNode makes a node and its credentials.

@@ -33,10 +33,8 @@ const maxExportLine = 4 << 20
 // ExportAccount calls line with each line of an account's export but the last, which it
 // returns. An export that ends without it, or with other numbers, is an error.
 func (c *Client) ExportAccount(ctx context.Context, account string, line func(json.RawMessage) error) (end ExportEnd, err error) {
-	client := *c.client()
-	client.Timeout = 0 // an account may be of any size
 	path := "/accounts/" + url.PathEscape(account) + "/export"
-	resp, err := c.send(ctx, &client, http.MethodGet, path, nil, nil)
+	resp, err := c.patient().send(ctx, http.MethodGet, path, nil, nil)
 	if err != nil {
 		return end, err
 	}

@@ -92,9 +92,7 @@ func (s *stream) read(ctx context.Context) error {
 	if last := cmp.Or(s.place, s.last); last != "" {
 		header.Set("Last-Event-ID", last)
 	}
-	client := *s.client.client()
-	client.Timeout = 0
-	resp, err := s.client.send(ctx, &client, http.MethodGet, s.path, nil, header)
+	resp, err := s.client.patient().send(ctx, http.MethodGet, s.path, nil, header)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,11 @@ func defineAccountDelete(flags *pflag.FlagSet) handler {
 			return hint.Add(misused(c.cmd, "its keys, subscriptions, leads, contacts, events and all else of %s would go for good", c.args[0]),
 				"say --yes to have it done")
 		}
-		raw, gone, err := call[adminapi.ErasedAccount](ctx, c.admin, http.MethodDelete, c.path("/accounts/%s"), nil)
+		gone, err := c.admin.EraseAccount(ctx, c.args[0])
+		if err != nil {
+			return err
+		}
+		raw, err := json.Marshal(gone)
 		if err != nil {
 			return err
 		}

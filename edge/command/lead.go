@@ -74,7 +74,7 @@ func applyTombstones(ctx context.Context, c *invocation) error {
 	}
 	for i, s := range all {
 		at := s.DeletedAt.UTC().Format(time.RFC3339Nano)
-		if err := c.admin.Call(ctx, http.MethodPost, "/tombstones", adminapi.NewTombstone{ID: &s.ID, DeletedAt: &at}, nil); err != nil {
+		if _, err := c.admin.Bury(ctx, adminapi.NewTombstone{ID: &s.ID, DeletedAt: &at}); err != nil {
 			return fmt.Errorf("%d of %d applied: %w", i, len(all), err)
 		}
 	}

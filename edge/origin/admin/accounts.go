@@ -122,9 +122,12 @@ func (a *api) rotateKey(r *http.Request, in adminapi.Rotation, v *input.Validato
 // eraseAccount removes an account with all that is kept of it, and answers how many
 // records of each kind went.
 func (a *api) eraseAccount(r *http.Request) (answer, error) {
-	// What has begun goes on when the client is gone: half an account is of no use.
-	erased, err := a.DB.EraseAccount(context.WithoutCancel(r.Context()), r.PathValue("id"))
-	return ok(adminapi.ErasedAccount{ID: r.PathValue("id"), Erased: erased}, err)
+	id := r.PathValue("id")
+	return ok(slow(func(ctx context.Context) (any, error) {
+		// What has begun goes on when the client is gone: half an account is of no use.
+		erased, err := a.DB.EraseAccount(context.WithoutCancel(ctx), id)
+		return adminapi.ErasedAccount{ID: id, Erased: erased}, err
+	}), nil)
 }
 
 // bury deletes a lead or an account again that was deleted before, in case a backup or a
@@ -137,8 +140,10 @@ func (a *api) bury(r *http.Request, in adminapi.NewTombstone, v *input.Validator
 	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
-	buried, err := a.DB.Bury(context.WithoutCancel(r.Context()), store.Tombstone{ID: id, DeletedAt: at})
-	return created(toTombstone(buried), err)
+	return created(slow(func(ctx context.Context) (any, error) {
+		buried, err := a.DB.Bury(context.WithoutCancel(ctx), store.Tombstone{ID: id, DeletedAt: at})
+		return toTombstone(buried), err
+	}), nil)
 }
 
 func toTombstone(s store.Tombstone) adminapi.Tombstone {

@@ -103,6 +103,9 @@ func (a *api) mux() *http.ServeMux {
 			case lines:
 				a.writeLines(w, req, body)
 				return
+			case slow:
+				a.writeSlow(w, req, answer.status, body)
+				return
 			}
 			WriteJSON(w, answer.status, answer.body)
 		})

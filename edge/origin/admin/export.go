@@ -82,7 +82,7 @@ func (a *api) exported(ctx context.Context, record any) (kind string, shown any,
 // answered as that of any request. What cannot be sent to its end is cut, so that no
 // client takes it for whole.
 func (a *api) writeLines(w http.ResponseWriter, r *http.Request, body lines) {
-	sent := &deadlined{ResponseWriter: w, control: http.NewResponseController(w)}
+	sent := newDeadlined(w, http.StatusOK, "application/x-ndjson")
 	out := bufio.NewWriterSize(sent, 64<<10)
 	err := body(r.Context(), func(v any) error {
 		text, err := encode(v)
@@ -108,7 +108,13 @@ func (a *api) writeLines(w http.ResponseWriter, r *http.Request, body lines) {
 type deadlined struct {
 	http.ResponseWriter
 	control *http.ResponseController
+	status  int
+	kind    string // the content type
 	begun   bool
+}
+
+func newDeadlined(w http.ResponseWriter, status int, kind string) *deadlined {
+	return &deadlined{ResponseWriter: w, control: http.NewResponseController(w), status: status, kind: kind}
 }
 
 func (d *deadlined) Write(b []byte) (int, error) {
@@ -117,9 +123,10 @@ func (d *deadlined) Write(b []byte) (int, error) {
 	}
 	if !d.begun {
 		h := d.Header()
-		h.Set("Content-Type", "application/x-ndjson")
+		h.Set("Content-Type", d.kind)
 		h.Set("Cache-Control", "no-store")
 		h.Set("X-Content-Type-Options", "nosniff")
+		d.WriteHeader(d.status)
 		d.begun = true
 	}
 	return d.ResponseWriter.Write(b)
