@@ -37,8 +37,9 @@ type Config struct {
 	Regions Regions
 	// Lockouts asks every enrolled node about its lockouts.
 	Lockouts func(context.Context, wire.LockoutsRequest) []replication.NodeAnswer[wire.LockoutsReply]
-	// Requests asks every enrolled node about requests that it answered.
-	Requests func(context.Context, wire.RequestsRequest) []replication.NodeAnswer[wire.RequestsReply]
+	// Requests asks every enrolled node of a region, "": of all, about requests that it
+	// answered, and calls each with one answer after the other.
+	Requests func(ctx context.Context, region string, req wire.RequestsRequest, each func(replication.NodeAnswer[wire.RequestsReply]))
 	// Tail returns the tries of this process's sender as they end, until end is
 	// called.
 	Tail func() (tries <-chan store.Tried, end func())
@@ -57,6 +58,7 @@ type api struct {
 
 	lists   chan struct{}         // one for each that is being read
 	streams places.Places[string] // by actor
+	asking  chan struct{}         // holds one for each call that asks nodes about requests
 	running context.Context       // ends when the listener is to
 
 	routes *http.ServeMux
@@ -72,6 +74,7 @@ func New(running context.Context, cfg Config, recheck func(*http.Request) error)
 		recoveries: newThrottle(10*time.Second, 6, cfg.Now),
 		lists:      make(chan struct{}, listsMost),
 		streams:    places.Places[string]{All: maxStreams, Each: streamsOfOne},
+		asking:     make(chan struct{}, maxAsking),
 	}
 	a.routes = a.mux()
 	return a

@@ -9,7 +9,9 @@ import (
 
 	"partneredge/edge/adminapi"
 	"partneredge/edge/origin/admin/input"
+	"partneredge/edge/origin/replication"
 	"partneredge/edge/wire"
+	"partneredge/store"
 )
 
 // showRequest finds the request of an id at the node that answered it.
@@ -18,7 +20,10 @@ func (a *api) showRequest(r *http.Request) (answer, error) {
 	if !strings.HasPrefix(id, "req_") || len(id) != len("req_")+26 {
 		return answer{}, &input.Problem{Kind: input.KindParameter, Reason: "request_id_invalid", Detail: "a request's id is req_ and 26 characters, as in the header X-Request-Id"}
 	}
-	list := a.askRequests(r, wire.RequestsRequest{ID: id})
+	list, err := a.askRequests(r, "", wire.RequestsRequest{ID: id})
+	if err != nil {
+		return answer{}, err
+	}
 	if len(list.Items) > 0 {
 		return ok(list.Items[0], nil)
 	}
@@ -59,13 +64,8 @@ func (a *api) listRequests(r *http.Request, req wire.RequestsRequest) (answer, e
 		return answer{}, err
 	}
 	req.Limit = cmp.Or(page.Limit, 50)
-	list := a.askRequests(r, req)
-	if region := r.URL.Query().Get("region"); region != "" {
-		list.Items = slices.DeleteFunc(list.Items, func(q adminapi.Request) bool { return q.Region != region })
-		list.Unreached = slices.DeleteFunc(list.Unreached, func(n adminapi.UnreachedNode) bool { return n.Region != region })
-	}
-	list.Items = list.Items[:min(len(list.Items), req.Limit)]
-	return ok(list, nil)
+	list, err := a.askRequests(r, r.URL.Query().Get("region"), req)
+	return ok(list, err)
 }
 
 // statusesOf reads ?status: three digits, or the first of them and xx.
@@ -84,26 +84,46 @@ func statusesOf(text string) (least, most int, err error) {
 	return 0, 0, &input.Problem{Kind: input.KindParameter, Reason: "status_invalid", Detail: "status must be such as 429 or 5xx"}
 }
 
-// askRequests asks all nodes.
-func (a *api) askRequests(r *http.Request, req wire.RequestsRequest) adminapi.Requests {
+// maxAsking bounds the calls that ask nodes about requests at a time, since the answers of
+// thousands of nodes may come at once. More wait.
+const maxAsking = 2
+
+// askRequests asks the nodes of a region, or all, and keeps the newest req.Limit of what
+// they answer; 0: wire.MaxRequests.
+func (a *api) askRequests(r *http.Request, region string, req wire.RequestsRequest) (adminapi.Requests, error) {
+	select {
+	case a.asking <- struct{}{}:
+		defer func() { <-a.asking }()
+	case <-r.Context().Done():
+		return adminapi.Requests{}, r.Context().Err()
+	}
+	limit := cmp.Or(req.Limit, wire.MaxRequests)
 	list := adminapi.Requests{Items: []adminapi.Request{}, Unreached: []adminapi.UnreachedNode{}}
-	for _, at := range a.Requests(r.Context(), req) {
+	a.Requests(r.Context(), region, req, func(at replication.NodeAnswer[wire.RequestsReply]) {
 		if at.Err != nil {
 			list.Unreached = append(list.Unreached, unreached(at.Node, at.Err))
-			continue
+			return
 		}
 		for _, one := range at.Reply.Requests {
-			if !req.Selects(&one) { // an older node lists others as well
-				continue
+			if req.Selects(&one) { // an older node lists others as well
+				list.Items = append(list.Items, toRequest(at.Node, one))
 			}
-			list.Items = append(list.Items, adminapi.Request{
-				ID: one.ID, At: stamp(one.At), NodeID: at.Node.ID, Node: at.Node.Name, Region: at.Node.Region,
-				KeyID: one.KeyID, AccountID: one.AccountID, Method: one.Method, Route: one.Route, Status: one.Status,
-				DurationMS: float64(one.TookUS) / 1000, Error: one.Code, Reason: one.Reason,
-			})
 		}
-	}
-	slices.SortFunc(list.Items, func(a, b adminapi.Request) int { return cmp.Or(b.At.Compare(a.At.Time), cmp.Compare(b.ID, a.ID)) })
+		slices.SortFunc(list.Items, newerRequest)
+		list.Items = slices.Delete(list.Items, min(len(list.Items), limit), len(list.Items))
+	})
 	sortUnreached(list.Unreached)
-	return list
+	return list, nil
+}
+
+func newerRequest(a, b adminapi.Request) int {
+	return cmp.Or(b.At.Compare(a.At.Time), cmp.Compare(b.ID, a.ID))
+}
+
+func toRequest(at store.Node, one wire.AnsweredRequest) adminapi.Request {
+	return adminapi.Request{
+		ID: one.ID, At: stamp(one.At), NodeID: at.ID, Node: at.Name, Region: at.Region,
+		KeyID: one.KeyID, AccountID: one.AccountID, Method: one.Method, Route: one.Route, Status: one.Status,
+		DurationMS: float64(one.TookUS) / 1000, Error: one.Code, Reason: one.Reason,
+	}
 }

@@ -26,40 +26,46 @@ type NodeAnswer[Reply any] struct {
 
 // Lockouts asks every enrolled node about its lockouts, all at once, and returns
 // when each has answered or askTime has passed.
-func (s *Server) Lockouts(ctx context.Context, req wire.LockoutsRequest) []NodeAnswer[wire.LockoutsReply] {
-	return askAll[wire.LockoutsRequest, wire.LockoutsReply](ctx, s, wire.VerbLockouts, req)
+func (s *Server) Lockouts(ctx context.Context, req wire.LockoutsRequest) (all []NodeAnswer[wire.LockoutsReply]) {
+	everyNode := func(store.Node) bool { return true }
+	askAll(ctx, s, wire.VerbLockouts, req, everyNode, func(at NodeAnswer[wire.LockoutsReply]) { all = append(all, at) })
+	return all
 }
 
-// AnsweredRequests asks every enrolled node about requests that it answered, all at once,
-// and returns when each has answered or askTime has passed.
-func (s *Server) AnsweredRequests(ctx context.Context, req wire.RequestsRequest) []NodeAnswer[wire.RequestsReply] {
-	return askAll[wire.RequestsRequest, wire.RequestsReply](ctx, s, wire.VerbRequests, req)
+// AnsweredRequests asks the enrolled nodes of a region, of all if it is "", about requests
+// that they answered, all at once. It calls each with each answer as it comes, one after
+// the other, and returns when each node has answered or askTime has passed.
+func (s *Server) AnsweredRequests(ctx context.Context, region string, req wire.RequestsRequest, each func(NodeAnswer[wire.RequestsReply])) {
+	within := func(n store.Node) bool { return region == "" || n.Region == region }
+	askAll(ctx, s, wire.VerbRequests, req, within, each)
 }
 
-// askAll asks every enrolled node the same, all at once. It returns when each node has
-// answered or askTime has passed.
+// askAll asks the enrolled nodes that are chosen the same, all at once, and calls each with
+// one answer at a time. It returns when each node has answered or askTime has passed.
 func askAll[Req, Reply any, PReq interface {
 	*Req
 	wire.Message
 }, PReply interface {
 	*Reply
 	wire.Message
-}](ctx context.Context, s *Server, verb string, req Req) (all []NodeAnswer[Reply]) {
+}](ctx context.Context, s *Server, verb string, req Req, chosen func(store.Node) bool, each func(NodeAnswer[Reply])) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	var asked sync.WaitGroup
 	var mu sync.Mutex
 	for _, at := range s.presence.Enrolled() {
+		if !chosen(at.Node) {
+			continue
+		}
 		asked.Go(func() {
 			own, reply := req, *new(Reply)
 			err := s.ask(ctx, at.Node.ID, verb, PReq(&own), PReply(&reply))
 			mu.Lock()
 			defer mu.Unlock()
-			all = append(all, NodeAnswer[Reply]{at.Node, reply, err})
+			each(NodeAnswer[Reply]{at.Node, reply, err})
 		})
 	}
 	asked.Wait()
-	return all
 }
 
 // ask sends a request to a node and waits for its reply. The reply comes below the
