@@ -94,6 +94,7 @@ func (c Config) newServer() (*embedded, error) {
 		MaxPayload:      wire.MaxPayload,
 		MaxPending:      natsauth.MaxPending,
 		PingInterval:    20 * time.Second, // a node that is gone is noticed in a minute
+		AuthTimeout:     10,               // seconds: a thousand nodes come back at once, perhaps to a slow machine
 		WriteDeadline:   10 * time.Second,
 		TrustedKeys:     []string{a.OperatorID},
 		SystemAccount:   a.SystemID,
@@ -108,6 +109,7 @@ func (c Config) newServer() (*embedded, error) {
 		if opts.LeafNode.Host, opts.LeafNode.Port, err = splitListen(c.LeafListen); err != nil {
 			return nil, err
 		}
+		opts.LeafNode.AuthTimeout = opts.AuthTimeout
 		opts.LeafNode.TLSConfig, opts.LeafNode.TLSTimeout = opts.TLSConfig, opts.TLSTimeout
 	}
 	e.Server, err = server.NewServer(opts)
