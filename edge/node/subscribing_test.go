@@ -22,7 +22,7 @@ func TestSubscribersHoldUpNobody(t *testing.T) {
 	key := o.addKey("key_1", many)
 	other := o.addKey("key_2", func(k *store.Key) { many(k); k.AccountID = "acc_2" })
 	c := config(t, o)
-	c.WriteOrigin = 9 * time.Second
+	c.WriteOrigin = 20 * time.Second
 	n := startNode(t, c)
 	ask(t, n, "DELETE", webhooks+"whs_none", key, "").want(t, 404) // the key is known
 	o.do(func() { o.mute[wire.VerbSubscribe] = true })

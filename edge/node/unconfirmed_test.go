@@ -19,7 +19,7 @@ func TestSubscriptionsThatNobodyKnowsAreRevoked(t *testing.T) {
 	o := newOrigin(t)
 	key := o.addKey("key_1", nil)
 	c := config(t, o)
-	c.WriteOrigin = 9 * time.Second // one of them passes
+	c.WriteOrigin = 20 * time.Second // one of them passes
 	n := startNode(t, c)
 	answered := make(chan struct{})
 	o.do(func() {
@@ -81,7 +81,7 @@ func TestSubscribeOnceAfterNoAnswer(t *testing.T) {
 	o := newOrigin(t)
 	key := o.addKey("key_1", nil)
 	c := config(t, o)
-	c.WriteOrigin = 9 * time.Second // one of them passes
+	c.WriteOrigin = 20 * time.Second // one of them passes
 	n := startNode(t, c)
 	answered := make(chan struct{})
 	o.do(func() {

@@ -52,7 +52,8 @@ func runChild(spec []string) error {
 		return err
 	}
 	sender, err := Start(context.Background(), Config{
-		Store: db, Guard: NewGuard(GuardConfig{Allow: loopback}), CAFile: spec[1], Timeout: time.Second, Lease: 2 * time.Second, Schedule: soon,
+		Store: db, Guard: NewGuard(GuardConfig{Allow: loopback}), CAFile: spec[1], Schedule: soon,
+		Timeout: 10 * time.Second, Lease: 20 * time.Second, // a busy machine answers late, and what the dead leased has to be waited for
 		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 	if err != nil {
@@ -71,7 +72,7 @@ func runChild(spec []string) error {
 		})
 	}
 	writers.Wait()
-	stop, done := context.WithTimeout(context.Background(), 10*time.Second)
+	stop, done := context.WithTimeout(context.Background(), time.Minute)
 	defer done()
 	if err := sender.Stop(stop); err != nil {
 		return err

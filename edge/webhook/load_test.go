@@ -37,7 +37,7 @@ func startLoad(t *testing.T, url string) *load {
 	s.fixture = newFixture(t, url, Config{
 		CAFile: caFile(t, s.healthy), Schedule: soon, HoldMost: 100 * time.Millisecond,
 		// What a claim leased whose answer was lost waits for the lease's end.
-		Timeout: 3 * time.Second, Lease: 6 * time.Second,
+		Timeout: 10 * time.Second, Lease: 20 * time.Second,
 		Log: slog.New(slog.NewTextHandler(s.log, nil)),
 	})
 	s.toHealthy, s.toFailing = s.subscribe(s.healthy.URL), s.subscribe(s.failing.URL)
