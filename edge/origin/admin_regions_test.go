@@ -39,7 +39,7 @@ func adminRegions(f *fixture) {
 		f.mustRefuse(400, c.reason, "POST", "/admin/v1/regions", with(good, c.field, c.v))
 	}
 	_, _, text := f.send("GET", "/admin/v1/regions", nil, "Bearer "+f.Token())
-	if !strings.Contains(string(text), id) || strings.Contains(string(text), "SEED") || strings.Contains(string(text), "JWT") {
+	if !strings.Contains(string(text), id) || strings.Contains(string(text), "NKEY SEED") || strings.Contains(string(text), "USER JWT") {
 		f.Error("the list lacks the server, or shows credentials")
 	}
 	f.mustRefuse(400, "limit_not_integer", "GET", "/admin/v1/regions?limit=x", nil)
