@@ -1,2 +1,2 @@
 -- The contacts of an account, and of one person, are found without reading those of all.
-CREATE INDEX contacts_of_client ON contacts (account_id, client_id);
+CREATE INDEX IF NOT EXISTS contacts_of_client ON contacts (account_id, client_id);

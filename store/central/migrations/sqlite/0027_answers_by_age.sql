@@ -1,3 +1,3 @@
 -- Answers to idempotency keys go by their age, whichever account's they are.
-DROP INDEX idempotency_old;
+DROP INDEX IF EXISTS idempotency_old;
 CREATE INDEX idempotency_old ON idempotency (created_at);
