@@ -58,11 +58,12 @@ func (r *Registry) BeginUpload(ctx context.Context) (id string, err error) {
 
 // giveUp removes the uploads that have rested since a time.
 func giveUp(ctx context.Context, t *db.Tx, since time.Time) error {
-	old := store.Micros(since)
-	if _, err := t.Exec(ctx, `DELETE FROM release_pieces WHERE upload IN (SELECT id FROM release_uploads WHERE updated_at < ?)`, old); err != nil {
+	// One that is finished meanwhile keeps its pieces: only what this removes loses them.
+	ended, err := t.Strings(ctx, `DELETE FROM release_uploads WHERE updated_at < ? RETURNING id`, store.Micros(since))
+	if err != nil {
 		return err
 	}
-	_, err := t.Exec(ctx, `DELETE FROM release_uploads WHERE updated_at < ?`, old)
+	_, err = t.Exec(ctx, `DELETE FROM release_pieces WHERE `+t.In("upload"), t.Set(ended))
 	return err
 }
 
