@@ -173,7 +173,7 @@ func TestFileShrinksWhileInUse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	stop, done := make(chan struct{}), make(chan error, 1)
+	began, stop, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
 		for i := 0; ; i++ {
 			select {
@@ -186,9 +186,18 @@ func TestFileShrinksWhileInUse(t *testing.T) {
 					return
 				}
 			}
+			if i == 0 {
+				close(began)
+			}
 		}
 	}()
-	err := f.shrink()
+	var err error
+	select {
+	case err = <-done:
+		done <- err
+	case <-began:
+		err = f.shrink()
+	}
 	close(stop)
 	if err = errorsFirst(err, <-done); err != nil {
 		t.Fatal(err)
