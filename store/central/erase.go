@@ -22,13 +22,23 @@ const eraseSlice = 1000
 // DeleteLead removes a lead, what the quarantine has of it, and the contacts with the
 // person, which have the lead's id as that of the client. A lead that only the
 // quarantine has is returned as far as it can be read. A tombstone keeps it from coming
-// back from a node or the quarantine. The audit log says which lead went, and nothing
-// of the person.
+// back from a node or the quarantine. One that nothing is kept of is ErrNotFound, but has
+// its tombstone all the same: a node may still hold it. The audit log says which lead
+// went, and nothing of the person.
 func (d *DB) DeleteLead(ctx context.Context, id string) (deleted store.Lead, err error) {
-	return written(deleted, d.write(ctx, "delete lead", valid.Reference("lead", id), func(ctx context.Context, t *tx) (err error) {
+	const tried = "delete lead"
+	kept := true
+	err = d.write(ctx, tried, valid.Reference("lead", id), func(ctx context.Context, t *tx) (err error) {
 		deleted, err = t.removeLead(ctx, id, t.Now())
-		return err
-	}))
+		if kept = !errors.Is(err, sql.ErrNoRows); kept || !strings.HasPrefix(id, "lead_") {
+			return err
+		}
+		return t.audited(ctx, "lead.delete", id, nil, map[string]any{"kept": false})
+	})
+	if err == nil && !kept {
+		err = db.Fail(tried, sql.ErrNoRows)
+	}
+	return written(deleted, err)
 }
 
 // removeLead is DeleteLead in a transaction, with the time of the tombstone. It buries

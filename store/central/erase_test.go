@@ -226,6 +226,38 @@ func TestDeletedLeavesTheQuarantine(t *testing.T) {
 	})
 }
 
+// TestLeadIsDeletedBeforeItComes: a lead that a node still holds is not found, and is
+// dropped when it comes. What is no lead's id is not buried.
+func TestLeadIsDeletedBeforeItComes(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		d := open(t, p)
+		ctx := audit.WithActor(t.Context(), store.Actor{ID: "tok_1", Name: "Kim", Role: store.RoleAdmin})
+		a := newAccount(t, d, store.ModeLive)
+		l := leadFor(a.ID)
+		l.ID = "lead_at_a_node"
+		_, err := d.DeleteLead(ctx, l.ID)
+		wantErr(t, err, store.ErrNotFound)
+		if done, err := d.AddLeads(ctx, "node_1", offered(l)); err != nil || len(done.Committed) != 1 || len(done.Quarantined) != 0 {
+			t.Fatal(done, err)
+		}
+		_, err = d.Lead(ctx, l.ID)
+		wantErr(t, err, store.ErrNotFound)
+		entries, _, err := d.Audits(ctx, AuditFilter{Target: l.ID}, store.Page{Limit: 10})
+		noError(t, err)
+		if len(entries) != 1 || entries[0].Action != "lead.delete" {
+			t.Errorf("the audit log has %+v", entries)
+		}
+
+		_, err = d.DeleteLead(ctx, a.ID)
+		wantErr(t, err, store.ErrNotFound)
+		buried, _, err := d.Tombstones(ctx, store.Page{Limit: 10})
+		noError(t, err)
+		if len(buried) != 1 || buried[0].ID != l.ID {
+			t.Errorf("buried: %+v", buried)
+		}
+	})
+}
+
 // TestErasureReadsNoOthers asks for the plans of what finds an account's records, and a
 // person's contacts: each goes by an index, but for the quarantine, which is small.
 func TestErasureReadsNoOthers(t *testing.T) {
