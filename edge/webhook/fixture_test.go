@@ -21,15 +21,24 @@ import (
 	"partneredge/store"
 	"partneredge/store/central"
 	"partneredge/store/central/centraltest"
+	"partneredge/store/central/centraltest/sqlitetest"
 	"partneredge/store/central/deliveries"
 )
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
-// eachStore runs a test over both databases.
+var schema = sqlitetest.Template{Migrations: "../../store/central/migrations"}
+
+// eachStore runs a test over both databases, side by side.
 func eachStore(t *testing.T, test func(t *testing.T, url string)) {
-	t.Run("sqlite", func(t *testing.T) { test(t, filepath.Join(t.TempDir(), "origin.db")) })
-	t.Run("postgres", func(t *testing.T) { test(t, centraltest.Postgres(t)) })
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		test(t, schema.Copy(t, filepath.Join(t.TempDir(), "origin.db")))
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		test(t, centraltest.Postgres(t))
+	})
 }
 
 // fixture is a database with one live account, and a sender.

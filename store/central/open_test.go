@@ -3,7 +3,10 @@ package central
 import (
 	"context"
 	"crypto/rand"
+	"errors"
+	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -11,6 +14,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/centraltest"
+	"partneredge/store/central/centraltest/sqlitetest"
 )
 
 // place is where a test keeps a database of its own.
@@ -19,21 +23,29 @@ type place struct {
 	url  string
 }
 
-// each runs a test on both databases.
+var schema = sqlitetest.Template{Migrations: "migrations"}
+
+// each runs a test on both databases, side by side.
 func each(t *testing.T, test func(t *testing.T, p place)) {
 	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
 		test(t, place{"sqlite", filepath.Join(t.TempDir(), "central test #1?.db")})
 	})
 	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
 		test(t, place{"postgres", centraltest.Postgres(t)})
 	})
 }
 
 func open(t testing.TB, p place) *DB { return openWith(t, p, Config{}) }
 
+// openWith opens a database. SQLite's is made of a template if it is not there.
 func openWith(t testing.TB, p place, c Config) *DB {
 	t.Helper()
 	c.URL = p.url
+	if _, err := os.Stat(p.url); p.kind == "sqlite" && filepath.IsAbs(p.url) && errors.Is(err, fs.ErrNotExist) {
+		schema.Copy(t, p.url)
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

@@ -1,3 +1,5 @@
+//go:build !race
+
 package outbox
 
 import (
@@ -14,6 +16,9 @@ import (
 	"partneredge/store/durable"
 	"partneredge/store/durable/durabletest"
 )
+
+// These tests cut the power at each operation of a scenario of one goroutine, thousands
+// of times. `make test` runs them without the race detector.
 
 // boxKind is how an outbox of boxScenario keeps items.
 type boxKind struct {
