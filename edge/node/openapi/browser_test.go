@@ -41,7 +41,9 @@ func TestInBrowser(t *testing.T) {
 					t.Fatalf("%s: %v", shown, err)
 				}
 				browsertest.Shoot(t, ctx, shown)
-				axe.Check(t, ctx, shown)
+				if (scheme == "dark") == (width < 1280) { // what axe finds is of a scheme or of a width
+					axe.Check(t, ctx, shown)
+				}
 			}
 		}
 	}
