@@ -88,8 +88,10 @@ RACE ?= $(if $(shell command -v $(shell $(GO) env CC)),-race $(UNWATCHED:%='-gcf
 # threads that still run. Tests end none of theirs so late.
 export GORACE ?= atexit_sleep_ms=100
 
-# Tests wait more than they compute: so many of a package run at once, whatever the machine.
-PARALLEL := -parallel 4
+# Tests wait more than they compute: so many of a package run at once, whatever the machine,
+# and a package more than there are processors, those that take longest first.
+PARALLEL := -parallel 4 -p $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+LONG     := ./edge/command ./edge/node ./store/central ./edge/webhook ./edge/authoring ./edge/origin ./edge/console ./host
 
 # What runs the tests, given a file for their events, flags and packages. The
 # events say at the end what was not tested.
@@ -104,11 +106,14 @@ TRAP := edge/command/testdata/modules/trap
 build/modules-bad/trap.wasm: $(GUEST) $(wildcard $(TRAP)/*) scripts/build-module wasm/modules.pgo
 	scripts/build-module $(TRAP) build/modules-bad
 
-.PHONY: test
-test: modules build/sandbox.wasm build/modules-bad/trap.wasm ## every test, with the race detector, then each fuzz target for a moment
-	@rm -rf $(EVENTS) && mkdir -p $(EVENTS)
+.PHONY: test-ready
+test-ready: modules build/sandbox.wasm build/modules-bad/trap.wasm
 	$(PRECOMPILE) build/modules build/modules/.cache
 	$(PRECOMPILE) build/modules-bad build/modules/.cache
+
+.PHONY: test
+test: test-ready ## every test, with the race detector, then each fuzz target for a moment
+	@rm -rf $(EVENTS) && mkdir -p $(EVENTS)
 	$(MAKE) -j2 test-all $(if $(RACE),test-unwatched test-wasmtime)
 	$(FUZZ)
 	@$(GO) run ./scripts/nottested $(EVENTS)/*.json
@@ -116,13 +121,14 @@ test: modules build/sandbox.wasm build/modules-bad/trap.wasm ## every test, with
 
 .PHONY: test-all
 test-all:
-	$(GOTEST) $(EVENTS)/test.json $(RACE) $(PARALLEL) -timeout 30m ./...
+	$(GOTEST) $(EVENTS)/test.json $(RACE) $(PARALLEL) -timeout 30m $(LONG) ./...
 
-# These take what the others leave of the processors: no clock that they look at is real.
+# These take what the others leave of the processors: nothing in them waits for a real clock.
 .PHONY: test-unwatched
 test-unwatched: ## the tests of one goroutine, or on a virtual clock, that the race detector makes minutes of
 	@mkdir -p $(EVENTS)
-	nice $(GOTEST) $(EVENTS)/$@.json -timeout 30m -run 'Simulated|TestSpec' ./edge/webhook ./host/prepare
+	nice $(GOTEST) $(EVENTS)/$@.json -timeout 30m -run 'Simulated|TestSpec|TestOutboxPowerCut|TestOutboxFailingDisk|TestOpenSyncs' \
+		./edge/webhook ./host/prepare ./store/local/outbox
 
 # The host's packages whose tests run modules, and so depend on the engine.
 ON_ENGINE = $(shell $(GO) list -test -tags wasmtime \
