@@ -117,7 +117,7 @@ func (h *hosts) here(host, text string) string {
 		case " ", "\n": // any address of this machine
 			return name + h.port(host+":"+port)
 		case "127.0.0.1":
-			if port == "5432" { // the test's own database
+			if strings.Contains(h.database, "@"+addr+"/") { // the test's own
 				return addr
 			}
 			name = host
