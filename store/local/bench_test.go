@@ -75,7 +75,7 @@ func BenchmarkGet(b *testing.B) {
 	names := make([]string, 1000)
 	for i := range names {
 		names[i] = KeyName(fmt.Append(nil, i))
-		if _, err := s.Keys.Put(names[i], Record{Ref: fmt.Sprint(i), Frame: string(make([]byte, 150))}); err != nil {
+		if _, err := s.Keys.Put(names[i], Record{Ref: fmt.Sprint(i), Frame: string(make([]byte, 150))}, s.Keys.Epoch()); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -375,7 +375,7 @@ func TestEvictionThatFails(t *testing.T) {
 	}
 	s.hot.inMemory = false
 	left.Store(1) // for the record, and not for the end of another
-	if _, err := s.Keys.Put("c", Record{Ref: "key_c", Frame: strings.Repeat("c", 200), Seq: 5}); err == nil {
+	if _, err := s.Keys.Put("c", Record{Ref: "key_c", Frame: strings.Repeat("c", 200), Seq: 5}, s.Keys.Epoch()); err == nil {
 		t.Fatal("nothing was evicted")
 	}
 	left.Store(math.MaxInt64)

@@ -37,7 +37,7 @@ func TestHotSetStaysWithinItsBounds(t *testing.T) {
 	name := func(i int) string { return KeyName(binary.LittleEndian.AppendUint64(nil, uint64(i))) }
 	putKey := func(i int) {
 		t.Helper()
-		if _, err := replica.Put(name(i), Record{Ref: fmt.Sprint("key_", i), Frame: string(make([]byte, 200)), Seq: 1}); err != nil {
+		if _, err := replica.Put(name(i), Record{Ref: fmt.Sprint("key_", i), Frame: string(make([]byte, 200)), Seq: 1}, replica.Epoch()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -60,7 +60,7 @@ func TestStateOutlivesTheProcess(t *testing.T) {
 	c := Config{Dir: t.TempDir(), Now: at.now}
 	s := openTest(t, c)
 	name := KeyName([]byte("svc_live_x"))
-	if _, err := s.Keys.Put(name, Record{Ref: "key_1", Frame: "frame", Seq: 7, Fetched: at.now()}); err != nil {
+	if _, err := s.Keys.Put(name, Record{Ref: "key_1", Frame: "frame", Seq: 7, Fetched: at.now()}, s.Keys.Epoch()); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Advance(9, at.now()); err != nil {

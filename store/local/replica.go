@@ -118,13 +118,32 @@ func (r *Replica) view(e *list.Element) Record {
 	return rec
 }
 
-// Put stores a record that the origin sent and returns it. The record returned is
-// stale when a change that it does not include was noted while it was on its way.
-// If a newer copy is held, that is returned and rec is not stored.
-func (r *Replica) Put(name string, rec Record) (Record, error) {
+// Epoch returns the epoch of the records that are current. Callers read it before they ask
+// the origin and hand it to Put.
+func (r *Replica) Epoch() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.epoch
+}
+
+// Put stores a record that the origin sent and returns it. epoch is that of the replica
+// before the origin was asked. The record returned is stale when a change that it does not
+// include was noted while it was on its way, or a reset was: what was asked for in an earlier
+// epoch is not stored. If a newer copy is held, that is returned and rec is not stored.
+func (r *Replica) Put(name string, rec Record, epoch int64) (Record, error) {
 	r.write.Lock()
 	defer r.write.Unlock()
 	r.mu.Lock()
+	if epoch != r.epoch {
+		// The origin may have sent it before it was restored from a backup, so its number
+		// says nothing of how new it is.
+		defer r.mu.Unlock()
+		if e, ok := r.byName[name]; ok {
+			return r.view(e), nil
+		}
+		rec.epoch, rec.stale = epoch, true
+		return rec, nil
+	}
 	rec.changed = r.recent.last(rec.Ref, rec.Seq)
 	rec.epoch = r.epoch
 	if e, ok := r.byName[name]; ok {

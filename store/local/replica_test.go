@@ -14,7 +14,7 @@ import (
 
 func put(t *testing.T, s *Replica, name, ref, frame string, seq int64) Record {
 	t.Helper()
-	rec, err := s.Put(name, Record{Ref: ref, Frame: frame, Seq: seq})
+	rec, err := s.Put(name, Record{Ref: ref, Frame: frame, Seq: seq}, s.Epoch())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,6 +142,37 @@ func TestResetDistrustsAll(t *testing.T) {
 	}
 }
 
+// TestResetOvertakesTheAnswer: an answer that was asked for before a reset is not current after
+// it, though its number is higher, and takes the place of none that is.
+func TestResetOvertakesTheAnswer(t *testing.T) {
+	s := openTest(t, Config{})
+	epoch := s.Keys.Epoch()
+	if err := s.Reset(400, "his_2", false); err != nil { // an origin that was put back
+		t.Fatal(err)
+	}
+	late := func() Record {
+		t.Helper()
+		rec, err := s.Keys.Put("a", Record{Ref: "key_a", Frame: "late", Seq: 500}, epoch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rec
+	}
+	if rec := late(); !rec.Stale() {
+		t.Error("a copy that was asked for before the reset is current")
+	}
+	if rec, held := s.Keys.Get("a"); held && !rec.Stale() {
+		t.Error("a copy that was asked for before the reset is held as current")
+	}
+	put(t, s.Keys, "a", "key_a", "new", 401)
+	if rec := late(); rec.Frame != "new" || rec.Stale() {
+		t.Errorf("the newer copy is held, and %+v is returned", rec)
+	}
+	if rec, _ := s.Keys.Get("a"); rec.Frame != "new" || rec.Stale() {
+		t.Errorf("a copy that was asked for before the reset took a newer one's place: %+v", rec)
+	}
+}
+
 func TestReplicaEvictsWhatWasNotUsed(t *testing.T) {
 	c := Config{Dir: t.TempDir(), KeyBytes: 100 * (overhead + 200)}
 	s := openTest(t, c)
@@ -258,7 +289,7 @@ func TestReplicaNeverServesWhatItKnowsToBeOld(t *testing.T) {
 				known[ref] = seq
 			default:
 				at := seq - rapid.Int64Range(0, 10).Draw(t, "late")
-				rec, err := s.Keys.Put(ref, Record{Ref: ref, Frame: "f", Seq: at})
+				rec, err := s.Keys.Put(ref, Record{Ref: ref, Frame: "f", Seq: at}, s.Keys.Epoch())
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -161,7 +161,7 @@ func (l *lookups) askSingly(ctx context.Context, hashes []string, results []batc
 // askTogether asks for keys in one question. It returns false if the origin answered for
 // the first alone, as one does that does not know such questions.
 func (l *lookups) askTogether(ctx context.Context, hashes []string, results []batch.Result[local.Record]) (answered bool, err error) {
-	epoch, at := l.Store.Negatives.Epoch(), l.Now()
+	epoch, asked := l.Store.Negatives.Epoch(), l.asking(l.Store.Keys)
 	req := wire.KeyRequest{Hash: []byte(hashes[0]), Bare: true, More: make([][]byte, len(hashes)-1), Partial: true}
 	for i, hash := range hashes[1:] {
 		req.More[i] = []byte(hash)
@@ -183,7 +183,7 @@ func (l *lookups) askTogether(ctx context.Context, hashes []string, results []ba
 		case key == nil:
 			results[i].Err = l.unknownKey(hash, epoch, host.ErrNotFound)
 		default:
-			results[i].Value, results[i].Err = l.putKey(hash, key, reply.Seq, at)
+			results[i].Value, results[i].Err = l.putKey(hash, key, reply.Seq, asked)
 		}
 	}
 	return true, nil

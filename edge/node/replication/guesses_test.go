@@ -58,7 +58,7 @@ func TestFoundMeanwhile(t *testing.T) {
 	k := keys{newReplica(t.Context(), cfg), &synchronizer{Config: cfg, state: away}, nil}
 	k.lookups = newLookups(k.replica)
 	hash := local.KeyName([]byte("svc_live_brought"))
-	if _, err := store.Keys.Put(hash, local.Record{Ref: "key_1", Frame: "frame", Fetched: time.Now()}); err != nil {
+	if _, err := store.Keys.Put(hash, local.Record{Ref: "key_1", Frame: "frame", Fetched: time.Now()}, store.Keys.Epoch()); err != nil {
 		t.Fatal(err)
 	}
 	for name, look := range map[string]func(context.Context, netip.Addr, string) (local.Record, error){"find": k.find, "guess": k.guess} {
@@ -78,7 +78,7 @@ func TestHeldKeysWaitForChanges(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	hash := local.KeyName([]byte("svc_live_held"))
-	if _, err := store.Keys.Put(hash, local.Record{Ref: "key_1", Frame: "frame", Fetched: time.Now()}); err != nil {
+	if _, err := store.Keys.Put(hash, local.Record{Ref: "key_1", Frame: "frame", Fetched: time.Now()}, store.Keys.Epoch()); err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {

@@ -34,7 +34,7 @@ func openOutbox(t *testing.T) leadOutbox {
 // holdKey has a store hold a key, whose hash is its id.
 func holdKey(t *testing.T, state *local.Store, id string) {
 	t.Helper()
-	if _, err := state.Keys.Put(id, local.Record{Ref: id, Fetched: time.Now()}); err != nil {
+	if _, err := state.Keys.Put(id, local.Record{Ref: id, Fetched: time.Now()}, state.Keys.Epoch()); err != nil {
 		t.Fatal(err)
 	}
 }

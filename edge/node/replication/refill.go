@@ -47,14 +47,15 @@ type Refill struct {
 	Link interface {
 		Ask(ctx context.Context, verb string, req, reply wire.Message) error
 	}
-	Now func() time.Time
+	// Asking is called before each question, for Put.
+	Asking func() Asked
 	// Hashes of the keys, those that are to come first in front.
 	Hashes []string
 	// Wanted reports whether a key is still to be asked for.
 	Wanted func(hash string) bool
-	// Put takes a key in; nil is one that the origin does not have. asked is the time
+	// Put takes a key in; nil is one that the origin does not have. asked is the moment
 	// before the question, seq the last change that the key includes.
-	Put func(hash string, key *store.Key, seq int64, asked time.Time) error
+	Put func(hash string, key *store.Key, seq int64, asked Asked) error
 	// Unread is called with a key that the origin cannot read. The others go on. Optional.
 	Unread func(hash string)
 }
@@ -148,9 +149,9 @@ func (f Refill) unread(hash string) {
 }
 
 // ask asks until there is an answer, a few times: tries where the origin fails.
-func (b *refillBatch) ask(ctx context.Context, req *wire.KeysRequest, reply *wire.KeysReply, tries int) (asked time.Time, err error) {
+func (b *refillBatch) ask(ctx context.Context, req *wire.KeysRequest, reply *wire.KeysReply, tries int) (asked Asked, err error) {
 	for try := 1; ; try++ {
-		asked = b.Now()
+		asked = b.Asking()
 		within, cancel := context.WithTimeout(ctx, refillTimeout)
 		*reply = wire.KeysReply{}
 		err = b.Link.Ask(within, wire.VerbKeys, req, reply)
@@ -184,7 +185,7 @@ func (r *replica) refillAll(ctx context.Context) {
 		}
 		unread := 0 // each stays stale, so that it is asked for when a request needs it
 		f := Refill{
-			Link: r.Link, Now: r.Now, Put: r.refilled, Unread: func(string) { unread++ },
+			Link: r.Link, Asking: func() Asked { return r.asking(r.Store.Keys) }, Put: r.refilled, Unread: func(string) { unread++ },
 			Hashes: r.Store.Keys.StaleNames(maxRefilled), Wanted: r.Store.Keys.IsStale,
 		}
 		err := f.Run(ctx)
@@ -225,7 +226,7 @@ func (r *replica) dropOrphans() error {
 }
 
 // refilled takes in a key of a refill.
-func (r *replica) refilled(hash string, key *store.Key, seq int64, asked time.Time) error {
+func (r *replica) refilled(hash string, key *store.Key, seq int64, asked Asked) error {
 	if key == nil {
 		return r.Store.Keys.Drop(hash)
 	}

@@ -35,13 +35,15 @@ func (o *failingOrigin) Ask(_ context.Context, _ string, req, reply wire.Message
 	return nil
 }
 
+func askedNow() Asked { return Asked{At: time.Now()} }
+
 // refillFrom refills a batch of keys from an origin, and returns how many came in and those
 // that are left out.
 func refillFrom(t *testing.T, o *failingOrigin) (came int, unread []string, err error) {
 	t.Helper()
 	f := Refill{
-		Link: o, Now: time.Now, Wanted: func(string) bool { return true },
-		Put:    func(string, *store.Key, int64, time.Time) error { came++; return nil },
+		Link: o, Asking: askedNow, Wanted: func(string) bool { return true },
+		Put:    func(string, *store.Key, int64, Asked) error { came++; return nil },
 		Unread: func(hash string) { unread = append(unread, hash) },
 	}
 	for n := range wire.MaxRefill {
@@ -125,10 +127,10 @@ func TestRefillCountsFromTheQuestion(t *testing.T) {
 			return false
 		}}
 		f := Refill{
-			Link: o, Now: time.Now, Hashes: []string{"key_0", "key_1"}, Wanted: func(string) bool { return true },
-			Put: func(hash string, _ *store.Key, _ int64, asked time.Time) error {
-				if !asked.Equal(o.first) {
-					t.Errorf("%s counts as of %v after the question", hash, asked.Sub(o.first))
+			Link: o, Asking: askedNow, Hashes: []string{"key_0", "key_1"}, Wanted: func(string) bool { return true },
+			Put: func(hash string, _ *store.Key, _ int64, asked Asked) error {
+				if !asked.At.Equal(o.first) {
+					t.Errorf("%s counts as of %v after the question", hash, asked.At.Sub(o.first))
 				}
 				return nil
 			},
@@ -153,8 +155,8 @@ func TestRefillOfAnotherNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, n := range []answerOf{0, 2, 4} {
 			f := Refill{
-				Link: n, Now: time.Now, Hashes: []string{"key_0", "key_1", "key_2"}, Wanted: func(string) bool { return true },
-				Put: func(hash string, _ *store.Key, _ int64, _ time.Time) error {
+				Link: n, Asking: askedNow, Hashes: []string{"key_0", "key_1", "key_2"}, Wanted: func(string) bool { return true },
+				Put: func(hash string, _ *store.Key, _ int64, _ Asked) error {
 					t.Errorf("of %d keys %s is taken in", n, hash)
 					return nil
 				},

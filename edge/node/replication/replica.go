@@ -203,8 +203,7 @@ func (r *replica) fetchFresh(ctx context.Context, w wanted) (rec local.Record, e
 }
 
 func (r *replica) fetchKey(ctx context.Context, hash string) (local.Record, error) {
-	epoch := r.Store.Negatives.Epoch()
-	at := r.Now()
+	epoch, asked := r.Store.Negatives.Epoch(), r.asking(r.Store.Keys)
 	var reply wire.KeyReply
 	err := r.Link.Ask(ctx, wire.VerbKey, &wire.KeyRequest{Hash: []byte(hash), Bare: true}, &reply)
 	switch {
@@ -215,7 +214,7 @@ func (r *replica) fetchKey(ctx context.Context, hash string) (local.Record, erro
 	case !hasHash(reply.Key, hash):
 		return local.Record{}, fmt.Errorf("%w: origin answered with another key", host.ErrUnavailable)
 	}
-	return r.putKey(hash, reply.Key, reply.Seq, at)
+	return r.putKey(hash, reply.Key, reply.Seq, asked)
 }
 
 // hasHash reports whether an answer's key can be the one with a hash. The origin answers
@@ -231,14 +230,26 @@ func (r *replica) unknownKey(hash string, epoch uint64, notFound error) error {
 	return dropped(r.Store.Keys, hash, notFound)
 }
 
-// putKey keeps a key that the origin sent when it was asked at a time.
-func (r *replica) putKey(hash string, key *store.Key, seq int64, asked time.Time) (local.Record, error) {
-	return r.Store.Keys.Put(hash, local.Record{Ref: key.ID, Frame: string(keyFrame(key)), Seq: seq, Fetched: asked})
+// Asked is the moment before a question to the origin, which its answer is as old as.
+type Asked struct {
+	At    time.Time
+	Epoch int64 // of the records that the answer is kept in
+}
+
+// asking returns the moment of a question whose answer is kept in records.
+func (r *replica) asking(records *local.Replica) Asked {
+	return Asked{At: r.Now(), Epoch: records.Epoch()}
+}
+
+// putKey keeps a key that the origin sent.
+func (r *replica) putKey(hash string, key *store.Key, seq int64, asked Asked) (local.Record, error) {
+	rec := local.Record{Ref: key.ID, Frame: string(keyFrame(key)), Seq: seq, Fetched: asked.At}
+	return r.Store.Keys.Put(hash, rec, asked.Epoch)
 }
 
 func (r *replica) fetchView(ctx context.Context, w wanted) (local.Record, error) {
 	kind, account, _ := strings.Cut(w.name, "/")
-	at := r.Now()
+	asked := r.asking(r.Store.Views)
 	reply, err := r.askView(ctx, wire.ViewRequest{AccountID: account, KeyHash: []byte(w.keyHash), Kind: store.ChangeKind(kind)})
 	// The account may have been deleted while an answer of before was on its way. If only
 	// the key has ended, the account's others ask for the view again.
@@ -257,7 +268,8 @@ func (r *replica) fetchView(ctx context.Context, w wanted) (local.Record, error)
 	case store.ChangeFirings:
 		frame = firingsFrame(reply.Firings, reply.More)
 	}
-	return r.Store.Views.Put(w.name, local.Record{Ref: w.name, Frame: string(frame), Seq: reply.Seq, Fetched: at, By: w.keyHash})
+	rec := local.Record{Ref: w.name, Frame: string(frame), Seq: reply.Seq, Fetched: asked.At, By: w.keyHash}
+	return r.Store.Views.Put(w.name, rec, asked.Epoch)
 }
 
 // askView asks the origin for a view and keeps nothing of it.

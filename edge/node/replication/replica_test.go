@@ -51,7 +51,7 @@ func TestViewsAreRenewedByValidKeys(t *testing.T) {
 		"long past grace":  {store.Key{ExpiresAt: later, GraceUntil: now.Add(-time.Hour)}, false},
 		"expired in grace": {store.Key{ExpiresAt: now, GraceUntil: later}, false},
 	} {
-		if _, err := r.putKey(name, &c.key, 1, now); err != nil {
+		if _, err := r.putKey(name, &c.key, 1, r.asking(held.Keys)); err != nil {
 			t.Fatal(err)
 		}
 		if r.valid(name) != c.valid {
@@ -81,12 +81,12 @@ func TestOrphansAreDropped(t *testing.T) {
 	}
 	view := func(of string) {
 		t.Helper()
-		if _, err := held.Views.Put("profile/acc_"+of, local.Record{Ref: "profile/acc_" + of, Frame: "Dana", Seq: held.Cursor().Seq}); err != nil {
+		if _, err := held.Views.Put("profile/acc_"+of, local.Record{Ref: "profile/acc_" + of, Frame: "Dana", Seq: held.Cursor().Seq}, held.Views.Epoch()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for name, key := range keys {
-		if _, err := r.putKey(name, key, 1, now); err != nil {
+		if _, err := r.putKey(name, key, 1, r.asking(held.Keys)); err != nil {
 			t.Fatal(err)
 		}
 		view(name)
@@ -96,7 +96,7 @@ func TestOrphansAreDropped(t *testing.T) {
 	}
 	keys["gone"] = nil
 	for name, key := range keys {
-		if err := r.refilled(name, key, 9, now); err != nil {
+		if err := r.refilled(name, key, 9, r.asking(held.Keys)); err != nil {
 			t.Fatal(err)
 		}
 	}

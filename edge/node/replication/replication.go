@@ -13,7 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"partneredge/edge/node/replication/link"
+	"github.com/nats-io/nats.go"
+
 	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/store/local"
@@ -23,7 +24,7 @@ import (
 type Config struct {
 	Store *local.Store
 	// Link to the origin, not connected yet; Start connects it.
-	Link *link.Link
+	Link Link
 	// ReadTimeout bounds a request for a key or a view, WriteTimeout a request that
 	// changes something at the origin.
 	ReadTimeout, WriteTimeout time.Duration
@@ -40,6 +41,18 @@ type Config struct {
 	Now      func() time.Time
 }
 
+// Link is a link.Link. Tests have others.
+type Link interface {
+	Connect(connected, lost func()) error
+	Up() bool
+	Ask(ctx context.Context, verb string, req, reply wire.Message) error
+	Send(verb string, m wire.Message) error
+	Decode(verb string, data []byte, m wire.Message) bool
+	Reply(verb string, request *nats.Msg, answer func() wire.Message) error
+	SubscribeChanges(take func(*nats.Msg)) error
+	Subscribe(verb string, ch chan *nats.Msg) error
+}
+
 // Counters are called with what has happened, and how often.
 type Counters struct {
 	Keys    func(outcome string, n int) // look-ups: hit, miss, stale, negative
@@ -50,7 +63,7 @@ type Counters struct {
 
 // Replication is the exchange of one node with its origin.
 type Replication struct {
-	link         *link.Link
+	link         Link
 	sync         *synchronizer
 	replica      *replica
 	handoff      *handoff

@@ -92,7 +92,7 @@ func name(i int) string { return local.KeyName(binary.LittleEndian.AppendUint64(
 func keyID(i int) string { return fmt.Sprintf("key_%026d", i) }
 
 func put(store *local.Store, name string, i int) error {
-	_, err := store.Keys.Put(name, local.Record{Ref: keyID(i), Frame: string(make([]byte, frameSize)), Seq: 1, Fetched: time.Now()})
+	_, err := store.Keys.Put(name, local.Record{Ref: keyID(i), Frame: string(make([]byte, frameSize)), Seq: 1, Fetched: time.Now()}, store.Keys.Epoch())
 	return err
 }
 

@@ -76,7 +76,7 @@ func putKeys(keys *local.Replica) (h hello, err error) {
 		}
 		key := apikey.Mint(record.Environment, &[apikey.RandomSize]byte{byte(i)})
 		record.ID = fmt.Sprintf("key_bench_%d", i)
-		if _, err := keys.Put(local.KeyName([]byte(key)), local.Record{Ref: record.ID, Frame: string(record.Append(nil))}); err != nil {
+		if _, err := keys.Put(local.KeyName([]byte(key)), local.Record{Ref: record.ID, Frame: string(record.Append(nil))}, keys.Epoch()); err != nil {
 			return h, err
 		}
 		*into = append(*into, key)
@@ -97,7 +97,7 @@ func putViews(views *local.Replica) error {
 		})
 	}
 	for name, frame := range map[string][]byte{profileName(accountID): profile.Append(nil), insightsName(accountID): list.Append(nil)} {
-		if _, err := views.Put(name, local.Record{Ref: accountID, Frame: string(frame)}); err != nil {
+		if _, err := views.Put(name, local.Record{Ref: accountID, Frame: string(frame)}, views.Epoch()); err != nil {
 			return err
 		}
 	}

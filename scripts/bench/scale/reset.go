@@ -148,9 +148,9 @@ func refillOne(ctx context.Context, l *link.Link, n int, refilled *atomic.Int64)
 		hashes[i] = keyHash((n*resetKeys/7 + i) % resetAllKeys)
 	}
 	return replication.Refill{
-		Link: l, Now: time.Now, Hashes: hashes,
+		Link: l, Asking: func() replication.Asked { return replication.Asked{} }, Hashes: hashes,
 		Wanted: func(string) bool { return true },
-		Put: func(_ string, key *store.Key, _ int64, _ time.Time) error {
+		Put: func(_ string, key *store.Key, _ int64, _ replication.Asked) error {
 			if key == nil {
 				return errors.New("a key is missing")
 			}
