@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"encoding/json"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	"partneredge/edge/node/replication"
 	"partneredge/edge/wire"
 	"partneredge/store/local"
+	"partneredge/store/local/outbox"
 	"partneredge/wasm/httpfront"
 	"partneredge/wasm/route"
 	"partneredge/wasm/typeid"
@@ -114,17 +116,29 @@ func (m *metrics) watch(s *local.Store, connected func() bool, now func() time.T
 	gauge("outbox_leads", "Leads that the origin does not have yet.", func() float64 { return float64(s.Outbox.Len()) })
 }
 
-// oldest returns the age of the first lead of the outbox, which its id tells.
+// oldest returns the age of the first lead of the outbox.
 func oldest(s *local.Store, now time.Time) time.Duration {
 	first, err := s.Outbox.Pending(1, 0, nil)
 	if err != nil || len(first) == 0 {
 		return 0
 	}
-	milli, ok := typeid.UnixMilli(first[0].ID)
-	if !ok {
-		return 0
+	return max(0, now.Sub(cmp.Or(acceptedAt(first[0]), now)))
+}
+
+// acceptedAt returns when a lead came, as its body has it; the zero time if nothing tells. The
+// id of a lead with an Idempotency-Key has midnight instead, so an id counts only where the body
+// cannot be read.
+func acceptedAt(lead outbox.Item) time.Time {
+	var body struct {
+		CreatedAt time.Time `json:"created_at"`
 	}
-	return max(0, now.Sub(time.UnixMilli(milli)))
+	if err := json.Unmarshal(lead.Body, &body); err == nil && !body.CreatedAt.IsZero() {
+		return body.CreatedAt
+	}
+	if milli, ok := typeid.UnixMilli(lead.ID); ok {
+		return time.UnixMilli(milli)
+	}
+	return time.Time{}
 }
 
 // answered counts an answer.
