@@ -28,7 +28,7 @@ type handoff struct {
 	reconnected chan struct{} // holds one
 
 	// Of run alone:
-	batch    int                  // most leads in the next request
+	batch    portion              // most leads in the next request
 	deferred map[string]time.Time // when to try leads again that the origin cannot read
 	rejected bool                 // leads that were set aside are to be offered again
 	left     bool                 // some are set aside
@@ -48,7 +48,7 @@ const (
 func newHandoff(cfg Config) *handoff {
 	return &handoff{
 		Config: cfg, warnings: logging.New(cfg.Log), reconnected: make(chan struct{}, 1),
-		batch: maxBatch, deferred: map[string]time.Time{}, rejected: true,
+		batch: newPortion(maxBatch), deferred: map[string]time.Time{}, rejected: true,
 	}
 }
 
@@ -89,7 +89,7 @@ func (h *handoff) run(ctx context.Context) {
 // may be more.
 func (h *handoff) next(ctx context.Context) (more bool, err error) {
 	now := h.Now()
-	items, err := h.Store.Outbox.Pending(h.batch, maxBatchBytes, func(id string) bool {
+	items, err := h.Store.Outbox.Pending(h.batch.now, maxBatchBytes, func(id string) bool {
 		until, waits := h.deferred[id]
 		left := until.Sub(now)
 		return waits && left > 0 && left <= deferFor // a longer wait is of a clock that was put back
@@ -114,6 +114,7 @@ func (h *handoff) next(ctx context.Context) (more bool, err error) {
 		return true, nil
 	}
 	if err != nil {
+		h.batch.failed(len(sent), err)
 		return true, err
 	}
 	for _, raw := range req.Raw {
@@ -217,10 +218,10 @@ func (h *handoff) ask(ctx context.Context, req *wire.LeadsRequest) (*wire.LeadsR
 // whole requests, and defers that one.
 func (h *handoff) narrow(sent map[string]outbox.Item) {
 	if len(sent) > 1 {
-		h.batch = (len(sent) + 1) / 2
+		h.batch.now = (len(sent) + 1) / 2
 		return
 	}
-	h.batch = maxBatch
+	h.batch.now = maxBatch
 	for id := range sent {
 		h.deferred[id] = h.Now().Add(deferFor)
 		h.Log.Error("origin cannot read a lead: it stays in the outbox", "lead", id, "again_in", deferFor)
@@ -255,7 +256,7 @@ func (h *handoff) settle(ctx context.Context, reply *wire.LeadsReply, sent map[s
 	if len(committed)+rejected == 0 {
 		return fmt.Errorf("%w: origin says nothing of the leads it was given", host.ErrUnavailable)
 	}
-	h.batch = min(maxBatch, 2*h.batch)
+	h.batch.answered()
 	return nil
 }
 
@@ -293,39 +294,50 @@ func (h *handoff) offerRejected(ctx context.Context) {
 // offerLines hands over what was set aside, in batches. all is false when the
 // origin did not take all of it.
 func (h *handoff) offerLines(ctx context.Context) (taken int, all bool, err error) {
-	var req wire.LeadsRequest
-	size := 0
-	all = true
+	var lines []wire.RawLead
+	size, read := 0, 0
 	send := func() error {
-		reply, err := h.ask(ctx, &req)
-		committed := make(map[string]bool)
-		for _, id := range reply.Committed {
-			committed[id] = true
-		}
-		for _, raw := range req.Raw {
-			if committed[raw.ID] {
-				taken++
-			} else {
-				all = false
-			}
-		}
-		req, size = wire.LeadsRequest{}, 0
+		n, err := h.sendLines(ctx, lines)
+		taken += n
+		lines, size = nil, 0
 		return err
 	}
 	for it, err := range h.Store.Outbox.Rejected() {
 		if err != nil {
 			return taken, false, err
 		}
-		if len(req.Raw) == maxBatch || len(req.Raw) > 0 && size+len(it.Body) > maxBatchBytes {
+		if len(lines) > 0 && (len(lines) >= h.batch.now || size+len(it.Body) > maxBatchBytes) {
 			if err := send(); err != nil {
 				return taken, false, err
 			}
 		}
-		req.Raw = append(req.Raw, wire.RawLead{ID: it.ID, Body: h.proven(it.Body)})
+		lines = append(lines, wire.RawLead{ID: it.ID, Body: h.proven(it.Body)})
 		size += len(it.Body)
+		read++
 	}
-	if len(req.Raw) > 0 {
-		err = send()
+	err = send()
+	return taken, taken == read && err == nil, err
+}
+
+// sendLines hands over lines of what was set aside, in smaller batches where the link is slow,
+// and returns how many the origin took.
+func (h *handoff) sendLines(ctx context.Context, lines []wire.RawLead) (taken int, err error) {
+	for len(lines) > 0 {
+		now := lines[:min(h.batch.now, len(lines))]
+		reply, err := h.ask(ctx, &wire.LeadsRequest{Raw: now})
+		if err != nil {
+			if h.batch.failed(len(now), err) && ctx.Err() == nil {
+				continue
+			}
+			return taken, err
+		}
+		h.batch.answered()
+		for _, raw := range now {
+			if slices.Contains(reply.Committed, raw.ID) {
+				taken++
+			}
+		}
+		lines = lines[len(now):]
 	}
-	return taken, all && err == nil, err
+	return taken, nil
 }

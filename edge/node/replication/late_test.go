@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,7 +89,7 @@ func TestAnswersOfBeforeAReset(t *testing.T) {
 				put(hash, store.Keys)
 			}
 			put(view, store.Views)
-			o.asked = 0
+			o.asked.Store(0)
 			rec, err := ask()
 			if err != nil || rec.Stale() || rec.Seq != afterRestore {
 				t.Errorf("%s, held %t: of change %d, stale %t, %v", name, held, rec.Seq, rec.Stale(), err)
@@ -107,12 +108,12 @@ const (
 // once the node knows of that.
 type restoredOrigin struct {
 	store *local.Store
-	asked int
+	asked atomic.Int64
 }
 
 func (o *restoredOrigin) answer(_ context.Context, req, reply wire.Message) error {
 	seq := int64(afterRestore)
-	if o.asked++; o.asked == 1 {
+	if o.asked.Add(1) == 1 {
 		seq = beforeRestore
 		if err := o.store.Reset(afterRestore-1, "his_2", false); err != nil {
 			return err

@@ -34,7 +34,10 @@ type synchronizer struct {
 	onOtherHistory func() error
 
 	pushed pushed
-	room   []store.Change // of the last message, used again; of run alone
+
+	// Of run alone:
+	room    []store.Change // of the last message, used again
+	portion portion        // most changes in the next answer
 }
 
 // changeable takes changes in.
@@ -59,7 +62,7 @@ const (
 func newSynchronizer(cfg Config, replica changeable, onOtherHistory func() error) *synchronizer {
 	return &synchronizer{
 		Config: cfg, state: newState(cfg.Link.Up, cfg.Log), replica: replica, warnings: logging.New(cfg.Log),
-		onOtherHistory: onOtherHistory, pushed: newPushed(),
+		onOtherHistory: onOtherHistory, pushed: newPushed(), portion: newPortion(wire.MaxChanges),
 	}
 }
 
@@ -131,9 +134,12 @@ func (s *synchronizer) run(ctx context.Context) {
 			continue
 		}
 		behind = false
-		attempt := s.state.presentAttempt()
+		attempt, from := s.state.presentAttempt(), s.Store.Cursor().Seq
 		if err := s.catchUp(ctx, attempt); err != nil {
 			s.state.failed(attempt)
+			if s.Store.Cursor().Seq > from { // over a slow link, changes come in many tries
+				retry.Reset()
+			}
 			if ctx.Err() == nil && !link.Permanent(err) { // of which the link warns
 				s.warnings.Warn("behind", "cannot catch up with origin", "err", err)
 			}
@@ -213,7 +219,7 @@ func (s *synchronizer) catchUp(ctx context.Context, attempt int) error {
 		cursor := s.Store.Cursor()
 		from := cursor.Seq
 		empty := from == 0 && s.Store.Keys.Len()+s.Store.Views.Len() == 0
-		req := wire.ChangesRequest{Since: from, History: cursor.History, Limit: wire.MaxChanges}
+		req := wire.ChangesRequest{Since: from, History: cursor.History, Limit: s.portion.now}
 		if empty {
 			req.Limit = 1 // an empty replica needs only the number of the last change
 		}
@@ -223,7 +229,13 @@ func (s *synchronizer) catchUp(ctx context.Context, attempt int) error {
 		err := s.Link.Ask(within, wire.VerbChanges, &req, &reply)
 		cancel()
 		if err != nil {
+			if !empty {
+				s.portion.failed(req.Limit, err)
+			}
 			return err
+		}
+		if !empty {
+			s.portion.answered()
 		}
 		if reply.Reset || reply.Latest < from || empty && reply.Latest > 0 {
 			if err := s.reset(&reply, empty); err != nil {
