@@ -110,6 +110,9 @@ func (m *metrics) watch(s *local.Store, connected func() bool, now func() time.T
 	})
 	gauge("outbox_room_bytes", "How many bytes of leads the outbox still takes: of its own bound, or of its disk.", func() float64 { return float64(s.Outbox.Room()) })
 	gauge("outbox_kept_bytes", "Bytes of leads that were handed over and are kept, to offer them again to an origin that was restored.", func() float64 { return float64(s.Outbox.Kept()) })
+	gauge("outbox_unread_bytes", "Bytes of the outbox that the disk does not read: leads are in them that the origin may not have.", func() float64 {
+		return float64(s.Outbox.Unread())
+	})
 	gauge("outbox_oldest_seconds", "Age of the lead that has waited for the origin longest; 0 while none waits.", func() float64 {
 		return oldest(s, now()).Seconds()
 	})
@@ -118,8 +121,8 @@ func (m *metrics) watch(s *local.Store, connected func() bool, now func() time.T
 
 // oldest returns the age of the first lead of the outbox.
 func oldest(s *local.Store, now time.Time) time.Duration {
-	first, err := s.Outbox.Pending(1, 0, nil)
-	if err != nil || len(first) == 0 {
+	first, _ := s.Outbox.Pending(1, 0, nil) // one comes though the disk does not read those before it
+	if len(first) == 0 {
 		return 0
 	}
 	return max(0, now.Sub(cmp.Or(acceptedAt(first[0]), now)))

@@ -78,7 +78,7 @@ func (h *handoff) run(ctx context.Context) {
 			retry.Wait(ctx, err)
 		}
 		h.offerRejected(ctx)
-		if (h.left || len(h.deferred) > 0) && !due { // new leads do not put it off
+		if (h.left || h.Store.Outbox.Len() > 0) && !due { // new leads do not put it off
 			again.Reset(deferFor)
 			due = true
 		}
@@ -94,9 +94,10 @@ func (h *handoff) next(ctx context.Context) (more bool, err error) {
 		left := until.Sub(now)
 		return waits && left > 0 && left <= deferFor // a longer wait is of a clock that was put back
 	})
-	if err != nil || len(items) == 0 {
+	if len(items) == 0 {
 		return false, err
 	}
+	// Those that the disk does not read, of which the outbox tells, keep no others waiting.
 	sent := make(map[string]outbox.Item, len(items))
 	var req wire.LeadsRequest
 	for _, it := range items {

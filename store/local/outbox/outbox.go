@@ -141,45 +141,54 @@ func (o *Outbox) Remove(ctx context.Context, ids ...string) error {
 
 // Pending returns the items that wait, in the order they came: at most maxItems
 // and, beyond the first, at most size bytes of records. Items for which skip, if
-// given, returns true are left out.
+// given, returns true are left out, and so are those that the disk does not read: they are
+// tried again after unreadFor. The error is that of the first one that was tried in this
+// call, and the items come with it.
 func (o *Outbox) Pending(maxItems, size int, skip func(id string) bool) ([]Item, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var items []Item
+	var failed error
+	tries := maxUnreadTries
 	for _, s := range o.segments {
 		if s.f == nil {
 			return items, ErrClosed
 		}
 		o.window.reset(s.f)
 		for i := s.first; i < len(s.at) && s.waiting > 0; i++ {
-			if !s.waits(i) || s.unreadable[i] {
+			if !s.waits(i) || o.passesOver(s, i) {
 				continue
 			}
 			if len(items) == maxItems {
-				return items, nil
+				return items, failed
 			}
 			rec, found, err := o.window.record(int64(s.at[i]))
-			if err != nil {
-				return items, fmt.Errorf("read outbox: %w", err)
+			if err != nil || found != whole {
+				o.noteUnreadable(s, i, err)
 			}
-			if found != whole {
-				// It stays in the file, which is set aside at the next start.
-				s.unreadable[i] = true
-				o.cfg.Log.Error("outbox item can no longer be read", "file", s.path, "offset", s.at[i])
+			if err != nil {
+				failed = cmp.Or(failed, fmt.Errorf("read outbox: %w", err))
+				if tries--; tries == 0 {
+					return items, failed
+				}
 				continue
 			}
+			if found != whole {
+				continue
+			}
+			delete(s.unreadable, i)
 			id := string(rec.id)
 			if skip != nil && skip(id) {
 				continue
 			}
 			if size < rec.size && len(items) > 0 {
-				return items, nil
+				return items, failed
 			}
 			size -= rec.size
 			items = append(items, Item{id, bytes.Clone(rec.body)})
 		}
 	}
-	return items, nil
+	return items, failed
 }
 
 // Len returns how many items wait.

@@ -16,13 +16,14 @@ import (
 type segment struct {
 	file
 	items
-	number     int
-	marks      marks
-	unreadable map[int]bool // items that can no longer be read
-	sealed     bool         // nothing may be added, whatever its size
-	begun      time.Time    // when the first item was added, or the outbox opened
-	removed    time.Time    // when an item was last removed
-	head       []byte       // to read a record's head into
+	number int
+	marks  marks
+	// unreadable are the items that cannot be read, and when to try again; the zero time: never.
+	unreadable map[int]time.Time
+	sealed     bool      // nothing may be added, whatever its size
+	begun      time.Time // when the first item was added, or the outbox opened
+	removed    time.Time // when an item was last removed
+	head       []byte    // to read a record's head into
 }
 
 func (o *Outbox) newSegment(number int) *segment {
@@ -33,7 +34,7 @@ func (o *Outbox) newSegment(number int) *segment {
 		number: number,
 		marks:  marks{disk: o.cfg.Disk, path: path + goneSuffix},
 		begun:  o.cfg.Now(), removed: o.cfg.Now(),
-		unreadable: map[int]bool{},
+		unreadable: map[int]time.Time{},
 		head:       make([]byte, recordHead+maxID),
 	}
 }
@@ -164,10 +165,7 @@ func (s *segment) applyMarks() error {
 // there is none.
 func (s *segment) find(hash uint32, id []byte) (i int, rec record) {
 	i = s.items.find(hash, func(at int64) bool {
-		n, err := s.f.ReadAt(s.head, at)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return false
-		}
+		n, err := s.f.ReadAt(s.head, at) // what was read before an error counts
 		rec, err = parseHead(s.head[:n])
 		return err == nil && string(rec.id) == string(id)
 	})
@@ -185,6 +183,15 @@ func (s *segment) body(i, size int) ([]byte, error) {
 		return nil, fmt.Errorf("item at %d of %s: %w", s.at[i], s.path, errDamaged)
 	}
 	return rec.body, nil
+}
+
+// given returns the bytes of the item i, and of what is none behind it.
+func (s *segment) given(i int) int64 {
+	next := s.end
+	if i+1 < len(s.at) {
+		next = int64(s.at[i+1])
+	}
+	return next - int64(s.at[i])
 }
 
 // dead returns how many bytes are of items that are gone.

@@ -32,12 +32,12 @@ func (o *Outbox) tidy() {
 	for _, s := range slices.Clone(o.segments) {
 		var err error
 		switch dead := s.dead(); {
-		case s != o.tail && s.waiting == 0:
+		case s != o.tail && s.waiting == 0 && o.isWhole(s):
 			err = o.retire(s)
-		case s.broken:
+		case s.broken || s.waiting == 0 && s != o.tail:
 		case s.waiting == 0 && dead >= min(clearFrom, o.cfg.MaxBytes/2):
 			err = o.retire(s)
-		case o.cfg.KeepFor == 0 && dead >= min(deadFrom, o.cfg.MaxBytes/4) && dead > s.bytes:
+		case o.cfg.KeepFor == 0 && dead >= min(deadFrom, o.cfg.MaxBytes/4) && dead > s.bytes && o.isWhole(s):
 			err = o.compact(s)
 		}
 		if err != nil {
@@ -73,7 +73,7 @@ func (o *Outbox) upkeep() error {
 			o.seal()
 		case s.removed.After(o.cfg.Now()): // the clock was put back
 			s.removed = o.cfg.Now()
-		case s.waiting > 0 && o.since(s.removed) >= deadFor && o.over(s.removed):
+		case s.waiting > 0 && o.since(s.removed) >= deadFor && o.over(s.removed) && o.isWhole(s):
 			err = o.compact(s)
 		}
 		failed = errors.Join(failed, err)
@@ -119,7 +119,7 @@ func (o *Outbox) reclaim() bool {
 	}
 	var worst *segment
 	for _, s := range o.segments {
-		if s.dead() > s.bytes && (worst == nil || s.dead() > worst.dead()) {
+		if s.dead() > s.bytes && (worst == nil || s.dead() > worst.dead()) && o.isWhole(s) {
 			worst = s
 		}
 	}

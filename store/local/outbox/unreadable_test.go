@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,10 +34,11 @@ func TestUnreadableDisk(t *testing.T) {
 		for _, kind := range []durabletest.Kind{durabletest.ReadAt, durabletest.Remove} {
 			t.Run(fmt.Sprintf("%s, kept for %v", kind, keepFor), func(t *testing.T) {
 				dir := t.TempDir()
+				var passed atomic.Int64 // of the clock
 				disk := durabletest.New(t, dir)
 				path := filepath.Join(dir, "outbox.log")
 				c := Config{Disk: durable.Disk{FS: disk}, Path: path, RejectedPath: path + ".rejected", MaxBytes: 1 << 20,
-					SegmentBytes: 4 << 10, KeepFor: keepFor, Log: slog.New(slog.DiscardHandler), Now: time.Now}
+					SegmentBytes: 4 << 10, KeepFor: keepFor, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }}
 				opened := func() *Outbox {
 					t.Helper()
 					o, err := Open(c)
@@ -86,6 +88,7 @@ func TestUnreadableDisk(t *testing.T) {
 					t.Errorf("%d items wait after a failed offer, want %d at least", n, all-all/each)
 				}
 				disk.Before(failing())
+				passed.Add(int64(unreadFor))
 				if items, err := o.Pending(all, 1<<20, nil); err != nil || len(items) != o.Len() {
 					t.Errorf("%d items read of %d, %v", len(items), o.Len(), err)
 				}

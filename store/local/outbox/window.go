@@ -38,11 +38,14 @@ func (w *window) read(at int64, n int) ([]byte, error) {
 	}
 	got, err := w.f.ReadAt(w.buf[:size], at)
 	w.buf, w.at = w.buf[:got], at
-	if err != nil && !errors.Is(err, io.EOF) {
+	if unread(err) && got < n { // what lies behind does not matter now
 		return nil, err
 	}
 	return w.buf[:min(n, got)], nil
 }
+
+// unread reports whether a read failed, other than at the end of the file.
+func unread(err error) bool { return err != nil && !errors.Is(err, io.EOF) }
 
 // record reads the record at an offset.
 func (w *window) record(at int64) (record, parsed, error) {

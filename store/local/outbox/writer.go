@@ -217,7 +217,9 @@ func (o *Outbox) note(g *group, base int64) {
 // failed goes to a new file first, and what would make it too large to a new
 // segment.
 func (o *Outbox) prepareTail(size int) error {
-	if t := o.tail; t != nil && t.broken {
+	if t := o.tail; t != nil && t.broken && !o.isWhole(t) {
+		o.seal() // it cannot be read, so it is left as it is
+	} else if t != nil && t.broken {
 		f, err := t.rewrite(func(to io.Writer) error {
 			_, err := io.Copy(to, io.NewSectionReader(t.f, 0, t.end))
 			return err

@@ -1,0 +1,72 @@
+package outbox
+
+import "time"
+
+const (
+	// maxUnreadTries bounds the items that a call of Pending tries to read in vain: a disk may
+	// take seconds for each, and the writer waits.
+	maxUnreadTries = 8
+	// unreadFor is the time for which an item that the disk did not read is not tried again.
+	unreadFor = 5 * time.Minute
+)
+
+// passesOver reports whether the item i is not to be read now. o.mu is locked.
+func (o *Outbox) passesOver(s *segment, i int) bool {
+	again, is := s.unreadable[i]
+	if !is || again.IsZero() {
+		return is
+	}
+	left := again.Sub(o.cfg.Now())
+	return left > 0 && left <= unreadFor // a longer wait is of a clock that was put back
+}
+
+// noteUnreadable notes that the item i could not be read, because of err, or is damaged for
+// nil. It stays in the file, which is left as it is. Damage is known to last: the file is set
+// aside at the next start. o.mu is locked.
+func (o *Outbox) noteUnreadable(s *segment, i int, err error) {
+	_, known := s.unreadable[i]
+	var again time.Time
+	if err != nil {
+		again = o.cfg.Now().Add(unreadFor)
+	}
+	s.unreadable[i] = again
+	if known {
+		return
+	}
+	id, head := "", make([]byte, recordHead+maxID)
+	n, _ := s.f.ReadAt(head, int64(s.at[i]))
+	if rec, failed := parseHead(head[:n]); failed == nil {
+		id = string(rec.id)
+	}
+	o.cfg.Log.Error("outbox item can no longer be read: it stays in its file", "file", s.path, "offset", s.at[i],
+		"bytes", s.given(i), "item", id, "err", err)
+}
+
+// Unread returns about how many bytes of the outbox cannot be read. There are items in them
+// that wait.
+func (o *Outbox) Unread() (n int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, s := range o.segments {
+		n += s.unreadBytes()
+	}
+	return n
+}
+
+// unreadBytes returns the bytes of a segment that cannot be read. o.mu is locked.
+func (s *segment) unreadBytes() (n int64) {
+	for i := range s.unreadable {
+		if s.waits(i) {
+			n += s.given(i)
+		}
+	}
+	return n
+}
+
+// isWhole reports whether everything of a segment can be read, as far as is known. One that is
+// not is left as it is, so that nothing of it is lost.
+func (o *Outbox) isWhole(s *segment) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return s.unreadBytes() == 0
+}
