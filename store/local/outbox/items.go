@@ -2,7 +2,9 @@ package outbox
 
 import (
 	"hash/maphash"
+	"io"
 	"math/bits"
+	"slices"
 )
 
 // items holds where the items of a segment are, in the order they came, and which
@@ -129,4 +131,55 @@ func (x *items) remove(i, size int) {
 	for x.first < len(x.at) && !x.waits(x.first) {
 		x.first++
 	}
+}
+
+// restore has the item i wait again, whose record has size bytes.
+func (x *items) restore(i, size int) {
+	x.gone[i/64] &^= 1 << (i % 64)
+	x.waiting++
+	x.bytes += int64(size)
+	x.first = min(x.first, i)
+}
+
+// waitsAt returns the item whose record is at an offset, and whether it waits; -1 if there is
+// none.
+func (x *items) waitsAt(at uint32) (i int, waits bool) {
+	i, found := slices.BinarySearch(x.at, at)
+	if !found {
+		return -1, false
+	}
+	return i, x.waits(i)
+}
+
+// hasAllOf reports whether all items wait that wait in other.
+func (x *items) hasAllOf(other *items) bool {
+	for i := other.first; i < len(other.at); i++ {
+		if other.waits(i) {
+			if _, waits := x.waitsAt(other.at[i]); !waits {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// with returns items in which those that are gone wait again if they wait in found. from is the
+// file that these were found in.
+func (x items) with(found *items, from io.ReaderAt) (items, error) {
+	x.gone = slices.Clone(x.gone)
+	w := window{f: from}
+	for j, at := range found.at {
+		i, waits := x.waitsAt(at)
+		if i < 0 || waits || !found.waits(j) {
+			continue
+		}
+		rec, parsed, err := w.record(int64(at))
+		if err != nil {
+			return items{}, err
+		}
+		if parsed == whole {
+			x.restore(i, rec.size)
+		}
+	}
+	return x, nil
 }

@@ -167,6 +167,10 @@ func (o *Outbox) unkeep(k kept) error {
 	if err != nil {
 		return err
 	}
+	if s.blind != nil { // the disk may be away for a while
+		s.release()
+		return s.blind
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.segments = append(o.segments, s)
@@ -175,23 +179,35 @@ func (o *Outbox) unkeep(k kept) error {
 	return nil
 }
 
-// unmark has the items of a segment wait that are marked as gone. After an error the
-// segment is as it was, since one in which nothing waits is retired.
+// unmark has the items of a segment wait that are marked as gone, but for those that the disk
+// does not read. After an error, as where it reads nothing, the segment is as it was, since one
+// in which nothing waits is retired.
 func (o *Outbox) unmark(s *segment) error {
-	if s.dead() == 0 {
+	if s.dead() == 0 && s.bad == 0 {
 		return nil
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	before, unreadable := s.items, maps.Clone(s.unreadable)
 	s.items = items{seed: before.seed}
-	_, _, err := s.index(s.end)
+	from := &patched{f: s.f, size: s.end}
+	_, _, err := s.index(from)
+	if err == nil {
+		err = from.blind()
+	}
+	if err == nil && !s.items.hasAllOf(&before) {
+		s.items, err = before.with(&s.items, from)
+		s.unreadable = unreadable
+	}
 	if err == nil {
 		err = s.marks.remove()
 	}
 	if err != nil {
 		s.items, s.unreadable = before, unreadable
 		return err
+	}
+	if s.bad = min(s.bad, from.badBytes()); len(from.bad) > 0 {
+		o.leaveBad(s, from)
 	}
 	o.waiting += s.waiting - before.waiting
 	return nil

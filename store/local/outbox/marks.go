@@ -55,14 +55,19 @@ func (m *marks) open(flag int) (err error) {
 	return err
 }
 
-// each calls fn for the marks of the file, if there is one.
+// each calls fn for the marks of the file, if there is one. Those that the disk does not read
+// say nothing, so that their items are handed over again.
 func (m *marks) each(fn func(at, sum uint32) error) error {
 	if err := m.open(0); errors.Is(err, os.ErrNotExist) {
 		return nil
 	} else if err != nil {
 		return err
 	}
-	w := window{f: m.f}
+	info, err := m.f.Stat()
+	if err != nil {
+		return err
+	}
+	w := window{f: &patched{f: m.f, size: info.Size()}}
 	for {
 		b, err := w.read(m.size, markSize)
 		if err != nil || len(b) < markSize {

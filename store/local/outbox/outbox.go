@@ -155,6 +155,7 @@ func (o *Outbox) Pending(maxItems, size int, skip func(id string) bool) ([]Item,
 			return items, ErrClosed
 		}
 		o.window.reset(s.f)
+		o.window.exact = s.unreadBytes() > 0 // a disk may try for seconds to read what lies behind
 		for i := s.first; i < len(s.at) && s.waiting > 0; i++ {
 			if !s.waits(i) || o.passesOver(s, i) {
 				continue

@@ -1,10 +1,14 @@
 package outbox
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -124,5 +128,197 @@ func TestUnreadItemsKeepNoOthersWaiting(t *testing.T) {
 	b.passed.Add(int64(unreadFor))
 	if got, err := b.come(t, 1000); err != nil || len(got) != unread || b.Unread() != 0 {
 		t.Errorf("%d of %d items come once the disk reads them, %v, %d bytes unread", len(got), unread, err, b.Unread())
+	}
+}
+
+// TestOpensWithUnreadBlocks: the disk does not read one block when the outbox is opened. The
+// items in all others are handed over; the file is left as it is, whatever is removed and added
+// meanwhile; and what was in the block is handed over after a restart at which it is read.
+func TestOpensWithUnreadBlocks(t *testing.T) {
+	const all, gone = 40, 10
+	for _, keepFor := range []time.Duration{0, 48 * time.Hour} {
+		for _, block := range []int64{0, 5, 9} { // the last one is cut short
+			t.Run(fmt.Sprintf("block %d, kept for %v", block, keepFor), func(t *testing.T) {
+				b := newHurtBox(t, keepFor)
+				b.fill(t, 0, all)
+				for i := range gone {
+					remove(t, b.Outbox, hurtID(i))
+				}
+				if err := b.Close(); err != nil {
+					t.Fatal(err)
+				}
+				before, err := os.ReadFile(b.path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b.disk.Set(b.path, block)
+				b.open(t)
+				if b.Unread() != blockSize || b.log.Lines() != 1 {
+					t.Errorf("%d bytes are not read, log: %s", b.Unread(), b.log)
+				}
+				got, err := b.come(t, 1000)
+				unread := all - gone - len(got)
+				if err != nil || unread > 5 || block > 0 && unread == 0 || b.Len() != len(got) {
+					t.Errorf("%d of %d items come, %d wait, %v", len(got), all-gone, b.Len(), err)
+				}
+				for i := range got {
+					remove(t, b.Outbox, hurtID(i))
+				}
+				b.passed.Add(int64(100 * time.Hour))
+				for range steadyUpkeeps + 2 {
+					b.passed.Add(int64(upkeepEvery))
+					upkeep(t, b.Outbox)
+				}
+				added := all
+				for b.Append(t.Context(), Item{hurtID(added), make([]byte, hurtBody)}) == nil { // until it has no room
+					added++
+				}
+				if added < 500 {
+					t.Errorf("%d items are added", added-all)
+				}
+				for i := all; i < added; i++ {
+					remove(t, b.Outbox, hurtID(i))
+				}
+				after, err := os.ReadFile(b.path)
+				if err != nil || !bytes.Equal(after, before) {
+					t.Errorf("the file has %d bytes, of which some are others than before, %v", len(after), err)
+				}
+				b.disk.Set(b.path)
+				b.reopen(t)
+				again, err := b.come(t, 1000)
+				if err != nil || len(again) != unread {
+					t.Errorf("%d items come once the block is read, want %d, %v", len(again), unread, err)
+				}
+				for i := range again {
+					if got[i] || i < gone {
+						t.Errorf("item %d comes again", i)
+					}
+					remove(t, b.Outbox, hurtID(i))
+				}
+				if b.Unread() != 0 || b.log.Lines() > 0 {
+					t.Errorf("%d bytes are not read, log: %s", b.Unread(), b.log)
+				}
+			})
+		}
+	}
+}
+
+// TestOpensWithUnreadMarks: where the disk does not read which items were handed over, these
+// wait once more, and no other is lost.
+func TestOpensWithUnreadMarks(t *testing.T) {
+	b := newHurtBox(t, 0)
+	b.fill(t, 0, 10)
+	remove(t, b.Outbox, hurtID(3))
+	b.disk.Set(b.path+goneSuffix, 0)
+	for range 2 {
+		b.reopen(t)
+		if got, err := b.come(t, 1000); err != nil || len(got) != 10 {
+			t.Errorf("%d items come, %v", len(got), err)
+		}
+	}
+	remove(t, b.Outbox, hurtID(4))
+	b.disk.Set(b.path + goneSuffix)
+	b.reopen(t)
+	if got, err := b.come(t, 1000); err != nil || len(got) != 8 {
+		t.Errorf("%d items come once the marks are read, %v", len(got), err)
+	}
+}
+
+// TestTooManyUnreadBlocks: a disk that reads next to nothing of a file keeps the outbox from
+// being opened, before it has tried all of it.
+func TestTooManyUnreadBlocks(t *testing.T) {
+	b := newHurtBox(t, 0)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var bad []int64
+	for i := range int64(maxBadBlocks + 1) {
+		bad = append(bad, i)
+	}
+	for n, opens := range map[int]bool{maxBadBlocks: true, maxBadBlocks + 1: false} {
+		write(t, b.path, appendRecord(make([]byte, (maxBadBlocks+1)*blockSize), recordLead, hurtID(1), make([]byte, hurtBody)))
+		b.disk.Set(b.path, bad[:n]...)
+		o, err := Open(b.c)
+		if opens != (err == nil) || !opens && !errors.Is(err, syscall.EIO) {
+			t.Errorf("%d blocks: %v", n, err)
+		}
+		if err != nil {
+			continue
+		}
+		if o.Len() != 1 {
+			t.Errorf("%d items wait", o.Len())
+		}
+		if err := o.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestOfferAgainWithUnreadBlocks: items are offered again though the disk does not read some of
+// them, those that wait go on to, and the file is left as it is from then on.
+func TestOfferAgainWithUnreadBlocks(t *testing.T) {
+	const all, gone = 40, 20
+	for _, keepFor := range []time.Duration{0, 48 * time.Hour} {
+		for _, block := range []int64{2, 7} { // of items that are gone, and of items that wait
+			b := newHurtBox(t, keepFor)
+			b.fill(t, 0, all)
+			for i := range gone {
+				remove(t, b.Outbox, hurtID(i))
+			}
+			b.disk.Set(b.path, block)
+			for range 2 {
+				offerAgain(t, b.Outbox)
+				got, _ := b.come(t, 1000)
+				if len(got) >= all || len(got) < all-5 || !got[0] || !got[all-1] {
+					t.Errorf("block %d: %v come", block, got)
+				}
+				if waiting := b.Len(); block == 7 && waiting != all || waiting < len(got) {
+					t.Errorf("block %d: %d items wait", block, waiting)
+				}
+			}
+			b.fill(t, all, all+1) // goes elsewhere
+			b.disk.Set(b.path)
+			b.passed.Add(int64(unreadFor))
+			offerAgain(t, b.Outbox)
+			if got, err := b.come(t, 1000); err != nil || len(got) != all+1 || b.Unread() != 0 {
+				t.Errorf("block %d: %d items come once it is read, %d bytes are not, %v", block, len(got), b.Unread(), err)
+			}
+		}
+	}
+}
+
+// TestKeptWithUnreadBlocks: of a segment that was handed over and is kept, what the disk reads
+// is offered again, and the rest once it reads that. Of one that it does not read at all, the
+// offer fails, to be tried again.
+func TestKeptWithUnreadBlocks(t *testing.T) {
+	const all = 40
+	b := newHurtBox(t, 48*time.Hour)
+	b.fill(t, 0, all)
+	for i := range all {
+		remove(t, b.Outbox, hurtID(i))
+	}
+	b.passed.Add(int64(2 * time.Hour))
+	upkeep(t, b.Outbox)
+	atRest(t, b.Outbox)
+	if b.Kept() == 0 {
+		t.Fatal("nothing is kept")
+	}
+	var every []int64
+	for i := range int64(1 + all*(hurtBody+30)/blockSize) {
+		every = append(every, i)
+	}
+	b.disk.Set(b.path, every...)
+	if err := b.OfferAgain(t.Context()); !errors.Is(err, syscall.EIO) {
+		t.Errorf("offered again from a file that cannot be read: %v", err)
+	}
+	b.disk.Set(b.path, 3)
+	offerAgain(t, b.Outbox)
+	if got, err := b.come(t, 1000); err != nil || len(got) >= all || len(got) < all-5 {
+		t.Errorf("%d items come, %v", len(got), err)
+	}
+	b.disk.Set(b.path)
+	offerAgain(t, b.Outbox)
+	if got, err := b.come(t, 1000); err != nil || len(got) != all {
+		t.Errorf("%d items come once all is read, %v", len(got), err)
 	}
 }

@@ -20,6 +20,8 @@ type segment struct {
 	marks  marks
 	// unreadable are the items that cannot be read, and when to try again; the zero time: never.
 	unreadable map[int]time.Time
+	bad        int64     // bytes that the disk does not read, of which it is not known what they hold
+	blind      error     // of a disk that reads nothing of the file
 	sealed     bool      // nothing may be added, whatever its size
 	begun      time.Time // when the first item was added, or the outbox opened
 	removed    time.Time // when an item was last removed
@@ -41,7 +43,9 @@ func (o *Outbox) newSegment(number int) *segment {
 
 // openSegment opens a segment's file and finds what waits in it. What a crash left
 // half written at its end is cut off. A damaged file is set aside, and all its
-// whole records go into a new one, which is one line in the log.
+// whole records go into a new one, which is one line in the log. A file of which the disk
+// does not read some blocks is left as it is, whatever those hold: what waits in the others
+// is found, and nothing is added.
 func (o *Outbox) openSegment(number int) (*segment, error) {
 	s := o.newSegment(number)
 	err := o.read(s)
@@ -63,12 +67,20 @@ func (o *Outbox) read(s *segment) (err error) {
 	if s.size = info.Size(); s.size > maxSegment {
 		return fmt.Errorf("%s has %d bytes, %d at most can be read", s.path, s.size, int64(maxSegment))
 	}
-	good, damaged, err := s.index(s.size)
-	if err == nil && damaged {
-		good, err = o.repair(s)
-	}
+	from := &patched{f: s.f, size: s.size}
+	good, damaged, err := s.index(from)
 	if err != nil {
 		return err
+	}
+	if len(from.bad) > 0 {
+		s.end = s.size
+		o.leaveBad(s, from)
+		return errors.Join(s.f.Sync(), s.applyMarks())
+	}
+	if damaged {
+		if good, err = o.repair(s); err != nil {
+			return err
+		}
 	}
 	s.end = good
 	if good < s.size {
@@ -84,12 +96,11 @@ func (o *Outbox) read(s *segment) (err error) {
 // reserved.
 const sampled = 256
 
-// index reads size bytes of the file and finds what waits in them, but for the
-// marks. See window.records.
-func (s *segment) index(size int64) (good int64, damaged bool, err error) {
+// index reads the file and finds what waits in it, but for the marks. See window.records.
+func (s *segment) index(from *patched) (good int64, damaged bool, err error) {
 	s.items.forget()
 	clear(s.unreadable)
-	w := window{f: s.f}
+	w, size := window{f: from}, from.size
 	return w.records(size, func(at int64, rec record) error {
 		hash := s.hash(rec.id)
 		if i, head := s.find(hash, rec.id); i >= 0 {
@@ -134,13 +145,13 @@ func (o *Outbox) repair(s *segment) (good int64, err error) {
 	s.adopt(f, kept)
 	o.cfg.Log.Error("outbox damaged: set aside, going on with what is whole",
 		"file", s.path, "aside", aside, "kept_bytes", kept, "lost_bytes", size-kept)
-	good, _, err = s.index(kept)
+	good, _, err = s.index(&patched{f: s.f, size: kept})
 	return good, err
 }
 
 // applyMarks removes the items that are marked as gone.
 func (s *segment) applyMarks() error {
-	w := window{f: s.f}
+	w := window{f: &patched{f: s.f, size: s.size}}
 	err := s.marks.each(func(at, sum uint32) error {
 		i, found := slices.BinarySearch(s.at, at)
 		if !found || !s.waits(i) {

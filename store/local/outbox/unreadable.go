@@ -1,6 +1,10 @@
 package outbox
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
 const (
 	// maxUnreadTries bounds the items that a call of Pending tries to read in vain: a disk may
@@ -42,8 +46,8 @@ func (o *Outbox) noteUnreadable(s *segment, i int, err error) {
 		"bytes", s.given(i), "item", id, "err", err)
 }
 
-// Unread returns about how many bytes of the outbox cannot be read. There are items in them
-// that wait.
+// Unread returns about how many bytes of the outbox cannot be read. Items that wait may be in
+// them.
 func (o *Outbox) Unread() (n int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -53,8 +57,21 @@ func (o *Outbox) Unread() (n int64) {
 	return n
 }
 
+// leaveBad has a segment left as it is of which from found blocks that cannot be read.
+func (o *Outbox) leaveBad(s *segment, from *patched) {
+	if n := from.badBytes(); n != s.bad {
+		o.cfg.Log.Error("part of the outbox cannot be read, and the items in it are not handed over: the file is left as it is",
+			"file", s.path, "blocks", slices.Sorted(maps.Keys(from.bad)), "block_bytes", blockSize, "items", s.waiting, "err", from.err)
+	}
+	s.bad, s.blind, s.sealed = from.badBytes(), from.blind(), true
+	if s == o.tail {
+		o.seal()
+	}
+}
+
 // unreadBytes returns the bytes of a segment that cannot be read. o.mu is locked.
 func (s *segment) unreadBytes() (n int64) {
+	n = s.bad
 	for i := range s.unreadable {
 		if s.waits(i) {
 			n += s.given(i)

@@ -68,9 +68,14 @@ func TestUnreadableDisk(t *testing.T) {
 
 				disk.Before(failing(kind))
 				if kind == durabletest.ReadAt {
-					if _, err := Open(c); !errors.Is(err, errDisk) {
-						t.Fatalf("opened on a disk that cannot be read: %v", err)
+					o = opened() // and finds nothing
+					if n := o.Len(); n > 0 || o.Unread() == 0 {
+						t.Fatalf("%d items wait on a disk that cannot be read, %d bytes are not", n, o.Unread())
 					}
+					if err := o.OfferAgain(t.Context()); !errors.Is(err, errDisk) {
+						t.Errorf("offered again from a disk that cannot be read: %v", err)
+					}
+					closed(o)
 				}
 				disk.Before(failing())
 				o = opened()

@@ -19,9 +19,10 @@ const largest = recordHead + maxID + maxBody
 // window reads a file through a buffer. What it returns is valid until the next
 // call, and may be what the file held at an earlier one: see reset.
 type window struct {
-	f   io.ReaderAt
-	buf []byte
-	at  int64 // offset of buf in the file
+	f     io.ReaderAt
+	buf   []byte
+	at    int64 // offset of buf in the file
+	exact bool  // no more is read than is asked for
 }
 
 // reset has the window read f anew.
@@ -32,7 +33,10 @@ func (w *window) read(at int64, n int) ([]byte, error) {
 	if from := at - w.at; from >= 0 && from+int64(n) <= int64(len(w.buf)) {
 		return w.buf[from:][:n], nil
 	}
-	size := max(n, min(max(firstWindow, 2*cap(w.buf)), windowBytes))
+	size := n
+	if !w.exact {
+		size = max(n, min(max(firstWindow, 2*cap(w.buf)), windowBytes))
+	}
 	if cap(w.buf) < size {
 		w.buf = make([]byte, size)
 	}
