@@ -14,6 +14,7 @@ import (
 
 	"partneredge/host/engine"
 	"partneredge/host/memory"
+	"partneredge/host/prepare"
 	"partneredge/wasm/abi"
 )
 
@@ -190,6 +191,22 @@ func TestCeiling(t *testing.T) {
 	group.Wait()
 	if _, err := ask(b, "/", ""); err != nil {
 		t.Errorf("call after the others: %v", err)
+	}
+}
+
+// TestRefusedGrowthIsNotCounted: what a sandbox asked for and the system refused is there for
+// others, and the guest's failure is told to be for want of memory.
+func TestRefusedGrowthIsNotCounted(t *testing.T) {
+	r, m, _ := openBlocking(t, Config{}, abi.OpLockout, Limits{})
+	s := getSandbox(t, m)
+	defer m.pool.put(s)
+	before, from := r.ceiling.left, s.call.memory.Len()
+	if !s.call.memory.Grow(from, from+prepare.PageSize) || r.ceiling.left != before-prepare.PageSize {
+		t.Fatalf("%d bytes are left of %d", r.ceiling.left, before)
+	}
+	s.call.memory.Ungrow(from, from+prepare.PageSize)
+	if r.ceiling.left != before || !s.call.refused {
+		t.Errorf("%d bytes are left of %d, refused: %t", r.ceiling.left, before, s.call.refused)
 	}
 }
 

@@ -26,7 +26,7 @@ type sandbox struct {
 // start makes the instance and finds its exports. Nothing runs.
 func (s *sandbox) start(ctx context.Context) (err error) {
 	m := s.call.m
-	s.call.memory.Grow = s.mayGrow
+	s.call.memory.Grow, s.call.memory.Ungrow = s.mayGrow, s.undoGrow
 	if s.instance, err = m.code.Start(ctx, s.call.memory); err != nil {
 		return err
 	}
@@ -51,6 +51,14 @@ func (s *sandbox) mayGrow(from, to int) bool {
 	}
 	s.call.refused = true
 	return false
+}
+
+// undoGrow undoes what mayGrow granted and the system refused.
+func (s *sandbox) undoGrow(from, to int) {
+	if s.reserves {
+		s.call.m.runtime.ceiling.unreserve(to - from)
+	}
+	s.call.refused = true
 }
 
 // serve passes the guest a request and reads its response.

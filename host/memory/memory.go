@@ -130,6 +130,9 @@ type Linear struct {
 	// Grow, if set, is asked before memory becomes bigger than it ever was; if it
 	// returns false, the memory stays as it is.
 	Grow func(from, to int) bool
+	// Ungrow, if set, is called when memory stays as it is though Grow returned true: it is
+	// beyond Max, or the system refused it.
+	Ungrow func(from, to int)
 
 	bytes    []byte // the usable ones
 	max      int
@@ -147,7 +150,14 @@ func (m *Linear) Max() int { return m.max }
 // Resize returns the first size bytes of memory, nil when it may not be so big.
 func (m *Linear) Resize(size uint64) []byte {
 	if n := int(size); n > len(m.bytes) {
-		if m.Grow != nil && !m.Grow(len(m.bytes), n) || n > m.max || m.extend(n) != nil {
+		from := len(m.bytes)
+		if m.Grow != nil && !m.Grow(from, n) {
+			return nil
+		}
+		if n > m.max || m.extend(n) != nil {
+			if m.Ungrow != nil {
+				m.Ungrow(from, n)
+			}
 			return nil
 		}
 	}

@@ -113,6 +113,32 @@ func TestGrow(t *testing.T) {
 	m.Free()
 }
 
+// TestUngrow: growth that was granted and then refused, beyond the most or by the system, is
+// undone, so that nobody counts it. What was granted and given stays.
+func TestUngrow(t *testing.T) {
+	m, err := New(8*pageSize, Copy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Free()
+	taken := 0
+	m.Grow = func(from, to int) bool {
+		taken += to - from
+		return true
+	}
+	m.Ungrow = func(from, to int) { taken -= to - from }
+	if m.Resize(2*pageSize) == nil || taken != 2*pageSize {
+		t.Errorf("%d bytes are taken", taken)
+	}
+	if m.Resize(9*pageSize) != nil || taken != 2*pageSize {
+		t.Errorf("%d bytes are taken after growth beyond the most", taken)
+	}
+	m.Ungrow = nil
+	if m.Resize(9*pageSize) != nil {
+		t.Error("growth beyond the most")
+	}
+}
+
 func TestAttach(t *testing.T) {
 	image := newTestImage(t)
 	s, _ := Choose(Auto)
