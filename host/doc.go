@@ -63,7 +63,8 @@
 // their deadline every few microseconds, whether they like it or not: one that spins
 // neither outlives its deadline nor holds up Go's garbage collector.
 //
-// The memory of all sandboxes together has a ceiling, Config.Memory.
+// The memory of all sandboxes together has a ceiling, Config.Memory. There, idle sandboxes make
+// room for a module whose calls wait, if all of them together are enough.
 //
 // # Engines
 //

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,6 +18,7 @@ type pool struct {
 	idle    []*sandbox
 	unused  int          // how many of idle, from the first on, no call used since trim
 	count   int          // all there are, those being made included
+	making  int          // how many of count are being made in the background
 	waiting []chan offer // calls that wait, the longest first
 	closed  bool
 	empty   sync.Cond      // count reached 0; set up by close
@@ -29,9 +31,10 @@ type offer struct {
 	err     *Error
 }
 
-// get returns an idle sandbox, or makes one, or waits for one.
+// get returns an idle sandbox, or makes one, for which others' idle ones make room, or waits
+// for one.
 func (p *pool) get(ctx context.Context) (*sandbox, *Error) {
-	for shrunk := false; ; shrunk = true {
+	for waits := false; ; {
 		p.mu.Lock()
 		if p.closed {
 			p.mu.Unlock()
@@ -45,8 +48,11 @@ func (p *pool) get(ctx context.Context) (*sandbox, *Error) {
 			p.mu.Unlock()
 			return s, nil
 		}
-		more := p.count < p.module.limits.Sandboxes
-		if more && p.module.runtime.ceiling.reserve(p.module.image.size(), p) {
+		more, waiter := p.count < p.module.limits.Sandboxes, p
+		if !waits {
+			waiter = nil
+		}
+		if more && p.module.runtime.ceiling.reserve(p.module.image.size(), waiter) {
 			p.count++
 			p.mu.Unlock()
 			s, err := p.clone()
@@ -55,14 +61,15 @@ func (p *pool) get(ctx context.Context) (*sandbox, *Error) {
 			}
 			return s, err
 		}
-		if more && !shrunk {
+		if more && !waits {
 			p.mu.Unlock()
-			p.module.runtime.shrink(p) // others' idle sandboxes make room
+			waits = !p.module.runtime.shrink(p)
 			continue
 		}
 		ch := make(chan offer, 1)
 		p.waiting = append(p.waiting, ch)
 		p.mu.Unlock()
+		p.wake() // others' sandboxes may have become idle before they knew that this call waits
 		return p.wait(ctx, ch)
 	}
 }
@@ -107,7 +114,8 @@ func (p *pool) clone() (*sandbox, *Error) {
 	return s, nil
 }
 
-// put makes a sandbox available that is the image again.
+// put makes a sandbox available that is the image again: to calls that wait for one of this
+// module, or else to those that wait for memory.
 func (p *pool) put(s *sandbox) {
 	p.mu.Lock()
 	switch {
@@ -119,6 +127,9 @@ func (p *pool) put(s *sandbox) {
 		p.answer(offer{sandbox: s})
 	default:
 		p.idle = append(p.idle, s)
+		p.mu.Unlock()
+		p.module.runtime.ceiling.wake()
+		return
 	}
 	p.mu.Unlock()
 }
@@ -156,33 +167,44 @@ func (p *pool) uncount(size int) {
 	p.wake()
 }
 
-// wake makes one more sandbox, if a call waits for one.
+// wake makes a sandbox for each call that waits, as far as there may be more, and others' idle
+// ones make room.
 func (p *pool) wake() {
-	p.mu.Lock()
-	wanted := len(p.waiting) > 0
-	p.mu.Unlock()
-	if wanted {
-		p.replace()
+	for p.wants() {
+		if !p.replace() && !p.module.runtime.shrink(p) {
+			return
+		}
 	}
 }
 
+// wants reports whether more sandboxes are to be made for calls that wait.
+func (p *pool) wants() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.closed && p.count < p.module.limits.Sandboxes && p.making < len(p.waiting)
+}
+
 // replace makes one more sandbox in the background, if there may be one.
-func (p *pool) replace() {
+func (p *pool) replace() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || p.count >= p.module.limits.Sandboxes {
-		return
+		return false
 	}
 	waiter := p
 	if len(p.waiting) == 0 {
 		waiter = nil
 	}
 	if !p.module.runtime.ceiling.reserve(p.module.image.size(), waiter) {
-		return
+		return false
 	}
 	p.count++
+	p.making++
 	p.makers.Go(func() {
 		s, err := p.clone()
+		p.mu.Lock()
+		p.making--
+		p.mu.Unlock()
 		if err == nil {
 			p.put(s)
 			return
@@ -192,6 +214,14 @@ func (p *pool) replace() {
 		}
 		p.uncount(p.module.image.size())
 	})
+	return true
+}
+
+// idleBytes returns how many bytes of image the idle sandboxes have.
+func (p *pool) idleBytes() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.idle) * p.module.image.size()
 }
 
 // shrink frees an idle sandbox, if there is one.
@@ -251,10 +281,11 @@ type ceiling struct {
 	mu      sync.Mutex
 	left    int
 	waiting map[*pool]struct{} // pools that were refused memory
+	waits   atomic.Bool        // there are some
 }
 
 // reserve reserves n bytes, if there are so many. A refused pool, unless nil, is woken
-// as soon as there are more.
+// as soon as there are more, or an idle sandbox that can give way.
 func (c *ceiling) reserve(n int, p *pool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -267,6 +298,7 @@ func (c *ceiling) reserve(n int, p *pool) bool {
 			c.waiting = map[*pool]struct{}{}
 		}
 		c.waiting[p] = struct{}{}
+		c.waits.Store(true)
 	}
 	return false
 }
@@ -275,10 +307,29 @@ func (c *ceiling) reserve(n int, p *pool) bool {
 func (c *ceiling) unreserve(n int) {
 	c.mu.Lock()
 	c.left += n
+	c.mu.Unlock()
+	c.wake()
+}
+
+// wake wakes the pools that were refused memory. Those that are refused once more are woken
+// again the next time.
+func (c *ceiling) wake() {
+	if !c.waits.Load() {
+		return
+	}
+	c.mu.Lock()
 	waiting := c.waiting
 	c.waiting = nil
+	c.waits.Store(false)
 	c.mu.Unlock()
 	for p := range waiting {
 		p.wake()
 	}
+}
+
+// free returns how many bytes may still be reserved.
+func (c *ceiling) free() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.left
 }

@@ -204,13 +204,18 @@ func (r *Runtime) trimEvery(interval time.Duration) {
 	}
 }
 
-// shrink frees an idle sandbox of a pool other than p.
-func (r *Runtime) shrink(p *pool) {
-	for _, m := range r.opened() {
-		if &m.pool != p && m.pool.shrink() {
-			return
-		}
+// shrink frees an idle sandbox of a pool other than p, if all idle ones together make room for
+// one of p. It reports whether it did.
+func (r *Runtime) shrink(p *pool) bool {
+	others := slices.DeleteFunc(r.opened(), func(m *Module) bool { return &m.pool == p })
+	room := r.ceiling.free()
+	for _, m := range others {
+		room += m.pool.idleBytes()
 	}
+	if room < p.module.image.size() {
+		return false
+	}
+	return slices.ContainsFunc(others, func(m *Module) bool { return m.pool.shrink() })
 }
 
 // Settle gives memory back to the system that opening modules took and running them does
