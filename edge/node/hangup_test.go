@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -53,7 +54,7 @@ func TestWhoIsHungUpOn(t *testing.T) {
 	}
 }
 
-// watchedConn notes that it is closed, on either side.
+// watchedConn notes that the server has ended it.
 type watchedConn struct {
 	net.Conn
 	ended *atomic.Bool
@@ -68,45 +69,75 @@ func (c watchedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close implements net.Conn.
-func (c watchedConn) Close() error {
-	c.ended.Store(true)
-	return c.Conn.Close()
-}
-
-// oneConn is a client that asks over one connection at a time.
+// oneConn is a client that dials anew only once its connection has ended. It speaks HTTP/1
+// by itself: where net/http learns late that a request was sent, it gives the connection up.
 type oneConn struct {
-	http.Client
 	protocol int // HTTP's major version
+	http2    *http.Transport
+	http1    net.Conn
+	reader   *bufio.Reader // of http1
+	dial     func(ctx context.Context, network, address string) (net.Conn, error)
+	roots    *x509.CertPool // nil: no TLS
 	dialled  atomic.Int32
 	last     atomic.Pointer[atomic.Bool] // whether the last connection has ended
 }
 
 // newOneConn returns a client that trusts roots.
 func newOneConn(t *testing.T, protocol int, roots *x509.CertPool) *oneConn {
-	c := &oneConn{protocol: protocol}
-	transport := &http.Transport{
-		ForceAttemptHTTP2: protocol == 2, TLSClientConfig: &tls.Config{RootCAs: roots},
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := new(net.Dialer).DialContext(ctx, network, address)
-			if err != nil {
-				return nil, err
-			}
-			ended := new(atomic.Bool)
-			c.last.Store(ended)
-			c.dialled.Add(1)
-			return watchedConn{conn, ended}, nil
-		},
+	c := &oneConn{protocol: protocol, roots: roots}
+	c.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		ended := new(atomic.Bool)
+		c.last.Store(ended)
+		c.dialled.Add(1)
+		return watchedConn{conn, ended}, nil
 	}
-	t.Cleanup(transport.CloseIdleConnections)
-	c.Transport = transport
+	c.http2 = &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots}, DialContext: c.dial}
+	t.Cleanup(c.close)
 	return c
 }
 
 // ended reports whether the last connection has.
 func (c *oneConn) ended() bool { return c.last.Load().Load() }
 
-// ask returns the status of an answer and whether it says that the connection ends.
+// close ends the connection.
+func (c *oneConn) close() {
+	c.http2.CloseIdleConnections()
+	if c.http1 != nil {
+		_ = c.http1.Close()
+	}
+}
+
+// roundTrip sends a request.
+func (c *oneConn) roundTrip(req *http.Request) (*http.Response, error) {
+	if c.protocol == 2 {
+		return c.http2.RoundTrip(req)
+	}
+	if c.http1 == nil || c.ended() {
+		c.close()
+		conn, err := c.dial(req.Context(), "tcp", req.URL.Host)
+		if err != nil {
+			return nil, err
+		}
+		if c.roots != nil {
+			conn = tls.Client(conn, &tls.Config{RootCAs: c.roots, ServerName: req.URL.Hostname()})
+		}
+		c.http1, c.reader = conn, bufio.NewReader(conn)
+	}
+	if err := c.http1.SetDeadline(time.Now().Add(5 * time.Minute)); err != nil {
+		return nil, err
+	}
+	if err := req.Write(c.http1); err != nil {
+		return nil, err
+	}
+	return http.ReadResponse(c.reader, req)
+}
+
+// ask returns the status of an answer and whether it says that the connection ends. Over
+// HTTP/1 it then waits for that end.
 func (c *oneConn) ask(t *testing.T, n *Node, key string) (status int, closes bool) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "GET", n.URL()+me, nil)
@@ -116,7 +147,7 @@ func (c *oneConn) ask(t *testing.T, n *Node, key string) (status int, closes boo
 	if key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
 	}
-	resp, err := c.Do(req)
+	resp, err := c.roundTrip(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,6 +157,12 @@ func (c *oneConn) ask(t *testing.T, n *Node, key string) (status int, closes boo
 	}
 	if resp.ProtoMajor != c.protocol {
 		t.Fatalf("answered by %s", resp.Proto)
+	}
+	if resp.Close {
+		if _, err := c.reader.ReadByte(); err != io.EOF {
+			t.Fatalf("after the last answer of a connection: %v", err)
+		}
+		c.last.Load().Store(true) // over TLS it need not be closed yet
 	}
 	return resp.StatusCode, resp.Close
 }
@@ -265,7 +302,7 @@ func TestRefusalsHangUp(t *testing.T) {
 			}
 
 			for _, client := range others {
-				client.CloseIdleConnections()
+				client.close()
 			}
 			eventually(t, "a 401 leaves its connection open", func() bool {
 				before := stranger.dialled.Load()
