@@ -31,9 +31,40 @@ func (f *fixture) run(name string) *runner {
 	r := &runner{enrolled: f.enrol(name)}
 	r.status = wire.Status{Head: head, Region: "eu-west", Build: "dev", Running: &wire.ReleaseStatus{Counts: &wire.ReleaseCounts{}}}
 	r.subscribe()
-	r.publish()
+	r.report()
 	f.eventually(name+" is connected", func() bool { return f.connected(r.id) })
+	go r.beat()
 	return r
+}
+
+// beat publishes the node's status until the test ends: the origin takes a node whose
+// heartbeats stay away for dead. What cannot be published while the origin is away is not.
+func (r *runner) beat() {
+	again := time.NewTicker(time.Second)
+	defer again.Stop()
+	for {
+		select {
+		case <-again.C:
+			_ = r.publish()
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// reconnect connects to an origin that was started again.
+func (r *runner) reconnect() {
+	r.Helper()
+	conn, err := r.connect()
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.mu.Lock()
+	r.conn.Close()
+	r.conn = conn
+	r.mu.Unlock()
+	r.subscribe()
+	r.report()
 }
 
 func (f *fixture) connected(id string) bool {
@@ -54,7 +85,7 @@ func (r *runner) subscribe() {
 			return
 		}
 		r.apply(o)
-		r.publish()
+		r.report()
 	}); err != nil {
 		r.Fatal(err)
 	}
@@ -83,14 +114,19 @@ func (r *runner) apply(o wire.Order) {
 }
 
 // publish sends the node's status to the origin.
-func (r *runner) publish() {
+func (r *runner) publish() error {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	body, err := json.Marshal(r.status)
-	r.mu.Unlock()
-	if err == nil {
-		err = r.conn.Publish(wire.Subject(r.id, wire.VerbStatus), body)
+	if err != nil {
+		return err
 	}
-	if err != nil && r.Context().Err() == nil {
+	return r.conn.Publish(wire.Subject(r.id, wire.VerbStatus), body)
+}
+
+// report publishes the node's status, which must not fail before the test ends.
+func (r *runner) report() {
+	if err := r.publish(); err != nil && r.Context().Err() == nil {
 		r.Errorf("publishing the status: %v", err)
 	}
 }
@@ -248,16 +284,10 @@ func TestRolloutGoesOnAfterRestart(t *testing.T) {
 	f.stop()
 	f.start()
 	for _, n := range []*runner{a, b} {
-		n.conn.Close()
-		var err error
-		if n.conn, err = n.connect(); err != nil {
-			t.Fatal(err)
-		}
 		n.mu.Lock()
 		n.ignore = false
 		n.mu.Unlock()
-		n.subscribe()
-		n.publish()
+		n.reconnect()
 	}
 	f.awaitState(started["id"].(string), store.Done)
 	late := f.run("C")
@@ -302,7 +332,7 @@ func TestNodesShowTheirRelease(t *testing.T) {
 		n.ignore = true
 		n.status.Running, n.status.Candidate = running, candidate
 		n.mu.Unlock()
-		n.publish()
+		n.report()
 	}
 	own := &wire.ReleaseStatus{}
 	shipped := func(percent int) *wire.ReleaseStatus {

@@ -270,10 +270,11 @@ var head = wire.Head{V: wire.Version}
 // the processors too.
 func (f *fixture) eventually(what string, done func() bool) {
 	f.Helper()
-	deadline := time.Now().Add(time.Minute)
+	const most = 5 * time.Minute
+	deadline := time.Now().Add(most)
 	for pause := 5 * time.Millisecond; !done(); pause = min(pause+pause/4, 100*time.Millisecond) {
 		if time.Now().After(deadline) {
-			f.Fatalf("after a minute still not: %s", what)
+			f.Fatalf("not within %v: %s", most, what)
 		}
 		<-time.After(pause)
 	}
@@ -285,8 +286,8 @@ func next[T any](f *fixture, c <-chan T, what string) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(time.Minute):
-		f.Fatalf("after a minute still no %s", what)
+	case <-time.After(5 * time.Minute):
+		f.Fatalf("after five minutes still no %s", what)
 		panic("unreachable")
 	}
 }
