@@ -61,6 +61,7 @@ type testOrigin struct {
 	older    bool                 // raw leads and further keys are ignored, as by an older origin
 	status   *wire.Status
 	merger   *ratelimit.Merger
+	now      func() time.Time                     // the merger's clock
 	usage    []wire.Usage                         // reported, in order
 	hold     func(verb string)                    // called before an answer is sent
 	heard    func(node, verb string, data []byte) // called with each message
@@ -86,7 +87,7 @@ func makeOrigin(t *testing.T) *testOrigin {
 	o := &testOrigin{
 		t: t, keys: map[string]store.Key{}, accounts: map[string]store.Account{}, insights: map[string][]store.Insight{},
 		firings: map[string][]store.Firing{}, subs: map[string]store.Subscription{}, leads: map[string]int{},
-		merger: new(ratelimit.Merger), asked: map[string]int{}, mute: map[string]bool{}, fail: map[string]wire.Failure{}, refuse: map[string]string{}, raws: map[string]string{}, onces: map[wire.Once]string{},
+		merger: new(ratelimit.Merger), now: time.Now, asked: map[string]int{}, mute: map[string]bool{}, fail: map[string]wire.Failure{}, refuse: map[string]string{}, raws: map[string]string{}, onces: map[wire.Once]string{},
 		layout: t.TempDir(),
 	}
 	o.releases = must(oci.New(o.layout))(t)
@@ -344,7 +345,7 @@ func (o *testOrigin) share(node string, s wire.Spend) {
 		}
 		reports[id] = key.Report
 	}
-	answer := wire.Share{Head: wire.Head{V: wire.Version}, Boot: s.Boot, Keys: o.merger.Merge(from, reports, time.Now().UnixMicro())}
+	answer := wire.Share{Head: wire.Head{V: wire.Version}, Boot: s.Boot, Keys: o.merger.Merge(from, reports, o.now().UnixMicro())}
 	if s.Usage != nil {
 		o.usage = append(o.usage, *s.Usage)
 		answer.Used = &wire.Used{Boot: s.Usage.Boot, Seq: s.Usage.Seq}
@@ -355,8 +356,7 @@ func (o *testOrigin) share(node string, s wire.Spend) {
 
 // spend returns the tokens that the key's bucket lacks, those spent at another node included.
 func (o *testOrigin) spend(key string, more int64) (tokens int64) {
-	now := time.Now().UnixMicro()
-	shares := o.merger.Merge(ratelimit.Reporter{Node: "other"}, map[string]ratelimit.Report{key: {Limit: 100, Spent: more}}, now)
+	shares := o.merger.Merge(ratelimit.Reporter{Node: "other"}, map[string]ratelimit.Report{key: {Limit: 100, Spent: more}}, o.now().UnixMicro())
 	return shares[key].Missing / ratelimit.Token
 }
 
