@@ -126,6 +126,9 @@ type Config struct {
 
 	// dialer connects to the origin, for tests without a network. Default: TCP.
 	dialer nats.CustomDialer
+	// callTimeout bounds each of the two modules that answer a request, their waits for
+	// the origin included, for tests. Default: 10 s.
+	callTimeout time.Duration
 	// connections bound those of each listener, for tests. Default: partnerConnections.
 	connections connections.Bounds
 }
@@ -172,6 +175,7 @@ func (c *Config) setDefaults() {
 	or(&c.StartTimeout, 30*time.Second)
 	or(&c.MaxStale, time.Hour)
 	or(&c.Version, "dev")
+	or(&c.callTimeout, callTimeout)
 	or(&c.connections, partnerConnections)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -188,7 +188,7 @@ func (n *Node) openReleases(ctx context.Context) (err error) {
 	n.metrics.registry.MustRegister(newModuleMetrics(n.runtime))
 	n.releases, err = rollout.Open(ctx, rollout.Config{
 		Dir: c.Data, FS: c.FS, Modules: c.Modules, Policy: release.Policy{Keys: c.ReleaseKeys, Min: c.MinRelease},
-		Runtime: n.runtime, Cache: c.Cache, MaxCache: c.MaxCache, Capabilities: n.replication.Capabilities(), CallTimeout: callTimeout, CallCPU: c.ModuleCPU,
+		Runtime: n.runtime, Cache: c.Cache, MaxCache: c.MaxCache, Capabilities: n.replication.Capabilities(), CallTimeout: c.callTimeout, CallCPU: c.ModuleCPU,
 		Origin: n.link, FetchTimeout: c.WriteOrigin, Front: n.moduleFront(n.replication.FindKey), Changed: n.statusChanged,
 		Progress: c.Progress, Log: c.Log,
 	})

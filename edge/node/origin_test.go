@@ -39,32 +39,33 @@ type testOrigin struct {
 	server            *server.Server
 	conn              *nats.Conn
 
-	mu       sync.Mutex
-	keys     map[string]store.Key // by hash
-	unread   map[string]bool      // hashes of keys that cannot be read
-	whole    bool                 // a refill with one of them fails, as at an origin of before partial answers
-	accounts map[string]store.Account
-	insights map[string][]store.Insight
-	firings  map[string][]store.Firing
-	subs     map[string]store.Subscription
-	leads    map[string]int // id -> times handed over
-	changes  []store.Change
-	pruned   int64            // changes up to this one are forgotten
-	history  string           // of the changes; "" names none, as an older origin does
-	goesOn   map[string]int64 // earlier histories -> up to which change the present one goes on from
-	asked    map[string]int   // verb -> requests, of keys each key of a request
-	mute     map[string]bool  // verbs that get no answer
-	fail     map[string]wire.Failure
-	refuse   map[string]string    // lead -> why it is rejected
-	raws     map[string]string    // lead that was handed over raw -> its body
-	onces    map[wire.Once]string // ids of subscriptions
-	older    bool                 // raw leads and further keys are ignored, as by an older origin
-	status   *wire.Status
-	merger   *ratelimit.Merger
-	now      func() time.Time                     // the merger's clock
-	usage    []wire.Usage                         // reported, in order
-	hold     func(verb string)                    // called before an answer is sent
-	heard    func(node, verb string, data []byte) // called with each message
+	mu         sync.Mutex
+	keys       map[string]store.Key // by hash
+	unread     map[string]bool      // hashes of keys that cannot be read
+	whole      bool                 // a refill with one of them fails, as at an origin of before partial answers
+	accounts   map[string]store.Account
+	insights   map[string][]store.Insight
+	firings    map[string][]store.Firing
+	subs       map[string]store.Subscription
+	leads      map[string]int // id -> times handed over
+	changes    []store.Change
+	pruned     int64            // changes up to this one are forgotten
+	history    string           // of the changes; "" names none, as an older origin does
+	goesOn     map[string]int64 // earlier histories -> up to which change the present one goes on from
+	asked      map[string]int   // verb -> requests, of keys each key of a request
+	mute       map[string]bool  // verbs that get no answer
+	unanswered []*nats.Msg      // requests of mute verbs
+	fail       map[string]wire.Failure
+	refuse     map[string]string    // lead -> why it is rejected
+	raws       map[string]string    // lead that was handed over raw -> its body
+	onces      map[wire.Once]string // ids of subscriptions
+	older      bool                 // raw leads and further keys are ignored, as by an older origin
+	status     *wire.Status
+	merger     *ratelimit.Merger
+	now        func() time.Time                     // the merger's clock
+	usage      []wire.Usage                         // reported, in order
+	hold       func(verb string)                    // called before an answer is sent
+	heard      func(node, verb string, data []byte) // called with each message
 	// spoilKeys is called with each answer of many keys; nil for nothing.
 	spoilKeys func(*wire.KeyReply) wire.Failure
 	releases  *oci.Store
@@ -190,6 +191,9 @@ func (o *testOrigin) serve(verb string, m *nats.Msg) {
 		o.heard(node, verb, m.Data)
 	}
 	if o.mute[verb] {
+		if m.Reply != "" {
+			o.unanswered = append(o.unanswered, m)
+		}
 		o.mu.Unlock()
 		return
 	}
@@ -412,6 +416,20 @@ func (o *testOrigin) do(change func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	change()
+}
+
+// failUnanswered ends the waits of all requests that were not answered.
+func (o *testOrigin) failUnanswered() {
+	o.t.Helper()
+	body := must(wire.Encode(&wire.Head{Failure: wire.Internal}))(o.t)
+	o.do(func() {
+		for _, m := range o.unanswered {
+			if err := m.Respond(body); err != nil {
+				o.t.Error(err)
+			}
+		}
+		o.unanswered = nil
+	})
 }
 
 // requests counts the requests of a verb.

@@ -134,6 +134,7 @@ func TestLeads(t *testing.T) {
 		o.refuse[ids[7]] = "" // the origin cannot read it
 		o.mute[wire.VerbLeads] = false
 	})
+	o.failUnanswered()
 	eventually(t, "all but one are gone", func() bool { return n.store.Outbox.Len() == 1 })
 	o.do(func() {
 		if len(o.leads) != 28 {

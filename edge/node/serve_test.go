@@ -82,9 +82,7 @@ func TestServesTheLargestPages(t *testing.T) {
 		})
 	}
 	key := o.addKey("key_1", nil)
-	c := config(t, o)
-	c.ModuleCPU = 5 * time.Second // fresh memory takes a slow machine more than the default
-	n := startNode(t, c)
+	n := startNode(t, config(t, o))
 	// What the first call waits for at the origin may take a busy machine longer than a call
 	// may last.
 	served := func(page string) (a answer) {

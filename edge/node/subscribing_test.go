@@ -22,7 +22,8 @@ func TestSubscribersHoldUpNobody(t *testing.T) {
 	key := o.addKey("key_1", many)
 	other := o.addKey("key_2", func(k *store.Key) { many(k); k.AccountID = "acc_2" })
 	c := config(t, o)
-	c.WriteOrigin = 20 * time.Second
+	const never = 10 * time.Minute
+	c.WriteOrigin, c.WriteTimeout, c.callTimeout = never, never, never
 	n := startNode(t, c)
 	ask(t, n, "DELETE", webhooks+"whs_none", key, "").want(t, 404) // the key is known
 	o.do(func() { o.mute[wire.VerbSubscribe] = true })
@@ -40,5 +41,6 @@ func TestSubscribersHoldUpNobody(t *testing.T) {
 	}
 	eventually(t, "the others ask", func() bool { return o.requests(wire.VerbSubscribe) == asked+most })
 	ask(t, n, "DELETE", webhooks+"whs_none", other, "").want(t, 404)
+	o.failUnanswered()
 	waiting.Wait()
 }
