@@ -85,9 +85,11 @@ func (w *torture) rollOutOnDeadNode() (mend func()) {
 	if w.faults["rollout on a dead node"]%2 == 0 {
 		next = "1.1.0"
 	}
+	const pause = 5 * time.Second // before the second stage
 	var begun rolled
+	began := time.Now()
 	if err := w.admin.Call(w.t.Context(), http.MethodPost, "/releases/"+w.releases[next]+"/promote",
-		map[string]any{"stages": []int{50, 100}, "pause_seconds": 2, "canary_percent": 0}, &begun); err != nil {
+		map[string]any{"stages": []int{50, 100}, "pause_seconds": int(pause / time.Second), "canary_percent": 0}, &begun); err != nil {
 		w.t.Errorf("roll out %s: %v", next, err)
 		return func() {}
 	}
@@ -95,7 +97,8 @@ func (w *torture) rollOutOnDeadNode() (mend func()) {
 	w.pause(time.Second)
 	v := w.victims[w.rng.IntN(len(w.victims))]
 	v.end()
-	for dead := time.Now(); time.Since(dead) < 4*time.Second; time.Sleep(100 * time.Millisecond) {
+	inTime := time.Since(began) < pause // or the rollout may have been done before
+	for dead := time.Now(); inTime && time.Since(dead) < pause+2*time.Second; time.Sleep(100 * time.Millisecond) {
 		if state := w.rolloutState(); state == "done" {
 			w.t.Errorf("the rollout is done while %s, where it was to serve, is dead", v.region)
 			break
