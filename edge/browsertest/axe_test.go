@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 )
@@ -28,7 +27,7 @@ func TestAxeFindsViolations(t *testing.T) {
 		_, _ = w.Write([]byte(pages[r.URL.Path]))
 	}))
 	defer server.Close()
-	ctx := Start(t, "what axe finds", 3*time.Minute)
+	ctx := Start(t, "what axe finds")
 	for page, want := range map[string][]string{"/sound": nil, "/faulty": {"color-contrast", "image-alt", "label"}} {
 		if _, err := chromedp.Run(ctx, chromedp.Navigate(server.URL+page)); err != nil {
 			t.Fatal(err)

@@ -15,9 +15,12 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
+// most bounds a test's browser, on a busy machine.
+const most = 15 * time.Minute
+
 // Start starts a headless Chromium, which ends with the test or after most. Where there
 // is none, the test of what is skipped, or fails when EDGE_REQUIRE_CHROMIUM is 1.
-func Start(t *testing.T, what string, most time.Duration) context.Context {
+func Start(t *testing.T, what string) context.Context {
 	t.Helper()
 	path := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -37,7 +40,7 @@ func Start(t *testing.T, what string, most time.Duration) context.Context {
 	t.Cleanup(stop)
 	ctx, stop = chromedp.NewExecAllocator(ctx, append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.Flag("disable-background-networking", true),
-		chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(time.Minute),
+		chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(most),
 	)...)
 	t.Cleanup(stop)
 	ctx, stop = chromedp.NewContext(ctx)

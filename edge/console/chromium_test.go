@@ -23,7 +23,7 @@ import (
 // TestInBrowser walks through the console in a real browser, in the dark, in the
 // light and on a telephone.
 func TestInBrowser(t *testing.T) {
-	ctx := browsertest.Start(t, "the console", 5*time.Minute)
+	ctx := browsertest.Start(t, "the console")
 	f := newFixture(t)
 	for region, rate := range map[string]uint64{"eu-west": 240, "ap-south": 60} {
 		f.startNode(region, rate)
@@ -75,7 +75,7 @@ func TestInBrowser(t *testing.T) {
 	run("typing", chromedp.SendKeys(`input[name=token]`, f.Token()+kb.Enter), chromedp.WaitVisible(`.charts`))
 	run("waiting to be live", chromedp.WaitVisible(`.pulse.on`))
 	const drawn = `document.querySelectorAll(".chart path.line").length >= 15 && parseFloat(document.querySelector(".chart .now").textContent) > 300`
-	if _, err := chromedp.Run(ctx, chromedp.Poll[bool](drawn, chromedp.WithPollingTimeout(time.Minute))); err != nil {
+	if _, err := chromedp.Run(ctx, chromedp.Poll[bool](drawn, chromedp.WithPollingTimeout(10*time.Minute))); err != nil {
 		t.Fatalf("waiting for charts: %v", err)
 	}
 	shoot("overview-light")
@@ -119,7 +119,7 @@ func TestInBrowser(t *testing.T) {
 
 // TestEmptyInBrowser looks at the pages of an origin that has nothing to show.
 func TestEmptyInBrowser(t *testing.T) {
-	ctx := browsertest.Start(t, "the console without records", 3*time.Minute)
+	ctx := browsertest.Start(t, "the console without records")
 	f := newEmptyFixture(t)
 	base := f.AdminURL() + "/console/"
 	if err := chromedp.Do(ctx, browsertest.Look("light", 1280), chromedp.Navigate(base), chromedp.WaitVisible(`input[name=token]`),

@@ -33,7 +33,7 @@ func TestLiveEndsWithTheOrigin(t *testing.T) {
 	if !lines.Scan() || lines.Text() != "event: live" || !lines.Scan() || !strings.HasPrefix(lines.Text(), "data: ") {
 		t.Fatalf("read %q, %v", lines.Text(), lines.Err())
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if err := f.Stop(ctx); err != nil {
 		t.Errorf("stopping with a page open: %v", err)

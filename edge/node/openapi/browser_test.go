@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -19,7 +18,7 @@ import (
 // wider than its window or makes the browser ask for what is not served, and axe finds
 // nothing where scripts/clienttools has brought it.
 func TestInBrowser(t *testing.T) {
-	ctx := browsertest.Start(t, "the reference and the guide", 5*time.Minute)
+	ctx := browsertest.Start(t, "the reference and the guide")
 	handler := openapi.Handler()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !slices.Contains(openapi.Paths(), strings.TrimSuffix(r.URL.Path, "/")) {
