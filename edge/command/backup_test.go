@@ -127,7 +127,7 @@ func TestBackupAndRestore(t *testing.T) {
 	var n nodeReady
 	node := startProcess(t, filepath.Join(dir, "node", "node.json"), &n, "node", "--data", filepath.Join(dir, "node"), "--region", "eu",
 		"--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--origin", o.ready.NATSURL, "--credentials", credentials,
-		"--modules", modules, "--cache", cache)
+		"--modules", modules, "--cache", cache, "--module-cpu", "10s")
 	get := func(key string) int {
 		status, _ := request(t, "GET", n.BaseURL+"/api/v2/public/agents/me", key, "")
 		return status

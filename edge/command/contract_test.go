@@ -160,7 +160,7 @@ func cutShort(t *testing.T, target contract.Target, method, path, token string) 
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(5 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer %s\r\nContent-Length: 100\r\n\r\n{", method, path, token)

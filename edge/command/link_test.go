@@ -24,7 +24,7 @@ func written(t *testing.T, file string, text []byte) string {
 // fails runs a node that is not to start, and holds what it says.
 func (n *regional) fails(t *testing.T, says, hints string, more ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var stderr strings.Builder
 	cmd := exec.CommandContext(ctx, n.program, n.args(more...)...)

@@ -299,7 +299,7 @@ func TestOperationsManyOrigins(t *testing.T) {
 	dir := h.path("node", "data")
 	var ready nodeReady
 	startProcess(t, filepath.Join(dir, "node.json"), &ready, "node", "--data", dir, "--region", "eu", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
-		"--origin", "nats://"+h.port("10.0.0.12:4222"), "--credentials", credentials, "--modules", h.modules, "--cache", h.cache)
+		"--origin", "nats://"+h.port("10.0.0.12:4222"), "--credentials", credentials, "--modules", h.modules, "--cache", h.cache, "--module-cpu", "10s")
 	h.connected("first", "eu")
 	h.connected("second", "eu")
 	made, err := dev.OpenAccount(t.Context(), first, filepath.Join(t.TempDir(), "keys.json"))

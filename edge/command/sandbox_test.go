@@ -42,7 +42,7 @@ func buildSandbox(t *testing.T) (program string) {
 // wrote to standard error.
 func startSandbox(t *testing.T, program string, args ...string) (in io.Writer, out *bufio.Reader, stop func() string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	args = append([]string{"sandbox", "--cache", "../../build/testcache/sandbox"}, args...)
 	cmd := exec.CommandContext(ctx, program, args...)
 	var stderr strings.Builder
@@ -123,7 +123,7 @@ func sandboxGuide(t *testing.T, program string) {
 	script = strings.NewReplacer("edge sandbox", program+" sandbox --cache ../../build/testcache/sandbox",
 		"127.0.0.1:8085", addresstest.Fixed(t), "127.0.0.1:8081", addresstest.Fixed(t), "http://localhost:3000", receiver.URL,
 		"/hook &", "/hook --retries 100ms,100ms &", "curl ", "curl -sS --fail ").Replace(script)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-e", "-c", "trap 'kill $! 2>/dev/null || true' EXIT\n"+script+"read wait\n")
 	cmd.Env = append(os.Environ(), "no_proxy=*")
@@ -266,7 +266,7 @@ func sandboxReadme(t *testing.T, program string) {
 		fixed+" &", "127.0.0.1:0 >"+greeting+" &",
 		"http://"+fixed, "$(until grep -o 'http://127[.:0-9]*' "+greeting+" | head -n 1 | grep .; do kill -0 $!; sleep 0.1; done)",
 		"curl ", "curl -sS --fail ").Replace(script)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	// However it goes, nothing stays behind in the background.
 	cmd := exec.CommandContext(ctx, "sh", "-e", "-c", "trap 'kill $! 2>/dev/null || true' EXIT\n"+script+"wait $!\n")

@@ -184,7 +184,7 @@ func (n *regional) start(more ...string) {
 
 func (n *regional) args(more ...string) []string {
 	return append([]string{"node", "--data", n.dir, "--region", n.region, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
-		"--origin", n.origin, "--credentials", n.credentials, "--modules", testFiles.modules, "--cache", testFiles.cache}, more...)
+		"--origin", n.origin, "--credentials", n.credentials, "--modules", testFiles.modules, "--cache", testFiles.cache, "--module-cpu", "10s"}, more...)
 }
 
 // get asks who the key is.

@@ -195,8 +195,9 @@ func (w *torture) diskVictim(region, trusted string) *diskNode {
 	d.config = node.Config{
 		Data: filepath.Join(dir, "data"), Region: region, Origin: origin, Credentials: credentials,
 		Modules: modules, Cache: cache, ReleaseKeys: []minisign.PublicKey{key},
-		KeepLeads:    240 * time.Hour, // of which a jump of its clock leaves enough
-		StartTimeout: 5 * time.Second, // others are mended after it
+		KeepLeads:    240 * time.Hour,  // of which a jump of its clock leaves enough
+		ModuleCPU:    10 * time.Second, // this machine may be slow
+		StartTimeout: 5 * time.Second,  // others are mended after it
 		Now:          func() time.Time { return time.Now().Add(time.Duration(d.skew.Load())) },
 	}
 	d.victim.begin = d.start

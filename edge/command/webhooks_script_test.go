@@ -25,7 +25,7 @@ import (
 // origin over DIR, before it runs, with a live account that has one subscription,
 // to firings, and sets ACCOUNT to it.
 func scriptSubscribe(ts *testscript.TestScript, _ bool, args []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	db := scriptDatabase(ctx, ts, args[0])
 	defer func() { ts.Check(db.Close()) }()
@@ -53,7 +53,7 @@ func scriptDatabase(ctx context.Context, ts *testscript.TestScript, name string)
 // scriptRefuse is `refuse DIR BODY…`: has leads handed over that are refused, at an
 // edge origin over DIR, before it runs.
 func scriptRefuse(ts *testscript.TestScript, _ bool, args []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	db := scriptDatabase(ctx, ts, args[0])
 	defer func() { ts.Check(db.Close()) }()
@@ -71,7 +71,7 @@ func scriptRefuse(ts *testscript.TestScript, _ bool, args []string) {
 func scriptFireUntil(ts *testscript.TestScript, _ bool, args []string) {
 	admin, err := localClient(ts.MkAbs(args[0]))
 	ts.Check(err)
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	again := time.NewTicker(300 * time.Millisecond)
 	defer again.Stop()

@@ -92,7 +92,7 @@ func startSender(t testing.TB, db *central.DB, c Config) *Sender {
 	s, err := Start(t.Context(), c)
 	must(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
 		must(t, s.Stop(ctx))
 	})

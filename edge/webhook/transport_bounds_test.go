@@ -23,7 +23,7 @@ func TestEndpointsAreToldBounds(t *testing.T) {
 	must(t, err)
 	defer listener.Close()
 	transport, err := newTransport(Config{
-		Guard: NewGuard(GuardConfig{Allow: loopback}), CAFile: caFile(t, endpoint), Timeout: 10 * time.Second, PerEndpoint: 1,
+		Guard: NewGuard(GuardConfig{Allow: loopback}), CAFile: caFile(t, endpoint), Timeout: time.Minute, PerEndpoint: 1,
 	})
 	must(t, err)
 	defer transport.CloseIdleConnections()
@@ -95,7 +95,7 @@ func TestCAFileAddsToTheSystem(t *testing.T) {
 	}
 	endpoint := newReceiver(t, nil)
 	transport, err := newTransport(Config{
-		Guard: NewGuard(GuardConfig{Allow: loopback}), CAFile: other, Timeout: 10 * time.Second, PerEndpoint: 1,
+		Guard: NewGuard(GuardConfig{Allow: loopback}), CAFile: other, Timeout: time.Minute, PerEndpoint: 1,
 	})
 	must(t, err)
 	defer transport.CloseIdleConnections()

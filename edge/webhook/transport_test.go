@@ -23,7 +23,7 @@ func call(t *testing.T, endpoint *receiver) (*http.Response, error) {
 	dns.set(host, "127.0.0.1")
 	transport, err := newTransport(Config{
 		Guard: NewGuard(GuardConfig{Resolver: dns.resolver(), LookupTimeout: time.Minute, Allow: loopback}), CAFile: caFile(t, endpoint),
-		Timeout: 10 * time.Second, PerEndpoint: 1,
+		Timeout: time.Minute, PerEndpoint: 1,
 	})
 	must(t, err)
 	t.Cleanup(transport.CloseIdleConnections)
