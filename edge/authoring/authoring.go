@@ -15,10 +15,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 
 	"partneredge/edge/hint"
+	"partneredge/edge/release"
 	"partneredge/host"
 	"partneredge/wasm"
 	"partneredge/wasm/route"
@@ -39,15 +39,12 @@ type Project struct {
 	Manifest host.Manifest
 }
 
-// moduleName is the form of a module's name, as package release has it.
-var moduleName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
-
 // taken are the names of the modules that every release has.
 var taken = []string{route.Gate, "agents", "coaching", "sentinels", "webhooks", "leads"}
 
 // checkName returns an error unless a module may have this name.
 func checkName(name string) error {
-	if !moduleName.MatchString(name) {
+	if !release.IsModuleName(name) {
 		return hint.Add(fmt.Errorf("%q is no name for a module", name), "1 to 40 of a to z, 0 to 9 and dashes, a letter first")
 	}
 	if slices.Contains(taken, name) {

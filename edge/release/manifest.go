@@ -22,6 +22,10 @@ type config struct {
 // moduleName is the form of a module's name, which becomes part of file names.
 var moduleName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
 
+// IsModuleName reports whether a module may have this name: 1 to 40 of a to z, 0 to 9
+// and dashes, a letter first.
+func IsModuleName(name string) bool { return moduleName.MatchString(name) }
+
 func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
 }
@@ -97,7 +101,7 @@ func readConfig(text []byte, modules int) (c config, err error) {
 // checkNames returns an error unless names are sorted and unique.
 func checkNames(names []string) error {
 	for _, name := range names {
-		if !moduleName.MatchString(name) {
+		if !IsModuleName(name) {
 			return malformed("%q names no module", name)
 		}
 	}
