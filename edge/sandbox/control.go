@@ -24,17 +24,9 @@ import (
 // another site.
 type control struct {
 	listener  net.Listener
-	hello     hello
+	hello     sandboxctl.Hello
 	commands  *sandboxctl.Client
 	forwarder *forwarder // nil: events are only in the answers
-}
-
-// hello is the first line of a controlled sandbox program.
-type hello struct {
-	URL     string `json:"url"`
-	Account string `json:"account_id"`
-	Live    string `json:"live_key"`
-	Test    string `json:"test_key"`
 }
 
 // listenControl listens on addr, where no host means loopback.
@@ -128,7 +120,7 @@ func answerControl(w http.ResponseWriter, status int, v any) {
 }
 
 // readHello reads the first line of a controlled program.
-func readHello(out *bufio.Reader) (h hello, err error) {
+func readHello(out *bufio.Reader) (h sandboxctl.Hello, err error) {
 	line, err := out.ReadBytes('\n')
 	if err == nil {
 		err = json.Unmarshal(line, &h)

@@ -19,6 +19,14 @@ import (
 	"time"
 )
 
+// Hello is the first line of a program that takes commands, before any answer.
+type Hello struct {
+	URL     string `json:"url"`
+	Account string `json:"account_id"`
+	Live    string `json:"live_key"`
+	Test    string `json:"test_key"`
+}
+
 // Command is one line to the program. Do names the command, and so decides which
 // other fields are used and which field of the answer is set:
 //

@@ -61,7 +61,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := greet(stdout, *controlled, hello{URL: "http://" + listener.Addr().String(), Account: demo.AccountID, Live: demo.Live, Test: demo.Test}); err != nil {
+	if err := greet(stdout, *controlled, sandboxctl.Hello{URL: "http://" + listener.Addr().String(), Account: demo.AccountID, Live: demo.Live, Test: demo.Test}); err != nil {
 		return err
 	}
 	server := &http.Server{
@@ -100,15 +100,8 @@ func handler(backend *fake.Backend, clock *fake.Clock, controlled bool, docs san
 	return httpfront.WithRequestID(c.Now, ids, docs.Before(httpfront.New(c)))
 }
 
-// hello is the first output.
-type hello struct {
-	URL     string `json:"url"`
-	Account string `json:"account_id"`
-	Live    string `json:"live_key"`
-	Test    string `json:"test_key"`
-}
-
-func greet(w io.Writer, asJSON bool, h hello) error {
+// greet writes the first output.
+func greet(w io.Writer, asJSON bool, h sandboxctl.Hello) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(h)
 	}
