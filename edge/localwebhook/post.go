@@ -18,22 +18,16 @@ import (
 	"partneredge/store"
 )
 
-// postTime bounds the wait for a receiver's answer, as the webhook sender does.
-const postTime = 10 * time.Second
-
-// excerptMost bounds what is kept of a receiver's answer, in bytes.
-const excerptMost = 4 << 10
-
 // Poster posts signed events to a developer's own program. It refuses no address: the
 // webhook sender's guard keeps partners out of the service's network, and this is the
 // developer's.
 type Poster struct{ http *http.Client }
 
-// NewPoster makes a Poster that follows no redirect and asks no proxy, as the webhook
-// sender.
+// NewPoster makes a Poster that follows no redirect, asks no proxy, and waits as long as
+// the webhook sender.
 func NewPoster() *Poster {
 	return &Poster{&http.Client{
-		Timeout:       postTime,
+		Timeout:       webhook.DefaultTimeout,
 		Transport:     &http.Transport{Proxy: nil, IdleConnTimeout: 30 * time.Second},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -90,7 +84,7 @@ func (p *Poster) Post(ctx context.Context, to string, t Try) (o Outcome) {
 		return o
 	}
 	defer resp.Body.Close()
-	excerpt, _ := io.ReadAll(io.LimitReader(resp.Body, excerptMost)) // the status is what counts
+	excerpt, _ := io.ReadAll(io.LimitReader(resp.Body, webhook.ExcerptMost)) // the status is what counts
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20))     // so that the connection is used again
 	o.Status, o.RetryAfter = &resp.StatusCode, resp.Header.Get("Retry-After")
 	o.Answer = strings.ToValidUTF8(string(excerpt), "\uFFFD")
@@ -103,7 +97,7 @@ func withoutURL(err error) string {
 	var of *url.Error
 	if errors.As(err, &of) {
 		if of.Timeout() && !errors.Is(err, os.ErrDeadlineExceeded) {
-			return "no answer within " + postTime.String()
+			return "no answer within " + webhook.DefaultTimeout.String()
 		}
 		if errors.Is(of.Err, io.EOF) {
 			return "the connection was closed without an answer"

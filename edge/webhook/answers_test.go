@@ -58,7 +58,7 @@ func TestAnswers(t *testing.T) {
 				}
 			}
 		}, 200, store.StateDelivered, func(t *testing.T, a store.Attempt) {
-			if a.Excerpt != strings.Repeat("y", excerptMost) {
+			if a.Excerpt != strings.Repeat("y", ExcerptMost) {
 				t.Errorf("%d bytes kept", len(a.Excerpt))
 			}
 		}},

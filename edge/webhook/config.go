@@ -119,7 +119,7 @@ func (c *Config) fill() error {
 		poll, endpointAge = 100*time.Millisecond, 10*time.Millisecond
 		c.writers = 2 // one works while the other waits for the disk
 	}
-	orDefault(&c.Timeout, 10*time.Second)
+	orDefault(&c.Timeout, DefaultTimeout)
 	orDefault(&c.SlowAfter, time.Second)
 	orDefault(&c.HoldMost, 3*time.Second)
 	orDefault(&c.Lease, 30*time.Second)

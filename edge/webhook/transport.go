@@ -13,9 +13,13 @@ import (
 	"time"
 )
 
-// Bounds of what an endpoint may send.
+// Bounds of what an endpoint may send, and when.
 const (
-	excerptMost = 4 << 10  // bytes of the body that are kept
+	// DefaultTimeout is the default of Config.Timeout.
+	DefaultTimeout = 10 * time.Second
+	// ExcerptMost is the bytes of an answer's body that are kept.
+	ExcerptMost = 4 << 10
+
 	drainMost   = 64 << 10 // bytes that are read so that the connection can be used again
 	headersMost = 64 << 10
 )

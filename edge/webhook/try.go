@@ -111,9 +111,9 @@ func readExcerpt(body io.ReadCloser, cancel context.CancelFunc) string {
 	timer := time.AfterFunc(bodyTime, cancel)
 	defer timer.Stop()
 	kept := make([]byte, 0, 512)
-	for len(kept) < excerptMost {
+	for len(kept) < ExcerptMost {
 		if len(kept) == cap(kept) {
-			grown := make([]byte, len(kept), min(4*cap(kept), excerptMost))
+			grown := make([]byte, len(kept), min(4*cap(kept), ExcerptMost))
 			copy(grown, kept)
 			kept = grown
 		}
