@@ -299,7 +299,10 @@ type Span struct {
 	Since, Until time.Time
 }
 
-// Page is a page of a list, newest first. Limit 0 means 50, the most is 200. Cursor
+// MaxPage is the most records of a Page.
+const MaxPage = 200
+
+// Page is a page of a list, newest first. Limit 0 means 50, the most is MaxPage. Cursor
 // is the NextCursor of the page before, "" for the first.
 type Page struct {
 	Limit  int

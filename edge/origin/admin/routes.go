@@ -210,9 +210,6 @@ func spanOf(r *http.Request) (s store.Span, err error) {
 	return s, v.Err()
 }
 
-// maxPage is the longest list in one answer.
-const maxPage = 200
-
 // page answers with the page that the request asks for, each record converted.
 func page[T, V any](r *http.Request, read func(store.Page) ([]T, string, error), convert func(T) V) (answer, error) {
 	wanted, err := pageOf(r)
@@ -239,7 +236,7 @@ func pageOf(r *http.Request) (store.Page, error) {
 		if err != nil && !errors.Is(err, strconv.ErrRange) {
 			return page, &input.Problem{Kind: input.KindParameter, Reason: "limit_not_integer", Detail: "limit must be an integer"}
 		}
-		page.Limit = min(max(n, 1), maxPage)
+		page.Limit = min(max(n, 1), store.MaxPage)
 	}
 	return page, nil
 }

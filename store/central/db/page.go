@@ -12,18 +12,15 @@ import (
 	"partneredge/store/valid"
 )
 
-const (
-	pageDefault = 50
-	pageMost    = 200
-)
+const pageDefault = 50
 
 // PageLimit returns how many records a page has: 50 where p does not say, and
-// at most 200.
+// at most store.MaxPage.
 func PageLimit(p store.Page) int {
 	if p.Limit <= 0 {
 		return pageDefault
 	}
-	return min(p.Limit, pageMost)
+	return min(p.Limit, store.MaxPage)
 }
 
 // Cursor makes the cursor of a list: the place where a page ended, a dot, and in
