@@ -176,7 +176,8 @@ func (s *segment) applyMarks() error {
 // there is none.
 func (s *segment) find(hash uint32, id []byte) (i int, rec record) {
 	i = s.items.find(hash, func(at int64) bool {
-		n, err := s.f.ReadAt(s.head, at) // what was read before an error counts
+		n, _ := s.f.ReadAt(s.head, at) // what was read before an error counts
+		var err error
 		rec, err = parseHead(s.head[:n])
 		return err == nil && string(rec.id) == string(id)
 	})
