@@ -2,13 +2,94 @@ package admin
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	"net/http"
 	"strconv"
+	"time"
 
 	"partneredge/edge/adminapi"
 	"partneredge/edge/origin/admin/input"
 	"partneredge/store"
+	"partneredge/wasm/abi"
+	"partneredge/wasm/apikey"
 )
+
+// keyLifetime is the default lifetime of a key.
+const keyLifetime = 365 * 24 * time.Hour
+
+// defaultRate of a key, requests a minute.
+const defaultRate = 100
+
+// createKey shows the plaintext, which nobody can show again.
+func (a *api) createKey(r *http.Request, in adminapi.NewKey, v *input.Validator) (answer, error) {
+	key := store.Key{
+		AccountID:   r.PathValue("id"),
+		Environment: store.Environment(v.OneOf("environment", in.Environment, string(store.Live), string(store.Test))),
+		Scopes:      v.Scopes("scopes", in.Scopes),
+		Allowlist:   v.Prefixes("ip_allowlist", in.IPAllowlist),
+		RateLimit:   int(v.Between("rate_limit", in.RateLimit, 1, input.MaxRate, defaultRate)),
+		ExpiresAt:   v.Time("expires_at", in.ExpiresAt), // the past is allowed: an expired key to test with
+		Label:       v.Optional("label", in.Label, input.MaxLabel),
+	}
+	if err := v.Err(); err != nil {
+		return answer{}, err
+	}
+	if key.ExpiresAt.IsZero() {
+		key.ExpiresAt = a.DB.Now().Add(keyLifetime)
+	}
+	plaintext := mint(key.Environment)
+	key.Hash = sha256.Sum256([]byte(plaintext))
+	key, err := a.DB.CreateKey(r.Context(), key)
+	return created(adminapi.MintedKey{Key: a.toKey(key), Plaintext: plaintext}, err)
+}
+
+// mint makes the plaintext of a key.
+func mint(env store.Environment) string {
+	for {
+		var random [apikey.RandomSize]byte
+		_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
+		if key := apikey.Mint(abi.Environment(env), &random); key != "" {
+			return key
+		}
+	}
+}
+
+// rotateKey makes a successor, which is what the key was but for its lifetime:
+// that begins anew.
+func (a *api) rotateKey(r *http.Request, in adminapi.Rotation, v *input.Validator) (answer, error) {
+	grace := v.Between("grace_seconds", in.GraceSeconds, 0, int64(input.MaxGrace/time.Second), int64(input.DefaultGrace/time.Second))
+	if err := v.Err(); err != nil {
+		return answer{}, err
+	}
+	id := r.PathValue("id")
+	old, err := a.DB.Key(r.Context(), id)
+	if err != nil {
+		return answer{}, err
+	}
+	now := a.DB.Now()
+	plaintext := mint(old.Environment)
+	successor := store.Key{Hash: sha256.Sum256([]byte(plaintext)), ExpiresAt: now.Add(keyLifetime)}
+	key, previous, err := a.DB.RotateKey(r.Context(), id, successor, now.Add(time.Duration(grace)*time.Second))
+	return created(adminapi.RotatedKey{Key: a.toKey(key), Plaintext: plaintext, Previous: a.toKey(previous)}, err)
+}
+
+// expiresSoon is the time within which listed keys expire, unless the request names
+// another.
+const expiresSoon = 30 * 24 * time.Hour
+
+// listExpiringKeys lists the keys of all accounts that expire before a time.
+func (a *api) listExpiringKeys(r *http.Request) (answer, error) {
+	before := a.DB.Now().Add(expiresSoon)
+	if query := r.URL.Query(); query.Has("expires_before") {
+		text, v := query.Get("expires_before"), input.Validator{Kind: input.KindParameter}
+		before = v.Time("expires_before", &text)
+		if err := v.Err(); err != nil {
+			return answer{}, err
+		}
+	}
+	return a.listKeys(r, func(p store.Page) ([]store.Key, string, error) { return a.DB.ExpiringKeys(r.Context(), before, p) })
+}
 
 // Days of the usage of keys.
 const (
