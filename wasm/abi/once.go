@@ -1,11 +1,19 @@
 package abi
 
+import "strings"
+
+// IsOnceKey reports whether s can be an idempotency key: 1 to 255 printable ASCII
+// characters.
+func IsOnceKey(s string) bool {
+	return s != "" && len(s) <= 255 && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' })
+}
+
 // Once is a lead to keep unless one was kept with the same idempotency key of
 // the same API key within the last 24 hours.
 //
 //	bytes: idempotency key, digest; then the Lead frame
 type Once struct {
-	Key    string // 1 to 255 printable ASCII characters
+	Key    string // as IsOnceKey has it
 	Digest string // of the request's body; a different one means another request
 	Lead   Lead
 }
@@ -63,7 +71,7 @@ func (k *Kept) Parse(b []byte) error {
 //
 //	bytes: idempotency key, digest; then the Subscription frame
 type SubscribeOnce struct {
-	Key          string // 1 to 255 printable ASCII characters
+	Key          string // as IsOnceKey has it
 	Digest       string // of the request's body; a different one means another request
 	Subscription Subscription
 }

@@ -6,12 +6,12 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"partneredge/edge/adminapi"
 	"partneredge/edge/origin/admin/input"
 	"partneredge/store"
 	"partneredge/store/central/idempotency"
+	"partneredge/wasm/abi"
 )
 
 // addCoachingRun takes the insights of one run. A run without any is noted
@@ -70,7 +70,7 @@ func named(r *http.Request, in any) (context.Context, *idempotency.Request, erro
 	if len(keys) == 0 {
 		return r.Context(), new(idempotency.Request), nil
 	}
-	if len(keys) > 1 || !isIdempotencyKey(keys[0]) {
+	if len(keys) > 1 || !abi.IsOnceKey(keys[0]) {
 		return nil, nil, &input.Problem{Kind: "invalid_idempotency_key", Detail: "Idempotency-Key must be one of 1 to 255 printable ASCII characters"}
 	}
 	text, err := encode(in)
@@ -80,11 +80,6 @@ func named(r *http.Request, in any) (context.Context, *idempotency.Request, erro
 	digest := sha256.Sum256(text)
 	once := &idempotency.Request{Key: keys[0], Digest: hex.EncodeToString(digest[:])}
 	return idempotency.With(r.Context(), once), once, nil
-}
-
-// isIdempotencyKey reports whether s is 1 to 255 printable ASCII characters.
-func isIdempotencyKey(s string) bool {
-	return s != "" && len(s) <= 255 && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' })
 }
 
 func (a *api) addFiring(r *http.Request, in adminapi.NewFiring, v *input.Validator) (answer, error) {

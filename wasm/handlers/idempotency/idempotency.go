@@ -3,7 +3,6 @@ package idempotency
 
 import (
 	"hash/fnv"
-	"strings"
 
 	"partneredge/wasm/abi"
 	"partneredge/wasm/answer"
@@ -13,16 +12,11 @@ import (
 // the key is none that can be taken, and the request has been refused.
 func Key(req *abi.Request, resp *abi.Response) (key string, ok bool) {
 	key, keys := req.Header("idempotency-key")
-	if keys > 1 || keys == 1 && !valid(key) {
+	if keys > 1 || keys == 1 && !abi.IsOnceKey(key) {
 		answer.Error(resp, 400, "invalid_idempotency_key", "")
 		return "", false
 	}
 	return key, true
-}
-
-// valid reports whether s is 1 to 255 printable ASCII characters.
-func valid(s string) bool {
-	return s != "" && len(s) <= 255 && !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' })
 }
 
 // Digest returns a hash that differs for different bodies. It need not be
