@@ -9,6 +9,8 @@ import (
 	"errors"
 	"net/netip"
 	"time"
+
+	"partneredge/wasm/abi"
 )
 
 // Kinds of error. A store wraps them with what it tried.
@@ -42,11 +44,11 @@ const (
 
 // Scopes a key can carry.
 const (
-	ScopeReadAgent     = "read:agent"
-	ScopeReadCoaching  = "read:coaching"
-	ScopeReadSentinels = "read:sentinels"
-	ScopeWriteWebhooks = "write:webhooks"
-	ScopeWriteLeads    = "write:leads"
+	ScopeReadAgent     = abi.ScopeReadAgent
+	ScopeReadCoaching  = abi.ScopeReadCoaching
+	ScopeReadSentinels = abi.ScopeReadSentinels
+	ScopeWriteWebhooks = abi.ScopeWriteWebhooks
+	ScopeWriteLeads    = abi.ScopeWriteLeads
 )
 
 // Account is a partner's account and the agent who owns it.
@@ -179,11 +181,11 @@ const FailingLong = 5 * 24 * time.Hour
 
 // Event types.
 const (
-	EventInsightCreated  = "agent.coaching_insight_created"
-	EventSentinelFired   = "sentinel.fired"
-	EventDealChanged     = "deal.stage_changed"
-	EventClientContacted = "client.contacted"
-	EventGoalChanged     = "goal.pace_changed"
+	EventInsightCreated  = abi.EventInsightCreated
+	EventSentinelFired   = abi.EventSentinelFired
+	EventDealChanged     = abi.EventDealChanged
+	EventClientContacted = abi.EventClientContacted
+	EventGoalChanged     = abi.EventGoalChanged
 )
 
 // Event is an event of an account. Body is the whole envelope, marshalled once.

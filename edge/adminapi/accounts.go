@@ -1,6 +1,11 @@
 package adminapi
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+
+	"partneredge/wasm/abi"
+)
 
 // NewAccount is the request that makes an account.
 type NewAccount struct {
@@ -38,7 +43,7 @@ type Agent struct {
 // Scopes returns the scopes of the partner interface. A key can have others as well,
 // which the routes of modules require: x: and 1 to 40 of a to z, 0 to 9 and hyphens.
 func Scopes() []string {
-	return []string{"read:agent", "read:coaching", "read:sentinels", "write:webhooks", "write:leads"}
+	return slices.Clone(abi.ScopeNames[:])
 }
 
 // NewKey is the request that makes a key.

@@ -1,10 +1,15 @@
 package adminapi
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+
+	"partneredge/wasm/abi"
+)
 
 // EventTypes returns the types of events.
 func EventTypes() []string {
-	return []string{"agent.coaching_insight_created", "sentinel.fired", "deal.stage_changed", "client.contacted", "goal.pace_changed"}
+	return slices.Clone(abi.EventTypes[:])
 }
 
 // NewCoachingRun is the request that adds the insights of one run.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"partneredge/edge/adminapi"
 	"partneredge/edge/hint"
 	"partneredge/edge/localwebhook"
 	"partneredge/edge/output"
@@ -54,7 +55,7 @@ func defineTrigger(flags *pflag.FlagSet) handler {
 			return err
 		}
 		if !known {
-			return usagef("the events are "+strings.Join(localwebhook.EventTypes(), ", "), "trigger: there is no event %q", c.args[0])
+			return usagef("the events are "+strings.Join(adminapi.EventTypes(), ", "), "trigger: there is no event %q", c.args[0])
 		}
 		key, err := secret.get(c.cmd)
 		if err != nil {

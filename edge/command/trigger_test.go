@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"partneredge/edge/adminapi"
 	"partneredge/edge/localwebhook"
 )
 
@@ -13,7 +14,7 @@ import (
 // exactly these events.
 func TestSamples(t *testing.T) {
 	check := newConformance(t)
-	for _, kind := range localwebhook.EventTypes() {
+	for _, kind := range adminapi.EventTypes() {
 		m, known, err := localwebhook.Sample(kind, "acc_01kanq3v7yf4pss7c3kxq5d2aw", time.Now())
 		if err != nil || !known {
 			t.Fatalf("%s: %t, %v", kind, known, err)
@@ -26,7 +27,7 @@ func TestSamples(t *testing.T) {
 			t.Errorf("%s is not what the document draws: %v\n%s", kind, err, m.Body)
 		}
 	}
-	want, got := slices.Sorted(maps.Keys(eventData)), slices.Sorted(slices.Values(localwebhook.EventTypes()))
+	want, got := slices.Sorted(maps.Keys(eventData)), slices.Sorted(slices.Values(adminapi.EventTypes()))
 	if !slices.Equal(got, want) {
 		t.Errorf("samples of %v, want %v", got, want)
 	}

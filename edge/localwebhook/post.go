@@ -85,7 +85,7 @@ func (p *Poster) Post(ctx context.Context, to string, t Try) (o Outcome) {
 	}
 	defer resp.Body.Close()
 	excerpt, _ := io.ReadAll(io.LimitReader(resp.Body, webhook.ExcerptMost)) // the status is what counts
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20))     // so that the connection is used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20))             // so that the connection is used again
 	o.Status, o.RetryAfter = &resp.StatusCode, resp.Header.Get("Retry-After")
 	o.Answer = strings.ToValidUTF8(string(excerpt), "\uFFFD")
 	return o

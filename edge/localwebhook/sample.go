@@ -5,6 +5,7 @@ import (
 
 	"partneredge/edge/webhook"
 	"partneredge/store"
+	"partneredge/wasm/abi"
 	"partneredge/wasm/event"
 )
 
@@ -17,31 +18,22 @@ type sample struct {
 // samples returns an example of each event of the contract.
 func samples() []sample {
 	return []sample{
-		{event.InsightCreated, func(at time.Time) any {
+		{abi.EventInsightCreated, func(at time.Time) any {
 			return event.Insight{InsightID: store.NewID("ins", at), Headline: "Call back within five minutes", CreatedAt: event.Time(at)}
 		}},
-		{event.SentinelFired, func(at time.Time) any {
+		{abi.EventSentinelFired, func(at time.Time) any {
 			return event.Firing{FiringID: store.NewID("fir", at), SentinelName: "stale_lead", TriggeredAt: event.Time(at), ActionTaken: "task_created"}
 		}},
-		{event.DealChanged, func(at time.Time) any {
+		{abi.EventDealChanged, func(at time.Time) any {
 			return event.Deal{DealID: "deal-1", FromStage: "offer", ToStage: "under_contract", ChangedAt: event.Time(at)}
 		}},
-		{event.ClientContacted, func(at time.Time) any {
+		{abi.EventClientContacted, func(at time.Time) any {
 			return event.Contact{ContactID: store.NewID("con", at), ClientID: "client-7", Channel: "phone", OccurredAt: event.Time(at)}
 		}},
-		{event.GoalChanged, func(at time.Time) any {
+		{abi.EventGoalChanged, func(at time.Time) any {
 			return event.Goal{GoalID: "goal-2026", Pace: "behind", PreviousPace: "on_pace", ChangedAt: event.Time(at)}
 		}},
 	}
-}
-
-// EventTypes returns the events that Sample knows: those of the contract.
-func EventTypes() []string {
-	var types []string
-	for _, s := range samples() {
-		types = append(types, s.event)
-	}
-	return types
 }
 
 // Sample returns a new event of a type with example data; known is false for a type

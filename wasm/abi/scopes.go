@@ -16,8 +16,17 @@ const (
 	AllScopes = ReadAgent | ReadCoaching | ReadSentinels | WriteWebhooks | WriteLeads
 )
 
+// Names of the contract's scopes.
+const (
+	ScopeReadAgent     = "read:agent"
+	ScopeReadCoaching  = "read:coaching"
+	ScopeReadSentinels = "read:sentinels"
+	ScopeWriteWebhooks = "write:webhooks"
+	ScopeWriteLeads    = "write:leads"
+)
+
 // ScopeNames are the names of the contract's scopes, each at the place of its bit.
-var ScopeNames = [...]string{"read:agent", "read:coaching", "read:sentinels", "write:webhooks", "write:leads"}
+var ScopeNames = [...]string{ScopeReadAgent, ScopeReadCoaching, ScopeReadSentinels, ScopeWriteWebhooks, ScopeWriteLeads}
 
 // ScopeOf returns the bit of one of the contract's scopes, 0 for any other name.
 func ScopeOf(name string) Scopes {

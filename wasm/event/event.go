@@ -9,45 +9,36 @@ import (
 	"time"
 )
 
-// The types of events.
-const (
-	InsightCreated  = "agent.coaching_insight_created"
-	SentinelFired   = "sentinel.fired"
-	DealChanged     = "deal.stage_changed"
-	ClientContacted = "client.contacted"
-	GoalChanged     = "goal.pace_changed"
-)
-
 // Data of each type of event. Times are as Time writes them.
 type (
-	// Insight is the data of InsightCreated.
+	// Insight is the data of abi.EventInsightCreated.
 	Insight struct {
 		InsightID string `json:"insight_id"`
 		Headline  string `json:"headline"`
 		CreatedAt string `json:"created_at"`
 	}
-	// Firing is the data of SentinelFired.
+	// Firing is the data of abi.EventSentinelFired.
 	Firing struct {
 		FiringID     string `json:"firing_id"`
 		SentinelName string `json:"sentinel_name"`
 		TriggeredAt  string `json:"triggered_at"`
 		ActionTaken  string `json:"action_taken"`
 	}
-	// Deal is the data of DealChanged.
+	// Deal is the data of abi.EventDealChanged.
 	Deal struct {
 		DealID    string `json:"deal_id"`
 		FromStage string `json:"from_stage"`
 		ToStage   string `json:"to_stage"`
 		ChangedAt string `json:"changed_at"`
 	}
-	// Contact is the data of ClientContacted.
+	// Contact is the data of abi.EventClientContacted.
 	Contact struct {
 		ContactID  string `json:"contact_id"`
 		ClientID   string `json:"client_id"`
 		Channel    string `json:"channel"`
 		OccurredAt string `json:"occurred_at"`
 	}
-	// Goal is the data of GoalChanged.
+	// Goal is the data of abi.EventGoalChanged.
 	Goal struct {
 		GoalID       string `json:"goal_id"`
 		Pace         string `json:"pace"`

@@ -39,7 +39,7 @@ func (c Controller) addInsights(command Command, a *Answer) error {
 	if newest.ID == "" {
 		return nil
 	}
-	return c.emit(a, command.Account, event.InsightCreated, event.Insight{
+	return c.emit(a, command.Account, abi.EventInsightCreated, event.Insight{
 		InsightID: newest.ID, Headline: newest.Headline, CreatedAt: event.Time(time.UnixMicro(newest.Created)),
 	})
 }
@@ -50,7 +50,7 @@ func (c Controller) addFirings(command Command, a *Answer) error {
 		if err != nil {
 			return err
 		}
-		if err := c.emit(a, command.Account, event.SentinelFired, event.Firing{
+		if err := c.emit(a, command.Account, abi.EventSentinelFired, event.Firing{
 			FiringID: added.ID, SentinelName: added.Name, TriggeredAt: event.Time(time.UnixMicro(added.Triggered)), ActionTaken: added.Action,
 		}); err != nil {
 			return err
@@ -66,7 +66,7 @@ func (c Controller) addContact(command Command, a *Answer) error {
 	if command.Client == "" {
 		return errors.New("client is missing")
 	}
-	return c.emit(a, command.Account, event.ClientContacted, event.Contact{
+	return c.emit(a, command.Account, abi.EventClientContacted, event.Contact{
 		ContactID: c.Backend.NewID("con"), ClientID: command.Client, Channel: command.Channel, OccurredAt: c.now(),
 	})
 }
@@ -80,7 +80,7 @@ func (c Controller) setDeal(command Command, a *Answer) error {
 	if err != nil || from == "" || from == command.Stage {
 		return err
 	}
-	return c.emit(a, command.Account, event.DealChanged, event.Deal{
+	return c.emit(a, command.Account, abi.EventDealChanged, event.Deal{
 		DealID: command.ID, FromStage: from, ToStage: command.Stage, ChangedAt: c.now(),
 	})
 }
@@ -97,7 +97,7 @@ func (c Controller) setGoal(command Command, a *Answer) error {
 	if err != nil || from == "" || from == command.Pace {
 		return err
 	}
-	return c.emit(a, command.Account, event.GoalChanged, event.Goal{
+	return c.emit(a, command.Account, abi.EventGoalChanged, event.Goal{
 		GoalID: command.ID, Pace: command.Pace, PreviousPace: from, ChangedAt: c.now(),
 	})
 }

@@ -115,20 +115,11 @@ func knownEvents(v *fastjson.Value) []string {
 	var events []string
 	for _, item := range v.GetArray() {
 		name, ok := jsonbody.Text(item)
-		if ok && known(name) && !slices.Contains(events, name) {
+		if ok && slices.Contains(abi.EventTypes[:], name) && !slices.Contains(events, name) {
 			events = append(events, name)
 		}
 	}
 	return events
-}
-
-func known(event string) bool {
-	switch event {
-	case "agent.coaching_insight_created", "sentinel.fired", "deal.stage_changed",
-		"client.contacted", "goal.pace_changed":
-		return true
-	}
-	return false
 }
 
 // describe returns nil if there is no description. An empty one is kept.
