@@ -298,7 +298,7 @@ func TestAuditSpanAfterClockSteps(t *testing.T) {
 		now = began.Add(-24 * time.Hour)
 		noError(t, d.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
 			for range 3000 { // of the day before, but with the highest numbers
-				if err := audit.LogOf(ctx).Add(ctx, t, "test.do", "two", nil, nil); err != nil {
+				if err := audit.LogOf(ctx).Add(ctx, t, audit.Entry{Action: "test.do", Target: "two"}); err != nil {
 					return err
 				}
 			}

@@ -90,7 +90,7 @@ func (d *DB) writeTo(ctx context.Context, tried, account string, refused error, 
 
 // audited writes to the audit log what the actor of the job did to a record.
 func (t *tx) audited(ctx context.Context, action, target string, before, after any) error {
-	return t.audit.Add(ctx, t.Tx, action, target, before, after)
+	return t.audit.Add(ctx, t.Tx, audit.Entry{Action: action, Target: target, Before: before, After: after})
 }
 
 // RolloutWritten implements fleet.Batch.

@@ -43,16 +43,23 @@ func LogOf(ctx context.Context) Log {
 	return Log{}
 }
 
-// Add writes what the actor did to a record. before and after marshal to the record
-// without secrets; nil is none.
-func (l Log) Add(ctx context.Context, t *db.Tx, action, target string, before, after any) error {
+// Entry says what was done to a record.
+type Entry struct {
+	Action string // such as node.enrol
+	Target string // the record's id
+	// Before and After marshal to the record without secrets; nil is none.
+	Before, After any
+}
+
+// Add writes what the actor did.
+func (l Log) Add(ctx context.Context, t *db.Tx, e Entry) error {
 	if l.actor == nil {
 		return nil
 	}
 	now := t.Now()
 	_, err := t.Exec(ctx, `INSERT INTO audit (`+Columns+`)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, store.NewID("aud", now), store.Micros(now),
-		l.actor.ID, l.actor.Name, string(l.actor.Role), l.actor.Remote, action, target, recordText(before), recordText(after))
+		l.actor.ID, l.actor.Name, string(l.actor.Role), l.actor.Remote, e.Action, e.Target, recordText(e.Before), recordText(e.After))
 	return err
 }
 
@@ -87,7 +94,7 @@ func Revoke[T any](ctx context.Context, d *db.DB, k db.Table[T], id string, revo
 		}
 		before := record
 		*revokedAt(&before) = time.Time{}
-		return log.Add(ctx, t, k.Noun+".revoke", id, before, record)
+		return log.Add(ctx, t, Entry{Action: k.Noun + ".revoke", Target: id, Before: before, After: record})
 	})
 	if err != nil {
 		var none T

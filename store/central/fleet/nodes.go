@@ -36,7 +36,7 @@ func (f *Fleet) AddNode(ctx context.Context, n store.Node) (store.Node, error) {
 			n.ID, n.Name, n.Region, n.PublicKey, store.Micros(n.CreatedAt), n.WireVersion); err != nil {
 			return err
 		}
-		return log.Add(ctx, t, "node.enrol", n.ID, nil, n)
+		return log.Add(ctx, t, audit.Entry{Action: "node.enrol", Target: n.ID, After: n})
 	}))
 }
 

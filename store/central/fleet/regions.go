@@ -33,7 +33,7 @@ func (f *Fleet) AddRegionServer(ctx context.Context, r store.RegionServer) (stor
 			r.ID, r.Region, r.PublicKey, r.SystemKey, store.Micros(r.CreatedAt)); err != nil {
 			return err
 		}
-		return log.Add(ctx, t, "region.enrol", r.ID, nil, r)
+		return log.Add(ctx, t, audit.Entry{Action: "region.enrol", Target: r.ID, After: r})
 	}))
 }
 

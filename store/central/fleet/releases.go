@@ -47,7 +47,7 @@ func (f *Fleet) AddRelease(ctx context.Context, r store.Release) (_ store.Releas
 				r.ID, r.Version, r.Digest, r.Size, db.JSONText(r.Modules), db.JSONText(r.Signers), store.Micros(r.CreatedAt)); err != nil {
 				return err
 			}
-			return log.Add(ctx, t, "release.create", r.ID, nil, r)
+			return log.Add(ctx, t, audit.Entry{Action: "release.create", Target: r.ID, After: r})
 		case err != nil:
 			return err
 		case before.Digest != r.Digest:
@@ -60,7 +60,7 @@ func (f *Fleet) AddRelease(ctx context.Context, r store.Release) (_ store.Releas
 		if _, err := t.Exec(ctx, `UPDATE releases SET signers = ? WHERE id = ?`, db.JSONText(r.Signers), before.ID); err != nil {
 			return err
 		}
-		return log.Add(ctx, t, "release.sign", before.ID, before, noted)
+		return log.Add(ctx, t, audit.Entry{Action: "release.sign", Target: before.ID, Before: before, After: noted})
 	})
 	if err != nil {
 		return store.Release{}, false, err

@@ -64,7 +64,7 @@ func (f *Fleet) AddRollout(ctx context.Context, r store.Rollout) (store.Rollout,
 		if err := PutReleases(ctx, t, before); err != nil {
 			return err
 		}
-		return log.Add(ctx, t, "release.promote", r.Release, nil, r)
+		return log.Add(ctx, t, audit.Entry{Action: "release.promote", Target: r.Release, After: r})
 	})
 	if errors.Is(err, store.ErrConflict) { // one row alone may be active
 		err = fmt.Errorf("add rollout: %w", ErrRolloutUnderWay)
@@ -115,7 +115,7 @@ func (f *Fleet) StepRollout(ctx context.Context, r store.Rollout) (next store.Ro
 		if err := settle(ctx, t, was, r); err != nil {
 			return err
 		}
-		return log.Add(ctx, t, "release.rollback", r.Release, was, r)
+		return log.Add(ctx, t, audit.Entry{Action: "release.rollback", Target: r.Release, Before: was, After: r})
 	})
 	if err != nil || !stepped {
 		return store.Rollout{}, false, err

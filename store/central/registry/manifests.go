@@ -26,7 +26,7 @@ func (r *Registry) PutManifest(ctx context.Context, m store.Manifest, tag string
 		if err != nil || !changed {
 			return err
 		}
-		return log.Add(ctx, t, "release.push", m.Digest, nil, shown{m.Digest, m.ArtifactType, tag})
+		return log.Add(ctx, t, audit.Entry{Action: "release.push", Target: m.Digest, After: shown{m.Digest, m.ArtifactType, tag}})
 	})
 }
 
