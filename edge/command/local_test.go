@@ -54,6 +54,40 @@ func TestLocalCommandsOverTLS(t *testing.T) {
 	}
 }
 
+// TestReleasesOverTLS has the commands of releases ask an origin's registry whose
+// certificate nobody knows but --admin-ca, or the folder of --data.
+func TestReleasesOverTLS(t *testing.T) {
+	t.Parallel()
+	modules, _ := testFiles.get(t)
+	dir := t.TempDir()
+	writeCertificate(t, filepath.Join(dir, "tls"), "127.0.0.1")
+	data := filepath.Join(dir, "origin")
+	var ready originReady
+	startProgram(t, testFiles.program(t), filepath.Join(data, "origin.json"), &ready, "origin", "--data", data, "--admin", "127.0.0.1:0",
+		"--nats-listen", "127.0.0.1:0", "--admin-tls-cert", filepath.Join(dir, "tls/tls.crt"), "--admin-tls-key", filepath.Join(dir, "tls/tls.key"))
+	private, public, layout := filepath.Join(dir, "release.key"), filepath.Join(dir, "release.pub"), filepath.Join(dir, "layout")
+	edge(t, "release", "keygen", "--no-password", "--key", private, "--pub", public)
+	for version, where := range map[string][]string{
+		"1.0.0": {"--admin", ready.AdminURL, "--token-file", filepath.Join(data, adminTokenFile), "--admin-ca", filepath.Join(dir, "tls/ca.crt")},
+		"2.0.0": {"--data", data},
+	} {
+		ask := func(args ...string) string { return edge(t, append(args, where...)...) }
+		ask("release", "push", "--modules", modules, "--version", version, "--key", private)
+		if out := ask("release", "verify", version, "--keys", public); !strings.Contains(out, "release "+version+" is good") {
+			t.Errorf("verifying %s: %s", version, out)
+		}
+		if out := ask("release", "diff", version, modules); !strings.Contains(out, "nothing differs") {
+			t.Errorf("comparing %s: %s", version, out)
+		}
+		pulled := version + "-rc.1"
+		edge(t, "release", "pack", "--modules", modules, "--version", pulled, "--layout", layout)
+		edge(t, "release", "sign", pulled, "--layout", layout, "--key", private)
+		if out := ask("release", "pull", pulled, "--from", layout); !strings.Contains(out, pulled) {
+			t.Errorf("pulling %s: %s", pulled, out)
+		}
+	}
+}
+
 // TestPinned refuses a server with another certificate than the file's, of the same name
 // too.
 func TestPinned(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 	"oras.land/oras-go/v2"
 	"oras.land/oras-go/v2/content/oci"
+	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
 
 	"partneredge/edge/adminapi"
@@ -183,7 +184,7 @@ func definePull(flags *pflag.FlagSet) handler {
 		} else {
 			r, err := release.Repository(*where, *plainHTTP, auth.Credential{
 				Username: os.Getenv("EDGE_REGISTRY_USER"), Password: os.Getenv("EDGE_REGISTRY_PASSWORD"),
-			})
+			}, nil)
 			if err != nil {
 				return usagef("such as registry.example.com/edge/releases, or a folder with an OCI layout", "release pull: --from %q is neither a repository nor a layout", *where)
 			}
@@ -197,10 +198,20 @@ func definePull(flags *pflag.FlagSet) handler {
 	}
 }
 
+// originRegistry returns the origin's registry. It has the transport of the admin API's
+// client and not its timeout: modules may take longer than that by a slow line.
+func originRegistry(admin *adminapi.Client) (*remote.Repository, error) {
+	var transport http.RoundTripper
+	if admin.HTTP != nil {
+		transport = admin.HTTP.Transport
+	}
+	return release.OriginRepository(admin.URL, admin.Token, transport)
+}
+
 // giveToOrigin copies a release with its signatures to the origin's registry, and
 // has the origin make a release of it.
 func giveToOrigin(ctx context.Context, c *invocation, from oras.ReadOnlyGraphTarget, digest string) error {
-	to, err := release.OriginRepository(c.admin.URL, c.admin.Token)
+	to, err := originRegistry(c.admin)
 	if err != nil {
 		return err
 	}

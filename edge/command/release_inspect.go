@@ -66,7 +66,7 @@ func defineVerify(flags *pflag.FlagSet) handler {
 		if *dir != "" {
 			target, err = release.OpenLayout(ctx, *dir)
 		} else if c.admin, err = admin.client(); err == nil {
-			target, err = release.OriginRepository(c.admin.URL, c.admin.Token)
+			target, err = originRegistry(c.admin)
 		}
 		if err != nil {
 			return err
@@ -202,7 +202,7 @@ func findAtOrigin(ctx context.Context, c *invocation, admin *adminFlags, name st
 	if err != nil {
 		return nil, "", err
 	}
-	registry, err := release.OriginRepository(c.admin.URL, c.admin.Token)
+	registry, err := originRegistry(c.admin)
 	return registry, r.Digest, err
 }
 

@@ -40,24 +40,27 @@ func CutLayout(name string) (dir, reference string) {
 	return "", ""
 }
 
-// Repository returns the repository of a registry that HOST/REPOSITORY names.
-func Repository(name string, plainHTTP bool, credential auth.Credential) (*remote.Repository, error) {
+// Repository returns the repository of a registry that HOST/REPOSITORY names, which is
+// asked through transport, or http.DefaultTransport where that is nil.
+func Repository(name string, plainHTTP bool, credential auth.Credential, transport http.RoundTripper) (*remote.Repository, error) {
 	r, err := remote.NewRepository(name)
 	if err != nil {
 		return nil, err
 	}
 	r.PlainHTTP = plainHTTP
-	r.Client = &auth.Client{Client: http.DefaultClient, Cache: auth.NewCache(), Credential: auth.StaticCredential(r.Reference.Registry, credential)}
+	r.Client = &auth.Client{Client: &http.Client{Transport: transport}, Cache: auth.NewCache(), Credential: auth.StaticCredential(r.Reference.Registry, credential)}
 	return r, nil
 }
 
-// OriginRepository returns the repository of the origin, which lies below its admin API.
-func OriginRepository(adminURL, token string) (*remote.Repository, error) {
+// OriginRepository returns the repository of the origin, which lies below its admin API
+// and is asked as that is: through the same transport, which knows whose certificates to
+// trust.
+func OriginRepository(adminURL, token string, transport http.RoundTripper) (*remote.Repository, error) {
 	at, err := url.Parse(adminURL)
 	if err != nil {
 		return nil, fmt.Errorf("finding the origin's registry: %w", err)
 	}
-	r, err := Repository(at.Host+"/releases", at.Scheme == "http", auth.Credential{Username: "edge", Password: token})
+	r, err := Repository(at.Host+"/releases", at.Scheme == "http", auth.Credential{Username: "edge", Password: token}, transport)
 	if err != nil {
 		return nil, fmt.Errorf("finding the origin's registry: %w", err)
 	}
