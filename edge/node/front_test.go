@@ -15,6 +15,7 @@ import (
 
 	"partneredge/edge/certificate/certificatetest"
 	"partneredge/store/logtest"
+	answers "partneredge/wasm/answer"
 	"partneredge/wasm/httpfront"
 )
 
@@ -92,10 +93,32 @@ func TestHeadersHaveABound(t *testing.T) {
 	}
 }
 
-// TestManyHeadersHaveABound holds what the guide says of the bound: HTTP/2 counts 32 bytes
-// more for each header, and HTTP/1.1 is answered in JSON up to about 35 KiB.
+// TestManyHeadersHaveABound holds what the documents say of the bound: HTTP/2 counts 32
+// bytes more for each header, and HTTP/1.1 is answered in JSON up to about 35 KiB.
 func TestManyHeadersHaveABound(t *testing.T) {
 	t.Parallel()
+	documents := map[string]string{}
+	for _, file := range []string{"openapi/guide/limits.md", "../OPERATIONS.md"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents[file] = strings.ReplaceAll(string(text), "\n", " ")
+	}
+	for _, r := range answers.Refusals() {
+		if r.Code == "header_too_large" {
+			documents[r.Code] = r.Remedy
+		}
+	}
+	const bound = "larger than about 35 KiB over HTTP/1.1, or than 32 KiB over HTTP/2, which counts 32 bytes more for each header"
+	for name, text := range documents {
+		if !strings.Contains(text, bound) {
+			t.Errorf("%s does not say %q", name, bound)
+		}
+	}
+	if len(documents) != 3 {
+		t.Errorf("%d documents", len(documents))
+	}
 	c := config(t, newOrigin(t))
 	roots := selfSigned(t, &c)
 	n := startNode(t, c)
