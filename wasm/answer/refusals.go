@@ -70,8 +70,8 @@ func requestRefusals() []Refusal {
 			{"since_not_iso8601", "since is no time such as 2026-03-02T14:05:11Z. Encode a + in the query as %2B."},
 			{"cursor_not_iso8601", "cursor is no time. Use next_cursor of the page before as it is."},
 		}},
-		{400, "invalid_body", "The body is no JSON.", "Mend the request. Look for a trailing comma, a body that is form-encoded, or text that is not UTF-8.", []Reason{
-			{"json_parse_failed", "No JSON parser would take it."},
+		{400, "invalid_body", "The body is not a JSON object that can be read.", "Mend the request. Look for a trailing comma, a body that is form-encoded, or text that is not UTF-8.", []Reason{
+			{"json_parse_failed", "It is not JSON in UTF-8, or not an object; or it is more than 16 levels deep, or a text in it has a NUL character or half of a surrogate pair."},
 		}},
 		{400, "invalid_lead", "The body is JSON, and no lead that can be taken. Nothing was kept.", "Mend the lead, or ask the person who filled in the form.", []Reason{
 			{"name_required", "Neither first_name nor name has any text."},
