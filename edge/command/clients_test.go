@@ -1,6 +1,10 @@
 package command
 
 import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -132,6 +136,63 @@ func TestDocumentTools(t *testing.T) {
 		run(t, "node", "out/hey-api.js")
 		guided(t, "node", "out/lead.mjs")
 	})
+}
+
+// TestDocsClientsTryAgain has the guide's client in Python meet a server that says nothing,
+// breaks the connection, breaks off an answer, and refuses twice. The program's clock is
+// replaced, so it says how long it would wait.
+func TestDocsClientsTryAgain(t *testing.T) {
+	t.Parallel()
+	needTool(t, "python3")
+	const observed = `
+import time, urllib.request
+waits, urlopen = [], urllib.request.urlopen
+def opening(request, timeout):
+    request.add_header("X-Attempt", str(len(waits)))
+    return urlopen(request, timeout=timeout if waits else 0.1)
+def sleep(seconds):
+    waits.append(seconds)
+    print("waits", seconds)
+urllib.request.urlopen, time.sleep = opening, sleep
+`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err != nil || r.Header.Get("Idempotency-Key") != "python-1" {
+			t.Errorf("a request with %v, %v", r.Header, err)
+		}
+		switch r.Header.Get("X-Attempt") {
+		case "0":
+			<-r.Context().Done()
+		case "1":
+			panic(http.ErrAbortHandler)
+		case "2":
+			w.Header().Set("Content-Length", "100")
+			fmt.Fprint(w, "{")
+		case "3":
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "{}", http.StatusInternalServerError)
+		case "4":
+			w.Header().Set("Retry-After", "60")
+			http.Error(w, "{}", http.StatusTooManyRequests)
+		default:
+			w.WriteHeader(http.StatusCreated)
+			fmt.Fprint(w, `{"lead":{"id":"lead_1"}}`)
+		}
+	}))
+	defer server.Close()
+	cmd := exec.Command("python3", "-c", observed+commandsOf(t, "clients", "python")[0])
+	cmd.Env = append(os.Environ(), "EDGE_URL="+server.URL, "TEST=key", "no_proxy=*", "NO_PROXY=*")
+	out, err := cmd.CombinedOutput()
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if least := []float64{1, 2, 4, 8, 60}; err != nil || len(lines) != len(least)+1 || lines[len(least)] != "201 lead_1" {
+		t.Fatalf("the guide's client says %s, %v", out, err)
+	} else {
+		for i, least := range least {
+			var wait float64
+			if _, err := fmt.Sscanf(lines[i], "waits %g", &wait); err != nil || wait < least || wait > least*1.2 {
+				t.Errorf("attempt %d: %s, want %g s or a fifth more", i, lines[i], least)
+			}
+		}
+	}
 }
 
 // TestDocsClients runs the guide's client in Python, which needs no generator.
