@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -39,6 +40,11 @@ func TestTLSAndHTTP2(t *testing.T) {
 	if conn, err := tls.Dial("tcp", strings.TrimPrefix(n.URL(), "https://"), old); err == nil {
 		_ = conn.Close()
 		t.Error("TLS 1.2 is spoken")
+	}
+	for _, file := range []string{"openapi/openapi.json", "openapi/guide/limits.md", "../OPERATIONS.md"} {
+		if text, err := os.ReadFile(file); err != nil || !regexp.MustCompile(`TLS (\| |is )?1\.3`).Match(text) {
+			t.Errorf("%s does not say which TLS is spoken, %v", file, err)
+		}
 	}
 }
 
