@@ -122,7 +122,8 @@ func sandboxGuide(t *testing.T, program string) {
 	defer receiver.Close()
 	script = strings.NewReplacer("edge sandbox", program+" sandbox --cache ../../build/testcache/sandbox",
 		"127.0.0.1:8085", addresstest.Fixed(t), "127.0.0.1:8081", addresstest.Fixed(t), "http://localhost:3000", receiver.URL,
-		"/hook &", "/hook --retries 100ms,100ms &", "curl ", "curl -sS --fail ").Replace(script)
+		"/hook &", "/hook --retries 100ms,100ms &", "curl ", "curl -sS --fail ",
+		"node receiver.mjs &", `echo "the receiver has $SECRET"`).Replace(script)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-e", "-c", "trap 'kill $! 2>/dev/null || true' EXIT\n"+script+"read wait\n")
@@ -142,8 +143,8 @@ func sandboxGuide(t *testing.T, program string) {
 	for range 2 {
 		d := receive(t, got)
 		secret := regexp.MustCompile(`"secret":"([0-9a-f]{64})"`).FindStringSubmatch(out.String())
-		if secret == nil {
-			t.Fatalf("no secret in\n%s", out.String())
+		if secret == nil || !strings.Contains(out.String(), "the receiver has "+secret[1]+"\n") {
+			t.Fatalf("no secret, or not the receiver's, in\n%s", out.String())
 		}
 		if err := signature.Verify(d.header.Get(signature.Header), d.body, signature.DefaultTolerance, time.Now(), secret[1]); err != nil {
 			t.Error(err)
