@@ -29,7 +29,7 @@ func newAccount() *cobra.Command {
 	patch := func(name, summary, mode string) *cobra.Command {
 		return newRecordCommand(name+" ACCOUNT", summary, "PATCH /accounts/%s", adminapi.AccountPatch{ActivationMode: &mode}, columns...)
 	}
-	return newGroup("account", "make, list and show accounts, switch them live",
+	return newGroup("account", "make, list and show accounts; switch them live; export and delete them",
 		newAdminCommand("create", "make an account, in setup", func(flags *pflag.FlagSet) handler {
 			name := flags.String("name", "", "`NAME` of the account")
 			agent := flags.String("agent", "", "full `NAME` of its agent")

@@ -25,7 +25,7 @@ import (
 )
 
 func newRelease() *cobra.Command {
-	return newGroup("release", "pack, sign and push releases of modules; list, show and verify them",
+	return newGroup("release", "pack, sign, push, compare and verify releases of modules; roll them out and back",
 		newLocalCommand("keygen", "make a pair of keys to sign releases with", defineKeygen),
 		newLocalCommand("pack", "make a release of modules, unsigned, in an OCI layout", definePack),
 		newLocalCommand("sign RELEASE", "sign a release (tag or digest) in an OCI layout", defineSign),
