@@ -33,8 +33,9 @@ type hosts struct {
 	database string
 	ports    map[string]string // by the document's host:port
 	up       map[string]*process
-	// program is the one that is installed; "": that of the tests.
-	program string
+	// program is the one that is installed; "": that of the tests. loaded is the one whose
+	// units systemd has read.
+	program, loaded string
 }
 
 // block of the document: for a machine, either a script or a file.
@@ -174,6 +175,13 @@ func (h *hosts) do(b block) string {
 
 func (h *hosts) systemctl(host, verb, unit string) {
 	h.t.Helper()
+	if verb == "daemon-reload" {
+		h.loaded = h.program
+		return
+	}
+	if h.loaded != h.program && verb != "stop" {
+		h.t.Errorf("%s starts by the unit of the program before", unit)
+	}
 	if verb == "stop" || verb == "restart" {
 		h.up[host+unit].terminate()
 	}

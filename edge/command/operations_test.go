@@ -142,6 +142,7 @@ func TestOperationsUpgrade(t *testing.T) {
 	}
 	builds("next")
 	h.program = ""
+	h.systemctl("one", "daemon-reload", "")
 	h.systemctl("one", "restart", "edge-node")
 	builds("test") // at an origin of the next build
 	h.systemctl("one", "restart", "edge-origin")
