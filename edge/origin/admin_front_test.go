@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"partneredge/edge/origin/admin"
 	"partneredge/edge/origin/listener"
 	"partneredge/store"
 	"partneredge/store/central"
@@ -214,6 +215,7 @@ func TestTokenFile(t *testing.T) {
 func TestWrongTokens(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, func(c *Config) { c.WrongTokens = 3 })
+	f.contract = readContract(t)
 	_, viewer := f.token(store.RoleViewer)
 	const whoami = "/admin/v1/whoami"
 	for range 10 {
@@ -230,6 +232,12 @@ func TestWrongTokens(t *testing.T) {
 		status, header, text := f.send("GET", whoami, nil, "Bearer "+token)
 		if status != 429 || header.Get("Retry-After") == "" || !strings.Contains(string(text), "too_many_wrong_tokens") {
 			t.Errorf("beyond the bound: %d %s", status, text)
+		}
+	}
+	for _, r := range admin.Routes() { // each of which openapi.json says of itself
+		method, path, _ := strings.Cut(strings.NewReplacer("{", "", "}", "").Replace(r.Pattern), " ")
+		if status, _, text := f.send(method, path, nil, "Bearer wrong"); status != 429 {
+			t.Errorf("%s beyond the bound: %d %s", r.Pattern, status, text)
 		}
 	}
 	if status, _, text := f.send("GET", "/v2/", nil, "Basic "+base64.StdEncoding.EncodeToString([]byte("x:wrong"))); status != 429 {

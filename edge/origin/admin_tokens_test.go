@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"partneredge/edge/adminapi"
 	"partneredge/edge/origin/admin"
 	"partneredge/store"
 )
@@ -84,6 +85,9 @@ func TestTokenExpires(t *testing.T) {
 	now.Add(time.Hour.Microseconds())
 	if status, text := ask(); status != 401 || !strings.Contains(text, "token_expired") {
 		t.Errorf("after its end: %d %s", status, text)
+	}
+	if !strings.Contains(string(adminapi.OpenAPI()), "token_expired") {
+		t.Error("openapi.json does not name the reason token_expired")
 	}
 }
 
