@@ -56,6 +56,12 @@ func TestUnits(t *testing.T) {
 				t.Fatal("no example of EDGE_FLAGS")
 			}
 			hasFlags(t, verb, strings.Fields(string(example[1])))
+			documented := slices.ContainsFunc(operationsBlocks(t, "Three regions"), func(b block) bool {
+				return b.file == "/etc/edge/"+verb+".env" && strings.TrimSpace(b.text) == "EDGE_FLAGS="+string(example[1])
+			})
+			if !documented {
+				t.Errorf("OPERATIONS starts it by other flags than the example's %s", example[1])
+			}
 			// A node's modules are compiled to code that is written, then run.
 			if want := map[string]string{"node": "no", "origin": "yes"}[verb]; settings["MemoryDenyWriteExecute"] != want {
 				t.Errorf("MemoryDenyWriteExecute=%s, want %s", settings["MemoryDenyWriteExecute"], want)
