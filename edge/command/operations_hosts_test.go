@@ -98,7 +98,7 @@ func (h *hosts) machine(host string) string {
 var (
 	remotePath = regexp.MustCompile(`\b([a-z0-9]+):(/(?:etc|var)/)`)
 	localPath  = regexp.MustCompile(`(^|[\s'"=])(/(?:etc/edge|etc/nats|var/lib|var/backups))\b`)
-	someAddr   = regexp.MustCompile(`(\s|\b10\.0\.0\.\d+|\b127\.0\.0\.1|\borigin\.example\.com):(\d{3,5})\b`)
+	someAddr   = regexp.MustCompile(`(\s|\b10\.0\.0\.\d+|\b127\.0\.0\.1|\blocalhost|\borigin\.example\.com):(\d{3,5})\b`)
 )
 
 // here is the document's text on a host: its paths below the host's folder, its
@@ -117,7 +117,7 @@ func (h *hosts) here(host, text string) string {
 		switch name {
 		case " ", "\n": // any address of this machine
 			return name + h.port(host+":"+port)
-		case "127.0.0.1":
+		case "127.0.0.1", "localhost":
 			if strings.Contains(h.database, "@"+addr+"/") { // the test's own
 				return addr
 			}
