@@ -1,11 +1,14 @@
 # One image for origin and node: docker run IMAGE origin …, docker run IMAGE node …
+# git is not in it, so the version comes with the command:
+# docker build --build-arg VERSION=$(git describe --tags --always --dirty) -t partner-edge .
 
 FROM golang:1.26-bookworm AS build
-ARG VERSION=dev
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
+# Here, so that another version does not fetch the modules anew.
+ARG VERSION=dev
 RUN make build VERSION=$VERSION && mkdir /state
 
 # No shell, no package manager; the user nonroot is 65532.

@@ -140,6 +140,19 @@ func TestDockerfile(t *testing.T) {
 		}
 	}
 
+	// The version is given to the build, since git is left out, and changes no layer but its own.
+	built := slices.IndexFunc(stages[0], func(i dockerInstruction) bool {
+		return i.name == "RUN" && strings.Contains(i.args, "make build VERSION=$VERSION")
+	})
+	if built < 1 || stages[0][built-1].name != "ARG" || !strings.HasPrefix(stages[0][built-1].args, "VERSION=") {
+		t.Errorf("it is built by %v", stages[0])
+	}
+	for _, b := range operationsBlocks(t, "Containers") {
+		if strings.Contains(b.text, "docker build ") && !strings.Contains(b.text, "docker build --build-arg VERSION=$(git describe ") {
+			t.Errorf("OPERATIONS builds an image of no version: %s", b.text)
+		}
+	}
+
 	image := imageOf(t, stages[1])
 	if image.user == "" || strings.HasPrefix(image.user, "0") || image.user == "root" {
 		t.Errorf("it runs as %q", image.user)
