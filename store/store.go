@@ -201,8 +201,8 @@ type Event struct {
 // State is the state of a delivery.
 type State string
 
-// States of a delivery. Only StatePending changes, and StateDead, back to pending,
-// when an operator retries.
+// States of a delivery. StatePending becomes one of the others by itself. An operator's
+// retry makes StateDelivered and StateDead pending again; StateCancelled stays.
 const (
 	StatePending   State = "pending"
 	StateDelivered State = "delivered"

@@ -28,7 +28,7 @@ const (
 // Finding is something that is wrong with a module.
 type Finding struct {
 	Level Level  `json:"level"`
-	Rule  string `json:"rule"` // routes, release, size, code, imports, warm-up, grants, cases, time
+	Rule  string `json:"rule"` // routes, release, size, code, imports, open, warm-up, calls, grants, cases, time
 	Text  string `json:"text"`
 }
 

@@ -36,9 +36,9 @@ func Serves(path string) bool {
 	return path == DocumentPath || path == DocsPath || strings.HasPrefix(path, DocsPath+"/")
 }
 
-// Handler answers GET and HEAD of the paths that Serves names, with 404 for
-// what is not below DocsPath and 405 for other methods. The pages are rendered at
-// the first request.
+// Handler answers GET and HEAD of DocumentPath and of the pages at and below DocsPath,
+// other methods with 405 and other paths with 404. The pages are rendered at the first
+// request.
 func Handler() http.Handler { return embedded }
 
 // embedded is the handler of the embedded document, which every release has that

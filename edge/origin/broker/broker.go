@@ -17,8 +17,7 @@ import (
 )
 
 // repeatRevocations separates two announcements of the revoked nodes to a cluster, and to
-// the servers of regions:
-// a server that was down meanwhile comes back with what it knew.
+// the servers of regions: a server that was down meanwhile comes back with what it knew.
 const repeatRevocations = 10 * time.Second
 
 // Config of a broker. Authority and Log are required.
@@ -31,8 +30,7 @@ type Config struct {
 	// Listen is where the embedded server listens, host:port; port 0 is any free one.
 	Listen string
 	// LeafListen is where the embedded server takes the NATS servers of regions, its leaf
-	// nodes, host:port; port 0 is any free one. Dir then gets the files that they include.
-	// "": it takes none.
+	// nodes, host:port; port 0 is any free one. "": it takes none.
 	LeafListen string
 	// Certificate of the embedded server, which then takes only TLS 1.3. nil: no TLS.
 	Certificate certificate.Get
@@ -44,7 +42,8 @@ type Config struct {
 	Credentials string
 	// CA is a PEM file of who may sign the cluster's certificates. "": the system's.
 	CA string
-	// Dir gets the files that the cluster's servers include.
+	// Dir gets the file that the cluster's servers include. It may hold credentials that an
+	// earlier program made for the servers of regions, which are renewed there.
 	Dir string
 }
 
