@@ -7,7 +7,7 @@ import (
 
 // Limits bound what one module may use. A zero field takes its default.
 type Limits struct {
-	// CPU is how long a call may compute, calls to the host not counted. Default 50 ms.
+	// CPU is how long a call may compute, calls to the host not counted. Default DefaultCPU.
 	// Less than 0: for ever, and meanwhile nothing else may run on its processor: only
 	// for measuring what the limit costs.
 	CPU time.Duration
@@ -42,9 +42,12 @@ type Limits struct {
 	Wait time.Duration
 }
 
+// DefaultCPU is the default of Limits.CPU.
+const DefaultCPU = 50 * time.Millisecond
+
 func (l Limits) withDefaults() Limits {
 	if l.CPU >= 0 {
-		setDefault(&l.CPU, 50*time.Millisecond)
+		setDefault(&l.CPU, DefaultCPU)
 	}
 	setDefault(&l.Wall, 10*time.Second)
 	setDefault(&l.Memory, 64<<20)

@@ -3,6 +3,7 @@ package adminapi
 import (
 	"encoding/json"
 	"slices"
+	"time"
 
 	"partneredge/wasm/abi"
 )
@@ -45,6 +46,15 @@ type Agent struct {
 func Scopes() []string {
 	return slices.Clone(abi.ScopeNames[:])
 }
+
+// Defaults of what requests leave out.
+const (
+	KeyLifetime = 365 * 24 * time.Hour // of a NewKey, and of a successor
+	KeyRate     = 100                  // of a NewKey, requests a minute
+	KeyGrace    = 7 * 24 * time.Hour   // of a Rotation
+	ExpiresSoon = 30 * 24 * time.Hour  // within which the keys of a list expire
+	UsageDays   = 30                   // of a key's usage
+)
 
 // NewKey is the request that makes a key.
 type NewKey struct {

@@ -1,5 +1,10 @@
 package adminapi
 
+import "time"
+
+// RolloutPause is the default of a NewRollout's pause.
+const RolloutPause = 30 * time.Second
+
 // NewRelease is the request that makes what the registry has under a digest, or
 // under a tag or a digest, a release.
 type NewRelease struct {

@@ -122,7 +122,7 @@ func newKey() *cobra.Command {
 		newListCommand("list ACCOUNT", "list an account's keys, newest first", "/accounts/%s/keys",
 			"id", "environment", "state", "rate_limit", "expires_at", "usage.last_used_at", "usage.requests", "usage.limited", "label", "scopes"),
 		newAdminCommand("expiring", "list the keys of all accounts that expire soon, the first to expire first", func(flags *pflag.FlagSet) handler {
-			within := flags.Duration("within", 30*24*time.Hour, "`DURATION` in which they expire")
+			within := flags.Duration("within", adminapi.ExpiresSoon, "`DURATION` in which they expire")
 			return func(ctx context.Context, c *invocation) error {
 				before := time.Now().Add(*within).UTC().Format(time.RFC3339)
 				return c.list(ctx, "/keys", url.Values{"expires_before": {before}}, 0, "id", "account_id", "environment", "expires_at", "usage.last_used_at", "label")
@@ -132,13 +132,13 @@ func newKey() *cobra.Command {
 			"id", "account_id", "environment", "state", "label", "scopes", "ip_allowlist", "rate_limit", "created_at", "expires_at", "grace_until", "revoked_at", "successor_id",
 			"usage.last_used_at", "usage.requests", "usage.limited"),
 		newAdminCommand("usage KEY", "list the days on which a key was used, with requests and 429s, newest first", func(flags *pflag.FlagSet) handler {
-			days := flags.Int("days", 30, "`NUMBER` of days up to today, 1 to 90")
+			days := flags.Int("days", adminapi.UsageDays, "`NUMBER` of days up to today, 1 to 90")
 			return func(ctx context.Context, c *invocation) error {
 				return c.list(ctx, c.path("/keys/%s/usage"), url.Values{"days": {strconv.Itoa(*days)}}, 0, "day", "requests", "limited")
 			}
 		}),
 		newAdminCommand("rotate KEY", "make a key's successor and print it, once", func(flags *pflag.FlagSet) handler {
-			grace := flags.Duration("grace", 7*24*time.Hour, "`DURATION` that the old key still goes on for")
+			grace := flags.Duration("grace", adminapi.KeyGrace, "`DURATION` that the old key still goes on for")
 			return func(ctx context.Context, c *invocation) error {
 				return c.secret(ctx, c.path("/keys/%s/rotate"), adminapi.Rotation{GraceSeconds: new(int64(*grace / time.Second))}, "key")
 			}
@@ -152,8 +152,8 @@ func defineKeyCreate(flags *pflag.FlagSet) handler {
 	scopes := flags.String("scopes", strings.Join(adminapi.Scopes(), ","), "`SCOPES` by comma; also own ones of modules, such as x:quotes")
 	label := flags.String("label", "", "`TEXT` to know the key by")
 	allow := flags.String("allow", "", "`NETWORKS` by comma that it may be used from (default any)")
-	rate := flags.Int64("rate", 100, "`NUMBER` of requests a minute")
-	expires := flags.Duration("expires", 365*24*time.Hour, "`DURATION` until it expires")
+	rate := flags.Int64("rate", adminapi.KeyRate, "`NUMBER` of requests a minute")
+	expires := flags.Duration("expires", adminapi.KeyLifetime, "`DURATION` until it expires")
 	return func(ctx context.Context, c *invocation) error {
 		until := time.Now().Add(*expires).UTC().Format(time.RFC3339)
 		return c.secret(ctx, c.path("/accounts/%s/keys"), adminapi.NewKey{

@@ -9,13 +9,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"partneredge/edge/authoring"
 	"partneredge/edge/hint"
+	"partneredge/host"
 	"partneredge/wasm"
 )
 
@@ -142,7 +142,7 @@ func defineModuleCheck(flags *pflag.FlagSet) handler {
 	var m moduleFlags
 	m.register(flags)
 	m.registerCache(flags)
-	cpu := flags.Duration("cpu", 50*time.Millisecond, "`DURATION` that a call may compute; the default is a node's")
+	cpu := flags.Duration("cpu", host.DefaultCPU, "`DURATION` that a call may compute; the default is a node's")
 	strict := flags.Bool("strict", false, "fail where there are warnings, too")
 	return func(ctx context.Context, c *invocation) error {
 		p, err := authoring.Open(moduleDir(c))

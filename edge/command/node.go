@@ -27,6 +27,7 @@ import (
 	"partneredge/edge/tracing"
 	"partneredge/edge/webhook"
 	"partneredge/edge/wire"
+	"partneredge/host"
 	"partneredge/host/compilecache"
 	"partneredge/store/durable"
 )
@@ -68,7 +69,7 @@ func newNode() *cobra.Command {
 	flags.StringVar(&f.Modules, "modules", "", "`DIR` of the modules and their manifests (default: modules in ../lib/edge, or beside the program)")
 	f.releases.register(flags, "every release is refused")
 	flags.StringVar(&f.Cache, "cache", "", "`DIR` of compiled modules, for nodes of one owner to share (default: DIR/cache of --data)")
-	flags.DurationVar(&f.ModuleCPU, "module-cpu", 50*time.Millisecond, "`DURATION` for which a module may compute in one call; longer on a slow machine, where cpu_deadline ends honest ones")
+	flags.DurationVar(&f.ModuleCPU, "module-cpu", host.DefaultCPU, "`DURATION` for which a module may compute in one call; longer on a slow machine, where cpu_deadline ends honest ones")
 	flags.StringVar(&f.TLSCert, "tls-cert", "", "PEM `FILE`: the partner API's certificate, read again when it changes")
 	flags.StringVar(&f.TLSKey, "tls-key", "", "PEM `FILE`: its key")
 	flags.Var(&f.hosts, "acme-host", "host `NAME` to get a certificate for by ACME, at whose port 443 the authority must reach --listen; may be given again")

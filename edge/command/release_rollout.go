@@ -28,7 +28,7 @@ func defineRollout(flags *pflag.FlagSet) handler {
 	regions := flags.String("regions", "", "`REGIONS` by comma, every node of them")
 	percent := flags.Int64("percent", 100, "`PERCENT` of these nodes that the rollout reaches")
 	stages := flags.String("stages", "1,10,50,100", "`PERCENTAGES` of the nodes by comma, rising to 100")
-	pause := flags.Duration("pause", 30*time.Second, "`DURATION` for which each step is watched before the next")
+	pause := flags.Duration("pause", adminapi.RolloutPause, "`DURATION` for which each step is watched before the next")
 	canary := flags.Int64("canary", 10, "`PERCENT` of its requests that a node gives the release first; 0: none")
 	wait := flags.Bool("wait", false, "wait for its end; it fails if the release is rolled back")
 	return func(ctx context.Context, c *invocation) error {

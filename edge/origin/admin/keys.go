@@ -15,12 +15,6 @@ import (
 	"partneredge/wasm/apikey"
 )
 
-// keyLifetime is the default lifetime of a key.
-const keyLifetime = 365 * 24 * time.Hour
-
-// defaultRate of a key, requests a minute.
-const defaultRate = 100
-
 // createKey shows the plaintext, which nobody can show again.
 func (a *api) createKey(r *http.Request, in adminapi.NewKey, v *input.Validator) (answer, error) {
 	key := store.Key{
@@ -28,7 +22,7 @@ func (a *api) createKey(r *http.Request, in adminapi.NewKey, v *input.Validator)
 		Environment: store.Environment(v.OneOf("environment", in.Environment, string(store.Live), string(store.Test))),
 		Scopes:      v.Scopes("scopes", in.Scopes),
 		Allowlist:   v.Prefixes("ip_allowlist", in.IPAllowlist),
-		RateLimit:   int(v.Between("rate_limit", in.RateLimit, 1, input.MaxRate, defaultRate)),
+		RateLimit:   int(v.Between("rate_limit", in.RateLimit, 1, input.MaxRate, adminapi.KeyRate)),
 		ExpiresAt:   v.Time("expires_at", in.ExpiresAt), // the past is allowed: an expired key to test with
 		Label:       v.Optional("label", in.Label, input.MaxLabel),
 	}
@@ -36,7 +30,7 @@ func (a *api) createKey(r *http.Request, in adminapi.NewKey, v *input.Validator)
 		return answer{}, err
 	}
 	if key.ExpiresAt.IsZero() {
-		key.ExpiresAt = a.DB.Now().Add(keyLifetime)
+		key.ExpiresAt = a.DB.Now().Add(adminapi.KeyLifetime)
 	}
 	plaintext := mint(key.Environment)
 	key.Hash = sha256.Sum256([]byte(plaintext))
@@ -58,7 +52,7 @@ func mint(env store.Environment) string {
 // rotateKey makes a successor, which is what the key was but for its lifetime:
 // that begins anew.
 func (a *api) rotateKey(r *http.Request, in adminapi.Rotation, v *input.Validator) (answer, error) {
-	grace := v.Between("grace_seconds", in.GraceSeconds, 0, int64(input.MaxGrace/time.Second), int64(input.DefaultGrace/time.Second))
+	grace := v.Between("grace_seconds", in.GraceSeconds, 0, int64(input.MaxGrace/time.Second), int64(adminapi.KeyGrace/time.Second))
 	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
@@ -69,18 +63,14 @@ func (a *api) rotateKey(r *http.Request, in adminapi.Rotation, v *input.Validato
 	}
 	now := a.DB.Now()
 	plaintext := mint(old.Environment)
-	successor := store.Key{Hash: sha256.Sum256([]byte(plaintext)), ExpiresAt: now.Add(keyLifetime)}
+	successor := store.Key{Hash: sha256.Sum256([]byte(plaintext)), ExpiresAt: now.Add(adminapi.KeyLifetime)}
 	key, previous, err := a.DB.RotateKey(r.Context(), id, successor, now.Add(time.Duration(grace)*time.Second))
 	return created(adminapi.RotatedKey{Key: a.toKey(key), Plaintext: plaintext, Previous: a.toKey(previous)}, err)
 }
 
-// expiresSoon is the time within which listed keys expire, unless the request names
-// another.
-const expiresSoon = 30 * 24 * time.Hour
-
 // listExpiringKeys lists the keys of all accounts that expire before a time.
 func (a *api) listExpiringKeys(r *http.Request) (answer, error) {
-	before := a.DB.Now().Add(expiresSoon)
+	before := a.DB.Now().Add(adminapi.ExpiresSoon)
 	if query := r.URL.Query(); query.Has("expires_before") {
 		text, v := query.Get("expires_before"), input.Validator{Kind: input.KindParameter}
 		before = v.Time("expires_before", &text)
@@ -91,11 +81,8 @@ func (a *api) listExpiringKeys(r *http.Request) (answer, error) {
 	return a.listKeys(r, func(p store.Page) ([]store.Key, string, error) { return a.DB.ExpiringKeys(r.Context(), before, p) })
 }
 
-// Days of the usage of keys.
-const (
-	usageDays     = 30 // unless the request names others
-	usageMostDays = 90 // for as long as they are kept
-)
+// usageMostDays bounds the days of a key's usage: they are kept for as long.
+const usageMostDays = 90
 
 // toKeys returns the JSON types of keys, with what each was used for if that can be read.
 func (a *api) toKeys(ctx context.Context, keys ...store.Key) []adminapi.Key {
@@ -117,7 +104,7 @@ func (a *api) withUse(ctx context.Context, keys ...store.Key) ([]adminapi.Key, e
 	for i, k := range keys {
 		ids[i] = k.ID
 	}
-	uses, err := a.DB.KeyUses(ctx, ids, a.firstDay(usageDays))
+	uses, err := a.DB.KeyUses(ctx, ids, a.firstDay(adminapi.UsageDays))
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +112,7 @@ func (a *api) withUse(ctx context.Context, keys ...store.Key) ([]adminapi.Key, e
 	for i, k := range keys {
 		use := uses[k.ID]
 		shown[i] = a.toKey(k)
-		shown[i].Usage = &adminapi.KeyUse{LastUsedAt: stamp(use.LastUsedAt), Days: usageDays, Requests: use.Requests, Limited: use.Limited}
+		shown[i].Usage = &adminapi.KeyUse{LastUsedAt: stamp(use.LastUsedAt), Days: adminapi.UsageDays, Requests: use.Requests, Limited: use.Limited}
 	}
 	return shown, nil
 }
@@ -158,7 +145,7 @@ func (a *api) getKey(r *http.Request) (answer, error) {
 
 // listKeyUsage lists the days on which a key was used, the newest first.
 func (a *api) listKeyUsage(r *http.Request) (answer, error) {
-	days := usageDays
+	days := adminapi.UsageDays
 	if text := r.URL.Query().Get("days"); text != "" {
 		var err error
 		if days, err = strconv.Atoi(text); err != nil || days < 1 || days > usageMostDays {

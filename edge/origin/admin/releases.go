@@ -68,11 +68,8 @@ func releaseProblem(err error) error {
 	return err
 }
 
-// Bounds and defaults of a rollout.
-const (
-	defaultPause = 30 * time.Second
-	maxPause     = 24 * time.Hour
-)
+// maxPause bounds the pause of a rollout.
+const maxPause = 24 * time.Hour
 
 // defaultStages of a rollout, in percent of the nodes.
 var defaultStages = [...]int64{1, 10, 50, 100}
@@ -83,7 +80,7 @@ func (a *api) promoteRelease(r *http.Request, in adminapi.NewRollout, v *input.V
 	percent := int(v.Between("percent", in.Percent, 1, 100, 100))
 	plan := store.Rollout{
 		Stages: stagesOf(v, in.Stages),
-		Pause:  time.Duration(v.Between("pause_seconds", in.PauseSeconds, 0, int64(maxPause/time.Second), int64(defaultPause/time.Second))) * time.Second,
+		Pause:  time.Duration(v.Between("pause_seconds", in.PauseSeconds, 0, int64(maxPause/time.Second), int64(adminapi.RolloutPause/time.Second))) * time.Second,
 		Canary: int(v.Between("canary_percent", in.CanaryPercent, 0, 99, 0)),
 	}
 	if err := v.Err(); err != nil {

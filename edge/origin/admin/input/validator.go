@@ -38,7 +38,6 @@ const (
 	MaxInRun       = 100 // insights
 	MaxRate        = 1_000_000
 	MaxGrace       = 366 * 24 * time.Hour
-	DefaultGrace   = 7 * 24 * time.Hour
 )
 
 // Validator holds the fields of a record to their rules and keeps the first that
