@@ -63,7 +63,7 @@ nodes:
     untrusted comment: ours
     RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3
   trustedProxies: [10.0.0.0/8, "fd00::/8"]
-  service: {type: LoadBalancer, port: 443, annotations: {example.com/balancer: network}}
+  service: {type: LoadBalancer, annotations: {example.com/balancer: network}}
   storage: {size: 20Gi, className: fast}
   flags: [--log-format=json]
   regions: [{name: ap, replicas: 3, credentialsSecret: edge-node-ap}]
@@ -229,6 +229,24 @@ func holdProgram(t *testing.T, spec, c object) {
 	}
 }
 
+// holdPartnerPorts holds the ports of services for partners, where none is set, to what
+// their pods speak.
+func holdPartnerPorts(t *testing.T, all map[string]object) {
+	t.Helper()
+	for id, o := range all {
+		for _, p := range o.list("spec", "ports") {
+			if p.text("name") != "partner" {
+				continue
+			}
+			pod := all["StatefulSet "+o.text("metadata", "name")].object("spec", "template", "spec")
+			want := map[string]string{"": "80", "HTTPS": "443"}[pod.list("containers")[0].text("readinessProbe", "httpGet", "scheme")]
+			if got := p.text("port"); got != want {
+				t.Errorf("%s has port %s, want %s", id, got, want)
+			}
+		}
+	}
+}
+
 // dockerImage reads from the Dockerfile which image it makes.
 func dockerImage(t *testing.T) image {
 	t.Helper()
@@ -292,6 +310,7 @@ func holdSelectors(t *testing.T, all map[string]object) {
 			t.Errorf("%s selects no pods: %v", id, selector)
 		}
 	}
+	holdPartnerPorts(t, all)
 	for id, o := range all {
 		if name := o.text("spec", "serviceName"); name != "" && all["Service "+name] == nil {
 			t.Errorf("%s has no service %s", id, name)
