@@ -123,7 +123,7 @@ func sandboxGuide(t *testing.T, program string) {
 	script = strings.NewReplacer("edge sandbox", program+" sandbox --cache ../../build/testcache/sandbox",
 		"127.0.0.1:8085", addresstest.Fixed(t), "127.0.0.1:8081", addresstest.Fixed(t), "http://localhost:3000", receiver.URL,
 		"/hook &", "/hook --retries 100ms,100ms &", "curl ", "curl -sS --fail ",
-		"node receiver.mjs &", `echo "the receiver has $SECRET"`).Replace(script)
+		"node receiver.mjs &\nsleep 1", `echo "the receiver has $SECRET"`).Replace(script)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-e", "-c", "trap 'kill $! 2>/dev/null || true' EXIT\n"+script+"read wait\n")
