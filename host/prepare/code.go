@@ -53,6 +53,19 @@ func (c *codeRewriter) replaceFrom(start int) {
 	c.copied = c.r.at
 }
 
+// functionDirect is function, with jumps that have become branches. Where it would be
+// refused so, for blocks and branches that were added or for another fault, the code
+// stays as it is, or is refused as it is.
+func (p *rewriter) functionDirect(r *reader, out []byte, params int) []byte {
+	if code := directJumps(r.b[r.at:]); code != nil {
+		direct := &reader{b: code}
+		if body := p.function(direct, out, params); direct.ok() {
+			return body
+		}
+	}
+	return p.function(r, out, params)
+}
+
 // function rewrites one function's code, without its length, and appends it to out.
 func (p *rewriter) function(r *reader, out []byte, params int) []byte {
 	c, start := codeRewriter{rewriter: p, r: r, out: out, frames: p.frames[:0], last: [2]int{-1, -1}}, r.at

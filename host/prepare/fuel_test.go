@@ -107,10 +107,24 @@ func TestFuel(t *testing.T) {
 		twice = slices.Concat(twice, block(block([]byte{opLocalGet, 0, opBrIf, 0}, []byte{opI32Const, 1, opBrIf, 0}, loads(40)),
 			[]byte{opI32Const, 1, opBrIf, 0}, loads(30)), loads(10))
 	}
+	// Jumps from place to place as in Go's functions, each over one where nothing runs.
+	places := make([][]byte, 61)
+	for i := range places {
+		places[i] = bytes.Repeat([]byte{opUnreachable}, 500)
+		if i%2 == 0 {
+			places[i] = slices.Concat(loads(20), numberedJump(2, i+2, len(places)-1-i))
+		}
+	}
+	places[len(places)-1] = loads(20)
+	ahead := numberedLoop(2, places...)
+	// The same, and a hundred times back from the last to the first.
+	places[len(places)-1] = slices.Concat(loads(20), []byte{opLocalGet, 1, opI32Const, 1, opI32Add, opLocalTee, 1}, constant(100),
+		[]byte{opI32LtU, opIf, noResult}, numberedJump(2, 0, 1), []byte{opEnd})
+	back := numberedLoop(2, places...)
 	// Regions that begin where nothing runs, and hold code that runs to their end.
 	heavy := []byte{opI32Const, 1, opBrIf, 0, opI32Const, 0, 0x40, 0, 0x1a} // skips memory.grow
 	past := bytes.Repeat(slices.Concat(block(heavy), loads(28)), 200)
-	ahead := block([]byte{opI32Const, 1, opBrIf, 0, opLocalGet, 0, opCall, 0, opLocalSet, 0}, loads(10))
+	overCall := block([]byte{opI32Const, 1, opBrIf, 0, opLocalGet, 0, opCall, 0, opLocalSet, 0}, loads(10))
 	for _, tt := range []struct {
 		name string
 		code []byte
@@ -127,8 +141,10 @@ func TestFuel(t *testing.T) {
 		{"hops", hops, 5},
 		{"hops on from where a hop led to", twice, 8},
 		{"hops to regions that began before", past, 5},
-		{"a hop over a call", times(300, slices.Concat(ahead, loads(25))), 5},
+		{"a hop over a call", times(300, slices.Concat(overCall, loads(25))), 5},
 		{"out of a loop", times(100, block(loads(2), []byte{opLoop, noResult}, loads(2), []byte{opI32Const, 1, opBrIf, 1, opEnd}, loads(100))), 20},
+		{"jumps ahead", ahead, 5},
+		{"jumps ahead and back", back, 5},
 		{"a copy", slices.Concat(constant(0), constant(9), constant(100_000), []byte(bulkCopy.op)), 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -29,6 +29,7 @@ const (
 	opI64Const      = 0x42
 	opF32Const      = 0x43
 	opF64Const      = 0x44
+	opI32Eq         = 0x46
 	opI32LtU        = 0x49
 	opI32GtU        = 0x4b
 	opI32LeU        = 0x4d

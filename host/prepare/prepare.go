@@ -8,6 +8,8 @@
 //     runs in pieces. When the fuel is used up, the module calls the imported function
 //     edge.tick, whose result is the fuel that it gets next.
 //   - Copies and fills of a constant, short length become loads and stores.
+//   - Jumps that go forward, which Go's compiler makes of a loop around the whole
+//     function, become branches.
 //   - Active data segments are removed, for the host to copy into memory. Passive
 //     ones stay.
 //   - Calls through a table that never changes become branches to direct calls.

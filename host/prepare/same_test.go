@@ -92,6 +92,7 @@ const (
 	generatedFunctions = 4 // of type i32 -> i32, the elements of a table
 	generatedGlobals   = 3 // the last of them counts steps
 	generatedLocals    = 4
+	generatedNumbers   = 4 // locals that no expression reads
 	generatedSteps     = 400
 	generatedSegment   = 100_000 // bytes of a passive data segment
 )
@@ -101,6 +102,16 @@ type generator struct {
 	input  []byte
 	blocks int // that are open
 	size   int // statements
+	loop   generatedLoop
+	// numbers counts loops in which a local holds the number of the block that runs next.
+	numbers int
+}
+
+// generatedLoop is the innermost loop of that kind.
+type generatedLoop struct {
+	local byte
+	at    int // blocks around it
+	count int // of its blocks; 0: there is no such loop
 }
 
 func (g *generator) next(n int) int {
@@ -117,7 +128,7 @@ func generate(input []byte) []byte {
 	g := &generator{input: input}
 	var types, codes, exports, globals, elements [][]byte
 	for i := range generatedFunctions {
-		codes = append(codes, wasmtest.Function([]byte{1, generatedLocals - 1, i32}, g.step(), g.statements(0), g.expression(0)))
+		codes = append(codes, wasmtest.Function([]byte{1, generatedLocals - 1 + generatedNumbers, i32}, g.step(), g.body(), g.expression(0)))
 		types = append(types, []byte{0})
 		elements = append(elements, []byte{byte(i)})
 		exports = append(exports, wasmtest.Export(fmt.Sprint("f", i), byte(KindFunction), byte(i)))
@@ -153,6 +164,14 @@ func (g *generator) step() []byte {
 
 func constant(n int) []byte { return wasmtest.I32(int64(n)) }
 
+// body returns a function's statements, half the time as Go's compiler makes them.
+func (g *generator) body() []byte {
+	if g.next(2) == 1 {
+		return g.numbered(0)
+	}
+	return g.statements(0)
+}
+
 func (g *generator) statements(depth int) (code []byte) {
 	for range g.next(9) {
 		if g.size++; g.size > 2000 {
@@ -164,11 +183,15 @@ func (g *generator) statements(depth int) (code []byte) {
 }
 
 func (g *generator) statement(depth int) []byte {
-	kind := g.next(16)
-	if depth > 8 && kind < 6 {
+	kind := g.next(19)
+	if depth > 8 && (kind < 6 || kind == 16) {
 		kind = 6
 	}
 	switch kind {
+	case 16:
+		return g.numbered(depth)
+	case 17, 18:
+		return g.jump()
 	case 0, 1:
 		return slices.Concat([]byte{opBlock, noResult}, g.inner(depth), []byte{opEnd})
 	case 2:
@@ -203,23 +226,82 @@ func (g *generator) inner(depth int) []byte {
 	return g.statements(depth + 1)
 }
 
+// numbered returns a loop as Go's compiler makes it of a function, or one that is like it.
+func (g *generator) numbered(depth int) []byte {
+	outer := g.loop
+	defer func() { g.loop = outer }()
+	local := byte(generatedLocals + g.numbers%generatedNumbers)
+	g.numbers++
+	if g.next(16) == 1 {
+		local = byte(g.next(generatedLocals))
+	}
+	g.loop = generatedLoop{local: local, at: g.blocks, count: 1 + g.next(5)}
+	g.blocks += 1 + g.loop.count
+	code := slices.Concat([]byte{opLoop, noResult}, bytes.Repeat([]byte{opBlock, noResult}, g.loop.count))
+	code = append(code, opLocalGet, g.loop.local, opBrTable, byte(g.loop.count))
+	for range g.loop.count + 1 {
+		to := g.next(g.loop.count)
+		if g.next(8) == 0 && g.loop.at > 0 {
+			to = g.loop.count + 1 + g.next(g.loop.at) // out of the loop
+		}
+		code = append(code, byte(to))
+	}
+	for range g.loop.count {
+		g.blocks--
+		code = slices.Concat(code, []byte{opEnd}, g.step(), g.statements(depth+1))
+	}
+	g.blocks--
+	return append(code, opEnd)
+}
+
+// jump returns a jump to a number, or what is like one.
+func (g *generator) jump() []byte {
+	l := g.loop
+	if l.count == 0 {
+		return nil
+	}
+	local := l.local
+	if g.next(16) == 1 {
+		local = byte(g.next(generatedLocals))
+	}
+	code, to := slices.Concat(constant(g.next(8)-1), []byte{opLocalSet, local}), byte(g.blocks-1-l.at)
+	switch g.next(24) {
+	case 0:
+		return slices.Concat(code, g.expression(0), []byte{opBrIf, to})
+	case 1, 2, 3:
+		return append(code, opBr, to)
+	case 4, 5, 6:
+		return slices.Concat(g.expression(0), []byte{opIf, noResult}, code, []byte{opBr, to + 1, opElse}, g.expression(2), []byte{0x1a, opEnd})
+	}
+	return slices.Concat(g.expression(0), []byte{opIf, noResult}, code, []byte{opBr, to + 1, opEnd})
+}
+
 func (g *generator) branch() []byte {
 	if g.blocks == 0 || g.next(10) == 0 {
 		return slices.Concat(g.expression(0), []byte{opIf, noResult}, g.expression(0), []byte{opReturn, opEnd})
 	}
-	switch to := byte(g.next(g.blocks)); g.next(4) {
+	switch to := g.label(); g.next(4) {
 	case 0:
 		return []byte{opBr, to}
 	case 1:
 		n := g.next(6)
 		code := append(g.expression(0), opBrTable, byte(n))
 		for range n {
-			code = append(code, byte(g.next(g.blocks)))
+			code = append(code, g.label())
 		}
 		return append(code, to)
 	default:
 		return append(g.expression(0), opBrIf, to)
 	}
+}
+
+// label returns the label of a block. It seldom is that of the loop which jumps lead to.
+func (g *generator) label() byte {
+	to := g.next(g.blocks)
+	if l := g.loop; l.count > 0 && to == g.blocks-1-l.at && g.next(16) != 1 {
+		to = (to + 1) % g.blocks
+	}
+	return byte(to)
 }
 
 // call returns a call with the argument that is on the stack.

@@ -339,7 +339,7 @@ func (p *rewriter) codeSection(r *reader) (out []byte) {
 		if !r.ok() {
 			return out
 		}
-		body = p.function(s, body[:0], len(p.types[p.typeOf[p.imported+i]].params))
+		body = p.functionDirect(s, body[:0], len(p.types[p.typeOf[p.imported+i]].params))
 		if s.err != nil {
 			r.err = s.err
 			return out
