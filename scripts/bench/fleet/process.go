@@ -2,8 +2,10 @@ package fleet
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,12 +13,17 @@ import (
 	"partneredge/scripts/bench/harness"
 )
 
+// errEnded is the error of a process that ended well before it was ready.
+var errEnded = errors.New("it ended by itself")
+
 // Process of the program, which writes the file Ready when it is.
 type Process struct {
 	Ready string
 
-	cmd *exec.Cmd
-	log bytes.Buffer
+	cmd   *exec.Cmd
+	log   bytes.Buffer
+	ended chan struct{} // closed when the process has ended
+	err   error         // how it ended
 }
 
 // Start returns once the process is ready, with what it says of itself in at.
@@ -25,6 +32,11 @@ func (p *Process) Start(ctx context.Context, at any, program string, args ...str
 		return err
 	}
 	err := harness.Poll(ctx, "edge "+args[0]+" to be ready", func() (bool, error) {
+		select {
+		case <-p.ended:
+			return false, fmt.Errorf("start %s: %w", p.cmd, cmp.Or(p.err, errEnded))
+		default:
+		}
 		text, err := os.ReadFile(p.Ready)
 		return err == nil && json.Unmarshal(text, at) == nil, nil
 	})
@@ -41,7 +53,16 @@ func (p *Process) Begin(ctx context.Context, program string, args ...string) err
 	p.log.Reset()
 	p.cmd = exec.CommandContext(ctx, program, args...)
 	p.cmd.Stderr = &p.log
-	return p.cmd.Start()
+	p.ended = make(chan struct{})
+	if err := p.cmd.Start(); err != nil {
+		p.cmd = nil
+		return err
+	}
+	go func() {
+		defer close(p.ended)
+		p.err = p.cmd.Wait()
+	}()
+	return nil
 }
 
 // PID returns the process's number while it runs.
@@ -56,8 +77,8 @@ func (p *Process) Stop() error {
 	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
 		return err
 	}
-	if err := p.cmd.Wait(); err != nil {
-		return fmt.Errorf("stop %s: %w: %s", p.cmd, err, &p.log)
+	if <-p.ended; p.err != nil {
+		return fmt.Errorf("stop %s: %w: %s", p.cmd, p.err, &p.log)
 	}
 	return nil
 }
@@ -68,6 +89,6 @@ func (p *Process) Kill() {
 		return
 	}
 	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait()
+	<-p.ended
 	p.cmd = nil
 }
