@@ -164,8 +164,8 @@ var insertAttempts = db.Bulk[*Outcome]{
 
 // updateStates writes the states of outcomes. A late outcome of an earlier try
 // must not take back a later one's. The state is hidden from PostgreSQL's planner,
-// which in a young database would rather read the whole index of what is pending
-// than look each id up.
+// which in a young database would rather read a whole index of what is pending
+// than look each id up: otherwise than in the condition of deliveries_written.
 func (s *Store) updateStates(now int64) db.Bulk[*Outcome] {
 	return db.Bulk[*Outcome]{
 		Tried:   "write outcomes",
@@ -179,7 +179,7 @@ func (s *Store) updateStates(now int64) db.Bulk[*Outcome] {
 		},
 		Statement: `UPDATE deliveries SET state = v.state, next_at = v.next_at, due_at = v.next_at, lease_owner = '',
 			attempts = CASE WHEN v.number > attempts THEN v.number ELSE attempts END, updated_at = v.updated_at` + s.written() + `
-		FROM v WHERE deliveries.id = v.id AND deliveries.state || '' = 'pending' AND (v.number = 0 OR v.number > attempts)`,
+		FROM v WHERE deliveries.id = v.id AND '' || deliveries.state = 'pending' AND (v.number = 0 OR v.number > attempts)`,
 	}
 }
 
