@@ -10,9 +10,25 @@ import (
 	"partneredge/store"
 )
 
+// TestBurstOfSubscriptions: an idle key may make all its requests at once.
+func TestBurstOfSubscriptions(t *testing.T) {
+	t.Parallel()
+	o := newOrigin(t)
+	key := o.addKey("key_1", nil)
+	n := startNode(t, config(t, o))
+	var burst sync.WaitGroup
+	for i := range 100 {
+		burst.Go(func() {
+			body := fmt.Sprintf(`{"target_url":"https://h%d.example.com/hook","events":["sentinel.fired"]}`, i)
+			ask(t, n, "POST", webhooks+"subscribe", key, body).want(t, 201)
+		})
+	}
+	burst.Wait()
+}
+
 // TestSubscribersHoldUpNobody: one partner makes many subscriptions and the origin
-// does not answer. Those beyond eight are refused at once, and another partner
-// is served.
+// does not answer. Those beyond eight are refused after a second, and another partner
+// is served, as is the same one's test key.
 func TestSubscribersHoldUpNobody(t *testing.T) {
 	t.Parallel()
 	const body = `{"target_url":"https://%s.example.com/hook","events":["sentinel.fired"]}`
@@ -20,6 +36,7 @@ func TestSubscribersHoldUpNobody(t *testing.T) {
 	o.accounts["acc_2"] = store.Account{ID: "acc_2"}
 	many := func(k *store.Key) { k.RateLimit = 10_000 }
 	key := o.addKey("key_1", many)
+	ofTest := o.addKey("key_3", func(k *store.Key) { many(k); k.Environment = store.Test })
 	other := o.addKey("key_2", func(k *store.Key) { many(k); k.AccountID = "acc_2" })
 	c := config(t, o)
 	const never = 10 * time.Minute
@@ -41,6 +58,7 @@ func TestSubscribersHoldUpNobody(t *testing.T) {
 	}
 	eventually(t, "the others ask", func() bool { return o.requests(wire.VerbSubscribe) == asked+most })
 	ask(t, n, "DELETE", webhooks+"whs_none", other, "").want(t, 404)
+	ask(t, n, "DELETE", webhooks+"whs_none", ofTest, "").want(t, 404)
 	o.failUnanswered()
 	waiting.Wait()
 }

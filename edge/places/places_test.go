@@ -1,6 +1,12 @@
 package places
 
-import "testing"
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
 
 func TestTake(t *testing.T) {
 	p := Places[string]{All: 3, Each: 2}
@@ -29,6 +35,44 @@ func TestTake(t *testing.T) {
 	if p.taken != 0 || len(p.of) != 0 {
 		t.Errorf("counted are still %d and %v", p.taken, p.of)
 	}
+}
+
+func TestAwait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := Places[string]{All: 3, Each: 1}
+		first, _ := p.Take("a")
+		var got []int
+		var waiting sync.WaitGroup
+		for i := range 3 {
+			waiting.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if leave, ok := p.Await(ctx, "a"); ok {
+					got = append(got, i)
+					time.Sleep(700 * time.Millisecond)
+					leave()
+				}
+			})
+			synctest.Wait()
+		}
+		if _, ok := p.Take("a"); ok {
+			t.Error("one that did not wait came first")
+		}
+		first()
+		waiting.Wait()
+		if len(got) != 2 || got[0] != 0 || got[1] != 1 { // the last one would have had to wait for 1.4 s
+			t.Errorf("%v got places, want the first two in their order", got)
+		}
+		if p.taken != 0 || len(p.of) != 0 || len(p.wait) != 0 {
+			t.Errorf("counted are still %d, %v and %v", p.taken, p.of, p.wait)
+		}
+		for _, one := range []string{"b", "c", "d"} {
+			p.Take(one)
+		}
+		if _, ok := p.Await(t.Context(), "a"); ok {
+			t.Error("there was a place beyond all")
+		}
+	})
 }
 
 func TestTakeUnboundedInAll(t *testing.T) {

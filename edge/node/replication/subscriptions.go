@@ -24,7 +24,13 @@ type subscriptions struct {
 	asking sync.Map      // ids of those that the origin is asked for now
 	failed chan struct{} // holds one
 
-	underWay places.Places[string] // requests of partners, by account
+	underWay places.Places[caller] // requests of partners
+}
+
+// caller is whose requests are bounded together: those of test keys take no live one's place.
+type caller struct {
+	account     string
+	environment abi.Environment
 }
 
 const (
@@ -32,14 +38,18 @@ const (
 	// settled is the time after which no answer and no repetition of a request is to
 	// be expected any more.
 	settled = time.Minute
-	// maxOfAccount bounds an account's requests under way. They wait for the origin,
+	// maxOfCaller bounds a caller's requests under way. They wait for the origin,
 	// and so for name servers of the partner's choice; sandboxes and the link have
 	// room for 64 of all accounts.
-	maxOfAccount = 8
+	maxOfCaller = 8
+	// waitForPlace is how long a request waits until fewer are under way, in its sandbox:
+	// a burst of all that a key may ask for is done by then, and one who waits for a slow
+	// name server keeps others out for no longer.
+	waitForPlace = time.Second
 )
 
 func newSubscriptions(cfg Config) *subscriptions {
-	return &subscriptions{Config: cfg, failed: make(chan struct{}, 1), underWay: places.Places[string]{Each: maxOfAccount}}
+	return &subscriptions{Config: cfg, failed: make(chan struct{}, 1), underWay: places.Places[caller]{Each: maxOfCaller}}
 }
 
 // Subscribe implements host.Subscriptions.
@@ -81,7 +91,7 @@ func (s *subscriptions) subscribe(ctx context.Context, p abi.Principal, req *wir
 		return reply, fmt.Errorf("subscribe: %w", err)
 	}
 	req.KeyHash = []byte(hash)
-	leave, err := s.enter(req.Subscription.AccountID)
+	leave, err := s.enter(ctx, p)
 	if err != nil {
 		return reply, err
 	}
@@ -110,19 +120,21 @@ func (s *subscriptions) subscribe(ctx context.Context, p abi.Principal, req *wir
 	return reply, ofRefused(err)
 }
 
-// enter begins a request of an account, or refuses it at once; leave must be called
-// at its end.
-func (s *subscriptions) enter(account string) (leave func(), err error) {
-	leave, ok := s.underWay.Take(account)
+// enter begins a request as soon as the caller has fewer than maxOfCaller under way; leave
+// must be called at its end.
+func (s *subscriptions) enter(ctx context.Context, p abi.Principal) (leave func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, waitForPlace)
+	defer cancel()
+	leave, ok := s.underWay.Await(ctx, caller{p.AccountID, p.Environment})
 	if !ok {
-		err = fmt.Errorf("%d requests of the account are under way: %w", maxOfAccount, host.ErrUnavailable)
+		err = fmt.Errorf("%d requests of the account are under way: %w", maxOfCaller, host.ErrUnavailable)
 	}
 	return leave, err
 }
 
 // Revoke implements host.Subscriptions.
 func (s *subscriptions) Revoke(ctx context.Context, p abi.Principal, id string) (already bool, err error) {
-	leave, err := s.enter(p.AccountID)
+	leave, err := s.enter(ctx, p)
 	if err != nil {
 		return false, err
 	}
