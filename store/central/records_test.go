@@ -129,6 +129,9 @@ func TestSubscriptions(t *testing.T) {
 		}
 		wantErr(t, db.AddSubscription(ctx, subscriptionFor(a.ID, store.EventDealChanged)), store.ErrLimit)
 		noError(t, db.AddSubscription(ctx, subscriptionFor(b.ID, store.EventDealChanged)))
+		ofTest := subscriptionFor(a.ID, store.EventDealChanged)
+		ofTest.Environment = store.Test
+		noError(t, db.AddSubscription(ctx, ofTest))
 	})
 }
 

@@ -15,7 +15,8 @@ import (
 	"partneredge/store/valid"
 )
 
-// subscriptionsMost bounds the active subscriptions of an account.
+// subscriptionsMost bounds the active subscriptions of an account in each environment, so that
+// test keys leave the live ones theirs.
 const subscriptionsMost = 100
 
 const subscriptionColumns = `id, account_id, key_id, environment, target_url, events, description, secret,
@@ -70,8 +71,8 @@ func (d *DB) AddSubscription(ctx context.Context, s store.Subscription) error {
 
 // Subscribe keeps a subscription under the id it has, and returns it. The same
 // again is nil and changes nothing, even when it has been revoked meanwhile; other
-// content under the id is ErrConflict. ErrLimit when the account has 100 that
-// are not revoked, of both environments together. Once ctx has ended it is not
+// content under the id is ErrConflict. ErrLimit when the account has 100 of
+// the same environment that are not revoked. Once ctx has ended it is not
 // kept any more, although the database was busy until then.
 //
 // If once is not nil, a subscription that was kept under the same idempotency key
@@ -120,12 +121,12 @@ func (d *DB) insertSubscription(ctx context.Context, t *tx, s store.Subscription
 		return err
 	}
 	var active int
-	if err := t.Get(ctx, `SELECT count(*) FROM subscriptions WHERE account_id = ? AND revoked_at = 0`,
-		[]any{s.AccountID}, &active); err != nil {
+	if err := t.Get(ctx, `SELECT count(*) FROM subscriptions WHERE account_id = ? AND environment = ? AND revoked_at = 0`,
+		[]any{s.AccountID, string(s.Environment)}, &active); err != nil {
 		return err
 	}
 	if active >= subscriptionsMost {
-		return fmt.Errorf("%w: %d active subscriptions", store.ErrLimit, active)
+		return fmt.Errorf("%w: %d active subscriptions in %s", store.ErrLimit, active, s.Environment)
 	}
 	t.deliveries.Forget(s.AccountID)
 	_, err = t.Exec(ctx, `INSERT INTO subscriptions (`+subscriptionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)`,

@@ -103,7 +103,7 @@ func requestRefusals() []Refusal {
 			{"invalid_field_type", "It is no text."},
 			{"field_too_long", "It has more than 500 characters."},
 		}},
-		{400, "subscription_limit_reached", "The account has 100 active subscriptions.", "Revoke those that are not used.", nil},
+		{400, "subscription_limit_reached", "The account has 100 active subscriptions in the key's environment.", "Revoke those that are not used.", nil},
 		{400, "invalid_id", "The path has no id.", "Send DELETE to /api/v2/public/webhooks/ID.", nil},
 		{404, "subscription_not_found", "The account has no such subscription.", "Check the id, and that the key is one of the account that subscribed.", nil},
 	}
