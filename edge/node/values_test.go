@@ -43,18 +43,19 @@ func TestOutreachNeedsExpressConsent(t *testing.T) {
 	for name, consent := range map[string]string{
 		"Written": `{"status":"express_written","text_snapshot":"I agree.","captured_at":"2025-05-01T02:03:04Z"}`,
 		"Inbound": `{"status":"inbound_initiated","text_snapshot":"I agree.","captured_at":"2025-05-01T02:03:04Z"}`,
+		"Ahead":   `{"status":"express_written","captured_at":"9999-12-31T23:59:59.999999Z"}`,
 		"None":    `{"status":"none"}`,
 		"Nothing": `null`,
 	} {
 		ask(t, n, "POST", newLead, key, `{"name":"`+name+`","email":"a@example.com","consent":`+consent+`}`).want(t, 201)
 	}
 	eventually(t, "the origin has all leads", func() (all bool) {
-		o.do(func() { all = len(got) == 4 })
+		o.do(func() { all = len(got) == 5 })
 		return all
 	})
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for name, status := range map[string]string{"Written": "express_written", "Inbound": "inbound_initiated", "None": "none", "Nothing": "none"} {
+	for name, status := range map[string]string{"Written": "express_written", "Inbound": "inbound_initiated", "Ahead": "express_written", "None": "none", "Nothing": "none"} {
 		l := got[name]
 		if l.ConsentStatus != status || l.OutreachAllowed != (name == "Written") {
 			t.Errorf("%s: consent %q, outreach %t", name, l.ConsentStatus, l.OutreachAllowed)

@@ -62,6 +62,15 @@ func firingsFrame(items []store.Firing, more bool) []byte {
 	return list.Append(nil)
 }
 
+// consentAhead is how far ahead of its lead a consent's time may lie, in microseconds: one
+// without an offset counts as UTC, which is up to 14 hours behind the clock on the wall.
+const consentAhead = 24 * 3600 * int64(1_000_000)
+
+// allowsOutreach reports whether a written consent is on file. One that will be given is none.
+func allowsOutreach(l *abi.Lead) bool {
+	return l.ConsentStatus == "express_written" && l.Captured <= l.Created+consentAhead
+}
+
 // leadOf parses a lead of the principal's and copies what it keeps of frame.
 func leadOf(p abi.Principal, frame []byte) (store.Lead, error) {
 	var l abi.Lead
@@ -72,7 +81,7 @@ func leadOf(p abi.Principal, frame []byte) (store.Lead, error) {
 		ID: l.ID, AccountID: p.AccountID, KeyID: p.KeyID, Environment: store.Environment(p.Environment),
 		FirstName: l.FirstName, LastName: l.LastName, Email: l.Email, Phone: l.Phone,
 		ConsentStatus: l.ConsentStatus, ConsentText: l.ConsentText, CapturedAt: store.TimeOf(l.Captured),
-		OutreachAllowed: l.ConsentStatus == "express_written", CreatedAt: store.TimeOf(l.Created),
+		OutreachAllowed: allowsOutreach(&l), CreatedAt: store.TimeOf(l.Created),
 	}, nil
 }
 
