@@ -22,16 +22,11 @@ const (
 
 // changes measures what a change costs a node that does not hold the record, and how
 // fast a node catches up that was away for a million changes.
-func (b *bench) changes(ctx context.Context) (err error) {
-	s, err := b.newSite(ctx, "changes")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+func (b *bench) changes(ctx context.Context, s *site) error {
 	if _, err := s.startOrigin(ctx, s.DB); err != nil {
 		return err
 	}
-	_, credentials, err := s.enrol(ctx, "follower")
+	credentials, err := s.enrol(ctx, "follower")
 	if err != nil {
 		return err
 	}
@@ -99,12 +94,7 @@ const (
 
 // asks measures how often a node asks for changes that are on their way to it anyway,
 // when four origin processes write.
-func (b *bench) asks(ctx context.Context) (err error) {
-	s, err := b.newSite(ctx, "asks")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+func (b *bench) asks(ctx context.Context, s *site) (err error) {
 	if err := s.accounts(ctx, askOrigins); err != nil {
 		return err
 	}
@@ -119,7 +109,7 @@ func (b *bench) asks(ctx context.Context) (err error) {
 		}
 		dbs = append(dbs, db)
 	}
-	_, credentials, err := s.enrol(ctx, "follower")
+	credentials, err := s.enrol(ctx, "follower")
 	if err != nil {
 		return err
 	}

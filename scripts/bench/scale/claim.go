@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -22,12 +21,7 @@ const (
 
 // claim measures a round of the webhook sender's search for work, a look at what is due
 // and a claim, when a million deliveries wait for 200 000 endpoints and others are made.
-func (b *bench) claim(ctx context.Context) (err error) {
-	s, err := b.newSite(ctx, "claim")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+func (b *bench) claim(ctx context.Context, s *site) error {
 	if err := s.accounts(ctx, claimAccounts); err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -23,12 +22,7 @@ const fleetNodes = 10_000
 
 // fleet measures what an origin does for 10 000 nodes that report their status: a look
 // at the rollout that is under way, and writing down when each was heard.
-func (b *bench) fleet(ctx context.Context) (err error) {
-	s, err := b.newSite(ctx, "fleet")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+func (b *bench) fleet(ctx context.Context, s *site) error {
 	ids, err := s.enrolMany(ctx, fleetNodes)
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -32,12 +31,7 @@ const (
 // healthy has one of five of 100 000 endpoints accept connections and never answer, and
 // measures how long deliveries to the others wait, from their event's write to their
 // arrival. None is known to the sender when it begins.
-func (b *bench) healthy(ctx context.Context) (err error) {
-	s, err := b.newSite(ctx, "healthy")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+func (b *bench) healthy(ctx context.Context, s *site) error {
 	if err := s.accounts(ctx, healthyAccounts); err != nil {
 		return err
 	}

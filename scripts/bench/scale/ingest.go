@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -38,12 +37,7 @@ COMMIT;
 // often pgbench writes the same two rows in a transaction of their own with 16 clients.
 // What it writes with as many clients as there are writers, or as PostgreSQL takes, is
 // printed beside it. All take turns.
-func (b *bench) ingest(ctx context.Context) (err error) {
-	s, err := b.newSite(ctx, "ingest")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+func (b *bench) ingest(ctx context.Context, s *site) error {
 	if err := s.accounts(ctx, ingestAccounts); err != nil {
 		return err
 	}

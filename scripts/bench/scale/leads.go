@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -26,12 +25,7 @@ const (
 
 // leads measures how many leads a second one origin takes from nodes that hand over full
 // batches, one after the other, as they do after an absence.
-func (b *bench) leads(ctx context.Context) (err error) {
-	s, err := b.newSite(ctx, "leads")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+func (b *bench) leads(ctx context.Context, s *site) (err error) {
 	if err := s.accounts(ctx, resetAccounts); err != nil {
 		return err
 	}

@@ -22,15 +22,15 @@ func main() {
 	parts := []harness.Part{
 		{Name: "ledger", Measure: b.ledger},
 		{Name: "limiter", Measure: b.limiter},
-		{Name: "fleet", Measure: b.fleet},
-		{Name: "changes", Measure: b.changes},
-		{Name: "asks", Measure: b.asks},
+		b.onSite("fleet", b.fleet),
+		b.onSite("changes", b.changes),
+		b.onSite("asks", b.asks),
 		{Name: "push", Measure: b.push},
-		{Name: "reset", Measure: b.reset},
-		{Name: "claim", Measure: b.claim},
-		{Name: "healthy", Measure: b.healthy},
-		{Name: "ingest", Measure: b.ingest},
-		{Name: "leads", Measure: b.leads},
+		b.onSite("reset", b.reset),
+		b.onSite("claim", b.claim),
+		b.onSite("healthy", b.healthy),
+		b.onSite("ingest", b.ingest),
+		b.onSite("leads", b.leads),
 	}
 	b.OnlyOf(parts)
 	b.Flags.StringVar(&b.postgres, "postgres", harness.PostgresURL(), "`URL` of a PostgreSQL database in which schemas may be made")

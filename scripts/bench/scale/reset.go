@@ -34,12 +34,7 @@ const (
 // reset measures how long a lookup of a held key takes that a request waits for, while
 // 200 nodes refill 10 000 keys each after a reset, and how long a revocation takes to
 // reach a node meanwhile.
-func (b *bench) reset(ctx context.Context) (err error) {
-	s, err := b.newSite(ctx, "reset")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+func (b *bench) reset(ctx context.Context, s *site) (err error) {
 	if err := s.accounts(ctx, resetAccounts); err != nil {
 		return err
 	}
@@ -123,7 +118,7 @@ func (s *site) keys(ctx context.Context, n int) error {
 
 // connect enrols a node and connects its link.
 func (s *site) connect(ctx context.Context, name string) (*link.Link, error) {
-	_, credentials, err := s.enrol(ctx, name)
+	credentials, err := s.enrol(ctx, name)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"partneredge/edge/origin/replication"
 	"partneredge/edge/wire"
 	"partneredge/scripts/bench/fleet"
+	"partneredge/scripts/bench/harness"
 	"partneredge/scripts/bench/hooks"
 	"partneredge/store"
 	"partneredge/store/central"
@@ -35,6 +36,17 @@ type site struct {
 	dir string
 	log *slog.Logger
 	end []func() error // in the order of starting
+}
+
+// onSite returns the part called name, which measures on a site of its own.
+func (b *bench) onSite(name string, measure func(context.Context, *site) error) harness.Part {
+	return harness.Part{Name: name, Measure: func(ctx context.Context) error {
+		s, err := b.newSite(ctx, name)
+		if err != nil {
+			return err
+		}
+		return errors.Join(measure(ctx, s), s.Close())
+	}}
 }
 
 // newSite starts the database and NATS. The caller closes it.
@@ -119,17 +131,17 @@ func (s *site) startOrigin(ctx context.Context, db *central.DB) (*replication.Se
 }
 
 // enrol enrols a node and returns the file of its credentials.
-func (s *site) enrol(ctx context.Context, name string) (id, file string, err error) {
-	id = store.NewID("node", time.Now())
+func (s *site) enrol(ctx context.Context, name string) (file string, err error) {
+	id := store.NewID("node", time.Now())
 	credentials, public, err := s.Authority.NodeUser(id, region)
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
 	if _, err := s.DB.AddNode(ctx, store.Node{ID: id, Name: name, Region: region, PublicKey: public, WireVersion: wire.Version}); err != nil {
-		return "", "", err
+		return "", err
 	}
 	file = filepath.Join(s.dir, name+".creds")
-	return id, file, os.WriteFile(file, []byte(credentials), 0o600)
+	return file, os.WriteFile(file, []byte(credentials), 0o600)
 }
 
 // region of all nodes.
