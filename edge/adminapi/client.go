@@ -9,6 +9,7 @@ import (
 	"iter"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"time"
@@ -222,22 +223,10 @@ func (h Handler) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Body == nil {
 		req.Body = http.NoBody
 	}
-	answer := &recorder{header: make(http.Header), status: http.StatusOK}
-	h.ServeHTTP(answer, req)
+	recorded := httptest.NewRecorder()
+	h.ServeHTTP(recorded, req)
 	_ = req.Body.Close() // of memory
-	return &http.Response{
-		StatusCode: answer.status, Header: answer.header, Body: io.NopCloser(&answer.body), Request: req,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, ContentLength: int64(answer.body.Len()),
-	}, nil
+	answer := recorded.Result()
+	answer.Request = req
+	return answer, nil
 }
-
-// recorder keeps an answer.
-type recorder struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (r *recorder) Header() http.Header         { return r.header }
-func (r *recorder) Write(b []byte) (int, error) { return r.body.Write(b) }
-func (r *recorder) WriteHeader(status int)      { r.status = status }

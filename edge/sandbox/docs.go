@@ -1,10 +1,10 @@
 package sandbox
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 
@@ -19,14 +19,14 @@ func writeDocs() (file string, remove func(), err error) {
 	docs := sandboxctl.Docs{Root: openapi.DocsPath, Pages: make(map[string]sandboxctl.Page)}
 	handler := openapi.Handler()
 	for _, path := range openapi.Paths() {
-		kept := keptAnswer{header: make(http.Header)}
+		kept := httptest.NewRecorder()
 		req, err := http.NewRequest(http.MethodGet, path, nil)
 		if err != nil {
 			return "", nil, err
 		}
-		handler.ServeHTTP(&kept, req)
-		page := sandboxctl.Page{Header: make(map[string]string), Body: kept.body.Bytes()}
-		for name, values := range kept.header {
+		handler.ServeHTTP(kept, req)
+		page := sandboxctl.Page{Header: make(map[string]string), Body: kept.Body.Bytes()}
+		for name, values := range kept.Header() {
 			page.Header[name] = values[0]
 		}
 		docs.Pages[path] = page
@@ -47,13 +47,3 @@ func writeDocs() (file string, remove func(), err error) {
 	}
 	return file, remove, nil
 }
-
-// keptAnswer is a ResponseWriter that keeps what is written to it.
-type keptAnswer struct {
-	header http.Header
-	body   bytes.Buffer
-}
-
-func (k *keptAnswer) Header() http.Header         { return k.header }
-func (k *keptAnswer) Write(b []byte) (int, error) { return k.body.Write(b) }
-func (k *keptAnswer) WriteHeader(int)             {}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 
 	"partneredge/wasm/httpfront"
@@ -53,31 +54,20 @@ func smokeTest(ctx context.Context, cfg httpfront.Config) error {
 		if one.key != "" {
 			req.Header.Set("Authorization", "Bearer "+one.key)
 		}
-		w := &recorder{header: http.Header{}}
+		w := httptest.NewRecorder()
 		front.ServeHTTP(w, req)
 		switch {
 		case ctx.Err() != nil:
 			return fmt.Errorf("smoke test: %w", ctx.Err())
-		case w.status != one.status:
-			return fmt.Errorf("smoke test: %s %s answered %d, not %d", one.method, one.path, w.status, one.status)
-		case !json.Valid(w.body.Bytes()):
+		case w.Code != one.status:
+			return fmt.Errorf("smoke test: %s %s answered %d, not %d", one.method, one.path, w.Code, one.status)
+		case !json.Valid(w.Body.Bytes()):
 			return fmt.Errorf("smoke test: %s %s answered what is not JSON", one.method, one.path)
-		case !bytes.Contains(w.body.Bytes(), []byte(one.wants)):
+		case !bytes.Contains(w.Body.Bytes(), []byte(one.wants)):
 			return fmt.Errorf("smoke test: %s %s answered without %s", one.method, one.path, one.wants)
-		case one.status == http.StatusOK && w.header.Get("X-Ratelimit-Limit") != "100":
+		case one.status == http.StatusOK && w.Header().Get("X-Ratelimit-Limit") != "100":
 			return fmt.Errorf("smoke test: %s %s answered without its rate limit", one.method, one.path)
 		}
 	}
 	return nil
 }
-
-// recorder is an http.ResponseWriter that keeps an answer.
-type recorder struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (r *recorder) Header() http.Header         { return r.header }
-func (r *recorder) WriteHeader(status int)      { r.status = status }
-func (r *recorder) Write(b []byte) (int, error) { return r.body.Write(b) }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"path"
 	"strings"
 	"time"
@@ -127,11 +128,12 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path.Clean(r.URL.Path) != r.URL.Path:
 		a.refuse(w, r, &input.Problem{Kind: input.KindNotFound})
 	case pattern == "":
-		probe := &probe{header: make(http.Header)}
+		probe := httptest.NewRecorder()
 		h.ServeHTTP(probe, r)
-		if probe.status == http.StatusMethodNotAllowed {
-			w.Header().Set("Allow", probe.header.Get("Allow"))
-			a.refuse(w, r, &input.Problem{Kind: input.KindMethod, Detail: "allowed: " + probe.header.Get("Allow")})
+		if probe.Code == http.StatusMethodNotAllowed {
+			allowed := probe.Header().Get("Allow")
+			w.Header().Set("Allow", allowed)
+			a.refuse(w, r, &input.Problem{Kind: input.KindMethod, Detail: "allowed: " + allowed})
 			return
 		}
 		a.refuse(w, r, &input.Problem{Kind: input.KindNotFound})
@@ -141,16 +143,6 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.routes.ServeHTTP(w, r)
 	}
 }
-
-// probe takes an answer's status and header and forgets its body.
-type probe struct {
-	header http.Header
-	status int
-}
-
-func (p *probe) Header() http.Header         { return p.header }
-func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
-func (p *probe) WriteHeader(status int)      { p.status = status }
 
 // refuse answers with the problem that err is.
 func (a *api) refuse(w http.ResponseWriter, r *http.Request, err error) {
