@@ -124,13 +124,12 @@ func (s *site) startSender(ctx context.Context, caFile string) (*webhook.Sender,
 	if err != nil {
 		return nil, err
 	}
-	s.onEnd(func() error {
+	s.AddFunc(func() {
 		now, cancel := context.WithCancel(ctx)
 		cancel() // what hangs is cut short
 		if err := sender.Stop(now); err != nil {
 			s.log.Warn("leases are left to end by themselves", "err", err)
 		}
-		return nil
 	})
 	return sender, nil
 }
@@ -144,7 +143,7 @@ type receiver struct {
 func (s *site) receive() (r *receiver, err error) {
 	r = new(receiver)
 	if r.Endpoints, err = hooks.Serve(s.dir, r); err == nil {
-		s.onEnd(func() error { r.Close(); return nil })
+		s.AddFunc(r.Close)
 	}
 	return r, err
 }
@@ -163,7 +162,7 @@ func (s *site) startDeaf(ctx context.Context) (addresses []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.onEnd(child.Stop)
+	s.Add(func(context.Context) error { return child.Stop() })
 	return addresses, json.NewDecoder(child.Out).Decode(&addresses)
 }
 

@@ -47,7 +47,7 @@ func (b *bench) pushedBytes(ctx context.Context, nodes int) (sent float64, err e
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+	defer func() { err = errors.Join(err, s.Close(ctx)) }()
 	var leaves []*server.Server
 	for i := range 2 {
 		leaf, err := s.leaf(ctx, fmt.Sprint("region-", i))
@@ -66,7 +66,7 @@ func (b *bench) pushedBytes(ctx context.Context, nodes int) (sent float64, err e
 		if err != nil {
 			return 0, err
 		}
-		s.onEnd(func() error { conn.Close(); return nil })
+		s.AddFunc(conn.Close)
 		if _, err := conn.Subscribe(wire.Changes, func(m *nats.Msg) {
 			if len(m.Data) > pushBatch { // no heartbeat
 				received.Add(1)
@@ -138,10 +138,9 @@ func (s *site) leaf(ctx context.Context, name string) (*server.Server, error) {
 		return nil, err
 	}
 	leaf.Start()
-	s.onEnd(func() error {
+	s.AddFunc(func() {
 		leaf.Shutdown()
 		leaf.WaitForShutdown()
-		return nil
 	})
 	return leaf, harness.Poll(ctx, "the region's server to join", func() (bool, error) { return leaf.NumLeafNodes() == 2, nil })
 }

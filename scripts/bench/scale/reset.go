@@ -132,7 +132,7 @@ func (s *site) connect(ctx context.Context, name string) (*link.Link, error) {
 	if err := l.Connect(func() {}, func() {}); err != nil {
 		return nil, err
 	}
-	s.onEnd(func() error { l.Close(); return nil })
+	s.AddFunc(l.Close)
 	return l, harness.Poll(ctx, name+" to connect", func() (bool, error) { return l.Up(), nil })
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"partneredge/edge/closers"
 	"partneredge/edge/origin/broker"
 	"partneredge/edge/origin/natsauth"
 	"partneredge/edge/origin/replication"
@@ -33,9 +34,10 @@ type site struct {
 	Origins   []*replication.Server
 	URL       string // of the schema
 
+	closers.Stack // ends all that was started
+
 	dir string
 	log *slog.Logger
-	end []func() error // in the order of starting
 }
 
 // onSite returns the part called name, which measures on a site of its own.
@@ -45,7 +47,7 @@ func (b *bench) onSite(name string, measure func(context.Context, *site) error) 
 		if err != nil {
 			return err
 		}
-		return errors.Join(measure(ctx, s), s.Close())
+		return errors.Join(measure(ctx, s), s.Close(ctx))
 	}}
 }
 
@@ -57,7 +59,7 @@ func (b *bench) newSite(ctx context.Context, name string) (_ *site, err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.Close())
+			err = errors.Join(err, s.Close(ctx))
 		}
 	}()
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
@@ -68,14 +70,14 @@ func (b *bench) newSite(ctx context.Context, name string) (_ *site, err error) {
 		return nil, err
 	}
 	s.URL = url
-	s.onEnd(func() error { drop(); return nil })
+	s.AddFunc(drop)
 	if s.DB, err = s.open(ctx); err != nil {
 		return nil, err
 	}
 	if s.SQL, err = sql.Open("pgx", url); err != nil {
 		return nil, err
 	}
-	s.onEnd(s.SQL.Close)
+	s.Add(func(context.Context) error { return s.SQL.Close() })
 	if s.Authority, err = natsauth.Open(filepath.Join(s.dir, "nats")); err != nil {
 		return nil, err
 	}
@@ -83,25 +85,14 @@ func (b *bench) newSite(ctx context.Context, name string) (_ *site, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.onEnd(func() error { s.Broker.Close(); return nil })
+	s.AddFunc(s.Broker.Close)
 	return s, nil
-}
-
-func (s *site) onEnd(fn func() error) { s.end = append(s.end, fn) }
-
-// Close ends all that was started.
-func (s *site) Close() (err error) {
-	for i := len(s.end) - 1; i >= 0; i-- {
-		err = errors.Join(err, s.end[i]())
-	}
-	s.end = nil
-	return err
 }
 
 func (s *site) open(ctx context.Context) (*central.DB, error) {
 	db, err := central.Open(ctx, central.Config{URL: s.URL, Log: s.log})
 	if err == nil {
-		s.onEnd(db.Close)
+		s.Add(func(context.Context) error { return db.Close() })
 	}
 	return db, err
 }
@@ -116,7 +107,7 @@ func (s *site) startOrigin(ctx context.Context, db *central.DB) (*replication.Se
 	if err != nil {
 		return nil, err
 	}
-	s.onEnd(func() error { conn.Close(); return nil })
+	s.AddFunc(conn.Close)
 	server, err := replication.Start(ctx, replication.Config{
 		DB: db, Conn: conn, Guard: fleet.AnyTarget{}, Log: s.log, Now: time.Now, Revoke: s.Broker.Revoke,
 		OnWake: func() {}, Observe: func(string, wire.Failure, time.Duration) {},
@@ -125,7 +116,7 @@ func (s *site) startOrigin(ctx context.Context, db *central.DB) (*replication.Se
 	if err != nil {
 		return nil, err
 	}
-	s.onEnd(func() error { server.Stop(context.WithoutCancel(ctx)); return nil })
+	s.AddFunc(func() { server.Stop(context.WithoutCancel(ctx)) })
 	s.Origins = append(s.Origins, server)
 	return server, nil
 }
