@@ -82,10 +82,6 @@ func Rename(from, to string) error { return Disk{}.Rename(from, to) }
 // SyncTree syncs directories of the machine's disk as Disk.SyncTree does.
 func SyncTree(root string) error { return Disk{}.SyncTree(root) }
 
-// RemoveTemp removes temporary files of the machine's disk as Disk.RemoveTemp
-// does.
-func RemoveTemp(dir string) error { return Disk{}.RemoveTemp(dir) }
-
 // Disk writes durably to a file system.
 type Disk struct {
 	FS // nil for that of the machine

@@ -173,7 +173,7 @@ func TestRemoveTemp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := durable.RemoveTemp(dir); err != nil {
+	if err := (durable.Disk{}).RemoveTemp(dir); err != nil {
 		t.Fatal(err)
 	}
 	if got := names(t, dir); got != "f part" {
@@ -182,7 +182,7 @@ func TestRemoveTemp(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, left, "full"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, left+"2"), nil, 0o600), durable.RemoveTemp(dir)); err == nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, left+"2"), nil, 0o600), (durable.Disk{}).RemoveTemp(dir)); err == nil {
 		t.Error("what cannot be removed was removed")
 	}
 	if got := names(t, dir); got != left+" f part" {
