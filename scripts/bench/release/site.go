@@ -57,7 +57,7 @@ func (b *bench) startSite(ctx context.Context, nodes int) (_ *site, err error) {
 		file *string
 	}{{"operator", &s.signer}, {"thief", &s.thief}} {
 		*who.file = filepath.Join(b.Dir, who.name+".key")
-		if _, err := b.command(ctx, "keygen", "--no-password", "--key", *who.file, "--pub", filepath.Join(b.Dir, who.name+".pub")); err != nil {
+		if err := b.command(ctx, "keygen", "--no-password", "--key", *who.file, "--pub", filepath.Join(b.Dir, who.name+".pub")); err != nil {
 			return nil, err
 		}
 	}
@@ -94,19 +94,18 @@ func (s *site) stop() {
 	s.origin.Kill()
 }
 
-// command runs `edge release` and returns what it prints.
-func (b *bench) command(ctx context.Context, args ...string) (string, error) {
+// command runs `edge release`.
+func (b *bench) command(ctx context.Context, args ...string) error {
 	out, err := exec.CommandContext(ctx, b.edge, append([]string{"release"}, args...)...).CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("edge release %s: %w: %s", strings.Join(args, " "), err, out)
+		return fmt.Errorf("edge release %s: %w: %s", strings.Join(args, " "), err, out)
 	}
-	return string(out), nil
+	return nil
 }
 
 // operate is command, at the site's origin.
 func (b *bench) operate(ctx context.Context, args ...string) error {
-	_, err := b.command(ctx, append(args, "--admin", b.origin.Admin.URL, "--token-file", filepath.Join(b.data, "admin.token"))...)
-	return err
+	return b.command(ctx, append(args, "--admin", b.origin.Admin.URL, "--token-file", filepath.Join(b.data, "admin.token"))...)
 }
 
 // push makes a release of the modules, with some of them replaced.
