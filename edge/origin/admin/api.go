@@ -173,20 +173,6 @@ func WriteJSON(w http.ResponseWriter, status int, body any) {
 	_, _ = w.Write(append(text, '\n')) // the client may be gone
 }
 
-// Route is one method and path of the admin API.
-type Route struct {
-	Pattern string     // as of http.ServeMux
-	Role    store.Role // the least that it asks for
-}
-
-// Routes returns every route, each of which is in openapi.json.
-func Routes() (all []Route) {
-	for _, r := range new(api).all() {
-		all = append(all, Route{r.pattern, least(r.pattern)})
-	}
-	return all
-}
-
 // problemOf maps an error to what is answered. An error that is no problem and
 // of no kind of store's is the origin's own fault, and not described.
 func problemOf(err error) *input.Problem {

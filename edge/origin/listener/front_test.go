@@ -2,6 +2,7 @@ package listener
 
 import (
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"testing"
@@ -19,7 +20,7 @@ func TestPanics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler := s.Handler()
+	handler := s.server.Handler
 	for path, want := range map[string]int{"/admin/v1/accounts": 500, "/healthz": 200} {
 		req := httptest.NewRequest("GET", path, nil)
 		req.Header.Set("Authorization", "Bearer "+s.token)
@@ -27,6 +28,45 @@ func TestPanics(t *testing.T) {
 		handler.ServeHTTP(recorded, req)
 		if recorded.Code != want || want == 500 && recorded.Body.String() != "{\"error\":\"internal_error\"}\n" {
 			t.Errorf("a panic at %s answered %d %s", path, recorded.Code, recorded.Body)
+		}
+	}
+}
+
+// TestMetricsFromElsewhere: metrics tell who feeds how much, so only this machine sees
+// them without a token.
+func TestMetricsFromElsewhere(t *testing.T) {
+	s, err := newServer(t.Context(), Config{
+		TokenFile: filepath.Join(t.TempDir(), "token"), Observe: func(string, int, time.Duration) {},
+		Admin:   admin.Config{Log: slog.New(slog.DiscardHandler), Now: time.Now},
+		Metrics: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		peer, host, proxied string
+		status              int // without a token
+	}{
+		{"127.0.0.1:5", "localhost:8090", "", 200},
+		{"[::1]:5", "localhost:8090", "", 200},
+		{"[::ffff:127.0.0.1]:5", "localhost:8090", "", 200},
+		{"127.0.0.1:5", "localhost:8090", "192.0.2.1", 401},
+		{"127.0.0.1:5", "evil.example:8090", "", 401},
+		{"192.0.2.1:5", "localhost:8090", "", 401},
+		{"", "localhost:8090", "", 401},
+	} {
+		for token, want := range map[string]int{"": c.status, "Bearer " + s.token: 200} {
+			req := httptest.NewRequest("GET", "/metrics", nil)
+			req.RemoteAddr, req.Host = c.peer, c.host
+			req.Header.Set("Authorization", token)
+			if c.proxied != "" {
+				req.Header.Set("X-Forwarded-For", c.proxied)
+			}
+			recorded := httptest.NewRecorder()
+			s.server.Handler.ServeHTTP(recorded, req)
+			if recorded.Code != want {
+				t.Errorf("from %+v with token %v answered %d", c, token != "", recorded.Code)
+			}
 		}
 	}
 }

@@ -166,6 +166,3 @@ func (s *Server) Stop(ctx context.Context) error {
 	s.noteReports(ctx)
 	return err
 }
-
-// Handler serves what the listener serves.
-func (s *Server) Handler() http.Handler { return s.server.Handler }
