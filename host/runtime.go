@@ -59,7 +59,7 @@ type Config struct {
 	LookUp func(ctx context.Context, name string) ([]netip.Addr, error)
 	// CheckDial judges every address that a module is about to connect to, as the
 	// system gets it, after names are looked up: a name that is bound anew gains
-	// nothing. An error refuses it. Default: public addresses only.
+	// nothing. An error refuses it. Default: all are refused.
 	CheckDial func(netip.AddrPort) error
 	// Redirect returns the address that is connected to in place of one that a module's
 	// allow_dial names and CheckDial lets pass, for tests in which something on

@@ -70,7 +70,7 @@ type Config struct {
 	Progress func(module string, nth, total int)
 
 	// CheckDial judges every address that a module with an allow_dial is about
-	// to connect to; an error refuses it. Default: public addresses only.
+	// to connect to; an error refuses it. Default: all are refused.
 	CheckDial func(netip.AddrPort) error
 
 	// TrustedProxies are the addresses whose X-Forwarded-For is believed. Default:

@@ -52,8 +52,8 @@ type API struct {
 // Handler opens every module in dir, NAME.wasm with its manifest NAME.json, and
 // joins them to one handler over the backend. now is the clock, in microseconds
 // since the Unix epoch. What goes wrong inside is in the test's log. Modules are
-// closed when the test ends. Compiled code is kept beside the modules, in
-// dir/.cache.
+// closed when the test ends, and connect to nothing. Compiled code is kept beside the
+// modules, in dir/.cache.
 func Handler(t testing.TB, dir string, backend *fake.Backend, now func() int64) *API {
 	t.Helper()
 	return Config{}.Handler(t, dir, backend, now)

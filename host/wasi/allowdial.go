@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-
-	"code.dny.dev/ssrf"
 )
 
 // DialConfig says where a module may connect to.
@@ -22,7 +20,7 @@ type DialConfig struct {
 	// its end. Default: Go's own resolver.
 	LookUp func(ctx context.Context, name string) ([]netip.Addr, error)
 	// Check judges each address just before it is connected to; an error refuses it.
-	// Default: PublicOnly.
+	// Default: all are refused.
 	Check func(netip.AddrPort) error
 	// Redirect returns the address to connect to in place of one that is allowed and
 	// checked, for tests that stand for a server. Default: the same.
@@ -62,7 +60,7 @@ func NewDialer(c DialConfig) (*Dialer, error) {
 		c.LookUp = lookUp
 	}
 	if c.Check == nil {
-		c.Check = PublicOnly()
+		c.Check = func(netip.AddrPort) error { return errors.New("nothing judges addresses here") }
 	}
 	if c.Redirect == nil {
 		c.Redirect = func(addr netip.AddrPort) netip.AddrPort { return addr }
@@ -126,20 +124,6 @@ func lookUp(ctx context.Context, name string) ([]netip.Addr, error) {
 	resolver := net.Resolver{PreferGo: true}
 	// The dot at the end keeps the machine's search domains out of it.
 	return resolver.LookupNetIP(ctx, "ip", name+".")
-}
-
-// PublicOnly returns a DialConfig.Check that refuses all addresses but public ones.
-func PublicOnly() func(netip.AddrPort) error {
-	// Azure answers its machines about themselves there; the address is public by
-	// every registry.
-	azureWire := netip.MustParsePrefix("168.63.129.16/32")
-	classifier := ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(azureWire))
-	return func(addr netip.AddrPort) error {
-		if addr.Addr().Zone() != "" {
-			return errors.New("address with a zone")
-		}
-		return classifier.SafeAddr(addr.Addr())
-	}
 }
 
 // allowsAny reports whether there is anywhere to connect to.
