@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"partneredge/store"
+	"partneredge/store/central/audit"
 	"partneredge/store/central/db"
 	"partneredge/store/valid"
 )
@@ -47,7 +48,7 @@ func (d *DB) CreateAccount(ctx context.Context, a store.Account) (store.Account,
 			a.Agent.ID, a.ID, a.Agent.Email, a.Agent.FullName, store.Micros(a.Agent.JoinedAt)); err != nil {
 			return err
 		}
-		return t.audited(ctx, "account.create", a.ID, nil, a)
+		return t.audited(ctx, audit.Entry{Action: "account.create", Target: a.ID, After: a})
 	}))
 }
 
@@ -110,7 +111,7 @@ func (d *DB) UpdateAccount(ctx context.Context, id string, p AccountPatch) (a st
 		}
 		t.setMode(id, a.Mode)
 		t.changed(store.ChangeProfile, id, false)
-		return t.audited(ctx, "account.update", id, before, a)
+		return t.audited(ctx, audit.Entry{Action: "account.update", Target: id, Before: before, After: a})
 	})
 	d.EndpointsChanged() // whatever err says: the commit may have gone through
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/audit"
 	"partneredge/store/central/db"
 	"partneredge/store/valid"
 )
@@ -198,6 +199,6 @@ func (d *DB) Restored(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return t.audited(ctx, "database.restore", "", nil, map[string]int64{"change": latest})
+		return t.audited(ctx, audit.Entry{Action: "database.restore", After: map[string]int64{"change": latest}})
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/audit"
 	"partneredge/store/central/db"
 	"partneredge/store/central/quarantine"
 	"partneredge/store/valid"
@@ -33,7 +34,7 @@ func (d *DB) DeleteLead(ctx context.Context, id string) (deleted store.Lead, err
 		if kept = !errors.Is(err, sql.ErrNoRows); kept || !strings.HasPrefix(id, "lead_") {
 			return err
 		}
-		return t.audited(ctx, "lead.delete", id, nil, map[string]any{"kept": false})
+		return t.audited(ctx, audit.Entry{Action: "lead.delete", Target: id, After: map[string]any{"kept": false}})
 	})
 	if err == nil && !kept {
 		err = db.Fail(tried, sql.ErrNoRows)
@@ -68,9 +69,9 @@ func (t *tx) removeLead(ctx context.Context, id string, at time.Time) (removed s
 	if err != nil {
 		return removed, err
 	}
-	return removed, t.audited(ctx, "lead.delete", id, nil, map[string]any{
+	return removed, t.audited(ctx, audit.Entry{Action: "lead.delete", Target: id, After: map[string]any{
 		"account_id": removed.AccountID, "contacts": contacts, "quarantined": len(refused),
-	})
+	}})
 }
 
 const contactsOfClient = `account_id = ? AND client_id = ?`
@@ -174,7 +175,7 @@ func (d *DB) eraseRest(ctx context.Context, id string, erased Erased) (all Erase
 		for _, kind := range []store.ChangeKind{store.ChangeProfile, store.ChangeInsights, store.ChangeFirings} {
 			t.changed(kind, id, true)
 		}
-		if err := t.audited(ctx, "account.delete", id, nil, all); err != nil {
+		if err := t.audited(ctx, audit.Entry{Action: "account.delete", Target: id, After: all}); err != nil {
 			return err
 		}
 		t.dropEvents(id)

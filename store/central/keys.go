@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/audit"
 	"partneredge/store/central/db"
 	"partneredge/store/valid"
 )
@@ -76,7 +77,7 @@ func (d *DB) CreateKey(ctx context.Context, k store.Key) (store.Key, error) {
 		if err := t.insertKey(ctx, k); err != nil {
 			return err
 		}
-		return t.audited(ctx, "key.create", k.ID, nil, auditKey(k))
+		return t.audited(ctx, audit.Entry{Action: "key.create", Target: k.ID, After: auditKey(k)})
 	}))
 }
 
@@ -282,10 +283,10 @@ func (d *DB) RotateKey(ctx context.Context, id string, successor store.Key, grac
 			return err
 		}
 		t.changed(store.ChangeKey, id, false)
-		if err := t.audited(ctx, "key.create", next.ID, nil, auditKey(next)); err != nil {
+		if err := t.audited(ctx, audit.Entry{Action: "key.create", Target: next.ID, After: auditKey(next)}); err != nil {
 			return err
 		}
-		return t.audited(ctx, "key.rotate", id, auditKey(k), auditKey(previous))
+		return t.audited(ctx, audit.Entry{Action: "key.rotate", Target: id, Before: auditKey(k), After: auditKey(previous)})
 	})
 	if err != nil {
 		return store.Key{}, store.Key{}, db.Fail(tried, err)
@@ -323,7 +324,7 @@ func (d *DB) RevokeKey(ctx context.Context, id string) (revoked store.Key, chang
 			return err
 		}
 		t.changed(store.ChangeKey, id, true)
-		return t.audited(ctx, "key.revoke", id, auditKey(k), auditKey(revoked))
+		return t.audited(ctx, audit.Entry{Action: "key.revoke", Target: id, Before: auditKey(k), After: auditKey(revoked)})
 	})
 	if err != nil {
 		return store.Key{}, false, db.Fail("revoke key", err)

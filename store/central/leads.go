@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/audit"
 	"partneredge/store/central/db"
 	"partneredge/store/central/quarantine"
 	"partneredge/store/grant"
@@ -384,9 +385,9 @@ func (d *DB) settle(ctx context.Context, id string, released *store.Lead, refuse
 			return err
 		}
 		if released == nil {
-			return t.audited(ctx, action, id, before, q)
+			return t.audited(ctx, audit.Entry{Action: action, Target: id, Before: before, After: q})
 		}
-		return t.audited(ctx, action, id, before, auditRelease(ReadLead(before.LeadID, before.Body).Lead, *released))
+		return t.audited(ctx, audit.Entry{Action: action, Target: id, Before: before, After: auditRelease(ReadLead(before.LeadID, before.Body).Lead, *released)})
 	})
 	return written(q, err)
 }

@@ -44,7 +44,7 @@ func (d *DB) CreateToken(ctx context.Context, token store.Token) (store.Token, e
 			token.ID, token.Name, string(token.Role), token.Hash[:], store.Micros(token.CreatedAt), store.Micros(token.ExpiresAt)); err != nil {
 			return err
 		}
-		return t.audited(ctx, "token.create", token.ID, nil, token)
+		return t.audited(ctx, audit.Entry{Action: "token.create", Target: token.ID, After: token})
 	}))
 }
 
@@ -79,7 +79,7 @@ func (d *DB) RevokeToken(ctx context.Context, id string) (revoked store.Token, c
 func (d *DB) Audit(ctx context.Context, action, target string, after any) error {
 	refused := errors.Join(valid.IDs("action", action), valid.Texts("target", target))
 	return d.write(ctx, "write to the audit log", refused, func(ctx context.Context, t *tx) error {
-		return t.audited(ctx, action, target, nil, after)
+		return t.audited(ctx, audit.Entry{Action: action, Target: target, After: after})
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/audit"
 	"partneredge/store/central/db"
 	"partneredge/store/central/deliveries"
 	"partneredge/store/valid"
@@ -29,7 +30,7 @@ func (d *DB) RetryDelivery(ctx context.Context, id string) (store.Delivery, erro
 		if err != nil || !changed {
 			return err
 		}
-		return t.audited(ctx, "delivery.retry", id, shown{before}, shown{store.StatePending})
+		return t.audited(ctx, audit.Entry{Action: "delivery.retry", Target: id, Before: shown{before}, After: shown{store.StatePending}})
 	})
 	if err != nil {
 		return store.Delivery{}, db.Fail(tried, err)
@@ -62,7 +63,7 @@ func (d *DB) RecoverDeliveries(ctx context.Context, subscriptionID string, since
 			if n, err = t.deliveries.Recover(ctx, s.ID, since); err != nil || n == 0 {
 				return err
 			}
-			return t.audited(ctx, "webhook.recover", s.ID, nil, shown{since, n})
+			return t.audited(ctx, audit.Entry{Action: "webhook.recover", Target: s.ID, After: shown{since, n}})
 		})
 		if err != nil {
 			return queued, db.Fail(tried, err)

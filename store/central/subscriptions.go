@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/audit"
 	"partneredge/store/central/db"
 	"partneredge/store/central/deliveries"
 	"partneredge/store/central/idempotency"
@@ -231,7 +232,7 @@ func (d *DB) RotateSecret(ctx context.Context, id, secret string, overlapUntil t
 			store.Micros(overlapUntil), sealed, id); err != nil {
 			return err
 		}
-		return t.audited(ctx, "webhook.rotate_secret", id, nil, rotated{overlapUntil})
+		return t.audited(ctx, audit.Entry{Action: "webhook.rotate_secret", Target: id, After: rotated{overlapUntil}})
 	})
 	d.EndpointsChanged()
 	if err != nil {

@@ -89,9 +89,7 @@ func (d *DB) writeTo(ctx context.Context, tried, account string, refused error, 
 }
 
 // audited writes to the audit log what the actor of the job did to a record.
-func (t *tx) audited(ctx context.Context, action, target string, before, after any) error {
-	return t.audit.Add(ctx, t.Tx, audit.Entry{Action: action, Target: target, Before: before, After: after})
-}
+func (t *tx) audited(ctx context.Context, e audit.Entry) error { return t.audit.Add(ctx, t.Tx, e) }
 
 // RolloutWritten implements fleet.Batch.
 func (t *tx) RolloutWritten() { t.rollouts = true }
