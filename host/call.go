@@ -250,10 +250,8 @@ func (c *call) Sleep(d time.Duration) {
 		return
 	}
 	c.Uncharged(func() {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
 		select {
-		case <-timer.C:
+		case <-time.After(d):
 		case <-c.Context().Done():
 			c.Stop(c.Context().Err())
 		}

@@ -190,13 +190,12 @@ func (r *Runtime) opened() []*Module {
 
 // trimEvery frees unused sandboxes at each interval, until Close.
 func (r *Runtime) trimEvery(interval time.Duration) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
+	ticker := time.Tick(interval)
 	for {
 		select {
 		case <-r.ended:
 			return
-		case <-ticker.C:
+		case <-ticker:
 			for _, m := range r.opened() {
 				m.pool.trim()
 			}

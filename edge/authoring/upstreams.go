@@ -103,10 +103,8 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "cases.json has no answer to "+asked, http.StatusNotFound)
 		return
 	}
-	delay := time.NewTimer(time.Duration(answer.Delay))
-	defer delay.Stop()
 	select {
-	case <-delay.C:
+	case <-time.After(time.Duration(answer.Delay)):
 	case <-r.Context().Done(): // the module went away
 		return
 	}

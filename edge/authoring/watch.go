@@ -59,14 +59,13 @@ func isBuilt(out, name string) bool {
 // watch calls changed after files are no longer as in built, and have then been left
 // alone for one poll, until ctx ends.
 func watch(ctx context.Context, dir, out string, built map[string]file, changed func()) {
-	ticker := time.NewTicker(poll)
-	defer ticker.Stop()
+	ticker := time.Tick(poll)
 	last := built
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-ticker:
 		}
 		now := snapshot(dir, out)
 		if settled := maps.Equal(now, last); settled && !maps.Equal(now, built) {

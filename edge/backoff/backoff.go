@@ -38,10 +38,8 @@ func (b *Backoff) Wait(ctx context.Context, err error) {
 		b.Reset()
 		return
 	}
-	timer := time.NewTimer(b.Next())
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(b.Next()):
 	}
 }

@@ -28,14 +28,11 @@ func (c *Console) live(p page) func(http.ResponseWriter, *visit) {
 		}
 		defer leave()
 		w.Header().Set("Content-Type", "text/event-stream")
-		tick := time.NewTicker(streamEvery)
-		defer tick.Stop()
-		end := time.NewTimer(streamTime)
-		defer end.Stop()
+		tick := time.Tick(streamEvery)
 		for {
 			select {
-			case <-tick.C:
-			case <-end.C:
+			case <-tick:
+			case <-time.After(streamTime):
 				return
 			case <-v.Context().Done():
 				return

@@ -38,8 +38,7 @@ func tuneGC(ctx context.Context) (stop func()) {
 	var group sync.WaitGroup
 	group.Go(func() {
 		read := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
-		ticker := time.NewTicker(tuneInterval)
-		defer ticker.Stop()
+		ticker := time.Tick(tuneInterval)
 		floor, percent := heapFloor(usableMemory()), 0
 		for {
 			metrics.Read(read)
@@ -53,7 +52,7 @@ func tuneGC(ctx context.Context) (stop func()) {
 			case <-ctx.Done():
 				debug.SetGCPercent(defaultPercent)
 				return
-			case <-ticker.C:
+			case <-ticker:
 			}
 		}
 	})

@@ -255,8 +255,7 @@ func (n *Node) obstacle() string {
 // sendStatus sends the node's status to the origin at each interval and at each
 // change, until ctx ends.
 func (n *Node) sendStatus(ctx context.Context) {
-	tick := time.NewTicker(statusInterval)
-	defer tick.Stop()
+	tick := time.Tick(statusInterval)
 	for {
 		if n.link.Up() {
 			if err := n.link.Send(wire.VerbStatus, n.status()); err != nil {
@@ -266,7 +265,7 @@ func (n *Node) sendStatus(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 		case <-n.changed:
 		}
 	}

@@ -122,14 +122,13 @@ func (r *retention) stop() {
 
 // run drops what is old now, and again and again until ctx ends.
 func (r *retention) run(ctx context.Context, every time.Duration) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+	tick := time.Tick(every)
 	for {
 		r.round(ctx)
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 		}
 	}
 }

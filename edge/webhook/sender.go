@@ -221,9 +221,7 @@ func (c signal) send() {
 func wait(ctx context.Context, c signal, d time.Duration) bool {
 	var passed <-chan time.Time
 	if d >= 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		passed = timer.C
+		passed = time.After(d)
 	}
 	select {
 	case <-ctx.Done():

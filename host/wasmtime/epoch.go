@@ -21,11 +21,10 @@ const maxStretch = 2 * epoch
 
 // countEpochs counts epochs until Close.
 func (e *wasmtimeEngine) countEpochs() {
-	ticker := time.NewTicker(epoch)
-	defer ticker.Stop()
+	ticker := time.Tick(epoch)
 	for {
 		select {
-		case <-ticker.C:
+		case <-ticker:
 			e.engine.IncrementEpoch()
 		case <-e.stop:
 			return

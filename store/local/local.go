@@ -248,15 +248,14 @@ const (
 // minute that it fails in the same way: a disk that became read-only may stay so for days.
 // A shrink that failed, as for want of room, is tried again after a rest.
 func (s *Store) upkeep(ctx context.Context, f *file, sweep func(second int) error) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
+	tick := time.Tick(time.Second)
 	quiet, last := 0, ""           // seconds in which a failure is not logged again, and which one
 	rest, nextRest := 0, firstRest // seconds
 	for second := 1; ; second++ {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 		}
 		f.catchUp()
 		var err error

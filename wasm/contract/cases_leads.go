@@ -58,8 +58,7 @@ func wantLeads(want ...Lead) func(*Session) {
 	return func(s *Session) {
 		s.T.Helper()
 		got := map[string]Lead{}
-		deadline, again := time.After(time.Minute), time.NewTicker(20*time.Millisecond)
-		defer again.Stop()
+		deadline, again := time.After(time.Minute), time.Tick(20*time.Millisecond)
 		for {
 			for _, l := range s.target.Fixture.Leads(s.T, s.Account) {
 				got[l.ID] = l
@@ -70,7 +69,7 @@ func wantLeads(want ...Lead) func(*Session) {
 			select {
 			case <-deadline:
 				s.T.Fatalf("%d leads kept, want %d", len(got), len(want))
-			case <-again.C:
+			case <-again:
 			}
 		}
 		if n := len(s.target.Fixture.Leads(s.T, s.Account)); n != len(want) {

@@ -108,8 +108,7 @@ func (s *Session) Step(step Step) bool {
 	}
 	ctx, cancel := context.WithTimeout(s.T.Context(), step.Within)
 	defer cancel()
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
+	again := time.Tick(20 * time.Millisecond)
 	for {
 		x := s.send(step)
 		problems := s.judge(step, x)
@@ -117,7 +116,7 @@ func (s *Session) Step(step Step) bool {
 			return true
 		}
 		select {
-		case <-again.C:
+		case <-again:
 			if ctx.Err() == nil {
 				continue
 			}

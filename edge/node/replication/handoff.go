@@ -146,13 +146,12 @@ func (h *handoff) offerAgain(ctx context.Context) error {
 // offerDue tries until ctx ends what offerAgain could not do.
 func (h *handoff) offerDue(ctx context.Context) {
 	retry := backoff.New(time.Second, time.Minute)
-	check := time.NewTicker(time.Second)
-	defer check.Stop()
+	check := time.Tick(time.Second)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-check.C:
+		case <-check:
 			if h.Store.Cursor().OfferDue {
 				retry.Wait(ctx, h.offerOnceMore(ctx))
 			}

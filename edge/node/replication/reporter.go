@@ -88,8 +88,7 @@ func (r *reporter) note(keyID string, when ratelimit.Urgency) {
 
 // run reports until ctx ends, and then once more.
 func (r *reporter) run(ctx context.Context) {
-	tick := time.NewTicker(reportInterval)
-	defer tick.Stop()
+	tick := time.Tick(reportInterval)
 	resume := time.Time{} // nothing is reported before
 	for {
 		all := false
@@ -114,7 +113,7 @@ func (r *reporter) run(ctx context.Context) {
 			r.usage.reconnected()
 			continue
 		case <-r.urgentNoted:
-		case <-tick.C:
+		case <-tick:
 			all = true
 		}
 		if !r.Link.Up() || time.Now().Before(resume) {

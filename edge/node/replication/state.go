@@ -191,13 +191,12 @@ func (s *state) settling() <-chan struct{} {
 
 // watch looks for suspensions of the process until ctx ends.
 func (s *state) watch(ctx context.Context) {
-	tick := time.NewTicker(suspensionCheck)
-	defer tick.Stop()
+	tick := time.Tick(suspensionCheck)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 			s.mu.Lock()
 			s.checkSuspension()
 			s.mu.Unlock()

@@ -158,8 +158,7 @@ func (s *subscriptions) revoke(ctx context.Context, req *wire.RevokeRequest) (al
 // run revokes what partners were not told of, until ctx ends: of this run of the
 // node and of the one before.
 func (s *subscriptions) run(ctx context.Context) {
-	tick := time.NewTicker(abandonEvery)
-	defer tick.Stop()
+	tick := time.Tick(abandonEvery)
 	for {
 		all, err := s.Store.Unconfirmed.All()
 		if err != nil {
@@ -170,7 +169,7 @@ func (s *subscriptions) run(ctx context.Context) {
 				s.abandon(ctx, one)
 			}
 		}
-		again := tick.C
+		again := tick
 		if len(all) == 0 {
 			again = nil
 		}

@@ -34,8 +34,7 @@ func (l compileLock) lock(ctx context.Context, digest string) (unlock func(compi
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("mark compiled module: %w", err)
 	}
-	retry := time.NewTicker(compileLockRetry)
-	defer retry.Stop()
+	retry := time.Tick(compileLockRetry)
 	for {
 		unlockFile, err := durable.LockFile(mark + ".lock")
 		switch {
@@ -50,7 +49,7 @@ func (l compileLock) lock(ctx context.Context, digest string) (unlock func(compi
 			return nil, fmt.Errorf("lock compile cache: %w", err)
 		}
 		select {
-		case <-retry.C:
+		case <-retry:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

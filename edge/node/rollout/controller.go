@@ -38,8 +38,7 @@ type opened struct {
 
 // Run obeys orders until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
-	tick := time.NewTicker(judgeInterval)
-	defer tick.Stop()
+	tick := time.Tick(judgeInterval)
 	defer c.settling.Wait()
 	c.settle(ctx)
 	for ctx.Err() == nil {
@@ -50,7 +49,7 @@ func (c *Controller) Run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-tick.C:
+		case <-tick:
 		case m := <-c.orders:
 			var order wire.Order
 			if c.cfg.Origin.Decode(wire.VerbRelease, m.Data, &order) {

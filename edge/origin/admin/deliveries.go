@@ -183,8 +183,7 @@ func (a *api) tailDeliveries(r *http.Request) (answer, error) {
 	return a.streamed(r, func(ctx context.Context, send func(...message) error) error {
 		tries, end := a.Tail()
 		defer end()
-		beat := time.NewTicker(streamBeat)
-		defer beat.Stop()
+		beat := time.Tick(streamBeat)
 		if err := send(); err != nil { // from here on none is missed
 			return err
 		}
@@ -193,7 +192,7 @@ func (a *api) tailDeliveries(r *http.Request) (answer, error) {
 			select {
 			case <-ctx.Done():
 				return nil
-			case <-beat.C:
+			case <-beat:
 			case t, more := <-tries:
 				if !more {
 					return nil

@@ -106,13 +106,12 @@ func (d *deadlined) whileMade(ctx context.Context, body slow) (any, error) {
 	defer signs.Wait()
 	defer close(made)
 	signs.Go(func() {
-		tick := time.NewTicker(signEvery)
-		defer tick.Stop()
+		tick := time.Tick(signEvery)
 		for {
 			select {
 			case <-made:
 				return
-			case <-tick.C:
+			case <-tick:
 			}
 			if _, err := d.Write([]byte{' '}); err != nil || d.control.Flush() != nil {
 				return

@@ -224,9 +224,7 @@ func (s *eventReader) run(ctx context.Context, send func(...message) error) erro
 	if s.a.DB.Kind() == "postgres" {
 		every = eventPollShared
 	}
-	poll, beat := time.NewTicker(every), time.NewTicker(streamBeat)
-	defer poll.Stop()
-	defer beat.Stop()
+	poll, beat := time.Tick(every), time.Tick(streamBeat)
 	for {
 		if err := s.sendFresh(ctx, send); err != nil || ctx.Err() != nil {
 			return err
@@ -234,11 +232,11 @@ func (s *eventReader) run(ctx context.Context, send func(...message) error) erro
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-beat.C:
+		case <-beat:
 			if err := send(); err != nil {
 				return err
 			}
-		case <-poll.C:
+		case <-poll:
 		}
 	}
 }

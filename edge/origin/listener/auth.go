@@ -72,13 +72,12 @@ func (s *Server) holder(r *http.Request, sent string) (store.Actor, error) {
 
 // noteWrongs notes wrong tokens that were not noted as they came, until ctx ends.
 func (s *Server) noteWrongs(ctx context.Context) {
-	tick := time.NewTicker(attempts.ReportEvery)
-	defer tick.Stop()
+	tick := time.Tick(attempts.ReportEvery)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 			s.noteReports(ctx)
 		}
 	}

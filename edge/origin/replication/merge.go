@@ -109,8 +109,7 @@ func (m *merge) send(to ratelimit.Reporter, share *wire.Share) error {
 
 // run publishes to each node what others spent, until ctx ends.
 func (m *merge) run(ctx context.Context) {
-	forget := time.NewTicker(forgetEvery)
-	defer forget.Stop()
+	forget := time.Tick(forgetEvery)
 	again := time.NewTimer(shareAgain)
 	defer again.Stop()
 	pause := time.NewTimer(SharePause)
@@ -119,7 +118,7 @@ func (m *merge) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-forget.C:
+		case <-forget:
 			m.buckets.Forget(m.Now().UnixMicro())
 			m.limits.forget()
 			m.lives.forget(m.Now())

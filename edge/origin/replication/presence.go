@@ -145,13 +145,12 @@ func (p *Presence) run(ctx context.Context) {
 
 // everyTick calls do each nodesEvery, until ctx ends.
 func everyTick(ctx context.Context, do func()) {
-	tick := time.NewTicker(nodesEvery)
-	defer tick.Stop()
+	tick := time.Tick(nodesEvery)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 			do()
 		}
 	}

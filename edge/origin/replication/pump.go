@@ -45,8 +45,7 @@ func (p *pump) start(ctx context.Context) error {
 
 // run pushes until ctx ends.
 func (p *pump) run(ctx context.Context) {
-	tick := time.NewTicker(pumpEvery)
-	defer tick.Stop()
+	tick := time.Tick(pumpEvery)
 	pruned := time.Now()
 	for {
 		beat := false
@@ -54,7 +53,7 @@ func (p *pump) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-p.wake:
-		case <-tick.C:
+		case <-tick:
 			beat = true
 		}
 		if err := p.push(ctx, beat); err != nil && ctx.Err() == nil {

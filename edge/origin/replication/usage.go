@@ -78,8 +78,7 @@ func (u *keyUsage) report(from ratelimit.Reporter, vouched bool, r *wire.Usage) 
 
 // run writes until ctx ends, and then once more.
 func (u *keyUsage) run(ctx context.Context) {
-	tick := time.NewTicker(usageEvery)
-	defer tick.Stop()
+	tick := time.Tick(usageEvery)
 	for {
 		select {
 		case <-ctx.Done():
@@ -87,7 +86,7 @@ func (u *keyUsage) run(ctx context.Context) {
 			defer cancel()
 			u.write(last)
 			return
-		case <-tick.C:
+		case <-tick:
 			u.write(ctx)
 		}
 	}

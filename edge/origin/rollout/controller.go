@@ -110,8 +110,7 @@ func (c *Controller) Stop() {
 
 // run goes on until ctx ends.
 func (c *Controller) run(ctx context.Context) {
-	tick := time.NewTicker(stepEvery)
-	defer tick.Stop()
+	tick := time.Tick(stepEvery)
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {
@@ -134,7 +133,7 @@ func (c *Controller) run(ctx context.Context) {
 			return
 		case <-c.wake:
 		case <-c.nodes.Heard():
-		case <-tick.C:
+		case <-tick:
 		}
 	}
 }

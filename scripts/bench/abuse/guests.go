@@ -143,8 +143,7 @@ func memoryOf(ctx context.Context, m *host.Module) (float64, error) {
 	peak := before
 	var watcher, calls sync.WaitGroup
 	watcher.Go(func() {
-		tick := time.NewTicker(sizeEvery)
-		defer tick.Stop()
+		tick := time.Tick(sizeEvery)
 		for {
 			if now, err := harness.ResidentMiB("self"); err == nil {
 				peak = max(peak, now)
@@ -152,7 +151,7 @@ func memoryOf(ctx context.Context, m *host.Module) (float64, error) {
 			select {
 			case <-done:
 				return
-			case <-tick.C:
+			case <-tick:
 			}
 		}
 	})

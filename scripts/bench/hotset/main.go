@@ -148,8 +148,7 @@ type probe struct {
 const slow = 20 * time.Millisecond
 
 func (p *probe) run(ctx context.Context, do func(i int) error) error {
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
+	tick := time.Tick(time.Millisecond)
 	start := time.Now()
 	for i := 0; ctx.Err() == nil; i++ {
 		began := time.Now()
@@ -164,7 +163,7 @@ func (p *probe) run(ctx context.Context, do func(i int) error) error {
 		if took > p.worst {
 			p.worst, p.at = took, began.Sub(start)
 		}
-		<-tick.C
+		<-tick
 	}
 	return nil
 }
@@ -208,7 +207,7 @@ func startProbes(ctx context.Context, dir string, store *local.Store, used []str
 		return p.bare.run(ctx, func(int) error { _, err := bare.Write(value); return err })
 	})
 	p.wait.Go(func() error {
-		for tick := time.NewTicker(50 * time.Millisecond); ctx.Err() == nil; <-tick.C {
+		for tick := time.Tick(50 * time.Millisecond); ctx.Err() == nil; <-tick {
 			if rss, err := harness.ResidentMiB("self"); err == nil {
 				p.rss = max(p.rss, rss)
 			}

@@ -126,9 +126,8 @@ func (b *bench) asks(ctx context.Context, s *site) (err error) {
 	writing, writes := errgroup.WithContext(ctx)
 	for i, db := range dbs {
 		writing.Go(func() error {
-			tick := time.NewTicker(askPace)
-			defer tick.Stop()
-			for ; time.Since(began) < askFor; <-tick.C {
+			tick := time.Tick(askPace)
+			for ; time.Since(began) < askFor; <-tick {
 				if err := fire(writes, db, i+1); err != nil {
 					return err
 				}

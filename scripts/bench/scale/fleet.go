@@ -102,8 +102,7 @@ func (b *bench) looks(ctx context.Context, s *site, ids []string) error {
 		},
 	})
 	defer controller.Stop()
-	beats := time.NewTicker(20 * time.Millisecond) // of one node or the other
-	defer beats.Stop()
+	beats := time.Tick(20 * time.Millisecond) // of one node or the other
 	for i := 0; ; i++ {
 		mu.Lock()
 		done := len(looks) >= looksWanted
@@ -117,7 +116,7 @@ func (b *bench) looks(ctx context.Context, s *site, ids []string) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-beats.C:
+		case <-beats:
 		}
 	}
 	mu.Lock()

@@ -69,11 +69,10 @@ func (b *bench) measureHealthy(ctx context.Context, s *site, sender *webhook.Sen
 	written := make(map[string]time.Time)
 	var mu sync.Mutex
 	var writers errgroup.Group
-	tick := time.NewTicker(time.Second / healthyPerSecond)
-	defer tick.Stop()
+	tick := time.Tick(time.Second / healthyPerSecond)
 	const events = healthyEvents
 	for n := range events {
-		<-tick.C
+		<-tick
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -175,8 +175,7 @@ func (l *lookups) take() (took []float64) {
 
 // run asks until ctx ends, at its own pace however long answers take.
 func (l *lookups) run(ctx context.Context) error {
-	tick := time.NewTicker(resetLooks)
-	defer tick.Stop()
+	tick := time.Tick(resetLooks)
 	var asking errgroup.Group
 	for ctx.Err() == nil {
 		asking.Go(func() error {
@@ -193,7 +192,7 @@ func (l *lookups) run(ctx context.Context) error {
 		})
 		select {
 		case <-ctx.Done():
-		case <-tick.C:
+		case <-tick:
 		}
 	}
 	return asking.Wait()

@@ -32,8 +32,7 @@ func (b *bench) outage(ctx context.Context) error {
 	}
 	var asked, served atomic.Int64
 	var asking sync.WaitGroup
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
+	tick := time.Tick(10 * time.Millisecond)
 	end := time.After(b.last)
 	for i := 0; ; i++ {
 		asking.Go(func() {
@@ -45,7 +44,7 @@ func (b *bench) outage(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-tick.C:
+		case <-tick:
 			continue
 		case <-end:
 		}

@@ -103,7 +103,7 @@ func (b *bench) until(ctx context.Context, shows func(node int) bool, do func() 
 	var asking sync.WaitGroup
 	for n := range b.region.Nodes {
 		asking.Go(func() {
-			for tick := time.NewTicker(4 * time.Millisecond); ctx.Err() == nil; <-tick.C {
+			for tick := time.Tick(4 * time.Millisecond); ctx.Err() == nil; <-tick {
 				if shows(n) {
 					mu.Lock()
 					took = append(took, float64(time.Since(began)-delay)/float64(time.Millisecond))

@@ -55,9 +55,8 @@ func (b *bench) backlog(ctx context.Context, d database) error {
 		return err
 	}
 	most := 0.0
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for began := time.Now(); time.Since(began) < backlogTime && ctx.Err() == nil; <-tick.C {
+	tick := time.Tick(20 * time.Millisecond)
+	for began := time.Now(); time.Since(began) < backlogTime && ctx.Err() == nil; <-tick {
 		now, err := harness.ResidentMiB(c.Process.Pid)
 		if err != nil {
 			return err

@@ -125,10 +125,9 @@ func (o *origin) pace(ctx context.Context, total, warm, perSecond int) (map[stri
 	written := map[string]time.Time{}
 	var mu sync.Mutex
 	var writers errgroup.Group
-	tick := time.NewTicker(time.Second / time.Duration(perSecond))
-	defer tick.Stop()
+	tick := time.Tick(time.Second / time.Duration(perSecond))
 	for n := range total {
-		<-tick.C
+		<-tick
 		writers.Go(func() error {
 			id, err := o.event(ctx)
 			if err == nil && n >= warm {

@@ -161,9 +161,8 @@ func (s *Server) Start() {
 	if err := s.process.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(time.Minute); !s.Answers(); <-tick.C {
+	tick := time.Tick(20 * time.Millisecond)
+	for deadline := time.Now().Add(time.Minute); !s.Answers(); <-tick {
 		if time.Now().After(deadline) {
 			s.t.Fatal("PostgreSQL does not answer a minute after its start")
 		}

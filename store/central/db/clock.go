@@ -82,8 +82,7 @@ func (d *DB) readClock(ctx context.Context) error {
 // clockLoop reads the database's clock again and again until ctx ends. Without an
 // answer the clock goes on as it was.
 func (d *DB) clockLoop(ctx context.Context) {
-	tick := time.NewTicker(clockEvery)
-	defer tick.Stop()
+	tick := time.Tick(clockEvery)
 	skewed := false
 	for {
 		skew := d.clock.now().Sub(d.clock.local())
@@ -98,7 +97,7 @@ func (d *DB) clockLoop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 		}
 		if err := d.readClock(ctx); err != nil && ctx.Err() == nil {
 			d.log.Debug("reading the database's clock", "err", err)

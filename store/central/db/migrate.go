@@ -87,12 +87,10 @@ func (d *DB) migrate(ctx context.Context, files fs.FS) error {
 
 // wait returns after a time, or with ctx's error.
 func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	}
 }
@@ -101,10 +99,8 @@ func wait(ctx context.Context, d time.Duration) error {
 // SQLite file to its write-ahead log, and the others get the error at once that it is
 // busy, whatever their timeout: they try again for ten seconds.
 func (d *DB) firstConn(ctx context.Context) (*sql.Conn, error) {
-	limit := time.NewTimer(10 * time.Second)
-	defer limit.Stop()
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
+	limit := time.After(10 * time.Second)
+	again := time.Tick(20 * time.Millisecond)
 	for {
 		conn, err := d.write.Conn(ctx)
 		if err == nil || !errors.Is(kindOf(err), store.ErrUnavailable) || d.postgres {
@@ -113,9 +109,9 @@ func (d *DB) firstConn(ctx context.Context) (*sql.Conn, error) {
 		select {
 		case <-ctx.Done():
 			return nil, err
-		case <-limit.C:
+		case <-limit:
 			return nil, err
-		case <-again.C:
+		case <-again:
 		}
 	}
 }
