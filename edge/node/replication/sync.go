@@ -91,22 +91,20 @@ func (s *synchronizer) age() time.Duration {
 // run handles pushed messages and catches up when it must, until ctx ends.
 func (s *synchronizer) run(ctx context.Context) {
 	retry := backoff.New(100*time.Millisecond, 5*time.Second)
-	again, heartbeat, rest := time.NewTimer(heartbeatTimeout), time.NewTimer(heartbeatTimeout), time.NewTimer(0)
-	defer again.Stop()
-	defer rest.Stop()
-	rest.Stop()
+	heartbeat := time.NewTimer(heartbeatTimeout)
 	defer heartbeat.Stop()
-	behind, resting := false, false // resting: rest runs
+	again, behind := time.After(heartbeatTimeout), false
+	var rest <-chan time.Time // nil: nothing is awaited
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.state.behind:
 			behind = true
-		case <-again.C:
+		case <-again:
 			behind = true
-		case <-rest.C:
-			behind, resting = true, false
+		case <-rest:
+			behind, rest = true, nil
 		case <-heartbeat.C:
 			s.state.timeOut()
 		case m := <-s.pushed.messages:
@@ -117,16 +115,13 @@ func (s *synchronizer) run(ctx context.Context) {
 				behind = true
 				s.state.gap()
 			case following:
-				rest.Reset(restWithin)
-				resting = true
+				rest = time.After(restWithin)
 			case overtaken:
-				if !resting { // each heartbeat of an origin that went back is one
-					rest.Reset(restWithin)
-					resting = true
+				if rest == nil { // each heartbeat of an origin that went back is one
+					rest = time.After(restWithin)
 				}
 			case complete:
-				rest.Stop()
-				resting = false
+				rest = nil
 			}
 		}
 		// Messages that wait may close the gap.
@@ -143,14 +138,12 @@ func (s *synchronizer) run(ctx context.Context) {
 			if ctx.Err() == nil && !link.Permanent(err) { // of which the link warns
 				s.warnings.Warn("behind", "cannot catch up with origin", "err", err)
 			}
-			again.Reset(retry.Next())
+			again = time.After(retry.Next())
 			continue
 		}
 		retry.Reset()
 		heartbeat.Reset(heartbeatTimeout) // the answer is a sign of life too
-		again.Stop()
-		rest.Stop()
-		resting = false
+		again, rest = nil, nil
 	}
 }
 
