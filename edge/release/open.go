@@ -39,6 +39,9 @@ func Open(ctx context.Context, src Source, name string, p Policy) (*Release, err
 	}
 	signed, err := p.judge(r)
 	if err == nil {
+		err = r.outline(ctx, src)
+	}
+	if err == nil {
 		err = r.fill(ctx, src)
 	}
 	if err == nil && r.Version != signed {
@@ -53,12 +56,11 @@ func Open(ctx context.Context, src Source, name string, p Policy) (*Release, err
 // Inspect reads the release with a digest without checking its signatures. It only
 // verifies that the content has that digest.
 func Inspect(ctx context.Context, src Source, name string) (*Release, error) {
-	r, err := begin(ctx, src, name)
-	if err == nil {
-		r.Signers = r.claimed()
-		err = r.fill(ctx, src)
-	}
+	r, err := Outline(ctx, src, name)
 	if err != nil {
+		return nil, err
+	}
+	if err := r.fill(ctx, src); err != nil {
 		return nil, fmt.Errorf("reading release %s: %w", name, err)
 	}
 	return r, nil
@@ -98,11 +100,8 @@ func begin(ctx context.Context, src Source, name string) (*Release, error) {
 	return r, nil
 }
 
-// fill parses the manifest and reads all blobs.
+// fill reads the modules' code, after outline.
 func (r *Release) fill(ctx context.Context, src Source) error {
-	if err := r.outline(ctx, src); err != nil {
-		return err
-	}
 	for i := range r.Modules {
 		m := &r.Modules[i]
 		var err error
