@@ -36,12 +36,16 @@ func (s *Sender) claimed(claims []deliveries.Claim) {
 	s.schedule(now)
 }
 
+// heldBytesMost is the most that the bodies and answers of the deliveries in memory may
+// take together.
+const heldBytesMost = 64 << 20
+
 // room returns how many more deliveries q may hold. Endpoints that are not trusted
 // share one half of the memory, so that they cannot fill it. s.mu is held.
 func (s *Sender) room(q *queue) int {
-	free, bytes := s.c.Held-len(s.held), s.c.HeldBytes-s.heldBytes
+	free, bytes := s.c.Held-len(s.held), heldBytesMost-s.heldBytes
 	if !q.trusted {
-		free, bytes = min(free, s.c.Held/2-s.untrusted), min(bytes, s.c.HeldBytes/2-s.untrustedBytes)
+		free, bytes = min(free, s.c.Held/2-s.untrusted), min(bytes, heldBytesMost/2-s.untrustedBytes)
 	}
 	if bytes <= 0 {
 		free = 0
@@ -263,7 +267,7 @@ func (s *Sender) scanLoop(ctx context.Context) {
 		pause.Wait(ctx, err)
 		took := time.Since(began)
 		// Scans take at most an eleventh of the time, and half while there is more to find.
-		rest, poll := 10*took, s.c.Poll-took
+		rest, poll := 10*took, s.c.poll-took
 		if !next.IsZero() {
 			poll = min(poll, time.Until(next))
 			if poll <= 0 {

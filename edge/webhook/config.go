@@ -47,8 +47,6 @@ type Config struct {
 	// Jitter is the part of each delay by which it is lengthened or shortened at
 	// random. Default 0.1. Negative: none.
 	Jitter float64
-	// RetryAfterMost is the longest Retry-After that is honoured. Default 10 min.
-	RetryAfterMost time.Duration
 	// Timeout of a try, from looking the name up to the answer's headers.
 	// Default 10 s.
 	Timeout time.Duration
@@ -70,23 +68,20 @@ type Config struct {
 
 	// Held is the most deliveries in memory. Default 65536.
 	Held int
-	// HeldBytes is the most that their bodies and answers may take together.
-	// Default 64 MiB.
-	HeldBytes int
 	// Window is the most deliveries of one subscription in memory. Default 4096.
 	Window int
 	// Lease of the deliveries in memory. Default 30 s; at least twice Timeout.
 	Lease time.Duration
-	// Poll is how often the database is searched for what other processes wrote, or
-	// left behind. Default 1 s, and 100 ms where there can be others (PostgreSQL).
-	Poll time.Duration
 	// EndpointAge is how long ago a subscription may have been read when a delivery
 	// is sent to it. It bounds how late a change by another process is noticed: a
 	// change by this one is noticed at once. Default 10 ms, and 1 s where there can be
 	// no other (SQLite).
 	EndpointAge time.Duration
 
-	newOwner  bool              // no process had this name before
+	newOwner bool // no process had this name before
+	// poll is how often the database is searched for what other processes wrote, or
+	// left behind.
+	poll      time.Duration
 	writers   int               // transactions at a time that write outcomes
 	transport http.RoundTripper // for tests; nil: newTransport
 }
@@ -113,24 +108,22 @@ func (c *Config) fill() error {
 	}
 	c.fillSchedule()
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	poll, endpointAge := time.Second, time.Second
-	c.writers = 1
+	endpointAge := time.Second
+	c.poll, c.writers = time.Second, 1
 	if !alone {
-		poll, endpointAge = 100*time.Millisecond, 10*time.Millisecond
+		c.poll, endpointAge = 100*time.Millisecond, 10*time.Millisecond
 		c.writers = 2 // one works while the other waits for the disk
 	}
 	orDefault(&c.Timeout, DefaultTimeout)
 	orDefault(&c.SlowAfter, time.Second)
 	orDefault(&c.HoldMost, 3*time.Second)
 	orDefault(&c.Lease, 30*time.Second)
-	orDefault(&c.Poll, poll)
 	orDefault(&c.EndpointAge, endpointAge)
 	orDefault(&c.PerEndpoint, 8)
 	orDefault(&c.Fast, 1024)
 	orDefault(&c.Slow, 4096)
 	orDefault(&c.Trial, max(1, c.Fast/4))
 	orDefault(&c.Held, 65536)
-	orDefault(&c.HeldBytes, 64<<20)
 	orDefault(&c.Window, 4096)
 	c.Lease = max(c.Lease, 2*c.Timeout)
 	return nil

@@ -18,18 +18,20 @@ func NextTry(schedule []time.Duration, tries int, now time.Time, retryAfter stri
 	return c.next(tries, now, retryAfter)
 }
 
+// retryAfterMost is the longest Retry-After that is honoured.
+const retryAfterMost = 10 * time.Minute
+
 func (c *Config) fillSchedule() {
 	if c.Schedule == nil {
 		c.Schedule = []time.Duration{5 * time.Second, 30 * time.Second, 180 * time.Second}
 	}
 	c.Jitter = cmp.Or(c.Jitter, 0.1)
-	orDefault(&c.RetryAfterMost, 10*time.Minute)
 }
 
 // farthest returns for how long a delivery may wait at most: for its next try, or for the end
 // of a lease.
 func (c *Config) farthest() time.Duration {
-	most := max(c.RetryAfterMost, c.Lease)
+	most := max(retryAfterMost, c.Lease)
 	for _, delay := range c.Schedule {
 		most = max(most, delay+time.Duration(c.Jitter*float64(delay)))
 	}
@@ -46,7 +48,7 @@ func (c *Config) next(tries int, now time.Time, retryAfter string) (at time.Time
 	if c.Jitter > 0 {
 		delay += time.Duration((2*rand.Float64() - 1) * c.Jitter * float64(delay))
 	}
-	return now.Add(max(delay, min(parseRetryAfter(retryAfter, now), c.RetryAfterMost))), true
+	return now.Add(max(delay, min(parseRetryAfter(retryAfter, now), retryAfterMost))), true
 }
 
 // parseRetryAfter parses the header (RFC 9110, section 10.2.3): seconds or a
