@@ -112,7 +112,7 @@ func newGrant(manifest Manifest, caps Capabilities) *grant {
 		named[c] = available[c]
 	}
 	g := &grant{caps: caps}
-	for op := abi.Op(0); op < 64; op++ {
+	for op := range abi.Op(64) {
 		if named[op.Needs()] {
 			g.operations |= 1 << op
 		}

@@ -2,6 +2,7 @@ package route
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -75,10 +76,8 @@ func (p *pattern) param(name string) error {
 	if len(p.params) == MaxParams {
 		return errors.New("the path has more than " + strconv.Itoa(MaxParams) + " parameters")
 	}
-	for _, earlier := range p.params {
-		if earlier == name {
-			return errors.New("the path has the parameter {" + name + "} twice")
-		}
+	if slices.Contains(p.params, name) {
+		return errors.New("the path has the parameter {" + name + "} twice")
 	}
 	p.params = append(p.params, name)
 	return nil
