@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -147,6 +148,19 @@ func (n *held) serves() {
 	n.sent = append(n.sent, n.accepted(n.key.Plaintext, 3)...)
 }
 
+// isHealthy waits until a balancer is told that the node is, or is not, to get requests.
+func (n *held) isHealthy(want bool) {
+	n.t.Helper()
+	await(n.t, fmt.Sprint("the node to be healthy: ", want), func() bool {
+		resp, err := http.Get(n.ready.BaseURL + "/healthz")
+		if err != nil {
+			return false
+		}
+		_ = resp.Body.Close()
+		return (resp.StatusCode == http.StatusOK) == want
+	})
+}
+
 // seldomWarns waits until a process had cause to warn many times, and holds that
 // it did once a minute at most.
 func seldomWarns(t *testing.T, p *process, since time.Time, text string) {
@@ -160,7 +174,7 @@ func seldomWarns(t *testing.T, p *process, since time.Time, text string) {
 
 // TestRefusedNodeServesWhatItHolds revokes a node that runs, and then takes all
 // the origin's data away: the node answers on, takes leads, and hands them over
-// once it is enrolled again.
+// once it is enrolled again. Balancers are told to send a revoked one no more requests.
 func TestRefusedNodeServesWhatItHolds(t *testing.T) {
 	t.Parallel()
 	s := startSite(t)
@@ -172,6 +186,7 @@ func TestRefusedNodeServesWhatItHolds(t *testing.T) {
 	s.revokeNode("dev-eu")
 	await(t, "the node to be out", func() bool { return n.lines("WARN", "refuses the node's credentials") > 0 })
 	n.serves()
+	n.isHealthy(false)
 	seldomWarns(t, n.process, began, "refuses the node's credentials")
 	n.serves()
 
@@ -187,6 +202,7 @@ func TestRefusedNodeServesWhatItHolds(t *testing.T) {
 	n.credentials, n.region = again.credentials, again.region
 	n.start("--log-level", "debug")
 	s.arrived(n.sent)
+	n.isHealthy(true)
 
 	// An origin that begins anew knows no node.
 	s.origin.terminate()
@@ -197,6 +213,7 @@ func TestRefusedNodeServesWhatItHolds(t *testing.T) {
 	s.startOrigin()
 	seldomWarns(t, n.process, began, "refuses the node's credentials")
 	n.serves()
+	n.isHealthy(true)
 	n.terminate()
 	s.origin.terminate()
 }

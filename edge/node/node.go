@@ -242,6 +242,8 @@ func (n *Node) obstacle() string {
 	switch {
 	case !n.ready.Load():
 		return "starting or stopping"
+	case n.link.Revoked():
+		return "node was revoked: it answers from what it holds, and should get no more requests"
 	case n.replication.Stale():
 		return "origin not heard for " + n.config.MaxStale.String() + ", so no record is trusted"
 	case n.store.InMemory():
@@ -284,7 +286,7 @@ func (n *Node) status() *wire.Status {
 // partnerAPI returns the handler of the partner API's listener; modules answers all
 // but what it answers itself, and docs returns the handler of its document.
 func (n *Node) partnerAPI(modules http.Handler, docs func() http.Handler) http.Handler {
-	serves := func() bool { return n.ready.Load() && !n.replication.Stale() }
+	serves := func() bool { return n.ready.Load() && !n.replication.Stale() && !n.link.Revoked() }
 	return httpfront.WithRequestID(n.config.Now, nil, withHealth(serves, withDocs(docs, traced(n.config.Tracer, modules))))
 }
 

@@ -54,8 +54,9 @@ type Link struct {
 	warnings *logging.Limiter
 	unusable chan error // capacity 1
 
-	mu   sync.Mutex
-	last error // why the last try to connect failed
+	mu      sync.Mutex
+	last    error // why the last try to connect failed
+	revoked bool  // since the last connection the node was told so
 }
 
 // The delay between two tries to connect is drawn between reconnectWait and the
@@ -120,10 +121,12 @@ func (l *Link) Connect(connected, lost func()) (err error) {
 		nats.MaxPingsOutstanding(2),
 		nats.ConnectHandler(func(*nats.Conn) {
 			l.cfg.Log.Info("connected to origin")
+			l.accepted()
 			connected()
 		}),
 		nats.ReconnectHandler(func(*nats.Conn) {
 			l.cfg.Log.Info("connected to origin again")
+			l.accepted()
 			connected()
 		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
@@ -181,6 +184,7 @@ func (l *Link) failed(err error) {
 	err = classify(err)
 	l.mu.Lock()
 	l.last = err
+	l.revoked = l.revoked || errors.Is(err, nats.ErrAuthRevoked)
 	l.mu.Unlock()
 	cause := "away"
 	if i := permanentIndex(err); i >= 0 {
@@ -199,6 +203,21 @@ func (l *Link) LastFailure() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.last
+}
+
+// accepted notes that the credentials are good.
+func (l *Link) accepted() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.revoked = false
+}
+
+// Revoked reports whether an operator has revoked the node, and not enrolled it again. An
+// origin that does not know the node, since its own data were lost, has revoked nothing.
+func (l *Link) Revoked() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.revoked
 }
 
 // Unusable receives the first Permanent error.
