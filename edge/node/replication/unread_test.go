@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,7 +16,41 @@ import (
 	"partneredge/store/durable/durabletest"
 	"partneredge/store/local"
 	"partneredge/store/local/outbox"
+	"partneredge/wasm/abi"
 )
+
+// TestUnreadLeadIsSentAgain: a lead that comes again with its Idempotency-Key is accepted under
+// the same id while the disk does not read the one that waits, at a node that has forgotten the
+// request.
+func TestUnreadLeadIsSentAgain(t *testing.T) {
+	disk, dir := new(durabletest.BadBlocks), filepath.Join(t.TempDir(), "state")
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) // far from midnight
+	var before abi.Kept
+	for try := range 2 {
+		state, err := local.Open(local.Config{Dir: dir, FS: disk, Now: func() time.Time { return now }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		holdKey(t, state, "key_1")
+		o := leadOutbox{Config{Store: state, Now: func() time.Time { return now }, Counters: Counters{Leads: func(string, int) {}}}}
+		if try == 1 {
+			disk.Set("outbox.log", 1) // in which the lead ends
+		}
+		lead := abi.Lead{ID: "lead_1", FirstName: "x", Email: "x@example.com", ConsentStatus: "none", ConsentText: strings.Repeat("x", 4000), Created: 2}
+		once := abi.Once{Key: "a", Digest: "d", Lead: lead}
+		kept, err := o.LeadOnce(t.Context(), abi.Principal{KeyID: "key_1", AccountID: "acc_1", Environment: abi.EnvLive}, &once)
+		if err != nil || kept.Outcome != abi.New || try == 1 && kept.ID != before.ID {
+			t.Errorf("the lead comes for the time %d: %+v, %v, before %+v", try+1, kept, err, before)
+		}
+		before = kept
+		if err := state.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(filepath.Join(dir, "limits.db")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
 
 // TestUnreadLeadsKeepNoOthersWaiting: all leads but those of a block that the disk does not
 // read are handed over at once, and these once it does, though no lead comes meanwhile.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"partneredge/store"
 	"partneredge/store/durable"
 	"partneredge/store/durable/durabletest"
 	"partneredge/store/logtest"
@@ -128,6 +129,40 @@ func TestUnreadItemsKeepNoOthersWaiting(t *testing.T) {
 	b.passed.Add(int64(unreadFor))
 	if got, err := b.come(t, 1000); err != nil || len(got) != unread || b.Unread() != 0 {
 		t.Errorf("%d of %d items come once the disk reads them, %v, %d bytes unread", len(got), unread, err, b.Unread())
+	}
+}
+
+// TestUnreadItemIsAddedAgain: an item that comes again while the disk does not read the one that
+// waits is accepted, kept in another place and handed over from there. What comes a third time is
+// not kept again, and both are gone once the item was handed over.
+func TestUnreadItemIsAddedAgain(t *testing.T) {
+	const all, again = 12, 4 // whose end is in the second block
+	for _, damaged := range []bool{false, true} {
+		b := newHurtBox(t, 0)
+		b.fill(t, 0, all)
+		if damaged {
+			damage(t, b.path, blockSize)
+		} else {
+			b.disk.Set(b.path, 1)
+		}
+		before := b.Len()
+		for range 3 {
+			b.fill(t, again, again+1)
+		}
+		if n := b.Len(); n != before+1 {
+			t.Errorf("damaged %t: %d items wait after one of %d came again", damaged, n, before)
+		}
+		got, _ := b.come(t, 1000)
+		if !got[again] {
+			t.Errorf("damaged %t: %v come, without the one that came again", damaged, got)
+		}
+		if err := b.Append(t.Context(), Item{hurtID(again), []byte("another")}); !errors.Is(err, store.ErrConflict) {
+			t.Errorf("damaged %t: another body: %v", damaged, err)
+		}
+		remove(t, b.Outbox, hurtID(again))
+		if n := b.Len(); n != before-1 {
+			t.Errorf("damaged %t: %d items wait once it was handed over, want %d", damaged, n, before-1)
+		}
 	}
 }
 

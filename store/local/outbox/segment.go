@@ -176,25 +176,18 @@ func (s *segment) applyMarks() error {
 // there is none.
 func (s *segment) find(hash uint32, id []byte) (i int, rec record) {
 	i = s.items.find(hash, func(at int64) bool {
-		n, _ := s.f.ReadAt(s.head, at) // what was read before an error counts
-		var err error
-		rec, err = parseHead(s.head[:n])
-		return err == nil && string(rec.id) == string(id)
+		var is bool
+		rec, is = s.headAt(at, id)
+		return is
 	})
 	return i, rec
 }
 
-// body returns the body of the item i, whose record has size bytes.
-func (s *segment) body(i, size int) ([]byte, error) {
-	b := make([]byte, size)
-	if _, err := s.f.ReadAt(b, int64(s.at[i])); err != nil {
-		return nil, err
-	}
-	rec, found := parseRecord(b)
-	if found != whole {
-		return nil, fmt.Errorf("item at %d of %s: %w", s.at[i], s.path, errDamaged)
-	}
-	return rec.body, nil
+// headAt returns the record at an offset without its body, and whether it is that of an id.
+func (s *segment) headAt(at int64, id []byte) (rec record, is bool) {
+	n, _ := s.f.ReadAt(s.head, at) // what was read before an error counts
+	rec, err := parseHead(s.head[:n])
+	return rec, err == nil && string(rec.id) == string(id)
 }
 
 // given returns the bytes of the item i, and of what is none behind it.

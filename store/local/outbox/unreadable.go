@@ -46,6 +46,47 @@ func (o *Outbox) noteUnreadable(s *segment, i int, err error) {
 		"bytes", s.given(i), "item", id, "err", err)
 }
 
+// bodyOf returns the body of the item that waits with the id of a job. waits is false if none
+// does, or none that can be read: then the item of the job is to wait as well. An id that is
+// handed over twice, since its first record is read again, is nothing new to the origin. Only
+// the writer calls it.
+func (o *Outbox) bodyOf(j *job) (body []byte, waits bool) {
+	for _, s := range o.segments {
+		i := s.items.find(j.hash, func(at int64) bool {
+			_, is := s.headAt(at, idIn(j.record))
+			if is {
+				body, is = o.readBody(s, at)
+			}
+			return is
+		})
+		if i >= 0 {
+			return body, true
+		}
+	}
+	return nil, false
+}
+
+// readBody returns the body of the waiting item at an offset. ok is false when it cannot be
+// read.
+func (o *Outbox) readBody(s *segment, at int64) (body []byte, ok bool) {
+	i, _ := s.waitsAt(uint32(at))
+	o.mu.Lock()
+	passes := o.passesOver(s, i)
+	o.mu.Unlock()
+	if passes {
+		return nil, false
+	}
+	w := window{f: s.f, exact: true}
+	rec, found, err := w.record(at) // may take seconds
+	if err == nil && found == whole {
+		return rec.body, true
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.noteUnreadable(s, i, err)
+	return nil, false
+}
+
 // Unread returns about how many bytes of the outbox cannot be read. Items that wait may be in
 // them.
 func (o *Outbox) Unread() (n int64) {

@@ -157,12 +157,8 @@ func (o *Outbox) collect(g *group, j *job) {
 		}
 		return fmt.Errorf("item %s: %w", j.id, store.ErrConflict)
 	}
-	if s, i, rec := o.find(j.hash, idIn(j.record)); i >= 0 {
-		body, err := s.body(i, rec.size)
-		if err == nil {
-			err = conflict(body)
-		}
-		g.answers = append(g.answers, answer{j, err})
+	if body, waits := o.bodyOf(j); waits {
+		g.answers = append(g.answers, answer{j, conflict(body)})
 		return
 	}
 	inGroup := func(at int64) bool { return bytes.Equal(idIn(j.record), idIn(g.records[at:])) }
