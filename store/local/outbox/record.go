@@ -6,7 +6,8 @@ import (
 	"hash/crc32"
 )
 
-// A segment's file is a row of records, each written once and never changed:
+// A segment's file is a row of records. Each is written once, and changed at most to a gone one
+// of its size:
 //
 //	offset size
 //	0      4    "lead"
@@ -15,14 +16,14 @@ import (
 //	12     1    kind: recordLead or recordGone; any other counts as recordGone
 //	13     1    bytes of id, m
 //	14     m    id
-//	14+m   n    body; of a gone record none
+//	14+m   n    body; of a gone record none, or zeros
 //
 // Integers are little endian. A record of id "a" with body "{}" has 17 bytes.
 // Zeros may follow the last record (see file).
 const (
 	recordHead = 14
 	recordLead = 1 // the body is to be handed over
-	recordGone = 2 // the lead of this id was handed over; older builds wrote it, see marks
+	recordGone = 2 // the lead of this id was handed over; see marks, and Outbox.erase
 
 	maxID   = 255
 	maxBody = 1 << 20

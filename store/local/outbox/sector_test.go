@@ -56,7 +56,10 @@ func (b *hurtBox) reopen(t *testing.T) {
 	b.open(t)
 }
 
-const hurtBody = 990 // bytes of the body of each item
+const (
+	hurtBody   = 990                       // bytes of the body of each item
+	hurtRecord = recordHead + 8 + hurtBody // of its record
+)
 
 // fill adds items of which four are in a block.
 func (b *hurtBox) fill(t *testing.T, from, to int) {
@@ -168,7 +171,8 @@ func TestUnreadItemIsAddedAgain(t *testing.T) {
 
 // TestOpensWithUnreadBlocks: the disk does not read one block when the outbox is opened. The
 // items in all others are handed over; the file is left as it is, whatever is removed and added
-// meanwhile; and what was in the block is handed over after a restart at which it is read.
+// meanwhile, but for the items whose time is over; and what was in the block is handed over after
+// a restart at which it is read.
 func TestOpensWithUnreadBlocks(t *testing.T) {
 	const all, gone = 40, 10
 	for _, keepFor := range []time.Duration{0, 48 * time.Hour} {
@@ -182,10 +186,7 @@ func TestOpensWithUnreadBlocks(t *testing.T) {
 				if err := b.Close(); err != nil {
 					t.Fatal(err)
 				}
-				before, err := os.ReadFile(b.path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				before := read(t, b.path)
 				b.disk.Set(b.path, block)
 				b.open(t)
 				if b.Unread() != blockSize || b.log.Lines() != 1 {
@@ -199,11 +200,20 @@ func TestOpensWithUnreadBlocks(t *testing.T) {
 				for i := range got {
 					remove(t, b.Outbox, hurtID(i))
 				}
-				b.passed.Add(int64(100 * time.Hour))
-				for range steadyUpkeeps + 2 {
-					b.passed.Add(int64(upkeepEvery))
-					upkeep(t, b.Outbox)
+				pass := func(by time.Duration) {
+					b.passed.Add(int64(by))
+					for range steadyUpkeeps + 2 {
+						b.passed.Add(int64(upkeepEvery))
+						upkeep(t, b.Outbox)
+					}
 				}
+				if pass(keepFor / 2); keepFor > 0 && !bytes.Equal(read(t, b.path), before) {
+					t.Error("the file is another before the time of its items is over")
+				}
+				pass(100 * time.Hour)
+				mustBeErased(t, before, read(t, b.path), func(i int) bool {
+					return int64(i)*hurtRecord/blockSize > block || (int64(i+1)*hurtRecord-1)/blockSize < block
+				})
 				added := all
 				for b.Append(t.Context(), Item{hurtID(added), make([]byte, hurtBody)}) == nil { // until it has no room
 					added++
@@ -213,10 +223,6 @@ func TestOpensWithUnreadBlocks(t *testing.T) {
 				}
 				for i := all; i < added; i++ {
 					remove(t, b.Outbox, hurtID(i))
-				}
-				after, err := os.ReadFile(b.path)
-				if err != nil || !bytes.Equal(after, before) {
-					t.Errorf("the file has %d bytes, of which some are others than before, %v", len(after), err)
 				}
 				b.disk.Set(b.path)
 				b.reopen(t)
@@ -234,6 +240,33 @@ func TestOpensWithUnreadBlocks(t *testing.T) {
 					t.Errorf("%d bytes are not read, log: %s", b.Unread(), b.log)
 				}
 			})
+		}
+	}
+}
+
+// read returns what is in a file, whatever its disk reads of it.
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// mustBeErased fails unless a file of fill's items is as before but for the bodies of some, which
+// are to be gone.
+func mustBeErased(t *testing.T, before, after []byte, gone func(i int) bool) {
+	t.Helper()
+	if len(before) != len(after) {
+		t.Fatalf("the file has %d bytes, it had %d", len(after), len(before))
+	}
+	for i := 0; i*hurtRecord < len(before); i++ {
+		was, is := before[i*hurtRecord:][:hurtRecord], after[i*hurtRecord:][:hurtRecord]
+		if erased := bytes.IndexByte(is[recordHead+8:], 'x') < 0; erased != gone(i) {
+			t.Errorf("item %d is erased: %t", i, erased)
+		} else if !erased && !bytes.Equal(was, is) {
+			t.Errorf("item %d is another", i)
 		}
 	}
 }

@@ -25,6 +25,7 @@ type segment struct {
 	sealed     bool      // nothing may be added, whatever its size
 	begun      time.Time // when the first item was added, or the outbox opened
 	removed    time.Time // when an item was last removed
+	erased     time.Time // see erase: removed as it was then
 	head       []byte    // to read a record's head into
 }
 

@@ -73,7 +73,10 @@ func (o *Outbox) upkeep() error {
 			o.seal()
 		case s.removed.After(o.cfg.Now()): // the clock was put back
 			s.removed = o.cfg.Now()
-		case s.waiting > 0 && o.since(s.removed) >= deadFor && o.over(s.removed) && o.isWhole(s):
+		case o.since(s.removed) < deadFor || !o.over(s.removed):
+		case !o.isWhole(s):
+			err = o.erase(s)
+		case s.waiting > 0:
 			err = o.compact(s)
 		}
 		failed = errors.Join(failed, err)
@@ -170,6 +173,34 @@ func (o *Outbox) empty(s *segment) error {
 	s.items.forget()
 	clear(s.unreadable)
 	return s.marks.remove()
+}
+
+// erase overwrites the items of a segment that are gone with records that say no more than
+// that, for a segment that cannot be written anew, since the disk does not read all of it. What
+// it does not read, and what waits, is left as it is.
+func (o *Outbox) erase(s *segment) error {
+	if s.erased.Equal(s.removed) {
+		return nil
+	}
+	w, blank := window{f: &patched{f: s.f, size: s.end}}, []byte(nil)
+	for i, at := range s.at {
+		if s.waits(i) {
+			continue
+		}
+		rec, found, err := w.record(int64(at))
+		if err == nil && found == whole { // one that was overwritten too: it may not have been synced
+			blank = appendRecord(blank[:0], recordGone, string(rec.id), make([]byte, len(rec.body)))
+			_, err = s.f.WriteAt(blank, int64(at))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := s.f.SyncData(); err != nil {
+		return err
+	}
+	s.erased = s.removed
+	return nil
 }
 
 // compact writes a segment anew with only the items that wait.
