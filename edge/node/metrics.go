@@ -110,7 +110,7 @@ func (m *metrics) watch(s *local.Store, connected func() bool, now func() time.T
 	})
 	gauge("outbox_room_bytes", "How many bytes of leads the outbox still takes: of its own bound, or of its disk.", func() float64 { return float64(s.Outbox.Room()) })
 	gauge("outbox_kept_bytes", "Bytes of leads that were handed over and are kept, to offer them again to an origin that was restored.", func() float64 { return float64(s.Outbox.Kept()) })
-	gauge("outbox_unread_bytes", "Bytes of the outbox that the disk does not read: leads are in them that the origin may not have.", func() float64 {
+	gauge("outbox_unread_bytes", "Bytes of the outbox, and of leads that were set aside, that the disk does not read: leads are in them that the origin may not have.", func() float64 {
 		return float64(s.Outbox.Unread())
 	})
 	gauge("outbox_oldest_seconds", "Age of the lead that has waited for the origin longest; 0 while none waits.", func() float64 {

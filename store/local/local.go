@@ -13,7 +13,8 @@
 //	                there are many, outbox.log.1 and so on as well. Beside each,
 //	                .gone names what of it was handed over; .kept-TIME is one that
 //	                was, as a whole, then
-//	rejected.jsonl  leads that the origin did not take, offered again now and then
+//	rejected.jsonl  leads that the origin did not take, offered again now and then;
+//	                rejected.jsonl.1 and so on where the disk does not read its end
 //	lock            held by the process that uses the directory
 //
 // The .db files are logs of changes in buntdb's format (see file). What must be

@@ -47,6 +47,14 @@ type blocksFile struct {
 	durable.File
 	disk *BadBlocks
 	name string
+	at   int64 // of the next Read
+}
+
+// Read reads what comes next, as ReadAt does.
+func (f *blocksFile) Read(b []byte) (int, error) {
+	n, err := f.ReadAt(b, f.at)
+	f.at += int64(n)
+	return n, err
 }
 
 // ReadAt reads up to the first block that cannot be read, as Linux does.

@@ -49,6 +49,8 @@ type Outbox struct {
 	segments []*segment // in the order of their numbers
 	waiting  int
 	window   window // of Pending
+
+	aside aside // of those who call SetAside, Rejected and RemoveRejected, one at a time
 }
 
 // Item is one entry of an outbox, such as a lead.
@@ -69,7 +71,7 @@ type Config struct {
 	// Path is the path of the first segment. Those that follow are at Path.NUMBER; a
 	// segment's marks, of items that are gone, are at its own path with ".gone".
 	Path         string
-	RejectedPath string // of the file of items that were set aside
+	RejectedPath string // of the first file of items that were set aside, see maxAside
 	MaxBytes     int64  // of all segments
 	SegmentBytes int64  // about how large a segment becomes. 0: 64 MiB
 	// KeepFor is the time for which items are kept after they were removed, for

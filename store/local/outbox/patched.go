@@ -68,6 +68,16 @@ func (p *patched) note(block int64, err error) error {
 	return nil
 }
 
+// isBad reports whether one of the n bytes at an offset was not read.
+func (p *patched) isBad(at, n int64) bool {
+	for block := at / blockSize; block*blockSize < at+n && len(p.bad) > 0; block++ {
+		if _, bad := p.bad[block]; bad {
+			return true
+		}
+	}
+	return false
+}
+
 // ended returns n, and io.EOF where that is less than was wanted.
 func (p *patched) ended(n, want int) (int, error) {
 	if n < want {

@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,8 +30,26 @@ type rejected struct {
 	Raw    []byte          `json:"raw,omitempty"` // a body that is no JSON; Body is then null
 }
 
-// maxLine bounds a line of that file, in bytes.
-const maxLine = 2 << 20
+const (
+	maxLine = 2 << 20 // bytes of a line of that file
+	// maxAside bounds the files of items that were set aside. To one whose end the disk does not
+	// read nothing can be added, so the next one takes what comes.
+	maxAside = 4
+)
+
+// aside is what is known of the files of items that were set aside, by their paths.
+type aside struct {
+	bad    map[string]map[int64]struct{} // blocks that the disk does not read; see patched
+	unread map[string]int64              // bytes of lines that cannot be read; Outbox.mu guards it
+}
+
+// asidePaths returns the paths that files of items that were set aside may have.
+func (o *Outbox) asidePaths() (paths []string) {
+	for n := range maxAside {
+		paths = append(paths, segmentPath(o.cfg.RejectedPath, n))
+	}
+	return paths
+}
 
 // SetAside moves an item that cannot be handed over, with the reason, to a file of
 // its own: one JSON object a line, {"id", "at", "reason", "body"}.
@@ -43,18 +62,38 @@ func (o *Outbox) SetAside(ctx context.Context, it Item, reason string) error {
 	if err != nil {
 		return fmt.Errorf("set item aside: %w", err)
 	}
-	f, err := o.cfg.Disk.OpenFile(o.cfg.RejectedPath, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	var f durable.File
+	for _, path := range o.asidePaths() {
+		if f, err = o.addLine(path, line); !errors.Is(err, errEnd) {
+			break
+		}
+	}
+	if err == nil {
+		err = errors.Join(f.Sync(), f.Close(), o.cfg.Disk.SyncDir(filepath.Dir(o.cfg.RejectedPath)))
+	}
 	if err != nil {
 		return fmt.Errorf("set item aside: %w", err)
+	}
+	return o.Remove(ctx, it.ID)
+}
+
+// errEnd is the error of a file whose end the disk does not read.
+var errEnd = errors.New("its end cannot be read")
+
+// addLine adds a line to a file, which it returns, to be synced.
+func (o *Outbox) addLine(path string, line []byte) (durable.File, error) {
+	f, err := o.cfg.Disk.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
 	}
 	line, err = ownLine(f, line)
 	if err == nil {
 		_, err = f.Write(line)
 	}
-	if err = errors.Join(err, f.Sync(), f.Close(), o.cfg.Disk.SyncDir(filepath.Dir(o.cfg.RejectedPath))); err != nil {
-		return fmt.Errorf("set item aside: %w", err)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
-	return o.Remove(ctx, it.ID)
+	return f, nil
 }
 
 // ownLine returns what to append to f so that line is one of its own there, though the one
@@ -66,38 +105,100 @@ func ownLine(f durable.File, line []byte) ([]byte, error) {
 	}
 	var last [1]byte
 	if size := info.Size(); size > 0 {
-		_, err = f.ReadAt(last[:], size-1)
+		if _, err = f.ReadAt(last[:], size-1); err != nil {
+			return nil, fmt.Errorf("%w: %w", errEnd, err)
+		}
 		if last[0] != '\n' {
 			line = slices.Insert(line, 0, '\n')
 		}
 	}
-	return append(line, '\n'), err
+	return append(line, '\n'), nil
 }
 
-// Rejected returns the items that were set aside. A line that cannot be read is an
-// item under an id made of it. Nothing may be set aside meanwhile.
+// Rejected returns the items that were set aside. A line that is none as SetAside writes it is
+// an item under an id made of it. Lines that the disk does not read are left out, which is one
+// line in the log and counts in Unread. Nothing may be set aside or removed meanwhile.
 func (o *Outbox) Rejected() iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
-		f, err := o.cfg.Disk.OpenFile(o.cfg.RejectedPath, os.O_RDONLY, 0)
-		if errors.Is(err, fs.ErrNotExist) {
-			return
-		}
-		if err != nil {
-			yield(Item{}, fmt.Errorf("read rejected items: %w", err))
-			return
-		}
-		defer f.Close()
-		lines := bufio.NewScanner(io.Reader(f))
-		lines.Buffer(nil, maxLine)
-		for lines.Scan() {
-			if it := itemOf(lines.Bytes()); !yield(it, nil) {
+		for _, path := range o.asidePaths() {
+			more, err := o.readAside(path, func(it Item) bool { return yield(it, nil) })
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				more = yield(Item{}, fmt.Errorf("read rejected items: %w", err))
+			}
+			if !more {
 				return
 			}
 		}
-		if err := lines.Err(); err != nil {
-			yield(Item{}, fmt.Errorf("read rejected items: %w", err))
+	}
+}
+
+// readAside calls yield for the items of a file until it returns false, which more reports.
+func (o *Outbox) readAside(path string, yield func(Item) bool) (more bool, err error) {
+	f, err := o.cfg.Disk.OpenFile(path, os.O_RDONLY, 0)
+	if err != nil {
+		return true, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return true, err
+	}
+	// A block that was not read is tried again at the next start: a disk may take seconds for it.
+	from := &patched{f: f, size: info.Size(), bad: maps.Clone(o.aside.bad[path])}
+	lines, unread := bufio.NewReaderSize(io.NewSectionReader(from, 0, from.size), windowBytes), int64(0)
+	for at := int64(0); at < from.size; {
+		line, size, err := readLine(lines)
+		if err != nil {
+			return true, err
+		}
+		if size > maxLine || from.isBad(at, size) {
+			unread += size
+		} else if !yield(itemOf(line)) {
+			return false, nil
+		}
+		at += size
+	}
+	if err := from.blind(); err != nil { // the disk may be away for a while
+		return true, err
+	}
+	o.noteAside(path, from, unread)
+	return true, nil
+}
+
+// readLine returns a line without its end, or only the first bytes of one that is longer than
+// maxLine, and how many bytes it takes.
+func readLine(from *bufio.Reader) (line []byte, size int64, err error) {
+	for {
+		part, err := from.ReadSlice('\n')
+		size += int64(len(part))
+		if len(line) <= maxLine {
+			line = append(line, part...)
+		}
+		switch {
+		case err == nil, err == io.EOF && size > 0:
+			return bytes.TrimSuffix(line, []byte("\n")), size, nil
+		case err != bufio.ErrBufferFull:
+			return nil, 0, err
 		}
 	}
+}
+
+// noteAside notes what cannot be read of a file of items that were set aside.
+func (o *Outbox) noteAside(path string, from *patched, unread int64) {
+	if o.aside.bad == nil {
+		o.aside.bad = map[string]map[int64]struct{}{}
+	}
+	o.aside.bad[path] = from.bad
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if unread != 0 && unread != o.aside.unread[path] {
+		o.cfg.Log.Error("items that were set aside cannot be read, and are not offered: their file is left as it is",
+			"file", path, "bytes", unread, "blocks", slices.Sorted(maps.Keys(from.bad)), "block_bytes", blockSize, "err", from.err)
+	}
+	if o.aside.unread == nil {
+		o.aside.unread = map[string]int64{}
+	}
+	o.aside.unread[path] = unread
 }
 
 func itemOf(line []byte) Item {
@@ -112,14 +213,27 @@ func itemOf(line []byte) Item {
 	return Item{ID: entry.ID, Body: entry.Body}
 }
 
-// RemoveRejected removes the file of items that were set aside.
+// RemoveRejected removes the files of items that were set aside, but for those of which
+// Rejected could not read everything.
 func (o *Outbox) RemoveRejected() error {
-	err := o.cfg.Disk.Remove(o.cfg.RejectedPath)
-	if err == nil {
-		err = o.cfg.Disk.SyncDir(filepath.Dir(o.cfg.RejectedPath))
+	for _, path := range o.asidePaths() {
+		if o.asideUnread(path) > 0 {
+			continue
+		}
+		if err := o.cfg.Disk.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove rejected items: %w", err)
+		}
+		delete(o.aside.bad, path)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := o.cfg.Disk.SyncDir(filepath.Dir(o.cfg.RejectedPath)); err != nil {
 		return fmt.Errorf("remove rejected items: %w", err)
 	}
 	return nil
+}
+
+// asideUnread returns how many bytes of a file of items that were set aside cannot be read.
+func (o *Outbox) asideUnread(path string) int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.aside.unread[path]
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -388,5 +389,90 @@ func TestKeptWithUnreadBlocks(t *testing.T) {
 	offerAgain(t, b.Outbox)
 	if got, err := b.come(t, 1000); err != nil || len(got) != all {
 		t.Errorf("%d items come once all is read, %v", len(got), err)
+	}
+}
+
+// TestRejectedWithUnreadBlocks: of the items that were set aside, those that the disk reads are
+// offered, and the rest once it reads that, after a restart. The file stays until then, which is
+// one line in the log.
+func TestRejectedWithUnreadBlocks(t *testing.T) {
+	const all = 30
+	b := newHurtBox(t, 0)
+	path := b.c.RejectedPath
+	setAside := func(i int) {
+		t.Helper()
+		if err := b.SetAside(t.Context(), Item{hurtID(i), []byte(`"` + strings.Repeat("x", hurtBody) + `"`)}, "why"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	offered := func() (ids []string) {
+		t.Helper()
+		for it, err := range b.Rejected() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, it.ID)
+		}
+		return ids
+	}
+	for i := range all {
+		setAside(i)
+	}
+	size := int64(len(read(t, path)))
+	last := (size - 1) / blockSize
+	b.disk.Set(path, 2, last)
+	for range 2 {
+		got := offered()
+		if len(got) >= all || len(got) < all-12 || got[0] != hurtID(0) || slices.Contains(got, hurtID(all-1)) {
+			t.Fatalf("%v are offered", got)
+		}
+		if b.log.Lines() != 1 || !strings.Contains(b.log.String(), path) {
+			t.Errorf("log: %s", b.log)
+		}
+		if n, least := b.Unread(), int64(all-len(got))*hurtBody; n < least || n > 2*least {
+			t.Errorf("%d bytes are unread of %d items", n, all-len(got))
+		}
+	}
+	setAside(all) // behind an end that cannot be read
+	before := offered()
+	if before[len(before)-1] != hurtID(all) {
+		t.Errorf("%v are offered, and not the one that was set aside last", before)
+	}
+	if err := b.RemoveRejected(); err != nil {
+		t.Fatal(err)
+	}
+	if got := offered(); len(got) != len(before)-1 || len(read(t, path)) != int(size) {
+		t.Errorf("%d items are offered of a file that cannot be read, want %d", len(got), len(before)-1)
+	}
+	b.disk.Set(path)
+	b.reopen(t)
+	if got := offered(); len(got) != all || b.Unread() != 0 || b.log.Lines() > 0 {
+		t.Errorf("%d items are offered once they are read, %d bytes are not, log: %s", len(got), b.Unread(), b.log)
+	}
+	if err := b.RemoveRejected(); err != nil || len(offered()) > 0 {
+		t.Errorf("%v, and %v are offered after they were removed", err, offered())
+	}
+}
+
+// TestRejectedLineTooLong: a line that is longer than any of SetAside's, as where the end of one
+// was damaged, keeps none behind it from being offered.
+func TestRejectedLineTooLong(t *testing.T) {
+	o := openBox(t, filepath.Join(t.TempDir(), "outbox"), 1<<20, nil)
+	write(t, o.cfg.RejectedPath, []byte(strings.Repeat("x", maxLine+1)+"\n"+`{"id":"lead_a","body":{}}`+"\n"))
+	var got []string
+	for it, err := range o.Rejected() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, it.ID)
+	}
+	if !slices.Equal(got, []string{"lead_a"}) || o.Unread() != maxLine+2 {
+		t.Errorf("%v are offered, %d bytes are unread", got, o.Unread())
+	}
+	if err := o.RemoveRejected(); err != nil {
+		t.Fatal(err)
+	}
+	if text := read(t, o.cfg.RejectedPath); len(text) < maxLine {
+		t.Errorf("%d bytes are left of what was not offered", len(text))
 	}
 }

@@ -87,13 +87,16 @@ func (o *Outbox) readBody(s *segment, at int64) (body []byte, ok bool) {
 	return nil, false
 }
 
-// Unread returns about how many bytes of the outbox cannot be read. Items that wait may be in
-// them.
+// Unread returns about how many bytes of the outbox cannot be read, and of what Rejected read
+// last. Items that wait may be in them.
 func (o *Outbox) Unread() (n int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, s := range o.segments {
 		n += s.unreadBytes()
+	}
+	for _, unread := range o.aside.unread {
+		n += unread
 	}
 	return n
 }
