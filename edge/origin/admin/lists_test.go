@@ -2,13 +2,17 @@ package admin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"partneredge/edge/adminapi"
 	"partneredge/edge/origin/admin/input"
 	"partneredge/store"
 )
@@ -57,4 +61,47 @@ func TestListsAreBounded(t *testing.T) {
 			t.Errorf("what is not found: %v", err)
 		}
 	})
+}
+
+// TestEveryListIsBounded: each route that the document says has pages waits while as many lists
+// as may be are being read.
+func TestEveryListIsBounded(t *testing.T) {
+	type parameter struct {
+		Ref string `json:"$ref"`
+	}
+	var document struct {
+		Paths map[string]struct {
+			Get struct{ Parameters []parameter }
+		}
+	}
+	if err := json.Unmarshal(adminapi.OpenAPI(), &document); err != nil {
+		t.Fatal(err)
+	}
+	a := New(t.Context(), Config{Now: time.Now}, nil).(*api)
+	for range listsMost {
+		a.lists <- struct{}{}
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	tried := 0
+	for _, r := range a.all() {
+		path, isGet := strings.CutPrefix(r.pattern, "GET /admin/v1")
+		if !isGet || !slices.Contains(document.Paths[path].Get.Parameters, parameter{"#/components/parameters/cursor"}) {
+			continue
+		}
+		tried++
+		func() {
+			defer func() {
+				if failed := recover(); failed != nil { // there is no database
+					t.Errorf("%s is read: %v", r.pattern, failed)
+				}
+			}()
+			if _, err := r.serve(httptest.NewRequestWithContext(gone, "GET", "/", nil)); !limited(err) {
+				t.Errorf("%s beside as many lists as may be read: %v", r.pattern, err)
+			}
+		}()
+	}
+	if tried < 10 {
+		t.Errorf("%d lists have pages", tried)
+	}
 }

@@ -99,7 +99,7 @@ func (a *api) fleetRoutes() []route {
 		{"GET /admin/v1/releases/{id}", get(a, (*central.DB).Release, toRelease)},
 		{"POST /admin/v1/releases/{id}/promote", optionalBody("invalid_rollout", a.promoteRelease)},
 		{"POST /admin/v1/releases/{id}/rollback", noBody(a.rollbackRelease)},
-		{"GET /admin/v1/rollouts", a.listRollouts},
+		{"GET /admin/v1/rollouts", a.bounded(a.listRollouts)},
 		{"GET /admin/v1/rollouts/{id}", get(a, (*central.DB).Rollout, a.toRollout)},
 	}
 }
