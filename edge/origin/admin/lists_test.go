@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"partneredge/edge/adminapi"
 	"partneredge/edge/origin/admin/input"
 	"partneredge/store"
+	"partneredge/store/central/audit"
 )
 
 // limited reports whether err tells the client to try again later.
@@ -23,20 +26,75 @@ func limited(err error) bool {
 	return ok && p.Kind == input.KindLimited && p.RetryAfter > 0
 }
 
-// TestListsAreBounded has as many lists as may be read go on for ever: the next waits until
-// its client is gone, or until one of them has taken too long.
+// by returns a context of an actor.
+func by(ctx context.Context, actor string) context.Context {
+	return audit.WithActor(ctx, store.Actor{ID: actor})
+}
+
+// readList has an actor read a list.
+func readList(ctx context.Context, a *api, actor string, read func(context.Context) error) error {
+	_, err := a.bounded(func(r *http.Request) (answer, error) { return answer{}, read(r.Context()) })(
+		httptest.NewRequestWithContext(by(ctx, actor), "GET", "/", nil))
+	return err
+}
+
+// TestListsAreShared: an actor who reads all lists that one may read waits for the next of them,
+// and another one's are read meanwhile. Nothing is kept of actors who are done.
+func TestListsAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := New(t.Context(), Config{Now: time.Now}, nil).(*api)
+		goOn, begun, ended := make(chan struct{}), 0, make(chan error)
+		var mu sync.Mutex
+		for range listsMost {
+			go func() {
+				ended <- readList(t.Context(), a, "greedy", func(context.Context) error {
+					mu.Lock()
+					begun++
+					mu.Unlock()
+					<-goOn
+					return nil
+				})
+			}()
+		}
+		synctest.Wait()
+		if begun != listsOfOne {
+			t.Errorf("%d lists of one actor are being read", begun)
+		}
+		gone, leave := context.WithTimeout(t.Context(), time.Second)
+		defer leave()
+		if err := readList(gone, a, "greedy", func(context.Context) error { return errors.New("it was read") }); !limited(err) {
+			t.Errorf("another one of the same actor: %v", err)
+		}
+		if err := readList(gone, a, "other", func(context.Context) error { return nil }); !limited(err) {
+			t.Errorf("of a client that is gone: %v", err)
+		}
+		for range 5 {
+			began := time.Now()
+			if err := readList(t.Context(), a, "other", func(context.Context) error { return nil }); err != nil || time.Since(began) > 0 {
+				t.Errorf("another actor's list was read after %v: %v", time.Since(began), err)
+			}
+		}
+		close(goOn)
+		for range listsMost {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+		if len(a.lists.of) > 0 {
+			t.Errorf("%d actors are known", len(a.lists.of))
+		}
+	})
+}
+
+// TestListsAreBounded has as many lists as may be read go on for ever, each of another actor: the
+// next waits until its client is gone, or until one of them has taken too long.
 func TestListsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := New(t.Context(), Config{Now: time.Now}, nil).(*api)
-		list := func(ctx context.Context, read func(context.Context) error) error {
-			_, err := a.bounded(func(r *http.Request) (answer, error) { return answer{}, read(r.Context()) })(
-				httptest.NewRequestWithContext(ctx, "GET", "/", nil))
-			return err
-		}
 		began, ended := time.Now(), make(chan error, listsMost)
-		for range listsMost {
+		for i := range listsMost {
 			go func() {
-				ended <- list(t.Context(), func(ctx context.Context) error {
+				ended <- readList(t.Context(), a, fmt.Sprint("actor ", i), func(ctx context.Context) error {
 					<-ctx.Done()
 					return store.ErrUnavailable
 				})
@@ -46,10 +104,10 @@ func TestListsAreBounded(t *testing.T) {
 		time.Sleep(time.Second)
 		gone, leave := context.WithTimeout(t.Context(), time.Second)
 		defer leave()
-		if err := list(gone, func(context.Context) error { return errors.New("it was read") }); !limited(err) {
+		if err := readList(gone, a, "another", func(context.Context) error { return errors.New("it was read") }); !limited(err) {
 			t.Errorf("beside all that may be read: %v", err)
 		}
-		if err := list(t.Context(), func(context.Context) error { return nil }); err != nil || time.Since(began) != listTime {
+		if err := readList(t.Context(), a, "another", func(context.Context) error { return nil }); err != nil || time.Since(began) != listTime {
 			t.Errorf("another was read after %v: %v", time.Since(began), err)
 		}
 		for range listsMost {
@@ -57,7 +115,7 @@ func TestListsAreBounded(t *testing.T) {
 				t.Errorf("what took too long: %v", err)
 			}
 		}
-		if err := list(t.Context(), func(context.Context) error { return store.ErrNotFound }); !errors.Is(err, store.ErrNotFound) {
+		if err := readList(t.Context(), a, "another", func(context.Context) error { return store.ErrNotFound }); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("what is not found: %v", err)
 		}
 	})
@@ -79,7 +137,7 @@ func TestEveryListIsBounded(t *testing.T) {
 	}
 	a := New(t.Context(), Config{Now: time.Now}, nil).(*api)
 	for range listsMost {
-		a.lists <- struct{}{}
+		a.lists.all <- struct{}{}
 	}
 	gone, leave := context.WithCancel(t.Context())
 	leave()
