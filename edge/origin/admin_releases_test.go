@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -154,6 +157,47 @@ func TestRegistry(t *testing.T) {
 	items := f.must(200, "GET", "/admin/v1/audit?target="+string(d.Digest), nil)["items"].([]any)
 	if len(items) == 0 || items[0].(object)["action"] != "release.push" {
 		t.Errorf("audit log %v", items)
+	}
+}
+
+// TestRegistryBelowPath has a proxy before the origin that serves it below a path: releases are
+// pushed and read there, whether or not it changes the places that the registry names.
+func TestRegistryBelowPath(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	b := newPacker(f)
+	origin, err := url.Parse(f.AdminURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, changes := range []bool{false, true} {
+		for j, prefix := range []string{"/edge/one", "/v2", "/edge/"} {
+			version := fmt.Sprintf("1.%d.%d", i, j) // there is nothing of it yet
+			b.sign(b.pack(version))
+			bare := strings.TrimSuffix(prefix, "/")
+			mux := http.NewServeMux()
+			mux.Handle(bare+"/", http.StripPrefix(bare, &httputil.ReverseProxy{
+				Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(origin) },
+				ModifyResponse: func(r *http.Response) error {
+					if at := r.Header.Get("Location"); changes && at != "" {
+						r.Header.Set("Location", bare+at)
+					}
+					return nil
+				},
+			}))
+			proxy := httptest.NewServer(mux)
+			t.Cleanup(proxy.Close)
+			to, err := release.OriginRepository(proxy.URL+prefix, b.Token(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := oras.ExtendedCopy(t.Context(), b.Store, version, to, version, oras.DefaultExtendedCopyOptions); err != nil {
+				t.Errorf("pushed below %s: %v", prefix, err)
+			}
+			if _, err := oras.ExtendedCopy(t.Context(), to, version, layout(f), version, oras.DefaultExtendedCopyOptions); err != nil {
+				t.Errorf("read below %s: %v", prefix, err)
+			}
+		}
 	}
 }
 

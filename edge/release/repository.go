@@ -1,12 +1,14 @@
 package release
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"oras.land/oras-go/v2/content/oci"
 	"oras.land/oras-go/v2/registry/remote"
@@ -52,17 +54,38 @@ func Repository(name string, plainHTTP bool, credential auth.Credential, transpo
 	return r, nil
 }
 
-// OriginRepository returns the repository of the origin, which lies below its admin API
+// OriginRepository returns the repository of the origin, which lies beside its admin API
 // and is asked as that is: through the same transport, which knows whose certificates to
-// trust.
+// trust, and below the same path, which a proxy before the origin may ask for.
 func OriginRepository(adminURL, token string, transport http.RoundTripper) (*remote.Repository, error) {
 	at, err := url.Parse(adminURL)
 	if err != nil {
 		return nil, fmt.Errorf("finding the origin's registry: %w", err)
+	}
+	if prefix := strings.TrimRight(at.Path, "/"); prefix != "" {
+		transport = below{at.Host, prefix, cmp.Or(transport, http.DefaultTransport)}
 	}
 	r, err := Repository(at.Host+"/releases", at.Scheme == "http", auth.Credential{Username: "edge", Password: token}, transport)
 	if err != nil {
 		return nil, fmt.Errorf("finding the origin's registry: %w", err)
 	}
 	return r, nil
+}
+
+// below sends the requests to a registry below a path of its host: in the name of a repository
+// there is no place for that.
+type below struct {
+	host, prefix string
+	http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper. Places that the registry names may be below the path
+// already, if the proxy changes them.
+func (b below) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Host == b.host && !strings.HasPrefix(req.URL.Path, b.prefix+"/v2/") {
+		sent := req.Clone(req.Context())
+		sent.URL.Path, sent.URL.RawPath = b.prefix+req.URL.Path, ""
+		req = sent
+	}
+	return b.RoundTripper.RoundTrip(req)
 }
