@@ -273,6 +273,21 @@ func needShell(t *testing.T, what string) {
 	}
 }
 
+// hasAdminTLS fails unless an origin's admin API has TLS, with the certificate of its machine.
+func (h *hosts) hasAdminTLS(host string) {
+	h.t.Helper()
+	admin, err := localClient(h.path(host, "var/lib/edge-origin"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if !strings.HasPrefix(admin.URL, "https://") {
+		h.t.Errorf("the admin API of %s is at %s", host, admin.URL)
+	}
+	if err := admin.Call(h.t.Context(), "GET", "/whoami", nil, nil); err != nil {
+		h.t.Error(err)
+	}
+}
+
 // connected waits until an origin hears a node of each region.
 func (h *hosts) connected(host string, regions ...string) {
 	h.t.Helper()

@@ -106,7 +106,9 @@ func TestOperationsThreeRegions(t *testing.T) {
 		}
 	}
 	h.connected("origin", "ap", "eu", "us")
+	h.hasAdminTLS("origin")
 	h.regionServer()
+	h.hasAdminTLS("origin")
 }
 
 // TestOperationsUpgrade brings one machine from one build to another as OPERATIONS.md
