@@ -59,6 +59,9 @@ func newLists() *lists {
 // take waits until a list of the actor of ctx may be read; leave is called after that. It
 // returns false if ctx ends before.
 func (l *lists) take(ctx context.Context) (leave func(), ok bool) {
+	if ctx.Err() != nil {
+		return nil, false
+	}
 	actor, _ := audit.ActorOf(ctx)
 	l.mu.Lock()
 	one := l.of[actor.ID]
