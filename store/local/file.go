@@ -49,13 +49,16 @@ type file struct {
 	// Only upkeep uses these.
 	live       int64 // bytes of a log with nothing in it but what is in use, about
 	shrinkFrom int64 // bytes below which the log is not made smaller
+	anew       int   // seconds until the log is written anew, whatever its size
+	exact      int64 // size at which the log has nothing in it but what is in use; 0 where that is not known
 }
 
 // logFile is an open file and where the next change goes.
 type logFile struct {
 	durable.File
 	size   int64
-	unsure bool // a sync failed: the file on disk may lack what the tree has, amid what it has
+	copied int64 // bytes of another log, which may not be in use any more
+	unsure bool  // a sync failed: the file on disk may lack what the tree has, amid what it has
 }
 
 // openFile opens or makes the file at path. If the file is damaged, it is set
@@ -77,7 +80,7 @@ func openFile(disk durable.Disk, path string, log *slog.Logger, now time.Time) (
 		log.Error("local file damaged: set aside, going on with what is whole",
 			"file", path, "aside", r.aside, "kept_bytes", r.kept, "lost_bytes", r.lost)
 	}
-	f = &file{disk: disk, path: path, damaged: r.aside != "", logger: log, free: durable.Free, shrinkFrom: shrinkFrom}
+	f = &file{disk: disk, path: path, damaged: r.aside != "", logger: log, free: durable.Free, shrinkFrom: shrinkFrom, anew: firstAnew}
 	if f.db, err = buntdb.Open(":memory:"); err != nil {
 		return nil, err
 	}

@@ -259,6 +259,7 @@ func (s *Store) upkeep(ctx context.Context, f *file, sweep func(second int) erro
 		case <-tick:
 		}
 		f.catchUp()
+		f.anew--
 		var err error
 		if sweep != nil {
 			err = sweep(second)

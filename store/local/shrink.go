@@ -15,6 +15,11 @@ import (
 const (
 	// shrinkFrom is the size in bytes from which on a log is worth shrinking.
 	shrinkFrom = 32 << 20
+	// A log is written anew at least every anewEvery seconds, and firstAnew seconds after a
+	// start, which does not know when it was last: what was removed or replaced, such as the
+	// views of a deleted account, is in it until then.
+	anewEvery = 24 * 60 * 60
+	firstAnew = 60 * 60
 	// shrinking ends the name of the file that a shrink writes.
 	shrinking = ".tmp"
 	// The tree is read so many keys, or bytes, at a time, and the new file is
@@ -34,8 +39,8 @@ var (
 	errNoRoom = errors.New("too little room on the disk")
 )
 
-// shrink rewrites the log once half of it, at least, is not in use any more, or a
-// sync of it failed. One that lacks changes since the disk is full waits
+// shrink rewrites the log once half of it, at least, is not in use any more, a sync of it
+// failed, or it has not been written anew for long. One that lacks changes since the disk is full waits
 // until it has them.
 // Only upkeep calls it, and requests go on meanwhile: writers wait while a few
 // kilobytes are copied, and readers do not wait at all.
@@ -43,7 +48,7 @@ func (f *file) shrink() error {
 	f.mu.Lock()
 	old := f.logs[0]
 	size := old.size
-	due := f.behind == nil && (old.unsure || size >= f.shrinkFrom && size >= 2*f.live)
+	due := f.behind == nil && (old.unsure || f.anew <= 0 && size != f.exact || size >= f.shrinkFrom && size >= 2*f.live)
 	f.mu.Unlock()
 	if !due {
 		return nil
@@ -54,6 +59,10 @@ func (f *file) shrink() error {
 	}
 	if err = errors.Join(err, f.keepOne(old, next)); err != nil {
 		return fmt.Errorf("shrink local file: %w", err)
+	}
+	f.anew, f.exact = anewEvery, 0
+	if next.copied == 0 {
+		f.exact = f.live
 	}
 	return nil
 }
@@ -124,6 +133,7 @@ func (l *logFile) copy(from *logFile, at, size int64) error {
 	_, err := io.Copy(io.NewOffsetWriter(l, l.size), io.NewSectionReader(from, at, size))
 	if err == nil {
 		l.size += size
+		l.copied += size
 	}
 	return err
 }
