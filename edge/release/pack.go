@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -83,15 +82,23 @@ func titled(mediaType, title string, text []byte) blob {
 }
 
 // ReadFolder reads the modules in dir, each NAME.wasm with its NAME.json, sorted by
-// name: at most MaxSize bytes of modules.
+// name: at most MaxSize bytes of modules. A file of the two without the other is refused, lest
+// a module is missed only when it is called.
 func ReadFolder(dir string) (modules []Module, err error) {
-	files, err := fs.Glob(os.DirFS(dir), "*.wasm") // dir itself is no pattern
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
+	names := make(map[string]bool)
+	for _, entry := range entries {
+		file := entry.Name()
+		if ext := filepath.Ext(file); ext == ".wasm" || ext == ".json" {
+			names[strings.TrimSuffix(file, ext)] = true
+		}
+	}
 	left := int64(MaxSize)
-	for _, file := range files {
-		m := Module{Name: strings.TrimSuffix(file, ".wasm")}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		m := Module{Name: name}
 		path := filepath.Join(dir, m.Name)
 		if m.Wasm, err = readUpTo(path+".wasm", min(left, MaxWasm)); err != nil {
 			return nil, err
@@ -105,7 +112,6 @@ func ReadFolder(dir string) (modules []Module, err error) {
 		left -= int64(len(m.Wasm) + len(m.Manifest))
 		modules = append(modules, m)
 	}
-	slices.SortFunc(modules, func(a, b Module) int { return strings.Compare(a.Name, b.Name) })
 	return modules, nil
 }
 

@@ -82,6 +82,19 @@ func TestPackRefuses(t *testing.T) {
 			_ = os.Remove(filepath.Join(dir, "gate.json"))
 			return dir
 		}, "no such file"},
+		{"no module", "1.0.0", func(t *testing.T) string {
+			dir := modulesDir(t, "", "gate", "leads")
+			_ = os.Remove(filepath.Join(dir, "leads.wasm"))
+			return dir
+		}, "leads.wasm: no such file"},
+		{"no file", "1.0.0", func(t *testing.T) string {
+			dir := good(t)
+			_ = os.Remove(filepath.Join(dir, "gate.wasm"))
+			if err := os.Mkdir(filepath.Join(dir, "gate.wasm"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			return dir
+		}, "gate.wasm is not a regular file"},
 		{"another's manifest", "1.0.0", func(t *testing.T) string {
 			dir := good(t)
 			writeFile(t, filepath.Join(dir, "gate.json"), `{"name":"leads"}`)

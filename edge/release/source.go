@@ -88,15 +88,18 @@ func readSized(from io.Reader, size, limit int64) ([]byte, error) {
 
 // readFile reads at most limit bytes of a file.
 func readFile(path string, limit int64) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() { // to open a pipe waits for one who writes to it
+		return nil, malformed("%s is not a regular file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
 	return readSized(f, info.Size(), limit)
 }
 
