@@ -209,6 +209,11 @@ func TestBuild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, file := range []string{built.Wasm, built.Manifest, filepath.Join(p.Dir, "main.go")} {
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm()&0o022 != 0 {
+			t.Errorf("others may write to %s: %v, %v", file, info.Mode(), err)
+		}
+	}
 	replace(t, p, "main.go", "func main", "fun main")
 	_, err = p.Build(t.Context(), out)
 	if failed, ok := errors.AsType[*CompileError](err); !ok || !strings.Contains(failed.Error(), "main.go:") {

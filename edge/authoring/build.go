@@ -60,10 +60,10 @@ func (p *Project) Build(ctx context.Context, out string) (Built, error) {
 	}
 	code, err := os.ReadFile(made)
 	if err == nil {
-		err = durable.WriteFile(built.Wasm, code, 0o666)
+		err = durable.WriteFile(built.Wasm, code, 0o644)
 	}
 	if err == nil {
-		err = durable.WriteFile(built.Manifest, manifest, 0o666)
+		err = durable.WriteFile(built.Manifest, manifest, 0o644)
 	}
 	if err != nil {
 		return Built{}, fmt.Errorf("building the module: %w", err)

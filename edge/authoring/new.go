@@ -74,10 +74,10 @@ func fill(folder, name string) (map[string][]byte, error) {
 func write(dir string, files map[string][]byte) (written []string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		to := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Join(dir, filepath.FromSlash(path.Dir(name))), 0o777); err != nil {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.FromSlash(path.Dir(name))), 0o755); err != nil {
 			return nil, fmt.Errorf("starting a module: %w", err)
 		}
-		if err := durable.WriteFile(to, files[name], 0o666); err != nil {
+		if err := durable.WriteFile(to, files[name], 0o644); err != nil {
 			return nil, fmt.Errorf("starting a module: %w", err)
 		}
 		written = append(written, name)
