@@ -223,6 +223,9 @@ func modulesDir(dir string) (string, error) {
 			return "", hint.Add(fmt.Errorf("finding the modules: %w", err), "name their folder with --modules")
 		}
 	}
+	if _, err := os.ReadDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", hint.Add(fmt.Errorf("finding the modules: %w", err), "name their folder with --modules")
+	}
 	if found, _ := fs.Glob(os.DirFS(dir), "*.wasm"); len(found) == 0 {
 		return "", hint.Add(fmt.Errorf("finding the modules: none in %s", dir), "run 'make modules', or name their folder with --modules")
 	}
