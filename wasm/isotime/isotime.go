@@ -55,6 +55,23 @@ func put2(b []byte, n int64) {
 // microseconds are dropped. A leap second is the moment after it. The result
 // for the epoch itself is 0, which frames read as "not set".
 func Parse(s string) (t int64, ok bool) {
+	t, _, ok = parse(s)
+	return t, ok
+}
+
+// ParseUp is like Parse, but rounds up what is finer than microseconds, within
+// the years 0000 to 9999. An exclusive upper bound of times is read by it, for
+// the time that Parse returns may lie before the bound.
+func ParseUp(s string) (t int64, ok bool) {
+	t, finer, ok := parse(s)
+	if ok && finer {
+		t = min(t+1, latest)
+	}
+	return t, ok
+}
+
+// parse is Parse, and reports whether it dropped a digit other than zero.
+func parse(s string) (t int64, finer, ok bool) {
 	p := parser{s: s, ok: true}
 	year := p.number(4)
 	p.expect('-')
@@ -62,11 +79,11 @@ func Parse(s string) (t int64, ok bool) {
 	p.expect('-')
 	date := p.number(2)
 	if !p.ok || month < 1 || month > 12 || date < 1 || date > daysIn(year, month) {
-		return 0, false
+		return 0, false, false
 	}
 	t = daysFromCivil(year, month, date) * day
 	if p.s == "" {
-		return t, true
+		return t, false, true
 	}
 	if !p.accept('T') && !p.accept('t') {
 		p.expect(' ')
@@ -78,21 +95,21 @@ func Parse(s string) (t int64, ok bool) {
 	if p.accept(':') {
 		sec = p.number(2)
 		if p.accept('.') || p.accept(',') {
-			fraction = p.fraction()
+			fraction, finer = p.fraction()
 		}
 	}
 	offset := p.offset()
 	if !p.ok || p.s != "" || hour > 23 || minute > 59 || sec > 60 {
-		return 0, false
+		return 0, false, false
 	}
 	t += (hour*3600+minute*60-offset)*second + sec*second + fraction
 	if sec == 60 {
-		t -= fraction
+		t, finer = t-fraction, false
 		if t%day != 0 { // leap seconds exist at the end of a UTC day only
-			return 0, false
+			return 0, false, false
 		}
 	}
-	return t, t >= earliest && t <= latest
+	return t, finer, t >= earliest && t <= latest
 }
 
 // parser reads the parts of a time from the start of s. Once a part is missing,
@@ -133,15 +150,18 @@ func (p *parser) number(width int) (n int64) {
 	return n
 }
 
-func (p *parser) fraction() (micros int64) {
+// fraction reads the digits of a fraction. finer is true if one beyond
+// microseconds is not zero.
+func (p *parser) fraction() (micros int64, finer bool) {
 	i := 0
 	for scale := second / 10; i < len(p.s) && p.s[i] >= '0' && p.s[i] <= '9'; i++ {
 		micros += int64(p.s[i]-'0') * scale
+		finer = finer || scale == 0 && p.s[i] != '0'
 		scale /= 10
 	}
 	p.ok = p.ok && i > 0
 	p.s = p.s[i:]
-	return micros
+	return micros, finer
 }
 
 // offset returns how many seconds the zone is ahead of UTC.

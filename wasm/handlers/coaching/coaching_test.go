@@ -36,12 +36,14 @@ func TestHandle(t *testing.T) {
 		two = `{"id":"ins_2","headline":"two","detail":"d2","created_at":"2025-06-15T15:06:40.000001Z","source":"coaching_run"}`
 	)
 	for query, want := range map[string]string{
-		"":                                  `{"insights":[` + two + `,` + one + `],"count":2,"limit":10,"note":null}`,
-		"limit=1":                           `{"insights":[` + two + `],"count":1,"limit":1,"note":null}`,
-		"limit=0":                           `{"insights":[` + two + `],"count":1,"limit":1,"note":null}`,
-		"limit=999":                         `{"insights":[` + two + `,` + one + `],"count":2,"limit":50,"note":null}`,
-		"since=2025-06-15T15:06:40Z":        `{"insights":[` + two + `],"count":1,"limit":10,"note":null}`,
-		"since=2025-06-15T15:06:40.000001Z": `{"insights":[],"count":0,"limit":10,"note":null}`,
+		"":                           `{"insights":[` + two + `,` + one + `],"count":2,"limit":10,"note":null}`,
+		"limit=1":                    `{"insights":[` + two + `],"count":1,"limit":1,"note":null}`,
+		"limit=0":                    `{"insights":[` + two + `],"count":1,"limit":1,"note":null}`,
+		"limit=999":                  `{"insights":[` + two + `,` + one + `],"count":2,"limit":50,"note":null}`,
+		"since=2025-06-15T15:06:40Z": `{"insights":[` + two + `],"count":1,"limit":10,"note":null}`,
+		// An insight within the microsecond of a finer bound is not after it; the next one is.
+		"since=2025-06-15T15:06:40.000000999Z": `{"insights":[` + two + `],"count":1,"limit":10,"note":null}`,
+		"since=2025-06-15T15:06:40.000001Z":    `{"insights":[],"count":0,"limit":10,"note":null}`,
 	} {
 		if resp := get(backend, query); resp.Status != 200 || string(resp.Body) != want {
 			t.Errorf("%s: %d %s, want\n%s", query, resp.Status, resp.Body, want)

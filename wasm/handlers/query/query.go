@@ -37,16 +37,27 @@ func Int(query, name string, missing, low, high int) (n int, ok bool) {
 	return min(max(n, low), high), digits != ""
 }
 
-// Time parses an ISO 8601 time to microseconds since the Unix epoch. found is
-// false if the parameter is absent.
+// Time parses an ISO 8601 time to microseconds since the Unix epoch. What is finer
+// is dropped, as an exclusive lower bound needs. found is false if the parameter is
+// absent.
 func Time(query, name string) (micros int64, found, ok bool) {
+	return timeBy(isotime.Parse, query, name)
+}
+
+// TimeUp is like Time, but rounds up what is finer than microseconds, as an
+// exclusive upper bound needs.
+func TimeUp(query, name string) (micros int64, found, ok bool) {
+	return timeBy(isotime.ParseUp, query, name)
+}
+
+func timeBy(parse func(string) (int64, bool), query, name string) (micros int64, found, ok bool) {
 	value, found, ok := Value(query, name)
 	if !found || !ok {
 		return 0, found, ok
 	}
-	if micros, ok = isotime.Parse(value); !ok {
+	if micros, ok = parse(value); !ok {
 		// HTML forms write the space between date and time as "+".
-		micros, ok = isotime.Parse(strings.Replace(value, "+", " ", 1))
+		micros, ok = parse(strings.Replace(value, "+", " ", 1))
 	}
 	return micros, true, ok
 }

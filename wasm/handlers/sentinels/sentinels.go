@@ -24,7 +24,7 @@ func Handle(req *abi.Request, resp *abi.Response, views handlers.Views) {
 		answer.Error(resp, 400, "invalid_parameter", "limit_not_integer")
 		return
 	}
-	before, given, ok := query.Time(req.Query, "cursor")
+	before, given, ok := query.TimeUp(req.Query, "cursor")
 	if !ok {
 		answer.Error(resp, 400, "invalid_parameter", "cursor_not_iso8601")
 		return

@@ -37,7 +37,11 @@ func TestHandle(t *testing.T) {
 		"limit=1": `{"firings":[` + two + `],"count":1,"next_cursor":"2025-06-15T15:06:40.000001Z","limit":1}`,
 		"limit=1&cursor=2025-06-15T15:06:40.000001Z": `{"firings":[` + one + `],"count":1,"next_cursor":null,"limit":1}`,
 		"cursor=2025-06-15T15:06:40Z&limit=101":      `{"firings":[],"count":0,"next_cursor":null,"limit":100}`,
-		"cursor=1970-01-01T00:00:00Z":                `{"firings":[],"count":0,"next_cursor":null,"limit":25}`,
+		// A firing within the cursor's microsecond is before a cursor that is finer.
+		"cursor=2025-06-15T15:06:40.000000000Z":   `{"firings":[],"count":0,"next_cursor":null,"limit":25}`,
+		"cursor=2025-06-15T15:06:40.000000999Z":   `{"firings":[` + one + `],"count":1,"next_cursor":null,"limit":25}`,
+		"cursor=2025-06-15T15:06:40.00000100001Z": `{"firings":[` + two + `,` + one + `],"count":2,"next_cursor":null,"limit":25}`,
+		"cursor=1970-01-01T00:00:00Z":             `{"firings":[],"count":0,"next_cursor":null,"limit":25}`,
 	} {
 		if resp := get(query); resp.Status != 200 || string(resp.Body) != want {
 			t.Errorf("%s: %d %s, want\n%s", query, resp.Status, resp.Body, want)
