@@ -45,7 +45,7 @@ func accessRefusals() []Refusal {
 			}},
 		{403, "cors_not_allowed", "A browser asked whether a page of another site may call the API, which it may not.",
 			"Call the API from your own server. A key in a page is a key that every visitor has: revoke one that was.", []Reason{
-				{"keys_do_not_belong_in_browsers", "The browser asked by OPTIONS with Origin, and is answered without Access-Control-Allow-Origin."},
+				{"keys_do_not_belong_in_browsers", "The browser asked by OPTIONS with Origin and Access-Control-Request-Method, and is answered without Access-Control-Allow-Origin."},
 			}},
 		{429, "rate_limited", "The key made more requests than it may.",
 			"Wait for Retry-After and send it again. Nothing was done.", []Reason{
