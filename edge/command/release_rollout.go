@@ -160,6 +160,10 @@ func rolledBackAdvice(reason string) string {
 	return "the log of a node says more"
 }
 
+// awayMost is how long one who waits for a rollout does without an answer of the origin, which
+// goes on with it after a restart.
+const awayMost = 2 * time.Minute
+
 // awaitRollout shows the progress of a rollout until it has ended: as a bar on a
 // terminal, and elsewhere as a line for each step.
 func awaitRollout(ctx context.Context, c *invocation, r adminapi.Rollout) (adminapi.Rollout, json.RawMessage, error) {
@@ -167,13 +171,18 @@ func awaitRollout(ctx context.Context, c *invocation, r adminapi.Rollout) (admin
 	bar := output.NewBar(c.stderr, int64(len(r.Nodes)), progressbar.OptionShowCount(),
 		progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(true))
 	defer func() { _ = bar.Finish() }() // it is only a picture
+	stopped := func(err error) (adminapi.Rollout, json.RawMessage, error) {
+		return r, nil, hint.Add(fmt.Errorf("waiting for rollout %s: %w", r.ID, err), "it goes on by itself: edge release status --watch")
+	}
 	shown := ""
-	for {
+	for heard := time.Now(); ; {
 		raw, now, err := call[adminapi.Rollout](ctx, c.admin, http.MethodGet, "/rollouts/"+url.PathEscape(r.ID), nil)
-		if err != nil && ctx.Err() == nil {
-			return r, nil, err
-		} else if err == nil {
-			r = now
+		switch {
+		case err == nil:
+			r, heard = now, time.Now()
+		case ctx.Err() != nil: // see below
+		case refused(err) || time.Since(heard) > awayMost:
+			return stopped(err)
 		}
 		if output.IsTerminal(c.stderr) {
 			bar.Describe(output.Plain(r.Version + ", " + step(r)))
@@ -187,10 +196,16 @@ func awaitRollout(ctx context.Context, c *invocation, r adminapi.Rollout) (admin
 		}
 		select {
 		case <-ctx.Done():
-			return r, nil, hint.Add(fmt.Errorf("waiting for rollout %s: %w", r.ID, ctx.Err()), "it goes on by itself: edge release status --watch")
+			return stopped(ctx.Err())
 		case <-time.After(every):
 		}
 	}
+}
+
+// refused reports whether the origin has answered that it will not, rather than not now.
+func refused(err error) bool {
+	answer, ok := errors.AsType[*adminapi.Error](err)
+	return ok && answer.Status < http.StatusInternalServerError && answer.Status != http.StatusTooManyRequests
 }
 
 func ended(r adminapi.Rollout) bool { return r.State == "done" || r.State == "rolled_back" }

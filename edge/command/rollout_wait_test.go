@@ -1,0 +1,44 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"partneredge/edge/adminapi"
+)
+
+// TestWaitingOutlastsRestarts: one who waits for a rollout goes on while the origin does not
+// answer, and ends at once where it refuses.
+func TestWaitingOutlastsRestarts(t *testing.T) {
+	for last, want := range map[string]string{
+		`{"id":"rol_1","state":"done"}`:                   "",
+		`{"error":"not_found","reason":"no_such_record"}`: "status 404",
+	} {
+		asked := 0
+		origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			switch asked++; asked {
+			case 1:
+				fmt.Fprint(w, `{"id":"rol_1","state":"rolling_out"}`)
+			case 2:
+				w.WriteHeader(http.StatusServiceUnavailable)
+			case 3:
+				panic(http.ErrAbortHandler)
+			default:
+				if want != "" {
+					w.WriteHeader(http.StatusNotFound)
+				}
+				fmt.Fprint(w, last)
+			}
+		}))
+		defer origin.Close()
+		c := &invocation{stderr: io.Discard, admin: &adminapi.Client{URL: origin.URL}}
+		r, _, err := awaitRollout(t.Context(), c, adminapi.Rollout{ID: "rol_1"})
+		if want == "" && (err != nil || r.State != "done") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) || asked != 4 {
+			t.Errorf("asked %d times: %v, %v, want %q", asked, r.State, err, want)
+		}
+	}
+}
