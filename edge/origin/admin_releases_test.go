@@ -1,6 +1,7 @@
 package origin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -157,6 +158,35 @@ func TestRegistry(t *testing.T) {
 	items := f.must(200, "GET", "/admin/v1/audit?target="+string(d.Digest), nil)["items"].([]any)
 	if len(items) == 0 || items[0].(object)["action"] != "release.push" {
 		t.Errorf("audit log %v", items)
+	}
+}
+
+// TestSpoiltBlobIsPushedAgain: a client that asks for a blob which the disk has spoilt is told
+// that there is none, pushes it, and has it back.
+func TestSpoiltBlobIsPushedAgain(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	blobs := f.repository(f.Token()).Blobs()
+	text := []byte("as it was pushed")
+	d := content.NewDescriptorFromBytes("text/plain", text)
+	push := func() {
+		t.Helper()
+		if err := blobs.Push(t.Context(), d, bytes.NewReader(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	push()
+	f.exec(`UPDATE release_pieces SET content = ?`, []byte("as it is on disk"))
+	if exists, err := blobs.Exists(t.Context(), d); err != nil || exists {
+		t.Fatalf("a spoilt blob exists: %v, %v", exists, err)
+	}
+	push()
+	if exists, err := blobs.Exists(t.Context(), d); err != nil || !exists {
+		t.Errorf("one that was pushed again exists: %v, %v", exists, err)
+	}
+	back, err := content.FetchAll(t.Context(), blobs, d)
+	if err != nil || !bytes.Equal(back, text) {
+		t.Errorf("read %q, %v", back, err)
 	}
 }
 

@@ -83,6 +83,29 @@ func TestUploads(t *testing.T) {
 			t.Errorf("%d pieces are kept, want 2 and 1", pieces)
 		}
 
+		// What a disk has spoilt gives way to the same, pushed again.
+		for _, spoil := range []string{`UPDATE release_pieces SET content = ? WHERE start > 0`, `UPDATE release_pieces SET start = start + 1 WHERE start > 0 AND length(content) > length(?)`} {
+			noError(t, db.change(ctx, "", func(ctx context.Context, t *tx) error {
+				_, err := t.Exec(ctx, spoil, []byte("spoilt"))
+				return err
+			}))
+			if must(db.HoldsBlob(ctx, whole))(t) {
+				t.Error("a spoilt blob is held to be whole")
+			}
+			id := must(db.BeginUpload(ctx))(t)
+			for at := 0; at < len(content); at += registry.PieceMost {
+				noError(t, db.AppendUpload(ctx, id, int64(at), content[at:min(at+registry.PieceMost, len(content))]))
+			}
+			noError(t, db.FinishUpload(ctx, id, whole))
+			if !must(db.HoldsBlob(ctx, whole))(t) {
+				t.Error("a blob that was pushed again is not whole")
+			}
+			noError(t, db.db.QueryRow(ctx, `SELECT count(*) FROM release_pieces`).Scan(&pieces))
+			if pieces != 3 {
+				t.Errorf("%d pieces are kept beside a blob that was pushed again, want 2 and 1", pieces)
+			}
+		}
+
 		// What rests for an hour is given up; 64 at a time are enough.
 		id = must(db.BeginUpload(ctx))(t)
 		noError(t, db.AppendUpload(ctx, id, 0, small))

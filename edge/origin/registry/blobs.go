@@ -23,9 +23,18 @@ const (
 
 func (g *registry) getBlob(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("digest")
+	const none = "there is no such blob"
 	size, err := g.store.BlobSize(r.Context(), name)
 	if err != nil {
-		return unknown(err, "BLOB_UNKNOWN", "there is no such blob")
+		return unknown(err, "BLOB_UNKNOWN", none)
+	}
+	// Clients ask so what they need not push. What a disk has spoilt is to be pushed again.
+	if r.Method == http.MethodHead {
+		if whole, err := g.store.HoldsBlob(r.Context(), name); err != nil {
+			return unknown(err, "BLOB_UNKNOWN", none)
+		} else if !whole {
+			return &problem{http.StatusNotFound, "BLOB_UNKNOWN", none}
+		}
 	}
 	// The time limit grows with the size, so that a slow client can get the largest
 	// blob.

@@ -25,6 +25,28 @@ func (r *Registry) size(ctx context.Context, noun, query, id string) (size int64
 	return size, db.Fail("read size of "+noun, err)
 }
 
+// HoldsBlob reports whether what is kept as the blob of a digest has that digest still: a disk
+// may have spoilt it.
+func (r *Registry) HoldsBlob(ctx context.Context, digest string) (bool, error) {
+	const tried = "check blob"
+	if err := valid.Reference("blob", digest); err != nil {
+		return false, db.Fail(tried, err)
+	}
+	var total int64
+	var upload string
+	if err := r.db.QueryRow(ctx, `SELECT size, upload FROM release_blobs WHERE digest = ?`, digest).Scan(&total, &upload); err != nil {
+		return false, db.Fail(tried, err)
+	}
+	_, got, err := r.digest(ctx, upload, total)
+	if errors.Is(err, errPieceMissing) {
+		return false, nil
+	}
+	return got == digest, db.Fail(tried, err)
+}
+
+// errPieceMissing is the error of a blob that is not whole.
+var errPieceMissing = errors.New("a piece of it is missing")
+
 // ReadBlob reads the blob of a digest from an offset on: at least one byte and
 // up to most, as many as lie together; none at its end.
 func (r *Registry) ReadBlob(ctx context.Context, digest string, offset int64, most int) ([]byte, error) {
@@ -49,7 +71,7 @@ func (r *Registry) ReadBlob(ctx context.Context, digest string, offset int64, mo
 	}
 	rest := piece[min(offset-start, int64(len(piece))):]
 	if len(rest) == 0 {
-		return nil, db.Fail(tried, errors.New("a piece of it is missing"))
+		return nil, db.Fail(tried, errPieceMissing)
 	}
 	return slices.Clip(rest[:min(len(rest), most)]), nil
 }

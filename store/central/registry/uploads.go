@@ -99,8 +99,8 @@ func (r *Registry) AppendUpload(ctx context.Context, id string, offset int64, pi
 }
 
 // FinishUpload makes an upload the blob of a digest (sha256: and hexadecimal
-// digits), and ends it. ErrInvalid when it has another digest, or is empty; it is
-// then ended too.
+// digits), and ends it. It takes the place of one that a disk has spoilt since. ErrInvalid
+// when it has another digest, or is empty; it is then ended too.
 func (r *Registry) FinishUpload(ctx context.Context, id, digest string) error {
 	const tried = "finish upload"
 	if err := errors.Join(valid.Reference("upload", id), valid.IDs("digest", digest)); err != nil {
@@ -112,6 +112,10 @@ func (r *Registry) FinishUpload(ctx context.Context, id, digest string) error {
 	}
 	if got != digest || size == 0 {
 		return db.Fail(tried, errors.Join(valid.Errorf("the content has another digest"), r.CancelUpload(ctx, id)))
+	}
+	whole, err := r.HoldsBlob(ctx, digest)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return db.Fail(tried, err)
 	}
 	return db.Fail(tried, r.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
 		ended, err := t.Exec(ctx, `DELETE FROM release_uploads WHERE id = ? AND size = ?`, id, size)
@@ -125,9 +129,28 @@ func (r *Registry) FinishUpload(ctx context.Context, id, digest string) error {
 		if err != nil || added == 1 {
 			return err
 		}
-		_, err = t.Exec(ctx, `DELETE FROM release_pieces WHERE upload = ?`, id)
+		unused := id
+		if !whole {
+			if unused, err = replaceBlob(ctx, t, digest, id, size); err != nil {
+				return err
+			}
+		}
+		_, err = t.Exec(ctx, `DELETE FROM release_pieces WHERE upload = ?`, unused)
 		return err
 	}))
+}
+
+// replaceBlob makes an upload the blob of a digest that has one, and returns that one's upload.
+func replaceBlob(ctx context.Context, t *db.Tx, digest, upload string, size int64) (old string, err error) {
+	query := `SELECT upload FROM release_blobs WHERE digest = ?`
+	if t.Postgres() {
+		query += ` FOR UPDATE`
+	}
+	if err := t.Get(ctx, query, []any{digest}, &old); err != nil {
+		return "", err
+	}
+	_, err = t.Exec(ctx, `UPDATE release_blobs SET upload = ?, size = ? WHERE digest = ?`, upload, size, digest)
+	return old, err
 }
 
 // uploadDigest reads an upload from end to end.
@@ -136,6 +159,11 @@ func (r *Registry) uploadDigest(ctx context.Context, id string) (size int64, dig
 	if err != nil {
 		return 0, "", err
 	}
+	return r.digest(ctx, id, total)
+}
+
+// digest reads what was uploaded from end to end.
+func (r *Registry) digest(ctx context.Context, id string, total int64) (size int64, digest string, err error) {
 	sum := sha256.New()
 	for size < total {
 		piece, start, err := r.piece(ctx, id, size)
@@ -143,7 +171,7 @@ func (r *Registry) uploadDigest(ctx context.Context, id string) (size int64, dig
 			return 0, "", err
 		}
 		if start != size || len(piece) == 0 {
-			return 0, "", errors.New("a piece of it is missing")
+			return 0, "", errPieceMissing
 		}
 		sum.Write(piece)
 		size += int64(len(piece))
