@@ -141,6 +141,10 @@ func changeRollout(ctx context.Context, c *invocation, path string, in any, wait
 	if err := c.Print(raw, func(w io.Writer) { printRollout(w, r) }); err != nil {
 		return err
 	}
+	if ended(r) && r.State == wanted && r.State == "rolled_back" && r.Serving > 0 {
+		return hint.Add(fmt.Errorf("release %s was rolled back, but %d of %d nodes run it still", r.Version, r.Serving, len(r.Nodes)),
+			"edge release status shows why")
+	}
 	if ended(r) && r.State != wanted {
 		return hint.Add(fmt.Errorf("release %s was rolled back: %s", r.Version, r.Reason), "every node runs what it ran before; %s", rolledBackAdvice(r.Reason))
 	}

@@ -42,3 +42,20 @@ func TestWaitingOutlastsRestarts(t *testing.T) {
 		}
 	}
 }
+
+// TestRollbackThatLeavesNodes: a release that a node runs still, since it cannot go back, is not
+// said to be gone.
+func TestRollbackThatLeavesNodes(t *testing.T) {
+	for serving, want := range []string{"", "1 of 2 nodes run it still"} {
+		origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, `{"id":"rol_1","version":"1.2.0","state":"rolled_back","serving":%d,"nodes":[{},{}]}`, serving)
+		}))
+		defer origin.Close()
+		c := &invocation{stderr: io.Discard, admin: &adminapi.Client{URL: origin.URL}}
+		c.Out = io.Discard
+		err := changeRollout(t.Context(), c, "/releases/rel_1/rollback", nil, true, "rolled_back")
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%d nodes serve it: %v", serving, err)
+		}
+	}
+}

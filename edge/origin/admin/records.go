@@ -252,10 +252,15 @@ func toRolloutNode(r store.Rollout, n store.RolloutNode, at replication.Report) 
 		}
 	case running != nil && running.Digest == r.Digest:
 		v.State, v.Percent, counts = "serving", 100, running.Counts
+		if candidate != nil && candidate.Rollout == r.ID && candidate.Digest == n.Before {
+			v.Reason = candidate.Reason // why it does not go back
+		}
 	case r.State == store.RollingBack || r.State == store.RolledBack:
 		v.State = "back"
 	case candidate != nil && candidate.Rollout == r.ID && candidate.Digest == n.Before:
 		v.Reason = candidate.Reason // why it does not run the release of before, and waits
+	case candidate != nil && candidate.Digest == r.Digest:
+		v.Reason = candidate.Reason // why it does not run a release whose rollout has ended
 	}
 	if counts != nil {
 		v.Requests, v.Errors, v.Failures = counts.Requests, counts.Errors, counts.Failed()
