@@ -73,6 +73,9 @@ func (p *packFlags) pack(ctx context.Context, c *invocation, target oras.Target)
 	return string(d.Digest), nil
 }
 
+// noLayout helps where a layout cannot be opened to add to it.
+const noLayout = "name an empty folder, or one that has an OCI layout, with --layout"
+
 func definePack(flags *pflag.FlagSet) handler {
 	var what packFlags
 	what.register(flags)
@@ -81,9 +84,17 @@ func definePack(flags *pflag.FlagSet) handler {
 		if err := required(c.cmd, "version", "layout"); err != nil {
 			return err
 		}
+		if err := os.MkdirAll(*dir, 0o755); err != nil {
+			return hint.Add(fmt.Errorf("opening the layout: %w", err), noLayout)
+		}
+		unlock, err := release.LockLayout(ctx, *dir)
+		if err != nil {
+			return err
+		}
+		defer unlock()
 		layout, err := oci.NewWithContext(ctx, *dir)
 		if err != nil {
-			return hint.Add(fmt.Errorf("opening the layout: %w", err), "name an empty folder, or one that has an OCI layout, with --layout")
+			return hint.Add(fmt.Errorf("opening the layout: %w", err), noLayout)
 		}
 		digest, err := what.pack(ctx, c, layout)
 		if err != nil {
@@ -100,6 +111,11 @@ func defineSign(flags *pflag.FlagSet) handler {
 		if err := required(c.cmd, "layout"); err != nil {
 			return err
 		}
+		unlock, err := release.LockLayout(ctx, *dir)
+		if err != nil {
+			return err
+		}
+		defer unlock()
 		layout, err := release.OpenLayout(ctx, *dir)
 		if err != nil {
 			return err

@@ -3,18 +3,21 @@ package release
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"oras.land/oras-go/v2/content/oci"
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
 
 	"partneredge/edge/hint"
+	"partneredge/store/durable"
 )
 
 // OpenLayout opens an OCI layout that is there.
@@ -23,9 +26,32 @@ func OpenLayout(ctx context.Context, dir string) (layout *oci.Store, err error) 
 		layout, err = oci.NewWithContext(ctx, dir)
 	}
 	if err != nil {
-		return nil, hint.Add(fmt.Errorf("opening the layout: %w", err), "edge release pack --layout DIR makes one")
+		return nil, noLayout(err)
 	}
 	return layout, nil
+}
+
+func noLayout(err error) error {
+	return hint.Add(fmt.Errorf("opening the layout: %w", err), "edge release pack --layout DIR makes one")
+}
+
+// LockLayout keeps others who call it from an OCI layout until unlock is called: each of them
+// reads its index, and writes it anew. It waits for one of them, until ctx ends.
+func LockLayout(ctx context.Context, dir string) (unlock func(), err error) {
+	for {
+		unlock, err = durable.LockFile(filepath.Join(dir, "edge.lock"))
+		if err == nil {
+			return unlock, nil
+		}
+		if !errors.Is(err, durable.ErrLocked) {
+			return nil, noLayout(err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("opening the layout: %w: %w", ctx.Err(), err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 // CutLayout returns the parts of LAYOUT:RELEASE, where LAYOUT is the folder of an OCI
