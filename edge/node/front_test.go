@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"partneredge/edge/certificate/certificatetest"
 	"partneredge/store/logtest"
@@ -253,5 +254,34 @@ func TestRefusalIsRead(t *testing.T) {
 			t.Fatalf("%q, %v", answer[:n], err)
 		}
 		_ = conn.Close()
+	}
+}
+
+// TestRefusalDoesNotWaitForTheBody sends one byte of a lead without a key: the refusal
+// comes at once, and the connection goes on once the rest was sent.
+func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, config(t, newOrigin(t))) // which gives a body five minutes
+	conn := must(net.Dial("tcp", strings.TrimPrefix(n.URL(), "http://")))(t)
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	reader := bufio.NewReader(conn)
+	for _, text := range []string{
+		"POST /api/v2/public/leads HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",
+		strings.Repeat(" ", 99) + "GET /api/v2/public/agents/me HTTP/1.1\r\nHost: x\r\n\r\n",
+	} {
+		if _, err := conn.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			t.Fatalf("no answer to %q: %v", text, err)
+		}
+		if body, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != 401 || resp.Close {
+			t.Errorf("%d %s, %v, closes %v", resp.StatusCode, body, err, resp.Close)
+		}
+		_ = resp.Body.Close()
 	}
 }

@@ -4,13 +4,14 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 )
 
 // MaxBody bounds a request body, in bytes.
 const MaxBody = 64 << 10
 
-// maxDrain bounds how much of an unread body is read before the connection is
-// closed, in bytes. net/http reads as much of it where drain reads nothing.
+// maxDrain bounds how much of an unread body is read behind its answer, in bytes. Beyond
+// it the connection is closed. net/http's own bound is the same.
 const maxDrain = 256 << 10
 
 var errTooLarge = errors.New("read body: too large")
@@ -31,14 +32,47 @@ func (x *exchange) readBody() ([]byte, error) {
 	return x.body.Bytes(), err
 }
 
-// drain reads the rest of the body if the client asked for the connection to be
-// closed. net/http itself reads the rest otherwise, also where the answer closes the
-// connection. Closing a connection with unread data resets it, and a client that is
-// still sending may then never see the answer. Beyond maxDrain, net/http half-closes
-// the connection and waits.
-func (x *exchange) drain() {
-	if !x.r.Close || x.r.Body == nil || x.r.Body == http.NoBody || x.r.Header.Get("Expect") != "" {
+// answerFirst has net/http send the answer though the body has not come, which it would
+// wait for. Over HTTP/2 it does not wait, and a body that the client asks to be told to
+// send (Expect) is never asked for.
+func (x *exchange) answerFirst() {
+	if x.r.ProtoMajor != 1 || x.r.Body == nil || x.r.Body == http.NoBody || x.r.Header.Get("Expect") != "" {
 		return
 	}
-	_, _ = io.Copy(io.Discard, http.MaxBytesReader(x.w, x.r.Body, maxDrain)) // fails only if the client is gone
+	switch {
+	case http.NewResponseController(x.w).EnableFullDuplex() != nil:
+		// There is no connection.
+	case x.r.ContentLength > maxDrain:
+		closeBehind(x.w)
+	default:
+		x.drains = true
+	}
+}
+
+// drain sends the answer, then reads the rest of the body. Closing a connection with
+// unread data resets it, and a client that is still sending may then never see the
+// answer. What follows a body that does not end, or is too long, is no request.
+func drain(w http.ResponseWriter, r *http.Request) {
+	if http.NewResponseController(w).Flush() != nil {
+		return // the client is gone
+	}
+	if _, err := io.CopyN(io.Discard, r.Body, maxDrain+1); !errors.Is(err, io.EOF) {
+		closeBehind(w)
+	}
+}
+
+// closeBehind has net/http close a connection of HTTP/1 behind the answer, its own half
+// first, and wait a moment for the client to read. net/http does so for a body beyond the
+// bound of a MaxBytesReader, also after the header was sent.
+func closeBehind(w http.ResponseWriter) {
+	w.Header().Set("Connection", "close")
+	for {
+		wrapper, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			break
+		}
+		w = wrapper.Unwrap()
+	}
+	beyond := http.MaxBytesReader(w, io.NopCloser(strings.NewReader("x")), 0)
+	_, _ = io.Copy(io.Discard, beyond) // always fails
 }

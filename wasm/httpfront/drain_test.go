@@ -3,6 +3,7 @@ package httpfront_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"partneredge/wasm/abi"
 	"partneredge/wasm/httpfront"
@@ -76,3 +78,109 @@ func TestRefusedBodies(t *testing.T) {
 		}
 	}
 }
+
+// exchangeConn is a client's connection that is written and read by hand.
+type exchangeConn struct {
+	*testing.T
+	net.Conn
+	reader *bufio.Reader
+}
+
+// dialServer connects to a server that never gives up a client by itself.
+func dialServer(t *testing.T, front http.Handler) *exchangeConn {
+	t.Helper()
+	server := httptest.NewServer(front)
+	t.Cleanup(server.Close)
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return &exchangeConn{t, conn, bufio.NewReader(conn)}
+}
+
+func (c *exchangeConn) send(text string) {
+	c.Helper()
+	if _, err := io.WriteString(c.Conn, text); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// receive reads an answer, and whether the connection ends with it.
+func (c *exchangeConn) receive() (status int, body string, closes bool) {
+	c.Helper()
+	resp, err := http.ReadResponse(c.reader, nil)
+	if err != nil {
+		c.Fatalf("no answer: %v", err)
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return resp.StatusCode, string(got), resp.Close
+}
+
+// ends fails the test unless the server ends the connection without a further byte.
+func (c *exchangeConn) ends() {
+	c.Helper()
+	if rest, err := io.ReadAll(c.reader); err != nil || len(rest) > 0 {
+		c.Errorf("in place of an end: %q, %v", rest, err)
+	}
+}
+
+// TestRefusalsDoNotWait sends one byte of a body. A refusal goes out before the rest is
+// sent, and the connection goes on with the next request, or ends, as it would without.
+func TestRefusalsDoNotWait(t *testing.T) {
+	refuse := func(_ *abi.Request, resp *abi.Response) error {
+		resp.Status, resp.Body = http.StatusUnauthorized, []byte(`{"error":"unauthorized"}`)
+		return nil
+	}
+	const length = "Content-Length: 100\r\n"
+	rest := strings.Repeat("x", 99)
+	tests := []struct {
+		name, headers, first, rest string
+		gate                       caller
+		status                     int
+		goesOn                     bool
+	}{
+		{"gate", length, "x", rest, refuse, 401, true},
+		{"chunks", "Transfer-Encoding: chunked\r\n", "1\r\nx\r\n", "1\r\nx\r\n0\r\n\r\n", refuse, 401, true},
+		{"a bad chunk", "Transfer-Encoding: chunked\r\n", "1\r\nx\r\n", "zz\r\n", refuse, 401, false},
+		{"endless chunks", "Transfer-Encoding: chunked\r\n", "1\r\nx\r\n", "40001\r\n" + strings.Repeat("x", 0x40001), refuse, 401, false},
+		{"the client closes", "Connection: close\r\n" + length, "x", rest, refuse, 401, false},
+		{"a preflight", "Origin: https://shop.example\r\nAccess-Control-Request-Method: POST\r\n" + length, "x", rest, pass, 403, true},
+		{"too large", "Content-Length: 65537\r\n", "x", strings.Repeat("x", 65536), pass, 413, true},
+		{"too large to drain", "Content-Length: 10000000\r\n", "x", "", pass, 413, false},
+		{"header too large", "X-Long: " + strings.Repeat("x", httpfront.MaxHeader) + "\r\n" + length, "x", rest, pass, 431, true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			// The node's writers are wrapped too.
+			front := newFront(test.gate, nil, nil)
+			front.Begin = func(w http.ResponseWriter, r *http.Request) (context.Context, http.ResponseWriter) {
+				return r.Context(), wrapped{w}
+			}
+			c := dialServer(t, front)
+			c.send("OPTIONS /x HTTP/1.1\r\nHost: x\r\n" + test.headers + "\r\n" + test.first)
+			if status, body, _ := c.receive(); status != test.status {
+				t.Errorf("status %d, %s; want %d", status, body, test.status)
+			}
+			next := "OPTIONS /x HTTP/1.1\r\nHost: x\r\nOrigin: x\r\nAccess-Control-Request-Method: GET\r\n\r\n"
+			c.send(test.rest + next)
+			if !test.goesOn {
+				c.ends()
+			} else if status, body, _ := c.receive(); status != 403 {
+				t.Errorf("the next request: status %d, %s", status, body)
+			}
+		})
+	}
+}
+
+// wrapped is a writer that hides net/http's.
+type wrapped struct{ http.ResponseWriter }
+
+func (w wrapped) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -131,13 +131,24 @@ type exchange struct {
 	params  []abi.Param  // memory to find routes with
 	body    bytes.Buffer // memory of the request's body
 	values  []byte       // memory for joining the values of the answer's headers
+
+	bodyRead bool // to its end, or as far as it can be
+	drains   bool // the rest of the body is read behind the answer
 }
 
 // ServeHTTP implements http.Handler.
 func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if drains := f.answer(w, r); drains {
+		drain(w, r)
+	}
+}
+
+// answer answers a request, and reports whether the rest of its body is to be read.
+func (f *Front) answer(w http.ResponseWriter, r *http.Request) (drains bool) {
 	start := f.Now()
 	x := f.exchanges.Get().(*exchange)
 	x.ctx, x.w, x.r, x.headers = r.Context(), w, r, nil
+	x.bodyRead, x.drains = false, false
 	defer func() {
 		x.ctx, x.w, x.r = nil, nil, nil
 		f.exchanges.Put(x)
@@ -162,6 +173,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.conclude(start, handler, status)
 		f.Answered(x.ctx, &x.outcome)
 	}
+	return x.drains
 }
 
 // serve answers by the gate and the handler that it names, "" for none.
@@ -187,9 +199,11 @@ func (x *exchange) serve() (handler string, status int) {
 		return handler, x.write(http.StatusRequestEntityTooLarge, nil, tooLarge)
 	case err != nil:
 		// The client went away or was too slow; the connection cannot be reused.
+		x.bodyRead = true
 		x.w.Header().Set("Connection", "close")
 		return handler, x.write(http.StatusRequestTimeout, nil, tooSlow)
 	}
+	x.bodyRead = true
 	x.req.Body = body
 	x.req.Principal = x.gate.Principal
 	x.req.Params = x.gate.Params

@@ -53,7 +53,9 @@ func (x *exchange) fail(module string, err error) (status int) {
 // belongs to another request. So the values are copied, all into one string,
 // which costs two allocations however many they are.
 func (x *exchange) write(status int, headers []abi.Header, body []byte) int {
-	x.drain()
+	if !x.bodyRead {
+		x.answerFirst()
+	}
 	h := x.w.Header()
 	if status >= http.StatusBadRequest {
 		x.refuse(status, body)
