@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"partneredge/edge/adminapi"
@@ -18,9 +19,9 @@ func TestWaitingOutlastsRestarts(t *testing.T) {
 		`{"id":"rol_1","state":"done"}`:                   "",
 		`{"error":"not_found","reason":"no_such_record"}`: "status 404",
 	} {
-		asked := 0
+		var asked atomic.Int64
 		origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			switch asked++; asked {
+			switch asked.Add(1) {
 			case 1:
 				fmt.Fprint(w, `{"id":"rol_1","state":"rolling_out"}`)
 			case 2:
@@ -37,8 +38,8 @@ func TestWaitingOutlastsRestarts(t *testing.T) {
 		defer origin.Close()
 		c := &invocation{stderr: io.Discard, admin: &adminapi.Client{URL: origin.URL}}
 		r, _, err := awaitRollout(t.Context(), c, adminapi.Rollout{ID: "rol_1"})
-		if want == "" && (err != nil || r.State != "done") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) || asked != 4 {
-			t.Errorf("asked %d times: %v, %v, want %q", asked, r.State, err, want)
+		if want == "" && (err != nil || r.State != "done") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) || asked.Load() != 4 {
+			t.Errorf("asked %d times: %v, %v, want %q", asked.Load(), r.State, err, want)
 		}
 	}
 }

@@ -129,6 +129,8 @@ type Config struct {
 	// callTimeout bounds each of the two modules that answer a request, their waits for
 	// the origin included, for tests. Default: 10 s.
 	callTimeout time.Duration
+	// placeTimeout is replication's PlaceTimeout. 0: one second.
+	placeTimeout time.Duration
 	// connections bound those of each listener, for tests. Default: partnerConnections.
 	connections connections.Bounds
 }
@@ -176,6 +178,7 @@ func (c *Config) setDefaults() {
 	or(&c.MaxStale, time.Hour)
 	or(&c.Version, "dev")
 	or(&c.callTimeout, callTimeout)
+	or(&c.placeTimeout, placeTimeout)
 	or(&c.connections, partnerConnections)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

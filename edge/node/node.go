@@ -62,6 +62,10 @@ const (
 	// callTimeout bounds each of the two modules that answer a request, their
 	// waiting for the origin counted.
 	callTimeout = 10 * time.Second
+	// placeTimeout is how long a request about subscriptions waits, in its sandbox, until
+	// fewer are under way: a burst of all that a key may ask for is done by then, and one who
+	// waits for a slow name server keeps others out for no longer.
+	placeTimeout = time.Second
 	// trimSandboxes is how long sandboxes are kept that a burst of requests needed and
 	// nobody uses since. To make one again takes 30 us.
 	trimSandboxes = 2 * time.Second
@@ -158,7 +162,7 @@ func (n *Node) startReplication() (err error) {
 	}
 	n.started.AddFunc(n.link.Close)
 	n.replication, err = replication.New(replication.Config{
-		Store: n.store, Link: n.link, ReadTimeout: c.ReadOrigin, WriteTimeout: c.WriteOrigin, MaxStale: c.MaxStale,
+		Store: n.store, Link: n.link, ReadTimeout: c.ReadOrigin, WriteTimeout: c.WriteOrigin, PlaceTimeout: c.placeTimeout, MaxStale: c.MaxStale,
 		NoteAge: noteAge, Requests: n.answeredRequests, Counters: n.metrics.replication(), Log: c.Log, Now: c.Now,
 	})
 	if err != nil {

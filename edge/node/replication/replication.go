@@ -28,6 +28,9 @@ type Config struct {
 	// ReadTimeout bounds a request for a key or a view, WriteTimeout a request that
 	// changes something at the origin.
 	ReadTimeout, WriteTimeout time.Duration
+	// PlaceTimeout bounds the wait of a request about subscriptions until fewer of its
+	// caller's are under way.
+	PlaceTimeout time.Duration
 	// MaxStale bounds the time for which a record is served after the node last
 	// knew that nothing had changed.
 	MaxStale time.Duration

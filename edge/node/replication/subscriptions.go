@@ -42,10 +42,6 @@ const (
 	// and so for name servers of the partner's choice; sandboxes and the link have
 	// room for 64 of all accounts.
 	maxOfCaller = 8
-	// waitForPlace is how long a request waits until fewer are under way, in its sandbox:
-	// a burst of all that a key may ask for is done by then, and one who waits for a slow
-	// name server keeps others out for no longer.
-	waitForPlace = time.Second
 )
 
 func newSubscriptions(cfg Config) *subscriptions {
@@ -123,7 +119,7 @@ func (s *subscriptions) subscribe(ctx context.Context, p abi.Principal, req *wir
 // enter begins a request as soon as the caller has fewer than maxOfCaller under way; leave
 // must be called at its end.
 func (s *subscriptions) enter(ctx context.Context, p abi.Principal) (leave func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, waitForPlace)
+	ctx, cancel := context.WithTimeout(ctx, s.PlaceTimeout)
 	defer cancel()
 	leave, ok := s.underWay.Await(ctx, caller{p.AccountID, p.Environment})
 	if !ok {
