@@ -28,11 +28,11 @@ func (c *Console) live(p page) func(http.ResponseWriter, *visit) {
 		}
 		defer leave()
 		w.Header().Set("Content-Type", "text/event-stream")
-		tick := time.Tick(streamEvery)
+		tick, end := time.Tick(streamEvery), time.After(streamTime)
 		for {
 			select {
 			case <-tick:
-			case <-time.After(streamTime):
+			case <-end:
 				return
 			case <-v.Context().Done():
 				return
