@@ -13,10 +13,16 @@ type Places[K comparable] struct {
 	All  int // the most at a time; 0: any number
 	Each int // of them, the most of one
 
-	mu    sync.Mutex
-	taken int
-	of    map[K]int             // none where it is 0
-	wait  map[K][]chan struct{} // of those that Await, the longest first
+	mu      sync.Mutex
+	taken   int
+	of      map[K]int    // none where it is 0
+	waiting []*waiter[K] // the longest first; none that there is a place for
+}
+
+// waiter is one that waits for a place.
+type waiter[K comparable] struct {
+	one   K
+	given chan struct{} // closed when it has one
 }
 
 // Take takes a place for one; leave frees it, and is called once. It returns false if there
@@ -24,69 +30,64 @@ type Places[K comparable] struct {
 func (p *Places[K]) Take(one K) (leave func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.take(one)
+	if !p.take(one) {
+		return nil, false
+	}
+	return func() { p.leave(one) }, true
 }
 
-// take is Take. p.mu is held.
-func (p *Places[K]) take(one K) (leave func(), ok bool) {
-	if p.All > 0 && p.taken >= p.All || p.of[one] >= p.Each {
+// Await is Take, but waits for a place until ctx ends, behind those that wait already.
+func (p *Places[K]) Await(ctx context.Context, one K) (leave func(), ok bool) {
+	if ctx.Err() != nil {
 		return nil, false
+	}
+	leave = func() { p.leave(one) }
+	p.mu.Lock()
+	if p.take(one) {
+		p.mu.Unlock()
+		return leave, true
+	}
+	w := &waiter[K]{one, make(chan struct{})}
+	p.waiting = append(p.waiting, w)
+	p.mu.Unlock()
+	select {
+	case <-w.given:
+		return leave, true
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.Index(p.waiting, w)
+	if i < 0 { // it was given one just now
+		return leave, true
+	}
+	p.waiting = slices.Delete(p.waiting, i, i+1)
+	return nil, false
+}
+
+// take counts a place for one, if there is one. p.mu is held.
+func (p *Places[K]) take(one K) bool {
+	if p.All > 0 && p.taken >= p.All || p.of[one] >= p.Each {
+		return false
 	}
 	if p.of == nil {
 		p.of = make(map[K]int)
 	}
 	p.taken++
 	p.of[one]++
-	return func() { p.leave(one) }, true
+	return true
 }
 
-// Await is Take, but waits for a place of one until ctx ends, behind those that wait already.
-// Where there is none in all it returns false at once.
-func (p *Places[K]) Await(ctx context.Context, one K) (leave func(), ok bool) {
-	p.mu.Lock()
-	if leave, ok = p.take(one); ok || p.of[one] < p.Each {
-		p.mu.Unlock()
-		return leave, ok
-	}
-	given := make(chan struct{})
-	if p.wait == nil {
-		p.wait = make(map[K][]chan struct{})
-	}
-	p.wait[one] = append(p.wait[one], given)
-	p.mu.Unlock()
-	select {
-	case <-given:
-		return func() { p.leave(one) }, true
-	case <-ctx.Done():
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	i := slices.Index(p.wait[one], given)
-	if i < 0 { // it was given just now
-		return func() { p.leave(one) }, true
-	}
-	p.forget(one, i)
-	return nil, false
-}
-
-// forget takes the i-th of those that wait from them. p.mu is held.
-func (p *Places[K]) forget(one K, i int) {
-	if p.wait[one] = slices.Delete(p.wait[one], i, i+1); len(p.wait[one]) == 0 {
-		delete(p.wait, one)
-	}
-}
-
-// leave gives the place to the one that has waited for it longest, or else frees it.
+// leave frees a place, and gives it to the one that has waited longest of those that may have it.
 func (p *Places[K]) leave(one K) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if waiting := p.wait[one]; len(waiting) > 0 {
-		close(waiting[0])
-		p.forget(one, 0)
-		return
-	}
 	p.taken--
 	if p.of[one]--; p.of[one] == 0 {
 		delete(p.of, one)
+	}
+	if i := slices.IndexFunc(p.waiting, func(w *waiter[K]) bool { return p.take(w.one) }); i >= 0 {
+		close(p.waiting[i].given)
+		p.waiting = slices.Delete(p.waiting, i, i+1)
 	}
 }

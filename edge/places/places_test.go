@@ -63,14 +63,25 @@ func TestAwait(t *testing.T) {
 		if len(got) != 2 || got[0] != 0 || got[1] != 1 { // the last one would have had to wait for 1.4 s
 			t.Errorf("%v got places, want the first two in their order", got)
 		}
-		if p.taken != 0 || len(p.of) != 0 || len(p.wait) != 0 {
-			t.Errorf("counted are still %d, %v and %v", p.taken, p.of, p.wait)
+		if p.taken != 0 || len(p.of) != 0 || len(p.waiting) != 0 {
+			t.Errorf("counted are still %d, %v and %v", p.taken, p.of, p.waiting)
 		}
+		var leave func()
 		for _, one := range []string{"b", "c", "d"} {
-			p.Take(one)
+			leave, _ = p.Take(one)
 		}
-		if _, ok := p.Await(t.Context(), "a"); ok {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, ok := p.Await(ctx, "a"); ok {
 			t.Error("there was a place beyond all")
+		}
+		time.AfterFunc(time.Second, leave)
+		if _, ok := p.Await(t.Context(), "a"); !ok {
+			t.Error("the place of another was not given on")
+		}
+		leave, _ = p.Take("d")
+		if leave != nil {
+			t.Error("one came before it was free")
 		}
 	})
 }

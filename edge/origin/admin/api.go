@@ -57,7 +57,7 @@ type api struct {
 	recheck             func(*http.Request) error
 	retries, recoveries *throttle // by subscription
 
-	lists   *lists
+	lists   places.Places[string] // that are being read, by actor
 	streams places.Places[string] // by actor
 	asking  chan struct{}         // holds one for each call that asks nodes about requests
 	running context.Context       // ends when the listener is to
@@ -73,7 +73,7 @@ func New(running context.Context, cfg Config, recheck func(*http.Request) error)
 		Config: cfg, running: running, recheck: recheck,
 		retries:    newThrottle(time.Second, 60, cfg.Now),
 		recoveries: newThrottle(10*time.Second, 6, cfg.Now),
-		lists:      newLists(),
+		lists:      places.Places[string]{All: listsMost, Each: listsOfOne},
 		streams:    places.Places[string]{All: maxStreams, Each: streamsOfOne},
 		asking:     make(chan struct{}, maxAsking),
 	}
