@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"oras.land/oras-go/v2/content/oci"
 	"oras.land/oras-go/v2/registry/remote"
@@ -38,20 +37,14 @@ func noLayout(err error) error {
 // LockLayout keeps others who call it from an OCI layout until unlock is called: each of them
 // reads its index, and writes it anew. It waits for one of them, until ctx ends.
 func LockLayout(ctx context.Context, dir string) (unlock func(), err error) {
-	for {
-		unlock, err = durable.LockFile(filepath.Join(dir, "edge.lock"))
-		if err == nil {
-			return unlock, nil
-		}
-		if !errors.Is(err, durable.ErrLocked) {
-			return nil, noLayout(err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("opening the layout: %w: %w", ctx.Err(), err)
-		case <-time.After(20 * time.Millisecond):
-		}
+	unlock, err = durable.AwaitFile(ctx, filepath.Join(dir, "edge.lock"))
+	switch {
+	case errors.Is(err, durable.ErrLocked):
+		return nil, fmt.Errorf("opening the layout: %w", err)
+	case err != nil:
+		return nil, noLayout(err)
 	}
+	return unlock, nil
 }
 
 // CutLayout returns the parts of LAYOUT:RELEASE, where LAYOUT is the folder of an OCI

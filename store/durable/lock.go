@@ -1,10 +1,12 @@
 package durable
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // ErrLocked is returned for a lock that another process, or another part of
@@ -41,4 +43,24 @@ func LockFile(path string) (unlock func(), err error) {
 		giveUp(f)
 		_ = f.Close()
 	}, nil
+}
+
+// lockRetry is the time between two tries to lock a file that somebody else has locked.
+const lockRetry = 20 * time.Millisecond
+
+// AwaitFile is LockFile, but waits until nobody else holds the lock. When ctx ends before, the
+// error is that of ctx and ErrLocked.
+func AwaitFile(ctx context.Context, path string) (unlock func(), err error) {
+	retry := time.Tick(lockRetry)
+	for {
+		unlock, err = LockFile(path)
+		if !errors.Is(err, ErrLocked) {
+			return unlock, err
+		}
+		select {
+		case <-retry:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", ctx.Err(), err)
+		}
+	}
 }

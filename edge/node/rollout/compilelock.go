@@ -2,12 +2,10 @@ package rollout
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"partneredge/store/durable"
 )
@@ -21,9 +19,6 @@ type compileLock struct {
 	dir string
 }
 
-// compileLockRetry separates two tries of a node that waits for the lock.
-const compileLockRetry = 20 * time.Millisecond
-
 // lock returns when nobody else compiles the module of a digest. The caller passes
 // to unlock whether it has compiled the module.
 func (l compileLock) lock(ctx context.Context, digest string) (unlock func(compiled bool), err error) {
@@ -34,24 +29,14 @@ func (l compileLock) lock(ctx context.Context, digest string) (unlock func(compi
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("mark compiled module: %w", err)
 	}
-	retry := time.Tick(compileLockRetry)
-	for {
-		unlockFile, err := durable.LockFile(mark + ".lock")
-		switch {
-		case err == nil:
-			return func(compiled bool) {
-				if compiled {
-					_ = os.WriteFile(mark, nil, 0o600) // without it the next node waits a little longer
-				}
-				unlockFile()
-			}, nil
-		case !errors.Is(err, durable.ErrLocked):
-			return nil, fmt.Errorf("lock compile cache: %w", err)
-		}
-		select {
-		case <-retry:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	unlockFile, err := durable.AwaitFile(ctx, mark+".lock")
+	if err != nil {
+		return nil, fmt.Errorf("lock compile cache: %w", err)
 	}
+	return func(compiled bool) {
+		if compiled {
+			_ = os.WriteFile(mark, nil, 0o600) // without it the next node waits a little longer
+		}
+		unlockFile()
+	}, nil
 }
