@@ -241,8 +241,8 @@ func (n *Node) awaitOrigin(ctx context.Context) error {
 // The largest lead is not much smaller.
 const leastRoom = 64 << 10
 
-// obstacle returns why the node is not ready to serve, "" if it is.
-func (n *Node) obstacle() string {
+// outOfService returns why the node is to get no requests, "" if it is to.
+func (n *Node) outOfService() string {
 	switch {
 	case !n.ready.Load():
 		return "starting or stopping"
@@ -250,6 +250,15 @@ func (n *Node) obstacle() string {
 		return "node was revoked: it answers from what it holds, and should get no more requests"
 	case n.replication.Stale():
 		return "origin not heard for " + n.config.MaxStale.String() + ", so no record is trusted"
+	}
+	return ""
+}
+
+// obstacle returns why the node is not ready to serve, "" if it is.
+func (n *Node) obstacle() string {
+	switch why := n.outOfService(); {
+	case why != "":
+		return why
 	case n.store.InMemory():
 		return "disk takes nothing: reads go on, with limits and records in memory"
 	case n.store.Outbox.Room() < leastRoom:
@@ -290,7 +299,7 @@ func (n *Node) status() *wire.Status {
 // partnerAPI returns the handler of the partner API's listener; modules answers all
 // but what it answers itself, and docs returns the handler of its document.
 func (n *Node) partnerAPI(modules http.Handler, docs func() http.Handler) http.Handler {
-	serves := func() bool { return n.ready.Load() && !n.replication.Stale() && !n.link.Revoked() }
+	serves := func() bool { return n.outOfService() == "" }
 	return httpfront.WithRequestID(n.config.Now, nil, withHealth(serves, withDocs(docs, traced(n.config.Tracer, modules))))
 }
 
