@@ -194,16 +194,15 @@ func (x *exchange) serve() (handler string, status int) {
 		return handler, x.fail(handler, errors.New("find handler: no such module"))
 	}
 	body, err := x.readBody()
+	x.bodyRead = !errors.Is(err, errTooLarge)
 	switch {
 	case errors.Is(err, errTooLarge):
 		return handler, x.write(http.StatusRequestEntityTooLarge, nil, tooLarge)
 	case err != nil:
 		// The client went away or was too slow; the connection cannot be reused.
-		x.bodyRead = true
 		x.w.Header().Set("Connection", "close")
 		return handler, x.write(http.StatusRequestTimeout, nil, tooSlow)
 	}
-	x.bodyRead = true
 	x.req.Body = body
 	x.req.Principal = x.gate.Principal
 	x.req.Params = x.gate.Params
