@@ -32,9 +32,8 @@ func (r *Registry) HoldsBlob(ctx context.Context, digest string) (bool, error) {
 	if err := valid.Reference("blob", digest); err != nil {
 		return false, db.Fail(tried, err)
 	}
-	var total int64
-	var upload string
-	if err := r.db.QueryRow(ctx, `SELECT size, upload FROM release_blobs WHERE digest = ?`, digest).Scan(&total, &upload); err != nil {
+	upload, total, err := r.blob(ctx, digest)
+	if err != nil {
 		return false, db.Fail(tried, err)
 	}
 	_, got, err := r.digest(ctx, upload, total)
@@ -57,9 +56,8 @@ func (r *Registry) ReadBlob(ctx context.Context, digest string, offset int64, mo
 	if offset < 0 || most <= 0 {
 		return nil, db.Fail(tried, valid.Errorf("offset"))
 	}
-	var size int64
-	var upload string
-	if err := r.db.QueryRow(ctx, `SELECT size, upload FROM release_blobs WHERE digest = ?`, digest).Scan(&size, &upload); err != nil {
+	upload, size, err := r.blob(ctx, digest)
+	if err != nil {
 		return nil, db.Fail(tried, err)
 	}
 	if offset >= size {
@@ -74,6 +72,12 @@ func (r *Registry) ReadBlob(ctx context.Context, digest string, offset int64, mo
 		return nil, db.Fail(tried, errPieceMissing)
 	}
 	return slices.Clip(rest[:min(len(rest), most)]), nil
+}
+
+// blob reads which upload has become the blob of a digest, and its size.
+func (r *Registry) blob(ctx context.Context, digest string) (upload string, size int64, err error) {
+	err = r.db.QueryRow(ctx, `SELECT upload, size FROM release_blobs WHERE digest = ?`, digest).Scan(&upload, &size)
+	return upload, size, err
 }
 
 // piece reads the piece of an upload that holds the byte at an offset.
