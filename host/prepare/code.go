@@ -389,18 +389,8 @@ func (c *codeRewriter) immediates(s shape) {
 		if s == accessLane {
 			r.byte()
 		}
-	case num32:
-		r.skipLEB(5)
-	case num64:
-		r.skipLEB(10)
-	case four:
-		r.bytes(4)
-	case eight:
-		r.bytes(8)
-	case sixteen:
-		r.bytes(16)
-	case lane:
-		r.byte()
+	case num32, num64, four, eight, sixteen, lane:
+		skipImmediates(r, s)
 	case heapType:
 		refType(r)
 	case zero:
