@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -223,10 +224,11 @@ func modulesDir(dir string) (string, error) {
 			return "", hint.Add(fmt.Errorf("finding the modules: %w", err), "name their folder with --modules")
 		}
 	}
-	if _, err := os.ReadDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	files, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", hint.Add(fmt.Errorf("finding the modules: %w", err), "name their folder with --modules")
 	}
-	if found, _ := fs.Glob(os.DirFS(dir), "*.wasm"); len(found) == 0 {
+	if !slices.ContainsFunc(files, func(f fs.DirEntry) bool { return filepath.Ext(f.Name()) == ".wasm" }) {
 		return "", hint.Add(fmt.Errorf("finding the modules: none in %s", dir), "run 'make modules', or name their folder with --modules")
 	}
 	return dir, nil
