@@ -141,7 +141,7 @@ func changeRollout(ctx context.Context, c *invocation, path string, in any, wait
 	if err := c.Print(raw, func(w io.Writer) { printRollout(w, r) }); err != nil {
 		return err
 	}
-	if ended(r) && r.State == wanted && r.State == "rolled_back" && r.Serving > 0 {
+	if r.State == "rolled_back" && r.State == wanted && r.Serving > 0 {
 		return hint.Add(fmt.Errorf("release %s was rolled back, but %d of %d nodes run it still", r.Version, r.Serving, len(r.Nodes)),
 			"edge release status shows why")
 	}
@@ -164,8 +164,8 @@ func rolledBackAdvice(reason string) string {
 	return "the log of a node says more"
 }
 
-// awayMost is how long one who waits for a rollout does without an answer of the origin, which
-// goes on with it after a restart.
+// awayMost bounds the time for which a command that waits for a rollout does without an answer
+// of the origin, which goes on with it after a restart.
 const awayMost = 2 * time.Minute
 
 // awaitRollout shows the progress of a rollout until it has ended: as a bar on a

@@ -27,7 +27,7 @@ import (
 // The result is the code of a function like any other, which is then divided into regions
 // of fuel. Every way back leads through the loop's head still, and so by a check.
 
-// maxTests is how many numbers are tested at the loop's head.
+// maxTests bounds the numbers that are tested at the loop's head.
 const maxTests = 4
 
 // jumpLoop is a loop of that form.

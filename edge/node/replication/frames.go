@@ -62,8 +62,8 @@ func firingsFrame(items []store.Firing, more bool) []byte {
 	return list.Append(nil)
 }
 
-// consentAhead is how far ahead of its lead a consent's time may lie, in microseconds: one
-// without an offset counts as UTC, which is up to 14 hours behind the clock on the wall.
+// consentAhead bounds how far ahead of its lead the time of a consent may lie, in microseconds.
+// A time without an offset counts as UTC, which is up to 14 hours behind the clock on the wall.
 const consentAhead = 24 * 3600 * int64(1_000_000)
 
 // allowsOutreach reports whether a written consent is on file. One that will be given is none.

@@ -27,7 +27,8 @@ type subscriptions struct {
 	underWay places.Places[caller] // requests of partners
 }
 
-// caller is whose requests are bounded together: those of test keys take no live one's place.
+// caller names the keys whose requests are bounded together: those of an account in one
+// environment, so that test keys take no place of a live one.
 type caller struct {
 	account     string
 	environment abi.Environment

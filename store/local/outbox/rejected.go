@@ -37,7 +37,7 @@ const (
 	maxAside = 4
 )
 
-// aside is what is known of the files of items that were set aside, by their paths.
+// aside keeps what is known of the files of items that were set aside, by their paths.
 type aside struct {
 	bad    map[string]map[int64]struct{} // blocks that the disk does not read; see patched
 	unread map[string]int64              // bytes of lines that cannot be read; Outbox.mu guards it
