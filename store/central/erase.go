@@ -196,7 +196,7 @@ func (t *tx) dropEvents(account string) {
 func (r records) eraseSome(ctx context.Context, t *db.Tx, account string) (int64, error) {
 	some := `SELECT ` + r.id + ` FROM ` + r.table + ` WHERE ` + r.where + ` LIMIT ?`
 	if r.with != "" {
-		some = t.ForUpdate(some)
+		some = t.ForDelete(some)
 	}
 	found, err := t.Strings(ctx, some, account, eraseSlice)
 	if err != nil || len(found) == 0 {

@@ -58,13 +58,15 @@ func TestNothingReturnsDuringAnErasure(t *testing.T) {
 	}
 }
 
-// waitForLocks waits until n transactions wait for locks, or one of them has ended.
+// waitForLocks waits until n transactions of a test wait for locks, or one of them has
+// ended. Those of other tests, which run beside it in schemas of their own, do not count.
 func waitForLocks(t *testing.T, d *DB, n int, ended chan error) {
 	t.Helper()
 	for tick := time.NewTicker(10 * time.Millisecond); len(ended) == 0; <-tick.C {
 		var found int
-		noError(t, d.db.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
-			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&found))
+		noError(t, d.db.QueryRow(t.Context(), `SELECT count(DISTINCT waits.pid) FROM pg_locks waits
+			JOIN pg_locks has USING (pid) JOIN pg_class c ON c.oid IN (has.relation, has.objid)
+			WHERE NOT waits.granted AND c.relnamespace = current_schema()::regnamespace`).Scan(&found))
 		if found >= n {
 			return
 		}

@@ -152,3 +152,12 @@ func (d dialect) ForUpdate(query string) string {
 	}
 	return query
 }
+
+// ForDelete is ForUpdate for rows that are to be deleted: it also waits for those who add
+// what refers to them, and keeps them out.
+func (d dialect) ForDelete(query string) string {
+	if d.postgres {
+		return query + " FOR UPDATE"
+	}
+	return query
+}
