@@ -114,7 +114,7 @@ test-ready: modules build/sandbox.wasm build/modules-bad/trap.wasm
 .PHONY: test
 test: test-ready ## every test, with the race detector, then each fuzz target for a moment
 	@rm -rf $(EVENTS) && mkdir -p $(EVENTS)
-	$(MAKE) -j2 test-all $(if $(RACE),test-unwatched test-wasmtime)
+	$(MAKE) -j3 test-all $(if $(RACE),test-unwatched test-wasmtime)
 	$(FUZZ)
 	@$(GO) run ./scripts/nottested $(EVENTS)/*.json
 	$(if $(RACE),,@echo 'NOT TESTED: data races and the engine wasmtime, which need a C compiler')
@@ -135,9 +135,8 @@ ON_ENGINE = $(shell $(GO) list -test -tags wasmtime \
 	-f '{{range .Deps}}{{if eq . "partneredge/host/wasmtime"}}{{$$.ForTest}}{{end}}{{end}}' ./host/... | sort -u)
 
 .PHONY: test-wasmtime
-test-wasmtime: modules ## the module host's tests under its other engine
+test-wasmtime: test-ready ## the module host's tests under its other engine
 	@mkdir -p $(EVENTS)
-	$(PRECOMPILE) build/modules build/modules/.cache
 	$(GOTEST) $(EVENTS)/$@.json -tags wasmtime $(RACE) $(PARALLEL) -timeout 30m $(ON_ENGINE)
 
 .PHONY: fuzz
