@@ -169,12 +169,13 @@ type diskNode struct {
 	*victim
 	config node.Config
 	disk   *durabletest.Disk
+	before func(durabletest.Op) error // of disk, from the node's start on; nil: nothing
 	node   *node.Node
 	skew   atomic.Int64 // of its clock, in nanoseconds
 }
 
-// diskVictim starts a node over a disk for tests.
-func (w *torture) diskVictim(region, trusted string) *diskNode {
+// diskVictim starts a node over a disk for tests, with before ahead of what it does there.
+func (w *torture) diskVictim(region, trusted string, before func(durabletest.Op) error) *diskNode {
 	w.t.Helper()
 	relay, origin := w.relayTo()
 	modules, cache := testFiles.get(w.t)
@@ -191,7 +192,7 @@ func (w *torture) diskVictim(region, trusted string) *diskNode {
 	if err := key.UnmarshalText(text); err != nil {
 		w.t.Fatal(err)
 	}
-	d := &diskNode{victim: &victim{t: w.t, region: region, relay: relay}}
+	d := &diskNode{victim: &victim{t: w.t, region: region, relay: relay}, before: before}
 	d.config = node.Config{
 		Data: filepath.Join(dir, "data"), Region: region, Origin: origin, Credentials: credentials,
 		Modules: modules, Cache: cache, ReleaseKeys: []minisign.PublicKey{key},
@@ -226,6 +227,9 @@ func (w *torture) diskVictim(region, trusted string) *diskNode {
 func (d *diskNode) start() {
 	d.t.Helper()
 	d.disk = durabletest.New(d.t, d.config.Data)
+	if d.before != nil {
+		d.disk.Before(d.before)
+	}
 	d.config.FS = d.disk
 	var err error
 	d.node, err = node.Start(d.t.Context(), d.config)

@@ -17,19 +17,19 @@ import (
 func TestPowerCutWithoutOrigin(t *testing.T) {
 	t.Parallel()
 	w := &torture{site: startSite(t), releases: map[string]string{}}
-	d := w.diskVictim("us", w.pushReleases())
-	key := w.key().Plaintext
-	serves := func() bool { return d.get(key) == http.StatusOK }
-	d.disk.Before(func(op durabletest.Op) error {
+	d := w.diskVictim("us", w.pushReleases(), func(op durabletest.Op) error {
 		if op.Kind == durabletest.Sync && filepath.Base(op.Path) == "hot.db" {
 			return syscall.EIO
 		}
 		return nil
 	})
+	key := w.key().Plaintext
+	serves := func() bool { return d.get(key) == http.StatusOK }
 	await(t, "the node to know a key", serves)
 
 	d.relay.Cut()
 	d.cut(nil)
+	d.before = nil
 	d.begin()
 	if d.baseURL() != "" {
 		t.Fatal("the power cut left the node its records")

@@ -72,7 +72,7 @@ func newTorture(t *testing.T, seed uint64, database *centraltest.Server) *tortur
 		acked: map[string]string{}, atOrigin: map[string]string{}, faults: map[string]int{}, releases: map[string]string{},
 	}
 	trusted := w.pushReleases()
-	w.victims = []*victim{w.processVictim("eu", trusted), w.diskVictim("us", trusted).victim, w.diskVictim("ap", trusted).victim}
+	w.victims = []*victim{w.processVictim("eu", trusted), w.diskVictim("us", trusted, nil).victim, w.diskVictim("ap", trusted, nil).victim}
 	w.held = w.key().Plaintext
 	return w
 }
