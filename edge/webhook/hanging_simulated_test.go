@@ -127,15 +127,15 @@ func TestSimulatedHealthyBesideACrowd(t *testing.T) {
 	}{
 		{"1500 hang", 1500, 4, same(hanging)},
 		{"3000 hang", 3000, 4, same(hanging)},
-		{"20000 hang", 20_000, 40, same(hanging)},
-		{"3000 drip", 3000, 4, same(func(*http.Request) (int, http.Header, error) {
+		{"8000 hang", 8000, 40, same(hanging)},
+		{"1500 drip", 1500, 4, same(func(*http.Request) (int, http.Header, error) {
 			return 200, http.Header{"Drips": {"400ms"}}, nil
 		})},
-		{"3000 answer and hang in turn", 3000, 2, func(int) behaviour { return inTurn(well, hanging) }},
-		{"3000 fail and hang in turn", 3000, 2, func(int) behaviour { return inTurn(failing, hanging) }},
-		{"3000 answer after 9 s", 3000, 4, same(after(9*time.Second, healthy))},
-		{"3000 refuse", 3000, 20, same(refusing)},
-		{"3000 begin to hang", 3000, 2, func(int) behaviour { return changing(time.Now().Add(9*time.Second), well, hanging) }},
+		{"1500 answer and hang in turn", 1500, 2, func(int) behaviour { return inTurn(well, hanging) }},
+		{"1500 fail and hang in turn", 1500, 2, func(int) behaviour { return inTurn(failing, hanging) }},
+		{"1500 answer after 9 s", 1500, 4, same(after(9*time.Second, healthy))},
+		{"1500 refuse", 1500, 20, same(refusing)},
+		{"1500 begin to hang", 1500, 2, func(int) behaviour { return changing(time.Now().Add(9*time.Second), well, hanging) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			simulate(t, Config{}, func(s *simulation) { besideACrowd(s, s.crowd(test.n, test.crowd), test.every) })
