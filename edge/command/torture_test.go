@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	tortureTime = flag.Duration("torture", 20*time.Second, "how long TestTorture goes on")
+	tortureTime = flag.Duration("torture", 10*time.Second, "how long TestTorture goes on")
 	tortureSeed = flag.Uint64("torture-seed", 0, "seed of TestTorture's faults; 0: a random one")
 )
 
