@@ -82,11 +82,14 @@ func TestRefusesReleases(t *testing.T) {
 func TestTrustsNobodyByDefault(t *testing.T) {
 	t.Parallel()
 	o, by := newOrigin(t), newOperator(t)
-	startNode(t, config(t, o))
+	n := startNode(t, config(t, o))
 	o.order(wire.Order{Run: o.ship("1.0.0", nil, by)})
 	o.told("it is refused", func(r, c *wire.ReleaseStatus) bool {
 		return r.Digest == "" && c != nil && c.State == wire.ReleaseRefused && strings.Contains(c.Reason, "trusts no release key")
 	})
+	if _, told := shares(t, n)["refused "]; !told { // of which the alert EdgeReleaseRefused tells
+		t.Errorf("metrics of releases are %v", shares(t, n))
+	}
 }
 
 // TestDamagedReleases: what a node finds damaged it says and sets aside, and it
