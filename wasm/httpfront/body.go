@@ -3,7 +3,9 @@ package httpfront
 import (
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -30,6 +32,13 @@ func (x *exchange) readBody() ([]byte, error) {
 		return nil, errTooLarge
 	}
 	return x.body.Bytes(), err
+}
+
+// malformed reports whether a body could not be read for its chunks, which are no better
+// when they are sent again, and not for the connection or the time.
+func (x *exchange) malformed(err error) bool {
+	_, ofNetwork := errors.AsType[net.Error](err)
+	return slices.Contains(x.r.TransferEncoding, "chunked") && x.ctx.Err() == nil && !ofNetwork && !errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // answerFirst has net/http send the answer though the body has not come, which it would

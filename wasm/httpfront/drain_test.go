@@ -96,7 +96,7 @@ func dialServer(t *testing.T, front http.Handler) *exchangeConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	return &exchangeConn{t, conn, bufio.NewReader(conn)}
@@ -176,6 +176,44 @@ func TestRefusalsDoNotWait(t *testing.T) {
 			} else if status, body, _ := c.receive(); status != 403 {
 				t.Errorf("the next request: status %d, %s", status, body)
 			}
+		})
+	}
+}
+
+// TestMalformedChunks: what is badly framed is refused for good, and what was cut off may be
+// sent again.
+func TestMalformedChunks(t *testing.T) {
+	for _, test := range []struct {
+		name, chunks string
+		cut          bool
+		status       int
+	}{
+		{"no number", "zz\r\n", false, 400},
+		{"a chunk too long", "1\r\nxyz\r\n", false, 400},
+		{"a number too long", "fffffffffffffffff\r\n", false, 400},
+		{"a trailer that is none", "0\r\nno trailer\r\n\r\n", false, 400},
+		{"cut off in a chunk", "5\r\nx", true, 408},
+		{"cut off between chunks", "1\r\nx\r\n", true, 408},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			front := newFront(pass, func(_ *abi.Request, resp *abi.Response) error {
+				resp.Status = 200
+				return nil
+			}, nil)
+			front.Begin = func(w http.ResponseWriter, r *http.Request) (context.Context, http.ResponseWriter) {
+				return r.Context(), wrapped{w}
+			}
+			c := dialServer(t, front)
+			c.send("POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + test.chunks)
+			if test.cut {
+				if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if status, body, _ := c.receive(); status != test.status {
+				t.Errorf("status %d, %s; want %d", status, body, test.status)
+			}
+			c.ends()
 		})
 	}
 }

@@ -198,6 +198,9 @@ func (x *exchange) serve() (handler string, status int) {
 	switch {
 	case errors.Is(err, errTooLarge):
 		return handler, x.write(http.StatusRequestEntityTooLarge, nil, tooLarge)
+	case err != nil && x.malformed(err):
+		closeBehind(x.w)
+		return handler, x.write(http.StatusBadRequest, nil, malformed)
 	case err != nil:
 		// The client went away or was too slow; the connection cannot be reused.
 		x.w.Header().Set("Connection", "close")

@@ -12,9 +12,10 @@ import (
 
 // Answers that no module writes.
 var (
-	tooLarge = []byte(`{"error":"payload_too_large"}`)
-	tooSlow  = []byte(`{"error":"request_timeout"}`)
-	internal = []byte(`{"error":"internal_error"}`)
+	malformed = []byte(`{"error":"malformed_request"}`)
+	tooLarge  = []byte(`{"error":"payload_too_large"}`)
+	tooSlow   = []byte(`{"error":"request_timeout"}`)
+	internal  = []byte(`{"error":"internal_error"}`)
 
 	retrySoon = []abi.Header{{Name: "retry-after", Value: "1"}}
 )
