@@ -120,7 +120,7 @@ func (d *DB) firstConn(ctx context.Context) (*sql.Conn, error) {
 func (d *DB) migrateNext(ctx context.Context, conn *sql.Conn, all []migration) (done bool, err error) {
 	begin := "BEGIN EXCLUSIVE"
 	if d.postgres {
-		begin = "BEGIN; SELECT pg_advisory_xact_lock(" + strconv.Itoa(migrationLock) + ")"
+		begin = beginLimited + "; SELECT pg_advisory_xact_lock(" + strconv.Itoa(migrationLock) + ")"
 	}
 	if _, err := conn.ExecContext(ctx, begin); err != nil {
 		return false, fmt.Errorf("wait for other starters: %w", err)

@@ -109,7 +109,13 @@ func (d *DB) noteWrite(err error) {
 // plans for the small table that it saw first, reads all of it for each batch,
 // and keeps to that while the table grows. Where it must read a table, the cost that it
 // then counts would have it compile the statement each time.
-const beginIndexed = `BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off`
+const beginIndexed = beginLimited + `; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off`
+
+// beginLimited has PostgreSQL end a transaction that does nothing for too long, as when its
+// machine has lost its power or was suspended: what it had locked would keep other origins
+// waiting until the server's keepalives notice, which take two hours. It is less than
+// batchTime, so that what waits for it does not fail.
+const beginLimited = `BEGIN; SET LOCAL idle_in_transaction_session_timeout = '20s'`
 
 func (d *DB) writeAloneOnce(ctx context.Context, fn Func) error {
 	select {
