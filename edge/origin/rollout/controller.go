@@ -49,13 +49,13 @@ type Config struct {
 type Controller struct {
 	config  Config
 	limited *logging.Limiter // a database that is away fails every step
-	began   time.Time
-	wake    chan struct{} // holds one: a rollout was written by this process
-	stale   atomic.Bool   // likewise
+	wake    chan struct{}    // holds one: a rollout was written by this process
+	stale   atomic.Bool      // likewise
 
 	// Of run alone:
 	nodes  *replication.Follower
 	fleet  *fleet
+	began  time.Time // since when nodes can have been heard
 	losses losses
 	read   time.Time
 	as     revision        // what the fleet's plans were read at
@@ -140,6 +140,12 @@ func (c *Controller) run(ctx context.Context) {
 
 // step reads what is decided, takes the next step, and sends orders.
 func (c *Controller) step(ctx context.Context) error {
+	if !c.config.Conn.IsConnected() {
+		// It hears no node, which says nothing of the nodes. Once it is connected again it
+		// judges their silence as an origin that has just started.
+		c.began, c.losses = c.config.Now(), losses{}
+		return nil
+	}
 	for _, change := range c.nodes.Changed() {
 		c.fleet.hear(change)
 	}

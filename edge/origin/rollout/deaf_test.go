@@ -1,0 +1,51 @@
+package rollout
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// TestDeafOriginJudgesNobody: an origin that is cut off from NATS hears no node, and takes no
+// step for that: not while it is cut off, nor once it hears again.
+func TestDeafOriginJudgesNobody(t *testing.T) {
+	s, err := server.NewServer(&server.Options{DontListen: true, NoLog: true, NoSigs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	conn, err := nats.Connect("", nats.InProcessServer(s), nats.MaxReconnects(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	s.Shutdown()
+	s.WaitForShutdown()
+	for tick := time.NewTicker(time.Millisecond); conn.IsConnected(); <-tick.C {
+	}
+
+	silent := newCluster(3, nil)
+	silent.all()
+	silent.steps(time.Second)
+	for id := range silent.reports {
+		silent.leave(id)
+	}
+	silent.steps(lostMost - time.Second)
+	c := &Controller{config: Config{Conn: conn, Now: func() time.Time { return silent.now }}, began: silent.began, losses: silent.losses}
+	silent.now = silent.now.Add(time.Hour)
+	if err := c.step(t.Context()); err != nil { // it has no database, and asks none
+		t.Fatal(err)
+	}
+
+	silent.began, silent.losses = c.began, c.losses
+	silent.steps(lostMost - time.Second)
+	if r := silent.rollout; r.Reason != "" {
+		t.Errorf("after an hour without NATS: %s, %q", r.State, r.Reason)
+	}
+	silent.steps(2 * time.Second)
+	if silent.rollout.Reason == "" {
+		t.Error("nodes that are not heard then are waited for without an end")
+	}
+}
