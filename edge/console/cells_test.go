@@ -3,9 +3,12 @@ package console
 import (
 	"context"
 	"encoding/csv"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"partneredge/edge/adminapi"
 )
@@ -105,5 +108,34 @@ func TestOneDownload(t *testing.T) {
 	}})(answer, v)
 	if answer.Body.Len() != 0 || v.session.downloads.Load() {
 		t.Errorf("the answer is %q", answer.Body)
+	}
+}
+
+// TestLongDownload: one whose rows take longer than the server gives an answer arrives.
+func TestLongDownload(t *testing.T) {
+	c, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const limit = 10 * time.Millisecond
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v := &visit{Request: r, session: c.sessions.open("t", adminapi.Whoami{})}
+		c.download(table{head: []string{"a"}, rows: func(_ *visit, add func(...string) bool) error {
+			<-time.After(2 * limit) // the answer's time has passed
+			add("b")
+			return nil
+		}})(w, v)
+	}))
+	server.Config.WriteTimeout = limit
+	server.Start()
+	defer server.Close()
+	resp, err := http.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if want := "\ufeff\"a\"\r\n\"b\"\r\n"; err != nil || string(text) != want {
+		t.Errorf("%q, %v, want %q", text, err, want)
 	}
 }

@@ -16,6 +16,9 @@ import (
 // maxRows bounds a download: what a page selects can be all of the log.
 const maxRows = 10_000
 
+// downloadWrite is the time that a download may take once it has been read.
+const downloadWrite = time.Minute
+
 // table is a list that can be downloaded. rows calls add with each row of what the visit
 // selects, until add returns false.
 type table struct {
@@ -54,6 +57,8 @@ func (c *Console) download(t table) func(http.ResponseWriter, *visit) {
 		if v.Context().Err() != nil { // the browser left
 			return
 		}
+		// To read a long log takes longer than an answer is given from the start.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(downloadWrite))
 		if wrong, ok := errors.AsType[wrongSelection](err); ok {
 			c.problem(w, v.session, http.StatusBadRequest, string(wrong))
 			return
