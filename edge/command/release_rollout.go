@@ -241,18 +241,29 @@ func printRollout(w io.Writer, r adminapi.Rollout) {
 }
 
 // findRelease returns the id of the release that ref names: an id, a version, or a
-// digest or its beginning.
+// digest or its beginning, of eight digits at least, which no other release has.
 func findRelease(ctx context.Context, admin *adminapi.Client, ref string) (id string, err error) {
 	if strings.HasPrefix(ref, "rel_") {
 		return ref, nil
 	}
+	digits := strings.TrimPrefix(ref, "sha256:")
 	for r, err := range adminapi.All[adminapi.Release](ctx, admin, "/releases", nil) {
 		if err != nil {
 			return "", err
 		}
-		if r.Version == ref || len(ref) >= 8 && strings.HasPrefix(strings.TrimPrefix(r.Digest, "sha256:"), strings.TrimPrefix(ref, "sha256:")) {
+		if r.Version == ref {
 			return r.ID, nil
 		}
+		if len(digits) < 8 || !strings.HasPrefix(strings.TrimPrefix(r.Digest, "sha256:"), digits) {
+			continue
+		}
+		if id != "" {
+			return "", fmt.Errorf("finding the release: %q is the beginning of several digests", ref)
+		}
+		id = r.ID
+	}
+	if id != "" {
+		return id, nil
 	}
 	return "", hint.Add(fmt.Errorf("finding the release: the origin has none that is %q", ref), "edge release list shows what there is")
 }

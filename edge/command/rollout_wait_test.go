@@ -60,3 +60,23 @@ func TestRollbackThatLeavesNodes(t *testing.T) {
 		}
 	}
 }
+
+// TestFindRelease: the beginning of a digest names one release or none.
+func TestFindRelease(t *testing.T) {
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"items":[{"id":"rel_1","version":"1.1.0","digest":"sha256:4bd9000000aa"},
+			{"id":"rel_2","version":"1.0.0","digest":"sha256:4bd9000000bb"},{"id":"rel_3","version":"abcdef01","digest":"sha256:5000000000cc"}]}`)
+	}))
+	defer origin.Close()
+	admin := &adminapi.Client{URL: origin.URL}
+	for ref, want := range map[string]string{
+		"rel_9": "rel_9", "1.0.0": "rel_2", "abcdef01": "rel_3", "4bd9000000b": "rel_2", "sha256:4bd9000000aa": "rel_1",
+		"sha256:4": "none that is", "4bd9000": "none that is", "sha256:4bd9000": "none that is", "sha256:6": "none that is",
+		"4bd90000": "several digests", "sha256:4bd9000000": "several digests",
+	} {
+		id, err := findRelease(t.Context(), admin, ref)
+		if strings.HasPrefix(want, "rel_") && (err != nil || id != want) || !strings.HasPrefix(want, "rel_") && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %q, %v, want %s", ref, id, err, want)
+		}
+	}
+}
