@@ -88,8 +88,9 @@ func (b *Buckets) Take(keyID string, perMinute int) (abi.Bucket, ratelimit.Urgen
 		if !held.found {
 			held.account = ratelimit.NewAccount(b.floor.Load())
 		}
-		if answer, report = held.account.Take(perMinute, now); !answer.Allowed {
-			return nil // nothing spent, nothing to write
+		back := held.found && now < held.account.At
+		if answer, report = held.account.Take(perMinute, now); !answer.Allowed && !back {
+			return nil // nothing spent, nothing to write: it counts on from the time before
 		}
 		if !held.found {
 			b.held.Add(1)

@@ -166,6 +166,31 @@ func TestDamageBeginsAnotherLife(t *testing.T) {
 	}
 }
 
+// TestClockPutBackHoldsNobodyUp: a key that has spent all gets tokens again once they are due
+// by the clock that was put back, not by the one of before.
+func TestClockPutBackHoldsNobodyUp(t *testing.T) {
+	at := newClock()
+	s := openTest(t, Config{Now: at.now})
+	allowed := func() bool {
+		t.Helper()
+		answer, _, err := s.Buckets.Take("key_1", 60)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Allowed
+	}
+	for allowed() {
+	}
+	at.pass(-time.Hour)
+	if allowed() {
+		t.Error("a clock that was put back gives tokens")
+	}
+	at.pass(time.Minute)
+	if !allowed() {
+		t.Error("no token a minute after the clock was put back")
+	}
+}
+
 func TestSweepForgetsWhatRests(t *testing.T) {
 	at := newClock()
 	s := openTest(t, Config{Now: at.now})
