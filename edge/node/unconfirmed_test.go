@@ -1,7 +1,10 @@
 package node
 
 import (
+	"context"
+	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,4 +112,71 @@ func TestSubscribeOnceAfterNoAnswer(t *testing.T) {
 			t.Errorf("the origin has %d subscriptions", len(o.subs))
 		}
 	})
+}
+
+// TestSubscriptionThatWasToldIsKept: while a subscription that failed is revoked, another is
+// answered, which waited for its answer when the node looked for what has failed.
+func TestSubscriptionThatWasToldIsKept(t *testing.T) {
+	t.Parallel()
+	const body = `{"target_url":"https://example.com/hook","events":["sentinel.fired"]}`
+	const last = "whs_zzz" // of which the origin knows nothing
+	o := newOrigin(t)
+	key := o.addKey("key_1", nil)
+	c := config(t, o)
+	c.WriteOrigin = 5 * time.Minute
+	n := startNode(t, c)
+	unconfirmed := func(want int) func() bool {
+		return func() bool { all, err := n.store.Unconfirmed.All(); return err == nil && len(all) == want }
+	}
+	answers, revoking, told := make(chan struct{}), make(chan string, 10), make(chan struct{})
+	o.do(func() {
+		o.heard = func(_, verb string, data []byte) {
+			if verb == wire.VerbRevoke {
+				revoking <- read[wire.RevokeRequest](t, data).ID
+			}
+		}
+		o.hold = func(verb string) {
+			switch verb {
+			case wire.VerbSubscribe:
+				<-answers
+			case wire.VerbRevoke:
+				<-told
+			}
+		}
+	})
+
+	ctx, hangUp := context.WithCancel(t.Context())
+	hungUp := make(chan struct{})
+	go func() {
+		defer close(hungUp)
+		req, err := http.NewRequestWithContext(ctx, "POST", n.URL()+webhooks+"subscribe", strings.NewReader(body))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		req.Header.Set("Authorization", "Bearer "+key)
+		if resp, err := http.DefaultClient.Do(req); err == nil {
+			resp.Body.Close()
+			t.Errorf("who hung up was answered %d", resp.StatusCode)
+		}
+	}()
+	eventually(t, "the first is asked for", unconfirmed(1))
+	answered := make(chan answer, 1)
+	go func() { answered <- ask(t, n, "POST", webhooks+"subscribe", key, body) }()
+	eventually(t, "the second is asked for", unconfirmed(2))
+	if err := n.store.Unconfirmed.Add(local.UnconfirmedSubscription{ID: last, AccountID: "acc_1", At: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	hangUp()
+	<-hungUp
+	revoked := []string{<-revoking}
+	close(answers)
+	(<-answered).want(t, 201)
+	close(told)
+	for revoked[len(revoked)-1] != last {
+		revoked = append(revoked, <-revoking)
+	}
+	if len(revoked) != 2 {
+		t.Errorf("revoked are %v, one of which the partner was told of", revoked)
+	}
 }

@@ -52,6 +52,15 @@ func (u *Unconfirmed) Remove(id string) error {
 	return nil
 }
 
+// Has reports whether a subscription is remembered.
+func (u *Unconfirmed) Has(id string) (bool, error) {
+	value, err := u.file.get(unconfirmedPrefix + id)
+	if err != nil {
+		return false, fmt.Errorf("look for unconfirmed subscription: %w", err)
+	}
+	return value != "", nil
+}
+
 // All returns what is remembered.
 func (u *Unconfirmed) All() (all []UnconfirmedSubscription, err error) {
 	err = u.file.each(unconfirmedPrefix, "", func(id, value string) bool {

@@ -162,7 +162,7 @@ func (s *subscriptions) run(ctx context.Context) {
 			s.Log.Error("unconfirmed subscriptions", "err", err)
 		}
 		for _, one := range all {
-			if _, asking := s.asking.Load(one.ID); !asking && s.Link.Up() && ctx.Err() == nil {
+			if s.Link.Up() && ctx.Err() == nil && s.hasFailed(one.ID) {
 				s.abandon(ctx, one)
 			}
 		}
@@ -177,6 +177,20 @@ func (s *subscriptions) run(ctx context.Context) {
 		case <-again:
 		}
 	}
+}
+
+// hasFailed reports whether a subscription that was unconfirmed is so still, and nobody waits
+// for its answer: its partner may have been told of it since. The order is the reverse of
+// subscribe's.
+func (s *subscriptions) hasFailed(id string) bool {
+	if _, asking := s.asking.Load(id); asking {
+		return false
+	}
+	unconfirmed, err := s.Store.Unconfirmed.Has(id)
+	if err != nil {
+		s.Log.Error("unconfirmed subscriptions", "err", err)
+	}
+	return unconfirmed
 }
 
 // abandon revokes a subscription, or finds that the origin has none. A request that
