@@ -59,7 +59,7 @@ func accessRefusals() []Refusal {
 		{431, "header_too_large", "The request's line and headers are larger than 16 KiB.",
 			"Send fewer headers, or shorter ones: the API reads Authorization, Content-Type and Idempotency-Key. What is larger than about 35 KiB over HTTP/1.1, or than 32 KiB over HTTP/2, which counts 32 bytes more for each header, is refused before it is read to its end, without JSON or a request id.", nil},
 		{500, "internal_error", "The service could not answer now, for instance because a node cannot reach the origin. Nothing was half done.",
-			"Send it again after Retry-After, then with twice the wait each time, and give up after some minutes. Use an Idempotency-Key with POST. Tell us the X-Request-Id if it lasts.", nil},
+			"Send it again after Retry-After, then with twice the wait each time, and give up after ten minutes. Use an Idempotency-Key with POST. Tell us the X-Request-Id if it lasts.", nil},
 	}
 }
 
@@ -68,7 +68,7 @@ func requestRefusals() []Refusal {
 	return []Refusal{
 		{400, "invalid_parameter", "A query parameter cannot be read.", "Mend the request. Numbers out of bounds are no error: the nearest bound is used.", []Reason{
 			{"limit_not_integer", "limit is no whole number."},
-			{"since_not_iso8601", "since is no time such as 2026-03-02T14:05:11Z. Encode a + in the query as %2B."},
+			{"since_not_iso8601", "since is no time such as 2026-03-02T14:05:11Z."},
 			{"cursor_not_iso8601", "cursor is no time. Use next_cursor of the page before as it is."},
 		}},
 		{400, "invalid_body", "The body is not a JSON object that can be read.", "Mend the request. Look for a trailing comma, a body that is form-encoded, or text that is not UTF-8.", []Reason{
@@ -78,7 +78,7 @@ func requestRefusals() []Refusal {
 			{"name_required", "Neither first_name nor name has any text."},
 			{"contact_required", "Neither email nor phone has any text."},
 			{"invalid_email", "email is no address of one person."},
-			{"invalid_phone", "phone is no telephone number: digits, with + ( ) - . and spaces."},
+			{"invalid_phone", "phone is no telephone number: 7 to 15 digits with spaces and ( ) - . / among them, at most one + in front, and behind x, ext or # an extension of 1 to 6 digits, if any."},
 			{"invalid_consent_status", "consent.status is none of express_written, inbound_initiated and none."},
 			{"invalid_captured_at", "consent.captured_at is no time, or one before 1970-01-02."},
 			{"field_too_long", "Names may have 200 characters, email 254, phone 32, consent.text_snapshot 10 000."},
