@@ -27,10 +27,16 @@ type kubernetes struct {
 
 // kubectl defines a cluster's tools for the script of a page. Secrets are folders.
 const kubectl = `
-helm() { test "$1 $2 $3 $4" = "install edge edge/chart -f" && test -f "$5"; }
+helm() {
+	case "$*" in
+	"install edge edge/chart -f edge.yaml" | "upgrade --install edge edge/chart -f edge.yaml") test -f edge.yaml ;;
+	*) echo "helm $*: not known here" >&2; return 1 ;;
+	esac
+}
 edge() { "$PROGRAM" "$@"; }
 kubectl() {
 	case "$1 $2 $3" in
+	"rollout status deployment/edge-origin") ;;
 	"exec $POD --") test "$4" = /usr/bin/edge; shift 4; "$PROGRAM" "$@" ;;
 	"create secret generic")
 		mkdir "$SECRETS/$4"; into=$SECRETS/$4; shift 4

@@ -152,7 +152,7 @@ func TestWhenTheOriginIsLost(t *testing.T) {
 func TestWhenAKeyIsLeaked(t *testing.T) {
 	t.Parallel()
 	s, nodes, do := startWhenSite(t, "eu", "us")
-	leaked, other := s.key(), s.key()
+	leaked, other, rotated := s.key(), s.key(), s.key()
 	for _, n := range nodes {
 		await(t, "the keys to be known", func() bool {
 			return n.get(leaked.Plaintext) == http.StatusOK && n.get(other.Plaintext) == http.StatusOK
@@ -167,7 +167,8 @@ func TestWhenAKeyIsLeaked(t *testing.T) {
 		}
 		return key.Usage != nil && key.Usage.Requests >= 3 && !key.Usage.LastUsedAt.IsZero()
 	})
-	said := do("When a key is leaked", "KEY", leaked.Key.ID, "ACCOUNT", s.account)
+	// One that was revoked is not rotated any more.
+	said := do("When a key is leaked", "rotate KEY", "rotate "+rotated.Key.ID, "KEY", leaked.Key.ID, "ACCOUNT", s.account)
 	for _, want := range []string{leaked.Key.ID, "svc_live_", "key.rotate", "key.revoke", stolen[0], time.Now().UTC().Format(time.DateOnly) + "  "} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the page does not say %q: %s", want, said)

@@ -153,7 +153,7 @@ func (h *hosts) do(b block) string {
 			return
 		}
 		cmd := exec.Command("sh", "-euc", "scp() { cp \"$@\"; }\ncurl() { command curl -fsS --max-time 30 --retry 60 --retry-connrefused --retry-delay 1 --noproxy '*' \"$@\"; }\n"+
-			"useradd() { test $# = 4; }\nchgrp() { test -e \"$2\"; }\nmake() { test \"$*\" = install; }\n"+script.String())
+			"useradd() { test $# = 4; }\nchgrp() { test -e \"$2\"; }\nchown() { test -e \"$2\" && test -e \"$3\"; }\nmake() { test \"$*\" = install; }\n"+script.String())
 		said, err := cmd.CombinedOutput()
 		if err != nil {
 			h.t.Fatalf("on %s: %v\n%s\n%s", b.host, err, script.String(), said)

@@ -50,7 +50,7 @@ func TestOperationsWhen(t *testing.T) {
 	call("GET", "/nodes", nil, &nodes)
 	var keys adminapi.List[adminapi.Key]
 	call("GET", "/accounts/"+ready.AccountID+"/keys", nil, &keys)
-	ids := strings.NewReplacer("NODE", nodes.Items[0].ID, "KEY", keys.Items[0].ID, "ACCOUNT", ready.AccountID, "EVENT", contact.EventID,
+	ids := strings.NewReplacer("NODE", nodes.Items[0].ID, "rotate KEY", "rotate "+keys.Items[1].ID, "KEY", keys.Items[0].ID, "ACCOUNT", ready.AccountID, "EVENT", contact.EventID,
 		"TRY", delivered.Items[0].Tries[0].ID, "WEBHOOK", delivered.Items[0].SubscriptionID)
 	for section, want := range map[string]string{
 		"When a node is lost": nodes.Items[0].ID, "When the origin is lost": "",
