@@ -62,6 +62,44 @@ func TestServesFromItsCopies(t *testing.T) {
 	}
 }
 
+// TestPagesLeaveSandboxes: while an origin that is connected answers no question for pages, one
+// key's requests for them wait in few sandboxes, and what is held is served.
+func TestPagesLeaveSandboxes(t *testing.T) {
+	t.Parallel()
+	const most, asked = 16, 100
+	o := newOrigin(t)
+	key := o.addKey("key_1", func(k *store.Key) { k.RateLimit = 1000 })
+	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
+	for i := range 101 {
+		o.firings["acc_1"] = append(o.firings["acc_1"], store.Firing{
+			ID: fmt.Sprintf("fir_%03d", i), TriggeredAt: time.Date(2026, 2, 1, 0, 0, -i, 0, time.UTC), Data: []byte(`{}`),
+		})
+	}
+	c := config(t, o)
+	c.ReadOrigin = 10 * time.Minute
+	n := startNode(t, c)
+	ask(t, n, "GET", firings, key, "").want(t, 200)
+	before := o.requests(wire.VerbView)
+	o.do(func() { o.mute[wire.VerbView] = true })
+	answers := make(chan int, asked)
+	for range asked {
+		go func() { answers <- ask(t, n, "GET", firings+"?cursor=2025-01-01T00:00:00Z", key, "").status }()
+	}
+	for range asked - most {
+		if status := <-answers; status != 500 {
+			t.Errorf("a page beyond what may wait: status %d", status)
+		}
+	}
+	ask(t, n, "GET", firings, key, "").want(t, 200)
+	eventually(t, "the pages are asked for", func() bool { return o.requests(wire.VerbView)-before == most })
+	o.failUnanswered()
+	for range most {
+		if status := <-answers; status != 500 {
+			t.Errorf("a page that the origin failed: status %d", status)
+		}
+	}
+}
+
 // Whatever the admin API lets arise can be read, on the largest page too.
 func TestServesTheLargestPages(t *testing.T) {
 	t.Parallel()

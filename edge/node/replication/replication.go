@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"partneredge/edge/places"
 	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/store/local"
@@ -101,7 +102,7 @@ func New(cfg Config) (*Replication, error) {
 		Keys:          r.keys,
 		Buckets:       limits,
 		Lockouts:      limits,
-		Views:         views{r.replica, r.sync},
+		Views:         views{r.replica, r.sync, &places.Places[caller]{Each: maxPages}},
 		Subscriptions: r.subscribed,
 		Outbox:        leadOutbox{cfg},
 	}

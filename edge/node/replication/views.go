@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"partneredge/edge/node/replication/link"
+	"partneredge/edge/places"
 	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/store"
@@ -18,8 +19,13 @@ import (
 // is away, a held view is served even if it is known to have changed.
 type views struct {
 	*replica
-	sync *synchronizer
+	sync  *synchronizer
+	pages *places.Places[caller] // under way
 }
+
+// maxPages bounds the pages that a caller asks for at a time. Each waits in a sandbox, and an
+// origin that is connected and mute would have one caller hold them all.
+const maxPages = 16
 
 // AppendProfile implements host.Views.
 func (v views) AppendProfile(ctx context.Context, dst []byte, p abi.Principal) ([]byte, error) {
@@ -99,6 +105,11 @@ func older(list *abi.Firings, before int64, limit int) bool {
 // page asks the origin for a page of the principal's account that is not held.
 func (v views) page(ctx context.Context, p abi.Principal, req wire.ViewRequest) (*wire.ViewReply, error) {
 	v.Counters.Views("page", 1)
+	leave, ok := v.pages.Take(caller{p.AccountID, p.Environment})
+	if !ok {
+		return nil, fmt.Errorf("%d pages of the account are under way: %w", maxPages, host.ErrUnavailable)
+	}
+	defer leave()
 	hash, err := v.keyHash(p)
 	if err != nil {
 		return nil, err
