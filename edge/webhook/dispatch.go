@@ -116,10 +116,11 @@ func (s *Sender) record(i *item, o deliveries.Outcome) {
 	s.writeNow.send()
 }
 
-// unlease ends the lease of an item that was not tried. s.mu is held.
+// unlease ends the lease of an item that was not tried, unless another process has claimed
+// it since. s.mu is held.
 func (s *Sender) unlease(q *queue, i *item, now time.Time) {
 	s.record(i, deliveries.Outcome{
-		Attempt: store.Attempt{DeliveryID: i.ID}, SubscriptionID: q.id, State: store.StatePending, NextAt: i.NextAt,
+		Attempt: store.Attempt{DeliveryID: i.ID}, Owner: s.c.Owner, SubscriptionID: q.id, State: store.StatePending, NextAt: i.NextAt,
 	})
 	s.dueLater(q, now)
 }

@@ -301,3 +301,41 @@ func TestLeaseOfTheDead(t *testing.T) {
 		t.Errorf("taken from a holder that may be alive, after %v", at.Sub(claimed))
 	}
 }
+
+// TestLeasesThatEndedInMemory has a sender reach a delivery whose lease has ended by its own
+// clock: it claims the delivery anew, unless another process has claimed it by then.
+func TestLeasesThatEndedInMemory(t *testing.T) {
+	for _, owner := range []string{"this", "another"} {
+		t.Run(owner, func(t *testing.T) {
+			url := centraltest.Postgres(t)
+			endpoint := newReceiver(t, nil)
+			db := openDB(t, url)
+			a, err := db.CreateAccount(t.Context(), store.Account{Name: "A", Mode: store.ModeLive, Agent: store.Agent{Email: "a@example.com", FullName: "A"}})
+			must(t, err)
+			sub := subscription(a.ID, endpoint.URL)
+			must(t, db.AddSubscription(t.Context(), sub))
+			fire(t, db, a.ID)
+			claims, _, err := db.ClaimDeliveries(t.Context(), deliveries.ClaimRequest{Owner: owner, Subscriptions: []string{sub.ID}, Each: 1, Lease: time.Hour})
+			must(t, err)
+			if len(claims) != 1 {
+				t.Fatalf("%d claims", len(claims))
+			}
+			s := startSender(t, openDB(t, url), Config{Owner: "this", newOwner: true, CAFile: caFile(t, endpoint)})
+			s.mu.Lock()
+			now := time.Now()
+			s.hold(claims[0], now.Add(-s.c.Lease), s.c.Store.EndpointsVersion(), now)
+			s.schedule(now)
+			s.mu.Unlock()
+			if owner == "this" {
+				until(t, "delivery", func() bool { return endpoint.count() == 1 })
+				return
+			}
+			until(t, "nothing in memory", func() bool { return s.Stats().Held == 0 })
+			left, err := db.EndLeases(t.Context(), owner)
+			must(t, err)
+			if left != 1 {
+				t.Errorf("another process has %d leases, want 1", left)
+			}
+		})
+	}
+}

@@ -50,16 +50,16 @@ func TestClocksOfOrigins(t *testing.T) {
 			}
 			near(t, "the end of the lease", nextDue(t, wrong), wrongClock().Add(10*time.Minute))
 
-			outcome := func(next time.Time) []deliveries.Outcome {
-				return []deliveries.Outcome{{Attempt: store.Attempt{DeliveryID: claims[0].ID}, State: store.StatePending, NextAt: next}}
+			outcome := func(owner string, next time.Time) []deliveries.Outcome {
+				return []deliveries.Outcome{{Owner: owner, Attempt: store.Attempt{DeliveryID: claims[0].ID}, State: store.StatePending, NextAt: next}}
 			}
-			noError(t, right.RecordOutcomes(ctx, outcome(claims[0].NextAt)))
+			noError(t, right.RecordOutcomes(ctx, outcome("right", claims[0].NextAt)))
 			claims, _ = claim(wrong, "wrong")
 			if len(claims) != 1 {
 				t.Fatalf("%d deliveries are due that the lease ended of, want 1", len(claims))
 			}
 			near(t, "when it was due", claims[0].NextAt, wrongClock())
-			noError(t, wrong.RecordOutcomes(ctx, outcome(wrongClock().Add(5*time.Minute))))
+			noError(t, wrong.RecordOutcomes(ctx, outcome("wrong", wrongClock().Add(5*time.Minute))))
 			near(t, "the next try", nextDue(t, right), time.Now().Add(5*time.Minute))
 		})
 	}

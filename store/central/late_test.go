@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/centraltest"
 	"partneredge/store/central/db"
 	"partneredge/store/central/deliveries"
 	"partneredge/wasm/event"
@@ -46,7 +47,7 @@ func TestLateOutcome(t *testing.T) {
 			t.Errorf("%d attempts, want 2", len(attempts))
 		}
 		// A claim that ended without a try counts none.
-		none := deliveries.Outcome{State: store.StatePending, NextAt: later.NextAt, Attempt: store.Attempt{DeliveryID: suspended.ID}}
+		none := deliveries.Outcome{Owner: "w", State: store.StatePending, NextAt: later.NextAt, Attempt: store.Attempt{DeliveryID: suspended.ID}}
 		noError(t, q.RecordOutcomes(ctx, []deliveries.Outcome{none}))
 		got := must(q.Delivery(ctx, suspended.ID))(t)
 		want.UpdatedAt = got.UpdatedAt
@@ -64,6 +65,47 @@ func TestLateOutcome(t *testing.T) {
 			t.Errorf("the second try, told again: %+v, want %+v", got, want)
 		}
 	})
+}
+
+// TestLateEndOfALease has an origin end a lease that it lost to another while the database
+// was away: neither the other's lease nor the time of its next try is touched. A lease that
+// has ended and that nobody took over can still be ended.
+func TestLateEndOfALease(t *testing.T) {
+	ctx := t.Context()
+	q := newQueued(t, place{"postgres", centraltest.Postgres(t)}, 1)
+	claim := func(owner string) (claims []deliveries.Claim) {
+		t.Helper()
+		claims, _, err := q.ClaimDeliveries(ctx, deliveries.ClaimRequest{Owner: owner, Lease: time.Minute, Subscriptions: q.subs, Each: 10})
+		noError(t, err)
+		return claims
+	}
+	q.fire(t)
+	lost := claim("a")
+	if len(lost) != 1 {
+		t.Fatalf("claimed %+v", lost)
+	}
+	c := lost[0]
+	unlease := deliveries.Outcome{Owner: "a", State: store.StatePending, NextAt: c.NextAt, Attempt: store.Attempt{DeliveryID: c.ID}}
+	q.clock.at = q.clock.at.Add(time.Minute) // the lease ends
+	noError(t, q.RecordOutcomes(ctx, []deliveries.Outcome{unlease}))
+	if n := len(claim("b")); n != 1 {
+		t.Fatalf("%d can be claimed once the lease is ended, want 1", n)
+	}
+
+	noError(t, q.RecordOutcomes(ctx, []deliveries.Outcome{unlease}))
+	if n := len(claim("a")); n != 0 {
+		t.Errorf("%d claimed while another tries it", n)
+	}
+
+	failed := q.outcome(c, store.StatePending, 3*time.Minute)
+	noError(t, q.RecordOutcomes(ctx, []deliveries.Outcome{failed}))
+	noError(t, q.RecordOutcomes(ctx, []deliveries.Outcome{unlease}))
+	if next := must(q.Delivery(ctx, c.ID))(t).NextAt; !next.Equal(failed.NextAt) {
+		t.Errorf("another's try failed, and the next one is at %v, want %v", next, failed.NextAt)
+	}
+	if n := len(claim("a")); n != 0 {
+		t.Errorf("%d claimed before the next try is due", n)
+	}
 }
 
 // TestOutcomesAreWrittenAsAWhole has each of the statements fail that write an outcome:

@@ -17,10 +17,13 @@ import (
 // Outcome of a claim.
 type Outcome struct {
 	// Attempt that was made. Number 0 says that none was: then only DeliveryID
-	// counts, and State pending ends the lease.
+	// counts, and State pending ends the lease that Owner has.
 	Attempt store.Attempt
-	State   store.State // pending, delivered, dead or cancelled
-	NextAt  time.Time   // of pending: when to try again, by the clock of this process
+	// Owner of the lease that is to end. On PostgreSQL one that another process has by
+	// now, or nobody, stays as it is.
+	Owner  string
+	State  store.State // pending, delivered, dead or cancelled
+	NextAt time.Time   // of pending: when to try again, by the clock of this process
 	// SubscriptionID of the claim. "" leaves its FailingFrom alone, and on SQLite has
 	// what is pending again found when its lease ends.
 	SubscriptionID string
@@ -33,9 +36,15 @@ func (o Outcome) validate() error {
 	if o.Attempt.Number < 0 || (o.Attempt.Number > 0 && o.Attempt.StartedAt.IsZero()) {
 		return valid.Errorf("an attempt has no number or no start")
 	}
+	if o.endsLease() && (o.Owner == "" || !valid.Text(o.Owner)) {
+		return valid.Errorf("a lease that ends has no owner")
+	}
 	return errors.Join(validateState(o.State),
 		valid.IDs("delivery id", o.Attempt.DeliveryID), valid.Times(o.NextAt, o.Attempt.StartedAt))
 }
+
+// endsLease reports whether a delivery is as it was before it was claimed.
+func (o *Outcome) endsLease() bool { return o.Attempt.Number == 0 && o.State == store.StatePending }
 
 func validateState(state store.State) error {
 	return valid.OneOf("state", state, store.StatePending, store.StateDelivered, store.StateDead, store.StateCancelled)
@@ -163,23 +172,32 @@ var insertAttempts = db.Bulk[*Outcome]{
 }
 
 // updateStates writes the states of outcomes. A late outcome of an earlier try
-// must not take back a later one's. The state is hidden from PostgreSQL's planner,
+// must not take back a later one's, nor end another process's lease: SQLite has
+// one process only. The state is hidden from PostgreSQL's planner,
 // which in a young database would rather read a whole index of what is pending
 // than look each id up: otherwise than in the condition of deliveries_written.
 func (s *Store) updateStates(now int64) db.Bulk[*Outcome] {
+	columns, untried := "id, state, number, next_at, updated_at", "v.number = 0"
+	if s.db.Postgres() {
+		columns, untried = columns+", owner", "v.number = 0 AND (v.state <> 'pending' OR deliveries.lease_owner = v.owner)"
+	}
 	return db.Bulk[*Outcome]{
 		Tried:   "write outcomes",
-		Columns: "id, state, number, next_at, updated_at",
+		Columns: columns,
 		Row: func(o *Outcome) []any {
 			next := int64(0)
 			if o.State == store.StatePending {
 				next = store.Micros(s.db.FromLocal(o.NextAt))
 			}
-			return []any{o.Attempt.DeliveryID, string(o.State), int64(o.Attempt.Number), next, now}
+			row := []any{o.Attempt.DeliveryID, string(o.State), int64(o.Attempt.Number), next, now}
+			if s.db.Postgres() {
+				row = append(row, o.Owner)
+			}
+			return row
 		},
 		Statement: `UPDATE deliveries SET state = v.state, next_at = v.next_at, due_at = v.next_at, lease_owner = '',
 			attempts = CASE WHEN v.number > attempts THEN v.number ELSE attempts END, updated_at = v.updated_at` + s.written() + `
-		FROM v WHERE deliveries.id = v.id AND '' || deliveries.state = 'pending' AND (v.number = 0 OR v.number > attempts)`,
+		FROM v WHERE deliveries.id = v.id AND '' || deliveries.state = 'pending' AND (v.number > attempts OR ` + untried + `)`,
 	}
 }
 

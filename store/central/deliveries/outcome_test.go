@@ -33,7 +33,8 @@ func TestOutcomesAreWrittenByID(t *testing.T) {
 		}
 		update := New(d, nil, slog.New(slog.DiscardHandler)).updateStates(1)
 		plan, err := tx.Strings(ctx, `EXPLAIN (ANALYZE) WITH v(`+update.Columns+`) AS (SELECT * FROM unnest(ARRAY[`+strings.Join(ids[:50], ", ")+`],
-			array_fill('delivered'::text, ARRAY[50]), array_fill(1::bigint, ARRAY[50]), array_fill(0::bigint, ARRAY[50]), array_fill(1::bigint, ARRAY[50]))) `+update.Statement)
+			array_fill('delivered'::text, ARRAY[50]), array_fill(1::bigint, ARRAY[50]), array_fill(0::bigint, ARRAY[50]), array_fill(1::bigint, ARRAY[50]),
+			array_fill(''::text, ARRAY[50]))) `+update.Statement)
 		if text := strings.Join(plan, "\n"); err == nil && (!strings.Contains(text, "deliveries_pkey") || strings.Contains(text, "deliveries_written")) {
 			t.Errorf("outcomes are not written by the deliveries' ids:\n%s", text)
 		}
