@@ -91,19 +91,22 @@ func (d *DB) AddLeads(ctx context.Context, node string, leads []OfferedLead) (do
 		}
 	}
 	err = d.change(ctx, "", func(ctx context.Context, t *tx) error {
-		judge, err := t.leadJudge(ctx, readable)
-		if err != nil {
-			return err
-		}
-		gone, err := t.deletedBefore(ctx, leads) // after the leads that are kept: one may be deleted meanwhile
-		if err != nil {
-			return err
-		}
-		var fresh []store.Lead
 		var bad []store.QuarantinedLead
-		done, fresh, bad = judge.sort(node, leads, refused, gone)
-		if err := t.insertLeads(ctx, fresh); err != nil {
-			return err
+		for all := false; !all; {
+			judge, err := t.leadJudge(ctx, readable)
+			if err != nil {
+				return err
+			}
+			gone, err := t.deletedBefore(ctx, leads) // after the leads that are kept: one may be deleted meanwhile
+			if err != nil {
+				return err
+			}
+			var fresh []store.Lead
+			done, fresh, bad = judge.sort(node, leads, refused, gone)
+			// Of a lead that another process has just kept, this one may have other content.
+			if all, err = t.insertLeads(ctx, fresh); err != nil {
+				return err
+			}
 		}
 		full, err := quarantine.Add(ctx, t.Tx, bad)
 		for _, i := range full {
@@ -267,18 +270,22 @@ func repeats(l, kept store.Lead) bool {
 	return l == kept
 }
 
-// insertLeads leaves alone a lead that another process has just kept.
-func (t *tx) insertLeads(ctx context.Context, leads []store.Lead) error {
+// insertLeads leaves alone a lead that another process has just kept. It reports whether
+// there was none.
+func (t *tx) insertLeads(ctx context.Context, leads []store.Lead) (all bool, err error) {
+	inserted := int64(0)
 	for _, l := range leads {
 		created := db.TimeOr(l.CreatedAt, t.Now())
-		if _, err := t.Exec(ctx, `INSERT INTO leads (`+leadColumns+`, received_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		n, err := t.Exec(ctx, `INSERT INTO leads (`+leadColumns+`, received_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (id) DO NOTHING`,
 			l.ID, l.AccountID, l.KeyID, string(l.Environment), l.FirstName, l.LastName, l.Email, l.Phone,
-			l.ConsentStatus, l.ConsentText, store.Micros(l.CapturedAt), db.Bit(l.OutreachAllowed), store.Micros(created), store.Micros(t.Now())); err != nil {
-			return err
+			l.ConsentStatus, l.ConsentText, store.Micros(l.CapturedAt), db.Bit(l.OutreachAllowed), store.Micros(created), store.Micros(t.Now()))
+		if err != nil {
+			return false, err
 		}
+		inserted += n
 	}
-	return nil
+	return inserted == int64(len(leads)), nil
 }
 
 // Leads lists the leads of an account, the last handed over first.
@@ -326,7 +333,7 @@ func (d *DB) ReleaseLead(ctx context.Context, id string, l store.Lead) (store.Qu
 		if _, err := judge.judge(released); err != nil {
 			return err
 		}
-		if err := t.insertLeads(ctx, []store.Lead{l}); err != nil {
+		if _, err := t.insertLeads(ctx, []store.Lead{l}); err != nil {
 			return err
 		}
 		kept, err := leadTable.Get(ctx, t, l.ID)

@@ -3,11 +3,13 @@ package central
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/centraltest"
 	"partneredge/store/valid"
 )
 
@@ -80,4 +82,64 @@ func TestValidLeadsAreKept(t *testing.T) {
 			t.Errorf("%d leads passed", passed)
 		}
 	})
+}
+
+// TestLeadsOfOneIDAtTwoOrigins has two origins keep leads of the same ids at once. One whose
+// content is another's than that which is kept goes to the quarantine, as it does a moment
+// later, and the same lead twice is committed twice.
+func TestLeadsOfOneIDAtTwoOrigins(t *testing.T) {
+	ctx, p := t.Context(), place{"postgres", centraltest.Postgres(t)}
+	first, second := open(t, p), open(t, p)
+	account := newAccount(t, first, store.ModeLive).ID
+	l, same, own := leadFor(account), leadFor(account), leadFor(account)
+	other := l
+	other.Email = "other@example.com"
+	unread := ReadLead("lead_unread", fmt.Appendf(nil, `{"account_id":%q,"email":1}`, account))
+
+	// Until this ends, the leads of the first are written and not committed.
+	holding := must(p.another(t).BeginTx(ctx, nil))(t)
+	defer func() { _ = holding.Rollback() }()
+	_, err := holding.ExecContext(ctx, `LOCK TABLE quarantine IN SHARE MODE`)
+	noError(t, err)
+	var early, late Handover
+	earlyEnded, lateEnded := make(chan error, 1), make(chan error, 1)
+	go func() {
+		var err error
+		early, err = first.AddLeads(ctx, "node_1", append(offered(l, same), unread))
+		earlyEnded <- err
+	}()
+	waitForLocks(t, first, 1, earlyEnded)
+	go func() {
+		var err error
+		late, err = second.AddLeads(ctx, "node_2", offered(own, other, same))
+		lateEnded <- err
+	}()
+	waitForLocks(t, first, 2, lateEnded)
+	noError(t, holding.Rollback())
+	noError(t, <-earlyEnded)
+	noError(t, <-lateEnded)
+
+	if want := []string{l.ID, same.ID}; !slices.Equal(early.Committed, want) {
+		t.Errorf("the first committed %v, want %v", early.Committed, want)
+	}
+	if want := []string{own.ID, same.ID}; !slices.Equal(late.Committed, want) {
+		t.Errorf("the second committed %v, want %v", late.Committed, want)
+	}
+	if why := late.Quarantined[l.ID]; !strings.Contains(why, "another lead of this id") {
+		t.Errorf("the other lead is quarantined for %q", why)
+	}
+	for _, want := range []store.Lead{l, same, own} {
+		if got := must(first.Lead(ctx, want.ID))(t); got != want {
+			t.Errorf("kept %+v, want %+v", got, want)
+		}
+	}
+	refused, _, err := first.QuarantinedLeads(ctx, store.Span{}, store.Page{Limit: 10})
+	noError(t, err)
+	var ids []string
+	for _, q := range refused {
+		ids = append(ids, q.LeadID)
+	}
+	if slices.Sort(ids); !slices.Equal(ids, []string{l.ID, unread.ID}) {
+		t.Errorf("the quarantine has %v, want %s and %s", ids, l.ID, unread.ID)
+	}
 }
