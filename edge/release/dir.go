@@ -80,18 +80,17 @@ func (d *Dir) open() error {
 
 func (d *Dir) blobs() string { return filepath.Join(d.path, ocispec.ImageBlobsDir, "sha256") }
 
-// note adds text to manifests if it is the manifest of a release or signature.
+// note adds text to manifests if it is the manifest of a release or signature. Any content
+// may look like one, so its digests are checked.
 func (d *Dir) note(text []byte) {
+	a, err := Describe(text)
 	var m ocispec.Manifest
-	if json.Unmarshal(text, &m) != nil || m.ArtifactType != ArtifactType && m.ArtifactType != SignatureType {
+	if err != nil || json.Unmarshal(text, &m) != nil {
 		return
 	}
-	one := kept{blobs: append(m.Layers, m.Config), Descriptor: ocispec.Descriptor{
-		MediaType: m.MediaType, ArtifactType: m.ArtifactType, Digest: digest.FromBytes(text), Size: int64(len(text)),
+	one := kept{blobs: a.Blobs, subject: digest.Digest(a.Subject), Descriptor: ocispec.Descriptor{
+		MediaType: m.MediaType, ArtifactType: a.Type, Digest: digest.FromBytes(text), Size: int64(len(text)),
 	}}
-	if m.Subject != nil {
-		one.subject = m.Subject.Digest
-	}
 	if v := m.Annotations[ocispec.AnnotationVersion]; CheckVersion(v) == nil {
 		one.Annotations = map[string]string{ocispec.AnnotationRefName: v}
 	}

@@ -3,8 +3,10 @@ package release
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -217,3 +219,37 @@ type failing struct{ err error }
 func (f failing) Manifest(context.Context, string) ([]byte, error)         { return nil, f.err }
 func (f failing) Blob(context.Context, ocispec.Descriptor) ([]byte, error) { return nil, f.err }
 func (f failing) Signatures(context.Context, string) ([][]byte, error)     { return nil, f.err }
+
+// withMore is a source that has more signatures.
+type withMore struct {
+	Source
+	more [][]byte
+}
+
+func (s withMore) Signatures(ctx context.Context, name string) ([][]byte, error) {
+	all, err := s.Source.Signatures(ctx, name)
+	return append(slices.Clone(s.more), all...), err
+}
+
+// TestWhatIsNoSignature: what was attached to a release in place of a signature is left out,
+// also where it reads like the manifest of one, and was kept before.
+func TestWhatIsNoSignature(t *testing.T) {
+	s, key := newLayout(t), newPair(t)
+	name := s.pack("1.4.0")
+	s.sign(name, key)
+	junk := fmt.Appendf(nil, `{"artifactType":%q,"subject":{"digest":%q}}`, SignatureType, name)
+	path := filepath.Join(t.TempDir(), "releases")
+	d := openDir(t, path)
+	fetch(t, d, withMore{OCI(s), [][]byte{junk, []byte("none"), make([]byte, MaxSignature+1)}}, name, trusting(key))
+	if kept, err := d.Signatures(t.Context(), name); err != nil || len(kept) != 1 {
+		t.Errorf("%d signatures are kept, %v, want 1", len(kept), err)
+	}
+	for range 2 {
+		writeFile(t, filepath.Join(path, "blobs", "sha256", digest.FromBytes(junk).Encoded()), string(junk))
+		d = openDir(t, path)
+		if err := d.Prune(name); err != nil {
+			t.Error(err)
+		}
+		fetch(t, d, nil, name, trusting(key))
+	}
+}

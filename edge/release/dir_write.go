@@ -29,6 +29,9 @@ func (d *Dir) keep(ctx context.Context, r *Release) error {
 		}
 	}
 	for _, signature := range r.signatures {
+		if _, err := readSignature(signature); err != nil {
+			continue // whoever reaches the registry can attach what is none
+		}
 		if err := attach(ctx, pusher{d}, r.descriptor, signature); err != nil {
 			return err
 		}
