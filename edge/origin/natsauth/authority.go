@@ -177,8 +177,8 @@ func mintUser(account nkeys.KeyPair, name string, permit func(*jwt.UserClaims)) 
 }
 
 // SignAccount returns the account of origin and nodes, and its signed JWT.
-// revoked holds the public keys of revoked users and since when: a user's JWT
-// from before that is void.
+// revoked holds the public keys of revoked users and since when. They are void for good,
+// whenever their JWTs were made: that time is of another clock.
 func (a *Authority) SignAccount(revoked map[string]time.Time) (*jwt.AccountClaims, string, error) {
 	return a.sign(a.AccountID, "edge", revoked)
 }
@@ -189,11 +189,14 @@ func (a *Authority) SignSystem(revoked map[string]time.Time) (*jwt.AccountClaims
 	return a.sign(a.SystemID, "system", revoked)
 }
 
+// forGood is later than any JWT.
+var forGood = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
 func (a *Authority) sign(id, name string, revoked map[string]time.Time) (*jwt.AccountClaims, string, error) {
 	claims := jwt.NewAccountClaims(id)
 	claims.Name = name
-	for key, at := range revoked {
-		claims.RevokeAt(key, at)
+	for key := range revoked {
+		claims.RevokeAt(key, forGood)
 	}
 	text, err := claims.Encode(a.operator)
 	return claims, text, err

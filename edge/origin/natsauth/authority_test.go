@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestSeedsOthersCanRead: with a seed that others can read, whoever is on the machine can
@@ -43,5 +44,22 @@ func TestSeedsOthersCanRead(t *testing.T) {
 	}
 	if again, err := Open(dir); err != nil || again.AccountID != made.AccountID {
 		t.Errorf("opened again: %v", err)
+	}
+}
+
+// TestRevokedForGood: credentials that an origin signed whose clock is ahead of the one that
+// the revocation is dated by are revoked too.
+func TestRevokedForGood(t *testing.T) {
+	a, err := Open(filepath.Join(t.TempDir(), "nats"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims, _, err := a.SignAccount(map[string]time.Time{"UGONE": time.Now().Add(-time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed := time.Now().Add(365 * 24 * time.Hour)
+	if !claims.Revocations.IsRevoked("UGONE", signed) || claims.Revocations.IsRevoked("UOTHER", signed) {
+		t.Errorf("revoked are %v", claims.Revocations)
 	}
 }
