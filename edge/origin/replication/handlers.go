@@ -332,7 +332,35 @@ func (r *requests) spend(ctx context.Context, node string, req wire.Spend) (wire
 	return &wire.Head{}, errors.Join(err, r.usage.report(ratelimit.Reporter{Node: node, Boot: req.Boot}, vouched, req.Usage))
 }
 
+// maxStatusText bounds the texts of a node's status, in bytes: lists of nodes, and rollouts,
+// have them.
+const maxStatusText = 16 << 10
+
+// textOf counts the bytes of a status's texts, and of what else has no length of its own.
+func textOf(s *wire.Status) int {
+	n := len(s.Region) + len(s.Build)
+	for _, at := range []*wire.ReleaseStatus{s.Running, s.Candidate} {
+		if at == nil {
+			continue
+		}
+		n += len(at.Digest) + len(at.Version) + len(at.State) + len(at.Reason) + len(at.Rollout)
+		if at.Counts != nil {
+			n += len(at.Counts.Latency)
+			for reason := range at.Counts.Failures {
+				n += len(reason) + 1
+			}
+		}
+	}
+	if s.Traffic != nil {
+		n += len(s.Traffic.Latency)
+	}
+	return n
+}
+
 func (r *requests) status(_ context.Context, node string, req wire.Status) (wire.Message, error) {
+	if n := textOf(&req); n > maxStatusText {
+		return &wire.Head{}, fmt.Errorf("%w: a status with %d bytes of text", store.ErrInvalid, n)
+	}
 	r.presence.receive(node, req)
 	return &wire.Head{}, nil
 }

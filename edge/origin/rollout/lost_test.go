@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"partneredge/store"
 )
@@ -133,5 +134,14 @@ func TestRevokedNodesAreNotWaitedFor(t *testing.T) {
 	c.steps(c.rollout.Pause)
 	if c.rollout.State != store.Done {
 		t.Errorf("state %s, %s", c.rollout.State, c.rollout.Reason)
+	}
+}
+
+// TestReasonsAreBounded: the reason of a rollback is kept for good, and may be a node's text.
+func TestReasonsAreBounded(t *testing.T) {
+	c := newCluster(3, nil)
+	c.advanceUnless(strings.Repeat("é", maxReason))
+	if n := len(c.rollout.Reason); n > maxReason+len("…") || !utf8.ValidString(c.rollout.Reason) || c.rollout.State != store.RollingBack {
+		t.Errorf("%s for a reason of %d bytes: %q", c.rollout.State, n, c.rollout.Reason)
 	}
 }
