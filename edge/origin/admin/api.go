@@ -57,10 +57,11 @@ type api struct {
 	recheck             func(*http.Request) error
 	retries, recoveries *throttle // by subscription
 
-	lists   places.Places[string] // that are being read, by actor
-	streams places.Places[string] // by actor
-	asking  chan struct{}         // holds one for each call that asks nodes about requests
-	running context.Context       // ends when the listener is to
+	lists      places.Places[string] // that are being read, by actor
+	streams    places.Places[string] // by actor
+	asking     chan struct{}         // holds one for each call that asks nodes about requests
+	inspecting chan struct{}         // holds one while a release is read
+	running    context.Context       // ends when the listener is to
 
 	routes *http.ServeMux
 }
@@ -76,6 +77,7 @@ func New(running context.Context, cfg Config, recheck func(*http.Request) error)
 		lists:      places.Places[string]{All: listsMost, Each: listsOfOne},
 		streams:    places.Places[string]{All: maxStreams, Each: streamsOfOne},
 		asking:     make(chan struct{}, maxAsking),
+		inspecting: make(chan struct{}, 1),
 	}
 	a.routes = a.mux()
 	return a

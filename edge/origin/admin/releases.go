@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -37,7 +38,7 @@ func (a *api) createRelease(r *http.Request, in adminapi.NewRelease, v *input.Va
 	if err != nil {
 		return answer{}, err
 	}
-	read, err := release.Inspect(r.Context(), registry.Source(a.DB), manifest.Digest)
+	read, err := a.inspect(r.Context(), manifest.Digest)
 	if err == nil && len(read.Signers) == 0 {
 		err = release.ErrUnsigned
 	}
@@ -53,6 +54,17 @@ func (a *api) createRelease(r *http.Request, in adminapi.NewRelease, v *input.Va
 	}
 	noted, added, err := a.DB.AddRelease(r.Context(), noted)
 	return createdIf(added, toRelease(noted), err)
+}
+
+// inspect reads all of a release, which may be large: one at a time.
+func (a *api) inspect(ctx context.Context, digest string) (*release.Release, error) {
+	select {
+	case a.inspecting <- struct{}{}:
+		defer func() { <-a.inspecting }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return release.Inspect(ctx, registry.Source(a.DB), digest)
 }
 
 // releaseProblem says why what is in the registry is no release.
