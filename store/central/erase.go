@@ -34,12 +34,18 @@ func (d *DB) DeleteLead(ctx context.Context, id string) (deleted store.Lead, err
 		if kept = !errors.Is(err, sql.ErrNoRows); kept || !strings.HasPrefix(id, "lead_") {
 			return err
 		}
-		return t.audited(ctx, audit.Entry{Action: "lead.delete", Target: id, After: map[string]any{"kept": false}})
+		return t.buriedNothing(ctx, "lead.delete", id)
 	})
 	if err == nil && !kept {
 		err = db.Fail(tried, sql.ErrNoRows)
 	}
 	return written(deleted, err)
+}
+
+// buriedNothing notes that an id was buried of which nothing is kept: nothing that a node may
+// still hold of it is taken.
+func (t *tx) buriedNothing(ctx context.Context, action, id string) error {
+	return t.audited(ctx, audit.Entry{Action: action, Target: id, After: map[string]any{"kept": false}})
 }
 
 // removeLead is DeleteLead in a transaction, with the time of the tombstone. It buries
@@ -292,19 +298,28 @@ func (d *DB) Tombstones(ctx context.Context, p store.Page) ([]store.Tombstone, s
 func (d *DB) Bury(ctx context.Context, s store.Tombstone) (store.Tombstone, error) {
 	s.DeletedAt = db.TimeOr(s.DeletedAt, d.db.Now())
 	refused := errors.Join(valid.IDs("id", s.ID), valid.Times(s.DeletedAt))
-	remove := func(ctx context.Context, t *tx) error { return t.bury(ctx, s.ID, s.DeletedAt) }
+	var remove func(context.Context, *tx) error
 	switch {
 	case refused != nil:
 	case strings.HasPrefix(s.ID, "lead_"):
 		remove = func(ctx context.Context, t *tx) error {
-			if _, err := t.removeLead(ctx, s.ID, s.DeletedAt); !errors.Is(err, sql.ErrNoRows) {
-				return err
+			_, err := t.removeLead(ctx, s.ID, s.DeletedAt)
+			if errors.Is(err, sql.ErrNoRows) {
+				return t.buriedNothing(ctx, "lead.delete", s.ID)
 			}
-			return nil
+			return err
 		}
 	case strings.HasPrefix(s.ID, "acc_"):
-		if _, err := d.EraseAccount(ctx, s.ID); err != nil && !errors.Is(err, store.ErrNotFound) {
+		_, err := d.EraseAccount(ctx, s.ID)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return store.Tombstone{}, db.Fail("bury", err)
+		}
+		none := err != nil
+		remove = func(ctx context.Context, t *tx) error {
+			if err := t.bury(ctx, s.ID, s.DeletedAt); err != nil || !none {
+				return err
+			}
+			return t.buriedNothing(ctx, "account.delete", s.ID)
 		}
 	default:
 		refused = valid.Errorf("a tombstone's id begins with lead_ or acc_")

@@ -114,6 +114,14 @@ func TestErase(t *testing.T) {
 		if err != nil || len(tombstones) != 4 || tombstones[0].ID != stays.ID {
 			t.Errorf("tombstones %v, %v", tombstones, err)
 		}
+		for id, action := range map[string]string{"lead_nowhere": "lead.delete", "acc_nowhere": "account.delete"} {
+			if _, err := d.Bury(ctx, store.Tombstone{ID: id}); err != nil {
+				t.Error(err)
+			}
+			if log, _, err := d.Audits(ctx, AuditFilter{Target: id}, store.Page{}); err != nil || len(log) != 1 || log[0].Action != action || !strings.Contains(string(log[0].After), "false") {
+				t.Errorf("the log of %s, of which nothing is kept: %+v, %v", id, log, err)
+			}
+		}
 		// A try that was under way while its account went leaves nothing.
 		late := deliveries.Outcome{SubscriptionID: "whs_gone", State: store.StateDelivered,
 			Attempt: store.Attempt{ID: "att_1", DeliveryID: "dlv_gone", Number: 1, StartedAt: time.Now(), Status: 200, Excerpt: "Person gone"}}
