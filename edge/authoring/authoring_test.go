@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -299,10 +300,10 @@ func TestNewRefuses(t *testing.T) {
 // Serve loads what was saved, and goes on with what it has when that does not build.
 func TestServe(t *testing.T) {
 	p := started(t, wasm.Go)
-	loads, failures := make(chan Loaded), make(chan error)
+	loads, failures := make(chan Loaded, 16), make(chan error, 16)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	c := ServeConfig{Config: config(t), Listen: "127.0.0.1:0",
+	c := ServeConfig{Config: config(t), Listen: "127.0.0.1:0", CheckDial: func(netip.AddrPort) error { return nil },
 		Loaded: func(l Loaded) { loads <- l }, Failed: func(err error) { failures <- err }}
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(p.Dir, link); err != nil {
@@ -328,7 +329,7 @@ func TestServe(t *testing.T) {
 		case err := <-ended:
 			ended <- nil
 			t.Fatalf("it ended: %v", err)
-		case <-time.After(2 * time.Minute):
+		case <-time.After(10 * time.Minute):
 			t.Fatal("nothing was loaded")
 		}
 		return l
@@ -341,8 +342,13 @@ func TestServe(t *testing.T) {
 	asked(t, next("reloaded"), first.Try, 200, `{"welcome":"ana"}`)
 
 	replace(t, p, "main.go", "func main", "fun main")
-	if err := <-failures; !strings.Contains(err.Error(), "main.go:") {
-		t.Error(err)
+	select {
+	case err := <-failures:
+		if !strings.Contains(err.Error(), "main.go:") {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Minute):
+		t.Fatal("nobody was told of a source that does not build")
 	}
 	asked(t, first, first.Try, 200, `{"welcome":"ana"}`)
 
@@ -352,6 +358,38 @@ func TestServe(t *testing.T) {
 	l := next("reloaded")
 	asked(t, l, "/api/v2/public/hello/to/ana", 200, `{"welcome":"ana"}`)
 	asked(t, l, "/api/v2/public/hello/ana", 404, `{"error":"not_found"}`)
+}
+
+// TestServeWithoutUpstreams: an upstream that cannot be started is an error, and so is a module
+// of whose connections nothing judges.
+func TestServeWithoutUpstreams(t *testing.T) {
+	p := started(t, wasm.Go)
+	built, err := p.Build(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(p.Dir, "cases.json"), []byte(`{
+		"upstreams":[{"address":"rates.example:443","certificate":"gone.pem","key":"gone.key"}],
+		"cases":[{"name":"one","steps":[{"path":"hello/ana","status":200}]}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := ServeConfig{Config: config(t), Listen: "127.0.0.1:0", FakeUpstreams: true}
+	s := &server{dir: p.Dir, ServeConfig: c}
+	if _, _, err := s.open(t.Context(), p, built); err == nil || !strings.Contains(err.Error(), "gone.") {
+		t.Errorf("an upstream without a certificate: %v", err)
+	}
+	c.FakeUpstreams = false
+	if err := Serve(t.Context(), p.Dir, c); err == nil || !strings.Contains(err.Error(), "nothing judges") {
+		t.Errorf("without CheckDial: %v", err)
+	}
+}
+
+// A folder that is gone has no files.
+func TestSnapshotOfNothing(t *testing.T) {
+	dir := t.TempDir()
+	if files := snapshot(filepath.Join(dir, "gone"), dir); len(files) != 0 {
+		t.Errorf("%v", files)
+	}
 }
 
 // What was built into the module's own folder is no change of the module.

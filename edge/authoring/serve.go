@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -29,6 +30,9 @@ type ServeConfig struct {
 	// FakeUpstreams makes the upstreams of cases.json stand for the servers that the
 	// module asks. Without it, it asks the real ones.
 	FakeUpstreams bool
+	// CheckDial judges the address of each, as host.Config.CheckDial does. Required without
+	// FakeUpstreams.
+	CheckDial func(netip.AddrPort) error
 	// Loaded is called once the module answers, the first time and after each change.
 	Loaded func(Loaded)
 	// Failed is called with the error of a change that could not be loaded. What was
@@ -52,6 +56,9 @@ type Loaded struct {
 // loaded at once; each load starts with new data. The error is that of the first
 // build, or of the address.
 func Serve(ctx context.Context, dir string, c ServeConfig) (err error) {
+	if c.CheckDial == nil && !c.FakeUpstreams {
+		return errors.New("serving the module: nothing judges where it may connect to")
+	}
 	p, err := Open(dir)
 	if err != nil {
 		return err
@@ -154,15 +161,17 @@ func (s *server) open(ctx context.Context, p *Project, built Built) (_ *loaded, 
 			err = errors.Join(err, s.unload(ctx, next))
 		}
 	}()
-	config := host.Config{CacheDir: s.Cache, Log: s.Log}
+	config := host.Config{CacheDir: s.Cache, Log: s.Log, CheckDial: s.CheckDial}
 	if s.FakeUpstreams {
 		cases, err := p.readCases()
 		if err != nil {
 			return nil, told, err
 		}
-		if next.upstreams, err = startUpstreams(p.Dir, cases.Upstreams); err != nil {
+		started, err := startUpstreams(p.Dir, cases.Upstreams)
+		if err != nil {
 			return nil, told, err
 		}
+		next.upstreams = started
 		config.LookUp, config.CheckDial, config.Redirect = next.upstreams.lookUp, next.upstreams.check, next.upstreams.redirect
 	}
 	if err := compilecache.Prune(s.Cache, maxCache, time.Now()); err != nil {

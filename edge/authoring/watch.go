@@ -26,10 +26,11 @@ type file struct {
 func snapshot(dir, out string) map[string]file {
 	files := map[string]file{}
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error { // a file that is gone has changed
+		if err != nil {
+			return nil // of the folder itself there is no d then
+		}
 		name := d.Name()
 		switch {
-		case err != nil:
-			return nil
 		case d.IsDir() && path != dir && (strings.HasPrefix(name, ".") || name == "target" || path == out):
 			return filepath.SkipDir
 		case d.IsDir() || strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~"):

@@ -199,7 +199,7 @@ func defineModuleRun(flags *pflag.FlagSet) handler {
 			return err
 		}
 		return authoring.Serve(ctx, moduleDir(c), authoring.ServeConfig{
-			Config: config, Listen: *listen, FakeUpstreams: *fakes,
+			Config: config, Listen: *listen, FakeUpstreams: *fakes, CheckDial: newCheckDial(),
 			Loaded: func(l authoring.Loaded) {
 				_ = printModule(c, l, func(w io.Writer) { writeLoaded(w, l) }) // nobody is left to tell
 			},
