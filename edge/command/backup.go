@@ -321,7 +321,9 @@ func restore(ctx context.Context, from, dir, database string, log *slog.Logger) 
 	if left, err := os.ReadDir(dir); err == nil && len(left) > 0 {
 		return hint.Add(fmt.Errorf("%s is not empty", dir), "stop the origin there and move its directory away, or restore into another")
 	}
-	dir = filepath.Clean(dir)
+	if dir, err = newFolder(dir); err != nil {
+		return err
+	}
 	if err := backup.RemoveStale(filepath.Dir(dir)); err != nil {
 		log.Warn("what a restore that was killed has left stays there", "folder", filepath.Dir(dir), "err", err)
 	}
@@ -356,6 +358,33 @@ func restore(ctx context.Context, from, dir, database string, log *slog.Logger) 
 		return err
 	}
 	return durable.Rename(work, dir)
+}
+
+// newFolder returns the absolute path of a folder that is yet to be made, without links. One
+// that is there, and empty, it makes anew: what cannot be, as where a disk is mounted, is
+// refused before anything is restored.
+func newFolder(dir string) (string, error) {
+	if target, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = target
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	there, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return dir, nil
+	}
+	if err == nil {
+		err = os.Remove(dir)
+	}
+	if err == nil {
+		err = os.Mkdir(dir, there.Mode().Perm())
+	}
+	if err != nil {
+		return "", hint.Add(fmt.Errorf("making %s anew: %w", dir, err), "restore into a folder in it")
+	}
+	return dir, nil
 }
 
 // judgeKeys refuses a restored directory without the keys that secrets are sealed with, in

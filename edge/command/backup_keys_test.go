@@ -298,3 +298,18 @@ func TestBackupOverTheOrigin(t *testing.T) {
 		}
 	}
 }
+
+// TestRestoreHere: the folder of a restore may be the present one.
+func TestRestoreHere(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	if got, err := newFolder("gone/../new"); err != nil || got != filepath.Join(dir, "new") {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := newFolder("."); err != nil || got != dir {
+		t.Errorf("%q, %v, want %q", got, err, dir)
+	}
+}

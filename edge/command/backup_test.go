@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -188,7 +189,14 @@ func TestBackupAndRestore(t *testing.T) {
 	// The loss, and the origin as it was.
 	o.kill()
 	second := filepath.Join(dir, "restored")
+	// Where its name is a link, as to a larger disk, it is restored behind it.
+	if err := errors.Join(os.Mkdir(second+"-disk", 0o700), os.Symlink(second+"-disk", second)); err != nil {
+		t.Fatal(err)
+	}
 	edge(t, "restore", "--from", file, "--data", second)
+	if at, err := filepath.EvalSymlinks(second); err != nil || filepath.Base(at) != filepath.Base(second)+"-disk" {
+		t.Errorf("restored at %s, %v", at, err)
+	}
 	hook.up.Store(true)
 	o.start(second)
 	// The first change of the new history: where numbers were given again, it would
