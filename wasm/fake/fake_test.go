@@ -255,6 +255,10 @@ func TestSubscriptions(t *testing.T) {
 	if _, err := add("whs_more", "https://example.com/"); err != abi.CodeLimit {
 		t.Errorf("one too many: %v", err)
 	}
+	live := backend.For(abi.Principal{AccountID: p.AccountID, Environment: abi.EnvLive})
+	if _, err := live.Subscribe(&abi.Subscription{ID: "whs_live", Target: "https://example.com/", Events: []string{"sentinel.fired"}}); err != nil {
+		t.Errorf("in the other environment: %v", err)
+	}
 	if _, err := backend.For(abi.Principal{AccountID: other.AccountID}).Revoke("whs_1"); err != abi.CodeNotFound {
 		t.Errorf("revoked by another account: %v", err)
 	}
@@ -268,7 +272,7 @@ func TestSubscriptions(t *testing.T) {
 		t.Errorf("with room again: %s, %v", reason, err)
 	}
 	list := backend.Subscriptions(p.AccountID)
-	if len(list) != 101 || list[0].Revoked != start || list[0].Environment != abi.EnvTest {
+	if len(list) != 102 || list[0].Revoked != start || list[0].Environment != abi.EnvTest {
 		t.Errorf("%d kept, the first %+v", len(list), list[0])
 	}
 }

@@ -34,7 +34,7 @@ func (v *View) subscribe(a *account, s *abi.Subscription) (reason string, err er
 		if have.ID == s.ID {
 			return "", nil
 		}
-		if have.Revoked == 0 {
+		if have.Revoked == 0 && have.Environment == v.principal.Environment {
 			active++
 		}
 	}
