@@ -181,8 +181,8 @@ func TestManyOrigins(t *testing.T) {
 			map[string]any{"sentinel_name": "stale_lead", "trigger_data": map[string]int{"days": 9}, "action_taken": "task_created"}, &fired); err != nil {
 			t.Fatal(err)
 		}
-		if got := receive(t, deliveries); got.header.Get("X-Svc-Event-Id") != fired.EventID {
-			t.Errorf("%s: event %s was delivered, want %s", what, got.header.Get("X-Svc-Event-Id"), fired.EventID)
+		// An origin that died before it had noted a delivery has another repeat it.
+		for receive(t, deliveries).header.Get("X-Svc-Event-Id") != fired.EventID {
 		}
 		await(t, what+": the leads to arrive", func() bool { return len(allLeads(t, admin, account)) >= len(sent) })
 		if got := sorted(allLeads(t, admin, account)); !slices.Equal(got, sorted(sent)) {

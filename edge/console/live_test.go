@@ -67,12 +67,12 @@ func TestReleasesAskForNodesOnce(t *testing.T) {
 // TestLiveAsksLittle: what each viewer has read every two seconds is the newest rollout
 // and the latest numbers, no list that grows.
 func TestLiveAsksLittle(t *testing.T) {
-	f := newFixture(t)
-	b := f.login(f.Token())
 	for path, want := range map[string]string{
 		"live":          "GET /admin/v1/outcomes\nGET /admin/v1/traffic",
 		"releases/live": "GET /admin/v1/nodes?limit=200\nGET /admin/v1/rollouts?limit=1",
 	} {
+		f := newFixture(t) // of its own: a page that was left may ask once more
+		b := f.login(f.Token())
 		before := len(f.asked.String())
 		b.live(path)
 		asked := strings.Split(strings.TrimSpace(f.asked.String()[before:]), "\n")

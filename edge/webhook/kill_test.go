@@ -237,9 +237,7 @@ func TestSeveralSenders(t *testing.T) {
 	close(answer)
 	until(t, "all delivered", func() bool { return endpoint.count() >= subs*events })
 	for _, s := range senders {
-		if s.Stats().Delivered == 0 {
-			t.Error("a sender had nothing to do")
-		}
+		until(t, "something delivered by each", func() bool { return s.Stats().Delivered > 0 })
 	}
 	// What a process writes that has no sender of its own, others find.
 	fire(t, db, a.ID)
