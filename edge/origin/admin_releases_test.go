@@ -30,6 +30,7 @@ import (
 	"partneredge/edge/release"
 	"partneredge/edge/wire"
 	"partneredge/store"
+	centralregistry "partneredge/store/central/registry"
 )
 
 // packer packs and signs releases.
@@ -161,6 +162,57 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
+// TestForeignSignaturesHideNone: whoever may push signatures adds as many as the registry takes,
+// and the one that a trusted key made before is still found.
+func TestForeignSignaturesHideNone(t *testing.T) {
+	t.Parallel()
+	if release.MaxSignatures != centralregistry.ReferrersMost {
+		t.Fatalf("of %d signatures that are kept %d are read", centralregistry.ReferrersMost, release.MaxSignatures)
+	}
+	f := newFixture(t)
+	b := newPacker(f)
+	d := b.pack("1.4.0")
+	b.sign(d)
+	b.push("1.4.0")
+
+	repository := f.repository(f.Token())
+	attach := func(text []byte) error {
+		layer := content.NewDescriptorFromBytes(release.SignatureType, text)
+		if err := repository.Push(t.Context(), layer, bytes.NewReader(text)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := oras.PackManifest(t.Context(), repository, oras.PackManifestVersion1_1, release.SignatureType,
+			oras.PackManifestOptions{Subject: &d, Layers: []ocispec.Descriptor{layer}})
+		return err
+	}
+	foreign := func(comment string) []byte {
+		_, key, err := minisign.GenerateKey(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return minisign.NewReader(strings.NewReader("")).SignWithComments(key, comment, "")
+	}
+	for text, want := range map[string]string{
+		"no signature": "the signature cannot be read",
+		string(foreign("partneredge release 1.4.0 sha256:" + strings.Repeat("0", 64))): "does not name release " + string(d.Digest),
+	} {
+		if err := attach([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("attaching %.20q: %v, want %q", text, err, want)
+		}
+	}
+	for n := range release.MaxSignatures {
+		err := attach(foreign("partneredge release 1.4.0 " + string(d.Digest)))
+		if full := n == release.MaxSignatures-1; full != (err != nil) || full && !strings.Contains(err.Error(), "has 16 other signatures already") {
+			t.Fatalf("attaching number %d: %v", n, err)
+		}
+	}
+	b.push("1.4.0") // changes nothing
+	policy := release.Policy{Keys: []minisign.PublicKey{b.public}, Min: "1.0.0"}
+	if _, err := release.Open(t.Context(), registry.Source(f.config.DB), string(d.Digest), policy); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSpoiltBlobIsPushedAgain: a client that asks for a blob which the disk has spoilt is told
 // that there is none, pushes it, and has it back.
 func TestSpoiltBlobIsPushedAgain(t *testing.T) {
@@ -187,6 +239,36 @@ func TestSpoiltBlobIsPushedAgain(t *testing.T) {
 	back, err := content.FetchAll(t.Context(), blobs, d)
 	if err != nil || !bytes.Equal(back, text) {
 		t.Errorf("read %q, %v", back, err)
+	}
+}
+
+// TestSpoiltReleaseIsPushedAgain: a release of which the disk has spoilt a module, its manifest or
+// its signature is whole once it was pushed again.
+func TestSpoiltReleaseIsPushedAgain(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	b := newPacker(f)
+	d := b.pack("1.4.0")
+	b.sign(d)
+	b.push("1.4.0")
+	policy := release.Policy{Keys: []minisign.PublicKey{b.public}, Min: "1.0.0"}
+	open := func() error {
+		_, err := release.Open(t.Context(), registry.Source(f.config.DB), string(d.Digest), policy)
+		return err
+	}
+	for what, spoil := range map[string]string{
+		"a module":      `UPDATE release_pieces SET content = ? WHERE start > 0`,
+		"its manifest":  `UPDATE release_manifests SET content = ? WHERE subject = ''`,
+		"its signature": `UPDATE release_manifests SET content = ? WHERE subject <> ''`,
+	} {
+		f.exec(spoil, []byte("as it is on disk"))
+		if err := open(); err == nil {
+			t.Errorf("%s is spoilt, and the release opens", what)
+		}
+		b.push("1.4.0")
+		if err := open(); err != nil {
+			t.Errorf("%s was spoilt, and pushed again: %v", what, err)
+		}
 	}
 }
 

@@ -50,6 +50,20 @@ func readSignature(text []byte) (s minisign.Signature, err error) {
 	return s, s.UnmarshalText(text)
 }
 
+// CheckSignature returns an error unless text is a signature in minisign's format whose
+// trusted comment names the release of a digest. Whose it is, and whether it is valid, it
+// does not say.
+func CheckSignature(text []byte, digest string) error {
+	s, err := readSignature(text)
+	if err != nil {
+		return fmt.Errorf("the signature cannot be read: %w", err)
+	}
+	if _, names := commentVersion(s.TrustedComment, digest); !names {
+		return fmt.Errorf("the signature's trusted comment does not name release %s", digest)
+	}
+	return nil
+}
+
 // judge finds the valid signatures by keys of the policy and returns the version in
 // the first of them, which must not be lower than Min. One valid signature is
 // enough, whatever the others are.

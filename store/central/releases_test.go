@@ -194,6 +194,12 @@ func TestManifests(t *testing.T) {
 				t.Errorf("referrers of %q: %v", none, found)
 			}
 		}
+		for n := range registry.ReferrersMost - 1 {
+			noError(t, db.PutManifest(ctx, manifest(fmt.Sprint("about ", n), first.Digest), ""))
+		}
+		wantErr(t, db.PutManifest(ctx, manifest("one too many", first.Digest), ""), store.ErrLimit)
+		noError(t, db.PutManifest(ctx, about, "")) // is there already
+		wantErr(t, db.PutManifest(ctx, manifest("about nothing", digestOf([]byte("nothing"))), ""), store.ErrNotFound)
 		noError(t, db.PutManifest(ctx, second, "v1")) // moved
 		noError(t, db.PutManifest(ctx, second, "a2"))
 		if got := must(db.Manifest(ctx, "v1"))(t); got.Digest != second.Digest {

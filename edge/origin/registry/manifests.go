@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -24,11 +25,21 @@ var tagForm = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
 // isDigest reports whether a reference is a digest, valid or not, and no tag.
 func isDigest(reference string) bool { return strings.Contains(reference, ":") }
 
+const noManifest = "there is no such manifest"
+
 func (g *registry) getManifest(w http.ResponseWriter, r *http.Request) error {
 	reference := r.PathValue("reference")
 	m, err := g.store.Manifest(r.Context(), reference)
 	if err != nil {
-		return unknown(err, "MANIFEST_UNKNOWN", "there is no such manifest")
+		return unknown(err, "MANIFEST_UNKNOWN", noManifest)
+	}
+	// As of blobs (getBlob). Clients that are told of a manifest ask for nothing that it names.
+	if r.Method == http.MethodHead {
+		if whole, err := g.isWhole(r.Context(), m); err != nil {
+			return err
+		} else if !whole {
+			return &problem{http.StatusNotFound, "MANIFEST_UNKNOWN", noManifest}
+		}
 	}
 	h := w.Header()
 	h.Set("Content-Type", m.MediaType)
@@ -39,6 +50,35 @@ func (g *registry) getManifest(w http.ResponseWriter, r *http.Request) error {
 		_, _ = w.Write(m.Content) // the client may be gone
 	}
 	return nil
+}
+
+// isWhole reports whether a manifest, its subject and all blobs of both have their digests.
+func (g *registry) isWhole(ctx context.Context, m store.Manifest) (bool, error) {
+	artifact, err := release.Describe(m.Content)
+	if err != nil || digest.FromBytes(m.Content).String() != m.Digest {
+		return false, nil
+	}
+	for _, d := range artifact.Blobs {
+		if whole, err := g.store.HoldsBlob(ctx, string(d.Digest)); err != nil || !whole {
+			return false, absent(err)
+		}
+	}
+	if artifact.Subject == "" {
+		return true, nil
+	}
+	subject, err := g.store.Manifest(ctx, artifact.Subject)
+	if err != nil {
+		return false, absent(err)
+	}
+	return g.isWhole(ctx, subject)
+}
+
+// absent returns err, or nil if it is store.ErrNotFound.
+func absent(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
 }
 
 // putManifest stores the manifest of a release or of a signature, whose blobs must
@@ -74,9 +114,13 @@ func (g *registry) putManifest(w http.ResponseWriter, r *http.Request) error {
 	if err := g.hasBlobs(r, artifact); err != nil {
 		return err
 	}
-	if err := g.store.PutManifest(r.Context(), store.Manifest{
+	err = g.store.PutManifest(r.Context(), store.Manifest{
 		Digest: name, MediaType: ocispec.MediaTypeImageManifest, ArtifactType: artifact.Type, Subject: artifact.Subject, Content: text,
-	}, tag); err != nil {
+	}, tag)
+	if errors.Is(err, store.ErrLimit) {
+		return &problem{http.StatusBadRequest, "MANIFEST_INVALID", fmt.Sprintf("the release has %d other signatures already, and no more are read", release.MaxSignatures)}
+	}
+	if err != nil {
 		return err
 	}
 	if artifact.Subject != "" {
@@ -89,7 +133,7 @@ func (g *registry) putManifest(w http.ResponseWriter, r *http.Request) error {
 }
 
 // hasBlobs returns an error unless the store has everything that the artifact
-// names.
+// names, and a signature is one of its subject.
 func (g *registry) hasBlobs(r *http.Request, a release.Artifact) error {
 	for _, d := range a.Blobs {
 		size, err := g.store.BlobSize(r.Context(), string(d.Digest))
@@ -107,7 +151,17 @@ func (g *registry) hasBlobs(r *http.Request, a release.Artifact) error {
 	if err == nil && subject.ArtifactType != release.ArtifactType {
 		err = fmt.Errorf("%w: its subject is no release", store.ErrNotFound)
 	}
-	return unknown(err, "MANIFEST_UNKNOWN", "there is no release "+a.Subject)
+	if err != nil {
+		return unknown(err, "MANIFEST_UNKNOWN", "there is no release "+a.Subject)
+	}
+	signature, err := source{g.store}.Blob(r.Context(), a.Blobs[0])
+	if err != nil {
+		return err
+	}
+	if err := release.CheckSignature(signature, a.Subject); err != nil {
+		return &problem{http.StatusBadRequest, "MANIFEST_INVALID", err.Error()}
+	}
+	return nil
 }
 
 // Bounds of lists.

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"partneredge/store"
 	"partneredge/store/central/audit"
@@ -13,8 +14,14 @@ import (
 // manifestMost is the largest manifest that is kept, in bytes.
 const manifestMost = 1 << 20
 
+// ReferrersMost is how many manifests may have the same subject. What reads them stops
+// there, so one more would hide another.
+const ReferrersMost = 16
+
 // PutManifest keeps a manifest, and has tag name it where there is one. The same
-// manifest again changes nothing; a tag that names another is moved.
+// manifest again changes nothing, unless a disk has spoilt it since; a tag that names
+// another is moved. The caller has checked the digest. ErrNotFound when
+// its subject is not there, ErrLimit when that has ReferrersMost others.
 func (r *Registry) PutManifest(ctx context.Context, m store.Manifest, tag string) error {
 	type shown struct {
 		Digest       string `json:"digest"`
@@ -39,14 +46,36 @@ func putManifest(ctx context.Context, t *db.Tx, m store.Manifest, tag string) (c
 	if len(m.Content) > manifestMost {
 		return false, valid.Errorf("the manifest is longer than %d bytes", manifestMost)
 	}
+	if m.Subject != "" {
+		if err := mayRefer(ctx, t, m); err != nil {
+			return false, err
+		}
+	}
 	added, err := t.Exec(ctx, `INSERT INTO release_manifests (digest, media_type, artifact_type, subject, content)
-		VALUES (?, ?, ?, ?, ?) ON CONFLICT (digest) DO NOTHING`, m.Digest, m.MediaType, m.ArtifactType, m.Subject, m.Content)
+		VALUES (?, ?, ?, ?, ?) ON CONFLICT (digest) DO UPDATE SET content = excluded.content
+		WHERE release_manifests.content <> excluded.content`, m.Digest, m.MediaType, m.ArtifactType, m.Subject, m.Content)
 	if err != nil || tag == "" {
 		return added > 0, err
 	}
 	moved, err := t.Exec(ctx, `INSERT INTO release_tags (tag, digest) VALUES (?, ?)
 		ON CONFLICT (tag) DO UPDATE SET digest = excluded.digest WHERE release_tags.digest <> excluded.digest`, tag, m.Digest)
 	return added+moved > 0, err
+}
+
+// mayRefer returns an error unless the subject of a manifest is there and may have it too.
+func mayRefer(ctx context.Context, t *db.Tx, m store.Manifest) error {
+	var subject string
+	if err := t.Get(ctx, t.ForUpdate(`SELECT digest FROM release_manifests WHERE digest = ?`), []any{m.Subject}, &subject); err != nil {
+		return err
+	}
+	var others int
+	if err := t.Get(ctx, `SELECT count(*) FROM release_manifests WHERE subject = ? AND digest <> ?`, []any{m.Subject, m.Digest}, &others); err != nil {
+		return err
+	}
+	if others >= ReferrersMost {
+		return fmt.Errorf("%w: %d manifests have this subject", store.ErrLimit, others)
+	}
+	return nil
 }
 
 const manifestColumns = `digest, media_type, artifact_type, subject, content`
