@@ -12,16 +12,26 @@ import (
 // ctx. An error before any of it is sent is answered as that of any request.
 type lines func(ctx context.Context, line func(any) error) error
 
+// recheckEvery is the time between two looks at whether the token of a long answer still holds.
+const recheckEvery = 10 * time.Second
+
 // linesWrite bounds the time that a client takes for one write of lines.
 const linesWrite = 30 * time.Second
 
 // writeLines sends lines as they are made. An error before any of them is sent is
 // answered as that of any request. What cannot be sent to its end is cut, so that no
-// client takes it for whole.
+// client takes it for whole. So is what goes on when its token is revoked, within recheckEvery.
 func (a *api) writeLines(w http.ResponseWriter, r *http.Request, body lines) {
 	sent := newDeadlined(w, http.StatusOK, "application/x-ndjson")
 	out := bufio.NewWriterSize(sent, 64<<10)
+	checked := time.Now()
 	err := body(r.Context(), func(v any) error {
+		if now := time.Now(); now.Sub(checked) >= recheckEvery {
+			if err := a.recheck(r); err != nil {
+				return err
+			}
+			checked = now
+		}
 		text, err := encode(v)
 		if err == nil {
 			_, err = out.Write(append(text, '\n'))

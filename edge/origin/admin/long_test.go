@@ -77,3 +77,33 @@ func TestSlowBodies(t *testing.T) {
 		})
 	}
 }
+
+// TestExportEndsWithItsToken: an export that is under way is cut soon after its token is revoked.
+func TestExportEndsWithItsToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		revoked := false
+		a := &api{Config: Config{Log: slog.New(slog.DiscardHandler)}, recheck: func(*http.Request) error {
+			if revoked {
+				return store.ErrNotFound
+			}
+			return nil
+		}}
+		w := &clocked{ResponseRecorder: httptest.NewRecorder()}
+		sent := 0
+		defer func() {
+			if recover() == nil || sent < 100 || sent > 100+int(recheckEvery/time.Second) {
+				t.Errorf("%d lines were sent", sent)
+			}
+		}()
+		a.writeLines(w, httptest.NewRequest(http.MethodGet, "/x", nil), func(_ context.Context, line func(any) error) error {
+			for {
+				if err := line(strings.Repeat("x", 100<<10)); err != nil {
+					return err
+				}
+				sent++
+				revoked = sent == 100 || revoked
+				time.Sleep(time.Second)
+			}
+		})
+	})
+}

@@ -19,7 +19,7 @@ import (
 const (
 	maxStreams   = 64
 	streamsOfOne = maxStreams / 2   // of one actor, so that nobody takes all of them
-	streamBeat   = 10 * time.Second // between two signs of life
+	streamBeat   = recheckEvery     // between two signs of life
 	streamMost   = 10 * time.Minute // then the client asks again
 	streamWrite  = 10 * time.Second // for one write
 	retryStreams = 5 * time.Second  // until a place may be free
