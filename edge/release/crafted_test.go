@@ -7,10 +7,12 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/content"
 )
@@ -82,6 +84,23 @@ func TestCraftedReleases(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCraftedIndex opens a layout whose index gives a manifest a size below zero.
+func TestCraftedIndex(t *testing.T) {
+	s := newLayout(t)
+	name := s.pack("1.4.0")
+	index, err := json.Marshal(ocispec.Index{
+		Versioned: specs.Versioned{SchemaVersion: 2},
+		Manifests: []ocispec.Descriptor{{MediaType: "application/octet-stream", Digest: digest.Digest(name), Size: -5000}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(s.path, ocispec.ImageIndexFile), string(index))
+	s.reopen()
+	_, err = Inspect(t.Context(), OCI(s), name)
+	wants(t, err, ErrMalformed)
 }
 
 // crafted is a source with a manifest of its own.

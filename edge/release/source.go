@@ -67,6 +67,9 @@ func (s ociSource) Signatures(ctx context.Context, digest string) (all [][]byte,
 
 // read returns the content of d, at most limit bytes.
 func (s ociSource) read(ctx context.Context, d ocispec.Descriptor, limit int64) ([]byte, error) {
+	if d.Size < 0 { // the index of a layout may say so: anybody may have written it
+		return nil, malformed("a size of %d bytes", d.Size)
+	}
 	from, err := s.target.Fetch(ctx, d)
 	if err != nil {
 		return nil, foreign(err)
