@@ -138,9 +138,9 @@ func newKey() *cobra.Command {
 			}
 		}),
 		newAdminCommand("rotate KEY", "make a key's successor and print it, once", func(flags *pflag.FlagSet) handler {
-			grace := flags.Duration("grace", adminapi.KeyGrace, "`DURATION` that the old key still goes on for")
+			grace := newSeconds(flags, "grace", adminapi.KeyGrace, "`DURATION` that the old key still goes on for")
 			return func(ctx context.Context, c *invocation) error {
-				return c.secret(ctx, c.path("/keys/%s/rotate"), adminapi.Rotation{GraceSeconds: new(int64(*grace / time.Second))}, "key")
+				return c.secret(ctx, c.path("/keys/%s/rotate"), adminapi.Rotation{GraceSeconds: grace.count()}, "key")
 			}
 		}),
 		newRecordCommand("revoke KEY", "end a key at once", "POST /keys/%s/revoke", nil, "id", "state", "revoked_at"),

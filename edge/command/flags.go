@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"aead.dev/minisign"
 	"github.com/spf13/cobra"
@@ -70,6 +71,33 @@ func (p *prefixes) Set(text string) error {
 		}
 		*p = append(*p, prefix.Masked())
 	}
+	return nil
+}
+
+// seconds is the value of a flag of a duration that is sent in whole seconds.
+type seconds time.Duration
+
+// newSeconds defines a flag of seconds.
+func newSeconds(flags *pflag.FlagSet, name string, value time.Duration, usage string) *seconds {
+	s := seconds(value)
+	flags.Var(&s, name, usage)
+	return &s
+}
+
+func (s *seconds) count() *int64 { return new(int64(time.Duration(*s) / time.Second)) }
+
+func (s *seconds) Type() string   { return "duration" }
+func (s *seconds) String() string { return time.Duration(*s).String() }
+
+func (s *seconds) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return err
+	}
+	if d%time.Second != 0 {
+		return fmt.Errorf("%q is no whole number of seconds", text)
+	}
+	*s = seconds(d)
 	return nil
 }
 

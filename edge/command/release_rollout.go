@@ -28,13 +28,13 @@ func defineRollout(flags *pflag.FlagSet) handler {
 	regions := flags.String("regions", "", "`REGIONS` by comma, every node of them")
 	percent := flags.Int64("percent", 100, "`PERCENT` of these nodes that the rollout reaches")
 	stages := flags.String("stages", "1,10,50,100", "`PERCENTAGES` of the nodes by comma, rising to 100")
-	pause := flags.Duration("pause", adminapi.RolloutPause, "`DURATION` for which each step is watched before the next")
+	pause := newSeconds(flags, "pause", adminapi.RolloutPause, "`DURATION` for which each step is watched before the next")
 	canary := flags.Int64("canary", 10, "`PERCENT` of its requests that a node gives the release first; 0: none")
 	wait := flags.Bool("wait", false, "wait for its end; it fails if the release is rolled back")
 	return func(ctx context.Context, c *invocation) error {
 		in := adminapi.NewRollout{
 			Nodes: byComma(*nodes), Regions: byComma(*regions), Percent: percent, CanaryPercent: canary,
-			PauseSeconds: new(int64(*pause / time.Second)),
+			PauseSeconds: pause.count(),
 		}
 		for _, text := range byComma(*stages) {
 			stage, err := strconv.ParseInt(strings.TrimSuffix(text, "%"), 10, 64)
