@@ -56,6 +56,8 @@ func sentinels() []Case {
 			list("?limit=100", firings(102, 3, 100, true)), list("?limit=1000", firings(102, 3, 100, true)),
 			list("?limit=100&cursor=$(cursor)", firings(2, 1, 100, false)),
 			list("?limit=0", firings(102, 102, 1, true)), list("?limit=-1", firings(102, 102, 1, true)),
+			list("?cursor=1970-01-01", noFirings), list("?cursor=1969-01-01", noFirings),
+			list("?cursor=0001-01-01T00:00:00Z", noFirings), list("?cursor=0000-01-01", noFirings),
 		).setup(withFirings(102)),
 		rule("sentinels/cursor is exclusive",
 			list("?cursor=2025-03-01T09:01:00Z", firings(1, 1, 25, false)),

@@ -78,6 +78,9 @@ func (v views) AppendFirings(ctx context.Context, dst []byte, p abi.Principal, b
 			return list.Append(dst), nil
 		}
 	}
+	if before < 0 {
+		before = 1 // no firing is as old as that, and the time of the year 1 says that none is given
+	}
 	reply, err := v.page(ctx, p, wire.ViewRequest{Kind: store.ChangeFirings, Before: store.TimeOf(before), Limit: limit})
 	if err != nil {
 		return dst, err

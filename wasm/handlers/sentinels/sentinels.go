@@ -29,8 +29,8 @@ func Handle(req *abi.Request, resp *abi.Response, views handlers.Views) {
 		answer.Error(resp, 400, "invalid_parameter", "cursor_not_iso8601")
 		return
 	}
-	if given && before == 0 {
-		before = 1 // 0 means no limit, and no firing is as old as the epoch
+	if given {
+		before = max(before, 1) // 0 means no limit, and no firing is as old as the epoch
 	}
 	var list abi.Firings
 	if err := views.Firings(before, limit, &list); err != nil {
