@@ -302,7 +302,7 @@ func leadContacts() []Case {
 			"a@b.co", "first.last+tag@sub.example.co.uk", "o'hara_99@ex-ample.com", "用户@例え.テスト", "Ana@Example.COM")...),
 		rule("leads/no e-mail addresses", contacts("email", false,
 			"a", "a@", "@b.co", "a@b", "a b@c.de", "a@b..co", "a@.co", ".a@b.co", "a.@b.co", "a..b@c.de", "a@b@c.de", "a@-b.co",
-			"a@b-.co", "a@1.2", "a@[127.0.0.1]", `\"a\"@b.co`, "a@b.co,c@d.co", "Ana <a@b.co>", "a@b.co\\u200b", "a@b_c.de",
+			"a@b-.co", "a@1.2", "a@[127.0.0.1]", `\"a\"@b.co`, "a@b.co,c@d.co", "Ana <a@b.co>", "a@b.co\\u200b", "a\\u00ad@b.co", "a@b\\u3164.co", "a@b_c.de",
 			strings.Repeat("a", 65)+"@b.co", "a@"+strings.Repeat("b", 64)+".co", "a\\r\\nBcc: x@b.co")...),
 		rule("leads/phone numbers", contacts("phone", true,
 			"5550100", "+15550109999", "(555) 010-9999", "+44 20 7946 0958", "555.010.9999", "01/234 56 78", "555-010-9999 x12",

@@ -30,7 +30,8 @@ func TestLeadID(t *testing.T) {
 func TestInvisibleCharacters(t *testing.T) {
 	for c, want := range map[rune]bool{
 		0x80: false, 0x9f: false, 0xa0: false, 0xa1: true, 0x2009: false, 0x200b: false, 0x206f: false, 0x2070: true,
-		0xfefe: true, 0xfeff: false, 0xff00: true, 0xfffd: false, 0xe9: true, 'z': true, '{': false, '`': false, '_': false,
+		0xad: false, 0xae: true, 0x61c: false, 0x180e: false, 0x3163: true, 0x3164: false,
+		0xfe00: false, 0xfe0f: false, 0xfe10: true, 0xe0020: false, 0xe01ef: false, 0xfefe: true, 0xfeff: false, 0xff00: true, 0xfffd: false, 0xe9: true, 'z': true, '{': false, '`': false, '_': false,
 	} {
 		if got := isDomain("a" + string(c) + "b.com"); got != want {
 			t.Errorf("%U: %t, want %t", c, got, want)

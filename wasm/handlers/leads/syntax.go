@@ -62,10 +62,11 @@ func isDomain(s string) bool {
 	return labels >= 2 && letters
 }
 
-// isWordRune reports whether a non-ASCII c is neither white space nor invisible.
+// isWordRune reports whether a non-ASCII c is neither white space, invisible nor general
+// punctuation.
 func isWordRune(c rune) bool {
-	return !unicode.IsSpace(c) && !unicode.IsControl(c) && c != unicode.ReplacementChar &&
-		(c < 0x200b || c > 0x206f) && c != 0xfeff
+	return !unicode.IsSpace(c) && !unicode.IsControl(c) && c != unicode.ReplacementChar && (c < 0x200b || c > 0x206f) &&
+		!unicode.In(c, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }
 
 func isAlnum(c rune) bool {
