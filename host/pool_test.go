@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -127,6 +128,18 @@ func TestDeadlineEndsHostCalls(t *testing.T) {
 		t.Errorf("%d operations, want 1", n)
 	}
 	pristine(t, m)
+}
+
+// TestRequestBeyondTheBuffer: a request that a guest's input buffer has no room for is refused,
+// and the next is answered.
+func TestRequestBeyondTheBuffer(t *testing.T) {
+	_, m, _ := openHostile(t, assembled(nil, nil), memory.Auto, Limits{})
+	if _, err := ask(m, "/", strings.Repeat("x", abi.InputSize)); ReasonOf(err) != RequestSize || !errors.Is(err, abi.ErrTooLarge) {
+		t.Errorf("a request that is too long: %v", err)
+	}
+	if _, err := ask(m, "/", strings.Repeat("x", 64<<10)); err != nil {
+		t.Errorf("one with a body of 64 KiB: %v", err)
+	}
 }
 
 // TestInputOfOperationsIsBounded holds that no operation is given more than a request

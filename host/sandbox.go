@@ -69,7 +69,7 @@ func (s *sandbox) serve(ctx context.Context, req *abi.Request, resp *abi.Respons
 	room := s.instance.Memory()[s.inputAt:][:s.inputRoom:s.inputRoom]
 	frame := req.Append(room[:0])
 	if len(frame) > len(room) {
-		return c.m.fault(RequestSize, nil)
+		return c.m.fault(RequestSize, abi.ErrTooLarge)
 	}
 	c.fuel = c.mostFuel()
 	s.fuel.Set(uint64(c.fuel))

@@ -9,6 +9,8 @@
 // Times are microseconds since the Unix epoch, UTC; 0 means "not set".
 package abi
 
+import "errors"
+
 // Version is the first byte of every request and response frame. Both sides
 // refuse frames of another version.
 const Version = 1
@@ -37,10 +39,19 @@ const (
 	ImportLog = "log"
 )
 
-// InputSize is the smallest capacity of a guest's input buffer, in bytes. It
-// holds a body of 64 KiB with the longest path, query and headers that the host
-// accepts.
-const InputSize = 96 << 10
+// Sizes in bytes.
+const (
+	// MaxRequest is the capacity that a guest's input buffer should have. It holds every
+	// request: a body of 64 KiB and 16 KiB of path, query and headers, of which a
+	// parameter of the path is there three times.
+	MaxRequest = 128 << 10
+	// InputSize is the smallest capacity that the host accepts. Requests that do not fit
+	// are answered 413.
+	InputSize = 96 << 10
+)
+
+// ErrTooLarge is the error of a request that does not fit the guest's input buffer.
+var ErrTooLarge = errors.New("the request is longer than the guest's input buffer")
 
 // Op is an operation of ImportCall. The set only grows; numbers are never
 // reused.

@@ -329,6 +329,8 @@ func revoke() []Case {
 		rule("revoke/a body is left alone",
 			subscribeOK,
 			Step{Method: "DELETE", Path: "webhooks/$(id)", Body: "{", Status: 200, WantBody: `{"ok":true}`}),
+		rule("revoke/the longest id and body",
+			Step{Method: "DELETE", Path: "webhooks/" + strings.Repeat("a", 15_000), Body: strings.Repeat("x", 64<<10), Status: 404, WantBody: refused("subscription_not_found", "")}),
 		rule("revoke/no id", path(noID, "webhooks/"), path(noID, "webhooks"), path(noID, "webhooks/?id=whs_1")),
 		rule("revoke/id in capitals",
 			subscribeOK,

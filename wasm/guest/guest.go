@@ -48,7 +48,7 @@ var (
 	body   = arena[0:0:digitsAt]
 	digits = arena[digitsAt:digitsAt:framesAt] // of numbers in headers
 	frames = arena[framesAt:framesAt:outputAt] // sent to the host
-	input  = arena[inputAt:][:abi.InputSize]   // results of calls follow the request
+	input  = arena[inputAt:][:abi.MaxRequest]  // results of calls follow the request
 )
 
 const (
@@ -56,7 +56,7 @@ const (
 	framesAt  = 3 << 10
 	outputAt  = framesAt + 512
 	inputAt   = 12 << 10
-	arenaSize = inputAt + abi.InputSize + 64<<10
+	arenaSize = inputAt + abi.MaxRequest + 64<<10
 )
 
 // Handle registers the handler of the module. It must be called once, in an init

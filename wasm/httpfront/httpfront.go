@@ -106,6 +106,18 @@ func New(c Config) *Front {
 	return f
 }
 
+// NewServer returns a server of a Front for a machine of one's own: it bounds headers and
+// times as a node does, and leaves every answer to the handler.
+func NewServer(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler:                      handler,
+		DisableGeneralOptionsHandler: true, // net/http would answer "OPTIONS *" without asking for a key
+		ReadHeaderTimeout:            5 * time.Second,
+		ReadTimeout:                  10 * time.Second,
+		MaxHeaderBytes:               2 * MaxHeader,
+	}
+}
+
 // Peer returns the address at the other end of the connection, without port and
 // zone, and not in the form of IPv4 mapped into IPv6.
 func Peer(r *http.Request) netip.Addr {
@@ -209,7 +221,10 @@ func (x *exchange) serve() (handler string, status int) {
 	x.req.Body = body
 	x.req.Principal = x.gate.Principal
 	x.req.Params = x.gate.Params
-	if err := x.call(handler, module, &x.handler); err != nil {
+	switch err := x.call(handler, module, &x.handler); {
+	case errors.Is(err, abi.ErrTooLarge):
+		return handler, x.write(http.StatusRequestEntityTooLarge, nil, tooLarge)
+	case err != nil:
 		return handler, x.fail(handler, err)
 	}
 	return handler, x.deliver(handler, &x.handler)

@@ -1,11 +1,14 @@
 package httpfront_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -145,6 +148,48 @@ func TestBodies(t *testing.T) {
 		if w.Code != tt.status || w.Header().Get("X-Gate") != "1" {
 			t.Errorf("%s: %d %v, want %d with the gate's headers", tt.name, w.Code, w.Header(), tt.status)
 		}
+	}
+}
+
+// TestRequestBeyondTheGuestsBuffer: sent again it would not fit either.
+func TestRequestBeyondTheGuestsBuffer(t *testing.T) {
+	front := newFront(pass, func(*abi.Request, *abi.Response) error { return fmt.Errorf("call module: %w", abi.ErrTooLarge) }, nil)
+	w := httptest.NewRecorder()
+	front.ServeHTTP(w, httptest.NewRequest("POST", "/", nil))
+	if w.Code != 413 || w.Body.String() != `{"error":"payload_too_large"}` || w.Header().Get("Retry-After") != "" {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+}
+
+// TestServersAnswerNothingThemselves: net/http would answer OPTIONS of the whole server.
+func TestServersAnswerNothingThemselves(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httpfront.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	defer func() {
+		if err := errors.Join(server.Close(), <-served); !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	}()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("status %d", resp.StatusCode)
 	}
 }
 

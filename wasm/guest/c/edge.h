@@ -20,9 +20,9 @@
 
 enum {
 	EDGE_VERSION = 1,
-	EDGE_INPUT_SIZE = 96 << 10, // the least that the host accepts, in bytes
-	EDGE_BODY_SIZE = 64 << 10,  // room for the body of a response, in bytes
-	EDGE_HEAD_SIZE = 4 << 10,   // room for the headers of a response, in bytes
+	EDGE_INPUT_SIZE = 128 << 10, // holds every request, in bytes
+	EDGE_BODY_SIZE = 64 << 10,   // room for the body of a response, in bytes
+	EDGE_HEAD_SIZE = 4 << 10,    // room for the headers of a response, in bytes
 };
 
 // edge_bytes is a text or a body. It is not ended by a zero.

@@ -17,8 +17,8 @@ use std::cell::UnsafeCell;
 
 /// The first byte of every request and response frame.
 const VERSION: u8 = 1;
-/// The least capacity of the input buffer that the host accepts, in bytes.
-const INPUT_SIZE: usize = 96 << 10;
+/// The capacity of the input buffer, which holds every request, in bytes.
+const INPUT_SIZE: usize = 128 << 10;
 
 /// A request. Texts that are not UTF-8 are shown with U+FFFD in place of what is not.
 #[derive(Default)]

@@ -64,12 +64,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) error {
 	if err := greet(stdout, *controlled, sandboxctl.Hello{URL: "http://" + listener.Addr().String(), Account: demo.AccountID, Live: demo.Live, Test: demo.Test}); err != nil {
 		return err
 	}
-	server := &http.Server{
-		Handler:           handler(backend, clock, *controlled, pages),
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
-		MaxHeaderBytes:    2 * httpfront.MaxHeader,
-	}
+	server := httpfront.NewServer(handler(backend, clock, *controlled, pages))
 	failed := make(chan error, 2)
 	go func() { failed <- server.Serve(listener) }()
 	if *controlled {
