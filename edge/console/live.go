@@ -2,10 +2,13 @@ package console
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"time"
+
+	"partneredge/edge/adminapi"
 )
 
 // Times and bounds of live pages.
@@ -43,6 +46,9 @@ func (c *Console) live(p page) func(http.ResponseWriter, *visit) {
 				return
 			}
 			if err := c.sendLive(w, v, p); err != nil {
+				if refused, ok := errors.AsType[*adminapi.Error](err); ok && refused.Status == http.StatusUnauthorized {
+					c.sessions.close(v.session) // or each reconnection would present the token again
+				}
 				c.cfg.Log.Debug("live page", "err", err)
 				return
 			}

@@ -35,3 +35,33 @@ func TestLiveEnds(t *testing.T) {
 		}
 	})
 }
+
+// TestLiveEndsWithItsToken: a live page whose token was revoked presents it once. When the page
+// reconnects by itself it is sent to the login: each time more would count as a guess of its
+// address, and keep others there from logging in.
+func TestLiveEndsWithItsToken(t *testing.T) {
+	for _, path := range []string{"live", "releases/live"} {
+		synctest.Test(t, func(t *testing.T) {
+			asked := 0
+			c, err := New(Config{API: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				asked++
+				w.WriteHeader(http.StatusUnauthorized)
+			})})
+			if err != nil {
+				t.Fatal(err)
+			}
+			one := c.sessions.open("revoked", adminapi.Whoami{ID: "tok_1"})
+			connect := func() *httptest.ResponseRecorder {
+				r := httptest.NewRequest(http.MethodGet, Path+path, nil)
+				r.AddCookie(&http.Cookie{Name: sessionCookie, Value: one.id})
+				w := httptest.NewRecorder()
+				c.ServeHTTP(w, r)
+				return w
+			}
+			connect()
+			if again := connect(); asked != 1 || again.Header().Get("Location") != Path+"login" {
+				t.Errorf("%s presents the token %d times, and is answered %d when it reconnects", path, asked, again.Code)
+			}
+		})
+	}
+}
