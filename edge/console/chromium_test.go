@@ -18,6 +18,7 @@ import (
 	"partneredge/edge/adminapi"
 	"partneredge/edge/browsertest"
 	"partneredge/edge/wire"
+	"partneredge/store"
 )
 
 // TestInBrowser walks through the console in a real browser, in the dark, in the
@@ -114,6 +115,33 @@ func TestInBrowser(t *testing.T) {
 	defer mu.Unlock()
 	for _, c := range complaints {
 		t.Errorf("the browser complains: %s", c)
+	}
+}
+
+// TestRolloutIsNamedInBrowser: the question before a rollout names what is chosen.
+func TestRolloutIsNamedInBrowser(t *testing.T) {
+	ctx := browsertest.Start(t, "the question before a rollout")
+	f := newEmptyFixture(t)
+	f.enrol("Node of eu-west", "eu-west")
+	for i, version := range []string{"1.4.0", "1.5.0"} {
+		if _, _, err := f.db.AddRelease(t.Context(), store.Release{Version: version, Digest: fmt.Sprintf("sha256:%064x", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	base := f.AdminURL() + "/console/"
+	if err := chromedp.Do(ctx, browsertest.Look("light", 1280), chromedp.Navigate(base), chromedp.WaitVisible(`input[name=token]`),
+		chromedp.SendKeys(`input[name=token]`, f.Token()+kb.Enter), chromedp.WaitVisible(`.charts`),
+		chromedp.Navigate(base+"releases"), chromedp.Click(`details > summary`), chromedp.WaitVisible(`details form button.primary`)); err != nil {
+		t.Fatal(err)
+	}
+	ask := `window.confirm = (question) => { window.asked = question; return false; };
+		document.querySelector("details form button.primary").click(); window.asked`
+	if got, want := browsertest.Value[string](t, ctx, ask), "Roll this release out?\nrelease: 1.5.0\nnodes: all\nregion: all"; got != want {
+		t.Errorf("asked %q, want %q", got, want)
+	}
+	choose := `document.querySelector("select[name=release]").selectedIndex = 1; document.querySelector("input[name=region]").checked = true; `
+	if got, want := browsertest.Value[string](t, ctx, choose+ask), "Roll this release out?\nrelease: 1.4.0\nnodes: all\nregion: eu-west"; got != want {
+		t.Errorf("asked %q, want %q", got, want)
 	}
 }
 

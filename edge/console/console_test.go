@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -152,6 +153,9 @@ func TestForms(t *testing.T) {
 	if _, text := b.post("webhooks/"+f.webhook.ID+"/recover", url.Values{"hours": {"2"}}); !strings.Contains(text, "queued again: 0") {
 		t.Error("recover says nothing")
 	}
+	if _, text := b.post("webhooks/"+f.webhook.ID+"/recover", url.Values{"hours": {"2h"}}); !strings.Contains(text, `name="hours" value="2h"`) {
+		t.Error("hours that were refused are not filled in again")
+	}
 	if _, text := b.get("events/" + deliveries[0].EventID); !strings.Contains(text, f.webhook.ID) || !strings.Contains(text, "cancelled") {
 		t.Error("the log of the event lacks the subscription")
 	}
@@ -207,6 +211,8 @@ func TestReleases(t *testing.T) {
 		t.Error("not rolled back")
 	} else if strings.Contains(text, "notice bad") {
 		t.Error("an operator's own rollback is shown as an alarm")
+	} else if !strings.Contains(text, `<option value="" selected>choose one</option>`) {
+		t.Error("a release that was rolled back is proposed, as there is no other")
 	}
 	newer, _, err := f.db.AddRelease(f.Context(), store.Release{Version: "1.5.0", Digest: "sha256:" + strings.Repeat("5f", 32)})
 	if err != nil {
@@ -230,6 +236,45 @@ func TestReleases(t *testing.T) {
 	_, viewer := f.token("viewer")
 	if _, text := f.login(viewer).get("releases"); strings.Contains(text, "Roll back") || strings.Contains(text, "Roll a release out") {
 		t.Error("a viewer is offered a rollout")
+	}
+}
+
+// TestRefusedRollout: a form of a rollout that was refused comes back open and as it was sent,
+// also for a release that is not on the page. With what the page proposes instead, mending one
+// field would roll another release out to every node.
+func TestRefusedRollout(t *testing.T) {
+	f := newFixture(t)
+	for _, region := range []string{"eu-west", "us-east"} {
+		f.enrol("Node of "+region, region)
+	}
+	var releases []store.Release
+	for n := range 51 { // a page has 50
+		release, _, err := f.db.AddRelease(t.Context(), store.Release{Version: fmt.Sprintf("1.%d.0", n), Digest: fmt.Sprintf("sha256:%064x", n)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		releases = append(releases, release)
+	}
+	b := f.login(f.Token())
+	plan := url.Values{"stages": {"5 100"}, "pause": {"2m"}, "canary": {"3"}, "nodes": {"node_1, node_2"}, "region": {"eu-west"}}
+	for name, release := range map[string]store.Release{releases[49].Version: releases[49], releases[0].ID: releases[0]} {
+		plan.Set("release", release.ID)
+		_, text := b.post("rollouts", plan)
+		for _, want := range []string{
+			"pause is a number", `<details class="card" open>`, `<option value="` + release.ID + `" selected>` + name + `</option>`,
+			`name="stages" value="5 100"`, `name="pause" value="2m"`, `name="canary" value="3"`, `name="nodes" value="node_1, node_2"`,
+			`value="eu-west" checked>`, `value="us-east">`,
+		} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the page after a refused rollout of %s lacks %s", release.Version, want)
+			}
+		}
+		if strings.Count(text, " selected>") != 1 {
+			t.Errorf("the page after a refused rollout of %s selects another release", release.Version)
+		}
+	}
+	if _, text := b.get("releases"); !strings.Contains(text, `<option value="`+releases[50].ID+`" selected>`) || strings.Contains(text, `value="2m"`) {
+		t.Error("a page that is loaded anew does not propose the newest release")
 	}
 }
 

@@ -108,6 +108,11 @@ func (d *releasesData) count(n adminapi.Node) {
 	d.Running[at].Nodes++
 }
 
+// Lists reports whether the page lists a release, by its id.
+func (d releasesData) Lists(id string) bool {
+	return slices.ContainsFunc(d.Releases, func(r adminapi.Release) bool { return r.ID == id })
+}
+
 // propose finds the releases that were rolled back, given the rollouts, newest first, and
 // the newest release that was not.
 func (d *releasesData) propose(rollouts []adminapi.Rollout) {

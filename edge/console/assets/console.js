@@ -25,9 +25,18 @@ if (pulse) {
   });
 }
 
+// chosen returns what a field of a form holds, as the form shows it.
+const chosen = (form, name) => {
+  const options = form.querySelectorAll(`select[name=${name}] option:checked`);
+  const values = options.length ? [...options].map((o) => o.text) : new FormData(form).getAll(name);
+  return values.join(", ").trim() || "all";
+};
+
 document.addEventListener("submit", (event) => {
-  const question = event.target.dataset.confirm;
-  if (question && !window.confirm(question)) event.preventDefault();
+  const form = event.target;
+  const { confirm: question, chosen: names } = form.dataset;
+  const lines = (names?.split(" ") ?? []).map((name) => `${name}: ${chosen(form, name)}`);
+  if (question && !window.confirm([question, ...lines].join("\n"))) event.preventDefault();
 });
 
 document.addEventListener("click", async (event) => {
