@@ -166,17 +166,19 @@ func account(v *visit) (view, error) {
 	var data struct {
 		Account  adminapi.Account
 		Keys     adminapi.List[adminapi.Key]
-		Webhooks adminapi.List[adminapi.Webhook]
+		Webhooks subscriptions
 		Scopes   []string
 	}
 	data.Scopes = adminapi.Scopes()
 	at := "/accounts/" + v.id()
-	for from, into := range map[string]any{at: &data.Account, at + "/keys" + v.page(): &data.Keys, at + "/webhooks?limit=100": &data.Webhooks} {
+	for from, into := range map[string]any{at: &data.Account, at + "/keys" + v.page(): &data.Keys} {
 		if err := v.get(from, into); err != nil {
 			return view{}, err
 		}
 	}
-	return view{page: "account", Title: data.Account.Name, Section: "accounts", Data: data, Next: v.next(data.Keys.NextCursor)}, nil
+	var err error
+	data.Webhooks, err = subscriptionsOf(v, data.Account)
+	return view{page: "account", Title: data.Account.Name, Section: "accounts", Data: data, Next: v.next(data.Keys.NextCursor)}, err
 }
 
 // webhooks reads the subscriptions of one page of accounts.
@@ -185,19 +187,15 @@ func webhooks(v *visit) (view, error) {
 	if err := v.get("/accounts"+v.page(), &accounts); err != nil {
 		return view{}, err
 	}
-	type row struct {
-		adminapi.Webhook
-		Account string
-	}
-	var rows []row
+	var data []subscriptions // of accounts that have any
 	for _, a := range accounts.Items {
-		var hooks adminapi.List[adminapi.Webhook]
-		if err := v.get("/accounts/"+a.ID+"/webhooks?limit=100", &hooks); err != nil {
+		of, err := subscriptionsOf(v, a)
+		if err != nil {
 			return view{}, err
 		}
-		for _, h := range hooks.Items {
-			rows = append(rows, row{h, a.Name})
+		if len(of.Items) > 0 {
+			data = append(data, of)
 		}
 	}
-	return view{page: "webhooks", Title: "Subscriptions", Section: "webhooks", Data: rows, Next: v.next(accounts.NextCursor)}, nil
+	return view{page: "webhooks", Title: "Subscriptions", Section: "webhooks", Data: data, Next: v.next(accounts.NextCursor)}, nil
 }
