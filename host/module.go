@@ -198,7 +198,10 @@ func (m *Module) fault(reason Reason, err error) *Error {
 func (m *Module) report(e *Error) {
 	m.counts.fail(e.Reason)
 	level := slog.LevelError
-	if e.Reason == Canceled || e.Reason == Closed {
+	switch e.Reason {
+	case Canceled:
+		level = slog.LevelDebug // any client brings it about, as often as it likes
+	case Closed:
 		level = slog.LevelInfo
 	}
 	attrs := []slog.Attr{slog.String("module", m.manifest.Name), slog.String("digest", m.digest),

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -94,6 +95,41 @@ func TestMadeUpKeysHoldUpNobody(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHangUpsAreCounted: a client that hangs up before its made-up key is refused is locked out
+// after as many as one that stays, and its requests are nobody's errors.
+func TestHangUpsAreCounted(t *testing.T) {
+	t.Parallel()
+	o := newOrigin(t)
+	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
+	key := o.addKey("key_1", nil)
+	n := startNode(t, config(t, o))
+	ask(t, n, "GET", me, key, "").want(t, 200)
+	gone := func() int {
+		return int(testutil.ToFloat64(n.metrics.requests.WithLabelValues("gate", fmt.Sprint(httpfront.ClientGone))))
+	}
+	answers := make(chan struct{})
+	o.do(func() {
+		o.hold = func(verb string) {
+			if verb == wire.VerbKey {
+				<-answers
+			}
+		}
+	})
+	for i := range 20 {
+		asked := o.requests(wire.VerbKey)
+		conn, err := net.Dial("tcp", strings.TrimPrefix(n.URL(), "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", me, plaintext(fmt.Sprint("made up ", i)))
+		eventually(t, "the origin is asked", func() bool { return o.requests(wire.VerbKey) > asked })
+		conn.Close()
+		eventually(t, "the request has ended", func() bool { return gone() == i+1 })
+		answers <- struct{}{}
+	}
+	eventually(t, "the client is locked out", func() bool { return ask(t, n, "GET", me, key, "").status == 403 })
 }
 
 // TestBurstOfAKeyThatIsNotHeld: a key's first requests at a node come at once, and

@@ -47,7 +47,7 @@ func newMetrics(c Config) *metrics {
 	}
 	m := &metrics{
 		registry:       registry,
-		requests:       counter("http_requests_total", "Requests answered, by handler (gate when none was reached) and status.", "handler", "status"),
+		requests:       counter("http_requests_total", "Requests answered, by handler (gate when none was reached) and status, 499 where the client was gone before.", "handler", "status"),
 		requestTime:    histogram("http_request_duration_seconds", "Time to answer a request.", "handler"),
 		originRequests: counter("origin_requests_total", "Requests to the origin, by verb and outcome.", "verb", "outcome"),
 		originTime:     histogram("origin_request_duration_seconds", "Time of a request to the origin.", "verb"),

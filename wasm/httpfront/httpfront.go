@@ -180,6 +180,9 @@ func (f *Front) answer(w http.ResponseWriter, r *http.Request) (drains bool) {
 			x.ctx, x.w = f.Begin(w, r)
 		}
 		handler, status = x.serve()
+		if status >= http.StatusInternalServerError && r.Context().Err() != nil {
+			status = ClientGone
+		}
 	}
 	if f.Answered != nil {
 		x.conclude(start, handler, status)
@@ -191,7 +194,8 @@ func (f *Front) answer(w http.ResponseWriter, r *http.Request) (drains bool) {
 // serve answers by the gate and the handler that it names, "" for none.
 func (x *exchange) serve() (handler string, status int) {
 	modules := x.front.Modules
-	if err := x.call(route.Gate, modules.Gate, &x.gate); err != nil {
+	// What the gate counts against a client must not hang on whether that stays.
+	if err := x.call(context.WithoutCancel(x.ctx), route.Gate, modules.Gate, &x.gate); err != nil {
 		return "", x.fail(route.Gate, err)
 	}
 	addLimits(&x.gate)
@@ -218,10 +222,13 @@ func (x *exchange) serve() (handler string, status int) {
 		x.w.Header().Set("Connection", "close")
 		return handler, x.write(http.StatusRequestTimeout, nil, tooSlow)
 	}
+	if err := x.ctx.Err(); err != nil {
+		return handler, x.fail(handler, err)
+	}
 	x.req.Body = body
 	x.req.Principal = x.gate.Principal
 	x.req.Params = x.gate.Params
-	switch err := x.call(handler, module, &x.handler); {
+	switch err := x.call(x.ctx, handler, module, &x.handler); {
 	case errors.Is(err, abi.ErrTooLarge):
 		return handler, x.write(http.StatusRequestEntityTooLarge, nil, tooLarge)
 	case err != nil:
@@ -231,7 +238,7 @@ func (x *exchange) serve() (handler string, status int) {
 }
 
 // call calls a module with the request and only the headers that it may see.
-func (x *exchange) call(name string, m Module, resp *abi.Response) error {
+func (x *exchange) call(ctx context.Context, name string, m Module, resp *abi.Response) error {
 	x.req.Headers = x.req.Headers[:0]
 	for _, name := range m.Headers {
 		for _, value := range x.r.Header[http.CanonicalHeaderKey(name)] {
@@ -240,9 +247,9 @@ func (x *exchange) call(name string, m Module, resp *abi.Response) error {
 	}
 	resp.Reset()
 	if x.front.Around == nil {
-		return m.Call(x.ctx, &x.req, resp)
+		return m.Call(ctx, &x.req, resp)
 	}
-	ctx, end := x.front.Around(x.ctx, name)
+	ctx, end := x.front.Around(ctx, name)
 	err := m.Call(ctx, &x.req, resp)
 	end(err)
 	return err

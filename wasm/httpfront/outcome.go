@@ -17,12 +17,16 @@ type Outcome struct {
 	// Principal is whom the gate knows the key to be of, also where it refused it. Its
 	// texts are valid during the call of Answered. Zero: the key is not known.
 	Principal abi.Principal
-	Method    string // _OTHER for one that HTTP does not define
-	Route     string // the pattern, such as /api/v2/public/webhooks/{id}; "": none has the path
-	Handler   string // "" if the gate answered
-	Status    int
+	Method    string  // _OTHER for one that HTTP does not define
+	Route     string  // the pattern, such as /api/v2/public/webhooks/{id}; "": none has the path
+	Handler   string  // "" if the gate answered
+	Status    int     // ClientGone if the client was gone and nothing could be answered
 	Refusal   Refusal // zero unless Status is 400 or more
 }
+
+// ClientGone is the status of a request that was not answered since its client went away, in
+// place of a fault's. It is nginx's.
+const ClientGone = 499
 
 // Refusal holds the fields error and reason of an answer's body.
 type Refusal struct{ Code, Reason string }

@@ -113,7 +113,11 @@ func TestAnsweredMayKeepTheName(t *testing.T) {
 func TestClientsThatGoAwayAreNoErrors(t *testing.T) {
 	for _, away := range []bool{false, true} {
 		var log bytes.Buffer
-		front := newFront(func(*abi.Request, *abi.Response) error { return context.Canceled }, nil, slog.New(slog.NewTextHandler(&log, nil)))
+		var outcome httpfront.Outcome
+		front := httpfront.New(httpfront.Config{
+			Modules: &httpfront.Modules{Gate: httpfront.Module{Caller: caller(func(*abi.Request, *abi.Response) error { return context.Canceled })}},
+			Log:     slog.New(slog.NewTextHandler(&log, nil)), Answered: func(_ context.Context, o *httpfront.Outcome) { outcome = *o },
+		})
 		ctx, cancel := context.WithCancel(t.Context())
 		if away {
 			cancel()
@@ -122,6 +126,9 @@ func TestClientsThatGoAwayAreNoErrors(t *testing.T) {
 		cancel()
 		if logged := log.Len() != 0; logged == away {
 			t.Errorf("client away: %t, yet the log has %q", away, &log)
+		}
+		if want := map[bool]int{false: 500, true: httpfront.ClientGone}[away]; outcome.Status != want {
+			t.Errorf("client away: %t, its status is %d, want %d", away, outcome.Status, want)
 		}
 	}
 }

@@ -98,12 +98,15 @@ type lookups struct {
 // question again.
 const singlyFor = time.Minute
 
-// guess fetches a key that is not held, for a client.
+// guess fetches a key that is not held, for a client. If the client is gone before the answer
+// comes, an unknown key is counted here, as no gate will: else one that hangs up each time
+// could guess for ever.
 func (k keys) guess(ctx context.Context, client netip.Addr, hash string) (local.Record, error) {
+	var left abandoned
 	rec, err := k.lookups.batches.Do(ctx, batch.Request[local.Record]{
 		Name: hash,
 		Life: tracing.WithSpanOf(k.ctx, ctx),
-		Enter: func() (func(), *batch.Result[local.Record]) {
+		Enter: func() (func(batch.Result[local.Record]), *batch.Result[local.Record]) {
 			if rec, current := k.current(hash); current { // the lookup before this one brought it
 				return nil, &batch.Result[local.Record]{Value: rec}
 			}
@@ -111,13 +114,41 @@ func (k keys) guess(ctx context.Context, client netip.Addr, hash string) (local.
 			if !ok {
 				return nil, &batch.Result[local.Record]{Err: errNoRoom}
 			}
-			return leave, nil
+			return func(at batch.Result[local.Record]) {
+				leave()
+				if errors.Is(at.Err, host.ErrNotFound) && left.note(&left.unknown) {
+					k.countFailure(client)
+				}
+			}, nil
 		},
 	})
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		err = fmt.Errorf("%w: %w", host.ErrUnavailable, err)
+		if left.note(&left.gone) {
+			k.countFailure(client)
+		}
 	}
 	return rec, err
+}
+
+// abandoned notes that the client of a lookup is gone, and that the key is unknown.
+type abandoned struct {
+	mu            sync.Mutex
+	gone, unknown bool
+}
+
+// note notes one of the two, and reports whether both are so now.
+func (a *abandoned) note(one *bool) (both bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	*one = true
+	return a.gone && a.unknown
+}
+
+func (k keys) countFailure(client netip.Addr) {
+	if _, err := k.Store.Lockouts.Failure(client.String()); err != nil {
+		k.Log.Warn("cannot keep a lockout", "err", err)
+	}
 }
 
 var errNoRoom = fmt.Errorf("%w: too many keys are being looked up", host.ErrUnavailable)

@@ -39,7 +39,7 @@ type Group[V any] struct {
 type call[V any] struct {
 	name   string
 	ctx    context.Context // of the question, if this is its first name
-	leave  func()
+	leave  func(Result[V])
 	result Result[V]
 	done   chan struct{} // closed when there is a result
 }
@@ -51,9 +51,9 @@ type Request[V any] struct {
 	// for the answer, so it does not end with the request.
 	Life context.Context
 	// Enter is called when the name is not being asked for. It returns a result if there
-	// is one already, and else leave, which is called before the name's result is known
-	// to those who wait.
-	Enter func() (leave func(), at *Result[V])
+	// is one already, and else leave, which is called with the name's result before those
+	// who wait know it.
+	Enter func() (leave func(Result[V]), at *Result[V])
 }
 
 // Do returns the result for a name, or the error of ctx if that ends before.
@@ -155,6 +155,6 @@ func (g *Group[V]) ask(calls []*call[V]) {
 
 // end hands the result of a call to those who wait for it.
 func (c *call[V]) end() {
-	c.leave()
+	c.leave(c.result)
 	close(c.done)
 }

@@ -59,11 +59,11 @@ func (o *origin) ask(ctx context.Context, names []string) []Result[string] {
 	return results
 }
 
-func (o *origin) enter() (func(), *Result[string]) {
+func (o *origin) enter() (func(Result[string]), *Result[string]) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.inside++
-	return func() {
+	return func(Result[string]) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.inside--
@@ -193,7 +193,7 @@ func TestWhoMayNotEnterAsksForNothing(t *testing.T) {
 		o := new(origin)
 		g := o.group()
 		for _, at := range []Result[string]{{Value: "brought meanwhile"}, {Err: errors.New("no room")}} {
-			value, err := g.Do(t.Context(), Request[string]{Name: "a", Life: t.Context(), Enter: func() (func(), *Result[string]) { return nil, &at }})
+			value, err := g.Do(t.Context(), Request[string]{Name: "a", Life: t.Context(), Enter: func() (func(Result[string]), *Result[string]) { return nil, &at }})
 			if value != at.Value || err != at.Err {
 				t.Errorf("%q, %v", value, err)
 			}
