@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"partneredge/store"
 
@@ -25,23 +26,32 @@ type keeper struct {
 	room int64
 	free atomic.Int64
 	now  atomic.Int64 // seconds
+	jump atomic.Int64 // seconds by which the time of day is set, and nothing else
 }
 
 func newKeeper(t *testing.T) *keeper {
 	k := &keeper{t: t, path: filepath.Join(t.TempDir(), "outbox"), room: 1 << 20}
 	k.free.Store(1 << 30)
-	k.now.Store(1_800_000_000)
 	return k
 }
 
 func (k *keeper) pass(d time.Duration) { k.now.Add(int64(d.Seconds())) }
+
+// clock returns a time as time.Now does, whose monotonic reading knows nothing of jumps.
+func (k *keeper) clock() time.Time {
+	t := keeperBegan.Add(time.Duration(k.now.Load()) * time.Second)
+	*(*uint64)(unsafe.Pointer(&t)) += uint64(k.jump.Load()) << 30 // where package time has the seconds
+	return t
+}
+
+var keeperBegan = time.Now()
 
 func (k *keeper) open(keepFor time.Duration) *Outbox {
 	k.t.Helper()
 	o, err := Open(Config{
 		Disk: k.disk, Path: k.path, RejectedPath: k.path + ".rejected", MaxBytes: k.room, SegmentBytes: 3 * recordOf, KeepFor: keepFor,
 		Free: func(string) (int64, int64, error) { return k.free.Load(), 0, nil },
-		Log:  slog.New(slog.DiscardHandler), Now: func() time.Time { return time.Unix(k.now.Load(), 0) },
+		Log:  slog.New(slog.DiscardHandler), Now: k.clock,
 	})
 	if err != nil {
 		k.t.Fatal(err)
@@ -59,7 +69,7 @@ func (k *keeper) reopen(o *Outbox, keepFor time.Duration) *Outbox {
 	}
 	marks, _ := filepath.Glob(k.path + "*" + goneSuffix)
 	for _, path := range marks {
-		at := time.Unix(k.now.Load(), 0)
+		at := k.clock()
 		if err := os.Chtimes(path, at, at); err != nil {
 			k.t.Fatal(err)
 		}
@@ -279,6 +289,35 @@ func TestKeptOverClockJumps(t *testing.T) {
 		k.rest(t, o)
 		offerAgain(t, o)
 		expect(t, o, ids(7)...)
+	}
+}
+
+// TestKeptOverJumpsOfARunningClock: as above, where only the time of day jumps, and nothing
+// but the monotonic clock goes on. What was kept before a restart stays, be it an upkeep or
+// another segment that ends meanwhile, and so does what is gone from beside an item that waits.
+func TestKeptOverJumpsOfARunningClock(t *testing.T) {
+	for _, jump := range []time.Duration{1000 * time.Hour, -1000 * time.Hour} {
+		k := newKeeper(t)
+		o := k.open(keepFor)
+		add(t, o, ids(8)...)
+		remove(t, o, ids(8, 6)...)
+		o = k.reopen(o, keepFor)
+		k.rest(t, o)
+		k.jump.Store(int64(jump.Seconds()))
+		if !k.clock().Round(0).After(time.Now().Add(999*time.Hour)) && jump > 0 || k.clock().Sub(keeperBegan) > time.Minute {
+			t.Fatalf("the clock is at %v", k.clock())
+		}
+		all := ids(8)
+		if jump > 0 {
+			all = ids(14)
+			add(t, o, all[8:]...)
+			remove(t, o, all[8:]...)
+		}
+		upkeep(t, o)
+		k.jump.Store(0)
+		k.rest(t, o)
+		offerAgain(t, o)
+		expect(t, o, all...)
 	}
 }
 

@@ -93,6 +93,8 @@ const upkeepEvery = time.Minute
 // disk unless something is damaged.
 func Open(c Config) (*Outbox, error) {
 	c.SegmentBytes = min(cmp.Or(c.SegmentBytes, 64<<20), maxSegment)
+	clock := c.Now
+	c.Now = func() time.Time { return clock().Round(0) } // as the files' times are, and so that a jump shows
 	o := &Outbox{
 		cfg: c, seed: maphash.MakeSeed(), zeros: make([]byte, preallocate),
 		queue: newQueue(), wake: make(chan struct{}, 1),

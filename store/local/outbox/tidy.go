@@ -71,7 +71,7 @@ func (o *Outbox) upkeep() error {
 			err = o.retire(s)
 		case s == o.tail && old && o.cfg.KeepFor > 0:
 			o.seal()
-		case s.removed.After(o.cfg.Now()): // the clock was put back
+		case s.removed.After(o.cfg.Now()) && o.steady >= steadyUpkeeps: // the clock was put back
 			s.removed = o.cfg.Now()
 		case o.since(s.removed) < deadFor || !o.over(s.removed):
 		case !o.isWhole(s):
@@ -103,9 +103,10 @@ func (o *Outbox) watchClock() {
 	o.upkeptAt = now
 }
 
-// over reports whether what was handed over at a time need not be kept any more.
+// over reports whether what was handed over at a time need not be kept any more. It goes
+// by the clock as the last upkeep found it, since that may have jumped since then.
 func (o *Outbox) over(at time.Time) bool {
-	return o.cfg.KeepFor == 0 || o.steady >= steadyUpkeeps && o.cfg.Now().Sub(at) >= o.cfg.KeepFor
+	return o.cfg.KeepFor == 0 || o.steady >= steadyUpkeeps && o.upkeptAt.Sub(at) >= o.cfg.KeepFor
 }
 
 // reclaim makes some room and reports whether it did.
