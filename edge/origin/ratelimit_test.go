@@ -141,15 +141,23 @@ func TestLimitsAreTheKeysOwn(t *testing.T) {
 	}
 
 	// While the database is away, what was read before holds; what was not is
-	// asked again.
+	// asked again, and keeps no other key from being counted.
 	f.config.DB.Close()
 	pass(10 * time.Minute)
 	if got = report(5, 1_000_000); got.Keys[key].Spent != 5 {
 		t.Errorf("%+v", got.Keys[key])
 	}
-	if a := ask[wire.Head](n, wire.VerbSpend, wire.Spend{Head: head, Boot: "b", Keys: reports("key_new", ratelimit.Report{Limit: 9, Spent: 1})}); a.Failure == "" {
-		t.Error("a key that cannot be looked up was counted")
+	all := reports("key_new", ratelimit.Report{Limit: 9, Spent: 1})
+	all[key] = wire.SpentKey{Report: ratelimit.Report{Limit: 2, Spent: 6}, KeyHash: hash}
+	if a := ask[wire.Head](n, wire.VerbSpend, wire.Spend{Head: head, Boot: "b", Keys: all}); a.Failure != wire.Unavailable {
+		t.Errorf("a key that cannot be looked up: %+v", a)
 	}
+	shares(func(s wire.Share) bool {
+		if _, answered := s.Keys["key_new"]; answered {
+			t.Error("a key that cannot be looked up was counted")
+		}
+		return s.Keys[key].Spent == 6
+	})
 }
 
 // TestMadeUpLives: a node that reports a key in ever new lives of its counters leaves the

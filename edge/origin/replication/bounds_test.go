@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -45,6 +46,40 @@ func TestMadeUpKeysAreForgotten(t *testing.T) {
 	k.hold("key_real", central.KeyLimit{}, false, time.Now()) // revoked
 	if held, ok := k.heldOf("key_real"); !ok || held.PerMinute != 0 {
 		t.Errorf("of a revoked key %+v is held", held)
+	}
+}
+
+// TestLimitsOutliveAnOutage: however long the database is away, what was read before holds,
+// and is forgotten once the database is there.
+func TestLimitsOutliveAnOutage(t *testing.T) {
+	db, err := central.Open(t.Context(), central.Config{URL: filepath.Join(t.TempDir(), "central.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	ended, end := context.WithCancel(t.Context())
+	end()
+	now := time.Now()
+	k := &keyLimits{db: db, now: func() time.Time { return now }}
+	k.hold("key_real", central.KeyLimit{PerMinute: 7}, true, now)
+	pass := func(ctx context.Context, key string, want int) {
+		t.Helper()
+		for range 3 {
+			now = now.Add(limitFor)
+			limits, err := k.of(ctx, map[string]wire.SpentKey{key: {}, "key_new": {}})
+			if got, known := limits[key]; ctx.Err() != nil && (err == nil || !known || got.PerMinute != want) {
+				t.Fatalf("the database is away: %+v, %v", limits, err)
+			}
+			if _, known := limits["key_new"]; known != (ctx.Err() == nil) {
+				t.Fatalf("a key that was not read: %+v", limits)
+			}
+			k.forget()
+		}
+	}
+	pass(ended, "key_real", 7)
+	pass(t.Context(), "key_other", 0)
+	if _, held := k.heldOf("key_real"); held {
+		t.Error("the limit of a key that nobody reports is held for ever")
 	}
 }
 

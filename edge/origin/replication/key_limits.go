@@ -30,6 +30,7 @@ type keyLimits struct {
 	older   map[string]keyLimit  // what was held before the last rotation
 	none    map[string]time.Time // ids of no key, or of a revoked one, and when they were looked up
 	rotated time.Time
+	reads   bool // the last look at the database found it there, and was after the last rotation
 }
 
 type keyLimit struct {
@@ -38,7 +39,7 @@ type keyLimit struct {
 }
 
 // of returns the limit of every key that is reported. While the database is
-// away, what was read before holds.
+// away, what was read before holds, and the others are left out, with an error.
 func (k *keyLimits) of(ctx context.Context, reports map[string]wire.SpentKey) (map[string]central.KeyLimit, error) {
 	limits := make(map[string]central.KeyLimit, len(reports))
 	var old, unknown []string
@@ -60,14 +61,18 @@ func (k *keyLimits) of(ctx context.Context, reports map[string]wire.SpentKey) (m
 	}
 	ask := append(old, unknown...)
 	read, err := k.db.KeyLimits(ctx, ask)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.reads = err == nil
 	if err != nil {
+		for _, id := range unknown {
+			delete(limits, id)
+		}
 		if len(unknown) == 0 {
 			return limits, nil
 		}
-		return nil, fmt.Errorf("looking up limits: %w", err)
+		return limits, fmt.Errorf("looking up limits of %d keys: %w", len(unknown), err)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	for _, id := range ask {
 		limit, exists := read[id]
 		limits[id] = limit
@@ -106,13 +111,13 @@ func (k *keyLimits) hold(id string, limit central.KeyLimit, exists bool, now tim
 	k.none[id] = now
 }
 
-// forget drops what is too old to be believed, at the latest after twice limitFor. It
-// looks at no single key: reports wait meanwhile.
+// forget drops what is too old to be believed, at the latest after twice limitFor, unless
+// the database may be away. It looks at no single key: reports wait meanwhile.
 func (k *keyLimits) forget() {
 	now := k.now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if now.Sub(k.rotated).Abs() >= limitFor {
-		k.held, k.older, k.none, k.rotated = nil, k.held, nil, now
+	if k.reads && now.Sub(k.rotated).Abs() >= limitFor {
+		k.held, k.older, k.none, k.rotated, k.reads = nil, k.held, nil, now, false
 	}
 }

@@ -42,7 +42,8 @@ type merge struct {
 // its own limit, whatever the report says. A key that does not exist, or is
 // revoked, has nothing left, and nothing is kept of it. A key that the node does not
 // prove to hold is not counted, unless the node is vouched for; with another key's hash
-// that is an error, and the others count.
+// that is an error, and so is a key whose limit cannot be read: it is not answered, so that it
+// comes again. The others count.
 func (m *merge) report(ctx context.Context, node string, vouched bool, s wire.Spend) error {
 	if len(s.Keys) > wire.MaxSpendKeys || s.Boot == "" || len(s.Boot) > maxBootLength {
 		return fmt.Errorf("%w: a spend report out of bounds", store.ErrInvalid)
@@ -58,16 +59,14 @@ func (m *merge) report(ctx context.Context, node string, vouched bool, s wire.Sp
 	if !m.lives.note(node, s.Boot, m.Now()) {
 		return fmt.Errorf("%w: a spend report of too many lives of a node", store.ErrInvalid)
 	}
-	limits, err := m.limits.of(ctx, s.Keys)
-	if err != nil {
-		return err
-	}
+	limits, unread := m.limits.of(ctx, s.Keys)
 	apart := make(map[string]ratelimit.Share)
 	counted := make(map[string]ratelimit.Report, len(s.Keys))
 	var refused error
 	for key, r := range s.Keys {
-		limit := limits[key]
+		limit, known := limits[key]
 		switch {
+		case !known:
 		case limit.PerMinute < 1:
 			apart[key] = r.NothingLeft()
 		case len(r.KeyHash) == 0 && !vouched:
@@ -83,7 +82,7 @@ func (m *merge) report(ctx context.Context, node string, vouched bool, s wire.Sp
 	shares := m.buckets.Merge(from, counted, m.Now().UnixMicro())
 	maps.Copy(shares, apart)
 	m.wake.send()
-	return cmp.Or(m.publish(from, shares), refused)
+	return cmp.Or(m.publish(from, shares), refused, unread)
 }
 
 func (m *merge) publish(to ratelimit.Reporter, shares map[string]ratelimit.Share) error {
