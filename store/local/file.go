@@ -62,7 +62,7 @@ type logFile struct {
 }
 
 // openFile opens or makes the file at path. If the file is damaged, it is set
-// aside, which is one line in log, and the tree is what lay before the damage.
+// aside, or cut where that fails, which is one line in log, and the tree is what lay before the damage.
 func openFile(disk durable.Disk, path string, log *slog.Logger, now time.Time) (f *file, err error) {
 	defer func() {
 		if err != nil {
@@ -76,7 +76,11 @@ func openFile(disk durable.Disk, path string, log *slog.Logger, now time.Time) (
 	if err != nil {
 		return nil, err
 	}
-	if r.aside != "" {
+	switch {
+	case r.failed != nil:
+		log.Error("local file damaged and cannot be set aside: cut to what is whole",
+			"file", path, "kept_bytes", r.kept, "lost_bytes", r.lost, "err", r.failed)
+	case r.aside != "":
 		log.Error("local file damaged: set aside, going on with what is whole",
 			"file", path, "aside", r.aside, "kept_bytes", r.kept, "lost_bytes", r.lost)
 	}

@@ -10,10 +10,12 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"partneredge/store/durable"
+	"partneredge/store/durable/durabletest"
 	"partneredge/store/local/outbox"
 	"partneredge/store/logtest"
 )
@@ -260,6 +262,78 @@ func TestFileDamagedAtEveryByte(t *testing.T) {
 			removeGlob(t, path+".damaged-*")
 		}
 	}
+}
+
+// hurtRow is a row of changes with one byte damaged amid them, and the state before that.
+func hurtRow(t *testing.T) (data []byte, want map[string]string) {
+	t.Helper()
+	data, ends := row(t, filepath.Join(t.TempDir(), "full"), 8)
+	data[ends[5]-3] ^= 0xff // in a value, see deletes
+	return data, states(t, data[:ends[4]], ends[:5])[5]
+}
+
+// TestFileDamagedOnAFailingDisk: whatever fails while a damaged file is set aside, its good
+// beginning is there, or comes with the next start, and is known to be no more than that.
+func TestFileDamagedOnAFailingDisk(t *testing.T) {
+	data, want := hurtRow(t)
+	for _, kind := range []durabletest.Kind{durabletest.Link, durabletest.Make, durabletest.Write, durabletest.Sync, durabletest.Rename, durabletest.SyncDir} {
+		for n := 1; n <= 3; n++ { // of the kind
+			dir := t.TempDir()
+			path := filepath.Join(dir, "db")
+			write(t, path, data)
+			disk := durabletest.New(t, dir)
+			disk.Fail(kind, n, syscall.ENOSPC)
+			log, text := logtest.New()
+			f, err := openFile(durable.Disk{FS: disk}, path, log, time.Now())
+			disk.Before(func(durabletest.Op) error { return nil })
+			if err != nil {
+				if kind != durabletest.SyncDir {
+					t.Errorf("%s %d fails: %v", kind, n, err)
+				}
+				f, err = openFile(durable.Disk{FS: disk}, path, log, time.Now())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			aside, _ := filepath.Glob(path + ".damaged-*")
+			if text.Lines() != 1 || !f.damaged || strings.Contains(text.String(), "aside=") != (len(aside) == 1) {
+				t.Errorf("%s %d fails: damaged %t, %q are set aside, log: %s", kind, n, f.damaged, aside, text)
+			}
+			if err := f.set("next", seal("next", newValue(0))); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.close(); err != nil {
+				t.Fatal(err)
+			}
+			if len(aside) == 1 {
+				if kept, err := os.ReadFile(aside[0]); err != nil || !bytes.Equal(kept, data) {
+					t.Errorf("%s %d fails: what was set aside is not the file: %v", kind, n, err)
+				}
+			}
+			disk.Cut(nil)
+			got := contents(t, path, log)
+			delete(got, "next")
+			if !maps.Equal(got, want) || text.Lines() != 1 {
+				t.Errorf("%s %d fails: %d records, want %d", kind, n, len(got), len(want))
+			}
+		}
+	}
+}
+
+// TestFileDamagedPowerCut: the power goes while a damaged file is set aside, and its good
+// beginning is there.
+func TestFileDamagedPowerCut(t *testing.T) {
+	data, want := hurtRow(t)
+	durabletest.Cuts(t, func(disk *durabletest.Disk, dir string) {
+		write(t, filepath.Join(dir, "db"), data)
+		if f, err := openFile(durable.Disk{FS: disk}, filepath.Join(dir, "db"), slog.New(slog.DiscardHandler), time.Now()); err == nil {
+			_ = f.close()
+		}
+	}, func(when, dir string) {
+		if got := contents(t, filepath.Join(dir, "db"), slog.New(slog.DiscardHandler)); !maps.Equal(got, want) {
+			t.Errorf("%s: %d records, want %d", when, len(got), len(want))
+		}
+	})
 }
 
 func removeGlob(t *testing.T, pattern string) {

@@ -35,12 +35,13 @@ var errDamaged = errors.New("damaged")
 type repaired struct {
 	kept, lost int64  // bytes
 	aside      string // where the damaged file is; "" when it was whole or just cut short
+	failed     error  // why there is nothing at aside, and the file was cut
 }
 
 // repair makes the file at path, if there is none, and one that buntdb can load
 // of what is there. A command that the crash of its writer cut short is cut off.
 // If there is any other damage, the file is set aside under another name and its
-// good beginning takes its place.
+// good beginning takes its place; without room for that, only its beginning is left.
 func repair(disk durable.Disk, path string, now time.Time) (r repaired, err error) {
 	f, err := disk.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -64,21 +65,33 @@ func repair(disk durable.Disk, path string, now time.Time) (r repaired, err erro
 		return r, f.Truncate(r.kept)
 	case errors.Is(err, errDamaged):
 		r.aside = durable.DamagedName(path, now)
-		return r, setAside(disk, f, path, r)
+		return r, setAside(disk, f, path, &r)
 	}
 	return r, err
 }
 
-// setAside gives the damaged file f its other name, and path to a copy of its
-// good beginning.
-func setAside(disk durable.Disk, f durable.File, path string, r repaired) error {
-	if err := disk.Rename(path, r.aside); err != nil {
-		return fmt.Errorf("set aside: %w", err)
+// setAside gives the damaged file f another name, and path to a copy of its good
+// beginning. Where that fails, as on a full disk, f itself is cut, which needs no space.
+func setAside(disk durable.Disk, f durable.File, path string, r *repaired) error {
+	r.failed = disk.Link(path, r.aside)
+	if r.failed == nil {
+		r.failed = disk.Write(path, 0o600, func(w io.Writer) error {
+			_, err := io.Copy(w, io.NewSectionReader(f, 0, r.kept))
+			return err
+		})
 	}
-	return disk.Write(path, 0o600, func(w io.Writer) error {
-		_, err := io.Copy(w, io.NewSectionReader(f, 0, r.kept))
-		return err
-	})
+	if r.failed == nil {
+		return nil
+	}
+	if durable.IsAt(f, path) {
+		_ = disk.Remove(r.aside) // which is a name of f
+		return errors.Join(f.Truncate(r.kept), f.Sync())
+	}
+	err := r.failed
+	if durable.IsAt(f, r.aside) { // the copy is in place, and may not be there after a power cut
+		err = errors.Join(err, disk.Rename(r.aside, path))
+	}
+	return fmt.Errorf("set aside: %w", err)
 }
 
 // judgeTail returns nil when the size bytes at the end of f are the beginning of
