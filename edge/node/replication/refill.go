@@ -36,6 +36,10 @@ const (
 	// refillInternal is how often a whole batch is asked for at which the origin fails, for a
 	// moment perhaps. Each half of it is asked for once.
 	refillInternal = 3
+	// refillAgain is about when a refill is taken up again that was interrupted, and later each
+	// time, up to refillAgainMost.
+	refillAgain     = time.Minute
+	refillAgainMost = 5 * time.Minute
 	// refillFailures bounds the keys of a batch at each of which the origin fails.
 	refillFailures = 8
 )
@@ -171,17 +175,21 @@ func (b *refillBatch) ask(ctx context.Context, req *wire.KeysRequest, reply *wir
 // outdate has the held keys asked for again.
 func (r *replica) outdate() { signal(r.outdated) }
 
-// refillAll asks for the held keys again each time that all of them became stale, until
-// ctx ends.
+// refillAll asks for the held keys again each time that all of them became stale, until all
+// are asked for, or ctx ends. An origin that cannot be reached behind a NATS server answers as
+// one of before refills does, so that one is asked again too.
 func (r *replica) refillAll(ctx context.Context) {
-	if len(r.Store.Views.StaleNames(math.MaxInt)) > 0 { // of before a restart
+	if len(r.Store.Keys.StaleNames(maxRefilled))+len(r.Store.Views.StaleNames(math.MaxInt)) > 0 { // of before a restart
 		r.outdate()
 	}
+	retry := backoff.New(refillAgain, refillAgainMost)
+	var again <-chan time.Time // nil: nothing is left to ask for
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-r.outdated:
+		case <-again:
 		}
 		unread := 0 // each stays stale, so that it is asked for when a request needs it
 		f := Refill{
@@ -192,6 +200,11 @@ func (r *replica) refillAll(ctx context.Context) {
 		if err == nil {
 			err = r.dropOrphans()
 		}
+		if again = nil; err == nil {
+			retry.Reset()
+		} else {
+			again = time.After(retry.Next())
+		}
 		switch {
 		case err == nil && unread > 0:
 			r.Log.Warn("held keys are current again, but for those that the origin cannot read", "keys", len(f.Hashes), "unread", unread)
@@ -200,18 +213,19 @@ func (r *replica) refillAll(ctx context.Context) {
 		case errors.Is(err, nats.ErrNoResponders):
 			r.Log.Debug("the origin does not know how to refill", "err", err)
 		case ctx.Err() == nil:
-			r.Log.Warn("held keys are asked for as requests need them", "err", err)
+			r.Log.Warn("held keys are asked for as requests need them, and all again in a while", "err", err)
 		}
 	}
 }
 
 // dropOrphans drops the stale views of accounts of which no key is held that works: they
-// may have been deleted, which nobody tells after a reset.
+// may have been deleted, which nobody tells after a reset. A key that is stale may be a
+// deleted account's too, and lets no request in.
 func (r *replica) dropOrphans() error {
 	accounts := make(map[string]bool)
 	for _, rec := range r.Store.Keys.Records() {
 		var key abi.Key
-		if key.Parse(readOnly(rec.Frame)) == nil && r.works(&key) {
+		if !rec.Stale() && key.Parse(readOnly(rec.Frame)) == nil && r.works(&key) {
 			accounts[key.AccountID] = true
 		}
 	}

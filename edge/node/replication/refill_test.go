@@ -4,14 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"partneredge/edge/node/replication/link"
 	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/store"
+	"partneredge/store/local"
 )
 
 // failingOrigin answers a refill with all keys, or fails at it.
@@ -91,6 +96,63 @@ func TestRefillGivesUp(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestRefillIsTakenUpAgain: a refill that an outage of ten minutes interrupts, whatever that
+// looks like, or a restart, ends once the origin answers. Of a deleted account nothing is left.
+func TestRefillIsTakenUpAgain(t *testing.T) {
+	for name, fault := range map[string]error{
+		"no answer comes": context.DeadlineExceeded, "nobody is there behind a NATS server": nats.ErrNoResponders,
+	} {
+		for _, restarts := range []bool{false, true} {
+			held, err := local.Open(local.Config{Dir: t.TempDir()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer held.Close()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, stop := context.WithCancel(t.Context())
+				kept := &store.Key{ID: "key_1", AccountID: "acc_kept", ExpiresAt: time.Now().Add(time.Hour)}
+				began := time.Now()
+				answer := func(_ context.Context, req, reply wire.Message) error {
+					if time.Since(began) < 10*time.Minute {
+						return fmt.Errorf("%w: %w", host.ErrUnavailable, fault)
+					}
+					r := reply.(*wire.KeysReply)
+					r.Seq = 9
+					for _, hash := range req.(*wire.KeysRequest).Hashes {
+						r.Keys = append(r.Keys, map[string]*store.Key{"kept": kept}[string(hash)])
+					}
+					return nil
+				}
+				r := newReplica(ctx, Config{Store: held, Link: testLink{answer: answer}, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+				for hash, key := range map[string]*store.Key{"kept": kept, "gone": {ID: "key_2", AccountID: "acc_gone", ExpiresAt: kept.ExpiresAt}} {
+					_, err := r.putKey(hash, key, 1, r.asking(held.Keys))
+					if name := "profile/" + key.AccountID; err == nil && !restarts {
+						_, err = held.Views.Put(name, local.Record{Ref: name, Frame: "Dana", Seq: 1}, held.Views.Epoch())
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := held.Reset(9, "his_2", false); err != nil {
+					t.Fatal(err)
+				}
+				if !restarts {
+					r.outdate()
+				}
+				var running sync.WaitGroup
+				running.Go(func() { r.refillAll(ctx) })
+				time.Sleep(20 * time.Minute)
+				stop()
+				running.Wait()
+				_, _, views := held.Views.Find("profile/acc_gone")
+				if stale := held.Keys.StaleNames(10); len(stale) > 0 || held.Keys.Len() != 1 || views {
+					t.Errorf("%s, restart %t: %d keys are held, stale are %v, views of a deleted account: %t", name, restarts, held.Keys.Len(), stale, views)
+				}
+			})
+		}
+	}
 }
 
 // TestRefillFindsTheUnread: of an origin that fails wherever it cannot read a key, those keys

@@ -78,6 +78,7 @@ func TestOrphansAreDropped(t *testing.T) {
 		"kept":    {ID: "key_1", AccountID: "acc_kept", ExpiresAt: later},
 		"revoked": {ID: "key_2", AccountID: "acc_revoked", ExpiresAt: later, RevokedAt: now},
 		"gone":    {ID: "key_3", AccountID: "acc_gone", ExpiresAt: later},
+		"stale":   {ID: "key_4", AccountID: "acc_stale", ExpiresAt: later},
 	}
 	view := func(of string) {
 		t.Helper()
@@ -95,6 +96,7 @@ func TestOrphansAreDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys["gone"] = nil
+	delete(keys, "stale") // beyond the keys that are asked for
 	for name, key := range keys {
 		if err := r.refilled(name, key, 9, r.asking(held.Keys)); err != nil {
 			t.Fatal(err)
@@ -104,7 +106,7 @@ func TestOrphansAreDropped(t *testing.T) {
 	if err := r.dropOrphans(); err != nil {
 		t.Fatal(err)
 	}
-	for of, want := range map[string]bool{"kept": true, "revoked": false, "gone": false, "never held": true} {
+	for of, want := range map[string]bool{"kept": true, "revoked": false, "gone": false, "stale": false, "never held": true} {
 		if _, _, is := held.Views.Find("profile/acc_" + of); is != want {
 			t.Errorf("the view of the account whose key is %s is held: %t, want %t", of, is, want)
 		}
