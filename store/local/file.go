@@ -59,6 +59,9 @@ type logFile struct {
 	size   int64
 	copied int64 // bytes of another log, which may not be in use any more
 	unsure bool  // a sync failed: the file on disk may lack what the tree has, amid what it has
+	// unnamed means that after a power cut another file may have its name: the directory
+	// could not be synced when it took the other's place.
+	unnamed bool
 }
 
 // openFile opens or makes the file at path. If the file is damaged, it is set
@@ -208,7 +211,7 @@ func (f *file) append(b []byte) error {
 		return nil
 	}
 	for _, log := range f.logs {
-		if err := log.SyncData(); err != nil {
+		if err := f.syncLog(log); err != nil {
 			for _, log := range f.logs {
 				log.unsure = true
 				log.size -= int64(len(b))
@@ -283,11 +286,20 @@ func (f *file) sync() error {
 	f.mu.Lock()
 	log := f.logs[0]
 	f.mu.Unlock()
-	err := log.SyncData()
+	err := f.syncLog(log)
 	if err != nil {
 		f.mu.Lock()
 		log.unsure = true
 		f.mu.Unlock()
+	}
+	return err
+}
+
+// syncLog brings a log to disk, and its name where that may not be there.
+func (f *file) syncLog(log *logFile) error {
+	err := log.SyncData()
+	if err == nil && log.unnamed {
+		err = f.disk.SyncDir(filepath.Dir(f.path))
 	}
 	return err
 }
@@ -299,7 +311,7 @@ func (f *file) close() error {
 	defer f.mu.Unlock()
 	var err error
 	for _, log := range f.logs {
-		err = errors.Join(err, log.Sync(), log.Close())
+		err = errors.Join(err, f.syncLog(log), log.Close())
 	}
 	f.logs = nil
 	if closed := f.db.Close(); !errors.Is(closed, buntdb.ErrDatabaseClosed) {

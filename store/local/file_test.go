@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -238,6 +239,76 @@ func TestFailedSyncHasTheLogWrittenAnew(t *testing.T) {
 	log, logged := logtest.New()
 	if got := contents(t, path, log); !maps.Equal(got, want) || logged.Lines() > 0 {
 		t.Errorf("%d keys after a power cut, want %d; %s", len(got), len(want), logged)
+	}
+}
+
+// TestShrinkWithoutTheDirectory: a log that took the place of another, in a directory that was
+// not synced then, gets its name with the next change that is to be on disk, or that fails. It
+// is written anew when the disk is well again.
+func TestShrinkWithoutTheDirectory(t *testing.T) {
+	for _, syncEach := range []bool{true, false} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "db")
+		disk := durabletest.New(t, dir)
+		f, err := openFile(durable.Disk{FS: disk}, path, slog.New(slog.DiscardHandler), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.syncEach = syncEach
+		set := func(key string) error {
+			err := f.set(key, value(key, 1))
+			if err == nil && !syncEach {
+				err = f.sync()
+			}
+			return err
+		}
+		if err := set("k1"); err != nil {
+			t.Fatal(err)
+		}
+		disk.Before(failing(durabletest.SyncDir))
+		f.logs[0].unsure = true
+		for range 2 {
+			if err := f.shrink(); !errors.Is(err, syscall.EIO) {
+				t.Errorf("a shrink whose directory is not synced: %v", err)
+			}
+			if err := set("k2"); !errors.Is(err, syscall.EIO) {
+				t.Errorf("a change in a file that may have no name: %v", err)
+			}
+		}
+		disk.Before(failing())
+		if err := set("k3"); err != nil {
+			t.Error(err)
+		}
+		renamed := disk.Count(durabletest.Rename)
+		for range 2 {
+			if err := f.shrink(); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := disk.Count(durabletest.Rename) - renamed; n != 1 {
+			t.Errorf("the file was written anew %d times, want once", n)
+		}
+		if err := set("k4"); err != nil {
+			t.Error(err)
+		}
+		disk.Cut(nil)
+		_ = f.close()
+		got := contents(t, path, slog.New(slog.DiscardHandler))
+		for key, want := range map[string]bool{"k1": true, "k2": !syncEach, "k3": true, "k4": true} {
+			if (got[key] != "") != want {
+				t.Errorf("each is synced %t: %s is there after a power cut: %t", syncEach, key, !want)
+			}
+		}
+	}
+}
+
+// failing returns what a disk is told to do whose operations of some kinds fail.
+func failing(kinds ...durabletest.Kind) func(durabletest.Op) error {
+	return func(op durabletest.Op) error {
+		if slices.Contains(kinds, op.Kind) {
+			return syscall.EIO
+		}
+		return nil
 	}
 }
 

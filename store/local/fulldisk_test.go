@@ -358,7 +358,7 @@ func TestShrinkWhileTheDiskFills(t *testing.T) {
 	if !errors.Is(err, errBehind) {
 		t.Errorf("a log that lacks changes was written anew: %v", err)
 	}
-	if err := f.keepOne(old, next); err != nil || f.logs[0] != old {
+	if err := f.keepOne(old, next, err); err != nil || f.logs[0] != old {
 		t.Errorf("%v; the log is the old one %t", err, f.logs[0] == old)
 	}
 }

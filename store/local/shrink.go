@@ -57,7 +57,7 @@ func (f *file) shrink() error {
 	if err == nil {
 		err = f.disk.Rename(next.Name(), f.path)
 	}
-	if err = errors.Join(err, f.keepOne(old, next)); err != nil {
+	if err = errors.Join(err, f.keepOne(old, next, err)); err != nil {
 		return fmt.Errorf("shrink local file: %w", err)
 	}
 	f.anew, f.exact = anewEvery, 0
@@ -139,8 +139,8 @@ func (l *logFile) copy(from *logFile, at, size int64) error {
 }
 
 // keepOne has changes written only to the log that is at path, and closes the
-// other one. next is nil when there is none.
-func (f *file) keepOne(old, next *logFile) error {
+// other one. next is nil when there is none; failed is the error of the shrink until then.
+func (f *file) keepOne(old, next *logFile, failed error) error {
 	if next == nil {
 		return nil
 	}
@@ -151,8 +151,11 @@ func (f *file) keepOne(old, next *logFile) error {
 	}
 	f.mu.Lock()
 	f.logs = []*logFile{kept}
-	if kept == old {
+	switch {
+	case kept == old:
 		old.unsure = old.unsure || f.syncEach // the log may lack what only the other got
+	case failed != nil: // the sync of the directory
+		next.unsure, next.unnamed = true, true
 	}
 	f.mu.Unlock()
 	return other.Close()
