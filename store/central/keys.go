@@ -22,9 +22,21 @@ const (
 	keyLifetime = 365 * 24 * time.Hour
 )
 
-var keyTable = db.Table[store.Key]{Noun: "key", From: "keys", ID: "id", Columns: keyColumns, Scan: scanKey}
+var (
+	keyTable = db.Table[store.Key]{Noun: "key", From: "keys", ID: "id", Columns: keyColumns, Scan: scanKey}
+	// listedKeys is keyTable for those who do not use the hash, which is zero if damaged.
+	listedKeys = db.Table[store.Key]{Noun: "key", From: "keys", ID: "id", Columns: keyColumns, Scan: scanListedKey}
+)
 
-func scanKey(row db.Row) (k store.Key, err error) {
+func scanKey(row db.Row) (store.Key, error) {
+	k, err := scanListedKey(row)
+	if err == nil && k.Hash == ([32]byte{}) {
+		err = errors.New("the hash is damaged")
+	}
+	return k, err
+}
+
+func scanListedKey(row db.Row) (k store.Key, err error) {
 	err = row.Scan(&k.ID, &k.AccountID, db.Hash(&k.Hash), &k.Environment, db.JSON(&k.Scopes), db.JSON(&k.Allowlist),
 		&k.RateLimit, &k.Label, db.Time(&k.CreatedAt), db.Time(&k.ExpiresAt), db.Time(&k.GraceUntil),
 		db.Time(&k.RevokedAt), &k.SuccessorID)
@@ -115,7 +127,7 @@ func (d *DB) ExpiringKeys(ctx context.Context, before time.Time, p store.Page) (
 		}
 	}
 	limit := db.PageLimit(p)
-	keys, err := keyTable.Some(ctx, d.db, expiringKeysPage, store.Micros(now), store.Micros(before), after, last, limit+1)
+	keys, err := listedKeys.Some(ctx, d.db, expiringKeysPage, store.Micros(now), store.Micros(before), after, last, limit+1)
 	if err != nil || len(keys) <= limit {
 		return keys, "", db.Fail(tried, err)
 	}
@@ -149,9 +161,8 @@ func (d *DB) KeyLimits(ctx context.Context, ids []string) (map[string]KeyLimit, 
 	err := db.Each(ctx, d.db, func(row db.Row) error {
 		var id string
 		var limit KeyLimit
-		var hash []byte
-		err := row.Scan(&id, &limit.PerMinute, &hash)
-		if copy(limit.Hash[:], hash) == len(hash) && len(hash) == len(limit.Hash) {
+		err := row.Scan(&id, &limit.PerMinute, db.Hash(&limit.Hash))
+		if limit.Hash != ([32]byte{}) {
 			limits[id] = limit
 		}
 		return err
@@ -245,7 +256,7 @@ func (d *DB) KeysByHash(ctx context.Context, hashes [][]byte) (HashedKeys, error
 
 // Keys lists the keys of an account, newest first.
 func (d *DB) Keys(ctx context.Context, accountID string, p store.Page) ([]store.Key, string, error) {
-	return listOf(ctx, d, keyTable, accountID, p)
+	return listOf(ctx, d, listedKeys, accountID, p)
 }
 
 // RotateKey issues a successor and leaves the key valid until graceUntil (or
@@ -334,12 +345,12 @@ func (d *DB) RevokeKey(ctx context.Context, id string) (revoked store.Key, chang
 
 // changeKey runs fn on a key as it is while the transaction holds its account.
 func (d *DB) changeKey(ctx context.Context, id string, fn func(context.Context, *tx, store.Key) error) error {
-	k, err := d.Key(ctx, id)
+	k, err := listedKeys.Read(ctx, d.db, id)
 	if err != nil {
 		return err
 	}
 	return d.change(ctx, k.AccountID, func(ctx context.Context, t *tx) error {
-		k, err := keyTable.Get(ctx, t, id)
+		k, err := listedKeys.Get(ctx, t, id)
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 
 	"partneredge/store"
 	engine "partneredge/store/central/db"
+	"partneredge/store/central/usage"
 )
 
 // damage sets columns of a key to what no write of this package leaves there.
@@ -109,12 +110,72 @@ func TestDamagedKeyLeavesOthersTheirLimits(t *testing.T) {
 		for range 4 {
 			keys = append(keys, must(d.CreateKey(ctx, keyFor(a.ID)))(t))
 		}
-		damage(t, d, keys[1].ID, map[string]string{"sqlite": `hash = x'0102'`, "postgres": `hash = '\x0102'`}[p.kind])
-		damage(t, d, keys[2].ID, map[string]string{"sqlite": `hash = CAST(hash || x'00' AS BLOB)`, "postgres": `hash = hash || '\x00'::bytea`}[p.kind])
+		damage(t, d, keys[1].ID, tooShort(p))
+		damage(t, d, keys[2].ID, tooLong(p))
 		limits := must(d.KeyLimits(ctx, []string{keys[0].ID, keys[1].ID, keys[2].ID, keys[3].ID}))(t)
 		want := map[string]KeyLimit{keys[0].ID: {keyRate, keys[0].Hash}, keys[3].ID: {keyRate, keys[3].Hash}}
 		if !reflect.DeepEqual(limits, want) {
 			t.Errorf("limits %v, want %v", limits, want)
+		}
+	})
+}
+
+// tooShort and tooLong change a hash to one of another length.
+func tooShort(p place) string {
+	return map[string]string{"sqlite": `hash = x'0102'`, "postgres": `hash = '\x0102'`}[p.kind]
+}
+
+func tooLong(p place) string {
+	return map[string]string{"sqlite": `hash = CAST(hash || x'00' AS BLOB)`, "postgres": `hash = hash || '\x00'::bytea`}[p.kind]
+}
+
+// TestDamagedHashHoldsUpNoOther: of keys and tokens of which some have a damaged hash, what
+// the others are used for is recorded, all are listed, and all can be revoked and erased.
+func TestDamagedHashHoldsUpNoOther(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := t.Context()
+		d := open(t, p)
+		a := newAccount(t, d, store.ModeLive)
+		var ids, tokens []string
+		counts := make(map[usage.Counter]usage.Count)
+		for range 4 {
+			k := must(d.CreateKey(ctx, keyFor(a.ID)))(t)
+			ids = append(ids, k.ID)
+			counts[usage.Counter{KeyID: k.ID, Day: store.DayOf(d.Now()), Node: "node_1", Boot: "b"}] = usage.Count{Requests: 1, Hash: k.Hash[:]}
+			tokens = append(tokens, must(d.CreateToken(ctx, store.Token{Name: "n", Role: store.RoleViewer, Hash: k.Hash}))(t).ID)
+		}
+		damage(t, d, ids[1], tooShort(p))
+		damage(t, d, ids[2], tooLong(p))
+		noError(t, d.db.WriteAlone(ctx, func(ctx context.Context, tx *engine.Tx) error {
+			_, err := tx.Exec(ctx, `UPDATE tokens SET `+tooShort(p)+` WHERE id = ?`, tokens[1])
+			return err
+		}))
+
+		if refused := must(d.RecordUsage(ctx, counts))(t); len(refused) != 0 {
+			t.Errorf("refused are %v", refused)
+		}
+		for id, use := range must(d.KeyUses(ctx, ids, 0))(t) {
+			if want := id == ids[0] || id == ids[3]; (use.Requests == 1) != want {
+				t.Errorf("recorded %t, want %t", use.Requests == 1, want)
+			}
+		}
+		of, _, err := d.Keys(ctx, a.ID, store.Page{})
+		noError(t, err)
+		expiring, _, err := d.ExpiringKeys(ctx, d.Now().Add(2*keyLifetime), store.Page{})
+		noError(t, err)
+		all, _, err := d.Tokens(ctx, store.Page{})
+		noError(t, err)
+		if len(of) != 4 || len(expiring) != 4 || len(all) != 4 {
+			t.Errorf("listed %d keys, %d that expire and %d tokens, want 4 of each", len(of), len(expiring), len(all))
+		}
+		if _, _, err = d.RevokeKey(ctx, ids[1]); err != nil {
+			t.Errorf("revoking a key: %v", err)
+		}
+		if _, _, err := d.RevokeToken(ctx, tokens[1]); err != nil {
+			t.Errorf("revoking a token: %v", err)
+		}
+		if gone := must(d.EraseAccount(ctx, a.ID))(t); gone["keys"] != 4 {
+			t.Errorf("erased %d keys, want 4", gone["keys"])
 		}
 	})
 }

@@ -76,17 +76,17 @@ func (c jsonColumn) Scan(value any) error {
 	return fmt.Errorf("read JSON: %T", value)
 }
 
-// Hash scans a SHA-256 into h.
+// Hash scans a SHA-256 into h. One that is damaged leaves h zero, which nothing is kept under:
+// it is to hold up no other row of a list.
 func Hash(h *[32]byte) any { return hashColumn{h} }
 
 type hashColumn struct{ into *[32]byte }
 
 // Scan implements sql.Scanner.
 func (c hashColumn) Scan(value any) error {
-	b, ok := value.([]byte)
-	if !ok || len(b) != len(c.into) {
-		return fmt.Errorf("read hash: %T of %d bytes", value, len(b))
+	*c.into = [32]byte{}
+	if b, ok := value.([]byte); ok && len(b) == len(c.into) {
+		copy(c.into[:], b)
 	}
-	copy(c.into[:], b)
 	return nil
 }

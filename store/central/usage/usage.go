@@ -84,9 +84,10 @@ type row struct {
 }
 
 // RecordUsage notes counts that are larger than those noted, in transactions of at most
-// 500. It leaves out keys that are not there, and new boots of a node of which 32 are noted
-// for the key and day: those are not among refused, which would take a look at each. refused
-// has the reasons why others are not believed: RefusedCount, RefusedDay or a grant.Refusal.
+// 500. It leaves out keys that are not there or have a damaged hash, and new boots of a node
+// of which 32 are noted for the key and day: those are not among refused, which would take a
+// look at each. refused has the reasons why others are not believed: RefusedCount, RefusedDay
+// or a grant.Refusal.
 func (u *Usage) RecordUsage(ctx context.Context, counts map[Counter]Count) (refused map[Counter]string, err error) {
 	const tried = "record usage of keys"
 	var ids []string
@@ -106,7 +107,9 @@ func (u *Usage) RecordUsage(ctx context.Context, counts map[Counter]Count) (refu
 			var id string
 			var hash [32]byte
 			err := r.Scan(&id, db.Hash(&hash))
-			hashes[id] = hash
+			if hash != ([32]byte{}) {
+				hashes[id] = hash
+			}
 			return err
 		}, `SELECT id, hash FROM keys WHERE `+u.db.In("id"), u.db.Set(some))
 		if err != nil {
