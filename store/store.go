@@ -169,7 +169,7 @@ type Subscription struct {
 	TargetURL   string      `json:"target_url"`
 	Events      []string    `json:"events"`
 	Description *string     `json:"description"`
-	Secret      string      `json:"secret"` // 64 hex characters; never shown after creation
+	Secret      string      `json:"secret"` // 64 hex characters; "" where it is read, but for the repetition of its creation
 	CreatedAt   time.Time   `json:"created_at"`
 	RevokedAt   time.Time   `json:"revoked_at,omitzero"`
 	FailingFrom time.Time   `json:"failing_from,omitzero"` // when the first of the failures since the last success was

@@ -160,7 +160,8 @@ func TestForms(t *testing.T) {
 		t.Error("the log of the event lacks the subscription")
 	}
 	secret := shownOnce("a signing secret", "webhooks/"+f.webhook.ID+"/secret", url.Values{"overlap_hours": {"24"}})
-	if s, err := f.db.Subscription(t.Context(), f.webhook.ID); err != nil || s.Secret != secret {
+	endpoints, err := f.db.Endpoints(t.Context(), []string{f.webhook.ID})
+	if err != nil || len(endpoints[f.webhook.ID].Secrets) != 2 || endpoints[f.webhook.ID].Secrets[0] != secret {
 		t.Errorf("the secret is another: %v", err)
 	}
 	shownOnce("credentials", "nodes", url.Values{"name": {"n"}, "region": {"eu"}})

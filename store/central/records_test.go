@@ -89,11 +89,15 @@ func TestSubscriptions(t *testing.T) {
 		noError(t, db.AddSubscription(ctx, s))
 		noError(t, db.AddSubscription(ctx, s))
 		got := must(db.Subscription(ctx, s.ID))(t)
+		got.Secret = s.Secret // which is not read
 		if s.CreatedAt = got.CreatedAt; !reflect.DeepEqual(got, s) {
 			t.Errorf("read %+v, want %+v", got, s)
 		}
 		other := s
 		other.TargetURL += "/other"
+		wantErr(t, db.AddSubscription(ctx, other), store.ErrConflict)
+		other = s
+		other.Secret += "00"
 		wantErr(t, db.AddSubscription(ctx, other), store.ErrConflict)
 		other = s
 		other.AccountID = b.ID

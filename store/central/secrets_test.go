@@ -10,6 +10,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/centraltest"
+	"partneredge/store/central/db"
 	"partneredge/store/central/deliveries"
 )
 
@@ -26,7 +27,10 @@ func (m markers) Open(id, sealed string) (string, error) {
 			return reversed(secret), nil
 		}
 	}
-	return "", errors.New("no key opens it")
+	if len(strings.Split(sealed, "|")) != 3 {
+		return "", errors.New("it is damaged")
+	}
+	return "", deliveries.ErrNoKey
 }
 
 func (m markers) Fresh(sealed string) bool { return strings.HasPrefix(sealed, m.keys[0]+"|") }
@@ -97,10 +101,10 @@ func TestSecrets(t *testing.T) {
 			}
 
 			version := db.EndpointsVersion()
-			got, err := db.RotateSecret(ctx, s.ID, "second", now.Add(time.Hour))
+			_, err := db.RotateSecret(ctx, s.ID, "second", now.Add(time.Hour))
 			noError(t, err)
-			if got.Secret != "second" || db.EndpointsVersion() == version {
-				t.Errorf("after the rotation %q", got.Secret)
+			if db.EndpointsVersion() == version {
+				t.Error("the rotation is not told")
 			}
 			_, err = db.RotateSecret(ctx, s.ID, "second", now.Add(time.Minute)) // again: the overlap stays
 			noError(t, err)
@@ -129,6 +133,9 @@ func TestSecrets(t *testing.T) {
 			db = reopen("three")
 			defer func() { noError(t, db.Close()) }()
 			want(db)
+			if _, err = db.ResealSecrets(ctx); !errors.Is(err, deliveries.ErrNoKey) {
+				t.Errorf("sealed anew without the key: %v", err)
+			}
 			_, err = db.RotateSecret(ctx, "whs_none", "x", now)
 			if !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("unknown subscription: %v", err)
@@ -138,4 +145,57 @@ func TestSecrets(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDamagedSecretHoldsUpNothing: a subscription whose secrets cannot be opened is read,
+// listed, given a new secret, revoked, exported and erased as any other, and the secrets of
+// others are sealed anew.
+func TestDamagedSecretHoldsUpNothing(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := t.Context()
+		d := openWith(t, p, Config{Secrets: markers{[]string{"one"}}})
+		a := newAccount(t, d, store.ModeLive)
+		var ids [4]string
+		for i := range ids {
+			s := subscriptionFor(a.ID, store.EventSentinelFired)
+			ids[i] = s.ID
+			noError(t, d.AddSubscription(ctx, s))
+		}
+		must(d.RotateSecret(ctx, ids[2], "second", d.Now().Add(time.Hour)))(t)
+		for column, of := range map[string][]string{"secret": ids[:2], "old_secret": ids[2:3]} {
+			noError(t, d.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
+				_, err := t.Exec(ctx, `UPDATE subscriptions SET `+column+` = 'damaged' WHERE `+t.In("id"), t.Set(of))
+				return err
+			}))
+		}
+
+		d = openWith(t, p, Config{Secrets: markers{[]string{"two", "one"}}})
+		if n, err := d.ResealSecrets(ctx); n != 2 || err != nil {
+			t.Errorf("%d sealed anew, want 2: %v", n, err)
+		}
+		d = openWith(t, p, Config{Secrets: markers{[]string{"two"}}})
+		if n, err := d.ResealSecrets(ctx); n != 0 || err != nil {
+			t.Errorf("again %d sealed anew: %v", n, err)
+		}
+		if s := must(d.Subscription(ctx, ids[0]))(t); s.TargetURL == "" {
+			t.Errorf("read %+v", s)
+		}
+		if all, _, err := d.Subscriptions(ctx, a.ID, store.Page{}); err != nil || len(all) != len(ids) {
+			t.Errorf("listed %d: %v", len(all), err)
+		}
+		must(d.RotateSecret(ctx, ids[0], "fresh", d.Now().Add(time.Hour)))(t)
+		endpoints := must(d.Endpoints(ctx, ids[:]))(t)
+		for i, want := range [][]string{{"fresh"}, nil, {"second"}, {"5ec7e7"}} {
+			if got := endpoints[ids[i]].Secrets; !slices.Equal(got, want) {
+				t.Errorf("subscription %d signs with %v, want %v", i, got, want)
+			}
+		}
+		if _, err := d.RevokeSubscription(ctx, a.ID, ids[1]); err != nil {
+			t.Errorf("revoking: %v", err)
+		}
+		noError(t, d.ExportAccount(ctx, a.ID, func(any) error { return nil }))
+		if gone := must(d.EraseAccount(ctx, a.ID))(t); gone["subscriptions"] != int64(len(ids)) {
+			t.Errorf("erased %v", gone)
+		}
+	})
 }

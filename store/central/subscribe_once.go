@@ -46,7 +46,7 @@ func (d *DB) repeatSubscription(ctx context.Context, t *tx, account string, once
 		once.Repeated = false
 		return err
 	}
-	if *kept, err = d.subscriptionTable().Get(ctx, t, answer.ID); err != nil || answer.Repeated {
+	if *kept, err = d.withSecret(ctx, t, answer.ID); err != nil || answer.Repeated {
 		return err
 	}
 	answer.Repeated = true
@@ -81,7 +81,7 @@ func (d *DB) AbandonSubscription(ctx context.Context, accountID, id, key string)
 			}
 		}
 		if answer.ID != id || answer.Repeated || rotated {
-			already, err = d.isRevoked(ctx, t, accountID, id)
+			already, err = t.isRevoked(ctx, accountID, id)
 			return err
 		}
 		if err = kept.Free(ctx, t.Tx, key); err != nil {

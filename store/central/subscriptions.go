@@ -20,21 +20,34 @@ import (
 // test keys leave the live ones theirs.
 const subscriptionsMost = 100
 
-const subscriptionColumns = `id, account_id, key_id, environment, target_url, events, description, secret,
+const subscriptionColumns = `id, account_id, key_id, environment, target_url, events, description,
 	created_at, revoked_at, failing_from`
 
-func (d *DB) subscriptionTable() db.Table[store.Subscription] {
-	return db.Table[store.Subscription]{Noun: "subscription", From: "subscriptions", ID: "id", Columns: subscriptionColumns, Scan: d.scanSubscription}
+var subscriptionTable = db.Table[store.Subscription]{Noun: "subscription", From: "subscriptions", ID: "id", Columns: subscriptionColumns, Scan: scanSubscription}
+
+// scanSubscription scans a subscription without its secret, which hardly anybody needs and
+// which may not open.
+func scanSubscription(row db.Row) (s store.Subscription, err error) {
+	err = row.Scan(&s.ID, &s.AccountID, &s.KeyID, &s.Environment, &s.TargetURL, db.JSON(&s.Events), &s.Description,
+		db.Time(&s.CreatedAt), db.Time(&s.RevokedAt), db.Time(&s.FailingFrom))
+	return s, err
 }
 
-// scanSubscription scans a subscription with its secret as it is used.
-func (d *DB) scanSubscription(row db.Row) (s store.Subscription, err error) {
-	err = row.Scan(&s.ID, &s.AccountID, &s.KeyID, &s.Environment, &s.TargetURL, db.JSON(&s.Events), &s.Description,
-		&s.Secret, db.Time(&s.CreatedAt), db.Time(&s.RevokedAt), db.Time(&s.FailingFrom))
+// withSecret reads a subscription with its secret as it is used.
+func (d *DB) withSecret(ctx context.Context, t *tx, id string) (s store.Subscription, err error) {
+	if s, err = subscriptionTable.Get(ctx, t, id); err != nil {
+		return s, err
+	}
+	sealed, err := t.sealedSecret(ctx, id)
 	if err == nil {
-		s.Secret, err = d.sealer.Open(s.ID, s.Secret)
+		s.Secret, err = d.sealer.Open(id, sealed)
 	}
 	return s, err
+}
+
+func (t *tx) sealedSecret(ctx context.Context, id string) (sealed string, err error) {
+	err = t.Get(ctx, `SELECT secret FROM subscriptions WHERE id = ?`, []any{id}, &sealed)
+	return sealed, err
 }
 
 func validateSubscription(s store.Subscription) (store.Subscription, error) {
@@ -112,7 +125,7 @@ func (d *DB) Subscribe(ctx context.Context, s store.Subscription, once *idempote
 }
 
 func (d *DB) insertSubscription(ctx context.Context, t *tx, s store.Subscription, sealed string) error {
-	have, err := d.subscriptionTable().Get(ctx, t, s.ID)
+	have, err := d.withSecret(ctx, t, s.ID)
 	switch {
 	case err == nil && sameSubscription(have, s):
 		return nil
@@ -130,9 +143,9 @@ func (d *DB) insertSubscription(ctx context.Context, t *tx, s store.Subscription
 		return fmt.Errorf("%w: %d active subscriptions in %s", store.ErrLimit, active, s.Environment)
 	}
 	t.deliveries.Forget(s.AccountID)
-	_, err = t.Exec(ctx, `INSERT INTO subscriptions (`+subscriptionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)`,
-		s.ID, s.AccountID, s.KeyID, string(s.Environment), s.TargetURL, db.JSONText(s.Events), s.Description, sealed,
-		store.Micros(s.CreatedAt))
+	_, err = t.Exec(ctx, `INSERT INTO subscriptions (`+subscriptionColumns+`, secret) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?)`,
+		s.ID, s.AccountID, s.KeyID, string(s.Environment), s.TargetURL, db.JSONText(s.Events), s.Description,
+		store.Micros(s.CreatedAt), sealed)
 	return err
 }
 
@@ -153,7 +166,7 @@ func (d *DB) RevokeSubscription(ctx context.Context, accountID, id string) (alre
 
 // revoke revokes a subscription in a transaction. more: deliveries are left to cancel.
 func (d *DB) revoke(ctx context.Context, t *tx, account, id string) (already, more bool, err error) {
-	if already, err = d.isRevoked(ctx, t, account, id); err != nil || already {
+	if already, err = t.isRevoked(ctx, account, id); err != nil || already {
 		return already, false, err
 	}
 	if _, err := t.Exec(ctx, `UPDATE subscriptions SET revoked_at = ? WHERE id = ?`, store.Micros(t.Now()), id); err != nil {
@@ -173,23 +186,23 @@ func (d *DB) revoked(ctx context.Context, tried, id string, more bool, err error
 }
 
 // isRevoked reports whether a subscription of the account is revoked.
-func (d *DB) isRevoked(ctx context.Context, t *tx, account, id string) (bool, error) {
-	s, err := d.subscriptionTable().Get(ctx, t, id)
+func (t *tx) isRevoked(ctx context.Context, account, id string) (bool, error) {
+	s, err := subscriptionTable.Get(ctx, t, id)
 	if err == nil && s.AccountID != account {
 		err = sql.ErrNoRows
 	}
 	return !s.RevokedAt.IsZero(), err
 }
 
-// Subscription reads one subscription, with its secret.
+// Subscription reads one subscription, without its secret.
 func (d *DB) Subscription(ctx context.Context, id string) (store.Subscription, error) {
-	return d.subscriptionTable().Read(ctx, d.db, id)
+	return subscriptionTable.Read(ctx, d.db, id)
 }
 
 // Subscriptions lists the subscriptions of an account, revoked ones as well,
-// newest first, with their secrets.
+// newest first, without their secrets.
 func (d *DB) Subscriptions(ctx context.Context, accountID string, p store.Page) ([]store.Subscription, string, error) {
-	return listOf(ctx, d, d.subscriptionTable(), accountID, p)
+	return listOf(ctx, d, subscriptionTable, accountID, p)
 }
 
 // rotated is a rotation as the audit log shows it.
@@ -198,8 +211,8 @@ type rotated struct {
 }
 
 // RotateSecret gives a subscription a new secret. Until overlapUntil deliveries
-// are signed with the one before as well; of earlier ones nothing is left. The
-// same secret again changes nothing. ErrConflict when the subscription is
+// are signed with the one before as well, if it can be opened; of earlier ones nothing
+// is left. The same secret again changes nothing. ErrConflict when the subscription is
 // revoked.
 func (d *DB) RotateSecret(ctx context.Context, id, secret string, overlapUntil time.Time) (store.Subscription, error) {
 	const tried = "rotate secret"
@@ -218,13 +231,18 @@ func (d *DB) RotateSecret(ctx context.Context, id, secret string, overlapUntil t
 		return store.Subscription{}, db.Fail(tried, err)
 	}
 	err = d.change(ctx, s.AccountID, func(ctx context.Context, t *tx) error {
-		s, err := d.subscriptionTable().Get(ctx, t, id)
+		s, err := subscriptionTable.Get(ctx, t, id)
 		switch {
 		case err != nil:
 			return err
 		case !s.RevokedAt.IsZero():
 			return fmt.Errorf("%w: the subscription is revoked", store.ErrConflict)
-		case s.Secret == secret:
+		}
+		before, err := t.sealedSecret(ctx, id)
+		if err != nil {
+			return err
+		}
+		if opened, err := d.sealer.Open(id, before); err == nil && opened == secret {
 			return nil
 		}
 		t.deliveries.Forget(s.AccountID)
@@ -243,7 +261,8 @@ func (d *DB) RotateSecret(ctx context.Context, id, secret string, overlapUntil t
 
 // ResealSecrets seals anew what is not sealed with the Sealer's first key, and
 // returns how many subscriptions that were. After it the other keys are not
-// needed any more. When err is not nil, some may be done.
+// needed any more. It logs secrets that are damaged, and leaves them as they are.
+// When err is not nil, some may be done; deliveries.ErrNoKey: the Sealer lacks a key.
 func (d *DB) ResealSecrets(ctx context.Context) (done int, err error) {
 	const tried = "seal secrets anew"
 	for last := int64(0); ; {
@@ -252,10 +271,16 @@ func (d *DB) ResealSecrets(ctx context.Context) (done int, err error) {
 			return done, db.Fail(tried, err)
 		}
 		for id, account := range stale {
-			if err := d.change(ctx, account, func(ctx context.Context, t *tx) error { return d.reseal(ctx, t, id) }); err != nil {
+			anew := false
+			if err := d.change(ctx, account, func(ctx context.Context, t *tx) (err error) {
+				anew, err = d.reseal(ctx, t, id)
+				return err
+			}); err != nil {
 				return done, db.Fail(tried, err)
 			}
-			done++
+			if anew {
+				done++
+			}
 		}
 		if next == last {
 			return done, nil
@@ -264,25 +289,34 @@ func (d *DB) ResealSecrets(ctx context.Context) (done int, err error) {
 	}
 }
 
-func (d *DB) reseal(ctx context.Context, t *tx, id string) error {
+// reseal reports whether it sealed any secret of a subscription anew.
+func (d *DB) reseal(ctx context.Context, t *tx, id string) (anew bool, err error) {
 	var s deliveries.Signing
 	if err := t.Get(ctx, `SELECT `+deliveries.SigningColumns+` FROM subscriptions WHERE id = ?`, []any{id}, s.Scan()...); err != nil {
-		return err
+		return false, err
 	}
 	for _, sealed := range []*string{&s.Sealed, &s.OldSealed} {
 		if *sealed == "" || d.sealer.Fresh(*sealed) {
 			continue
 		}
 		secret, err := d.sealer.Open(id, *sealed)
-		if err != nil {
-			return err
+		switch {
+		case errors.Is(err, deliveries.ErrNoKey):
+			return false, err
+		case err != nil:
+			d.log.Error("cannot seal signing secret anew", "subscription", id, "err", err)
+			continue
 		}
 		if *sealed, err = d.sealer.Seal(id, secret); err != nil {
-			return err
+			return false, err
 		}
+		anew = true
 	}
-	_, err := t.Exec(ctx, `UPDATE subscriptions SET secret = ?, old_secret = ? WHERE id = ?`, s.Sealed, s.OldSealed, id)
-	return err
+	if !anew {
+		return false, nil
+	}
+	_, err = t.Exec(ctx, `UPDATE subscriptions SET secret = ?, old_secret = ? WHERE id = ?`, s.Sealed, s.OldSealed, id)
+	return true, err
 }
 
 // staleSecrets finds the accounts of subscriptions whose secrets are to be sealed

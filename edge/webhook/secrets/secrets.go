@@ -26,10 +26,14 @@ import (
 	"strings"
 	"time"
 
+	"partneredge/store/central/deliveries"
 	"partneredge/store/durable"
 )
 
-const prefix = "sealed:"
+const (
+	prefix    = "sealed:"
+	nonceSize = 12 // bytes
+)
 
 // Keys seal and open secrets. They are safe for concurrent use.
 type Keys struct {
@@ -112,29 +116,30 @@ func Parse(text string) (*Keys, error) {
 // Seal encrypts the secret of a record.
 func (k *Keys) Seal(id, secret string) (string, error) {
 	aead := k.byName[k.first]
-	nonce := make([]byte, aead.NonceSize(), aead.NonceSize()+len(secret)+aead.Overhead())
+	nonce := make([]byte, nonceSize, nonceSize+len(secret)+aead.Overhead())
 	_, _ = rand.Read(nonce)
 	sealed := aead.Seal(nonce, nonce, []byte(secret), []byte(id))
 	return prefix + k.first + ":" + base64.RawStdEncoding.EncodeToString(sealed), nil
 }
 
 // Open decrypts the secret of a record. One that is not sealed, since it was
-// kept before there were keys, is returned as it is.
+// kept before there were keys, is returned as it is. deliveries.ErrNoKey: it is
+// sealed with a key that the file does not have.
 func (k *Keys) Open(id, sealed string) (string, error) {
 	rest, ok := strings.CutPrefix(sealed, prefix)
 	if !ok {
 		return sealed, nil
 	}
 	name, text, _ := strings.Cut(rest, ":")
-	aead := k.byName[name]
-	if aead == nil {
-		return "", fmt.Errorf("open secret of %s: the key %q is not in the key file", id, name)
-	}
 	raw, err := base64.RawStdEncoding.DecodeString(text)
-	if err != nil || len(raw) < aead.NonceSize() {
+	if err != nil || len(raw) < nonceSize {
 		return "", fmt.Errorf("open secret of %s: it is damaged", id)
 	}
-	secret, err := aead.Open(nil, raw[:aead.NonceSize()], raw[aead.NonceSize():], []byte(id))
+	aead := k.byName[name]
+	if aead == nil {
+		return "", fmt.Errorf("open secret of %s: %w: %q is not in the key file", id, deliveries.ErrNoKey, name)
+	}
+	secret, err := aead.Open(nil, raw[:nonceSize], raw[nonceSize:], []byte(id))
 	if err != nil {
 		return "", fmt.Errorf("open secret of %s: it is damaged, or another record's", id)
 	}

@@ -1,6 +1,7 @@
 package secrets_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"partneredge/edge/webhook/secrets"
+	"partneredge/store/central/deliveries"
 )
 
 const (
@@ -146,7 +148,12 @@ func TestKeysOfTwoFilesAreToldApart(t *testing.T) {
 	if !keys[0].Fresh(sealed) || keys[1].Fresh(sealed) {
 		t.Errorf("fresh to its own key %v, to another %v", keys[0].Fresh(sealed), keys[1].Fresh(sealed))
 	}
-	if _, err := keys[1].Open("whs_1", sealed); err == nil || !strings.Contains(err.Error(), "is not in the key file") {
+	if _, err := keys[1].Open("whs_1", sealed); !errors.Is(err, deliveries.ErrNoKey) || !strings.Contains(err.Error(), "is not in the key file") {
 		t.Errorf("opened with another key: %v", err)
+	}
+	for _, damaged := range []string{"sealed:", sealed[:20], sealed + "!"} {
+		if _, err := keys[1].Open("whs_1", damaged); err == nil || errors.Is(err, deliveries.ErrNoKey) {
+			t.Errorf("what is damaged is said to lack its key: %v", err)
+		}
 	}
 }

@@ -1,16 +1,20 @@
 package deliveries
 
 import (
+	"errors"
 	"time"
 
 	"partneredge/store/central/db"
 )
 
+// ErrNoKey is the error of a Sealer that lacks the key of a secret, which is whole.
+var ErrNoKey = errors.New("the key is missing")
+
 // Sealer encrypts the signing secrets of subscriptions, bound to their ids.
 type Sealer interface {
 	Seal(id, secret string) (sealed string, err error)
-	Open(id, sealed string) (secret string, err error)
-	Fresh(sealed string) bool // false: it should be sealed anew
+	Open(id, sealed string) (secret string, err error) // ErrNoKey, or it is damaged
+	Fresh(sealed string) bool                          // false: it should be sealed anew
 }
 
 // Plain is a Sealer that keeps secrets as they are.
