@@ -3,12 +3,14 @@ package central
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"partneredge/store"
 	"partneredge/store/central/centraltest"
 	"partneredge/store/central/db"
+	"partneredge/store/central/deliveries"
 )
 
 // TestNothingReturnsDuringAnErasure has one origin delete a lead, then its account, while
@@ -53,6 +55,52 @@ func TestNothingReturnsDuringAnErasure(t *testing.T) {
 			noError(t, eraser.db.QueryRow(ctx, `SELECT (SELECT count(*) FROM accounts), (SELECT count(*) FROM quarantine)`).Scan(&left, &quarantined))
 			if want := name == "a lead"; (left == 1) != want || (quarantined == 1) != want {
 				t.Errorf("%d accounts and %d quarantined leads are left", left, quarantined)
+			}
+		})
+	}
+}
+
+// TestEraseWhileATryEnds erases the deliveries of an account while the outcome of a try is
+// recorded, each with a part of it done when the other begins: no attempt is left.
+func TestEraseWhileATryEnds(t *testing.T) {
+	for _, recordsFirst := range []bool{true, false} {
+		t.Run(fmt.Sprintf("recorded first %t", recordsFirst), func(t *testing.T) {
+			ctx, p := t.Context(), place{"postgres", centraltest.Postgres(t)}
+			q := newQueued(t, p, 1)
+			q.fire(t)
+			late := q.outcome(q.claim(t, 1)[0], store.StateDelivered, 0)
+			noError(t, q.endAccount(ctx, q.account))
+
+			both := []func() error{
+				func() error { return q.RecordOutcomes(ctx, []deliveries.Outcome{late}) },
+				func() error {
+					return q.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
+						_, err := ofAccount[0].eraseSome(ctx, t, q.account)
+						return err
+					})
+				},
+			}
+			if !recordsFirst {
+				slices.Reverse(both)
+			}
+			// Until this ends, the attempts are written or erased, and their deliveries not.
+			holding := must(p.another(t).BeginTx(ctx, nil))(t)
+			defer func() { _ = holding.Rollback() }()
+			_, err := holding.ExecContext(ctx, `LOCK TABLE deliveries IN SHARE MODE`)
+			noError(t, err)
+			ended := make(chan error, len(both))
+			for i, do := range both {
+				go func() { ended <- do() }()
+				waitForLocks(t, q.DB, i+1, nil)
+			}
+			noError(t, holding.Rollback())
+			for range both {
+				noError(t, <-ended)
+			}
+			var deliveries, attempts int
+			noError(t, q.db.QueryRow(ctx, `SELECT (SELECT count(*) FROM deliveries), (SELECT count(*) FROM attempts)`).Scan(&deliveries, &attempts))
+			if deliveries != 0 || attempts != 0 {
+				t.Errorf("%d deliveries and %d attempts are left", deliveries, attempts)
 			}
 		})
 	}

@@ -79,12 +79,17 @@ func (s *Store) RecordOutcomes(ctx context.Context, outcomes []Outcome) error {
 		if err := updateFailing(ctx, t, sorted); err != nil {
 			return err
 		}
-		tried := slices.DeleteFunc(slices.Clone(sorted), func(o *Outcome) bool { return o.Attempt.Number == 0 })
-		if err := insertAttempts.Run(ctx, t, tried); err != nil {
+		written, err := s.updateStates(store.Micros(t.Now())).Count(ctx, t, sorted)
+		if err != nil {
 			return err
 		}
-		now := store.Micros(t.Now())
-		return s.updateStates(now).Run(ctx, t, sorted)
+		if written < int64(len(sorted)) {
+			if err := keepDeliveries(ctx, t, sorted); err != nil {
+				return err
+			}
+		}
+		tried := slices.DeleteFunc(slices.Clone(sorted), func(o *Outcome) bool { return o.Attempt.Number == 0 })
+		return insertAttempts.Run(ctx, t, tried)
 	})
 	if err == nil && !s.db.Postgres() {
 		s.waiting.hears(s.pendingAgain(sorted), s.db.Now())
@@ -169,6 +174,21 @@ var insertAttempts = db.Bulk[*Outcome]{
 		SELECT delivery_id, number, id, started_at, latency_us, status, headers, excerpt, error FROM v
 		WHERE EXISTS (SELECT 1 FROM deliveries d WHERE d.id = v.delivery_id)
 		ON CONFLICT (delivery_id, number) DO NOTHING`,
+}
+
+// keepDeliveries keeps an erasure from deleting the deliveries of outcomes until the
+// transaction ends, or waits for it: it would not see the attempts that are written here.
+// Deliveries that updateStates has written are kept as it is.
+func keepDeliveries(ctx context.Context, t *db.Tx, outcomes []*Outcome) error {
+	if !t.Postgres() {
+		return nil // one writes at a time
+	}
+	ids := make([]string, len(outcomes))
+	for i, o := range outcomes {
+		ids[i] = o.Attempt.DeliveryID
+	}
+	_, err := t.Strings(ctx, `SELECT id FROM deliveries WHERE `+t.In("id")+` ORDER BY id FOR KEY SHARE`, t.Set(ids))
+	return err
 }
 
 // updateStates writes the states of outcomes. A late outcome of an earlier try
