@@ -48,6 +48,7 @@ type call struct {
 	logged    int    // bytes
 	line      []byte // of standard output or error, not ended yet
 	refused   bool   // more memory was refused
+	hindered  bool   // a capability failed or was unavailable
 	stopped   *stop  // what a host function ended the call with
 }
 
@@ -86,7 +87,7 @@ func (c *call) begin(ctx context.Context, principal abi.Principal, now int64) {
 	c.waited, c.used = false, threadtime.Reading{}
 	c.function = nil
 	c.hostCalls, c.logged, c.line = 0, 0, c.line[:0]
-	c.refused, c.stopped = false, nil
+	c.refused, c.hindered, c.stopped = false, false, nil
 }
 
 // end drops everything that belongs to the request.

@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -173,6 +174,42 @@ func TestSetCapabilities(t *testing.T) {
 			if got := get(t, m, "/profile"); !strings.Contains(got, want) {
 				t.Errorf("granted %t, capability %q: got %q", granted, name, got)
 			}
+		}
+	}
+}
+
+// failing views answer every request with an error.
+type failing struct {
+	host.Views
+	err error
+}
+
+func (f failing) AppendProfile(_ context.Context, dst []byte, _ abi.Principal) ([]byte, error) {
+	return dst, f.err
+}
+
+// TestHindered counts the answers of 500 that a capability is the cause of, and not those
+// of the module's own.
+func TestHindered(t *testing.T) {
+	r, _ := newRuntime(t, nil)
+	m := openGuest(t, r, host.Manifest{Name: "guest", Capabilities: []abi.Capability{abi.Views}}, host.Capabilities{}, host.Limits{})
+	for _, tt := range []struct {
+		name     string
+		err      error
+		path     string
+		hindered uint64
+	}{
+		{"unavailable", host.ErrUnavailable, "/profile", 1},
+		{"failed", errors.New("no disk"), "/profile", 1},
+		{"not found", host.ErrNotFound, "/profile", 0},
+		{"unavailable, answered all the same", host.ErrUnavailable, "/profile-or-none", 0},
+		{"answered without it", host.ErrUnavailable, "/served", 0},
+	} {
+		m.SetCapabilities(host.Capabilities{Views: failing{err: tt.err}})
+		before := m.Stats().Hindered
+		get(t, m, tt.path)
+		if got := m.Stats().Hindered - before; got != tt.hindered {
+			t.Errorf("%s: %d answers are counted as hindered, want %d", tt.name, got, tt.hindered)
 		}
 	}
 }

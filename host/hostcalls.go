@@ -265,7 +265,9 @@ func (c *call) code(op abi.Op, err error) abi.Code {
 		return abi.CodeLimit
 	case errors.Is(err, abi.ErrFrame):
 		return abi.CodeInvalid
-	case errors.Is(err, ErrUnavailable):
+	}
+	c.hindered = true
+	if errors.Is(err, ErrUnavailable) {
 		return abi.CodeUnavailable
 	}
 	c.m.runtime.log.Error("module capability failed",

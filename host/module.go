@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"math/bits"
+	"net/http"
 	"sync"
 	"sync/atomic"
 
@@ -157,6 +158,9 @@ func (m *Module) call(ctx context.Context, req *abi.Request, resp *abi.Response)
 	}
 	s.call.memory.Watch()
 	failed = s.serve(ctx, req, resp)
+	if failed == nil && s.call.hindered && resp.Status >= http.StatusInternalServerError {
+		m.counts.hindered.Add(1)
+	}
 	var written int
 	var err error
 	if failed == nil {

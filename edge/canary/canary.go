@@ -49,12 +49,12 @@ const (
 
 // Judge compares the candidate's counts with those of the old release in the same
 // window (beside) and earlier (before). Latency is compared within the window
-// only, as it depends on the machine as much as on the modules. why is "" if the
-// candidate is not worse.
+// only, as it depends on the machine as much as on the modules, and so are errors
+// that have their cause outside the modules. why is "" if the candidate is not worse.
 func Judge(candidate, beside, before wire.ReleaseCounts) (why string) {
 	old := beside
 	if old.Requests < minRequests {
-		old = old.Plus(before)
+		candidate, old = candidate.Own(), old.Plus(before).Own()
 	}
 	if worse(candidate.Failed(), candidate.Requests, old.Failed(), old.Requests) {
 		return describe("failed calls", candidate.Failed(), candidate.Requests, old.Failed(), old.Requests)

@@ -27,6 +27,10 @@ func TestJudge(t *testing.T) {
 	slow.Latency[6], slow.Latency[14] = 800, 200
 	errors := counts(1000, 0, 6)
 	errors.Errors = 40
+	away := counts(1000, 0, 6)
+	away.Errors, away.Outside = 40, 40
+	mostlyAway := counts(1000, 0, 6)
+	mostlyAway.Errors, mostlyAway.Outside = 60, 40
 	tests := []struct {
 		name                      string
 		candidate, beside, before wire.ReleaseCounts
@@ -48,6 +52,11 @@ func TestJudge(t *testing.T) {
 		{"twice nothing", counts(1000, 0, 11), counts(1000, 0, 2), counts(0, 0, 6), ""},
 		{"a little slower", counts(1000, 0, 8), counts(1000, 0, 6), counts(0, 0, 6), ""},
 		{"slow, but nothing beside it", counts(1000, 0, 12), counts(10, 0, 6), counts(5000, 0, 6), ""},
+		{"alone, errors of its own", errors, counts(0, 0, 6), counts(10_000, 0, 6), "errors: 40 of 1000"},
+		{"alone, the origin away", away, counts(0, 0, 6), counts(10_000, 0, 6), ""},
+		{"alone, the origin away before", errors, counts(0, 0, 6), away, "errors: 40 of 1000 requests, against 0 of 1000"},
+		{"alone, the origin away, and errors of its own", mostlyAway, counts(0, 0, 6), counts(10_000, 0, 6), "errors: 20 of 1000"},
+		{"the origin away for it alone", away, counts(1000, 0, 6), counts(0, 0, 6), "errors: 40 of 1000"},
 		{"as slow as can be", counts(1000, 0, wire.LatencyBuckets-1), counts(1000, 0, wire.LatencyBuckets-2), counts(0, 0, 6), ""},
 	}
 	for _, tt := range tests {

@@ -417,3 +417,38 @@ func TestWithdrawsWhatTraps(t *testing.T) {
 		t.Errorf("withdrawn for %q", c.Reason)
 	}
 }
+
+// TestOutageWithdrawsNothing: a candidate that answers all requests of a node stays while
+// the origin is away, although nothing runs beside it that fails as often.
+func TestOutageWithdrawsNothing(t *testing.T) {
+	t.Parallel()
+	o, by := newOrigin(t), newOperator(t)
+	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
+	key := o.addKey("key_1", func(k *store.Key) { k.RateLimit = 1_000_000 })
+	digest := o.ship("1.0.0", nil, by)
+	n := startNode(t, trusting(t, o, by))
+	o.runs("")
+	for range 200 {
+		ask(t, n, "GET", me, key, "").want(t, 200)
+	}
+	tried := func(percent int) {
+		t.Helper()
+		o.order(wire.Order{Candidate: digest, Percent: percent, Rollout: "rol_1"})
+		_, c := o.told(fmt.Sprint("it has ended or answers ", percent), func(_, c *wire.ReleaseStatus) bool {
+			return c != nil && (c.State.Ended() || c.State == wire.ReleaseReady && c.Percent == percent)
+		})
+		if c.State.Ended() {
+			t.Fatalf("withdrawn: %s", c.Reason)
+		}
+	}
+	tried(100)
+	o.stop()
+	for i := range 50 {
+		ask(t, n, "GET", me, plaintext(fmt.Sprint("not held ", i)), "").want(t, 500)
+	}
+	o.start()
+	tried(50) // it was judged before its percentage changed
+	if _, c := n.releases.Status(); c.Counts.Errors < 50 || c.Counts.Own().Errors != 0 {
+		t.Errorf("%d errors, of them %d of its own", c.Counts.Errors, c.Counts.Own().Errors)
+	}
+}

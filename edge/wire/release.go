@@ -80,6 +80,16 @@ type ReleaseCounts struct {
 	// Failures counts, by host.Reason, the calls that a module failed to answer
 	// through a fault of its own.
 	Failures map[string]uint64 `json:"failures,omitempty"`
+	// Outside counts the errors with a cause outside the modules: the origin or a disk was
+	// away, or the node was busy.
+	Outside uint64 `json:"outside,omitempty"`
+}
+
+// Own returns the counts without the errors that had their cause outside the modules.
+func (c ReleaseCounts) Own() ReleaseCounts {
+	c.Errors -= min(c.Errors, c.Outside) // they are not counted at one moment
+	c.Outside = 0
+	return c
 }
 
 // Failed returns the sum of the failures.
@@ -108,7 +118,7 @@ func (c ReleaseCounts) combine(d ReleaseCounts, by func(a, b uint64) uint64) Rel
 	sum := ReleaseCounts{Traffic: Traffic{
 		Requests: by(c.Requests, d.Requests), Errors: by(c.Errors, d.Errors), Limited: by(c.Limited, d.Limited),
 		Latency: make([]uint64, LatencyBuckets),
-	}}
+	}, Outside: by(c.Outside, d.Outside)}
 	at := func(h []uint64, i int) uint64 {
 		if i < len(h) {
 			return h[i]

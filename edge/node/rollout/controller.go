@@ -104,7 +104,8 @@ func (c *Controller) judge() {
 	beside, before := routes.running.counts().Minus(routes.before), routes.before
 	if routes.percent == 100 {
 		// The running release answers nothing any more. Its earlier answers are of use
-		// to compare failures, but not to compare how long requests take at present.
+		// to compare failures, but not what depends on the present: how long requests
+		// take, and whether the origin is away.
 		beside, before = wire.ReleaseCounts{}, before.Plus(beside)
 	}
 	reason := canary.Judge(routes.candidate.counts(), beside, before)

@@ -19,15 +19,15 @@ type deployment struct {
 	modules         *modules
 	handler         http.Handler
 	traffic         wire.TrafficCounter
-	earlier         map[string]uint64 // calls that failed before the deployment was made
-	users           atomic.Int64      // 0: closed, or about to be
+	earlier         wire.ReleaseCounts // of the modules before the deployment was made
+	users           atomic.Int64       // 0: closed, or about to be
 	closed          chan struct{}
 }
 
 // newDeployment returns a deployment with one user, which uses the modules in
 // the caller's place.
 func newDeployment(digest, version string, m *modules, front httpfront.Config) *deployment {
-	d := &deployment{digest: digest, version: version, modules: m, earlier: m.failures(), closed: make(chan struct{})}
+	d := &deployment{digest: digest, version: version, modules: m, earlier: m.counts(), closed: make(chan struct{})}
 	d.users.Store(1)
 	answered := front.Answered
 	front.Modules, front.Routes = m.front, m.routes
@@ -64,15 +64,8 @@ func (d *deployment) leave() {
 
 // counts returns what the deployment has answered.
 func (d *deployment) counts() wire.ReleaseCounts {
-	c := wire.ReleaseCounts{Traffic: d.traffic.Sum()}
-	for reason, n := range d.modules.failures() {
-		if n -= d.earlier[reason]; n > 0 {
-			if c.Failures == nil {
-				c.Failures = map[string]uint64{}
-			}
-			c.Failures[reason] = n
-		}
-	}
+	c := d.modules.counts().Minus(d.earlier)
+	c.Traffic = d.traffic.Sum()
 	return c
 }
 
@@ -124,17 +117,26 @@ func (m *modules) setCapabilities(caps host.Capabilities) {
 	}
 }
 
-// failures counts the failed calls that speak against the modules, by reason.
-func (m *modules) failures() map[string]uint64 {
-	failed := map[string]uint64{}
+// counts returns the failed calls that speak against the modules, and the errors that do
+// not.
+func (m *modules) counts() (c wire.ReleaseCounts) {
 	for _, module := range m.opened {
-		for reason, n := range module.Stats().Failed {
-			if n > 0 && moduleFault(reason) {
-				failed[string(reason)] += n
+		stats := module.Stats()
+		c.Outside += stats.Hindered
+		for reason, n := range stats.Failed {
+			switch {
+			case n == 0:
+			case !moduleFault(reason):
+				c.Outside += n
+			default:
+				if c.Failures == nil {
+					c.Failures = map[string]uint64{}
+				}
+				c.Failures[string(reason)] += n
 			}
 		}
 	}
-	return failed
+	return c
 }
 
 // moduleFault reports whether a failed call speaks against the module, rather

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,10 +52,10 @@ func countAll(f *fleet, marks map[string]mark) (t tally, regions map[string]wire
 				marks[n.ID] = m
 			}
 			region := at.Node.Region
-			regions[region+" beside"] = regions[region+" beside"].Plus(s.Running.Counts.Minus(m.counts))
-			regions[region+" before"] = regions[region+" before"].Plus(m.counts)
+			regions[region+" beside"] = regions[region+" beside"].Plus(s.Running.Counts.Minus(m.counts).Own())
+			regions[region+" before"] = regions[region+" before"].Plus(m.counts.Own())
 			if trial != nil && trial.Counts != nil && trial.Digest == r.Digest && trial.Rollout == r.ID {
-				regions[region+" candidate"] = regions[region+" candidate"].Plus(*trial.Counts)
+				regions[region+" candidate"] = regions[region+" candidate"].Plus(trial.Counts.Own())
 			}
 		}
 	}
@@ -100,6 +101,7 @@ func anyStatus(t *rapid.T) (s wire.Status) {
 			c.Latency[i] = n * uint64(i%3)
 		}
 		if n%2 == 0 {
+			c.Outside = n / 9
 			c.Failures = map[string]uint64{"trap": n / 3, "deadline": n / 5}
 		}
 		return c
@@ -213,5 +215,34 @@ func TestMixedNodes(t *testing.T) {
 	f.hear(replication.Change{ID: "b"})
 	if mixed := f.watch.regions[""].mixed; mixed != 0 {
 		t.Errorf("%d nodes are mixed once the only one is revoked", mixed)
+	}
+}
+
+// TestOutageOfOneNode has the node that answers by the new release alone lose its origin,
+// and no other: what it could not answer for that does not speak against the release, and
+// what it answered wrongly does.
+func TestOutageOfOneNode(t *testing.T) {
+	for _, tt := range []struct {
+		outside uint64
+		want    string
+	}{{50, ""}, {20, "errors: 30 of 1000"}} {
+		f := newFleet()
+		f.plan(&store.Rollout{
+			ID: "rol_1", Digest: "new", State: store.RollingOut, Stages: []int{50, 100}, Nodes: []store.RolloutNode{{ID: "a"}, {ID: "b"}},
+		}, nil)
+		for _, answered := range []uint64{1000, 2000} {
+			for _, id := range []string{"a", "b"} {
+				status := wire.Status{Running: &wire.ReleaseStatus{Digest: "old", Counts: &wire.ReleaseCounts{Traffic: wire.Traffic{Requests: answered}}}}
+				if id == "a" && answered > 1000 {
+					status.Candidate = &wire.ReleaseStatus{Digest: "new", Rollout: "rol_1", State: wire.ReleaseReady, Percent: 100, Counts: &wire.ReleaseCounts{
+						Traffic: wire.Traffic{Requests: 1000, Errors: 50}, Outside: tt.outside,
+					}}
+				}
+				f.hear(replication.Change{ID: id, Enrolled: true, Report: replication.Report{Connected: true, Status: status}})
+			}
+		}
+		if why := f.watch.judge(); tt.want == "" && why != "" || !strings.Contains(why, tt.want) {
+			t.Errorf("of 50 errors %d came from outside: %q, want %q", tt.outside, why, tt.want)
+		}
 	}
 }

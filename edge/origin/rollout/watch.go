@@ -137,9 +137,11 @@ func (s *sides) combine(t *sides, by func(a, b uint64) uint64) {
 func plus(a, b uint64) uint64  { return a + b }
 func minus(a, b uint64) uint64 { return a - b }
 
-// countsOf returns what is judged of a release's counts.
+// countsOf returns what is judged of a release's counts. Errors from outside the modules
+// are not: one node may be cut off while the others, which answer by the old release, are
+// not. Each node judges its own.
 func countsOf(c wire.ReleaseCounts) counts {
-	d := counts{requests: c.Requests, errors: c.Errors, failed: c.Failed()}
+	d := counts{requests: c.Requests, errors: c.Own().Errors, failed: c.Failed()}
 	copy(d.latency[:], c.Latency)
 	return d
 }

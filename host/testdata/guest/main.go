@@ -42,9 +42,12 @@ func handle(req *abi.Request, resp *abi.Response) {
 		<-time.After(time.Hour)
 	case "/environment":
 		resp.Body = fmt.Append(resp.Body, len(os.Args), len(os.Environ()))
-	case "/profile":
+	case "/profile", "/profile-or-none":
 		p, err := (guest.Host{}).Profile()
 		if err != nil {
+			if req.Path == "/profile" {
+				resp.Status = 500
+			}
 			resp.Body = append(resp.Body, err.Error()...)
 			return
 		}
