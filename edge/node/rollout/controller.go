@@ -108,7 +108,7 @@ func (c *Controller) judge() {
 		// take, and whether the origin is away.
 		beside, before = wire.ReleaseCounts{}, before.Plus(beside)
 	}
-	reason := canary.Judge(routes.candidate.counts(), beside, before)
+	reason := canary.Judge(routes.candidate.counts().Minus(routes.tried), beside, before)
 	if reason == "" {
 		if time.Since(c.triedSince) >= trialTime {
 			c.endTrial()

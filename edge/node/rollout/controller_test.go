@@ -125,6 +125,39 @@ func TestRefusedReleases(t *testing.T) {
 	})
 }
 
+// TestJudgesEachPercentage: what both releases did equally badly while they ran beside each
+// other does not speak against the candidate once it answers alone. What it does then does.
+func TestJudgesEachPercentage(t *testing.T) {
+	running, candidate := plainDeployment(t, "running"), plainDeployment(t, "candidate")
+	c := &Controller{cfg: Config{Changed: func() {}}, router: newRouter(running), store: &releaseStore{}, log: slog.New(slog.DiscardHandler)}
+	answer := func(d *deployment, requests, errors int) {
+		for i := range requests {
+			status := 200
+			if i < errors {
+				status = 500
+			}
+			d.traffic.Add(status, time.Millisecond)
+		}
+	}
+	answer(running, 100_000, 0)
+	for _, tt := range []struct {
+		percent, errors int // errors of 400 requests
+		withdrawn       bool
+	}{{10, 20, false}, {100, 0, false}, {100, 20, true}} {
+		if routes := c.router.routes.Load(); routes.percent != tt.percent {
+			c.router.try(candidate, tt.percent)
+		}
+		if tt.percent < 100 {
+			answer(running, 4000, 10*tt.errors)
+		}
+		answer(candidate, 400, tt.errors)
+		c.judge()
+		if withdrawn := c.router.routes.Load().candidate == nil; withdrawn != tt.withdrawn {
+			t.Fatalf("%d errors in 400 requests at %d %%: withdrawn is %t", tt.errors, tt.percent, withdrawn)
+		}
+	}
+}
+
 // chunkOrigin answers the first chunk of a blob, and says of each further request when it
 // came. It answers those by fn.
 type chunkOrigin struct {

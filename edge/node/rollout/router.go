@@ -22,9 +22,9 @@ type routes struct {
 	running   *deployment
 	candidate *deployment // nil: none
 	percent   int         // of the requests that the candidate answers
-	// before counts the answers of the running release until the candidate was put
-	// beside it, which is before the window in which the two are compared.
-	before wire.ReleaseCounts
+	// before and tried count the answers of the running release and of the candidate
+	// until it got this percentage, when the window began in which they are compared.
+	before, tried wire.ReleaseCounts
 }
 
 func newRouter(running *deployment) *router {
@@ -59,10 +59,7 @@ func (r *router) pick() *deployment {
 // candidate that was there before is left.
 func (r *router) try(candidate *deployment, percent int) {
 	old := r.routes.Load()
-	next := &routes{running: old.running, candidate: candidate, percent: percent, before: old.before}
-	if candidate != old.candidate {
-		next.before = old.running.counts()
-	}
+	next := &routes{running: old.running, candidate: candidate, percent: percent, before: old.running.counts(), tried: candidate.counts()}
 	r.replace(next)
 }
 

@@ -46,16 +46,25 @@ func countAll(f *fleet, marks map[string]mark) (t tally, regions map[string]wire
 		note(t.away, !at.Connected)
 		note(t.behind, at.Connected && !isBack(at.Status, n.Before))
 		if s := at.Status; s.Running != nil && s.Running.Counts != nil {
+			var tried wire.ReleaseCounts
+			ours := trial != nil && trial.Counts != nil && trial.Digest == r.Digest && trial.Rollout == r.ID
+			if ours {
+				tried = *trial.Counts
+			}
 			m, known := marks[n.ID]
-			if !known || m.digest != s.Running.Digest || s.Running.Counts.Requests < m.counts.Requests {
-				m = mark{s.Running.Digest, *s.Running.Counts}
+			now := mark{step{r.Stage, r.Trying, !r.Since.IsZero()}, s.Running.Digest, *s.Running.Counts, tried, !known}
+			if m.step != now.step || m.digest != now.digest || now.running.Requests < m.running.Requests || tried.Requests < m.trial.Requests || !known {
+				m = now
 				marks[n.ID] = m
 			}
 			region := at.Node.Region
-			regions[region+" beside"] = regions[region+" beside"].Plus(s.Running.Counts.Minus(m.counts).Own())
-			regions[region+" before"] = regions[region+" before"].Plus(m.counts.Own())
-			if trial != nil && trial.Counts != nil && trial.Digest == r.Digest && trial.Rollout == r.ID {
-				regions[region+" candidate"] = regions[region+" candidate"].Plus(trial.Counts.Own())
+			regions[region+" beside"] = regions[region+" beside"].Plus(s.Running.Counts.Minus(m.running).Own())
+			regions[region+" before"] = regions[region+" before"].Plus(m.running.Own())
+			if ours {
+				regions[region+" candidate"] = regions[region+" candidate"].Plus(tried.Minus(m.trial).Own())
+			}
+			if m.first {
+				regions[region+" tried"] = regions[region+" tried"].Plus(wire.ReleaseCounts{Traffic: wire.Traffic{Requests: m.trial.Requests}, Failures: m.trial.Failures})
 			}
 		}
 	}
@@ -72,7 +81,7 @@ func countAll(f *fleet, marks map[string]mark) (t tally, regions map[string]wire
 func (w *watch) watched() map[string]wire.ReleaseCounts {
 	all := make(map[string]wire.ReleaseCounts)
 	for region, s := range w.regions {
-		for side, c := range map[string]*counts{" candidate": &s.candidate, " beside": &s.beside, " before": &s.before} {
+		for side, c := range map[string]*counts{" candidate": &s.candidate, " beside": &s.beside, " before": &s.before, " tried": &s.tried} {
 			all[region+side] = c.judged()
 		}
 	}
@@ -127,6 +136,7 @@ func anyPlan(t *rapid.T, nodes []string) *store.Rollout {
 		ID: rapid.SampledFrom([]string{"rol_1", "rol_1", "rol_2"}).Draw(t, "id"), Digest: "new", Stages: []int{10, 50, 100}, Canary: 5,
 		State: rapid.SampledFrom([]store.RolloutState{store.RollingOut, store.RollingOut, store.RollingBack}).Draw(t, "state"),
 		Stage: rapid.IntRange(0, 2).Draw(t, "stage"), Trying: rapid.Bool().Draw(t, "trying"),
+		Since: rapid.SampledFrom([]time.Time{{}, time.Unix(1, 0)}).Draw(t, "since"),
 	}
 	for _, id := range nodes {
 		r.Nodes = append(r.Nodes, store.RolloutNode{ID: id, Before: "old", Served: rapid.Bool().Draw(t, "served")})

@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"cmp"
+
 	"partneredge/edge/canary"
 	"partneredge/edge/origin/replication"
 	"partneredge/edge/wire"
@@ -8,24 +10,34 @@ import (
 )
 
 // watch compares the answers that a rollout's nodes gave with the release to
-// those that they gave in the same window without it. It holds what the running
-// releases had answered when the window began: an origin that takes over a
-// rollout begins a window of its own.
+// those that they gave in the same window without it. It holds what both releases
+// had answered when the window began: with each step, since a step changes how many
+// of the requests the release answers, and when an origin first hears a node.
 type watch struct {
 	rollout string
+	step    step
 	marks   map[string]mark   // by node
 	regions map[string]*sides // the sums of their nodes
 }
 
-// mark holds the counters of one node and release when the window began.
+// step is a step of a rollout. It is watched from when all its nodes serve.
+type step struct {
+	stage           int
+	trying, watched bool
+}
+
+// mark holds the counters of one node when the window began.
 type mark struct {
-	digest string
-	counts wire.ReleaseCounts
+	step           step
+	digest         string // of the running release
+	running, trial wire.ReleaseCounts
+	first          bool // of the origin for the node in this rollout
 }
 
 // sides holds the counts that are compared.
 type sides struct {
 	candidate, beside, before counts
+	tried                     counts // of the candidate, before the origin heard of it
 	nodes                     int
 	// mixed counts the nodes whose old release still answers requests; without any, its
 	// past says nothing about present latency.
@@ -40,11 +52,12 @@ type counts struct {
 }
 
 // count begins anew with the last reports of a rollout's nodes. Marks of the same
-// rollout stay.
+// step stay.
 func (w *watch) count(r *store.Rollout, reports map[string]replication.Report) {
 	if w.rollout != r.ID {
 		w.rollout, w.marks = r.ID, make(map[string]mark)
 	}
+	w.step = step{r.Stage, r.Trying, !r.Since.IsZero()}
 	w.regions = make(map[string]*sides)
 	for i, n := range r.Nodes {
 		w.add(r, i, reports[n.ID])
@@ -71,8 +84,10 @@ func (w *watch) add(r *store.Rollout, i int, at replication.Report) {
 	}
 	id := r.Nodes[i].ID
 	m, known := w.marks[id]
-	if !known || m.digest != running.Digest || running.Counts.Requests < m.counts.Requests {
-		w.marks[id] = mark{running.Digest, *running.Counts}
+	next := mark{w.step, running.Digest, *running.Counts, trialOf(r, at), !known}
+	restarted := next.running.Requests < m.running.Requests || next.trial.Requests < m.trial.Requests
+	if !known || restarted || next.step != m.step || next.digest != m.digest {
+		w.marks[id] = next
 	}
 	s, _ := w.sidesOf(r, i, at)
 	region := w.regions[at.Node.Region]
@@ -86,19 +101,29 @@ func (w *watch) add(r *store.Rollout, i int, at replication.Report) {
 // sidesOf returns what a report of the i-th node counts for, by the node's mark.
 // counted is false for a report without counts.
 func (w *watch) sidesOf(r *store.Rollout, i int, at replication.Report) (s sides, counted bool) {
-	running, trial := at.Status.Running, at.Status.Candidate
+	running := at.Status.Running
 	if running == nil || running.Counts == nil {
 		return s, false
 	}
 	m := w.marks[r.Nodes[i].ID]
-	s = sides{beside: countsOf(running.Counts.Minus(m.counts)), before: countsOf(m.counts), nodes: 1}
+	s = sides{beside: countsOf(running.Counts.Minus(m.running)), before: countsOf(m.running), nodes: 1}
 	if percentAt(r, i) < 100 {
 		s.mixed = 1
 	}
-	if trial != nil && trial.Counts != nil && trial.Digest == r.Digest && trial.Rollout == r.ID {
-		s.candidate = countsOf(*trial.Counts)
+	s.candidate = countsOf(trialOf(r, at).Minus(m.trial))
+	if m.first {
+		s.tried = counts{requests: m.trial.Requests, failed: m.trial.Failed()}
 	}
 	return s, true
+}
+
+// trialOf returns what a node has answered by the release of a rollout.
+func trialOf(r *store.Rollout, at replication.Report) (c wire.ReleaseCounts) {
+	trial := at.Status.Candidate
+	if trial != nil && trial.Counts != nil && trial.Digest == r.Digest && trial.Rollout == r.ID {
+		c = *trial.Counts
+	}
+	return c
 }
 
 // judge returns the reason to roll the release back, "" for none. Failures are
@@ -113,23 +138,30 @@ func (w *watch) judge() string {
 		}
 		all.combine(s, plus)
 	}
-	all.mixed = 0
+	all.candidate.latency, all.beside.latency = [wire.LatencyBuckets]uint64{}, [wire.LatencyBuckets]uint64{}
 	return all.judge()
 }
 
+// judge compares what was answered in the window. What was answered before an origin
+// heard of it speaks against the release by failed calls alone: of errors nobody knows
+// whether the old release had them at the same time.
 func (s *sides) judge() string {
 	beside, before := s.beside, s.before
 	if s.mixed == 0 {
 		before.combine(&beside, plus)
 		beside = counts{}
 	}
-	return canary.Judge(s.candidate.judged(), beside.judged(), before.judged())
+	return cmp.Or(
+		canary.Judge(s.candidate.judged(), beside.judged(), before.judged()),
+		canary.Judge(s.tried.judged(), wire.ReleaseCounts{}, s.before.judged()),
+	)
 }
 
 func (s *sides) combine(t *sides, by func(a, b uint64) uint64) {
 	s.candidate.combine(&t.candidate, by)
 	s.beside.combine(&t.beside, by)
 	s.before.combine(&t.before, by)
+	s.tried.combine(&t.tried, by)
 	s.nodes = int(by(uint64(s.nodes), uint64(t.nodes)))
 	s.mixed = int(by(uint64(s.mixed), uint64(t.mixed)))
 }
