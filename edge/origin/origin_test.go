@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -23,8 +24,11 @@ import (
 
 	"partneredge/edge/certificate/certificatetest"
 	"partneredge/edge/origin/natsauth"
+	"partneredge/edge/wan"
 	"partneredge/edge/wire"
 	"partneredge/store"
+	"partneredge/store/central"
+	"partneredge/store/central/centraltest"
 )
 
 func TestStopAndStartAgain(t *testing.T) {
@@ -271,6 +275,62 @@ func TestTwoOriginsOverACluster(t *testing.T) {
 	second.stop()
 	if r := ask[wire.ChangesReply](b, wire.VerbChanges, wire.ChangesRequest{Head: head}); r.Failure != "" {
 		t.Errorf("with one origin gone: %+v", r)
+	}
+}
+
+// TestOriginWithoutItsDatabase: an origin whose database is away leaves the nodes' requests to
+// another, and answers them again when it is back.
+func TestOriginWithoutItsDatabase(t *testing.T) {
+	t.Parallel()
+	database := centraltest.Postgres(t)
+	at, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	relay, err := wan.Start(t.Context(), wan.Config{Target: at.Host})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(relay.Stop)
+	at.Host = relay.Addr()
+	open := func(database string) func(*Config) {
+		return func(c *Config) {
+			var err error
+			if c.DB, err = central.Open(t.Context(), central.Config{URL: database, Log: c.Log}); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.DB.Close() }) // whose connections may be cut
+		}
+	}
+	first := newFixture(t, open(database)) // makes the keys, and is the first of the two once restarted
+	first.stop()
+	_, first.config.NATSURL = startCluster(t, filepath.Join(first.config.Dir, "nats"))
+	first.start()
+	second := &fixture{T: t, config: first.config, logs: first.logs}
+	open(at.String())(&second.config)
+	second.start()
+	node := first.enrol("a")
+	answered := func() (n int) {
+		for n < 32 && ask[wire.ChangesReply](node, wire.VerbChanges, wire.ChangesRequest{Head: head}).Failure == "" {
+			n++
+		}
+		return n
+	}
+
+	first.eventually("both to answer", func() bool { return answered() == 32 })
+	for fault, begin := range map[string]func(){"refuses": relay.Cut, "says nothing": relay.Stall} {
+		begin()
+		first.eventually("the first alone to answer while the second's database "+fault, func() bool { return answered() == 32 })
+		relay.Mend()
+		first.stop()
+		first.eventually("the second to answer again", func() bool {
+			_, err := node.conn.Request(wire.Subject(node.address, wire.VerbChanges), []byte(`{"v":2}`), time.Minute)
+			return err == nil
+		})
+		if n := answered(); n != 32 {
+			t.Errorf("the second, whose database %s no more, answered %d of 32", fault, n)
+		}
+		first.start()
 	}
 }
 

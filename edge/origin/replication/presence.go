@@ -136,16 +136,16 @@ func (p *Presence) replace(nodes map[string]store.Node) {
 
 // run refreshes the nodes until ctx ends.
 func (p *Presence) run(ctx context.Context) {
-	everyTick(ctx, func() {
+	everyTick(ctx, nodesEvery, func() {
 		if err := p.Refresh(ctx); err != nil && ctx.Err() == nil {
 			p.limited.Warn("refresh", "refreshing the nodes", "err", err)
 		}
 	})
 }
 
-// everyTick calls do each nodesEvery, until ctx ends.
-func everyTick(ctx context.Context, do func()) {
-	tick := time.Tick(nodesEvery)
+// everyTick calls do at each tick, until ctx ends.
+func everyTick(ctx context.Context, every time.Duration, do func()) {
+	tick := time.Tick(every)
 	for {
 		select {
 		case <-ctx.Done():
@@ -158,7 +158,7 @@ func everyTick(ctx context.Context, do func()) {
 
 // writeAll writes heartbeats down until ctx ends. Revocations do not wait for it.
 func (p *Presence) writeAll(ctx context.Context) {
-	everyTick(ctx, func() {
+	everyTick(ctx, nodesEvery, func() {
 		for due := range slices.Chunk(p.unwritten(), SeenAtOnce) {
 			busy, err := p.cfg.DB.SeenNodes(ctx, due)
 			if err != nil && ctx.Err() == nil {

@@ -38,7 +38,8 @@ type requests struct {
 	ctx     context.Context // of all requests; ends when stop has waited long enough
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	subs    []*nats.Subscription
+	subs    []*nats.Subscription // to what each origin process takes
+	queue   queue                // of what one of them takes
 }
 
 // handler answers one message of a node.
@@ -51,6 +52,7 @@ func (r *requests) start() error {
 	r.slots, r.names = newSlots(), semaphores{most: namesOfAccount, waiting: waitingForNames}
 	own := newSlots() // of what keeps a node in step, which waits for nothing that partners bring about
 	refills := newSlotsOf(slotsOfRefill, slotsOfRefill)
+	r.queue.handlers = make(map[string]nats.MsgHandler)
 	for verb, handle := range map[string]handler{
 		wire.VerbKey:        inSlot(r.slots, decoded(r, wire.VerbKey, r.key)),
 		wire.VerbKeys:       inSlot(refills, decoded(r, wire.VerbKeys, r.keys)),
@@ -62,29 +64,34 @@ func (r *requests) start() error {
 		wire.VerbBlob:       inSlot(r.slots, decoded(r, wire.VerbBlob, r.blob)),
 		wire.VerbSignatures: inSlot(r.slots, decoded(r, wire.VerbSignatures, r.signatures)),
 	} {
-		if err := r.listen(verb, wire.Queue, r.apart(verb, handle)); err != nil {
-			return err
-		}
+		r.queue.handlers[verb] = r.apart(verb, handle)
+	}
+	if err := r.join(); err != nil {
+		return err
 	}
 	// Reports seldom read the database, so they do not wait for what does.
 	spend := inSlot(newSlots(), decoded(r, wire.VerbSpend, r.spend))
-	if err := r.listen(wire.VerbSpend, "", r.apart(wire.VerbSpend, spend)); err != nil {
+	if err := r.listen(&r.subs, wire.VerbSpend, "", r.apart(wire.VerbSpend, spend)); err != nil {
 		return err
 	}
 	status := decoded(r, wire.VerbStatus, r.status) // which never does
-	if err := r.listen(wire.VerbStatus, "", func(m *nats.Msg) { r.serve(wire.VerbStatus, m, status) }); err != nil {
+	if err := r.listen(&r.subs, wire.VerbStatus, "", func(m *nats.Msg) { r.serve(wire.VerbStatus, m, status) }); err != nil {
 		return err
 	}
-	return r.Conn.Flush()
+	if err := r.Conn.Flush(); err != nil {
+		return err
+	}
+	r.startProbes()
+	return nil
 }
 
-func (r *requests) listen(verb, queue string, handle nats.MsgHandler) error {
+func (r *requests) listen(subs *[]*nats.Subscription, verb, queue string, handle nats.MsgHandler) error {
 	for _, nodes := range []string{wire.AnyNode, wire.AnyRegion} {
 		sub, err := r.Conn.QueueSubscribe(nodes+verb, queue, handle)
 		if err != nil {
 			return fmt.Errorf("listening to the nodes: %w", err)
 		}
-		r.subs = append(r.subs, sub)
+		*subs = append(*subs, sub)
 	}
 	return nil
 }
@@ -113,17 +120,10 @@ func inSlot(s *slots, handle handler) handler {
 // stop takes no more requests and waits for those under way; they are cut short
 // when ctx ends.
 func (r *requests) stop(ctx context.Context) {
-	for _, sub := range r.subs {
-		drained := make(chan struct{})
-		sub.SetClosedHandler(func(string) { close(drained) })
-		if err := sub.Drain(); err != nil {
-			continue // the connection is gone, and the subscription with it
-		}
-		select {
-		case <-drained:
-		case <-ctx.Done():
-		}
-	}
+	r.queue.endProbes()
+	r.queue.probes.Wait()
+	r.leave(ctx)
+	drain(ctx, r.subs)
 	r.subs = nil
 	cut := context.AfterFunc(ctx, r.cancel)
 	defer cut()
