@@ -92,6 +92,9 @@ func (s *Sender) hold(c deliveries.Claim, readAt time.Time, version uint64, now 
 	if _, already := s.held[c.ID]; already {
 		return
 	}
+	if readAt.After(now) { // by the database's clock, which may have been put back since
+		readAt = now
+	}
 	i := &item{Claim: c, until: readAt.Add(s.c.Lease)}
 	s.held[c.ID] = struct{}{}
 	q := s.queue(c.SubscriptionID, now)
@@ -103,13 +106,10 @@ func (s *Sender) hold(c deliveries.Claim, readAt time.Time, version uint64, now 
 		}
 	}
 	s.keep(q, 1, i.size())
-	known := q.endpoint.version
-	if version > known || version == known && now.Sub(q.endpoint.readAt) > s.c.EndpointAge { // else as much is known, or more
-		q.endpoint.set(c.Endpoint, readAt, version)
-	}
+	q.endpoint.set(c.Endpoint, readAt, version)
 	q.items.push(i)
 	if s.mayCancel(q) {
-		s.cancel(q)
+		s.cancel(q, now)
 		return
 	}
 	s.offer(q, now)

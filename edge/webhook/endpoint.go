@@ -19,7 +19,11 @@ type endpoint struct {
 	version     uint64
 }
 
+// set takes in a reading that began at readAt and version, unless as much is known, or more.
 func (e *endpoint) set(now deliveries.Endpoint, readAt time.Time, version uint64) {
+	if version < e.version || version == e.version && !readAt.After(e.readAt) {
+		return
+	}
 	if e.target == nil || e.target.raw != now.TargetURL {
 		e.target = newTarget(now.TargetURL)
 	}
@@ -142,7 +146,7 @@ func (s *Sender) refresh(ctx context.Context) (more bool, err error) {
 		if err == nil {
 			q.endpoint.set(endpoints[q.id], began, version) // of a missing one: zero, so not deliverable
 			if s.mayCancel(q) {
-				s.cancel(q)
+				s.cancel(q, now)
 			}
 		}
 		s.refreshed(q, now) // asks again when err != nil

@@ -214,3 +214,115 @@ func TestEventOfAnAccountThatIsLiveAgain(t *testing.T) {
 		}
 	})
 }
+
+// changedElsewhere is a database whose endpoints are all changed by other processes, which
+// make all events.
+type changedElsewhere struct {
+	*central.DB
+	reading, claiming func(do func()) // around the next call
+}
+
+func (c *changedElsewhere) EndpointsVersion() uint64 { return 0 }
+
+func (c *changedElsewhere) SetClaimer(*deliveries.Claimer) error { return nil }
+
+// around calls hook once, where there is one, with what it has to call.
+func around(hook *func(do func()), do func()) {
+	if now := *hook; now != nil {
+		*hook = nil
+		now(do)
+		return
+	}
+	do()
+}
+
+func (c *changedElsewhere) Endpoints(ctx context.Context, ids []string) (all map[string]deliveries.Endpoint, err error) {
+	around(&c.reading, func() { all, err = c.DB.Endpoints(ctx, ids) })
+	return all, err
+}
+
+func (c *changedElsewhere) ClaimDeliveries(ctx context.Context, r deliveries.ClaimRequest) (claims []deliveries.Claim, more []string, err error) {
+	around(&c.claiming, func() { claims, more, err = c.DB.ClaimDeliveries(ctx, r) })
+	return claims, more, err
+}
+
+// TestEventOfAnAccountThatAnotherProcessMadeLive: what was read of an endpoint when its account
+// was being set up cancels nothing that was made after another process made the account live.
+func TestEventOfAnAccountThatAnotherProcessMadeLive(t *testing.T) {
+	type outage struct { // of the account
+		*simulation
+		db      *changedElsewhere
+		account string
+		answer  func() // to the first event, after which the endpoint is read for the second
+	}
+	for name, test := range map[string]struct {
+		cancelled int64
+		run       func(o outage) (later string)
+	}{
+		"claimed after it was read": {1, func(o outage) string {
+			o.setMode(o.account, store.ModeSetup)
+			o.answer()
+			sleep(o.Context(), time.Millisecond)
+			o.setMode(o.account, store.ModeLive)
+			return o.fixture.fire()
+		}},
+		"claimed while it is read": {0, func(o outage) (later string) {
+			o.db.reading = func(read func()) {
+				o.setMode(o.account, store.ModeSetup)
+				read()
+				sleep(o.Context(), time.Millisecond)
+				o.setMode(o.account, store.ModeLive)
+				later = o.fixture.fire()
+				sleep(o.Context(), 2*time.Second)
+			}
+			o.answer()
+			sleep(o.Context(), 3*time.Second)
+			return later
+		}},
+		"read while it is claimed": {2, func(o outage) (later string) {
+			o.db.claiming = func(claim func()) {
+				sleep(o.Context(), time.Millisecond)
+				o.setMode(o.account, store.ModeSetup)
+				o.answer()
+				sleep(o.Context(), time.Millisecond)
+				o.setMode(o.account, store.ModeLive)
+				later = o.fixture.fire()
+				claim()
+			}
+			o.fixture.fire()
+			sleep(o.Context(), 2*time.Second)
+			return later
+		}},
+	} {
+		path := filepath.Join(t.TempDir(), "origin.db")
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSimulation(t, path)
+				s.fixture.account = s.liveAccount().ID
+				answered := make(chan struct{})
+				s.endpoint(s.fixture.account, "a.example.com", func(*http.Request) (int, http.Header, error) {
+					<-answered
+					return 200, nil, nil
+				})
+				db := &changedElsewhere{DB: s.fixture.db}
+				s.fixture.sender = startSender(t, s.fixture.db, Config{
+					Store: db, EndpointAge: 500 * time.Millisecond, PerEndpoint: 1, SlowAfter: time.Minute, transport: s.fakeEndpoints,
+				})
+				wakeOnCommit(s.fixture.db, s.fixture.sender)
+				s.fixture.fire()
+				s.fixture.fire()
+				sleep(t.Context(), 2*time.Second)
+				later := test.run(outage{s, db, s.fixture.account, func() { close(answered) }})
+				sleep(t.Context(), 3*time.Second)
+				synctest.Wait()
+				all := s.fixture.deliveries(deliveries.Filter{EventID: later})
+				if len(all) != 1 || all[0].State != store.StateDelivered {
+					t.Errorf("the deliveries of an event that came when the account was live again are %+v", all)
+				}
+				if n := s.fixture.sender.Stats().Cancelled; n != test.cancelled {
+					t.Errorf("%d are cancelled, want %d", n, test.cancelled)
+				}
+			})
+		})
+	}
+}
