@@ -9,8 +9,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -171,6 +173,42 @@ func TestError(t *testing.T) {
 			got, ok := errors.AsType[*adminapi.Error](err)
 			if !ok || got.Status != http.StatusConflict || got.Problem != want.Problem || err.Error() != want.text {
 				t.Errorf("%s: %s is %#v", name, path, err)
+			}
+		}
+	}
+}
+
+// TestRedirectIsAnError: a change that is redirected is not sent as a read to where the
+// redirect leads, and the error says where that is.
+func TestRedirectIsAnError(t *testing.T) {
+	for name, client := range clients(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			t.Errorf("%s /: the redirect was followed", r.Method)
+			fmt.Fprint(w, "{}")
+			return
+		}
+		status, _ := strconv.Atoi(path.Base(r.URL.Path))
+		to := "/"
+		if r.URL.RawQuery != "" {
+			to = "https://edge.example.com" + r.URL.RequestURI()
+		}
+		http.Redirect(w, r, to, status)
+	}) {
+		for _, status := range []int{301, 302, 303, 307, 308} {
+			for to, call := range map[string]func() error{
+				client.URL + "/": func() error {
+					_, err := client.EraseAccount(t.Context(), strconv.Itoa(status))
+					return err
+				},
+				"https://edge.example.com": func() error {
+					return client.Call(t.Context(), "POST", fmt.Sprintf("/keys/%d?a=b", status), adminapi.NewKey{}, nil)
+				},
+			} {
+				err := call()
+				got, ok := errors.AsType[*adminapi.Error](err)
+				if !ok || got.Status != status || got.Location != to || !strings.HasSuffix(err.Error(), ": redirect to "+to) {
+					t.Errorf("%s: %d to %s: %v", name, status, to, err)
+				}
 			}
 		}
 	}

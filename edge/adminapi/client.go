@@ -30,8 +30,9 @@ const Timeout = 30 * time.Second
 type Client struct {
 	URL   string // of the listener, such as http://127.0.0.1:8090
 	Token string
-	// HTTP sends the requests. nil: a client with a timeout of 30 s. Use Handler
-	// as its Transport to call an API in the same process.
+	// HTTP sends the requests; its CheckRedirect is not asked, since no redirect is
+	// followed. nil: a client with a timeout of 30 s. Use Handler as its Transport to
+	// call an API in the same process.
 	HTTP *http.Client
 }
 
@@ -47,6 +48,8 @@ type Problem struct {
 type Error struct {
 	Method, Path string // Path is below /admin/v1
 	Status       int
+	// Location is the URL that a redirect names, without /admin/v1 and Path at its end.
+	Location string
 	Problem
 }
 
@@ -57,6 +60,9 @@ func (e *Error) Error() string {
 	}
 	if e.Detail != "" {
 		text += ": " + e.Detail
+	}
+	if e.Location != "" {
+		text += ": redirect to " + e.Location
 	}
 	return text
 }
@@ -84,18 +90,22 @@ func (c *Client) Call(ctx context.Context, method, path string, in, out any) err
 	return nil
 }
 
+// client returns the HTTP client of c. It follows no redirect, which would make a read of
+// a change.
 func (c *Client) client() *http.Client {
+	client := http.Client{Timeout: Timeout}
 	if c.HTTP != nil {
-		return c.HTTP
+		client = *c.HTTP
 	}
-	return &http.Client{Timeout: Timeout}
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &client
 }
 
 // patient returns a client that waits for an answer for as long as ctx does.
 func (c *Client) patient() *Client {
-	waits := *c.client()
+	waits := c.client()
 	waits.Timeout = 0
-	return &Client{URL: c.URL, Token: c.Token, HTTP: &waits}
+	return &Client{URL: c.URL, Token: c.Token, HTTP: waits}
 }
 
 // send returns the response to one request, whose status is 2xx.
@@ -128,6 +138,9 @@ func (c *Client) send(ctx context.Context, method, path string, in any, header h
 	refused := &Error{Method: method, Path: path, Status: resp.StatusCode}
 	answer, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	_ = json.Unmarshal(answer, &refused.Problem) // a proxy's answer stays empty
+	if location, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
+		refused.Location = strings.TrimSuffix(location.String(), base+path)
+	}
 	return nil, refused
 }
 

@@ -175,6 +175,9 @@ func adminHint(err error) error {
 		}
 		return err
 	}
+	if refused.Location != "" {
+		return hint.Add(err, "is that the admin API's address? then give it as --admin or EDGE_ADMIN_URL")
+	}
 	reason := refused.Detail
 	if reason == "" {
 		reason = strings.ReplaceAll(strings.TrimSpace(refused.Kind+" "+refused.Reason), "_", " ")
@@ -300,10 +303,14 @@ func (c *invocation) secret(ctx context.Context, path string, in any, record str
 	if err != nil {
 		return err
 	}
+	plaintext, _ := made["plaintext"].(string)
+	if plaintext == "" {
+		return fmt.Errorf("admin API: POST %s: the answer has no plaintext", path)
+	}
 	if c.JSON {
 		return c.Print(raw, nil)
 	}
-	if _, err := fmt.Fprintln(c.Out, output.Lines(fmt.Sprint(made["plaintext"]))); err != nil {
+	if _, err := fmt.Fprintln(c.Out, output.Lines(plaintext)); err != nil {
 		return err
 	}
 	shown, _ := made[record].(map[string]any)

@@ -1,0 +1,49 @@
+package command
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestChangesThatWereNotMade: a command whose change was redirected, or is answered without
+// the key that it is to print, fails and prints nothing.
+func TestChangesThatWereNotMade(t *testing.T) {
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"id":"acc_1"}`) }))
+	defer origin.Close()
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, origin.URL+r.URL.Path, http.StatusMovedPermanently)
+	}))
+	defer proxy.Close()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	redirected := []string{"redirect to " + origin.URL + "\n", "hint: is that the admin API's address? then give it as --admin"}
+	for _, c := range []struct {
+		address, args string
+		want          []string
+	}{
+		{proxy.URL, "account delete acc_1 --yes", redirected},
+		{proxy.URL, "key create acc_1", redirected},
+		{proxy.URL, "key revoke key_1", redirected},
+		{origin.URL, "key create acc_1", []string{"the answer has no plaintext"}},
+		{origin.URL, "key create acc_1 --json", []string{"the answer has no plaintext"}},
+	} {
+		var stdout, stderr bytes.Buffer
+		args := append(strings.Fields(c.args), "--admin", c.address, "--token-file", token)
+		if code := Main(t.Context(), "test", args, &stdout, &stderr); code != exitFailed || stdout.Len() > 0 {
+			t.Errorf("%s: exit code %d, printed %q", c.args, code, &stdout)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(stderr.String(), want) {
+				t.Errorf("%s: %q, want %q", c.args, &stderr, want)
+			}
+		}
+	}
+}
