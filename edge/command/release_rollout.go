@@ -178,13 +178,16 @@ func awaitRollout(ctx context.Context, c *invocation, r adminapi.Rollout) (admin
 	stopped := func(err error) (adminapi.Rollout, json.RawMessage, error) {
 		return r, nil, hint.Add(fmt.Errorf("waiting for rollout %s: %w", r.ID, err), "it goes on by itself: edge release status --watch")
 	}
-	shown := ""
-	for heard := time.Now(); ; {
-		raw, now, err := call[adminapi.Rollout](ctx, c.admin, http.MethodGet, "/rollouts/"+url.PathEscape(r.ID), nil)
+	var raw json.RawMessage
+	read := func() (now adminapi.Rollout, err error) {
+		raw, now, err = call[adminapi.Rollout](ctx, c.admin, http.MethodGet, "/rollouts/"+url.PathEscape(r.ID), nil)
+		return now, err
+	}
+	shown, heard := "", time.Now()
+	for now, err := range poll(ctx, every, read) {
 		switch {
 		case err == nil:
 			r, heard = now, time.Now()
-		case ctx.Err() != nil: // see below
 		case refused(err) || time.Since(heard) > awayMost:
 			return stopped(err)
 		}
@@ -198,12 +201,8 @@ func awaitRollout(ctx context.Context, c *invocation, r adminapi.Rollout) (admin
 		if ended(r) {
 			return r, raw, nil
 		}
-		select {
-		case <-ctx.Done():
-			return stopped(ctx.Err())
-		case <-time.After(every):
-		}
 	}
+	return stopped(ctx.Err())
 }
 
 // refused reports whether the origin has answered that it will not, rather than not now.

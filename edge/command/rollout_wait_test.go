@@ -1,13 +1,17 @@
 package command
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/spf13/pflag"
 
 	"partneredge/edge/adminapi"
 )
@@ -40,6 +44,54 @@ func TestWaitingOutlastsRestarts(t *testing.T) {
 		r, _, err := awaitRollout(t.Context(), c, adminapi.Rollout{ID: "rol_1"})
 		if want == "" && (err != nil || r.State != "done") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) || asked.Load() != 4 {
 			t.Errorf("asked %d times: %v, %v, want %q", asked.Load(), r.State, err, want)
+		}
+	}
+}
+
+// TestWatchingOutlastsRestarts: --watch goes on while the origin does not answer, says so, and ends
+// where it refuses. Without a table before, and without --watch, the first failure ends it.
+func TestWatchingOutlastsRestarts(t *testing.T) {
+	var asked atomic.Int64
+	answers := map[string]string{"rolling": `{"items":[{"id":"rol_1","state":"rolling_out"}]}`, "done": `{"items":[{"id":"rol_1","state":"done"}]}`}
+	for _, c := range []struct {
+		answers, watch string
+		tables, losses int
+		want           string
+	}{
+		{"rolling 503 cut rolling 429 done", "--watch", 3, 3, ""},
+		{"rolling 503 401 done", "--watch", 1, 1, "status 401"},
+		{"503 done", "--watch", 0, 0, "status 503"},
+		{"cut done", "--watch", 0, 0, "EOF"},
+		{"rolling done", "--watch=false", 1, 0, ""},
+		{"503 done", "--watch=false", 0, 0, "status 503"},
+	} {
+		asked.Store(0)
+		origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			answer := strings.Fields(c.answers)[asked.Add(1)-1]
+			if answer == "cut" {
+				panic(http.ErrAbortHandler)
+			}
+			if status, err := strconv.Atoi(answer); err == nil {
+				w.WriteHeader(status)
+			}
+			fmt.Fprint(w, answers[answer])
+		}))
+		origin.Config.SetKeepAlivesEnabled(false) // over one that was used before, Go's client asks again by itself
+		flags := pflag.NewFlagSet("status", pflag.ContinueOnError)
+		watch := defineRolloutStatus(flags)
+		if err := flags.Parse([]string{c.watch, "--every", "1ms"}); err != nil {
+			t.Fatal(err)
+		}
+		var tables, losses bytes.Buffer
+		i := &invocation{stderr: &losses, admin: &adminapi.Client{URL: origin.URL}}
+		i.Out, i.JSON = &tables, true
+		err := watch(t.Context(), i)
+		origin.Close()
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s, %s: %v, want %q", c.answers, c.watch, err, c.want)
+		}
+		if strings.Count(tables.String(), "rol_1") != c.tables || strings.Count(losses.String(), "; trying again in 1ms\n") != c.losses {
+			t.Errorf("%s, %s: printed %q and %q, want %d tables and %d losses", c.answers, c.watch, &tables, &losses, c.tables, c.losses)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -152,7 +153,8 @@ type shown struct {
 
 // watching defines --watch and --every for a command that shows a table. With
 // --watch it reads and shows the table again until it is the last one, or ctx
-// ends, which is no error.
+// ends, which is no error. Once it has shown one, a read that failed is reported
+// and made again, unless the origin refused it.
 func watching(flags *pflag.FlagSet, watchUsage string, read func(context.Context, *invocation) (shown, error)) handler {
 	watch := flags.Bool("watch", false, watchUsage)
 	every := flags.Duration("every", 2*time.Second, "`DURATION` between two tables with --watch")
@@ -160,24 +162,40 @@ func watching(flags *pflag.FlagSet, watchUsage string, read func(context.Context
 		if *every <= 0 {
 			return misused(c.cmd, "--every must be more than 0")
 		}
-		for {
-			s, err := read(ctx, c)
-			if ctx.Err() != nil {
-				return nil
-			}
+		began := false
+		for s, err := range poll(ctx, *every, func() (shown, error) { return read(ctx, c) }) {
 			if err != nil {
-				return err
+				if !began || refused(err) {
+					return err
+				}
+				reconnecting(c.stderr)(err, *every)
+				continue
 			}
+			began = true
 			if *watch && !c.JSON {
 				output.ClearScreen(c.Out)
 			}
 			if err := c.Print(s.raw, s.text); err != nil || s.last || !*watch {
 				return err
 			}
+		}
+		return nil
+	}
+}
+
+// poll yields what read returns, at once and then each time that every has passed, until
+// ctx ends.
+func poll[T any](ctx context.Context, every time.Duration, read func() (T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for {
+			record, err := read()
+			if ctx.Err() != nil || !yield(record, err) {
+				return
+			}
 			select {
 			case <-ctx.Done():
-				return nil
-			case <-time.After(*every):
+				return
+			case <-time.After(every):
 			}
 		}
 	}
