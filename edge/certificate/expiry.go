@@ -1,32 +1,71 @@
 package certificate
 
 import (
+	"context"
 	"crypto/tls"
 	"slices"
-	"sync/atomic"
+	"strings"
+	"sync"
+	"time"
 
 	"golang.org/x/crypto/acme"
+	"golang.org/x/crypto/acme/autocert"
 )
 
-// Expiry remembers when the certificate that was served last expires. The zero
-// value has seen none.
+// Expiry remembers when the certificates of a listener expire. The zero value has seen
+// none.
 type Expiry struct {
-	unix atomic.Int64
+	mu    sync.Mutex
+	until map[string]time.Time // by host, "" where all have one certificate
 }
 
-// Watch returns get, and notes what it returns. The answers to an ACME authority's
-// own challenges are no certificates of the listener, and are not noted.
-func (e *Expiry) Watch(get Get) Get {
+// Watch returns get, and notes what it returns: the certificate that was served last, for
+// each of hosts if there are any, and for no other host then. A host whose certificate get
+// does not return keeps the one before, and without one counts as expired. The answers to
+// an ACME authority's own challenges are no certificates of the listener, and are not noted.
+func (e *Expiry) Watch(get Get, hosts ...string) Get {
+	allowed := autocert.HostWhitelist(hosts...)
 	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		served, err := get(hello)
-		challenge := slices.Equal(hello.SupportedProtos, []string{acme.ALPNProto})
-		if err == nil && served != nil && served.Leaf != nil && !challenge {
-			e.unix.Store(served.Leaf.NotAfter.Unix())
+		host := ""
+		if len(hosts) > 0 {
+			host = strings.ToLower(hello.ServerName)
+			if allowed(context.Background(), host) != nil {
+				return served, err
+			}
+		}
+		if !slices.Equal(hello.SupportedProtos, []string{acme.ALPNProto}) {
+			e.note(host, served, err)
 		}
 		return served, err
 	}
 }
 
-// Seconds returns when the certificate expires in seconds since 1970, 0 if none was
-// served.
-func (e *Expiry) Seconds() float64 { return float64(e.unix.Load()) }
+// note notes what get returned for a host.
+func (e *Expiry) note(host string, served *tls.Certificate, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.until == nil {
+		e.until = make(map[string]time.Time)
+	}
+	if _, known := e.until[host]; err != nil && !known {
+		e.until[host] = time.Now()
+	}
+	if err == nil && served != nil && served.Leaf != nil {
+		e.until[host] = served.Leaf.NotAfter
+	}
+}
+
+// Seconds returns when the first of the certificates expires in seconds since 1970, 0 if
+// none was asked for.
+func (e *Expiry) Seconds() float64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	first := int64(0)
+	for _, until := range e.until {
+		if first == 0 || until.Unix() < first {
+			first = until.Unix()
+		}
+	}
+	return float64(first)
+}

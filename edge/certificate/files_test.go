@@ -194,3 +194,52 @@ func TestExpiry(t *testing.T) {
 	ask()
 	want(float64(at.Unix()))
 }
+
+// TestExpiryOfHosts: the first of several hosts' certificates counts, whichever was served last.
+func TestExpiryOfHosts(t *testing.T) {
+	until := map[string]int64{}
+	e := new(Expiry)
+	get := e.Watch(func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		at, ok := until[strings.ToLower(hello.ServerName)]
+		if !ok {
+			return nil, os.ErrNotExist
+		}
+		return &tls.Certificate{Leaf: &x509.Certificate{NotAfter: time.Unix(at, 0)}}, nil
+	}, "eu.example.com", "bücher.example")
+	const eu, other = "eu.example.com", "xn--bcher-kva.example"
+	began := time.Now().Unix()
+	failed := int64(-1) // about now
+	for _, step := range []struct {
+		name    string
+		expires map[string]int64
+		host    string
+		protos  []string
+		want    int64
+	}{
+		{"a name that is not ours", nil, "us.example.com", nil, 0},
+		{"no name", nil, "", nil, 0},
+		{"a challenge that is not known", nil, eu, []string{"acme-tls/1"}, 0},
+		{"none yet", nil, eu, nil, failed},
+		{"the first", map[string]int64{eu: 2e9}, eu, nil, 2e9},
+		{"another host's, longer", map[string]int64{other: 3e9}, other, nil, 2e9},
+		{"the first, renewed", map[string]int64{eu: 4e9}, "EU.example.com", nil, 3e9},
+		{"the other's cannot be had any more", map[string]int64{other: 0}, other, nil, 3e9},
+		{"the first once more", nil, eu, nil, 3e9},
+		{"a name that is not ours, later", nil, "us.example.com", nil, 3e9},
+		{"the other, renewed", map[string]int64{other: 5e9}, other, nil, 4e9},
+	} {
+		for host, at := range step.expires {
+			if until[host] = at; at == 0 {
+				delete(until, host)
+			}
+		}
+		_, _ = get(&tls.ClientHelloInfo{ServerName: step.host, SupportedProtos: step.protos})
+		got := int64(e.Seconds())
+		if step.want == failed && (got < began || got > time.Now().Unix()) || step.want != failed && got != step.want {
+			t.Errorf("%s: expires at %d, want %d", step.name, got, step.want)
+		}
+	}
+	if len(e.until) != 2 {
+		t.Errorf("%d hosts are kept, want the two that are configured", len(e.until))
+	}
+}

@@ -204,7 +204,7 @@ func (c Config) tls(expiry *certificate.Expiry) (*tls.Config, error) {
 		if err != nil {
 			return nil, err
 		}
-		config.GetCertificate = expiry.Watch(config.GetCertificate)
+		config.GetCertificate = expiry.Watch(config.GetCertificate, c.ACME.Hosts...)
 		return config, nil
 	case c.TLSCert == "":
 		return nil, nil

@@ -62,7 +62,7 @@ func newMetrics(c Config) *metrics {
 	auto.NewGauge(prometheus.GaugeOpts{Namespace: "edge", Name: "node_info", Help: "What the node is; always 1.",
 		ConstLabels: prometheus.Labels{"region": c.Region, "build": c.Version}}).Set(1)
 	auto.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "edge", Name: "certificate_expiry_timestamp_seconds",
-		Help: "When the certificate of the partner API expires, in seconds since 1970; 0 without TLS, and by ACME until a connection was served."},
+		Help: "When the certificate of the partner API expires, by ACME the first of all hosts', in seconds since 1970; 0 without TLS, and by ACME until a connection was served."},
 		m.expiry.Seconds)
 	return m
 }

@@ -5,9 +5,11 @@ import (
 	"encoding/binary"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"partneredge/edge/certificate"
 	"partneredge/edge/certificate/certificatetest"
 	"partneredge/edge/connections"
 	"partneredge/wasm/httpfront"
@@ -84,5 +86,23 @@ func TestBodiesOverHTTP2AreBounded(t *testing.T) {
 	}
 	if stream != httpfront.MaxBody || all != 2*httpfront.MaxBody {
 		t.Errorf("a client may send %d bytes in a stream and %d in all, want %d and twice that", stream, all, httpfront.MaxBody)
+	}
+}
+
+// TestExpiryByACME: a host that gets no certificate counts as expired, and no other name does.
+func TestExpiryByACME(t *testing.T) {
+	t.Parallel()
+	authority := httptest.NewServer(http.NotFoundHandler())
+	defer authority.Close()
+	c := Config{ACME: certificate.ACMEConfig{Hosts: []string{"eu.example.com"}, Dir: t.TempDir(), URL: authority.URL}}
+	var expiry certificate.Expiry
+	tlsConfig := must(c.tls(&expiry))(t)
+	for _, host := range []string{"", "us.example.com", "eu.example.com"} {
+		if _, err := tlsConfig.GetCertificate(&tls.ClientHelloInfo{ServerName: host}); err == nil {
+			t.Errorf("%q got a certificate", host)
+		}
+		if got := expiry.Seconds(); (got > 0) != (host == "eu.example.com") {
+			t.Errorf("after %q: expires at %v", host, got)
+		}
 	}
 }
