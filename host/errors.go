@@ -29,6 +29,16 @@ const (
 	Failed       Reason = "failed"        // the host could not make a sandbox
 )
 
+// Outside reports whether a call that failed speaks of the node's load or of the client, rather
+// than against the module.
+func (r Reason) Outside() bool {
+	switch r {
+	case Busy, Canceled, Closed, Failed, RequestSize:
+		return true
+	}
+	return false
+}
+
 // ErrBusy is wrapped by the error of a call for which no sandbox was free in time.
 var ErrBusy = errors.New("no sandbox free")
 
@@ -50,6 +60,9 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// Outside reports whether the reason lies outside the module.
+func (e *Error) Outside() bool { return e.Reason.Outside() }
 
 // Reasons returns all reasons.
 func Reasons() []Reason {

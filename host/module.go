@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"math/bits"
-	"net/http"
 	"sync"
 	"sync/atomic"
 
@@ -158,9 +157,7 @@ func (m *Module) call(ctx context.Context, req *abi.Request, resp *abi.Response)
 	}
 	s.call.memory.Watch()
 	failed = s.serve(ctx, req, resp)
-	if failed == nil && s.call.hindered && resp.Status >= http.StatusInternalServerError {
-		m.counts.hindered.Add(1)
-	}
+	resp.Hindered = s.call.hindered
 	var written int
 	var err error
 	if failed == nil {

@@ -16,6 +16,7 @@ import (
 	"partneredge/host/engine"
 	"partneredge/host/memory"
 	"partneredge/host/prepare"
+	"partneredge/store/logtest"
 	"partneredge/wasm/abi"
 )
 
@@ -66,7 +67,8 @@ func openBlocking(t *testing.T, config Config, op abi.Op, limits Limits) (*Runti
 }
 
 func TestPoolBound(t *testing.T) {
-	_, m, g := openBlocking(t, Config{}, abi.OpLockout, Limits{Sandboxes: 2, Wait: time.Minute, Wall: time.Minute})
+	var log logtest.Buffer
+	_, m, g := openBlocking(t, Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, abi.OpLockout, Limits{Sandboxes: 2, Wait: time.Minute, Wall: time.Minute})
 	var group sync.WaitGroup
 	for range 2 {
 		group.Go(func() {
@@ -84,6 +86,9 @@ func TestPoolBound(t *testing.T) {
 	cancel()
 	if err := m.Call(ctx, &abi.Request{}, &abi.Response{}); ReasonOf(err) != Canceled {
 		t.Errorf("cancelled call: got %v", err)
+	}
+	if text := log.String(); strings.Contains(text, "canceled") {
+		t.Errorf("a client that goes away, as any may, is logged: %s", text)
 	}
 	if s := m.Stats(); s.Sandboxes != 2 || s.Created != 2 || s.Idle != 0 || s.Waiting != 0 {
 		t.Errorf("stats %+v", s)

@@ -9,7 +9,6 @@ import (
 // Stats are a module's numbers since it was opened.
 type Stats struct {
 	Calls     uint64            // answered
-	Hindered  uint64            // of them with 500 or more, after a capability had failed or was unavailable
 	Failed    map[Reason]uint64 // not answered, by reason
 	Created   uint64            // sandboxes made
 	Discarded uint64            // sandboxes closed after a call that failed, or changed what cannot be restored
@@ -22,7 +21,7 @@ type Stats struct {
 }
 
 type counts struct {
-	calls, hindered, created, discarded, restored atomic.Uint64
+	calls, created, discarded, restored atomic.Uint64
 
 	mu     sync.Mutex
 	failed map[Reason]uint64
@@ -40,7 +39,7 @@ func (c *counts) fail(r Reason) {
 // Stats returns the module's numbers.
 func (m *Module) Stats() Stats {
 	c := &m.counts
-	s := Stats{Calls: c.calls.Load(), Hindered: c.hindered.Load(), Created: c.created.Load(),
+	s := Stats{Calls: c.calls.Load(), Created: c.created.Load(),
 		Discarded: c.discarded.Load(), Restored: c.restored.Load(), Image: m.image.size(), Failed: map[Reason]uint64{}}
 	c.mu.Lock()
 	maps.Copy(s.Failed, c.failed)

@@ -110,6 +110,7 @@ func TestHangUpsAreCounted(t *testing.T) {
 		return int(testutil.ToFloat64(n.metrics.requests.WithLabelValues("gate", fmt.Sprint(httpfront.ClientGone))))
 	}
 	answers := make(chan struct{})
+	t.Cleanup(func() { close(answers) })
 	o.do(func() {
 		o.hold = func(verb string) {
 			if verb == wire.VerbKey {
@@ -123,6 +124,7 @@ func TestHangUpsAreCounted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer conn.Close()
 		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", me, plaintext(fmt.Sprint("made up ", i)))
 		eventually(t, "the origin is asked", func() bool { return o.requests(wire.VerbKey) > asked })
 		conn.Close()

@@ -91,7 +91,7 @@ func TestEraseWhileATryEnds(t *testing.T) {
 			ended := make(chan error, len(both))
 			for i, do := range both {
 				go func() { ended <- do() }()
-				waitForLocks(t, q.DB, i+1, nil)
+				waitForLocks(t, q.DB, i+1, ended)
 			}
 			noError(t, holding.Rollback())
 			for range both {

@@ -172,6 +172,10 @@ type Response struct {
 	Principal Principal
 	Params    []Param // of the route's path
 
+	// Hindered says that an operation which the guest called failed or was unavailable. The
+	// host sets it: no frame has it.
+	Hindered bool
+
 	buf []byte // memory of ParseCopy and Decimal
 }
 

@@ -144,6 +144,7 @@ type exchange struct {
 	body    bytes.Buffer // memory of the request's body
 	values  []byte       // memory for joining the values of the answer's headers
 
+	outside  bool // the last call was hindered or failed, and not by its module
 	bodyRead bool // to its end, or as far as it can be
 	drains   bool // the rest of the body is read behind the answer
 }
@@ -160,7 +161,7 @@ func (f *Front) answer(w http.ResponseWriter, r *http.Request) (drains bool) {
 	start := f.Now()
 	x := f.exchanges.Get().(*exchange)
 	x.ctx, x.w, x.r, x.headers = r.Context(), w, r, nil
-	x.bodyRead, x.drains = false, false
+	x.bodyRead, x.drains, x.outside = false, false, false
 	defer func() {
 		x.ctx, x.w, x.r = nil, nil, nil
 		f.exchanges.Put(x)
@@ -246,6 +247,13 @@ func (x *exchange) call(ctx context.Context, name string, m Module, resp *abi.Re
 		}
 	}
 	resp.Reset()
+	err := x.callIn(ctx, name, m, resp)
+	var outside interface{ Outside() bool }
+	x.outside = err == nil && resp.Hindered || errors.As(err, &outside) && outside.Outside()
+	return err
+}
+
+func (x *exchange) callIn(ctx context.Context, name string, m Module, resp *abi.Response) error {
 	if x.front.Around == nil {
 		return m.Call(ctx, &x.req, resp)
 	}

@@ -22,6 +22,9 @@ type Outcome struct {
 	Handler   string  // "" if the gate answered
 	Status    int     // ClientGone if the client was gone and nothing could be answered
 	Refusal   Refusal // zero unless Status is 400 or more
+	// Outside says of a Status of 500 or more that its cause lies outside the modules: one
+	// called what failed or was unavailable, or had no sandbox.
+	Outside bool
 }
 
 // ClientGone is the status of a request that was not answered since its client went away, in
@@ -39,6 +42,7 @@ func (x *exchange) conclude(start time.Time, handler string, status int) {
 	}
 	o.At, o.Took = start, x.front.Now().Sub(start)
 	o.Principal, o.Method, o.Handler, o.Status = x.gate.Principal, MethodName(x.req.Method), handler, status
+	o.Outside = x.outside && status >= http.StatusInternalServerError
 	if x.front.Routes != nil {
 		o.Route, x.params = x.front.Routes.Pattern(x.req.Path, x.params[:0])
 	}

@@ -3,6 +3,8 @@ package httpfront_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -131,6 +133,86 @@ func TestClientsThatGoAwayAreNoErrors(t *testing.T) {
 			t.Errorf("client away: %t, its status is %d, want %d", away, outcome.Status, want)
 		}
 	}
+}
+
+// TestGatesOutlastTheirClients: a gate that begins ends, whatever its client does, and no handler
+// is called for one that is gone.
+func TestGatesOutlastTheirClients(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var outcome httpfront.Outcome
+	front := httpfront.New(httpfront.Config{
+		Modules: &httpfront.Modules{
+			Gate: httpfront.Module{Caller: inContext(func(of context.Context, resp *abi.Response) error {
+				cancel()
+				resp.Handler = "echo"
+				return of.Err()
+			})},
+			Handlers: map[string]httpfront.Module{"echo": {Caller: inContext(func(context.Context, *abi.Response) error {
+				t.Error("a handler was called")
+				return nil
+			})}},
+		},
+		Log: slog.New(slog.DiscardHandler), Answered: func(_ context.Context, o *httpfront.Outcome) { outcome = *o },
+	})
+	front.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil).WithContext(ctx))
+	if outcome.Status != httpfront.ClientGone || outcome.Handler != "echo" {
+		t.Errorf("the outcome is %+v", outcome)
+	}
+}
+
+// fromOutside is an error whose cause lies outside the module.
+type fromOutside struct{ error }
+
+func (fromOutside) Outside() bool   { return true }
+func (f fromOutside) Unwrap() error { return f.error }
+
+// TestOutside says which errors have their cause outside the modules. What the client did not
+// wait for, or was told in another way, is no error.
+func TestOutside(t *testing.T) {
+	for name, c := range map[string]struct {
+		status   int
+		hindered bool
+		err      error
+		gone     bool
+		want     bool
+	}{
+		"a capability failed":           {500, true, nil, false, true},
+		"its own":                       {500, false, nil, false, false},
+		"it failed":                     {0, false, errors.New("trap"), false, false},
+		"no sandbox":                    {0, false, fmt.Errorf("call: %w", fromOutside{errors.New("busy")}), false, true},
+		"too long":                      {0, false, fromOutside{abi.ErrTooLarge}, false, false},
+		"answered all the same":         {200, true, nil, false, false},
+		"the client is gone":            {500, true, nil, true, false},
+		"the client is gone, cancelled": {0, false, fromOutside{context.Canceled}, true, false},
+	} {
+		var outcome httpfront.Outcome
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		front := httpfront.New(httpfront.Config{
+			Modules: &httpfront.Modules{
+				Gate: httpfront.Module{Caller: caller(pass)},
+				Handlers: map[string]httpfront.Module{"echo": {Caller: inContext(func(_ context.Context, resp *abi.Response) error {
+					if c.gone {
+						cancel()
+					}
+					resp.Status, resp.Hindered = c.status, c.hindered
+					return c.err
+				})}},
+			},
+			Log: slog.New(slog.DiscardHandler), Answered: func(_ context.Context, o *httpfront.Outcome) { outcome = *o },
+		})
+		front.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil).WithContext(ctx))
+		if outcome.Outside != c.want {
+			t.Errorf("%s: %+v", name, outcome)
+		}
+	}
+}
+
+// inContext is a Caller that looks at its context.
+type inContext func(ctx context.Context, resp *abi.Response) error
+
+func (f inContext) Call(ctx context.Context, _ *abi.Request, resp *abi.Response) error {
+	return f(ctx, resp)
 }
 
 type discard struct{ header http.Header }

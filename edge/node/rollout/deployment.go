@@ -19,20 +19,24 @@ type deployment struct {
 	modules         *modules
 	handler         http.Handler
 	traffic         wire.TrafficCounter
-	earlier         wire.ReleaseCounts // of the modules before the deployment was made
-	users           atomic.Int64       // 0: closed, or about to be
+	outside         atomic.Uint64     // errors with a cause outside the modules
+	earlier         map[string]uint64 // calls that failed before the deployment was made
+	users           atomic.Int64      // 0: closed, or about to be
 	closed          chan struct{}
 }
 
 // newDeployment returns a deployment with one user, which uses the modules in
 // the caller's place.
 func newDeployment(digest, version string, m *modules, front httpfront.Config) *deployment {
-	d := &deployment{digest: digest, version: version, modules: m, earlier: m.counts(), closed: make(chan struct{})}
+	d := &deployment{digest: digest, version: version, modules: m, earlier: m.failures(), closed: make(chan struct{})}
 	d.users.Store(1)
 	answered := front.Answered
 	front.Modules, front.Routes = m.front, m.routes
 	front.Answered = func(ctx context.Context, o *httpfront.Outcome) {
 		d.traffic.Add(o.Status, o.Took)
+		if o.Outside {
+			d.outside.Add(1)
+		}
 		answered(ctx, o)
 	}
 	d.handler = httpfront.New(front)
@@ -64,8 +68,15 @@ func (d *deployment) leave() {
 
 // counts returns what the deployment has answered.
 func (d *deployment) counts() wire.ReleaseCounts {
-	c := d.modules.counts().Minus(d.earlier)
-	c.Traffic = d.traffic.Sum()
+	c := wire.ReleaseCounts{Outside: d.outside.Load(), Traffic: d.traffic.Sum()}
+	for reason, n := range d.modules.failures() {
+		if n -= d.earlier[reason]; n > 0 {
+			if c.Failures == nil {
+				c.Failures = map[string]uint64{}
+			}
+			c.Failures[reason] = n
+		}
+	}
 	return c
 }
 
@@ -117,34 +128,15 @@ func (m *modules) setCapabilities(caps host.Capabilities) {
 	}
 }
 
-// counts returns the failed calls that speak against the modules, and the errors that do
-// not.
-func (m *modules) counts() (c wire.ReleaseCounts) {
+// failures counts the failed calls that speak against the modules, by reason.
+func (m *modules) failures() map[string]uint64 {
+	failed := map[string]uint64{}
 	for _, module := range m.opened {
-		stats := module.Stats()
-		c.Outside += stats.Hindered
-		for reason, n := range stats.Failed {
-			switch {
-			case n == 0:
-			case !moduleFault(reason):
-				c.Outside += n
-			default:
-				if c.Failures == nil {
-					c.Failures = map[string]uint64{}
-				}
-				c.Failures[string(reason)] += n
+		for reason, n := range module.Stats().Failed {
+			if n > 0 && !reason.Outside() {
+				failed[string(reason)] += n
 			}
 		}
 	}
-	return c
-}
-
-// moduleFault reports whether a failed call speaks against the module, rather
-// than of the node's load or of a client that went away.
-func moduleFault(reason host.Reason) bool {
-	switch reason {
-	case host.Busy, host.Canceled, host.Closed, host.Failed, host.RequestSize:
-		return false
-	}
-	return true
+	return failed
 }

@@ -96,7 +96,7 @@ func TestExportEndsWithItsToken(t *testing.T) {
 			}
 		}()
 		a.writeLines(w, httptest.NewRequest(http.MethodGet, "/x", nil), func(_ context.Context, line func(any) error) error {
-			for {
+			for sent < 200 {
 				if err := line(strings.Repeat("x", 100<<10)); err != nil {
 					return err
 				}
@@ -104,6 +104,7 @@ func TestExportEndsWithItsToken(t *testing.T) {
 				revoked = sent == 100 || revoked
 				time.Sleep(time.Second)
 			}
+			return nil
 		})
 	})
 }

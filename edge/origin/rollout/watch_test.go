@@ -93,7 +93,7 @@ func (s *served) look() {
 
 // run goes on while the rollout does. during says what the releases answer.
 func (s *served) run(during func() (old, candidate rates)) {
-	for s.rollout.State == store.RollingOut {
+	for looks := 0; s.rollout.State == store.RollingOut && looks < 10_000; looks++ {
 		s.answer(during())
 		s.look()
 	}
