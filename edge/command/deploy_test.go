@@ -71,6 +71,11 @@ func TestUnits(t *testing.T) {
 			if want := map[string]string{"node": "600", "origin": "infinity"}[verb]; settings["TimeoutStartSec"] != want {
 				t.Errorf("TimeoutStartSec=%s, want %s", settings["TimeoutStartSec"], want)
 			}
+			// Else systemd gives up after five ends within ten seconds, such as while the
+			// database is away.
+			if before, _, _ := strings.Cut(string(text), "\n[Service]\n"); !strings.Contains(before, "\nStartLimitIntervalSec=0\n") {
+				t.Error("[Unit] has no StartLimitIntervalSec=0")
+			}
 			if missing != nil {
 				if os.Getenv("EDGE_REQUIRE_SYSTEMD") != "" {
 					t.Fatal(missing)
