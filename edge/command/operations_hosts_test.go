@@ -105,7 +105,7 @@ var (
 // addresses on loopback, its database the test's.
 func (h *hosts) here(host, text string) string {
 	h.machine(host)
-	text = strings.ReplaceAll(text, "postgres://edge@10.0.0.9/edge", h.database)
+	text = strings.ReplaceAll(text, "postgres://edge@10.0.0.9/edge?sslmode=verify-full", h.database)
 	text = strings.ReplaceAll(text, "/usr/lib/edge/modules", h.modules)
 	text = remotePath.ReplaceAllStringFunc(text, func(m string) string {
 		name, path, _ := strings.Cut(m, ":")
@@ -153,7 +153,7 @@ func (h *hosts) do(b block) string {
 			return
 		}
 		cmd := exec.Command("sh", "-euc", "scp() { cp \"$@\"; }\ncurl() { command curl -fsS --max-time 30 --retry 60 --retry-connrefused --retry-delay 1 --noproxy '*' \"$@\"; }\n"+
-			"useradd() { test $# = 4; }\nchgrp() { test -e \"$2\"; }\nchown() { test -e \"$2\" && test -e \"$3\"; }\nmake() { test \"$*\" = install; }\n"+script.String())
+			"useradd() { test $# = 4; }\nchgrp() { test -e \"$2\"; }\nchown() { shift; ls \"$@\" >&2; }\nmake() { test \"$*\" = install; }\n"+script.String())
 		said, err := cmd.CombinedOutput()
 		if err != nil {
 			h.t.Fatalf("on %s: %v\n%s\n%s", b.host, err, script.String(), said)
@@ -196,13 +196,14 @@ func (h *hosts) systemctl(host, verb, unit string) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	env, err := os.ReadFile(h.path(host, "etc/edge/"+strings.TrimPrefix(unit, "edge-")+".env"))
-	if err != nil {
-		h.t.Fatal(err)
+	env := h.env(host, unit)
+	flags := env["EDGE_FLAGS"]
+	delete(env, "EDGE_FLAGS")
+	for name, value := range env {
+		h.t.Setenv(name, value)
 	}
-	flags, found := strings.CutPrefix(strings.TrimSpace(string(env)), "EDGE_FLAGS=")
 	start := regexp.MustCompile(`(?m)^ExecStart=/usr/bin/edge (.*)$`).FindStringSubmatch(string(text))
-	if !found || start == nil {
+	if flags == "" || start == nil {
 		h.t.Fatalf("%s on %s cannot be started", unit, host)
 	}
 	args := strings.Fields(strings.NewReplacer(
@@ -227,6 +228,21 @@ func (h *hosts) systemctl(host, verb, unit string) {
 	}
 	var ready map[string]any
 	h.up[host+unit] = startProgram(h.t, cmp.Or(h.program, testFiles.program(h.t)), filepath.Join(data, strings.TrimPrefix(unit, "edge-")+".json"), &ready, args...)
+}
+
+// env is what a unit has in its environment.
+func (h *hosts) env(host, unit string) map[string]string {
+	h.t.Helper()
+	text, err := os.ReadFile(h.path(host, "etc/edge/"+strings.TrimPrefix(unit, "edge-")+".env"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	env := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		env[name] = value
+	}
+	return env
 }
 
 func (h *hosts) natsIsUp() bool {

@@ -280,13 +280,27 @@ func TestOperationsManyOrigins(t *testing.T) {
 	needShell(t, "OPERATIONS.md")
 	h := newHosts(t)
 	h.database = centraltest.Postgres(t)
+	databases := map[string]string{}
 	for _, b := range operationsBlocks(t, "Many origins") {
 		if before, _, copied := strings.Cut(b.text, "/admin.token"); copied && !strings.Contains(before, "/readyz") {
 			t.Errorf("the first origin need not have made its token yet: %s", b.text)
 		}
+		if b.kind == "env" {
+			databases[b.host] = regexp.MustCompile(`--database (\S+)`).FindStringSubmatch(b.text)[1]
+		}
 		h.do(b)
 		if b.host == "nats2" && b.kind == "sh" {
 			h.systemctl("first", "start", "edge-origin") // as systemd does once more
+		}
+	}
+	for _, host := range []string{"first", "second"} {
+		file := h.env(host, "edge-origin")["PGPASSFILE"]
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("the file of passwords on %s: %v, %v", host, info, err)
+		}
+		t.Setenv("PGPASSFILE", file)
+		if c, err := pgx.ParseConfig(databases[host]); err != nil || c.Password != "PASSWORD" || c.TLSConfig == nil || c.TLSConfig.InsecureSkipVerify {
+			t.Errorf("the origin on %s has no password for PostgreSQL, or does not verify it: %v", host, err)
 		}
 	}
 	first, err := localClient(h.path("first", "var/lib/edge-origin"))
