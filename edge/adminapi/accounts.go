@@ -49,11 +49,12 @@ func Scopes() []string {
 
 // Defaults of what requests leave out.
 const (
-	KeyLifetime = 365 * 24 * time.Hour // of a NewKey, and of a successor
-	KeyRate     = 100                  // of a NewKey, requests a minute
-	KeyGrace    = 7 * 24 * time.Hour   // of a Rotation
-	ExpiresSoon = 30 * 24 * time.Hour  // within which the keys of a list expire
-	UsageDays   = 30                   // of a key's usage
+	KeyLifetime   = 365 * 24 * time.Hour // of a NewKey, and of a successor
+	KeyRate       = 100                  // of a NewKey, requests a minute
+	KeyGrace      = 7 * 24 * time.Hour   // of a Rotation
+	SecretOverlap = 24 * time.Hour       // of a SecretRotation
+	ExpiresSoon   = 30 * 24 * time.Hour  // within which the keys of a list expire
+	UsageDays     = 30                   // of a key's usage
 )
 
 // NewKey is the request that makes a key.

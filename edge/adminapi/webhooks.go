@@ -19,7 +19,7 @@ type Webhook struct {
 
 // SecretRotation is the request that gives a subscription a new secret.
 type SecretRotation struct {
-	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"` // for which the secret before signs too; default a day
+	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"` // for which the secret before signs too; default SecretOverlap
 }
 
 // RotatedSecret is a subscription and its new secret.

@@ -140,7 +140,7 @@ func newKey() *cobra.Command {
 		newAdminCommand("rotate KEY", "make a key's successor and print it, once", func(flags *pflag.FlagSet) handler {
 			grace := newSeconds(flags, "grace", adminapi.KeyGrace, "`DURATION` that the old key still goes on for")
 			return func(ctx context.Context, c *invocation) error {
-				return c.secret(ctx, c.path("/keys/%s/rotate"), adminapi.Rotation{GraceSeconds: grace.count()}, "key")
+				return c.secret(ctx, c.path("/keys/%s/rotate"), adminapi.Rotation{GraceSeconds: grace.count()}, "key", "plaintext")
 			}
 		}),
 		newRecordCommand("revoke KEY", "end a key at once", "POST /keys/%s/revoke", nil, "id", "state", "revoked_at"),
@@ -158,7 +158,7 @@ func defineKeyCreate(flags *pflag.FlagSet) handler {
 		until := time.Now().Add(*expires).UTC().Format(time.RFC3339)
 		return c.secret(ctx, c.path("/accounts/%s/keys"), adminapi.NewKey{
 			Environment: environment, Scopes: byComma(*scopes), Label: label, IPAllowlist: byComma(*allow), RateLimit: rate, ExpiresAt: &until,
-		}, "key")
+		}, "key", "plaintext")
 	}
 }
 
@@ -179,7 +179,7 @@ func newToken() *cobra.Command {
 				if *expires > 0 {
 					in.ExpiresAt = new(time.Now().Add(*expires).UTC().Format(time.RFC3339Nano))
 				}
-				return c.secret(ctx, "/tokens", in, "token")
+				return c.secret(ctx, "/tokens", in, "token", "plaintext")
 			}
 		}),
 		newListCommand("list", "list all tokens, newest first", "/tokens", "id", "role", "name", "created_at", "expires_at", "last_used_at", "revoked_at"),

@@ -296,25 +296,25 @@ func (c *invocation) list(ctx context.Context, path string, query url.Values, mo
 	return c.Records(records, columns...)
 }
 
-// secret shows what is shown only once alone on standard output, for scripts, and
-// the rest on standard error.
-func (c *invocation) secret(ctx context.Context, path string, in any, record string) error {
+// secret shows the field that is shown only once alone on standard output, for scripts,
+// and the id of its record on standard error.
+func (c *invocation) secret(ctx context.Context, path string, in any, record, field string) error {
 	raw, made, err := call[map[string]any](ctx, c.admin, http.MethodPost, path, in)
 	if err != nil {
 		return err
 	}
-	plaintext, _ := made["plaintext"].(string)
-	if plaintext == "" {
-		return fmt.Errorf("admin API: POST %s: the answer has no plaintext", path)
+	text, _ := made[field].(string)
+	if text == "" {
+		return fmt.Errorf("admin API: POST %s: the answer has no %s", path, field)
 	}
 	if c.JSON {
 		return c.Print(raw, nil)
 	}
-	if _, err := fmt.Fprintln(c.Out, output.Lines(plaintext)); err != nil {
+	if _, err := fmt.Fprintln(c.Out, output.Lines(text)); err != nil {
 		return err
 	}
 	shown, _ := made[record].(map[string]any)
-	_, err = fmt.Fprintf(c.stderr, "%s %s made. Keep what is printed: it is not shown again.\n", record, output.Plain(fmt.Sprint(shown["id"])))
+	_, err = fmt.Fprintf(c.stderr, "%s %s: keep what is printed, it is not shown again\n", record, output.Plain(fmt.Sprint(shown["id"])))
 	return err
 }
 

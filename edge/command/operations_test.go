@@ -329,4 +329,5 @@ func TestOperationsManyOrigins(t *testing.T) {
 	if status, body := request(t, "GET", ready.BaseURL+"/api/v2/public/agents/me", made.Keys.Live, ""); status != 200 {
 		t.Errorf("a key that the first made, at a node that the second enrolled: %d %s", status, body)
 	}
+	h.rotateSecrets(ready.BaseURL, made)
 }

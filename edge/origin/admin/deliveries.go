@@ -158,17 +158,13 @@ func (a *api) recoverDeliveries(r *http.Request, in adminapi.Recovery, v *input.
 	return ok(adminapi.Recovered{Queued: queued}, err)
 }
 
-// Bounds of an overlap.
-const (
-	maxOverlap     = 30 * 24 * time.Hour
-	defaultOverlap = 24 * time.Hour
-)
+const maxOverlap = 30 * 24 * time.Hour
 
 // rotateSecret gives a subscription a new secret, which nobody can show again.
 // The one before signs as well until the overlap ends; of earlier ones nothing
 // is left.
 func (a *api) rotateSecret(r *http.Request, in adminapi.SecretRotation, v *input.Validator) (answer, error) {
-	overlap := v.Between("overlap_seconds", in.OverlapSeconds, 0, int64(maxOverlap/time.Second), int64(defaultOverlap/time.Second))
+	overlap := v.Between("overlap_seconds", in.OverlapSeconds, 0, int64(maxOverlap/time.Second), int64(adminapi.SecretOverlap/time.Second))
 	if err := v.Err(); err != nil {
 		return answer{}, err
 	}
