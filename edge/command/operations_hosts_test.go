@@ -76,7 +76,7 @@ func (h *hosts) machine(host string) string {
 	if there(dir) {
 		return dir
 	}
-	for _, d := range []string{"etc/edge", "etc/nats", "var/lib/nats", "var/backups"} {
+	for _, d := range []string{"etc/edge", "etc/nats", "etc/prometheus", "var/lib/nats", "var/backups"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
 			h.t.Fatal(err)
 		}
@@ -97,7 +97,7 @@ func (h *hosts) machine(host string) string {
 
 var (
 	remotePath = regexp.MustCompile(`\b([a-z0-9]+):(/(?:etc|var)/)`)
-	localPath  = regexp.MustCompile(`(^|[\s'"=])(/(?:etc/edge|etc/nats|var/lib|var/backups))\b`)
+	localPath  = regexp.MustCompile(`(^|[\s'"=])(/(?:etc/edge|etc/nats|etc/prometheus|var/lib|var/backups))\b`)
 	someAddr   = regexp.MustCompile(`(\s|\b10\.0\.0\.\d+|\b127\.0\.0\.1|\blocalhost|\borigin\.example\.com):(\d{3,5})\b`)
 )
 
@@ -210,9 +210,12 @@ func (h *hosts) systemctl(host, verb, unit string) {
 		"%S", h.path(host, "var/lib"), "${CREDENTIALS_DIRECTORY}", h.path(host, "etc/edge"),
 		"/usr/lib/edge/modules", h.modules, "$EDGE_FLAGS", flags).Replace(start[1]))
 	if unit == "edge-node" {
-		// Where only one machine has them: the port of metrics, modules that were
-		// compiled before, who signed the origin's certificate.
-		args = append(args, "--metrics", "127.0.0.1:0", "--cache", h.cache)
+		// Where only one machine has them: modules that were compiled before, the default
+		// port of metrics, who signed the origin's certificate.
+		args = append(args, "--cache", h.cache)
+		if !strings.Contains(flags, "--metrics ") {
+			args = append(args, "--metrics", "127.0.0.1:0")
+		}
 		if strings.Contains(flags, "tls://") {
 			args = append(args, "--origin-ca", h.path("origin", "etc/edge/tls.crt"))
 		}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -99,13 +100,14 @@ func TestOperationsThreeRegions(t *testing.T) {
 			h.do(b)
 			continue
 		}
-		for _, region := range []string{"eu", "us", "ap"} {
-			b.host, b.text = region, strings.ReplaceAll(b.text, "--region eu", "--region "+region)
-			h.do(b)
-			b.text = strings.ReplaceAll(b.text, "--region "+region, "--region eu")
+		for i, region := range []string{"eu", "us", "ap"} {
+			own := b
+			own.host, own.text = region, strings.NewReplacer("--region eu", "--region "+region, "10.0.0.31", fmt.Sprint("10.0.0.3", 1+i)).Replace(b.text)
+			h.do(own)
 		}
 	}
 	h.connected("origin", "ap", "eu", "us")
+	h.prometheus()
 	h.hasAdminTLS("origin")
 	h.regionServer()
 	h.hasAdminTLS("origin")
