@@ -20,6 +20,7 @@ type kubernetes struct {
 	dir     string
 	objects map[string]object
 	nats    string // the origin's, once it is there
+	admin   string // likewise, as port-forward has it
 	urls    map[string]string
 	pod     string // whose commands the page may run
 	data    string // of that pod
@@ -52,6 +53,7 @@ kubectl() {
 // do runs a script of the page, and has a rollout that it waits for take place.
 func (k *kubernetes) do(text string) (said string) {
 	k.t.Helper()
+	modules, _ := testFiles.get(k.t)
 	var script strings.Builder
 	flush := func() {
 		cmd := exec.Command("sh", "-euc", kubectl+script.String())
@@ -70,7 +72,7 @@ func (k *kubernetes) do(text string) (said string) {
 			k.rollOut(name)
 			continue
 		}
-		script.WriteString(strings.ReplaceAll(line, "/var/lib/edge", k.data))
+		script.WriteString(strings.NewReplacer("/var/lib/edge", k.data, "/usr/lib/edge/modules", modules, "http://127.0.0.1:8090", k.admin).Replace(line))
 	}
 	flush()
 	return said
@@ -106,6 +108,14 @@ func (k *kubernetes) volumes(set object, pod string) {
 			k.t.Fatal(err)
 		}
 		i := slices.IndexFunc(spec.list("volumes"), func(v object) bool { return v["name"] == m["name"] })
+		if i >= 0 && spec.list("volumes")[i].at("configMap") != nil {
+			for name, text := range k.objects["ConfigMap "+spec.list("volumes")[i].text("configMap", "name")].object("data") {
+				if err := os.WriteFile(filepath.Join(at, name), []byte(text.(string)), 0o644); err != nil {
+					k.t.Fatal(err)
+				}
+			}
+			continue
+		}
 		if i < 0 || spec.list("volumes")[i].at("secret") == nil {
 			if err := os.Chmod(at, 0o770|os.ModeSetgid); err != nil {
 				k.t.Fatal(err)
@@ -158,7 +168,7 @@ func (k *kubernetes) start(set object, pod string) *process {
 	}
 	p := startProgram(k.t, testFiles.program(k.t), filepath.Join(k.path(pod, "/var/lib/edge"), args[0]+".json"), &ready, args...)
 	if args[0] == "origin" {
-		k.nats = ready.NATSURL
+		k.nats, k.admin = ready.NATSURL, ready.AdminURL
 	}
 	k.urls = map[string]string{"admin": ready.AdminURL, "partner": ready.BaseURL, "metrics": strings.TrimSuffix(ready.MetricsURL, "/metrics")}
 	return p
@@ -195,6 +205,11 @@ func TestOperationsKubernetes(t *testing.T) {
 			said += k.do(b.text)
 			continue
 		}
+		public, err := os.ReadFile(filepath.Join(k.dir, "release.pub"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.text = strings.ReplaceAll(b.text, "PUBLIC_KEY", strings.Split(string(public), "\n")[1])
 		objects, err := renderChart(t, b.text)
 		if err != nil {
 			t.Fatal(err)
@@ -213,8 +228,14 @@ func TestOperationsKubernetes(t *testing.T) {
 		err := admin.Call(t.Context(), "GET", "/nodes", nil, &page)
 		return err == nil && len(page.Items) == 2 && page.Items[0].Connected && page.Items[1].Connected
 	})
-	if strings.Count(said, "eu") < 2 {
+	if strings.Count(said, "eu") < 2 || !strings.Contains(said, "serving  2 of 2 nodes") {
 		t.Errorf("the page says %s", said)
+	}
+
+	const makesToken = "/usr/bin/edge token create --name ME --role admin --data /var/lib/edge"
+	notes, err := os.ReadFile(filepath.Join(chartDir, "templates", "NOTES.txt"))
+	if err != nil || !strings.Contains(string(notes), makesToken+"\n") {
+		t.Errorf("NOTES.txt names the console and not %s, %v", makesToken, err)
 	}
 
 	// The backup is one, and nothing but that was printed.

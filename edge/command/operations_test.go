@@ -38,10 +38,38 @@ func TestOperationsOneMachine(t *testing.T) {
 			t.Errorf("the commands do not say %q: %s", want, said)
 		}
 	}
+	h.operators()
 	for _, b := range operationsBlocks(t, "Backup and restore") {
 		h.do(b)
 	}
 	h.connected("one", "local")
+}
+
+// operators makes a token and revokes it as OPERATIONS.md says.
+func (h *hosts) operators() {
+	h.t.Helper()
+	admin, err := localClient(h.path("one", "var/lib/edge-origin"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var page adminapi.List[adminapi.Token]
+	list := func() {
+		h.t.Helper()
+		if err := admin.Call(h.t.Context(), "GET", "/tokens", nil, &page); err != nil || len(page.Items) == 0 {
+			h.t.Fatalf("tokens: %v, %v", page.Items, err)
+		}
+	}
+	for _, b := range operationsBlocks(h.t, "Operators and their tokens") {
+		if strings.Contains(b.text, "TOKEN") {
+			list()
+			b.text = strings.ReplaceAll(b.text, "TOKEN", page.Items[0].ID)
+		}
+		h.do(b)
+	}
+	list()
+	if kim := page.Items[0]; kim.Name != "Kim" || kim.Role != "operator" || kim.ExpiresAt.IsZero() || kim.LastUsedAt.IsZero() || kim.RevokedAt.IsZero() {
+		h.t.Errorf("the token that was made, used and revoked is %+v", kim)
+	}
 }
 
 // TestOperationsAsked exports and deletes what OPERATIONS.md says, of an account with a
@@ -199,7 +227,8 @@ func TestOperationsContainers(t *testing.T) {
 		t.Fatalf("services %v", commands)
 	}
 	modules, cache := testFiles.get(t)
-	dir, natsURL, database := t.TempDir(), "", centraltest.Postgres(t)
+	dir, database := t.TempDir(), centraltest.Postgres(t)
+	var origin originReady
 	start := func(service string) {
 		t.Helper()
 		data := filepath.Join(dir, service)
@@ -209,28 +238,24 @@ func TestOperationsContainers(t *testing.T) {
 				t.Errorf("%s: nobody reaches %s in a container", service, word)
 			}
 			word = strings.NewReplacer("/var/lib/edge", data, "/etc/edge/node.creds", filepath.Join(dir, service+".creds"),
-				containersDatabase, database, "nats://origin:4222", natsURL).Replace(word)
+				"/etc/edge/release.pub", filepath.Join(dir, "release.pub"), containersDatabase, database, "nats://origin:4222", origin.NATSURL).Replace(word)
 			if strings.HasPrefix(word, "0.0.0.0:") {
 				word = "127.0.0.1:0"
 			}
 			args = append(args, word)
 		}
-		var ready struct {
-			NATSURL string `json:"nats_url"`
-		}
+		var ready any = &origin
 		if args[0] == "node" {
-			args = append(args, "--modules", modules, "--cache", cache)
+			ready, args = new(nodeReady), append(args, "--modules", modules, "--cache", cache)
 		}
-		startProgram(t, testFiles.program(t), filepath.Join(data, args[0]+".json"), &ready, args...)
-		if args[0] == "origin" {
-			natsURL = ready.NATSURL
-		}
+		startProgram(t, testFiles.program(t), filepath.Join(data, args[0]+".json"), ready, args...)
 	}
+	said := ""
 	for _, b := range operationsBlocks(t, "Containers") {
 		for line := range strings.Lines(b.text) {
 			const compose = "docker compose -f edge/compose.yml "
+			line = strings.ReplaceAll(line, compose+"exec -T origin /usr/bin/edge ", "build/edge ")
 			command, isCompose := strings.CutPrefix(strings.TrimSpace(line), compose)
-			inside, isExec := strings.CutPrefix(command, "exec -T origin /usr/bin/")
 			switch {
 			case strings.HasPrefix(line, "docker build "), strings.HasPrefix(line, "ch"): // of files that are there
 				for _, name := range regexp.MustCompile(`\w+\.(creds|pgpass)`).FindAllString(line, -1) {
@@ -238,15 +263,14 @@ func TestOperationsContainers(t *testing.T) {
 						t.Errorf("%s: there is no such file", strings.TrimSpace(line))
 					}
 				}
-			case strings.HasPrefix(line, "(umask 077; "):
-				if out, err := exec.Command("sh", "-euc", strings.ReplaceAll(line, " edge/", " "+dir+"/")).CombinedOutput(); err != nil {
+			case strings.HasPrefix(line, "(umask 077; "), strings.HasPrefix(line, "build/edge "):
+				line = strings.NewReplacer("build/edge ", testFiles.program(t)+" ", " edge/", " "+dir+"/", "build/modules", modules,
+					"/var/lib/edge", filepath.Join(dir, "origin"), "http://127.0.0.1:8090", origin.AdminURL).Replace(line)
+				out, err := exec.Command("sh", "-euc", line).CombinedOutput()
+				if err != nil {
 					t.Fatalf("%s: %v\n%s", strings.TrimSpace(line), err, out)
 				}
-			case isExec:
-				inside = strings.NewReplacer("/var/lib/edge", filepath.Join(dir, "origin"), "> edge/", "> "+dir+"/").Replace(inside)
-				if out, err := exec.Command("sh", "-euc", inside).CombinedOutput(); err != nil {
-					t.Fatalf("%s: %v\n%s", inside, err, out)
-				}
+				said += string(out)
 			case isCompose && command == "up -d --wait origin":
 				start("origin")
 			case isCompose && command == "up -d":
@@ -256,6 +280,9 @@ func TestOperationsContainers(t *testing.T) {
 				t.Fatalf("a line that this test does not know: %s", line)
 			}
 		}
+	}
+	if !strings.Contains(said, "serving  2 of 2 nodes") {
+		t.Errorf("the nodes do not run the release: %s", said)
 	}
 	password, err := os.ReadFile(filepath.Join(dir, "postgres.password"))
 	if err != nil {

@@ -20,7 +20,7 @@ func TestLoginAndHeaders(t *testing.T) {
 	f := newFixture(t)
 	b := f.browser()
 	resp, text := b.get("")
-	if resp.Request.URL.Path != "/console/login" || !strings.Contains(text, "Log in") {
+	if resp.Request.URL.Path != "/console/login" || !strings.Contains(text, "Log in") || !strings.Contains(text, "edge token create --name NAME --role ROLE") {
 		t.Errorf("without a session: %s", resp.Request.URL)
 	}
 	for name, want := range map[string]string{
