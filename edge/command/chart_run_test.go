@@ -2,10 +2,12 @@ package command
 
 import (
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -22,8 +24,10 @@ type kubernetes struct {
 	nats    string // the origin's, once it is there
 	admin   string // likewise, as port-forward has it
 	urls    map[string]string
-	pod     string // whose commands the page may run
-	data    string // of that pod
+	pod     string              // whose commands the page may run
+	data    string              // of that pod
+	up      map[string]*process // by pod
+	restore object              // the pod that puts a backup back
 }
 
 // kubectl defines a cluster's tools for the script of a page. Secrets are folders.
@@ -37,7 +41,9 @@ helm() {
 edge() { "$PROGRAM" "$@"; }
 kubectl() {
 	case "$1 $2 $3" in
-	"rollout status deployment/edge-origin") ;;
+	"rollout status deployment/edge-origin" | "delete pod edge-restore" | "scale statefulset/edge-origin --replicas=1") ;;
+	"delete pvc data-edge-origin-0") rm -r "$CLAIM" ;;
+	"exec -i edge-restore") test "$4 $5 $6" = "-c upload --"; shift 6; "$@" ;;
 	"exec $POD --") test "$4" = /usr/bin/edge; shift 4; "$PROGRAM" "$@" ;;
 	"create secret generic")
 		mkdir "$SECRETS/$4"; into=$SECRETS/$4; shift 4
@@ -58,7 +64,7 @@ func (k *kubernetes) do(text string) (said string) {
 	flush := func() {
 		cmd := exec.Command("sh", "-euc", kubectl+script.String())
 		cmd.Dir = k.dir
-		cmd.Env = append(os.Environ(), "PROGRAM="+testFiles.program(k.t), "SECRETS="+filepath.Join(k.dir, "secrets"), "POD="+k.pod)
+		cmd.Env = append(os.Environ(), "PROGRAM="+testFiles.program(k.t), "SECRETS="+filepath.Join(k.dir, "secrets"), "POD="+k.pod, "CLAIM="+k.data)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			k.t.Fatalf("%v\n%s\n%s", err, script.String(), out)
@@ -67,15 +73,89 @@ func (k *kubernetes) do(text string) (said string) {
 		script.Reset()
 	}
 	for line := range strings.Lines(text) {
-		if name, is := strings.CutPrefix(strings.TrimSpace(line), "kubectl rollout status statefulset/"); is {
+		if done := k.cluster(strings.Fields(line)); done != nil {
 			flush()
-			k.rollOut(name)
+			done()
 			continue
 		}
 		script.WriteString(strings.NewReplacer("/var/lib/edge", k.data, "/usr/lib/edge/modules", modules, "http://127.0.0.1:8090", k.admin).Replace(line))
 	}
 	flush()
 	return said
+}
+
+// cluster returns what the cluster does at a command, nil where it does nothing.
+func (k *kubernetes) cluster(words []string) func() {
+	switch command := strings.Join(words, " "); {
+	case strings.HasPrefix(command, "kubectl rollout status statefulset/"):
+		return func() { k.rollOut(strings.TrimPrefix(words[3], "statefulset/")) }
+	case strings.HasPrefix(command, "kubectl wait --for=delete pod/"):
+		return k.up[strings.TrimPrefix(words[3], "pod/")].terminate
+	case strings.HasPrefix(command, "kubectl scale ") && strings.HasSuffix(command, "=0"):
+		return func() {} // its pods end; above
+	case strings.HasPrefix(command, "kubectl apply -f "):
+		return func() { k.claim(k.restore) }
+	case strings.HasSuffix(command, "=Succeeded pod/edge-restore --timeout=10m"):
+		return func() { k.runToEnd(k.restore) }
+	}
+	return nil
+}
+
+// claim makes the volume of a pod that has the origin's claim.
+func (k *kubernetes) claim(pod object) {
+	k.t.Helper()
+	if err := os.Mkdir(k.data, 0o755); err != nil {
+		k.t.Fatal(err)
+	}
+	if pod.at("spec", "securityContext", "fsGroup") != nil {
+		k.ownVolume(k.data)
+	}
+}
+
+// runToEnd runs those containers of a pod that do not wait for anything.
+func (k *kubernetes) runToEnd(pod object) {
+	k.t.Helper()
+	for _, c := range append(pod.list("spec", "initContainers"), pod.list("spec", "containers")...) {
+		words := append(c.words("command"), c.words("args")...)
+		if len(c.words("command")) == 0 {
+			words = append([]string{testFiles.program(k.t)}, words...)
+		}
+		for i := range words {
+			words[i] = strings.ReplaceAll(words[i], "/var/lib/edge", k.data)
+		}
+		if out, err := exec.CommandContext(k.t.Context(), words[0], words[1:]...).CombinedOutput(); err != nil {
+			k.t.Fatalf("%q: %v\n%s", words, err, out)
+		}
+	}
+}
+
+// ownVolume does what a kubelet does for fsGroupChangePolicy OnRootMismatch: all of a
+// volume is the group's to read and write, unless its root is already.
+func (k *kubernetes) ownVolume(root string) {
+	k.t.Helper()
+	const mode = os.ModeSetgid | 0o770
+	info, err := os.Stat(root)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	if info.Mode()&mode == mode {
+		return
+	}
+	if err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return os.Chmod(path, info.Mode()|mode)
+		}
+		return os.Chmod(path, info.Mode()|0o660)
+	}); err != nil {
+		k.t.Fatal(err)
+	}
 }
 
 // path is where a pod's file lies.
@@ -104,7 +184,7 @@ func (k *kubernetes) volumes(set object, pod string) {
 	spec := set.object("spec", "template", "spec")
 	for _, m := range spec.list("containers")[0].list("volumeMounts") {
 		at := k.path(pod, m.text("mountPath"))
-		if err := os.MkdirAll(at, 0o700); err != nil {
+		if err := os.MkdirAll(at, 0o755); err != nil {
 			k.t.Fatal(err)
 		}
 		i := slices.IndexFunc(spec.list("volumes"), func(v object) bool { return v["name"] == m["name"] })
@@ -117,9 +197,7 @@ func (k *kubernetes) volumes(set object, pod string) {
 			continue
 		}
 		if i < 0 || spec.list("volumes")[i].at("secret") == nil {
-			if err := os.Chmod(at, 0o770|os.ModeSetgid); err != nil {
-				k.t.Fatal(err)
-			}
+			k.ownVolume(at)
 			continue
 		}
 		secret := filepath.Join(k.dir, "secrets", spec.list("volumes")[i].text("secret", "secretName"))
@@ -166,12 +244,12 @@ func (k *kubernetes) start(set object, pod string) *process {
 		BaseURL    string `json:"base_url"`
 		MetricsURL string `json:"metrics_url"`
 	}
-	p := startProgram(k.t, testFiles.program(k.t), filepath.Join(k.path(pod, "/var/lib/edge"), args[0]+".json"), &ready, args...)
+	k.up[pod] = startProgram(k.t, testFiles.program(k.t), filepath.Join(k.path(pod, "/var/lib/edge"), args[0]+".json"), &ready, args...)
 	if args[0] == "origin" {
 		k.nats, k.admin = ready.NATSURL, ready.AdminURL
 	}
 	k.urls = map[string]string{"admin": ready.AdminURL, "partner": ready.BaseURL, "metrics": strings.TrimSuffix(ready.MetricsURL, "/metrics")}
-	return p
+	return k.up[pod]
 }
 
 // probe asks a pod that has started what its probes ask.
@@ -187,18 +265,50 @@ func (k *kubernetes) probe(set object, pod string) {
 	}
 }
 
+// restoreBackup puts the backup back onto a new claim as the page says.
+func (k *kubernetes) restoreBackup() {
+	k.t.Helper()
+	for _, b := range operationsBlocks(k.t, "Kubernetes") {
+		switch {
+		case b.host != "kuberestore":
+		case b.kind == "sh":
+			k.do(b.text)
+		default:
+			k.restore = byIdentity(k.t, readYAML(k.t, []byte(b.text)))["Pod edge-restore"]
+		}
+	}
+	if want := k.objects["StatefulSet edge-origin"].object("spec", "template", "spec", "securityContext"); !reflect.DeepEqual(k.restore.object("spec", "securityContext"), want) {
+		k.t.Errorf("a backup is put back by a pod with another securityContext than %v", want)
+	}
+	k.hasNodes()
+}
+
+// hasNodes waits until the origin hears both nodes.
+func (k *kubernetes) hasNodes() {
+	k.t.Helper()
+	admin, err := localClient(k.path("edge-origin-0", "/var/lib/edge"))
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	await(k.t, "both nodes", func() bool {
+		var page adminapi.List[adminapi.Node]
+		err := admin.Call(k.t.Context(), "GET", "/nodes", nil, &page)
+		return err == nil && len(page.Items) == 2 && page.Items[0].Connected && page.Items[1].Connected
+	})
+}
+
 // TestOperationsKubernetes does what OPERATIONS.md says for a cluster, with the pods that
 // the chart makes of the page's values, each started twice.
 func TestOperationsKubernetes(t *testing.T) {
 	needShell(t, "OPERATIONS.md")
-	k := &kubernetes{t: t, dir: t.TempDir(), pod: "edge-origin-0"}
+	k := &kubernetes{t: t, dir: t.TempDir(), pod: "edge-origin-0", up: map[string]*process{}}
 	k.data = k.path(k.pod, "/var/lib/edge")
 	if err := os.Mkdir(filepath.Join(k.dir, "secrets"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	var said string
 	for _, b := range operationsBlocks(t, "Kubernetes") {
-		if b.host == "kubemany" || b.host == "kubepostgres" {
+		if b.host == "kubemany" || b.host == "kubepostgres" || b.host == "kuberestore" {
 			continue // below, once there is what they are for
 		}
 		if b.kind == "sh" {
@@ -219,15 +329,7 @@ func TestOperationsKubernetes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	admin, err := localClient(k.path("edge-origin-0", "/var/lib/edge"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	await(t, "both nodes", func() bool {
-		var page adminapi.List[adminapi.Node]
-		err := admin.Call(t.Context(), "GET", "/nodes", nil, &page)
-		return err == nil && len(page.Items) == 2 && page.Items[0].Connected && page.Items[1].Connected
-	})
+	k.hasNodes()
 	if strings.Count(said, "eu") < 2 || !strings.Contains(said, "serving  2 of 2 nodes") {
 		t.Errorf("the page says %s", said)
 	}
@@ -243,6 +345,7 @@ func TestOperationsKubernetes(t *testing.T) {
 	if out := edge(t, "restore", "--from", filepath.Join(k.dir, "edge.backup"), "--data", restored); !there(filepath.Join(restored, databaseFile)) {
 		t.Errorf("of the backup there is no origin: %s", out)
 	}
+	k.restoreBackup()
 	many := holdKeys(t, filepath.Join(k.dir, "secrets", "edge-origin-keys"), filepath.Join(k.dir, "keys"))
 	said = ""
 	for _, b := range operationsBlocks(t, "Kubernetes") {
