@@ -140,11 +140,30 @@ func TestDocumentTools(t *testing.T) {
 }
 
 // TestDocsClientsTryAgain has the guide's client in Python meet a server that says nothing,
-// breaks the connection, breaks off an answer, and refuses twice: until a date, and for a minute.
-// The program's sleep is replaced, so it says how long it would wait.
+// breaks the connection, breaks off an answer, has a balancer refuse in HTML until a date, and
+// refuses for a minute. Then comes the last answer, which need not be JSON either.
 func TestDocsClientsTryAgain(t *testing.T) {
 	t.Parallel()
 	needTool(t, "python3")
+	for _, tt := range []struct {
+		status     int
+		body, want string
+	}{
+		{http.StatusCreated, `{"lead":{"id":"lead_1"}}`, "201 lead_1"},
+		{http.StatusConflict, `{"error":"conflict"}`, "409 {'error': 'conflict'}"},
+		{http.StatusBadRequest, "400 Bad Request", "400 400 Bad Request"},
+		{http.StatusServiceUnavailable, "<html>\xff</html>", "503 <html>\uFFFD</html>"},
+	} {
+		t.Run(tt.want, func(t *testing.T) {
+			t.Parallel()
+			tryAgain(t, tt.status, tt.body, tt.want)
+		})
+	}
+}
+
+// tryAgain runs the guide's client against a server whose last answer has a status and a body.
+// The program's sleep is replaced, so it says how long it would wait.
+func tryAgain(t *testing.T, status int, body, last string) {
 	const observed = `
 import time, urllib.request
 waits, urlopen = [], urllib.request.urlopen
@@ -170,23 +189,23 @@ urllib.request.urlopen, time.sleep = opening, sleep
 			fmt.Fprint(w, "{")
 		case "3":
 			w.Header().Set("Retry-After", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat))
-			http.Error(w, "{}", http.StatusInternalServerError)
+			http.Error(w, "<html>503 Service Unavailable</html>", http.StatusServiceUnavailable)
 		case "4":
 			w.Header().Set("Retry-After", "60")
 			http.Error(w, "{}", http.StatusTooManyRequests)
 		default:
-			w.WriteHeader(http.StatusCreated)
-			fmt.Fprint(w, `{"lead":{"id":"lead_1"}}`)
+			w.WriteHeader(status)
+			fmt.Fprint(w, body)
 		}
 	}))
 	defer server.Close()
 	cmd := exec.Command("python3", "-c", observed+commandsOf(t, "clients", "python")[0])
-	cmd.Env = append(os.Environ(), "EDGE_URL="+server.URL, "TEST=key", "no_proxy=*", "NO_PROXY=*")
+	cmd.Env = append(os.Environ(), "EDGE_URL="+server.URL, "TEST=key", "PYTHONIOENCODING=utf-8", "no_proxy=*", "NO_PROXY=*")
 	out, err := cmd.CombinedOutput()
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	waits := []struct{ least, most float64 }{{1, 1}, {2, 2}, {4, 4}, {3500, 3600}, {60, 60}}
-	if err != nil || len(lines) != len(waits)+1 || lines[len(waits)] != "201 lead_1" {
-		t.Fatalf("the guide's client says %s, %v", out, err)
+	if err != nil || len(lines) != len(waits)+1 || lines[len(waits)] != last {
+		t.Fatalf("the guide's client says %s, %v; want at its end %s", out, err, last)
 	}
 	for i, want := range waits {
 		var wait float64
