@@ -58,7 +58,7 @@ func (f *forwarder) deliver(account string, events []sandboxctl.Event) {
 // revoked.
 func (f *forwarder) run(account string, m webhook.Message, d sandboxctl.Delivery) {
 	for tries := 1; ; tries++ {
-		t, done := f.try(m, d.Secret)
+		done := f.try(m, d.Secret)
 		if f.ctx.Err() != nil {
 			return
 		}
@@ -72,7 +72,7 @@ func (f *forwarder) run(account string, m webhook.Message, d sandboxctl.Delivery
 			f.say("%s", said)
 			return
 		}
-		at, again := webhook.NextTry(f.schedule, tries, t.At, done.RetryAfter)
+		at, again := webhook.NextTry(f.schedule, tries, time.Now(), done.RetryAfter)
 		if !again {
 			f.say("%s, given up", said)
 			return
@@ -90,15 +90,14 @@ func (f *forwarder) run(account string, m webhook.Message, d sandboxctl.Delivery
 	}
 }
 
-func (f *forwarder) try(m webhook.Message, secret string) (localwebhook.Try, localwebhook.Outcome) {
+func (f *forwarder) try(m webhook.Message, secret string) localwebhook.Outcome {
 	select {
 	case f.posting <- struct{}{}:
 		defer func() { <-f.posting }()
 	case <-f.ctx.Done():
-		return localwebhook.Try{}, localwebhook.Outcome{}
+		return localwebhook.Outcome{}
 	}
-	t := localwebhook.NewTry(m, secret)
-	return t, f.poster.Post(f.ctx, f.to, t)
+	return f.poster.Post(f.ctx, f.to, localwebhook.NewTry(m, secret))
 }
 
 // revoked reports whether a subscription was revoked since its event.

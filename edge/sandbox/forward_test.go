@@ -1,0 +1,42 @@
+package sandbox
+
+import (
+	"bufio"
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"partneredge/wasm/sandboxctl"
+)
+
+// TestForwardWaitsFromTheEnd: the wait for the next try begins with the end of the last one,
+// however long the receiver took to refuse it.
+func TestForwardWaitsFromTheEnd(t *testing.T) {
+	t.Parallel()
+	const wait = 300 * time.Millisecond
+	var refused time.Time
+	waited := make(chan time.Duration, 1)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !refused.IsZero() {
+			waited <- time.Since(refused)
+			return
+		}
+		time.Sleep(2 * wait)
+		refused = time.Now()
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer receiver.Close()
+	var commands, log bytes.Buffer
+	client := sandboxctl.NewClient(&commands, bufio.NewReader(strings.NewReader("{}\n")))
+	f := newForwarder(t.Context(), receiver.URL, []time.Duration{wait}, client, &log)
+	f.deliver("acc_1", []sandboxctl.Event{{ID: "evt_1", Type: "sentinel.fired", Body: []byte("{}"), Deliveries: []sandboxctl.Delivery{{Secret: "s"}}}})
+	f.wait()
+	close(waited)
+	// The schedule's jitter is a tenth.
+	if got := <-waited; got < wait*9/10 || strings.Contains(log.String(), "again in -") {
+		t.Errorf("the next try came %v after the first was refused, want %v or a tenth less:\n%s", got, wait, &log)
+	}
+}
