@@ -11,11 +11,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 
 	"partneredge/edge/hint"
 	"partneredge/edge/release"
@@ -85,18 +85,62 @@ func detect(dir string) (wasm.Language, error) {
 
 // parse parses JSON that a person wrote: it refuses unknown fields and anything after
 // the value, and says on which line it failed.
-func parse(text []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	err := d.Decode(into)
-	if err == nil {
-		if _, end := d.Token(); !errors.Is(end, io.EOF) {
-			err = errors.New("something follows the JSON value")
-		}
+func parse[T any](text []byte, into *T) error {
+	text = bytes.TrimRight(text, " \t\r\n")
+	var syntax *json.SyntaxError
+	err := json.Unmarshal(text, new(json.RawMessage))
+	end := len(text)
+	if errors.As(err, &syntax) {
+		end = max(0, int(syntax.Offset)-1) // without the byte that is wrong: it may end a line
+	} else if err = decode(text, into); err != nil {
+		end, err = firstFailure[T](text)
 	}
 	if err == nil {
 		return nil
 	}
-	line := 1 + bytes.Count(text[:min(int(d.InputOffset()), len(text))], []byte{'\n'})
-	return fmt.Errorf("line %d: %w", line, err)
+	return fmt.Errorf("line %d: %w", 1+bytes.Count(text[:end], []byte{'\n'}), err)
+}
+
+func decode(text []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	return d.Decode(into)
+}
+
+// firstFailure returns where the first token of JSON ends that makes it no T, and why. The
+// errors of package json give no offset for unknown fields, or for texts that a type refuses.
+func firstFailure[T any](text []byte) (end int, err error) {
+	type beginning struct {
+		end     int    // of a token
+		closing string // the brackets that are open there, from the inmost
+	}
+	var all []beginning
+	closing := ""
+	for d := json.NewDecoder(bytes.NewReader(text)); ; {
+		token, err := d.Token()
+		if err != nil { // there are no more
+			break
+		}
+		switch token {
+		case json.Delim('{'):
+			closing = "}" + closing
+		case json.Delim('['):
+			closing = "]" + closing
+		case json.Delim('}'), json.Delim(']'):
+			closing = closing[1:]
+		}
+		all = append(all, beginning{int(d.InputOffset()), closing})
+	}
+	// What fails with a token fails with more of them too.
+	fails := func(i int) bool {
+		end = all[i].end
+		whole := string(text[:end]) + all[i].closing
+		if !json.Valid([]byte(whole)) { // the token is the name of a field
+			whole = string(text[:end]) + ":null" + all[i].closing
+		}
+		err = decode([]byte(whole), new(T))
+		return err != nil
+	}
+	fails(sort.Search(len(all), fails))
+	return end, err
 }

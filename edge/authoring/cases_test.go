@@ -51,9 +51,9 @@ func TestCases(t *testing.T) {
 // TestFilesThatMakeNoSense: what an author mistypes is said, with the line.
 func TestFilesThatMakeNoSense(t *testing.T) {
 	for _, tt := range []struct{ file, old, new, want string }{
-		{"manifest.json", `"headers"`, `"header"`, `line `},
+		{"manifest.json", `"headers"`, `"header"`, `line 7: json: unknown field "header"`},
 		{"manifest.json", `"name": "hello"`, `"name": "Hello"`, "no name for a module"},
-		{"manifest.json", `[]`, `[`, "line "},
+		{"manifest.json", `[]`, `[`, "line 6: invalid character"},
 		{"cases.json", `"status": 200`, `"state": 200`, `unknown field "state"`},
 		{"cases.json", `"status": 200`, `"status": 2`, "needs a path, and a status"},
 		{"cases.json", `"a key without the scope is refused"`, `"greets by name"`, "two cases are named"},
@@ -70,6 +70,54 @@ func TestFilesThatMakeNoSense(t *testing.T) {
 				t.Errorf("%v, want %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// TestLineOfMistake: what is mistyped is found on its own line, whatever is wrong with it.
+func TestLineOfMistake(t *testing.T) {
+	const good = `{
+  "upstreams": [{"address": "a:1", "answers": {"state": {"body": {"state": 1}}}}],
+  "cases": [
+    {
+      "name": "state",
+      "steps": [
+        {"path": "hello/a", "status": 200,
+         "headers": {"state": "1"}},
+        {"path": "hello/b",
+         "after": "1s",
+         "status": 200}
+      ]
+    }
+  ]
+}
+`
+	for _, tt := range []struct{ old, new, want string }{
+		{`"after": "1s"`, `"after": "1s"`, ""},
+		{`"after": "1s",`, `"after": "1s"`, "line 11: invalid character"},
+		{`"after": "1s",`, `"after": "1s`, "line 10: invalid character '\\n' in string literal"},
+		{`"after": "1s"`, `"after": 1`, "line 10: json: cannot unmarshal number"},
+		{`"after": "1s"`, `"after": "1"`, "line 10: time: missing unit"},
+		{`"after": "1s"`, `"state": "1s"`, `line 10: json: unknown field "state"`},
+		{`"after": "1s"`, `"state": ["1s",` + "\n\n" + `{}]`, `line 10: json: unknown field "state"`},
+		{`"after": "1s"`, `"headers": [` + "\n" + `]`, "line 10: json: cannot unmarshal array"},
+		{`"path": "hello/b"`, `"state": "1s", "after": 1`, `line 9: json: unknown field "state"`},
+		{`"path": "hello/b"`, `"times": "2", "state": 1`, "line 9: json: cannot unmarshal string"},
+		{"  ]\n}\n", "  ]\n\n", "line 14: unexpected end"},
+		{"  ]\n}\n", "  ]\n}\n\n{}", "line 17: invalid character '{' after top-level value"},
+		{good, "", "line 1: unexpected end"},
+		{good, "[\n]", "line 1: json: cannot unmarshal array"},
+		{good, "\n1", "line 2: json: cannot unmarshal number"},
+	} {
+		if strings.Count(good, tt.old) != 1 {
+			t.Fatalf("%q is there %d times", tt.old, strings.Count(good, tt.old))
+		}
+		got := ""
+		if err := parse([]byte(strings.Replace(good, tt.old, tt.new, 1)), new(Cases)); err != nil {
+			got = err.Error()
+		}
+		if !strings.HasPrefix(got, tt.want) || (got == "") != (tt.want == "") {
+			t.Errorf("%q in place of %q: %q, want %q", tt.new, tt.old, got, tt.want)
+		}
 	}
 }
 
