@@ -219,6 +219,7 @@ func sandboxControl(t *testing.T, program string) {
 		{"POST", "/", `{"do":"fly"}`, nil, 400, "is no command: there are account, key"},
 		{"POST", "/", `{"do":"contact","clint":"c"}`, nil, 400, `unknown field \"clint\"`},
 		{"POST", "/", `{"do":"leads"} {}`, nil, 400, "more follows"},
+		{"POST", "/", `{"do":"leads"}}`, nil, 400, "more follows"},
 		{"POST", "/", `do`, nil, 400, `not a command such as {\"do\":`},
 		{"POST", "/", "", nil, 400, "not a command"},
 		{"POST", "/", `{"do":"` + strings.Repeat("x", 1<<20) + `"}`, nil, 400, "too large"},

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -84,13 +83,7 @@ func (c *control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *control) execute(w http.ResponseWriter, r *http.Request) {
-	var command sandboxctl.Command
-	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, sandboxctl.MaxLine/2)) // escaped it may take more
-	body.DisallowUnknownFields()
-	err := body.Decode(&command)
-	if err == nil && body.More() {
-		err = errors.New("more follows after the command")
-	}
+	command, err := sandboxctl.ReadCommand(http.MaxBytesReader(w, r.Body, sandboxctl.MaxLine/2)) // escaped it may take more
 	if err != nil {
 		refuseControl(w, http.StatusBadRequest, `not a command such as {"do":"advance","milliseconds":60000}: `+err.Error())
 		return

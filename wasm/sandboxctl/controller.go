@@ -2,6 +2,7 @@ package sandboxctl
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 
 	"partneredge/wasm/abi"
 	"partneredge/wasm/fake"
+	"partneredge/wasm/network"
 )
 
 // Controller executes commands on a Backend and its clock.
@@ -27,9 +29,8 @@ func (c Controller) Serve(in io.Reader, out io.Writer) error {
 	lines.Buffer(nil, MaxLine)
 	answers := json.NewEncoder(out)
 	for lines.Scan() {
-		var command Command
 		var answer Answer
-		err := json.Unmarshal(lines.Bytes(), &command)
+		command, err := ReadCommand(bytes.NewReader(lines.Bytes()))
 		if err == nil {
 			answer, err = c.Do(command)
 		}
@@ -114,7 +115,7 @@ func micros(t time.Time) int64 {
 func (c Controller) addKey(command Command) (token string, err error) {
 	k := abi.Key{
 		AccountID: command.Account, Environment: abi.Environment(command.Environment),
-		RateLimit: command.RateLimit, Allowlist: command.Allowlist,
+		RateLimit: command.RateLimit,
 	}
 	if k.Environment != abi.EnvLive && k.Environment != abi.EnvTest {
 		return "", fmt.Errorf("environment %q is neither live nor test", command.Environment)
@@ -123,6 +124,13 @@ func (c Controller) addKey(command Command) (token string, err error) {
 		if abi.ScopeOf(name) == 0 && !abi.IsOwnScope(name) {
 			return "", fmt.Errorf("%q is no scope", name)
 		}
+	}
+	for _, text := range command.Allowlist {
+		prefix, ok := network.Parse(text)
+		if !ok {
+			return "", fmt.Errorf("allowlist: %q is neither an address nor a network", text)
+		}
+		k.Allowlist = append(k.Allowlist, prefix.String())
 	}
 	k.Scopes, k.Own = abi.SplitScopes(command.Scopes)
 	if command.State == Expired {

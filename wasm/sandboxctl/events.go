@@ -1,9 +1,11 @@
 package sandboxctl
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"partneredge/wasm/abi"
@@ -26,6 +28,11 @@ func (c Controller) emit(a *Answer, account, kind string, data any) error {
 
 // addInsights adds the insights of one coaching run, whose event is that of the newest.
 func (c Controller) addInsights(command Command, a *Answer) error {
+	for _, it := range command.Insights {
+		if blank(it.Headline) {
+			return errors.New("headline is missing")
+		}
+	}
 	var newest abi.Insight
 	for _, it := range command.Insights {
 		added, err := c.Backend.AddInsight(command.Account, abi.Insight{Headline: it.Headline, Detail: it.Detail, Created: micros(it.Created)})
@@ -46,6 +53,14 @@ func (c Controller) addInsights(command Command, a *Answer) error {
 
 func (c Controller) addFirings(command Command, a *Answer) error {
 	for _, it := range command.Firings {
+		if blank(it.Name) || blank(it.Action) {
+			return errors.New("sentinel_name or action_taken is missing")
+		}
+		if !bytes.HasPrefix(it.Data, []byte("{")) {
+			return errors.New("trigger_data is no object")
+		}
+	}
+	for _, it := range command.Firings {
 		added, err := c.Backend.AddFiring(command.Account, abi.Firing{Name: it.Name, Action: it.Action, Triggered: micros(it.Triggered), Data: it.Data})
 		if err != nil {
 			return err
@@ -63,7 +78,7 @@ func (c Controller) addContact(command Command, a *Answer) error {
 	if !slices.Contains([]string{"phone", "email", "sms"}, command.Channel) {
 		return fmt.Errorf("channel %q is none of phone, email and sms", command.Channel)
 	}
-	if command.Client == "" {
+	if blank(command.Client) {
 		return errors.New("client is missing")
 	}
 	return c.emit(a, command.Account, abi.EventClientContacted, event.Contact{
@@ -73,7 +88,7 @@ func (c Controller) addContact(command Command, a *Answer) error {
 
 // setDeal moves a deal. Its first stage emits nothing, nor does the same stage again.
 func (c Controller) setDeal(command Command, a *Answer) error {
-	if command.ID == "" || command.Stage == "" {
+	if blank(command.ID) || blank(command.Stage) {
 		return errors.New("id or stage is missing")
 	}
 	from, err := c.Backend.SetDeal(command.Account, command.ID, command.Stage)
@@ -87,7 +102,7 @@ func (c Controller) setDeal(command Command, a *Answer) error {
 
 // setGoal sets a goal's pace, by the rules of setDeal.
 func (c Controller) setGoal(command Command, a *Answer) error {
-	if command.ID == "" {
+	if blank(command.ID) {
 		return errors.New("id is missing")
 	}
 	if !slices.Contains([]string{"on_pace", "behind", "ahead"}, command.Pace) {
@@ -101,5 +116,7 @@ func (c Controller) setGoal(command Command, a *Answer) error {
 		GoalID: command.ID, Pace: command.Pace, PreviousPace: from, ChangedAt: c.now(),
 	})
 }
+
+func blank(text string) bool { return strings.TrimSpace(text) == "" }
 
 func (c Controller) now() string { return event.Time(time.UnixMicro(c.Clock.Now())) }

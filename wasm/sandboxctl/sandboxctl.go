@@ -16,6 +16,8 @@ package sandboxctl
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"time"
 )
 
@@ -32,7 +34,7 @@ type Hello struct {
 //
 //	account        Name, Live, Email, Agent -> ID
 //	key            Account, Environment ("live", "test"), Scopes, RateLimit a
-//	               minute, Allowlist (networks in CIDR form), State -> Key
+//	               minute, Allowlist (addresses and networks), State -> Key
 //	revoke         Key
 //	insights       Account, Insights, of one coaching run -> Events: of the newest
 //	firings        Account, Firings -> Events
@@ -72,6 +74,19 @@ type Command struct {
 	At           time.Time `json:"at,omitzero"`
 	Milliseconds int64     `json:"milliseconds,omitempty"`
 	On           bool      `json:"on,omitempty"`
+}
+
+// ReadCommand reads one command, to the end of r. It refuses fields that no command has.
+func ReadCommand(r io.Reader) (command Command, err error) {
+	d := json.NewDecoder(r)
+	d.DisallowUnknownFields()
+	if err = d.Decode(&command); err != nil {
+		return command, err
+	}
+	if _, err = d.Token(); err == io.EOF {
+		return command, nil
+	}
+	return command, errors.New("more follows after the command")
 }
 
 // State is the state of a key.

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +45,18 @@ func TestRefusals(t *testing.T) {
 		{`{"do":"key","environment":"staging"}`, "neither live nor test"},
 		{`{"do":"key","environment":"live","scopes":["read:all"]}`, `"read:all" is no scope`},
 		{`{"do":"key","environment":"live","state":"lost"}`, `"lost" is no state`},
+		{`{"do":"key","environment":"live","allowlist":["192.0.2.7","office"]}`, `"office" is neither an address nor a network`},
+		{`{"do":"key","environment":"live","allowlist":["fe80::1%lo"]}`, "neither an address nor a network"},
+		{`{"do":"key","environment":"live","scope":["read:agent"]}`, `unknown field "scope"`},
+		{`{"do":"leads"}}`, "more follows"},
+		{`{"do":"insights","insights":[{"headline":" ","detail":"d"}]}`, "headline is missing"},
+		{`{"do":"firings","firings":[{"sentinel_name":"","action_taken":"a","trigger_data":{}}]}`, "sentinel_name or action_taken is missing"},
+		{`{"do":"firings","firings":[{"sentinel_name":"s","action_taken":"\t","trigger_data":{}}]}`, "sentinel_name or action_taken is missing"},
+		{`{"do":"firings","firings":[{"sentinel_name":"s","action_taken":"a"}]}`, "trigger_data is no object"},
+		{`{"do":"firings","firings":[{"sentinel_name":"s","action_taken":"a","trigger_data":null}]}`, "trigger_data is no object"},
+		{`{"do":"firings","firings":[{"sentinel_name":"s","action_taken":"a","trigger_data":{}},{"sentinel_name":"s","action_taken":"a","trigger_data":[1]}]}`, "trigger_data is no object"},
+		{`{"do":"contact","client":" ","channel":"sms"}`, "client is missing"},
+		{`{"do":"deal","id":"d","stage":" "}`, "stage is missing"},
 		{`{"do":"revoke","key":"svc_live_nobody"}`, "there is no such key"},
 		{`{"do":"insights","account":"acc_nobody","insights":[{"headline":"h"}]}`, `there is no account "acc_nobody"`},
 		{`{"do":"contact","account":"acc_nobody","client":"c","channel":"sms"}`, `there is no account "acc_nobody"`},
@@ -103,6 +116,15 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// TestAllowlist: addresses and networks are kept as a node's origin keeps them.
+func TestAllowlist(t *testing.T) {
+	answers, backend, _ := run(t, `{"do":"key","environment":"live","allowlist":["192.0.2.7","10.1.2.3/8","::ffff:198.51.100.1"]}`)
+	k, err := backend.Key(answers[0].Key)
+	if want := []string{"192.0.2.7/32", "10.0.0.0/8", "198.51.100.1/32"}; err != nil || !slices.Equal(k.Allowlist, want) {
+		t.Errorf("%q, %v; want %q", k.Allowlist, err, want)
+	}
+}
+
 // TestEvents: what a command makes happen is delivered to live subscriptions of its
 // type, while the account is live.
 func TestEvents(t *testing.T) {
@@ -136,7 +158,7 @@ func TestEvents(t *testing.T) {
 	}{
 		{Command{Do: "insights", Insights: []Insight{{Headline: "new"}, {Headline: "old", Created: time.UnixMicro(clock.Now() - 1)}}}, "agent.coaching_insight_created", `"headline":"new"`, 1},
 		{Command{Do: "insights"}, "", "", 0},
-		{Command{Do: "firings", Firings: []Firing{{Name: "stale", Action: "none"}}}, "sentinel.fired", `"sentinel_name":"stale"`, 1},
+		{Command{Do: "firings", Firings: []Firing{{Name: "stale", Action: "none", Data: json.RawMessage("{}")}}}, "sentinel.fired", `"sentinel_name":"stale"`, 1},
 		{Command{Do: "contact", Client: "c1", Channel: "sms"}, "client.contacted", `"channel":"sms"`, 1},
 		{Command{Do: "deal", ID: "d1", Stage: "offer"}, "", "", 0},
 		{Command{Do: "deal", ID: "d1", Stage: "offer"}, "", "", 0},

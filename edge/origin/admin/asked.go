@@ -14,6 +14,7 @@ import (
 	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/cidr"
+	"partneredge/wasm/network"
 )
 
 // listLockouts shows which addresses the nodes have locked out; ?network selects an
@@ -22,7 +23,7 @@ func (a *api) listLockouts(r *http.Request) (answer, error) {
 	var req wire.LockoutsRequest
 	if text := r.URL.Query().Get("network"); text != "" {
 		var good bool
-		if req.Network, good = input.Prefix(text); !good {
+		if req.Network, good = network.Parse(text); !good {
 			return answer{}, &input.Problem{Kind: input.KindParameter, Reason: "network_invalid", Detail: "network must be an address or a network such as 192.0.2.0/24"}
 		}
 	}
@@ -69,7 +70,7 @@ func (a *api) clearLockouts(r *http.Request, in adminapi.LockoutSelection, v *in
 	case !all:
 		target = v.Text("network", in.Network, 64)
 		var good bool
-		if req.Network, good = input.Prefix(target); !good {
+		if req.Network, good = network.Parse(target); !good {
 			v.Fail("network", "invalid", "network must be an address or a network such as 192.0.2.0/24")
 			break
 		}

@@ -15,6 +15,7 @@ import (
 	"partneredge/edge/wire"
 	"partneredge/store/valid"
 	"partneredge/wasm/abi"
+	"partneredge/wasm/network"
 )
 
 // Longest texts, in characters. What a view shows fits one message between
@@ -190,7 +191,7 @@ func (v *Validator) Prefixes(field string, value []string) []netip.Prefix {
 	}
 	out := make([]netip.Prefix, 0, len(value))
 	for _, s := range value {
-		p, ok := Prefix(s)
+		p, ok := network.Parse(s)
 		if !ok {
 			v.Fail(field, "invalid", field+" holds addresses and networks such as 192.0.2.7 and 2001:db8::/32")
 			return nil
@@ -200,26 +201,6 @@ func (v *Validator) Prefixes(field string, value []string) []netip.Prefix {
 		}
 	}
 	return out
-}
-
-// Prefix reads a network or an address. Bits of the host are cleared; an
-// IPv4 address that is written as IPv6 counts as the IPv4 that it is.
-func Prefix(s string) (netip.Prefix, bool) {
-	if a, err := netip.ParseAddr(s); err == nil {
-		a = a.Unmap()
-		return netip.PrefixFrom(a, a.BitLen()), a.Zone() == ""
-	}
-	p, err := netip.ParsePrefix(s)
-	if err != nil {
-		return netip.Prefix{}, false
-	}
-	if a := p.Addr(); a.Is4In6() {
-		if p.Bits() < 96 {
-			return netip.Prefix{}, false
-		}
-		p = netip.PrefixFrom(a.Unmap(), p.Bits()-96)
-	}
-	return p.Masked(), true
 }
 
 // Object returns an object that the caller fills as he likes, without needless white
