@@ -39,7 +39,7 @@ type CheckReport struct {
 	Size         int64     `json:"size"`          // of the module, bytes
 	Image        int       `json:"image"`         // bytes
 	OpenMS       int64     `json:"open_ms"`       // to prepare, compile and warm up
-	CallUS       float64   `json:"call_us"`       // median of a call, 0 if no case reached the module
+	CallUS       float64   `json:"call_us"`       // median of a call, 0 if no case reached the module or its answer to the first changes
 	PagesWritten float64   `json:"pages_written"` // memory pages of 4 KiB that a call writes, the mean
 	Findings     []Finding `json:"findings"`
 }
@@ -131,10 +131,14 @@ func checkBuilt(built Built, report *CheckReport) error {
 }
 
 // observe runs the cases under a node's own limits, and then measures the first call
-// that succeeded.
+// that succeeded, in the state that its own case leaves.
 func (h *harness) observe(ctx context.Context, cases *Cases, report *CheckReport) {
 	seen := new(firstCall)
+	var first Case
 	for _, one := range cases.Cases {
+		if seen.request == nil {
+			first = one
+		}
 		if problems := h.run(one, seen.around); len(problems) > 0 {
 			report.add(Warning, "cases", "case %q fails: %s", one.Name, problems[0])
 		}
@@ -149,7 +153,8 @@ func (h *harness) observe(ctx context.Context, cases *Cases, report *CheckReport
 		h.findUnused(report)
 	}
 	if seen.request != nil {
-		h.measure(ctx, seen.request, report)
+		h.run(first, nil)
+		h.measure(ctx, seen, report)
 	}
 }
 
@@ -169,7 +174,10 @@ func (h *harness) findUnused(report *CheckReport) {
 }
 
 // firstCall keeps the first request that a module answered with a status below 300.
-type firstCall struct{ request *abi.Request }
+type firstCall struct {
+	request *abi.Request
+	status  int
+}
 
 type observed struct {
 	httpfront.Caller
@@ -184,7 +192,7 @@ func (o observed) Call(ctx context.Context, req *abi.Request, resp *abi.Response
 	if err == nil && o.first.request == nil && resp.Status < 300 {
 		kept := new(abi.Request)
 		if kept.Parse(req.Append(nil)) == nil {
-			o.first.request = kept
+			o.first.request, o.first.status = kept, resp.Status
 		}
 	}
 	return err
@@ -196,18 +204,21 @@ const (
 	measuredTime  = 2 * time.Second
 )
 
-// measure repeats a request.
-func (h *harness) measure(ctx context.Context, req *abi.Request, report *CheckReport) {
+// measure repeats a request. Where it is answered with another status than the first
+// time, it reports nothing: that is not the call that was meant.
+func (h *harness) measure(ctx context.Context, first *firstCall, report *CheckReport) {
 	var resp abi.Response
 	var took []time.Duration
 	slow := 0
 	before := h.module.Stats()
 	for start := time.Now(); len(took) < measuredCalls && time.Since(start) < measuredTime && ctx.Err() == nil; {
 		began := time.Now()
-		if err := h.module.Call(ctx, req, &resp); host.ReasonOf(err) == host.CPUDeadline {
+		if err := h.module.Call(ctx, first.request, &resp); host.ReasonOf(err) == host.CPUDeadline {
 			slow++
 		} else if err != nil {
 			report.add(Refused, "calls", "a call that succeeded once fails when it is repeated: %v", err)
+			return
+		} else if resp.Status != first.status {
 			return
 		}
 		took = append(took, time.Since(began))

@@ -55,6 +55,44 @@ func TestFindings(t *testing.T) {
 	}
 }
 
+// TestMeasuredState: the first call that succeeded is measured as its own case leaves the
+// module's surroundings, and not at all where it is answered otherwise then.
+func TestMeasuredState(t *testing.T) {
+	const handler = "\tresp.Status = 200\n"
+	for _, tt := range []struct {
+		name, code, capability, cases string
+		measured                      bool
+	}{
+		{"another case's outage", `
+			if _, err := (guest.Host{}).Profile(); err != nil {
+				panic(err)
+			}`, "views", `{"cases": [
+			{"name": "first", "steps": [{"path": "hello/ana", "status": 200}]},
+			{"name": "outage", "setup": [{"do": "outage", "on": true}], "steps": [{"path": "hello/ana", "key": "none", "status": 401}]}]}`, true},
+		{"what can be done once", `
+			if req.Param("who") == "subscribe" {
+				_, _ = guest.Host{}.Subscribe(&abi.Subscription{ID: "whs_1", Target: "https://1.1.1.1/", Secret: "s", Events: []string{"sentinel.fired"}})
+				resp.Status = 404
+			} else if already, _ := (guest.Host{}).Revoke("whs_1"); already {
+				resp.Status = 409
+			}`, "subscriptions", `{"cases": [
+			{"name": "first", "steps": [{"path": "hello/subscribe", "status": 404}, {"path": "hello/ana", "status": 200}]}]}`, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := started(t, wasm.Go)
+			replace(t, p, "main.go", handler, handler+tt.code+"\n")
+			replace(t, p, "manifest.json", `"capabilities": []`, `"capabilities": ["`+tt.capability+`"]`)
+			if err := os.WriteFile(filepath.Join(p.Dir, casesFile), []byte(tt.cases), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			report, err := opened(t, p.Dir).Check(t.Context(), config(t))
+			if err != nil || !report.OK || len(report.Findings) != 0 || report.CallUS > 0 != tt.measured {
+				t.Errorf("%+v, %v; want a measurement: %v", report, err, tt.measured)
+			}
+		})
+	}
+}
+
 // Without cases the check says that it cannot know what the module uses.
 func TestCheckWithoutCases(t *testing.T) {
 	p := started(t, wasm.Go)
