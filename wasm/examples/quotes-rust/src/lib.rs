@@ -52,9 +52,11 @@ impl Quote {
     /// Returns the payment a month, in hundredths, rounded.
     fn monthly(&self) -> u64 {
         let loan = (self.price - self.down) as f64 * 100.0;
-        let months = (self.years * 12) as i32;
+        let months = (self.years * 12) as f64;
         let rate = self.rate / 1200.0;
-        let payment = if rate == 0.0 { loan / months as f64 } else { loan * rate / (1.0 - (1.0 + rate).powi(-months)) };
+        // 1 - (1 + rate)^-months, which would be 0 for a rate that is lost beside 1.
+        let repaid = -(-months * rate.ln_1p()).exp_m1();
+        let payment = if rate == 0.0 { loan / months } else { loan * rate / repaid };
         payment.round() as u64
     }
 
