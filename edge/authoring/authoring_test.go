@@ -260,16 +260,61 @@ func TestCargo(t *testing.T) {
 		t.Fatal(err)
 	}
 	script("rustc", `[ "$4" = wasm32-wasip1 ] && echo `+lib)
-	script("cargo", `[ "$RUSTC" = `+bin+`/rustc ] && mkdir -p target/wasm32-wasip1/release && printf "$*" >target/wasm32-wasip1/release/hello.wasm`)
+	script("cargo", `[ "$RUSTC" = `+bin+`/rustc ] && mkdir -p target/wasm32-wasip1/release && printf "$*" >target/wasm32-wasip1/release/greeting.wasm`)
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	t.Setenv("RUSTC", "")
-	replace(t, p, "Cargo.toml", "[dependencies]\n", "[dependencies]\n# JSON\nserde_json = \"1\"\n")
+	replace(t, p, "Cargo.toml", "[lib]\n", "[lib]\nname = \"greeting\"\n")
+	replace(t, p, "Cargo.toml", "[dependencies]\n", "[dependencies.serde_json] # JSON\nversion = \"1\"\n")
 	built, err := p.Build(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(built.Wasm); err != nil || !strings.Contains(string(got), "build --quiet --release --lib --target wasm32-wasip1") {
 		t.Errorf("%s, %v", got, err)
+	}
+}
+
+// TestReadCargo: dependencies are found wherever a Cargo.toml may have them, and so is the
+// name of what cargo makes.
+func TestReadCargo(t *testing.T) {
+	const head = "[package]\nname = \"in-front\"\n"
+	for _, tt := range []struct {
+		text, library string
+		needs         bool
+	}{
+		{head, "in_front", false},
+		{head + "[dependencies]\n", "in_front", false},
+		{head + "[dependencies] # none\n# serde = \"1\"\n[profile.release]\nstrip = true\n", "in_front", false},
+		{head + "[dev-dependencies]\nserde = \"1\"\n", "in_front", false},
+		{head + "[dependencies]\n\n# JSON\nserde = \"1\"\n", "in_front", true},
+		{head + "[dependencies] # JSON\nserde = \"1\"\n", "in_front", true},
+		{head + "[ dependencies ]\nserde = \"1\"\n", "in_front", true},
+		{head + "[dependencies.serde]\nversion = \"1\"\n", "in_front", true},
+		{"dependencies.serde = \"1\"\n" + head, "in_front", true},
+		{head + "[target.wasm32-wasip1.dependencies]\nserde = \"1\"\n", "in_front", true},
+		{head + "[target.'cfg(target_family = \"wasm\")'.dependencies.serde]\nversion = \"1\"\n", "in_front", true},
+		{head + "[build-dependencies]\ncc = \"1\"\n", "in_front", true},
+		{head + "[lib]\nname = \"behind\"\n[dependencies]\nserde = \"1\"\n", "behind", true},
+		{"[lib]\nname = 'behind'\n" + head + "[dependencies]\nname = \"1\"\n", "behind", true},
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "Cargo.toml"), []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m, err := readCargo(dir)
+		if err != nil || m.needsCargo() != tt.needs || m.library() != tt.library {
+			t.Errorf("%q: %v, %q, %v; want %v, %q", tt.text, m.needsCargo(), m.library(), err, tt.needs, tt.library)
+		}
+	}
+	dir := t.TempDir()
+	if m, err := readCargo(dir); err != nil || m.needsCargo() {
+		t.Errorf("no Cargo.toml: %+v, %v", m, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "Cargo.toml"), []byte("[dependencies\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readCargo(dir); err == nil || !strings.Contains(err.Error(), "reading Cargo.toml: toml: line ") {
+		t.Errorf("a Cargo.toml that is none: %v", err)
 	}
 }
 

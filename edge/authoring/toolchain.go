@@ -1,16 +1,19 @@
 package authoring
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/BurntSushi/toml"
 
 	"partneredge/edge/hint"
 	"partneredge/wasm"
@@ -74,11 +77,46 @@ func cCompiler(ctx context.Context, dir, out string) (*exec.Cmd, error) {
 // called as the second is before Rust 1.78.
 var rustTargets = []string{"wasm32-wasip1", "wasm32-wasi", "wasm32-unknown-unknown"}
 
-// What is read of a Cargo.toml: whether there is a dependency, and the crate's name.
-var (
-	dependencies = regexp.MustCompile(`(?m)^\[dependencies\]\s*\n(\s*(#.*)?\n)*\s*["A-Za-z0-9_-]`)
-	packageName  = regexp.MustCompile(`(?m)^name\s*=\s*"([A-Za-z0-9_-]+)"`)
-)
+// cargoManifest is what is read of a Cargo.toml: whether there is a dependency, and the
+// names that the library may have.
+type cargoManifest struct {
+	cargoDependencies
+	Package, Lib struct{ Name string }
+	Target       map[string]cargoDependencies
+}
+
+type cargoDependencies struct {
+	Dependencies map[string]any
+	Build        map[string]any `toml:"build-dependencies"`
+}
+
+func (d cargoDependencies) any() bool { return len(d.Dependencies)+len(d.Build) > 0 }
+
+// readCargo reads the Cargo.toml of a folder, which need not be there.
+func readCargo(dir string) (m cargoManifest, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, "Cargo.toml"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, nil
+	}
+	if err == nil {
+		err = toml.Unmarshal(text, &m)
+	}
+	if err != nil {
+		return m, fmt.Errorf("building the module: reading Cargo.toml: %w", err)
+	}
+	return m, nil
+}
+
+// needsCargo reports whether there is a dependency, for any target.
+func (m cargoManifest) needsCargo() bool {
+	of := slices.AppendSeq([]cargoDependencies{m.cargoDependencies}, maps.Values(m.Target))
+	return slices.ContainsFunc(of, cargoDependencies.any)
+}
+
+// library returns the name of the file that cargo makes, without its extension.
+func (m cargoManifest) library() string {
+	return strings.ReplaceAll(cmp.Or(m.Lib.Name, m.Package.Name), "-", "_")
+}
 
 // rustCompiler calls rustc itself, unless the crate needs others: finding those is
 // cargo's work.
@@ -87,15 +125,15 @@ func (p *Project) rustCompiler(ctx context.Context, out string) (compilation, er
 	if err != nil {
 		return compilation{}, err
 	}
-	crate := strings.ReplaceAll(p.Manifest.Name, "-", "_")
-	cargo, err := os.ReadFile(filepath.Join(p.Dir, "Cargo.toml"))
-	if err != nil || !dependencies.Match(cargo) {
+	cargo, err := readCargo(p.Dir)
+	if err != nil {
+		return compilation{}, err
+	}
+	if !cargo.needsCargo() {
+		crate := strings.ReplaceAll(p.Manifest.Name, "-", "_")
 		return compilation{exec.CommandContext(ctx, program, "--edition", "2021", "--crate-type", "cdylib", "--crate-name", crate,
 			"--target", target, "-C", "opt-level=2", "-C", "panic=abort", "-C", "strip=symbols",
 			"-o", out, filepath.Join("src", "lib.rs")), out}, nil
-	}
-	if name := packageName.FindSubmatch(cargo); name != nil {
-		crate = strings.ReplaceAll(string(name[1]), "-", "_")
 	}
 	if _, err := exec.LookPath("cargo"); err != nil {
 		return compilation{}, hint.Add(errors.New("building the module: it has dependencies, and there is no program cargo in PATH"),
@@ -103,7 +141,7 @@ func (p *Project) rustCompiler(ctx context.Context, out string) (compilation, er
 	}
 	cmd := exec.CommandContext(ctx, "cargo", "build", "--quiet", "--release", "--lib", "--target", target, "--target-dir", "target")
 	cmd.Env = append(os.Environ(), "RUSTC="+program)
-	return compilation{cmd, filepath.Join(p.Dir, "target", target, "release", crate+".wasm")}, nil
+	return compilation{cmd, filepath.Join(p.Dir, "target", target, "release", cargo.library()+".wasm")}, nil
 }
 
 // findRust returns a rustc that has the library of a target that makes modules. A
