@@ -2,9 +2,11 @@ package abi
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"reflect"
 	"strconv"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -15,6 +17,9 @@ type frame interface {
 	Append([]byte) []byte
 	Parse([]byte) error
 }
+
+// onceKey draws idempotency keys.
+var onceKey = rapid.StringMatching(`[ -~]{1,255}`)
 
 func text(t *rapid.T, name string) string { return rapid.String().Draw(t, name) }
 
@@ -67,8 +72,8 @@ func kinds(t *rapid.T) map[string][2]frame {
 		"subscription": {subscription, &Subscription{}},
 		"lead": {&Lead{text(t, "id"), text(t, "first"), text(t, "last"), text(t, "email"), text(t, "phone"), text(t, "status"),
 			text(t, "consent"), number("captured"), number("created")}, &Lead{}},
-		"once":           {&Once{text(t, "key"), text(t, "digest"), Lead{ID: text(t, "id"), Phone: text(t, "phone"), Created: number("created")}}, &Once{}},
-		"subscribe once": {&SubscribeOnce{text(t, "key"), text(t, "digest"), *subscription}, &SubscribeOnce{}},
+		"once":           {&Once{onceKey.Draw(t, "key"), text(t, "digest"), Lead{ID: text(t, "id"), Phone: text(t, "phone"), Created: number("created")}}, &Once{}},
+		"subscribe once": {&SubscribeOnce{onceKey.Draw(t, "key"), text(t, "digest"), *subscription}, &SubscribeOnce{}},
 		"subscribed":     {&Subscribed{Outcome(rapid.Byte().Draw(t, "outcome")), number("created"), text(t, "reason"), text(t, "id"), text(t, "secret")}, &Subscribed{}},
 		"kept":           {&Kept{Outcome(rapid.Byte().Draw(t, "outcome")), text(t, "id")}, &Kept{}},
 		"insights": {&Insights{rapid.Bool().Draw(t, "history"), list(t, "insights", func() Insight {
@@ -92,6 +97,22 @@ func TestRoundTrip(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestOnceKeys: a frame whose idempotency key is none is refused.
+func TestOnceKeys(t *testing.T) {
+	for key, want := range map[string]error{
+		"a": nil, strings.Repeat("~", 255): nil,
+		"": ErrFrame, strings.Repeat("~", 256): ErrFrame, "a\n": ErrFrame, "\u00e9": ErrFrame,
+	} {
+		once, subscribe := Once{Key: key}, SubscribeOnce{Key: key}
+		if err := new(Once).Parse(once.Append(nil)); !errors.Is(err, want) {
+			t.Errorf("a lead with the key %q: %v", key, err)
+		}
+		if err := new(SubscribeOnce).Parse(subscribe.Append(nil)); !errors.Is(err, want) {
+			t.Errorf("a subscription with the key %q: %v", key, err)
+		}
+	}
 }
 
 // TestCutShort checks that a frame that is too short or too long is refused, and

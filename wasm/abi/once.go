@@ -29,7 +29,7 @@ func (o *Once) Append(b []byte) []byte {
 func (o *Once) Parse(b []byte) error {
 	d := newReader(b)
 	o.Key, o.Digest = d.str(), d.str()
-	if !d.ok() {
+	if !d.ok() || !IsOnceKey(o.Key) {
 		return ErrFrame
 	}
 	return o.Lead.Parse(d.rest())
@@ -87,7 +87,7 @@ func (o *SubscribeOnce) Append(b []byte) []byte {
 func (o *SubscribeOnce) Parse(b []byte) error {
 	d := newReader(b)
 	o.Key, o.Digest = d.str(), d.str()
-	if !d.ok() {
+	if !d.ok() || !IsOnceKey(o.Key) {
 		return ErrFrame
 	}
 	return o.Subscription.Parse(d.rest())

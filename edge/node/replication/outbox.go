@@ -53,7 +53,7 @@ func (o leadOutbox) AppendLead(ctx context.Context, p abi.Principal, frame []byt
 // well, hands the same lead over once more, which the origin keeps once.
 func (o leadOutbox) LeadOnce(ctx context.Context, p abi.Principal, once *abi.Once) (abi.Kept, error) {
 	keep := func() (local.IdempotencyRecord, error) {
-		first := local.IdempotencyRecord{Digest: once.Digest, ID: onceID(p.KeyID, once, o.Now())}
+		first := local.IdempotencyRecord{Digest: shortDigest(once.Digest), ID: onceID(p.KeyID, once, o.Now())}
 		if p.Environment != abi.EnvLive {
 			return first, nil
 		}
@@ -69,12 +69,25 @@ func (o leadOutbox) LeadOnce(ctx context.Context, p abi.Principal, once *abi.Onc
 	switch {
 	case err != nil:
 		return abi.Kept{}, err
-	case first.Digest != once.Digest:
+	case shortDigest(first.Digest) != shortDigest(once.Digest): // an earlier program kept long ones
 		return abi.Kept{Outcome: abi.Conflict}, nil
 	case repeated:
 		return abi.Kept{Outcome: abi.Repeat, ID: first.ID}, nil
 	}
 	return abi.Kept{Outcome: abi.New, ID: first.ID}, nil
+}
+
+// maxDigest bounds the digest that is remembered with an idempotency key, in bytes.
+const maxDigest = 64
+
+// shortDigest returns a digest as it is remembered: in place of one that is longer than
+// maxDigest its hash, for a module may give a whole request.
+func shortDigest(digest string) string {
+	if len(digest) <= maxDigest {
+		return digest
+	}
+	sum := sha256.Sum256([]byte(digest))
+	return string(sum[:])
 }
 
 // onceID returns the same id on every node for the same request with the same

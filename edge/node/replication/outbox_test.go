@@ -1,11 +1,13 @@
 package replication
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,6 +132,49 @@ func TestOnceAfterItsRecordWasLost(t *testing.T) {
 	once.Key = "b"
 	if kept, err := o.LeadOnce(t.Context(), p, &once); err != nil || kept.Outcome != abi.New || o.Store.Outbox.Len() != 1 {
 		t.Errorf("a test key's: %+v, %v, %d wait", kept, err, o.Store.Outbox.Len())
+	}
+}
+
+// TestLongDigestsAreKeptShort: whatever a module gives as a request's digest, what is kept of it
+// at the node and at the origin is short, and tells the same request from another. Records of an
+// earlier program, which has kept digests whole, tell it as well.
+func TestLongDigestsAreKeptShort(t *testing.T) {
+	o := openOutbox(t)
+	p := abi.Principal{KeyID: "key_1", AccountID: "acc_1", Environment: abi.EnvTest}
+	for _, size := range []int{0, 16, 64, 65, 90_000} {
+		digest := strings.Repeat("d", size)
+		whole := func() (local.IdempotencyRecord, error) {
+			return local.IdempotencyRecord{Digest: digest, ID: "lead_1"}, nil
+		}
+		if _, _, err := o.Store.Idempotency.Do(t.Context(), local.IdempotencyName("key_1", fmt.Sprint("before ", size)), whole); err != nil {
+			t.Fatal(err)
+		}
+		for _, tt := range []struct {
+			key, digest string
+			want        abi.Outcome
+		}{
+			{"now ", digest, abi.New}, {"now ", digest, abi.Repeat}, {"now ", digest + "e", abi.Conflict},
+			{"before ", digest, abi.Repeat}, {"before ", digest + "e", abi.Conflict},
+		} {
+			kept, err := o.LeadOnce(t.Context(), p, &abi.Once{Key: fmt.Sprint(tt.key, size), Digest: tt.digest})
+			if err != nil || kept.Outcome != tt.want {
+				t.Errorf("a digest of %d bytes, %s: %+v, %v, want outcome %d", len(tt.digest), tt.key, kept, err, tt.want)
+			}
+		}
+		rec, repeated, err := o.Store.Idempotency.Do(t.Context(), local.IdempotencyName("key_1", fmt.Sprint("now ", size)), whole)
+		if err != nil || !repeated || len(rec.Digest) > 64 {
+			t.Errorf("of a digest of %d bytes %d are kept, %v", size, len(rec.Digest), err)
+		}
+		asked := 0
+		o.Link = testLink{answer: func(_ context.Context, req, _ wire.Message) error {
+			asked = len(req.(*wire.SubscribeRequest).Once.Digest)
+			return nil
+		}}
+		o.WriteTimeout, o.PlaceTimeout = time.Minute, time.Minute
+		once := &abi.SubscribeOnce{Key: "a", Digest: digest, Subscription: abi.Subscription{ID: "whs_1"}}
+		if _, err := newSubscriptions(o.Config).SubscribeOnce(t.Context(), p, once); err != nil || asked > 128 {
+			t.Errorf("of a digest of %d bytes the origin is sent %d, %v", size, asked, err)
+		}
 	}
 }
 
