@@ -2,11 +2,13 @@ package replication
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"time"
 
 	"partneredge/host"
 	"partneredge/store/local"
+	"partneredge/store/valid"
 	"partneredge/wasm/abi"
 )
 
@@ -69,8 +71,12 @@ func (k keys) find(ctx context.Context, client netip.Addr, hash string) (local.R
 type limits struct{ *reporter }
 
 // Take implements host.Buckets. It never waits for the origin, which gets a
-// report afterwards.
+// report afterwards. An id that no key can have is malformed: it would be kept on disk,
+// counted and reported.
 func (l limits) Take(ctx context.Context, keyID string, perMinute int) (abi.Bucket, error) {
+	if err := valid.IDs("key", keyID); err != nil {
+		return abi.Bucket{}, fmt.Errorf("spend a token: %w: %w", abi.ErrFrame, err)
+	}
 	if l.Store.Buckets.Busy() {
 		host.BeforeWaiting(ctx)
 	}
