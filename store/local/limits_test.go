@@ -3,6 +3,8 @@ package local
 import (
 	"fmt"
 	"net/netip"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,6 +75,31 @@ func TestLockoutCountsANetworkOfIPv6(t *testing.T) {
 	}
 	if s.Lockouts.Lockout("fe80::1%eth0") != 0 {
 		t.Error("an address with a zone is locked out")
+	}
+}
+
+// TestLongTextsOfNoAddress: of a text that is no address, however long, no more is held than
+// what it counts as.
+func TestLongTextsOfNoAddress(t *testing.T) {
+	s := openTest(t, Config{})
+	held := func() (n uint64) {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	const texts, size = 1000, 96 << 10
+	before := held()
+	for i := range texts {
+		if _, err := s.Lockouts.Failure(fmt.Sprint(i, strings.Repeat(" ", size))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := held(); after > before+texts*size/2 {
+		t.Errorf("%d texts of %d bytes hold %d", texts, size, after-before)
+	}
+	if len(s.Lockouts.known) != texts {
+		t.Errorf("%d are known, want %d", len(s.Lockouts.known), texts)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -285,7 +286,7 @@ func (l *Lockouts) sweep() error {
 func network(client string) string {
 	a, err := netip.ParseAddr(client)
 	if err != nil {
-		return client[:min(len(client), 64)]
+		return strings.Clone(client[:min(len(client), 64)]) // without the rest, which a module made as long as it likes
 	}
 	return cidr.Text(cidr.Own(a))
 }
