@@ -64,7 +64,8 @@
 // neither outlives its deadline nor holds up Go's garbage collector.
 //
 // The memory of all sandboxes together has a ceiling, Config.Memory. There, idle sandboxes make
-// room for a module whose calls wait, if all of them together are enough.
+// room for a module whose calls wait, if all of them together are enough. The memory of one
+// sandbox stays with each module, and half of the ceiling is the most that one of several gets.
 //
 // # Engines
 //

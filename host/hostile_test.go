@@ -83,8 +83,15 @@ func pristine(t *testing.T, m *Module) {
 	}
 	m.runtime.ceiling.mu.Lock()
 	defer m.runtime.ceiling.mu.Unlock()
-	if left, want := m.runtime.ceiling.left, 2<<30-m.pool.count*m.image.size(); left != want {
-		t.Errorf("%d bytes of memory reserved, want %d", 2<<30-left, 2<<30-want)
+	if want := m.pool.count * m.image.size(); m.pool.held != want {
+		t.Errorf("%d bytes of memory reserved, want %d", m.pool.held, want)
+	}
+	reserved := 0
+	for _, m := range m.runtime.opened() {
+		reserved += m.pool.held
+	}
+	if left := m.runtime.ceiling.left; left != m.runtime.ceiling.size-reserved {
+		t.Errorf("%d bytes of memory are left, %d reserved", left, reserved)
 	}
 }
 

@@ -126,6 +126,7 @@ func (m *Module) Close(ctx context.Context) {
 func (m *Module) close(ctx context.Context) {
 	m.pool.close()
 	m.closing.Do(func() {
+		m.pool.leave()
 		m.image.memory.Close()
 		_ = m.code.Close(ctx)
 	})

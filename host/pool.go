@@ -21,6 +21,8 @@ type pool struct {
 	making  int          // how many of count are being made in the background
 	waiting []chan offer // calls that wait, the longest first
 	closed  bool
+	own     bool           // the memory of one sandbox stays reserved until leave: see ceiling.keep
+	held    int            // bytes that are reserved; ceiling's, under its lock
 	empty   sync.Cond      // count reached 0; set up by close
 	makers  sync.WaitGroup // goroutines that make sandboxes
 }
@@ -48,11 +50,8 @@ func (p *pool) get(ctx context.Context) (*sandbox, *Error) {
 			p.mu.Unlock()
 			return s, nil
 		}
-		more, waiter := p.count < p.module.limits.Sandboxes, p
-		if !waits {
-			waiter = nil
-		}
-		if more && p.module.runtime.ceiling.reserve(p.module.image.size(), waiter) {
+		more := p.mayHaveMore()
+		if more && p.reserve(waits) {
 			p.count++
 			p.mu.Unlock()
 			s, err := p.clone()
@@ -71,6 +70,54 @@ func (p *pool) get(ctx context.Context) (*sandbox, *Error) {
 		p.mu.Unlock()
 		p.wake() // others' sandboxes may have become idle before they knew that this call waits
 		return p.wait(ctx, ch)
+	}
+}
+
+// mayHaveMore reports whether the module may have one more sandbox, if there is memory. p.mu is
+// held.
+func (p *pool) mayHaveMore() bool {
+	return p.count < p.module.limits.Sandboxes && (p.count == 0 || p.module.runtime.ceiling.allows(p, p.module.image.size()))
+}
+
+// reserve reserves the memory of one more sandbox, if there is so much. If waits is set, p is
+// woken when it was refused and there may be some. p.mu is held.
+func (p *pool) reserve(waits bool) bool {
+	c, size := &p.module.runtime.ceiling, p.module.image.size()
+	if p.count == 0 && p.own {
+		return true
+	}
+	if !c.reserve(p, size, waits) {
+		return false
+	}
+	if !p.own {
+		p.own = c.keep(size)
+	}
+	return true
+}
+
+// open reserves the memory of the module's first sandbox, for which others' idle ones make room.
+// If there is not so much, the first sandbox that is made gets it.
+func (p *pool) open() {
+	c, size := &p.module.runtime.ceiling, p.module.image.size()
+	c.open(1)
+	if !c.keep(size) {
+		return
+	}
+	for p.own = c.reserve(p, size, false); !p.own; p.own = c.reserve(p, size, false) {
+		if !p.module.runtime.shrink(p) {
+			c.unkeep(size)
+			return
+		}
+	}
+}
+
+// leave unreserves what open reserved, once the pool is closed.
+func (p *pool) leave() {
+	c, size := &p.module.runtime.ceiling, p.module.image.size()
+	c.open(-1)
+	if p.own {
+		c.unkeep(size)
+		c.unreserve(p, size)
 	}
 }
 
@@ -155,15 +202,18 @@ func (p *pool) refuse(err *Error) bool {
 // discard frees a sandbox.
 func (p *pool) discard(s *sandbox) { p.uncount(s.close()) }
 
-// uncount forgets a sandbox of size bytes.
+// uncount forgets a sandbox of size bytes. What is reserved for the module's first stays so.
 func (p *pool) uncount(size int) {
 	p.mu.Lock()
 	p.count--
+	if p.count == 0 && p.own {
+		size -= p.module.image.size()
+	}
 	if p.closed && p.count == 0 {
 		p.empty.Broadcast()
 	}
 	p.mu.Unlock()
-	p.module.runtime.ceiling.unreserve(size)
+	p.module.runtime.ceiling.unreserve(p, size)
 	p.wake()
 }
 
@@ -181,21 +231,14 @@ func (p *pool) wake() {
 func (p *pool) wants() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.closed && p.count < p.module.limits.Sandboxes && p.making < len(p.waiting)
+	return !p.closed && p.making < len(p.waiting) && p.mayHaveMore()
 }
 
 // replace makes one more sandbox in the background, if there may be one.
 func (p *pool) replace() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.count >= p.module.limits.Sandboxes {
-		return false
-	}
-	waiter := p
-	if len(p.waiting) == 0 {
-		waiter = nil
-	}
-	if !p.module.runtime.ceiling.reserve(p.module.image.size(), waiter) {
+	if p.closed || !p.mayHaveMore() || !p.reserve(len(p.waiting) > 0) {
 		return false
 	}
 	p.count++
@@ -217,17 +260,26 @@ func (p *pool) replace() bool {
 	return true
 }
 
-// idleBytes returns how many bytes of image the idle sandboxes have.
-func (p *pool) idleBytes() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.idle) * p.module.image.size()
+// spare returns how many idle sandboxes may give way to other modules: not the only one, if its
+// memory is the module's own. p.mu is held.
+func (p *pool) spare() int {
+	if p.own {
+		return min(len(p.idle), max(p.count-1, 0))
+	}
+	return len(p.idle)
 }
 
-// shrink frees an idle sandbox, if there is one.
+// spareBytes returns how many bytes of image may give way to other modules.
+func (p *pool) spareBytes() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.spare() * p.module.image.size()
+}
+
+// shrink frees an idle sandbox, if there is one to spare.
 func (p *pool) shrink() bool {
 	p.mu.Lock()
-	if len(p.idle) == 0 {
+	if p.spare() == 0 {
 		p.mu.Unlock()
 		return false
 	}
@@ -276,24 +328,74 @@ func (p *pool) close() {
 	p.mu.Unlock()
 }
 
-// ceiling is the memory that all sandboxes of a runtime share.
+// ceiling is the memory that all sandboxes of a runtime share. No module can take all of it: each
+// has the memory of one sandbox for itself, and while others are open half of the ceiling at most.
 type ceiling struct {
+	size int // bytes; never changes
+
 	mu      sync.Mutex
 	left    int
+	kept    int                // reserved for the first sandboxes of modules
+	modules int                // open ones
 	waiting map[*pool]struct{} // pools that were refused memory
 	waits   atomic.Bool        // there are some
 }
 
-// reserve reserves n bytes, if there are so many. A refused pool, unless nil, is woken
-// as soon as there are more, or an idle sandbox that can give way.
-func (c *ceiling) reserve(n int, p *pool) bool {
+// open counts modules that are open, or that were if n is less than 0.
+func (c *ceiling) open(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.modules += n
+}
+
+// keep has n bytes count as a module's own: until unkeep they are not unreserved when it has no
+// sandbox. Only half of the ceiling may be: where images are large or many, modules compete for
+// the rest, and none is left without any for ever.
+func (c *ceiling) keep(n int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.kept+n > c.size/2 {
+		return false
+	}
+	c.kept += n
+	return true
+}
+
+// unkeep undoes the keep of n bytes.
+func (c *ceiling) unkeep(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kept -= n
+}
+
+// allows reports whether a module that has memory may have n bytes more, if there are so many.
+func (c *ceiling) allows(p *pool, n int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.shares(p, n)
+}
+
+// shares reports whether n bytes more are within a pool's share. The first sandbox always is. c.mu
+// is held.
+func (c *ceiling) shares(p *pool, n int) bool {
+	return p.held == 0 || c.modules < 2 || p.held+n <= c.size/2
+}
+
+// reserve reserves n bytes for a pool, if there are so many and they are within its share. If
+// waits is set, a pool that is refused for want of memory is woken as soon as there is more, or
+// an idle sandbox that can give way.
+func (c *ceiling) reserve(p *pool, n int, waits bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.shares(p, n) {
+		return false
+	}
 	if n <= c.left {
 		c.left -= n
+		p.held += n
 		return true
 	}
-	if p != nil {
+	if waits {
 		if c.waiting == nil {
 			c.waiting = map[*pool]struct{}{}
 		}
@@ -304,9 +406,10 @@ func (c *ceiling) reserve(n int, p *pool) bool {
 }
 
 // unreserve undoes the reserve of n bytes.
-func (c *ceiling) unreserve(n int) {
+func (c *ceiling) unreserve(p *pool, n int) {
 	c.mu.Lock()
 	c.left += n
+	p.held -= n
 	c.mu.Unlock()
 	c.wake()
 }

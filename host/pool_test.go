@@ -174,41 +174,45 @@ func TestCapabilityPanics(t *testing.T) {
 	pristine(t, m)
 }
 
-// TestCeiling has two modules share memory for three sandboxes.
+// TestCeiling has two modules share memory for six sandboxes.
 func TestCeiling(t *testing.T) {
 	ctx := context.Background()
 	const size = 2 * 64 << 10 // of the assembled module's image
-	r, a, g := openBlocking(t, Config{Memory: 3 * size}, abi.OpLockout, Limits{Wall: time.Minute, Wait: 5 * time.Second})
+	r, a, g := openBlocking(t, Config{Memory: 6 * size}, abi.OpLockout, Limits{Wall: time.Minute, Wait: 5 * time.Second})
+	close(g.leave)
 	b, err := r.Open(ctx, assembled(answerWith(asm(num(0))), nil), Manifest{Name: "b"}, Capabilities{}, Limits{Wait: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ask(b, "/", ""); err != nil {
-		t.Fatal(err)
+	var used []*sandbox
+	put := func() {
+		for _, s := range used {
+			s.call.m.pool.put(s)
+		}
+		used = nil
 	}
-	var group sync.WaitGroup
-	for range 3 { // the third gets the memory of b's idle sandbox
-		group.Go(func() {
-			if _, err := ask(a, "/", ""); err != nil {
-				t.Error(err)
-			}
-		})
-		<-g.entered
-	}
-	if n := b.Stats().Sandboxes; n != 0 {
-		t.Errorf("b has %d sandboxes, want 0", n)
+	t.Cleanup(put)
+	for range 3 {
+		used = append(used, getSandbox(t, b))
 	}
 	if _, err := ask(b, "/", ""); !errors.Is(err, ErrBusy) {
-		t.Errorf("call beyond the ceiling: got %v, want busy", err)
+		t.Errorf("call beyond half of the ceiling: got %v, want busy", err)
 	}
-	// A guest's growth beyond the ceiling fails as well.
-	if r.ceiling.reserve(1, nil) {
+	// A guest's growth beyond it fails as well.
+	if r.ceiling.reserve(&b.pool, 1, false) {
+		t.Error("more than half of the memory is one module's")
+	}
+	for range 3 {
+		used = append(used, getSandbox(t, a))
+	}
+	if r.ceiling.free() != 0 || r.ceiling.reserve(&pool{module: a}, 1, false) {
 		t.Error("there is memory left")
 	}
-	close(g.leave)
-	group.Wait()
-	if _, err := ask(b, "/", ""); err != nil {
-		t.Errorf("call after the others: %v", err)
+	put()
+	for _, m := range []*Module{a, b} {
+		if _, err := ask(m, "/", ""); err != nil {
+			t.Errorf("call after the others: %v", err)
+		}
 	}
 }
 
@@ -383,8 +387,8 @@ func TestUnusedSandboxesAreFreed(t *testing.T) {
 			}
 		}
 	}
-	if taken := before - r.ceiling.left; taken != m.image.size() {
-		t.Errorf("%d bytes are taken", taken)
+	if taken := before - r.ceiling.left; taken != 0 {
+		t.Errorf("%d bytes are taken beside the memory of the only one", taken)
 	}
 	pristine(t, m)
 }

@@ -43,7 +43,9 @@ type Config struct {
 	Clock func() time.Time
 	// Memory is the most bytes of linear memory that all sandboxes may have together,
 	// whether they have written to it or not. A sandbox that does not fit waits, and a
-	// guest's memory.grow fails. Default 2 GiB.
+	// guest's memory.grow fails. Each open module has the memory of one sandbox for
+	// itself, as far as half of it goes, and where several are open a module that has a
+	// sandbox gets no more than half. Default 2 GiB.
 	Memory int
 	// Trim is how long a sandbox is kept that no call uses, up to twice as long; one of
 	// each module stays. Default 0: for as long as there is memory.
@@ -120,7 +122,7 @@ func New(ctx context.Context, config Config) (*Runtime, error) {
 		r.random = rand.Reader
 	}
 	setDefault(&config.Memory, 2<<30)
-	r.ceiling.left = config.Memory
+	r.ceiling.size, r.ceiling.left = config.Memory, config.Memory
 	// GOMAXPROCS may be more than there are processors.
 	r.yielder.processors = int64(min(runtime.GOMAXPROCS(0), runtime.NumCPU()))
 	newEngine := config.Engine
@@ -168,6 +170,7 @@ func (r *Runtime) Open(ctx context.Context, wasm []byte, manifest Manifest, caps
 	if err := m.open(ctx, wasm); err != nil {
 		return nil, fmt.Errorf("open module %s: %w", manifest.Name, err)
 	}
+	m.pool.open()
 	r.mu.Lock()
 	closed := r.closed
 	if !closed {
@@ -203,13 +206,13 @@ func (r *Runtime) trimEvery(interval time.Duration) {
 	}
 }
 
-// shrink frees an idle sandbox of a pool other than p, if all idle ones together make room for
-// one of p. It reports whether it did.
+// shrink frees an idle sandbox of a pool other than p, if all that can give way together make
+// room for one of p. It reports whether it did.
 func (r *Runtime) shrink(p *pool) bool {
 	others := slices.DeleteFunc(r.opened(), func(m *Module) bool { return &m.pool == p })
 	room := r.ceiling.free()
 	for _, m := range others {
-		room += m.pool.idleBytes()
+		room += m.pool.spareBytes()
 	}
 	if room < p.module.image.size() {
 		return false

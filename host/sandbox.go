@@ -46,7 +46,7 @@ func (s *sandbox) start(ctx context.Context) (err error) {
 // mayGrow reports whether the module's limit and Config.Memory let memory grow.
 func (s *sandbox) mayGrow(from, to int) bool {
 	m := s.call.m
-	if to <= m.maxMemory() && (!s.reserves || m.runtime.ceiling.reserve(to-from, nil)) {
+	if to <= m.maxMemory() && (!s.reserves || m.runtime.ceiling.reserve(&m.pool, to-from, false)) {
 		return true
 	}
 	s.call.refused = true
@@ -56,7 +56,7 @@ func (s *sandbox) mayGrow(from, to int) bool {
 // undoGrow undoes what mayGrow granted and the system refused.
 func (s *sandbox) undoGrow(from, to int) {
 	if s.reserves {
-		s.call.m.runtime.ceiling.unreserve(to - from)
+		s.call.m.runtime.ceiling.unreserve(&s.call.m.pool, to-from)
 	}
 	s.call.refused = true
 }
