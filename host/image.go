@@ -116,6 +116,9 @@ func (m *Module) makeImage(ctx context.Context) error {
 	}
 	defer s.close()
 	i := &image{state: s.state.Get(), inputAt: s.inputAt, inputRoom: s.inputRoom}
+	if most := m.limits.CPU; i.state != 0 && most >= 0 && s.warmedUp > most {
+		return fmt.Errorf("its warm-up is repeated for each sandbox and computes for %v, longer than the %v that a call may", s.warmedUp, most)
+	}
 	for _, g := range s.globals {
 		i.globals = append(i.globals, g.Get())
 	}
@@ -181,7 +184,8 @@ func (m *Module) mapImage(ctx context.Context) (*sandbox, error) {
 
 // repeatWarmUp makes a sandbox of a module some of whose state is neither in memory
 // nor in numeric globals, such as tables that it filled itself: by doing again what
-// made the image. The warm-up answers as it did then, so the same comes out.
+// made the image. The warm-up answers as it did then, so the same comes out. It computes
+// for no longer than a call may: makeImage has seen to that.
 func (m *Module) repeatWarmUp(ctx context.Context) (*sandbox, error) {
 	s, err := m.startWarm(ctx)
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 
 // Limits bound what one module may use. A zero field takes its default.
 type Limits struct {
-	// CPU is how long a call may compute, calls to the host not counted. Default DefaultCPU.
+	// CPU is how long a call may compute, calls to the host not counted, and a warm-up that
+	// is repeated for each sandbox. Default DefaultCPU.
 	// Less than 0: for ever, and meanwhile nothing else may run on its processor: only
 	// for measuring what the limit costs.
 	CPU time.Duration

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -21,6 +22,8 @@ type pool struct {
 	making  int          // how many of count are being made in the background
 	waiting []chan offer // calls that wait, the longest first
 	closed  bool
+	closing context.Context // ends with close
+	end     context.CancelFunc
 	own     bool           // the memory of one sandbox stays reserved until leave: see ceiling.keep
 	held    int            // bytes that are reserved; ceiling's, under its lock
 	empty   sync.Cond      // count reached 0; set up by close
@@ -54,7 +57,7 @@ func (p *pool) get(ctx context.Context) (*sandbox, *Error) {
 		if more && p.reserve(waits) {
 			p.count++
 			p.mu.Unlock()
-			s, err := p.clone()
+			s, err := p.clone(ctx)
 			if err != nil {
 				p.uncount(p.module.image.size())
 			}
@@ -95,9 +98,10 @@ func (p *pool) reserve(waits bool) bool {
 	return true
 }
 
-// open reserves the memory of the module's first sandbox, for which others' idle ones make room.
-// If there is not so much, the first sandbox that is made gets it.
+// open readies the pool for calls, and reserves the memory of the module's first sandbox, for which
+// others' idle ones make room. If there is not so much, the first sandbox that is made gets it.
 func (p *pool) open() {
+	p.closing, p.end = context.WithCancel(context.Background())
 	c, size := &p.module.runtime.ceiling, p.module.image.size()
 	c.open(1)
 	if !c.keep(size) {
@@ -132,10 +136,7 @@ func (p *pool) wait(ctx context.Context, ch chan offer) (*sandbox, *Error) {
 	case <-timer.C:
 		err = p.module.fault(Busy, ErrBusy)
 	case <-ctx.Done():
-		err = p.module.fault(contextReason(ctx.Err()), ctx.Err())
-		if err.Reason == WallDeadline {
-			err = p.module.fault(Busy, ErrBusy)
-		}
+		err = p.gaveUp(ctx.Err())
 	}
 	p.mu.Lock()
 	i := slices.Index(p.waiting, ch)
@@ -151,14 +152,36 @@ func (p *pool) wait(ctx context.Context, ch chan offer) (*sandbox, *Error) {
 	return nil, err
 }
 
-// clone makes a sandbox that is counted already. If it cannot be made, the caller takes it
-// from the count.
-func (p *pool) clone() (*sandbox, *Error) {
-	s, err := p.module.clone(context.Background())
-	if err != nil {
-		return nil, p.module.fault(Failed, fmt.Errorf("make a sandbox: %w", err))
+// gaveUp returns the error of a call whose context ended before it had a sandbox.
+func (p *pool) gaveUp(err error) *Error {
+	if reason := contextReason(err); reason != WallDeadline {
+		return p.module.fault(reason, err)
 	}
-	return s, nil
+	return p.module.fault(Busy, ErrBusy)
+}
+
+// clone makes a sandbox that is counted already. If it cannot be made, the caller takes it
+// from the count. One that is made by repeating the warm-up is made within Limits.Wait, before ctx
+// ends and before the pool is closed.
+func (p *pool) clone(ctx context.Context) (*sandbox, *Error) {
+	if p.module.image.state != 0 {
+		within, cancel := context.WithTimeout(ctx, p.module.limits.Wait)
+		defer cancel()
+		defer context.AfterFunc(p.closing, cancel)()
+		ctx = within
+	} else {
+		ctx = context.Background()
+	}
+	s, err := p.module.clone(ctx)
+	switch {
+	case err == nil:
+		return s, nil
+	case p.closing.Err() != nil:
+		return nil, p.module.fault(Closed, ErrClosed)
+	case ctx.Err() != nil, ReasonOf(err) == WallDeadline: // the guest may see that the time is over before ctx does
+		return nil, p.gaveUp(cmp.Or(ctx.Err(), context.DeadlineExceeded))
+	}
+	return nil, p.module.fault(Failed, fmt.Errorf("make a sandbox: %w", err))
 }
 
 // put makes a sandbox available that is the image again: to calls that wait for one of this
@@ -244,7 +267,7 @@ func (p *pool) replace() bool {
 	p.count++
 	p.making++
 	p.makers.Go(func() {
-		s, err := p.clone()
+		s, err := p.clone(context.Background())
 		p.mu.Lock()
 		p.making--
 		p.mu.Unlock()
@@ -252,7 +275,7 @@ func (p *pool) replace() bool {
 			p.put(s)
 			return
 		}
-		if !p.refuse(err) {
+		if !p.refuse(err) && err.Reason != Closed {
 			p.module.report(err)
 		}
 		p.uncount(p.module.image.size())
@@ -309,6 +332,7 @@ func (p *pool) trim() {
 func (p *pool) close() {
 	p.mu.Lock()
 	p.closed = true
+	p.end()
 	p.empty.L = &p.mu
 	for _, ch := range p.waiting {
 		ch <- offer{err: p.module.fault(Closed, ErrClosed)}

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"time"
 
 	"partneredge/host/engine"
 	"partneredge/host/prepare"
@@ -20,7 +21,8 @@ type sandbox struct {
 	inputAt   uint32
 	inputRoom uint32
 	stack     [2]uint64
-	reserves  bool // it counts against Config.Memory: so does what it grows by
+	warmedUp  time.Duration // of computing, where the warm-up ran in this sandbox
+	reserves  bool          // it counts against Config.Memory: so does what it grows by
 }
 
 // start makes the instance and finds its exports. Nothing runs.

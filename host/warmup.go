@@ -80,6 +80,7 @@ func (s *sandbox) runWarmUp(ctx context.Context) error {
 		if err := s.serve(ctx, req, &resp); err != nil {
 			return err
 		}
+		s.countWarmUp()
 	}
 	return nil
 }
@@ -88,10 +89,17 @@ func (s *sandbox) runWarmUp(ctx context.Context) error {
 func (s *sandbox) run(ctx context.Context, f engine.Function) error {
 	s.call.begin(ctx, abi.Principal{}, 0)
 	defer s.call.end()
+	defer s.countWarmUp()
 	if err := s.call.run(f, s.stack[:]); err != nil {
 		return s.call.failure(err)
 	}
 	return nil
+}
+
+// countWarmUp counts what a step of the warm-up computed.
+func (s *sandbox) countWarmUp() {
+	s.call.charge()
+	s.warmedUp += s.call.computed
 }
 
 // findInput asks where the guest's input buffer is.
