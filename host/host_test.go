@@ -206,7 +206,7 @@ func TestHindered(t *testing.T) {
 	} {
 		m.SetCapabilities(host.Capabilities{Views: failing{err: tt.err}})
 		var resp abi.Response
-		if err := m.Call(t.Context(), &abi.Request{Method: "GET", Path: tt.path}, &resp); err != nil {
+		if err := m.Call(t.Context(), &abi.Request{Method: "GET", Path: tt.path, Principal: abi.Principal{Scopes: abi.AllScopes}}, &resp); err != nil {
 			t.Fatal(err)
 		}
 		if resp.Hindered != tt.hindered {
