@@ -38,10 +38,14 @@ func (r *requests) join() error {
 	return nil
 }
 
-// leave leaves further requests to the other origin processes, and returns when those that
-// have come are under way, or ctx ends.
-func (r *requests) leave(ctx context.Context) {
-	drain(ctx, r.queue.subs)
+// leave leaves further requests to the other origin processes. Those that have come and are
+// not under way get no answer: without a database they would fail. To drain would be worse,
+// for what is drained while the connection is away is subscribed again when it is back, with
+// nobody to hear it.
+func (r *requests) leave() {
+	for _, sub := range r.queue.subs {
+		_ = sub.Unsubscribe() // the connection has ended, and the subscription with it
+	}
 	r.queue.subs = nil
 }
 
@@ -63,14 +67,14 @@ func (r *requests) startProbes() {
 			case err != nil:
 				if failed++; failed == probesFailed {
 					r.Log.Warn("the database does not answer: other origins are to answer the nodes", "err", err)
-					r.leave(ctx)
+					r.leave()
 				}
 			case failed < probesFailed:
 				failed = 0
 			default:
 				if err := r.join(); err != nil {
 					r.limited.Warn("join", "answering the nodes again", "err", err)
-					r.leave(ctx)
+					r.leave()
 					return
 				}
 				failed = 0

@@ -122,9 +122,8 @@ func inSlot(s *slots, handle handler) handler {
 func (r *requests) stop(ctx context.Context) {
 	r.queue.endProbes()
 	r.queue.probes.Wait()
-	r.leave(ctx)
-	drain(ctx, r.subs)
-	r.subs = nil
+	drain(ctx, append(r.queue.subs, r.subs...))
+	r.queue.subs, r.subs = nil, nil
 	cut := context.AfterFunc(ctx, r.cancel)
 	defer cut()
 	r.running.Wait()
