@@ -81,6 +81,10 @@ func TestParallelNodes(t *testing.T) {
 		}))(t); busy {
 			t.Error("busy, where nobody writes")
 		}
+		seen := must(dbs[1].LastSeen(ctx, append([]string{"node_never"}, ids[:2]...)))(t)
+		if len(seen) != 2 || !seen[ids[0]].Equal(last) || !seen[ids[1]].Equal(last.Add(time.Second)) {
+			t.Errorf("seen last: %v", seen)
+		}
 		for id, want := range map[string]time.Duration{ids[0]: 0, ids[1]: time.Second, ids[2]: time.Minute} {
 			if n := must(dbs[0].Node(ctx, id))(t); !n.LastSeenAt.Equal(last.Add(want)) {
 				t.Errorf("%s was seen at %s, want %s later than %s", id, n.LastSeenAt, want, last)

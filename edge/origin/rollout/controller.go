@@ -157,8 +157,12 @@ func (c *Controller) step(ctx context.Context) error {
 	}
 	if f := c.fleet; f.active != nil {
 		l := look{reports: f.reports, tally: f.tally, now: c.config.Now(), shared: c.config.DB.Now(), began: c.began}
+		var err error
+		if l.spoke, err = c.spoke(ctx, f); err != nil {
+			return err
+		}
 		if f.active.State == store.RollingOut {
-			l.why = cmp.Or(f.watch.judge(), c.losses.judge(f.active, f.tally.lost, f.reports, l.now))
+			l.why = cmp.Or(f.watch.judge(), c.losses.judge(f.active, l))
 		}
 		next := *f.active
 		if advance(&next, l) {
@@ -169,6 +173,25 @@ func (c *Controller) step(ctx context.Context) error {
 	}
 	c.sendOrders()
 	return nil
+}
+
+// spoke reads when the nodes of the rollout that are not heard here spoke to any origin.
+func (c *Controller) spoke(ctx context.Context, f *fleet) (map[string]time.Time, error) {
+	if c.config.DB.Kind() == "sqlite" {
+		return nil, nil // there is no other origin process
+	}
+	var silent []string
+	for _, places := range []map[int]struct{}{f.tally.lost, f.tally.away} {
+		for i := range places {
+			if id := f.active.Nodes[i].ID; !f.reports[id].Connected {
+				silent = append(silent, id)
+			}
+		}
+	}
+	if len(silent) == 0 {
+		return nil, nil
+	}
+	return c.config.DB.LastSeen(ctx, silent)
 }
 
 // readPlans reads what the nodes are to run, unless it is what was read last: of

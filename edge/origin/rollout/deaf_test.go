@@ -6,6 +6,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"partneredge/store"
 )
 
 // TestDeafOriginJudgesNobody: an origin that is cut off from NATS hears no node, and takes no
@@ -47,5 +49,41 @@ func TestDeafOriginJudgesNobody(t *testing.T) {
 	silent.steps(2 * time.Second)
 	if silent.rollout.Reason == "" {
 		t.Error("nodes that are not heard then are waited for without an end")
+	}
+}
+
+// TestNodesThatAnotherOriginHears: the NATS servers of two origins have lost each other, and one
+// of them hears no node. It takes no step for that while the other hears them, in a rollout or
+// back, and each node that nobody hears counts as ever.
+func TestNodesThatAnotherOriginHears(t *testing.T) {
+	c := newCluster(3, nil)
+	c.all()
+	c.steps(time.Second)
+	c.spoke = map[string]time.Time{}
+	hear := func(long time.Duration) {
+		for range long / time.Second {
+			for id := range c.reports {
+				c.spoke[id] = c.now
+			}
+			c.steps(time.Second)
+		}
+	}
+	for id := range c.reports {
+		c.leave(id)
+	}
+	if hear(2 * lostMost); c.rollout.Reason != "" {
+		t.Fatalf("nodes that another origin hears: %s, %q", c.rollout.State, c.rollout.Reason)
+	}
+	for end := c.now.Add(lostMost + time.Second); c.rollout.Reason == "" && c.now.Before(end); {
+		c.steps(time.Second)
+	}
+	if c.rollout.Reason == "" {
+		t.Fatal("nodes that nobody hears are waited for without an end")
+	}
+	if hear(2 * lostMost); c.rollout.State != store.RollingBack {
+		t.Errorf("a rollback whose nodes another origin hears: %s", c.rollout.State)
+	}
+	if c.steps(2 * lostMost); c.rollout.State != store.RolledBack {
+		t.Errorf("a rollback whose nodes nobody hears: %s", c.rollout.State)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"partneredge/edge/origin/replication"
 	"partneredge/store"
 )
 
@@ -21,8 +20,9 @@ type losses struct {
 }
 
 // judge returns the reason to roll the release back, "" for none: a node that has
-// been lost for too long.
-func (l *losses) judge(r *store.Rollout, lost map[int]struct{}, reports map[string]replication.Report, now time.Time) string {
+// been lost for too long, and whom no other origin process hears.
+func (l *losses) judge(r *store.Rollout, at look) string {
+	lost, reports, now := at.tally.lost, at.reports, at.now
 	if l.rollout != r.ID {
 		l.rollout, l.since = r.ID, make(map[int]time.Time)
 	}
@@ -38,7 +38,7 @@ func (l *losses) judge(r *store.Rollout, lost map[int]struct{}, reports map[stri
 			since = now
 			l.since[i] = now
 		}
-		if now.Sub(since) >= lostMost {
+		if now.Sub(since) >= lostMost && !at.hears(r.Nodes[i].ID) {
 			tooLong[i] = struct{}{}
 		}
 	}

@@ -78,11 +78,12 @@ func begin(r *store.Rollout) {
 // a rollout.
 type look struct {
 	reports map[string]replication.Report
-	tally   *tally    // of the rollout by the reports
-	now     time.Time // by the origin's own clock
-	shared  time.Time // by the clock of all origins, which pauses are measured by
-	began   time.Time // when the origin began to hear nodes
-	why     string    // the reason to roll the release back; "": none
+	tally   *tally               // of the rollout by the reports
+	now     time.Time            // by the origin's own clock
+	shared  time.Time            // by the clock of all origins, which pauses are measured by
+	began   time.Time            // when the origin began to hear nodes
+	spoke   map[string]time.Time // when nodes that it does not hear spoke to any origin, by the clock of all
+	why     string               // the reason to roll the release back; "": none
 }
 
 // advance takes a rollout as far as a look lets it go. It changes only r, and
@@ -119,11 +120,18 @@ func isOver(r *store.Rollout, l look) bool {
 	}
 	reached := r.Reached(r.Stage)
 	for i := range l.tally.away {
-		if i < reached && !l.gone(l.reports[r.Nodes[i].ID]) {
+		if id := r.Nodes[i].ID; i < reached && (l.hears(id) || !l.gone(l.reports[id])) {
 			return false
 		}
 	}
 	return true
+}
+
+// hears reports whether another origin process has heard a node within lostMost which this one
+// does not: their NATS servers may have lost each other.
+func (l look) hears(id string) bool {
+	at, spoke := l.spoke[id]
+	return spoke && l.shared.Sub(at) < lostMost
 }
 
 // gone reports whether a node that is not connected is waited for no longer. An

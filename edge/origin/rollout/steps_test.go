@@ -17,8 +17,9 @@ type cluster struct {
 	rollout store.Rollout
 	reports map[string]replication.Report
 	now     time.Time
-	began   time.Time // when the origin was started last
-	losses  losses    // that the origin has seen since
+	began   time.Time            // when the origin was started last
+	losses  losses               // that the origin has seen since
+	spoke   map[string]time.Time // to another origin
 }
 
 func newCluster(nodes int, edit func(*store.Rollout)) *cluster {
@@ -78,9 +79,9 @@ func (c *cluster) advance() bool { return c.advanceUnless("") }
 
 // advanceUnless is advance with a reason to roll the release back.
 func (c *cluster) advanceUnless(why string) bool {
-	l := look{reports: c.reports, tally: count(&c.rollout, c.reports), now: c.now, shared: c.now, began: c.began, why: why}
+	l := look{reports: c.reports, tally: count(&c.rollout, c.reports), now: c.now, shared: c.now, began: c.began, why: why, spoke: c.spoke}
 	if c.rollout.State == store.RollingOut && why == "" {
-		l.why = c.losses.judge(&c.rollout, l.tally.lost, c.reports, c.now)
+		l.why = c.losses.judge(&c.rollout, l)
 	}
 	return advance(&c.rollout, l)
 }

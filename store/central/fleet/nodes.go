@@ -131,6 +131,20 @@ func addSeen(ctx context.Context, d *db.DB, nodes []store.Node) error {
 	return nil
 }
 
+// LastSeen reads when each of some nodes spoke last to any origin process. One that never did
+// is left out.
+func (f *Fleet) LastSeen(ctx context.Context, ids []string) (map[string]time.Time, error) {
+	seen := make(map[string]time.Time)
+	err := db.Each(ctx, f.db, func(row db.Row) error {
+		var id string
+		var at time.Time
+		err := row.Scan(&id, db.Time(&at))
+		seen[id] = at
+		return err
+	}, `SELECT id, at FROM node_seen WHERE `+f.db.In("id"), f.db.Set(ids))
+	return seen, db.Fail("read when nodes spoke", err)
+}
+
 const noteSeen = "note when nodes spoke"
 
 var updateSeen = db.Bulk[NodeSeen]{
