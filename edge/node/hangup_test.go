@@ -69,6 +69,13 @@ func (c watchedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// Close implements net.Conn. A client of TLS may close the connection once it reads that the
+// server has nothing more to say, and not read on to its end.
+func (c watchedConn) Close() error {
+	c.ended.Store(true)
+	return c.Conn.Close()
+}
+
 // oneConn is a client that dials anew only once its connection has ended. It speaks HTTP/1
 // by itself: where net/http learns late that a request was sent, it gives the connection up.
 type oneConn struct {
