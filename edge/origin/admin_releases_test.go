@@ -107,14 +107,21 @@ func (b *packer) push(version string) {
 	}
 }
 
-// TestRegistry has a client that others wrote push a release and read it back.
-func TestRegistry(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	b := newPacker(f)
+// pushSigned has release 1.4.0 packed, signed and pushed, and returns the policy that trusts it.
+func pushSigned(t *testing.T) (*packer, ocispec.Descriptor, release.Policy) {
+	t.Helper()
+	b := newPacker(newFixture(t))
 	d := b.pack("1.4.0")
 	b.sign(d)
 	b.push("1.4.0")
+	return b, d, release.Policy{Keys: []minisign.PublicKey{b.public}, Min: "1.0.0"}
+}
+
+// TestRegistry has a client that others wrote push a release and read it back.
+func TestRegistry(t *testing.T) {
+	t.Parallel()
+	b, d, policy := pushSigned(t)
+	f := b.fixture
 	b.push("1.4.0") // again changes nothing
 
 	_, viewer := f.token(store.RoleViewer)
@@ -123,7 +130,6 @@ func TestRegistry(t *testing.T) {
 	if _, err := oras.ExtendedCopy(t.Context(), repository, "1.4.0", back, "1.4.0", oras.DefaultExtendedCopyOptions); err != nil {
 		t.Fatal(err)
 	}
-	policy := release.Policy{Keys: []minisign.PublicKey{b.public}, Min: "1.0.0"}
 	for what, src := range map[string]release.Source{
 		"copied": release.OCI(back), "in place": release.OCI(repository), "in the database": registry.Source(f.config.DB),
 	} {
@@ -169,13 +175,8 @@ func TestForeignSignaturesHideNone(t *testing.T) {
 	if release.MaxSignatures != centralregistry.ReferrersMost {
 		t.Fatalf("of %d signatures that are kept %d are read", centralregistry.ReferrersMost, release.MaxSignatures)
 	}
-	f := newFixture(t)
-	b := newPacker(f)
-	d := b.pack("1.4.0")
-	b.sign(d)
-	b.push("1.4.0")
-
-	repository := f.repository(f.Token())
+	b, d, policy := pushSigned(t)
+	repository := b.repository(b.Token())
 	attach := func(text []byte) error {
 		layer := content.NewDescriptorFromBytes(release.SignatureType, text)
 		if err := repository.Push(t.Context(), layer, bytes.NewReader(text)); err != nil {
@@ -207,8 +208,7 @@ func TestForeignSignaturesHideNone(t *testing.T) {
 		}
 	}
 	b.push("1.4.0") // changes nothing
-	policy := release.Policy{Keys: []minisign.PublicKey{b.public}, Min: "1.0.0"}
-	if _, err := release.Open(t.Context(), registry.Source(f.config.DB), string(d.Digest), policy); err != nil {
+	if _, err := release.Open(t.Context(), registry.Source(b.config.DB), string(d.Digest), policy); err != nil {
 		t.Error(err)
 	}
 }
@@ -246,14 +246,9 @@ func TestSpoiltBlobIsPushedAgain(t *testing.T) {
 // its signature is whole once it was pushed again.
 func TestSpoiltReleaseIsPushedAgain(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	b := newPacker(f)
-	d := b.pack("1.4.0")
-	b.sign(d)
-	b.push("1.4.0")
-	policy := release.Policy{Keys: []minisign.PublicKey{b.public}, Min: "1.0.0"}
+	b, d, policy := pushSigned(t)
 	open := func() error {
-		_, err := release.Open(t.Context(), registry.Source(f.config.DB), string(d.Digest), policy)
+		_, err := release.Open(t.Context(), registry.Source(b.config.DB), string(d.Digest), policy)
 		return err
 	}
 	for what, spoil := range map[string]string{
@@ -261,7 +256,7 @@ func TestSpoiltReleaseIsPushedAgain(t *testing.T) {
 		"its manifest":  `UPDATE release_manifests SET content = ? WHERE subject = ''`,
 		"its signature": `UPDATE release_manifests SET content = ? WHERE subject <> ''`,
 	} {
-		f.exec(spoil, []byte("as it is on disk"))
+		b.exec(spoil, []byte("as it is on disk"))
 		if err := open(); err == nil {
 			t.Errorf("%s is spoilt, and the release opens", what)
 		}
