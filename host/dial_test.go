@@ -314,6 +314,21 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
+// TestNamesAreLookedUpOnceInACall: also those that have no address.
+func TestNamesAreLookedUpOnceInACall(t *testing.T) {
+	n := &names{addrs: map[string][]string{"api.example.com": {"127.0.0.1"}}}
+	m, _ := openDialer(t, n, Limits{Wall: time.Minute}, "api.example.com:1", "nowhere.example.com:443")
+	for _, to := range []string{"api.example.com:1", "nowhere.example.com:443"} {
+		n.asked = nil
+		if _, err := dial(m, "/again", to); err != nil {
+			t.Fatal(err)
+		}
+		if len(n.asked) != 1 {
+			t.Errorf("%s was looked up %d times", to, len(n.asked))
+		}
+	}
+}
+
 func TestSocketsNotGranted(t *testing.T) {
 	port := peer(t, greet)
 	m, log := openDialer(t, &names{}, Limits{})

@@ -114,23 +114,23 @@ func (c *Call) resolve(name, service string) ([]netip.AddrPort, errno) {
 	}
 	s := c.network()
 	if known, ok := s.resolved[e]; ok {
-		return known, success
+		return known.addrs, known.failed
 	}
 	ctx := c.Host.Context()
 	addrs, err := c.Dialer.config.LookUp(ctx, e.host)
 	if ctx.Err() != nil {
 		c.Host.Stop(ctx.Err())
 	}
+	var at lookedUp
 	if err != nil {
-		return nil, lookUpErrno(err)
+		at.failed = lookUpErrno(err)
 	}
-	var list []netip.AddrPort
 	for _, addr := range addrs {
 		// The resolver may give the answers to A as mapped IPv6 addresses.
-		list = append(list, netip.AddrPortFrom(addr.Unmap().WithZone(""), e.port))
+		at.addrs = append(at.addrs, netip.AddrPortFrom(addr.Unmap().WithZone(""), e.port))
 	}
-	s.resolved[e] = list
-	return list, success
+	s.resolved[e] = at
+	return at.addrs, at.failed
 }
 
 func lookUpErrno(err error) errno {
@@ -142,11 +142,17 @@ func lookUpErrno(err error) errno {
 }
 
 // resolved holds the endpoints that a call looked up.
-type resolved map[endpoint][]netip.AddrPort
+type resolved map[endpoint]lookedUp
+
+// lookedUp is what came of a lookup: addresses, or why there are none.
+type lookedUp struct {
+	addrs  []netip.AddrPort
+	failed errno
+}
 
 func (r resolved) has(addr netip.AddrPort) bool {
-	for _, list := range r {
-		if slices.Contains(list, addr) {
+	for _, at := range r {
+		if slices.Contains(at.addrs, addr) {
 			return true
 		}
 	}

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -61,6 +62,18 @@ var ways = map[string]func(to string) (string, error){
 			return "", fmt.Errorf("connection from %v to %v", conn.LocalAddr(), conn.RemoteAddr())
 		}
 		return string(answer), err
+	},
+	// Dials ten times, whatever comes of it.
+	"/again": func(to string) (string, error) {
+		var all error
+		for range 10 {
+			conn, err := wasip1.Dial("tcp", to)
+			if err == nil {
+				err = conn.Close()
+			}
+			all = errors.Join(all, err)
+		}
+		return "dialled", all
 	},
 	// Two connections at once, of which the one that answers first counts.
 	"/race": func(to string) (string, error) {
