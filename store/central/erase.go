@@ -167,13 +167,8 @@ func (d *DB) eraseRest(ctx context.Context, id string, erased Erased) (all Erase
 		for _, key := range made { // since the others ended
 			t.changed(store.ChangeKey, key, true)
 		}
-		for _, of := range ofAccount { // and what came in meanwhile
-			for gone := int64(1); gone > 0; {
-				if gone, err = of.eraseSome(ctx, t.Tx, id); err != nil {
-					return err
-				}
-				all[of.table] += gone
-			}
+		if err := t.eraseAll(ctx, id, all); err != nil { // what came in meanwhile
+			return err
 		}
 		if _, err := t.Exec(ctx, `DELETE FROM accounts WHERE id = ?`, id); err != nil {
 			return err
@@ -188,6 +183,36 @@ func (d *DB) eraseRest(ctx context.Context, id string, erased Erased) (all Erase
 		return nil
 	})
 	return all, err
+}
+
+// eraseAll removes all records of an account and adds to erased how many went.
+func (t *tx) eraseAll(ctx context.Context, id string, erased Erased) error {
+	for _, of := range ofAccount {
+		for {
+			gone, err := of.eraseSome(ctx, t.Tx, id)
+			if err != nil {
+				return err
+			}
+			if erased[of.table] += gone; gone == 0 {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// eraseOrphans removes what is kept of an account that is not there: not every table refers
+// to accounts, and a node's leads are in the quarantine whether or not theirs is known.
+func (t *tx) eraseOrphans(ctx context.Context, id string) error {
+	erased := make(Erased)
+	if err := t.eraseAll(ctx, id, erased); err != nil {
+		return err
+	}
+	maps.DeleteFunc(erased, func(_ string, gone int64) bool { return gone == 0 })
+	if len(erased) == 0 {
+		return t.buriedNothing(ctx, "account.delete", id)
+	}
+	return t.audited(ctx, audit.Entry{Action: "account.delete", Target: id, After: erased})
 }
 
 // dropEvents gives up what others in the same transaction have made of an account
@@ -319,7 +344,7 @@ func (d *DB) Bury(ctx context.Context, s store.Tombstone) (store.Tombstone, erro
 			if err := t.bury(ctx, s.ID, s.DeletedAt); err != nil || !none {
 				return err
 			}
-			return t.buriedNothing(ctx, "account.delete", s.ID)
+			return t.eraseOrphans(ctx, s.ID)
 		}
 	default:
 		refused = valid.Errorf("a tombstone's id begins with lead_ or acc_")

@@ -234,6 +234,33 @@ func TestDeletedLeavesTheQuarantine(t *testing.T) {
 	})
 }
 
+// TestBuriedAccountLeavesTheQuarantine buries an account that a restored backup does not have,
+// of which a node has offered a lead since: its body goes, and the audit log counts it.
+func TestBuriedAccountLeavesTheQuarantine(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		d := open(t, p)
+		ctx := audit.WithActor(t.Context(), store.Actor{ID: "tok_1", Name: "Kim", Role: store.RoleAdmin})
+		for id, want := range map[string]string{"acc_gone": `{"quarantine":1}`, "acc_nowhere": `{"kept":false}`} {
+			if id == "acc_gone" {
+				done := must(d.AddLeads(ctx, "node_1", offered(leadFor(id))))(t)
+				if len(done.Quarantined) != 1 {
+					t.Fatalf("a lead of an unknown account: %+v", done)
+				}
+			}
+			_, err := d.Bury(ctx, store.Tombstone{ID: id})
+			noError(t, err)
+			if left := must(d.CountQuarantined(ctx))(t); left != 0 {
+				t.Errorf("%d leads of a buried account are left in the quarantine", left)
+			}
+			log, _, err := d.Audits(ctx, AuditFilter{Target: id}, store.Page{})
+			noError(t, err)
+			if len(log) != 1 || strings.ReplaceAll(string(log[0].After), " ", "") != want {
+				t.Errorf("the audit log of %s: %+v, want %s", id, log, want)
+			}
+		}
+	})
+}
+
 // TestLeadIsDeletedBeforeItComes: a lead that a node still holds is not found, and is
 // dropped when it comes. What is no lead's id is not buried.
 func TestLeadIsDeletedBeforeItComes(t *testing.T) {
