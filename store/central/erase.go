@@ -22,8 +22,9 @@ const eraseSlice = 1000
 
 // DeleteLead removes a lead, what the quarantine has of it, and the contacts with the
 // person, which have the lead's id as that of the client. A lead that only the
-// quarantine has is returned as far as it can be read. A tombstone keeps it from coming
-// back from a node or the quarantine. One that nothing is kept of is ErrNotFound, but has
+// quarantine has is returned as far as it can be read, and one of which there are only
+// contacts with its id and account. A tombstone keeps it from coming back from a node or
+// the quarantine. One that nothing is kept of is ErrNotFound, but has
 // its tombstone all the same: a node may still hold it. The audit log says which lead
 // went, and nothing of the person.
 func (d *DB) DeleteLead(ctx context.Context, id string) (deleted store.Lead, err error) {
@@ -31,7 +32,7 @@ func (d *DB) DeleteLead(ctx context.Context, id string) (deleted store.Lead, err
 	kept := true
 	err = d.write(ctx, tried, valid.Reference("lead", id), func(ctx context.Context, t *tx) (err error) {
 		deleted, err = t.removeLead(ctx, id, t.Now())
-		if kept = !errors.Is(err, sql.ErrNoRows); kept || !strings.HasPrefix(id, "lead_") {
+		if kept = !errors.Is(err, sql.ErrNoRows); kept || !isLead(id) {
 			return err
 		}
 		return t.buriedNothing(ctx, "lead.delete", id)
@@ -61,26 +62,46 @@ func (t *tx) removeLead(ctx context.Context, id string, at time.Time) (removed s
 		return removed, err
 	}
 	removed, err = leadTable.Get(ctx, t, id)
-	switch {
-	case errors.Is(err, sql.ErrNoRows) && len(refused) > 0:
+	missing := errors.Is(err, sql.ErrNoRows)
+	if err != nil && !missing {
+		return removed, err
+	}
+	if missing && len(refused) > 0 {
 		removed = ReadLead(id, refused[0].Body).Lead
 		removed.ID, removed.AccountID, removed.KeyID = id, refused[0].AccountID, refused[0].KeyID
+	}
+	contacts, err := t.removeContacts(ctx, id, removed.AccountID)
+	switch {
 	case err != nil:
 		return removed, err
+	case missing && len(refused)+len(contacts) == 0:
+		return removed, sql.ErrNoRows
+	case missing && len(refused) == 0:
+		removed.ID, removed.AccountID = id, contacts[0]
 	}
 	if _, err := t.Exec(ctx, `DELETE FROM leads WHERE id = ?`, id); err != nil {
 		return removed, err
 	}
-	contacts, err := t.Exec(ctx, `DELETE FROM contacts WHERE `+contactsOfClient, removed.AccountID, id)
-	if err != nil {
-		return removed, err
-	}
 	return removed, t.audited(ctx, audit.Entry{Action: "lead.delete", Target: id, After: map[string]any{
-		"account_id": removed.AccountID, "contacts": contacts, "quarantined": len(refused),
+		"account_id": removed.AccountID, "contacts": len(contacts), "quarantined": len(refused),
 	}})
 }
 
-const contactsOfClient = `account_id = ? AND client_id = ?`
+// isLead reports whether an id can be a lead's alone.
+func isLead(id string) bool { return strings.HasPrefix(id, "lead_") }
+
+const contactsOfClient = `client_id = ?`
+
+// removeContacts removes the contacts with the person of a lead and returns the account of
+// each. The lead may have gone before, by its age. Where an id can be another client's as
+// well, those of the lead's account go alone.
+func (t *tx) removeContacts(ctx context.Context, lead, account string) (accounts []string, err error) {
+	where, args := contactsOfClient, []any{lead}
+	if !isLead(lead) {
+		where, args = where+` AND account_id = ?`, append(args, account)
+	}
+	return t.Strings(ctx, `DELETE FROM contacts WHERE `+where+` RETURNING account_id`, args...)
+}
 
 // Erased counts what EraseAccount has removed, by table.
 type Erased map[string]int64
@@ -326,7 +347,7 @@ func (d *DB) Bury(ctx context.Context, s store.Tombstone) (store.Tombstone, erro
 	var remove func(context.Context, *tx) error
 	switch {
 	case refused != nil:
-	case strings.HasPrefix(s.ID, "lead_"):
+	case isLead(s.ID):
 		remove = func(ctx context.Context, t *tx) error {
 			_, err := t.removeLead(ctx, s.ID, s.DeletedAt)
 			if errors.Is(err, sql.ErrNoRows) {

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"partneredge/store"
 	"partneredge/store/central/audit"
+	engine "partneredge/store/central/db"
 	"partneredge/store/central/db/dbtest"
 	"partneredge/store/central/deliveries"
 	"partneredge/store/central/usage"
@@ -261,6 +263,48 @@ func TestBuriedAccountLeavesTheQuarantine(t *testing.T) {
 	})
 }
 
+// TestContactsGoAfterTheirLead deletes leads that went before, by their age: the contacts
+// with the person go, and no others.
+func TestContactsGoAfterTheirLead(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		d := open(t, p)
+		ctx := audit.WithActor(t.Context(), store.Actor{ID: "tok_1", Name: "Kim", Role: store.RoleAdmin})
+		a := newAccount(t, d, store.ModeLive)
+		for _, client := range []string{"lead_old", "lead_buried", "lead_other", "7"} {
+			_, _, err := d.AddContact(ctx, store.Contact{AccountID: a.ID, ClientID: client, Channel: "sms"})
+			noError(t, err)
+		}
+		if got := must(d.DeleteLead(ctx, "lead_old"))(t); got != (store.Lead{ID: "lead_old", AccountID: a.ID}) {
+			t.Errorf("deleted %+v", got)
+		}
+		_, err := d.DeleteLead(ctx, "lead_old")
+		wantErr(t, err, store.ErrNotFound)
+		_, err = d.Bury(ctx, store.Tombstone{ID: "lead_buried"})
+		noError(t, err)
+		_, err = d.DeleteLead(ctx, "7") // a client's, but no lead's
+		wantErr(t, err, store.ErrNotFound)
+		b := newAccount(t, d, store.ModeLive)
+		l := leadFor(b.ID)
+		l.ID = "7" // of a module that numbers its leads
+		if done := must(d.AddLeads(ctx, "node_1", offered(l)))(t); len(done.Committed) != 1 {
+			t.Fatalf("%+v", done)
+		}
+		_ = must(d.DeleteLead(ctx, l.ID))(t)
+
+		left := must(engine.All(ctx, d.db, engine.Column[string], `SELECT client_id FROM contacts ORDER BY client_id`))(t)
+		if !slices.Equal(left, []string{"7", "lead_other"}) {
+			t.Errorf("contacts are left with %v", left)
+		}
+		for _, id := range []string{"lead_old", "lead_buried"} {
+			log, _, err := d.Audits(ctx, AuditFilter{Target: id}, store.Page{})
+			noError(t, err)
+			if first := log[len(log)-1]; !strings.Contains(strings.ReplaceAll(string(first.After), " ", ""), `"contacts":1`) {
+				t.Errorf("the audit log of %s: %s", id, first.After)
+			}
+		}
+	})
+}
+
 // TestLeadIsDeletedBeforeItComes: a lead that a node still holds is not found, and is
 // dropped when it comes. What is no lead's id is not buried.
 func TestLeadIsDeletedBeforeItComes(t *testing.T) {
@@ -297,7 +341,7 @@ func TestLeadIsDeletedBeforeItComes(t *testing.T) {
 // person's contacts: each goes by an index, but for the quarantine, which is small.
 func TestErasureReadsNoOthers(t *testing.T) {
 	d := open(t, place{"sqlite", filepath.Join(t.TempDir(), "origin.db")})
-	queries := map[string][]any{`SELECT id FROM contacts WHERE ` + contactsOfClient: {"acc_1", "lead_1"}}
+	queries := map[string][]any{`SELECT id FROM contacts WHERE ` + contactsOfClient: {"lead_1"}}
 	for _, of := range ofAccount {
 		queries[`SELECT `+of.id+` FROM `+of.table+` WHERE `+of.where+` LIMIT 10`] = []any{"acc_1"}
 	}
