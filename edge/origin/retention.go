@@ -39,6 +39,7 @@ type retention struct {
 	log     *slog.Logger
 	prepare func(context.Context) error // makes room for the records to come
 	jobs    []pruning
+	empty   func(context.Context) error // takes what was dropped out of the database's log
 
 	cancel context.CancelFunc
 	loop   sync.WaitGroup
@@ -75,6 +76,7 @@ func newRetention(d *central.DB, keep Retention, log *slog.Logger) *retention {
 	return &retention{
 		clock: newClockJudge(d, log, least), log: log, jobs: jobs,
 		prepare: func(ctx context.Context) error { return d.MakePartitions(ctx, width) },
+		empty:   d.EmptyLog,
 	}
 }
 
@@ -125,6 +127,9 @@ func (r *retention) run(ctx context.Context, every time.Duration) {
 	tick := time.Tick(every)
 	for {
 		r.round(ctx)
+		if err := r.empty(ctx); err != nil && ctx.Err() == nil {
+			r.log.Info("what was dropped stays in the database's log for now", "err", err)
+		}
 		select {
 		case <-ctx.Done():
 			return

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -66,6 +69,42 @@ func TestRetention(t *testing.T) {
 	cancel()
 	next(f, ended, "end of retention")
 	next(f, ended, "end of retention")
+}
+
+// TestRetentionEmptiesTheLog: what was removed can be read in SQLite's log until a round
+// of retention.
+func TestRetentionEmptiesTheLog(t *testing.T) {
+	t.Parallel()
+	path := schema.Copy(t, filepath.Join(t.TempDir(), "central.db"))
+	d, err := central.Open(t.Context(), central.Config{URL: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	if _, err := d.CreateAccount(t.Context(), store.Account{Name: "a", Mode: store.ModeSetup, Agent: store.Agent{Email: "a@example.com", FullName: "a"}}); err != nil {
+		t.Fatal(err)
+	}
+	size := func() int64 {
+		log, err := os.Stat(path + "-wal")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return log.Size()
+	}
+	if size() == 0 {
+		t.Fatal("the log is empty before")
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	r := newRetention(d, Retention{}, slog.New(slog.DiscardHandler))
+	empty := r.empty
+	r.empty = func(ctx context.Context) error {
+		defer cancel() // and the round is the only one
+		return empty(ctx)
+	}
+	r.run(ended, time.Hour)
+	if n := size(); n > 0 {
+		t.Errorf("the log has %d bytes after a round", n)
+	}
 }
 
 // Answers to idempotency keys go after their day whatever else is kept, and leads in the

@@ -37,8 +37,11 @@ func (d *DB) DeleteLead(ctx context.Context, id string) (deleted store.Lead, err
 		}
 		return t.buriedNothing(ctx, "lead.delete", id)
 	})
-	if err == nil && !kept {
-		err = db.Fail(tried, sql.ErrNoRows)
+	if err == nil {
+		d.emptyLog(ctx)
+		if !kept {
+			err = db.Fail(tried, sql.ErrNoRows)
+		}
 	}
 	return written(deleted, err)
 }
@@ -147,7 +150,22 @@ func (d *DB) EraseAccount(ctx context.Context, id string) (Erased, error) {
 	if err != nil {
 		return nil, db.Fail(triedErase, err)
 	}
-	return d.eraseRest(ctx, id, erased)
+	if erased, err = d.eraseRest(ctx, id, erased); err == nil {
+		d.emptyLog(ctx)
+	}
+	return erased, err
+}
+
+// EmptyLog takes what was removed out of SQLite's log, in which it can be read until other
+// writes take its place. It is ErrUnavailable while somebody reads from the log: try again.
+func (d *DB) EmptyLog(ctx context.Context) error { return d.db.EmptyLog(ctx) }
+
+// emptyLog is EmptyLog after an erasure, which is done whether or not the log is in use:
+// retention tries again.
+func (d *DB) emptyLog(ctx context.Context) {
+	if err := d.EmptyLog(ctx); err != nil {
+		d.log.Info("what was erased stays in the database's log for now", "err", err)
+	}
 }
 
 const triedErase = "erase account"
@@ -370,12 +388,16 @@ func (d *DB) Bury(ctx context.Context, s store.Tombstone) (store.Tombstone, erro
 	default:
 		refused = valid.Errorf("a tombstone's id begins with lead_ or acc_")
 	}
-	return written(s, d.write(ctx, "bury", refused, func(ctx context.Context, t *tx) error {
+	err := d.write(ctx, "bury", refused, func(ctx context.Context, t *tx) error {
 		if err := remove(ctx, t); err != nil {
 			return err
 		}
 		var err error
 		s, err = tombstoneTable.Get(ctx, t, s.ID)
 		return err
-	}))
+	})
+	if err == nil {
+		d.emptyLog(ctx)
+	}
+	return written(s, err)
 }

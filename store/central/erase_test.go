@@ -1,10 +1,12 @@
 package central
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -335,6 +337,61 @@ func TestLeadIsDeletedBeforeItComes(t *testing.T) {
 			t.Errorf("buried: %+v", buried)
 		}
 	})
+}
+
+// TestErasedLeavesTheDisk reads the bytes of SQLite's file and its log for what was erased:
+// a lead, one that only the quarantine has, which is longer than a page, and an account.
+func TestErasedLeavesTheDisk(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "origin.db")
+	d, ctx := open(t, place{"sqlite", path}), t.Context()
+	a, b := newAccount(t, d, store.ModeLive), newAccount(t, d, store.ModeLive)
+	var first store.Lead
+	for n := range 300 {
+		l := leadFor(a.ID)
+		l.Email = "dana@erased.example"
+		if n == 0 {
+			first = l
+		}
+		stays := leadFor(b.ID)
+		stays.Email = "sam@stays.example"
+		if done := must(d.AddLeads(ctx, "node_1", offered(l, stays)))(t); len(done.Committed) != 2 {
+			t.Fatalf("%+v", done)
+		}
+	}
+	refused := fmt.Appendf(nil, `{"id":"lead_refused","account_id":%q,"email":"kim@refused.example","captured_at":%q}`, a.ID, strings.Repeat("kim@refused.example ", 1000))
+	if done := must(d.AddLeads(ctx, "node_1", []OfferedLead{ReadLead("", refused)}))(t); len(done.Quarantined) != 1 {
+		t.Fatalf("%+v", done)
+	}
+	onDisk := func(text string) (n int) {
+		t.Helper()
+		for _, name := range []string{path, path + "-wal"} {
+			n += bytes.Count(must(os.ReadFile(name))(t), []byte(text))
+		}
+		return n
+	}
+	for _, text := range []string{"dana@erased.example", "sam@stays.example", "kim@refused.example"} {
+		if onDisk(text) == 0 {
+			t.Fatalf("%s is not on the disk before", text)
+		}
+	}
+	_ = must(d.DeleteLead(ctx, "lead_refused"))(t)
+	if n := onDisk("kim@refused.example"); n > 0 {
+		t.Errorf("the body of a deleted lead of the quarantine is on the disk, %d times", n)
+	}
+
+	// While somebody reads from the log it stays as it is, and is emptied later.
+	reading := must(d.db.Query(ctx, `SELECT id FROM leads`))(t)
+	if !reading.Next() {
+		t.Fatal(reading.Err())
+	}
+	_ = must(d.DeleteLead(ctx, first.ID))(t)
+	wantErr(t, d.EmptyLog(ctx), store.ErrUnavailable)
+	noError(t, reading.Close())
+	_, err := d.Bury(ctx, store.Tombstone{ID: a.ID})
+	noError(t, err)
+	if n := onDisk("dana@erased.example"); n > 0 || onDisk("sam@stays.example") == 0 {
+		t.Errorf("the e-mail address of an erased account's leads is on the disk, %d times", n)
+	}
 }
 
 // TestErasureReadsNoOthers asks for the plans of what finds an account's records, and a

@@ -54,7 +54,8 @@ type DB struct {
 	frequent *frequent // of read
 
 	jobs      chan *job
-	failing   atomic.Bool // the last write was not taken
+	emptying  chan chan error // who waits for EmptyLog
+	failing   atomic.Bool     // the last write was not taken
 	stop      chan struct{}
 	closeOnce sync.Once
 	closeErr  error
@@ -70,6 +71,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		clock:    clock{local: c.Local},
 		newBatch: c.NewBatch,
 		jobs:     make(chan *job),
+		emptying: make(chan chan error),
 		stop:     make(chan struct{}),
 	}
 	switch {

@@ -67,6 +67,9 @@ func dialer() *net.Dialer {
 // unacknowledgedMost bounds how long what was sent may stay without an acknowledgement.
 const unacknowledgedMost = 20 * time.Second
 
+// busyTimeout is how many milliseconds SQLite waits for another process that has the file.
+const busyTimeout = "10000"
+
 func (d *DB) connectSQLite(path string) error {
 	d.dialect = dialect{name: "sqlite"}
 	path, err := filepath.Abs(path)
@@ -83,8 +86,9 @@ func (d *DB) connectSQLite(path string) error {
 		return err
 	}
 	file := "file://" + (&url.URL{Path: path}).EscapedPath()
-	shared := "?_pragma=busy_timeout(10000)&_pragma=foreign_keys(1)&_pragma=journal_mode(wal)&_pragma=synchronous(full)"
-	if d.write, err = sql.Open("sqlite", file+shared+"&_pragma=temp_store(memory)&_pragma=cache_size(-65536)&_pragma=wal_autocheckpoint(4000)"); err != nil {
+	shared := "?_pragma=busy_timeout(" + busyTimeout + ")&_pragma=foreign_keys(1)&_pragma=journal_mode(wal)&_pragma=synchronous(full)"
+	// What is removed is overwritten: it is not to be read in the file any more.
+	if d.write, err = sql.Open("sqlite", file+shared+"&_pragma=secure_delete(1)&_pragma=temp_store(memory)&_pragma=cache_size(-65536)&_pragma=wal_autocheckpoint(4000)"); err != nil {
 		return err
 	}
 	d.write.SetMaxOpenConns(1)

@@ -75,6 +75,25 @@ func (d *DB) WriteAlone(ctx context.Context, fn Func) error {
 	}
 }
 
+// EmptyLog has SQLite move its log into the file and cut it to nothing: what was removed
+// can be read there until other writes take its place. It is ErrUnavailable where somebody
+// reads from the log, such as a backup. On PostgreSQL it does nothing.
+func (d *DB) EmptyLog(ctx context.Context) error {
+	if d.postgres {
+		return nil
+	}
+	const tried = "empty the log"
+	done := make(chan error, 1)
+	select {
+	case d.emptying <- done:
+		return Fail(tried, <-done)
+	case <-ctx.Done():
+		return Fail(tried, ctx.Err())
+	case <-d.stop:
+		return errClosed
+	}
+}
+
 // Writable returns why the database takes no writes, though it may be read: its disk is
 // full, say. It tries one after a write that was not taken, and else costs nothing. Unlike
 // Write it ends with ctx, whatever comes of what it tried.

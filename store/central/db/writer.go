@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"time"
@@ -53,6 +54,8 @@ func (d *DB) writeLoop() {
 			// Callers that were answered often write again at once. They run first, so that
 			// they share the next transaction rather than wait for it.
 			runtime.Gosched()
+		case done := <-d.emptying:
+			done <- w.emptyLog()
 		case <-d.stop:
 			return
 		}
@@ -186,6 +189,28 @@ func (w *writer) beginHere(ctx context.Context) (*Tx, error) {
 		return nil, err
 	}
 	return t, nil
+}
+
+// emptyLog is EmptyLog between two transactions. It waits for those who read from the log
+// for a moment only, since writes wait for it.
+func (w *writer) emptyLog() (err error) {
+	ctx := context.Background()
+	if err := w.connect(ctx); err != nil {
+		return err
+	}
+	if _, err := w.conn.ExecContext(ctx, `PRAGMA busy_timeout = 100`); err != nil {
+		return err
+	}
+	defer func() {
+		_, restored := w.conn.ExecContext(ctx, `PRAGMA busy_timeout = `+busyTimeout)
+		err = errors.Join(err, restored)
+	}()
+	var busy, pages, moved int
+	err = w.conn.QueryRowContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &pages, &moved)
+	if err == nil && busy != 0 {
+		err = fmt.Errorf("%w: somebody reads from it", store.ErrUnavailable)
+	}
+	return err
 }
 
 // drop closes the writer's connection.
