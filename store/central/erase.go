@@ -12,6 +12,7 @@ import (
 	"partneredge/store"
 	"partneredge/store/central/audit"
 	"partneredge/store/central/db"
+	"partneredge/store/central/deliveries"
 	"partneredge/store/central/quarantine"
 	"partneredge/store/valid"
 )
@@ -274,6 +275,11 @@ func (r records) eraseSome(ctx context.Context, t *db.Tx, account string) (int64
 	}
 	if r.with != "" {
 		if _, err := t.Exec(ctx, `DELETE FROM `+r.with+` WHERE `+t.In(r.withID), t.Set(found)); err != nil {
+			return 0, err
+		}
+	}
+	if r.table == "events" { // whose deliveries may have gone by their age, before their attempts
+		if err := deliveries.RemoveOrphans(ctx, t, found); err != nil {
 			return 0, err
 		}
 	}

@@ -54,6 +54,40 @@ func counts(t *testing.T, d *DB) (deliveries, attempts, events, broken int) {
 	return deliveries, attempts, events, broken
 }
 
+// TestErasedWithOrphans erases an account whose deliveries went by their age while their
+// attempts stay in their partition: these go too, and no others.
+func TestErasedWithOrphans(t *testing.T) {
+	ctx := t.Context()
+	q := partitioned(t, 1)
+	noError(t, q.MakePartitions(ctx, day))
+	q.fire(t)
+	other := newAccount(t, q.DB, store.ModeLive)
+	noError(t, q.AddSubscription(ctx, subscriptionFor(other.ID, store.EventSentinelFired)))
+	_, _, err := q.AddFiring(ctx, store.Firing{AccountID: other.ID, Name: "n"}) // in the same millisecond
+	noError(t, err)
+	var waits deliveries.Claim
+	for _, c := range q.claim(t, 1) {
+		if c.SubscriptionID == q.subs[0] {
+			q.record(t, store.StateDelivered, 0, c)
+		} else {
+			q.record(t, store.StatePending, 1000*day, c)
+			waits = c
+		}
+	}
+	q.clock.at = q.clock.at.Add(time.Hour)
+	_ = must(q.PruneDeliveries(ctx, q.clock.at, 10, new(deliveries.Pruned)))(t)
+	if kept, attempts, events, _ := counts(t, q.DB); kept != 1 || attempts != 2 || events != 2 {
+		t.Fatalf("retention leaves %d deliveries, %d attempts, %d events; want 1, 2, 2", kept, attempts, events)
+	}
+	_ = must(q.EraseAccount(ctx, q.account))(t)
+	if kept, attempts, events, _ := counts(t, q.DB); kept != 1 || attempts != 1 || events != 1 {
+		t.Errorf("the erasure leaves %d deliveries, %d attempts, %d events; want 1 of each", kept, attempts, events)
+	}
+	if left := must(q.Attempts(ctx, waits.ID))(t); len(left) != 1 {
+		t.Errorf("the other account's delivery has attempts %v", left)
+	}
+}
+
 // TestPartitionsAreDropped lets the log grow for ten days and prunes it: days go as a
 // whole, and what is left of one moves on and can still be read, tried and pruned.
 func TestPartitionsAreDropped(t *testing.T) {

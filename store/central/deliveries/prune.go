@@ -87,6 +87,26 @@ func (l layout) pruneEnded(ctx context.Context, t *db.Tx, before time.Time, limi
 	return int(gone), err
 }
 
+// RemoveOrphans removes the attempts that have no delivery any more of the milliseconds in
+// which some events were made. PruneDeliveries leaves them to their partition.
+func RemoveOrphans(ctx context.Context, t *db.Tx, events []string) error {
+	if !t.Postgres() {
+		return nil
+	}
+	found, err := t.Strings(ctx, orphans, t.Set(events))
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	_, err = t.Exec(ctx, `DELETE FROM attempts WHERE `+t.In("delivery_id"), t.Set(found))
+	return err
+}
+
+// orphans looks for attempts as deliveriesOf says. It is written so that no plan, though made
+// while there are few, reads all attempts or all deliveries.
+const orphans = `SELECT o.delivery_id FROM unnest(?::text[]) e(id), LATERAL (SELECT a.delivery_id FROM attempts a
+		WHERE a.delivery_id >= 'dlv_' || substr(e.id, 5, 10) AND a.delivery_id < 'dlv_' || substr(e.id, 5, 10) || '~'
+			AND (SELECT 1 FROM deliveries d WHERE d.id = a.delivery_id) IS NULL OFFSET 0) o`
+
 // pruneEvents removes events from the next stretch of time that has some to remove.
 func (l layout) pruneEvents(ctx context.Context, t *db.Tx, until string, limit int, place *string) (int, error) {
 	for {
