@@ -234,20 +234,42 @@ func TestTablesAreBoundedTogether(t *testing.T) {
 		}
 		return all
 	}
-	for _, test := range []struct {
-		name   string
-		tables [][]byte
-		want   string
-	}{
-		{"one of the most elements", tables(maxTableStart), ""},
-		{"two with as many together", tables(maxTableStart/2, maxTableStart/2), ""},
-		{"two with more together", tables(maxTableStart, 1), "more than the limit"},
-		{"as many as there may be", tables(make([]int, maxTables)...), ""},
-		{"one more", tables(make([]int, maxTables+1)...), "more than 16 tables"},
-	} {
-		_, err := Rewrite(wasmtest.Module(wasmtest.Section(secTable, test.tables...)), Options{})
+	module := func(tables [][]byte) []byte { return wasmtest.Module(wasmtest.Section(secTable, tables...)) }
+	checkBounds(t, []boundTest{
+		{"one of the most elements", module(tables(maxTableStart)), ""},
+		{"two with as many together", module(tables(maxTableStart/2, maxTableStart/2)), ""},
+		{"two with more together", module(tables(maxTableStart, 1)), "more than the limit"},
+		{"as many as there may be", module(tables(make([]int, maxTables)...)), ""},
+		{"one more", module(tables(make([]int, maxTables+1)...)), "more than 16 tables"},
+	})
+}
+
+// boundTest is a module at a bound or beyond it.
+type boundTest struct {
+	name string
+	wasm []byte
+	want string // of the error; "": the module is accepted
+}
+
+func checkBounds(t *testing.T, tests []boundTest) {
+	t.Helper()
+	for _, test := range tests {
+		_, err := Rewrite(test.wasm, Options{})
 		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 		}
 	}
+}
+
+// TestGlobalsAreBounded: each sandbox holds a module's globals outside its memory.
+func TestGlobalsAreBounded(t *testing.T) {
+	globals := func(n int) []byte {
+		return wasmtest.Section(secGlobal, slices.Repeat([][]byte{{i32, 1, opI32Const, 0, opEnd}}, n)...)
+	}
+	imported := wasmtest.Section(secImport, slices.Concat(wasmtest.Name("m"), wasmtest.Name("g"), []byte{byte(KindGlobal), i32, 0}))
+	checkBounds(t, []boundTest{
+		{"as many as there may be", wasmtest.Module(globals(maxGlobals)), ""},
+		{"one more", wasmtest.Module(globals(maxGlobals + 1)), "1001 globals, more than the limit of 1000"},
+		{"one more, which is imported", wasmtest.Module(imported, globals(maxGlobals)), "1001 globals, more than the limit of 1000"},
+	})
 }

@@ -201,8 +201,16 @@ func (p *rewriter) memorySection(r *reader) (out []byte) {
 	return appendU32(appendU32([]byte{1, 1}, p.module.Pages), p.module.MaxPages)
 }
 
+// maxGlobals bounds a module's globals. Each sandbox holds them outside its memory, and
+// the host reads them after each call. Compilers make some ten.
+const maxGlobals = 1000
+
 func (p *rewriter) globalSection(r *reader) (out []byte) {
+	at := r.at
 	n := r.count()
+	if len(p.globals)+n > maxGlobals {
+		r.fail(at, "%d globals, more than the limit of %d", len(p.globals)+n, maxGlobals)
+	}
 	out = appendU32(nil, uint32(n)+2)
 	for range n {
 		start := r.at
