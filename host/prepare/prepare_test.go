@@ -273,3 +273,37 @@ func TestGlobalsAreBounded(t *testing.T) {
 		{"one more, which is imported", wasmtest.Module(imported, globals(maxGlobals)), "1001 globals, more than the limit of 1000"},
 	})
 }
+
+// TestSegmentsAreBounded: each sandbox holds outside its memory what a module's segments give
+// its tables, and all passive segments.
+func TestSegmentsAreBounded(t *testing.T) {
+	const passive = 1
+	function := []byte{0}
+	elements := func(counts ...int) []byte {
+		var segments [][]byte
+		for _, n := range counts {
+			segments = append(segments, slices.Concat([]byte{passive, 0}, wasmtest.U(n), slices.Repeat(function, n)))
+		}
+		return wasmtest.Module(
+			wasmtest.Section(secType, []byte{0x60, 0, 0}),
+			wasmtest.Section(secFunction, []byte{0}),
+			wasmtest.Section(secElement, segments...),
+			wasmtest.Section(secCode, wasmtest.Function([]byte{0})))
+	}
+	data := func(n int, last ...byte) []byte {
+		return wasmtest.Module(
+			wasmtest.Section(secMemory, []byte{0, 1}),
+			wasmtest.Section(secData, append(slices.Repeat([][]byte{{0, opI32Const, 0, opEnd, 0}}, n-1), last)...))
+	}
+	checkBounds(t, []boundTest{
+		{"as many elements as there may be", elements(maxSegments - 1), ""},
+		{"one more", elements(maxSegments), "more than 100000"},
+		{"as many in two segments", elements(maxSegments/2, maxSegments/2-2), ""},
+		{"one more in two segments", elements(maxSegments/2, maxSegments/2-1), "more than 100000"},
+		{"as many empty segments as there may be", elements(make([]int, maxSegments)...), ""},
+		{"one more empty segment", elements(make([]int, maxSegments+1)...), "more than 100000"},
+		{"as many data segments as may stay", data(maxSegments, passive, 0), ""},
+		{"one more data segment", data(maxSegments+1, passive, 0), "100001 data segments that stay"},
+		{"as many that are all active", data(maxSegments+1, 0, opI32Const, 0, opEnd, 0), ""},
+	})
+}

@@ -1,10 +1,17 @@
 package prepare
 
+// maxSegments bounds a module's element segments and their elements together, and its data
+// segments that stay. Each sandbox holds them outside its memory. Go's compiler makes an
+// element of each function: 6 700 in the largest module of this repository.
+const maxSegments = 100_000
+
 // elementSection rewrites the functions that tables start with. A segment begins
 // with three flags: 1 passive or declarative, 2 with a table index or declarative,
 // 4 expressions instead of function indices.
 func (p *rewriter) elementSection(r *reader) (out []byte) {
+	start := r.at
 	p.elements = r.count()
+	total := p.elements
 	out = appendU32(nil, uint32(p.elements))
 	for range p.elements {
 		at := r.at
@@ -35,6 +42,9 @@ func (p *rewriter) elementSection(r *reader) (out []byte) {
 			}
 		}
 		n := r.count()
+		if total += n; total > maxSegments {
+			r.fail(start, "element segments and their elements are more than %d", maxSegments)
+		}
 		out = appendU32(out, uint32(n))
 		for i := range n {
 			p.calls.setElement(first+uint64(i), *r, flags&4 != 0)
@@ -71,6 +81,7 @@ func (p *rewriter) countData(r *reader) {
 // passive one where code names segments by index: so behaves an active one that was
 // copied into memory.
 func (p *rewriter) dataSection(r *reader) (out []byte) {
+	start := r.at
 	n := r.count()
 	out = appendU32(nil, uint32(n))
 	kept := p.usesData || p.importsMemory
@@ -109,6 +120,9 @@ func (p *rewriter) dataSection(r *reader) (out []byte) {
 	}
 	if !kept {
 		return nil
+	}
+	if n > maxSegments {
+		r.fail(start, "%d data segments that stay, more than the limit of %d", n, maxSegments)
 	}
 	return out
 }
