@@ -23,7 +23,6 @@ import "slices"
 const (
 	maxElements = 1 << 14 // of the table
 	maxBranches = 1 << 15 // of all dispatchers
-	maxValues   = 64      // parameters and results of a type
 )
 
 // noTable is the content of a table section with an empty table.
@@ -99,7 +98,7 @@ func (p *rewriter) dispatcher(t uint32) uint32 {
 		first = indices[0]
 		span = indices[n-1] - first + 1
 	}
-	if c.branches += int(span); c.branches > maxBranches || len(of.params)+len(of.results) > maxValues {
+	if c.branches += int(span); c.branches > maxBranches {
 		c.fixed = false
 		return 0
 	}

@@ -307,3 +307,19 @@ func TestSegmentsAreBounded(t *testing.T) {
 		{"as many that are all active", data(maxSegments+1, 0, opI32Const, 0, opEnd, 0), ""},
 	})
 }
+
+// TestTypesAreBounded: what a branch carries costs no fuel.
+func TestTypesAreBounded(t *testing.T) {
+	module := func(params, results int) []byte {
+		return wasmtest.Module(wasmtest.Section(secType, slices.Concat([]byte{0x60},
+			wasmtest.Sized(bytes.Repeat([]byte{i32}, params)), wasmtest.Sized(bytes.Repeat([]byte{i32}, results)))))
+	}
+	checkBounds(t, []boundTest{
+		{"as many parameters as there may be", module(maxValues, 0), ""},
+		{"one more", module(maxValues+1, 0), "type of 65 parameters and results, more than 64, is not supported"},
+		{"as many results", module(0, maxValues), ""},
+		{"one more result", module(0, maxValues+1), "type of 65 parameters and results"},
+		{"as many of both", module(maxValues/2, maxValues/2), ""},
+		{"one more of both", module(maxValues/2, maxValues/2+1), "type of 65 parameters and results"},
+	})
+}

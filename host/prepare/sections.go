@@ -5,6 +5,10 @@ import (
 	"strings"
 )
 
+// maxValues bounds the parameters and results of a type, which a function's calls and a
+// block's branches carry at no fuel: a loop's iteration moves them all for 4 of it.
+const maxValues = 64
+
 // typeSection reads the types; writeTypes writes them.
 func (p *rewriter) typeSection(r *reader) (out []byte) {
 	for range r.count() {
@@ -13,6 +17,9 @@ func (p *rewriter) typeSection(r *reader) (out []byte) {
 			r.fail(at, "type of form %#x is not supported", form)
 		}
 		t := signature{valueTypes(r), valueTypes(r)}
+		if n := len(t.params) + len(t.results); n > maxValues {
+			r.fail(at, "type of %d parameters and results, more than %d, is not supported", n, maxValues)
+		}
 		if !r.ok() {
 			return out
 		}
