@@ -13,6 +13,7 @@ type codeRewriter struct {
 
 	frames []frame // the blocks that are open
 	edges  int     // blocks, and branches to their ends or heads
+	loops  int     // open or closed
 	level  int     // the innermost of them that is a loop or the function
 	meter  fuelMeter
 }
@@ -81,7 +82,7 @@ func (p *rewriter) function(r *reader, out []byte, params int) []byte {
 	}
 	c.copyTo(r.at)
 	c.setCharges()
-	c.checkCarried(start)
+	c.checkBlocks(start)
 	p.frames, p.regions, p.jumps = c.frames, c.meter.regions, c.meter.jumps
 	if r.ok() && r.at != len(r.b) {
 		r.fail(r.at, "code goes on behind its end")
@@ -117,6 +118,9 @@ func (c *codeRewriter) open(s shape) {
 	f := frame{shape: s, level: c.level, calls: c.meter.calls}
 	switch s {
 	case 0, loopHead:
+		if s == loopHead {
+			c.loops++
+		}
 		c.level = len(c.frames)
 		f.region = c.beginRegion(c.r.at, true)
 	case ifMark:

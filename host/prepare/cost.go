@@ -14,6 +14,9 @@ const (
 	// their ends. Compilers come to 58 000 where they optimize. Where they do not, they
 	// may come to more at no cost: their locals are then carried nowhere.
 	maxCarried = 1 << 20
+	// maxLoops bounds the loops of a function, which take an engine long without any
+	// locals too. Compilers come to 53.
+	maxLoops = 1000
 )
 
 const advice = "build the module optimized, or split the function"
@@ -28,8 +31,12 @@ func (r *reader) functionCode(nth int) *reader {
 	return r.sub(int(length))
 }
 
-// checkCarried fails at the start of a function that has too many locals and blocks.
-func (c *codeRewriter) checkCarried(start int) {
+// checkBlocks fails at the start of a function that has too many loops, or too many locals
+// and blocks. What blocks carry by their types is bounded by maxValues, and adds little.
+func (c *codeRewriter) checkBlocks(start int) {
+	if c.loops > maxLoops {
+		c.r.tooCostly(start, "function has %d loops, more than %d: "+advice, c.loops, maxLoops)
+	}
 	if n := uint64(c.locals) * uint64(c.edges); n > maxCarried {
 		c.r.tooCostly(start, "function has %d locals and %d blocks and branches, the product of which is more than %d: "+advice, c.locals, c.edges, maxCarried)
 	}

@@ -154,7 +154,7 @@ func TestRewriteStart(t *testing.T) {
 }
 
 // TestCost holds that a function may be as long as the bound and no longer, and that
-// its locals and blocks are bounded together.
+// its loops are bounded, and its locals and blocks together.
 func TestCost(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -163,8 +163,10 @@ func TestCost(t *testing.T) {
 	}{
 		{"long", withFunctions(2, MaxFunction), ""},
 		{"longer", withFunctions(2, MaxFunction+1), "function 1 of those it defines has 65537 bytes of code, more than 65536: build the module optimized, or split the function"},
-		{"blocks", withBlocks(1024, 1023), ""}, // and the function itself is one
-		{"more blocks", withBlocks(1024, 1024), "function has 1024 locals and 1025 blocks and branches, the product of which is more than 1048576: build the module optimized, or split the function"},
+		{"blocks", withBlocks(1024, opBlock, 1023), ""}, // and the function itself is one
+		{"more blocks", withBlocks(1024, opBlock, 1024), "function has 1024 locals and 1025 blocks and branches, the product of which is more than 1048576: build the module optimized, or split the function"},
+		{"loops", withBlocks(0, opLoop, maxLoops), ""},
+		{"more loops", withBlocks(0, opLoop, maxLoops+1), "function has 1001 loops, more than 1000: build the module optimized, or split the function"},
 	} {
 		_, err := Rewrite(tt.wasm, Options{})
 		for what, err := range map[string]error{"rewrite": err, "check": CheckCost(tt.wasm)} {
@@ -178,10 +180,11 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// withBlocks returns a module of one function, with so many locals and empty blocks.
-func withBlocks(locals, blocks int) []byte {
+// withBlocks returns a module of one function, with so many locals and empty blocks or
+// loops.
+func withBlocks(locals int, op byte, blocks int) []byte {
 	body := append(appendU32([]byte{1}, uint32(locals)), i32)
-	body = append(append(body, bytes.Repeat([]byte{opBlock, noResult, opEnd}, blocks)...), opEnd)
+	body = append(append(body, bytes.Repeat([]byte{op, noResult, opEnd}, blocks)...), opEnd)
 	return withCode([][]byte{body})
 }
 
