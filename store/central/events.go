@@ -3,6 +3,8 @@ package central
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"partneredge/store"
@@ -24,11 +26,11 @@ func (t *tx) emit(ctx context.Context, account, kind string, data any) (*store.E
 		ID:        store.NewID("evt", now),
 		AccountID: account,
 		Type:      kind,
-		CreatedAt: now,
+		CreatedAt: t.eventTime(account, now),
 		Silenced:  mode != store.ModeLive,
 	}
 	var err error
-	e.Body, err = event.Body(event.Head{ID: e.ID, Type: kind, AccountID: account, CreatedAt: now}, data)
+	e.Body, err = event.Body(event.Head{ID: e.ID, Type: kind, AccountID: account, CreatedAt: e.CreatedAt}, data)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +38,34 @@ func (t *tx) emit(ctx context.Context, account, kind string, data any) (*store.E
 	if e.Silenced {
 		return e, nil
 	}
-	return e, t.deliveries.FanOut(ctx, e)
+	return e, t.deliveries.FanOut(ctx, e, now)
+}
+
+// eventTime returns when an event of account is made: now, or a microsecond after the
+// account's last event where the clock is not past it. Partners order events by it.
+func (t *tx) eventTime(account string, now time.Time) time.Time {
+	at := max(store.Micros(now), t.eventAt[account]+1)
+	t.eventAt[account] = at
+	return store.TimeOf(at)
+}
+
+// writeEvents writes the events of the transaction, and when each account had its last.
+func (t *tx) writeEvents(ctx context.Context) error {
+	if err := insertEvents.Run(ctx, t.Tx, t.events); err != nil {
+		return err
+	}
+	last := make(map[string]*store.Event)
+	for _, e := range t.events {
+		last[e.AccountID] = e
+	}
+	return updateEventAt.Run(ctx, t.Tx, slices.Collect(maps.Values(last)))
+}
+
+var updateEventAt = db.Bulk[*store.Event]{
+	Tried:     "write times of last events",
+	Columns:   "id, at",
+	Row:       func(e *store.Event) []any { return []any{e.AccountID, store.Micros(e.CreatedAt)} },
+	Statement: `UPDATE accounts SET event_at = v.at FROM v WHERE accounts.id = v.id`,
 }
 
 var insertEvents = db.Insert("events", "id, account_id, type, created_at, silenced, body", func(e *store.Event) []any {

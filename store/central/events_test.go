@@ -32,7 +32,8 @@ func TestEnvelopes(t *testing.T) {
 		var events []*store.Event
 		add := func(e *store.Event, err error) {
 			t.Helper()
-			if noError(t, err); e == nil || e.Silenced || e.AccountID != a.ID || !e.CreatedAt.Equal(now) {
+			made := now.Add(time.Duration(len(events)) * time.Microsecond)
+			if noError(t, err); e == nil || e.Silenced || e.AccountID != a.ID || !e.CreatedAt.Equal(made) {
 				t.Fatalf("event %+v", e)
 			}
 			events = append(events, e)
@@ -125,6 +126,50 @@ func TestDealsAndGoals(t *testing.T) {
 		if latest := must(db.ChangesSince(ctx, Position{}, 0))(t).Latest; latest != 0 {
 			t.Errorf("%d changes of what no node holds", latest)
 		}
+	})
+}
+
+// TestEventTimesRise: an account's events are made one after the other, by their own
+// created_at, whatever the times in their data, while the clock stands or is put back, and
+// for another process too. Their deliveries are due by the clock.
+func TestEventTimesRise(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := t.Context()
+		now := time.Date(2026, 7, 8, 9, 10, 11, 0, time.UTC)
+		cfg := Config{Now: func() time.Time { return now }}
+		db := openWith(t, p, cfg)
+		a, changedAt := newAccount(t, db, store.ModeLive), now
+		noError(t, db.AddSubscription(ctx, subscriptionFor(a.ID, store.EventDealChanged)))
+		must(db.PutDeal(ctx, store.Deal{ID: "d", AccountID: a.ID, Stage: "none"}))(t)
+		var last time.Time
+		move := func(stage string, want time.Time) {
+			t.Helper()
+			changedAt = changedAt.Add(-time.Hour)
+			put := must(db.PutDeal(ctx, store.Deal{ID: "d", AccountID: a.ID, Stage: stage, ChangedAt: changedAt}))(t)
+			var envelope struct {
+				CreatedAt time.Time `json:"created_at"`
+			}
+			noError(t, json.Unmarshal(put.Event.Body, &envelope))
+			kept := must(db.Event(ctx, put.Event.ID))(t)
+			if !envelope.CreatedAt.Equal(want) || !kept.CreatedAt.Equal(want) || !want.After(last) {
+				t.Errorf("%s: sent with %v, kept with %v, want %v", stage, envelope.CreatedAt, kept.CreatedAt, want)
+			}
+			last = want
+			made, _, err := db.Deliveries(ctx, deliveries.Filter{EventID: kept.ID}, store.Page{})
+			if noError(t, err); len(made) != 1 || !made[0].NextAt.Equal(now) || !made[0].CreatedAt.Equal(now) {
+				t.Errorf("%s: deliveries %+v, want one that is due at %v", stage, made, now)
+			}
+		}
+		first := now
+		move("first", first)
+		move("the clock stands", first.Add(time.Microsecond))
+		now = now.Add(-time.Hour)
+		move("the clock was put back", first.Add(2*time.Microsecond))
+		noError(t, db.Close())
+		db = openWith(t, p, cfg)
+		move("another process", first.Add(3*time.Microsecond))
+		now = now.Add(2 * time.Hour)
+		move("the clock is past it", now)
 	})
 }
 

@@ -22,6 +22,7 @@ type tx struct {
 	log        *slog.Logger
 	modes      map[string]store.Mode // of the accounts it holds
 	modesWere  []modeWas             // before jobs changed them, in order
+	eventAt    map[string]int64      // when accounts that it holds had their last event
 	times      map[series]*times     // once read
 	newest     map[series]newest     // of series without an account, once one asked
 	firings    []store.Firing
@@ -35,7 +36,7 @@ type tx struct {
 func (d *DB) newTx(t *db.Tx) db.Batch {
 	return &tx{
 		Tx: t, commits: &d.commits, log: d.log, deliveries: d.NewBatch(t),
-		modes: make(map[string]store.Mode), times: make(map[series]*times),
+		modes: make(map[string]store.Mode), eventAt: make(map[string]int64), times: make(map[series]*times),
 		newest: make(map[series]newest),
 	}
 }
@@ -103,12 +104,18 @@ func written[T any](record T, err error) (T, error) {
 	return record, nil
 }
 
-// Lock implements db.Batch: it locks accounts, and learns their modes.
-func (t *tx) Lock(ctx context.Context, accounts []string) (err error) {
-	t.modes, err = db.Map[string, store.Mode](ctx, t, t.ForUpdate(`SELECT id, mode FROM accounts WHERE `+t.In("id")+` ORDER BY id`),
-		t.Set(accounts))
+// Lock implements db.Batch: it locks accounts, and learns their modes and when they had
+// their last events.
+func (t *tx) Lock(ctx context.Context, accounts []string) error {
 	t.deliveries.Expect(accounts)
-	return err
+	return db.Each(ctx, t, func(row db.Row) error {
+		var id string
+		var mode store.Mode
+		var at int64
+		err := row.Scan(&id, &mode, &at)
+		t.modes[id], t.eventAt[id] = mode, at
+		return err
+	}, t.ForUpdate(`SELECT id, mode, event_at FROM accounts WHERE `+t.In("id")+` ORDER BY id`), t.Set(accounts))
 }
 
 // Mark implements db.Batch.
@@ -132,7 +139,7 @@ func (t *tx) Flush(ctx context.Context) error {
 	if err := insertFirings.Run(ctx, t.Tx, t.firings); err != nil {
 		return err
 	}
-	if err := insertEvents.Run(ctx, t.Tx, t.events); err != nil {
+	if err := t.writeEvents(ctx); err != nil {
 		return err
 	}
 	if err := t.deliveries.Flush(ctx); err != nil {

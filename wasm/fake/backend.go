@@ -57,6 +57,7 @@ type account struct {
 	firings       []abi.Firing
 	subscriptions []*Subscription
 	leads         []Lead
+	eventAt       int64                  // when its last event was made
 	idempotency   map[string]idempotency // by key id and idempotency key
 	values        map[string]string      // stages of deals and paces of goals
 }

@@ -17,7 +17,8 @@ type Event struct {
 
 // Emit makes an event of an account. By the rules of the service it is delivered to each
 // subscription of a live key that has its type and is not revoked, but to none while the
-// account is not live. The error is abi.CodeNotFound if there is no such account.
+// account is not live. It is made after the account's last event, also while the clock
+// stands. The error is abi.CodeNotFound if there is no such account.
 func (b *Backend) Emit(accountID, kind string, data any) (Event, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -25,7 +26,8 @@ func (b *Backend) Emit(accountID, kind string, data any) (Event, error) {
 	if err != nil {
 		return Event{}, err
 	}
-	e := Event{Head: event.Head{ID: b.newID("evt"), Type: kind, AccountID: accountID, CreatedAt: time.UnixMicro(b.now())}}
+	a.eventAt = max(b.now(), a.eventAt+1)
+	e := Event{Head: event.Head{ID: b.newID("evt"), Type: kind, AccountID: accountID, CreatedAt: time.UnixMicro(a.eventAt)}}
 	if e.Body, err = event.Body(e.Head, data); err != nil {
 		return Event{}, err
 	}

@@ -293,6 +293,21 @@ func TestGuard(t *testing.T) {
 }
 
 // What is kept must not change when the request's bytes do.
+// TestEventTimesRise: an event is made after the account's last one, also while the clock
+// stands or is put back.
+func TestEventTimesRise(t *testing.T) {
+	c := &clock{start}
+	backend := New(c.now)
+	p := backend.AddAccount(abi.Profile{})
+	for i, at := range []int64{start, start, start - Day} {
+		c.at = at
+		e, err := backend.Emit(p.AccountID, abi.EventSentinelFired, nil)
+		if made := e.CreatedAt.UnixMicro(); err != nil || made != start+int64(i) {
+			t.Errorf("event %d: made at %d, %v, want %d", i, made, err, start+int64(i))
+		}
+	}
+}
+
 func TestKeptApart(t *testing.T) {
 	backend := New(func() int64 { return start })
 	p := backend.AddAccount(abi.Profile{})

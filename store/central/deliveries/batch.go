@@ -85,16 +85,16 @@ func (s *Store) NewBatch(t *db.Tx) *Batch {
 	return &Batch{store: s, tx: t, claimer: s.claimer.Load(), targets: make(map[string][]target)}
 }
 
-// FanOut makes one delivery of an event for each subscription that is to have it.
-// The transaction must hold the event's account.
-func (b *Batch) FanOut(ctx context.Context, e *store.Event) error {
+// FanOut makes one delivery of an event, due now, for each subscription that is to have
+// it. The transaction must hold the event's account.
+func (b *Batch) FanOut(ctx context.Context, e *store.Event, now time.Time) error {
 	targets, err := b.targetsOf(ctx, e.AccountID)
 	if err != nil {
 		return err
 	}
 	for _, to := range targets {
 		if slices.Contains(to.events, e.Type) {
-			b.deliver(e, to)
+			b.deliver(e, to, now)
 		}
 	}
 	return nil
@@ -146,17 +146,17 @@ func (b *Batch) Expect(accounts []string) { b.expected = accounts }
 // Forget has the subscriptions of an account read again.
 func (b *Batch) Forget(account string) { delete(b.targets, account) }
 
-func (b *Batch) deliver(e *store.Event, to target) {
+func (b *Batch) deliver(e *store.Event, to target, now time.Time) {
 	d := store.Delivery{
-		ID: store.NewID("dlv", e.CreatedAt), EventID: e.ID, EventType: e.Type, SubscriptionID: to.id, AccountID: e.AccountID,
-		State: store.StatePending, NextAt: e.CreatedAt, CreatedAt: e.CreatedAt, UpdatedAt: e.CreatedAt,
+		ID: store.NewID("dlv", now), EventID: e.ID, EventType: e.Type, SubscriptionID: to.id, AccountID: e.AccountID,
+		State: store.StatePending, NextAt: now, CreatedAt: now, UpdatedAt: now,
 	}
-	owner, due := "", e.CreatedAt
+	owner, due := "", now
 	if b.claimer != nil && b.claimer.Accept(to.id) {
 		owner, due = b.claimer.Owner, due.Add(b.claimer.Lease)
 		b.claimed = append(b.claimed, Claim{Delivery: b.store.localTimes(d), Body: e.Body, Endpoint: to.endpoint})
 	}
-	b.made = append(b.made, newDelivery{d.ID, d.EventID, to.id, owner, e.CreatedAt.UnixMicro(), due.UnixMicro()})
+	b.made = append(b.made, newDelivery{d.ID, d.EventID, to.id, owner, now.UnixMicro(), due.UnixMicro()})
 }
 
 // Mark returns a function that forgets the deliveries made since, and what was
