@@ -21,9 +21,10 @@ func subscriptionsOf(account string) idempotency.Writes {
 
 // RepeatedSubscription returns the subscription that was kept under an idempotency
 // key in the last 24 hours, with its secret, and sets once.Repeated; without one it
-// does neither. idempotency.ErrKey when another one was asked for, or its secret was
-// rotated since: the first answer cannot be given again, and the new secret is not
-// for whoever has the first request.
+// does neither. idempotency.ErrKey when another one was asked for, or it was revoked or
+// its secret rotated since: the first answer cannot be given again. It would name a
+// subscription that gets nothing, and the new secret is not for whoever has the first
+// request.
 func (d *DB) RepeatedSubscription(ctx context.Context, accountID string, once *idempotency.Request) (kept store.Subscription, err error) {
 	err = d.writeTo(ctx, "repeat subscription", accountID, nil, func(ctx context.Context, t *tx) error {
 		return d.repeatSubscription(ctx, t, accountID, once, &kept)
@@ -39,15 +40,18 @@ func (d *DB) repeatSubscription(ctx context.Context, t *tx, account string, once
 		return err
 	}
 	rotated, err := t.secretRotated(ctx, answer.ID)
-	if err == nil && rotated {
+	if err == nil {
+		*kept, err = d.withSecret(ctx, t, answer.ID)
+	}
+	if err == nil && (rotated || !kept.RevokedAt.IsZero()) {
 		err = idempotency.ErrKey
 	}
 	if err != nil {
 		once.Repeated = false
 		return err
 	}
-	if *kept, err = d.withSecret(ctx, t, answer.ID); err != nil || answer.Repeated {
-		return err
+	if answer.Repeated {
+		return nil
 	}
 	answer.Repeated = true
 	return subscriptionsOf(account).Change(ctx, t.Tx, once.Key, answer)

@@ -46,8 +46,12 @@ func TestSubscribeOnce(t *testing.T) {
 		if _, err = db.RevokeSubscription(ctx, a.ID, first.ID); err != nil {
 			t.Fatal(err)
 		}
-		if again, repeated, err = subscribe(a.ID, "k", "d"); err != nil || !repeated || again.ID != first.ID {
-			t.Errorf("after it was revoked: %v, %v", repeated, err)
+		again, repeated, err = subscribe(a.ID, "k", "d")
+		wantErr(t, err, idempotency.ErrKey)
+		kept, err := db.RepeatedSubscription(ctx, a.ID, &once)
+		wantErr(t, err, idempotency.ErrKey)
+		if repeated || once.Repeated || again.Secret != "" || kept.Secret != "" {
+			t.Errorf("after it was revoked: %v, %+v, %+v, %+v", repeated, once, again, kept)
 		}
 		now = now.Add(24 * time.Hour)
 		if again, repeated, err = subscribe(a.ID, "k", "d"); err != nil || repeated || again.ID == first.ID {

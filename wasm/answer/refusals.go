@@ -85,7 +85,7 @@ func requestRefusals() []Refusal {
 			{"invalid_field_type", "A field is no text, or consent is no object."},
 		}},
 		{400, "invalid_idempotency_key", "The header Idempotency-Key is not 1 to 255 printable ASCII characters, or is there twice.", "Send a UUID, made once for each thing that you do.", nil},
-		{409, "idempotency_conflict", "The Idempotency-Key was used within 24 hours for another body, or for a subscription whose secret was rotated since.",
+		{409, "idempotency_conflict", "The Idempotency-Key was used within 24 hours for another body, or for a subscription that was revoked, or whose secret was rotated, since.",
 			"Use a new key for a new thing. For the same thing send the same body, byte for byte.", nil},
 		{400, "invalid_target_url", "target_url may not be called.", "Register an HTTPS address that the public internet reaches.", []Reason{
 			{"missing", "There is no target_url."},

@@ -58,7 +58,7 @@ func (v *View) subscribe(a *account, s *abi.Subscription) (reason string, err er
 }
 
 // SubscribeOnce creates a subscription unless its idempotency key was used within a
-// day.
+// day. That of one that was revoked since is a conflict.
 func (v *View) SubscribeOnce(o *abi.SubscribeOnce) (abi.Subscribed, error) {
 	a, err := v.enter(abi.OpSubscribeOnce)
 	defer v.leave()
@@ -72,6 +72,9 @@ func (v *View) SubscribeOnce(o *abi.SubscribeOnce) (abi.Subscribed, error) {
 			return abi.Subscribed{Outcome: abi.Conflict}, nil
 		}
 		for _, have := range a.subscriptions {
+			if have.ID == before.id && have.Revoked != 0 {
+				return abi.Subscribed{Outcome: abi.Conflict}, nil
+			}
 			if have.ID == before.id {
 				return abi.Subscribed{Outcome: abi.Repeat, ID: have.ID, Secret: have.Secret, Created: have.Created}, nil
 			}
