@@ -103,26 +103,15 @@ type NodeSeen struct {
 	Apart time.Duration
 }
 
-// addSeen sets in nodes when each was seen, and in which version. Earlier programs, which
-// may have been the last to hear a node, note it in its own row.
+// addSeen sets in nodes when each was seen, and in which version.
 func addSeen(ctx context.Context, d *db.DB, nodes []store.Node) error {
 	ids := make([]string, len(nodes))
 	for i, n := range nodes {
 		ids[i] = n.ID
 	}
-	seen, err := db.All(ctx, d, func(row db.Row) (n NodeSeen, err error) {
-		err = row.Scan(&n.ID, db.Time(&n.At), &n.Version)
-		return n, err
-	}, `SELECT id, at, version FROM node_seen WHERE `+d.In("id")+`
-		UNION ALL SELECT id, last_seen_at, version FROM nodes WHERE `+d.In("id"), d.Set(ids), d.Set(ids))
+	byID, err := lastSeen(ctx, d, ids)
 	if err != nil {
 		return err
-	}
-	byID := make(map[string]NodeSeen, len(seen))
-	for _, n := range seen {
-		if last, known := byID[n.ID]; !known || last.At.Before(n.At) {
-			byID[n.ID] = n
-		}
 	}
 	for i := range nodes {
 		n := byID[nodes[i].ID]
@@ -131,18 +120,38 @@ func addSeen(ctx context.Context, d *db.DB, nodes []store.Node) error {
 	return nil
 }
 
-// LastSeen reads when each of some nodes spoke last to any origin process. One that never did
-// is left out.
+// lastSeen reads when each of some nodes was seen last, and in which version. Earlier
+// programs, which may have been the last to hear a node, note it in its own row.
+func lastSeen(ctx context.Context, d *db.DB, ids []string) (map[string]NodeSeen, error) {
+	seen, err := db.All(ctx, d, func(row db.Row) (n NodeSeen, err error) {
+		err = row.Scan(&n.ID, db.Time(&n.At), &n.Version)
+		return n, err
+	}, `SELECT id, at, version FROM node_seen WHERE `+d.In("id")+`
+		UNION ALL SELECT id, last_seen_at, version FROM nodes WHERE `+d.In("id"), d.Set(ids), d.Set(ids))
+	if err != nil {
+		return nil, err
+	}
+	byID := make(map[string]NodeSeen, len(seen))
+	for _, n := range seen {
+		if last, known := byID[n.ID]; !known || last.At.Before(n.At) {
+			byID[n.ID] = n
+		}
+	}
+	return byID, nil
+}
+
+// LastSeen reads when each of some nodes spoke last to any origin process. Nodes that are not
+// enrolled are left out; the time of one that never did is zero.
 func (f *Fleet) LastSeen(ctx context.Context, ids []string) (map[string]time.Time, error) {
-	seen := make(map[string]time.Time)
-	err := db.Each(ctx, f.db, func(row db.Row) error {
-		var id string
-		var at time.Time
-		err := row.Scan(&id, db.Time(&at))
-		seen[id] = at
-		return err
-	}, `SELECT id, at FROM node_seen WHERE `+f.db.In("id"), f.db.Set(ids))
-	return seen, db.Fail("read when nodes spoke", err)
+	seen, err := lastSeen(ctx, f.db, ids)
+	if err != nil {
+		return nil, db.Fail("read when nodes spoke", err)
+	}
+	times := make(map[string]time.Time, len(seen))
+	for id, n := range seen {
+		times[id] = n.At
+	}
+	return times, nil
 }
 
 const noteSeen = "note when nodes spoke"
