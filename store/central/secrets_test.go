@@ -12,6 +12,7 @@ import (
 	"partneredge/store/central/centraltest"
 	"partneredge/store/central/db"
 	"partneredge/store/central/deliveries"
+	"partneredge/store/central/idempotency"
 )
 
 // markers "encrypt" with a mark that names their key and the record.
@@ -159,7 +160,7 @@ func TestDamagedSecretHoldsUpNothing(t *testing.T) {
 		for i := range ids {
 			s := subscriptionFor(a.ID, store.EventSentinelFired)
 			ids[i] = s.ID
-			noError(t, d.AddSubscription(ctx, s))
+			must(d.Subscribe(ctx, s, &idempotency.Request{Key: s.ID, Digest: "d"}))(t)
 		}
 		must(d.RotateSecret(ctx, ids[2], "second", d.Now().Add(time.Hour)))(t)
 		for column, of := range map[string][]string{"secret": ids[:2], "old_secret": ids[2:3]} {
@@ -193,6 +194,8 @@ func TestDamagedSecretHoldsUpNothing(t *testing.T) {
 		if _, err := d.RevokeSubscription(ctx, a.ID, ids[1]); err != nil {
 			t.Errorf("revoking: %v", err)
 		}
+		_, err := d.RepeatedSubscription(ctx, a.ID, &idempotency.Request{Key: ids[1], Digest: "d"})
+		wantErr(t, err, idempotency.ErrKey) // as of any that was revoked
 		noError(t, d.ExportAccount(ctx, a.ID, func(any) error { return nil }))
 		if gone := must(d.EraseAccount(ctx, a.ID))(t); gone["subscriptions"] != int64(len(ids)) {
 			t.Errorf("erased %v", gone)

@@ -39,12 +39,13 @@ func (d *DB) repeatSubscription(ctx context.Context, t *tx, account string, once
 	if err = subscriptionsOf(account).Repeat(ctx, t.Tx, once, &answer); err != nil || !once.Repeated {
 		return err
 	}
-	rotated, err := t.secretRotated(ctx, answer.ID)
-	if err == nil {
-		*kept, err = d.withSecret(ctx, t, answer.ID)
-	}
-	if err == nil && (rotated || !kept.RevokedAt.IsZero()) {
+	over, err := t.isOver(ctx, answer.ID)
+	switch {
+	case err != nil:
+	case over:
 		err = idempotency.ErrKey
+	default:
+		*kept, err = d.withSecret(ctx, t, answer.ID)
 	}
 	if err != nil {
 		once.Repeated = false
@@ -55,6 +56,13 @@ func (d *DB) repeatSubscription(ctx context.Context, t *tx, account string, once
 	}
 	answer.Repeated = true
 	return subscriptionsOf(account).Change(ctx, t.Tx, once.Key, answer)
+}
+
+// isOver reports whether a subscription was revoked, or has another secret than at first. The
+// secret, which may not open, is not needed for that.
+func (t *tx) isOver(ctx context.Context, id string) (over bool, err error) {
+	err = t.Get(ctx, `SELECT old_secret <> '' OR revoked_at <> 0 FROM subscriptions WHERE id = ?`, []any{id}, &over)
+	return over, err
 }
 
 // secretRotated reports whether a subscription has another secret than at first.
