@@ -16,7 +16,8 @@ import (
 // exec changes the database behind the origin's back.
 func (f *fixture) exec(statement string, args ...any) {
 	f.Helper()
-	raw, err := sql.Open("sqlite", filepath.Join(f.config.Dir, "central.db"))
+	// The origin may be writing.
+	raw, err := sql.Open("sqlite", "file://"+filepath.Join(f.config.Dir, "central.db")+"?_pragma=busy_timeout(60000)")
 	if err == nil {
 		_, err = raw.ExecContext(f.Context(), statement, args...)
 		err = errors.Join(err, raw.Close())
