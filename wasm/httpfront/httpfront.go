@@ -248,9 +248,17 @@ func (x *exchange) call(ctx context.Context, name string, m Module, resp *abi.Re
 	}
 	resp.Reset()
 	err := x.callIn(ctx, name, m, resp)
-	var outside interface{ Outside() bool }
-	x.outside = err == nil && resp.Hindered || errors.As(err, &outside) && outside.Outside()
+	x.outside = resp.Hindered
+	if err != nil {
+		x.outside = isOutside(err)
+	}
 	return err
+}
+
+// isOutside reports whether a call failed for a cause outside its module.
+func isOutside(err error) bool {
+	var of interface{ Outside() bool }
+	return errors.As(err, &of) && of.Outside()
 }
 
 func (x *exchange) callIn(ctx context.Context, name string, m Module, resp *abi.Response) error {
