@@ -91,23 +91,3 @@ func (r *requests) probe(ctx context.Context) error {
 	_, err := r.DB.ChangesSince(ctx, central.Position{}, 1)
 	return err
 }
-
-// drain ends subscriptions, and returns when the messages that have come are handled or ctx
-// ends.
-func drain(ctx context.Context, subs []*nats.Subscription) {
-	var drained sync.WaitGroup
-	for _, sub := range subs {
-		drained.Go(func() {
-			closed := make(chan struct{})
-			sub.SetClosedHandler(func(string) { close(closed) })
-			if err := sub.Drain(); err != nil {
-				return // the connection is gone, and the subscription with it
-			}
-			select {
-			case <-closed:
-			case <-ctx.Done():
-			}
-		})
-	}
-	drained.Wait()
-}

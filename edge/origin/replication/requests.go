@@ -122,7 +122,17 @@ func inSlot(s *slots, handle handler) handler {
 func (r *requests) stop(ctx context.Context) {
 	r.queue.endProbes()
 	r.queue.probes.Wait()
-	drain(ctx, append(r.queue.subs, r.subs...))
+	for _, sub := range append(r.queue.subs, r.subs...) {
+		drained := make(chan struct{})
+		sub.SetClosedHandler(func(string) { close(drained) })
+		if err := sub.Drain(); err != nil {
+			continue // the connection is gone, and the subscription with it
+		}
+		select {
+		case <-drained:
+		case <-ctx.Done():
+		}
+	}
 	r.queue.subs, r.subs = nil, nil
 	cut := context.AfterFunc(ctx, r.cancel)
 	defer cut()
