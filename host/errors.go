@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Reason says why a call failed. The set only grows. All but Canceled and Closed are
-// the module's doing or the node's load, and are answered with 500 internal_error.
+// Reason says why a call failed. The set only grows. RequestSize is answered with 413
+// payload_too_large, and all else with 500 internal_error; of a Canceled call the client is gone.
 type Reason string
 
 // Reasons.

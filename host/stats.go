@@ -39,8 +39,8 @@ func (c *counts) fail(r Reason) {
 // Stats returns the module's numbers.
 func (m *Module) Stats() Stats {
 	c := &m.counts
-	s := Stats{Calls: c.calls.Load(), Created: c.created.Load(),
-		Discarded: c.discarded.Load(), Restored: c.restored.Load(), Image: m.image.size(), Failed: map[Reason]uint64{}}
+	s := Stats{Calls: c.calls.Load(), Created: c.created.Load(), Discarded: c.discarded.Load(),
+		Restored: c.restored.Load(), Image: m.image.size(), Failed: map[Reason]uint64{}}
 	c.mu.Lock()
 	maps.Copy(s.Failed, c.failed)
 	c.mu.Unlock()

@@ -77,8 +77,8 @@ func cCompiler(ctx context.Context, dir, out string) (*exec.Cmd, error) {
 // called as the second is before Rust 1.78.
 var rustTargets = []string{"wasm32-wasip1", "wasm32-wasi", "wasm32-unknown-unknown"}
 
-// cargoManifest is what is read of a Cargo.toml: whether there is a dependency, and the
-// names that the library may have.
+// cargoManifest holds the fields of a Cargo.toml that decide whether cargo is needed, and
+// how it names the library.
 type cargoManifest struct {
 	cargoDependencies
 	Package, Lib struct{ Name string }

@@ -233,7 +233,7 @@ func (h *hosts) systemctl(host, verb, unit string) {
 	h.up[host+unit] = startProgram(h.t, cmp.Or(h.program, testFiles.program(h.t)), filepath.Join(data, strings.TrimPrefix(unit, "edge-")+".json"), &ready, args...)
 }
 
-// env is what a unit has in its environment.
+// env returns the environment of a unit.
 func (h *hosts) env(host, unit string) map[string]string {
 	h.t.Helper()
 	text, err := os.ReadFile(h.path(host, "etc/edge/"+strings.TrimPrefix(unit, "edge-")+".env"))

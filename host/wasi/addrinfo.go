@@ -144,7 +144,7 @@ func lookUpErrno(err error) errno {
 // resolved holds the endpoints that a call looked up.
 type resolved map[endpoint]lookedUp
 
-// lookedUp is what came of a lookup: addresses, or why there are none.
+// lookedUp holds the addresses that a lookup has found, or why it has found none.
 type lookedUp struct {
 	addrs  []netip.AddrPort
 	failed errno

@@ -67,7 +67,7 @@ func dialer() *net.Dialer {
 // unacknowledgedMost bounds how long what was sent may stay without an acknowledgement.
 const unacknowledgedMost = 20 * time.Second
 
-// busyTimeout is how many milliseconds SQLite waits for another process that has the file.
+// busyTimeout bounds the wait of SQLite for another process that has the file, in milliseconds.
 const busyTimeout = "10000"
 
 func (d *DB) connectSQLite(path string) error {

@@ -14,8 +14,8 @@ import (
 // manifestMost is the largest manifest that is kept, in bytes.
 const manifestMost = 1 << 20
 
-// ReferrersMost is how many manifests may have the same subject. What reads them stops
-// there, so one more would hide another.
+// ReferrersMost bounds the manifests of one subject. Readers stop there, so one more would
+// hide another.
 const ReferrersMost = 16
 
 // PutManifest keeps a manifest, and has tag name it where there is one. The same
