@@ -72,10 +72,11 @@ func (v *View) SubscribeOnce(o *abi.SubscribeOnce) (abi.Subscribed, error) {
 			return abi.Subscribed{Outcome: abi.Conflict}, nil
 		}
 		for _, have := range a.subscriptions {
-			if have.ID == before.id && have.Revoked != 0 {
+			switch {
+			case have.ID != before.id:
+			case have.Revoked != 0:
 				return abi.Subscribed{Outcome: abi.Conflict}, nil
-			}
-			if have.ID == before.id {
+			default:
 				return abi.Subscribed{Outcome: abi.Repeat, ID: have.ID, Secret: have.Secret, Created: have.Created}, nil
 			}
 		}
