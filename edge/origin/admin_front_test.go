@@ -52,7 +52,7 @@ func TestHealthAndMetrics(t *testing.T) {
 	}
 	f.account("live")
 	status, _, text := f.send("GET", "/metrics", nil, "")
-	for _, want := range []string{`edge_origin_admin_request_seconds_count{route="GET /readyz",status="200"} 1`, "edge_origin_nodes_connected 0"} {
+	for _, want := range []string{`edge_origin_admin_request_seconds_count{route="GET /readyz",status="200"} 1`, "edge_origin_nodes_connected 0", "edge_origin_ready 1\n"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("metrics answered %d without %s:\n%s", status, want, text)
 		}
@@ -115,6 +115,9 @@ func TestFaultsAreNotDescribed(t *testing.T) {
 	}
 	if status, _, text := f.send("GET", "/readyz", nil, ""); status != 503 {
 		t.Errorf("without a database /readyz answered %d %s", status, text)
+	}
+	if status, _, text := f.send("GET", "/metrics", nil, ""); status != 200 || !strings.Contains(string(text), "edge_origin_ready 0\n") {
+		t.Errorf("without a database /metrics answered %d without edge_origin_ready 0:\n%s", status, text)
 	}
 }
 

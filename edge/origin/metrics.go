@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"partneredge/edge/origin/listener"
 	"partneredge/edge/origin/replication"
 	"partneredge/edge/wire"
 	"partneredge/store/central/db"
@@ -49,11 +50,13 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 }
 
 // register adds what is read when metrics are asked for.
-func (m *metrics) register(c Config, r *replication.Server, clock *clockJudge) {
+func (m *metrics) register(c Config, r *replication.Server, clock *clockJudge, front *listener.Server) {
 	auto := promauto.With(c.Metrics)
 	gauge := func(name, help string, value func() float64) {
 		auto.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "edge_origin", Name: name, Help: help}, value)
 	}
+	gauge("ready", "1 while the origin does its work, and /readyz answers 200; 0 while its database, a full disk or NATS keeps it from that.",
+		func() float64 { return float64(db.Bit(front.Obstacle(context.Background()) == "")) })
 	gauge("nodes_connected", "Nodes that have sent their status lately.", func() float64 { return float64(r.Presence().Connected()) })
 	gauge("nodes_vouched", "Enrolled nodes whose requests are believed without the hash of a key, since they have never spoken wire version 2.",
 		func() float64 { return float64(r.Presence().Vouched()) })

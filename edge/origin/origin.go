@@ -78,10 +78,10 @@ func Start(ctx context.Context, c Config) (_ *Origin, err error) {
 		DB: c.DB, Conn: o.broker.Conn(), Nodes: o.replication.Presence(), Log: c.Log, Now: c.Now,
 	})
 	o.retention = startRetention(c)
-	m.register(c, o.replication, o.retention.clock)
 	if o.admin, err = o.startAdmin(c, m, authority); err != nil {
 		return nil, err
 	}
+	m.register(c, o.replication, o.retention.clock, o.admin)
 	c.Log.Info("origin is up", "admin", o.AdminURL(), "nats", o.NATSURL(), "database", c.DB.Kind(),
 		"nodes", len(o.replication.Presence().Enrolled()))
 	return o, nil

@@ -84,25 +84,30 @@ func fromHere(r *http.Request) bool {
 }
 
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+	if obstacle := s.Obstacle(r.Context()); obstacle != "" {
+		admin.WriteJSON(w, http.StatusServiceUnavailable, map[string]string{"status": obstacle})
+		return
+	}
+	admin.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+}
+
+// Obstacle returns what keeps the origin from its work, "" if nothing does. The database has
+// two seconds to answer.
+func (s *Server) Obstacle(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	_, err := s.db.ChangesSince(ctx, central.Position{}, 1)
-	var refused error
-	if err == nil {
-		refused = s.db.Writable(ctx)
-	}
-	switch {
-	case err != nil:
+	if _, err := s.db.ChangesSince(ctx, central.Position{}, 1); err != nil {
 		s.log.Warn("not ready", "err", err)
-		admin.WriteJSON(w, http.StatusServiceUnavailable, map[string]string{"status": "database unavailable"})
-	case refused != nil:
-		s.log.Warn("not ready", "err", refused)
-		admin.WriteJSON(w, http.StatusServiceUnavailable, map[string]string{"status": "database takes no writes: is its disk full?"})
-	case !s.Ready():
-		admin.WriteJSON(w, http.StatusServiceUnavailable, map[string]string{"status": "nats unavailable"})
-	default:
-		admin.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+		return "database unavailable"
 	}
+	if err := s.db.Writable(ctx); err != nil {
+		s.log.Warn("not ready", "err", err)
+		return "database takes no writes: is its disk full?"
+	}
+	if !s.Ready() {
+		return "nats unavailable"
+	}
+	return ""
 }
 
 // eventStream is the type of an answer that goes on for as long as a page is
