@@ -157,7 +157,7 @@ func TestRollouts(t *testing.T) {
 		var out, said strings.Builder
 		args = append([]string{"release"}, append(args, "--admin", d.origin.AdminURL(), "--token-file", filepath.Join(dir, "origin", "admin.token"))...)
 		if code := Main(t.Context(), "test", args, &out, &said); code != want {
-			t.Fatalf("edge %v: exit code %d, want %d\n%s", args, code, want, said.String())
+			t.Fatalf("edge %v: exit code %d, want %d\n%s%s", args, code, want, out.String(), said.String())
 		}
 		return out.String() + said.String()
 	}
