@@ -86,8 +86,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// TestAlertsHaveAPage: OPERATIONS.md says of each alert where to read, at sections that it
-// has.
+// TestAlertsHaveAPage: OPERATIONS.md says of each alert where to read, and links sections that
+// it has.
 func TestAlertsHaveAPage(t *testing.T) {
 	alerts, err := os.ReadFile("../alerts.yml")
 	if err != nil {
@@ -117,9 +117,13 @@ func TestAlertsHaveAPage(t *testing.T) {
 		if strings.HasPrefix(pages[1], "the last line") {
 			continue
 		}
-		for _, page := range regexp.MustCompile(`; |, then `).Split(pages[1], -1) {
+		for _, link := range strings.Split(pages[1], "; ") {
+			page, anchor, _ := strings.Cut(strings.Trim(link, "[)"), "](")
 			if !strings.Contains(string(operations), "\n## "+page+"\n") {
 				t.Errorf("there is no page %s", page)
+			}
+			if want := "#" + strings.NewReplacer(" ", "-", ",", "").Replace(strings.ToLower(page)); anchor != want {
+				t.Errorf("the page %s is linked as %q, want %q", page, anchor, want)
 			}
 		}
 	}
