@@ -49,7 +49,7 @@ func (c *Client) Follow(ctx context.Context, path string, handle func(Event) err
 		refused, ok := errors.AsType[*Error](err)
 		switch {
 		case s.connected && ok && s.place != "" && refused.Reason == "last_event_id_invalid":
-			s.place = "" // of an origin of before places: ask it as it knows
+			s.place = "" // the origin predates places: ask it without one
 		case !s.connected || ok && refused.Status/100 == 4 && refused.Status != http.StatusTooManyRequests:
 			return err
 		}

@@ -134,7 +134,7 @@ func TestBackupHasEveryKey(t *testing.T) {
 	}
 }
 
-// TestRestoreWithoutKeys: a backup of before all keys had to be in it is not restored with
+// TestRestoreWithoutKeys: a backup from before all keys had to be in it is not restored with
 // others in their place.
 func TestRestoreWithoutKeys(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "origin")
@@ -223,7 +223,7 @@ func TestBackupWhileKeysChange(t *testing.T) {
 			t.Errorf("by a flag: %v: %v", flag, err)
 		}
 		if left, err := os.ReadFile(file); string(left) != "earlier" {
-			t.Errorf("the backup of before: %v", err)
+			t.Errorf("the earlier backup: %v", err)
 		}
 		b.snapshot = nil
 		if err := b.write(t.Context(), file); err != nil {
@@ -258,7 +258,7 @@ func TestBackupsInTheDirectory(t *testing.T) {
 }
 
 // TestBackupOverTheOrigin: no backup takes the place of a file of the origin, whether that is
-// there or not yet, lies elsewhere, or is named another way; one of before it does.
+// there or not yet, lies elsewhere, or is named another way; an earlier backup does.
 func TestBackupOverTheOrigin(t *testing.T) {
 	outer := t.TempDir()
 	b := backupJob{dir: filepath.Join(outer, "origin"), tokenFile: filepath.Join(outer, "token"), secretsFile: filepath.Join(outer, "keys"), natsKeys: filepath.Join(outer, "nats")}

@@ -352,7 +352,7 @@ func TestWhenOneAsksToBeForgotten(t *testing.T) {
 	edge(t, "restore", "--from", before, "--data", s.originDir)
 	s.startOrigin()
 	if err := s.admin.Call(t.Context(), "GET", "/accounts/"+s.account, nil, nil); err != nil {
-		t.Errorf("the backup of before has not the account: %v", err)
+		t.Errorf("the earlier backup does not have the account: %v", err)
 	}
 	edge(t, "tombstone", "apply", filepath.Join(backups, "tombstones.json"), "--data", s.originDir)
 	for _, n := range nodes {

@@ -33,7 +33,7 @@ func TestKeyPage(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, (today - 40).String()) {
-		t.Error("the key's page has a day of before the last 30")
+		t.Error("the key's page has a day from before the last 30")
 	}
 	if _, text := b.get("keys/" + unused); !strings.Contains(text, "Not used in the last 30 days") || !strings.Contains(text, "<dd>never") {
 		t.Errorf("the page of a key that was not used: %s", text)

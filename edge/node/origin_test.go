@@ -42,7 +42,7 @@ type testOrigin struct {
 	mu         sync.Mutex
 	keys       map[string]store.Key // by hash
 	unread     map[string]bool      // hashes of keys that cannot be read
-	whole      bool                 // a refill with one of them fails, as at an origin of before partial answers
+	whole      bool                 // a refill with one of them fails, as at an origin that predates partial answers
 	accounts   map[string]store.Account
 	insights   map[string][]store.Insight
 	firings    map[string][]store.Firing

@@ -72,7 +72,7 @@ func adminRequests(f *fixture) {
 		}
 		f.mustRefuse(400, "limit_not_integer", "GET", path+"?limit=x", nil)
 	}
-	// Nodes of before the filters answer as ever, and the origin leaves out the rest.
+	// Nodes that predate the filters answer as ever, and the origin leaves out the rest.
 	for query, want := range map[string]int{
 		"?account_id=acc_1": 2, "?key_id=key_1": 2, "?account_id=acc_2": 0, "?key_id=key_1&status=429": 1, "?key_id=key_1&status=2xx": 1,
 		"?key_id=key_1&since=2026-03-02T14:05:12Z": 1, "?key_id=key_1&until=2026-03-02T14:05:12Z": 1, "?key_id=key_1&region=eu-west": 2, "?key_id=key_1&region=us": 0,

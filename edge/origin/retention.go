@@ -52,7 +52,7 @@ type pruning struct {
 	begin func() slice
 }
 
-// slice removes up to limit rows of before a time and returns how many.
+// slice removes up to limit rows from before a time and returns how many.
 type slice = func(ctx context.Context, before time.Time, limit int) (removed int, err error)
 
 // startRetention starts rounds of retention, one now and one each retentionEvery, until stop.
@@ -166,7 +166,7 @@ func (r *retention) round(ctx context.Context) {
 	}
 }
 
-// drop all of a kind that is of before a time, slice by slice.
+// drop removes all of a kind that is from before a time, slice by slice.
 func (r *retention) drop(ctx context.Context, job pruning, before time.Time) (dropped int, err error) {
 	next, size := job.begin(), sliceFirst
 	for {

@@ -289,7 +289,7 @@ func TestStolenNodeSpeaksForNobody(t *testing.T) {
 	next(f, closed, "end of the thief's connection")
 }
 
-// enrolOld enrols a node as an origin of before the hashes of keys did.
+// enrolOld enrols a node as an origin that predates the hashes of keys did.
 func (f *fixture) enrolOld() *enrolled {
 	f.Helper()
 	authority, err := natsauth.Open(filepath.Join(f.config.Dir, "nats"))
@@ -311,7 +311,7 @@ func (f *fixture) enrolOld() *enrolled {
 	return n
 }
 
-// TestOldNode: a node of before the hashes of keys works as it did, until it has
+// TestOldNode: a node that predates the hashes of keys works as it did, until it has
 // spoken a version with them, for good. Leads that it kept before wait in the
 // quarantine then, unless the node adds their keys' hashes.
 func TestOldNode(t *testing.T) {

@@ -51,7 +51,7 @@ func TestChangesAreOrdinaryJSON(t *testing.T) {
 }
 
 // TestShortChanges writes what is pushed in short form and reads it, in whatever order its
-// fields come. A node of before that form finds a message without changes.
+// fields come. A node that predates that form finds a message without changes.
 func TestShortChanges(t *testing.T) {
 	m := Changed{Latest: 9, History: "his_1", Short: true, Changes: []store.Change{
 		{Seq: 7, Kind: store.ChangeKey, Ref: "key_1", Gone: true}, {Seq: 8, Kind: store.ChangeKey, Ref: "key_2"},

@@ -148,7 +148,7 @@ func TestDeliveriesOfAll(t *testing.T) {
 
 		made, _ := typeid.UnixMilli(first.ID)
 		for what, id := range map[string]string{
-			"an attempt": store.NewAttemptID(first.ID, time.Now()), "an attempt of before": store.NewID("dlv", time.UnixMilli(made).Add(4*time.Minute)),
+			"an attempt": store.NewAttemptID(first.ID, time.Now()), "an earlier attempt": store.NewID("dlv", time.UnixMilli(made).Add(4*time.Minute)),
 		} {
 			noError(t, q.db.WriteAlone(ctx, func(ctx context.Context, t *engine.Tx) error {
 				_, err := t.Exec(ctx, `UPDATE attempts SET id = ? WHERE delivery_id = ?`, id, first.ID)

@@ -129,7 +129,7 @@ func TestEventPlaces(t *testing.T) {
 		if at := must(db.NewestEventPlace(ctx, account))(t); at != places[2] {
 			t.Errorf("the newest place is %d, want %d", at, places[2])
 		}
-		// An event of a clock that was put back comes after those of before it.
+		// An event of a clock that was put back comes after the earlier ones.
 		now = began.Add(-24 * time.Hour)
 		_, _, err := db.AddContact(ctx, store.Contact{AccountID: account, ClientID: "c", Channel: "sms"})
 		noError(t, err)
@@ -140,7 +140,7 @@ func TestEventPlaces(t *testing.T) {
 }
 
 // TestEventPlaceBeforeReadsWhatIsNewer asks for the query plan of a place by its time, of an
-// account with 5000 events of before it.
+// account with 5000 earlier events.
 func TestEventPlaceBeforeReadsWhatIsNewer(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		ctx := t.Context()
@@ -157,7 +157,7 @@ func TestEventPlaceBeforeReadsWhatIsNewer(t *testing.T) {
 		}
 		plan := dbtest.Explain(t, central.db, central.eventPlaceBefore(), account, db.FirstID("evt", now), account)
 		if !strings.Contains(plan, index) || strings.Contains(plan, "Rows Removed by Filter") || strings.Contains(plan, "SCAN events") {
-			t.Errorf("the plan reads events of before:\n%s", plan)
+			t.Errorf("the plan reads earlier events:\n%s", plan)
 		}
 	})
 }

@@ -34,7 +34,7 @@ type OfferedLead struct {
 	store.AcceptedLead        // as far as it can be read
 	Body               []byte // as it was received
 	Unread             error  // why it cannot be read; nil: it can
-	// Vouched is set for a lead that is not judged by its key: its node is of before
+	// Vouched is set for a lead that is not judged by its key: its node is from before
 	// nodes kept the hashes of keys, or an operator releases it.
 	Vouched bool
 }

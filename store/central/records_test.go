@@ -20,7 +20,7 @@ func leadFor(account string) store.Lead {
 	}
 }
 
-// offered are leads as a node of before key hashes hands them over.
+// offered are leads as a node that predates key hashes hands them over.
 func offered(leads ...store.Lead) (all []OfferedLead) {
 	for _, l := range leads {
 		all = append(all, OfferedLead{AcceptedLead: store.AcceptedLead{Lead: l}, Vouched: true, Body: []byte(engine.JSONText(l))})

@@ -131,7 +131,7 @@ func TestReportsAndShares(t *testing.T) {
 }
 
 // A file that lost its end counts as another life, so that what is spent next
-// is not taken for what the origin has heard of before.
+// is not taken for what the origin has heard of already.
 func TestDamageBeginsAnotherLife(t *testing.T) {
 	c := Config{Dir: t.TempDir()}
 	s := openTest(t, c)
@@ -167,7 +167,7 @@ func TestDamageBeginsAnotherLife(t *testing.T) {
 }
 
 // TestClockPutBackHoldsNobodyUp: a key that has spent all gets tokens again once they are due
-// by the clock that was put back, not by the one of before.
+// by the clock that was put back, not by the earlier one.
 func TestClockPutBackHoldsNobodyUp(t *testing.T) {
 	at := newClock()
 	s := openTest(t, Config{Now: at.now})

@@ -411,7 +411,7 @@ func TestEvictionAtAStart(t *testing.T) {
 }
 
 // TestResetOnAFullDisk: records are stale although the cursor cannot be stored, and all
-// are after a restart that finds some of after the reset and not the cursor.
+// are after a restart that finds some from after the reset and not the cursor.
 func TestResetOnAFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	disk, left := rationed(t, dir, "hot.db")

@@ -82,7 +82,7 @@ func TestHotSetStaysWithinItsBounds(t *testing.T) {
 		shares := merger.Merge(reporter, reports, at.now().UnixMicro())
 		for id, share := range shares {
 			// What is missing is what this use took: neither nothing nor what an
-			// account of before had counted.
+			// earlier account had counted.
 			if share.Missing == 0 || share.Missing > ratelimit.Token {
 				t.Fatalf("%s: %d grains missing after one request", id, share.Missing)
 			}

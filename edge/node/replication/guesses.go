@@ -90,7 +90,7 @@ type lookups struct {
 	guesses places.Places[netip.Prefix] // under way
 	batches batch.Group[local.Record]
 	// singly is the time, in microseconds, until which keys are asked for one by one, since
-	// an origin of before such questions answered.
+	// an origin that predates such questions answered.
 	singly atomic.Int64
 }
 

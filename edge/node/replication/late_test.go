@@ -29,7 +29,7 @@ func (l testLink) Ask(ctx context.Context, _ string, req, reply wire.Message) er
 }
 
 // TestAnswersOfBeforeAReset: the origin is restored from a backup, in which change numbers are
-// lower, while answers of before are on their way. None of them is taken for current, however
+// lower, while earlier answers are on their way. None of them is taken for current, however
 // the record was asked for and whether it is held.
 func TestAnswersOfBeforeAReset(t *testing.T) {
 	const keys, view = 3, "profile/acc_1"

@@ -177,9 +177,9 @@ func (r *replica) outdate() { signal(r.outdated) }
 
 // refillAll asks for the held keys again each time that all of them became stale, until all
 // are asked for, or ctx ends. An origin that cannot be reached behind a NATS server answers as
-// one of before refills does, so that one is asked again too.
+// one that predates refills does, so that one is asked again too.
 func (r *replica) refillAll(ctx context.Context) {
-	if len(r.Store.Keys.StaleNames(maxRefilled))+len(r.Store.Views.StaleNames(math.MaxInt)) > 0 { // of before a restart
+	if len(r.Store.Keys.StaleNames(maxRefilled))+len(r.Store.Views.StaleNames(math.MaxInt)) > 0 { // from before a restart
 		r.outdate()
 	}
 	retry := backoff.New(refillAgain, refillAgainMost)

@@ -251,7 +251,7 @@ func (r *replica) fetchView(ctx context.Context, w wanted) (local.Record, error)
 	kind, account, _ := strings.Cut(w.name, "/")
 	asked := r.asking(r.Store.Views)
 	reply, err := r.askView(ctx, wire.ViewRequest{AccountID: account, KeyHash: []byte(w.keyHash), Kind: store.ChangeKind(kind)})
-	// The account may have been deleted while an answer of before was on its way. If only
+	// The account may have been deleted while an earlier answer was on its way. If only
 	// the key has ended, the account's others ask for the view again.
 	if errors.Is(err, host.ErrNotFound) || errors.Is(err, link.ErrRefused) {
 		return local.Record{}, dropped(r.Store.Views, w.name, err)

@@ -158,7 +158,7 @@ func (s *synchronizer) take(m *nats.Msg) {
 type finding int
 
 const (
-	complete   finding = iota // every change of before it is known
+	complete   finding = iota // every earlier change is known
 	unreadable                // nothing
 	overtaken                 // a later message came before it, or the origin went back
 	following                 // the next message brings more

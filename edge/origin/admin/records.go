@@ -258,7 +258,7 @@ func toRolloutNode(r store.Rollout, n store.RolloutNode, at replication.Report) 
 	case r.State == store.RollingBack || r.State == store.RolledBack:
 		v.State = "back"
 	case candidate != nil && candidate.Rollout == r.ID && candidate.Digest == n.Before:
-		v.Reason = candidate.Reason // why it does not run the release of before, and waits
+		v.Reason = candidate.Reason // why it does not run the earlier release, and waits
 	case candidate != nil && candidate.Digest == r.Digest:
 		v.Reason = candidate.Reason // why it does not run a release whose rollout has ended
 	}

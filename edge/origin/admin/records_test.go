@@ -21,9 +21,9 @@ func TestNodeSaysWhy(t *testing.T) {
 		running, candidate *wire.ReleaseStatus
 		state              string
 	}{
-		"of before, so it is not ready for the next": {store.RollingOut, own, refused("sha256:before", "rol_1"), "waiting"},
-		"of before, to which it should go back":      {store.RolledBack, next, refused("sha256:before", "rol_1"), "serving"},
-		"that is rolled out everywhere":              {store.Done, own, refused("sha256:next", ""), "waiting"},
+		"it ran before, so it is not ready for the next": {store.RollingOut, own, refused("sha256:before", "rol_1"), "waiting"},
+		"it ran before, to which it should go back":      {store.RolledBack, next, refused("sha256:before", "rol_1"), "serving"},
+		"that is rolled out everywhere":                  {store.Done, own, refused("sha256:next", ""), "waiting"},
 	} {
 		r := store.Rollout{ID: "rol_1", Digest: "sha256:next", State: tt.rollout}
 		v := toRolloutNode(r, n, replication.Report{Connected: true, Status: wire.Status{Running: tt.running, Candidate: tt.candidate}})

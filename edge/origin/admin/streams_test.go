@@ -99,7 +99,7 @@ func TestEventReaderGoesByNoClock(t *testing.T) {
 }
 
 // TestEventReaderBeginsBeforeAll has the clock put back a day for one event: a stream that
-// begins in the past, or goes on from then, still has those of before it.
+// begins in the past, or goes on from then, still has the earlier ones.
 func TestEventReaderBeginsBeforeAll(t *testing.T) {
 	s := newStreamTest(t)
 	now := s.now

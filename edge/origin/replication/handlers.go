@@ -113,8 +113,8 @@ func scopeOf(kind store.ChangeKind) string {
 	return ""
 }
 
-// granted refuses what the key of a claim does not grant now. A node of before the
-// hashes of keys is believed without one.
+// granted refuses what the key of a claim does not grant now. A node that
+// predates the hashes of keys is believed without one.
 func (r *requests) granted(ctx context.Context, node string, c grant.Claim) error {
 	if len(c.KeyHash) == 0 {
 		if r.presence.vouched(node) {

@@ -253,7 +253,7 @@ func (p *Presence) spoke(ctx context.Context, id string, version int) {
 }
 
 // vouched reports whether a node is believed without the hashes of keys: it speaks
-// a version of before them.
+// a version that predates them.
 func (p *Presence) vouched(id string) bool {
 	if p.cfg.AllowOldNodes {
 		return true

@@ -87,7 +87,7 @@ func TestFormOfChanges(t *testing.T) {
 	now = now.Add(longAtStart - 1)
 	expect("the first may still be heard", true)
 	now = now.Add(1)
-	expect("nobody of before it was heard", false)
+	expect("nobody older was heard", false)
 	p.receive("old", wire.Status{})
 	if !p.long() {
 		t.Error("it does not change at once when one is heard")

@@ -15,8 +15,8 @@ import (
 type Pruned struct{ delivery, event string }
 
 // PruneDeliveries removes up to limit deliveries that ended before a time, with
-// their attempts, and up to limit events of before it that no delivery is left
-// of. It returns how many rows of deliveries and events went; call it until that is
+// their attempts, and up to limit events from before it that have no delivery
+// left. It returns how many rows of deliveries and events went; call it until that is
 // 0. What it has passed over it does not look at again in the same round, nor at
 // the dead entries of what it removed. Attempts and events that lie in a partition
 // stay until DropPartition.

@@ -129,7 +129,7 @@ func (g *Group[V]) ask(calls []*call[V]) {
 	g.mu.Lock()
 	for i, c := range calls {
 		c.result = results[i]
-		delete(g.calls, c.name) // who asks from now on gets no result of before
+		delete(g.calls, c.name) // who asks from now on gets no earlier result
 	}
 	g.underWay--
 	if g.underWay < g.Alone {
