@@ -59,9 +59,12 @@
 // Whatever a guest does ends by its limits: processor time, time, memory, response
 // size, calls to the host, log, bytes over sockets. Then Call returns an *Error whose
 // Reason names the limit, and the log has one record. A front answers each with a
-// status of 500 and no detail; for ErrBusy it may say when to retry. Guests check
-// their deadline every few microseconds, whether they like it or not: one that spins
-// neither outlives its deadline nor holds up Go's garbage collector.
+// status of 500 and no detail; for ErrBusy it may say when to retry.
+//
+// The host regains control at least every few milliseconds of a guest's computing: under
+// wazero when the guest's fuel runs out, typically after 20 us, under wasmtime after two to
+// three milliseconds. A guest that spins overruns its deadline by no more than that. Only
+// wazero's guests delay Go's garbage collector, and by as little.
 //
 // The memory of all sandboxes together has a ceiling, Config.Memory. There, idle sandboxes make
 // room for a module whose calls wait, if all of them together are enough. The memory of one

@@ -1,4 +1,4 @@
-// Package browsertest looks at pages in a real browser, for tests.
+// Package browsertest drives Chromium in tests, and checks pages for accessibility.
 package browsertest
 
 import (

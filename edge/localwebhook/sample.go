@@ -36,8 +36,8 @@ func samples() []sample {
 	}
 }
 
-// Sample returns a new event of a type with example data; known is false for a type
-// that there is not.
+// Sample returns a new event of a type with example data; known is false if there is no
+// such event type.
 func Sample(kind, account string, at time.Time) (m webhook.Message, known bool, err error) {
 	for _, s := range samples() {
 		if s.event == kind {

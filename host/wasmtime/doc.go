@@ -2,8 +2,8 @@
 // with cgo. It needs the build tag wasmtime, and is the default then.
 //
 // It answers every request as package wazero does, byte for byte. Guests spend no
-// fuel: every two epochs of a millisecond, which one goroutine counts, wasmtime asks
-// for how long the guest may still compute.
+// fuel. One goroutine advances wasmtime's epoch every millisecond, and at the third epoch
+// at the latest wasmtime asks the host how long the guest may still compute.
 //
 // Linear memory is wasmtime's own, with the sandbox's image mapped over it, so it is
 // reset as under the default engine.

@@ -1,5 +1,4 @@
-// Package cidr says in which network an address counts, where something is bounded by
-// clients.
+// Package cidr maps a client's address to the network that limits count it under.
 package cidr
 
 import "net/netip"

@@ -1,5 +1,5 @@
-// Package admin serves the routes of the admin API, of operators and of the services
-// that feed accounts, to whom package listener has let in.
+// Package admin implements the admin API's routes, for callers that package listener has
+// authenticated: operators, and the services that feed accounts.
 package admin
 
 import (

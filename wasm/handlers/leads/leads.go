@@ -1,4 +1,4 @@
-// Package leads accepts leads.
+// Package leads handles POST /leads: it validates a lead, stores a live one, and echoes it.
 package leads
 
 import (

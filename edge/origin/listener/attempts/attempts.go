@@ -1,7 +1,7 @@
-// Package attempts slows down who presents wrong tokens: a network may be wrong a
-// number of times at once, and once more every few seconds. Beyond that its tokens
-// are not looked at, but for those that were right from the same network before, so
-// that nobody is kept out by a guesser beside them.
+// Package attempts rate-limits wrong admin tokens by network. A network may present a
+// number of them at once, and one more every few seconds. Beyond that its tokens are
+// refused unread, except those that it has presented before and that were right, so a
+// guesser keeps nobody in the same network out.
 package attempts
 
 import (
