@@ -43,13 +43,13 @@ func TestReadmeMapNamesPackages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, after, _ := strings.Cut(string(text), "\n## The house\n")
-	houseMap, _, ok := strings.Cut(after, "\n## ")
+	_, after, _ := strings.Cut(string(text), "\n## Architecture\n")
+	architecture, _, ok := strings.Cut(after, "\n## ")
 	if !ok {
-		t.Fatal(`the README has no section "The house" before others`)
+		t.Fatal(`the README has no section "Architecture" before others`)
 	}
 	rows := map[string]string{} // of the map, by the folder that each begins with
-	for row := range strings.Lines(houseMap) {
+	for row := range strings.Lines(architecture) {
 		if cells := strings.SplitN(row, "|", 3); len(cells) == 3 {
 			for _, name := range strings.Split(cells[1], ",") {
 				rows[strings.Trim(name, " `")] = cells[2]
