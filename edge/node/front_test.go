@@ -117,7 +117,7 @@ func TestManyHeadersHaveABound(t *testing.T) {
 			documents[r.Code] = r.Remedy
 		}
 	}
-	const bound = "larger than about 35 KiB over HTTP/1.1, or than 32 KiB over HTTP/2, which counts 32 bytes more for each header"
+	const bound = "about 35 KiB over HTTP/1.1; 32 KiB over HTTP/2, counting 32 bytes extra per header"
 	for name, text := range documents {
 		if !strings.Contains(text, bound) {
 			t.Errorf("%s does not say %q", name, bound)

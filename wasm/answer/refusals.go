@@ -57,7 +57,7 @@ func accessRefusals() []Refusal {
 		{408, "request_timeout", "The body did not arrive whole, or not in time.", "Send it again, with an Idempotency-Key where there may be one.", nil},
 		{413, "payload_too_large", "The body is larger than 64 KiB.", "Send less: no body of this API needs that much.", nil},
 		{431, "header_too_large", "The request's line and headers are larger than 16 KiB.",
-			"Send fewer headers, or shorter ones: the API reads Authorization, Content-Type and Idempotency-Key. What is larger than about 35 KiB over HTTP/1.1, or than 32 KiB over HTTP/2, which counts 32 bytes more for each header, is refused before it is read to its end, without JSON or a request id.", nil},
+			"Send fewer headers, or shorter ones: the API reads Authorization, Content-Type and Idempotency-Key. Far larger ones (about 35 KiB over HTTP/1.1; 32 KiB over HTTP/2, counting 32 bytes extra per header) are refused before they are read to their end, without JSON or a request id.", nil},
 		{500, "internal_error", "The service could not answer now, for instance because a node cannot reach the origin. Nothing was half done.",
 			"Send it again after Retry-After, then with twice the wait each time, and give up after ten minutes. Use an Idempotency-Key with POST. Tell us the X-Request-Id if it lasts.", nil},
 	}
