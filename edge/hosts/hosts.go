@@ -1,5 +1,5 @@
-// Package hosts judges where requests and connections go: the Host of requests to
-// listeners that ask for no key, and the addresses of NATS servers.
+// Package hosts checks host names: the Host header of requests to listeners that ask for no
+// key, and the addresses of NATS servers.
 package hosts
 
 import (

@@ -1,5 +1,5 @@
-// Package places bounds what is under way at a time, in all and of each one who brings
-// it about, so that nobody takes all there is.
+// Package places limits how much is done at a time, in all and for each one who asks for it,
+// so that nobody takes all there is.
 package places
 
 import (

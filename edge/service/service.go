@@ -1,6 +1,6 @@
-// Package service runs a part of the program as a service over a data directory: it
-// locks the directory, has a file in it that says where the service answers for as long
-// as it does, tells systemd, and ends what was started.
+// Package service runs a part of the program as a service over a data directory: it locks
+// the directory, keeps a file in it that says where the service answers while it runs,
+// tells systemd that it is ready, and ends what was started.
 package service
 
 import (

@@ -1,4 +1,5 @@
-// Package logtest keeps what a test's subject logs or prints, to be read while it goes on.
+// Package logtest collects what code under test logs or prints, so that a test can read it
+// while that code runs.
 package logtest
 
 import (

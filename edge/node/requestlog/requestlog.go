@@ -1,6 +1,6 @@
-// Package requestlog keeps in memory what a node lately answered, so that an operator
-// finds the request that a partner asks about. It holds no body, no key, no address, and
-// of a path only the route that it is of.
+// Package requestlog keeps in memory what a node answered lately, so that an operator can
+// find the request that a partner asks about. It holds no body, no key and no address, and
+// the route in place of the path.
 //
 // Its memory is bounded by count, and so in bytes, since a record has a fixed size:
 //

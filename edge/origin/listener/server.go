@@ -1,4 +1,4 @@
-// Package listener is the origin's HTTP listener. It lets in who has an admin token, and
+// Package listener is the origin's HTTP listener. It authenticates requests by admin token, and
 // serves the admin API, the registry of releases, the console and the metrics.
 package listener
 

@@ -1,5 +1,5 @@
-// Package durabletest has a disk for tests that counts what is done to it,
-// fails when it is told to, and loses its power.
+// Package durabletest provides a disk for tests that counts operations, fails on demand,
+// and can lose its power.
 //
 // The disk is a directory of the machine, in which code under test may read as
 // it likes. What it writes goes through the disk (a durable.FS), which remembers
