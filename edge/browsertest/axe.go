@@ -26,7 +26,7 @@ func ReadAxe(t *testing.T, root string) Axe {
 	return Axe(script)
 }
 
-// Tell has a test say that nothing was looked at, where there is no script.
+// Tell skips a subtest with a message that nothing was looked at, if there is no script.
 func (a Axe) Tell(t *testing.T, what string) {
 	t.Run("axe", func(t *testing.T) {
 		if a == "" {

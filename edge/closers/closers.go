@@ -11,7 +11,7 @@ import (
 // empty. It is for one goroutine at a time.
 type Stack []func(context.Context) error
 
-// Add has Close call end before those that were added earlier.
+// Add adds end, which Close calls before those that were added earlier.
 func (s *Stack) Add(end func(context.Context) error) { *s = append(*s, end) }
 
 // AddFunc is like Add for what ends without a context and without an error.

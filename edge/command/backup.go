@@ -310,8 +310,7 @@ func newRestore() *cobra.Command {
 	return cmd
 }
 
-// restore makes dir, whole or not at all, and has the database renumber its
-// changes.
+// restore makes dir, whole or not at all, and renumbers the changes in the database.
 func restore(ctx context.Context, from, dir, database string, log *slog.Logger) (err error) {
 	in, err := os.Open(from)
 	if err != nil {

@@ -225,7 +225,7 @@ func originRegistry(admin *adminapi.Client) (*remote.Repository, error) {
 }
 
 // giveToOrigin copies a release with its signatures to the origin's registry, and
-// has the origin make a release of it.
+// asks the origin to make a release of it.
 func giveToOrigin(ctx context.Context, c *invocation, from oras.ReadOnlyGraphTarget, digest string) error {
 	to, err := originRegistry(c.admin)
 	if err != nil {

@@ -132,7 +132,8 @@ func (l *ParkingListener) acceptAll() {
 	}
 }
 
-// pass has Accept return a connection, or closes it if the listener is closed.
+// pass hands a connection to Accept. If the listener is closed, it closes the connection
+// and returns false.
 func (l *ParkingListener) pass(c net.Conn, err error) bool {
 	select {
 	case l.accepted <- accepted{c, err}:
@@ -145,7 +146,7 @@ func (l *ParkingListener) pass(c net.Conn, err error) bool {
 	}
 }
 
-// hold has Close close c, unless the listener is closed already.
+// hold registers c, so that Close closes it. It returns false if the listener is closed.
 func (l *ParkingListener) hold(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -265,8 +266,8 @@ func (c *conn) park() bool {
 	return true
 }
 
-// unpark has the goroutine of a parked connection close it. TLS tells the client so, for
-// which it would else wait up to five seconds where a client takes nothing.
+// unpark makes the goroutine of a parked connection close it. TLS then tells the client so,
+// and would wait up to five seconds for a client that reads nothing if it were not hurried.
 func (c *conn) unpark() {
 	c.socket.hurried.Store(true)
 	_ = c.socket.SetReadDeadline(time.Unix(1, 0))

@@ -58,8 +58,8 @@ func (c *Console) ownForm(w http.ResponseWriter, v *visit) bool {
 	return false
 }
 
-// exportAccount has the browser save what is kept of an account. It comes from the
-// admin API as it is made, so that it may be of any size.
+// exportAccount sends what is kept of an account as a file that the browser saves. It is
+// passed on from the admin API as it is made, so it may be of any size.
 func (c *Console) exportAccount(w http.ResponseWriter, v *visit) {
 	if !c.ownForm(w, v) {
 		return

@@ -203,7 +203,7 @@ func (n *Node) openReleases(ctx context.Context) (err error) {
 	return nil
 }
 
-// statusChanged has the status sent at once.
+// statusChanged asks for the status to be sent at once.
 func (n *Node) statusChanged() {
 	select {
 	case n.changed <- struct{}{}:

@@ -70,9 +70,9 @@ type Config struct {
 	// system's.
 	NATSCA string
 
-	// AllowOldNodes has requests of every node believed without the hash of a key, as
-	// those of nodes that have never spoken wire version 2: for a return to an earlier
-	// program.
+	// AllowOldNodes makes the origin believe requests of every node without the hash of a
+	// key, as it believes those of nodes that have never spoken wire version 2: for a
+	// return to an earlier program.
 	AllowOldNodes bool
 
 	// OnWake is called when another origin process of the database has written

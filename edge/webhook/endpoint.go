@@ -77,7 +77,8 @@ func (s *Sender) mayCancel(q *queue) bool {
 	return !q.endpoint.deliverable && q.endpoint.version == s.c.Store.EndpointsVersion()
 }
 
-// refreshIn has stale endpoints read after d, or before. s.mu is held.
+// refreshIn sets a timer that starts to read stale endpoints after d, unless one is set
+// already. s.mu is held.
 func (s *Sender) refreshIn(d time.Duration) {
 	if !s.refreshSoon {
 		s.refreshSoon = true

@@ -159,8 +159,8 @@ func (s *Sender) laneOf(q *queue, extra bool) *lane {
 	return &s.lanes.trial
 }
 
-// offer puts a queue into its lane when a try of it may start, and otherwise has it
-// looked at again in time. s.mu is held.
+// offer puts a queue into its lane when a try of it may start, and otherwise sets a
+// timer for when one may. s.mu is held.
 func (s *Sender) offer(q *queue, now time.Time) {
 	if q.reserved != nil {
 		return
@@ -263,7 +263,8 @@ func (b *budget) unwatch() {
 	b.early = max(0, b.early-1)
 }
 
-// wake has the watched tries looked at by a time. s.mu is held.
+// wake sets the timer that looks at the watched tries to a time, unless it is set to an
+// earlier one. s.mu is held.
 func (s *Sender) wake(b *budget, at time.Time) {
 	if s.stopping || (!b.wakeAt.IsZero() && !at.Before(b.wakeAt)) {
 		return

@@ -177,7 +177,8 @@ func (s *Sender) dueLater(q *queue, at time.Time) {
 	s.look(q, q.dueAt)
 }
 
-// look has the queue looked at by a time, unless that is zero. s.mu is held.
+// look sets the timer that looks at the queue to a time, unless that is zero or the timer
+// is set to an earlier one. s.mu is held.
 func (s *Sender) look(q *queue, at time.Time) {
 	if at.IsZero() || s.stopping || (!q.lookAt.IsZero() && !at.Before(q.lookAt)) {
 		return

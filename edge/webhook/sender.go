@@ -55,7 +55,7 @@ type Sender struct {
 	// Queues whose endpoints are to be read again, and how many at a time.
 	stale        twoRanks
 	refreshBatch int
-	refreshSoon  bool      // a timer will have them read
+	refreshSoon  bool      // a timer that starts to read them is set
 	refreshing   int       // queries under way that read them
 	refreshedAt  time.Time // when the last of these began
 }
@@ -120,7 +120,7 @@ func Start(ctx context.Context, c Config) (*Sender, error) {
 	return s, nil
 }
 
-// Wake has the database searched for deliveries that are due and that no Claimer
+// Wake starts a search of the database for deliveries that are due and that no Claimer
 // accepted: written by this process or, where several share the database, by
 // another.
 func (s *Sender) Wake() { s.scanNow.send() }

@@ -11,7 +11,7 @@ type LockoutsRequest struct {
 	Head
 	// Network selects the addresses; the zero Prefix selects all of them.
 	Network netip.Prefix `json:"network,omitzero"`
-	// Clear has their lockouts ended and their failures forgotten.
+	// Clear ends their lockouts and forgets their failures.
 	Clear bool `json:"clear,omitempty"`
 }
 

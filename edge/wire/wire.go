@@ -104,7 +104,7 @@ func NodeVerbs() []string {
 func Subject(address, verb string) string { return Prefix + address + "." + verb }
 
 // Inbox returns the prefix of a node's reply subjects. The origin replies to no
-// other subject, so that no node can have it send a message to another node.
+// other subject, so that no node can make it send a message to another node.
 func Inbox(address string) string { return InboxBase + address }
 
 // Failure says why a request failed. Each maps to one kind of error.

@@ -25,7 +25,7 @@ type Strategy int
 const (
 	// Auto is the best that the machine has.
 	Auto Strategy = iota
-	// Track has the kernel note each page that is written for the first time
+	// Track makes the kernel note each page that is written for the first time
 	// (userfaultfd in its asynchronous write-protect mode) and asks for those with
 	// ioctl(PAGEMAP_SCAN). It needs Linux 6.7, where userfaultfd is allowed.
 	Track

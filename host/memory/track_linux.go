@@ -39,7 +39,7 @@ func openTracker() (int, error) {
 	return int(fd), nil
 }
 
-// track has the kernel note writes to memory.
+// track makes the kernel note writes to memory.
 func (i *Image) track(memory []byte) error {
 	i.once.Do(func() { i.tracker, i.failed = openTracker() })
 	if i.failed != nil {

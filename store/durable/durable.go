@@ -147,7 +147,7 @@ func whole(data []byte) func(File) error {
 	}
 }
 
-// create has fill write a temporary file beside path, and publish give it the
+// create calls fill to write a temporary file beside path, and publish to give it the
 // name path.
 func (d Disk) create(path string, perm os.FileMode, publish func(from, to string) error, fill func(File) error) error {
 	dir := filepath.Dir(path)

@@ -20,7 +20,7 @@ const (
 	// long a revocation may be on its way to a node that hears the origin.
 	Leeway = time.Minute
 	// Late is for how long after a key has ended a lead counts that was accepted
-	// before. A node that was away for longer has its lead judged by a person.
+	// before. A person judges the lead of a node that was away for longer.
 	Late = 7 * 24 * time.Hour
 	// Wrong is by how much the time of a lead may lie before its key was made, or ahead
 	// of the origin's clock: a node's clock may be wrong by hours.

@@ -33,12 +33,12 @@ type file struct {
 	// free returns how many bytes the disk of a directory has, and how many of them may
 	// still be used.
 	free func(dir string) (free, total int64, err error)
-	// inMemory has changes made in the tree alone while the disk takes nothing.
+	// inMemory allows changes to be made in the tree alone while the disk takes nothing.
 	inMemory bool
 	// last is a key whose value holds for all that was changed before: the log gets it
 	// once it lacks nothing else. "" if there is none.
 	last string
-	// syncEach has update return once its changes are on disk.
+	// syncEach makes update return only once its changes are on disk.
 	syncEach bool
 
 	mu     sync.Mutex // guards what follows; held by whoever changes anything, so that the log has the tree's order

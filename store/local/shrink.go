@@ -138,8 +138,8 @@ func (l *logFile) copy(from *logFile, at, size int64) error {
 	return err
 }
 
-// keepOne has changes written only to the log that is at path, and closes the
-// other one. next is nil when there is none; failed is the error of the shrink until then.
+// keepOne ends the writing to both logs: it keeps the one that is at path, and closes the
+// other. next is nil when there is none; failed is the error of the shrink until then.
 func (f *file) keepOne(old, next *logFile, failed error) error {
 	if next == nil {
 		return nil

@@ -93,8 +93,8 @@ type counter struct {
 const clockSlack = 1_000_000
 
 // moveTo takes the sums to now, and returns the time to go by: the latest one where
-// now lies a little before it. A clock that was put back further has every node begin
-// to count as seen at that time.
+// now lies a little before it. A clock that was put back further makes every node
+// begin to count as seen at that time.
 func (l *Ledger) moveTo(now int64) int64 {
 	switch {
 	case now >= l.now:

@@ -78,7 +78,7 @@ func (m *Merger) Merge(from Reporter, reports map[string]Report, now int64) map[
 	return shares
 }
 
-// note has the others hear of a report with the next Due.
+// note queues a report for the others, who hear of it with the next Due.
 func (m *Merger) note(e *entry, from Reporter, joined bool) {
 	if !e.fresh {
 		e.fresh, e.teller, e.many, e.joined = true, from, false, false

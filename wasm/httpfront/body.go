@@ -41,9 +41,9 @@ func (x *exchange) malformed(err error) bool {
 	return slices.Contains(x.r.TransferEncoding, "chunked") && x.ctx.Err() == nil && !ofNetwork && !errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// answerFirst has net/http send the answer though the body has not come, which it would
-// wait for. Over HTTP/2 it does not wait, and a body that the client asks to be told to
-// send (Expect) is never asked for.
+// answerFirst makes net/http send the answer before the body has come, which it would
+// otherwise wait for. Over HTTP/2 it does not wait, and a body that the client asks to be
+// told to send (Expect) is never asked for.
 func (x *exchange) answerFirst() {
 	if x.r.ProtoMajor != 1 || x.r.Body == nil || x.r.Body == http.NoBody || x.r.Header.Get("Expect") != "" {
 		return
@@ -70,8 +70,8 @@ func drain(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// closeBehind has net/http close a connection of HTTP/1 behind the answer, its own half
-// first, and wait a moment for the client to read. net/http does so for a body beyond the
+// closeBehind makes net/http close a connection of HTTP/1 after the answer: its own half
+// first, and the rest after a moment in which the client may read. net/http does so for a body beyond the
 // bound of a MaxBytesReader, also after the header was sent.
 func closeBehind(w http.ResponseWriter) {
 	w.Header().Set("Connection", "close")

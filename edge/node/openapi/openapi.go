@@ -88,7 +88,7 @@ func newFiles(document []byte) (map[string]file, error) {
 }
 
 // WithRoot redirects GET and HEAD of / to DocsPath, where a visitor with a browser
-// finds what this is, and has all else answered by next.
+// finds what this is, and lets next answer all else.
 func WithRoot(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {

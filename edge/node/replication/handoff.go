@@ -134,7 +134,7 @@ func (h *handoff) next(ctx context.Context) (more bool, err error) {
 	return true, h.settle(ctx, reply, sent)
 }
 
-// offerAgain has all leads wait that were handed over and are still kept: the
+// offerAgain marks all leads that were handed over and are still kept as waiting: the
 // origin may no longer have them.
 func (h *handoff) offerAgain(ctx context.Context) error {
 	h.mu.Lock()

@@ -27,7 +27,7 @@ func newOperators(cfg Config) *operators {
 	}
 }
 
-// subscribe has the questions delivered to run.
+// subscribe routes operators' questions to run.
 func (o *operators) subscribe() error {
 	if err := o.Link.Subscribe(wire.VerbLockouts, o.aboutLockouts); err != nil {
 		return err

@@ -69,7 +69,7 @@ func newReporter(cfg Config) (*reporter, error) {
 	return r, err
 }
 
-// note has a key reported. It never blocks.
+// note marks a key to be reported. It never blocks.
 func (r *reporter) note(keyID string, when ratelimit.Urgency) {
 	if when == ratelimit.NoReport {
 		return

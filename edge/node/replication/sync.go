@@ -147,7 +147,7 @@ func (s *synchronizer) run(ctx context.Context) {
 	}
 }
 
-// take has a pushed message wait for run, unless too many do.
+// take queues a pushed message for run, unless too many wait.
 func (s *synchronizer) take(m *nats.Msg) {
 	if !s.pushed.put(m) {
 		s.warnings.Warn("dropped", "too many pushed changes wait: asking for those that are dropped", "bytes", s.pushed.bytes.Load())

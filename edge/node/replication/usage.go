@@ -23,7 +23,7 @@ const (
 	maxCounters = 8
 )
 
-// usage counts what keys are used for, and has it reported until an origin confirms it.
+// usage counts what keys are used for, and reports it until an origin confirms it.
 // A report holds the totals of some keys, and the next one follows its confirmation.
 // What a node that is killed has not reported is lost: a few seconds.
 type usage struct {
@@ -172,7 +172,7 @@ func (u *usage) confirm(used *wire.Used) {
 	}
 }
 
-// reconnected has what was not confirmed reported at once.
+// reconnected makes the report that was not confirmed due at once.
 func (u *usage) reconnected() { u.due, u.tries = time.Time{}, 0 }
 
 // rest returns what was not reported yet, message by message, for a node that stops.

@@ -73,7 +73,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 
 // fromHere reports whether the request comes from this machine, not through a proxy
 // on it, and names the machine by an address or as localhost. A page of elsewhere
-// that a browser here shows can have its own name resolve to this machine.
+// that a browser here shows can make its own name resolve to this machine.
 func fromHere(r *http.Request) bool {
 	for _, passed := range []string{"Forwarded", "X-Forwarded-For", "Via"} {
 		if r.Header[passed] != nil {

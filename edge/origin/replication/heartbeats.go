@@ -33,7 +33,7 @@ func newHeartbeats() heartbeats {
 	return heartbeats{nodes: make(map[string]*list.Element), followers: make(map[*Follower]struct{})}
 }
 
-// note has every follower know that a node's report is another.
+// note tells every follower that a node's report has changed.
 func (h *heartbeats) note(node string) {
 	for f := range h.followers {
 		f.changed[node] = struct{}{}

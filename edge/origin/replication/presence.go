@@ -186,7 +186,7 @@ func (p *Presence) unwritten() (due []fleet.NodeSeen) {
 	return due
 }
 
-// postpone has the heartbeats of nodes be due again.
+// postpone makes the heartbeats of nodes due to be written again.
 func (p *Presence) postpone(nodes []fleet.NodeSeen) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -301,8 +301,8 @@ func (p *Presence) receive(id string, s wire.Status) {
 	}
 }
 
-// begin has changes pushed in long form at first if there is a node: which forms the nodes
-// read is not known yet.
+// begin starts with changes pushed in long form if there is a node, since it is not known
+// yet which forms the nodes read.
 func (p *Presence) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -314,7 +314,7 @@ func (p *Presence) begin() {
 	}
 }
 
-// pushLong has changes pushed in long form for a time at least. It is called with mu held.
+// pushLong makes changes be pushed in long form for a time at least. p.mu is held.
 func (p *Presence) pushLong(during time.Duration) {
 	if until := p.cfg.Now().Add(during); until.After(p.longUntil) {
 		p.longUntil = until
@@ -329,8 +329,8 @@ func (p *Presence) long() bool {
 	return p.cfg.Now().Before(p.longUntil)
 }
 
-// countRefusals has the counters of a node there from its first status on, as 0, so
-// that the first refusal shows as a rise.
+// countRefusals creates the counters of a node, as 0, when its first status comes, so
+// that its first refusal shows as a rise.
 func (p *Presence) countRefusals(id string) {
 	for _, reason := range grant.Refusals() {
 		p.cfg.ObserveRefusal(id, string(reason), 0)

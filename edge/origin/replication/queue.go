@@ -28,7 +28,7 @@ type queue struct {
 	probes    sync.WaitGroup
 }
 
-// join has this origin process take its share of the nodes' requests.
+// join subscribes this origin process to its share of the nodes' requests.
 func (r *requests) join() error {
 	for verb, handle := range r.queue.handlers {
 		if err := r.listen(&r.queue.subs, verb, wire.Queue, handle); err != nil {
@@ -49,7 +49,7 @@ func (r *requests) leave() {
 	r.queue.subs = nil
 }
 
-// startProbes has this origin process out of the queue group while its database does not
+// startProbes keeps this origin process out of the queue group while its database does not
 // answer: NATS would go on giving it its share of the requests, which fail here and not at an
 // origin whose database does. SQLite is the database of one process, for which nobody stands in.
 func (r *requests) startProbes() {

@@ -42,8 +42,9 @@ type Config struct {
 	// OnWake is called when another origin process says that deliveries are due. It
 	// must return at once.
 	OnWake func()
-	// AllowOldNodes has every node believed without the hashes of keys, as those are
-	// that have never spoken wire version 2: for a return to an earlier program.
+	// AllowOldNodes makes the origin believe every node without the hashes of keys, as it
+	// believes those that have never spoken wire version 2: for a return to an earlier
+	// program.
 	AllowOldNodes bool
 	// Observe is called after each request, with "" when it was answered.
 	Observe func(verb string, failure wire.Failure, took time.Duration)

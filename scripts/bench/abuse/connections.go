@@ -21,8 +21,8 @@ const (
 	othersWithin = 10 * time.Second // for which each of the others waits
 )
 
-// heldConnections has one address open as many connections as it can and leave a
-// request unfinished on each, and counts how many of 100 clients with other addresses
+// heldConnections opens as many connections from one address as it can, leaves a request
+// unfinished on each, and counts how many of 100 clients with other addresses
 // are served meanwhile.
 func (b *bench) heldConnections(ctx context.Context) (err error) {
 	r, err := b.region(ctx, "others_served", fleet.RegionConfig{Nodes: 1})

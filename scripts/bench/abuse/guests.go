@@ -131,7 +131,7 @@ func longest(before, after *metrics.Float64Histogram) time.Duration {
 	return 0
 }
 
-// memoryOf has many sandboxes of a guest's attack at once, and returns by how much the
+// memoryOf runs a guest's attack in many sandboxes at once, and returns by how much the
 // process grows meanwhile, over the ceiling of its sandboxes.
 func memoryOf(ctx context.Context, m *host.Module) (float64, error) {
 	debug.FreeOSMemory()

@@ -28,7 +28,7 @@ const (
 	hangingLead      = 5 * time.Second // before anything is measured
 )
 
-// hanging has 3 000 endpoints hang, one half in the TLS handshake and one half after the
+// hanging makes 3 000 endpoints hang, one half in the TLS handshake and one half after the
 // request, and measures how long deliveries to others wait from their event to their
 // arrival: to one that has failed once, and to new ones.
 func (b *bench) hanging(ctx context.Context) (err error) {

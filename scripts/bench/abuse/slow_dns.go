@@ -26,7 +26,7 @@ const (
 	slowSettle     = 300 * time.Millisecond
 )
 
-// slowDNS has a test key subscribe endpoints whose name server never answers, at one
+// slowDNS subscribes endpoints whose name server never answers, with a test key and at one
 // node, and compares how long another node takes for requests with keys that it has to
 // ask the origin for, to the same without the attack.
 func (b *bench) slowDNS(ctx context.Context) (err error) {

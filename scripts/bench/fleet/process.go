@@ -68,7 +68,7 @@ func (p *Process) Begin(ctx context.Context, program string, args ...string) err
 // PID returns the process's number while it runs.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Stop has the process end by itself, and waits for that.
+// Stop asks the process to end by itself, and waits for that.
 func (p *Process) Stop() error {
 	if p.cmd == nil {
 		return nil

@@ -190,7 +190,7 @@ func (r *Region) Get(ctx context.Context, n *node.Node, path, key string) (statu
 	return status, answer
 }
 
-// Warm has every node hold the key, and what path shows.
+// Warm makes every node hold the keys, and what path shows.
 func (r *Region) Warm(ctx context.Context, path string, keys ...string) error {
 	var group errgroup.Group
 	for _, n := range r.Nodes {

@@ -41,7 +41,7 @@ const (
 	drop        = 0x1a
 )
 
-// variant has the module's first function begin with "i32.const n; drop". A module is
+// variant makes the module's first function begin with "i32.const n; drop". A module is
 //
 //	preamble (id size content)*     content of the code section: count (size body)*
 //	                                body: count (count type)* expression

@@ -64,7 +64,7 @@ func (b *bench) claim(ctx context.Context, s *site) error {
 	return nil
 }
 
-// firstLooks has all queues listed, as after a start.
+// firstLooks lists all queues, as after a start.
 func (b *bench) firstLooks(ctx context.Context, s *site) error {
 	began, longest, listed := time.Now(), time.Duration(0), 0
 	for {
@@ -101,7 +101,7 @@ func (s *site) subscribe(ctx context.Context, n, accounts int, target string) er
 	return nil
 }
 
-// deliveries has n deliveries of one event wait for subscriptions, as many for each.
+// deliveries writes n deliveries that wait, as many for each of some subscriptions.
 func (s *site) deliveries(ctx context.Context, subscriptions, n int) error {
 	now := time.Now().UnixMicro()
 	_, err := s.SQL.ExecContext(ctx, `INSERT INTO events (id, account_id, type, created_at, silenced, body)

@@ -28,7 +28,7 @@ const (
 	deafPorts        = 16
 )
 
-// healthy has one of five of 100 000 endpoints accept connections and never answer, and
+// healthy makes one in five of 100 000 endpoints accept connections and never answer, and
 // measures how long deliveries to the others wait, from their event's write to their
 // arrival. None is known to the sender when it begins.
 func (b *bench) healthy(ctx context.Context, s *site) error {

@@ -115,7 +115,7 @@ type pair struct {
 	node         fleet.Process
 }
 
-// start starts both, and has the node hold a key of an account.
+// start starts both, and makes the node hold a key of an account.
 func (p *pair) start(ctx context.Context) error {
 	if err := p.startOrigin(ctx); err != nil {
 		return err

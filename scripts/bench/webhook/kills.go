@@ -56,7 +56,7 @@ func (b *bench) kills(ctx context.Context, d database) error {
 	return nil
 }
 
-// writeAndKill has a process write events, and kills it somewhere in the nth
+// writeAndKill starts a process that writes events, and kills it somewhere in the nth
 // part of those that are still to be written. It adds what was accepted.
 func writeAndKill(ctx context.Context, work order, nth int, accepted map[string]bool) error {
 	left := killEvents - len(accepted)

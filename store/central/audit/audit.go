@@ -24,8 +24,8 @@ func ActorOf(ctx context.Context) (a store.Actor, found bool) {
 	return a, found
 }
 
-// WithActor has the changes that are made with the context written to the audit
-// log as this actor's, each in the transaction of the change itself. Without an
+// WithActor returns a context of this actor. The changes that are made with it are
+// written to the audit log as the actor's, each in the transaction of the change itself. Without an
 // actor nothing is written: the program acts for itself, or a source writes to an
 // account.
 func WithActor(ctx context.Context, a store.Actor) context.Context {

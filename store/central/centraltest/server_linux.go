@@ -94,8 +94,8 @@ func programs() string {
 	return filepath.Dir(found[len(found)-1])
 }
 
-// become has the server run as another user, who gets its directory, and may
-// pass through those above it that are the test's.
+// become makes the server run as another user, who gets its directory, and may
+// pass through the directories above it that are the test's.
 func (s *Server) become(name string) {
 	s.t.Helper()
 	who, err := user.Lookup(name)

@@ -64,8 +64,8 @@ func (f *frequent) prepared(ctx context.Context, query string) (*sql.Stmt, error
 	return made, nil
 }
 
-// Read has fn read. On SQLite it does so in a transaction that cannot write and waits for no
-// writer: all queries see the database of one moment, and their statements are kept as those
+// Read calls fn with what it reads from. On SQLite that is a transaction that cannot write
+// and waits for no writer: all queries see the database of one moment, and their statements are kept as those
 // of Frequent are, so they must be few. On PostgreSQL each query is one by itself.
 func (d *DB) Read(ctx context.Context, fn func(context.Context, Querier) error) (err error) {
 	if d.postgres {

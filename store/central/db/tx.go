@@ -73,7 +73,8 @@ func (t *Tx) LimitLocks(ctx context.Context, most time.Duration) error {
 	return t.control(ctx, setLockTimeout(most))
 }
 
-// DeferSync has the commit not wait for the disk on PostgreSQL: for what is told again.
+// DeferSync lets the commit return before PostgreSQL's disk has it. It is only for what is
+// reported again.
 func (t *Tx) DeferSync(ctx context.Context) error {
 	if !t.postgres {
 		return nil

@@ -75,8 +75,8 @@ func (d *DB) WriteAlone(ctx context.Context, fn Func) error {
 	}
 }
 
-// EmptyLog has SQLite move its log into the file and cut it to nothing: what was removed
-// can be read there until other writes take its place. It is ErrUnavailable where somebody
+// EmptyLog moves the log of SQLite into the file and cuts it to nothing: what was removed
+// could be read there until other writes took its place. It is ErrUnavailable where somebody
 // reads from the log, such as a backup. On PostgreSQL it does nothing.
 func (d *DB) EmptyLog(ctx context.Context) error {
 	if d.postgres {
@@ -124,13 +124,13 @@ func (d *DB) noteWrite(err error) {
 	}
 }
 
-// beginIndexed has PostgreSQL look rows up by their indexes. Left to itself it
+// beginIndexed makes PostgreSQL look rows up by their indexes. Left to itself it
 // plans for the small table that it saw first, reads all of it for each batch,
 // and keeps to that while the table grows. Where it must read a table, the cost that it
-// then counts would have it compile the statement each time.
+// then counts would make it compile the statement each time.
 const beginIndexed = beginLimited + `; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL jit = off`
 
-// beginLimited has PostgreSQL end a transaction that does nothing for too long, as when its
+// beginLimited makes PostgreSQL end a transaction that does nothing for too long, as when its
 // machine has lost its power or was suspended: what it had locked would keep other origins
 // waiting until the server's keepalives notice, which take two hours. It is less than
 // batchTime, so that what waits for it does not fail.

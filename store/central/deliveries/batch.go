@@ -143,7 +143,7 @@ func (b *Batch) targetsOf(ctx context.Context, account string) ([]target, error)
 // events: it reads their subscriptions together.
 func (b *Batch) Expect(accounts []string) { b.expected = accounts }
 
-// Forget has the subscriptions of an account read again.
+// Forget makes the batch read the subscriptions of an account again.
 func (b *Batch) Forget(account string) { delete(b.targets, account) }
 
 func (b *Batch) deliver(e *store.Event, to target, now time.Time) {

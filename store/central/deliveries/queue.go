@@ -130,8 +130,8 @@ const hastenSlice = 5000
 // hastenLease is for whoever is just trying what is hastened.
 const hastenLease = time.Minute
 
-// hasten has deliveries due at once that wait for subscriptions until after farthest, and
-// were written at a time that is yet to come: a process with a longer schedule may have
+// hasten makes those deliveries to subscriptions due at once that are due after farthest
+// and were written at a time that is yet to come: a process with a longer schedule may have
 // written the others. What is leased may be under way, and is due a little later.
 func (s *Store) hasten(ctx context.Context, subscriptions []string, farthest time.Duration, now time.Time) error {
 	at, lock := store.Micros(now), ""

@@ -13,7 +13,7 @@ func New(d *db.DB) *Fleet { return &Fleet{db: d} }
 // Batch gathers work that a shared transaction does at its end.
 type Batch interface {
 	db.Batch
-	// RolloutWritten has the commit say that nodes may have other releases to run.
+	// RolloutWritten makes the commit say that nodes may have other releases to run.
 	RolloutWritten()
 }
 

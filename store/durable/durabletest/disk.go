@@ -78,7 +78,7 @@ func New(t testing.TB, dir string) *Disk {
 	return &Disk{t: t, dir: dir, of: map[Kind]int{}, dirs: map[string]*names{}, before: func(Op) error { return nil }}
 }
 
-// Before has fn called ahead of each operation. An error of fn is that of the
+// Before makes the disk call fn ahead of each operation. An error of fn is that of the
 // operation, which is then not done; a write that fails does half of its work,
 // as on a disk that becomes full. ErrPowerCut ends everything.
 func (d *Disk) Before(fn func(Op) error) {
@@ -97,7 +97,7 @@ func (d *Disk) CutAt(n int) {
 	})
 }
 
-// Fail has the n-th operation of a kind fail with err.
+// Fail makes the n-th operation of a kind fail with err.
 func (d *Disk) Fail(kind Kind, n int, err error) {
 	d.Before(func(op Op) error {
 		if op.Kind == kind && op.Of == n {

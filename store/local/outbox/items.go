@@ -133,7 +133,7 @@ func (x *items) remove(i, size int) {
 	}
 }
 
-// restore has the item i wait again, whose record has size bytes.
+// restore marks item i as waiting again. Its record is size bytes long.
 func (x *items) restore(i, size int) {
 	x.gone[i/64] &^= 1 << (i % 64)
 	x.waiting++

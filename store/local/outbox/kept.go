@@ -124,7 +124,7 @@ func (o *Outbox) removeKept() {
 	}
 }
 
-// OfferAgain has all items wait that were handed over and are still there: those
+// OfferAgain marks all items that were handed over and are still stored as waiting: those
 // that are kept, and those beside items that wait. It is for a receiver that may
 // have lost them, and nothing of it is undone by a power cut.
 func (o *Outbox) OfferAgain(ctx context.Context) error {
@@ -179,8 +179,8 @@ func (o *Outbox) unkeep(k kept) error {
 	return nil
 }
 
-// unmark has the items of a segment wait that are marked as gone, but for those that the disk
-// does not read. After an error, as where it reads nothing, the segment is as it was, since one
+// unmark marks the items of a segment that are marked as gone as waiting again, but for those
+// that the disk does not read. After an error, as where it reads nothing, the segment is as it was, since one
 // in which nothing waits is retired.
 func (o *Outbox) unmark(s *segment) error {
 	if s.dead() == 0 && s.bad == 0 {

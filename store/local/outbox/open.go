@@ -102,7 +102,7 @@ func (o *Outbox) load() error {
 	return nil
 }
 
-// askForUpkeep has the writer do its upkeep now and then, until ctx ends.
+// askForUpkeep asks the writer to do its upkeep now and then, until ctx ends.
 func (o *Outbox) askForUpkeep(ctx context.Context) {
 	tick := time.NewTicker(upkeepEvery)
 	defer tick.Stop()

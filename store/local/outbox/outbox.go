@@ -225,14 +225,14 @@ func (o *Outbox) closeSegments() error {
 	return err
 }
 
-// ask has the writer do a job.
+// ask gives the writer a job and waits until it is done.
 func (o *Outbox) ask(ctx context.Context, what job) error {
 	j := o.jobs.Get().(*job)
 	j.remove, j.task = what.remove, what.task
 	return o.await(ctx, j)
 }
 
-// await has the writer do a job of o.jobs, and puts it back there.
+// await gives the writer a job of o.jobs, waits until it is done, and puts it back there.
 func (o *Outbox) await(ctx context.Context, j *job) error {
 	if err := ctx.Err(); err != nil {
 		return err

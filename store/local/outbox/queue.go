@@ -71,7 +71,7 @@ func (q *queue) push(j *job) bool {
 	return true
 }
 
-// warn has the clients that wait watch their contexts.
+// warn tells the callers that wait to watch their contexts.
 func (q *queue) warn() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -63,8 +63,8 @@ func (o *Outbox) groupFree() int64 {
 	return o.free
 }
 
-// makeRoom has room for size bytes of records, if what is gone can give way to
-// them. Only the writer calls it.
+// makeRoom makes room for size bytes of records, if what is gone can give way to them, and
+// reports whether there is room. Only the writer calls it.
 func (o *Outbox) makeRoom(size int64) bool {
 	for !o.hasRoom(size) {
 		if !o.reclaim() {

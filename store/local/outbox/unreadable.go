@@ -101,7 +101,7 @@ func (o *Outbox) Unread() (n int64) {
 	return n
 }
 
-// leaveBad has a segment left as it is of which from found blocks that cannot be read.
+// leaveBad leaves a segment as it is in which from found blocks that cannot be read.
 func (o *Outbox) leaveBad(s *segment, from *patched) {
 	if n := from.badBytes(); n != s.bad {
 		o.cfg.Log.Error("part of the outbox cannot be read, and the items in it are not handed over: the file is left as it is",

@@ -25,7 +25,7 @@ type window struct {
 	exact bool  // no more is read than is asked for
 }
 
-// reset has the window read f anew.
+// reset drops what the window has read. From now on it reads f.
 func (w *window) reset(f io.ReaderAt) { w.f, w.buf = f, w.buf[:0] }
 
 // read returns the n bytes at an offset, or fewer where the file ends.

@@ -193,8 +193,8 @@ func (o *Outbox) write(g *group) (base int64, err error) {
 	return base, o.tail.file.add(g.records)
 }
 
-// note has the items of a group wait whose records are in the tail from base on. o.mu is
-// locked.
+// note marks a group's items as waiting. Their records are in the tail from the offset base
+// on. o.mu is locked.
 func (o *Outbox) note(g *group, base int64) {
 	if len(g.adds) == 0 {
 		return
@@ -209,9 +209,9 @@ func (o *Outbox) note(g *group, base int64) {
 	o.signal()
 }
 
-// prepareTail has the tail take size bytes of records. What is in a tail whose sync
-// failed goes to a new file first, and what would make it too large to a new
-// segment.
+// prepareTail makes the tail ready for size bytes of records. What is in a tail whose sync
+// failed is copied to a new file first, and a tail that would become too large is sealed
+// for a new segment.
 func (o *Outbox) prepareTail(size int) error {
 	if t := o.tail; t != nil && t.broken && !o.isWhole(t) {
 		o.seal() // it cannot be read, so it is left as it is
@@ -235,7 +235,7 @@ func (o *Outbox) prepareTail(size int) error {
 	return o.create()
 }
 
-// seal has what comes next go to another segment.
+// seal closes the tail to further records; the next one begins a new segment.
 func (o *Outbox) seal() {
 	o.tail.truncate()
 	o.tail = nil

@@ -100,7 +100,7 @@ func (l *Limit) Right(client netip.Addr, token [32]byte) {
 
 // Wrong counts a token that was looked at and is wrong. It returns the number of wrong
 // tokens to report of the client's network at once: those of a network that was not
-// reported for ReportEvery, as long as maxReports allows. 0: Reports has them later.
+// reported for ReportEvery, as long as maxReports allows. 0: Reports returns them later.
 func (l *Limit) Wrong(client netip.Addr) (report int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,7 +117,7 @@ func (l *Limit) Wrong(client netip.Addr) (report int) {
 
 // Reports returns the wrong tokens that were not reported yet: by network, those with the
 // most first, as long as maxReports allows, and the sum of all others. Called once in each
-// ReportEvery, it has every wrong token reported exactly once.
+// ReportEvery, it reports every wrong token exactly once.
 func (l *Limit) Reports() (named []Report, others int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
