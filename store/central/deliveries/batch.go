@@ -178,7 +178,7 @@ func (b *Batch) Committed() {
 		for _, d := range b.made {
 			b.again = append(b.again, head{id: d.subscription, due: d.due})
 		}
-		b.store.waiting.hears(b.again, b.tx.Now())
+		b.store.waiting.add(b.again, b.tx.Now())
 	}
 	if len(b.claimed) > 0 {
 		b.claimer.Claimed(b.claimed)

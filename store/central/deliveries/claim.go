@@ -62,7 +62,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, r ClaimRequest) (claims []C
 	for i := range c.claims {
 		c.claims[i].Delivery = s.localTimes(c.claims[i].Delivery)
 	}
-	return c.claims, s.waiting.found(c.from, c.rest, now), nil
+	return c.claims, s.waiting.resolve(c.from, c.rest, now), nil
 }
 
 // claimed holds the deliveries that a transaction claimed, the places from which it read

@@ -92,7 +92,7 @@ func (s *Store) RecordOutcomes(ctx context.Context, outcomes []Outcome) error {
 		return insertAttempts.Run(ctx, t, tried)
 	})
 	if err == nil && !s.db.Postgres() {
-		s.waiting.hears(s.pendingAgain(sorted), s.db.Now())
+		s.waiting.add(s.pendingAgain(sorted), s.db.Now())
 	}
 	return db.Fail(tried, err)
 }

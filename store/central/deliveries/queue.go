@@ -58,7 +58,7 @@ const sliceOfQueue = `WITH RECURSIVE queues(id, n) AS (
 // farthest 0: as far ahead as it says.
 func (s *Store) Due(ctx context.Context, most int, farthest time.Duration) (subscriptions []string, next time.Time, err error) {
 	now := s.db.Now()
-	if s.waiting.setBack(now) {
+	if s.waiting.noteClock(now) {
 		s.waiting.renew()
 	}
 	due, err := s.due(ctx, most, farthest, now)
@@ -72,16 +72,16 @@ func (s *Store) due(ctx context.Context, most int, farthest time.Duration, now t
 	if err := s.readQueue(ctx, farthest, now); err != nil {
 		return nil, err
 	}
-	sure, unsure := s.waiting.take(now, most)
+	sure, unsure := s.waiting.claimable(now, most)
 	if len(unsure) == 0 {
 		return sure, nil
 	}
 	rest, err := s.firstOf(ctx, s.db, unsure)
 	if err != nil {
-		s.waiting.again(sure, unsure)
+		s.waiting.putBack(sure, unsure)
 		return nil, err
 	}
-	return append(sure, s.waiting.found(unsure, rest, now)...), nil
+	return append(sure, s.waiting.resolve(unsure, rest, now)...), nil
 }
 
 // readQueue brings what is known of the queue up to date, and goes on with the walk.
@@ -119,7 +119,7 @@ func (s *Store) walk(ctx context.Context, q db.Querier, farthest time.Duration, 
 		return h, err
 	}, sliceOfQueue, from.to, walkSlice)
 	if err == nil {
-		s.waiting.walked(from, heads, len(heads) == walkSlice, now)
+		s.waiting.addSlice(from, heads, len(heads) == walkSlice, now)
 	}
 	return late, err
 }
@@ -164,7 +164,7 @@ func (s *Store) hasten(ctx context.Context, subscriptions []string, farthest tim
 	for i, id := range subscriptions {
 		heads[i] = head{id: id, due: at}
 	}
-	s.waiting.hears(heads, now)
+	s.waiting.add(heads, now)
 	return nil
 }
 
@@ -217,7 +217,7 @@ func (s *Store) look(ctx context.Context, t *db.Tx) error {
 		if err != nil {
 			return err
 		}
-		if s.waiting.add(before, v, s.db.Now()) {
+		if s.waiting.addLook(before, v, s.db.Now()) {
 			return nil
 		}
 	}

@@ -21,20 +21,21 @@ import (
 // knows nothing.
 type waiting struct {
 	mu      sync.Mutex
-	known   map[string]*head
-	untold  byDue
+	known   map[string]*head // by subscription
+	untold  byDue            // those of known that are not told
 	changes uint64
 	walk    walk
 	last    view      // without heads
-	asked   time.Time // when setBack was called last, by the database's clock
+	noted   time.Time // of the last noteClock, by the database's clock
 }
 
-// setBack reports whether the clock was put back since the last call.
-func (w *waiting) setBack(now time.Time) bool {
+// noteClock notes the time now, and reports whether the clock was put back since the last
+// call.
+func (w *waiting) noteClock(now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	before := w.asked
-	w.asked = now
+	before := w.noted
+	w.noted = now
 	return now.Before(before.Add(-clockJitter))
 }
 
@@ -45,10 +46,10 @@ const clockJitter = time.Second
 type head struct {
 	id     string
 	due    int64  // in microseconds: nothing that waits is due before
-	change uint64 // the number of the last thing that was heard of it
-	sure   bool   // once due was over, a delivery was found there
-	told   bool   // who claims knows that something is due
-	place  int    // in untold; -1: not there
+	change uint64 // the number of the last add for it
+	sure   bool   // a delivery that is due was read there; else a query must look for one first
+	told   bool   // whoever claims was told that something is due, until resolve finds nothing
+	index  int    // in untold; -1: not there
 }
 
 // byDue is a heap of heads, by when they are due.
@@ -58,12 +59,12 @@ func (b byDue) Len() int           { return len(b) }
 func (b byDue) Less(i, j int) bool { return b[i].due < b[j].due }
 func (b byDue) Swap(i, j int) {
 	b[i], b[j] = b[j], b[i]
-	b[i].place, b[j].place = i, j
+	b[i].index, b[j].index = i, j
 }
 
 // Push implements heap.Interface.
 func (b *byDue) Push(h any) {
-	h.(*head).place = len(*b)
+	h.(*head).index = len(*b)
 	*b = append(*b, h.(*head))
 }
 
@@ -73,7 +74,7 @@ func (b *byDue) Pop() any {
 	h := (*b)[last]
 	(*b)[last] = nil
 	*b = (*b)[:last]
-	h.place = -1
+	h.index = -1
 	return h
 }
 
@@ -107,15 +108,15 @@ func (w *waiting) lastLook() (last view, known bool) {
 	return w.last, w.last.server != ""
 }
 
-// add takes in what was written since the look before. It reports false when the
+// addLook adds what was written since the look before. It reports false when the
 // server has started anew since, so that nothing before is sure.
-func (w *waiting) add(before, v view, now time.Time) bool {
+func (w *waiting) addLook(before, v view, now time.Time) bool {
 	if v.behind || v.server != before.server {
 		return false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.hear(v.heads, now)
+	w.addLocked(v.heads, now)
 	if w.last.sees == before.sees {
 		// Where another look was quicker, the next one sees again what this one saw.
 		w.last.sees = v.sees
@@ -123,14 +124,14 @@ func (w *waiting) add(before, v view, now time.Time) bool {
 	return true
 }
 
-// begin has looks begin with what v sees, and the whole queue read after it.
+// begin makes looks begin with what v sees, and the walk begin anew.
 func (w *waiting) begin(v view) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.last, w.walk = v, walk{nth: w.walk.nth + 1}
 }
 
-// renew forgets who was told of what, and has the whole queue read again.
+// renew forgets which heads were told, and makes the walk begin anew.
 func (w *waiting) renew() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,15 +152,15 @@ func (w *waiting) nextSlice() (from walk, ok bool) {
 	return w.walk, w.walk.ended.IsZero()
 }
 
-// walked takes in a slice of the queue that was read from where the walk was, the last
-// one when more is false.
-func (w *waiting) walked(from walk, heads []head, more bool, now time.Time) {
+// addSlice adds a slice of the queue that was read from where the walk was, the last one
+// when more is false.
+func (w *waiting) addSlice(from walk, heads []head, more bool, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.walk != from { // it began anew
 		return
 	}
-	w.hear(heads, now)
+	w.addLocked(heads, now)
 	if more {
 		w.walk.to = heads[len(heads)-1].id
 	} else {
@@ -167,16 +168,16 @@ func (w *waiting) walked(from walk, heads []head, more bool, now time.Time) {
 	}
 }
 
-// hears takes in that deliveries wait from heads on.
-func (w *waiting) hears(heads []head, now time.Time) {
+// add notes that deliveries wait from heads on.
+func (w *waiting) add(heads []head, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.hear(heads, now)
+	w.addLocked(heads, now)
 }
 
-// hear is hears. Who was told of a subscription knows of all that it has by then, but a
-// claim that is under way may not see what is new: see found. w.mu is held.
-func (w *waiting) hear(heads []head, now time.Time) {
+// addLocked is add with w.mu held. Whoever was told of a subscription knows of all that it
+// has by then, but a claim that is under way may not see what is new: see resolve.
+func (w *waiting) addLocked(heads []head, now time.Time) {
 	if w.known == nil {
 		w.known = make(map[string]*head)
 	}
@@ -184,7 +185,7 @@ func (w *waiting) hear(heads []head, now time.Time) {
 		w.changes++
 		h := w.known[n.id]
 		if h == nil {
-			h = &head{id: n.id, due: math.MaxInt64, place: -1}
+			h = &head{id: n.id, due: math.MaxInt64, index: -1}
 			w.known[n.id] = h
 		}
 		if h.change = w.changes; n.due < h.due {
@@ -194,22 +195,23 @@ func (w *waiting) hear(heads []head, now time.Time) {
 	}
 }
 
-// place puts h where it belongs among those that nobody was told of. w.mu is held.
+// place puts h where it belongs in untold, or removes it if it is told. w.mu is held.
 func (w *waiting) place(h *head) {
 	switch {
-	case h.told && h.place >= 0:
-		heap.Remove(&w.untold, h.place)
+	case h.told && h.index >= 0:
+		heap.Remove(&w.untold, h.index)
 	case h.told:
-	case h.place >= 0:
-		heap.Fix(&w.untold, h.place)
+	case h.index >= 0:
+		heap.Fix(&w.untold, h.index)
 	default:
 		heap.Push(&w.untold, h)
 	}
 }
 
-// take tells of up to most subscriptions that are due: of those for which it is sure. For
-// the others their heads are returned, to be looked at and given to found or to again.
-func (w *waiting) take(now time.Time, most int) (sure []string, unsure []head) {
+// claimable returns up to most subscriptions that are due. sure are those known to have a due
+// delivery, which it marks as told. unsure must be looked up first: their heads are to be
+// passed to resolve, or to putBack if the look fails.
+func (w *waiting) claimable(now time.Time, most int) (sure []string, unsure []head) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for ; most > 0 && len(w.untold) > 0 && w.untold[0].due <= store.Micros(now); most-- {
@@ -224,8 +226,8 @@ func (w *waiting) take(now time.Time, most int) (sure []string, unsure []head) {
 	return sure, unsure
 }
 
-// again undoes take for subscriptions that nobody was told of after all.
-func (w *waiting) again(sure []string, unsure []head) {
+// putBack undoes claimable for subscriptions that nobody was told of after all.
+func (w *waiting) putBack(sure []string, unsure []head) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, h := range unsure {
@@ -239,7 +241,7 @@ func (w *waiting) again(sure []string, unsure []head) {
 	}
 }
 
-// next returns when take is to be called again: the zero time while nothing is known
+// next returns when claimable is to be called again: the zero time while nothing is known
 // to wait.
 func (w *waiting) next() time.Time {
 	w.mu.Lock()
@@ -267,11 +269,11 @@ func (w *waiting) heads(subscriptions []string) (heads []head) {
 	return heads
 }
 
-// found takes in what a query read from heads on that began after they were returned:
-// the first of each that waits. It returns the subscriptions that are due, of which the
-// caller is to tell. A head of which something new was heard meanwhile stays, and is
-// looked at again, since the query may not have seen that.
-func (w *waiting) found(from []head, rest []first, now time.Time) (due []string) {
+// resolve replaces heads by what a query has read there: the first deliveries that wait. The
+// query must have begun after the heads were returned. resolve returns the subscriptions that
+// are due, marked as told. A head to which something was added meanwhile stays, and is looked
+// at again, since the query may not have seen that.
+func (w *waiting) resolve(from []head, rest []first, now time.Time) (due []string) {
 	begins := make(map[string]int64, len(rest))
 	for _, f := range rest {
 		if at, several := begins[f.subscription]; !several || f.due < at {
@@ -305,8 +307,8 @@ func (w *waiting) found(from []head, rest []first, now time.Time) (due []string)
 
 // forget drops a subscription for which nothing waits. w.mu is held.
 func (w *waiting) forget(h *head) {
-	if h.place >= 0 {
-		heap.Remove(&w.untold, h.place)
+	if h.index >= 0 {
+		heap.Remove(&w.untold, h.index)
 	}
 	delete(w.known, h.id)
 }
