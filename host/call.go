@@ -83,7 +83,7 @@ func (c *call) begin(ctx context.Context, principal abi.Principal, now int64) {
 		c.wall = min(c.wall, t.Sub(c.m.runtime.epoch))
 	}
 	c.inHost, c.checked, c.computed, c.refueled, c.yielded = 0, start, 0, start, start
-	c.fuel = minFuel
+	c.fuel = minFuel // outside of serve, which sets it anew: for a module's start, say
 	c.waited, c.used = false, threadtime.Reading{}
 	c.function = nil
 	c.hostCalls, c.logged, c.line = 0, 0, c.line[:0]

@@ -17,12 +17,12 @@ var (
 	ErrLimit       = errors.New("limit reached") // abi.CodeLimit
 )
 
-// BeforeWaiting is for a capability that is about to wait, such as for a lock that others
-// hold. A guest's call keeps its thread, and a goroutine that waits with its thread costs
-// two switches of threads; until the capability returns, it now leaves the thread to
-// others. ctx is the context that the capability was called with, on this goroutine.
-// Capabilities that nearly always wait are called like that already: all but Keys, Views,
-// Buckets and Lockouts.Lockout.
+// BeforeWaiting tells the host that the calling capability is about to block, such as on a
+// lock that others hold. A guest's call is locked to its OS thread, and to block there costs
+// two switches of threads: until the capability returns, its goroutine is unlocked instead.
+// Call it with the context that the capability was called with, on the same goroutine. Only
+// Keys, Views, Buckets and Lockouts.Lockout need it: the others often block, and are always
+// called unlocked.
 func BeforeWaiting(ctx context.Context) {
 	if c, ok := ctx.Value(waitingKey{}).(*capContext); ok {
 		c.beforeWaiting()
@@ -169,7 +169,7 @@ func (c *capContext) Err() error {
 	return nil
 }
 
-// beforeWaiting pauses the call's watch, unless the call has ended.
+// beforeWaiting unlocks the call's goroutine from its thread, unless the call has ended.
 func (c *capContext) beforeWaiting() {
 	c.mu.Lock()
 	ended := c.ended

@@ -92,7 +92,7 @@ func (c *call) op(op abi.Op, in, out []byte) int32 {
 	return result(answer, out)
 }
 
-// pause lets the goroutine change its thread until resume.
+// pause unlocks the goroutine from its thread until resume.
 func (c *call) pause() {
 	if !c.paused {
 		c.paused = true

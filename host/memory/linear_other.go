@@ -58,16 +58,16 @@ func (m *Linear) extend(n int) error {
 
 func (m *Linear) restore() (int, error) { return copy(m.bytes, m.image.content), nil }
 
-// Watch says that until Unwatch only this goroutine writes to the memory.
+// Watch begins a period in which only this goroutine writes to the memory.
 func (m *Linear) Watch() {}
 
-// Pause is for a wait between Watch and Unwatch.
+// Pause suspends that period while the goroutine waits.
 func (m *Linear) Pause() {}
 
-// Resume ends what Pause began.
+// Resume continues the period.
 func (m *Linear) Resume() {}
 
-// Unwatch ends what Watch began.
+// Unwatch ends the period.
 func (m *Linear) Unwatch() {}
 
 // Free frees the memory. It may be called twice.

@@ -20,17 +20,17 @@ type watch struct {
 	before int64
 }
 
-// Watch says that until Unwatch only this goroutine writes to the memory. A Reset
-// before then does not ask for the written pages if none was written for the first
+// Watch begins a period in which only this goroutine writes to the memory. A Reset
+// before Unwatch does not ask for the written pages if none was written for the first
 // time. The goroutine keeps its thread, whose count it is, until Unwatch.
 func (w *watch) Watch() {
 	w.missed = false
 	w.Resume()
 }
 
-// Pause lets the goroutine change its thread until Resume, for a wait between Watch
-// and Unwatch during which nobody writes to the memory. One that waits and must keep
-// its thread costs two switches of threads.
+// Pause suspends that period until Resume, while the goroutine waits and nobody writes to
+// the memory. Meanwhile the goroutine may change its thread: to wait and keep it costs two
+// switches of threads.
 func (w *watch) Pause() {
 	w.missed = !w.nothingNew()
 	if w.counts {
@@ -38,7 +38,7 @@ func (w *watch) Pause() {
 	}
 }
 
-// Resume ends what Pause began.
+// Resume continues the period.
 func (w *watch) Resume() {
 	if w.counts {
 		runtime.LockOSThread()
@@ -46,7 +46,7 @@ func (w *watch) Resume() {
 	}
 }
 
-// Unwatch ends what Watch began.
+// Unwatch ends the period, and lets the goroutine change its thread again.
 func (w *watch) Unwatch() {
 	w.on = false
 	if w.counts {
