@@ -93,7 +93,7 @@ func (d *DB) AddLeads(ctx context.Context, node string, leads []OfferedLead) (do
 	err = d.change(ctx, "", func(ctx context.Context, t *tx) error {
 		var bad []store.QuarantinedLead
 		for all := false; !all; {
-			judge, err := t.leadJudge(ctx, readable)
+			rules, err := t.readLeadRules(ctx, readable)
 			if err != nil {
 				return err
 			}
@@ -102,7 +102,7 @@ func (d *DB) AddLeads(ctx context.Context, node string, leads []OfferedLead) (do
 				return err
 			}
 			var fresh []store.Lead
-			done, fresh, bad = judge.sort(node, leads, refused, gone)
+			done, fresh, bad = rules.classify(node, leads, refused, gone)
 			// Of a lead that another process has just kept, this one may have other content.
 			if all, err = t.insertLeads(ctx, fresh); err != nil {
 				return err
@@ -121,10 +121,10 @@ func (d *DB) AddLeads(ctx context.Context, node string, leads []OfferedLead) (do
 	return done, nil
 }
 
-// sort judges leads that a node hands over, unless refused says already why one cannot be
+// classify judges leads that a node hands over, unless refused says already why one cannot be
 // kept. fresh are those to keep, and bad those for the quarantine. gone has the ids of
 // leads and accounts that were deleted, whose leads count as committed.
-func (j leadJudge) sort(node string, leads []OfferedLead, refused []error, gone map[string]bool) (done Handover, fresh []store.Lead, bad []store.QuarantinedLead) {
+func (r leadRules) classify(node string, leads []OfferedLead, refused []error, gone map[string]bool) (done Handover, fresh []store.Lead, bad []store.QuarantinedLead) {
 	done = Handover{Quarantined: make(map[string]string), Rejected: make(map[string]string), Refusals: make(map[grant.Refusal]int)}
 	for i, l := range leads {
 		if gone[l.ID] || gone[l.AccountID] {
@@ -133,7 +133,7 @@ func (j leadJudge) sort(node string, leads []OfferedLead, refused []error, gone 
 		}
 		add, why := false, refused[i]
 		if why == nil {
-			add, why = j.judge(l)
+			add, why = r.judge(l)
 		}
 		if reason, refused := grant.ReasonOf(why); refused {
 			done.Refusals[reason]++
@@ -167,8 +167,8 @@ func (t *tx) deletedBefore(ctx context.Context, leads []OfferedLead) (map[string
 	return t.buried(ctx, ids)
 }
 
-// leadJudge knows what leads are judged by.
-type leadJudge struct {
+// leadRules holds what leads are judged by.
+type leadRules struct {
 	accounts map[string]bool       // that there are
 	kept     map[string]store.Lead // by id
 	keys     map[string]store.Key  // by id
@@ -176,11 +176,11 @@ type leadJudge struct {
 	now      time.Time
 }
 
-// leadJudge reads what these leads are judged by.
-func (t *tx) leadJudge(ctx context.Context, leads []OfferedLead) (j leadJudge, err error) {
-	j = leadJudge{make(map[string]bool), make(map[string]store.Lead), make(map[string]store.Key), make(map[string]bool), t.Now()}
+// readLeadRules reads what these leads are judged by.
+func (t *tx) readLeadRules(ctx context.Context, leads []OfferedLead) (r leadRules, err error) {
+	r = leadRules{make(map[string]bool), make(map[string]store.Lead), make(map[string]store.Key), make(map[string]bool), t.Now()}
 	if len(leads) == 0 {
-		return j, nil
+		return r, nil
 	}
 	ids, accounts, keys := make([]string, len(leads)), make([]string, len(leads)), make([]string, 0, len(leads))
 	for i, l := range leads {
@@ -191,32 +191,32 @@ func (t *tx) leadJudge(ctx context.Context, leads []OfferedLead) (j leadJudge, e
 	}
 	known, err := t.Strings(ctx, `SELECT id FROM accounts WHERE `+t.In("id"), t.Set(accounts))
 	if err != nil {
-		return j, err
+		return r, err
 	}
 	for _, id := range known {
-		j.accounts[id] = true
+		r.accounts[id] = true
 	}
 	kept, err := leadTable.Some(ctx, t, t.In("id"), t.Set(ids))
 	if err != nil {
-		return j, err
+		return r, err
 	}
 	for _, l := range kept {
-		j.kept[l.ID] = l
+		r.kept[l.ID] = l
 	}
-	return j, j.readKeys(ctx, t, keys)
+	return r, r.readKeys(ctx, t, keys)
 }
 
 // readKeys reads keys, by id. A damaged row concerns its own key alone.
-func (j leadJudge) readKeys(ctx context.Context, t *tx, ids []string) error {
+func (r leadRules) readKeys(ctx context.Context, t *tx, ids []string) error {
 	err := db.Each(ctx, t, func(row db.Row) error {
 		var id string
 		found := false
 		k, err := scanFound(row, keyTable, &found, &id)
 		switch {
 		case err == nil:
-			j.keys[id] = k
+			r.keys[id] = k
 		case found && ctx.Err() == nil: // the end of ctx closes rows that are being scanned
-			j.damaged[id], err = true, nil
+			r.damaged[id], err = true, nil
 		}
 		return err
 	}, `SELECT id, true, `+keyColumns+` FROM keys WHERE `+t.In("id"), t.Set(ids))
@@ -225,46 +225,46 @@ func (j leadJudge) readKeys(ctx context.Context, t *tx, ids []string) error {
 
 // judge reports whether a lead is to be added: not if it is there already. why is
 // set when it cannot be added.
-func (j leadJudge) judge(l OfferedLead) (add bool, why error) {
-	kept, found := j.kept[l.ID]
+func (r leadRules) judge(l OfferedLead) (add bool, why error) {
+	kept, found := r.kept[l.ID]
 	switch {
 	case found && kept.AccountID != l.AccountID:
 		return false, fmt.Errorf("%w: the lead's id is another account's", store.ErrConflict)
-	case found && !repeats(l.Lead, kept):
+	case found && !sameHandover(l.Lead, kept):
 		return false, fmt.Errorf("%w: the account has another lead of this id", store.ErrConflict)
 	case found:
 		return false, nil
-	case !j.accounts[l.AccountID]:
+	case !r.accounts[l.AccountID]:
 		return false, valid.Errorf("there is no account of the account id")
 	}
-	if why := j.judgeKey(l); why != nil {
+	if why := r.judgeKey(l); why != nil {
 		return false, why
 	}
-	j.kept[l.ID] = l.Lead
+	r.kept[l.ID] = l.Lead
 	return true, nil
 }
 
 var errDamagedKey = errors.New("the row of the lead's key is damaged")
 
-func (j leadJudge) judgeKey(l OfferedLead) error {
+func (r leadRules) judgeKey(l OfferedLead) error {
 	if l.Vouched {
 		return nil
 	}
-	if j.damaged[l.KeyID] {
+	if r.damaged[l.KeyID] {
 		return errDamagedKey
 	}
-	key, known := j.keys[l.KeyID]
+	key, known := r.keys[l.KeyID]
 	if !known && len(l.KeyHash) > 0 {
 		return grant.UnknownKey
 	}
 	return grant.JudgeLead(key, grant.Claim{
 		KeyHash: l.KeyHash, KeyID: l.KeyID, AccountID: l.AccountID, Environment: l.Environment, Scope: store.ScopeWriteLeads,
-	}, db.TimeOr(l.CreatedAt, j.now), j.now)
+	}, db.TimeOr(l.CreatedAt, r.now), r.now)
 }
 
-// repeats reports whether a lead is the one that is kept, sent once more: with an
+// sameHandover reports whether a lead is the one that is kept, sent once more: with an
 // idempotency key, at another time or to another node.
-func repeats(l, kept store.Lead) bool {
+func sameHandover(l, kept store.Lead) bool {
 	l.CreatedAt = kept.CreatedAt
 	l.CapturedAt, kept.CapturedAt = db.TimeOr(l.CapturedAt, time.Time{}), db.TimeOr(kept.CapturedAt, time.Time{})
 	return l == kept
@@ -326,18 +326,18 @@ func (d *DB) CountQuarantined(ctx context.Context) (int, error) {
 func (d *DB) ReleaseLead(ctx context.Context, id string, l store.Lead) (store.QuarantinedLead, error) {
 	return d.settle(ctx, id, &l, valid.Lead(l), func(ctx context.Context, t *tx) error {
 		released := OfferedLead{AcceptedLead: store.AcceptedLead{Lead: l}, Vouched: true}
-		judge, err := t.leadJudge(ctx, []OfferedLead{released})
+		rules, err := t.readLeadRules(ctx, []OfferedLead{released})
 		if err != nil {
 			return err
 		}
-		if _, err := judge.judge(released); err != nil {
+		if _, err := rules.judge(released); err != nil {
 			return err
 		}
 		if _, err := t.insertLeads(ctx, []store.Lead{l}); err != nil {
 			return err
 		}
 		kept, err := leadTable.Get(ctx, t, l.ID)
-		if err == nil && !same(l, kept) {
+		if err == nil && !sameRelease(l, kept) {
 			err = fmt.Errorf("%w: there is another lead of this id already", store.ErrConflict)
 		}
 		return err
@@ -353,8 +353,9 @@ func (t *tx) mayReturn(ctx context.Context, ids ...string) error {
 	return err
 }
 
-// same reports whether a lead is the one that is kept.
-func same(l, kept store.Lead) bool {
+// sameRelease reports whether a lead is the one that is kept. It is stricter than
+// sameHandover: a time of creation that an operator has given must be that of the lead kept.
+func sameRelease(l, kept store.Lead) bool {
 	l.CapturedAt = db.TimeOr(l.CapturedAt, time.Time{})
 	l.CreatedAt = db.TimeOr(l.CreatedAt, kept.CreatedAt)
 	return l == kept
