@@ -122,9 +122,9 @@ func (d *DB) UpdateAccount(ctx context.Context, id string, p AccountPatch) (a st
 
 // listOf reads a page of an account's records, newest first.
 func listOf[T any](ctx context.Context, d *DB, k db.Table[T], account string, p store.Page) ([]T, string, error) {
-	tried := "list " + k.Noun + "s"
+	op := "list " + k.Noun + "s"
 	if err := valid.Reference("account", account); err != nil {
-		return nil, "", db.Fail(tried, err)
+		return nil, "", db.Fail(op, err)
 	}
 	l := db.Listing[T]{
 		Table: k.From, Columns: k.Columns, Scan: k.Scan,
@@ -134,7 +134,7 @@ func listOf[T any](ctx context.Context, d *DB, k db.Table[T], account string, p 
 	if err == nil && len(items) == 0 {
 		err = d.mustHaveAccount(ctx, account)
 	}
-	return items, next, db.Fail(tried, err)
+	return items, next, db.Fail(op, err)
 }
 
 // mustHaveAccount returns ErrNotFound when there is no such account.

@@ -70,15 +70,15 @@ type ChangeLog struct {
 // ChangesSince reads the changes after a position, at most limit of them (0: 1000,
 // at most 10 000).
 func (d *DB) ChangesSince(ctx context.Context, from Position, limit int) (log ChangeLog, err error) {
-	const tried = "read changes"
+	const op = "read changes"
 	log, moved, err := d.changesSince(ctx, from, limit)
 	if err == nil && moved {
-		if err = d.write(ctx, tried, nil, followTimeline); err == nil {
+		if err = d.write(ctx, op, nil, followTimeline); err == nil {
 			log, _, err = d.changesSince(ctx, from, limit)
 		}
 	}
 	if err != nil {
-		return ChangeLog{}, db.Fail(tried, err)
+		return ChangeLog{}, db.Fail(op, err)
 	}
 	return log, nil
 }
@@ -110,11 +110,11 @@ func (d *DB) changesSince(ctx context.Context, from Position, limit int) (log Ch
 
 // PruneChanges removes all changes but the last keep.
 func (d *DB) PruneChanges(ctx context.Context, keep int) error {
-	const tried = "prune changes"
+	const op = "prune changes"
 	if keep < 0 {
-		return db.Fail(tried, valid.Errorf("keep is negative"))
+		return db.Fail(op, valid.Errorf("keep is negative"))
 	}
-	return db.Fail(tried, d.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
+	return db.Fail(op, d.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
 		_, err := t.Exec(ctx, `DELETE FROM changes WHERE seq <= (SELECT seq FROM change_counter) - ?`, keep)
 		return err
 	}))

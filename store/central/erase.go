@@ -29,9 +29,9 @@ const eraseSlice = 1000
 // its tombstone all the same: a node may still hold it. The audit log says which lead
 // went, and nothing of the person.
 func (d *DB) DeleteLead(ctx context.Context, id string) (deleted store.Lead, err error) {
-	const tried = "delete lead"
+	const op = "delete lead"
 	kept := true
-	err = d.write(ctx, tried, valid.Reference("lead", id), func(ctx context.Context, t *tx) (err error) {
+	err = d.write(ctx, op, valid.Reference("lead", id), func(ctx context.Context, t *tx) (err error) {
 		deleted, err = t.removeLead(ctx, id, t.Now())
 		if kept = !errors.Is(err, sql.ErrNoRows); kept || !isLead(id) {
 			return err
@@ -41,7 +41,7 @@ func (d *DB) DeleteLead(ctx context.Context, id string) (deleted store.Lead, err
 	if err == nil {
 		d.emptyLog(ctx)
 		if !kept {
-			err = db.Fail(tried, sql.ErrNoRows)
+			err = db.Fail(op, sql.ErrNoRows)
 		}
 	}
 	return written(deleted, err)
@@ -145,11 +145,11 @@ func (d *DB) EraseAccount(ctx context.Context, id string) (Erased, error) {
 		return nil, err
 	}
 	if err := d.endAccount(ctx, id); err != nil {
-		return nil, db.Fail(triedErase, err)
+		return nil, db.Fail(opErase, err)
 	}
 	erased, err := d.eraseRecords(ctx, id)
 	if err != nil {
-		return nil, db.Fail(triedErase, err)
+		return nil, db.Fail(opErase, err)
 	}
 	if erased, err = d.eraseRest(ctx, id, erased); err == nil {
 		d.emptyLog(ctx)
@@ -169,7 +169,7 @@ func (d *DB) emptyLog(ctx context.Context) {
 	}
 }
 
-const triedErase = "erase account"
+const opErase = "erase account"
 
 // eraseRecords removes what an account has, in slices.
 func (d *DB) eraseRecords(ctx context.Context, id string) (Erased, error) {
@@ -195,7 +195,7 @@ func (d *DB) eraseRecords(ctx context.Context, id string) (Erased, error) {
 
 // eraseRest removes an account with what came in since its records were erased.
 func (d *DB) eraseRest(ctx context.Context, id string, erased Erased) (all Erased, err error) {
-	err = d.writeTo(ctx, triedErase, id, nil, func(ctx context.Context, t *tx) error {
+	err = d.writeTo(ctx, opErase, id, nil, func(ctx context.Context, t *tx) error {
 		all = maps.Clone(erased) // this may be done again
 		if err := t.bury(ctx, id, t.Now()); err != nil {
 			return err

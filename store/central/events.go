@@ -91,12 +91,12 @@ func (d *DB) Event(ctx context.Context, id string) (store.Event, error) {
 // is that of the last. Nothing comes in before a place that was returned. It reads no event
 // of another account.
 func (d *DB) EventsAfter(ctx context.Context, accountID string, place int64, limit int) (events []store.Event, last int64, err error) {
-	const tried = "list events"
+	const op = "list events"
 	if err := valid.Reference("account", accountID); err != nil {
-		return nil, place, db.Fail(tried, err)
+		return nil, place, db.Fail(op, err)
 	}
 	if limit <= 0 || place < 0 {
-		return nil, place, db.Fail(tried, valid.Errorf("place or limit"))
+		return nil, place, db.Fail(op, valid.Errorf("place or limit"))
 	}
 	last = place
 	events, err = db.All(ctx, d.db, func(row db.Row) (store.Event, error) { return scanEvent(db.Leading(row, &last)) },
@@ -104,7 +104,7 @@ func (d *DB) EventsAfter(ctx context.Context, accountID string, place int64, lim
 	if err == nil && len(events) == 0 {
 		err = d.mustHaveAccount(ctx, accountID)
 	}
-	return events, last, db.Fail(tried, err)
+	return events, last, db.Fail(op, err)
 }
 
 // eventsAfter reads a part of an account's events by the index events_in_order, of SQLite

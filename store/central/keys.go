@@ -110,9 +110,9 @@ const (
 // ExpiringKeys lists the keys that work now and whose hard expiry comes before a time,
 // the first to expire first. Those that were rotated are not among them.
 func (d *DB) ExpiringKeys(ctx context.Context, before time.Time, p store.Page) ([]store.Key, string, error) {
-	const tried, name = "list expiring keys", "keys by expiry"
+	const op, name = "list expiring keys", "keys by expiry"
 	if err := valid.Times(before); err != nil {
-		return nil, "", db.Fail(tried, err)
+		return nil, "", db.Fail(op, err)
 	}
 	now, after, last := d.db.Now(), int64(0), ""
 	if p.Cursor != "" {
@@ -123,13 +123,13 @@ func (d *DB) ExpiringKeys(ctx context.Context, before time.Time, p store.Page) (
 			}
 		}
 		if err != nil {
-			return nil, "", db.Fail(tried, err)
+			return nil, "", db.Fail(op, err)
 		}
 	}
 	limit := db.PageLimit(p)
 	keys, err := listedKeys.Some(ctx, d.db, expiringKeysPage, store.Micros(now), store.Micros(before), after, last, limit+1)
 	if err != nil || len(keys) <= limit {
-		return keys, "", db.Fail(tried, err)
+		return keys, "", db.Fail(op, err)
 	}
 	end := keys[limit-1]
 	return keys[:limit], db.Cursor(name, fmt.Sprintf("%d %s", store.Micros(end.ExpiresAt), end.ID)), nil
@@ -265,9 +265,9 @@ func (d *DB) Keys(ctx context.Context, accountID string, p store.Page) ([]store.
 // successor has none. ErrConflict when the key is revoked, expired or has a
 // successor already.
 func (d *DB) RotateKey(ctx context.Context, id string, successor store.Key, graceUntil time.Time) (next, previous store.Key, err error) {
-	const tried = "rotate key"
+	const op = "rotate key"
 	if err := valid.Times(graceUntil); err != nil || graceUntil.IsZero() {
-		return store.Key{}, store.Key{}, db.Fail(tried, valid.Errorf("end of grace is not set or not a time"))
+		return store.Key{}, store.Key{}, db.Fail(op, valid.Errorf("end of grace is not set or not a time"))
 	}
 	err = d.changeKey(ctx, id, func(ctx context.Context, t *tx, k store.Key) error {
 		now := d.db.Now()
@@ -300,7 +300,7 @@ func (d *DB) RotateKey(ctx context.Context, id string, successor store.Key, grac
 		return t.audited(ctx, audit.Entry{Action: "key.rotate", Target: id, Before: auditKey(k), After: auditKey(previous)})
 	})
 	if err != nil {
-		return store.Key{}, store.Key{}, db.Fail(tried, err)
+		return store.Key{}, store.Key{}, db.Fail(op, err)
 	}
 	return next, previous, nil
 }

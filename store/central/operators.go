@@ -115,9 +115,9 @@ type AuditFilter struct {
 
 // Audits lists the audit log, newest first.
 func (d *DB) Audits(ctx context.Context, f AuditFilter, p store.Page) ([]store.Audit, string, error) {
-	const tried = "list audit log"
+	const op = "list audit log"
 	if err := valid.Times(f.Since, f.Until); err != nil {
-		return nil, "", db.Fail(tried, err)
+		return nil, "", db.Fail(op, err)
 	}
 	l := db.Listing[store.Audit]{
 		Table: "audit", Columns: audit.Columns, Scan: scanAudit,
@@ -132,10 +132,10 @@ func (d *DB) Audits(ctx context.Context, f AuditFilter, p store.Page) ([]store.A
 		l.Where, l.Args = "at >= ? AND at < ?", []any{store.Micros(f.Since), auditedUntil(f.Span)}
 	case f.Span != store.Span{}:
 		items, next, err := d.auditsIn(ctx, l.Name, f.Span, p)
-		return items, next, db.Fail(tried, err)
+		return items, next, db.Fail(op, err)
 	}
 	items, next, err := l.Page(ctx, d.db, p)
-	return items, next, db.Fail(tried, err)
+	return items, next, db.Fail(op, err)
 }
 
 // auditedUntil returns the end of a span as times are kept, after all of them if it has none.

@@ -35,16 +35,16 @@ var (
 // many, the oldest first; call it until that is 0. Nodes that keep some of them learn
 // of it.
 func (d *DB) PruneRecords(ctx context.Context, k Aging, before time.Time, limit int) (removed int, err error) {
-	tried := "prune " + k.table
+	op := "prune " + k.table
 	if k.table == "" || limit <= 0 || before.IsZero() || valid.Times(before) != nil {
-		return 0, db.Fail(tried, valid.Errorf("kind, time or limit is not set"))
+		return 0, db.Fail(op, valid.Errorf("kind, time or limit is not set"))
 	}
 	if k.view == "" {
-		return d.prune(ctx, tried, before, limit, func(ctx context.Context, t *db.Tx, before time.Time, limit int) (int, error) {
+		return d.prune(ctx, op, before, limit, func(ctx context.Context, t *db.Tx, before time.Time, limit int) (int, error) {
 			return pruneUnseen(ctx, t, k, before, limit)
 		})
 	}
-	err = d.write(ctx, tried, nil, func(ctx context.Context, t *tx) error {
+	err = d.write(ctx, op, nil, func(ctx context.Context, t *tx) error {
 		query, args := k.oldest(before, limit)
 		accounts, err := t.Strings(ctx, `DELETE FROM `+k.table+` WHERE id IN (`+query+`) RETURNING account_id`, args...)
 		if err != nil || len(accounts) == 0 {
@@ -107,16 +107,16 @@ func (d *DB) ForgetSettledLeads(ctx context.Context, before time.Time, limit int
 }
 
 // prune calls fn in a transaction that changes nothing that nodes keep.
-func (d *DB) prune(ctx context.Context, tried string, before time.Time, limit int,
+func (d *DB) prune(ctx context.Context, op string, before time.Time, limit int,
 	fn func(ctx context.Context, t *db.Tx, before time.Time, limit int) (int, error)) (removed int, err error) {
 	if limit <= 0 || before.IsZero() || valid.Times(before) != nil {
-		return 0, db.Fail(tried, valid.Errorf("time or limit is not set"))
+		return 0, db.Fail(op, valid.Errorf("time or limit is not set"))
 	}
 	err = d.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) (err error) {
 		removed, err = fn(ctx, t, before, limit)
 		return err
 	})
-	return removed, db.Fail(tried, err)
+	return removed, db.Fail(op, err)
 }
 
 // RetentionRound holds the time of the last round of retention, zero before the first, and

@@ -17,10 +17,10 @@ import (
 // asking twice is asking once. ErrConflict when it was cancelled, its
 // subscription is revoked, or its account is not live.
 func (d *DB) RetryDelivery(ctx context.Context, id string) (store.Delivery, error) {
-	const tried = "retry delivery"
+	const op = "retry delivery"
 	delivery, err := d.Delivery(ctx, id)
 	if err != nil {
-		return store.Delivery{}, db.Fail(tried, err)
+		return store.Delivery{}, db.Fail(op, err)
 	}
 	type shown struct {
 		State store.State `json:"state"`
@@ -33,7 +33,7 @@ func (d *DB) RetryDelivery(ctx context.Context, id string) (store.Delivery, erro
 		return t.audited(ctx, audit.Entry{Action: "delivery.retry", Target: id, Before: shown{before}, After: shown{store.StatePending}})
 	})
 	if err != nil {
-		return store.Delivery{}, db.Fail(tried, err)
+		return store.Delivery{}, db.Fail(op, err)
 	}
 	return d.Delivery(ctx, id)
 }
@@ -45,13 +45,13 @@ func (d *DB) RetryDelivery(ctx context.Context, id string) (store.Delivery, erro
 // came before the subscription. It works in slices; when err is not nil, some
 // may be queued. ErrConflict as for RetryDelivery.
 func (d *DB) RecoverDeliveries(ctx context.Context, subscriptionID string, since time.Time) (queued int, err error) {
-	const tried = "recover deliveries"
+	const op = "recover deliveries"
 	if err := errors.Join(valid.Reference("subscription", subscriptionID), valid.Times(since)); err != nil {
-		return 0, db.Fail(tried, err)
+		return 0, db.Fail(op, err)
 	}
 	s, err := d.Subscription(ctx, subscriptionID)
 	if err != nil {
-		return 0, db.Fail(tried, err)
+		return 0, db.Fail(op, err)
 	}
 	type shown struct { // of one slice
 		Since  time.Time `json:"since"`
@@ -66,7 +66,7 @@ func (d *DB) RecoverDeliveries(ctx context.Context, subscriptionID string, since
 			return t.audited(ctx, audit.Entry{Action: "webhook.recover", Target: s.ID, After: shown{since, n}})
 		})
 		if err != nil {
-			return queued, db.Fail(tried, err)
+			return queued, db.Fail(op, err)
 		}
 		if queued += n; n < deliveries.RecoverSlice {
 			return queued, nil

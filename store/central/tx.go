@@ -74,19 +74,19 @@ func (d *DB) change(ctx context.Context, account string, fn work) error {
 
 // write is change without an account, for a method of the package: it runs fn
 // unless refused says why the call makes no sense. Its error says what was tried.
-func (d *DB) write(ctx context.Context, tried string, refused error, fn work) error {
+func (d *DB) write(ctx context.Context, op string, refused error, fn work) error {
 	if refused == nil {
 		refused = d.change(ctx, "", fn)
 	}
-	return db.Fail(tried, refused)
+	return db.Fail(op, refused)
 }
 
 // writeTo is write to an account, which must exist.
-func (d *DB) writeTo(ctx context.Context, tried, account string, refused error, fn work) error {
+func (d *DB) writeTo(ctx context.Context, op, account string, refused error, fn work) error {
 	if refused = cmp.Or(valid.Reference("account", account), refused); refused == nil {
 		refused = d.change(ctx, account, fn)
 	}
-	return db.Fail(tried, refused)
+	return db.Fail(op, refused)
 }
 
 // audited writes to the audit log what the actor of the job did to a record.

@@ -103,13 +103,13 @@ func (d *DB) Firings(ctx context.Context, accountID string, before time.Time, li
 // Profile reads an account with its agent. seq is the last change that it takes
 // in.
 func (d *DB) Profile(ctx context.Context, accountID string) (a store.Account, seq int64, err error) {
-	const tried = "read profile"
+	const op = "read profile"
 	if err := valid.Reference("account", accountID); err != nil {
-		return a, 0, db.Fail(tried, err)
+		return a, 0, db.Fail(op, err)
 	}
 	a, err = readFound(ctx, d, accountTable, &seq, `SELECT c.seq, a.id IS NOT NULL, `+accountColumns+`
 		FROM change_counter c LEFT JOIN (`+accountTable.From+`) ON a.id = ?`, accountID)
-	return a, seq, db.Fail(tried, err)
+	return a, seq, db.Fail(op, err)
 }
 
 // readView reads the records of an account's view. The query's columns are whether

@@ -72,12 +72,12 @@ func recordText(v any) sql.NullString {
 
 // Write runs fn in a shared transaction, with the log of the actor in ctx, unless refused
 // says why the call makes no sense. Its error says what was tried.
-func Write(ctx context.Context, d *db.DB, tried string, refused error, fn func(context.Context, *db.Tx, Log) error) error {
+func Write(ctx context.Context, d *db.DB, op string, refused error, fn func(context.Context, *db.Tx, Log) error) error {
 	if refused == nil {
 		log := LogOf(ctx)
 		refused = d.Write(ctx, "", func(ctx context.Context, t *db.Tx) error { return fn(ctx, t, log) })
 	}
-	return db.Fail(tried, refused)
+	return db.Fail(op, refused)
 }
 
 // Revoke sets the time of revocation of a record, for good. changed is false when it was

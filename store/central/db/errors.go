@@ -21,11 +21,11 @@ import (
 
 // Fail wraps err, which came out of the database, with what was tried and with
 // its kind. nil stays nil.
-func Fail(tried string, err error) error {
+func Fail(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %w", tried, kindOf(err))
+	return fmt.Errorf("%s: %w", op, kindOf(err))
 }
 
 // kindOf adds to err the kind of store error that it is, unless it has one.

@@ -82,13 +82,13 @@ func (d *DB) EmptyLog(ctx context.Context) error {
 	if d.postgres {
 		return nil
 	}
-	const tried = "empty the log"
+	const op = "empty the log"
 	done := make(chan error, 1)
 	select {
 	case d.emptying <- done:
-		return Fail(tried, <-done)
+		return Fail(op, <-done)
 	case <-ctx.Done():
-		return Fail(tried, ctx.Err())
+		return Fail(op, ctx.Err())
 	case <-d.stop:
 		return errClosed
 	}
@@ -101,19 +101,19 @@ func (d *DB) Writable(ctx context.Context) error {
 	if !d.failing.Load() {
 		return nil
 	}
-	const tried = "write"
+	const op = "write"
 	j := &job{done: make(chan struct{}), fn: func(ctx context.Context, t *Tx) error {
 		_, err := t.Exec(ctx, `UPDATE schema_migrations SET number = number WHERE number = 1`)
 		return err
 	}}
 	if err := d.submit(ctx, j); err != nil {
-		return Fail(tried, err)
+		return Fail(op, err)
 	}
 	select {
 	case <-j.done:
-		return Fail(tried, j.err)
+		return Fail(op, j.err)
 	case <-ctx.Done():
-		return Fail(tried, ctx.Err())
+		return Fail(op, ctx.Err())
 	}
 }
 

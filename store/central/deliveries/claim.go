@@ -44,9 +44,9 @@ type ClaimRequest struct {
 // others due. A lease that ends before its outcome is recorded makes the delivery due
 // again.
 func (s *Store) ClaimDeliveries(ctx context.Context, r ClaimRequest) (claims []Claim, more []string, err error) {
-	const tried = "claim deliveries"
+	const op = "claim deliveries"
 	if r.Each <= 0 || r.Owner == "" || r.Lease <= 0 || !valid.Text(r.Owner) {
-		return nil, nil, db.Fail(tried, valid.Errorf("owner, share and lease must be set"))
+		return nil, nil, db.Fail(op, valid.Errorf("owner, share and lease must be set"))
 	}
 	if len(r.Subscriptions) == 0 {
 		return nil, nil, nil
@@ -57,7 +57,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, r ClaimRequest) (claims []C
 	}
 	c, err := claim(ctx, r, now)
 	if err != nil {
-		return nil, nil, db.Fail(tried, err)
+		return nil, nil, db.Fail(op, err)
 	}
 	for i := range c.claims {
 		c.claims[i].Delivery = s.localTimes(c.claims[i].Delivery)
@@ -215,9 +215,9 @@ const leaseSlice = 5000
 // that. It is for an owner that stops, or that starts again under the name it
 // had. It works in slices; when err is not nil, some may have ended.
 func (s *Store) EndLeases(ctx context.Context, owner string) (ended int, err error) {
-	const tried = "end leases of deliveries"
+	const op = "end leases of deliveries"
 	if owner == "" || !valid.Text(owner) {
-		return 0, db.Fail(tried, valid.Errorf("owner is not set"))
+		return 0, db.Fail(op, valid.Errorf("owner is not set"))
 	}
 	for {
 		var ids []string
@@ -234,7 +234,7 @@ func (s *Store) EndLeases(ctx context.Context, owner string) (ended int, err err
 			return err
 		})
 		if err != nil {
-			return ended, db.Fail(tried, err)
+			return ended, db.Fail(op, err)
 		}
 		if ended += len(ids); len(ids) < leaseSlice {
 			if !s.db.Postgres() { // where looks will see it

@@ -68,23 +68,23 @@ func (l *listing) and(condition string, args ...any) {
 // Deliveries lists the log, the newest first: of one subscription by event, of one
 // event by subscription, else by delivery.
 func (s *Store) Deliveries(ctx context.Context, f Filter, p store.Page) ([]store.Delivery, string, error) {
-	const tried = "list deliveries"
+	const op = "list deliveries"
 	l, err := s.listing(ctx, f)
 	if err != nil {
-		return nil, "", db.Fail(tried, err)
+		return nil, "", db.Fail(op, err)
 	}
 	f.narrow(&l)
 	if p.Cursor != "" {
 		place, err := db.Place(l.name, p.Cursor)
 		if err != nil {
-			return nil, "", db.Fail(tried, err)
+			return nil, "", db.Fail(op, err)
 		}
 		l.and(l.order+` < ?`, place)
 	}
 	limit := db.PageLimit(p)
 	items, err := db.All(ctx, s.db, scanDelivery, l.query(), append(l.args, limit+1)...)
 	if err != nil || len(items) <= limit {
-		return items, "", db.Fail(tried, err)
+		return items, "", db.Fail(op, err)
 	}
 	return items[:limit], db.Cursor(l.name, l.place(items[limit-1])), nil
 }
@@ -235,12 +235,12 @@ func (s *Store) FindDelivery(ctx context.Context, id string) (store.Delivery, er
 
 // Delivery reads one delivery.
 func (s *Store) Delivery(ctx context.Context, id string) (d store.Delivery, err error) {
-	const tried = "read delivery"
+	const op = "read delivery"
 	if err := valid.Reference("delivery", id); err != nil {
-		return d, db.Fail(tried, err)
+		return d, db.Fail(op, err)
 	}
 	d, err = scanDelivery(s.db.QueryRow(ctx, deliveryByID, id))
-	return d, db.Fail(tried, err)
+	return d, db.Fail(op, err)
 }
 
 const attemptColumns = `id, delivery_id, number, started_at, latency_us, status, headers, excerpt, error`
@@ -257,12 +257,12 @@ func scanAttempt(row db.Row) (a store.Attempt, err error) {
 
 // Attempts lists the tries of a delivery, first to last.
 func (s *Store) Attempts(ctx context.Context, deliveryID string) ([]store.Attempt, error) {
-	const tried = "list attempts"
+	const op = "list attempts"
 	if _, err := s.Delivery(ctx, deliveryID); err != nil {
-		return nil, db.Fail(tried, err)
+		return nil, db.Fail(op, err)
 	}
 	items, err := db.All(ctx, s.db, scanAttempt, attemptsOf, deliveryID)
-	return items, db.Fail(tried, err)
+	return items, db.Fail(op, err)
 }
 
 // AttemptsOf lists the tries of each of some deliveries, by the delivery's id.
@@ -294,12 +294,12 @@ const CountMost = 10_000
 // CountOutcomes counts by state the newest deliveries of events since a time, at
 // most CountMost of them, so that it costs the same however long the log is.
 func (s *Store) CountOutcomes(ctx context.Context, since time.Time) (map[store.State]int, error) {
-	const tried = "count outcomes of deliveries"
+	const op = "count outcomes of deliveries"
 	if err := valid.Times(since); err != nil {
-		return nil, db.Fail(tried, err)
+		return nil, db.Fail(op, err)
 	}
 	counts, err := db.Map[store.State, int](ctx, s.db, `SELECT newest.state, count(*)
 		FROM (SELECT state FROM deliveries WHERE id >= ? ORDER BY id DESC LIMIT ?) newest GROUP BY newest.state`,
 		db.FirstID("dlv", since), CountMost)
-	return counts, db.Fail(tried, err)
+	return counts, db.Fail(op, err)
 }

@@ -56,10 +56,10 @@ func validateState(state store.State) error {
 // the database cannot hold is made so: what comes back from an endpoint is not
 // the caller's fault.
 func (s *Store) RecordOutcomes(ctx context.Context, outcomes []Outcome) error {
-	const tried = "record outcomes of deliveries"
+	const op = "record outcomes of deliveries"
 	for _, o := range outcomes {
 		if err := o.validate(); err != nil {
-			return db.Fail(tried, err)
+			return db.Fail(op, err)
 		}
 	}
 	if len(outcomes) == 0 {
@@ -94,7 +94,7 @@ func (s *Store) RecordOutcomes(ctx context.Context, outcomes []Outcome) error {
 	if err == nil && !s.db.Postgres() {
 		s.waiting.add(s.pendingAgain(sorted), s.db.Now())
 	}
-	return db.Fail(tried, err)
+	return db.Fail(op, err)
 }
 
 // pendingAgain returns when outcomes are due that have their deliveries wait again.

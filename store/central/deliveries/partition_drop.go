@@ -24,9 +24,9 @@ const (
 // partitions; of more than 1000, the partition stays. ErrUnavailable: somebody used the
 // log for longer than it could wait, a pg_dump perhaps.
 func (s *Store) DropPartition(ctx context.Context, before time.Time) (dropped bool, err error) {
-	const tried = "drop a partition of the log"
+	const op = "drop a partition of the log"
 	if before.IsZero() || valid.Times(before) != nil {
-		return false, db.Fail(tried, valid.Errorf("time is not set"))
+		return false, db.Fail(op, valid.Errorf("time is not set"))
 	}
 	if !s.db.Postgres() {
 		return false, nil
@@ -57,7 +57,7 @@ func (s *Store) DropPartition(ctx context.Context, before time.Time) (dropped bo
 		return nil
 	})
 	if err != nil {
-		return false, db.Fail(tried, err)
+		return false, db.Fail(op, err)
 	}
 	if gone.name != "" {
 		s.log.Info("dropped a partition of the log", "partition", gone.name)

@@ -21,9 +21,9 @@ type Pruned struct{ delivery, event string }
 // the dead entries of what it removed. Attempts and events that lie in a partition
 // stay until DropPartition.
 func (s *Store) PruneDeliveries(ctx context.Context, before time.Time, limit int, place *Pruned) (removed int, err error) {
-	const tried = "prune deliveries"
+	const op = "prune deliveries"
 	if limit <= 0 || before.IsZero() || valid.Times(before) != nil {
-		return 0, db.Fail(tried, valid.Errorf("time or limit is not set"))
+		return 0, db.Fail(op, valid.Errorf("time or limit is not set"))
 	}
 	var next Pruned
 	err = s.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
@@ -48,7 +48,7 @@ func (s *Store) PruneDeliveries(ctx context.Context, before time.Time, limit int
 		return err
 	})
 	if err != nil {
-		return 0, db.Fail(tried, err)
+		return 0, db.Fail(op, err)
 	}
 	*place = next
 	return removed, nil

@@ -28,19 +28,19 @@ func (r *Registry) size(ctx context.Context, noun, query, id string) (size int64
 // HoldsBlob reports whether what is kept as the blob of a digest has that digest still: a disk
 // may have spoilt it.
 func (r *Registry) HoldsBlob(ctx context.Context, digest string) (bool, error) {
-	const tried = "check blob"
+	const op = "check blob"
 	if err := valid.Reference("blob", digest); err != nil {
-		return false, db.Fail(tried, err)
+		return false, db.Fail(op, err)
 	}
 	upload, total, err := r.blob(ctx, digest)
 	if err != nil {
-		return false, db.Fail(tried, err)
+		return false, db.Fail(op, err)
 	}
 	_, got, err := r.digest(ctx, upload, total)
 	if errors.Is(err, errPieceMissing) {
 		return false, nil
 	}
-	return got == digest, db.Fail(tried, err)
+	return got == digest, db.Fail(op, err)
 }
 
 // errPieceMissing is the error of a blob that is not whole.
@@ -49,27 +49,27 @@ var errPieceMissing = errors.New("a piece of it is missing")
 // ReadBlob reads the blob of a digest from an offset on: at least one byte and
 // up to most, as many as lie together; none at its end.
 func (r *Registry) ReadBlob(ctx context.Context, digest string, offset int64, most int) ([]byte, error) {
-	const tried = "read blob"
+	const op = "read blob"
 	if err := valid.Reference("blob", digest); err != nil {
-		return nil, db.Fail(tried, err)
+		return nil, db.Fail(op, err)
 	}
 	if offset < 0 || most <= 0 {
-		return nil, db.Fail(tried, valid.Errorf("offset"))
+		return nil, db.Fail(op, valid.Errorf("offset"))
 	}
 	upload, size, err := r.blob(ctx, digest)
 	if err != nil {
-		return nil, db.Fail(tried, err)
+		return nil, db.Fail(op, err)
 	}
 	if offset >= size {
 		return nil, nil
 	}
 	piece, start, err := r.piece(ctx, upload, offset)
 	if err != nil {
-		return nil, db.Fail(tried, err)
+		return nil, db.Fail(op, err)
 	}
 	rest := piece[min(offset-start, int64(len(piece))):]
 	if len(rest) == 0 {
-		return nil, db.Fail(tried, errPieceMissing)
+		return nil, db.Fail(op, errPieceMissing)
 	}
 	return slices.Clip(rest[:min(len(rest), most)]), nil
 }

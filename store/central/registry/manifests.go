@@ -87,13 +87,13 @@ func scanManifest(row db.Row) (m store.Manifest, err error) {
 
 // Manifest reads the manifest that a digest or a tag names.
 func (r *Registry) Manifest(ctx context.Context, reference string) (m store.Manifest, err error) {
-	const tried = "read manifest"
+	const op = "read manifest"
 	if err := valid.Reference("manifest", reference); err != nil {
-		return m, db.Fail(tried, err)
+		return m, db.Fail(op, err)
 	}
 	m, err = scanManifest(r.db.QueryRow(ctx, `SELECT `+manifestColumns+` FROM release_manifests
 		WHERE digest = coalesce((SELECT digest FROM release_tags WHERE tag = ?), ?)`, reference, reference))
-	return m, db.Fail(tried, err)
+	return m, db.Fail(op, err)
 }
 
 // Referrers reads up to most manifests whose subject is another, in the order of
@@ -108,10 +108,10 @@ func (r *Registry) Referrers(ctx context.Context, subject string, most int) ([]s
 
 // Tags reads up to most tags that come after one, in order.
 func (r *Registry) Tags(ctx context.Context, after string, most int) ([]string, error) {
-	const tried = "list tags"
+	const op = "list tags"
 	if !valid.Text(after) {
-		return nil, db.Fail(tried, valid.Errorf("tag is not UTF-8 without NUL"))
+		return nil, db.Fail(op, valid.Errorf("tag is not UTF-8 without NUL"))
 	}
 	tags, err := db.All(ctx, r.db, db.Column[string], `SELECT tag FROM release_tags WHERE tag > ? ORDER BY tag LIMIT ?`, after, most)
-	return tags, db.Fail(tried, err)
+	return tags, db.Fail(op, err)
 }

@@ -31,7 +31,7 @@ const (
 // have rested for an hour are given up, or for a minute when there are 64, so that
 // those that failed hold up no others. ErrLimit while 64 are under way.
 func (r *Registry) BeginUpload(ctx context.Context) (id string, err error) {
-	const tried = "begin upload"
+	const op = "begin upload"
 	err = r.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
 		now := r.db.Now()
 		n := uploadsMost
@@ -53,7 +53,7 @@ func (r *Registry) BeginUpload(ctx context.Context) (id string, err error) {
 		_, err := t.Exec(ctx, `INSERT INTO release_uploads (id, size, updated_at) VALUES (?, 0, ?)`, id, store.Micros(now))
 		return err
 	})
-	return id, db.Fail(tried, err)
+	return id, db.Fail(op, err)
 }
 
 // giveUp removes the uploads that have rested since a time.
@@ -75,14 +75,14 @@ func (r *Registry) UploadSize(ctx context.Context, id string) (int64, error) {
 // AppendUpload adds a piece of at most PieceMost bytes at an offset, which must be
 // the upload's end: ErrConflict when it is not.
 func (r *Registry) AppendUpload(ctx context.Context, id string, offset int64, piece []byte) error {
-	const tried = "append to upload"
+	const op = "append to upload"
 	if err := valid.Reference("upload", id); err != nil {
-		return db.Fail(tried, err)
+		return db.Fail(op, err)
 	}
 	if len(piece) == 0 || len(piece) > PieceMost {
-		return db.Fail(tried, valid.Errorf("a piece has 1 to %d bytes", PieceMost))
+		return db.Fail(op, valid.Errorf("a piece has 1 to %d bytes", PieceMost))
 	}
-	return db.Fail(tried, r.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
+	return db.Fail(op, r.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
 		var size int64
 		if err := t.Get(ctx, t.ForUpdate(`SELECT size FROM release_uploads WHERE id = ?`), []any{id}, &size); err != nil {
 			return err
@@ -102,22 +102,22 @@ func (r *Registry) AppendUpload(ctx context.Context, id string, offset int64, pi
 // digits), and ends it. It takes the place of one that a disk has spoilt since. ErrInvalid
 // when it has another digest, or is empty; it is then ended too.
 func (r *Registry) FinishUpload(ctx context.Context, id, digest string) error {
-	const tried = "finish upload"
+	const op = "finish upload"
 	if err := errors.Join(valid.Reference("upload", id), valid.IDs("digest", digest)); err != nil {
-		return db.Fail(tried, err)
+		return db.Fail(op, err)
 	}
 	size, got, err := r.uploadDigest(ctx, id)
 	if err != nil {
-		return db.Fail(tried, err)
+		return db.Fail(op, err)
 	}
 	if got != digest || size == 0 {
-		return db.Fail(tried, errors.Join(valid.Errorf("the content has another digest"), r.CancelUpload(ctx, id)))
+		return db.Fail(op, errors.Join(valid.Errorf("the content has another digest"), r.CancelUpload(ctx, id)))
 	}
 	whole, err := r.HoldsBlob(ctx, digest)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return db.Fail(tried, err)
+		return db.Fail(op, err)
 	}
-	return db.Fail(tried, r.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
+	return db.Fail(op, r.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
 		ended, err := t.Exec(ctx, `DELETE FROM release_uploads WHERE id = ? AND size = ?`, id, size)
 		if err != nil {
 			return err
@@ -181,11 +181,11 @@ func (r *Registry) digest(ctx context.Context, id string, total int64) (size int
 
 // CancelUpload ends an upload and removes its content.
 func (r *Registry) CancelUpload(ctx context.Context, id string) error {
-	const tried = "cancel upload"
+	const op = "cancel upload"
 	if err := valid.Reference("upload", id); err != nil {
-		return db.Fail(tried, err)
+		return db.Fail(op, err)
 	}
-	return db.Fail(tried, r.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
+	return db.Fail(op, r.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
 		ended, err := t.Exec(ctx, `DELETE FROM release_uploads WHERE id = ?`, id)
 		if err == nil && ended == 0 {
 			err = sql.ErrNoRows

@@ -17,15 +17,15 @@ const (
 
 // KeyUsage lists the days since one on which a key was used, the newest first.
 func (u *Usage) KeyUsage(ctx context.Context, keyID string, since store.Day) ([]store.KeyDay, error) {
-	const tried = "read usage of key"
+	const op = "read usage of key"
 	if err := valid.Reference("key", keyID); err != nil {
-		return nil, db.Fail(tried, err)
+		return nil, db.Fail(op, err)
 	}
 	days, err := db.All(ctx, u.db, func(r db.Row) (d store.KeyDay, err error) {
 		err = r.Scan(&d.Day, &d.Requests, &d.Limited)
 		return d, err
 	}, daysOfKey, keyID, int64(since))
-	return days, db.Fail(tried, err)
+	return days, db.Fail(op, err)
 }
 
 // KeyUses returns what each of some keys was used for since a day. Keys that are not
@@ -57,14 +57,14 @@ func (u *Usage) KeyUses(ctx context.Context, ids []string, since store.Day) (map
 // PruneKeyUsage removes up to limit rows of the days before that of a time, and returns
 // how many; call it until that is 0.
 func (u *Usage) PruneKeyUsage(ctx context.Context, before time.Time, limit int) (removed int, err error) {
-	const tried = "prune key_usage"
+	const op = "prune key_usage"
 	if limit <= 0 || before.IsZero() || valid.Times(before) != nil {
-		return 0, db.Fail(tried, valid.Errorf("time or limit is not set"))
+		return 0, db.Fail(op, valid.Errorf("time or limit is not set"))
 	}
 	err = u.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
 		gone, err := t.Exec(ctx, `DELETE FROM key_usage WHERE (key_id, day, node_id, boot) IN (`+oldest+`)`, int64(store.DayOf(before)), limit)
 		removed = int(gone)
 		return err
 	})
-	return removed, db.Fail(tried, err)
+	return removed, db.Fail(op, err)
 }

@@ -89,7 +89,7 @@ type row struct {
 // look at each. refused has the reasons why others are not believed: RefusedCount, RefusedDay
 // or a grant.Refusal.
 func (u *Usage) RecordUsage(ctx context.Context, counts map[Counter]Count) (refused map[Counter]string, err error) {
-	const tried = "record usage of keys"
+	const op = "record usage of keys"
 	var ids []string
 	for c := range counts {
 		if valid.Reference("key", c.KeyID) == nil {
@@ -113,13 +113,13 @@ func (u *Usage) RecordUsage(ctx context.Context, counts map[Counter]Count) (refu
 			return err
 		}, `SELECT id, hash FROM keys WHERE `+u.db.In("id"), u.db.Set(some))
 		if err != nil {
-			return nil, db.Fail(tried, err)
+			return nil, db.Fail(op, err)
 		}
 	}
 	rows, refused := u.believed(counts, hashes)
 	for some := range slices.Chunk(rows, atOnce) {
 		if err := u.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error { return write(ctx, t, some) }); err != nil {
-			return nil, db.Fail(tried, err)
+			return nil, db.Fail(op, err)
 		}
 	}
 	return refused, nil
