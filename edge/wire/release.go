@@ -64,14 +64,14 @@ const (
 // that it answers: Running, or Candidate from half of the requests on. It returns nil if
 // the node is too old to say.
 func (s *Status) Serving() (r *ReleaseStatus, percent int) {
-	tried := 0
+	candidatePercent := 0
 	if c := s.Candidate; c != nil && c.State == ReleaseReady {
-		tried = c.Percent
+		candidatePercent = c.Percent
 	}
-	if tried >= 50 {
-		return s.Candidate, tried
+	if candidatePercent >= 50 {
+		return s.Candidate, candidatePercent
 	}
-	return s.Running, 100 - tried
+	return s.Running, 100 - candidatePercent
 }
 
 // ReleaseCounts counts the answers of one release.

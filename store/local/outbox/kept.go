@@ -168,7 +168,7 @@ func (o *Outbox) unkeep(k kept) error {
 		return err
 	}
 	if s.blind != nil { // the disk may be away for a while
-		s.release()
+		s.closeFiles()
 		return s.blind
 	}
 	o.mu.Lock()

@@ -86,13 +86,13 @@ func (m *marks) remove() error {
 	if err := m.disk.Remove(m.path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	m.release()
+	m.closeFile()
 	m.size, m.next = 0, nil
 	return nil
 }
 
-// release closes the file and changes nothing of it.
-func (m *marks) release() {
+// closeFile closes the file and changes nothing of it.
+func (m *marks) closeFile() {
 	if m.f != nil {
 		_ = m.f.Close()
 		m.f = nil

@@ -51,7 +51,7 @@ func (o *Outbox) openSegment(number int) (*segment, error) {
 	s := o.newSegment(number)
 	err := o.read(s)
 	if err != nil {
-		s.release() // as it is: what could not be read may still be there
+		s.closeFiles() // as it is: what could not be read may still be there
 		return nil, fmt.Errorf("open outbox: %w", err)
 	}
 	return s, nil
@@ -212,9 +212,9 @@ func (s *segment) close() error {
 	return err
 }
 
-// release closes the segment's files and changes nothing of them.
-func (s *segment) release() {
-	s.marks.release()
+// closeFiles closes the segment's files and changes nothing of them.
+func (s *segment) closeFiles() {
+	s.marks.closeFile()
 	if s.f != nil {
 		_ = s.f.Close()
 		s.f = nil

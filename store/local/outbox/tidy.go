@@ -160,7 +160,7 @@ func (o *Outbox) leave(s *segment) error {
 		o.tail = nil
 	}
 	err := s.marks.remove()
-	s.release()
+	s.closeFiles()
 	return err
 }
 
