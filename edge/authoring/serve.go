@@ -83,7 +83,7 @@ func Serve(ctx context.Context, dir string, c ServeConfig) (err error) {
 	if err := s.load(ctx, "ready"); err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	front := httpfront.NewServer(httpfront.WithRequestID(time.Now, nil, s))
+	front := httpfront.NewLocalServer(httpfront.WithRequestID(time.Now, nil, s))
 	ended := make(chan error, 1)
 	go func() { ended <- front.Serve(listener) }()
 	watch(ctx, dir, c.Out, built, func() {

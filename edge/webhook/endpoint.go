@@ -51,10 +51,11 @@ func newTarget(raw string) *target {
 	return t
 }
 
-// isFresh reports whether q's endpoint was read recently enough to send to it,
-// and has it read again before it is not: a moment later, with others that will be by
-// then, since most of a read's cost is the same for any number. s.mu is held.
-func (s *Sender) isFresh(q *queue, now time.Time) bool {
+// ensureFresh reports whether q's endpoint was read recently enough to send to it. It
+// queues the endpoint to be read again before it is too old: a moment later, with others
+// that will be by then, since most of a read's cost is the same for any number. s.mu is
+// held.
+func (s *Sender) ensureFresh(q *queue, now time.Time) bool {
 	age, version := now.Sub(q.endpoint.readAt), s.c.Store.EndpointsVersion()
 	fresh := age <= s.c.EndpointAge && q.endpoint.version == version
 	if (!fresh || age > s.c.EndpointAge/2) && !q.refreshing {

@@ -201,7 +201,7 @@ func (s *Sender) serve(l *lane, now time.Time) (moved bool) {
 		case !ok:
 		case s.laneOf(q, extra) != l:
 			moved = true
-		case s.isFresh(q, now):
+		case s.ensureFresh(q, now):
 			s.start(q, l, now)
 		default: // a place is kept for it, so that no more endpoints are read than can be tried
 			q.reserved = l
@@ -230,7 +230,7 @@ func (s *Sender) refreshed(q *queue, now time.Time) {
 // wait. s.mu is held.
 func (s *Sender) startIn(l *lane, q *queue, now time.Time) {
 	ok, extra, _ := q.startable(now, s.c.PerEndpoint, s.c.HoldMost)
-	if ok && !s.stopping && s.laneOf(q, extra) == l && l.budget.inFlight < l.most && s.isFresh(q, now) {
+	if ok && !s.stopping && s.laneOf(q, extra) == l && l.budget.inFlight < l.most && s.ensureFresh(q, now) {
 		s.start(q, l, now)
 	}
 }

@@ -106,9 +106,10 @@ func New(c Config) *Front {
 	return f
 }
 
-// NewServer returns a server of a Front for a machine of one's own: it bounds headers and
-// times as a node does, and leaves every answer to the handler.
-func NewServer(handler http.Handler) *http.Server {
+// NewLocalServer returns a server for a handler that a developer runs on their own machine,
+// such as a Front. It bounds headers and times as a node does, and leaves every answer to the
+// handler.
+func NewLocalServer(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler:                      handler,
 		DisableGeneralOptionsHandler: true, // net/http would answer "OPTIONS *" without asking for a key

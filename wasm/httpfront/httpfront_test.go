@@ -167,7 +167,7 @@ func TestServersAnswerNothingThemselves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httpfront.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+	server := httpfront.NewLocalServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
 	server.ReadHeaderTimeout, server.ReadTimeout = time.Minute, time.Minute // however slow this machine is
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()

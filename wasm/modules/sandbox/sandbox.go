@@ -64,7 +64,7 @@ func run(args []string, stdin *os.File, stdout, stderr io.Writer) error {
 	if err := greet(stdout, *controlled, sandboxctl.Hello{URL: "http://" + listener.Addr().String(), Account: demo.AccountID, Live: demo.Live, Test: demo.Test}); err != nil {
 		return err
 	}
-	server := httpfront.NewServer(handler(backend, clock, *controlled, pages))
+	server := httpfront.NewLocalServer(handler(backend, clock, *controlled, pages))
 	failed := make(chan error, 2)
 	go func() { failed <- server.Serve(listener) }()
 	if *controlled {
