@@ -176,8 +176,8 @@ func TestNoModuleTakesAll(t *testing.T) {
 	}
 	greedy.Close(t.Context())
 	greedy.Close(t.Context())
-	if left := r.ceiling.free(); left != 8*size || r.ceiling.kept != 0 || r.ceiling.modules != 0 {
-		t.Errorf("%d bytes are left once all are closed, %d kept, %d modules", left, r.ceiling.kept, r.ceiling.modules)
+	if left := r.ceiling.free(); left != 8*size || r.ceiling.pinned != 0 || r.ceiling.modules != 0 {
+		t.Errorf("%d bytes are left once all are closed, %d pinned, %d modules", left, r.ceiling.pinned, r.ceiling.modules)
 	}
 }
 
@@ -227,7 +227,7 @@ func settled(t *testing.T, r *Runtime, memory int) {
 		m.pool.makers.Wait()
 		s := m.Stats()
 		memory -= s.Sandboxes * s.Image
-		if m.pool.own && s.Sandboxes == 0 {
+		if m.pool.pinned && s.Sandboxes == 0 {
 			memory -= s.Image
 		}
 		if s.Waiting > 0 || s.Sandboxes != s.Idle {

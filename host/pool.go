@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -24,7 +23,7 @@ type pool struct {
 	closed  bool
 	closing context.Context // ends with close
 	end     context.CancelFunc
-	own     bool           // the memory of one sandbox stays reserved until leave: see ceiling.keep
+	pinned  bool           // the memory of one sandbox stays reserved until leave: see ceiling.pin
 	held    int            // bytes that are reserved; ceiling's, under its lock
 	empty   sync.Cond      // count reached 0; set up by close
 	makers  sync.WaitGroup // goroutines that make sandboxes
@@ -86,14 +85,14 @@ func (p *pool) mayHaveMore() bool {
 // woken when it was refused and there may be some. p.mu is held.
 func (p *pool) reserve(waits bool) bool {
 	c, size := &p.module.runtime.ceiling, p.module.image.size()
-	if p.count == 0 && p.own {
+	if p.count == 0 && p.pinned {
 		return true
 	}
 	if !c.reserve(p, size, waits) {
 		return false
 	}
-	if !p.own {
-		p.own = c.keep(size)
+	if !p.pinned {
+		p.pinned = c.pin(size)
 	}
 	return true
 }
@@ -103,13 +102,13 @@ func (p *pool) reserve(waits bool) bool {
 func (p *pool) open() {
 	p.closing, p.end = context.WithCancel(context.Background())
 	c, size := &p.module.runtime.ceiling, p.module.image.size()
-	c.open(1)
-	if !c.keep(size) {
+	c.addModule()
+	if !c.pin(size) {
 		return
 	}
-	for p.own = c.reserve(p, size, false); !p.own; p.own = c.reserve(p, size, false) {
+	for p.pinned = c.reserve(p, size, false); !p.pinned; p.pinned = c.reserve(p, size, false) {
 		if !p.module.runtime.shrink(p) {
-			c.unkeep(size)
+			c.unpin(size)
 			return
 		}
 	}
@@ -118,9 +117,9 @@ func (p *pool) open() {
 // leave unreserves what open reserved, once the pool is closed.
 func (p *pool) leave() {
 	c, size := &p.module.runtime.ceiling, p.module.image.size()
-	c.open(-1)
-	if p.own {
-		c.unkeep(size)
+	c.removeModule()
+	if p.pinned {
+		c.unpin(size)
 		c.unreserve(p, size)
 	}
 }
@@ -229,7 +228,7 @@ func (p *pool) discard(s *sandbox) { p.uncount(s.close()) }
 func (p *pool) uncount(size int) {
 	p.mu.Lock()
 	p.count--
-	if p.count == 0 && p.own {
+	if p.count == 0 && p.pinned {
 		size -= p.module.image.size()
 	}
 	if p.closed && p.count == 0 {
@@ -284,9 +283,9 @@ func (p *pool) replace() bool {
 }
 
 // spare returns how many idle sandboxes may give way to other modules: not the only one, if its
-// memory is the module's own. p.mu is held.
+// memory is pinned. p.mu is held.
 func (p *pool) spare() int {
-	if p.own {
+	if p.pinned {
 		return min(len(p.idle), max(p.count-1, 0))
 	}
 	return len(p.idle)
@@ -350,113 +349,4 @@ func (p *pool) close() {
 		p.empty.Wait()
 	}
 	p.mu.Unlock()
-}
-
-// ceiling is the memory that all sandboxes of a runtime share. No module can take all of it: each
-// has the memory of one sandbox for itself, and while others are open half of the ceiling at most.
-type ceiling struct {
-	size int // bytes; never changes
-
-	mu      sync.Mutex
-	left    int
-	kept    int                // reserved for the first sandboxes of modules
-	modules int                // open ones
-	waiting map[*pool]struct{} // pools that were refused memory
-	waits   atomic.Bool        // there are some
-}
-
-// open counts modules that are open, or that were if n is less than 0.
-func (c *ceiling) open(n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.modules += n
-}
-
-// keep has n bytes count as a module's own: until unkeep they are not unreserved when it has no
-// sandbox. Only half of the ceiling may be: where images are large or many, modules compete for
-// the rest, and none is left without any for ever.
-func (c *ceiling) keep(n int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.kept+n > c.size/2 {
-		return false
-	}
-	c.kept += n
-	return true
-}
-
-// unkeep undoes the keep of n bytes.
-func (c *ceiling) unkeep(n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.kept -= n
-}
-
-// allows reports whether a module that has memory may have n bytes more, if there are so many.
-func (c *ceiling) allows(p *pool, n int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.shares(p, n)
-}
-
-// shares reports whether n bytes more are within a pool's share. The first sandbox always is. c.mu
-// is held.
-func (c *ceiling) shares(p *pool, n int) bool {
-	return p.held == 0 || c.modules < 2 || p.held+n <= c.size/2
-}
-
-// reserve reserves n bytes for a pool, if there are so many and they are within its share. If
-// waits is set, a pool that is refused for want of memory is woken as soon as there is more, or
-// an idle sandbox that can give way.
-func (c *ceiling) reserve(p *pool, n int, waits bool) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.shares(p, n) {
-		return false
-	}
-	if n <= c.left {
-		c.left -= n
-		p.held += n
-		return true
-	}
-	if waits {
-		if c.waiting == nil {
-			c.waiting = map[*pool]struct{}{}
-		}
-		c.waiting[p] = struct{}{}
-		c.waits.Store(true)
-	}
-	return false
-}
-
-// unreserve undoes the reserve of n bytes.
-func (c *ceiling) unreserve(p *pool, n int) {
-	c.mu.Lock()
-	c.left += n
-	p.held -= n
-	c.mu.Unlock()
-	c.wake()
-}
-
-// wake wakes the pools that were refused memory. Those that are refused once more are woken
-// again the next time.
-func (c *ceiling) wake() {
-	if !c.waits.Load() {
-		return
-	}
-	c.mu.Lock()
-	waiting := c.waiting
-	c.waiting = nil
-	c.waits.Store(false)
-	c.mu.Unlock()
-	for p := range waiting {
-		p.wake()
-	}
-}
-
-// free returns how many bytes may still be reserved.
-func (c *ceiling) free() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.left
 }
