@@ -95,9 +95,9 @@ func prunings(d *central.DB, keep Retention) (jobs []pruning) {
 		}
 	}
 	add("deliveries and events", cmp.Or(keep.Deliveries, defaultRetention), func() slice {
-		place := new(deliveries.Pruned)
+		cursor := new(deliveries.PruneCursor)
 		return func(ctx context.Context, before time.Time, limit int) (int, error) {
-			return d.PruneDeliveries(ctx, before, limit, place)
+			return d.PruneDeliveries(ctx, before, limit, cursor)
 		}
 	})
 	add("partitions of the log", cmp.Or(keep.Deliveries, defaultRetention), func() slice {

@@ -40,7 +40,7 @@ func TestRetention(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n, err := f.config.DB.PruneDeliveries(t.Context(), time.Now().Add(-time.Hour), 10, new(deliveries.Pruned)); n != 0 || err != nil {
+	if n, err := f.config.DB.PruneDeliveries(t.Context(), time.Now().Add(-time.Hour), 10, new(deliveries.PruneCursor)); n != 0 || err != nil {
 		t.Errorf("of what is younger, %d rows are dropped, %v", n, err)
 	}
 	if err := f.config.DB.NoteRetentionRound(t.Context(), central.RetentionRound{At: time.Now().Add(defaultRetention)}); err != nil {

@@ -18,7 +18,7 @@ type budget struct {
 type lane struct {
 	budget *budget
 	most   int  // tries under way in the budget at which none starts from this lane
-	nth    int  // the lane's place in account.turns
+	nth    int  // the lane's index in account.byLane
 	share  bool // accounts have a share of it: see shareOf
 
 	accounts fifo[*account] // those with queues in the lane, in rotation
@@ -53,53 +53,53 @@ func newLanes(c *Config) *lanes {
 type account struct {
 	id     string
 	queues int // that are known
-	turns  [laneCount]turn
+	byLane [laneCount]laneQueues
 }
 
-// turn holds the queues of an account that wait in a lane.
-type turn struct {
-	places   fifo[place]
+// laneQueues holds the queues of one account that wait in one lane.
+type laneQueues struct {
+	tickets  fifo[ticket]
 	inFlight int  // tries of the account with a place in the lane's budget
 	listed   bool // among the lane's accounts
 	waits    bool // among those that the lane counts as waiting
 }
 
-// place is a queue's place in a turn.
-type place struct {
+// ticket is what a queue waits with. The queue counts its tickets: the last one is valid.
+type ticket struct {
 	queue  *queue
-	ticket uint64
+	number uint64
 }
 
-// left reports whether the queue waits in the lane no longer, or in another place.
-func (p place) left(l *lane) bool { return p.queue.waitsIn != l || p.queue.ticket != p.ticket }
+// left reports whether the queue no longer waits in the lane with this ticket.
+func (t ticket) left(l *lane) bool { return t.queue.waitsIn != l || t.queue.tickets != t.number }
 
-// push puts a queue at the end of its account's turn.
+// push puts a queue behind the others of its account.
 func (l *lane) push(q *queue) {
 	q.waitsIn = l
-	q.ticket++
-	q.account.turns[l.nth].places.push(place{q, q.ticket})
+	q.tickets++
+	q.account.byLane[l.nth].tickets.push(ticket{q, q.tickets})
 	l.list(q.account)
 }
 
 // list puts an account into the rotation while it has queues in the lane.
 func (l *lane) list(a *account) {
-	t := &a.turns[l.nth]
-	l.setWaits(t, false)
-	if !t.listed && t.places.len() > 0 {
-		t.listed = true
+	w := &a.byLane[l.nth]
+	l.setWaits(w, false)
+	if !w.listed && w.tickets.len() > 0 {
+		w.listed = true
 		l.accounts.push(a)
 	}
 }
 
 // setWaits says whether an account waits for a part of its share to be free.
-func (l *lane) setWaits(t *turn, waits bool) {
+func (l *lane) setWaits(w *laneQueues, waits bool) {
 	switch {
-	case waits && !t.waits:
+	case waits && !w.waits:
 		l.waiting++
-	case !waits && t.waits:
+	case !waits && w.waits:
 		l.waiting--
 	}
-	t.waits = waits
+	w.waits = waits
 }
 
 // pop takes the next account's next queue, nil when there is none that may have a
@@ -107,19 +107,19 @@ func (l *lane) setWaits(t *turn, waits bool) {
 func (l *lane) pop() *queue {
 	for l.accounts.len() > 0 {
 		a := l.accounts.pop()
-		t := &a.turns[l.nth]
-		t.listed = false
-		for t.places.len() > 0 && t.places.first().left(l) {
-			t.places.pop()
+		w := &a.byLane[l.nth]
+		w.listed = false
+		for w.tickets.len() > 0 && w.tickets.first().left(l) {
+			w.tickets.pop()
 		}
-		if t.places.len() == 0 {
+		if w.tickets.len() == 0 {
 			continue
 		}
-		if l.share && t.inFlight >= l.shareOf() {
-			l.setWaits(t, true)
+		if l.share && w.inFlight >= l.shareOf() {
+			l.setWaits(w, true)
 			continue
 		}
-		q := t.places.pop().queue
+		q := w.tickets.pop().queue
 		q.waitsIn = nil
 		l.list(a)
 		return q
@@ -134,13 +134,13 @@ func (l *lane) shareOf() int { return max(1, (l.most-l.budget.inFlight)/4) }
 // occupy takes a place in the lane's budget for q.
 func (l *lane) occupy(q *queue) {
 	l.budget.inFlight++
-	q.account.turns[l.nth].inFlight++
+	q.account.byLane[l.nth].inFlight++
 }
 
 // vacate gives back what occupy took.
 func (l *lane) vacate(q *queue) {
 	l.budget.inFlight--
-	q.account.turns[l.nth].inFlight--
+	q.account.byLane[l.nth].inFlight--
 	if l.share {
 		l.list(q.account)
 	}

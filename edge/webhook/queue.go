@@ -41,7 +41,7 @@ type queue struct {
 	health   health
 	trusted  bool   // what it holds counts as that of an endpoint that health trusts
 	waitsIn  *lane  // nil: it does not wait for a try to start
-	ticket   uint64 // of its place there
+	tickets  uint64 // how many it had; it waits in waitsIn with the last one
 	reserved *lane  // in whose budget there is a place for q, while its endpoint is read
 
 	lookAt time.Time // when the timer looks at the queue again; zero: it does not run

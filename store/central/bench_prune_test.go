@@ -104,11 +104,11 @@ func benchPrune(b *testing.B, at place) {
 }
 
 func benchRetention(b *testing.B, d *DB, before time.Time) {
-	ctx, place := context.Background(), deliveries.Pruned{}
+	ctx, cursor := context.Background(), deliveries.PruneCursor{}
 	rest := func(began time.Time) { time.Sleep(time.Since(began)) }
 	for n := 1; n > 0; {
 		began := time.Now()
-		n = must(d.PruneDeliveries(ctx, before, 1000, &place))(b)
+		n = must(d.PruneDeliveries(ctx, before, 1000, &cursor))(b)
 		rest(began)
 	}
 	for more := true; more; {

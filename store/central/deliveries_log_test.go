@@ -294,7 +294,7 @@ func TestPruneDeliveries(t *testing.T) {
 		cut := q.clock.at
 		q.clock.at = q.clock.at.Add(time.Hour)
 		young := q.fire(t)
-		removed, slices, round := 0, 0, deliveries.Pruned{}
+		removed, slices, round := 0, 0, deliveries.PruneCursor{}
 		for n := 1; n > 0; slices++ {
 			n = must(q.PruneDeliveries(ctx, cut, 4, &round))(t)
 			removed += n
@@ -329,7 +329,7 @@ func TestPruneOneByOne(t *testing.T) {
 		q.record(t, store.StateDelivered, 0, q.claim(t, events)...)
 		q.clock.at = q.clock.at.Add(time.Hour)
 		var counts []int
-		round := deliveries.Pruned{}
+		round := deliveries.PruneCursor{}
 		for n := 1; n > 0; {
 			n = must(q.PruneDeliveries(t.Context(), q.clock.at, 1, &round))(t)
 			counts = append(counts, n)
@@ -338,7 +338,7 @@ func TestPruneOneByOne(t *testing.T) {
 		if want := []int{1, 2, 2, 1, 0}; !slices.Equal(counts, want) {
 			t.Errorf("%v went, want %v", counts, want)
 		}
-		round = deliveries.Pruned{}
+		round = deliveries.PruneCursor{}
 		if n := must(q.PruneDeliveries(t.Context(), q.clock.at, 9, &round))(t); n != 0 {
 			t.Errorf("%d of none went", n)
 		}

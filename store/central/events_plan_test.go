@@ -190,7 +190,7 @@ func TestEventPlacesAreNotUsedAgain(t *testing.T) {
 		}
 		now = now.Add(48 * time.Hour)
 		add(other)
-		if n := must(db.PruneDeliveries(ctx, now.Add(-time.Hour), 10, &deliveries.Pruned{}))(t); n != 3 {
+		if n := must(db.PruneDeliveries(ctx, now.Add(-time.Hour), 10, &deliveries.PruneCursor{}))(t); n != 3 {
 			t.Fatalf("%d events are dropped, want 3", n)
 		}
 		must(db.EraseAccount(ctx, other))(t)

@@ -33,9 +33,9 @@ func partitioned(t *testing.T, subscriptions int) *queued {
 // went.
 func prune(t testing.TB, d *DB, before time.Time) (rows, partitions int) {
 	t.Helper()
-	ctx, place := context.Background(), deliveries.Pruned{}
+	ctx, cursor := context.Background(), deliveries.PruneCursor{}
 	for n := 1; n > 0; rows += n {
-		n = must(d.PruneDeliveries(ctx, before, 7, &place))(t)
+		n = must(d.PruneDeliveries(ctx, before, 7, &cursor))(t)
 	}
 	for must(d.DropPartition(ctx, before))(t) {
 		partitions++
@@ -75,7 +75,7 @@ func TestErasedWithOrphans(t *testing.T) {
 		}
 	}
 	q.clock.at = q.clock.at.Add(time.Hour)
-	_ = must(q.PruneDeliveries(ctx, q.clock.at, 10, new(deliveries.Pruned)))(t)
+	_ = must(q.PruneDeliveries(ctx, q.clock.at, 10, new(deliveries.PruneCursor)))(t)
 	if kept, attempts, events, _ := counts(t, q.DB); kept != 1 || attempts != 2 || events != 2 {
 		t.Fatalf("retention leaves %d deliveries, %d attempts, %d events; want 1, 2, 2", kept, attempts, events)
 	}
@@ -235,10 +235,10 @@ func TestPartitionsOfManyProcesses(t *testing.T) {
 			} else if err != nil {
 				return err
 			}
-			place, before := deliveries.Pruned{}, clock().Add(-3*day)
+			cursor, before := deliveries.PruneCursor{}, clock().Add(-3*day)
 			for n := 1; n > 0; {
 				var err error
-				if n, err = d.PruneDeliveries(ctx, before, 500, &place); err != nil {
+				if n, err = d.PruneDeliveries(ctx, before, 500, &cursor); err != nil {
 					return err
 				}
 			}

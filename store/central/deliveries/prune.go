@@ -11,8 +11,8 @@ import (
 	"partneredge/store/valid"
 )
 
-// Pruned marks the place of a round of PruneDeliveries. Its zero value begins one.
-type Pruned struct{ delivery, event string }
+// PruneCursor is how far a round of PruneDeliveries has come. Its zero value begins one.
+type PruneCursor struct{ delivery, event string }
 
 // PruneDeliveries removes up to limit deliveries that ended before a time, with
 // their attempts, and up to limit events from before it that have no delivery
@@ -20,14 +20,14 @@ type Pruned struct{ delivery, event string }
 // 0. What it has passed over it does not look at again in the same round, nor at
 // the dead entries of what it removed. Attempts and events that lie in a partition
 // stay until DropPartition.
-func (s *Store) PruneDeliveries(ctx context.Context, before time.Time, limit int, place *Pruned) (removed int, err error) {
+func (s *Store) PruneDeliveries(ctx context.Context, before time.Time, limit int, cursor *PruneCursor) (removed int, err error) {
 	const op = "prune deliveries"
 	if limit <= 0 || before.IsZero() || valid.Times(before) != nil {
 		return 0, db.Fail(op, valid.Errorf("time or limit is not set"))
 	}
-	var next Pruned
+	var next PruneCursor
 	err = s.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
-		next = *place
+		next = *cursor
 		if err := lockPruning(ctx, t); err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (s *Store) PruneDeliveries(ctx context.Context, before time.Time, limit int
 	if err != nil {
 		return 0, db.Fail(op, err)
 	}
-	*place = next
+	*cursor = next
 	return removed, nil
 }
 
@@ -69,14 +69,14 @@ func deliveriesOf(event string) (from, until string) {
 	return from, from + "~"
 }
 
-func (l layout) pruneEnded(ctx context.Context, t *db.Tx, before time.Time, limit int, place *string) (removed int, err error) {
+func (l layout) pruneEnded(ctx context.Context, t *db.Tx, before time.Time, limit int, cursor *string) (removed int, err error) {
 	old, err := t.Strings(ctx, `SELECT id FROM deliveries
 		WHERE id > ? AND id < ? AND updated_at < ? AND state <> 'pending' ORDER BY id LIMIT ?`,
-		*place, db.FirstID("dlv", before), store.Micros(before), limit)
+		*cursor, db.FirstID("dlv", before), store.Micros(before), limit)
 	if err != nil || len(old) == 0 {
 		return 0, err
 	}
-	*place = old[len(old)-1]
+	*cursor = old[len(old)-1]
 	alone := slices.DeleteFunc(slices.Clone(old), func(id string) bool { return l.holds(strings.TrimPrefix(id, deliveryPrefix)) })
 	if len(alone) > 0 {
 		if _, err := t.Exec(ctx, `DELETE FROM attempts WHERE `+t.In("delivery_id"), t.Set(alone)); err != nil {
@@ -108,9 +108,9 @@ const orphans = `SELECT o.delivery_id FROM unnest(?::text[]) e(id), LATERAL (SEL
 			AND (SELECT 1 FROM deliveries d WHERE d.id = a.delivery_id) IS NULL OFFSET 0) o`
 
 // pruneEvents removes events from the next stretch of time that has some to remove.
-func (l layout) pruneEvents(ctx context.Context, t *db.Tx, until string, limit int, place *string) (int, error) {
+func (l layout) pruneEvents(ctx context.Context, t *db.Tx, until string, limit int, cursor *string) (int, error) {
 	for {
-		from, to := l.gap(strings.TrimPrefix(*place, eventPrefix), strings.TrimPrefix(until, eventPrefix))
+		from, to := l.gap(strings.TrimPrefix(*cursor, eventPrefix), strings.TrimPrefix(until, eventPrefix))
 		if from >= to {
 			return 0, nil
 		}
@@ -118,7 +118,7 @@ func (l layout) pruneEvents(ctx context.Context, t *db.Tx, until string, limit i
 		if err != nil {
 			return removed, err
 		}
-		if *place = next; removed > 0 {
+		if *cursor = next; removed > 0 {
 			return removed, nil
 		}
 	}
@@ -131,20 +131,20 @@ const eventsAlone = `SELECT e.id FROM events e WHERE e.id > ? AND e.id < ? AND N
 			AND d.id < 'dlv_' || substr(e.id, 5, 10) || '~' AND d.event_id = e.id)
 	ORDER BY e.id LIMIT ?`
 
-// pruneEventsOf removes the oldest events between two identifiers. place is the identifier
+// pruneEventsOf removes the oldest events between two identifiers. cursor is the identifier
 // from which the next ones are looked for.
-func pruneEventsOf(ctx context.Context, t *db.Tx, from, until string, limit int) (place string, removed int, err error) {
+func pruneEventsOf(ctx context.Context, t *db.Tx, from, until string, limit int) (cursor string, removed int, err error) {
 	old, err := t.Strings(ctx, eventsAlone, from, until, limit)
 	if err != nil {
 		return "", 0, err
 	}
-	place = until // no other event before it has lost its deliveries
+	cursor = until // no other event before it has lost its deliveries
 	if len(old) == limit {
-		place = old[limit-1]
+		cursor = old[limit-1]
 	}
 	if len(old) == 0 {
-		return place, 0, nil
+		return cursor, 0, nil
 	}
 	gone, err := t.Exec(ctx, `DELETE FROM events WHERE `+t.In("id"), t.Set(old))
-	return place, int(gone), err
+	return cursor, int(gone), err
 }
