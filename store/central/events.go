@@ -87,20 +87,20 @@ func (d *DB) Event(ctx context.Context, id string) (store.Event, error) {
 }
 
 // EventsAfter lists up to limit events of an account, in the order in which they came in
-// whatever the clock said, beginning behind a place: 0, or the one that it returns, which
-// is that of the last. Nothing comes in before a place that was returned. It reads no event
+// whatever the clock said, beginning behind a position: 0, or the one that it returns, which
+// is that of the last. Nothing comes in before a position that was returned. It reads no event
 // of another account.
-func (d *DB) EventsAfter(ctx context.Context, accountID string, place int64, limit int) (events []store.Event, last int64, err error) {
+func (d *DB) EventsAfter(ctx context.Context, accountID string, position int64, limit int) (events []store.Event, last int64, err error) {
 	const op = "list events"
 	if err := valid.Reference("account", accountID); err != nil {
-		return nil, place, db.Fail(op, err)
+		return nil, position, db.Fail(op, err)
 	}
-	if limit <= 0 || place < 0 {
-		return nil, place, db.Fail(op, valid.Errorf("place or limit"))
+	if limit <= 0 || position < 0 {
+		return nil, position, db.Fail(op, valid.Errorf("position or limit"))
 	}
-	last = place
+	last = position
 	events, err = db.All(ctx, d.db, func(row db.Row) (store.Event, error) { return scanEvent(db.Leading(row, &last)) },
-		eventsAfter, accountID, place, limit)
+		eventsAfter, accountID, position, limit)
 	if err == nil && len(events) == 0 {
 		err = d.mustHaveAccount(ctx, accountID)
 	}
@@ -111,41 +111,41 @@ func (d *DB) EventsAfter(ctx context.Context, accountID string, place int64, lim
 // events_of_account.
 var eventsAfter = `SELECT n, ` + eventTable.Columns + ` FROM events WHERE account_id = ? AND n > ? ORDER BY n LIMIT ?`
 
-// EventPlace returns the place of an event of an account.
-func (d *DB) EventPlace(ctx context.Context, accountID, id string) (place int64, err error) {
+// EventPosition returns the position of an event of an account.
+func (d *DB) EventPosition(ctx context.Context, accountID, id string) (position int64, err error) {
 	err = valid.Reference("event", id)
 	if err == nil { // those that an earlier program wrote have none
-		err = d.db.QueryRow(ctx, `SELECT coalesce(n, 0) FROM events WHERE account_id = ? AND id = ?`, accountID, id).Scan(&place)
+		err = d.db.QueryRow(ctx, `SELECT coalesce(n, 0) FROM events WHERE account_id = ? AND id = ?`, accountID, id).Scan(&position)
 	}
-	return place, db.Fail("find event", err)
+	return position, db.Fail("find event", err)
 }
 
-// NewestEventPlace returns the place of the event of an account that came in last; 0 where
+// NewestEventPosition returns the position of the event of an account that came in last; 0 where
 // there is none.
-func (d *DB) NewestEventPlace(ctx context.Context, accountID string) (place int64, err error) {
-	err = d.db.QueryRow(ctx, `SELECT coalesce((`+newestPlace+`), 0)`, accountID).Scan(&place)
-	return place, db.Fail("find event", err)
+func (d *DB) NewestEventPosition(ctx context.Context, accountID string) (position int64, err error) {
+	err = d.db.QueryRow(ctx, `SELECT coalesce((`+newestPosition+`), 0)`, accountID).Scan(&position)
+	return position, db.Fail("find event", err)
 }
 
-const newestPlace = `SELECT n FROM events WHERE account_id = ? AND n > 0 ORDER BY n DESC LIMIT 1`
+const newestPosition = `SELECT n FROM events WHERE account_id = ? AND n > 0 ORDER BY n DESC LIMIT 1`
 
-// EventPlaceBefore returns a place before all events of an account that were made at a time
+// EventPositionBefore returns a position before all events of an account that were made at a time
 // or later: of others too where the clock was put back meanwhile. Where there are none, it
-// is that of NewestEventPlace.
-func (d *DB) EventPlaceBefore(ctx context.Context, accountID string, at time.Time) (place int64, err error) {
+// is that of NewestEventPosition.
+func (d *DB) EventPositionBefore(ctx context.Context, accountID string, at time.Time) (position int64, err error) {
 	err = valid.Times(at)
 	if err == nil {
-		err = d.db.QueryRow(ctx, d.eventPlaceBefore(), accountID, db.FirstID("evt", at), accountID).Scan(&place)
+		err = d.db.QueryRow(ctx, d.eventPositionBefore(), accountID, db.FirstID("evt", at), accountID).Scan(&position)
 	}
-	return place, db.Fail("find event", err)
+	return position, db.Fail("find event", err)
 }
 
-// eventPlaceBefore reads what was made since a time, and not all that an account has: the
+// eventPositionBefore reads what was made since a time, and not all that an account has: the
 // expressions keep PostgreSQL from events_in_order, and SQLite from events_of_account.
-func (d *DB) eventPlaceBefore() string {
+func (d *DB) eventPositionBefore() string {
 	account := "+account_id"
 	if d.db.Postgres() {
 		account = "account_id"
 	}
-	return `SELECT coalesce((SELECT min(n + 0) - 1 FROM events WHERE ` + account + ` = ? AND id >= ?), (` + newestPlace + `), 0)`
+	return `SELECT coalesce((SELECT min(n + 0) - 1 FROM events WHERE ` + account + ` = ? AND id >= ?), (` + newestPosition + `), 0)`
 }

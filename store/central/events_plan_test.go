@@ -34,23 +34,23 @@ func TestEventsAfterReadsOneAccount(t *testing.T) {
 		if !strings.Contains(plan, "account") || strings.Contains(plan, "Rows Removed by Filter") || strings.Contains(plan, "SCAN") {
 			t.Errorf("the plan reads events of other accounts:\n%s", plan)
 		}
-		got, place, err := central.EventsAfter(ctx, quiet.ID, 0, 2)
+		got, position, err := central.EventsAfter(ctx, quiet.ID, 0, 2)
 		if noError(t, err); len(got) != 2 {
 			t.Fatalf("%d events, want the first 2", len(got))
 		}
-		rest, place, err := central.EventsAfter(ctx, quiet.ID, place, 2)
+		rest, position, err := central.EventsAfter(ctx, quiet.ID, position, 2)
 		noError(t, err)
 		if len(rest) != 1 || slices.ContainsFunc(append(got, rest...), func(e store.Event) bool { return e.AccountID != quiet.ID }) {
 			t.Errorf("events %+v, then %+v", got, rest)
 		}
-		if none, same, err := central.EventsAfter(ctx, quiet.ID, place, 2); len(none) != 0 || same != place || err != nil {
+		if none, same, err := central.EventsAfter(ctx, quiet.ID, position, 2); len(none) != 0 || same != position || err != nil {
 			t.Errorf("behind the last are %+v, at %d, %v", none, same, err)
 		}
 	})
 }
 
 // TestEventsAfterMissNone has two origins with clocks an hour apart write events of one
-// account, while a reader goes from place to place: it sees each once.
+// account, while a reader goes from position to position: it sees each once.
 func TestEventsAfterMissNone(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		ctx := context.Background()
@@ -77,7 +77,7 @@ func TestEventsAfterMissNone(t *testing.T) {
 				last = true
 			default:
 			}
-			events, place, err := dbs[0].EventsAfter(ctx, account, at, 7)
+			events, position, err := dbs[0].EventsAfter(ctx, account, at, 7)
 			noError(t, err)
 			for _, e := range events {
 				if seen[e.ID] {
@@ -85,7 +85,7 @@ func TestEventsAfterMissNone(t *testing.T) {
 				}
 				seen[e.ID] = true
 			}
-			if at = place; last && len(events) == 0 {
+			if at = position; last && len(events) == 0 {
 				break
 			}
 		}
@@ -95,53 +95,53 @@ func TestEventsAfterMissNone(t *testing.T) {
 	})
 }
 
-// TestEventPlaces finds the places of events by their identifiers and by times.
-func TestEventPlaces(t *testing.T) {
+// TestEventPositions finds the positions of events by their identifiers and by times.
+func TestEventPositions(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		ctx := context.Background()
 		now := time.Date(2026, 7, 8, 9, 0, 0, 0, time.UTC)
 		db := openWith(t, p, Config{Now: func() time.Time { return now }})
 		account, other := newAccount(t, db, store.ModeLive).ID, newAccount(t, db, store.ModeLive).ID
 		for name, at := range map[string]int64{
-			"newest": must(db.NewestEventPlace(ctx, account))(t), "before now": must(db.EventPlaceBefore(ctx, account, now))(t),
+			"newest": must(db.NewestEventPosition(ctx, account))(t), "before now": must(db.EventPositionBefore(ctx, account, now))(t),
 		} {
 			if at != 0 {
-				t.Errorf("without events the place %s is %d", name, at)
+				t.Errorf("without events the position %s is %d", name, at)
 			}
 		}
 		began := now
-		var places []int64
+		var positions []int64
 		for range 3 {
 			_, e, err := db.AddContact(ctx, store.Contact{AccountID: account, ClientID: "c", Channel: "sms"})
 			noError(t, err)
 			_, _, err = db.AddContact(ctx, store.Contact{AccountID: other, ClientID: "c", Channel: "sms"})
 			noError(t, err)
-			places = append(places, must(db.EventPlace(ctx, account, e.ID))(t))
-			_, err = db.EventPlace(ctx, other, e.ID)
+			positions = append(positions, must(db.EventPosition(ctx, account, e.ID))(t))
+			_, err = db.EventPosition(ctx, other, e.ID)
 			wantErr(t, err, store.ErrNotFound)
 			now = now.Add(time.Hour)
 		}
-		for i, want := range []int64{places[0] - 1, places[1] - 1, places[2] - 1, places[2], places[2]} {
-			if at := must(db.EventPlaceBefore(ctx, account, began.Add(time.Duration(i)*time.Hour)))(t); at != want {
-				t.Errorf("before %d hours is place %d, want %d", i, at, want)
+		for i, want := range []int64{positions[0] - 1, positions[1] - 1, positions[2] - 1, positions[2], positions[2]} {
+			if at := must(db.EventPositionBefore(ctx, account, began.Add(time.Duration(i)*time.Hour)))(t); at != want {
+				t.Errorf("before %d hours is position %d, want %d", i, at, want)
 			}
 		}
-		if at := must(db.NewestEventPlace(ctx, account))(t); at != places[2] {
-			t.Errorf("the newest place is %d, want %d", at, places[2])
+		if at := must(db.NewestEventPosition(ctx, account))(t); at != positions[2] {
+			t.Errorf("the newest position is %d, want %d", at, positions[2])
 		}
 		// An event of a clock that was put back comes after the earlier ones.
 		now = began.Add(-24 * time.Hour)
 		_, _, err := db.AddContact(ctx, store.Contact{AccountID: account, ClientID: "c", Channel: "sms"})
 		noError(t, err)
-		if at := must(db.EventPlaceBefore(ctx, account, began.Add(time.Hour)))(t); at != places[1]-1 {
-			t.Errorf("with the clock put back, before the second is place %d, want %d", at, places[1]-1)
+		if at := must(db.EventPositionBefore(ctx, account, began.Add(time.Hour)))(t); at != positions[1]-1 {
+			t.Errorf("with the clock put back, before the second is position %d, want %d", at, positions[1]-1)
 		}
 	})
 }
 
-// TestEventPlaceBeforeReadsWhatIsNewer asks for the query plan of a place by its time, of an
-// account with 5000 earlier events.
-func TestEventPlaceBeforeReadsWhatIsNewer(t *testing.T) {
+// TestEventPositionBeforeReadsWhatIsNewer asks for the query plan of a position by its time, of
+// an account with 5000 earlier events.
+func TestEventPositionBeforeReadsWhatIsNewer(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		ctx := t.Context()
 		now := time.Date(2026, 7, 8, 9, 0, 0, 0, time.UTC)
@@ -155,16 +155,16 @@ func TestEventPlaceBeforeReadsWhatIsNewer(t *testing.T) {
 			_ = must(central.db.Query(ctx, `ANALYZE events`))(t).Close()
 			index = "(id >= "
 		}
-		plan := dbtest.Explain(t, central.db, central.eventPlaceBefore(), account, db.FirstID("evt", now), account)
+		plan := dbtest.Explain(t, central.db, central.eventPositionBefore(), account, db.FirstID("evt", now), account)
 		if !strings.Contains(plan, index) || strings.Contains(plan, "Rows Removed by Filter") || strings.Contains(plan, "SCAN events") {
 			t.Errorf("the plan reads earlier events:\n%s", plan)
 		}
 	})
 }
 
-// TestEventPlacesAreNotUsedAgain drops an account's newest events by their age, and those of
-// another account by its erasure: the next event comes behind all places.
-func TestEventPlacesAreNotUsedAgain(t *testing.T) {
+// TestEventPositionsAreNotUsedAgain drops an account's newest events by their age, and those of
+// another account by its erasure: the next event comes behind all positions.
+func TestEventPositionsAreNotUsedAgain(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		ctx := t.Context()
 		now := time.Date(2026, 7, 8, 9, 0, 0, 0, time.UTC)
@@ -175,15 +175,15 @@ func TestEventPlacesAreNotUsedAgain(t *testing.T) {
 			noError(t, err)
 			return e.ID
 		}
-		place := int64(0)
+		position := int64(0)
 		next := func() {
 			t.Helper()
 			id := add(account)
-			events, last, err := db.EventsAfter(ctx, account, place, 10)
+			events, last, err := db.EventsAfter(ctx, account, position, 10)
 			if noError(t, err); len(events) != 1 || events[0].ID != id {
-				t.Errorf("behind place %d are %+v, want %s", place, events, id)
+				t.Errorf("behind position %d are %+v, want %s", position, events, id)
 			}
-			place = last
+			position = last
 		}
 		for range 3 {
 			next()
@@ -237,7 +237,7 @@ func TestEventsOfBeforeTheirOrder(t *testing.T) {
 		d := open(t, p)
 		_, e, err := d.AddContact(ctx, store.Contact{AccountID: "acc_1", ClientID: "c", Channel: "sms"})
 		noError(t, err)
-		at := must(d.EventPlace(ctx, "acc_1", ids[1]))(t)
+		at := must(d.EventPosition(ctx, "acc_1", ids[1]))(t)
 		events, _, err := d.EventsAfter(ctx, "acc_1", at, 10)
 		noError(t, err)
 		var got []string
@@ -247,8 +247,8 @@ func TestEventsOfBeforeTheirOrder(t *testing.T) {
 		if want := []string{ids[2], ids[3], e.ID}; !slices.Equal(got, want) {
 			t.Errorf("behind %s are %v, want %v", ids[1], got, want)
 		}
-		if at := must(d.EventPlace(ctx, "acc_1", ids[0]))(t); at != 0 && p.kind == "postgres" {
-			t.Errorf("the place of an event without a number is %d", at)
+		if at := must(d.EventPosition(ctx, "acc_1", ids[0]))(t); at != 0 && p.kind == "postgres" {
+			t.Errorf("the position of an event without a number is %d", at)
 		}
 		erased := must(d.EraseAccount(ctx, "acc_1"))(t)
 		if erased["events"] != int64(len(ids)+1) {

@@ -159,9 +159,9 @@ func (a *api) streamEvents(r *http.Request) (answer, error) {
 	case last != "":
 		err = s.goOn(r.Context(), last)
 	case from.IsZero():
-		s.place, err = a.DB.NewestEventPlace(r.Context(), id)
+		s.position, err = a.DB.NewestEventPosition(r.Context(), id)
 	default:
-		s.place, err = a.DB.EventPlaceBefore(r.Context(), id, from)
+		s.position, err = a.DB.EventPositionBefore(r.Context(), id, from)
 	}
 	if err != nil {
 		return answer{}, err
@@ -169,55 +169,55 @@ func (a *api) streamEvents(r *http.Request) (answer, error) {
 	return a.streamed(r, s.run)
 }
 
-// goOn begins behind the event that was read last, or at the place or the time where a
+// goOn begins behind the event that was read last, or at the position or the time where a
 // stream began that had none; an hour ago at the earliest.
 func (s *eventReader) goOn(ctx context.Context, last string) error {
 	oldest := s.a.DB.Now().Add(-eventOldest)
-	place, err := s.a.DB.EventPlace(ctx, s.account, last)
+	position, err := s.a.DB.EventPosition(ctx, s.account, last)
 	if errors.Is(err, store.ErrNotFound) {
-		place, err = s.began(ctx, last, oldest)
+		position, err = s.began(ctx, last, oldest)
 	}
 	if err != nil {
 		return err
 	}
-	next, _, err := s.a.DB.EventsAfter(ctx, s.account, place, 1)
+	next, _, err := s.a.DB.EventsAfter(ctx, s.account, position, 1)
 	if err == nil && len(next) > 0 && next[0].CreatedAt.Before(oldest) {
 		var late int64
-		late, err = s.a.DB.EventPlaceBefore(ctx, s.account, oldest)
-		place = max(place, late)
+		late, err = s.a.DB.EventPositionBefore(ctx, s.account, oldest)
+		position = max(position, late)
 	}
-	s.place = place
+	s.position = position
 	return err
 }
 
-// began returns the place for a Last-Event-ID that is no event of the account: the number of
-// a place, which a stream sends when it begins, or a time. A time before oldest counts as
+// began returns the position for a Last-Event-ID that is no event of the account: the number of
+// a position, which a stream sends when it begins, or a time. A time before oldest counts as
 // oldest.
 func (s *eventReader) began(ctx context.Context, last string, oldest time.Time) (int64, error) {
 	if at, err := time.Parse(time.RFC3339, last); err == nil {
 		if at.Before(oldest) {
 			at = oldest
 		}
-		return s.a.DB.EventPlaceBefore(ctx, s.account, at)
+		return s.a.DB.EventPositionBefore(ctx, s.account, at)
 	}
-	place, err := strconv.ParseInt(last, 10, 64)
-	if err != nil || place < 0 {
+	position, err := strconv.ParseInt(last, 10, 64)
+	if err != nil || position < 0 {
 		return 0, &input.Problem{Kind: input.KindParameter, Reason: "last_event_id_invalid", Detail: "Last-Event-ID is neither an event of the account nor a place or a time"}
 	}
-	newest, err := s.a.DB.NewestEventPlace(ctx, s.account)
-	return min(place, newest), err // of a database that was put back since
+	newest, err := s.a.DB.NewestEventPosition(ctx, s.account)
+	return min(position, newest), err // of a database that was put back since
 }
 
 // eventReader reads the events of an account that a client was not sent yet.
 type eventReader struct {
-	a       *api
-	account string
-	types   []string // none: all
-	place   int64    // behind which they come in
+	a        *api
+	account  string
+	types    []string // none: all
+	position int64    // behind which they come in
 }
 
 func (s *eventReader) run(ctx context.Context, send func(...message) error) error {
-	if err := send(message{id: strconv.FormatInt(s.place, 10)}); err != nil {
+	if err := send(message{id: strconv.FormatInt(s.position, 10)}); err != nil {
 		return err
 	}
 	every := eventPoll
@@ -244,14 +244,14 @@ func (s *eventReader) run(ctx context.Context, send func(...message) error) erro
 // sendFresh sends what was not sent yet, page by page, and nothing once ctx has ended.
 func (s *eventReader) sendFresh(ctx context.Context, send func(...message) error) error {
 	for {
-		events, last, err := s.a.DB.EventsAfter(ctx, s.account, s.place, eventPage)
+		events, last, err := s.a.DB.EventsAfter(ctx, s.account, s.position, eventPage)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		s.place = last
+		s.position = last
 		var fresh []message
 		for _, e := range events {
 			if len(s.types) == 0 || slices.Contains(s.types, e.Type) {

@@ -78,7 +78,7 @@ func TestEventReaderGoesByNoClock(t *testing.T) {
 	s := newStreamTest(t)
 	s.expect(t)
 	began := s.now
-	quiet := s.reader.place
+	quiet := s.reader.position
 	var all []string
 	for _, at := range []time.Duration{0, 10 * time.Minute, -time.Hour, -time.Hour + time.Second, 365 * 24 * time.Hour, time.Second, -30 * 24 * time.Hour, 0} {
 		s.now = began.Add(at)
@@ -94,7 +94,7 @@ func TestEventReaderGoesByNoClock(t *testing.T) {
 		}
 		s.expect(t, all[i+1:]...)
 	}
-	s.reader.place = quiet
+	s.reader.position = quiet
 	s.expect(t, all...)
 }
 
@@ -116,7 +116,7 @@ func TestEventReaderBeginsBeforeAll(t *testing.T) {
 		all[1]: all[2:],
 		all[2]: all[3:],
 	} {
-		s.reader.place = 0
+		s.reader.position = 0
 		if err := s.reader.goOn(t.Context(), last); err != nil {
 			t.Fatal(err)
 		}
@@ -125,32 +125,32 @@ func TestEventReaderBeginsBeforeAll(t *testing.T) {
 	}
 }
 
-// TestEventReaderGoesOn has streams go on from an event, a place and a time, an hour ago at
-// the earliest, and from a place that the database has not reached.
+// TestEventReaderGoesOn has streams go on from an event, a position and a time, an hour ago at
+// the earliest, and from a position that the database has not reached.
 func TestEventReaderGoesOn(t *testing.T) {
 	s := newStreamTest(t)
 	began := s.now
 	var all []string
-	var places []string
+	var positions []string
 	for range 5 {
 		all = append(all, s.add(t))
 		s.expect(t, all[len(all)-1])
-		places = append(places, strconv.FormatInt(s.reader.place, 10))
+		positions = append(positions, strconv.FormatInt(s.reader.position, 10))
 		s.now = s.now.Add(30 * time.Minute)
 	}
 	for last, want := range map[string][]string{
-		all[0]:    all[3:], // those of the last hour
-		places[0]: all[3:],
-		all[3]:    all[4:],
-		places[3]: all[4:],
-		all[4]:    nil,
-		"0":       all[3:],
-		"999999":  nil,
+		all[0]:       all[3:], // those of the last hour
+		positions[0]: all[3:],
+		all[3]:       all[4:],
+		positions[3]: all[4:],
+		all[4]:       nil,
+		"0":          all[3:],
+		"999999":     nil,
 		began.Add(100 * time.Minute).Format(time.RFC3339): all[4:],
 		began.Format(time.RFC3339):                        all[3:],
 		s.now.Add(time.Hour).Format(time.RFC3339):         nil,
 	} {
-		s.reader.place = 0
+		s.reader.position = 0
 		if err := s.reader.goOn(t.Context(), last); err != nil {
 			t.Fatal(err)
 		}
