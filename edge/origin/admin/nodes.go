@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -138,4 +139,14 @@ func (a *api) showOutcomes(r *http.Request) (answer, error) {
 		Since: stamp(since), Most: deliveries.CountMost, Pending: counts[store.StatePending],
 		Delivered: counts[store.StateDelivered], Dead: counts[store.StateDead], Cancelled: counts[store.StateCancelled],
 	}, nil)
+}
+
+func unreached(n store.Node, err error) adminapi.UnreachedNode {
+	return adminapi.UnreachedNode{NodeID: n.ID, Node: n.Name, Region: n.Region, Reason: err.Error()}
+}
+
+func sortUnreached(nodes []adminapi.UnreachedNode) {
+	slices.SortFunc(nodes, func(a, b adminapi.UnreachedNode) int {
+		return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Node, b.Node), cmp.Compare(a.NodeID, b.NodeID))
+	})
 }
