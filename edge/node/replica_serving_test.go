@@ -12,7 +12,7 @@ import (
 	"partneredge/store"
 )
 
-func TestServesFromItsCopies(t *testing.T) {
+func TestServesFromItsReplica(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t)
 	at := time.Date(2026, 2, 1, 10, 0, 0, 0, time.UTC)

@@ -1,10 +1,10 @@
-// Package local is a node's state on its own disk: copies of the records it needs,
+// Package local is a node's state on its own disk: replicas of the records it needs,
 // rate-limit accounts, lockouts, idempotency records, its position in the
 // origin's changes, and the leads that the origin does not have yet.
 //
 // The files in the directory:
 //
-//	hot.db          copies of key records and account views; the cursor
+//	hot.db          replicas of key records and account views; the cursor
 //	limits.db       rate-limit accounts, lockouts, idempotency records; both files go
 //	                on in memory while the disk takes nothing
 //	unconfirmed.db  subscriptions whose partners have no answer yet, each change

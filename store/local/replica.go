@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Record is a copy of a record of the origin's.
+// Record is what a node holds of a record of the origin's.
 type Record struct {
 	// Ref is the id by which changes name the record, such as a key's.
 	Ref string
@@ -21,7 +21,7 @@ type Record struct {
 	// record. The file does not hold it: after a restart it is "".
 	By string
 
-	changed int64 // last change known; above Seq, the copy is out of date
+	changed int64 // last change known; above Seq, the record is out of date
 	epoch   int64 // epoch in which the record was fetched
 	stale   bool
 }
@@ -30,7 +30,7 @@ type Record struct {
 // fetched again before it is served.
 func (r Record) Stale() bool { return r.stale }
 
-// Replica holds copies of records by name, up to a number of bytes, and evicts
+// Replica holds Records by name, up to a number of bytes, and evicts
 // the least recently used. All of them are in memory and in the file; a read
 // writes nothing.
 type Replica struct {
@@ -129,7 +129,7 @@ func (r *Replica) Epoch() int64 {
 // Put stores a record that the origin sent and returns it. epoch is that of the replica
 // before the origin was asked. The record returned is stale when a change that it does not
 // include was noted while it was on its way, or a reset was: what was asked for in an earlier
-// epoch is not stored. If a newer copy is held, that is returned and rec is not stored.
+// epoch is not stored. If a newer one is held, that is returned and rec is not stored.
 func (r *Replica) Put(name string, rec Record, epoch int64) (Record, error) {
 	r.write.Lock()
 	defer r.write.Unlock()
