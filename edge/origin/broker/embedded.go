@@ -87,18 +87,22 @@ func (c Config) newServer() (*embedded, error) {
 		return nil, err
 	}
 	opts := &server.Options{
-		ServerName:      "edge-origin",
-		Host:            host,
-		Port:            port,
-		NoSigs:          true, // signals are the program's
-		MaxPayload:      wire.MaxPayload,
-		MaxPending:      natsauth.MaxPending,
-		PingInterval:    20 * time.Second, // a node that is gone is noticed in a minute
-		AuthTimeout:     10,               // seconds: a thousand nodes come back at once, perhaps to a slow machine
-		WriteDeadline:   10 * time.Second,
-		TrustedKeys:     []string{a.OperatorID},
-		SystemAccount:   a.SystemID,
-		AccountResolver: e.resolver,
+		ServerName: "edge-origin",
+		Host:       host,
+		Port:       port,
+		NoSigs:     true, // signals are the program's
+		MaxPayload: wire.MaxPayload,
+		MaxPending: natsauth.MaxPending,
+		// A reader for whom three quarters of MaxPending wait misses what is sent to it. Else
+		// it would hold up the origin's connection, and a region's server would have any
+		// number of bytes wait for it.
+		NoFastProducerStall: true,
+		PingInterval:        20 * time.Second, // a node that is gone is noticed in a minute
+		AuthTimeout:         10,               // seconds: a thousand nodes come back at once, perhaps to a slow machine
+		WriteDeadline:       10 * time.Second,
+		TrustedKeys:         []string{a.OperatorID},
+		SystemAccount:       a.SystemID,
+		AccountResolver:     e.resolver,
 	}
 	if c.Certificate != nil {
 		opts.TLS = true

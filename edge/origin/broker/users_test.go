@@ -1,0 +1,167 @@
+package broker
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nkeys"
+
+	"partneredge/edge/origin/natsauth"
+	"partneredge/edge/wire"
+)
+
+// startEmbedded starts an embedded server that takes the servers of regions.
+func startEmbedded(t *testing.T) *Broker {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "nats")
+	authority, err := natsauth.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Start(Config{
+		Authority: authority, Log: slog.New(slog.DiscardHandler), Listen: "127.0.0.1:0", LeafListen: "127.0.0.1:0", Dir: dir,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+// leafConn is the connection of a region's server that speaks no more than it must.
+type leafConn struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+// connectLeaf connects as a region's server does, and returns the first answer, which is
+// INFO to credentials that are taken.
+func connectLeaf(t *testing.T, b *Broker, credentials string) (c leafConn, answer string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(b.LeafURL(), "nats://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	c = leafConn{conn, bufio.NewReader(conn)}
+	var info struct{ Nonce string }
+	if err := json.Unmarshal([]byte(strings.TrimPrefix(c.line(t), "INFO ")), &info); err != nil {
+		t.Fatal(err)
+	}
+	token, err := jwt.ParseDecoratedJWT([]byte(credentials))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := nkeys.ParseDecoratedUserNKey([]byte(credentials))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := key.Sign([]byte(info.Nonce))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hello, err := json.Marshal(map[string]string{"jwt": token, "sig": base64.RawURLEncoding.EncodeToString(signed), "name": "region"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.say(t, "CONNECT "+string(hello))
+	return c, c.line(t)
+}
+
+func (c leafConn) say(t *testing.T, line string) {
+	t.Helper()
+	if _, err := io.WriteString(c, line+"\r\n"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c leafConn) line(t *testing.T) string {
+	t.Helper()
+	line, err := c.in.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return line
+}
+
+// message returns how many bytes the next message has, which it leaves out.
+func (c leafConn) message(t *testing.T) (size int) {
+	t.Helper()
+	for {
+		words := strings.Fields(c.line(t))
+		switch {
+		case words[0] == "PING":
+			c.say(t, "PONG")
+		case words[0] == "LMSG":
+			size, err := strconv.Atoi(words[len(words)-1])
+			if err == nil {
+				_, err = c.in.Discard(size + len("\r\n"))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return size
+		}
+	}
+}
+
+// TestReaderThatDoesNotRead: what waits for a region's server is bounded, however much is
+// sent to it while it reads nothing.
+func TestReaderThatDoesNotRead(t *testing.T) {
+	b := startEmbedded(t)
+	r, err := b.config.Authority.RegionServer("reg_1", "east", natsauth.Leaf{URL: b.LeafURL()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, answer := connectLeaf(t, b, r.Credentials)
+	if !strings.HasPrefix(answer, "INFO") {
+		t.Fatalf("a region's server is answered %q", answer)
+	}
+	subject := wire.ToNode + wire.RegionalAddress("east", "node_1") + "." + wire.VerbShare
+	leaf.say(t, "LS+ "+subject)
+	leaf.say(t, "PING")
+	for !strings.HasPrefix(leaf.line(t), "PONG") {
+	}
+
+	const sent = 8 * natsauth.MaxPending
+	body := make([]byte, 1<<20)
+	for range sent / len(body) {
+		if err := b.Conn().Publish(subject, body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Conn().FlushTimeout(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	// It reads again. What comes after the others is small, and is repeated as it may be
+	// left out too.
+	var marking sync.WaitGroup
+	ctx, end := context.WithCancel(t.Context())
+	marking.Go(func() {
+		for ctx.Err() == nil && b.Conn().Publish(subject, []byte(".")) == nil {
+			_ = b.Conn().FlushTimeout(time.Minute)
+		}
+	})
+	read := 0
+	for size := leaf.message(t); size > 1; size = leaf.message(t) {
+		read += size
+	}
+	end()
+	marking.Wait()
+	// Buffers of the system hold some megabytes too.
+	if read > sent/2 {
+		t.Errorf("%d MB of %d MB waited for a server that did not read", read>>20, sent>>20)
+	}
+}
