@@ -21,8 +21,13 @@ import (
 	"partneredge/edge/wire"
 )
 
-// startTime bounds the time until the embedded server takes connections.
-const startTime = 10 * time.Second
+const (
+	// startTime bounds the time until the embedded server takes connections.
+	startTime = 10 * time.Second
+	// maxConnections bounds the connections of nodes, and of whoever else reaches the port.
+	// Each takes a file, and edge-origin.service allows twice as many.
+	maxConnections = 32768
+)
 
 // embedded is the server of this process.
 type embedded struct {
@@ -92,6 +97,7 @@ func (c Config) newServer() (*embedded, error) {
 		Port:       port,
 		NoSigs:     true, // signals are the program's
 		MaxPayload: wire.MaxPayload,
+		MaxConn:    maxConnections,
 		MaxPending: natsauth.MaxPending,
 		// A reader for whom three quarters of MaxPending wait misses what is sent to it. Else
 		// it would hold up the origin's connection, and a region's server would have any

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -163,5 +164,27 @@ func TestReaderThatDoesNotRead(t *testing.T) {
 	// Buffers of the system hold some megabytes too.
 	if read > sent/2 {
 		t.Errorf("%d MB of %d MB waited for a server that did not read", read>>20, sent>>20)
+	}
+}
+
+// TestConnectionsInAll: connections to NATS leave files for everything else, and there are
+// enough for all nodes that OPERATIONS promises.
+func TestConnectionsInAll(t *testing.T) {
+	unit, err := os.ReadFile("../../systemd/edge-origin.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, limit, _ := strings.Cut(string(unit), "\nLimitNOFILE=")
+	limit, _, _ = strings.Cut(limit, "\n")
+	files, err := strconv.Atoi(limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := startEmbedded(t).server.(*embedded).Varz(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.MaxConn > files/2 || v.MaxConn < 20_000 {
+		t.Errorf("NATS takes %d connections, where the origin may have %d files", v.MaxConn, files)
 	}
 }
