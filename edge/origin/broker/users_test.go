@@ -41,6 +41,15 @@ func startEmbedded(t *testing.T) *Broker {
 	return b
 }
 
+func nodeUser(t *testing.T, b *Broker) (credentials string) {
+	t.Helper()
+	credentials, _, err := b.config.Authority.NodeUser("node_1", "east")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return credentials
+}
+
 // leafConn is the connection of a region's server that speaks no more than it must.
 type leafConn struct {
 	net.Conn
@@ -115,6 +124,15 @@ func (c leafConn) message(t *testing.T) (size int) {
 			}
 			return size
 		}
+	}
+}
+
+// TestNodeIsNoServer: a node's credentials do not let a NATS server connect, which could take
+// the place of a region's.
+func TestNodeIsNoServer(t *testing.T) {
+	b := startEmbedded(t)
+	if _, answer := connectLeaf(t, b, nodeUser(t, b)); !strings.HasPrefix(answer, "-ERR") {
+		t.Errorf("a server with a node's credentials is answered %q", answer)
 	}
 }
 

@@ -117,10 +117,12 @@ func makeSeeds(dir string) error {
 // public key that it signs with. The node may publish under its own address, and read
 // the changes, what is sent to it, and its own inbox; nothing else. Its address is the
 // regional one, or its id alone if its program knows no other. The credentials
-// name its region, and a node that stands elsewhere refuses them.
+// name its region, and a node that stands elsewhere refuses them. No NATS server may
+// connect with them.
 func (a *Authority) NodeUser(id, region string) (credentials, publicKey string, err error) {
 	return mintUser(a.account, id, func(u *jwt.UserClaims) {
 		u.Tags.Add(wire.RegionTag + region)
+		u.AllowedConnectionTypes.Add(jwt.ConnectionTypeStandard, jwt.ConnectionTypeWebsocket)
 		u.Sub.Allow.Add(wire.Changes)
 		for _, address := range []string{id, wire.RegionalAddress(region, id)} {
 			u.Pub.Allow.Add(wire.Prefix + address + ".>")
