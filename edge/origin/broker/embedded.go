@@ -36,6 +36,8 @@ type embedded struct {
 	resolver  *server.MemAccResolver
 	leaves    bool   // it takes the servers of regions
 	leafURL   string // at which it does
+	limited   *logging.Limiter
+	users     *users // nil before there are any
 }
 
 // embed starts a server and connects to it without the network.
@@ -46,7 +48,8 @@ func (b *Broker) embed() error {
 	}
 	b.server = e
 	fatal := make(chan string, 1)
-	e.SetLoggerV2(natsLog{b.config.Log, logging.New(b.config.Log), fatal}, false, false, false)
+	e.limited = logging.New(b.config.Log)
+	e.SetLoggerV2(natsLog{b.config.Log, e.limited, fatal}, false, false, false)
 	e.Start()
 	if err := e.awaitReady(fatal); err != nil {
 		return fmt.Errorf("starting NATS on %s: %w", b.config.Listen, err)
@@ -61,6 +64,9 @@ func (b *Broker) embed() error {
 		if err := b.renewShared(e); err != nil {
 			return fmt.Errorf("starting NATS for regions: %w", err)
 		}
+	}
+	if e.users, err = e.boundUsers(); err != nil {
+		return fmt.Errorf("bounding the connections to NATS of each user: %w", err)
 	}
 	credentials, err := b.config.Authority.OriginUser()
 	if err == nil {
@@ -250,11 +256,7 @@ func (e *embedded) revoke(_ context.Context, revoked map[string]time.Time) error
 
 // announce hands the account's new JWT to the servers of regions that are connected.
 func (e *embedded) announce(account string) error {
-	credentials, err := e.authority.SystemUser()
-	if err != nil {
-		return err
-	}
-	conn, err := nats.Connect("", nats.InProcessServer(e.Server), nats.UserCredentialBytes([]byte(credentials)), nats.Name("origin revocation"))
+	conn, err := e.connectSystem("origin revocation")
 	if err != nil {
 		return err
 	}
@@ -265,7 +267,19 @@ func (e *embedded) announce(account string) error {
 	return conn.Flush()
 }
 
+// connectSystem connects to the system account.
+func (e *embedded) connectSystem(name string) (*nats.Conn, error) {
+	credentials, err := e.authority.SystemUser()
+	if err != nil {
+		return nil, err
+	}
+	return nats.Connect("", nats.InProcessServer(e.Server), nats.UserCredentialBytes([]byte(credentials)), nats.Name(name))
+}
+
 func (e *embedded) close() {
+	if e.users != nil {
+		e.users.conn.Close()
+	}
 	e.Shutdown()
 	e.WaitForShutdown()
 }

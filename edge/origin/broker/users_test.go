@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -17,6 +18,8 @@ import (
 	"time"
 
 	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
 	"partneredge/edge/origin/natsauth"
@@ -48,6 +51,16 @@ func nodeUser(t *testing.T, b *Broker) (credentials string) {
 		t.Fatal(err)
 	}
 	return credentials
+}
+
+// await fails if something does not become true within a minute.
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited a minute for %s", what)
+		}
+	}
 }
 
 // leafConn is the connection of a region's server that speaks no more than it must.
@@ -182,6 +195,51 @@ func TestReaderThatDoesNotRead(t *testing.T) {
 	// Buffers of the system hold some megabytes too.
 	if read > sent/2 {
 		t.Errorf("%d MB of %d MB waited for a server that did not read", read>>20, sent>>20)
+	}
+}
+
+// TestConnectionsOfUser: a user has few connections, of which the oldest go. Others keep
+// theirs.
+func TestConnectionsOfUser(t *testing.T) {
+	b := startEmbedded(t)
+	connect := func(credentials string) *nats.Conn {
+		conn, err := nats.Connect(b.URL(), nats.UserCredentialBytes([]byte(credentials)), nats.MaxReconnects(0), nats.Timeout(time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(conn.Close)
+		return conn
+	}
+	other, credentials := connect(nodeUser(t, b)), nodeUser(t, b)
+	var conns []*nats.Conn
+	for range 3 * connectionsOfUser {
+		conns = append(conns, connect(credentials))
+	}
+	last := len(conns) - connectionsOfUser
+	for i, conn := range conns[:last] {
+		await(t, fmt.Sprint("connection ", i, " to be closed"), conn.IsClosed)
+	}
+	for _, conn := range append(conns[last:], other) {
+		if err := conn.FlushTimeout(time.Minute); err != nil {
+			t.Errorf("a connection that may stay: %v", err)
+		}
+	}
+}
+
+// TestEndedConnections: connections that have ended do not count.
+func TestEndedConnections(t *testing.T) {
+	u := &users{open: make(map[string][]uint64)}
+	for id := range uint64(3) {
+		for _, kind := range []string{server.ConnectEventMsgType, server.DisconnectEventMsgType} {
+			event, err := json.Marshal(server.ConnectEventMsg{TypedEvent: server.TypedEvent{Type: kind}, Client: server.ClientInfo{User: "UABC", ID: id}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			u.hear(&nats.Msg{Data: event})
+		}
+	}
+	if len(u.open) > 0 {
+		t.Errorf("counted are %v", u.open)
 	}
 }
 
