@@ -218,6 +218,10 @@ func (r *requests) noteFailure(verb, node string, failure wire.Failure, err erro
 		}
 	case wire.Refused:
 		r.refuse(node, verb, err)
+	case wire.Limit: // partners reach those of other requests
+		if verb == wire.VerbSpend {
+			r.limited.Warn("room "+node, "a node's report found no room", "node", node, "err", err)
+		}
 	case wire.Invalid:
 		r.limited.Warn(node, "a node's request makes no sense", "verb", verb, "node", node, "err", err)
 	}

@@ -20,6 +20,9 @@ const (
 	// maxUsageKept bounds the counts that wait to be written. Nodes keep what has no
 	// room, and report it again.
 	maxUsageKept = 200_000
+	// maxUsageOfNode bounds those of one node, which can make keys up, so that there is room
+	// for the others'.
+	maxUsageOfNode = maxUsageKept / 4
 	// lastUsage is the time for the write of an origin that stops.
 	lastUsage = 5 * time.Second
 )
@@ -34,6 +37,7 @@ type keyUsage struct {
 
 	mu     sync.Mutex
 	counts map[usage.Counter]usage.Count
+	ofNode map[string]int          // how many counts there are of each node
 	used   map[string]confirmation // of the last report of each node
 }
 
@@ -58,11 +62,12 @@ func (u *keyUsage) report(from ratelimit.Reporter, vouched bool, r *wire.Usage) 
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if len(u.counts)+len(r.Keys) > maxUsageKept {
-		return fmt.Errorf("%w: of usage that waits to be written", store.ErrLimit)
+	if len(u.counts)+len(r.Keys) > maxUsageKept || u.ofNode[from.Node]+len(r.Keys) > maxUsageOfNode {
+		return fmt.Errorf("%w: %d counts of what keys were used for wait to be written, %d of them of this node",
+			store.ErrLimit, len(u.counts), u.ofNode[from.Node])
 	}
 	if u.counts == nil {
-		u.counts, u.used = make(map[usage.Counter]usage.Count), make(map[string]confirmation)
+		u.counts, u.ofNode, u.used = make(map[usage.Counter]usage.Count), make(map[string]int), make(map[string]confirmation)
 	}
 	for id, k := range r.Keys {
 		counter := usage.Counter{KeyID: id, Day: r.Day, Node: from.Node, Boot: r.Boot}
@@ -70,10 +75,19 @@ func (u *keyUsage) report(from ratelimit.Reporter, vouched bool, r *wire.Usage) 
 		if k.LastUsed > 0 {
 			count.LastUsed = time.Unix(k.LastUsed, 0)
 		}
-		u.counts[counter] = u.counts[counter].Merge(count)
+		u.add(counter, count)
 	}
 	u.used[from.Node] = confirmation{from, wire.Used{Boot: r.Boot, Seq: r.Seq}}
 	return nil
+}
+
+// add gathers a count. u.mu is held.
+func (u *keyUsage) add(counter usage.Counter, count usage.Count) {
+	kept, known := u.counts[counter]
+	if !known {
+		u.ofNode[counter.Node]++
+	}
+	u.counts[counter] = kept.Merge(count)
 }
 
 // run writes until ctx ends, and then once more.
@@ -95,8 +109,8 @@ func (u *keyUsage) run(ctx context.Context) {
 // write writes what was gathered, or keeps it.
 func (u *keyUsage) write(ctx context.Context) {
 	u.mu.Lock()
-	counts, used := u.counts, u.used
-	u.counts, u.used = nil, nil
+	counts, ofNode, used := u.counts, u.ofNode, u.used
+	u.counts, u.ofNode, u.used = nil, nil, nil
 	u.mu.Unlock()
 	if len(counts) == 0 && len(used) == 0 {
 		return
@@ -104,7 +118,7 @@ func (u *keyUsage) write(ctx context.Context) {
 	refused, err := u.DB.RecordUsage(ctx, counts)
 	if err != nil {
 		u.limited.Warn("write", "writing down what keys were used for", "keys", len(counts), "err", err)
-		u.keep(counts, used)
+		u.keep(counts, ofNode, used)
 		return
 	}
 	u.refuse(refused)
@@ -136,12 +150,13 @@ func (u *keyUsage) refuse(refused map[usage.Counter]string) {
 }
 
 // keep puts what could not be written beside what came in since.
-func (u *keyUsage) keep(counts map[usage.Counter]usage.Count, used map[string]confirmation) {
+func (u *keyUsage) keep(counts map[usage.Counter]usage.Count, ofNode map[string]int, used map[string]confirmation) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for counter, count := range u.counts {
-		counts[counter] = counts[counter].Merge(count)
-	}
+	since := u.counts
 	maps.Copy(used, u.used)
-	u.counts, u.used = counts, used
+	u.counts, u.ofNode, u.used = counts, ofNode, used
+	for counter, count := range since {
+		u.add(counter, count)
+	}
 }

@@ -1,12 +1,15 @@
 package replication
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"strings"
 	"testing"
 
+	"partneredge/edge/logging"
 	"partneredge/edge/wire"
 	"partneredge/store"
 )
@@ -44,12 +47,54 @@ func TestUsageIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if boot == 50 { // a write failed
-			counts, waiting := maps.Clone(u.counts), maps.Clone(u.used)
-			u.counts, u.used = nil, nil
-			u.keep(counts, waiting)
+			counts, ofNode, waiting := maps.Clone(u.counts), maps.Clone(u.ofNode), maps.Clone(u.used)
+			u.counts, u.ofNode, u.used = nil, nil, nil
+			u.keep(counts, ofNode, waiting)
 		}
+	}
+	if len(u.counts) != 1 || u.ofNode["node_1"] != 1 {
+		t.Errorf("%d counts are kept, %d of the node", len(u.counts), u.ofNode["node_1"])
 	}
 	if c := u.used["node_1"]; len(u.used) != 1 || c.to.Boot != "b99" || c.report.Seq != 99 {
 		t.Errorf("to be confirmed are %v", u.used)
+	}
+}
+
+// TestUsageOfOneNode: a node that makes keys up leaves room for the counts of others, also
+// while nothing can be written. It is warned of.
+func TestUsageOfOneNode(t *testing.T) {
+	var log bytes.Buffer
+	u := &keyUsage{}
+	r := &requests{presence: &Presence{}, merge: &merge{}, usage: u, limited: logging.New(slog.New(slog.NewTextHandler(&log, nil)))}
+	report := func(node string, n int) error {
+		keys := make(map[string]wire.UsageKey)
+		for i := range wire.MaxUsageKeys {
+			keys[fmt.Sprint("key_", n, "_", i)] = wire.UsageKey{Requests: 1}
+		}
+		_, err := r.spend(t.Context(), node, wire.Spend{Boot: "b", Usage: &wire.Usage{Boot: "c", Keys: keys}})
+		return err
+	}
+	var err error
+	n := 0
+	for ; err == nil && n <= maxUsageKept/wire.MaxUsageKeys; n++ {
+		if n == 3 { // a write failed, and the counts are kept beside newer ones
+			counts, ofNode, waiting := u.counts, u.ofNode, u.used
+			u.counts, u.ofNode, u.used = nil, nil, nil
+			if err := report("node_1", n); err != nil {
+				t.Fatal(err)
+			}
+			u.keep(counts, ofNode, waiting)
+		}
+		err = report("node_1", n)
+	}
+	if !errors.Is(err, store.ErrLimit) || len(u.counts) > maxUsageOfNode {
+		t.Errorf("%d counts of one node are kept after %d reports: %v", len(u.counts), n, err)
+	}
+	r.noteFailure(wire.VerbSpend, "node_1", failureOf(err), err)
+	if !strings.Contains(log.String(), "node=node_1") {
+		t.Errorf("the log is %q", &log)
+	}
+	if err := report("node_2", 0); err != nil {
+		t.Errorf("another node's report: %v", err)
 	}
 }
