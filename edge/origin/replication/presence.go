@@ -3,6 +3,7 @@ package replication
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -19,6 +20,13 @@ import (
 
 // SeenAtOnce bounds the heartbeats that one transaction writes down. Nobody waits for it.
 const SeenAtOnce = 10_000
+
+// Lookups of nodes that no refresh has told of. The NATS server of a region can make up any
+// number of ids; further lookups are refused at once.
+const (
+	lookupsAtOnce  = 4
+	lookupsWaiting = 64
+)
 
 // Times of presence.
 const (
@@ -39,6 +47,8 @@ const (
 type Presence struct {
 	cfg     Config
 	limited *logging.Limiter // a database that is away fails every refresh
+
+	lookups semaphores // under one name
 
 	refreshing sync.Mutex // held from reading to revoking, so that an older reading is never applied later
 
@@ -66,6 +76,7 @@ type Report struct {
 func newPresence(ctx context.Context, cfg Config) (*Presence, error) {
 	p := &Presence{
 		cfg: cfg, limited: logging.New(cfg.Log), beats: newHeartbeats(), addresses: make(map[string]string), traffic: newTraffic(),
+		lookups: semaphores{most: lookupsAtOnce, waiting: lookupsWaiting},
 	}
 	if err := p.Refresh(ctx); err != nil {
 		return nil, err
@@ -197,6 +208,17 @@ func (p *Presence) postpone(nodes []fleet.NodeSeen) {
 	}
 }
 
+// errNotKnown is the error of a message whose node may not exist.
+var errNotKnown = errors.New("not among the nodes that were read last")
+
+// knows reports whether a node is enrolled, without a look at the database.
+func (p *Presence) knows(id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, known := p.nodes[id]
+	return known
+}
+
 // admit refuses a node that is not enrolled, or is revoked. NATS lets no revoked
 // node connect; this holds as well while a cluster has not been told yet. It refuses
 // what names another region than the node's: the NATS server of a region may publish
@@ -206,9 +228,12 @@ func (p *Presence) admit(ctx context.Context, id, address, region string) error 
 	node, known := p.nodes[id]
 	p.mu.Unlock()
 	if !known {
-		var err error
-		if node, err = p.cfg.DB.Node(ctx, id); err != nil { // enrolled at another origin just now
-			return fmt.Errorf("admitting node %s: %w", id, err)
+		err := p.lookups.run(ctx, "", func() (err error) {
+			node, err = p.cfg.DB.Node(ctx, id) // it may have been enrolled at another origin just now
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("admitting node %s: %w: %w", id, errNotKnown, err)
 		}
 		p.Put(node)
 	}

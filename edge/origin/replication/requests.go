@@ -74,8 +74,7 @@ func (r *requests) start() error {
 	if err := r.listen(&r.subs, wire.VerbSpend, "", r.apart(wire.VerbSpend, spend)); err != nil {
 		return err
 	}
-	status := decoded(r, wire.VerbStatus, r.status) // which never does
-	if err := r.listen(&r.subs, wire.VerbStatus, "", func(m *nats.Msg) { r.serve(wire.VerbStatus, m, status) }); err != nil {
+	if err := r.listen(&r.subs, wire.VerbStatus, "", r.heartbeats()); err != nil {
 		return err
 	}
 	if err := r.Conn.Flush(); err != nil {
@@ -101,6 +100,18 @@ func (r *requests) listen(subs *[]*nats.Subscription, verb, queue string, handle
 func (r *requests) apart(verb string, handle handler) nats.MsgHandler {
 	return func(m *nats.Msg) {
 		r.running.Go(func() { r.serve(verb, m, handle) })
+	}
+}
+
+// heartbeats serves statuses one after another, so it never waits for the database. That of a
+// node which is not known is left out: the next refresh knows a new node, and its next status
+// comes soon.
+func (r *requests) heartbeats() nats.MsgHandler {
+	status := decoded(r, wire.VerbStatus, r.status)
+	return func(m *nats.Msg) {
+		if r.presence.knows(nodeOf(m.Subject)) {
+			r.serve(wire.VerbStatus, m, status)
+		}
 	}
 }
 
@@ -173,7 +184,7 @@ func (r *requests) serve(verb string, m *nats.Msg, handle handler) {
 	// origin's name to another node.
 	if !strings.HasPrefix(m.Reply, wire.Inbox(address)+".") {
 		if m.Reply != "" {
-			known := countedAs(node, failure, err)
+			known := countedAs(node, err)
 			r.ObserveRefusal(known, RefusedReply, 1)
 			r.limited.Warn("reply "+known, "a node asked for an answer to a subject that is not its own", "node", node, "verb", verb, "reply", m.Reply)
 		}
@@ -184,13 +195,13 @@ func (r *requests) serve(verb string, m *nats.Msg, handle handler) {
 	}
 }
 
-// unknownNode stands for all nodes that do not exist, of which the NATS server of a region
+// unknownNode stands for all nodes that may not exist, of which the NATS server of a region
 // can make up any number.
 const unknownNode = "unknown"
 
 // countedAs returns the name of a node in metrics and as the cause of warnings.
-func countedAs(node string, failure wire.Failure, err error) string {
-	if failure == wire.NotEnrolled && errors.Is(err, store.ErrNotFound) {
+func countedAs(node string, err error) string {
+	if errors.Is(err, errNotKnown) {
 		return unknownNode
 	}
 	return node
@@ -201,7 +212,7 @@ func countedAs(node string, failure wire.Failure, err error) string {
 func (r *requests) noteFailure(verb, node string, failure wire.Failure, err error) {
 	switch failure {
 	case wire.NotEnrolled:
-		known := countedAs(node, failure, err)
+		known := countedAs(node, err)
 		r.ObserveRefusal(known, RefusedNode, 1)
 		r.limited.Warn("admit "+known, "a node that is not enrolled is told nothing", "verb", verb, "node", node, "err", err)
 	case wire.Internal, wire.Unavailable:
@@ -210,7 +221,7 @@ func (r *requests) noteFailure(verb, node string, failure wire.Failure, err erro
 		case ofKey:
 			r.noteUnread(damaged)
 		case errors.Is(err, errBusy):
-			r.limited.Warn("busy "+node, "a node's request found no room", "verb", verb, "node", node, "err", err)
+			r.limited.Warn("busy "+countedAs(node, err), "a node's request found no room", "verb", verb, "node", node, "err", err)
 		case errors.Is(err, errUnwritable):
 			r.limited.Error("unwritable "+verb, "an answer to a node cannot be written", "verb", verb, "node", node, "err", err)
 		default:
