@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	// startTime bounds the time until the embedded server takes connections.
-	startTime = 10 * time.Second
+	// startTime bounds the time until the embedded server takes connections, and that until it
+	// has taken the origin's own.
+	startTime = time.Minute
 	// maxConnections bounds the connections of nodes, and of whoever else reaches the port.
 	// Each takes a file, and edge-origin.service allows twice as many.
 	maxConnections = 32768
@@ -70,7 +71,7 @@ func (b *Broker) embed() error {
 	}
 	credentials, err := b.config.Authority.OriginUser()
 	if err == nil {
-		err = b.connect("", nats.InProcessServer(e.Server), nats.UserCredentialBytes([]byte(credentials)))
+		err = b.connect("", nats.InProcessServer(e.Server), nats.UserCredentialBytes([]byte(credentials)), nats.Timeout(startTime))
 	}
 	if err != nil {
 		return fmt.Errorf("connecting to the embedded NATS: %w", err)
@@ -273,7 +274,7 @@ func (e *embedded) connectSystem(name string) (*nats.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nats.Connect("", nats.InProcessServer(e.Server), nats.UserCredentialBytes([]byte(credentials)), nats.Name(name))
+	return nats.Connect("", nats.InProcessServer(e.Server), nats.UserCredentialBytes([]byte(credentials)), nats.Name(name), nats.Timeout(startTime))
 }
 
 func (e *embedded) close() {

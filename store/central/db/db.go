@@ -90,7 +90,12 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		err = d.findTimeline(ctx)
 	}
 	if err == nil && sharesClock {
-		err = d.readClock(ctx)
+		// Each reading has little time, since one that takes long is inexact.
+		for range 5 {
+			if err = d.readClock(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				break
+			}
+		}
 	}
 	if err != nil {
 		_ = d.closePools()

@@ -157,3 +157,30 @@ func TestRollbackOnALinkThatStalls(t *testing.T) {
 		})
 	}
 }
+
+// TestOpenOnALinkThatStalls has the link to a database that needs no migration carry
+// nothing from the moment in which the database's clock is to be read: it is read over a
+// new connection.
+func TestOpenOnALinkThatStalls(t *testing.T) {
+	t.Parallel()
+	address, err := url.Parse(centraltest.Postgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const create = `CREATE TABLE a (n BIGINT)`
+	openWith(t, address.String(), create, nil)
+	link := startRelay(t, address.Host)
+	defer link.close()
+	address.Host = link.Addr().String()
+	var stall sync.Once
+	d, err := Open(t.Context(), Config{
+		URL:        address.String(),
+		Migrations: fstest.MapFS{"postgres/0001_a.sql": {Data: []byte(create)}},
+		Local:      func() time.Time { stall.Do(link.stall); return time.Now() }, // which is read first
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	link.close() // else what hangs would hold up Close
+	_ = d.Close()
+}
