@@ -15,7 +15,7 @@ import (
 )
 
 // askTime bounds the wait for a node's answer to an operator.
-const askTime = 5 * time.Second
+const askTime = 10 * time.Second
 
 // NodeAnswer is the answer of one node. Err is set when it did not answer.
 type NodeAnswer[Reply any] struct {
