@@ -125,7 +125,8 @@ func TestRefusedAtDelivery(t *testing.T) {
 	dns.set("mapped.example.com", "::ffff:127.0.0.1")
 	port := endpoint.URL[strings.LastIndexByte(endpoint.URL, ':'):]
 	f := newFixture(t, t.TempDir()+"/origin.db", Config{
-		CAFile: caFile(t, endpoint), Schedule: []time.Duration{}, Guard: NewGuard(GuardConfig{Resolver: dns.resolver()}),
+		CAFile: caFile(t, endpoint), Schedule: []time.Duration{},
+		Guard: NewGuard(GuardConfig{Resolver: dns.resolver(), LookupTimeout: time.Minute}),
 	})
 	targets := map[string]string{}
 	for _, target := range []string{

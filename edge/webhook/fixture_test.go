@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -82,6 +83,9 @@ func startSender(t testing.TB, db *central.DB, c Config) *Sender {
 	t.Helper()
 	if c.Store == nil {
 		c.Store = db
+	}
+	if c.transport == nil { // an endpoint that is a server, on a machine with other work
+		c.Timeout = cmp.Or(c.Timeout, time.Minute)
 	}
 	if c.Guard == nil {
 		c.Guard = NewGuard(GuardConfig{Allow: loopback})
