@@ -5,11 +5,16 @@ import (
 	"log/slog"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"partneredge/edge/output"
 	"partneredge/edge/service"
 	"partneredge/store/durable"
 )
+
+// patient has nodes wait for the origin, and modules compute, as long as they may take on
+// a machine with other work. A lookup ends before the curl of TestReadme gives up.
+func patient(c *devConfig) { c.readOrigin, c.moduleCPU = 15*time.Second, 10*time.Second }
 
 // startDevForTest starts what `edge dev --data dir --port 0` does, in this
 // process, and leaves dir/env behind.
@@ -20,6 +25,7 @@ func startDevForTest(t *testing.T, dir string, change ...func(*devConfig)) *devP
 		data: dir, modules: modules, cache: cache, regions: names{"local"},
 		compiling: output.NewCompiling(t.Output()),
 	}
+	patient(&c)
 	c.Build, c.Log = "test", slog.New(slog.DiscardHandler)
 	for _, f := range change {
 		f(&c)

@@ -131,6 +131,7 @@ func TestOperationsLeaked(t *testing.T) {
 // at each step every one opens what any of them has sealed.
 func (h *hosts) rotateSecrets(node string, account dev.Account) {
 	h.t.Helper()
+	known(h.t, node, account.Keys.Test)
 	status, body := request(h.t, "POST", node+"/api/v2/public/webhooks/subscribe", account.Keys.Test,
 		`{"target_url":"https://1.1.1.1/hook","events":["sentinel.fired"]}`)
 	if status != 201 {

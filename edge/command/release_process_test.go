@@ -30,9 +30,7 @@ func TestReleasesReachProcesses(t *testing.T) {
 	n := enrolled(t, s.admin, filepath.Join(s.dir, "eu"), "eu", s.ready.NATSURL)
 	n.start("--release-keys", public)
 	key := s.key().Plaintext
-	if status := n.get(key); status != http.StatusOK {
-		t.Fatalf("before any release: %d", status)
-	}
+	known(t, n.ready.BaseURL, key)
 
 	command("push", "--modules", modules, "--version", "1.0.0", "--key", private, "--data", s.originDir)
 	command("pack", "--modules", modules, "--version", "1.1.0", "--layout", layout)

@@ -209,6 +209,7 @@ func TestRollouts(t *testing.T) {
 	}
 	modules, cache := testFiles.get(t)
 	c := devConfig{data: dir, modules: modules, cache: cache, compiling: output.NewCompiling(t.Output())}
+	patient(&c)
 	trusting(&c)
 	again, err := startDev(t.Context(), c)
 	if err != nil {

@@ -95,6 +95,17 @@ func (v *victim) get(key string) (status int) {
 	return resp.StatusCode
 }
 
+// judge waits for the node's verdict on a key. It has none while it cannot be asked or has
+// yet to hear from the origin.
+func (v *victim) judge(key string) (status int) {
+	v.t.Helper()
+	await(v.t, v.region+" to judge a key", func() bool {
+		status = v.get(key)
+		return status != 0 && status != http.StatusInternalServerError
+	})
+	return status
+}
+
 // metric reads one of the node's metrics; -1 if there is none.
 func (v *victim) metric(name string) float64 {
 	v.mu.Lock()

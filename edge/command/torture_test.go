@@ -227,11 +227,11 @@ func (w *torture) verify(doomed mintedKey, faults string) {
 	for _, v := range w.victims {
 		await(w.t, v.region+" to be in step after "+faults, func() bool { return v.get(marker.Plaintext) == http.StatusUnauthorized })
 		for _, k := range w.revoked[max(0, len(w.revoked)-20):] {
-			if status := v.get(k.Plaintext); status != http.StatusUnauthorized {
+			if status := v.judge(k.Plaintext); status != http.StatusUnauthorized {
 				w.t.Errorf("%s, in step after %s, answers a revoked key with %d", v.region, faults, status)
 			}
 		}
-		if status := v.get(w.held); status != http.StatusOK {
+		if status := v.judge(w.held); status != http.StatusOK {
 			w.t.Errorf("%s, after %s, answers a good key with %d", v.region, faults, status)
 		}
 		await(w.t, v.region+" to hand over its leads after "+faults, func() bool { return v.metric("edge_outbox_leads") == 0 })

@@ -75,6 +75,6 @@ func outages() []Case {
 			internal(get("agents/me", 0, "")).with("Authorization", "Bearer "+unknown()).before(begin)).needs(Outage | Clients),
 		rule("outage/it ends",
 			meOK,
-			subscribe.within(10*time.Second).before(func(s *Session) { s.target.Outage(s.T)() })).needs(Outage),
+			subscribe.within(time.Minute).before(func(s *Session) { s.target.Outage(s.T)() })).needs(Outage),
 	}
 }
