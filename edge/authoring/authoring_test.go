@@ -107,24 +107,35 @@ func replace(t *testing.T, p *Project, name, old, new string) {
 }
 
 // good fails the test unless the module passes its cases and its check, without a
-// finding.
+// finding. It has three tries at each, since an example gives an upstream two seconds and
+// the machine has other work.
 func good(t *testing.T, p *Project) {
 	t.Helper()
 	needCompiler(t, p)
 	c := config(t)
-	tested, err := p.Test(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
+	for tries := 1; ; tries++ {
+		tested, err := p.Test(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tested.OK && len(tested.Cases) > 0 {
+			break
+		}
+		if tries == 3 {
+			t.Fatalf("cases: %+v", tested)
+		}
 	}
-	if !tested.OK || len(tested.Cases) == 0 {
-		t.Errorf("cases: %+v", tested)
-	}
-	checked, err := p.Check(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !checked.OK || len(checked.Findings) != 0 || checked.CallUS <= 0 || checked.PagesWritten <= 0 || checked.Size == 0 || checked.Image == 0 {
-		t.Errorf("check: %+v", checked)
+	for tries := 1; ; tries++ {
+		checked, err := p.Check(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if checked.OK && len(checked.Findings) == 0 && checked.CallUS > 0 && checked.PagesWritten > 0 && checked.Size > 0 && checked.Image > 0 {
+			return
+		}
+		if tries == 3 {
+			t.Fatalf("check: %+v", checked)
+		}
 	}
 }
 

@@ -161,7 +161,7 @@ func TestMuteOrigin(t *testing.T) {
 	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
 	key := o.addKey("key_1", func(k *store.Key) { k.RateLimit = 1_000_000 })
 	c := config(t, o)
-	c.ReadOrigin = 5 * time.Second
+	c.ReadOrigin = 10 * time.Second
 	n := startNode(t, c)
 	ask(t, n, "GET", me, key, "").want(t, 200)
 	o.do(func() {
