@@ -22,7 +22,7 @@ const migrationLock = 0x65646765 // "edge"
 const (
 	lockTimeout   = 2 * time.Second // of one try
 	lockRetry     = time.Second     // between two, in which others go on
-	lockTriesTime = time.Minute     // of all
+	lockTriesTime = time.Minute     // of all of one migration
 )
 
 // ErrNewer is the error of Open for a database that a newer version has changed.
@@ -70,9 +70,15 @@ func (d *DB) migrate(ctx context.Context, files fs.FS) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
+	return d.migrateAll(ctx, func() (done bool, err error) { return d.migrateNext(ctx, conn, all) })
+}
+
+// migrateAll calls next, which applies one migration, until it is done. One that waits for a
+// lock is tried again, for lockTriesTime.
+func (d *DB) migrateAll(ctx context.Context, next func() (done bool, err error)) error {
 	began := time.Now()
 	for {
-		done, err := d.migrateNext(ctx, conn, all)
+		done, err := next()
 		switch {
 		case isLockTimeout(err) && time.Since(began) < lockTriesTime:
 			d.log.Warn("a migration waits for others who use its tables", "err", err)
@@ -81,6 +87,8 @@ func (d *DB) migrate(ctx context.Context, files fs.FS) error {
 			}
 		case done || err != nil:
 			return err
+		default:
+			began = time.Now()
 		}
 	}
 }

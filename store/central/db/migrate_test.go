@@ -3,9 +3,14 @@ package db
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"log/slog"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"partneredge/store/central/centraltest"
 )
@@ -69,4 +74,29 @@ func end(t *testing.T, tx *sql.Tx) {
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestEachMigrationIsTriedForItself has two migrations wait for locks, each for less than
+// what one is tried for, and then one for ever.
+func TestEachMigrationIsTriedForItself(t *testing.T) {
+	locked := &pgconn.PgError{Code: "55P03"}
+	d := &DB{log: slog.New(slog.DiscardHandler)}
+	synctest.Test(t, func(t *testing.T) {
+		applied, began := 0, time.Now()
+		err := d.migrateAll(t.Context(), func() (done bool, err error) {
+			time.Sleep(lockTimeout)
+			if time.Since(began) < lockTriesTime*2/3 {
+				return false, locked
+			}
+			applied, began = applied+1, time.Now()
+			return applied == 2, nil
+		})
+		if err != nil || applied != 2 {
+			t.Errorf("%d migrations were applied: %v", applied, err)
+		}
+		err = d.migrateAll(t.Context(), func() (done bool, err error) { return false, locked })
+		if !errors.Is(err, locked) || time.Since(began) < lockTriesTime {
+			t.Errorf("one that waits for ever ends after %v: %v", time.Since(began), err)
+		}
+	})
 }
