@@ -60,7 +60,7 @@ func readMigrations(files fs.FS, folder string) ([]migration, error) {
 // migrate applies the migrations that the database does not have, each in a
 // transaction that also notes it. The transaction excludes other starters: a
 // second process waits, then finds nothing left to do.
-func (d *DB) migrate(ctx context.Context, files fs.FS) error {
+func (d *DB) migrate(ctx context.Context, files fs.FS) (err error) {
 	all, err := readMigrations(files, d.name)
 	if err != nil {
 		return err
@@ -70,6 +70,16 @@ func (d *DB) migrate(ctx context.Context, files fs.FS) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
+	if !d.postgres {
+		// An index of a full table is sorted on the disk: it may not fit into memory.
+		if _, err := conn.ExecContext(ctx, "PRAGMA temp_store = file"); err != nil {
+			return err
+		}
+		defer func() {
+			_, restored := conn.ExecContext(context.WithoutCancel(ctx), "PRAGMA temp_store = memory")
+			err = errors.Join(err, restored)
+		}()
+	}
 	return d.migrateAll(ctx, func() (done bool, err error) { return d.migrateNext(ctx, conn, all) })
 }
 

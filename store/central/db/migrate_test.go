@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
@@ -99,4 +100,26 @@ func TestEachMigrationIsTriedForItself(t *testing.T) {
 			t.Errorf("one that waits for ever ends after %v: %v", time.Since(began), err)
 		}
 	})
+}
+
+// TestMigrationsSortOnTheDisk: what a migration sorts goes to files, and what comes after it
+// to memory again.
+func TestMigrationsSortOnTheDisk(t *testing.T) {
+	d, err := Open(t.Context(), Config{
+		URL:        filepath.Join(t.TempDir(), "a.db"),
+		Migrations: fstest.MapFS{"sqlite/0001_a.sql": {Data: []byte(`CREATE TABLE migrated AS SELECT temp_store FROM pragma_temp_store`)}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	const file, memory = 1, 2
+	var during, after int
+	err = d.write.QueryRowContext(t.Context(), `SELECT migrated.temp_store, now.temp_store FROM migrated, pragma_temp_store AS now`).Scan(&during, &after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if during != file || after != memory {
+		t.Errorf("temp_store was %d during the migration and is %d after it, want %d and %d", during, after, file, memory)
+	}
 }
