@@ -251,6 +251,9 @@ func (n *Node) outOfService() string {
 	case n.replication.Stale():
 		return "origin not heard for " + n.config.MaxStale.String() + ", so no record is trusted"
 	}
+	if err := n.releases.Refusal(); err != nil {
+		return err.Error()
+	}
 	return ""
 }
 

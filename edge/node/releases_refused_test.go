@@ -77,6 +77,65 @@ func TestRefusesReleases(t *testing.T) {
 	}
 }
 
+// TestOutOfServiceWithoutItsRelease has a node refuse, after a start, the release that ran
+// before it, as a later program may. It is out of service, also while no origin is there,
+// until it runs what is ordered: another release, or what it runs already.
+func TestOutOfServiceWithoutItsRelease(t *testing.T) {
+	t.Parallel()
+	for name, ordered := range map[string]func(before, next string) string{
+		"the one before": func(before, _ string) string { return before },
+		"another":        func(_, next string) string { return next },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, by := newOrigin(t), newOperator(t)
+			o.accounts["acc_1"] = store.Account{ID: "acc_1"}
+			key := o.addKey("key_1", func(k *store.Key) { k.RateLimit = 1_000_000 })
+			before, next := o.ship("1.0.0", nil, by), o.ship("1.2.0", nil, by)
+			ran := o.ship("1.1.0", map[string][]byte{"agents.json": []byte(`{"name":"agents","capabilities":[]}`)}, by)
+			c := trusting(t, o, by)
+			n := startNode(t, c)
+			o.order(wire.Order{Run: before})
+			o.runs(before)
+			ask(t, n, "GET", me, key, "").want(t, 200)
+			o.order(wire.Order{Run: before, Candidate: ran, Percent: 1, Rollout: "rol_1"})
+			o.told("it has fetched the other", func(_, c *wire.ReleaseStatus) bool { return c != nil && c.Digest == ran && c.State.Ended() })
+			stopNode(t, n)
+			kept := fmt.Sprintf(`{"digest": %q, "version": "1.1.0", "before": %q}`, ran, before)
+			if err := os.WriteFile(filepath.Join(c.Data, "release.json"), []byte(kept), 0o600); err != nil {
+				t.Fatal(err)
+			}
+
+			o.stop()
+			n = startNode(t, c)
+			running, refused := n.releases.Status()
+			if running.Digest != before || refused == nil || refused.Digest != ran || refused.State != wire.ReleaseRefused || !strings.Contains(refused.Reason, "smoke test") {
+				t.Errorf("it runs %+v and has refused %+v", running, refused)
+			}
+			out := func() {
+				t.Helper()
+				if status := readiness(t, n); status != 503 {
+					t.Errorf("/readyz is %d", status)
+				}
+				ask(t, n, "GET", healthPath, "", "").want(t, 503)
+				ask(t, n, "GET", me, key, "").want(t, 200)
+			}
+			out()
+			o.do(func() { o.status, o.ordered = nil, nil })
+			o.start()
+			o.order(wire.Order{Run: ran, Rollout: "rol_1"})
+			o.told("it is refused again", func(_, c *wire.ReleaseStatus) bool {
+				return c != nil && c.Rollout == "rol_1" && c.State == wire.ReleaseRefused
+			})
+			out()
+			o.order(wire.Order{Run: ordered(before, next)})
+			o.runs(ordered(before, next))
+			eventually(t, "it is in service", func() bool { return readiness(t, n) == 200 })
+			ask(t, n, "GET", healthPath, "", "").want(t, 200)
+		})
+	}
+}
+
 // Without keys of its own a node runs what lies on its disk, and nothing else.
 func TestTrustsNobodyByDefault(t *testing.T) {
 	t.Parallel()

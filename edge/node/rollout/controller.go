@@ -132,6 +132,10 @@ func (c *Controller) step(ctx context.Context) {
 	want, needed := c.order.Candidate, c.order.Candidate != "" && routes.candidate == nil
 	if c.order.Run != routes.running.digest {
 		want, needed = c.order.Run, true
+	} else {
+		c.mu.Lock()
+		c.refusal = nil
+		c.mu.Unlock()
 	}
 	switch {
 	case c.opening != nil:

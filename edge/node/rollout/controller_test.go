@@ -125,6 +125,35 @@ func TestRefusedReleases(t *testing.T) {
 	})
 }
 
+// TestTriesWhatRanLast: the release that ran before the start and was refused at it is tried
+// again although no origin orders it, and the node is in service once it runs.
+func TestTriesWhatRanLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		last := plainDeployment(t, "last")
+		c := &Controller{
+			cfg: Config{Changed: func() {}}, router: newRouter(plainDeployment(t, "before")), log: slog.New(slog.DiscardHandler),
+			store: &releaseStore{kept: keptRelease{Digest: last.digest}}, opened: make(chan opened), refused: backoff.New(refusedFirst, refusedMost),
+		}
+		c.refuseLast(errNoKeys)
+		c.step(t.Context())
+		if c.opening != nil || c.Refusal() == nil {
+			t.Fatal("it is tried at once, or in service")
+		}
+		time.Sleep(refusedFirst)
+		c.step(t.Context())
+		if c.opening == nil || c.opening.digest != last.digest {
+			t.Fatalf("after %v it opens %v", refusedFirst, c.opening)
+		}
+		<-c.opened
+		c.router.run(last)
+		c.opening, c.candidate = nil, nil
+		c.step(t.Context())
+		if err := c.Refusal(); err != nil {
+			t.Errorf("it runs, and yet: %v", err)
+		}
+	})
+}
+
 // TestJudgesEachPercentage: what both releases did equally badly while they ran beside each
 // other does not speak against the candidate once it answers alone. What it does then does.
 func TestJudgesEachPercentage(t *testing.T) {

@@ -9,6 +9,7 @@ package rollout
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -82,6 +83,7 @@ type Controller struct {
 
 	mu        sync.Mutex
 	candidate *wire.ReleaseStatus // a release that is opened, tried, or has failed; nil: none
+	refusal   error               // see Refusal
 
 	// Of Run alone:
 	order   *wire.Order      // the last one; nil: none yet
@@ -103,7 +105,7 @@ func Open(ctx context.Context, cfg Config) (*Controller, error) {
 		return nil, err
 	}
 	loader := newLoader(cfg)
-	first, err := openFirst(ctx, cfg, store, loader)
+	first, refusal, err := openFirst(ctx, cfg, store, loader)
 	if err != nil {
 		return nil, err
 	}
@@ -112,19 +114,28 @@ func Open(ctx context.Context, cfg Config) (*Controller, error) {
 		orders: make(chan *nats.Msg, 64), opened: make(chan opened),
 		refused: backoff.New(refusedFirst, refusedMost),
 	}
+	if refusal != nil {
+		c.refuseLast(refusal)
+	}
 	if err := cfg.Origin.Subscribe(wire.VerbRelease, c.orders); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-func openFirst(ctx context.Context, cfg Config, store *releaseStore, loader *loader) (*deployment, error) {
+// openFirst also returns why the release that ran last is refused, nil where it is not: where
+// it cannot be read, the origin mends it.
+func openFirst(ctx context.Context, cfg Config, store *releaseStore, loader *loader) (d *deployment, refusal, err error) {
 	open := func(digest string) (*deployment, error) {
 		r, err := store.fetch(ctx, digest)
 		if err != nil {
 			return nil, err
 		}
-		return loader.openRelease(ctx, r, func() {})
+		d, err := loader.openRelease(ctx, r, func() {})
+		if digest == store.kept.Digest {
+			refusal = err
+		}
+		return d, err
 	}
 	for _, digest := range []string{store.kept.Digest, store.kept.Before} {
 		if digest == "" {
@@ -133,14 +144,33 @@ func openFirst(ctx context.Context, cfg Config, store *releaseStore, loader *loa
 		d, err := open(digest)
 		if err == nil {
 			cfg.Log.Info("release runs", "digest", d.digest, "version", d.version)
-			return d, nil
+			return d, refusal, nil
 		}
 		if ctx.Err() != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		cfg.Log.Error("release cannot run", "digest", digest, "err", err)
 	}
-	return loader.openFolder(ctx, cfg.Progress)
+	d, err = loader.openFolder(ctx, cfg.Progress)
+	return d, refusal, err
+}
+
+// refuseLast notes why the release that ran last is refused. It is tried again like one that
+// is ordered, until the origin orders something.
+func (c *Controller) refuseLast(why error) {
+	kept := c.store.kept
+	c.refusal = fmt.Errorf("release %s ran before the start, and is refused now: %w", kept.Version, why)
+	c.candidate = &wire.ReleaseStatus{Digest: kept.Digest, Version: kept.Version, State: wire.ReleaseRefused, Reason: why.Error()}
+	c.order = &wire.Order{Run: kept.Digest}
+	c.retryAt = time.Now().Add(c.refused.Next())
+}
+
+// Refusal returns why the release that ran before the start is refused, for as long as
+// another runs than is ordered; else nil.
+func (c *Controller) Refusal() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refusal
 }
 
 // ServeHTTP implements http.Handler.
