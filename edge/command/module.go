@@ -64,13 +64,22 @@ func moduleDir(c *invocation) string {
 	return "."
 }
 
+// complete sets the cache that the flags leave open.
+func (m *moduleFlags) complete() error {
+	if m.cache != "" {
+		return nil
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return hint.Add(fmt.Errorf("finding the cache: %w", err), "name a folder with --cache")
+	}
+	m.cache = filepath.Join(dir, "partneredge", "modules")
+	return nil
+}
+
 func (m *moduleFlags) config(c *invocation, level slog.Level) (authoring.Config, error) {
-	if m.cache == "" {
-		dir, err := os.UserCacheDir()
-		if err != nil {
-			return authoring.Config{}, hint.Add(fmt.Errorf("finding the cache: %w", err), "name a folder with --cache")
-		}
-		m.cache = filepath.Join(dir, "partneredge", "modules")
+	if err := m.complete(); err != nil {
+		return authoring.Config{}, err
 	}
 	log := slog.New(slog.NewTextHandler(c.stderr, &slog.HandlerOptions{Level: level}))
 	return authoring.Config{Out: m.out, Cache: m.cache, Log: log}, nil

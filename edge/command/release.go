@@ -34,7 +34,7 @@ func newRelease() *cobra.Command {
 		newListCommand("list", "list all releases, newest first", "/releases", "id", "version", "digest", "size", "created_at"),
 		newAdminCommand("show RELEASE", "show a release (id, version or digest): its modules, and who signed", func(*pflag.FlagSet) handler { return showRelease }),
 		newLocalCommand("diff BEFORE AFTER", "compare modules, routes, grants and sizes: releases, LAYOUT:RELEASE, folders of modules", defineDiff),
-		newLocalCommand("verify RELEASE", "judge a release (tag or digest) as a node would", defineVerify),
+		newLocalCommand("verify RELEASE", "judge a release (tag or digest) as a node of this program would, its modules opened and asked", defineVerify),
 		newAdminCommand("rollout RELEASE", "bring a release (its id, version or digest) to the nodes, stage by stage", defineRollout),
 		newAdminCommand("status", "show the last rollout, node by node", defineRolloutStatus),
 		newAdminCommand("rollback", "end the rollout under way, or undo the last one: its nodes run what they ran before", defineRollback),

@@ -19,6 +19,7 @@ import (
 
 	"partneredge/edge/adminapi"
 	"partneredge/edge/hint"
+	"partneredge/edge/node/rollout"
 	"partneredge/edge/output"
 	"partneredge/edge/release"
 )
@@ -51,6 +52,8 @@ func printRelease(c *invocation, raw json.RawMessage, r adminapi.Release) error 
 func defineVerify(flags *pflag.FlagSet) handler {
 	var admin adminFlags
 	admin.register(flags)
+	var compiled moduleFlags
+	compiled.registerCache(flags)
 	keyFile := flags.String("keys", "release.pub", "`FILE` of public keys, one of which must have signed")
 	least := flags.String("min", "", "least `VERSION` (default: any)")
 	dir := flags.String("layout", "", "`DIR` of an OCI layout that it is in (default: the origin's registry)")
@@ -78,6 +81,13 @@ func defineVerify(flags *pflag.FlagSet) handler {
 		r, err := release.Open(ctx, release.OCI(target), digest, release.Policy{Keys: keys, Min: *least})
 		if err != nil {
 			return releaseHint(err)
+		}
+		if err := compiled.complete(); err != nil {
+			return err
+		}
+		if err := rollout.Check(ctx, r, compiled.cache); err != nil {
+			return hint.Add(fmt.Errorf("release %s would be refused by nodes of this program: %w", r.Version, err),
+				"build and pack its modules anew before nodes run this program")
 		}
 		signers := []map[string]string{}
 		text := fmt.Sprintf("release %s is good: %s", r.Version, r.Digest)

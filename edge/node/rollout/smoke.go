@@ -4,13 +4,37 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"time"
 
+	"partneredge/edge/release"
+	"partneredge/host"
 	"partneredge/wasm/httpfront"
 )
+
+// Check opens a verified release and smoke-tests it as a node of this program does, and
+// returns why it would be refused. Compiled modules are kept in the folder cache. A call may
+// take much longer than on a node: this machine may be slower, and busy.
+func Check(ctx context.Context, r *release.Release, cache string) (err error) {
+	runtime, err := host.New(ctx, host.Config{CacheDir: cache})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, runtime.Close(context.WithoutCancel(ctx))) }()
+	l := newLoader(Config{
+		Runtime: runtime, Cache: cache, CallCPU: time.Minute, CallTimeout: time.Minute, Log: slog.New(slog.DiscardHandler),
+	})
+	d, err := l.openRelease(ctx, r, func() {})
+	if err == nil {
+		d.leave()
+	}
+	return err
+}
 
 // smokeCase is a request that a release must answer as wanted before it serves.
 type smokeCase struct {
