@@ -408,7 +408,7 @@ func renumber(ctx context.Context, database, keys string, log *slog.Logger) erro
 	if err != nil {
 		return err
 	}
-	records, err := central.Open(ctx, central.Config{URL: database, Secrets: sealer, Log: log})
+	records, err := openRecords(ctx, central.Config{URL: database, Secrets: sealer, Log: log})
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"io"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"partneredge/edge/hint"
+	"partneredge/edge/origin"
 	"partneredge/edge/origin/backup"
 	"partneredge/edge/origin/natsauth"
 	"partneredge/edge/webhook/secrets"
@@ -152,6 +154,30 @@ func TestRestoreWithoutKeys(t *testing.T) {
 	}
 	if err := judgeKeys(dir, log); err == nil || !strings.Contains(err.Error(), secretsFile) || !hinted(err) {
 		t.Errorf("without the keys of secrets: %v", err)
+	}
+}
+
+// TestDatabaseOfALaterVersion: an origin that goes back to an earlier version says of which one
+// `edge restore` must be.
+func TestDatabaseOfALaterVersion(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "origin")
+	makeOrigin(t, dir)
+	file := filepath.Join(dir, databaseFile)
+	later, err := sql.Open("sqlite", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer later.Close()
+	if _, err := later.Exec(`INSERT INTO schema_migrations SELECT max(number) + 1, 'of tomorrow', 0 FROM schema_migrations`); err != nil {
+		t.Fatal(err)
+	}
+	_, starts := startOrigin(t.Context(), originConfig{Config: origin.Config{Dir: dir}})
+	for what, err := range map[string]error{
+		"start": starts, "restore": renumber(t.Context(), file, filepath.Join(dir, secretsFile), slog.New(slog.DiscardHandler)),
+	} {
+		if !errors.Is(err, db.ErrNewer) || !hinted(err) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }
 

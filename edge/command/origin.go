@@ -162,6 +162,15 @@ type originProcess struct {
 	started closers.Stack
 }
 
+// openRecords opens an origin's database, and brings it up to date.
+func openRecords(ctx context.Context, c central.Config) (*central.DB, error) {
+	records, err := central.Open(ctx, c)
+	if errors.Is(err, db.ErrNewer) {
+		err = hint.Add(err, "install the version that has changed it, or restore with this one a backup of before: edge restore brings a database up to its own version")
+	}
+	return records, err
+}
+
 // startOrigin starts the database, the sender and the origin, in this order.
 func startOrigin(ctx context.Context, c originConfig) (_ *originProcess, err error) {
 	o := new(originProcess)
@@ -183,7 +192,7 @@ func startOrigin(ctx context.Context, c originConfig) (_ *originProcess, err err
 	if err != nil {
 		return nil, err
 	}
-	if o.db, err = central.Open(ctx, central.Config{URL: c.database, Secrets: sealer, Log: c.Log}); err != nil {
+	if o.db, err = openRecords(ctx, central.Config{URL: c.database, Secrets: sealer, Log: c.Log}); err != nil {
 		return nil, err
 	}
 	o.started.Add(func(context.Context) error { return o.db.Close() })
