@@ -106,6 +106,40 @@ func TestChart(t *testing.T) {
 	}
 }
 
+// TestOriginsMayTakeADayToStart holds what starts an origin to the time that a new version may
+// need for the database: nothing gives it up before.
+func TestOriginsMayTakeADayToStart(t *testing.T) {
+	const day = "86400"
+	for name, values := range chartCases {
+		objects, err := renderChart(t, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objects {
+			for _, c := range o.list("spec", "template", "spec", "containers") {
+				if c.text("name") != "origin" {
+					continue
+				}
+				if got := o.text("spec", "progressDeadlineSeconds"); o.text("kind") == "Deployment" && got != day {
+					t.Errorf("%s: progressDeadlineSeconds is %q, want %s", name, got, day)
+				}
+				period, err := strconv.Atoi(c.text("startupProbe", "periodSeconds"))
+				failures, err2 := strconv.Atoi(c.text("startupProbe", "failureThreshold"))
+				if got := strconv.Itoa(period * failures); err != nil || err2 != nil || got != day {
+					t.Errorf("%s: the startup probe gives up after %s s, want %s", name, got, day)
+				}
+			}
+		}
+	}
+	text, err := os.ReadFile("../compose.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := readYAML(t, text)[0].text("services", "origin", "healthcheck", "start_period"); got != "24h" {
+		t.Errorf("start_period in compose.yml is %q, want 24h", got)
+	}
+}
+
 // podLabels returns the labels of a workload's pods, nil of what has none.
 func podLabels(o object) object { return o.object("spec", "template", "metadata", "labels") }
 
