@@ -58,7 +58,7 @@ func TestLocalCommandsOverTLS(t *testing.T) {
 // certificate nobody knows but --admin-ca, or the folder of --data.
 func TestReleasesOverTLS(t *testing.T) {
 	t.Parallel()
-	modules, _ := testFiles.get(t)
+	modules, cache := testFiles.get(t)
 	dir := t.TempDir()
 	writeCertificate(t, filepath.Join(dir, "tls"), "127.0.0.1")
 	data := filepath.Join(dir, "origin")
@@ -73,7 +73,7 @@ func TestReleasesOverTLS(t *testing.T) {
 	} {
 		ask := func(args ...string) string { return edge(t, append(args, where...)...) }
 		ask("release", "push", "--modules", modules, "--version", version, "--key", private)
-		if out := ask("release", "verify", version, "--keys", public); !strings.Contains(out, "release "+version+" is good") {
+		if out := ask("release", "verify", version, "--keys", public, "--cache", cache); !strings.Contains(out, "release "+version+" is good") {
 			t.Errorf("verifying %s: %s", version, out)
 		}
 		if out := ask("release", "diff", version, modules); !strings.Contains(out, "nothing differs") {
