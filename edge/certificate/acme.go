@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
+	"strings"
 
 	"golang.org/x/crypto/acme"
 	"golang.org/x/crypto/acme/autocert"
@@ -32,7 +34,8 @@ type ACMEConfig struct {
 // A certificate is requested when a connection first names its host, kept, and
 // renewed 30 days before it expires. The authority verifies the name over this
 // listener itself (TLS-ALPN-01, RFC 8737), which it must reach at port 443 of
-// each host.
+// each host. A handshake waits for a certificate as long as its context lasts; the
+// request goes on without it.
 func ACME(c ACMEConfig) (*tls.Config, error) {
 	if len(c.Hosts) == 0 || c.Dir == "" {
 		return nil, errors.New("ACME: Hosts and Dir are required")
@@ -65,7 +68,46 @@ func ACME(c ACMEConfig) (*tls.Config, error) {
 		Client:     client,
 		Email:      c.Email,
 	}
-	config := HTTPS(manager.GetCertificate)
+	config := HTTPS(awaited(manager.GetCertificate, c.Hosts))
 	config.NextProtos = append(config.NextProtos, acme.ALPNProto)
 	return config, nil
+}
+
+// awaited returns get for hosts, with a wait that ends with the context of the handshake.
+// get waits up to five minutes for the authority, whatever becomes of the handshake. It
+// goes on in a goroutine of its own then, of which there is one for each host.
+func awaited(get Get, hosts []string) Get {
+	turns := make(map[string]chan struct{}, len(hosts))
+	for _, host := range hosts {
+		turns[strings.ToLower(host)] = make(chan struct{}, 1)
+	}
+	type result struct {
+		served *tls.Certificate
+		err    error
+	}
+	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if slices.Equal(hello.SupportedProtos, []string{acme.ALPNProto}) {
+			return get(hello) // the authority asks for what is held, which others wait for
+		}
+		turn, ours := turns[strings.ToLower(hello.ServerName)]
+		if !ours {
+			return nil, fmt.Errorf("ACME: get a certificate for %q: not one of the hosts", hello.ServerName)
+		}
+		done := make(chan result, 1)
+		select {
+		case turn <- struct{}{}:
+			go func() {
+				defer func() { <-turn }()
+				served, err := get(hello)
+				done <- result{served, err}
+			}()
+		case <-hello.Context().Done():
+		}
+		select {
+		case r := <-done:
+			return r.served, r.err
+		case <-hello.Context().Done():
+			return nil, fmt.Errorf("ACME: get a certificate for %q: %w", hello.ServerName, hello.Context().Err())
+		}
+	}
 }

@@ -1,9 +1,11 @@
 package certificate
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"io"
 	"log"
 	"net"
@@ -12,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -140,6 +143,46 @@ func TestACME(t *testing.T) {
 	}
 	if err := dial(serve(c, again), "eu.example.com"); err != nil {
 		t.Errorf("after a restart, without the authority: %v", err)
+	}
+}
+
+// TestHandshakesLeaveTheAuthority: a handshake ends with its context while the authority does
+// not answer, as do those that wait behind it, and the authority is asked by one alone.
+func TestHandshakesLeaveTheAuthority(t *testing.T) {
+	var asked atomic.Int64
+	asks, answers := make(chan struct{}), make(chan struct{})
+	authority := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if asked.Add(1) == 1 {
+			close(asks)
+		}
+		<-answers
+	}))
+	defer authority.Close()
+	defer close(answers)
+	config, err := ACME(ACMEConfig{Hosts: []string{"eu.example.com"}, Dir: t.TempDir(), URL: authority.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	failed := make(chan error)
+	for range 3 {
+		client, server := net.Pipe()
+		defer client.Close()
+		go func() {
+			_ = tls.Client(client, &tls.Config{ServerName: "eu.example.com", InsecureSkipVerify: true}).HandshakeContext(t.Context())
+		}()
+		go func() { failed <- tls.Server(server, config).HandshakeContext(ctx) }()
+	}
+	<-asks
+	cancel()
+	for range 3 {
+		if err := <-failed; !errors.Is(err, context.Canceled) {
+			t.Errorf("a handshake without an answer of the authority ends with %v", err)
+		}
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the authority was asked %d times", n)
 	}
 }
 

@@ -23,7 +23,7 @@ type Parking struct {
 	IdleTimeout time.Duration
 	// TLS is nil for plain TCP.
 	TLS *tls.Config
-	// HandshakeTimeout bounds a TLS handshake.
+	// HandshakeTimeout bounds a TLS handshake, whose context ends then, and with Close.
 	HandshakeTimeout time.Duration
 }
 
@@ -35,13 +35,13 @@ type ParkingListener struct {
 	net.Listener
 	Parking
 	accepted chan accepted
-	ended    chan struct{} // closed when no connection is accepted any more
+	ctx      context.Context // ends when no connection is accepted any more
+	end      context.CancelFunc
 	running  sync.WaitGroup
 
 	mu     sync.Mutex
 	closed bool
-	held   map[*conn]bool // those that are parked (true), or shaking hands
-	parked int            // how many of them are parked
+	parked map[*conn]bool // all are true
 }
 
 type accepted struct {
@@ -67,9 +67,8 @@ func Park(ln net.Listener, p Parking) *ParkingListener {
 	if !canPark {
 		p.After = 0
 	}
-	l := &ParkingListener{
-		Listener: ln, Parking: p, accepted: make(chan accepted), ended: make(chan struct{}), held: map[*conn]bool{},
-	}
+	l := &ParkingListener{Listener: ln, Parking: p, accepted: make(chan accepted), parked: map[*conn]bool{}}
+	l.ctx, l.end = context.WithCancel(context.Background())
 	l.running.Go(l.acceptAll)
 	return l
 }
@@ -79,27 +78,21 @@ func (l *ParkingListener) Accept() (net.Conn, error) {
 	select {
 	case a := <-l.accepted:
 		return a.conn, a.err
-	case <-l.ended:
+	case <-l.ctx.Done():
 		return nil, fmt.Errorf("accept: %w", net.ErrClosed)
 	}
 }
 
-// Close implements net.Listener. It closes the parked connections too.
+// Close implements net.Listener. It closes the parked connections too, and those that are
+// shaking hands.
 func (l *ParkingListener) Close() error {
 	l.mu.Lock()
-	first := !l.closed
 	l.closed = true
-	for c, parked := range l.held {
-		if parked {
-			c.unpark()
-		} else {
-			_ = c.socket.Close()
-		}
+	for c := range l.parked {
+		c.unpark()
 	}
 	l.mu.Unlock()
-	if first {
-		close(l.ended)
-	}
+	l.end()
 	err := l.Listener.Close()
 	l.running.Wait()
 	return err
@@ -121,13 +114,10 @@ func (l *ParkingListener) acceptAll() {
 		}
 		c := &conn{halfCloser: tcp, listener: l, socket: &below{socket: tcp}}
 		c.served = c
-		switch {
-		case l.TLS == nil:
+		if l.TLS == nil {
 			l.pass(c, nil)
-		case l.hold(c):
+		} else {
 			l.running.Go(c.handshake)
-		default:
-			_ = tcp.Close()
 		}
 	}
 }
@@ -138,29 +128,12 @@ func (l *ParkingListener) pass(c net.Conn, err error) bool {
 	select {
 	case l.accepted <- accepted{c, err}:
 		return true
-	case <-l.ended:
+	case <-l.ctx.Done():
 		if c != nil {
 			_ = c.Close()
 		}
 		return false
 	}
-}
-
-// hold registers c, so that Close closes it. It returns false if the listener is closed.
-func (l *ParkingListener) hold(c *conn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.closed {
-		l.held[c] = false
-	}
-	return !l.closed
-}
-
-// drop ends hold.
-func (l *ParkingListener) drop(c *conn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.held, c)
 }
 
 // Observe is the ConnState of the http.Server.
@@ -248,13 +221,11 @@ func (c *conn) park() bool {
 	if l.closed {
 		return false
 	}
-	l.held[c] = true
-	l.parked++
+	l.parked[c] = true
 	l.running.Go(func() {
 		err := awaitReadable(c.socket)
 		l.mu.Lock()
-		delete(l.held, c)
-		l.parked--
+		delete(l.parked, c)
 		closed := l.closed // then its deadline is over, and it is not to be served
 		l.mu.Unlock()
 		if err != nil || closed {
@@ -292,10 +263,9 @@ func (b *below) Write(p []byte) (int, error) {
 func (c *conn) handshake() {
 	l := c.listener
 	over := tls.Server(c.socket, l.TLS)
-	_ = over.SetDeadline(time.Now().Add(l.HandshakeTimeout))
-	err := over.HandshakeContext(context.Background())
-	_ = over.SetDeadline(time.Time{})
-	l.drop(c)
+	ctx, cancel := context.WithTimeout(l.ctx, l.HandshakeTimeout)
+	err := over.HandshakeContext(ctx)
+	cancel()
 	if protocol := over.ConnectionState().NegotiatedProtocol; err != nil || protocol != "" && protocol != "http/1.1" {
 		l.pass(over, nil)
 		return

@@ -2,6 +2,7 @@ package connections
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -70,7 +71,7 @@ func (l *ParkingListener) awaitParked(t *testing.T, want int) {
 	awaitCount(t, "are parked", want, func() int {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.parked
+		return len(l.parked)
 	})
 }
 
@@ -358,6 +359,50 @@ func TestParkedConnectionsTimeOut(t *testing.T) {
 		t.Errorf("an idle connection ends with %v", err)
 	}
 	l.awaitParked(t, 0)
+}
+
+// TestHandshakesEnd holds that a handshake which waits for its certificate ends when its time
+// is over and when the listener closes, and that Close does not wait for another end.
+func TestHandshakesEnd(t *testing.T) {
+	for name, timeout := range map[string]time.Duration{"by its time": time.Millisecond, "by Close": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			begun, ended := make(chan struct{}, 1), make(chan error, 1)
+			config := testTLS(t)
+			config.Certificates = nil
+			config.GetCertificate = func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+				begun <- struct{}{}
+				<-hello.Context().Done()
+				ended <- hello.Context().Err()
+				return nil, hello.Context().Err()
+			}
+			l, server := parkingServer(t, manyConnections, Parking{IdleTimeout: time.Hour, TLS: config, HandshakeTimeout: timeout})
+			for waits := false; !waits; { // the time may be over before the client has said a word
+				conn, _ := dialParking(t, l)
+				failed := make(chan error, 1)
+				go func() { failed <- conn.(*tls.Conn).HandshakeContext(t.Context()) }()
+				select {
+				case <-begun:
+					waits = true
+				case err := <-failed:
+					if err == nil {
+						t.Fatal("a handshake without a certificate succeeded")
+					}
+					waits = len(begun) > 0
+				}
+			}
+			want := context.DeadlineExceeded
+			if timeout == time.Hour {
+				want = context.Canceled
+				if err := server.Shutdown(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := <-ended; !errors.Is(err, want) {
+				t.Errorf("the handshake ends with %v, want %v", err, want)
+			}
+			awaitCount(t, "have places", 0, func() int { return int(l.Listener.(*Listener).taken.Load()) })
+		})
+	}
 }
 
 // TestParkingListenerSpeaksHTTP2 holds that net/http is given connections of HTTP/2 as

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -98,7 +99,12 @@ func TestExpiryByACME(t *testing.T) {
 	var expiry certificate.Expiry
 	tlsConfig := must(c.tls(&expiry))(t)
 	for _, host := range []string{"", "us.example.com", "eu.example.com"} {
-		if _, err := tlsConfig.GetCertificate(&tls.ClientHelloInfo{ServerName: host}); err == nil {
+		client, server := net.Pipe()
+		go func() {
+			_ = tls.Client(client, &tls.Config{ServerName: host, InsecureSkipVerify: true}).HandshakeContext(t.Context())
+			_ = client.Close()
+		}()
+		if err := tls.Server(server, tlsConfig).HandshakeContext(t.Context()); err == nil {
 			t.Errorf("%q got a certificate", host)
 		}
 		if got := expiry.Seconds(); (got > 0) != (host == "eu.example.com") {
