@@ -118,7 +118,7 @@ func TestImportRules(t *testing.T) {
 			because: "the listener is handed its console, and lets in by tokens alone"},
 		{of: "edge/webhook", never: []string{"edge/node", "edge/origin", "store/local", "host"},
 			because: "the sender needs only what it delivers"},
-		{of: "edge/connections", only: []string{"edge/places", "store/cidr"}},
+		{of: "edge/connections", only: []string{"edge/logging", "edge/places", "store/cidr"}},
 		{of: "edge/places", only: []string{},
 			because: "whoever bounds what others bring about links it"},
 		{of: "edge/hosts", only: []string{}},

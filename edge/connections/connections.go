@@ -4,12 +4,15 @@
 package connections
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
 
+	"partneredge/edge/logging"
 	"partneredge/edge/places"
 	"partneredge/store/cidr"
 )
@@ -29,15 +32,16 @@ type Listener struct {
 	taken  atomic.Int64  // how many of these places have a connection
 	closed chan struct{}
 	once   sync.Once
+	failed *logging.Limiter
 
 	origins
 }
 
 // Bound returns a listener of the TCP connections that ln accepts within
-// bounds; those from exempt addresses only count in all.
-func Bound(ln net.Listener, bounds Bounds, exempt func(netip.Addr) bool) *Listener {
+// bounds; those from exempt addresses only count in all. log says when ln fails.
+func Bound(ln net.Listener, bounds Bounds, exempt func(netip.Addr) bool, log *slog.Logger) *Listener {
 	return &Listener{
-		Listener: ln, bounds: bounds,
+		Listener: ln, bounds: bounds, failed: logging.New(log),
 		room: make(chan struct{}, bounds.All), closed: make(chan struct{}), origins: originsOf(bounds, exempt),
 	}
 }
@@ -53,7 +57,11 @@ func (l *Listener) Accept() (net.Conn, error) {
 		conn, err := l.Listener.Accept()
 		if err != nil {
 			<-l.room
-			return nil, err
+			if errors.Is(err, net.ErrClosed) {
+				return nil, err
+			}
+			l.failed.Error("accept", "connections cannot be accepted", "addr", l.Addr().String(), "err", err)
+			return nil, passing{err}
 		}
 		tcp, ok := conn.(*net.TCPConn)
 		if !ok {
@@ -71,6 +79,19 @@ func (l *Listener) Accept() (net.Conn, error) {
 		<-l.room
 	}
 }
+
+// passing is an error of Accept after which net/http tries again, a little later. By itself
+// it does so only for some, and serves nobody any more after others, such as ENOMEM.
+type passing struct{ error }
+
+// Timeout implements net.Error.
+func (passing) Timeout() bool { return false }
+
+// Temporary implements net.Error.
+func (passing) Temporary() bool { return true }
+
+// Unwrap returns the cause.
+func (p passing) Unwrap() error { return p.error }
 
 // Close implements net.Listener.
 func (l *Listener) Close() error {

@@ -1,9 +1,14 @@
 package connections
 
 import (
+	"bytes"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -28,7 +33,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	proxy := netip.MustParseAddr("127.9.0.1")
-	bounded := Bound(ln, Bounds{All: 100, Address: 2, Network: 3}, func(a netip.Addr) bool { return a == proxy })
+	bounded := Bound(ln, Bounds{All: 100, Address: 2, Network: 3}, func(a netip.Addr) bool { return a == proxy }, slog.New(slog.DiscardHandler))
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {})}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(bounded) }()
@@ -86,7 +91,7 @@ func TestPlacesBecomeScarce(t *testing.T) {
 		t.Fatal(err)
 	}
 	proxy := netip.MustParseAddr("127.9.0.1")
-	bounded := Bound(ln, Bounds{All: 6, Address: 1, Network: 6}, func(a netip.Addr) bool { return a == proxy })
+	bounded := Bound(ln, Bounds{All: 6, Address: 1, Network: 6}, func(a netip.Addr) bool { return a == proxy }, slog.New(slog.DiscardHandler))
 	defer bounded.Close()
 	accepted := make(chan net.Conn, 6)
 	go func() {
@@ -124,5 +129,39 @@ func TestPlacesBecomeScarce(t *testing.T) {
 		if bounded.Scarce() != scarce {
 			t.Errorf("with %d connections of 6 places are scarce: %v", 3-i, !scarce)
 		}
+	}
+}
+
+// failingListener fails some times before it accepts anything.
+type failingListener struct {
+	net.Listener
+	failures int
+}
+
+func (l *failingListener) Accept() (net.Conn, error) {
+	if l.failures > 0 {
+		l.failures--
+		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.ENOMEM)}
+	}
+	return l.Listener.Accept()
+}
+
+// TestAcceptGoesOn holds that connections are accepted after an error that net/http takes for
+// the end of its listener, and that one line says so.
+func TestAcceptGoesOn(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	bounded := Bound(&failingListener{ln, 3}, manyConnections, func(netip.Addr) bool { return false }, slog.New(slog.NewTextHandler(&log, nil)))
+	l, server := serveParking(t, bounded, Parking{IdleTimeout: time.Hour})
+	conn, in := dialParking(t, l)
+	wantAnswer(t, conn, in, get, "GET false 1")
+	if err := server.Close(); err != nil {
+		t.Error(err)
+	}
+	if strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), syscall.ENOMEM.Error()) {
+		t.Errorf("logged %q", &log)
 	}
 }

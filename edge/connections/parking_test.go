@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -27,7 +28,7 @@ func parkingServer(t *testing.T, bounds Bounds, p Parking) (*ParkingListener, *h
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serveParking(t, Bound(ln, bounds, func(netip.Addr) bool { return false }), p)
+	return serveParking(t, Bound(ln, bounds, func(netip.Addr) bool { return false }, slog.New(slog.DiscardHandler)), p)
 }
 
 // serveParking is parkingServer for the connections that ln accepts.

@@ -124,7 +124,7 @@ func listen(addr string, tlsConfig *tls.Config, handler http.Handler, c Config) 
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	l := &listener{done: make(chan struct{}), url: "http://" + ln.Addr().String()}
-	bounded := connections.Bound(ln, c.connections, isProxy(c.TrustedProxies))
+	bounded := connections.Bound(ln, c.connections, isProxy(c.TrustedProxies), c.Log)
 	if tlsConfig != nil {
 		l.url = "https://" + ln.Addr().String()
 		handler = connections.BoundRequests(handler, c.connections, isProxy(c.TrustedProxies))

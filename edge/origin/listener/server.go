@@ -130,7 +130,7 @@ func Start(cfg Config) (*Server, error) {
 	}
 	s.url = "http://" + listener.Addr().String()
 	exempt := func(netip.Addr) bool { return false }
-	listener = connections.Bound(listener, adminConnections, exempt)
+	listener = connections.Bound(listener, adminConnections, exempt, s.log)
 	if cfg.Certificate != nil {
 		s.server.Handler = connections.BoundRequests(s.server.Handler, adminConnections, exempt)
 		s.url = "https://" + listener.Addr().String()
