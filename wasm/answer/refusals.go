@@ -53,7 +53,7 @@ func accessRefusals() []Refusal {
 			}},
 		{404, "not_found", "No operation has this path.", "Compare the path with the reference, slash by slash.", nil},
 		{405, "method_not_allowed", "The path has no such method.", "The header Allow names those that it has.", nil},
-		{400, "malformed_request", "The body comes in chunks (Transfer-Encoding: chunked) that cannot be read.", "Do not send it again as it is. Look for what writes the chunks: a proxy, or a client that writes HTTP by hand.", nil},
+		{400, "malformed_request", "The body comes in chunks (Transfer-Encoding: chunked) that cannot be read, or over HTTP/2 is shorter than its Content-Length.", "Do not send it again as it is. Look for what writes the chunks or the length: a proxy, or a client that writes HTTP by hand.", nil},
 		{408, "request_timeout", "The body did not arrive whole, or not in time.", "Send it again, with an Idempotency-Key where there may be one.", nil},
 		{413, "payload_too_large", "The body is larger than 64 KiB.", "Send less: no body of this API needs that much.", nil},
 		{431, "header_too_large", "The request's line and headers are larger than 16 KiB.",

@@ -34,9 +34,13 @@ func (x *exchange) readBody() ([]byte, error) {
 	return x.body.Bytes(), err
 }
 
-// malformed reports whether a body could not be read for its chunks, which are no better
-// when they are sent again, and not for the connection or the time.
+// malformed reports whether a body could not be read for its chunks, or was shorter than its
+// Content-Length over HTTP/2, which is no better when it is sent again, and not for the
+// connection or the time.
 func (x *exchange) malformed(err error) bool {
+	if x.r.ProtoMajor == 2 {
+		return strings.HasPrefix(err.Error(), "request declared a Content-Length")
+	}
 	_, ofNetwork := errors.AsType[net.Error](err)
 	return slices.Contains(x.r.TransferEncoding, "chunked") && x.ctx.Err() == nil && !ofNetwork && !errors.Is(err, io.ErrUnexpectedEOF)
 }

@@ -182,7 +182,7 @@ func (f *Front) answer(w http.ResponseWriter, r *http.Request) (drains bool) {
 			x.ctx, x.w = f.Begin(w, r)
 		}
 		handler, status = x.serve()
-		if status >= http.StatusInternalServerError && r.Context().Err() != nil {
+		if (status >= http.StatusInternalServerError || status == http.StatusRequestTimeout) && r.Context().Err() != nil {
 			status = ClientGone
 		}
 	}
@@ -217,11 +217,16 @@ func (x *exchange) serve() (handler string, status int) {
 	case errors.Is(err, errTooLarge):
 		return handler, x.write(http.StatusRequestEntityTooLarge, nil, tooLarge)
 	case err != nil && x.malformed(err):
-		closeBehind(x.w)
+		if x.r.ProtoMajor == 1 {
+			closeBehind(x.w)
+		}
 		return handler, x.write(http.StatusBadRequest, nil, malformed)
 	case err != nil:
-		// The client went away or was too slow; the connection cannot be reused.
-		x.w.Header().Set("Connection", "close")
+		// The client went away or was too slow. Only over HTTP/1 the connection is of no more
+		// use: others have requests under way on one of HTTP/2, which this would end.
+		if x.r.ProtoMajor == 1 {
+			x.w.Header().Set("Connection", "close")
+		}
 		return handler, x.write(http.StatusRequestTimeout, nil, tooSlow)
 	}
 	if err := x.ctx.Err(); err != nil {
