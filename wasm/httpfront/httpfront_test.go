@@ -202,12 +202,15 @@ func TestFailuresStayInside(t *testing.T) {
 		var log bytes.Buffer
 		front := newFront(gate, pass, slog.New(slog.NewTextHandler(&log, nil)))
 		w := httptest.NewRecorder()
-		front.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		front.ServeHTTP(w, httptest.NewRequest("A-KEY-THAT-WAS-SENT-AS-METHOD", "/", nil))
 		if w.Code != http.StatusInternalServerError || w.Body.String() != `{"error":"internal_error"}` {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
 		}
 		if name == "broken" && !strings.Contains(log.String(), "a secret detail") {
 			t.Errorf("%s: the log does not say why: %s", name, &log)
+		}
+		if !strings.Contains(log.String(), "method=_OTHER") {
+			t.Errorf("%s: the log has what a client made up: %s", name, &log)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func (x *exchange) fail(module string, err error) (status int) {
 	}
 	x.front.Log.LogAttrs(x.ctx, level, "request failed",
 		slog.String("request", x.w.Header().Get(RequestID)), slog.String("module", module),
-		slog.String("method", x.r.Method), slog.String("error", err.Error()))
+		slog.String("method", MethodName(x.r.Method)), slog.String("error", err.Error()))
 	return x.write(http.StatusInternalServerError, retrySoon, internal)
 }
 
