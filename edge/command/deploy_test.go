@@ -9,8 +9,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"partneredge/edge/service"
 )
 
 // hasFlags fails for each --flag in words that `edge VERB --help` does not name.
@@ -70,6 +74,10 @@ func TestUnits(t *testing.T) {
 			// migrations, which know no bound, and a node's compilation of its modules.
 			if want := map[string]string{"node": "600", "origin": "infinity"}[verb]; settings["TimeoutStartSec"] != want {
 				t.Errorf("TimeoutStartSec=%s, want %s", settings["TimeoutStartSec"], want)
+			}
+			least := map[string]time.Duration{"node": service.StopTime + maxDrain, "origin": service.StopTime}[verb]
+			if seconds, err := strconv.Atoi(settings["TimeoutStopSec"]); err != nil || time.Duration(seconds)*time.Second < least+10*time.Second {
+				t.Errorf("TimeoutStopSec=%s, and a stop takes %s", settings["TimeoutStopSec"], least)
 			}
 			// Else systemd gives up after five ends within ten seconds, such as while the
 			// database is away.

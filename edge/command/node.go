@@ -50,6 +50,9 @@ type nodeFlags struct {
 	logs     logFlags
 }
 
+// maxDrain bounds --drain, so that a unit can say how long a stop may take.
+const maxDrain = time.Minute
+
 func newNode() *cobra.Command {
 	var f nodeFlags
 	cmd := newCommand("node --data DIR --region R --listen ADDR --metrics ADDR --origin NATS_URL --credentials FILE",
@@ -81,6 +84,7 @@ func newNode() *cobra.Command {
 	flags.Var(&f.proxies, "trusted-proxies", "`CIDR` of proxies whose X-Forwarded-For counts; may be given again (default: none)")
 	flags.DurationVar(&f.MaxStale, "max-stale", time.Hour, "`DURATION` for which records are trusted when the origin is not heard")
 	flags.DurationVar(&f.KeepLeads, "keep-leads", 48*time.Hour, "`DURATION` for which leads are kept after they were handed over, to offer them again to an origin that was restored; 0: not kept")
+	flags.DurationVar(&f.Drain, "drain", 0, "`DURATION`, at most 1m, for which the node serves on after a signal to stop, and /healthz of --listen answers 503; a little longer than a balancer takes to notice")
 	f.traces.register(flags)
 	f.logs.register(flags, slog.LevelInfo)
 	cmd.AddCommand(newNodeOperations()...)
@@ -108,6 +112,8 @@ func (f *nodeFlags) complete(cmd *cobra.Command) (err error) {
 		return misused(cmd, "--max-stale must be more than 0")
 	case f.KeepLeads < 0:
 		return misused(cmd, "--keep-leads must not be less than 0")
+	case f.Drain < 0 || f.Drain > maxDrain:
+		return misused(cmd, "--drain must be from 0 to %s", maxDrain)
 	}
 	if err := f.traces.validate(cmd); err != nil {
 		return err
@@ -123,7 +129,7 @@ func (f *nodeFlags) complete(cmd *cobra.Command) (err error) {
 }
 
 func (f *nodeFlags) run(ctx context.Context, stdout io.Writer) error {
-	return service.Run(ctx, service.Config{Dir: f.Data, File: "node.json", Stdout: stdout, Log: f.Log}, func(started *closers.Stack) (ready any, greeting string, err error) {
+	return service.Run(ctx, service.Config{Dir: f.Data, File: "node.json", Stdout: stdout, Log: f.Log, Drain: f.Drain}, func(started *closers.Stack) (ready any, greeting string, err error) {
 		about := tracing.Config{Service: "edge-node", Release: f.Version, Region: f.Region, Log: f.Log}
 		if f.Tracer, err = f.traces.start(ctx, about, started); err != nil {
 			return nil, "", err

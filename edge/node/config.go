@@ -106,6 +106,10 @@ type Config struct {
 	// restored from a backup. Default: 0, they are not kept.
 	KeepLeads time.Duration
 
+	// Drain is how long Stop goes on to serve, and says that the node is to get no more
+	// requests, so that balancers hear of it in time. Default: 0.
+	Drain time.Duration
+
 	// Lockout rules; each field has a default.
 	Lockout local.LockoutRules
 

@@ -2,6 +2,7 @@ package node
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -283,5 +284,42 @@ func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
 			t.Errorf("%d %s, %v, closes %v", resp.StatusCode, body, err, resp.Close)
 		}
 		_ = resp.Body.Close()
+	}
+}
+
+// TestDrain: a node that drains tells balancers to send no more, and answers what they send
+// nevertheless, until the time to stop is over.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	c := config(t, newOrigin(t))
+	c.Drain = time.Hour
+	n, err := Start(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask(t, n, "GET", "/healthz", "", "").want(t, 200)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stopped := make(chan error, 1)
+	go func() { stopped <- n.Stop(ctx) }()
+	eventually(t, "balancers are told", func() bool { return ask(t, n, "GET", "/healthz", "", "").status == 503 })
+	ask(t, n, "GET", me, "", "").want(t, 401)
+	resp, err := http.Get(n.MetricsURL() + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := resp.Body.Close(); err != nil || resp.StatusCode != 503 {
+		t.Errorf("/readyz is answered %d, %v", resp.StatusCode, err)
+	}
+	select {
+	case err := <-stopped:
+		t.Errorf("stopped without a drain: %v", err)
+	default:
+	}
+	cancel()
+	<-stopped
+	if conn, err := net.Dial("tcp", strings.TrimPrefix(n.URL(), "http://")); err == nil {
+		_ = conn.Close()
+		t.Error("a node that has stopped takes connections")
 	}
 }

@@ -306,11 +306,17 @@ func (n *Node) partnerAPI(modules http.Handler, docs func() http.Handler) http.H
 	return httpfront.WithRequestID(n.config.Now, nil, withHealth(serves, withDocs(docs, traced(n.config.Tracer, modules))))
 }
 
-// Stop lets requests under way end, until ctx does, and brings everything to
-// disk. Leads that the origin does not have yet are handed over after the next
-// start. It may be called twice.
+// Stop drains the node, lets requests under way end, until ctx does, and brings
+// everything to disk. Leads that the origin does not have yet are handed over after
+// the next start. It may be called twice.
 func (n *Node) Stop(ctx context.Context) error {
-	n.ready.Store(false)
+	if n.ready.Swap(false) && n.config.Drain > 0 {
+		n.config.Log.Info("node drains: balancers are told to send no more requests", "for", n.config.Drain)
+		select {
+		case <-ctx.Done():
+		case <-time.After(n.config.Drain):
+		}
+	}
 	if err := n.started.Close(ctx); err != nil {
 		return fmt.Errorf("stop node: %w", err)
 	}

@@ -3,6 +3,7 @@ package service
 import (
 	"bytes"
 	"context"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -62,4 +63,25 @@ func TestFileThatCannotBeWritten(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDrainHasItsTime: what drains for a while has the whole time to stop behind it.
+func TestDrainHasItsTime(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		var left time.Duration
+		err := Run(ctx, Config{Dir: dir, File: "node.json", Stdout: io.Discard, Drain: time.Minute}, func(started *closers.Stack) (any, string, error) {
+			started.Add(func(ctx context.Context) error {
+				until, _ := ctx.Deadline()
+				left = time.Until(until)
+				return nil
+			})
+			return "here", "up", nil
+		})
+		if err != nil || left != time.Minute+StopTime {
+			t.Errorf("it had %s to stop, %v", left, err)
+		}
+	})
 }

@@ -26,7 +26,7 @@ const StopTime = 15 * time.Second
 // writeAgain separates two tries to write the file of a service that is up.
 const writeAgain = 10 * time.Second
 
-// Config of a service. Every field but Log is required.
+// Config of a service. Every field but Log and Drain is required.
 type Config struct {
 	Dir    string // of its data
 	File   string // in Dir while the service is up, to say where it answers
@@ -34,6 +34,8 @@ type Config struct {
 	// Log says when File cannot be written, as on a full disk: the service runs all the
 	// same, and tries again. nil: it ends.
 	Log *slog.Logger
+	// Drain is how much longer than StopTime the stop may take. 0: no longer.
+	Drain time.Duration
 }
 
 // Run runs a service over a data directory until ctx ends. start adds what it
@@ -47,7 +49,7 @@ func Run(ctx context.Context, c Config, start func(*closers.Stack) (ready any, g
 	defer unlock()
 	var started closers.Stack
 	defer func() {
-		if stopErr := Stop(ctx, &started); err == nil { // why it was not started matters more
+		if stopErr := stop(ctx, &started, StopTime+c.Drain); err == nil { // why it was not started matters more
 			err = stopErr
 		}
 	}()
@@ -99,8 +101,10 @@ func notifyReady(socket string) error {
 
 // Stop ends what has been started. Work under way has StopTime to finish, even
 // when ctx is done.
-func Stop(ctx context.Context, started *closers.Stack) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), StopTime)
+func Stop(ctx context.Context, started *closers.Stack) error { return stop(ctx, started, StopTime) }
+
+func stop(ctx context.Context, started *closers.Stack, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	return started.Close(ctx)
 }
