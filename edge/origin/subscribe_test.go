@@ -185,7 +185,7 @@ func TestSubscribeOnceVerb(t *testing.T) {
 	if r := subscribe(1, "whs_3", "e", nil); !r.Conflict || r.Repeated != nil || r.Failure != "" {
 		t.Errorf("something else: %+v", r)
 	}
-	abandon("whs_2") // which the other node was told of
+	abandon("whs_2") // which the other node was told of, as far as is known
 	items := f.must(200, "GET", accounts+"/"+account+"/webhooks", nil)["items"].([]any)
 	var active []string
 	for _, item := range items {
@@ -195,6 +195,22 @@ func TestSubscribeOnceVerb(t *testing.T) {
 	}
 	if !slices.Equal(active, []string{"whs_2"}) {
 		t.Errorf("active: %v of %v", active, items)
+	}
+	abandonRepetition := func(key string) wire.RevokeReply {
+		return ask[wire.RevokeReply](nodes[1], wire.VerbRevoke, wire.RevokeRequest{Head: head, AccountID: account, ID: "whs_3", Once: "name", KeyHash: f.hash(key), Untold: true})
+	}
+	otherKey, _ := f.key(account, "live")
+	if r := abandonRepetition(otherKey); r.Failure != wire.Refused {
+		t.Errorf("the other node's repetition is given up with another key: %+v", r)
+	}
+	if s, err := f.config.DB.Subscription(t.Context(), "whs_2"); err != nil || !s.RevokedAt.IsZero() {
+		t.Errorf("after that: %+v, %v", s, err)
+	}
+	if r := abandonRepetition(keyID); r.Failure != "" {
+		t.Errorf("the other node gives its repetition up: %+v", r)
+	}
+	if s, err := f.config.DB.Subscription(t.Context(), "whs_2"); err != nil || s.RevokedAt.IsZero() {
+		t.Errorf("none of its answers arrived: %+v, %v", s, err)
 	}
 	if r := subscribe(0, "whs_4", "d", func(req *wire.SubscribeRequest) { req.Once.Name, req.WithinMS = "late", -1 }); r.Failure != "" {
 		t.Errorf("without a bound: %+v", r)

@@ -316,8 +316,9 @@ type RevokeRequest struct {
 	// has become of that key since.
 	Untold bool `json:"untold,omitempty"`
 	// Once is the name of the idempotency key under which a subscription was asked
-	// for whose partner was not answered. It is revoked unless the request was
-	// repeated since.
+	// for whose partner was not answered. It is revoked unless another request with
+	// the key was answered with it. ID is the one that the request brought, and names
+	// what the request was answered with.
 	Once string `json:"once,omitempty"`
 }
 

@@ -194,7 +194,7 @@ func TestDamagedSecretHoldsUpNothing(t *testing.T) {
 		if _, err := d.RevokeSubscription(ctx, a.ID, ids[1]); err != nil {
 			t.Errorf("revoking: %v", err)
 		}
-		_, err := d.RepeatedSubscription(ctx, a.ID, &idempotency.Request{Key: ids[1], Digest: "d"})
+		_, err := d.RepeatedSubscription(ctx, subscriptionFor(a.ID, store.EventSentinelFired), &idempotency.Request{Key: ids[1], Digest: "d"})
 		wantErr(t, err, idempotency.ErrKey) // as of any that was revoked
 		noError(t, d.ExportAccount(ctx, a.ID, func(any) error { return nil }))
 		if gone := must(d.EraseAccount(ctx, a.ID))(t); gone["subscriptions"] != int64(len(ids)) {

@@ -1,6 +1,8 @@
 package central
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -22,7 +24,7 @@ func TestSubscribeOnce(t *testing.T) {
 			return kept, once.Repeated, err
 		}
 		once := idempotency.Request{Key: "k", Digest: "d"}
-		if _, err := db.RepeatedSubscription(ctx, a.ID, &once); err != nil || once.Repeated {
+		if _, err := db.RepeatedSubscription(ctx, subscriptionFor(a.ID, store.EventSentinelFired), &once); err != nil || once.Repeated {
 			t.Errorf("repeated before the first: %v, %v", once, err)
 		}
 		first, repeated, err := subscribe(a.ID, "k", "d")
@@ -33,12 +35,12 @@ func TestSubscribeOnce(t *testing.T) {
 		if noError(t, err); !repeated || again.ID != first.ID || again.Secret != first.Secret || !again.CreatedAt.Equal(first.CreatedAt) {
 			t.Errorf("repeated %v: %+v, want %+v", repeated, again, first)
 		}
-		if kept, err := db.RepeatedSubscription(ctx, a.ID, &once); err != nil || !once.Repeated || kept.Secret != first.Secret {
+		if kept, err := db.RepeatedSubscription(ctx, subscriptionFor(a.ID, store.EventSentinelFired), &once); err != nil || !once.Repeated || kept.Secret != first.Secret {
 			t.Errorf("%+v, %+v, %v", once, kept, err)
 		}
 		_, _, err = subscribe(a.ID, "k", "other")
 		wantErr(t, err, idempotency.ErrKey)
-		_, err = db.RepeatedSubscription(ctx, a.ID, &idempotency.Request{Key: "k", Digest: "other"})
+		_, err = db.RepeatedSubscription(ctx, subscriptionFor(a.ID, store.EventSentinelFired), &idempotency.Request{Key: "k", Digest: "other"})
 		wantErr(t, err, idempotency.ErrKey)
 		if _, repeated, err = subscribe(b.ID, "k", "d"); err != nil || repeated {
 			t.Errorf("another account's: %v, %v", repeated, err)
@@ -48,7 +50,7 @@ func TestSubscribeOnce(t *testing.T) {
 		}
 		again, repeated, err = subscribe(a.ID, "k", "d")
 		wantErr(t, err, idempotency.ErrKey)
-		kept, err := db.RepeatedSubscription(ctx, a.ID, &once)
+		kept, err := db.RepeatedSubscription(ctx, subscriptionFor(a.ID, store.EventSentinelFired), &once)
 		wantErr(t, err, idempotency.ErrKey)
 		if repeated || once.Repeated || again.Secret != "" || kept.Secret != "" {
 			t.Errorf("after it was revoked: %v, %+v, %+v, %+v", repeated, once, again, kept)
@@ -98,6 +100,68 @@ func TestAbandonSubscription(t *testing.T) {
 	})
 }
 
+// TestAbandonRepetition: a subscription is revoked once no answer that names it has
+// arrived: neither the first one nor that of a repetition, in whatever order they are
+// given up.
+func TestAbandonRepetition(t *testing.T) {
+	for name, c := range map[string]struct {
+		repeated int   // times
+		lost     []int // answers, in the order in which they are given up; 0 is the first
+		old      bool  // an older origin kept that it was repeated
+		revoked  bool
+	}{
+		"all lost":                           {repeated: 2, lost: []int{0, 1, 2}, revoked: true},
+		"all lost, the first given up last":  {repeated: 2, lost: []int{2, 1, 0}, revoked: true},
+		"all lost, one given up twice":       {repeated: 1, lost: []int{1, 1, 0, 0}, revoked: true},
+		"the first arrived":                  {repeated: 2, lost: []int{1, 2}},
+		"a repetition arrived":               {repeated: 2, lost: []int{0, 2}},
+		"an older origin kept no ids":        {repeated: 1, lost: []int{0, 1}, old: true},
+		"more repetitions than are kept":     {repeated: 17, lost: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17}},
+		"as many repetitions as may be kept": {repeated: 16, lost: []int{16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0}, revoked: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, p place) {
+				ctx := t.Context()
+				db := open(t, p)
+				a := newAccount(t, db, store.ModeLive)
+				var requests []string
+				subscribe := func() store.Subscription {
+					s := subscriptionFor(a.ID, store.EventSentinelFired)
+					requests = append(requests, s.ID)
+					return must(db.Subscribe(ctx, s, &idempotency.Request{Key: "k", Digest: "d"}))(t)
+				}
+				first := subscribe()
+				if c.old {
+					noError(t, db.change(ctx, a.ID, func(ctx context.Context, shared *tx) error {
+						_, err := shared.Exec(ctx, `UPDATE idempotency SET answer = ? WHERE account_id = ?`,
+							`{"id":"`+first.ID+`","repeated":true}`, a.ID)
+						return err
+					}))
+				}
+				for range c.repeated {
+					if s := subscribe(); s.ID != first.ID {
+						t.Fatalf("a repetition made %s", s.ID)
+					}
+				}
+				for i, n := range c.lost {
+					if s := must(db.Subscription(ctx, first.ID))(t); !s.RevokedAt.IsZero() && i < c.repeated {
+						t.Fatalf("it is revoked after %v of the answers were given up", c.lost[:i])
+					}
+					if _, err := db.AbandonSubscription(ctx, a.ID, requests[n], "k"); err != nil && !errors.Is(err, store.ErrNotFound) {
+						t.Error(err)
+					}
+				}
+				if s := must(db.Subscription(ctx, first.ID))(t); s.RevokedAt.IsZero() == c.revoked {
+					t.Errorf("revoked at %v", s.RevokedAt)
+				}
+				if s := subscribe(); (s.ID != first.ID) != c.revoked {
+					t.Errorf("the key leads to %s, after %s", s.ID, first.ID)
+				}
+			})
+		})
+	}
+}
+
 // TestAbandonLate: what a node gives up a day later may be in use, since the request
 // was repeated at another node: it stays active.
 func TestAbandonLate(t *testing.T) {
@@ -145,7 +209,7 @@ func TestSubscribeOnceRotated(t *testing.T) {
 		s, err := subscribe()
 		wantErr(t, err, idempotency.ErrKey)
 		once := idempotency.Request{Key: "k", Digest: "d"}
-		kept, err := db.RepeatedSubscription(ctx, a.ID, &once)
+		kept, err := db.RepeatedSubscription(ctx, subscriptionFor(a.ID, store.EventSentinelFired), &once)
 		wantErr(t, err, idempotency.ErrKey)
 		if once.Repeated || s.Secret != "" || kept.Secret != "" {
 			t.Errorf("%+v, %+v, %+v", once, s, kept)

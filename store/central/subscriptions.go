@@ -106,14 +106,14 @@ func (d *DB) Subscribe(ctx context.Context, s store.Subscription, once *idempote
 	}
 	asked := ctx
 	err = d.writeTo(ctx, tried, s.AccountID, nil, func(ctx context.Context, t *tx) error {
-		if err := asked.Err(); err != nil {
-			return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+		if err := awaited(asked); err != nil {
+			return err
 		}
 		kept = s
 		if once == nil {
 			return d.insertSubscription(ctx, t, s, sealed)
 		}
-		if err := d.repeatSubscription(ctx, t, s.AccountID, once, &kept); err != nil || once.Repeated {
+		if err := d.repeatSubscription(ctx, t, s, once, &kept); err != nil || once.Repeated {
 			return err
 		}
 		if err := d.insertSubscription(ctx, t, s, sealed); err != nil {

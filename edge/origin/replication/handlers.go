@@ -232,7 +232,7 @@ func (r *requests) subscribe(ctx context.Context, node string, req wire.Subscrib
 	var kept store.Subscription
 	err := r.slots.run(ctx, node, func() (err error) {
 		if err = r.validate(ctx, node, req); err == nil && once != nil {
-			kept, err = r.DB.RepeatedSubscription(ctx, s.AccountID, once)
+			kept, err = r.DB.RepeatedSubscription(ctx, s, once)
 		}
 		return err
 	})
@@ -308,6 +308,9 @@ func (r *requests) mayRevoke(ctx context.Context, node string, req wire.RevokeRe
 		return r.granted(ctx, node, grant.Claim{KeyHash: req.KeyHash, AccountID: req.AccountID, Scope: store.ScopeWriteWebhooks})
 	}
 	s, err := r.DB.Subscription(ctx, req.ID)
+	if errors.Is(err, store.ErrNotFound) && req.Once != "" { // the id of a repetition
+		s, err = r.DB.AnsweredSubscription(ctx, req.AccountID, req.ID, req.Once)
+	}
 	if err != nil {
 		return err
 	}

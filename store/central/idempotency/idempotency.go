@@ -93,9 +93,8 @@ func (w Writes) Keep(ctx context.Context, t *db.Tx, r *Request, answer any) erro
 
 // Read reads into answer what is kept under a key, however long, and leaves it as it is
 // where nothing is.
-func (w Writes) Read(ctx context.Context, t *db.Tx, key string, answer any) error {
-	var kept string
-	err := t.Get(ctx, `SELECT answer FROM idempotency WHERE account_id = ? AND name = ?`, []any{w.Account, w.name(key)}, &kept)
+func (w Writes) Read(ctx context.Context, q db.Querier, key string, answer any) error {
+	kept, err := db.One(ctx, q, db.Column[string], `SELECT answer FROM idempotency WHERE account_id = ? AND name = ?`, w.Account, w.name(key))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}
