@@ -162,3 +162,19 @@ func TestEveryListIsBounded(t *testing.T) {
 		t.Errorf("%d lists have pages", tried)
 	}
 }
+
+// TestOutcomesAreBounded: counting the newest deliveries waits for a place as lists do.
+func TestOutcomesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := New(t.Context(), Config{Now: time.Now}, nil).(*api)
+		for range listsOfOne {
+			a.lists.Take("greedy")
+		}
+		w := httptest.NewRecorder()
+		ctx := audit.WithActor(t.Context(), store.Actor{ID: "greedy", Role: store.RoleViewer})
+		a.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/admin/v1/outcomes", nil))
+		if w.Code != http.StatusTooManyRequests {
+			t.Errorf("beside all that one actor may read: %d %s", w.Code, w.Body)
+		}
+	})
+}

@@ -113,7 +113,7 @@ func (a *api) operatorRoutes() []route {
 		{"GET /admin/v1/whoami", a.whoami},
 		{"GET /admin/v1/audit", a.bounded(a.listAudit)},
 		{"GET /admin/v1/traffic", a.showTraffic},
-		{"GET /admin/v1/outcomes", a.showOutcomes},
+		{"GET /admin/v1/outcomes", a.bounded(a.showOutcomes)},
 		{"GET /admin/v1/openapi.json", a.openAPI},
 	}
 }

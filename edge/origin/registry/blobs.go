@@ -28,6 +28,15 @@ func (g *registry) getBlob(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return unknown(err, "BLOB_UNKNOWN", none)
 	}
+	bound := &g.reads
+	if r.Method == http.MethodHead {
+		bound = &g.checks
+	}
+	leave, err := bound.enter(r.Context())
+	if err != nil {
+		return err
+	}
+	defer leave()
 	// Clients ask so what they need not push. What a disk has spoilt is to be pushed again.
 	if r.Method == http.MethodHead {
 		if whole, err := g.store.HoldsBlob(r.Context(), name); err != nil {

@@ -35,6 +35,11 @@ func (g *registry) getManifest(w http.ResponseWriter, r *http.Request) error {
 	}
 	// As of blobs (getBlob). Clients that are told of a manifest ask for nothing that it names.
 	if r.Method == http.MethodHead {
+		leave, err := g.checks.enter(r.Context())
+		if err != nil {
+			return err
+		}
+		defer leave()
 		if whole, err := g.isWhole(r.Context(), m); err != nil {
 			return err
 		} else if !whole {

@@ -31,11 +31,27 @@ type registry struct {
 	store *central.DB
 	log   *slog.Logger
 	mux   *http.ServeMux
+
+	checks bound // of blobs against their digests
+	reads  bound // of blobs that are sent
 }
+
+// Bounds of requests for blobs. A check reads up to 256 MB over one of the connections to the
+// database, which partners and nodes need too; with SQLite there are eight. A blob that is
+// sent holds a chunk in memory for as long as its client takes.
+const (
+	checksMost  = 3
+	checksOfOne = 2 // of them, the most of one actor
+	checksAsked = 32
+	readsOfOne  = 16
+	readsAsked  = 64
+)
 
 // New returns the handler of the API below Root. The caller authenticates clients.
 func New(s *central.DB, log *slog.Logger) http.Handler {
 	g := &registry{store: s, log: log, mux: http.NewServeMux()}
+	g.checks.asked.Each, g.checks.serving.All, g.checks.serving.Each = checksAsked, checksMost, checksOfOne
+	g.reads.asked.Each, g.reads.serving.Each = readsAsked, readsOfOne
 	const base = Root + Repository
 	for pattern, serve := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET " + Root + "{$}":                    g.version,
@@ -110,6 +126,9 @@ func (g *registry) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		g.log.Error("registry request failed", "method", r.Method, "path", r.URL.Path, "err", err)
 		w.Header().Set("Retry-After", "1")
 		p = &problem{http.StatusInternalServerError, "UNKNOWN", "a fault of the registry; safe to try again"}
+	}
+	if p == errBusy {
+		w.Header().Set("Retry-After", "5")
 	}
 	Refuse(w, p.status, p.code, p.message)
 }
