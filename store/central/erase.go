@@ -141,6 +141,15 @@ var ofAccount = [...]records{
 // Its keys and subscriptions end first, at every node; its records go in slices, and
 // the account last, so that what is cut short can be done again.
 func (d *DB) EraseAccount(ctx context.Context, id string) (Erased, error) {
+	erased, err := d.eraseAccount(ctx, id)
+	if err == nil {
+		d.emptyLog(ctx)
+	}
+	return erased, err
+}
+
+// eraseAccount is EraseAccount for a caller that empties the log.
+func (d *DB) eraseAccount(ctx context.Context, id string) (Erased, error) {
 	if _, err := d.Account(ctx, id); err != nil {
 		return nil, err
 	}
@@ -151,10 +160,7 @@ func (d *DB) EraseAccount(ctx context.Context, id string) (Erased, error) {
 	if err != nil {
 		return nil, db.Fail(opErase, err)
 	}
-	if erased, err = d.eraseRest(ctx, id, erased); err == nil {
-		d.emptyLog(ctx)
-	}
-	return erased, err
+	return d.eraseRest(ctx, id, erased)
 }
 
 // EmptyLog takes what was removed out of SQLite's log, in which it can be read until other
@@ -380,7 +386,7 @@ func (d *DB) Bury(ctx context.Context, s store.Tombstone) (store.Tombstone, erro
 			return err
 		}
 	case strings.HasPrefix(s.ID, "acc_"):
-		_, err := d.EraseAccount(ctx, s.ID)
+		_, err := d.eraseAccount(ctx, s.ID)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return store.Tombstone{}, db.Fail("bury", err)
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -406,5 +407,22 @@ func TestErasureReadsNoOthers(t *testing.T) {
 		if plan := dbtest.Explain(t, d.db, query, args...); strings.Contains(plan, "SCAN") && plan != "SCAN quarantine" {
 			t.Errorf("%s reads all rows:\n%s", query, plan)
 		}
+	}
+}
+
+// TestBuryEmptiesTheLogOnce: an account that is there is erased and buried, and SQLite's log is
+// emptied for both. Each time, writes wait for those who read from it.
+func TestBuryEmptiesTheLogOnce(t *testing.T) {
+	var log bytes.Buffer
+	d := openWith(t, place{"sqlite", filepath.Join(t.TempDir(), "origin.db")}, Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	a := newAccount(t, d, store.ModeLive)
+	reading := must(d.db.Query(t.Context(), `SELECT id FROM accounts`))(t)
+	if !reading.Next() {
+		t.Fatal(reading.Err())
+	}
+	must(d.Bury(t.Context(), store.Tombstone{ID: a.ID}))(t)
+	noError(t, reading.Close())
+	if tried := strings.Count(log.String(), "stays in the database's log for now"); tried != 1 {
+		t.Errorf("the log was to be emptied %d times, want once:\n%s", tried, &log)
 	}
 }
