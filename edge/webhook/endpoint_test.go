@@ -326,3 +326,26 @@ func TestEventOfAnAccountThatAnotherProcessMadeLive(t *testing.T) {
 		})
 	}
 }
+
+// TestReadByAClockAhead: what was read by a database whose clock is ahead, or was put back
+// since, counts as read now. Its lease ends no later, and the next reading of its endpoint is
+// taken in.
+func TestReadByAClockAhead(t *testing.T) {
+	c := Config{Lease: time.Minute, Window: windowFirst, PerEndpoint: 1, HoldMost: 1}
+	s := &Sender{
+		c: c, lanes: newLanes(&c), queues: make(map[string]*queue), accounts: make(map[string]*account), held: make(map[string]struct{}),
+	}
+	now := time.Now()
+	s.hold(deliveries.Claim{
+		Delivery: store.Delivery{ID: "dlv_1", SubscriptionID: "whs_1", AccountID: "acc_1"},
+		Endpoint: deliveries.Endpoint{TargetURL: "https://example.com/", Deliverable: true},
+	}, now.Add(time.Hour), 1, now)
+	q := s.queues["whs_1"]
+	if until := q.items.first().until; !until.Equal(now.Add(c.Lease)) {
+		t.Errorf("it is held for %v, want %v", until.Sub(now), c.Lease)
+	}
+	q.endpoint.set(deliveries.Endpoint{TargetURL: "https://example.com/"}, now.Add(time.Second), 1)
+	if q.endpoint.deliverable {
+		t.Error("a later reading of the endpoint is not taken in")
+	}
+}
