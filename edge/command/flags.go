@@ -20,6 +20,7 @@ import (
 	"partneredge/edge/release"
 	"partneredge/edge/tracing"
 	"partneredge/edge/wire"
+	"partneredge/wasm/network"
 )
 
 // logFlags are --log-level and --log-format.
@@ -61,15 +62,11 @@ func (p *prefixes) String() string {
 func (p *prefixes) Set(text string) error {
 	for one := range strings.SplitSeq(text, ",") {
 		one = strings.TrimSpace(one)
-		prefix, err := netip.ParsePrefix(one)
-		if err != nil {
-			addr, addrErr := netip.ParseAddr(one)
-			if addrErr != nil || addr.Zone() != "" {
-				return fmt.Errorf("%q is no network such as 10.0.0.0/8", one)
-			}
-			prefix = netip.PrefixFrom(addr, addr.BitLen())
+		prefix, ok := network.Parse(one)
+		if !ok {
+			return fmt.Errorf("%q is no network such as 10.0.0.0/8", one)
 		}
-		*p = append(*p, prefix.Masked())
+		*p = append(*p, prefix)
 	}
 	return nil
 }

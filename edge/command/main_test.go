@@ -102,6 +102,9 @@ func TestPrefixes(t *testing.T) {
 		{[]string{"127.0.0.1"}, "127.0.0.1/32", false},
 		{[]string{"::1,10.0.0.0/8"}, "::1/128,10.0.0.0/8", false},
 		{[]string{"::1", "127.0.0.1"}, "::1/128,127.0.0.1/32", false},
+		{[]string{"::ffff:10.1.2.3"}, "10.1.2.3/32", false},
+		{[]string{"::ffff:10.1.2.3/104"}, "10.0.0.0/8", false},
+		{[]string{"::ffff:10.1.2.3/8"}, "", true}, // more than IPv4
 		{[]string{""}, "", true},
 		{[]string{"fe80::1%eth0"}, "", true},
 		{[]string{"localhost"}, "", true},
