@@ -25,20 +25,24 @@ const (
 	ReportEvery = time.Minute
 	// maxReports is the number of reports that name a network in each ReportEvery.
 	maxReports = 10
-	// maxNetworks bounds the networks that are told apart; those beyond count as one.
+	// maxNetworks bounds the networks that are told apart. Those beyond are told apart by
+	// the organization's network alone, of which there may be as many; the rest count as
+	// one.
 	maxNetworks = 1000
 	// maxRight bounds the tokens that are remembered as right; one more forgets all.
 	maxRight = 1000
 )
 
-// Limit counts wrong tokens by network: an IPv4 address, or a /64 of IPv6.
+// Limit counts wrong tokens by network: an IPv4 address, or a /64 of IPv6. Where very many
+// are wrong, further ones count as a /24 or a /48, so that whoever has one of those keeps
+// nobody else out.
 type Limit struct {
 	burst int
 	now   func() time.Time
 
 	mu       sync.Mutex
 	networks map[netip.Prefix]*network
-	others   *network // those beyond maxNetworks; its wrong ones have those that were forgotten, too
+	others   *network // those for which there is no room; its wrong ones have those that were forgotten, too
 	right    map[sighting]struct{}
 	reports  *rate.Limiter // of reports that name a network
 }
@@ -82,7 +86,7 @@ func (l *Limit) Wait(client netip.Addr, token [32]byte) time.Duration {
 	if _, known := l.right[sighting{from, token}]; known {
 		return 0
 	}
-	bucket, now := l.network(from).bucket, l.now()
+	bucket, now := l.network(client).bucket, l.now()
 	reserved := bucket.ReserveN(now, 1)
 	defer reserved.CancelAt(now) // only Wrong spends
 	return reserved.DelayFrom(now)
@@ -104,7 +108,7 @@ func (l *Limit) Right(client netip.Addr, token [32]byte) {
 func (l *Limit) Wrong(client netip.Addr) (report int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	one, now := l.network(cidr.Own(client)), l.now()
+	one, now := l.network(client), l.now()
 	one.bucket.AllowN(now, 1)
 	one.wrong++
 	one.client = client
@@ -144,9 +148,10 @@ func (l *Limit) Reports() (named []Report, others int) {
 	return named, others
 }
 
-// network returns the count of a network.
-func (l *Limit) network(p netip.Prefix) *network {
-	if one := l.networks[p]; one != nil {
+// network returns the count of a client's network.
+func (l *Limit) network(client netip.Addr) *network {
+	own, site := cidr.Own(client), cidr.Site(client)
+	if one := l.networks[own]; one != nil {
 		return one
 	}
 	if len(l.networks) >= maxNetworks {
@@ -157,10 +162,13 @@ func (l *Limit) network(p netip.Prefix) *network {
 				delete(l.networks, p)
 			}
 		}
-		if len(l.networks) >= maxNetworks {
-			return l.others
-		}
 	}
-	l.networks[p] = l.newNetwork()
-	return l.networks[p]
+	switch {
+	case len(l.networks) < maxNetworks:
+		l.networks[own] = l.newNetwork()
+		return l.networks[own]
+	case l.networks[site] == nil && len(l.networks) < 2*maxNetworks:
+		l.networks[site] = l.newNetwork()
+	}
+	return cmp.Or(l.networks[site], l.others)
 }

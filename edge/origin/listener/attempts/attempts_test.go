@@ -103,11 +103,11 @@ func TestLimitIsBounded(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	l := New(3, func() time.Time { return now })
 	from := func(i int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("2001:db8:%x::1", i)) }
-	for i := range 2 * maxNetworks {
+	for i := range 2*maxNetworks + 10 {
 		l.Wrong(from(i))
 		l.Right(from(i), [32]byte{byte(i), byte(i >> 8)})
 	}
-	if len(l.networks) > maxNetworks || len(l.right) > maxRight {
+	if len(l.networks) > 2*maxNetworks || len(l.right) > maxRight {
 		t.Errorf("%d networks and %d tokens are remembered", len(l.networks), len(l.right))
 	}
 	if l.Wait(from(3*maxNetworks), [32]byte{9}) == 0 {
@@ -116,5 +116,25 @@ func TestLimitIsBounded(t *testing.T) {
 	now = now.Add(time.Hour)
 	if l.Wait(from(3*maxNetworks), [32]byte{9}) != 0 || len(l.networks) > 1 {
 		t.Errorf("an hour later there are %d networks", len(l.networks))
+	}
+}
+
+// TestGuesserOfManyNetworks: whoever guesses from more networks than are told apart, all of one
+// /48, is slowed down in all of it, and keeps nobody else out.
+func TestGuesserOfManyNetworks(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	l := New(3, func() time.Time { return now })
+	token := [32]byte{1}
+	from := func(i int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("2001:db8:0:%x::1", i)) }
+	for i := range maxNetworks + 3 {
+		l.Wrong(from(i))
+	}
+	if l.Wait(from(maxNetworks+3), token) == 0 {
+		t.Error("one more of the guesser's networks is looked at")
+	}
+	for _, other := range []string{"2001:db8:1::1", "2001:db8:2::1", "192.0.2.1", "198.51.100.1"} {
+		if wait := l.Wait(netip.MustParseAddr(other), token); wait != 0 {
+			t.Errorf("%s is kept out for %v", other, wait)
+		}
 	}
 }
