@@ -263,9 +263,10 @@ func (r leadRules) judgeKey(l OfferedLead) error {
 }
 
 // sameHandover reports whether a lead is the one that is kept, sent once more: with an
-// idempotency key, at another time or to another node.
+// idempotency key, at another time or to another node. Whether outreach is allowed follows
+// from the consent, which is compared, and from when the node accepted the lead.
 func sameHandover(l, kept store.Lead) bool {
-	l.CreatedAt = kept.CreatedAt
+	l.CreatedAt, l.OutreachAllowed = kept.CreatedAt, kept.OutreachAllowed
 	l.CapturedAt, kept.CapturedAt = db.TimeOr(l.CapturedAt, time.Time{}), db.TimeOr(kept.CapturedAt, time.Time{})
 	return l == kept
 }

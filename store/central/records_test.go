@@ -59,8 +59,10 @@ func TestLeads(t *testing.T) {
 		}
 		again := good
 		again.CreatedAt = again.CreatedAt.Add(time.Minute)
-		done = must(db.AddLeads(ctx, "node_x", offered(again)))(t)
-		if len(done.Committed) != 1 || len(done.Quarantined) != 0 {
+		earlier := good
+		earlier.CreatedAt, earlier.OutreachAllowed = earlier.CreatedAt.Add(-time.Minute), false // its consent was still to come
+		done = must(db.AddLeads(ctx, "node_x", offered(again, earlier)))(t)
+		if len(done.Committed) != 2 || len(done.Quarantined) != 0 {
 			t.Errorf("again: %v", done)
 		}
 		done = must(db.AddLeads(ctx, "node_x", offered(stolen)))(t)
