@@ -126,11 +126,8 @@ func (s *state) failed(attempt int) {
 	}
 }
 
-// unasked is the attempt number of what the origin pushes.
-const unasked = 0
-
-// complete is called when every change is known. While the node catches up, only
-// the answer to what was asked in the present attempt counts: a pushed message
+// complete is called when the answer to a question of an attempt says that every change
+// is known. While the node catches up, only the present attempt counts: another answer
 // may have waited since before the node was cut off.
 func (s *state) complete(attempt int) {
 	s.mu.Lock()
@@ -152,6 +149,14 @@ func (s *state) presentAttempt() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.attempt
+}
+
+// present returns the phase, after looking whether the process was suspended.
+func (s *state) present() phase {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.checkSuspension()
+	return s.phase
 }
 
 func (s *state) isInSync() bool {

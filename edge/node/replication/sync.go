@@ -122,6 +122,9 @@ func (s *synchronizer) run(ctx context.Context) {
 				}
 			case complete:
 				rest = nil
+			case undated:
+				rest = nil
+				behind = behind || again == nil // else a question is due already
 			}
 		}
 		// Messages that wait may close the gap.
@@ -159,13 +162,16 @@ type finding int
 
 const (
 	complete   finding = iota // every earlier change is known
+	undated                   // the same, but the message may be late: the origin is to be asked
 	unreadable                // nothing
 	overtaken                 // a later message came before it, or the origin went back
 	following                 // the next message brings more
 	missing                   // there are changes to ask for
 )
 
-// handle applies a pushed message.
+// handle applies a pushed message. Only while the node is in sync, and so heard the origin a
+// moment before, does the message show what the origin has now. Otherwise it may have waited
+// since before the node was cut off or suspended, and only the answer to a question counts.
 func (s *synchronizer) handle(m *nats.Msg) finding {
 	pushed := wire.Changed{Changes: s.room}
 	if !s.Link.Decode("changes", m.Data, &pushed) {
@@ -178,21 +184,23 @@ func (s *synchronizer) handle(m *nats.Msg) finding {
 		s.state.otherHistory()
 		return missing
 	}
-	at := s.Now()
+	at := s.Now() // first: present sees a suspension before it, and one after it leaves it as it is
+	phase := s.state.present()
 	last := int64(math.MaxInt64) // a message without changes says nothing of the next one
 	if n := len(pushed.Changes); n > 0 {
 		last = pushed.Changes[n-1].Seq
 	}
 	seq, err := s.applyAll(pushed.Changes)
-	if seq == pushed.Latest && err == nil {
-		err = s.advance(seq, at, unasked)
-	} else {
-		err = cmp.Or(err, s.Store.Advance(seq, time.Time{}))
+	if seq != pushed.Latest || err != nil || phase != inSync {
+		at = time.Time{}
 	}
+	err = cmp.Or(err, s.Store.Advance(seq, at))
 	switch {
 	case err != nil:
 		s.Log.Error("cannot apply changes", "err", err)
 		return missing
+	case seq == pushed.Latest && phase == timedOut:
+		return undated
 	case seq == pushed.Latest:
 		return complete
 	case seq > pushed.Latest && pushed.History != "":
@@ -242,7 +250,11 @@ func (s *synchronizer) catchUp(ctx context.Context, attempt int) error {
 			return fmt.Errorf("origin's changes have a gap after %d", from)
 		}
 		if seq := s.Store.Cursor().Seq; seq >= reply.Latest {
-			return s.advance(seq, at, attempt)
+			if err := s.Store.Advance(seq, at); err != nil {
+				return err
+			}
+			s.state.complete(attempt)
+			return nil
 		}
 	}
 }
@@ -300,13 +312,4 @@ func (s *synchronizer) applyAll(changes []store.Change) (seq int64, err error) {
 		}
 	}
 	return seq, err
-}
-
-// advance records that seq was the last change of all at the time at.
-func (s *synchronizer) advance(seq int64, at time.Time, attempt int) error {
-	if err := s.Store.Advance(seq, at); err != nil {
-		return err
-	}
-	s.state.complete(attempt)
-	return nil
 }
