@@ -54,15 +54,15 @@ func (r Report) Uncounted() Share {
 }
 
 // Ledger is one key's bucket as the origin knows it. The zero Ledger is that of
-// a key nobody has reported. It begins with what the first reporter says is
-// missing, so an origin that has just started forgives nobody. It must not be copied.
+// a key nobody has reported. A reporter without a counter says what is missing, and the
+// bucket lacks at least that, so an origin that has just started forgives nobody. It must
+// not be copied.
 //
 // What Share says of all nodes together is kept as a sum, so that a report costs the
 // same however many nodes draw on the key.
 type Ledger struct {
 	bucket   Bucket
 	limit    int64
-	known    bool
 	counters map[Reporter]*counter // nil while there are few
 
 	now     int64         // the latest time that it was given
@@ -187,11 +187,13 @@ func (l *Ledger) addPace(grains float64) {
 }
 
 // count returns the counter of a reporter that reports at now, as the last one seen.
-// joined reports whether nobody could know that it draws on the key.
+// joined reports whether nobody could know that it draws on the key. Of a reporter without
+// one, the bucket, which is settled at now, takes in what it knows to be missing.
 func (l *Ledger) count(from Reporter, r Report, now int64) (c *counter, joined bool) {
 	if c = l.find(from); c == nil {
 		c = &counter{reporter: from, spent: min(max(r.Acked, 0), max(r.Spent, 0)), since: now, rose: now}
 		l.add(c)
+		l.bucket.Missing = max(l.bucket.Missing, min(r.Missing, maxDebt*l.limit*Token))
 		joined = true
 	} else {
 		if now-c.seen >= relearnAfter {
@@ -224,10 +226,6 @@ func (l *Ledger) Merge(from Reporter, r Report, now int64) (joined bool) {
 	limit := clampLimit(r.Limit)
 	now = l.moveTo(now)
 	l.limit = limit
-	if !l.known {
-		l.known = true
-		l.bucket = Bucket{Missing: min(max(r.Missing, 0), maxDebt*limit*Token), At: now}
-	}
 	l.bucket.Settle(limit, now)
 	c, joined := l.count(from, r, now)
 	was := 0.0

@@ -33,6 +33,27 @@ func TestDebtIsCapped(t *testing.T) {
 	}
 }
 
+// TestDebtOutlivesTheOrigin has two nodes report a debt to an origin that knows nothing, in
+// either order and beside one that knows as little. It counts once, less what is paid off.
+func TestDebtOutlivesTheOrigin(t *testing.T) {
+	const limit, debt = 100, 300 * Token
+	owing := Report{Limit: limit, Spent: 9, Acked: 7, Missing: debt} // two tokens are news
+	for who, order := range map[string][]Report{
+		"the debtor first": {owing, {Limit: limit, Missing: debt}, {Limit: limit}},
+		"the debtor last":  {{Limit: limit}, {Limit: limit, Missing: debt}, owing},
+	} {
+		var l Ledger
+		for range 2 {
+			for i, r := range order {
+				l.Merge(name(i), r, start)
+			}
+		}
+		if got := l.Share(nodeA, start+second).Missing; got != debt+2*Token-limit*second {
+			t.Errorf("%s: %d grains missing, want %d", who, got, debt+2*Token-limit*second)
+		}
+	}
+}
+
 // TestSmallestLimitRefills holds of a key of one request a minute that neither a
 // share nor forgetting regains more than one token a minute.
 func TestSmallestLimitRefills(t *testing.T) {
