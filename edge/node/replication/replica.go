@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -23,10 +24,11 @@ import (
 // However many requests need a record, it is asked for once at a time.
 type replica struct {
 	Config
-	ctx      context.Context // of fetches
-	flights  singleflight.Group
-	renewals chan string   // names of records to fetch because they changed
-	outdated chan struct{} // holds one: all records became stale
+	ctx        context.Context // of fetches
+	flights    singleflight.Group
+	renewals   chan string   // names of records to fetch because they changed
+	outdated   chan struct{} // holds one: all records became stale
+	unanswered atomic.Bool   // the last question for a view or a page got no answer
 }
 
 // wanted names a record to fetch, and for a view the hash of the key in whose name
@@ -275,7 +277,11 @@ func (r *replica) fetchView(ctx context.Context, w wanted) (local.Record, error)
 // askView asks the origin for a view and keeps nothing of it.
 func (r *replica) askView(ctx context.Context, req wire.ViewRequest) (*wire.ViewReply, error) {
 	var reply wire.ViewReply
-	if err := r.Link.Ask(ctx, wire.VerbView, &req, &reply); err != nil {
+	err := r.Link.Ask(ctx, wire.VerbView, &req, &reply)
+	if !errors.Is(err, context.Canceled) { // then the client hung up
+		r.unanswered.Store(errors.Is(err, host.ErrUnavailable))
+	}
+	if err != nil {
 		return nil, err
 	}
 	if req.Kind == store.ChangeProfile && reply.Account == nil {

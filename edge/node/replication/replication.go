@@ -102,7 +102,7 @@ func New(cfg Config) (*Replication, error) {
 		Keys:          r.keys,
 		Buckets:       limits,
 		Lockouts:      limits,
-		Views:         views{r.replica, r.sync, &places.Places[caller]{Each: maxPages}},
+		Views:         views{r.replica, r.sync, &places.Places[caller]{Each: maxWaiting}},
 		Subscriptions: r.subscribed,
 		Outbox:        leadOutbox{cfg},
 	}

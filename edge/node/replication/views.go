@@ -11,6 +11,7 @@ import (
 	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/store"
+	"partneredge/store/local"
 	"partneredge/wasm/abi"
 )
 
@@ -19,13 +20,23 @@ import (
 // is away, a held view is served even if it is known to have changed.
 type views struct {
 	*replica
-	sync  *synchronizer
-	pages *places.Places[caller] // under way
+	sync    *synchronizer
+	waiting *places.Places[caller] // for the origin
 }
 
-// maxPages bounds the pages that a caller asks for at a time. Each waits in a sandbox, and an
-// origin that is connected and mute would have one caller hold them all.
-const maxPages = 16
+// maxWaiting bounds the pages that a caller waits for at a time, and with them the views while
+// the origin answers no question for views. Each waits in a sandbox, and an origin that is
+// connected and mute would have one caller hold them all.
+const maxWaiting = 16
+
+// wait takes a place of the caller's to wait for the origin; leave frees it.
+func (v views) wait(p abi.Principal) (leave func(), err error) {
+	leave, ok := v.waiting.Take(caller{p.AccountID, p.Environment})
+	if !ok {
+		return nil, fmt.Errorf("ask origin for a view: %d of the account's requests wait for it already: %w", maxWaiting, host.ErrUnavailable)
+	}
+	return leave, nil
+}
 
 // AppendProfile implements host.Views.
 func (v views) AppendProfile(ctx context.Context, dst []byte, p abi.Principal) ([]byte, error) {
@@ -108,9 +119,9 @@ func older(list *abi.Firings, before int64, limit int) bool {
 // page asks the origin for a page of the principal's account that is not held.
 func (v views) page(ctx context.Context, p abi.Principal, req wire.ViewRequest) (*wire.ViewReply, error) {
 	v.Counters.Views("page", 1)
-	leave, ok := v.pages.Take(caller{p.AccountID, p.Environment})
-	if !ok {
-		return nil, fmt.Errorf("%d pages of the account are under way: %w", maxPages, host.ErrUnavailable)
+	leave, err := v.wait(p)
+	if err != nil {
+		return nil, err
 	}
 	defer leave()
 	hash, err := v.keyHash(p)
@@ -144,13 +155,26 @@ func (v views) frame(ctx context.Context, kind store.ChangeKind, p abi.Principal
 	if err != nil {
 		return "", err
 	}
-	fresh, err := v.fetch(ctx, wanted{name, hash})
+	fresh, err := v.fetchFor(ctx, p, wanted{name, hash})
 	if errors.Is(err, host.ErrUnavailable) && trusted {
 		v.Counters.Views("outage", 1)
 		v.NoteAge(ctx, Between(rec.Fetched, v.Now()))
 		return rec.Frame, nil
 	}
 	return fresh.Frame, ofRefused(err)
+}
+
+// fetchFor fetches a view for the principal. An origin that answers refuses nobody's burst: its
+// answer is the same for all.
+func (v views) fetchFor(ctx context.Context, p abi.Principal, w wanted) (local.Record, error) {
+	if v.unanswered.Load() {
+		leave, err := v.wait(p)
+		if err != nil {
+			return local.Record{}, err
+		}
+		defer leave()
+	}
+	return v.fetch(ctx, w)
 }
 
 // ofRefused makes ErrRefused unavailable to a module: the gate let the request in, so
