@@ -60,7 +60,7 @@ func TestLimitsGoOnInMemory(t *testing.T) {
 	}
 	once := func(s *Store) (repeated bool) {
 		t.Helper()
-		rec, repeated, err := s.Idempotency.Do(t.Context(), "order 7", func() (IdempotencyRecord, error) {
+		rec, repeated, err := s.Idempotency.Do(t.Context(), "order 7", "", func() (IdempotencyRecord, error) {
 			return IdempotencyRecord{Digest: "d", ID: "lead_1"}, nil
 		})
 		if err != nil || rec.ID != "lead_1" {

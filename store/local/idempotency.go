@@ -31,8 +31,9 @@ type IdempotencyRecord struct {
 }
 
 type idempotencyTime struct {
-	name string
-	at   int64 // microseconds since the Unix epoch
+	name  string
+	at    int64 // microseconds since the Unix epoch
+	owner int64 // a hash; 0: of a record of an earlier version, which has none
 }
 
 const (
@@ -53,7 +54,10 @@ func newIdempotency(f *file, maxKeys int, now func() time.Time) (*Idempotency, e
 	s := &Idempotency{file: f, now: now, maxKeys: maxKeys, busy: map[string]chan struct{}{}}
 	err := f.each(idempotencyPrefix, "", func(name, value string) bool {
 		fields := openValue(value)
-		s.order = append(s.order, idempotencyTime{name, fields.int()})
+		at := fields.int()
+		fields.text()
+		fields.text()
+		s.order = append(s.order, idempotencyTime{name, at, fields.int()})
 		return true
 	})
 	if err != nil {
@@ -66,8 +70,8 @@ func newIdempotency(f *file, maxKeys int, now func() time.Time) (*Idempotency, e
 // Do returns the record of this name if it was made within a day. Else it calls
 // make, and stores and returns the record that make returns. When make fails,
 // nothing is stored. Of calls with one name at the same time one goes first, and
-// the others wait for it, or until ctx ends.
-func (s *Idempotency) Do(ctx context.Context, name string, make func() (IdempotencyRecord, error)) (rec IdempotencyRecord, repeated bool, err error) {
+// the others wait for it, or until ctx ends. The record counts as one of the owner's.
+func (s *Idempotency) Do(ctx context.Context, name, owner string, make func() (IdempotencyRecord, error)) (rec IdempotencyRecord, repeated bool, err error) {
 	unlock, err := s.lock(ctx, name)
 	if err != nil {
 		return IdempotencyRecord{}, false, err
@@ -88,12 +92,15 @@ func (s *Idempotency) Do(ctx context.Context, name string, make func() (Idempote
 	if rec, err = make(); err != nil {
 		return IdempotencyRecord{}, false, err
 	}
-	v := putText(putText(putInt(newValue(64), now), rec.Digest), rec.ID)
+	sum := sha256.Sum256([]byte(owner))
+	entry := idempotencyTime{name, now, int64(binary.LittleEndian.Uint64(sum[:]))}
+	// i64 time; text digest, id; i64 owner, which earlier versions neither write nor read.
+	v := putInt(putText(putText(putInt(newValue(72), now), rec.Digest), rec.ID), entry.owner)
 	if err := s.file.set(key, seal(key, v)); err != nil {
 		return IdempotencyRecord{}, false, fmt.Errorf("store idempotency record: %w", err)
 	}
 	s.mu.Lock()
-	s.order = append(s.order, idempotencyTime{name, now})
+	s.order = append(s.order, entry)
 	full := len(s.order) > s.maxKeys
 	s.mu.Unlock()
 	if full {
@@ -133,20 +140,22 @@ func (s *Idempotency) lock(ctx context.Context, name string) (unlock func(), err
 	}
 }
 
-// sweep removes records that are older than a day, and the oldest beyond maxKeys,
-// down to a sixteenth below it.
+// sweep removes records that are older than a day. If more than maxKeys are left, it evicts
+// some, down to a sixteenth below that.
 func (s *Idempotency) sweep() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now().UnixMicro()
 	n := 0
-	if len(s.order) > s.maxKeys {
-		n = len(s.order) - s.maxKeys + s.maxKeys/16
-	}
 	for n < len(s.order) && !withinTTL(s.order[n].at, now) {
 		n++
 	}
-	gone := s.order[:n]
+	gone, kept := s.order[:n:n], s.order[n:]
+	if len(kept) > s.maxKeys {
+		var evicted []idempotencyTime
+		kept, evicted = evict(kept, s.maxKeys-s.maxKeys/16)
+		gone = append(gone, evicted...)
+	}
 	for len(gone) > 0 {
 		some := gone[:min(len(gone), sweepAtOnce)]
 		err := s.file.update(func(c *changes) error {
@@ -165,6 +174,39 @@ func (s *Idempotency) sweep() error {
 		}
 		gone = gone[len(some):]
 	}
-	s.order = slices.Delete(s.order, 0, n)
+	n = copy(s.order, kept)
+	clear(s.order[n:])
+	s.order = s.order[:n]
 	return nil
+}
+
+// evict returns the records of an order that are kept when most are, fewer than there are,
+// and the others. Again and again the owner that has the most loses its oldest. So who has
+// no more than an even part of most loses nothing.
+func evict(order []idempotencyTime, most int) (kept, gone []idempotencyTime) {
+	has := map[int64]int{}
+	with := make([]int, len(order)+1) // owners that have at least as many records as the index
+	for _, one := range order {
+		has[one.owner]++
+		with[has[one.owner]]++
+	}
+	level, room := 0, most // every owner keeps its newest level records, and some keep one more
+	for with[level+1] <= room {
+		level++
+		room -= with[level]
+	}
+	over := with[level+1] - room
+	for _, one := range order {
+		has[one.owner]--
+		switch newer := has[one.owner]; {
+		case newer > level:
+			gone = append(gone, one)
+		case newer == level && over > 0:
+			over--
+			gone = append(gone, one)
+		default:
+			kept = append(kept, one)
+		}
+	}
+	return kept, gone
 }

@@ -60,8 +60,8 @@ type Config struct {
 	NegativeFor time.Duration
 	// Lockout is when addresses are locked out. Each field has a default.
 	Lockout LockoutRules
-	// IdempotencyKeys is how many idempotency keys are remembered at most. 0: 250 000,
-	// some 60 MB.
+	// IdempotencyKeys is how many idempotency keys are remembered at most, of all owners
+	// together. 0: 250 000, some 60 MB.
 	IdempotencyKeys int
 	// Free returns how many bytes the disk of a directory has, and how many of them
 	// may still be used: the outbox takes no more than that, less what it leaves for

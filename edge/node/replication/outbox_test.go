@@ -146,7 +146,7 @@ func TestLongDigestsAreKeptShort(t *testing.T) {
 		whole := func() (local.IdempotencyRecord, error) {
 			return local.IdempotencyRecord{Digest: digest, ID: "lead_1"}, nil
 		}
-		if _, _, err := o.Store.Idempotency.Do(t.Context(), local.IdempotencyName("key_1", fmt.Sprint("before ", size)), whole); err != nil {
+		if _, _, err := o.Store.Idempotency.Do(t.Context(), local.IdempotencyName("key_1", fmt.Sprint("before ", size)), "", whole); err != nil {
 			t.Fatal(err)
 		}
 		for _, tt := range []struct {
@@ -161,7 +161,7 @@ func TestLongDigestsAreKeptShort(t *testing.T) {
 				t.Errorf("a digest of %d bytes, %s: %+v, %v, want outcome %d", len(tt.digest), tt.key, kept, err, tt.want)
 			}
 		}
-		rec, repeated, err := o.Store.Idempotency.Do(t.Context(), local.IdempotencyName("key_1", fmt.Sprint("now ", size)), whole)
+		rec, repeated, err := o.Store.Idempotency.Do(t.Context(), local.IdempotencyName("key_1", fmt.Sprint("now ", size)), "", whole)
 		if err != nil || !repeated || len(rec.Digest) > 64 {
 			t.Errorf("of a digest of %d bytes %d are kept, %v", size, len(rec.Digest), err)
 		}
