@@ -166,7 +166,7 @@ type originProcess struct {
 func openRecords(ctx context.Context, c central.Config) (*central.DB, error) {
 	records, err := central.Open(ctx, c)
 	if errors.Is(err, db.ErrNewer) {
-		err = hint.Add(err, "install the version that has changed it, or restore with this one a backup of before: edge restore brings a database up to its own version")
+		err = hint.Add(err, "install the version that has changed it, or restore with this one a backup made before that: edge restore brings a database up to its own version")
 	}
 	return records, err
 }
