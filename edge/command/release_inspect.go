@@ -22,6 +22,7 @@ import (
 	"partneredge/edge/node/rollout"
 	"partneredge/edge/output"
 	"partneredge/edge/release"
+	"partneredge/host"
 )
 
 func showRelease(ctx context.Context, c *invocation) error {
@@ -85,7 +86,14 @@ func defineVerify(flags *pflag.FlagSet) handler {
 		if err := compiled.complete(); err != nil {
 			return err
 		}
-		if err := rollout.Check(ctx, r, compiled.cache); err != nil {
+		runtime, err := host.New(ctx, host.Config{CacheDir: compiled.cache})
+		if err != nil {
+			return nodeHint(err)
+		}
+		defer runtime.Close(context.WithoutCancel(ctx))
+		if err := rollout.Check(ctx, r, runtime, compiled.cache); ctx.Err() != nil {
+			return ctx.Err()
+		} else if err != nil {
 			return hint.Add(fmt.Errorf("release %s would be refused by nodes of this program: %w", r.Version, err),
 				"build and pack its modules anew before nodes run this program")
 		}

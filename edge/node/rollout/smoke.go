@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -18,14 +17,9 @@ import (
 )
 
 // Check opens a verified release and smoke-tests it as a node of this program does, and
-// returns why it would be refused. Compiled modules are kept in the folder cache. A call may
-// take much longer than on a node: this machine may be slower, and busy.
-func Check(ctx context.Context, r *release.Release, cache string) (err error) {
-	runtime, err := host.New(ctx, host.Config{CacheDir: cache})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, runtime.Close(context.WithoutCancel(ctx))) }()
+// returns why it would be refused. cache is the runtime's. A call may take much longer than
+// on a node: this machine may be slower, and busy.
+func Check(ctx context.Context, r *release.Release, runtime *host.Runtime, cache string) error {
 	l := newLoader(Config{
 		Runtime: runtime, Cache: cache, CallCPU: time.Minute, CallTimeout: time.Minute, Log: slog.New(slog.DiscardHandler),
 	})
