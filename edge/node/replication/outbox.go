@@ -65,7 +65,7 @@ func (o leadOutbox) LeadOnce(ctx context.Context, p abi.Principal, once *abi.Onc
 		}
 		return first, err
 	}
-	owner := fmt.Sprintf("%d %s", p.Environment, p.AccountID)
+	owner := string(p.Environment) + " " + p.AccountID
 	first, repeated, err := o.Store.Idempotency.Do(ctx, local.IdempotencyName(p.KeyID, once.Key), owner, keep)
 	switch {
 	case err != nil:
