@@ -36,7 +36,7 @@ func (e *embedded) boundUsers() (*users, error) {
 		return nil, err
 	}
 	u := &users{server: e.Server, limited: e.limited, conn: conn, open: make(map[string][]uint64)}
-	if _, err := conn.Subscribe("$SYS.ACCOUNT."+e.authority.AccountID+".*", u.hear); err == nil {
+	if _, err = conn.Subscribe("$SYS.ACCOUNT."+e.authority.AccountID+".*", u.hear); err == nil {
 		err = conn.Flush()
 	}
 	if err != nil {
