@@ -140,6 +140,21 @@ func TestOriginsMayTakeADayToStart(t *testing.T) {
 	}
 }
 
+// TestContainersHaveTimeToStop: Docker's own ten seconds are less than a node or an origin
+// may take for what is under way.
+func TestContainersHaveTimeToStop(t *testing.T) {
+	text, err := os.ReadFile("../compose.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"origin", "eu", "us"} {
+		given := readYAML(t, text)[0].text("services", name, "stop_grace_period")
+		if grace, err := time.ParseDuration(given); err != nil || grace < service.StopTime+5*time.Second {
+			t.Errorf("%s has %q to stop, and takes %s", name, given, service.StopTime)
+		}
+	}
+}
+
 // podLabels returns the labels of a workload's pods, nil of what has none.
 func podLabels(o object) object { return o.object("spec", "template", "metadata", "labels") }
 
