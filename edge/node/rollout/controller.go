@@ -130,12 +130,14 @@ func (c *Controller) step(ctx context.Context) {
 	c.replaceCandidate(status)
 	routes := c.router.routes.Load()
 	want, needed := c.order.Candidate, c.order.Candidate != "" && routes.candidate == nil
-	if c.order.Run != routes.running.digest {
-		want, needed = c.order.Run, true
-	} else {
+	switch {
+	case c.order.Run == routes.running.digest:
 		c.mu.Lock()
 		c.refusal = nil
 		c.mu.Unlock()
+	case c.order.Run == c.refusedRun && c.order.Candidate != "": // which may take its place
+	default:
+		want, needed = c.order.Run, true
 	}
 	switch {
 	case c.opening != nil:
@@ -266,6 +268,7 @@ func (c *Controller) finish(done opened) {
 		c.log.Error("release refused", "digest", done.digest, "err", done.err)
 		c.ended(wire.ReleaseRefused, done.err.Error())
 		if !done.candidate { // others run it, so it is this node's own trouble, such as a full disk
+			c.refusedRun = done.digest
 			c.retryAt = time.Now().Add(c.refused.Next())
 		}
 	}

@@ -125,6 +125,38 @@ func TestRefusedReleases(t *testing.T) {
 	})
 }
 
+// TestReleaseAfterARefusedOne: the next release is tried by a node that refuses the one it is
+// to run, beside what it runs instead, and takes its place.
+func TestReleaseAfterARefusedOne(t *testing.T) {
+	const refused = "sha256:refused"
+	synctest.Test(t, func(t *testing.T) {
+		c := &Controller{
+			cfg: Config{Changed: func() {}}, router: newRouter(plainDeployment(t, "running")), log: slog.New(slog.DiscardHandler),
+			store: &releaseStore{}, opened: make(chan opened), refused: backoff.New(refusedFirst, refusedMost),
+		}
+		next := plainDeployment(t, "next")
+		c.obey(wire.Order{Run: refused})
+		c.step(t.Context())
+		c.finish(<-c.opened)
+		c.obey(wire.Order{Run: refused, Candidate: next.digest, Percent: 10, Rollout: "rol_1"})
+		for range 3 {
+			c.step(t.Context())
+			if c.opening != nil {
+				if c.opening.digest != next.digest {
+					t.Fatalf("it opens %s", c.opening.digest)
+				}
+				done := <-c.opened
+				done.deployment, done.err = next, nil // as a store that trusts its key has it
+				c.finish(done)
+			}
+			time.Sleep(refusedMost)
+		}
+		if s := c.candidateStatus(); s == nil || s.Digest != next.digest || s.State != wire.ReleaseReady || s.Percent != 10 {
+			t.Fatalf("the next release is %+v", s)
+		}
+	})
+}
+
 // TestTriesWhatRanLast: the release that ran before the start and was refused at it is tried
 // again although no origin orders it, and the node is in service once it runs.
 func TestTriesWhatRanLast(t *testing.T) {

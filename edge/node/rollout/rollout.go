@@ -91,6 +91,9 @@ type Controller struct {
 	standby *deployment      // ran before; its modules are kept open for a rollback; nil: none
 	retryAt time.Time        // nothing is opened before
 	refused *backoff.Backoff // between tries of a settled release that is refused
+	// refusedRun is the last settled release that was refused. While another is to be tried,
+	// it is left alone: else none could ever take its place.
+	refusedRun string
 
 	triedSince time.Time      // since when the candidate answers requests
 	settleAt   time.Time      // when the runtime is to be settled; zero: it is
@@ -162,7 +165,7 @@ func (c *Controller) refuseLast(why error) {
 	c.refusal = fmt.Errorf("release %s ran before the start, and is refused now: %w", kept.Version, why)
 	c.candidate = &wire.ReleaseStatus{Digest: kept.Digest, Version: kept.Version, State: wire.ReleaseRefused, Reason: why.Error()}
 	c.order = &wire.Order{Run: kept.Digest}
-	c.retryAt = time.Now().Add(c.refused.Next())
+	c.refusedRun, c.retryAt = kept.Digest, time.Now().Add(c.refused.Next())
 }
 
 // Refusal returns why the release that ran before the start is refused, for as long as
