@@ -3,8 +3,10 @@ package origin
 import (
 	"bytes"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -391,6 +393,61 @@ func (f *fixture) leadsRequest(leads ...store.Lead) wire.LeadsRequest {
 		req.Leads = append(req.Leads, body)
 	}
 	return req
+}
+
+// TestLeadsLeaveChanges: leads that wait for the database, as many as nodes have after an
+// outage, keep no node from the changes that it missed.
+func TestLeadsLeaveChanges(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	late := f.enrol("late")
+	raw, err := sql.Open("sqlite", "file://"+filepath.Join(f.config.Dir, "central.db")+"?_pragma=busy_timeout(60000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	var others []*enrolled
+	for i := range 3 {
+		others = append(others, f.enrol(fmt.Sprint("n", i)))
+	}
+	raw.SetMaxOpenConns(1)
+	if _, err := raw.Exec("BEGIN IMMEDIATE"); err != nil { // no lead can be written
+		t.Fatal(err)
+	}
+	var answers []*nats.Subscription
+	for i, n := range others {
+		sub, err := n.conn.SubscribeSync(wire.Inbox(n.address) + ".lead")
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers = append(answers, sub)
+		body, err := json.Marshal(f.leadsRequest(store.Lead{ID: fmt.Sprint("lead_", i), AccountID: "acc_none", Environment: store.Live}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 32 {
+			if err := n.conn.PublishRequest(wire.Subject(n.address, wire.VerbLeads), wire.Inbox(n.address)+".lead", body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := n.conn.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := ask[wire.ChangesReply](late, wire.VerbChanges, wire.ChangesRequest{Head: head}); r.Failure != "" {
+		t.Errorf("changes were answered %+v", r.Failure)
+	}
+	for i, sub := range answers {
+		if err := others[i].conn.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if n, _, err := sub.Pending(); err != nil || n > 0 {
+			t.Errorf("%d leads of %s were answered before the changes, %v", n, others[i].address, err)
+		}
+	}
+	if _, err := raw.Exec("ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestStatus(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 // Bounds of answering.
 const (
 	requestTime     = 10 * time.Second // a request that takes longer is given up
+	leadsTime       = 7 * time.Second  // the same of leads, which a node offers again after eight
 	leadsPerRequest = 1000
 	namesOfAccount  = 2 // names of targets that are looked up at once
 	waitingForNames = 4 // for lookups of an account beside them; further ones are refused at once
@@ -50,15 +51,16 @@ type handler func(context.Context, *nats.Msg) (wire.Message, error)
 func (r *requests) start() error {
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.slots, r.names = newSlots(), semaphores{most: namesOfAccount, waiting: waitingForNames}
-	own := newSlots() // of what keeps a node in step, which waits for nothing that partners bring about
+	changes := newSlots() // what keeps a node in step waits for nothing that partners bring about
+	leads := newSlotsOf(slotsOfLeads, 1)
 	refills := newSlotsOf(slotsOfRefill, slotsOfRefill)
 	r.queue.handlers = make(map[string]nats.MsgHandler)
 	for verb, handle := range map[string]handler{
 		wire.VerbKey:        inSlot(r.slots, decoded(r, wire.VerbKey, r.key)),
 		wire.VerbKeys:       inSlot(refills, decoded(r, wire.VerbKeys, r.keys)),
 		wire.VerbView:       inSlot(r.slots, decoded(r, wire.VerbView, r.view)),
-		wire.VerbChanges:    inSlot(own, decoded(r, wire.VerbChanges, r.changes)),
-		wire.VerbLeads:      inSlot(own, decoded(r, wire.VerbLeads, r.leads)),
+		wire.VerbChanges:    inSlot(changes, decoded(r, wire.VerbChanges, r.changes)),
+		wire.VerbLeads:      inTime(leadsTime, inSlot(leads, decoded(r, wire.VerbLeads, r.leads))),
 		wire.VerbSubscribe:  decoded(r, wire.VerbSubscribe, r.subscribe),
 		wire.VerbRevoke:     inSlot(r.slots, decoded(r, wire.VerbRevoke, r.revoke)),
 		wire.VerbBlob:       inSlot(r.slots, decoded(r, wire.VerbBlob, r.blob)),
@@ -112,6 +114,15 @@ func (r *requests) heartbeats() nats.MsgHandler {
 		if r.presence.knows(nodeOf(m.Subject)) {
 			r.serve(wire.VerbStatus, m, status)
 		}
+	}
+}
+
+// inTime gives a message less time than requestTime.
+func inTime(most time.Duration, handle handler) handler {
+	return func(ctx context.Context, m *nats.Msg) (wire.Message, error) {
+		ctx, cancel := context.WithTimeout(ctx, most)
+		defer cancel()
+		return handle(ctx, m)
 	}
 }
 
