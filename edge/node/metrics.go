@@ -75,6 +75,19 @@ func (m *metrics) replication() replication.Counters {
 	return replication.Counters{Keys: add(m.keys), Views: add(m.views), Leads: add(m.leads), Reports: add(m.reports)}
 }
 
+// service adds the gauge of whether the node is to get requests; outOfService says why not, ""
+// if it is.
+func (m *metrics) service(outOfService func() string) {
+	promauto.With(m.registry).NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "edge", Name: "node_in_service", Help: "1 while the partner API is served and its /healthz answers 200; else 0.",
+	}, func() float64 {
+		if outOfService() == "" {
+			return 1
+		}
+		return 0
+	})
+}
+
 // watch adds the gauges, which are read when they are collected.
 func (m *metrics) watch(s *local.Store, connected func() bool, now func() time.Time) {
 	gauge := func(name, help string, value func() float64) {
@@ -86,6 +99,7 @@ func (m *metrics) watch(s *local.Store, connected func() bool, now func() time.T
 		}
 		return 0
 	})
+	gauge("node_time_seconds", "The node's clock, in seconds since 1970.", func() float64 { return float64(now().UnixMilli()) / 1000 })
 	gauge("sync_change", "Number of the last change taken in.", func() float64 { return float64(s.Cursor().Seq) })
 	gauge("sync_age_seconds", "Time since the node last knew every change; 0 before the first time.", func() float64 {
 		complete := s.Cursor().CompleteAt

@@ -107,6 +107,7 @@ func (n *Node) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	n.metrics.service(n.outOfService)
 	if n.operators, err = listen(c.Metrics, nil, hosts.Guard(n.metrics.operators(n.obstacle)), c); err != nil {
 		return err
 	}

@@ -164,6 +164,21 @@ const (
 	someLead = `{"name":"Jane Doe","email":"jane@example.com"}`
 )
 
+// operatorsPage returns what a node answers to a path of its operators' listener, 200.
+func operatorsPage(t *testing.T, n *Node, path string) string {
+	t.Helper()
+	resp, err := http.Get(n.MetricsURL() + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatalf("%s: %d %v", path, resp.StatusCode, err)
+	}
+	return string(text)
+}
+
 func TestOperatorsView(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t)
@@ -171,23 +186,11 @@ func TestOperatorsView(t *testing.T) {
 	key := o.addKey("key_1", nil)
 	n := startNode(t, config(t, o))
 	ask(t, n, "GET", me, key, "").want(t, 200)
-	get := func(path string) string {
-		resp, err := http.Get(n.MetricsURL() + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		if err != nil || resp.StatusCode != 200 {
-			t.Fatalf("%s: %d %v", path, resp.StatusCode, err)
-		}
-		return string(text)
-	}
-	get("/healthz")
-	get("/readyz")
-	text := get("/metrics")
+	operatorsPage(t, n, "/healthz")
+	operatorsPage(t, n, "/readyz")
+	text := operatorsPage(t, n, "/metrics")
 	for _, line := range []string{
-		`edge_http_requests_total{handler="agents",status="200"} 1`, `edge_keys_held 1`, `edge_origin_connected 1`,
+		`edge_http_requests_total{handler="agents",status="200"} 1`, `edge_keys_held 1`, `edge_origin_connected 1`, `edge_node_in_service 1`,
 		`edge_key_lookups_total{outcome="miss"} 1`, `edge_node_info{build="dev",region="test"} 1`, `edge_sync_change 1`,
 		`edge_node_release{digest="",state="own_modules",version=""} 1`,
 		`edge_module_calls_total{digest="` + digestOf(t, "agents") + `",module="agents"} 1`,

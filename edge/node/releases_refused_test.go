@@ -118,6 +118,9 @@ func TestOutOfServiceWithoutItsRelease(t *testing.T) {
 					t.Errorf("/readyz is %d", status)
 				}
 				ask(t, n, "GET", healthPath, "", "").want(t, 503)
+				if got := operatorsPage(t, n, "/metrics"); !strings.Contains(got, "\nedge_node_in_service 0\n") {
+					t.Errorf("its metrics say that it is in service:\n%s", got)
+				}
 				ask(t, n, "GET", me, key, "").want(t, 200)
 			}
 			out()
