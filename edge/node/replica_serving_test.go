@@ -100,61 +100,6 @@ func TestPagesLeaveSandboxes(t *testing.T) {
 	}
 }
 
-// TestViewsLeaveSandboxes: while an origin that is connected answers no question for views, one
-// account's requests for views that are missing or stale wait in few sandboxes. Beyond those a
-// stale view is served at once. Where the origin answers, no burst is refused.
-func TestViewsLeaveSandboxes(t *testing.T) {
-	t.Parallel()
-	const most, asked = 16, 50
-	o := newOrigin(t)
-	key := o.addKey("key_1", func(k *store.Key) { k.RateLimit = 1000 })
-	o.accounts["acc_1"] = store.Account{ID: "acc_1"}
-	c := config(t, o)
-	c.ReadOrigin = 10 * time.Minute
-	n := startNode(t, c)
-	answers := make(chan int, asked)
-	burst := func(path string) {
-		for range asked {
-			go func() { answers <- ask(t, n, "GET", path, key, "").status }()
-		}
-	}
-	wantAll := func(count, status int) {
-		t.Helper()
-		for range count {
-			if got := <-answers; got != status {
-				t.Errorf("status %d, want %d", got, status)
-			}
-		}
-	}
-	ask(t, n, "GET", me, key, "").want(t, 200)
-	o.do(func() { o.mute[wire.VerbView] = true })
-	go func() { answers <- ask(t, n, "GET", insights, key, "").status }()
-	waiting := func(questions int) {
-		t.Helper()
-		eventually(t, "the view is asked for", func() (is bool) { o.do(func() { is = len(o.unanswered) == questions }); return is })
-	}
-	waiting(1)
-	o.failUnanswered()
-	wantAll(1, 500)
-
-	burst(insights)
-	wantAll(asked-most, 500)
-	var changed store.Change
-	o.do(func() { changed = o.change(store.ChangeProfile, "acc_1", false) })
-	o.push(changed)
-	eventually(t, "the profile is stale", func() bool { rec, _ := n.store.Views.Get("profile/acc_1"); return rec.Stale() })
-	burst(me)
-	wantAll(asked, 200)
-	waiting(2)
-	o.failUnanswered()
-	wantAll(most, 500)
-
-	o.do(func() { clear(o.mute) })
-	ask(t, n, "GET", me, key, "").want(t, 200)
-	burst(insights)
-	wantAll(asked, 200)
-}
-
 // Whatever the admin API lets arise can be read, on the largest page too.
 func TestServesTheLargestPages(t *testing.T) {
 	t.Parallel()

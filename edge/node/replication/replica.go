@@ -24,11 +24,13 @@ import (
 // However many requests need a record, it is asked for once at a time.
 type replica struct {
 	Config
-	ctx        context.Context // of fetches
-	flights    singleflight.Group
-	renewals   chan string   // names of records to fetch because they changed
-	outdated   chan struct{} // holds one: all records became stale
-	unanswered atomic.Bool   // the last question for a view or a page got no answer
+	ctx      context.Context // of fetches
+	flights  singleflight.Group
+	renewals chan string   // names of records to fetch because they changed
+	outdated chan struct{} // holds one: all records became stale
+	// unanswered is whether the last question for a view or a page got no answer in time,
+	// apart for each connection: a question that was lost with one says nothing of the next.
+	unanswered atomic.Pointer[atomic.Bool]
 }
 
 // wanted names a record to fetch, and for a view the hash of the key in whose name
@@ -52,8 +54,13 @@ func viewName(kind store.ChangeKind, account string) string { return string(kind
 
 // newReplica returns a replica whose fetches end with ctx.
 func newReplica(ctx context.Context, cfg Config) *replica {
-	return &replica{Config: cfg, ctx: ctx, renewals: make(chan string, maxRenewals), outdated: make(chan struct{}, 1)}
+	r := &replica{Config: cfg, ctx: ctx, renewals: make(chan string, maxRenewals), outdated: make(chan struct{}, 1)}
+	r.disconnect()
+	return r
 }
+
+// disconnect is called each time that the connection ends.
+func (r *replica) disconnect() { r.unanswered.Store(new(atomic.Bool)) }
 
 // renewAll fetches changed records until the replica's context ends.
 func (r *replica) renewAll() {
@@ -277,9 +284,10 @@ func (r *replica) fetchView(ctx context.Context, w wanted) (local.Record, error)
 // askView asks the origin for a view and keeps nothing of it.
 func (r *replica) askView(ctx context.Context, req wire.ViewRequest) (*wire.ViewReply, error) {
 	var reply wire.ViewReply
+	unanswered := r.unanswered.Load()
 	err := r.Link.Ask(ctx, wire.VerbView, &req, &reply)
 	if !errors.Is(err, context.Canceled) { // then the client hung up
-		r.unanswered.Store(errors.Is(err, host.ErrUnavailable))
+		unanswered.Store(errors.Is(err, context.DeadlineExceeded))
 	}
 	if err != nil {
 		return nil, err

@@ -112,7 +112,7 @@ func New(cfg Config) (*Replication, error) {
 // Start begins to connect to the origin and starts the background work. It does
 // not wait for the connection.
 func (r *Replication) Start() error {
-	if err := r.link.Connect(r.connected, r.sync.state.disconnect); err != nil {
+	if err := r.link.Connect(r.connected, r.lost); err != nil {
 		return err
 	}
 	if err := r.link.SubscribeChanges(r.sync.take); err != nil {
@@ -138,6 +138,12 @@ func (r *Replication) connected() {
 	r.sync.state.connect()
 	signal(r.handoff.reconnected)
 	signal(r.reporter.reconnected)
+}
+
+// lost is called each time that the connection ends.
+func (r *Replication) lost() {
+	r.sync.state.disconnect()
+	r.replica.disconnect()
 }
 
 // Stop ends the background work and waits for it. It may be called twice. Leads

@@ -167,7 +167,7 @@ func (v views) frame(ctx context.Context, kind store.ChangeKind, p abi.Principal
 // fetchFor fetches a view for the principal. An origin that answers refuses nobody's burst: its
 // answer is the same for all.
 func (v views) fetchFor(ctx context.Context, p abi.Principal, w wanted) (local.Record, error) {
-	if v.unanswered.Load() {
+	if v.unanswered.Load().Load() {
 		leave, err := v.wait(p)
 		if err != nil {
 			return local.Record{}, err

@@ -1,15 +1,23 @@
 package replication
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
 
+	"partneredge/edge/node/replication/link"
 	"partneredge/edge/wire"
+	"partneredge/host"
+	"partneredge/store"
 	"partneredge/wasm/abi"
 )
 
@@ -89,4 +97,126 @@ func TestTextsOfViewsAreUTF8(t *testing.T) {
 			t.Errorf("the text %q", text)
 		}
 	}
+}
+
+// restartedLink keeps what is to be called when the connection begins and ends.
+type restartedLink struct {
+	testLink
+	connected, lost func()
+}
+
+var errNotStarted = errors.New("nothing is to be started")
+
+func (l *restartedLink) Connect(connected, lost func()) error {
+	l.connected, l.lost = connected, lost
+	return errNotStarted
+}
+
+// TestViewsLeaveSandboxes: while an origin that is connected answers no question for views, few
+// of an account's requests for views that are missing or stale wait for it, and beyond those a
+// stale view is served at once. An origin that answers, be it that it failed at the view of one
+// account, refuses no burst, nor does one that is connected again.
+func TestViewsLeaveSandboxes(t *testing.T) {
+	const asked = 100
+	cfg, _ := emptyConfig(t)
+	cfg.ReadTimeout, cfg.MaxStale = suspensionGap/4, time.Hour
+	cfg.NoteAge, cfg.Counters.Views = func(context.Context, time.Duration) {}, func(string, int) {}
+	of := func(account string) abi.Principal {
+		holdKey(t, cfg.Store, "key of "+account)
+		return abi.Principal{AccountID: account, KeyID: "key of " + account}
+	}
+	var mute atomic.Bool
+	l := &restartedLink{testLink: testLink{answer: func(ctx context.Context, req, reply wire.Message) error {
+		if mute.Load() {
+			<-ctx.Done()
+			return fmt.Errorf("%w: %w", host.ErrUnavailable, ctx.Err())
+		}
+		time.Sleep(time.Millisecond) // so that a burst shares it
+		if req.(*wire.ViewRequest).AccountID == "damaged" {
+			return fmt.Errorf("%w: %w", host.ErrUnavailable, link.ErrInternal)
+		}
+		reply.(*wire.ViewReply).Account = new(store.Account)
+		return nil
+	}}}
+	cfg.Link = l
+	synctest.Test(t, func(t *testing.T) {
+		r, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Stop()
+		if err := r.Start(); !errors.Is(err, errNotStarted) {
+			t.Fatal(err)
+		}
+		connect := func() {
+			l.connected()
+			r.sync.state.complete(r.sync.state.presentAttempt())
+		}
+		view := func(p abi.Principal) error {
+			_, err := r.Capabilities().Views.AppendProfile(t.Context(), nil, p)
+			return err
+		}
+		// burst has an account ask at once, waits until all requests have ended, and requires
+		// how many of them are refused and served before the origin is given up.
+		burst := func(when string, p abi.Principal, refused, served int) {
+			t.Helper()
+			errs := make(chan error, asked)
+			for range asked {
+				go func() { errs <- view(p) }()
+			}
+			time.Sleep(cfg.ReadTimeout / 2)
+			failed, answered := 0, 0
+			for range len(errs) {
+				if <-errs != nil {
+					failed++
+				} else {
+					answered++
+				}
+			}
+			if failed != refused || answered != served {
+				t.Errorf("%s: %d requests are refused and %d served at once, want %d and %d", when, failed, answered, refused, served)
+			}
+			time.Sleep(cfg.ReadTimeout)
+		}
+		unanswered := func(p abi.Principal) {
+			t.Helper()
+			mute.Store(true)
+			if err := view(p); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a view of a mute origin: %v", err)
+			}
+		}
+
+		connect()
+		if err := view(of("damaged")); !errors.Is(err, link.ErrInternal) {
+			t.Errorf("a view that the origin fails at: %v", err)
+		}
+		burst("beside a damaged account", of("a"), 0, asked)
+
+		unanswered(of("b"))
+		burst("a view that is not held, of a mute origin", of("b"), asked-maxWaiting, 0)
+		if _, _, err := cfg.Store.Views.Change("profile/a", 1, nil); err != nil {
+			t.Fatal(err)
+		}
+		burst("a stale view, of a mute origin", of("a"), 0, asked-maxWaiting)
+		mute.Store(false)
+		if err := view(of("b")); err != nil {
+			t.Error(err)
+		}
+		burst("the origin answers again", of("c"), 0, asked)
+
+		unanswered(of("d"))
+		l.lost()
+		mute.Store(false)
+		connect()
+		burst("the origin is connected again", of("d"), 0, asked)
+
+		go unanswered(of("e"))
+		synctest.Wait()
+		l.lost()
+		mute.Store(false)
+		connect()
+		time.Sleep(cfg.ReadTimeout)
+		synctest.Wait()
+		burst("a question was lost with the connection", of("f"), 0, asked)
+	})
 }
