@@ -13,7 +13,7 @@ import (
 )
 
 // patient has nodes wait for the origin, and modules compute, as long as they may take on
-// a machine with other work. A lookup ends before the curl of TestReadme gives up.
+// a machine with other work. A lookup ends before the curl of TestReadmeTour gives up.
 func patient(c *devConfig) { c.readOrigin, c.moduleCPU = 15*time.Second, 10*time.Second }
 
 // startDevForTest starts what `edge dev --data dir --port 0` does, in this
