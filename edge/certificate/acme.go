@@ -8,10 +8,10 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strings"
 
 	"golang.org/x/crypto/acme"
 	"golang.org/x/crypto/acme/autocert"
+	"golang.org/x/net/idna"
 )
 
 // ACMEConfig configures ACME.
@@ -68,7 +68,11 @@ func ACME(c ACMEConfig) (*tls.Config, error) {
 		Client:     client,
 		Email:      c.Email,
 	}
-	config := HTTPS(awaited(manager.GetCertificate, c.Hosts))
+	get, err := awaited(manager.GetCertificate, c.Hosts)
+	if err != nil {
+		return nil, err
+	}
+	config := HTTPS(get)
 	config.NextProtos = append(config.NextProtos, acme.ALPNProto)
 	return config, nil
 }
@@ -76,10 +80,14 @@ func ACME(c ACMEConfig) (*tls.Config, error) {
 // awaited returns get for hosts, with a wait that ends with the context of the handshake.
 // get waits up to five minutes for the authority, whatever becomes of the handshake. It
 // goes on in a goroutine of its own then, of which there is one for each host.
-func awaited(get Get, hosts []string) Get {
+func awaited(get Get, hosts []string) (Get, error) {
 	turns := make(map[string]chan struct{}, len(hosts))
 	for _, host := range hosts {
-		turns[strings.ToLower(host)] = make(chan struct{}, 1)
+		name, err := idna.Lookup.ToASCII(host)
+		if err != nil {
+			return nil, fmt.Errorf("ACME: read the host %q: %w", host, err)
+		}
+		turns[name] = make(chan struct{}, 1)
 	}
 	type result struct {
 		served *tls.Certificate
@@ -89,8 +97,9 @@ func awaited(get Get, hosts []string) Get {
 		if slices.Equal(hello.SupportedProtos, []string{acme.ALPNProto}) {
 			return get(hello) // the authority asks for what is held, which others wait for
 		}
-		turn, ours := turns[strings.ToLower(hello.ServerName)]
-		if !ours {
+		name, err := idna.Lookup.ToASCII(hello.ServerName)
+		turn, ours := turns[name]
+		if err != nil || !ours {
 			return nil, fmt.Errorf("ACME: get a certificate for %q: not one of the hosts", hello.ServerName)
 		}
 		done := make(chan result, 1)
@@ -109,5 +118,5 @@ func awaited(get Get, hosts []string) Get {
 		case <-hello.Context().Done():
 			return nil, fmt.Errorf("ACME: get a certificate for %q: %w", hello.ServerName, hello.Context().Err())
 		}
-	}
+	}, nil
 }

@@ -23,6 +23,8 @@ import (
 	"github.com/letsencrypt/pebble/v2/va"
 	"github.com/letsencrypt/pebble/v2/wfe"
 	"github.com/miekg/dns"
+
+	"partneredge/edge/certificate/certificatetest"
 )
 
 // everywhere is a name server to which every name is 127.0.0.1.
@@ -186,6 +188,50 @@ func TestHandshakesLeaveTheAuthority(t *testing.T) {
 	}
 }
 
+// held starts ACME for host, whose certificate is kept as name, at an authority that does
+// not answer. dial returns how a client's handshake ends.
+func held(t *testing.T, host, name string) (dial func(client *tls.Config) error) {
+	t.Helper()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	c := ACMEConfig{Hosts: []string{host}, Dir: t.TempDir(), URL: "http://" + silent.Addr().String()}
+	cert, key := certificatetest.Pair(t, 1, name)
+	if err := os.WriteFile(filepath.Join(c.Dir, name), append(key, cert...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config, err := ACME(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(cert)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return func(client *tls.Config) error {
+		near, far := net.Pipe()
+		defer near.Close()
+		go func() {
+			_ = tls.Server(far, config).HandshakeContext(ctx)
+			_ = far.Close()
+		}()
+		client.ServerName, client.RootCAs = name, roots
+		return tls.Client(near, client).HandshakeContext(ctx)
+	}
+}
+
+// TestHostOfAnyAlphabet: a host may be given in its own letters. Clients ask for it in ASCII.
+func TestHostOfAnyAlphabet(t *testing.T) {
+	const ascii = "xn--bcher-kva.example"
+	for _, host := range []string{"Bücher.example", ascii} {
+		if err := held(t, host, ascii)(new(tls.Config)); err != nil {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+}
+
 func TestACMERefuses(t *testing.T) {
 	dir := t.TempDir()
 	empty := filepath.Join(dir, "empty.pem")
@@ -195,6 +241,7 @@ func TestACMERefuses(t *testing.T) {
 	hosts := []string{"eu.example.com"}
 	for name, c := range map[string]ACMEConfig{
 		"no host":                                {Dir: dir},
+		"a host that is no name":                 {Hosts: []string{"eu example.com"}, Dir: dir},
 		"no folder":                              {Hosts: hosts},
 		"a folder that is a file":                {Hosts: hosts, Dir: empty},
 		"an authority's file that is not there":  {Hosts: hosts, Dir: dir, CA: filepath.Join(dir, "none")},
