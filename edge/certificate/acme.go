@@ -79,7 +79,10 @@ func ACME(c ACMEConfig) (*tls.Config, error) {
 
 // awaited returns get for hosts, with a wait that ends with the context of the handshake.
 // get waits up to five minutes for the authority, whatever becomes of the handshake. It
-// goes on in a goroutine of its own then, of which there is one for each host.
+// goes on in a goroutine of its own then, of which there is one for each host. All ask
+// for an ECDSA certificate, which every client of TLS 1.3 takes. autocert orders an RSA one
+// for a client that names no suite of TLS 1.2, and others would wait meanwhile for the
+// certificate that it holds.
 func awaited(get Get, hosts []string) (Get, error) {
 	turns := make(map[string]chan struct{}, len(hosts))
 	for _, host := range hosts {
@@ -102,12 +105,13 @@ func awaited(get Get, hosts []string) (Get, error) {
 		if err != nil || !ours {
 			return nil, fmt.Errorf("ACME: get a certificate for %q: not one of the hosts", hello.ServerName)
 		}
+		ecdsa := &tls.ClientHelloInfo{ServerName: hello.ServerName, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}}
 		done := make(chan result, 1)
 		select {
 		case turn <- struct{}{}:
 			go func() {
 				defer func() { <-turn }()
-				served, err := get(hello)
+				served, err := get(ecdsa)
 				done <- result{served, err}
 			}()
 		case <-hello.Context().Done():

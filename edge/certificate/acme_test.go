@@ -232,6 +232,18 @@ func TestHostOfAnyAlphabet(t *testing.T) {
 	}
 }
 
+// TestEveryClientIsServedWhatIsHeld: a client of TLS 1.3 alone, which names no suites of
+// TLS 1.2, neither waits for a certificate of its own kind nor has others wait for it.
+func TestEveryClientIsServedWhatIsHeld(t *testing.T) {
+	const host = "eu.example.com"
+	dial := held(t, host, host)
+	for _, lowest := range []uint16{tls.VersionTLS13, tls.VersionTLS12} {
+		if err := dial(&tls.Config{MinVersion: lowest}); err != nil {
+			t.Errorf("a client of %s and above: %v", tls.VersionName(lowest), err)
+		}
+	}
+}
+
 func TestACMERefuses(t *testing.T) {
 	dir := t.TempDir()
 	empty := filepath.Join(dir, "empty.pem")
