@@ -255,26 +255,13 @@ func (e *embedded) revoke(_ context.Context, revoked map[string]time.Time) error
 	return e.announce(account)
 }
 
-// announce hands the account's new JWT to the servers of regions that are connected.
+// announce hands the account's new JWT to the servers of regions that are connected. It
+// does so over a connection that is open, as strangers may hold all places for another.
 func (e *embedded) announce(account string) error {
-	conn, err := e.connectSystem("origin revocation")
-	if err != nil {
+	if err := e.users.conn.Publish(natsauth.ClaimsUpdate, []byte(account)); err != nil {
 		return err
 	}
-	defer conn.Close()
-	if err := conn.Publish(natsauth.ClaimsUpdate, []byte(account)); err != nil {
-		return err
-	}
-	return conn.Flush()
-}
-
-// connectSystem connects to the system account.
-func (e *embedded) connectSystem(name string) (*nats.Conn, error) {
-	credentials, err := e.authority.SystemUser()
-	if err != nil {
-		return nil, err
-	}
-	return nats.Connect("", nats.InProcessServer(e.Server), nats.UserCredentialBytes([]byte(credentials)), nats.Name(name), nats.Timeout(startTime))
+	return e.users.conn.Flush()
 }
 
 func (e *embedded) close() {

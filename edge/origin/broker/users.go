@@ -31,7 +31,12 @@ type users struct {
 
 // boundUsers has a users told of connections until its own is closed.
 func (e *embedded) boundUsers() (*users, error) {
-	conn, err := e.connectSystem("origin users")
+	credentials, err := e.authority.SystemUser()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := nats.Connect("", nats.InProcessServer(e.Server), nats.UserCredentialBytes([]byte(credentials)),
+		nats.Name("origin system"), nats.Timeout(startTime), nats.MaxReconnects(-1))
 	if err != nil {
 		return nil, err
 	}

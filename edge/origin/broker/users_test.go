@@ -119,6 +119,15 @@ func (c leafConn) line(t *testing.T) string {
 	return line
 }
 
+// subscribe returns when the server has taken the subscription in.
+func (c leafConn) subscribe(t *testing.T, subject string) {
+	t.Helper()
+	c.say(t, "LS+ "+subject)
+	c.say(t, "PING")
+	for !strings.HasPrefix(c.line(t), "PONG") {
+	}
+}
+
 // message returns how many bytes the next message has, which it leaves out.
 func (c leafConn) message(t *testing.T) (size int) {
 	t.Helper()
@@ -162,10 +171,7 @@ func TestReaderThatDoesNotRead(t *testing.T) {
 		t.Fatalf("a region's server is answered %q", answer)
 	}
 	subject := wire.ToNode + wire.RegionalAddress("east", "node_1") + "." + wire.VerbShare
-	leaf.say(t, "LS+ "+subject)
-	leaf.say(t, "PING")
-	for !strings.HasPrefix(leaf.line(t), "PONG") {
-	}
+	leaf.subscribe(t, subject)
 
 	const sent = 8 * natsauth.MaxPending
 	body := make([]byte, 1<<20)
@@ -195,6 +201,36 @@ func TestReaderThatDoesNotRead(t *testing.T) {
 	// Buffers of the system hold some megabytes too.
 	if read > sent/2 {
 		t.Errorf("%d MB of %d MB waited for a server that did not read", read>>20, sent>>20)
+	}
+}
+
+// TestRevocationTakesNoPlace: servers of regions hear of a revocation without a connection
+// that is made for it, for which there may be no place.
+func TestRevocationTakesNoPlace(t *testing.T) {
+	b := startEmbedded(t)
+	connections := func() uint64 {
+		v, err := b.server.(*embedded).Varz(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.TotalConnections
+	}
+	r, err := b.config.Authority.RegionServer("reg_1", "east", natsauth.Leaf{URL: b.LeafURL()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, answer := connectLeaf(t, b, r.SystemCredentials)
+	if !strings.HasPrefix(answer, "INFO") {
+		t.Fatalf("a region's server is answered %q", answer)
+	}
+	leaf.subscribe(t, natsauth.ClaimsUpdate)
+	before := connections()
+	if err := b.Revoke(t.Context(), map[string]time.Time{"UABC": time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	leaf.message(t)
+	if n := connections() - before; n != 0 {
+		t.Errorf("a revocation made %d connections", n)
 	}
 }
 
