@@ -15,7 +15,7 @@ const (
 	slotsOfNode   = 32
 	waitingOfNode = 1024 // beyond them a request is refused at once
 	slotsOfRefill = 1    // in all: each is up to wire.MaxRefill keys, and lookups go first
-	slotsOfLeads  = 8    // in all: batches share a transaction, for which other writes wait
+	slotsOfLeads  = 16   // in all: batches share a transaction, for which other writes wait
 )
 
 // errBusy is the error of a request for which there is no room.
