@@ -253,7 +253,7 @@ func TestRefusedDeliveries(t *testing.T) {
 }
 
 // TestBacklog: what waits is counted until its try has ended, and who is due longest
-// says for how long.
+// says for how long, unless its subscription fails.
 func TestBacklog(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
 		ctx := context.Background()
@@ -275,7 +275,13 @@ func TestBacklog(t *testing.T) {
 		noError(t, q.RecordOutcomes(ctx, []deliveries.Outcome{q.outcome(claims[0], store.StateDelivered, 0), q.outcome(claims[1], store.StatePending, 5*time.Second)}))
 		want(1, 0)
 		q.clock.at = q.clock.at.Add(6 * time.Second)
-		want(1, time.Second)
+		want(1, 0) // of a subscription that fails
+		q.fire(t)
+		q.clock.at = q.clock.at.Add(2 * time.Second)
+		want(3, 2*time.Second)
+		delete(q.held, claims[1].ID)
+		q.record(t, store.StateDelivered, 0, q.claim(t, 1)...)
+		want(1, 2*time.Second) // the subscription that failed does no more
 	})
 }
 
