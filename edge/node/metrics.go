@@ -130,7 +130,12 @@ func (m *metrics) watch(s *local.Store, connected func() bool, now func() time.T
 	gauge("outbox_oldest_seconds", "Age of the lead that has waited for the origin longest; 0 while none waits.", func() float64 {
 		return oldest(s, now()).Seconds()
 	})
-	gauge("outbox_leads", "Leads that the origin does not have yet.", func() float64 { return float64(s.Outbox.Len()) })
+	gauge("outbox_leads", "Leads that wait for the origin; those that it refused and had no room for are in edge_outbox_aside_bytes.", func() float64 {
+		return float64(s.Outbox.Len())
+	})
+	gauge("outbox_aside_bytes", "Size of the files of leads that the origin refused and had no room for. They are offered again; until it takes them, they are on this node alone, and edge_outbox_leads does not count them.", func() float64 {
+		return float64(s.Outbox.Aside())
+	})
 }
 
 // oldest returns the age of the first lead of the outbox.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -255,6 +257,8 @@ func TestSetAsideLeadsAreHandedOver(t *testing.T) {
 	file := filepath.Join(c.Data, "state", "rejected.jsonl")
 	if lines, err := os.ReadFile(file); err != nil || bytes.Count(lines, []byte("\n")) != 3 {
 		t.Fatalf("%s, %v", lines, err)
+	} else {
+		wantAside(t, n, len(lines))
 	}
 	stopNode(t, n)
 
@@ -266,11 +270,25 @@ func TestSetAsideLeadsAreHandedOver(t *testing.T) {
 	}
 
 	o.do(func() { o.older = false })
-	startNode(t, c)
+	n = startNode(t, c)
 	eventually(t, "the file is gone", func() bool { _, err := os.Stat(file); return errors.Is(err, os.ErrNotExist) })
+	wantAside(t, n, 0)
 	o.do(func() {
 		if !reflect.DeepEqual(o.raws, waiting) {
 			t.Errorf("the origin has %q", o.raws)
 		}
 	})
+}
+
+// wantAside holds that a node's metrics give the size of the leads that were set aside.
+func wantAside(t *testing.T, n *Node, size int) {
+	t.Helper()
+	resp, err := http.Get(n.MetricsURL() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if text, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(text), fmt.Sprintf("\nedge_outbox_aside_bytes %d\n", size)) {
+		t.Errorf("of %d bytes that were set aside the metrics say, %v:\n%s", size, err, text)
+	}
 }

@@ -213,6 +213,16 @@ func itemOf(line []byte) Item {
 	return Item{ID: entry.ID, Body: entry.Body}
 }
 
+// Aside returns the bytes of the files of items that were set aside.
+func (o *Outbox) Aside() (n int64) {
+	for _, path := range o.asidePaths() {
+		if info, err := os.Stat(path); err == nil {
+			n += info.Size()
+		}
+	}
+	return n
+}
+
 // RemoveRejected removes the files of items that were set aside, but for those of which
 // Rejected could not read everything.
 func (o *Outbox) RemoveRejected() error {
