@@ -2,6 +2,7 @@ package origin
 
 import (
 	"context"
+	"database/sql"
 	"encoding/base64"
 	"net/http"
 	"os"
@@ -118,6 +119,59 @@ func TestFaultsAreNotDescribed(t *testing.T) {
 	}
 	if status, _, text := f.send("GET", "/metrics", nil, ""); status != 200 || !strings.Contains(string(text), "edge_origin_ready 0\n") {
 		t.Errorf("without a database /metrics answered %d without edge_origin_ready 0:\n%s", status, text)
+	}
+}
+
+// TestMetricsSayThatTheDatabaseIsAway: who was let in before may read metrics from elsewhere
+// though the database cannot be asked whose the token is, and nothing else.
+func TestMetricsSayThatTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	_, viewer := f.token(store.RoleViewer)
+	_, unused := f.token(store.RoleViewer)
+	want := func(path, authorization string, status int, line string) {
+		t.Helper()
+		if got, _, text := f.send("GET", path, nil, authorization, "X-Forwarded-For", "192.0.2.1"); got != status || !strings.Contains(string(text), line) {
+			t.Errorf("%s answered %d, want %d with %q:\n%s", path, got, status, line, text)
+		}
+	}
+	want("/metrics", "Bearer "+viewer, 200, "edge_origin_ready 1\n")
+	if err := f.config.DB.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want("/metrics", "Bearer "+viewer, 200, "edge_origin_ready 0\n")
+	want("/metrics", "Bearer "+unused, 500, "internal_error")
+	want("/metrics", "Bearer wrong", 401, "wrong_token")
+	want("/metrics", "", 401, "missing_bearer_token")
+	want("/admin/v1/whoami", "Bearer "+viewer, 500, "internal_error")
+}
+
+// TestTokenIsReadWhileNothingIsWritten: a request does not wait until the use of its token is
+// noted, where the database takes no writes. Stop does.
+func TestTokenIsReadWhileNothingIsWritten(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	id, viewer := f.token(store.RoleViewer)
+	// The origin may be writing.
+	other, err := sql.Open("sqlite", "file://"+filepath.Join(f.config.Dir, "central.db")+"?_pragma=busy_timeout(60000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	other.SetMaxOpenConns(1)
+	if _, err := other.ExecContext(t.Context(), `BEGIN IMMEDIATE`); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, text := f.send("GET", "/admin/v1/whoami", nil, "Bearer "+viewer); status != 200 || !strings.Contains(string(text), id) {
+		t.Errorf("while nothing is written it answered %d %s", status, text)
+	}
+	if _, err := other.ExecContext(t.Context(), `ROLLBACK`); err != nil {
+		t.Fatal(err)
+	}
+	f.stop()
+	tokens, _, err := f.config.DB.Tokens(t.Context(), store.Page{})
+	if err != nil || len(tokens) != 1 || tokens[0].LastUsedAt.IsZero() {
+		t.Errorf("the use of the token is not noted: %+v, %v", tokens, err)
 	}
 }
 

@@ -42,11 +42,20 @@ const fileActor = "file"
 
 // actor returns the actor that sends the request, by its bearer token.
 func (s *Server) actor(r *http.Request) (store.Actor, error) {
+	sent, err := bearer(r)
+	if err != nil {
+		return store.Actor{}, err
+	}
+	return s.holder(r, sent)
+}
+
+// bearer returns the bearer token that a request carries.
+func bearer(r *http.Request) (string, error) {
 	scheme, sent, found := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !found || !strings.EqualFold(scheme, "bearer") {
-		return store.Actor{}, &refusal{reason: "missing_bearer_token"}
+		return "", &refusal{reason: "missing_bearer_token"}
 	}
-	return s.holder(r, strings.TrimSpace(sent))
+	return strings.TrimSpace(sent), nil
 }
 
 // holder returns the actor that has a token. Who presents wrong ones is slowed down,
@@ -134,12 +143,26 @@ func (s *Server) find(ctx context.Context, sent string, got [32]byte) (actor sto
 		return actor, &refusal{reason: "token_expired"}
 	}
 	if now.Sub(token.LastUsedAt) >= usedEvery && s.uses.due(token.ID, now) {
-		// A disk that is full keeps nobody from reading.
-		if err := s.db.UsedToken(context.WithoutCancel(ctx), token.ID, now); err != nil {
-			s.log.Debug("the use of a token is not noted", "token", token.ID, "err", err)
-		}
+		s.noteUse(context.WithoutCancel(ctx), token.ID, now)
 	}
 	return actor, nil
+}
+
+// noteUse notes the use of a token that is due, and waits for that for a second at most: a
+// database that takes no writes keeps nobody from reading.
+func (s *Server) noteUse(ctx context.Context, id string, now time.Time) {
+	noted := make(chan struct{})
+	go func() {
+		defer s.uses.noting.Done()
+		defer close(noted)
+		if err := s.db.UsedToken(ctx, id, now); err != nil {
+			s.log.Debug("the use of a token is not noted", "token", id, "err", err)
+		}
+	}()
+	select {
+	case <-noted:
+	case <-time.After(time.Second):
+	}
 }
 
 // usedEvery is the least time between two notes of a token's use.
@@ -148,22 +171,43 @@ const usedEvery = time.Minute
 // uses holds when this process last noted the use of each token, so that requests that
 // come at once do not all note it. Its zero value holds none.
 type uses struct {
-	mu sync.Mutex
-	at map[string]time.Time
+	mu     sync.Mutex
+	at     map[string]time.Time
+	noting sync.WaitGroup
+	ended  bool // no more is noted
 }
 
-// due reports whether the use of a token is to be noted now, and takes it for noted.
+// due reports whether the use of a token is to be noted now, and takes it for noted. Whoever
+// then notes it says when that is done, by noting.
 func (u *uses) due(id string, now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if now.Sub(u.at[id]) < usedEvery {
+	if u.ended || now.Sub(u.at[id]) < usedEvery {
 		return false
 	}
+	u.noting.Add(1)
 	if u.at == nil {
 		u.at = make(map[string]time.Time)
 	}
 	u.at[id] = now
 	return true
+}
+
+// end waits until all that is due is noted, or ctx ends: a note that comes later fails, since
+// the database is closed.
+func (u *uses) end(ctx context.Context) {
+	u.mu.Lock()
+	u.ended = true
+	u.mu.Unlock()
+	noted := make(chan struct{})
+	go func() {
+		defer close(noted)
+		u.noting.Wait()
+	}()
+	select {
+	case <-noted:
+	case <-ctx.Done():
+	}
 }
 
 // peer returns the address that a request comes from, none when it has none.

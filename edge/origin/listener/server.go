@@ -163,6 +163,7 @@ func (s *Server) Stop(ctx context.Context) error {
 		err = errors.Join(fmt.Errorf("stopping the admin API: %w", err), s.server.Close())
 	}
 	s.serving.Wait()
+	s.uses.end(ctx)
 	s.noteReports(ctx)
 	return err
 }

@@ -80,16 +80,24 @@ func (l *Limit) newNetwork() *network {
 // Wait returns for how long a token, given by its SHA-256, is not looked at when it
 // comes from client; 0: it is looked at.
 func (l *Limit) Wait(client netip.Addr, token [32]byte) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	from := cidr.Own(client)
-	if _, known := l.right[sighting{from, token}]; known {
+	if l.WasRight(client, token) {
 		return 0
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	bucket, now := l.network(client).bucket, l.now()
 	reserved := bucket.ReserveN(now, 1)
 	defer reserved.CancelAt(now) // only Wrong spends
 	return reserved.DelayFrom(now)
+}
+
+// WasRight reports whether a token was right before from client's network, as far as is
+// remembered.
+func (l *Limit) WasRight(client netip.Addr, token [32]byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, known := l.right[sighting{cidr.Own(client), token}]
+	return known
 }
 
 // Right notes a token that was looked at and is right.

@@ -26,8 +26,11 @@ func TestLimit(t *testing.T) {
 			t.Errorf("beyond the burst it waits for %v", wait)
 		}
 	}
-	if l.Wait(guesser, good) != 0 {
+	if l.Wait(guesser, good) != 0 || !l.WasRight(guesser, good) {
 		t.Error("a token that was right before waits")
+	}
+	if l.WasRight(other, good) || l.WasRight(guesser, guess) {
+		t.Error("a token counts as right elsewhere, or though it never was")
 	}
 	if l.Wait(other, guess) != 0 {
 		t.Error("another network waits")
