@@ -271,6 +271,10 @@ func (t *tx) dropEvents(account string) {
 // eraseSome removes some of an account's records and returns how many. Those whose rows
 // go with them are locked first, so that none comes in between.
 func (r records) eraseSome(ctx context.Context, t *db.Tx, account string) (int64, error) {
+	if r.table == "key_usage" { // a key has any number of rows
+		return t.Exec(ctx, `DELETE FROM key_usage WHERE (key_id, day, node_id, boot) IN (
+			SELECT key_id, day, node_id, boot FROM key_usage WHERE `+r.where+` LIMIT ?)`, account, eraseSlice)
+	}
 	some := `SELECT ` + r.id + ` FROM ` + r.table + ` WHERE ` + r.where + ` LIMIT ?`
 	if r.with != "" {
 		some = t.ForDelete(some)

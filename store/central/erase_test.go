@@ -410,6 +410,32 @@ func TestErasureReadsNoOthers(t *testing.T) {
 	}
 }
 
+// TestKeyUsageIsErasedInSlices erases an account with a key that has three slices of rows: each
+// statement removes one slice of them.
+func TestKeyUsageIsErasedInSlices(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		d := open(t, p)
+		a := newAccount(t, d, store.ModeLive)
+		k := must(d.CreateKey(t.Context(), keyFor(a.ID)))(t)
+		of := ofAccount[slices.IndexFunc(ofAccount[:], func(of records) bool { return of.table == "key_usage" })]
+		noError(t, d.db.WriteAlone(t.Context(), func(ctx context.Context, tx *engine.Tx) error {
+			for i := range 3 * eraseSlice {
+				if _, err := tx.Exec(ctx, `INSERT INTO key_usage (key_id, day, node_id, boot, requests, limited) VALUES (?, ?, ?, ?, 1, 0)`,
+					k.ID, int64(i%30), fmt.Sprint("node_", i/30%10), fmt.Sprint(i/300)); err != nil {
+					return err
+				}
+			}
+			if gone, err := of.eraseSome(ctx, tx, a.ID); err != nil || gone != eraseSlice {
+				t.Errorf("the first slice is of %d rows, %v, want %d", gone, err, eraseSlice)
+			}
+			return nil
+		}))
+		if erased := must(d.EraseAccount(t.Context(), a.ID))(t); erased["key_usage"] != 2*eraseSlice || erased["keys"] != 1 {
+			t.Errorf("erased are %v, want the other two slices and the key", erased)
+		}
+	})
+}
+
 // TestBuryEmptiesTheLogOnce: an account that is there is erased and buried, and SQLite's log is
 // emptied for both. Each time, writes wait for those who read from it.
 func TestBuryEmptiesTheLogOnce(t *testing.T) {
