@@ -73,13 +73,8 @@ func (s *Store) Deliveries(ctx context.Context, f Filter, p store.Page) ([]store
 	if err != nil {
 		return nil, "", db.Fail(op, err)
 	}
-	f.narrow(&l)
-	if p.Cursor != "" {
-		place, err := db.Place(l.name, p.Cursor)
-		if err != nil {
-			return nil, "", db.Fail(op, err)
-		}
-		l.and(l.order+` < ?`, place)
+	if err := f.narrow(&l, p.Cursor); err != nil {
+		return nil, "", db.Fail(op, err)
 	}
 	limit := db.PageLimit(p)
 	items, err := db.All(ctx, s.db, scanDelivery, l.query(), append(l.args, limit+1)...)
@@ -89,8 +84,8 @@ func (s *Store) Deliveries(ctx context.Context, f Filter, p store.Page) ([]store
 	return items[:limit], db.Cursor(l.name, l.place(items[limit-1])), nil
 }
 
-// narrow adds the conditions on deliveries and events.
-func (f Filter) narrow(l *listing) {
+// narrow adds the conditions on deliveries and events, and has the list go on from a cursor.
+func (f Filter) narrow(l *listing, cursor string) error {
 	switch f.State {
 	case "":
 	case store.StateDead, store.StatePending: // as a literal, so that its own index can serve
@@ -107,9 +102,32 @@ func (f Filter) narrow(l *listing) {
 	}
 	if !f.Since.IsZero() {
 		l.and(`d.id >= ?`, db.FirstID("dlv", f.Since))
+		f.boundEvents(l, ">=", f.Since)
 	}
 	if !f.Until.IsZero() {
 		l.and(`d.id < ?`, db.FirstID("dlv", f.Until))
+		f.boundEvents(l, "<", f.Until)
+	}
+	if cursor == "" {
+		return nil
+	}
+	place, err := db.Place(l.name, cursor)
+	if err != nil {
+		return err
+	}
+	l.and(l.order+` < ?`, place)
+	if milli, ok := typeid.UnixMilli(place); ok && l.order == "d.id" {
+		f.boundEvents(l, "<", time.UnixMilli(milli+1))
+	}
+	return nil
+}
+
+// boundEvents bounds the events as the deliveries are, which are made in their event's
+// millisecond: the index of a subscription's log goes by event. What is pending has an index
+// of its own, which SQLite would not take then.
+func (f Filter) boundEvents(l *listing, sign string, at time.Time) {
+	if f.State != store.StatePending {
+		l.and(`d.event_id `+sign+` ?`, db.FirstID("evt", at))
 	}
 }
 

@@ -47,10 +47,48 @@ func TestListsCanBeEnded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.narrow(&l)
+		if err := f.narrow(&l, ""); err != nil {
+			t.Fatal(err)
+		}
 		plan := dbtest.Explain(t, d, l.query(), append(l.args, 51)...)
 		if !strings.HasPrefix(plan, "MATERIALIZE page\n") {
 			t.Errorf("%+v is read row by row:\n%s", f, plan)
+		}
+	}
+}
+
+// TestTimesBoundTheLog asks for SQLite's plans of an account's log, by time and of its second
+// page: each reads no other events of a subscription, or what is pending alone.
+func TestTimesBoundTheLog(t *testing.T) {
+	d := openDB(t, filepath.Join(t.TempDir(), "origin.db"))
+	addDeliveries(t, d, 1)
+	at := time.Unix(2e9, 0)
+	for state, index := range map[store.State]string{
+		"":                   "sqlite_autoindex_deliveries_2 (subscription_id=? AND event_id",
+		store.StateDelivered: "sqlite_autoindex_deliveries_2 (subscription_id=? AND event_id",
+		store.StateDead:      "deliveries_dead (subscription_id=? AND event_id",
+		store.StatePending:   "deliveries_queue (subscription_id=?)",
+	} {
+		for bounds, times := range map[string][2]time.Time{">? AND event_id<?)": {at.Add(-time.Hour), at}, "<?)": {}} {
+			f := Filter{AccountID: "acc", State: state, Since: times[0], Until: times[1]}
+			l, err := New(d, nil, slog.New(slog.DiscardHandler)).listing(t.Context(), f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cursor := ""
+			if f.Until.IsZero() {
+				cursor = db.Cursor(l.name, store.NewID("dlv", at))
+			}
+			if err := f.narrow(&l, cursor); err != nil {
+				t.Fatal(err)
+			}
+			want := index
+			if state != store.StatePending {
+				want += bounds
+			}
+			if plan := dbtest.Explain(t, d, l.query(), append(l.args, 51)...); !strings.Contains(plan, want) {
+				t.Errorf("%+v does not go by %s:\n%s", f, want, plan)
+			}
 		}
 	}
 }
