@@ -51,15 +51,10 @@ func Add(ctx context.Context, t *db.Tx, leads []store.QuarantinedLead) (full []i
 	if len(leads) == 0 {
 		return nil, nil
 	}
-	all, err := roomLeft(ctx, t, 1, "")
+	left, err := roomFor(ctx, t, leads[0].NodeID)
 	if err != nil {
 		return nil, err
 	}
-	node, err := roomLeft(ctx, t, ofNode, leads[0].NodeID)
-	if err != nil {
-		return nil, err
-	}
-	left := room{min(all.leads, node.leads), min(all.bytes, node.bytes)}
 	for i, q := range leads {
 		id := idOf(q)
 		var known int
@@ -86,12 +81,17 @@ func Add(ctx context.Context, t *db.Tx, leads []store.QuarantinedLead) (full []i
 // room is for further leads.
 type room struct{ leads, bytes int64 }
 
-// roomLeft returns the room of which a part is a node's own, or of all for node "".
-func roomLeft(ctx context.Context, t *db.Tx, part int64, node string) (r room, err error) {
-	err = t.Get(ctx, `SELECT ? - count(*), CAST(? - coalesce(sum(size), 0) AS BIGINT) FROM quarantine
-		WHERE state = ? AND (node_id = ? OR ? = '')`,
-		[]any{mostLeads / part, mostBytes / part, string(store.QuarantineWaiting), node, node}, &r.leads, &r.bytes)
-	return r, err
+// taken reads how many leads wait, of all nodes and of one, and their bytes.
+const taken = `SELECT count(*), CAST(coalesce(sum(size), 0) AS BIGINT),
+		count(*) FILTER (WHERE node_id = ?), CAST(coalesce(sum(size) FILTER (WHERE node_id = ?), 0) AS BIGINT)
+	FROM quarantine WHERE state = ?`
+
+// roomFor returns the room that a node has: its own, or of all where that is less.
+func roomFor(ctx context.Context, t *db.Tx, node string) (room, error) {
+	var all, own room
+	node = held(node, mostText) // as it is kept
+	err := t.Get(ctx, taken, []any{node, node, string(store.QuarantineWaiting)}, &all.leads, &all.bytes, &own.leads, &own.bytes)
+	return room{min(mostLeads-all.leads, mostLeads/ofNode-own.leads), min(mostBytes-all.bytes, mostBytes/ofNode-own.bytes)}, err
 }
 
 // idOf returns the same id for the same body of a lead, however often it comes.
