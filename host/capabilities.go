@@ -10,11 +10,12 @@ import (
 )
 
 // Errors that a capability may return (wrapped); the guest sees the abi.Code
-// beside each. Any other error is logged and becomes abi.CodeFailed.
+// beside each. ErrInvalid is logged too, and any other error is and becomes abi.CodeFailed.
 var (
 	ErrNotFound    = errors.New("not found")     // abi.CodeNotFound
 	ErrUnavailable = errors.New("unavailable")   // abi.CodeUnavailable
 	ErrLimit       = errors.New("limit reached") // abi.CodeLimit
+	ErrInvalid     = errors.New("invalid")       // abi.CodeInvalid: the module asks for what cannot be
 )
 
 // BeforeWaiting tells the host that the calling capability is about to block, such as on a

@@ -93,7 +93,7 @@ func ExampleRuntime_Open() {
 	}
 	// Output:
 	// the agent of acc_1
-	// call host: capability not granted
+	// call host: not granted by the manifest, or the key lacks the scope
 }
 
 // A guest that takes too long is ended, and the next request is served.

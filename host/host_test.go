@@ -126,8 +126,8 @@ func TestScope(t *testing.T) {
 		principal abi.Principal
 		want      string
 	}{
-		{abi.Principal{AccountID: "acc_1", Own: "x:quotes"}, "call host: capability not granted"},
-		{abi.Principal{AccountID: "acc_1", Scopes: abi.AllScopes &^ abi.ReadAgent}, "call host: capability not granted"},
+		{abi.Principal{AccountID: "acc_1", Own: "x:quotes"}, "call host: not granted by the manifest, or the key lacks the scope"},
+		{abi.Principal{AccountID: "acc_1", Scopes: abi.AllScopes &^ abi.ReadAgent}, "call host: not granted by the manifest, or the key lacks the scope"},
 		{abi.Principal{AccountID: "acc_1", Scopes: abi.ReadAgent, Own: "x:quotes"}, "Agent of acc_1"},
 	} {
 		var resp abi.Response
@@ -201,6 +201,7 @@ func TestHindered(t *testing.T) {
 		{"unavailable", host.ErrUnavailable, "/profile", true},
 		{"failed", errors.New("no disk"), "/profile", true},
 		{"not found", host.ErrNotFound, "/profile", false},
+		{"invalid", host.ErrInvalid, "/profile", false},
 		{"unavailable, answered all the same", host.ErrUnavailable, "/profile-or-none", true},
 		{"answered without it", host.ErrUnavailable, "/served", false},
 	} {

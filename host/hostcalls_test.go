@@ -159,7 +159,7 @@ func TestCodesOfErrors(t *testing.T) {
 		want   abi.Code
 		logged int
 	}{
-		{ErrNotFound, abi.CodeNotFound, 0}, {ErrLimit, abi.CodeLimit, 0}, {abi.ErrFrame, abi.CodeInvalid, 0},
+		{ErrNotFound, abi.CodeNotFound, 0}, {ErrLimit, abi.CodeLimit, 0}, {abi.ErrFrame, abi.CodeInvalid, 0}, {fmt.Errorf("no disk: %w", ErrInvalid), abi.CodeInvalid, 1},
 		{ErrUnavailable, abi.CodeUnavailable, 0}, {errors.New("no disk"), abi.CodeFailed, 1},
 	} {
 		c, log := idleCall(t, Limits{})

@@ -19,6 +19,10 @@ import (
 	"partneredge/wasm/route"
 )
 
+// MaxAnswer is the most bytes of a module's answer that a node takes: as many as the origin
+// can send it (wire.MaxPayload).
+const MaxAnswer = 4 << 20
+
 // Admitted holds what the manifests of modules that may run together say.
 type Admitted struct {
 	Routes    abi.Routes               // of all modules, for the gate

@@ -71,7 +71,7 @@ func (p *Project) Check(ctx context.Context, c Config) (report CheckReport, err 
 		return report, err
 	}
 	start := time.Now()
-	h, err := p.openHarness(ctx, built, harnessConfig{c.Cache, host.Limits{CPU: c.CPU}, cases.Upstreams, c.Log})
+	h, err := p.openHarness(ctx, built, harnessConfig{c.Cache, host.Limits{CPU: c.CPU, Response: admission.MaxAnswer}, cases.Upstreams, c.Log})
 	if err != nil {
 		rule := "open"
 		if host.ReasonOf(err) != "" {

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"partneredge/edge/admission"
 	"partneredge/edge/hint"
 	"partneredge/host"
 	"partneredge/host/compilecache"
@@ -182,7 +183,7 @@ func (s *server) open(ctx context.Context, p *Project, built Built) (_ *loaded, 
 	}
 	clock := new(fake.Clock)
 	backend, demo := fake.NewDemo(clock.Now)
-	module, err := next.runtime.Open(ctx, code, p.Manifest, hosttest.Capabilities(backend), host.Limits{})
+	module, err := next.runtime.Open(ctx, code, p.Manifest, hosttest.Capabilities(backend), host.Limits{Response: admission.MaxAnswer})
 	if err != nil {
 		return nil, told, hint.Add(err, "edge module check says more about what the host refuses")
 	}

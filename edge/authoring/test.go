@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"partneredge/edge/admission"
 	"partneredge/edge/hint"
 	"partneredge/host"
 )
@@ -51,7 +52,7 @@ func (p *Project) Test(ctx context.Context, c Config) (report TestReport, err er
 	if err != nil {
 		return report, err
 	}
-	h, err := p.openHarness(ctx, built, harnessConfig{c.Cache, host.Limits{CPU: patience}, cases.Upstreams, c.Log})
+	h, err := p.openHarness(ctx, built, harnessConfig{c.Cache, host.Limits{CPU: patience, Response: admission.MaxAnswer}, cases.Upstreams, c.Log})
 	if err != nil {
 		return report, hint.Add(err, "edge module check says more about what the host refuses")
 	}

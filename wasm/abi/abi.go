@@ -88,7 +88,9 @@ const (
 	// OpRevoke [subscriptions]: subscription id -> u8, 1 if it was revoked before.
 	// CodeNotFound if the account has no such subscription.
 	OpRevoke Op = 9
-	// OpLead [outbox]: Lead frame -> nothing, once the lead is on disk.
+	// OpLead [outbox]: Lead frame -> nothing, once the lead is on disk. CodeInvalid with a test
+	// key, of which no lead is kept, without an id, and for a ConsentStatus other than
+	// express_written, inbound_initiated and none.
 	OpLead Op = 10
 	// OpLeadOnce [outbox]: Once frame -> Kept frame, once the lead is on disk or
 	// was kept before. With a test key no lead is kept.
@@ -114,7 +116,7 @@ const (
 	CodeNotFound    Code = -2
 	CodeUnavailable Code = -3 // the host cannot tell now: answer 500, retry later
 	CodeLimit       Code = -4 // a cap is reached
-	CodeInvalid     Code = -5 // the guest's frame is malformed
+	CodeInvalid     Code = -5 // the guest's frame is malformed, or asks for what cannot be
 	CodeFailed      Code = -6 // the host failed; its log says why
 	CodeShort       Code = -65536
 )
@@ -185,7 +187,7 @@ func (op Op) Scope() Scopes {
 func (c Code) Error() string {
 	switch c {
 	case CodeDenied:
-		return "call host: capability not granted"
+		return "call host: not granted by the manifest, or the key lacks the scope"
 	case CodeNotFound:
 		return "call host: not found"
 	case CodeUnavailable:
@@ -193,7 +195,7 @@ func (c Code) Error() string {
 	case CodeLimit:
 		return "call host: limit reached"
 	case CodeInvalid:
-		return "call host: malformed frame"
+		return "call host: malformed or invalid frame"
 	}
 	return "call host: failed"
 }

@@ -165,7 +165,7 @@ func (r *Request) Param(name string) string {
 // Handler and Principal instead of Status and Body; its Headers are then added
 // to the handler's response.
 type Response struct {
-	Status    int
+	Status    int // 200 to 599, which the handler must set
 	Headers   []Header
 	Body      []byte
 	Handler   string // the module to pass the request to; "" if this is the answer

@@ -11,6 +11,7 @@ import (
 
 	"github.com/valyala/fastjson"
 
+	"partneredge/host"
 	"partneredge/store"
 	"partneredge/store/valid"
 	"partneredge/wasm/abi"
@@ -143,7 +144,7 @@ func TestModulesCannotAcknowledgeWhatTheOriginRefuses(t *testing.T) {
 	} {
 		lead := abi.Lead{ID: "lead_1", FirstName: "Ana", Email: "ana@example.com", ConsentStatus: "none", Captured: 1, Created: 1}
 		change(&lead)
-		if err := o.AppendLead(t.Context(), p, lead.Append(nil)); !errors.Is(err, store.ErrInvalid) || o.Store.Outbox.Len() != 0 {
+		if err := o.AppendLead(t.Context(), p, lead.Append(nil)); !errors.Is(err, store.ErrInvalid) || !errors.Is(err, host.ErrInvalid) || o.Store.Outbox.Len() != 0 {
 			t.Errorf("%s: %v, %d wait", name, err, o.Store.Outbox.Len())
 		}
 	}

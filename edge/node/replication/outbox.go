@@ -28,7 +28,7 @@ func (o leadOutbox) AppendLead(ctx context.Context, p abi.Principal, frame []byt
 		return fmt.Errorf("keep lead: %w", err)
 	}
 	if err := valid.Lead(lead); err != nil {
-		return fmt.Errorf("keep lead: %w", err)
+		return fmt.Errorf("keep lead: %w: %w", host.ErrInvalid, err)
 	}
 	hash, err := o.keyHash(p)
 	if err != nil {

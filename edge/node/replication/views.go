@@ -177,11 +177,15 @@ func (v views) fetchFor(ctx context.Context, p abi.Principal, w wanted) (local.R
 	return v.fetch(ctx, w)
 }
 
-// ofRefused makes ErrRefused unavailable to a module: the gate let the request in, so
-// the change that ended its key is on its way, and the next request is answered by it.
+// ofRefused returns what a refusal of the origin is to a module. ErrRefused is unavailable:
+// the gate let the request in, so the change that ended its key is on its way, and the next
+// request is answered by it. ErrInvalid is the module's own fault.
 func ofRefused(err error) error {
-	if errors.Is(err, link.ErrRefused) {
+	switch {
+	case errors.Is(err, link.ErrRefused):
 		return fmt.Errorf("%w: %w", host.ErrUnavailable, err)
+	case errors.Is(err, link.ErrInvalid):
+		return fmt.Errorf("%w: %w", host.ErrInvalid, err)
 	}
 	return err
 }

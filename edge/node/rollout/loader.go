@@ -13,7 +13,6 @@ import (
 
 	"partneredge/edge/admission"
 	"partneredge/edge/release"
-	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/host/compilecache"
 	"partneredge/wasm/httpfront"
@@ -136,7 +135,7 @@ func (l *loader) openModule(ctx context.Context, m release.Module, admitted admi
 	module, err := l.cfg.Runtime.Open(ctx, m.Wasm, admitted.Manifests[m.Name], caps, host.Limits{
 		CPU:      l.cfg.CallCPU,
 		Wall:     l.cfg.CallTimeout,
-		Response: wire.MaxPayload, // a module can answer whatever the origin can send it
+		Response: admission.MaxAnswer,
 	})
 	unlock(err == nil)
 	return module, err

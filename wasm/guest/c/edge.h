@@ -63,7 +63,8 @@ void edge_answer(const edge_request *req, edge_response *resp);
 
 // edge_call runs an operation of the host on a frame; package wasm/abi lists them. The
 // result is the number of bytes written to out, or negative: -1 not granted by the
-// manifest, -2 not found, -3 unavailable, -65536-n: n bytes are needed at out.
+// manifest, or the key lacks the scope, -2 not found, -3 unavailable, -4 a limit is reached,
+// -5 the frame is malformed or invalid, -6 failed, -65536-n: n bytes are needed at out.
 __attribute__((import_module("edge"), import_name("call")))
 int32_t edge_call(int32_t op, const void *frame, int32_t len, void *out, int32_t cap);
 

@@ -153,7 +153,7 @@ impl Response {
 /// Why the host did not do an operation.
 #[derive(Debug, PartialEq)]
 pub enum Refused {
-    /// The manifest does not grant the capability.
+    /// The manifest does not grant the capability, or the key lacks the scope.
     Denied,
     NotFound,
     /// Answer 500; the client may try again later.
