@@ -140,7 +140,7 @@ func New(ctx context.Context, config Config) (*Runtime, error) {
 	}
 	setDefault(&config.compileLimit, 2*time.Minute)
 	r.engine = engine.Share(engine.Limit(r.engine, config.compileLimit)) // in this order: to wait for another is not to compile
-	r.log.Info("module runtime started", "engine", r.engine.Name(), "reset", r.reset.String(), "memory", config.Memory)
+	r.log.Debug("module runtime started", "engine", r.engine.Name(), "reset", r.reset.String(), "memory", config.Memory)
 	if config.Trim > 0 {
 		r.trimming.Go(func() { r.trimEvery(config.Trim) })
 	}

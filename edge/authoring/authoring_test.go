@@ -193,6 +193,28 @@ func keys(files map[string][]byte) func(func(string) bool) {
 	}
 }
 
+// TestCompilerWarnings: what a compiler warns of is said of a module that it builds, by check
+// as a finding.
+func TestCompilerWarnings(t *testing.T) {
+	p := started(t, wasm.C)
+	needCompiler(t, p)
+	built, err := p.Build(t.Context(), t.TempDir())
+	if err != nil || built.Warnings != "" {
+		t.Fatalf("a new module: %q, %v", built.Warnings, err)
+	}
+	replace(t, p, "main.c", "edge_text(resp, \"{\\\"hello\\\":\");", "int forgotten; edge_text(resp, \"{\\\"hello\\\":\");")
+	built, err = p.Build(t.Context(), t.TempDir())
+	if err != nil || !strings.Contains(built.Warnings, "main.c:") || !strings.Contains(built.Warnings, "forgotten") {
+		t.Errorf("the compiler warns %q, %v", built.Warnings, err)
+	}
+	report, err := p.Check(t.Context(), config(t))
+	if err != nil || !report.OK || !slices.ContainsFunc(report.Findings, func(f Finding) bool {
+		return f.Rule == "compiler" && f.Level == Warning && f.Text == built.Warnings
+	}) {
+		t.Errorf("check says %+v, %v", report, err)
+	}
+}
+
 // Two builds of the same sources give the same bytes, and the manifest that lies
 // beside them holds the description of the routes.
 func TestBuild(t *testing.T) {

@@ -24,6 +24,7 @@ type Built struct {
 	Manifest string        `json:"manifest"` // the file of its manifest
 	Size     int64         `json:"size"`     // of the module, bytes
 	TookMS   int64         `json:"took_ms"`
+	Warnings string        `json:"warnings,omitempty"` // of the compiler
 }
 
 // CompileError is the error of sources that do not compile.
@@ -54,7 +55,7 @@ func (p *Project) Build(ctx context.Context, out string) (Built, error) {
 	built := Built{Name: name, Language: p.Language, Wasm: filepath.Join(out, name+".wasm"), Manifest: filepath.Join(out, name+".json")}
 	part := built.Wasm + ".part"
 	defer os.Remove(part)
-	made, err := p.compile(ctx, part)
+	made, said, err := p.compile(ctx, part)
 	if err != nil {
 		return Built{}, err
 	}
@@ -69,6 +70,9 @@ func (p *Project) Build(ctx context.Context, out string) (Built, error) {
 		return Built{}, fmt.Errorf("building the module: %w", err)
 	}
 	built.Size, built.TookMS = int64(len(code)), time.Since(start).Milliseconds()
+	if p.Language != wasm.Go { // which warns of nothing, and says what it downloads
+		built.Warnings = said
+	}
 	return built, nil
 }
 
@@ -85,20 +89,20 @@ func (p *Project) outDir(out string) (string, error) {
 	return out, os.MkdirAll(out, 0o777)
 }
 
-// compile runs the language's compiler and returns the file that it made.
-func (p *Project) compile(ctx context.Context, out string) (made string, err error) {
+// compile runs the language's compiler and returns the file that it made, and what it said.
+func (p *Project) compile(ctx context.Context, out string) (made, said string, err error) {
 	c, err := p.compiler(ctx, out)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	text, err := c.CombinedOutput()
 	if ctx.Err() != nil {
-		return "", ctx.Err()
+		return "", "", ctx.Err()
 	}
 	if err != nil {
-		return "", hint.Add(&CompileError{string(text), err}, "mend what the compiler says above")
+		return "", "", hint.Add(&CompileError{string(text), err}, "mend what the compiler says above")
 	}
-	return c.made, nil
+	return c.made, string(bytes.TrimSpace(text)), nil
 }
 
 // shippedManifest returns the manifest as it lies beside the built module, with the

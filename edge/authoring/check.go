@@ -66,6 +66,9 @@ func (p *Project) Check(ctx context.Context, c Config) (report CheckReport, err 
 		return report, err
 	}
 	report.Size = built.Size
+	if built.Warnings != "" {
+		report.add(Warning, "compiler", "%s", built.Warnings)
+	}
 	p.checkManifest(&report)
 	if err := checkBuilt(built, &report); err != nil || !report.OK {
 		return report, err

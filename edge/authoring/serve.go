@@ -50,6 +50,8 @@ type Loaded struct {
 	Live   string `json:"live_key"` // a key of the demo account with every scope
 	Test   string `json:"test_key"`
 	TookMS int64  `json:"took_ms"` // to build and open the module
+
+	Warnings string `json:"warnings,omitempty"` // of the compiler
 }
 
 // Serve builds a module and serves it beside the gate and the contract's endpoints,
@@ -145,7 +147,7 @@ func (s *server) load(ctx context.Context, event string) error {
 		return err
 	}
 	before := s.current.Swap(next)
-	told.Event, told.TookMS = event, time.Since(start).Milliseconds()
+	told.Event, told.TookMS, told.Warnings = event, time.Since(start).Milliseconds(), built.Warnings
 	s.Loaded(told)
 	return s.unload(context.WithoutCancel(ctx), before)
 }

@@ -30,6 +30,8 @@ type TestReport struct {
 	OK     bool         `json:"ok"`
 	Cases  []CaseReport `json:"cases"`
 	TookMS int64        `json:"took_ms"`
+
+	Warnings string `json:"warnings,omitempty"` // of the compiler
 }
 
 // CaseReport is the outcome of one case.
@@ -57,7 +59,7 @@ func (p *Project) Test(ctx context.Context, c Config) (report TestReport, err er
 		return report, hint.Add(err, "edge module check says more about what the host refuses")
 	}
 	defer func() { err = errors.Join(err, h.close(ctx)) }()
-	report = TestReport{Name: p.Manifest.Name, OK: true}
+	report = TestReport{Name: p.Manifest.Name, OK: true, Warnings: built.Warnings}
 	for _, one := range cases.Cases {
 		began := time.Now()
 		problems := h.run(one, nil)

@@ -46,7 +46,10 @@ func defineModuleNew(flags *pflag.FlagSet) handler {
 }
 
 // moduleFlags are the flags of the commands that build a module.
-type moduleFlags struct{ out, cache string }
+type moduleFlags struct {
+	out, cache string
+	level      slog.Level // of what is logged
+}
 
 func (m *moduleFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&m.out, "out", "", "`DIR` to build into (default: build in the module's folder)")
@@ -54,6 +57,12 @@ func (m *moduleFlags) register(flags *pflag.FlagSet) {
 
 func (m *moduleFlags) registerCache(flags *pflag.FlagSet) {
 	flags.StringVar(&m.cache, "cache", "", "`DIR` of compiled code (default: a folder of the user's cache)")
+}
+
+// registerLog adds the flag of a command that calls the module, whose author wants to see what
+// it logs.
+func (m *moduleFlags) registerLog(flags *pflag.FlagSet) {
+	flags.TextVar(&m.level, "log-level", slog.LevelInfo, "least `LEVEL` that the module logs to be shown: debug, info, warn, error")
 }
 
 // moduleDir returns the folder that the arguments name.
@@ -77,11 +86,11 @@ func (m *moduleFlags) complete() error {
 	return nil
 }
 
-func (m *moduleFlags) config(c *invocation, level slog.Level) (authoring.Config, error) {
+func (m *moduleFlags) config(c *invocation) (authoring.Config, error) {
 	if err := m.complete(); err != nil {
 		return authoring.Config{}, err
 	}
-	log := slog.New(slog.NewTextHandler(c.stderr, &slog.HandlerOptions{Level: level}))
+	log := slog.New(slog.NewTextHandler(c.stderr, &slog.HandlerOptions{Level: m.level}))
 	return authoring.Config{Out: m.out, Cache: m.cache, Log: log}, nil
 }
 
@@ -97,6 +106,7 @@ func defineModuleBuild(flags *pflag.FlagSet) handler {
 		if err != nil {
 			return err
 		}
+		warn(c, built.Warnings)
 		return printModule(c, built, func(w io.Writer) {
 			fmt.Fprintf(w, "%s\t%d bytes, %.1f s\n%s\t\n", built.Wasm, built.Size, float64(built.TookMS)/1000, built.Manifest)
 		})
@@ -107,12 +117,13 @@ func defineModuleTest(flags *pflag.FlagSet) handler {
 	var m moduleFlags
 	m.register(flags)
 	m.registerCache(flags)
+	m.registerLog(flags)
 	return func(ctx context.Context, c *invocation) error {
 		p, err := authoring.Open(moduleDir(c))
 		if err != nil {
 			return err
 		}
-		config, err := m.config(c, slog.LevelWarn)
+		config, err := m.config(c)
 		if err != nil {
 			return err
 		}
@@ -120,6 +131,7 @@ func defineModuleTest(flags *pflag.FlagSet) handler {
 		if err != nil {
 			return err
 		}
+		warn(c, report.Warnings)
 		failed := 0
 		err = printModule(c, report, func(w io.Writer) {
 			for _, one := range report.Cases {
@@ -158,7 +170,8 @@ func defineModuleCheck(flags *pflag.FlagSet) handler {
 		if err != nil {
 			return err
 		}
-		config, err := m.config(c, slog.LevelError+1)
+		m.level = slog.LevelError + 1 // what it is told of is in the findings
+		config, err := m.config(c)
 		if err != nil {
 			return err
 		}
@@ -200,16 +213,18 @@ func defineModuleRun(flags *pflag.FlagSet) handler {
 	var m moduleFlags
 	m.register(flags)
 	m.registerCache(flags)
+	m.registerLog(flags)
 	listen := flags.String("listen", "127.0.0.1:8080", "`ADDR` (host:port) of the API; port 0 is any free one")
 	fakes := flags.Bool("fake-upstreams", false, "let the upstreams of cases.json stand for the servers that the module asks")
 	return func(ctx context.Context, c *invocation) error {
-		config, err := m.config(c, slog.LevelWarn)
+		config, err := m.config(c)
 		if err != nil {
 			return err
 		}
 		return authoring.Serve(ctx, moduleDir(c), authoring.ServeConfig{
 			Config: config, Listen: *listen, FakeUpstreams: *fakes, CheckDial: newCheckDial(),
 			Loaded: func(l authoring.Loaded) {
+				warn(c, l.Warnings)
 				_ = printModule(c, l, func(w io.Writer) { writeLoaded(w, l) }) // nobody is left to tell
 			},
 			Failed: func(err error) {
@@ -231,6 +246,13 @@ func writeLoaded(w io.Writer, l authoring.Loaded) {
 	}
 	fmt.Fprintf(w, "\n%s answers at %s; a save loads it anew. Ctrl-C stops it.\n\n", l.Name, l.URL)
 	fmt.Fprintf(w, "  live key\t%s\n  test key\t%s\n\nTry this:\n\n  curl -i '%s%s' -H 'Authorization: Bearer %s'\n\n", l.Live, l.Test, l.URL, l.Try, l.Live)
+}
+
+// warn prints what a compiler warns of, unless the output says so as JSON.
+func warn(c *invocation, warnings string) {
+	if warnings != "" && !c.JSON {
+		fmt.Fprintln(c.stderr, warnings)
+	}
 }
 
 // printModule prints v as JSON, or as text does.
