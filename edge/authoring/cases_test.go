@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"partneredge/wasm"
+	"partneredge/wasm/contract/pattern"
 )
 
 // TestCases: each case is one that a module which greets passes, or one with the
@@ -147,4 +148,14 @@ func FuzzCases(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestBodiesAreUTF8: a body with bytes that are none is refused, though decoding makes
+// U+FFFD of them, as the case wants.
+func TestBodiesAreUTF8(t *testing.T) {
+	for body, want := range map[string]int{"{\"hello\":\"\ufffd\"}": 0, "{\"hello\":\"\xff\"}": 1} {
+		if problems := matchBody(&pattern.Matcher{Captured: map[string]string{}, Fill: func(text string) string { return text }}, []byte(`{"hello":"\ufffd"}`), []byte(body)); len(problems) != want {
+			t.Errorf("%q: %q", body, problems)
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"partneredge/wasm/abi"
 	"partneredge/wasm/contract/pattern"
@@ -185,6 +186,9 @@ func matchBody(m *pattern.Matcher, wanted json.RawMessage, body []byte) []string
 	var want, got any
 	if err := pattern.Decode(wanted, &want); err != nil {
 		return []string{fmt.Sprintf("what is wanted is no JSON: %v", err)}
+	}
+	if !utf8.Valid(body) { // which decoding would mend
+		return []string{"the answer is not UTF-8"}
 	}
 	if err := pattern.Decode(body, &got); err != nil {
 		return []string{fmt.Sprintf("the answer is no JSON: %v", err)}

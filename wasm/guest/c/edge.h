@@ -128,13 +128,33 @@ static inline void edge_append(edge_response *resp, const void *b, uint32_t n) {
 // edge_text appends text to the body as it is.
 static inline void edge_text(edge_response *resp, const char *s) { edge_append(resp, s, edge_length(s)); }
 
-// edge_string appends a JSON string to the body. b must be UTF-8.
+// edge_character returns how many bytes the character at i takes, 0 where it is not UTF-8.
+static inline uint32_t edge_character(edge_bytes b, uint32_t i) {
+	uint8_t c = b.at[i];
+	uint32_t n = c < 0x80 ? 1 : c < 0xc2 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : c < 0xf5 ? 4 : 0;
+	if (n > b.len - i) return 0;
+	for (uint32_t k = 1; k < n; k++) {
+		if ((b.at[i + k] & 0xc0) != 0x80) return 0;
+	}
+	// Nor are longer forms than needed, halves of surrogate pairs, and what is beyond U+10FFFF.
+	if ((c == 0xe0 && b.at[i + 1] < 0xa0) || (c == 0xed && b.at[i + 1] > 0x9f) ||
+	    (c == 0xf0 && b.at[i + 1] < 0x90) || (c == 0xf4 && b.at[i + 1] > 0x8f)) return 0;
+	return n;
+}
+
+// edge_string appends a JSON string to the body. A byte that is not UTF-8 becomes U+FFFD.
 static inline void edge_string(edge_response *resp, edge_bytes b) {
 	static const char hex[] = "0123456789abcdef";
 	edge_text(resp, "\"");
 	for (uint32_t i = 0; i < b.len; i++) {
 		uint8_t c = b.at[i];
-		if (c == '"' || c == '\\') {
+		uint32_t n = edge_character(b, i);
+		if (n == 0) {
+			edge_text(resp, "\xef\xbf\xbd");
+		} else if (n > 1) {
+			edge_append(resp, b.at + i, n);
+			i += n - 1;
+		} else if (c == '"' || c == '\\') {
 			edge_append(resp, (uint8_t[]){'\\', c}, 2);
 		} else if (c < 0x20) {
 			edge_append(resp, (uint8_t[]){'\\', 'u', '0', '0', (uint8_t)hex[c >> 4], (uint8_t)hex[c & 15]}, 6);
