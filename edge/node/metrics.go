@@ -147,7 +147,8 @@ func oldest(s *local.Store, now time.Time) time.Duration {
 	return max(0, now.Sub(cmp.Or(acceptedAt(first[0]), now)))
 }
 
-// acceptedAt returns when a lead came, as its body has it; the zero time if nothing tells. The
+// acceptedAt returns when a lead came, as its body has it; the zero time if it is in neither
+// the body nor the id. The
 // id of a lead with an Idempotency-Key has midnight instead, so an id counts only where the body
 // cannot be read.
 func acceptedAt(lead outbox.Item) time.Time {

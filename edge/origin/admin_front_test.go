@@ -2,7 +2,6 @@ package origin
 
 import (
 	"context"
-	"database/sql"
 	"encoding/base64"
 	"net/http"
 	"os"
@@ -152,13 +151,7 @@ func TestTokenIsReadWhileNothingIsWritten(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	id, viewer := f.token(store.RoleViewer)
-	// The origin may be writing.
-	other, err := sql.Open("sqlite", "file://"+filepath.Join(f.config.Dir, "central.db")+"?_pragma=busy_timeout(60000)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
-	other.SetMaxOpenConns(1)
+	other := f.database()
 	if _, err := other.ExecContext(t.Context(), `BEGIN IMMEDIATE`); err != nil {
 		t.Fatal(err)
 	}

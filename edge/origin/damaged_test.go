@@ -1,10 +1,7 @@
 package origin
 
 import (
-	"database/sql"
-	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,13 +13,7 @@ import (
 // exec changes the database behind the origin's back.
 func (f *fixture) exec(statement string, args ...any) {
 	f.Helper()
-	// The origin may be writing.
-	raw, err := sql.Open("sqlite", "file://"+filepath.Join(f.config.Dir, "central.db")+"?_pragma=busy_timeout(60000)")
-	if err == nil {
-		_, err = raw.ExecContext(f.Context(), statement, args...)
-		err = errors.Join(err, raw.Close())
-	}
-	if err != nil {
+	if _, err := f.database().ExecContext(f.Context(), statement, args...); err != nil {
 		f.Fatal(err)
 	}
 }

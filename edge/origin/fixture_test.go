@@ -3,6 +3,7 @@ package origin
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"io"
@@ -79,6 +80,23 @@ func databaseAt(t *testing.T, now func() time.Time) func(*Config) {
 			}
 		})
 	}
+}
+
+// database returns one connection to the origin's SQLite file, behind the origin's back. It
+// waits for what the origin writes.
+func (f *fixture) database() *sql.DB {
+	f.Helper()
+	raw, err := sql.Open("sqlite", "file://"+filepath.Join(f.config.Dir, "central.db")+"?_pragma=busy_timeout(60000)")
+	if err != nil {
+		f.Fatal(err)
+	}
+	raw.SetMaxOpenConns(1)
+	f.Cleanup(func() {
+		if err := raw.Close(); err != nil {
+			f.Errorf("closing the second connection to the database: %v", err)
+		}
+	})
+	return raw
 }
 
 func (f *fixture) start() {

@@ -3,10 +3,8 @@ package origin
 import (
 	"bytes"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -401,16 +399,11 @@ func TestLeadsLeaveChanges(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	late := f.enrol("late")
-	raw, err := sql.Open("sqlite", "file://"+filepath.Join(f.config.Dir, "central.db")+"?_pragma=busy_timeout(60000)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer raw.Close()
+	raw := f.database()
 	var others []*enrolled
 	for i := range 3 {
 		others = append(others, f.enrol(fmt.Sprint("n", i)))
 	}
-	raw.SetMaxOpenConns(1)
 	if _, err := raw.Exec("BEGIN IMMEDIATE"); err != nil { // no lead can be written
 		t.Fatal(err)
 	}

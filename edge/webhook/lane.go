@@ -64,7 +64,8 @@ type laneQueues struct {
 	waits    bool // among those that the lane counts as waiting
 }
 
-// ticket is what a queue waits with. The queue counts its tickets: the last one is valid.
+// ticket is a queue's entry among those that wait in a lane. A queue numbers its tickets,
+// and only the one with the last number is valid.
 type ticket struct {
 	queue  *queue
 	number uint64

@@ -138,8 +138,8 @@ func (d *DB) AnsweredSubscription(ctx context.Context, accountID, id, key string
 // AbandonSubscription notes that the answer to a request under an idempotency key did
 // not arrive. The request brought id, and its subscription is revoked and the key freed
 // once none of the answers has arrived, unless its secret was rotated: then somebody
-// knows it. One that the key does not lead to any more, a day later, is left as it is:
-// nothing tells whether it was repeated.
+// knows it. One that the key does not lead to any more, a day later, is left as it
+// is, for the request may have been repeated since.
 func (d *DB) AbandonSubscription(ctx context.Context, accountID, id, key string) (already bool, err error) {
 	const tried = "abandon subscription"
 	more := false

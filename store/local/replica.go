@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Record is what a node holds of a record of the origin's.
+// Record is a node's copy of one of the origin's records.
 type Record struct {
 	// Ref is the id by which changes name the record, such as a key's.
 	Ref string

@@ -172,7 +172,7 @@ func (b *refillBatch) ask(ctx context.Context, req *wire.KeysRequest, reply *wir
 	return asked, err
 }
 
-// outdate tells refillAll to ask for the held keys again.
+// outdate makes refillAll ask for the held keys again.
 func (r *replica) outdate() { signal(r.outdated) }
 
 // refillAll asks for the held keys again each time that all of them became stale, until all

@@ -33,7 +33,7 @@ func newHeartbeats() heartbeats {
 	return heartbeats{nodes: make(map[string]*list.Element), followers: make(map[*Follower]struct{})}
 }
 
-// note tells every follower that a node's report has changed.
+// note marks a node's report as changed for every follower.
 func (h *heartbeats) note(node string) {
 	for f := range h.followers {
 		f.changed[node] = struct{}{}

@@ -23,8 +23,8 @@ import (
 // followerOrder says what a follower follows, and where its state is.
 type followerOrder struct{ URL, Credentials, Dir string }
 
-// order tells a process of the bench's own to follow an origin, or to listen without an
-// answer, until its input ends.
+// order is sent to a child process of the bench: follow an origin, or listen without an
+// answer, until the input ends.
 type order struct {
 	Follow *followerOrder
 	Deaf   int // ports at which it answers nothing

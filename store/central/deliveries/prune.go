@@ -11,7 +11,8 @@ import (
 	"partneredge/store/valid"
 )
 
-// PruneCursor is how far a round of PruneDeliveries has come. Its zero value begins one.
+// PruneCursor is the place that a round of PruneDeliveries has come to. Its zero value begins
+// a round.
 type PruneCursor struct{ delivery, event string }
 
 // PruneDeliveries removes up to limit deliveries that ended before a time, with

@@ -71,7 +71,7 @@ func (q *queue) push(j *job) bool {
 	return true
 }
 
-// warn tells the callers that wait to watch their contexts.
+// warn makes the callers that wait watch their contexts.
 func (q *queue) warn() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
