@@ -68,7 +68,8 @@ type Lockouts interface {
 	Failure(ctx context.Context, client string) (time.Duration, error)
 }
 
-// Views reads the account of a principal.
+// Views reads the account of a principal. As everywhere here, the principal's texts are valid
+// until the call returns: the next request overwrites them.
 type Views interface {
 	AppendProfile(ctx context.Context, dst []byte, p abi.Principal) ([]byte, error)
 	AppendInsights(ctx context.Context, dst []byte, p abi.Principal, since int64, limit int) ([]byte, error)

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,8 +31,13 @@ type subscriptions struct {
 // caller names the keys whose requests are bounded together: those of an account in one
 // environment, so that test keys take no place of a live one.
 type caller struct {
-	account     string
-	environment abi.Environment
+	account string
+	test    bool
+}
+
+// callerOf copies what it keeps of a principal, whose texts are overwritten after its request.
+func callerOf(p abi.Principal) caller {
+	return caller{strings.Clone(p.AccountID), p.Environment == abi.EnvTest}
 }
 
 const (
@@ -122,7 +128,7 @@ func (s *subscriptions) subscribe(ctx context.Context, p abi.Principal, req *wir
 func (s *subscriptions) enter(ctx context.Context, p abi.Principal) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.PlaceTimeout)
 	defer cancel()
-	leave, ok := s.underWay.Await(ctx, caller{p.AccountID, p.Environment})
+	leave, ok := s.underWay.Await(ctx, callerOf(p))
 	if !ok {
 		err = fmt.Errorf("%d requests of the account are under way: %w", maxOfCaller, host.ErrUnavailable)
 	}

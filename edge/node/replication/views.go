@@ -31,7 +31,7 @@ const maxWaiting = 16
 
 // wait takes a place of the caller's to wait for the origin; leave frees it.
 func (v views) wait(p abi.Principal) (leave func(), err error) {
-	leave, ok := v.waiting.Take(caller{p.AccountID, p.Environment})
+	leave, ok := v.waiting.Take(callerOf(p))
 	if !ok {
 		return nil, fmt.Errorf("ask origin for a view: %d of the account's requests wait for it already: %w", maxWaiting, host.ErrUnavailable)
 	}

@@ -11,10 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 	"unicode/utf8"
+	"unsafe"
 
 	"pgregory.net/rapid"
 
 	"partneredge/edge/node/replication/link"
+	"partneredge/edge/places"
 	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/store"
@@ -219,4 +221,42 @@ func TestViewsLeaveSandboxes(t *testing.T) {
 		synctest.Wait()
 		burst("a question was lost with the connection", of("f"), 0, asked)
 	})
+}
+
+// TestPlacesOutliveTexts: the texts of a principal are overwritten after its request, while other
+// requests of the account still have their places.
+func TestPlacesOutliveTexts(t *testing.T) {
+	v := views{waiting: &places.Places[caller]{Each: maxWaiting}}
+	s := newSubscriptions(Config{PlaceTimeout: time.Millisecond})
+	for name, enter := range map[string]func(abi.Principal) (leave func(), err error){
+		"views":         v.wait,
+		"subscriptions": func(p abi.Principal) (func(), error) { return s.enter(context.Background(), p) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			places := func(account string) (taken []func()) {
+				for {
+					leave, err := enter(abi.Principal{AccountID: account})
+					if err != nil {
+						return taken
+					}
+					taken = append(taken, leave)
+				}
+			}
+			reused := []byte("acc_1")
+			first := places(unsafe.String(&reused[0], len(reused)))
+			second := places("acc_2")
+			copy(reused, "acc_3") // the next request
+			if len(first) == 0 || len(second) != len(first) {
+				t.Fatalf("%s: one account has %d places, another %d", name, len(first), len(second))
+			}
+			for _, leave := range append(first, second...) {
+				leave()
+			}
+			for _, account := range []string{"acc_1", "acc_2", "acc_3"} {
+				if taken := places(account); len(taken) != len(first) {
+					t.Errorf("%s: %s has %d places then, want %d", name, account, len(taken), len(first))
+				}
+			}
+		})
+	}
 }
