@@ -204,6 +204,16 @@ func TestKeys(t *testing.T) {
 			t.Errorf("changes %+v, want %v", log, want)
 		}
 
+		short := keyFor(a.ID)
+		short.ExpiresAt = utc.Add(time.Hour)
+		short = must(db.CreateKey(ctx, short))(t)
+		if _, previous, err = db.RotateKey(ctx, short.ID, keyHash(), grace); err != nil || !previous.GraceUntil.Equal(short.ExpiresAt) {
+			t.Errorf("rotated an hour before its expiry: grace until %v, %v", previous.GraceUntil, err)
+		}
+		if got := must(db.Key(ctx, short.ID))(t); !reflect.DeepEqual(got, previous) {
+			t.Errorf("read %+v, want %+v", got, previous)
+		}
+
 		old := must(db.CreateKey(ctx, keyFor(a.ID)))(t)
 		now = now.Add(366 * 24 * time.Hour)
 		_, _, err = db.RotateKey(ctx, old.ID, keyHash(), now.Add(time.Hour))

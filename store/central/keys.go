@@ -259,8 +259,8 @@ func (d *DB) Keys(ctx context.Context, accountID string, p store.Page) ([]store.
 	return listOf(ctx, d, listedKeys, accountID, p)
 }
 
-// RotateKey issues a successor and leaves the key valid until graceUntil (or
-// its expiry, when that is earlier). The successor is of the same account and
+// RotateKey issues a successor and leaves the key valid until graceUntil, or until
+// its expiry when that is earlier: its grace then ends there. The successor is of the same account and
 // environment; scopes, allowlist, rate and label are the key's where the
 // successor has none. ErrConflict when the key is revoked, expired or has a
 // successor already.
@@ -289,6 +289,9 @@ func (d *DB) RotateKey(ctx context.Context, id string, successor store.Key, grac
 		previous = k
 		previous.SuccessorID = next.ID
 		previous.GraceUntil = db.TimeOr(graceUntil, now)
+		if k.ExpiresAt.Before(previous.GraceUntil) {
+			previous.GraceUntil = k.ExpiresAt
+		}
 		if _, err := t.Exec(ctx, `UPDATE keys SET grace_until = ?, successor_id = ? WHERE id = ?`,
 			store.Micros(previous.GraceUntil), previous.SuccessorID, id); err != nil {
 			return err

@@ -33,13 +33,14 @@ func authenticate(req *abi.Request, host Host) (key abi.Key, reason string, err 
 	} else if err != nil {
 		return key, "", err
 	}
+	expired := key.Expires != 0 && req.Now >= key.Expires
 	switch {
 	case key.Revoked != 0: // not compared: the origin's clock may be ahead of this one
 		return key, revokedKey, nil
-	case key.Expires != 0 && req.Now >= key.Expires:
-		return key, keyExpired, nil
-	case key.GraceUntil != 0 && req.Now >= key.GraceUntil:
+	case key.GraceUntil != 0 && (expired || req.Now >= key.GraceUntil): // a rotated key ends as one
 		return key, graceExpired, nil
+	case expired:
+		return key, keyExpired, nil
 	}
 	return key, "", nil
 }

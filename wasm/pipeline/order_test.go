@@ -63,8 +63,8 @@ func TestOrder(t *testing.T) {
 			}
 		}},
 		{"revoked", func(_ *abi.Request, f *failing) { f.key.Revoked = 1 }},
-		{"expired", func(_ *abi.Request, f *failing) { f.key.Expires = now - 1 }},
 		{"past its grace", func(_ *abi.Request, f *failing) { f.key.GraceUntil = now - 1 }},
+		{"expired", func(_ *abi.Request, f *failing) { f.key.Expires = now - 1 }},
 		{"not allowed", func(_ *abi.Request, f *failing) { f.key.Allowlist = []string{"10.0.0.0/8"} }},
 		{"buckets broken", func(_ *abi.Request, f *failing) { f.takeErr = abi.CodeFailed }},
 		{"over the limit", func(_ *abi.Request, f *failing) { f.bucket.Allowed, f.bucket.RetryMS = false, 600 }},

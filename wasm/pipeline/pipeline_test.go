@@ -90,6 +90,8 @@ func TestHandle(t *testing.T) {
 		{"revoked and expired", func(_ *abi.Request, f *fake) { f.key.Revoked, f.key.Expires = now, now }, 401, "api_key_revoked", 1, 0},
 		{"expired", func(_ *abi.Request, f *fake) { f.key.Expires = now }, 401, "api_key_expired", 0, 0},
 		{"grace over", func(_ *abi.Request, f *fake) { f.key.GraceUntil = now }, 401, "api_key_grace_expired", 0, 0},
+		{"grace over, expired since", func(_ *abi.Request, f *fake) { f.key.GraceUntil, f.key.Expires = now-2, now-1 }, 401, "api_key_grace_expired", 0, 0},
+		{"expired in its grace", func(_ *abi.Request, f *fake) { f.key.GraceUntil, f.key.Expires = now+1, now }, 401, "api_key_grace_expired", 0, 0},
 		{"in grace", func(_ *abi.Request, f *fake) { f.key.GraceUntil = now + 1 }, 0, "", 0, 1},
 		{"origin away", func(_ *abi.Request, f *fake) { f.keyErr = abi.CodeUnavailable }, 500, `{"error":"internal_error"}`, 0, 0},
 		{"address allowed", func(_ *abi.Request, f *fake) { f.key.Allowlist = []string{"10.0.0.0/8", "192.0.2.0/24"} }, 0, "", 0, 1},

@@ -42,19 +42,18 @@ func (a *api) toKey(k store.Key) adminapi.Key {
 }
 
 // keyState returns the state that a request with the key meets: active, in_grace,
-// expired or revoked. The end of grace revokes a key.
+// expired or revoked. The end of grace, or the expiry in it, revokes a rotated key.
 func keyState(k store.Key, now time.Time) string {
+	expired, rotated := !now.Before(k.ExpiresAt), !k.GraceUntil.IsZero()
 	switch {
-	case !k.RevokedAt.IsZero():
+	case !k.RevokedAt.IsZero(), rotated && (expired || !now.Before(k.GraceUntil)):
 		return "revoked"
-	case !now.Before(k.ExpiresAt):
-		return "expired"
-	case k.GraceUntil.IsZero():
-		return "active"
-	case now.Before(k.GraceUntil):
+	case rotated:
 		return "in_grace"
+	case expired:
+		return "expired"
 	default:
-		return "revoked"
+		return "active"
 	}
 }
 

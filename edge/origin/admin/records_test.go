@@ -2,6 +2,7 @@ package admin
 
 import (
 	"testing"
+	"time"
 
 	"partneredge/edge/origin/replication"
 	"partneredge/edge/wire"
@@ -29,6 +30,27 @@ func TestNodeSaysWhy(t *testing.T) {
 		v := toRolloutNode(r, n, replication.Report{Connected: true, Status: wire.Status{Running: tt.running, Candidate: tt.candidate}})
 		if v.State != tt.state || v.Reason != why {
 			t.Errorf("a release %s: the node is %s, for %q", what, v.State, v.Reason)
+		}
+	}
+}
+
+// TestKeyState: what is shown of a key is what a request with it meets.
+func TestKeyState(t *testing.T) {
+	now := time.UnixMicro(1)
+	before, after := now.Add(-time.Microsecond), now.Add(time.Microsecond)
+	for want, keys := range map[string][]store.Key{
+		"active":   {{ExpiresAt: after}},
+		"expired":  {{ExpiresAt: now}, {ExpiresAt: before}},
+		"in_grace": {{ExpiresAt: after, GraceUntil: after}},
+		"revoked": {
+			{ExpiresAt: after, RevokedAt: before}, {ExpiresAt: before, RevokedAt: now},
+			{ExpiresAt: after, GraceUntil: now}, {ExpiresAt: before, GraceUntil: before}, {ExpiresAt: now, GraceUntil: after},
+		},
+	} {
+		for _, k := range keys {
+			if got := keyState(k, now); got != want {
+				t.Errorf("expires %v, grace until %v, revoked %v: %s, want %s", k.ExpiresAt, k.GraceUntil, k.RevokedAt, got, want)
+			}
 		}
 	}
 }
