@@ -161,16 +161,17 @@ func (m *Module) call(ctx context.Context, req *abi.Request, resp *abi.Response)
 	resp.Hindered = s.call.hindered
 	var written int
 	var err error
-	if failed == nil {
+	whole := failed == nil || failed.Reason == RequestSize // of which the guest saw nothing
+	if whole {
 		written, err = s.reset()
 	}
 	s.call.memory.Unwatch()
 	switch {
-	case failed == nil && err == nil:
+	case whole && err == nil:
 		m.counts.restored.Add(uint64(written))
 		m.pool.put(s)
-		return nil
-	case failed == nil:
+		return failed
+	case whole:
 		m.runtime.log.Debug("sandbox discarded", "module", m.manifest.Name, "digest", m.digest, "reason", err.Error())
 	}
 	m.counts.discarded.Add(1)
@@ -201,8 +202,8 @@ func (m *Module) report(e *Error) {
 	m.counts.fail(e.Reason)
 	level := slog.LevelError
 	switch e.Reason {
-	case Canceled:
-		level = slog.LevelDebug // any client brings it about, as often as it likes
+	case Canceled, RequestSize:
+		level = slog.LevelDebug // any client brings them about, as often as it likes
 	case Closed:
 		level = slog.LevelInfo
 	}

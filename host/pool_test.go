@@ -136,7 +136,7 @@ func TestDeadlineEndsHostCalls(t *testing.T) {
 }
 
 // TestRequestBeyondTheBuffer: a request that a guest's input buffer has no room for is refused,
-// and the next is answered.
+// and the next is answered, in the same sandbox.
 func TestRequestBeyondTheBuffer(t *testing.T) {
 	_, m, _ := openHostile(t, assembled(nil, nil), memory.Auto, Limits{})
 	if _, err := ask(m, "/", strings.Repeat("x", abi.InputSize)); ReasonOf(err) != RequestSize || !errors.Is(err, abi.ErrTooLarge) {
@@ -145,6 +145,10 @@ func TestRequestBeyondTheBuffer(t *testing.T) {
 	if _, err := ask(m, "/", strings.Repeat("x", 64<<10)); err != nil {
 		t.Errorf("one with a body of 64 KiB: %v", err)
 	}
+	if s := m.Stats(); s.Discarded != 0 || s.Created != 1 {
+		t.Errorf("%d sandboxes were made and %d given up", s.Created, s.Discarded)
+	}
+	pristine(t, m)
 }
 
 // TestInputOfOperationsIsBounded holds that no operation is given more than a request
