@@ -165,27 +165,30 @@ func TestManyHeadersHaveABound(t *testing.T) {
 	}
 }
 
-// No request is answered before the gate has seen it, not even the one that
-// net/http would answer by itself.
-func TestOptionsOfTheWholeServer(t *testing.T) {
+// TestWhatIsNoRequest: what net/http cannot read as a request, it answers as the guide says. All
+// else the gate has seen first, even what net/http would answer by itself.
+func TestWhatIsNoRequest(t *testing.T) {
 	t.Parallel()
-	o := newOrigin(t)
-	n := startNode(t, config(t, o))
-	conn, err := net.Dial("tcp", strings.TrimPrefix(n.URL(), "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if _, err := conn.Write([]byte("OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")); err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != 401 || string(body) != `{"error":"unauthorized","reason":"missing_bearer_token"}` {
-		t.Errorf("status %d, %s", resp.StatusCode, body)
+	n := startNode(t, config(t, newOrigin(t)))
+	const unauthorized = `{"error":"unauthorized","reason":"missing_bearer_token"}`
+	for text, want := range map[string]struct {
+		status int
+		body   string
+	}{
+		"OPTIONS * HTTP/1.1\r\nHost: x":                                         {401, unauthorized},
+		"GET /api/v2/public/webhooks/100%25 HTTP/1.1\r\nHost: x":                {401, unauthorized},
+		"GET /api/v2/public/webhooks/100% HTTP/1.1\r\nHost: x":                  {400, "400 Bad Request"},
+		"GET /api/v2/public/agents/me HTTP/1.1":                                 {400, "400 Bad Request: missing required Host header"},
+		"GET /api/v2/public/agents/me HTTP/1.1\r\nHost: x\r\nExpect: a-miracle": {417, ""},
+	} {
+		conn := must(net.Dial("tcp", strings.TrimPrefix(n.URL(), "http://")))(t)
+		must(conn.Write([]byte(text + "\r\nConnection: close\r\n\r\n")))(t)
+		resp := must(http.ReadResponse(bufio.NewReader(conn), nil))(t)
+		if body := must(io.ReadAll(resp.Body))(t); resp.StatusCode != want.status || string(body) != want.body {
+			t.Errorf("%q: status %d, %s", text, resp.StatusCode, body)
+		}
+		_ = resp.Body.Close()
+		_ = conn.Close()
 	}
 }
 
