@@ -275,8 +275,8 @@ func migrationsBefore(t *testing.T, number string) fs.FS {
 	return before
 }
 
-// TestPartitionsForthAndBack puts the earlier program back, as RATIONALE.md says, lets it
-// write, and migrates again.
+// TestPartitionsForthAndBack puts the earlier program back, as deliveries/RATIONALE.md says,
+// lets it write, and migrates again.
 func TestPartitionsForthAndBack(t *testing.T) {
 	ctx := context.Background()
 	at := place{"postgres", centraltest.Postgres(t)}
