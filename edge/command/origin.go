@@ -48,7 +48,7 @@ type originConfig struct {
 	secretsFile  string // "": secrets.keys in Dir
 	webhookAllow prefixes
 	webhookCA    string
-	schedule     []time.Duration // of tries; nil: the sender's own
+	schedule     []time.Duration // of tries, for tests; nil: the sender's own
 	traces       traceFlags
 }
 

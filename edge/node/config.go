@@ -110,7 +110,7 @@ type Config struct {
 	// requests, so that balancers hear of it in time. Default: 0.
 	Drain time.Duration
 
-	// Lockout rules; each field has a default.
+	// Lockout rules; each field has a default, which tests and benches change.
 	Lockout local.LockoutRules
 
 	// Tracer makes spans of requests; the caller stops it. Default: none.
