@@ -43,6 +43,25 @@ func TestRationalesAreShort(t *testing.T) {
 	}
 }
 
+// TestRationalesNameFolders: where there are many folders, the rationale says why of each.
+func TestRationalesNameFolders(t *testing.T) {
+	for _, of := range []string{"edge", "host", "wasm"} {
+		text, err := os.ReadFile(filepath.Join("../..", of, "RATIONALE.md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries, err := os.ReadDir(filepath.Join("../..", of))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if e.IsDir() && e.Name() != "testdata" && !bytes.Contains(text, []byte("`"+e.Name()+"`")) {
+				t.Errorf("%s/RATIONALE.md does not say why there is %s", of, e.Name())
+			}
+		}
+	}
+}
+
 // TestDocumentsLead: what documents link to or name by its path, from their own folder or
 // from the root, is there. The change log names what was there.
 func TestDocumentsLead(t *testing.T) {
