@@ -237,8 +237,8 @@ func (t *Tx) runJobs(ctx context.Context, jobs []*job, savepoints bool) error {
 		case len(jobs) == 1:
 			err = t.runJob(ctx, j)
 		default:
-			if j.err = t.runJob(ctx, j); j.err != nil && t.touched {
-				err = errors.Join(errSpoiled, j.err)
+			if refused := t.runJob(ctx, j); refused != nil && t.touched {
+				err = errors.Join(errSpoiled, refused)
 			}
 		}
 		if err != nil {
@@ -262,8 +262,8 @@ func (t *Tx) lock(ctx context.Context, jobs []*job) error {
 	return t.Batch.Lock(ctx, slices.Compact(names))
 }
 
-// runJob runs one job. When it fails, t.touched reports whether the transaction
-// is no longer as it was before.
+// runJob runs one job, and leaves the outcome in it in place of an earlier run's. When it
+// fails, t.touched reports whether the transaction is no longer as it was before.
 func (t *Tx) runJob(ctx context.Context, j *job) error {
 	t.touched = false
 	reset := t.Batch.Mark()
@@ -274,6 +274,7 @@ func (t *Tx) runJob(ctx context.Context, j *job) error {
 		// answers its COMMIT with a rollback, not with an error.
 		t.touched = t.touched || !refusal(err)
 	}
+	j.err = err
 	return err
 }
 
@@ -283,14 +284,14 @@ func (t *Tx) runSafely(ctx context.Context, j *job) error {
 	if err := t.control(ctx, "SAVEPOINT job"); err != nil {
 		return err
 	}
-	if j.err = t.runJob(ctx, j); j.err != nil {
-		if retryable(j.err) {
-			return j.err
+	if refused := t.runJob(ctx, j); refused != nil {
+		if retryable(refused) {
+			return refused
 		}
 		// This fails when the database has undone the whole transaction already,
 		// as SQLite does on a full disk.
 		if err := t.control(ctx, "ROLLBACK TO SAVEPOINT job"); err != nil {
-			return errors.Join(j.err, err)
+			return errors.Join(refused, err)
 		}
 	}
 	return t.control(ctx, "RELEASE SAVEPOINT job")

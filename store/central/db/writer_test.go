@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -193,6 +194,43 @@ func TestJobsRunAloneAfterAll(t *testing.T) {
 		if committed != n {
 			t.Errorf("%d of %d jobs are known to be committed", committed, n)
 		}
+	}
+}
+
+// TestRefusedWithOthersAndWrittenAlone has a job refuse beside another, in transactions that
+// fail as a whole, and not when it runs alone: it is not answered with the refusal of then.
+func TestRefusedWithOthersAndWrittenAlone(t *testing.T) {
+	for name, test := range map[string]struct {
+		half bool // it refuses half done, so that all run again in savepoints
+		runs int  // that refuse
+	}{
+		"without savepoints": {false, 1},
+		"in savepoints, too": {true, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			committed, runs := 0, 0
+			d := openWith(t, sqliteURL(t), numbers, func(*Tx) Batch { return &crowdedBatch{committed: &committed} })
+			w := &writer{db: d}
+			other := &job{fn: func(context.Context, *Tx) error { return nil }}
+			refused := &job{fn: func(ctx context.Context, t *Tx) error {
+				runs++
+				if refuses := runs <= test.runs; refuses && !test.half {
+					return store.ErrConflict
+				} else if _, err := t.Exec(ctx, `INSERT INTO a VALUES (?)`, runs); err != nil || !refuses {
+					return err
+				}
+				return store.ErrConflict
+			}}
+			w.run([]*job{other, refused})
+			w.drop()
+			if other.err != nil || refused.err != nil || runs != test.runs+1 {
+				t.Errorf("%v, %v after %d runs, want no error after %d", other.err, refused.err, runs, test.runs+1)
+			}
+			var all string
+			if err := d.QueryRow(t.Context(), `SELECT group_concat(n, ' ') FROM a`).Scan(&all); err != nil || all != fmt.Sprint(runs) {
+				t.Errorf("written are %s, %v, want %d", all, err, runs)
+			}
+		})
 	}
 }
 
