@@ -1,10 +1,16 @@
 package db
 
 import (
+	"context"
+	"fmt"
 	"net"
+	"net/url"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"partneredge/store/central/centraltest"
 )
 
 // TestConnectionsEndWithTheirServer: what a connection waits for is bounded, should the
@@ -39,4 +45,60 @@ func TestConnectionsEndWithTheirServer(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// unanswered returns an address that answers no attempt to connect, as that of a machine
+// without power.
+func unanswered(t *testing.T) string {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Listen(fd, 0); err != nil {
+		t.Fatal(err)
+	}
+	bound, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", bound.(*unix.SockaddrInet4).Port)
+	waits, err := net.Dial("tcp", address) // which is all that its queue has room for
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = waits.Close() })
+	return address
+}
+
+// TestNextServerInTime: the machine of the first server has lost its power, and who has two
+// seconds for a query, as an origin's probe has, gets its answer from the second.
+func TestNextServerInTime(t *testing.T) {
+	t.Parallel()
+	address, err := url.Parse(centraltest.Postgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	address.Host = unanswered(t) + "," + address.Host
+	query := address.Query()
+	query.Set("target_session_attrs", "read-write")
+	address.RawQuery = query.Encode()
+	d := new(DB)
+	if err := d.connect(address.String()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.closePools() }()
+	for range 5 { // a busy machine may need more time for one
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		err = d.read.PingContext(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+	}
+	t.Error(err)
 }

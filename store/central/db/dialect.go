@@ -8,11 +8,13 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
@@ -36,7 +38,11 @@ func (d *DB) connect(address string) error {
 		if err != nil {
 			return fmt.Errorf("%w: %w", store.ErrInvalid, err) // pgx leaves out the password
 		}
-		config.DialFunc = dialer().DialContext
+		dial := dialer()
+		if severalServers(config) {
+			dial.Timeout = unansweredMost
+		}
+		config.DialFunc = dial.DialContext
 		pool := stdlib.OpenDB(*config)
 		pool.SetMaxOpenConns(16)
 		pool.SetMaxIdleConns(16)
@@ -62,6 +68,18 @@ func dialer() *net.Dialer {
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 4},
 		Control:         limitUnacknowledged,
 	}
+}
+
+// unansweredMost bounds how long a server that does not answer keeps a connection from the next
+// one: most callers have 2 or 10 s for all. It lasts until a first packet that was lost has been
+// sent again, after a second.
+const unansweredMost = 1200 * time.Millisecond
+
+// severalServers reports whether a database's URL names more than one server.
+func severalServers(config *pgx.ConnConfig) bool {
+	return slices.ContainsFunc(config.Fallbacks, func(f *pgconn.FallbackConfig) bool {
+		return f.Host != config.Host || f.Port != config.Port // else it is without TLS
+	})
 }
 
 // unacknowledgedMost bounds how long what was sent may stay without an acknowledgement.
