@@ -28,6 +28,7 @@ import (
 	"partneredge/edge/webhook/secrets"
 	"partneredge/store/central"
 	"partneredge/store/central/db"
+	"partneredge/store/durable"
 )
 
 // originReady is the content of DIR/origin.json, which is there while the origin
@@ -168,6 +169,9 @@ func openRecords(ctx context.Context, c central.Config) (*central.DB, error) {
 	if errors.Is(err, db.ErrNewer) {
 		err = hint.Add(err, "install the version that has changed it, or restore with this one a backup made before that: edge restore brings a database up to its own version")
 	}
+	if errors.Is(err, durable.ErrLocked) {
+		err = hint.Add(err, "stop the origin that uses it: origins that share a database need PostgreSQL")
+	}
 	return records, err
 }
 
@@ -192,7 +196,7 @@ func startOrigin(ctx context.Context, c originConfig) (_ *originProcess, err err
 	if err != nil {
 		return nil, err
 	}
-	if o.db, err = openRecords(ctx, central.Config{URL: c.database, Secrets: sealer, Log: c.Log}); err != nil {
+	if o.db, err = openRecords(ctx, central.Config{URL: c.database, Secrets: sealer, Log: c.Log, Exclusive: true}); err != nil {
 		return nil, err
 	}
 	o.started.Add(func(context.Context) error { return o.db.Close() })

@@ -206,7 +206,7 @@ func TestProcesses(t *testing.T) {
 }
 
 // TestDataDirectoryIsLocked: a second process over the same files would spoil
-// them, also one of another command.
+// them, also one of another command, and one with a directory of its own for the rest.
 func TestDataDirectoryIsLocked(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "origin")
 	var o originReady
@@ -214,12 +214,13 @@ func TestDataDirectoryIsLocked(t *testing.T) {
 	first := startProcess(t, filepath.Join(dir, "origin.json"), &o, args...)
 	modules, cache := testFiles.get(t)
 	asDev := []string{"dev", "--data", filepath.Dir(dir), "--port", "0", "--modules", modules, "--cache", cache}
-	for _, second := range [][]string{args, asDev} {
+	elsewhere := []string{"origin", "--data", t.TempDir(), "--admin", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0", "--database", filepath.Join(dir, databaseFile)}
+	for _, second := range [][]string{args, asDev, elsewhere} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		out, err := exec.CommandContext(ctx, testFiles.program(t), second...).CombinedOutput()
 		cancel()
 		if err == nil || !strings.Contains(string(out), "is in use by another process") || !strings.Contains(string(out), "hint: ") {
-			t.Errorf("edge %s over the same data: %v\n%s", second[0], err, out)
+			t.Errorf("edge %s over the same data: %v\n%s", strings.Join(second, " "), err, out)
 		}
 	}
 	first.terminate()

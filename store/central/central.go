@@ -49,6 +49,9 @@ type Config struct {
 	Local func() time.Time
 	// Secrets encrypts signing secrets at rest. nil: they are kept as they are.
 	Secrets deliveries.Sealer
+	// Exclusive keeps others that set it from the file of SQLite as long as the DB is open:
+	// they get durable.ErrLocked. On PostgreSQL it does nothing.
+	Exclusive bool
 }
 
 // DB is the store. It is safe for many goroutines.
@@ -78,7 +81,9 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.db, err = db.Open(ctx, db.Config{URL: c.URL, Log: d.log, Now: c.Now, Local: c.Local, Migrations: migrations, NewBatch: d.newTx})
+	d.db, err = db.Open(ctx, db.Config{
+		URL: c.URL, Log: d.log, Now: c.Now, Local: c.Local, Migrations: migrations, NewBatch: d.newTx, Exclusive: c.Exclusive,
+	})
 	if err != nil {
 		return nil, err
 	}

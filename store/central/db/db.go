@@ -23,7 +23,7 @@ import (
 	"time"
 )
 
-// Config of a DB. Every field but Log, Now and Local is required.
+// Config of a DB. Every field but Log, Now, Local and Exclusive is required.
 type Config struct {
 	// URL of the database. A path, or sqlite://PATH, is a SQLite file, made with
 	// mode 0600 when it is not there; postgres://… is PostgreSQL. "" is
@@ -40,6 +40,9 @@ type Config struct {
 	Migrations fs.FS
 	// NewBatch makes the Batch of a shared transaction.
 	NewBatch func(*Tx) Batch
+	// Exclusive keeps others that set it from the file of SQLite as long as the DB is open:
+	// they get durable.ErrLocked. On PostgreSQL it does nothing.
+	Exclusive bool
 }
 
 // DB is a database. It is safe for many goroutines.
@@ -52,6 +55,7 @@ type DB struct {
 	read     *sql.DB
 	write    *sql.DB   // of SQLite: one connection; of PostgreSQL: the same as read
 	frequent *frequent // of read
+	unlock   func()    // unlocks the file of SQLite; nil: it is not locked
 
 	jobs      chan *job
 	emptying  chan chan error // who waits for EmptyLog
@@ -80,7 +84,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	case c.Local == nil:
 		d.clock.local = time.Now
 	}
-	if err := d.connect(c.URL); err != nil {
+	if err := d.connect(c.URL, c.Exclusive); err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
 	d.frequent = &frequent{pool: d.read}
@@ -126,6 +130,9 @@ func (d *DB) closePools() error {
 	err := d.read.Close()
 	if d.write != d.read {
 		err = errors.Join(err, d.write.Close())
+	}
+	if d.unlock != nil {
+		d.unlock()
 	}
 	return err
 }

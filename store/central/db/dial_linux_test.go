@@ -88,7 +88,7 @@ func TestNextServerInTime(t *testing.T) {
 	query.Set("target_session_attrs", "read-write")
 	address.RawQuery = query.Encode()
 	d := new(DB)
-	if err := d.connect(address.String()); err != nil {
+	if err := d.connect(address.String(), false); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = d.closePools() }()

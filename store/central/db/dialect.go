@@ -3,6 +3,7 @@ package db
 import (
 	"database/sql"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -19,6 +20,7 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"partneredge/store"
+	"partneredge/store/durable"
 )
 
 // dialect writes what differs between the databases. Queries have "?" for
@@ -29,8 +31,9 @@ type dialect struct {
 	timeline bool // whether it says which timeline it is on
 }
 
-// connect opens the pools; whether the database answers shows at the first use.
-func (d *DB) connect(address string) error {
+// connect opens the pools; whether the database answers shows at the first use. exclusive is
+// that of Config.
+func (d *DB) connect(address string, exclusive bool) error {
 	switch {
 	case strings.HasPrefix(address, "postgres://"), strings.HasPrefix(address, "postgresql://"):
 		d.dialect = dialect{name: "postgres", postgres: true}
@@ -57,7 +60,7 @@ func (d *DB) connect(address string) error {
 	if address == "" {
 		address = "central.db"
 	}
-	return d.connectSQLite(address)
+	return d.connectSQLite(address, exclusive)
 }
 
 // dialer returns a dialer of connections that end within half a minute of their server's loss:
@@ -88,7 +91,7 @@ const unacknowledgedMost = 20 * time.Second
 // busyTimeout bounds the wait of SQLite for another process that has the file, in milliseconds.
 const busyTimeout = "10000"
 
-func (d *DB) connectSQLite(path string) error {
+func (d *DB) connectSQLite(path string, exclusive bool) error {
 	d.dialect = dialect{name: "sqlite"}
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -102,6 +105,11 @@ func (d *DB) connectSQLite(path string) error {
 	}
 	if err := f.Close(); err != nil {
 		return err
+	}
+	if exclusive {
+		if d.unlock, err = lockDatabase(path); err != nil {
+			return err
+		}
 	}
 	file := "file://" + (&url.URL{Path: path}).EscapedPath()
 	shared := "?_pragma=busy_timeout(" + busyTimeout + ")&_pragma=foreign_keys(1)&_pragma=journal_mode(wal)&_pragma=synchronous(full)"
@@ -117,6 +125,20 @@ func (d *DB) connectSQLite(path string) error {
 	d.read.SetMaxOpenConns(8)
 	d.read.SetMaxIdleConns(8)
 	return nil
+}
+
+// lockDatabase locks a database file that is there, under each of its names. The lock is that
+// of a file beside it: SQLite has locks of its own on the database, which end for all of this
+// process as soon as it closes that file once.
+func lockDatabase(path string) (unlock func(), err error) {
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return nil, err
+	}
+	unlock, err = durable.LockFile(path + ".lock")
+	if errors.Is(err, durable.ErrLocked) {
+		return nil, fmt.Errorf("%s is %w", path, durable.ErrLocked)
+	}
+	return unlock, err
 }
 
 // Kind returns "sqlite" or "postgres".

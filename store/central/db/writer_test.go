@@ -312,7 +312,7 @@ func TestWorkingDirectoryIsGone(t *testing.T) {
 		t.Skipf("NOT TESTED: a working directory that is gone, which this system keeps: %v", err)
 	}
 	d := new(DB)
-	if err := d.connect("central.db"); err == nil {
+	if err := d.connect("central.db", false); err == nil {
 		t.Error("opened")
 	}
 }
