@@ -106,7 +106,7 @@ func (s *Sender) hold(c deliveries.Claim, readAt time.Time, version uint64, now 
 		}
 	}
 	s.keep(q, 1, i.size())
-	q.endpoint.set(c.Endpoint, readAt, version)
+	q.endpoint.set(c.Endpoint, readAt, now, version)
 	q.items.push(i)
 	if s.mayCancel(q) {
 		s.cancel(q, now)

@@ -72,9 +72,9 @@ type Config struct {
 	Window int
 	// Lease of the deliveries in memory. Default 30 s; at least twice Timeout.
 	Lease time.Duration
-	// EndpointAge is how long ago a subscription may have been read when a delivery
-	// is sent to it. It bounds how late a change by another process is noticed: a
-	// change by this one is noticed at once. Default 10 ms, and 1 s where there can be
+	// EndpointAge is how long ago the reading of a subscription may have ended when a
+	// delivery is sent to it. With the time that a reading takes, it bounds how late a
+	// change by another process is noticed: a change by this one is noticed at once. Default 10 ms, and 1 s where there can be
 	// no other (SQLite).
 	EndpointAge time.Duration
 

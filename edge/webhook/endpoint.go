@@ -15,13 +15,19 @@ type endpoint struct {
 	target      *target
 	secrets     []string
 	deliverable bool
-	readAt      time.Time
+	readAt      time.Time // when the reading began
+	heardAt     time.Time // when the last one ended that knew no more
 	version     uint64
 }
 
-// set takes in a reading that began at readAt and version, unless as much is known, or more.
-func (e *endpoint) set(now deliveries.Endpoint, readAt time.Time, version uint64) {
-	if version < e.version || version == e.version && !readAt.After(e.readAt) {
+// set takes in a reading that began at readAt and version and ended at heardAt, unless as
+// much is known, or more.
+func (e *endpoint) set(now deliveries.Endpoint, readAt, heardAt time.Time, version uint64) {
+	if version < e.version {
+		return
+	}
+	e.heardAt = heardAt
+	if version == e.version && !readAt.After(e.readAt) {
 		return
 	}
 	if e.target == nil || e.target.raw != now.TargetURL {
@@ -51,12 +57,13 @@ func newTarget(raw string) *target {
 	return t
 }
 
-// ensureFresh reports whether q's endpoint was read recently enough to send to it. It
-// queues the endpoint to be read again before it is too old: a moment later, with others
-// that will be by then, since most of a read's cost is the same for any number. s.mu is
-// held.
+// ensureFresh reports whether q's endpoint was read recently enough to send to it. Age
+// counts from the end of a reading, since what comes from a slow database would be too old
+// at once. ensureFresh queues the endpoint to be read again before it is too old: a moment
+// later, with others that will be by then, since most of a read's cost is the same for any
+// number. s.mu is held.
 func (s *Sender) ensureFresh(q *queue, now time.Time) bool {
-	age, version := now.Sub(q.endpoint.readAt), s.c.Store.EndpointsVersion()
+	age, version := now.Sub(q.endpoint.heardAt), s.c.Store.EndpointsVersion()
 	fresh := age <= s.c.EndpointAge && q.endpoint.version == version
 	if (!fresh || age > s.c.EndpointAge/2) && !q.refreshing {
 		q.refreshing = true
@@ -96,6 +103,9 @@ const (
 	refreshLeast = 32
 	refreshers   = 4
 )
+
+// slowRead is how long a read of endpoints takes of which the log tells, once a minute.
+const slowRead = 100 * time.Millisecond
 
 // takeStale takes the queues whose endpoints are to be read next.
 func (s *Sender) takeStale() (queues []*queue) {
@@ -138,7 +148,13 @@ func (s *Sender) refresh(ctx context.Context) (more bool, err error) {
 	defer s.mu.Unlock()
 	now := time.Now()
 	s.refreshing--
-	if now.Sub(began) > s.c.EndpointAge/2 {
+	took := now.Sub(began)
+	if err == nil && took >= slowRead && now.Sub(s.slowReadAt) >= time.Minute {
+		s.slowReadAt = now
+		s.c.Log.Warn("reading webhook endpoints is slow: tries wait for it, and revocations by other origins take effect as late",
+			"took", took, "endpoints", len(queues))
+	}
+	if took > s.c.EndpointAge/2 {
 		s.refreshBatch = max(s.refreshBatch/2, refreshLeast)
 	} else {
 		s.refreshBatch = min(2*s.refreshBatch, refreshMost)
@@ -146,7 +162,7 @@ func (s *Sender) refresh(ctx context.Context) (more bool, err error) {
 	for _, q := range queues {
 		q.refreshing = false
 		if err == nil {
-			q.endpoint.set(endpoints[q.id], began, version) // of a missing one: zero, so not deliverable
+			q.endpoint.set(endpoints[q.id], began, now, version) // of a missing one: zero, so not deliverable
 			if s.mayCancel(q) {
 				s.cancel(q, now)
 			}

@@ -1,10 +1,13 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -70,6 +73,93 @@ func TestEndpointsAreReadTogether(t *testing.T) {
 				t.Logf("age %v, %v a read: endpoints were read %d times", test.age, test.takes, n)
 			}
 		})
+	}
+}
+
+// slowDatabase is one whose answers each take so long to come.
+type slowDatabase struct {
+	*central.DB
+	takes  time.Duration
+	claims bool // deliveries are claimed after they are written
+}
+
+func (s *slowDatabase) SetClaimer(c *deliveries.Claimer) error {
+	if c != nil && s.claims {
+		return nil
+	}
+	if c != nil {
+		claimed := c.Claimed
+		c.Claimed = func(claims []deliveries.Claim) {
+			for i := range claims {
+				claims[i].CreatedAt = claims[i].CreatedAt.Add(-s.takes)
+			}
+			claimed(claims)
+		}
+	}
+	return s.DB.SetClaimer(c)
+}
+
+func (s *slowDatabase) ClaimDeliveries(ctx context.Context, r deliveries.ClaimRequest) ([]deliveries.Claim, []string, error) {
+	defer sleep(ctx, s.takes)
+	return s.DB.ClaimDeliveries(ctx, r)
+}
+
+func (s *slowDatabase) Endpoints(ctx context.Context, ids []string) (map[string]deliveries.Endpoint, error) {
+	defer sleep(ctx, s.takes)
+	return s.DB.Endpoints(ctx, ids)
+}
+
+// TestSlowDatabase: where each answer of the database comes later than the age that a
+// reading of an endpoint may have, deliveries are made nevertheless, and a revocation that
+// comes while an endpoint is read holds.
+func TestSlowDatabase(t *testing.T) {
+	const events = 80
+	for _, takes := range []time.Duration{15 * time.Millisecond, 200 * time.Millisecond} {
+		for _, claims := range []bool{false, true} {
+			path := filepath.Join(t.TempDir(), "origin.db")
+			t.Run(fmt.Sprintf("%v, claimed afterwards: %t", takes, claims), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newSimulation(t, path)
+					account := s.liveAccount().ID
+					sub := s.endpoint(account, "a.example.com", func(q *http.Request) (int, http.Header, error) {
+						sleep(q.Context(), 100*time.Millisecond)
+						return 200, nil, nil
+					})
+					log := &bytes.Buffer{}
+					sender := startSender(t, s.fixture.db, Config{
+						Store:       &slowDatabase{s.fixture.db, takes, claims},
+						EndpointAge: 10 * time.Millisecond, transport: s.fakeEndpoints,
+						Log: slog.New(slog.NewTextHandler(log, nil)),
+					})
+					wakeOnCommit(s.fixture.db, sender)
+					for range events {
+						fire(t, s.fixture.db, account)
+						sleep(t.Context(), 10*time.Millisecond)
+					}
+					sleep(t.Context(), 5*time.Second)
+					synctest.Wait()
+					if n := sender.Stats().Delivered; n != events {
+						t.Errorf("%d delivered, want %d", n, events)
+					}
+					if n := strings.Count(log.String(), "reading webhook endpoints is slow"); n > 1 || (n == 1) != (takes >= slowRead) {
+						t.Errorf("the log tells %d times of reads that take %v:\n%s", n, takes, log)
+					}
+					for range events {
+						fire(t, s.fixture.db, account)
+					}
+					_, err := s.fixture.db.RevokeSubscription(t.Context(), account, sub.ID)
+					must(t, err)
+					revoked := time.Now()
+					sleep(t.Context(), 3*time.Second)
+					synctest.Wait()
+					for _, sent := range s.to("a.example.com") {
+						if sent.at.After(revoked) {
+							t.Errorf("one is sent %v after the revocation", sent.at.Sub(revoked))
+						}
+					}
+				})
+			})
+		}
 	}
 }
 
@@ -344,8 +434,35 @@ func TestReadByAClockAhead(t *testing.T) {
 	if until := q.items.first().until; !until.Equal(now.Add(c.Lease)) {
 		t.Errorf("it is held for %v, want %v", until.Sub(now), c.Lease)
 	}
-	q.endpoint.set(deliveries.Endpoint{TargetURL: "https://example.com/"}, now.Add(time.Second), 1)
+	q.endpoint.set(deliveries.Endpoint{TargetURL: "https://example.com/"}, now.Add(time.Second), now.Add(time.Second), 1)
 	if q.endpoint.deliverable {
 		t.Error("a later reading of the endpoint is not taken in")
+	}
+}
+
+// TestReadingsInAnyOrder: of two readings the one that knows more counts, and the other one,
+// where it ends later, shows that it can still be used. Otherwise a stream of events could
+// overtake each read of a slow database.
+func TestReadingsInAnyOrder(t *testing.T) {
+	start := time.Now()
+	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+	for name, test := range map[string]struct {
+		began, ended, version int
+		target                string
+		heard                 int
+	}{
+		"earlier":                {10, 50, 1, "https://first.example.com/", 50},
+		"later":                  {30, 50, 1, "https://second.example.com/", 50},
+		"of an earlier version":  {30, 50, 0, "https://first.example.com/", 40},
+		"earlier, but of a next": {10, 50, 2, "https://second.example.com/", 50},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var e endpoint
+			e.set(deliveries.Endpoint{TargetURL: "https://first.example.com/"}, at(20), at(40), 1)
+			e.set(deliveries.Endpoint{TargetURL: "https://second.example.com/"}, at(test.began), at(test.ended), uint64(test.version))
+			if e.target.raw != test.target || !e.heardAt.Equal(at(test.heard)) {
+				t.Errorf("%s, heard after %v, want %s after %d ms", e.target.raw, e.heardAt.Sub(start), test.target, test.heard)
+			}
+		})
 	}
 }

@@ -58,6 +58,7 @@ type Sender struct {
 	refreshSoon  bool      // a timer that starts to read them is set
 	refreshing   int       // queries under way that read them
 	refreshedAt  time.Time // when the last of these began
+	slowReadAt   time.Time // when the log last told of a slow one
 }
 
 // Stats counts what a Sender did and has under way.
