@@ -195,13 +195,13 @@ func (s *Sender) claim(ctx context.Context) (more bool, err error) {
 	if len(queues) == 0 {
 		return false, nil
 	}
-	r := deliveries.ClaimRequest{Owner: s.c.Owner, Lease: s.c.Lease, Each: each, Holds: s.isHeld}
+	r := deliveries.ClaimRequest{Owner: s.c.Owner, Lease: s.c.Lease, Each: each, Holds: s.isHeld, Held: make(map[string]int)}
 	seen := make([]int, len(queues))
 	s.mu.Lock()
 	s.claiming = true
 	for i, q := range queues {
 		r.Subscriptions, seen[i] = append(r.Subscriptions, q.id), q.moreSeen
-		r.Held = max(r.Held, q.held)
+		r.Held[q.id] = q.held
 	}
 	s.mu.Unlock()
 	began, version := time.Now(), s.c.Store.EndpointsVersion()

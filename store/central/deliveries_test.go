@@ -60,9 +60,10 @@ func (q *queued) claim(t *testing.T, each int) []deliveries.Claim {
 // claimRest is claim, with the subscriptions that have more due.
 func (q *queued) claimRest(t *testing.T, each int) ([]deliveries.Claim, []string) {
 	t.Helper()
+	due := q.due(t)
 	claims, more, err := q.ClaimDeliveries(context.Background(), deliveries.ClaimRequest{
-		Owner: "w", Lease: time.Minute, Subscriptions: q.due(t), Each: each,
-		Holds: func(id string) bool { return q.held[id].After(q.clock.at) }, Held: len(q.held),
+		Owner: "w", Lease: time.Minute, Subscriptions: due, Each: each,
+		Holds: func(id string) bool { return q.held[id].After(q.clock.at) }, Held: heldOf(due, len(q.held)),
 	})
 	noError(t, err)
 	for _, c := range claims {
@@ -70,6 +71,15 @@ func (q *queued) claimRest(t *testing.T, each int) ([]deliveries.Claim, []string
 	}
 	q.told.put(more)
 	return claims, more
+}
+
+// heldOf is a ClaimRequest's Held: as many of each subscription.
+func heldOf(subscriptions []string, n int) map[string]int {
+	held := make(map[string]int)
+	for _, id := range subscriptions {
+		held[id] = n
+	}
+	return held
 }
 
 // due lists the subscriptions that have something due and were not claimed from.

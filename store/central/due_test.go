@@ -2,6 +2,7 @@ package central
 
 import (
 	"context"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -61,7 +62,7 @@ func TestDueTellsOnce(t *testing.T) {
 			t.Helper()
 			claims, more, err := q.ClaimDeliveries(ctx, deliveries.ClaimRequest{
 				Owner: "w", Lease: time.Minute, Subscriptions: subs, Each: most,
-				Holds: func(id string) bool { return q.held[id].After(q.clock.at) }, Held: len(q.held),
+				Holds: func(id string) bool { return q.held[id].After(q.clock.at) }, Held: heldOf(subs, len(q.held)),
 			})
 			noError(t, err)
 			for _, c := range claims {
@@ -199,4 +200,45 @@ func TestDueOfALongerSchedule(t *testing.T) {
 			t.Errorf("at their time: claimed %d, want 2", len(got))
 		}
 	})
+}
+
+// TestClaimBesideAQueueInMemory: what a process holds of one long queue does not make its
+// claims read as much of every other, and each gets what comes after what is held of it.
+func TestClaimBesideAQueueInMemory(t *testing.T) {
+	ctx := context.Background()
+	q := newQueued(t, place{"sqlite", filepath.Join(t.TempDir(), "origin.db")}, 5)
+	const waiting, held, each = 40, 25, 2
+	for range waiting {
+		q.fire(t)
+	}
+	long := q.subs[0]
+	claims, _, err := q.ClaimDeliveries(ctx, deliveries.ClaimRequest{Owner: "w", Lease: time.Minute, Subscriptions: []string{long}, Each: held})
+	noError(t, err)
+	holds := make(map[string]bool)
+	for _, c := range claims {
+		holds[c.ID] = true
+	}
+	read := 0
+	claims, more, err := q.ClaimDeliveries(ctx, deliveries.ClaimRequest{
+		Owner: "w", Lease: time.Minute, Subscriptions: q.subs, Each: each, Held: map[string]int{long: held, q.subs[1]: 0},
+		Holds: func(id string) bool { read++; return holds[id] },
+	})
+	noError(t, err)
+	got := make(map[string]int)
+	for _, c := range claims {
+		if got[c.SubscriptionID]++; holds[c.ID] {
+			t.Errorf("%s is claimed again", c.ID)
+		}
+	}
+	for _, id := range q.subs {
+		if got[id] != each || !slices.Contains(more, id) {
+			t.Errorf("%d are claimed of %s, want %d and that there are more: %v", got[id], id, each, more)
+		}
+	}
+	if !slices.IsSortedFunc(claims, func(a, b deliveries.Claim) int { return a.NextAt.Compare(b.NextAt) }) {
+		t.Error("they are not in the order in which they are due")
+	}
+	if most := waiting + 4*(each+1); read > most {
+		t.Errorf("%d deliveries were read, want at most %d", read, most)
+	}
 }

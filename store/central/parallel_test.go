@@ -260,7 +260,7 @@ func (c *claimant) claimFrom(ctx context.Context, due []string) ([]deliveries.Cl
 	if c.Kind() == "sqlite" {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		r.Holds, r.Held = func(id string) bool { return c.held[id] }, len(c.held)
+		r.Holds, r.Held = func(id string) bool { return c.held[id] }, heldOf(due, len(c.held))
 	}
 	claims, more, err := c.ClaimDeliveries(ctx, r)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"math/bits"
 	"slices"
 	"strings"
 	"time"
@@ -33,10 +34,10 @@ type ClaimRequest struct {
 	Subscriptions []string
 	Each          int // the most from each subscription
 	// Holds reports whether the owner holds a delivery already, of which it has at
-	// most Held of one subscription. SQLite, which one process uses alone, keeps no
+	// most Held of a subscription. SQLite, which one process uses alone, keeps no
 	// leases of claims and passes these over instead.
 	Holds func(deliveryID string) bool
-	Held  int
+	Held  map[string]int
 }
 
 // ClaimDeliveries gives the owner due deliveries of the subscriptions named, in
@@ -92,10 +93,14 @@ func scanClaim(row db.Row) (c Claim, err error) {
 // readClaims sorts what a query gives, since RETURNING keeps no order.
 func readClaims(ctx context.Context, q db.Querier, query string, args ...any) ([]Claim, error) {
 	claims, err := db.All(ctx, q, scanClaim, query, args...)
+	sortByDue(claims)
+	return claims, err
+}
+
+func sortByDue(claims []Claim) {
 	slices.SortFunc(claims, func(a, b Claim) int {
 		return cmp.Or(a.NextAt.Compare(b.NextAt), strings.Compare(a.ID, b.ID))
 	})
-	return claims, err
 }
 
 // claimLeased leases deliveries to the owner, passing over what another process
@@ -143,12 +148,24 @@ func (s *Store) claimUnleased(ctx context.Context, r ClaimRequest, now time.Time
 }
 
 func (s *Store) readUnleased(ctx context.Context, q db.Querier, r ClaimRequest, now time.Time) (claims []Claim, rest []first, err error) {
-	all, err := readClaims(ctx, q, `SELECT `+db.Prefixed("d", claimColumns)+` FROM json_each(?) s CROSS JOIN deliveries d WHERE d.rowid IN (
-		SELECT rowid FROM deliveries WHERE state = 'pending' AND subscription_id = s.value AND due_at <= ?
-		ORDER BY due_at LIMIT ?)`, s.db.Set(r.Subscriptions), store.Micros(now), r.Each+r.Held+1)
-	if err != nil {
-		return nil, nil, err
+	// SQLite's LIMIT takes no column, so queues of which about as many are held are read
+	// together. One of which thousands are held would else have as many read of every other.
+	alike := make(map[int][]string)
+	for _, id := range r.Subscriptions {
+		held := bits.Len(uint(r.Held[id]))
+		alike[held] = append(alike[held], id)
 	}
+	var all []Claim
+	for held, ids := range alike {
+		some, err := db.All(ctx, q, scanClaim, `SELECT `+db.Prefixed("d", claimColumns)+` FROM json_each(?) s CROSS JOIN deliveries d WHERE d.rowid IN (
+			SELECT rowid FROM deliveries WHERE state = 'pending' AND subscription_id = s.value AND due_at <= ?
+			ORDER BY due_at LIMIT ?)`, s.db.Set(ids), store.Micros(now), r.Each+1<<held)
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, some...)
+	}
+	sortByDue(all)
 	rest, err = db.All(ctx, q, scanFirst, `SELECT id, due_at FROM (
 		SELECT value AS id, (SELECT min(due_at) FROM deliveries
 			WHERE state = 'pending' AND subscription_id = value AND due_at > ?) AS due_at
