@@ -90,6 +90,7 @@ func (p AccountPatch) apply(a store.Account) store.Account {
 // UpdateAccount changes an account. changed is false when it was so already,
 // and then no change is made for nodes.
 func (d *DB) UpdateAccount(ctx context.Context, id string, p AccountPatch) (a store.Account, changed bool, err error) {
+	modeChanged := false // by any run: the commit of one that failed may have gone through
 	err = d.writeTo(ctx, "update account", id, nil, func(ctx context.Context, t *tx) error {
 		before, err := accountTable.Get(ctx, t, id)
 		if err != nil {
@@ -102,6 +103,7 @@ func (d *DB) UpdateAccount(ctx context.Context, id string, p AccountPatch) (a st
 		if err := validateAccount(a); err != nil {
 			return err
 		}
+		modeChanged = modeChanged || a.Mode != before.Mode
 		if _, err := t.Exec(ctx, `UPDATE accounts SET name = ?, mode = ? WHERE id = ?`, a.Name, string(a.Mode), id); err != nil {
 			return err
 		}
@@ -113,7 +115,9 @@ func (d *DB) UpdateAccount(ctx context.Context, id string, p AccountPatch) (a st
 		t.changed(store.ChangeProfile, id, false)
 		return t.audited(ctx, audit.Entry{Action: "account.update", Target: id, Before: before, After: a})
 	})
-	d.EndpointsChanged() // whatever err says: the commit may have gone through
+	if modeChanged { // whatever err says
+		d.EndpointsChanged()
+	}
 	if err != nil {
 		return store.Account{}, false, err
 	}

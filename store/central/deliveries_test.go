@@ -10,6 +10,7 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/deliveries"
+	"partneredge/store/central/idempotency"
 )
 
 // fakeClock is a clock that only tests move.
@@ -367,4 +368,50 @@ func (q *queued) first(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("no firing: %w", err)
 	}
 	return view.Items[0].ID, nil
+}
+
+// TestEndpointsVersion: what ends an endpoint has all be read again, and a request that
+// changes none does not, since any partner could send those without end.
+func TestEndpointsVersion(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		q := newQueued(t, p, 2)
+		other := newAccount(t, q.DB, store.ModeLive).ID
+		kept := must(q.Subscribe(ctx, subscriptionFor(q.account, store.EventSentinelFired), &idempotency.Request{Key: "k", Digest: "d"}))(t)
+		revoke := func(account, id string) error {
+			_, err := q.RevokeSubscription(ctx, account, id)
+			return err
+		}
+		abandon := func(id string) error {
+			_, err := q.AbandonSubscription(ctx, q.account, id, "k")
+			return err
+		}
+		patch := func(p AccountPatch) error {
+			_, _, err := q.UpdateAccount(ctx, q.account, p)
+			return err
+		}
+		name, setup := "B", store.ModeSetup
+		for _, test := range []struct {
+			what   string
+			call   func() error
+			err    error
+			raises bool
+		}{
+			{"an unknown id", func() error { return revoke(q.account, "whs_none") }, store.ErrNotFound, false},
+			{"another account's", func() error { return revoke(other, q.subs[0]) }, store.ErrNotFound, false},
+			{"revoked", func() error { return revoke(q.account, q.subs[0]) }, nil, true},
+			{"revoked again", func() error { return revoke(q.account, q.subs[0]) }, nil, false},
+			{"abandoned, an unknown id", func() error { return abandon("whs_none") }, store.ErrNotFound, false},
+			{"abandoned", func() error { return abandon(kept.ID) }, nil, true},
+			{"a name", func() error { return patch(AccountPatch{Name: &name}) }, nil, false},
+			{"a mode", func() error { return patch(AccountPatch{Mode: &setup}) }, nil, true},
+			{"the same mode", func() error { return patch(AccountPatch{Mode: &setup}) }, nil, false},
+		} {
+			before := q.EndpointsVersion()
+			wantErr(t, test.call(), test.err)
+			if raised := q.EndpointsVersion() > before; raised != test.raises {
+				t.Errorf("%s: endpoints are to be read again: %t", test.what, raised)
+			}
+		}
+	})
 }

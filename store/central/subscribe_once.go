@@ -142,18 +142,17 @@ func (d *DB) AnsweredSubscription(ctx context.Context, accountID, id, key string
 // is, for the request may have been repeated since.
 func (d *DB) AbandonSubscription(ctx context.Context, accountID, id, key string) (already bool, err error) {
 	const tried = "abandon subscription"
-	more := false
-	revoking := id
+	r := revocation{id: id}
 	kept := subscriptionsOf(accountID)
 	err = d.writeTo(ctx, tried, accountID, valid.Reference("subscription", id), func(ctx context.Context, t *tx) error {
-		more = false
+		r.more = false
 		var answer keptSubscription
 		err := kept.Read(ctx, t.Tx, key, &answer)
 		if err != nil {
 			return err
 		}
 		if !answer.untell(id) {
-			already, err = t.isRevoked(ctx, accountID, id)
+			r.already, err = t.isRevoked(ctx, accountID, id)
 			return err
 		}
 		rotated, err := t.secretRotated(ctx, answer.ID)
@@ -162,16 +161,15 @@ func (d *DB) AbandonSubscription(ctx context.Context, accountID, id, key string)
 		}
 		if answer.Repeated || !answer.Untold || rotated {
 			if err = kept.Change(ctx, t.Tx, key, answer); err == nil {
-				already, err = t.isRevoked(ctx, accountID, answer.ID)
+				r.already, err = t.isRevoked(ctx, accountID, answer.ID)
 			}
 			return err
 		}
 		if err = kept.Free(ctx, t.Tx, key); err != nil {
 			return err
 		}
-		revoking = answer.ID
-		already, more, err = d.revoke(ctx, t, accountID, revoking)
-		return err
+		r.id = answer.ID
+		return r.run(ctx, t, accountID)
 	})
-	return already, d.revoked(ctx, tried, revoking, more, err)
+	return r.already, d.revoked(ctx, tried, r, err)
 }

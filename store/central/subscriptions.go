@@ -156,31 +156,43 @@ func (d *DB) insertSubscription(ctx context.Context, t *tx, s store.Subscription
 // claimed when it looks at the endpoint.
 func (d *DB) RevokeSubscription(ctx context.Context, accountID, id string) (already bool, err error) {
 	const tried = "revoke subscription"
-	more := false
-	err = d.writeTo(ctx, tried, accountID, valid.Reference("subscription", id), func(ctx context.Context, t *tx) (err error) {
-		already, more, err = d.revoke(ctx, t, accountID, id)
-		return err
+	r := revocation{id: id}
+	err = d.writeTo(ctx, tried, accountID, valid.Reference("subscription", id), func(ctx context.Context, t *tx) error {
+		return r.run(ctx, t, accountID)
 	})
-	return already, d.revoked(ctx, tried, id, more, err)
+	return r.already, d.revoked(ctx, tried, r, err)
 }
 
-// revoke revokes a subscription in a transaction. more: deliveries are left to cancel.
-func (d *DB) revoke(ctx context.Context, t *tx, account, id string) (already, more bool, err error) {
-	if already, err = t.isRevoked(ctx, account, id); err != nil || already {
-		return already, false, err
-	}
-	if _, err := t.Exec(ctx, `UPDATE subscriptions SET revoked_at = ? WHERE id = ?`, store.Micros(t.Now()), id); err != nil {
-		return false, false, err
-	}
-	more, err = t.deliveries.Cancel(ctx, account, id)
-	return false, more, err
+// revocation is that of a subscription, by a transaction.
+type revocation struct {
+	id      string
+	already bool // it was revoked before
+	more    bool // deliveries are left to cancel
+	wrote   bool // by any run, since one whose commit failed may have been committed
 }
 
-// revoked does what follows the transaction of a revoke, which ended with err.
-func (d *DB) revoked(ctx context.Context, tried, id string, more bool, err error) error {
-	d.EndpointsChanged()
-	if err == nil && more {
-		err = db.Fail(tried, d.CancelRest(ctx, id))
+// run revokes the subscription of the account.
+func (r *revocation) run(ctx context.Context, t *tx, account string) (err error) {
+	r.more = false
+	if r.already, err = t.isRevoked(ctx, account, r.id); err != nil || r.already {
+		return err
+	}
+	r.wrote = true
+	if _, err := t.Exec(ctx, `UPDATE subscriptions SET revoked_at = ? WHERE id = ?`, store.Micros(t.Now()), r.id); err != nil {
+		return err
+	}
+	r.more, err = t.deliveries.Cancel(ctx, account, r.id)
+	return err
+}
+
+// revoked does what follows the transaction of a revocation, which ended with err. One that
+// wrote nothing has no endpoint read again.
+func (d *DB) revoked(ctx context.Context, tried string, r revocation, err error) error {
+	if r.wrote {
+		d.EndpointsChanged()
+	}
+	if err == nil && r.more {
+		err = db.Fail(tried, d.CancelRest(ctx, r.id))
 	}
 	return err
 }
