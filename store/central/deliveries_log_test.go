@@ -3,6 +3,7 @@ package central
 import (
 	"context"
 	"encoding/json"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -277,6 +278,7 @@ func TestBacklog(t *testing.T) {
 		q.clock.at = q.clock.at.Add(40 * time.Second)
 		want(2, 40*time.Second)
 		claims := q.claim(t, 2)
+		want(2, 40*time.Second) // though they are leased: they are not tried yet
 		noError(t, q.RecordOutcomes(ctx, []deliveries.Outcome{q.outcome(claims[0], store.StateDelivered, 0), q.outcome(claims[1], store.StatePending, 5*time.Second)}))
 		want(1, 0)
 		q.clock.at = q.clock.at.Add(6 * time.Second)
@@ -288,6 +290,30 @@ func TestBacklog(t *testing.T) {
 		q.record(t, store.StateDelivered, 0, q.claim(t, 1)...)
 		want(1, 2*time.Second) // the subscription that failed does no more
 	})
+}
+
+// TestBacklogOfOneThatFails: as much as is counted at most, waiting for the first subscription,
+// which fails, does not hide that another's is late.
+func TestBacklogOfOneThatFails(t *testing.T) {
+	ctx := t.Context()
+	q := newQueued(t, place{"sqlite", filepath.Join(t.TempDir(), "origin.db")}, 2)
+	slices.Sort(q.subs)
+	q.fire(t)
+	noError(t, q.db.WriteAlone(ctx, func(ctx context.Context, tx *engine.Tx) error {
+		if _, err := tx.Exec(ctx, `UPDATE subscriptions SET failing_from = 1 WHERE id = ?`, q.subs[0]); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `WITH RECURSIVE series(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM series WHERE i < ?)
+			INSERT INTO deliveries (id, event_id, subscription_id, state, attempts, tries_before, next_at, due_at, lease_owner, created_at, updated_at)
+			SELECT 'dlv_' || i, 'evt_' || i, ?, 'pending', 0, 0, 1, 1, '', 1, 1 FROM series`, deliveries.BacklogMost, q.subs[0])
+		return err
+	}))
+	q.clock.at = q.clock.at.Add(time.Minute)
+	b, err := q.ReadBacklog(ctx)
+	noError(t, err)
+	if want := (deliveries.Backlog{Pending: deliveries.BacklogMost, Overdue: time.Minute}); b != want {
+		t.Errorf("backlog is %+v, want %+v", b, want)
+	}
 }
 
 func TestPruneDeliveries(t *testing.T) {
