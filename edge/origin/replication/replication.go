@@ -80,17 +80,17 @@ type Server struct {
 
 // Start returns once nodes are answered. The caller ends the Server with Stop.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
-	s := &Server{
-		merge: &merge{Config: cfg, limits: &keyLimits{db: cfg.DB, now: cfg.Now}, wake: newSignal()},
-		pump:  &pump{Config: cfg, limited: logging.New(cfg.Log), wake: newSignal()},
-		waker: newWaker(cfg),
-	}
-	s.usage = &keyUsage{Config: cfg, confirm: s.merge.used, limited: logging.New(cfg.Log)}
-	var err error
-	if s.presence, err = newPresence(ctx, cfg); err != nil {
+	presence, err := newPresence(ctx, cfg)
+	if err != nil {
 		return nil, err
 	}
-	s.merge.address, s.pump.long = s.presence.Address, s.presence.long
+	s := &Server{
+		presence: presence,
+		merge:    &merge{Config: cfg, limits: &keyLimits{db: cfg.DB, now: cfg.Now}, wake: newSignal(), address: presence.Address},
+		pump:     &pump{Config: cfg, limited: logging.New(cfg.Log), wake: newSignal(), long: presence.long},
+		waker:    newWaker(cfg),
+	}
+	s.usage = &keyUsage{Config: cfg, confirm: s.merge.used, limited: logging.New(cfg.Log)}
 	if err := s.pump.start(ctx); err != nil {
 		return nil, err
 	}
