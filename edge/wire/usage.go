@@ -8,7 +8,7 @@ const MaxUsageKeys = 2000
 // Usage reports what a node's keys were used for on one day: running totals of a
 // counter, of which the origin keeps the largest.
 type Usage struct {
-	Boot string              `json:"boot"` // identifies the counter, at most 64 bytes
+	Boot string              `json:"boot"` // identifies the counter, at most MaxBootLength bytes
 	Day  store.Day           `json:"day"`
 	Seq  int64               `json:"seq"`  // of the report, which Used confirms
 	Keys map[string]UsageKey `json:"keys"` // by key id

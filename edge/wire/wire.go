@@ -332,12 +332,18 @@ type RevokeReply struct {
 // MaxSpendKeys bounds the keys of one Spend or Share.
 const MaxSpendKeys = 10_000
 
+// Bounds of the names in a Spend and a Usage, in bytes.
+const (
+	MaxBootLength  = 64
+	MaxKeyIDLength = 64
+)
+
 // Spend is a node's rate-limit report: for each key a counter of the requests it
 // has admitted, which only rises and is merged by maximum at the origin. Every
 // origin process receives it.
 type Spend struct {
 	Head
-	Boot string              `json:"boot"` // identifies the run of the node that counts, at most 64 bytes
+	Boot string              `json:"boot"` // identifies the run of the node that counts, at most MaxBootLength bytes
 	Keys map[string]SpentKey `json:"keys"` // by key id
 	// Usage is set every few seconds at most. An older origin ignores it.
 	Usage *Usage `json:"usage,omitempty"`

@@ -328,7 +328,7 @@ func (r *requests) mayRevoke(ctx context.Context, node string, req wire.RevokeRe
 
 func (r *requests) spend(ctx context.Context, node string, req wire.Spend) (wire.Message, error) {
 	vouched := r.presence.vouched(node)
-	err := r.merge.report(ctx, node, vouched, req)
+	err := r.merge.Report(ctx, node, vouched, req)
 	if errors.Is(err, store.ErrInvalid) {
 		return &wire.Head{}, err
 	}

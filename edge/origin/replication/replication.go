@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"partneredge/edge/logging"
+	"partneredge/edge/origin/replication/spending"
 	"partneredge/edge/tracing"
 	"partneredge/edge/wire"
 	"partneredge/store/central"
@@ -67,7 +68,7 @@ const (
 // Server answers nodes and pushes to them until it is stopped.
 type Server struct {
 	presence *Presence
-	merge    *merge
+	merge    *spending.Merger
 	usage    *keyUsage
 	pump     *pump
 	waker    *waker
@@ -86,11 +87,11 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		presence: presence,
-		merge:    &merge{Config: cfg, limits: &keyLimits{db: cfg.DB, now: cfg.Now}, wake: newSignal(), address: presence.Address},
+		merge:    spending.New(spending.Config{DB: cfg.DB, Conn: cfg.Conn, Log: cfg.Log, Now: cfg.Now, Address: presence.Address}),
 		pump:     &pump{Config: cfg, limited: logging.New(cfg.Log), wake: newSignal(), long: presence.long},
 		waker:    newWaker(cfg),
 	}
-	s.usage = &keyUsage{Config: cfg, confirm: s.merge.used, limited: logging.New(cfg.Log)}
+	s.usage = &keyUsage{Config: cfg, confirm: s.merge.Confirm, limited: logging.New(cfg.Log)}
 	if err := s.pump.start(ctx); err != nil {
 		return nil, err
 	}
@@ -111,7 +112,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	})
 	running, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	for _, run := range []func(context.Context){s.pump.run, s.waker.run, s.presence.run, s.presence.writeAll, s.merge.run, s.usage.run} {
+	for _, run := range []func(context.Context){s.pump.run, s.waker.run, s.presence.run, s.presence.writeAll, s.merge.Run, s.usage.run} {
 		s.loops.Go(func() { run(running) })
 	}
 	return s, nil
@@ -133,7 +134,7 @@ func (s *Server) Presence() *Presence { return s.presence }
 func (s *Server) LastChange() int64 { return s.pump.last.Load() }
 
 // MergedKeys counts the keys whose rate-limit reports are merged.
-func (s *Server) MergedKeys() int { return s.merge.buckets.Len() }
+func (s *Server) MergedKeys() int { return s.merge.Keys() }
 
 // signal wakes a loop: sends to it never block, and those that it has not
 // received yet become one.

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"partneredge/edge/logging"
+	"partneredge/edge/origin/replication/spending"
 	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/central"
@@ -30,7 +31,7 @@ const (
 type requests struct {
 	Config
 	presence *Presence
-	merge    *merge
+	merge    *spending.Merger
 	usage    *keyUsage
 	limited  *logging.Limiter // of what nodes can bring about, or a database that is away
 	slots    *slots           // of what partners bring about

@@ -52,11 +52,11 @@ func (u *keyUsage) report(from ratelimit.Reporter, vouched bool, r *wire.Usage) 
 	if r == nil {
 		return nil
 	}
-	if len(r.Keys) == 0 || len(r.Keys) > wire.MaxUsageKeys || r.Boot == "" || len(r.Boot) > maxBootLength {
+	if len(r.Keys) == 0 || len(r.Keys) > wire.MaxUsageKeys || r.Boot == "" || len(r.Boot) > wire.MaxBootLength {
 		return fmt.Errorf("%w: a usage report out of bounds", store.ErrInvalid)
 	}
 	for id, k := range r.Keys {
-		if id == "" || len(id) > maxKeyLength || len(k.KeyHash) > len(store.Key{}.Hash) {
+		if id == "" || len(id) > wire.MaxKeyIDLength || len(k.KeyHash) > len(store.Key{}.Hash) {
 			return fmt.Errorf("%w: a usage report out of bounds", store.ErrInvalid)
 		}
 	}

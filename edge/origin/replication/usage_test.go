@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"partneredge/edge/logging"
+	"partneredge/edge/origin/replication/spending"
 	"partneredge/edge/wire"
 	"partneredge/store"
 )
@@ -18,7 +19,7 @@ import (
 // report that is out of bounds, and of the others one confirmation.
 func TestUsageIsBounded(t *testing.T) {
 	u := &keyUsage{}
-	r := &requests{presence: &Presence{}, merge: &merge{}, usage: u}
+	r := &requests{presence: &Presence{}, merge: &spending.Merger{}, usage: u}
 	used := func(id string) map[string]wire.UsageKey { return map[string]wire.UsageKey{id: {Requests: 1}} }
 	report := func(boot string, usage wire.Usage) error {
 		_, err := r.spend(t.Context(), "node_1", wire.Spend{Boot: boot, Usage: &usage})
@@ -65,7 +66,7 @@ func TestUsageIsBounded(t *testing.T) {
 func TestUsageOfOneNode(t *testing.T) {
 	var log bytes.Buffer
 	u := &keyUsage{}
-	r := &requests{presence: &Presence{}, merge: &merge{}, usage: u, limited: logging.New(slog.New(slog.NewTextHandler(&log, nil)))}
+	r := &requests{presence: &Presence{}, merge: &spending.Merger{}, usage: u, limited: logging.New(slog.New(slog.NewTextHandler(&log, nil)))}
 	report := func(node string, n int) error {
 		keys := make(map[string]wire.UsageKey)
 		for i := range wire.MaxUsageKeys {

@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"time"
 
-	"partneredge/edge/origin/replication"
+	"partneredge/edge/origin/replication/spending"
 	"partneredge/scripts/bench/harness"
 	"partneredge/store/ratelimit"
 )
@@ -15,7 +15,7 @@ const (
 	limiterRounds = 3
 	limiterKeys   = 1_000_000
 	keysReported  = 1000 // in one message of a node
-	dueEvery      = replication.SharePause
+	dueEvery      = spending.SharePause
 	reportEvery   = 100 * time.Millisecond
 )
 

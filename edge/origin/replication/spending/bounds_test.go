@@ -1,16 +1,13 @@
-package replication
+package spending
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"partneredge/edge/wire"
-	"partneredge/store"
 	"partneredge/store/central"
 )
 
@@ -130,28 +127,6 @@ func TestLivesOfANodeThatKeepsNothing(t *testing.T) {
 		}
 		if l.note("node_2", fmt.Sprint("more", n), now) {
 			t.Fatal("a node draws on its keys in more lives at a time")
-		}
-	}
-}
-
-// TestStatusesAreBounded: what a node says of itself is in lists that others must be able to
-// read.
-func TestStatusesAreBounded(t *testing.T) {
-	long := strings.Repeat("x", maxStatusText+1)
-	many := make(map[string]uint64)
-	for i := range maxStatusText {
-		many[fmt.Sprint(i)] = 1
-	}
-	for name, status := range map[string]wire.Status{
-		"region":   {Region: long},
-		"build":    {Build: long},
-		"reason":   {Candidate: &wire.ReleaseStatus{Reason: long}},
-		"digest":   {Running: &wire.ReleaseStatus{Digest: long}},
-		"failures": {Running: &wire.ReleaseStatus{Counts: &wire.ReleaseCounts{Failures: many}}},
-		"latency":  {Traffic: &wire.Traffic{Latency: make([]uint64, maxStatusText+1)}},
-	} {
-		if _, err := (&requests{}).status(t.Context(), "node_1", status); !errors.Is(err, store.ErrInvalid) {
-			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

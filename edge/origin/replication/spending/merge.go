@@ -1,62 +1,82 @@
-package replication
+// Package spending merges at an origin the rate-limit reports of all nodes, and tells each
+// node how the buckets of its keys stand.
+package spending
 
 import (
 	"bytes"
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"partneredge/edge/wire"
 	"partneredge/store"
+	"partneredge/store/central"
 	"partneredge/store/grant"
 	"partneredge/store/ratelimit"
 )
 
-// Times and bounds of rate-limit reports.
+// Config of a Merger. Every field is required.
+type Config struct {
+	DB   *central.DB
+	Conn *nats.Conn
+	Log  *slog.Logger
+	Now  func() time.Time
+	// Address returns the address of a node in subjects.
+	Address func(node string) string
+}
+
 const (
-	shareAgain    = 10 * time.Millisecond // when a share that was not due is looked at again
-	forgetEvery   = time.Minute
-	maxBootLength = 64
-	maxKeyLength  = 64
+	shareAgain  = 10 * time.Millisecond // when a share that was not due is looked at again
+	forgetEvery = time.Minute
 )
 
 // SharePause is the time between two looks for shares that are due, however many nodes
 // report.
 const SharePause = 2 * time.Millisecond
 
-// merge merges the rate-limit reports of all nodes, and tells each node how the
+// Merger merges the rate-limit reports of all nodes, and tells each node how the
 // buckets stand. It holds nothing that another process could not learn from the
 // nodes' next reports, so each of several origin processes keeps one.
-type merge struct {
-	Config
+type Merger struct {
+	cfg     Config
 	buckets ratelimit.Merger
 	lives   lives
 	limits  *keyLimits
-	wake    signal                   // a share may be due
-	address func(node string) string // in subjects
+	wake    chan struct{} // holds one: a share may be due
 }
 
-// report merges a node's report and answers with its shares. Each key counts by
+// New returns a Merger, which tells nodes what others spent while it runs.
+func New(cfg Config) *Merger {
+	return &Merger{cfg: cfg, limits: &keyLimits{db: cfg.DB, now: cfg.Now}, wake: make(chan struct{}, 1)}
+}
+
+// Keys counts the keys whose reports are merged.
+func (m *Merger) Keys() int { return m.buckets.Len() }
+
+// Report merges a node's report and answers with its shares. Each key counts by
 // its own limit, whatever the report says. A key that does not exist, or is
 // revoked, has nothing left, and nothing is kept of it. A key that the node does not
 // prove to hold is not counted, unless the node is vouched for; with another key's hash
 // that is an error, and so is a key whose limit cannot be read: it is not answered, so that it
 // comes again. The others count.
-func (m *merge) report(ctx context.Context, node string, vouched bool, s wire.Spend) error {
-	if len(s.Keys) > wire.MaxSpendKeys || s.Boot == "" || len(s.Boot) > maxBootLength {
+func (m *Merger) Report(ctx context.Context, node string, vouched bool, s wire.Spend) error {
+	if len(s.Keys) > wire.MaxSpendKeys || s.Boot == "" || len(s.Boot) > wire.MaxBootLength {
 		return fmt.Errorf("%w: a spend report out of bounds", store.ErrInvalid)
 	}
 	for key, r := range s.Keys {
-		if key == "" || len(key) > maxKeyLength || r.Spent < 0 || r.Acked < 0 || r.From < 0 || r.Owed < 0 {
+		if key == "" || len(key) > wire.MaxKeyIDLength || r.Spent < 0 || r.Acked < 0 || r.From < 0 || r.Owed < 0 {
 			return fmt.Errorf("%w: a spend report out of bounds", store.ErrInvalid)
 		}
 	}
 	if len(s.Keys) == 0 {
 		return nil
 	}
-	if !m.lives.note(node, s.Boot, m.Now()) {
+	if !m.lives.note(node, s.Boot, m.cfg.Now()) {
 		return fmt.Errorf("%w: a spend report of too many lives of a node", store.ErrInvalid)
 	}
 	limits, unread := m.limits.of(ctx, s.Keys)
@@ -79,26 +99,29 @@ func (m *merge) report(ctx context.Context, node string, vouched bool, s wire.Sp
 		}
 	}
 	from := ratelimit.Reporter{Node: node, Boot: s.Boot}
-	shares := m.buckets.Merge(from, counted, m.Now().UnixMicro())
+	shares := m.buckets.Merge(from, counted, m.cfg.Now().UnixMicro())
 	maps.Copy(shares, apart)
-	m.wake.send()
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
 	return cmp.Or(m.publish(from, shares), refused, unread)
 }
 
-func (m *merge) publish(to ratelimit.Reporter, shares map[string]ratelimit.Share) error {
+func (m *Merger) publish(to ratelimit.Reporter, shares map[string]ratelimit.Share) error {
 	return m.send(to, &wire.Share{Keys: shares})
 }
 
-// used confirms a report of what keys were used for.
-func (m *merge) used(to ratelimit.Reporter, report wire.Used) error {
+// Confirm confirms a report of what keys were used for.
+func (m *Merger) Confirm(to ratelimit.Reporter, report wire.Used) error {
 	return m.send(to, &wire.Share{Used: &report})
 }
 
-func (m *merge) send(to ratelimit.Reporter, share *wire.Share) error {
+func (m *Merger) send(to ratelimit.Reporter, share *wire.Share) error {
 	share.Boot = to.Boot
 	body, err := wire.Encode(share)
 	if err == nil {
-		err = m.Conn.Publish(wire.ToNode+m.address(to.Node)+"."+wire.VerbShare, body)
+		err = m.cfg.Conn.Publish(wire.ToNode+m.cfg.Address(to.Node)+"."+wire.VerbShare, body)
 	}
 	if err != nil {
 		return fmt.Errorf("sharing with node %s: %w", to.Node, err)
@@ -106,8 +129,8 @@ func (m *merge) send(to ratelimit.Reporter, share *wire.Share) error {
 	return nil
 }
 
-// run publishes to each node what others spent, until ctx ends.
-func (m *merge) run(ctx context.Context) {
+// Run publishes to each node what others spent, until ctx ends.
+func (m *Merger) Run(ctx context.Context) {
 	forget := time.Tick(forgetEvery)
 	again := time.NewTimer(shareAgain)
 	defer again.Stop()
@@ -118,17 +141,17 @@ func (m *merge) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-forget:
-			m.buckets.Forget(m.Now().UnixMicro())
+			m.buckets.Forget(m.cfg.Now().UnixMicro())
 			m.limits.forget()
-			m.lives.forget(m.Now())
+			m.lives.forget(m.cfg.Now())
 			continue
 		case <-m.wake:
 		case <-again.C:
 		}
-		due, more := m.buckets.Due(m.Now().UnixMicro())
+		due, more := m.buckets.Due(m.cfg.Now().UnixMicro())
 		for reporter, shares := range due {
 			if err := m.publish(reporter, shares); err != nil {
-				m.Log.Warn("shares not told", "err", err) // they come with the next
+				m.cfg.Log.Warn("shares not told", "err", err) // they come with the next
 			}
 		}
 		if more {
