@@ -50,6 +50,19 @@ func IdempotencyName(keyID, idempotencyKey string) string {
 	return string(sum[:16])
 }
 
+// maxDigest bounds the digest that is remembered with an idempotency key, in bytes.
+const maxDigest = 64
+
+// ShortDigest returns a digest as it is remembered: in place of one that is longer than
+// 64 bytes its hash, for a module may give a whole request.
+func ShortDigest(digest string) string {
+	if len(digest) <= maxDigest {
+		return digest
+	}
+	sum := sha256.Sum256([]byte(digest))
+	return string(sum[:])
+}
+
 func newIdempotency(f *file, maxKeys int, now func() time.Time) (*Idempotency, error) {
 	s := &Idempotency{file: f, now: now, maxKeys: maxKeys, busy: map[string]chan struct{}{}}
 	err := f.each(idempotencyPrefix, "", func(name, value string) bool {

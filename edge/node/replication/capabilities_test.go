@@ -2,7 +2,6 @@ package replication
 
 import (
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 
@@ -12,9 +11,9 @@ import (
 // TestTokensOfNoKey: an id that no key can have gets no tokens, and none is kept, counted or
 // reported.
 func TestTokensOfNoKey(t *testing.T) {
-	o := openOutbox(t)
-	o.Log = slog.New(slog.DiscardHandler)
-	r, err := newReporter(o.Config)
+	cfg, _ := emptyConfig(t)
+	holdKey(t, cfg.Store, "key_1")
+	r, err := newReporter(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +22,7 @@ func TestTokensOfNoKey(t *testing.T) {
 			t.Errorf("an id of %d bytes: %v", len(id), err)
 		}
 	}
-	if n := o.Store.Buckets.Len() + len(r.keys) + len(r.urgent) + len(r.usage.counters); n != 0 {
+	if n := cfg.Store.Buckets.Len() + len(r.keys) + len(r.urgent) + len(r.usage.counters); n != 0 {
 		t.Errorf("%d of them are held", n)
 	}
 	if bucket, err := (limits{r}).Take(t.Context(), "key_1", 100); err != nil || !bucket.Allowed {

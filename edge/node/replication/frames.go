@@ -62,29 +62,6 @@ func firingsFrame(items []store.Firing, more bool) []byte {
 	return list.Append(nil)
 }
 
-// consentAhead bounds how far ahead of its lead the time of a consent may lie, in microseconds.
-// A time without an offset counts as UTC, which is up to 14 hours behind the clock on the wall.
-const consentAhead = 24 * 3600 * int64(1_000_000)
-
-// allowsOutreach reports whether a written consent is on file. One that will be given is none.
-func allowsOutreach(l *abi.Lead) bool {
-	return l.ConsentStatus == "express_written" && l.Captured <= l.Created+consentAhead
-}
-
-// leadOf parses a lead of the principal's and copies what it keeps of frame.
-func leadOf(p abi.Principal, frame []byte) (store.Lead, error) {
-	var l abi.Lead
-	if err := l.Parse(append([]byte(nil), frame...)); err != nil {
-		return store.Lead{}, err
-	}
-	return store.Lead{
-		ID: l.ID, AccountID: p.AccountID, KeyID: p.KeyID, Environment: store.Environment(p.Environment),
-		FirstName: l.FirstName, LastName: l.LastName, Email: l.Email, Phone: l.Phone,
-		ConsentStatus: l.ConsentStatus, ConsentText: l.ConsentText, CapturedAt: store.TimeOf(l.Captured),
-		OutreachAllowed: allowsOutreach(&l), CreatedAt: store.TimeOf(l.Created),
-	}, nil
-}
-
 func subscriptionOf(p abi.Principal, s *abi.Subscription) store.Subscription {
 	return store.Subscription{
 		ID: s.ID, AccountID: p.AccountID, KeyID: p.KeyID, Environment: store.Environment(p.Environment),

@@ -10,23 +10,11 @@ import (
 
 	"partneredge/edge/backoff"
 	"partneredge/edge/node/replication/batch"
-	"partneredge/edge/node/replication/link"
+	"partneredge/edge/node/replication/link/linktest"
 	"partneredge/edge/wire"
 	"partneredge/store"
 	"partneredge/store/local"
 )
-
-// testLink is a link whose questions a test answers.
-type testLink struct {
-	*link.Link
-	answer func(ctx context.Context, req, reply wire.Message) error
-}
-
-func (l testLink) Up() bool { return true }
-
-func (l testLink) Ask(ctx context.Context, _ string, req, reply wire.Message) error {
-	return l.answer(ctx, req, reply)
-}
 
 // TestAnswersOfBeforeAReset: the origin is restored from a backup, in which change numbers are
 // lower, while earlier answers are on their way. None of them is taken for current, however
@@ -41,7 +29,7 @@ func TestAnswersOfBeforeAReset(t *testing.T) {
 		t.Cleanup(func() { _ = store.Close() })
 		o := &restoredOrigin{store: store}
 		r := newReplica(t.Context(), Config{
-			Store: store, Link: testLink{answer: o.answer}, ReadTimeout: time.Minute, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			Store: store, Link: linktest.Link{Answer: o.answer}, ReadTimeout: time.Minute, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		})
 		var hashes []string
 		for i := range keys {

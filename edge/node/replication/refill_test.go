@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"partneredge/edge/node/replication/link"
+	"partneredge/edge/node/replication/link/linktest"
 	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/store"
@@ -125,7 +126,7 @@ func TestRefillIsTakenUpAgain(t *testing.T) {
 					}
 					return nil
 				}
-				r := newReplica(ctx, Config{Store: held, Link: testLink{answer: answer}, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+				r := newReplica(ctx, Config{Store: held, Link: linktest.Link{Answer: answer}, Log: slog.New(slog.DiscardHandler), Now: time.Now})
 				for hash, key := range map[string]*store.Key{"kept": kept, "gone": {ID: "key_2", AccountID: "acc_gone", ExpiresAt: kept.ExpiresAt}} {
 					_, err := r.putKey(hash, key, 1, r.asking(held.Keys))
 					if name := "profile/" + key.AccountID; err == nil && !restarts {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"partneredge/edge/node/replication/leads"
 	"partneredge/edge/places"
 	"partneredge/edge/wire"
 	"partneredge/host"
@@ -70,7 +71,7 @@ type Replication struct {
 	link         Link
 	sync         *synchronizer
 	replica      *replica
-	handoff      *handoff
+	handoff      *leads.Handoff
 	reporter     *reporter
 	subscribed   *subscriptions
 	operators    *operators
@@ -87,10 +88,14 @@ func New(cfg Config) (*Replication, error) {
 	r := &Replication{link: cfg.Link}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.replica = newReplica(r.ctx, cfg)
-	r.handoff = newHandoff(cfg)
+	ofLeads := leads.Config{
+		Store: cfg.Store, Link: cfg.Link, KeyHash: cfg.keyHash, WriteTimeout: cfg.WriteTimeout,
+		Count: cfg.Counters.Leads, Log: cfg.Log, Now: cfg.Now,
+	}
+	r.handoff = leads.NewHandoff(ofLeads)
 	r.subscribed = newSubscriptions(cfg)
 	r.operators = newOperators(cfg)
-	r.sync = newSynchronizer(cfg, r.replica, func() error { return r.handoff.offerAgain(r.ctx) })
+	r.sync = newSynchronizer(cfg, r.replica, func() error { return r.handoff.OfferAgain(r.ctx) })
 	var err error
 	if r.reporter, err = newReporter(cfg); err != nil {
 		r.cancel()
@@ -104,7 +109,7 @@ func New(cfg Config) (*Replication, error) {
 		Lockouts:      limits,
 		Views:         views{r.replica, r.sync, &places.Places[caller]{Each: maxWaiting}},
 		Subscriptions: r.subscribed,
-		Outbox:        leadOutbox{cfg},
+		Outbox:        leads.NewOutbox(ofLeads),
 	}
 	return r, nil
 }
@@ -127,7 +132,7 @@ func (r *Replication) Start() error {
 	for range renewers {
 		r.running.Go(r.replica.renewAll)
 	}
-	for _, run := range []func(context.Context){r.sync.run, r.replica.refillAll, r.sync.state.watch, r.handoff.run, r.handoff.offerDue, r.reporter.run, r.subscribed.run, r.operators.run} {
+	for _, run := range []func(context.Context){r.sync.run, r.replica.refillAll, r.sync.state.watch, r.handoff.Run, r.handoff.OfferDue, r.reporter.run, r.subscribed.run, r.operators.run} {
 		r.running.Go(func() { run(r.ctx) })
 	}
 	return nil
@@ -136,7 +141,7 @@ func (r *Replication) Start() error {
 // connected is called each time that the link has a connection.
 func (r *Replication) connected() {
 	r.sync.state.connect()
-	signal(r.handoff.reconnected)
+	r.handoff.Reconnected()
 	signal(r.reporter.reconnected)
 }
 

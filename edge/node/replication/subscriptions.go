@@ -67,7 +67,7 @@ func (s *subscriptions) SubscribeOnce(ctx context.Context, p abi.Principal, once
 	sub := &once.Subscription
 	reply, err := s.subscribe(ctx, p, &wire.SubscribeRequest{
 		Subscription: subscriptionOf(p, sub),
-		Once:         &wire.Once{Name: onceName(p.KeyID, once.Key), Digest: hex.EncodeToString([]byte(shortDigest(once.Digest)))},
+		Once:         &wire.Once{Name: onceName(p.KeyID, once.Key), Digest: hex.EncodeToString([]byte(local.ShortDigest(once.Digest)))},
 	})
 	made := abi.Subscribed{Outcome: abi.New, Reason: reply.Reason, ID: sub.ID, Secret: sub.Secret, Created: sub.Created}
 	switch before := reply.Repeated; {

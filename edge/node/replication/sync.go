@@ -37,7 +37,7 @@ type synchronizer struct {
 
 	// Of run alone:
 	room    []store.Change // of the last message, used again
-	portion portion        // most changes in the next answer
+	portion link.Portion   // most changes in the next answer
 }
 
 // changeable takes changes in.
@@ -62,7 +62,7 @@ const (
 func newSynchronizer(cfg Config, replica changeable, onOtherHistory func() error) *synchronizer {
 	return &synchronizer{
 		Config: cfg, state: newState(cfg.Link.Up, cfg.Log), replica: replica, warnings: logging.New(cfg.Log),
-		onOtherHistory: onOtherHistory, pushed: newPushed(), portion: newPortion(wire.MaxChanges),
+		onOtherHistory: onOtherHistory, pushed: newPushed(), portion: link.NewPortion(wire.MaxChanges),
 	}
 }
 
@@ -220,7 +220,7 @@ func (s *synchronizer) catchUp(ctx context.Context, attempt int) error {
 		cursor := s.Store.Cursor()
 		from := cursor.Seq
 		empty := from == 0 && s.Store.Keys.Len()+s.Store.Views.Len() == 0
-		req := wire.ChangesRequest{Since: from, History: cursor.History, Limit: s.portion.now}
+		req := wire.ChangesRequest{Since: from, History: cursor.History, Limit: s.portion.Now}
 		if empty {
 			req.Limit = 1 // an empty replica needs only the number of the last change
 		}
@@ -231,12 +231,12 @@ func (s *synchronizer) catchUp(ctx context.Context, attempt int) error {
 		cancel()
 		if err != nil {
 			if !empty {
-				s.portion.failed(req.Limit, err)
+				s.portion.Failed(req.Limit, err)
 			}
 			return err
 		}
 		if !empty {
-			s.portion.answered()
+			s.portion.Answered()
 		}
 		if reply.Reset || reply.Latest < from || empty && reply.Latest > 0 {
 			if err := s.reset(&reply, empty); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"partneredge/edge/node/replication/link/linktest"
 	"partneredge/edge/wire"
 	"partneredge/store/local"
 )
@@ -51,7 +52,7 @@ func TestMessagesThatWaitedAreNoNews(t *testing.T) {
 func TestHeartbeatAfterATimeout(t *testing.T) {
 	var asked atomic.Int64
 	cfg, heartbeat := emptyConfig(t)
-	cfg.Link = testLink{answer: func(context.Context, wire.Message, wire.Message) error {
+	cfg.Link = linktest.Link{Answer: func(context.Context, wire.Message, wire.Message) error {
 		asked.Add(1)
 		return nil
 	}}
@@ -92,5 +93,5 @@ func emptyConfig(t *testing.T) (Config, *nats.Msg) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Config{Store: held, Link: testLink{}, Log: slog.New(slog.DiscardHandler), Now: time.Now}, &nats.Msg{Data: body}
+	return Config{Store: held, Link: linktest.Link{}, Log: slog.New(slog.DiscardHandler), Now: time.Now}, &nats.Msg{Data: body}
 }

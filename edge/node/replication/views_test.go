@@ -16,10 +16,12 @@ import (
 	"pgregory.net/rapid"
 
 	"partneredge/edge/node/replication/link"
+	"partneredge/edge/node/replication/link/linktest"
 	"partneredge/edge/places"
 	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/store"
+	"partneredge/store/local"
 	"partneredge/wasm/abi"
 )
 
@@ -101,9 +103,17 @@ func TestTextsOfViewsAreUTF8(t *testing.T) {
 	}
 }
 
+// holdKey has a store hold a key, whose hash is its id.
+func holdKey(t *testing.T, state *local.Store, id string) {
+	t.Helper()
+	if _, err := state.Keys.Put(id, local.Record{Ref: id, Fetched: time.Now()}, state.Keys.Epoch()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // restartedLink keeps what is to be called when the connection begins and ends.
 type restartedLink struct {
-	testLink
+	linktest.Link
 	connected, lost func()
 }
 
@@ -128,7 +138,7 @@ func TestViewsLeaveSandboxes(t *testing.T) {
 		return abi.Principal{AccountID: account, KeyID: "key of " + account}
 	}
 	var mute atomic.Bool
-	l := &restartedLink{testLink: testLink{answer: func(ctx context.Context, req, reply wire.Message) error {
+	l := &restartedLink{Link: linktest.Link{Answer: func(ctx context.Context, req, reply wire.Message) error {
 		if mute.Load() {
 			<-ctx.Done()
 			return fmt.Errorf("%w: %w", host.ErrUnavailable, ctx.Err())

@@ -1,4 +1,4 @@
-package replication
+package leads
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"partneredge/edge/node/replication/link/linktest"
 	"partneredge/edge/wire"
 	"partneredge/store/durable"
 	"partneredge/store/durable/durabletest"
@@ -31,8 +32,7 @@ func TestUnreadLeadIsSentAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		holdKey(t, state, "key_1")
-		o := leadOutbox{Config{Store: state, Now: func() time.Time { return now }, Counters: Counters{Leads: func(string, int) {}}}}
+		o := NewOutbox(Config{Store: state, KeyHash: idAsHash, Now: func() time.Time { return now }, Count: func(string, int) {}})
 		if try == 1 {
 			disk.Set("outbox.log", 1) // in which the lead ends
 		}
@@ -81,16 +81,16 @@ func TestUnreadLeadsKeepNoOthersWaiting(t *testing.T) {
 			}
 			return nil
 		}
-		h := newHandoff(Config{
-			Store: &local.Store{Outbox: box}, Link: testLink{answer: answer}, WriteTimeout: time.Second,
-			Counters: Counters{Leads: func(string, int) {}}, Log: log, Now: time.Now,
+		h := NewHandoff(Config{
+			Store: &local.Store{Outbox: box}, Link: linktest.Link{Answer: answer}, WriteTimeout: time.Second,
+			Count: func(string, int) {}, Log: log, Now: time.Now,
 		})
 		disk.Set(path, 0) // what waits longest is in it
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			h.run(ctx)
+			h.Run(ctx)
 		}()
 		time.Sleep(time.Second)
 		synctest.Wait()

@@ -1,4 +1,4 @@
-package replication
+package leads
 
 import (
 	"encoding/json"
@@ -21,26 +21,26 @@ import (
 // guestOutbox gives a handler the node's outbox without a sandbox between them.
 type guestOutbox struct {
 	t *testing.T
-	leadOutbox
+	Outbox
 	p abi.Principal
 }
 
 func (g guestOutbox) Lead(l *abi.Lead) error { return g.AppendLead(g.t.Context(), g.p, l.Append(nil)) }
 func (g guestOutbox) LeadOnce(o *abi.Once) (abi.Kept, error) {
-	return g.leadOutbox.LeadOnce(g.t.Context(), g.p, o)
+	return g.Outbox.LeadOnce(g.t.Context(), g.p, o)
 }
 
 // acknowledge sends a body through the handler. If the lead is acknowledged, it
 // must lie in the outbox as one that the origin keeps; otherwise it must have
 // been refused by name, never with a 500.
-func acknowledge(t *testing.T, o leadOutbox, body []byte, random [16]byte) (accepted bool) {
+func acknowledge(t *testing.T, o Outbox, body []byte, random [16]byte) (accepted bool) {
 	t.Helper()
 	p := abi.Principal{AccountID: "acc_1", KeyID: "key_1", Environment: abi.EnvLive}
 	req := abi.Request{Now: time.Now().UnixMicro(), Method: "POST", Body: body, Principal: p}
 	copy(req.Random[:], random[:])
 	var resp abi.Response
 	leads.Handle(&req, &resp, guestOutbox{t, o, p})
-	items, err := o.Store.Outbox.Pending(2, 1<<20, nil)
+	items, err := o.cfg.Store.Outbox.Pending(2, 1<<20, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func acknowledge(t *testing.T, o leadOutbox, body []byte, random [16]byte) (acce
 	if lead.CapturedAt.IsZero() && fastjson.GetString(body, "consent", "captured_at") != "" {
 		t.Fatalf("%q was acknowledged without its time of consent", body)
 	}
-	if err := o.Store.Outbox.Remove(t.Context(), items[0].ID); err != nil {
+	if err := o.cfg.Store.Outbox.Remove(t.Context(), items[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	return true
@@ -144,8 +144,8 @@ func TestModulesCannotAcknowledgeWhatTheOriginRefuses(t *testing.T) {
 	} {
 		lead := abi.Lead{ID: "lead_1", FirstName: "Ana", Email: "ana@example.com", ConsentStatus: "none", Captured: 1, Created: 1}
 		change(&lead)
-		if err := o.AppendLead(t.Context(), p, lead.Append(nil)); !errors.Is(err, store.ErrInvalid) || !errors.Is(err, host.ErrInvalid) || o.Store.Outbox.Len() != 0 {
-			t.Errorf("%s: %v, %d wait", name, err, o.Store.Outbox.Len())
+		if err := o.AppendLead(t.Context(), p, lead.Append(nil)); !errors.Is(err, store.ErrInvalid) || !errors.Is(err, host.ErrInvalid) || o.cfg.Store.Outbox.Len() != 0 {
+			t.Errorf("%s: %v, %d wait", name, err, o.cfg.Store.Outbox.Len())
 		}
 	}
 }

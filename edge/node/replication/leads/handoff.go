@@ -1,4 +1,4 @@
-package replication
+package leads
 
 import (
 	"bytes"
@@ -20,15 +20,15 @@ import (
 	"partneredge/wasm/abi"
 )
 
-// handoff hands the leads of the outbox over to the origin, and removes each once
+// Handoff hands the leads of the outbox over to the origin, and removes each once
 // the origin has committed it.
-type handoff struct {
-	Config
+type Handoff struct {
+	cfg         Config
 	warnings    *logging.Limiter
 	reconnected chan struct{} // holds one
 
-	// Of run alone:
-	batch    portion              // most leads in the next request
+	// Of Run alone:
+	batch    link.Portion         // most leads in the next request
 	deferred map[string]time.Time // when to try leads again that the origin cannot read
 	rejected bool                 // leads that were set aside are to be offered again
 	left     bool                 // some are set aside
@@ -45,15 +45,25 @@ const (
 	deferFor = 10 * time.Minute
 )
 
-func newHandoff(cfg Config) *handoff {
-	return &handoff{
-		Config: cfg, warnings: logging.New(cfg.Log), reconnected: make(chan struct{}, 1),
-		batch: newPortion(maxBatch), deferred: map[string]time.Time{}, rejected: true,
+// NewHandoff returns a Handoff, which hands leads over while it runs.
+func NewHandoff(cfg Config) *Handoff {
+	return &Handoff{
+		cfg: cfg, warnings: logging.New(cfg.Log), reconnected: make(chan struct{}, 1),
+		batch: link.NewPortion(maxBatch), deferred: map[string]time.Time{}, rejected: true,
 	}
 }
 
-// run hands leads over until ctx ends.
-func (h *handoff) run(ctx context.Context) {
+// Reconnected is called each time that there is a connection: the origin may take what it
+// did not take before.
+func (h *Handoff) Reconnected() {
+	select {
+	case h.reconnected <- struct{}{}:
+	default:
+	}
+}
+
+// Run hands leads over until ctx ends.
+func (h *Handoff) Run(ctx context.Context) {
 	retry := backoff.New(200*time.Millisecond, 10*time.Second)
 	again, due := time.NewTimer(0), true // due: again runs
 	defer again.Stop()
@@ -61,24 +71,24 @@ func (h *handoff) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-h.Store.Outbox.Wake():
+		case <-h.cfg.Store.Outbox.Wake():
 		case <-h.reconnected:
 			h.rejected = true
 		case <-again.C:
 			h.rejected, due = true, false
 		}
-		for more := true; more && ctx.Err() == nil && h.Link.Up(); {
+		for more := true; more && ctx.Err() == nil && h.cfg.Link.Up(); {
 			var err error
 			if more, err = h.next(ctx); err != nil && ctx.Err() == nil {
 				if !link.Permanent(err) { // of which the link warns
-					h.warnings.Warn("leads", "leads not handed over yet", "waiting", h.Store.Outbox.Len(), "err", err)
+					h.warnings.Warn("leads", "leads not handed over yet", "waiting", h.cfg.Store.Outbox.Len(), "err", err)
 				}
 				more = true
 			}
 			retry.Wait(ctx, err)
 		}
 		h.offerRejected(ctx)
-		if (h.left || h.Store.Outbox.Len() > 0) && !due { // new leads do not put it off
+		if (h.left || h.cfg.Store.Outbox.Len() > 0) && !due { // new leads do not put it off
 			again.Reset(deferFor)
 			due = true
 		}
@@ -87,9 +97,9 @@ func (h *handoff) run(ctx context.Context) {
 
 // next hands over the leads that have waited longest. It reports whether there
 // may be more.
-func (h *handoff) next(ctx context.Context) (more bool, err error) {
-	now := h.Now()
-	items, err := h.Store.Outbox.Pending(h.batch.now, maxBatchBytes, func(id string) bool {
+func (h *Handoff) next(ctx context.Context) (more bool, err error) {
+	now := h.cfg.Now()
+	items, err := h.cfg.Store.Outbox.Pending(h.batch.Now, maxBatchBytes, func(id string) bool {
 		until, waits := h.deferred[id]
 		left := until.Sub(now)
 		return waits && left > 0 && left <= deferFor // a longer wait is of a clock that was put back
@@ -115,7 +125,7 @@ func (h *handoff) next(ctx context.Context) (more bool, err error) {
 		return true, nil
 	}
 	if err != nil {
-		h.batch.failed(len(sent), err)
+		h.batch.Failed(len(sent), err)
 		return true, err
 	}
 	for _, raw := range req.Raw {
@@ -134,17 +144,17 @@ func (h *handoff) next(ctx context.Context) (more bool, err error) {
 	return true, h.settle(ctx, reply, sent)
 }
 
-// offerAgain marks all leads that were handed over and are still kept as waiting: the
+// OfferAgain marks all leads that were handed over and are still kept as waiting: the
 // origin may no longer have them.
-func (h *handoff) offerAgain(ctx context.Context) error {
+func (h *Handoff) OfferAgain(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.offered++
-	return h.Store.Outbox.OfferAgain(ctx)
+	return h.cfg.Store.Outbox.OfferAgain(ctx)
 }
 
-// offerDue tries until ctx ends what offerAgain could not do.
-func (h *handoff) offerDue(ctx context.Context) {
+// OfferDue tries until ctx ends what OfferAgain could not do.
+func (h *Handoff) OfferDue(ctx context.Context) {
 	retry := backoff.New(time.Second, time.Minute)
 	check := time.Tick(time.Second)
 	for {
@@ -152,7 +162,7 @@ func (h *handoff) offerDue(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-check:
-			if h.Store.Cursor().OfferDue {
+			if h.cfg.Store.Cursor().OfferDue {
 				retry.Wait(ctx, h.offerOnceMore(ctx))
 			}
 		}
@@ -161,16 +171,16 @@ func (h *handoff) offerDue(ctx context.Context) {
 
 // offerOnceMore holds mu until the offer is no longer due, so that one which becomes
 // due meanwhile stays so. Answers that are under way are the present origin's.
-func (h *handoff) offerOnceMore(ctx context.Context) error {
+func (h *Handoff) offerOnceMore(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err := h.Store.Outbox.OfferAgain(ctx); err != nil {
+	if err := h.cfg.Store.Outbox.OfferAgain(ctx); err != nil {
 		return err
 	}
-	return h.Store.Offered()
+	return h.cfg.Store.Offered()
 }
 
-func (h *handoff) timesOffered() int {
+func (h *Handoff) timesOffered() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.offered
@@ -190,12 +200,12 @@ func idOf(body []byte) string {
 // proven returns the body of a lead with the hash of its key. An earlier program kept
 // leads without it: it is added while the key is held. Without it, the origin keeps
 // the lead in its quarantine.
-func (h *handoff) proven(body []byte) []byte {
+func (h *Handoff) proven(body []byte) []byte {
 	var lead store.AcceptedLead
 	if bytes.Contains(body, []byte(`"key_hash"`)) || json.Unmarshal(body, &lead) != nil {
 		return body
 	}
-	hash, err := h.keyHash(abi.Principal{KeyID: lead.KeyID})
+	hash, err := h.cfg.KeyHash(abi.Principal{KeyID: lead.KeyID})
 	if err != nil {
 		return body
 	}
@@ -206,31 +216,31 @@ func (h *handoff) proven(body []byte) []byte {
 	return body
 }
 
-func (h *handoff) ask(ctx context.Context, req *wire.LeadsRequest) (*wire.LeadsReply, error) {
-	within, cancel := context.WithTimeout(ctx, h.WriteTimeout)
+func (h *Handoff) ask(ctx context.Context, req *wire.LeadsRequest) (*wire.LeadsReply, error) {
+	within, cancel := context.WithTimeout(ctx, h.cfg.WriteTimeout)
 	defer cancel()
 	reply := new(wire.LeadsReply)
-	err := h.Link.Ask(within, wire.VerbLeads, req, reply)
+	err := h.cfg.Link.Ask(within, wire.VerbLeads, req, reply)
 	return reply, err
 }
 
 // narrow halves the batch until it is the one lead for which the origin refuses
 // whole requests, and defers that one.
-func (h *handoff) narrow(sent map[string]outbox.Item) {
+func (h *Handoff) narrow(sent map[string]outbox.Item) {
 	if len(sent) > 1 {
-		h.batch.now = (len(sent) + 1) / 2
+		h.batch.Now = (len(sent) + 1) / 2
 		return
 	}
-	h.batch.now = maxBatch
+	h.batch.Now = maxBatch
 	for id := range sent {
-		h.deferred[id] = h.Now().Add(deferFor)
-		h.Log.Error("origin cannot read a lead: it stays in the outbox", "lead", id, "again_in", deferFor)
+		h.deferred[id] = h.cfg.Now().Add(deferFor)
+		h.cfg.Log.Error("origin cannot read a lead: it stays in the outbox", "lead", id, "again_in", deferFor)
 	}
 }
 
 // settle removes the leads that the origin has, and sets aside those that it does
 // not take. mu is held.
-func (h *handoff) settle(ctx context.Context, reply *wire.LeadsReply, sent map[string]outbox.Item) error {
+func (h *Handoff) settle(ctx context.Context, reply *wire.LeadsReply, sent map[string]outbox.Item) error {
 	committed := reply.Committed[:0]
 	for _, id := range reply.Committed {
 		if _, ok := sent[id]; ok {
@@ -239,10 +249,10 @@ func (h *handoff) settle(ctx context.Context, reply *wire.LeadsReply, sent map[s
 		}
 	}
 	if len(committed) > 0 {
-		if err := h.Store.Outbox.Remove(ctx, committed...); err != nil {
+		if err := h.cfg.Store.Outbox.Remove(ctx, committed...); err != nil {
 			return err
 		}
-		h.Counters.Leads("committed", len(committed))
+		h.cfg.Count("committed", len(committed))
 	}
 	rejected := 0
 	for id, reason := range reply.Rejected {
@@ -256,44 +266,44 @@ func (h *handoff) settle(ctx context.Context, reply *wire.LeadsReply, sent map[s
 	if len(committed)+rejected == 0 {
 		return fmt.Errorf("%w: origin says nothing of the leads it was given", host.ErrUnavailable)
 	}
-	h.batch.answered()
+	h.batch.Answered()
 	return nil
 }
 
-func (h *handoff) setAside(ctx context.Context, item outbox.Item, reason string) error {
-	if err := h.Store.Outbox.SetAside(ctx, item, reason); err != nil {
+func (h *Handoff) setAside(ctx context.Context, item outbox.Item, reason string) error {
+	if err := h.cfg.Store.Outbox.SetAside(ctx, item, reason); err != nil {
 		return err
 	}
 	delete(h.deferred, item.ID)
 	h.left = true
-	h.Counters.Leads("rejected", 1)
-	h.Log.Error("lead set aside: origin does not take it", "lead", item.ID, "reason", reason)
+	h.cfg.Count("rejected", 1)
+	h.cfg.Log.Error("lead set aside: origin does not take it", "lead", item.ID, "reason", reason)
 	return nil
 }
 
 // offerRejected hands over the leads that were set aside, since an older origin
 // refused them or a newer one had no room, when the origin may take them by now.
-func (h *handoff) offerRejected(ctx context.Context) {
-	if !h.rejected || !h.Link.Up() || ctx.Err() != nil {
+func (h *Handoff) offerRejected(ctx context.Context) {
+	if !h.rejected || !h.cfg.Link.Up() || ctx.Err() != nil {
 		return
 	}
 	h.rejected = false
 	taken, all, err := h.offerLines(ctx)
 	if err == nil && all && taken > 0 {
-		err = h.Store.Outbox.RemoveRejected()
+		err = h.cfg.Store.Outbox.RemoveRejected()
 	}
 	switch {
 	case err != nil && ctx.Err() == nil:
 		h.warnings.Warn("rejected", "leads that were set aside not handed over yet", "err", err)
 	case taken > 0:
-		h.Log.Info("leads that were set aside handed over", "leads", taken, "all", all)
+		h.cfg.Log.Info("leads that were set aside handed over", "leads", taken, "all", all)
 	}
 	h.left = err != nil || !all
 }
 
 // offerLines hands over what was set aside, in batches. all is false when the
 // origin did not take all of it.
-func (h *handoff) offerLines(ctx context.Context) (taken int, all bool, err error) {
+func (h *Handoff) offerLines(ctx context.Context) (taken int, all bool, err error) {
 	var lines []wire.RawLead
 	size, read := 0, 0
 	send := func() error {
@@ -302,11 +312,11 @@ func (h *handoff) offerLines(ctx context.Context) (taken int, all bool, err erro
 		lines, size = nil, 0
 		return err
 	}
-	for it, err := range h.Store.Outbox.Rejected() {
+	for it, err := range h.cfg.Store.Outbox.Rejected() {
 		if err != nil {
 			return taken, false, err
 		}
-		if len(lines) > 0 && (len(lines) >= h.batch.now || size+len(it.Body) > maxBatchBytes) {
+		if len(lines) > 0 && (len(lines) >= h.batch.Now || size+len(it.Body) > maxBatchBytes) {
 			if err := send(); err != nil {
 				return taken, false, err
 			}
@@ -321,17 +331,17 @@ func (h *handoff) offerLines(ctx context.Context) (taken int, all bool, err erro
 
 // sendLines hands over lines of what was set aside, in smaller batches where the link is slow,
 // and returns how many the origin took.
-func (h *handoff) sendLines(ctx context.Context, lines []wire.RawLead) (taken int, err error) {
+func (h *Handoff) sendLines(ctx context.Context, lines []wire.RawLead) (taken int, err error) {
 	for len(lines) > 0 {
-		now := lines[:min(h.batch.now, len(lines))]
+		now := lines[:min(h.batch.Now, len(lines))]
 		reply, err := h.ask(ctx, &wire.LeadsRequest{Raw: now})
 		if err != nil {
-			if h.batch.failed(len(now), err) && ctx.Err() == nil {
+			if h.batch.Failed(len(now), err) && ctx.Err() == nil {
 				continue
 			}
 			return taken, err
 		}
-		h.batch.answered()
+		h.batch.Answered()
 		for _, raw := range now {
 			if slices.Contains(reply.Committed, raw.ID) {
 				taken++

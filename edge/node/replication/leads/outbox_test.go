@@ -1,7 +1,6 @@
-package replication
+package leads
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,7 +17,7 @@ import (
 	"partneredge/wasm/abi"
 )
 
-func openOutbox(t *testing.T) leadOutbox {
+func openOutbox(t *testing.T) Outbox {
 	t.Helper()
 	state, err := local.Open(local.Config{Dir: filepath.Join(t.TempDir(), "state")})
 	if err != nil {
@@ -29,24 +28,18 @@ func openOutbox(t *testing.T) leadOutbox {
 			t.Error(err)
 		}
 	})
-	holdKey(t, state, "key_1")
-	return leadOutbox{Config{Store: state, Now: time.Now, Counters: Counters{Leads: func(string, int) {}}}}
+	return NewOutbox(Config{Store: state, KeyHash: idAsHash, Now: time.Now, Count: func(string, int) {}})
 }
 
-// holdKey has a store hold a key, whose hash is its id.
-func holdKey(t *testing.T, state *local.Store, id string) {
-	t.Helper()
-	if _, err := state.Keys.Put(id, local.Record{Ref: id, Fetched: time.Now()}, state.Keys.Epoch()); err != nil {
-		t.Fatal(err)
-	}
-}
+// idAsHash is the hash of a key in tests.
+func idAsHash(p abi.Principal) (string, error) { return p.KeyID, nil }
 
 func TestTestLeadsNeverReachTheOutbox(t *testing.T) {
 	o := openOutbox(t)
 	lead := abi.Lead{ID: "lead_1", FirstName: "x", Email: "x@example.com"}
 	err := o.AppendLead(t.Context(), abi.Principal{KeyID: "key_1", AccountID: "acc_1", Environment: abi.EnvTest}, lead.Append(nil))
-	if err == nil || o.Store.Outbox.Len() != 0 {
-		t.Errorf("error %v, %d wait", err, o.Store.Outbox.Len())
+	if err == nil || o.cfg.Store.Outbox.Len() != 0 {
+		t.Errorf("error %v, %d wait", err, o.cfg.Store.Outbox.Len())
 	}
 }
 
@@ -61,7 +54,7 @@ func TestLeadsAreEncodedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	items, err := o.Store.Outbox.Pending(10, 1<<20, nil)
+	items, err := o.cfg.Store.Outbox.Pending(10, 1<<20, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,19 +118,19 @@ func TestOnceAfterItsRecordWasLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept, err := o.LeadOnce(t.Context(), p, &once)
-	if err != nil || kept.Outcome != abi.New || kept.ID != lost.ID || o.Store.Outbox.Len() != 1 {
-		t.Errorf("%+v, %v, %d wait", kept, err, o.Store.Outbox.Len())
+	if err != nil || kept.Outcome != abi.New || kept.ID != lost.ID || o.cfg.Store.Outbox.Len() != 1 {
+		t.Errorf("%+v, %v, %d wait", kept, err, o.cfg.Store.Outbox.Len())
 	}
 	p.Environment = abi.EnvTest
 	once.Key = "b"
-	if kept, err := o.LeadOnce(t.Context(), p, &once); err != nil || kept.Outcome != abi.New || o.Store.Outbox.Len() != 1 {
-		t.Errorf("a test key's: %+v, %v, %d wait", kept, err, o.Store.Outbox.Len())
+	if kept, err := o.LeadOnce(t.Context(), p, &once); err != nil || kept.Outcome != abi.New || o.cfg.Store.Outbox.Len() != 1 {
+		t.Errorf("a test key's: %+v, %v, %d wait", kept, err, o.cfg.Store.Outbox.Len())
 	}
 }
 
 // TestLongDigestsAreKeptShort: whatever a module gives as a request's digest, what is kept of it
-// at the node and at the origin is short, and tells the same request from another. Records of an
-// earlier program, which has kept digests whole, tell it as well.
+// is short, and tells the same request from another. Records of an earlier program, which has
+// kept digests whole, tell it as well.
 func TestLongDigestsAreKeptShort(t *testing.T) {
 	o := openOutbox(t)
 	p := abi.Principal{KeyID: "key_1", AccountID: "acc_1", Environment: abi.EnvTest}
@@ -146,7 +139,7 @@ func TestLongDigestsAreKeptShort(t *testing.T) {
 		whole := func() (local.IdempotencyRecord, error) {
 			return local.IdempotencyRecord{Digest: digest, ID: "lead_1"}, nil
 		}
-		if _, _, err := o.Store.Idempotency.Do(t.Context(), local.IdempotencyName("key_1", fmt.Sprint("before ", size)), "", whole); err != nil {
+		if _, _, err := o.cfg.Store.Idempotency.Do(t.Context(), local.IdempotencyName("key_1", fmt.Sprint("before ", size)), "", whole); err != nil {
 			t.Fatal(err)
 		}
 		for _, tt := range []struct {
@@ -161,19 +154,9 @@ func TestLongDigestsAreKeptShort(t *testing.T) {
 				t.Errorf("a digest of %d bytes, %s: %+v, %v, want outcome %d", len(tt.digest), tt.key, kept, err, tt.want)
 			}
 		}
-		rec, repeated, err := o.Store.Idempotency.Do(t.Context(), local.IdempotencyName("key_1", fmt.Sprint("now ", size)), "", whole)
+		rec, repeated, err := o.cfg.Store.Idempotency.Do(t.Context(), local.IdempotencyName("key_1", fmt.Sprint("now ", size)), "", whole)
 		if err != nil || !repeated || len(rec.Digest) > 64 {
 			t.Errorf("of a digest of %d bytes %d are kept, %v", size, len(rec.Digest), err)
-		}
-		asked := 0
-		o.Link = testLink{answer: func(_ context.Context, req, _ wire.Message) error {
-			asked = len(req.(*wire.SubscribeRequest).Once.Digest)
-			return nil
-		}}
-		o.WriteTimeout, o.PlaceTimeout = time.Minute, time.Minute
-		once := &abi.SubscribeOnce{Key: "a", Digest: digest, Subscription: abi.Subscription{ID: "whs_1"}}
-		if _, err := newSubscriptions(o.Config).SubscribeOnce(t.Context(), p, once); err != nil || asked > 128 {
-			t.Errorf("of a digest of %d bytes the origin is sent %d, %v", size, asked, err)
 		}
 	}
 }
@@ -183,9 +166,9 @@ func TestLongDigestsAreKeptShort(t *testing.T) {
 func TestLeadsAreCountedOnce(t *testing.T) {
 	o := openOutbox(t)
 	counted := map[string]int{}
-	o.Counters.Leads = func(outcome string, n int) { counted[outcome] += n }
-	o.Log = slog.New(slog.DiscardHandler)
-	h := newHandoff(o.Config)
+	o.cfg.Count = func(outcome string, n int) { counted[outcome] += n }
+	o.cfg.Log = slog.New(slog.DiscardHandler)
+	h := NewHandoff(o.cfg)
 	p := abi.Principal{AccountID: "acc_1", KeyID: "key_1", Environment: abi.EnvLive}
 	accept := func(id string) error {
 		lead := abi.Lead{ID: id, FirstName: "x", Email: "x@example.com", ConsentStatus: "none", Captured: 1, Created: 2}
@@ -209,7 +192,7 @@ func TestLeadsAreCountedOnce(t *testing.T) {
 	if err := errors.Join(steps()...); err != nil || fmt.Sprint(counted) != fmt.Sprint(want) {
 		t.Errorf("counted %v, %v, want %v", counted, err, want)
 	}
-	if err := o.Store.Outbox.Close(); err != nil {
+	if err := o.cfg.Store.Outbox.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for i, err := range steps() {
