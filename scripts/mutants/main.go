@@ -69,7 +69,7 @@ func main() {
 			total[outcome] += n
 		}
 	}
-	fmt.Printf("figure mutants.killed %d\nfigure mutants.survived %d\n", total["killed"], total["survived"])
+	fmt.Printf("figure mutants.killed %d mutants\nfigure mutants.survived %d mutants\n", total["killed"], total["survived"])
 }
 
 // run tests the mutants of files and counts them by outcome.

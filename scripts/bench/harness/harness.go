@@ -126,8 +126,11 @@ func (b *Bench) Figure(name string, value float64, unit string) {
 }
 
 // FigureOf keeps a figure that is printed under the name of a group in place of the
-// bench's.
+// bench's. It panics if the unit is not one word: a line of a figure has four.
 func (b *Bench) FigureOf(group, name string, value float64, unit string) {
+	if fields := strings.Fields(unit); len(fields) != 1 || fields[0] != unit {
+		panic(fmt.Sprintf("figure %s.%s has the unit %q, which is not one word", group, name, unit))
+	}
 	b.figures = append(b.figures, figure{group, name, value, unit})
 }
 

@@ -101,8 +101,8 @@ func (b *bench) cached(ctx context.Context) error {
 	for _, why := range failed[:min(len(failed), 10)] {
 		b.Printf("failed: %s", why)
 	}
-	b.Printf("from command to serving %.2f s, with nothing else to do %.2f s; rollbacks %.2f s; %d requests", loaded, idle, back, asked)
-	b.Figure("failed_requests", float64(len(failed)), fmt.Sprintf("of %d", asked))
+	b.Printf("from command to serving %.2f s, with nothing else to do %.2f s; rollbacks %.2f s; of %d requests %d failed", loaded, idle, back, asked, len(failed))
+	b.Figure("failed_requests", float64(len(failed)), "requests")
 	if len(failed) == 0 {
 		b.Figure("rollout_cached_s", harness.Median(loaded), "s")
 	} else {

@@ -69,7 +69,7 @@ func (b *bench) ingest(ctx context.Context, s *site) error {
 	}
 	b.Printf("%.0f firings a second of %d writers; pgbench has %.0f transactions with %d clients, %.0f with %d",
 		ours, ingestWriters, theirs, ingestClients, asMany, most)
-	b.Figure("ingest_share", harness.Ratio(ours, theirs), "of pgbench's")
+	b.Figure("ingest_share", harness.Ratio(ours, theirs), "ratio")
 	return nil
 }
 

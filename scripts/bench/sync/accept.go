@@ -80,7 +80,7 @@ func (b *bench) accept(ctx context.Context) error {
 		return err
 	}
 	b.Printf("over HTTP, modules and load on the same processors, it answers %.0f a second", b.postFor(ctx, key))
-	b.Figure("lead_accept_per_s_share", harness.Ratio(kept, synced), "of the disk's")
+	b.Figure("lead_accept_per_s_share", harness.Ratio(kept, synced), "ratio")
 	return nil
 }
 
