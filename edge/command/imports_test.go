@@ -177,6 +177,8 @@ func TestImportRules(t *testing.T) {
 			because: "whoever calls the admin API links it"},
 		{of: "edge/console", only: []string{"edge/adminapi", "edge/backoff", "edge/places", "wasm/abi"},
 			because: "the console is a client of the admin API, and sees no more of the origin"},
+		{of: "edge/console/chart", only: []string{},
+			because: "it draws numbers, whatever they count"},
 		{of: "edge/release", only: []string{"edge/hint", "store/durable", "wasm/abi", "wasm/percent", "wasm/route"},
 			because: "nodes, the origin and whoever signs read releases alike"},
 		{of: "edge/webhook/signature", only: []string{},

@@ -3,20 +3,28 @@ package console
 import (
 	"fmt"
 	"math"
+	"net/url"
 	"time"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/console/chart"
 )
 
 // overviewData is the data of the overview.
 type overviewData struct {
-	Charts   []chart
+	Charts   []plot
 	Regions  []regionRow
 	Outcomes adminapi.Outcomes
 	Shares   []share
 	Total    int
 	Latest   int64
 	Expiring []adminapi.Key // the first of the keys that expire soon; not in the live part
+}
+
+// plot is a chart with what was answered in each part of its time.
+type plot struct {
+	chart.Chart
+	Buckets []bucket // from left to right
 }
 
 // regionRow is a region with its latest numbers.
@@ -84,10 +92,10 @@ func (d *overviewData) addRegions(t adminapi.Traffic) {
 	var rate, errors, limited, p50, p99 quantity
 	for i, region := range t.Regions {
 		class := fmt.Sprintf("c%d", i%lineClasses)
-		read := func(class string, value func(adminapi.TrafficPoint) float64) line {
-			l := line{class: class}
+		read := func(class string, value func(adminapi.TrafficPoint) float64) chart.Line {
+			l := chart.Line{Class: class}
 			for _, p := range region.Points {
-				l.values = append(l.values, value(p))
+				l.Values = append(l.Values, value(p))
 			}
 			return l
 		}
@@ -100,11 +108,11 @@ func (d *overviewData) addRegions(t adminapi.Traffic) {
 			P50:     p50.add(read(class+" dashed", func(p adminapi.TrafficPoint) float64 { return orNaN(p.P50) })),
 		})
 	}
-	d.Charts = []chart{
-		draw("Requests", "per second", rate.sum(), rate.lines),
-		draw("Latency p99, p50", "ms", p99.worst()+" / "+p50.worst(), append(p99.lines, p50.lines...)),
-		draw("Errors (5xx)", "per second", errors.sum(), errors.lines),
-		draw("Rate limited (429)", "per second", limited.sum(), limited.lines),
+	d.Charts = []plot{
+		{Chart: chart.Draw("Requests", "per second", rate.sum(), rate.lines)},
+		{Chart: chart.Draw("Latency p99, p50", "ms", p99.worst()+" / "+p50.worst(), append(p99.lines, p50.lines...))},
+		{Chart: chart.Draw("Errors (5xx)", "per second", errors.sum(), errors.lines)},
+		{Chart: chart.Draw("Rate limited (429)", "per second", limited.sum(), limited.lines)},
 	}
 	if len(t.Regions) > 0 { // which all have the same points in time
 		for i, status := range []string{"", "", "5xx", "429"} {
@@ -113,20 +121,46 @@ func (d *overviewData) addRegions(t adminapi.Traffic) {
 	}
 }
 
+// bucket is a part of a chart's time, with the address of what was answered in it.
+type bucket struct{ Name, To string }
+
+// chartBuckets is the number of parts that a chart's time is cut into.
+const chartBuckets = 10
+
+// buckets cuts the time of points into parts that lead to the requests of a status, or of
+// any for "".
+func buckets(points []adminapi.TrafficPoint, step time.Duration, status string) (all []bucket) {
+	for i := range chartBuckets {
+		part := points[i*len(points)/chartBuckets : (i+1)*len(points)/chartBuckets]
+		if len(part) == 0 {
+			continue
+		}
+		since, until := part[0].At.UTC(), part[len(part)-1].At.Add(step).UTC()
+		query := url.Values{"since": {since.Format(formTime)}, "until": {until.Format(formTime)}}
+		if status != "" {
+			query.Set("status", status)
+		}
+		all = append(all, bucket{
+			Name: "from " + since.Format(time.TimeOnly) + " to " + until.Format(time.TimeOnly), To: Path + "requests?" + query.Encode(),
+		})
+	}
+	return all
+}
+
 // quantity is one quantity in all regions.
 type quantity struct {
-	lines []line
+	lines []chart.Line
 	last  []float64 // the latest value of each region; NaN: none
 }
 
 // add adds a region's line, and returns its latest value as text.
-func (q *quantity) add(l line) string {
+func (q *quantity) add(l chart.Line) string {
 	last := 0.0
-	if n := len(l.values); n > 0 {
-		last = l.values[n-1]
+	if n := len(l.Values); n > 0 {
+		last = l.Values[n-1]
 	}
 	q.lines, q.last = append(q.lines, l), append(q.last, last)
-	return numberText(last)
+	return chart.NumberText(last)
 }
 
 func (q *quantity) sum() string {
@@ -134,7 +168,7 @@ func (q *quantity) sum() string {
 	for _, v := range q.last {
 		sum += v
 	}
-	return numberText(sum)
+	return chart.NumberText(sum)
 }
 
 func (q *quantity) worst() string {
@@ -144,7 +178,7 @@ func (q *quantity) worst() string {
 			worst = v
 		}
 	}
-	return numberText(worst)
+	return chart.NumberText(worst)
 }
 
 func orNaN(v *float64) float64 {
