@@ -84,6 +84,9 @@ type Key struct {
 	SuccessorID *string  `json:"successor_id"`
 	// Usage is null in the answer to a change of the key, and where it cannot be read.
 	Usage *KeyUse `json:"usage"`
+	// Webhooks are, in the answer to a revocation, the active subscriptions that were
+	// made with the key: they go on.
+	Webhooks []Webhook `json:"webhooks,omitempty"`
 }
 
 // ErasedAccount is an account that is deleted, with how many of its records went, by

@@ -143,8 +143,21 @@ func newKey() *cobra.Command {
 				return c.secret(ctx, c.path("/keys/%s/rotate"), adminapi.Rotation{GraceSeconds: grace.count()}, "key", "plaintext")
 			}
 		}),
-		newRecordCommand("revoke KEY", "end a key at once", "POST /keys/%s/revoke", nil, "id", "state", "revoked_at"),
+		newAdminCommand("revoke KEY", "end a key at once, and list the subscriptions made with it, which go on", func(*pflag.FlagSet) handler { return revokeKey }),
 	)
+}
+
+func revokeKey(ctx context.Context, c *invocation) error {
+	raw, key, err := call[adminapi.Key](ctx, c.admin, http.MethodPost, c.path("/keys/%s/revoke"), nil)
+	if err != nil {
+		return err
+	}
+	return c.Print(raw, func(w io.Writer) {
+		output.Fields(w, raw, "id", "state", "revoked_at")
+		for _, s := range key.Webhooks {
+			fmt.Fprintf(w, "goes on\t%s  %s\n", output.Plain(s.ID), output.Plain(s.TargetURL))
+		}
+	})
 }
 
 func defineKeyCreate(flags *pflag.FlagSet) handler {

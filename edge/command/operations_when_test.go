@@ -3,6 +3,7 @@ package command
 import (
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,10 +36,14 @@ func TestOperationsWhen(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if status, body := request(t, "POST", ready.Nodes[0].BaseURL+"/api/v2/public/webhooks/subscribe", ready.Keys.Live,
-		`{"target_url":"https://127.0.0.1:1024/hook","events":["client.contacted"]}`); status != 201 {
-		t.Fatalf("subscribe: %d %s", status, body)
+	subscribe := func(target string) {
+		t.Helper()
+		if status, body := request(t, "POST", ready.Nodes[0].BaseURL+"/api/v2/public/webhooks/subscribe", ready.Keys.Live,
+			`{"target_url":"https://127.0.0.1:1024/`+target+`","events":["client.contacted"]}`); status != 201 {
+			t.Fatalf("subscribe: %d %s", status, body)
+		}
 	}
+	subscribe("hook")
 	var contact adminapi.Contact
 	call("POST", "/accounts/"+ready.AccountID+"/contacts", adminapi.NewContact{ClientID: new("client"), Channel: new("sms")}, &contact)
 	var delivered adminapi.List[adminapi.Delivery]
@@ -46,15 +51,20 @@ func TestOperationsWhen(t *testing.T) {
 		call("GET", "/events/"+contact.EventID+"/deliveries", nil, &delivered)
 		return len(delivered.Items) == 1 && len(delivered.Items[0].Tries) > 0
 	})
+	subscribe("thief")
+	var webhooks adminapi.List[adminapi.Webhook]
+	call("GET", "/accounts/"+ready.AccountID+"/webhooks", nil, &webhooks)
+	stolen := webhooks.Items[0].ID
 	var nodes adminapi.List[adminapi.Node]
 	call("GET", "/nodes", nil, &nodes)
 	var keys adminapi.List[adminapi.Key]
 	call("GET", "/accounts/"+ready.AccountID+"/keys", nil, &keys)
-	ids := strings.NewReplacer("NODE", nodes.Items[0].ID, "rotate KEY", "rotate "+keys.Items[1].ID, "KEY", keys.Items[0].ID, "ACCOUNT", ready.AccountID, "EVENT", contact.EventID,
-		"TRY", delivered.Items[0].Tries[0].ID, "WEBHOOK", delivered.Items[0].SubscriptionID)
+	live := slices.IndexFunc(keys.Items, func(k adminapi.Key) bool { return k.Environment == "live" })
+	ids := strings.NewReplacer("NODE", nodes.Items[0].ID, "rotate KEY", "rotate "+keys.Items[1-live].ID, "KEY", keys.Items[live].ID, "ACCOUNT", ready.AccountID, "EVENT", contact.EventID,
+		"TRY", delivered.Items[0].Tries[0].ID, "revoke WEBHOOK", "revoke "+stolen, "WEBHOOK", delivered.Items[0].SubscriptionID)
 	for section, want := range map[string]string{
 		"When a node is lost": nodes.Items[0].ID, "When the origin is lost": "",
-		"When a key is leaked": "https://127.0.0.1:1024/hook", "When a partner asks for a delivery": "<- this",
+		"When a key is leaked": stolen + "  https://127.0.0.1:1024/thief", "When a partner asks for a delivery": "<- this",
 	} {
 		said := ""
 		for _, b := range operationsBlocks(t, section) {
@@ -64,5 +74,9 @@ func TestOperationsWhen(t *testing.T) {
 		if !strings.Contains(said, want) {
 			t.Errorf("%s does not say %q: %s", section, want, said)
 		}
+	}
+	var ended adminapi.Webhook
+	if call("GET", "/webhooks/"+stolen, nil, &ended); ended.State != "revoked" {
+		t.Errorf("the subscription of whoever had the key is %s", ended.State)
 	}
 }

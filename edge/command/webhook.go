@@ -20,7 +20,7 @@ import (
 )
 
 func newWebhook() *cobra.Command {
-	return newGroup("webhook", "list and show subscriptions, rotate their secrets",
+	return newGroup("webhook", "list, show and revoke subscriptions, rotate their secrets",
 		newListCommand("list ACCOUNT", "list an account's subscriptions, newest first", "/accounts/%s/webhooks",
 			"id", "environment", "state", "target_url", "events", "created_at", "revoked_at"),
 		newRecordCommand("show WEBHOOK", "show a subscription", "GET /webhooks/%s", nil,
@@ -31,6 +31,7 @@ func newWebhook() *cobra.Command {
 				return c.secret(ctx, c.path("/webhooks/%s/rotate-secret"), adminapi.SecretRotation{OverlapSeconds: overlap.count()}, "webhook", "secret")
 			}
 		}),
+		newRecordCommand("revoke WEBHOOK", "end a subscription at once, for good", "POST /webhooks/%s/revoke", nil, "id", "state", "target_url", "revoked_at"),
 	)
 }
 

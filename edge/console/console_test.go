@@ -164,6 +164,9 @@ func TestForms(t *testing.T) {
 	if err != nil || len(endpoints[f.webhook.ID].Secrets) != 2 || endpoints[f.webhook.ID].Secrets[0] != secret {
 		t.Errorf("the secret is another: %v", err)
 	}
+	if _, text := b.post("webhooks/"+f.webhook.ID+"/revoke", url.Values{"webhook": {f.webhook.ID}}); !strings.Contains(text, "Subscription revoked") || strings.Contains(text, "Rotate secret") {
+		t.Errorf("revoking the subscription: %s", text)
+	}
 	shownOnce("credentials", "nodes", url.Values{"name": {"n"}, "region": {"eu"}})
 	nodes, _, err := f.db.Nodes(t.Context(), store.Page{})
 	if err != nil || len(nodes) != 1 {
@@ -175,7 +178,7 @@ func TestForms(t *testing.T) {
 	shownOnce("a token", "tokens", url.Values{"name": {"Ben"}, "role": {"viewer"}})
 
 	_, text = b.get("audit")
-	for _, want := range []string{"key.create", "key.rotate", "key.revoke", "account.update", "account.create", "node.enrol", "node.revoke", "token.create", "webhook.rotate_secret", "Kim of admin", "127.0.0.1"} {
+	for _, want := range []string{"key.create", "key.rotate", "key.revoke", "account.update", "account.create", "node.enrol", "node.revoke", "token.create", "webhook.rotate_secret", "webhook.revoke", "Kim of admin", "127.0.0.1"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the audit log lacks %s", want)
 		}

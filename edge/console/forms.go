@@ -177,8 +177,7 @@ func accountOf(v *visit) string {
 	return Path + "accounts/" + url.PathEscape(v.PostForm.Get("account"))
 }
 
-// webhookOf returns the address of the subscription that a form of a delivery
-// names.
+// webhookOf returns the address of the subscription that a form names.
 func webhookOf(v *visit) string {
 	return Path + "webhooks/" + url.PathEscape(v.PostForm.Get("webhook"))
 }
@@ -192,6 +191,20 @@ func rotateKey(v *visit) (notice, string, error) {
 	err = v.post("/keys/"+v.id()+"/rotate", adminapi.Rotation{GraceSeconds: grace}, &made)
 	return notice{Text: "Successor made. Copy it now: it is not shown again. The old key goes on until its grace ends.",
 		Secret: made.Plaintext, SecretName: "API key"}, accountOf(v), err
+}
+
+func revokeKey(v *visit) (notice, string, error) {
+	var revoked adminapi.Key
+	err := v.post("/keys/"+v.id()+"/revoke", nil, &revoked)
+	text := "Key revoked, at every node within moments."
+	if len(revoked.Webhooks) > 0 {
+		var ids []string
+		for _, s := range revoked.Webhooks {
+			ids = append(ids, s.ID)
+		}
+		text += " Subscriptions that were made with it go on: " + strings.Join(ids, ", ") + "."
+	}
+	return notice{Text: text}, accountOf(v), err
 }
 
 func (c *Console) recoverDeliveries(v *visit) (notice, string, error) {

@@ -92,7 +92,7 @@ func adminDeliveries(f *fixture) {
 	f.mustRefuse(404, "not_found", "POST", "/admin/v1/webhooks/whs_none/recover", object{"since": "2026-01-01T00:00:00Z"})
 	f.throttled(retry, nil)
 	f.throttled(recover, object{"since": "2026-01-01T00:00:00Z"})
-	f.rotations("whs_x", account, keyID)
+	f.rotations("whs_x", keyID)
 	f.retriesAgain(account, keyID)
 }
 
@@ -155,7 +155,7 @@ func (f *fixture) throttled(path string, body any) {
 
 // rotations of a subscription's secret: it signs with the one before as well,
 // and shows the new one once.
-func (f *fixture) rotations(id, account, keyID string) {
+func (f *fixture) rotations(id, keyID string) {
 	f.Helper()
 	rotate := "/admin/v1/webhooks/" + id + "/rotate-secret"
 	before := f.secrets(id)
@@ -184,14 +184,37 @@ func (f *fixture) rotations(id, account, keyID string) {
 			f.Error("a secret is shown again")
 		}
 	}
-	if _, err := f.config.DB.RevokeSubscription(f.Context(), account, id); err != nil {
-		f.Fatal(err)
-	}
+	f.revokeWebhook(id, keyID)
 	f.mustRefuse(409, "conflict", "POST", rotate, nil)
-	if v := f.must(200, "GET", "/admin/v1/webhooks/"+id, nil); v["state"] != "revoked" {
+	f.mustRefuse(404, "not_found", "GET", "/admin/v1/webhooks/whs_none", nil)
+}
+
+// revokeWebhook ends the only active subscription of a key, which the key's revocation
+// leaves and names.
+func (f *fixture) revokeWebhook(id, keyID string) {
+	f.Helper()
+	if named, _ := f.must(200, "POST", "/admin/v1/keys/"+keyID+"/revoke", nil)["webhooks"].([]any); len(named) != 1 || named[0].(object)["id"] != id {
+		f.Errorf("the revocation of its key names %v", named)
+	}
+	revoke := "/admin/v1/webhooks/" + id + "/revoke"
+	v := f.must(200, "POST", revoke, nil)
+	if v["id"] != id || v["state"] != "revoked" || v["revoked_at"] == nil {
 		f.Errorf("revoked, it is %v", v)
 	}
-	f.mustRefuse(404, "not_found", "GET", "/admin/v1/webhooks/whs_none", nil)
+	if items := f.must(200, "GET", "/admin/v1/webhooks/"+id+"/deliveries?state=pending", nil)["items"].([]any); len(items) != 0 {
+		f.Errorf("deliveries wait for it still: %v", items)
+	}
+	if again := f.must(200, "POST", revoke, object{}); again["revoked_at"] != v["revoked_at"] {
+		f.Errorf("revoked again at %v", again["revoked_at"])
+	}
+	if named := f.must(200, "POST", "/admin/v1/keys/"+keyID+"/revoke", nil)["webhooks"]; named != nil {
+		f.Errorf("revoked, it is named still: %v", named)
+	}
+	f.mustRefuse(404, "not_found", "POST", "/admin/v1/webhooks/whs_none/revoke", nil)
+	_, _, text := f.send("GET", "/admin/v1/audit?target="+id, nil, "Bearer "+f.Token())
+	if n := strings.Count(string(text), "webhook.revoke"); n != 1 {
+		f.Errorf("%d revocations in the audit log", n)
+	}
 }
 
 func (f *fixture) secrets(id string) []string {

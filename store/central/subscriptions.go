@@ -178,11 +178,20 @@ func (r *revocation) run(ctx context.Context, t *tx, account string) (err error)
 		return err
 	}
 	r.wrote = true
-	if _, err := t.Exec(ctx, `UPDATE subscriptions SET revoked_at = ? WHERE id = ?`, store.Micros(t.Now()), r.id); err != nil {
+	now := t.Now()
+	if _, err := t.Exec(ctx, `UPDATE subscriptions SET revoked_at = ? WHERE id = ?`, store.Micros(now), r.id); err != nil {
+		return err
+	}
+	if err := t.audited(ctx, audit.Entry{Action: "webhook.revoke", Target: r.id, After: ended{now}}); err != nil {
 		return err
 	}
 	r.more, err = t.deliveries.Cancel(ctx, account, r.id)
 	return err
+}
+
+// ended is the end of a subscription as the audit log shows it.
+type ended struct {
+	RevokedAt time.Time `json:"revoked_at"`
 }
 
 // revoked does what follows the transaction of a revocation, which ended with err. One that
@@ -215,6 +224,13 @@ func (d *DB) Subscription(ctx context.Context, id string) (store.Subscription, e
 // newest first, without their secrets.
 func (d *DB) Subscriptions(ctx context.Context, accountID string, p store.Page) ([]store.Subscription, string, error) {
 	return listOf(ctx, d, subscriptionTable, accountID, p)
+}
+
+// ActiveSubscriptionsOf lists the subscriptions that were made with a key and are not
+// revoked, oldest first, without their secrets.
+func (d *DB) ActiveSubscriptionsOf(ctx context.Context, k store.Key) ([]store.Subscription, error) {
+	all, err := subscriptionTable.Some(ctx, d.db, `account_id = ? AND revoked_at = 0 AND key_id = ? ORDER BY n`, k.AccountID, k.ID)
+	return all, db.Fail("list a key's subscriptions", err)
 }
 
 // rotated is a rotation as the audit log shows it.

@@ -153,6 +153,19 @@ func (a *api) recoverDeliveries(r *http.Request, in adminapi.Recovery, v *input.
 	return ok(adminapi.Recovered{Queued: queued}, err)
 }
 
+// revokeWebhook ends a subscription, and cancels what waits for it.
+func (a *api) revokeWebhook(r *http.Request) (answer, error) {
+	s, err := a.DB.Subscription(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	if _, err := a.DB.RevokeSubscription(r.Context(), s.AccountID, s.ID); err != nil {
+		return answer{}, err
+	}
+	s, err = a.DB.Subscription(r.Context(), s.ID)
+	return ok(a.toWebhook(s), err)
+}
+
 const maxOverlap = 30 * 24 * time.Hour
 
 // rotateSecret gives a subscription a new secret, which nobody can show again.

@@ -68,6 +68,21 @@ func (a *api) rotateKey(r *http.Request, in adminapi.Rotation, v *input.Validato
 	return created(adminapi.RotatedKey{Key: a.toKey(key), Plaintext: plaintext, Previous: a.toKey(previous)}, err)
 }
 
+// revokeKey ends a key. The answer names the subscriptions that were made with it, which
+// go on: whoever has a leaked key may have made one to a target of their own.
+func (a *api) revokeKey(r *http.Request) (answer, error) {
+	key, _, err := a.DB.RevokeKey(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	active, err := a.DB.ActiveSubscriptionsOf(r.Context(), key)
+	shown := a.toKey(key)
+	for _, s := range active {
+		shown.Webhooks = append(shown.Webhooks, a.toWebhook(s))
+	}
+	return ok(shown, err)
+}
+
 // listExpiringKeys lists the keys of all accounts that expire before a time.
 func (a *api) listExpiringKeys(r *http.Request) (answer, error) {
 	before := a.DB.Now().Add(adminapi.ExpiresSoon)

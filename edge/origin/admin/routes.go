@@ -40,7 +40,7 @@ func (a *api) accountRoutes() []route {
 		{"POST /admin/v1/accounts/{id}/keys", body("invalid_key", a.createKey)},
 		{"GET /admin/v1/accounts/{id}/keys", a.bounded(a.listAccountKeys)},
 		{"POST /admin/v1/keys/{id}/rotate", optionalBody("invalid_rotation", a.rotateKey)},
-		{"POST /admin/v1/keys/{id}/revoke", revoke(a, (*central.DB).RevokeKey, a.toKey)},
+		{"POST /admin/v1/keys/{id}/revoke", noBody(a.revokeKey)},
 		{"POST /admin/v1/accounts/{id}/coaching-runs", body("invalid_coaching_run", a.addCoachingRun)},
 		{"POST /admin/v1/accounts/{id}/sentinel-firings", body("invalid_sentinel_firing", a.addFiring)},
 		{"PUT /admin/v1/accounts/{id}/deals/{deal_id}", body("invalid_deal", a.putDeal)},
@@ -66,6 +66,7 @@ func (a *api) webhookRoutes() []route {
 	return []route{
 		{"GET /admin/v1/accounts/{id}/webhooks", listOf(a, (*central.DB).Subscriptions, a.toWebhook)},
 		{"GET /admin/v1/webhooks/{id}", get(a, (*central.DB).Subscription, a.toWebhook)},
+		{"POST /admin/v1/webhooks/{id}/revoke", noBody(a.revokeWebhook)},
 		{"POST /admin/v1/webhooks/{id}/rotate-secret", optionalBody("invalid_rotation", a.rotateSecret)},
 		{"GET /admin/v1/webhooks/{id}/deliveries", a.bounded(a.listDeliveries)},
 		{"GET /admin/v1/events/{id}/deliveries", a.bounded(a.listEventDeliveries)},
