@@ -162,9 +162,12 @@ func (h *hosts) rotateSecrets(node string, account dev.Account) {
 			}
 			admin.Token = token
 			var refused *adminapi.Error
-			if err := admin.Call(h.t.Context(), "POST", "/webhooks/"+page.Items[0].ID+"/rotate-secret", nil, nil); errors.As(err, &refused) && refused.Status == 401 {
+			rotate := "/webhooks/" + page.Items[0].ID + "/rotate-secret"
+			err = admin.Call(h.t.Context(), "POST", rotate, adminapi.SecretRotation{OverlapSeconds: new(int64)}, nil) // ends the overlap of the last
+			if errors.As(err, &refused) && refused.Status == 401 {
 				continue // it has the next token
-			} else if err != nil {
+			}
+			if err := errors.Join(err, admin.Call(h.t.Context(), "POST", rotate, nil, nil)); err != nil {
 				h.t.Fatal(err)
 			}
 			for opening, keys := range loaded {

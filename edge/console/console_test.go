@@ -164,6 +164,9 @@ func TestForms(t *testing.T) {
 	if err != nil || len(endpoints[f.webhook.ID].Secrets) != 2 || endpoints[f.webhook.ID].Secrets[0] != secret {
 		t.Errorf("the secret is another: %v", err)
 	}
+	if _, text := b.post("webhooks/"+f.webhook.ID+"/secret", url.Values{"overlap_hours": {"24"}}); !strings.Contains(text, "Not done: the secret before") {
+		t.Errorf("the form of a new secret sent twice: %s", text)
+	}
 	if _, text := b.post("webhooks/"+f.webhook.ID+"/revoke", url.Values{"webhook": {f.webhook.ID}}); !strings.Contains(text, "Subscription revoked") || strings.Contains(text, "Rotate secret") {
 		t.Errorf("revoking the subscription: %s", text)
 	}

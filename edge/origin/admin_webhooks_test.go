@@ -1,6 +1,7 @@
 package origin
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -160,12 +161,18 @@ func (f *fixture) rotations(id, keyID string) {
 	rotate := "/admin/v1/webhooks/" + id + "/rotate-secret"
 	before := f.secrets(id)
 	v := f.must(201, "POST", rotate, nil)
-	secret := v["secret"].(string)
-	if shown := v["webhook"].(object); len(secret) != 64 || shown["id"] != id || !stampForm.MatchString(v["overlap_until"].(string)) {
+	secret, until := v["secret"].(string), v["overlap_until"].(string)
+	if shown := v["webhook"].(object); len(secret) != 64 || shown["id"] != id || !stampForm.MatchString(until) {
 		f.Errorf("rotated %v", v)
 	}
 	if got := f.secrets(id); !slices.Equal(got, []string{secret, before[0]}) {
 		f.Errorf("in force are %d secrets", len(got))
+	}
+	if status, v := f.call("POST", rotate, nil); status != 409 || !strings.Contains(fmt.Sprint(v["detail"]), "signs until "+until[:19]) {
+		f.Errorf("rotated again: %d %v", status, v)
+	}
+	if got := f.secrets(id); !slices.Equal(got, []string{secret, before[0]}) {
+		f.Errorf("after a rotation that was refused %d secrets are in force", len(got))
 	}
 	second := f.must(201, "POST", rotate, object{"overlap_seconds": 0})["secret"].(string)
 	if got := f.secrets(id); !slices.Equal(got, []string{second}) {

@@ -109,6 +109,8 @@ func TestSecrets(t *testing.T) {
 			}
 			_, err = db.RotateSecret(ctx, s.ID, "second", now.Add(time.Minute)) // again: the overlap stays
 			noError(t, err)
+			_, err = db.RotateSecret(ctx, s.ID, "third", now.Add(time.Hour)) // "first" is all that the partner may have
+			wantErr(t, err, store.ErrConflict)
 			now = now.Add(59 * time.Minute)
 			want(db, "second", "first")
 
@@ -128,6 +130,14 @@ func TestSecrets(t *testing.T) {
 			want(db, "second", "first")
 			now = now.Add(time.Minute)
 			want(db, "second")
+			_, err = db.RotateSecret(ctx, s.ID, "third", now.Add(time.Hour)) // the overlap has ended
+			noError(t, err)
+			want(db, "third", "second")
+			rotated, err := db.RotateSecret(ctx, s.ID, "fourth", db.Now()) // ends all others at once
+			if noError(t, err); rotated.ID != s.ID || rotated.TargetURL != s.TargetURL {
+				t.Errorf("rotated %+v", rotated)
+			}
+			want(db, "fourth")
 
 			// A key that is gone stops nothing but what it sealed.
 			noError(t, db.Close())

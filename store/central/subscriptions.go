@@ -241,7 +241,8 @@ type rotated struct {
 // RotateSecret gives a subscription a new secret. Until overlapUntil deliveries
 // are signed with the one before as well, if it can be opened; of earlier ones nothing
 // is left. The same secret again changes nothing. ErrConflict when the subscription is
-// revoked.
+// revoked, or when an overlap already runs and overlapUntil is to come: a rotation whose
+// answer was lost is repeated, and would drop the only secret that the partner has.
 func (d *DB) RotateSecret(ctx context.Context, id, secret string, overlapUntil time.Time) (store.Subscription, error) {
 	const tried = "rotate secret"
 	if err := valid.Reference("subscription", id); err != nil {
@@ -258,20 +259,24 @@ func (d *DB) RotateSecret(ctx context.Context, id, secret string, overlapUntil t
 	if err != nil {
 		return store.Subscription{}, db.Fail(tried, err)
 	}
-	err = d.change(ctx, s.AccountID, func(ctx context.Context, t *tx) error {
-		s, err := subscriptionTable.Get(ctx, t, id)
+	err = d.change(ctx, s.AccountID, func(ctx context.Context, t *tx) (err error) {
+		s, err = subscriptionTable.Get(ctx, t, id)
 		switch {
 		case err != nil:
 			return err
 		case !s.RevokedAt.IsZero():
 			return fmt.Errorf("%w: the subscription is revoked", store.ErrConflict)
 		}
-		before, err := t.sealedSecret(ctx, id)
-		if err != nil {
+		var before deliveries.Signing
+		if err := t.Get(ctx, `SELECT `+deliveries.SigningColumns+` FROM subscriptions WHERE id = ?`, []any{id}, before.Scan()...); err != nil {
 			return err
 		}
-		if opened, err := d.sealer.Open(id, before); err == nil && opened == secret {
+		if opened, err := d.sealer.Open(id, before.Sealed); err == nil && opened == secret {
 			return nil
+		}
+		if now := t.Now(); now.Before(before.OldUntil) && now.Before(overlapUntil) {
+			return fmt.Errorf("%w: the secret before the last rotation signs until %s: wait until then, or rotate without an overlap, which ends it at once",
+				store.ErrConflict, before.OldUntil.UTC().Format(time.RFC3339))
 		}
 		t.deliveries.Forget(s.AccountID)
 		if _, err = t.Exec(ctx, `UPDATE subscriptions SET old_secret = secret, old_until = ?, secret = ? WHERE id = ?`,
@@ -281,10 +286,7 @@ func (d *DB) RotateSecret(ctx context.Context, id, secret string, overlapUntil t
 		return t.audited(ctx, audit.Entry{Action: "webhook.rotate_secret", Target: id, After: rotated{overlapUntil}})
 	})
 	d.EndpointsChanged()
-	if err != nil {
-		return store.Subscription{}, db.Fail(tried, err)
-	}
-	return d.Subscription(ctx, id)
+	return written(s, db.Fail(tried, err))
 }
 
 // ResealSecrets seals anew what is not sealed with the Sealer's first key, and
