@@ -37,12 +37,12 @@ func TestTypesAreThoseOfTheDocument(t *testing.T) {
 	}
 	requests := types(adminapi.NewAccount{}, adminapi.AccountPatch{}, adminapi.NewKey{}, adminapi.Rotation{}, adminapi.NewCoachingRun{},
 		adminapi.NewFiring{}, adminapi.NewStage{}, adminapi.NewContact{}, adminapi.NewPace{}, adminapi.SecretRotation{},
-		adminapi.Recovery{}, adminapi.NewNode{}, adminapi.NewRelease{}, adminapi.NewRollout{}, adminapi.NewToken{}, adminapi.MendedLead{},
+		adminapi.Recovery{}, adminapi.RecoveryOfAll{}, adminapi.NewNode{}, adminapi.NewRelease{}, adminapi.NewRollout{}, adminapi.NewToken{}, adminapi.MendedLead{},
 		adminapi.LockoutSelection{}, adminapi.NewTombstone{}, adminapi.NewRegion{})
 	answers := types(adminapi.Account{}, adminapi.Agent{}, adminapi.Key{}, adminapi.MintedKey{}, adminapi.RotatedKey{},
 		adminapi.Insight{}, adminapi.CoachingRun{}, adminapi.Firing{}, adminapi.Deal{}, adminapi.Contact{}, adminapi.Goal{},
 		adminapi.Lead{}, adminapi.QuarantinedLead{}, adminapi.Webhook{}, adminapi.RotatedSecret{}, adminapi.Delivery{}, adminapi.Try{}, adminapi.Tried{},
-		adminapi.Recovered{}, adminapi.Outcomes{}, adminapi.Node{}, adminapi.NodeStatus{}, adminapi.NodeRelease{},
+		adminapi.Recovered{}, adminapi.RecoveredOfAll{}, adminapi.Outcomes{}, adminapi.Node{}, adminapi.NodeStatus{}, adminapi.NodeRelease{},
 		adminapi.EnrolledNode{}, adminapi.Traffic{}, adminapi.RegionTraffic{}, adminapi.TrafficPoint{}, adminapi.Release{},
 		adminapi.Rollout{}, adminapi.RolloutNode{}, adminapi.Token{}, adminapi.MintedToken{}, adminapi.Whoami{}, adminapi.Actor{},
 		adminapi.Audit{}, adminapi.Problem{},
@@ -92,8 +92,11 @@ func types(records ...any) map[string]reflect.Type {
 // fields returns the names of all fields in JSON, and of those that are there
 // even when they are zero.
 func fields(record reflect.Type) (all, always []string) {
-	for i := range record.NumField() {
-		name, options, _ := strings.Cut(record.Field(i).Tag.Get("json"), ",")
+	for _, field := range reflect.VisibleFields(record) {
+		if field.Anonymous { // its fields follow
+			continue
+		}
+		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		all = append(all, name)
 		if options == "" {
 			always = append(always, name)

@@ -90,11 +90,25 @@ type Tried struct {
 // Recovery is the request that queues the dead deliveries of a subscription again.
 type Recovery struct {
 	Since *string `json:"since,omitempty"` // RFC 3339
+	Until *string `json:"until,omitempty"` // RFC 3339; default: no bound
+}
+
+// RecoveryOfAll is the request that queues the dead deliveries of all subscriptions again.
+type RecoveryOfAll struct {
+	Recovery
+	Cursor *string `json:"cursor,omitempty"` // of the answer to go on from; default: begin
 }
 
 // Recovered counts the deliveries that a Recovery queued.
 type Recovered struct {
 	Queued int `json:"queued"`
+}
+
+// RecoveredOfAll counts the deliveries that one RecoveryOfAll queued, and says where the
+// next goes on.
+type RecoveredOfAll struct {
+	Recovered
+	NextCursor Cursor `json:"next_cursor"` // null when all is done
 }
 
 // Outcomes counts the newest deliveries since a time, at most as many as Most, by

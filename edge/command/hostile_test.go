@@ -155,12 +155,13 @@ func operatorCommands() (lines [][]string) {
 
 // needed are flags without which a command asks nothing.
 var needed = map[string][]string{
-	"account delete":  {"--yes"},
-	"account create":  {"--name", "x", "--agent", "x", "--email", "x"},
-	"token create":    {"--name", "x"},
-	"deliveries list": {"--webhook", "x"},
-	"listen":          {"--account", "x"},
-	"lockout clear":   {"--all"},
+	"account delete":   {"--yes"},
+	"account create":   {"--name", "x", "--agent", "x", "--email", "x"},
+	"token create":     {"--name", "x"},
+	"deliveries list":  {"--webhook", "x"},
+	"delivery recover": {"x"},
+	"listen":           {"--account", "x"},
+	"lockout clear":    {"--all"},
 }
 
 // TestNothingSteersTheTerminal: whatever the admin API answers, and whatever a partner

@@ -64,7 +64,7 @@ func TestOperationsWhen(t *testing.T) {
 		"TRY", delivered.Items[0].Tries[0].ID, "revoke WEBHOOK", "revoke "+stolen, "WEBHOOK", delivered.Items[0].SubscriptionID)
 	for section, want := range map[string]string{
 		"When a node is lost": nodes.Items[0].ID, "When the origin is lost": "",
-		"When a key is leaked": stolen + "  https://127.0.0.1:1024/thief", "When a partner asks for a delivery": "<- this",
+		"When a key is leaked": stolen + "  https://127.0.0.1:1024/thief", "When a partner asks for a delivery": "<- this", "When the origin could not send": "queued",
 	} {
 		said := ""
 		for _, b := range operationsBlocks(t, section) {

@@ -41,7 +41,7 @@ func newDeliveries() *cobra.Command {
 		newAdminCommand("show ID", "show a delivery with its body and tries, by its id or the x-svc-delivery-id of a try", func(*pflag.FlagSet) handler { return showDelivery }),
 		newRecordCommand("retry DELIVERY", "have a delivery tried at once, by its id or that of a try", "POST /deliveries/%s/retry", nil,
 			"id", "state", "attempts", "next_at"),
-		newAdminCommand("recover WEBHOOK", "queue a subscription's dead deliveries again, of events since a time", defineDeliveriesRecover),
+		newAdminCommand("recover [WEBHOOK]", "queue the dead deliveries of a subscription, or of all, again, of events since a time", defineDeliveriesRecover),
 		newAdminCommand("tail", "follow the tries of an origin as they end", func(*pflag.FlagSet) handler { return tailDeliveries }),
 	)
 	group.Aliases = []string{"deliveries"}
@@ -114,15 +114,57 @@ func showDelivery(ctx context.Context, c *invocation) error {
 }
 
 func defineDeliveriesRecover(flags *pflag.FlagSet) handler {
-	since := flags.String("since", "24h", "`TIME`: RFC 3339, or a duration before now")
+	since := flags.String("since", "24h", "`TIME`: RFC 3339, or a duration before now; needed with --all")
+	until := flags.String("until", "", "only of events before this `TIME`, likewise")
+	all := flags.Bool("all", false, "of every subscription, in place of WEBHOOK")
 	return func(ctx context.Context, c *invocation) error {
-		from, err := timeOrAge(c.cmd, "since", *since)
-		if err != nil {
-			return err
+		switch {
+		case *all == (len(c.args) > 0):
+			return misused(c.cmd, "give either a WEBHOOK or --all")
+		case *all && !flags.Changed("since"):
+			return misused(c.cmd, "--all needs --since")
 		}
-		in := adminapi.Recovery{Since: new(from.UTC().Format(time.RFC3339Nano))}
+		var in adminapi.Recovery
+		for name, field := range map[string]struct {
+			text string
+			into **string
+		}{"since": {*since, &in.Since}, "until": {*until, &in.Until}} {
+			if field.text == "" {
+				continue
+			}
+			at, err := timeOrAge(c.cmd, name, field.text)
+			if err != nil {
+				return err
+			}
+			*field.into = new(at.UTC().Format(time.RFC3339Nano))
+		}
+		if *all {
+			return recoverAll(ctx, c, in)
+		}
 		return c.record(ctx, http.MethodPost, c.path("/webhooks/%s/recover"), in, "queued")
 	}
+}
+
+// recoverAll asks until every subscription's deliveries are queued again.
+func recoverAll(ctx context.Context, c *invocation, of adminapi.Recovery) error {
+	var total adminapi.Recovered
+	in := adminapi.RecoveryOfAll{Recovery: of}
+	for {
+		var done adminapi.RecoveredOfAll
+		if err := c.admin.Call(ctx, http.MethodPost, "/deliveries/recover", in, &done); err != nil {
+			return err
+		}
+		total.Queued += done.Queued
+		if done.NextCursor == "" {
+			break
+		}
+		in.Cursor = new(string(done.NextCursor))
+	}
+	raw, err := json.Marshal(total)
+	if err != nil {
+		return err
+	}
+	return c.Record(raw, "queued")
 }
 
 // selection holds flags that select a part of a list, by their names in the query.

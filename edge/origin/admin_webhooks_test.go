@@ -84,7 +84,11 @@ func adminDeliveries(f *fixture) {
 	}
 	f.mustRefuse(400, "expires_before_invalid", "GET", "/admin/v1/keys?expires_before=soon", nil)
 	f.outcomes(event, item["id"].(string))
+	f.recoversAll(item["id"].(string))
 	recover := "/admin/v1/webhooks/whs_x/recover"
+	if v := f.must(200, "POST", recover, object{"since": "2026-01-01T00:00:00Z", "until": "2026-01-01T00:00:01Z"}); v["queued"] != 0.0 {
+		f.Errorf("recovered of another time %v", v)
+	}
 	if v := f.must(200, "POST", recover, object{"since": "2026-01-01T00:00:00Z"}); v["queued"] != 1.0 {
 		f.Errorf("recovered %v", v)
 	}
@@ -113,6 +117,33 @@ func (f *fixture) try(delivery string) {
 		if err := f.config.DB.RecordOutcomes(f.Context(), []deliveries.Outcome{o}); err != nil {
 			f.Fatal(err)
 		}
+	}
+}
+
+// recoversAll recovers a dead delivery with those of all subscriptions, and has it die again.
+func (f *fixture) recoversAll(delivery string) {
+	f.Helper()
+	all := "/admin/v1/deliveries/recover"
+	if v := f.must(200, "POST", all, object{"since": "2026-01-01T00:00:00Z", "until": "2026-01-01T00:00:01Z"}); v["queued"] != 0.0 || v["next_cursor"] != nil {
+		f.Errorf("recovered of another time %v", v)
+	}
+	if v := f.must(200, "POST", all, object{"since": "2026-01-01T00:00:00Z", "cursor": "whs_y"}); v["queued"] != 0.0 {
+		f.Errorf("recovered after it %v", v)
+	}
+	if v := f.must(200, "POST", all, object{"since": "2026-01-01T00:00:00Z"}); v["queued"] != 1.0 || v["next_cursor"] != nil {
+		f.Errorf("recovered of all %v", v)
+	}
+	if v := f.must(200, "GET", "/admin/v1/deliveries/"+delivery, nil); v["state"] != "pending" {
+		f.Errorf("recovered, it is %v", v)
+	}
+	f.mustRefuse(400, "since_required", "POST", all, object{})
+	f.mustRefuse(400, "until_invalid", "POST", all, object{"since": "2026-01-01T00:00:00Z", "until": "today"})
+	f.throttled(all, object{"since": "2100-01-01T00:00:00Z"})
+	f.must(200, "POST", all, object{"since": "2100-01-01T00:00:00Z", "cursor": "whs_y"}) // what goes on is not counted
+	if err := f.config.DB.RecordOutcomes(f.Context(), []deliveries.Outcome{{State: store.StateDead, Attempt: store.Attempt{
+		ID: "dlv_9", DeliveryID: delivery, Number: 3, StartedAt: time.Now(), Error: "connection refused",
+	}}}); err != nil {
+		f.Fatal(err)
 	}
 }
 

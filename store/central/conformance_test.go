@@ -121,7 +121,7 @@ func TestUnknownIDs(t *testing.T) {
 			"DiscardLead":       func(id string) error { _, err := db.DiscardLead(ctx, id); return err },
 			"Attempts":          func(id string) error { _, err := db.Attempts(ctx, id); return err },
 			"RetryDelivery":     func(id string) error { _, err := db.RetryDelivery(ctx, id); return err },
-			"RecoverDeliveries": func(id string) error { _, err := db.RecoverDeliveries(ctx, id, time.Time{}); return err },
+			"RecoverDeliveries": func(id string) error { _, err := db.RecoverDeliveries(ctx, id, store.Span{}); return err },
 			"Node":              func(id string) error { _, err := db.Node(ctx, id); return err },
 			"RevokeNode":        func(id string) error { _, _, err := db.RevokeNode(ctx, id); return err },
 		}

@@ -2,6 +2,7 @@ package central
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,10 +25,10 @@ func TestRecoverDeliveries(t *testing.T) {
 				q.record(t, store.StateDelivered, 0, c)
 			}
 		}
-		if n := must(q.RecoverDeliveries(ctx, q.subs[0], events[2].CreatedAt))(t); n != 3 {
+		if n := must(q.RecoverDeliveries(ctx, q.subs[0], store.Span{Since: events[2].CreatedAt}))(t); n != 3 {
 			t.Errorf("recovered %d, want 3", n)
 		}
-		if n := must(q.RecoverDeliveries(ctx, q.subs[0], events[2].CreatedAt))(t); n != 0 {
+		if n := must(q.RecoverDeliveries(ctx, q.subs[0], store.Span{Since: events[2].CreatedAt}))(t); n != 0 {
 			t.Errorf("recovered %d again", n)
 		}
 		claims := q.claim(t, 100)
@@ -39,6 +40,54 @@ func TestRecoverDeliveries(t *testing.T) {
 		if len(claims) != 3 {
 			t.Errorf("%d claims", len(claims))
 		}
+	})
+}
+
+// TestRecoverAllDeliveries queues again what is dead of a span, subscription by subscription:
+// a call goes on after the last one, and passes over what cannot be delivered.
+func TestRecoverAllDeliveries(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := context.Background()
+		q := newQueued(t, p, 3)
+		var events []*store.Event
+		for range 4 {
+			events = append(events, q.fire(t))
+		}
+		for _, c := range q.claim(t, 100) {
+			q.record(t, store.StateDead, 0, c)
+		}
+		slices.Sort(q.subs)
+		_, err := q.RevokeSubscription(ctx, q.account, q.subs[1])
+		noError(t, err)
+		span := store.Span{Since: events[1].CreatedAt, Until: events[3].CreatedAt}
+		last := ""
+		for i, want := range []int{2, 0, 2} {
+			queued, at, err := q.RecoverAllDeliveries(ctx, span, last, 0)
+			if noError(t, err); queued != want || at != q.subs[i] {
+				t.Errorf("after %q: %d queued, last %q; want %d, %q", last, queued, at, want, q.subs[i])
+			}
+			last = at
+		}
+		if queued, at, err := q.RecoverAllDeliveries(ctx, span, last, 0); queued != 0 || at != "" || err != nil {
+			t.Errorf("after all: %d queued, last %q, %v", queued, at, err)
+		}
+		for i, want := range []int{4, 0} { // what is left, and again
+			queued, at, err := q.RecoverAllDeliveries(ctx, store.Span{}, "", time.Hour)
+			if noError(t, err); queued != want || at != "" {
+				t.Errorf("all, %d: %d queued, last %q; want %d", i, queued, at, want)
+			}
+		}
+		claims := q.claim(t, 100)
+		for _, c := range claims {
+			if c.SubscriptionID == q.subs[1] || c.Tries != 0 {
+				t.Errorf("claimed %+v", c)
+			}
+		}
+		if len(claims) != 8 {
+			t.Errorf("%d claims, want 8", len(claims))
+		}
+		_, _, err = q.RecoverAllDeliveries(ctx, span, "a\x00", 0)
+		wantErr(t, err, store.ErrInvalid)
 	})
 }
 

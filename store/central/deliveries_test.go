@@ -316,7 +316,7 @@ func TestRevocationStopsTheQueue(t *testing.T) {
 		}
 		_, err = q.RetryDelivery(ctx, held[0].ID)
 		wantErr(t, err, store.ErrConflict)
-		_, err = q.RecoverDeliveries(ctx, q.subs[1], time.Time{})
+		_, err = q.RecoverDeliveries(ctx, q.subs[1], store.Span{})
 		wantErr(t, err, store.ErrConflict)
 	})
 }

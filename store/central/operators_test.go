@@ -129,7 +129,7 @@ func TestAuditOfDeliveries(t *testing.T) {
 			_, err := t.Exec(ctx, `UPDATE deliveries SET state = 'dead'`)
 			return err
 		}))
-		must(db.RecoverDeliveries(audit.WithActor(ctx, ana), subs[0].ID, time.Time{}))(t)
+		must(db.RecoverDeliveries(audit.WithActor(ctx, ana), subs[0].ID, store.Span{}))(t)
 		must(db.RetryDelivery(audit.WithActor(ctx, ana), list[0].ID))(t) // pending already
 		noError(t, db.change(ctx, "", func(ctx context.Context, t *tx) error {
 			_, err := t.Exec(ctx, `UPDATE deliveries SET state = 'dead'`)

@@ -39,14 +39,14 @@ func (d *DB) RetryDelivery(ctx context.Context, id string) (store.Delivery, erro
 }
 
 // RecoverDeliveries queues again the dead deliveries of a subscription whose
-// events are of since or later, and returns how many. Asking again queues those
+// events are of a span, and returns how many. Asking again queues those
 // that have died meanwhile. There are no others to recover: a delivery is made
 // with its event, so an event without one did not match, or was silenced, or
 // came before the subscription. It works in slices; when err is not nil, some
 // may be queued. ErrConflict as for RetryDelivery.
-func (d *DB) RecoverDeliveries(ctx context.Context, subscriptionID string, since time.Time) (queued int, err error) {
+func (d *DB) RecoverDeliveries(ctx context.Context, subscriptionID string, of store.Span) (queued int, err error) {
 	const op = "recover deliveries"
-	if err := errors.Join(valid.Reference("subscription", subscriptionID), valid.Times(since)); err != nil {
+	if err := errors.Join(valid.Reference("subscription", subscriptionID), valid.Times(of.Since, of.Until)); err != nil {
 		return 0, db.Fail(op, err)
 	}
 	s, err := d.Subscription(ctx, subscriptionID)
@@ -54,22 +54,51 @@ func (d *DB) RecoverDeliveries(ctx context.Context, subscriptionID string, since
 		return 0, db.Fail(op, err)
 	}
 	type shown struct { // of one slice
-		Since  time.Time `json:"since"`
-		Queued int       `json:"queued"`
+		Since  time.Time  `json:"since"`
+		Until  *time.Time `json:"until,omitempty"`
+		Queued int        `json:"queued"`
+	}
+	slice := shown{Since: of.Since}
+	if !of.Until.IsZero() {
+		slice.Until = &of.Until
 	}
 	for {
-		n := 0
+		slice := slice
 		err := d.change(ctx, s.AccountID, func(ctx context.Context, t *tx) (err error) {
-			if n, err = t.deliveries.Recover(ctx, s.ID, since); err != nil || n == 0 {
+			if slice.Queued, err = t.deliveries.Recover(ctx, s.ID, of); err != nil || slice.Queued == 0 {
 				return err
 			}
-			return t.audited(ctx, audit.Entry{Action: "webhook.recover", Target: s.ID, After: shown{since, n}})
+			return t.audited(ctx, audit.Entry{Action: "webhook.recover", Target: s.ID, After: slice})
 		})
 		if err != nil {
 			return queued, db.Fail(op, err)
 		}
-		if queued += n; n < deliveries.RecoverSlice {
+		if queued += slice.Queued; slice.Queued < deliveries.RecoverSlice {
 			return queued, nil
+		}
+	}
+}
+
+// RecoverAllDeliveries is RecoverDeliveries for each subscription, by id, that comes after
+// one. It passes over those that are revoked and those whose account is not live. Once
+// it has worked for long, it ends with the subscription that it is at and returns that as
+// last, after which to go on; last is "" when all are done.
+func (d *DB) RecoverAllDeliveries(ctx context.Context, of store.Span, after string, long time.Duration) (queued int, last string, err error) {
+	if !valid.Text(after) {
+		return 0, "", db.Fail("recover all deliveries", valid.Errorf("subscription"))
+	}
+	for began := time.Now(); ; {
+		id, err := d.NextDead(ctx, after)
+		if err != nil || id == "" {
+			return queued, "", err
+		}
+		n, err := d.RecoverDeliveries(ctx, id, of)
+		queued += n
+		if err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
+			return queued, "", err
+		}
+		if after = id; time.Since(began) >= long {
+			return queued, after, nil
 		}
 	}
 }

@@ -134,12 +134,17 @@ func (a *api) retryDelivery(r *http.Request) (answer, error) {
 	return ok(a.deliveryWithTries(r, delivery))
 }
 
-// recoverDeliveries queues again what could not be delivered of the events since
-// a time.
-func (a *api) recoverDeliveries(r *http.Request, in adminapi.Recovery, v *input.Validator) (answer, error) {
+// recoverySpan reads the times of the events whose deliveries are to be queued again.
+func recoverySpan(in adminapi.Recovery, v *input.Validator) (store.Span, error) {
 	v.Text("since", in.Since, 64)
-	since := v.Time("since", in.Since)
-	if err := v.Err(); err != nil {
+	of := store.Span{Since: v.Time("since", in.Since), Until: v.Time("until", in.Until)}
+	return of, v.Err()
+}
+
+// recoverDeliveries queues again what could not be delivered of the events of a span.
+func (a *api) recoverDeliveries(r *http.Request, in adminapi.Recovery, v *input.Validator) (answer, error) {
+	of, err := recoverySpan(in, v)
+	if err != nil {
 		return answer{}, err
 	}
 	webhook, err := a.DB.Subscription(r.Context(), r.PathValue("id"))
@@ -149,8 +154,28 @@ func (a *api) recoverDeliveries(r *http.Request, in adminapi.Recovery, v *input.
 	if err := a.recoveries.allow(webhook.ID); err != nil {
 		return answer{}, err
 	}
-	queued, err := a.DB.RecoverDeliveries(r.Context(), webhook.ID, since)
+	queued, err := a.DB.RecoverDeliveries(r.Context(), webhook.ID, of)
 	return ok(adminapi.Recovered{Queued: queued}, err)
+}
+
+// recoverTime is how long one request recovers deliveries of subscription after
+// subscription: clients wait for 30 s.
+const recoverTime = 10 * time.Second
+
+// recoverAllDeliveries is recoverDeliveries for all subscriptions, as many as it gets to.
+func (a *api) recoverAllDeliveries(r *http.Request, in adminapi.RecoveryOfAll, v *input.Validator) (answer, error) {
+	cursor := v.Optional("cursor", in.Cursor, 200)
+	of, err := recoverySpan(in.Recovery, v)
+	if err != nil {
+		return answer{}, err
+	}
+	if cursor == "" { // what goes on is part of the request that began
+		if err := a.recoveries.allow("all"); err != nil {
+			return answer{}, err
+		}
+	}
+	queued, last, err := a.DB.RecoverAllDeliveries(r.Context(), of, cursor, recoverTime)
+	return ok(adminapi.RecoveredOfAll{Recovered: adminapi.Recovered{Queued: queued}, NextCursor: adminapi.Cursor(last)}, err)
 }
 
 // revokeWebhook ends a subscription, and cancels what waits for it.

@@ -46,7 +46,7 @@ func (t *throttle) allow(id string) error {
 	token := bucket.ReserveN(now, 1)
 	if wait := token.DelayFrom(now); wait > 0 {
 		token.CancelAt(now)
-		return &input.Problem{Kind: input.KindLimited, Detail: "too often for one subscription; try again later", RetryAfter: wait}
+		return &input.Problem{Kind: input.KindLimited, Detail: "too often; try again later", RetryAfter: wait}
 	}
 	return nil
 }

@@ -93,6 +93,23 @@ func TestTimesBoundTheLog(t *testing.T) {
 	}
 }
 
+// TestNextDeadGoesByIndex asks for the plans of the walk over subscriptions with dead
+// deliveries: it reads no others.
+func TestNextDeadGoesByIndex(t *testing.T) {
+	for kind, url := range map[string]func(testing.TB) string{
+		"sqlite":   func(t testing.TB) string { return filepath.Join(t.TempDir(), "origin.db") },
+		"postgres": centraltest.Postgres,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			d := openDB(t, url(t))
+			addDeliveries(t, d, 1000)
+			if plan := dbtest.Explain(t, d, nextDead, "whs_5"); !strings.Contains(plan, "deliveries_dead") {
+				t.Errorf("the plan reads more than the dead:\n%s", plan)
+			}
+		})
+	}
+}
+
 // TestDeliveriesOfEventsAreFoundByTime asks for the plans of what looks for the deliveries of
 // an event, while its account has 1000 subscriptions: those of its millisecond are read.
 func TestDeliveriesOfEventsAreFoundByTime(t *testing.T) {

@@ -65,19 +65,33 @@ func (b *Batch) mustBeDeliverable(ctx context.Context, subscription string) erro
 const RecoverSlice = 1000
 
 // Recover queues again up to RecoverSlice dead deliveries of a subscription whose
-// events are of since or later, and returns how many. ErrConflict when the
-// subscription is revoked or its account is not live. The transaction must hold
-// the account.
-func (b *Batch) Recover(ctx context.Context, subscription string, since time.Time) (queued int, err error) {
+// events are of a span, and returns how many. ErrConflict when the subscription is
+// revoked or its account is not live. The transaction must hold the account.
+func (b *Batch) Recover(ctx context.Context, subscription string, of store.Span) (queued int, err error) {
 	if err := b.mustBeDeliverable(ctx, subscription); err != nil {
 		return 0, err
 	}
 	now := store.Micros(b.tx.Now())
-	touched, err := b.tx.Exec(ctx, b.requeue()+`WHERE id IN (
-		SELECT id FROM deliveries WHERE subscription_id = ? AND state = 'dead' AND event_id >= ?
-		ORDER BY event_id LIMIT ?)`, now, now, now, subscription, db.FirstID("evt", since), RecoverSlice)
+	dead, args := `subscription_id = ? AND state = 'dead' AND event_id >= ?`, []any{now, now, now, subscription, db.FirstID("evt", of.Since)}
+	if !of.Until.IsZero() {
+		dead, args = dead+` AND event_id < ?`, append(args, db.FirstID("evt", of.Until))
+	}
+	touched, err := b.tx.Exec(ctx, b.requeue()+`WHERE id IN (SELECT id FROM deliveries WHERE `+dead+` ORDER BY event_id LIMIT ?)`,
+		append(args, RecoverSlice)...)
 	b.requeues(subscription, now, touched)
 	return int(touched), err
+}
+
+const nextDead = `SELECT subscription_id FROM deliveries WHERE state = 'dead' AND subscription_id > ? ORDER BY subscription_id LIMIT 1`
+
+// NextDead returns the first subscription, by id, that comes after one and has dead
+// deliveries, or "" when there is none.
+func (s *Store) NextDead(ctx context.Context, after string) (subscription string, err error) {
+	all, err := db.All(ctx, s.db, func(row db.Row) (id string, err error) { return id, row.Scan(&id) }, nextDead, after)
+	if err != nil || len(all) == 0 {
+		return "", db.Fail("find dead deliveries", err)
+	}
+	return all[0], nil
 }
 
 // requeues notes that deliveries of a subscription are due again.
