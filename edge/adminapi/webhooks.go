@@ -31,8 +31,8 @@ type RotatedSecret struct {
 
 // Delivery is an event on its way to a subscription, with every try. A try fails when
 // no 2xx comes; it is refused when the guard does not let it go to its target. A
-// delivery is dead once its tries are used up: it is tried again only when somebody
-// says so.
+// delivery is dead once its tries are used up, or the next one has been due for three days
+// and the endpoint fails: it is tried again only when somebody says so.
 type Delivery struct {
 	ID             string `json:"id"`
 	EventID        string `json:"event_id"`

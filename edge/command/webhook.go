@@ -57,7 +57,7 @@ func defineDeliveriesList(flags *pflag.FlagSet) handler {
 		"event_type": flags.String("type", "", "only those of events of this `TYPE`, such as sentinel.fired"),
 	}
 	part.span(flags, "those made")
-	outcome := flags.String("outcome", "", "only those of this `OUTCOME`: pending, delivered, dead (its tries are used up), cancelled, or refused (its last try, by the guard)")
+	outcome := flags.String("outcome", "", "only those of this `OUTCOME`: pending, delivered, dead (its tries are used up, or were due for three days), cancelled, or refused (its last try, by the guard)")
 	limit := flags.Int("limit", 50, "`NUMBER` of deliveries at most; 0: all")
 	return func(ctx context.Context, c *invocation) error {
 		query, err := part.query(c.cmd)

@@ -140,6 +140,17 @@ func (s *Sender) cancel(q *queue, now time.Time) {
 	s.refill(q) // to cancel the others
 }
 
+// giveUp ends a delivery that was to be tried giveUpAfter ago. An operator can queue it
+// again. s.mu is held.
+func (s *Sender) giveUp(q *queue, i *item) {
+	if !q.gaveUp {
+		q.gaveUp = true
+		s.c.Log.Warn("webhook endpoint fails and does not keep up: what has been due for three days is given up", "subscription", q.id)
+	}
+	s.stats.Dead++
+	s.record(i, deliveries.Outcome{Attempt: store.Attempt{DeliveryID: i.ID}, State: store.StateDead})
+}
+
 // warnFailing logs, once, that an endpoint has been failing for days.
 func (s *Sender) warnFailing(q *queue, i *item, a store.Attempt) {
 	if i.Endpoint.FailingFrom.IsZero() || q.health.warned || a.StartedAt.Sub(i.Endpoint.FailingFrom) < store.FailingLong {

@@ -21,6 +21,11 @@ func NextTry(schedule []time.Duration, tries int, now time.Time, retryAfter stri
 // retryAfterMost is the longest Retry-After that is honoured.
 const retryAfterMost = 10 * time.Minute
 
+// giveUpAfter is how long after its time a delivery to an endpoint that fails can still be
+// tried. One that hangs gets fewer tries than there are events, and would have ever more wait
+// for it, until the log of all accounts could not be pruned.
+const giveUpAfter = 3 * 24 * time.Hour
+
 func (c *Config) fillSchedule() {
 	if c.Schedule == nil {
 		c.Schedule = []time.Duration{5 * time.Second, 30 * time.Second, 180 * time.Second}

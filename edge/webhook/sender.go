@@ -63,8 +63,8 @@ type Sender struct {
 
 // Stats counts what a Sender did and has under way.
 type Stats struct {
-	// Since the start: tries that were acknowledged, tries that were not,
-	// deliveries whose tries were used up, and those cancelled on the way.
+	// Since the start: tries that were acknowledged, tries that were not, deliveries
+	// whose tries were used up or that were given up, and those cancelled on the way.
 	Delivered, Failed, Dead, Cancelled int64
 	// At the moment: deliveries in memory, tries under way that are expected to be
 	// answered soon and those that are not, and known queues.
