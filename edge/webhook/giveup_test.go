@@ -70,7 +70,7 @@ func TestGiveUp(t *testing.T) {
 					t.Errorf("%d are given up, want %d", n, test.dead)
 				}
 
-				_, err := s.fixture.db.RecoverDeliveries(t.Context(), sub.ID, began.Add(-30*24*time.Hour))
+				_, err := s.fixture.db.RecoverDeliveries(t.Context(), sub.ID, store.Span{Since: began.Add(-30 * 24 * time.Hour)})
 				must(t, err)
 				s.fixture.sender.Wake()
 				sleep(t.Context(), 10*time.Second)
