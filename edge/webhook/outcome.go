@@ -39,14 +39,14 @@ func (s *Sender) writeLoop(ctx context.Context, stop <-chan struct{}) {
 				return
 			}
 		}
-		batch := s.nextBatch()
-		for len(batch) > 0 && ctx.Err() == nil {
-			err := s.write(ctx, batch)
+		left := s.nextBatch()
+		for len(left) > 0 && ctx.Err() == nil {
+			var err error
+			left, err = s.write(ctx, left)
 			pause.Wait(ctx, err)
-			if err == nil {
-				break
+			if err != nil {
+				s.c.Log.Error("cannot write webhook outcomes", "err", err, "outcomes", len(left))
 			}
-			s.c.Log.Error("cannot write webhook outcomes", "err", err, "outcomes", len(batch))
 		}
 	}
 }
@@ -71,30 +71,30 @@ func (s *Sender) nextBatch() []outcome {
 	return batch
 }
 
-// write writes a batch and forgets its deliveries. An outcome that the database
-// calls invalid is found by halves and left out, so that it holds up no other;
-// the delivery's lease ends and it is tried again.
-func (s *Sender) write(ctx context.Context, batch []outcome) error {
+// write writes a batch and forgets its deliveries; with an error it returns those at the end
+// of the batch that are left. An outcome that the database calls invalid is found by halves
+// and left out, so that it holds up no other; the delivery's lease ends and it is tried again.
+func (s *Sender) write(ctx context.Context, batch []outcome) (left []outcome, err error) {
 	outcomes := make([]deliveries.Outcome, len(batch))
 	for i := range batch {
 		outcomes[i] = batch[i].Outcome
 	}
-	err := s.c.Store.RecordOutcomes(ctx, outcomes)
+	err = s.c.Store.RecordOutcomes(ctx, outcomes)
 	switch {
 	case err == nil:
 	case !errors.Is(err, store.ErrInvalid):
-		return err
+		return batch, err
 	case len(batch) > 1:
 		half := len(batch) / 2
-		if err := s.write(ctx, batch[:half]); err != nil {
-			return err
+		if left, err := s.write(ctx, batch[:half]); err != nil {
+			return batch[half-len(left):], err
 		}
 		return s.write(ctx, batch[half:])
 	default:
 		s.c.Log.Error("webhook outcome cannot be kept", "err", err, "delivery", batch[0].Attempt.DeliveryID)
 	}
 	s.forget(batch)
-	return nil
+	return nil, nil
 }
 
 // forget drops deliveries whose outcomes are written.
