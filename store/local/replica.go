@@ -128,8 +128,9 @@ func (r *Replica) Epoch() int64 {
 
 // Put stores a record that the origin sent and returns it. epoch is that of the replica
 // before the origin was asked. The record returned is stale when a change that it does not
-// include was noted while it was on its way, or a reset was: what was asked for in an earlier
-// epoch is not stored. If a newer one is held, that is returned and rec is not stored.
+// include was noted while it was on its way, or a reset was. Then it is not stored, unless one
+// of its name is held: the change may be the deletion of an account, and nothing else would
+// drop the record. If a newer one is held, that is returned and rec is not stored.
 func (r *Replica) Put(name string, rec Record, epoch int64) (Record, error) {
 	r.write.Lock()
 	defer r.write.Unlock()
@@ -155,6 +156,10 @@ func (r *Replica) Put(name string, rec Record, epoch int64) (Record, error) {
 		if old.epoch == r.epoch {
 			rec.changed = max(rec.changed, old.changed)
 		}
+	} else if rec.changed > rec.Seq {
+		r.mu.Unlock()
+		rec.stale = true
+		return rec, nil
 	}
 	r.mu.Unlock()
 	if err := r.save(name, rec); err != nil {

@@ -98,6 +98,9 @@ func TestChangeOvertakesTheAnswer(t *testing.T) {
 	if rec := put(t, s.Keys, "a", "key_a", "good", 7); !rec.Stale() {
 		t.Error("a copy from before the change is taken for current")
 	}
+	if rec, held := s.Keys.Get("a"); held {
+		t.Errorf("it is held, though nothing would drop it: %+v", rec)
+	}
 	if rec := put(t, s.Keys, "b", "key_b", "good", 7); rec.Stale() {
 		t.Error("a copy of another record is stale")
 	}
