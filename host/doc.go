@@ -47,8 +47,8 @@
 // A module whose manifest has an allow_dial may connect to the hosts named there, by
 // the socket functions of WasmEdge's extension of WASI, which
 // github.com/stealthrocket/net/wasip1 calls in Go's guests (build them with the tag
-// getaddrinfo). The host looks names up, and Config.CheckDial judges each address
-// that is connected to; by default it refuses them all. The guest
+// getaddrinfo). The host looks names up, for a second each at most, and Config.CheckDial
+// judges each address that is connected to; by default it refuses them all. The guest
 // sees a refusal (EACCES; without an allow_dial ENOTSUP), and the first of its kind
 // is logged. Waiting for a connection is not charged as computing, and connections
 // end with the request. There is no listening, no UDP and, in the warm-up, no

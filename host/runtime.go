@@ -57,7 +57,8 @@ type Config struct {
 	// at once. Default crypto/rand.Reader.
 	Random io.Reader
 	// LookUp finds the addresses of a name that a module's allow_dial has, in lower
-	// case, without a dot at its end. Default: Go's own resolver.
+	// case, without a dot at its end. Its context ends after a second. Default: Go's own
+	// resolver.
 	LookUp func(ctx context.Context, name string) ([]netip.Addr, error)
 	// CheckDial judges every address that a module is about to connect to, as the
 	// system gets it, after names are looked up: a name that is bound anew gains

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // sock_getaddrinfo resolves the names of a module's allow_dial, each once in a
@@ -29,6 +30,10 @@ const (
 	maxName    = 1025
 	maxService = 32
 )
+
+// maxLookUp bounds a lookup. No deadline of a Go guest's own passes meanwhile, as it has one
+// thread, so this one is shorter than the deadlines that guests set.
+const maxLookUp = time.Second
 
 func sockGetaddrinfo(c *Call, memory []byte, args []uint64) errno {
 	name, service := text(memory, args[0], args[1]), text(memory, args[2], args[3])
@@ -117,7 +122,9 @@ func (c *Call) resolve(name, service string) ([]netip.AddrPort, errno) {
 		return known.addrs, known.failed
 	}
 	ctx := c.Host.Context()
-	addrs, err := c.Dialer.config.LookUp(ctx, e.host)
+	bounded, cancel := context.WithTimeout(ctx, maxLookUp)
+	addrs, err := c.Dialer.config.LookUp(bounded, e.host)
+	cancel()
 	if ctx.Err() != nil {
 		c.Host.Stop(ctx.Err())
 	}

@@ -17,7 +17,7 @@ type DialConfig struct {
 	// Allow are the manifest's host:port pairs. Default: none.
 	Allow []string
 	// LookUp finds the addresses of a name in Allow, in lower case, without a dot at
-	// its end. Default: Go's own resolver.
+	// its end. Its context ends after a second. Default: Go's own resolver.
 	LookUp func(ctx context.Context, name string) ([]netip.Addr, error)
 	// Check judges each address just before it is connected to; an error refuses it.
 	// Default: all are refused.

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -143,6 +144,32 @@ func TestAddrinfoCopiesNothingLong(t *testing.T) {
 			t.Errorf("%d bytes were allocated, %d logged", copied, log.Len())
 		}
 	}
+}
+
+// TestLookupIsBounded: a name server that does not answer costs a call one second, and
+// the guest is told, while most of the call's time is left.
+func TestLookupIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		c := &Call{Host: testHost{ctx}, Dialer: newDialer(t, DialConfig{
+			Allow: []string{"api.example.com:443"},
+			LookUp: func(ctx context.Context, name string) ([]netip.Addr, error) {
+				<-ctx.Done()
+				return nil, &net.DNSError{Err: ctx.Err().Error(), Name: name, IsTimeout: true}
+			},
+		})}
+		defer c.Close()
+		start := time.Now()
+		for range 2 {
+			if addrs, e := c.resolve("api.example.com", "443"); e != errTimedOut {
+				t.Errorf("%v, %d, want %d", addrs, e, errTimedOut)
+			}
+		}
+		if took := time.Since(start); took != time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
 }
 
 // TestNobodyJudges: without a Check a module connects to nothing, whatever it is allowed.
