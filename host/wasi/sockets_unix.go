@@ -5,9 +5,9 @@ package wasi
 import (
 	"context"
 	"encoding/binary"
-	"math"
+	"fmt"
 	"net/netip"
-	"slices"
+	"os"
 	"time"
 
 	wasigo "github.com/stealthrocket/wasi-go"
@@ -21,7 +21,7 @@ const socketsOffered = true
 // sockets are those of one call. wasi-go makes the system calls and turns their
 // errors into WASI's; what may be opened and connected to, and for how long, is
 // decided here. The system's descriptors never block: where the guest wants to
-// wait, await does.
+// wait, awaitAny does.
 type sockets struct {
 	system   wasiunix.System
 	ctx      context.Context
@@ -30,8 +30,9 @@ type sockets struct {
 	bytes    int
 	blocking map[wasigo.FD]bool // descriptors that the guest did not make non-blocking
 
-	unwatch func() bool   // stops watching ctx
-	woken   chan struct{} // closed when ctx ended and system was told
+	// A pipe, nil until the guest waits: ended is ready once ctx has ended, which closes wake.
+	ended, wake *os.File
+	unwatch     func() bool // stops watching ctx
 }
 
 var socketFuncs = map[string]socketFunc{
@@ -54,15 +55,7 @@ var socketFuncs = map[string]socketFunc{
 // network returns the call's sockets, which it makes at the first call.
 func (c *Call) network() *sockets {
 	if c.sockets == nil {
-		s := &sockets{ctx: c.Host.Context(), resolved: resolved{}, blocking: map[wasigo.FD]bool{}, woken: make(chan struct{})}
-		start := time.Now()
-		// wasi-go measures relative timeouts by this clock.
-		s.system.Monotonic = func(context.Context) (uint64, error) { return uint64(time.Since(start)), nil }
-		s.unwatch = context.AfterFunc(s.ctx, func() {
-			defer close(s.woken)
-			_ = s.system.Shutdown(context.Background()) // wakes await
-		})
-		c.sockets = s
+		c.sockets = &sockets{ctx: c.Host.Context(), resolved: resolved{}, blocking: map[wasigo.FD]bool{}}
 	}
 	return c.sockets
 }
@@ -72,8 +65,10 @@ func (s *sockets) close() {
 	if s == nil {
 		return
 	}
-	if !s.unwatch() {
-		<-s.woken
+	if s.ended != nil {
+		s.unwatch()
+		_ = s.wake.Close()
+		_ = s.ended.Close()
 	}
 	_ = s.system.Close(context.Background())
 }
@@ -143,7 +138,7 @@ func sockConnect(c *Call, memory []byte, args []uint64) errno {
 	if failed != wasigo.EINPROGRESS || !s.blocking[fd] {
 		return errno(failed)
 	}
-	c.await(fd, wasigo.FDWriteEvent)
+	c.await(fd, unix.POLLOUT)
 	status, failed := s.system.SockGetOpt(s.ctx, fd, wasigo.QuerySocketError)
 	if failed != wasigo.ESUCCESS {
 		return errno(failed)
@@ -188,11 +183,11 @@ func answerAddress(memory []byte, args []uint64, addr wasigo.SocketAddress, e wa
 }
 
 func sockRead(c *Call, memory []byte, args []uint64) errno {
-	return c.transfer(memory, args[:3], args[3], wasigo.FDReadEvent, (*wasiunix.System).FDRead)
+	return c.transfer(memory, args[:3], args[3], unix.POLLIN, (*wasiunix.System).FDRead)
 }
 
 func sockWrite(c *Call, memory []byte, args []uint64) errno {
-	return c.transfer(memory, args[:3], args[3], wasigo.FDWriteEvent, (*wasiunix.System).FDWrite)
+	return c.transfer(memory, args[:3], args[3], unix.POLLOUT, (*wasiunix.System).FDWrite)
 }
 
 func sockRecv(c *Call, memory []byte, args []uint64) errno {
@@ -200,7 +195,7 @@ func sockRecv(c *Call, memory []byte, args []uint64) errno {
 	if out == nil {
 		return errFault
 	}
-	return c.transfer(memory, args[:3], args[4], wasigo.FDReadEvent,
+	return c.transfer(memory, args[:3], args[4], unix.POLLIN,
 		func(system *wasiunix.System, ctx context.Context, fd wasigo.FD, parts []wasigo.IOVec) (wasigo.Size, wasigo.Errno) {
 			n, flags, e := system.SockRecv(ctx, fd, parts, wasigo.RIFlags(args[3])&wasigo.RecvPeek)
 			binary.LittleEndian.PutUint16(out, uint16(flags))
@@ -209,7 +204,7 @@ func sockRecv(c *Call, memory []byte, args []uint64) errno {
 }
 
 func sockSend(c *Call, memory []byte, args []uint64) errno {
-	return c.transfer(memory, args[:3], args[4], wasigo.FDWriteEvent,
+	return c.transfer(memory, args[:3], args[4], unix.POLLOUT,
 		func(system *wasiunix.System, ctx context.Context, fd wasigo.FD, parts []wasigo.IOVec) (wasigo.Size, wasigo.Errno) {
 			return system.SockSend(ctx, fd, parts, 0)
 		})
@@ -219,8 +214,8 @@ func sockSend(c *Call, memory []byte, args []uint64) errno {
 type transferFunc func(*wasiunix.System, context.Context, wasigo.FD, []wasigo.IOVec) (wasigo.Size, wasigo.Errno)
 
 // transfer reads or writes the vectors that args name, after the descriptor, and
-// writes to count how many bytes it moved. On a blocking socket it waits for event.
-func (c *Call) transfer(memory []byte, args []uint64, count uint64, event wasigo.EventType, do transferFunc) errno {
+// writes to count how many bytes it moved. On a blocking socket it waits for events.
+func (c *Call) transfer(memory []byte, args []uint64, count uint64, events int16, do transferFunc) errno {
 	list, e := vectors(memory, args[1], args[2])
 	if e != success {
 		return e
@@ -236,7 +231,7 @@ func (c *Call) transfer(memory []byte, args []uint64, count uint64, event wasigo
 	for {
 		n, failed := do(&s.system, s.ctx, fd, parts)
 		if failed == wasigo.EAGAIN && s.blocking[fd] {
-			c.await(fd, event)
+			c.await(fd, events)
 			continue
 		}
 		if failed != wasigo.ESUCCESS {
@@ -290,50 +285,67 @@ func sockSetFlags(c *Call, _ []byte, args []uint64) errno {
 	return success
 }
 
+// poll returns what poll(2) is asked about a socket.
+func (s *sockets) poll(fd wasigo.FD, events int16) unix.PollFd {
+	file, _, _ := s.system.LookupSocketFD(fd, 0)
+	return unix.PollFd{Fd: int32(file), Events: events}
+}
+
 // await waits until a socket is ready.
-func (c *Call) await(fd wasigo.FD, event wasigo.EventType) {
-	c.awaitAny([]wasigo.Subscription{
-		wasigo.MakeSubscriptionFDReadWrite(0, event, wasigo.SubscriptionFDReadWrite{FD: fd})}, maxWait)
+func (c *Call) await(fd wasigo.FD, events int16) {
+	c.awaitAny([]unix.PollFd{c.network().poll(fd, events)}, time.Now().Add(maxWait))
 }
 
-// timedOut marks the subscription that awaitAny adds.
-const timedOut = math.MaxUint64
-
-// awaitAny waits until one of list is ready, for d at most, and returns the events
-// of those that are. It stops the guest's call when the context ends.
-func (c *Call) awaitAny(list []wasigo.Subscription, d time.Duration) []wasigo.Event {
-	if d = min(d, maxWait); d > 0 {
-		// PollOneOff ends a wait up to this much early. A guest whose own clock says so asks
-		// again and again until the time is over, and its host calls are counted.
-		d += time.Millisecond
-	}
-	list = append(list, wasigo.MakeSubscriptionClock(timedOut,
-		wasigo.SubscriptionClock{ID: wasigo.Monotonic, Timeout: wasigo.Timestamp(d)}))
-	events := make([]wasigo.Event, len(list))
+// awaitAny waits until one of list is ready, but no longer than until, and returns list
+// with what poll(2) said of each. It stops the guest's call when the context ends.
+func (c *Call) awaitAny(list []unix.PollFd, until time.Time) []unix.PollFd {
 	s := c.network()
-	n, e := s.system.PollOneOff(s.ctx, list, events)
-	if err := s.ctx.Err(); err != nil {
-		c.Host.Stop(err)
+	if s.ended == nil {
+		var err error
+		if s.ended, s.wake, err = os.Pipe(); err != nil {
+			c.Host.Stop(fmt.Errorf("wait for sockets: %w", err))
+		}
+		s.unwatch = context.AfterFunc(s.ctx, func() { _ = s.wake.Close() })
 	}
-	if e != wasigo.ESUCCESS {
-		c.Host.Stop(e)
+	list = append(list, unix.PollFd{Fd: int32(s.ended.Fd()), Events: unix.POLLIN})
+	for {
+		// Rounded up: a guest whose own clock says that its time is not over asks again and
+		// again until it is, and its host calls are counted. A negative number of
+		// milliseconds would be for ever.
+		left := max(0, time.Until(until)+time.Millisecond-1) / time.Millisecond
+		n, err := unix.Poll(list, int(left))
+		if err := s.ctx.Err(); err != nil {
+			c.Host.Stop(err)
+		}
+		if err != nil && err != unix.EINTR {
+			c.Host.Stop(fmt.Errorf("wait for sockets: %w", err))
+		}
+		if n > 0 || !time.Now().Before(until) {
+			return list[:len(list)-1]
+		}
 	}
-	return slices.DeleteFunc(events[:n], func(event wasigo.Event) bool { return event.UserData == timedOut })
 }
 
-// maxWait bounds a wait so that its end, in nanoseconds, is a number that there is.
+// maxWait bounds a wait, so that its milliseconds are a number that poll(2) takes.
 const maxWait = 24 * time.Hour
 
-// pollSockets waits as awaitAny does, and adds an event for each of list that is ready.
+// pollSockets waits as awaitAny does, for d at most, and adds an event for each of list
+// that is ready.
 func (c *Call) pollSockets(list []subscription, d time.Duration, ready *events) {
 	c.Host.Uncharged(func() {
-		subscriptions := make([]wasigo.Subscription, len(list), len(list)+1)
+		until := time.Now().Add(min(d, maxWait))
+		polled := make([]unix.PollFd, len(list), len(list)+1)
 		for i, s := range list {
-			fd := wasigo.SubscriptionFDReadWrite{FD: socketOf(uint64(s.fd()))}
-			subscriptions[i] = wasigo.MakeSubscriptionFDReadWrite(wasigo.UserData(i), wasigo.EventType(s.kind()), fd)
+			events := int16(unix.POLLIN)
+			if s.kind() == kindWrite {
+				events = unix.POLLOUT
+			}
+			polled[i] = c.network().poll(socketOf(uint64(s.fd())), events)
 		}
-		for _, event := range c.awaitAny(subscriptions, d) {
-			ready.add(list[event.UserData], errno(event.Errno))
+		for i, p := range c.awaitAny(polled, until) {
+			if p.Revents != 0 {
+				ready.add(list[i], success)
+			}
 		}
 	})
 }
