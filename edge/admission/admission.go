@@ -1,14 +1,18 @@
 // Package admission judges whether modules may run together as a release. `edge module
 // check`, `edge release pack` and `push`, and nodes judge by it alike, so what one of them
 // takes none of the others refuses. It runs no module: a node and `edge module check` open
-// each one as well.
+// each one as well. Before a release is made, CheckDials finds what nodes take and then
+// refuse at each call.
 package admission
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"net/netip"
+	"slices"
 	"strings"
 
 	"partneredge/edge/node/openapi"
@@ -73,6 +77,23 @@ func JudgeManifests(modules []release.Module) (a Admitted, err error) {
 		a.Docs, err = openapi.NewHandler(document)
 	}
 	return a, err
+}
+
+// CheckDials returns an error where an allow_dial names an address that check refuses, as
+// nodes do when a module connects. Names are not looked up.
+func (a Admitted) CheckDials(check func(netip.AddrPort) error) error {
+	for _, name := range slices.Sorted(maps.Keys(a.Manifests)) {
+		for _, entry := range a.Manifests[name].AllowDial {
+			addr, err := netip.ParseAddrPort(entry)
+			if err != nil {
+				continue // a name, or what opening the module refuses
+			}
+			if err := check(addr); err != nil {
+				return fmt.Errorf("the manifest of module %s: allow_dial has %s, which nodes refuse to connect to: %w", name, entry, err)
+			}
+		}
+	}
+	return nil
 }
 
 // readManifest parses the manifest of a module. A field that is not known is refused: a

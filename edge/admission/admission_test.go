@@ -3,7 +3,9 @@ package admission
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -81,6 +83,32 @@ func TestJudgeRefuses(t *testing.T) {
 	} {
 		if _, err := Judge(tt.modules); err == nil || !strings.Contains(err.Error(), tt.why) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.why)
+		}
+	}
+}
+
+// TestCheckDials: addresses are judged wherever modules of a release name them, after the
+// release itself, which nodes go on taking.
+func TestCheckDials(t *testing.T) {
+	for _, tt := range []struct{ allow, refused string }{
+		{`"10.0.0.5:8080"`, "10.0.0.5:8080"},
+		{`"1.1.1.1:443", "[fd00::1]:443"`, "[fd00::1]:443"},
+		{`"1.1.1.1:443", "rates.example:443", "[2606:4700::1]:80"`, ""},
+	} {
+		m := module("quotes", `{"name": "quotes", "allow_dial": [`+tt.allow+`]}`)
+		a, err := Judge([]release.Module{gate, m})
+		if err != nil {
+			t.Errorf("%s: %v", tt.allow, err)
+			continue
+		}
+		err = a.CheckDials(func(addr netip.AddrPort) error {
+			if addr.Addr().IsPrivate() {
+				return errors.New("private")
+			}
+			return nil
+		})
+		if tt.refused == "" && err != nil || tt.refused != "" && (err == nil || !strings.Contains(err.Error(), "module quotes: allow_dial has "+tt.refused)) {
+			t.Errorf("%s: %v", tt.allow, err)
 		}
 	}
 }

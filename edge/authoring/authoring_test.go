@@ -50,7 +50,14 @@ func TestMain(m *testing.M) {
 // config builds into a folder of the test's.
 func config(t *testing.T) Config {
 	// The machine has other work: how long a call computes is not judged.
-	return Config{Out: t.TempDir(), Cache: cache, CPU: patience, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	return Config{Out: t.TempDir(), Cache: cache, CPU: patience, CheckDial: refusePrivate, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+}
+
+func refusePrivate(addr netip.AddrPort) error {
+	if addr.Addr().IsPrivate() {
+		return errors.New("a private address")
+	}
+	return nil
 }
 
 // needCompiler skips the test where a language's compiler is missing, or fails it with
@@ -381,7 +388,7 @@ func TestServe(t *testing.T) {
 	loads, failures := make(chan Loaded, 16), make(chan error, 16)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	c := ServeConfig{Config: config(t), Listen: "127.0.0.1:0", CheckDial: func(netip.AddrPort) error { return nil },
+	c := ServeConfig{Config: config(t), Listen: "127.0.0.1:0",
 		Loaded: func(l Loaded) { loads <- l }, Failed: func(err error) { failures <- err }}
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(p.Dir, link); err != nil {
@@ -456,7 +463,7 @@ func TestServeWithoutUpstreams(t *testing.T) {
 	if _, _, err := s.open(t.Context(), p, built); err == nil || !strings.Contains(err.Error(), "gone.") {
 		t.Errorf("an upstream without a certificate: %v", err)
 	}
-	c.FakeUpstreams = false
+	c.FakeUpstreams, c.CheckDial = false, nil
 	if err := Serve(t.Context(), p.Dir, c); err == nil || !strings.Contains(err.Error(), "nothing judges") {
 		t.Errorf("without CheckDial: %v", err)
 	}

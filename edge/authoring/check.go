@@ -70,7 +70,7 @@ func (p *Project) Check(ctx context.Context, c Config) (report CheckReport, err 
 		report.add(Warning, "compiler", "%s", built.Warnings)
 	}
 	p.checkManifest(&report)
-	if err := checkBuilt(built, &report); err != nil || !report.OK {
+	if err := c.checkBuilt(built, &report); err != nil || !report.OK {
 		return report, err
 	}
 	start := time.Now()
@@ -104,7 +104,7 @@ func (p *Project) checkManifest(report *CheckReport) {
 
 // checkBuilt finds what no release takes beside the contract's modules, and what no host
 // takes, whatever it grants.
-func checkBuilt(built Built, report *CheckReport) error {
+func (c Config) checkBuilt(built Built, report *CheckReport) error {
 	if built.Size > release.MaxWasm {
 		report.add(Refused, "size", "the module has %d bytes; a release takes %d", built.Size, release.MaxWasm)
 		return nil
@@ -117,7 +117,11 @@ func checkBuilt(built Built, report *CheckReport) error {
 	if err != nil {
 		return fmt.Errorf("checking the module: %w", err)
 	}
-	if _, err := admission.Judge(besideContract(release.Module{Name: built.Name, Wasm: code, Manifest: manifest})); err != nil {
+	admitted, err := admission.Judge(besideContract(release.Module{Name: built.Name, Wasm: code, Manifest: manifest}))
+	if err == nil {
+		err = admitted.CheckDials(c.CheckDial)
+	}
+	if err != nil {
 		report.add(Refused, "release", "%v", err)
 	}
 	prepared, err := prepare.Rewrite(code, prepare.Options{})

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -31,9 +30,6 @@ type ServeConfig struct {
 	// FakeUpstreams makes the upstreams of cases.json stand for the servers that the
 	// module asks. Without it, it asks the real ones.
 	FakeUpstreams bool
-	// CheckDial judges the address of each, as host.Config.CheckDial does. Required without
-	// FakeUpstreams.
-	CheckDial func(netip.AddrPort) error
 	// Loaded is called once the module answers, the first time and after each change.
 	Loaded func(Loaded)
 	// Failed is called with the error of a change that could not be loaded. What was

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"partneredge/edge/admission"
@@ -20,6 +21,9 @@ type Config struct {
 	Cache string
 	// CPU is how long a call may compute in Check. Default: as on a node, 50 ms.
 	CPU time.Duration
+	// CheckDial judges the addresses of the module's allow_dial in Check, and those that it
+	// connects to in Serve, as host.Config.CheckDial does. Required in both.
+	CheckDial func(netip.AddrPort) error
 	// Log gets what the module logs and what goes wrong inside. Required.
 	Log *slog.Logger
 }

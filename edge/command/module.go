@@ -91,7 +91,7 @@ func (m *moduleFlags) config(c *invocation) (authoring.Config, error) {
 		return authoring.Config{}, err
 	}
 	log := slog.New(slog.NewTextHandler(c.stderr, &slog.HandlerOptions{Level: m.level}))
-	return authoring.Config{Out: m.out, Cache: m.cache, Log: log}, nil
+	return authoring.Config{Out: m.out, Cache: m.cache, Log: log, CheckDial: newCheckDial()}, nil
 }
 
 func defineModuleBuild(flags *pflag.FlagSet) handler {
@@ -222,7 +222,7 @@ func defineModuleRun(flags *pflag.FlagSet) handler {
 			return err
 		}
 		return authoring.Serve(ctx, moduleDir(c), authoring.ServeConfig{
-			Config: config, Listen: *listen, FakeUpstreams: *fakes, CheckDial: newCheckDial(),
+			Config: config, Listen: *listen, FakeUpstreams: *fakes,
 			Loaded: func(l authoring.Loaded) {
 				warn(c, l.Warnings)
 				_ = printModule(c, l, func(w io.Writer) { writeLoaded(w, l) }) // nobody is left to tell

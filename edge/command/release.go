@@ -60,11 +60,15 @@ func (p *packFlags) pack(ctx context.Context, c *invocation, target oras.Target)
 	}
 	const layout = "each module is NAME.wasm with its manifest NAME.json beside it: 'make modules' builds them"
 	modules, err := release.ReadFolder(dir)
+	var admitted admission.Admitted
 	if err == nil {
-		_, err = admission.Judge(modules)
+		admitted, err = admission.Judge(modules)
 	}
 	if err != nil {
 		return "", hint.Add(fmt.Errorf("packing %s: %w", dir, err), layout)
+	}
+	if err := admitted.CheckDials(newCheckDial()); err != nil {
+		return "", hint.Add(fmt.Errorf("packing %s: %w", dir, err), "modules connect to public addresses only")
 	}
 	d, err := release.Pack(ctx, target, dir, p.version)
 	if err != nil {
