@@ -67,8 +67,10 @@ func cCompiler(ctx context.Context, dir, out string) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"--target=wasm32", "-O2", "-Wall", "-nostdlib", "-mbulk-memory", "-msign-ext", "-mnontrapping-fptoint",
-		"-Wl,--no-entry", "-Wl,--strip-all", "-o", out}
+	// The stack comes first, so that what overflows it traps and overwrites no data. Without
+	// -fno-builtin the compiler calls functions of a library that is not there: strlen, say.
+	args := []string{"--target=wasm32", "-O2", "-Wall", "-nostdlib", "-fno-builtin", "-mbulk-memory", "-msign-ext", "-mnontrapping-fptoint",
+		"-Wl,--no-entry", "-Wl,--strip-all", "-Wl,--stack-first", "-Wl,-z,stack-size=262144", "-o", out}
 	args = append(args, sources...)
 	return exec.CommandContext(ctx, "clang", args...), nil
 }
