@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"partneredge/store/logtest"
 	"partneredge/wasm"
 )
 
@@ -78,4 +79,44 @@ void edge_answer(const edge_request *req, edge_response *resp) {
 	edge_text(resp, "}");
 }
 `, `{"cases": [{"name": "text", "steps": [{"path": "hello/ana", "status": 200, "want": {"length": 10}}]}]}`))
+}
+
+// TestRoomOfC: an answer that does not fit is a 500 that the log explains, unless the module
+// answers with an error of its own, and a module may define how much fits.
+func TestRoomOfC(t *testing.T) {
+	const source = `#include "edge.h"
+
+void edge_answer(const edge_request *req, edge_response *resp) {
+	static char value[5001];
+	edge_bytes who = edge_param(req, "{who}");
+	edge_text(resp, "\"");
+	if (!edge_is(who, "head")) for (int i = 0; i < 100 << 10; i++) edge_text(resp, "x");
+	edge_text(resp, "\"");
+	for (uint32_t i = 0; i < sizeof value - 1; i++) value[i] = 'x';
+	if (!edge_is(who, "body")) edge_add_header(resp, "x-own", value);
+	if (edge_is(who, "own")) edge_error(resp, 422, "too_many", "");
+}
+`
+	const line = "the answer does not fit EDGE_BODY_SIZE or EDGE_HEAD_SIZE"
+	const internal, own = `"status": 500, "want": {"error": "internal_error"}`, `"status": 422, "want": {"error": "too_many"}`
+	for _, tt := range []struct {
+		who, defined, want string
+		logged             int
+	}{
+		{"body", "", internal, 1},
+		{"head", "", internal, 1},
+		{"own", "", own, 0},
+		{"body", "#define EDGE_BODY_SIZE 1 << 20\n", `"status": 200`, 0},
+		{"head", "#define EDGE_HEAD_SIZE 1 << 13\n", `"status": 200`, 0},
+	} {
+		p := inC(t, tt.defined+source, `{"cases": [{"name": "room", "steps": [{"path": "hello/`+tt.who+`", `+tt.want+`}]}]}`)
+		replace(t, p, manifestFile, `"params": {"who": "ana"}`, `"params": {"who": "own"}`) // which logs nothing
+		c := config(t)
+		var log *logtest.Buffer
+		c.Log, log = logtest.New()
+		report, err := opened(t, p.Dir).Test(t.Context(), c)
+		if n := log.Count(line); err != nil || !report.OK || report.Warnings != "" || n != tt.logged {
+			t.Errorf("%s, %q: %+v, %v; %d lines in the log", tt.who, tt.defined, report, err, n)
+		}
+	}
 }

@@ -9,6 +9,8 @@
 //		edge_text(resp, "{}");
 //	}
 //
+// EDGE_BODY_SIZE and EDGE_HEAD_SIZE may be defined before it is included.
+//
 // Calls never overlap, and each starts from the memory image that the host took after
 // the warm-up: what a request leaves in memory is gone for the next one.
 #ifndef EDGE_H
@@ -21,9 +23,17 @@
 enum {
 	EDGE_VERSION = 1,
 	EDGE_INPUT_SIZE = 128 << 10, // holds every request, in bytes
-	EDGE_BODY_SIZE = 64 << 10,   // room for the body of a response, in bytes
-	EDGE_HEAD_SIZE = 4 << 10,    // room for the headers of a response, in bytes
 };
+
+// Room for the body of a response, in bytes. A host takes up to 4 MiB in all.
+#ifndef EDGE_BODY_SIZE
+#define EDGE_BODY_SIZE (64 << 10)
+#endif
+
+// Room for the headers of a response, in bytes.
+#ifndef EDGE_HEAD_SIZE
+#define EDGE_HEAD_SIZE (4 << 10)
+#endif
 
 // edge_bytes is a text or a body. It is not ended by a zero.
 typedef struct {
@@ -48,7 +58,7 @@ typedef struct {
 } edge_request;
 
 // edge_response is the answer. The host adds content-type: application/json. What does
-// not fit its buffers makes the answer a 500.
+// not fit its buffers makes the answer a 500, unless edge_error answers something else.
 typedef struct {
 	uint16_t status;
 	uint16_t header_count;
@@ -117,7 +127,7 @@ static inline edge_bytes edge_header(const edge_request *req, const char *name) 
 static inline edge_bytes edge_param(const edge_request *req, const char *name) { return edge_header(req, name); }
 
 static inline void edge_append(edge_response *resp, const void *b, uint32_t n) {
-	if (n > EDGE_BODY_SIZE - resp->body_len) {
+	if (n > sizeof resp->body - resp->body_len) {
 		resp->full = true;
 		return;
 	}
@@ -184,7 +194,7 @@ static inline void edge_put(uint8_t *to, uint32_t n) {
 // edge_add_header adds a header to the answer; its name is in lower case.
 static inline void edge_add_header(edge_response *resp, const char *name, const char *value) {
 	const char *texts[2] = {name, value};
-	if (8 + edge_length(name) + edge_length(value) > EDGE_HEAD_SIZE - resp->head_len) {
+	if (8 + edge_length(name) + edge_length(value) > sizeof resp->head - resp->head_len) {
 		resp->full = true;
 		return;
 	}
@@ -201,6 +211,7 @@ static inline void edge_add_header(edge_response *resp, const char *name, const 
 static inline void edge_error(edge_response *resp, uint16_t status, const char *code, const char *reason) {
 	resp->status = status;
 	resp->body_len = 0;
+	resp->full = false;
 	edge_text(resp, "{\"error\":");
 	edge_string(resp, (edge_bytes){(const uint8_t *)code, edge_length(code)});
 	if (*reason) {
@@ -213,7 +224,7 @@ static inline void edge_error(edge_response *resp, uint16_t status, const char *
 // What follows is called by the host.
 
 static uint8_t edge_in[EDGE_INPUT_SIZE];
-static uint8_t edge_out[64 + EDGE_HEAD_SIZE + EDGE_BODY_SIZE];
+static uint8_t edge_out[64 + sizeof(edge_response)];
 static edge_response edge_resp;
 
 static inline int64_t edge_span(const void *at, uint32_t n) {
@@ -252,7 +263,8 @@ __attribute__((export_name("edge_handle"))) int64_t edge_handle(int32_t n) {
 	resp->full = false;
 	edge_answer(&req, resp);
 	if (resp->full) {
-		resp->full = false;
+		static const char line[] = "the answer does not fit EDGE_BODY_SIZE or EDGE_HEAD_SIZE";
+		edge_log(8, line, sizeof line - 1);
 		resp->header_count = 0;
 		resp->head_len = 0;
 		edge_error(resp, 500, "internal_error", "");
