@@ -83,7 +83,7 @@ func (s *sandbox) serve(ctx context.Context, req *abi.Request, resp *abi.Respons
 	bytes := s.instance.Memory()
 	switch {
 	case s.stack[0] == 0:
-		return c.m.fault(BadResponse, errors.New("the guest could not read the request"))
+		return c.m.fault(BadResponse, errors.New("the guest could not read the request, or has no handler"))
 	case n > uint64(c.m.limits.Response):
 		return c.m.fault(ResponseSize, nil)
 	case at+n > uint64(len(bytes)):

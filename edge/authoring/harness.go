@@ -45,7 +45,7 @@ type harnessConfig struct {
 const maxCache = 256 << 20
 
 // openHarness opens the module that was built. Its error for a module that the host
-// refuses is that of host.Runtime.Open.
+// refuses is that of host.Runtime.Open, with what the module has logged.
 func (p *Project) openHarness(ctx context.Context, built Built, c harnessConfig) (*harness, error) {
 	code, err := os.ReadFile(built.Wasm)
 	if err != nil {
@@ -69,7 +69,7 @@ func (p *Project) openHarness(ctx context.Context, built Built, c harnessConfig)
 		return nil, errors.Join(err, h.upstreams.close())
 	}
 	if h.module, err = h.runtime.Open(ctx, code, p.Manifest, host.Capabilities{}, c.limits); err != nil {
-		return nil, errors.Join(err, h.close(ctx))
+		return nil, errors.Join(h.used.explain(err), h.close(ctx))
 	}
 	return h, nil
 }

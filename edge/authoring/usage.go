@@ -2,19 +2,26 @@ package authoring
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 
 	"partneredge/host"
 	"partneredge/wasm/abi"
 )
 
-// usage notes what a module asks its host for, and what it is refused.
+// usage notes what a module asks its host for, what it is refused, and what it logs first.
 type usage struct {
 	mu      sync.Mutex
 	asked   map[abi.Capability]bool
 	refused []string
+	logged  []string
 }
+
+// mostLogged is how many lines of a module's log usage keeps: those of a panic, up to where it
+// happened.
+const mostLogged = 5
 
 func (u *usage) note(c abi.Capability) {
 	u.mu.Lock()
@@ -36,6 +43,16 @@ func (u *usage) refusals() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return append([]string(nil), u.refused...)
+}
+
+// explain adds to the error of a module what it has logged.
+func (u *usage) explain(err error) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.logged) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w; it logged: %s", err, strings.Join(u.logged, "; "))
 }
 
 // watch returns capabilities that note each use.
@@ -98,27 +115,23 @@ func (w watchedOutbox) LeadOnce(ctx context.Context, p abi.Principal, once *abi.
 	return w.Outbox.LeadOnce(ctx, p, once)
 }
 
-// record returns a handler that notes the host's records of refusals, and passes all
-// on to next.
-func (u *usage) record(next slog.Handler) slog.Handler { return &refusalHandler{next, u} }
+// record returns a handler that notes the host's records of refusals and the module's
+// warnings and errors, and passes all on to next.
+func (u *usage) record(next slog.Handler) slog.Handler { return &usageHandler{next, u} }
 
-type refusalHandler struct {
+type usageHandler struct {
 	slog.Handler
 	usage *usage
 }
 
 // Enabled implements slog.Handler: refusals are logged as warnings.
-func (h *refusalHandler) Enabled(ctx context.Context, level slog.Level) bool {
+func (h *usageHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn || h.Handler.Enabled(ctx, level)
 }
 
 // Handle implements slog.Handler.
-func (h *refusalHandler) Handle(ctx context.Context, r slog.Record) error {
-	if text := refusal(r); text != "" {
-		h.usage.mu.Lock()
-		h.usage.refused = append(h.usage.refused, text)
-		h.usage.mu.Unlock()
-	}
+func (h *usageHandler) Handle(ctx context.Context, r slog.Record) error {
+	h.usage.noteRecord(r)
 	if !h.Handler.Enabled(ctx, r.Level) {
 		return nil
 	}
@@ -126,24 +139,35 @@ func (h *refusalHandler) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // WithAttrs implements slog.Handler.
-func (h *refusalHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &refusalHandler{h.Handler.WithAttrs(attrs), h.usage}
+func (h *usageHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &usageHandler{h.Handler.WithAttrs(attrs), h.usage}
 }
 
 // WithGroup implements slog.Handler.
-func (h *refusalHandler) WithGroup(name string) slog.Handler {
-	return &refusalHandler{h.Handler.WithGroup(name), h.usage}
+func (h *usageHandler) WithGroup(name string) slog.Handler {
+	return &usageHandler{h.Handler.WithGroup(name), h.usage}
+}
+
+func (u *usage) noteRecord(r slog.Record) {
+	values := map[string]string{}
+	r.Attrs(func(a slog.Attr) bool {
+		values[a.Key] = strings.TrimSpace(a.Value.String())
+		return true
+	})
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if text := refusal(r.Message, values); text != "" {
+		u.refused = append(u.refused, text)
+	}
+	if text := values["text"]; text != "" && r.Level >= slog.LevelWarn && len(u.logged) < mostLogged {
+		u.logged = append(u.logged, text) // "module log" and "module output"
+	}
 }
 
 // refusal returns what a record of the host says that a module was refused, "" if it
 // is no such record.
-func refusal(r slog.Record) string {
-	values := map[string]string{}
-	r.Attrs(func(a slog.Attr) bool {
-		values[a.Key] = a.Value.String()
-		return true
-	})
-	switch r.Message {
+func refusal(message string, values map[string]string) string {
+	switch message {
 	case "module refused a capability":
 		if values["capability"] == "" {
 			return "operation " + values["op"] + ", which this host does not know"

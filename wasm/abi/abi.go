@@ -23,7 +23,7 @@ const (
 	ExportInput = "edge_input"
 	// ExportHandle is func(n i32) i64: handles the request frame in the first n
 	// bytes of the input buffer and returns address<<32 | length of the response
-	// frame. 0 means that the guest could not parse the request.
+	// frame. 0 means that the guest could not parse the request, or has no handler.
 	ExportHandle = "edge_handle"
 )
 

@@ -79,9 +79,13 @@ func Serve[H any](handle func(*abi.Request, *abi.Response, H)) {
 
 // handle handles the request frame in the first n bytes of input and returns the
 // response frame, which is valid until the next call. It returns nil if the
-// request cannot be parsed.
+// request cannot be parsed, or nothing handles it.
 func handle(n int32) []byte {
-	if n < 0 || int(n) > len(input) || handler == nil {
+	if handler == nil {
+		Log(8, "no handler: call guest.Handle in an init function of package main")
+		return nil
+	}
+	if n < 0 || int(n) > len(input) {
 		return nil
 	}
 	request, answer := &state.request, &state.answer
