@@ -70,6 +70,7 @@ func (c *call) op(op abi.Op, in, out []byte) int32 {
 		return int32(abi.CodeDenied)
 	}
 	if len(in) > maxInput {
+		c.m.logMalformed(op)
 		return int32(abi.CodeInvalid)
 	}
 	if need := room(op); len(out) < need {
@@ -264,6 +265,7 @@ func (c *call) code(op abi.Op, err error) abi.Code {
 	case errors.Is(err, ErrLimit):
 		return abi.CodeLimit
 	case errors.Is(err, abi.ErrFrame):
+		c.m.logMalformed(op)
 		return abi.CodeInvalid
 	}
 	invalid := errors.Is(err, ErrInvalid) // the module's own fault

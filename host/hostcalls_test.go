@@ -151,6 +151,17 @@ func TestRevokeAnswers(t *testing.T) {
 	}
 }
 
+// TestMalformedFrames: frames that cannot be read are logged once for each operation.
+func TestMalformedFrames(t *testing.T) {
+	c, log := idleCall(t, Limits{})
+	for _, op := range []abi.Op{abi.OpLead, abi.OpProfile, abi.OpLead} {
+		c.code(op, abi.ErrFrame)
+	}
+	if log.Count("malformed") != 2 || log.Count("op=10") != 1 || log.Count("op=5") != 1 {
+		t.Errorf("the log says %s", log)
+	}
+}
+
 // TestCodesOfErrors gives a guest the code of each kind of error, and logs what it is
 // not told.
 func TestCodesOfErrors(t *testing.T) {

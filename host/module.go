@@ -61,15 +61,16 @@ type Warmup struct {
 
 // Module is an opened module. It may be called from many goroutines at once.
 type Module struct {
-	runtime  *Runtime
-	manifest Manifest
-	limits   Limits
-	sum      [sha256.Size]byte // of the module's bytes
-	digest   string            // the same, in hexadecimal
-	grant    atomic.Pointer[grant]
-	denied   atomic.Uint64 // a bit for each abi.Op whose refusal for want of a capability was logged
-	unscoped atomic.Uint64 // and for want of a scope
-	dialer   *wasi.Dialer
+	runtime   *Runtime
+	manifest  Manifest
+	limits    Limits
+	sum       [sha256.Size]byte // of the module's bytes
+	digest    string            // the same, in hexadecimal
+	grant     atomic.Pointer[grant]
+	denied    atomic.Uint64 // a bit for each abi.Op whose refusal for want of a capability was logged
+	unscoped  atomic.Uint64 // and for want of a scope
+	malformed atomic.Uint64 // and because of its frame
+	dialer    *wasi.Dialer
 
 	prepared *prepare.Module
 	code     engine.Code
@@ -111,6 +112,15 @@ func (m *Module) logUnscoped(op abi.Op) {
 	if bit := uint64(1) << op; m.unscoped.Or(bit)&bit == 0 {
 		m.runtime.log.Warn("module refused an operation: the request's key lacks the scope for it", "module", m.manifest.Name,
 			"digest", m.digest, "op", int(op), "scope", abi.ScopeNames[bits.TrailingZeros32(uint32(op.Scope()))])
+	}
+}
+
+// logMalformed logs, once for each operation, that the module was refused it because the
+// frame is malformed or too long.
+func (m *Module) logMalformed(op abi.Op) {
+	if bit := uint64(1) << op; m.malformed.Or(bit)&bit == 0 {
+		m.runtime.log.Warn("module refused an operation: its frame is malformed or too long", "module", m.manifest.Name,
+			"digest", m.digest, "op", int(op))
 	}
 }
 

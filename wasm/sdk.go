@@ -29,28 +29,39 @@ const (
 const goMod = "module partneredge/wasm\n\ngo 1.24\n"
 
 // SDK returns the files that a module in a language needs besides its own, by their
-// slash-separated paths in the module's folder.
+// slash-separated paths in the module's folder. In Rust and C package abi is among them, to
+// read: it describes what the language's one file leaves out.
 func SDK(l Language) (map[string][]byte, error) {
 	switch l {
 	case Go:
-		return goSDK()
+		files, err := goFiles(".", "sdk/")
+		files["sdk/go.mod"] = []byte(goMod)
+		return files, err
 	case Rust:
-		text, err := sources.ReadFile("guest/rust/edge.rs")
-		return map[string][]byte{"src/edge.rs": text}, err
+		return withABI("guest/rust/edge.rs", "src/edge.rs")
 	case C:
-		text, err := sources.ReadFile("guest/c/edge.h")
-		return map[string][]byte{"edge.h": text}, err
+		return withABI("guest/c/edge.h", "edge.h")
 	}
 	return nil, fmt.Errorf("no SDK for the language %q", l)
 }
 
-func goSDK() (map[string][]byte, error) {
-	files := map[string][]byte{"sdk/go.mod": []byte(goMod)}
-	err := fs.WalkDir(sources, ".", func(path string, d fs.DirEntry, err error) error {
+// withABI returns an embedded file under a path of its own, and package abi.
+func withABI(file, path string) (map[string][]byte, error) {
+	files, err := goFiles("abi", "")
+	if err == nil {
+		files[path], err = sources.ReadFile(file)
+	}
+	return files, err
+}
+
+// goFiles returns the Go files of an embedded folder, by their paths below prefix.
+func goFiles(folder, prefix string) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	err := fs.WalkDir(sources, folder, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
-		files["sdk/"+path], err = sources.ReadFile(path)
+		files[prefix+path], err = sources.ReadFile(path)
 		return err
 	})
 	return files, err

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"partneredge/edge/hint"
+	"partneredge/store/logtest"
 	"partneredge/wasm"
 )
 
@@ -104,7 +105,7 @@ func replace(t *testing.T, p *Project, name, old, new string) {
 	if !strings.Contains(string(text), old) {
 		t.Fatalf("%s has no %q:\n%s", name, old, text)
 	}
-	whole := filepath.Join(t.TempDir(), name) // nobody is to read half of it
+	whole := filepath.Join(t.TempDir(), filepath.Base(name)) // nobody is to read half of it
 	if err := os.WriteFile(whole, []byte(strings.ReplaceAll(string(text), old, new)), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -180,6 +181,13 @@ func TestSDKIsTheSource(t *testing.T) {
 			t.Errorf("%s is not the file of wasm: %v", name, err)
 		}
 	}
+	for _, language := range []wasm.Language{wasm.Rust, wasm.C} {
+		files, err := wasm.SDK(language)
+		own, failed := os.ReadFile("../../wasm/abi/frame.go")
+		if err != nil || failed != nil || !bytes.Equal(files["abi/frame.go"], own) || files["abi/abi_test.go"] != nil {
+			t.Errorf("%s: package abi is not there to be read: %v, %v", language, err, failed)
+		}
+	}
 	for _, name := range []string{"sdk/abi/abi.go", "sdk/guest/guest.go", "sdk/answer/answer.go", "sdk/typeid/typeid.go"} {
 		if files[name] == nil {
 			t.Errorf("no %s", name)
@@ -219,6 +227,27 @@ func TestCompilerWarnings(t *testing.T) {
 		return f.Rule == "compiler" && f.Level == Warning && f.Text == built.Warnings
 	}) {
 		t.Errorf("check says %+v, %v", report, err)
+	}
+}
+
+// TestInvalidFrameInRust: a frame that the host cannot read is the module's own fault, to the
+// module and in the log.
+func TestInvalidFrameInRust(t *testing.T) {
+	p := started(t, wasm.Rust)
+	needCompiler(t, p)
+	replace(t, p, "src/lib.rs", `resp.string(req.param("who"));`,
+		`resp.string(if edge::call(10, req.param("who").as_bytes()) == Err(edge::Refused::Invalid) { "invalid" } else { "" });`)
+	replace(t, p, manifestFile, `"capabilities": []`, `"capabilities": ["outbox"]`)
+	cases := `{"cases": [{"name": "no lead", "steps": [{"path": "hello/ana", "status": 200, "want": {"hello": "invalid"}}]}]}`
+	if err := os.WriteFile(filepath.Join(p.Dir, casesFile), []byte(cases), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := config(t)
+	var log *logtest.Buffer
+	c.Log, log = logtest.New()
+	report, err := opened(t, p.Dir).Test(t.Context(), c)
+	if err != nil || !report.OK || log.Count("its frame is malformed or too long") != 1 {
+		t.Errorf("%+v, %v; the log says %s", report, err, log)
 	}
 }
 

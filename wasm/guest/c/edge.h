@@ -1,6 +1,7 @@
 // The boundary between a module and its host, for modules written in C without a
-// library. The layout of every frame is in package wasm/abi of Partner Edge; this file
-// follows it. Include it in one file, and define edge_answer there:
+// library. The layout of every frame is in the Go package abi, which lies in the module's
+// folder to be read; this file follows it. Include it in one file, and define edge_answer
+// there:
 //
 //	#include "edge.h"
 //
@@ -71,7 +72,7 @@ typedef struct {
 // edge_answer is the module's own: it answers a request.
 void edge_answer(const edge_request *req, edge_response *resp);
 
-// edge_call runs an operation of the host on a frame; package wasm/abi lists them. The
+// edge_call runs an operation of the host on a frame; package abi lists them. The
 // result is the number of bytes written to out, or negative: -1 not granted by the
 // manifest, or the key lacks the scope, -2 not found, -3 unavailable, -4 a limit is reached,
 // -5 the frame is malformed or invalid, -6 failed, -65536-n: n bytes are needed at out.

@@ -1,5 +1,6 @@
 //! The boundary between a module and its host, for modules written in Rust. The layout
-//! of every frame is in package wasm/abi of Partner Edge; this file follows it.
+//! of every frame is in the Go package abi, which lies in the module's folder to be read;
+//! this file follows it.
 //!
 //!     mod edge;
 //!     edge::serve!(handle);
@@ -159,6 +160,9 @@ pub enum Refused {
     /// Answer 500; the client may try again later.
     Unavailable,
     Limit,
+    /// The module's own fault: the frame is malformed, or asks for what cannot be.
+    Invalid,
+    /// The host failed; its log says why.
     Failed,
 }
 
@@ -191,7 +195,7 @@ pub fn profile() -> Result<Profile, Refused> {
     parse().ok_or(Refused::Failed)
 }
 
-/// Runs an operation of the host; package wasm/abi lists their numbers and frames.
+/// Runs an operation of the host; package abi lists their numbers and frames.
 pub fn call(op: i32, frame: &[u8]) -> Result<Vec<u8>, Refused> {
     const SHORT: i32 = -65536;
     let mut out = vec![0; 1024];
@@ -207,6 +211,7 @@ pub fn call(op: i32, frame: &[u8]) -> Result<Vec<u8>, Refused> {
             -2 => return Err(Refused::NotFound),
             -3 => return Err(Refused::Unavailable),
             -4 => return Err(Refused::Limit),
+            -5 => return Err(Refused::Invalid),
             _ => return Err(Refused::Failed),
         }
     }
