@@ -1,17 +1,22 @@
 package authoring
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"partneredge/edge/admission"
 	"partneredge/edge/release"
 	"partneredge/host"
 	"partneredge/host/prepare"
+	"partneredge/wasm"
 	"partneredge/wasm/abi"
 	"partneredge/wasm/httpfront"
 )
@@ -28,7 +33,7 @@ const (
 // Finding is something that is wrong with a module.
 type Finding struct {
 	Level Level  `json:"level"`
-	Rule  string `json:"rule"` // routes, release, size, code, imports, open, warm-up, calls, grants, cases, time
+	Rule  string `json:"rule"` // compiler, sdk, routes, release, size, code, imports, open, warm-up, calls, grants, cases, time
 	Text  string `json:"text"`
 }
 
@@ -69,6 +74,9 @@ func (p *Project) Check(ctx context.Context, c Config) (report CheckReport, err 
 	if built.Warnings != "" {
 		report.add(Warning, "compiler", "%s", built.Warnings)
 	}
+	if err := p.checkSDK(&report); err != nil {
+		return report, err
+	}
 	p.checkManifest(&report)
 	if err := c.checkBuilt(built, &report); err != nil || !report.OK {
 		return report, err
@@ -87,6 +95,30 @@ func (p *Project) Check(ctx context.Context, c Config) (report CheckReport, err 
 	report.OpenMS, report.Image = time.Since(start).Milliseconds(), h.module.Stats().Image
 	h.observe(ctx, cases, &report)
 	return report, ctx.Err()
+}
+
+// checkSDK finds files of the SDK that are not as this program has them. Those that are not
+// there are elsewhere, or not needed: the module compiles.
+func (p *Project) checkSDK(report *CheckReport) error {
+	files, err := wasm.SDK(p.Language)
+	if err != nil {
+		return fmt.Errorf("checking the module: %w", err)
+	}
+	var differ []string
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		text, err := os.ReadFile(filepath.Join(p.Dir, filepath.FromSlash(name)))
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+		case err != nil:
+			return fmt.Errorf("checking the module: %w", err)
+		case !bytes.Equal(text, files[name]):
+			differ = append(differ, name)
+		}
+	}
+	if len(differ) > 0 {
+		report.add(Warning, "sdk", "not as in this program's SDK, which edge module new writes into another folder: %s", strings.Join(differ, ", "))
+	}
+	return nil
 }
 
 // checkManifest finds what a manifest lacks.

@@ -37,6 +37,7 @@ func TestFindings(t *testing.T) {
 		{"grant that is missing", "main.go", handler, "\t_, _ = guest.Host{}.Profile()\n" + handler, Refused, "grants", "needs the capability views"},
 		{"calls that trap", "main.go", handler, "\tif req.Principal.KeyID != \"key_warm\" {\n\t\tpanic(\"hot\")\n\t}\n" + handler, Refused, "calls", "calls failed"},
 		{"import that no host has", "main.go", "func main() {}", "//go:wasmimport env abort\nfunc abort()\n\nfunc main() { abort() }", Refused, "imports", "env.abort"},
+		{"SDK of another program", "sdk/answer/answer.go", "\npackage answer\n", "\npackage answer // as it was\n", Warning, "sdk", "another folder: sdk/answer/answer.go"},
 		{"case that fails", "cases.json", `"hello": "ana"`, `"hello": "bo"`, Warning, "cases", "greets by name"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
