@@ -1,6 +1,7 @@
 package command
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/netip"
@@ -148,7 +149,7 @@ func TestWhenTheOriginIsLost(t *testing.T) {
 }
 
 // TestWhenAKeyIsLeaked has a stranger use a key until the page's commands have been run:
-// they tell how much it was used, and end it at every node.
+// they tell how much it was used, and end it at every node, and the subscription made with it.
 func TestWhenAKeyIsLeaked(t *testing.T) {
 	t.Parallel()
 	s, nodes, do := startWhenSite(t, "eu", "us")
@@ -161,6 +162,14 @@ func TestWhenAKeyIsLeaked(t *testing.T) {
 	}
 	stolen := nodes[0].accepted(leaked.Plaintext, 1)
 	s.arrived(stolen)
+	status, body := request(t, "POST", nodes[0].ready.BaseURL+"/api/v2/public/webhooks/subscribe", leaked.Plaintext,
+		`{"target_url":"https://1.1.1.1/thief","events":["sentinel.fired"]}`)
+	var thief struct {
+		Subscription adminapi.Webhook `json:"subscription"`
+	}
+	if err := json.Unmarshal(body, &thief); err != nil || status != http.StatusCreated {
+		t.Fatalf("subscribe: %d %s", status, body)
+	}
 	await(t, "the use of the key to be known", func() bool {
 		var key adminapi.Key
 		if err := s.admin.Call(t.Context(), "GET", "/keys/"+leaked.Key.ID, nil, &key); err != nil {
@@ -169,8 +178,8 @@ func TestWhenAKeyIsLeaked(t *testing.T) {
 		return key.Usage != nil && key.Usage.Requests >= 3 && !key.Usage.LastUsedAt.IsZero()
 	})
 	// One that was revoked is not rotated any more.
-	said := do("When a key is leaked", "rotate KEY", "rotate "+rotated.Key.ID, "KEY", leaked.Key.ID, "ACCOUNT", s.account)
-	for _, want := range []string{leaked.Key.ID, "svc_live_", "key.rotate", "key.revoke", stolen[0]} {
+	said := do("When a key is leaked", "rotate KEY", "rotate "+rotated.Key.ID, "KEY", leaked.Key.ID, "ACCOUNT", s.account, "WEBHOOK", thief.Subscription.ID)
+	for _, want := range []string{leaked.Key.ID, thief.Subscription.ID + "  https://1.1.1.1/thief", "target_url  https://1.1.1.1/thief", "svc_live_", "key.rotate", "key.revoke", stolen[0]} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the page does not say %q: %s", want, said)
 		}
