@@ -12,15 +12,15 @@ import (
 	"partneredge/store/central/deliveries"
 )
 
-// refusing is a Store that calls some outcomes invalid, and is away for some of the calls.
-type refusing struct {
+// refusingStore is a Store that calls some outcomes invalid, and is away for some of the calls.
+type refusingStore struct {
 	Store
 	bad  map[string]bool
 	away func() bool
 	kept map[string]bool
 }
 
-func (r *refusing) RecordOutcomes(_ context.Context, outcomes []deliveries.Outcome) error {
+func (r *refusingStore) RecordOutcomes(_ context.Context, outcomes []deliveries.Outcome) error {
 	for _, o := range outcomes {
 		if r.bad[o.Attempt.DeliveryID] {
 			return store.ErrInvalid
@@ -39,7 +39,7 @@ func (r *refusing) RecordOutcomes(_ context.Context, outcomes []deliveries.Outco
 // away meanwhile, all others are written, and what is held of each is given back once.
 func TestOutcomesAreForgottenOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := &refusing{bad: map[string]bool{}, kept: map[string]bool{}}
+		r := &refusingStore{bad: map[string]bool{}, kept: map[string]bool{}}
 		r.away = func() bool { return rapid.IntRange(0, 3).Draw(t, "away") == 3 }
 		s := &Sender{c: Config{Store: r, Log: slog.New(slog.DiscardHandler)}, held: map[string]struct{}{}, stopping: true}
 		q := &queue{id: "whs_1"}
