@@ -35,6 +35,9 @@ const (
 // thread, so this one is shorter than the deadlines that guests set.
 const maxLookUp = time.Second
 
+// maxQuery bounds the wait for one name server, so that the next is asked within maxLookUp.
+const maxQuery = 300 * time.Millisecond
+
 func sockGetaddrinfo(c *Call, memory []byte, args []uint64) errno {
 	name, service := text(memory, args[0], args[1]), text(memory, args[2], args[3])
 	hints := slice(memory, args[4], answerSize)

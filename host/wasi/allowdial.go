@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // DialConfig says where a module may connect to.
@@ -121,9 +122,31 @@ func isName(s string) bool {
 // lookUp is the default of DialConfig.LookUp. The C library's resolver would read
 // 2130706433 and 127.1 as loopback.
 func lookUp(ctx context.Context, name string) ([]netip.Addr, error) {
-	resolver := net.Resolver{PreferGo: true}
+	return lookUpBy(ctx, new(net.Dialer).DialContext, name)
+}
+
+// lookUpBy is lookUp with the function that connects to name servers.
+func lookUpBy(ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error), name string) ([]netip.Addr, error) {
+	resolver := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if udp, ok := conn.(*net.UDPConn); ok {
+			return query{udp}, err
+		}
+		return conn, err
+	}}
 	// The dot at the end keeps the machine's search domains out of it.
 	return resolver.LookupNetIP(ctx, "ip", name+".")
+}
+
+// query is a question to a name server, which waits for maxQuery at most.
+type query struct{ *net.UDPConn }
+
+// SetDeadline is called by the resolver with the time that it would wait until.
+func (q query) SetDeadline(t time.Time) error {
+	if soon := time.Now().Add(maxQuery); soon.Before(t) {
+		t = soon
+	}
+	return q.UDPConn.SetDeadline(t)
 }
 
 // allowsAny reports whether there is anywhere to connect to.
