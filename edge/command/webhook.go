@@ -152,7 +152,7 @@ func recoverAll(ctx context.Context, c *invocation, of adminapi.Recovery) error 
 	for {
 		var done adminapi.RecoveredOfAll
 		if err := c.admin.Call(ctx, http.MethodPost, "/deliveries/recover", in, &done); err != nil {
-			return err
+			return fmt.Errorf("after %d deliveries were queued: %w", total.Queued, err)
 		}
 		total.Queued += done.Queued
 		if done.NextCursor == "" {

@@ -2,12 +2,15 @@ package central
 
 import (
 	"context"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"partneredge/store"
 	"partneredge/store/central/audit"
+	engine "partneredge/store/central/db"
+	"partneredge/store/central/deliveries"
 )
 
 func TestRecoverDeliveries(t *testing.T) {
@@ -89,6 +92,33 @@ func TestRecoverAllDeliveries(t *testing.T) {
 		_, _, err = q.RecoverAllDeliveries(ctx, span, "a\x00", 0)
 		wantErr(t, err, store.ErrInvalid)
 	})
+}
+
+// TestRecoverOneOfMany: a request ends in time however many of one subscription are dead, and the
+// next goes on there.
+func TestRecoverOneOfMany(t *testing.T) {
+	const dead = 2*deliveries.RecoverSlice + 1
+	ctx := t.Context()
+	q := newQueued(t, place{"sqlite", filepath.Join(t.TempDir(), "origin.db")}, 2)
+	slices.Sort(q.subs)
+	q.fire(t)
+	noError(t, q.db.WriteAlone(ctx, func(ctx context.Context, tx *engine.Tx) error {
+		_, err := tx.Exec(ctx, `WITH RECURSIVE series(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM series WHERE i < ?)
+			INSERT INTO deliveries (id, event_id, subscription_id, state, attempts, tries_before, next_at, due_at, lease_owner, created_at, updated_at)
+			SELECT 'dlv_' || i, 'evt_' || i, ?, 'dead', 4, 0, 1, 1, '', 1, 1 FROM series`, dead, q.subs[0])
+		return err
+	}))
+	last, total := "", 0
+	for _, want := range []int{deliveries.RecoverSlice, deliveries.RecoverSlice, 1} {
+		queued, at, err := q.RecoverAllDeliveries(ctx, store.Span{}, last, 0)
+		if noError(t, err); queued != want || at == "" {
+			t.Fatalf("after %q: %d queued, last %q; want %d", last, queued, at, want)
+		}
+		last, total = at, total+queued
+	}
+	if queued, at, err := q.RecoverAllDeliveries(ctx, store.Span{}, last, 0); queued != 0 || at != "" || err != nil || total != dead {
+		t.Errorf("after all: %d queued of %d, last %q, %v", queued+total, dead, at, err)
+	}
 }
 
 // TestRetryWaiting brings a delivery forward that waits for its next try, and

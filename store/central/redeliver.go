@@ -45,13 +45,20 @@ func (d *DB) RetryDelivery(ctx context.Context, id string) (store.Delivery, erro
 // came before the subscription. It works in slices; when err is not nil, some
 // may be queued. ErrConflict as for RetryDelivery.
 func (d *DB) RecoverDeliveries(ctx context.Context, subscriptionID string, of store.Span) (queued int, err error) {
+	queued, _, err = d.recover(ctx, subscriptionID, of, func() bool { return false })
+	return queued, err
+}
+
+// recover is RecoverDeliveries, but ends after a slice once enough returns true; more reports
+// whether some may be left.
+func (d *DB) recover(ctx context.Context, subscriptionID string, of store.Span, enough func() bool) (queued int, more bool, err error) {
 	const op = "recover deliveries"
 	if err := errors.Join(valid.Reference("subscription", subscriptionID), valid.Times(of.Since, of.Until)); err != nil {
-		return 0, db.Fail(op, err)
+		return 0, false, db.Fail(op, err)
 	}
 	s, err := d.Subscription(ctx, subscriptionID)
 	if err != nil {
-		return 0, db.Fail(op, err)
+		return 0, false, db.Fail(op, err)
 	}
 	type shown struct { // of one slice
 		Since  time.Time  `json:"since"`
@@ -71,33 +78,41 @@ func (d *DB) RecoverDeliveries(ctx context.Context, subscriptionID string, of st
 			return t.audited(ctx, audit.Entry{Action: "webhook.recover", Target: s.ID, After: slice})
 		})
 		if err != nil {
-			return queued, db.Fail(op, err)
+			return queued, false, db.Fail(op, err)
 		}
 		if queued += slice.Queued; slice.Queued < deliveries.RecoverSlice {
-			return queued, nil
+			return queued, false, nil
+		}
+		if enough() {
+			return queued, true, nil
 		}
 	}
 }
 
 // RecoverAllDeliveries is RecoverDeliveries for each subscription, by id, that comes after
 // one. It passes over those that are revoked and those whose account is not live. Once
-// it has worked for long, it ends with the subscription that it is at and returns that as
-// last, after which to go on; last is "" when all are done.
+// it has worked for long, it ends and returns last, after which to go on; last is "" when all
+// are done.
 func (d *DB) RecoverAllDeliveries(ctx context.Context, of store.Span, after string, long time.Duration) (queued int, last string, err error) {
 	if !valid.Text(after) {
 		return 0, "", db.Fail("recover all deliveries", valid.Errorf("subscription"))
 	}
-	for began := time.Now(); ; {
+	began := time.Now()
+	enough := func() bool { return time.Since(began) >= long }
+	for {
 		id, err := d.NextDead(ctx, after)
 		if err != nil || id == "" {
 			return queued, "", err
 		}
-		n, err := d.RecoverDeliveries(ctx, id, of)
+		n, more, err := d.recover(ctx, id, of, enough)
 		queued += n
 		if err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
 			return queued, "", err
 		}
-		if after = id; time.Since(began) >= long {
+		if more {
+			return queued, id[:len(id)-1], nil // which comes before it, and after nearly all others
+		}
+		if after = id; enough() {
 			return queued, after, nil
 		}
 	}
