@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"partneredge/edge/admission"
@@ -108,7 +109,7 @@ func (p *Project) checkSDK(report *CheckReport) error {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		text, err := os.ReadFile(filepath.Join(p.Dir, filepath.FromSlash(name)))
 		switch {
-		case errors.Is(err, os.ErrNotExist):
+		case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		case err != nil:
 			return fmt.Errorf("checking the module: %w", err)
 		case !bytes.Equal(text, files[name]):
