@@ -55,7 +55,10 @@ func TestQueuedIsCancelled(t *testing.T) {
 						<-finish
 					}
 				})
-				f := newFixture(t, url, Config{CAFile: caFile(t, endpoint), PerEndpoint: 1, HoldMost: time.Hour})
+				// The first try may last for as long as a slow machine needs to fire the others.
+				f := newFixture(t, url, Config{
+					CAFile: caFile(t, endpoint), PerEndpoint: 1, HoldMost: time.Hour, Timeout: time.Hour, SlowAfter: time.Hour, Lease: 3 * time.Hour,
+				})
 				sub := f.subscribe(endpoint.URL)
 				under := f.fire()
 				<-started
