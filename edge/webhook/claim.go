@@ -107,7 +107,7 @@ func (s *Sender) hold(c deliveries.Claim, readAt time.Time, version uint64, now 
 	}
 	s.keep(q, 1, i.size())
 	q.endpoint.set(c.Endpoint, readAt, now, version)
-	if q.failed && q.endpoint.deliverable && !c.Endpoint.FailingFrom.IsZero() && now.Sub(c.NextAt) >= giveUpAfter {
+	if q.health.failures > 0 && q.endpoint.deliverable && !c.Endpoint.FailingFrom.IsZero() && now.Sub(c.NextAt) >= giveUpAfter {
 		s.giveUp(q, i)
 		return
 	}

@@ -87,7 +87,7 @@ func (s *Sender) judge(t *try, r result, now time.Time) deliveries.Outcome {
 	if now.Sub(t.started) >= s.c.SlowAfter { // with the body, which may drip
 		s.hung(t)
 	}
-	if q.failed = !r.ok; r.ok {
+	if r.ok {
 		q.health.succeeded(!t.hung, s.c.PerEndpoint)
 		o.State = store.StateDelivered
 		s.stats.Delivered++

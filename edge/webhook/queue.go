@@ -39,7 +39,6 @@ type queue struct {
 	refreshing bool   // in Sender.stale, or being read
 
 	health   health
-	failed   bool   // the last try that ended, by this process
 	gaveUp   bool   // the log tells of a delivery that was given up
 	trusted  bool   // what it holds counts as that of an endpoint that health trusts
 	waitsIn  *lane  // nil: it does not wait for a try to start
