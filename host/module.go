@@ -100,27 +100,27 @@ func (m *Module) logDenied(op abi.Op) {
 	if op.Needs() != "" {
 		bit <<= op
 	}
-	if m.denied.Or(bit)&bit == 0 {
-		m.runtime.log.Warn("module refused a capability", "module", m.manifest.Name, "digest", m.digest,
-			"op", int(op), "capability", string(op.Needs()))
-	}
+	m.logRefused(&m.denied, bit, "module refused a capability", op, "capability", string(op.Needs()))
 }
 
 // logUnscoped logs, once for each operation, that the module was refused it because
 // the key of a request lacks its scope.
 func (m *Module) logUnscoped(op abi.Op) {
-	if bit := uint64(1) << op; m.unscoped.Or(bit)&bit == 0 {
-		m.runtime.log.Warn("module refused an operation: the request's key lacks the scope for it", "module", m.manifest.Name,
-			"digest", m.digest, "op", int(op), "scope", abi.ScopeNames[bits.TrailingZeros32(uint32(op.Scope()))])
-	}
+	m.logRefused(&m.unscoped, 1<<op, "module refused an operation: the request's key lacks the scope for it", op,
+		"scope", abi.ScopeNames[bits.TrailingZeros32(uint32(op.Scope()))])
 }
 
 // logMalformed logs, once for each operation, that the module was refused it because the
 // frame is malformed or too long.
 func (m *Module) logMalformed(op abi.Op) {
-	if bit := uint64(1) << op; m.malformed.Or(bit)&bit == 0 {
-		m.runtime.log.Warn("module refused an operation: its frame is malformed or too long", "module", m.manifest.Name,
-			"digest", m.digest, "op", int(op))
+	m.logRefused(&m.malformed, 1<<op, "module refused an operation: its frame is malformed or too long", op)
+}
+
+// logRefused logs that the module was refused an operation, unless logged has the bit, which it
+// sets.
+func (m *Module) logRefused(logged *atomic.Uint64, bit uint64, message string, op abi.Op, more ...any) {
+	if logged.Or(bit)&bit == 0 {
+		m.runtime.log.Warn(message, append([]any{"module", m.manifest.Name, "digest", m.digest, "op", int(op)}, more...)...)
 	}
 }
 
