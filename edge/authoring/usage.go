@@ -19,8 +19,8 @@ type usage struct {
 	logged  []string
 }
 
-// mostLogged is how many lines of a module's log usage keeps: those of a panic, up to where it
-// happened.
+// mostLogged bounds the lines of a module's log that usage keeps. A panic has its reason and its
+// place in the first ones.
 const mostLogged = 5
 
 func (u *usage) note(c abi.Capability) {

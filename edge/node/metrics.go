@@ -148,9 +148,8 @@ func oldest(s *local.Store, now time.Time) time.Duration {
 }
 
 // acceptedAt returns when a lead came, as its body has it; the zero time if it is in neither
-// the body nor the id. The
-// id of a lead with an Idempotency-Key has midnight instead, so an id counts only where the body
-// cannot be read.
+// the body nor the id. The id of a lead with an Idempotency-Key has midnight instead, so an id
+// counts only where the body cannot be read.
 func acceptedAt(lead outbox.Item) time.Time {
 	var body struct {
 		CreatedAt time.Time `json:"created_at"`

@@ -74,8 +74,8 @@ type Config struct {
 	Lease time.Duration
 	// EndpointAge is how long ago the reading of a subscription may have ended when a
 	// delivery is sent to it. With the time that a reading takes, it bounds how late a
-	// change by another process is noticed: a change by this one is noticed at once. Default 10 ms, and 1 s where there can be
-	// no other (SQLite).
+	// change by another process is noticed: a change by this one is noticed at once.
+	// Default 10 ms, and 1 s where there can be no other (SQLite).
 	EndpointAge time.Duration
 
 	newOwner bool // no process had this name before

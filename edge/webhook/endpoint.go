@@ -104,7 +104,7 @@ const (
 	refreshers   = 4
 )
 
-// slowRead is how long a read of endpoints takes of which the log tells, once a minute.
+// slowRead bounds a read of endpoints: the log warns, once a minute, of one that takes longer.
 const slowRead = 100 * time.Millisecond
 
 // takeStale takes the queues whose endpoints are to be read next.

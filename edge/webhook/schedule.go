@@ -21,8 +21,8 @@ func NextTry(schedule []time.Duration, tries int, now time.Time, retryAfter stri
 // retryAfterMost is the longest Retry-After that is honoured.
 const retryAfterMost = 10 * time.Minute
 
-// giveUpAfter is how long after its time a delivery to an endpoint that fails can still be
-// tried. One that hangs gets fewer tries than there are events, and would have ever more wait
+// giveUpAfter bounds the lateness of a try: a delivery to an endpoint that fails, whose try is
+// later, is dead. One that hangs gets fewer tries than there are events, and would have ever more wait
 // for it, until the log of all accounts could not be pruned.
 const giveUpAfter = 3 * 24 * time.Hour
 

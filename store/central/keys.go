@@ -260,9 +260,9 @@ func (d *DB) Keys(ctx context.Context, accountID string, p store.Page) ([]store.
 }
 
 // RotateKey issues a successor and leaves the key valid until graceUntil, or until
-// its expiry when that is earlier: its grace then ends there. The successor is of the same account and
-// environment; scopes, allowlist, rate and label are the key's where the
-// successor has none. ErrConflict when the key is revoked, expired or has a
+// its expiry when that is earlier: its grace then ends there. The successor is of the
+// same account and environment; scopes, allowlist, rate and label are the key's where
+// the successor has none. ErrConflict when the key is revoked, expired or has a
 // successor already.
 func (d *DB) RotateKey(ctx context.Context, id string, successor store.Key, graceUntil time.Time) (next, previous store.Key, err error) {
 	const op = "rotate key"

@@ -158,8 +158,8 @@ func (a *api) recoverDeliveries(r *http.Request, in adminapi.Recovery, v *input.
 	return ok(adminapi.Recovered{Queued: queued}, err)
 }
 
-// recoverTime is how long one request recovers deliveries of subscription after
-// subscription: clients wait for 30 s.
+// recoverTime bounds the work of one request that recovers deliveries of all subscriptions:
+// clients wait for 30 s.
 const recoverTime = 10 * time.Second
 
 // recoverAllDeliveries is recoverDeliveries for all subscriptions, as many as it gets to.
