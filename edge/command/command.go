@@ -43,7 +43,7 @@ Flags of a command: {{.CommandPath}} COMMAND --help
 func newRoot(version string) *cobra.Command {
 	root := newGroup("edge", "run and operate Partner Edge",
 		newDev(), newOrigin(), newNode(),
-		newAccount(), newKey(), newLead(), newTombstone(), newLockout(), newRequest(), newRegion(), newRelease(), newWebhook(), newDeliveries(), newListen(), newTrigger(), newToken(), newAudit(), newStatus(),
+		newAccount(), newKey(), newLead(), newTombstone(), newLockout(), newRequest(), newRegion(), newRelease(), newWebhook(), newDelivery(), newListen(), newTrigger(), newToken(), newAudit(), newStatus(),
 		newBackup(), newRestore(), newSandbox(), newModule(), newCompletion(), newMan(), newVersion())
 	root.RunE = func(_ *cobra.Command, args []string) error {
 		const list = "run 'edge help' to see them"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -223,4 +224,45 @@ func (s *secretFlags) get(cmd *cobra.Command) (namedSecret, error) {
 	}
 	text, err := localwebhook.Secret(file)
 	return namedSecret{text, "the secret in " + file}, err
+}
+
+// selection holds flags that select a part of a list, by their names in the query.
+type selection map[string]*string
+
+// span adds --since and --until, which select some by their time.
+func (s selection) span(flags *pflag.FlagSet, some string) {
+	s["since"] = flags.String("since", "", "only "+some+" from this `TIME` on: RFC 3339, or a duration before now")
+	s["until"] = flags.String("until", "", "only "+some+" before this `TIME`, likewise")
+}
+
+// query returns the query of the flags that are given.
+func (s selection) query(cmd *cobra.Command) (url.Values, error) {
+	query := url.Values{}
+	for name, value := range s {
+		text := *value
+		if text == "" {
+			continue
+		}
+		if name == "since" || name == "until" {
+			at, err := timeOrAge(cmd, name, text)
+			if err != nil {
+				return nil, err
+			}
+			text = at.UTC().Format(time.RFC3339Nano)
+		}
+		query.Set(name, text)
+	}
+	return query, nil
+}
+
+// timeOrAge reads a flag that is a time, or how long before now it was.
+func timeOrAge(cmd *cobra.Command, flag, text string) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, nil
+	}
+	before, err := time.ParseDuration(text)
+	if err != nil || before < 0 {
+		return time.Time{}, misused(cmd, "--%s %q is neither a time such as 2026-01-31T12:00:00Z nor a duration such as 24h", flag, text)
+	}
+	return time.Now().Add(-before), nil
 }

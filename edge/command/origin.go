@@ -31,6 +31,14 @@ import (
 	"partneredge/store/durable"
 )
 
+// Names in an origin's directory.
+const (
+	databaseFile   = "origin.db"
+	adminTokenFile = "admin.token"
+	secretsFile    = "secrets.keys"
+	natsFolder     = "nats" // of the keys that sign nodes' credentials
+)
+
 // originReady is the content of DIR/origin.json, which is there while the origin
 // is up.
 type originReady struct {
