@@ -53,7 +53,6 @@ type originReady struct {
 type originConfig struct {
 	origin.Config
 	database     string // "": SQLite in Dir
-	adminProxies prefixes
 	secretsFile  string // "": secrets.keys in Dir
 	webhookAllow prefixes
 	webhookCA    string
@@ -86,7 +85,7 @@ func newOrigin() *cobra.Command {
 	flags.StringVar(&c.AdminAddr, "admin", "127.0.0.1:8090", "`ADDR` (host:port) of the admin API")
 	flags.StringVar(&c.AdminCert, "admin-tls-cert", "", "PEM `FILE`: the admin API's certificate, read again when it changes")
 	flags.StringVar(&c.AdminKey, "admin-tls-key", "", "PEM `FILE`: its key")
-	flags.Var(&c.adminProxies, "admin-trusted-proxies", "`CIDR` of proxies that may say by X-Forwarded-Proto that they were asked by HTTPS; may be given again")
+	flags.Var((*prefixes)(&c.AdminProxies), "admin-trusted-proxies", "`CIDR` of proxies before the admin listener, whose X-Forwarded-For and X-Forwarded-Proto count; may be given again (default: none)")
 	flags.StringVar(&c.AdminTokenFile, "admin-token-file", "", "`FILE` with the admin token, made 0600 when it is not there (default DIR/admin.token)")
 	flags.StringVar(&c.NATSListen, "nats-listen", "127.0.0.1:4222", "`ADDR` (host:port) of the embedded NATS server")
 	flags.StringVar(&c.NATSLeafListen, "nats-leaf-listen", "", "`ADDR` (host:port) at which the embedded NATS server takes the NATS servers of regions, its leaf nodes (default: none)")
@@ -225,7 +224,7 @@ func startOrigin(ctx context.Context, c originConfig) (_ *originProcess, err err
 	o.started.Add(sender.Stop)
 	c.DB, c.Guard, c.Metrics, c.Tracer, c.OnWake, c.Tail = o.db, guard, registry, tracer, sender.Wake, sender.Tail
 	c.Console = func(api http.Handler) (listener.Console, error) {
-		return console.New(console.Config{API: api, Proxies: c.adminProxies, Log: c.Log})
+		return console.New(console.Config{API: api, Proxies: c.AdminProxies, Log: c.Log})
 	}
 	o.Origin, err = origin.Start(ctx, c.Config)
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"sync"
 	"time"
 
 	"partneredge/edge/adminapi"
 	"partneredge/edge/places"
+	"partneredge/edge/proxies"
 )
 
 // Path is the path below which the console is served.
@@ -31,9 +31,9 @@ const Path = "/console/"
 type Config struct {
 	// API serves the admin API, from /admin/v1/ on. Required.
 	API http.Handler
-	// Proxies are the proxies whose X-Forwarded-Proto is believed, so that cookies
-	// are Secure behind HTTPS. Default: none.
-	Proxies []netip.Prefix
+	// Proxies are those before the console, whose X-Forwarded-Proto is believed, so that
+	// cookies are Secure behind HTTPS, and whose X-Forwarded-For is. Default: none.
+	Proxies proxies.Set
 	// Now is the clock. nil: time.Now.
 	Now func() time.Time
 	// Log gets neither tokens nor keys. nil: no log.

@@ -77,7 +77,7 @@ func (c *Console) exportAccount(w http.ResponseWriter, v *visit) {
 		c.fail(w, v, err)
 		return
 	}
-	req.RemoteAddr = v.RemoteAddr
+	req.RemoteAddr = c.remoteAddr(v.Request)
 	req.Header.Set("Authorization", "Bearer "+v.session.token)
 	w.Header().Set("Content-Disposition", `attachment; filename="`+v.id()+`.jsonl"`)
 	c.cfg.API.ServeHTTP(w, req)

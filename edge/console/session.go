@@ -8,15 +8,14 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"net/http"
-	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/proxies"
 )
 
 // Bounds of sessions, which are in memory only.
@@ -175,12 +174,6 @@ func (c *Console) byHTTPS(r *http.Request) bool {
 	if r.TLS != nil {
 		return true
 	}
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return false
-	}
-	addr := peer.Addr().Unmap().WithZone("")
-	trusted := slices.ContainsFunc(c.cfg.Proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
 	protos := strings.Split(strings.Join(r.Header["X-Forwarded-Proto"], ","), ",")
-	return trusted && strings.EqualFold(strings.TrimSpace(protos[len(protos)-1]), "https") // the last is the nearest proxy's own
+	return c.cfg.Proxies.Has(proxies.Peer(r)) && strings.EqualFold(strings.TrimSpace(protos[len(protos)-1]), "https") // the last is the nearest proxy's own
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/proxies"
 )
 
 func TestSessionsAreBounded(t *testing.T) {
@@ -93,9 +94,29 @@ func TestLivePagesOfOne(t *testing.T) {
 	}
 }
 
+// TestLoginThroughAProxy: the admin API is told the client's address, where the proxy may say it.
+func TestLoginThroughAProxy(t *testing.T) {
+	for peer, want := range map[string]string{"10.1.2.3:9": "192.0.2.1:0", "198.51.100.7:9": "198.51.100.7:0"} {
+		var got string
+		c, err := New(Config{
+			Proxies: proxies.Set{netip.MustParsePrefix("10.0.0.0/8")},
+			API:     http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.RemoteAddr }),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequest("GET", "/console/", nil)
+		r.RemoteAddr, r.Header["X-Forwarded-For"] = peer, []string{"203.0.113.9, 192.0.2.1"}
+		_ = c.client(r, "token").Call(t.Context(), "GET", "/whoami", nil, nil) // the answer is none
+		if got != want {
+			t.Errorf("from %s the API is asked by %q, want %q", peer, got, want)
+		}
+	}
+}
+
 // TestCookiesAreSecureBehindHTTPS: also where a proxy that may say so speaks it.
 func TestCookiesAreSecureBehindHTTPS(t *testing.T) {
-	c, err := New(Config{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	c, err := New(Config{Proxies: proxies.Set{netip.MustParsePrefix("10.0.0.0/8")}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -23,12 +24,17 @@ type visit struct {
 }
 
 // client returns a client of the admin API in this process. The API takes its
-// requests to come from where r came.
+// requests to come from the client of r.
 func (c *Console) client(r *http.Request, token string) *adminapi.Client {
 	return &adminapi.Client{
 		URL: "http://origin", Token: token,
-		HTTP: &http.Client{Transport: adminapi.Handler{Handler: c.cfg.API, RemoteAddr: r.RemoteAddr}},
+		HTTP: &http.Client{Transport: adminapi.Handler{Handler: c.cfg.API, RemoteAddr: c.remoteAddr(r)}},
 	}
+}
+
+// remoteAddr returns the address of r's client, as that of a connection without a port.
+func (c *Console) remoteAddr(r *http.Request) string {
+	return netip.AddrPortFrom(c.cfg.Proxies.Client(r), 0).String()
 }
 
 // inSession serves the visits of a session, and sends other requests to the login.

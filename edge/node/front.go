@@ -16,6 +16,7 @@ import (
 	"partneredge/edge/connections"
 	"partneredge/edge/node/openapi"
 	"partneredge/edge/node/requestlog"
+	"partneredge/edge/proxies"
 	"partneredge/wasm/apikey"
 	"partneredge/wasm/httpfront"
 )
@@ -67,16 +68,16 @@ func withHealth(serves func() bool, api http.Handler) http.Handler {
 // replication's; nil for modules that look keys up by themselves.
 func (n *Node) moduleFront(findKey func(context.Context, netip.Addr, string) context.Context) httpfront.Config {
 	c := n.config
-	client := clientOf(c.TrustedProxies)
+	trusted := proxies.Set(c.TrustedProxies)
 	begin := func(w http.ResponseWriter, r *http.Request) (context.Context, http.ResponseWriter) {
 		ctx, w := withAge(w, r)
 		if token := keyIn(r.Header); token != "" && findKey != nil {
-			ctx = findKey(ctx, client(r), token)
+			ctx = findKey(ctx, trusted.Client(r), token)
 		}
 		return ctx, w
 	}
 	front := httpfront.Config{
-		Client: client, Now: c.Now, Log: c.Log, Begin: begin, HangUp: hangsUp(isProxy(c.TrustedProxies)), Answered: n.answered,
+		Client: trusted.Client, Now: c.Now, Log: c.Log, Begin: begin, HangUp: hangsUp(trusted.Has), Answered: n.answered,
 	}
 	traceFront(c.Tracer, &front)
 	return front
@@ -106,8 +107,8 @@ func keyIn(header http.Header) string {
 	return token
 }
 
-// partnerConnections bound a listener's connections, and its requests over HTTP/2. No one address, nor all of one
-// network, can hold what others need.
+// partnerConnections bound a listener's connections, and its requests over HTTP/2. No one
+// address, nor all of one network, can hold what others need.
 var partnerConnections = connections.Bounds{All: 16_384, Address: 1024, Network: 4096}
 
 // listener is an HTTP server and where it listens.
@@ -124,10 +125,10 @@ func listen(addr string, tlsConfig *tls.Config, handler http.Handler, c Config) 
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	l := &listener{done: make(chan struct{}), url: "http://" + ln.Addr().String()}
-	bounded := connections.Bound(ln, c.connections, isProxy(c.TrustedProxies), c.Log)
+	bounded := connections.Bound(ln, c.connections, proxies.Set(c.TrustedProxies).Has, c.Log)
 	if tlsConfig != nil {
 		l.url = "https://" + ln.Addr().String()
-		handler = connections.BoundRequests(handler, c.connections, isProxy(c.TrustedProxies))
+		handler = connections.BoundRequests(handler, c.connections, proxies.Set(c.TrustedProxies).Has)
 	}
 	parking := connections.Park(bounded, connections.Parking{
 		After: parkAfter, IdleTimeout: idleTimeout, TLS: tlsConfig, HandshakeTimeout: readHeaderTimeout,

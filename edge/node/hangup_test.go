@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"partneredge/edge/connections"
+	"partneredge/edge/proxies"
 	"partneredge/store"
 	"partneredge/wasm/httpfront"
 )
@@ -24,7 +25,7 @@ import (
 func TestWhoIsHungUpOn(t *testing.T) {
 	t.Parallel()
 	const client, proxy = "198.51.100.7:5000", "[::ffff:192.0.2.1]:5000"
-	hangs := hangsUp(isProxy([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}))
+	hangs := hangsUp(proxies.Set{netip.MustParsePrefix("192.0.2.0/24")}.Has)
 	for _, tt := range []struct {
 		peer   string
 		status int

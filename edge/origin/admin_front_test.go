@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/base64"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -277,6 +279,49 @@ func TestWrongTokens(t *testing.T) {
 	rest, _, err := f.config.DB.Audits(context.Background(), central.AuditFilter{Target: "127.0.0.1"}, store.Page{Limit: 10})
 	if err != nil || len(rest) != 2 || string(rest[0].After) != `{"wrong_tokens":2}` {
 		t.Errorf("after the end the audit log has %v, %v; want the 2 tokens that followed", rest, err)
+	}
+}
+
+// TestWrongTokensThroughAProxy: behind a proxy that is trusted, wrong tokens count for the
+// client that presents them, whom the audit log names; nobody else's word is taken.
+func TestWrongTokensThroughAProxy(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	for name, one := range map[string]struct {
+		proxies      []netip.Prefix
+		status       int
+		wrong, right string // addresses in the audit log
+	}{
+		"a proxy": {[]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, 201, "192.0.2.1", "192.0.2.2"},
+		"none":    {nil, 429, "127.0.0.1", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, func(c *Config) {
+				c.WrongTokens, c.AdminProxies, c.Now = 3, one.proxies, func() time.Time { return began }
+			})
+			_, operator := f.token(store.RoleOperator)
+			for range 5 {
+				f.send("GET", "/admin/v1/whoami", nil, "Bearer wrong", "X-Forwarded-For", "192.0.2.1")
+			}
+			account := object{"name": "Ridge Realty", "agent": object{"full_name": "Ana Lima", "email": "ana@ridge.example"}}
+			if status, _, text := f.send("POST", "/admin/v1/accounts", account, "Bearer "+operator, "X-Forwarded-For", "192.0.2.9, 192.0.2.2"); status != one.status {
+				t.Errorf("another client's right token: %d %s, want %d", status, text, one.status)
+			}
+			for action, remote := range map[string]string{"login.refuse": one.wrong, "account.create": one.right} {
+				if remote == "" {
+					continue
+				}
+				entries := f.must(200, "GET", "/admin/v1/audit", nil)["items"].([]any)
+				at := slices.IndexFunc(entries, func(e any) bool { return e.(object)["action"] == action })
+				if at < 0 {
+					t.Fatalf("the audit log has no %s", action)
+				}
+				if actor := entries[at].(object)["actor"].(object); actor["remote"] != remote {
+					t.Errorf("%s is of %v, want %s", action, actor, remote)
+				}
+			}
+		})
 	}
 }
 

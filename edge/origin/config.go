@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"time"
 
@@ -41,6 +42,9 @@ type Config struct {
 	// it. Made, 0600, when it is not there. "": Dir/admin.token.
 	AdminTokenFile string
 
+	// AdminProxies are the networks of proxies before the admin listener, whose
+	// X-Forwarded-For is believed. Default: none.
+	AdminProxies []netip.Prefix
 	// WrongTokens is how many wrong tokens an address may present to the admin API at
 	// once, and then one every six seconds. 0: 20.
 	WrongTokens int

@@ -138,7 +138,7 @@ func (o *Origin) startAdmin(c Config, m *metrics, authority *natsauth.Authority)
 		return nil, fmt.Errorf("starting the admin API: %w", err)
 	}
 	return listener.Start(listener.Config{
-		Addr: c.AdminAddr, Certificate: get, TokenFile: c.AdminTokenFile, WrongTokens: c.WrongTokens,
+		Addr: c.AdminAddr, Certificate: get, TokenFile: c.AdminTokenFile, WrongTokens: c.WrongTokens, Proxies: c.AdminProxies,
 		Admin: admin.Config{
 			DB: c.DB, Nodes: o.replication.Presence(), Lockouts: o.replication.Lockouts, Requests: o.replication.AnsweredRequests, Rollouts: o.rollouts,
 			Credentials: authority.NodeUser, Regions: regions{o.broker, authority}, Tail: c.Tail,

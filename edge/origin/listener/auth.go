@@ -61,15 +61,15 @@ func bearer(r *http.Request) (string, error) {
 // holder returns the actor that has a token. Who presents wrong ones is slowed down,
 // and named in the audit log.
 func (s *Server) holder(r *http.Request, sent string) (store.Actor, error) {
-	client, hash := peer(r), sha256.Sum256([]byte(sent))
+	client, hash := s.Proxies.Client(r), sha256.Sum256([]byte(sent))
 	if s.isFileToken(hash) { // which no number of guesses finds: it must not wait for theirs
-		return store.Actor{ID: fileActor, Name: "token file", Role: store.RoleAdmin, Remote: remote(r)}, nil
+		return store.Actor{ID: fileActor, Name: "token file", Role: store.RoleAdmin, Remote: addressText(client)}, nil
 	}
 	if wait := s.attempts.Wait(client, hash); wait > 0 {
 		return store.Actor{}, &refusal{reason: "too_many_wrong_tokens", retryAfter: wait}
 	}
 	actor, err := s.find(r.Context(), sent, hash)
-	actor.Remote = remote(r)
+	actor.Remote = addressText(client)
 	switch refused := new(refusal); {
 	case err == nil:
 		s.attempts.Right(client, hash)
@@ -209,15 +209,6 @@ func (u *uses) end(ctx context.Context) {
 	case <-ctx.Done():
 	}
 }
-
-// peer returns the address that a request comes from, none when it has none.
-func peer(r *http.Request) netip.Addr {
-	at, _ := netip.ParseAddrPort(r.RemoteAddr)
-	return at.Addr().Unmap().WithZone("")
-}
-
-// remote returns the address of the peer, "" when it has none.
-func remote(r *http.Request) string { return addressText(peer(r)) }
 
 // addressText returns an address as text, "" of none.
 func addressText(at netip.Addr) string {

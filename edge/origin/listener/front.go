@@ -14,6 +14,7 @@ import (
 	"partneredge/edge/adminapi"
 	"partneredge/edge/hosts"
 	"partneredge/edge/origin/admin"
+	"partneredge/edge/proxies"
 	"partneredge/store/central"
 	"partneredge/store/central/audit"
 )
@@ -56,7 +57,7 @@ func (s *Server) mayScrape(r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
 	_, err = s.holder(r.WithContext(ctx), sent)
-	if _, refused := errors.AsType[*refusal](err); !refused && s.attempts.WasRight(peer(r), sha256.Sum256([]byte(sent))) {
+	if _, refused := errors.AsType[*refusal](err); !refused && s.attempts.WasRight(s.Proxies.Client(r), sha256.Sum256([]byte(sent))) {
 		return nil
 	}
 	return err
@@ -99,7 +100,7 @@ func fromHere(r *http.Request) bool {
 			return false
 		}
 	}
-	return peer(r).IsLoopback() && hosts.IsLocal(r.Host)
+	return proxies.Peer(r).IsLoopback() && hosts.IsLocal(r.Host)
 }
 
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {

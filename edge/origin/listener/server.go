@@ -20,6 +20,7 @@ import (
 	"partneredge/edge/origin/admin"
 	"partneredge/edge/origin/listener/attempts"
 	"partneredge/edge/origin/registry"
+	"partneredge/edge/proxies"
 	"partneredge/store/central"
 )
 
@@ -36,6 +37,10 @@ type Config struct {
 	// WrongTokens is how many wrong tokens an address may present at once, and then one
 	// every six seconds. 0: 20.
 	WrongTokens int
+
+	// Proxies are those before the listener, whose X-Forwarded-For is believed. Wrong tokens
+	// count for their clients, and the audit log names these. Default: none.
+	Proxies proxies.Set
 
 	// Admin configures the admin API. Its database, log and clock are the listener's
 	// as well.

@@ -1,4 +1,4 @@
-package node
+package proxies
 
 import (
 	"net/http/httptest"
@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-func TestClientAddress(t *testing.T) {
+func TestClient(t *testing.T) {
 	t.Parallel()
-	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:aaaa::/48")}
+	proxies := Set{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:aaaa::/48")}
 	for _, c := range []struct {
 		name, peer string
 		forwarded  []string
@@ -38,7 +38,7 @@ func TestClientAddress(t *testing.T) {
 			r := httptest.NewRequest("GET", "/", nil)
 			r.RemoteAddr = c.peer
 			r.Header["X-Forwarded-For"] = c.forwarded
-			if got := clientOf(proxies)(r); got.String() != c.want {
+			if got := proxies.Client(r); got.String() != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})
@@ -49,7 +49,7 @@ func FuzzForwardedFor(f *testing.F) {
 	for _, s := range []string{"", "1.2.3.4", "1.2.3.4, 10.0.0.1", "[::1]:80,", "a,b,c", ",,,", "::ffff:1.2.3.4%x"} {
 		f.Add(s)
 	}
-	client := clientOf([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
+	client := Set{netip.MustParsePrefix("10.0.0.0/8")}.Client
 	f.Fuzz(func(t *testing.T, header string) {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.RemoteAddr = "10.0.0.1:80"
