@@ -16,7 +16,7 @@ import (
 // Kinds of error. A store wraps them with what it tried.
 var (
 	ErrNotFound    = errors.New("not found")
-	ErrConflict    = errors.New("conflict")         // the id exists with other content
+	ErrConflict    = errors.New("conflict")         // the record's state, or what has the id already, does not allow it
 	ErrLimit       = errors.New("limit reached")    // a cap of the account
 	ErrInvalid     = errors.New("invalid")          // a value the store cannot hold
 	ErrUnavailable = errors.New("unavailable")      // try again later
@@ -81,7 +81,7 @@ type Key struct {
 	CreatedAt   time.Time      `json:"created_at"`
 	ExpiresAt   time.Time      `json:"expires_at"`           // hard expiry
 	GraceUntil  time.Time      `json:"grace_until,omitzero"` // set by rotation
-	RevokedAt   time.Time      `json:"revoked_at,omitzero"`  // set by hand
+	RevokedAt   time.Time      `json:"revoked_at,omitzero"`  // by an operator, or with its account
 	SuccessorID string         `json:"successor_id,omitempty"`
 }
 
@@ -206,7 +206,7 @@ type State string
 const (
 	StatePending   State = "pending"
 	StateDelivered State = "delivered"
-	StateDead      State = "dead"      // all its attempts failed
+	StateDead      State = "dead"      // its attempts are used up, or it was given up after three days
 	StateCancelled State = "cancelled" // its subscription was revoked, or its account left live mode
 )
 

@@ -180,8 +180,8 @@ func (o *Origin) NATSURL() string { return o.broker.URL() }
 // Token returns the admin token.
 func (o *Origin) Token() string { return o.admin.Token() }
 
-// Stop ends the origin: first the admin API, then the nodes' requests, then
-// NATS. What is under way is finished, or cut short when ctx ends. It returns
+// Stop ends the origin: first the admin API, then retention, rollouts and the nodes'
+// requests, and NATS last. What is under way is finished, or cut short when ctx ends. It returns
 // when all is ended, and may be called again.
 func (o *Origin) Stop(ctx context.Context) error {
 	o.stopOnce.Do(func() {

@@ -10,8 +10,9 @@
 // A queue waits in a lane while a try of it may start. Lanes are served in rotation
 // over accounts and over their queues, one delivery a queue, so a long queue gets no more
 // than a short one. Endpoints that answer, endpoints that have yet to show that they do,
-// and endpoints that hang have a lane and a budget of tries each; a try without an answer
-// after a second moves to the last one's budget. So an endpoint can use up the budget of
+// and endpoints that hang have a lane and a budget of tries each. A fourth lane, for tries
+// beyond an endpoint's limit, shares the last budget. A try without an answer after a second
+// leaves its budget for one of its own kind. So an endpoint can use up the budget of
 // endpoints like it, never that of healthy ones.
 //
 // An endpoint that fails gets fewer tries at a time, and then one at a time as a

@@ -28,8 +28,8 @@ type lane struct {
 // lanes holds all of a Sender. Which one a queue waits in is laneOf's to say.
 type lanes struct {
 	// proven is for endpoints that answer, trial for those that have yet to show it,
-	// slow for those whose tries hang, and extra for the second to last try at a time
-	// of an endpoint that is not proven.
+	// slow for those whose tries hang, and extra for a try beyond the limit of an endpoint
+	// that is not proven, whose delivery is HoldMost late.
 	proven, trial, slow, extra lane
 	// Budgets: the last two lanes have one together. Tries move to movedTries, early ones
 	// while it has fewer than movedMost.

@@ -1,6 +1,6 @@
 // Package durable writes files that are whole after a crash, and locks
 // directories. It is the only place of the program that renames a file into
-// place or syncs a directory.
+// place or syncs a directory, but for the host's caches, which may be lost.
 //
 // A function that returns nil has brought its work to disk: a process that is
 // killed, or a machine that loses its power, afterwards finds it there. A

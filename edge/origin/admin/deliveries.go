@@ -34,7 +34,7 @@ func (a *api) listAllDeliveries(r *http.Request) (answer, error) {
 		AccountID: query.Get("account_id"), EventType: query.Get("event_type"), Target: query.Get("target"), Since: span.Since, Until: span.Until,
 	}
 	if filter.EventType != "" {
-		v.Each("event_type", []string{filter.EventType}, eventTypes[:]...)
+		v.Each("event_type", []string{filter.EventType}, adminapi.EventTypes()...)
 	}
 	if err := v.Err(); err != nil {
 		return answer{}, err

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"partneredge/edge/adminapi"
 	"partneredge/edge/origin/admin/input"
 	"partneredge/store"
 	"partneredge/store/central/audit"
@@ -126,10 +127,6 @@ const (
 	eventSlack = time.Minute
 )
 
-var eventTypes = [...]string{
-	store.EventInsightCreated, store.EventSentinelFired, store.EventDealChanged, store.EventClientContacted, store.EventGoalChanged,
-}
-
 // streamEvents streams the events of an account as they come in, silenced ones
 // as well, each with the envelope that a webhook delivers. ?since begins in the
 // past; Last-Event-ID goes on from an event.
@@ -142,7 +139,7 @@ func (a *api) streamEvents(r *http.Request) (answer, error) {
 	s := eventReader{a: a, account: id}
 	v := input.Validator{Kind: input.KindParameter}
 	if query.Has("types") {
-		s.types = v.Each("types", strings.Split(query.Get("types"), ","), eventTypes[:]...)
+		s.types = v.Each("types", strings.Split(query.Get("types"), ","), adminapi.EventTypes()...)
 	}
 	var from time.Time // zero: now
 	if query.Has("since") {

@@ -66,7 +66,7 @@ type Console interface {
 }
 
 // Server is the listener. Each request carries a token, but for /healthz, /readyz, and
-// /metrics from this machine.
+// /metrics from this machine. Those of the console carry the cookie of a session.
 type Server struct {
 	Config
 	db    *central.DB
