@@ -40,16 +40,24 @@ type triggered struct {
 func defineTrigger(flags *pflag.FlagSet) handler {
 	to := flags.String("to", "", "`URL` to post to, such as http://localhost:3000/hook; any address is allowed")
 	account := flags.String("account", "", "`ID` of the account that the event names (default: a made-up one)")
+	previous := flags.String("previous-secret", "", "`TEXT` of a secret that signs too, as the one before does while a secret is rotated")
+	age := flags.Duration("age", 0, "`DURATION` for which the event was signed already; one of more than 5m is to be refused")
+	repeat := flags.Int("repeat", 1, "`NUMBER` of times that the event is delivered, each under a delivery id of its own")
 	var secret secretFlags
 	secret.register(flags)
 	return func(ctx context.Context, c *invocation) error {
 		if err := required(c.cmd, "to"); err != nil {
 			return err
 		}
-		if !isHTTP(*to) {
+		switch {
+		case !isHTTP(*to):
 			return misused(c.cmd, "--to %q is no address such as http://localhost:3000/hook", *to)
+		case *age < 0:
+			return misused(c.cmd, "--age must not be negative")
+		case *repeat < 1:
+			return misused(c.cmd, "--repeat must be 1 or more")
 		}
-		at := time.Now()
+		at := time.Now().Add(-*age)
 		m, known, err := localwebhook.Sample(c.args[0], cmp.Or(*account, store.NewID("acc", at)), at)
 		if err != nil {
 			return err
@@ -64,8 +72,17 @@ func defineTrigger(flags *pflag.FlagSet) handler {
 		fmt.Fprintf(c.stderr, "sending a sample of %s to %s, signed with %s\n", m.EventType, output.Plain(*to), key.origin)
 		p := localwebhook.NewPoster()
 		defer p.Close()
-		t := localwebhook.NewTry(m, key.text)
-		return c.triggered(*to, t, p.Post(ctx, *to, t))
+		secrets := []string{key.text}
+		if *previous != "" {
+			secrets = append(secrets, *previous)
+		}
+		for range *repeat {
+			t := localwebhook.NewTry(m, time.Now().Add(-*age), secrets...)
+			if err := c.triggered(*to, t, p.Post(ctx, *to, t)); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 }
 

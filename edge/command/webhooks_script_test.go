@@ -120,8 +120,9 @@ func scriptReceive(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // scriptSigned is `signed FILE SAID`: the request of the file has the headers of
-// a delivery, and is signed with the secret that SAID names.
-func scriptSigned(ts *testscript.TestScript, _ bool, args []string) {
+// a delivery, and is signed with the secret that SAID names; `! signed FILE SAID`: it
+// is not, or was too long ago.
+func scriptSigned(ts *testscript.TestScript, not bool, args []string) {
 	head, body, _ := strings.Cut(ts.ReadFile(args[0]), "\n\n")
 	header := map[string]string{}
 	for line := range strings.Lines(head) {
@@ -130,7 +131,13 @@ func scriptSigned(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	_, secret, _ := strings.Cut(ts.ReadFile(args[1]), "signing secret: ")
 	secret, _, _ = strings.Cut(secret, "\n")
-	ts.Check(signature.Verify(header[signature.Header], []byte(body), signature.DefaultTolerance, time.Now(), secret))
+	err := signature.Verify(header[signature.Header], []byte(body), signature.DefaultTolerance, time.Now(), secret)
+	if not && err == nil {
+		ts.Fatalf("signed as of now: %s", head)
+	}
+	if !not {
+		ts.Check(err)
+	}
 	for _, name := range []string{"X-Svc-Timestamp", "X-Svc-Event", "X-Svc-Event-Id", "X-Svc-Delivery-Id", "Content-Type"} {
 		if header[name] == "" {
 			ts.Fatalf("no %s in %s", name, head)

@@ -44,11 +44,10 @@ type Try struct {
 	Headers map[string]string
 }
 
-// NewTry signs a message as of now.
-func NewTry(m webhook.Message, secret string) Try {
-	at := time.Now()
+// NewTry signs a message as of a time, with each of secrets.
+func NewTry(m webhook.Message, at time.Time, secrets ...string) Try {
 	id := store.NewID("dlv", at)
-	return Try{m, id, at, m.Headers(id, at, secret)}
+	return Try{m, id, at, m.Headers(id, at, secrets...)}
 }
 
 // Outcome holds the answer to a try, or why there is none.

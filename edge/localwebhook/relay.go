@@ -51,7 +51,7 @@ func (r *Relay) Handle(ctx context.Context, m webhook.Message) (h Relayed, known
 		clear(r.seen)
 	}
 	r.seen[m.EventID] = true
-	t := NewTry(m, r.secret)
+	t := NewTry(m, time.Now(), r.secret)
 	h = Relayed{At: t.At.UTC(), ID: m.EventID, Type: m.EventType, Body: m.Body}
 	h.Verified = signature.Verify(t.Headers[strings.ToLower(signature.Header)], m.Body, signature.DefaultTolerance, t.At, r.secret) == nil
 	if r.forward != "" {

@@ -97,7 +97,7 @@ func (f *forwarder) try(m webhook.Message, secret string) localwebhook.Outcome {
 	case <-f.ctx.Done():
 		return localwebhook.Outcome{}
 	}
-	return f.poster.Post(f.ctx, f.to, localwebhook.NewTry(m, secret))
+	return f.poster.Post(f.ctx, f.to, localwebhook.NewTry(m, time.Now(), secret))
 }
 
 // revoked reports whether a subscription was revoked since its event.
