@@ -54,9 +54,11 @@ func (r Report) Uncounted() Share {
 }
 
 // Ledger is one key's bucket as the origin knows it. The zero Ledger is that of
-// a key nobody has reported. A reporter without a counter says what is missing, and the
-// bucket lacks at least that, so an origin that has just started forgives nobody. It must
-// not be copied.
+// a key nobody has reported. What a report says was confirmed, and the ledger does not know,
+// another origin took off its bucket, or an earlier process: the ledger's own then lacks at
+// least what the report says was missing. So an origin that has just started forgives nobody,
+// and one that was cut off makes no debt of what the bucket has regained since. It must not
+// be copied.
 //
 // What Share says of all nodes together is kept as a sum, so that a report costs the
 // same however many nodes draw on the key.
@@ -80,7 +82,7 @@ type counter struct {
 	reporter Reporter
 	place    *list.Element // in seen
 	active   bool          // seen within activeFor
-	spent    int64         // highest count seen
+	spent    int64         // highest count seen; -1: none yet
 	since    int64         // when the node began to draw on the key after a pause, microseconds
 	woke     int64         // when it last reported after FreshFor without a report
 	seen     int64         // when it last reported
@@ -187,13 +189,11 @@ func (l *Ledger) addPace(grains float64) {
 }
 
 // count returns the counter of a reporter that reports at now, as the last one seen.
-// joined reports whether nobody could know that it draws on the key. Of a reporter without
-// one, the bucket, which is settled at now, takes in what it knows to be missing.
-func (l *Ledger) count(from Reporter, r Report, now int64) (c *counter, joined bool) {
+// joined reports whether nobody could know that it draws on the key.
+func (l *Ledger) count(from Reporter, now int64) (c *counter, joined bool) {
 	if c = l.find(from); c == nil {
-		c = &counter{reporter: from, spent: min(max(r.Acked, 0), max(r.Spent, 0)), since: now, rose: now}
+		c = &counter{reporter: from, spent: -1, since: now, rose: now}
 		l.add(c)
-		l.bucket.Missing = max(l.bucket.Missing, min(r.Missing, maxDebt*l.limit*Token))
 		joined = true
 	} else {
 		if now-c.seen >= relearnAfter {
@@ -220,14 +220,15 @@ func (l *Ledger) count(from Reporter, r Report, now int64) (c *counter, joined b
 
 // Merge merges a report. It is idempotent, and the order of reports makes no
 // difference to what is spent. What a node spent while it was cut off counts as
-// far as it is still owed. joined reports whether nobody could know that the
-// node draws on the key.
+// far as it is still owed, and what it spent while only this origin was, as far as
+// the node knows it to be missing. joined reports whether nobody could know that
+// the node draws on the key.
 func (l *Ledger) Merge(from Reporter, r Report, now int64) (joined bool) {
 	limit := clampLimit(r.Limit)
 	now = l.moveTo(now)
 	l.limit = limit
 	l.bucket.Settle(limit, now)
-	c, joined := l.count(from, r, now)
+	c, joined := l.count(from, now)
 	was := 0.0
 	if c.active {
 		was = c.paceAt(now)
@@ -235,7 +236,11 @@ func (l *Ledger) Merge(from Reporter, r Report, now int64) (joined bool) {
 		c.active = true
 		l.actives++
 	}
-	c.spent = max(c.spent, min(r.From, r.Spent)) // what lies between is of an account that was settled
+	// What lies below From is of an account that was settled.
+	if known := max(0, min(max(r.Acked, r.From), r.Spent)); known > c.spent {
+		c.spent = known
+		l.bucket.Missing = max(l.bucket.Missing, min(r.Missing, maxDebt*limit*Token))
+	}
 	if news := r.Spent - c.spent; news > 0 {
 		c.spent = r.Spent
 		grains := min(news, maxDebt*limit) * Token

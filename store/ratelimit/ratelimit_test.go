@@ -22,7 +22,9 @@ type simulation struct {
 	events   events
 	admitted int
 	refused  int
-	cut      bool // the link drops everything
+	cut      bool    // the link drops everything
+	second   *Ledger // of another origin, which gets every report too; nil: there is none
+	unheard  bool    // the second origin's link drops everything
 }
 
 type event struct {
@@ -71,13 +73,21 @@ func (s *simulation) report(node int) {
 		return
 	}
 	s.at(s.now+s.oneWay, func() {
-		s.ledger.Merge(name(node), r, s.now)
-		s.ledger.Active(s.now, func(to Reporter) {
-			share := s.ledger.Share(to, s.now)
-			s.at(s.now+s.oneWay, func() {
-				i, _ := strconv.Atoi(to.Node)
-				s.nodes[i].Apply(share, s.limit, s.now)
-			})
+		s.merge(&s.ledger, node, r)
+		if s.second != nil && !s.unheard {
+			s.merge(s.second, node, r)
+		}
+	})
+}
+
+// merge has one origin merge a report and tell all nodes.
+func (s *simulation) merge(ledger *Ledger, node int, r Report) {
+	ledger.Merge(name(node), r, s.now)
+	ledger.Active(s.now, func(to Reporter) {
+		share := ledger.Share(to, s.now)
+		s.at(s.now+s.oneWay, func() {
+			i, _ := strconv.Atoi(to.Node)
+			s.nodes[i].Apply(share, s.limit, s.now)
 		})
 	})
 }
@@ -313,6 +323,39 @@ func TestOriginThatStartedAnewForgivesNobody(t *testing.T) {
 		// Ten tokens came back in six seconds; node 1 may have begun before it heard.
 		if s.admitted > 100+12 {
 			t.Errorf("node %d first: %d admitted", first, s.admitted)
+		}
+	}
+}
+
+// TestOriginThatWasCutOff has one of two origins hear nothing for some minutes, while the other
+// confirms what nodes spend. What the bucket has regained of that is no debt afterwards, and a
+// key that is always used up has its limit in each minute all the same.
+func TestOriginThatWasCutOff(t *testing.T) {
+	for _, minutes := range []int{1, 5, 9, 11} {
+		for perMinute, want := range map[float64]int{80: 80, 300: 100} {
+			s := newSimulation(3, 100)
+			s.second = new(Ledger)
+			rng := rand.New(rand.NewPCG(uint64(minutes), 4))
+			minute := func() int {
+				before := s.admitted
+				s.drive(perMinute/60, 60, func(int) int { return rng.IntN(3) })
+				return s.admitted - before
+			}
+			minute()
+			minute()
+			s.unheard = true
+			for range minutes {
+				minute()
+			}
+			s.unheard = false
+			for after := range 4 {
+				if got := minute(); got < want-1 || got > want+1 {
+					t.Errorf("%d minutes cut off, %.0f a minute: %d admitted in minute %d after it, want %d", minutes, perMinute, got, after+1, want)
+				}
+			}
+			if perMinute < 100 && s.refused > 0 {
+				t.Errorf("%d minutes cut off: %d refused of a key below its limit", minutes, s.refused)
+			}
 		}
 	}
 }
