@@ -33,6 +33,35 @@ func TestDebtIsCapped(t *testing.T) {
 	}
 }
 
+// TestPaceIsCapped has a node claim to spend a million tokens 500 times a second, for long
+// enough that the pace is known. Beside it nobody is admitted from a bucket in debt, and
+// whatever the bucket holds, what is left to others is never less than nothing.
+func TestPaceIsCapped(t *testing.T) {
+	const limit = 1000
+	var l Ledger
+	var now int64
+	for n := range int64(5000) {
+		now = start + n*second/500
+		l.Merge(nodeA, Report{Limit: limit, Spent: n * 1_000_000}, now)
+	}
+	share := l.Share(nodeB, now)
+	if share.PaceIsUnknown || share.Others != MaxLimit*Token {
+		t.Errorf("told %+v, want the others' pace to be %d", share, int64(MaxLimit*Token))
+	}
+	for _, missing := range []int64{0, limit * Token / 2, limit * Token, share.Missing} {
+		var a Account
+		share.Missing = missing
+		share.Nodes = 2
+		a.Apply(share, limit, now)
+		if reserve := a.reserve(limit, now); reserve < 0 && missing <= limit*Token {
+			t.Errorf("%d grains missing: %d are left to others", missing, reserve)
+		}
+		if answer, _ := a.Take(limit, now); answer.Allowed && missing >= limit*Token {
+			t.Errorf("%d grains missing: admitted", missing)
+		}
+	}
+}
+
 // TestDebtOutlivesTheOrigin has two nodes report a debt to an origin that knows nothing, in
 // either order and beside one that knows as little. It counts once, less what is paid off.
 func TestDebtOutlivesTheOrigin(t *testing.T) {
