@@ -3,6 +3,8 @@ package ratelimit
 import (
 	"math"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 // TestUrgencyOfReports takes tokens until the origin must hear of them at once: when
@@ -154,12 +156,57 @@ func TestUncounted(t *testing.T) {
 		"two tokens":     {Report{Spent: 3, Acked: 1, Missing: 5}, 5 + 2*Token},
 		"less than none": {Report{Spent: 3, Acked: 4, Missing: -5}, 0},
 		"too much":       {Report{Spent: math.MaxInt64, Missing: math.MaxInt64}, 2 * most},
+		"late":           {Report{Spent: 9, Acked: 3, Late: true, Owed: 2*Token + 1}, 2*Token + 1},
+		"late, paid off": {Report{Spent: 9, Acked: 3, Late: true}, 0},
+		"late, a lie":    {Report{Spent: 4, Acked: 3, Late: true, Owed: math.MaxInt64}, Token},
+		"late, less":     {Report{Spent: 9, Acked: 3, Missing: 5, Late: true, Owed: -5}, 5},
+		"owed, not late": {Report{Spent: 9, Acked: 3, Owed: 5}, 6 * Token},
 	} {
 		test.report.Limit = 7
 		if got, want := test.report.Uncounted(), (Share{Missing: test.missing, Spent: test.report.Spent, Nodes: 1}); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}
+}
+
+// TestUncountedIsNoDebt: a node whose report is not counted has no more missing than before,
+// but for what it spent since the report. Where its last share is too recent for the report
+// to be late, that is but for what the bucket has regained since that share, too.
+func TestUncountedIsNoDebt(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.IntRange(1, 1000).Draw(t, "limit")
+		var a Account
+		var l Ledger
+		now := int64(start)
+		spend := func(what string, most int) {
+			for range rapid.IntRange(0, most).Draw(t, what) {
+				now += rapid.Int64Range(0, 20*second).Draw(t, "wait")
+				a.Take(limit, now)
+			}
+		}
+		spend("counted", 5)
+		if rapid.Bool().Draw(t, "shared") {
+			l.Merge(nodeA, a.Report(limit, now), now)
+			a.Apply(l.Share(nodeA, now), limit, now)
+		}
+		spend("uncounted", 30)
+		now += rapid.Int64Range(0, 20*second).Draw(t, "pause")
+		r := a.Report(limit, now)
+		before, spent, most := a.Missing, a.Spent, int64(0)
+		if since := now - a.SharedAt; !r.Late && since < activeFor {
+			most = since * int64(limit)
+		} else if !r.Late {
+			most = int64(limit) * reportDelay
+		}
+		spend("meanwhile", 2)
+		a.Apply(r.Uncounted(), limit, now)
+		if most += before + (a.Spent-spent)*Token; a.Missing > most {
+			t.Fatalf("%+v: %d grains missing, %d before, at most %d", r, a.Missing, before, most)
+		}
+		if a.Acked != r.Spent {
+			t.Fatalf("%+v is not confirmed: %+v", r, a)
+		}
+	})
 }
 
 // TestClockSlack takes a time a little before the last for the last. From one further

@@ -45,12 +45,21 @@ func (r Report) NothingLeft() Share {
 }
 
 // Uncounted returns a share that confirms a report and leaves the node's account as
-// it is.
+// it is. Unless the report is late, what the account has regained since its last share, a
+// sixth of the bucket at most, may be missing again.
 func (r Report) Uncounted() Share {
 	limit := clampLimit(r.Limit)
-	most := maxDebt * limit
-	missing := min(max(r.Missing, 0), most*Token) + min(max(r.Spent-r.Acked, 0), most)*Token
+	missing := min(max(r.Missing, 0), maxDebt*limit*Token) + r.owes(r.Acked, limit)
 	return Share{Missing: missing, Spent: r.Spent, Nodes: 1}
+}
+
+// owes returns what a bucket is to lack, in grains, for what was spent beyond a count.
+func (r Report) owes(count, limit int64) int64 {
+	grains := min(max(r.Spent-count, 0), maxDebt*limit) * Token
+	if r.Late {
+		grains = min(grains, max(r.Owed, 0))
+	}
+	return grains
 }
 
 // Ledger is one key's bucket as the origin knows it. The zero Ledger is that of
@@ -241,12 +250,9 @@ func (l *Ledger) Merge(from Reporter, r Report, now int64) (joined bool) {
 		c.spent = known
 		l.bucket.Missing = max(l.bucket.Missing, min(r.Missing, maxDebt*limit*Token))
 	}
-	if news := r.Spent - c.spent; news > 0 {
+	if r.Spent > c.spent {
+		grains := r.owes(c.spent, limit)
 		c.spent = r.Spent
-		grains := min(news, maxDebt*limit) * Token
-		if r.Late {
-			grains = min(grains, max(r.Owed, 0))
-		}
 		l.bucket.spend(limit, grains)
 		// An exponential average of a flow seen in lumps: what was there decays with
 		// time, and the lump counts as spread over the time constant.
