@@ -235,9 +235,9 @@ func TestStolenNodeSpends(t *testing.T) {
 	s := newStolen(t, f)
 	honest := f.enrol("honest")
 	report := func(n *enrolled, hash []byte, spent int64) wire.Failure {
-		return ask[wire.Head](n, wire.VerbSpend, wire.Spend{Head: head, Boot: "b", Keys: map[string]wire.SpentKey{
+		return spend(n, wire.Spend{Head: head, Boot: "b", Keys: map[string]wire.SpentKey{
 			s.live: {Report: ratelimit.Report{Limit: 100, Spent: spent}, KeyHash: hash},
-		}}).Failure
+		}})
 	}
 	toHonest, toThief := sharesFor(t, honest.conn, honest.id), sharesFor(t, s.conn, s.id)
 	if got := report(honest, s.liveHash, 1); got != "" {

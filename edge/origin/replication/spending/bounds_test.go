@@ -2,12 +2,17 @@ package spending
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"partneredge/edge/wire"
+	"partneredge/store"
 	"partneredge/store/central"
 )
 
@@ -19,7 +24,7 @@ func TestMadeUpKeysAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	k := &keyLimits{db: db, now: time.Now}
+	k := &keyLimits{read: db.KeyLimits, now: time.Now}
 	k.hold("key_real", central.KeyLimit{PerMinute: 7}, true, time.Now())
 	for n := range noneKept/wire.MaxSpendKeys + 2 {
 		reports := map[string]wire.SpentKey{"key_real": {}}
@@ -49,35 +54,124 @@ func TestMadeUpKeysAreForgotten(t *testing.T) {
 // TestLimitsOutliveAnOutage: however long the database is away, what was read before holds,
 // and is forgotten once the database is there.
 func TestLimitsOutliveAnOutage(t *testing.T) {
-	db, err := central.Open(t.Context(), central.Config{URL: filepath.Join(t.TempDir(), "central.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	ended, end := context.WithCancel(t.Context())
-	end()
-	now := time.Now()
-	k := &keyLimits{db: db, now: func() time.Time { return now }}
-	k.hold("key_real", central.KeyLimit{PerMinute: 7}, true, now)
-	pass := func(ctx context.Context, key string, want int) {
-		t.Helper()
-		for range 3 {
-			now = now.Add(limitFor)
-			limits, err := k.of(ctx, map[string]wire.SpentKey{key: {}, "key_new": {}})
-			if got, known := limits[key]; ctx.Err() != nil && (err == nil || !known || got.PerMinute != want) {
-				t.Fatalf("the database is away: %+v, %v", limits, err)
+	synctest.Test(t, func(t *testing.T) {
+		away := true
+		k := &keyLimits{now: time.Now, read: func(context.Context, []string) (map[string]central.KeyLimit, error) {
+			if away {
+				return nil, store.ErrUnavailable
 			}
-			if _, known := limits["key_new"]; known != (ctx.Err() == nil) {
-				t.Fatalf("a key that was not read: %+v", limits)
+			return nil, nil
+		}}
+		k.hold("key_real", central.KeyLimit{PerMinute: 7}, true, time.Now())
+		pass := func(key string, want int) {
+			t.Helper()
+			for range 3 {
+				time.Sleep(limitFor)
+				limits, err := k.of(t.Context(), map[string]wire.SpentKey{key: {}, "key_new": {}})
+				if got, known := limits[key]; away && (!errors.Is(err, store.ErrUnavailable) || !known || got.PerMinute != want) {
+					t.Fatalf("the database is away: %+v, %v", limits, err)
+				}
+				if _, known := limits["key_new"]; known == away {
+					t.Fatalf("a key that was not read: %+v", limits)
+				}
+				k.forget()
 			}
-			k.forget()
 		}
-	}
-	pass(ended, "key_real", 7)
-	pass(t.Context(), "key_other", 0)
-	if _, held := k.heldOf("key_real"); held {
-		t.Error("the limit of a key that nobody reports is held for ever")
-	}
+		pass("key_real", 7)
+		away = false
+		pass("key_other", 0)
+		if _, held := k.heldOf("key_real"); held {
+			t.Error("the limit of a key that nobody reports is held for ever")
+		}
+	})
+}
+
+// TestOldLimitsAreRenewed: a limit that was read long ago is answered once more, and looked
+// up behind. With a failure it holds, and the next report has it looked up.
+func TestOldLimitsAreRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var failure error
+		limits := map[string]central.KeyLimit{"key_real": {PerMinute: 8}}
+		k := &keyLimits{now: time.Now, noted: make(chan struct{}, 1), read: func(context.Context, []string) (map[string]central.KeyLimit, error) {
+			return limits, failure
+		}}
+		k.hold("key_real", central.KeyLimit{PerMinute: 7}, true, time.Now())
+		k.hold("key_revoked", central.KeyLimit{PerMinute: 7}, true, time.Now())
+		k.hold("key_no", central.KeyLimit{}, false, time.Now())
+		ctx, end := context.WithCancel(t.Context())
+		var loop sync.WaitGroup
+		loop.Go(func() { k.run(ctx) })
+		defer loop.Wait()
+		defer end()
+		for _, step := range []struct {
+			pause         time.Duration
+			failure       error
+			real, revoked int
+		}{
+			{0, nil, 7, 7},
+			{limitFor, store.ErrUnavailable, 7, 7},
+			{0, nil, 7, 7},         // too soon after the failure
+			{lookAgain, nil, 7, 7}, // the answer is from before
+			{0, nil, 8, 0},
+		} {
+			time.Sleep(step.pause)
+			failure = step.failure
+			got, err := k.of(t.Context(), map[string]wire.SpentKey{"key_real": {}, "key_revoked": {}, "key_no": {}})
+			if err != nil || len(got) != 3 || got["key_real"].PerMinute != step.real || got["key_revoked"].PerMinute != step.revoked || got["key_no"].PerMinute != 0 {
+				t.Errorf("%+v: the limits are %+v, %v", step, got, err)
+			}
+			synctest.Wait()
+		}
+	})
+}
+
+// TestLimitsOfADatabaseThatHangs: no report waits for the database because of a key whose
+// limit was read before, and because of another one it waits a second, now and then.
+func TestLimitsOfADatabaseThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var looks atomic.Int32
+		k := &keyLimits{now: time.Now, noted: make(chan struct{}, 1), read: func(ctx context.Context, _ []string) (map[string]central.KeyLimit, error) {
+			looks.Add(1)
+			defer looks.Add(-1)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
+		ctx, end := context.WithCancel(t.Context())
+		var loop sync.WaitGroup
+		loop.Go(func() { k.run(ctx) })
+		defer loop.Wait()
+		defer end()
+		k.hold("key_real", central.KeyLimit{PerMinute: 7}, true, time.Now())
+		time.Sleep(limitFor)
+		for i, step := range []struct {
+			pause time.Duration
+			other bool // the report has a key that was never read, too
+			took  time.Duration
+		}{
+			{0, false, 0}, {0, false, 0}, {0, true, lookTime}, {0, true, 0}, {lookAgain - 1, true, 0}, {1, true, lookTime},
+			{renewTime, false, 0}, {0, false, 0},
+		} {
+			time.Sleep(step.pause)
+			reports := map[string]wire.SpentKey{"key_real": {}}
+			if step.other {
+				reports["key_new"] = wire.SpentKey{}
+			}
+			began := time.Now()
+			request, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			limits, err := k.of(request, reports)
+			cancel()
+			if took := time.Since(began); took != step.took {
+				t.Errorf("step %d: a report waits %v, want %v", i, took, step.took)
+			}
+			if len(limits) != 1 || limits["key_real"].PerMinute != 7 || (err != nil) != step.other {
+				t.Errorf("step %d: the limits are %+v, %v", i, limits, err)
+			}
+			synctest.Wait()
+			if n := looks.Load(); n > 1 {
+				t.Errorf("step %d: %d looks at the database at once", i, n)
+			}
+		}
+	})
 }
 
 // TestLivesOfANode: a node may lose its counters now and then, and not with each report.

@@ -12,8 +12,15 @@ import (
 
 // limitFor is for how long a key's limit is believed without a look at the
 // database. A limit never changes; a key that was revoked meanwhile is counted
-// for that much longer, which harms nobody.
+// for that much longer, until its next report, which harms nobody.
 const limitFor = 10 * time.Minute
+
+const (
+	lookTime  = time.Second      // for how long a report waits for the database
+	renewTime = 10 * time.Second // for how long a look at it takes at most that no report waits for
+	// lookAgain is the time after a failure in which the database is not looked at again.
+	lookAgain = time.Second
+)
 
 // noneKept bounds the ids that are known to be no key's, which a node can make up. With one
 // more, all are forgotten.
@@ -22,15 +29,19 @@ const noneKept = 5 * wire.MaxSpendKeys
 // keyLimits knows the limits of the keys that nodes report, so that no node's
 // word is taken for them.
 type keyLimits struct {
-	db  *central.DB
-	now func() time.Time
+	read  func(ctx context.Context, ids []string) (map[string]central.KeyLimit, error) // from the database
+	now   func() time.Time
+	noted chan struct{} // holds one: there are old ones
 
 	mu      sync.Mutex
 	held    map[string]keyLimit
 	older   map[string]keyLimit  // what was held before the last rotation
 	none    map[string]time.Time // ids of no key, or of a revoked one, and when they were looked up
 	rotated time.Time
-	reads   bool // the last look at the database found it there, and was after the last rotation
+	old     map[string]struct{} // ids of held that run is to look up again
+	failure error               // of the last look at the database; nil: it found it there
+	failed  time.Time           // when
+	reads   bool                // the last look found the database there, and was after the last rotation
 }
 
 type keyLimit struct {
@@ -38,8 +49,9 @@ type keyLimit struct {
 	read time.Time
 }
 
-// of returns the limit of every key that is reported. While the database is
-// away, what was read before holds, and the others are left out, with an error.
+// of returns the limit of every key that is reported. What was read before holds, and is
+// looked up behind once it is old. While the database is away the others are left out, with
+// an error.
 func (k *keyLimits) of(ctx context.Context, reports map[string]wire.SpentKey) (map[string]central.KeyLimit, error) {
 	limits := make(map[string]central.KeyLimit, len(reports))
 	var old, unknown []string
@@ -47,38 +59,106 @@ func (k *keyLimits) of(ctx context.Context, reports map[string]wire.SpentKey) (m
 	k.mu.Lock()
 	for id := range reports {
 		held, ok := k.heldOf(id)
-		switch {
-		case !ok:
+		if !ok {
 			unknown = append(unknown, id)
-		case now.Sub(held.read).Abs() >= limitFor:
-			old = append(old, id)
+			continue
 		}
 		limits[id] = held.KeyLimit
+		if now.Sub(held.read).Abs() >= limitFor {
+			old = append(old, id)
+		}
 	}
+	k.renewLater(old)
 	k.mu.Unlock()
-	if len(old)+len(unknown) == 0 {
+	if len(unknown) == 0 {
 		return limits, nil
 	}
-	ask := append(old, unknown...)
-	read, err := k.db.KeyLimits(ctx, ask)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.reads = err == nil
+	read, err := k.look(ctx, unknown, lookTime)
 	if err != nil {
-		for _, id := range unknown {
-			delete(limits, id)
-		}
-		if len(unknown) == 0 {
-			return limits, nil
-		}
 		return limits, fmt.Errorf("looking up limits of %d keys: %w", len(unknown), err)
 	}
-	for _, id := range ask {
-		limit, exists := read[id]
-		limits[id] = limit
-		k.hold(id, limit, exists, now)
+	for _, id := range unknown {
+		limits[id] = read[id]
 	}
 	return limits, nil
+}
+
+// renewLater has run look up ids. k.mu is held.
+func (k *keyLimits) renewLater(ids []string) {
+	if len(ids) == 0 {
+		return
+	}
+	if k.old == nil {
+		k.old = make(map[string]struct{})
+	}
+	for _, id := range ids {
+		k.old[id] = struct{}{}
+	}
+	select {
+	case k.noted <- struct{}{}:
+	default:
+	}
+}
+
+// run looks up what is old, until ctx ends.
+func (k *keyLimits) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.noted:
+			for k.renew(ctx) {
+			}
+		}
+	}
+}
+
+// renew looks up some of what is old, and reports whether there may be more. With a failure
+// the next report of a key notes it again.
+func (k *keyLimits) renew(ctx context.Context) (more bool) {
+	var ids []string
+	k.mu.Lock()
+	for id := range k.old {
+		if len(ids) == wire.MaxSpendKeys {
+			break
+		}
+		ids = append(ids, id)
+		delete(k.old, id)
+	}
+	k.mu.Unlock()
+	if len(ids) == 0 {
+		return false
+	}
+	_, err := k.look(ctx, ids, renewTime)
+	return err == nil
+}
+
+// look reads the limits of keys from the database, and holds them. Soon after a failure it
+// fails at once.
+func (k *keyLimits) look(ctx context.Context, ids []string, most time.Duration) (map[string]central.KeyLimit, error) {
+	k.mu.Lock()
+	failure, failed := k.failure, k.failed
+	k.mu.Unlock()
+	if failure != nil && time.Since(failed) < lookAgain {
+		return nil, failure
+	}
+	timed, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	now := k.now()
+	read, err := k.read(timed, ids)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.reads = err == nil; err == nil || ctx.Err() == nil { // else it was cut short
+		k.failure, k.failed = err, time.Now()
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		limit, exists := read[id]
+		k.hold(id, limit, exists, now)
+	}
+	return read, nil
 }
 
 // heldOf returns what is held of a key: the zero limit of one that there is not, or that is

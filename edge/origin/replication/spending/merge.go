@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -52,7 +53,7 @@ type Merger struct {
 
 // New returns a Merger, which tells nodes what others spent while it runs.
 func New(cfg Config) *Merger {
-	return &Merger{cfg: cfg, limits: &keyLimits{db: cfg.DB, now: cfg.Now}, wake: make(chan struct{}, 1)}
+	return &Merger{cfg: cfg, limits: &keyLimits{read: cfg.DB.KeyLimits, now: cfg.Now, noted: make(chan struct{}, 1)}, wake: make(chan struct{}, 1)}
 }
 
 // Keys counts the keys whose reports are merged.
@@ -129,8 +130,11 @@ func (m *Merger) send(to ratelimit.Reporter, share *wire.Share) error {
 	return nil
 }
 
-// Run publishes to each node what others spent, until ctx ends.
+// Run publishes to each node what others spent, and looks up old limits, until ctx ends.
 func (m *Merger) Run(ctx context.Context) {
+	var limits sync.WaitGroup
+	limits.Go(func() { m.limits.run(ctx) })
+	defer limits.Wait()
 	forget := time.Tick(forgetEvery)
 	again := time.NewTimer(shareAgain)
 	defer again.Stop()
