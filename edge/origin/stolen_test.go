@@ -1,6 +1,7 @@
 package origin
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -378,5 +379,91 @@ func (f *fixture) gauge(name string, want int) {
 	f.Helper()
 	if _, _, text := f.send("GET", "/metrics", nil, ""); !strings.Contains(string(text), fmt.Sprintf("\n%s %d\n", name, want)) {
 		f.Errorf("%s is not %d", name, want)
+	}
+}
+
+// padded returns a message of as many bytes as NATS takes, most of them elements of a list.
+func padded(begin, element, end string) []byte {
+	n := (wire.MaxPayload - len(begin+element+end)) / len(","+element)
+	return []byte(begin + element + strings.Repeat(","+element, n) + end)
+}
+
+// TestStolenNodeSendsMuch: what is too large is refused before it is decoded, and the origin
+// goes on hearing the other nodes.
+func TestStolenNodeSendsMuch(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	s := newStolen(t, f)
+	honest := f.enrol("honest")
+	bodies := map[string][]byte{
+		wire.VerbSubscribe: padded(`{"v":2,"subscription":{"events":[`, `""`, `]}}`),
+		wire.VerbKey:       padded(`{"v":2,"more":[`, `""`, `]}`),
+		wire.VerbSpend:     padded(`{"v":2,"boot":"b","keys":{`, `"k":{}`, `}}`),
+		wire.VerbLeads:     padded(`{"v":2,"leads":[`, `0`, `]}`),
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	const times = 2
+	for range times {
+		for verb, body := range bodies {
+			reply, err := s.conn.RequestWithContext(ctx, wire.Subject(s.address, verb), body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := `{"v":2,"failure":"invalid"`; !strings.HasPrefix(string(reply.Data), want) {
+				t.Errorf("%s: %s, want %s", verb, reply.Data, want)
+			}
+		}
+		// A status is not answered.
+		if err := s.conn.Publish(wire.Subject(s.id, wire.VerbStatus), padded(`{"v":2,"running":{"counts":{"failures":{`, `"a":1`, `}}}}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	body, _ := json.Marshal(wire.Status{Head: head, Build: "1"})
+	if err := honest.conn.Publish(wire.Subject(honest.id, wire.VerbStatus), body); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("the other node's status is taken in", func() bool {
+		return f.replication.Presence().Report(honest.id).Status.Build == "1"
+	})
+	f.eventually("the status is refused too", func() bool {
+		_, _, text := f.send("GET", "/metrics", nil, "")
+		return strings.Contains(string(text), fmt.Sprintf("edge_origin_node_refusals_total{node=%q,reason=\"too_large\"} %d\n", s.id, times*(len(bodies)+1)))
+	})
+	if !f.replication.Presence().Report(s.id).At.IsZero() {
+		t.Error("a status that is too large was taken in")
+	}
+}
+
+// TestStolenNodeAnswersMuch: what a node answers an operator is bounded in bytes and in length.
+func TestStolenNodeAnswersMuch(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	long := func(list, element string, n int) []byte {
+		return []byte(`{"v":2,"` + list + `":[` + strings.Repeat(element+",", n) + element + `]}`)
+	}
+	for name, answers := range map[string]map[string][]byte{
+		"large": {wire.VerbRequests: padded(`{"v":2,"requests":[`, `{}`, `]}`), wire.VerbLockouts: padded(`{"v":2,"lockouts":[`, `{}`, `]}`)},
+		"long":  {wire.VerbRequests: long("requests", `{}`, wire.MaxRequests), wire.VerbLockouts: long("lockouts", `{}`, wire.MaxLockouts)},
+	} {
+		n := f.enrol(name)
+		for verb, answer := range answers {
+			if _, err := n.conn.Subscribe(wire.ToNode+n.address+"."+verb, func(q *nats.Msg) { _ = q.Respond(answer) }); err != nil { // the origin then says so
+				t.Fatal(err)
+			}
+		}
+		if err := n.conn.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{"/admin/v1/requests", "/admin/v1/lockouts"} {
+		v := f.must(200, "GET", path, nil)
+		if items := v["items"].([]any); len(items) != 0 {
+			t.Errorf("%s: %d are listed", path, len(items))
+		}
+		text, _ := json.Marshal(v["unreached"])
+		if !strings.Contains(string(text), "bytes, more than") || !strings.Contains(string(text), "answer lists") {
+			t.Errorf("%s: unreached are %s", path, text)
+		}
 	}
 }

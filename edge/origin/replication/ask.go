@@ -28,7 +28,10 @@ type NodeAnswer[Reply any] struct {
 // when each has answered or askTime has passed.
 func (s *Server) Lockouts(ctx context.Context, req wire.LockoutsRequest) (all []NodeAnswer[wire.LockoutsReply]) {
 	everyNode := func(store.Node) bool { return true }
-	askAll(ctx, s, wire.VerbLockouts, req, everyNode, func(at NodeAnswer[wire.LockoutsReply]) { all = append(all, at) })
+	askAll(ctx, s, wire.VerbLockouts, req, everyNode, func(at NodeAnswer[wire.LockoutsReply]) {
+		at.bound(len(at.Reply.Lockouts), wire.MaxLockouts)
+		all = append(all, at)
+	})
 	return all
 }
 
@@ -37,7 +40,17 @@ func (s *Server) Lockouts(ctx context.Context, req wire.LockoutsRequest) (all []
 // the other, and returns when each node has answered or askTime has passed.
 func (s *Server) AnsweredRequests(ctx context.Context, region string, req wire.RequestsRequest, each func(NodeAnswer[wire.RequestsReply])) {
 	within := func(n store.Node) bool { return region == "" || n.Region == region }
-	askAll(ctx, s, wire.VerbRequests, req, within, each)
+	askAll(ctx, s, wire.VerbRequests, req, within, func(at NodeAnswer[wire.RequestsReply]) {
+		at.bound(len(at.Reply.Requests), wire.MaxRequests)
+		each(at)
+	})
+}
+
+// bound drops a reply that lists more than a node may.
+func (a *NodeAnswer[Reply]) bound(listed, most int) {
+	if listed > most {
+		a.Reply, a.Err = *new(Reply), fmt.Errorf("the node's answer lists %d, more than %d", listed, most)
+	}
 }
 
 // askAll asks the enrolled nodes that are chosen the same, all at once, and calls each with
@@ -95,11 +108,14 @@ func (s *Server) ask(ctx context.Context, node, verb string, req, reply wire.Mes
 	case err != nil:
 		return err
 	}
-	if err := wire.Decode(m.Data, reply); err != nil {
+	if size, most := len(m.Data), wire.MaxBytes(verb); size > most {
+		return fmt.Errorf("the node's answer has %d bytes, more than %d", size, most)
+	}
+	if err := s.requests.decode(ctx, m.Data, reply); err != nil {
 		return err
 	}
 	if failure := reply.Header().Failure; failure != "" {
-		return fmt.Errorf("the node says %s", failure)
+		return fmt.Errorf("the node says %.40s", failure)
 	}
 	return nil
 }

@@ -214,12 +214,18 @@ func (r *requests) leads(ctx context.Context, node string, req wire.LeadsRequest
 	return reply, nil
 }
 
+// maxEvents bounds the events of a subscription, of which newer nodes may know more.
+const maxEvents = 256
+
 // subscribe judges the target again at the origin, which is where deliveries
 // start from, and the key that the node names. The lookup of the
 // target's name, which may be slow, holds no slot.
 func (r *requests) subscribe(ctx context.Context, node string, req wire.SubscribeRequest) (wire.Message, error) {
 	reply := new(wire.SubscribeReply)
 	s := req.Subscription
+	if len(s.Events) > maxEvents { // an empty one takes five times its bytes while the request waits
+		return reply, fmt.Errorf("%w: %d events, more than %d", store.ErrInvalid, len(s.Events), maxEvents)
+	}
 	if req.WithinMS > 0 {
 		within, cancel := context.WithTimeout(ctx, time.Duration(req.WithinMS)*time.Millisecond)
 		defer cancel()
@@ -230,7 +236,7 @@ func (r *requests) subscribe(ctx context.Context, node string, req wire.Subscrib
 		once = &idempotency.Request{Key: req.Once.Name, Digest: req.Once.Digest}
 	}
 	var kept store.Subscription
-	err := r.slots.run(ctx, node, func() (err error) {
+	err := r.slots.run(ctx, node, 0, func() (err error) {
 		if err = r.validate(ctx, node, req); err == nil && once != nil {
 			kept, err = r.DB.RepeatedSubscription(ctx, s, once)
 		}
@@ -239,14 +245,14 @@ func (r *requests) subscribe(ctx context.Context, node string, req wire.Subscrib
 	if err != nil || once != nil && once.Repeated {
 		return subscribed(once, kept, err)
 	}
-	err = r.names.run(ctx, s.AccountID, func() (err error) {
+	err = r.names.run(ctx, s.AccountID, 0, func() (err error) {
 		reply.Reason, err = r.Guard.Check(ctx, s.TargetURL)
 		return err
 	})
 	if err != nil || reply.Reason != "" {
 		return reply, err
 	}
-	err = r.slots.run(ctx, node, func() (err error) {
+	err = r.slots.run(ctx, node, 0, func() (err error) {
 		kept, err = r.DB.Subscribe(ctx, s, once)
 		return err
 	})

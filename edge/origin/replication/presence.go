@@ -228,7 +228,7 @@ func (p *Presence) admit(ctx context.Context, id, address, region string) error 
 	node, known := p.nodes[id]
 	p.mu.Unlock()
 	if !known {
-		err := p.lookups.run(ctx, "", func() (err error) {
+		err := p.lookups.run(ctx, "", 0, func() (err error) {
 			node, err = p.cfg.DB.Node(ctx, id) // it may have been enrolled at another origin just now
 			return err
 		})
@@ -360,7 +360,7 @@ func (p *Presence) countRefusals(id string) {
 	for _, reason := range grant.Refusals() {
 		p.cfg.ObserveRefusal(id, string(reason), 0)
 	}
-	for _, reason := range []string{RefusedNode, RefusedReply, usage.RefusedCount, usage.RefusedDay} {
+	for _, reason := range []string{RefusedNode, RefusedReply, RefusedSize, usage.RefusedCount, usage.RefusedDay} {
 		p.cfg.ObserveRefusal(id, reason, 0)
 	}
 }

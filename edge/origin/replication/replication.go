@@ -63,6 +63,7 @@ type Config struct {
 const (
 	RefusedNode  = "not_enrolled"  // it is revoked, or not known
 	RefusedReply = "reply_subject" // it asked for an answer to a subject that is not its own
+	RefusedSize  = "too_large"     // it sent more bytes than wire.MaxBytes
 )
 
 // Server answers nodes and pushes to them until it is stopped.

@@ -23,8 +23,10 @@ const (
 	requestTime     = 10 * time.Second // a request that takes longer is given up
 	leadsTime       = 7 * time.Second  // the same of leads, which a node offers again after eight
 	leadsPerRequest = 1000
-	namesOfAccount  = 2 // names of targets that are looked up at once
-	waitingForNames = 4 // for lookups of an account beside them; further ones are refused at once
+	largeMessage    = 64 << 10 // bytes; larger ones take up to 30 times as many while they are decoded
+	largeAtOnce     = 2        // decoded at once
+	namesOfAccount  = 2        // names of targets that are looked up at once
+	waitingForNames = 4        // for lookups of an account beside them; further ones are refused at once
 )
 
 // requests answers the nodes.
@@ -35,6 +37,8 @@ type requests struct {
 	usage    *keyUsage
 	limited  *logging.Limiter // of what nodes can bring about, or a database that is away
 	slots    *slots           // of what partners bring about
+	held     semaphores       // by node: subscriptions that are asked for, which hold no slot all the time
+	large    chan struct{}    // holds one for each large message being decoded
 	names    semaphores       // by account: lookups of names, which hold no slot
 
 	ctx     context.Context // of all requests; ends when stop has waited long enough
@@ -52,6 +56,8 @@ type handler func(context.Context, *nats.Msg) (wire.Message, error)
 func (r *requests) start() error {
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.slots, r.names = newSlots(), semaphores{most: namesOfAccount, waiting: waitingForNames}
+	r.held = semaphores{most: slotsOfNode + waitingOfNode, bytes: bytesOfNode, bytesInAll: bytesInAll}
+	r.large = make(chan struct{}, largeAtOnce)
 	changes := newSlots() // what keeps a node in step waits for nothing that partners bring about
 	leads := newSlotsOf(slotsOfLeads, 1)
 	refills := newSlotsOf(slotsOfRefill, slotsOfRefill)
@@ -62,7 +68,7 @@ func (r *requests) start() error {
 		wire.VerbView:       inSlot(r.slots, decoded(r, wire.VerbView, r.view)),
 		wire.VerbChanges:    inSlot(changes, decoded(r, wire.VerbChanges, r.changes)),
 		wire.VerbLeads:      inTime(leadsTime, inSlot(leads, decoded(r, wire.VerbLeads, r.leads))),
-		wire.VerbSubscribe:  decoded(r, wire.VerbSubscribe, r.subscribe),
+		wire.VerbSubscribe:  inSlot(&r.held, decoded(r, wire.VerbSubscribe, r.subscribe)),
 		wire.VerbRevoke:     inSlot(r.slots, decoded(r, wire.VerbRevoke, r.revoke)),
 		wire.VerbBlob:       inSlot(r.slots, decoded(r, wire.VerbBlob, r.blob)),
 		wire.VerbSignatures: inSlot(r.slots, decoded(r, wire.VerbSignatures, r.signatures)),
@@ -102,7 +108,24 @@ func (r *requests) listen(subs *[]*nats.Subscription, verb, queue string, handle
 // of other nodes.
 func (r *requests) apart(verb string, handle handler) nats.MsgHandler {
 	return func(m *nats.Msg) {
+		handle := bounded(verb, m, handle)
 		r.running.Go(func() { r.serve(verb, m, handle) })
+	}
+}
+
+// errTooLarge is the error of a message that is larger than those of its verb may be.
+var errTooLarge = fmt.Errorf("%w: too large", store.ErrInvalid)
+
+// bounded returns what handles a message: what refuses it if it is too large. Its bytes are
+// dropped at once then, as any number of such messages may come before the first is answered.
+func bounded(verb string, m *nats.Msg, handle handler) handler {
+	size, most := len(m.Data), wire.MaxBytes(verb)
+	if size <= most {
+		return handle
+	}
+	m.Data = nil
+	return func(context.Context, *nats.Msg) (wire.Message, error) {
+		return &wire.Head{}, fmt.Errorf("%w: %d bytes, more than %d", errTooLarge, size, most)
 	}
 }
 
@@ -113,7 +136,7 @@ func (r *requests) heartbeats() nats.MsgHandler {
 	status := decoded(r, wire.VerbStatus, r.status)
 	return func(m *nats.Msg) {
 		if r.presence.knows(nodeOf(m.Subject)) {
-			r.serve(wire.VerbStatus, m, status)
+			r.serve(wire.VerbStatus, m, bounded(wire.VerbStatus, m, status))
 		}
 	}
 }
@@ -127,11 +150,16 @@ func inTime(most time.Duration, handle handler) handler {
 	}
 }
 
+// room bounds what is answered at once.
+type room interface {
+	run(ctx context.Context, node string, size int, fn func() error) error
+}
+
 // inSlot handles a message once there is a slot for its node.
-func inSlot(s *slots, handle handler) handler {
+func inSlot(s room, handle handler) handler {
 	return func(ctx context.Context, m *nats.Msg) (reply wire.Message, err error) {
 		reply = &wire.Head{}
-		err = s.run(ctx, nodeOf(m.Subject), func() error {
+		err = s.run(ctx, nodeOf(m.Subject), len(m.Data), func() error {
 			var err error
 			reply, err = handle(ctx, m)
 			return err
@@ -246,6 +274,9 @@ func (r *requests) noteFailure(verb, node string, failure wire.Failure, err erro
 			r.limited.Warn("room "+node, "a node's report found no room", "node", node, "err", err)
 		}
 	case wire.Invalid:
+		if errors.Is(err, errTooLarge) {
+			r.ObserveRefusal(node, RefusedSize, 1)
+		}
 		r.limited.Warn(node, "a node's request makes no sense", "verb", verb, "node", node, "err", err)
 	}
 }
@@ -282,11 +313,8 @@ func decoded[Req any, PReq interface {
 }](r *requests, verb string, handle func(ctx context.Context, node string, req Req) (wire.Message, error)) handler {
 	return func(ctx context.Context, m *nats.Msg) (wire.Message, error) {
 		var req Req
-		if err := wire.Decode(m.Data, PReq(&req)); err != nil {
-			if v, ok := errors.AsType[wire.VersionError](err); ok {
-				return &wire.Head{}, fmt.Errorf("%w: it speaks version %d, too far from this origin's %d", store.ErrInvalid, int(v), wire.Version)
-			}
-			return &wire.Head{}, fmt.Errorf("%w: %w", store.ErrInvalid, err)
+		if err := r.decodeIn(ctx, verb, m, PReq(&req)); err != nil {
+			return &wire.Head{}, err
 		}
 		node := nodeOf(m.Subject)
 		if verb != wire.VerbStatus { // which must not wait for the database
@@ -304,6 +332,38 @@ func decoded[Req any, PReq interface {
 		}
 		return reply, err
 	}
+}
+
+// decodeIn decodes a request. One for a subscription holds a slot for that time alone.
+func (r *requests) decodeIn(ctx context.Context, verb string, m *nats.Msg, into wire.Message) error {
+	decode := func() error { return r.decode(ctx, m.Data, into) }
+	var err error
+	if verb == wire.VerbSubscribe {
+		err = r.slots.run(ctx, nodeOf(m.Subject), 0, decode)
+	} else {
+		err = decode()
+	}
+	if v, ok := errors.AsType[wire.VersionError](err); ok {
+		return fmt.Errorf("%w: it speaks version %d, too far from this origin's %d", store.ErrInvalid, int(v), wire.Version)
+	}
+	if errors.Is(err, wire.ErrMalformed) {
+		return fmt.Errorf("%w: %w", store.ErrInvalid, err)
+	}
+	return err
+}
+
+// decode decodes what a node sent. Large messages wait for one another: those of many nodes
+// would take more memory than there is.
+func (r *requests) decode(ctx context.Context, data []byte, into wire.Message) error {
+	if len(data) > largeMessage {
+		select {
+		case r.large <- struct{}{}:
+			defer func() { <-r.large }()
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w: %w", store.ErrUnavailable, errBusy, ctx.Err())
+		}
+	}
+	return wire.Decode(data, into)
 }
 
 // nodeOf returns the node that a subject names. NATS lets a node publish under its

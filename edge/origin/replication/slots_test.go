@@ -25,7 +25,7 @@ func TestSlotsOfNodes(t *testing.T) {
 	refused := make(chan error, slotsOfNode+waitingOfNode+1)
 	for range slotsOfNode + waitingOfNode + 1 {
 		held.Go(func() {
-			if err := s.run(ctx, "greedy", hold); err != nil {
+			if err := s.run(ctx, "greedy", 0, hold); err != nil {
 				refused <- err
 			}
 		})
@@ -37,7 +37,7 @@ func TestSlotsOfNodes(t *testing.T) {
 		t.Errorf("beyond those that wait: %v", err)
 	}
 	ran := false
-	if err := s.run(t.Context(), "other", func() error { ran = true; return nil }); err != nil || !ran {
+	if err := s.run(t.Context(), "other", 0, func() error { ran = true; return nil }); err != nil || !ran {
 		t.Errorf("another node: %v", err)
 	}
 	cancel()

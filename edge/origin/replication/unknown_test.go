@@ -65,7 +65,7 @@ func TestLookupsOfUnknownNodes(t *testing.T) {
 	r, failures := unknown(t, slog.New(slog.NewTextHandler(&log, nil)))
 	var held []*semaphore
 	for range lookupsAtOnce + lookupsWaiting {
-		held = append(held, r.presence.lookups.join(""))
+		held = append(held, r.presence.lookups.join("", 0))
 	}
 	ask := func(node string) wire.Failure {
 		r.serve(wire.VerbKey, &nats.Msg{Subject: wire.Subject(node, wire.VerbKey)}, func(context.Context, *nats.Msg) (wire.Message, error) {
@@ -85,7 +85,7 @@ func TestLookupsOfUnknownNodes(t *testing.T) {
 		t.Errorf("the answer to a node that is known is %q", failure)
 	}
 	for _, one := range held {
-		r.presence.lookups.leave("", one)
+		r.presence.lookups.leave("", 0, one)
 	}
 	if failure := ask("node_made_up"); failure != wire.NotEnrolled {
 		t.Errorf("the answer to a node that there is not is %q", failure)

@@ -228,8 +228,8 @@ func (l *Link) Up() bool { return l.conn.IsConnected() }
 
 // Ask sends req and waits for reply until ctx ends. The error wraps
 // host.ErrNotFound or host.ErrLimit if the origin answers so, ErrInvalid if the
-// origin cannot make sense of req, ErrRefused if the key that it names does not
-// grant it, and host.ErrUnavailable if there is no answer now.
+// origin cannot make sense of req, or req is too large, ErrRefused if the key that it
+// names does not grant it, and host.ErrUnavailable if there is no answer now.
 func (l *Link) Ask(ctx context.Context, verb string, req, reply wire.Message) error {
 	began := time.Now()
 	ctx, span := l.cfg.Tracer.Begin(ctx, "origin "+verb)
@@ -263,9 +263,9 @@ func (l *Link) exchange(ctx context.Context, verb string, req, reply wire.Messag
 		return fmt.Errorf("%w: not connected", host.ErrUnavailable)
 	}
 	req.Header().Trace = tracing.Traceparent(ctx)
-	body, err := wire.Encode(req)
+	body, err := encode(verb, req)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if room := l.rooms[verb]; room != nil {
 		select {
@@ -303,6 +303,15 @@ func (l *Link) exchange(ctx context.Context, verb string, req, reply wire.Messag
 	}
 }
 
+// encode returns the text of a message that the origin does not refuse for its size.
+func encode(verb string, m wire.Message) ([]byte, error) {
+	body, err := wire.Encode(m)
+	if size, most := len(body), wire.MaxBytes(verb); err == nil && size > most {
+		err = fmt.Errorf("%T has %d bytes, more than %d", m, size, most)
+	}
+	return body, err
+}
+
 // decode parses a message of the origin's into m.
 func (l *Link) decode(data []byte, m wire.Message) error {
 	err := wire.Decode(data, m)
@@ -325,7 +334,7 @@ func (l *Link) Decode(verb string, data []byte, m wire.Message) bool {
 
 // Send sends a message that gets no answer.
 func (l *Link) Send(verb string, m wire.Message) error {
-	body, err := wire.Encode(m)
+	body, err := encode(verb, m)
 	if err == nil {
 		err = l.conn.Publish(wire.Subject(l.address, verb), body)
 	}
@@ -341,7 +350,7 @@ func (l *Link) Reply(verb string, request *nats.Msg, answer func() wire.Message)
 	if !strings.HasPrefix(request.Reply, wire.Subject(l.address, verb)+".") {
 		return fmt.Errorf("reply to origin's %s: it names another subject than the node's", verb)
 	}
-	body, err := wire.Encode(answer())
+	body, err := encode(verb, answer())
 	if err == nil {
 		err = request.Respond(body)
 	}
