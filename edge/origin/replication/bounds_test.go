@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -120,5 +122,37 @@ func TestEventsAreBounded(t *testing.T) {
 	many := wire.SubscribeRequest{Subscription: store.Subscription{Events: make([]string, maxEvents+1)}}
 	if _, err := (&requests{}).subscribe(t.Context(), "node_1", many); !errors.Is(err, store.ErrInvalid) {
 		t.Error(err)
+	}
+}
+
+// TestStatusesOfANodeInASecond: however much a node says of itself, others are heard.
+func TestStatusesOfANodeInASecond(t *testing.T) {
+	r, failures := unknown(t, slog.New(slog.DiscardHandler))
+	now := time.Unix(1_000_000, 0)
+	r.Now = func() time.Time { return now }
+	r.presence.Put(store.Node{ID: "node_2"})
+	large := `{"v":2` + strings.Repeat(" ", wire.MaxBytes(wire.VerbStatus)-len(`{"v":2}`)) + `}`
+	hear := r.heartbeats()
+	for i, c := range []struct {
+		from, body string // the address that it comes from, and what
+		times      int
+		want       wire.Failure
+		pass       time.Duration
+	}{
+		{from: "region-us.node_1", body: large, times: 2 * statusBytes / wire.MaxBytes(wire.VerbStatus), want: wire.NotEnrolled}, // node_1 is of another
+		{from: "node_1", body: large, times: statusBytes / wire.MaxBytes(wire.VerbStatus)},
+		{from: "node_1", body: large, times: 2, want: wire.Invalid},
+		{from: "node_1", body: `{"v":2}`, times: 1, want: wire.Invalid},
+		{from: "node_2", body: large, times: 1},
+		{from: "node_1", body: large, times: 1, pass: time.Second},
+	} {
+		now = now.Add(c.pass)
+		*failures = nil
+		for range c.times {
+			hear(&nats.Msg{Subject: wire.Subject(c.from, wire.VerbStatus), Data: []byte(c.body)})
+		}
+		if want := slices.Repeat([]wire.Failure{c.want}, c.times); !slices.Equal(*failures, want) {
+			t.Errorf("%d: the failures are %q, want %q", i, *failures, want)
+		}
 	}
 }

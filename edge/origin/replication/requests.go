@@ -131,14 +131,44 @@ func bounded(verb string, m *nats.Msg, handle handler) handler {
 
 // heartbeats serves statuses one after another, so it never waits for the database. That of a
 // node which is not known is left out: the next refresh knows a new node, and its next status
-// comes soon.
+// comes soon. So that no node keeps those of others waiting, few bytes a second of each are
+// decoded.
 func (r *requests) heartbeats() nats.MsgHandler {
-	status := decoded(r, wire.VerbStatus, r.status)
+	status, pace := decoded(r, wire.VerbStatus, r.status), &pace{bytes: make(map[string]int)}
+	paced := func(ctx context.Context, m *nats.Msg) (wire.Message, error) { // once the node is admitted
+		if !pace.admits(nodeOf(m.Subject), len(m.Data), r.Now()) {
+			return &wire.Head{}, fmt.Errorf("%w: statuses of more than %d bytes in a second", errTooLarge, statusBytes)
+		}
+		return status(ctx, m)
+	}
 	return func(m *nats.Msg) {
 		if r.presence.knows(nodeOf(m.Subject)) {
-			r.serve(wire.VerbStatus, m, bounded(wire.VerbStatus, m, status))
+			r.serve(wire.VerbStatus, m, bounded(wire.VerbStatus, m, paced))
 		}
 	}
+}
+
+// statusBytes bounds the statuses of a node that are decoded in a second. One has 2 KB, and
+// a node sends one every two seconds, and at each change of its releases.
+const statusBytes = 256 << 10
+
+// pace counts the bytes of each node in a second.
+type pace struct {
+	mu     sync.Mutex
+	second int64
+	bytes  map[string]int // by node
+}
+
+// admits counts bytes of a node, and reports whether it has not sent too many.
+func (p *pace) admits(node string, size int, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if second := now.Unix(); second != p.second {
+		p.second = second
+		clear(p.bytes)
+	}
+	p.bytes[node] += size
+	return p.bytes[node] <= statusBytes
 }
 
 // inTime gives a message less time than requestTime.
