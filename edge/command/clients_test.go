@@ -1,6 +1,7 @@
 package command
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"partneredge/edge/adminapi"
 	"partneredge/edge/node/openapi"
 )
 
@@ -78,9 +80,10 @@ func TestDocumentTools(t *testing.T) {
 	}
 	d := startDevForTest(t, t.TempDir())
 	key := d.account.Keys.Test
+	fireAtOnce(t, d, 3)
 	run := func(t *testing.T, program string, args ...string) {
 		t.Helper()
-		const want = `[true,1,1,"Okafor",64,true,"invalid_lead"]`
+		const want = `[true,1,1,"Okafor",64,true,"invalid_lead",3]`
 		if got := strings.TrimSpace(output(t, program, append(args, d.nodes[0].URL(), key)...)); got != want {
 			t.Errorf("the client says %s, want %s", got, want)
 		}
@@ -102,19 +105,21 @@ func TestDocumentTools(t *testing.T) {
 			t.Errorf("the guide's client says %s", got)
 		}
 	}
+	own := func(program string) string { return strings.ReplaceAll(program, "example.com/partner/", "clients/") }
 	t.Run("oapi-codegen", func(t *testing.T) {
 		write(t, "go/openapi/openapi.go", []byte(output(t, tool["oapi-codegen"], document)))
 		copied(t, "go/main.go", "go/main.go")
+		write(t, "go/firings.go", []byte(own(commandsOf(t, "pagination", "go")[0])))
 		write(t, "go/go.mod", []byte("module clients\n\ngo 1.26\n"))
 		output(t, "go", "-C", "go", "mod", "tidy")
 		output(t, "go", "-C", "go", "build", "-o", "client", ".")
 		run(t, filepath.Join(dir, "go/client"))
-		write(t, "go/main.go", []byte(strings.ReplaceAll(commandsOf(t, "clients", "go")[0], "example.com/partner/", "clients/")))
+		write(t, "go/main.go", []byte(own(commandsOf(t, "clients", "go")[0])))
 		output(t, "go", "-C", "go", "build", "-o", "guide", ".")
 		guided(t, filepath.Join(dir, "go/guide"))
 	})
 	t.Run("typescript", func(t *testing.T) {
-		for _, name := range []string{"openapi-typescript.ts", "hey-api.ts", "tsconfig.json"} {
+		for _, name := range []string{"openapi-typescript.mts", "hey-api.ts", "tsconfig.json"} {
 			copied(t, name, name)
 		}
 		if err := os.Symlink(filepath.Dir(filepath.Dir(tool["tsc"])), filepath.Join(dir, "node_modules")); err != nil {
@@ -130,12 +135,40 @@ func TestDocumentTools(t *testing.T) {
 		write(t, "schema.ts", schema)
 		output(t, tool["openapi-ts"], "-i", document, "-o", "hey")
 		write(t, "lead.mts", []byte(commandsOf(t, "clients", "ts")[0]))
+		write(t, "firings.mts", []byte(commandsOf(t, "pagination", "ts")[0]))
 		typed := strings.Replace(commandsOf(t, "verifying", "js")[0], "function verify(header, body, secret) {", strings.TrimSpace(commandsOf(t, "verifying", "ts")[0]), 1)
 		write(t, "receiver.mts", []byte(typed))
 		output(t, tool["tsc"], "-p", ".")
-		run(t, "node", "out/openapi-typescript.js")
+		run(t, "node", "out/openapi-typescript.mjs")
 		run(t, "node", "out/hey-api.js")
 		guided(t, "node", "out/lead.mjs")
+	})
+}
+
+// fireAtOnce records firings at one time, which the origin sets a microsecond apart.
+func fireAtOnce(t *testing.T, d *devProcess, n int) {
+	t.Helper()
+	admin := &adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token()}
+	for range n {
+		if err := admin.Call(t.Context(), "POST", "/accounts/"+d.account.AccountID+"/sentinel-firings",
+			map[string]any{"sentinel_name": "stale_lead", "trigger_data": map[string]int{"days": 9}, "action_taken": "task_created",
+				"triggered_at": "2026-03-02T14:05:11.201934Z"}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, "the node to have the firings", func() bool {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", d.nodes[0].URL()+"/api/v2/public/sentinels/firings", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+d.account.Keys.Test)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		var page struct{ Count int }
+		return json.NewDecoder(resp.Body).Decode(&page) == nil && page.Count == n
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -156,6 +157,24 @@ func TestNoKeyTwice(t *testing.T) {
 			_, _ = d.Token()
 		}
 		value()
+	}
+}
+
+// TestCursorIsText holds next_cursor to the type and format of the parameter that it is
+// sent back as: generators read times into types with fewer digits.
+func TestCursorIsText(t *testing.T) {
+	list := document(t).Operation("GET", "/api/v2/public/sentinels/firings")
+	var cursor, next map[string]any
+	for _, p := range list.Parameters {
+		if p.Name == "cursor" {
+			cursor, _ = p.Schema.Value.(map[string]any)
+		}
+	}
+	page := document(t).Follow(list.Responses["200"].Content["application/json"].Schema.Value)
+	properties, _ := page["properties"].(map[string]any)
+	next, _ = properties["next_cursor"].(map[string]any)
+	if want := []any{cursor["type"], "null"}; cursor["type"] != "string" || !reflect.DeepEqual(next["type"], want) || next["format"] != cursor["format"] {
+		t.Errorf("cursor is %v %v, next_cursor %v %v", cursor["type"], cursor["format"], next["type"], next["format"])
 	}
 }
 

@@ -14,6 +14,12 @@ async function main() {
   const profile = must(await getAgent());
   const { insights } = must(await listInsights({ query: { limit: 1 } }));
   const page = must(await listFirings({ query: { limit: 1 } }));
+  let all = 0;
+  for (let cursor: string | undefined | null; cursor !== null; ) {
+    const next = must(await listFirings({ query: { limit: 1, cursor } }));
+    all += next.firings.length;
+    cursor = next.next_cursor;
+  }
   const { lead } = must(
     await createLead({
       headers: { "Idempotency-Key": "hey-api" },
@@ -26,7 +32,7 @@ async function main() {
   console.log(
     JSON.stringify([
       profile.account.name.length > 0, insights.length, page.limit, lead.last_name, made.secret.length, revoked.ok,
-      refused.error?.error,
+      refused.error?.error, all,
     ]),
   );
 }

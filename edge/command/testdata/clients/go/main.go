@@ -1,4 +1,5 @@
-// Clients calls all six endpoints with the client that oapi-codegen generates.
+// Clients calls all six endpoints with the client that oapi-codegen generates. The guide's
+// function firings is in a file beside it.
 package main
 
 import (
@@ -35,9 +36,13 @@ func run(ctx context.Context, base, key string) error {
 	if err != nil || insights.JSON200 == nil {
 		return fmt.Errorf("list insights: %w %s", err, insights.Body)
 	}
-	firings, err := api.ListFiringsWithResponse(ctx, &openapi.ListFiringsParams{Limit: &one})
-	if err != nil || firings.JSON200 == nil {
-		return fmt.Errorf("list firings: %w %s", err, firings.Body)
+	page, err := api.ListFiringsWithResponse(ctx, &openapi.ListFiringsParams{Limit: &one})
+	if err != nil || page.JSON200 == nil {
+		return fmt.Errorf("list firings: %w %s", err, page.Body)
+	}
+	all, err := firings(ctx, api, 1)
+	if err != nil {
+		return err
 	}
 	name, email, status, text, idempotency := "Sam Okafor", "sam@example.com", openapi.ExpressWritten, "I agree.", "oapi-codegen"
 	lead, err := api.CreateLeadWithResponse(ctx, &openapi.CreateLeadParams{IdempotencyKey: &idempotency}, openapi.LeadRequest{
@@ -63,7 +68,7 @@ func run(ctx context.Context, base, key string) error {
 		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode([]any{
-		profile.JSON200.Account.Name != "", len(insights.JSON200.Insights), firings.JSON200.Limit, *lead.JSON201.Lead.LastName,
-		len(made.JSON201.Secret), revoked.JSON200.Ok, refusal.Error,
+		profile.JSON200.Account.Name != "", len(insights.JSON200.Insights), page.JSON200.Limit, *lead.JSON201.Lead.LastName,
+		len(made.JSON201.Secret), revoked.JSON200.Ok, refusal.Error, len(all),
 	})
 }

@@ -1,5 +1,6 @@
 import createClient from "openapi-fetch";
-import type { paths } from "./schema";
+import type { paths } from "./schema.js";
+import { firings } from "./firings.mjs";
 
 const [base, key] = process.argv.slice(2) as [string, string];
 
@@ -14,6 +15,8 @@ async function main() {
   const profile = must(await api.GET("/api/v2/public/agents/me"));
   const { insights } = must(await api.GET("/api/v2/public/coaching/insights", { params: { query: { limit: 1 } } }));
   const page = must(await api.GET("/api/v2/public/sentinels/firings", { params: { query: { limit: 1 } } }));
+  let all = 0;
+  for await (const _ of firings(api, 1)) all++;
   const { lead } = must(
     await api.POST("/api/v2/public/leads", {
       params: { header: { "Idempotency-Key": "typescript" } },
@@ -31,7 +34,7 @@ async function main() {
   console.log(
     JSON.stringify([
       profile.account.name.length > 0, insights.length, page.limit, lead.last_name, made.secret.length, revoked.ok,
-      refused.error?.error,
+      refused.error?.error, all,
     ]),
   );
 }
