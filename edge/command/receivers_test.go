@@ -91,13 +91,14 @@ func dialReceiver(t *testing.T, address string) net.Conn {
 }
 
 // deliver posts a body to a receiver, with a header of the signature unless that is nil,
-// byte for byte: clients would refuse some. It returns the status.
+// byte for byte: clients would refuse some. The headers that are not signed are false. It
+// returns the status.
 func deliver(t *testing.T, address string, header *string, body string) int {
 	t.Helper()
 	conn := dialReceiver(t, address)
 	defer conn.Close()
 	var b strings.Builder
-	fmt.Fprintf(&b, "POST /hook HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\nConnection: close\r\nX-Svc-Event-Id: evt_1\r\n", address, len(body))
+	fmt.Fprintf(&b, "POST /hook HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\nConnection: close\r\nX-Svc-Event: false\r\nX-Svc-Event-Id: evt_false\r\n", address, len(body))
 	if header != nil {
 		fmt.Fprintf(&b, "X-Svc-Signature: %s\r\n", *header)
 	}
@@ -160,7 +161,7 @@ func refusesLength(t *testing.T, address, length string) {
 
 // TestDocsReceivers posts the vectors to each of the guide's receivers, which runs by the
 // vectors' clock and otherwise as it stands, after what strangers may send. It holds that
-// none starts without a secret.
+// each takes type and id from the signed body, and that none starts without a secret.
 func TestDocsReceivers(t *testing.T) {
 	secret, all := readVectors(t)
 	for language, r := range receivers {
@@ -171,14 +172,22 @@ func TestDocsReceivers(t *testing.T) {
 			for _, length := range []string{"-1", "ten", strings.Repeat("9", 5000)} {
 				refusesLength(t, address, length)
 			}
+			events := 0
 			for _, v := range all {
 				want := http.StatusUnauthorized
-				if v.Valid {
+				if v.Valid && v.Body == "" {
+					want = http.StatusBadRequest
+				} else if v.Valid {
 					want = http.StatusNoContent
+					events++
 				}
 				if got := deliver(t, address, v.Header, v.Body); got != want {
 					t.Errorf("%s: %d, want %d\n%s", v.Name, got, want, out)
 				}
+			}
+			await(t, "the receiver to have printed all events", func() bool { return strings.Count(out.String(), `"changed_at"`) == events })
+			if said := out.String(); strings.Count(said, "deal.stage_changed evt_01kanqf8t0fk3v5x7z9b1d3f5h {") != events || strings.Contains(said, "evt_false") {
+				t.Errorf("the receiver prints\n%s", said)
 			}
 			dir := t.TempDir()
 			if err := os.WriteFile(filepath.Join(dir, r.file), []byte(program), 0o600); err != nil {
