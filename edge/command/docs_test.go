@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -62,6 +63,10 @@ func TestDocsSamples(t *testing.T) {
 			needTool(t, command[0])
 			if command[0] == "sh" {
 				needTool(t, "curl")
+				needTool(t, "openssl")
+			}
+			if once := strings.Contains(m[3], "Idempotency-Key"); once != slices.Contains([]string{"createLead", "subscribe"}, operation) {
+				t.Errorf("has an Idempotency-Key: %t\n%s", once, html.UnescapeString(m[3]))
 			}
 			dir := t.TempDir()
 			if err := os.WriteFile(filepath.Join(dir, command[len(command)-1]), []byte(html.UnescapeString(m[3])), 0o600); err != nil {

@@ -58,8 +58,8 @@ func accessRefusals() []Refusal {
 		{413, "payload_too_large", "The body is larger than 64 KiB.", "Send less: no body of this API needs that much.", nil},
 		{431, "header_too_large", "The request's line and headers are larger than 16 KiB.",
 			"Send fewer headers, or shorter ones: the API reads Authorization, Content-Type and Idempotency-Key. Far larger ones (about 35 KiB over HTTP/1.1; 32 KiB over HTTP/2, counting 32 bytes extra per header) are refused before they are read to their end, without JSON or a request id.", nil},
-		{500, "internal_error", "The service could not answer now, for instance because a node cannot reach the origin. Nothing was half done.",
-			"Send it again after Retry-After, then with twice the wait each time, and give up after ten minutes. Use an Idempotency-Key with POST. Tell us the X-Request-Id if it lasts.", nil},
+		{500, "internal_error", "The service could not answer now, for instance because a node cannot reach the origin. A POST may have been done although its answer was lost or 500.",
+			"Send it again after Retry-After, then with twice the wait each time, and give up after ten minutes. Send a POST again with the same Idempotency-Key: without one, a lead may be kept twice. Tell us the X-Request-Id if it lasts.", nil},
 	}
 }
 

@@ -16,6 +16,8 @@ type sample struct{ Language, Run, Text string }
 // call describes the request that a sample makes.
 type call struct {
 	method, path, query, key, body string
+
+	once bool // with an Idempotency-Key, so that it can be sent again
 }
 
 var parameter = regexp.MustCompile(`\{([^}]*)\}`)
@@ -45,6 +47,9 @@ func samples(s *specification, o operation, op object) []sample {
 	query := url.Values{}
 	for _, p := range op.list("parameters") {
 		q := s.resolve(p)
+		if q.text("in") == "header" && q.text("name") == "Idempotency-Key" {
+			c.once = true
+		}
 		if q.text("in") == "query" && q.get("example") != nil && q.object("schema").text("type") == "integer" {
 			query.Set(q.text("name"), fmt.Sprint(q.get("example")))
 		}
@@ -78,13 +83,22 @@ func (c call) target(write func(variable string) string) string {
 	}) + c.query
 }
 
+// sameAgain is what samples say beside the Idempotency-Key that they make.
+const sameAgain = "the same when you send it again"
+
 func (c call) curl() string {
 	var b strings.Builder
+	if c.once {
+		b.WriteString("once=$(openssl rand -hex 16) # " + sameAgain + "\n")
+	}
 	b.WriteString("curl ")
 	if c.method != "GET" && c.body == "" {
 		b.WriteString("-X " + c.method + " ")
 	}
 	fmt.Fprintf(&b, "\"$EDGE_URL%s\" \\\n  -H \"Authorization: Bearer $%s\"", c.target(func(v string) string { return "$" + v }), c.key)
+	if c.once {
+		b.WriteString(" \\\n  -H \"Idempotency-Key: $once\"")
+	}
 	if c.body != "" {
 		fmt.Fprintf(&b, " \\\n  -H \"Content-Type: application/json\" \\\n  -d '%s'", strings.ReplaceAll(c.body, "'", `'\''`))
 	}
@@ -99,14 +113,22 @@ func (c call) node() string {
 	})
 	var b strings.Builder
 	fmt.Fprintf(&b, "const { %s } = process.env;\n", strings.Join(names, ", "))
+	if c.once {
+		b.WriteString("const once = crypto.randomUUID(); // " + sameAgain + "\n")
+	}
 	fmt.Fprintf(&b, "const answer = await fetch(`${EDGE_URL}%s`, {\n", target)
 	if c.method != "GET" {
 		fmt.Fprintf(&b, "  method: %q,\n", c.method)
 	}
-	if c.body == "" {
-		fmt.Fprintf(&b, "  headers: { Authorization: `Bearer ${%s}` },\n", c.key)
-	} else {
-		fmt.Fprintf(&b, "  headers: { Authorization: `Bearer ${%s}`, \"Content-Type\": \"application/json\" },\n", c.key)
+	headers := fmt.Sprintf("Authorization: `Bearer ${%s}`", c.key)
+	if c.body != "" {
+		headers += `, "Content-Type": "application/json"`
+	}
+	if c.once {
+		headers += `, "Idempotency-Key": once`
+	}
+	fmt.Fprintf(&b, "  headers: { %s },\n", headers)
+	if c.body != "" {
 		fmt.Fprintf(&b, "  body: JSON.stringify(%s),\n", indent(c.body, "  "))
 	}
 	return b.String() + "});\nconsole.log(answer.status, await answer.json());\n"
@@ -114,7 +136,12 @@ func (c call) node() string {
 
 func (c call) python() string {
 	var b strings.Builder
-	b.WriteString("import json, os, urllib.request\n\nenv = os.environ\nrequest = urllib.request.Request(\n")
+	if c.once {
+		b.WriteString("import json, os, urllib.request, uuid\n\nonce = str(uuid.uuid4())  # " + sameAgain + "\n")
+	} else {
+		b.WriteString("import json, os, urllib.request\n\n")
+	}
+	b.WriteString("env = os.environ\nrequest = urllib.request.Request(\n")
 	target := c.target(func(v string) string { return `" + env["` + v + `"] + "` })
 	fmt.Fprintf(&b, "    env[\"EDGE_URL\"] + %s,\n", strings.TrimSuffix(fmt.Sprintf("\"%s\"", target), ` + ""`))
 	if c.method != "GET" {
@@ -123,6 +150,9 @@ func (c call) python() string {
 	headers := fmt.Sprintf(`"Authorization": "Bearer " + env[%q]`, c.key)
 	if c.body != "" {
 		headers += `, "Content-Type": "application/json"`
+	}
+	if c.once {
+		headers += `, "Idempotency-Key": once`
 	}
 	fmt.Fprintf(&b, "    headers={%s},\n", headers)
 	if c.body != "" {
@@ -140,10 +170,15 @@ func (c call) golang() string {
 		imports = "\t\"strings\"\n"
 		header = "\treq.Header.Set(\"Content-Type\", \"application/json\")\n"
 	}
+	random := ""
+	if c.once {
+		random = "\t\"crypto/rand\"\n"
+		header += "\treq.Header.Set(\"Idempotency-Key\", rand.Text()) // " + sameAgain + "\n"
+	}
 	return fmt.Sprintf(`package main
 
 import (
-	"fmt"
+%s	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -167,7 +202,7 @@ func main() {
 	}
 	fmt.Println(answer.StatusCode, string(body))
 }
-`, imports, c.method, target, body, c.key, header)
+`, random, imports, c.method, target, body, c.key, header)
 }
 
 // indent begins each line but the first with prefix.
