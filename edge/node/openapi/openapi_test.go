@@ -196,6 +196,23 @@ func TestEventsOfTheDocument(t *testing.T) {
 	}
 }
 
+// TestOlderEventsOfTheDocument holds that readers are told to ignore an older event only
+// where it would put back a value of the same deal or goal: any other would be lost.
+func TestOlderEventsOfTheDocument(t *testing.T) {
+	replaces := map[string]string{"deal.stage_changed": "`deal_id`", "goal.pace_changed": "`goal_id`"}
+	d := document(t)
+	for name, event := range d.Events {
+		envelope := d.Follow(event.Request.Content["application/json"].Schema.Value)
+		properties, _ := envelope["properties"].(map[string]any)
+		created, _ := properties["created_at"].(map[string]any)
+		said := fmt.Sprint(created["description"])
+		id := replaces[name]
+		if id != "" && !strings.Contains(said, "ignore an older event of the same "+id) || id == "" && (strings.Contains(said, "ignore") || !strings.Contains(said, "keep each")) {
+			t.Errorf("%s: its created_at says %s", name, said)
+		}
+	}
+}
+
 func TestHandler(t *testing.T) {
 	h := openapi.Handler()
 	tests := []struct {
