@@ -27,9 +27,10 @@ import (
 //go:embed schema.json
 var metaSchema []byte
 
-// Names for the two documents; nothing is loaded from there.
+// Names for the documents; nothing is loaded from there.
 const (
 	documentURL = "https://openapitest.invalid/openapi.json"
+	closedURL   = "https://openapitest.invalid/closed.json"
 	metaURL     = "https://openapitest.invalid/schema.json"
 )
 
@@ -62,13 +63,42 @@ func Read(text []byte) (*Document, error) {
 		return nil, err
 	}
 	d.root = value.(map[string]any) // else it would not fit
-	if err := d.compiler.AddResource(documentURL, value); err != nil {
-		return nil, fmt.Errorf("reading an OpenAPI document: %w", err)
+	for at, v := range map[string]any{documentURL: value, closedURL: closed(value)} {
+		if err := d.compiler.AddResource(at, v); err != nil {
+			return nil, fmt.Errorf("reading an OpenAPI document: %w", err)
+		}
 	}
 	if err := errors.Join(d.checkReferences("", value), d.readServers(), d.readSchemas(), d.readPaths()); err != nil {
 		return nil, err
 	}
 	return d, nil
+}
+
+// closed returns a copy of a document in which objects with properties have no others, and
+// texts of an x-extensible-enum no other value. Clients take what a later version of the
+// service may write; this version writes only what its document names.
+func closed(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		copied := make(map[string]any, len(value)+1)
+		for name, v := range value {
+			copied[name] = closed(v)
+		}
+		if _, isObject := value["properties"].(map[string]any); isObject && value["additionalProperties"] == nil {
+			copied["additionalProperties"] = false
+		}
+		if known, extensible := value["x-extensible-enum"].([]any); extensible {
+			copied["enum"] = known
+		}
+		return copied
+	case []any:
+		copied := make([]any, len(value))
+		for i, v := range value {
+			copied[i] = closed(v)
+		}
+		return copied
+	}
+	return value
 }
 
 // openAPI is the schema of OpenAPI documents. It takes longer to compile than a document.
@@ -176,16 +206,23 @@ type Schema struct {
 	Value any
 
 	compiled *jsonschema.Schema
-	types    []string // "integer", of a value that is written as text
+	open     *jsonschema.Schema // as the document has it
+	types    []string           // "integer", of a value that is written as text
 }
 
-// schema compiles the schema at a pointer.
-func (d *Document) schema(at string, value any) (*Schema, error) {
-	compiled, err := d.compiler.Compile(documentURL + "#" + at)
+// schema compiles the schema at a pointer, which is closed if the service writes its values.
+func (d *Document) schema(at string, value any, writes bool) (*Schema, error) {
+	open, err := d.compiler.Compile(documentURL + "#" + at)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", at, err)
 	}
-	s := &Schema{Value: value, compiled: compiled}
+	compiled := open
+	if writes {
+		if compiled, err = d.compiler.Compile(closedURL + "#" + at); err != nil {
+			return nil, fmt.Errorf("%s: %w", at, err)
+		}
+	}
+	s := &Schema{Value: value, compiled: compiled, open: open}
 	from := compiled
 	for range maxReferences {
 		if from.Types != nil {
@@ -205,13 +242,14 @@ func (d *Document) readSchemas() error {
 	all, _ := schemas.(map[string]any)
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		_, err := d.schema(pointer("/components/schemas", name), all[name])
+		_, err := d.schema(pointer("/components/schemas", name), all[name], true)
 		problems = append(problems, err)
 	}
 	return errors.Join(problems...)
 }
 
-// Check returns an error unless text is JSON that fits the schema.
+// Check returns an error unless text is JSON that fits the schema. Of what the service
+// writes, answers and events, it takes only what the schema names.
 func (s *Schema) Check(text []byte) error {
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
@@ -220,8 +258,12 @@ func (s *Schema) Check(text []byte) error {
 	return s.compiled.Validate(value)
 }
 
-// CheckValue returns an error unless a value of the document's fits the schema.
+// CheckValue is Check for a value of the document's.
 func (s *Schema) CheckValue(value any) error { return s.compiled.Validate(value) }
+
+// CheckLater is CheckValue for what a later version of the service may write: it takes all
+// that the document allows.
+func (s *Schema) CheckLater(value any) error { return s.open.Validate(value) }
 
 // checkText is Check for a value of a parameter or a header, which is written as text.
 func (s *Schema) checkText(text string) error {

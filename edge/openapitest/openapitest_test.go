@@ -61,9 +61,9 @@ const document = `{
       "Quote": {
         "type": "object",
         "required": ["text"],
-        "additionalProperties": false,
         "properties": {
           "text": {"type": "string"},
+          "mood": {"type": "string", "x-extensible-enum": ["dry", "warm"]},
           "at": {"type": "string", "format": "date-time"},
           "source": {"type": "string", "format": "uri"},
           "number": {"type": "integer"}
@@ -196,7 +196,7 @@ func TestCheckRequest(t *testing.T) {
 		{"PUT", "/api/quotes/quo_1", `{"text":`, nil, "no JSON"},
 		{"PUT", "/api/quotes/quo_1", `{"text":"x"} {}`, nil, "no JSON"},
 		{"PUT", "/api/quotes/quo_1", `{}`, nil, "missing property 'text'"},
-		{"PUT", "/api/quotes/quo_1", `{"text":"x","by":"y"}`, nil, "additional properties 'by'"},
+		{"PUT", "/api/quotes/quo_1", `{"text":"x","by":"y","mood":"odd"}`, nil, ""},
 		{"PUT", "/api/quotes/quo_1", `null`, nil, "got null, want object"},
 	} {
 		req := httptest.NewRequest(tt.method, tt.target, nil)
@@ -241,6 +241,8 @@ func TestCheckResponse(t *testing.T) {
 		{get, 200, "5", `{"text":1}`, "got number, want string"},
 		{get, 200, "5", `{"text":"x","number":1.5}`, "want integer"},
 		{get, 200, "5", `{"text":"x","more":1}`, "additional properties 'more'"},
+		{get, 200, "5", `{"text":"x","mood":"warm"}`, ""},
+		{get, 200, "5", `{"text":"x","mood":"odd"}`, "value must be one of 'dry', 'warm'"},
 		{get, 200, "5", `{"text":"x","at":"2026-01-02 00:00"}`, "is not valid date-time"},
 		{get, 200, "5", `{"text":"x","source":"not one"}`, "is not valid uri"},
 		{put, 204, "", ``, ""},
@@ -268,6 +270,7 @@ func TestEvent(t *testing.T) {
 	req.Header.Set("X-Event", "quoted")
 	held(t, "with it", quoted.CheckRequest(req, []byte(`{"text":"x"}`)), "")
 	held(t, "another body", quoted.CheckRequest(req, []byte(`{"text":true}`)), "got boolean, want string")
+	held(t, "an unnamed field", quoted.CheckRequest(req, []byte(`{"text":"x","more":1}`)), "additional properties 'more'")
 }
 
 func TestExamplesAndReferences(t *testing.T) {
@@ -277,7 +280,10 @@ func TestExamplesAndReferences(t *testing.T) {
 	if media.Schema.CheckValue("x") == nil {
 		t.Error("a text fits a schema of objects")
 	}
-	if quote := d.Follow(media.Schema.Value); quote["additionalProperties"] != false {
+	later := map[string]any{"text": "x", "more": "y", "mood": "odd"}
+	held(t, "what a later version may write", media.Schema.CheckLater(later), "")
+	held(t, "the same of this version", media.Schema.CheckValue(later), "additional properties 'more'")
+	if quote := d.Follow(media.Schema.Value); quote["type"] != "object" {
 		t.Errorf("followed to %v", quote)
 	}
 	if nowhere := d.Follow(map[string]any{"$ref": "#/components/nothing"}); nowhere != nil {

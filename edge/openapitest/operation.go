@@ -94,7 +94,7 @@ func (d *Document) readPaths() error {
 		at, item := r.follow(pointer("/paths", path), value)
 		for method, value := range members(item) {
 			if slices.Contains(methods, method) {
-				o := r.operation(at, item, method, value)
+				o := r.operation(at, item, method, value, false)
 				o.Path = path
 				r.checkTemplate(at, o)
 				d.Operations = append(d.Operations, o)
@@ -107,12 +107,14 @@ func (d *Document) readPaths() error {
 			r.fail(at, "no method post")
 			continue
 		}
-		d.Events[name] = r.operation(at, item, "post", item["post"])
+		d.Events[name] = r.operation(at, item, "post", item["post"], true)
 	}
 	return errors.Join(r.problems...)
 }
 
-func (r *reader) operation(at string, item map[string]any, method string, value any) *Operation {
+// operation reads an operation of the service, or an event: its request is what the service
+// writes.
+func (r *reader) operation(at string, item map[string]any, method string, value any, event bool) *Operation {
 	o := &Operation{Method: strings.ToUpper(method), bases: r.bases, Responses: make(map[string]*Response)}
 	own := pointer(at, method)
 	operation := r.Follow(value)
@@ -122,7 +124,7 @@ func (r *reader) operation(at string, item map[string]any, method string, value 
 	}{{pointer(own, "parameters"), operation["parameters"]}, {pointer(at, "parameters"), item["parameters"]}} {
 		values, _ := list.values.([]any)
 		for i, v := range values {
-			p := r.parameter(pointer(list.at, fmt.Sprint(i)), v)
+			p := r.parameter(pointer(list.at, fmt.Sprint(i)), v, event)
 			known := slices.ContainsFunc(o.Parameters, func(q *Parameter) bool { return q.In == p.In && q.Name == p.Name })
 			if !known { // an operation's parameter replaces that of its path
 				o.Parameters = append(o.Parameters, p)
@@ -132,14 +134,14 @@ func (r *reader) operation(at string, item map[string]any, method string, value 
 	if body := operation["requestBody"]; body != nil {
 		at, body := r.follow(pointer(own, "requestBody"), body)
 		required, _ := body["required"].(bool)
-		o.Request = &Body{Required: required, Content: r.content(at, body)}
+		o.Request = &Body{Required: required, Content: r.content(at, body, event)}
 	}
 	for status, v := range members(operation["responses"]) {
 		at, response := r.follow(pointer(pointer(own, "responses"), status), v)
-		answer := &Response{Content: r.content(at, response)}
+		answer := &Response{Content: r.content(at, response, !event)}
 		for name, v := range members(response["headers"]) {
 			at, header := r.follow(pointer(pointer(at, "headers"), name), v)
-			answer.Headers = append(answer.Headers, r.described(at, header, name, "header"))
+			answer.Headers = append(answer.Headers, r.described(at, header, name, "header", !event))
 		}
 		o.Responses[status] = answer
 	}
@@ -151,25 +153,25 @@ func (r *reader) operation(at string, item map[string]any, method string, value 
 	return o
 }
 
-func (r *reader) parameter(at string, value any) *Parameter {
+func (r *reader) parameter(at string, value any, writes bool) *Parameter {
 	at, p := r.follow(at, value)
 	name, _ := p["name"].(string)
 	in, _ := p["in"].(string)
 	if !slices.Contains([]string{"path", "query", "header"}, in) {
 		r.fail(at, "parameters in %q are not compared", in)
 	}
-	return r.described(at, p, name, in)
+	return r.described(at, p, name, in, writes)
 }
 
 // described reads what a parameter and a header have in common.
-func (r *reader) described(at string, value map[string]any, name, in string) *Parameter {
+func (r *reader) described(at string, value map[string]any, name, in string, writes bool) *Parameter {
 	required, _ := value["required"].(bool)
 	p := &Parameter{Name: name, In: in, Required: required}
 	if value["schema"] == nil {
 		r.fail(at, "no schema: values of other forms are not compared")
 		return p
 	}
-	if p.Schema = r.compile(pointer(at, "schema"), value["schema"]); p.Schema != nil {
+	if p.Schema = r.compile(pointer(at, "schema"), value["schema"], writes); p.Schema != nil {
 		for _, t := range p.Schema.types {
 			if t == "array" || t == "object" {
 				r.fail(at, "values of the type %s are not compared", t)
@@ -179,13 +181,14 @@ func (r *reader) described(at string, value map[string]any, name, in string) *Pa
 	return p
 }
 
-func (r *reader) content(at string, value map[string]any) map[string]*Media {
+// content reads bodies, which the service writes or reads.
+func (r *reader) content(at string, value map[string]any, writes bool) map[string]*Media {
 	all := make(map[string]*Media)
 	for kind, v := range members(value["content"]) {
 		at, media := r.follow(pointer(pointer(at, "content"), kind), v)
 		m := &Media{Examples: make(map[string]any)}
 		if schema, ok := media["schema"]; ok {
-			m.Schema = r.compile(pointer(at, "schema"), schema)
+			m.Schema = r.compile(pointer(at, "schema"), schema, writes)
 		}
 		if example, ok := media["example"]; ok {
 			m.Examples["example"] = example
@@ -198,8 +201,8 @@ func (r *reader) content(at string, value map[string]any) map[string]*Media {
 	return all
 }
 
-func (r *reader) compile(at string, value any) *Schema {
-	s, err := r.schema(at, value)
+func (r *reader) compile(at string, value any, writes bool) *Schema {
+	s, err := r.schema(at, value, writes)
 	if err != nil {
 		r.problems = append(r.problems, err)
 	}

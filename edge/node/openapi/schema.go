@@ -3,6 +3,7 @@ package openapi
 import (
 	"fmt"
 	"html/template"
+	"slices"
 	"strings"
 )
 
@@ -12,6 +13,7 @@ type field struct {
 	Required    bool
 	Description template.HTML
 	Values      []string // all that it may be; none: anything of its type
+	Extensible  bool     // there may be further values later
 }
 
 // deepest bounds the depth of objects in objects that is drawn.
@@ -72,7 +74,9 @@ func (s *specification) field(name string, schema object, required bool) field {
 	if c := actual.get("const"); c != nil {
 		f.Values = []string{fmt.Sprint(c)}
 	}
-	for _, v := range actual.list("enum") {
+	further := actual.list("x-extensible-enum")
+	f.Extensible = len(further) > 0
+	for _, v := range slices.Concat(actual.list("enum"), further) {
 		if v != nil {
 			f.Values = append(f.Values, fmt.Sprint(v))
 		}
