@@ -6,10 +6,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -96,13 +100,17 @@ func TestDocumentTools(t *testing.T) {
 		}
 		write(t, to, text)
 	}
-	// guided runs a program of the guide, which sends a lead.
+	// guided runs a program of the guide, which sends a lead, and has to send it again.
 	guided := func(t *testing.T, program string, args ...string) {
 		t.Helper()
-		t.Setenv("EDGE_URL", d.nodes[0].URL())
+		front, keys := startUnwilling(t, d.nodes[0].URL())
+		t.Setenv("EDGE_URL", front)
 		t.Setenv("TEST", key)
 		if got := output(t, program, args...); !strings.HasPrefix(got, "201 lead_") {
 			t.Errorf("the guide's client says %s", got)
+		}
+		if sent := keys(); len(sent) < 4 || sent[0] == "" || len(slices.Compact(slices.Clone(sent))) != 1 {
+			t.Errorf("requests with the Idempotency-Keys %q, want four or more with the same", sent)
 		}
 	}
 	own := func(program string) string { return strings.ReplaceAll(program, "example.com/partner/", "clients/") }
@@ -114,7 +122,9 @@ func TestDocumentTools(t *testing.T) {
 		output(t, "go", "-C", "go", "mod", "tidy")
 		output(t, "go", "-C", "go", "build", "-o", "client", ".")
 		run(t, filepath.Join(dir, "go/client"))
-		write(t, "go/main.go", []byte(own(commandsOf(t, "clients", "go")[0])))
+		for i, name := range []string{"go/retry.go", "go/main.go"} {
+			write(t, name, []byte(own(commandsOf(t, "clients", "go")[i])))
+		}
 		output(t, "go", "-C", "go", "build", "-o", "guide", ".")
 		guided(t, filepath.Join(dir, "go/guide"))
 	})
@@ -134,7 +144,9 @@ func TestDocumentTools(t *testing.T) {
 		}
 		write(t, "schema.ts", schema)
 		output(t, tool["openapi-ts"], "-i", document, "-o", "hey")
-		write(t, "lead.mts", []byte(commandsOf(t, "clients", "ts")[0]))
+		for i, name := range []string{"retry.mts", "lead.mts"} {
+			write(t, name, []byte(commandsOf(t, "clients", "ts")[i]))
+		}
 		write(t, "firings.mts", []byte(commandsOf(t, "pagination", "ts")[0]))
 		typed := strings.Replace(commandsOf(t, "verifying", "js")[0], "function verify(header, body, secret) {", strings.TrimSpace(commandsOf(t, "verifying", "ts")[0]), 1)
 		write(t, "receiver.mts", []byte(typed))
@@ -143,6 +155,43 @@ func TestDocumentTools(t *testing.T) {
 		run(t, "node", "out/hey-api.js")
 		guided(t, "node", "out/lead.mjs")
 	})
+}
+
+// startUnwilling starts a front of a node, which refuses the first request for its rate, the
+// second for a fault, cuts the connection of the third, and passes on the others. It returns
+// the front's address, and the Idempotency-Keys of all requests.
+func startUnwilling(t *testing.T, node string) (address string, keys func() []string) {
+	t.Helper()
+	u, err := url.Parse(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pass := httputil.NewSingleHostReverseProxy(u)
+	var mu sync.Mutex
+	var sent []string
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		sent = append(sent, r.Header.Get("Idempotency-Key"))
+		n := len(sent)
+		mu.Unlock()
+		switch n {
+		case 1:
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+		case 2:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case 3:
+			panic(http.ErrAbortHandler)
+		default:
+			pass.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(front.Close)
+	return front.URL, func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(sent)
+	}
 }
 
 // fireAtOnce records firings at one time, which the origin sets a microsecond apart.

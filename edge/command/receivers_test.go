@@ -259,13 +259,13 @@ func TestDocsFirstDay(t *testing.T) {
 	hold("leads", []string{`"sandbox":false`, `"consent_status":"express_written"`}, []string{`"lead":{"id":"lead_`, `"sandbox":true`})
 	sh.run(t, "HOOK=https://1.1.1.1/hook") // in place of the reader's own
 	hold("webhooks", []string{`"environment":"live"`})
-	for _, program := range commandsOf(t, "pagination", "python") {
-		if err := os.WriteFile(filepath.Join(work, "pages.py"), []byte(program), 0o600); err != nil {
+	for name, page := range map[string]string{"partner.py": "clients", "pages.py": "pagination"} {
+		if err := os.WriteFile(filepath.Join(work, name), []byte(commandsOf(t, page, "python")[0]), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if said := sh.run(t, "python3 pages.py"); said != "0\n" {
-			t.Errorf("pagination: %s firings, want none", said)
-		}
+	}
+	if said := sh.run(t, "python3 pages.py"); said != "0\n" {
+		t.Errorf("pagination: %s firings, want none", said)
 	}
 	admin := &adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token()}
 	await(t, "both leads at the origin", func() bool { return len(allLeads(t, admin, d.account.AccountID)) == 2 })

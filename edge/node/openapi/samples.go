@@ -158,16 +158,16 @@ func (c call) python() string {
 	if c.body != "" {
 		fmt.Fprintf(&b, "    data=\"\"\"%s\"\"\".encode(),\n", strings.ReplaceAll(c.body, `\`, `\\`))
 	}
-	return b.String() + ")\nwith urllib.request.urlopen(request) as answer:\n    print(answer.status, json.load(answer))\n"
+	return b.String() + ")\nwith urllib.request.urlopen(request, timeout=30) as answer:\n    print(answer.status, json.load(answer))\n"
 }
 
 func (c call) golang() string {
 	target := c.target(func(v string) string { return `" + os.Getenv("` + v + `") + "` })
 	target = strings.TrimSuffix(`"`+target+`"`, ` + ""`)
-	body, imports, header := "nil", "", ""
+	body, imports, header := "nil", "\t\"time\"\n", ""
 	if c.body != "" {
 		body = "strings.NewReader(`" + strings.ReplaceAll(c.body, "`", "` + \"`\" + `") + "`)"
-		imports = "\t\"strings\"\n"
+		imports = "\t\"strings\"\n\t\"time\"\n"
 		header = "\treq.Header.Set(\"Content-Type\", \"application/json\")\n"
 	}
 	random := ""
@@ -191,7 +191,8 @@ func main() {
 		log.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+os.Getenv(%q))
-%s	answer, err := http.DefaultClient.Do(req)
+%s	client := http.Client{Timeout: 30 * time.Second}
+	answer, err := client.Do(req)
 	if err != nil {
 		log.Fatal(err)
 	}
