@@ -102,6 +102,10 @@ func (s *subscriptions) subscribe(ctx context.Context, p abi.Principal, req *wir
 	id := req.Subscription.ID
 	s.asking.Store(id, true)
 	defer s.asking.Delete(id)
+	giveUp := func() {
+		s.asking.Delete(id) // first: run passes over what is asked for
+		signal(s.failed)
+	}
 	intent := local.UnconfirmedSubscription{ID: id, AccountID: req.Subscription.AccountID, KeyHash: hash, At: s.Now()}
 	if req.Once != nil {
 		intent.Once = req.Once.Name
@@ -113,11 +117,11 @@ func (s *subscriptions) subscribe(ctx context.Context, p abi.Principal, req *wir
 	defer cancel()
 	req.WithinMS = (s.WriteTimeout * 3 / 4).Milliseconds()
 	if err = s.Link.Ask(within, wire.VerbSubscribe, req, &reply); errors.Is(err, host.ErrUnavailable) {
-		signal(s.failed)
+		giveUp()
 		return reply, err
 	}
 	if forgotten := s.Store.Unconfirmed.Remove(id); forgotten != nil {
-		signal(s.failed) // what is remembered is revoked, so the partner must not be told of it
+		giveUp() // what is remembered is revoked, so the partner must not be told of it
 		return reply, fmt.Errorf("subscribe: %w: %w", host.ErrUnavailable, forgotten)
 	}
 	return reply, ofRefused(err)
