@@ -48,10 +48,12 @@ func TestLeadsAreOfferedAgain(t *testing.T) {
 	o.push()
 	eventually(t, "the node follows", func() bool { return n.store.Cursor().History == "his_2" })
 	epoch := n.store.Cursor().Epoch
-	for range 3 {
-		o.editKey(key, false, func(*store.Key) {})
-	}
-	o.do(func() { o.pruned = 3 })
+	o.do(func() { // at once: the node may ask at any time
+		for range 3 {
+			o.change(store.ChangeKey, "key_1", false)
+		}
+		o.pruned = 3
+	})
 	o.push()
 	eventually(t, "the node asked for everything again", func() bool { return n.store.Cursor().Epoch > epoch })
 	idle()

@@ -13,6 +13,30 @@ import (
 	"partneredge/store/local"
 )
 
+// loseSubscribe has the origin make the subscription that send asks for, and the node get no
+// answer of it. It returns what send does.
+func (o *testOrigin) loseSubscribe(send func() answer) answer {
+	o.t.Helper()
+	o.do(func() {
+		o.mute[wire.VerbSubscribe] = true
+		o.heard = func(node, verb string, data []byte) {
+			if verb == wire.VerbSubscribe {
+				_, _ = o.answer(node, verb, data)
+			}
+		}
+	})
+	asked := o.requests(wire.VerbSubscribe)
+	sent := make(chan answer, 1)
+	go func() { sent <- send() }()
+	eventually(o.t, "the subscription is asked for", func() bool { return o.requests(wire.VerbSubscribe) > asked })
+	o.do(func() {
+		o.heard = nil
+		delete(o.mute, wire.VerbSubscribe)
+	})
+	o.failUnanswered()
+	return <-sent
+}
+
 // TestSubscriptionsThatNobodyKnowsAreRevoked: a subscription that the origin made
 // and the partner was not told of is not left active, whether its answer was lost
 // or its node died.
@@ -22,18 +46,8 @@ func TestSubscriptionsThatNobodyKnowsAreRevoked(t *testing.T) {
 	o := newOrigin(t)
 	key := o.addKey("key_1", nil)
 	c := config(t, o)
-	c.WriteOrigin = 20 * time.Second // one of them passes
 	n := startNode(t, c)
-	answered := make(chan struct{})
-	o.do(func() {
-		o.hold = func(verb string) {
-			if verb == wire.VerbSubscribe {
-				<-answered
-			}
-		}
-	})
-	ask(t, n, "POST", webhooks+"subscribe", key, body).want(t, 500, "internal_error")
-	close(answered)
+	o.loseSubscribe(func() answer { return ask(t, n, "POST", webhooks+"subscribe", key, body) }).want(t, 500, "internal_error")
 	allRevoked := func(want int) func() bool {
 		return func() (all bool) {
 			o.do(func() {
@@ -84,20 +98,11 @@ func TestSubscribeOnceAfterNoAnswer(t *testing.T) {
 	o := newOrigin(t)
 	key := o.addKey("key_1", nil)
 	c := config(t, o)
-	c.WriteOrigin = 20 * time.Second // one of them passes
+	stopClocks(o, &c) // the minute in which it may be sent again does not pass
 	n := startNode(t, c)
-	answered := make(chan struct{})
-	o.do(func() {
-		o.hold = func(verb string) {
-			if verb == wire.VerbSubscribe {
-				<-answered
-			}
-		}
-	})
 	const body = `{"target_url":"https://example.com/hook","events":["sentinel.fired"]}`
 	send := func() answer { return askOnce(t, n, webhooks+"subscribe", key, "order 7", body) }
-	send().want(t, 500, "internal_error")
-	close(answered)
+	o.loseSubscribe(send).want(t, 500, "internal_error")
 	var first store.Subscription
 	o.do(func() {
 		for _, s := range o.subs {
