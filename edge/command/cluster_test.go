@@ -79,7 +79,7 @@ func (c *natsCluster) start(i int, listen string) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	opts.NoSigs, opts.NoLog = true, true
+	opts.NoSigs, opts.NoLog, opts.AuthTimeout = true, true, 60 // seconds: this machine may be slow
 	s, err := server.NewServer(opts)
 	if err != nil {
 		c.t.Fatal(err)

@@ -264,9 +264,10 @@ func (h *hosts) nats(file string) {
 		h.t.Fatal(err)
 	}
 	for _, remote := range opts.LeafNode.Remotes {
-		remote.TLS, remote.TLSConfig = true, h.trustOrigin()
+		remote.TLS, remote.TLSConfig, remote.TLSTimeout = true, h.trustOrigin(), 60
 	}
 	opts.NoSigs, opts.NoLog = true, true
+	opts.AuthTimeout, opts.TLSTimeout = 60, 60 // seconds: this machine may be slow
 	s, err := server.NewServer(opts)
 	if err != nil {
 		h.t.Fatal(err)

@@ -366,7 +366,7 @@ func startCluster(t *testing.T, keys string) (*server.Server, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opts.NoSigs, opts.NoLog = true, true
+	opts.NoSigs, opts.NoLog, opts.AuthTimeout = true, true, 60 // seconds: this machine may be slow
 	s, err := server.NewServer(opts)
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ func TestDeafOriginJudgesNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Start()
-	conn, err := nats.Connect("", nats.InProcessServer(s), nats.MaxReconnects(-1))
+	conn, err := nats.Connect("", nats.InProcessServer(s), nats.MaxReconnects(-1), nats.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
