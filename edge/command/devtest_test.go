@@ -12,9 +12,12 @@ import (
 	"partneredge/store/durable"
 )
 
-// patient has nodes wait for the origin, and modules compute, as long as they may take on
-// a machine with other work. A lookup ends before the curl of TestReadmeTour gives up.
-func patient(c *devConfig) { c.readOrigin, c.moduleCPU = 15*time.Second, 10*time.Second }
+// patient has nodes wait for the origin, all for their clients, and modules compute, as long as
+// they may take on a machine with other work. A lookup ends before the curl of TestReadmeTour
+// gives up.
+func patient(c *devConfig) {
+	c.readOrigin, c.moduleCPU, c.HandshakeTimeout = 15*time.Second, 10*time.Second, 5*time.Minute
+}
 
 // startDevForTest starts what `edge dev --data dir --port 0` does, in this
 // process, and leaves dir/env behind.

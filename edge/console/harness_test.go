@@ -68,7 +68,7 @@ func newEmptyFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	f.Origin, err = origin.Start(t.Context(), origin.Config{
-		Dir: dir, DB: f.db, Guard: openGuard{}, Log: log,
+		Dir: dir, DB: f.db, Guard: openGuard{}, Log: log, HandshakeTimeout: 5 * time.Minute, // on a busy machine
 		Console: func(api http.Handler) (listener.Console, error) {
 			return console.New(console.Config{Log: log, API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = fmt.Fprintln(f.asked, r.Method, r.URL.RequestURI())

@@ -23,11 +23,10 @@ import (
 
 // Bounds of a listener.
 const (
-	maxHeader         = 2*httpfront.MaxHeader - 320 // bytes of a request's line and headers; net/http adds 320 over HTTP/2, which counts 32 more for each header, and else 4 KiB
-	maxReceived       = 2 * httpfront.MaxBody       // bytes of bodies that a connection of HTTP/2 holds before they are read
-	readHeaderTimeout = 5 * time.Second
-	idleTimeout       = 75 * time.Second
-	parkAfter         = time.Second // of idleness, from which on a connection of HTTP/1 takes little memory
+	maxHeader   = 2*httpfront.MaxHeader - 320 // bytes of a request's line and headers; net/http adds 320 over HTTP/2, which counts 32 more for each header, and else 4 KiB
+	maxReceived = 2 * httpfront.MaxBody       // bytes of bodies that a connection of HTTP/2 holds before they are read
+	idleTimeout = 75 * time.Second
+	parkAfter   = time.Second // of idleness, from which on a connection of HTTP/1 takes little memory
 )
 
 // withDocs serves the API's document, its reference and its guide by the handler that
@@ -131,14 +130,14 @@ func listen(addr string, tlsConfig *tls.Config, handler http.Handler, c Config) 
 		handler = connections.BoundRequests(handler, c.connections, proxies.Set(c.TrustedProxies).Has)
 	}
 	parking := connections.Park(bounded, connections.Parking{
-		After: parkAfter, IdleTimeout: idleTimeout, TLS: tlsConfig, HandshakeTimeout: readHeaderTimeout,
+		After: parkAfter, IdleTimeout: idleTimeout, TLS: tlsConfig, HandshakeTimeout: c.ReadHeaderTimeout,
 	})
 	l.server = &http.Server{
 		Handler: handler,
 		// net/http would answer "OPTIONS *" itself, without asking for a key.
 		DisableGeneralOptionsHandler: true,
 
-		ReadHeaderTimeout: readHeaderTimeout,
+		ReadHeaderTimeout: c.ReadHeaderTimeout,
 		ReadTimeout:       c.ReadTimeout,
 		WriteTimeout:      c.WriteTimeout,
 		IdleTimeout:       idleTimeout,

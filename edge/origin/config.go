@@ -49,6 +49,10 @@ type Config struct {
 	// once, and then one every six seconds. 0: 20.
 	WrongTokens int
 
+	// HandshakeTimeout bounds how long a client may take to be known: TLS, and a request's
+	// headers or NATS credentials. 0: 5 s, and 10 s for the embedded server to know one.
+	HandshakeTimeout time.Duration
+
 	// NATSListen is where the embedded NATS server listens, host:port; port 0 is any
 	// free one. "": 127.0.0.1:0. Unused with NATSURL.
 	NATSListen string

@@ -57,7 +57,7 @@ func newFixture(t *testing.T, change ...func(*Config)) *fixture {
 		}
 	})
 	f.config = Config{
-		Dir: dir, DB: db, Log: log,
+		Dir: dir, DB: db, Log: log, HandshakeTimeout: 5 * time.Minute, // on a busy machine
 		Guard: guardFunc(func(string) (string, error) { return "", nil }),
 	}
 	for _, c := range change {

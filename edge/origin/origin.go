@@ -106,7 +106,7 @@ func (c Config) startBroker(ctx context.Context, authority *natsauth.Authority) 
 	b, err := broker.Start(broker.Config{
 		Authority: authority, Log: c.Log, Revoked: revoked,
 		Listen: c.NATSListen, LeafListen: c.NATSLeafListen, Certificate: get,
-		URL: c.NATSURL, Credentials: c.NATSCredentials, CA: c.NATSCA, Dir: c.NATSKeys,
+		URL: c.NATSURL, Credentials: c.NATSCredentials, CA: c.NATSCA, Dir: c.NATSKeys, HandshakeTimeout: c.HandshakeTimeout,
 	})
 	if err == nil {
 		err = c.enrolShared(ctx) // which may be others now
@@ -139,6 +139,7 @@ func (o *Origin) startAdmin(c Config, m *metrics, authority *natsauth.Authority)
 	}
 	return listener.Start(listener.Config{
 		Addr: c.AdminAddr, Certificate: get, TokenFile: c.AdminTokenFile, WrongTokens: c.WrongTokens, Proxies: c.AdminProxies,
+		HandshakeTimeout: c.HandshakeTimeout,
 		Admin: admin.Config{
 			DB: c.DB, Nodes: o.replication.Presence(), Lockouts: o.replication.Lockouts, Requests: o.replication.AnsweredRequests, Rollouts: o.rollouts,
 			Credentials: authority.NodeUser, Regions: regions{o.broker, authority}, Tail: c.Tail,

@@ -34,6 +34,9 @@ type Config struct {
 	LeafListen string
 	// Certificate of the embedded server, which then takes only TLS 1.3. nil: no TLS.
 	Certificate certificate.Get
+	// HandshakeTimeout bounds TLS with the embedded server, and the time until a client has
+	// shown its credentials. 0: 5 s, and 10 s.
+	HandshakeTimeout time.Duration
 
 	// URL of the cluster to join, or several by comma. "": an embedded server.
 	URL string

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -111,16 +112,17 @@ func (c Config) newServer() (*embedded, error) {
 		// number of bytes wait for it.
 		NoFastProducerStall: true,
 		PingInterval:        20 * time.Second, // a node that is gone is noticed in a minute
-		AuthTimeout:         10,               // seconds: a thousand nodes come back at once, perhaps to a slow machine
-		WriteDeadline:       10 * time.Second,
-		TrustedKeys:         []string{a.OperatorID},
-		SystemAccount:       a.SystemID,
-		AccountResolver:     e.resolver,
+		// A thousand nodes come back at once, perhaps to a slow machine.
+		AuthTimeout:     cmp.Or(c.HandshakeTimeout, 10*time.Second).Seconds(),
+		WriteDeadline:   10 * time.Second,
+		TrustedKeys:     []string{a.OperatorID},
+		SystemAccount:   a.SystemID,
+		AccountResolver: e.resolver,
 	}
 	if c.Certificate != nil {
 		opts.TLS = true
 		opts.TLSConfig = &tls.Config{GetCertificate: c.Certificate, MinVersion: tls.VersionTLS13}
-		opts.TLSTimeout = 5
+		opts.TLSTimeout = cmp.Or(c.HandshakeTimeout, 5*time.Second).Seconds()
 	}
 	if e.leaves {
 		if opts.LeafNode.Host, opts.LeafNode.Port, err = splitListen(c.LeafListen); err != nil {

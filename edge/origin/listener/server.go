@@ -37,6 +37,8 @@ type Config struct {
 	// WrongTokens is how many wrong tokens an address may present at once, and then one
 	// every six seconds. 0: 20.
 	WrongTokens int
+	// HandshakeTimeout bounds TLS, and the time for a request's headers. 0: 5 s.
+	HandshakeTimeout time.Duration
 
 	// Proxies are those before the listener, whose X-Forwarded-For is believed. Wrong tokens
 	// count for their clients, and the audit log names these. Default: none.
@@ -104,10 +106,11 @@ func newServer(running context.Context, cfg Config) (s *Server, err error) {
 			return nil, fmt.Errorf("starting the console: %w", err)
 		}
 	}
+	handshake := cmp.Or(cfg.HandshakeTimeout, 5*time.Second)
 	s.server = &http.Server{
 		Handler:           s.handler(),
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       15 * time.Second,
+		ReadHeaderTimeout: handshake,
+		ReadTimeout:       handshake + 10*time.Second, // with the body
 		WriteTimeout:      60 * time.Second,
 		IdleTimeout:       60 * time.Second,
 		MaxHeaderBytes:    16 << 10,
