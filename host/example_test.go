@@ -105,12 +105,15 @@ func ExampleModule_Call() {
 	}
 	defer runtime.Close(ctx)
 	module, err := runtime.Open(ctx, compile(), host.Manifest{Name: "guest"}, host.Capabilities{},
-		host.Limits{Wall: 2 * time.Second})
+		host.Limits{Wall: time.Minute})
 	if err != nil {
 		log.Fatal(err)
 	}
+	// The caller's deadline counts where it comes before the limit.
+	short, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
 	var response abi.Response
-	err = module.Call(ctx, &abi.Request{Method: "GET", Path: "/sleep-on"}, &response)
+	err = module.Call(short, &abi.Request{Method: "GET", Path: "/sleep-on"}, &response)
 	var failed *host.Error
 	if errors.As(err, &failed) {
 		fmt.Println(failed.Reason)

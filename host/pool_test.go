@@ -109,13 +109,20 @@ func TestPoolBound(t *testing.T) {
 
 func TestWallDeadlineReachesCapabilities(t *testing.T) {
 	_, m, g := openBlocking(t, Config{}, abi.OpLockout, Limits{Wall: 2 * time.Second})
-	start := time.Now()
-	if _, err := ask(m, "/", ""); err != nil { // the guest sees a failure, and answers
-		t.Fatal(err)
-	}
-	<-g.entered
-	if took := time.Since(start); took > time.Minute {
-		t.Errorf("took %v", took)
+	for tries := 1; ; tries++ {
+		start := time.Now()
+		_, err := ask(m, "/", "")
+		if took := time.Since(start); took > time.Minute {
+			t.Errorf("took %v", took)
+		}
+		if ReasonOf(err) == WallDeadline && len(g.entered) == 0 && tries < 20 {
+			continue // on a busy machine the time may be over before
+		}
+		if err != nil { // the guest sees a failure, and answers
+			t.Fatal(err)
+		}
+		<-g.entered
+		return
 	}
 }
 
@@ -126,8 +133,10 @@ func TestDeadlineEndsHostCalls(t *testing.T) {
 	_, m, _ := openHostile(t, assembled(asm(whenLong(asm(operation, operation))), nil), memory.Auto, Limits{Wall: 2 * time.Second})
 	g := newBlocking()
 	m.SetCapabilities(Capabilities{Lockouts: g})
-	if _, err := ask(m, "/", long); ReasonOf(err) != WallDeadline {
-		t.Errorf("a call to the host after the deadline: %v", err)
+	for tries := 1; len(g.entered) == 0 && tries <= 20; tries++ { // on a busy machine the time may be over before
+		if _, err := ask(m, "/", long); ReasonOf(err) != WallDeadline {
+			t.Errorf("a call to the host after the deadline: %v", err)
+		}
 	}
 	if n := len(g.entered); n != 1 {
 		t.Errorf("%d operations, want 1", n)
