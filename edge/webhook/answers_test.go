@@ -94,15 +94,18 @@ func TestAnswers(t *testing.T) {
 				if proto == "HTTP/1.1" {
 					endpoint.TLS.NextProtos = []string{"http/1.1"}
 				}
-				timeout := time.Minute
-				if test.name == "never" {
-					timeout = 15 * time.Second
+				c := Config{CAFile: caFile(t, endpoint), Schedule: []time.Duration{}, Timeout: 4 * time.Minute, bodyTime: time.Minute}
+				switch test.name {
+				case "never":
+					c.Timeout = 15 * time.Second
+				case "byte by byte":
+					c.bodyTime = 15 * time.Second
 				}
-				f := newFixture(t, t.TempDir()+"/origin.db", Config{CAFile: caFile(t, endpoint), Schedule: []time.Duration{}, Timeout: timeout})
+				f := newFixture(t, t.TempDir()+"/origin.db", c)
 				f.subscribe(endpoint.URL)
 				began := time.Now()
 				d := f.state(f.fire(), test.state)
-				if took := time.Since(began); took > 30*time.Second { // half of the time-out
+				if took := time.Since(began); took > 2*time.Minute { // half of the time-out
 					t.Errorf("took %v", took)
 				}
 				a := f.tries(d)[0]
@@ -146,7 +149,7 @@ func TestStop(t *testing.T) {
 		must(t, err)
 		must(t, db.AddSubscription(t.Context(), subscription(a.ID, endpoint.URL)))
 		f := &fixture{t: t, db: db, account: a.ID}
-		c := Config{CAFile: caFile(t, endpoint), PerEndpoint: 2, HoldMost: time.Millisecond}
+		c := Config{CAFile: caFile(t, endpoint), PerEndpoint: 2, HoldMost: time.Millisecond, endLeasesFor: time.Minute}
 		s := startSender(t, db, c)
 		var events []string
 		for range 5 {

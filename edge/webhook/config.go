@@ -84,6 +84,11 @@ type Config struct {
 	poll      time.Duration
 	writers   int               // transactions at a time that write outcomes
 	transport http.RoundTripper // for tests; nil: newTransport
+	// bodyTime bounds the reading of an answer's body once its status is known. Default 2 s.
+	bodyTime time.Duration
+	// endLeasesFor is the least time that Stop takes to end leases, where that takes so
+	// long. Default 2 s.
+	endLeasesFor time.Duration
 }
 
 // flushTime is how much of a lease is left for writing the outcome.
@@ -115,6 +120,8 @@ func (c *Config) fill() error {
 		c.writers = 2 // one works while the other waits for the disk
 	}
 	orDefault(&c.Timeout, DefaultTimeout)
+	orDefault(&c.bodyTime, 2*time.Second)
+	orDefault(&c.endLeasesFor, 2*time.Second)
 	orDefault(&c.SlowAfter, time.Second)
 	orDefault(&c.HoldMost, 3*time.Second)
 	orDefault(&c.Lease, 30*time.Second)

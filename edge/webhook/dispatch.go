@@ -52,7 +52,7 @@ func (s *Sender) dispatch(t *try) {
 
 // run makes a try and records its outcome.
 func (s *Sender) run(t *try, w worker) {
-	r := t.send(s.ctx, s.transport, s.c.Timeout)
+	r := t.send(s.ctx, s.transport, &s.c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping || len(s.idle) == idleMost {

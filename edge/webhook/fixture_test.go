@@ -222,9 +222,10 @@ func caFile(t testing.TB, r *receiver) string {
 	return file
 }
 
+// verified holds that a delivery was signed with secrets when it came.
 func verified(t testing.TB, got received, secrets ...string) {
 	t.Helper()
-	if err := signature.Verify(got.header.Get(signature.Header), got.body, signature.DefaultTolerance, time.Now(), secrets...); err != nil {
+	if err := signature.Verify(got.header.Get(signature.Header), got.body, signature.DefaultTolerance, got.at, secrets...); err != nil {
 		t.Errorf("signature: %v", err)
 	}
 }

@@ -81,7 +81,7 @@ func TestEndpointThatRefusesStreams(t *testing.T) {
 			must(t, err)
 			defer transport.CloseIdleConnections()
 			refused := try{item: &item{}, target: newTarget("https://" + endpoint.Addr().String()), secrets: []string{"s"}, started: time.Now()}
-			if r := refused.send(t.Context(), transport, time.Second); r.ok || r.attempt.Error == "" {
+			if r := refused.send(t.Context(), transport, &Config{Timeout: time.Second}); r.ok || r.attempt.Error == "" {
 				t.Errorf("the try ended with %+v", r.attempt)
 			}
 			if n := connections.Load(); n > 8 {

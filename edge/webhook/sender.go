@@ -146,9 +146,6 @@ func (s *Sender) Stop(ctx context.Context) error {
 	return s.stopErr
 }
 
-// endLeasesFor is the least time that Stop takes to end leases, where that takes so long.
-const endLeasesFor = 2 * time.Second
-
 func (s *Sender) stop(ctx context.Context) error {
 	s.mu.Lock()
 	s.stopping = true // no try starts from here on
@@ -174,7 +171,7 @@ func (s *Sender) stop(ctx context.Context) error {
 	// Briefly even when ctx has ended: it spares the next process the wait.
 	ending, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	atLeast := time.AfterFunc(endLeasesFor, func() { context.AfterFunc(ctx, cancel) })
+	atLeast := time.AfterFunc(s.c.endLeasesFor, func() { context.AfterFunc(ctx, cancel) })
 	defer atLeast.Stop()
 	_, unleased := s.c.Store.EndLeases(ending, s.c.Owner)
 	if t, ok := s.transport.(*http.Transport); ok {

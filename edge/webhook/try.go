@@ -64,9 +64,9 @@ func (t *try) request(ctx context.Context, headers map[string]string) *http.Requ
 	}).WithContext(ctx)
 }
 
-// send sends the delivery and waits for the answer, at most for timeout. Any
+// send sends the delivery and waits for the answer, at most for c.Timeout. Any
 // 2xx status acknowledges, whatever becomes of the body.
-func (t *try) send(ctx context.Context, transport http.RoundTripper, timeout time.Duration) (r result) {
+func (t *try) send(ctx context.Context, transport http.RoundTripper, c *Config) (r result) {
 	r.attempt = t.attempt()
 	if t.target.reason != "" {
 		r.attempt.Error = (&RefusedError{Reason: t.target.reason, Detail: "target_url"}).Error()
@@ -76,7 +76,7 @@ func (t *try) send(ctx context.Context, transport http.RoundTripper, timeout tim
 		r.attempt.Error = "the signing secret cannot be opened"
 		return r
 	}
-	limited, cancel := context.WithTimeout(&tryContext{Context: ctx}, timeout)
+	limited, cancel := context.WithTimeout(&tryContext{Context: ctx}, c.Timeout)
 	defer cancel()
 	// Not http.Client: it would follow redirects.
 	response, err := transport.RoundTrip(t.request(limited, r.attempt.Headers))
@@ -84,7 +84,7 @@ func (t *try) send(ctx context.Context, transport http.RoundTripper, timeout tim
 	if err != nil {
 		timedOut := errors.Is(limited.Err(), context.DeadlineExceeded)
 		r.abandoned = !timedOut && ctx.Err() != nil
-		r.attempt.Error = describe(err, timedOut, timeout)
+		r.attempt.Error = describe(err, timedOut, c.Timeout)
 		return r
 	}
 	r.attempt.Status = response.StatusCode
@@ -93,7 +93,7 @@ func (t *try) send(ctx context.Context, transport http.RoundTripper, timeout tim
 	if response.ContentLength == 0 {
 		_ = response.Body.Close()
 	} else {
-		r.attempt.Excerpt = readExcerpt(response.Body, cancel)
+		r.attempt.Excerpt = readExcerpt(response.Body, c.bodyTime, cancel)
 	}
 	if response.StatusCode >= 300 && response.StatusCode <= 399 {
 		r.attempt.Error = "redirects are not followed"
@@ -101,14 +101,12 @@ func (t *try) send(ctx context.Context, transport http.RoundTripper, timeout tim
 	return r
 }
 
-// bodyTime bounds the reading of the body once the status is known.
-const bodyTime = 2 * time.Second
-
 // readExcerpt keeps the beginning of a body and reads a bounded part of the
-// rest, so that the connection can be used again; more than that closes it.
-func readExcerpt(body io.ReadCloser, cancel context.CancelFunc) string {
+// rest, so that the connection can be used again; more than that closes it, as
+// does reading that has taken for longer than most.
+func readExcerpt(body io.ReadCloser, most time.Duration, cancel context.CancelFunc) string {
 	defer body.Close()
-	timer := time.AfterFunc(bodyTime, cancel)
+	timer := time.AfterFunc(most, cancel)
 	defer timer.Stop()
 	kept := make([]byte, 0, 512)
 	for len(kept) < ExcerptMost {
