@@ -43,7 +43,7 @@ func startDevForTest(t *testing.T, dir string, change ...func(*devConfig)) *devP
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := d.stop(context.Background()); err != nil {
+		if err := stopDev(d); err != nil {
 			t.Errorf("stopping: %v", err)
 		}
 		unlock()
@@ -52,4 +52,11 @@ func startDevForTest(t *testing.T, dir string, change ...func(*devConfig)) *devP
 		t.Fatal(err)
 	}
 	return d
+}
+
+// stopDev is d.stop with stopTime.
+func stopDev(d *devProcess) error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	return d.started.Close(ctx)
 }

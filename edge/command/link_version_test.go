@@ -2,7 +2,6 @@ package command
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -31,7 +30,8 @@ func speaking(t *testing.T) (next, afterNext string) {
 		t.Fatalf("%s does not say %q", source, says)
 	}
 	dir := t.TempDir()
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {
+	program := filepath.Join(dir, "edge")
+	if err := buildProgram(program, "test", map[string]string{
 		source: written(t, filepath.Join(dir, "wire.go"), bytes.Replace(text, says, []byte("\n"), 1)),
 		filepath.Join(filepath.Dir(source), "told.go"): written(t, filepath.Join(dir, "told.go"), []byte(`package wire
 
@@ -42,12 +42,7 @@ import (
 
 var Version, _ = strconv.Atoi(os.Getenv("WIRE_VERSION"))
 `)),
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(dir, "edge")
-	if err := buildProgram(program, "test", "-overlay", written(t, filepath.Join(dir, "overlay.json"), overlay)); err != nil {
+	}); err != nil {
 		t.Fatal(err)
 	}
 	told := func(more int) (script string) {

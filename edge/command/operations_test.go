@@ -152,7 +152,7 @@ func TestOperationsUpgrade(t *testing.T) {
 	}
 	h.connected("one", "local")
 	next := filepath.Join(t.TempDir(), "edge")
-	if err := buildProgram(next, "next"); err != nil {
+	if err := buildProgram(next, "next", nil); err != nil {
 		t.Fatal(err)
 	}
 	builds := func(want string) {

@@ -18,7 +18,6 @@ import (
 	"partneredge/edge/addresstest"
 	"partneredge/edge/adminapi"
 	"partneredge/edge/dev"
-	"partneredge/edge/service"
 	"partneredge/store/durable"
 	"partneredge/store/logtest"
 )
@@ -78,7 +77,7 @@ func (p *process) terminate() {
 		if err != nil {
 			p.t.Errorf("edge %s, told to stop: %v\n%s", p.name, err, p.out)
 		}
-	case <-time.After(service.StopTime + time.Minute):
+	case <-time.After(stopTime + time.Minute):
 		p.t.Fatalf("edge %s does not stop:\n%s", p.name, p.out)
 	}
 }

@@ -1,13 +1,18 @@
 package command
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
+
+	"partneredge/store/durable"
 )
 
 func TestMain(m *testing.M) {
@@ -72,11 +77,39 @@ func (s *sharedFiles) program(t testing.TB) string {
 // versions of their libraries in them.
 const compileForTests = "-X github.com/tetratelabs/wazero/internal/version.version=dev"
 
-// buildProgram builds the program as it is shipped, but for its version and for the
-// cache, which it shares with tests.
-func buildProgram(to, version string, flags ...string) error {
-	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -X main.version=" + version + " " + compileForTests}, flags...)
-	return run("go", append(args, "-o", to, "..")...)
+// stopTime is service.StopTime of the programs that tests start: on a machine with other
+// work a stop may take longer than the program as it is shipped gives it.
+const stopTime = time.Minute
+
+// buildProgram builds the program as it is shipped, but for its version, for the cache,
+// which it shares with tests, for stopTime, and for the sources that have another file in
+// replace.
+func buildProgram(to, version string, replace map[string]string) error {
+	dir, err := os.MkdirTemp("", "edge-build-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	source, err := filepath.Abs("../service/service.go")
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(source)
+	if err != nil {
+		return err
+	}
+	const says = "\nconst StopTime = 15 * time.Second\n"
+	if bytes.Count(text, []byte(says)) != 1 {
+		return fmt.Errorf("%s does not say %q", source, says)
+	}
+	text = bytes.Replace(text, []byte(says), fmt.Appendf(nil, "\nconst StopTime time.Duration = %d\n", stopTime), 1)
+	all := map[string]string{source: filepath.Join(dir, "service.go")}
+	maps.Copy(all, replace)
+	overlay := filepath.Join(dir, "overlay.json")
+	if err := errors.Join(os.WriteFile(all[source], text, 0o600), durable.WriteJSON(overlay, map[string]any{"Replace": all})); err != nil {
+		return err
+	}
+	return run("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -X main.version="+version+" "+compileForTests, "-overlay", overlay, "-o", to, "..")
 }
 
 func (s *sharedFiles) build() error {
@@ -96,7 +129,7 @@ func (s *sharedFiles) build() error {
 	}
 	return errors.Join(
 		run("go", "run", "-ldflags="+compileForTests, "../../scripts/precompile", s.modules, s.cache),
-		buildProgram(filepath.Join(s.root, "bin", "edge"), "test"),
+		buildProgram(filepath.Join(s.root, "bin", "edge"), "test", nil),
 	)
 }
 

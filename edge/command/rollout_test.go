@@ -204,7 +204,7 @@ func TestRollouts(t *testing.T) {
 	s.end()
 
 	// All of it is started anew, and goes on where it was.
-	if err := d.stop(context.Background()); err != nil {
+	if err := stopDev(d); err != nil {
 		t.Fatal(err)
 	}
 	modules, cache := testFiles.get(t)
