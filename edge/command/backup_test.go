@@ -142,7 +142,7 @@ func TestBackupAndRestore(t *testing.T) {
 	for _, key := range []string{held.Keys.Live, held.Keys.Test} {
 		known(t, n.BaseURL, key)
 	}
-	send("/webhooks/subscribe", `{"target_url":"`+hook.url+`/hook","events":["client.contacted"]}`)
+	subscribed(t, n.BaseURL, held.Keys.Live, `{"target_url":"`+hook.url+`/hook","events":["client.contacted"]}`)
 	contact := func(client string) string {
 		return o.call("POST", account+"/contacts", map[string]string{"client_id": client, "channel": "phone"}, "event_id")
 	}

@@ -53,8 +53,8 @@ type devConfig struct {
 	releases             releaseFlags
 	releaseKeys          []minisign.PublicKey // of releases; those of the flags, or of --data
 	compiling            *output.Compiling
-	readOrigin           time.Duration // of node.Config, as is moduleCPU; 0: its default
-	moduleCPU            time.Duration
+	// Of node.Config; 0: its default.
+	readOrigin, writeOrigin, moduleCPU time.Duration
 }
 
 func newDev() *cobra.Command {
@@ -211,7 +211,7 @@ func (d *devProcess) startNode(ctx context.Context, c devConfig, admin *adminapi
 		Listen: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
 		Origin: address, Credentials: credentials,
 		Version: c.Build, Progress: c.compiling.Module, CheckDial: newCheckDial(),
-		ReadOrigin: c.readOrigin, ModuleCPU: c.moduleCPU, ReadHeaderTimeout: c.HandshakeTimeout,
+		ReadOrigin: c.readOrigin, WriteOrigin: c.writeOrigin, ModuleCPU: c.moduleCPU, ReadHeaderTimeout: c.HandshakeTimeout,
 		Log: log, Tracer: tracer,
 	})
 	if err != nil {

@@ -14,9 +14,10 @@ import (
 
 // patient has nodes wait for the origin, all for their clients, and modules compute, as long as
 // they may take on a machine with other work. A lookup ends before the curl of TestReadmeTour
-// gives up.
+// gives up, and both waits of a request before the node's WriteTimeout.
 func patient(c *devConfig) {
-	c.readOrigin, c.moduleCPU, c.HandshakeTimeout = 15*time.Second, 10*time.Second, 5*time.Minute
+	c.readOrigin, c.writeOrigin, c.moduleCPU = 15*time.Second, 12*time.Second, 10*time.Second
+	c.HandshakeTimeout = 5 * time.Minute
 }
 
 // startDevForTest starts what `edge dev --data dir --port 0` does, in this

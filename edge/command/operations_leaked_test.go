@@ -132,11 +132,7 @@ func TestOperationsLeaked(t *testing.T) {
 func (h *hosts) rotateSecrets(node string, account dev.Account) {
 	h.t.Helper()
 	known(h.t, node, account.Keys.Test)
-	status, body := request(h.t, "POST", node+"/api/v2/public/webhooks/subscribe", account.Keys.Test,
-		`{"target_url":"https://1.1.1.1/hook","events":["sentinel.fired"]}`)
-	if status != 201 {
-		h.t.Fatalf("subscribe: %d %s", status, body)
-	}
+	subscribed(h.t, node, account.Keys.Test, `{"target_url":"https://1.1.1.1/hook","events":["sentinel.fired"]}`)
 	first, err := localClient(h.path("first", "var/lib/edge-origin"))
 	if err != nil {
 		h.t.Fatal(err)

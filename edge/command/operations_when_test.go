@@ -38,10 +38,7 @@ func TestOperationsWhen(t *testing.T) {
 	}
 	subscribe := func(target string) {
 		t.Helper()
-		if status, body := request(t, "POST", ready.Nodes[0].BaseURL+"/api/v2/public/webhooks/subscribe", ready.Keys.Live,
-			`{"target_url":"https://127.0.0.1:1024/`+target+`","events":["client.contacted"]}`); status != 201 {
-			t.Fatalf("subscribe: %d %s", status, body)
-		}
+		subscribed(t, ready.Nodes[0].BaseURL, ready.Keys.Live, `{"target_url":"https://127.0.0.1:1024/`+target+`","events":["client.contacted"]}`)
 	}
 	subscribe("hook")
 	var contact adminapi.Contact

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -227,11 +228,20 @@ func TestDataDirectoryIsLocked(t *testing.T) {
 
 func request(t *testing.T, method, url, key, body string) (status int, answer []byte) {
 	t.Helper()
+	return requestWith(t, method, url, key, body, nil)
+}
+
+// requestWith sends a request with more headers.
+func requestWith(t *testing.T, method, url, key, body string, more map[string]string) (status int, answer []byte) {
+	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+key)
+	for name, value := range more {
+		req.Header.Set(name, value)
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -255,6 +265,21 @@ func known(t *testing.T, base, key string) {
 	if status != http.StatusOK {
 		t.Fatalf("a key that the origin has: %d", status)
 	}
+}
+
+// subscribed makes a subscription at the node at base and returns the answer. While that is
+// 500, as it is where the origin is slow, it asks again for the same one.
+func subscribed(t *testing.T, base, key, body string) (answer []byte) {
+	t.Helper()
+	status, same := 0, map[string]string{"Idempotency-Key": rand.Text()}
+	await(t, "a subscription", func() bool {
+		status, answer = requestWith(t, "POST", base+"/api/v2/public/webhooks/subscribe", key, body, same)
+		return status != http.StatusInternalServerError
+	})
+	if status != http.StatusCreated {
+		t.Fatalf("subscribing: %d %s", status, answer)
+	}
+	return answer
 }
 
 func leadIDs(t *testing.T, admin *adminapi.Client, account string) (ids []string) {

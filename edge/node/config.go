@@ -133,7 +133,8 @@ type Config struct {
 	// dialer connects to the origin, for tests without a network. Default: TCP.
 	dialer nats.CustomDialer
 	// callTimeout bounds each of the two modules that answer a request, their waits for
-	// the origin included, for tests. Default: 10 s.
+	// the origin included, for tests. Default: 10 s, or two more than the longest wait for
+	// the origin.
 	callTimeout time.Duration
 	// placeTimeout is replication's PlaceTimeout. 0: one second.
 	placeTimeout time.Duration
@@ -184,7 +185,7 @@ func (c *Config) setDefaults() {
 	or(&c.StartTimeout, 30*time.Second)
 	or(&c.MaxStale, time.Hour)
 	or(&c.Version, "dev")
-	or(&c.callTimeout, callTimeout)
+	or(&c.callTimeout, max(callTimeout, max(c.ReadOrigin, c.WriteOrigin)+2*time.Second))
 	or(&c.placeTimeout, placeTimeout)
 	or(&c.connections, partnerConnections)
 	if c.Log == nil {
