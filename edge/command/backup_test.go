@@ -94,6 +94,16 @@ func (o *restoredOrigin) call(method, path string, in any, field string) string 
 	return value
 }
 
+// inStep waits until a node knows every change of the origin.
+func (o *restoredOrigin) inStep(n *regional) {
+	o.t.Helper()
+	await(o.t, "the node to be in step", func() bool {
+		var traffic adminapi.Traffic
+		err := o.admin.Call(o.t.Context(), "GET", "/traffic", nil, &traffic)
+		return err == nil && n.metric("edge_sync_change") == float64(traffic.LatestChange)
+	})
+}
+
 // edge runs the program to its end.
 func edge(t *testing.T, args ...string) string {
 	t.Helper()

@@ -258,9 +258,10 @@ func (k *kubernetes) probe(set object, pod string) {
 	c := set.object("spec", "template", "spec").list("containers")[0]
 	for _, probe := range []string{"startupProbe", "livenessProbe", "readinessProbe"} {
 		if get := c.object(probe, "httpGet"); get != nil {
-			if status, body := request(k.t, "GET", k.urls[get.text("port")]+get.text("path"), "", ""); status != http.StatusOK {
-				k.t.Errorf("%s of %s: %d %s", probe, pod, status, body)
-			}
+			await(k.t, "the "+probe+" of "+pod, func() bool {
+				status, _ := request(k.t, "GET", k.urls[get.text("port")]+get.text("path"), "", "")
+				return status == http.StatusOK
+			})
 		}
 	}
 }

@@ -27,11 +27,10 @@ func TestFailover(t *testing.T) {
 	}
 	standby.AwaitReplay(primary)
 	standby.Crash()
-	before := n.metric("edge_sync_change")
 	for _, name := range []string{"a", "b", "c"} { // what is lost
 		o.call("PATCH", "/accounts/"+account, map[string]string{"name": name}, "")
 	}
-	await(t, "the node to be in step", func() bool { return n.metric("edge_sync_change") == before+3 })
+	o.inStep(n)
 	primary.Crash()
 	standby.Start()
 	standby.Promote()

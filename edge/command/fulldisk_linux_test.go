@@ -91,9 +91,7 @@ func TestFullDiskLeavesReads(t *testing.T) {
 		status, _ := request(t, "GET", strings.TrimSuffix(n.ready.MetricsURL, "/metrics")+"/readyz", "", "")
 		return status
 	}
-	if status := ready(); status != http.StatusOK {
-		t.Fatalf("readyz before: %d", status)
-	}
+	await(t, "the node to be ready before", func() bool { return ready() == http.StatusOK })
 	free := disktest.Fill(t, disk)
 	await(t, "limits to be in memory", func() bool {
 		n.get(key)
@@ -258,9 +256,7 @@ func TestWhenADiskIsFull(t *testing.T) {
 	sent = append(sent, n.accepted(key, 3)...)
 	s.arrived(sent)
 
-	if status, text := ready(s.ready.AdminURL); status != http.StatusOK {
-		t.Fatalf("the origin before: %d %s", status, text)
-	}
+	await(t, "the origin to be ready before", func() bool { status, _ := ready(s.ready.AdminURL); return status == http.StatusOK })
 	free = disktest.Fill(t, originDisk)
 	await(t, "the origin to refuse a write", func() bool {
 		err := s.admin.Call(t.Context(), "POST", "/accounts/"+s.account+"/keys", map[string]any{

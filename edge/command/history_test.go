@@ -49,11 +49,10 @@ func TestOriginPutBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.start(first)
-	before := n.metric("edge_sync_change")
 	for range 3 {
 		rename()
 	}
-	await(t, "the node to be in step", func() bool { return n.metric("edge_sync_change") == before+3 })
+	o.inStep(n)
 	o.terminate()
 	if err := os.WriteFile(filepath.Join(first, databaseFile), copied, 0o600); err != nil {
 		t.Fatal(err)

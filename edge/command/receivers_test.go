@@ -253,7 +253,9 @@ func TestDocsFirstDay(t *testing.T) {
 	}
 	hold("quickstart", nil, nil, []string{"HTTP/1.1 200 OK", `"name":"Reyes Realty"`}, []string{`"source":"fallback"`, `"firings":[]`},
 		[]string{`"sandbox":true`}, nil, []string{"HTTP/1.1 204 "}, []string{"HTTP/1.1 401 "}, []string{`"secret":"`}, []string{`"sandbox":false`})
-	if said := printed.String(); !strings.Contains(said, "sentinel.fired evt_1 {") || strings.Count(said, "evt_1 ") != 1 {
+	// It prints an event after it has answered, at once or not.
+	await(t, "the receiver to print the event", func() bool { return strings.Contains(printed.String(), "sentinel.fired evt_1 {") })
+	if said := printed.String(); strings.Count(said, "evt_1 ") != 1 {
 		t.Errorf("the receiver printed %s", said)
 	}
 	hold("leads", []string{`"sandbox":false`, `"consent_status":"express_written"`}, []string{`"lead":{"id":"lead_`, `"sandbox":true`})

@@ -117,7 +117,7 @@ func sandboxGuide(t *testing.T, program string) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
-		got <- delivery{r.URL.Path, r.Header, body}
+		got <- delivery{time.Now(), r.URL.Path, r.Header, body}
 	}))
 	defer receiver.Close()
 	script = strings.NewReplacer("edge sandbox", program+" sandbox --cache ../../build/testcache/sandbox",
@@ -142,11 +142,13 @@ func sandboxGuide(t *testing.T, program string) {
 	types := map[string]bool{}
 	for range 2 {
 		d := receive(t, got)
+		// What the script prints comes by another way than the webhook.
+		await(t, "the receiver's secret", func() bool { return strings.Contains(out.String(), "the receiver has ") })
 		secret := regexp.MustCompile(`"secret":"([0-9a-f]{64})"`).FindStringSubmatch(out.String())
 		if secret == nil || !strings.Contains(out.String(), "the receiver has "+secret[1]+"\n") {
 			t.Fatalf("no secret, or not the receiver's, in\n%s", out.String())
 		}
-		if err := signature.Verify(d.header.Get(signature.Header), d.body, signature.DefaultTolerance, time.Now(), secret[1]); err != nil {
+		if err := signature.Verify(d.header.Get(signature.Header), d.body, signature.DefaultTolerance, d.at, secret[1]); err != nil {
 			t.Error(err)
 		}
 		types[d.header.Get("X-Svc-Event")] = true
