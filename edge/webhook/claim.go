@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"partneredge/store/central/deliveries"
@@ -107,7 +108,7 @@ func (s *Sender) hold(c deliveries.Claim, readAt time.Time, version uint64, now 
 	}
 	s.keep(q, 1, i.size())
 	q.endpoint.set(c.Endpoint, readAt, now, version)
-	if q.health.failures > 0 && q.endpoint.deliverable && !c.Endpoint.FailingFrom.IsZero() && now.Sub(c.NextAt) >= giveUpAfter {
+	if q.givesUp(&c, now) {
 		s.giveUp(q, i)
 		return
 	}
@@ -217,6 +218,11 @@ func (s *Sender) claim(ctx context.Context) (more bool, err error) {
 	for i, q := range queues {
 		q.refilling = false
 		q.more = err != nil || q.moreSeen != seen[i]
+		if err != nil || !slices.Contains(others, q.id) {
+			q.behindFrom = time.Time{} // it has caught up, or waits for the database
+		} else if q.behindFrom.IsZero() {
+			q.behindFrom = now
+		}
 	}
 	got := make(map[string]bool, len(queues))
 	for _, c := range claims {

@@ -18,12 +18,14 @@ import (
 func TestGiveUp(t *testing.T) {
 	const old = 300 // more than are held at a time
 	for name, test := range map[string]struct {
-		before, after int // what it answers
-		givesUp       bool
+		before, after, later int // what it answers, 0: nothing; later: from two minutes after the start
+		givesUp              bool
 	}{
-		"an endpoint that fails":      {500, 500, true},
-		"one that failed and is well": {500, 200, false},
-		"one that is well":            {200, 200, false},
+		"an endpoint that fails":         {500, 500, 500, true},
+		"one that failed and is well":    {500, 200, 200, false},
+		"one that is well":               {200, 200, 200, false},
+		"one that fails for two minutes": {200, 500, 200, false},
+		"one that hangs for two minutes": {200, 0, 200, false},
 	} {
 		path := filepath.Join(t.TempDir(), "origin.db")
 		t.Run(name, func(t *testing.T) {
@@ -32,7 +34,11 @@ func TestGiveUp(t *testing.T) {
 				s.fixture.account = s.liveAccount().ID
 				var status atomic.Int64
 				status.Store(int64(test.before))
-				sub := s.endpoint(s.fixture.account, "a.example.com", func(*http.Request) (int, http.Header, error) {
+				sub := s.endpoint(s.fixture.account, "a.example.com", func(r *http.Request) (int, http.Header, error) {
+					if status.Load() == 0 {
+						<-r.Context().Done()
+						return 0, nil, r.Context().Err()
+					}
 					return int(status.Load()), nil, nil
 				})
 				start := func() *Sender { return startSender(t, s.fixture.db, Config{transport: s.fakeEndpoints}) }
@@ -49,8 +55,23 @@ func TestGiveUp(t *testing.T) {
 				began := time.Now()
 				status.Store(int64(test.after))
 				s.fixture.sender = start()
+				behind := func() bool {
+					s.fixture.sender.mu.Lock()
+					defer s.fixture.sender.mu.Unlock()
+					q := s.fixture.sender.queues[sub.ID] // nil: forgotten since nothing waits
+					return q != nil && !q.behindFrom.IsZero()
+				}
+				sleep(t.Context(), 2*time.Minute)
+				synctest.Wait()
+				if test.after == 0 && !behind() {
+					t.Error("the sender is not behind while the endpoint hangs")
+				}
+				status.Store(int64(test.later))
 				sleep(t.Context(), 10*time.Minute)
 				synctest.Wait()
+				if test.later == 200 && behind() {
+					t.Error("the sender is behind once all is delivered")
+				}
 				untried := 0
 				for _, event := range events {
 					d := s.fixture.deliveries(deliveries.Filter{EventID: event})[0]
@@ -80,5 +101,31 @@ func TestGiveUp(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestGivesUp: a late delivery is given up for what its endpoint does, and not because no
+// sender ran, or because the database did not answer.
+func TestGivesUp(t *testing.T) {
+	now := time.Now()
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	for name, test := range map[string]struct {
+		due, failing, behind time.Time
+		failures             int
+		want                 bool
+	}{
+		"it fails for a day":                     {ago(giveUpAfter), ago(giveUpFailing), time.Time{}, 1, true},
+		"it fails for less":                      {ago(giveUpAfter), ago(giveUpFailing - 1), ago(giveUpFailing - 1), 1, false},
+		"it succeeds at times, and is behind":    {ago(giveUpAfter), ago(time.Minute), ago(giveUpFailing), 1, true},
+		"it is behind, and no try has failed":    {ago(giveUpAfter), ago(giveUpFailing), ago(giveUpFailing), 0, false},
+		"it is behind, and its last try is well": {ago(giveUpAfter), time.Time{}, ago(giveUpFailing), 1, false},
+		"it is not late":                         {ago(giveUpAfter - 1), ago(giveUpAfter), ago(giveUpAfter), 1, false},
+	} {
+		q := queue{health: health{failures: test.failures}, endpoint: endpoint{deliverable: true}, behindFrom: test.behind}
+		c := deliveries.Claim{Endpoint: deliveries.Endpoint{FailingFrom: test.failing}}
+		c.NextAt = test.due
+		if got := q.givesUp(&c, now); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

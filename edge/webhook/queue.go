@@ -29,10 +29,11 @@ type queue struct {
 	window    int // the most items; less when they cannot be worked off in time
 
 	// What the database has besides.
-	more      bool      // something due
-	moreSeen  int       // counts the times that more was set
-	dueAt     time.Time // when something will be due; zero: nothing known
-	refilling bool      // in Sender.refills, or being claimed
+	more       bool      // something due
+	moreSeen   int       // counts the times that more was set
+	behindFrom time.Time // since when each claim has left something due; zero: the last one left nothing
+	dueAt      time.Time // when something will be due; zero: nothing known
+	refilling  bool      // in Sender.refills, or being claimed
 
 	endpoint   endpoint
 	acceptedAt uint64 // the version of endpoints when a delivery was last accepted
@@ -54,6 +55,17 @@ type queue struct {
 func (q *queue) hasMore() {
 	q.more = true
 	q.moreSeen++
+}
+
+// givesUp reports whether a delivery is dead without a try: it is late by giveUpAfter, since
+// its endpoint fails and has for giveUpFailing, or has kept this process behind for as long.
+// One that waited because no sender ran is tried, whatever the endpoint does just now.
+func (q *queue) givesUp(c *deliveries.Claim, now time.Time) bool {
+	from := c.Endpoint.FailingFrom
+	if q.health.failures == 0 || from.IsZero() || !q.endpoint.deliverable || now.Sub(c.NextAt) < giveUpAfter {
+		return false
+	}
+	return now.Sub(from) >= giveUpFailing || !q.behindFrom.IsZero() && now.Sub(q.behindFrom) >= giveUpFailing
 }
 
 // startable reports whether the queue's first item may be tried, and whether that would

@@ -21,10 +21,14 @@ func NextTry(schedule []time.Duration, tries int, now time.Time, retryAfter stri
 // retryAfterMost is the longest Retry-After that is honoured.
 const retryAfterMost = 10 * time.Minute
 
-// giveUpAfter bounds the lateness of a try: a delivery to an endpoint that fails, whose try is
-// later, is dead. One that hangs gets fewer tries than there are events, and would have ever more wait
-// for it, until the log of all accounts could not be pruned.
-const giveUpAfter = 3 * 24 * time.Hour
+// A delivery to an endpoint that fails is dead once its try is late by giveUpAfter and the
+// endpoint has failed, or was not caught up with, for giveUpFailing. One that hangs gets
+// fewer tries than there are events, and would have ever more wait for it, until the log of
+// all accounts could not be pruned.
+const (
+	giveUpAfter   = 3 * 24 * time.Hour
+	giveUpFailing = 24 * time.Hour
+)
 
 func (c *Config) fillSchedule() {
 	if c.Schedule == nil {
