@@ -6,7 +6,7 @@ import (
 )
 
 // TestClockOfTheDatabase: an origin whose own clock is wrong gives and judges the
-// times of keys and secrets by the database's, as every other origin does.
+// times of keys, secrets and heartbeats by the database's, as every other origin does.
 func TestClockOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	for _, off := range []time.Duration{-2 * time.Hour, 2 * time.Hour} {
@@ -46,6 +46,19 @@ func TestClockOfTheDatabase(t *testing.T) {
 			f.subscribe("whs_c", account, made["id"].(string))
 			secret := f.must(201, "POST", "/admin/v1/webhooks/whs_c/rotate-secret", object{"overlap_seconds": 3600})
 			near("the end of the overlap", secret["overlap_until"], time.Hour)
+
+			node := f.run("a")
+			var seen time.Time
+			f.eventually("when the node spoke is written down", func() bool {
+				all, err := f.config.DB.LastSeen(t.Context(), []string{node.id})
+				if err != nil {
+					t.Fatal(err)
+				}
+				seen = all[node.id]
+				return !seen.IsZero()
+			})
+			near("when the node spoke, by the database", seen.Format(time.RFC3339), 0)
+			near("when the node spoke, in the list", f.must(200, "GET", "/admin/v1/nodes", nil)["items"].([]any)[0].(object)["last_seen_at"], 0)
 		})
 	}
 }

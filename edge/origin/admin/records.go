@@ -174,8 +174,8 @@ func (a *api) toNode(n store.Node, ids map[string]string) adminapi.Node {
 			Running: toNodeRelease(s.Running, ids), Candidate: toNodeRelease(s.Candidate, ids),
 		}
 		v.Build, v.Release = s.Build, toServing(&s, ids)
-		if at.At.After(n.LastSeenAt) {
-			v.LastSeenAt = stamp(at.At)
+		if seen := a.Nodes.Shared(at.At); seen.After(n.LastSeenAt) {
+			v.LastSeenAt = stamp(seen)
 		}
 	}
 	return v

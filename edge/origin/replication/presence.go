@@ -68,7 +68,8 @@ type Report struct {
 	Node store.Node
 	// Connected says that the status came lately, and that the node is not revoked.
 	Connected bool
-	// At is when Status came; zero for a node not heard since this origin started.
+	// At is when Status came, by this process's own clock; zero for a node not heard since
+	// this origin started.
 	At     time.Time
 	Status wire.Status
 }
@@ -171,6 +172,9 @@ func everyTick(ctx context.Context, every time.Duration, do func()) {
 func (p *Presence) writeAll(ctx context.Context) {
 	everyTick(ctx, nodesEvery, func() {
 		for due := range slices.Chunk(p.unwritten(), SeenAtOnce) {
+			for i := range due {
+				due[i].At = p.Shared(due[i].At)
+			}
 			busy, err := p.cfg.DB.SeenNodes(ctx, due)
 			if err != nil && ctx.Err() == nil {
 				p.limited.Warn("seen", "writing down when nodes were seen", "nodes", len(due), "err", err)
@@ -182,8 +186,11 @@ func (p *Presence) writeAll(ctx context.Context) {
 	})
 }
 
-// unwritten returns the heartbeats that are due to be written down, and takes them for
-// written.
+// Shared returns when a time of Report.At was by the clock that all origins share.
+func (p *Presence) Shared(at time.Time) time.Time { return p.cfg.DB.Now().Add(at.Sub(p.cfg.Now())) }
+
+// unwritten returns the heartbeats that are due to be written down, by this process's own
+// clock, and takes them for written.
 func (p *Presence) unwritten() (due []fleet.NodeSeen) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -128,10 +128,11 @@ func isOver(r *store.Rollout, l look) bool {
 }
 
 // hears reports whether another origin process has heard a node within lostMost which this one
-// does not: their NATS servers may have lost each other.
+// does not: their NATS servers may have lost each other. A time far ahead was written by a
+// clock that was wrong, and says nothing.
 func (l look) hears(id string) bool {
 	at, spoke := l.spoke[id]
-	return spoke && l.shared.Sub(at) < lostMost
+	return spoke && l.shared.Sub(at).Abs() < lostMost
 }
 
 // gone reports whether a node that is not connected is waited for no longer. An
