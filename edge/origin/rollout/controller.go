@@ -57,6 +57,7 @@ type Controller struct {
 	fleet  *fleet
 	began  time.Time // since when nodes can have been heard
 	losses losses
+	pause  pause
 	read   time.Time
 	as     revision        // what the fleet's plans were read at
 	orders map[string]sent // the last one to each node
@@ -157,6 +158,7 @@ func (c *Controller) step(ctx context.Context) error {
 	}
 	if f := c.fleet; f.active != nil {
 		l := look{reports: f.reports, tally: f.tally, now: c.config.Now(), shared: c.config.DB.Now(), began: c.began}
+		l.watched = c.pause.see(f.active, l.now)
 		var err error
 		if l.spoke, err = c.spoke(ctx, f); err != nil {
 			return err
@@ -168,6 +170,9 @@ func (c *Controller) step(ctx context.Context) error {
 		if advance(&next, l) {
 			if err := c.write(ctx, next); err != nil {
 				return err
+			}
+			if f.active != nil {
+				c.pause.see(f.active, l.now)
 			}
 		}
 	}

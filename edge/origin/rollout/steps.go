@@ -81,6 +81,7 @@ type look struct {
 	tally   *tally               // of the rollout by the reports
 	now     time.Time            // by the origin's own clock
 	shared  time.Time            // by the clock of all origins, which pauses are measured by
+	watched time.Time            // when this process saw the step's pause begin, by its own clock; zero: it did not
 	began   time.Time            // when the origin began to hear nodes
 	spoke   map[string]time.Time // when nodes that it does not hear spoke to any origin, by the clock of all
 	why     string               // the reason to roll the release back; "": none
@@ -192,7 +193,14 @@ func nextStep(r *store.Rollout, l look) bool {
 		noteServed(r, l.reports)
 		return true
 	}
-	if l.shared.Sub(r.Since) < r.Pause || !l.tally.serves() || len(l.tally.lost) > 0 {
+	if l.shared.Before(r.Since) { // the clock was put back: for how long the step was watched is not known
+		r.Since = l.shared
+		return true
+	}
+	if l.shared.Sub(r.Since) < r.Pause || !l.watched.IsZero() && l.now.Sub(l.watched) < r.Pause {
+		return false
+	}
+	if !l.tally.serves() || len(l.tally.lost) > 0 {
 		return false
 	}
 	r.Since = time.Time{}
@@ -210,6 +218,25 @@ func nextStep(r *store.Rollout, l look) bool {
 	}
 	r.State = store.Done
 	return true
+}
+
+// pause measures a step's pause by the monotonic clock of this process, which nobody sets.
+type pause struct {
+	rollout string // "": none was seen yet
+	since   time.Time
+	from    time.Time
+}
+
+// see notes how a rollout is at now, and returns when the pause of its step began, zero for
+// one that may have begun before this process ran.
+func (p *pause) see(r *store.Rollout, now time.Time) (from time.Time) {
+	switch {
+	case p.rollout == "":
+		*p = pause{rollout: r.ID, since: r.Since}
+	case p.rollout != r.ID || !p.since.Equal(r.Since):
+		*p = pause{r.ID, r.Since, now}
+	}
+	return p.from
 }
 
 // ready reports whether a node is connected and can answer by the release.

@@ -17,6 +17,8 @@ type cluster struct {
 	rollout store.Rollout
 	reports map[string]replication.Report
 	now     time.Time
+	ahead   time.Duration        // the clock of all origins
+	pause   pause                // as the origin has seen it
 	began   time.Time            // when the origin was started last
 	losses  losses               // that the origin has seen since
 	spoke   map[string]time.Time // to another origin
@@ -79,7 +81,9 @@ func (c *cluster) advance() bool { return c.advanceUnless("") }
 
 // advanceUnless is advance with a reason to roll the release back.
 func (c *cluster) advanceUnless(why string) bool {
-	l := look{reports: c.reports, tally: count(&c.rollout, c.reports), now: c.now, shared: c.now, began: c.began, why: why, spoke: c.spoke}
+	l := look{reports: c.reports, tally: count(&c.rollout, c.reports), now: c.now, shared: c.now.Add(c.ahead), began: c.began, why: why, spoke: c.spoke}
+	l.watched = c.pause.see(&c.rollout, c.now)
+	defer func() { c.pause.see(&c.rollout, c.now) }()
 	if c.rollout.State == store.RollingOut && why == "" {
 		l.why = c.losses.judge(&c.rollout, l)
 	}
@@ -99,7 +103,7 @@ func (c *cluster) restart() (before map[string]replication.Report) {
 	for id := range before {
 		c.reports[id] = replication.Report{}
 	}
-	c.began, c.losses = c.now, losses{}
+	c.began, c.losses, c.pause = c.now, losses{}, pause{}
 	return before
 }
 
@@ -156,6 +160,49 @@ func TestStages(t *testing.T) {
 				t.Errorf("state %s", c.rollout.State)
 			}
 		})
+	}
+}
+
+// TestClockIsSet sets the clock of all origins while a step is watched: the step is watched
+// for one pause by the time that passes, or begins another.
+func TestClockIsSet(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		ahead  time.Duration
+		within int // pauses that the step may take from then on
+	}{
+		{"back", -3 * time.Hour, 2},
+		{"ahead", 3 * time.Hour, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := newCluster(10, nil)
+			c.advance()
+			c.all()
+			c.advance()
+			begun := c.now
+			c.now, c.ahead = c.now.Add(time.Second), test.ahead
+			for c.rollout.Stage == 0 && c.now.Sub(begun) < time.Hour {
+				c.steps(time.Second)
+			}
+			if took := c.now.Sub(begun); took < c.rollout.Pause || took > time.Duration(test.within)*c.rollout.Pause {
+				t.Errorf("the step is watched for %s", took)
+			}
+		})
+	}
+}
+
+// TestPauseOfAnEarlierProcess: an origin that starts goes on with the pause that another began.
+func TestPauseOfAnEarlierProcess(t *testing.T) {
+	c := newCluster(10, nil)
+	c.all()
+	c.advance()
+	c.now = c.now.Add(c.rollout.Pause - time.Second)
+	c.reports = c.restart()
+	if c.advance() {
+		t.Error("the pause is cut short")
+	}
+	if c.steps(time.Second); c.rollout.Stage == 0 {
+		t.Error("the pause begins anew")
 	}
 }
 
