@@ -39,7 +39,7 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 		wire: histogram("node_request_seconds", "Time to answer a node's request, by verb and failure (none when answered).", "verb", "failure"),
 		admin: histogram("admin_request_seconds",
 			"Time to answer an admin request, by route (/console/ for all pages) and status; pages' event streams are left out.", "route", "status"),
-		refused: counter("leads_refused_total", "Leads refused: quarantined, or rejected (left at the node, since the quarantine is full).", "outcome"),
+		refused: counter("leads_refused_total", "Leads refused: quarantined, or rejected (left at the node, since the quarantine is full or the clock was put back).", "outcome"),
 		refusals: counter("node_refusals_total",
 			"Requests, leads and reports of a node that were refused, by reason; those of one that asks for what its partners' keys do not grant.", "node", "reason"),
 		unread: counter("unread_keys_total",

@@ -268,7 +268,7 @@ type RawLead struct {
 
 // LeadsReply holds the ids of the leads that the origin has committed, either as
 // leads or to its quarantine. Rejected has a reason for each that it does not keep,
-// since the quarantine is full; an older origin has no quarantine.
+// since the quarantine is full or its clock was put back; an older origin has no quarantine.
 type LeadsReply struct {
 	Head
 	Committed []string          `json:"committed,omitempty"`

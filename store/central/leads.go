@@ -71,7 +71,7 @@ func readLead(body []byte) OfferedLead {
 type Handover struct {
 	Committed   []string          // on disk, from this call or from an earlier one, or deleted since
 	Quarantined map[string]string // refused, with why, and on disk in the quarantine
-	Rejected    map[string]string // refused, with why, and not kept: the quarantine is full
+	Rejected    map[string]string // refused, with why, and not kept: the quarantine is full, or the clock was put back
 	// Refusals counts the leads that were refused for their key.
 	Refusals map[grant.Refusal]int
 }
@@ -90,6 +90,10 @@ func (d *DB) AddLeads(ctx context.Context, node string, leads []OfferedLead) (do
 			readable = append(readable, l)
 		}
 	}
+	spoke, err := d.spokeLast(ctx, node, readable)
+	if err != nil {
+		return Handover{}, err
+	}
 	err = d.change(ctx, "", func(ctx context.Context, t *tx) error {
 		var bad []store.QuarantinedLead
 		for all := false; !all; {
@@ -97,6 +101,7 @@ func (d *DB) AddLeads(ctx context.Context, node string, leads []OfferedLead) (do
 			if err != nil {
 				return err
 			}
+			rules.spoke = spoke
 			gone, err := t.deletedBefore(ctx, leads) // after the leads that are kept: one may be deleted meanwhile
 			if err != nil {
 				return err
@@ -121,6 +126,17 @@ func (d *DB) AddLeads(ctx context.Context, node string, leads []OfferedLead) (do
 	return done, nil
 }
 
+// spokeLast returns when a node that hands over a lead from far ahead spoke last; zero where no
+// lead is.
+func (d *DB) spokeLast(ctx context.Context, node string, leads []OfferedLead) (at time.Time, err error) {
+	far := d.Now().Add(grant.Wrong)
+	if !slices.ContainsFunc(leads, func(l OfferedLead) bool { return l.CreatedAt.After(far) }) {
+		return at, nil
+	}
+	seen, err := d.LastSeen(ctx, []string{node})
+	return seen[node], err
+}
+
 // classify judges leads that a node hands over, unless refused says already why one cannot be
 // kept. fresh are those to keep, and bad those for the quarantine. gone has the ids of
 // leads and accounts that were deleted, whose leads count as committed.
@@ -137,6 +153,10 @@ func (r leadRules) classify(node string, leads []OfferedLead, refused []error, g
 		}
 		if reason, refused := grant.ReasonOf(why); refused {
 			done.Refusals[reason]++
+		}
+		if errors.Is(why, errClockBack) {
+			done.Rejected[l.ID] = why.Error()
+			continue
 		}
 		if why != nil {
 			bad = append(bad, store.QuarantinedLead{
@@ -174,11 +194,15 @@ type leadRules struct {
 	keys     map[string]store.Key  // by id
 	damaged  map[string]bool       // ids of keys whose rows cannot be read
 	now      time.Time
+	spoke    time.Time // when the node that hands over leads from far ahead spoke last
 }
 
 // readLeadRules reads what these leads are judged by.
 func (t *tx) readLeadRules(ctx context.Context, leads []OfferedLead) (r leadRules, err error) {
-	r = leadRules{make(map[string]bool), make(map[string]store.Lead), make(map[string]store.Key), make(map[string]bool), t.Now()}
+	r = leadRules{
+		accounts: make(map[string]bool), kept: make(map[string]store.Lead),
+		keys: make(map[string]store.Key), damaged: make(map[string]bool), now: t.Now(),
+	}
 	if len(leads) == 0 {
 		return r, nil
 	}
@@ -244,7 +268,12 @@ func (r leadRules) judge(l OfferedLead) (add bool, why error) {
 	return true, nil
 }
 
-var errDamagedKey = errors.New("the row of the lead's key is damaged")
+var (
+	errDamagedKey = errors.New("the row of the lead's key is damaged")
+	// errClockBack is the error of a lead from the future as long as the clock is behind
+	// where it was when the lead's node spoke last: time cures it, so the node keeps the lead.
+	errClockBack = errors.New("the origin's clock was put back, or was ahead before")
+)
 
 func (r leadRules) judgeKey(l OfferedLead) error {
 	if l.Vouched {
@@ -257,9 +286,16 @@ func (r leadRules) judgeKey(l OfferedLead) error {
 	if !known && len(l.KeyHash) > 0 {
 		return grant.UnknownKey
 	}
-	return grant.JudgeLead(key, grant.Claim{
-		KeyHash: l.KeyHash, KeyID: l.KeyID, AccountID: l.AccountID, Environment: l.Environment, Scope: store.ScopeWriteLeads,
-	}, db.TimeOr(l.CreatedAt, r.now), r.now)
+	judge := func(now time.Time) error {
+		return grant.JudgeLead(key, grant.Claim{
+			KeyHash: l.KeyHash, KeyID: l.KeyID, AccountID: l.AccountID, Environment: l.Environment, Scope: store.ScopeWriteLeads,
+		}, db.TimeOr(l.CreatedAt, r.now), now)
+	}
+	why := judge(r.now)
+	if errors.Is(why, grant.WrongTime) && r.spoke.After(r.now) && !errors.Is(judge(r.spoke), grant.WrongTime) {
+		return errClockBack
+	}
+	return why
 }
 
 // sameHandover reports whether a lead is the one that is kept, sent once more: with an

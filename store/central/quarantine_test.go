@@ -10,6 +10,8 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/audit"
+	"partneredge/store/central/fleet"
+	"partneredge/store/grant"
 )
 
 // waiting lists the quarantine.
@@ -62,6 +64,47 @@ func TestRefusedLeadsAreQuarantined(t *testing.T) {
 		first := items[len(items)-1]
 		if first.LeadID != "lead_text" || first.AccountID != a.ID || first.KeyID != "key_x" || !strings.Contains(first.Reason, "captured_at") || strings.Contains(first.Reason, "yesterday") {
 			t.Errorf("%+v", first)
+		}
+	})
+}
+
+// TestLeadsWhileTheClockIsBehind: a lead that is from the future since the clock was put back
+// stays on its node, and is kept once the clock is right. One from further ahead waits in the
+// quarantine, as those do of which nothing says that the clock was put back.
+func TestLeadsWhileTheClockIsBehind(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx, right := t.Context(), time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
+		clock := &fakeClock{right}
+		d := openWith(t, p, Config{Now: clock.now})
+		a := newAccount(t, d, store.ModeLive)
+		k := keyFor(a.ID)
+		k.Scopes = []string{store.ScopeWriteLeads}
+		k = must(d.CreateKey(ctx, k))(t)
+		n := must(d.AddNode(ctx, store.Node{Name: "n", Region: "r", PublicKey: "pub"}))(t)
+		must(d.SeenNodes(ctx, []fleet.NodeSeen{{ID: n.ID, Version: "1", At: right}}))(t)
+		lead := func(at time.Time) OfferedLead {
+			l := leadFor(a.ID)
+			l.KeyID, l.CreatedAt = k.ID, at
+			return OfferedLead{AcceptedLead: store.AcceptedLead{Lead: l, KeyHash: k.Hash[:]}, Body: []byte("{}")}
+		}
+		good, ahead, strange := lead(right), lead(right.Add(grant.Wrong+time.Minute)), lead(right)
+		clock.at = right.Add(-2 * day)
+		done := must(d.AddLeads(ctx, n.ID, []OfferedLead{good, ahead}))(t)
+		if done.Rejected[good.ID] != errClockBack.Error() || len(done.Committed) != 0 || len(done.Quarantined) != 1 || done.Refusals[grant.WrongTime] != 1 {
+			t.Errorf("two days back: %+v", done)
+		}
+		if done := must(d.AddLeads(ctx, "node_x", []OfferedLead{strange}))(t); len(done.Quarantined) != 1 {
+			t.Errorf("of a node that never spoke: %+v", done)
+		}
+		clock.at = right.Add(time.Minute)
+		if done := must(d.AddLeads(ctx, n.ID, []OfferedLead{good}))(t); len(done.Committed) != 1 || len(done.Rejected) != 0 {
+			t.Errorf("by the right clock: %+v", done)
+		}
+		if leads, _, err := d.Leads(ctx, a.ID, store.Page{}); err != nil || len(leads) != 1 || leads[0].ID != good.ID {
+			t.Errorf("the account has %v, %v", leads, err)
+		}
+		if waits := waiting(t, d); len(waits) != 2 || waits[1].LeadID != ahead.ID || waits[0].LeadID != strange.ID {
+			t.Errorf("in the quarantine is %+v", waits)
 		}
 	})
 }

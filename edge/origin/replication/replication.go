@@ -50,7 +50,7 @@ type Config struct {
 	// Observe is called after each request, with "" when it was answered.
 	Observe func(verb string, failure wire.Failure, took time.Duration)
 	// ObserveRefused is called with how many leads were quarantined, and how many
-	// were left at their node since the quarantine is full.
+	// were left at their node since the quarantine is full or the clock was put back.
 	ObserveRefused func(quarantined, rejected int)
 	// ObserveRefusal is called with how often a node was refused for a reason: a
 	// grant.Refusal, one of package usage or one of those below.
