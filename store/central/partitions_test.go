@@ -182,6 +182,41 @@ func TestNoPartition(t *testing.T) {
 	}
 }
 
+// TestPartitionsAfterAWrongClock writes for a moment by a clock that is ten days ahead. Days
+// get their partitions before that time comes, and after it.
+func TestPartitionsAfterAWrongClock(t *testing.T) {
+	ctx := context.Background()
+	q := partitioned(t, 1)
+	noError(t, q.MakePartitions(ctx, day))
+	rest := func() (n int) {
+		noError(t, q.db.QueryRow(ctx, `SELECT count(*) FROM events_rest`).Scan(&n))
+		return n
+	}
+	right := q.clock.at
+	q.clock.at = right.Add(10*day + time.Hour)
+	q.fire(t)
+	q.record(t, store.StateDelivered, 0, q.claim(t, 1)...)
+	for i := range 20 {
+		q.clock.at = right.Add(time.Duration(i) * day)
+		noError(t, q.MakePartitions(ctx, day))
+		q.fire(t)
+		q.clock.at = q.clock.at.Add(23 * time.Hour)
+		q.fire(t)
+		if i < 7 && rest() != 1 {
+			t.Fatalf("day %d: %d events are in the default partition, want that of the wrong clock", i, rest())
+		}
+	}
+	if n := rest(); n > 1+2*4 {
+		t.Errorf("%d events are in the default partition, want those of a few days at most", n)
+	}
+	q.record(t, store.StateDelivered, 0, q.claim(t, 100)...)
+	q.clock.at = right.Add(40 * day)
+	prune(t, q.DB, q.clock.at)
+	if kept, attempts, events, _ := counts(t, q.DB); kept+attempts+events != 0 {
+		t.Errorf("%d deliveries, %d attempts and %d events are left", kept, attempts, events)
+	}
+}
+
 // TestPartitionsOfManyProcesses has processes write, claim, make and drop partitions at
 // once while weeks go by. No write fails, and no delivery that is left lacks anything.
 func TestPartitionsOfManyProcesses(t *testing.T) {

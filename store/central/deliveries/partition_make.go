@@ -41,11 +41,12 @@ func (s *Store) MakePartitions(ctx context.Context, width time.Duration) error {
 			if err != nil {
 				return err
 			}
-			rest, err := latestOfRest(ctx, t)
+			now := t.Now()
+			rest, err := latestOfRest(ctx, t, farAhead(now, width))
 			if err != nil {
 				return err
 			}
-			if made, err = all.next(t.Now(), rest, width); err != nil || made.name == "" {
+			if made, err = all.next(now, rest, width); err != nil || made.name == "" {
 				return err
 			}
 			return createPartition(ctx, t, made)
@@ -57,12 +58,20 @@ func (s *Store) MakePartitions(ctx context.Context, width time.Duration) error {
 	}
 }
 
+// farAhead returns what no partition reaches that is to be made now. What lies beyond was made
+// by a clock that was wrong, and is as nothing until its time comes near.
+func farAhead(now time.Time, width time.Duration) string {
+	return firstAt(now.Add((partitionsAhead + 1) * width))
+}
+
 // next returns the partition to make, the zero one when they reach far enough. rest is
-// the latest identifier in the default partitions.
+// the latest identifier in the default partitions before farAhead.
 func (l layout) next(now time.Time, rest string, width time.Duration) (p partition, err error) {
 	last := ""
-	if len(l) > 0 {
-		last = l[len(l)-1].until
+	for _, p := range l {
+		if p.from < farAhead(now, width) {
+			last = p.until
+		}
 	}
 	if last >= firstAt(now.Add(partitionsAhead*width)) {
 		return p, nil
@@ -82,11 +91,11 @@ func (l layout) next(now time.Time, rest string, width time.Duration) (p partiti
 	return p, nil
 }
 
-// latestOfRest returns the latest identifier in the default partitions, without its
-// prefix; "" when they are empty.
-func latestOfRest(ctx context.Context, t *db.Tx) (id string, err error) {
-	err = t.Get(ctx, `SELECT greatest(
-		(SELECT substr(max(delivery_id), 5) FROM attempts_rest), (SELECT substr(max(id), 5) FROM events_rest), '')`, nil, &id)
+// latestOfRest returns the latest identifier in the default partitions before another, all
+// without their prefixes; "" when there is none.
+func latestOfRest(ctx context.Context, t *db.Tx, before string) (id string, err error) {
+	err = t.Get(ctx, `SELECT greatest((SELECT substr(max(delivery_id), 5) FROM attempts_rest WHERE delivery_id < ?),
+		(SELECT substr(max(id), 5) FROM events_rest WHERE id < ?), '')`, []any{deliveryPrefix + before, eventPrefix + before}, &id)
 	return id, err
 }
 

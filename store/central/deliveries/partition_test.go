@@ -88,6 +88,8 @@ func TestLayoutNext(t *testing.T) {
 		"older rows in the default one": {until(day(0)), day(-2) + "x", day(0), day(1)},
 		"rows of today in it":           {until(day(0)), firstAt(now) + "x", day(1), day(2)},
 		"rows of a fast clock in it":    {until(day(0)), day(1) + "x", day(1) + "~", day(2)},
+		"partitions of a wrong clock":   {layout{{"first", "", day(1)}, {"a", day(365), day(366)}}, "", day(1), day(2)},
+		"when their time comes near":    {layout{{"first", "", day(2)}, {"a", day(2), day(3)}}, "", day(3), day(4)},
 	} {
 		got, err := tt.have.next(now, tt.rest, 24*time.Hour)
 		if err != nil || got.from != tt.from || got.until != tt.until {
