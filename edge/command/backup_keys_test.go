@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"partneredge/edge/origin/backup"
 	"partneredge/edge/origin/natsauth"
 	"partneredge/edge/webhook/secrets"
+	"partneredge/store"
 	"partneredge/store/central"
 	"partneredge/store/central/db"
 	"partneredge/store/durable"
@@ -154,6 +156,65 @@ func TestRestoreWithoutKeys(t *testing.T) {
 	}
 	if err := judgeKeys(dir, log); err == nil || !strings.Contains(err.Error(), secretsFile) || !hinted(err) {
 		t.Errorf("without the keys of secrets: %v", err)
+	}
+}
+
+// TestRestoreByTheHint restores a backup that lacks keys as the refusal says: by way of another,
+// so that the origin knows that it was restored.
+func TestRestoreByTheHint(t *testing.T) {
+	tar, err := exec.LookPath("tar")
+	if err != nil {
+		t.Skip(err)
+	}
+	outer := t.TempDir()
+	dir, unpacked, file := filepath.Join(outer, "origin"), filepath.Join(outer, "unpacked"), filepath.Join(outer, "backup")
+	makeOrigin(t, dir)
+	out, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := backup.NewWriter(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(backup.Walk(dir, func(name, from string) error {
+		if name == secretsFile {
+			return nil
+		}
+		return old.File(name, from)
+	}), old.Close(), out.Close()); err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	err = restore(t.Context(), file, filepath.Join(outer, "refused"), "", log)
+	if advised, ok := errors.AsType[*hint.Error](err); !ok || !strings.Contains(advised.Advice, "edge backup") {
+		t.Fatalf("%v, with a hint that leads past edge restore", err)
+	}
+	keys, err := os.ReadFile(filepath.Join(dir, secretsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(unpacked, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := exec.CommandContext(t.Context(), tar, "-xzf", file, "-C", unpacked).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	whole, restored := filepath.Join(outer, "whole"), filepath.Join(outer, "restored")
+	if err := errors.Join(
+		os.WriteFile(filepath.Join(unpacked, secretsFile), keys, 0o600),
+		backupJob{dir: unpacked}.write(t.Context(), whole),
+		restore(t.Context(), whole, restored, "", log),
+	); err != nil {
+		t.Fatal(err)
+	}
+	records, err := central.Open(t.Context(), central.Config{URL: filepath.Join(restored, databaseFile)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = records.Close() }()
+	if entries, _, err := records.Audits(t.Context(), central.AuditFilter{}, store.Page{}); err != nil || len(entries) != 1 || entries[0].Action != "database.restore" {
+		t.Errorf("the audit log has %+v, %v", entries, err)
 	}
 }
 

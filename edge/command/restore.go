@@ -133,7 +133,7 @@ func judgeKeys(dir string, log *slog.Logger) error {
 	})
 	if slices.Contains(missing, secretsFile) {
 		return hint.Add(fmt.Errorf("the backup lacks %s", strings.Join(missing, ", ")),
-			"unpack it with tar -xzf into a directory for the origin, put these files there from the origin that was lost, and start the origin")
+			"unpack it with tar -xzf into an empty directory, put these files there from the origin that was lost, make a backup of that directory with edge backup, and restore that")
 	}
 	if len(missing) > 0 {
 		log.Warn("the backup lacks keys: put them there, or the origin makes others, which no node or operator has", "files", strings.Join(missing, ", "))
