@@ -1,5 +1,7 @@
 package wire
 
+import "strings"
+
 // Order is the origin's instruction to a node which releases to run. Each Order
 // is complete, so one that is lost or arrives twice does no harm: the origin
 // sends it again for as long as the node's Status differs from it.
@@ -44,12 +46,25 @@ type ReleaseStatus struct {
 
 	// Set for a candidate only:
 	State   ReleaseState `json:"state,omitempty"`
-	Reason  string       `json:"reason,omitempty"` // why it was refused, failed or is waiting
+	Reason  string       `json:"reason,omitempty"` // why it was refused, failed or is waiting; see CutReason
 	Percent int          `json:"percent,omitempty"`
 	Rollout string       `json:"rollout,omitempty"`
 
 	// Counts since the release was opened on this node; nil before that.
 	Counts *ReleaseCounts `json:"counts,omitempty"`
+}
+
+// MaxReason bounds the reason of a status and of a rollback, in bytes: lists have it, and an
+// error may quote much of a release.
+const MaxReason = 1000
+
+// CutReason returns at most MaxReason bytes of a reason, as valid UTF-8.
+func CutReason(reason string) string {
+	const cut = "…"
+	if len(reason) > MaxReason {
+		reason = reason[:MaxReason-len(cut)] + cut
+	}
+	return strings.ToValidUTF8(reason, "")
 }
 
 // States of a release that answers requests of a node, as the admin API and metrics have

@@ -2,11 +2,14 @@ package rollout
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"aead.dev/minisign"
 	"github.com/nats-io/nats.go"
@@ -274,5 +277,31 @@ func TestPartsOfAReleaseGo(t *testing.T) {
 				t.Errorf("%d parts are kept of a release that is not wanted", n)
 			}
 		})
+	}
+}
+
+// TestLongReasons: what a node says of a release stays short, for origins take no long status,
+// and would hear the node no more.
+func TestLongReasons(t *testing.T) {
+	why := errors.New("\xff" + strings.Repeat("é", 10<<10))
+	for name, refuse := range map[string]func(*Controller, error){
+		"refused": func(c *Controller, err error) {
+			c.finish(opened{&opening{digest: "sha256:next", candidate: true, cancel: func() {}}, nil, err})
+		},
+		"unavailable": func(c *Controller, err error) {
+			c.finish(opened{&opening{digest: "sha256:next", cancel: func() {}}, nil, fmt.Errorf("%w: %w", host.ErrUnavailable, err)})
+		},
+		"refused at the start": (*Controller).refuseLast,
+	} {
+		c := &Controller{
+			cfg: Config{Changed: func() {}}, router: newRouter(plainDeployment(t, "running")), log: slog.New(slog.DiscardHandler),
+			store: &releaseStore{}, refused: backoff.New(refusedFirst, refusedMost), order: &wire.Order{Candidate: "sha256:next"},
+			candidate: &wire.ReleaseStatus{Digest: "sha256:next", State: wire.ReleaseFetching},
+		}
+		refuse(c, why)
+		_, candidate := c.Status()
+		if n := len(candidate.Reason); n < 900 || n > 1000 || !utf8.ValidString(candidate.Reason) {
+			t.Errorf("%s: the reason has %d bytes, or is not in UTF-8", name, n)
+		}
 	}
 }

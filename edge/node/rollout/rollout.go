@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -183,10 +182,6 @@ func (c *Controller) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.route
 // Docs returns the handler of the running release's API document.
 func (c *Controller) Docs() http.Handler { return c.router.routes.Load().running.modules.docs }
 
-// maxReason bounds the reason in a status, in bytes: the origin takes no long status, and an
-// error may quote what a release holds.
-const maxReason = 4 << 10
-
 // Status returns how the running release is, and the candidate: the release that
 // is opened, tried or has failed, nil if there is none.
 func (c *Controller) Status() (running, candidate *wire.ReleaseStatus) {
@@ -197,7 +192,7 @@ func (c *Controller) Status() (running, candidate *wire.ReleaseStatus) {
 		return running, nil
 	}
 	status := *candidate
-	status.Reason = strings.ToValidUTF8(status.Reason[:min(len(status.Reason), maxReason)], "")
+	status.Reason = wire.CutReason(status.Reason)
 	if routes.candidate != nil && routes.candidate.digest == status.Digest {
 		counts := routes.candidate.counts()
 		status.Counts = &counts

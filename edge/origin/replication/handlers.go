@@ -367,6 +367,9 @@ func textOf(s *wire.Status) int {
 }
 
 func (r *requests) status(_ context.Context, node string, req wire.Status) (wire.Message, error) {
+	if c := req.Candidate; c != nil { // a node of an earlier program says all of it
+		c.Reason = wire.CutReason(c.Reason)
+	}
 	if n := textOf(&req); n > maxStatusText {
 		return &wire.Head{}, fmt.Errorf("%w: a status with %d bytes of text", store.ErrInvalid, n)
 	}

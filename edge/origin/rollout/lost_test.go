@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"partneredge/edge/wire"
 	"partneredge/store"
 )
 
@@ -140,8 +141,8 @@ func TestRevokedNodesAreNotWaitedFor(t *testing.T) {
 // TestReasonsAreBounded: the reason of a rollback is kept for good, and may be a node's text.
 func TestReasonsAreBounded(t *testing.T) {
 	c := newCluster(3, nil)
-	c.advanceUnless(strings.Repeat("é", maxReason))
-	if n := len(c.rollout.Reason); n > maxReason+len("…") || !utf8.ValidString(c.rollout.Reason) || c.rollout.State != store.RollingBack {
+	c.advanceUnless(strings.Repeat("é", wire.MaxReason))
+	if n := len(c.rollout.Reason); n > wire.MaxReason || !utf8.ValidString(c.rollout.Reason) || c.rollout.State != store.RollingBack {
 		t.Errorf("%s for a reason of %d bytes: %q", c.rollout.State, n, c.rollout.Reason)
 	}
 }

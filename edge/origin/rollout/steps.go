@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"partneredge/edge/origin/replication"
@@ -160,15 +159,9 @@ func isBack(s wire.Status, before string) bool {
 	return trial != nil && trial.Digest == before && trial.State.Ended()
 }
 
-// maxReason bounds the reason of a rollback, in bytes. It may be a node's text, and is kept.
-const maxReason = 1000
-
 // rollBack makes every node run again what it ran before.
 func rollBack(r *store.Rollout, why string) {
-	if len(why) > maxReason {
-		why = strings.ToValidUTF8(why[:maxReason], "") + "…"
-	}
-	r.State, r.Reason, r.Trying, r.Since = store.RollingBack, why, false, time.Time{}
+	r.State, r.Reason, r.Trying, r.Since = store.RollingBack, wire.CutReason(why), false, time.Time{}
 }
 
 // refusal returns why a node refused or withdrew the release; "" when none did.
