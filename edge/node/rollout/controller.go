@@ -15,6 +15,7 @@ const (
 	fetchRetry    = time.Second // after the origin could not be asked
 	refusedFirst  = time.Minute // at most, after a settled release was refused
 	refusedMost   = 16 * time.Minute
+	rememberRetry = time.Second // after it could not be written down what a restart is to run
 	standbyWait   = time.Second // for the last requests of a release that is to run again
 
 	// settleDelay is how long after a release was opened the runtime is settled, which takes
@@ -129,6 +130,11 @@ func (c *Controller) step(ctx context.Context) {
 	status := c.candidateStatus()
 	c.replaceCandidate(status)
 	routes := c.router.routes.Load()
+	c.settled = c.settled || c.order.Run == routes.running.digest
+	if c.settled && c.store.kept.Digest != routes.running.digest && !time.Now().Before(c.rememberAt) {
+		c.remember(routes.running)
+		c.prune()
+	}
 	want, needed := c.order.Candidate, c.order.Candidate != "" && routes.candidate == nil
 	switch {
 	case c.order.Run == routes.running.digest:
@@ -281,11 +287,26 @@ func (c *Controller) promote(d *deployment) {
 	c.router.run(d)
 	c.endTrial()
 	c.log.Info("release runs", "digest", d.digest, "version", d.version, "before", before.digest)
-	if err := c.store.remember(d.digest, d.version, before.digest); err != nil {
-		c.log.Error("a restart will run the release before this one", "digest", d.digest, "err", err)
-	}
+	c.settled, c.before, c.rememberAt = true, before.digest, time.Time{}
+	c.remember(d)
 	c.setCandidate(nil)
 	c.prune()
+}
+
+// remember makes the running release the one that runs after a restart. If it cannot be
+// written down, on a full disk say, step tries again.
+func (c *Controller) remember(running *deployment) {
+	err := c.store.remember(running.digest, running.version, c.before)
+	switch failed := !c.rememberAt.IsZero(); {
+	case err == nil && failed:
+		c.log.Info("a restart will run this release too", "digest", running.digest)
+	case err != nil && !failed:
+		c.log.Error("a restart may run an earlier release than this one, until this can be written down", "digest", running.digest, "err", err)
+	}
+	c.rememberAt = time.Time{}
+	if err != nil {
+		c.rememberAt = time.Now().Add(rememberRetry)
+	}
 }
 
 // setStandby keeps the modules of d open, in place of those kept so far; nil: none.

@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +23,8 @@ import (
 	"partneredge/edge/wire"
 	"partneredge/host"
 	"partneredge/host/engine"
+	"partneredge/store/durable"
+	"partneredge/store/durable/durabletest"
 )
 
 // settling is an engine that takes for ever to settle.
@@ -47,7 +53,7 @@ func TestRunEnds(t *testing.T) {
 	defer runtime.Close(context.Background())
 	running, opens := plainDeployment(t, "running"), plainDeployment(t, "opened")
 	c := &Controller{
-		cfg: Config{Runtime: runtime}, router: newRouter(running), store: &releaseStore{}, log: slog.New(slog.DiscardHandler),
+		cfg: Config{Runtime: runtime}, router: newRouter(running), store: &releaseStore{kept: keptRelease{Digest: running.digest}}, log: slog.New(slog.DiscardHandler),
 		orders: make(chan *nats.Msg), opened: make(chan opened), order: &wire.Order{Run: running.digest},
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -76,7 +82,7 @@ func TestRefusedReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		running := plainDeployment(t, "running")
 		c := &Controller{
-			cfg: Config{Changed: func() {}}, router: newRouter(running), store: &releaseStore{}, log: slog.New(slog.DiscardHandler), // trusts no key, so it refuses all
+			cfg: Config{Changed: func() {}}, router: newRouter(running), store: &releaseStore{kept: keptRelease{Digest: running.digest}}, log: slog.New(slog.DiscardHandler), // trusts no key, so it refuses all
 			opened: make(chan opened), refused: backoff.New(refusedFirst, refusedMost),
 		}
 		// tries reports whether the next step opens digest, which is refused then.
@@ -304,4 +310,52 @@ func TestLongReasons(t *testing.T) {
 			t.Errorf("%s: the reason has %d bytes, or is not in UTF-8", name, n)
 		}
 	}
+}
+
+// TestRemembersWhatRuns: a full disk keeps for no longer than it is full what a restart is to
+// run from being written down.
+func TestRemembersWhatRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "release.json")
+		if err := os.WriteFile(file, []byte(`{"digest":"first","before":"earlier"}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		disk := durabletest.New(t, dir)
+		store, err := openStore(Config{Dir: dir, FS: disk, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &Controller{
+			cfg: Config{Changed: func() {}}, router: newRouter(plainDeployment(t, "earlier")), store: store, before: store.kept.Digest,
+			log: slog.New(slog.DiscardHandler), refused: backoff.New(refusedFirst, refusedMost),
+		}
+		expect := func(when string, want keptRelease) {
+			t.Helper()
+			c.step(t.Context())
+			var kept keptRelease
+			if err := durable.ReadJSON(file, &kept); err != nil || !reflect.DeepEqual(kept, want) {
+				t.Errorf("%s: a restart runs %+v, not %+v, %v", when, kept, want, err)
+			}
+		}
+		first := keptRelease{Digest: "first", Before: "earlier"}
+		c.refuseLast(errNoKeys)
+		expect("the release that ran last is refused", first)
+		disk.Fail(durabletest.Rename, 1, syscall.ENOSPC)
+		c.obey(wire.Order{Run: "earlier"})
+		expect("the one before is ordered, on a full disk", first)
+		expect("at once", first)
+		time.Sleep(rememberRetry)
+		earlier := keptRelease{Digest: "earlier", Before: "first"}
+		expect("there is room", earlier)
+
+		disk.Fail(durabletest.Rename, 3, syscall.ENOSPC)
+		c.obey(wire.Order{Run: "next"})
+		c.promote(plainDeployment(t, "next"))
+		c.obey(wire.Order{Run: "last"})
+		c.retryAt = time.Now().Add(time.Hour) // it is refused, say
+		expect("the next is promoted, on a full disk", earlier)
+		time.Sleep(rememberRetry)
+		expect("there is room again", keptRelease{Digest: "next", Before: "earlier", Earlier: []string{"first"}})
+	})
 }

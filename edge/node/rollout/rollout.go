@@ -95,6 +95,12 @@ type Controller struct {
 	// it is left alone: else none could ever take its place.
 	refusedRun string
 
+	// settled is true once the running release is one that was ordered to be: a restart is to
+	// run it. The release of the digest before ran before it.
+	settled    bool
+	before     string
+	rememberAt time.Time // when that is to be written down again, which failed; zero: it did not
+
 	triedSince time.Time      // since when the candidate answers requests
 	settleAt   time.Time      // when the runtime is to be settled; zero: it is
 	settling   sync.WaitGroup // goroutines that settle the runtime after modules were opened
@@ -115,7 +121,7 @@ func Open(ctx context.Context, cfg Config) (*Controller, error) {
 	c := &Controller{
 		cfg: cfg, router: newRouter(first), loader: loader, store: store, log: cfg.Log,
 		orders: make(chan *nats.Msg, 64), opened: make(chan opened),
-		refused: backoff.New(refusedFirst, refusedMost),
+		refused: backoff.New(refusedFirst, refusedMost), before: store.kept.Digest,
 	}
 	if refusal != nil {
 		c.refuseLast(refusal)
