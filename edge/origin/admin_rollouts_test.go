@@ -94,6 +94,13 @@ func (r *runner) subscribe() {
 	}
 }
 
+// obeys makes the node ignore its orders, or obey them again.
+func (r *runner) obeys(orders bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ignore = !orders
+}
+
 func (r *runner) apply(o wire.Order) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -209,7 +216,12 @@ func adminRollouts(f *fixture) {
 			f.Errorf("%q lists %v, want %d nodes of 2", query, one, want)
 		}
 	}
+	a.obeys(false) // so that the rollback does not end
 	back := f.must(200, "POST", r.rollback, nil)
+	if again := f.must(200, "POST", r.rollback, nil); again["id"] != back["id"] || again["state"] != string(store.RollingBack) {
+		f.Errorf("rolled back again it is %v", again)
+	}
+	a.obeys(true)
 	f.awaitState(back["id"].(string), store.RolledBack)
 	for _, n := range []*runner{a, b} {
 		f.eventually(n.id+" is back", func() bool { return n.runs() == "" })
@@ -276,17 +288,13 @@ func TestRolloutGoesOnAfterRestart(t *testing.T) {
 	f := newFixture(t)
 	r := f.addRelease()
 	a, b := f.run("A"), f.run("B")
-	b.mu.Lock()
-	b.ignore = true
-	b.mu.Unlock()
+	b.obeys(false)
 	started := f.must(201, "POST", r.promote, object{"stages": []int{100}, "pause_seconds": 0})
 	f.eventually("A serves", func() bool { return a.runs() != "" })
 	f.stop()
 	f.start()
 	for _, n := range []*runner{a, b} {
-		n.mu.Lock()
-		n.ignore = false
-		n.mu.Unlock()
+		n.obeys(true)
 		n.reconnect()
 	}
 	f.awaitState(started["id"].(string), store.Done)

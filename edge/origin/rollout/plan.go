@@ -39,15 +39,19 @@ func (c *Controller) Begin(ctx context.Context, r store.Rollout, targets []store
 }
 
 // RollBack ends the rollout of a release that is under way, or undoes it where it
-// was the last: its nodes run again what they ran before.
+// was the last: its nodes run again what they ran before. One that goes back already is
+// returned as it is.
 func (c *Controller) RollBack(ctx context.Context, release string) (store.Rollout, error) {
 	for {
 		last, err := c.config.DB.LastRollout(ctx)
 		if err != nil {
 			return last, err
 		}
-		if last.Release != release || last.State != store.RollingOut && last.State != store.Done {
+		switch {
+		case last.Release != release || last.State == store.RolledBack:
 			return last, ErrNotRolledOut
+		case last.State == store.RollingBack:
+			return last, nil
 		}
 		rollBack(&last, "by an operator")
 		next, stepped, err := c.config.DB.StepRollout(ctx, last)
