@@ -143,6 +143,7 @@ func TestRollouts(t *testing.T) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	d := startDevForTest(t, dir, trusting)
+	atOnce := []string{"--stages", "100", "--pause", "0s", "--canary", "0", "--wait"}
 	fast := map[string]any{"stages": []int{34, 100}, "pause_seconds": 0, "canary_percent": 20}
 	s := besiege(t, d)
 
@@ -174,6 +175,10 @@ func TestRollouts(t *testing.T) {
 		{[]string{"rollout", "1.1.0", "--stages", "34,100", "--pause", "1h"}, []string{"1.1.0", "stage 34%"}, 0},
 		{[]string{"rollout", "1.1.0"}, []string{"edge: the origin refused: another rollout is under way\n", "hint: edge release status --watch follows it, edge release rollback ends it"}, 1},
 		{[]string{"rollback", "--wait"}, []string{"rolled back"}, 0},
+		{append([]string{"rollout", "1.1.0", "--regions", "eu"}, atOnce...), []string{"1 of 1 nodes"}, 0},
+		{append([]string{"rollout", "1.1.0"}, atOnce...), []string{"3 of 3 nodes"}, 0},
+		{[]string{"rollback", "--wait"}, []string{"rolled back", "0 of 3 nodes", "back", "it ran this release before the rollout"}, 0},
+		{append([]string{"rollout", "1.0.0"}, atOnce...), []string{"3 of 3 nodes"}, 0},
 	} {
 		text := command(tt.code, tt.args...)
 		for _, want := range tt.want {

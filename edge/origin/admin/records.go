@@ -243,21 +243,26 @@ func toRolloutNode(r store.Rollout, n store.RolloutNode, at replication.Report) 
 	v := adminapi.RolloutNode{ID: n.ID, Connected: at.Connected && at.Status.Running != nil, Before: n.Before, State: "waiting"}
 	var counts *wire.ReleaseCounts
 	running, candidate := at.Status.Running, at.Status.Candidate
+	back := r.State == store.RollingBack || r.State == store.RolledBack
+	why := "" // it does not run what it ran before; its order is of no rollout once this one has ended
+	if candidate != nil && candidate.Digest == n.Before && (candidate.Rollout == r.ID || candidate.Rollout == "") {
+		why = candidate.Reason
+	}
 	switch {
 	case candidate != nil && candidate.Digest == r.Digest && candidate.Rollout == r.ID:
 		v.State, v.Reason, v.Percent, counts = string(candidate.State), candidate.Reason, candidate.Percent, candidate.Counts
 		if candidate.State == wire.ReleaseReady && candidate.Percent > 0 {
 			v.State = "serving"
 		}
-	case running != nil && running.Digest == r.Digest:
-		v.State, v.Percent, counts = "serving", 100, running.Counts
-		if candidate != nil && candidate.Rollout == r.ID && candidate.Digest == n.Before {
-			v.Reason = candidate.Reason // why it does not go back
-		}
-	case r.State == store.RollingBack || r.State == store.RolledBack:
+	case back && running != nil && running.Digest == n.Before:
 		v.State = "back"
-	case candidate != nil && candidate.Rollout == r.ID && candidate.Digest == n.Before:
-		v.Reason = candidate.Reason // why it does not run the earlier release, and waits
+		if n.Before == r.Digest {
+			v.Reason, v.Percent, counts = "it ran this release before the rollout", 100, running.Counts
+		}
+	case running != nil && running.Digest == r.Digest:
+		v.State, v.Reason, v.Percent, counts = "serving", why, 100, running.Counts
+	case back || why != "":
+		v.Reason = why
 	case candidate != nil && candidate.Digest == r.Digest:
 		v.Reason = candidate.Reason // why it does not run a release whose rollout has ended
 	}

@@ -11,25 +11,38 @@ import (
 
 // TestNodeSaysWhy: operators read why a node does not run what it is to run.
 func TestNodeSaysWhy(t *testing.T) {
-	const why = "no space left on device"
-	n := store.RolloutNode{ID: "node_1", Before: "sha256:before"}
-	own, next := &wire.ReleaseStatus{}, &wire.ReleaseStatus{Digest: "sha256:next"}
+	const why, ranBefore = "no space left on device", "it ran this release before the rollout"
+	own, next, before := &wire.ReleaseStatus{}, &wire.ReleaseStatus{Digest: "sha256:next"}, &wire.ReleaseStatus{Digest: "sha256:before"}
 	refused := func(digest, rollout string) *wire.ReleaseStatus {
 		return &wire.ReleaseStatus{Digest: digest, Rollout: rollout, State: wire.ReleaseRefused, Reason: why}
 	}
-	for what, tt := range map[string]struct {
+	ready := &wire.ReleaseStatus{Digest: "sha256:next", Rollout: "rol_1", State: wire.ReleaseReady, Percent: 10}
+	for _, tt := range []struct {
 		rollout            store.RolloutState
+		before             string
 		running, candidate *wire.ReleaseStatus
-		state              string
+		state, reason      string
 	}{
-		"it ran before, so it is not ready for the next": {store.RollingOut, own, refused("sha256:before", "rol_1"), "waiting"},
-		"it ran before, to which it should go back":      {store.RolledBack, next, refused("sha256:before", "rol_1"), "serving"},
-		"that is rolled out everywhere":                  {store.Done, own, refused("sha256:next", ""), "waiting"},
+		{store.RollingOut, "sha256:before", own, refused("sha256:before", "rol_1"), "waiting", why},
+		{store.RollingOut, "sha256:next", next, nil, "serving", ""},
+		{store.Done, "sha256:before", own, refused("sha256:next", ""), "waiting", why},
+		{store.RollingBack, "sha256:before", before, ready, "serving", ""},
+		{store.RollingBack, "sha256:before", own, nil, "waiting", ""},
+		{store.RollingBack, "sha256:before", before, nil, "back", ""},
+		{store.RolledBack, "sha256:before", next, refused("sha256:before", "rol_1"), "serving", why},
+		{store.RolledBack, "sha256:before", next, refused("sha256:before", ""), "serving", why},
+		{store.RolledBack, "sha256:before", own, refused("sha256:before", ""), "waiting", why},
+		{store.RolledBack, "sha256:before", nil, nil, "waiting", ""},
+		{store.RolledBack, "sha256:before", before, nil, "back", ""},
+		{store.RolledBack, "", own, nil, "back", ""},
+		{store.RolledBack, "sha256:next", next, nil, "back", ranBefore},
 	} {
 		r := store.Rollout{ID: "rol_1", Digest: "sha256:next", State: tt.rollout}
-		v := toRolloutNode(r, n, replication.Report{Connected: true, Status: wire.Status{Running: tt.running, Candidate: tt.candidate}})
-		if v.State != tt.state || v.Reason != why {
-			t.Errorf("a release %s: the node is %s, for %q", what, v.State, v.Reason)
+		at := replication.Report{Connected: true, Status: wire.Status{Running: tt.running, Candidate: tt.candidate}}
+		v := toRolloutNode(r, store.RolloutNode{ID: "node_1", Before: tt.before}, at)
+		if v.State != tt.state || v.Reason != tt.reason {
+			t.Errorf("%s, %q before, running %+v beside %+v: the node is %s, for %q, not %s, for %q",
+				tt.rollout, tt.before, tt.running, tt.candidate, v.State, v.Reason, tt.state, tt.reason)
 		}
 	}
 }
