@@ -67,15 +67,14 @@ func defineVerify(flags *pflag.FlagSet) handler {
 			return misused(c.cmd, "--min %q is no version such as 1.4.0", *least)
 		}
 		var target oras.ReadOnlyGraphTarget
+		var digest string
 		if *dir != "" {
-			target, err = release.OpenLayout(ctx, *dir)
+			if target, err = release.OpenLayout(ctx, *dir); err == nil {
+				digest, err = resolve(ctx, target, c.args[0])
+			}
 		} else if c.admin, err = admin.client(); err == nil {
-			target, err = originRegistry(c.admin)
+			target, digest, err = findAtOrigin(ctx, c, &admin, c.args[0]) // as a rollout finds it: a tag can be moved
 		}
-		if err != nil {
-			return err
-		}
-		digest, err := resolve(ctx, target, c.args[0])
 		if err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/crypto/scrypt"
 	"oras.land/oras-go/v2/content/memory"
 
+	"partneredge/edge/adminapi"
 	"partneredge/edge/release"
 )
 
@@ -133,6 +134,33 @@ func copyFile(to, from string) error {
 		return err
 	}
 	return out.Close()
+}
+
+// TestVerifyGoesByTheRelease: a tag that another tool has moved does not change which release a
+// version is, so what is verified is what a rollout brings to the nodes.
+func TestVerifyGoesByTheRelease(t *testing.T) {
+	t.Parallel()
+	signer, dir := newSigner(t), t.TempDir()
+	d := startDevForTest(t, dir)
+	_, other := signer.ship(t, d, "1.0.0", nil)
+	_, digest := signer.ship(t, d, "1.1.0", nil)
+	repository, err := originRegistry(&adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tagged, err := repository.Resolve(t.Context(), other)
+	if err == nil {
+		err = repository.Tag(t.Context(), tagged, "1.1.0")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, cache := testFiles.get(t)
+	var out, said strings.Builder
+	args := []string{"release", "verify", "1.1.0", "--keys", signer.keys, "--cache", cache, "--admin", d.origin.AdminURL(), "--token-file", filepath.Join(dir, "origin", "admin.token")}
+	if code := Main(t.Context(), "test", args, &out, &said); code != 0 || !strings.Contains(out.String(), digest) {
+		t.Errorf("release 1.1.0 is %s, and edge release verify ends with %d: %s%s", digest, code, out.String(), said.String())
+	}
 }
 
 // What is advised after a rollback is the command that helps against its reason.
