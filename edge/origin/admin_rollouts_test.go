@@ -248,6 +248,23 @@ func adminRollouts(f *fixture) {
 	}
 }
 
+// TestRolloutLeavesOutUnknownNodes: a node of which nobody knows what it runs is not told to
+// run the modules of its own disk while the first rollout goes on.
+func TestRolloutLeavesOutUnknownNodes(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	r, a, unheard := f.addRelease(), f.run("A"), f.enrol("B")
+	started := f.must(201, "POST", r.promote, object{"stages": []int{100}, "pause_seconds": 0})
+	if nodes := started["nodes"].([]any); len(nodes) != 1 || nodes[0].(object)["id"] != a.id {
+		t.Errorf("the rollout reaches %v", nodes)
+	}
+	f.awaitState(started["id"].(string), store.Done)
+	decided, err := f.config.DB.NodeReleases(t.Context())
+	if _, of := decided[unheard.id]; err != nil || of || decided[""] != r.digest {
+		t.Errorf("decided is %v, %v", decided, err)
+	}
+}
+
 // A node that refuses, one that withdraws, and counts that speak against a
 // release each end a rollout without anybody's help.
 func TestRollsBackByItself(t *testing.T) {

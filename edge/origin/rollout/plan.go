@@ -14,15 +14,24 @@ var (
 )
 
 // Begin begins to roll a release out to percent of the targets. r names the
-// release, its stages, pause and canary percentage.
+// release, its stages, pause and canary percentage. A node of which neither is known
+// what it runs nor was decided what it is to run is left out: nobody could say what it is to
+// go back to.
 func (c *Controller) Begin(ctx context.Context, r store.Rollout, targets []store.Node, percent int) (store.Rollout, error) {
 	reports := c.config.Nodes.Enrolled()
 	connected := func(id string) bool { return reports[id].Connected && reports[id].Status.Running != nil }
+	decided, err := c.config.DB.NodeReleases(ctx)
+	if err != nil {
+		return r, err
+	}
+	_, all := decided[""]
 	up := 0
 	for _, n := range targets {
 		node := store.RolloutNode{ID: n.ID}
 		if running := reports[n.ID].Status.Running; running != nil {
 			node.Before = running.Digest // unless something else is decided
+		} else if _, own := decided[n.ID]; !own && !all {
+			continue
 		}
 		if connected(n.ID) {
 			up++
