@@ -13,6 +13,10 @@ NODWARF := -gcflags=all=-dwarf=false
 GIVEN   := $(filter-out -trimpath $(SELDOM) $(NODWARF),$(GOFLAGS))
 export GOFLAGS := $(NODWARF) $(GIVEN) -trimpath $(if $(findstring -toolexec,$(GIVEN)),,$(SELDOM))
 
+# Without cgo, so that the program starts where there is no C library, as in the image.
+# Only the race detector and the engine wasmtime need one.
+export CGO_ENABLED ?= 0
+
 MODULES := $(notdir $(patsubst %/,%,$(dir $(wildcard wasm/modules/*/manifest.json))))
 WASM    := $(MODULES:%=build/modules/%.wasm)
 GUEST   := $(shell find wasm -path wasm/examples -prune -o -name '*.go' -not -name '*_test.go' -print) go.mod go.sum
@@ -88,6 +92,8 @@ RACE ?= $(if $(shell command -v $(shell $(GO) env CC)),-race $(UNWATCHED:%='-gcf
 # threads that still run. Tests end none of theirs so late.
 export GORACE ?= atexit_sleep_ms=100
 
+WITH_RACE := $(if $(RACE),CGO_ENABLED=1)
+
 # Tests wait more than they compute: so many of a package run at once, whatever the machine,
 # and a package more than there are processors, those that take longest first.
 PARALLEL := -parallel 4 -p $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
@@ -121,7 +127,7 @@ test: test-ready ## every test, with the race detector, then each fuzz target fo
 
 .PHONY: test-all
 test-all:
-	$(GOTEST) $(EVENTS)/test.json $(RACE) $(PARALLEL) -timeout 30m $(LONG) ./...
+	$(WITH_RACE) $(GOTEST) $(EVENTS)/test.json $(RACE) $(PARALLEL) -timeout 30m $(LONG) ./...
 
 # These take what the others leave of the processors: nothing in them waits for a real clock.
 .PHONY: test-unwatched
@@ -131,13 +137,13 @@ test-unwatched: ## the tests of one goroutine, or on a virtual clock, that the r
 		./edge/webhook ./host/prepare ./store/local/outbox
 
 # The host's packages whose tests run modules, and so depend on the engine.
-ON_ENGINE = $(shell $(GO) list -test -tags wasmtime \
+ON_ENGINE = $(shell $(WITH_RACE) $(GO) list -test -tags wasmtime \
 	-f '{{range .Deps}}{{if eq . "partneredge/host/wasmtime"}}{{$$.ForTest}}{{end}}{{end}}' ./host/... | sort -u)
 
 .PHONY: test-wasmtime
 test-wasmtime: test-ready ## the module host's tests under its other engine
 	@mkdir -p $(EVENTS)
-	$(GOTEST) $(EVENTS)/$@.json -tags wasmtime $(RACE) $(PARALLEL) -timeout 30m $(ON_ENGINE)
+	$(WITH_RACE) $(GOTEST) $(EVENTS)/$@.json -tags wasmtime $(RACE) $(PARALLEL) -timeout 30m $(ON_ENGINE)
 
 .PHONY: fuzz
 fuzz: modules ## look for inputs that fail, two seconds a fuzz target
@@ -149,7 +155,7 @@ mutants: modules ## what the tests notice of changed code (ARGS='-targets outbox
 
 .PHONY: check
 check: ## format, vet, lint, tidy, generated files up to date
-	CHECK_FLAGS="$(RACE)" scripts/check
+	$(WITH_RACE) CHECK_FLAGS="$(RACE)" scripts/check
 
 .PHONY: bench-sandbox bench-http bench-sync bench-webhook bench-release bench-hotset bench-abuse bench-scale sim-regions torture
 bench-sandbox: build ## what a request costs in its sandbox
@@ -173,7 +179,7 @@ bench-scale: ## what grows with nodes, keys, endpoints and changes, at the sizes
 
 torture: modules ## random faults for ten minutes, and what was promised after each round (ARGS='-torture 1m -torture-seed 7')
 	$(PRECOMPILE) build/modules build/modules/.cache
-	$(GO) test $(RACE) -count=1 -v -timeout 30m -run '^TestTorture$$' ./edge/command -args -torture 10m $(ARGS)
+	$(WITH_RACE) $(GO) test $(RACE) -count=1 -v -timeout 30m -run '^TestTorture$$' ./edge/command -args -torture 10m $(ARGS)
 
 sim-regions: ## what the rate limit of many nodes and keys costs, on a virtual clock
 	$(GO) run ./scripts/bench/regions

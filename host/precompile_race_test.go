@@ -20,6 +20,7 @@ func precompile(dir string) error {
 	// is named after wazero's.
 	cmd := exec.Command("go", "run", "-ldflags=-X github.com/tetratelabs/wazero/internal/version.version=dev",
 		"../scripts/precompile", dir, CacheDir)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as make has compiled it
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("precompile: %w\n%s", err, out)
 	}

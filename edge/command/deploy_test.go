@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"debug/elf"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -191,6 +192,35 @@ func TestDockerfile(t *testing.T) {
 		if !strings.Contains(helps, ":"+port+"\")") {
 			t.Errorf("port %s is no default of a listener", port)
 		}
+	}
+	holdStatic(t, stages)
+}
+
+// holdStatic fails if an image whose base has no C library gets a program that needs one.
+func holdStatic(t *testing.T, stages [][]dockerInstruction) {
+	t.Helper()
+	if !strings.Contains(stages[1][0].args, "/static") {
+		return
+	}
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(makefile), "\nexport CGO_ENABLED ?= 0\n") {
+		t.Error("make build takes cgo where there is a C compiler, and the image has no C library")
+	}
+	for _, c := range stages[0] {
+		if strings.Contains(c.args, "CGO_ENABLED=1") {
+			t.Errorf("%s %s: the image has no C library", c.name, c.args)
+		}
+	}
+	program, err := elf.Open(testFiles.program(t))
+	if err != nil {
+		t.Skipf("NOT TESTED: whether the program needs a C library: %v", err)
+	}
+	defer program.Close()
+	if slices.ContainsFunc(program.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+		t.Error("the program is linked to a C library, and the image has none")
 	}
 }
 

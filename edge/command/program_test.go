@@ -19,7 +19,8 @@ func TestMain(m *testing.M) {
 	os.Exit(runTests(m))
 }
 
-// runTests puts the program on the PATH of everything that tests start.
+// runTests puts the program on the PATH of everything that tests start. What they build
+// does without cgo, as what `make build` makes does.
 func runTests(m *testing.M) int {
 	root, err := os.MkdirTemp("", "edge-test-")
 	if err != nil {
@@ -29,6 +30,7 @@ func runTests(m *testing.M) int {
 	defer os.RemoveAll(root)
 	testFiles = &sharedFiles{root: root}
 	os.Setenv("PATH", filepath.Join(root, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
+	os.Setenv("CGO_ENABLED", "0")
 	return m.Run()
 }
 

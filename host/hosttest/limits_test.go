@@ -26,9 +26,9 @@ func buildHostile(t *testing.T) (wasm []byte, cache string) {
 	}
 	guest := exec.Command("go", "build", "-buildmode=c-shared", "-pgo=../../wasm/modules.pgo", "-o", filepath.Join(dir, "hostile.wasm"), "../testdata/hostile")
 	guest.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
-	for _, cmd := range []*exec.Cmd{guest,
-		exec.Command("go", "run", "-ldflags=-X github.com/tetratelabs/wazero/internal/version.version=dev", "../../scripts/precompile", dir, cache),
-	} {
+	compile := exec.Command("go", "run", "-ldflags=-X github.com/tetratelabs/wazero/internal/version.version=dev", "../../scripts/precompile", dir, cache)
+	compile.Env = append(os.Environ(), "CGO_ENABLED=0") // as make has compiled it
+	for _, cmd := range []*exec.Cmd{guest, compile} {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", cmd, err, out)
 		}
