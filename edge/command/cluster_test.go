@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 
 	"partneredge/edge/addresstest"
 	"partneredge/edge/adminapi"
+	"partneredge/edge/origin/natsauth"
 	"partneredge/store/central/centraltest"
 )
 
@@ -28,6 +30,7 @@ import (
 type natsCluster struct {
 	t       *testing.T
 	shared  string // that file's content
+	route   string // the password of routes
 	dir     string // of the servers' configurations
 	servers []*server.Server
 	urls    []string
@@ -39,7 +42,11 @@ func startNATS(t *testing.T, clusterConf string, some int) *natsCluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &natsCluster{t: t, shared: string(shared), dir: t.TempDir()}
+	route, err := os.ReadFile(filepath.Join(filepath.Dir(clusterConf), natsauth.RoutePassword))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &natsCluster{t: t, shared: string(shared), route: strings.TrimSpace(string(route)), dir: t.TempDir()}
 	for range some {
 		c.servers = append(c.servers, nil)
 		c.start(len(c.servers)-1, addresstest.Fixed(t))
@@ -63,14 +70,14 @@ func (c *natsCluster) start(i int, listen string) {
 	var routes []string
 	for _, s := range c.servers {
 		if s != nil && s.Running() {
-			routes = append(routes, "nats://"+s.ClusterAddr().String())
+			routes = append(routes, fmt.Sprintf("nats://route:%s@%s", c.route, s.ClusterAddr()))
 		}
 	}
 	text := strings.Replace(c.shared, "./jwt", filepath.Join(c.dir, fmt.Sprint("jwt", i)), 1) + fmt.Sprintf(`
 		server_name: nats-%d
 		listen: %q
-		cluster: { name: edge, listen: "127.0.0.1:-1", routes: [%s] }
-	`, i, listen, strings.Join(routes, ", "))
+		cluster: { name: edge, listen: "127.0.0.1:-1", authorization: { user: route, password: %q }, routes: [%s] }
+	`, i, listen, c.route, strings.Join(routes, ", "))
 	conf := filepath.Join(c.dir, fmt.Sprintf("nats-%d.conf", i))
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		c.t.Fatal(err)
@@ -95,6 +102,81 @@ func (c *natsCluster) start(i int, listen string) {
 func stopNATS(s *server.Server) {
 	s.Shutdown()
 	s.WaitForShutdown()
+}
+
+// routeLog is told what a server logs, and keeps that a route of it was refused.
+type routeLog struct{ refused *atomic.Bool }
+
+func (routeLog) Noticef(string, ...any) {}
+func (routeLog) Warnf(string, ...any)   {}
+func (routeLog) Fatalf(string, ...any)  {}
+func (routeLog) Debugf(string, ...any)  {}
+func (routeLog) Tracef(string, ...any)  {}
+func (l routeLog) Errorf(format string, v ...any) {
+	if strings.Contains(fmt.Sprintf(format, v...), "Authorization Violation") {
+		l.refused.Store(true)
+	}
+}
+
+// hasRoute reports whether a server took in the one of this id.
+func hasRoute(t *testing.T, s *server.Server, id string) bool {
+	t.Helper()
+	known, err := s.Routez(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(known.Routes, func(r *server.RouteInfo) bool { return r.RemoteID == id })
+}
+
+// TestClusterTakesNoStranger: the servers that OPERATIONS sets up join each other, and no
+// server that only knows where they are.
+func TestClusterTakesNoStranger(t *testing.T) {
+	needShell(t, "OPERATIONS.md")
+	h := &hosts{t: t, root: t.TempDir(), ports: map[string]string{}}
+	h.machine("first")
+	keys := h.path("first", "var/lib/edge-origin/nats")
+	if err := os.Mkdir(filepath.Dir(keys), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	authority, err := natsauth.Open(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := authority.WriteCluster(keys, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range operationsBlocks(t, "Many origins") {
+		if strings.HasPrefix(b.host, "nats") || strings.Contains(b.text, "nats1:") {
+			h.do(b)
+		}
+	}
+	await(t, "the servers of the page to be joined", func() bool {
+		return len(h.servers) == 2 && hasRoute(t, h.servers[0], h.servers[1].ID()) && hasRoute(t, h.servers[1], h.servers[0].ID())
+	})
+
+	password, err := os.ReadFile(filepath.Join(keys, natsauth.RoutePassword))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for user, takes := range map[string]bool{"": false, "route:PASSWORD@": false, "route:" + strings.TrimSpace(string(password)) + "@": true} {
+		s, err := server.NewServer(&server.Options{
+			Host: "127.0.0.1", Port: -1, NoSigs: true, Cluster: server.ClusterOpts{Name: "edge", Host: "127.0.0.1", Port: -1},
+			Routes: server.RoutesFromStr("nats://" + user + h.port("10.0.0.11:6222")),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		log := routeLog{new(atomic.Bool)}
+		s.SetLogger(log, false, false)
+		s.Start()
+		t.Cleanup(func() { stopNATS(s) })
+		await(t, "the other server to be taken in or not", func() bool {
+			return hasRoute(t, h.servers[0], s.ID()) || !takes && log.refused.Load()
+		})
+		if hasRoute(t, h.servers[0], s.ID()) != takes {
+			t.Errorf("whether a server is taken in that presents %q: want %t", user, takes)
+		}
+	}
 }
 
 // TestManyOrigins runs two origins over one PostgreSQL and three NATS servers,

@@ -36,6 +36,7 @@ type hosts struct {
 	// program is the one that is installed; "": that of the tests. loaded is the one whose
 	// units systemd has read.
 	program, loaded string
+	servers         []*server.Server // NATS servers
 }
 
 // block of the document: for a machine, either a script or a file.
@@ -280,6 +281,7 @@ func (h *hosts) nats(file string) {
 	if !s.ReadyForConnections(time.Minute) {
 		h.t.Fatal("NATS is not ready")
 	}
+	h.servers = append(h.servers, s)
 }
 
 // needShell skips the test of a document's commands where a tool for them is

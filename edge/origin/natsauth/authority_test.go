@@ -63,3 +63,34 @@ func TestRevokedForGood(t *testing.T) {
 		t.Errorf("revoked are %v", claims.Revocations)
 	}
 }
+
+// TestRoutePassword: all origins with the same keys write the same password of routes, others
+// another one, and nobody but their user may read it.
+func TestRoutePassword(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("NOT TESTED: on Windows modes say nothing of who may read a file")
+	}
+	dir := filepath.Join(t.TempDir(), "nats")
+	write := func(keys string) (password string) {
+		a, err := Open(keys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := t.TempDir()
+		if err := a.WriteCluster(to, nil); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(filepath.Join(to, RoutePassword))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(filepath.Join(to, RoutePassword)); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s is made as %v, %v", RoutePassword, info, err)
+		}
+		return string(text)
+	}
+	one, same, other := write(dir), write(dir), write(filepath.Join(t.TempDir(), "nats"))
+	if len(one) != 65 || one != same || one == other {
+		t.Errorf("the passwords are %q, of the same keys %q, of others %q", one, same, other)
+	}
+}
