@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -129,6 +130,7 @@ func chartFunctions(all *template.Template) template.FuncMap {
 		"append":     func(list []any, v any) []any { return append(list, v) },
 		"list":       func(items ...any) []any { return items },
 		"regexFind":  func(expr, text string) string { return regexp.MustCompile(expr).FindString(text) },
+		"sha256sum":  func(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) },
 		"splitList":  func(by, text string) []string { return strings.Split(text, by) },
 		"trimPrefix": func(prefix, text string) string { return strings.TrimPrefix(text, prefix) },
 		"trimSuffix": func(suffix, text string) string { return strings.TrimSuffix(text, suffix) },

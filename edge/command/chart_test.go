@@ -519,6 +519,25 @@ func TestChartRefuses(t *testing.T) {
 	}
 }
 
+// TestChartReleaseKeys: pods start anew with other release keys, which nodes read once.
+func TestChartReleaseKeys(t *testing.T) {
+	template := func(keys string) any {
+		objects, err := renderChart(t, "nodes: {annotations: {example.com/pool: a}, releaseKeys: "+keys+"}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods := byIdentity(t, objects)["StatefulSet edge-node-local"].object("spec", "template")
+		if pods.text("metadata", "annotations", "example.com/pool") != "a" {
+			t.Errorf("with keys %s the annotations are %v", keys, pods.at("metadata", "annotations"))
+		}
+		return map[string]any(pods)
+	}
+	one, same, other := template("one"), template("one"), template("other")
+	if !reflect.DeepEqual(one, same) || reflect.DeepEqual(one, other) {
+		t.Errorf("pods with other keys differ: %t", !reflect.DeepEqual(one, other))
+	}
+}
+
 // TestChartHelm has helm itself take the chart, and make of it what the other tests hold.
 func TestChartHelm(t *testing.T) {
 	helm, err := exec.LookPath("helm")
