@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"text/template"
@@ -127,6 +128,10 @@ func chartSchema(t *testing.T) *jsonschema.Schema {
 // chartFunctions are those of helm's that the chart uses; another one is an error.
 func chartFunctions(all *template.Template) template.FuncMap {
 	return template.FuncMap{
+		"add": func(a any, b int) (int, error) {
+			n, err := strconv.Atoi(fmt.Sprint(a))
+			return n + b, err
+		},
 		"append":     func(list []any, v any) []any { return append(list, v) },
 		"list":       func(items ...any) []any { return items },
 		"regexFind":  func(expr, text string) string { return regexp.MustCompile(expr).FindString(text) },

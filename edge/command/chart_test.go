@@ -64,6 +64,7 @@ nodes:
     RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3
   trustedProxies: [10.0.0.0/8, "fd00::/8"]
   service: {type: LoadBalancer, annotations: {example.com/balancer: network}}
+  pause: 40
   storage: {size: 20Gi, className: fast}
   flags: [--log-format=json]
   regions: [{name: ap, replicas: 3, credentialsSecret: edge-node-ap}]
@@ -478,21 +479,23 @@ func lets(all map[string]object, pods object, direction, port string) bool {
 func TestChartRefuses(t *testing.T) {
 	for values, why := range map[string]string{
 		"nodes: {region: [eu]}": "region",
-		"nodes: {regions: [{name: EU, replicas: 1, credentialsSecret: a}]}":                                "regions/0/name",
-		"nodes: {regions: [{name: eu, credentialsSecret: a}]}":                                             "replicas",
-		"nodes: {service: {type: ExternalName}}":                                                           "service/type",
-		"nodes: {flags: [log-level]}":                                                                      "flags/0",
-		"nodes: {origin: http://origin.example.com}":                                                       "nodes/origin",
-		"origin: {database: {url: mysql://a}}":                                                             "database/url",
-		"origin: {replicas: 0}":                                                                            "replicas",
-		"origin: {nats: {urls: nats://a}}":                                                                 "many origins",
-		"origin: {nats: {urls: nats://a, keysSecret: k}}":                                                  "many origins",
+		"nodes: {regions: [{name: EU, replicas: 1, credentialsSecret: a}]}": "regions/0/name",
+		"nodes: {regions: [{name: eu, credentialsSecret: a}]}":              "replicas",
+		"nodes: {service: {type: ExternalName}}":                            "service/type",
+		"nodes: {flags: [log-level]}":                                       "flags/0",
+		"nodes: {pause: 0}":                                                 "nodes/pause",
+		"nodes: {pause: 121}":                                               "nodes/pause",
+		"nodes: {origin: http://origin.example.com}":                        "nodes/origin",
+		"origin: {database: {url: mysql://a}}":                              "database/url",
+		"origin: {replicas: 0}":                                             "replicas",
+		"origin: {nats: {urls: nats://a}}":                                  "many origins",
+		"origin: {nats: {urls: nats://a, keysSecret: k}}":                   "many origins",
 		"origin: {natsTLSSecret: a, database: {url: postgres://a}, nats: {urls: nats://a, keysSecret: k}}": "embedded",
 		"serviceMonitor: {enabled: true}\nnetworkPolicy: {enabled: false}":                                 "tokenSecret",
 		"serviceMonitor: {enabled: true, tokenSecret: a}":                                                  "networkPolicy.adminFrom",
 		"serviceMonitor: {enabled: true, tokenSecret: a}\nnetworkPolicy: {adminFrom: [{podSelector: {}}]}": "networkPolicy.metricsFrom",
 		"origin: {enabled: false}\nnodes: {origin: nats://a}\nserviceMonitor: {enabled: true}":             "networkPolicy.metricsFrom",
-		"origin: {natsTLSSecret: a}":                                                                       "nodes.originCASecret",
+		"origin: {natsTLSSecret: a}": "nodes.originCASecret",
 	} {
 		if _, err := renderChart(t, values); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: refused by %v, want %q", values, err, why)
@@ -515,6 +518,21 @@ func TestChartRefuses(t *testing.T) {
 	for _, region := range []string{"eu", "us-east-1", "1", "a-", "-a", "EU", "a.b", "a_b", ""} {
 		if name.MatchString(region) && !wire.IsRegion(region) {
 			t.Errorf("the schema takes the region %q, which the program does not", region)
+		}
+	}
+}
+
+// TestChartPause: nodes serve on for as long as their balancer needs, and have 25 s more.
+func TestChartPause(t *testing.T) {
+	for given, want := range map[string][2]string{"": {"5", "30"}, "nodes: {pause: 40}": {"40", "65"}, "nodes: {pause: 120}": {"120", "145"}} {
+		objects, err := renderChart(t, given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := byIdentity(t, objects)["StatefulSet edge-node-local"].object("spec", "template", "spec")
+		got := [2]string{spec.list("containers")[0].text("lifecycle", "preStop", "sleep", "seconds"), spec.text("terminationGracePeriodSeconds")}
+		if got != want {
+			t.Errorf("%s: it pauses for %s s of %s s, want %v", given, got[0], got[1], want)
 		}
 	}
 }

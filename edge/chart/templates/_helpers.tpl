@@ -25,8 +25,6 @@ capabilities: {drop: [ALL]}
 automountServiceAccountToken: false
 # Else each Service would be in the environment, under names that begin as the program's.
 enableServiceLinks: false
-# The pause below, and 15 s at most for what is under way.
-terminationGracePeriodSeconds: 30
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
@@ -37,9 +35,14 @@ securityContext:
   {{- include "edge.podSecurity" . | nindent 2 }}
 {{- end }}
 
-{{- /* Requests go on to come until everybody has heard that a pod stops. */ -}}
+{{- /* Both of these are given a pause in seconds: requests go on to come until everybody has
+heard that a pod stops. Then it takes 15 s at most for what is under way. */ -}}
 {{- define "edge.lifecycle" -}}
-preStop: {sleep: {seconds: 5}}
+preStop: {sleep: {seconds: {{ . }}}}
+{{- end }}
+
+{{- define "edge.grace" -}}
+terminationGracePeriodSeconds: {{ add . 25 }}
 {{- end }}
 
 {{- /* The ports of the URLs that nodes ask, as a NetworkPolicy has them. */ -}}
