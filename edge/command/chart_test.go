@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -15,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"partneredge/edge/service"
 	"partneredge/edge/wire"
@@ -25,7 +28,7 @@ var chartCases = map[string]string{
 	"one of each": "",
 	"an origin on PostgreSQL with TLS": `
 origin:
-  database: {url: "postgres://edge@postgres/edge?sslmode=verify-full", passwordSecret: edge-database}
+  database: {url: "postgres://edge@postgres/edge?sslmode=verify-full", passwordSecret: edge-database, caSecret: database-ca}
   natsTLSSecret: edge-nats-tls
   adminTLSSecret: edge-admin-tls
   flags: [--delivery-retention=168h, --allow-old-nodes]
@@ -215,6 +218,18 @@ func holdPod(t *testing.T, workload object) {
 		t.Fatalf("its containers are %v", spec.at("containers"))
 	}
 	holdProgram(t, spec, spec.list("containers")[0])
+	holdEnvironment(t, spec.list("containers")[0])
+}
+
+// holdEnvironment holds the files that a container's environment names to its volumes.
+func holdEnvironment(t *testing.T, c object) {
+	t.Helper()
+	for _, e := range c.list("env") {
+		file := e.text("value")
+		if path.IsAbs(file) && !slices.ContainsFunc(c.list("volumeMounts"), func(m object) bool { return m.text("mountPath") == path.Dir(file) }) {
+			t.Errorf("%s=%s is on no volume", e.text("name"), file)
+		}
+	}
 }
 
 // holdProgram holds how the program is started to the flags, ports and paths that it has.
@@ -520,6 +535,34 @@ func TestChartRefuses(t *testing.T) {
 			t.Errorf("the schema takes the region %q, which the program does not", region)
 		}
 	}
+}
+
+// TestChartDatabaseCA: an origin of the chart verifies PostgreSQL by the authority of the
+// Secret.
+func TestChartDatabaseCA(t *testing.T) {
+	objects, err := renderChart(t, chartCases["an origin on PostgreSQL with TLS"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := byIdentity(t, objects)["StatefulSet edge-origin"].object("spec", "template", "spec").list("containers")[0]
+	here := t.TempDir()
+	writeCertificate(t, here, "postgres")
+	for _, e := range c.list("env") {
+		if value := e.text("value"); value != "" {
+			t.Setenv(e.text("name"), strings.Replace(value, "/etc/edge/database-ca", here, 1))
+		}
+	}
+	for _, arg := range c.words("args") {
+		database, is := strings.CutPrefix(arg, "--database=")
+		if !is {
+			continue
+		}
+		if config, err := pgx.ParseConfig(database); err != nil || config.TLSConfig == nil || config.TLSConfig.RootCAs == nil || config.TLSConfig.InsecureSkipVerify {
+			t.Errorf("%s is not verified by the Secret's authority: %v", database, err)
+		}
+		return
+	}
+	t.Error("no --database")
 }
 
 // TestChartPause: nodes serve on for as long as their balancer needs, and have 25 s more.
