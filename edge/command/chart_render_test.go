@@ -153,6 +153,13 @@ func chartFunctions(all *template.Template) template.FuncMap {
 			}
 			return v
 		},
+		"dict": func(pairs ...any) map[string]any {
+			all := map[string]any{}
+			for i := 0; i < len(pairs); i += 2 {
+				all[pairs[i].(string)] = pairs[i+1]
+			}
+			return all
+		},
 		"fail": func(why string) (string, error) { return "", errors.New(why) },
 		"include": func(name string, data any) (string, error) {
 			var out strings.Builder

@@ -537,6 +537,43 @@ func TestChartRefuses(t *testing.T) {
 	}
 }
 
+// TestChartRefusesFlags: flags that contradict what the chart makes are refused, and the values
+// that stand for them are named. Those that the chart gives itself are all such, but for one
+// that may be given again.
+func TestChartRefusesFlags(t *testing.T) {
+	refused := map[string]string{ // what is named, by flag
+		"nodes --drain": "nodes.pause", "nodes --acme-host": "nodes.tlsSecret", "nodes --acme-email": "nodes.tlsSecret",
+		"origin --nats-leaf-listen": "origin.nats.urls", "origin --nats-credentials": "origin.nats.keysSecret",
+	}
+	for name, values := range chartCases {
+		objects, err := renderChart(t, values)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, o := range objects {
+			for _, c := range o.list("spec", "template", "spec", "containers") {
+				part := map[string]string{"origin": "origin", "node": "nodes"}[c.text("name")]
+				own := chartValues(t, values).words(part, "flags")
+				for _, arg := range c.words("args")[1:] {
+					if flag, _, _ := strings.Cut(arg, "="); !slices.Contains(own, arg) && flag != "--trusted-proxies" {
+						refused[part+" "+flag] += "" // what is named stays
+					}
+				}
+			}
+		}
+	}
+	if len(refused) < 20 {
+		t.Errorf("the chart gives only %v", refused)
+	}
+	for name, why := range refused {
+		part, flag, _ := strings.Cut(name, " ")
+		_, err := renderChart(t, part+": {flags: ["+flag+"=1]}")
+		if err == nil || !strings.Contains(err.Error(), part+".flags: "+flag+": ") || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s.flags: %s: refused by %v, want %q", part, flag, err, why)
+		}
+	}
+}
+
 // TestChartDatabaseCA: an origin of the chart verifies PostgreSQL by the authority of the
 // Secret.
 func TestChartDatabaseCA(t *testing.T) {

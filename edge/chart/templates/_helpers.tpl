@@ -65,3 +65,14 @@ tls://{{ .Release.Name }}-origin:4222
 nats://{{ .Release.Name }}-origin:4222
 {{- end -}}
 {{- end }}
+
+{{- /* Refuses those of .flags, the value .name, that the rest of the chart would contradict:
+.instead says of each what to do instead. */ -}}
+{{- define "edge.refuseFlags" -}}
+{{- range .flags }}
+{{- $flag := regexFind "^--[a-z-]+" . }}
+{{- with index $.instead $flag }}
+{{- fail (printf "%s: %s: %s" $.name $flag .) }}
+{{- end }}
+{{- end }}
+{{- end }}
