@@ -184,7 +184,19 @@ func chartFunctions(all *template.Template) template.FuncMap {
 }
 
 // renderChart renders the chart as `helm template edge` does with values laid over its own.
-func renderChart(t *testing.T, over string) ([]object, error) {
+func renderChart(t *testing.T, over string) (objects []object, err error) {
+	t.Helper()
+	files, err := renderFiles(t, over)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if strings.HasSuffix(name, ".yaml") {
+			objects = append(objects, readYAML(t, files[name])...)
+		}
+	}
+	return objects, err
+}
+
+// renderFiles returns what the chart's templates make, by file.
+func renderFiles(t *testing.T, over string) (map[string][]byte, error) {
 	t.Helper()
 	values := chartValues(t, over)
 	if err := chartSchema(t).Validate(map[string]any(values)); err != nil {
@@ -214,7 +226,7 @@ func renderChart(t *testing.T, over string) ([]object, error) {
 		"Values": map[string]any(values), "Release": map[string]any{"Name": "edge", "Namespace": "default"},
 		"Chart": map[string]any{"Name": chart["name"], "AppVersion": chart["appVersion"]},
 	}
-	var objects []object
+	rendered := map[string][]byte{}
 	for _, file := range files {
 		name := filepath.Base(file)
 		if strings.HasPrefix(name, "_") {
@@ -224,11 +236,9 @@ func renderChart(t *testing.T, over string) ([]object, error) {
 		if err := all.ExecuteTemplate(&out, name, data); err != nil {
 			return nil, err
 		}
-		if strings.HasSuffix(name, ".yaml") {
-			objects = append(objects, readYAML(t, out.Bytes())...)
-		}
+		rendered[name] = out.Bytes()
 	}
-	return objects, nil
+	return rendered, nil
 }
 
 // identity of an object in a cluster.

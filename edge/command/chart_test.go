@@ -602,6 +602,19 @@ func TestChartDatabaseCA(t *testing.T) {
 	t.Error("no --database")
 }
 
+// TestChartNotes: the notes say how the admin API speaks.
+func TestChartNotes(t *testing.T) {
+	for given, want := range map[string]string{"": "http", "origin: {adminTLSSecret: edge-admin-tls}": "https"} {
+		files, err := renderFiles(t, given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if notes := string(files["NOTES.txt"]); !strings.Contains(notes, " "+want+"://127.0.0.1:8090/console/:") {
+			t.Errorf("%s: want %s, and the notes say\n%s", given, want, notes)
+		}
+	}
+}
+
 // TestChartPause: nodes serve on for as long as their balancer needs, and have 25 s more.
 func TestChartPause(t *testing.T) {
 	for given, want := range map[string][2]string{"": {"5", "30"}, "nodes: {pause: 40}": {"40", "65"}, "nodes: {pause: 120}": {"120", "145"}} {

@@ -22,7 +22,9 @@ type dashboard struct {
 		ID      int
 		Title   string
 		GridPos struct{ X, Y, W, H int }
-		Targets []struct{ Expr, LegendFormat string }
+
+		FieldConfig struct{ Defaults struct{ Unit string } }
+		Targets     []struct{ Expr, LegendFormat string }
 	}
 }
 
@@ -57,6 +59,7 @@ func TestDashboard(t *testing.T) {
 		ids[p.ID], places[place] = true, true
 		for _, target := range p.Targets {
 			asked += holdExpr(t, have, p.Title, target.Expr, target.LegendFormat)
+			holdUnit(t, p.Title, p.FieldConfig.Defaults.Unit, target.Expr)
 		}
 	}
 	for _, metric := range []string{"edge_node_release", "edge_outbox_oldest_seconds", "edge_webhook_overdue_seconds", "edge_origin_node_refusals_total"} {
@@ -66,6 +69,17 @@ func TestDashboard(t *testing.T) {
 	}
 	if asked < 20 {
 		t.Errorf("only %d metrics are asked for: the dashboard was not understood", asked)
+	}
+}
+
+// holdUnit holds the unit of a panel to what it shows.
+func holdUnit(t *testing.T, title, unit, expr string) {
+	t.Helper()
+	shows, known := map[string]string{
+		"s": "_seconds", "bytes": "_bytes", "reqps": "rate(", "percentunit": " / ", "none": "", "short": "",
+	}[unit]
+	if !known || !strings.Contains(expr, shows) {
+		t.Errorf("%s: its unit is %q, and it shows %s", title, unit, expr)
 	}
 }
 
@@ -232,11 +246,13 @@ func everyMetric(t *testing.T) map[string][]string {
 			t.Fatalf("%s: %d %s", path, status, answer)
 		}
 	}
-	have := map[string][]string{}
+	counted := regexp.MustCompile(`(?m)^edge_webhook_tries_total\{state="delivered"\} [1-9]`)
 	await(t, "the try to be counted", func() bool {
-		readMetrics(t, d.origin.AdminURL()+"/metrics", have)
-		return have["edge_webhook_tries_total"] != nil
+		_, text := request(t, "GET", d.origin.AdminURL()+"/metrics", "", "")
+		return counted.Match(text)
 	})
+	have := map[string][]string{}
+	readMetrics(t, d.origin.AdminURL()+"/metrics", have)
 	readMetrics(t, d.nodes[0].MetricsURL()+"/metrics", have)
 	return have
 }

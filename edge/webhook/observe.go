@@ -21,9 +21,9 @@ type observed struct {
 
 // Observe returns the store with metrics and traces of the tries whose outcomes
 // are recorded.
-func Observe(store Store, tracer *tracing.Tracer, registry *prometheus.Registry) Store {
+func Observe(s Store, tracer *tracing.Tracer, registry *prometheus.Registry) Store {
 	o := &observed{
-		Store: store, tracer: tracer,
+		Store: s, tracer: tracer,
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "edge_webhook_tries_total",
 			Help: "Webhook tries, by what its delivery is then: delivered, pending (tried again later), dead or cancelled.",
@@ -34,6 +34,9 @@ func Observe(store Store, tracer *tracing.Tracer, registry *prometheus.Registry)
 		}),
 	}
 	registry.MustRegister(o.ended, o.took)
+	for _, state := range []store.State{store.StateDelivered, store.StatePending, store.StateDead, store.StateCancelled} {
+		o.ended.WithLabelValues(string(state)) // there from the start, as 0
+	}
 	return o
 }
 
