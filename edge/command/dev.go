@@ -211,7 +211,7 @@ func (d *devProcess) startNode(ctx context.Context, c devConfig, admin *adminapi
 		Listen: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
 		Origin: address, Credentials: credentials,
 		Version: c.Build, Progress: c.compiling.Module, CheckDial: newCheckDial(),
-		ReadOrigin: c.readOrigin, WriteOrigin: c.writeOrigin, ModuleCPU: c.moduleCPU, ReadHeaderTimeout: c.HandshakeTimeout,
+		ReadOrigin: c.readOrigin, WriteOrigin: c.writeOrigin, ModuleCPU: c.moduleCPU, HandshakeTimeout: c.HandshakeTimeout,
 		Log: log, Tracer: tracer,
 	})
 	if err != nil {

@@ -77,7 +77,7 @@ func startReceiver(t *testing.T, language, program, secret string) (address stri
 	return address, out
 }
 
-// dialReceiver connects to a receiver, for half a minute.
+// dialReceiver connects to a receiver.
 func dialReceiver(t *testing.T, address string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)

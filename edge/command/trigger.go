@@ -54,6 +54,8 @@ func defineTrigger(flags *pflag.FlagSet) handler {
 			return misused(c.cmd, "--to %q is no address such as http://localhost:3000/hook", *to)
 		case *age < 0:
 			return misused(c.cmd, "--age must not be negative")
+		case c.cmd.Flags().Changed("previous-secret") && *previous == "":
+			return misused(c.cmd, "--previous-secret is empty")
 		case *repeat < 1:
 			return misused(c.cmd, "--repeat must be 1 or more")
 		}

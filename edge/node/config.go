@@ -83,8 +83,8 @@ type Config struct {
 	// ACME, in place of files, gets certificates from an authority. Default: no
 	// hosts, none.
 	ACME certificate.ACMEConfig
-	// ReadHeaderTimeout, for TLS, and for a request's line and headers. Default: 5 s.
-	ReadHeaderTimeout time.Duration
+	// HandshakeTimeout, for TLS, and for a request's line and headers. Default: 5 s.
+	HandshakeTimeout time.Duration
 	// ReadTimeout, for a whole request with its body. Default: 15 s.
 	ReadTimeout time.Duration
 	// WriteTimeout, from the end of the headers to the end of the answer.
@@ -177,7 +177,7 @@ func (c Config) withDefaults() (Config, error) {
 func (c *Config) setDefaults() {
 	or(&c.Listen, "127.0.0.1:0")
 	or(&c.Metrics, "127.0.0.1:0")
-	or(&c.ReadHeaderTimeout, 5*time.Second)
+	or(&c.HandshakeTimeout, 5*time.Second)
 	or(&c.ReadTimeout, 15*time.Second)
 	or(&c.WriteTimeout, 30*time.Second)
 	or(&c.ReadOrigin, 3*time.Second)

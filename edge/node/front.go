@@ -130,14 +130,14 @@ func listen(addr string, tlsConfig *tls.Config, handler http.Handler, c Config) 
 		handler = connections.BoundRequests(handler, c.connections, proxies.Set(c.TrustedProxies).Has)
 	}
 	parking := connections.Park(bounded, connections.Parking{
-		After: parkAfter, IdleTimeout: idleTimeout, TLS: tlsConfig, HandshakeTimeout: c.ReadHeaderTimeout,
+		After: parkAfter, IdleTimeout: idleTimeout, TLS: tlsConfig, HandshakeTimeout: c.HandshakeTimeout,
 	})
 	l.server = &http.Server{
 		Handler: handler,
 		// net/http would answer "OPTIONS *" itself, without asking for a key.
 		DisableGeneralOptionsHandler: true,
 
-		ReadHeaderTimeout: c.ReadHeaderTimeout,
+		ReadHeaderTimeout: c.HandshakeTimeout,
 		ReadTimeout:       c.ReadTimeout,
 		WriteTimeout:      c.WriteTimeout,
 		IdleTimeout:       idleTimeout,

@@ -61,7 +61,7 @@ func config(t *testing.T, o *testOrigin) Config {
 		Data: t.TempDir(), Region: "test", Origin: o.url, Credentials: o.credentials, Modules: dir, Engine: modules.New, Cache: cacheDir,
 		// On a busy machine nothing that is to succeed runs out of time.
 		ReadOrigin: time.Minute, WriteOrigin: time.Minute,
-		ReadHeaderTimeout: 5 * time.Minute, ReadTimeout: 5 * time.Minute, WriteTimeout: 5 * time.Minute,
+		HandshakeTimeout: 5 * time.Minute, ReadTimeout: 5 * time.Minute, WriteTimeout: 5 * time.Minute,
 		StartTimeout: 5 * time.Minute, ModuleCPU: 10 * time.Second, callTimeout: 2 * time.Minute,
 		Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}

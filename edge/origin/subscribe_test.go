@@ -96,8 +96,9 @@ func TestSubscribeAndRevokeVerbs(t *testing.T) {
 	}
 }
 
-// soonRefused is in the metrics when a subscription was refused long before its time was over.
-var soonRefused = regexp.MustCompile(`node_request_seconds_bucket\{failure="unavailable",verb="subscribe",le="2.5"\} [1-9]`)
+// soonRefused is in the metrics when ten subscriptions or more were refused long before their
+// time was over.
+var soonRefused = regexp.MustCompile(`node_request_seconds_bucket\{failure="unavailable",verb="subscribe",le="2.5"\} [1-9]\d`)
 
 // TestSlowNames: the names of an account's targets are looked up slowly. Two are at
 // a time, four wait, and further ones are refused at once. Nobody else waits: not the
@@ -142,7 +143,7 @@ func TestSlowNames(t *testing.T) {
 	// On a busy machine those that wait are refused as well, once their time is over.
 	f.eventually("94 are refused", func() bool { return refused.Load() >= 94 })
 	if _, _, metrics := f.send("GET", "/metrics", nil, ""); !soonRefused.Match(metrics) {
-		t.Error("none was refused at once")
+		t.Error("few were refused at once")
 	}
 	f.eventually("two lookups", func() bool { return looking.Load() == 2 })
 	if reply := ask[wire.KeyReply](node, wire.VerbKey, wire.KeyRequest{Head: head, Hash: make([]byte, 32)}); reply.Failure != wire.NotFound {

@@ -21,7 +21,8 @@ func TestGiveUp(t *testing.T) {
 		before, after, later int // what it answers, 0: nothing; later: from two minutes after the start
 		givesUp              bool
 	}{
-		"an endpoint that fails":         {500, 500, 500, true},
+		"one that hangs for a day":       {500, 0, 500, true},
+		"one that fails on and is well":  {500, 500, 200, false},
 		"one that failed and is well":    {500, 200, 200, false},
 		"one that is well":               {200, 200, 200, false},
 		"one that fails for two minutes": {200, 500, 200, false},
@@ -66,6 +67,12 @@ func TestGiveUp(t *testing.T) {
 				if test.after == 0 && !behind() {
 					t.Error("the sender is not behind while the endpoint hangs")
 				}
+				if test.givesUp { // as after a day
+					s.fixture.sender.mu.Lock()
+					q := s.fixture.sender.queues[sub.ID]
+					q.behindFrom = q.behindFrom.Add(-giveUpBehind)
+					s.fixture.sender.mu.Unlock()
+				}
 				status.Store(int64(test.later))
 				sleep(t.Context(), 10*time.Minute)
 				synctest.Wait()
@@ -81,7 +88,7 @@ func TestGiveUp(t *testing.T) {
 						t.Errorf("%s after %d tries", d.State, d.Attempts)
 					}
 				}
-				if test.givesUp != (untried > 0) {
+				if (untried > 0) != test.givesUp {
 					t.Errorf("%d of %d are given up", untried, len(events))
 				}
 				if d := s.fixture.deliveries(deliveries.Filter{EventID: younger})[0]; d.Attempts == 0 {
@@ -114,11 +121,11 @@ func TestGivesUp(t *testing.T) {
 		failures             int
 		want                 bool
 	}{
-		"it fails for a day":                     {ago(giveUpAfter), ago(giveUpFailing), time.Time{}, 1, true},
-		"it fails for less":                      {ago(giveUpAfter), ago(giveUpFailing - 1), ago(giveUpFailing - 1), 1, false},
-		"it succeeds at times, and is behind":    {ago(giveUpAfter), ago(time.Minute), ago(giveUpFailing), 1, true},
-		"it is behind, and no try has failed":    {ago(giveUpAfter), ago(giveUpFailing), ago(giveUpFailing), 0, false},
-		"it is behind, and its last try is well": {ago(giveUpAfter), time.Time{}, ago(giveUpFailing), 1, false},
+		"it fails, and is behind":                {ago(giveUpAfter), ago(time.Minute), ago(giveUpBehind), 1, true},
+		"it has not been behind for long":        {ago(giveUpAfter), ago(giveUpAfter), ago(giveUpBehind - 1), 1, false},
+		"it fails for days, and is not behind":   {ago(giveUpAfter), ago(giveUpAfter), time.Time{}, 1, false},
+		"it is behind, and no try has failed":    {ago(giveUpAfter), ago(giveUpAfter), ago(giveUpBehind), 0, false},
+		"it is behind, and its last try is well": {ago(giveUpAfter), time.Time{}, ago(giveUpBehind), 1, false},
 		"it is not late":                         {ago(giveUpAfter - 1), ago(giveUpAfter), ago(giveUpAfter), 1, false},
 	} {
 		q := queue{health: health{failures: test.failures}, endpoint: endpoint{deliverable: true}, behindFrom: test.behind}

@@ -58,14 +58,11 @@ func (q *queue) hasMore() {
 }
 
 // givesUp reports whether a delivery is dead without a try: it is late by giveUpAfter, since
-// its endpoint fails and has for giveUpFailing, or has kept this process behind for as long.
-// One that waited because no sender ran is tried, whatever the endpoint does just now.
+// its endpoint fails and has kept this process behind for giveUpBehind. One that waited
+// because no sender ran is tried, whatever the endpoint does just now.
 func (q *queue) givesUp(c *deliveries.Claim, now time.Time) bool {
-	from := c.Endpoint.FailingFrom
-	if q.health.failures == 0 || from.IsZero() || !q.endpoint.deliverable || now.Sub(c.NextAt) < giveUpAfter {
-		return false
-	}
-	return now.Sub(from) >= giveUpFailing || !q.behindFrom.IsZero() && now.Sub(q.behindFrom) >= giveUpFailing
+	fails := q.health.failures > 0 && !c.Endpoint.FailingFrom.IsZero() && q.endpoint.deliverable
+	return fails && now.Sub(c.NextAt) >= giveUpAfter && !q.behindFrom.IsZero() && now.Sub(q.behindFrom) >= giveUpBehind
 }
 
 // startable reports whether the queue's first item may be tried, and whether that would

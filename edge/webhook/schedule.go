@@ -22,12 +22,12 @@ func NextTry(schedule []time.Duration, tries int, now time.Time, retryAfter stri
 const retryAfterMost = 10 * time.Minute
 
 // A delivery to an endpoint that fails is dead once its try is late by giveUpAfter and the
-// endpoint has failed, or was not caught up with, for giveUpFailing. One that hangs gets
-// fewer tries than there are events, and would have ever more wait for it, until the log of
-// all accounts could not be pruned.
+// endpoint was not caught up with for giveUpBehind. One that hangs gets fewer tries than there
+// are events, and would have ever more wait for it, until the log of all accounts could not be
+// pruned.
 const (
-	giveUpAfter   = 3 * 24 * time.Hour
-	giveUpFailing = 24 * time.Hour
+	giveUpAfter  = 3 * 24 * time.Hour
+	giveUpBehind = 24 * time.Hour
 )
 
 func (c *Config) fillSchedule() {

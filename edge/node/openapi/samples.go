@@ -127,7 +127,7 @@ func (c call) node() string {
 	if c.once {
 		headers += `, "Idempotency-Key": once`
 	}
-	fmt.Fprintf(&b, "  headers: { %s },\n", headers)
+	fmt.Fprintf(&b, "  headers: { %s },\n  signal: AbortSignal.timeout(30_000),\n", headers)
 	if c.body != "" {
 		fmt.Fprintf(&b, "  body: JSON.stringify(%s),\n", indent(c.body, "  "))
 	}
