@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bytes"
 	"context"
 	"encoding/pem"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	"partneredge/edge/addresstest"
 	"partneredge/edge/adminapi"
 	"partneredge/edge/dev"
+	"partneredge/edge/origin/backup"
 )
 
 // sometimes is an endpoint that takes deliveries once up is set.
@@ -112,6 +114,47 @@ func edge(t *testing.T, args ...string) string {
 		t.Fatalf("edge %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	return string(out)
+}
+
+// TestRestoreWithWrongFlags has restore refuse what can be no origin's directory, or no
+// backup, and leave all of it as it is.
+func TestRestoreWithWrongFlags(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, other, folder := filepath.Join(dir, "backup"), filepath.Join(dir, "other"), filepath.Join(dir, "folder")
+	var made bytes.Buffer
+	a, err := backup.NewWriter(&made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(a.Close(), os.Mkdir(folder, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	written(t, file, made.Bytes())
+	written(t, other, []byte("something else"))
+	before, err := os.Stat(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ from, data, want string }{
+		{folder, file, file + " is a file\nhint: --data names the directory to make, --from the backup\n"},
+		{file, file, file + " is a file\n"},
+		{file, filepath.Join(other, "data"), "not a directory\n"},
+		{folder, folder, "this is no whole backup of an origin\n"},
+		{other, folder, "this is no whole backup of an origin\n"},
+	} {
+		var stdout, stderr bytes.Buffer
+		code := Main(t.Context(), "test", []string{"restore", "--from", tt.from, "--data", tt.data}, &stdout, &stderr)
+		if code != exitFailed || !strings.Contains(stderr.String(), tt.want) {
+			t.Errorf("from %s to %s: exit code %d, %q, want %q", tt.from, tt.data, code, &stderr, tt.want)
+		}
+		if text, err := os.ReadFile(file); err != nil || !bytes.Equal(text, made.Bytes()) {
+			t.Fatalf("from %s to %s: the backup is %q, %v", tt.from, tt.data, text, err)
+		}
+	}
+	if after, err := os.Stat(folder); err != nil || !os.SameFile(before, after) {
+		t.Errorf("the folder was made anew: %v", err)
+	}
 }
 
 // TestBackupAndRestore backs an origin up while it is written to, goes on, loses

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -55,8 +57,8 @@ func restore(ctx context.Context, from, dir, database string, log *slog.Logger) 
 		return err
 	}
 	defer in.Close()
-	if left, err := os.ReadDir(dir); err == nil && len(left) > 0 {
-		return hint.Add(fmt.Errorf("%s is not empty", dir), "stop the origin there and move its directory away, or restore into another")
+	if err := judgeFlags(in, dir); err != nil {
+		return err
 	}
 	if dir, err = newFolder(dir); err != nil {
 		return err
@@ -88,13 +90,36 @@ func restore(ctx context.Context, from, dir, database string, log *slog.Logger) 
 	if err := renumber(ctx, database, filepath.Join(work, secretsFile), log); err != nil {
 		return err
 	}
-	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // it is empty
-		return err
+	if err := syscall.Rmdir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // it is empty, and no file
+		return fmt.Errorf("making way for %s: %w", dir, err)
 	}
 	if err := durable.SyncTree(work); err != nil {
 		return err
 	}
 	return durable.Rename(work, dir)
+}
+
+// judgeFlags refuses a directory that is not empty, or is a file, and a file that is no
+// backup, before anything is removed. Of a pipe it reads nothing.
+func judgeFlags(in *os.File, dir string) error {
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return hint.Add(fmt.Errorf("%s is a file", dir), "--data names the directory to make, --from the backup")
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if len(left) > 0 {
+		return hint.Add(fmt.Errorf("%s is not empty", dir), "stop the origin there and move its directory away, or restore into another")
+	}
+	info, err := in.Stat()
+	if err != nil || !info.Mode().IsRegular() && !info.IsDir() {
+		return err
+	}
+	if is, err := backup.Is(in.Name()); err != nil || !is {
+		return cmp.Or(err, backup.ErrNoArchive)
+	}
+	return nil
 }
 
 // newFolder returns the absolute path of a folder that is yet to be made, without links. One
@@ -113,7 +138,7 @@ func newFolder(dir string) (string, error) {
 		return dir, nil
 	}
 	if err == nil {
-		err = os.Remove(dir)
+		err = syscall.Rmdir(dir) // never a file
 	}
 	if err == nil {
 		err = os.Mkdir(dir, there.Mode().Perm())
