@@ -332,8 +332,3 @@ func reconnecting(stderr io.Writer) func(error, time.Duration) {
 		fmt.Fprintf(stderr, "edge: %s; trying again in %s\n", output.Lines(err.Error()), wait)
 	}
 }
-
-// byComma splits a list; an empty text has no words.
-func byComma(s string) []string {
-	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
-}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -45,5 +46,42 @@ func TestChangesThatWereNotMade(t *testing.T) {
 				t.Errorf("%s: %q, want %q", c.args, &stderr, want)
 			}
 		}
+	}
+}
+
+// TestEmptyChoices: a flag that chooses some, given without any, is refused before the origin
+// is asked. It would choose all.
+func TestEmptyChoices(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		fmt.Fprint(w, `{}`)
+	}))
+	defer origin.Close()
+	token := written(t, filepath.Join(t.TempDir(), "token"), []byte("secret"))
+	for _, tt := range []struct {
+		args string
+		flag string
+		want string
+	}{
+		{"release rollout rel_1", "--nodes", "--nodes is empty"},
+		{"release rollout rel_1", "--regions", "--regions is empty"},
+		{"release rollout rel_1", "--stages", "--stages is empty"},
+		{"key create acc_1", "--allow", "--allow is empty"},
+		{"key create acc_1", "--scopes", "--scopes is empty"},
+		{"delivery recover --all", "--since", "is neither a time"},
+		{"delivery recover whk_1", "--until", "is neither a time"},
+	} {
+		for _, empty := range []string{"", ",", " , "} {
+			var stdout, stderr bytes.Buffer
+			args := append(strings.Fields(tt.args), tt.flag, empty, "--admin", origin.URL, "--token-file", token)
+			if code := Main(t.Context(), "test", args, &stdout, &stderr); code != exitUsage || !strings.Contains(stderr.String(), tt.want) {
+				t.Errorf("%s %s %q: exit code %d, %q", tt.args, tt.flag, empty, code, &stderr)
+			}
+		}
+	}
+	if n := asked.Load(); n > 0 {
+		t.Errorf("the origin was asked %d times", n)
 	}
 }

@@ -113,7 +113,7 @@ func defineDeliveriesRecover(flags *pflag.FlagSet) handler {
 			text string
 			into **string
 		}{"since": {*since, &in.Since}, "until": {*until, &in.Until}} {
-			if field.text == "" {
+			if field.text == "" && !flags.Changed(name) {
 				continue
 			}
 			at, err := timeOrAge(c.cmd, name, field.text)

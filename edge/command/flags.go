@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -116,6 +117,19 @@ func (n *names) Set(text string) error {
 			return fmt.Errorf("%q is named twice", one)
 		}
 		*n = append(*n, one)
+	}
+	return nil
+}
+
+// wordsOf splits the texts of flags at commas and spaces. One that is given without a word, as
+// by a variable that is not set, is an error: it would choose all where some were meant.
+func wordsOf(cmd *cobra.Command, into map[string]*[]string) error {
+	for _, name := range slices.Sorted(maps.Keys(into)) {
+		words := strings.FieldsFunc(cmd.Flag(name).Value.String(), func(r rune) bool { return r == ',' || r == ' ' })
+		if len(words) == 0 && cmd.Flags().Changed(name) {
+			return misused(cmd, "--%s is empty", name)
+		}
+		*into[name] = words
 	}
 	return nil
 }

@@ -63,15 +63,17 @@ func revokeKey(ctx context.Context, c *invocation) error {
 
 func defineKeyCreate(flags *pflag.FlagSet) handler {
 	environment := flags.String("env", "live", "`ENVIRONMENT` of the key: live or test")
-	scopes := flags.String("scopes", strings.Join(adminapi.Scopes(), ","), "`SCOPES` by comma; also own ones of modules, such as x:quotes")
+	flags.String("scopes", strings.Join(adminapi.Scopes(), ","), "`SCOPES` by comma; also own ones of modules, such as x:quotes")
 	label := flags.String("label", "", "`TEXT` to know the key by")
-	allow := flags.String("allow", "", "`NETWORKS` by comma that it may be used from (default any)")
+	flags.String("allow", "", "`NETWORKS` by comma that it may be used from (default any)")
 	rate := flags.Int64("rate", adminapi.KeyRate, "`NUMBER` of requests a minute")
 	expires := flags.Duration("expires", adminapi.KeyLifetime, "`DURATION` until it expires")
 	return func(ctx context.Context, c *invocation) error {
 		until := time.Now().Add(*expires).UTC().Format(time.RFC3339)
-		return c.secret(ctx, c.path("/accounts/%s/keys"), adminapi.NewKey{
-			Environment: environment, Scopes: byComma(*scopes), Label: label, IPAllowlist: byComma(*allow), RateLimit: rate, ExpiresAt: &until,
-		}, "key", "plaintext")
+		in := adminapi.NewKey{Environment: environment, Label: label, RateLimit: rate, ExpiresAt: &until}
+		if err := wordsOf(c.cmd, map[string]*[]string{"scopes": &in.Scopes, "allow": &in.IPAllowlist}); err != nil {
+			return err
+		}
+		return c.secret(ctx, c.path("/accounts/%s/keys"), in, "key", "plaintext")
 	}
 }

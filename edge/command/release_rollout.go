@@ -24,22 +24,23 @@ import (
 )
 
 func defineRollout(flags *pflag.FlagSet) handler {
-	nodes := flags.String("nodes", "", "`NODES` by comma, ids or names (default every node, and those enrolled later)")
-	regions := flags.String("regions", "", "`REGIONS` by comma, every node of them")
+	flags.String("nodes", "", "`NODES` by comma, ids or names (default every node, and those enrolled later)")
+	flags.String("regions", "", "`REGIONS` by comma, every node of them")
 	percent := flags.Int64("percent", 100, "`PERCENT` of these nodes that the rollout reaches")
-	stages := flags.String("stages", "1,10,50,100", "`PERCENTAGES` of the nodes by comma, rising to 100")
+	flags.String("stages", "1,10,50,100", "`PERCENTAGES` of the nodes by comma, rising to 100")
 	pause := newSeconds(flags, "pause", adminapi.RolloutPause, "`DURATION` for which each step is watched before the next")
 	canary := flags.Int64("canary", 10, "`PERCENT` of its requests that a node gives the release first; 0: none")
 	wait := flags.Bool("wait", false, "wait for its end; it fails if the release is rolled back")
 	return func(ctx context.Context, c *invocation) error {
-		in := adminapi.NewRollout{
-			Nodes: byComma(*nodes), Regions: byComma(*regions), Percent: percent, CanaryPercent: canary,
-			PauseSeconds: pause.count(),
+		in := adminapi.NewRollout{Percent: percent, CanaryPercent: canary, PauseSeconds: pause.count()}
+		var stages []string
+		if err := wordsOf(c.cmd, map[string]*[]string{"nodes": &in.Nodes, "regions": &in.Regions, "stages": &stages}); err != nil {
+			return err
 		}
-		for _, text := range byComma(*stages) {
+		for _, text := range stages {
 			stage, err := strconv.ParseInt(strings.TrimSuffix(text, "%"), 10, 64)
 			if err != nil {
-				return misused(c.cmd, "--stages %q are no percentages such as 1,10,50,100", *stages)
+				return misused(c.cmd, "--stages %q are no percentages such as 1,10,50,100", c.cmd.Flag("stages").Value)
 			}
 			in.Stages = append(in.Stages, stage)
 		}
