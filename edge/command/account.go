@@ -78,8 +78,12 @@ func defineAccountExport(flags *pflag.FlagSet) handler {
 			_, err := exportTo(ctx, c, c.Out)
 			return err
 		}
+		file, err := outFile(*out, "leave --out away for standard output")
+		if err != nil {
+			return fmt.Errorf("exporting: %w", err)
+		}
 		var end adminapi.ExportEnd
-		err := durable.Disk{}.Write(*out, 0o600, func(w io.Writer) (err error) {
+		err = durable.Disk{}.Write(file, 0o600, func(w io.Writer) (err error) {
 			end, err = exportTo(ctx, c, w)
 			return err
 		})

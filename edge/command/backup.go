@@ -41,16 +41,19 @@ func newBackup() *cobra.Command {
 		if err := required(cmd, "data", "to"); err != nil {
 			return err
 		}
-		folder := filepath.Dir(to)
-		if to == "-" {
-			folder = b.dir
+		folder, file := b.dir, ""
+		if to != "-" {
+			if file, err = outFile(to, "--to - writes to standard output"); err != nil {
+				return fmt.Errorf("backing up: %w", err)
+			}
+			folder = filepath.Dir(file)
 		}
 		if err := backup.RemoveStale(folder); err != nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "What a backup that was killed has left stays there: %v\n", err)
 		}
 		if to == "-" {
 			err = b.print(cmd.Context(), cmd.OutOrStdout())
-		} else if err = b.write(cmd.Context(), to); err == nil {
+		} else if err = b.write(cmd.Context(), file); err == nil {
 			fmt.Fprintf(cmd.OutOrStdout(), "edge backup: %s\n", to)
 		}
 		if err != nil {

@@ -17,10 +17,9 @@ import (
 	"partneredge/store/central"
 )
 
-// TestBackupToNobody has whoever reads a backup go away: nothing of it stays in the
-// origin's directory, and neither does what one left that was killed.
-func TestBackupToNobody(t *testing.T) {
-	t.Parallel()
+// backupSource returns the directory of an origin that was started once.
+func backupSource(t *testing.T) string {
+	t.Helper()
 	dir := t.TempDir()
 	records, err := central.Open(t.Context(), central.Config{URL: filepath.Join(dir, databaseFile)})
 	if err != nil {
@@ -37,6 +36,14 @@ func TestBackupToNobody(t *testing.T) {
 	if _, err := natsauth.Open(filepath.Join(dir, natsFolder)); err != nil {
 		t.Fatal(err)
 	}
+	return dir
+}
+
+// TestBackupToNobody has whoever reads a backup go away: nothing of it stays in the
+// origin's directory, and neither does what one left that was killed.
+func TestBackupToNobody(t *testing.T) {
+	t.Parallel()
+	dir := backupSource(t)
 	killed := filepath.Join(dir, ".edge-backup-killed")
 	if err := os.Mkdir(killed, 0o700); err != nil {
 		t.Fatal(err)

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"net/netip"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +22,7 @@ import (
 	"partneredge/edge/closers"
 	"partneredge/edge/hint"
 	"partneredge/edge/localwebhook"
+	"partneredge/edge/output"
 	"partneredge/edge/release"
 	"partneredge/edge/tracing"
 	"partneredge/edge/wire"
@@ -132,6 +136,22 @@ func wordsOf(cmd *cobra.Command, into map[string]*[]string) error {
 		*into[name] = words
 	}
 	return nil
+}
+
+// outFile returns the path at which the file of a flag is to be made or replaced. It follows
+// links, so that none of the system's own is replaced, such as /dev/stdout, and refuses what
+// is there and no file: a device or a pipe would become one.
+func outFile(name, advice string) (string, error) {
+	info, err := os.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return name, nil
+	case err != nil:
+		return "", err
+	case !info.Mode().IsRegular():
+		return "", hint.Add(fmt.Errorf("%s is no file", output.Plain(name)), "%s", advice)
+	}
+	return filepath.EvalSymlinks(name)
 }
 
 // hostNames is the value of a flag of DNS names: by comma, or the flag again.

@@ -191,12 +191,19 @@ func defineNodeEnrol(flags *pflag.FlagSet) handler {
 		if err := required(c.cmd, "name", "region"); err != nil {
 			return err
 		}
+		file := ""
+		if *out != "" {
+			var err error
+			if file, err = outFile(*out, "leave --out away for standard output"); err != nil {
+				return fmt.Errorf("enrolling: %w", err)
+			}
+		}
 		raw, made, err := call[adminapi.EnrolledNode](ctx, c.admin, http.MethodPost, "/nodes", adminapi.NewNode{Name: name, Region: region})
 		if err != nil {
 			return err
 		}
 		if *out != "" {
-			if err := durable.WriteFile(*out, []byte(made.Credentials), 0o600); err != nil {
+			if err := durable.WriteFile(file, []byte(made.Credentials), 0o600); err != nil {
 				return hint.Add(fmt.Errorf("node %s is enrolled, but its credentials are lost: %w", output.Plain(made.Node.ID), err),
 					"edge node revoke %s, and enrol it again", output.Plain(made.Node.ID))
 			}
