@@ -26,6 +26,7 @@ import (
 	"partneredge/edge/adminapi"
 	"partneredge/edge/hint"
 	"partneredge/edge/output"
+	"partneredge/edge/service"
 	"partneredge/store/durable"
 )
 
@@ -307,15 +308,36 @@ func (c *invocation) secret(ctx context.Context, path string, in any, record, fi
 	if text == "" {
 		return fmt.Errorf("admin API: POST %s: the answer has no %s", path, field)
 	}
-	if c.JSON {
-		return c.Print(raw, nil)
-	}
-	if _, err := fmt.Fprintln(c.Out, output.Lines(text)); err != nil {
-		return err
-	}
 	shown, _ := made[record].(map[string]any)
-	_, err = fmt.Fprintf(c.stderr, "%s %s: keep what is printed, it is not shown again\n", record, output.Plain(fmt.Sprint(shown["id"])))
+	return c.showOnce(raw, text+"\n", record, fmt.Sprint(shown["id"]))
+}
+
+// showOnce prints what no later call returns: raw as JSON, or text alone on standard output,
+// and the id of its record on standard error. Where it cannot, its error says how to void it.
+func (c *invocation) showOnce(raw json.RawMessage, text, record, id string) (err error) {
+	defer service.SurviveBrokenPipes()() // else nothing would say the id
+	id = output.Plain(id)
+	if c.JSON {
+		err = c.Print(raw, nil)
+	} else {
+		_, err = io.WriteString(c.Out, output.Lines(text))
+	}
+	if err != nil {
+		return lostOnce(err, record, id)
+	}
+	if !c.JSON {
+		_, err = fmt.Fprintf(c.stderr, "%s %s: keep what is printed, it is not shown again\n", record, id)
+	}
 	return err
+}
+
+// lostOnce is the error of a secret that is made and shown to nobody.
+func lostOnce(err error, record, id string) error {
+	made, advice := record+" "+id, fmt.Sprintf("edge %s revoke %s, and make another", record, id)
+	if record == "webhook" { // which is not made, but has a new secret
+		made, advice = "the new secret of "+made, fmt.Sprintf("edge webhook rotate %s makes another", id)
+	}
+	return hint.Add(fmt.Errorf("%s is made, but what is shown once is lost: %w", made, err), "%s", advice)
 }
 
 // call returns the JSON that answers a call of the admin API, and the record in it.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 )
 
@@ -83,5 +84,46 @@ func TestEmptyChoices(t *testing.T) {
 	}
 	if n := asked.Load(); n > 0 {
 		t.Errorf("the origin was asked %d times", n)
+	}
+}
+
+// unwritable is a standard output on a full disk.
+type unwritable struct{}
+
+func (unwritable) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// makesSecrets is an origin that answers with every secret that is shown once.
+func makesSecrets(t *testing.T) (where []string) {
+	t.Helper()
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"key":{"id":"key_1"},"token":{"id":"tok_1"},"webhook":{"id":"whk_1"},"node":{"id":"node_1"},"plaintext":"p","secret":"s","credentials":"c"}`)
+	}))
+	t.Cleanup(origin.Close)
+	return []string{"--admin", origin.URL, "--token-file", written(t, filepath.Join(t.TempDir(), "token"), []byte("secret"))}
+}
+
+// TestSecretsThatCannotBeShown: whoever loses what is shown only once is told of what, and how
+// to void it.
+func TestSecretsThatCannotBeShown(t *testing.T) {
+	t.Parallel()
+	where := makesSecrets(t)
+	for _, tt := range []struct{ args, want, advice string }{
+		{"key create acc_1", "key key_1 is made", "edge key revoke key_1, and make another"},
+		{"key rotate key_0", "key key_1 is made", "edge key revoke key_1, and make another"},
+		{"token create --name n", "token tok_1 is made", "edge token revoke tok_1, and make another"},
+		{"webhook rotate whk_1", "the new secret of webhook whk_1 is made", "edge webhook rotate whk_1 makes another"},
+		{"node enrol --name n --region eu", "node node_1 is made", "edge node revoke node_1, and make another"},
+		{"node enrol --name n --region eu --out " + filepath.Join(t.TempDir(), "none", "file"), "node node_1 is made", "edge node revoke node_1, and make another"},
+	} {
+		for _, form := range []string{"", "--json"} {
+			var stderr bytes.Buffer
+			args := append(strings.Fields(tt.args+" "+form), where...)
+			code := Main(t.Context(), "test", args, unwritable{}, &stderr)
+			for _, want := range []string{"edge: " + tt.want + ", but what is shown once is lost: ", "hint: " + tt.advice + "\n"} {
+				if code != exitFailed || !strings.Contains(stderr.String(), want) {
+					t.Errorf("%s %s: exit code %d, %q, want %q", tt.args, form, code, &stderr, want)
+				}
+			}
+		}
 	}
 }

@@ -9,18 +9,17 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/signal"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"partneredge/edge/hint"
 	"partneredge/edge/origin/backup"
 	"partneredge/edge/origin/natsauth"
+	"partneredge/edge/service"
 	"partneredge/store/central/db"
 	"partneredge/store/durable"
 )
@@ -130,10 +129,7 @@ func (b backupJob) isOwn(name string) (own bool, err error) {
 
 // print writes the file to out once it is whole: nothing of one that could not be made.
 func (b backupJob) print(ctx context.Context, out io.Writer) error {
-	// Else the end of whoever reads would end the process, and what it has made would stay.
-	broken := make(chan os.Signal, 1)
-	signal.Notify(broken, syscall.SIGPIPE)
-	defer signal.Stop(broken)
+	defer service.SurviveBrokenPipes()() // else what it has made would stay
 	return b.build(ctx, b.dir, func(whole string) error {
 		f, err := os.Open(whole)
 		if err != nil {

@@ -202,21 +202,11 @@ func defineNodeEnrol(flags *pflag.FlagSet) handler {
 		if err != nil {
 			return err
 		}
-		if *out != "" {
-			if err := durable.WriteFile(file, []byte(made.Credentials), 0o600); err != nil {
-				return hint.Add(fmt.Errorf("node %s is enrolled, but its credentials are lost: %w", output.Plain(made.Node.ID), err),
-					"edge node revoke %s, and enrol it again", output.Plain(made.Node.ID))
-			}
+		if *out == "" {
+			return c.showOnce(raw, made.Credentials, "node", made.Node.ID)
 		}
-		switch {
-		case c.JSON && *out == "":
-			return c.Print(raw, nil)
-		case *out == "":
-			if _, err := io.WriteString(c.Out, output.Lines(made.Credentials)); err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(c.stderr, "node %s enrolled. Keep what is printed: it is not shown again.\n", output.Plain(made.Node.ID))
-			return err
+		if err := durable.WriteFile(file, []byte(made.Credentials), 0o600); err != nil {
+			return lostOnce(err, "node", output.Plain(made.Node.ID))
 		}
 		return c.Line(map[string]any{"id": made.Node.ID, "credentials": *out}, fmt.Sprintf("%s\tcredentials in %s", output.Plain(made.Node.ID), output.Plain(*out)))
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -75,5 +76,22 @@ func TestOutputToNoFile(t *testing.T) {
 		if text, err := os.ReadFile(file); err != nil || string(text) == "before" {
 			t.Errorf("%v: the file behind the link is still %q, %v", args, text, err)
 		}
+	}
+}
+
+// TestSecretToNobody: a secret that is piped to a process that has ended is known to be lost.
+func TestSecretToNobody(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	defer w.Close()
+	var said bytes.Buffer
+	cmd := exec.Command(testFiles.program(t), append([]string{"key", "create", "acc_1"}, makesSecrets(t)...)...)
+	cmd.Stdout, cmd.Stderr = w, &said
+	if err := cmd.Run(); cmd.ProcessState.ExitCode() != exitFailed || !strings.Contains(said.String(), "key key_1 is made, but what is shown once is lost: ") {
+		t.Errorf("%v: %q", err, &said)
 	}
 }

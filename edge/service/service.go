@@ -11,7 +11,9 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"partneredge/edge/closers"
@@ -80,6 +82,15 @@ func Run(ctx context.Context, c Config, start func(*closers.Stack) (ready any, g
 	}
 	<-ctx.Done()
 	return nil
+}
+
+// SurviveBrokenPipes lets the process go on, until the function that it returns is called, when
+// it writes to a standard output or error that nobody reads any more: the write fails, where
+// it would end the process.
+func SurviveBrokenPipes() (restore func()) {
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	return func() { signal.Stop(broken) }
 }
 
 // notifyReady sends "READY=1" to systemd's socket (sd_notify(3)): the process can do its
