@@ -14,6 +14,14 @@ import (
 	"partneredge/edge/closers"
 )
 
+// inBubble runs fn in a bubble of synctest. What the runtime starts once, when a process first
+// asks for a signal, must be outside.
+func inBubble(t *testing.T, fn func(*testing.T)) {
+	t.Helper()
+	SurviveBrokenPipes()()
+	synctest.Test(t, fn)
+}
+
 // TestFileThatCannotBeWritten: a service whose file finds no place, as on a full disk, runs
 // all the same and writes it once it can; without a log it ends.
 func TestFileThatCannotBeWritten(t *testing.T) {
@@ -23,7 +31,7 @@ func TestFileThatCannotBeWritten(t *testing.T) {
 		if err := os.MkdirAll(filepath.Join(path, "in the way"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		synctest.Test(t, func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
 			var stdout, log bytes.Buffer
 			c := Config{Dir: dir, File: "node.json", Stdout: &stdout}
 			if logs {
@@ -68,7 +76,7 @@ func TestFileThatCannotBeWritten(t *testing.T) {
 // TestDrainHasItsTime: what drains for a while has the whole time to stop behind it.
 func TestDrainHasItsTime(t *testing.T) {
 	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
 		var left time.Duration

@@ -44,6 +44,7 @@ type Config struct {
 // started to the stack; it returns the content of the file and what to print once the
 // service is up.
 func Run(ctx context.Context, c Config, start func(*closers.Stack) (ready any, greeting string, err error)) (err error) {
+	defer SurviveBrokenPipes()() // whoever reads the log may end first
 	unlock, err := Lock(c.Dir, c.File)
 	if err != nil {
 		return err
