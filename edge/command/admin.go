@@ -171,7 +171,8 @@ func pinned(file string) (*http.Client, error) {
 func adminHint(err error) error {
 	refused, ok := errors.AsType[*adminapi.Error](err)
 	if !ok {
-		if err != nil && strings.HasPrefix(err.Error(), "admin API: ") && !errors.Is(err, adminapi.ErrTooLong) {
+		unheard := !errors.Is(err, adminapi.ErrTooLong) && !errors.Is(err, context.Canceled)
+		if err != nil && strings.HasPrefix(err.Error(), "admin API: ") && unheard {
 			return hint.Add(err, "is the origin running, and is this its address?")
 		}
 		return err

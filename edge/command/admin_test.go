@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -124,6 +125,26 @@ func TestSecretsThatCannotBeShown(t *testing.T) {
 					t.Errorf("%s %s: exit code %d, %q, want %q", tt.args, form, code, &stderr, want)
 				}
 			}
+		}
+	}
+}
+
+// TestInterruptedQuestions: a command that is interrupted before the origin has answered has
+// not done its work, and does not ask whether the origin runs.
+func TestInterruptedQuestions(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"status", "status --watch", "release status", "release status --watch", "key list acc_1"} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		origin := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			interrupt()
+			<-r.Context().Done()
+		}))
+		token := written(t, filepath.Join(t.TempDir(), "token"), []byte("secret"))
+		var stdout, stderr bytes.Buffer
+		code := Main(ctx, "test", append(strings.Fields(args), "--admin", origin.URL, "--token-file", token), &stdout, &stderr)
+		origin.Close()
+		if code != exitFailed || !strings.HasSuffix(stderr.String(), ": context canceled\n") {
+			t.Errorf("%s: exit code %d, %q", args, code, &stderr)
 		}
 	}
 }

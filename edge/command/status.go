@@ -153,8 +153,8 @@ type shown struct {
 
 // watching defines --watch and --every for a command that shows a table. With
 // --watch it reads and shows the table again until it is the last one, or ctx
-// ends, which is no error. Once it has shown one, a read that failed is reported
-// and made again, unless the origin refused it.
+// ends. Once it has shown one, the end of ctx is no error, and a read that failed is
+// reported and made again, unless the origin refused it.
 func watching(flags *pflag.FlagSet, watchUsage string, read func(context.Context, *invocation) (shown, error)) handler {
 	watch := flags.Bool("watch", false, watchUsage)
 	every := flags.Duration("every", 2*time.Second, "`DURATION` between two tables with --watch")
@@ -178,6 +178,9 @@ func watching(flags *pflag.FlagSet, watchUsage string, read func(context.Context
 			if err := c.Print(s.raw, s.text); err != nil || s.last || !*watch {
 				return err
 			}
+		}
+		if !began {
+			return fmt.Errorf("asking the origin: %w", ctx.Err())
 		}
 		return nil
 	}
