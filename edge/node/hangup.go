@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 
+	"partneredge/edge/proxies"
 	"partneredge/wasm/httpfront"
 )
 
@@ -27,7 +28,7 @@ func hangsUp(proxy func(netip.Addr) bool) func(*http.Request, int, httpfront.Ref
 		if status != http.StatusUnauthorized && refusal.Code != lockedOut {
 			return false
 		}
-		if proxy(httpfront.Peer(r)) {
+		if proxy(proxies.Peer(r)) {
 			return false
 		}
 		scarce, ok := r.Context().Value(scarceKey{}).(func() bool)

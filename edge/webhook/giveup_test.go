@@ -50,9 +50,7 @@ func TestGiveUp(t *testing.T) {
 				for range old {
 					events = append(events, s.fixture.fire())
 				}
-				sleep(t.Context(), time.Minute)
-				younger := s.fixture.fire()
-				sleep(t.Context(), giveUpAfter-30*time.Second)
+				sleep(t.Context(), giveUpAfter+time.Minute)
 				began := time.Now()
 				status.Store(int64(test.after))
 				s.fixture.sender = start()
@@ -91,17 +89,13 @@ func TestGiveUp(t *testing.T) {
 				if (untried > 0) != test.givesUp {
 					t.Errorf("%d of %d are given up", untried, len(events))
 				}
-				if d := s.fixture.deliveries(deliveries.Filter{EventID: younger})[0]; d.Attempts == 0 {
-					t.Errorf("what has waited for less is %s, without a try", d.State)
-				}
-
 				status.Store(200)
 				_, err := s.fixture.db.RecoverDeliveries(t.Context(), sub.ID, store.Span{Since: began.Add(-30 * 24 * time.Hour)})
 				must(t, err)
 				s.fixture.sender.Wake()
 				sleep(t.Context(), 10*time.Minute)
 				synctest.Wait()
-				for _, event := range append(events, younger) {
+				for _, event := range events {
 					if d := s.fixture.deliveries(deliveries.Filter{EventID: event})[0]; d.State != store.StateDelivered {
 						t.Errorf("recovered, it is %s", d.State)
 					}

@@ -225,3 +225,26 @@ func TestSeenOfEarlierProgram(t *testing.T) {
 		}
 	})
 }
+
+// TestSeenByAWrongClock: a time some hours ahead was noted by a clock that was wrong, and does
+// not last; one that is days ahead tells that the clock was put back.
+func TestSeenByAWrongClock(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		ctx := t.Context()
+		d := open(t, p)
+		now := d.Now()
+		for ahead, replaced := range map[time.Duration]bool{time.Minute: false, 3 * time.Hour: true, 48 * time.Hour: false} {
+			id := must(d.AddNode(ctx, store.Node{Name: "n", Region: "r", PublicKey: ahead.String()}))(t).ID
+			for _, at := range []time.Time{now.Add(ahead), now} {
+				must(d.SeenNodes(ctx, []fleet.NodeSeen{{ID: id, Version: "1", At: at}}))(t)
+			}
+			want := now.Add(ahead)
+			if replaced {
+				want = now
+			}
+			if got := must(d.Node(ctx, id))(t).LastSeenAt; !got.Equal(want) {
+				t.Errorf("after a time %s ahead the node was seen at %s, want %s", ahead, got, want)
+			}
+		}
+	})
+}

@@ -119,16 +119,6 @@ func NewLocalServer(handler http.Handler) *http.Server {
 	}
 }
 
-// Peer returns the address at the other end of the connection, without port and
-// zone, and not in the form of IPv4 mapped into IPv6.
-func Peer(r *http.Request) netip.Addr {
-	addr, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return addr.Addr().Unmap().WithZone("")
-}
-
 // exchange is one request with its answer. Its memory is reused.
 type exchange struct {
 	front *Front

@@ -209,7 +209,7 @@ func (r *requests) leads(ctx context.Context, node string, req wire.LeadsRequest
 	reply.Rejected = done.Rejected
 	if quarantined, rejected := len(done.Quarantined), len(done.Rejected); quarantined+rejected > 0 {
 		r.ObserveRefused(quarantined, rejected)
-		r.Log.Warn("leads refused: they wait in the quarantine", "node", node, "quarantined", quarantined, "left_at_node", rejected)
+		r.Log.Warn("leads refused: they wait in the quarantine, or were left at their node", "node", node, "quarantined", quarantined, "left_at_node", rejected)
 	}
 	return reply, nil
 }

@@ -159,7 +159,9 @@ const noteSeen = "note when nodes spoke"
 var updateSeen = db.Bulk[NodeSeen]{
 	Tried: noteSeen, Columns: seenColumns, Row: seenRow,
 	Statement: `UPDATE node_seen SET at = v.at, version = v.version FROM v
-		WHERE node_seen.id = v.id AND node_seen.at <= v.at AND (node_seen.at <= v.at - v.apart OR node_seen.version <> v.version)`,
+		WHERE node_seen.id = v.id AND (
+			node_seen.at <= v.at AND (node_seen.at <= v.at - v.apart OR node_seen.version <> v.version)
+			OR node_seen.at > v.at + 300000000 AND node_seen.at < v.at + 43200000000)`,
 }
 
 // insertSeen makes the rows of nodes that have none yet.
@@ -176,7 +178,9 @@ func seenRow(n NodeSeen) []any {
 }
 
 // UpdateSeen leaves a row where a later time was noted, or the same version not long
-// ago: of several origins that hear a node one is to write. busy: another transaction
+// ago: of several origins that hear a node one is to write. A time that is five minutes to
+// twelve hours later was noted by a clock that was wrong, and is replaced. One that is later
+// still is kept: it tells that the clock was put back since. busy: another transaction
 // writes such rows, which it does not wait for, and nothing was written.
 func UpdateSeen(ctx context.Context, t *db.Tx, seen []NodeSeen) (busy bool, err error) {
 	free, err := t.TryLock(ctx, "node_seen") // cheaper than a lock on each row

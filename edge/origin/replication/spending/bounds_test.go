@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -90,10 +91,13 @@ func TestLimitsOutliveAnOutage(t *testing.T) {
 // up behind. With a failure it holds, and the next report has it looked up.
 func TestOldLimitsAreRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var failure error
+		var away atomic.Bool
 		limits := map[string]central.KeyLimit{"key_real": {PerMinute: 8}}
 		k := &keyLimits{now: time.Now, noted: make(chan struct{}, 1), read: func(context.Context, []string) (map[string]central.KeyLimit, error) {
-			return limits, failure
+			if away.Load() {
+				return nil, store.ErrUnavailable
+			}
+			return limits, nil
 		}}
 		k.hold("key_real", central.KeyLimit{PerMinute: 7}, true, time.Now())
 		k.hold("key_revoked", central.KeyLimit{PerMinute: 7}, true, time.Now())
@@ -105,17 +109,16 @@ func TestOldLimitsAreRenewed(t *testing.T) {
 		defer end()
 		for _, step := range []struct {
 			pause         time.Duration
-			failure       error
+			away          bool
 			real, revoked int
 		}{
-			{0, nil, 7, 7},
-			{limitFor, store.ErrUnavailable, 7, 7},
-			{0, nil, 7, 7},         // too soon after the failure
-			{lookAgain, nil, 7, 7}, // the answer is from before
-			{0, nil, 8, 0},
+			{0, false, 7, 7},
+			{limitFor, true, 7, 7},
+			{0, false, 7, 7}, // too soon after the failure
+			{lookAgain + 1, false, 8, 0},
 		} {
 			time.Sleep(step.pause)
-			failure = step.failure
+			away.Store(step.away)
 			got, err := k.of(t.Context(), map[string]wire.SpentKey{"key_real": {}, "key_revoked": {}, "key_no": {}})
 			if err != nil || len(got) != 3 || got["key_real"].PerMinute != step.real || got["key_revoked"].PerMinute != step.revoked || got["key_no"].PerMinute != 0 {
 				t.Errorf("%+v: the limits are %+v, %v", step, got, err)
@@ -169,6 +172,48 @@ func TestLimitsOfADatabaseThatHangs(t *testing.T) {
 			synctest.Wait()
 			if n := looks.Load(); n > 1 {
 				t.Errorf("step %d: %d looks at the database at once", i, n)
+			}
+		}
+	})
+}
+
+// TestLimitsOfASlowDatabase: a limit that takes longer to read than a report waits is known to
+// a later one. What the database refuses keeps no other key's limit from being read.
+func TestLimitsOfASlowDatabase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		takes, damaged := 2*lookTime, errors.New("a damaged row")
+		k := &keyLimits{now: time.Now, noted: make(chan struct{}, 1), read: func(ctx context.Context, ids []string) (map[string]central.KeyLimit, error) {
+			if slices.Contains(ids, "key_damaged") {
+				return nil, damaged
+			}
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(takes):
+				return map[string]central.KeyLimit{ids[0]: {PerMinute: 8}}, nil
+			}
+		}}
+		ctx, end := context.WithCancel(t.Context())
+		var loop sync.WaitGroup
+		loop.Go(func() { k.run(ctx) })
+		defer loop.Wait()
+		defer end()
+		of := func(key string) (int, error) {
+			limits, err := k.of(t.Context(), map[string]wire.SpentKey{key: {}})
+			return limits[key].PerMinute, err
+		}
+		if _, err := of("key_slow"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a report waits for longer than a second: %v", err)
+		}
+		time.Sleep(takes + 1)
+		if limit, err := of("key_slow"); limit != 8 || err != nil {
+			t.Errorf("read behind, the limit is %d, %v", limit, err)
+		}
+		takes = 0
+		for _, key := range []string{"key_damaged", "key_other"} {
+			limit, err := of(key)
+			if key == "key_damaged" && !errors.Is(err, damaged) || key == "key_other" && (limit != 8 || err != nil) {
+				t.Errorf("%s: the limit is %d, %v", key, limit, err)
 			}
 		}
 	})

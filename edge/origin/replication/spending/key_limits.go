@@ -2,11 +2,13 @@ package spending
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"partneredge/edge/wire"
+	"partneredge/store"
 	"partneredge/store/central"
 )
 
@@ -38,8 +40,8 @@ type keyLimits struct {
 	older   map[string]keyLimit  // what was held before the last rotation
 	none    map[string]time.Time // ids of no key, or of a revoked one, and when they were looked up
 	rotated time.Time
-	old     map[string]struct{} // ids of held that run is to look up again
-	failure error               // of the last look at the database; nil: it found it there
+	old     map[string]struct{} // ids that run is to look up, noneKept at most
+	failure error               // of a look that the database was away for; nil: the last one found it there
 	failed  time.Time           // when
 	reads   bool                // the last look found the database there, and was after the last rotation
 }
@@ -73,8 +75,11 @@ func (k *keyLimits) of(ctx context.Context, reports map[string]wire.SpentKey) (m
 	if len(unknown) == 0 {
 		return limits, nil
 	}
-	read, err := k.look(ctx, unknown, lookTime)
+	read, err := k.lookSoon(ctx, unknown)
 	if err != nil {
+		k.mu.Lock()
+		k.renewLater(unknown) // it may answer, and take longer than a report waits
+		k.mu.Unlock()
 		return limits, fmt.Errorf("looking up limits of %d keys: %w", len(unknown), err)
 	}
 	for _, id := range unknown {
@@ -92,7 +97,9 @@ func (k *keyLimits) renewLater(ids []string) {
 		k.old = make(map[string]struct{})
 	}
 	for _, id := range ids {
-		k.old[id] = struct{}{}
+		if len(k.old) < noneKept {
+			k.old[id] = struct{}{}
+		}
 	}
 	select {
 	case k.noted <- struct{}{}:
@@ -113,8 +120,8 @@ func (k *keyLimits) run(ctx context.Context) {
 	}
 }
 
-// renew looks up some of what is old, and reports whether there may be more. With a failure
-// the next report of a key notes it again.
+// renew looks up some of what is old, and reports whether there may be more. With a failure,
+// after which it pauses, the next report of a key notes it again.
 func (k *keyLimits) renew(ctx context.Context) (more bool) {
 	var ids []string
 	k.mu.Lock()
@@ -129,26 +136,42 @@ func (k *keyLimits) renew(ctx context.Context) (more bool) {
 	if len(ids) == 0 {
 		return false
 	}
-	_, err := k.look(ctx, ids, renewTime)
-	return err == nil
+	if _, err := k.look(ctx, ids, renewTime); err != nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(lookAgain):
+		}
+		return false
+	}
+	return true
 }
 
-// look reads the limits of keys from the database, and holds them. Soon after a failure it
-// fails at once.
-func (k *keyLimits) look(ctx context.Context, ids []string, most time.Duration) (map[string]central.KeyLimit, error) {
+// lookSoon is look for a report, which does not wait for long. Soon after the database was away
+// it fails at once.
+func (k *keyLimits) lookSoon(ctx context.Context, ids []string) (map[string]central.KeyLimit, error) {
 	k.mu.Lock()
 	failure, failed := k.failure, k.failed
 	k.mu.Unlock()
 	if failure != nil && time.Since(failed) < lookAgain {
 		return nil, failure
 	}
+	return k.look(ctx, ids, lookTime)
+}
+
+// look reads the limits of keys from the database, and holds them.
+func (k *keyLimits) look(ctx context.Context, ids []string, most time.Duration) (map[string]central.KeyLimit, error) {
 	timed, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	now := k.now()
 	read, err := k.read(timed, ids)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.reads = err == nil; err == nil || ctx.Err() == nil { // else it was cut short
+	k.reads = err == nil
+	switch {
+	case err == nil:
+		k.failure = nil
+	case ctx.Err() != nil: // it was cut short
+	case timed.Err() != nil, errors.Is(err, store.ErrUnavailable):
 		k.failure, k.failed = err, time.Now()
 	}
 	if err != nil {
