@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -308,6 +309,64 @@ func TestMissingCompilers(t *testing.T) {
 			advised, ok := errors.AsType[*hint.Error](err)
 			if !ok || !strings.Contains(err.Error(), want) || !strings.HasPrefix(advised.Advice, "install ") {
 				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// A build that is interrupted is over soon, though what the compiler started lives on.
+func TestInterruptedBuild(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("NOT TESTED: interrupted builds, for want of a shell")
+	}
+	for language, name := range map[wasm.Language]string{wasm.Go: "go", wasm.C: "clang", wasm.Rust: "rustc"} {
+		t.Run(string(language), func(t *testing.T) {
+			p := started(t, language)
+			bin := t.TempDir()
+			pids := filepath.Join(bin, "pids")
+			// The child has the compiler's output open, and is left behind when that ends.
+			stub := "#!/bin/sh\nsleep 600 &\necho $! >" + pids + ".part; mv " + pids + ".part " + pids + "\nwait\n"
+			for _, program := range []string{name, "wasm-ld"} {
+				if err := os.WriteFile(filepath.Join(bin, program), []byte(stub), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+			t.Setenv("RUSTC", filepath.Join(bin, "rustc"))
+			ctx, interrupt := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() {
+				_, err := p.Build(ctx, "")
+				ended <- err
+			}()
+			var child *os.Process
+			for again := time.Tick(20 * time.Millisecond); child == nil; {
+				select {
+				case err := <-ended:
+					t.Fatalf("it ended before it was interrupted: %v", err)
+				case <-again:
+				}
+				text, err := os.ReadFile(pids)
+				if err != nil {
+					continue
+				}
+				pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if child, err = os.FindProcess(pid); err != nil {
+					t.Fatal(err)
+				}
+			}
+			defer func() { _ = child.Kill() }()
+			interrupt()
+			select {
+			case err := <-ended:
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("it ended with %v", err)
+				}
+			case <-time.After(time.Minute):
+				t.Error("it waits for what the compiler started")
 			}
 		})
 	}

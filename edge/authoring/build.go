@@ -2,6 +2,7 @@ package authoring
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,9 +94,9 @@ func (p *Project) outDir(out string) (string, error) {
 func (p *Project) compile(ctx context.Context, out string) (made, said string, err error) {
 	c, err := p.compiler(ctx, out)
 	if err != nil {
-		return "", "", err
+		return "", "", cmp.Or(ctx.Err(), err) // a search that is interrupted finds none
 	}
-	text, err := c.CombinedOutput()
+	text, err := outputOf(c.Cmd, true)
 	if ctx.Err() != nil {
 		return "", "", ctx.Err()
 	}

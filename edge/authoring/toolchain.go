@@ -10,8 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/BurntSushi/toml"
 
@@ -43,6 +45,39 @@ func (p *Project) compiler(ctx context.Context, out string) (c compilation, err 
 	return c, err
 }
 
+// interruptedFor bounds the time that a compiler has to end what it has started.
+const interruptedFor = 2 * time.Second
+
+// command returns a run of a program that is interrupted when ctx ends, and killed later.
+func command(ctx context.Context, program string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, program, args...)
+	if runtime.GOOS != "windows" { // which can only kill
+		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	}
+	cmd.WaitDelay = interruptedFor
+	return cmd
+}
+
+// outputOf runs a program and returns what it wrote, with its errors or without. It writes to a
+// file: a pipe has no end while what it started, and has left behind, lives.
+func outputOf(cmd *exec.Cmd, withErrors bool) (text []byte, err error) {
+	f, err := os.CreateTemp("", "edge-module-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		_ = f.Close()
+		_ = os.Remove(f.Name()) // Windows keeps it while somebody has it open
+	}()
+	cmd.Stdout = f
+	if withErrors {
+		cmd.Stderr = f
+	}
+	ran := cmd.Run()
+	text, err = os.ReadFile(f.Name())
+	return text, cmp.Or(ran, err)
+}
+
 func goCompiler(ctx context.Context, out string) (*exec.Cmd, error) {
 	const needed = "install Go 1.24 or newer, and put its folder bin into PATH"
 	program, err := exec.LookPath("go")
@@ -50,7 +85,7 @@ func goCompiler(ctx context.Context, out string) (*exec.Cmd, error) {
 		return nil, hint.Add(errors.New("building the module: Go is missing: there is no program go in PATH"), needed)
 	}
 	// The tag getaddrinfo leaves looking names up to the host.
-	cmd := exec.CommandContext(ctx, program, "build", "-buildmode=c-shared", "-tags=getaddrinfo",
+	cmd := command(ctx, program, "build", "-buildmode=c-shared", "-tags=getaddrinfo",
 		"-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", out, ".")
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOWORK=off")
 	return cmd, nil
@@ -72,7 +107,7 @@ func cCompiler(ctx context.Context, dir, out string) (*exec.Cmd, error) {
 	args := []string{"--target=wasm32", "-O2", "-Wall", "-nostdlib", "-fno-builtin", "-mbulk-memory", "-msign-ext", "-mnontrapping-fptoint",
 		"-Wl,--no-entry", "-Wl,--strip-all", "-Wl,--stack-first", "-Wl,-z,stack-size=262144", "-o", out}
 	args = append(args, sources...)
-	return exec.CommandContext(ctx, "clang", args...), nil
+	return command(ctx, "clang", args...), nil
 }
 
 // rustTargets are the targets of rustc that make modules, the best first. The first was
@@ -133,7 +168,7 @@ func (p *Project) rustCompiler(ctx context.Context, out string) (compilation, er
 	}
 	if !cargo.needsCargo() {
 		crate := strings.ReplaceAll(p.Manifest.Name, "-", "_")
-		return compilation{exec.CommandContext(ctx, program, "--edition", "2021", "--crate-type", "cdylib", "--crate-name", crate,
+		return compilation{command(ctx, program, "--edition", "2021", "--crate-type", "cdylib", "--crate-name", crate,
 			"--target", target, "-C", "opt-level=2", "-C", "panic=abort", "-C", "strip=symbols",
 			"-o", out, filepath.Join("src", "lib.rs")), out}, nil
 	}
@@ -141,7 +176,7 @@ func (p *Project) rustCompiler(ctx context.Context, out string) (compilation, er
 		return compilation{}, hint.Add(errors.New("building the module: it has dependencies, and there is no program cargo in PATH"),
 			"install cargo, or do without dependencies")
 	}
-	cmd := exec.CommandContext(ctx, "cargo", "build", "--quiet", "--release", "--lib", "--target", target, "--target-dir", "target")
+	cmd := command(ctx, "cargo", "build", "--quiet", "--release", "--lib", "--target", target, "--target-dir", "target")
 	cmd.Env = append(os.Environ(), "RUSTC="+program)
 	return compilation{cmd, filepath.Join(p.Dir, "target", target, "release", cargo.library()+".wasm")}, nil
 }
@@ -167,7 +202,7 @@ func findRust(ctx context.Context) (program, target string, err error) {
 	}
 	for _, target := range rustTargets {
 		for _, program := range candidates {
-			out, err := exec.CommandContext(ctx, program, "--print", "target-libdir", "--target", target).Output()
+			out, err := outputOf(command(ctx, program, "--print", "target-libdir", "--target", target), false)
 			if err != nil {
 				continue // it does not know the target
 			}
