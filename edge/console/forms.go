@@ -124,7 +124,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 			c.loginPage(w, r, http.StatusTooManyRequests, "Too many wrong tokens came from your address. Please wait for a minute.")
 			return
 		}
-		c.cfg.Log.Error("console login", "err", err)
+		c.cfg.Log.Error("cannot check a token at login", "err", err)
 		c.loginPage(w, r, http.StatusInternalServerError, "The origin could not check the token. Please try again.")
 		return
 	}

@@ -65,7 +65,7 @@ func (c *Console) sendLive(w http.ResponseWriter, v *visit, p page) error {
 	shown.Who, shown.CSRF = &v.session.who, v.session.csrf
 	var html bytes.Buffer
 	if err := c.pages[shown.page].ExecuteTemplate(&html, "live", shown); err != nil {
-		c.cfg.Log.Error("making a live page", "page", shown.page, "err", err)
+		c.cfg.Log.Error("cannot render a live page", "page", shown.page, "err", err)
 		return err
 	}
 	control := http.NewResponseController(w)

@@ -143,7 +143,7 @@ func (c *Console) write(w http.ResponseWriter, s *session, status int, v view) {
 	}
 	var b bytes.Buffer
 	if err := c.pages[v.page].ExecuteTemplate(&b, "layout", v); err != nil {
-		c.cfg.Log.Error("making a page", "page", v.page, "err", err)
+		c.cfg.Log.Error("cannot render a page", "page", v.page, "err", err)
 		http.Error(w, "This page could not be made.", http.StatusInternalServerError)
 		return
 	}

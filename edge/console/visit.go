@@ -139,7 +139,7 @@ func (c *Console) fail(w http.ResponseWriter, v *visit, err error) {
 	refused, ok := errors.AsType[*adminapi.Error](err)
 	switch {
 	case !ok:
-		c.cfg.Log.Error("console", "err", err)
+		c.cfg.Log.Error("cannot serve a page", "err", err)
 		c.problem(w, v.session, http.StatusInternalServerError, "Something went wrong. It has been logged.")
 	case refused.Status == http.StatusUnauthorized: // the token was revoked
 		c.sessions.close(v.session)

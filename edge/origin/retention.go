@@ -144,13 +144,13 @@ func (r *retention) run(ctx context.Context, every time.Duration) {
 func (r *retention) round(ctx context.Context) {
 	now, may, err := r.clock.begin(ctx)
 	if err != nil && ctx.Err() == nil {
-		r.log.Warn("beginning a round of retention", "err", err)
+		r.log.Warn("cannot begin a round of retention", "err", err)
 	}
 	if err != nil || may == clockDoubted {
 		return
 	}
 	if err := r.prepare(ctx); err != nil && ctx.Err() == nil {
-		r.log.Warn("making partitions of the log", "err", err)
+		r.log.Warn("cannot make partitions of the log", "err", err)
 	}
 	if may != clockTrusted {
 		return
@@ -158,7 +158,7 @@ func (r *retention) round(ctx context.Context) {
 	for _, job := range r.jobs {
 		dropped, err := r.drop(ctx, job, now.Add(-job.keep))
 		if err != nil && ctx.Err() == nil {
-			r.log.Warn("dropping old "+job.what, "err", err)
+			r.log.Warn("cannot drop old "+job.what, "err", err)
 		}
 		if dropped > 0 {
 			r.log.Info("dropped old "+job.what, "count", dropped)

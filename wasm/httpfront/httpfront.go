@@ -90,7 +90,7 @@ type Front struct {
 // New returns a Front.
 func New(c Config) *Front {
 	if c.Client == nil {
-		c.Client = Peer
+		c.Client = peer
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -117,6 +117,16 @@ func NewLocalServer(handler http.Handler) *http.Server {
 		ReadTimeout:                  10 * time.Second,
 		MaxHeaderBytes:               2 * MaxHeader,
 	}
+}
+
+// peer returns the address at the other end of the connection, without port and
+// zone, and not in the form of IPv4 mapped into IPv6.
+func peer(r *http.Request) netip.Addr {
+	addr, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return addr.Addr().Unmap().WithZone("")
 }
 
 // exchange is one request with its answer. Its memory is reused.

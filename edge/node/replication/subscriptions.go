@@ -169,7 +169,7 @@ func (s *subscriptions) run(ctx context.Context) {
 	for {
 		all, err := s.Store.Unconfirmed.All()
 		if err != nil {
-			s.Log.Error("unconfirmed subscriptions", "err", err)
+			s.Log.Error("cannot read the notes of unconfirmed subscriptions: none is revoked until then", "err", err)
 		}
 		for _, one := range all {
 			if s.Link.Up() && ctx.Err() == nil && s.hasFailed(one.ID) {
@@ -198,7 +198,7 @@ func (s *subscriptions) hasFailed(id string) bool {
 	}
 	unconfirmed, err := s.Store.Unconfirmed.Has(id)
 	if err != nil {
-		s.Log.Error("unconfirmed subscriptions", "err", err)
+		s.Log.Error("cannot look for the note of an unconfirmed subscription", "subscription", id, "err", err)
 	}
 	return unconfirmed
 }
@@ -230,6 +230,6 @@ func (s *subscriptions) abandon(ctx context.Context, one local.UnconfirmedSubscr
 		return
 	}
 	if err := s.Store.Unconfirmed.Remove(one.ID); err != nil {
-		s.Log.Error("unconfirmed subscriptions", "err", err)
+		s.Log.Error("cannot remove the note of an unconfirmed subscription: it is asked about again", "subscription", one.ID, "err", err)
 	}
 }

@@ -49,7 +49,7 @@ func (a *api) revokeNode(r *http.Request) (answer, error) {
 	if err := a.Nodes.Refresh(r.Context()); err != nil {
 		// It is revoked all the same: its requests are refused, and the next refresh
 		// tells NATS.
-		a.Log.Warn("ending the connection of a revoked node", "node", node.ID, "err", err)
+		a.Log.Warn("cannot end the connection of a revoked node", "node", node.ID, "err", err)
 	}
 	ids, err := a.releaseIDs(r.Context())
 	return ok(a.toNode(node, ids), err)

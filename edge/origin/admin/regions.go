@@ -78,7 +78,7 @@ func (a *api) revokeRegion(r *http.Request) (answer, error) {
 	}
 	if err := a.Nodes.Refresh(r.Context()); err != nil {
 		// The next refresh tells NATS.
-		a.Log.Warn("ending the connection of a revoked region's server", "server", server.ID, "err", err)
+		a.Log.Warn("cannot end the connection of a revoked region's server", "server", server.ID, "err", err)
 	}
 	return ok(a.toRegion(server), nil)
 }

@@ -141,7 +141,7 @@ func (b *Broker) connect(url string, more ...nats.Option) (err error) {
 			if s != nil {
 				subject = s.Subject
 			}
-			log.Warn("nats", "subject", subject, "err", err)
+			log.Warn("NATS reports an error", "subject", subject, "err", err)
 		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {

@@ -38,7 +38,7 @@ func TestOutageIsLoggedOnceAMinute(t *testing.T) {
 		time.Sleep(time.Hour)
 		stop()
 		loops.Wait()
-		for _, message := range []string{"pushing changes", "refreshing the nodes"} {
+		for _, message := range []string{"cannot push changes", "cannot read the nodes"} {
 			if lines := strings.Count(out.String(), message); lines < 59 || lines > 61 {
 				t.Errorf("%q is logged %d times in an hour", message, lines)
 			}

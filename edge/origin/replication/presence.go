@@ -150,7 +150,7 @@ func (p *Presence) replace(nodes map[string]store.Node) {
 func (p *Presence) run(ctx context.Context) {
 	everyTick(ctx, nodesEvery, func() {
 		if err := p.Refresh(ctx); err != nil && ctx.Err() == nil {
-			p.limited.Warn("refresh", "refreshing the nodes", "err", err)
+			p.limited.Warn("refresh", "cannot read the nodes", "err", err)
 		}
 	})
 }
@@ -177,7 +177,7 @@ func (p *Presence) writeAll(ctx context.Context) {
 			}
 			busy, err := p.cfg.DB.SeenNodes(ctx, due)
 			if err != nil && ctx.Err() == nil {
-				p.limited.Warn("seen", "writing down when nodes were seen", "nodes", len(due), "err", err)
+				p.limited.Warn("seen", "cannot write down when nodes were seen", "nodes", len(due), "err", err)
 			}
 			if busy { // another origin may have heard them too
 				p.postpone(due)
@@ -280,7 +280,7 @@ func (p *Presence) spoke(ctx context.Context, id string, version int) {
 		return
 	}
 	if err := p.cfg.DB.RaiseWireVersion(ctx, id, version); err != nil && ctx.Err() == nil {
-		p.cfg.Log.Warn("writing down a node's wire version", "node", id, "err", err) // the next refresh forgets it, and the next message tells it
+		p.cfg.Log.Warn("cannot write down a node's wire version", "node", id, "err", err) // the next refresh forgets it, and the next message tells it
 	}
 }
 

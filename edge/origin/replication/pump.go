@@ -57,14 +57,14 @@ func (p *pump) run(ctx context.Context) {
 			beat = true
 		}
 		if err := p.push(ctx, beat); err != nil && ctx.Err() == nil {
-			p.limited.Warn("push", "pushing changes", "err", err)
+			p.limited.Warn("push", "cannot push changes", "err", err)
 		}
 		if time.Since(pruned) < pruneEvery {
 			continue
 		}
 		pruned = time.Now()
 		if err := p.DB.PruneChanges(ctx, changesKept); err != nil && ctx.Err() == nil {
-			p.limited.Warn("prune", "pruning changes", "err", err)
+			p.limited.Warn("prune", "cannot prune changes", "err", err)
 		}
 	}
 }

@@ -73,7 +73,7 @@ func (r *requests) startProbes() {
 				failed = 0
 			default:
 				if err := r.join(); err != nil {
-					r.limited.Warn("join", "answering the nodes again", "err", err)
+					r.limited.Warn("join", "cannot answer the nodes again", "err", err)
 					r.leave()
 					return
 				}

@@ -261,7 +261,7 @@ func (r *requests) serve(verb string, m *nats.Msg, handle handler) {
 		return
 	}
 	if err := m.Respond(body); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
-		r.Log.Error("answering a node", "verb", verb, "node", node, "err", err)
+		r.Log.Error("cannot answer a node", "verb", verb, "node", node, "err", err)
 	}
 }
 

@@ -117,14 +117,14 @@ func (u *keyUsage) write(ctx context.Context) {
 	}
 	refused, err := u.DB.RecordUsage(ctx, counts)
 	if err != nil {
-		u.limited.Warn("write", "writing down what keys were used for", "keys", len(counts), "err", err)
+		u.limited.Warn("write", "cannot write down what keys were used for", "keys", len(counts), "err", err)
 		u.keep(counts, ofNode, used)
 		return
 	}
 	u.refuse(refused)
 	for node, c := range used {
 		if err := u.confirm(c.to, c.report); err != nil {
-			u.Log.Warn("confirming what keys were used for", "node", node, "err", err) // the node asks again
+			u.Log.Warn("cannot confirm what keys were used for", "node", node, "err", err) // the node asks again
 		}
 	}
 }

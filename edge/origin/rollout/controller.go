@@ -256,7 +256,7 @@ func (c *Controller) sendOrders() {
 		}
 		c.orders[id] = sent{order, time.Now()}
 		if err := c.send(id, order); err != nil {
-			c.config.Log.Warn("telling a node what to run", "node", id, "err", err)
+			c.config.Log.Warn("cannot tell a node what to run", "node", id, "err", err)
 		}
 	}
 }

@@ -176,7 +176,7 @@ func (l *Link) asyncError(_ *nats.Conn, s *nats.Subscription, err error) {
 	if s != nil {
 		subject = s.Subject
 	}
-	l.warnings.Warn("nats", "nats", "subject", subject, "err", err)
+	l.warnings.Warn("nats", "NATS reports an error", "subject", subject, "err", err)
 }
 
 // failed keeps and logs why the origin cannot be worked with.
