@@ -54,7 +54,7 @@ type Modules struct {
 type Config struct {
 	// Modules answer the requests. Required.
 	Modules *Modules
-	// Client returns the true address of the request's sender. Default: Peer.
+	// Client returns the true address of the request's sender. Default: that of the connection.
 	Client func(*http.Request) netip.Addr
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
