@@ -74,6 +74,9 @@ func defineAccountDelete(flags *pflag.FlagSet) handler {
 func defineAccountExport(flags *pflag.FlagSet) handler {
 	out := flags.String("out", "", "`FILE` that is made, mode 0600, once the export is whole (default: standard output)")
 	return func(ctx context.Context, c *invocation) error {
+		if err := filled(c.cmd, "out"); err != nil {
+			return err
+		}
 		if *out == "" {
 			_, err := exportTo(ctx, c, c.Out)
 			return err

@@ -72,10 +72,16 @@ func TestEmptyChoices(t *testing.T) {
 		{"release rollout rel_1", "--stages", "--stages is empty"},
 		{"key create acc_1", "--allow", "--allow is empty"},
 		{"key create acc_1", "--scopes", "--scopes is empty"},
+		{"account export acc_1", "--out", "--out is empty"},
+		{"node enrol --name a --region eu", "--out", "--out is empty"},
+		{"release verify rel_1", "--min", "--min "},
 		{"delivery recover --all", "--since", "is neither a time"},
 		{"delivery recover whk_1", "--until", "is neither a time"},
 	} {
 		for _, empty := range []string{"", ",", " , "} {
+			if tt.flag == "--out" && empty != "" { // a name of a file
+				continue
+			}
 			var stdout, stderr bytes.Buffer
 			args := append(strings.Fields(tt.args), tt.flag, empty, "--admin", origin.URL, "--token-file", token)
 			if code := Main(t.Context(), "test", args, &stdout, &stderr); code != exitUsage || !strings.Contains(stderr.String(), tt.want) {

@@ -138,6 +138,17 @@ func wordsOf(cmd *cobra.Command, into map[string]*[]string) error {
 	return nil
 }
 
+// filled returns an error for the first of the named flags that is given an empty text, as by a
+// variable that is not set: without the flag, less is refused, or more is shown.
+func filled(cmd *cobra.Command, names ...string) error {
+	for _, name := range names {
+		if f := cmd.Flag(name); f.Changed && f.Value.String() == "" {
+			return misused(cmd, "--%s is empty", name)
+		}
+	}
+	return nil
+}
+
 // outFile returns the path at which the file of a flag is to be made or replaced. It follows
 // links, so that none of the system's own is replaced, such as /dev/stdout, and refuses what
 // is there and no file: a device or a pipe would become one.

@@ -60,7 +60,11 @@ func list(t *testing.T, env []string, patterns ...string) []listed {
 // listAll lists all packages, those of the host as each engine has them built.
 func listAll(t *testing.T) []listed {
 	t.Helper()
-	return append(list(t, nil, "./..."), list(t, nil, "-tags=wasmtime", "./host/...")...)
+	all := append(list(t, nil, "./..."), list(t, []string{"CGO_ENABLED=1"}, "-tags=wasmtime", "./host/...")...)
+	if !slices.ContainsFunc(all, func(p listed) bool { return len(p.CgoFiles) > 0 }) {
+		t.Fatal("files with cgo are not listed")
+	}
+	return all
 }
 
 // below reports whether path is the package or folder, or lies in it.

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,7 +97,7 @@ func (f *nodeFlags) complete(cmd *cobra.Command) (err error) {
 	if f.Log, err = f.logs.logger(cmd); err != nil {
 		return err
 	}
-	if err := required(cmd, "data", "region", "origin", "credentials"); err != nil {
+	if err := cmp.Or(required(cmd, "data", "region", "origin", "credentials"), filled(cmd, "release-keys", "min-release")); err != nil {
 		return err
 	}
 	switch {
@@ -188,7 +189,7 @@ func defineNodeEnrol(flags *pflag.FlagSet) handler {
 	region := flags.String("region", "", "`NAME` of the region that it stands in, as its own --region says")
 	out := flags.String("out", "", "`FILE` that the credentials are written to, mode 0600, for --credentials of edge node (default: standard output)")
 	return func(ctx context.Context, c *invocation) error {
-		if err := required(c.cmd, "name", "region"); err != nil {
+		if err := cmp.Or(required(c.cmd, "name", "region"), filled(c.cmd, "out")); err != nil {
 			return err
 		}
 		file := ""

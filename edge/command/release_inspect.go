@@ -59,12 +59,15 @@ func defineVerify(flags *pflag.FlagSet) handler {
 	least := flags.String("min", "", "least `VERSION` (default: any)")
 	dir := flags.String("layout", "", "`DIR` of an OCI layout that it is in (default: the origin's registry)")
 	return func(ctx context.Context, c *invocation) error {
-		keys, err := release.ReadKeys(*keyFile)
-		if err != nil {
-			return hint.Add(err, "name the file of public keys with --keys; edge release keygen makes one")
+		if err := filled(c.cmd, "min"); err != nil {
+			return err
 		}
 		if *least != "" && release.CheckVersion(*least) != nil {
 			return misused(c.cmd, "--min %q is no version such as 1.4.0", *least)
+		}
+		keys, err := release.ReadKeys(*keyFile)
+		if err != nil {
+			return hint.Add(err, "name the file of public keys with --keys; edge release keygen makes one")
 		}
 		var target oras.ReadOnlyGraphTarget
 		var digest string

@@ -104,7 +104,7 @@ func rolloutAdvice(reason string) string {
 		return "edge release status --watch follows it, edge release rollback ends it"
 	case "not_rolled_out":
 		return "edge release status shows the last rollout; to go back further: edge release rollout VERSION"
-	case "no_node_connected":
+	case "no_node_connected", "node_unknown":
 		return "edge status shows the nodes, and which are connected"
 	}
 	return ""

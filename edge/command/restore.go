@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -119,7 +120,8 @@ func judgeFlags(in *os.File, dir string) error {
 	if is, err := backup.Is(in.Name()); err != nil || !is {
 		return cmp.Or(err, backup.ErrNoArchive)
 	}
-	return nil
+	_, err = in.Seek(0, io.SeekStart) // /dev/stdin may share its place with what Is has opened
+	return err
 }
 
 // newFolder returns the absolute path of a folder that is yet to be made, without links. One

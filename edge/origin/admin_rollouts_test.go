@@ -254,6 +254,7 @@ func TestRolloutLeavesOutUnknownNodes(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	r, a, unheard := f.addRelease(), f.run("A"), f.enrol("B")
+	f.mustRefuse(409, "node_unknown", "POST", r.promote, object{"nodes": []string{a.id, unheard.id}})
 	started := f.must(201, "POST", r.promote, object{"stages": []int{100}, "pause_seconds": 0})
 	if nodes := started["nodes"].([]any); len(nodes) != 1 || nodes[0].(object)["id"] != a.id {
 		t.Errorf("the rollout reaches %v", nodes)

@@ -132,8 +132,9 @@ func (c *Controller) step(ctx context.Context) {
 	routes := c.router.routes.Load()
 	c.settled = c.settled || c.order.Run == routes.running.digest
 	if c.settled && c.store.kept.Digest != routes.running.digest && !time.Now().Before(c.rememberAt) {
-		c.remember(routes.running)
-		c.prune()
+		if c.remember(routes.running) {
+			c.prune()
+		}
 	}
 	want, needed := c.order.Candidate, c.order.Candidate != "" && routes.candidate == nil
 	switch {
@@ -294,8 +295,8 @@ func (c *Controller) promote(d *deployment) {
 }
 
 // remember makes the running release the one that runs after a restart. If it cannot be
-// written down, on a full disk say, step tries again.
-func (c *Controller) remember(running *deployment) {
+// written down, on a full disk say, step tries again. It reports whether that was done.
+func (c *Controller) remember(running *deployment) bool {
 	err := c.store.remember(running.digest, running.version, c.before)
 	switch failed := !c.rememberAt.IsZero(); {
 	case err == nil && failed:
@@ -307,6 +308,7 @@ func (c *Controller) remember(running *deployment) {
 	if err != nil {
 		c.rememberAt = time.Now().Add(rememberRetry)
 	}
+	return err == nil
 }
 
 // setStandby keeps the modules of d open, in place of those kept so far; nil: none.

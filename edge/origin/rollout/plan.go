@@ -10,13 +10,14 @@ import (
 // Errors of decisions.
 var (
 	ErrNoNodeConnected = errors.New("none of these nodes is connected")
+	ErrNodeUnknown     = errors.New("it is not known what some of these nodes run: connect them first, or choose others")
 	ErrNotRolledOut    = errors.New("this release is not being rolled out, nor is it the last that was")
 )
 
 // Begin begins to roll a release out to percent of the targets. r names the
 // release, its stages, pause and canary percentage. A node of which neither is known
-// what it runs nor was decided what it is to run is left out: nobody could say what it is to
-// go back to.
+// what it runs nor was decided what it is to run is left out, since nobody could say what it
+// is to go back to, and refused where it is one of some that were chosen.
 func (c *Controller) Begin(ctx context.Context, r store.Rollout, targets []store.Node, percent int) (store.Rollout, error) {
 	reports := c.config.Nodes.Enrolled()
 	connected := func(id string) bool { return reports[id].Connected && reports[id].Status.Running != nil }
@@ -25,12 +26,13 @@ func (c *Controller) Begin(ctx context.Context, r store.Rollout, targets []store
 		return r, err
 	}
 	_, all := decided[""]
-	up := 0
+	up, unknown := 0, false
 	for _, n := range targets {
 		node := store.RolloutNode{ID: n.ID}
 		if running := reports[n.ID].Status.Running; running != nil {
 			node.Before = running.Digest // unless something else is decided
 		} else if _, own := decided[n.ID]; !own && !all {
+			unknown = true
 			continue
 		}
 		if connected(n.ID) {
@@ -38,8 +40,11 @@ func (c *Controller) Begin(ctx context.Context, r store.Rollout, targets []store
 		}
 		r.Nodes = append(r.Nodes, node)
 	}
-	if up == 0 {
+	switch {
+	case up == 0:
 		return r, ErrNoNodeConnected
+	case unknown && !r.Everywhere && percent == 100:
+		return r, ErrNodeUnknown
 	}
 	sortNodes(r.Digest, r.Nodes, connected)
 	r.Nodes = r.Nodes[:(len(r.Nodes)*percent+99)/100]
