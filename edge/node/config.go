@@ -100,8 +100,8 @@ type Config struct {
 	// which Start fails. A node with records waits 2 s at most, and then serves
 	// those. Default: 30 s.
 	StartTimeout time.Duration
-	// MaxStale bounds the time for which a record is served after the node last
-	// knew that nothing had changed. Default: 1 h.
+	// MaxStale bounds the time for which a record is served after the node last knew
+	// that nothing had changed, and a view after it changed. Default: 1 h.
 	MaxStale time.Duration
 	// KeepLeads is the time for which leads are kept on the disk after they were
 	// handed over, at most an hour longer, to offer them again to an origin that was

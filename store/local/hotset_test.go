@@ -25,7 +25,7 @@ func TestHotSetStaysWithinItsBounds(t *testing.T) {
 	at := newClock()
 	hot, limits := mustFile(t, filepath.Join(dir, "hot.db")), mustFile(t, filepath.Join(dir, "limits.db"))
 	hot.shrinkFrom, limits.shrinkFrom = worth, worth
-	replica, err := newReplica("k:", room, hot, 0)
+	replica, err := newReplica("k:", room, hot, 0, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestHotSetStaysWithinItsBounds(t *testing.T) {
 	}
 	hot = mustFile(t, filepath.Join(dir, "hot.db"))
 	defer hot.close()
-	if replica, err = newReplica("k:", room, hot, 0); err != nil || replica.Len() != held {
+	if replica, err = newReplica("k:", room, hot, 0, time.Now); err != nil || replica.Len() != held {
 		t.Errorf("%d records after a restart, %d before, %v", replica.Len(), held, err)
 	}
 	t.Logf("%d keys: %d held, %d accounts, files of %d bytes, at most %d", keys, held, buckets.Len(), dirSize(t, dir), most)

@@ -175,10 +175,10 @@ func (s *Store) open(c Config) (err error) {
 		return err
 	}
 	s.cursor = decodeCursor(value)
-	if s.Keys, err = newReplica("k:", c.KeyBytes, s.hot, s.cursor.Epoch); err != nil {
+	if s.Keys, err = newReplica("k:", c.KeyBytes, s.hot, s.cursor.Epoch, c.Now); err != nil {
 		return err
 	}
-	if s.Views, err = newReplica("v:", c.ViewBytes, s.hot, s.cursor.Epoch); err != nil {
+	if s.Views, err = newReplica("v:", c.ViewBytes, s.hot, s.cursor.Epoch, c.Now); err != nil {
 		return err
 	}
 	s.resume()

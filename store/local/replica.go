@@ -23,12 +23,18 @@ type Record struct {
 
 	changed int64 // last change known; above Seq, the record is out of date
 	epoch   int64 // epoch in which the record was fetched
-	stale   bool
+
+	stale      bool
+	staleSince time.Time
 }
 
 // Stale reports whether the origin holds something newer. A stale record must be
 // fetched again before it is served.
 func (r Record) Stale() bool { return r.stale }
+
+// StaleSince returns since when no current copy of a stale record has been held. The file does
+// not hold it: after a restart it is the time when the record was fetched.
+func (r Record) StaleSince() time.Time { return r.staleSince }
 
 // Replica holds Records by name, up to a number of bytes, and evicts
 // the least recently used. All of them are in memory and in the file; a read
@@ -37,6 +43,7 @@ type Replica struct {
 	prefix   string // of the records' keys in the file
 	maxBytes int64
 	file     *file
+	now      func() time.Time
 
 	write  sync.Mutex // held while the file is changed; locked before mu
 	mu     sync.Mutex // guards the fields below
@@ -59,9 +66,9 @@ type entry struct {
 // a list and buntdb's tree.
 const overhead = 700
 
-func newReplica(prefix string, maxBytes int64, f *file, epoch int64) (*Replica, error) {
+func newReplica(prefix string, maxBytes int64, f *file, epoch int64, now func() time.Time) (*Replica, error) {
 	r := &Replica{
-		prefix: prefix, maxBytes: maxBytes, file: f, epoch: epoch,
+		prefix: prefix, maxBytes: maxBytes, file: f, now: now, epoch: epoch,
 		byName: map[string]*list.Element{}, byRef: map[string]*list.Element{}, used: list.New(),
 		recent: newRecentChanges(maxRecent),
 	}
@@ -73,6 +80,7 @@ func newReplica(prefix string, maxBytes int64, f *file, epoch int64) (*Replica, 
 			return true
 		}
 		r.latest = max(r.latest, rec.epoch)
+		r.mark(&rec, rec.Fetched)
 		r.insert(name, rec, int64(len(value)))
 		return true
 	})
@@ -97,7 +105,7 @@ func (r *Replica) Get(name string) (Record, bool) {
 		return Record{}, false
 	}
 	r.used.MoveToFront(e)
-	return r.view(e), true
+	return e.Value.(*entry).rec, true
 }
 
 // Find returns the record that changes name by ref, and its name. It does not mark
@@ -109,13 +117,19 @@ func (r *Replica) Find(ref string) (name string, rec Record, held bool) {
 	if !ok {
 		return "", Record{}, false
 	}
-	return e.Value.(*entry).name, r.view(e), true
+	return e.Value.(*entry).name, e.Value.(*entry).rec, true
 }
 
-func (r *Replica) view(e *list.Element) Record {
-	rec := e.Value.(*entry).rec
+// mark notes whether a record is stale, and since when unless it was before. mu is held.
+func (r *Replica) mark(rec *Record, since time.Time) {
+	was := rec.stale
 	rec.stale = rec.changed > rec.Seq || rec.epoch < r.epoch
-	return rec
+	switch {
+	case !rec.stale:
+		rec.staleSince = time.Time{}
+	case !was:
+		rec.staleSince = since
+	}
 }
 
 // Epoch returns the epoch of the records that are current. Callers read it before they ask
@@ -140,15 +154,16 @@ func (r *Replica) Put(name string, rec Record, epoch int64) (Record, error) {
 		// says nothing of how new it is.
 		defer r.mu.Unlock()
 		if e, ok := r.byName[name]; ok {
-			return r.view(e), nil
+			return e.Value.(*entry).rec, nil
 		}
 		rec.epoch, rec.stale = epoch, true
 		return rec, nil
 	}
 	rec.changed = r.recent.last(rec.Ref, rec.Seq)
 	rec.epoch = r.epoch
+	rec.stale = false
 	if e, ok := r.byName[name]; ok {
-		old := r.view(e)
+		old := e.Value.(*entry).rec
 		if old.Seq > rec.Seq && !old.stale {
 			r.mu.Unlock()
 			return old, nil
@@ -156,16 +171,16 @@ func (r *Replica) Put(name string, rec Record, epoch int64) (Record, error) {
 		if old.epoch == r.epoch {
 			rec.changed = max(rec.changed, old.changed)
 		}
+		rec.stale, rec.staleSince = old.stale, old.staleSince
 	} else if rec.changed > rec.Seq {
 		r.mu.Unlock()
 		rec.stale = true
 		return rec, nil
 	}
 	r.mu.Unlock()
-	if err := r.save(name, rec); err != nil {
+	if err := r.save(name, &rec); err != nil {
 		return Record{}, err
 	}
-	rec.stale = rec.changed > rec.Seq
 	return rec, r.evict()
 }
 
@@ -192,7 +207,7 @@ func (r *Replica) Change(ref string, seq int64, replace func(frame string) strin
 	if replace != nil {
 		rec.Frame, rec.Seq = replace(rec.Frame), rec.changed
 	}
-	return name, true, r.save(name, rec)
+	return name, true, r.save(name, &rec)
 }
 
 // Note takes in the changes at 0 to n-1. at returns the ref that one concerns and its
@@ -243,7 +258,7 @@ func (r *Replica) Records() []Record {
 	defer r.mu.Unlock()
 	all := make([]Record, 0, r.used.Len())
 	for e := r.used.Front(); e != nil; e = e.Next() {
-		all = append(all, r.view(e))
+		all = append(all, e.Value.(*entry).rec)
 	}
 	return all
 }
@@ -254,8 +269,8 @@ func (r *Replica) StaleNames(n int) (names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for e := r.used.Front(); e != nil && n > 0; e = e.Next() {
-		if r.view(e).stale {
-			names = append(names, e.Value.(*entry).name)
+		if held := e.Value.(*entry); held.rec.stale {
+			names = append(names, held.name)
 		}
 		n--
 	}
@@ -268,7 +283,7 @@ func (r *Replica) IsStale(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e, held := r.byName[name]
-	return held && r.view(e).stale
+	return held && e.Value.(*entry).rec.stale
 }
 
 // Len returns the number of records held.
@@ -294,18 +309,23 @@ func (r *Replica) invalidate(epoch, seq int64) {
 	// Earlier numbers may be higher, if the origin was restored from a backup.
 	r.recent = newRecentChanges(maxRecent)
 	r.recent.forgot = seq
+	now := r.now()
+	for e := r.used.Front(); e != nil; e = e.Next() {
+		r.mark(&e.Value.(*entry).rec, now)
+	}
 }
 
-// save stores a record in the file, then in memory. write is held.
-func (r *Replica) save(name string, rec Record) error {
-	value := encodeRecord(r.prefix+name, &rec)
+// save stores a record in the file, then in memory, and marks it. write is held.
+func (r *Replica) save(name string, rec *Record) error {
+	value := encodeRecord(r.prefix+name, rec)
 	if err := r.file.set(r.prefix+name, value); err != nil {
 		return fmt.Errorf("store local record: %w", err)
 	}
 	rec.Frame = value[len(value)-len(rec.Frame):] // shares the memory of the value in buntdb's tree
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.insert(name, rec, int64(len(value)))
+	r.mark(rec, r.now())
+	r.insert(name, *rec, int64(len(value)))
 	return nil
 }
 

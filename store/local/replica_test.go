@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"partneredge/store/logtest"
+
 	"pgregory.net/rapid"
 )
 
@@ -50,6 +51,58 @@ func TestChangeMakesARecordStale(t *testing.T) {
 	}
 	if rec := put(t, s.Keys, "a", "key_a", "two", 6); rec.Stale() {
 		t.Error("the newer copy is stale")
+	}
+}
+
+// TestStaleSince: a record is stale since the first change or reset after which no current copy came,
+// and after a restart, which forgets that, since it was fetched.
+func TestStaleSince(t *testing.T) {
+	at := newClock()
+	c := Config{Dir: t.TempDir(), Now: at.now}
+	s := openTest(t, c)
+	fetch := func(seq int64) {
+		t.Helper()
+		if _, err := s.Views.Put("v", Record{Ref: "v", Frame: "frame", Seq: seq, Fetched: at.now()}, s.Views.Epoch()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reset := func() {
+		t.Helper()
+		if err := s.Reset(10, "his_1", false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	revoked := func(string) string { return "revoked" }
+	var fetched, since time.Time
+	for _, step := range []struct {
+		what string
+		do   func()
+		want *time.Time // nil: not stale
+	}{
+		{"fetched", func() { fetch(1); fetched = at.now() }, nil},
+		{"changed", func() { change(t, s.Views, "v", 3, nil); since = at.now() }, &since},
+		{"changed again", func() { change(t, s.Views, "v", 4, nil) }, &since},
+		{"an answer that misses the changes", func() { fetch(2); fetched = at.now() }, &since},
+		{"reset", reset, &since},
+		{"restarted", func() { s = reopen(t, s, c) }, &fetched},
+		{"fetched again", func() { fetch(11) }, nil},
+		{"reset again", func() { reset(); since = at.now() }, &since},
+		{"and once more", reset, &since},
+		{"fetched after the resets", func() { fetch(12); fetched = at.now() }, nil},
+		{"changed after them", func() { change(t, s.Views, "v", 13, nil); since = at.now() }, &since},
+		{"replaced", func() { change(t, s.Views, "v", 14, revoked) }, nil},
+		{"changed after that", func() { change(t, s.Views, "v", 15, nil); since = at.now() }, &since},
+		{"restarted again", func() { s = reopen(t, s, c) }, &fetched},
+	} {
+		at.pass(time.Minute)
+		step.do()
+		rec, held := s.Views.Get("v")
+		if !held || rec.Stale() != (step.want != nil) {
+			t.Fatalf("%s: held %t, stale %t", step.what, held, rec.Stale())
+		}
+		if step.want != nil && !rec.StaleSince().Equal(*step.want) {
+			t.Errorf("%s: stale since %v, want %v", step.what, rec.StaleSince(), *step.want)
+		}
 	}
 }
 

@@ -33,8 +33,8 @@ type Config struct {
 	// PlaceTimeout bounds the wait of a request about subscriptions until fewer of its
 	// caller's are under way.
 	PlaceTimeout time.Duration
-	// MaxStale bounds the time for which a record is served after the node last
-	// knew that nothing had changed.
+	// MaxStale bounds the time for which a record is served after the node last knew
+	// that nothing had changed, and a view after it changed.
 	MaxStale time.Duration
 	// NoteAge is called when a request is answered from a record that has not been
 	// known to be current for age; age may be 0.

@@ -17,7 +17,7 @@ import (
 
 // views implements host.Views on the replica, which holds the newest of each
 // account's data. Pages further back are asked for and not kept. While the origin
-// is away, a held view is served even if it is known to have changed.
+// is away or fails at a view, that is served for MaxStale though it is known to have changed.
 type views struct {
 	*replica
 	sync    *synchronizer
@@ -156,7 +156,8 @@ func (v views) frame(ctx context.Context, kind store.ChangeKind, p abi.Principal
 		return "", err
 	}
 	fresh, err := v.fetchFor(ctx, p, wanted{name, hash})
-	if errors.Is(err, host.ErrUnavailable) && trusted {
+	// An origin that is heard may fail at this view alone, for as long as nobody mends it.
+	if errors.Is(err, host.ErrUnavailable) && trusted && Between(rec.StaleSince(), v.Now()) <= v.MaxStale {
 		v.Counters.Views("outage", 1)
 		v.NoteAge(ctx, Between(rec.Fetched, v.Now()))
 		return rec.Frame, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -230,6 +231,63 @@ func TestViewsLeaveSandboxes(t *testing.T) {
 		time.Sleep(cfg.ReadTimeout)
 		synctest.Wait()
 		burst("a question was lost with the connection", of("f"), 0, asked)
+	})
+}
+
+// TestStaleViewsAreServedForMaxStale: a view that has changed, and that an origin which is heard
+// fails at, is served for MaxStale after the change, however long before that it was fetched.
+func TestStaleViewsAreServedForMaxStale(t *testing.T) {
+	began := time.Now()
+	var passed atomic.Int64
+	clock := func() time.Time { return began.Add(time.Duration(passed.Load())) }
+	held, err := local.Open(local.Config{Dir: t.TempDir(), Now: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = held.Close() })
+	holdKey(t, held, "key_1")
+	failing := false
+	var age time.Duration
+	cfg := Config{
+		Store: held, ReadTimeout: time.Second, MaxStale: time.Hour, Now: clock, Log: slog.New(slog.DiscardHandler),
+		NoteAge: func(_ context.Context, a time.Duration) { age = a }, Counters: Counters{Views: func(string, int) {}},
+		Link: linktest.Link{Answer: func(_ context.Context, _, reply wire.Message) error {
+			if failing {
+				return fmt.Errorf("%w: %w", host.ErrUnavailable, link.ErrInternal)
+			}
+			reply.(*wire.ViewReply).Account = new(store.Account)
+			return nil
+		}},
+	}
+	synctest.Test(t, func(t *testing.T) { // so that the process is not taken for suspended
+		s := &synchronizer{Config: cfg, state: newState(cfg.Link.Up, cfg.Log)}
+		s.state.connect()
+		s.state.complete(s.state.presentAttempt())
+		v := views{newReplica(t.Context(), cfg), s, &places.Places[caller]{Each: maxWaiting}}
+		view := func() error {
+			_, err := v.AppendProfile(t.Context(), nil, abi.Principal{AccountID: "acc_1", KeyID: "key_1"})
+			return err
+		}
+		if err := view(); err != nil {
+			t.Fatal(err)
+		}
+		failing = true
+		const before = 10 * time.Hour
+		passed.Add(int64(before))
+		if err := view(); err != nil || age != 0 {
+			t.Errorf("a view that nothing happened to: age %v, %v", age, err)
+		}
+		if err := v.apply(store.Change{Seq: 1, Kind: store.ChangeProfile, Ref: "acc_1"}); err != nil {
+			t.Fatal(err)
+		}
+		passed.Add(int64(cfg.MaxStale))
+		if err := view(); err != nil || age != before+cfg.MaxStale {
+			t.Errorf("MaxStale after the change: age %v, %v", age, err)
+		}
+		passed.Add(int64(time.Second))
+		if err := view(); !errors.Is(err, link.ErrInternal) {
+			t.Errorf("later than that: age %v, %v, want the origin's failure", age, err)
+		}
 	})
 }
 
