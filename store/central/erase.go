@@ -297,11 +297,11 @@ func (r records) eraseSome(ctx context.Context, t *db.Tx, account string) (int64
 }
 
 // endAccount revokes an account's keys and subscriptions, and sets it to setup, which
-// cancels its deliveries.
+// cancels its deliveries. The audit log, which outlives the account, gets neither the names
+// in these records nor their addresses.
 func (d *DB) endAccount(ctx context.Context, id string) error {
 	if err := eachOf(ctx, id, d.Keys, func(k store.Key) error {
-		_, _, err := d.RevokeKey(ctx, k.ID)
-		return err
+		return d.endKey(ctx, k.ID)
 	}); err != nil {
 		return err
 	}
@@ -311,7 +311,47 @@ func (d *DB) endAccount(ctx context.Context, id string) error {
 	}); err != nil {
 		return err
 	}
-	_, _, err := d.UpdateAccount(ctx, id, AccountPatch{Mode: new(store.ModeSetup)})
+	return d.endMode(ctx, id)
+}
+
+// endKey is RevokeKey, but for what the audit log shows.
+func (d *DB) endKey(ctx context.Context, id string) error {
+	return d.changeKey(ctx, id, func(ctx context.Context, t *tx, k store.Key) error {
+		if !k.RevokedAt.IsZero() {
+			return nil
+		}
+		revoked, err := t.revokeKey(ctx, k)
+		if err != nil {
+			return err
+		}
+		return t.audited(ctx, audit.Entry{Action: "key.revoke", Target: id, After: ended{revoked.RevokedAt}})
+	})
+}
+
+// inMode is the mode of an erased account as the audit log shows it.
+type inMode struct {
+	Mode store.Mode `json:"activation_mode"`
+}
+
+// endMode sets an account to setup.
+func (d *DB) endMode(ctx context.Context, id string) error {
+	changed := false // by any run: the commit of one that failed may have gone through
+	err := d.change(ctx, id, func(ctx context.Context, t *tx) error {
+		was := t.modes[id]
+		if was == store.ModeSetup {
+			return nil
+		}
+		changed = true
+		if _, err := t.Exec(ctx, `UPDATE accounts SET mode = ? WHERE id = ?`, string(store.ModeSetup), id); err != nil {
+			return err
+		}
+		t.setMode(id, store.ModeSetup)
+		t.changed(store.ChangeProfile, id, false)
+		return t.audited(ctx, audit.Entry{Action: "account.update", Target: id, Before: inMode{was}, After: inMode{store.ModeSetup}})
+	})
+	if changed { // whatever err says
+		d.EndpointsChanged()
+	}
 	return err
 }
 

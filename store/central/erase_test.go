@@ -152,6 +152,54 @@ func TestErase(t *testing.T) {
 	})
 }
 
+// TestErasureNamesNobody erases accounts and reads what the audit log has gained: entries of
+// what ended, and nothing of whose it was.
+func TestErasureNamesNobody(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		for how, erase := range map[string]func(context.Context, *DB, string) error{
+			"erased": func(ctx context.Context, d *DB, id string) error {
+				_, err := d.EraseAccount(ctx, id)
+				return err
+			},
+			"buried": func(ctx context.Context, d *DB, id string) error {
+				_, err := d.Bury(ctx, store.Tombstone{ID: id})
+				return err
+			},
+		} {
+			d := open(t, p)
+			ctx := audit.WithActor(t.Context(), store.Actor{ID: "tok_1", Name: "Kim", Role: store.RoleAdmin})
+			a := must(d.CreateAccount(ctx, store.Account{Name: "Ana's team", Mode: store.ModeLive,
+				Agent: store.Agent{Email: "ana@example.com", FullName: "Ana Agent"}}))(t)
+			k := keyFor(a.ID)
+			k.Label = "Ana's laptop"
+			k = must(d.CreateKey(ctx, k))(t)
+			noError(t, d.AddSubscription(ctx, store.Subscription{
+				ID: store.NewID("whs", time.Now()), AccountID: a.ID, KeyID: k.ID, Environment: store.Live, TargetURL: "https://example.com/Ana",
+				Events: []string{store.EventClientContacted}, Secret: strings.Repeat("5e", 32), CreatedAt: time.Now(),
+			}))
+			before, _, err := d.Audits(ctx, AuditFilter{}, store.Page{Limit: 200})
+			noError(t, err)
+			version := d.EndpointsVersion()
+			noError(t, erase(ctx, d, a.ID))
+			if d.EndpointsVersion() == version {
+				t.Errorf("%s: the endpoints are not read again", how)
+			}
+			after, _, err := d.Audits(ctx, AuditFilter{}, store.Page{Limit: 200})
+			noError(t, err)
+			var actions []string
+			for _, e := range after[:len(after)-len(before)] {
+				actions = append(actions, e.Action)
+				if shown := fmt.Sprintf("%s %s", e.Before, e.After); strings.Contains(shown, "@example.com") || strings.Contains(shown, "Ana") {
+					t.Errorf("%s: the entry %s shows %s", how, e.Action, shown)
+				}
+			}
+			if want := []string{"account.delete", "account.update", "webhook.revoke", "key.revoke"}; !slices.Equal(actions, want) {
+				t.Errorf("%s: the log has %v, want %v", how, actions, want)
+			}
+		}
+	})
+}
+
 // TestKeyThatIsMadeWhileItsAccountGoes: a key that is made after the others have ended is
 // gone at every node too.
 func TestKeyThatIsMadeWhileItsAccountGoes(t *testing.T) {

@@ -333,17 +333,24 @@ func (d *DB) RevokeKey(ctx context.Context, id string) (revoked store.Key, chang
 		if !changed {
 			return nil
 		}
-		revoked.RevokedAt = d.db.Now()
-		if _, err := t.Exec(ctx, `UPDATE keys SET revoked_at = ? WHERE id = ?`, store.Micros(revoked.RevokedAt), id); err != nil {
+		var err error
+		if revoked, err = t.revokeKey(ctx, k); err != nil {
 			return err
 		}
-		t.changed(store.ChangeKey, id, true)
 		return t.audited(ctx, audit.Entry{Action: "key.revoke", Target: id, Before: auditKey(k), After: auditKey(revoked)})
 	})
 	if err != nil {
 		return store.Key{}, false, db.Fail("revoke key", err)
 	}
 	return revoked, changed, nil
+}
+
+// revokeKey ends a key and returns it as it is then.
+func (t *tx) revokeKey(ctx context.Context, k store.Key) (store.Key, error) {
+	k.RevokedAt = t.Now()
+	_, err := t.Exec(ctx, `UPDATE keys SET revoked_at = ? WHERE id = ?`, store.Micros(k.RevokedAt), k.ID)
+	t.changed(store.ChangeKey, k.ID, true)
+	return k, err
 }
 
 // changeKey runs fn on a key as it is while the transaction holds its account.

@@ -189,7 +189,7 @@ func (r *revocation) run(ctx context.Context, t *tx, account string) (err error)
 	return err
 }
 
-// ended is the end of a subscription as the audit log shows it.
+// ended is the end of a subscription, or of an erased account's key, as the audit log shows it.
 type ended struct {
 	RevokedAt time.Time `json:"revoked_at"`
 }
