@@ -31,6 +31,7 @@ func adminErase(f *fixture) {
 		f.Errorf("deleted %v", v)
 	}
 	f.mustRefuse(404, "not_found", "DELETE", "/admin/v1/leads/lead_forget", nil)
+	f.mustRefuse(409, "conflict", "POST", accounts+"/"+id+"/contacts", object{"client_id": "lead_forget", "channel": "sms"})
 	if items := f.must(200, "GET", accounts+"/"+id+"/leads", nil)["items"].([]any); len(items) != 1 {
 		f.Errorf("left are %v", items)
 	}

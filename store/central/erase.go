@@ -13,6 +13,7 @@ import (
 	"partneredge/store/central/audit"
 	"partneredge/store/central/db"
 	"partneredge/store/central/deliveries"
+	"partneredge/store/central/idempotency"
 	"partneredge/store/central/quarantine"
 	"partneredge/store/valid"
 )
@@ -98,13 +99,19 @@ const contactsOfClient = `client_id = ?`
 
 // removeContacts removes the contacts with the person of a lead and returns the account of
 // each. The lead may have gone before, by its age. Where an id can be another client's as
-// well, those of the lead's account go alone.
+// well, those of the lead's account go alone. What was answered to those who added them goes
+// too: a repetition would confirm a contact that is gone.
 func (t *tx) removeContacts(ctx context.Context, lead, account string) (accounts []string, err error) {
 	where, args := contactsOfClient, []any{lead}
 	if !isLead(lead) {
 		where, args = where+` AND account_id = ?`, append(args, account)
 	}
-	return t.Strings(ctx, `DELETE FROM contacts WHERE `+where+` RETURNING account_id`, args...)
+	accounts, err = t.Strings(ctx, `DELETE FROM contacts WHERE `+where+` RETURNING account_id`, args...)
+	if err != nil {
+		return nil, err
+	}
+	answered := append(slices.Clone(accounts), account) // whose contacts may have gone by their age
+	return accounts, idempotency.Forget(ctx, t.Tx, contactNoun, answered, "client_id", lead)
 }
 
 // Erased counts what EraseAccount has removed, by table.
@@ -380,8 +387,9 @@ func scanTombstone(row db.Row) (s store.Tombstone, err error) {
 	return s, err
 }
 
-// bury keeps a lead or an account that is deleted from coming back. Whoever adds leads asks
-// buried first, and is waited for, or waits and finds it: bury comes before what is deleted.
+// bury keeps a lead or an account that is deleted from coming back. Whoever adds leads, or
+// contacts with them, asks buried first, and is waited for, or waits and finds it: bury comes
+// before what is deleted.
 func (t *tx) bury(ctx context.Context, id string, at time.Time) error {
 	if err := t.Tx.Lock(ctx, "tombstones"); err != nil {
 		return err

@@ -356,6 +356,64 @@ func TestContactsGoAfterTheirLead(t *testing.T) {
 	})
 }
 
+// TestNoContactWithADeletedLead deletes leads with contacts that have idempotency keys: none
+// of them is added or confirmed again, and nothing but their events has the lead's id.
+func TestNoContactWithADeletedLead(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		d := open(t, p)
+		a, other := newAccount(t, d, store.ModeLive), newAccount(t, d, store.ModeLive)
+		add := func(account, client, key string) error {
+			ctx := t.Context()
+			if key != "" {
+				ctx, _ = keyed(key, client)
+			}
+			_, _, err := d.AddContact(ctx, store.Contact{AccountID: account, ClientID: client, Channel: "sms"})
+			return err
+		}
+		for id, remove := range map[string]func() error{
+			"lead_deleted": func() error {
+				_, err := d.DeleteLead(t.Context(), "lead_deleted")
+				return err
+			},
+			"lead_buried": func() error {
+				_, err := d.Bury(t.Context(), store.Tombstone{ID: "lead_buried"})
+				return err
+			},
+		} {
+			stays := id + "_" // another lead, whose id begins alike
+			for key, client := range map[string]string{"of " + id: id, "of " + stays: stays} {
+				noError(t, add(a.ID, client, key))
+				noError(t, add(other.ID, client, key))
+			}
+			ctx, _ := keyed("of "+id, "firing")
+			_, _, err := d.AddFiring(ctx, store.Firing{AccountID: a.ID, Name: "x", Action: "y", Data: []byte(`{"client_id":"` + id + `"}`)})
+			noError(t, err)
+			had := len(eventsOf(t, d, a.ID))
+			noError(t, remove())
+			for _, key := range []string{"", "of " + id, "new"} {
+				wantErr(t, add(a.ID, id, key), store.ErrConflict)
+			}
+			wantErr(t, add(other.ID, id, "of "+id), store.ErrConflict)
+			noError(t, add(a.ID, stays, "of "+stays))
+			if n := len(eventsOf(t, d, a.ID)); n != had {
+				t.Errorf("%s: %d events, want the %d from before", id, n, had)
+			}
+			var contacts, answers int
+			noError(t, d.db.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM contacts WHERE client_id = ?),
+				(SELECT count(*) FROM idempotency WHERE name LIKE 'contact %' AND answer LIKE ?)`, id, `%"`+id+`"%`).Scan(&contacts, &answers))
+			if contacts > 0 || answers > 0 {
+				t.Errorf("%s: %d contacts and %d answers are left", id, contacts, answers)
+			}
+		}
+		// The others' answers stay: those of the two leads that stay, in both accounts, and of the firings.
+		var answers int
+		noError(t, d.db.QueryRow(t.Context(), `SELECT count(*) FROM idempotency`).Scan(&answers))
+		if answers != 6 {
+			t.Errorf("%d answers are left, want 6", answers)
+		}
+	})
+}
+
 // TestLeadIsDeletedBeforeItComes: a lead that a node still holds is not found, and is
 // dropped when it comes. What is no lead's id is not buried.
 func TestLeadIsDeletedBeforeItComes(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -140,14 +141,26 @@ func (d *DB) AddFiring(ctx context.Context, f store.Firing) (added store.Firing,
 	})
 }
 
+// contactNoun names contacts among what is kept under idempotency keys.
+const contactNoun = "contact"
+
 // AddContact adds an entry of the contact log. The id is made and the time is
-// now where they are not set.
+// now where they are not set. ErrConflict when the client is a lead that was deleted.
 func (d *DB) AddContact(ctx context.Context, c store.Contact) (added store.Contact, emitted *store.Event, err error) {
 	now := d.db.Now()
 	c.ID, c.OccurredAt = cmp.Or(c.ID, store.NewID("con", now)), db.TimeOr(c.OccurredAt, now)
 	refused := errors.Join(valid.IDs("contact id", c.ID, "client id", c.ClientID),
 		valid.OneOf("channel", c.Channel, "phone", "email", "sms"), valid.Times(c.OccurredAt))
-	return ingest(ctx, d, ingestion{idempotency.Writes{Account: c.AccountID, Noun: "contact"}, refused}, func(ctx context.Context, t *tx) (store.Contact, *store.Event, error) {
+	return ingest(ctx, d, ingestion{idempotency.Writes{Account: c.AccountID, Noun: contactNoun}, refused}, func(ctx context.Context, t *tx) (store.Contact, *store.Event, error) {
+		if isLead(c.ClientID) {
+			gone, err := t.buried(ctx, []string{c.ClientID})
+			if err == nil && gone[c.ClientID] {
+				err = fmt.Errorf("%w: the lead %s was deleted", store.ErrConflict, c.ClientID)
+			}
+			if err != nil {
+				return c, nil, err
+			}
+		}
 		if _, err := t.Exec(ctx, `INSERT INTO contacts (id, account_id, client_id, channel, occurred_at) VALUES (?, ?, ?, ?, ?)`,
 			c.ID, c.AccountID, c.ClientID, c.Channel, store.Micros(c.OccurredAt)); err != nil {
 			return c, nil, err

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"partneredge/store"
@@ -113,6 +114,16 @@ func (w Writes) Change(ctx context.Context, t *db.Tx, key string, answer any) er
 // Free removes what is kept under a key.
 func (w Writes) Free(ctx context.Context, t *db.Tx, key string) error {
 	_, err := t.Exec(ctx, `DELETE FROM idempotency WHERE account_id = ? AND name = ?`, w.Account, w.name(key))
+	return err
+}
+
+// Forget removes what is kept for some accounts of writes of a kind whose record has a value
+// in a field of text.
+func Forget(ctx context.Context, t *db.Tx, noun string, accounts []string, field, value string) error {
+	// The answer is JSON, in whose texts a quote has a backslash: nothing else reads like this.
+	member := strings.Trim(db.JSONText(map[string]string{field: value}), "{}")
+	_, err := t.Exec(ctx, `DELETE FROM idempotency WHERE `+t.In("account_id")+` AND name LIKE ? AND replace(answer, ?, '') <> answer`,
+		t.Set(accounts), Writes{Noun: noun}.name("%"), member)
 	return err
 }
 
