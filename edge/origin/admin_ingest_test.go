@@ -88,6 +88,12 @@ func adminIngest(f *fixture) {
 	if moved["id"] != "d/1" || moved["stage"] != "offer" || moved["changed_at"] != "2026-02-01T10:00:00.000000Z" {
 		f.Errorf("moved %v", moved)
 	}
+	longest := object{"stage": strings.Repeat("阶", 100)}
+	emits("a long stage", f.must(201, "PUT", at+"/deals/d2", longest), false)
+	emits("the same long stage", f.must(200, "PUT", at+"/deals/d2", longest), false)
+	emits("a move from a long stage", f.must(201, "PUT", at+"/deals/d2", object{"stage": "offer"}), true)
+	emits("a move to a long stage", f.must(201, "PUT", at+"/deals/d2", longest), true)
+	f.mustRefuse(400, "stage_too_long", "PUT", at+"/deals/d2", object{"stage": strings.Repeat("阶", 101)})
 	f.mustRefuse(400, "stage_required", "PUT", at+"/deals/d1", object{})
 	f.mustRefuse(400, "stage_too_long", "PUT", at+"/deals/d1", object{"stage": strings.Repeat("s", 101)})
 	f.mustRefuse(400, "changed_at_invalid", "PUT", at+"/deals/d1", object{"stage": "s", "changed_at": ""})

@@ -120,7 +120,9 @@ func TestDealsAndGoals(t *testing.T) {
 		for _, bad := range append([]string{"", strings.Repeat("x", 201)}, badTexts...) {
 			_, err := db.PutDeal(ctx, store.Deal{ID: bad, AccountID: a.ID, Stage: "s"})
 			wantErr(t, err, store.ErrInvalid)
-			_, err = db.PutDeal(ctx, store.Deal{ID: "y", AccountID: a.ID, Stage: bad})
+		}
+		for _, bad := range append([]string{"", strings.Repeat("x", 1<<20+1)}, badTexts...) {
+			_, err := db.PutDeal(ctx, store.Deal{ID: "y", AccountID: a.ID, Stage: bad})
 			wantErr(t, err, store.ErrInvalid)
 		}
 		if latest := must(db.ChangesSince(ctx, Position{}, 0))(t).Latest; latest != 0 {

@@ -186,7 +186,10 @@ type Put[T any] struct {
 // where it is not set; that of a stage that stays as it is stays too. Only a
 // change from one stage to another emits an event.
 func (d *DB) PutDeal(ctx context.Context, in store.Deal) (Put[store.Deal], error) {
-	refused := valid.IDs("deal id", in.ID, "stage", in.Stage)
+	refused := cmp.Or(valid.IDs("deal id", in.ID), valid.Texts("stage", in.Stage))
+	if in.Stage == "" {
+		refused = cmp.Or(refused, valid.Errorf("stage is empty"))
+	}
 	put, err := d.putValue(ctx, dealValues, value{in.AccountID, in.ID, in.Stage, in.ChangedAt}, refused, func(from, at string) any {
 		return event.Deal{DealID: in.ID, FromStage: from, ToStage: in.Stage, ChangedAt: at}
 	})
