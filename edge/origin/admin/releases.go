@@ -181,7 +181,7 @@ func (a *api) rollbackRelease(r *http.Request) (answer, error) {
 func rolloutProblem(err error) error {
 	for kind, reason := range map[error]string{
 		rollout.ErrNoNodeConnected: "no_node_connected", rollout.ErrNotRolledOut: "not_rolled_out",
-		rollout.ErrNodeUnknown: "node_unknown",
+		rollout.ErrNodeUnknown:   "node_unknown",
 		fleet.ErrRolloutUnderWay: "rollout_under_way",
 	} {
 		if errors.Is(err, kind) {
