@@ -83,7 +83,7 @@ func (c call) target(write func(variable string) string) string {
 	}) + c.query
 }
 
-// sameAgain is what samples say beside the Idempotency-Key that they make.
+// sameAgain is the comment of samples on the Idempotency-Key that they make.
 const sameAgain = "the same when you send it again"
 
 func (c call) curl() string {
