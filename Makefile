@@ -112,8 +112,12 @@ TRAP := edge/command/testdata/modules/trap
 build/modules-bad/trap.wasm: $(GUEST) $(wildcard $(TRAP)/*) scripts/build-module wasm/modules.pgo
 	scripts/build-module $(TRAP) build/modules-bad
 
+# `go tool` would compile it, and Go's own packages, with flags of its own.
+build/gotestsum: go.mod go.sum
+	$(GO) build -o $@ gotest.tools/gotestsum
+
 .PHONY: test-ready
-test-ready: modules build/sandbox.wasm build/modules-bad/trap.wasm
+test-ready: modules build/sandbox.wasm build/modules-bad/trap.wasm build/gotestsum
 	$(PRECOMPILE) build/modules build/modules/.cache
 	$(PRECOMPILE) build/modules-bad build/modules/.cache
 

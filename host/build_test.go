@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Build compiles a Go guest to a module, as scripts/build-module does, once in a test
-// run.
+// Build compiles a Go guest to a module once in a test run, by the flags of
+// scripts/build-module, with which Go's own packages have been compiled.
 func Build(t testing.TB, pkg string) []byte {
 	t.Helper()
 	b, _ := built.LoadOrStore(pkg, sync.OnceValues(func() ([]byte, error) {
@@ -20,7 +20,7 @@ func Build(t testing.TB, pkg string) []byte {
 		}
 		defer os.RemoveAll(dir)
 		out := filepath.Join(dir, "m.wasm")
-		cmd := exec.Command("go", "build", "-buildmode=c-shared", "-tags=getaddrinfo", "-pgo=../wasm/modules.pgo", "-o", out, pkg)
+		cmd := exec.Command("go", "build", "-buildmode=c-shared", "-tags=getaddrinfo", "-gcflags=all=", "-pgo=../wasm/modules.pgo", "-o", out, pkg)
 		cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
 		cmd.Stderr = os.Stderr
 		if err := cmd.Run(); err != nil {

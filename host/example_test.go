@@ -22,7 +22,7 @@ func compile() []byte {
 	}
 	defer os.RemoveAll(dir)
 	out := filepath.Join(dir, "guest.wasm")
-	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-pgo=../wasm/modules.pgo", "-o", out, "./testdata/guest")
+	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-gcflags=all=", "-pgo=../wasm/modules.pgo", "-o", out, "./testdata/guest")
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		log.Fatalf("%v: %s", err, text)

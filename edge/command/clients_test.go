@@ -59,7 +59,7 @@ func TestDocumentTools(t *testing.T) {
 		t.Helper()
 		cmd := exec.Command(program, args...)
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true", "NO_COLOR=1", "GOFLAGS=-mod=mod "+os.Getenv("GOFLAGS"))
+		cmd.Env = append(os.Environ(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true", "NO_COLOR=1", "CGO_ENABLED=0", "GOFLAGS=-mod=mod "+os.Getenv("GOFLAGS"))
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%s %v: %v\n%s", filepath.Base(program), args, err, out)

@@ -24,7 +24,7 @@ func buildHostile(t *testing.T) (wasm []byte, cache string) {
 	if err := os.WriteFile(filepath.Join(dir, "hostile.json"), manifest, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	guest := exec.Command("go", "build", "-buildmode=c-shared", "-pgo=../../wasm/modules.pgo", "-o", filepath.Join(dir, "hostile.wasm"), "../testdata/hostile")
+	guest := exec.Command("go", "build", "-buildmode=c-shared", "-gcflags=all=", "-pgo=../../wasm/modules.pgo", "-o", filepath.Join(dir, "hostile.wasm"), "../testdata/hostile")
 	guest.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
 	compile := exec.Command("go", "run", "-ldflags=-X github.com/tetratelabs/wazero/internal/version.version=dev", "../../scripts/precompile", dir, cache)
 	compile.Env = append(os.Environ(), "CGO_ENABLED=0") // as make has compiled it
