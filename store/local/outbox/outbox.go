@@ -39,6 +39,8 @@ type Outbox struct {
 	next int       // number of the next segment
 	rest time.Time // no segment is made smaller before: the disk would not take it
 
+	unmarked bool // the disk does not take the marks of some items that are gone
+
 	free      int64 // bytes of the disk that may still be taken, when a job collected asked
 	freeKnown bool  // one has asked
 
@@ -61,6 +63,10 @@ type Item struct {
 
 // ErrClosed is the error of an outbox that has been closed.
 var ErrClosed = errors.New("outbox is closed")
+
+// ErrUnmarked is the error of items that are removed although the disk does not take that: they
+// may be back after a restart.
+var ErrUnmarked = errors.New("the disk does not take which items are gone")
 
 // errDamaged is the error of a record that is not as it was written.
 var errDamaged = errors.New("damaged")
@@ -135,7 +141,8 @@ func (o *Outbox) Append(ctx context.Context, it Item) error {
 }
 
 // Remove removes items that have been handed over. Should the power fail right
-// after, they may be back. See also OfferAgain.
+// after, they may be back. The error is ErrUnmarked when they are removed and the disk does not
+// take that. See also OfferAgain.
 func (o *Outbox) Remove(ctx context.Context, ids ...string) error {
 	if err := o.ask(ctx, job{remove: ids}); err != nil {
 		return fmt.Errorf("remove from outbox: %w", err)

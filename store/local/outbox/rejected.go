@@ -52,7 +52,7 @@ func (o *Outbox) asidePaths() (paths []string) {
 }
 
 // SetAside moves an item that cannot be handed over, with the reason, to a file of
-// its own: one JSON object a line, {"id", "at", "reason", "body"}.
+// its own: one JSON object a line, {"id", "at", "reason", "body"}. Its errors are also Remove's.
 func (o *Outbox) SetAside(ctx context.Context, it Item, reason string) error {
 	entry := rejected{ID: it.ID, At: o.cfg.Now().UTC(), Reason: reason, Body: it.Body}
 	if !json.Valid(it.Body) {

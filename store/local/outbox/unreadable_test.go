@@ -12,6 +12,7 @@ import (
 
 	"partneredge/store/durable"
 	"partneredge/store/durable/durabletest"
+	"partneredge/store/logtest"
 )
 
 var errDisk = errors.New("input/output error")
@@ -111,5 +112,34 @@ func TestUnreadableDisk(t *testing.T) {
 				closed(o)
 			})
 		}
+	}
+}
+
+// TestRemovedWithoutMarks: items are removed though the disk does not take that, which is one
+// line in the log until it does.
+func TestRemovedWithoutMarks(t *testing.T) {
+	dir := t.TempDir()
+	disk := durabletest.New(t, dir)
+	path := filepath.Join(dir, "outbox")
+	log, logged := logtest.New()
+	o, err := Open(Config{Disk: durable.Disk{FS: disk}, Path: path, RejectedPath: path + ".rejected", MaxBytes: 1 << 20, Log: log, Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	add(t, o, "lead_a", "lead_b", "lead_c", "lead_d", "lead_e")
+	for _, at := range []struct {
+		fails []durabletest.Kind
+		id    string
+		lines int
+	}{{[]durabletest.Kind{durabletest.Make}, "lead_a", 1}, {[]durabletest.Kind{durabletest.Make}, "lead_b", 1},
+		{nil, "lead_c", 1}, {[]durabletest.Kind{durabletest.Write}, "lead_d", 2}} {
+		disk.Before(failing(at.fails...))
+		if err := o.Remove(t.Context(), at.id); errors.Is(err, ErrUnmarked) != (at.fails != nil) || logged.Lines() != at.lines {
+			t.Errorf("%s is removed while %v fail: %v, log: %s", at.id, at.fails, err, logged)
+		}
+	}
+	if ids := pending(t, o); !slices.Equal(ids, []string{"lead_e"}) {
+		t.Errorf("%v wait", ids)
 	}
 }

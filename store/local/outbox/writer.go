@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"hash/maphash"
 	"io"
@@ -241,8 +242,9 @@ func (o *Outbox) seal() {
 	o.tail = nil
 }
 
-// remove removes items. They are gone even if that cannot be written: after a
-// restart they are handed over again, which the origin takes as nothing new.
+// remove removes items. They are gone even if that cannot be written (ErrUnmarked), which is one
+// line in the log until it can: after a restart they are handed over again, which the origin
+// takes as nothing new.
 func (o *Outbox) remove(ids []string) (err error) {
 	var id []byte
 	for _, text := range ids {
@@ -262,12 +264,16 @@ func (o *Outbox) remove(ids []string) (err error) {
 		}
 	}
 	for _, s := range o.segments {
-		if failed := s.marks.write(); failed != nil {
-			o.cfg.Log.Error("outbox cannot note what was handed over", "err", failed)
-			err = failed
-		}
+		err = cmp.Or(s.marks.write(), err)
 	}
-	return err
+	if err != nil && !o.unmarked {
+		o.cfg.Log.Error("outbox cannot note what was handed over", "err", err)
+	}
+	o.unmarked = err != nil
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnmarked, err)
+	}
+	return nil
 }
 
 func (o *Outbox) hash(id []byte) uint32 { return uint32(maphash.Bytes(o.seed, id)) }

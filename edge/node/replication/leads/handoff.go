@@ -249,7 +249,7 @@ func (h *Handoff) settle(ctx context.Context, reply *wire.LeadsReply, sent map[s
 		}
 	}
 	if len(committed) > 0 {
-		if err := h.cfg.Store.Outbox.Remove(ctx, committed...); err != nil {
+		if err := h.removed(h.cfg.Store.Outbox.Remove(ctx, committed...)); err != nil {
 			return err
 		}
 		h.cfg.Count("committed", len(committed))
@@ -270,8 +270,18 @@ func (h *Handoff) settle(ctx context.Context, reply *wire.LeadsReply, sent map[s
 	return nil
 }
 
+// removed returns an error of leads that are to leave the outbox, but nil for those that have
+// left it all the same: others wait, and what comes again is nothing new to the origin.
+func (h *Handoff) removed(err error) error {
+	if !errors.Is(err, outbox.ErrUnmarked) {
+		return err
+	}
+	h.warnings.Warn("unmarked", "leads that were handed over may come again after a restart", "err", err)
+	return nil
+}
+
 func (h *Handoff) setAside(ctx context.Context, item outbox.Item, reason string) error {
-	if err := h.cfg.Store.Outbox.SetAside(ctx, item, reason); err != nil {
+	if err := h.removed(h.cfg.Store.Outbox.SetAside(ctx, item, reason)); err != nil {
 		return err
 	}
 	delete(h.deferred, item.ID)

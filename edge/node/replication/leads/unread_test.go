@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,58 +54,123 @@ func TestUnreadLeadIsSentAgain(t *testing.T) {
 	}
 }
 
+// handed is an outbox whose leads are handed over to an origin that takes all but the rejected,
+// in the bubble of a test.
+type handed struct {
+	*outbox.Outbox
+	path      string
+	committed map[string]int // how often the origin was given each lead
+	rejected  string         // a lead that the origin does not take
+	counted   map[string]int // by outcome
+	h         *Handoff
+}
+
+func newHanded(t *testing.T, fs durable.FS, path string) *handed {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	box, err := outbox.Open(outbox.Config{
+		Disk: durable.Disk{FS: fs}, Path: path, RejectedPath: path + ".rejected", MaxBytes: 1 << 30, Log: log, Now: time.Now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = box.Close() })
+	b := &handed{Outbox: box, path: path, committed: map[string]int{}, counted: map[string]int{}}
+	answer := func(_ context.Context, req, reply wire.Message) error {
+		for _, body := range req.(*wire.LeadsRequest).Leads {
+			if idOf(body) == b.rejected {
+				reply.(*wire.LeadsReply).Rejected = map[string]string{b.rejected: "too new"}
+				continue
+			}
+			reply.(*wire.LeadsReply).Committed = append(reply.(*wire.LeadsReply).Committed, idOf(body))
+			b.committed[idOf(body)]++
+		}
+		return nil
+	}
+	count := func(outcome string, n int) { b.counted[outcome] += n }
+	b.h = NewHandoff(Config{
+		Store: &local.Store{Outbox: box}, Link: linktest.Link{Answer: answer}, WriteTimeout: time.Second, Count: count, Log: log, Now: time.Now,
+	})
+	return b
+}
+
+// add adds leads of about 1 kB, many at a time.
+func (b *handed) add(t *testing.T, from, to int) {
+	t.Helper()
+	var adding sync.WaitGroup
+	for first := range 50 {
+		adding.Go(func() {
+			for i := from + first; i < to; i += 50 {
+				id := fmt.Sprint("lead_", i)
+				body := `{"id":"` + id + `","key_hash":"` + strings.Repeat("x", 1000) + `"}`
+				if err := b.Append(t.Context(), outbox.Item{ID: id, Body: []byte(body)}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	adding.Wait()
+}
+
+// run hands leads over until the test ends.
+func (b *handed) run(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { b.h.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+}
+
+// pass has a time pass.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 // TestUnreadLeadsKeepNoOthersWaiting: all leads but those of a block that the disk does not
 // read are handed over at once, and these once it does, though no lead comes meanwhile.
 func TestUnreadLeadsKeepNoOthersWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const all = 50
-		disk, path := new(durabletest.BadBlocks), filepath.Join(t.TempDir(), "outbox")
-		log := slog.New(slog.DiscardHandler)
-		box, err := outbox.Open(outbox.Config{
-			Disk: durable.Disk{FS: disk}, Path: path, RejectedPath: path + ".rejected", MaxBytes: 1 << 30, Log: log, Now: time.Now,
-		})
-		if err != nil {
-			t.Fatal(err)
+		disk := new(durabletest.BadBlocks)
+		b := newHanded(t, disk, filepath.Join(t.TempDir(), "outbox"))
+		b.add(t, 0, all)
+		disk.Set(b.path, 0) // what waits longest is in it
+		b.run(t)
+		pass(time.Second)
+		if n := b.Len(); n == 0 || n > 5 || len(b.committed) != all-n {
+			t.Errorf("%d of %d leads wait, %d were handed over", n, all, len(b.committed))
 		}
-		defer box.Close()
-		for i := range all {
-			id := fmt.Sprint("lead_", i)
-			body := `{"id":"` + id + `","key_hash":"` + strings.Repeat("x", 1000) + `"}`
-			if err := box.Append(t.Context(), outbox.Item{ID: id, Body: []byte(body)}); err != nil {
-				t.Fatal(err)
-			}
+		disk.Set(b.path)
+		pass(2 * deferFor)
+		if n := b.Len(); n > 0 || b.counted["committed"] != all {
+			t.Errorf("%d of %d leads wait once the disk reads them, %v", n, all, b.counted)
 		}
-		committed := 0
-		answer := func(_ context.Context, req, reply wire.Message) error {
-			for _, body := range req.(*wire.LeadsRequest).Leads {
-				reply.(*wire.LeadsReply).Committed = append(reply.(*wire.LeadsReply).Committed, idOf(body))
-				committed++
+	})
+}
+
+// TestLeadsLeaveADiskThatTakesNoMarks: leads are handed over or set aside, and counted, as fast
+// where that they are gone cannot be noted.
+func TestLeadsLeaveADiskThatTakesNoMarks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const all = 4000
+		dir := t.TempDir()
+		disk := durabletest.New(t, dir)
+		disk.Before(func(op durabletest.Op) error {
+			if (op.Kind == durabletest.Write || op.Kind == durabletest.Make) && strings.HasSuffix(op.Path, ".gone") {
+				return syscall.ENOSPC
 			}
 			return nil
-		}
-		h := NewHandoff(Config{
-			Store: &local.Store{Outbox: box}, Link: linktest.Link{Answer: answer}, WriteTimeout: time.Second,
-			Count: func(string, int) {}, Log: log, Now: time.Now,
 		})
-		disk.Set(path, 0) // what waits longest is in it
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			h.Run(ctx)
-		}()
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if n := box.Len(); n == 0 || n > 5 || committed != all-n {
-			t.Errorf("%d of %d leads wait, the others were handed over %d times", n, all, committed)
+		b := newHanded(t, disk, filepath.Join(dir, "outbox"))
+		b.rejected = "lead_0"
+		b.add(t, 0, all)
+		b.run(t)
+		pass(5 * time.Second)
+		if n := b.Len(); n > 0 || len(b.committed) != all-1 || b.counted["committed"] != all-1 || b.counted["rejected"] != 1 {
+			t.Errorf("%d of %d leads wait, %d were handed over, counted are %v", n, all, len(b.committed), b.counted)
 		}
-		disk.Set(path)
-		time.Sleep(2 * deferFor)
-		synctest.Wait()
-		if n := box.Len(); n > 0 || committed != all {
-			t.Errorf("%d of %d leads wait once the disk reads them, %d were handed over", n, all, committed)
-		}
-		cancel()
-		<-ended
 	})
 }
