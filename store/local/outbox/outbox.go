@@ -68,6 +68,10 @@ var ErrClosed = errors.New("outbox is closed")
 // may be back after a restart.
 var ErrUnmarked = errors.New("the disk does not take which items are gone")
 
+// ErrMoreBehind is an error of Pending: behind items that the disk does not read, there may be
+// others that it does, and the next call goes on with them.
+var ErrMoreBehind = errors.New("more items lie behind")
+
 // errDamaged is the error of a record that is not as it was written.
 var errDamaged = errors.New("damaged")
 
@@ -153,54 +157,88 @@ func (o *Outbox) Remove(ctx context.Context, ids ...string) error {
 // Pending returns the items that wait, in the order they came: at most maxItems
 // and, beyond the first, at most size bytes of records. Items for which skip, if
 // given, returns true are left out, and so are those that the disk does not read: they are
-// tried again after unreadFor. The error is that of the first one that was tried in this
-// call, and the items come with it.
+// tried again after unreadFor, behind all others. The error is that of the first one that was
+// tried in this call, and the items come with it. It is also ErrMoreBehind when the call has
+// tried enough in vain and the others are soon read.
 func (o *Outbox) Pending(maxItems, size int, skip func(id string) bool) ([]Item, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var items []Item
-	var failed error
-	tries := maxUnreadTries
+	p := batch{o: o, maxItems: maxItems, size: size, skip: skip, tries: maxUnreadTries}
 	for _, s := range o.segments {
 		if s.f == nil {
-			return items, ErrClosed
+			return p.items, ErrClosed
 		}
-		o.window.reset(s.f)
-		o.window.exact = s.unreadBytes() > 0 // a disk may try for seconds to read what lies behind
+		p.begin(s)
 		for i := s.first; i < len(s.at) && s.waiting > 0; i++ {
-			if !s.waits(i) || o.passesOver(s, i) {
+			if _, unread := s.unreadable[i]; unread || !s.waits(i) {
 				continue
 			}
-			if len(items) == maxItems {
-				return items, failed
+			if !p.take(s, i) {
+				return p.items, o.moreBehind(&p)
 			}
-			rec, found, err := o.window.record(int64(s.at[i]))
-			if err != nil || found != whole {
-				o.noteUnreadable(s, i, err)
-			}
-			if err != nil {
-				failed = cmp.Or(failed, fmt.Errorf("read outbox: %w", err))
-				if tries--; tries == 0 {
-					return items, failed
-				}
-				continue
-			}
-			if found != whole {
-				continue
-			}
-			delete(s.unreadable, i)
-			id := string(rec.id)
-			if skip != nil && skip(id) {
-				continue
-			}
-			if size < rec.size && len(items) > 0 {
-				return items, failed
-			}
-			size -= rec.size
-			items = append(items, Item{id, bytes.Clone(rec.body)})
 		}
 	}
-	return items, failed
+	var last *segment
+	for _, one := range o.due() {
+		if one.s != last {
+			last = one.s
+			p.begin(last)
+		}
+		if o.passesOver(last, one.i) { // it lies in a block that was tried just now
+			continue
+		}
+		if !p.take(last, one.i) {
+			break
+		}
+	}
+	return p.items, p.failed
+}
+
+// batch is what a call of Pending collects.
+type batch struct {
+	o        *Outbox
+	maxItems int
+	size     int // bytes of records that may still be taken
+	skip     func(id string) bool
+	tries    int // in vain that are left
+	items    []Item
+	failed   error
+}
+
+// begin goes on with another segment.
+func (p *batch) begin(s *segment) {
+	p.o.window.reset(s.f)
+	p.o.window.exact = s.unreadBytes() > 0 // a disk may try for seconds to read what lies behind
+}
+
+// take reads the item i, which waits. It returns false when no more are to be taken.
+func (p *batch) take(s *segment, i int) bool {
+	if len(p.items) == p.maxItems {
+		return false
+	}
+	w := &p.o.window
+	rec, found, err := w.record(int64(s.at[i]))
+	if err != nil {
+		p.o.noteUnread(s, i, w.end(), err)
+		p.failed = cmp.Or(p.failed, fmt.Errorf("read outbox: %w", err))
+		p.tries--
+		return p.tries > 0
+	}
+	if found != whole {
+		p.o.noteDamaged(s, i)
+		return true
+	}
+	delete(s.unreadable, i)
+	id := string(rec.id)
+	if p.skip != nil && p.skip(id) {
+		return true
+	}
+	if p.size < rec.size && len(p.items) > 0 {
+		return false
+	}
+	p.size -= rec.size
+	p.items = append(p.items, Item{id, bytes.Clone(rec.body)})
+	return true
 }
 
 // Len returns how many items wait.

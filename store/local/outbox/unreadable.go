@@ -1,6 +1,8 @@
 package outbox
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -12,6 +14,9 @@ const (
 	maxUnreadTries = 8
 	// unreadFor is the time for which an item that the disk did not read is not tried again.
 	unreadFor = 5 * time.Minute
+	// maxUnreadAtOnce bounds the items known as unreadable up to which the others are sought
+	// without a rest. With more of them, the disk may read nothing at all.
+	maxUnreadAtOnce = 4096
 )
 
 // passesOver reports whether the item i is not to be read now. o.mu is locked.
@@ -24,25 +29,84 @@ func (o *Outbox) passesOver(s *segment, i int) bool {
 	return left > 0 && left <= unreadFor // a longer wait is of a clock that was put back
 }
 
-// noteUnreadable notes that the item i could not be read, because of err, or is damaged for
-// nil. It stays in the file, which is left as it is. Damage is known to last: the file is set
-// aside at the next start. o.mu is locked.
-func (o *Outbox) noteUnreadable(s *segment, i int, err error) {
-	_, known := s.unreadable[i]
-	var again time.Time
-	if err != nil {
-		again = o.cfg.Now().Add(unreadFor)
+// again is an item that the disk did not read and that is to be tried again.
+type again struct {
+	s  *segment
+	i  int
+	at time.Time
+}
+
+// due returns the items that wait and are to be tried again, those first whose time came
+// first: a call of Pending may not get to the others. o.mu is locked.
+func (o *Outbox) due() (all []again) {
+	for _, s := range o.segments {
+		for i, at := range s.unreadable {
+			if s.waits(i) && !o.passesOver(s, i) {
+				all = append(all, again{s, i, at})
+			}
+		}
 	}
-	s.unreadable[i] = again
+	slices.SortFunc(all, func(a, b again) int {
+		return cmp.Or(a.at.Compare(b.at), a.s.number-b.s.number, a.i-b.i)
+	})
+	return all
+}
+
+// moreBehind returns the error of a call of Pending that ends before it has tried all items
+// that are not known as unreadable. o.mu is locked.
+func (o *Outbox) moreBehind(p *batch) error {
+	known := 0
+	for _, s := range o.segments {
+		known += len(s.unreadable)
+	}
+	if p.tries > 0 || known > maxUnreadAtOnce {
+		return p.failed
+	}
+	return fmt.Errorf("%w: %w", ErrMoreBehind, p.failed)
+}
+
+// noteUnread notes that the item i could not be read, because of err, at an offset. The disk
+// reads none of that block, so all items are noted that lie in it, and it need not try for
+// each. They stay in the file, which is left as it is. o.mu is locked.
+func (o *Outbox) noteUnread(s *segment, i int, offset int64, err error) {
+	from := offset / blockSize * blockSize
+	first, found := slices.BinarySearch(s.at, uint32(from))
+	if !found && first > 0 {
+		first-- // its end may lie in the block
+	}
+	until := o.cfg.Now().Add(unreadFor)
+	for j := first; j < len(s.at) && int64(s.at[j]) < from+blockSize; j++ {
+		if s.waits(j) && int64(s.at[j])+s.given(j) > from {
+			o.noteUnreadable(s, j, until, from, err)
+		}
+	}
+	o.noteUnreadable(s, i, until, from, err)
+}
+
+// noteDamaged notes that the item i is damaged. That is known to last: the file is set aside at
+// the next start. o.mu is locked.
+func (o *Outbox) noteDamaged(s *segment, i int) {
+	o.noteUnreadable(s, i, time.Time{}, s.end, nil)
+}
+
+// noteUnreadable notes an item that cannot be read before a time, the zero time for never. What
+// lies in front of the offset bad can be read of it. o.mu is locked.
+func (o *Outbox) noteUnreadable(s *segment, i int, until time.Time, bad int64, err error) {
+	before, known := s.unreadable[i]
+	if known && before.IsZero() {
+		return
+	}
+	s.unreadable[i] = until
 	if known {
 		return
 	}
-	id, head := "", make([]byte, recordHead+maxID)
-	n, _ := s.f.ReadAt(head, int64(s.at[i]))
+	at, id := int64(s.at[i]), ""
+	head := make([]byte, max(0, min(recordHead+maxID, bad-at)))
+	n, _ := s.f.ReadAt(head, at)
 	if rec, failed := parseHead(head[:n]); failed == nil {
 		id = string(rec.id)
 	}
-	o.cfg.Log.Error("outbox item can no longer be read: it stays in its file", "file", s.path, "offset", s.at[i],
+	o.cfg.Log.Error("outbox item can no longer be read: it stays in its file", "file", s.path, "offset", at,
 		"bytes", s.given(i), "item", id, "err", err)
 }
 
@@ -83,7 +147,11 @@ func (o *Outbox) readBody(s *segment, at int64) (body []byte, ok bool) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.noteUnreadable(s, i, err)
+	if err != nil {
+		o.noteUnread(s, i, w.end(), err)
+	} else {
+		o.noteDamaged(s, i)
+	}
 	return nil, false
 }
 

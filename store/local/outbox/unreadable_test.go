@@ -143,3 +143,36 @@ func TestRemovedWithoutMarks(t *testing.T) {
 		t.Errorf("%v wait", ids)
 	}
 }
+
+// TestBlocksAreTriedInTurn: a block that the disk does not read is tried once for all items in
+// it, those behind come first, and blocks that are tried again do not keep others from that.
+func TestBlocksAreTriedInTurn(t *testing.T) {
+	b := newHurtBox(t, 0)
+	const bad, all = 3 * maxUnreadTries, 4*3*maxUnreadTries + 40
+	b.fill(t, 0, all)
+	var blocks []int64
+	for i := range int64(bad) {
+		blocks = append(blocks, i)
+	}
+	b.disk.Set(b.path, blocks...)
+	for range bad / maxUnreadTries {
+		if got, err := b.come(t, 1000); !errors.Is(err, ErrMoreBehind) || len(got) > 0 {
+			t.Errorf("%v come while items are not tried, %v", got, err)
+		}
+	}
+	got, err := b.come(t, 1000)
+	if unread := all - len(got); err != nil || !got[all-1] || unread > bad*blockSize/hurtRecord+2 {
+		t.Fatalf("%d of %d items come behind %d blocks, %v", len(got), all, bad, err)
+	}
+	b.passed.Add(int64(unreadFor))
+	for range 2 {
+		if again, err := b.come(t, 1000); err == nil || errors.Is(err, ErrMoreBehind) || len(again) != len(got) {
+			t.Errorf("%d items come when others are to be tried again, want %d, %v", len(again), len(got), err)
+		}
+	}
+	b.disk.Set(b.path, blocks[:bad-1]...)
+	b.passed.Add(int64(unreadFor)) // the others are due as well
+	if again, err := b.come(t, 1000); err == nil || len(again) <= len(got) {
+		t.Errorf("%d items come when the disk reads a block again, %d before, %v", len(again), len(got), err)
+	}
+}

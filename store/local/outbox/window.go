@@ -28,6 +28,10 @@ type window struct {
 // reset drops what the window has read. From now on it reads f.
 func (w *window) reset(f io.ReaderAt) { w.f, w.buf = f, w.buf[:0] }
 
+// end returns the offset behind what the window has read. After an error of the disk, that is
+// where the first byte lies that was not read.
+func (w *window) end() int64 { return w.at + int64(len(w.buf)) }
+
 // read returns the n bytes at an offset, or fewer where the file ends.
 func (w *window) read(at int64, n int) ([]byte, error) {
 	if from := at - w.at; from >= 0 && from+int64(n) <= int64(len(w.buf)) {

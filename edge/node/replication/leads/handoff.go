@@ -104,10 +104,13 @@ func (h *Handoff) next(ctx context.Context) (more bool, err error) {
 		left := until.Sub(now)
 		return waits && left > 0 && left <= deferFor // a longer wait is of a clock that was put back
 	})
+	// Those that the disk does not read, of which the outbox tells, keep no others waiting.
+	if len(items) == 0 && errors.Is(err, outbox.ErrMoreBehind) {
+		return true, nil
+	}
 	if len(items) == 0 {
 		return false, err
 	}
-	// Those that the disk does not read, of which the outbox tells, keep no others waiting.
 	sent := make(map[string]outbox.Item, len(items))
 	var req wire.LeadsRequest
 	for _, it := range items {

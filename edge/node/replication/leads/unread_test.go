@@ -151,6 +151,40 @@ func TestUnreadLeadsKeepNoOthersWaiting(t *testing.T) {
 	})
 }
 
+// TestManyUnreadLeadsKeepNoOthersWaiting: of leads that lie behind a megabyte that the disk does
+// not read, and of those that come afterwards, none waits for long.
+func TestManyUnreadLeadsKeepNoOthersWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const all, bad = 3000, 256
+		disk := new(durabletest.BadBlocks)
+		b := newHanded(t, disk, filepath.Join(t.TempDir(), "outbox"))
+		b.add(t, 0, all)
+		var blocks []int64
+		for i := range int64(bad) {
+			blocks = append(blocks, i)
+		}
+		disk.Set(b.path, blocks...)
+		b.run(t)
+		pass(10 * time.Second)
+		const most = bad*durabletest.BlockSize/1000 + 1 // leads that may lie there
+		if n := b.Len(); n > most || len(b.committed) != all-n {
+			t.Errorf("%d of %d leads wait, %d were handed over", n, all, len(b.committed))
+		}
+		pass(10 * time.Minute)
+		waiting := b.Len()
+		b.add(t, all, all+1)
+		pass(time.Minute)
+		if n := b.Len(); n != waiting || b.committed[fmt.Sprint("lead_", all)] != 1 {
+			t.Errorf("%d leads wait with one that came afterwards, %d before", n, waiting)
+		}
+		disk.Set(b.path)
+		pass(2 * deferFor)
+		if n := b.Len(); n > 0 || b.counted["committed"] != all+1 {
+			t.Errorf("%d of %d leads wait once the disk reads them, %v", n, all, b.counted)
+		}
+	})
+}
+
 // TestLeadsLeaveADiskThatTakesNoMarks: leads are handed over or set aside, and counted, as fast
 // where that they are gone cannot be noted.
 func TestLeadsLeaveADiskThatTakesNoMarks(t *testing.T) {
