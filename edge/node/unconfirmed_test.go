@@ -98,7 +98,6 @@ func TestSubscribeOnceAfterNoAnswer(t *testing.T) {
 	o := newOrigin(t)
 	key := o.addKey("key_1", nil)
 	c := config(t, o)
-	stopClocks(o, &c) // the minute in which it may be sent again does not pass
 	n := startNode(t, c)
 	const body = `{"target_url":"https://example.com/hook","events":["sentinel.fired"]}`
 	send := func() answer { return askOnce(t, n, webhooks+"subscribe", key, "order 7", body) }

@@ -22,8 +22,9 @@ import (
 // origin may have made of a request that got no answer is revoked again.
 type subscriptions struct {
 	Config
-	asking sync.Map      // ids of those that the origin is asked for now
-	failed chan struct{} // holds one
+	asking  sync.Map      // ids of those that the origin is asked for now
+	givenUp sync.Map      // by id, when this process gave a subscription up: its time.Time
+	failed  chan struct{} // holds one
 
 	underWay places.Places[caller] // requests of partners
 }
@@ -103,7 +104,8 @@ func (s *subscriptions) subscribe(ctx context.Context, p abi.Principal, req *wir
 	s.asking.Store(id, true)
 	defer s.asking.Delete(id)
 	giveUp := func() {
-		s.asking.Delete(id) // first: run passes over what is asked for
+		s.givenUp.Store(id, time.Now())
+		s.asking.Delete(id) // before the signal: run passes over what is asked for
 		signal(s.failed)
 	}
 	intent := local.UnconfirmedSubscription{ID: id, AccountID: req.Subscription.AccountID, KeyHash: hash, At: s.Now()}
@@ -165,7 +167,7 @@ func (s *subscriptions) revoke(ctx context.Context, req *wire.RevokeRequest) (al
 // run revokes what partners were not told of, until ctx ends: of this run of the
 // node and of the one before.
 func (s *subscriptions) run(ctx context.Context) {
-	tick := time.Tick(abandonEvery)
+	tick, began := time.Tick(abandonEvery), time.Now()
 	for {
 		all, err := s.Store.Unconfirmed.All()
 		if err != nil {
@@ -173,7 +175,7 @@ func (s *subscriptions) run(ctx context.Context) {
 		}
 		for _, one := range all {
 			if s.Link.Up() && ctx.Err() == nil && s.hasFailed(one.ID) {
-				s.abandon(ctx, one)
+				s.abandon(ctx, one, s.ageOf(one.ID, began))
 			}
 		}
 		again := tick
@@ -203,12 +205,21 @@ func (s *subscriptions) hasFailed(id string) bool {
 	return unconfirmed
 }
 
-// abandon revokes a subscription, or finds that the origin has none. A request that
-// is under way may still make it, so that is asked again for a minute. A request with
-// an idempotency key is left that minute to be repeated.
-func (s *subscriptions) abandon(ctx context.Context, one local.UnconfirmedSubscription) {
-	age := s.Now().Sub(one.At)
-	young := age >= 0 && age < settled
+// ageOf returns for how long nobody has waited for a subscription's answer. One that the
+// node asked for before it started at began is given up since then. The time is that of the
+// monotonic clock, since the other one may be set meanwhile.
+func (s *subscriptions) ageOf(id string, began time.Time) time.Duration {
+	if at, ok := s.givenUp.Load(id); ok {
+		return time.Since(at.(time.Time))
+	}
+	return time.Since(began)
+}
+
+// abandon revokes a subscription that was given up an age ago, or finds that the origin has
+// none. A request that is under way may still make it, so that is asked again for a minute. A
+// request with an idempotency key is left that minute to be repeated.
+func (s *subscriptions) abandon(ctx context.Context, one local.UnconfirmedSubscription, age time.Duration) {
+	young := age < settled
 	if young && one.Once != "" {
 		return
 	}
@@ -231,5 +242,7 @@ func (s *subscriptions) abandon(ctx context.Context, one local.UnconfirmedSubscr
 	}
 	if err := s.Store.Unconfirmed.Remove(one.ID); err != nil {
 		s.Log.Error("cannot remove the note of an unconfirmed subscription: it is asked about again", "subscription", one.ID, "err", err)
+		return
 	}
+	s.givenUp.Delete(one.ID)
 }
