@@ -82,10 +82,10 @@ func openFile(disk durable.Disk, path string, log *slog.Logger, now time.Time) (
 	switch {
 	case r.failed != nil:
 		log.Error("local file damaged and cannot be set aside: cut to what is whole",
-			"file", path, "kept_bytes", r.kept, "lost_bytes", r.lost, "err", r.failed)
+			"file", path, "kept_bytes", r.kept, "lost_bytes", r.lost, "damage", r.damage, "err", r.failed)
 	case r.aside != "":
 		log.Error("local file damaged: set aside, going on with what is whole",
-			"file", path, "aside", r.aside, "kept_bytes", r.kept, "lost_bytes", r.lost)
+			"file", path, "aside", r.aside, "kept_bytes", r.kept, "lost_bytes", r.lost, "damage", r.damage)
 	}
 	f = &file{disk: disk, path: path, damaged: r.aside != "", logger: log, free: durable.Free, shrinkFrom: shrinkFrom, anew: firstAnew}
 	if f.db, err = buntdb.Open(":memory:"); err != nil {

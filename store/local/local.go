@@ -18,9 +18,9 @@
 //	lock            held by the process that uses the directory
 //
 // The .db files are logs of changes in buntdb's format (see file). What must be
-// whole after a crash is one key's value. A file that is damaged is set aside as
-// NAME.damaged-TIME, or cut where the disk has no room for that, which is one line
-// in the log, and the store goes on with what is whole.
+// whole after a crash is one key's value. A file that is damaged, or that the disk
+// reads only in part, is set aside as NAME.damaged-TIME, or cut where the disk has no
+// room for that, which is one line in the log, and the store goes on with what is whole.
 package local
 
 import (

@@ -23,7 +23,8 @@ import (
 // Only what lies before the damage is kept. The store is then as it was at an
 // earlier moment, its cursor included, and the node asks the origin for every
 // change since. Skipping a damaged command could bring back a record that a
-// later, lost one had replaced.
+// later, lost one had replaced. What the disk does not read is damage as well, as long as it
+// reads some of the file.
 
 // maxField is the most bytes a key or a value may have.
 const maxField = 64 << 20
@@ -36,6 +37,7 @@ type repaired struct {
 	kept, lost int64  // bytes
 	aside      string // where the damaged file is; "" when it was whole or just cut short
 	failed     error  // why there is nothing at aside, and the file was cut
+	damage     error  // errDamaged, or the disk's
 }
 
 // repair makes the file at path, if there is none, and one that buntdb can load
@@ -63,11 +65,24 @@ func repair(disk durable.Disk, path string, now time.Time) (r repaired, err erro
 	switch {
 	case err == nil && r.lost > 0:
 		return r, f.Truncate(r.kept)
-	case errors.Is(err, errDamaged):
+	case errors.Is(err, errDamaged), err != nil && readsSome(f, info.Size()):
+		r.damage = err
 		r.aside = durable.DamagedName(path, now)
 		return r, setAside(disk, f, path, &r)
 	}
 	return r, err
+}
+
+// readsSome reports whether the disk reads anything of a file of some bytes. Else it may be away
+// for a while. It is asked for a few bytes only, since it may take seconds for each.
+func readsSome(f io.ReaderAt, size int64) bool {
+	const tries = 8
+	for i := range int64(tries) {
+		if n, _ := f.ReadAt(make([]byte, 1), (size-1)*i/(tries-1)); n > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // setAside gives the damaged file f another name, and path to a copy of its good
