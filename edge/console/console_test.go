@@ -10,11 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	"partneredge/edge/adminapi"
 	"partneredge/store"
 	"partneredge/store/central/deliveries"
 )
 
-var secretField = regexp.MustCompile(`<pre id="secret"[^>]*>([^<]+)</pre>`)
+var secretField = regexp.MustCompile(`<pre id="secret\d*"[^>]*>([^<]+)</pre>`)
 
 func TestLoginAndHeaders(t *testing.T) {
 	f := newFixture(t)
@@ -188,6 +189,34 @@ func TestForms(t *testing.T) {
 	}
 	if strings.Contains(f.logs.String(), key) || strings.Contains(text, key) {
 		t.Error("a key in the clear is in the log or the audit log")
+	}
+}
+
+// TestSecretOfAFormThatIsFollowedByAnother: a secret is shown though another form ended before
+// the page was loaded that shows it.
+func TestSecretOfAFormThatIsFollowedByAnother(t *testing.T) {
+	f := newFixture(t)
+	b := f.login(f.Token())
+	var made adminapi.MintedKey
+	f.call("POST", "/accounts/"+f.account.ID+"/keys", map[string]any{"environment": "test", "scopes": []string{"read:agent"}}, &made)
+	b.get("accounts/" + f.account.ID)
+	b.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	for range 2 {
+		if resp, text := b.post("keys/"+made.Key.ID+"/rotate", url.Values{"account": {f.account.ID}, "grace_days": {"1"}}); resp.StatusCode != 303 {
+			t.Fatalf("rotating: %d %s", resp.StatusCode, text)
+		}
+	}
+	for range 2 {
+		b.post("accounts/"+f.account.ID+"/keys", url.Values{"environment": {"test"}, "scope": {"read:agent"}})
+	}
+	_, text := b.get("accounts/" + f.account.ID)
+	if shown := secretField.FindAllString(text, -1); len(shown) != 3 || !strings.Contains(text, "Not done") {
+		t.Errorf("after a rotation, one that was refused and two new keys the page shows %d secrets: %s", len(shown), text)
+	}
+	for _, id := range []string{"secret", "secret2", "secret3"} {
+		if !strings.Contains(text, `<pre id="`+id+`"`) || !strings.Contains(text, `data-copy="`+id+`"`) {
+			t.Errorf("there is no button that copies %s", id)
+		}
 	}
 }
 

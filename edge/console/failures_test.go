@@ -62,12 +62,23 @@ func TestFailuresAreShown(t *testing.T) {
 func TestNoticeIsShownOnce(t *testing.T) {
 	s := newSessions(time.Now)
 	one := s.open("token", adminapi.Whoami{})
-	s.setNotice(one, notice{Secret: "shown once"})
-	if n := s.takeNotice(one); n == nil || n.Secret != "shown once" {
+	s.addNotice(one, notice{Secret: "shown once"})
+	if n := s.takeNotices(one); len(n) != 1 || n[0].Secret != "shown once" {
 		t.Errorf("the next page shows %+v", n)
 	}
-	if n := s.takeNotice(one); n != nil {
+	if n := s.takeNotices(one); n != nil {
 		t.Errorf("the page after it shows %+v", n)
+	}
+	s.addNotice(one, notice{Secret: "shown once"})
+	for range 2 * maxNotices {
+		s.addNotice(one, notice{Text: "refused", Form: url.Values{"large": {"text"}}})
+	}
+	n := s.takeNotices(one)
+	if len(n) != maxNotices || n[0].Secret != "shown once" {
+		t.Fatalf("of many notices %d are kept, the first is %+v", len(n), n[0])
+	}
+	if n[len(n)-1].Form == nil || n[len(n)-2].Form != nil {
+		t.Error("the values of another form than the last are kept")
 	}
 }
 

@@ -39,7 +39,7 @@ func (c *Console) submit(run form) func(http.ResponseWriter, *visit) {
 			return
 		}
 		if done.Text != "" {
-			c.sessions.setNotice(v.session, done)
+			c.sessions.addNotice(v.session, done)
 		}
 		if to == Path+"login" { // logged out
 			c.setCookie(w, v.Request, sessionCookie, "")

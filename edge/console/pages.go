@@ -22,9 +22,9 @@ type view struct {
 	Data           any
 	Next           string // address of the next page of a list
 
-	Who    *adminapi.Whoami // nil before login
-	CSRF   string
-	Notice *notice
+	Who     *adminapi.Whoami // nil before login
+	CSRF    string
+	Notices []notice
 }
 
 // May reports whether who is logged in has the role, or a higher one.
@@ -139,7 +139,7 @@ func (c *Console) showPage(p page) func(http.ResponseWriter, *visit) {
 // write makes a page and sends it. s is nil without a session.
 func (c *Console) write(w http.ResponseWriter, s *session, status int, v view) {
 	if s != nil {
-		v.Who, v.CSRF, v.Notice = &s.who, s.csrf, c.sessions.takeNotice(s)
+		v.Who, v.CSRF, v.Notices = &s.who, s.csrf, c.sessions.takeNotices(s)
 	}
 	var b bytes.Buffer
 	if err := c.pages[v.page].ExecuteTemplate(&b, "layout", v); err != nil {

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"net/url"
 	"slices"
 	"strings"
 
@@ -105,16 +106,24 @@ func discard(v *visit) (notice, string, error) {
 // sent returns what a form that failed had in a field, or else the value that the
 // record has.
 func sent(v view, name, value string) string {
-	if v.Notice == nil || !v.Notice.Form.Has(name) {
-		return value
+	if form := refusedForm(v, name); form != nil {
+		return form.Get(name)
 	}
-	return v.Notice.Form.Get(name)
+	return value
+}
+
+// refusedForm returns the values of the form that failed, nil where it has no such field.
+func refusedForm(v view, name string) url.Values {
+	for _, n := range v.Notices {
+		if n.Form.Has(name) {
+			return n.Form
+		}
+	}
+	return nil
 }
 
 // failed reports whether a form that has a field of this name failed.
-func failed(v view, name string) bool {
-	return v.Notice != nil && v.Notice.Failed && v.Notice.Form.Has(name)
-}
+func failed(v view, name string) bool { return refusedForm(v, name) != nil }
 
 // checked reports whether a form that failed had a box of some checked, or else what
 // they are at first. having is a field that the form always has.
@@ -122,5 +131,5 @@ func checked(v view, having, name, value string, first bool) bool {
 	if !failed(v, having) {
 		return first
 	}
-	return slices.Contains(v.Notice.Form[name], value)
+	return slices.Contains(refusedForm(v, having)[name], value)
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ const (
 	maxSessions = 256
 	idleTime    = time.Hour
 	sessionTime = 12 * time.Hour
+	maxNotices  = 16 // of one session
 )
 
 const (
@@ -39,8 +41,8 @@ type session struct {
 	downloads atomic.Bool // one is under way
 
 	// Guarded by sessions.mu:
-	used   time.Time
-	notice *notice // shown on the next page, once; nil: none
+	used    time.Time
+	notices []notice // shown on the next page, once, the oldest first
 }
 
 // notice holds the outcome of a form, to be shown on the next page.
@@ -129,19 +131,28 @@ func (s *sessions) close(one *session) {
 	delete(s.byID, one.id)
 }
 
-// setNotice keeps a notice for the session's next page.
-func (s *sessions) setNotice(one *session, n notice) {
+// addNotice keeps a notice for the session's next page, beside those that no page has shown
+// yet: one of them may hold a secret. The values of earlier forms are forgotten, since they
+// are large. When there are too many notices, the oldest without a secret is dropped.
+func (s *sessions) addNotice(one *session, n notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	one.notice = &n
+	for i := range one.notices {
+		one.notices[i].Form = nil
+	}
+	if len(one.notices) >= maxNotices {
+		drop := max(0, slices.IndexFunc(one.notices, func(n notice) bool { return n.Secret == "" }))
+		one.notices = slices.Delete(one.notices, drop, drop+1)
+	}
+	one.notices = append(one.notices, n)
 }
 
-// takeNotice returns the notice and removes it from the session.
-func (s *sessions) takeNotice(one *session) *notice {
+// takeNotices returns the notices and removes them from the session.
+func (s *sessions) takeNotices(one *session) []notice {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := one.notice
-	one.notice = nil
+	n := one.notices
+	one.notices = nil
 	return n
 }
 

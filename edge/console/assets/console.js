@@ -32,11 +32,22 @@ const chosen = (form, name) => {
   return values.join(", ").trim() || "all";
 };
 
+// A second form that is sent before the page after the first is shown would have the browser
+// drop that page, and with it a secret that is shown only once. The answer to a form with
+// data-stays is a file, after which no page is shown.
+let sending = false;
+window.addEventListener("pageshow", () => { sending = false; });
+
 document.addEventListener("submit", (event) => {
   const form = event.target;
+  if (form.method === "post" && sending) {
+    event.preventDefault();
+    return;
+  }
   const { confirm: question, chosen: names } = form.dataset;
   const lines = (names?.split(" ") ?? []).map((name) => `${name}: ${chosen(form, name)}`);
   if (question && !window.confirm([question, ...lines].join("\n"))) event.preventDefault();
+  else if (form.method === "post" && !("stays" in form.dataset)) sending = true;
 });
 
 document.addEventListener("click", async (event) => {
