@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,8 +20,9 @@ import (
 const most = 15 * time.Minute
 
 // Start starts a headless Chromium, which ends with the test or after most. Where there
-// is none, the test of what is skipped, or fails when EDGE_REQUIRE_CHROMIUM is 1.
-func Start(t *testing.T, what string) context.Context {
+// is none, the test of what is skipped, or fails when EDGE_REQUIRE_CHROMIUM is 1. The
+// options come after those that all tests have.
+func Start(t *testing.T, what string, options ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
 	path := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
@@ -38,10 +40,10 @@ func Start(t *testing.T, what string) context.Context {
 	}
 	ctx, stop := context.WithTimeout(t.Context(), most)
 	t.Cleanup(stop)
-	ctx, stop = chromedp.NewExecAllocator(ctx, append(chromedp.DefaultExecAllocatorOptions[:],
+	ctx, stop = chromedp.NewExecAllocator(ctx, slices.Concat(chromedp.DefaultExecAllocatorOptions[:], []chromedp.ExecAllocatorOption{
 		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.Flag("disable-background-networking", true),
 		chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(most),
-	)...)
+	}, options)...)
 	t.Cleanup(stop)
 	ctx, stop = chromedp.NewContext(ctx)
 	t.Cleanup(func() {

@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -35,5 +36,24 @@ func TestFormsAreSentOnceInBrowser(t *testing.T) {
 	got := browsertest.Value[string](t, ctx, send)
 	if want := "true,true,true false,false true"; got != want {
 		t.Errorf("the script lets forms be sent: %s; want %s", got, want)
+	}
+}
+
+// TestLoginByPlainHTTPInBrowser: a browser is less open to an address by plain HTTP than to one
+// of loopback, and sends its forms with other headers.
+func TestLoginByPlainHTTPInBrowser(t *testing.T) {
+	ctx := browsertest.Start(t, "a login by plain HTTP", chromedp.Flag("host-resolver-rules", "MAP console.test 127.0.0.1"))
+	f := newFixture(t)
+	base := strings.Replace(f.AdminURL(), "127.0.0.1", "console.test", 1) + "/console/"
+	if err := chromedp.Do(ctx, chromedp.Navigate(base), chromedp.WaitVisible(`input[name=token]`),
+		chromedp.SendKeys(`input[name=token]`, f.Token()+kb.Enter), chromedp.WaitNotPresent(`input[name=token]`), chromedp.WaitVisible(`body`)); err != nil {
+		t.Fatal(err)
+	}
+	if shown := browsertest.Value[string](t, ctx, `isSecureContext + " " + (document.querySelector("h1") ?? document.body).textContent`); shown != "false Overview" {
+		t.Fatalf("after the login the browser shows %q", shown)
+	}
+	if err := chromedp.Do(ctx, chromedp.Navigate(base+"accounts/"+f.account.ID), chromedp.Click(`details > summary`),
+		chromedp.Click(`details form button.primary`), chromedp.WaitVisible(`#secret`)); err != nil {
+		t.Errorf("making a key: %v", err)
 	}
 }

@@ -25,7 +25,7 @@ func TestLoginAndHeaders(t *testing.T) {
 		t.Errorf("without a session: %s", resp.Request.URL)
 	}
 	for name, want := range map[string]string{
-		"Content-Security-Policy": "default-src 'none'", "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff",
+		"Content-Security-Policy": "default-src 'none'", "Referrer-Policy": "same-origin", "X-Content-Type-Options": "nosniff",
 		"X-Frame-Options": "DENY", "Cache-Control": "no-store",
 	} {
 		if got := resp.Header.Get(name); !strings.HasPrefix(got, want) {
