@@ -73,6 +73,7 @@ type RegionTraffic struct {
 // TrafficPoint is the traffic of one step.
 type TrafficPoint struct {
 	At       Time     `json:"at"`
+	Heard    bool     `json:"heard"` // false: no node told of the step, and its counts are not known
 	Requests uint64   `json:"requests"`
 	Errors   uint64   `json:"errors"`
 	Limited  uint64   `json:"limited"`

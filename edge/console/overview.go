@@ -88,7 +88,12 @@ func (d *overviewData) addShares() {
 
 // addRegions makes the charts and the rows of the regions.
 func (d *overviewData) addRegions(t adminapi.Traffic) {
-	step := float64(t.StepSeconds)
+	perSecond := func(p adminapi.TrafficPoint, n uint64) float64 {
+		if !p.Heard {
+			return math.NaN()
+		}
+		return float64(n) / float64(t.StepSeconds)
+	}
 	var rate, errors, limited, p50, p99 quantity
 	for i, region := range t.Regions {
 		class := fmt.Sprintf("c%d", i%lineClasses)
@@ -101,9 +106,9 @@ func (d *overviewData) addRegions(t adminapi.Traffic) {
 		}
 		d.Regions = append(d.Regions, regionRow{
 			RegionTraffic: region, Class: class, Away: region.Nodes - region.Connected,
-			Rate:    rate.add(read(class, func(p adminapi.TrafficPoint) float64 { return float64(p.Requests) / step })),
-			Errors:  errors.add(read(class, func(p adminapi.TrafficPoint) float64 { return float64(p.Errors) / step })),
-			Limited: limited.add(read(class, func(p adminapi.TrafficPoint) float64 { return float64(p.Limited) / step })),
+			Rate:    rate.add(read(class, func(p adminapi.TrafficPoint) float64 { return perSecond(p, p.Requests) })),
+			Errors:  errors.add(read(class, func(p adminapi.TrafficPoint) float64 { return perSecond(p, p.Errors) })),
+			Limited: limited.add(read(class, func(p adminapi.TrafficPoint) float64 { return perSecond(p, p.Limited) })),
 			P99:     p99.add(read(class, func(p adminapi.TrafficPoint) float64 { return orNaN(p.P99) })),
 			P50:     p50.add(read(class+" dashed", func(p adminapi.TrafficPoint) float64 { return orNaN(p.P50) })),
 		})
@@ -163,10 +168,16 @@ func (q *quantity) add(l chart.Line) string {
 	return chart.NumberText(last)
 }
 
+// sum returns the sum of the values that there are, NaN where all regions have none.
 func (q *quantity) sum() string {
-	sum := 0.0
+	sum, have := 0.0, len(q.last) == 0
 	for _, v := range q.last {
-		sum += v
+		if !math.IsNaN(v) {
+			sum, have = sum+v, true
+		}
+	}
+	if !have {
+		sum = math.NaN()
 	}
 	return chart.NumberText(sum)
 }

@@ -117,7 +117,7 @@ func (a *api) showTraffic(r *http.Request) (answer, error) {
 		region := regions[name]
 		for _, s := range a.Nodes.Traffic(name) {
 			region.Points = append(region.Points, adminapi.TrafficPoint{
-				At: stamp(s.At), Requests: s.Requests, Errors: s.Errors, Limited: s.Limited, P50: s.P50, P99: s.P99,
+				At: stamp(s.At), Heard: s.Heard, Requests: s.Requests, Errors: s.Errors, Limited: s.Limited, P50: s.P50, P99: s.P99,
 			})
 		}
 		v.Regions = append(v.Regions, *region)

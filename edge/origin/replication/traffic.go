@@ -13,11 +13,14 @@ const (
 	// TrafficEvery is the duration of a step of traffic.
 	TrafficEvery = 4 * time.Second
 	trafficSlots = 75 // five minutes
+	// trafficApart is how long after a node's last message the next still counts.
+	trafficApart = 2 * TrafficEvery
 )
 
 // TrafficStep counts the answers of a region's nodes in TrafficEvery.
 type TrafficStep struct {
 	At                        time.Time // when the step began
+	Heard                     bool      // a node told of it; otherwise the counts are not known
 	Requests, Errors, Limited uint64
 	P50, P99                  *float64 // milliseconds; nil without requests
 }
@@ -26,12 +29,18 @@ type TrafficStep struct {
 // status messages. Every origin process receives all of them.
 type traffic struct {
 	mu      sync.Mutex
-	last    map[string]wire.Traffic // by node
+	last    map[string]lastTraffic // by node
 	regions map[string]*[trafficSlots]trafficSlot
 }
 
 func newTraffic() *traffic {
-	return &traffic{last: make(map[string]wire.Traffic), regions: make(map[string]*[trafficSlots]trafficSlot)}
+	return &traffic{last: make(map[string]lastTraffic), regions: make(map[string]*[trafficSlots]trafficSlot)}
+}
+
+// lastTraffic holds the counts of a node's last message, and when it came.
+type lastTraffic struct {
+	wire.Traffic
+	at time.Time
 }
 
 // trafficSlot is one step of one region.
@@ -44,19 +53,21 @@ type trafficSlot struct {
 func stepOf(t time.Time) int64 { return t.UnixNano() / int64(TrafficEvery) }
 
 // add counts what a node has answered since its last message. The first message
-// only says where to count from; a node that counts less than before has started
-// anew.
+// only says where to count from, and so does one that comes long after the last: what
+// was answered in an outage is of many steps, and would be a peak in one. A node that
+// counts less than before has started anew.
 func (t *traffic) add(node, region string, now wire.Traffic, at time.Time) {
 	if len(now.Latency) != wire.LatencyBuckets {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	before, known := t.last[node]
-	t.last[node] = now
-	if !known {
+	last, known := t.last[node]
+	t.last[node] = lastTraffic{now, at}
+	if !known || at.Sub(last.at) > trafficApart {
 		return
 	}
+	before := last.Traffic
 	if now.Requests < before.Requests {
 		before = wire.Traffic{Latency: make([]uint64, wire.LatencyBuckets)}
 	}
@@ -90,6 +101,7 @@ func (t *traffic) steps(region string, now time.Time) []TrafficStep {
 		s := TrafficStep{At: time.Unix(0, step*int64(TrafficEvery))}
 		if ring := t.regions[region]; ring != nil && ring[step%trafficSlots].step == step {
 			slot := &ring[step%trafficSlots]
+			s.Heard = true
 			s.Requests, s.Errors, s.Limited = slot.requests, slot.errors, slot.limited
 			s.P50, s.P99 = quantile(&slot.latency, .5), quantile(&slot.latency, .99)
 		}

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -47,6 +48,37 @@ func TestTrafficSteps(t *testing.T) {
 	}
 	if len(traffic.steps("nowhere", now)) != trafficSlots-1 {
 		t.Error("an unknown region has no empty points")
+	}
+}
+
+// TestTrafficOfAnOutage: steps that no node told of are not those of an idle region, and what
+// its nodes answered meanwhile is no peak when they are heard again.
+func TestTrafficOfAnOutage(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	traffic := newTraffic()
+	for i, n := range []uint64{1000, 1010, 1010, 9000, 9010, 4} { // the last has started anew
+		if i == 3 {
+			now = now.Add(10 * TrafficEvery)
+		}
+		if i == 5 {
+			now = now.Add(trafficApart)
+		}
+		traffic.add("a", "eu", counted(n, time.Millisecond), now)
+		now = now.Add(TrafficEvery)
+	}
+	var heard []uint64
+	points := traffic.steps("eu", now)
+	for i, p := range points[len(points)-18:] {
+		if p.Heard {
+			heard = append(heard, uint64(i), p.Requests)
+		} else if p.Requests != 0 || p.P99 != nil {
+			t.Errorf("of a step that no node told of %+v is known", p)
+		}
+	}
+	// Steps, each with its requests. The first message, and the first after the outage and after
+	// the pause before the last, only say where to count from.
+	if want := []uint64{1, 10, 2, 0, 14, 10}; !slices.Equal(heard, want) {
+		t.Errorf("heard %v, want %v", heard, want)
 	}
 }
 
