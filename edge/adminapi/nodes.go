@@ -66,8 +66,8 @@ type RegionTraffic struct {
 	Nodes         int            `json:"nodes"`
 	Connected     int            `json:"connected"`
 	ChangesBehind int64          `json:"changes_behind"` // of the node that lags most
-	Outbox        int            `json:"outbox"`
-	Points        []TrafficPoint `json:"points"` // oldest first
+	Outbox        int            `json:"outbox"`         // leads waiting, by each node's last report
+	Points        []TrafficPoint `json:"points"`         // oldest first
 }
 
 // TrafficPoint is the traffic of one step.

@@ -107,9 +107,9 @@ func (a *api) showTraffic(r *http.Request) (answer, error) {
 			regions[at.Node.Region] = region
 		}
 		region.Nodes++
+		region.Outbox += at.Status.Outbox // also of nodes that are away, on whose disks they wait
 		if at.Connected {
 			region.Connected++
-			region.Outbox += at.Status.Outbox
 			region.ChangesBehind = max(region.ChangesBehind, log.Latest-at.Status.Seq)
 		}
 	}
