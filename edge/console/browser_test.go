@@ -2,8 +2,11 @@ package console_test
 
 import (
 	"context"
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -56,4 +59,35 @@ func TestLoginByPlainHTTPInBrowser(t *testing.T) {
 		chromedp.Click(`details form button.primary`), chromedp.WaitVisible(`#secret`)); err != nil {
 		t.Errorf("making a key: %v", err)
 	}
+}
+
+// TestSilentStreamInBrowser: a live page whose connection brings nothing more says so, and
+// opens another.
+func TestSilentStreamInBrowser(t *testing.T) {
+	ctx := browsertest.Start(t, "a stream that falls silent")
+	f := newEmptyFixture(t)
+	again := make(chan struct{})
+	resume := sync.OnceFunc(func() { close(again) })
+	defer resume()
+	hold := func(r *http.Request) {
+		if r.URL.Path != "/admin/v1/traffic" {
+			return
+		}
+		select {
+		case <-again:
+		case <-r.Context().Done(): // the browser has closed the stream
+		}
+	}
+	wait := func(shown string) {
+		t.Helper()
+		if _, err := chromedp.Run(ctx, chromedp.Poll[bool](`document.getElementById("pulse").textContent === "`+shown+`"`, chromedp.WithPollingTimeout(time.Minute))); err != nil {
+			t.Fatalf("the page does not say %q: %v", shown, err)
+		}
+	}
+	f.logIn(ctx, f.AdminURL()+"/console/", "")
+	wait("live")
+	f.hold.Store(&hold)
+	wait("reconnecting")
+	resume()
+	wait("live")
 }

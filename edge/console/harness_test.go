@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,6 +45,8 @@ type fixture struct {
 	webhook store.Subscription
 	logs    *logtest.Buffer
 	asked   *logtest.Buffer // what the console asked the admin API, one request a line
+	// hold, if not nil, may keep a request of the console to the admin API waiting.
+	hold atomic.Pointer[func(*http.Request)]
 }
 
 type openGuard struct{}
@@ -72,6 +75,9 @@ func newEmptyFixture(t *testing.T) *fixture {
 		Console: func(api http.Handler) (listener.Console, error) {
 			return console.New(console.Config{Log: log, API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = fmt.Fprintln(f.asked, r.Method, r.URL.RequestURI())
+				if hold := f.hold.Load(); hold != nil {
+					(*hold)(r)
+				}
 				api.ServeHTTP(w, r)
 			})})
 		},

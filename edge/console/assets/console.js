@@ -9,20 +9,39 @@ if (pulse) {
     if (pulse.textContent !== text) pulse.textContent = text;
     pulse.classList.toggle("on", on);
   };
-  const source = new EventSource(pulse.dataset.live);
+  // The origin sends an event every two seconds. A connection that ended without a word, as
+  // that of a laptop which was asleep, brings neither events nor an error.
+  const silence = 10_000; // milliseconds
   let shown = "";
-  source.addEventListener("live", (event) => {
-    if (event.data !== shown) {
-      const focused = [...live.querySelectorAll("a, button")].indexOf(document.activeElement);
-      live.innerHTML = shown = event.data;
-      if (focused >= 0) live.querySelectorAll("a, button")[focused]?.focus({ preventScroll: true });
-    }
-    say("live", true);
-  });
-  source.addEventListener("error", () => {
-    if (source.readyState === EventSource.CLOSED) say("not live: load the page again", false);
-    else say("reconnecting", false);
-  });
+  let timer;
+  const listen = () => {
+    const source = new EventSource(pulse.dataset.live);
+    const wait = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => {
+        say("reconnecting", false);
+        source.close();
+        listen();
+      }, silence);
+    };
+    wait();
+    source.addEventListener("live", (event) => {
+      wait();
+      if (event.data !== shown) {
+        const focused = [...live.querySelectorAll("a, button")].indexOf(document.activeElement);
+        live.innerHTML = shown = event.data;
+        if (focused >= 0) live.querySelectorAll("a, button")[focused]?.focus({ preventScroll: true });
+      }
+      say("live", true);
+    });
+    source.addEventListener("error", () => {
+      if (source.readyState === EventSource.CLOSED) {
+        clearTimeout(timer);
+        say("not live: load the page again", false);
+      } else say("reconnecting", false);
+    });
+  };
+  listen();
 }
 
 // chosen returns what a field of a form holds, as the form shows it.
