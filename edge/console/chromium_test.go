@@ -136,12 +136,25 @@ func TestRolloutIsNamedInBrowser(t *testing.T) {
 	}
 	ask := `window.confirm = (question) => { window.asked = question; return false; };
 		document.querySelector("details form button.primary").click(); window.asked`
-	if got, want := browsertest.Value[string](t, ctx, ask), "Roll this release out?\nrelease: 1.5.0\nnodes: all\nregion: all"; got != want {
+	if got, want := browsertest.Value[string](t, ctx, ask), "Roll this release out?\nrelease: 1.5.0\nevery node"; got != want {
 		t.Errorf("asked %q, want %q", got, want)
 	}
 	choose := `document.querySelector("select[name=release]").selectedIndex = 1; document.querySelector("input[name=region]").checked = true; `
-	if got, want := browsertest.Value[string](t, ctx, choose+ask), "Roll this release out?\nrelease: 1.4.0\nnodes: all\nregion: eu-west"; got != want {
+	if got, want := browsertest.Value[string](t, ctx, choose+ask), "Roll this release out?\nrelease: 1.4.0\nregion: eu-west"; got != want {
 		t.Errorf("asked %q, want %q", got, want)
+	}
+	for nodes, want := range map[string]string{"node_1 node_2": "nodes: node_1, node_2\nand region: eu-west", " , ": "region: eu-west"} {
+		name := `document.querySelector("input[name=nodes]").value = "` + nodes + `"; `
+		if got, want := browsertest.Value[string](t, ctx, name+ask), "Roll this release out?\nrelease: 1.4.0\n"+want; got != want {
+			t.Errorf("asked %q, want %q", got, want)
+		}
+	}
+	const labels = `[...document.querySelectorAll("details label, details legend, details span")].map((e) => e.textContent.trim()).join("\n")`
+	shown := "\n" + browsertest.Value[string](t, ctx, labels) + "\n"
+	for _, want := range []string{"These nodes", "and every node of these regions", "None chosen: every node."} {
+		if !strings.Contains(shown, "\n"+want+"\n") {
+			t.Errorf("the form lacks %q: %s", want, shown)
+		}
 	}
 }
 

@@ -44,11 +44,11 @@ if (pulse) {
   listen();
 }
 
-// chosen returns what a field of a form holds, as the form shows it.
+// chosen returns what a field of a form holds, as the form shows it; "" for nothing.
 const chosen = (form, name) => {
   const options = form.querySelectorAll(`select[name=${name}] option:checked`);
-  const values = options.length ? [...options].map((o) => o.text) : new FormData(form).getAll(name);
-  return values.join(", ").trim() || "all";
+  const values = options.length ? [...options].map((o) => o.text) : new FormData(form).getAll(name).flatMap((v) => v.split(/[\s,]+/));
+  return values.filter((v) => v).join(", ");
 };
 
 // A second form that is sent before the page after the first is shown would have the browser
@@ -63,9 +63,11 @@ document.addEventListener("submit", (event) => {
     event.preventDefault();
     return;
   }
-  const { confirm: question, chosen: names } = form.dataset;
-  const lines = (names?.split(" ") ?? []).map((name) => `${name}: ${chosen(form, name)}`);
-  if (question && !window.confirm([question, ...lines].join("\n"))) event.preventDefault();
+  const { confirm: question, chosen: names, targets } = form.dataset;
+  const lines = (fields) => (fields?.split(" ") ?? []).filter((name) => chosen(form, name)).map((name) => `${name}: ${chosen(form, name)}`);
+  const among = lines(targets);
+  if (targets && !among.length) among.push("every node");
+  if (question && !window.confirm([question, ...lines(names), among.join("\nand ")].filter((line) => line).join("\n"))) event.preventDefault();
   else if (form.method === "post" && !("stays" in form.dataset)) sending = true;
 });
 
