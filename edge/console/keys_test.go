@@ -53,6 +53,24 @@ func TestKeyPage(t *testing.T) {
 	}
 }
 
+// TestMoreKeysExpire: the overview has the first ten keys that expire soon, and says when there
+// are others.
+func TestMoreKeysExpire(t *testing.T) {
+	f := newFixture(t)
+	b := f.login(f.Token())
+	soon := time.Now().Add(5 * 24 * time.Hour).UTC().Format(time.RFC3339)
+	for n := range 11 {
+		f.call("POST", "/accounts/"+f.account.ID+"/keys", map[string]any{"environment": "test", "scopes": []string{"read:agent"}, "expires_at": soon}, nil)
+		if n < 9 {
+			continue
+		}
+		_, text := b.get("")
+		if shown, more := strings.Count(text, `data-label="Expires"`), strings.Contains(text, "More expire as well: <code>edge key expiring</code>"); shown != 10 || more != (n == 10) {
+			t.Errorf("of %d keys that expire %d are shown, and it says that there are more: %t", n+1, shown, more)
+		}
+	}
+}
+
 // use has nodes report 40 requests with a key today, 10 yesterday, and 5000 long ago.
 func (f *fixture) use(key string) {
 	f.Helper()

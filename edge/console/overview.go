@@ -19,6 +19,7 @@ type overviewData struct {
 	Total    int
 	Latest   int64
 	Expiring []adminapi.Key // the first of the keys that expire soon; not in the live part
+	More     bool           // of them expire soon
 }
 
 // plot is a chart with what was answered in each part of its time.
@@ -50,7 +51,7 @@ func overview(v *visit) (view, error) {
 	if err := v.get("/keys?limit=10", &expiring); err != nil {
 		return view{}, err
 	}
-	return overviewOf(v, overviewData{Expiring: expiring.Items})
+	return overviewOf(v, overviewData{Expiring: expiring.Items, More: expiring.NextCursor != ""})
 }
 
 // liveOverview reads what its live part shows, many times a minute.
