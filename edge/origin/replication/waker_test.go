@@ -5,9 +5,28 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"partneredge/edge/origin/broker"
 	"partneredge/edge/origin/natsauth"
 )
+
+// flush waits until each subscription of a connection has handled what was published.
+func flush(t *testing.T, conn *nats.Conn) {
+	t.Helper()
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	handled := make(chan bool)
+	if err := conn.Barrier(func() { close(handled) }); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-handled:
+	case <-time.After(time.Minute):
+		t.Fatal("after a minute still not all messages were handled")
+	}
+}
 
 // TestWaker expects a process to wake the others and not itself, and many wakes
 // at once to become few messages.
@@ -17,14 +36,14 @@ func TestWaker(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	nats, err := broker.Start(broker.Config{Authority: authority, Listen: "127.0.0.1:0", Log: log})
+	server, err := broker.Start(broker.Config{Authority: authority, Listen: "127.0.0.1:0", Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(nats.Close)
+	t.Cleanup(server.Close)
 	start := func() (*waker, chan bool) {
 		woken := make(chan bool, 10_000)
-		w := newWaker(Config{Conn: nats.Conn(), Log: log, OnWake: func() { woken <- true }})
+		w := newWaker(Config{Conn: server.Conn(), Log: log, OnWake: func() { woken <- true }})
 		if err := w.start(); err != nil {
 			t.Fatal(err)
 		}
@@ -33,9 +52,7 @@ func TestWaker(t *testing.T) {
 	}
 	first, firstWoken := start()
 	second, secondWoken := start()
-	if err := nats.Conn().Flush(); err != nil { // both have subscribed
-		t.Fatal(err)
-	}
+	flush(t, server.Conn()) // both have subscribed
 	receive := func(what string, woken chan bool) {
 		t.Helper()
 		select {
@@ -48,6 +65,10 @@ func TestWaker(t *testing.T) {
 		first.wake.send()
 	}
 	receive("wake of the second", secondWoken)
+	flush(t, server.Conn())
+	if n := len(firstWoken); n > 0 {
+		t.Errorf("the first woke itself %d times", n)
+	}
 	second.wake.send()
 	receive("wake of the first", firstWoken)
 	for name, woken := range map[string]chan bool{"first": firstWoken, "second": secondWoken} {
