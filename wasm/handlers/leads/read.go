@@ -41,11 +41,16 @@ func read(o *fastjson.Object, lead *abi.Lead) (reason string) {
 	name := r.trimmed(o, "name", maxName)
 	lead.Email = r.trimmed(o, "email", maxEmail)
 	lead.Phone = r.trimmed(o, "phone", maxPhone)
-	captured := ""
+	lead.ConsentStatus = "none"
+	captured, isGiven := "", false
 	if consent != nil {
-		lead.ConsentStatus = r.text(consent, "status")
+		// An empty status or time is a mistake, and no consent should rest on it.
+		if jsonbody.Member(consent, "status") != nil {
+			lead.ConsentStatus = r.text(consent, "status")
+		}
 		lead.ConsentText = r.text(consent, "text_snapshot")
 		r.limit(lead.ConsentText, maxConsent)
+		isGiven = jsonbody.Member(consent, "captured_at") != nil
 		captured = r.text(consent, "captured_at")
 	}
 	first, rest := split(name)
@@ -54,9 +59,6 @@ func read(o *fastjson.Object, lead *abi.Lead) (reason string) {
 	}
 	if lead.LastName == "" {
 		lead.LastName = rest
-	}
-	if lead.ConsentStatus == "" {
-		lead.ConsentStatus = "none"
 	}
 	var isTime bool
 	lead.Captured, isTime = isotime.Parse(captured)
@@ -76,7 +78,7 @@ func read(o *fastjson.Object, lead *abi.Lead) (reason string) {
 		return "invalid_phone"
 	case !isConsent(lead.ConsentStatus):
 		return "invalid_consent_status"
-	case captured != "" && (!isTime || lead.Captured < earliestConsent):
+	case isGiven && (!isTime || lead.Captured < earliestConsent):
 		return "invalid_captured_at"
 	}
 	return ""
