@@ -238,7 +238,7 @@ func TestViews(t *testing.T) {
 
 		var firings []store.Firing
 		for range 5 {
-			f, _, err := db.AddFiring(ctx, store.Firing{AccountID: a.ID, Name: "drop", TriggeredAt: at, Data: []byte(`{"a":"\u0000"}`), Action: "told"})
+			f, _, err := db.AddFiring(ctx, store.Firing{AccountID: a.ID, Name: "drop", TriggeredAt: at, Data: []byte(`{"a":"\u0001"}`), Action: "told"})
 			noError(t, err)
 			firings = append([]store.Firing{f}, firings...)
 		}
@@ -254,10 +254,21 @@ func TestViews(t *testing.T) {
 		if !reflect.DeepEqual(seen, firings) {
 			t.Errorf("firings %+v, want %+v", seen, firings)
 		}
+		// What was taken before it was refused is served as it is.
+		const taken = `{"a":"\ud83d\u0000","b":1e400}`
+		noError(t, db.change(ctx, "", func(ctx context.Context, t *tx) error {
+			_, err := t.Exec(ctx, `UPDATE firings SET data = ?`, taken)
+			return err
+		}))
+		for _, f := range must(db.Firings(ctx, a.ID, time.Time{}, 0))(t).Items {
+			if string(f.Data) != taken {
+				t.Errorf("trigger data %s, want %s", f.Data, taken)
+			}
+		}
 		if must(db.Firings(ctx, a.ID, time.Time{}, 5))(t).More {
 			t.Error("more, of exactly as many as asked for")
 		}
-		for _, data := range []string{"[]", "null", "{", "{}x", "\"a\"", "{\"a\":\"\xff\"}"} {
+		for _, data := range []string{"[]", "null", "{", "{}x", "\"a\"", "{\"a\":\"\xff\"}", `{"a":"\ud83d"}`, `{"a":"\u0000"}`, `{"a":1e400}`} {
 			_, _, err := db.AddFiring(ctx, store.Firing{AccountID: a.ID, Data: []byte(data)})
 			wantErr(t, err, store.ErrInvalid)
 		}

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"partneredge/store"
+	"partneredge/wasm/handlers/jsonbody"
 )
 
 const (
@@ -103,15 +104,15 @@ func Distinct(name string, values []string, known ...string) ([]string, error) {
 	return out, nil
 }
 
-// Object refuses what is not a JSON object of at most 1 MiB. Nothing at all is
-// the empty object.
+// Object refuses what is not a JSON object of at most 1 MiB, and one that not every
+// reader of JSON can read, since it is handed to partners as it is. Nothing at all is
+// the empty object. What was taken before is read and restored without this.
 func Object(name string, data json.RawMessage) (json.RawMessage, error) {
 	if len(data) == 0 {
 		return json.RawMessage("{}"), nil
 	}
-	if len(data) > maxText || !Text(string(data)) || !json.Valid(data) ||
-		!strings.HasPrefix(strings.TrimLeft(string(data), " \t\r\n"), "{") {
-		return nil, Errorf("%s is not a JSON object of at most %d bytes", name, maxText)
+	if len(data) > maxText || !jsonbody.IsFreeForm(data) {
+		return nil, Errorf("%s is not a JSON object of at most %d bytes that every reader can read", name, maxText)
 	}
 	return data, nil
 }

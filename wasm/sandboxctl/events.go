@@ -1,7 +1,6 @@
 package sandboxctl
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"partneredge/wasm/abi"
 	"partneredge/wasm/event"
+	"partneredge/wasm/handlers/jsonbody"
 )
 
 // emit adds an event to an answer.
@@ -56,8 +56,8 @@ func (c Controller) addFirings(command Command, a *Answer) error {
 		if blank(it.Name) || blank(it.Action) {
 			return errors.New("sentinel_name or action_taken is missing")
 		}
-		if !bytes.HasPrefix(it.Data, []byte("{")) {
-			return errors.New("trigger_data is no object")
+		if !jsonbody.IsFreeForm(it.Data) {
+			return errors.New("trigger_data is no object that every reader of JSON can read")
 		}
 	}
 	for _, it := range command.Firings {

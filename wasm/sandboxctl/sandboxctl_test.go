@@ -55,6 +55,8 @@ func TestRefusals(t *testing.T) {
 		{`{"do":"firings","firings":[{"sentinel_name":"s","action_taken":"a"}]}`, "trigger_data is no object"},
 		{`{"do":"firings","firings":[{"sentinel_name":"s","action_taken":"a","trigger_data":null}]}`, "trigger_data is no object"},
 		{`{"do":"firings","firings":[{"sentinel_name":"s","action_taken":"a","trigger_data":{}},{"sentinel_name":"s","action_taken":"a","trigger_data":[1]}]}`, "trigger_data is no object"},
+		{`{"do":"firings","firings":[{"sentinel_name":"s","action_taken":"a","trigger_data":{"a":"\ud83d"}}]}`, "trigger_data is no object that every reader"},
+		{`{"do":"firings","firings":[{"sentinel_name":"s","action_taken":"a","trigger_data":{"a":1e400}}]}`, "trigger_data is no object that every reader"},
 		{`{"do":"contact","client":" ","channel":"sms"}`, "client is missing"},
 		{`{"do":"deal","id":"d","stage":" "}`, "stage is missing"},
 		{`{"do":"revoke","key":"svc_live_nobody"}`, "there is no such key"},

@@ -33,6 +33,22 @@ func TestValid(t *testing.T) {
 	}
 }
 
+func TestIsFreeForm(t *testing.T) {
+	nested := func(n int) string { return strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) }
+	for text, want := range map[string]bool{
+		`{}`: true, ` {"a" : [1, "\ud83c\udfe1 \\ud83d \\u0000"], "a":2} `: true, nested(64): true,
+		`{"a":-1.7976931348623157e308,"b":9007199254740993,"c":1e-400,"d":0e999}`: true,
+
+		``: false, ` `: false, `[]`: false, `"x"`: false, `7`: false, `null`: false, `{`: false, `{}{}`: false, nested(65): false,
+		`{"a":"\ud83d"}`: false, `{"\udc00":1}`: false, `{"a":[{"b":"\u0000"}]}`: false, "{\"a\":\"\xff\"}": false,
+		`{"a":1e400}`: false, `{"a":[-1e309]}`: false, `{"a":1` + strings.Repeat("0", 400) + `}`: false,
+	} {
+		if got := IsFreeForm([]byte(text)); got != want {
+			t.Errorf("%.60q: %t, want %t", text, got, want)
+		}
+	}
+}
+
 func TestObject(t *testing.T) {
 	for _, text := range []string{``, `[]`, `"x"`, `7`, `null`, `true`, `{`} {
 		if _, ok := Object([]byte(text)); ok {

@@ -1,32 +1,54 @@
 package jsonbody
 
-import "unicode/utf8"
+import (
+	"strconv"
+	"unicode/utf8"
+)
 
 // MaxDepth bounds the nesting of objects and arrays. Bodies of the contract have
 // a depth of 2.
 const MaxDepth = 16
 
+// maxFreeFormDepth is MaxDepth of an object that its sender fills as they like.
+const maxFreeFormDepth = 64
+
 // Valid reports whether b is one JSON text (RFC 8259) in UTF-8, at most MaxDepth
 // deep, whose strings any store can hold: they contain no NUL and no half of a
 // surrogate pair, escaped or not. It allocates nothing.
 func Valid(b []byte) bool {
-	if !utf8.Valid(b) {
-		return false
-	}
-	s := scanner{b: b}
+	s := scanner{b: b, most: MaxDepth}
+	return s.whole()
+}
+
+// IsFreeForm reports whether b is an object that may be handed to others as it is: any
+// reader of JSON can read it. It is Valid but for its depth, which may be 64, and has no
+// number beyond the range of a float64, which many readers refuse.
+func IsFreeForm(b []byte) bool {
+	s := scanner{b: b, most: maxFreeFormDepth, inRange: true}
 	s.space()
-	if !s.value(0) {
-		return false
-	}
-	s.space()
-	return s.at == len(b)
+	return s.peek() == '{' && s.whole()
 }
 
 // scanner walks over b. Each method reads one element at s.at, moves past it,
 // and reports whether it was there.
 type scanner struct {
-	b  []byte
-	at int
+	b       []byte
+	at      int
+	most    int  // depth
+	inRange bool // numbers must fit a float64
+}
+
+// whole reads one value that ends where s.b does.
+func (s *scanner) whole() bool {
+	if !utf8.Valid(s.b) {
+		return false
+	}
+	s.space()
+	if !s.value(0) {
+		return false
+	}
+	s.space()
+	return s.at == len(s.b)
 }
 
 // peek returns the byte at s.at, 0 at the end. No element contains a 0.
@@ -59,9 +81,9 @@ func (s *scanner) space() {
 func (s *scanner) value(depth int) bool {
 	switch s.peek() {
 	case '{':
-		return depth < MaxDepth && s.list('}', depth, true)
+		return depth < s.most && s.list('}', depth, true)
 	case '[':
-		return depth < MaxDepth && s.list(']', depth, false)
+		return depth < s.most && s.list(']', depth, false)
 	case '"':
 		return s.text()
 	case 't':
@@ -116,6 +138,18 @@ func (s *scanner) word(w string) bool {
 }
 
 func (s *scanner) number() bool {
+	from := s.at
+	if !s.digitsAndExponent() {
+		return false
+	}
+	if !s.inRange {
+		return true
+	}
+	_, err := strconv.ParseFloat(string(s.b[from:s.at]), 64)
+	return err == nil
+}
+
+func (s *scanner) digitsAndExponent() bool {
 	s.accept('-')
 	if !s.accept('0') && !s.digits() {
 		return false

@@ -210,14 +210,12 @@ func (v *Validator) Object(field string, value json.RawMessage) json.RawMessage 
 		v.Fail(field, "required", field+" must be an object")
 		return nil
 	}
-	if value[0] != '{' {
-		v.Fail(field, "invalid", field+" must be an object")
+	if _, err := valid.Object(field, value); err != nil {
+		v.Fail(field, "invalid", field+" must be an object without NUL characters, halves of surrogate pairs and numbers that no float64 holds")
 		return nil
 	}
 	var b bytes.Buffer
-	if err := json.Compact(&b, value); err != nil {
-		v.Fail(field, "invalid", field+" must be an object")
-	}
+	_ = json.Compact(&b, value) // is JSON
 	if b.Len() > maxTriggerData {
 		v.Fail(field, "too_long", fmt.Sprintf("%s holds at most %d bytes", field, maxTriggerData))
 	}
