@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -128,7 +127,9 @@ func everyOperation(t *testing.T, target contract.Target) {
 			send(t, o.method, o.path, "", o.body, http.StatusUnauthorized)
 			send(t, o.method, o.path, lacking, o.body, http.StatusForbidden)
 			send(t, o.method, o.path, good, strings.Repeat(" ", 64<<10+1), http.StatusRequestEntityTooLarge)
-			cutShort(t, target, o.method, o.path, good)
+			begin := o.method + " " + o.path + " HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer " + good + "\r\n"
+			sendRaw(t, target, begin+"Content-Length: 100\r\n\r\n{", http.StatusRequestTimeout)
+			sendRaw(t, target, begin+"Transfer-Encoding: chunked\r\n\r\nno chunk\r\n", http.StatusBadRequest)
 			once := target.Fixture.Key(t, account, small)
 			send(t, "GET", "/api/v2/public/agents/me", once, "", http.StatusOK)
 			send(t, o.method, o.path, once, o.body, http.StatusTooManyRequests)
@@ -143,8 +144,8 @@ func everyOperation(t *testing.T, target contract.Target) {
 	}
 }
 
-// cutShort sends a body that ends before its time.
-func cutShort(t *testing.T, target contract.Target, method, path, token string) {
+// sendRaw sends the text of a request, which net/http would not send, and nothing behind it.
+func sendRaw(t *testing.T, target contract.Target, text string, want int) {
 	t.Helper()
 	probe, err := http.NewRequestWithContext(t.Context(), "GET", "/docs", nil)
 	if err != nil {
@@ -163,10 +164,14 @@ func cutShort(t *testing.T, target contract.Target, method, path, token string) 
 	if err := conn.SetDeadline(time.Now().Add(5 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer %s\r\nContent-Length: 100\r\n\r\n{", method, path, token)
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
 	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
+	method, path, _ := strings.Cut(text, " ")
+	path, _, _ = strings.Cut(path, " ")
 	req := &http.Request{Method: method, URL: &url.URL{Path: path}, Header: http.Header{}}
 	answer, err := http.ReadResponse(bufio.NewReader(conn), req)
 	if err != nil {
@@ -178,8 +183,8 @@ func cutShort(t *testing.T, target contract.Target, method, path, token string) 
 		t.Fatal(err)
 	}
 	target.Observe(t, contract.Exchange{Case: t.Name(), Request: req.WithContext(context.Background()), Response: answer, ResponseBody: got})
-	if answer.StatusCode != http.StatusRequestTimeout {
-		t.Errorf("%s %s, cut short: %d: %s", method, path, answer.StatusCode, got)
+	if answer.StatusCode != want {
+		t.Errorf("%s %s: %d, want %d: %s", method, path, answer.StatusCode, want, got)
 	}
 }
 

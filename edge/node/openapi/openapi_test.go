@@ -395,8 +395,7 @@ func TestRefusalsOfTheDocument(t *testing.T) {
 			}
 		}
 	}
-	// A path or a method that the document does not have, and what is no HTTP.
-	shown["400 malformed_request "] = true
+	// A path or a method that the document does not have.
 	shown["403 cors_not_allowed keys_do_not_belong_in_browsers"] = true
 	shown["404 not_found "], shown["405 method_not_allowed "] = true, true
 	for _, r := range answer.Refusals() {
