@@ -81,7 +81,7 @@ func (c *conformance) check(t testing.TB, req *http.Request, sent []byte, resp *
 	what := fmt.Sprintf("%s %s -> %d", req.Method, req.URL.RequestURI(), resp.StatusCode)
 	operation := c.operation(req.Method, req.URL.EscapedPath())
 	if operation == nil {
-		c.checkUnnamed(t, what, resp, got)
+		c.checkUnnamed(t, what, req.URL.EscapedPath(), resp, got)
 		return
 	}
 	if err := operation.CheckResponse(resp.StatusCode, resp.Header, got); err != nil {
@@ -148,8 +148,9 @@ func exemplified(o *openapitest.Operation, status int, got []byte) bool {
 }
 
 // checkUnnamed is for paths and methods that the document does not have: it says
-// in its description how they are answered.
-func (c *conformance) checkUnnamed(t testing.TB, what string, resp *http.Response, got []byte) {
+// in its description how they are answered. A path without its {id} counts as named.
+func (c *conformance) checkUnnamed(t testing.TB, what, path string, resp *http.Response, got []byte) {
+	t.Helper()
 	allowed := map[int][]string{
 		401: {"unauthorized"},
 		403: {"forbidden", "too_many_failed_attempts", "cors_not_allowed"},
@@ -169,7 +170,46 @@ func (c *conformance) checkUnnamed(t testing.TB, what string, resp *http.Respons
 	if codes, ok := allowed[resp.StatusCode]; !ok || len(got) > 0 && !slices.Contains(codes, body.Error) {
 		t.Errorf("%s: not an answer to a path or method that the document does not name: %s", what, got)
 	}
+	named := slices.ContainsFunc(c.document.Operations, func(o *openapitest.Operation) bool { return c.operation(o.Method, path) != nil })
+	if resp.StatusCode == 404 && named || resp.StatusCode == 405 && !named {
+		t.Errorf("%s: 404 is for paths that the document does not name, 405 for those that it does", what)
+	}
 	if resp.StatusCode == 405 && resp.Header.Get("Allow") == "" {
 		t.Errorf("%s: no Allow", what)
+	}
+}
+
+// noted counts the errors of a test within a test.
+type noted struct {
+	testing.TB
+	errors int
+}
+
+func (n *noted) Helper()               {}
+func (n *noted) Errorf(string, ...any) { n.errors++ }
+
+// TestUnnamed expects 404 only where the document has no such path, and 405 only where it
+// has, as it does where only the id is missing.
+func TestUnnamed(t *testing.T) {
+	c := newConformance(t)
+	for _, tt := range []struct {
+		method, path string
+		status       int
+	}{
+		{"GET", "nothing", 404}, {"GET", "agents/me/", 404}, {"DELETE", "webhooks//", 404}, {"GET", "webhooks/a/b", 404},
+		{"POST", "agents/me", 405}, {"GET", "webhooks/whs_1", 405}, {"GET", "webhooks", 405}, {"POST", "webhooks/", 405},
+	} {
+		for _, status := range []int{404, 405} {
+			req, err := http.NewRequestWithContext(t.Context(), tt.method, "/api/v2/public/"+tt.path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body := map[int]string{404: `{"error":"not_found"}`, 405: `{"error":"method_not_allowed"}`}[status]
+			n := &noted{TB: t}
+			c.check(n, req, nil, &http.Response{StatusCode: status, Header: http.Header{"Allow": {"GET"}}}, []byte(body))
+			if good := status == tt.status; good != (n.errors == 0) {
+				t.Errorf("%s %s answered %d: %d errors", tt.method, tt.path, status, n.errors)
+			}
+		}
 	}
 }

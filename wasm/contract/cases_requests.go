@@ -26,7 +26,8 @@ func requests() []Case {
 	for _, c := range []struct{ method, path, allow string }{
 		{"POST", "agents/me", "GET"}, {"PUT", "agents/me", "GET"}, {"DELETE", "coaching/insights", "GET"},
 		{"PATCH", "sentinels/firings", "GET"}, {"GET", "webhooks/subscribe", "POST"}, {"DELETE", "webhooks/subscribe", "POST"},
-		{"GET", "webhooks/whs_01h455vb4pex5vsknk084sn02q", "DELETE"}, {"GET", "leads", "POST"}, {"OPTIONS", "leads", "POST"},
+		{"GET", "webhooks/whs_01h455vb4pex5vsknk084sn02q", "DELETE"}, {"GET", "webhooks", "DELETE"}, {"POST", "webhooks/", "DELETE"},
+		{"GET", "leads", "POST"}, {"OPTIONS", "leads", "POST"},
 		{"BREW", "leads", "POST"},
 	} {
 		cases = append(cases, rule("method/"+c.method+" "+c.path, Step{
