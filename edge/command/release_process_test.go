@@ -5,13 +5,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"partneredge/store/durable"
 )
 
 // TestReleasesReachProcesses: what is pushed to the origin's registry, and what is
-// pulled to it from a layout, comes to run in a node that is a process of its own,
-// and runs after it was killed, with the origin away.
+// pulled to it from a layout, comes to run in a node that is a process of its own.
+// What a rollback brings back runs after it was killed, with the origin away.
 func TestReleasesReachProcesses(t *testing.T) {
 	t.Parallel()
 	modules, _ := testFiles.get(t)
@@ -54,25 +52,38 @@ func TestReleasesReachProcesses(t *testing.T) {
 			t.Errorf("with release %s: %d", version, status)
 		}
 	}
-	for _, version := range []string{"1.0.0", "1.1.0"} {
+	rollout := func(version string) {
+		t.Helper()
 		if said := command("rollout", version, "--stages", "100", "--pause", "0s", "--canary", "0", "--wait", "--data", s.originDir); !strings.Contains(said, "1 of 1 nodes") {
 			t.Errorf("rollout of %s: %s", version, said)
 		}
 		runs(version)
 	}
+	// restart kills both, and starts the node alone, which then runs what state and version say.
+	restart := func(state, version string) {
+		t.Helper()
+		n.process.kill()
+		s.origin.kill()
+		n.start("--release-keys", public)
+		if status := n.get(key); status != http.StatusOK {
+			t.Errorf("after a restart without the origin: %d", status)
+		}
+		if share := n.metric(`edge_node_release\{digest="[^"]*",state="` + state + `",version="` + version + `"\}`); share != 1 {
+			t.Errorf("after a restart without the origin %v of the requests go to %s", share, version)
+		}
+	}
+	rollout("1.0.0")
+	command("rollback", "--wait", "--data", s.originDir)
+	runs("")
+	restart("own_modules", "")
+	s.startOrigin()
+	runs("")
+
+	rollout("1.0.0")
+	rollout("1.1.0")
 	command("rollback", "--wait", "--data", s.originDir)
 	runs("1.0.0")
-
-	n.process.kill()
-	s.origin.kill()
-	n.start("--release-keys", public)
-	if status := n.get(key); status != http.StatusOK {
-		t.Errorf("after a restart without the origin: %d", status)
-	}
-	var kept struct{ Version string }
-	if err := durable.ReadJSON(filepath.Join(n.dir, "release.json"), &kept); err != nil || kept.Version != "1.0.0" {
-		t.Errorf("the node keeps release %s, %v", kept.Version, err)
-	}
+	restart("serving", "1.0.0")
 	s.startOrigin()
 	runs("1.0.0")
 }

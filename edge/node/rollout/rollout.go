@@ -106,8 +106,9 @@ type Controller struct {
 	settling   sync.WaitGroup // goroutines that settle the runtime after modules were opened
 }
 
-// Open opens the release that ran last. If it cannot run, the one before it does,
-// else the modules of the node's own disk. Run begins to obey orders.
+// Open opens what ran last: a release, or the modules of the node's own disk. If a
+// release cannot run, the one before it does, else the modules of the node's own
+// disk. Run begins to obey orders.
 func Open(ctx context.Context, cfg Config) (*Controller, error) {
 	store, err := openStore(cfg)
 	if err != nil {
@@ -148,7 +149,7 @@ func openFirst(ctx context.Context, cfg Config, store *releaseStore, loader *loa
 	}
 	for _, digest := range []string{store.kept.Digest, store.kept.Before} {
 		if digest == "" {
-			continue
+			break // the modules of the node's own disk ran, and what ran before them may have been rolled back
 		}
 		d, err := open(digest)
 		if err == nil {

@@ -30,6 +30,7 @@ type releaseStore struct {
 // keptRelease is the content of DATA/release.json, which says what the node runs
 // after a restart.
 type keptRelease struct {
+	// Digest is empty for the modules of the node's own disk, and so is Before.
 	Digest  string `json:"digest"`
 	Version string `json:"version"`
 	Before  string `json:"before"` // digest of the release that ran before
