@@ -39,7 +39,11 @@ type upstream struct {
 func startUpstreams(dir string, list []Upstream) (*upstreams, error) {
 	all := new(upstreams)
 	for i, one := range list {
-		u, err := startUpstream(dir, one, netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}))
+		at := netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)})
+		if same := all.ofHost(one.host()); same != nil {
+			at = same.at.Addr() // a server that listens at several ports
+		}
+		u, err := startUpstream(dir, one, at)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("starting the upstream %s: %w", one.Address, err), all.close())
 		}
@@ -133,17 +137,30 @@ func (a *upstreams) use(list []Upstream) error {
 	return nil
 }
 
-// lookUp is a host.Config.LookUp.
-func (a *upstreams) lookUp(_ context.Context, name string) (addrs []netip.Addr, err error) {
+// host returns the host of the upstream's address, "" if that has none.
+func (u *Upstream) host() string {
+	host, _, _ := net.SplitHostPort(u.Address)
+	return host
+}
+
+// ofHost returns one of the upstreams that stand for a host, nil if none does. Those at its
+// other ports have the same address.
+func (a *upstreams) ofHost(name string) *upstream {
 	for _, u := range a.servers {
-		if host, _, _ := net.SplitHostPort(u.Address); strings.EqualFold(host, name) {
-			addrs = append(addrs, u.at.Addr())
+		if strings.EqualFold(u.host(), name) {
+			return u
 		}
 	}
-	if len(addrs) == 0 {
+	return nil
+}
+
+// lookUp is a host.Config.LookUp.
+func (a *upstreams) lookUp(_ context.Context, name string) ([]netip.Addr, error) {
+	u := a.ofHost(name)
+	if u == nil {
 		return nil, fmt.Errorf("looking up %s: no upstream of cases.json stands for it", name)
 	}
-	return addrs, nil
+	return []netip.Addr{u.at.Addr()}, nil
 }
 
 func (a *upstreams) find(addr netip.AddrPort) *upstream {
