@@ -235,12 +235,15 @@ func giveToOrigin(ctx context.Context, c *invocation, from oras.ReadOnlyGraphTar
 	if err != nil {
 		return err
 	}
-	root, err := release.Copy(ctx, from, to, digest, func(total int64) func(int64) {
+	root, leftOut, err := release.Copy(ctx, from, to, digest, func(total int64) func(int64) {
 		bar := output.NewBar(c.stderr, total, progressbar.OptionSetDescription("copying"), progressbar.OptionShowBytes(true))
 		return func(part int64) { _ = bar.Add64(part) } // it is only a picture
 	})
 	if err != nil {
 		return releaseHint(err)
+	}
+	if leftOut > 0 {
+		fmt.Fprintf(c.stderr, "signatures left out: %d, which do not name this release or are more than the origin keeps\n", leftOut)
 	}
 	raw, made, err := call[adminapi.Release](ctx, c.admin, http.MethodPost, "/releases", adminapi.NewRelease{Digest: &digest})
 	if err != nil {

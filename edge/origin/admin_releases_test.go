@@ -168,6 +168,92 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
+// attach attaches a text to the release of a descriptor as a signature.
+func attach(t *testing.T, to oras.Target, subject ocispec.Descriptor, text []byte) error {
+	t.Helper()
+	layer := content.NewDescriptorFromBytes(release.SignatureType, text)
+	if err := to.Push(t.Context(), layer, bytes.NewReader(text)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := oras.PackManifest(t.Context(), to, oras.PackManifestVersion1_1, release.SignatureType,
+		oras.PackManifestOptions{Subject: &subject, Layers: []ocispec.Descriptor{layer}})
+	return err
+}
+
+// foreignSignature signs nothing, by a key that nobody trusts.
+func foreignSignature(t *testing.T, comment string) []byte {
+	t.Helper()
+	_, key, err := minisign.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return minisign.NewReader(strings.NewReader("")).SignWithComments(key, comment, "")
+}
+
+// alsoRefers answers that a manifest refers to a release, whatever it says itself.
+type alsoRefers struct {
+	*oci.Store
+	to, manifest ocispec.Descriptor
+}
+
+func (s alsoRefers) Predecessors(ctx context.Context, d ocispec.Descriptor) ([]ocispec.Descriptor, error) {
+	all, err := s.Store.Predecessors(ctx, d)
+	if d.Digest == s.to.Digest {
+		all = append(all, s.manifest)
+	}
+	return all, err
+}
+
+// TestForeignSignaturesStayBehind: a release is copied with the signatures that the origin takes,
+// whatever else others have attached to it at the source.
+func TestForeignSignaturesStayBehind(t *testing.T) {
+	t.Parallel()
+	b := newPacker(newFixture(t))
+	first, other := b.pack("1.4.0"), b.pack("1.5.0")
+	b.sign(first)
+	b.sign(other)
+	ofOther, err := b.Predecessors(t.Context(), other)
+	if err != nil || len(ofOther) != 1 {
+		t.Fatalf("the signatures of the other are %v, %v", ofOther, err)
+	}
+	wrongSize := first
+	wrongSize.Size++
+	for _, tt := range []struct {
+		subject ocispec.Descriptor
+		text    []byte
+	}{
+		{first, []byte("no signature")},
+		{first, foreignSignature(t, "timestamp:1790000000\tfile:manifest.json\thashed")},
+		{first, foreignSignature(t, "partneredge release 1.4.0 "+string(other.Digest))},
+		{wrongSize, foreignSignature(t, "partneredge release 1.4.0 "+string(first.Digest))},
+	} {
+		if err := attach(t, b.Store, tt.subject, tt.text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range release.MaxSignatures {
+		if err := attach(t, b.Store, other, foreignSignature(t, "partneredge release 1.5.0 "+string(other.Digest))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for d, want := range map[*ocispec.Descriptor]struct{ leftOut, signatures int }{&first: {5, 1}, &other: {1, release.MaxSignatures}} {
+		repository := b.repository(b.Token())
+		_, n, err := release.Copy(t.Context(), alsoRefers{b.Store, first, ofOther[0]}, repository, string(d.Digest), func(int64) func(int64) { return func(int64) {} })
+		if err != nil || n != want.leftOut {
+			t.Errorf("%d were left out, not %d, %v", n, want.leftOut, err)
+			continue
+		}
+		var came []ocispec.Descriptor
+		if err := repository.Referrers(t.Context(), *d, "", func(some []ocispec.Descriptor) error { came = append(came, some...); return nil }); err != nil || len(came) != want.signatures {
+			t.Errorf("%d signatures came along, not %d, %v", len(came), want.signatures, err)
+		}
+	}
+	policy := release.Policy{Keys: []minisign.PublicKey{b.public}, Min: "1.0.0"}
+	if _, err := release.Open(t.Context(), registry.Source(b.config.DB), string(first.Digest), policy); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestForeignSignaturesHideNone: whoever may push signatures adds as many as the registry takes,
 // and the one that a trusted key made before is still found.
 func TestForeignSignaturesHideNone(t *testing.T) {
@@ -177,22 +263,8 @@ func TestForeignSignaturesHideNone(t *testing.T) {
 	}
 	b, d, policy := pushSigned(t)
 	repository := b.repository(b.Token())
-	attach := func(text []byte) error {
-		layer := content.NewDescriptorFromBytes(release.SignatureType, text)
-		if err := repository.Push(t.Context(), layer, bytes.NewReader(text)); err != nil {
-			t.Fatal(err)
-		}
-		_, err := oras.PackManifest(t.Context(), repository, oras.PackManifestVersion1_1, release.SignatureType,
-			oras.PackManifestOptions{Subject: &d, Layers: []ocispec.Descriptor{layer}})
-		return err
-	}
-	foreign := func(comment string) []byte {
-		_, key, err := minisign.GenerateKey(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return minisign.NewReader(strings.NewReader("")).SignWithComments(key, comment, "")
-	}
+	attach := func(text []byte) error { return attach(t, repository, d, text) }
+	foreign := func(comment string) []byte { return foreignSignature(t, comment) }
 	for text, want := range map[string]string{
 		"no signature": "the signature cannot be read",
 		string(foreign("partneredge release 1.4.0 sha256:" + strings.Repeat("0", 64))): "does not name release " + string(d.Digest),

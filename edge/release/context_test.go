@@ -63,7 +63,7 @@ func TestContextsReachTheSource(t *testing.T) {
 		"Outline": func() error { _, err := Outline(ctx, OCI(s), name); return err },
 		"Sign":    func() error { _, err := Sign(ctx, s, name, key.private); return err },
 		"Copy": func() error {
-			_, err := Copy(ctx, s, memory.New(), name, func(int64) func(int64) { return func(int64) {} })
+			_, _, err := Copy(ctx, s, memory.New(), name, func(int64) func(int64) { return func(int64) {} })
 			return err
 		},
 	} {
