@@ -127,9 +127,8 @@ func (m *Module) logRefused(logged *atomic.Uint64, bit uint64, message string, o
 // Close frees the module, once the calls under way have ended. It may be called
 // twice.
 func (m *Module) Close(ctx context.Context) {
-	m.runtime.mu.Lock()
-	delete(m.runtime.modules, m)
-	m.runtime.mu.Unlock()
+	m.pool.close() // waits for the calls under way, for remove to keep what they count
+	m.runtime.remove(m)
 	m.close(ctx)
 }
 

@@ -90,9 +90,10 @@ type Runtime struct {
 	checkDial func(netip.AddrPort) error
 	redirect  func(netip.AddrPort) netip.AddrPort
 
-	mu      sync.Mutex
-	modules map[*Module]struct{}
-	closed  bool
+	mu           sync.Mutex
+	modules      map[*Module]struct{}
+	closedCounts map[ModuleID]Stats // of closed modules, by ids of open ones
+	closed       bool
 
 	ended    chan struct{} // closed by Close
 	trimming sync.WaitGroup
@@ -115,6 +116,8 @@ func New(ctx context.Context, config Config) (*Runtime, error) {
 		redirect:  config.Redirect,
 		modules:   map[*Module]struct{}{},
 		ended:     make(chan struct{}),
+
+		closedCounts: map[ModuleID]Stats{},
 	}
 	if r.clock == nil {
 		r.clock = time.Now

@@ -20,6 +20,29 @@ type Stats struct {
 	Image     int // bytes of the image
 }
 
+// add adds other's numbers to those of s.
+func (s *Stats) add(other Stats) {
+	s.Calls += other.Calls
+	s.Created += other.Created
+	s.Discarded += other.Discarded
+	s.Restored += other.Restored
+	s.Sandboxes += other.Sandboxes
+	s.Idle += other.Idle
+	s.Waiting += other.Waiting
+	s.Image += other.Image
+	if s.Failed == nil {
+		s.Failed = map[Reason]uint64{}
+	}
+	for reason, n := range other.Failed {
+		s.Failed[reason] += n
+	}
+}
+
+// ModuleID is what modules have in common that were opened from the same file.
+type ModuleID struct{ Name, Digest string }
+
+func (m *Module) id() ModuleID { return ModuleID{m.manifest.Name, m.digest} }
+
 type counts struct {
 	calls, created, discarded, restored atomic.Uint64
 
@@ -60,4 +83,48 @@ func (r *Runtime) Stats() map[*Module]Stats {
 		all[m] = m.Stats()
 	}
 	return all
+}
+
+// Totals returns the sums of the numbers of the open modules of each id. What has been counted
+// since one of an id was opened includes those that were closed meanwhile, so that it does not
+// fall when one of several is closed; a call that ends just as its module is closed may be
+// missing. With the last of them, the id goes.
+func (r *Runtime) Totals() map[ModuleID]Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make(map[ModuleID]Stats, len(r.modules))
+	for m := range r.modules {
+		id := m.id()
+		sum, known := all[id]
+		if !known {
+			sum.add(r.closedCounts[id])
+		}
+		sum.add(m.Stats())
+		all[id] = sum
+	}
+	return all
+}
+
+// remove takes a module whose calls have ended from the open ones, and keeps what it has
+// counted for as long as others of its id are open.
+func (r *Runtime) remove(m *Module) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, open := r.modules[m]; !open {
+		return
+	}
+	delete(r.modules, m)
+	id := m.id()
+	for other := range r.modules {
+		if other.id() != id {
+			continue
+		}
+		var sum Stats
+		sum.add(r.closedCounts[id])
+		sum.add(m.Stats())
+		sum.Image = 0
+		r.closedCounts[id] = sum
+		return
+	}
+	delete(r.closedCounts, id)
 }

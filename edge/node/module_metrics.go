@@ -6,7 +6,8 @@ import (
 	"partneredge/host"
 )
 
-// moduleMetrics collects the numbers of the opened modules.
+// moduleMetrics collects the numbers of the open modules. Its counters do not fall when a
+// release is closed whose modules others have too: a rate would show that as a burst of calls.
 type moduleMetrics struct {
 	runtime *host.Runtime
 	metrics []moduleMetric
@@ -46,25 +47,13 @@ func (m *moduleMetrics) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. Modules of two releases that are the
 // same are counted as one.
 func (m *moduleMetrics) Collect(ch chan<- prometheus.Metric) {
-	type labels struct{ module, digest string }
-	same := map[labels][]host.Stats{}
-	for module, stats := range m.runtime.Stats() {
-		l := labels{module.Manifest().Name, module.Digest()[:12]}
-		same[l] = append(same[l], stats)
-	}
-	for l, all := range same {
-		sum := func(value func(host.Stats) float64) (sum float64) {
-			for _, stats := range all {
-				sum += value(stats)
-			}
-			return sum
-		}
+	for id, stats := range m.runtime.Totals() {
+		digest := id.Digest[:12]
 		for _, metric := range m.metrics {
-			ch <- prometheus.MustNewConstMetric(metric.desc, metric.kind, sum(metric.value), l.module, l.digest)
+			ch <- prometheus.MustNewConstMetric(metric.desc, metric.kind, metric.value(stats), id.Name, digest)
 		}
 		for _, reason := range host.Reasons() { // also at 0: a rate needs what was before the first
-			failed := sum(func(s host.Stats) float64 { return float64(s.Failed[reason]) })
-			ch <- prometheus.MustNewConstMetric(m.failed, prometheus.CounterValue, failed, l.module, l.digest, string(reason))
+			ch <- prometheus.MustNewConstMetric(m.failed, prometheus.CounterValue, float64(stats.Failed[reason]), id.Name, digest, string(reason))
 		}
 	}
 }
