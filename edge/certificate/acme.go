@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"slices"
@@ -28,19 +29,26 @@ type ACMEConfig struct {
 	// Email is the address that the authority notifies of expiring certificates.
 	// Default: none.
 	Email string
+	// Log gets a warning a minute for each host that has no certificate or whose
+	// certificate is not renewed in time, with the reason. Default: nothing is logged.
+	Log *slog.Logger
 }
 
 // ACME returns the configuration of HTTPS with certificates from an ACME authority.
-// A certificate is requested when a connection first names its host, kept, and
-// renewed 30 days before it expires. The authority verifies the name over this
-// listener itself (TLS-ALPN-01, RFC 8737), which it must reach at port 443 of
-// each host. A handshake waits for a certificate as long as its context lasts; the
-// request goes on without it.
+// A certificate is requested when a connection first names its host, kept, and renewed
+// when a third of its time is left, 30 days at most. The authority verifies the name over
+// this listener itself (TLS-ALPN-01, RFC 8737), which it must reach at port 443 of each
+// host. A handshake waits for a certificate as long as its context lasts; the
+// request goes on without it, so its failure is logged.
 func ACME(c ACMEConfig) (*tls.Config, error) {
 	if len(c.Hosts) == 0 || c.Dir == "" {
 		return nil, errors.New("ACME: Hosts and Dir are required")
 	}
-	client := &acme.Client{DirectoryURL: c.URL}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	from := &transport{base: http.DefaultTransport}
+	client := &acme.Client{DirectoryURL: c.URL, HTTPClient: &http.Client{Transport: from}}
 	if c.URL == "" {
 		client.DirectoryURL = autocert.DefaultACMEDirectory
 	}
@@ -53,9 +61,9 @@ func ACME(c ACMEConfig) (*tls.Config, error) {
 		if !roots.AppendCertsFromPEM(pem) {
 			return nil, fmt.Errorf("ACME: read its authority: no certificate in %s", c.CA)
 		}
-		transport := http.DefaultTransport.(*http.Transport).Clone()
-		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
-		client.HTTPClient = &http.Client{Transport: transport}
+		base := http.DefaultTransport.(*http.Transport).Clone()
+		base.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+		from.base = base
 	}
 	// A folder that cannot be created is reported now, not at the first connection.
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
@@ -68,7 +76,7 @@ func ACME(c ACMEConfig) (*tls.Config, error) {
 		Client:     client,
 		Email:      c.Email,
 	}
-	get, err := awaited(manager.GetCertificate, c.Hosts)
+	get, err := awaited(manager.GetCertificate, c.Hosts, from.warnings(c.Log))
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +90,9 @@ func ACME(c ACMEConfig) (*tls.Config, error) {
 // goes on in a goroutine of its own then, of which there is one for each host. All ask
 // for an ECDSA certificate, which every client of TLS 1.3 takes. autocert orders an RSA one
 // for a client that names no suite of TLS 1.2, and others would wait meanwhile for the
-// certificate that it holds.
-func awaited(get Get, hosts []string) (Get, error) {
+// certificate that it holds. warn gets what get returned, also when no handshake waits for
+// it any more, and no host but those of hosts.
+func awaited(get Get, hosts []string, warn func(host string, served *tls.Certificate, err error)) (Get, error) {
 	turns := make(map[string]chan struct{}, len(hosts))
 	for _, host := range hosts {
 		name, err := idna.Lookup.ToASCII(host)
@@ -112,6 +121,7 @@ func awaited(get Get, hosts []string) (Get, error) {
 			go func() {
 				defer func() { <-turn }()
 				served, err := get(ecdsa)
+				warn(name, served, err)
 				done <- result{served, err}
 			}()
 		case <-hello.Context().Done():

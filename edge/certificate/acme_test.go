@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -185,6 +186,131 @@ func TestHandshakesLeaveTheAuthority(t *testing.T) {
 	}
 	if n := asked.Load(); n != 1 {
 		t.Errorf("the authority was asked %d times", n)
+	}
+}
+
+// lines is a log for tests: each line that is written can be received once.
+type lines chan string
+
+// Write implements io.Writer.
+func (l lines) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
+}
+
+func (l lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// next returns the next line.
+func (l lines) next(t *testing.T) string {
+	t.Helper()
+	select {
+	case line := <-l:
+		return line
+	case <-time.After(time.Minute):
+		t.Fatal("nothing is logged")
+		return ""
+	}
+}
+
+// handshake returns how a handshake of a client that asks config for host ends, which ctx
+// ends at the server.
+func handshake(t *testing.T, ctx context.Context, config *tls.Config, host string) error {
+	t.Helper()
+	client, server := net.Pipe()
+	t.Cleanup(func() { _ = client.Close() })
+	go func() {
+		_ = tls.Client(client, &tls.Config{ServerName: host, InsecureSkipVerify: true}).HandshakeContext(t.Context())
+	}()
+	return tls.Server(server, config).HandshakeContext(ctx)
+}
+
+// TestNoCertificateIsLogged: the reason is logged also when the authority answers after the
+// handshake, once a minute however many handshakes there are.
+func TestNoCertificateIsLogged(t *testing.T) {
+	asks, answers := make(chan struct{}, 1), make(chan struct{})
+	authority := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asks <- struct{}{}
+		<-answers
+		http.Error(w, "too many certificates", http.StatusForbidden)
+	}))
+	defer authority.Close()
+	log := make(lines, 9)
+	config, err := ACME(ACMEConfig{Hosts: []string{"eu.example.com"}, Dir: t.TempDir(), URL: authority.URL, Log: log.logger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-asks
+		cancel()
+	}()
+	if err := handshake(t, ctx, config, "eu.example.com"); !errors.Is(err, context.Canceled) {
+		t.Fatalf("the handshake ends with %v", err)
+	}
+	close(answers)
+	line := log.next(t)
+	for _, part := range []string{"level=WARN", "host=eu.example.com", "too many certificates"} {
+		if !strings.Contains(line, part) {
+			t.Errorf("the line lacks %q: %s", part, line)
+		}
+	}
+	for range 2 {
+		if handshake(t, t.Context(), config, "eu.example.com") == nil {
+			t.Error("a certificate came from nowhere")
+		}
+	}
+	if len(log) > 0 {
+		t.Errorf("logged again: %s", <-log)
+	}
+}
+
+// TestNameThatCannotBeVerifiedIsLogged: the authority itself says why, in an answer that is a
+// success of HTTP.
+func TestNameThatCannotBeVerifiedIsLogged(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close()
+	directory, caFile, _ := authority(t, closed.Addr().(*net.TCPAddr).Port)
+	log := make(lines, 9)
+	config, err := ACME(ACMEConfig{Hosts: []string{"eu.example.com"}, Dir: t.TempDir(), URL: directory, CA: caFile, Log: log.logger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if handshake(t, t.Context(), config, "eu.example.com") == nil {
+		t.Error("a certificate for a name that the authority cannot reach")
+	}
+	if line := log.next(t); !strings.Contains(line, "Failed to connect to 127.0.0.1") {
+		t.Errorf("the line does not say why: %s", line)
+	}
+}
+
+// TestLateRenewalIsLogged: a certificate whose time to be renewed is past is served, and a
+// warning says so. One with more time is served silently.
+func TestLateRenewalIsLogged(t *testing.T) {
+	authority := httptest.NewServer(http.NotFoundHandler())
+	defer authority.Close()
+	const late, early = "eu.example.com", "us.example.com"
+	log := make(lines, 9)
+	c := ACMEConfig{Hosts: []string{late, early}, Dir: t.TempDir(), URL: authority.URL, Log: log.logger()}
+	for host, left := range map[string]time.Duration{late: 10 * time.Minute, early: time.Hour} {
+		cert, key := certificatetest.PairUntil(t, 1, host, time.Now().Add(left))
+		if err := os.WriteFile(filepath.Join(c.Dir, host), append(key, cert...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config, err := ACME(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{early, late} {
+		if err := handshake(t, t.Context(), config, host); err != nil {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	if line := log.next(t); !strings.Contains(line, "the certificate is not renewed by ACME") || !strings.Contains(line, "host="+late) {
+		t.Errorf("logged: %s", line)
 	}
 }
 

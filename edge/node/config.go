@@ -80,8 +80,8 @@ type Config struct {
 	// (TLS 1.3) with HTTP/2. When they change, new connections get the new
 	// certificate. Default: plain HTTP.
 	TLSCert, TLSKey string
-	// ACME, in place of files, gets certificates from an authority. Default: no
-	// hosts, none.
+	// ACME, in place of files, gets certificates from an authority. Its Log is by
+	// default the node's. Default: no hosts, none.
 	ACME certificate.ACMEConfig
 	// HandshakeTimeout, for TLS, and for a request's line and headers. Default: 5 s.
 	HandshakeTimeout time.Duration
@@ -208,6 +208,7 @@ func or[T comparable](field *T, value T) {
 func (c Config) tls(expiry *certificate.Expiry) (*tls.Config, error) {
 	switch {
 	case len(c.ACME.Hosts) > 0:
+		or(&c.ACME.Log, c.Log)
 		config, err := certificate.ACME(c.ACME)
 		if err != nil {
 			return nil, err

@@ -1,9 +1,11 @@
 package node
 
 import (
+	"bytes"
 	"crypto/tls"
 	"encoding/binary"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -90,12 +92,17 @@ func TestBodiesOverHTTP2AreBounded(t *testing.T) {
 	}
 }
 
-// TestExpiryByACME: a host that gets no certificate counts as expired, and no other name does.
+// TestExpiryByACME: a host that gets no certificate counts as expired, and the log has one line
+// about it. No other name does either.
 func TestExpiryByACME(t *testing.T) {
 	t.Parallel()
 	authority := httptest.NewServer(http.NotFoundHandler())
 	defer authority.Close()
-	c := Config{ACME: certificate.ACMEConfig{Hosts: []string{"eu.example.com"}, Dir: t.TempDir(), URL: authority.URL}}
+	var log bytes.Buffer // written before the handshake ends
+	c := Config{
+		ACME: certificate.ACMEConfig{Hosts: []string{"eu.example.com"}, Dir: t.TempDir(), URL: authority.URL},
+		Log:  slog.New(slog.NewTextHandler(&log, nil)),
+	}
 	var expiry certificate.Expiry
 	tlsConfig := must(c.tls(&expiry))(t)
 	for _, host := range []string{"", "us.example.com", "eu.example.com"} {
@@ -110,5 +117,8 @@ func TestExpiryByACME(t *testing.T) {
 		if got := expiry.Seconds(); (got > 0) != (host == "eu.example.com") {
 			t.Errorf("after %q: expires at %v", host, got)
 		}
+	}
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "host=eu.example.com") || !strings.Contains(got, "404 Not Found") {
+		t.Errorf("the log is %q, want one line with the host and the authority's answer", got)
 	}
 }

@@ -17,8 +17,14 @@ import (
 )
 
 // Pair returns a certificate of a host, a name or an IP address, and its key, in PEM.
-// The certificate is its own authority.
+// The certificate is its own authority, and expires in an hour.
 func Pair(t testing.TB, serial int64, host string) (cert, key []byte) {
+	t.Helper()
+	return PairUntil(t, serial, host, time.Now().Add(time.Hour))
+}
+
+// PairUntil is Pair with the time at which the certificate expires. It began an hour ago.
+func PairUntil(t testing.TB, serial int64, host string, until time.Time) (cert, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -26,7 +32,7 @@ func Pair(t testing.TB, serial int64, host string) (cert, key []byte) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(serial), IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: until,
 	}
 	if ip := net.ParseIP(host); ip != nil {
 		template.IPAddresses = []net.IP{ip}
