@@ -15,7 +15,8 @@ import (
 type FilesConfig struct {
 	// Cert and Key are PEM files. Required.
 	Cert, Key string
-	// Every is the least time before a new connection makes the files be read again.
+	// Every is the least time before the files are read again, for a new connection or
+	// an Expiry that watches them.
 	// Default: 1 s.
 	Every time.Duration
 	// Log gets one line for each change of the files. Default: nothing is logged.
@@ -32,7 +33,7 @@ type Files struct {
 
 	mu      sync.Mutex
 	pair    *tls.Certificate
-	current []byte // the last content of the files, valid or not
+	content []byte // the last of the files, valid or not
 	checked time.Time
 }
 
@@ -49,30 +50,33 @@ func Open(c FilesConfig) (*Files, error) {
 	}
 	f := &Files{FilesConfig: c, checked: c.Now()}
 	var err error
-	if f.pair, f.current, err = f.read(); err != nil {
+	if f.pair, f.content, err = f.read(); err != nil {
 		return nil, fmt.Errorf("read certificate: %w", err)
 	}
 	return f, nil
 }
 
 // Get implements tls.Config.GetCertificate.
-func (f *Files) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (f *Files) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) { return f.current(), nil }
+
+// current returns the certificate for a connection that is made now.
+func (f *Files) current() *tls.Certificate {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if now := f.Now(); now.Sub(f.checked).Abs() >= f.Every {
 		f.checked = now
 		f.check()
 	}
-	return f.pair, nil
+	return f.pair
 }
 
 // check reads the files again and uses them if they have changed. mu is held.
 func (f *Files) check() {
 	pair, content, err := f.read()
-	if bytes.Equal(content, f.current) {
+	if bytes.Equal(content, f.content) {
 		return
 	}
-	f.current = content
+	f.content = content
 	if err != nil {
 		f.Log.Error("the new certificate is not used, the old one stays", "cert", f.Cert, "key", f.Key, "err", err)
 		return

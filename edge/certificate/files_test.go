@@ -155,46 +155,6 @@ func TestReplacedUnderConnections(t *testing.T) {
 	<-echoes
 }
 
-// TestExpiry: the certificate that was served last counts, and no answer to a
-// challenge.
-func TestExpiry(t *testing.T) {
-	served := func(hours time.Duration) (*tls.Certificate, time.Time) {
-		at := time.Unix(1_800_000_000, 0).Add(hours * time.Hour)
-		return &tls.Certificate{Leaf: &x509.Certificate{NotAfter: at}}, at
-	}
-	var next *tls.Certificate
-	var fail error
-	e := new(Expiry)
-	get := e.Watch(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return next, fail })
-	ask := func(protos ...string) {
-		t.Helper()
-		if got, err := get(&tls.ClientHelloInfo{SupportedProtos: protos}); got != next || err != fail {
-			t.Fatalf("watched: %v, %v", got, err)
-		}
-	}
-	want := func(seconds float64) {
-		t.Helper()
-		if got := e.Seconds(); got != seconds {
-			t.Errorf("expires at %v, want %v", got, seconds)
-		}
-	}
-	want(0)
-	first, at := served(1)
-	next = first
-	ask("h2", "http/1.1")
-	want(float64(at.Unix()))
-	next, _ = served(9)
-	ask("acme-tls/1")
-	want(float64(at.Unix()))
-	next, fail = nil, os.ErrNotExist
-	ask("h2")
-	want(float64(at.Unix()))
-	next, at = served(2)
-	fail = nil
-	ask()
-	want(float64(at.Unix()))
-}
-
 // TestExpiryOfHosts: the first of several hosts' certificates counts, whichever was served last.
 func TestExpiryOfHosts(t *testing.T) {
 	until := map[string]int64{}
@@ -227,6 +187,7 @@ func TestExpiryOfHosts(t *testing.T) {
 		{"the first once more", nil, eu, nil, 3e9},
 		{"a name that is not ours, later", nil, "us.example.com", nil, 3e9},
 		{"the other, renewed", map[string]int64{other: 5e9}, other, nil, 4e9},
+		{"an answer to a challenge", map[string]int64{eu: 1e9}, eu, []string{"acme-tls/1"}, 4e9},
 	} {
 		for host, at := range step.expires {
 			if until[host] = at; at == 0 {

@@ -204,7 +204,7 @@ func or[T comparable](field *T, value T) {
 	}
 }
 
-// tls returns nil for plain HTTP. expiry notes the certificates that are served.
+// tls returns nil for plain HTTP. expiry watches the certificates.
 func (c Config) tls(expiry *certificate.Expiry) (*tls.Config, error) {
 	switch {
 	case len(c.ACME.Hosts) > 0:
@@ -222,9 +222,5 @@ func (c Config) tls(expiry *certificate.Expiry) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	get := expiry.Watch(files.Get)
-	if _, err := get(&tls.ClientHelloInfo{}); err != nil {
-		return nil, err
-	}
-	return certificate.HTTPS(get), nil
+	return certificate.HTTPS(expiry.WatchFiles(files)), nil
 }

@@ -9,8 +9,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"partneredge/edge/certificate"
 	"partneredge/edge/certificate/certificatetest"
@@ -120,5 +122,29 @@ func TestExpiryByACME(t *testing.T) {
 	}
 	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "host=eu.example.com") || !strings.Contains(got, "404 Not Found") {
 		t.Errorf("the log is %q, want one line with the host and the authority's answer", got)
+	}
+}
+
+// TestExpiryOfFiles: the time is that of the files, also before anybody connects.
+func TestExpiryOfFiles(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	c := Config{Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return now }}
+	c.TLSCert, c.TLSKey = certificatetest.Write(t, t.TempDir())
+	var expiry certificate.Expiry
+	must(c.tls(&expiry))(t)
+	cert, key := certificatetest.PairUntil(t, 2, "127.0.0.1", time.Unix(2e9, 0))
+	for file, text := range map[string][]byte{c.TLSCert: cert, c.TLSKey: key} {
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, later := range []bool{false, true} {
+		if later {
+			now = now.Add(time.Second)
+		}
+		if got := expiry.Seconds(); (got == 2e9) != later || got == 0 {
+			t.Errorf("expires at %v; a second later: %t", got, later)
+		}
 	}
 }

@@ -11,7 +11,6 @@ package origin
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -165,9 +164,7 @@ func (c Config) certificate(name, cert, key string) (certificate.Get, error) {
 	if err != nil {
 		return nil, err
 	}
-	get := expiry.Watch(files.Get)
-	_, err = get(&tls.ClientHelloInfo{})
-	return get, err
+	return expiry.WatchFiles(files), nil
 }
 
 // AdminURL returns the address of the admin API without /admin/v1, such as
