@@ -20,6 +20,7 @@ import (
 	"partneredge/edge/webhook"
 	"partneredge/edge/webhook/signature"
 	"partneredge/scripts/bench/harness"
+	"partneredge/scripts/bench/hooks"
 )
 
 const (
@@ -97,11 +98,12 @@ func (b *bench) burst(ctx context.Context, d database) error {
 		return err
 	}
 	defer end()
-	from := b.receiver.count.Load()
+	arrived, stop := b.receiver.recorded()
+	defer stop()
 	if _, err := o.fire(ctx, load{events: 20, writers: 1}); err != nil { // opens connections, prepares statements
 		return err
 	}
-	if err := b.arrived(ctx, from+20*endpoints); err != nil {
+	if err := haveCome(ctx, arrived, 20*endpoints); err != nil {
 		return err
 	}
 	if b.profile != "" {
@@ -115,15 +117,14 @@ func (b *bench) burst(ctx context.Context, d database) error {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	from = b.receiver.count.Load()
 	began, used := time.Now(), harness.OwnCPUTime()
 	events, err := o.fire(ctx, load{b.events, 64, burstWrites})
 	if err != nil {
 		return err
 	}
-	total := int64(events * endpoints)
+	total := events * endpoints
 	written := time.Since(began)
-	if err := b.arrived(ctx, from+total); err != nil {
+	if err := haveCome(ctx, arrived, 20*endpoints+total); err != nil {
 		return err
 	}
 	took := time.Since(began)
@@ -143,7 +144,7 @@ func (b *bench) targets(part string, n int) []string {
 	return all
 }
 
-// arrived waits until the receiver has counted to n.
-func (b *bench) arrived(ctx context.Context, n int64) error {
-	return harness.Poll(ctx, "the deliveries", func() (bool, error) { return b.receiver.count.Load() >= n, nil })
+// haveCome waits until n deliveries have come.
+func haveCome(ctx context.Context, arrived *hooks.Arrivals, n int) error {
+	return harness.Poll(ctx, "the deliveries", func() (bool, error) { return arrived.Count() >= n, nil })
 }

@@ -106,14 +106,13 @@ func (b *bench) steady(ctx context.Context, d database, l steadyLoad) ([]time.Du
 	defer end()
 	arrived, stop := b.receiver.recorded()
 	defer stop()
-	from := b.receiver.count.Load()
 	warm := l.perSecond // the first second opens connections and is not counted
 	total := warm + l.perSecond*int(l.length/time.Second)
 	written, err := o.pace(ctx, total, warm, l.perSecond)
 	if err != nil {
 		return nil, err
 	}
-	if err := b.arrived(ctx, from+int64(total*answering(l.targets))); err != nil {
+	if err := haveCome(ctx, arrived, total*answering(l.targets)); err != nil {
 		return nil, err
 	}
 	return arrived.Waits(written), nil
