@@ -37,7 +37,7 @@
 // The made-up keys come from a process of their own, whose garbage the node does not
 // collect. The bench fails when less than half of them are sent in time, when the node
 // judges less than half of those, and when none is refused as unknown though the origin
-// answers.
+// answers. It also fails when fewer subscribes wait for names than an origin holds.
 package main
 
 import (

@@ -17,6 +17,7 @@ import (
 	"partneredge/edge/webhook"
 	"partneredge/scripts/bench/fleet"
 	"partneredge/scripts/bench/harness"
+	"partneredge/store/ratelimit"
 )
 
 const (
@@ -24,6 +25,12 @@ const (
 	slowRounds     = 5
 	slowLookups    = 150 // of keys by the other node, in each half of a round
 	slowSettle     = 300 * time.Millisecond
+	// slowHeld is how many of them an origin holds: two whose names it looks up, and four
+	// that wait behind them. It refuses more at once.
+	slowHeld = 6
+	// slowWait is the least that a request takes that waited: a second for a place at the
+	// node, or three for its name.
+	slowWait = time.Second
 )
 
 // slowDNS subscribes endpoints whose name server never answers, with a test key and at one
@@ -66,7 +73,7 @@ func (b *bench) slowDNS(ctx context.Context) (err error) {
 			defer attack.end()
 			beside, err = lookUp(ctx, r.Region, keys[slowLookups:])
 			underWay = attack.underWay.Load()
-			return err
+			return errors.Join(err, attack.check())
 		})
 		if err != nil {
 			return err
@@ -106,19 +113,50 @@ func lookUp(ctx context.Context, r *fleet.Region, keys []string) (time.Duration,
 // slowAttack counts the subscribe requests that it has under way.
 type slowAttack struct {
 	underWay atomic.Int32
+	refused  atomic.Pointer[string] // the last answer that came at once; nil: none
 	cancel   context.CancelFunc
 	requests sync.WaitGroup
 }
 
+// repeat sends a request again and again until ctx ends, or it is refused at once.
+func (a *slowAttack) repeat(ctx context.Context, send func() (status int, body []byte, err error)) {
+	a.underWay.Add(1)
+	a.requests.Go(func() {
+		defer a.underWay.Add(-1)
+		for ctx.Err() == nil {
+			began := time.Now()
+			status, body, err := send()
+			if took := time.Since(began); took < slowWait && ctx.Err() == nil {
+				a.refused.Store(new(fmt.Sprintf("status %d after %v: %s, %v", status, took, body, err)))
+				return
+			}
+		}
+	})
+}
+
+// check returns an error if fewer requests are under way than an origin holds: then what was
+// measured beside them was not beside the attack.
+func (a *slowAttack) check() error {
+	n := a.underWay.Load()
+	if n >= slowHeld {
+		return nil
+	}
+	why := ""
+	if refused := a.refused.Load(); refused != nil {
+		why = "; the last that was refused at once: " + *refused
+	}
+	return fmt.Errorf("%d slow subscribes were under way at the end, want %d at least%s", n, slowHeld, why)
+}
+
 // beginSlowSubscribes sends the requests of one test key of a new account to the first
-// node, and returns when they wait for names. Each is sent again once it is answered, as
-// long as the key's rate limit allows.
+// node, and returns when they wait for names. Each is sent again unless it is refused at
+// once. The key's rate limit refuses none, or the attack might end before what is measured.
 func beginSlowSubscribes(ctx context.Context, r *fleet.Region) (*slowAttack, error) {
 	account, err := r.Admin.Account(ctx)
 	if err != nil {
 		return nil, err
 	}
-	key, err := r.Admin.CreateKey(ctx, account, adminapi.NewKey{Environment: new("test"), Scopes: adminapi.Scopes()})
+	key, err := r.Admin.CreateKey(ctx, account, adminapi.NewKey{Environment: new("test"), Scopes: adminapi.Scopes(), RateLimit: new(int64(ratelimit.MaxLimit))})
 	if err != nil {
 		return nil, err
 	}
@@ -126,13 +164,9 @@ func beginSlowSubscribes(ctx context.Context, r *fleet.Region) (*slowAttack, err
 	attack, cancel := context.WithCancel(ctx)
 	a.cancel = cancel
 	for i := range slowSubscribes {
-		a.underWay.Add(1)
-		a.requests.Go(func() {
-			defer a.underWay.Add(-1)
-			for status := 0; attack.Err() == nil && status != http.StatusTooManyRequests; {
-				body := fmt.Sprintf(`{"target_url":"https://slow-%d.example.net/hook","events":["sentinel.fired"]}`, i)
-				status, _, _ = r.Send(attack, r.Nodes[0].URL()+fleet.API+"webhooks/subscribe", fleet.Bearer(key.Plaintext), strings.NewReader(body))
-			}
+		a.repeat(attack, func() (int, []byte, error) {
+			body := fmt.Sprintf(`{"target_url":"https://slow-%d.example.net/hook","events":["sentinel.fired"]}`, i)
+			return r.Send(attack, r.Nodes[0].URL()+fleet.API+"webhooks/subscribe", fleet.Bearer(key.Plaintext), strings.NewReader(body))
 		})
 	}
 	// Nodes share the processors here, and only here: the work of receiving the requests
