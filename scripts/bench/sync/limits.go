@@ -121,7 +121,9 @@ func (b *bench) limits(ctx context.Context) error {
 		return err
 	}
 	for _, l := range loads {
-		l.report(b)
+		if err := l.report(b); err != nil {
+			return err
+		}
 	}
 	b.Figure("hot_path_origin_waits", after-before, "requests")
 	return nil
@@ -156,12 +158,11 @@ func (b *bench) drive(ctx context.Context, l *load) error {
 	}
 }
 
-// report compares what was let through with what one bucket would have let
-// through that had seen the same requests.
-func (l *load) report(b *bench) {
-	slices.SortFunc(l.answers, func(x, y answer) int { return x.sent.Compare(y.sent) })
-	ideal := oneBucket(l.answers)
-	admitted, refused, failed := 0, 0, 0
+// judged counts the requests that were let through and that were refused. Any other answer
+// is an error: it would count as neither, and flatter both figures.
+func (l *load) judged() (admitted, refused int, err error) {
+	failed := 0
+	last := 0
 	for _, a := range l.answers {
 		switch a.status {
 		case http.StatusOK:
@@ -170,16 +171,33 @@ func (l *load) report(b *bench) {
 			refused++
 		default:
 			failed++
+			last = a.status
 		}
 	}
-	b.Printf("%s: %d requests, %.4g a second, %d admitted, %d refused, %d failed; one bucket admits %d",
-		l.name, len(l.answers), float64(len(l.answers))/b.last.Seconds(), admitted, refused, failed, ideal)
+	if failed > 0 {
+		return 0, 0, fmt.Errorf("%s: %d of %d requests failed, the last with status %d (0: no answer)", l.name, failed, len(l.answers), last)
+	}
+	return admitted, refused, nil
+}
+
+// report compares what was let through with what one bucket would have let
+// through that had seen the same requests.
+func (l *load) report(b *bench) error {
+	slices.SortFunc(l.answers, func(x, y answer) int { return x.sent.Compare(y.sent) })
+	ideal := oneBucket(l.answers)
+	admitted, refused, err := l.judged()
+	if err != nil {
+		return err
+	}
+	b.Printf("%s: %d requests, %.4g a second, %d admitted, %d refused; one bucket admits %d",
+		l.name, len(l.answers), float64(len(l.answers))/b.last.Seconds(), admitted, refused, ideal)
 	if l.name == "false_429" {
 		b.Printf("%s: with a fixed share each, nodes would refuse %d", l.name, len(l.answers)-fixedShares(l.answers, b.nodes))
 		b.Figure(l.name, float64(refused), "answers")
-		return
+		return nil
 	}
 	b.Figure(l.name, 100*(float64(admitted)/float64(ideal)-1), "%")
+	return nil
 }
 
 // oneBucket returns how many of the requests one bucket admits that sees them all.

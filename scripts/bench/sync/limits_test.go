@@ -40,3 +40,17 @@ func TestBelowLimit(t *testing.T) {
 		t.Errorf("%d nodes are the busiest one in %d minutes", len(busiest), minutes)
 	}
 }
+
+// TestFailedRequestsHaveNoFigure: an answer that is neither let through nor refused is an error.
+func TestFailedRequestsHaveNoFigure(t *testing.T) {
+	l := &load{answers: []answer{{status: 200}, {status: 429}, {status: 429}}}
+	if admitted, refused, err := l.judged(); admitted != 1 || refused != 2 || err != nil {
+		t.Errorf("%d admitted, %d refused, %v, want 1, 2 and no error", admitted, refused, err)
+	}
+	for _, failed := range []answer{{status: 500}, {status: 0}} {
+		l := &load{answers: []answer{{status: 200}, failed, {status: 429}}}
+		if _, _, err := l.judged(); err == nil {
+			t.Errorf("status %d: no error", failed.status)
+		}
+	}
+}
