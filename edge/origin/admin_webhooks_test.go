@@ -306,6 +306,33 @@ func (f *fixture) retriesAgain(account, keyID string) {
 	f.mustRefuse(409, "conflict", "POST", "/admin/v1/webhooks/whs_y/recover", object{"since": "2026-01-01T00:00:00Z"})
 }
 
+// TestTryUnderWayOfRevokedWebhook: the log shows a try that was under way when its
+// subscription was revoked.
+func TestTryUnderWayOfRevokedWebhook(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	account := f.account("live")
+	f.subscribe("whs_u", account, "key_1")
+	f.must(201, "POST", accounts+"/"+account+"/sentinel-firings", object{"sentinel_name": "s", "trigger_data": object{}, "action_taken": "a"})
+	log := "/admin/v1/webhooks/whs_u/deliveries"
+	id := f.must(200, "GET", log, nil)["items"].([]any)[0].(object)["id"].(string)
+	f.must(200, "POST", "/admin/v1/webhooks/whs_u/revoke", nil)
+	began := time.Now()
+	if err := f.config.DB.RecordOutcomes(t.Context(), []deliveries.Outcome{{State: store.StateDelivered, SubscriptionID: "whs_u", Attempt: store.Attempt{
+		ID: store.NewAttemptID(id, began), DeliveryID: id, Number: 1, StartedAt: began, Status: 204,
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	for by, v := range map[string]object{
+		"the list": f.must(200, "GET", log, nil)["items"].([]any)[0].(object),
+		"its id":   f.must(200, "GET", "/admin/v1/deliveries/"+id, nil),
+	} {
+		if v["state"] != "cancelled" || v["attempts"] != 1.0 || len(v["tries"].([]any)) != 1 {
+			t.Errorf("by %s it is %v, want cancelled after one try", by, v)
+		}
+	}
+}
+
 // An endpoint that fails for five days is marked, and nothing else happens to
 // it.
 func TestFailingWebhook(t *testing.T) {

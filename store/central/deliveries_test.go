@@ -295,8 +295,12 @@ func TestRevocationStopsTheQueue(t *testing.T) {
 			if c.SubscriptionID == q.subs[0] {
 				want = store.StateCancelled
 			}
-			if d := must(q.Delivery(ctx, c.ID))(t); d.State != want {
-				t.Errorf("state %s, want %s", d.State, want)
+			d := must(q.Delivery(ctx, c.ID))(t)
+			if d.State != want || d.Attempts != 1 {
+				t.Errorf("%s after %d attempts, want %s after 1", d.State, d.Attempts, want)
+			}
+			if tries := must(q.AttemptsOf(ctx, []store.Delivery{d}))(t)[d.ID]; len(tries) != 1 {
+				t.Errorf("the log has the attempts %+v, want one", tries)
 			}
 		}
 		q.fire(t)

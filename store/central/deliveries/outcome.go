@@ -52,7 +52,8 @@ func validateState(state store.State) error {
 
 // RecordOutcomes writes outcomes and their attempts in one transaction. It is
 // idempotent: an attempt whose number is there already is left as it was, and a
-// delivery that is not pending any more keeps its state. Text of an attempt that
+// delivery that is not pending any more keeps its state, but counts the attempt.
+// Text of an attempt that
 // the database cannot hold is made so: what comes back from an endpoint is not
 // the caller's fault.
 func (s *Store) RecordOutcomes(ctx context.Context, outcomes []Outcome) error {
@@ -85,6 +86,9 @@ func (s *Store) RecordOutcomes(ctx context.Context, outcomes []Outcome) error {
 		}
 		if written < int64(len(sorted)) {
 			if err := keepDeliveries(ctx, t, sorted); err != nil {
+				return err
+			}
+			if err := countAttempts.Run(ctx, t, sorted); err != nil {
 				return err
 			}
 		}
@@ -178,7 +182,8 @@ var insertAttempts = db.Bulk[*Outcome]{
 
 // keepDeliveries keeps an erasure from deleting the deliveries of outcomes until the
 // transaction ends, or waits for it: it would not see the attempts that are written here.
-// Deliveries that updateStates has written are kept as it is.
+// Deliveries that updateStates has written are kept as it is. The lock is that of
+// countAttempts, so that two who record the same deliveries take it in the order of ids.
 func keepDeliveries(ctx context.Context, t *db.Tx, outcomes []*Outcome) error {
 	if !t.Postgres() {
 		return nil // one writes at a time
@@ -187,8 +192,18 @@ func keepDeliveries(ctx context.Context, t *db.Tx, outcomes []*Outcome) error {
 	for i, o := range outcomes {
 		ids[i] = o.Attempt.DeliveryID
 	}
-	_, err := t.Strings(ctx, `SELECT id FROM deliveries WHERE `+t.In("id")+` ORDER BY id FOR KEY SHARE`, t.Set(ids))
+	_, err := t.Strings(ctx, `SELECT id FROM deliveries WHERE `+t.In("id")+` ORDER BY id FOR NO KEY UPDATE`, t.Set(ids))
 	return err
+}
+
+// countAttempts counts attempts of deliveries that were cancelled, or ended otherwise,
+// while the attempts were under way: the log shows none of a delivery that counts none.
+var countAttempts = db.Bulk[*Outcome]{
+	Tried:   "count attempts",
+	Columns: "id, number",
+	Row:     func(o *Outcome) []any { return []any{o.Attempt.DeliveryID, int64(o.Attempt.Number)} },
+	Statement: `UPDATE deliveries SET attempts = v.number FROM v
+		WHERE deliveries.id = v.id AND deliveries.state <> 'pending' AND v.number > attempts`,
 }
 
 // updateStates writes the states of outcomes. A late outcome of an earlier try
