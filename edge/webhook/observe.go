@@ -11,7 +11,7 @@ import (
 )
 
 // observed is a Store that counts and traces what came of tries once that is
-// written.
+// written. It counts what is given up without a try as well.
 type observed struct {
 	Store
 	tracer *tracing.Tracer
@@ -26,7 +26,7 @@ func Observe(s Store, tracer *tracing.Tracer, registry *prometheus.Registry) Sto
 		Store: s, tracer: tracer,
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "edge_webhook_tries_total",
-			Help: "Webhook tries, by what its delivery is then: delivered, pending (tried again later), dead or cancelled.",
+			Help: "Webhook tries, by what its delivery is then: delivered, pending (tried again later), dead or cancelled. Deliveries that are given up without a try are dead too.",
 		}, []string{"state"}),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "edge_webhook_try_duration_seconds", Help: "Time of a webhook try.",
@@ -46,15 +46,17 @@ func (o *observed) RecordOutcomes(ctx context.Context, outcomes []deliveries.Out
 		return err
 	}
 	for i := range outcomes {
-		made := &outcomes[i].Attempt
+		made, state := &outcomes[i].Attempt, outcomes[i].State
+		if made.Number > 0 || state == store.StateDead {
+			o.ended.WithLabelValues(string(state)).Inc()
+		}
 		if made.Number == 0 {
 			continue // none was
 		}
-		o.ended.WithLabelValues(string(outcomes[i].State)).Inc()
 		o.took.Observe(made.Latency.Seconds())
 		o.tracer.Tried(tracing.Try{
 			EventID: made.Headers["x-svc-event-id"], EventType: made.Headers["x-svc-event"], DeliveryID: made.ID,
-			Number: made.Number, Status: made.Status, State: string(outcomes[i].State), Began: made.StartedAt, Took: made.Latency,
+			Number: made.Number, Status: made.Status, State: string(state), Began: made.StartedAt, Took: made.Latency,
 		})
 	}
 	return nil
