@@ -37,12 +37,12 @@ func TestTypesAreThoseOfTheDocument(t *testing.T) {
 	}
 	requests := types(adminapi.NewAccount{}, adminapi.AccountPatch{}, adminapi.NewKey{}, adminapi.Rotation{}, adminapi.NewCoachingRun{},
 		adminapi.NewFiring{}, adminapi.NewStage{}, adminapi.NewContact{}, adminapi.NewPace{}, adminapi.SecretRotation{},
-		adminapi.Recovery{}, adminapi.RecoveryOfAll{}, adminapi.NewNode{}, adminapi.NewRelease{}, adminapi.NewRollout{}, adminapi.NewToken{}, adminapi.MendedLead{},
+		adminapi.Recovery{}, adminapi.NewNode{}, adminapi.NewRelease{}, adminapi.NewRollout{}, adminapi.NewToken{}, adminapi.MendedLead{},
 		adminapi.LockoutSelection{}, adminapi.NewTombstone{}, adminapi.NewRegion{})
 	answers := types(adminapi.Account{}, adminapi.Agent{}, adminapi.Key{}, adminapi.MintedKey{}, adminapi.RotatedKey{},
 		adminapi.Insight{}, adminapi.CoachingRun{}, adminapi.Firing{}, adminapi.Deal{}, adminapi.Contact{}, adminapi.Goal{},
 		adminapi.Lead{}, adminapi.QuarantinedLead{}, adminapi.Webhook{}, adminapi.RotatedSecret{}, adminapi.Delivery{}, adminapi.Try{}, adminapi.Tried{},
-		adminapi.Recovered{}, adminapi.RecoveredOfAll{}, adminapi.Outcomes{}, adminapi.Node{}, adminapi.NodeStatus{}, adminapi.NodeRelease{},
+		adminapi.Recovered{}, adminapi.Outcomes{}, adminapi.Node{}, adminapi.NodeStatus{}, adminapi.NodeRelease{},
 		adminapi.EnrolledNode{}, adminapi.Traffic{}, adminapi.RegionTraffic{}, adminapi.TrafficPoint{}, adminapi.Release{},
 		adminapi.Rollout{}, adminapi.RolloutNode{}, adminapi.Token{}, adminapi.MintedToken{}, adminapi.Whoami{}, adminapi.Actor{},
 		adminapi.Audit{}, adminapi.Problem{},

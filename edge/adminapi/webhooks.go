@@ -87,27 +87,17 @@ type Tried struct {
 	Try            Try    `json:"try"`
 }
 
-// Recovery is the request that queues the dead deliveries of a subscription again.
+// Recovery is the request that queues the dead deliveries of a subscription, or of all,
+// again.
 type Recovery struct {
-	Since *string `json:"since,omitempty"` // RFC 3339
-	Until *string `json:"until,omitempty"` // RFC 3339; default: no bound
-}
-
-// RecoveryOfAll is the request that queues the dead deliveries of all subscriptions again.
-type RecoveryOfAll struct {
-	Recovery
+	Since  *string `json:"since,omitempty"`  // RFC 3339
+	Until  *string `json:"until,omitempty"`  // RFC 3339; default: no bound
 	Cursor *string `json:"cursor,omitempty"` // of the answer to go on from; default: begin
 }
 
-// Recovered counts the deliveries that a Recovery queued.
+// Recovered counts the deliveries that one Recovery queued, and says where the next goes on.
 type Recovered struct {
-	Queued int `json:"queued"`
-}
-
-// RecoveredOfAll counts the deliveries that one RecoveryOfAll queued, and says where the
-// next goes on.
-type RecoveredOfAll struct {
-	Recovered
+	Queued     int    `json:"queued"`
 	NextCursor Cursor `json:"next_cursor"` // null when all is done
 }
 

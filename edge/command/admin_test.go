@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -151,6 +153,44 @@ func TestInterruptedQuestions(t *testing.T) {
 		origin.Close()
 		if code != exitFailed || !strings.HasSuffix(stderr.String(), ": context canceled\n") {
 			t.Errorf("%s: exit code %d, %q", args, code, &stderr)
+		}
+	}
+}
+
+// TestRecoverGoesOn: edge delivery recover asks on where an answer ended, and says how many were
+// queued before an error.
+func TestRecoverGoesOn(t *testing.T) {
+	t.Parallel()
+	for args, path := range map[string]string{"whs_1": "/admin/v1/webhooks/whs_1/recover", "--all": "/admin/v1/deliveries/recover"} {
+		for _, fails := range []bool{false, true} {
+			var asked []string
+			origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				_, cursor, _ := strings.Cut(string(body), `"cursor":`)
+				asked = append(asked, r.URL.Path+" "+cursor)
+				switch {
+				case len(asked) == 1:
+					fmt.Fprint(w, `{"queued":2000,"next_cursor":"evt_1"}`)
+				case fails:
+					panic(http.ErrAbortHandler)
+				default:
+					fmt.Fprint(w, `{"queued":3,"next_cursor":null}`)
+				}
+			}))
+			token := written(t, filepath.Join(t.TempDir(), "token"), []byte("secret"))
+			var stdout, stderr bytes.Buffer
+			code := Main(t.Context(), "test", []string{"delivery", "recover", args, "--since", "1h", "--admin", origin.URL, "--token-file", token}, &stdout, &stderr)
+			origin.Close()
+			if want := []string{path + " ", path + ` "evt_1"}`}; !slices.Equal(asked, want) {
+				t.Errorf("%s asks %q, want %q", args, asked, want)
+			}
+			if fails {
+				if code != exitFailed || !strings.Contains(stderr.String(), "after 2000 deliveries were queued: ") {
+					t.Errorf("%s: exit code %d, %q", args, code, &stderr)
+				}
+			} else if code != 0 || strings.Join(strings.Fields(stdout.String()), " ") != "queued 2003" {
+				t.Errorf("%s: exit code %d, %q, %q", args, code, &stdout, &stderr)
+			}
 		}
 	}
 }

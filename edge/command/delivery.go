@@ -122,21 +122,27 @@ func defineDeliveriesRecover(flags *pflag.FlagSet) handler {
 			}
 			*field.into = new(at.UTC().Format(time.RFC3339Nano))
 		}
-		if *all {
-			return recoverAll(ctx, c, in)
+		path := "/deliveries/recover"
+		if !*all {
+			path = c.path("/webhooks/%s/recover")
 		}
-		return c.record(ctx, http.MethodPost, c.path("/webhooks/%s/recover"), in, "queued")
+		return recoverDeliveries(ctx, c, path, in)
 	}
 }
 
-// recoverAll asks until every subscription's deliveries are queued again.
-func recoverAll(ctx context.Context, c *invocation, of adminapi.Recovery) error {
-	var total adminapi.Recovered
-	in := adminapi.RecoveryOfAll{Recovery: of}
+// recoverDeliveries asks at a path until all deliveries are queued again.
+func recoverDeliveries(ctx context.Context, c *invocation, path string, in adminapi.Recovery) error {
+	var total struct {
+		Queued int `json:"queued"`
+	}
 	for {
-		var done adminapi.RecoveredOfAll
-		if err := c.admin.Call(ctx, http.MethodPost, "/deliveries/recover", in, &done); err != nil {
+		var done adminapi.Recovered
+		err := c.admin.Call(ctx, http.MethodPost, path, in, &done)
+		switch {
+		case err != nil && total.Queued > 0:
 			return fmt.Errorf("after %d deliveries were queued: %w", total.Queued, err)
+		case err != nil:
+			return err
 		}
 		total.Queued += done.Queued
 		if done.NextCursor == "" {

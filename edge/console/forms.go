@@ -207,6 +207,10 @@ func revokeKey(v *visit) (notice, string, error) {
 	return notice{Text: text}, accountOf(v), err
 }
 
+// recoverRequests bounds the requests of some ten seconds that one page makes: the listener
+// gives it a minute.
+const recoverRequests = 4
+
 func (c *Console) recoverDeliveries(v *visit) (notice, string, error) {
 	to := Path + "webhooks/" + v.id()
 	hours, err := strconv.Atoi(v.PostForm.Get("hours"))
@@ -214,9 +218,18 @@ func (c *Console) recoverDeliveries(v *visit) (notice, string, error) {
 		return notice{}, to, formError("hours are a number from 1 on.")
 	}
 	since := c.cfg.Now().Add(-time.Duration(hours) * time.Hour).UTC().Format(time.RFC3339)
-	var out adminapi.Recovered
-	err = v.post("/webhooks/"+v.id()+"/recover", adminapi.Recovery{Since: &since}, &out)
-	return notice{Text: "Dead deliveries queued again: " + strconv.Itoa(out.Queued) + "."}, to, err
+	in, queued := adminapi.Recovery{Since: &since}, 0
+	for range recoverRequests {
+		var out adminapi.Recovered
+		if err := v.post("/webhooks/"+v.id()+"/recover", in, &out); err != nil {
+			return notice{}, to, err
+		}
+		if queued += out.Queued; out.NextCursor == "" {
+			return notice{Text: "Dead deliveries queued again: " + strconv.Itoa(queued) + "."}, to, nil
+		}
+		in.Cursor = new(string(out.NextCursor))
+	}
+	return notice{Text: "Dead deliveries queued again: " + strconv.Itoa(queued) + ". There are more: queue again."}, to, nil
 }
 
 func rotateSecret(v *visit) (notice, string, error) {

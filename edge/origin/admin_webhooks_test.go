@@ -89,7 +89,10 @@ func adminDeliveries(f *fixture) {
 	if v := f.must(200, "POST", recover, object{"since": "2026-01-01T00:00:00Z", "until": "2026-01-01T00:00:01Z"}); v["queued"] != 0.0 {
 		f.Errorf("recovered of another time %v", v)
 	}
-	if v := f.must(200, "POST", recover, object{"since": "2026-01-01T00:00:00Z"}); v["queued"] != 1.0 {
+	if v := f.must(200, "POST", recover, object{"since": "2026-01-01T00:00:00Z", "cursor": "evt_z"}); v["queued"] != 0.0 || v["next_cursor"] != nil {
+		f.Errorf("recovered after it %v", v)
+	}
+	if v := f.must(200, "POST", recover, object{"since": "2026-01-01T00:00:00Z"}); v["queued"] != 1.0 || v["next_cursor"] != nil {
 		f.Errorf("recovered %v", v)
 	}
 	f.mustRefuse(400, "since_required", "POST", recover, object{})
@@ -97,6 +100,7 @@ func adminDeliveries(f *fixture) {
 	f.mustRefuse(404, "not_found", "POST", "/admin/v1/webhooks/whs_none/recover", object{"since": "2026-01-01T00:00:00Z"})
 	f.throttled(retry, nil)
 	f.throttled(recover, object{"since": "2026-01-01T00:00:00Z"})
+	f.must(200, "POST", recover, object{"since": "2026-01-01T00:00:00Z", "cursor": "evt_z"}) // what goes on is not counted
 	f.rotations("whs_x", keyID)
 	f.retriesAgain(account, keyID)
 }

@@ -90,7 +90,7 @@ func TestGiveUp(t *testing.T) {
 					t.Errorf("%d of %d are given up", untried, len(events))
 				}
 				status.Store(200)
-				_, err := s.fixture.db.RecoverDeliveries(t.Context(), sub.ID, store.Span{Since: began.Add(-30 * 24 * time.Hour)})
+				_, _, err := s.fixture.db.RecoverDeliveries(t.Context(), sub.ID, store.Span{Since: began.Add(-30 * 24 * time.Hour)}, "", time.Hour)
 				must(t, err)
 				s.fixture.sender.Wake()
 				sleep(t.Context(), 10*time.Minute)

@@ -116,14 +116,17 @@ func TestUnknownIDs(t *testing.T) {
 				_, _, err := db.Deliveries(ctx, deliveries.Filter{EventID: id + "x"}, page)
 				return err
 			},
-			"QuarantinedLead":   func(id string) error { _, err := db.QuarantinedLead(ctx, id); return err },
-			"ReleaseLead":       func(id string) error { _, err := db.ReleaseLead(ctx, id, leadFor("acc_x")); return err },
-			"DiscardLead":       func(id string) error { _, err := db.DiscardLead(ctx, id); return err },
-			"Attempts":          func(id string) error { _, err := db.Attempts(ctx, id); return err },
-			"RetryDelivery":     func(id string) error { _, err := db.RetryDelivery(ctx, id); return err },
-			"RecoverDeliveries": func(id string) error { _, err := db.RecoverDeliveries(ctx, id, store.Span{}); return err },
-			"Node":              func(id string) error { _, err := db.Node(ctx, id); return err },
-			"RevokeNode":        func(id string) error { _, _, err := db.RevokeNode(ctx, id); return err },
+			"QuarantinedLead": func(id string) error { _, err := db.QuarantinedLead(ctx, id); return err },
+			"ReleaseLead":     func(id string) error { _, err := db.ReleaseLead(ctx, id, leadFor("acc_x")); return err },
+			"DiscardLead":     func(id string) error { _, err := db.DiscardLead(ctx, id); return err },
+			"Attempts":        func(id string) error { _, err := db.Attempts(ctx, id); return err },
+			"RetryDelivery":   func(id string) error { _, err := db.RetryDelivery(ctx, id); return err },
+			"RecoverDeliveries": func(id string) error {
+				_, _, err := db.RecoverDeliveries(ctx, id, store.Span{}, "", time.Hour)
+				return err
+			},
+			"Node":       func(id string) error { _, err := db.Node(ctx, id); return err },
+			"RevokeNode": func(id string) error { _, _, err := db.RevokeNode(ctx, id); return err },
 		}
 		ids := append([]string{"acc_nobody", "", "'; DROP TABLE keys; --", strings.Repeat("x", 5000)}, badTexts...)
 		for name, method := range methods {

@@ -2,7 +2,6 @@ package central
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -13,9 +12,18 @@ import (
 	"partneredge/store/central/deliveries"
 )
 
+// recovered queues again all that is dead of a subscription and of a span.
+func recovered(t *testing.T, db *DB, subscription string, of store.Span) (queued int) {
+	t.Helper()
+	queued, last, err := db.RecoverDeliveries(t.Context(), subscription, of, "", time.Hour)
+	if noError(t, err); last != "" {
+		t.Errorf("some are left after %q", last)
+	}
+	return queued
+}
+
 func TestRecoverDeliveries(t *testing.T) {
 	each(t, func(t *testing.T, p place) {
-		ctx := context.Background()
 		q := newQueued(t, p, 2)
 		var events []*store.Event
 		for range 6 {
@@ -28,10 +36,10 @@ func TestRecoverDeliveries(t *testing.T) {
 				q.record(t, store.StateDelivered, 0, c)
 			}
 		}
-		if n := must(q.RecoverDeliveries(ctx, q.subs[0], store.Span{Since: events[2].CreatedAt}))(t); n != 3 {
+		if n := recovered(t, q.DB, q.subs[0], store.Span{Since: events[2].CreatedAt}); n != 3 {
 			t.Errorf("recovered %d, want 3", n)
 		}
-		if n := must(q.RecoverDeliveries(ctx, q.subs[0], store.Span{Since: events[2].CreatedAt}))(t); n != 0 {
+		if n := recovered(t, q.DB, q.subs[0], store.Span{Since: events[2].CreatedAt}); n != 0 {
 			t.Errorf("recovered %d again", n)
 		}
 		claims := q.claim(t, 100)
@@ -95,30 +103,62 @@ func TestRecoverAllDeliveries(t *testing.T) {
 }
 
 // TestRecoverOneOfMany: a request ends in time however many of one subscription are dead, and the
-// next goes on there.
+// next goes on there: it does not take up what has died again meanwhile.
 func TestRecoverOneOfMany(t *testing.T) {
 	const dead = 2*deliveries.RecoverSlice + 1
-	ctx := t.Context()
-	q := newQueued(t, place{"sqlite", filepath.Join(t.TempDir(), "origin.db")}, 2)
-	slices.Sort(q.subs)
-	q.fire(t)
-	noError(t, q.db.WriteAlone(ctx, func(ctx context.Context, tx *engine.Tx) error {
-		_, err := tx.Exec(ctx, `WITH RECURSIVE series(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM series WHERE i < ?)
-			INSERT INTO deliveries (id, event_id, subscription_id, state, attempts, tries_before, next_at, due_at, lease_owner, created_at, updated_at)
-			SELECT 'dlv_' || i, 'evt_' || i, ?, 'dead', 4, 0, 1, 1, '', 1, 1 FROM series`, dead, q.subs[0])
+	for name, ask := range map[string]func(q *queued, after string) (int, string, error){
+		"asked for": func(q *queued, after string) (int, string, error) {
+			return q.RecoverDeliveries(t.Context(), q.subs[0], store.Span{}, after, 0)
+		},
+		"with all": func(q *queued, after string) (int, string, error) {
+			return q.RecoverAllDeliveries(t.Context(), store.Span{}, after, 0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, p place) {
+				q := newQueued(t, p, 2)
+				slices.Sort(q.subs)
+				q.fire(t)
+				q.manyDead(t, q.subs[0], dead)
+				last, total := "", 0
+				for i, want := range []int{deliveries.RecoverSlice, deliveries.RecoverSlice, 1} {
+					queued, at, err := ask(q, last)
+					if noError(t, err); queued != want || at == "" && i < 2 {
+						t.Fatalf("after %q: %d queued, last %q; want %d", last, queued, at, want)
+					}
+					last, total = at, total+queued
+					q.execute(t, `UPDATE deliveries SET state = 'dead' WHERE subscription_id = ? AND tries_before > 0`, q.subs[0])
+				}
+				if last != "" { // of all, others may be left
+					if queued, at, err := ask(q, last); queued != 0 || at != "" || err != nil {
+						t.Errorf("after all: %d queued, last %q, %v", queued, at, err)
+					}
+				}
+				if total != dead {
+					t.Errorf("%d queued of %d", total, dead)
+				}
+				_, _, err := ask(q, "a\x00")
+				wantErr(t, err, store.ErrInvalid)
+			})
+		})
+	}
+}
+
+// manyDead gives a subscription dead deliveries of as many events, which there need not be.
+func (q *queued) manyDead(t *testing.T, subscription string, dead int) {
+	t.Helper()
+	q.execute(t, `WITH RECURSIVE series(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM series WHERE i < ?)
+		INSERT INTO deliveries (id, event_id, subscription_id, state, attempts, tries_before, next_at, due_at, lease_owner, created_at, updated_at)
+		SELECT 'dlv_' || i, 'evt_' || i, ?, 'dead', 4, 0, 1, 1, '', 1, 1 FROM series`, dead, subscription)
+}
+
+// execute runs a statement in a transaction of its own.
+func (q *queued) execute(t *testing.T, statement string, args ...any) {
+	t.Helper()
+	noError(t, q.db.WriteAlone(t.Context(), func(ctx context.Context, tx *engine.Tx) error {
+		_, err := tx.Exec(ctx, statement, args...)
 		return err
 	}))
-	last, total := "", 0
-	for _, want := range []int{deliveries.RecoverSlice, deliveries.RecoverSlice, 1} {
-		queued, at, err := q.RecoverAllDeliveries(ctx, store.Span{}, last, 0)
-		if noError(t, err); queued != want || at == "" {
-			t.Fatalf("after %q: %d queued, last %q; want %d", last, queued, at, want)
-		}
-		last, total = at, total+queued
-	}
-	if queued, at, err := q.RecoverAllDeliveries(ctx, store.Span{}, last, 0); queued != 0 || at != "" || err != nil || total != dead {
-		t.Errorf("after all: %d queued of %d, last %q, %v", queued+total, dead, at, err)
-	}
 }
 
 // TestRetryWaiting brings a delivery forward that waits for its next try, and

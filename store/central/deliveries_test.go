@@ -320,7 +320,7 @@ func TestRevocationStopsTheQueue(t *testing.T) {
 		}
 		_, err = q.RetryDelivery(ctx, held[0].ID)
 		wantErr(t, err, store.ErrConflict)
-		_, err = q.RecoverDeliveries(ctx, q.subs[1], store.Span{})
+		_, _, err = q.RecoverDeliveries(ctx, q.subs[1], store.Span{}, "", time.Hour)
 		wantErr(t, err, store.ErrConflict)
 	})
 }

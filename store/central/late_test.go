@@ -235,7 +235,7 @@ func TestSilencedForGood(t *testing.T) {
 		noError(t, err)
 		_, _, err = db.UpdateAccount(ctx, a.ID, AccountPatch{Mode: new(store.ModeLive)})
 		noError(t, err)
-		if n := must(db.RecoverDeliveries(ctx, s.ID, store.Span{Since: a.CreatedAt}))(t); n != 0 {
+		if n := recovered(t, db, s.ID, store.Span{Since: a.CreatedAt}); n != 0 {
 			t.Errorf("%d recovered", n)
 		}
 		for _, e := range []*store.Event{fired, ran} {

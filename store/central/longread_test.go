@@ -169,7 +169,7 @@ func (r *randomQueue) step(t *testing.T, random *rand.Rand) {
 			_, err = central.RetryDelivery(ctx, id)
 		}
 	case 9:
-		_, err = central.RecoverDeliveries(ctx, sub, store.Span{})
+		_, _, err = central.RecoverDeliveries(ctx, sub, store.Span{}, "", time.Hour)
 	case 10:
 		_, err = central.EndLeases(ctx, "w")
 	case 11:

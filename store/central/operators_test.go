@@ -129,7 +129,8 @@ func TestAuditOfDeliveries(t *testing.T) {
 			_, err := t.Exec(ctx, `UPDATE deliveries SET state = 'dead'`)
 			return err
 		}))
-		must(db.RecoverDeliveries(audit.WithActor(ctx, ana), subs[0].ID, store.Span{}))(t)
+		_, _, err = db.RecoverDeliveries(audit.WithActor(ctx, ana), subs[0].ID, store.Span{}, "", 0)
+		noError(t, err)
 		must(db.RetryDelivery(audit.WithActor(ctx, ana), list[0].ID))(t) // pending already
 		noError(t, db.change(ctx, "", func(ctx context.Context, t *tx) error {
 			_, err := t.Exec(ctx, `UPDATE deliveries SET state = 'dead'`)

@@ -134,16 +134,30 @@ func (a *api) retryDelivery(r *http.Request) (answer, error) {
 	return ok(a.deliveryWithTries(r, delivery))
 }
 
-// recoverySpan reads the times of the events whose deliveries are to be queued again.
-func recoverySpan(in adminapi.Recovery, v *input.Validator) (store.Span, error) {
+// recovery reads the times of the events whose deliveries are to be queued again, and where
+// to go on.
+func recovery(in adminapi.Recovery, v *input.Validator) (of store.Span, cursor string, err error) {
 	v.Text("since", in.Since, 64)
-	of := store.Span{Since: v.Time("since", in.Since), Until: v.Time("until", in.Until)}
-	return of, v.Err()
+	of = store.Span{Since: v.Time("since", in.Since), Until: v.Time("until", in.Until)}
+	cursor = v.Optional("cursor", in.Cursor, 200)
+	return of, cursor, v.Err()
 }
 
-// recoverDeliveries queues again what could not be delivered of the events of a span.
+// allowRecovery counts a recovery. What goes on is part of the request that began.
+func (a *api) allowRecovery(of, cursor string) error {
+	if cursor != "" {
+		return nil
+	}
+	return a.recoveries.allow(of)
+}
+
+// recoverTime bounds the work of one request that recovers deliveries: clients wait for 30 s.
+const recoverTime = 10 * time.Second
+
+// recoverDeliveries queues again what could not be delivered of the events of a span, as many
+// as it gets to.
 func (a *api) recoverDeliveries(r *http.Request, in adminapi.Recovery, v *input.Validator) (answer, error) {
-	of, err := recoverySpan(in, v)
+	of, cursor, err := recovery(in, v)
 	if err != nil {
 		return answer{}, err
 	}
@@ -151,31 +165,24 @@ func (a *api) recoverDeliveries(r *http.Request, in adminapi.Recovery, v *input.
 	if err != nil {
 		return answer{}, err
 	}
-	if err := a.recoveries.allow(webhook.ID); err != nil {
+	if err := a.allowRecovery(webhook.ID, cursor); err != nil {
 		return answer{}, err
 	}
-	queued, err := a.DB.RecoverDeliveries(r.Context(), webhook.ID, of)
-	return ok(adminapi.Recovered{Queued: queued}, err)
+	queued, last, err := a.DB.RecoverDeliveries(r.Context(), webhook.ID, of, cursor, recoverTime)
+	return ok(adminapi.Recovered{Queued: queued, NextCursor: adminapi.Cursor(last)}, err)
 }
 
-// recoverTime bounds the work of one request that recovers deliveries of all subscriptions:
-// clients wait for 30 s.
-const recoverTime = 10 * time.Second
-
-// recoverAllDeliveries is recoverDeliveries for all subscriptions, as many as it gets to.
-func (a *api) recoverAllDeliveries(r *http.Request, in adminapi.RecoveryOfAll, v *input.Validator) (answer, error) {
-	cursor := v.Optional("cursor", in.Cursor, 200)
-	of, err := recoverySpan(in.Recovery, v)
+// recoverAllDeliveries is recoverDeliveries for all subscriptions.
+func (a *api) recoverAllDeliveries(r *http.Request, in adminapi.Recovery, v *input.Validator) (answer, error) {
+	of, cursor, err := recovery(in, v)
 	if err != nil {
 		return answer{}, err
 	}
-	if cursor == "" { // what goes on is part of the request that began
-		if err := a.recoveries.allow("all"); err != nil {
-			return answer{}, err
-		}
+	if err := a.allowRecovery("all", cursor); err != nil {
+		return answer{}, err
 	}
 	queued, last, err := a.DB.RecoverAllDeliveries(r.Context(), of, cursor, recoverTime)
-	return ok(adminapi.RecoveredOfAll{Recovered: adminapi.Recovered{Queued: queued}, NextCursor: adminapi.Cursor(last)}, err)
+	return ok(adminapi.Recovered{Queued: queued, NextCursor: adminapi.Cursor(last)}, err)
 }
 
 // revokeWebhook ends a subscription, and cancels what waits for it.

@@ -65,21 +65,36 @@ func (b *Batch) mustBeDeliverable(ctx context.Context, subscription string) erro
 const RecoverSlice = 1000
 
 // Recover queues again up to RecoverSlice dead deliveries of a subscription whose
-// events are of a span, and returns how many. ErrConflict when the subscription is
-// revoked or its account is not live. The transaction must hold the account.
-func (b *Batch) Recover(ctx context.Context, subscription string, of store.Span) (queued int, err error) {
+// events are of a span and come after one, by their ids; after is "" for the first. It
+// returns how many, and the last event, after which to go on: "" when none may be left.
+// ErrConflict when the subscription is revoked or its account is not live. The
+// transaction must hold the account.
+func (b *Batch) Recover(ctx context.Context, subscription string, of store.Span, after string) (queued int, last string, err error) {
 	if err := b.mustBeDeliverable(ctx, subscription); err != nil {
-		return 0, err
+		return 0, "", err
+	}
+	// One bound of each kind, since SQLite looks no more up in the index.
+	from, first := ">=", db.FirstID("evt", of.Since)
+	if after >= first {
+		from, first = ">", after
+	}
+	dead, upper, args := `subscription_id = ? AND state = 'dead' AND event_id `+from+` ?`, ``, []any{subscription, first}
+	if !of.Until.IsZero() {
+		upper, args = ` AND event_id < ?`, append(args, db.FirstID("evt", of.Until))
+	}
+	end, err := b.tx.Strings(ctx, `SELECT event_id FROM deliveries WHERE `+dead+upper+` ORDER BY event_id LIMIT 1 OFFSET ?`,
+		append(args, RecoverSlice-1)...)
+	if err != nil {
+		return 0, "", err
+	}
+	if len(end) > 0 {
+		last = end[0]
+		upper, args = ` AND event_id <= ?`, []any{subscription, first, last}
 	}
 	now := store.Micros(b.tx.Now())
-	dead, args := `subscription_id = ? AND state = 'dead' AND event_id >= ?`, []any{now, now, now, subscription, db.FirstID("evt", of.Since)}
-	if !of.Until.IsZero() {
-		dead, args = dead+` AND event_id < ?`, append(args, db.FirstID("evt", of.Until))
-	}
-	touched, err := b.tx.Exec(ctx, b.requeue()+`WHERE id IN (SELECT id FROM deliveries WHERE `+dead+` ORDER BY event_id LIMIT ?)`,
-		append(args, RecoverSlice)...)
+	touched, err := b.tx.Exec(ctx, b.requeue()+`WHERE `+dead+upper, append([]any{now, now, now}, args...)...)
 	b.requeues(subscription, now, touched)
-	return int(touched), err
+	return int(touched), last, err
 }
 
 const nextDead = `SELECT subscription_id FROM deliveries WHERE state = 'dead' AND subscription_id > ? ORDER BY subscription_id LIMIT 1`
