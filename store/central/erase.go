@@ -148,15 +148,16 @@ var ofAccount = [...]records{
 // Its keys and subscriptions end first, at every node; its records go in slices, and
 // the account last, so that what is cut short can be done again.
 func (d *DB) EraseAccount(ctx context.Context, id string) (Erased, error) {
-	erased, err := d.eraseAccount(ctx, id)
+	erased, err := d.eraseAccount(ctx, id, time.Time{})
 	if err == nil {
 		d.emptyLog(ctx)
 	}
 	return erased, err
 }
 
-// eraseAccount is EraseAccount for a caller that empties the log.
-func (d *DB) eraseAccount(ctx context.Context, id string) (Erased, error) {
+// eraseAccount is EraseAccount for a caller that empties the log, with the time of the
+// tombstone. A time that is not set is that of the account's own end.
+func (d *DB) eraseAccount(ctx context.Context, id string, at time.Time) (Erased, error) {
 	if _, err := d.Account(ctx, id); err != nil {
 		return nil, err
 	}
@@ -167,7 +168,7 @@ func (d *DB) eraseAccount(ctx context.Context, id string) (Erased, error) {
 	if err != nil {
 		return nil, db.Fail(opErase, err)
 	}
-	return d.eraseRest(ctx, id, erased)
+	return d.eraseRest(ctx, id, at, erased)
 }
 
 // EmptyLog takes what was removed out of SQLite's log, in which it can be read until other
@@ -207,10 +208,10 @@ func (d *DB) eraseRecords(ctx context.Context, id string) (Erased, error) {
 }
 
 // eraseRest removes an account with what came in since its records were erased.
-func (d *DB) eraseRest(ctx context.Context, id string, erased Erased) (all Erased, err error) {
+func (d *DB) eraseRest(ctx context.Context, id string, at time.Time, erased Erased) (all Erased, err error) {
 	err = d.writeTo(ctx, opErase, id, nil, func(ctx context.Context, t *tx) error {
 		all = maps.Clone(erased) // this may be done again
-		if err := t.bury(ctx, id, t.Now()); err != nil {
+		if err := t.bury(ctx, id, db.TimeOr(at, t.Now())); err != nil {
 			return err
 		}
 		made, err := t.Strings(ctx, `SELECT id FROM keys WHERE account_id = ? AND revoked_at = 0`, id)
@@ -438,7 +439,7 @@ func (d *DB) Bury(ctx context.Context, s store.Tombstone) (store.Tombstone, erro
 			return err
 		}
 	case strings.HasPrefix(s.ID, "acc_"):
-		_, err := d.eraseAccount(ctx, s.ID)
+		_, err := d.eraseAccount(ctx, s.ID, s.DeletedAt)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return store.Tombstone{}, db.Fail("bury", err)
 		}

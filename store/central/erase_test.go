@@ -200,6 +200,20 @@ func TestErasureNamesNobody(t *testing.T) {
 	})
 }
 
+// TestBuriedAccountKeepsItsTime: an account that a backup has brought back keeps the time at
+// which it was deleted, as one does that is not there.
+func TestBuriedAccountKeepsItsTime(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		d := open(t, p)
+		for _, id := range []string{newAccount(t, d, store.ModeLive).ID, "acc_nowhere"} {
+			want := store.Tombstone{ID: id, DeletedAt: time.Unix(1e9, 0).UTC()}
+			if got := must(d.Bury(t.Context(), want))(t); got != want {
+				t.Errorf("buried %+v, want %+v", got, want)
+			}
+		}
+	})
+}
+
 // TestKeyThatIsMadeWhileItsAccountGoes: a key that is made after the others have ended is
 // gone at every node too.
 func TestKeyThatIsMadeWhileItsAccountGoes(t *testing.T) {
@@ -211,7 +225,7 @@ func TestKeyThatIsMadeWhileItsAccountGoes(t *testing.T) {
 		noError(t, d.endAccount(ctx, a.ID))
 		late := must(d.CreateKey(ctx, keyFor(a.ID)))(t)
 		erased := must(d.eraseRecords(ctx, a.ID))(t)
-		erased = must(d.eraseRest(ctx, a.ID, erased))(t)
+		erased = must(d.eraseRest(ctx, a.ID, time.Time{}, erased))(t)
 		if erased["keys"] != 2 {
 			t.Errorf("%d keys went, want 2", erased["keys"])
 		}
