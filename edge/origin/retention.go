@@ -156,7 +156,11 @@ func (r *retention) round(ctx context.Context) {
 		return
 	}
 	for _, job := range r.jobs {
-		dropped, err := r.drop(ctx, job, now.Add(-job.keep))
+		before := now.Add(-job.keep)
+		if before.UnixMicro() <= 0 { // nothing is from before 1970, and the store takes no such time
+			continue
+		}
+		dropped, err := r.drop(ctx, job, before)
 		if err != nil && ctx.Err() == nil {
 			r.log.Warn("cannot drop old "+job.what, "err", err)
 		}

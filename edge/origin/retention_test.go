@@ -15,6 +15,7 @@ import (
 	"partneredge/store/central"
 	"partneredge/store/central/deliveries"
 	"partneredge/store/central/idempotency"
+	"partneredge/store/logtest"
 )
 
 // What ended longer ago than the retention goes, with its event; what waits, and
@@ -156,6 +157,19 @@ func TestRetentionOfAnswersAndQuarantine(t *testing.T) {
 	}
 	if _, lead := later(91 * day); lead != "" {
 		t.Errorf("after 91 days: lead %q", lead)
+	}
+}
+
+// TestRetentionOfACentury: what is kept for so long that it begins before 1970 stays, and a
+// round has nothing to warn of.
+func TestRetentionOfACentury(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	const century = 100 * 365 * 24 * time.Hour
+	var log logtest.Buffer
+	r := newRetention(f.config.DB, Retention{century, century, century, century, century, century}, slog.New(slog.NewTextHandler(&log, nil)))
+	if r.round(t.Context()); log.String() != "" {
+		t.Errorf("a round logs:\n%s", log.String())
 	}
 }
 
