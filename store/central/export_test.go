@@ -135,8 +135,8 @@ func TestExportWhileLeadsGo(t *testing.T) {
 	})
 }
 
-// TestExportReadsEachRecordOnce exports an account of three pages each of firings, insights
-// and events, beside another such one: all are there, and a page reads no record of
+// TestExportReadsEachRecordOnce exports an account of three pages each of firings, insights,
+// contacts and events, beside another such one: all are there, and a page reads no record of
 // another page or account, by its query plan.
 func TestExportReadsEachRecordOnce(t *testing.T) {
 	const records = 2*exportPage + 1
@@ -153,7 +153,12 @@ func TestExportReadsEachRecordOnce(t *testing.T) {
 					at := now.Add(-time.Duration(i) * time.Microsecond)
 					firings[i] = store.Firing{ID: fmt.Sprintf("fir_%s%d", account, i), AccountID: account, TriggeredAt: at}
 				}
-				return insertFirings.Run(ctx, tx, firings)
+				if err := insertFirings.Run(ctx, tx, firings); err != nil {
+					return err
+				}
+				_, err := tx.Exec(ctx, `INSERT INTO contacts (id, account_id, client_id, channel, occurred_at)
+					SELECT 'con_' || id, account_id, 'one person', 'sms', triggered_at FROM firings WHERE account_id = ?`, account)
+				return err
 			}))
 			return account
 		}
@@ -169,7 +174,7 @@ func TestExportReadsEachRecordOnce(t *testing.T) {
 			seen[id] = true
 			return nil
 		}))
-		if want := map[string]int{"Account": 1, "Firing": records, "Insight": records, "Event": records}; !reflect.DeepEqual(got, want) {
+		if want := map[string]int{"Account": 1, "Firing": records, "Insight": records, "Contact": records, "Event": records}; !reflect.DeepEqual(got, want) {
 			t.Errorf("exported %v, want %v", got, want)
 		}
 		events := exportedEventsLite.query()
@@ -178,7 +183,9 @@ func TestExportReadsEachRecordOnce(t *testing.T) {
 			events, place = exportedEvents.query(), ""
 			_ = must(d.db.Query(ctx, `ANALYZE`))(t).Close()
 		}
-		for query, after := range map[string]any{exportedFirings.query(): 0, exportedInsights.query(): 0, events: place} {
+		for query, after := range map[string]any{
+			exportedFirings.query(): 0, exportedInsights.query(): 0, exportedContacts.query(): "", events: place,
+		} {
 			plan := dbtest.Explain(t, d.db, query, account, after, exportPage)
 			for _, bad := range []string{"TEMP B-TREE", "Sort Method", "Rows Removed by Filter", "SCAN"} {
 				if strings.Contains(plan, bad) {
