@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"partneredge/store"
+	"partneredge/store/central/db"
 	"partneredge/store/central/deliveries"
 	"partneredge/store/central/idempotency"
 )
@@ -322,6 +323,36 @@ func TestRevocationStopsTheQueue(t *testing.T) {
 		wantErr(t, err, store.ErrConflict)
 		_, _, err = q.RecoverDeliveries(ctx, q.subs[1], store.Span{}, "", time.Hour)
 		wantErr(t, err, store.ErrConflict)
+	})
+}
+
+// TestRevocationThatWasCutShort revokes a subscription for which more waits than one
+// transaction cancels, and goes no further than that transaction. Revoked again, nothing waits.
+func TestRevocationThatWasCutShort(t *testing.T) {
+	each(t, func(t *testing.T, p place) {
+		const several = 5000 + 1 // than one transaction cancels
+		ctx, q := context.Background(), newQueued(t, p, 1)
+		id := q.subs[0]
+		noError(t, q.db.WriteAlone(ctx, func(ctx context.Context, x *db.Tx) error {
+			_, err := x.Exec(ctx, `INSERT INTO deliveries (id, event_id, subscription_id, state, attempts, tries_before, next_at, due_at, lease_owner, created_at, updated_at)
+				WITH RECURSIVE i(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < ?)
+				SELECT 'dlv_' || n, 'evt_' || n, CAST(? AS TEXT), 'pending', 0, 0, n, n, '', n, n FROM i`, several, id)
+			return err
+		}))
+		pending := func() (n int) {
+			t.Helper()
+			noError(t, q.db.QueryRow(ctx, `SELECT count(*) FROM deliveries WHERE state = 'pending'`).Scan(&n))
+			return n
+		}
+		r := revocation{id: id}
+		noError(t, q.writeTo(ctx, "revoke", q.account, nil, func(ctx context.Context, t *tx) error { return r.run(ctx, t, q.account) }))
+		if n := pending(); n != 1 || !r.more {
+			t.Fatalf("the first transaction leaves %d waiting, more %t, want 1", n, r.more)
+		}
+		already, err := q.RevokeSubscription(ctx, q.account, id)
+		if noError(t, err); !already || pending() != 0 {
+			t.Errorf("revoked again, already %t, %d wait", already, pending())
+		}
 	})
 }
 

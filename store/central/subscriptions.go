@@ -153,7 +153,8 @@ func (d *DB) insertSubscription(ctx context.Context, t *tx, s store.Subscription
 // that it had been before. Events of later commits no longer go to it, and what
 // waits for it is cancelled: with the revocation itself as far as one
 // transaction holds, the rest before the call returns, and what a sender has
-// claimed when it looks at the endpoint.
+// claimed when it looks at the endpoint. Where the call was cut short, the same
+// again cancels what it left.
 func (d *DB) RevokeSubscription(ctx context.Context, accountID, id string) (already bool, err error) {
 	const tried = "revoke subscription"
 	r := revocation{id: id}
@@ -167,14 +168,14 @@ func (d *DB) RevokeSubscription(ctx context.Context, accountID, id string) (alre
 type revocation struct {
 	id      string
 	already bool // it was revoked before
-	more    bool // deliveries are left to cancel
+	more    bool // deliveries may be left to cancel
 	wrote   bool // by any run, since one whose commit failed may have been committed
 }
 
 // run revokes the subscription of the account.
 func (r *revocation) run(ctx context.Context, t *tx, account string) (err error) {
-	r.more = false
 	if r.already, err = t.isRevoked(ctx, account, r.id); err != nil || r.already {
+		r.more = r.already // where that revocation was cut short
 		return err
 	}
 	r.wrote = true

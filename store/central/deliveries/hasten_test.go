@@ -2,6 +2,7 @@ package deliveries_test
 
 import (
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,13 +15,37 @@ import (
 
 // TestHastenInSlices: what waits for a time far ahead is due once the clock was put back,
 // also where it fills several transactions to the last row.
-func TestHastenInSlices(t *testing.T) {
+func TestHastenInSlices(t *testing.T) { onEach(t, hastenInSlices) }
+
+// onEach runs a test on a new database of each kind.
+func onEach(t *testing.T, test func(t *testing.T, url string)) {
 	for kind, url := range map[string]func(testing.TB) string{
 		"sqlite":   func(t testing.TB) string { return filepath.Join(t.TempDir(), "origin.db") },
 		"postgres": centraltest.Postgres,
 	} {
-		t.Run(kind, func(t *testing.T) { hastenInSlices(t, url(t)) })
+		t.Run(kind, func(t *testing.T) { test(t, url(t)) })
 	}
+}
+
+// TestSlicesOfTheQueueAreNotSorted asks how slices of a long queue are found: none reads, or
+// sorts, all that is left.
+func TestSlicesOfTheQueueAreNotSorted(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		db, err := central.Open(t.Context(), central.Config{URL: url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = db.Close() }()
+		const long = 5000
+		if err := db.FillQueue(t.Context(), "whs_1", long); err != nil {
+			t.Fatal(err)
+		}
+		for what, plan := range db.SlicePlans(t, "whs_1", long-50) {
+			if strings.Contains(plan, "TEMP B-TREE") || strings.Contains(plan, "Sort") || !strings.Contains(plan, "deliveries_queue") {
+				t.Errorf("%s:\n%s", what, plan)
+			}
+		}
+	})
 }
 
 func hastenInSlices(t *testing.T, url string) {

@@ -130,31 +130,36 @@ const hastenSlice = 5000
 // hastenLease is for whoever is just trying what is hastened.
 const hastenLease = time.Minute
 
+// nextToHasten returns the query of deliveries that are due and were written after two times. It
+// asks for no order: by their ids, each slice would sort all that are left.
+func nextToHasten(d *db.DB) string {
+	return `SELECT id FROM deliveries WHERE state = 'pending' AND ` + d.In("subscription_id") + ` AND due_at > ? AND updated_at > ? LIMIT ?`
+}
+
 // hasten makes those deliveries to subscriptions due at once that are due after farthest
 // and were written at a time that is yet to come: a process with a longer schedule may have
 // written the others. What is leased may be under way, and is due a little later.
 func (s *Store) hasten(ctx context.Context, subscriptions []string, farthest time.Duration, now time.Time) error {
-	at, lock := store.Micros(now), ""
-	if s.db.Postgres() {
-		lock = " FOR UPDATE"
-	}
+	at := store.Micros(now)
+	dueAfter, writtenAfter := store.Micros(now.Add(farthest)), store.Micros(now.Add(clockJitter))
 	all := int64(0)
 	for more := true; more; {
 		var hastened int64
-		err := s.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) (err error) {
+		err := s.db.WriteAlone(ctx, func(ctx context.Context, t *db.Tx) error {
+			found, err := t.Strings(ctx, nextToHasten(s.db), t.Set(subscriptions), dueAfter, writtenAfter, s.hastenSlice)
+			if more = len(found) == s.hastenSlice; err != nil {
+				return err
+			}
 			hastened, err = t.Exec(ctx, `UPDATE deliveries SET next_at = CASE WHEN next_at > ? THEN ? ELSE next_at END,
 				due_at = CASE WHEN lease_owner = '' THEN CAST(? AS BIGINT) ELSE ? END, updated_at = ?`+s.written()+`
-				WHERE id IN (SELECT id FROM deliveries WHERE state = 'pending' AND `+t.In("subscription_id")+`
-					AND due_at > ? AND updated_at > ? ORDER BY id LIMIT ?`+lock+`)`,
-				at, at, at, store.Micros(now.Add(hastenLease)), at, t.Set(subscriptions),
-				store.Micros(now.Add(farthest)), store.Micros(now.Add(clockJitter)), s.hastenSlice)
+				WHERE `+waitingAmong(t, ` AND due_at > ? AND updated_at > ?`),
+				at, at, at, store.Micros(now.Add(hastenLease)), at, t.Set(found), dueAfter, writtenAfter)
 			return err
 		})
 		if err != nil {
 			return err
 		}
 		all += hastened
-		more = hastened == int64(s.hastenSlice)
 	}
 	if all == 0 { // somebody else has had them due, or they are due as they should be
 		return nil

@@ -149,13 +149,28 @@ func (s *Store) CancelRest(ctx context.Context, subscription string) error {
 	return nil
 }
 
+// nextToCancel finds deliveries that wait in the order of the queue's index: in that of their
+// ids, each slice would sort all that are left.
+const nextToCancel = `SELECT id FROM deliveries WHERE state = 'pending' AND subscription_id = ? ORDER BY due_at LIMIT ?`
+
 func cancel(ctx context.Context, t *db.Tx, subscription string) (more bool, err error) {
+	found, err := t.Strings(ctx, nextToCancel, subscription, cancelSlice)
+	if err != nil || len(found) == 0 {
+		return false, err
+	}
+	_, err = t.Exec(ctx, `UPDATE deliveries SET state = 'cancelled', next_at = 0, due_at = 0, lease_owner = '', updated_at = ?
+		WHERE `+waitingAmong(t, ""), store.Micros(t.Now()), t.Set(found))
+	return len(found) == cancelSlice, err
+}
+
+// waitingAmong returns the condition that a delivery has one of some ids, the parameter of
+// Tx.Set, and still waits, and meets a further condition that held when it was found. They are
+// locked in the order of their ids, as outcomes are written. By state alone PostgreSQL could
+// rather read the whole index of the queue.
+func waitingAmong(t *db.Tx, further string) string {
 	lock := ""
 	if t.Postgres() {
 		lock = " FOR UPDATE"
 	}
-	cancelled, err := t.Exec(ctx, `UPDATE deliveries SET state = 'cancelled', next_at = 0, due_at = 0, lease_owner = '', updated_at = ?
-		WHERE id IN (SELECT id FROM deliveries WHERE state = 'pending' AND subscription_id = ? ORDER BY id LIMIT ?`+lock+`)`,
-		store.Micros(t.Now()), subscription, cancelSlice)
-	return cancelled == cancelSlice, err
+	return `id IN (SELECT id FROM deliveries WHERE ` + t.In("id") + ` AND state || '' = 'pending'` + further + ` ORDER BY id` + lock + `)`
 }
