@@ -89,8 +89,9 @@ func prunings(d *central.DB, keep Retention) (jobs []pruning) {
 	}
 	records := func(k central.Aging) func() slice {
 		return func() slice {
+			cursor := new(central.AgingCursor)
 			return func(ctx context.Context, before time.Time, limit int) (int, error) {
-				return d.PruneRecords(ctx, k, before, limit)
+				return d.PruneRecords(ctx, k, before, limit, cursor)
 			}
 		}
 	}

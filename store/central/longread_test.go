@@ -29,14 +29,14 @@ func readForLong(t *testing.T, url string) (end func()) {
 	return func() { noError(t, tx.Rollback()) }
 }
 
-// entriesRead is how many entries of the indexes of deliveries were read so far, dead
-// ones too. It is told by the connection that was used last, which a pool gives again.
-func entriesRead(t *testing.T, central *DB) (n int64) {
+// entriesRead is how many entries of the indexes of a table were read so far, dead ones
+// too. It is told by the connection that was used last, which a pool gives again.
+func entriesRead(t *testing.T, central *DB, table string) (n int64) {
 	t.Helper()
 	ctx := context.Background()
 	noError(t, central.db.QueryRow(ctx, `SELECT 1 FROM (SELECT pg_stat_force_next_flush()) x`).Scan(&n))
 	noError(t, central.db.QueryRow(ctx, `SELECT sum(idx_tup_read) FROM pg_stat_user_indexes
-		WHERE relname = 'deliveries' AND schemaname = current_schema()`).Scan(&n))
+		WHERE relname = ? AND schemaname = current_schema()`, table).Scan(&n))
 	return n
 }
 
@@ -55,7 +55,7 @@ func TestLongReadLeavesClaimsCheap(t *testing.T) {
 		}
 	}
 	look := func() int64 {
-		before := entriesRead(t, q.DB)
+		before := entriesRead(t, q.DB, "deliveries")
 		if due := q.due(t); len(due) != 0 {
 			t.Errorf("%v are due, though nothing waits", due)
 		}
@@ -65,12 +65,12 @@ func TestLongReadLeavesClaimsCheap(t *testing.T) {
 		if noError(t, err); len(claims) != 0 {
 			t.Errorf("claims %v, though nothing waits", claims)
 		}
-		return entriesRead(t, q.DB) - before
+		return entriesRead(t, q.DB, "deliveries") - before
 	}
 	readForLong(t, p.url)
-	first := entriesRead(t, q.DB)
+	first := entriesRead(t, q.DB, "deliveries")
 	work(20)
-	if read := entriesRead(t, q.DB) - first; read < 400 {
+	if read := entriesRead(t, q.DB, "deliveries") - first; read < 400 {
 		t.Fatalf("%d entries were read for 400 deliveries: they are not counted", read)
 	}
 	look()

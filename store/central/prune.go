@@ -31,61 +31,87 @@ var (
 	AgingAudit    = Aging{table: "audit", prefix: "aud"}
 )
 
+// AgingCursor is the place that a round of PruneRecords has come to. Its zero value begins a
+// round.
+type AgingCursor struct{ id string }
+
 // PruneRecords removes up to limit records that came in before a time and returns how
 // many, the oldest first; call it until that is 0. Nodes that keep some of them learn
-// of it.
-func (d *DB) PruneRecords(ctx context.Context, k Aging, before time.Time, limit int) (removed int, err error) {
+// of it. What it has passed over it does not look at again in the same round, nor at the
+// dead entries of what it removed.
+func (d *DB) PruneRecords(ctx context.Context, k Aging, before time.Time, limit int, cursor *AgingCursor) (removed int, err error) {
 	op := "prune " + k.table
 	if k.table == "" || limit <= 0 || before.IsZero() || valid.Times(before) != nil {
 		return 0, db.Fail(op, valid.Errorf("kind, time or limit is not set"))
 	}
+	query, args := k.oldest(before, limit, cursor)
+	var old []string
 	if k.view == "" {
-		return d.prune(ctx, op, before, limit, func(ctx context.Context, t *db.Tx, before time.Time, limit int) (int, error) {
-			return pruneUnseen(ctx, t, k, before, limit)
+		removed, err = d.prune(ctx, op, before, limit, func(ctx context.Context, t *db.Tx, before time.Time, _ int) (gone int, err error) {
+			if old, err = t.Strings(ctx, query, args...); err != nil {
+				return 0, err
+			}
+			return pruneUnseen(ctx, t, k, before, old)
+		})
+	} else {
+		err = d.write(ctx, op, nil, func(ctx context.Context, t *tx) (err error) {
+			if old, err = t.Strings(ctx, query, args...); err == nil {
+				removed, err = t.pruneSeen(ctx, k, old)
+			}
+			return err
 		})
 	}
-	err = d.write(ctx, op, nil, func(ctx context.Context, t *tx) error {
-		query, args := k.oldest(before, limit)
-		accounts, err := t.Strings(ctx, `DELETE FROM `+k.table+` WHERE id IN (`+query+`) RETURNING account_id`, args...)
-		if err != nil || len(accounts) == 0 {
-			removed = 0
-			return err
-		}
-		removed = len(accounts)
-		slices.Sort(accounts)
-		accounts = slices.Compact(accounts)
-		for _, account := range accounts {
-			t.changed(k.view, account, false)
-		}
-		if k.view != store.ChangeInsights {
-			return nil
-		}
-		// Samples are for accounts that never had an insight.
-		_, err = t.Exec(ctx, `UPDATE accounts SET coached = 1 WHERE coached = 0 AND `+t.In("id"), t.Set(accounts))
-		return err
-	})
+	if err == nil && len(old) > 0 {
+		cursor.id = old[len(old)-1]
+	}
 	return removed, err
 }
 
-// oldest returns the query of the ids of the oldest records before a time.
-func (k Aging) oldest(before time.Time, limit int) (query string, args []any) {
-	query, args = `SELECT id FROM `+k.table+` WHERE id > ? AND id < ?`, []any{k.prefix, db.FirstID(k.prefix, before)}
+// oldest returns the query of the ids of the oldest records before a time, behind a cursor.
+func (k Aging) oldest(before time.Time, limit int, cursor *AgingCursor) (query string, args []any) {
+	query = `SELECT id FROM ` + k.table + ` WHERE id > ? AND id < ?`
+	args = []any{max(k.prefix, cursor.id), db.FirstID(k.prefix, before)}
 	if k.received != "" {
 		query, args = query+` AND `+k.received+` < ?`, append(args, store.Micros(before))
 	}
 	return query + ` ORDER BY id LIMIT ?`, append(args, limit)
 }
 
-// pruneUnseen removes records of a kind that no node keeps.
-func pruneUnseen(ctx context.Context, t *db.Tx, k Aging, before time.Time, limit int) (int, error) {
+// pruneUnseen removes old records of a kind that no node keeps, which came in before a time.
+func pruneUnseen(ctx context.Context, t *db.Tx, k Aging, before time.Time, old []string) (int, error) {
 	if k.table == AgingAudit.table { // which lets nothing else go
 		if _, err := t.Exec(ctx, `UPDATE audit_since SET at = ? WHERE at < ?`, store.Micros(before), store.Micros(before)); err != nil {
 			return 0, err
 		}
 	}
-	query, args := k.oldest(before, limit)
-	gone, err := t.Exec(ctx, `DELETE FROM `+k.table+` WHERE id IN (`+query+`)`, args...)
+	if len(old) == 0 {
+		return 0, nil
+	}
+	gone, err := t.Exec(ctx, `DELETE FROM `+k.table+` WHERE `+t.In("id"), t.Set(old))
 	return int(gone), err
+}
+
+// pruneSeen removes old records of a kind that nodes keep.
+func (t *tx) pruneSeen(ctx context.Context, k Aging, old []string) (removed int, err error) {
+	if len(old) == 0 {
+		return 0, nil
+	}
+	accounts, err := t.Strings(ctx, `DELETE FROM `+k.table+` WHERE `+t.In("id")+` RETURNING account_id`, t.Set(old))
+	if err != nil || len(accounts) == 0 {
+		return 0, err
+	}
+	removed = len(accounts)
+	slices.Sort(accounts)
+	accounts = slices.Compact(accounts)
+	for _, account := range accounts {
+		t.changed(k.view, account, false)
+	}
+	if k.view != store.ChangeInsights {
+		return removed, nil
+	}
+	// Samples are for accounts that never had an insight.
+	_, err = t.Exec(ctx, `UPDATE accounts SET coached = 1 WHERE coached = 0 AND `+t.In("id"), t.Set(accounts))
+	return removed, err
 }
 
 // PruneAnswers removes up to limit answers to idempotency keys that were given before a

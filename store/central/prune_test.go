@@ -10,6 +10,8 @@ import (
 
 	"partneredge/store"
 	"partneredge/store/central/audit"
+	"partneredge/store/central/centraltest"
+	"partneredge/store/central/db"
 )
 
 // TestPruneRecords removes what came in before a time, of each kind, and no more. What
@@ -40,9 +42,9 @@ func TestPruneRecords(t *testing.T) {
 		add(both)
 		position := must(d.ChangesSince(ctx, Position{}, 0))(t)
 		for _, k := range []Aging{AgingFirings, AgingInsights, AgingContacts, AgingLeads, AgingAudit} {
-			removed, rounds := 0, 0
+			removed, rounds, cursor := 0, 0, new(AgingCursor)
 			for n := 1; n > 0; rounds++ {
-				n = must(d.PruneRecords(ctx, k, cut, 4))(t)
+				n = must(d.PruneRecords(ctx, k, cut, 4, cursor))(t)
 				removed += n
 			}
 			var left int
@@ -73,11 +75,39 @@ func TestPruneRecords(t *testing.T) {
 				t.Errorf("%s: %v", statement, err)
 			}
 		}
-		_, err := d.PruneRecords(ctx, Aging{}, cut, 4)
+		_, err := d.PruneRecords(ctx, Aging{}, cut, 4, new(AgingCursor))
 		wantErr(t, err, store.ErrInvalid)
-		_, err = d.PruneRecords(ctx, AgingLeads, time.Time{}, 4)
+		_, err = d.PruneRecords(ctx, AgingLeads, time.Time{}, 4, new(AgingCursor))
 		wantErr(t, err, store.ErrInvalid)
 	})
+}
+
+// TestLongReadLeavesPruningCheap removes contacts in slices while somebody reads the database, so
+// that their dead entries stay in the index: no slice steps over those of the slices before.
+func TestLongReadLeavesPruningCheap(t *testing.T) {
+	const slices, slice = 20, 50
+	p := place{"postgres", centraltest.Postgres(t)}
+	clock := &fakeClock{time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}
+	ctx, d := t.Context(), openWith(t, p, Config{Now: clock.now})
+	account := newAccount(t, d, store.ModeSetup).ID
+	noError(t, d.db.WriteAlone(ctx, func(ctx context.Context, x *db.Tx) error {
+		if _, err := x.Exec(ctx, `INSERT INTO contacts (id, account_id, client_id, channel, occurred_at)
+			SELECT ? || lpad(n::text, 6, '0'), ?, 'c', 'sms', 1 FROM generate_series(1, ?::bigint) n`,
+			db.FirstID("con", clock.at), account, slices*slice); err != nil {
+			return err
+		}
+		_, err := x.Exec(ctx, `ANALYZE contacts`)
+		return err
+	}))
+	readForLong(t, p.url)
+	before, removed, cursor := entriesRead(t, d, "contacts"), 0, new(AgingCursor)
+	for n := 1; n > 0; removed += n {
+		n = must(d.PruneRecords(ctx, AgingContacts, clock.at.Add(day), slice, cursor))(t)
+	}
+	// Each is found once, and once more to be deleted.
+	if read := entriesRead(t, d, "contacts") - before; removed != slices*slice || read < slices*slice || read > 3*slices*slice {
+		t.Errorf("to remove %d of %d, %d entries are read", removed, slices*slice, read)
+	}
 }
 
 // TestLeadsOfASlowClockAreKept prunes leads whose ids have the time of a node whose
@@ -89,10 +119,10 @@ func TestLeadsOfASlowClockAreKept(t *testing.T) {
 		l := leadFor(newAccount(t, d, store.ModeSetup).ID)
 		l.ID = store.NewID("lead", clock.at.AddDate(-5, 0, 0))
 		must(d.AddLeads(ctx, "", offered(l)))(t)
-		if n := must(d.PruneRecords(ctx, AgingLeads, clock.at, 4))(t); n != 0 {
+		if n := must(d.PruneRecords(ctx, AgingLeads, clock.at, 4, new(AgingCursor)))(t); n != 0 {
 			t.Error("a lead went that came in just now")
 		}
-		if n := must(d.PruneRecords(ctx, AgingLeads, clock.at.Add(time.Hour), 4))(t); n != 1 {
+		if n := must(d.PruneRecords(ctx, AgingLeads, clock.at.Add(time.Hour), 4, new(AgingCursor)))(t); n != 1 {
 			t.Error("a lead stayed that came in before")
 		}
 	})
