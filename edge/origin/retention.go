@@ -72,7 +72,12 @@ func newRetention(d *central.DB, keep Retention, log *slog.Logger) *retention {
 		least = min(least, job.keep)
 	}
 	// An answer is not repeated after its day, so no clock is judged the more strictly for it.
-	jobs = append(jobs, pruning{"answers to idempotency keys", idempotency.TTL, func() slice { return d.PruneAnswers }})
+	jobs = append(jobs, pruning{"answers to idempotency keys", idempotency.TTL, func() slice {
+		cursor := new(idempotency.PruneCursor)
+		return func(ctx context.Context, before time.Time, limit int) (int, error) {
+			return d.PruneAnswers(ctx, before, limit, cursor)
+		}
+	}})
 	return &retention{
 		clock: newClockJudge(d, log, least), log: log, jobs: jobs,
 		prepare: func(ctx context.Context) error { return d.MakePartitions(ctx, width) },

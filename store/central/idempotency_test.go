@@ -69,13 +69,13 @@ func TestIngestOnce(t *testing.T) {
 		ctx, _ := keyed("key 2", "asked")
 		_, _, err := db.AddContact(ctx, store.Contact{AccountID: a.ID, ClientID: "c", Channel: "phone"})
 		noError(t, err)
-		expired := now.Add(-idempotency.TTL)
+		expired, cursor := now.Add(-idempotency.TTL), new(idempotency.PruneCursor)
 		for _, want := range []int{2, 1, 0} {
-			if n := must(db.PruneAnswers(ctx, expired, 2))(t); n != want {
+			if n := must(db.PruneAnswers(ctx, expired, 2, cursor))(t); n != want {
 				t.Errorf("%d expired answers went, want %d", n, want)
 			}
 		}
-		_, err = db.PruneAnswers(ctx, expired, 0)
+		_, err = db.PruneAnswers(ctx, expired, 0, cursor)
 		wantErr(t, err, store.ErrInvalid)
 		var kept int
 		noError(t, db.db.QueryRow(context.Background(), `SELECT count(*) FROM idempotency`).Scan(&kept))

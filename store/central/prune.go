@@ -116,8 +116,16 @@ func (t *tx) pruneSeen(ctx context.Context, k Aging, old []string) (removed int,
 
 // PruneAnswers removes up to limit answers to idempotency keys that were given before a
 // time and returns how many; call it until that is 0.
-func (d *DB) PruneAnswers(ctx context.Context, before time.Time, limit int) (removed int, err error) {
-	return d.prune(ctx, "prune answers to idempotency keys", before, limit, idempotency.Prune)
+func (d *DB) PruneAnswers(ctx context.Context, before time.Time, limit int, cursor *idempotency.PruneCursor) (removed int, err error) {
+	var next idempotency.PruneCursor
+	removed, err = d.prune(ctx, "prune answers to idempotency keys", before, limit, func(ctx context.Context, t *db.Tx, before time.Time, limit int) (n int, err error) {
+		n, next, err = idempotency.Prune(ctx, t, before, limit, *cursor)
+		return n, err
+	})
+	if err == nil {
+		*cursor = next
+	}
+	return removed, err
 }
 
 // DiscardOldLeads discards up to limit leads that have waited in the quarantine since before

@@ -12,6 +12,7 @@ import (
 	"partneredge/store/central/audit"
 	"partneredge/store/central/centraltest"
 	"partneredge/store/central/db"
+	"partneredge/store/central/idempotency"
 )
 
 // TestPruneRecords removes what came in before a time, of each kind, and no more. What
@@ -82,8 +83,9 @@ func TestPruneRecords(t *testing.T) {
 	})
 }
 
-// TestLongReadLeavesPruningCheap removes contacts in slices while somebody reads the database, so
-// that their dead entries stay in the index: no slice steps over those of the slices before.
+// TestLongReadLeavesPruningCheap removes contacts, and answers to idempotency keys, in slices
+// while somebody reads the database, so that their dead entries stay in the index: no slice
+// steps over those of the slices before.
 func TestLongReadLeavesPruningCheap(t *testing.T) {
 	const slices, slice = 20, 50
 	p := place{"postgres", centraltest.Postgres(t)}
@@ -96,17 +98,29 @@ func TestLongReadLeavesPruningCheap(t *testing.T) {
 			db.FirstID("con", clock.at), account, slices*slice); err != nil {
 			return err
 		}
-		_, err := x.Exec(ctx, `ANALYZE contacts`)
+		if _, err := x.Exec(ctx, `INSERT INTO idempotency (account_id, name, digest, answer, created_at)
+			SELECT ?, n::text, '', '', n FROM generate_series(1, ?::bigint) n`, account, slices*slice); err != nil {
+			return err
+		}
+		_, err := x.Exec(ctx, `ANALYZE contacts, idempotency`)
 		return err
 	}))
 	readForLong(t, p.url)
-	before, removed, cursor := entriesRead(t, d, "contacts"), 0, new(AgingCursor)
-	for n := 1; n > 0; removed += n {
-		n = must(d.PruneRecords(ctx, AgingContacts, clock.at.Add(day), slice, cursor))(t)
-	}
-	// Each is found once, and once more to be deleted.
-	if read := entriesRead(t, d, "contacts") - before; removed != slices*slice || read < slices*slice || read > 3*slices*slice {
-		t.Errorf("to remove %d of %d, %d entries are read", removed, slices*slice, read)
+	contacts, answers := new(AgingCursor), new(idempotency.PruneCursor)
+	for table, next := range map[string]func(before time.Time) (int, error){
+		"contacts": func(before time.Time) (int, error) {
+			return d.PruneRecords(ctx, AgingContacts, before, slice, contacts)
+		},
+		"idempotency": func(before time.Time) (int, error) { return d.PruneAnswers(ctx, before, slice, answers) },
+	} {
+		before, removed := entriesRead(t, d, table), 0
+		for n := 1; n > 0; removed += n {
+			n = must(next(clock.at.Add(day)))(t)
+		}
+		// Each is found once, and once more to be deleted.
+		if read := entriesRead(t, d, table) - before; removed != slices*slice || read < slices*slice || read > 3*slices*slice {
+			t.Errorf("%s: to remove %d of %d, %d entries are read", table, removed, slices*slice, read)
+		}
 	}
 }
 

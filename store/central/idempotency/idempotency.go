@@ -127,10 +127,19 @@ func Forget(ctx context.Context, t *db.Tx, noun string, accounts []string, field
 	return err
 }
 
+// PruneCursor is the place that a round of Prune has come to. Its zero value begins a round.
+type PruneCursor struct{ at int64 }
+
 // Prune removes up to limit answers that were given before a time, the oldest first, and
-// returns how many.
-func Prune(ctx context.Context, t *db.Tx, before time.Time, limit int) (removed int, err error) {
-	gone, err := t.Exec(ctx, `DELETE FROM idempotency WHERE (account_id, name) IN (
-		SELECT account_id, name FROM idempotency WHERE created_at < ? ORDER BY created_at LIMIT ?)`, store.Micros(before), limit)
-	return int(gone), err
+// returns how many, and the place behind them. It reads nothing before the cursor again, such
+// as the dead entries of what a round has removed.
+func Prune(ctx context.Context, t *db.Tx, before time.Time, limit int, cursor PruneCursor) (removed int, next PruneCursor, err error) {
+	given, err := db.All(ctx, t, func(row db.Row) (at int64, err error) { return at, row.Scan(&at) },
+		`DELETE FROM idempotency WHERE (account_id, name) IN (
+			SELECT account_id, name FROM idempotency WHERE created_at >= ? AND created_at < ? ORDER BY created_at LIMIT ?)
+			RETURNING created_at`, cursor.at, store.Micros(before), limit)
+	for _, at := range given {
+		cursor.at = max(cursor.at, at)
+	}
+	return len(given), cursor, err
 }
