@@ -111,22 +111,28 @@ func ends(t *testing.T, d *devProcess, rollout string) (ended rolled) {
 // nodesRun waits until every node runs a release; "" is its own modules.
 func nodesRun(t *testing.T, d *devProcess, digest string) {
 	t.Helper()
-	admin := &adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token()}
+	allRun(t, &adminapi.Client{URL: d.origin.AdminURL(), Token: d.origin.Token()}, digest)
+}
+
+// allRun waits until every node of an origin that is not revoked says that it runs a
+// release and no other.
+func allRun(t *testing.T, admin *adminapi.Client, digest string) {
+	t.Helper()
 	await(t, "every node to run "+digest, func() bool {
-		var page struct {
-			Items []struct {
-				Status *struct{ Running, Candidate *struct{ Digest string } }
+		some := false
+		for n, err := range adminapi.All[adminapi.Node](t.Context(), admin, "/nodes", nil) {
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		if err := admin.Call(t.Context(), "GET", "/nodes", nil, &page); err != nil {
-			t.Fatal(err)
-		}
-		for _, n := range page.Items {
-			if n.Status == nil || n.Status.Running == nil || n.Status.Running.Digest != digest || n.Status.Candidate != nil {
+			if !n.RevokedAt.IsZero() {
+				continue
+			}
+			some = true
+			if !n.Connected || n.Status == nil || n.Status.Running == nil || n.Status.Running.Digest != digest || n.Status.Candidate != nil {
 				return false
 			}
 		}
-		return len(page.Items) > 0
+		return some
 	})
 }
 

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"partneredge/edge/adminapi"
 )
 
 // fault is one way to break an installation.
@@ -86,7 +88,7 @@ func (w *torture) rollOutOnDeadNode() (mend func()) {
 		next = "1.1.0"
 	}
 	const pause = 5 * time.Second // before the second stage
-	var begun rolled
+	var begun adminapi.Rollout
 	began := time.Now()
 	if err := w.admin.Call(w.t.Context(), http.MethodPost, "/releases/"+w.releases[next]+"/promote",
 		map[string]any{"stages": []int{50, 100}, "pause_seconds": int(pause / time.Second), "canary_percent": 0}, &begun); err != nil {
@@ -99,7 +101,7 @@ func (w *torture) rollOutOnDeadNode() (mend func()) {
 	v.end()
 	inTime := time.Since(began) < pause // or the rollout may have been done before
 	for dead := time.Now(); inTime && time.Since(dead) < pause+2*time.Second; time.Sleep(100 * time.Millisecond) {
-		if state := w.rolloutState(); state == "done" {
+		if w.rolloutNow().State == "done" {
 			w.t.Errorf("the rollout is done while %s, where it was to serve, is dead", v.region)
 			break
 		}
@@ -107,26 +109,28 @@ func (w *torture) rollOutOnDeadNode() (mend func()) {
 	return v.begin
 }
 
-func (w *torture) rolloutState() string {
-	var now rolled
+func (w *torture) rolloutNow() (now adminapi.Rollout) {
 	if err := w.admin.Call(w.t.Context(), http.MethodGet, "/rollouts/"+w.rollout, nil, &now); err != nil {
 		w.t.Errorf("read rollout: %v", err)
 	}
-	return now.State
+	return now
 }
 
-// rolloutEnds waits for the end of a rollout, and holds that all nodes run what was
-// rolled out if it is done.
+// rolloutEnds waits, with every victim up, for the end of a rollout, and holds that all
+// nodes run what was rolled out if it is done.
 func (w *torture) rolloutEnds(faults string) {
 	if w.rollout == "" {
 		return
 	}
 	w.t.Helper()
-	state := ""
+	var ended adminapi.Rollout
 	await(w.t, "the rollout to end after "+faults, func() bool {
-		state = w.rolloutState()
-		return state == "done" || state == "rolled_back"
+		ended = w.rolloutNow()
+		return ended.State == "done" || ended.State == "rolled_back"
 	})
-	w.faults["rollout ended as "+state]++
+	if ended.State == "done" {
+		allRun(w.t, w.admin, ended.Digest)
+	}
+	w.faults["rollout ended as "+ended.State]++
 	w.rollout = ""
 }
