@@ -45,7 +45,7 @@ func TestEndpointsAreReadTogether(t *testing.T) {
 		{10 * time.Millisecond, 4 * time.Millisecond, events * apart.Milliseconds() / 4}, // one after the other
 		{0, 0, endpoints},
 	} {
-		path := filepath.Join(t.TempDir(), "origin.db")
+		path := schema.Copy(t, filepath.Join(t.TempDir(), "origin.db"))
 		synctest.Test(t, func(t *testing.T) {
 			s := newSimulation(t, path)
 			counted := &readsCounted{Store: s.fixture.db, takes: test.takes}
@@ -116,7 +116,7 @@ func TestSlowDatabase(t *testing.T) {
 	const events = 80
 	for _, takes := range []time.Duration{15 * time.Millisecond, 200 * time.Millisecond} {
 		for _, claims := range []bool{false, true} {
-			path := filepath.Join(t.TempDir(), "origin.db")
+			path := schema.Copy(t, filepath.Join(t.TempDir(), "origin.db"))
 			t.Run(fmt.Sprintf("%v, claimed afterwards: %t", takes, claims), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := newSimulation(t, path)
@@ -193,7 +193,7 @@ func (f *firstReadHangs) Endpoints(ctx context.Context, ids []string) (map[strin
 // and others no longer than what was read may be old.
 func TestReadOfEndpointsThatHangs(t *testing.T) {
 	const age = 10 * time.Millisecond
-	path := filepath.Join(t.TempDir(), "origin.db")
+	path := schema.Copy(t, filepath.Join(t.TempDir(), "origin.db"))
 	synctest.Test(t, func(t *testing.T) {
 		s := newSimulation(t, path)
 		var accounts []string
@@ -239,7 +239,7 @@ func (o *overtakenRead) Endpoints(ctx context.Context, ids []string) (all map[st
 // TestReadOfAnEndpointThatIsOvertaken: what a read says of an endpoint that has changed
 // since cancels nothing.
 func TestReadOfAnEndpointThatIsOvertaken(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "origin.db")
+	path := schema.Copy(t, filepath.Join(t.TempDir(), "origin.db"))
 	synctest.Test(t, func(t *testing.T) {
 		s := newSimulation(t, path)
 		account := s.liveAccount()
@@ -272,7 +272,7 @@ func TestReadOfAnEndpointThatIsOvertaken(t *testing.T) {
 // TestEventOfAnAccountThatIsLiveAgain: what was read of an endpoint a moment ago, when its
 // account was being set up, cancels nothing that comes when it is live again.
 func TestEventOfAnAccountThatIsLiveAgain(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "origin.db")
+	path := schema.Copy(t, filepath.Join(t.TempDir(), "origin.db"))
 	synctest.Test(t, func(t *testing.T) {
 		s := newSimulation(t, path)
 		account := s.liveAccount()
@@ -384,7 +384,7 @@ func TestEventOfAnAccountThatAnotherProcessMadeLive(t *testing.T) {
 			return later
 		}},
 	} {
-		path := filepath.Join(t.TempDir(), "origin.db")
+		path := schema.Copy(t, filepath.Join(t.TempDir(), "origin.db"))
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSimulation(t, path)

@@ -91,7 +91,7 @@ func (w *fakeEndpoints) to(host string) []sentRequest {
 // simulate runs a test in a bubble of its own time, beside others.
 func simulate(t *testing.T, c Config, test func(*simulation)) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "origin.db")
+	path := schema.Copy(t, filepath.Join(t.TempDir(), "origin.db"))
 	synctest.Test(t, func(t *testing.T) {
 		s := &simulation{T: t, fakeEndpoints: &fakeEndpoints{endpoints: map[string]behaviour{}, underWay: map[string]int{}, most: map[string]int{}}}
 		c.transport = s.fakeEndpoints

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -28,7 +29,7 @@ func TestGiveUp(t *testing.T) {
 		"one that fails for two minutes": {200, 500, 200, false},
 		"one that hangs for two minutes": {200, 0, 200, false},
 	} {
-		path := filepath.Join(t.TempDir(), "origin.db")
+		path := schema.Copy(t, filepath.Join(t.TempDir(), "origin.db"))
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSimulation(t, path)
@@ -78,8 +79,7 @@ func TestGiveUp(t *testing.T) {
 					t.Error("the sender is behind once all is delivered")
 				}
 				untried := 0
-				for _, event := range events {
-					d := s.fixture.deliveries(deliveries.Filter{EventID: event})[0]
+				for _, d := range s.deliveriesOf(sub, events) {
 					if d.State == store.StateDead && d.Attempts == 0 {
 						untried++
 					} else if !test.givesUp && d.State != store.StateDelivered {
@@ -95,14 +95,38 @@ func TestGiveUp(t *testing.T) {
 				s.fixture.sender.Wake()
 				sleep(t.Context(), 10*time.Minute)
 				synctest.Wait()
-				for _, event := range events {
-					if d := s.fixture.deliveries(deliveries.Filter{EventID: event})[0]; d.State != store.StateDelivered {
+				for _, d := range s.deliveriesOf(sub, events) {
+					if d.State != store.StateDelivered {
 						t.Errorf("recovered, it is %s", d.State)
 					}
 				}
 			})
 		})
 	}
+}
+
+// deliveriesOf reads what a subscription gets, which is one delivery of each of the events.
+func (s *simulation) deliveriesOf(sub store.Subscription, events []string) (all []store.Delivery) {
+	s.Helper()
+	page := store.Page{Limit: 200}
+	for {
+		items, next, err := s.fixture.db.Deliveries(s.Context(), deliveries.Filter{SubscriptionID: sub.ID}, page)
+		must(s.T, err)
+		all = append(all, items...)
+		if next == "" {
+			break
+		}
+		page.Cursor = next
+	}
+	var of []string
+	for _, d := range all {
+		of = append(of, d.EventID)
+	}
+	slices.Sort(of)
+	if want := slices.Sorted(slices.Values(events)); !slices.Equal(of, want) {
+		s.Fatalf("the deliveries are of the events %q, want %q", of, want)
+	}
+	return all
 }
 
 // TestGivesUp: a late delivery is given up for what its endpoint does, and not because no

@@ -34,7 +34,7 @@ func TestBurstIsHeldAsItIsWritten(t *testing.T) {
 		read  bool // some are claimed later
 	}{{"leases that are long enough", 30 * time.Second, false}, {"leases that would end", 2 * time.Second, true}} {
 		t.Run(test.name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "origin.db")
+			path := schema.Copy(t, filepath.Join(t.TempDir(), "origin.db"))
 			synctest.Test(t, func(t *testing.T) {
 				s := newSimulation(t, path)
 				counted := &claimsCounted{Store: s.fixture.db}

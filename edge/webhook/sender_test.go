@@ -167,7 +167,7 @@ func TestStopEndsLeases(t *testing.T) {
 		lasts, takes time.Duration
 		ended        bool
 	}{{time.Minute, 30 * time.Second, true}, {time.Minute, 90 * time.Second, false}, {0, time.Second, true}, {0, 3 * time.Second, false}} {
-		path := filepath.Join(t.TempDir(), "origin.db")
+		path := schema.Copy(t, filepath.Join(t.TempDir(), "origin.db"))
 		synctest.Test(t, func(t *testing.T) {
 			db := openDB(t, path)
 			leases := &slowLeases{Store: db}
