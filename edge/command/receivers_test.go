@@ -34,8 +34,14 @@ var receivers = map[string]struct {
 	"python": {"receiver.py", []string{"python3", "receiver.py"}},
 }
 
+// printed is what a program prints. Its streams are kept apart: what threads write to them
+// at a time would be mixed otherwise.
+type printed struct{ out, errs logtest.Buffer }
+
+func (p *printed) String() string { return p.out.String() + p.errs.String() }
+
 // startReceiver runs a receiver with a secret, and returns its address and what it prints.
-func startReceiver(t *testing.T, language, program, secret string) (address string, out *logtest.Buffer) {
+func startReceiver(t *testing.T, language, program, secret string) (address string, says *printed) {
 	t.Helper()
 	r := receivers[language]
 	needTool(t, r.start[0])
@@ -43,11 +49,11 @@ func startReceiver(t *testing.T, language, program, secret string) (address stri
 	if err := os.WriteFile(filepath.Join(dir, r.file), []byte(program), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	address, out = addresstest.Fixed(t), new(logtest.Buffer)
+	address, says = addresstest.Fixed(t), new(printed)
 	_, port, _ := net.SplitHostPort(address)
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, r.start[0], r.start[1:]...)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, append(os.Environ(), "SECRET="+secret, "PORT="+port), out, out
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, append(os.Environ(), "SECRET="+secret, "PORT="+port), &says.out, &says.errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // go run starts another
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	if err := cmd.Start(); err != nil {
@@ -65,7 +71,7 @@ func startReceiver(t *testing.T, language, program, secret string) (address stri
 	await(t, "the receiver to listen", func() bool {
 		select {
 		case <-ended:
-			t.Fatalf("the receiver ended:\n%s", out)
+			t.Fatalf("the receiver ended:\n%s", says)
 		default:
 		}
 		conn, err := net.Dial("tcp", address)
@@ -74,7 +80,7 @@ func startReceiver(t *testing.T, language, program, secret string) (address stri
 		}
 		return conn.Close() == nil
 	})
-	return address, out
+	return address, says
 }
 
 // dialReceiver connects to a receiver.
@@ -167,7 +173,7 @@ func TestDocsReceivers(t *testing.T) {
 	for language, r := range receivers {
 		t.Run(language, func(t *testing.T) {
 			program := verifyingExample(t, language)
-			address, out := startReceiver(t, language, program, secret)
+			address, says := startReceiver(t, language, program, secret)
 			breakOff(t, address, language != "python") // Python's server speaks HTTP/1.0
 			for _, length := range []string{"-1", "ten", strings.Repeat("9", 5000)} {
 				refusesLength(t, address, length)
@@ -182,11 +188,11 @@ func TestDocsReceivers(t *testing.T) {
 					events++
 				}
 				if got := deliver(t, address, v.Header, v.Body); got != want {
-					t.Errorf("%s: %d, want %d\n%s", v.Name, got, want, out)
+					t.Errorf("%s: %d, want %d\n%s", v.Name, got, want, says)
 				}
 			}
-			await(t, "the receiver to have printed all events", func() bool { return strings.Count(out.String(), `"changed_at"`) == events })
-			if said := out.String(); strings.Count(said, "deal.stage_changed evt_01kanqf8t0fk3v5x7z9b1d3f5h {") != events || strings.Contains(said, "evt_false") {
+			await(t, "the receiver to have printed all events", func() bool { return strings.Count(says.String(), `"changed_at"`) == events })
+			if said := says.String(); strings.Count(said, "deal.stage_changed evt_01kanqf8t0fk3v5x7z9b1d3f5h {") != events || strings.Contains(said, "evt_false") {
 				t.Errorf("the receiver prints\n%s", said)
 			}
 			dir := t.TempDir()
@@ -231,7 +237,7 @@ func TestDocsFirstDay(t *testing.T) {
 	if example == nil {
 		t.Fatal("no receiver")
 	}
-	receiver, printed := startReceiver(t, "js", string(example[1]), secret)
+	receiver, says := startReceiver(t, "js", string(example[1]), secret)
 	sh := startShell(t, work)
 	hold := func(page string, wants ...[]string) {
 		t.Helper()
@@ -254,8 +260,8 @@ func TestDocsFirstDay(t *testing.T) {
 	hold("quickstart", nil, nil, []string{"HTTP/1.1 200 OK", `"name":"Reyes Realty"`}, []string{`"source":"fallback"`, `"firings":[]`},
 		[]string{`"sandbox":true`}, nil, []string{"HTTP/1.1 204 "}, []string{"HTTP/1.1 401 "}, []string{`"secret":"`}, []string{`"sandbox":false`})
 	// It prints an event after it has answered, at once or not.
-	await(t, "the receiver to print the event", func() bool { return strings.Contains(printed.String(), "sentinel.fired evt_1 {") })
-	if said := printed.String(); strings.Count(said, "evt_1 ") != 1 {
+	await(t, "the receiver to print the event", func() bool { return strings.Contains(says.String(), "sentinel.fired evt_1 {") })
+	if said := says.String(); strings.Count(said, "evt_1 ") != 1 {
 		t.Errorf("the receiver printed %s", said)
 	}
 	hold("leads", []string{`"sandbox":false`, `"consent_status":"express_written"`}, []string{`"lead":{"id":"lead_`, `"sandbox":true`})
