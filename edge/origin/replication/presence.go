@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -138,12 +139,13 @@ func (p *Presence) Refresh(ctx context.Context) error {
 	return p.cfg.Revoke(ctx, revoked)
 }
 
-// replace sets all nodes.
+// replace sets all nodes. It keeps a copy, since who has read nodes goes on to read them
+// without the lock, while nodes are added.
 func (p *Presence) replace(nodes map[string]store.Node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.beats.compare(p.nodes, nodes)
-	p.nodes = nodes
+	p.nodes = maps.Clone(nodes)
 }
 
 // run refreshes the nodes until ctx ends.

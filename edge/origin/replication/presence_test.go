@@ -40,6 +40,18 @@ func TestPostponedHeartbeats(t *testing.T) {
 	}
 }
 
+// TestPutIntoReadNodes: a node that is added does not change what was read before, which a
+// refresh still goes through without the lock.
+func TestPutIntoReadNodes(t *testing.T) {
+	p := &Presence{beats: newHeartbeats()}
+	read := map[string]store.Node{"a": {ID: "a"}}
+	p.replace(read)
+	p.Put(store.Node{ID: "b"})
+	if len(read) != 1 || len(p.nodes) != 2 {
+		t.Errorf("what was read has %d nodes, want 1; presence has %d, want 2", len(read), len(p.nodes))
+	}
+}
+
 // TestFormAtStart: the long form is pushed at first where nodes are enrolled.
 func TestFormAtStart(t *testing.T) {
 	db, err := central.Open(t.Context(), central.Config{URL: filepath.Join(t.TempDir(), "central.db")})
