@@ -45,8 +45,8 @@ func TestRecoverGoesOn(t *testing.T) {
 		if cursors := strings.Join(asked, ","); !strings.HasPrefix(",x,xx,xxx", cursors) || len(asked) != min(requests, recoverRequests) {
 			t.Errorf("of %d requests it made %d, from %q", requests, len(asked), cursors)
 		}
-		if done := c.sessions.takeNotice(one); w.Code != http.StatusSeeOther || !strings.HasSuffix(done.Text, want) {
-			t.Errorf("of %d requests: status %d, %q, want %q", requests, w.Code, done.Text, want)
+		if done := c.sessions.takeNotices(one); w.Code != http.StatusSeeOther || len(done) != 1 || !strings.HasSuffix(done[0].Text, want) {
+			t.Errorf("of %d requests: status %d, %+v, want %q", requests, w.Code, done, want)
 		}
 	}
 }
