@@ -98,7 +98,7 @@ func (h *Handoff) Run(ctx context.Context) {
 // next hands over the leads that have waited longest. It reports whether there
 // may be more.
 func (h *Handoff) next(ctx context.Context) (more bool, err error) {
-	now := h.cfg.Now()
+	now, began := h.cfg.Now(), time.Now()
 	items, err := h.cfg.Store.Outbox.Pending(h.batch.Now, maxBatchBytes, func(id string) bool {
 		until, waits := h.deferred[id]
 		left := until.Sub(now)
@@ -106,6 +106,7 @@ func (h *Handoff) next(ctx context.Context) (more bool, err error) {
 	})
 	// Those that the disk does not read, of which the outbox tells, keep no others waiting.
 	if len(items) == 0 && errors.Is(err, outbox.ErrMoreBehind) {
+		h.rest(ctx, time.Since(began))
 		return true, nil
 	}
 	if len(items) == 0 {
@@ -241,6 +242,17 @@ func (h *Handoff) narrow(sent map[string]outbox.Item) {
 	}
 }
 
+// rest waits for as long as the disk took, some seconds at most: the outbox was locked
+// meanwhile, and takes what waits to be added to it now.
+func (h *Handoff) rest(ctx context.Context, took time.Duration) {
+	timer := time.NewTimer(min(took, 5*time.Second))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
 // settle removes the leads that the origin has, and sets aside those that it does
 // not take. mu is held.
 func (h *Handoff) settle(ctx context.Context, reply *wire.LeadsReply, sent map[string]outbox.Item) error {
@@ -260,8 +272,11 @@ func (h *Handoff) settle(ctx context.Context, reply *wire.LeadsReply, sent map[s
 	rejected := 0
 	for id, reason := range reply.Rejected {
 		if item, ok := sent[id]; ok {
-			if err := h.setAside(ctx, item, reason); err != nil {
+			if err := h.setAside(ctx, item, reason); ctx.Err() != nil || errors.Is(err, outbox.ErrClosed) {
 				return err
+			} else if err != nil { // it keeps no others waiting
+				h.deferred[id] = h.cfg.Now().Add(deferFor)
+				h.warnings.Warn("aside", "lead that the origin does not take cannot be set aside: it stays in the outbox", "lead", id, "again_in", deferFor, "err", err)
 			}
 			rejected++
 		}
