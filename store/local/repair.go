@@ -86,7 +86,8 @@ func readsSome(f io.ReaderAt, size int64) bool {
 }
 
 // setAside gives the damaged file f another name, and path to a copy of its good
-// beginning. Where that fails, as on a full disk, f itself is cut, which needs no space.
+// beginning. Where that fails, as on a full disk, f itself is cut, which needs no space,
+// unless its damage is the disk's: what the disk reads behind that would be lost.
 func setAside(disk durable.Disk, f durable.File, path string, r *repaired) error {
 	r.failed = disk.Link(path, r.aside)
 	if r.failed == nil {
@@ -100,6 +101,9 @@ func setAside(disk durable.Disk, f durable.File, path string, r *repaired) error
 	}
 	if durable.IsAt(f, path) {
 		_ = disk.Remove(r.aside) // which is a name of f
+		if !errors.Is(r.damage, errDamaged) {
+			return fmt.Errorf("%w, and it cannot be set aside: %w", r.damage, r.failed)
+		}
 		return errors.Join(f.Truncate(r.kept), f.Sync())
 	}
 	err := r.failed
