@@ -27,7 +27,13 @@ const (
 // could not verify a name.
 type transport struct {
 	base  http.RoundTripper
-	fault atomic.Pointer[string]
+	fault atomic.Pointer[fault]
+}
+
+// fault is an answer of an authority that was no success.
+type fault struct {
+	at   time.Time
+	text string
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -42,16 +48,21 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		io.Reader
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(head), resp.Body), resp.Body}
-	var order struct{ Status any } // or an authorization; in a problem it is a number
+	var order struct { // or an authorization
+		Status      any // in a problem it is a number
+		Certificate string
+	}
 	if resp.StatusCode >= 400 || json.Unmarshal(head, &order) == nil && order.Status == "invalid" {
 		answer := strings.Join(strings.Fields(string(head)), " ") // Pebble's and Let's Encrypt's are indented
 		t.failed("%s: %s: %s", r.URL, resp.Status, answer[:min(len(answer), maxFault)])
+	} else if order.Certificate != "" { // the order has ended well
+		t.fault.Store(nil)
 	}
 	return resp, nil
 }
 
 func (t *transport) failed(format string, args ...any) {
-	t.fault.Store(new(fmt.Sprintf(format, args...)))
+	t.fault.Store(&fault{time.Now(), fmt.Sprintf(format, args...)})
 }
 
 // warnings returns a function that logs what get returned for a host: once a minute for
@@ -69,7 +80,7 @@ func (t *transport) warnings(log *slog.Logger) func(host string, served *tls.Cer
 			return
 		}
 		if fault := t.fault.Load(); fault != nil {
-			args = append(args, "authority", *fault)
+			args = append(args, "authority", fault.text, "authority_at", fault.at.UTC())
 		}
 		limited.Warn(host, message, args...)
 	}
