@@ -231,21 +231,47 @@ func TestForeignSignaturesStayBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	gone := []byte("a text that is lost")
+	if err := attach(t, b.Store, first, gone); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Delete(t.Context(), content.NewDescriptorFromBytes(release.SignatureType, gone)); err != nil {
+		t.Fatal(err)
+	}
 	for range release.MaxSignatures {
 		if err := attach(t, b.Store, other, foreignSignature(t, "partneredge release 1.5.0 "+string(other.Digest))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for d, want := range map[*ocispec.Descriptor]struct{ leftOut, signatures int }{&first: {5, 1}, &other: {1, release.MaxSignatures}} {
-		repository := b.repository(b.Token())
-		_, n, err := release.Copy(t.Context(), alsoRefers{b.Store, first, ofOther[0]}, repository, string(d.Digest), func(int64) func(int64) { return func(int64) {} })
-		if err != nil || n != want.leftOut {
-			t.Errorf("%d were left out, not %d, %v", n, want.leftOut, err)
-			continue
+	repository := b.repository(b.Token())
+	pull := func(d ocispec.Descriptor) (leftOut int, err error) {
+		_, leftOut, err = release.Copy(t.Context(), alsoRefers{b.Store, first, ofOther[0]}, repository, string(d.Digest), func(int64) func(int64) { return func(int64) {} })
+		return leftOut, err
+	}
+	if n, err := pull(first); err != nil || n != 6 {
+		t.Errorf("%d were left out, not 6, %v", n, err)
+	}
+	var came []ocispec.Descriptor
+	if err := repository.Referrers(t.Context(), first, "", func(some []ocispec.Descriptor) error { came = append(came, some...); return nil }); err != nil || len(came) != 1 {
+		t.Errorf("%d signatures came along, not one, %v", len(came), err)
+	}
+	// The origin keeps any 16 of 17, whatever keys made them: of 16 it has each, and more are refused.
+	for n := range release.MaxSignatures {
+		if n > 0 {
+			if err := attach(t, b.Store, first, foreignSignature(t, "partneredge release 1.4.0 "+string(first.Digest))); err != nil {
+				t.Fatal(err)
+			}
 		}
-		var came []ocispec.Descriptor
-		if err := repository.Referrers(t.Context(), *d, "", func(some []ocispec.Descriptor) error { came = append(came, some...); return nil }); err != nil || len(came) != want.signatures {
-			t.Errorf("%d signatures came along, not %d, %v", len(came), want.signatures, err)
+		if _, err := pull(first); err != nil {
+			t.Errorf("with %d signatures: %v", n+1, err)
+		}
+	}
+	if err := attach(t, b.Store, first, foreignSignature(t, "partneredge release 1.4.0 "+string(first.Digest))); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []ocispec.Descriptor{first, other} {
+		if _, err := pull(d); err == nil || !strings.Contains(err.Error(), "17 signatures name it") {
+			t.Errorf("with 17 signatures: %v", err)
 		}
 	}
 	policy := release.Policy{Keys: []minisign.PublicKey{b.public}, Min: "1.0.0"}
