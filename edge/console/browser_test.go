@@ -49,7 +49,10 @@ func TestLoginByPlainHTTPInBrowser(t *testing.T) {
 	f := newFixture(t)
 	base := strings.Replace(f.AdminURL(), "127.0.0.1", "console.test", 1) + "/console/"
 	if err := chromedp.Do(ctx, chromedp.Navigate(base), chromedp.WaitVisible(`input[name=token]`),
-		chromedp.SendKeys(`input[name=token]`, f.Token()+kb.Enter), chromedp.WaitNotPresent(`input[name=token]`), chromedp.WaitVisible(`body`)); err != nil {
+		chromedp.SendKeys(`input[name=token]`, f.Token()+kb.Enter), chromedp.WaitNotPresent(`input[name=token]`)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := chromedp.Run(ctx, chromedp.Poll[bool](`document.readyState === "complete"`, chromedp.WithPollingTimeout(time.Minute))); err != nil {
 		t.Fatal(err)
 	}
 	if shown := browsertest.Value[string](t, ctx, `isSecureContext + " " + (document.querySelector("h1") ?? document.body).textContent`); shown != "false Overview" {

@@ -29,8 +29,8 @@ func (c *Console) submit(run form) func(http.ResponseWriter, *visit) {
 			return
 		}
 		done, to, err := run(v)
-		if refused, ok := errors.AsType[*adminapi.Error](err); ok && refused.Status/100 == 4 && refused.Status != http.StatusUnauthorized {
-			err = formError(refusal(refused))
+		if text, ok := refusedFor(err); ok {
+			err = formError(text)
 		}
 		if wrong, ok := errors.AsType[formError](err); ok {
 			done = notice{Text: "Not done: " + wrong.Error(), Failed: true, Form: v.PostForm}
@@ -46,6 +46,15 @@ func (c *Console) submit(run form) func(http.ResponseWriter, *visit) {
 		}
 		http.Redirect(w, v.Request, to, http.StatusSeeOther)
 	}
+}
+
+// refusedFor returns why the admin API refused what was asked, and whether that is what err is.
+func refusedFor(err error) (string, bool) {
+	refused, ok := errors.AsType[*adminapi.Error](err)
+	if !ok || refused.Status/100 != 4 || refused.Status == http.StatusUnauthorized {
+		return "", false
+	}
+	return refusal(refused), true
 }
 
 // ownForm reads the form of a visit. If it did not come from one of the session's own
@@ -221,7 +230,10 @@ func (c *Console) recoverDeliveries(v *visit) (notice, string, error) {
 	in, queued := adminapi.Recovery{Since: &since}, 0
 	for range recoverRequests {
 		var out adminapi.Recovered
-		if err := v.post("/webhooks/"+v.id()+"/recover", in, &out); err != nil {
+		err := v.post("/webhooks/"+v.id()+"/recover", in, &out)
+		if why, refused := refusedFor(err); refused && queued > 0 {
+			return notice{Text: "Dead deliveries queued again: " + strconv.Itoa(queued) + ". Then no more: " + why, Failed: true}, to, nil
+		} else if err != nil {
 			return notice{}, to, err
 		}
 		if queued += out.Queued; out.NextCursor == "" {

@@ -2,6 +2,7 @@ package console
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -11,10 +12,17 @@ import (
 	"partneredge/edge/adminapi"
 )
 
-// TestRecoverGoesOn: the form asks on where an answer ended, and says when it stops before all
-// is queued.
+// TestRecoverGoesOn: the form asks on where an answer ended, and says how many were queued when
+// it stops before all are, also where the origin refuses to go on.
 func TestRecoverGoesOn(t *testing.T) {
-	for requests, want := range map[int]string{2: "queued again: 2.", 100: "queued again: 4. There are more: queue again."} {
+	for _, tt := range []struct {
+		requests, refused int // of so many, and the one that is refused
+		want              string
+	}{
+		{2, 0, "queued again: 2."},
+		{100, 0, "queued again: 4. There are more: queue again."},
+		{3, 3, "queued again: 2. Then no more: the subscription is revoked."},
+	} {
 		var asked []string // the cursors
 		c, err := New(Config{API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var in adminapi.Recovery
@@ -26,8 +34,13 @@ func TestRecoverGoesOn(t *testing.T) {
 				cursor = *in.Cursor
 			}
 			asked = append(asked, cursor)
+			if len(asked) == tt.refused {
+				w.WriteHeader(http.StatusConflict)
+				_, _ = io.WriteString(w, `{"error":"x","detail":"the subscription is revoked."}`)
+				return
+			}
 			answer := adminapi.Recovered{Queued: 1}
-			if len(asked) < requests {
+			if len(asked) < tt.requests {
 				answer.NextCursor = adminapi.Cursor(cursor + "x")
 			}
 			_ = json.NewEncoder(w).Encode(answer)
@@ -42,11 +55,11 @@ func TestRecoverGoesOn(t *testing.T) {
 		r.AddCookie(&http.Cookie{Name: sessionCookie, Value: one.id})
 		w := httptest.NewRecorder()
 		c.ServeHTTP(w, r)
-		if cursors := strings.Join(asked, ","); !strings.HasPrefix(",x,xx,xxx", cursors) || len(asked) != min(requests, recoverRequests) {
-			t.Errorf("of %d requests it made %d, from %q", requests, len(asked), cursors)
+		if cursors := strings.Join(asked, ","); !strings.HasPrefix(",x,xx,xxx", cursors) || len(asked) != min(tt.requests, recoverRequests) {
+			t.Errorf("of %d requests it made %d, from %q", tt.requests, len(asked), cursors)
 		}
-		if done := c.sessions.takeNotices(one); w.Code != http.StatusSeeOther || len(done) != 1 || !strings.HasSuffix(done[0].Text, want) {
-			t.Errorf("of %d requests: status %d, %+v, want %q", requests, w.Code, done, want)
+		if done := c.sessions.takeNotices(one); w.Code != http.StatusSeeOther || len(done) != 1 || !strings.HasSuffix(done[0].Text, tt.want) {
+			t.Errorf("of %d requests: status %d, %+v, want %q", tt.requests, w.Code, done, tt.want)
 		}
 	}
 }

@@ -51,15 +51,17 @@ const chosen = (form, name) => {
   return values.filter((v) => v).join(", ");
 };
 
-// A second form that is sent before the page after the first is shown would have the browser
-// drop that page, and with it a secret that is shown only once. The answer to a form with
-// data-stays is a file, after which no page is shown.
-let sending = false;
-window.addEventListener("pageshow", () => { sending = false; });
+// A second form that is sent before the page after the first is shown, as by a double click,
+// would have the browser drop that page, and with it a secret that is shown only once. The
+// answer to a form with data-stays is a file, after which no page is shown. After some
+// seconds the form counts as stopped, of which browsers tell nobody.
+const sendingFor = 5000;
+let sentAt = -Infinity;
+window.addEventListener("pageshow", () => { sentAt = -Infinity; });
 
 document.addEventListener("submit", (event) => {
   const form = event.target;
-  if (form.method === "post" && sending) {
+  if (form.method === "post" && performance.now() - sentAt < sendingFor) {
     event.preventDefault();
     return;
   }
@@ -68,7 +70,7 @@ document.addEventListener("submit", (event) => {
   const among = lines(targets);
   if (targets && !among.length) among.push("every node");
   if (question && !window.confirm([question, ...lines(names), among.join("\nand ")].filter((line) => line).join("\n"))) event.preventDefault();
-  else if (form.method === "post" && !("stays" in form.dataset)) sending = true;
+  else if (form.method === "post" && !("stays" in form.dataset)) sentAt = performance.now();
 });
 
 document.addEventListener("click", async (event) => {
