@@ -46,6 +46,7 @@ type hostile struct {
 	schemas  map[string]schema
 	releases http.Handler // the registry of releases; nil: it refuses everything
 	asked    atomic.Int64
+	answered atomic.Pointer[func()] // is called for each request
 }
 
 func newHostile(t *testing.T) *hostile {
@@ -110,6 +111,9 @@ func (h *hostile) value(s schema, name string) any {
 // ServeHTTP implements http.Handler.
 func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.asked.Add(1)
+	if answered := h.answered.Load(); answered != nil {
+		defer (*answered)()
+	}
 	if strings.HasPrefix(r.URL.Path, registry.Root) {
 		if h.releases == nil {
 			registry.Refuse(w, http.StatusBadRequest, odd, odd)
@@ -256,13 +260,14 @@ func TestNothingSteersTheTerminal(t *testing.T) {
 					args := slices.Concat(line, flags, more, []string{"--admin", server.URL, "--token-file", token})
 					var out, errs strings.Builder
 					before := api.asked.Load()
-					most := 5 * time.Minute // on a busy machine
-					if line[0] == "listen" || line[len(line)-1] == "tail" {
-						most = 5 * time.Second // they go on for ever
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+					if line[0] == "listen" || line[len(line)-1] == "tail" { // which go on for ever
+						end := func() { time.AfterFunc(time.Second, cancel) }
+						api.answered.Store(&end)
 					}
-					ctx, cancel := context.WithTimeout(t.Context(), most)
 					code := Main(ctx, "test", args, &out, &errs)
 					cancel()
+					api.answered.Store(nil)
 					for _, text := range []string{out.String(), errs.String()} {
 						if at := strings.IndexFunc(text, func(r rune) bool {
 							return r != '\n' && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)

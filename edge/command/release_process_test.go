@@ -2,6 +2,7 @@ package command
 
 import (
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -62,6 +63,10 @@ func TestReleasesReachProcesses(t *testing.T) {
 	// restart kills both, and starts the node alone, which then runs what state and version say.
 	restart := func(state, version string) {
 		t.Helper()
+		await(t, "the node to have written down what it runs", func() bool {
+			kept, err := os.ReadFile(filepath.Join(n.dir, "release.json"))
+			return err == nil && strings.Contains(string(kept), `"version": "`+version+`"`)
+		})
 		n.process.kill()
 		s.origin.kill()
 		n.start("--release-keys", public)
