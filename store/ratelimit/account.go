@@ -94,6 +94,9 @@ func (a *Account) reserve(limit, now int64) int64 {
 	// What the node spent since the share counts as a part of its own.
 	own := (a.Spent - a.Acked) * Token
 	whole := a.left(limit) + own
+	if whole <= 0 {
+		return 0 // less would make a debt look paid off sooner than it is
+	}
 	part := whole / a.Nodes
 	// While a tenth of the bucket is there, one request is admitted however many
 	// nodes there are. Else a small limit over many nodes would never be used up.

@@ -53,11 +53,22 @@ func TestPaceIsCapped(t *testing.T) {
 		share.Missing = missing
 		share.Nodes = 2
 		a.Apply(share, limit, now)
-		if reserve := a.reserve(limit, now); reserve < 0 && missing <= limit*Token {
+		if reserve := a.reserve(limit, now); reserve < 0 {
 			t.Errorf("%d grains missing: %d are left to others", missing, reserve)
 		}
 		if answer, _ := a.Take(limit, now); answer.Allowed && missing >= limit*Token {
 			t.Errorf("%d grains missing: admitted", missing)
+		}
+	}
+}
+
+// TestDebtIsNotShared: beside other nodes a refused request is told to wait until the whole
+// debt is paid off, as at a node alone.
+func TestDebtIsNotShared(t *testing.T) {
+	for nodes := range int64(4) {
+		a := Account{Bucket: Bucket{Missing: 300 * Token, At: start}, SharedAt: start, Nodes: nodes}
+		if got, _ := a.Take(100, start); got.Allowed || got.RetryMS != 120_600 {
+			t.Errorf("%d nodes, in debt by 200 tokens: %+v, want 120600 ms to wait", nodes, got)
 		}
 	}
 }
