@@ -98,10 +98,11 @@ func (a *Account) reserve(limit, now int64) int64 {
 		return 0 // less would make a debt look paid off sooner than it is
 	}
 	part := whole / a.Nodes
-	// While a tenth of the bucket is there, one request is admitted however many
-	// nodes there are. Else a small limit over many nodes would never be used up.
+	// While a tenth of the bucket is there, and a whole token, one request is admitted
+	// however many nodes there are. Else a small limit over many nodes would never be
+	// used up.
 	if part < Token && whole >= limit*Token/10 {
-		part = Token
+		part = min(Token, whole)
 	}
 	even := whole - part
 	if a.PaceIsUnknown {

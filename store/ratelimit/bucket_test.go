@@ -114,15 +114,28 @@ func TestRetryAndResetAreTight(t *testing.T) {
 	})
 }
 
-// Whatever the clock does and however the limit changes, an account never holds
-// more than its bucket's size, and time alone never takes from it.
+// Whatever the clock does, however the limit changes and whatever is known of other
+// nodes, an account never holds more than its bucket's size, time alone never takes
+// from it, and only a whole token admits a request.
 func TestAccountBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var a Account
 		for range rapid.IntRange(1, 100).Draw(t, "takes") {
-			limit := rapid.IntRange(-5, 2_000_000).Draw(t, "limit")
-			before := a.Missing
-			got, _ := a.Take(limit, rapid.Int64Range(-1<<60, 1<<60).Draw(t, "now"))
+			limit := rapid.OneOf(rapid.IntRange(1, 10), rapid.IntRange(-5, 2_000_000)).Draw(t, "limit")
+			now := rapid.OneOf(rapid.Int64Range(a.At, a.At+90*second), rapid.Int64Range(-1<<60, 1<<60)).Draw(t, "now")
+			a.SharedAt = now - rapid.Int64Range(-1, FreshFor).Draw(t, "age of the share")
+			a.Nodes = rapid.Int64Range(0, 20).Draw(t, "nodes")
+			a.Others = rapid.Int64Range(0, MaxLimit*Token).Draw(t, "others")
+			a.PaceIsUnknown = rapid.Bool().Draw(t, "pace is unknown")
+			if rapid.Bool().Draw(t, "all is confirmed") {
+				a.Acked = a.Spent
+			}
+			before, settled := a.Missing, a.Bucket
+			settled.Settle(clampLimit(int64(limit)), now)
+			got, _ := a.Take(limit, now)
+			if there := settled.left(clampLimit(int64(limit))); got.Allowed && there < Token {
+				t.Fatalf("admitted on %d grains: %+v", there, a)
+			}
 			if a.Missing < 0 || a.Missing > before+Token {
 				t.Fatalf("missing went from %d to %d", before, a.Missing)
 			}

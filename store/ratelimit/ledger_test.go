@@ -245,3 +245,13 @@ func TestATenthIsForAnyNode(t *testing.T) {
 		}
 	}
 }
+
+// TestNoNodeUsesHalfAToken: of a limit below ten, a tenth is no token, and admits nobody.
+func TestNoNodeUsesHalfAToken(t *testing.T) {
+	for left, wait := range map[int64]int64{Token / 10: 54_000, Token / 2: 30_000, Token - 1: 1, Token: 0} {
+		a := Account{Bucket: Bucket{Missing: Token - left, At: start}, SharedAt: start, Nodes: 2}
+		if got, _ := a.Take(1, start); got.Allowed != (wait == 0) || got.RetryMS != wait {
+			t.Errorf("%d grains of a token: %+v, want %d ms to wait", left, got, wait)
+		}
+	}
+}
