@@ -185,13 +185,14 @@ func (b *Buckets) sweepDue() bool { return b.held.Load() > b.left+sweepEvery }
 const restFor = 5 * time.Second
 
 // sweep gives up the accounts that say no more than none would, a few at a time,
-// since requests wait meanwhile. A key that is used again gets an account whose
+// since requests wait meanwhile. Accounts of a time yet to come count on from now, or
+// they would be held until then. A key that is used again gets an account whose
 // counter begins at the floor, which no counter was above, so that the origin
 // takes it neither for an old one nor for much spending.
 func (b *Buckets) sweep() error {
 	from, done := "", false
 	for !done {
-		var resting []string
+		var resting, ahead []string
 		floor := b.floor.Load()
 		seen := 0
 		done = true
@@ -205,11 +206,22 @@ func (b *Buckets) sweep() error {
 			if spent, rests := atRest(value, now); rests {
 				resting = append(resting, bucketPrefix+id)
 				floor = max(floor, spent)
+			} else if _, account, _ := decodeAccount(value); isAhead(account, now) {
+				ahead = append(ahead, id)
 			}
 			return true
 		})
 		if err == nil && len(resting) > 0 {
 			err = b.giveUp(resting, floor, now)
+		}
+		if err == nil {
+			err = b.change(ahead, func(_ string, limit int, account *ratelimit.Account, now int64) bool {
+				if !isAhead(*account, now) {
+					return false // it was used meanwhile
+				}
+				account.Settle(int64(limit), now)
+				return true
+			})
 		}
 		if err != nil {
 			return fmt.Errorf("sweep buckets: %w", err)
@@ -256,16 +268,24 @@ func encodeBoot(boot string, floor int64) string {
 	return seal(bootName, putInt(putText(newValue(48), boot), floor))
 }
 
-// atRest reports whether an account may be given up, and its count. An account
-// that was used at a time yet to come was used before the clock was put back. It
-// counts as unused for as long as the clock was put back by.
+// atRest reports whether an account may be given up, and its count. One that was used
+// at a time yet to come was used before the clock was put back. Nobody knows how long
+// ago that was, so it has regained nothing.
 func atRest(value string, now int64) (spent int64, rests bool) {
 	limit, account, err := decodeAccount(value)
 	if err != nil {
 		return 0, true
 	}
-	unused := max(now-account.At, account.At-now)
-	return account.Spent, unused >= restFor.Microseconds() && account.Idle(limit, account.At+unused)
+	if isAhead(account, now) {
+		return account.Spent, account.Idle(limit, account.At)
+	}
+	return account.Spent, now-account.At >= restFor.Microseconds() && account.Idle(limit, now)
+}
+
+// isAhead reports whether an account was used at a time yet to come, by more than the
+// moment by which a request may overtake the sweep.
+func isAhead(account ratelimit.Account, now int64) bool {
+	return account.At-now >= restFor.Microseconds()
 }
 
 // heldAccount is an account as the file holds it.

@@ -229,5 +229,43 @@ func TestSweepForgetsWhatRests(t *testing.T) {
 	// A clock that was a year ahead keeps nothing for that year.
 	acknowledge(t, s, &merger, at.now(), "busy", "unheard")
 	at.pass(-365 * 24 * time.Hour)
-	sweep(0, "once the clock is put right")
+	sweep(1, "once the clock is put right: the one that spent tokens a minute ago")
+	at.pass(restFor)
+	sweep(0, "after it has rested by the clock that was put right")
+}
+
+// TestSweepGivesNoTokensBack: a key that has spent all, and whose spending the origin has
+// confirmed, has regained nothing when the clock is put back and accounts are swept. It
+// regains from there on.
+func TestSweepGivesNoTokensBack(t *testing.T) {
+	at := newClock()
+	s := openTest(t, Config{Now: at.now})
+	take(t, s, "key_1", 100)
+	var merger ratelimit.Merger
+	acknowledge(t, s, &merger, at.now(), "key_1")
+	at.pass(-time.Hour)
+	for range 2 {
+		if err := s.Buckets.sweep(); err != nil {
+			t.Fatal(err)
+		}
+		if b, _, err := s.Buckets.Take("key_1", 100); err != nil || b.Allowed || b.ResetMS != time.Minute.Milliseconds() {
+			t.Errorf("after a sweep with the clock put back: %+v, %v", b, err)
+		}
+	}
+	// Nobody uses the key between the clock that is put back and the sweep after it.
+	at.pass(-time.Hour)
+	if err := s.Buckets.sweep(); err != nil {
+		t.Fatal(err)
+	}
+	at.pass(600 * time.Millisecond)
+	take(t, s, "key_1", 1)
+	if b, _, err := s.Buckets.Take("key_1", 100); err != nil || b.Allowed {
+		t.Errorf("a second token after 600 ms: %+v, %v", b, err)
+	}
+	at.pass(time.Minute)
+	acknowledge(t, s, &merger, at.now(), "key_1")
+	at.pass(2 * time.Minute) // the origin's clock was put back too: it misses 101
+	if err := s.Buckets.sweep(); err != nil || s.Buckets.Len() != 0 {
+		t.Errorf("a full bucket is held after it has rested: %v", err)
+	}
 }
