@@ -28,7 +28,7 @@ type Account struct {
 	SharedAt      int64 // when the last share came, microseconds since the Unix epoch
 	Nodes         int64 // nodes that draw on the key, this one among them
 	Others        int64 // what the other nodes spend, grains a second
-	PaceIsUnknown bool  // another node has only just begun to draw on the key
+	PaceIsUnknown bool  // as of the last share, another node had only just begun to draw on the key
 }
 
 // Urgency says how soon the origin needs a report of an account.
@@ -105,7 +105,8 @@ func (a *Account) reserve(limit, now int64) int64 {
 		part = min(Token, whole)
 	}
 	even := whole - part
-	if a.PaceIsUnknown {
+	// The pace is known soon after. Whoever has spent more since would have reported it.
+	if a.PaceIsUnknown && now-a.SharedAt < learnFor {
 		return even
 	}
 	return min(even, a.Others*(reportDelay/1000)/1000)

@@ -11,7 +11,8 @@
 //   - alone on the key, everything that remains;
 //   - beside nodes whose pace the origin knows, what remains less what those
 //     will spend before this node can hear of it;
-//   - beside nodes that have only just begun, an even part of what remains.
+//   - beside nodes that have only just begun, an even part of what remains for half
+//     a second.
 //
 // A node that has had no share of a key for a while (FreshFor) takes itself to
 // be alone on it. So an idle key's whole burst is admitted wherever it arrives,

@@ -35,7 +35,7 @@ type Share struct {
 	Spent         int64 `json:"c"`           // the node's own counter, as the bucket takes it in
 	Nodes         int64 `json:"n"`           // nodes that draw on the key, the receiver among them
 	Others        int64 `json:"o,omitempty"` // what the other nodes spend, grains a second, at most MaxLimit*Token
-	PaceIsUnknown bool  `json:"y,omitempty"` // another node has only just begun
+	PaceIsUnknown bool  `json:"y,omitempty"` // another node has only just begun: Others says little for learnFor
 }
 
 // NothingLeft returns a share for a key that is not counted: it confirms the
@@ -290,9 +290,7 @@ func (l *Ledger) Share(to Reporter, now int64) Share {
 		}
 	}
 	s.PaceIsUnknown = begun > 0 || woken >= manyWoken
-	if !s.PaceIsUnknown {
-		s.Others = int64(min(max(0, others), MaxLimit*Token))
-	}
+	s.Others = int64(min(max(0, others), MaxLimit*Token))
 	return s
 }
 

@@ -129,8 +129,8 @@ func TestWhoDrawsOnAKey(t *testing.T) {
 		unknown bool
 		paced   bool
 	}{
-		{0, 2, true, false},
-		{learnFor - 1, 2, true, false},
+		{0, 2, true, true},
+		{learnFor - 1, 2, true, true},
 		{learnFor, 2, false, true},
 		{activeFor - 1, 2, false, true},
 		{activeFor, 1, false, false},
@@ -145,7 +145,7 @@ func TestWhoDrawsOnAKey(t *testing.T) {
 	}
 	// After a minute's pause its pace is learnt anew.
 	l.Merge(nodeA, Report{Limit: 100, Spent: 6}, start+relearnAfter)
-	if s := l.Share(nodeB, start+relearnAfter+learnFor-1); !s.PaceIsUnknown || s.Others != 0 {
+	if s := l.Share(nodeB, start+relearnAfter+learnFor-1); !s.PaceIsUnknown || s.Others == 0 {
 		t.Errorf("after a pause: %+v", s)
 	}
 }
@@ -209,6 +209,19 @@ func TestParseVersions(t *testing.T) {
 	for _, text := range bad {
 		if got, err := Parse(text); !errors.Is(err, ErrAccount) {
 			t.Errorf("%x is read as %+v", text, got)
+		}
+	}
+}
+
+// TestUnknownPaceLapses: an even part is left to others for learnFor after the share that
+// says that their pace is unknown. From then on what they were known to spend is left.
+func TestUnknownPaceLapses(t *testing.T) {
+	const limit = 100
+	for after, want := range map[int64]int64{0: limit * Token / 2, learnFor - 1: limit * Token / 2, learnFor: 4 * Token, FreshFor - 1: 4 * Token, FreshFor: 0} {
+		var a Account
+		a.Apply(Share{Nodes: 2, Others: 10 * Token, PaceIsUnknown: true}, limit, start)
+		if got := a.reserve(limit, start+after); got != want {
+			t.Errorf("%d us after the share: %d grains are left to others, want %d", after, got, want)
 		}
 	}
 }

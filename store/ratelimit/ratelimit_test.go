@@ -235,6 +235,22 @@ func TestBurstOnOneNodeBesideQuietOnes(t *testing.T) {
 	}
 }
 
+// TestBurstSoonAfterAnotherNodeBegan: a node that was used once, and not again, holds nothing
+// of a burst elsewhere back, though no share has come since its pace was unknown.
+func TestBurstSoonAfterAnotherNodeBegan(t *testing.T) {
+	s := newSimulation(2, 100)
+	s.take(0)
+	s.run(start + 10_000)
+	s.take(1)
+	s.run(start + 1_500_000)
+	for range 98 {
+		s.take(0)
+	}
+	if s.refused > 0 {
+		t.Errorf("%d of 98 refused, and 100 used in the minute", s.refused)
+	}
+}
+
 func TestIdleKeyAdmitsItsWholeBurstOnOneNode(t *testing.T) {
 	s := newSimulation(3, 100)
 	for i := range 100 {

@@ -66,9 +66,7 @@ func (l *Ledger) walked(to Reporter, now int64) Share {
 		s.PaceIsUnknown = s.PaceIsUnknown || now-c.since < learnFor
 		s.Others += int64(c.paceAt(now))
 	}
-	if s.PaceIsUnknown = s.PaceIsUnknown || woken >= manyWoken; s.PaceIsUnknown {
-		s.Others = 0
-	}
+	s.PaceIsUnknown = s.PaceIsUnknown || woken >= manyWoken
 	return s
 }
 
