@@ -198,7 +198,7 @@ func TestRejectedLines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, it)
+		got = append(got, it.Item)
 	}
 	if len(got) != len(lines) {
 		t.Fatalf("%d items of %d lines", len(got), len(lines))

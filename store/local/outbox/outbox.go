@@ -52,7 +52,7 @@ type Outbox struct {
 	waiting  int
 	window   window // of Pending
 
-	aside aside // of those who call SetAside, Rejected and RemoveRejected, one at a time
+	aside aside // of those who call Rejected and RemoveRejected, one at a time
 }
 
 // Item is one entry of an outbox, such as a lead.

@@ -324,7 +324,7 @@ func TestSetAside(t *testing.T) {
 func TestRejected(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "outbox")
 	o := openBox(t, path, 1<<20, nil)
-	if err := o.RemoveRejected(); err != nil {
+	if err := o.RemoveRejected(nil); err != nil {
 		t.Error(err)
 	}
 	want := []Item{{"lead_a", bodyOf("lead_a")}, {"lead_b", []byte("{\x00\n")}}
@@ -349,13 +349,14 @@ func TestRejected(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, it)
+		got = append(got, it.Item)
 	}
 	if len(got) != 3 || !reflect.DeepEqual(got[:2], want) || string(got[2].Body) != torn || !strings.HasPrefix(got[2].ID, "line_") {
 		t.Errorf("read %q", got)
 	}
-	if err := o.RemoveRejected(); err != nil {
-		t.Error(err)
+	removeAside(t, o)
+	if got := files(t, path); strings.Contains(got, "rejected") {
+		t.Errorf("files %s", got)
 	}
 	for it := range o.Rejected() {
 		t.Errorf("%q after all", it)

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"partneredge/store/durable"
@@ -30,6 +31,16 @@ type rejected struct {
 	Raw    []byte          `json:"raw,omitempty"` // a body that is no JSON; Body is then null
 }
 
+// RejectedItem is an item that was set aside.
+type RejectedItem struct {
+	Item
+	Line Line
+}
+
+// Line is the SHA-256 of a line of the files of items that were set aside, by which
+// RemoveRejected finds it wherever it is by then.
+type Line [sha256.Size]byte
+
 const (
 	maxLine = 2 << 20 // bytes of a line of that file
 	// maxAside bounds the files of items that were set aside. To one whose end the disk does not
@@ -39,6 +50,7 @@ const (
 
 // aside keeps what is known of the files of items that were set aside, by their paths.
 type aside struct {
+	adding sync.Mutex                    // held while lines are added or removed
 	bad    map[string]map[int64]struct{} // blocks that the disk does not read; see patched
 	unread map[string]int64              // bytes of lines that cannot be read; Outbox.mu guards it
 }
@@ -62,19 +74,26 @@ func (o *Outbox) SetAside(ctx context.Context, it Item, reason string) error {
 	if err != nil {
 		return fmt.Errorf("set item aside: %w", err)
 	}
+	if err := o.keepLine(line); err != nil {
+		return fmt.Errorf("set item aside: %w", err)
+	}
+	return o.Remove(ctx, it.ID)
+}
+
+// keepLine brings a line to disk, in the first file of items that were set aside that takes it.
+func (o *Outbox) keepLine(line []byte) (err error) {
+	o.aside.adding.Lock()
+	defer o.aside.adding.Unlock()
 	var f durable.File
 	for _, path := range o.asidePaths() {
 		if f, err = o.addLine(path, line); !errors.Is(err, errEnd) {
 			break
 		}
 	}
-	if err == nil {
-		err = errors.Join(f.Sync(), f.Close(), o.cfg.Disk.SyncDir(filepath.Dir(o.cfg.RejectedPath)))
-	}
 	if err != nil {
-		return fmt.Errorf("set item aside: %w", err)
+		return err
 	}
-	return o.Remove(ctx, it.ID)
+	return errors.Join(f.Sync(), f.Close(), o.cfg.Disk.SyncDir(filepath.Dir(o.cfg.RejectedPath)))
 }
 
 // errEnd is the error of a file whose end the disk does not read.
@@ -117,13 +136,13 @@ func ownLine(f durable.File, line []byte) ([]byte, error) {
 
 // Rejected returns the items that were set aside. A line that is none as SetAside writes it is
 // an item under an id made of it. Lines that the disk does not read are left out, which is one
-// line in the log and counts in Unread. Nothing may be set aside or removed meanwhile.
-func (o *Outbox) Rejected() iter.Seq2[Item, error] {
-	return func(yield func(Item, error) bool) {
+// line in the log and counts in Unread. RemoveRejected may not be called meanwhile.
+func (o *Outbox) Rejected() iter.Seq2[RejectedItem, error] {
+	return func(yield func(RejectedItem, error) bool) {
 		for _, path := range o.asidePaths() {
-			more, err := o.readAside(path, func(it Item) bool { return yield(it, nil) })
+			more, err := o.readAside(path, func(it RejectedItem) bool { return yield(it, nil) })
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				more = yield(Item{}, fmt.Errorf("read rejected items: %w", err))
+				more = yield(RejectedItem{}, fmt.Errorf("read rejected items: %w", err))
 			}
 			if !more {
 				return
@@ -133,36 +152,69 @@ func (o *Outbox) Rejected() iter.Seq2[Item, error] {
 }
 
 // readAside calls yield for the items of a file until it returns false, which more reports.
-func (o *Outbox) readAside(path string, yield func(Item) bool) (more bool, err error) {
-	f, err := o.cfg.Disk.OpenFile(path, os.O_RDONLY, 0)
+func (o *Outbox) readAside(path string, yield func(RejectedItem) bool) (more bool, err error) {
+	o.aside.adding.Lock() // else a line that is being added might be read in part
+	f, from, err := o.openAside(path)
+	o.aside.adding.Unlock()
 	if err != nil {
 		return true, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return true, err
-	}
-	// A block that was not read is tried again at the next start: a disk may take seconds for it.
-	from := &patched{f: f, size: info.Size(), bad: maps.Clone(o.aside.bad[path])}
-	lines, unread := bufio.NewReaderSize(io.NewSectionReader(from, 0, from.size), windowBytes), int64(0)
-	for at := int64(0); at < from.size; {
-		line, size, err := readLine(lines)
-		if err != nil {
+	unread := int64(0)
+	for l, err := range asideLines(from) {
+		switch {
+		case err != nil:
 			return true, err
-		}
-		if size > maxLine || from.isBad(at, size) {
-			unread += size
-		} else if !yield(itemOf(line)) {
+		case l.unread:
+			unread += l.size
+		case !l.blank() && !yield(RejectedItem{itemOf(l.text), sha256.Sum256(l.text)}):
 			return false, nil
 		}
-		at += size
 	}
 	if err := from.blind(); err != nil { // the disk may be away for a while
 		return true, err
 	}
 	o.noteAside(path, from, unread)
 	return true, nil
+}
+
+// openAside opens a file of items that were set aside, to be read up to its present end.
+func (o *Outbox) openAside(path string) (durable.File, *patched, error) {
+	f, err := o.cfg.Disk.OpenFile(path, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	// A block that was not read is tried again at the next start: a disk may take seconds for it.
+	return f, &patched{f: f, size: info.Size(), bad: maps.Clone(o.aside.bad[path])}, nil
+}
+
+// asideLine is a line of a file of items that were set aside.
+type asideLine struct {
+	at, size int64  // bytes, with its end
+	text     []byte // without its end; valid until the next line is read
+	unread   bool   // the disk does not read it, or it is too long to be read
+}
+
+// blank reports whether a line holds nothing, such as one that overwrite was given.
+func (l *asideLine) blank() bool { return !l.unread && len(bytes.TrimLeft(l.text, " ")) == 0 }
+
+// asideLines returns the lines of a file of items that were set aside.
+func asideLines(from *patched) iter.Seq2[asideLine, error] {
+	return func(yield func(asideLine, error) bool) {
+		lines := bufio.NewReaderSize(io.NewSectionReader(from, 0, from.size), windowBytes)
+		for at := int64(0); at < from.size; {
+			text, size, err := readLine(lines)
+			l := asideLine{at: at, size: size, text: text, unread: size > maxLine || from.isBad(at, size)}
+			if !yield(l, err) || err != nil {
+				return
+			}
+			at += size
+		}
+	}
 }
 
 // readLine returns a line without its end, or only the first bytes of one that is longer than
@@ -192,7 +244,7 @@ func (o *Outbox) noteAside(path string, from *patched, unread int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if unread != 0 && unread != o.aside.unread[path] {
-		o.cfg.Log.Error("items that were set aside cannot be read, and are not offered: their file is left as it is",
+		o.cfg.Log.Error("items that were set aside cannot be read, and are not offered: they are left as they are",
 			"file", path, "bytes", unread, "blocks", slices.Sorted(maps.Keys(from.bad)), "block_bytes", blockSize, "err", from.err)
 	}
 	if o.aside.unread == nil {
@@ -223,27 +275,102 @@ func (o *Outbox) Aside() (n int64) {
 	return n
 }
 
-// RemoveRejected removes the files of items that were set aside, but for those of which
-// Rejected could not read everything.
-func (o *Outbox) RemoveRejected() error {
+// RemoveRejected removes lines that Rejected returned, and each file of which nothing else is
+// left. All others stay, those that cannot be read included.
+func (o *Outbox) RemoveRejected(taken map[Line]bool) error {
+	o.aside.adding.Lock()
+	defer o.aside.adding.Unlock()
+	var failed error
 	for _, path := range o.asidePaths() {
-		if o.asideUnread(path) > 0 {
-			continue
+		if err := o.removeTaken(path, taken); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed = errors.Join(failed, err)
 		}
-		if err := o.cfg.Disk.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove rejected items: %w", err)
-		}
-		delete(o.aside.bad, path)
 	}
-	if err := o.cfg.Disk.SyncDir(filepath.Dir(o.cfg.RejectedPath)); err != nil {
+	if err := errors.Join(failed, o.cfg.Disk.SyncDir(filepath.Dir(o.cfg.RejectedPath))); err != nil {
 		return fmt.Errorf("remove rejected items: %w", err)
 	}
 	return nil
 }
 
-// asideUnread returns how many bytes of a file of items that were set aside cannot be read.
-func (o *Outbox) asideUnread(path string) int64 {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.aside.unread[path]
+// removeTaken removes lines of a file, or the file.
+func (o *Outbox) removeTaken(path string, taken map[Line]bool) error {
+	found, err := o.findTaken(path, taken)
+	switch {
+	case err != nil:
+		return err
+	case !found.others:
+		delete(o.aside.bad, path)
+		return o.cfg.Disk.Remove(path)
+	case len(found.gone) == 0:
+		return nil
+	case found.bad: // what the disk does not read could not be copied to another file
+		return o.overwrite(path, found.gone)
+	}
+	return o.rewriteWithout(path, found.gone)
+}
+
+// takenLines is what findTaken finds in a file.
+type takenLines struct {
+	gone   []asideLine // that are to be removed, without their texts
+	others bool        // there are other lines
+	bad    bool        // there are blocks that the disk does not read
+}
+
+// findTaken finds the lines of a file that are to be removed.
+func (o *Outbox) findTaken(path string, taken map[Line]bool) (found takenLines, err error) {
+	f, from, err := o.openAside(path)
+	if err != nil {
+		return found, err
+	}
+	defer f.Close()
+	for l, err := range asideLines(from) {
+		switch {
+		case err != nil:
+			return found, err
+		case !l.unread && taken[sha256.Sum256(l.text)]:
+			found.gone = append(found.gone, asideLine{at: l.at, size: l.size})
+		case !l.blank():
+			found.others = true
+		}
+	}
+	found.bad = len(from.bad) > 0
+	return found, nil
+}
+
+// overwrite puts spaces in the place of lines of a file.
+func (o *Outbox) overwrite(path string, gone []asideLine) error {
+	f, err := o.cfg.Disk.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	for _, l := range gone {
+		spaces := append(bytes.Repeat([]byte(" "), int(l.size-1)), '\n')
+		if _, err := f.WriteAt(spaces, l.at); err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
+	return errors.Join(f.SyncData(), f.Close())
+}
+
+// rewriteWithout writes a file anew without some of its lines.
+func (o *Outbox) rewriteWithout(path string, gone []asideLine) error {
+	return o.cfg.Disk.Write(path, 0o600, func(to io.Writer) error {
+		f, err := o.cfg.Disk.OpenFile(path, os.O_RDONLY, 0)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		at := int64(0)
+		for _, l := range append(gone, asideLine{at: info.Size()}) {
+			if _, err := io.Copy(to, io.NewSectionReader(f, at, l.at-at)); err != nil {
+				return err
+			}
+			at = l.at + l.size
+		}
+		return nil
+	})
 }

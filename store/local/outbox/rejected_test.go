@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -140,12 +142,169 @@ func TestRemoveRejectedLasts(t *testing.T) {
 	disk := durabletest.New(t, dir)
 	setAsideScenario(t, disk, dir)
 	o := openOn(t, disk, dir)
-	if err := o.RemoveRejected(); err != nil {
-		t.Error(err)
-	}
+	removeAside(t, o)
 	disk.Cut(nil)
 	for it := range openOn(t, nil, dir).Rejected() {
 		t.Errorf("%q is there again", it)
+	}
+}
+
+// removeAside removes what was set aside, or only the items with some ids.
+func removeAside(t *testing.T, o *Outbox, ids ...string) {
+	t.Helper()
+	if err := o.RemoveRejected(linesOf(o, ids...)); err != nil {
+		t.Error(err)
+	}
+}
+
+// linesOf returns the lines of all items that were set aside, or only of those with some ids.
+func linesOf(o *Outbox, ids ...string) map[Line]bool {
+	lines := map[Line]bool{}
+	for it, err := range o.Rejected() {
+		if err == nil && (len(ids) == 0 || slices.Contains(ids, it.ID)) {
+			lines[it.Line] = true
+		}
+	}
+	return lines
+}
+
+// asideIDs returns the ids of the items that were set aside.
+func asideIDs(t *testing.T, o *Outbox) (ids []string) {
+	t.Helper()
+	for it, err := range o.Rejected() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, it.ID)
+	}
+	return ids
+}
+
+// TestRemoveSomeRejected: of the items that were set aside, those that were handed over leave the
+// disk though others stay, among them what was set aside since they were read.
+func TestRemoveSomeRejected(t *testing.T) {
+	o := openOn(t, nil, t.TempDir())
+	aside := func(ids ...string) {
+		t.Helper()
+		for _, id := range ids {
+			if err := o.SetAside(t.Context(), Item{id, []byte(`{"email":"` + id + `@example.com"}`)}, "why"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	aside("lead_a", "lead_b", "lead_c")
+	taken := linesOf(o, "lead_a", "lead_c")
+	aside("lead_d")
+	for range 2 { // a second time there is nothing to remove
+		if err := o.RemoveRejected(taken); err != nil {
+			t.Fatal(err)
+		}
+		if got := asideIDs(t, o); !slices.Equal(got, []string{"lead_b", "lead_d"}) {
+			t.Errorf("%v are aside", got)
+		}
+		if text := string(read(t, o.cfg.RejectedPath)); strings.Contains(text, "lead_a@") || strings.Contains(text, "lead_c@") || strings.Count(text, "\n") != 2 {
+			t.Errorf("the file holds %s", text)
+		}
+	}
+	aside("lead_e")
+	if got := asideIDs(t, o); !slices.Equal(got, []string{"lead_b", "lead_d", "lead_e"}) {
+		t.Errorf("%v are aside", got)
+	}
+}
+
+// TestSetAsideBesideRemoval: what is set aside while others are removed is not lost.
+func TestSetAsideBesideRemoval(t *testing.T) {
+	o := openOn(t, nil, t.TempDir())
+	var want []string
+	for i := range 100 {
+		gone, stays := fmt.Sprintf("gone_%02d", i), fmt.Sprintf("lead_%02d", i)
+		if err := o.SetAside(t.Context(), Item{gone, bodyOf(gone)}, "why"); err != nil {
+			t.Fatal(err)
+		}
+		taken := linesOf(o, gone)
+		var adding sync.WaitGroup
+		adding.Go(func() {
+			if err := o.SetAside(t.Context(), Item{stays, bodyOf(stays)}, "why"); err != nil {
+				t.Error(err)
+			}
+		})
+		if err := o.RemoveRejected(taken); err != nil {
+			t.Error(err)
+		}
+		adding.Wait()
+		want = append(want, stays)
+	}
+	if got := asideIDs(t, o); !slices.Equal(got, want) {
+		t.Errorf("%v are aside", got)
+	}
+}
+
+// removeSomeScenario sets three items aside and removes the second, whose id it returns if that
+// succeeded.
+func removeSomeScenario(t *testing.T, disk *durabletest.Disk, dir string) (accepted []string, removed string) {
+	t.Helper()
+	accepted = setAsideScenario(t, disk, dir)
+	if len(accepted) < 2 {
+		return accepted, ""
+	}
+	o, err := Open(Config{Disk: durable.Disk{FS: disk}, Path: filepath.Join(dir, "outbox"), RejectedPath: filepath.Join(dir, "rejected"),
+		MaxBytes: 1 << 20, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	if err != nil {
+		return accepted, ""
+	}
+	defer o.Close()
+	if lines := linesOf(o, accepted[1]); o.RemoveRejected(lines) == nil && len(lines) == 1 {
+		removed = accepted[1]
+	}
+	return slices.Delete(accepted, 1, 2), removed
+}
+
+// mustBeRemoved fails unless an item that was removed, if one was, is gone for good.
+func mustBeRemoved(t *testing.T, when, dir, id string) {
+	t.Helper()
+	if b, err := os.ReadFile(filepath.Join(dir, "rejected")); id != "" && (err != nil || bytes.Contains(b, []byte(id))) {
+		t.Errorf("%s: %s was removed and is there: %t, %v", when, id, err == nil, err)
+	}
+}
+
+// TestRemoveSomePowerCut: whenever the power goes while some items are removed, the others are
+// still there, and what was removed is not once that has succeeded.
+func TestRemoveSomePowerCut(t *testing.T) {
+	var accepted []string
+	removed, often := "", 0
+	durabletest.Cuts(t, func(disk *durabletest.Disk, dir string) {
+		accepted, removed = removeSomeScenario(t, disk, dir)
+	}, func(when, dir string) {
+		if removed != "" {
+			often++
+		}
+		mustBeRemoved(t, when, dir, removed)
+		mustBeSomewhere(t, when, dir, accepted)
+	})
+	if often == 0 {
+		t.Error("nothing was ever removed")
+	}
+}
+
+// TestRemoveSomeFailingDisk has each operation fail in turn while some items are removed, and
+// then restarts the process or cuts the power.
+func TestRemoveSomeFailingDisk(t *testing.T) {
+	for _, kind := range []durabletest.Kind{durabletest.Make, durabletest.Write, durabletest.Sync, durabletest.SyncDir, durabletest.Rename} {
+		for n, asked := 1, 1; n <= asked; n++ {
+			for _, cut := range []bool{false, true} {
+				dir := t.TempDir()
+				disk := durabletest.New(t, dir)
+				disk.Fail(kind, n, syscall.EIO)
+				accepted, removed := removeSomeScenario(t, disk, dir)
+				asked = disk.Count(kind)
+				if cut {
+					disk.Cut(nil)
+				}
+				when := fmt.Sprintf("%s %d failed, power cut: %t", kind, n, cut)
+				mustBeRemoved(t, when, dir, removed)
+				mustBeSomewhere(t, when, dir, accepted)
+			}
+		}
 	}
 }
 

@@ -393,8 +393,8 @@ func TestKeptWithUnreadBlocks(t *testing.T) {
 }
 
 // TestRejectedWithUnreadBlocks: of the items that were set aside, those that the disk reads are
-// offered, and the rest once it reads that, after a restart. The file stays until then, which is
-// one line in the log.
+// offered, and the rest once it reads that, after a restart. The file stays until then, without
+// those that were removed, which is one line in the log.
 func TestRejectedWithUnreadBlocks(t *testing.T) {
 	const all = 30
 	b := newHurtBox(t, 0)
@@ -438,19 +438,29 @@ func TestRejectedWithUnreadBlocks(t *testing.T) {
 	if before[len(before)-1] != hurtID(all) {
 		t.Errorf("%v are offered, and not the one that was set aside last", before)
 	}
-	if err := b.RemoveRejected(); err != nil {
-		t.Fatal(err)
-	}
-	if got := offered(); len(got) != len(before)-1 || len(read(t, path)) != int(size) {
-		t.Errorf("%d items are offered of a file that cannot be read, want %d", len(got), len(before)-1)
+	removeAside(t, b.Outbox, before[0], hurtID(all)) // others are left, and then none
+	for _, want := range []int{len(before) - 2, 0} {
+		if got := offered(); len(got) != want || len(read(t, path)) != int(size) {
+			t.Errorf("%d items are offered of a file that cannot be read, want %d, it has %d bytes", len(got), want, len(read(t, path)))
+		}
+		text := string(read(t, path))
+		for i := range all {
+			id := hurtID(i)
+			gone := slices.Contains(before, id) && (want == 0 || id == before[0])
+			if strings.Contains(text, id) == gone {
+				t.Errorf("%d left: %s is in the file: %t", want, id, !gone)
+			}
+		}
+		removeAside(t, b.Outbox)
 	}
 	b.disk.Set(path)
 	b.reopen(t)
-	if got := offered(); len(got) != all || b.Unread() != 0 || b.log.Lines() > 0 {
+	if got := offered(); len(got) != all+1-len(before) || b.Unread() != 0 || b.log.Lines() > 0 {
 		t.Errorf("%d items are offered once they are read, %d bytes are not, log: %s", len(got), b.Unread(), b.log)
 	}
-	if err := b.RemoveRejected(); err != nil || len(offered()) > 0 {
-		t.Errorf("%v, and %v are offered after they were removed", err, offered())
+	removeAside(t, b.Outbox)
+	if got := files(t, b.path); strings.Contains(got, "rejected") {
+		t.Errorf("files %s after all was removed", got)
 	}
 }
 
@@ -469,10 +479,8 @@ func TestRejectedLineTooLong(t *testing.T) {
 	if !slices.Equal(got, []string{"lead_a"}) || o.Unread() != maxLine+2 {
 		t.Errorf("%v are offered, %d bytes are unread", got, o.Unread())
 	}
-	if err := o.RemoveRejected(); err != nil {
-		t.Fatal(err)
-	}
-	if text := read(t, o.cfg.RejectedPath); len(text) < maxLine {
-		t.Errorf("%d bytes are left of what was not offered", len(text))
+	removeAside(t, o)
+	if text := read(t, o.cfg.RejectedPath); len(text) != maxLine+2 {
+		t.Errorf("%d bytes are left of %d that were not offered", len(text), maxLine+2)
 	}
 }

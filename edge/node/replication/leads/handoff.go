@@ -317,26 +317,27 @@ func (h *Handoff) offerRejected(ctx context.Context) {
 	}
 	h.rejected = false
 	taken, all, err := h.offerLines(ctx)
-	if err == nil && all && taken > 0 {
-		err = h.cfg.Store.Outbox.RemoveRejected()
+	if len(taken) > 0 { // also when others are left: the origin has these
+		err = errors.Join(err, h.cfg.Store.Outbox.RemoveRejected(taken))
 	}
 	switch {
 	case err != nil && ctx.Err() == nil:
 		h.warnings.Warn("rejected", "leads that were set aside not handed over yet", "err", err)
-	case taken > 0:
-		h.cfg.Log.Info("leads that were set aside handed over", "leads", taken, "all", all)
+	case len(taken) > 0:
+		h.cfg.Log.Info("leads that were set aside handed over", "leads", len(taken), "all", all)
 	}
 	h.left = err != nil || !all
 }
 
-// offerLines hands over what was set aside, in batches. all is false when the
-// origin did not take all of it.
-func (h *Handoff) offerLines(ctx context.Context) (taken int, all bool, err error) {
-	var lines []wire.RawLead
-	size, read := 0, 0
+// offerLines hands over what was set aside, in batches, and returns the lines that the origin
+// took, also with an error. all is false when it did not take all of them.
+func (h *Handoff) offerLines(ctx context.Context) (taken map[outbox.Line]bool, all bool, err error) {
+	taken = map[outbox.Line]bool{}
+	var lines []outbox.RejectedItem
+	size, left := 0, 0
 	send := func() error {
-		n, err := h.sendLines(ctx, lines)
-		taken += n
+		n, err := h.sendLines(ctx, lines, taken)
+		left += n
 		lines, size = nil, 0
 		return err
 	}
@@ -349,33 +350,38 @@ func (h *Handoff) offerLines(ctx context.Context) (taken int, all bool, err erro
 				return taken, false, err
 			}
 		}
-		lines = append(lines, wire.RawLead{ID: it.ID, Body: h.proven(it.Body)})
+		lines = append(lines, it)
 		size += len(it.Body)
-		read++
 	}
 	err = send()
-	return taken, taken == read && err == nil, err
+	return taken, left == 0 && err == nil, err
 }
 
-// sendLines hands over lines of what was set aside, in smaller batches where the link is slow,
-// and returns how many the origin took.
-func (h *Handoff) sendLines(ctx context.Context, lines []wire.RawLead) (taken int, err error) {
+// sendLines hands over lines of what was set aside, in smaller batches where the link is slow.
+// It adds those that the origin took to taken, and returns how many it left.
+func (h *Handoff) sendLines(ctx context.Context, lines []outbox.RejectedItem, taken map[outbox.Line]bool) (left int, err error) {
 	for len(lines) > 0 {
 		now := lines[:min(h.batch.Now, len(lines))]
-		reply, err := h.ask(ctx, &wire.LeadsRequest{Raw: now})
+		var req wire.LeadsRequest
+		for _, it := range now {
+			req.Raw = append(req.Raw, wire.RawLead{ID: it.ID, Body: h.proven(it.Body)})
+		}
+		reply, err := h.ask(ctx, &req)
 		if err != nil {
 			if h.batch.Failed(len(now), err) && ctx.Err() == nil {
 				continue
 			}
-			return taken, err
+			return left, err
 		}
 		h.batch.Answered()
-		for _, raw := range now {
-			if slices.Contains(reply.Committed, raw.ID) {
-				taken++
+		for _, it := range now {
+			if slices.Contains(reply.Committed, it.ID) {
+				taken[it.Line] = true
+			} else {
+				left++
 			}
 		}
 		lines = lines[len(now):]
 	}
-	return taken, nil
+	return left, nil
 }

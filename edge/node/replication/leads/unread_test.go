@@ -16,6 +16,7 @@ import (
 
 	"partneredge/edge/node/replication/link/linktest"
 	"partneredge/edge/wire"
+	"partneredge/host"
 	"partneredge/store/durable"
 	"partneredge/store/durable/durabletest"
 	"partneredge/store/local"
@@ -64,6 +65,9 @@ type handed struct {
 	rejected  string         // a lead that the origin does not take
 	counted   map[string]int // by outcome
 	h         *Handoff
+
+	unanswered string   // a lead that was set aside at which the link fails
+	offered    []string // leads that were set aside, as the origin is offered them
 }
 
 func newHanded(t *testing.T, fs durable.FS, path string) *handed {
@@ -85,6 +89,15 @@ func newHanded(t *testing.T, fs durable.FS, path string) *handed {
 			}
 			reply.(*wire.LeadsReply).Committed = append(reply.(*wire.LeadsReply).Committed, idOf(body))
 			b.committed[idOf(body)]++
+		}
+		for _, raw := range req.(*wire.LeadsRequest).Raw {
+			if raw.ID == b.unanswered {
+				return host.ErrUnavailable
+			}
+			b.offered = append(b.offered, raw.ID)
+			if raw.ID != b.rejected {
+				reply.(*wire.LeadsReply).Committed = append(reply.(*wire.LeadsReply).Committed, raw.ID)
+			}
 		}
 		return nil
 	}
