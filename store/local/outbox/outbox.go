@@ -87,7 +87,7 @@ type Config struct {
 	// KeepFor is the time for which items are kept after they were removed, for
 	// OfferAgain: at most an hour longer, or twice as long where the clock was put
 	// back. They take a quarter of MaxBytes and of the free disk at most, and give way
-	// to items that wait. 0: they are not kept.
+	// to items that wait. 0: they are not kept, but stay for an hour at most beside one that waits.
 	KeepFor time.Duration
 	// Free returns how many bytes the disk of a directory has, and how many of them
 	// may still be used. nil: durable.Free.

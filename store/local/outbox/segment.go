@@ -25,6 +25,7 @@ type segment struct {
 	sealed     bool      // nothing may be added, whatever its size
 	begun      time.Time // when the first item was added, or the outbox opened
 	removed    time.Time // when an item was last removed
+	deadSince  time.Time // when the first was removed of those that the file still holds
 	erased     time.Time // see erase: removed as it was then
 	head       []byte    // to read a record's head into
 }
@@ -36,7 +37,7 @@ func (o *Outbox) newSegment(number int) *segment {
 		items:  items{seed: o.seed},
 		number: number,
 		marks:  marks{disk: o.cfg.Disk, path: path + goneSuffix},
-		begun:  o.cfg.Now(), removed: o.cfg.Now(),
+		begun:  o.cfg.Now(), removed: o.cfg.Now(), deadSince: o.cfg.Now(),
 		unreadable: map[int]time.Time{},
 		head:       make([]byte, recordHead+maxID),
 	}
@@ -167,7 +168,7 @@ func (s *segment) applyMarks() error {
 	if err == nil && s.marks.f != nil {
 		var info os.FileInfo
 		if info, err = s.marks.f.Stat(); err == nil {
-			s.removed = info.ModTime()
+			s.removed, s.deadSince = info.ModTime(), info.ModTime() // as far as is known
 		}
 	}
 	return err

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +17,8 @@ const (
 	// on a full disk.
 	restAfter = time.Minute
 	// deadFor is the least time after which a segment in which something still waits
-	// is rewritten without what is gone.
+	// is rewritten without what is gone. Where nothing is kept, the tail ends at that age, so
+	// that what comes later is not beside what waits in it.
 	deadFor = time.Hour
 	// keepParts is into how many segments the time is divided for which items are
 	// kept, since a segment ends as a whole.
@@ -65,15 +67,15 @@ func (o *Outbox) upkeep() error {
 	var failed error
 	for _, s := range slices.Clone(o.segments) {
 		var err error
-		switch old := o.since(s.begun) >= o.cfg.KeepFor/keepParts; {
+		switch age, part := o.since(s.begun), o.cfg.KeepFor/keepParts; {
 		case s.dead() == 0 || s.broken:
-		case s == o.tail && old && s.waiting == 0:
+		case s == o.tail && age >= part && s.waiting == 0:
 			err = o.retire(s)
-		case s == o.tail && old && o.cfg.KeepFor > 0:
+		case s == o.tail && age >= cmp.Or(part, deadFor):
 			o.seal()
 		case s.removed.After(o.cfg.Now()) && o.steady >= steadyUpkeeps: // the clock was put back
 			s.removed = o.cfg.Now()
-		case o.since(s.removed) < deadFor || !o.over(s.removed):
+		case o.since(s.deadSince) < deadFor || !o.over(s.removed):
 		case !o.isWhole(s):
 			err = o.erase(s)
 		case s.waiting > 0:

@@ -257,8 +257,12 @@ func (o *Outbox) remove(ids []string) (err error) {
 			}
 			s.marks.note(s.at[i], rec.sum)
 			o.mu.Lock()
+			now := o.cfg.Now()
+			if s.dead() == 0 || s.erased.Equal(s.removed) {
+				s.deadSince = now
+			}
 			s.items.remove(i, rec.size)
-			s.removed = o.cfg.Now()
+			s.removed = now
 			o.waiting--
 			o.mu.Unlock()
 		}
