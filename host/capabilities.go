@@ -10,7 +10,8 @@ import (
 )
 
 // Errors that a capability may return (wrapped); the guest sees the abi.Code
-// beside each. ErrInvalid is logged too, and any other error is and becomes abi.CodeFailed.
+// beside each. ErrInvalid is logged too, once for each operation of a module, and any other
+// error is each time and becomes abi.CodeFailed.
 var (
 	ErrNotFound    = errors.New("not found")     // abi.CodeNotFound
 	ErrUnavailable = errors.New("unavailable")   // abi.CodeUnavailable

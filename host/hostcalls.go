@@ -267,16 +267,15 @@ func (c *call) code(op abi.Op, err error) abi.Code {
 	case errors.Is(err, abi.ErrFrame):
 		c.m.logMalformed(op)
 		return abi.CodeInvalid
+	case errors.Is(err, ErrInvalid): // the module's own fault
+		c.m.logInvalid(op, err)
+		return abi.CodeInvalid
 	}
-	invalid := errors.Is(err, ErrInvalid) // the module's own fault
-	c.hindered = c.hindered || !invalid
+	c.hindered = true
 	if errors.Is(err, ErrUnavailable) {
 		return abi.CodeUnavailable
 	}
 	c.m.runtime.log.Error("module capability failed",
 		"module", c.m.manifest.Name, "op", int(op), "error", strings.ToValidUTF8(err.Error(), "?"))
-	if invalid {
-		return abi.CodeInvalid
-	}
 	return abi.CodeFailed
 }

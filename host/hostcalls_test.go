@@ -162,6 +162,25 @@ func TestMalformedFrames(t *testing.T) {
 	}
 }
 
+// TestInvalidIsLoggedOnce: a guest that asks for what cannot be, as often as it may, fills
+// no log.
+func TestInvalidIsLoggedOnce(t *testing.T) {
+	c, log := idleCall(t, Limits{})
+	for range 1000 {
+		for _, op := range []abi.Op{abi.OpLead, abi.OpProfile} {
+			if got := c.code(op, fmt.Errorf("no\xffname: %w", ErrInvalid)); got != abi.CodeInvalid {
+				t.Fatalf("code %d, want %d", got, abi.CodeInvalid)
+			}
+		}
+	}
+	if log.Count("\n") != 2 || log.Count("level=WARN") != 2 || log.Count("op=10") != 1 || log.Count("op=5") != 1 || log.Count("no?name: invalid") != 2 {
+		t.Errorf("the log has %d lines: %.1000s", log.Count("\n"), log)
+	}
+	if c.hindered {
+		t.Error("the module's own fault counts as the capability's")
+	}
+}
+
 // TestCodesOfErrors gives a guest the code of each kind of error, and logs what it is
 // not told.
 func TestCodesOfErrors(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"math/bits"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -70,6 +71,7 @@ type Module struct {
 	denied    atomic.Uint64 // a bit for each abi.Op whose refusal for want of a capability was logged
 	unscoped  atomic.Uint64 // and for want of a scope
 	malformed atomic.Uint64 // and because of its frame
+	invalid   atomic.Uint64 // and because a capability found it invalid
 	dialer    *wasi.Dialer
 
 	prepared *prepare.Module
@@ -114,6 +116,13 @@ func (m *Module) logUnscoped(op abi.Op) {
 // frame is malformed or too long.
 func (m *Module) logMalformed(op abi.Op) {
 	m.logRefused(&m.malformed, 1<<op, "module refused an operation: its frame is malformed or too long", op)
+}
+
+// logInvalid logs, once for each operation, that a capability refused it to the module as
+// invalid: a guest may ask for that in every call to the host.
+func (m *Module) logInvalid(op abi.Op, err error) {
+	m.logRefused(&m.invalid, 1<<op, "module refused an operation: its capability finds it invalid", op,
+		"error", strings.ToValidUTF8(err.Error(), "?"))
 }
 
 // logRefused logs that the module was refused an operation, unless logged has the bit, which it
