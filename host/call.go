@@ -30,7 +30,7 @@ type call struct {
 	warmUp    *warmUp // not nil while an image is made
 
 	wall     time.Duration // when the wall deadline is reached, since the runtime's start
-	inHost   time.Duration // spent in capabilities, or waiting for others
+	inHost   time.Duration // spent in capabilities, on the log, or waiting for others
 	checked  time.Duration // when last charged, without inHost
 	computed time.Duration // spent computing, as charged
 	refueled time.Duration // when fuel was last given, without inHost
@@ -176,11 +176,17 @@ func (c *call) log(level slog.Level, text []byte) {
 	c.writeLog(level, "module log", text)
 }
 
+// writeLog writes one record. Whoever reads the log may be slow, which is not the guest's
+// computing: its bytes, its calls to the host and its time bound what it has written.
 func (c *call) writeLog(level slog.Level, message string, text []byte) {
-	if c.m.runtime.log.Enabled(c, level) {
+	if !c.m.runtime.log.Enabled(c, level) {
+		return
+	}
+	c.Uncharged(func() {
 		c.m.runtime.log.LogAttrs(c, level, message,
 			slog.String("module", c.m.manifest.Name), slog.String("text", string(text)))
-	}
+	})
+	c.mark()
 }
 
 // Output implements wasi.Host: it logs each line.

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"sync"
 	"testing"
@@ -73,6 +74,27 @@ func TestComputingAfterAHostCallIsBounded(t *testing.T) {
 	m.runtime.epoch = m.runtime.epoch.Add(-m.limits.CPU)
 	if c.check(); c.computed != maxStretch {
 		t.Errorf("charged %v for computing, want %v", c.computed, maxStretch)
+	}
+}
+
+// TestWaitingAfterARecordIsNotComputing holds that a guest which logs is charged for what its
+// thread computes as any other is, though the thread wrote the record meanwhile.
+func TestWaitingAfterARecordIsNotComputing(t *testing.T) {
+	if threadtime.Now() == (threadtime.Reading{}) {
+		t.Skip("NOT TESTED: this system does not tell what a thread computed")
+	}
+	const records = 100
+	c, _ := idleCall(t, Limits{CPU: time.Hour, Wall: time.Hour, Log: 1 << 20})
+	c.waited = true
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for range records {
+		c.log(slog.LevelInfo, []byte("a record"))
+		pass(c, maxStretch) // so long the thread waits for a processor
+		c.check()
+	}
+	if c.computed > records*maxStretch/2 {
+		t.Errorf("charged %v for computing", c.computed)
 	}
 }
 

@@ -62,15 +62,15 @@ func (c *call) op(op abi.Op, in, out []byte) int32 {
 		return result(c.warmUp.answer(op, nil), out)
 	}
 	if !c.grant.has(op) {
-		c.m.logDenied(op)
+		c.Uncharged(func() { c.m.logDenied(op) })
 		return int32(abi.CodeDenied)
 	}
 	if scope := op.Scope(); c.principal.Scopes&scope != scope {
-		c.m.logUnscoped(op)
+		c.Uncharged(func() { c.m.logUnscoped(op) })
 		return int32(abi.CodeDenied)
 	}
 	if len(in) > maxInput {
-		c.m.logMalformed(op)
+		c.Uncharged(func() { c.m.logMalformed(op) })
 		return int32(abi.CodeInvalid)
 	}
 	if need := room(op); len(out) < need {
@@ -82,10 +82,14 @@ func (c *call) op(op abi.Op, in, out []byte) int32 {
 	}
 	answer, err := c.perform(c.Context(), op, in, c.answer[:0])
 	c.resume()
+	var code abi.Code
+	if err != nil {
+		code = c.code(op, err) // while the time is the host's, which may have to log it
+	}
 	c.inHost += c.m.runtime.elapsed() - start
 	c.used = threadtime.Reading{}
 	if err != nil {
-		return int32(c.code(op, err))
+		return int32(code)
 	}
 	if cap(answer) <= maxAnswerRoom {
 		c.answer = answer
