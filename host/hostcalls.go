@@ -279,6 +279,10 @@ func (c *call) code(op abi.Op, err error) abi.Code {
 	if errors.Is(err, ErrUnavailable) {
 		return abi.CodeUnavailable
 	}
+	// The client hung up, or time is over: the capability did not fail.
+	if ended := c.Context().Err(); ended != nil && errors.Is(err, ended) {
+		return abi.CodeUnavailable
+	}
 	c.m.runtime.log.Error("module capability failed",
 		"module", c.m.manifest.Name, "op", int(op), "error", strings.ToValidUTF8(err.Error(), "?"))
 	return abi.CodeFailed

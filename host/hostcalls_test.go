@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"partneredge/host/memory"
 	"partneredge/wasm/abi"
 )
 
@@ -179,6 +180,104 @@ func TestInvalidIsLoggedOnce(t *testing.T) {
 	if c.hindered {
 		t.Error("the module's own fault counts as the capability's")
 	}
+}
+
+// waitingViews wait until their context ends, and answer with the error that is made of its.
+type waitingViews struct {
+	Views
+	began chan<- struct{}
+	wrap  func(error) error
+}
+
+func (v waitingViews) AppendProfile(ctx context.Context, _ []byte, _ abi.Principal) ([]byte, error) {
+	close(v.began)
+	<-ctx.Done()
+	return nil, v.wrap(ctx.Err())
+}
+
+// TestEndedCallIsNoFailure: where the client hung up or time is over, what a capability
+// returns for it is not logged as its failure; any other error is.
+func TestEndedCallIsNoFailure(t *testing.T) {
+	wrapped := func(err error) error { return fmt.Errorf("wait for a lock: %w", err) }
+	for name, test := range map[string]struct {
+		cancel bool // or else the call takes too long
+		wrap   func(error) error
+		want   abi.Code
+		ends   Reason
+		logged int
+	}{
+		"the client hung up":                 {true, wrapped, abi.CodeUnavailable, Canceled, 0},
+		"time is over":                       {false, wrapped, abi.CodeUnavailable, WallDeadline, 0},
+		"a failure meanwhile":                {true, func(error) error { return errors.New("no disk") }, abi.CodeFailed, Canceled, 1},
+		"a time limit of the capability":     {true, func(error) error { return wrapped(context.DeadlineExceeded) }, abi.CodeFailed, Canceled, 1},
+		"a wait that the capability gave up": {false, func(error) error { return wrapped(context.Canceled) }, abi.CodeFailed, WallDeadline, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, log := idleCall(t, Limits{CPU: time.Hour, Wall: time.Hour, HostCalls: 1})
+			parent, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			c.parent = parent
+			began := make(chan struct{})
+			if test.cancel {
+				go func() { <-began; cancel() }()
+			} else {
+				pass(c, 2*time.Hour)
+			}
+			c.grant = newGrant(Manifest{Capabilities: []abi.Capability{abi.Views}}, Capabilities{Views: waitingViews{began: began, wrap: test.wrap}})
+			c.principal.Scopes = abi.AllScopes
+			if got := c.op(abi.OpProfile, nil, nil); got != int32(test.want) || log.Count("module capability failed") != test.logged {
+				t.Errorf("code %d, want %d; the log says %q", got, test.want, log)
+			}
+			if !c.hindered {
+				t.Error("the module was not hindered")
+			}
+			if got := stopped(func() { c.CountCalls(1) }); got != test.ends {
+				t.Errorf("the call then ends with %q, want %q", got, test.ends)
+			}
+		})
+	}
+}
+
+// TestCallThatEndsIsReportedOnce waits in a capability until the call's time is over, and
+// until its client is gone.
+func TestCallThatEndsIsReportedOnce(t *testing.T) {
+	// The guest asks for a lockout twice: after the first, it ends where it calls the host.
+	lockout := asm(num(uint32(abi.OpLockout)), num(0), num(0), num(0x8000), num(8), 0x10, 0, 0x1a)
+	for name, test := range map[string]struct {
+		wall time.Duration
+		want Reason
+	}{"time is over": {100 * time.Millisecond, WallDeadline}, "the client hung up": {time.Minute, Canceled}} {
+		t.Run(name, func(t *testing.T) {
+			_, m, log := openHostile(t, assembled(asm(whenLong(asm(lockout, lockout)), answerWith(asm(num(7)))), nil), memory.Auto,
+				Limits{CPU: time.Minute, Wall: test.wall, Sandboxes: 1})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			began := make(chan struct{})
+			if test.want == Canceled {
+				go func() { <-began; cancel() }()
+			}
+			m.SetCapabilities(Capabilities{Lockouts: waitingLockouts{began: began}})
+			if _, err := askIn(ctx, m, "/", long); ReasonOf(err) != test.want {
+				t.Errorf("ended with %q, want %q: %v", ReasonOf(err), test.want, err)
+			}
+			reports := map[Reason]int{WallDeadline: 1, Canceled: 0}[test.want] // any client hangs up: at the level of debugging
+			if log.Count("module capability failed") != 0 || log.Count("module call failed") != reports {
+				t.Errorf("want %d reports of the call, the log says %s", reports, log)
+			}
+		})
+	}
+}
+
+// waitingLockouts wait until their context ends.
+type waitingLockouts struct {
+	Lockouts
+	began chan<- struct{}
+}
+
+func (l waitingLockouts) Lockout(ctx context.Context, _ string) (time.Duration, error) {
+	close(l.began)
+	<-ctx.Done()
+	return 0, fmt.Errorf("wait for a lock: %w", ctx.Err())
 }
 
 // TestCodesOfErrors gives a guest the code of each kind of error, and logs what it is
