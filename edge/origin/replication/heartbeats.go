@@ -17,7 +17,7 @@ type heartbeat struct {
 }
 
 // timedOut reports whether a node counts as away at now, as nothing else was heard.
-func (b *heartbeat) timedOut(now time.Time) bool { return now.Sub(b.at) >= heartbeatTimeout }
+func (b *heartbeat) timedOut(now time.Time) bool { return now.Sub(b.at) >= HeartbeatTimeout }
 
 // heartbeats are the last status messages of all nodes. Followers are told of what
 // changes, which costs the same however many nodes there are: those that are away come

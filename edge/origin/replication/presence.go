@@ -29,16 +29,18 @@ const (
 	lookupsWaiting = 64
 )
 
+// HeartbeatTimeout is the time without a status message after which a node counts as away.
+const HeartbeatTimeout = 15 * time.Second
+
 // Times of presence.
 const (
-	nodesEvery       = 2 * time.Second  // how soon another origin's enrolments and revocations are known
-	seenEvery        = 30 * time.Second // how often a node's last heartbeat is written down
-	heartbeatTimeout = 15 * time.Second // without a status message a node counts as away
+	nodesEvery = 2 * time.Second  // how soon another origin's enrolments and revocations are known
+	seenEvery  = 30 * time.Second // how often a node's last heartbeat is written down
 
 	// Every node that does not read the short form of changes would ask for those pushed in
 	// it, all at once. So they have the time to be heard after a start, and one that is not
 	// heard for a while is taken for connected.
-	longAtStart = 2 * heartbeatTimeout
+	longAtStart = 2 * HeartbeatTimeout
 	longAfter   = 10 * time.Minute // the last of their status messages
 )
 

@@ -105,7 +105,7 @@ func TestFormOfChanges(t *testing.T) {
 		t.Error("it does not change at once when one is heard")
 	}
 	for range 3 { // its status is late, and comes
-		now = now.Add(4 * heartbeatTimeout)
+		now = now.Add(4 * HeartbeatTimeout)
 		p.receive("new", wire.Status{ShortChanges: true})
 		expect("it is away for a while", true)
 		p.receive("old", wire.Status{})

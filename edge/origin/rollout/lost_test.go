@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"partneredge/edge/origin/replication"
 	"partneredge/edge/wire"
 	"partneredge/store"
 )
@@ -124,6 +125,59 @@ func TestRestartedOriginWaitsToHear(t *testing.T) {
 	if c.rollout.State != store.RolledBack {
 		t.Errorf("state %s", c.rollout.State)
 	}
+}
+
+// TestOriginThatHearsOneNode has an origin hear one of the nodes that the release has reached:
+// it neither begins nor ends a step on the word of that node, until it has listened for as long
+// as the others may be silent, and for as long as another origin hears them.
+func TestOriginThatHearsOneNode(t *testing.T) {
+	last := func(pause time.Duration) *cluster {
+		c := newCluster(10, func(r *store.Rollout) { r.Stages, r.Pause = []int{10, 100}, pause })
+		c.rollout.Stage = 1
+		return c
+	}
+	hearOne := func(c *cluster) {
+		heard := c.restart()
+		c.reports["node_000"] = heard["node_000"]
+	}
+	t.Run("begins no step", func(t *testing.T) {
+		c := last(time.Minute)
+		c.obey("node_000")
+		hearOne(c)
+		if c.steps(replication.HeartbeatTimeout - time.Second); !c.rollout.Since.IsZero() {
+			t.Fatal("the step is watched before the other nodes can have been heard")
+		}
+		if c.steps(time.Second); c.rollout.Since.IsZero() {
+			t.Error("nodes that nobody hears are waited for")
+		}
+	})
+	t.Run("begins no step while another hears the rest", func(t *testing.T) {
+		c := last(time.Minute)
+		c.obey("node_000")
+		hearOne(c)
+		for range 2 * lostMost / time.Second {
+			c.spoke = make(map[string]time.Time)
+			for id := range c.reports {
+				c.spoke[id] = c.now
+			}
+			if c.steps(time.Second); !c.rollout.Since.IsZero() {
+				t.Fatal("the step is watched while another origin hears the other nodes")
+			}
+		}
+	})
+	t.Run("ends no step", func(t *testing.T) {
+		c := last(0)
+		c.obey("node_000")
+		c.rollout.Since = c.now // by an origin that heard this node alone
+		c.rollout.Nodes[0].Served = true
+		hearOne(c)
+		if c.steps(replication.HeartbeatTimeout - time.Second); c.rollout.State == store.Done {
+			t.Fatal("the rollout is done before the other nodes can have been heard")
+		}
+		if c.steps(time.Second); c.rollout.State != store.Done {
+			t.Errorf("nodes that nobody hears are waited for: %s", c.rollout.State)
+		}
+	})
 }
 
 // TestRevokedNodesAreNotWaitedFor revokes a node that served.

@@ -149,6 +149,21 @@ func (l look) gone(at replication.Report) bool {
 	return l.now.Sub(last) >= lostMost
 }
 
+// unheard reports whether a node that the release has reached may be connected although it
+// is not heard here: another origin process hears it, or this one has not listened for as long as
+// a connected node may be silent.
+func (l look) unheard(r *store.Rollout) bool {
+	starting := l.now.Sub(l.began) < replication.HeartbeatTimeout
+	reached := r.Reached(r.Stage)
+	for i := range l.tally.away {
+		id := r.Nodes[i].ID
+		if i < reached && (l.hears(id) || starting && l.reports[id].At.Before(l.began)) {
+			return true
+		}
+	}
+	return false
+}
+
 // isBack reports whether a node runs again what it ran before, or reports that it
 // cannot.
 func isBack(s wire.Status, before string) bool {
@@ -179,7 +194,7 @@ func refusal(r *store.Rollout, l look) string {
 // every node that served the release still does.
 func nextStep(r *store.Rollout, l look) bool {
 	if r.Since.IsZero() {
-		if !l.tally.serves() {
+		if !l.tally.serves() || l.unheard(r) {
 			return false
 		}
 		r.Since = l.shared
@@ -193,7 +208,7 @@ func nextStep(r *store.Rollout, l look) bool {
 	if l.shared.Sub(r.Since) < r.Pause || !l.watched.IsZero() && l.now.Sub(l.watched) < r.Pause {
 		return false
 	}
-	if !l.tally.serves() || len(l.tally.lost) > 0 {
+	if !l.tally.serves() || len(l.tally.lost) > 0 || l.unheard(r) {
 		return false
 	}
 	r.Since = time.Time{}
