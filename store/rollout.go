@@ -61,6 +61,9 @@ type RolloutNode struct {
 	// Served means that the node gave the release its share of requests when a step
 	// began to be watched. No later step ends without the node.
 	Served bool `json:"served,omitempty"`
+	// Ordered means that the node was connected when a step reached it, so that it was told to
+	// open the release. Records of earlier versions do not say it.
+	Ordered bool `json:"ordered,omitempty"`
 }
 
 // Reached returns how many of the nodes the given stage covers: its percentage of

@@ -86,7 +86,7 @@ type tally struct {
 	missing int // those that do not
 	// Places of nodes:
 	refused map[int]struct{} // that refused or withdrew the release
-	lost    map[int]struct{} // that served the release and no longer do
+	lost    map[int]struct{} // that served the release and no longer do, or got it and are not connected
 	away    map[int]struct{} // that are not connected
 	behind  map[int]struct{} // that are connected and do not run again what they ran before
 }
@@ -106,7 +106,7 @@ func stateOf(r *store.Rollout, i int, at replication.Report, enrolled bool) (s s
 		s.missing = !s.serving
 	}
 	s.refused = trial != nil && trial.Rollout == r.ID && trial.Digest == r.Digest && trial.State.Ended()
-	s.lost = r.Nodes[i].Served && !is
+	s.lost = r.Nodes[i].Served && !is || r.Nodes[i].Ordered && !at.Connected
 	s.away = !at.Connected
 	s.behind = at.Connected && !isBack(at.Status, r.Nodes[i].Before)
 	return s

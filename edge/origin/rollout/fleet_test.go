@@ -42,7 +42,7 @@ func countAll(f *fleet, marks map[string]mark) (t tally, regions map[string]wire
 		}
 		trial := at.Status.Candidate
 		note(t.refused, trial != nil && trial.Rollout == r.ID && trial.Digest == r.Digest && trial.State.Ended())
-		note(t.lost, n.Served && !ready(r, at))
+		note(t.lost, n.Served && !ready(r, at) || n.Ordered && !at.Connected)
 		note(t.away, !at.Connected)
 		note(t.behind, at.Connected && !isBack(at.Status, n.Before))
 		if s := at.Status; s.Running != nil && s.Running.Counts != nil {
@@ -139,7 +139,7 @@ func anyPlan(t *rapid.T, nodes []string) *store.Rollout {
 		Since: rapid.SampledFrom([]time.Time{{}, time.Unix(1, 0)}).Draw(t, "since"),
 	}
 	for _, id := range nodes {
-		r.Nodes = append(r.Nodes, store.RolloutNode{ID: id, Before: "old", Served: rapid.Bool().Draw(t, "served")})
+		r.Nodes = append(r.Nodes, store.RolloutNode{ID: id, Before: "old", Served: rapid.Bool().Draw(t, "served"), Ordered: rapid.Bool().Draw(t, "ordered")})
 	}
 	return r
 }

@@ -7,7 +7,7 @@ import (
 	"partneredge/store"
 )
 
-// lostMost bounds the wait for a node that served the release and is gone, after
+// lostMost bounds the wait for a node that got or served the release and is gone, after
 // which the release is rolled back, and the wait of a rollback for a node that is
 // not heard. A node that is started again is back in less.
 const lostMost = 2 * time.Minute
@@ -49,6 +49,9 @@ func (l *losses) judge(r *store.Rollout, at look) string {
 	id, state := r.Nodes[i].ID, "it is connected"
 	if !reports[id].Connected {
 		state = "it is not connected"
+	}
+	if !r.Nodes[i].Served {
+		return fmt.Sprintf("node %s: was told to open the release and has not been connected for %s", id, lostMost)
 	}
 	return fmt.Sprintf("node %s: served the release and has not for %s; %s", id, lostMost, state)
 }

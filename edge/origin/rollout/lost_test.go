@@ -180,6 +180,57 @@ func TestOriginThatHearsOneNode(t *testing.T) {
 	})
 }
 
+// TestNodesThatDieAsTheyOpenTheRelease has nodes leave between their order and their first
+// answer by the release: it goes back, and no rollout is done without them.
+func TestNodesThatDieAsTheyOpenTheRelease(t *testing.T) {
+	c := newCluster(1, nil)
+	c.leave("node_000")
+	if c.steps(lostMost - time.Second); c.rollout.State != store.RollingOut {
+		t.Errorf("does not hold: %s, %q", c.rollout.State, c.rollout.Reason)
+	}
+	if c.steps(3 * time.Second); c.rollout.State == store.RollingOut || !strings.Contains(c.rollout.Reason, "node_000") {
+		t.Errorf("of the first stage: %s, %q", c.rollout.State, c.rollout.Reason)
+	}
+
+	c = newCluster(10, func(r *store.Rollout) { r.Stages = []int{10, 100} })
+	c.obey("node_000")
+	for c.rollout.Stage == 0 && c.rollout.State == store.RollingOut {
+		c.steps(time.Second)
+	}
+	c.obey("node_000")
+	for _, n := range c.rollout.Nodes[1:] {
+		c.leave(n.ID)
+	}
+	if c.steps(lostMost - time.Second); !c.rollout.Since.IsZero() {
+		t.Error("the step is watched without the nodes that left")
+	}
+	if c.steps(3 * time.Second); c.rollout.State == store.RollingOut || !strings.Contains(c.rollout.Reason, "node_001") {
+		t.Errorf("of a later stage: %s, %q", c.rollout.State, c.rollout.Reason)
+	}
+}
+
+// TestNodesThatWereAwayAreNotWaitedFor: a rollout is done without a node that was away when the
+// release reached it, and without one that left if its record does not say who was connected.
+func TestNodesThatWereAwayAreNotWaitedFor(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		c := newCluster(2, func(r *store.Rollout) { r.Stages = []int{50, 100} })
+		if !old {
+			c.leave("node_001")
+		}
+		for c.rollout.State == store.RollingOut && c.now.Sub(c.began) < time.Hour {
+			c.obey("node_000")
+			c.steps(time.Second)
+			if old && c.rollout.Stage == 1 {
+				c.leave("node_001")
+				c.rollout.Nodes[1].Ordered = false
+			}
+		}
+		if c.rollout.State != store.Done {
+			t.Errorf("a record of an earlier version %t: %s, %q", old, c.rollout.State, c.rollout.Reason)
+		}
+	}
+}
+
 // TestRevokedNodesAreNotWaitedFor revokes a node that served.
 func TestRevokedNodesAreNotWaitedFor(t *testing.T) {
 	c := newCluster(2, func(r *store.Rollout) { r.Stages = []int{100} })

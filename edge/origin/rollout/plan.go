@@ -48,7 +48,7 @@ func (c *Controller) Begin(ctx context.Context, r store.Rollout, targets []store
 	}
 	sortNodes(r.Digest, r.Nodes, connected)
 	r.Nodes = r.Nodes[:(len(r.Nodes)*percent+99)/100]
-	begin(&r)
+	begin(&r, connected)
 	return c.config.DB.AddRollout(ctx, r)
 }
 

@@ -69,8 +69,9 @@ func sortNodes(digest string, nodes []store.RolloutNode, connected func(id strin
 }
 
 // begin sets a rollout to its first step.
-func begin(r *store.Rollout) {
+func begin(r *store.Rollout, connected func(id string) bool) {
 	r.State, r.Stage, r.Trying = store.RollingOut, 0, r.Canary > 0
+	noteOrdered(r, connected)
 }
 
 // look holds the reports and times by which an origin decides about the next step of
@@ -191,10 +192,10 @@ func refusal(r *store.Rollout, l look) string {
 }
 
 // nextStep takes one step, if the one before has been watched for long enough and
-// every node that served the release still does.
+// no node is lost.
 func nextStep(r *store.Rollout, l look) bool {
 	if r.Since.IsZero() {
-		if !l.tally.serves() || l.unheard(r) {
+		if !l.tally.serves() || len(l.tally.lost) > 0 || l.unheard(r) {
 			return false
 		}
 		r.Since = l.shared
@@ -211,21 +212,28 @@ func nextStep(r *store.Rollout, l look) bool {
 	if !l.tally.serves() || len(l.tally.lost) > 0 || l.unheard(r) {
 		return false
 	}
+	nextStage(r)
+	noteOrdered(r, func(id string) bool { return l.reports[id].Connected })
+	return true
+}
+
+// nextStage has the nodes of a stage give the release all requests, or goes on to the next
+// stage that adds nodes; after the last one the rollout is done.
+func nextStage(r *store.Rollout) {
 	r.Since = time.Time{}
 	if r.Trying {
 		r.Trying = false
-		return true
+		return
 	}
 	reached := r.Reached(r.Stage)
 	for r.Stage+1 < len(r.Stages) {
 		r.Stage++
 		if r.Reached(r.Stage) > reached {
 			r.Trying = r.Canary > 0
-			return true
+			return
 		}
 	}
 	r.State = store.Done
-	return true
 }
 
 // pause measures a step's pause by the monotonic clock of this process, which nobody sets.
@@ -259,6 +267,17 @@ func noteServed(r *store.Rollout, reports map[string]replication.Report) {
 	for i := range r.Nodes {
 		if percentAt(r, i) > 0 && ready(r, reports[r.Nodes[i].ID]) {
 			r.Nodes[i].Served = true
+		}
+	}
+}
+
+// noteOrdered marks the nodes that the release has reached and that are connected, which are
+// told to open it.
+func noteOrdered(r *store.Rollout, connected func(id string) bool) {
+	r.Nodes = slices.Clone(r.Nodes) // which the rollout that was read shares
+	for i := range r.Nodes {
+		if percentAt(r, i) > 0 && connected(r.Nodes[i].ID) {
+			r.Nodes[i].Ordered = true
 		}
 	}
 }

@@ -36,7 +36,7 @@ func newCluster(nodes int, edit func(*store.Rollout)) *cluster {
 	if edit != nil {
 		edit(&c.rollout)
 	}
-	begin(&c.rollout)
+	begin(&c.rollout, func(string) bool { return true })
 	return c
 }
 

@@ -35,7 +35,7 @@ func serve(nodes int) *served {
 		s.rollout.Nodes = append(s.rollout.Nodes, store.RolloutNode{ID: fmt.Sprintf("node_%03d", i)})
 		s.old[i].requests = 24 * 60 * 60 * 100
 	}
-	begin(&s.rollout)
+	begin(&s.rollout, func(string) bool { return true })
 	s.restart()
 	return s
 }
