@@ -84,6 +84,9 @@ func (f *fleet) orderOf(node string) (o wire.Order, decided bool) {
 type tally struct {
 	serving int // reached and connected nodes that give the release their share of requests
 	missing int // those that do not
+	// Enrolled nodes:
+	enrolled int // of the rollout
+	reached  int // that the release has reached
 	// Places of nodes:
 	refused map[int]struct{} // that refused or withdrew the release
 	lost    map[int]struct{} // that served the release and no longer do, or got it and are not connected
@@ -92,7 +95,7 @@ type tally struct {
 }
 
 // state holds the counts of a tally in which one node takes part.
-type state struct{ serving, missing, refused, lost, away, behind bool }
+type state struct{ serving, missing, enrolled, reached, refused, lost, away, behind bool }
 
 // stateOf returns what the i-th node of a rollout does. One that is not enrolled does
 // nothing, and is not waited for.
@@ -101,7 +104,9 @@ func stateOf(r *store.Rollout, i int, at replication.Report, enrolled bool) (s s
 		return s
 	}
 	is, trial := ready(r, at), at.Status.Candidate
-	if percent := percentAt(r, i); percent > 0 && at.Connected {
+	percent := percentAt(r, i)
+	s.enrolled, s.reached = true, percent > 0
+	if s.reached && at.Connected {
 		s.serving = is && trial.Percent == percent
 		s.missing = !s.serving
 	}
@@ -134,11 +139,13 @@ func (t *tally) remove(i int, s state) {
 }
 
 func (t *tally) change(s state, by int, do func(set map[int]struct{})) {
-	if s.serving {
-		t.serving += by
-	}
-	if s.missing {
-		t.missing += by
+	for _, in := range []struct {
+		is  bool
+		sum *int
+	}{{s.serving, &t.serving}, {s.missing, &t.missing}, {s.enrolled, &t.enrolled}, {s.reached, &t.reached}} {
+		if in.is {
+			*in.sum += by
+		}
 	}
 	for _, in := range []struct {
 		is  bool

@@ -27,6 +27,10 @@ func countAll(f *fleet, marks map[string]mark) (t tally, regions map[string]wire
 		if !enrolled {
 			continue
 		}
+		t.enrolled++
+		if percentAt(r, i) > 0 {
+			t.reached++
+		}
 		serves := ready(r, at) && at.Status.Candidate.Percent == percentAt(r, i)
 		switch {
 		case percentAt(r, i) == 0 || !at.Connected:

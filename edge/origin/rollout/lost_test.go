@@ -243,6 +243,43 @@ func TestRevokedNodesAreNotWaitedFor(t *testing.T) {
 	}
 }
 
+// TestRevokedStageIsPassed revokes the only node that the release has reached, before it serves
+// and while it is watched: the next stage that reaches an enrolled node begins.
+func TestRevokedStageIsPassed(t *testing.T) {
+	for _, watched := range []bool{false, true} {
+		c := newCluster(10, func(r *store.Rollout) { r.Canary = 10 })
+		if watched {
+			c.all()
+			c.advance()
+		}
+		delete(c.reports, "node_000")
+		if c.steps(time.Second); c.rollout.Stage == 0 || !c.rollout.Trying {
+			t.Errorf("watched %t: at stage %d, trying %t", watched, c.rollout.Stage, c.rollout.Trying)
+		}
+		for c.rollout.State == store.RollingOut && c.now.Sub(c.began) < time.Hour {
+			c.all()
+			c.steps(time.Second)
+		}
+		if c.rollout.State != store.Done {
+			t.Errorf("watched %t: %s, %q", watched, c.rollout.State, c.rollout.Reason)
+		}
+	}
+}
+
+// TestRolloutOfRevokedNodes has no node of a rollout be enrolled: it goes back, once the origin
+// must know of nodes that were enrolled just before the rollout.
+func TestRolloutOfRevokedNodes(t *testing.T) {
+	c := newCluster(1, nil)
+	c.rollout.CreatedAt = c.now
+	delete(c.reports, "node_000")
+	if c.steps(replication.HeartbeatTimeout - time.Second); c.rollout.State != store.RollingOut {
+		t.Fatalf("a node that may be new counts as revoked: %s", c.rollout.State)
+	}
+	if c.steps(2 * time.Second); c.rollout.State != store.RolledBack || !strings.Contains(c.rollout.Reason, "revoked") {
+		t.Errorf("%s, %q", c.rollout.State, c.rollout.Reason)
+	}
+}
+
 // TestReasonsAreBounded: the reason of a rollback is kept for good, and may be a node's text.
 func TestReasonsAreBounded(t *testing.T) {
 	c := newCluster(3, nil)

@@ -92,7 +92,7 @@ type look struct {
 func advance(r *store.Rollout, l look) (changed bool) {
 	switch r.State {
 	case store.RollingOut:
-		if why := cmp.Or(l.why, refusal(r, l)); why != "" {
+		if why := cmp.Or(l.why, refusal(r, l), l.nobody(r)); why != "" {
 			rollBack(r, why)
 			return true
 		}
@@ -150,6 +150,20 @@ func (l look) gone(at replication.Report) bool {
 	return l.now.Sub(last) >= lostMost
 }
 
+// knowsNodes reports whether this process has read which nodes of a rollout are enrolled. They
+// may have been enrolled by another shortly before the rollout began.
+func (l look) knowsNodes(r *store.Rollout) bool {
+	return l.shared.Sub(r.CreatedAt) >= replication.HeartbeatTimeout
+}
+
+// nobody returns the reason to roll back a release that no node is left to run; "" while one is.
+func (l look) nobody(r *store.Rollout) string {
+	if l.tally.enrolled > 0 || !l.knowsNodes(r) {
+		return ""
+	}
+	return "every node of the rollout is revoked"
+}
+
 // unheard reports whether a node that the release has reached may be connected although it
 // is not heard here: another origin process hears it, or this one has not listened for as long as
 // a connected node may be silent.
@@ -194,6 +208,10 @@ func refusal(r *store.Rollout, l look) string {
 // nextStep takes one step, if the one before has been watched for long enough and
 // no node is lost.
 func nextStep(r *store.Rollout, l look) bool {
+	if l.tally.reached == 0 && l.knowsNodes(r) {
+		nextStage(r, l) // nobody can serve this one
+		return true
+	}
 	if r.Since.IsZero() {
 		if !l.tally.serves() || len(l.tally.lost) > 0 || l.unheard(r) {
 			return false
@@ -212,14 +230,14 @@ func nextStep(r *store.Rollout, l look) bool {
 	if !l.tally.serves() || len(l.tally.lost) > 0 || l.unheard(r) {
 		return false
 	}
-	nextStage(r)
-	noteOrdered(r, func(id string) bool { return l.reports[id].Connected })
+	nextStage(r, l)
 	return true
 }
 
 // nextStage has the nodes of a stage give the release all requests, or goes on to the next
 // stage that adds nodes; after the last one the rollout is done.
-func nextStage(r *store.Rollout) {
+func nextStage(r *store.Rollout, l look) {
+	defer noteOrdered(r, func(id string) bool { return l.reports[id].Connected })
 	r.Since = time.Time{}
 	if r.Trying {
 		r.Trying = false
