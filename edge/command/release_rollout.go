@@ -53,7 +53,7 @@ func defineRollout(flags *pflag.FlagSet) handler {
 }
 
 func defineRollback(flags *pflag.FlagSet) handler {
-	wait := flags.Bool("wait", false, "wait until every node has gone back")
+	wait := flags.Bool("wait", false, "wait for its end; it fails if a node may run the release still")
 	return func(ctx context.Context, c *invocation) error {
 		last, _, err := lastRollout(ctx, c.admin)
 		if err != nil {
@@ -142,14 +142,74 @@ func changeRollout(ctx context.Context, c *invocation, path string, in any, wait
 	if err := c.Print(raw, func(w io.Writer) { printRollout(w, r) }); err != nil {
 		return err
 	}
-	if r.State == "rolled_back" && r.State == wanted && r.Serving > 0 {
-		return hint.Add(fmt.Errorf("release %s was rolled back, but %d of %d nodes run it still", r.Version, r.Serving, len(r.Nodes)),
-			"edge release status shows why")
+	if r.State != "rolled_back" {
+		return nil
 	}
-	if ended(r) && r.State != wanted {
-		return hint.Add(fmt.Errorf("release %s was rolled back: %s", r.Version, r.Reason), "every node runs what it ran before; %s", rolledBackAdvice(r.Reason))
+	left, advice := notBack(ctx, c.admin, r)
+	if r.State != wanted {
+		runs := "every node runs what it ran before"
+		if left != "" {
+			runs = left + "; " + advice
+		}
+		return hint.Add(fmt.Errorf("release %s was rolled back: %s", r.Version, r.Reason), "%s; %s", runs, rolledBackAdvice(r.Reason))
+	}
+	if left != "" {
+		return hint.Add(fmt.Errorf("release %s was rolled back, but %s", r.Version, left), "%s", advice)
 	}
 	return nil
+}
+
+// namesMost bounds the names of nodes in an error.
+const namesMost = 10
+
+// notBack says which nodes of a rollout that was rolled back may run its release still, and what
+// helps; "" where there is none. Such a node was away when the others went back, or could not go
+// back. A revoked one serves nobody, and is left out.
+func notBack(ctx context.Context, admin *adminapi.Client, r adminapi.Rollout) (left, advice string) {
+	reached := (len(r.Nodes)*r.Stage + 99) / 100
+	var nodes []adminapi.RolloutNode
+	connected := 0
+	for i, n := range r.Nodes {
+		if n.State == "back" || n.State == "refused" || n.State == "failed" || i >= reached && n.State != "serving" {
+			continue
+		}
+		nodes = append(nodes, n)
+		if n.Connected {
+			connected++
+		}
+	}
+	advice = "they go back when they are connected"
+	if connected > 0 {
+		advice = "edge release status shows why"
+	}
+	if connected < len(nodes) {
+		revoked := revokedNodes(ctx, admin)
+		nodes = slices.DeleteFunc(nodes, func(n adminapi.RolloutNode) bool { return revoked[n.ID] })
+	}
+	if len(nodes) == 0 {
+		return "", ""
+	}
+	var names []string
+	for _, n := range nodes[:min(len(nodes), namesMost)] {
+		names = append(names, output.Plain(cmp.Or(n.Name, n.ID)))
+	}
+	if more := len(nodes) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Sprintf("%d of %d nodes may run it still: %s", len(nodes), len(r.Nodes), strings.Join(names, ", ")), advice
+}
+
+// revokedNodes returns the ids of the revoked nodes. Where they cannot be read it returns those
+// that were, as who asks has an error to report already.
+func revokedNodes(ctx context.Context, admin *adminapi.Client) map[string]bool {
+	revoked := make(map[string]bool)
+	for n, err := range adminapi.All[adminapi.Node](ctx, admin, "/nodes", nil) {
+		if err != nil {
+			return revoked
+		}
+		revoked[n.ID] = !n.RevokedAt.IsZero()
+	}
+	return revoked
 }
 
 // rolledBackAdvice returns what helps where a release was rolled back for a reason.

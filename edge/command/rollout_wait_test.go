@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"partneredge/edge/adminapi"
+	"partneredge/edge/hint"
 )
 
 // TestWaitingOutlastsRestarts: one who waits for a rollout goes on while the origin does not
@@ -96,21 +98,56 @@ func TestWatchingOutlastsRestarts(t *testing.T) {
 	}
 }
 
-// TestRollbackThatLeavesNodes: a release that a node runs still, since it cannot go back, is not
-// said to be gone.
+// TestRollbackThatLeavesNodes: no command says that a release is gone from a node that may run it
+// still, since it is away or cannot go back, and none waits for a node that was never reached or is
+// revoked.
 func TestRollbackThatLeavesNodes(t *testing.T) {
-	for serving, want := range []string{"", "1 of 2 nodes run it still"} {
-		origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			fmt.Fprintf(w, `{"id":"rol_1","version":"1.2.0","state":"rolled_back","serving":%d,"nodes":[{},{}]}`, serving)
+	const every = "every node runs what it ran before; "
+	back := `{"id":"node_1","name":"one","connected":true,"state":"back"}`
+	for _, tt := range []struct {
+		name, nodes, left, advice string
+	}{
+		{"all are back", back + `,{"id":"node_2","name":"two","state":"back"}`, "", every},
+		{"one is away", back + `,{"id":"node_2","name":"two","state":"serving"}`, "1 of 2 nodes may run it still: two", "they go back when they are connected"},
+		{"one was not heard", `{"id":"node_2","name":"two","state":"waiting"},` + back, "1 of 2 nodes may run it still: two", "they go back when they are connected"},
+		{"one cannot go back", back + `,{"id":"node_2","name":"two","connected":true,"state":"serving"}`, "1 of 2 nodes may run it still: two", "edge release status shows why"},
+		{"one refused it", back + `,{"id":"node_2","name":"two","state":"refused"}`, "", every},
+		{"one is revoked", back + `,{"id":"node_3","name":"three","state":"waiting"}`, "", every},
+		{"one was not reached", back + `,` + back + `,` + back + `,{"id":"node_2","name":"two","state":"waiting"}`, "", every},
+		{"many are away", back + strings.Repeat(`,{"id":"node_2","name":"two","state":"serving"}`, namesMost+2), "12 of 13 nodes may run it still: two, two", "they go back"},
+	} {
+		origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "/nodes") {
+				fmt.Fprint(w, `{"items":[{"id":"node_3","revoked_at":"2026-01-02T03:04:05.000000Z"},{"id":"node_2","revoked_at":null}]}`)
+				return
+			}
+			stage := 100
+			if strings.Contains(tt.name, "reached") {
+				stage = 75
+			}
+			fmt.Fprintf(w, `{"id":"rol_1","version":"1.2.0","state":"rolled_back","reason":"so it is","stage":%d,"nodes":[%s]}`, stage, tt.nodes)
 		}))
-		defer origin.Close()
 		c := &invocation{stderr: io.Discard, admin: &adminapi.Client{URL: origin.URL}}
 		c.Out = io.Discard
 		err := changeRollout(t.Context(), c, "/releases/rel_1/rollback", nil, true, "rolled_back")
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%d nodes serve it: %v", serving, err)
+		if (err == nil) != (tt.left == "") || err != nil && (!strings.Contains(err.Error(), tt.left) || !strings.Contains(adviceOf(err), tt.advice)) {
+			t.Errorf("%s: a rollback ends with %v (%s)", tt.name, err, adviceOf(err))
 		}
+		err = changeRollout(t.Context(), c, "/releases/rel_1/promote", nil, true, "done")
+		if advice := adviceOf(err); !strings.Contains(advice, tt.left) || !strings.Contains(advice, tt.advice) || tt.left != "" && strings.Contains(advice, every) {
+			t.Errorf("%s: a rollout ends with %v (%s)", tt.name, err, advice)
+		}
+		origin.Close()
 	}
+}
+
+// adviceOf returns the advice that an error carries.
+func adviceOf(err error) string {
+	h, _ := errors.AsType[*hint.Error](err)
+	if h == nil {
+		return ""
+	}
+	return h.Advice
 }
 
 // TestFindRelease: the beginning of a digest names one release or none.
