@@ -116,7 +116,9 @@ func firstFailure[T any](text []byte) (end int, err error) {
 	}
 	var all []beginning
 	closing := ""
-	for d := json.NewDecoder(bytes.NewReader(text)); ; {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber() // a number that no float64 holds may stand where any JSON may
+	for {
 		token, err := d.Token()
 		if err != nil { // there are no more
 			break

@@ -103,6 +103,10 @@ func TestLineOfMistake(t *testing.T) {
 		{`"after": "1s"`, `"headers": [` + "\n" + `]`, "line 10: json: cannot unmarshal array"},
 		{`"path": "hello/b"`, `"state": "1s", "after": 1`, `line 9: json: unknown field "state"`},
 		{`"path": "hello/b"`, `"times": "2", "state": 1`, "line 9: json: cannot unmarshal string"},
+		{`{"state": 1}`, `{"state": 1e400}`, ""},
+		{`"body": {"state": 1}`, `"body": 1e400, "state": 1`, `line 2: json: unknown field "state"`},
+		{`"path": "hello/b"`, `"body": [1e400],` + "\n" + `"state": "1s"`, `line 10: json: unknown field "state"`},
+		{`"status": 200}` + "\n      ]", `"status": 1e400}` + "\n      ]", "line 11: json: cannot unmarshal number"},
 		{"  ]\n}\n", "  ]\n\n", "line 14: unexpected end"},
 		{"  ]\n}\n", "  ]\n}\n\n{}", "line 17: invalid character '{' after top-level value"},
 		{good, "", "line 1: unexpected end"},
@@ -132,6 +136,7 @@ func FuzzCases(f *testing.F) {
 		f.Add(text)
 	}
 	f.Add([]byte(`{"cases":[{"name":"a","steps":[{"path":"$(a)","body":"x","status":200,"after":"-1s"}]}]}`))
+	f.Add([]byte(`{"cases":[{"name":"a","steps":[{"path":"a","body":1e400,"state":200}]}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var c Cases
 		if parse(text, &c) != nil || c.check() != nil {
