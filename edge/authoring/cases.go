@@ -1,12 +1,12 @@
 package authoring
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"partneredge/edge/hint"
@@ -136,9 +136,11 @@ func (c *Cases) check() error {
 
 // bodyText returns the bytes to send for a body in the JSON of a case.
 func bodyText(body json.RawMessage) string {
+	body = bytes.TrimSpace(body)
 	var text string
-	if json.Unmarshal(body, &text) == nil {
+	// Null would decode too, to the empty text.
+	if bytes.HasPrefix(body, []byte{'"'}) && json.Unmarshal(body, &text) == nil {
 		return text
 	}
-	return strings.TrimSpace(string(body))
+	return string(body)
 }

@@ -137,6 +137,7 @@ func FuzzCases(f *testing.F) {
 	}
 	f.Add([]byte(`{"cases":[{"name":"a","steps":[{"path":"$(a)","body":"x","status":200,"after":"-1s"}]}]}`))
 	f.Add([]byte(`{"cases":[{"name":"a","steps":[{"path":"a","body":1e400,"state":200}]}]}`))
+	f.Add([]byte(`{"cases":[{"name":"a","steps":[{"path":"a","body": null ,"status":200}]}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var c Cases
 		if parse(text, &c) != nil || c.check() != nil {
@@ -147,12 +148,28 @@ func FuzzCases(f *testing.F) {
 				if s.After < 0 {
 					t.Errorf("after %d", s.After)
 				}
-				if body := bodyText(s.Body); s.Body != nil && !json.Valid(s.Body) {
+				body := bodyText(s.Body)
+				if s.Body != nil && !json.Valid(s.Body) {
 					t.Errorf("%q of a body that is no JSON", body)
+				}
+				if body == "" && s.Body != nil && string(s.Body) != `""` {
+					t.Errorf("no body in the place of %s", s.Body)
 				}
 			}
 		}
 	})
+}
+
+// TestBodyText: JSON is sent as it is, and a string as its text.
+func TestBodyText(t *testing.T) {
+	for body, want := range map[string]string{
+		``: ``, `""`: ``, `"{"`: `{`, ` "a\n" `: "a\n", `"null"`: `null`,
+		`null`: `null`, " null\n": `null`, `true`: `true`, `1e400`: `1e400`, ` {"a": "b"} `: `{"a": "b"}`,
+	} {
+		if got := bodyText(json.RawMessage(body)); got != want {
+			t.Errorf("%q is sent as %q, want %q", body, got, want)
+		}
+	}
 }
 
 // TestBodiesAreUTF8: a body with bytes that are none is refused, though decoding makes
