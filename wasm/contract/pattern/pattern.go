@@ -17,7 +17,8 @@ import (
 
 // Matcher compares an answer to what is wanted. Objects must have the same members
 // and lists the same length. A wanted string of the form <kind>, <kind:detail> or
-// <name=kind…> is a pattern. With a name, the matching text is captured under it:
+// <name=kind…> is a pattern. With a name, the matching text or number is captured under
+// it, a number as it is written; nothing else can be captured:
 //
 //	<any>           anything
 //	<string>        a non-empty string
@@ -97,11 +98,18 @@ func (m *Matcher) Text(at, want string, got any) string {
 	}
 	name, kind, detail := parts[1], parts[2], parts[3]
 	s, isText := got.(string)
+	number, isNumber := got.(json.Number)
 	if !fits(kind, detail, s, isText, got) {
 		return fmt.Sprintf("%s is %#v, want %s", at, got, want)
 	}
-	if name != "" {
+	switch {
+	case name == "":
+	case isText:
 		m.Captured[name] = s
+	case isNumber:
+		m.Captured[name] = number.String()
+	default:
+		return fmt.Sprintf("%s is %v: only a text or a number can be captured, as %s wants", at, got, want)
 	}
 	return ""
 }

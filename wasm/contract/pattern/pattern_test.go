@@ -1,6 +1,7 @@
 package pattern
 
 import (
+	"errors"
 	"strings"
 	"testing"
 )
@@ -58,6 +59,28 @@ func TestMatch(t *testing.T) {
 	m := Matcher{Fill: fill, Captured: map[string]string{}}
 	if p := m.Text("", "<name=id:whs>", "whs_01h455vb4pex5vsknk084sn02q"); p != "" || m.Captured["name"] == "" {
 		t.Errorf("%s, captured %v", p, m.Captured)
+	}
+	for _, tt := range []struct{ want, got, captured, problem string }{
+		{`"<name=int:1..9>"`, `7`, "7", ""},
+		{`"<name=any>"`, `1.50`, "1.50", ""},
+		{`"<name=any>"`, `1e400`, "1e400", ""},
+		{`"<name=any>"`, `""`, "", ""},
+		{`"<name=any>"`, `"1"`, "1", ""},
+		{`"<name=any>"`, `{"a":1}`, "none", "only a text or a number can be captured, as <name=any> wants"},
+		{`"<name=any>"`, `[]`, "none", "only a text or a number"},
+		{`"<name=any>"`, `true`, "none", "only a text or a number"},
+		{`"<name=any>"`, `null`, "none", "only a text or a number"},
+		{`"<name=int:1..9>"`, `10`, "none", "want <name=int"},
+	} {
+		var want, got any
+		if err := errors.Join(Decode([]byte(tt.want), &want), Decode([]byte(tt.got), &got)); err != nil {
+			t.Fatal(err)
+		}
+		m := Matcher{Fill: fill, Captured: map[string]string{"name": "none"}}
+		problems := strings.Join(m.Value("", want, got), "; ")
+		if m.Captured["name"] != tt.captured || (problems == "") != (tt.problem == "") || !strings.Contains(problems, tt.problem) {
+			t.Errorf("%s against %s: captured %q, %q; want %q, %q", tt.got, tt.want, m.Captured["name"], problems, tt.captured, tt.problem)
+		}
 	}
 	for _, text := range []string{`{"a":1} {}`, `{"a":1}x`, `{`, ``} {
 		var v any
