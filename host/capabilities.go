@@ -94,7 +94,8 @@ type Outbox interface {
 	// be copied if it is kept.
 	AppendLead(ctx context.Context, p abi.Principal, frame []byte) error
 	// LeadOnce returns once the lead is on disk, or was kept before under the same
-	// idempotency key. With a test key it keeps nothing, and answers alike.
+	// idempotency key. It chooses the lead's id, whatever that in once is. With a test key
+	// it keeps nothing, and answers alike.
 	LeadOnce(ctx context.Context, p abi.Principal, once *abi.Once) (abi.Kept, error)
 }
 

@@ -93,7 +93,8 @@ const (
 	// express_written, inbound_initiated and none.
 	OpLead Op = 10
 	// OpLeadOnce [outbox]: Once frame -> Kept frame, once the lead is on disk or
-	// was kept before. With a test key no lead is kept.
+	// was kept before. The lead's id is that of the Kept frame. With a test key no
+	// lead is kept.
 	OpLeadOnce Op = 11
 	// OpSubscribeOnce [subscriptions]: SubscribeOnce frame -> Subscribed frame. Errors
 	// are those of OpSubscribe.

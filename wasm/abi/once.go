@@ -9,7 +9,8 @@ func IsOnceKey(s string) bool {
 }
 
 // Once is a lead to keep unless one was kept with the same idempotency key of
-// the same API key within the last 24 hours.
+// the same API key within the last 24 hours. It is kept under an id that the host
+// chooses, so that all nodes choose the same one, and not under the Lead's.
 //
 //	bytes: idempotency key, digest; then the Lead frame
 type Once struct {
@@ -50,7 +51,9 @@ const (
 //	u8 outcome; bytes: id
 type Kept struct {
 	Outcome Outcome
-	ID      string // of the kept lead, which for a Repeat is the earlier one; "" for a Conflict
+	// ID is that of the kept lead, for a Repeat of the earlier one, and "" for a Conflict.
+	// The host chose it: answer with it, not with the id in the Once.
+	ID string
 }
 
 // Append appends the frame to b.

@@ -1,7 +1,9 @@
 package fake
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -355,6 +357,51 @@ func TestFail(t *testing.T) {
 		backend.Fail(op, 0)
 		if err := call(); err == abi.CodeUnavailable {
 			t.Errorf("op %d still fails", op)
+		}
+	}
+}
+
+// TestLeadOnce: the Backend chooses the id of a lead that is kept once, as a node does, and
+// every answer has the id that is kept.
+func TestLeadOnce(t *testing.T) {
+	for _, environment := range []abi.Environment{abi.EnvLive, abi.EnvTest} {
+		c := &clock{start}
+		backend := New(c.now)
+		p := backend.AddAccount(abi.Profile{})
+		v := backend.For(abi.Principal{AccountID: p.AccountID, KeyID: "key_1", Environment: environment})
+		once := func(digest string, want abi.Outcome) string {
+			t.Helper()
+			o := abi.Once{Key: "order 7", Digest: digest, Lead: abi.Lead{ID: "lead_own", FirstName: "Ana"}}
+			kept, err := v.LeadOnce(&o)
+			if err != nil || kept.Outcome != want || o.Lead.ID != "lead_own" {
+				t.Errorf("%s key: %+v, %v, want the outcome %d", environment, kept, err, want)
+			}
+			return kept.ID
+		}
+		first := once("a", abi.New)
+		if !strings.HasPrefix(first, "lead_") || first == "lead_own" {
+			t.Errorf("%s key: the id is %q, want one of the Backend's", environment, first)
+		}
+		if again := once("a", abi.Repeat); again != first {
+			t.Errorf("%s key: the id of the repeat is %q, want %q", environment, again, first)
+		}
+		if other := once("b", abi.Conflict); other != "" {
+			t.Errorf("%s key: the id of a conflict is %q", environment, other)
+		}
+		c.at += Day
+		want := []string{first, once("a", abi.New)}
+		if want[1] == first {
+			t.Errorf("%s key: two leads have the id %q", environment, first)
+		}
+		if environment == abi.EnvTest {
+			want = nil
+		}
+		var got []string
+		for _, l := range backend.Leads(p.AccountID) {
+			got = append(got, l.ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s key: kept %q, want %q", environment, got, want)
 		}
 	}
 }

@@ -46,8 +46,9 @@ func (v *View) keep(a *account, lead *abi.Lead) error {
 	return nil
 }
 
-// LeadOnce keeps a lead unless its idempotency key was used within a day. With
-// a test key it records the use of the idempotency key and keeps no lead.
+// LeadOnce keeps a lead, under an id of the Backend's as on a node, unless its
+// idempotency key was used within a day. With a test key it records the use of the
+// idempotency key and keeps no lead.
 func (v *View) LeadOnce(o *abi.Once) (abi.Kept, error) {
 	a, err := v.enter(abi.OpLeadOnce)
 	defer v.leave()
@@ -62,19 +63,21 @@ func (v *View) LeadOnce(o *abi.Once) (abi.Kept, error) {
 		}
 		return abi.Kept{Outcome: abi.Repeat, ID: before.id}, nil
 	}
+	lead := o.Lead
+	lead.ID = v.backend.newID("lead")
 	if v.principal.Environment == abi.EnvLive {
 		if err := v.backend.failure(abi.OpLead); err != nil {
 			return abi.Kept{}, err
 		}
-		if err := v.keep(a, &o.Lead); err != nil {
+		if err := v.keep(a, &lead); err != nil {
 			return abi.Kept{}, err
 		}
 	}
 	if a.idempotency == nil {
 		a.idempotency = map[string]idempotency{}
 	}
-	a.idempotency[name] = idempotency{strings.Clone(o.Digest), strings.Clone(o.Lead.ID), v.backend.now()}
-	return abi.Kept{Outcome: abi.New, ID: o.Lead.ID}, nil
+	a.idempotency[name] = idempotency{strings.Clone(o.Digest), lead.ID, v.backend.now()}
+	return abi.Kept{Outcome: abi.New, ID: lead.ID}, nil
 }
 
 // Leads returns the leads of an account, oldest first.

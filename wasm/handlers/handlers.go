@@ -32,6 +32,7 @@ type Subscriptions interface {
 type Outbox interface {
 	Lead(*abi.Lead) error
 	// LeadOnce keeps a lead unless its idempotency key was used before, and returns
-	// which of these it was. With a test key it keeps no lead.
+	// which of these it was, with the lead's id, which is not that in the Once. With a
+	// test key it keeps no lead.
 	LeadOnce(*abi.Once) (abi.Kept, error)
 }
